@@ -1,0 +1,188 @@
+// Package driver is the contract between cubby and whatever runs its
+// sandboxes. A driver knows one technology (an OCI runtime, Docker,
+// Kubernetes) and nothing of cubby's store, API or policies; core decides,
+// drivers carry out.
+//
+// # Life of a sandbox below this contract
+//
+// [Driver.Create] prepares everything that a run needs and returns a [Handle];
+// nothing runs yet. [Driver.Start] runs it and returns when the guest agent
+// (cubby-init, PID 1 inside) has connected and answers, so that a caller can
+// dial at once. [Driver.Stop] ends the run and keeps what is needed to start
+// again. [Driver.Destroy] removes every trace: processes, mounts, loop
+// devices, cgroups, namespaces, directories. Every method that takes a handle
+// may be called again after it failed or after the daemon was killed in the
+// middle of it: it finishes the work.
+//
+// # Handles
+//
+// A handle is the driver's own versioned note (JSON). Core stores it verbatim
+// and hands it back after a restart, however long the daemon was away and
+// whatever version of cubby wrote it. Nothing that must outlive the daemon
+// lives in its process.
+//
+// # The guest
+//
+// [Driver.DialGuest] gives a byte stream to the agent inside, on which the
+// host is an HTTP/1.1 client. [Driver.AcceptEgress] gives the streams that the
+// sandbox opens towards the outside. Drivers authenticate both; a stream that
+// comes out of them belongs to that sandbox.
+//
+// Errors are classified with errs: Invalid (the spec cannot be carried out),
+// Unsupported (this host cannot do it, with a hint that says what is missing;
+// never a silent downgrade), NotFound (no such sandbox), Unavailable (try
+// again), Internal.
+package driver
+
+import (
+	"context"
+	"net"
+	"time"
+
+	"github.com/cubbyhq/cubby/internal/sandbox"
+)
+
+// Driver runs sandboxes. Methods are safe for concurrent use with different
+// handles; core serialises calls for one handle, except Wait, Inspect,
+// DialGuest and AcceptEgress, which may run beside anything.
+type Driver interface {
+	// Capabilities says what this driver can do on this host, probed once.
+	Capabilities() Capabilities
+
+	// Create prepares a sandbox. On error nothing is left behind. A second
+	// Create with the same spec.UID is errs.Conflict.
+	Create(ctx context.Context, spec Spec) (Handle, error)
+
+	// Start runs a created or stopped sandbox and returns when its agent
+	// answers. On error nothing runs, and the sandbox can be started again
+	// or destroyed. Starting a running sandbox does nothing.
+	Start(ctx context.Context, h Handle) error
+
+	// Stop asks the agent to end everything (SIGTERM, then SIGKILL after
+	// grace) and ends the run. The root filesystem's changes are kept where
+	// the driver can; the disk always is. Stopping a sandbox that does not
+	// run does nothing.
+	Stop(ctx context.Context, h Handle, grace time.Duration) error
+
+	// Destroy ends the run without grace and removes every trace, whatever
+	// state the sandbox is in. Destroying what is gone is not an error.
+	Destroy(ctx context.Context, h Handle) error
+
+	// Inspect reports what is true now, from the system and not from memory.
+	Inspect(ctx context.Context, h Handle) (Status, error)
+
+	// Wait blocks until the sandbox is not running and says why. It returns
+	// at once for one that does not run. It works for sandboxes that an
+	// earlier daemon started. A death is reported within a second.
+	Wait(ctx context.Context, h Handle) (Death, error)
+
+	// Adopt makes a running sandbox of an earlier daemon reachable again: it
+	// listens where the agent redials. Adopting an adopted sandbox does
+	// nothing. NotFound or WrongState when it does not run.
+	Adopt(ctx context.Context, h Handle) error
+
+	// List names every sandbox of which this driver finds any trace on the
+	// host, from the system: also half-made ones and ones of which only
+	// rubbish is left. An error means "unknown", never "none".
+	List(ctx context.Context) ([]sandbox.UID, error)
+
+	// Sweep removes every trace of a sandbox that has no handle any more.
+	Sweep(ctx context.Context, uid sandbox.UID) error
+
+	// DialGuest opens a stream to the agent. Unavailable while the agent is
+	// away (it redials by itself within a second).
+	DialGuest(ctx context.Context, h Handle) (net.Conn, error)
+
+	// AcceptEgress blocks for the next stream that the sandbox opens to the
+	// outside through its proxy port. It returns an error when ctx ends or
+	// the sandbox stops. At most one caller per sandbox.
+	AcceptEgress(ctx context.Context, h Handle) (net.Conn, error)
+
+	// Stats reads what the sandbox uses now.
+	Stats(ctx context.Context, h Handle) (Stats, error)
+
+	// Close releases what the driver holds in this process. Sandboxes go on.
+	Close() error
+}
+
+// Handle is a driver's note of one sandbox, opaque to everybody else.
+type Handle []byte
+
+// Spec is all that a driver needs to know.
+type Spec struct {
+	UID       sandbox.UID
+	Hostname  string // what the sandbox calls itself: its id
+	Isolation sandbox.Isolation
+	Limits    sandbox.Limits // no zero fields
+
+	// Rootfs is the unpacked image: shared by all its sandboxes, read-only,
+	// and never written to. Every mount target exists in it.
+	Rootfs string
+	// Env is the environment that every command inherits: the image's, then
+	// cubby's, then the caller's; KEY=VALUE, no duplicates.
+	Env []string
+
+	// Disk is the sandbox's mounted disk on the host, with the directories
+	// "workspace", "home" and "root". The driver bind-mounts the first two to
+	// /workspace and /home/sandbox and keeps the root filesystem's changes
+	// below the third. Files on it carry the ids that the sandbox sees.
+	Disk string
+}
+
+// Capabilities are facts about a driver on this host.
+type Capabilities struct {
+	Isolations []IsolationSupport
+	// Memory: Stop can keep memory (sleep). Fork: a running sandbox can be
+	// cloned.
+	Memory, Fork bool
+}
+
+// IsolationSupport says whether an isolation works here.
+type IsolationSupport struct {
+	Isolation sandbox.Isolation
+	Err       error  // nil when it works; else errs.Unsupported with a hint
+	Detail    string // "runsc release-…, systrap", for doctor and people
+}
+
+// Phase is what a driver sees of a sandbox.
+type Phase string
+
+const (
+	PhaseCreated Phase = "created" // prepared, never ran or was stopped
+	PhaseRunning Phase = "running"
+	PhaseDead    Phase = "dead" // ended by itself, not yet destroyed
+	PhaseGone    Phase = "gone" // no trace
+)
+
+// Status is the truth about a sandbox at one moment.
+type Status struct {
+	Phase Phase
+	Death Death // when PhaseDead
+}
+
+// DeathCause is why a sandbox stopped running.
+type DeathCause string
+
+const (
+	DeathNone    DeathCause = ""    // it was stopped or destroyed on request
+	DeathOOM     DeathCause = "oom" // killed by the host for its memory limit
+	DeathSignal  DeathCause = "signal"
+	DeathExit    DeathCause = "exit"    // PID 1 exited
+	DeathRemoved DeathCause = "removed" // somebody removed it behind cubby's back
+	DeathUnknown DeathCause = "unknown"
+)
+
+// Death says how a run ended.
+type Death struct {
+	Cause  DeathCause
+	Signal string // for DeathSignal: "SIGKILL"
+	Code   int    // for DeathExit
+	Detail string // for the log
+}
+
+// Stats are a sandbox's use of the host.
+type Stats struct {
+	MemoryBytes int64 // charged to its cgroup now
+	CPUTime     time.Duration
+	PIDs        int64 // processes of the host; -1 where they mean nothing (gVisor)
+}

@@ -1,0 +1,112 @@
+package sandbox
+
+import "time"
+
+// ExecSpec is one command to run.
+type ExecSpec struct {
+	// Exactly one of Argv and Shell is set. Shell runs through bash -c, or
+	// sh -c where the image has no bash.
+	Argv  []string          `json:"argv,omitempty"`
+	Shell string            `json:"shell,omitempty"`
+	Cwd   string            `json:"cwd"` // default WorkspaceDir
+	Env   map[string]string `json:"env,omitempty"`
+	User  string            `json:"user"` // default the sandbox's user
+	// Stdin keeps the command's standard input open for writes; otherwise it
+	// is empty.
+	Stdin bool `json:"stdin,omitempty"`
+	// PTY gives the command a terminal; stdout and stderr are then one stream.
+	PTY *WindowSize `json:"pty,omitempty"`
+	// Timeout kills the whole tree; 0 is none. Nil means the sandbox's default.
+	Timeout *time.Duration `json:"timeout,omitempty"`
+}
+
+// WindowSize is a terminal's size in characters.
+type WindowSize struct {
+	Cols uint16 `json:"cols"`
+	Rows uint16 `json:"rows"`
+}
+
+// ExecStatus is where an exec stands.
+type ExecStatus string
+
+const (
+	ExecPending ExecStatus = "pending"
+	ExecRunning ExecStatus = "running"
+	ExecDone    ExecStatus = "done"  // the command itself ended, with any exit code
+	ExecError   ExecStatus = "error" // something else ended it; Reason says what
+)
+
+// Finished reports whether nothing will change any more.
+func (s ExecStatus) Finished() bool { return s == ExecDone || s == ExecError }
+
+// EndReason says honestly why an exec ended.
+type EndReason string
+
+const (
+	EndExited    EndReason = "exited"    // by itself, or by a signal that it sent itself
+	EndTimeout   EndReason = "timeout"   // its own time limit
+	EndOOM       EndReason = "oom"       // out of memory
+	EndKilled    EndReason = "killed"    // canceled or signalled through the API
+	EndDiskFull  EndReason = "disk_full" // its output could not be kept
+	EndDestroyed EndReason = "sandbox_destroyed"
+	EndStopped   EndReason = "sandbox_stopped"
+	EndDied      EndReason = "container_died" // the sandbox died under it
+	EndLost      EndReason = "lost"           // nobody can know how it ended
+	EndNotRun    EndReason = "not_started"    // it never ran; Message says why
+)
+
+// Exit is how an exec ended.
+type Exit struct {
+	// Code is the exit code, 128 + signal when a signal ended it, 127 when
+	// the command was not found and 126 when it could not be executed.
+	// Nil when nobody knows.
+	Code    *int      `json:"exit_code"`
+	Signal  string    `json:"signal,omitempty"` // "SIGKILL"
+	Reason  EndReason `json:"reason"`
+	Message string    `json:"message,omitempty"` // for people: which process ran out of memory
+	// StdoutCut and StderrCut count the bytes that were not kept because a
+	// documented cap was reached.
+	StdoutCut int64 `json:"stdout_cut,omitempty"`
+	StderrCut int64 `json:"stderr_cut,omitempty"`
+}
+
+// Exec is one command of a sandbox. Its output is in the journal.
+type Exec struct {
+	UID    UID   // the exec's own uid: a start that is sent twice runs once
+	Box    UID   // the sandbox it belongs to
+	Seq    int64 // 1, 2, 3 … within the sandbox, without gaps
+	Spec   ExecSpec
+	Status ExecStatus
+	Exit   *Exit // nil until finished
+
+	CreatedAt  time.Time
+	StartedAt  time.Time // zero until running
+	FinishedAt time.Time // zero until finished
+}
+
+// Stream names where output bytes came from.
+type Stream uint8
+
+const (
+	Stdout Stream = 1
+	Stderr Stream = 2
+)
+
+func (s Stream) String() string {
+	switch s {
+	case Stdout:
+		return "stdout"
+	case Stderr:
+		return "stderr"
+	}
+	return "unknown"
+}
+
+// Output is a piece of an exec's output. Offset counts all bytes of both
+// streams before it, so Offset+len(Data) is where to resume.
+type Output struct {
+	Offset int64
+	Stream Stream
+	Time   time.Time
+	Data   []byte
+}

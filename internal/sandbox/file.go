@@ -1,0 +1,54 @@
+package sandbox
+
+import (
+	"io/fs"
+	"time"
+)
+
+// FileType is what a path names.
+type FileType string
+
+const (
+	RegularFile FileType = "file"
+	Directory   FileType = "dir"
+	Symlink     FileType = "symlink"
+	OtherFile   FileType = "other" // device, socket, FIFO
+)
+
+// File describes one path of a sandbox.
+type File struct {
+	Path    string // absolute, inside the sandbox
+	Type    FileType
+	Size    int64       // bytes; 0 for directories
+	Mode    fs.FileMode // permission bits only
+	UID     uint32
+	GID     uint32
+	ModTime time.Time
+	Target  string // of a symlink, as stored
+}
+
+// FileWrite says how a file is written. The default replaces the file
+// atomically (a temporary file beside it, fsync, rename): readers see the old
+// or the new content, never a part.
+type FileWrite struct {
+	Mode    fs.FileMode // 0: keep an existing file's, else 0644
+	Append  bool
+	Parents bool   // make missing directories
+	User    string // owner of what is made; "" is UserSandbox
+}
+
+// FileChange is one change that a watch reports.
+type FileChange struct {
+	Path string
+	Op   string // "create", "write", "remove", "rename", "chmod", "overflow"
+	Time time.Time
+}
+
+// ArchiveFormat is the container of a directory download.
+type ArchiveFormat string
+
+const (
+	Tar   ArchiveFormat = "tar"
+	TarGz ArchiveFormat = "tar.gz"
+	Zip   ArchiveFormat = "zip"
+)

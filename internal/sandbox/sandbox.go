@@ -1,0 +1,117 @@
+// Package sandbox holds cubby's nouns: the sandbox with its [Spec] and
+// [State], the [Exec], the [Event], the egress [Policy], and the rules that
+// make them valid. It does no I/O, reads no clock and imports nothing but
+// errs, so every other package can share it.
+package sandbox
+
+import (
+	"time"
+)
+
+// Isolation is the wall between a sandbox and the host.
+type Isolation string
+
+const (
+	// GVisor runs the sandbox on its own user-space kernel.
+	GVisor Isolation = "gvisor"
+	// Container is a hardened OCI container on the host's kernel.
+	Container Isolation = "container"
+)
+
+// IdlePolicy says what happens to a sandbox that nobody uses.
+type IdlePolicy string
+
+const (
+	IdleStop     IdlePolicy = "stop"
+	IdleDestroy  IdlePolicy = "destroy"
+	IdleSleep    IdlePolicy = "sleep"
+	IdleAlwaysOn IdlePolicy = "always_on"
+)
+
+// Visibility decides who may open a sandbox's previews.
+type Visibility string
+
+const (
+	Public  Visibility = "public"
+	Private Visibility = "private"
+)
+
+// The users that commands can run as.
+const (
+	UserSandbox = "sandbox" // uid and gid 1000, home /home/sandbox
+	UserRoot    = "root"
+)
+
+// Paths inside every sandbox.
+const (
+	WorkspaceDir = "/workspace"
+	HomeDir      = "/home/sandbox"
+	// UserID is the uid and gid of UserSandbox. It needs no passwd entry.
+	UserID = 1000
+)
+
+// Limits bound what a sandbox can use. Zero means the default when given by a
+// caller; a stored sandbox has no zero fields.
+type Limits struct {
+	MemoryBytes int64   `json:"memory_bytes"`
+	CPUs        float64 `json:"cpus"`
+	PIDs        int64   `json:"pids"`
+	DiskBytes   int64   `json:"disk_bytes"`
+	OpenFiles   int64   `json:"open_files"`
+}
+
+// Spec is what a caller asks for. It does not change after create except
+// through the documented update.
+type Spec struct {
+	Image      string            `json:"image"`
+	Isolation  Isolation         `json:"isolation"`
+	Limits     Limits            `json:"limits"`
+	Env        map[string]string `json:"env,omitempty"`
+	User       string            `json:"user"`
+	Labels     map[string]string `json:"labels,omitempty"`
+	Metadata   map[string]string `json:"metadata,omitempty"`
+	Ports      []int             `json:"ports,omitempty"`
+	Network    Policy            `json:"network"`
+	Visibility Visibility        `json:"visibility"`
+	// ExecTimeout is the time limit of an exec that names none; 0 is none.
+	ExecTimeout time.Duration `json:"exec_timeout"`
+	IdlePolicy  IdlePolicy    `json:"idle_policy"`
+	IdleTimeout time.Duration `json:"idle_timeout"` // 0: never idle
+	// External names the sandbox's owner in the caller's own terms.
+	External External `json:"external,omitzero"`
+}
+
+// External is a caller's own naming of whom a sandbox belongs to. A disk that
+// was kept belongs to it: another UserID may not take it over.
+type External struct {
+	UserID      string `json:"user_id,omitempty"`
+	ProjectID   string `json:"project_id,omitempty"`
+	WorkspaceID string `json:"workspace_id,omitempty"`
+}
+
+// Sandbox is one sandbox as the store knows it.
+type Sandbox struct {
+	UID    UID
+	ID     ID
+	Tenant string // "" when the daemon has no tenants
+	Spec   Spec
+	State  State
+	// Reason says why the sandbox is Failed or Stopped when nobody asked for
+	// it: "CONTAINER_DIED: …", "create: …". Safe to show.
+	Reason string
+	// Handle is the driver's own note of what runs, stored verbatim. Nil
+	// while nothing was made.
+	Handle []byte
+	// ImageDigest pins the image content that the sandbox was created from.
+	ImageDigest string
+	// DiskUID keys the sandbox's disk; it differs from UID when a kept disk
+	// was taken over.
+	DiskUID UID
+
+	CreatedAt    time.Time
+	UpdatedAt    time.Time
+	StartedAt    time.Time // zero: never ran
+	StoppedAt    time.Time // zero: not stopped
+	LastActiveAt time.Time
+	DestroyedAt  time.Time
+}
