@@ -1,0 +1,90 @@
+# make help lists the targets. Everything that a target needs is installed or
+# built by it; see scripts/setup.sh.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+GO        := scripts/go
+VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+IMAGE_DIR ?= $(CURDIR)/.cache/images
+EMBEDDED  := internal/embedded/bin
+STATIC    := CGO_ENABLED=0
+LDFLAGS   := -s -w
+
+.PHONY: help
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  \033[1m%-16s\033[0m %s\n", $$1, $$2}'
+
+.PHONY: demo
+demo: build ## set up, build, make the base image, start the daemon, run Python in a gVisor sandbox
+	@scripts/demo.sh
+
+.PHONY: demo-stop
+demo-stop: ## stop what demo started and remove its sandboxes
+	@scripts/demo.sh stop
+
+.PHONY: test
+test: setup-test build image ## set up and run every test, with real gVisor and crun sandboxes (root)
+	@if [ "$$(id -u)" != 0 ]; then echo "make test starts real sandboxes and needs root; make test-unit does not" >&2; exit 1; fi
+	CUBBY_TEST_IMAGE_DIR=$(IMAGE_DIR) CUBBY_TEST_BIN=$(CURDIR)/bin/cubby \
+		$(GO) test -race -shuffle=on -tags root -p 2 -timeout 25m ./...
+
+.PHONY: test-unit
+test-unit: ## the tests that need neither root nor installed programs
+	$(GO) test -race -shuffle=on ./...
+
+.PHONY: fuzz
+fuzz: ## run every fuzz target for FUZZTIME (default 20s)
+	@scripts/fuzz.sh $${FUZZTIME:-20s}
+
+.PHONY: build
+build: setup embedded ## build bin/cubby with the programs that it carries
+	@mkdir -p bin
+	$(STATIC) $(GO) build -trimpath -ldflags '$(LDFLAGS) -X github.com/cubbyhq/cubby/internal/telemetry.Version=$(VERSION)' -o bin/cubby ./cmd/cubby
+
+# The programs that run beside or inside sandboxes, compressed for go:embed.
+.PHONY: embedded
+embedded: setup
+	@mkdir -p .cache/programs $(EMBEDDED)
+	$(STATIC) $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o .cache/programs/cubby-init ./cmd/cubby-init
+	$(STATIC) $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o .cache/programs/runsc ./cmd/runsc
+	$(GO) run ./internal/embedded/pack -out $(EMBEDDED) .cache/programs/cubby-init .cache/programs/runsc
+
+.PHONY: image
+image: build ## build the base image into IMAGE_DIR unless it is there
+	@bin/cubby image ls --json --image-dir $(IMAGE_DIR) | grep -q '"name": *"base"' || bin/cubby image build base --image-dir $(IMAGE_DIR)
+
+.PHONY: bench
+bench: image ## print the figures of docs/performance.md (root)
+	bin/cubby bench --image-dir $(IMAGE_DIR)
+
+.PHONY: install
+install: build ## install to /usr/local/bin and set up the systemd service
+	install -m 0755 bin/cubby /usr/local/bin/cubby
+	install -m 0644 deploy/cubby.service /etc/systemd/system/cubby.service
+	@echo "now: systemctl daemon-reload && systemctl enable --now cubby"
+
+.PHONY: lint
+lint: setup ## formatting, vet, golangci-lint
+	@test -z "$$(gofmt -l $$(git ls-files '*.go' | grep -v ^api/gen/))" || { gofmt -l $$(git ls-files '*.go' | grep -v ^api/gen/); echo "run gofmt -w" >&2; exit 1; }
+	$(GO) vet ./... && $(GO) vet -tags root ./...
+	$(GO) tool -modfile=tools/lint/go.mod golangci-lint run --build-tags root ./...
+
+.PHONY: generate
+generate: setup ## regenerate api/gen and api/openapi.json
+	scripts/generate.sh
+
+.PHONY: check-generate
+check-generate: generate ## fail when generated files are not what generate makes
+	@git diff --exit-code --stat -- api || { echo "generated files differ: commit what make generate made" >&2; exit 1; }
+
+.PHONY: setup setup-test
+setup:
+	@scripts/setup.sh run
+setup-test:
+	@scripts/setup.sh test
+
+.PHONY: clean
+clean: ## remove what was built; caches and images stay
+	rm -rf bin .cache/programs $(EMBEDDED)/*.zst

@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# Regenerates everything under api/ that is made from something else: the Go
+# code of the guest protocol and the OpenAPI document of the REST door.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+tools=$PWD/.cache/tools
+mkdir -p "$tools"
+(cd tools/gen && GOBIN=$tools ../../scripts/go install \
+  github.com/bufbuild/buf/cmd/buf \
+  google.golang.org/protobuf/cmd/protoc-gen-go \
+  connectrpc.com/connect/cmd/protoc-gen-connect-go)
+PATH=$tools:$PATH buf lint
+PATH=$tools:$PATH buf generate
+scripts/go test ./internal/front/rest -run '^TestOpenAPI$' -update >/dev/null
