@@ -5,66 +5,166 @@
 package config
 
 import (
+	"fmt"
 	"log/slog"
+	"math"
+	"net"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"time"
+
+	"github.com/cubbyhq/cubby/internal/errs"
 )
 
-// Config is everything that an operator can set. Its field tags are the one
-// list of keys: flag --key, variable CUBBY_KEY, file key. The zero value is
-// not usable; [Load] and [Default] give complete ones.
+// Config is everything that an operator can set. The field tags are the one
+// list of keys: flag --key, variable CUBBY_KEY, key in the file. [Load] and
+// [Default] give complete ones; the defaults are the safe choice.
 type Config struct {
-	Listen  string `key:"listen" default:"127.0.0.1:9090" usage:"address to serve the API on"`
+	Listen  string `key:"listen" default:"127.0.0.1:9090" usage:"address to serve the API on; beyond loopback it needs tokens"`
 	DataDir string `key:"data-dir" default:"/var/lib/cubby" usage:"directory for everything that cubby keeps"`
-	// ImageDir is DataDir/images when it is not set.
-	ImageDir string `key:"image-dir" default:"" usage:"directory of sandbox images (default DATA-DIR/images)"`
+	// ImageDir is empty unless it was set; read it through [Config.Images].
+	ImageDir string `key:"image-dir" usage:"directory of sandbox images; empty: images below the data directory"`
 
-	Tokens       Tokens `key:"tokens" default:"" usage:"API tokens: name:secret[,name2:secret2]" secret:"true"`
-	AuthDisabled bool   `key:"auth-disabled" default:"false" usage:"ignore the tokens; allowed on loopback addresses only"`
-	TLSCert      string `key:"tls-cert" default:"" usage:"certificate file (PEM); with --tls-key the API is served over TLS"`
-	TLSKey       string `key:"tls-key" default:"" usage:"key file (PEM) of --tls-cert"`
+	Tokens       Secret `key:"tokens" usage:"API tokens as name:secret[,name2:secret2]; none: no authentication, loopback only"`
+	AuthDisabled bool   `key:"auth-disabled" default:"false" usage:"serve without authentication although tokens are set; loopback only"`
+	TLSCert      string `key:"tls-cert" usage:"certificate file (PEM); together with tls-key the API is served over TLS"`
+	TLSKey       string `key:"tls-key" usage:"private key file (PEM) of tls-cert"`
 
-	EgressAllow  []string `key:"egress-allow" default:"" usage:"hosts that every sandbox may reach, host[:port],…; may name private addresses"`
-	MaxSandboxes int      `key:"max-sandboxes" default:"1000" usage:"sandboxes that may exist at once"`
+	EgressAllow []string `key:"egress-allow" usage:"hosts that every sandbox with network may reach, as host[:port],…; may name private addresses"`
 
-	DiskReserve      Bytes         `key:"disk-reserve" default:"0" usage:"free space of the host's disk that sandboxes never use (0: 5% of it, at least 1GiB)"`
-	DiskPool         int           `key:"disk-pool" default:"4" usage:"formatted sandbox disks kept ready"`
-	DiskOvercommit   float64       `key:"disk-overcommit" default:"0" usage:"bound of promised over real disk space (0: none)"`
-	MinFreeMemory    Bytes         `key:"min-free-memory" default:"256MiB" usage:"creates are refused when the host has less available memory"`
+	MaxSandboxes   int     `key:"max-sandboxes" default:"1000" usage:"sandboxes that may exist at once"`
+	MinFreeMemory  Bytes   `key:"min-free-memory" default:"256MiB" usage:"creates and starts are refused while the host has less memory available"`
+	DiskReserve    Bytes   `key:"disk-reserve" default:"0" usage:"free space of the host's disk that sandboxes never use; 0: 5% of the disk, at least 1GiB"`
+	DiskOvercommit float64 `key:"disk-overcommit" default:"0" usage:"how much disk may be promised, as a multiple of the real one; 0: no bound"`
+	DiskPool       int     `key:"disk-pool" default:"4" usage:"formatted sandbox disks that are kept ready"`
+
 	HistoryRetention time.Duration `key:"history-retention" default:"168h" usage:"how long events and output of destroyed sandboxes are kept"`
-	ShutdownTimeout  time.Duration `key:"shutdown-timeout" default:"15s" usage:"how long open requests may go on when the daemon stops"`
-	RequestBodyLimit Bytes         `key:"request-body-limit" default:"1MiB" usage:"largest JSON request body"`
+	JournalPerExec   Bytes         `key:"journal-per-exec" default:"64MiB" usage:"output that is kept of one exec; what is cut is counted"`
+	JournalPerBox    Bytes         `key:"journal-per-sandbox" default:"256MiB" usage:"output that is kept of one sandbox; it counts against its disk"`
+
+	BodyLimit       Bytes         `key:"body-limit" default:"1MiB" usage:"largest JSON request body; file uploads are not bound by it"`
+	ShutdownTimeout time.Duration `key:"shutdown-timeout" default:"10s" usage:"how long open requests may go on when the daemon stops"`
 
 	LogLevel  slog.Level `key:"log-level" default:"info" usage:"debug, info, warn or error"`
 	LogFormat string     `key:"log-format" default:"text" usage:"text or json"`
 }
 
-// Tokens is the unparsed token list; it never prints its secrets.
-type Tokens string
-
-func (t Tokens) String() string {
-	if t == "" {
-		return ""
-	}
-	return "[redacted]"
-}
-
-// GoString keeps the secrets out of %#v.
-func (t Tokens) GoString() string { return t.String() }
-
-// Bytes is a size. It is written with or without a unit: 1073741824, 512MiB,
-// 10GB.
-type Bytes int64
-
-// Key describes one configuration key for help, completion and docs.
-type Key struct {
-	Name, Env, Default, Usage string
-}
-
-// Images returns the image directory.
+// Images is the directory of sandbox images.
 func (c Config) Images() string {
 	if c.ImageDir != "" {
 		return c.ImageDir
 	}
 	return filepath.Join(c.DataDir, "images")
+}
+
+// Authenticated reports whether requests need a token.
+func (c Config) Authenticated() bool { return c.Tokens != "" && !c.AuthDisabled }
+
+// TLS reports whether the API is served over TLS.
+func (c Config) TLS() bool { return c.TLSCert != "" }
+
+// Validate returns an errs.Invalid that names the key and says what to do.
+// Values that another package parses (tokens, egress-allow) are checked where
+// the daemon is assembled.
+func (c Config) Validate() error {
+	host, port, err := net.SplitHostPort(c.Listen)
+	if err != nil {
+		return errs.E(errs.Invalid, "listen: %q is not host:port", c.Listen)
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || strconv.FormatUint(n, 10) != port {
+		return errs.E(errs.Invalid, "listen: %q has no port number", c.Listen)
+	}
+	if !c.Authenticated() && !loopbackHost(host) {
+		what := "there are no tokens"
+		if c.AuthDisabled {
+			what = "authentication is disabled"
+		}
+		return errs.E(errs.Invalid, "listen: %s is reachable from other machines and %s", c.Listen, what).
+			Hint("set CUBBY_TOKENS=name:secret, or listen on 127.0.0.1")
+	}
+	switch {
+	case (c.TLSCert == "") != (c.TLSKey == ""):
+		return errs.E(errs.Invalid, "tls-cert and tls-key go together")
+	case !filepath.IsAbs(c.DataDir):
+		return errs.E(errs.Invalid, "data-dir: %q is not an absolute path", c.DataDir)
+	case c.LogFormat != "text" && c.LogFormat != "json":
+		return errs.E(errs.Invalid, "log-format: %q is neither text nor json", c.LogFormat)
+	case c.MaxSandboxes < 1:
+		return errs.E(errs.Invalid, "max-sandboxes: %d leaves no room for a sandbox", c.MaxSandboxes)
+	case c.DiskPool < 0 || c.DiskPool > 1000:
+		return errs.E(errs.Invalid, "disk-pool: %d is not between 0 and 1000", c.DiskPool)
+	case c.DiskOvercommit < 0 || math.IsNaN(c.DiskOvercommit) || math.IsInf(c.DiskOvercommit, 0):
+		return errs.E(errs.Invalid, "disk-overcommit: %v is not a multiple", c.DiskOvercommit)
+	case c.BodyLimit < 1024:
+		return errs.E(errs.Invalid, "body-limit: %s is less than 1KiB", c.BodyLimit)
+	case c.JournalPerExec < 4096 || c.JournalPerBox < c.JournalPerExec:
+		return errs.E(errs.Invalid, "journal-per-sandbox must be at least journal-per-exec, and that at least 4KiB")
+	case c.HistoryRetention < 0 || c.ShutdownTimeout < 0:
+		return errs.E(errs.Invalid, "history-retention and shutdown-timeout are not negative")
+	}
+	return nil
+}
+
+func loopbackHost(host string) bool {
+	if host == "localhost" {
+		return true
+	}
+	ip := net.ParseIP(host)
+	return ip != nil && ip.IsLoopback()
+}
+
+// Secret is text that never prints itself.
+type Secret string
+
+func (s Secret) String() string {
+	if s == "" {
+		return ""
+	}
+	return "[redacted]"
+}
+
+// GoString keeps the secret out of %#v.
+func (s Secret) GoString() string { return strconv.Quote(s.String()) }
+
+// MarshalText keeps the secret out of JSON and structured logs.
+func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// Bytes is a size, written with or without a unit: 1073741824, 512MiB, 10GB.
+type Bytes int64
+
+var units = []struct {
+	suffix string
+	factor float64
+}{
+	{"TiB", 1 << 40}, {"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10},
+	{"TB", 1e12}, {"GB", 1e9}, {"MB", 1e6}, {"kB", 1e3}, {"B", 1},
+}
+
+// ParseBytes reads a size. A bare number is bytes.
+func ParseBytes(s string) (Bytes, error) {
+	number, factor := s, 1.0
+	for _, u := range units {
+		if n, ok := strings.CutSuffix(s, u.suffix); ok {
+			number, factor = strings.TrimSpace(n), u.factor
+			break
+		}
+	}
+	if n, err := strconv.ParseInt(number, 10, 64); err == nil && factor == 1 && n >= 0 {
+		return Bytes(n), nil
+	}
+	f, err := strconv.ParseFloat(number, 64)
+	if err != nil || math.IsNaN(f) || f < 0 || f*factor >= math.MaxInt64 {
+		return 0, errs.E(errs.Invalid, "%q is not a size", s).Hint("write bytes, or a number with KiB, MiB, GiB, TiB, kB, MB, GB or TB")
+	}
+	return Bytes(f * factor), nil
+}
+
+func (b Bytes) String() string {
+	for _, u := range units {
+		if b > 0 && u.factor > 1 && math.Mod(float64(b), u.factor) == 0 {
+			return fmt.Sprintf("%d%s", b/Bytes(u.factor), u.suffix)
+		}
+	}
+	return strconv.FormatInt(int64(b), 10)
 }
