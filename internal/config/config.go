@@ -5,7 +5,6 @@
 package config
 
 import (
-	"fmt"
 	"log/slog"
 	"math"
 	"net"
@@ -86,8 +85,8 @@ func (c Config) Validate() error {
 	switch {
 	case (c.TLSCert == "") != (c.TLSKey == ""):
 		return errs.E(errs.Invalid, "tls-cert and tls-key go together")
-	case !filepath.IsAbs(c.DataDir):
-		return errs.E(errs.Invalid, "data-dir: %q is not an absolute path", c.DataDir)
+	case c.DataDir == "":
+		return errs.E(errs.Invalid, "data-dir: empty")
 	case c.LogFormat != "text" && c.LogFormat != "json":
 		return errs.E(errs.Invalid, "log-format: %q is neither text nor json", c.LogFormat)
 	case c.MaxSandboxes < 1:
@@ -160,11 +159,17 @@ func ParseBytes(s string) (Bytes, error) {
 	return Bytes(f * factor), nil
 }
 
+// String gives the shortest exact form.
 func (b Bytes) String() string {
+	short := strconv.FormatInt(int64(b), 10)
 	for _, u := range units {
-		if b > 0 && u.factor > 1 && math.Mod(float64(b), u.factor) == 0 {
-			return fmt.Sprintf("%d%s", b/Bytes(u.factor), u.suffix)
+		factor := Bytes(u.factor)
+		if b == 0 || factor == 1 || b%factor != 0 {
+			continue
+		}
+		if s := strconv.FormatInt(int64(b/factor), 10) + u.suffix; len(s) < len(short) {
+			short = s
 		}
 	}
-	return strconv.FormatInt(int64(b), 10)
+	return short
 }

@@ -84,7 +84,7 @@ func TestBadInputIsAStartUpError(t *testing.T) {
 		{name: "bad format", args: []string{"--log-format=xml"}, mention: "log-format"},
 		{name: "no port", args: []string{"--listen=127.0.0.1"}, mention: "listen"},
 		{name: "bad port", args: []string{"--listen=127.0.0.1:http"}, mention: "listen"},
-		{name: "relative data dir", args: []string{"--data-dir=x"}, mention: "data-dir"},
+		{name: "no data dir", args: []string{"--data-dir="}, mention: "data-dir"},
 		{name: "cert without key", args: []string{"--tls-cert=x"}, mention: "tls-key"},
 		{name: "NaN overcommit", args: []string{"--disk-overcommit=NaN"}, mention: "disk-overcommit"},
 		{name: "all interfaces without tokens", args: []string{"--listen=0.0.0.0:9090"}, mention: "tokens"},
@@ -171,7 +171,7 @@ func TestBytes(t *testing.T) {
 		want config.Bytes
 		out  string
 	}{
-		{"0", 0, "0"}, {"1024", 1024, "1KiB"}, {"512MiB", 512 << 20, "512MiB"}, {"1.5GiB", 3 << 29, "1536MiB"},
+		{"0", 0, "0"}, {"1024", 1024, "1KiB"}, {"10240", 10240, "10KiB"}, {"512MiB", 512 << 20, "512MiB"}, {"1.5GiB", 3 << 29, "1536MiB"},
 		{"10GB", 10e9, "10GB"}, {"7 B", 7, "7"}, {"9223372036854775807", 1<<63 - 1, "9223372036854775807"},
 	}
 	for _, tt := range tests {
