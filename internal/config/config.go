@@ -159,17 +159,20 @@ func ParseBytes(s string) (Bytes, error) {
 	return Bytes(f * factor), nil
 }
 
-// String gives the shortest exact form.
+// String gives the shortest exact form with a unit, or the bare number.
 func (b Bytes) String() string {
-	short := strconv.FormatInt(int64(b), 10)
+	var short string
 	for _, u := range units {
 		factor := Bytes(u.factor)
 		if b == 0 || factor == 1 || b%factor != 0 {
 			continue
 		}
-		if s := strconv.FormatInt(int64(b/factor), 10) + u.suffix; len(s) < len(short) {
+		if s := strconv.FormatInt(int64(b/factor), 10) + u.suffix; short == "" || len(s) < len(short) {
 			short = s
 		}
+	}
+	if short == "" {
+		return strconv.FormatInt(int64(b), 10)
 	}
 	return short
 }
