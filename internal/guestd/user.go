@@ -1,0 +1,145 @@
+package guestd
+
+import (
+	"bufio"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cubbyhq/cubby/internal/errs"
+)
+
+// The default user exists in every sandbox, whatever its image says.
+const (
+	sandboxUser = "sandbox"
+	sandboxID   = 1000
+	sandboxHome = "/home/sandbox"
+)
+
+// account is who a command runs as, or who owns what the host writes.
+type account struct {
+	name     string
+	uid, gid uint32
+	groups   []uint32 // supplementary
+	home     string
+	shell    string
+}
+
+// maxAccountFile bounds what is read of /etc/passwd and /etc/group: the guest
+// writes them.
+const maxAccountFile = 1 << 20
+
+// lookupAccount resolves a user name or a decimal uid: "" and "sandbox" are
+// uid 1000 without any passwd entry, "root" is uid 0; others come from
+// etc/passwd, and a uid without an entry is taken as it is. An unknown name is
+// errs.Invalid.
+func lookupAccount(user string) (account, error) {
+	return lookupAccountIn("/etc/passwd", "/etc/group", user)
+}
+
+func lookupAccountIn(passwd, group, user string) (account, error) {
+	var a account
+	switch user {
+	case "", sandboxUser:
+		a = account{name: sandboxUser, uid: sandboxID, gid: sandboxID, home: sandboxHome}
+	case "root":
+		a = account{name: "root", home: "/root"}
+		if e, ok := passwdEntry(passwd, func(e account) bool { return e.uid == 0 }); ok {
+			a.home, a.shell = e.home, e.shell
+		}
+	default:
+		uid, numeric := parseID(user)
+		e, ok := passwdEntry(passwd, func(e account) bool { return e.name == user || numeric && e.uid == uid })
+		switch {
+		case ok:
+			a = e
+		case numeric:
+			a = account{name: user, uid: uid, gid: uid, home: "/"}
+		default:
+			return account{}, errs.E(errs.Invalid, "no such user: %.64q", user).
+				Hint("use \"sandbox\", \"root\", a uid, or a user of the image's /etc/passwd")
+		}
+	}
+	a.groups = groupsOf(group, a)
+	return a, nil
+}
+
+func parseID(s string) (uint32, bool) {
+	n, err := strconv.ParseUint(s, 10, 32)
+	// 2^32-1 means "leave unchanged" to the set*id calls.
+	return uint32(n), err == nil && n != 1<<32-1
+}
+
+// passwdEntry returns the first entry that matches, as getpwnam would.
+func passwdEntry(path string, match func(account) bool) (account, bool) {
+	var found account
+	ok := false
+	eachLine(path, func(f []string) bool {
+		if len(f) < 7 {
+			return true
+		}
+		uid, ok1 := parseID(f[2])
+		gid, ok2 := parseID(f[3])
+		if !ok1 || !ok2 {
+			return true
+		}
+		e := account{name: f[0], uid: uid, gid: gid, home: f[5], shell: f[6]}
+		if e.home == "" {
+			e.home = "/"
+		}
+		if ok = match(e); ok {
+			found = e
+		}
+		return !ok
+	})
+	return found, ok
+}
+
+// maxGroups is the kernel's NGROUPS_MAX.
+const maxGroups = 65536
+
+func groupsOf(path string, a account) []uint32 {
+	groups := []uint32{a.gid}
+	eachLine(path, func(f []string) bool {
+		if len(f) < 4 || !slices.Contains(strings.Split(f[3], ","), a.name) {
+			return true
+		}
+		if gid, ok := parseID(f[2]); ok && !slices.Contains(groups, gid) {
+			groups = append(groups, gid)
+		}
+		return len(groups) < maxGroups
+	})
+	return groups
+}
+
+// eachLine calls fn with the colon-separated fields of each line until it
+// returns false. What cannot be read is empty: the image need not have it.
+func eachLine(path string, fn func(fields []string) bool) {
+	f, err := openRegular(path)
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	s := bufio.NewScanner(io.LimitReader(f, maxAccountFile))
+	for s.Scan() {
+		if line := s.Text(); line != "" && line[0] != '#' && !fn(strings.Split(line, ":")) {
+			return
+		}
+	}
+}
+
+// openRegular opens a regular file for reading and nothing else: a FIFO put
+// in its place must not block the agent.
+func openRegular(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|openNonblock, 0)
+	if err != nil {
+		return nil, err
+	}
+	if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() {
+		f.Close()
+		return nil, os.ErrInvalid
+	}
+	return f, nil
+}
