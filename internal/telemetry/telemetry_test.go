@@ -1,0 +1,90 @@
+package telemetry_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cubbyhq/cubby/internal/telemetry"
+)
+
+func scrape(t *testing.T, m *telemetry.Metrics) string {
+	t.Helper()
+	rec := httptest.NewRecorder()
+	m.Handler().ServeHTTP(rec, httptest.NewRequest("GET", "/metrics", nil))
+	body, err := io.ReadAll(rec.Body)
+	if err != nil || rec.Code != 200 {
+		t.Fatalf("scrape = %d, %v: %s", rec.Code, err, body)
+	}
+	return string(body)
+}
+
+func TestMetrics(t *testing.T) {
+	m := telemetry.NewMetrics("v1.2.3")
+	m.Request("GET", "/v1/sandboxes/{id}", 404, time.Millisecond)
+	m.Create("gvisor", "ok", time.Second)
+	m.Create("container", "exhausted", time.Second)
+	m.Exec("oom", time.Second)
+	m.Egress(false)
+	m.DiskPressure(true, 42)
+	m.Sandboxes(func(context.Context) (map[string]int, error) {
+		return map[string]int{"running": 3, "stopped": 1}, nil
+	})
+	got := scrape(t, m)
+	for _, want := range []string{
+		`cubby_http_requests_total{method="GET",route="/v1/sandboxes/{id}",status="404"} 1`,
+		`cubby_sandbox_creates_total{isolation="gvisor",result="ok"} 1`,
+		`cubby_sandbox_creates_total{isolation="container",result="exhausted"} 1`,
+		`cubby_sandbox_create_seconds_count{isolation="gvisor"} 1`,
+		`cubby_execs_total{reason="oom"} 1`,
+		`cubby_egress_decisions_total{decision="denied"} 1`,
+		`cubby_disk_frozen 1`, `cubby_disk_free_bytes 42`,
+		`cubby_sandboxes{state="running"} 3`, `cubby_sandboxes{state="stopped"} 1`,
+		`cubby_build_info{version="v1.2.3"} 1`, `go_goroutines`,
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("metrics lack %s", want)
+		}
+	}
+	if strings.Contains(got, `cubby_sandbox_create_seconds_count{isolation="container"}`) {
+		t.Error("a failed create is in the histogram of successful ones")
+	}
+}
+
+func TestUnknownStateIsNotZero(t *testing.T) {
+	m := telemetry.NewMetrics("v0")
+	m.Sandboxes(func(context.Context) (map[string]int, error) { return nil, errors.New("down") })
+	if got := scrape(t, m); strings.Contains(got, "cubby_sandboxes{") || !strings.Contains(got, "cubby_disk_frozen 0") {
+		t.Errorf("a failing count must take away its own gauge and no other, got:\n%s", got)
+	}
+}
+
+func TestNilMetricsRecordNothing(t *testing.T) {
+	var m *telemetry.Metrics
+	m.Request("GET", "/", 200, 0)
+	m.Create("gvisor", "ok", 0)
+	m.Exec("exited", 0)
+	m.Egress(true)
+	m.DiskPressure(false, 0)
+}
+
+func TestLogger(t *testing.T) {
+	tests := []struct{ format, want string }{
+		{"text", "level=WARN msg=hello err=broken"},
+		{"json", `"level":"WARN","msg":"hello","err":"broken"`},
+	}
+	for _, tt := range tests {
+		var out strings.Builder
+		log := telemetry.NewLogger(&out, slog.LevelWarn, tt.format)
+		log.Info("not this")
+		log.Warn("hello", telemetry.KeyErr, errors.New("broken"))
+		if got := out.String(); !strings.Contains(got, tt.want) || strings.Contains(got, "not this") {
+			t.Errorf("%s: got %q, want %q", tt.format, got, tt.want)
+		}
+	}
+}
