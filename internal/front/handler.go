@@ -1,0 +1,225 @@
+package front
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"path"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/cubbyhq/cubby/internal/auth"
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/telemetry"
+)
+
+// Access says what a request needs to get through.
+type Access int
+
+const (
+	// Token: a principal. The zero value, so that a forgotten route is closed.
+	Token Access = iota
+	// TokenOrLocal: a principal, or a peer on this machine that no proxy
+	// stands in front of.
+	TokenOrLocal
+	// Anyone: no principal.
+	Anyone
+)
+
+// Config is what [Handler] needs.
+type Config struct {
+	// Auth names the principals. Nil means that there is no authentication:
+	// then every request must be of this machine, by its Host and its Origin.
+	Auth    *auth.Authenticator
+	Access  func(*http.Request) Access
+	Log     *slog.Logger
+	Metrics *telemetry.Metrics
+	// Error answers in the dialect of the path. It is called for requests
+	// that never reach the doors.
+	Error func(http.ResponseWriter, *http.Request, error)
+}
+
+// Handler is what every request passes through before a door sees it: it gives
+// the request its id, bounds its stalls, checks its path, its Host and Origin
+// or its token, and afterwards recovers panics, counts and logs. The log line
+// holds the route's pattern and never the path, the query, a header or a body.
+func Handler(c Config, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		begun := time.Now()
+		ctx, id := withRequestID(r.Context(), r.Header.Get("X-Request-Id"))
+		r = r.WithContext(ctx)
+		w := newResponse(rw)
+		w.Header().Set("X-Request-Id", id)
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		if r.Body != nil && r.Body != http.NoBody {
+			r.Body = &body{ReadCloser: r.Body, control: w.control}
+		}
+		who := ""
+		defer func() {
+			if v := recover(); v != nil {
+				c.recovered(w, r, v)
+			}
+			if !w.hijacked {
+				w.extend() // for the flush that follows the handler
+			}
+			c.record(w, r, who, time.Since(begun))
+		}()
+
+		p, err := c.admit(r)
+		if err != nil {
+			c.Error(w, r, err)
+			return
+		}
+		who = p.Name
+		r = r.WithContext(auth.WithPrincipal(ctx, p))
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (c Config) admit(r *http.Request) (auth.Principal, error) {
+	if !plainPath(r.URL.Path) {
+		return auth.Principal{}, errs.E(errs.Invalid, "malformed path")
+	}
+	if c.Auth == nil {
+		return auth.Principal{}, ownMachine(r)
+	}
+	access := c.Access(r)
+	for _, secret := range secrets(r.Header) {
+		if p, ok := c.Auth.Authenticate(secret); ok {
+			return p, nil
+		}
+		if access != Anyone {
+			return auth.Principal{}, errs.E(errs.Unauthenticated, "unauthorized").
+				Hint("the token that was sent is not one of this daemon's")
+		}
+	}
+	if access == Anyone || access == TokenOrLocal && localPeer(r) {
+		return auth.Principal{}, nil
+	}
+	return auth.Principal{}, errs.E(errs.Unauthenticated, "unauthorized").
+		Hint("send a token: Authorization: Bearer SECRET")
+}
+
+// secrets returns what the request presents. The first decides: a request with
+// a wrong token and a right one is a mistake and not a search.
+func secrets(h http.Header) []string {
+	scheme, value, ok := strings.Cut(h.Get("Authorization"), " ")
+	switch {
+	case ok && strings.EqualFold(scheme, "bearer"):
+		return []string{strings.TrimSpace(value)}
+	case h.Get("X-API-Key") != "":
+		return []string{h.Get("X-API-Key")}
+	case h.Get("X-Sandbox-Secret") != "":
+		return []string{h.Get("X-Sandbox-Secret")}
+	}
+	return nil
+}
+
+// ownMachine refuses what a web page can do to a daemon without tokens: send
+// requests to it from a foreign origin, or under a foreign name that was bent
+// to this machine (DNS rebinding).
+func ownMachine(r *http.Request) error {
+	if !loopbackName(r.Host) {
+		return errs.E(errs.Forbidden, "requests for a foreign host name are refused").
+			Hint("without tokens the daemon answers to localhost and 127.0.0.1 only; set CUBBY_TOKENS to use other names")
+	}
+	origin := r.Header.Get("Origin")
+	if origin == "" {
+		return nil
+	}
+	if u, err := url.Parse(origin); err != nil || u.Host == "" || !strings.EqualFold(u.Host, r.Host) {
+		return errs.E(errs.Forbidden, "requests of a foreign origin are refused").
+			Hint("without tokens the daemon refuses web pages of other origins; set CUBBY_TOKENS and send one")
+	}
+	return nil
+}
+
+func loopbackName(hostport string) bool {
+	host := hostport
+	if h, _, err := net.SplitHostPort(hostport); err == nil {
+		host = h
+	}
+	host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	ip := net.ParseIP(host)
+	return ip != nil && ip.IsLoopback()
+}
+
+// localPeer is about the connection and not about what the request claims.
+func localPeer(r *http.Request) bool {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil || r.Header.Get("X-Forwarded-For") != "" || r.Header.Get("Forwarded") != "" {
+		return false
+	}
+	ip := net.ParseIP(host)
+	return ip != nil && ip.IsLoopback()
+}
+
+// plainPath refuses paths that the mux would answer with a redirect: a
+// traversal deserves an error and not another try.
+func plainPath(p string) bool {
+	if p == "" || p[0] != '/' || strings.ContainsRune(p, 0) {
+		return false
+	}
+	clean := path.Clean(p)
+	return clean == p || clean+"/" == p
+}
+
+func (c Config) recovered(w *response, r *http.Request, v any) {
+	if v == http.ErrAbortHandler { //nolint:errorlint // the sentinel is compared by identity in net/http too
+		panic(v)
+	}
+	c.Log.ErrorContext(r.Context(), "request panicked",
+		telemetry.KeyRequest, RequestID(r.Context()), telemetry.KeyRoute, route(r), "panic", v, "stack", string(debug.Stack()))
+	if w.status == 0 {
+		c.Error(w, r, errs.E(errs.Internal, "internal error"))
+		return
+	}
+	// The answer is half written: breaking the connection is the only way
+	// left to tell the client.
+	panic(http.ErrAbortHandler)
+}
+
+func (c Config) record(w *response, r *http.Request, who string, d time.Duration) {
+	status := w.status
+	if status == 0 {
+		status = http.StatusOK
+		if r.Context().Err() != nil {
+			status = StatusClientClosedRequest
+		}
+	}
+	c.Metrics.Request(method(r), route(r), status, d)
+	level := slog.LevelInfo
+	if status >= http.StatusInternalServerError && status != http.StatusServiceUnavailable {
+		level = slog.LevelWarn
+	} else if status < http.StatusBadRequest && c.Access(r) == Anyone {
+		level = slog.LevelDebug // health checks
+	}
+	c.Log.Log(context.WithoutCancel(r.Context()), level, "request",
+		telemetry.KeyRequest, RequestID(r.Context()), telemetry.KeyMethod, method(r), telemetry.KeyRoute, route(r),
+		telemetry.KeyStatus, status, telemetry.KeyBytes, w.bytes, telemetry.KeyDuration, d.Round(time.Microsecond),
+		telemetry.KeyPrincipal, who, telemetry.KeyRemote, r.RemoteAddr)
+}
+
+// route is the pattern that matched, without its method.
+func route(r *http.Request) string {
+	_, pattern, ok := strings.Cut(r.Pattern, " ")
+	if !ok {
+		return "none"
+	}
+	return pattern
+}
+
+// method bounds the label to what exists.
+func method(r *http.Request) string {
+	switch r.Method {
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions:
+		return r.Method
+	}
+	return "other"
+}

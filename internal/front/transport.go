@@ -1,0 +1,93 @@
+package front
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"time"
+)
+
+const (
+	// stallTimeout ends a request whose client neither sends nor takes bytes.
+	// It bounds each read and write, never a whole transfer or a wait.
+	stallTimeout = 60 * time.Second
+	// deadlineSlack saves most of the deadline changes of a fast transfer.
+	deadlineSlack = time.Second
+)
+
+// response notes what was answered and keeps a client that takes no bytes from
+// holding its handler.
+type response struct {
+	http.ResponseWriter
+	control  *http.ResponseController
+	status   int
+	bytes    int64
+	hijacked bool
+	deadline time.Time
+}
+
+func newResponse(w http.ResponseWriter) *response {
+	return &response{ResponseWriter: w, control: http.NewResponseController(w)}
+}
+
+// Unwrap lets http.ResponseController reach the connection.
+func (w *response) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w *response) WriteHeader(status int) {
+	if w.status == 0 && (status >= 200 || status == http.StatusSwitchingProtocols) {
+		w.status = status
+		w.hijacked = status == http.StatusSwitchingProtocols
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *response) Write(p []byte) (int, error) {
+	w.begin()
+	n, err := w.ResponseWriter.Write(p)
+	w.bytes += int64(n)
+	return n, err
+}
+
+// Flush sends what was written so far.
+func (w *response) Flush() {
+	w.begin()
+	_ = w.control.Flush() // what cannot flush does not stream either
+}
+
+func (w *response) begin() {
+	if w.status == 0 {
+		w.status = http.StatusOK
+	}
+	w.extend()
+}
+
+func (w *response) extend() {
+	now := time.Now()
+	if w.deadline.Sub(now) > stallTimeout-deadlineSlack {
+		return
+	}
+	w.deadline = now.Add(stallTimeout)
+	_ = w.control.SetWriteDeadline(w.deadline) // not supported by test recorders
+}
+
+// body ends a read from a client that stalls, and gives the connection back
+// without a deadline: the server reads from it in the background while the
+// handler works, and would take an old deadline for a client that left.
+type body struct {
+	io.ReadCloser
+	control  *http.ResponseController
+	deadline time.Time
+}
+
+func (b *body) Read(p []byte) (int, error) {
+	now := time.Now()
+	if b.deadline.Sub(now) < stallTimeout-deadlineSlack {
+		b.deadline = now.Add(stallTimeout)
+		_ = b.control.SetReadDeadline(b.deadline)
+	}
+	n, err := b.ReadCloser.Read(p)
+	if errors.Is(err, io.EOF) {
+		_ = b.control.SetReadDeadline(time.Time{})
+	}
+	return n, err
+}
