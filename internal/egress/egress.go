@@ -5,67 +5,58 @@
 // The guest is hostile: it chooses every byte that the proxy reads. Names are
 // decided in one normal form, an address is dialled only after it was checked,
 // and what is checked is what is dialled, so a name cannot change its mind in
-// between. The proxy never looks into TLS, buffers no bodies and follows no
-// redirects.
+// between. The proxy never looks into TLS, buffers no bodies, follows no
+// redirects and shares no upstream connection between two guest streams.
 package egress
 
 import (
-	"context"
-	"log/slog"
 	"net"
 	"net/netip"
-
-	"github.com/cubbyhq/cubby/internal/sandbox"
+	"strconv"
 )
 
-// Operator is the operator's own list of hosts, on top of every policy except
-// "none". Only what it names may lie on a private network.
-type Operator struct{ entries []entry }
+// Rule names what decided a request.
+type Rule string
 
-type entry struct {
-	host string
-	port int // 0: any
-}
-
-// ParseOperator reads "host[:port],…"; a host is a name or an IP address.
-func ParseOperator(s string) (Operator, error) { return Operator{}, nil }
+const (
+	// RuleNone: the sandbox has no network.
+	RuleNone Rule = "none"
+	// RuleAllowlist: the sandbox's list of hosts, or its absence from it.
+	RuleAllowlist Rule = "allowlist"
+	// RuleOpen: every public host.
+	RuleOpen Rule = "open"
+	// RuleOperator: the operator's list.
+	RuleOperator Rule = "operator"
+	// RuleAddress: the host is, or resolves to, an address of the host's own
+	// networks.
+	RuleAddress Rule = "address"
+	// RuleName: the host is not a name of the public Internet.
+	RuleName Rule = "name"
+)
 
 // Decision is the answer to one request of a sandbox.
 type Decision struct {
-	Allow  bool
-	Host   string // in normal form
-	Port   int
-	Rule   string // "allowlist", "operator", "open", "none", "private address", …
-	Reason string // one sentence for people
-	Hint   string // how to allow it; "" when allowed
-	// Address is what was dialled, when something was.
-	Address string
+	Allow bool
+	Host  string // in normal form; as sent when it has none
+	Port  int
+	Rule  Rule
+	// Reason and Hint are for people: why, and how to allow what was denied.
+	// Neither holds an address that the guest did not name itself.
+	Reason string
+	Hint   string
+	// Address is what was dialled; invalid when nothing was.
+	Address netip.AddrPort
 }
 
-// Resolver looks names up. net.Resolver is one.
-type Resolver interface {
-	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
+// HostPort is the decided target.
+func (d Decision) HostPort() string { return net.JoinHostPort(d.Host, strconv.Itoa(d.Port)) }
+
+func (d Decision) denied(rule Rule, reason, hint string) Decision {
+	d.Allow, d.Rule, d.Reason, d.Hint = false, rule, reason, hint
+	return d
 }
 
-// Config is what a Proxy needs. Zero fields take the system's own resolver and
-// dialler, and a silent log.
-type Config struct {
-	Operator   Operator
-	Log        *slog.Logger
-	Resolver   Resolver
-	Dial       func(ctx context.Context, network, address string) (net.Conn, error)
-	OnDecision func(box sandbox.UID, d Decision)
-}
-
-// Proxy serves the streams that sandboxes open.
-type Proxy struct{ c Config }
-
-// New returns a Proxy. It starts nothing.
-func New(c Config) *Proxy { return &Proxy{c: c} }
-
-// Serve answers proxy requests on conn, a stream of box's, until either side
-// closes it or ctx ends, and closes it. policy is asked for every request, so
-// that a change holds for the next one.
-func (p *Proxy) Serve(ctx context.Context, conn net.Conn, box sandbox.UID, policy func() sandbox.Policy) {
-	conn.Close()
+func (d Decision) allowed(rule Rule) Decision {
+	d.Allow, d.Rule, d.Reason, d.Hint = true, rule, "allowed by rule "+string(rule), ""
+	return d
 }

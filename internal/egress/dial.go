@@ -1,0 +1,121 @@
+package egress
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+)
+
+const (
+	lookupTimeout  = 10 * time.Second
+	addressTimeout = 10 * time.Second // per address of a name
+	dialTimeout    = 30 * time.Second // for all of them
+	maxAddresses   = 8
+)
+
+// Resolver looks names up. [net.Resolver] is one.
+type Resolver interface {
+	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
+}
+
+// deniedError carries a denial out of a dial.
+type deniedError struct{ d Decision }
+
+func (e *deniedError) Error() string { return e.d.Reason }
+
+// dial decides on host:port, looks the name up, and connects to the first
+// address that the policy allows and that answers. The error is a
+// *deniedError, or says what went wrong on the way.
+func (p *Proxy) dial(ctx context.Context, policy sandbox.Policy, hostname string, port int) (net.Conn, Decision, error) {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	d := p.eval.Decide(policy, hostname, port)
+	if !d.Allow {
+		return nil, d, &deniedError{d}
+	}
+	addrs, err := p.lookup(ctx, d)
+	if err != nil {
+		return nil, d, err
+	}
+	var denied, failed error
+	for _, a := range addrs[:min(len(addrs), maxAddresses)] {
+		checked := p.eval.decideAddress(d, a, p.ownClass(a))
+		if !checked.Allow {
+			denied = &deniedError{checked}
+			continue
+		}
+		conn, err := p.connect(ctx, netip.AddrPortFrom(a, uint16(port)))
+		if err != nil {
+			failed = err
+			continue
+		}
+		d.Address = netip.AddrPortFrom(a, uint16(port))
+		return conn, d, nil
+	}
+	switch {
+	case failed != nil:
+		return nil, d, errs.E(errs.Unavailable, "%s does not answer", d.HostPort()).Because(failed)
+	case denied != nil:
+		return nil, d, denied
+	}
+	return nil, d, errs.E(errs.Unavailable, "%s has no address", d.Host)
+}
+
+func (p *Proxy) lookup(ctx context.Context, d Decision) ([]netip.Addr, error) {
+	if a, err := netip.ParseAddr(d.Host); err == nil {
+		return []netip.Addr{a}, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
+	defer cancel()
+	name := d.Host
+	if d.Rule != RuleOperator {
+		// The trailing dot keeps the host's search domains out of it.
+		name += "."
+	}
+	addrs, err := p.resolver.LookupNetIP(ctx, "ip", name)
+	if err != nil {
+		return nil, errs.E(errs.Unavailable, "%s cannot be looked up", d.Host).Because(err)
+	}
+	for i, a := range addrs {
+		addrs[i] = a.Unmap()
+	}
+	return addrs, nil
+}
+
+func (p *Proxy) connect(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, addressTimeout)
+	defer cancel()
+	return p.dialer(ctx, "tcp", to.String())
+}
+
+// ownClass is ownHost for the addresses of this machine's interfaces: what
+// listens on a public one is still not meant for sandboxes. An unreadable
+// interface list says nothing about any address, so it denies.
+func (p *Proxy) ownClass(a netip.Addr) class {
+	own, err := p.ownAddrs()
+	if err != nil {
+		p.log.Error("reading the interfaces' addresses", "err", err)
+		return ownHost
+	}
+	for _, n := range own {
+		if ip, ok := n.(*net.IPNet); ok {
+			if o, ok := netip.AddrFromSlice(ip.IP); ok && o.Unmap() == a.Unmap() {
+				return ownHost
+			}
+		}
+	}
+	return public
+}
+
+func asDenied(err error) (Decision, bool) {
+	var e *deniedError
+	if errors.As(err, &e) {
+		return e.d, true
+	}
+	return Decision{}, false
+}

@@ -1,0 +1,234 @@
+package egress
+
+import (
+	"errors"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+)
+
+func TestParseHost(t *testing.T) {
+	tests := []struct{ in, want string }{
+		{"example.com", "example.com"},
+		{"EXAMPLE.com.", "example.com"},
+		{"bücher.example", "xn--bcher-kva.example"},
+		{"ＧＩＴＨＵＢ．com", "github.com"},
+		{"a_b.example.com", "a_b.example.com"},
+		{"127.0.0.1", "127.0.0.1"},
+		{"2130706433", "127.0.0.1"},
+		{"0x7f000001", "127.0.0.1"},
+		{"0x7f.1", "127.0.0.1"},
+		{"0177.0.0.01", "127.0.0.1"},
+		{"127.1", "127.0.0.1"},
+		{"10.1.257", "10.1.1.1"},
+		{"0", "0.0.0.0"},
+		{"１２７.0.0.1", "127.0.0.1"},
+		{"127。0。0。1", "127.0.0.1"},
+		{"[::1]", "::1"},
+		{"::ffff:127.0.0.1", "127.0.0.1"},
+		{"[::FFFF:7F00:1]", "127.0.0.1"},
+		{"[fe80::1%25eth0]", ""},
+		{"fe80::1%eth0", ""},
+		{"256.1.1.1", ""},
+		{"1.2.3.4.5", ""},
+		{"08.1.1.1", ""},
+		{"0x", "0.0.0.0"},
+		{"example.0x7f", ""},
+		{"", ""},
+		{".", ""},
+		{"a..b", ""},
+		{"-a.example", ""},
+		{"a b", ""},
+		{"a\r\nb", ""},
+		{"[example.com]", ""},
+		{"[127.0.0.1]", ""},
+		{strings.Repeat("a", 64) + ".com", ""},
+		{strings.Repeat("a.", 200) + "com", ""},
+	}
+	for _, tt := range tests {
+		h, err := parseHost(tt.in)
+		if tt.want == "" {
+			if !errors.Is(err, errs.Invalid) {
+				t.Errorf("parseHost(%q) = %q, %v, want invalid", tt.in, h.name, err)
+			}
+			continue
+		}
+		if err != nil || h.name != tt.want {
+			t.Errorf("parseHost(%q) = %q, %v, want %q", tt.in, h.name, err, tt.want)
+		}
+	}
+}
+
+func TestClassify(t *testing.T) {
+	tests := []struct {
+		addr string
+		want class
+	}{
+		{"8.8.8.8", public}, {"2606:4700::1111", public}, {"172.32.0.1", public},
+		{"100.63.255.255", public}, {"100.128.0.1", public},
+		{"10.1.2.3", private}, {"172.16.0.1", private}, {"172.31.255.255", private}, {"192.168.1.1", private},
+		{"100.64.0.1", private}, {"100.127.255.255", private}, {"198.19.0.1", private},
+		{"127.8.8.8", loopback}, {"0.0.0.0", loopback}, {"0.1.2.3", loopback}, {"::", loopback}, {"::1", loopback},
+		{"::ffff:10.0.0.1", private}, {"::ffff:8.8.8.8", public},
+		{"169.254.169.254", linkLocal}, {"169.254.170.2", linkLocal}, {"fe80::1", linkLocal},
+		{"168.63.129.16", metadata}, {"100.100.100.200", metadata}, {"fd00:ec2::254", metadata}, {"192.0.0.192", metadata},
+		{"224.0.0.1", multicast}, {"ff02::1", multicast},
+		{"255.255.255.255", reserved}, {"240.0.0.1", reserved}, {"192.0.2.1", reserved}, {"2001:db8::1", reserved},
+		{"fd12::1", private}, {"fec0::1", private},
+		{"64:ff9b::7f00:1", loopback}, {"64:ff9b::a9fe:a9fe", linkLocal}, {"64:ff9b::808:808", public}, {"64:ff9b:1::1", reserved},
+		{"2002:7f00:1::", loopback}, {"2002:a00:1::1", private},
+		{"2001::1", reserved}, {"::7f00:1", reserved}, {"100::1", reserved}, {"5f00::1", reserved},
+	}
+	for _, tt := range tests {
+		if got := classify(netip.MustParseAddr(tt.addr)); got != tt.want {
+			t.Errorf("classify(%s) = %q, want %q", tt.addr, got, tt.want)
+		}
+	}
+}
+
+func TestDecide(t *testing.T) {
+	op, err := ParseOperator("deb.debian.org, Build.Corp.:8080 ,10.0.0.5:9000,[fd00::7]:443,169.254.1.1,two.example:1,two.example:2,any.example:1,any.example")
+	if err != nil {
+		t.Fatalf("ParseOperator = %v", err)
+	}
+	e := NewEvaluator(op)
+	list := sandbox.Policy{Mode: sandbox.NetworkAllowlist}
+	own := sandbox.Policy{Mode: sandbox.NetworkAllowlist, Allow: []string{"Example.COM.", "port.example:8443", "10.9.9.9"}}
+	open := sandbox.Policy{Mode: sandbox.NetworkOpen}
+	none := sandbox.Policy{Mode: sandbox.NetworkNone, Allow: []string{"pypi.org"}}
+	tests := []struct {
+		name   string
+		policy sandbox.Policy
+		host   string
+		port   int
+		allow  bool
+		rule   Rule
+	}{
+		{"default list", list, "pypi.org", 443, true, RuleAllowlist},
+		{"default list, spelled otherwise", list, "PyPI.org.", 443, true, RuleAllowlist},
+		{"no subdomains", list, "evil.pypi.org", 443, false, RuleAllowlist},
+		{"no suffixes", list, "notpypi.org", 443, false, RuleAllowlist},
+		{"no prefixes", list, "pypi.org.evil.example", 443, false, RuleAllowlist},
+		{"address", list, "8.8.8.8", 443, false, RuleAllowlist},
+		{"own list", own, "example.com", 80, true, RuleAllowlist},
+		{"own list replaces the default", own, "pypi.org", 443, false, RuleAllowlist},
+		{"own list with port", own, "port.example", 8443, true, RuleAllowlist},
+		{"own list with another port", own, "port.example", 443, false, RuleAllowlist},
+		{"own list cannot name private addresses", own, "10.9.9.9", 80, false, RuleAddress},
+		{"operator adds", list, "deb.debian.org", 80, true, RuleOperator},
+		{"operator with port", list, "build.corp", 8080, true, RuleOperator},
+		{"operator with another port", list, "build.corp", 80, false, RuleAllowlist},
+		{"operator with two ports", list, "two.example", 2, true, RuleOperator},
+		{"operator with two other ports", list, "two.example", 3, false, RuleAllowlist},
+		{"operator with and without port", list, "any.example", 77, true, RuleOperator},
+		{"operator's address", list, "10.0.0.5", 9000, true, RuleOperator},
+		{"operator's address in decimal", list, "167772165", 9000, true, RuleOperator},
+		{"operator's IPv6 address", open, "[fd00::7]", 443, true, RuleOperator},
+		{"operator's link-local address", open, "169.254.1.1", 80, true, RuleOperator},
+		{"open", open, "example.org", 8443, true, RuleOpen},
+		{"open, public address", open, "8.8.8.8", 53, true, RuleOpen},
+		{"open, private address", open, "10.0.0.5", 80, false, RuleAddress},
+		{"open, loopback", open, "127.0.0.1", 9090, false, RuleAddress},
+		{"open, loopback in decimal", open, "2130706433", 9090, false, RuleAddress},
+		{"open, loopback mapped", open, "[::ffff:127.0.0.1]", 9090, false, RuleAddress},
+		{"open, metadata", open, "169.254.169.254", 80, false, RuleAddress},
+		{"open, localhost", open, "localhost", 80, false, RuleName},
+		{"open, single label", open, "db", 5432, false, RuleName},
+		{"open, metadata by name", open, "metadata.google.internal", 80, false, RuleName},
+		{"open, printer", open, "printer.local", 80, false, RuleName},
+		{"none", none, "pypi.org", 443, false, RuleNone},
+		{"none beats the operator", none, "deb.debian.org", 80, false, RuleNone},
+		{"zero policy", sandbox.Policy{}, "pypi.org", 443, false, RuleNone},
+		{"malformed", open, "a b", 80, false, RuleName},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			d := e.Decide(tt.policy, tt.host, tt.port)
+			if d.Allow != tt.allow || d.Rule != tt.rule {
+				t.Errorf("Decide(%s, %s:%d) = %v by %q (%s), want %v by %q", tt.policy.Mode, tt.host, tt.port, d.Allow, d.Rule, d.Reason, tt.allow, tt.rule)
+			}
+			if d.Reason == "" {
+				t.Errorf("Decide(%s, %s:%d) gives no reason", tt.policy.Mode, tt.host, tt.port)
+			}
+		})
+	}
+}
+
+func TestDecideAddress(t *testing.T) {
+	op, err := ParseOperator("build.corp,10.0.0.5:9000")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := NewEvaluator(op)
+	open := sandbox.Policy{Mode: sandbox.NetworkOpen}
+	tests := []struct {
+		host  string
+		port  int
+		addr  string
+		own   class
+		allow bool
+	}{
+		{"example.org", 80, "93.184.215.14", public, true},
+		{"example.org", 80, "93.184.215.14", ownHost, false},
+		{"example.org", 80, "10.0.0.5", public, false},
+		{"example.org", 9000, "10.0.0.5", public, true},
+		{"example.org", 9000, "::ffff:10.0.0.5", public, true},
+		{"example.org", 80, "::ffff:127.0.0.1", public, false},
+		{"example.org", 80, "fd00:ec2::254", public, false},
+		{"build.corp", 80, "10.2.3.4", public, true},
+		{"build.corp", 80, "127.0.0.1", public, true},
+		{"build.corp", 80, "169.254.169.254", public, false},
+		{"build.corp", 80, "224.0.0.1", public, false},
+	}
+	for _, tt := range tests {
+		d := e.decideAddress(e.Decide(open, tt.host, tt.port), netip.MustParseAddr(tt.addr), tt.own)
+		if d.Allow != tt.allow {
+			t.Errorf("%s:%d at %s: allow = %v (%s), want %v", tt.host, tt.port, tt.addr, d.Allow, d.Reason, tt.allow)
+		}
+		if !d.Allow && (d.Rule != RuleAddress || strings.Contains(d.Reason+d.Hint, tt.addr)) {
+			t.Errorf("%s:%d at %s: rule %q, reason %q: want rule %q and no address", tt.host, tt.port, tt.addr, d.Rule, d.Reason, RuleAddress)
+		}
+	}
+}
+
+func TestParseOperatorRefuses(t *testing.T) {
+	for _, s := range []string{"*.example.com", "http://a.example", "a.example:0", "a.example:70000", "a.example:x", "10.0.0.0/8", "[::1", "[::1]x", "a b"} {
+		if _, err := ParseOperator(s); !errors.Is(err, errs.Invalid) {
+			t.Errorf("ParseOperator(%q) = %v, want invalid", s, err)
+		}
+	}
+}
+
+// FuzzDecide proves what no spelling may break: the normal form is stable, and
+// nothing but a public address or a dotted public name is allowed.
+func FuzzDecide(f *testing.F) {
+	for _, s := range []string{"example.com", "127.1", "0x7f000001", "[::ffff:10.0.0.1]", "ＬＯＣＡＬＨＯＳＴ", "a.b.", "0177.1", "xn--a.com", "::1%lo"} {
+		f.Add(s)
+	}
+	e := NewEvaluator(Operator{})
+	f.Fuzz(func(t *testing.T, s string) {
+		d := e.Decide(sandbox.Policy{Mode: sandbox.NetworkOpen}, s, 80)
+		if strings.ContainsFunc(d.Host, func(r rune) bool { return r < ' ' || r > '~' }) {
+			t.Fatalf("Decide(%q).Host = %q is not printable ASCII", s, d.Host)
+		}
+		if !d.Allow {
+			return
+		}
+		again := e.Decide(sandbox.Policy{Mode: sandbox.NetworkOpen}, d.Host, 80)
+		if again != d {
+			t.Fatalf("Decide(%q) = %+v, but of its own host %+v", s, d, again)
+		}
+		if a, err := netip.ParseAddr(d.Host); err == nil {
+			if classify(a) != public {
+				t.Fatalf("Decide(%q) allows %s", s, a)
+			}
+			return
+		}
+		if localName(d.Host) || lastLabelNumeric(d.Host) {
+			t.Fatalf("Decide(%q) allows %q", s, d.Host)
+		}
+	})
+}

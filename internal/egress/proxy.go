@@ -1,0 +1,168 @@
+package egress
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cubbyhq/cubby/internal/sandbox"
+)
+
+const (
+	headerTimeout  = 30 * time.Second // to send a request's header
+	idleTimeout    = 5 * time.Minute  // between two requests of a stream
+	maxHeaderBytes = 256 << 10
+)
+
+// Config is what a Proxy needs. Zero fields take the system's resolver and
+// dialler, and a silent log.
+type Config struct {
+	Operator Operator
+	Log      *slog.Logger
+	Resolver Resolver
+	Dial     func(ctx context.Context, network, address string) (net.Conn, error)
+	// OnDecision hears every decision, one per request, before the first
+	// byte of the answer. It must not block.
+	OnDecision func(box sandbox.UID, d Decision)
+}
+
+// Proxy serves the streams that sandboxes open. It is safe for concurrent use
+// and holds nothing between streams.
+type Proxy struct {
+	eval       *Evaluator
+	log        *slog.Logger
+	resolver   Resolver
+	dialer     func(ctx context.Context, network, address string) (net.Conn, error)
+	ownAddrs   func() ([]net.Addr, error)
+	onDecision func(box sandbox.UID, d Decision)
+}
+
+// New returns a Proxy. It starts nothing.
+func New(c Config) *Proxy {
+	p := &Proxy{
+		eval: NewEvaluator(c.Operator), log: c.Log, resolver: c.Resolver,
+		dialer: c.Dial, ownAddrs: net.InterfaceAddrs, onDecision: c.OnDecision,
+	}
+	if p.log == nil {
+		p.log = slog.New(slog.DiscardHandler)
+	}
+	if p.resolver == nil {
+		p.resolver = net.DefaultResolver
+	}
+	if p.dialer == nil {
+		p.dialer = new(net.Dialer).DialContext
+	}
+	if p.onDecision == nil {
+		p.onDecision = func(sandbox.UID, Decision) {}
+	}
+	return p
+}
+
+// Serve answers the proxy requests of one guest stream until either side
+// closes it or ctx ends; it closes conn and returns when nothing of it is left.
+// policy is asked for every request, so a change holds from the next one on.
+func (p *Proxy) Serve(ctx context.Context, conn net.Conn, box sandbox.UID, policy func() sandbox.Policy) {
+	s := &stream{Proxy: p, box: box, policy: policy, conn: conn}
+	s.transport = s.newTransport()
+	defer s.transport.CloseIdleConnections()
+
+	l := newSingleListener(conn)
+	srv := &http.Server{
+		Handler:           s,
+		ReadHeaderTimeout: headerTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
+		ErrorLog:          slog.NewLogLogger(p.log.Handler(), slog.LevelDebug),
+		BaseContext:       func(net.Listener) context.Context { return ctx },
+		ConnState: func(_ net.Conn, st http.ConnState) {
+			switch st {
+			case http.StateClosed:
+				l.Close()
+			case http.StateHijacked:
+				// The server has forgotten it; the handler ends it.
+				s.hijacked.Store(true)
+			case http.StateNew, http.StateActive, http.StateIdle:
+			}
+		},
+	}
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	defer stop()
+	s.end = l.Close
+	_ = srv.Serve(l) // always net.ErrClosed: the stream has ended
+	s.running.Wait()
+	conn.Close()
+}
+
+// stream is one guest stream while it is served.
+type stream struct {
+	*Proxy
+	box       sandbox.UID
+	policy    func() sandbox.Policy
+	conn      net.Conn
+	transport *http.Transport
+	end       func() error   // lets Serve return
+	hijacked  atomic.Bool    // conn belongs to the handler
+	running   sync.WaitGroup // handlers; one that took conn over outlives its server
+}
+
+// ServeHTTP answers one request of the guest.
+func (s *stream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.running.Add(1)
+	defer s.running.Done()
+	defer func() {
+		if s.hijacked.Load() {
+			s.conn.Close()
+			_ = s.end()
+		}
+	}()
+	switch {
+	case r.Method == http.MethodConnect:
+		s.tunnel(w, r)
+	case r.URL.Host == "" || r.URL.Opaque != "":
+		badRequest(w, "this is an HTTP proxy: it takes absolute URLs and CONNECT")
+	case r.URL.Scheme != "http":
+		badRequest(w, "this proxy carries http URLs; use CONNECT for anything else")
+	default:
+		s.forward(w, r)
+	}
+}
+
+func badRequest(w http.ResponseWriter, text string) {
+	w.Header().Set("Connection", "close")
+	http.Error(w, "cubby: "+text, http.StatusBadRequest)
+}
+
+// singleListener is a net.Listener of one connection. Its second Accept blocks
+// until it is closed.
+type singleListener struct {
+	conn   chan net.Conn
+	addr   net.Addr
+	once   sync.Once
+	closed chan struct{}
+}
+
+func newSingleListener(c net.Conn) *singleListener {
+	l := &singleListener{conn: make(chan net.Conn, 1), addr: c.LocalAddr(), closed: make(chan struct{})}
+	l.conn <- c
+	return l
+}
+
+func (l *singleListener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conn:
+		return c, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *singleListener) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	return nil
+}
+
+func (l *singleListener) Addr() net.Addr { return l.addr }

@@ -1,0 +1,152 @@
+package egress
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/cubbyhq/cubby/internal/errs"
+)
+
+const (
+	// lingerTime is how long an answer that ends the stream waits for the
+	// guest to stop sending, so that closing does not cut the answer off.
+	lingerTime    = 500 * time.Millisecond
+	maxStatusLine = 600
+)
+
+// tunnel carries a CONNECT.
+func (s *stream) tunnel(w http.ResponseWriter, r *http.Request) {
+	hostname, port, err := targetOf(r.Host, 0)
+	if err != nil {
+		badRequest(w, "CONNECT takes host:port")
+		return
+	}
+	up, d, err := s.dial(r.Context(), s.policy(), hostname, port)
+	if err != nil {
+		s.refuse(w, d, err)
+		return
+	}
+	defer up.Close()
+	s.onDecision(s.box, d)
+
+	guest, rw, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		s.log.Debug("taking over a guest's stream", "sandbox", s.box, "err", err)
+		return
+	}
+	_ = guest.SetDeadline(time.Time{})
+	if _, err := io.WriteString(guest, "HTTP/1.1 200 Connection established\r\n\r\n"); err != nil {
+		return
+	}
+	splice(guest, rw.Reader, up)
+}
+
+// splice copies both ways until both directions have ended or one has failed.
+// early holds what was read from the guest ahead of time.
+func splice(guest net.Conn, early *bufio.Reader, up net.Conn) {
+	back := make(chan error, 1)
+	go func() {
+		_, err := io.Copy(guest, up)
+		if err == nil {
+			err = closeWrite(guest)
+		}
+		if err != nil {
+			// The other direction cannot know; it may be waiting for a guest
+			// that says nothing.
+			guest.Close()
+			up.Close()
+		}
+		back <- err
+	}()
+	err := copyEarly(up, early)
+	if err == nil {
+		_, err = io.Copy(up, guest)
+	}
+	if err == nil {
+		err = closeWrite(up)
+	}
+	if err != nil {
+		guest.Close()
+		up.Close()
+	}
+	<-back
+}
+
+func copyEarly(to io.Writer, early *bufio.Reader) error {
+	n := early.Buffered()
+	if n == 0 {
+		return nil
+	}
+	b, err := early.Peek(n)
+	if err != nil {
+		return err
+	}
+	_, err = to.Write(b)
+	return err
+}
+
+// closeWrite passes an end of stream on. A stream that cannot be half closed is
+// closed.
+func closeWrite(c net.Conn) error {
+	if h, ok := c.(interface{ CloseWrite() error }); ok {
+		return h.CloseWrite()
+	}
+	return c.Close()
+}
+
+// refuse answers a request that was denied, or allowed and then failed, and
+// reports the decision.
+func (s *stream) refuse(w http.ResponseWriter, d Decision, err error) {
+	denied, ok := asDenied(err)
+	if ok {
+		d = denied
+	}
+	s.onDecision(s.box, d)
+	if ok {
+		s.answer(w, http.StatusForbidden, denialLine(d), denialText(d))
+		return
+	}
+	s.log.Debug("egress upstream", "sandbox", s.box, "host", d.Host, "err", err)
+	text := errs.Public(err).Message
+	if errs.KindOf(err) == errs.Internal {
+		text = "the connection to " + d.HostPort() + " broke"
+	}
+	s.answer(w, http.StatusBadGateway, "cubby: "+text, "cubby: "+text+"\n")
+}
+
+func denialLine(d Decision) string {
+	if d.Hint == "" {
+		return "cubby: " + d.Reason
+	}
+	return "cubby: " + d.Reason + "; " + d.Hint
+}
+
+func denialText(d Decision) string {
+	text := fmt.Sprintf("cubby: egress to %s denied (rule %s): %s\n", d.HostPort(), d.Rule, d.Reason)
+	if d.Hint != "" {
+		text += d.Hint + "\n"
+	}
+	return text
+}
+
+// answer writes a refusal and ends the stream. It carries its reason in the
+// status line too: that is all that pip and apt show of an answer.
+func (s *stream) answer(w http.ResponseWriter, code int, line, text string) {
+	guest, rw, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		http.Error(w, text, code)
+		return
+	}
+	_ = guest.SetDeadline(time.Now().Add(headerTimeout))
+	_, err = fmt.Fprintf(guest, "HTTP/1.1 %d %s\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: %d\r\nConnection: close\r\nX-Cubby-Egress: %d\r\n\r\n%s",
+		code, printable(line, maxStatusLine), len(text), code, text)
+	if err != nil || closeWrite(guest) != nil {
+		return
+	}
+	_ = guest.SetReadDeadline(time.Now().Add(lingerTime))
+	_, _ = io.Copy(io.Discard, io.LimitReader(rw, maxHeaderBytes))
+}
