@@ -1,0 +1,76 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"time"
+)
+
+// Image is a root filesystem that sandboxes start from.
+type Image struct {
+	Name      string    `json:"name"`
+	Digest    string    `json:"digest"`
+	Size      int64     `json:"size"` // bytes on disk
+	CreatedAt time.Time `json:"created_at"`
+	Source    string    `json:"source,omitempty"`
+	Damaged   bool      `json:"damaged,omitempty"`
+}
+
+// Images lists the daemon's images.
+func (c *Client) Images(ctx context.Context) ([]Image, error) {
+	var answer struct {
+		Images []Image `json:"images"`
+	}
+	err := c.do(ctx, call{method: http.MethodGet, path: "/v1/images"}, &answer)
+	return answer.Images, err
+}
+
+// Health returns nil when a daemon answers. It needs no token.
+func (c *Client) Health(ctx context.Context) error {
+	res, err := c.send(ctx, call{method: http.MethodGet, path: "/healthz"})
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	_, err = io.Copy(io.Discard, io.LimitReader(res.Body, maxErrorBody))
+	return c.readError(ctx, err)
+}
+
+// Problem is something that keeps a daemon from being ready.
+type Problem struct {
+	Part    string `json:"part"`
+	Message string `json:"message"`
+	Hint    string `json:"hint,omitempty"`
+}
+
+// Ready returns what keeps the daemon from serving well; none when it is
+// ready. An error means that the daemon could not be asked.
+func (c *Client) Ready(ctx context.Context) ([]Problem, error) {
+	if c.bad != nil {
+		return nil, c.bad
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base.String()+"/readyz", nil)
+	if err != nil {
+		return nil, &Error{Code: InvalidRequest, Message: err.Error(), cause: err}
+	}
+	res, err := c.http.Do(req)
+	if err != nil {
+		return nil, c.transportError(ctx, err)
+	}
+	defer res.Body.Close()
+	switch res.StatusCode {
+	case http.StatusOK:
+		return nil, nil
+	case http.StatusServiceUnavailable:
+		var answer struct {
+			Problems []Problem `json:"problems"`
+		}
+		if err := json.NewDecoder(res.Body).Decode(&answer); err != nil {
+			return nil, c.transportError(ctx, err)
+		}
+		return answer.Problems, nil
+	}
+	return nil, errorOf(res)
+}

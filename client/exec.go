@@ -1,0 +1,253 @@
+package client
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+)
+
+// ExecOptions is one command to run. Exactly one of Argv and Shell is set;
+// [Command] and [Shell] make one.
+type ExecOptions struct {
+	Argv  []string
+	Shell string // through bash -c, or sh -c where the image has no bash
+	Cwd   string // default /workspace
+	Env   map[string]string
+	User  string // default the sandbox's
+	// Stdin keeps the command's input open for [Process.Stdin].
+	Stdin bool
+	// PTY gives the command a terminal of that size.
+	PTY *WindowSize
+	// Timeout kills the command with all its children; zero is the
+	// sandbox's default, [NoTimeout] is none.
+	Timeout time.Duration
+}
+
+// NoTimeout lets a command run for ever.
+const NoTimeout time.Duration = -1
+
+// WindowSize is a terminal's size in characters.
+type WindowSize struct {
+	Cols int `json:"cols"`
+	Rows int `json:"rows"`
+}
+
+// Command runs a program with arguments, without a shell.
+func Command(name string, args ...string) ExecOptions {
+	return ExecOptions{Argv: append([]string{name}, args...)}
+}
+
+// Shell runs a line of shell.
+func Shell(line string) ExecOptions { return ExecOptions{Shell: line} }
+
+// wire is the request's JSON.
+func (o ExecOptions) wire() map[string]any {
+	m := map[string]any{}
+	if o.Shell != "" {
+		m["cmd"] = o.Shell
+	} else {
+		m["cmd"] = append([]string{}, o.Argv...)
+	}
+	if o.Cwd != "" {
+		m["cwd"] = o.Cwd
+	}
+	if len(o.Env) > 0 {
+		m["env"] = o.Env
+	}
+	if o.User != "" {
+		m["user"] = o.User
+	}
+	if o.Stdin {
+		m["stdin"] = true
+	}
+	if o.PTY != nil {
+		m["pty"] = o.PTY
+	}
+	switch {
+	case o.Timeout < 0:
+		m["timeout_seconds"] = 0
+	case o.Timeout > 0:
+		m["timeout_seconds"] = o.Timeout.Seconds()
+	}
+	return m
+}
+
+// Exec is one command of a sandbox: how it stands, and when it has finished
+// how it ended.
+type Exec struct {
+	Seq    int64      `json:"seq"` // 1, 2, 3 … within the sandbox
+	Status ExecStatus `json:"status"`
+	Cmd    Cmd        `json:"cmd"`
+	// Stdout and Stderr are the output as bytes; Go strings need not be
+	// UTF-8. They are empty where the answer carries no output: in lists, at
+	// the end of a stream, before the end.
+	Stdout string `json:"stdout"`
+	Stderr string `json:"stderr"`
+	// ExitCode is the command's own code, 128 + signal when a signal ended
+	// it; nil while it runs, and when nobody can know.
+	ExitCode *int   `json:"exit_code"`
+	Signal   string `json:"signal,omitempty"`
+	// Reason says honestly why it ended: "exited", "timeout", "oom",
+	// "killed", "container_died", …
+	Reason  string `json:"reason,omitempty"`
+	Message string `json:"message,omitempty"` // for people
+	// DurationMS is the running time in milliseconds.
+	DurationMS float64 `json:"duration_ms,omitempty"`
+	// Truncated counts bytes that were left out of Stdout and Stderr.
+	Truncated  *Truncated `json:"truncated,omitempty"`
+	CreatedAt  time.Time  `json:"created_at"`
+	StartedAt  *time.Time `json:"started_at,omitempty"`
+	FinishedAt *time.Time `json:"finished_at,omitempty"`
+}
+
+// Truncated counts bytes of output that were left out.
+type Truncated struct {
+	Stdout int64 `json:"stdout,omitempty"`
+	Stderr int64 `json:"stderr,omitempty"`
+}
+
+// ExecStatus is where an exec stands.
+type ExecStatus string
+
+// The statuses of an exec.
+const (
+	ExecPending ExecStatus = "pending"
+	ExecRunning ExecStatus = "running"
+	ExecDone    ExecStatus = "done"  // the command itself ended, with any code
+	ExecError   ExecStatus = "error" // something else ended it; Reason says what
+)
+
+// Finished reports whether nothing will change any more.
+func (e Exec) Finished() bool { return e.Status == ExecDone || e.Status == ExecError }
+
+// Err is nil when the command ended with exit code 0 by itself, and otherwise
+// an [*ExitError].
+func (e Exec) Err() error {
+	if e.Status == ExecDone && e.ExitCode != nil && *e.ExitCode == 0 {
+		return nil
+	}
+	return &ExitError{Exec: e}
+}
+
+// ExitError is a command that did not end well.
+type ExitError struct{ Exec Exec }
+
+func (e *ExitError) Error() string {
+	if e.Exec.Message != "" {
+		return e.Exec.Message
+	}
+	what := "unknown exit"
+	if e.Exec.ExitCode != nil {
+		what = fmt.Sprintf("exit code %d", *e.Exec.ExitCode)
+	}
+	if e.Exec.Reason != "" && e.Exec.Reason != "exited" {
+		what += " (" + e.Exec.Reason + ")"
+	}
+	return what
+}
+
+// UnmarshalJSON decodes output that came as base64 because it is not UTF-8.
+func (e *Exec) UnmarshalJSON(data []byte) error {
+	type plain Exec
+	w := struct {
+		*plain
+		StdoutEncoding string `json:"stdout_encoding"`
+		StderrEncoding string `json:"stderr_encoding"`
+	}{plain: (*plain)(e)}
+	if err := json.Unmarshal(data, &w); err != nil {
+		return err
+	}
+	var err error
+	if e.Stdout, err = decodeText(e.Stdout, w.StdoutEncoding); err != nil {
+		return fmt.Errorf("stdout: %w", err)
+	}
+	if e.Stderr, err = decodeText(e.Stderr, w.StderrEncoding); err != nil {
+		return fmt.Errorf("stderr: %w", err)
+	}
+	return nil
+}
+
+func decodeText(s, encoding string) (string, error) {
+	if encoding != "base64" {
+		return s, nil
+	}
+	b, err := base64.StdEncoding.DecodeString(s)
+	return string(b), err
+}
+
+// Cmd is a command as it was given: a line of shell, or argv.
+type Cmd struct {
+	Argv  []string
+	Shell string
+}
+
+// UnmarshalJSON takes a string or an array of strings.
+func (c *Cmd) UnmarshalJSON(data []byte) error {
+	*c = Cmd{}
+	if len(data) > 0 && data[0] == '"' {
+		return json.Unmarshal(data, &c.Shell)
+	}
+	return json.Unmarshal(data, &c.Argv)
+}
+
+// MarshalJSON writes the form that UnmarshalJSON takes.
+func (c Cmd) MarshalJSON() ([]byte, error) {
+	if c.Shell != "" {
+		return json.Marshal(c.Shell)
+	}
+	return json.Marshal(c.Argv)
+}
+
+// waitSlice is how long one request waits for an exec to end: short enough for
+// proxies that cut silent connections.
+const waitSlice = 50 * time.Second
+
+// Exec runs a command and returns when it has ended, with its output. A
+// command that fails is not an error of this call: see [Exec.Err]. When ctx
+// ends the command goes on; [Client.StartExec] gives more control.
+func (c *Client) Exec(ctx context.Context, id string, o ExecOptions) (Exec, error) {
+	body := o.wire()
+	body["wait"] = true
+	body["wait_seconds"] = int(waitSlice.Seconds())
+	var e Exec
+	if err := c.do(ctx, call{method: http.MethodPost, path: sandboxPath(id, "exec"), json: body}, &e); err != nil {
+		return e, err
+	}
+	if e.Finished() {
+		return e, nil
+	}
+	return c.Process(id, e.Seq).Wait(ctx)
+}
+
+// StartExec starts a command and returns at once.
+func (c *Client) StartExec(ctx context.Context, id string, o ExecOptions) (*Process, error) {
+	body := o.wire()
+	body["wait"] = false
+	var e Exec
+	if err := c.do(ctx, call{method: http.MethodPost, path: sandboxPath(id, "exec"), json: body}, &e); err != nil {
+		return nil, err
+	}
+	return c.Process(id, e.Seq), nil
+}
+
+// Execs returns up to limit commands of a sandbox after a seq, in order,
+// without their output. A limit of 0 is the daemon's choice.
+func (c *Client) Execs(ctx context.Context, id string, afterSeq int64, limit int) ([]Exec, error) {
+	q := url.Values{}
+	if afterSeq > 0 {
+		q.Set("after_seq", strconv.FormatInt(afterSeq, 10))
+	}
+	if limit > 0 {
+		q.Set("limit", strconv.Itoa(limit))
+	}
+	var page struct {
+		Execs []Exec `json:"execs"`
+	}
+	err := c.do(ctx, call{method: http.MethodGet, path: sandboxPath(id, "execs"), query: q}, &page)
+	return page.Execs, err
+}

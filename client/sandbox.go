@@ -1,0 +1,256 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"iter"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+)
+
+// Sandbox is one sandbox. Its environment is never reported.
+type Sandbox struct {
+	ID     string `json:"id"`
+	Status Status `json:"status"`
+	// Reason says why the sandbox failed, or stopped when nobody asked.
+	Reason     string            `json:"reason,omitempty"`
+	Image      string            `json:"image"`
+	Isolation  string            `json:"isolation"`
+	Limits     Limits            `json:"limits"`
+	User       string            `json:"user"`
+	Labels     map[string]string `json:"labels,omitempty"`
+	Metadata   map[string]string `json:"metadata,omitempty"`
+	Ports      []int             `json:"ports,omitempty"`
+	Network    Network           `json:"network"`
+	Visibility string            `json:"visibility"`
+	// IdlePolicy is what happens after IdleTimeoutSeconds without use.
+	IdlePolicy         string  `json:"idle_policy"`
+	IdleTimeoutSeconds float64 `json:"idle_timeout_seconds"`
+	// ExecTimeoutSeconds bounds commands that name no timeout; 0 is none.
+	ExecTimeoutSeconds float64    `json:"exec_timeout_seconds"`
+	CreatedAt          time.Time  `json:"created_at"`
+	UpdatedAt          time.Time  `json:"updated_at"`
+	StartedAt          *time.Time `json:"started_at,omitempty"`
+	StoppedAt          *time.Time `json:"stopped_at,omitempty"`
+	LastActiveAt       time.Time  `json:"last_active_at"`
+}
+
+// Status is where a sandbox stands in its life.
+type Status string
+
+// The statuses of a sandbox.
+const (
+	Creating  Status = "creating"
+	Running   Status = "running"
+	Sleeping  Status = "sleeping" // memory kept on disk
+	Stopped   Status = "stopped"  // files only
+	Failed    Status = "failed"   // Reason says why
+	Destroyed Status = "destroyed"
+)
+
+// Limits bound what a sandbox can use. In a request, zero is the default.
+type Limits struct {
+	MemoryBytes int64   `json:"memory_bytes,omitempty"`
+	CPUs        float64 `json:"cpus,omitempty"`
+	PIDs        int64   `json:"pids,omitempty"`
+	DiskBytes   int64   `json:"disk_bytes,omitempty"`
+	OpenFiles   int64   `json:"open_files,omitempty"`
+}
+
+// Network is how far a sandbox can reach.
+type Network struct {
+	// Mode is "none", "allowlist" or "open". Open never includes private
+	// addresses.
+	Mode string `json:"mode,omitempty"`
+	// Allow lists exact host names, for "allowlist"; empty is the default
+	// list of package indexes.
+	Allow []string `json:"allow,omitempty"`
+}
+
+// CreateOptions is what a caller asks for. Every field may be left zero.
+type CreateOptions struct {
+	ID                 string            `json:"id,omitempty"`        // default: generated
+	Image              string            `json:"image,omitempty"`     // default "base"
+	Isolation          string            `json:"isolation,omitempty"` // "gvisor" (default) or "container"
+	Limits             *Limits           `json:"limits,omitempty"`
+	Env                map[string]string `json:"env,omitempty"`
+	User               string            `json:"user,omitempty"` // "sandbox" (default) or "root"
+	Labels             map[string]string `json:"labels,omitempty"`
+	Metadata           map[string]string `json:"metadata,omitempty"`
+	Ports              []int             `json:"ports,omitempty"`
+	Network            *Network          `json:"network,omitempty"`
+	Visibility         string            `json:"visibility,omitempty"`
+	IdlePolicy         string            `json:"idle_policy,omitempty"`
+	IdleTimeoutSeconds *float64          `json:"idle_timeout_seconds,omitempty"`
+	ExecTimeoutSeconds *float64          `json:"exec_timeout_seconds,omitempty"`
+
+	// IdempotencyKey makes a repeat of the same create return the same
+	// sandbox instead of a second one.
+	IdempotencyKey string `json:"-"`
+}
+
+// Create makes a sandbox and returns when it runs.
+func (c *Client) Create(ctx context.Context, o CreateOptions) (Sandbox, error) {
+	var box Sandbox
+	r := call{method: http.MethodPost, path: "/v1/sandboxes", json: o, header: http.Header{}}
+	if o.IdempotencyKey != "" {
+		r.header.Set("Idempotency-Key", o.IdempotencyKey)
+	}
+	return box, c.do(ctx, r, &box)
+}
+
+// Get returns a sandbox.
+func (c *Client) Get(ctx context.Context, id string) (Sandbox, error) {
+	var box Sandbox
+	return box, c.do(ctx, call{method: http.MethodGet, path: sandboxPath(id)}, &box)
+}
+
+// ListOptions selects sandboxes. The zero value selects all of the token's.
+type ListOptions struct {
+	Labels   map[string]string // all must match
+	Status   Status
+	PageSize int // of one request; 0: the daemon's choice
+}
+
+// List iterates over sandboxes, newest first, fetching page by page. After an
+// error the iteration ends.
+func (c *Client) List(ctx context.Context, o ListOptions) iter.Seq2[Sandbox, error] {
+	return func(yield func(Sandbox, error) bool) {
+		cursor := ""
+		for {
+			boxes, next, err := c.ListPage(ctx, o, cursor)
+			if err != nil {
+				yield(Sandbox{}, err)
+				return
+			}
+			for _, b := range boxes {
+				if !yield(b, nil) {
+					return
+				}
+			}
+			if next == "" {
+				return
+			}
+			cursor = next
+		}
+	}
+}
+
+// ListPage returns one page and the cursor of the next; "" begins, and ends.
+func (c *Client) ListPage(ctx context.Context, o ListOptions, cursor string) (boxes []Sandbox, next string, err error) {
+	q := url.Values{}
+	for k, v := range o.Labels {
+		q.Add("label", k+"="+v)
+	}
+	if o.Status != "" {
+		q.Set("status", string(o.Status))
+	}
+	if o.PageSize > 0 {
+		q.Set("limit", strconv.Itoa(o.PageSize))
+	}
+	if cursor != "" {
+		q.Set("cursor", cursor)
+	}
+	var page struct {
+		Sandboxes  []Sandbox `json:"sandboxes"`
+		NextCursor string    `json:"next_cursor"`
+	}
+	err = c.do(ctx, call{method: http.MethodGet, path: "/v1/sandboxes", query: q}, &page)
+	return page.Sandboxes, page.NextCursor, err
+}
+
+// Patch names what an update changes; nil fields stay as they are.
+type Patch struct {
+	Labels             map[string]string `json:"labels,omitempty"`   // replaces all
+	Metadata           map[string]string `json:"metadata,omitempty"` // replaces all
+	Ports              []int             `json:"ports,omitempty"`
+	Network            *Network          `json:"network,omitempty"`
+	Visibility         *string           `json:"visibility,omitempty"`
+	IdlePolicy         *string           `json:"idle_policy,omitempty"`
+	IdleTimeoutSeconds *float64          `json:"idle_timeout_seconds,omitempty"`
+	ExecTimeoutSeconds *float64          `json:"exec_timeout_seconds,omitempty"`
+}
+
+// Update changes a sandbox.
+func (c *Client) Update(ctx context.Context, id string, p Patch) (Sandbox, error) {
+	var box Sandbox
+	return box, c.do(ctx, call{method: http.MethodPatch, path: sandboxPath(id), json: p}, &box)
+}
+
+// Start runs a stopped sandbox and returns when it runs. Starting a running
+// one does nothing.
+func (c *Client) Start(ctx context.Context, id string) (Sandbox, error) {
+	var box Sandbox
+	return box, c.do(ctx, call{method: http.MethodPost, path: sandboxPath(id, "start")}, &box)
+}
+
+// Stop ends a sandbox's processes and keeps its files. They are asked to end
+// and killed after grace; a negative grace is the daemon's choice. Stopping a
+// stopped sandbox does nothing.
+func (c *Client) Stop(ctx context.Context, id string, grace time.Duration) (Sandbox, error) {
+	var box Sandbox
+	r := call{method: http.MethodPost, path: sandboxPath(id, "stop")}
+	if grace >= 0 {
+		r.json = map[string]float64{"grace_seconds": grace.Seconds()}
+	}
+	return box, c.do(ctx, r, &box)
+}
+
+// Destroy ends a sandbox and removes everything of it but its history. A
+// second Destroy is [NotFound].
+func (c *Client) Destroy(ctx context.Context, id string) error {
+	return c.do(ctx, call{method: http.MethodDelete, path: sandboxPath(id)}, nil)
+}
+
+// Purge destroys a sandbox, or what is left of one whose disk was kept, and
+// returns the bytes of the host's disk that became free.
+func (c *Client) Purge(ctx context.Context, id string) (freed int64, err error) {
+	var answer struct {
+		Freed int64 `json:"freed_bytes"`
+	}
+	err = c.do(ctx, call{method: http.MethodPost, path: "/sandbox/" + url.PathEscape(id) + "/purge"}, &answer)
+	return answer.Freed, err
+}
+
+// Stats is what a sandbox uses now.
+type Stats struct {
+	MemoryBytes int64   `json:"memory_bytes"`
+	CPUSeconds  float64 `json:"cpu_seconds"`
+	PIDs        int64   `json:"pids"`
+	DiskBytes   int64   `json:"disk_bytes"`
+}
+
+// Stats returns what a sandbox uses now.
+func (c *Client) Stats(ctx context.Context, id string) (Stats, error) {
+	var s Stats
+	return s, c.do(ctx, call{method: http.MethodGet, path: sandboxPath(id, "stats")}, &s)
+}
+
+// Event is one entry of a sandbox's history.
+type Event struct {
+	Cursor  int64           `json:"cursor"`
+	Kind    string          `json:"kind"`
+	Actor   string          `json:"actor,omitempty"`
+	Payload json.RawMessage `json:"payload,omitempty"`
+	Time    time.Time       `json:"time"`
+}
+
+// Events returns up to limit entries after the cursor (0: from the start;
+// limit 0: the daemon's choice) and the cursor to go on from.
+func (c *Client) Events(ctx context.Context, id string, after int64, limit int) (events []Event, next int64, err error) {
+	q := url.Values{}
+	if after > 0 {
+		q.Set("after", strconv.FormatInt(after, 10))
+	}
+	if limit > 0 {
+		q.Set("limit", strconv.Itoa(limit))
+	}
+	var page struct {
+		Events []Event `json:"events"`
+		Next   int64   `json:"next"`
+	}
+	err = c.do(ctx, call{method: http.MethodGet, path: sandboxPath(id, "events"), query: q}, &page)
+	return page.Events, page.Next, err
+}
