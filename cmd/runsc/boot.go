@@ -1,0 +1,78 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"math"
+	"os"
+	"strconv"
+	"syscall"
+
+	"github.com/google/subcommands"
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+	"gvisor.dev/gvisor/runsc/cmd/sentry/sentrycmd"
+	"gvisor.dev/gvisor/runsc/flag"
+)
+
+// boot is upstream's command that becomes the sandbox. Before it does, the
+// sizes that the sandbox shows to its programs are taken from the
+// specification.
+type boot struct{ sentrycmd.Boot }
+
+// Execute implements subcommands.Command.
+func (b *boot) Execute(ctx context.Context, f *flag.FlagSet, args ...any) subcommands.ExitStatus {
+	if r := resources(f); r != nil {
+		for name, value := range shown(r) {
+			// The flags exist: this file and upstream are one build, and the
+			// root tests read the result inside a sandbox.
+			_ = f.Set(name, value)
+		}
+	}
+	return b.Boot.Execute(ctx, f, args...)
+}
+
+// resources reads the specification that upstream passes to this process. Its
+// file offset stays where it is.
+func resources(f *flag.FlagSet) *specs.LinuxResources {
+	fd := f.Lookup("spec-fd")
+	if fd == nil {
+		return nil
+	}
+	n, err := strconv.Atoi(fd.Value.String())
+	if err != nil || n < 0 {
+		return nil
+	}
+	dup, err := syscall.Dup(n)
+	if err != nil {
+		return nil
+	}
+	file := os.NewFile(uintptr(dup), "spec")
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return nil
+	}
+	var spec specs.Spec
+	if err := json.NewDecoder(io.NewSectionReader(file, 0, info.Size())).Decode(&spec); err != nil || spec.Linux == nil {
+		return nil
+	}
+	return spec.Linux.Resources
+}
+
+// shown maps limits to the boot flags that make them visible: total memory,
+// the number of processors, and the quota in the sandbox's own cgroup files.
+func shown(r *specs.LinuxResources) map[string]string {
+	flags := make(map[string]string)
+	if m := r.Memory; m != nil && m.Limit != nil && *m.Limit > 0 {
+		flags["total-memory"] = strconv.FormatInt(*m.Limit, 10)
+	}
+	if c := r.CPU; c != nil && c.Quota != nil && c.Period != nil && *c.Quota > 0 && *c.Period > 0 {
+		n := int(math.Ceil(float64(*c.Quota) / float64(*c.Period)))
+		// Programs that see one processor leave out locks that gVisor needs.
+		flags["cpu-num"] = strconv.Itoa(max(n, 2))
+		flags["cpu-quota"] = strconv.FormatInt(*c.Quota, 10)
+		flags["cpu-period"] = strconv.FormatUint(*c.Period, 10)
+	}
+	return flags
+}

@@ -1,0 +1,40 @@
+// Command runsc is gVisor's runtime as cubby carries it: the upstream commands
+// that a sandbox's life needs and nothing else. The stock main links helpers
+// for remote checkpoints that are larger than all the rest.
+//
+// It differs from upstream in one thing. Cubby puts the runtime into control
+// groups itself and passes --ignore-cgroups, upon which upstream shows the
+// host's memory and processors to the sandbox; here the sandbox sees the
+// limits of its own specification (linux.resources).
+package main
+
+import (
+	"github.com/google/subcommands"
+	"gvisor.dev/gvisor/runsc/cli"
+	"gvisor.dev/gvisor/runsc/cmd"
+	"gvisor.dev/gvisor/runsc/cmd/sentry/sentrycmd"
+	"gvisor.dev/gvisor/runsc/cmd/util"
+)
+
+func main() {
+	cli.Run(nil, map[util.SubCommand]string{
+		new(cmd.Run):          "",
+		new(cmd.State):        "",
+		new(cmd.Kill):         "",
+		new(cmd.Delete):       "",
+		new(cmd.List):         "",
+		new(cmd.Exec):         "",
+		new(cmd.Wait):         "",
+		new(cmd.Pause):        "",
+		new(cmd.Resume):       "",
+		new(cmd.Events):       "",
+		new(cmd.Checkpoint):   "",
+		new(cmd.Restore):      "",
+		new(cmd.FSCheckpoint): "",
+		new(cmd.Debug):        "",
+
+		new(boot):             "internal",
+		new(cmd.Gofer):        "internal",
+		new(sentrycmd.Umount): "internal",
+	}, []subcommands.Command{new(cmd.Platforms)})
+}
