@@ -1,188 +1,158 @@
-// Package store keeps cubby's state.
+// Package store keeps cubby's state: sandboxes, execs, kept disks,
+// idempotency keys and events. It is the only package that knows SQL, and it
+// alone changes a sandbox's state, in [Store.Move], where sandbox.State says
+// what is allowed. database/sql types never appear in its API.
+//
+// Writes come in two strengths. Durable ones (every move, kept disks, spec
+// updates, completed idempotency keys) are on disk when the call returns and
+// survive a power cut. Relaxed ones (execs, events, activity, new rows in
+// Creating) survive a crash of the daemon at once, and a power cut after at
+// most [syncInterval] while [Store.Run] runs, or with the next durable write:
+// a power cut ends every process in every sandbox, so what it can take from
+// an exec's row is less than what it takes from the exec. Writes reach the
+// disk in order: a durable write covers all before it.
+//
+// The package holds no rules beyond integrity. It does not log request
+// contents, retries nothing and never answers "empty" for what it could not
+// read.
 package store
 
 import (
+	"cmp"
 	"context"
+	"database/sql"
+	"errors"
+	"fmt"
 	"log/slog"
+	"sync"
+	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/cubbyhq/cubby/internal/errs"
-	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
-var errStub = errs.E(errs.Internal, "not built yet")
+// syncInterval bounds what a power cut takes of relaxed writes.
+const syncInterval = time.Second
 
 // Config is what a Store needs.
 type Config struct {
-	Path string // the database file; its directory must exist
-	Now  func() time.Time
-	Log  *slog.Logger
+	// Path is the database file. It and its directory are made when missing,
+	// for the daemon's user only.
+	Path string
+	Now  func() time.Time // nil: time.Now
+	Log  *slog.Logger     // nil: silent
 }
 
-// Store is open state.
-type Store struct{}
+// Store is an open database. All methods may be called from any goroutine.
+// A method that changes something does all of it or nothing, also when ctx
+// ends meanwhile or the process dies.
+type Store struct {
+	engine engine
+	now    func() time.Time
+	log    *slog.Logger
 
-// Open opens or makes the database.
-func Open(ctx context.Context, c Config) (*Store, error) { return nil, errStub }
-
-// Run keeps relaxed writes from staying unsynced for more than a second.
-func (s *Store) Run(ctx context.Context) error { return errStub }
-
-// Close closes the store.
-func (s *Store) Close() error { return errStub }
-
-// Ping tells whether the database answers.
-func (s *Store) Ping(ctx context.Context) error { return errStub }
-
-// CreateSandbox adds a row in state Creating.
-func (s *Store) CreateSandbox(ctx context.Context, b sandbox.Sandbox, events ...sandbox.Event) error {
-	return errStub
+	reads  statements
+	writes statements
+	turn   chan struct{} // holds a token while nobody writes
+	once   sync.Once     // of Close
+	closed atomic.Bool
 }
 
-func (s *Store) Sandbox(ctx context.Context, id sandbox.ID) (sandbox.Sandbox, error) {
-	return sandbox.Sandbox{}, errStub
+// engine is what differs between databases: how they are opened, made durable
+// and how their errors read. Statements are written for all of them, with $1
+// placeholders.
+type engine struct {
+	write *sql.DB
+	read  *sql.DB
+	// singleWriter: transactions of the write pool would only wait for each
+	// other inside the database.
+	singleWriter bool
+	// flush returns when everything committed so far survives a power cut.
+	flush func() error
+	// classify gives a driver's error its kind.
+	classify func(error) error
+	close    func() error
 }
 
-func (s *Store) SandboxByUID(ctx context.Context, uid sandbox.UID) (sandbox.Sandbox, error) {
-	return sandbox.Sandbox{}, errStub
+// Open opens the database, makes it when it is missing and brings its schema
+// up to date. A database that a newer cubby has written is refused
+// (errs.Unsupported) and not touched. Idempotency keys whose request was cut
+// off by a crash are free again.
+func Open(ctx context.Context, c Config) (*Store, error) {
+	s := &Store{
+		now:  c.Now,
+		log:  cmp.Or(c.Log, slog.New(slog.DiscardHandler)),
+		turn: make(chan struct{}, 1),
+	}
+	if s.now == nil {
+		s.now = time.Now
+	}
+	var err error
+	if s.engine, err = openSQLite(ctx, c.Path); err != nil {
+		return nil, fmt.Errorf("open the store: %w", err)
+	}
+	s.reads.db, s.writes.db = s.engine.read, s.engine.write
+	s.turn <- struct{}{}
+	if err := s.releaseUnfinishedClaims(ctx); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
 }
 
-// Query selects sandboxes. The zero value selects all that are not destroyed.
-type Query struct {
-	Tenant   *string           // nil: any
-	Labels   map[string]string // all must match
-	States   []sandbox.State   // none: all but Destroyed
-	External sandbox.External  // fields that are not empty must match
-	After    string            // the cursor of the page before
-	Limit    int               // 0: 100, at most 1000
+// Run makes relaxed writes durable every second until ctx ends.
+func (s *Store) Run(ctx context.Context) error {
+	tick := time.NewTicker(syncInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+			if err := s.engine.flush(); err != nil {
+				s.log.Error("make the store durable", "err", err)
+			}
+		}
+	}
 }
 
-func (s *Store) Sandboxes(ctx context.Context, q Query) (items []sandbox.Sandbox, next string, err error) {
-	return nil, "", errStub
+// Close waits for running calls and closes the database. Everything written
+// is on disk afterwards. Calls that come later are refused as
+// errs.Unavailable.
+func (s *Store) Close() (err error) {
+	s.once.Do(func() {
+		<-s.turn
+		s.closed.Store(true)
+		close(s.turn)
+		err = s.engine.close()
+	})
+	return err
 }
 
-// Change is what changes together with a state.
-type Change struct {
-	At          time.Time // zero: now
-	Reason      string    // replaces the old one
-	Handle      []byte    // nil keeps, empty clears
-	ImageDigest string    // "" keeps
-	DiskUID     sandbox.UID
-	// KeepDisk, with a move to Destroyed or Failed, keeps the disk for the
-	// next sandbox with this id, in the same transaction.
-	KeepDisk bool
-	// Claim, if not nil, is completed in the same transaction.
-	Claim  *Claim
-	Events []sandbox.Event
+// Ping reports whether the database can be read and written.
+func (s *Store) Ping(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error {
+		var one int
+		return s.fault(s.row(ctx, "SELECT 1").Scan(&one))
+	})
+	g.Go(func() error {
+		return s.update(ctx, relaxed, func(*tx) error { return nil })
+	})
+	return g.Wait()
 }
 
-func (s *Store) Move(ctx context.Context, uid sandbox.UID, to sandbox.State, c Change) (sandbox.Sandbox, error) {
-	return sandbox.Sandbox{}, errStub
-}
-
-func (s *Store) SetHandle(ctx context.Context, uid sandbox.UID, handle []byte) error { return errStub }
-
-func (s *Store) UpdateSpec(ctx context.Context, uid sandbox.UID, change func(*sandbox.Spec) error, events ...sandbox.Event) (sandbox.Sandbox, error) {
-	return sandbox.Sandbox{}, errStub
-}
-
-func (s *Store) Touch(ctx context.Context, uid sandbox.UID, at time.Time) error { return errStub }
-
-// CreateExec adds a pending exec and allocates its seq.
-func (s *Store) CreateExec(ctx context.Context, e sandbox.Exec, events ...sandbox.Event) (seq int64, err error) {
-	return 0, errStub
-}
-
-func (s *Store) StartExec(ctx context.Context, box sandbox.UID, seq int64, at time.Time, events ...sandbox.Event) error {
-	return errStub
-}
-
-// FinishExec reports whether this call was the first to finish the exec; the
-// others change nothing.
-func (s *Store) FinishExec(ctx context.Context, box sandbox.UID, seq int64, exit sandbox.Exit, status sandbox.ExecStatus, at time.Time, events ...sandbox.Event) (first bool, err error) {
-	return false, errStub
-}
-
-// Exec returns one exec, without its env.
-func (s *Store) Exec(ctx context.Context, box sandbox.UID, seq int64) (sandbox.Exec, error) {
-	return sandbox.Exec{}, errStub
-}
-
-// ExecQuery selects execs of one sandbox in ascending order of seq.
-type ExecQuery struct {
-	AfterSeq   int64
-	Limit      int // 0: 100, at most 1000
-	Unfinished bool
-}
-
-func (s *Store) Execs(ctx context.Context, box sandbox.UID, q ExecQuery) ([]sandbox.Exec, error) {
-	return nil, errStub
-}
-
-// UnfinishedExecs returns those of all sandboxes; pending ones with their env.
-func (s *Store) UnfinishedExecs(ctx context.Context) ([]sandbox.Exec, error) { return nil, errStub }
-
-// ExecEnv returns the env of an exec that has not started.
-func (s *Store) ExecEnv(ctx context.Context, box sandbox.UID, seq int64) (map[string]string, error) {
-	return nil, errStub
-}
-
-// KeptDisk is a disk that outlived its sandbox.
-type KeptDisk struct {
-	IDKey    string // sandbox.ID.Key
-	Tenant   string
-	External sandbox.External
-	DiskUID  sandbox.UID
-	At       time.Time
-}
-
-func (s *Store) KeepDisk(ctx context.Context, d KeptDisk) error { return errStub }
-
-// TakeKeptDisk finds the disk that a new sandbox with this id takes over. The
-// row goes when CreateSandbox stores a sandbox with that DiskUID, so a crash
-// between the two loses nothing.
-func (s *Store) TakeKeptDisk(ctx context.Context, idKey, tenant string, owner sandbox.External) (uid sandbox.UID, ok bool, err error) {
-	return "", false, errStub
-}
-
-func (s *Store) KeptDisks(ctx context.Context) ([]KeptDisk, error) { return nil, errStub }
-
-// DropKeptDisk forgets a kept disk and returns it, for the caller to remove.
-func (s *Store) DropKeptDisk(ctx context.Context, idKey string) (d KeptDisk, ok bool, err error) {
-	return KeptDisk{}, false, errStub
-}
-
-// Claim is the hold on an idempotency key.
-type Claim struct {
-	s      *Store
-	result string
-	done   bool
-}
-
-// Result is what a former request with this key was completed with; ok is
-// false when the caller is the first and has to do the work.
-func (c *Claim) Result() (result string, ok bool) { return c.result, c.done }
-
-// Complete and Release end a claim; a completed one stays.
-func (c *Claim) Complete(ctx context.Context, result string) error { return errStub }
-func (c *Claim) Release(ctx context.Context) error                 { return errStub }
-
-// Idempotency claims a key. The same key with another request is a Conflict,
-// and so is one whose first request still runs (with RetryAfter).
-func (s *Store) Idempotency(ctx context.Context, principal, key, requestHash string) (*Claim, error) {
-	return nil, errStub
-}
-
-func (s *Store) AppendEvent(ctx context.Context, e sandbox.Event) (cursor int64, err error) {
-	return 0, errStub
-}
-
-// Events returns events after a cursor, ascending. An empty box means all.
-func (s *Store) Events(ctx context.Context, box sandbox.UID, after int64, limit int) ([]sandbox.Event, error) {
-	return nil, errStub
-}
-
-// Prune forgets what ended before a time.
-func (s *Store) Prune(ctx context.Context, before time.Time) ([]sandbox.UID, error) {
-	return nil, errStub
+// fault classifies an error of the database. Classified and context errors
+// pass.
+func (s *Store) fault(err error) error {
+	var classified *errs.Error
+	switch {
+	case err == nil, errors.As(err, &classified),
+		errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return err
+	case s.closed.Load():
+		return errs.E(errs.Unavailable, "the store is closed").Because(err)
+	}
+	return s.engine.classify(err)
 }

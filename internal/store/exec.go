@@ -1,0 +1,221 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+)
+
+const execColumns = `e.box, e.seq, e.uid, e.spec, e.status, e.exit, e.created_at, e.started_at, e.finished_at`
+
+func noSuchExec() error { return errs.E(errs.NotFound, "no such exec") }
+
+// CreateExec adds a pending exec to a live sandbox and numbers it: 1, 2, 3 …
+// without gaps, because the number is taken in the transaction that uses it.
+// e.Seq is ignored, a zero CreatedAt is now. It counts as activity. It is
+// NotFound without the sandbox, WrongState when that has ended, and Conflict
+// when the exec's UID is known.
+func (s *Store) CreateExec(ctx context.Context, e sandbox.Exec, events ...sandbox.Event) (seq int64, err error) {
+	now := s.now()
+	created := orTime(e.CreatedAt, now)
+	env := e.Spec.Env
+	e.Spec.Env = nil
+	spec, err := encode(e.Spec)
+	if err != nil {
+		return 0, err
+	}
+	err = s.update(ctx, relaxed, func(t *tx) error {
+		var state sandbox.State
+		if err := t.row(`SELECT state FROM sandboxes WHERE uid = $1`, e.Box).Scan(&state); errors.Is(err, sql.ErrNoRows) {
+			return noSuchSandbox()
+		} else if err != nil {
+			return err
+		}
+		if !state.Live() {
+			return errs.E(errs.WrongState, "the sandbox is %s", state)
+		}
+		if err := t.row(`UPDATE sandbox_activity SET last_seq = last_seq + 1,
+				last_active_at = CASE WHEN last_active_at < $1 THEN $1 ELSE last_active_at END
+			WHERE box = $2 RETURNING last_seq`, micros(created), e.Box).Scan(&seq); err != nil {
+			return err
+		}
+		if _, err := t.exec(`INSERT INTO execs (box, seq, uid, spec, status, created_at, started_at, finished_at)
+				VALUES ($1, $2, $3, $4, $5, $6, 0, 0)`,
+			e.Box, seq, e.UID, spec, sandbox.ExecPending, micros(created)); err != nil {
+			return err
+		}
+		if len(env) > 0 {
+			text, err := encode(env)
+			if err != nil {
+				return err
+			}
+			if _, err := t.exec(`INSERT INTO exec_env (box, seq, env) VALUES ($1, $2, $3)`, e.Box, seq, text); err != nil {
+				return err
+			}
+		}
+		return t.appendEvents(events, now)
+	})
+	if err != nil {
+		return 0, fmt.Errorf("create an exec in %s: %w", e.Box, err)
+	}
+	return seq, nil
+}
+
+// StartExec makes a pending exec running and forgets its env. For one that is
+// running already it changes nothing; for a finished one it is WrongState.
+func (s *Store) StartExec(ctx context.Context, box sandbox.UID, seq int64, at time.Time, events ...sandbox.Event) error {
+	return s.update(ctx, relaxed, func(t *tx) error {
+		n, err := t.exec(`UPDATE execs SET status = $1, started_at = $2 WHERE box = $3 AND seq = $4 AND status = $5`,
+			sandbox.ExecRunning, micros(at), box, seq, sandbox.ExecPending)
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			status, err := t.execStatus(box, seq)
+			if err == nil && status.Finished() {
+				err = errs.E(errs.WrongState, "the exec has finished")
+			}
+			return err
+		}
+		if err := t.dropEnv(box, seq); err != nil {
+			return err
+		}
+		return t.appendEvents(events, at)
+	})
+}
+
+// FinishExec says how an exec ended. The first finish stays: first tells
+// whether it was this one; later ones change nothing and append no events. It
+// counts as activity.
+func (s *Store) FinishExec(ctx context.Context, box sandbox.UID, seq int64, exit sandbox.Exit, status sandbox.ExecStatus, at time.Time, events ...sandbox.Event) (first bool, err error) {
+	if !status.Finished() {
+		return false, errs.E(errs.Internal, "%s is no end of an exec", status)
+	}
+	text, err := encode(exit)
+	if err != nil {
+		return false, err
+	}
+	err = s.update(ctx, relaxed, func(t *tx) error {
+		n, err := t.exec(`UPDATE execs SET status = $1, exit = $2, finished_at = $3
+				WHERE box = $4 AND seq = $5 AND status IN ('pending', 'running')`,
+			status, text, micros(at), box, seq)
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			_, err := t.execStatus(box, seq)
+			return err
+		}
+		first = true
+		if err := t.dropEnv(box, seq); err != nil {
+			return err
+		}
+		if err := t.touch(box, at); err != nil {
+			return err
+		}
+		return t.appendEvents(events, at)
+	})
+	if err != nil {
+		return false, fmt.Errorf("finish exec %d of %s: %w", seq, box, err)
+	}
+	return first, nil
+}
+
+func (t *tx) execStatus(box sandbox.UID, seq int64) (status sandbox.ExecStatus, err error) {
+	err = t.row(`SELECT status FROM execs WHERE box = $1 AND seq = $2`, box, seq).Scan(&status)
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", noSuchExec()
+	}
+	return status, err
+}
+
+func (t *tx) dropEnv(box sandbox.UID, seq int64) error {
+	_, err := t.exec(`DELETE FROM exec_env WHERE box = $1 AND seq = $2`, box, seq)
+	return err
+}
+
+// Exec returns one exec, without its env.
+func (s *Store) Exec(ctx context.Context, box sandbox.UID, seq int64) (sandbox.Exec, error) {
+	e, err := scanExec(s.row(ctx, `SELECT `+execColumns+` FROM execs e WHERE e.box = $1 AND e.seq = $2`, box, seq))
+	return e, s.fault(err)
+}
+
+// ExecEnv returns the env that an exec is to start with; NotFound when the
+// exec has started.
+func (s *Store) ExecEnv(ctx context.Context, box sandbox.UID, seq int64) (map[string]string, error) {
+	e, err := s.Exec(ctx, box, seq)
+	if err != nil {
+		return nil, err
+	}
+	if e.Status != sandbox.ExecPending {
+		return nil, errs.E(errs.NotFound, "the env of an exec is kept only until it starts")
+	}
+	var text []byte
+	err = s.row(ctx, `SELECT env FROM exec_env WHERE box = $1 AND seq = $2`, box, seq).Scan(&text)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, s.fault(err)
+	}
+	var env map[string]string
+	return env, decode(text, &env)
+}
+
+// ExecQuery selects execs of one sandbox.
+type ExecQuery struct {
+	AfterSeq   int64
+	Limit      int // 0: 100; at most 1000
+	Unfinished bool
+}
+
+// Execs returns execs in ascending order of seq, without their env. Old
+// finished ones may be missing at the front: see [Store.Prune].
+func (s *Store) Execs(ctx context.Context, box sandbox.UID, q ExecQuery) ([]sandbox.Exec, error) {
+	query := `SELECT ` + execColumns + ` FROM execs e WHERE e.box = $1 AND e.seq > $2`
+	if q.Unfinished {
+		query += ` AND e.status IN ('pending', 'running')`
+	}
+	rows, err := s.rows(ctx, query+` ORDER BY e.seq LIMIT $3`, box, q.AfterSeq, limit(q.Limit))
+	execs, err := collect(rows, err, scanExec)
+	return execs, s.fault(err)
+}
+
+// UnfinishedExecs returns all that have not finished, of every sandbox, by
+// sandbox and seq, without their env.
+func (s *Store) UnfinishedExecs(ctx context.Context) ([]sandbox.Exec, error) {
+	rows, err := s.rows(ctx, `SELECT `+execColumns+` FROM execs e
+		WHERE e.status IN ('pending', 'running') ORDER BY e.box, e.seq`)
+	execs, err := collect(rows, err, scanExec)
+	return execs, s.fault(err)
+}
+
+// scanExec returns NotFound for a row that is not there.
+func scanExec(r row) (sandbox.Exec, error) {
+	var e sandbox.Exec
+	var spec, exit []byte
+	var created, started, finished int64
+	err := r.Scan(&e.Box, &e.Seq, &e.UID, &spec, &e.Status, &exit, &created, &started, &finished)
+	if errors.Is(err, sql.ErrNoRows) {
+		return sandbox.Exec{}, noSuchExec()
+	}
+	if err != nil {
+		return sandbox.Exec{}, err
+	}
+	if err := decode(spec, &e.Spec); err != nil {
+		return sandbox.Exec{}, fmt.Errorf("exec %d of %s: %w", e.Seq, e.Box, err)
+	}
+	if exit != nil {
+		e.Exit = new(sandbox.Exit)
+		if err := decode(exit, e.Exit); err != nil {
+			return sandbox.Exec{}, fmt.Errorf("exec %d of %s: %w", e.Seq, e.Box, err)
+		}
+	}
+	e.CreatedAt, e.StartedAt, e.FinishedAt = fromMicros(created), fromMicros(started), fromMicros(finished)
+	return e, nil
+}

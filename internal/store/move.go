@@ -1,0 +1,115 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+)
+
+// Change is what changes together with a state.
+type Change struct {
+	At          time.Time // of the move; zero is now
+	Reason      string    // replaces the old one
+	Handle      []byte    // nil keeps the old one, empty clears it
+	ImageDigest string    // "" keeps the old one
+	DiskUID     sandbox.UID
+	// KeepDisk, with a move to Destroyed or Failed, keeps the sandbox's disk
+	// for the next sandbox with its id: see [Store.TakeKeptDisk].
+	KeepDisk bool
+	// Claim, when not nil, is completed with ClaimResult, "" meaning the UID.
+	Claim       *Claim
+	ClaimResult string
+	Events      []sandbox.Event
+}
+
+// Move takes a sandbox to another state, with everything in the Change, in
+// one durable transaction, and returns it as it is then. It is WrongState when
+// State.CanBecome forbids the move, and NotFound when there is no such
+// sandbox. It sets StartedAt, StoppedAt and DestroyedAt. A sandbox that ends
+// (Failed, Destroyed) loses its handle, its env values and, when destroyed,
+// its labels: nothing can run it again.
+func (s *Store) Move(ctx context.Context, uid sandbox.UID, to sandbox.State, c Change) (b sandbox.Sandbox, err error) {
+	c.At = orTime(c.At, s.now())
+	err = s.update(ctx, durable, func(t *tx) error {
+		if b, err = scanSandbox(t.row(selectSandboxByUID, uid)); err != nil {
+			return err
+		}
+		b, err = t.move(b, to, c)
+		return err
+	})
+	if err != nil {
+		return sandbox.Sandbox{}, fmt.Errorf("move sandbox %s to %s: %w", uid, to, err)
+	}
+	return b, nil
+}
+
+// move is the only statement that changes a state.
+func (t *tx) move(b sandbox.Sandbox, to sandbox.State, c Change) (sandbox.Sandbox, error) {
+	if !b.State.CanBecome(to) {
+		return b, errs.E(errs.WrongState, "a sandbox that is %s cannot become %s", b.State, to)
+	}
+	at := fromMicros(micros(c.At))
+	b.State, b.Reason, b.UpdatedAt = to, c.Reason, at
+	switch to {
+	case sandbox.Running:
+		b.StartedAt, b.LastActiveAt = at, at
+	case sandbox.Stopped:
+		b.StoppedAt = at
+	case sandbox.Destroyed:
+		b.DestroyedAt = at
+	}
+	if c.Handle != nil {
+		b.Handle = c.Handle
+	}
+	if c.ImageDigest != "" {
+		b.ImageDigest = c.ImageDigest
+	}
+	if c.DiskUID != "" {
+		b.DiskUID = c.DiskUID
+	}
+	if !to.Live() {
+		b.Handle, b.Spec.Env = nil, nil
+	}
+	if len(b.Handle) == 0 {
+		b.Handle = nil
+	}
+	spec, err := encode(b.Spec)
+	if err != nil {
+		return b, err
+	}
+	if _, err := t.exec(`UPDATE sandboxes SET state = $1, reason = $2, handle = $3, image_digest = $4, disk_uid = $5,
+			spec = $6, updated_at = $7, started_at = $8, stopped_at = $9, destroyed_at = $10 WHERE uid = $11`,
+		b.State, b.Reason, nullBytes(b.Handle), b.ImageDigest, b.DiskUID,
+		spec, micros(at), micros(b.StartedAt), micros(b.StoppedAt), micros(b.DestroyedAt), b.UID); err != nil {
+		return b, err
+	}
+	switch to {
+	case sandbox.Running:
+		err = t.touch(b.UID, at)
+	case sandbox.Destroyed:
+		err = t.setLabels(b.UID, nil)
+	}
+	if err != nil {
+		return b, err
+	}
+	if c.KeepDisk && !to.Live() {
+		if err := t.keepDisk(KeptDisk{
+			IDKey: b.ID.Key(), Tenant: b.Tenant, External: b.Spec.External, DiskUID: b.DiskUID, At: at,
+		}); err != nil {
+			return b, err
+		}
+	}
+	if c.Claim != nil {
+		result := c.ClaimResult
+		if result == "" {
+			result = string(b.UID)
+		}
+		if err := t.completeClaim(c.Claim, result); err != nil {
+			return b, err
+		}
+	}
+	return b, t.appendEvents(c.Events, at)
+}

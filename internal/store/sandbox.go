@@ -1,0 +1,236 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+)
+
+const sandboxColumns = `s.uid, s.id, s.tenant, s.spec, s.state, s.reason, s.handle, s.image_digest, s.disk_uid,
+	s.created_at, s.updated_at, s.started_at, s.stopped_at, s.destroyed_at, a.last_active_at`
+
+const selectSandboxByUID = `SELECT ` + sandboxColumns + `
+	FROM sandboxes s JOIN sandbox_activity a ON a.box = s.uid WHERE s.uid = $1`
+
+const selectSandboxByID = `SELECT ` + sandboxColumns + `
+	FROM sandboxes s JOIN sandbox_activity a ON a.box = s.uid WHERE s.id_key = $1 AND s.state <> 'destroyed'`
+
+// noSuchSandbox is the same for a sandbox that never was, one that is gone and
+// one that somebody else owns.
+func noSuchSandbox() error { return errs.E(errs.NotFound, "no such sandbox") }
+
+// CreateSandbox adds a sandbox in state Creating; zero times become now, an
+// empty DiskUID becomes its UID. It is a Conflict when a live sandbox has the
+// same id in any case, of any tenant. A failed sandbox with that id gives it
+// up and becomes Destroyed. A DiskUID that is not the sandbox's own UID names
+// a kept disk, which stops being kept; it is a Conflict when that disk is not
+// kept (any more).
+func (s *Store) CreateSandbox(ctx context.Context, b sandbox.Sandbox, events ...sandbox.Event) error {
+	now := s.now()
+	b.State = sandbox.Creating
+	b.CreatedAt = orTime(b.CreatedAt, now)
+	b.UpdatedAt = orTime(b.UpdatedAt, b.CreatedAt)
+	b.LastActiveAt = orTime(b.LastActiveAt, b.CreatedAt)
+	if b.DiskUID == "" {
+		b.DiskUID = b.UID
+	}
+	spec, err := encode(b.Spec)
+	if err != nil {
+		return err
+	}
+	err = s.update(ctx, relaxed, func(t *tx) error {
+		if err := t.vacate(b.ID, now); err != nil {
+			return err
+		}
+		if b.DiskUID != b.UID {
+			if err := t.takeDisk(b); err != nil {
+				return err
+			}
+		}
+		if _, err := t.exec(`INSERT INTO sandboxes (uid, id, id_key, tenant, spec,
+				external_user_id, external_project_id, external_workspace_id,
+				state, reason, handle, image_digest, disk_uid,
+				created_at, updated_at, started_at, stopped_at, destroyed_at)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)`,
+			b.UID, b.ID, b.ID.Key(), b.Tenant, spec,
+			b.Spec.External.UserID, b.Spec.External.ProjectID, b.Spec.External.WorkspaceID,
+			b.State, b.Reason, nullBytes(b.Handle), b.ImageDigest, b.DiskUID,
+			micros(b.CreatedAt), micros(b.UpdatedAt), micros(b.StartedAt), micros(b.StoppedAt), micros(b.DestroyedAt),
+		); err != nil {
+			return err
+		}
+		if _, err := t.exec(`INSERT INTO sandbox_activity (box, last_seq, last_active_at) VALUES ($1, 0, $2)`,
+			b.UID, micros(b.LastActiveAt)); err != nil {
+			return err
+		}
+		if err := t.setLabels(b.UID, b.Spec.Labels); err != nil {
+			return err
+		}
+		return t.appendEvents(events, now)
+	})
+	if err != nil {
+		return fmt.Errorf("create sandbox %s: %w", b.UID, err)
+	}
+	return nil
+}
+
+// vacate makes an id free unless a live sandbox holds it.
+func (t *tx) vacate(id sandbox.ID, now time.Time) error {
+	holder, err := scanSandbox(t.row(selectSandboxByID, id.Key()))
+	switch {
+	case errors.Is(err, errs.NotFound):
+		return nil
+	case err != nil:
+		return err
+	case holder.State.Live():
+		return errs.E(errs.Conflict, "a sandbox with this id exists already").
+			Hint("destroy it first, or choose another id; ids that differ only in case count as the same")
+	}
+	_, err = t.move(holder, sandbox.Destroyed, Change{At: now, Reason: holder.Reason})
+	return err
+}
+
+// Sandbox returns the sandbox that has the id, in any case: the live one, else
+// the one that failed last. It is NotFound when there is none or it was
+// destroyed.
+func (s *Store) Sandbox(ctx context.Context, id sandbox.ID) (sandbox.Sandbox, error) {
+	b, err := scanSandbox(s.row(ctx, selectSandboxByID, id.Key()))
+	return b, s.fault(err)
+}
+
+// SandboxByUID returns a sandbox in any state, also Destroyed, until it is
+// pruned; then it is NotFound.
+func (s *Store) SandboxByUID(ctx context.Context, uid sandbox.UID) (sandbox.Sandbox, error) {
+	b, err := scanSandbox(s.row(ctx, selectSandboxByUID, uid))
+	return b, s.fault(err)
+}
+
+// SetHandle stores the driver's note verbatim.
+func (s *Store) SetHandle(ctx context.Context, uid sandbox.UID, handle []byte) error {
+	return s.update(ctx, relaxed, func(t *tx) error {
+		n, err := t.exec(`UPDATE sandboxes SET handle = $1, updated_at = $2 WHERE uid = $3`,
+			nullBytes(handle), micros(s.now()), uid)
+		if err == nil && n == 0 {
+			err = noSuchSandbox()
+		}
+		return err
+	})
+}
+
+// UpdateSpec changes a live sandbox's spec by a function that sees the present
+// one; its error is returned and nothing changes. The function may run only
+// once and must not call the store.
+func (s *Store) UpdateSpec(ctx context.Context, uid sandbox.UID, change func(*sandbox.Spec) error, events ...sandbox.Event) (b sandbox.Sandbox, err error) {
+	err = s.update(ctx, durable, func(t *tx) error {
+		if b, err = scanSandbox(t.row(selectSandboxByUID, uid)); err != nil {
+			return err
+		}
+		if !b.State.Live() {
+			return errs.E(errs.WrongState, "the sandbox is %s", b.State)
+		}
+		if err := change(&b.Spec); err != nil {
+			return err
+		}
+		b.UpdatedAt = fromMicros(micros(s.now()))
+		spec, err := encode(b.Spec)
+		if err != nil {
+			return err
+		}
+		if _, err := t.exec(`UPDATE sandboxes SET spec = $1, external_user_id = $2, external_project_id = $3,
+				external_workspace_id = $4, updated_at = $5 WHERE uid = $6`,
+			spec, b.Spec.External.UserID, b.Spec.External.ProjectID, b.Spec.External.WorkspaceID,
+			micros(b.UpdatedAt), uid); err != nil {
+			return err
+		}
+		if err := t.setLabels(uid, b.Spec.Labels); err != nil {
+			return err
+		}
+		return t.appendEvents(events, b.UpdatedAt)
+	})
+	if err != nil {
+		return sandbox.Sandbox{}, err
+	}
+	return b, nil
+}
+
+// Touch notes activity. Times that are not later than the known one, and
+// sandboxes that do not exist, change nothing.
+func (s *Store) Touch(ctx context.Context, uid sandbox.UID, at time.Time) error {
+	return s.update(ctx, relaxed, func(t *tx) error { return t.touch(uid, at) })
+}
+
+func (t *tx) touch(uid sandbox.UID, at time.Time) error {
+	_, err := t.exec(`UPDATE sandbox_activity SET last_active_at = $1 WHERE box = $2 AND last_active_at < $1`,
+		micros(at), uid)
+	return err
+}
+
+func (t *tx) setLabels(uid sandbox.UID, labels map[string]string) error {
+	if _, err := t.exec(`DELETE FROM sandbox_labels WHERE box = $1`, uid); err != nil {
+		return err
+	}
+	for name, value := range labels {
+		if _, err := t.exec(`INSERT INTO sandbox_labels (name, value, box) VALUES ($1, $2, $3)`, name, value, uid); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// scanSandbox returns NotFound for a row that is not there.
+func scanSandbox(r row) (sandbox.Sandbox, error) {
+	var b sandbox.Sandbox
+	var spec []byte
+	var created, updated, started, stopped, destroyed, active int64
+	err := r.Scan(&b.UID, &b.ID, &b.Tenant, &spec, &b.State, &b.Reason, &b.Handle, &b.ImageDigest, &b.DiskUID,
+		&created, &updated, &started, &stopped, &destroyed, &active)
+	if errors.Is(err, sql.ErrNoRows) {
+		return sandbox.Sandbox{}, noSuchSandbox()
+	}
+	if err != nil {
+		return sandbox.Sandbox{}, err
+	}
+	if err := decode(spec, &b.Spec); err != nil {
+		return sandbox.Sandbox{}, fmt.Errorf("sandbox %s: %w", b.UID, err)
+	}
+	b.CreatedAt, b.UpdatedAt = fromMicros(created), fromMicros(updated)
+	b.StartedAt, b.StoppedAt = fromMicros(started), fromMicros(stopped)
+	b.DestroyedAt, b.LastActiveAt = fromMicros(destroyed), fromMicros(active)
+	return b, nil
+}
+
+// encode renders a value for a text column.
+func encode(v any) (string, error) {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return "", errs.E(errs.Invalid, "it cannot be stored").Because(err)
+	}
+	return string(text), nil
+}
+
+func decode(text []byte, v any) error {
+	if err := json.Unmarshal(text, v); err != nil {
+		return errs.E(errs.Internal, "the store is damaged").Because(err)
+	}
+	return nil
+}
+
+func nullBytes(b []byte) any {
+	if len(b) == 0 {
+		return nil
+	}
+	return b
+}
+
+func orTime(t, or time.Time) time.Time {
+	if t.IsZero() {
+		return or
+	}
+	return t
+}

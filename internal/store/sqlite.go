@@ -1,0 +1,198 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"github.com/pressly/goose/v3"
+	"golang.org/x/sys/unix"
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/cubbyhq/cubby/internal/errs"
+)
+
+//go:embed migrations/sqlite/*.sql
+var sqliteMigrations embed.FS
+
+// openSQLite opens path in WAL mode with one writing connection and a pool of
+// reading ones. Pragmas stand in the DSN because they hold per connection.
+func openSQLite(ctx context.Context, path string) (_ engine, err error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return engine{}, err
+	}
+	// SQLite would make the file readable for all, and it holds env values.
+	// The -wal and -shm files take over its mode.
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return engine{}, err
+	}
+	if err := f.Close(); err != nil {
+		return engine{}, err
+	}
+
+	var write, read *sql.DB
+	var wal *os.File
+	// The WAL's file is closed last: closing the database syncs it, so a
+	// flush that finds the file closed has nothing left to do.
+	closeAll := func() error {
+		var err error
+		for _, db := range []*sql.DB{read, write} {
+			if db != nil {
+				err = errors.Join(err, db.Close())
+			}
+		}
+		if wal != nil {
+			err = errors.Join(err, wal.Close())
+		}
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, closeAll())
+		}
+	}()
+
+	write, err = sql.Open("sqlite", sqliteDSN(path, url.Values{"_txlock": {"immediate"}}))
+	if err != nil {
+		return engine{}, err
+	}
+	write.SetMaxOpenConns(1)
+	// One connection must stay open: the last close removes the WAL that
+	// flush syncs.
+	write.SetMaxIdleConns(1)
+	write.SetConnMaxLifetime(0)
+	if err := migrate(ctx, goose.DialectSQLite3, write, sqliteMigrations, "migrations/sqlite"); err != nil {
+		return engine{}, err
+	}
+
+	if wal, err = os.OpenFile(path+"-wal", os.O_RDWR, 0); err != nil {
+		return engine{}, err
+	}
+	if err := syncDir(filepath.Dir(path)); err != nil {
+		return engine{}, err
+	}
+	sync := &groupSync{sync: func() error { return fdatasync(wal) }}
+
+	read, err = sql.Open("sqlite", sqliteDSN(path, url.Values{"_pragma": {"query_only(1)"}}))
+	if err != nil {
+		return engine{}, err
+	}
+	readers := max(4, runtime.GOMAXPROCS(0))
+	read.SetMaxOpenConns(readers)
+	read.SetMaxIdleConns(readers)
+
+	return engine{
+		write: write, read: read, singleWriter: true,
+		flush: sync.do, classify: classifySQLite, close: closeAll,
+	}, nil
+}
+
+// sqliteDSN spells out what every connection needs. synchronous=NORMAL leaves
+// the sync of a commit to flush, which callers can share; checkpoints sync by
+// themselves. secure_delete overwrites env values when their rows go.
+func sqliteDSN(path string, extra url.Values) string {
+	q := url.Values{"_pragma": {
+		"busy_timeout(5000)", "journal_mode(WAL)", "synchronous(NORMAL)",
+		"foreign_keys(1)", "secure_delete(1)",
+	}}
+	for k, v := range extra {
+		q[k] = append(q[k], v...)
+	}
+	return (&url.URL{Scheme: "file", Opaque: (&url.URL{Path: path}).EscapedPath(), RawQuery: q.Encode()}).String()
+}
+
+// fdatasync makes a file's content durable. A closed file is no error: see
+// openSQLite.
+func fdatasync(f *os.File) error {
+	raw, err := f.SyscallConn()
+	if errors.Is(err, os.ErrClosed) || errors.Is(err, os.ErrInvalid) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var syncErr error
+	if err := raw.Control(func(fd uintptr) {
+		for {
+			if syncErr = unix.Fdatasync(int(fd)); syncErr != unix.EINTR {
+				return
+			}
+		}
+	}); err != nil && !errors.Is(err, os.ErrClosed) {
+		return err
+	}
+	return syncErr
+}
+
+// syncDir makes the names in a directory durable.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// classifySQLite names the errors that a client can do something about.
+func classifySQLite(err error) error {
+	var e *sqlite.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	switch e.Code() {
+	case sqlite3.SQLITE_CONSTRAINT_UNIQUE, sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY:
+		return errs.E(errs.Conflict, "it exists already").Because(err)
+	case sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY:
+		return errs.E(errs.NotFound, "what it belongs to does not exist").Because(err)
+	}
+	switch e.Code() & 0xff {
+	case sqlite3.SQLITE_FULL:
+		return errs.E(errs.Exhausted, "the host's disk is full").Because(err)
+	case sqlite3.SQLITE_IOERR:
+		// SQLite reports a failed write of a full disk as either.
+		return errs.E(errs.Unavailable, "the store cannot be read or written").Because(err)
+	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
+		return errs.E(errs.Unavailable, "the store is busy").Because(err)
+	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
+		return errs.E(errs.Internal, "the store is damaged").
+			Hint("restore the state directory from a backup").Because(err)
+	}
+	return err
+}
+
+// migrate brings the schema up to date, forward only.
+func migrate(ctx context.Context, dialect goose.Dialect, db *sql.DB, files fs.FS, dir string) error {
+	sub, err := fs.Sub(files, dir)
+	if err != nil {
+		return err
+	}
+	p, err := goose.NewProvider(dialect, db, sub, goose.WithLogger(goose.NopLogger()))
+	if err != nil {
+		return err
+	}
+	have, err := p.GetDBVersion(ctx)
+	if err != nil {
+		return classifySQLite(err)
+	}
+	var known int64
+	for _, m := range p.ListSources() {
+		known = max(known, m.Version)
+	}
+	if have > known {
+		return errs.E(errs.Unsupported, "the store has schema %d and this cubby knows %d", have, known).
+			Hint("it was written by a newer cubby: use that one, or another data directory")
+	}
+	if _, err := p.Up(ctx); err != nil {
+		return fmt.Errorf("migrate: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,205 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/cubbyhq/cubby/internal/errs"
+)
+
+// durability says what a power cut can take from a write: see the package
+// comment.
+type durability int
+
+const (
+	relaxed durability = iota
+	durable
+)
+
+// update runs fn in a transaction that has the write lock from its start, and
+// commits it when fn returns nil. ctx bounds the wait for the lock and not the
+// transaction: these are short, and one that is cut off at its commit would
+// leave the caller in doubt.
+func (s *Store) update(ctx context.Context, d durability, fn func(*tx) error) error {
+	if err := s.transact(ctx, fn); err != nil {
+		return s.fault(err)
+	}
+	// After the lock is given up: writers that come together share one sync.
+	if d == durable {
+		if err := s.engine.flush(); err != nil {
+			return errs.E(errs.Internal, "the store could not be written to disk").Because(err)
+		}
+	}
+	return nil
+}
+
+func (s *Store) transact(ctx context.Context, fn func(*tx) error) (err error) {
+	if s.engine.singleWriter {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case _, open := <-s.turn:
+			if !open {
+				return errs.E(errs.Unavailable, "the store is closed")
+			}
+		}
+		defer func() { s.turn <- struct{}{} }()
+	}
+	t := &tx{ctx: context.WithoutCancel(ctx), cache: &s.writes}
+	if t.tx, err = s.engine.write.BeginTx(t.ctx, nil); err != nil {
+		return err
+	}
+	if err := fn(t); err != nil {
+		return errors.Join(err, t.tx.Rollback())
+	}
+	if err := t.tx.Commit(); err != nil {
+		return err
+	}
+	// Statements are compiled on a connection, and this transaction held the
+	// only one.
+	for _, query := range t.missed {
+		if _, err := s.writes.prepare(t.ctx, query); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tx is a running transaction.
+type tx struct {
+	ctx    context.Context
+	tx     *sql.Tx
+	cache  *statements
+	missed []string // statements that were not compiled yet
+}
+
+func (t *tx) exec(query string, args ...any) (affected int64, err error) {
+	var r sql.Result
+	if st := t.compiled(query); st != nil {
+		r, err = t.tx.StmtContext(t.ctx, st).ExecContext(t.ctx, args...)
+	} else {
+		r, err = t.tx.ExecContext(t.ctx, query, args...)
+	}
+	if err != nil {
+		return 0, err
+	}
+	return r.RowsAffected()
+}
+
+func (t *tx) row(query string, args ...any) *sql.Row {
+	if st := t.compiled(query); st != nil {
+		return t.tx.StmtContext(t.ctx, st).QueryRowContext(t.ctx, args...)
+	}
+	return t.tx.QueryRowContext(t.ctx, query, args...)
+}
+
+func (t *tx) rows(query string, args ...any) (*sql.Rows, error) {
+	if st := t.compiled(query); st != nil {
+		return t.tx.StmtContext(t.ctx, st).QueryContext(t.ctx, args...)
+	}
+	return t.tx.QueryContext(t.ctx, query, args...)
+}
+
+func (t *tx) compiled(query string) *sql.Stmt {
+	st := t.cache.find(query)
+	if st == nil {
+		t.missed = append(t.missed, query)
+	}
+	return st
+}
+
+func (s *Store) row(ctx context.Context, query string, args ...any) *sql.Row {
+	if st, err := s.reads.prepare(ctx, query); err == nil && st != nil {
+		return st.QueryRowContext(ctx, args...)
+	}
+	return s.engine.read.QueryRowContext(ctx, query, args...)
+}
+
+func (s *Store) rows(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	if st, err := s.reads.prepare(ctx, query); err == nil && st != nil {
+		return st.QueryContext(ctx, args...)
+	}
+	return s.engine.read.QueryContext(ctx, query, args...)
+}
+
+// maxStatements bounds the compiled statements of a pool. Only lists build
+// their text, from parts of a closed set; what is beyond runs uncompiled.
+const maxStatements = 256
+
+// statements keeps compiled statements by their text. They live as long as
+// their database.
+type statements struct {
+	db *sql.DB
+
+	mu sync.RWMutex
+	m  map[string]*sql.Stmt // guarded by mu
+}
+
+func (c *statements) find(query string) *sql.Stmt {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.m[query]
+}
+
+// prepare returns nil, nil when the cache is full.
+func (c *statements) prepare(ctx context.Context, query string) (*sql.Stmt, error) {
+	if st := c.find(query); st != nil {
+		return st, nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if st := c.m[query]; st != nil || len(c.m) >= maxStatements {
+		return st, nil
+	}
+	st, err := c.db.PrepareContext(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	if c.m == nil {
+		c.m = make(map[string]*sql.Stmt)
+	}
+	c.m[query] = st
+	return st, nil
+}
+
+// collect scans all rows and closes them.
+func collect[T any](rows *sql.Rows, err error, scan func(row) (T, error)) ([]T, error) {
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var all []T
+	for rows.Next() {
+		v, err := scan(rows)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, v)
+	}
+	return all, rows.Err()
+}
+
+// row is one *sql.Row or the present one of *sql.Rows.
+type row interface{ Scan(dest ...any) error }
+
+// micros is how times are stored: microseconds since 1970 UTC, 0 for the zero
+// time.
+func micros(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMicro()
+}
+
+func fromMicros(us int64) time.Time {
+	if us == 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(us).UTC()
+}
