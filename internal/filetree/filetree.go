@@ -1,92 +1,129 @@
 // Package filetree carries out cubby's file API on a directory tree that
-// somebody else can write to while it works: reading, atomic writing, listing,
-// moving, removing, and tar in and out. The guest agent uses it on the whole
-// file system of a sandbox ([Whole]); the host uses it on the disk of a
-// stopped sandbox ([Confined]), where every name is resolved through os.Root
-// and none can lead off the disk. Both therefore mean the same by the same
-// call, and filetreetest proves it.
+// somebody else may be writing to: reading, atomic writing, listing, moving,
+// removing, and tar in and out. The guest agent uses it on the whole file
+// system of a sandbox ([Whole]); the host uses it on the disk of a stopped
+// sandbox ([Confined]), where names are resolved through os.Root and none can
+// lead off the disk. Both therefore mean the same by the same call, and
+// filetreetest proves it.
 //
-// It never opens devices, FIFOs or sockets, never follows a symbolic link at
-// the end of a name that it creates, replaces or removes, and never holds a
-// file's content in memory. It knows nothing of sandboxes' states, of HTTP or
-// of disks.
+// It never opens devices, FIFOs or sockets, never creates through a symbolic
+// link that appears while it works, and never holds a file's content in
+// memory. It knows nothing of sandboxes' states, of HTTP or of disks.
 package filetree
 
 import (
-	"context"
-	"io"
-	"io/fs"
-	"iter"
+	"os"
+	"path"
+	"strconv"
+	"strings"
 
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
 // Tree is the file API on one tree. Names are absolute, or relative to
-// /workspace; they are cleaned before use. A Tree holds nothing open between
-// calls and is safe for concurrent use.
+// /workspace, and are cleaned as text before use. A Tree holds nothing open
+// between calls and is safe for concurrent use.
+//
+// Errors are classified: errs.Invalid (the name, or a file of the wrong kind),
+// NotFound, Conflict (exists, not empty, busy), Forbidden, TooLarge, WrongState
+// (a name off a confined tree) and Exhausted (the disk is full).
 type Tree struct {
 	space space
 	guard func() error
+	owner func(user string) (uid, gid uint32, err error)
+	chown bool // this process may give files away
 }
 
-type space interface{}
+// Options adapt a Tree to where it works. The zero value is useful.
+type Options struct {
+	// Guard is asked before everything that writes; its error is returned.
+	Guard func() error
+	// Owner turns a user's name into ids. The default knows sandbox, root and
+	// numbers.
+	Owner func(user string) (uid, gid uint32, err error)
+	// MapPath turns an absolute name of the sandbox into one of this machine,
+	// for an agent that has no mount namespace of its own. Whole only.
+	MapPath func(name string) string
+}
 
-// Mount says which directory of this machine stands for a path inside.
+// Mount says which directory of this machine stands for a path of the sandbox.
 type Mount struct {
-	Path string // inside: "/workspace"
-	Dir  string // here
+	Path string // absolute and clean: "/workspace"
+	Dir  string
 }
 
 // Whole is the file system of this process as it is.
-func Whole() *Tree { return &Tree{} }
+func Whole(o Options) *Tree {
+	t := newTree(o)
+	t.space = whole{mapPath: o.MapPath}
+	return t
+}
 
 // Confined is made of some directories only. Names and symbolic links that
-// lead elsewhere are refused with errs.WrongState. The directories are opened
-// for each call, so that they can be unmounted in between. guard, when not
-// nil, is asked before everything that writes.
-func Confined(guard func() error, mounts ...Mount) *Tree { return &Tree{guard: guard} }
-
-var errTodo = errs.E(errs.Unsupported, "not there yet")
-
-// Stat describes a path; with follow what a symbolic link leads to.
-func (t *Tree) Stat(ctx context.Context, name string, follow bool) (sandbox.File, error) {
-	return sandbox.File{}, errTodo
+// lead elsewhere are refused with errs.WrongState; absolute and upward links
+// between the mounts are followed. The directories are opened for each call,
+// so they can be unmounted in between.
+func Confined(o Options, mounts ...Mount) *Tree {
+	t := newTree(o)
+	t.space = confined{mounts: mounts}
+	return t
 }
 
-// List gives the entries of a directory, with recursive those of every
-// directory below.
-func (t *Tree) List(ctx context.Context, name string, recursive bool) iter.Seq2[sandbox.File, error] {
-	return func(yield func(sandbox.File, error) bool) { yield(sandbox.File{}, errTodo) }
+func newTree(o Options) *Tree {
+	t := &Tree{guard: o.Guard, owner: o.Owner, chown: os.Geteuid() == 0}
+	if t.guard == nil {
+		t.guard = func() error { return nil }
+	}
+	if t.owner == nil {
+		t.owner = Owner
+	}
+	return t
 }
 
-// Read opens a regular file at an offset; length < 0 reads to its end.
-func (t *Tree) Read(ctx context.Context, name string, offset, length int64) (io.ReadCloser, sandbox.File, error) {
-	return nil, sandbox.File{}, errTodo
+// Owner gives the ids of a user that needs no account file: "" and "sandbox",
+// "root", or a number, whose group is the same number.
+func Owner(user string) (uid, gid uint32, err error) {
+	switch user {
+	case "", sandbox.UserSandbox:
+		return sandbox.UserID, sandbox.UserID, nil
+	case sandbox.UserRoot:
+		return 0, 0, nil
+	}
+	n, err := strconv.ParseUint(user, 10, 32)
+	// 2^32-1 means "leave unchanged" to chown.
+	if err != nil || n == 1<<32-1 {
+		return 0, 0, errs.E(errs.Invalid, "no such user: %.64q", user).
+			Hint("while the sandbox is stopped use \"sandbox\", \"root\" or a number")
+	}
+	return uint32(n), uint32(n), nil
 }
 
-// Write replaces a file atomically, or appends to it.
-func (t *Tree) Write(ctx context.Context, name string, r io.Reader, w sandbox.FileWrite) (sandbox.File, error) {
-	return sandbox.File{}, errTodo
+// MaxPath is the longest name, in bytes, as in Linux.
+const MaxPath = 4096
+
+// Clean is the only way from outside text to a name inside: absolute, without
+// ".", ".." or double slashes. Relative names start at /workspace. It returns
+// errs.Invalid for an empty name, a NUL, or one that Linux could not take.
+func Clean(name string) (string, error) {
+	switch {
+	case name == "":
+		return "", errs.E(errs.Invalid, "the path is empty")
+	case strings.ContainsRune(name, 0):
+		return "", errs.E(errs.Invalid, "the path contains a NUL byte")
+	case len(name) >= MaxPath:
+		return "", errs.E(errs.Invalid, "the path is longer than %d bytes", MaxPath-1)
+	}
+	if !strings.HasPrefix(name, "/") {
+		name = sandbox.WorkspaceDir + "/" + name
+	}
+	name = path.Clean(name)
+	for part := range strings.SplitSeq(name, "/") {
+		if len(part) > maxName {
+			return "", errs.E(errs.Invalid, "a name in the path is longer than %d bytes", maxName)
+		}
+	}
+	return name, nil
 }
 
-// MakeDir makes a directory; mode 0 is 0755.
-func (t *Tree) MakeDir(ctx context.Context, name string, mode fs.FileMode, parents bool, user string) (sandbox.File, error) {
-	return sandbox.File{}, errTodo
-}
-
-// Rename moves a file or directory.
-func (t *Tree) Rename(ctx context.Context, from, to string, replace bool) (sandbox.File, error) {
-	return sandbox.File{}, errTodo
-}
-
-// Remove removes a file, an empty directory, or with recursive everything.
-func (t *Tree) Remove(ctx context.Context, name string, recursive bool) error { return errTodo }
-
-// Archive streams a directory's content, or one file, as tar.
-func (t *Tree) Archive(ctx context.Context, name string) (io.ReadCloser, error) { return nil, errTodo }
-
-// Extract unpacks a tar stream into a directory, which is made when missing.
-func (t *Tree) Extract(ctx context.Context, name string, r io.Reader, user string) error {
-	return errTodo
-}
+const maxName = 255

@@ -1,0 +1,230 @@
+package filetree
+
+import (
+	"archive/tar"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cubbyhq/cubby/internal/sandbox"
+)
+
+// Archive streams a directory's content as tar, with names relative to the
+// directory, or a regular file under its own name. Symbolic links are stored
+// as they are, hard links as files of their own; devices, FIFOs and sockets
+// are left out, as is what vanishes meanwhile. An error after the start of the
+// stream comes out of the reader, and the archive then has no end.
+func (t *Tree) Archive(ctx context.Context, name string) (io.ReadCloser, error) {
+	name, err := Clean(name)
+	if err != nil {
+		return nil, err
+	}
+	p, err := t.existing(name, true)
+	if err != nil {
+		return nil, classify(name, err)
+	}
+	defer p.Close()
+	var from *os.File
+	if p.kind() == unix.S_IFDIR {
+		from, err = openAt(p.dir, p.base, dirFlags|unix.O_NOFOLLOW, 0)
+	} else {
+		from, _, err = p.openRegular(name, unix.O_RDONLY)
+	}
+	if err != nil {
+		return nil, classify(name, err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	pr, pw := io.Pipe()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer from.Close()
+		a := &archiver{ctx: ctx, tw: tar.NewWriter(pw)}
+		var err error
+		if p.kind() == unix.S_IFDIR {
+			err = a.dir(from, name)
+		} else {
+			err = a.file(from, path.Base(name))
+		}
+		if err == nil {
+			err = a.tw.Close()
+		}
+		pw.CloseWithError(classify(name, err))
+	}()
+	return &archiveReader{PipeReader: pr, cancel: cancel, done: done}, nil
+}
+
+type archiveReader struct {
+	*io.PipeReader
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+// Close ends the archiver and waits for it: nothing is open on the tree after.
+func (r *archiveReader) Close() error {
+	r.cancel()
+	err := r.PipeReader.Close()
+	<-r.done
+	return err
+}
+
+type archiver struct {
+	ctx context.Context
+	tw  *tar.Writer
+}
+
+func (a *archiver) dir(dir *os.File, name string) error {
+	_, err := eachBelow(a.ctx, dir, name, maxDepth, func(d *os.File, f sandbox.File) (bool, error) {
+		h := header(f)
+		h.Name = strings.TrimPrefix(strings.TrimPrefix(f.Path, name), "/")
+		switch f.Type {
+		case sandbox.RegularFile:
+			p := &place{dir: d, base: path.Base(f.Path)}
+			p.st.Mode = unix.S_IFREG
+			file, _, err := p.openRegular(f.Path, unix.O_RDONLY)
+			if err != nil {
+				if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ELOOP) {
+					return true, nil // replaced meanwhile
+				}
+				return false, classify(f.Path, err)
+			}
+			defer file.Close()
+			return true, a.file(file, h.Name)
+		case sandbox.Directory:
+			h.Name += "/"
+			h.Typeflag = tar.TypeDir
+		case sandbox.Symlink:
+			h.Typeflag = tar.TypeSymlink
+			h.Linkname = f.Target
+		default:
+			return true, nil
+		}
+		return true, a.tw.WriteHeader(h)
+	})
+	return err
+}
+
+// file writes an open file. Its size was promised in the header: what is
+// missing because somebody cut it meanwhile is filled with zeros, as tar does.
+func (a *archiver) file(f *os.File, name string) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return err
+	}
+	h := header(describe(name, &st))
+	h.Name, h.Typeflag, h.Size = name, tar.TypeReg, st.Size
+	if err := a.tw.WriteHeader(h); err != nil {
+		return err
+	}
+	return copyTo(a.ctx, a.tw, io.LimitReader(io.MultiReader(f, zeros{}), st.Size))
+}
+
+func header(f sandbox.File) *tar.Header {
+	return &tar.Header{
+		Mode:    int64(f.Mode),
+		Uid:     int(f.UID),
+		Gid:     int(f.GID),
+		ModTime: f.ModTime.Truncate(time.Second),
+	}
+}
+
+type zeros struct{}
+
+func (zeros) Read(b []byte) (int, error) {
+	clear(b)
+	return len(b), nil
+}
+
+// copyAcross copies one entry with all below it, keeping modes, owners and
+// times. It is the copy that moves between file systems need.
+func copyAcross(ctx context.Context, from *os.File, base string, to *os.File, name string, depth int, chown bool) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if depth == 0 {
+		return unix.ELOOP
+	}
+	st, err := statAt(from, base)
+	if err != nil {
+		return err
+	}
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFDIR:
+		if err := unix.Mkdirat(int(to.Fd()), name, 0o700); err != nil {
+			return err
+		}
+		src, err := openAt(from, base, dirFlags|unix.O_NOFOLLOW, 0)
+		if err != nil {
+			return err
+		}
+		defer src.Close()
+		dst, err := openAt(to, name, dirFlags|unix.O_NOFOLLOW, 0)
+		if err != nil {
+			return err
+		}
+		defer dst.Close()
+		names, err := src.Readdirnames(4096)
+		for ; err == nil; names, err = src.Readdirnames(4096) {
+			for _, n := range names {
+				if err := copyAcross(ctx, src, n, dst, n, depth-1, chown); err != nil {
+					return err
+				}
+			}
+		}
+		if err != io.EOF {
+			return err
+		}
+	case unix.S_IFREG:
+		p := &place{dir: from, base: base, st: st}
+		src, _, err := p.openRegular(base, unix.O_RDONLY)
+		if err != nil {
+			return err
+		}
+		defer src.Close()
+		dst, err := openAt(to, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, 0o600)
+		if err != nil {
+			return err
+		}
+		defer dst.Close()
+		if err := copyTo(ctx, dst, src); err != nil {
+			return err
+		}
+		if err := dst.Sync(); err != nil {
+			return err
+		}
+	case unix.S_IFLNK:
+		target, err := readLinkAt(from, base)
+		if err != nil {
+			return err
+		}
+		if err := unix.Symlinkat(target, int(to.Fd()), name); err != nil {
+			return err
+		}
+	default:
+		return fmt.Errorf("%w", notRegular(base))
+	}
+	return keepMeta(to, name, &st, chown)
+}
+
+// keepMeta gives an entry the owner, mode and time of st.
+func keepMeta(dir *os.File, name string, st *unix.Stat_t, chown bool) error {
+	fd := int(dir.Fd())
+	if chown {
+		if err := unix.Fchownat(fd, name, int(st.Uid), int(st.Gid), unix.AT_SYMLINK_NOFOLLOW); err != nil {
+			return err
+		}
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFLNK {
+		if err := unix.Fchmodat(fd, name, st.Mode&0o7777, 0); err != nil {
+			return err
+		}
+	}
+	return unix.UtimesNanoAt(fd, name, []unix.Timespec{st.Mtim, st.Mtim}, unix.AT_SYMLINK_NOFOLLOW)
+}

@@ -1,0 +1,230 @@
+package filetree
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cubbyhq/cubby/internal/sandbox"
+)
+
+// TempPrefix begins the names of files that a write has not finished.
+const TempPrefix = ".cubby-"
+
+// Write stores what r gives. Without Append a reader of the file sees the old
+// content or all of the new one, and an error leaves the old one in place;
+// what was appended before an error stays. Symbolic links at the end of the
+// name are followed to the file to write. Only regular files are replaced.
+//
+// An existing file keeps its owner unless User is given.
+func (t *Tree) Write(ctx context.Context, name string, r io.Reader, w sandbox.FileWrite) (sandbox.File, error) {
+	f, err := t.write(ctx, name, r, w)
+	return f, classify(name, err)
+}
+
+func (t *Tree) write(ctx context.Context, name string, r io.Reader, w sandbox.FileWrite) (none sandbox.File, err error) {
+	if name, err = Clean(name); err != nil {
+		return none, err
+	}
+	uid, gid, err := t.owner(w.User)
+	if err != nil {
+		return none, err
+	}
+	if err := t.guard(); err != nil {
+		return none, err
+	}
+	p, err := t.find(name, true)
+	if errors.Is(err, unix.ENOENT) && w.Parents {
+		if err := t.makeParents(path.Dir(name), uid, gid); err != nil {
+			return none, err
+		}
+		p, err = t.find(name, true)
+	}
+	if err != nil {
+		return none, err
+	}
+	defer p.Close()
+	mode := w.Mode & fs.ModePerm
+	if p.found {
+		if err := regular(name, p.kind()); err != nil {
+			return none, err
+		}
+		if mode == 0 {
+			mode = fs.FileMode(p.st.Mode) & fs.ModePerm
+		}
+		if w.User == "" {
+			uid, gid = p.st.Uid, p.st.Gid
+		}
+	} else if mode == 0 {
+		mode = 0o644
+	}
+	if w.Append {
+		return t.appendTo(ctx, name, p, r, w, mode, uid, gid)
+	}
+	tmp, f, err := tempIn(p.dir)
+	if err != nil {
+		return none, err
+	}
+	defer f.Close()
+	defer func() {
+		if err != nil {
+			unix.Unlinkat(int(p.dir.Fd()), tmp, 0)
+		}
+	}()
+	if err := copyTo(ctx, f, r); err != nil {
+		return none, err
+	}
+	if err := t.dress(f, mode, uid, gid); err != nil {
+		return none, err
+	}
+	if err := f.Sync(); err != nil {
+		return none, err
+	}
+	switch err := unix.Renameat(int(p.dir.Fd()), tmp, int(p.dir.Fd()), p.base); {
+	case err == unix.EBUSY && p.found:
+		// A mount point, as /etc/hosts: it can be written but not replaced.
+		err := p.overwrite(ctx, name, f)
+		unix.Unlinkat(int(p.dir.Fd()), tmp, 0)
+		if err != nil {
+			return none, err
+		}
+	case err != nil:
+		return none, err
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return none, err
+	}
+	return describe(name, &st), nil
+}
+
+func (t *Tree) appendTo(ctx context.Context, name string, p *place, r io.Reader, w sandbox.FileWrite, mode fs.FileMode, uid, gid uint32) (none sandbox.File, err error) {
+	const flags = unix.O_WRONLY | unix.O_APPEND
+	var f *os.File
+	made := false
+	if !p.found {
+		f, err = openAt(p.dir, p.base, flags|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, 0o600)
+		made = err == nil
+		if errors.Is(err, unix.EEXIST) {
+			if p.st, err = statAt(p.dir, p.base); err != nil {
+				return none, err
+			}
+		}
+		if err != nil {
+			return none, err
+		}
+	}
+	if f == nil {
+		if f, _, err = p.openRegular(name, flags); err != nil {
+			return none, err
+		}
+	}
+	defer f.Close()
+	if made || w.User != "" || w.Mode != 0 {
+		if err := t.dress(f, mode, uid, gid); err != nil {
+			return none, err
+		}
+	}
+	if err := copyTo(ctx, f, r); err != nil {
+		return none, err
+	}
+	if err := f.Sync(); err != nil {
+		return none, err
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return none, err
+	}
+	return describe(name, &st), nil
+}
+
+// overwrite puts the content of from into the file itself.
+func (p *place) overwrite(ctx context.Context, name string, from *os.File) error {
+	f, _, err := p.openRegular(name, unix.O_WRONLY|unix.O_TRUNC)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if _, err := from.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	if err := copyTo(ctx, f, from); err != nil {
+		return err
+	}
+	return f.Sync()
+}
+
+// tempIn makes a file with a name of its own in dir.
+func tempIn(dir *os.File) (string, *os.File, error) {
+	name := tempName()
+	f, err := openAt(dir, name, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, 0o600)
+	return name, f, err
+}
+
+func tempName() string {
+	var b [10]byte
+	_, _ = rand.Read(b[:])
+	return TempPrefix + hex.EncodeToString(b[:])
+}
+
+// dress gives an open file its mode and owner. The owner comes first: chown
+// clears bits of the mode.
+func (t *Tree) dress(f *os.File, mode fs.FileMode, uid, gid uint32) error {
+	if t.chown {
+		if err := unix.Fchown(int(f.Fd()), int(uid), int(gid)); err != nil {
+			return err
+		}
+	}
+	return unix.Fchmod(int(f.Fd()), uint32(mode&fs.ModePerm))
+}
+
+// copySize is large because each read and write inside gVisor has a price.
+const copySize = 1 << 20
+
+var buffers = sync.Pool{New: func() any { b := make([]byte, copySize); return &b }}
+
+func getBuffer() *[]byte  { return buffers.Get().(*[]byte) }
+func putBuffer(b *[]byte) { buffers.Put(b) }
+
+// copyTo copies until r ends, an error, or the end of ctx. Short reads are
+// gathered so that the file sees few large writes.
+func copyTo(ctx context.Context, f io.Writer, r io.Reader) error {
+	buf := getBuffer()
+	defer putBuffer(buf)
+	for {
+		n, rerr := fill(r, *buf)
+		if n > 0 {
+			if _, err := f.Write((*buf)[:n]); err != nil {
+				return err
+			}
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if rerr == io.EOF {
+			return nil
+		}
+		if rerr != nil {
+			return rerr
+		}
+	}
+}
+
+// fill reads until b is full. Unlike io.ReadFull it returns r's own error, so
+// that an upload that was cut is not taken for its end.
+func fill(r io.Reader, b []byte) (n int, err error) {
+	for n < len(b) && err == nil {
+		var m int
+		m, err = r.Read(b[n:])
+		n += m
+	}
+	return n, err
+}
