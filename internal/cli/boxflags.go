@@ -1,0 +1,188 @@
+package cli
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cubbyhq/cubby/client"
+	"github.com/cubbyhq/cubby/internal/config"
+)
+
+// boxFlags are the flags of create and run that describe a sandbox.
+type boxFlags struct {
+	id, image, isolation, user, network, idlePolicy string
+	memory, disk                                    byteSize
+	cpus                                            float64
+	pids                                            int64
+	env, envFiles, labels, metadata, allow          []string
+	ports                                           []int
+	idleTimeout, execTimeout                        time.Duration
+}
+
+func (b *boxFlags) register(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&b.id, "id", "", "the sandbox's id (default: generated)")
+	f.StringVar(&b.image, "image", "", "image to start from (default base)")
+	f.StringVar(&b.isolation, "isolation", "", "gvisor or container (default gvisor)")
+	f.Var(&b.memory, "memory", "memory, such as 512MiB (default 1GiB)")
+	f.Var(&b.disk, "disk", "disk, such as 10GiB (default 4GiB)")
+	f.Float64Var(&b.cpus, "cpus", 0, "CPUs, such as 0.5 (default 2)")
+	f.Int64Var(&b.pids, "pids", 0, "processes (default 512)")
+	f.StringArrayVarP(&b.env, "env", "e", nil, "environment variable KEY=VALUE, or KEY to hand on one of here; repeatable")
+	f.StringArrayVar(&b.envFiles, "env-file", nil, "file of KEY=VALUE lines; repeatable")
+	f.StringVarP(&b.user, "user", "u", "", "user of commands: sandbox or root (default sandbox)")
+	f.StringArrayVarP(&b.labels, "label", "l", nil, "label KEY=VALUE; repeatable")
+	f.StringArrayVar(&b.metadata, "metadata", nil, "metadata KEY=VALUE; repeatable")
+	f.IntSliceVarP(&b.ports, "port", "p", nil, "port that something in the sandbox will serve; repeatable")
+	f.StringVar(&b.network, "network", "", "none, allowlist or open (default allowlist)")
+	f.StringSliceVar(&b.allow, "allow", nil, "host that the sandbox may reach, instead of the default list; repeatable")
+	f.DurationVar(&b.execTimeout, "exec-timeout", 0, "time limit of commands that name none (default 5m; 0: none)")
+	f.StringVar(&b.idlePolicy, "idle-policy", "", "when nobody uses it: stop, destroy or always_on (default stop)")
+	f.DurationVar(&b.idleTimeout, "idle-timeout", 0, "how long it may be unused (default 30m; 0: for ever)")
+	complete(cmd, "isolation", "gvisor", "container")
+	complete(cmd, "network", "none", "allowlist", "open")
+	complete(cmd, "idle-policy", "stop", "destroy", "always_on")
+	complete(cmd, "user", "sandbox", "root")
+}
+
+// options turns the flags into a request. Only what was given is sent: the
+// daemon has the defaults.
+func (b *boxFlags) options(a *app, cmd *cobra.Command) (client.CreateOptions, error) {
+	o := client.CreateOptions{
+		ID: b.id, Image: b.image, Isolation: b.isolation, User: b.user, Ports: b.ports, IdlePolicy: b.idlePolicy,
+	}
+	var err error
+	if o.Env, err = environment(a, b.env, b.envFiles); err != nil {
+		return o, usageError{cmd, err}
+	}
+	if o.Labels, err = pairs("label", b.labels); err != nil {
+		return o, usageError{cmd, err}
+	}
+	if o.Metadata, err = pairs("metadata", b.metadata); err != nil {
+		return o, usageError{cmd, err}
+	}
+	limits := client.Limits{MemoryBytes: int64(b.memory), DiskBytes: int64(b.disk), CPUs: b.cpus, PIDs: b.pids}
+	if limits != (client.Limits{}) {
+		o.Limits = &limits
+	}
+	if b.network != "" || len(b.allow) > 0 {
+		o.Network = &client.Network{Mode: b.network, Allow: b.allow}
+		if b.network == "" {
+			o.Network.Mode = "allowlist"
+		}
+	}
+	if cmd.Flags().Changed("exec-timeout") {
+		s := b.execTimeout.Seconds()
+		o.ExecTimeoutSeconds = &s
+	}
+	if cmd.Flags().Changed("idle-timeout") {
+		s := b.idleTimeout.Seconds()
+		o.IdleTimeoutSeconds = &s
+	}
+	return o, nil
+}
+
+// environment reads -e and --env-file; -e wins. A bare KEY takes the value
+// that cubby itself was started with, and is left out when there is none.
+func environment(a *app, vars, files []string) (map[string]string, error) {
+	env := map[string]string{}
+	set := func(line string) error {
+		k, v, ok := strings.Cut(line, "=")
+		if k == "" {
+			return fmt.Errorf("environment %q has no name", line)
+		}
+		if !ok {
+			if v, ok = a.lookupEnv(k); !ok {
+				return nil
+			}
+		}
+		env[k] = v
+		return nil
+	}
+	for _, name := range files {
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		lines := bufio.NewScanner(f)
+		for err == nil && lines.Scan() {
+			if line := strings.TrimSpace(lines.Text()); line != "" && line[0] != '#' {
+				err = set(line)
+			}
+		}
+		if err == nil {
+			err = lines.Err()
+		}
+		_ = f.Close() // only read
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	for _, v := range vars {
+		if err := set(v); err != nil {
+			return nil, err
+		}
+	}
+	if len(env) == 0 {
+		return nil, nil
+	}
+	return env, nil
+}
+
+func (a *app) lookupEnv(name string) (string, bool) {
+	for _, kv := range a.Environ {
+		if k, v, ok := strings.Cut(kv, "="); ok && k == name {
+			return v, true
+		}
+	}
+	return "", false
+}
+
+// pairs reads KEY=VALUE flags.
+func pairs(what string, list []string) (map[string]string, error) {
+	if len(list) == 0 {
+		return nil, nil
+	}
+	m := map[string]string{}
+	for _, item := range list {
+		k, v, ok := strings.Cut(item, "=")
+		if !ok || k == "" {
+			return nil, fmt.Errorf("%s %q is not KEY=VALUE", what, item)
+		}
+		m[k] = v
+	}
+	return m, nil
+}
+
+// byteSize is a flag for sizes: what config accepts, and the short forms 512m
+// and 2g of other tools.
+type byteSize int64
+
+func (b *byteSize) String() string {
+	if *b == 0 {
+		return ""
+	}
+	return config.Bytes(*b).String()
+}
+
+func (b *byteSize) Type() string { return "size" }
+
+func (b *byteSize) Set(s string) error {
+	long := s
+	if n := len(s); n > 0 {
+		if i := strings.IndexByte("kmgt", s[n-1]|0x20); i >= 0 {
+			long = s[:n-1] + "KMGT"[i:i+1] + "iB"
+		}
+	}
+	v, err := config.ParseBytes(long)
+	if err != nil {
+		return fmt.Errorf("%q is not a size: write 512MiB or 2GiB", s)
+	}
+	*b = byteSize(v)
+	return nil
+}

@@ -1,0 +1,208 @@
+// Package cli is the cubby command: it reads flags, calls the SDK (package
+// client), and prints for people or, with --json, for programs. It holds no
+// behaviour of the product: what a command can do, the API can do. Only serve
+// (the daemon), image (the image directory) and doctor (both) reach further.
+//
+// A command never exits the process and reads nothing of its surroundings but
+// its [Env], so that tests run commands as users do.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/cubbyhq/cubby/client"
+)
+
+// Env is all that commands see of their surroundings.
+type Env struct {
+	Args    []string // without the program's name
+	Environ []string // as os.Environ
+	Stdin   io.Reader
+	Stdout  io.Writer
+	Stderr  io.Writer
+	// Signals brings SIGINT and SIGTERM. Most commands end on the first one;
+	// those that have a command running in a sandbox hand it on. Nil: none.
+	Signals <-chan os.Signal
+}
+
+// Main runs the command line and returns the exit code of the process.
+func Main(ctx context.Context, env Env) int {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	a := &app{Env: env}
+	a.relay(ctx, cancel)
+	root := a.root()
+	root.SetArgs(env.Args)
+	err := root.ExecuteContext(ctx)
+	return a.exit(err)
+}
+
+// app is one run of the command line.
+type app struct {
+	Env
+	url string // --url
+
+	mu       sync.Mutex
+	onSignal func(os.Signal) // nil: the default; guarded by mu
+	signaled os.Signal       // the last signal that the default saw; guarded by mu
+}
+
+// relay brings signals to whoever wants them: by default the first one ends
+// ctx.
+func (a *app) relay(ctx context.Context, cancel context.CancelFunc) {
+	if a.Signals == nil {
+		return
+	}
+	go func() {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case sig := <-a.Signals:
+				a.mu.Lock()
+				handle := a.onSignal
+				if handle == nil {
+					a.signaled = sig
+				}
+				a.mu.Unlock()
+				if handle == nil {
+					cancel()
+					return
+				}
+				handle(sig)
+			}
+		}
+	}()
+}
+
+// takeSignals makes handle see all signals until the returned func is called.
+func (a *app) takeSignals(handle func(os.Signal)) (giveBack func()) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	before := a.onSignal
+	a.onSignal = handle
+	return func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.onSignal = before
+	}
+}
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "cubby",
+		Short: "sandboxes for AI agents",
+		Long: `Cubby gives every AI agent its own computer: an isolated Linux sandbox with a
+shell, files and a controlled network, on one machine of yours.
+
+The daemon is started with "cubby serve". The other commands find it at CUBBY_URL
+(default ` + client.DefaultURL + `) and authenticate with CUBBY_TOKEN.`,
+		Example: `  cubby run -- python3 -c 'print(1+1)'    create, run, destroy
+  ID=$(cubby create)                      a sandbox that stays
+  cubby shell $ID                         a terminal in it
+  cubby cp data.csv $ID:/workspace/       files in and out
+  cubby doctor                            what is missing on this machine`,
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
+		Args:              cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return cmd.Help()
+		},
+	}
+	root.SetIn(a.Stdin)
+	root.SetOut(a.Stdout)
+	root.SetErr(a.Stderr)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError{cmd, err} })
+	root.PersistentFlags().StringVar(&a.url, "url", "", "the daemon's URL (default $CUBBY_URL, else "+client.DefaultURL+")")
+	root.SetHelpCommand(&cobra.Command{Use: "no-help", Hidden: true})
+
+	const sandboxes, machine, other = "sandboxes", "machine", "other"
+	root.AddGroup(
+		&cobra.Group{ID: sandboxes, Title: "Sandboxes:"},
+		&cobra.Group{ID: machine, Title: "The machine:"},
+		&cobra.Group{ID: other, Title: "Other:"},
+	)
+	add := func(group string, cmds ...*cobra.Command) {
+		for _, cmd := range cmds {
+			cmd.GroupID = group
+			root.AddCommand(cmd)
+		}
+	}
+	add(sandboxes, a.runCommand(), a.createCommand(), a.execCommand(), a.shellCommand(), a.cpCommand(),
+		a.lsCommand(), a.getCommand(), a.logsCommand(), a.stopCommand(), a.startCommand(), a.rmCommand())
+	add(machine, a.serveCommand(), a.imageCommand(), a.doctorCommand(), a.benchCommand())
+	add(other, a.versionCommand(), a.completionCommand())
+	wrapArgs(root)
+	return root
+}
+
+// wrapArgs turns complaints about arguments into usage errors, everywhere.
+func wrapArgs(cmd *cobra.Command) {
+	if check := cmd.Args; check != nil {
+		cmd.Args = func(cmd *cobra.Command, args []string) error {
+			if err := check(cmd, args); err != nil {
+				return usageError{cmd, err}
+			}
+			return nil
+		}
+	}
+	for _, sub := range cmd.Commands() {
+		wrapArgs(sub)
+	}
+}
+
+// client returns the SDK's client for the daemon that the user means.
+func (a *app) client() *client.Client {
+	base := a.url
+	if base == "" {
+		base = a.getenv("CUBBY_URL")
+	}
+	return client.New(base, client.WithToken(a.getenv("CUBBY_TOKEN")))
+}
+
+func (a *app) getenv(name string) string {
+	for _, kv := range a.Environ {
+		if k, v, ok := strings.Cut(kv, "="); ok && k == name {
+			return v
+		}
+	}
+	return ""
+}
+
+// terminal returns the terminal behind a stream, if there is one.
+func terminal(stream any) (*os.File, bool) {
+	f, ok := stream.(*os.File)
+	return f, ok && term.IsTerminal(int(f.Fd()))
+}
+
+// note prints a line for people beside the output.
+func (a *app) note(format string, args ...any) {
+	fmt.Fprintf(a.Stderr, "cubby: "+format+"\n", args...)
+}
+
+// eachID runs act for every id and goes on after errors, so that one sandbox
+// that is gone does not save the others. The ids that went well are printed.
+func (a *app) eachID(ids []string, act func(id string) error) error {
+	var failed []error
+	for _, id := range ids {
+		if err := act(id); err != nil {
+			failed = append(failed, fmt.Errorf("%s: %w", id, err))
+			continue
+		}
+		fmt.Fprintln(a.Stdout, id)
+	}
+	if len(failed) == 1 {
+		return failed[0]
+	}
+	return errors.Join(failed...)
+}

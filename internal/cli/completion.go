@@ -1,0 +1,62 @@
+package cli
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cubbyhq/cubby/client"
+)
+
+func (a *app) completionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "completion bash|zsh|fish|powershell",
+		Short: "print a completion script for a shell",
+		Example: `  source <(cubby completion bash)
+  cubby completion zsh > "${fpath[1]}/_cubby"`,
+		Args:      cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs),
+		ValidArgs: []string{"bash", "zsh", "fish", "powershell"},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			root := cmd.Root()
+			switch args[0] {
+			case "bash":
+				return root.GenBashCompletionV2(a.Stdout, true)
+			case "zsh":
+				return root.GenZshCompletion(a.Stdout)
+			case "fish":
+				return root.GenFishCompletion(a.Stdout, true)
+			default:
+				return root.GenPowerShellCompletionWithDesc(a.Stdout)
+			}
+		},
+	}
+}
+
+// complete offers fixed values for a flag.
+func complete(cmd *cobra.Command, flag string, values ...string) {
+	err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+	if err != nil {
+		panic("cli: " + err.Error()) // a flag that does not exist: a mistake of this package
+	}
+}
+
+// completeIDs offers the ids of sandboxes for the first n arguments, all of
+// them when n is negative.
+func (a *app) completeIDs(n int) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if n >= 0 && len(args) >= n {
+			return nil, cobra.ShellCompDirectiveDefault
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		defer cancel()
+		var ids []string
+		for box, err := range a.client().List(ctx, client.ListOptions{}) {
+			if err != nil {
+				break
+			}
+			ids = append(ids, cobra.CompletionWithDesc(box.ID, string(box.Status)+" "+box.Image))
+		}
+		return ids, cobra.ShellCompDirectiveNoFileComp
+	}
+}

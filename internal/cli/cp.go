@@ -1,0 +1,204 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cubbyhq/cubby/client"
+)
+
+func (a *app) cpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "cp SOURCE TARGET",
+		Short: "copy files and directories in and out of a sandbox",
+		Long: `One of the two is ID:path, the other a path here; "-" is the input or the output.
+Paths in a sandbox are relative to /workspace. As with cp, a target that is a
+directory gets the source in it, and "dir/." means what is in dir. A directory that
+is copied to "-" comes as tar.`,
+		Example: `  cubby cp data.csv my-box:/workspace/
+  cubby cp project my-box:
+  cubby cp my-box:results ./out
+  cubby cp my-box:plot.png - | display`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			from, to := parsePlace(args[0]), parsePlace(args[1])
+			switch {
+			case from.box == "" && to.box != "":
+				return a.copyIn(cmd.Context(), from.path, to)
+			case from.box != "" && to.box == "":
+				return a.copyOut(cmd.Context(), from, to.path)
+			}
+			return usageError{cmd, errors.New("one of the two must be ID:path, the other a path here")}
+		},
+	}
+}
+
+// place is a path here, or in a sandbox.
+type place struct {
+	box  string
+	path string
+}
+
+// parsePlace takes ID:path for a sandbox's; "./a:b" is a path here.
+func parsePlace(s string) place {
+	box, p, ok := strings.Cut(s, ":")
+	if !ok || box == "" || strings.ContainsAny(box, `/\.`) {
+		return place{path: s}
+	}
+	if p == "" {
+		p = "."
+	}
+	return place{box, p}
+}
+
+// copyIn copies a path here into a sandbox.
+func (a *app) copyIn(ctx context.Context, from string, to place) error {
+	files := a.client().Files(to.box)
+	if from == "-" {
+		if strings.HasSuffix(to.path, "/") || to.path == "." {
+			return errors.New("the input has no name: give the target a file's path")
+		}
+		_, err := files.Write(ctx, to.path, a.Stdin, client.WriteOptions{})
+		return err
+	}
+	info, err := os.Stat(from)
+	if err != nil {
+		return err
+	}
+	target := to.path
+	if contents := filepath.Base(from) == "." && info.IsDir() || strings.HasSuffix(from, "/."); !contents {
+		if target, err = remoteTarget(ctx, files, to.path, filepath.Base(filepath.Clean(from)), info.IsDir()); err != nil {
+			return err
+		}
+	}
+	if info.IsDir() {
+		return files.UploadDir(ctx, from, target)
+	}
+	f, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	o := client.WriteOptions{Mode: info.Mode().Perm()}
+	if info.Mode().IsRegular() {
+		o.Size = info.Size()
+	}
+	_, err = files.Write(ctx, target, f, o)
+	return err
+}
+
+// remoteTarget is where something called name goes when it is copied to p.
+func remoteTarget(ctx context.Context, files *client.Files, p, name string, dir bool) (string, error) {
+	stat, err := files.Stat(ctx, p)
+	switch {
+	case err == nil && stat.Type == client.Symlink:
+		// What the link names decides, and only a listing follows links.
+		if _, err := files.List(ctx, p, false); err == nil {
+			return path.Join(p, name), nil
+		}
+		return p, nil
+	case err == nil && stat.Type == client.Directory:
+		return path.Join(p, name), nil
+	case err == nil && dir:
+		return "", fmt.Errorf("%s is a file: a directory cannot replace it", p)
+	case err == nil:
+		return p, nil
+	case errors.Is(err, client.NotFound) && strings.HasSuffix(p, "/") && !dir:
+		return "", fmt.Errorf("there is no directory %s", p)
+	case errors.Is(err, client.NotFound):
+		return p, nil
+	}
+	return "", err
+}
+
+// copyOut copies a path of a sandbox here.
+func (a *app) copyOut(ctx context.Context, from place, to string) error {
+	files := a.client().Files(from.box)
+	stat, err := files.Stat(ctx, from.path)
+	if err != nil {
+		return err
+	}
+	dir := stat.Type == client.Directory
+	if stat.Type == client.Symlink {
+		_, err := files.List(ctx, from.path, false)
+		dir = err == nil
+	}
+	if to == "-" {
+		return a.copyToOutput(ctx, files, from.path, dir)
+	}
+	target := to
+	clean := path.Clean(from.path)
+	contents := strings.HasSuffix(from.path, "/.") || clean == "."
+	if info, err := os.Stat(to); err == nil && info.IsDir() && !(dir && contents) {
+		target = filepath.Join(to, path.Base(clean))
+	} else if err != nil && !dir && strings.HasSuffix(to, string(filepath.Separator)) {
+		return fmt.Errorf("there is no directory %s", to)
+	}
+	if dir {
+		return files.DownloadDir(ctx, from.path, target)
+	}
+	return download(ctx, files, from.path, target, fs.FileMode(stat.Mode).Perm())
+}
+
+func (a *app) copyToOutput(ctx context.Context, files *client.Files, p string, dir bool) error {
+	var r io.ReadCloser
+	var err error
+	if dir {
+		r, err = files.Archive(ctx, p, "tar")
+	} else {
+		r, err = files.Open(ctx, p)
+	}
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	_, err = io.Copy(a.Stdout, r)
+	return err
+}
+
+// download writes beside the target and renames, so that a broken connection
+// leaves the old file. Something that is not a file is written to as it is.
+func download(ctx context.Context, files *client.Files, from, to string, mode fs.FileMode) (err error) {
+	r, err := files.Open(ctx, from)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	if info, err := os.Stat(to); err == nil && !info.Mode().IsRegular() {
+		f, err := os.OpenFile(to, os.O_WRONLY, 0)
+		if err != nil {
+			return err
+		}
+		_, err = io.Copy(f, r)
+		return errors.Join(err, f.Close())
+	}
+	if target, err := filepath.EvalSymlinks(to); err == nil {
+		to = target
+	}
+	f, err := os.CreateTemp(filepath.Dir(to), ".cubby-cp-*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(f.Name()) // the first error counts
+		}
+	}()
+	_, err = io.Copy(f, r)
+	if err == nil && mode != 0 {
+		err = f.Chmod(mode)
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), to)
+}

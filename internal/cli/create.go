@@ -1,0 +1,40 @@
+package cli
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+)
+
+func (a *app) createCommand() *cobra.Command {
+	var flags boxFlags
+	var asJSON bool
+	var key string
+	cmd := &cobra.Command{
+		Use:   "create [flags]",
+		Short: "create a sandbox and print its id",
+		Example: `  ID=$(cubby create)
+  cubby create --id my-box --isolation container --memory 512MiB --label team=red`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o, err := flags.options(a, cmd)
+			if err != nil {
+				return err
+			}
+			o.IdempotencyKey = key
+			box, err := a.client().Create(cmd.Context(), o)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(a.Stdout, box)
+			}
+			fmt.Fprintln(a.Stdout, box.ID)
+			return nil
+		},
+	}
+	flags.register(cmd)
+	cmd.Flags().StringVar(&key, "idempotency-key", "", "a repeat with the same key returns the same sandbox")
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}

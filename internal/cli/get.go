@@ -1,0 +1,134 @@
+package cli
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cubbyhq/cubby/client"
+)
+
+func (a *app) getCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:               "get ID",
+		Short:             "show a sandbox and its commands",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: a.completeIDs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c := a.client()
+			box, err := c.Get(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(a.Stdout, box)
+			}
+			if err := a.printBox(box); err != nil {
+				return err
+			}
+			execs, err := c.Execs(cmd.Context(), box.ID, 0, 0)
+			if err != nil || len(execs) == 0 {
+				return err
+			}
+			fmt.Fprintln(a.Stdout)
+			return a.printExecs(execs)
+		},
+	}
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+func (a *app) printBox(b client.Sandbox) error {
+	now := time.Now()
+	network := b.Network.Mode
+	if len(b.Network.Allow) > 0 {
+		network += ": " + strings.Join(b.Network.Allow, ", ")
+	}
+	rows := [][]string{
+		{"id", b.ID},
+		{"status", string(b.Status)},
+	}
+	row := func(name, value string) {
+		if value != "" {
+			rows = append(rows, []string{name, value})
+		}
+	}
+	row("reason", b.Reason)
+	row("image", b.Image)
+	row("isolation", b.Isolation)
+	row("user", b.User)
+	row("limits", fmt.Sprintf("%s memory, %s CPUs, %d processes, %s disk",
+		size(b.Limits.MemoryBytes), strconv.FormatFloat(b.Limits.CPUs, 'g', -1, 64), b.Limits.PIDs, size(b.Limits.DiskBytes)))
+	row("network", network)
+	row("ports", strings.Trim(fmt.Sprint(b.Ports), "[]"))
+	row("labels", labelText(b.Labels))
+	row("metadata", labelText(b.Metadata))
+	row("exec timeout", seconds(b.ExecTimeoutSeconds))
+	row("when idle", fmt.Sprintf("%s after %s", b.IdlePolicy, seconds(b.IdleTimeoutSeconds)))
+	row("created", fmt.Sprintf("%s (%s)", b.CreatedAt.Local().Format(time.DateTime), age(b.CreatedAt, now)))
+	row("last active", age(b.LastActiveAt, now))
+	return table(a.Stdout, nil, rows)
+}
+
+func (a *app) printExecs(execs []client.Exec) error {
+	rows := make([][]string, len(execs))
+	for i, e := range execs {
+		rows[i] = []string{strconv.FormatInt(e.Seq, 10), exitText(e), duration(e), cmdText(e.Cmd)}
+	}
+	return table(a.Stdout, []string{"SEQ", "EXIT", "TIME", "COMMAND"}, rows)
+}
+
+func exitText(e client.Exec) string {
+	switch {
+	case !e.Finished():
+		return string(e.Status)
+	case e.ExitCode == nil:
+		return e.Reason
+	case e.Reason == "exited" || e.Reason == "":
+		return strconv.Itoa(*e.ExitCode)
+	}
+	return fmt.Sprintf("%d %s", *e.ExitCode, e.Reason)
+}
+
+func duration(e client.Exec) string {
+	if !e.Finished() {
+		return ""
+	}
+	d := time.Duration(e.DurationMS * float64(time.Millisecond))
+	if d >= time.Second {
+		return d.Round(100 * time.Millisecond).String()
+	}
+	return d.Round(time.Millisecond).String()
+}
+
+// cmdText shows a command on one line of bounded length.
+func cmdText(c client.Cmd) string {
+	text := c.Shell
+	if text == "" {
+		quoted := make([]string, len(c.Argv))
+		for i, arg := range c.Argv {
+			quoted[i] = shellQuote(arg)
+		}
+		text = strings.Join(quoted, " ")
+	}
+	const limit = 80
+	if r := []rune(text); len(r) > limit {
+		text = string(r[:limit-1]) + "…"
+	}
+	return text
+}
+
+// shellQuote quotes an argument where a shell would need it.
+func shellQuote(s string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("@%+=:,./-_", r)
+	}
+	if s != "" && strings.IndexFunc(s, func(r rune) bool { return !plain(r) }) < 0 {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}

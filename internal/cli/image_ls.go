@@ -1,0 +1,47 @@
+package cli
+
+import (
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cubbyhq/cubby/internal/image"
+)
+
+func (a *app) imageLsCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "ls [flags]",
+		Short: "list images",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			store, err := a.images(cmd)
+			if err != nil {
+				return err
+			}
+			list, err := store.List(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(a.Stdout, append([]image.Image{}, list...))
+			}
+			if len(list) == 0 {
+				a.note("no images; `cubby image build base` makes the default one")
+				return nil
+			}
+			now := time.Now()
+			rows := make([][]string, len(list))
+			for i, img := range list {
+				name := orElse(img.Name, "-")
+				if img.Damaged {
+					name += " (damaged)"
+				}
+				rows[i] = []string{name, shortDigest(img.Digest), size(img.Size), age(img.CreatedAt, now), img.Source}
+			}
+			return table(a.Stdout, []string{"NAME", "DIGEST", "SIZE", "CREATED", "SOURCE"}, rows)
+		},
+	}
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}

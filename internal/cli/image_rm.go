@@ -1,0 +1,18 @@
+package cli
+
+import "github.com/spf13/cobra"
+
+func (a *app) imageRmCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "rm [flags] NAME…",
+		Short: "remove images that no sandbox uses",
+		Args:  cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, names []string) error {
+			store, err := a.images(cmd)
+			if err != nil {
+				return err
+			}
+			return a.eachID(names, func(name string) error { return store.Remove(cmd.Context(), name, nil) })
+		},
+	}
+}

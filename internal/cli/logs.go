@@ -1,0 +1,89 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cubbyhq/cubby/client"
+)
+
+func (a *app) logsCommand() *cobra.Command {
+	var follow bool
+	var after int64
+	cmd := &cobra.Command{
+		Use:   "logs [flags] ID [SEQ]",
+		Short: "print what a command printed",
+		Long: `Prints the output of a command, by default of the sandbox's last one. With -f it
+goes on until the command ends, across broken connections and restarts of the
+daemon.`,
+		Example:           "  cubby logs my-box 2\n  cubby logs -f --after 4096 my-box",
+		Args:              cobra.RangeArgs(1, 2),
+		ValidArgsFunction: a.completeIDs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c := a.client()
+			seq, err := a.seqOf(cmd, c, args)
+			if err != nil {
+				return err
+			}
+			p := c.Process(args[0], seq)
+			if follow {
+				return a.followFrom(cmd, p, after)
+			}
+			r, err := p.Output(cmd.Context(), after)
+			if err != nil {
+				return err
+			}
+			defer r.Close()
+			_, err = io.Copy(a.Stdout, r)
+			return err
+		},
+	}
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the command ends")
+	cmd.Flags().Int64Var(&after, "after", 0, "begin after so many bytes")
+	return cmd
+}
+
+// seqOf is the command that the user named, else the last one.
+func (a *app) seqOf(cmd *cobra.Command, c *client.Client, args []string) (int64, error) {
+	if len(args) == 2 {
+		seq, err := strconv.ParseInt(args[1], 10, 64)
+		if err != nil || seq < 1 {
+			return 0, usageError{cmd, fmt.Errorf("%q is not the number of a command", args[1])}
+		}
+		return seq, nil
+	}
+	var last int64
+	for {
+		execs, err := c.Execs(cmd.Context(), args[0], last, 0)
+		if err != nil {
+			return 0, err
+		}
+		if len(execs) == 0 {
+			break
+		}
+		last = execs[len(execs)-1].Seq
+	}
+	if last == 0 {
+		return 0, fmt.Errorf("nothing ran in %s yet", args[0])
+	}
+	return last, nil
+}
+
+func (a *app) followFrom(cmd *cobra.Command, p *client.Process, after int64) error {
+	for out, err := range p.Stream(cmd.Context(), after) {
+		if err != nil {
+			return err
+		}
+		w := a.Stdout
+		if out.Stream == "stderr" {
+			w = a.Stderr
+		}
+		if _, err := w.Write(out.Data); err != nil {
+			return err
+		}
+	}
+	return nil
+}

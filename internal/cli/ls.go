@@ -1,0 +1,78 @@
+package cli
+
+import (
+	"fmt"
+	"sort"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cubbyhq/cubby/client"
+)
+
+func (a *app) lsCommand() *cobra.Command {
+	var labels []string
+	var status string
+	var quiet, asJSON bool
+	cmd := &cobra.Command{
+		Use:     "ls [flags]",
+		Aliases: []string{"list"},
+		Short:   "list sandboxes",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o := client.ListOptions{Status: client.Status(status)}
+			var err error
+			if o.Labels, err = pairs("label", labels); err != nil {
+				return usageError{cmd, err}
+			}
+			boxes := []client.Sandbox{}
+			for box, err := range a.client().List(cmd.Context(), o) {
+				if err != nil {
+					return err
+				}
+				if quiet {
+					fmt.Fprintln(a.Stdout, box.ID)
+					continue
+				}
+				boxes = append(boxes, box)
+			}
+			switch {
+			case quiet:
+				return nil
+			case asJSON:
+				return printJSON(a.Stdout, boxes)
+			}
+			return a.printBoxes(boxes)
+		},
+	}
+	f := cmd.Flags()
+	f.StringArrayVarP(&labels, "label", "l", nil, "only those with the label KEY=VALUE; repeatable")
+	f.StringVar(&status, "status", "", "only those that are running, stopped, failed, …")
+	f.BoolVarP(&quiet, "quiet", "q", false, "print ids only")
+	jsonFlag(cmd, &asJSON)
+	complete(cmd, "status", "creating", "running", "stopped", "failed")
+	return cmd
+}
+
+func (a *app) printBoxes(boxes []client.Sandbox) error {
+	if len(boxes) == 0 {
+		a.note("no sandboxes")
+		return nil
+	}
+	now := time.Now()
+	rows := make([][]string, len(boxes))
+	for i, b := range boxes {
+		rows[i] = []string{b.ID, string(b.Status), b.Isolation, b.Image, age(b.CreatedAt, now), age(b.LastActiveAt, now), labelText(b.Labels)}
+	}
+	return table(a.Stdout, []string{"ID", "STATUS", "ISOLATION", "IMAGE", "CREATED", "LAST ACTIVE", "LABELS"}, rows)
+}
+
+func labelText(labels map[string]string) string {
+	list := make([]string, 0, len(labels))
+	for k, v := range labels {
+		list = append(list, k+"="+v)
+	}
+	sort.Strings(list)
+	return strings.Join(list, ",")
+}

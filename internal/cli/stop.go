@@ -1,0 +1,27 @@
+package cli
+
+import (
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+func (a *app) stopCommand() *cobra.Command {
+	grace := time.Duration(-1)
+	cmd := &cobra.Command{
+		Use:               "stop [flags] ID…",
+		Short:             "end sandboxes' processes and keep their files",
+		Args:              cobra.MinimumNArgs(1),
+		ValidArgsFunction: a.completeIDs(-1),
+		RunE: func(cmd *cobra.Command, ids []string) error {
+			c := a.client()
+			return a.eachID(ids, func(id string) error {
+				_, err := c.Stop(cmd.Context(), id, grace)
+				return err
+			})
+		},
+	}
+	cmd.Flags().DurationVar(&grace, "grace", grace, "time to end by themselves before they are killed (default: the daemon's)")
+	cmd.Flags().Lookup("grace").DefValue = ""
+	return cmd
+}
