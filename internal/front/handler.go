@@ -59,13 +59,15 @@ func Handler(c Config, next http.Handler) http.Handler {
 		}
 		who := ""
 		defer func() {
-			if v := recover(); v != nil {
-				c.recovered(w, r, v)
-			}
 			if !w.hijacked {
 				w.extend() // for the flush that follows the handler
 			}
 			c.record(w, r, who, time.Since(begun))
+		}()
+		defer func() {
+			if v := recover(); v != nil {
+				c.recovered(w, r, v)
+			}
 		}()
 
 		p, err := c.admit(r)

@@ -1,0 +1,120 @@
+package rest
+
+import (
+	"context"
+	"mime"
+	"net/http"
+	"path"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+)
+
+func (d *Door) archiveRoutes() {
+	const archivePath = filesPath + "/archive"
+	archives := map[string]*huma.MediaType{}
+	for _, t := range archiveTypes {
+		archives[t] = content(t, nil)[t]
+	}
+	register(d, operation{
+		id: "download-archive", method: http.MethodGet, path: archivePath, tag: "files", summary: "Download a directory as an archive",
+		responses: map[string]*huma.Response{"200": {Description: "The archive, streamed", Content: archives}},
+	}, d.downloadArchive)
+	register(d, operation{
+		id: "upload-archive", method: http.MethodPut, path: archivePath, tag: "files", status: http.StatusNoContent,
+		summary: "Unpack a tar or tar.gz into a directory", description: "The directory is made when it is missing. Of any size; streamed.",
+	}, d.uploadArchive)
+	d.documented(http.MethodPut, archivePath).RequestBody = &huma.RequestBody{Content: map[string]*huma.MediaType{
+		"application/x-tar": archives["application/x-tar"], "application/gzip": archives["application/gzip"],
+	}}
+	register(d, operation{
+		id: "watch-files", method: http.MethodGet, path: filesPath + "/watch", tag: "files", summary: "Follow changes of files as Server-Sent Events",
+		description: "Events: change with {path,op,time}, ping. The sandbox must run. An error event ends a stream that could not go on.",
+		responses: map[string]*huma.Response{
+			"200": {Description: "Events", Content: map[string]*huma.MediaType{"text/event-stream": {Schema: &huma.Schema{Type: huma.TypeString}}}},
+		},
+	}, d.watchFiles)
+}
+
+var archiveTypes = map[sandbox.ArchiveFormat]string{
+	sandbox.Tar: "application/x-tar", sandbox.TarGz: "application/gzip", sandbox.Zip: "application/zip",
+}
+
+type archiveRequest struct {
+	exchange
+	PathInput
+	Format string `query:"format" enum:"tar,tar.gz,zip" default:"tar.gz"`
+}
+
+func (d *Door) downloadArchive(ctx context.Context, in *archiveRequest) (*streamed, error) {
+	dir := in.Path
+	if dir == "" {
+		dir = sandbox.WorkspaceDir
+	}
+	format := sandbox.ArchiveFormat(in.Format)
+	body, err := d.core.Archive(ctx, in.ID, dir, format)
+	if err != nil {
+		return nil, err
+	}
+	return stream(func() {
+		defer body.Close()
+		h := in.w.Header()
+		h.Set("Content-Type", archiveTypes[format])
+		h.Set("Cache-Control", "no-store")
+		h.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": path.Base(absolute(dir)) + "." + in.Format}))
+		in.w.WriteHeader(http.StatusOK)
+		_, _ = d.copy(ctx, in.w, body) // the client went away
+	}), nil
+}
+
+type extractRequest struct {
+	exchange
+	PathInput
+}
+
+func (d *Door) uploadArchive(ctx context.Context, in *extractRequest) (*struct{}, error) {
+	if in.Path == "" {
+		return nil, errs.E(errs.Invalid, "path: missing")
+	}
+	return nil, d.core.Extract(ctx, in.ID, in.Path, &uploadReader{r: in.r.Body})
+}
+
+type watchRequest struct {
+	exchange
+	PathInput
+	Recursive bool `query:"recursive"`
+}
+
+// changeEvent is the data of a change event.
+type changeEvent struct {
+	Path string    `json:"path"`
+	Op   string    `json:"op"`
+	Time time.Time `json:"time"`
+}
+
+func (d *Door) watchFiles(ctx context.Context, in *watchRequest) (*streamed, error) {
+	dir := in.Path
+	if dir == "" {
+		dir = sandbox.WorkspaceDir
+	}
+	// A watch that cannot begin is an error and not a stream.
+	if _, err := d.core.Stat(ctx, in.ID, dir, true); err != nil {
+		return nil, err
+	}
+	return stream(func() {
+		s, err := newEventStream(in.w)
+		if err != nil {
+			return
+		}
+		err = pump(ctx, d.core.Watch(ctx, in.ID, dir, in.Recursive), pingEvery, func(c sandbox.FileChange) error {
+			return s.send(-1, "change", changeEvent{Path: c.Path, Op: c.Op, Time: c.Time.UTC()})
+		}, s.ping)
+		if err != nil && ctx.Err() == nil {
+			d.logInternal(ctx, err)
+			s.fail(ctx, err)
+		}
+	}), nil
+}

@@ -1,0 +1,127 @@
+package rest
+
+import (
+	"encoding/base64"
+	"time"
+	"unicode/utf8"
+
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+)
+
+// How long a waiting request waits, and how much output it carries.
+const (
+	defaultWait   = 60 * time.Second
+	longestWait   = 10 * time.Minute
+	defaultOutput = 8 << 20  // bytes per stream
+	largestOutput = 64 << 20 // bytes per stream
+)
+
+// ExecInput starts a command.
+type ExecInput struct {
+	Cmd            Command           `json:"cmd"`
+	Cwd            string            `json:"cwd,omitempty" doc:"Default /workspace."`
+	Env            map[string]string `json:"env,omitempty" doc:"On top of the sandbox's."`
+	User           string            `json:"user,omitempty" doc:"Default: the sandbox's."`
+	Stdin          bool              `json:"stdin,omitempty" doc:"Keep standard input open for POST …/stdin."`
+	PTY            *WindowSize       `json:"pty,omitempty" doc:"Give the command a terminal; stdout and stderr are then one stream."`
+	TimeoutSeconds *float64          `json:"timeout_seconds,omitempty" minimum:"0" doc:"Kills the whole process tree; 0: none. Default: the sandbox's exec_timeout_seconds."`
+	Wait           *bool             `json:"wait,omitempty" doc:"Default true: answer when the command has ended."`
+	WaitSeconds    *float64          `json:"wait_seconds,omitempty" minimum:"0" maximum:"600" doc:"Default 60: after that 202; the command goes on."`
+	Stream         bool              `json:"stream,omitempty" doc:"Answer with Server-Sent Events, as Accept: text/event-stream does."`
+	MaxOutputBytes *int64            `json:"max_output_bytes,omitempty" minimum:"0" maximum:"67108864" doc:"Largest stdout and stderr of the answer, each; default 8 MiB. The whole output is at …/output."`
+}
+
+// WindowSize is a terminal's size in characters.
+type WindowSize struct {
+	Cols uint16 `json:"cols" minimum:"1"`
+	Rows uint16 `json:"rows" minimum:"1"`
+}
+
+func (in *ExecInput) spec() (sandbox.ExecSpec, error) {
+	spec := sandbox.ExecSpec{
+		Argv: in.Cmd.Argv, Shell: in.Cmd.Shell, Cwd: in.Cwd, Env: in.Env, User: in.User, Stdin: in.Stdin,
+	}
+	if err := in.Cmd.validate(); err != nil {
+		return spec, err
+	}
+	if in.PTY != nil {
+		spec.PTY = &sandbox.WindowSize{Cols: in.PTY.Cols, Rows: in.PTY.Rows}
+	}
+	if in.TimeoutSeconds != nil {
+		d, err := seconds("timeout_seconds", *in.TimeoutSeconds)
+		if err != nil {
+			return spec, err
+		}
+		spec.Timeout = &d
+	}
+	return spec, nil
+}
+
+func waitTime(given *float64) (time.Duration, error) {
+	if given == nil {
+		return defaultWait, nil
+	}
+	d, err := seconds("wait_seconds", *given)
+	if err == nil && d > longestWait {
+		err = errs.E(errs.Invalid, "wait_seconds: at most %d", int(longestWait.Seconds()))
+	}
+	return d, err
+}
+
+// Exec is the canonical JSON of a command.
+type Exec struct {
+	Seq            int64      `json:"seq" doc:"1, 2, 3 … within the sandbox."`
+	Status         string     `json:"status" enum:"pending,running,done,error"`
+	Cmd            Command    `json:"cmd"`
+	Cwd            string     `json:"cwd,omitempty"`
+	User           string     `json:"user,omitempty"`
+	Stdout         *string    `json:"stdout,omitempty"`
+	Stderr         *string    `json:"stderr,omitempty"`
+	StdoutEncoding string     `json:"stdout_encoding,omitempty" enum:"base64" doc:"Given when stdout is not UTF-8."`
+	StderrEncoding string     `json:"stderr_encoding,omitempty" enum:"base64" doc:"Given when stderr is not UTF-8."`
+	ExitCode       *int       `json:"exit_code" doc:"128 + signal when a signal ended it; null while it runs and when nobody knows."`
+	Signal         string     `json:"signal,omitempty" doc:"SIGKILL, for example."`
+	Reason         string     `json:"reason,omitempty" enum:"exited,timeout,oom,killed,disk_full,sandbox_destroyed,sandbox_stopped,container_died,lost,not_started" doc:"Why it ended."`
+	Message        string     `json:"message,omitempty" doc:"More about the end, for people."`
+	DurationMS     int64      `json:"duration_ms"`
+	Truncated      *Truncated `json:"truncated,omitempty" doc:"Given when output was left out."`
+	CreatedAt      time.Time  `json:"created_at"`
+	StartedAt      *time.Time `json:"started_at,omitempty"`
+	FinishedAt     *time.Time `json:"finished_at,omitempty"`
+}
+
+// Truncated counts the bytes that are not in the answer.
+type Truncated struct {
+	Stdout int64 `json:"stdout"`
+	Stderr int64 `json:"stderr"`
+}
+
+func execJSON(e sandbox.Exec, now time.Time) Exec {
+	out := Exec{
+		Seq: e.Seq, Status: string(e.Status), Cmd: Command{Shell: e.Spec.Shell, Argv: e.Spec.Argv}, Cwd: e.Spec.Cwd, User: e.Spec.User,
+		CreatedAt: e.CreatedAt.UTC(), StartedAt: timeOrNil(e.StartedAt), FinishedAt: timeOrNil(e.FinishedAt),
+	}
+	switch {
+	case e.StartedAt.IsZero():
+	case e.FinishedAt.IsZero():
+		out.DurationMS = now.Sub(e.StartedAt).Milliseconds()
+	default:
+		out.DurationMS = e.FinishedAt.Sub(e.StartedAt).Milliseconds()
+	}
+	if x := e.Exit; x != nil {
+		out.ExitCode, out.Signal, out.Reason, out.Message = x.Code, x.Signal, string(x.Reason), x.Message
+		if x.StdoutCut > 0 || x.StderrCut > 0 {
+			out.Truncated = &Truncated{x.StdoutCut, x.StderrCut}
+		}
+	}
+	return out
+}
+
+// encodeText gives bytes as text where they are text.
+func encodeText(b []byte) (text, encoding string) {
+	if utf8.Valid(b) {
+		return string(b), ""
+	}
+	return base64.StdEncoding.EncodeToString(b), "base64"
+}

@@ -1,0 +1,252 @@
+package rest
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/textproto"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/front"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+)
+
+// SeqInput names an exec.
+type SeqInput struct {
+	IDInput
+	Seq int64 `path:"seq" minimum:"1" doc:"The exec's number."`
+}
+
+type execOutput struct{ Body Exec }
+
+// maxStdin bounds one write to standard input.
+const maxStdin = 1 << 20
+
+func (d *Door) execRoutes() {
+	register(d, operation{
+		id: "exec", method: http.MethodPost, path: "/v1/sandboxes/{id}/exec", tag: "execs", summary: "Run a command",
+		description: "Answers 200 when the command has ended, 202 when it goes on (wait is false, or its time is over), or with Server-Sent Events as GET …/stream does. The command does not depend on the connection.",
+		responses: map[string]*huma.Response{
+			"200": {Description: "The command has ended, or a stream of its output", Content: execContent(d)},
+			"202": {Description: "The command goes on", Content: content("application/json", d.schema(Exec{}, "Exec"))},
+		},
+	}, d.exec)
+	register(d, operation{
+		id: "list-execs", method: http.MethodGet, path: "/v1/sandboxes/{id}/execs", tag: "execs",
+		summary: "List commands by their seq, without output",
+	}, d.listExecs)
+	register(d, operation{
+		id: "get-exec", method: http.MethodGet, path: "/v1/sandboxes/{id}/execs/{seq}", tag: "execs",
+		summary: "Get a command with its output so far", description: "With wait_seconds it waits for the end first.",
+	}, d.getExec)
+	register(d, operation{
+		id: "signal-exec", method: http.MethodPost, path: "/v1/sandboxes/{id}/execs/{seq}/signal", tag: "execs", status: http.StatusNoContent,
+		summary: "Send a signal to a command",
+	}, func(ctx context.Context, in *struct {
+		SeqInput
+		Body SignalInput
+	}) (*struct{}, error) {
+		return nil, d.core.Signal(ctx, in.ID, in.Seq, in.Body.Signal, in.Body.Tree)
+	})
+	register(d, operation{
+		id: "cancel-exec", method: http.MethodPost, path: "/v1/sandboxes/{id}/execs/{seq}/cancel", tag: "execs",
+		summary: "Kill a command with its whole process tree", description: "Canceling a finished command does nothing.",
+	}, func(ctx context.Context, in *SeqInput) (*execOutput, error) {
+		e, err := d.core.Cancel(ctx, in.ID, in.Seq)
+		if err != nil {
+			return nil, err
+		}
+		return &execOutput{execJSON(e, time.Now())}, nil
+	})
+	register(d, operation{
+		id: "resize-exec", method: http.MethodPost, path: "/v1/sandboxes/{id}/execs/{seq}/resize", tag: "execs", status: http.StatusNoContent,
+		summary: "Set the size of a command's terminal",
+	}, func(ctx context.Context, in *struct {
+		SeqInput
+		Body WindowSize
+	}) (*struct{}, error) {
+		return nil, d.core.Resize(ctx, in.ID, in.Seq, sandbox.WindowSize{Cols: in.Body.Cols, Rows: in.Body.Rows})
+	})
+	const stdin = "/v1/sandboxes/{id}/execs/{seq}/stdin"
+	register(d, operation{
+		id: "write-stdin", method: http.MethodPost, path: stdin, tag: "execs", summary: "Write to a command's standard input",
+		description: "The raw body is written at offset; bytes that were written before are skipped, so a repeat is harmless. The answer says how far the input has come: write again from there.",
+	}, d.writeStdin)
+	d.documented(http.MethodPost, stdin).RequestBody = &huma.RequestBody{Content: content("application/octet-stream", nil)}
+}
+
+func execContent(d *Door) map[string]*huma.MediaType {
+	c := content("application/json", d.schema(Exec{}, "Exec"))
+	c["text/event-stream"] = &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString}}
+	return c
+}
+
+// SignalInput names a signal and whom it goes to.
+type SignalInput struct {
+	Signal string `json:"signal" example:"SIGINT"`
+	Tree   bool   `json:"tree,omitempty" doc:"Everything that descends from the command, not only its process group."`
+}
+
+type execRequest struct {
+	exchange
+	IDInput
+	Accept string `header:"Accept"`
+	Body   ExecInput
+}
+
+func (d *Door) exec(ctx context.Context, in *execRequest) (*streamed, error) {
+	spec, err := in.Body.spec()
+	if err != nil {
+		return nil, err
+	}
+	wait, err := waitTime(in.Body.WaitSeconds)
+	if err != nil {
+		return nil, err
+	}
+	if in.Body.Stream || wantsEvents(in.Accept) {
+		e, err := d.core.Exec(ctx, in.ID, spec)
+		if err != nil {
+			return nil, err
+		}
+		in.w.Header().Set("Location", execPath(in.ID, e.Seq))
+		return stream(func() { d.followExec(ctx, in.w, in.ID, e.Seq, 0) }), nil
+	}
+	var res core.Result
+	if in.Body.Wait == nil || *in.Body.Wait {
+		res, err = d.core.RunExec(ctx, in.ID, spec, wait, capsOf(in.Body.MaxOutputBytes))
+	} else {
+		res.Exec, err = d.core.Exec(ctx, in.ID, spec)
+	}
+	if err != nil {
+		return nil, err
+	}
+	status := http.StatusOK
+	if !res.Exec.Status.Finished() {
+		status = http.StatusAccepted
+		in.w.Header().Set("Location", execPath(in.ID, res.Exec.Seq))
+	}
+	return stream(func() { front.WriteJSON(in.w, status, resultJSON(res, time.Now())) }), nil
+}
+
+func execPath(id string, seq int64) string {
+	return "/v1/sandboxes/" + id + "/execs/" + strconv.FormatInt(seq, 10)
+}
+
+func wantsEvents(accept string) bool {
+	for part := range strings.SplitSeq(accept, ",") {
+		media, _, _ := strings.Cut(part, ";")
+		if strings.EqualFold(textproto.TrimString(media), "text/event-stream") {
+			return true
+		}
+	}
+	return false
+}
+
+func capsOf(given *int64) core.OutputCaps {
+	n := int64(defaultOutput)
+	if given != nil {
+		n = min(*given, largestOutput)
+	}
+	return core.OutputCaps{Stdout: n, Stderr: n}
+}
+
+func resultJSON(r core.Result, now time.Time) Exec {
+	out := execJSON(r.Exec, now)
+	stdout, encoding := encodeText(r.Stdout)
+	out.Stdout, out.StdoutEncoding = &stdout, encoding
+	stderr, encoding := encodeText(r.Stderr)
+	out.Stderr, out.StderrEncoding = &stderr, encoding
+	out.Truncated = nil
+	if r.StdoutCut > 0 || r.StderrCut > 0 {
+		out.Truncated = &Truncated{Stdout: r.StdoutCut, Stderr: r.StderrCut}
+	}
+	return out
+}
+
+type listExecsInput struct {
+	IDInput
+	AfterSeq int64 `query:"after_seq" minimum:"0"`
+	Limit    int   `query:"limit" minimum:"1" maximum:"1000" default:"100"`
+}
+
+// ExecList is a part of a sandbox's commands.
+type ExecList struct {
+	Execs []Exec `json:"execs" nullable:"false"`
+}
+
+func (d *Door) listExecs(ctx context.Context, in *listExecsInput) (*struct{ Body ExecList }, error) {
+	execs, err := d.core.Execs(ctx, in.ID, core.ExecQuery{AfterSeq: in.AfterSeq, Limit: in.Limit})
+	if err != nil {
+		return nil, err
+	}
+	out := ExecList{Execs: make([]Exec, len(execs))}
+	now := time.Now()
+	for i, e := range execs {
+		out.Execs[i] = execJSON(e, now)
+	}
+	return &struct{ Body ExecList }{out}, nil
+}
+
+type getExecInput struct {
+	SeqInput
+	WaitSeconds    float64 `query:"wait_seconds" minimum:"0" maximum:"600" doc:"Wait for the end that long."`
+	MaxOutputBytes int64   `query:"max_output_bytes" minimum:"0" maximum:"67108864" default:"8388608"`
+}
+
+func (d *Door) getExec(ctx context.Context, in *getExecInput) (*execOutput, error) {
+	wait, err := waitTime(&in.WaitSeconds)
+	if err != nil {
+		return nil, err
+	}
+	if wait > 0 {
+		if _, err := d.core.WaitExec(ctx, in.ID, in.Seq, wait); err != nil {
+			return nil, err
+		}
+	}
+	res, err := d.core.Result(ctx, in.ID, in.Seq, capsOf(&in.MaxOutputBytes))
+	if err != nil {
+		return nil, err
+	}
+	return &execOutput{resultJSON(res, time.Now())}, nil
+}
+
+type stdinInput struct {
+	exchange
+	SeqInput
+	Offset int64 `query:"offset" minimum:"-1" default:"-1" doc:"Where the body belongs in the input; absent: at its end."`
+	EOF    bool  `query:"eof" doc:"Nothing follows this body."`
+}
+
+// StdinOutput says how far the input has come.
+type StdinOutput struct {
+	Offset int64 `json:"offset"`
+}
+
+func (d *Door) writeStdin(ctx context.Context, in *stdinInput) (*struct{ Body StdinOutput }, error) {
+	data, err := readAtMost(in.r.Body, maxStdin)
+	if err != nil {
+		return nil, err
+	}
+	offset, err := d.core.WriteStdin(ctx, in.ID, in.Seq, in.Offset, data, in.EOF)
+	if err != nil {
+		return nil, err
+	}
+	return &struct{ Body StdinOutput }{StdinOutput{offset}}, nil
+}
+
+func readAtMost(r io.Reader, limit int64) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(r, limit+1))
+	if err != nil {
+		return nil, errs.E(errs.Canceled, "the request body ended early").Because(err)
+	}
+	if int64(len(data)) > limit {
+		return nil, errs.E(errs.TooLarge, "the request body is over %d bytes", limit)
+	}
+	return data, nil
+}

@@ -1,0 +1,259 @@
+package rest
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"io"
+	"io/fs"
+	"net/http"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+)
+
+// File is one path of a sandbox.
+type File struct {
+	Path    string    `json:"path" doc:"Absolute, inside the sandbox."`
+	Name    string    `json:"name"`
+	Type    string    `json:"type" enum:"file,dir,symlink,other"`
+	Size    int64     `json:"size"`
+	Mode    string    `json:"mode" doc:"Permission bits in octal." example:"0644"`
+	UID     uint32    `json:"uid"`
+	GID     uint32    `json:"gid"`
+	ModTime time.Time `json:"mod_time"`
+	Target  string    `json:"target,omitempty" doc:"Of a symlink, as stored."`
+}
+
+func fileJSON(f sandbox.File) File {
+	return File{
+		Path: f.Path, Name: path.Base(f.Path), Type: string(f.Type), Size: f.Size, Mode: "0" + strconv.FormatUint(uint64(f.Mode.Perm()), 8),
+		UID: f.UID, GID: f.GID, ModTime: f.ModTime.UTC(), Target: f.Target,
+	}
+}
+
+// FileList is a directory.
+type FileList struct {
+	Path    string `json:"path"`
+	Entries []File `json:"entries" nullable:"false"`
+}
+
+// PathInput names a path of a sandbox.
+type PathInput struct {
+	IDInput
+	Path string `query:"path" doc:"Absolute, or relative to /workspace."`
+}
+
+type fileOutput struct{ Body File }
+
+func fileOut(f sandbox.File, err error) (*fileOutput, error) {
+	if err != nil {
+		return nil, err
+	}
+	return &fileOutput{fileJSON(f)}, nil
+}
+
+const filesPath = "/v1/sandboxes/{id}/files"
+
+func (d *Door) fileRoutes() {
+	register(d, operation{
+		id: "list-files", method: http.MethodGet, path: filesPath, tag: "files", summary: "List a directory",
+		description: "Symlinks are listed and not followed.",
+	}, d.listFiles)
+	register(d, operation{
+		id: "stat-file", method: http.MethodGet, path: filesPath + "/stat", tag: "files", summary: "Describe a path",
+	}, func(ctx context.Context, in *struct {
+		PathInput
+		Follow bool `query:"follow" doc:"Describe what a symlink leads to."`
+	}) (*fileOutput, error) {
+		return fileOut(d.core.Stat(ctx, in.ID, in.Path, in.Follow))
+	})
+	register(d, operation{
+		id: "read-file", method: http.MethodGet, path: filesPath + "/content", tag: "files", summary: "Read a file",
+		description: "Streams raw bytes of any size; a Range of one part is honoured with 206.",
+		responses: map[string]*huma.Response{
+			"200": {Description: "The file", Content: content("application/octet-stream", nil)},
+			"206": {Description: "The range", Content: content("application/octet-stream", nil)},
+			"416": {Description: "The range is outside of the file"},
+		},
+	}, d.readFile)
+	register(d, operation{
+		id: "write-file", method: http.MethodPut, path: filesPath, tag: "files", summary: "Write a file",
+		description: "With path in the query the raw body is the content, of any size. Without it the body is JSON {path,content,encoding,append,mode,parents}. " +
+			"A write replaces the file atomically; what is made belongs to the sandbox's user.",
+	}, d.writeFile)
+	d.documented(http.MethodPut, filesPath).RequestBody = &huma.RequestBody{Content: map[string]*huma.MediaType{
+		"application/octet-stream": {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}},
+		"application/json":         {Schema: d.schema(WriteInput{}, "WriteInput")},
+	}}
+	register(d, operation{
+		id: "remove-file", method: http.MethodDelete, path: filesPath, tag: "files", status: http.StatusNoContent,
+		summary: "Remove a file, an empty directory or, with recursive, a tree",
+	}, func(ctx context.Context, in *struct {
+		PathInput
+		Recursive bool `query:"recursive"`
+	}) (*struct{}, error) {
+		if in.Path == "" {
+			return nil, errs.E(errs.Invalid, "path: missing")
+		}
+		return nil, d.core.RemoveFile(ctx, in.ID, in.Path, in.Recursive)
+	})
+	register(d, operation{
+		id: "move-file", method: http.MethodPost, path: filesPath + "/move", tag: "files", summary: "Rename a file or directory",
+	}, func(ctx context.Context, in *struct {
+		IDInput
+		Body MoveInput
+	}) (*fileOutput, error) {
+		return fileOut(d.core.MoveFile(ctx, in.ID, in.Body.From, in.Body.To, in.Body.Replace))
+	})
+	register(d, operation{
+		id: "make-dir", method: http.MethodPost, path: filesPath + "/mkdir", tag: "files", summary: "Make a directory",
+	}, func(ctx context.Context, in *struct {
+		IDInput
+		Body MakeDirInput
+	}) (*fileOutput, error) {
+		mode, err := parseMode(in.Body.Mode)
+		if err != nil {
+			return nil, err
+		}
+		return fileOut(d.core.MakeDir(ctx, in.ID, in.Body.Path, mode, in.Body.Parents))
+	})
+}
+
+// MoveInput names a rename.
+type MoveInput struct {
+	From    string `json:"from" minLength:"1"`
+	To      string `json:"to" minLength:"1"`
+	Replace bool   `json:"replace,omitempty" doc:"Otherwise an existing target is a conflict."`
+}
+
+// MakeDirInput names a directory to make.
+type MakeDirInput struct {
+	Path    string `json:"path" minLength:"1"`
+	Parents bool   `json:"parents,omitempty" doc:"Make missing parents; an existing directory is fine then."`
+	Mode    string `json:"mode,omitempty" doc:"Permission bits in octal; default 0755."`
+}
+
+// WriteInput is a small file as JSON.
+type WriteInput struct {
+	Path     string `json:"path"`
+	Content  string `json:"content"`
+	Encoding string `json:"encoding,omitempty" enum:"utf-8,base64" doc:"Of content; default utf-8."`
+	Append   bool   `json:"append,omitempty"`
+	Mode     string `json:"mode,omitempty" doc:"Permission bits in octal."`
+	Parents  bool   `json:"parents,omitempty" doc:"Make missing directories."`
+}
+
+// maxListing bounds a listing, which is held until it is complete.
+const maxListing = 100_000
+
+func (d *Door) listFiles(ctx context.Context, in *struct {
+	PathInput
+	Recursive bool `query:"recursive" doc:"Everything below, not only the directory itself."`
+},
+) (*struct{ Body FileList }, error) {
+	dir := in.Path
+	if dir == "" {
+		dir = sandbox.WorkspaceDir
+	}
+	out := FileList{Path: absolute(dir), Entries: []File{}}
+	for f, err := range d.core.ListFiles(ctx, in.ID, dir, in.Recursive) {
+		if err != nil {
+			return nil, err
+		}
+		if len(out.Entries) == maxListing {
+			return nil, errs.E(errs.TooLarge, "the listing is over %d entries", maxListing).Hint("list a smaller directory, or one level at a time")
+		}
+		out.Entries = append(out.Entries, fileJSON(f))
+	}
+	return &struct{ Body FileList }{out}, nil
+}
+
+func absolute(p string) string {
+	if path.IsAbs(p) {
+		return path.Clean(p)
+	}
+	return path.Join(sandbox.WorkspaceDir, p)
+}
+
+func parseMode(s string) (fs.FileMode, error) {
+	if s == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseUint(s, 8, 32)
+	if err != nil || n > 0o777 || n == 0 {
+		return 0, errs.E(errs.Invalid, "mode: not permission bits in octal").Hint("write 644 or 0755")
+	}
+	return fs.FileMode(n), nil
+}
+
+type writeRequest struct {
+	exchange
+	PathInput
+	Append  bool   `query:"append"`
+	Mode    string `query:"mode" doc:"Permission bits in octal; default: an existing file's, else 0644."`
+	Parents bool   `query:"parents" doc:"Make missing directories."`
+}
+
+func (d *Door) writeFile(ctx context.Context, in *writeRequest) (*fileOutput, error) {
+	w := sandbox.FileWrite{Append: in.Append, Parents: in.Parents}
+	file, text := in.Path, in.Mode
+	var body io.Reader = &uploadReader{r: in.r.Body}
+	if file == "" {
+		data, err := readAtMost(in.r.Body, d.limit)
+		if err != nil {
+			return nil, err
+		}
+		var small WriteInput
+		if len(data) == 0 || data[0] != '{' {
+			return nil, errs.E(errs.Invalid, "path: missing").Hint("give ?path= and the raw content, or JSON {\"path\",\"content\"}")
+		}
+		if err := decodeStrict(data, &small); err != nil {
+			return nil, err
+		}
+		if body, err = small.reader(); err != nil {
+			return nil, err
+		}
+		file, text, w.Append, w.Parents = small.Path, small.Mode, small.Append, small.Parents
+	}
+	if file == "" {
+		return nil, errs.E(errs.Invalid, "path: missing")
+	}
+	var err error
+	if w.Mode, err = parseMode(text); err != nil {
+		return nil, err
+	}
+	return fileOut(d.core.WriteFile(ctx, in.ID, file, body, w))
+}
+
+func (in WriteInput) reader() (io.Reader, error) {
+	switch in.Encoding {
+	case "", "utf-8":
+		return strings.NewReader(in.Content), nil
+	case "base64":
+		data, err := base64.StdEncoding.DecodeString(in.Content)
+		if err != nil {
+			return nil, errs.E(errs.Invalid, "content: not base64")
+		}
+		return strings.NewReader(string(data)), nil
+	}
+	return nil, errs.E(errs.Invalid, "encoding: neither utf-8 nor base64")
+}
+
+// uploadReader classifies what goes wrong with the client's end, so that it is
+// not taken for a fault of the sandbox.
+type uploadReader struct{ r io.Reader }
+
+func (u *uploadReader) Read(p []byte) (int, error) {
+	n, err := u.r.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = errs.E(errs.Canceled, "the request body ended early").Because(err)
+	}
+	return n, err
+}

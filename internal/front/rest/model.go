@@ -1,0 +1,126 @@
+package rest
+
+import (
+	"time"
+
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+)
+
+// Sandbox is the canonical JSON of a sandbox. Its env is never shown.
+type Sandbox struct {
+	ID                 string            `json:"id"`
+	Status             string            `json:"status" enum:"creating,running,sleeping,stopped,failed,destroyed"`
+	Reason             string            `json:"reason,omitempty" doc:"Why it failed or stopped when nobody asked for it."`
+	Image              string            `json:"image"`
+	Isolation          string            `json:"isolation" enum:"gvisor,container"`
+	Limits             Limits            `json:"limits"`
+	User               string            `json:"user" doc:"Who commands run as."`
+	Labels             map[string]string `json:"labels"`
+	Metadata           map[string]string `json:"metadata"`
+	Ports              []int             `json:"ports" nullable:"false"`
+	Network            Network           `json:"network"`
+	Visibility         string            `json:"visibility" enum:"public,private"`
+	IdlePolicy         string            `json:"idle_policy" enum:"stop,destroy,sleep,always_on"`
+	IdleTimeoutSeconds float64           `json:"idle_timeout_seconds" doc:"0: never idle."`
+	ExecTimeoutSeconds float64           `json:"exec_timeout_seconds" doc:"Of execs that name none; 0: none."`
+	CreatedAt          time.Time         `json:"created_at"`
+	UpdatedAt          time.Time         `json:"updated_at"`
+	StartedAt          *time.Time        `json:"started_at,omitempty"`
+	StoppedAt          *time.Time        `json:"stopped_at,omitempty"`
+	LastActiveAt       time.Time         `json:"last_active_at"`
+}
+
+// Limits bound what a sandbox can use.
+type Limits struct {
+	MemoryBytes int64   `json:"memory_bytes,omitempty" minimum:"0"`
+	CPUs        float64 `json:"cpus,omitempty" minimum:"0"`
+	PIDs        int64   `json:"pids,omitempty" minimum:"0"`
+	DiskBytes   int64   `json:"disk_bytes,omitempty" minimum:"0"`
+	OpenFiles   int64   `json:"open_files,omitempty" minimum:"0"`
+}
+
+// Network is a sandbox's egress policy.
+type Network struct {
+	Mode  string   `json:"mode,omitempty" enum:"none,allowlist,open"`
+	Allow []string `json:"allow,omitempty" nullable:"false" doc:"Exact host names for mode allowlist; empty means the default list."`
+}
+
+// SandboxInput is what a create takes. Every field is optional.
+type SandboxInput struct {
+	ID         string            `json:"id,omitempty" doc:"1 to 55 of A-Z a-z 0-9 - _; generated when absent."`
+	Image      string            `json:"image,omitempty" doc:"Default base."`
+	Isolation  string            `json:"isolation,omitempty" enum:"gvisor,container" doc:"Default gvisor."`
+	Limits     *Limits           `json:"limits,omitempty"`
+	Env        map[string]string `json:"env,omitempty" doc:"Environment of every command; never shown again."`
+	User       string            `json:"user,omitempty" doc:"Who commands run as: sandbox (default) or root."`
+	Labels     map[string]string `json:"labels,omitempty"`
+	Metadata   map[string]string `json:"metadata,omitempty"`
+	Ports      []int             `json:"ports,omitempty" nullable:"false"`
+	Network    *Network          `json:"network,omitempty"`
+	Visibility string            `json:"visibility,omitempty" enum:"public,private"`
+	IdlePolicy string            `json:"idle_policy,omitempty" enum:"stop,destroy,sleep,always_on"`
+
+	IdleTimeoutSeconds *float64 `json:"idle_timeout_seconds,omitempty" minimum:"0" doc:"0: never idle."`
+	ExecTimeoutSeconds *float64 `json:"exec_timeout_seconds,omitempty" minimum:"0" doc:"Of execs that name none; 0: none."`
+
+	// The limits may also stand at the top.
+	MemoryBytes int64   `json:"memory_bytes,omitempty" minimum:"0" doc:"Same as limits.memory_bytes."`
+	CPUs        float64 `json:"cpus,omitempty" minimum:"0" doc:"Same as limits.cpus."`
+	PIDs        int64   `json:"pids,omitempty" minimum:"0" doc:"Same as limits.pids."`
+	DiskBytes   int64   `json:"disk_bytes,omitempty" minimum:"0" doc:"Same as limits.disk_bytes."`
+	OpenFiles   int64   `json:"open_files,omitempty" minimum:"0" doc:"Same as limits.open_files."`
+}
+
+func (in *SandboxInput) limits() (sandbox.Limits, error) {
+	l := sandbox.Limits{MemoryBytes: in.MemoryBytes, CPUs: in.CPUs, PIDs: in.PIDs, DiskBytes: in.DiskBytes, OpenFiles: in.OpenFiles}
+	if in.Limits == nil {
+		return l, nil
+	}
+	if l != (sandbox.Limits{}) {
+		return l, errs.E(errs.Invalid, "limits are given twice").Hint("give them below limits or at the top, not both")
+	}
+	return sandbox.Limits{
+		MemoryBytes: in.Limits.MemoryBytes, CPUs: in.Limits.CPUs, PIDs: in.Limits.PIDs,
+		DiskBytes: in.Limits.DiskBytes, OpenFiles: in.Limits.OpenFiles,
+	}, nil
+}
+
+func sandboxJSON(b sandbox.Sandbox) Sandbox {
+	s := b.Spec
+	return Sandbox{
+		ID: string(b.ID), Status: string(b.State), Reason: b.Reason, Image: s.Image, Isolation: string(s.Isolation),
+		Limits: Limits{s.Limits.MemoryBytes, s.Limits.CPUs, s.Limits.PIDs, s.Limits.DiskBytes, s.Limits.OpenFiles},
+		User:   s.User, Labels: nonNil(s.Labels), Metadata: nonNil(s.Metadata), Ports: append([]int{}, s.Ports...),
+		Network:    Network{Mode: string(s.Network.Mode), Allow: s.Network.Allow},
+		Visibility: string(s.Visibility), IdlePolicy: string(s.IdlePolicy),
+		IdleTimeoutSeconds: s.IdleTimeout.Seconds(), ExecTimeoutSeconds: s.ExecTimeout.Seconds(),
+		CreatedAt: b.CreatedAt.UTC(), UpdatedAt: b.UpdatedAt.UTC(), LastActiveAt: b.LastActiveAt.UTC(),
+		StartedAt: timeOrNil(b.StartedAt), StoppedAt: timeOrNil(b.StoppedAt),
+	}
+}
+
+func nonNil(m map[string]string) map[string]string {
+	if m == nil {
+		return map[string]string{}
+	}
+	return m
+}
+
+func timeOrNil(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	t = t.UTC()
+	return &t
+}
+
+// maxSeconds is the longest time that a request can name: a year.
+const maxSeconds = 366 * 24 * 3600
+
+func seconds(field string, s float64) (time.Duration, error) {
+	if s != s || s < 0 || s > maxSeconds {
+		return 0, errs.E(errs.Invalid, "%s: not a number of seconds between 0 and %d", field, maxSeconds)
+	}
+	return time.Duration(s * float64(time.Second)), nil
+}

@@ -1,0 +1,125 @@
+package rest_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/front/rest"
+	"github.com/cubbyhq/cubby/internal/telemetry"
+)
+
+var update = flag.Bool("update", false, "rewrite golden files")
+
+const golden = "../../../api/openapi.json"
+
+func document(t *testing.T) []byte {
+	t.Helper()
+	// The routes need no working service to be described.
+	door := rest.New(rest.Config{Core: new(core.Service), Metrics: telemetry.NewMetrics("test"), Log: slog.New(slog.DiscardHandler), Version: "1"})
+	doc, err := door.Document()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(doc, '\n')
+}
+
+func TestOpenAPI(t *testing.T) {
+	got := document(t)
+	if *update {
+		if err := os.WriteFile(golden, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Error("api/openapi.json is not what the code says; run: go test ./internal/front/rest -run OpenAPI -update")
+	}
+}
+
+// TestOpenAPIIsComplete: every operation has an id, a summary, a tag, a
+// success and an error, and every reference leads somewhere.
+func TestOpenAPIIsComplete(t *testing.T) {
+	type operation struct {
+		OperationID string                     `json:"operationId"`
+		Summary     string                     `json:"summary"`
+		Tags        []string                   `json:"tags"`
+		Responses   map[string]json.RawMessage `json:"responses"`
+		Parameters  []struct {
+			Name, In string
+		} `json:"parameters"`
+	}
+	var doc struct {
+		OpenAPI    string                          `json:"openapi"`
+		Paths      map[string]map[string]operation `json:"paths"`
+		Components struct {
+			Schemas map[string]json.RawMessage `json:"schemas"`
+		} `json:"components"`
+	}
+	text := document(t)
+	if err := json.Unmarshal(text, &doc); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasPrefix(doc.OpenAPI, "3.1") {
+		t.Errorf("openapi = %q, want 3.1", doc.OpenAPI)
+	}
+	seen := map[string]string{}
+	for path, ops := range doc.Paths {
+		for method, op := range ops {
+			where := strings.ToUpper(method) + " " + path
+			if op.OperationID == "" || op.Summary == "" || len(op.Tags) != 1 {
+				t.Errorf("%s lacks an id, a summary or its one tag", where)
+			}
+			if other, ok := seen[op.OperationID]; ok {
+				t.Errorf("%s and %s share the id %s", where, other, op.OperationID)
+			}
+			seen[op.OperationID] = where
+			ok := false
+			for status := range op.Responses {
+				ok = ok || status[0] == '2'
+			}
+			if !ok || op.Tags[0] != "host" && op.Responses["default"] == nil {
+				t.Errorf("%s: responses = %v", where, op.Responses)
+			}
+			for rest := path; ; {
+				_, after, found := strings.Cut(rest, "{")
+				if !found {
+					break
+				}
+				name, tail, _ := strings.Cut(after, "}")
+				rest = tail
+				documented := false
+				for _, p := range op.Parameters {
+					documented = documented || p.In == "path" && p.Name == name
+				}
+				if !documented {
+					t.Errorf("%s: {%s} is not described", where, name)
+				}
+			}
+		}
+	}
+	for _, path := range []string{"/v1/sandboxes", "/v1/sandboxes/{id}/exec", "/v1/sandboxes/{id}/execs/{seq}/stream", "/v1/sandboxes/{id}/files/content", "/sandbox", "/sandboxes", "/healthz", "/metrics"} {
+		if doc.Paths[path] == nil {
+			t.Errorf("%s is not in the document", path)
+		}
+	}
+	for _, part := range strings.Split(string(text), `"#/components/schemas/`)[1:] {
+		name, _, _ := strings.Cut(part, `"`)
+		if doc.Components.Schemas[name] == nil {
+			t.Errorf("reference to the missing schema %s", name)
+		}
+	}
+	for _, foreign := range []string{"ErrorModel", "ErrorDetail"} {
+		if doc.Components.Schemas[foreign] != nil {
+			t.Errorf("huma's own schema %s is in the document", foreign)
+		}
+	}
+}

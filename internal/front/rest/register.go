@@ -1,0 +1,239 @@
+package rest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/front"
+	"github.com/cubbyhq/cubby/internal/telemetry"
+)
+
+func apiConfig(version string) huma.Config {
+	jsonFormat := huma.DefaultJSONFormat
+	return huma.Config{
+		OpenAPI: &huma.OpenAPI{
+			OpenAPI: "3.1.0",
+			Info: &huma.Info{
+				Title:       "Cubby",
+				Version:     version,
+				Description: "Sandboxes for AI agents: computers with a shell, files and a controlled network.",
+				License:     &huma.License{Name: "Apache-2.0", Identifier: "Apache-2.0"},
+			},
+			Components: &huma.Components{
+				Schemas: huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer),
+				SecuritySchemes: map[string]*huma.SecurityScheme{
+					"bearer": {Type: "http", Scheme: "bearer", Description: "A token of the daemon. Without configured tokens no authentication is needed, and only this machine is served."},
+					"apiKey": {Type: "apiKey", In: "header", Name: "X-API-Key", Description: "The same tokens."},
+				},
+			},
+			Security: []map[string][]string{{"bearer": {}}, {"apiKey": {}}},
+			Tags: []*huma.Tag{
+				{Name: "sandboxes", Description: "Computers and their lives."},
+				{Name: "execs", Description: "Commands, their output and their ends."},
+				{Name: "files", Description: "What is on a sandbox's disk."},
+				{Name: "host", Description: "The daemon itself."},
+				{Name: "sandboxed", Description: "The paths of sandboxed, with its shapes."},
+			},
+		},
+		Formats:                      map[string]huma.Format{"application/json": jsonFormat, "json": jsonFormat},
+		DefaultFormat:                "application/json",
+		RejectUnknownQueryParameters: true,
+		Transformers:                 []huma.Transformer{problems},
+	}
+}
+
+// door wraps huma's context: every body is JSON, whatever curl says about it,
+// and what huma itself refuses leaves in our envelope.
+type door struct {
+	inner
+	override int
+}
+
+// inner is embedded under another name than that of its method Context.
+type inner huma.Context
+
+func (c *door) Unwrap() huma.Context { return c.inner }
+
+func (c *door) Header(name string) string {
+	if strings.EqualFold(name, "Content-Type") {
+		return "application/json"
+	}
+	return c.inner.Header(name)
+}
+
+func (c *door) SetStatus(code int) {
+	if c.override != 0 {
+		code = c.override
+	}
+	c.inner.SetStatus(code)
+}
+
+func strictJSON(ctx huma.Context, next func(huma.Context)) { next(&door{inner: ctx}) }
+
+// problems turns huma's own errors into the envelope. Handlers return failure,
+// which is in it already.
+func problems(ctx huma.Context, _ string, v any) (any, error) {
+	m, ok := v.(*huma.ErrorModel)
+	if !ok {
+		return v, nil
+	}
+	var err error
+	switch {
+	case m.Status == http.StatusRequestEntityTooLarge:
+		err = errs.E(errs.TooLarge, "the request body is too large")
+	case m.Status >= http.StatusInternalServerError && len(m.Errors) == 0:
+		err = errs.E(errs.Internal, "internal error")
+	default:
+		err = errs.E(errs.Invalid, "%s", validationMessage(m))
+	}
+	status, problem := front.ProblemOf(ctx.Context(), err)
+	ctx.SetHeader("Content-Type", "application/json")
+	if c, ok := ctx.(*door); ok {
+		c.override = status
+	}
+	return problem, nil
+}
+
+// validationMessage names what is wrong without repeating values: they may be
+// secrets.
+func validationMessage(m *huma.ErrorModel) string {
+	const most = 5
+	var parts []string
+	for i, e := range m.Errors {
+		if i == most {
+			parts = append(parts, "and "+strconv.Itoa(len(m.Errors)-most)+" more")
+			break
+		}
+		where := strings.TrimPrefix(e.Location, "body.")
+		switch {
+		case strings.HasPrefix(e.Message, "unexpected property"):
+			parts = append(parts, "unknown field "+strconv.Quote(where))
+		case strings.HasPrefix(e.Message, "unknown query parameter"):
+			parts = append(parts, "unknown query parameter "+strconv.Quote(strings.TrimPrefix(where, "query.")))
+		case where == "":
+			parts = append(parts, "the request body is not valid JSON")
+		default:
+			parts = append(parts, where+": "+e.Message)
+		}
+	}
+	if len(parts) == 0 {
+		return m.Detail
+	}
+	return strings.Join(parts, "; ")
+}
+
+// failure carries a handler's error through huma.
+type failure struct {
+	front.Problem
+	status int
+	header http.Header
+}
+
+func (f *failure) Error() string           { return f.Problem.Error.Message }
+func (f *failure) GetStatus() int          { return f.status }
+func (f *failure) GetHeaders() http.Header { return f.header }
+
+// MarshalJSON writes the envelope alone.
+func (f *failure) MarshalJSON() ([]byte, error) { return json.Marshal(f.Problem) }
+
+func (d *Door) fail(ctx context.Context, err error) error {
+	d.logInternal(ctx, err)
+	f := &failure{header: http.Header{}}
+	f.status, f.Problem = front.ProblemOf(ctx, err)
+	front.SetErrorHeaders(f.header, err)
+	return f
+}
+
+// logInternal is the one place where the door logs an error: what is not the
+// client's doing.
+func (d *Door) logInternal(ctx context.Context, err error) {
+	if errs.KindOf(err) == errs.Internal && !errors.Is(err, context.Canceled) {
+		d.log.ErrorContext(ctx, "request failed", telemetry.KeyErr, err, telemetry.KeyRequest, front.RequestID(ctx))
+	}
+}
+
+// operation describes one endpoint.
+type operation struct {
+	id, method, path, tag, summary, description string
+	status                                      int // of success; 0: 200
+	anyone                                      bool
+	hidden                                      bool
+	responses                                   map[string]*huma.Response
+}
+
+// register adds an endpoint whose input huma decodes. Errors that h returns
+// leave in the canonical envelope.
+func register[I, O any](d *Door, op operation, h func(context.Context, *I) (*O, error)) {
+	o := huma.Operation{
+		OperationID: op.id, Method: op.method, Path: op.path, Tags: []string{op.tag}, Summary: op.summary, Description: op.description,
+		DefaultStatus: op.status, Hidden: op.hidden,
+		MaxBodyBytes:    d.limit + 1, // huma refuses what reaches it
+		BodyReadTimeout: -1,          // front bounds stalls
+		Responses:       op.responses,
+	}
+	if o.Responses == nil {
+		o.Responses = map[string]*huma.Response{}
+	}
+	o.Responses["default"] = d.errorResponse()
+	if op.anyone {
+		o.Security = []map[string][]string{}
+	}
+	if o.DefaultStatus == 0 {
+		o.DefaultStatus = http.StatusOK
+	}
+	if status := strconv.Itoa(o.DefaultStatus); o.Responses[status] == nil {
+		o.Responses[status] = &huma.Response{Description: http.StatusText(o.DefaultStatus)}
+	}
+	huma.Register(d.api, o, func(ctx context.Context, in *I) (*O, error) {
+		out, err := h(ctx, in)
+		if err != nil {
+			return nil, d.fail(ctx, err)
+		}
+		return out, nil
+	})
+}
+
+func (d *Door) errorResponse() *huma.Response {
+	return &huma.Response{
+		Description: "Error",
+		Content:     map[string]*huma.MediaType{"application/json": {Schema: d.schema(front.Problem{}, "Problem")}},
+	}
+}
+
+// documented returns the registered operation, to add what huma cannot derive.
+func (d *Door) documented(method, path string) *huma.Operation {
+	item := d.api.OpenAPI().Paths[path]
+	return map[string]*huma.Operation{
+		http.MethodGet: item.Get, http.MethodPut: item.Put, http.MethodPost: item.Post, http.MethodDelete: item.Delete, http.MethodPatch: item.Patch,
+	}[method]
+}
+
+// exchange gives a handler the raw request and response, for bodies that are
+// streamed.
+type exchange struct {
+	r *http.Request
+	w http.ResponseWriter
+}
+
+// Resolve is called by huma before the handler.
+func (e *exchange) Resolve(ctx huma.Context) []error {
+	e.r, e.w = humago.Unwrap(ctx)
+	return nil
+}
+
+// streamed is the output of a handler that writes its response itself.
+type streamed struct {
+	Body func(huma.Context)
+}
+
+// stream returns an output that runs h after all errors that can be told in
+// the envelope are behind it.
+func stream(h func()) *streamed { return &streamed{Body: func(huma.Context) { h() }} }

@@ -1,0 +1,232 @@
+package rest
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+)
+
+// defaultGrace is how long a stopped sandbox's processes have to end.
+const defaultGrace = 10 * time.Second
+
+// IDInput names a sandbox.
+type IDInput struct {
+	ID string `path:"id" doc:"The sandbox's id."`
+}
+
+type sandboxOutput struct{ Body Sandbox }
+
+func (d *Door) sandboxRoutes() {
+	register(d, operation{
+		id: "create-sandbox", method: http.MethodPost, path: "/v1/sandboxes", tag: "sandboxes", status: http.StatusCreated,
+		summary:     "Create a sandbox and wait until it runs",
+		description: "Every field is optional and so is the body. With an Idempotency-Key a repeat of the same request returns the sandbox of the first.",
+	}, d.createSandbox)
+	register(d, operation{
+		id: "list-sandboxes", method: http.MethodGet, path: "/v1/sandboxes", tag: "sandboxes",
+		summary: "List sandboxes, newest first",
+	}, d.listSandboxes)
+	register(d, operation{
+		id: "get-sandbox", method: http.MethodGet, path: "/v1/sandboxes/{id}", tag: "sandboxes", summary: "Get a sandbox",
+	}, func(ctx context.Context, in *IDInput) (*sandboxOutput, error) {
+		return sandboxOut(d.core.Sandbox(ctx, in.ID))
+	})
+	register(d, operation{
+		id: "update-sandbox", method: http.MethodPatch, path: "/v1/sandboxes/{id}", tag: "sandboxes", summary: "Change a sandbox",
+		description: "Fields that are absent stay as they are. Labels, metadata and ports are replaced as a whole.",
+	}, d.updateSandbox)
+	register(d, operation{
+		id: "destroy-sandbox", method: http.MethodDelete, path: "/v1/sandboxes/{id}", tag: "sandboxes", status: http.StatusNoContent,
+		summary: "Destroy a sandbox and everything of it but its history",
+	}, func(ctx context.Context, in *struct {
+		IDInput
+		KeepDisk bool `query:"keep_disk" doc:"Keep its files for the next sandbox with this id."`
+	}) (*struct{}, error) {
+		return nil, d.core.Destroy(ctx, in.ID, in.KeepDisk)
+	})
+	register(d, operation{
+		id: "start-sandbox", method: http.MethodPost, path: "/v1/sandboxes/{id}/start", tag: "sandboxes",
+		summary: "Start a stopped sandbox and wait until it runs", description: "Starting a running sandbox does nothing.",
+	}, func(ctx context.Context, in *IDInput) (*sandboxOutput, error) {
+		return sandboxOut(d.core.Start(ctx, in.ID))
+	})
+	register(d, operation{
+		id: "stop-sandbox", method: http.MethodPost, path: "/v1/sandboxes/{id}/stop", tag: "sandboxes",
+		summary: "End a sandbox's processes and keep its files", description: "Stopping a stopped sandbox does nothing.",
+	}, d.stopSandbox)
+	register(d, operation{
+		id: "purge-sandbox", method: http.MethodPost, path: "/v1/sandboxes/{id}/purge", tag: "sandboxes",
+		summary: "Destroy a sandbox, or what is left of one whose disk was kept",
+	}, func(ctx context.Context, in *IDInput) (*struct{ Body Purged }, error) {
+		freed, err := d.core.Purge(ctx, in.ID)
+		return &struct{ Body Purged }{Purged{Purged: true, FreedBytes: freed}}, err
+	})
+	d.historyRoutes()
+}
+
+// Purged says what a purge gave back.
+type Purged struct {
+	Purged     bool  `json:"purged"`
+	FreedBytes int64 `json:"freed_bytes" doc:"Of the host's disk."`
+}
+
+func sandboxOut(b sandbox.Sandbox, err error) (*sandboxOutput, error) {
+	if err != nil {
+		return nil, err
+	}
+	return &sandboxOutput{sandboxJSON(b)}, nil
+}
+
+type createInput struct {
+	IdempotencyKey string        `header:"Idempotency-Key" maxLength:"255" doc:"Makes a repeat of this request return the same sandbox."`
+	Body           *SandboxInput `doc:"Optional."`
+}
+
+func (d *Door) createSandbox(ctx context.Context, in *createInput) (*sandboxOutput, error) {
+	body := in.Body
+	if body == nil {
+		body = new(SandboxInput)
+	}
+	req := core.CreateRequest{ID: body.ID, IdempotencyKey: in.IdempotencyKey}
+	spec := &req.Spec
+	spec.Image, spec.Isolation, spec.Env, spec.User = body.Image, sandbox.Isolation(body.Isolation), body.Env, body.User
+	spec.Labels, spec.Metadata, spec.Ports = body.Labels, body.Metadata, body.Ports
+	spec.Visibility, spec.IdlePolicy = sandbox.Visibility(body.Visibility), sandbox.IdlePolicy(body.IdlePolicy)
+	if body.Network != nil {
+		spec.Network = sandbox.Policy{Mode: sandbox.NetworkMode(body.Network.Mode), Allow: body.Network.Allow}
+	}
+	var err error
+	if spec.Limits, err = body.limits(); err != nil {
+		return nil, err
+	}
+	if req.IdleTimeout, err = optionalSeconds("idle_timeout_seconds", body.IdleTimeoutSeconds); err != nil {
+		return nil, err
+	}
+	if req.ExecTimeout, err = optionalSeconds("exec_timeout_seconds", body.ExecTimeoutSeconds); err != nil {
+		return nil, err
+	}
+	return sandboxOut(d.core.Create(ctx, req))
+}
+
+func optionalSeconds(field string, s *float64) (*time.Duration, error) {
+	if s == nil {
+		return nil, nil //nolint:nilnil // absent is a value here
+	}
+	d, err := seconds(field, *s)
+	return &d, err
+}
+
+type listInput struct {
+	Label  []string `query:"label,explode" doc:"key=value; several must all match."`
+	Status []string `query:"status,explode" doc:"Several match any."`
+	Limit  int      `query:"limit" minimum:"1" maximum:"1000" default:"100"`
+	Cursor string   `query:"cursor" doc:"next_cursor of the page before."`
+}
+
+// SandboxList is one page of sandboxes.
+type SandboxList struct {
+	Sandboxes  []Sandbox `json:"sandboxes" nullable:"false"`
+	NextCursor string    `json:"next_cursor,omitempty" doc:"Absent on the last page."`
+}
+
+func (d *Door) listSandboxes(ctx context.Context, in *listInput) (*struct{ Body SandboxList }, error) {
+	labels, err := labelQuery(in.Label)
+	if err != nil {
+		return nil, err
+	}
+	q := core.Query{Labels: labels, Cursor: in.Cursor, Limit: in.Limit}
+	for _, s := range in.Status {
+		q.States = append(q.States, sandbox.State(s))
+	}
+	page, err := d.core.List(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	out := SandboxList{Sandboxes: make([]Sandbox, len(page.Sandboxes)), NextCursor: page.Next}
+	for i, b := range page.Sandboxes {
+		out.Sandboxes[i] = sandboxJSON(b)
+	}
+	return &struct{ Body SandboxList }{out}, nil
+}
+
+func labelQuery(labels []string) (map[string]string, error) {
+	if len(labels) == 0 {
+		return nil, nil
+	}
+	m := make(map[string]string, len(labels))
+	for _, l := range labels {
+		k, v, ok := strings.Cut(l, "=")
+		if !ok || k == "" {
+			return nil, errs.E(errs.Invalid, "label: not key=value")
+		}
+		m[k] = v
+	}
+	return m, nil
+}
+
+// SandboxPatch names what an update changes.
+type SandboxPatch struct {
+	Labels             *map[string]string `json:"labels,omitempty"`
+	Metadata           *map[string]string `json:"metadata,omitempty"`
+	Ports              *[]int             `json:"ports,omitempty"`
+	Network            *Network           `json:"network,omitempty"`
+	Visibility         *string            `json:"visibility,omitempty" enum:"public,private"`
+	IdlePolicy         *string            `json:"idle_policy,omitempty" enum:"stop,destroy,sleep,always_on"`
+	IdleTimeoutSeconds *float64           `json:"idle_timeout_seconds,omitempty" minimum:"0"`
+	ExecTimeoutSeconds *float64           `json:"exec_timeout_seconds,omitempty" minimum:"0"`
+}
+
+type updateInput struct {
+	IDInput
+	Body SandboxPatch
+}
+
+func (d *Door) updateSandbox(ctx context.Context, in *updateInput) (*sandboxOutput, error) {
+	b := in.Body
+	p := core.Patch{Labels: b.Labels, Metadata: b.Metadata, Ports: b.Ports}
+	if b.Network != nil {
+		p.Network = &sandbox.Policy{Mode: sandbox.NetworkMode(b.Network.Mode), Allow: b.Network.Allow}
+	}
+	if b.Visibility != nil {
+		v := sandbox.Visibility(*b.Visibility)
+		p.Visibility = &v
+	}
+	if b.IdlePolicy != nil {
+		v := sandbox.IdlePolicy(*b.IdlePolicy)
+		p.IdlePolicy = &v
+	}
+	var err error
+	if p.IdleTimeout, err = optionalSeconds("idle_timeout_seconds", b.IdleTimeoutSeconds); err != nil {
+		return nil, err
+	}
+	if p.ExecTimeout, err = optionalSeconds("exec_timeout_seconds", b.ExecTimeoutSeconds); err != nil {
+		return nil, err
+	}
+	return sandboxOut(d.core.Update(ctx, in.ID, p))
+}
+
+// StopInput says how long processes have to end.
+type StopInput struct {
+	GraceSeconds *float64 `json:"grace_seconds,omitempty" minimum:"0" maximum:"300" doc:"Between SIGTERM and SIGKILL; default 10."`
+}
+
+type stopInput struct {
+	IDInput
+	Body *StopInput
+}
+
+func (d *Door) stopSandbox(ctx context.Context, in *stopInput) (*sandboxOutput, error) {
+	grace := defaultGrace
+	if in.Body != nil && in.Body.GraceSeconds != nil {
+		var err error
+		if grace, err = seconds("grace_seconds", *in.Body.GraceSeconds); err != nil {
+			return nil, err
+		}
+	}
+	return sandboxOut(d.core.Stop(ctx, in.ID, grace))
+}

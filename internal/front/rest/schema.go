@@ -1,0 +1,40 @@
+package rest
+
+import (
+	"encoding/json"
+	"reflect"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+)
+
+// schema registers v's type and returns a reference to it.
+func (d *Door) schema(v any, hint string) *huma.Schema {
+	return d.api.OpenAPI().Components.Schemas.Schema(reflect.TypeOf(v), true, hint)
+}
+
+// content is a response body of a media type; a nil schema is raw bytes.
+func content(mediaType string, s *huma.Schema) map[string]*huma.MediaType {
+	if s == nil {
+		s = &huma.Schema{Type: huma.TypeString, Format: "binary"}
+	}
+	return map[string]*huma.MediaType{mediaType: {Schema: s}}
+}
+
+// dropUnusedSchemas takes out what huma registers for its own error format.
+func dropUnusedSchemas(doc *huma.OpenAPI) {
+	schemas := doc.Components.Schemas.Map()
+	for again := true; again; {
+		again = false
+		text, err := json.Marshal(doc)
+		if err != nil {
+			panic(err) // a mistake of the routes, found by every test
+		}
+		for name := range schemas {
+			if !strings.Contains(string(text), `"#/components/schemas/`+name+`"`) {
+				delete(schemas, name)
+				again = true
+			}
+		}
+	}
+}

@@ -1,0 +1,115 @@
+package rest
+
+import (
+	"context"
+	"encoding/json"
+	"iter"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/cubbyhq/cubby/internal/front"
+)
+
+// pingEvery keeps proxies and clients from giving up a quiet stream.
+const pingEvery = 15 * time.Second
+
+// eventStream writes Server-Sent Events. Methods are called from one
+// goroutine.
+type eventStream struct {
+	w       http.ResponseWriter
+	control *http.ResponseController
+	buf     []byte
+}
+
+func newEventStream(w http.ResponseWriter) (*eventStream, error) {
+	h := w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Accel-Buffering", "no")
+	w.WriteHeader(http.StatusOK)
+	s := &eventStream{w: w, control: http.NewResponseController(w)}
+	return s, s.control.Flush()
+}
+
+// send writes one event and flushes it. An id below zero is left out.
+func (s *eventStream) send(id int64, name string, data any) error {
+	text, err := json.Marshal(data)
+	if err != nil {
+		return err
+	}
+	b := s.buf[:0]
+	if id >= 0 {
+		b = append(b, "id: "...)
+		b = strconv.AppendInt(b, id, 10)
+		b = append(b, '\n')
+	}
+	b = append(b, "event: "...)
+	b = append(b, name...)
+	b = append(b, "\ndata: "...)
+	b = append(b, text...)
+	b = append(b, "\n\n"...)
+	s.buf = b
+	if _, err := s.w.Write(b); err != nil {
+		return err
+	}
+	return s.control.Flush()
+}
+
+func (s *eventStream) ping() error { return s.send(-1, "ping", struct{}{}) }
+
+// fail tells an error that came after the response had begun.
+func (s *eventStream) fail(ctx context.Context, err error) {
+	_, p := front.ProblemOf(ctx, err)
+	_ = s.send(-1, "error", p) // the client is gone: nobody is left to tell
+}
+
+// pump hands every item of seq to item, in order, and calls tick while there
+// is none for a while. It returns when seq ends, when ctx ends or with the
+// first error, and leaves no goroutine behind.
+func pump[T any](ctx context.Context, seq iter.Seq2[T, error], every time.Duration, item func(T) error, tick func() error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	type next struct {
+		item T
+		err  error
+	}
+	items := make(chan next)
+	go func() {
+		defer close(items)
+		for v, err := range seq {
+			select {
+			case items <- next{v, err}:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	defer func() {
+		cancel()
+		for range items { //nolint:revive // waits for the goroutine
+		}
+	}()
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for {
+		select {
+		case n, ok := <-items:
+			if !ok {
+				return nil
+			}
+			if n.err != nil {
+				return n.err
+			}
+			if err := item(n.item); err != nil {
+				return err
+			}
+			ticker.Reset(every)
+		case <-ticker.C:
+			if err := tick(); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}

@@ -1,0 +1,165 @@
+package rest
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/journal"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+)
+
+// settleTime is how long the row of an exec may lag behind its last journal
+// entry.
+const settleTime = 5 * time.Second
+
+func (d *Door) streamRoutes() {
+	register(d, operation{
+		id: "stream-exec", method: http.MethodGet, path: "/v1/sandboxes/{id}/execs/{seq}/stream", tag: "execs",
+		summary: "Follow a command's output as Server-Sent Events",
+		description: "Events: stdout and stderr with {data,encoding,offset}, ping, and as the last one exit with the exec without its output. " +
+			"The id of an event is the offset to resume after, by Last-Event-ID or after. An error event ends a stream that could not go on.",
+		responses: map[string]*huma.Response{
+			"200": {Description: "Events", Content: map[string]*huma.MediaType{"text/event-stream": {Schema: &huma.Schema{Type: huma.TypeString}}}},
+		},
+	}, d.streamExec)
+	register(d, operation{
+		id: "exec-output", method: http.MethodGet, path: "/v1/sandboxes/{id}/execs/{seq}/output", tag: "execs",
+		summary: "A command's output so far, raw", description: "Both streams in the order of their arrival. With follow it goes on until the command ends.",
+		responses: map[string]*huma.Response{"200": {Description: "Bytes", Content: content("application/octet-stream", nil)}},
+	}, d.rawOutput)
+}
+
+type streamInput struct {
+	exchange
+	SeqInput
+	After       int64  `query:"after" minimum:"0" doc:"Offset; 0 is the start."`
+	LastEventID string `header:"Last-Event-ID" doc:"Wins over after."`
+}
+
+func (d *Door) streamExec(ctx context.Context, in *streamInput) (*streamed, error) {
+	after := in.After
+	if in.LastEventID != "" {
+		n, err := strconv.ParseInt(in.LastEventID, 10, 64)
+		if err != nil || n < 0 {
+			return nil, errs.E(errs.Invalid, "Last-Event-ID: not an offset")
+		}
+		after = n
+	}
+	if _, err := d.core.ExecByID(ctx, in.ID, in.Seq); err != nil {
+		return nil, err
+	}
+	return stream(func() { d.followExec(ctx, in.w, in.ID, in.Seq, after) }), nil
+}
+
+// outputEvent is the data of a stdout or stderr event.
+type outputEvent struct {
+	Data     string `json:"data"`
+	Encoding string `json:"encoding"`
+	Offset   int64  `json:"offset"`
+}
+
+// followExec writes the whole response. The client may leave at any time: the
+// command does not notice.
+func (d *Door) followExec(ctx context.Context, w http.ResponseWriter, id string, seq, after int64) {
+	s, err := newEventStream(w)
+	if err != nil {
+		return
+	}
+	var join joiner
+	send := func(outputs []sandbox.Output) error {
+		for _, o := range outputs {
+			e := outputEvent{Encoding: "utf-8", Offset: o.Offset}
+			var encoding string
+			if e.Data, encoding = encodeText(o.Data); encoding != "" {
+				e.Encoding = encoding
+			}
+			if err := s.send(o.Offset+int64(len(o.Data)), o.Stream.String(), e); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	at := after
+	err = pump(ctx, d.core.Output(ctx, id, seq, after, true), pingEvery, func(e journal.Entry) error {
+		if e.Exit == nil {
+			at = e.Output.Offset + int64(len(e.Output.Data))
+			return send(join.add(e.Output))
+		}
+		if err := send(join.flush()); err != nil {
+			return err
+		}
+		return s.send(at, "exit", d.ended(ctx, id, seq, *e.Exit))
+	}, func() error {
+		if err := send(join.flush()); err != nil {
+			return err
+		}
+		return s.ping()
+	})
+	if err != nil && ctx.Err() == nil {
+		d.logInternal(ctx, err)
+		s.fail(ctx, err)
+	}
+}
+
+// ended is the exec as its row tells it. The sandbox may be gone together with
+// its execs; then the journal's last entry has to do.
+func (d *Door) ended(ctx context.Context, id string, seq int64, exit sandbox.Exit) Exec {
+	e, err := d.core.WaitExec(ctx, id, seq, settleTime)
+	if err != nil || !e.Status.Finished() {
+		e.Seq, e.Exit, e.Status = seq, &exit, sandbox.ExecDone
+		if exit.Reason != sandbox.EndExited {
+			e.Status = sandbox.ExecError
+		}
+	}
+	return execJSON(e, time.Now())
+}
+
+type rawOutputInput struct {
+	exchange
+	SeqInput
+	After  int64  `query:"after" minimum:"0" doc:"Offset over both streams; 0 is the start."`
+	Stream string `query:"stream" enum:"stdout,stderr" doc:"Only this one."`
+	Follow bool   `query:"follow" doc:"Go on until the command ends."`
+}
+
+func (d *Door) rawOutput(ctx context.Context, in *rawOutputInput) (*streamed, error) {
+	if _, err := d.core.ExecByID(ctx, in.ID, in.Seq); err != nil {
+		return nil, err
+	}
+	return stream(func() {
+		h := in.w.Header()
+		h.Set("Content-Type", "application/octet-stream")
+		h.Set("Cache-Control", "no-store")
+		in.w.WriteHeader(http.StatusOK)
+		control := http.NewResponseController(in.w)
+		if in.Follow {
+			_ = control.Flush()
+		}
+		for e, err := range d.core.Output(ctx, in.ID, in.Seq, in.After, in.Follow) {
+			if err != nil {
+				d.abort(ctx, err)
+			}
+			if e.Exit != nil || in.Stream != "" && in.Stream != e.Output.Stream.String() {
+				continue
+			}
+			if _, err := in.w.Write(e.Output.Data); err != nil {
+				return
+			}
+			if in.Follow {
+				_ = control.Flush()
+			}
+		}
+	}), nil
+}
+
+// abort breaks the connection of a raw response that cannot be completed, so
+// that the client does not take a part for the whole.
+func (d *Door) abort(ctx context.Context, err error) {
+	d.logInternal(ctx, err)
+	panic(http.ErrAbortHandler)
+}
