@@ -1,61 +1,359 @@
-// Package journal keeps the output of execs.
+// Package journal keeps the output of execs: one append-only log per exec, in
+// which every byte has an offset, so that any reader can leave and come back.
+// The last record of a log says how the exec ended.
+//
+// What is appended is visible to readers at once and survives a crash of the
+// daemon: it is in the kernel's hands when Append returns. Nothing is synced,
+// not even by Finish: a sync costs more than a short command, and a power cut
+// ends the command anyway. What a power cut can take is the end of a log that
+// was written in the last half minute; such a log is a true prefix, without an
+// exit, and never a wrong one, because every record carries a checksum.
+//
+// Logs are bounded. A log over its own cap keeps its beginning and counts
+// what it cut. A sandbox over its cap loses its oldest finished logs, whole;
+// reading one of those is errs.NotFound. The package knows no execs but by
+// number, starts no goroutines and does not log.
 package journal
 
 import (
-	"context"
-	"iter"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
 
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
-var errStub = errs.E(errs.Internal, "not built yet")
-
-// Limits bound the bytes on disk; 0 means no limit.
-type Limits struct{ PerExec, PerSandbox int64 }
-
-type Journals struct{}
-
-func Open(dir string, limits Limits) (*Journals, error) { return nil, errStub }
-func (j *Journals) Close() error                        { return errStub }
-
-// Create makes the log of an exec, or reopens it to append.
-func (j *Journals) Create(box sandbox.UID, seq int64) (*Log, error) { return nil, errStub }
-
-type Log struct{}
-
-func (l *Log) Append(o sandbox.Output) error  { return errStub }
-func (l *Log) Size() int64                    { return 0 }
-func (l *Log) Cut() (stdout, stderr int64)    { return 0, 0 }
-func (l *Log) Exit() *sandbox.Exit            { return nil } // not nil: finished
-func (l *Log) Finish(exit sandbox.Exit) error { return errStub }
-func (l *Log) Close() error                   { return errStub }
-
-// Entry is a piece of output or, as the last one, the Exit.
-type Entry struct {
-	Output sandbox.Output // when Exit is nil; Data belongs to the receiver
-	Exit   *sandbox.Exit
+// Limits bound what is kept; 0 means no limit.
+type Limits struct {
+	PerExec    int64 // bytes of output, both streams
+	PerSandbox int64 // bytes on disk
 }
 
-func (j *Journals) Read(ctx context.Context, box sandbox.UID, seq, after int64, follow bool) iter.Seq2[Entry, error] {
-	return func(yield func(Entry, error) bool) { yield(Entry{}, errStub) }
+// Journals are all logs below one directory, which belongs to them alone. The
+// methods may be called from any goroutine.
+type Journals struct {
+	dir    string
+	limits Limits
+
+	mu     sync.Mutex
+	boxes  map[sandbox.UID]*box // those that were used since Open; guarded by mu
+	closed bool                 // guarded by mu
 }
 
-// Caps bound what Collect returns; 0 returns nothing of a stream, <0 all.
-type Caps struct{ Stdout, Stderr int64 }
-
-// Collected is a log in memory. The cut counts include what the log itself
-// did not keep.
-type Collected struct {
-	Stdout, Stderr       []byte
-	StdoutCut, StderrCut int64
-	Exit                 *sandbox.Exit // nil: not finished
+// Open makes the directory when it is missing. It reads nothing: a log that a
+// crash has torn is repaired when Create reopens it.
+func Open(dir string, limits Limits) (*Journals, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("open journals: %w", fault(err))
+	}
+	return &Journals{dir: dir, limits: limits, boxes: make(map[sandbox.UID]*box)}, nil
 }
 
-func (j *Journals) Collect(ctx context.Context, box sandbox.UID, seq int64, caps Caps) (Collected, error) {
-	return Collected{}, errStub
+// Close closes all open logs without finishing them; their followers get
+// errs.Unavailable, and they can be reopened by the next process.
+func (j *Journals) Close() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.closed = true
+	var err error
+	for _, b := range j.boxes {
+		for _, l := range b.openLogs() {
+			err = errors.Join(err, l.Close())
+		}
+	}
+	return err
 }
 
-func (j *Journals) Remove(box sandbox.UID) error         { return errStub }
-func (j *Journals) Boxes() ([]sandbox.UID, error)        { return nil, errStub }
-func (j *Journals) Usage(box sandbox.UID) (int64, error) { return 0, errStub }
+// Create makes the log of an exec. A log that exists is reopened to append:
+// what a crash tore off its end is cut, and Size tells where to go on. A log
+// that is open is returned as it is. One that was finished is returned
+// finished: see [Log.Exit].
+func (j *Journals) Create(uid sandbox.UID, seq int64) (*Log, error) {
+	b, err := j.box(uid)
+	if err != nil {
+		return nil, err
+	}
+	return b.create(seq)
+}
+
+// Remove deletes all logs of a sandbox, also open ones; their followers get
+// errs.NotFound. Removing what is not there is not an error.
+func (j *Journals) Remove(uid sandbox.UID) error {
+	b, err := j.box(uid)
+	if err != nil {
+		return err
+	}
+	if err := b.remove(); err != nil {
+		return err
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	delete(j.boxes, uid)
+	return nil
+}
+
+// Boxes returns the sandboxes that have logs.
+func (j *Journals) Boxes() ([]sandbox.UID, error) {
+	entries, err := os.ReadDir(j.dir)
+	if err != nil {
+		return nil, fault(err)
+	}
+	var uids []sandbox.UID
+	for _, e := range entries {
+		if uid, err := sandbox.ParseUID(e.Name()); err == nil && e.IsDir() {
+			uids = append(uids, uid)
+		}
+	}
+	return uids, nil
+}
+
+// Usage returns the bytes on disk of a sandbox's logs, as the cap counts them.
+func (j *Journals) Usage(uid sandbox.UID) (int64, error) {
+	b, err := j.box(uid)
+	if err != nil {
+		return 0, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.usage, nil
+}
+
+// Prune deletes the logs that are not open and were last written before a
+// time, in every sandbox.
+func (j *Journals) Prune(before time.Time) error {
+	uids, err := j.Boxes()
+	for _, uid := range uids {
+		b, boxErr := j.box(uid)
+		if boxErr == nil {
+			boxErr = b.prune(before)
+		}
+		err = errors.Join(err, boxErr)
+	}
+	return err
+}
+
+// box returns a sandbox's logs; what is on disk is read once.
+func (j *Journals) box(uid sandbox.UID) (*box, error) {
+	if _, err := sandbox.ParseUID(string(uid)); err != nil {
+		return nil, err
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.closed {
+		return nil, errClosed()
+	}
+	if b := j.boxes[uid]; b != nil {
+		return b, nil
+	}
+	b := &box{dir: filepath.Join(j.dir, string(uid)), limits: j.limits, open: make(map[int64]*Log)}
+	if err := b.load(); err != nil {
+		return nil, fault(err)
+	}
+	j.boxes[uid] = b
+	return b, nil
+}
+
+// box is the logs of one sandbox.
+type box struct {
+	dir    string
+	limits Limits
+
+	mu     sync.Mutex     // taken after a Log's own
+	open   map[int64]*Log // logs that can grow; guarded by mu
+	closed []kept         // the others, by seq; guarded by mu
+	usage  int64          // of all; guarded by mu
+	gone   bool           // guarded by mu
+}
+
+// kept is a log on disk that nobody appends to.
+type kept struct{ seq, usage int64 }
+
+const suffix = ".log"
+
+func (b *box) path(seq int64) string {
+	return filepath.Join(b.dir, strconv.FormatInt(seq, 10)+suffix)
+}
+
+// onDisk is what a file of n bytes takes. A sandbox with very many empty logs
+// takes real space too.
+func onDisk(n int64) int64 {
+	const block = 4096
+	return (n + block - 1) / block * block
+}
+
+func (b *box) load() error {
+	entries, err := os.ReadDir(b.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		seq, err := strconv.ParseInt(strings.TrimSuffix(e.Name(), suffix), 10, 64)
+		if err != nil {
+			continue
+		}
+		info, err := e.Info()
+		if err != nil {
+			return err
+		}
+		k := kept{seq, onDisk(info.Size())}
+		b.closed = append(b.closed, k)
+		b.usage += k.usage
+	}
+	slices.SortFunc(b.closed, func(x, y kept) int { return int(x.seq - y.seq) })
+	return nil
+}
+
+func (b *box) openLogs() []*Log {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	logs := make([]*Log, 0, len(b.open))
+	for _, l := range b.open {
+		logs = append(logs, l)
+	}
+	return logs
+}
+
+func (b *box) create(seq int64) (*Log, error) {
+	if seq <= 0 {
+		return nil, errs.E(errs.Invalid, "malformed exec number")
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.gone {
+		return nil, errPruned()
+	}
+	if l := b.open[seq]; l != nil {
+		return l, nil
+	}
+	flags := os.O_RDWR | os.O_CREATE | syscall.O_NOFOLLOW
+	f, err := os.OpenFile(b.path(seq), flags, 0o600)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = os.Mkdir(b.dir, 0o700); err == nil {
+			f, err = os.OpenFile(b.path(seq), flags, 0o600)
+		}
+	}
+	if err != nil {
+		return nil, fault(err)
+	}
+	l := &Log{box: b, seq: seq, file: f, write: pwritev}
+	if err := l.recover(); err != nil {
+		return nil, errors.Join(fmt.Errorf("open log %d: %w", seq, fault(err)), f.Close())
+	}
+	if i, found := b.find(seq); found {
+		l.charged = b.closed[i].usage
+		b.closed = slices.Delete(b.closed, i, i+1)
+	}
+	b.charge(l)
+	if l.exit != nil {
+		b.keep(l)
+		return l, f.Close()
+	}
+	b.open[seq] = l
+	return l, nil
+}
+
+func (b *box) find(seq int64) (int, bool) {
+	return slices.BinarySearchFunc(b.closed, seq, func(k kept, seq int64) int { return int(k.seq - seq) })
+}
+
+// charge books what l takes on disk. l.mu is held or l is not shared yet, and
+// b.mu is held.
+func (b *box) charge(l *Log) {
+	now := onDisk(l.end)
+	b.usage += now - l.charged
+	l.charged = now
+}
+
+// keep moves a log from the open ones to the others. Locks as for charge.
+func (b *box) keep(l *Log) {
+	delete(b.open, l.seq)
+	if i, found := b.find(l.seq); !found && !b.gone {
+		b.closed = slices.Insert(b.closed, i, kept{l.seq, l.charged})
+	}
+}
+
+// admit reports whether l may grow to end. To make room it deletes the oldest
+// logs that are not open, and some more, so that it need not do so for every
+// append.
+func (b *box) admit(l *Log, end int64) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	limit := b.limits.PerSandbox
+	more := onDisk(end) - l.charged
+	if limit <= 0 || b.usage+more <= limit {
+		return true
+	}
+	for len(b.closed) > 0 && b.usage+more > limit-limit/16 {
+		if err := os.Remove(b.path(b.closed[0].seq)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		b.usage -= b.closed[0].usage
+		b.closed = b.closed[1:]
+	}
+	return b.usage+more <= limit
+}
+
+func (b *box) prune(before time.Time) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var err error
+	b.closed = slices.DeleteFunc(b.closed, func(k kept) bool {
+		info, statErr := os.Stat(b.path(k.seq))
+		if statErr == nil && !info.ModTime().Before(before) {
+			return false
+		}
+		if statErr == nil {
+			statErr = os.Remove(b.path(k.seq))
+		}
+		if statErr != nil && !errors.Is(statErr, fs.ErrNotExist) {
+			err = errors.Join(err, fault(statErr))
+			return false
+		}
+		b.usage -= k.usage
+		return true
+	})
+	return err
+}
+
+func (b *box) remove() error {
+	b.mu.Lock()
+	b.gone = true
+	b.mu.Unlock()
+	var err error
+	for _, l := range b.openLogs() {
+		err = errors.Join(err, l.Close())
+	}
+	return errors.Join(err, fault(os.RemoveAll(b.dir)))
+}
+
+func errClosed() error { return errs.E(errs.Unavailable, "the daemon is stopping") }
+
+func errPruned() error {
+	return errs.E(errs.NotFound, "the output was pruned").
+		Hint("a sandbox keeps the output of its latest execs, up to a limit")
+}
+
+// fault classifies an error of the file system.
+func fault(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return errs.E(errs.Exhausted, "the host's disk is full").Because(err)
+	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
+		return errs.E(errs.Exhausted, "the host has too many open files").Because(err)
+	}
+	return err
+}
