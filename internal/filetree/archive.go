@@ -123,7 +123,7 @@ func (a *archiver) file(f *os.File, name string) error {
 	if err := a.tw.WriteHeader(h); err != nil {
 		return err
 	}
-	return copyTo(a.ctx, a.tw, io.LimitReader(io.MultiReader(f, zeros{}), st.Size))
+	return copyTo(a.ctx, a.tw, io.LimitReader(io.MultiReader(f, zeros{}), st.Size), func() error { return nil })
 }
 
 func header(f sandbox.File) *tar.Header {
@@ -144,7 +144,7 @@ func (zeros) Read(b []byte) (int, error) {
 
 // copyAcross copies one entry with all below it, keeping modes, owners and
 // times. It is the copy that moves between file systems need.
-func copyAcross(ctx context.Context, from *os.File, base string, to *os.File, name string, depth int, chown bool) error {
+func (t *Tree) copyAcross(ctx context.Context, from *os.File, base string, to *os.File, name string, depth int) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -173,7 +173,7 @@ func copyAcross(ctx context.Context, from *os.File, base string, to *os.File, na
 		names, err := src.Readdirnames(4096)
 		for ; err == nil; names, err = src.Readdirnames(4096) {
 			for _, n := range names {
-				if err := copyAcross(ctx, src, n, dst, n, depth-1, chown); err != nil {
+				if err := t.copyAcross(ctx, src, n, dst, n, depth-1); err != nil {
 					return err
 				}
 			}
@@ -193,7 +193,7 @@ func copyAcross(ctx context.Context, from *os.File, base string, to *os.File, na
 			return err
 		}
 		defer dst.Close()
-		if err := copyTo(ctx, dst, src); err != nil {
+		if err := t.copyTo(ctx, dst, src); err != nil {
 			return err
 		}
 		if err := dst.Sync(); err != nil {
@@ -210,7 +210,7 @@ func copyAcross(ctx context.Context, from *os.File, base string, to *os.File, na
 	default:
 		return fmt.Errorf("%w", notRegular(base))
 	}
-	return keepMeta(to, name, &st, chown)
+	return keepMeta(to, name, &st, t.chown)
 }
 
 // keepMeta gives an entry the owner, mode and time of st.

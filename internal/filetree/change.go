@@ -192,7 +192,7 @@ func renameAt(src, dst *place, replace bool) error {
 // removes the source: at no time is there less than one whole.
 func (t *Tree) moveAcross(ctx context.Context, src, dst *place, replace bool) error {
 	tmp := &place{dir: dst.dir, base: tempName(), found: true}
-	err := copyAcross(ctx, src.dir, src.base, tmp.dir, tmp.base, maxDepth, t.chown)
+	err := t.copyAcross(ctx, src.dir, src.base, tmp.dir, tmp.base, maxDepth)
 	if err == nil {
 		err = renameAt(tmp, dst, replace)
 	}

@@ -318,7 +318,7 @@ func (x *extractor) file(dir *os.File, base string, h *tar.Header, r io.Reader) 
 	}
 	defer f.Close()
 	sw := &sparseWriter{f: f}
-	if err := copyTo(x.ctx, sw, r); err != nil {
+	if err := x.tree.copyTo(x.ctx, sw, r); err != nil {
 		return notTar(err)
 	}
 	if err := sw.end(); err != nil {
@@ -414,4 +414,3 @@ func allZero(b []byte) bool {
 	}
 	return true
 }
-

@@ -79,7 +79,7 @@ func (t *Tree) write(ctx context.Context, name string, r io.Reader, w sandbox.Fi
 			unix.Unlinkat(int(p.dir.Fd()), tmp, 0)
 		}
 	}()
-	if err := copyTo(ctx, f, r); err != nil {
+	if err := t.copyTo(ctx, f, r); err != nil {
 		return none, err
 	}
 	if err := t.dress(f, mode, uid, gid); err != nil {
@@ -91,7 +91,7 @@ func (t *Tree) write(ctx context.Context, name string, r io.Reader, w sandbox.Fi
 	switch err := unix.Renameat(int(p.dir.Fd()), tmp, int(p.dir.Fd()), p.base); {
 	case err == unix.EBUSY && p.found:
 		// A mount point, as /etc/hosts: it can be written but not replaced.
-		err := p.overwrite(ctx, name, f)
+		err := t.overwrite(ctx, p, name, f)
 		unix.Unlinkat(int(p.dir.Fd()), tmp, 0)
 		if err != nil {
 			return none, err
@@ -133,7 +133,7 @@ func (t *Tree) appendTo(ctx context.Context, name string, p *place, r io.Reader,
 			return none, err
 		}
 	}
-	if err := copyTo(ctx, f, r); err != nil {
+	if err := t.copyTo(ctx, f, r); err != nil {
 		return none, err
 	}
 	if err := f.Sync(); err != nil {
@@ -147,7 +147,7 @@ func (t *Tree) appendTo(ctx context.Context, name string, p *place, r io.Reader,
 }
 
 // overwrite puts the content of from into the file itself.
-func (p *place) overwrite(ctx context.Context, name string, from *os.File) error {
+func (t *Tree) overwrite(ctx context.Context, p *place, name string, from *os.File) error {
 	f, _, err := p.openRegular(name, unix.O_WRONLY|unix.O_TRUNC)
 	if err != nil {
 		return err
@@ -156,7 +156,7 @@ func (p *place) overwrite(ctx context.Context, name string, from *os.File) error
 	if _, err := from.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
-	if err := copyTo(ctx, f, from); err != nil {
+	if err := t.copyTo(ctx, f, from); err != nil {
 		return err
 	}
 	return f.Sync()
@@ -194,9 +194,14 @@ var buffers = sync.Pool{New: func() any { b := make([]byte, copySize); return &b
 func getBuffer() *[]byte  { return buffers.Get().(*[]byte) }
 func putBuffer(b *[]byte) { buffers.Put(b) }
 
-// copyTo copies until r ends, an error, or the end of ctx. Short reads are
-// gathered so that the file sees few large writes.
-func copyTo(ctx context.Context, f io.Writer, r io.Reader) error {
+// copyTo copies until r ends, an error, the end of ctx, or until the guard
+// says no: a disk can fill up or be frozen in the middle of an upload.
+func (t *Tree) copyTo(ctx context.Context, f io.Writer, r io.Reader) error {
+	return copyTo(ctx, f, r, t.guard)
+}
+
+// copyTo gathers short reads so that the file sees few large writes.
+func copyTo(ctx context.Context, f io.Writer, r io.Reader, guard func() error) error {
 	buf := getBuffer()
 	defer putBuffer(buf)
 	for {
@@ -206,14 +211,17 @@ func copyTo(ctx context.Context, f io.Writer, r io.Reader) error {
 				return err
 			}
 		}
-		if err := ctx.Err(); err != nil {
-			return err
-		}
 		if rerr == io.EOF {
-			return nil
+			return ctx.Err()
 		}
 		if rerr != nil {
 			return rerr
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := guard(); err != nil {
+			return err
 		}
 	}
 }

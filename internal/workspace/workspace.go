@@ -7,12 +7,32 @@
 //
 // It does not decide who may have a disk or when one goes away; it knows no
 // sandbox states.
+//
+// # On the host
+//
+// Dir holds one directory per disk, named by its uid, with the image and the
+// mountpoint; ready disks lie in the same form, formatted and mounted, in
+// Dir/pool. Taking one is a single rename, which carries the mount along.
+// Loop devices clear themselves when nobody uses them any more, so a daemon
+// that is killed at any point leaves at worst a directory that List names or
+// that the next New sweeps.
 package workspace
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io/fs"
 	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
 	"time"
+
+	"golang.org/x/sync/semaphore"
+	"golang.org/x/sys/unix"
 
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/filetree"
@@ -39,69 +59,347 @@ type Config struct {
 	OnPressure func(frozen bool, free int64)
 }
 
+// MinBytes is the smallest disk: less leaves no room beside ext4's journal.
+const MinBytes = 16 << 20
+
 // Disk is one mounted disk.
 type Disk struct {
 	UID   sandbox.UID
-	Dir   string // holds workspace, home and root
+	Dir   string // the mountpoint: holds workspace, home and root
 	Bytes int64
 	Quota bool // false: a plain directory without a hard size
 }
 
 // Usage is what a disk takes.
 type Usage struct {
-	Bytes     int64 // its size; 0 without quota
-	Used      int64 // as df inside shows it
+	Bytes     int64 // its size
+	Used      int64 // as df inside shows it; 0 while it is not mounted
 	Allocated int64 // on the host
 }
 
 // Tree is the file API of a stopped sandbox: /workspace and /home/sandbox.
 type Tree = filetree.Tree
 
-// Disks is the set of all disks below one directory.
-type Disks struct{ cfg Config }
+// Disks is the set of all disks below one directory. It is safe for concurrent
+// use; acts on one disk wait for each other.
+type Disks struct {
+	cfg     Config
+	loopErr error  // why disks have no hard size here
+	mkfs    string // program
+	format  *semaphore.Weighted
+	locks   keyed
+	pool    pool
 
-// New opens the directory and thaws what an earlier daemon left frozen. It
-// starts nothing.
-func New(cfg Config) (*Disks, error) { return &Disks{cfg: cfg}, nil }
+	mu       sync.Mutex
+	frozen   bool
+	frozenAt map[sandbox.UID]bool // guarded by mu: disks that this process froze
+	promised int64                // guarded by mu: sum of all disks' sizes
+}
 
-var errTodo = errs.E(errs.Unsupported, "not there yet")
+const (
+	imageName = "disk.img"
+	mountName = "mnt"
+	plainName = "plain" // instead of the image: a directory without quota
+	poolName  = "pool"
+)
 
-// Run keeps the pool filled and watches the host's space until ctx ends; then
-// it thaws everything.
-func (d *Disks) Run(ctx context.Context) error { <-ctx.Done(); return nil }
+// New opens the directory, sweeps disks that were never finished and thaws
+// what an earlier daemon left frozen. It starts nothing.
+func New(cfg Config) (*Disks, error) {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.OnPressure == nil {
+		cfg.OnPressure = func(bool, int64) {}
+	}
+	if err := os.MkdirAll(filepath.Join(cfg.Dir, poolName), 0o700); err != nil {
+		return nil, fmt.Errorf("make the disk directory: %w", err)
+	}
+	// The kernel names mounts and backing files by real paths.
+	dir, err := filepath.EvalSymlinks(cfg.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("open the disk directory: %w", err)
+	}
+	if cfg.Dir, err = filepath.Abs(dir); err != nil {
+		return nil, fmt.Errorf("open the disk directory: %w", err)
+	}
+	if err := os.Chmod(cfg.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("close the disk directory to others: %w", err)
+	}
+	d := &Disks{
+		cfg:      cfg,
+		format:   semaphore.NewWeighted(maxFormats),
+		frozenAt: map[sandbox.UID]bool{},
+	}
+	d.mkfs, d.loopErr = probe()
+	if d.cfg.Reserve == 0 {
+		space, err := hostSpace(cfg.Dir)
+		if err != nil {
+			return nil, err
+		}
+		d.cfg.Reserve = max(1<<30, space.total/20)
+	}
+	uids, err := d.List()
+	if err != nil {
+		return nil, err
+	}
+	for _, uid := range uids {
+		d.thaw(uid)
+		d.promised += d.bytes(uid)
+	}
+	if err := d.openPool(); err != nil {
+		return nil, err
+	}
+	return d, nil
+}
 
 // Quota is nil when disks have a hard size on this host, else
 // errs.Unsupported with a hint what is missing.
-func (d *Disks) Quota() error { return errTodo }
+func (d *Disks) Quota() error { return d.loopErr }
 
-// Admit says whether a disk may be made or brought up now: errs.Exhausted
-// below the reserve.
-func (d *Disks) Admit() error { return nil }
+func (d *Disks) dir(uid sandbox.UID) string   { return filepath.Join(d.cfg.Dir, string(uid)) }
+func (d *Disks) mnt(uid sandbox.UID) string   { return filepath.Join(d.dir(uid), mountName) }
+func (d *Disks) image(uid sandbox.UID) string { return filepath.Join(d.dir(uid), imageName) }
 
-// Create makes a disk and mounts it. errs.Conflict when it exists,
-// errs.Exhausted below the reserve or beyond the overcommit bound.
-func (d *Disks) Create(ctx context.Context, uid sandbox.UID, bytes int64) (Disk, error) {
-	return Disk{}, errTodo
+// bytes is the size of a disk, 0 when there is none.
+func (d *Disks) bytes(uid sandbox.UID) int64 {
+	if st, err := os.Stat(d.image(uid)); err == nil {
+		return st.Size()
+	}
+	b, err := os.ReadFile(filepath.Join(d.dir(uid), plainName))
+	if err != nil {
+		return 0
+	}
+	n, _ := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
+	return n
 }
 
-// Mount mounts a disk that exists; a mounted one is returned as it is.
-func (d *Disks) Mount(ctx context.Context, uid sandbox.UID) (Disk, error) { return Disk{}, errTodo }
+// Create makes a disk and mounts it: /workspace and the home of uid 1000 are
+// there, and ~/workspace leads to /workspace. It is errs.Conflict when the
+// disk exists, and errs.Exhausted below the reserve or beyond the overcommit
+// bound. After an error nothing is left.
+func (d *Disks) Create(ctx context.Context, uid sandbox.UID, bytes int64) (Disk, error) {
+	if _, err := sandbox.ParseUID(string(uid)); err != nil {
+		return Disk{}, err
+	}
+	if bytes < MinBytes {
+		return Disk{}, errs.E(errs.Invalid, "a disk of %d bytes is too small", bytes).Hint("the smallest is %d MiB", MinBytes>>20)
+	}
+	defer d.locks.lock(uid)()
+	if _, err := os.Lstat(d.dir(uid)); err == nil {
+		return Disk{}, errs.E(errs.Conflict, "the disk exists already")
+	}
+	if err := d.Admit(); err != nil {
+		return Disk{}, err
+	}
+	if err := d.promise(bytes); err != nil {
+		return Disk{}, err
+	}
+	if err := d.create(ctx, uid, bytes); err != nil {
+		d.unpromise(bytes)
+		return Disk{}, err
+	}
+	return Disk{UID: uid, Dir: d.mnt(uid), Bytes: bytes, Quota: d.loopErr == nil}, nil
+}
+
+func (d *Disks) create(ctx context.Context, uid sandbox.UID, bytes int64) error {
+	ready, ok := d.take(bytes)
+	if !ok {
+		var err error
+		if ready, err = d.build(ctx, bytes); err != nil {
+			return err
+		}
+	}
+	if err := os.Rename(ready, d.dir(uid)); err != nil {
+		d.discard(ready)
+		return fmt.Errorf("give the disk its name: %w", err)
+	}
+	return nil
+}
+
+// Mount mounts a disk that exists, also after a reboot; a mounted one is
+// returned as it is. A disk that is not there is errs.NotFound.
+func (d *Disks) Mount(ctx context.Context, uid sandbox.UID) (Disk, error) {
+	defer d.locks.lock(uid)()
+	return d.mount(ctx, uid)
+}
+
+func (d *Disks) mount(ctx context.Context, uid sandbox.UID) (Disk, error) {
+	disk := Disk{UID: uid, Dir: d.mnt(uid)}
+	switch st, err := os.Stat(d.image(uid)); {
+	case err == nil:
+		disk.Bytes, disk.Quota = st.Size(), true
+	case !errors.Is(err, fs.ErrNotExist):
+		return Disk{}, fmt.Errorf("look at the disk: %w", err)
+	default:
+		if _, err := os.Stat(filepath.Join(d.dir(uid), plainName)); err != nil {
+			return Disk{}, errs.E(errs.NotFound, "no such disk").Because(err)
+		}
+		disk.Bytes = d.bytes(uid)
+		return disk, nil
+	}
+	if mounted(d.dir(uid)) {
+		return disk, nil
+	}
+	if d.loopErr != nil {
+		return Disk{}, d.loopErr
+	}
+	if d.isFrozen() {
+		return Disk{}, hostFull()
+	}
+	return disk, mountImage(ctx, d.dir(uid))
+}
 
 // Unmount takes a disk down and keeps its content. Unmounting what is not
 // mounted, or not there, does nothing.
-func (d *Disks) Unmount(ctx context.Context, uid sandbox.UID) error { return errTodo }
-
-// Remove unmounts and deletes a disk, or what is left of one, and says how
-// many bytes of the host it took. Removing what is gone does nothing.
-func (d *Disks) Remove(ctx context.Context, uid sandbox.UID) (freed int64, err error) {
-	return 0, errTodo
+func (d *Disks) Unmount(_ context.Context, uid sandbox.UID) error {
+	defer d.locks.lock(uid)()
+	return d.unmount(uid)
 }
 
-// List names every disk of which any trace is left.
-func (d *Disks) List() ([]sandbox.UID, error) { return nil, errTodo }
+func (d *Disks) unmount(uid sandbox.UID) error {
+	d.mu.Lock()
+	delete(d.frozenAt, uid)
+	d.mu.Unlock()
+	return unmountDir(d.dir(uid))
+}
+
+// Remove unmounts and deletes a disk, or what is left of one, and says how
+// many bytes of the host it took. Removing what is gone does nothing. It is
+// errs.Unavailable while somebody else still uses the disk; it is taken down
+// then, but not deleted.
+func (d *Disks) Remove(ctx context.Context, uid sandbox.UID) (freed int64, err error) {
+	if _, err := sandbox.ParseUID(string(uid)); err != nil {
+		return 0, err
+	}
+	defer d.locks.lock(uid)()
+	bytes := d.bytes(uid)
+	if err := d.unmount(uid); err != nil {
+		return 0, err
+	}
+	if err := waitReleased(ctx, d.image(uid)); err != nil {
+		return 0, err
+	}
+	freed = allocated(d.dir(uid))
+	if err := removeDir(ctx, d.dir(uid)); err != nil {
+		return 0, fmt.Errorf("remove the disk: %w", err)
+	}
+	d.unpromise(bytes)
+	return freed, nil
+}
+
+// List names every disk of which any trace is left. Ready disks of the pool
+// are not among them.
+func (d *Disks) List() ([]sandbox.UID, error) {
+	entries, err := os.ReadDir(d.cfg.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("list disks: %w", err)
+	}
+	var uids []sandbox.UID
+	seen := map[sandbox.UID]bool{}
+	add := func(name string) {
+		if uid, err := sandbox.ParseUID(name); err == nil && !seen[uid] {
+			seen[uid] = true
+			uids = append(uids, uid)
+		}
+	}
+	for _, e := range entries {
+		add(e.Name())
+	}
+	// Devices whose directory somebody else removed.
+	loops, err := loopsBelow(d.cfg.Dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range loops {
+		rel, _ := filepath.Rel(d.cfg.Dir, l.backing)
+		name, _, _ := strings.Cut(rel, "/")
+		add(name)
+	}
+	return uids, nil
+}
 
 // Usage measures a disk.
-func (d *Disks) Usage(ctx context.Context, uid sandbox.UID) (Usage, error) { return Usage{}, errTodo }
+func (d *Disks) Usage(_ context.Context, uid sandbox.UID) (Usage, error) {
+	if _, err := os.Lstat(d.dir(uid)); err != nil {
+		return Usage{}, errs.E(errs.NotFound, "no such disk").Because(err)
+	}
+	u := Usage{Bytes: d.bytes(uid), Allocated: allocated(d.dir(uid))}
+	if !mounted(d.dir(uid)) {
+		if _, err := os.Stat(d.image(uid)); err != nil {
+			u.Used = u.Allocated
+		}
+		return u, nil
+	}
+	var st unix.Statfs_t
+	if err := unix.Statfs(d.mnt(uid), &st); err != nil {
+		return Usage{}, fmt.Errorf("measure the disk: %w", err)
+	}
+	u.Used = int64(st.Blocks-st.Bfree) * st.Bsize
+	return u, nil
+}
 
-// Tree mounts the disk when it is not and gives the file API on it.
-func (d *Disks) Tree(ctx context.Context, uid sandbox.UID) (*Tree, error) { return nil, errTodo }
+// Tree mounts the disk when it is not and gives the file API on it. Writing
+// through it is errs.Exhausted while the host's disk is nearly full.
+func (d *Disks) Tree(ctx context.Context, uid sandbox.UID) (*Tree, error) {
+	disk, err := d.Mount(ctx, uid)
+	if err != nil {
+		return nil, err
+	}
+	guard := func() error {
+		if d.isFrozen() {
+			return hostFull()
+		}
+		return nil
+	}
+	if !disk.Quota {
+		guard = func() error {
+			if s, err := hostSpace(d.cfg.Dir); err == nil && s.free < d.cfg.Reserve/2 {
+				return hostFull()
+			}
+			return nil
+		}
+	}
+	return filetree.Confined(filetree.Options{Guard: guard},
+		filetree.Mount{Path: sandbox.WorkspaceDir, Dir: filepath.Join(disk.Dir, "workspace")},
+		filetree.Mount{Path: sandbox.HomeDir, Dir: filepath.Join(disk.Dir, "home")},
+	), nil
+}
+
+// keyed is a mutex per disk.
+type keyed struct {
+	mu sync.Mutex
+	m  map[sandbox.UID]*keyedEntry // guarded by mu
+}
+
+type keyedEntry struct {
+	mu    sync.Mutex
+	users int // guarded by keyed.mu
+}
+
+// lock waits for the disk's turn and returns what ends it.
+func (k *keyed) lock(uid sandbox.UID) (unlock func()) {
+	k.mu.Lock()
+	if k.m == nil {
+		k.m = map[sandbox.UID]*keyedEntry{}
+	}
+	e := k.m[uid]
+	if e == nil {
+		e = &keyedEntry{}
+		k.m[uid] = e
+	}
+	e.users++
+	k.mu.Unlock()
+	e.mu.Lock()
+	return func() {
+		e.mu.Unlock()
+		k.mu.Lock()
+		if e.users--; e.users == 0 {
+			delete(k.m, uid)
+		}
+		k.mu.Unlock()
+	}
+}

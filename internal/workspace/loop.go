@@ -1,0 +1,246 @@
+package workspace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cubbyhq/cubby/internal/errs"
+)
+
+const (
+	mountFlags = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOATIME
+	// noinit_itable: no kernel thread writes out inode tables that read as
+	// zeros already.
+	mountOptions = "discard,noinit_itable,errors=remount-ro"
+)
+
+// mountImage mounts the image of a disk's directory on its mountpoint.
+func mountImage(ctx context.Context, dir string) error {
+	dev, err := attach(filepath.Join(dir, imageName))
+	if err != nil {
+		return err
+	}
+	// The device clears itself at its last close; the mount keeps it.
+	defer dev.Close()
+	mnt := filepath.Join(dir, mountName)
+	err = unix.Mount(dev.Name(), mnt, "ext4", mountFlags, mountOptions)
+	if errors.Is(err, unix.EUCLEAN) || errors.Is(err, unix.EIO) {
+		if err = repair(ctx, dev.Name()); err == nil {
+			err = unix.Mount(dev.Name(), mnt, "ext4", mountFlags, mountOptions)
+		}
+	}
+	if err != nil {
+		return errs.E(errs.Unavailable, "the sandbox's disk cannot be mounted").
+			Hint("the log of the host's kernel says why; e2fsck may repair the image").Because(err)
+	}
+	return nil
+}
+
+// loopDevice is one that is in use.
+type loopDevice struct {
+	name    string // "loop3"
+	backing string // path of its file
+}
+
+// loopsBelow lists the devices whose file lies below dir.
+func loopsBelow(dir string) ([]loopDevice, error) {
+	files, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
+	if err != nil {
+		return nil, fmt.Errorf("list loop devices: %w", err)
+	}
+	var found []loopDevice
+	for _, f := range files {
+		b, err := os.ReadFile(f)
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENXIO) || errors.Is(err, unix.ENODEV) {
+			continue // cleared meanwhile
+		}
+		if err != nil {
+			return nil, fmt.Errorf("list loop devices: %w", err)
+		}
+		backing := strings.TrimSuffix(strings.TrimSpace(string(b)), " (deleted)")
+		if strings.HasPrefix(backing, dir+"/") || backing == dir {
+			found = append(found, loopDevice{name: strings.Split(f, "/")[3], backing: backing})
+		}
+	}
+	return found, nil
+}
+
+// attach gives an image a loop device, or the one that it has: two devices on
+// one image would be two file systems on the same blocks. The caller closes
+// it; a device that nobody opened or mounted then clears itself.
+func attach(image string) (*os.File, error) {
+	f, err := os.OpenFile(image, os.O_RDWR, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open the disk image: %w", err)
+	}
+	defer f.Close()
+	loops, err := loopsBelow(image)
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range loops {
+		dev, err := os.OpenFile("/dev/"+l.name, os.O_RDWR, 0)
+		if err != nil {
+			continue
+		}
+		if same, err := backs(dev, f); err == nil && same {
+			return dev, nil
+		}
+		dev.Close()
+	}
+	return configure(f)
+}
+
+// backs says whether the device's file is f.
+func backs(dev, f *os.File) (bool, error) {
+	info, err := unix.IoctlLoopGetStatus64(int(dev.Fd()))
+	if err != nil {
+		return false, err
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return false, err
+	}
+	return info.Device == st.Dev && info.Inode == st.Ino, nil
+}
+
+// configure takes a free device. Others on the host take some too, so it
+// tries again.
+func configure(f *os.File) (*os.File, error) {
+	ctl, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open the loop control device: %w", err)
+	}
+	defer ctl.Close()
+	config := unix.LoopConfig{
+		Fd:   uint32(f.Fd()),
+		Size: 4096,
+		Info: unix.LoopInfo64{
+			// Direct: the sandbox's page cache is enough, and the host
+			// answers "no space" to the writer instead of losing a page.
+			Flags: unix.LO_FLAGS_AUTOCLEAR | unix.LO_FLAGS_DIRECT_IO,
+		},
+	}
+	copy(config.Info.File_name[:len(config.Info.File_name)-1], f.Name())
+	for try := 0; ; try++ {
+		n, err := unix.IoctlRetInt(int(ctl.Fd()), unix.LOOP_CTL_GET_FREE)
+		if err != nil {
+			return nil, fmt.Errorf("find a free loop device: %w", err)
+		}
+		dev, err := openLoop(n)
+		if err != nil {
+			return nil, err
+		}
+		err = unix.IoctlLoopConfigure(int(dev.Fd()), &config)
+		if err == nil {
+			return dev, nil
+		}
+		dev.Close()
+		if !errors.Is(err, unix.EBUSY) || try == 1000 {
+			return nil, fmt.Errorf("configure a loop device: %w", err)
+		}
+	}
+}
+
+// openLoop opens a device whose node may be late, or missing where /dev is not
+// the kernel's own.
+func openLoop(n int) (*os.File, error) {
+	name := "/dev/loop" + strconv.Itoa(n)
+	for try := 0; ; try++ {
+		dev, err := os.OpenFile(name, os.O_RDWR, 0)
+		if err == nil {
+			return dev, nil
+		}
+		if !errors.Is(err, fs.ErrNotExist) || try == 2 {
+			return nil, fmt.Errorf("open a loop device: %w", err)
+		}
+		if err := unix.Mknod(name, unix.S_IFBLK|0o660, int(unix.Mkdev(7, uint32(n)))); err != nil && !errors.Is(err, unix.EEXIST) {
+			return nil, fmt.Errorf("make a loop device's node: %w", err)
+		}
+	}
+}
+
+// mounted says whether the mountpoint of a disk's directory holds a mount.
+func mounted(dir string) bool {
+	var above, at unix.Stat_t
+	return unix.Lstat(dir, &above) == nil &&
+		unix.Lstat(filepath.Join(dir, mountName), &at) == nil && above.Dev != at.Dev
+}
+
+const (
+	busyWait    = 200 * time.Millisecond // for a file operation that is about to end
+	releaseWait = 5 * time.Second
+)
+
+// unmountDir unmounts whatever is on the mountpoint of a disk's directory.
+// While somebody still has a file open there, the mount only leaves the tree,
+// and the kernel finishes when the file is closed.
+func unmountDir(dir string) error {
+	mnt := filepath.Join(dir, mountName)
+	until := time.Now().Add(busyWait)
+	for mounted(dir) {
+		// A file system that is frozen would stay alive without any mount.
+		thawDir(mnt)
+		flags := unix.UMOUNT_NOFOLLOW
+		if time.Now().After(until) {
+			flags |= unix.MNT_DETACH
+		}
+		switch err := unix.Unmount(mnt, flags); {
+		case err == nil, errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOENT):
+		case errors.Is(err, unix.EBUSY):
+			time.Sleep(5 * time.Millisecond)
+		default:
+			return fmt.Errorf("unmount the disk: %w", err)
+		}
+	}
+	return nil
+}
+
+// waitReleased waits until no device uses an image.
+func waitReleased(ctx context.Context, image string) error {
+	until := time.Now().Add(releaseWait)
+	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
+		loops, err := loopsBelow(image)
+		if err != nil || len(loops) == 0 {
+			return err
+		}
+		if time.Now().After(until) {
+			return errs.E(errs.Unavailable, "the sandbox's disk is still in use").RetryAfter(5 * time.Second)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(wait):
+		}
+	}
+}
+
+// repair runs the checker over a device whose file system the kernel refused.
+func repair(ctx context.Context, dev string) error {
+	e2fsck := program("e2fsck")
+	if e2fsck == "" {
+		return errs.E(errs.Unavailable, "the sandbox's disk is damaged and e2fsck is missing").
+			Hint("install it: apt-get install e2fsprogs")
+	}
+	cmd := exec.CommandContext(ctx, e2fsck, "-p", dev)
+	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"}
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.ExitCode() == 1 {
+		return nil // errors corrected
+	}
+	if err != nil {
+		return fmt.Errorf("repair the disk: %w: %.500s", err, out)
+	}
+	return nil
+}

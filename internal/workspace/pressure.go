@@ -1,0 +1,268 @@
+package workspace
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+)
+
+type space struct{ total, free int64 }
+
+func hostSpace(dir string) (space, error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		return space{}, fmt.Errorf("measure the host's disk: %w", err)
+	}
+	return space{total: int64(st.Blocks) * st.Bsize, free: int64(st.Bavail) * st.Bsize}, nil
+}
+
+func hostFull() error {
+	return errs.E(errs.Exhausted, "the host's disk is nearly full").
+		Hint("free space on the host, or remove sandboxes that are not needed").RetryAfter(30 * time.Second)
+}
+
+// Admit says whether a disk may be made or brought up now. It is
+// errs.Exhausted, with a time to try again, while the host's file system has
+// less than the reserve.
+func (d *Disks) Admit() error {
+	s, err := hostSpace(d.cfg.Dir)
+	if err != nil {
+		return err
+	}
+	if s.free < d.cfg.Reserve || d.isFrozen() {
+		return hostFull()
+	}
+	return nil
+}
+
+// promise books a size against the overcommit bound.
+func (d *Disks) promise(bytes int64) error {
+	s, err := hostSpace(d.cfg.Dir)
+	if err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.cfg.Overcommit > 0 && float64(d.promised+bytes) > d.cfg.Overcommit*float64(s.total) {
+		return errs.E(errs.Exhausted, "the sandboxes' disks together would be larger than this host allows").
+			Hint("remove sandboxes, ask for a smaller disk, or raise the overcommit setting").RetryAfter(30 * time.Second)
+	}
+	d.promised += bytes
+	return nil
+}
+
+func (d *Disks) unpromise(bytes int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.promised -= bytes
+}
+
+func (d *Disks) isFrozen() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.frozen
+}
+
+// Run keeps the pool filled and watches the host's space until ctx ends. When
+// less than half the reserve is free it freezes all disks: who writes waits,
+// and nothing is lost; when three quarters are free again it thaws them. It
+// thaws everything before it returns.
+func (d *Disks) Run(ctx context.Context) error {
+	var wg sync.WaitGroup
+	wg.Go(func() { d.keepPool(ctx) })
+	d.watch(ctx)
+	wg.Wait()
+	return nil
+}
+
+const (
+	calmInterval  = time.Second
+	tenseInterval = 50 * time.Millisecond
+)
+
+func (d *Disks) watch(ctx context.Context) {
+	defer d.relieve()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		}
+		timer.Reset(d.check())
+	}
+}
+
+// check looks at the host once, acts, and says when to look again.
+func (d *Disks) check() time.Duration {
+	s, err := hostSpace(d.cfg.Dir)
+	if err != nil {
+		d.cfg.Log.Warn("the host's free space is unknown", "err", err)
+		return calmInterval
+	}
+	frozen := d.isFrozen()
+	switch {
+	case frozen && s.free >= d.cfg.Reserve/4*3:
+		d.relieve()
+		d.cfg.Log.Info("disks thawed: the host has space again", "free", s.free)
+		d.cfg.OnPressure(false, s.free)
+	case frozen || s.free < d.freezeBelow(s.free):
+		d.mu.Lock()
+		d.frozen = true
+		d.mu.Unlock()
+		n := d.freezeAll()
+		if !frozen {
+			d.cfg.Log.Warn("disks frozen: the host is nearly full", "free", s.free, "disks", n)
+			d.cfg.OnPressure(true, s.free)
+		}
+		return tenseInterval
+	}
+	if s.free < 4*d.cfg.Reserve {
+		return tenseInterval
+	}
+	return calmInterval
+}
+
+// freezeBelow is half the reserve, and more while data that was written inside
+// sandboxes may not have reached the host's disk: freezing writes it out.
+func (d *Disks) freezeBelow(free int64) int64 {
+	half := d.cfg.Reserve / 2
+	if free >= d.cfg.Reserve {
+		return half
+	}
+	return half + min(half, dirtyBytes())
+}
+
+// dirtyBytes is what the kernel has yet to write, to any disk.
+func dirtyBytes() int64 {
+	f, err := os.Open("/proc/meminfo")
+	if err != nil {
+		return 0
+	}
+	defer f.Close()
+	var sum int64
+	for s := bufio.NewScanner(f); s.Scan(); {
+		key, rest, _ := strings.Cut(s.Text(), ":")
+		if key == "Dirty" || key == "Writeback" {
+			kib, _ := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64)
+			sum += kib << 10
+		}
+	}
+	return sum
+}
+
+// freezeAll freezes the mounted disks that are not frozen yet and returns how
+// many it froze.
+func (d *Disks) freezeAll() int {
+	uids, err := d.List()
+	if err != nil {
+		d.cfg.Log.Warn("disks cannot be frozen", "err", err)
+		return 0
+	}
+	var (
+		wg   sync.WaitGroup
+		n    int
+		mu   sync.Mutex
+		slot = make(chan struct{}, 16)
+	)
+	for _, uid := range uids {
+		d.mu.Lock()
+		done := d.frozenAt[uid]
+		d.mu.Unlock()
+		if done || !mounted(d.dir(uid)) {
+			continue
+		}
+		slot <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slot }()
+			if err := d.freeze(uid); err != nil {
+				d.cfg.Log.Warn("a disk cannot be frozen", "disk", string(uid), "err", err)
+				return
+			}
+			mu.Lock()
+			n++
+			mu.Unlock()
+		})
+	}
+	wg.Wait()
+	return n
+}
+
+// freeze holds all writers of a disk. It takes the disk's turn, so that no
+// unmount passes between.
+func (d *Disks) freeze(uid sandbox.UID) error {
+	defer d.locks.lock(uid)()
+	if !mounted(d.dir(uid)) {
+		return nil
+	}
+	// Known before it is done: a thaw that is not needed does no harm.
+	d.mu.Lock()
+	d.frozenAt[uid] = true
+	d.mu.Unlock()
+	err := freezeDir(d.mnt(uid))
+	if errors.Is(err, unix.EBUSY) {
+		return nil // frozen already
+	}
+	if err != nil {
+		d.mu.Lock()
+		delete(d.frozenAt, uid)
+		d.mu.Unlock()
+	}
+	return err
+}
+
+// relieve thaws everything.
+func (d *Disks) relieve() {
+	d.mu.Lock()
+	d.frozen = false
+	uids := make([]sandbox.UID, 0, len(d.frozenAt))
+	for uid := range d.frozenAt {
+		uids = append(uids, uid)
+	}
+	clear(d.frozenAt)
+	d.mu.Unlock()
+	for _, uid := range uids {
+		d.thaw(uid)
+	}
+}
+
+// thaw lets the writers of a disk go on. Thawing one that is not frozen does
+// nothing.
+func (d *Disks) thaw(uid sandbox.UID) {
+	if mounted(d.dir(uid)) {
+		thawDir(d.mnt(uid))
+	}
+}
+
+// The two requests of <linux/fs.h> that golang.org/x/sys does not name.
+const (
+	fiFreeze = 0xC0045877
+	fiThaw   = 0xC0045878
+)
+
+func freezeDir(mnt string) error { return fsRequest(mnt, fiFreeze) }
+
+// thawDir ignores errors: there is nobody who could do more about them, and
+// "was not frozen" is the common one.
+func thawDir(mnt string) { _ = fsRequest(mnt, fiThaw) }
+
+func fsRequest(mnt string, request uint) error {
+	f, err := os.OpenFile(mnt, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return unix.IoctlSetInt(int(f.Fd()), request, 0)
+}
