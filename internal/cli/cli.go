@@ -123,8 +123,8 @@ The daemon is started with "cubby serve". The other commands find it at CUBBY_UR
 	root.SetOut(a.Stdout)
 	root.SetErr(a.Stderr)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError{cmd, err} })
-	root.PersistentFlags().StringVar(&a.url, "url", "", "the daemon's URL (default $CUBBY_URL, else "+client.DefaultURL+")")
-	root.SetHelpCommand(&cobra.Command{Use: "no-help", Hidden: true})
+	root.PersistentFlags().StringVar(&a.url, "url", "", "the daemon's `URL` (default $CUBBY_URL, else "+client.DefaultURL+")")
+	root.SetHelpCommandGroupID("other")
 
 	const sandboxes, machine, other = "sandboxes", "machine", "other"
 	root.AddGroup(

@@ -34,7 +34,7 @@ func (a *app) createCommand() *cobra.Command {
 		},
 	}
 	flags.register(cmd)
-	cmd.Flags().StringVar(&key, "idempotency-key", "", "a repeat with the same key returns the same sandbox")
+	cmd.Flags().StringVar(&key, "idempotency-key", "", "a repeat with the same `key` returns the same sandbox")
 	jsonFlag(cmd, &asJSON)
 	return cmd
 }

@@ -23,14 +23,14 @@ type execFlags struct {
 // register adds the flags; withBox those that run takes for its sandbox.
 func (e *execFlags) register(cmd *cobra.Command, withBox bool) {
 	f := cmd.Flags()
-	f.StringVarP(&e.cwd, "workdir", "w", "", "working directory (default /workspace)")
-	f.DurationVar(&e.timeout, "timeout", 0, "time limit, such as 90s; 0: none (default: the sandbox's)")
+	f.StringVarP(&e.cwd, "workdir", "w", "", "working `directory` (default /workspace)")
+	f.DurationVar(&e.timeout, "timeout", 0, "time `limit`, such as 90s; 0: none (default: the sandbox's)")
 	f.BoolVarP(&e.interactive, "interactive", "i", false, "hand on the input also when it is a terminal; -i=false: never")
 	f.BoolVarP(&e.tty, "tty", "t", false, "give the command a terminal")
 	if withBox {
-		f.StringArrayVarP(&e.env, "env", "e", nil, "environment variable KEY=VALUE, or KEY to hand on one of here; repeatable")
-		f.StringArrayVar(&e.envFiles, "env-file", nil, "file of KEY=VALUE lines; repeatable")
-		f.StringVarP(&e.user, "user", "u", "", "user: sandbox or root (default: the sandbox's)")
+		f.StringArrayVarP(&e.env, "env", "e", nil, "environment variable `KEY=VALUE`, or KEY to hand on one of here; repeatable")
+		f.StringArrayVar(&e.envFiles, "env-file", nil, "`file` of KEY=VALUE lines; repeatable")
+		f.StringVarP(&e.user, "user", "u", "", "`user`: sandbox or root (default: the sandbox's)")
 		complete(cmd, "user", "sandbox", "root")
 	}
 }
@@ -98,6 +98,7 @@ failed.`,
 		Example: `  cubby exec my-box -- ls -l
   cubby exec my-box -w /tmp -e A=1 --timeout 10s -- sh -c 'echo $A'
   cubby exec -d my-box -- make all        prints the number for: cubby logs -f my-box N`,
+		Annotations:       map[string]string{ownExit: "yes"},
 		Args:              needCommand(1),
 		ValidArgsFunction: a.completeIDs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -33,6 +33,10 @@ type usageError struct {
 func (e usageError) Error() string { return e.err.Error() }
 func (e usageError) Unwrap() error { return e.err }
 
+// ownExit marks commands that exit with the code of what they ran, so that a
+// mistake on their command line must not look like one.
+const ownExit = "exits with the command's code"
+
 // codeError ends the process with a code of its own. A nil err says nothing.
 type codeError struct {
 	code int
@@ -71,7 +75,13 @@ func (a *app) exit(err error) int {
 			a.report(code.err)
 		}
 		return code.code
-	case errors.As(err, &usage), isUnknownCommand(err):
+	case errors.As(err, &usage):
+		a.report(err)
+		if usage.cmd.Annotations[ownExit] != "" {
+			return exitOwn
+		}
+		return exitUsage
+	case isUnknownCommand(err):
 		a.report(err)
 		return exitUsage
 	case a.interrupted() != 0 && errors.Is(err, context.Canceled):

@@ -42,7 +42,7 @@ daemon.`,
 		},
 	}
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the command ends")
-	cmd.Flags().Int64Var(&after, "after", 0, "begin after so many bytes")
+	cmd.Flags().Int64Var(&after, "after", 0, "begin after so many `bytes`")
 	return cmd
 }
 

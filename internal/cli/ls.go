@@ -47,8 +47,8 @@ func (a *app) lsCommand() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringArrayVarP(&labels, "label", "l", nil, "only those with the label KEY=VALUE; repeatable")
-	f.StringVar(&status, "status", "", "only those that are running, stopped, failed, …")
+	f.StringArrayVarP(&labels, "label", "l", nil, "only those with the label `KEY=VALUE`; repeatable")
+	f.StringVar(&status, "status", "", "only those whose `status` is running, stopped, failed, …")
 	f.BoolVarP(&quiet, "quiet", "q", false, "print ids only")
 	jsonFlag(cmd, &asJSON)
 	complete(cmd, "status", "creating", "running", "stopped", "failed")

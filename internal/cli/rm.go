@@ -56,7 +56,7 @@ func (a *app) rmCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.BoolVar(&all, "all", false, "every sandbox")
-	f.StringArrayVarP(&labels, "label", "l", nil, "every sandbox with the label KEY=VALUE; repeatable")
+	f.StringArrayVarP(&labels, "label", "l", nil, "every sandbox with the label `KEY=VALUE`; repeatable")
 	f.BoolVar(&purge, "purge", false, "also a disk that was kept by an earlier delete")
 	f.BoolVarP(&force, "force", "f", false, "one that is gone is not an error")
 	return cmd

@@ -32,7 +32,8 @@ failed.`,
   cubby run --isolation container -- uname -a
   cat data.json | cubby run -- jq .name
   cubby run -t -- bash`,
-		Args: needCommand(0),
+		Annotations: map[string]string{ownExit: "yes"},
+		Args:        needCommand(0),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return own(a.run(cmd, &box, &ex, keep, args))
 		},

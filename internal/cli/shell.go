@@ -20,6 +20,7 @@ func (a *app) shellCommand() *cobra.Command {
 "exit" or Ctrl-D. The terminal survives broken connections and restarts of the
 daemon. The exit code is the shell's own, and 125 when cubby itself failed.`,
 		Example:           "  cubby shell my-box\n  cubby shell -u root my-box",
+		Annotations:       map[string]string{ownExit: "yes"},
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completeIDs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -27,9 +28,9 @@ daemon. The exit code is the shell's own, and 125 when cubby itself failed.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVarP(&flags.cwd, "workdir", "w", "", "working directory (default /workspace)")
-	f.StringVarP(&flags.user, "user", "u", "", "user: sandbox or root (default: the sandbox's)")
-	f.StringArrayVarP(&flags.env, "env", "e", nil, "environment variable KEY=VALUE, or KEY to hand on one of here; repeatable")
+	f.StringVarP(&flags.cwd, "workdir", "w", "", "working `directory` (default /workspace)")
+	f.StringVarP(&flags.user, "user", "u", "", "`user`: sandbox or root (default: the sandbox's)")
+	f.StringArrayVarP(&flags.env, "env", "e", nil, "environment variable `KEY=VALUE`, or KEY to hand on one of here; repeatable")
 	complete(cmd, "user", "sandbox", "root")
 	return cmd
 }

@@ -21,7 +21,7 @@ func (a *app) stopCommand() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().DurationVar(&grace, "grace", grace, "time to end by themselves before they are killed (default: the daemon's)")
+	cmd.Flags().DurationVar(&grace, "grace", grace, "`time` to end by themselves before they are killed (default: the daemon's)")
 	cmd.Flags().Lookup("grace").DefValue = ""
 	return cmd
 }
