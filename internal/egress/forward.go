@@ -56,6 +56,8 @@ func (s *stream) forward(w http.ResponseWriter, r *http.Request) {
 		},
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
+	// An answer may begin while the request is still being sent.
+	_ = http.NewResponseController(w).EnableFullDuplex()
 	rp.ServeHTTP(w, r.WithContext(httptrace.WithClientTrace(r.Context(), trace)))
 }
 

@@ -77,7 +77,9 @@ func (p *Proxy) Serve(ctx context.Context, conn net.Conn, box sandbox.UID, polic
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
 		ErrorLog:          slog.NewLogLogger(p.log.Handler(), slog.LevelDebug),
-		BaseContext:       func(net.Listener) context.Context { return ctx },
+		// "OPTIONS *" asks about a server; this is none.
+		DisableGeneralOptionsHandler: true,
+		BaseContext:                  func(net.Listener) context.Context { return ctx },
 		ConnState: func(_ net.Conn, st http.ConnState) {
 			switch st {
 			case http.StateClosed:
