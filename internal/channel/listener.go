@@ -11,40 +11,391 @@ package channel
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/cubbyhq/cubby/internal/errs"
 )
 
-// Listener is the host's end of one sandbox's channel.
-type Listener struct{}
+// Bounds of one sandbox's connections.
+const (
+	maxPool     = 256 // waiting to be dialled; the agent bounds those in use
+	maxEgress   = 512 // waiting or handed out
+	maxPending  = 64  // that have not proven yet who they are
+	helloWithin = 2 * time.Second
+)
+
+// Listener is the host's end of one sandbox's channel. Its methods are safe
+// for concurrent use.
+type Listener struct {
+	socket *net.UnixListener
+	secret string
+	log    *slog.Logger
+
+	pool    chan net.Conn
+	streams chan net.Conn
+	egress  chan struct{} // a token for each egress stream that is open
+	pending chan struct{} // a token for each connection without hello
+
+	closed  chan struct{}
+	closing sync.Once
+	wg      sync.WaitGroup
+
+	mu      sync.Mutex
+	control *control              // nil: the agent is away
+	arrived chan struct{}         // closed when control is set; replaced when it is lost
+	fresh   map[net.Conn]struct{} // accepted and not handed out
+	waiting int                   // Dial calls that found the pool empty
+}
+
+// control is a live control connection.
+type control struct {
+	conn net.Conn
+	gone chan struct{}
+}
 
 // Listen replaces a stale socket file at path and accepts connections that
 // know secret, in the background, until Close. The mode and the owner of path
 // are the caller's matter.
 func Listen(path, secret string, log *slog.Logger) (*Listener, error) {
-	return nil, errs.E(errs.Unsupported, "not written")
+	if secret == "" {
+		return nil, errs.E(errs.Internal, "a guest channel needs a secret")
+	}
+	socket, err := listenUnix(path)
+	if err != nil {
+		return nil, fmt.Errorf("guest channel: %w", err)
+	}
+	l := &Listener{
+		socket:  socket,
+		secret:  secret,
+		log:     log,
+		pool:    make(chan net.Conn, maxPool),
+		streams: make(chan net.Conn),
+		egress:  make(chan struct{}, maxEgress),
+		pending: make(chan struct{}, maxPending),
+		closed:  make(chan struct{}),
+		arrived: make(chan struct{}),
+		fresh:   make(map[net.Conn]struct{}),
+	}
+	l.wg.Go(l.accept)
+	return l, nil
+}
+
+func listenUnix(path string) (*net.UnixListener, error) {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	address := path
+	// The kernel takes 107 bytes; a longer path is reached through its
+	// directory.
+	if len(path) > 107 {
+		dir, err := unix.Open(filepath.Dir(path), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return nil, &fs.PathError{Op: "open", Path: filepath.Dir(path), Err: err}
+		}
+		defer unix.Close(dir)
+		address = fmt.Sprintf("/proc/self/fd/%d/%s", dir, filepath.Base(path))
+	}
+	socket, err := net.ListenUnix("unix", &net.UnixAddr{Name: address, Net: "unix"})
+	if err != nil {
+		return nil, err
+	}
+	// The file stays: a listener of the next daemon may be there by then.
+	socket.SetUnlinkOnClose(false)
+	return socket, nil
+}
+
+func (l *Listener) accept() {
+	for {
+		// Strangers that say nothing must not cost more than their bound.
+		select {
+		case l.pending <- struct{}{}:
+		case <-l.closed:
+			return
+		}
+		conn, err := l.socket.AcceptUnix()
+		if err != nil {
+			<-l.pending
+			select {
+			case <-l.closed:
+				return
+			case <-time.After(10 * time.Millisecond):
+				// Out of descriptors: they come back.
+				l.log.Warn("guest channel does not accept", "err", err)
+				continue
+			}
+		}
+		if !l.hold(conn) {
+			<-l.pending
+			conn.Close()
+			return
+		}
+		l.wg.Go(func() {
+			kind, err := readHello(conn, l.secret, time.Now().Add(helloWithin))
+			<-l.pending
+			if err != nil {
+				l.log.Debug("guest channel refused a connection", "err", err)
+				l.drop(conn)
+				return
+			}
+			l.admit(conn, kind)
+		})
+	}
+}
+
+// hold notes a connection as ours to close; false when the listener is closed.
+func (l *Listener) hold(conn net.Conn) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	select {
+	case <-l.closed:
+		return false
+	default:
+	}
+	l.fresh[conn] = struct{}{}
+	return true
+}
+
+// handOut gives a connection away; false when Close was faster.
+func (l *Listener) handOut(conn net.Conn) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, ok := l.fresh[conn]
+	delete(l.fresh, conn)
+	return ok
+}
+
+func (l *Listener) drop(conn net.Conn) {
+	l.handOut(conn)
+	conn.Close()
+}
+
+// admit puts an authenticated connection where it belongs.
+func (l *Listener) admit(conn *net.UnixConn, kind kind) {
+	switch kind {
+	case kindControl:
+		l.serveControl(conn)
+	case kindPool:
+		select {
+		case l.pool <- conn:
+		default:
+			l.drop(conn)
+		}
+	case kindEgress:
+		select {
+		case l.egress <- struct{}{}:
+		default:
+			l.drop(conn)
+			return
+		}
+		stream := &egressConn{UnixConn: conn, release: sync.OnceFunc(func() { <-l.egress })}
+		select {
+		case l.streams <- stream:
+		case <-l.closed:
+			l.handOut(conn)
+			stream.Close()
+		}
+	}
+}
+
+// serveControl makes conn the control connection and waits for its end.
+func (l *Listener) serveControl(conn net.Conn) {
+	c := &control{conn: conn, gone: make(chan struct{})}
+	l.mu.Lock()
+	if old := l.control; old != nil {
+		old.conn.Close()
+		close(old.gone)
+	} else {
+		close(l.arrived)
+	}
+	l.control = c
+	missing := l.waiting
+	l.mu.Unlock()
+	if missing > 0 {
+		l.ask(missing)
+	}
+
+	// The agent says nothing here: a byte is as bad as the end.
+	_, _ = conn.Read(make([]byte, 1))
+	l.mu.Lock()
+	if l.control == c {
+		l.control = nil
+		l.arrived = make(chan struct{})
+		close(c.gone)
+	}
+	l.mu.Unlock()
+	l.drop(conn)
+}
+
+// ask tells the agent that n pool connections are missing.
+func (l *Listener) ask(n int) {
+	l.mu.Lock()
+	c := l.control
+	l.mu.Unlock()
+	if c == nil {
+		return // serveControl asks for all that wait
+	}
+	// An agent that does not read must not block the host.
+	_ = c.conn.SetWriteDeadline(time.Now().Add(helloWithin))
+	if _, err := fmt.Fprintf(c.conn, "more %d\n", n); err != nil {
+		c.conn.Close()
+	}
 }
 
 // Dial returns a fresh connection to the agent, on which the host is an
 // HTTP/1.1 client. It waits for one; Unavailable when ctx ends first or the
 // listener is closed.
-func (l *Listener) Dial(ctx context.Context) (net.Conn, error) { return nil, nil }
+func (l *Listener) Dial(ctx context.Context) (net.Conn, error) {
+	for {
+		conn, err := l.next(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if !l.handOut(conn) {
+			continue
+		}
+		if stale(conn) {
+			conn.Close()
+			continue
+		}
+		return conn, nil
+	}
+}
+
+func (l *Listener) next(ctx context.Context) (net.Conn, error) {
+	select {
+	case <-l.closed:
+		return nil, errs.E(errs.Unavailable, "the sandbox's channel is closed")
+	default:
+	}
+	select {
+	case conn := <-l.pool:
+		return conn, nil
+	default:
+	}
+	l.mu.Lock()
+	l.waiting++
+	l.mu.Unlock()
+	defer func() {
+		l.mu.Lock()
+		l.waiting--
+		l.mu.Unlock()
+	}()
+	l.ask(1)
+	select {
+	case conn := <-l.pool:
+		return conn, nil
+	case <-ctx.Done():
+		return nil, errs.E(errs.Unavailable, "the sandbox's agent does not answer").Because(context.Cause(ctx))
+	case <-l.closed:
+		return nil, errs.E(errs.Unavailable, "the sandbox's channel is closed")
+	}
+}
+
+// stale reports whether the agent closed a connection that nobody used yet.
+func stale(conn net.Conn) bool {
+	raw, err := conn.(*net.UnixConn).SyscallConn()
+	if err != nil {
+		return true
+	}
+	ended := false
+	err = raw.Control(func(fd uintptr) {
+		var b [1]byte
+		n, _, err := unix.Recvfrom(int(fd), b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
+		// Nothing to read is what a quiet connection looks like.
+		ended = err != unix.EAGAIN || n > 0
+	})
+	return err != nil || ended
+}
 
 // AcceptEgress returns the next stream that the sandbox opened towards the
-// outside.
-func (l *Listener) AcceptEgress(ctx context.Context) (net.Conn, error) { return nil, nil }
+// outside. It counts against the sandbox's bound until it is closed.
+func (l *Listener) AcceptEgress(ctx context.Context) (net.Conn, error) {
+	for {
+		select {
+		case stream := <-l.streams:
+			if l.handOut(stream.(*egressConn).UnixConn) {
+				return stream, nil
+			}
+			stream.Close()
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-l.closed:
+			return nil, errs.E(errs.Unavailable, "the sandbox's channel is closed")
+		}
+	}
+}
 
 // Connected reports whether the control connection is up.
-func (l *Listener) Connected() bool { return false }
+func (l *Listener) Connected() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.control != nil
+}
 
-// Wait returns when the control connection is up.
-func (l *Listener) Wait(ctx context.Context) error { return nil }
+// Wait returns when the control connection is up; Unavailable when ctx ends
+// first or the listener is closed.
+func (l *Listener) Wait(ctx context.Context) error {
+	l.mu.Lock()
+	arrived := l.arrived
+	l.mu.Unlock()
+	select {
+	case <-arrived:
+		return nil
+	case <-ctx.Done():
+		return errs.E(errs.Unavailable, "the sandbox's agent has not connected").Because(context.Cause(ctx))
+	case <-l.closed:
+		return errs.E(errs.Unavailable, "the sandbox's channel is closed")
+	}
+}
 
 // Gone is closed when the control connection that is current at the call is
-// lost; it is closed already when there is none.
-func (l *Listener) Gone() <-chan struct{} { return nil }
+// lost or replaced; it is closed already when there is none.
+func (l *Listener) Gone() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.control == nil {
+		gone := make(chan struct{})
+		close(gone)
+		return gone
+	}
+	return l.control.gone
+}
 
 // Close stops listening and closes every connection that was not handed out.
-func (l *Listener) Close() error { return nil }
+// The socket file stays; a second Close does nothing.
+func (l *Listener) Close() error {
+	l.closing.Do(func() {
+		l.mu.Lock()
+		close(l.closed)
+		l.socket.Close()
+		for conn := range l.fresh {
+			conn.Close()
+		}
+		clear(l.fresh)
+		l.mu.Unlock()
+	})
+	l.wg.Wait()
+	return nil
+}
+
+// egressConn gives its slot back when it is closed.
+type egressConn struct {
+	*net.UnixConn
+	release func()
+}
+
+func (c *egressConn) Close() error {
+	err := c.UnixConn.Close()
+	c.release()
+	return err
+}

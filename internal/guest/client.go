@@ -6,21 +6,73 @@
 package guest
 
 import (
+	"bufio"
 	"context"
+	"fmt"
 	"net"
 	"net/http"
-	"syscall"
 	"time"
 
+	"connectrpc.com/connect"
+
+	guestv1 "github.com/cubbyhq/cubby/api/gen/cubby/guest/v1"
 	"github.com/cubbyhq/cubby/api/gen/cubby/guest/v1/guestv1connect"
-	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/errs"
+)
+
+const (
+	// baseURL is a name only: every connection comes from dial.
+	baseURL = "http://guest"
+	// maxMessage bounds a message of the agent. Output comes in pieces of
+	// 64 KiB, listings in batches.
+	maxMessage = 8 << 20
+	// idleConns are kept open for the next call; more would only hold memory
+	// in the guest.
+	idleConns = 8
+	idleFor   = 90 * time.Second
 )
 
 // Client talks to one agent. It is safe for concurrent use.
 type Client struct {
-	dial func(ctx context.Context) (net.Conn, error)
-	http *http.Client // keep-alive over dial; base URL is baseURL
-	rpc  guestv1connect.GuestServiceClient
+	dial      func(ctx context.Context) (net.Conn, error)
+	transport *http.Transport
+	http      *http.Client // keep-alive over dial; the base URL is baseURL
+	rpc       guestv1connect.GuestServiceClient
+}
+
+// New makes a client over dial, which gives fresh connections to the agent. It
+// opens none yet.
+func New(dial func(ctx context.Context) (net.Conn, error)) *Client {
+	t := &http.Transport{
+		DialContext:         func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
+		MaxIdleConns:        idleConns,
+		MaxIdleConnsPerHost: idleConns,
+		IdleConnTimeout:     idleFor,
+		DisableCompression:  true,
+		ReadBufferSize:      32 << 10,
+		WriteBufferSize:     32 << 10,
+		// The guest's headers are read into memory.
+		MaxResponseHeaderBytes: 64 << 10,
+	}
+	h := &http.Client{
+		Transport: t,
+		// An agent has nowhere else to send its host.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	return &Client{
+		dial:      dial,
+		transport: t,
+		http:      h,
+		rpc: guestv1connect.NewGuestServiceClient(h, baseURL,
+			connect.WithAcceptCompression("gzip", nil, nil),
+			connect.WithReadMaxBytes(maxMessage)),
+	}
+}
+
+// Close closes idle connections. Calls that are under way end by themselves.
+func (c *Client) Close() error {
+	c.transport.CloseIdleConnections()
+	return nil
 }
 
 // Hello is who the agent is. BootID changes when it is another process.
@@ -30,94 +82,84 @@ type Hello struct {
 	StartedAt time.Time
 }
 
-// Start is a command to run.
-type Start struct {
-	sandbox.ExecSpec
-	Env []string // KEY=VALUE, on top of the sandbox's; replaces ExecSpec.Env
-}
-
-// Started says that a command runs.
-type Started struct {
-	PID int64
-	At  time.Time
-}
-
-// ExecMessage is one message of an exec's stream: exactly one field is set.
-type ExecMessage struct {
-	Started *Started
-	Output  *sandbox.Output
-	Exit    *Exit
-}
-
-// Exit ends the stream. All output ends at Offset.
-type Exit struct {
-	sandbox.Exit
-	Offset int64
-	At     time.Time
-}
-
-// ExecInfo is an exec that the agent knows.
-type ExecInfo struct {
-	UID      sandbox.UID
-	Finished bool
-	Acked    int64
-	Written  int64
-}
-
-// ExecStream is the output of one exec.
-type ExecStream struct{}
-
-// New makes a client over dial.
-func New(dial func(ctx context.Context) (net.Conn, error)) *Client { return &Client{dial: dial} }
-
-// Close closes idle connections.
-func (c *Client) Close() error { return nil }
-
 // Hello asks the agent who it is; it is the readiness probe.
-func (c *Client) Hello(ctx context.Context) (Hello, error) { return Hello{}, nil }
-
-// Exec starts a command and streams its output from an offset; with a nil
-// start it attaches to one that is known. A start that is sent twice runs
-// once. Bytes before after are acknowledged.
-func (c *Client) Exec(ctx context.Context, uid sandbox.UID, start *Start, after int64) (*ExecStream, error) {
-	return nil, nil
+func (c *Client) Hello(ctx context.Context) (Hello, error) {
+	res, err := c.rpc.Hello(ctx, connect.NewRequest(&guestv1.HelloRequest{}))
+	if err != nil {
+		return Hello{}, fromWire(ctx, err)
+	}
+	return Hello{
+		Version:   clean(res.Msg.GetVersion()),
+		BootID:    clean(res.Msg.GetBootId()),
+		StartedAt: timeOf(res.Msg.GetStartedAt()),
+	}, nil
 }
 
-// Next returns the next message; io.EOF after the exit. It is Unavailable
-// when the agent was lost: attach again with the offset reached.
-func (s *ExecStream) Next() (ExecMessage, error) { return ExecMessage{}, nil }
-
-// Close leaves the stream; the command goes on.
-func (s *ExecStream) Close() error { return nil }
-
-// Ack tells the agent that output before offset is safe on the host.
-func (c *Client) Ack(ctx context.Context, uid sandbox.UID, offset int64) error { return nil }
-
-// Release makes the agent forget finished execs.
-func (c *Client) Release(ctx context.Context, uids ...sandbox.UID) error { return nil }
-
-// List returns the execs that the agent knows.
-func (c *Client) List(ctx context.Context) ([]ExecInfo, error) { return nil, nil }
-
-// Signal signals the command's process group, or with tree everything that
-// descends from it. reason is what the exit shall say if this ends it.
-func (c *Client) Signal(ctx context.Context, uid sandbox.UID, sig syscall.Signal, tree bool, reason sandbox.EndReason) error {
-	return nil
+// DialPort opens a stream to a port on the sandbox's loopback. Its directions
+// can be closed one by one. Unavailable when nothing listens there.
+func (c *Client) DialPort(ctx context.Context, port int) (net.Conn, error) {
+	conn, err := c.dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	upgraded, err := upgrade(conn, fmt.Sprintf("%s/v1/dial?port=%d", baseURL, port))
+	if !stop() && err == nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		conn.Close()
+		return nil, fromWire(ctx, err)
+	}
+	return upgraded, nil
 }
 
-// WriteStdin writes at offset and returns the offset reached; repeats are
-// harmless.
-func (c *Client) WriteStdin(ctx context.Context, uid sandbox.UID, offset int64, data []byte, eof bool) (int64, error) {
-	return 0, nil
+func upgrade(conn net.Conn, url string) (net.Conn, error) {
+	const protocol = "cubby-tcp"
+	req, err := http.NewRequest(http.MethodGet, url, nil) //nolint:noctx // the caller's context ends the connection
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Connection", "Upgrade")
+	req.Header.Set("Upgrade", protocol)
+	if err := req.Write(conn); err != nil {
+		return nil, err
+	}
+	r := bufio.NewReader(conn)
+	res, err := http.ReadResponse(r, req)
+	if err != nil {
+		return nil, err
+	}
+	if res.StatusCode != http.StatusSwitchingProtocols {
+		defer res.Body.Close()
+		return nil, httpError(res)
+	}
+	if res.Header.Get("Upgrade") != protocol {
+		return nil, errs.E(errs.Unavailable, "the sandbox's agent speaks another protocol")
+	}
+	return &portConn{Conn: conn, early: r}, nil
 }
 
-// Resize sets the terminal's size.
-func (c *Client) Resize(ctx context.Context, uid sandbox.UID, size sandbox.WindowSize) error {
-	return nil
+// portConn is a dialled port; the first bytes may have come with the answer.
+type portConn struct {
+	net.Conn
+	early *bufio.Reader // nil once it is empty
 }
 
-// Shutdown ends every process and the agent.
-func (c *Client) Shutdown(ctx context.Context, grace time.Duration) error { return nil }
+func (c *portConn) Read(p []byte) (int, error) {
+	if c.early != nil {
+		if c.early.Buffered() > 0 {
+			return c.early.Read(p)
+		}
+		c.early = nil
+	}
+	return c.Conn.Read(p)
+}
 
-// DialPort opens a stream to a port on the sandbox's loopback.
-func (c *Client) DialPort(ctx context.Context, port int) (net.Conn, error) { return nil, nil }
+// CloseWrite ends this direction; the other goes on.
+func (c *portConn) CloseWrite() error {
+	if h, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return h.CloseWrite()
+	}
+	return c.Close()
+}

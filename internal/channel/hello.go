@@ -1,0 +1,72 @@
+package channel
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"net"
+	"strings"
+	"time"
+)
+
+// kind is what a connection is for.
+type kind string
+
+const (
+	kindControl kind = "control"
+	kindPool    kind = "pool"
+	kindEgress  kind = "egress"
+)
+
+// maxHello bounds the first line, with its newline.
+const maxHello = 256
+
+var (
+	errHello  = errors.New("malformed first line")
+	errSecret = errors.New("wrong secret")
+)
+
+// readHello reads the line with which the agent says what a connection is for
+// and proves who it is. It reads nothing beyond the line.
+func readHello(conn net.Conn, secret string, deadline time.Time) (kind, error) {
+	if err := conn.SetReadDeadline(deadline); err != nil {
+		return "", err
+	}
+	// What follows belongs to whoever gets the connection, so the line is
+	// read byte by byte. It is the agent that speaks next on no kind but
+	// egress, and there rarely at once.
+	line := make([]byte, 0, maxHello)
+	for one := make([]byte, 1); ; {
+		if _, err := conn.Read(one); err != nil {
+			return "", err
+		}
+		if one[0] == '\n' {
+			break
+		}
+		if line = append(line, one[0]); len(line) >= maxHello {
+			return "", errHello
+		}
+	}
+	k, err := parseHello(string(line), secret)
+	if err != nil {
+		return "", err
+	}
+	return k, conn.SetReadDeadline(time.Time{})
+}
+
+func parseHello(line, secret string) (kind, error) {
+	f := strings.Split(line, " ")
+	if len(f) != 3 || f[0] != "CUBBY1" {
+		return "", errHello
+	}
+	// Sums, so that not even the secret's length can be measured.
+	got, want := sha256.Sum256([]byte(f[1])), sha256.Sum256([]byte(secret))
+	if subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
+		return "", errSecret
+	}
+	switch k := kind(f[2]); k {
+	case kindControl, kindPool, kindEgress:
+		return k, nil
+	}
+	return "", errHello
+}

@@ -1,0 +1,60 @@
+package guestd
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"path"
+	"strings"
+
+	"google.golang.org/protobuf/encoding/protojson"
+
+	guestv1 "github.com/cubbyhq/cubby/api/gen/cubby/guest/v1"
+)
+
+// maxBoot bounds the boot document: an environment can be long.
+const maxBoot = 4 << 20
+
+// ReadBoot reads the one JSON document that the host writes to the agent's
+// standard input. Fields that this version does not know are skipped: the
+// host may be newer.
+func ReadBoot(r io.Reader) (*guestv1.Boot, error) {
+	text, err := io.ReadAll(io.LimitReader(r, maxBoot+1))
+	if err != nil {
+		return nil, fmt.Errorf("boot document: %w", err)
+	}
+	if len(text) > maxBoot {
+		return nil, errors.New("boot document: too long")
+	}
+	boot := new(guestv1.Boot)
+	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(text, boot); err != nil {
+		return nil, fmt.Errorf("boot document: %w", err)
+	}
+	return boot, checkBoot(boot)
+}
+
+func checkBoot(b *guestv1.Boot) error {
+	const maxSecret = 128
+	printable := func(r rune) bool { return r > ' ' && r < 0x7f }
+	notPrintable := func(r rune) bool { return !printable(r) }
+	switch {
+	case b.GetSecret() == "" || len(b.GetSecret()) > maxSecret || strings.ContainsFunc(b.GetSecret(), notPrintable):
+		return errors.New("boot document: secret must be 1 to 128 printable characters")
+	case !path.IsAbs(b.GetSocket()) || strings.ContainsRune(b.GetSocket(), 0):
+		return errors.New("boot document: socket must be an absolute path")
+	case b.GetMemoryBytes() < 0 || b.GetPids() < 0 || b.GetOpenFiles() < 0:
+		return errors.New("boot document: a limit is negative")
+	}
+	for _, kv := range b.GetEnv() {
+		if i := strings.IndexByte(kv, '='); i < 1 || strings.ContainsRune(kv, 0) {
+			return errors.New("boot document: malformed environment")
+		}
+	}
+	if b.GetEgressListen() != "" {
+		if a, err := netip.ParseAddrPort(b.GetEgressListen()); err != nil || !a.Addr().IsLoopback() {
+			return errors.New("boot document: egress_listen must be an address and port on loopback")
+		}
+	}
+	return nil
+}

@@ -1,0 +1,203 @@
+package guestd
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// In gVisor the kernel is the sandbox's own, and so is its cgroup tree: one
+// group per command holds everything that descends from it, and their parent
+// bounds the number of processes. The tree is mounted, opened and unmounted
+// at once: commands, which have no CAP_SYS_ADMIN, find no path to it.
+
+// cgroupSpare is how many empty groups are kept for reuse.
+const cgroupSpare = 8
+
+// cgroups launches commands into groups of their own.
+type cgroups struct {
+	box   *os.Root // parent of all groups
+	procs processes
+	// files is RLIMIT_NOFILE of commands; 0: what the agent has.
+	files int64
+
+	mu    sync.Mutex
+	made  int
+	spare []*cgroup
+}
+
+// cgroup is one group's directory.
+type cgroup struct {
+	name string
+	dir  *os.File
+	root *os.Root
+}
+
+// newCgroups mounts the tree over dir for a moment and sets pids.max of the
+// group that all commands live in; 0 sets none.
+func newCgroups(dir string, maxPIDs, openFiles int64, procs processes) (*cgroups, error) {
+	if err := unix.Mount("cubby", dir, "cgroup2", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
+		return nil, os.NewSyscallError("mount cgroup2", err)
+	}
+	defer func() { _ = unix.Unmount(dir, unix.MNT_DETACH) }()
+	box := filepath.Join(dir, "box")
+	if err := os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte("+pids"), 0); err != nil {
+		return nil, err
+	}
+	if err := os.Mkdir(box, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		return nil, err
+	}
+	if maxPIDs > 0 {
+		if err := os.WriteFile(filepath.Join(box, "pids.max"), strconv.AppendInt(nil, maxPIDs, 10), 0); err != nil {
+			return nil, err
+		}
+	}
+	root, err := os.OpenRoot(box)
+	if err != nil {
+		return nil, err
+	}
+	return &cgroups{box: root, procs: procs, files: openFiles}, nil
+}
+
+func (g *cgroups) take() (*cgroup, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if n := len(g.spare); n > 0 {
+		c := g.spare[n-1]
+		g.spare = g.spare[:n-1]
+		return c, nil
+	}
+	g.made++
+	name := "e" + strconv.Itoa(g.made)
+	if err := g.box.Mkdir(name, 0o700); err != nil {
+		return nil, err
+	}
+	c := &cgroup{name: name}
+	var err error
+	if c.root, err = g.box.OpenRoot(name); err == nil {
+		c.dir, err = g.box.Open(name)
+	}
+	if err != nil {
+		g.remove(c)
+		return nil, err
+	}
+	return c, nil
+}
+
+// giveBack takes an empty group.
+func (g *cgroups) giveBack(c *cgroup) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.spare) < cgroupSpare {
+		g.spare = append(g.spare, c)
+		return
+	}
+	g.remove(c)
+}
+
+func (g *cgroups) remove(c *cgroup) {
+	if c.dir != nil {
+		c.dir.Close()
+	}
+	if c.root != nil {
+		c.root.Close()
+	}
+	_ = g.box.Remove(c.name)
+}
+
+func (g *cgroups) launch(c command, files [3]*os.File, tty bool) (tree, error) {
+	cg, err := g.take()
+	if err != nil {
+		return nil, err
+	}
+	attr := c.attributes([3]uintptr{files[0].Fd(), files[1].Fd(), files[2].Fd()}, tty, false)
+	attr.Sys.UseCgroupFD = true
+	attr.Sys.CgroupFD = int(cg.dir.Fd())
+	pid, ended, err := g.procs.start(c.path, c.argv, attr)
+	if err != nil {
+		g.giveBack(cg)
+		return nil, err
+	}
+	if g.files > 0 {
+		limit := unix.Rlimit{Cur: uint64(g.files), Max: uint64(g.files)}
+		_ = unix.Prlimit(pid, unix.RLIMIT_NOFILE, &limit, nil)
+	}
+	return &grouped{groups: g, group: cg, main: pid, status: ended}, nil
+}
+
+func (g *cgroups) close() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, c := range g.spare {
+		g.remove(c)
+	}
+	g.spare = nil
+	g.box.Close()
+}
+
+// grouped is the tree in one group.
+type grouped struct {
+	groups *cgroups
+	main   int
+	status <-chan syscall.WaitStatus
+
+	mu    sync.Mutex
+	group *cgroup // nil once it was seen empty: nothing can enter it then
+}
+
+func (t *grouped) pid() int                         { return t.main }
+func (t *grouped) ended() <-chan syscall.WaitStatus { return t.status }
+
+func (t *grouped) members() []int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.group == nil {
+		return nil
+	}
+	var out []int
+	for line := range strings.Lines(t.group.read("cgroup.procs")) {
+		if pid, err := strconv.Atoi(strings.TrimSpace(line)); err == nil {
+			out = append(out, pid)
+		}
+	}
+	return out
+}
+
+func (t *grouped) alive() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.group == nil {
+		return false
+	}
+	if strings.Contains(t.group.read("cgroup.events"), "populated 0") {
+		t.groups.giveBack(t.group)
+		t.group = nil
+		return false
+	}
+	return true
+}
+
+func (t *grouped) kill(ctx context.Context) error {
+	return killUntil(ctx, t.alive, func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if t.group != nil {
+			_ = t.group.root.WriteFile("cgroup.kill", []byte("1"), 0)
+		}
+	})
+}
+
+func (c *cgroup) read(file string) string {
+	b, err := c.root.ReadFile(file)
+	if err != nil {
+		return ""
+	}
+	return string(b)
+}

@@ -1,0 +1,286 @@
+package guestd
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// The kinds of connection that the agent opens to the host.
+const (
+	kindControl = "control"
+	kindPool    = "pool"
+	kindEgress  = "egress"
+)
+
+const (
+	spareConns   = 4   // pool connections that wait for the host
+	maxPoolConns = 256 // spare and used
+	dialTimeout  = 5 * time.Second
+
+	firstRedial = 4 * time.Millisecond
+	lastRedial  = time.Second
+)
+
+// uplink keeps the agent connected to the host. Its pool connections come out
+// of Accept: to an http.Server it is a listener.
+type uplink struct {
+	socket string
+	secret string
+	log    *slog.Logger
+
+	conns  chan net.Conn
+	closed chan struct{}
+	once   sync.Once
+
+	mu     sync.Mutex
+	spare  int
+	total  int
+	refill chan struct{} // a token when spare connections may be missing
+	want   int           // how many the host asked for beyond spareConns
+}
+
+func newUplink(socket, secret string, log *slog.Logger) *uplink {
+	return &uplink{
+		socket: socket, secret: secret, log: log,
+		conns:  make(chan net.Conn),
+		closed: make(chan struct{}),
+		refill: make(chan struct{}, 1),
+	}
+}
+
+// run keeps the control connection and the pool up until ctx ends.
+func (u *uplink) run(ctx context.Context) {
+	wait := firstRedial
+	for ctx.Err() == nil {
+		control, err := u.dial(ctx, kindControl)
+		if err == nil {
+			began := time.Now()
+			err = u.attached(ctx, control)
+			// Whatever held for a while deserves a quick return.
+			if time.Since(began) > lastRedial {
+				wait = firstRedial
+			}
+		}
+		if ctx.Err() == nil {
+			u.log.Debug("not connected to the host", "err", err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(wait):
+		}
+		wait = min(2*wait, lastRedial)
+	}
+}
+
+// attached serves one control connection until it ends.
+func (u *uplink) attached(ctx context.Context, control net.Conn) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var pool sync.WaitGroup
+	defer pool.Wait()
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { control.Close() })
+	defer stop()
+	defer control.Close()
+	u.mu.Lock()
+	u.want = 0
+	u.mu.Unlock()
+	pool.Go(func() { u.fill(ctx) })
+
+	lines := bufio.NewReaderSize(control, 256)
+	for {
+		line, err := lines.ReadSlice('\n')
+		if err != nil {
+			return err
+		}
+		n, err := parseMore(string(line))
+		if err != nil {
+			return err
+		}
+		u.mu.Lock()
+		u.want = min(u.want+n, maxPoolConns)
+		u.mu.Unlock()
+		u.wake()
+	}
+}
+
+// parseMore reads the host's "more <n>".
+func parseMore(line string) (int, error) {
+	arg, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "more ")
+	n, err := strconv.Atoi(arg)
+	if !ok || err != nil || n < 1 {
+		return 0, fmt.Errorf("malformed control line %q", line)
+	}
+	return n, nil
+}
+
+func (u *uplink) wake() {
+	select {
+	case u.refill <- struct{}{}:
+	default:
+	}
+}
+
+// fill keeps spare pool connections ready while the host is there.
+func (u *uplink) fill(ctx context.Context) {
+	wait := firstRedial
+	for {
+		for u.reserve() {
+			conn, err := u.dial(ctx, kindPool)
+			if err != nil {
+				u.unreserve()
+				select {
+				case <-ctx.Done():
+				case <-time.After(wait):
+				}
+				wait = min(2*wait, lastRedial)
+				if ctx.Err() != nil {
+					return
+				}
+				continue
+			}
+			wait = firstRedial
+			c := &poolConn{UnixConn: conn, up: u}
+			select {
+			case u.conns <- c:
+			case <-u.closed:
+				c.Close()
+				return
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-u.refill:
+		}
+	}
+}
+
+// reserve books a connection that is to be dialled, if one is missing.
+func (u *uplink) reserve() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.total >= maxPoolConns || u.spare >= spareConns && u.want == 0 {
+		return false
+	}
+	if u.spare >= spareConns {
+		u.want--
+	}
+	u.spare++
+	u.total++
+	return true
+}
+
+func (u *uplink) unreserve() { u.leave(true) }
+
+// leave books that a connection is not spare any more, or not at all.
+func (u *uplink) leave(wasSpare bool) {
+	u.mu.Lock()
+	u.total--
+	if wasSpare {
+		u.spare--
+	}
+	u.mu.Unlock()
+	u.wake()
+}
+
+// dial opens one connection and proves who it is.
+func (u *uplink) dial(ctx context.Context, kind string) (*net.UnixConn, error) {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	var d net.Dialer
+	address, done, err := shortAddress(u.socket)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	conn, err := d.DialContext(ctx, "unix", address)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := io.WriteString(conn, "CUBBY1 "+u.secret+" "+kind+"\n"); err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return conn.(*net.UnixConn), nil
+}
+
+// shortAddress returns a name for a socket path that the kernel's 107 bytes
+// can hold. It is good until done is called.
+func shortAddress(path string) (address string, done func(), err error) {
+	const longest = 107
+	if len(path) <= longest {
+		return path, func() {}, nil
+	}
+	dir, err := unix.Open(filepath.Dir(path), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "", nil, err
+	}
+	return fmt.Sprintf("/proc/self/fd/%d/%s", dir, filepath.Base(path)), func() { unix.Close(dir) }, nil
+}
+
+// Accept implements net.Listener.
+func (u *uplink) Accept() (net.Conn, error) {
+	select {
+	case c := <-u.conns:
+		return c, nil
+	case <-u.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close implements net.Listener.
+func (u *uplink) Close() error {
+	u.once.Do(func() { close(u.closed) })
+	return nil
+}
+
+// Addr implements net.Listener.
+func (u *uplink) Addr() net.Addr { return &net.UnixAddr{Name: u.socket, Net: "unix"} }
+
+// poolConn is a pool connection. It is spare until the host says something.
+type poolConn struct {
+	*net.UnixConn
+	up     *uplink
+	spoken sync.Once
+	closed sync.Once
+	used   bool // guarded by spoken
+}
+
+func (c *poolConn) Read(p []byte) (int, error) {
+	n, err := c.UnixConn.Read(p)
+	if n > 0 {
+		c.spoken.Do(func() {
+			c.used = true
+			c.up.mu.Lock()
+			c.up.spare--
+			c.up.mu.Unlock()
+			c.up.wake()
+		})
+	}
+	return n, err
+}
+
+func (c *poolConn) Close() error {
+	err := net.ErrClosed
+	c.closed.Do(func() {
+		err = c.UnixConn.Close()
+		c.spoken.Do(func() {}) // from here on it does not become used
+		c.up.leave(!c.used)
+	})
+	if errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,119 @@
+package guestd
+
+import (
+	"errors"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	guestv1 "github.com/cubbyhq/cubby/api/gen/cubby/guest/v1"
+)
+
+// agentFiles is what the agent needs for itself: its connections, the
+// commands' pipes.
+const agentFiles = 4096
+
+// initThreads are created ahead, see warmThreads.
+const initThreads = 8
+
+// Prepare sets up PID 1: what the sandbox needs once, before anything else
+// runs in it. What the runtime did already, or does not allow, is skipped;
+// the errors that it returns make a sandbox useless or unsafe.
+func Prepare(boot *guestv1.Boot) error {
+	// The secret is in memory: nobody may trace or dump this process.
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return os.NewSyscallError("prctl PR_SET_DUMPABLE", err)
+	}
+	if boot.GetHostname() != "" {
+		_ = unix.Sethostname([]byte(boot.GetHostname()))
+	}
+	if err := loopbackUp(); err != nil && boot.GetEgressListen() != "" {
+		return err
+	}
+	raiseOpenFiles(boot)
+	if err := boundCommands(); err != nil {
+		return err
+	}
+	warmThreads(initThreads)
+	return nil
+}
+
+// loopbackUp brings lo up in a network namespace that was made empty.
+func loopbackUp() error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return os.NewSyscallError("socket", err)
+	}
+	defer unix.Close(fd)
+	ifr, err := unix.NewIfreq("lo")
+	if err != nil {
+		return err
+	}
+	if err := unix.IoctlIfreq(fd, unix.SIOCGIFFLAGS, ifr); err != nil {
+		return os.NewSyscallError("lo", err)
+	}
+	if flags := ifr.Uint16(); flags&unix.IFF_UP == 0 {
+		ifr.SetUint16(flags | unix.IFF_UP)
+		return os.NewSyscallError("bring lo up", unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, ifr))
+	}
+	return nil
+}
+
+// raiseOpenFiles gives the agent room for itself. Where the commands' limit is
+// large enough for both, the agent takes it too, and commands inherit it.
+func raiseOpenFiles(boot *guestv1.Boot) {
+	var have syscall.Rlimit
+	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &have) != nil {
+		return
+	}
+	want := max(agentFiles, uint64(boot.GetOpenFiles()))
+	for _, limit := range []syscall.Rlimit{
+		{Cur: want, Max: want},
+		{Cur: min(want, have.Max), Max: have.Max},
+	} {
+		if syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit) == nil {
+			return
+		}
+	}
+}
+
+// commandCaps is what root among the commands may have: what root in a Docker
+// container has, without mknod. Above all not SYS_ADMIN and SYS_PTRACE, with
+// which it could reach the agent's cgroups and memory, and not
+// SYS_RESOURCE, with which it could raise its limits.
+var commandCaps = map[uintptr]bool{
+	unix.CAP_CHOWN: true, unix.CAP_DAC_OVERRIDE: true, unix.CAP_FOWNER: true, unix.CAP_FSETID: true,
+	unix.CAP_KILL: true, unix.CAP_SETGID: true, unix.CAP_SETUID: true, unix.CAP_SETPCAP: true,
+	unix.CAP_NET_BIND_SERVICE: true, unix.CAP_SYS_CHROOT: true, unix.CAP_AUDIT_WRITE: true, unix.CAP_SETFCAP: true,
+}
+
+// boundCommands takes every other capability out of the bounding set: the
+// agent keeps what it has, what it executes cannot get more.
+func boundCommands() error {
+	for c := uintptr(0); c <= unix.CAP_LAST_CAP; c++ {
+		if commandCaps[c] {
+			continue
+		}
+		if set, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, c, 0, 0, 0); err != nil || set == 0 {
+			continue
+		}
+		// Each thread has a set of its own.
+		_, _, errno := syscall.AllThreadsSyscall(syscall.SYS_PRCTL, unix.PR_CAPBSET_DROP, c, 0)
+		if errno != 0 && !errors.Is(errno, syscall.EPERM) {
+			return os.NewSyscallError("prctl PR_CAPBSET_DROP", errno)
+		}
+	}
+	return nil
+}
+
+// notifySignals takes every signal, so that none that root inside sends can
+// end the agent, and commands start with the defaults. It returns the channel
+// of SIGCHLD.
+func notifySignals() chan os.Signal {
+	signal.Notify(make(chan os.Signal, 1))
+	children := make(chan os.Signal, 1)
+	signal.Notify(children, syscall.SIGCHLD)
+	return children
+}

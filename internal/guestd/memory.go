@@ -1,0 +1,130 @@
+package guestd
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// In gVisor the host's memory limit ends the whole sandbox, so the agent keeps
+// a lower budget itself: when the sandbox comes near it, the process that uses
+// most is killed, as the kernel of a machine would.
+
+const (
+	// fastestGrowth is how fast memory is assumed to be taken at most,
+	// bytes per second; it turns what is left into the time to look again.
+	fastestGrowth = 4 << 30
+	closestLook   = 4 * time.Millisecond
+	rarestLook    = 250 * time.Millisecond
+	// idleLook: nothing but the agent runs.
+	idleLook = time.Second
+)
+
+// watchMemory keeps the budget until ctx ends.
+func (s *Server) watchMemory(ctx context.Context, budget int64) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		case <-s.stirred:
+			// A command began: an idle look would come too late.
+		}
+		wait := idleLook
+		if s.anyAlive() {
+			used, ok := memoryUsed()
+			if ok && used >= budget {
+				s.killLargest(used, budget)
+			}
+			wait = nextLook(budget - used)
+		}
+		timer.Reset(wait)
+	}
+}
+
+// nextLook is when memory can be exhausted at the earliest.
+func nextLook(left int64) time.Duration {
+	return min(max(time.Duration(float64(left)/fastestGrowth*float64(time.Second)), closestLook), rarestLook)
+}
+
+// memoryUsed reads what the sandbox uses from /proc/meminfo.
+func memoryUsed() (int64, bool) {
+	return parseMeminfo(string(readBounded("/proc/meminfo", 8192)))
+}
+
+func parseMeminfo(text string) (used int64, ok bool) {
+	var total, available int64
+	for line := range strings.Lines(text) {
+		f := strings.Fields(line)
+		if len(f) < 2 {
+			continue
+		}
+		kib, err := strconv.ParseInt(f[1], 10, 53)
+		if err != nil {
+			continue
+		}
+		switch f[0] {
+		case "MemTotal:":
+			total = kib << 10
+		case "MemAvailable:":
+			available = kib << 10
+		}
+	}
+	return total - available, total > 0 && total >= available
+}
+
+// killLargest kills the process that uses most memory and notes it with the
+// exec that it belongs to.
+func (s *Server) killLargest(used, budget int64) {
+	victim, size := 0, int64(0)
+	var name string
+	for pid, p := range processTable() {
+		if pid != os.Getpid() && !p.zombie && p.rss > size {
+			victim, size, name = pid, p.rss, p.name
+		}
+	}
+	if victim == 0 {
+		return
+	}
+	size *= int64(os.Getpagesize())
+	text := fmt.Sprintf("out of memory: %s (pid %d) was killed while it used %d MiB; the sandbox's limit is %d MiB",
+		name, victim, size>>20, budget>>20)
+	if e := s.ownerOf(victim); e != nil {
+		e.setOOM(text)
+	}
+	s.cfg.Log.Warn("memory budget reached", "used", used, "budget", budget, "pid", victim, "size", size)
+	_ = syscall.Kill(victim, syscall.SIGKILL)
+}
+
+// oomKills counts the kernel's out-of-memory kills as far as they can be seen
+// from here: those of the sandbox's own cgroup. 0 when nothing can be seen.
+func (s *Server) oomKills() int64 {
+	if s.cfg.Boot.GetInSandboxCgroup() || !s.cfg.Init {
+		return 0
+	}
+	for _, path := range []string{
+		"/sys/fs/cgroup/memory.events",
+		"/sys/fs/cgroup/memory/memory.oom_control",
+	} {
+		if n, ok := parseOOMKills(string(readBounded(path, 8192))); ok {
+			return n
+		}
+	}
+	return 0
+}
+
+func parseOOMKills(text string) (int64, bool) {
+	for line := range strings.Lines(text) {
+		if f := strings.Fields(line); len(f) == 2 && f[0] == "oom_kill" {
+			n, err := strconv.ParseInt(f[1], 10, 64)
+			return n, err == nil
+		}
+	}
+	return 0, false
+}

@@ -1,0 +1,105 @@
+package guestd
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/cubbyhq/cubby/internal/errs"
+)
+
+const (
+	pathDial        = "/v1/dial"
+	upgradeProtocol = "cubby-tcp"
+	portDialTimeout = 5 * time.Second
+)
+
+// dialPort joins a connection of the host with a port on the sandbox's
+// loopback: GET /v1/dial?port=N with an Upgrade to cubby-tcp.
+func (s *Server) dialPort(w http.ResponseWriter, r *http.Request) {
+	port, err := strconv.ParseUint(r.URL.Query().Get("port"), 10, 16)
+	if err != nil || port == 0 {
+		writeError(w, errs.E(errs.Invalid, "malformed port"))
+		return
+	}
+	if r.Header.Get("Upgrade") != upgradeProtocol {
+		writeError(w, errs.E(errs.Invalid, "a port is dialled with an upgrade to %s", upgradeProtocol))
+		return
+	}
+	target, err := dialLoopback(r.Context(), strconv.FormatUint(port, 10))
+	if err != nil {
+		writeError(w, err)
+		return
+	}
+	defer target.Close()
+	conn, buffered, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		writeError(w, err)
+		return
+	}
+	defer conn.Close()
+	_, err = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+upgradeProtocol+"\r\n\r\n")
+	if err != nil {
+		return
+	}
+	if n := buffered.Reader.Buffered(); n > 0 {
+		early, _ := buffered.Reader.Peek(n)
+		if _, err := target.Write(early); err != nil {
+			return
+		}
+	}
+	stop := context.AfterFunc(s.life, func() { conn.Close(); target.Close() })
+	defer stop()
+	join(conn, target)
+}
+
+// dialLoopback tries both families: a server may listen on either.
+func dialLoopback(ctx context.Context, port string) (*net.TCPConn, error) {
+	ctx, cancel := context.WithTimeout(ctx, portDialTimeout)
+	defer cancel()
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "tcp", net.JoinHostPort("127.0.0.1", port))
+	if err != nil {
+		var err6 error
+		if conn, err6 = d.DialContext(ctx, "tcp", net.JoinHostPort("::1", port)); err6 != nil {
+			if errors.Is(err, syscall.ECONNREFUSED) {
+				return nil, errs.E(errs.Unavailable, "nothing listens on port %s in the sandbox", port).Because(err)
+			}
+			return nil, errs.E(errs.Unavailable, "port %s does not answer in the sandbox", port).Because(err)
+		}
+	}
+	return conn.(*net.TCPConn), nil
+}
+
+// halfCloser is a stream whose directions end one by one.
+type halfCloser interface {
+	net.Conn
+	CloseWrite() error
+}
+
+// join copies both ways until both directions ended. An error in one
+// direction ends both.
+func join(a, b net.Conn) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	one := func(to, from net.Conn) {
+		if _, err := io.Copy(to, from); err != nil {
+			a.Close()
+			b.Close()
+			return
+		}
+		if h, ok := to.(halfCloser); ok {
+			_ = h.CloseWrite()
+		} else {
+			to.Close()
+		}
+	}
+	wg.Go(func() { one(a, b) })
+	one(b, a)
+}

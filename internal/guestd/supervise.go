@@ -1,0 +1,179 @@
+package guestd
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// superviseArg is the argument that makes cubby-init a supervisor.
+const superviseArg = "supervise"
+
+// How a supervisor is told what it must know before its first order.
+const (
+	envOpenFiles = "CUBBY_OPEN_FILES"
+	envOOMScore  = "CUBBY_OOM_SCORE"
+)
+
+// commandOOMScore makes the kernel prefer commands to the agent.
+const commandOOMScore = "300"
+
+func supervisorEnv(openFiles int64, init bool) []string {
+	env := []string{"GOMAXPROCS=1", "GOTRACEBACK=none"}
+	if openFiles > 0 {
+		env = append(env, envOpenFiles+"="+strconv.FormatInt(openFiles, 10))
+	}
+	if init {
+		env = append(env, envOOMScore+"="+commandOOMScore)
+	}
+	return env
+}
+
+// Supervise is the main function of a supervisor process: it runs the
+// commands that come over descriptor 3, one after the other, each with all
+// its descendants, until the other end is closed. It never returns.
+func Supervise() {
+	debug.SetGCPercent(25)
+	warmThreads(3)
+	// A signal from inside must not end it; commands get the defaults back.
+	signal.Notify(make(chan os.Signal, 1))
+	if err := supervise(3); err != nil {
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+func supervise(fd int) error {
+	unix.CloseOnExec(fd)
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return err
+	}
+	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
+	limitOpenFiles(os.Getenv(envOpenFiles))
+	if score := os.Getenv(envOOMScore); score != "" {
+		_ = os.WriteFile("/proc/self/oom_score_adj", []byte(score), 0)
+	}
+	for {
+		o, files, err := receiveOrder(fd)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := obey(fd, o, files); err != nil {
+			return err
+		}
+	}
+}
+
+func limitOpenFiles(s string) {
+	n, err := strconv.ParseUint(s, 10, 63)
+	if err != nil || n == 0 {
+		return
+	}
+	var have syscall.Rlimit
+	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &have) != nil {
+		return
+	}
+	n = max(n, 16)
+	if syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: n, Max: n}) != nil {
+		n = min(n, have.Max)
+		_ = syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: n, Max: n})
+	}
+}
+
+func obey(fd int, o order, files [3]uintptr) error {
+	c := command{path: o.Path, argv: o.Argv, env: o.Env, dir: o.Dir, account: account{uid: o.UID, gid: o.GID, groups: o.Groups}}
+	main, err := syscall.ForkExec(o.Path, o.Argv, c.attributes(files, o.TTY, o.OneUser))
+	for _, f := range files {
+		_ = syscall.Close(int(f))
+	}
+	if err != nil {
+		var errno syscall.Errno
+		if !errors.As(err, &errno) {
+			errno = syscall.EINVAL
+		}
+		return tell(fd, report{kind: reportRefused, value: int32(errno)})
+	}
+	if err := tell(fd, report{kind: reportStarted, value: int32(main)}); err != nil {
+		return err
+	}
+	for {
+		var ws syscall.WaitStatus
+		pid, err := syscall.Wait4(-1, &ws, unix.WALL, nil)
+		switch {
+		case err == syscall.EINTR:
+		case err == syscall.ECHILD:
+			return tell(fd, report{kind: reportEmpty})
+		case err != nil:
+			return err
+		case pid == main:
+			main = 0
+			if err := tell(fd, report{kind: reportEnded, ws: uint32(ws)}); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func tell(fd int, r report) error {
+	_, err := syscall.Write(fd, r.encode())
+	return err
+}
+
+func receiveOrder(fd int) (o order, files [3]uintptr, err error) {
+	head := make([]byte, 4)
+	oob := make([]byte, unix.CmsgSpace(4*len(files)))
+	n, oobn, _, _, err := unix.Recvmsg(fd, head, oob, unix.MSG_CMSG_CLOEXEC|unix.MSG_WAITALL)
+	for err == unix.EINTR {
+		n, oobn, _, _, err = unix.Recvmsg(fd, head, oob, unix.MSG_CMSG_CLOEXEC|unix.MSG_WAITALL)
+	}
+	switch {
+	case err != nil:
+		return o, files, err
+	case n == 0:
+		return o, files, io.EOF
+	case n < len(head):
+		return o, files, io.ErrUnexpectedEOF
+	}
+	msgs, err := unix.ParseSocketControlMessage(oob[:oobn])
+	if err != nil {
+		return o, files, err
+	}
+	for _, m := range msgs {
+		fds, err := unix.ParseUnixRights(&m)
+		if err != nil || len(fds) != len(files) {
+			return o, files, errors.New("an order without its descriptors")
+		}
+		for i, f := range fds {
+			files[i] = uintptr(f)
+		}
+	}
+	size := binary.LittleEndian.Uint32(head)
+	if len(msgs) != 1 || size > maxOrder {
+		return o, files, errors.New("malformed order")
+	}
+	body := make([]byte, size)
+	for at := 0; at < len(body); {
+		n, err := syscall.Read(fd, body[at:])
+		switch {
+		case err == syscall.EINTR:
+		case err != nil:
+			return o, files, err
+		case n == 0:
+			return o, files, io.ErrUnexpectedEOF
+		default:
+			at += n
+		}
+	}
+	return o, files, json.Unmarshal(body, &o)
+}

@@ -1,0 +1,393 @@
+package guestd
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// On a kernel that the sandbox shares with the host there is no cgroup that
+// the agent may write, so a tree is held together by a supervisor: a process
+// that is the subreaper of one command. Whoever forks twice or leaves the
+// session becomes the supervisor's child in the end and never anybody else's,
+// so everything below it in the process table is the tree, and its "no child
+// left" is exact. Supervisors are started ahead and used again, so that a
+// command does not pay for a program start.
+
+// supervisorIdle is how many supervisors are kept for reuse.
+const supervisorIdle = 4
+
+// report is what a supervisor says, 12 bytes on the wire.
+type report struct {
+	kind  reportKind
+	value int32  // pid or errno
+	ws    uint32 // wait status
+}
+
+type reportKind uint32
+
+const (
+	reportStarted reportKind = 1 // value: pid
+	reportRefused reportKind = 2 // value: errno
+	reportEnded   reportKind = 3 // the command itself: ws
+	reportEmpty   reportKind = 4 // no child is left; ready for the next command
+)
+
+const reportSize = 12
+
+func (r report) encode() []byte {
+	b := make([]byte, reportSize)
+	binary.LittleEndian.PutUint32(b, uint32(r.kind))
+	binary.LittleEndian.PutUint32(b[4:], uint32(r.value))
+	binary.LittleEndian.PutUint32(b[8:], r.ws)
+	return b
+}
+
+func decodeReport(b []byte) report {
+	return report{
+		kind:  reportKind(binary.LittleEndian.Uint32(b)),
+		value: int32(binary.LittleEndian.Uint32(b[4:])),
+		ws:    binary.LittleEndian.Uint32(b[8:]),
+	}
+}
+
+// order is what a supervisor is told to run; three descriptors come with it.
+type order struct {
+	Path    string
+	Argv    []string
+	Env     []string
+	Dir     string
+	UID     uint32
+	GID     uint32
+	Groups  []uint32
+	TTY     bool
+	OneUser bool
+}
+
+// maxOrder bounds an order: more than the kernel takes as arguments.
+const maxOrder = 16 << 20
+
+// supervisors launches commands below supervisors.
+type supervisors struct {
+	argv  []string
+	files int64 // RLIMIT_NOFILE of commands
+	cfg   Config
+	procs processes
+	log   *slog.Logger
+
+	mu     sync.Mutex
+	idle   []*supervisor
+	live   map[int]bool // pids of supervisors
+	closed bool
+	wg     sync.WaitGroup
+
+	// forking is read-locked while a supervisor is being started, so that
+	// nobody takes it for an orphan before it is in live.
+	forking sync.RWMutex
+}
+
+func newSupervisors(cfg Config, procs processes) *supervisors {
+	return &supervisors{argv: cfg.Supervisor, files: cfg.Boot.GetOpenFiles(), cfg: cfg, procs: procs, log: cfg.Log, live: make(map[int]bool)}
+}
+
+// warm makes sure that an idle supervisor is there, so that the next command
+// does not wait for one to start.
+func (s *supervisors) warm() {
+	s.mu.Lock()
+	enough := s.closed || len(s.idle) > 0
+	s.mu.Unlock()
+	if enough {
+		return
+	}
+	if v, err := s.spawn(); err == nil {
+		s.put(v)
+	}
+}
+
+func (s *supervisors) take() (*supervisor, error) {
+	s.mu.Lock()
+	for len(s.idle) > 0 {
+		v := s.idle[len(s.idle)-1]
+		s.idle = s.idle[:len(s.idle)-1]
+		if v.lost.Load() {
+			continue
+		}
+		last := len(s.idle) == 0
+		s.mu.Unlock()
+		if last {
+			// A short command brings its supervisor back before this fires.
+			time.AfterFunc(30*time.Millisecond, s.warm)
+		}
+		return v, nil
+	}
+	s.mu.Unlock()
+	return s.spawn()
+}
+
+func (s *supervisors) put(v *supervisor) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || v.lost.Load() || len(s.idle) >= supervisorIdle {
+		v.conn.Close()
+		return
+	}
+	s.idle = append(s.idle, v)
+}
+
+func (s *supervisors) spawn() (*supervisor, error) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	ours, theirs := os.NewFile(uintptr(pair[0]), "supervisor"), os.NewFile(uintptr(pair[1]), "supervisor")
+	defer ours.Close()
+	defer theirs.Close()
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer null.Close()
+	conn, err := net.FileConn(ours)
+	if err != nil {
+		return nil, err
+	}
+	s.forking.RLock()
+	defer s.forking.RUnlock()
+	pid, ended, err := s.procs.start(s.argv[0], s.argv, &syscall.ProcAttr{
+		Dir:   "/",
+		Env:   supervisorEnv(s.files, s.cfg.Init),
+		Files: []uintptr{null.Fd(), null.Fd(), null.Fd(), theirs.Fd()},
+		Sys:   &syscall.SysProcAttr{Setsid: true},
+	})
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	v := &supervisor{pool: s, pid: pid, conn: conn.(*net.UnixConn)}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		v.conn.Close()
+		return nil, os.ErrClosed
+	}
+	s.live[pid] = true
+	s.wg.Go(func() {
+		v.listen()
+		<-ended
+		s.mu.Lock()
+		delete(s.live, pid)
+		s.mu.Unlock()
+	})
+	return v, nil
+}
+
+func (s *supervisors) launch(c command, files [3]*os.File, tty bool) (tree, error) {
+	v, err := s.take()
+	if err != nil {
+		return nil, err
+	}
+	t, err := v.run(c, files, tty, s.cfg.OneUser)
+	var errno syscall.Errno
+	if err != nil && !errors.As(err, &errno) {
+		// The supervisor was gone (root inside can kill an idle one).
+		if v, err = s.spawn(); err == nil {
+			t, err = v.run(c, files, tty, s.cfg.OneUser)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// close ends all supervisors. Their trees must be gone.
+func (s *supervisors) close() {
+	s.mu.Lock()
+	s.closed = true
+	for _, v := range s.idle {
+		v.conn.Close()
+	}
+	s.idle = nil
+	s.mu.Unlock()
+	s.wg.Wait()
+}
+
+// supervisor is one such process.
+type supervisor struct {
+	pool *supervisors
+	pid  int
+	conn *net.UnixConn
+	lost atomic.Bool
+
+	mu  sync.Mutex
+	job *supervised // what it runs
+}
+
+// run starts one command and returns when it was started or refused.
+func (v *supervisor) run(c command, files [3]*os.File, tty, oneUser bool) (*supervised, error) {
+	body, err := json.Marshal(order{
+		Path: c.path, Argv: c.argv, Env: c.env, Dir: c.dir, TTY: tty, OneUser: oneUser,
+		UID: c.account.uid, GID: c.account.gid, Groups: c.account.groups,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(body) > maxOrder {
+		v.pool.put(v)
+		return nil, syscall.E2BIG
+	}
+	t := &supervised{
+		by:     v,
+		begun:  make(chan error, 1),
+		status: make(chan syscall.WaitStatus, 1),
+		empty:  make(chan struct{}),
+	}
+	v.mu.Lock()
+	v.job = t
+	v.mu.Unlock()
+	head := binary.LittleEndian.AppendUint32(nil, uint32(len(body)))
+	rights := unix.UnixRights(int(files[0].Fd()), int(files[1].Fd()), int(files[2].Fd()))
+	if _, _, err := v.conn.WriteMsgUnix(head, rights, nil); err != nil {
+		v.conn.Close()
+		return nil, err
+	}
+	if _, err := v.conn.Write(body); err != nil {
+		v.conn.Close()
+		return nil, err
+	}
+	if err := <-t.begun; err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// listen takes the supervisor's reports until it is gone.
+func (v *supervisor) listen() {
+	defer v.conn.Close()
+	buf := make([]byte, reportSize)
+	for {
+		if _, err := io.ReadFull(v.conn, buf); err != nil {
+			v.gone()
+			return
+		}
+		v.mu.Lock()
+		t := v.job
+		v.mu.Unlock()
+		if t == nil {
+			v.gone()
+			return
+		}
+		switch r := decodeReport(buf); r.kind {
+		case reportStarted:
+			t.main = int(r.value)
+			t.begun <- nil
+		case reportRefused:
+			t.begun <- syscall.Errno(r.value)
+			v.release()
+		case reportEnded:
+			t.status <- syscall.WaitStatus(r.ws)
+		case reportEmpty:
+			close(t.empty)
+			v.release()
+		}
+	}
+}
+
+func (v *supervisor) release() {
+	v.mu.Lock()
+	v.job = nil
+	v.mu.Unlock()
+	v.pool.put(v)
+}
+
+// gone settles the job of a supervisor that is not there any more: it was
+// closed, or root inside killed it. What it held together belongs to PID 1
+// now and is ended, because it can no longer be told apart.
+func (v *supervisor) gone() {
+	v.lost.Store(true)
+	v.mu.Lock()
+	t := v.job
+	v.job = nil
+	v.mu.Unlock()
+	if t == nil {
+		return
+	}
+	select {
+	case t.begun <- io.ErrUnexpectedEOF:
+	default:
+	}
+	close(t.status)
+	close(t.empty)
+	if v.pool.cfg.Init {
+		v.pool.killOrphans()
+	}
+}
+
+// killOrphans ends what lives below PID 1 and below no supervisor.
+func (s *supervisors) killOrphans() {
+	self := os.Getpid()
+	orphans := func() []int {
+		s.forking.Lock()
+		defer s.forking.Unlock()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		table := processTable()
+		in := make(map[int]bool)
+		for pid, p := range table {
+			if p.parent == self && !p.zombie && !s.live[pid] {
+				in[pid] = true
+				for d := range descendants(table, pid) {
+					in[d] = true
+				}
+			}
+		}
+		return keys(in)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if err := killUntil(ctx, func() bool { return len(orphans()) > 0 }, func() { stopAndKill(orphans) }); err != nil {
+		s.log.Warn("orphans of a lost supervisor live on", "err", err)
+	}
+}
+
+// supervised is the tree below a supervisor.
+type supervised struct {
+	by     *supervisor
+	main   int
+	begun  chan error
+	status chan syscall.WaitStatus
+	empty  chan struct{}
+}
+
+func (t *supervised) pid() int                         { return t.main }
+func (t *supervised) ended() <-chan syscall.WaitStatus { return t.status }
+func (t *supervised) members() []int {
+	if !t.alive() {
+		return nil
+	}
+	return keys(descendants(processTable(), t.by.pid))
+}
+
+func (t *supervised) alive() bool {
+	select {
+	case <-t.empty:
+		return false
+	default:
+		return true
+	}
+}
+
+func (t *supervised) kill(ctx context.Context) error {
+	return killUntil(ctx, t.alive, func() { stopAndKill(t.members) })
+}

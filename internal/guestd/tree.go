@@ -1,0 +1,126 @@
+package guestd
+
+import (
+	"context"
+	"os"
+	"syscall"
+	"time"
+)
+
+// launcher starts commands so that everything that descends from one can be
+// found again, wherever it went.
+type launcher interface {
+	// launch starts c with files as its descriptors 0, 1 and 2; with tty the
+	// first is its controlling terminal. It is a syscall.Errno when the
+	// kernel refused, and nothing runs then.
+	launch(c command, files [3]*os.File, tty bool) (tree, error)
+	close()
+}
+
+// tree is a command that was started, with all that descends from it.
+type tree interface {
+	// pid is the command's own, which is also its process group and session.
+	pid() int
+	// ended gets the command's wait status, or is closed without one when
+	// nobody can know it any more.
+	ended() <-chan syscall.WaitStatus
+	// members are the processes that live in it now.
+	members() []int
+	// alive reports whether there are any.
+	alive() bool
+	// kill ends all of them and returns when none is left or ctx ends.
+	kill(ctx context.Context) error
+}
+
+// killUntil calls strike, then waits until alive is false, again and again:
+// a process can fork between being seen and being hit.
+func killUntil(ctx context.Context, alive func() bool, strike func()) error {
+	const first, longest = 250 * time.Microsecond, 20 * time.Millisecond
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for wait := first; alive(); wait = min(2*wait, longest) {
+		strike()
+		timer.Reset(wait)
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-timer.C:
+		}
+	}
+	return nil
+}
+
+// stopAndKill hits a tree that is found through /proc: first everything is
+// stopped, so that nothing can fork away while it is being killed.
+func stopAndKill(members func() []int) {
+	for _, pid := range members() {
+		_ = syscall.Kill(pid, syscall.SIGSTOP)
+	}
+	for _, pid := range members() {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
+}
+
+// attributes of every command: a session of its own, its user, nothing
+// inherited but files.
+func (c command) attributes(files [3]uintptr, tty, oneUser bool) *syscall.ProcAttr {
+	attr := &syscall.ProcAttr{
+		Dir:   c.dir,
+		Env:   c.env,
+		Files: files[:],
+		Sys:   &syscall.SysProcAttr{Setsid: true, Setctty: tty},
+	}
+	if !oneUser {
+		attr.Sys.Credential = &syscall.Credential{Uid: c.account.uid, Gid: c.account.gid, Groups: c.account.groups}
+	}
+	return attr
+}
+
+// plainLauncher starts children of this process and finds their descendants
+// by parent, session and a mark in the environment. A hostile program can
+// leave such a tree, so it serves a [Config] without isolation only.
+type plainLauncher struct {
+	cfg   Config
+	procs processes
+}
+
+func (l *plainLauncher) launch(c command, files [3]*os.File, tty bool) (tree, error) {
+	mark := "CUBBY_TREE=" + newMark()
+	c.env = append(c.env[:len(c.env):len(c.env)], mark)
+	attr := c.attributes([3]uintptr{files[0].Fd(), files[1].Fd(), files[2].Fd()}, tty, l.cfg.OneUser)
+	pid, ended, err := l.procs.start(c.path, c.argv, attr)
+	if err != nil {
+		return nil, err
+	}
+	return &plainTree{main: pid, status: ended, mark: mark}, nil
+}
+
+func (l *plainLauncher) close() {}
+
+type plainTree struct {
+	main   int
+	status <-chan syscall.WaitStatus
+	mark   string
+}
+
+func (t *plainTree) pid() int                         { return t.main }
+func (t *plainTree) ended() <-chan syscall.WaitStatus { return t.status }
+func (t *plainTree) alive() bool                      { return len(t.members()) > 0 }
+
+func (t *plainTree) members() []int {
+	all := processTable()
+	in := descendants(all, t.main)
+	for pid, p := range all {
+		if !in[pid] && !p.zombie && (p.session == t.main || hasEnviron(pid, t.mark)) {
+			in[pid] = true
+		}
+	}
+	if p, ok := all[t.main]; ok && !p.zombie && p.session == t.main {
+		in[t.main] = true
+	}
+	return keys(in)
+}
+
+func (t *plainTree) kill(ctx context.Context) error {
+	return killUntil(ctx, t.alive, func() { stopAndKill(t.members) })
+}
