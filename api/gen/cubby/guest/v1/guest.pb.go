@@ -2185,8 +2185,11 @@ func (x *WatchResponse) GetAt() *timestamppb.Timestamp {
 }
 
 type ShutdownRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Grace         *durationpb.Duration   `protobuf:"bytes,1,opt,name=grace,proto3" json:"grace,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Grace *durationpb.Duration   `protobuf:"bytes,1,opt,name=grace,proto3" json:"grace,omitempty"`
+	// The agent answers and stays: the host saves what it needs and ends the
+	// sandbox itself.
+	Stay          bool `protobuf:"varint,2,opt,name=stay,proto3" json:"stay,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2226,6 +2229,13 @@ func (x *ShutdownRequest) GetGrace() *durationpb.Duration {
 		return x.Grace
 	}
 	return nil
+}
+
+func (x *ShutdownRequest) GetStay() bool {
+	if x != nil {
+		return x.Stay
+	}
+	return false
 }
 
 type ShutdownResponse struct {
@@ -2467,9 +2477,10 @@ const file_cubby_guest_v1_guest_proto_rawDesc = "" +
 	"\x05ready\x18\x01 \x01(\bR\x05ready\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x0e\n" +
 	"\x02op\x18\x03 \x01(\tR\x02op\x12*\n" +
-	"\x02at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"B\n" +
+	"\x02at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"V\n" +
 	"\x0fShutdownRequest\x12/\n" +
-	"\x05grace\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\x05grace\"\x12\n" +
+	"\x05grace\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\x05grace\x12\x12\n" +
+	"\x04stay\x18\x02 \x01(\bR\x04stay\"\x12\n" +
 	"\x10ShutdownResponse*F\n" +
 	"\x06Stream\x12\x16\n" +
 	"\x12STREAM_UNSPECIFIED\x10\x00\x12\x11\n" +
