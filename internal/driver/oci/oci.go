@@ -1,56 +1,182 @@
 // Package oci runs sandboxes through OCI runtimes: runsc (gVisor), which cubby
-// carries along, and crun or runc of the host.
+// carries along and unpacks, and crun or runc of the host.
+//
+// # What stands on the host
+//
+// A prepared sandbox is a directory of notes below [Config.StateDir]; a
+// running one is also the processes in a cgroup of its own, and nothing else:
+// root filesystems, disks and the network namespace of a container are set up
+// in a mount namespace that only its own processes hold, so they go away with
+// the last of these, also when the daemon was killed in the middle. What runs
+// is found again by its cgroup and the notes, never by names of processes.
+//
+// # What it refuses
+//
+// It never weakens an isolation that the host cannot give, writes to no image,
+// and keeps no sandbox alive from its own process. It knows neither images nor
+// disks nor policies: those arrive as paths and numbers in the spec.
 package oci
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net"
-	"time"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
-// Config says where a driver keeps things.
+// Config says where a driver keeps things. The zero values of the other
+// fields are right for a host.
 type Config struct {
 	StateDir    string // notes and channels of sandboxes, DATA/run/oci
 	RuntimesDir string // unpacked embedded programs, DATA/runtimes
 	Log         *slog.Logger
+
+	// CgroupParent is the cgroup below which sandboxes get theirs. Default
+	// "cubby".
+	CgroupParent string
+	// ContainerRuntime is the program for sandbox.Container. Default: crun,
+	// else runc, from PATH.
+	ContainerRuntime string
+	// Init and Runsc name programs to use instead of the embedded ones.
+	Init, Runsc string
 }
 
 // Driver implements driver.Driver.
-type Driver struct{ cfg Config }
+type Driver struct {
+	cfg     Config
+	log     *slog.Logger
+	cgroups hierarchy
+	progs   programs
+	hostID  string // changes with every boot of the host
+	nofile  uint64 // this process's hard limit, the most that anybody below gets
+
+	mu   sync.Mutex
+	runs map[sandbox.UID]*run // what this process holds of running sandboxes; guarded by mu
+}
 
 var _ driver.Driver = (*Driver)(nil)
 
-// New opens the driver. It starts nothing and touches no sandbox.
-func New(cfg Config) (*Driver, error) { return &Driver{cfg: cfg}, nil }
+// New opens the driver: it makes its directories and looks at the host. It
+// starts nothing and touches no sandbox. What the host cannot do is said by
+// [Driver.Capabilities] and by Create, not here.
+func New(cfg Config) (*Driver, error) {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.CgroupParent == "" {
+		cfg.CgroupParent = "cubby"
+	}
+	for _, dir := range []*string{&cfg.StateDir, &cfg.RuntimesDir} {
+		abs, err := filepath.Abs(*dir)
+		if err != nil {
+			return nil, err
+		}
+		*dir = abs
+	}
+	if err := os.MkdirAll(cfg.StateDir, 0o700); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(cfg.RuntimesDir, 0o755); err != nil {
+		return nil, err
+	}
+	hostID, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return nil, err
+	}
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return nil, err
+	}
+	d := &Driver{
+		cfg:    cfg,
+		log:    cfg.Log,
+		hostID: string(hostID[:len(hostID)-1]),
+		nofile: limit.Max,
+		runs:   make(map[sandbox.UID]*run),
+	}
+	d.cgroups = openHierarchy(cfg.CgroupParent)
+	d.progs = programs{dir: cfg.RuntimesDir, init: cfg.Init, runsc: cfg.Runsc, container: cfg.ContainerRuntime}
+	return d, nil
+}
 
-func (d *Driver) Capabilities() driver.Capabilities { return driver.Capabilities{} }
-func (d *Driver) Create(ctx context.Context, spec driver.Spec) (driver.Handle, error) {
-	return nil, errs.E(errs.Unsupported, "not yet")
+// Capabilities implements driver.Driver. It looks for what an isolation needs
+// and does not start one.
+func (d *Driver) Capabilities() driver.Capabilities {
+	var c driver.Capabilities
+	for _, isolation := range []sandbox.Isolation{sandbox.GVisor, sandbox.Container} {
+		detail, err := d.support(isolation)
+		c.Isolations = append(c.Isolations, driver.IsolationSupport{Isolation: isolation, Detail: detail, Err: err})
+	}
+	return c
 }
-func (d *Driver) Start(ctx context.Context, h driver.Handle) error                     { return nil }
-func (d *Driver) Stop(ctx context.Context, h driver.Handle, grace time.Duration) error { return nil }
-func (d *Driver) Destroy(ctx context.Context, h driver.Handle) error                   { return nil }
-func (d *Driver) Inspect(ctx context.Context, h driver.Handle) (driver.Status, error) {
-	return driver.Status{}, nil
+
+func (d *Driver) support(isolation sandbox.Isolation) (string, error) {
+	if os.Geteuid() != 0 {
+		return "", errs.E(errs.Unsupported, "sandboxes need root").Hint("run cubby as root, or through its systemd service")
+	}
+	if err := d.cgroups.usable(); err != nil {
+		return "", err
+	}
+	if _, err := d.progs.agent(); err != nil {
+		return "", err
+	}
+	rt, err := d.progs.runtime(isolation)
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%s, %s", rt.describe(), d.cgroups), nil
 }
-func (d *Driver) Wait(ctx context.Context, h driver.Handle) (driver.Death, error) {
-	return driver.Death{}, nil
-}
-func (d *Driver) Adopt(ctx context.Context, h driver.Handle) error { return nil }
-func (d *Driver) List(ctx context.Context) ([]sandbox.UID, error)  { return nil, nil }
-func (d *Driver) Sweep(ctx context.Context, uid sandbox.UID) error { return nil }
+
+// DialGuest implements driver.Driver.
 func (d *Driver) DialGuest(ctx context.Context, h driver.Handle) (net.Conn, error) {
-	return nil, errs.E(errs.Unavailable, "not yet")
+	r, err := d.held(h)
+	if err != nil {
+		return nil, err
+	}
+	return r.channel.Dial(ctx)
 }
+
+// AcceptEgress implements driver.Driver.
 func (d *Driver) AcceptEgress(ctx context.Context, h driver.Handle) (net.Conn, error) {
-	return nil, errs.E(errs.Unavailable, "not yet")
+	r, err := d.held(h)
+	if err != nil {
+		return nil, err
+	}
+	return r.channel.AcceptEgress(ctx)
 }
-func (d *Driver) Stats(ctx context.Context, h driver.Handle) (driver.Stats, error) {
-	return driver.Stats{}, nil
+
+// held returns what this process holds of a running sandbox.
+func (d *Driver) held(h driver.Handle) (*run, error) {
+	n, err := parseHandle(h)
+	if err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	r := d.runs[n.UID]
+	d.mu.Unlock()
+	if r == nil {
+		return nil, errs.E(errs.Unavailable, "sandbox is not running").Hint("start it first")
+	}
+	return r, nil
 }
-func (d *Driver) Close() error { return nil }
+
+// Close implements driver.Driver.
+func (d *Driver) Close() error {
+	d.mu.Lock()
+	runs := d.runs
+	d.runs = make(map[sandbox.UID]*run)
+	d.mu.Unlock()
+	for _, r := range runs {
+		r.release()
+	}
+	return nil
+}

@@ -1,0 +1,126 @@
+package oci
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/cubbyhq/cubby/internal/driver"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+)
+
+// bundle is what the specification of a run depends on besides the note.
+type bundle struct {
+	note    note
+	box     box
+	cgroups hierarchy
+	nofile  uint64 // most that RLIMIT_NOFILE can be here
+	root    string // the root filesystem as the runtime sees it
+	sysfs   string // prepared /sys of a container
+}
+
+const specVersion = "1.0.2" // the oldest that says all that is needed; crun 1.8 and runc 1.1 warn above theirs
+
+// spec describes one run to the runtime.
+func (b bundle) spec() *specs.Spec {
+	s := &specs.Spec{
+		Version:  specVersion,
+		Hostname: b.note.Hostname,
+		Root:     &specs.Root{Path: b.root},
+		Process: &specs.Process{
+			Cwd:             "/",
+			Args:            []string{driver.InitPath},
+			Env:             []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
+			NoNewPrivileges: true,
+			Rlimits: []specs.POSIXRlimit{
+				{Type: "RLIMIT_NOFILE", Hard: b.openFiles(), Soft: b.openFiles()},
+				{Type: "RLIMIT_CORE"},
+			},
+		},
+		Linux: &specs.Linux{},
+	}
+	if b.note.Isolation == sandbox.GVisor {
+		b.gvisor(s)
+	} else {
+		b.container(s)
+	}
+	return s
+}
+
+// openFiles is the limit of the agent, which lowers it for commands and needs
+// some for itself.
+func (b bundle) openFiles() uint64 {
+	return min(uint64(max(b.note.Limits.OpenFiles, 4096)), b.nofile)
+}
+
+// shared are the mounts that every sandbox has: its files, the agent and the
+// agent's channel, and the three files of /etc that name the machine.
+func (b bundle) shared() []specs.Mount {
+	bind := func(from, to string, options ...string) specs.Mount {
+		return specs.Mount{Destination: to, Type: "bind", Source: from, Options: append([]string{"bind"}, options...)}
+	}
+	mounts := []specs.Mount{
+		bind(filepath.Join(b.note.Disk, "workspace"), sandbox.WorkspaceDir, "rw", "nosuid", "nodev"),
+		bind(filepath.Join(b.note.Disk, "home"), sandbox.HomeDir, "rw", "nosuid", "nodev"),
+		bind(b.box.channel(), driver.ChannelDir, "ro", "nosuid", "nodev", "noexec"),
+		bind(b.note.Init.Path, driver.InitPath, "ro", "nosuid", "nodev"),
+	}
+	for _, name := range []string{"hosts", "hostname", "resolv.conf"} {
+		mounts = append(mounts, bind(filepath.Join(b.note.Disk, "root/etc", name), "/etc/"+name, "rw", "nosuid", "nodev", "noexec"))
+	}
+	return mounts
+}
+
+// machineFiles writes the files of /etc that name the machine to the disk,
+// where the sandbox may change them within its quota.
+func (n note) machineFiles() error {
+	dir := filepath.Join(n.Disk, "root/etc")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	for name, content := range map[string]string{
+		"hosts":       fmt.Sprintf("127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n127.0.1.1\t%s\n", n.Hostname),
+		"hostname":    n.Hostname + "\n",
+		"resolv.conf": "# No name server: names are resolved by the proxy at the end of HTTPS_PROXY.\n",
+	} {
+		path := filepath.Join(dir, name)
+		if _, err := os.Lstat(path); err == nil {
+			continue
+		}
+		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+			return err
+		}
+		if err := os.Chmod(path, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tmpfs is a filesystem in memory, which the memory limit counts.
+func tmpfs(to, mode string, bytes int64, options ...string) specs.Mount {
+	return specs.Mount{
+		Destination: to, Type: "tmpfs", Source: "tmpfs",
+		Options: append([]string{"nosuid", "nodev", "mode=" + mode, "size=" + strconv.FormatInt(bytes, 10)}, options...),
+	}
+}
+
+// write puts config.json into the bundle directory.
+func (b bundle) write() error {
+	data, err := json.MarshalIndent(b.spec(), "", "\t")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(b.box.bundle(), 0o700); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(b.box.bundle(), "config.json"), data, 0o600)
+}
+
+func capabilities(names ...string) *specs.LinuxCapabilities {
+	return &specs.LinuxCapabilities{Bounding: names, Effective: names, Permitted: names}
+}

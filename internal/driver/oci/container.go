@@ -1,0 +1,72 @@
+package oci
+
+import (
+	"path/filepath"
+	"sync"
+
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+)
+
+// containerCapabilities are what root in a container keeps. The agent needs
+// KILL, SETUID, SETGID and SETPCAP to run commands as other users with less;
+// the rest lets root inside install packages and own files. None of them
+// reaches the host: with a user namespace they hold over the sandbox's own
+// ids only, without one seccomp, the masked paths and the empty network
+// namespace (which belongs to the host's user namespace, so NET_BIND_SERVICE
+// is about its loopback) bound them.
+var containerCapabilities = []string{
+	"CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_FSETID", "CAP_KILL", "CAP_NET_BIND_SERVICE",
+	"CAP_SETFCAP", "CAP_SETGID", "CAP_SETPCAP", "CAP_SETUID", "CAP_SYS_CHROOT",
+}
+
+var maskedPaths = []string{
+	"/proc/acpi", "/proc/asound", "/proc/interrupts", "/proc/kcore", "/proc/keys", "/proc/kpagecgroup",
+	"/proc/kpagecount", "/proc/kpageflags", "/proc/latency_stats", "/proc/pagetypeinfo", "/proc/sched_debug",
+	"/proc/scsi", "/proc/sysrq-trigger", "/proc/timer_list", "/proc/timer_stats", "/proc/vmallocinfo", "/proc/mounts.orig",
+	"/sys/firmware", "/sys/devices/virtual/powercap", "/sys/dev/block", "/sys/fs/selinux", "/sys/kernel/security", "/sys/module",
+}
+
+var readonlyPaths = []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys"}
+
+// compiledFilter is the annotation's value; compiling takes no time worth
+// speaking of, encoding it per start would still be work for nothing.
+var compiledFilter = sync.OnceValue(func() string { return encodeFilter(seccompFilter()) })
+
+// container completes the specification for crun and runc. Mount, network and
+// cgroup setup that needs the host's root is done before, in the namespaces
+// that the runtime starts in: see prepare.
+func (b bundle) container(s *specs.Spec) {
+	s.Process.Capabilities = capabilities(containerCapabilities...)
+	memory := b.note.Limits.MemoryBytes
+	s.Mounts = []specs.Mount{
+		{Destination: "/proc", Type: "proc", Source: "proc", Options: []string{"nosuid", "noexec", "nodev"}},
+		{Destination: "/dev", Type: "tmpfs", Source: "tmpfs", Options: []string{"nosuid", "noexec", "strictatime", "mode=755", "size=65536k"}},
+		{Destination: "/dev/pts", Type: "devpts", Source: "devpts", Options: []string{"nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5"}},
+		{Destination: "/dev/mqueue", Type: "mqueue", Source: "mqueue", Options: []string{"nosuid", "noexec", "nodev"}},
+		tmpfs("/dev/shm", "1777", memory/2),
+		{Destination: "/sys", Type: "bind", Source: b.sysfs, Options: []string{"rbind", "ro", "nosuid", "noexec", "nodev"}},
+		tmpfs("/tmp", "1777", memory/2),
+	}
+	s.Mounts = append(s.Mounts, b.shared()...)
+	for _, ns := range []specs.LinuxNamespaceType{
+		specs.PIDNamespace, specs.IPCNamespace, specs.UTSNamespace, specs.MountNamespace, specs.CgroupNamespace,
+	} {
+		s.Linux.Namespaces = append(s.Linux.Namespaces, specs.LinuxNamespace{Type: ns})
+	}
+	if base := b.note.IDBase; base > 0 {
+		s.Linux.Namespaces = append(s.Linux.Namespaces, specs.LinuxNamespace{Type: specs.UserNamespace})
+		mapping := []specs.LinuxIDMapping{{ContainerID: 0, HostID: base, Size: idCount}}
+		s.Linux.UIDMappings, s.Linux.GIDMappings = mapping, mapping
+	}
+	s.Linux.RootfsPropagation = "private"
+	for _, path := range maskedPaths {
+		s.Linux.MaskedPaths = append(s.Linux.MaskedPaths, path)
+	}
+	s.Linux.ReadonlyPaths = readonlyPaths
+	if b.note.Runtime.Kind == crun {
+		s.Annotations = map[string]string{crunFilter: compiledFilter()}
+	} else {
+		s.Linux.Seccomp = seccompProfile()
+		s.Linux.CgroupsPath = "/" + filepath.Join(b.cgroups.parent, string(b.note.UID))
+	}
+}

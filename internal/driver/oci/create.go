@@ -1,0 +1,101 @@
+package oci
+
+import (
+	"context"
+	"errors"
+	"hash/fnv"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/cubbyhq/cubby/internal/driver"
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+)
+
+// Create implements driver.Driver.
+func (d *Driver) Create(ctx context.Context, spec driver.Spec) (h driver.Handle, err error) {
+	if err := check(spec); err != nil {
+		return nil, err
+	}
+	if _, err := d.support(spec.Isolation); err != nil {
+		return nil, err
+	}
+	n := noteOf(spec)
+	if n.Init, err = d.progs.agent(); err != nil {
+		return nil, err
+	}
+	if n.Runtime, err = d.progs.runtime(spec.Isolation); err != nil {
+		return nil, err
+	}
+	if spec.Isolation == sandbox.Container && mapsIDs(spec.Rootfs, spec.Disk) {
+		n.IDBase = idBase(spec.UID)
+	}
+	b := d.box(spec.UID)
+	if err := os.Mkdir(b.dir, 0o700); errors.Is(err, fs.ErrExist) {
+		return nil, errs.E(errs.Conflict, "sandbox exists already")
+	} else if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			_ = os.RemoveAll(b.dir)
+		}
+	}()
+	if err := b.lay(n); err != nil {
+		return nil, err
+	}
+	return n.handle()
+}
+
+// lay makes the directories of a sandbox. It may be called again.
+func (b box) lay(n note) error {
+	for _, dir := range []string{b.dir, b.bundle(), b.runtime(), b.channel()} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return err
+		}
+	}
+	if err := os.MkdirAll(filepath.Join(n.Disk, "root"), 0o700); err != nil {
+		return err
+	}
+	return n.machineFiles()
+}
+
+func check(spec driver.Spec) error {
+	if _, err := sandbox.ParseUID(string(spec.UID)); err != nil {
+		return err
+	}
+	l := spec.Limits
+	switch {
+	case spec.Isolation != sandbox.GVisor && spec.Isolation != sandbox.Container:
+		return errs.E(errs.Unsupported, "isolation %q is not known here", spec.Isolation)
+	case l.MemoryBytes <= 0 || l.CPUs <= 0 || l.PIDs <= 0 || l.DiskBytes <= 0 || l.OpenFiles <= 0:
+		return errs.E(errs.Invalid, "a limit is missing")
+	case l.MemoryBytes < minMemory:
+		return errs.E(errs.Invalid, "memory limit of %d bytes is too small", l.MemoryBytes).Hint("give at least %d", int64(minMemory))
+	case len(spec.Hostname) > 64:
+		return errs.E(errs.Invalid, "host name is longer than 64 bytes")
+	case !filepath.IsAbs(spec.Rootfs) || !filepath.IsAbs(spec.Disk):
+		return errs.E(errs.Invalid, "rootfs and disk need absolute paths")
+	}
+	for _, path := range []string{spec.Rootfs, filepath.Join(spec.Disk, "workspace"), filepath.Join(spec.Disk, "home")} {
+		if info, err := os.Stat(path); err != nil || !info.IsDir() {
+			return errs.E(errs.Invalid, "the sandbox's files are not in place").Because(err)
+		}
+	}
+	return nil
+}
+
+// minMemory is where the agent and a shell still fit.
+const minMemory = 32 << 20
+
+// idBase picks the host ids of a sandbox: 65536 of their own, above everything
+// that people and distributions use. Two sandboxes that fall on one range
+// (a chance of one in 24000) still have separate namespaces of every other
+// kind.
+func idBase(uid sandbox.UID) uint32 {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(uid))
+	const first, last = 0x2000_0000, 0x7fff_0000
+	return first + h.Sum32()%((last-first)/idCount)*idCount
+}

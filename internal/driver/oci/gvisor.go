@@ -1,0 +1,63 @@
+package oci
+
+import (
+	"fmt"
+	"path/filepath"
+	"time"
+
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+)
+
+// gvisor completes the specification for runsc. What it asks for is given by
+// gVisor's own kernel and not by the host's.
+func (b bundle) gvisor(s *specs.Spec) {
+	s.Process.Capabilities = capabilities(
+		"CAP_AUDIT_WRITE", "CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_FSETID", "CAP_KILL", "CAP_MKNOD",
+		"CAP_NET_ADMIN", "CAP_NET_BIND_SERVICE", "CAP_SETFCAP", "CAP_SETGID", "CAP_SETPCAP", "CAP_SETUID",
+		"CAP_SYS_ADMIN", // the agent mounts the sandbox's own cgroup filesystem
+		"CAP_SYS_CHROOT", "CAP_SYS_PTRACE", "CAP_SYS_RESOURCE",
+	)
+	s.Mounts = append([]specs.Mount{
+		{Destination: "/proc", Type: "proc", Source: "proc"},
+		{Destination: "/sys", Type: "sysfs", Source: "sysfs", Options: []string{"nosuid", "noexec", "nodev", "ro"}},
+		{Destination: "/dev/pts", Type: "devpts", Source: "devpts", Options: []string{"nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5"}},
+		tmpfs("/dev/shm", "1777", b.note.Limits.MemoryBytes/2),
+	}, b.shared()...)
+	for _, ns := range []specs.LinuxNamespaceType{
+		specs.PIDNamespace, specs.IPCNamespace, specs.UTSNamespace, specs.MountNamespace, specs.NetworkNamespace,
+	} {
+		s.Linux.Namespaces = append(s.Linux.Namespaces, specs.LinuxNamespace{Type: ns})
+	}
+	// These are what the sandbox shows to its programs (see cmd/runsc); what
+	// is enforced is the cgroup.
+	memory, quota, period := b.note.Limits.MemoryBytes, cpuQuota(b.note.Limits.CPUs), uint64(cpuPeriod/time.Microsecond)
+	s.Linux.Resources = &specs.LinuxResources{
+		Memory: &specs.LinuxMemory{Limit: &memory},
+		CPU:    &specs.LinuxCPU{Quota: &quota, Period: &period},
+	}
+}
+
+// The host's memory limit of a gVisor sandbox stands above its budget, which
+// the agent keeps inside: the host's limit kills the whole sandbox. The
+// difference is what gVisor itself needs (some 20 MiB, more with many files
+// and mappings) and the time that the agent takes to notice.
+func gvisorMemory(budget int64) int64 {
+	return budget + max(budget/8, 128<<20)
+}
+
+func (b bundle) overlayDir() string { return filepath.Join(b.note.Disk, "root/overlay") }
+func (b bundle) savedDir() string   { return filepath.Join(b.note.Disk, "root/saved") }
+
+// runscFlags come before every command.
+func (b bundle) runscFlags() []string {
+	return []string{
+		"--root=" + b.box.runtime(),
+		"--log=" + b.box.log(), "--log-format=json",
+		"--platform=systrap",
+		"--network=none",
+		"--host-uds=open", // the agent dials the host's socket
+		"--ignore-cgroups",
+		"--in-sandbox-cgroup=v2",
+		"--overlay2=" + fmt.Sprintf("root:dir=%s,size=%d", b.overlayDir(), b.note.Limits.DiskBytes),
+	}
+}

@@ -1,0 +1,99 @@
+package oci
+
+import (
+	"encoding/json"
+	"path/filepath"
+
+	"github.com/cubbyhq/cubby/internal/driver"
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+)
+
+// handleVersion is what this package writes. Fields are only added; a change
+// of meaning takes a new version, and every version stays readable.
+const handleVersion = 1
+
+// note is the content of a handle: all that is needed to start the sandbox
+// again, also when the state directory was lost.
+type note struct {
+	Version   int               `json:"v"`
+	UID       sandbox.UID       `json:"uid"`
+	Hostname  string            `json:"hostname"`
+	Isolation sandbox.Isolation `json:"isolation"`
+	Limits    sandbox.Limits    `json:"limits"`
+	Rootfs    string            `json:"rootfs"`
+	Disk      string            `json:"disk"`
+	Env       []string          `json:"env,omitempty"`
+	// Init and Runtime are the programs that the sandbox was created with:
+	// an upgrade of cubby does not change them under it.
+	Init    program `json:"init"`
+	Runtime program `json:"runtime"`
+	// IDBase is the first id of the host that a container's ids are mapped
+	// to; 0: no user namespace.
+	IDBase uint32 `json:"id_base,omitempty"`
+}
+
+// program is an executable that a sandbox depends on.
+type program struct {
+	Kind string `json:"kind"` // "runsc", "crun", "runc", "cubby-init"
+	Path string `json:"path"`
+	// Digest names an embedded program; empty for one of the host.
+	Digest string `json:"digest,omitempty"`
+}
+
+func (n note) handle() (driver.Handle, error) {
+	n.Version = handleVersion
+	return json.Marshal(n)
+}
+
+// parseHandle reads a handle. errs.Invalid for what this package cannot have
+// written: a handle comes from the store, and paths are removed by it.
+func parseHandle(h driver.Handle) (note, error) {
+	var n note
+	if err := json.Unmarshal(h, &n); err != nil {
+		return note{}, errs.E(errs.Invalid, "malformed handle").Because(err)
+	}
+	if n.Version != handleVersion {
+		return note{}, errs.E(errs.Unsupported, "handle of version %d", n.Version).
+			Hint("it was written by a newer cubby; run that one")
+	}
+	if _, err := sandbox.ParseUID(string(n.UID)); err != nil {
+		return note{}, errs.E(errs.Invalid, "malformed handle").Because(err)
+	}
+	if n.Isolation != sandbox.GVisor && n.Isolation != sandbox.Container {
+		return note{}, errs.E(errs.Invalid, "malformed handle: isolation %q", n.Isolation)
+	}
+	for _, path := range []string{n.Rootfs, n.Disk, n.Init.Path, n.Runtime.Path} {
+		if !filepath.IsAbs(path) || filepath.Clean(path) != path {
+			return note{}, errs.E(errs.Invalid, "malformed handle: path %q", path)
+		}
+	}
+	return n, nil
+}
+
+func noteOf(spec driver.Spec) note {
+	return note{
+		UID: spec.UID, Hostname: spec.Hostname, Isolation: spec.Isolation, Limits: spec.Limits,
+		Rootfs: spec.Rootfs, Disk: spec.Disk, Env: spec.Env,
+	}
+}
+
+// box is where one sandbox's things are.
+type box struct {
+	uid sandbox.UID
+	dir string // StateDir/<uid>
+}
+
+func (d *Driver) box(uid sandbox.UID) box {
+	return box{uid: uid, dir: filepath.Join(d.cfg.StateDir, string(uid))}
+}
+
+func (b box) path(name string) string { return filepath.Join(b.dir, name) }
+
+func (b box) bundle() string  { return b.path("bundle") }
+func (b box) runtime() string { return b.path("runtime") } // the runtime's own notes
+func (b box) socket() string  { return filepath.Join(b.channel(), "host.sock") }
+func (b box) channel() string { return b.path("channel") }
+func (b box) log() string     { return b.path("runtime.log") }
+func (b box) pidFile() string { return b.path("pid") }
+func (b box) runFile() string { return b.path("run.json") }

@@ -1,0 +1,232 @@
+package oci
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cubbyhq/cubby/internal/channel"
+	"github.com/cubbyhq/cubby/internal/driver"
+	"github.com/cubbyhq/cubby/internal/errs"
+)
+
+// Inspect implements driver.Driver.
+func (d *Driver) Inspect(ctx context.Context, h driver.Handle) (driver.Status, error) {
+	n, err := parseHandle(h)
+	if err != nil {
+		return driver.Status{}, err
+	}
+	b := d.box(n.UID)
+	rec, found, err := b.record()
+	if err != nil {
+		return driver.Status{}, err
+	}
+	if !found {
+		_, err := os.Stat(b.dir)
+		if errors.Is(err, os.ErrNotExist) {
+			if d.cgroups.cgroup(n.UID).exists() {
+				return driver.Status{Phase: driver.PhaseDead, Death: driver.Death{Cause: driver.DeathRemoved}}, nil
+			}
+			return driver.Status{Phase: driver.PhaseGone}, nil
+		}
+		return driver.Status{Phase: driver.PhaseCreated}, err
+	}
+	if rec.PID == 0 {
+		return driver.Status{Phase: driver.PhaseCreated}, nil // its start goes on, or was interrupted
+	}
+	p, err := d.open(rec)
+	if err == nil {
+		p.close()
+		return driver.Status{Phase: driver.PhaseRunning}, nil
+	}
+	if !errors.Is(err, os.ErrProcessDone) {
+		return driver.Status{}, err
+	}
+	if rec.Stopping {
+		return driver.Status{Phase: driver.PhaseCreated}, nil
+	}
+	return driver.Status{Phase: driver.PhaseDead, Death: d.postMortem(n, rec)}, nil
+}
+
+// open holds the process of a recorded run; os.ErrProcessDone when it ended.
+func (d *Driver) open(rec record) (*process, error) {
+	if rec.HostID != d.hostID || rec.PID == 0 {
+		return nil, os.ErrProcessDone
+	}
+	return openProcess(rec.PID, rec.StartTime)
+}
+
+// Wait implements driver.Driver.
+func (d *Driver) Wait(ctx context.Context, h driver.Handle) (driver.Death, error) {
+	n, err := parseHandle(h)
+	if err != nil {
+		return driver.Death{}, err
+	}
+	d.mu.Lock()
+	r := d.runs[n.UID]
+	d.mu.Unlock()
+	if r != nil {
+		select {
+		case <-r.dead:
+			return d.died(n, r), nil
+		case <-ctx.Done():
+			return driver.Death{}, ctx.Err()
+		}
+	}
+	rec, found, err := d.box(n.UID).record()
+	if err != nil || !found {
+		return driver.Death{}, err
+	}
+	p, err := d.open(rec)
+	if errors.Is(err, os.ErrProcessDone) {
+		if rec.Stopping {
+			return driver.Death{}, nil
+		}
+		return d.postMortem(n, rec), nil
+	}
+	if err != nil {
+		return driver.Death{}, err
+	}
+	// Nobody adopted it: watch it for this call only.
+	r = hold(p, nil)
+	defer r.release()
+	select {
+	case <-r.dead:
+		return d.died(n, r), nil
+	case <-ctx.Done():
+		return driver.Death{}, ctx.Err()
+	}
+}
+
+// died says how a run that was watched ended, and writes it down.
+func (d *Driver) died(n note, r *run) driver.Death {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.stopping {
+		return driver.Death{}
+	}
+	if r.death == nil {
+		status, known := r.process.exitStatus()
+		death := d.cause(n, status, known)
+		r.death = &death
+		b := d.box(n.UID)
+		if rec, found, err := b.record(); err == nil && found && rec.PID == r.process.pid {
+			rec.Death = &death
+			if err := b.setRecord(rec); err != nil {
+				d.log.Warn("a death was not written down", "box", n.UID, "err", err)
+			}
+		}
+	}
+	return *r.death
+}
+
+// postMortem says how a run ended that nobody watched.
+func (d *Driver) postMortem(n note, rec record) driver.Death {
+	if rec.Death != nil {
+		return *rec.Death
+	}
+	if rec.HostID != d.hostID {
+		return driver.Death{Cause: driver.DeathUnknown, Detail: "the host was restarted"}
+	}
+	return d.cause(n, 0, false)
+}
+
+// cause tells a death from what is left of it.
+func (d *Driver) cause(n note, status syscall.WaitStatus, known bool) driver.Death {
+	killed := known && status.Signaled() && status.Signal() == syscall.SIGKILL
+	if killed || !known {
+		kills, err := d.cgroups.cgroup(n.UID).oomKills()
+		if err == nil && kills > 0 {
+			return driver.Death{Cause: driver.DeathOOM, Detail: "the kernel killed it for its memory limit"}
+		}
+		if !d.box(n.UID).known() {
+			return driver.Death{Cause: driver.DeathRemoved, Detail: "the runtime has no note of it any more"}
+		}
+	}
+	switch {
+	case !known:
+		return driver.Death{Cause: driver.DeathUnknown, Detail: "it ended while nobody watched"}
+	case status.Signaled():
+		return driver.Death{Cause: driver.DeathSignal, Signal: unix.SignalName(status.Signal())}
+	default:
+		return driver.Death{Cause: driver.DeathExit, Code: status.ExitStatus()}
+	}
+}
+
+// known reports whether the runtime still has its own note of the run.
+func (b box) known() bool {
+	entries, err := os.ReadDir(b.runtime())
+	if err != nil {
+		return !errors.Is(err, os.ErrNotExist)
+	}
+	for _, e := range entries {
+		if strings.Contains(e.Name(), string(b.uid)) {
+			return true
+		}
+	}
+	return false
+}
+
+// Adopt implements driver.Driver.
+func (d *Driver) Adopt(ctx context.Context, h driver.Handle) error {
+	n, err := parseHandle(h)
+	if err != nil {
+		return err
+	}
+	d.mu.Lock()
+	r := d.runs[n.UID]
+	d.mu.Unlock()
+	if r != nil && !r.ended() {
+		return nil
+	}
+	b := d.box(n.UID)
+	rec, found, err := b.record()
+	if err != nil {
+		return err
+	}
+	if !found {
+		if _, err := os.Stat(b.dir); errors.Is(err, os.ErrNotExist) {
+			return errs.E(errs.NotFound, "no such sandbox")
+		}
+	}
+	if !found || r != nil {
+		return errs.E(errs.WrongState, "sandbox is not running")
+	}
+	p, err := d.open(rec)
+	if errors.Is(err, os.ErrProcessDone) {
+		return errs.E(errs.WrongState, "sandbox is not running")
+	}
+	if err != nil {
+		return err
+	}
+	l, err := channel.Listen(b.socket(), rec.Secret, d.log.With("box", n.UID))
+	if err != nil {
+		p.close()
+		return err
+	}
+	r = hold(p, l)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.runs[n.UID] = r
+	return nil
+}
+
+// Stats implements driver.Driver.
+func (d *Driver) Stats(ctx context.Context, h driver.Handle) (driver.Stats, error) {
+	n, err := parseHandle(h)
+	if err != nil {
+		return driver.Stats{}, err
+	}
+	s, err := d.cgroups.cgroup(n.UID).stats()
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ENODEV) {
+		return driver.Stats{}, errs.E(errs.WrongState, "sandbox is not running")
+	}
+	if n.Isolation == "gvisor" {
+		s.PIDs = -1
+	}
+	return s, err
+}

@@ -1,0 +1,261 @@
+package oci
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// idCount is how many ids a container with a user namespace has.
+const idCount = 1 << 16
+
+// stageDirs are directories of the host over which a private filesystem can be
+// mounted, in the mount namespace of one container's start: everybody may
+// traverse them, and nothing that a runtime needs lies below them.
+var stageDirs = []string{"/mnt", "/srv", "/media", "/opt"}
+
+// stage is the place where a container's root filesystem is put together. It
+// exists only in the mount namespace of the thread that made it and of what
+// that thread started. Paths of the state directory would not do: with a user
+// namespace the runtime is nobody to the host and could not traverse them.
+type stage struct{ dir string }
+
+func (s stage) path(name string) string { return filepath.Join(s.dir, name) }
+
+// prepare makes the namespaces and mounts that a container starts in. It
+// changes the calling thread for good: use it inside [onThread].
+func (b bundle) prepare(userns *os.File) (s stage, err error) {
+	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+		return s, fmt.Errorf("make mount namespace: %w", err)
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return s, fmt.Errorf("make mounts private: %w", err)
+	}
+	// Trees are taken before the stage covers a part of the host.
+	trees := []struct {
+		name, source string
+		mapped       bool
+	}{
+		{"lower", b.note.Rootfs, true},
+		{"disk", b.note.Disk, true},
+		{"channel", b.box.channel(), true},
+		{"bundle", b.box.bundle(), false},
+		{"runtime", b.box.runtime(), false},
+		{"init", b.note.Init.Path, false},
+	}
+	fds := make([]int, 0, len(trees))
+	defer func() {
+		for _, fd := range fds {
+			_ = unix.Close(fd)
+		}
+	}()
+	for _, t := range trees {
+		fd, err := unix.OpenTree(unix.AT_FDCWD, t.source, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+		if err != nil {
+			return s, fmt.Errorf("take %s: %w", t.name, err)
+		}
+		fds = append(fds, fd)
+		if t.mapped && userns != nil {
+			attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_IDMAP, Userns_fd: uint64(userns.Fd())}
+			if err := unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH, &attr); err != nil {
+				return s, fmt.Errorf("map ids of %s: %w", t.name, err)
+			}
+		}
+	}
+	if b.cgroups.hybrid != "" {
+		// crun refuses hosts on which it sees this one beside version 1.
+		if err := unix.Unmount(b.cgroups.hybrid, unix.MNT_DETACH); err != nil && !errors.Is(err, syscall.EINVAL) {
+			return s, fmt.Errorf("hide %s: %w", b.cgroups.hybrid, err)
+		}
+	}
+	if s, err = openStage(); err != nil {
+		return s, err
+	}
+	for i, t := range trees {
+		target := s.path(t.name)
+		if t.name == "init" {
+			err = os.WriteFile(target, nil, 0o755)
+		} else {
+			err = os.Mkdir(target, 0o755)
+		}
+		if err != nil {
+			return s, err
+		}
+		if err := unix.MoveMount(fds[i], "", unix.AT_FDCWD, target, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+			return s, fmt.Errorf("place %s: %w", t.name, err)
+		}
+	}
+	if err := s.overlay(); err != nil {
+		return s, err
+	}
+	if err := loopbackOnly(); err != nil {
+		return s, err
+	}
+	return s, s.mountSysfs(b.cgroups, b.cgroups.cgroup(b.note.UID))
+}
+
+func openStage() (stage, error) {
+	for _, dir := range stageDirs {
+		if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+			continue
+		}
+		if err := unix.Mount("cubby", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0755,size=1m"); err != nil {
+			return stage{}, fmt.Errorf("mount stage: %w", err)
+		}
+		return stage{dir: dir}, nil
+	}
+	return stage{}, fmt.Errorf("none of %v exists", stageDirs)
+}
+
+// overlay mounts the sandbox's root: the image below, its own changes above,
+// on its disk. Set-user-id programs have no effect inside anyway
+// (no-new-privileges), and device files must have none.
+func (s stage) overlay() error {
+	root := s.path("rootfs")
+	if err := os.Mkdir(root, 0o755); err != nil {
+		return err
+	}
+	disk := s.path("disk/root")
+	options := "lowerdir=" + s.path("lower") + ",upperdir=" + filepath.Join(disk, "upper") + ",workdir=" + filepath.Join(disk, "work")
+	if err := unix.Mount("overlay", root, "overlay", unix.MS_NODEV|unix.MS_NOSUID, options); err != nil {
+		return fmt.Errorf("mount overlay: %w", err)
+	}
+	return nil
+}
+
+// overlayDirs makes the directories of the overlay on the disk.
+func (n note) overlayDirs() error {
+	for _, name := range []string{"upper", "work"} {
+		dir := filepath.Join(n.Disk, "root", name)
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
+		if err := os.Chmod(dir, 0o755); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// loopbackOnly gives the thread a network namespace with nothing but loopback.
+// It belongs to the host's user namespace: root inside the sandbox has no
+// power over it, so the host's packet filter code is out of reach. In exchange
+// low ports are free to everybody inside.
+func loopbackOnly() error {
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		return fmt.Errorf("make network namespace: %w", err)
+	}
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	request, err := unix.NewIfreq("lo")
+	if err != nil {
+		return err
+	}
+	request.SetUint16(unix.IFF_UP)
+	if err := unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, request); err != nil {
+		return fmt.Errorf("bring up loopback: %w", err)
+	}
+	for name, value := range map[string]string{
+		"ip_unprivileged_port_start": "0",
+		"ping_group_range":           "0 2147483647",
+	} {
+		// Read-only where cubby itself runs in a container: then low ports
+		// stay root's.
+		_ = os.WriteFile("/proc/sys/net/ipv4/"+name, []byte(value), 0)
+	}
+	return nil
+}
+
+// mountSysfs prepares the container's /sys: of the new network namespace, so
+// that it does not show the host's interfaces, and with the sandbox's own
+// limits under fs/cgroup. The runtime binds it read-only.
+func (s stage) mountSysfs(h hierarchy, c cgroup) error {
+	sys := s.path("sysfs")
+	if err := os.Mkdir(sys, 0o755); err != nil {
+		return err
+	}
+	const flags = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
+	if err := unix.Mount("sysfs", sys, "sysfs", flags|unix.MS_RDONLY, ""); err != nil {
+		return fmt.Errorf("mount sysfs: %w", err)
+	}
+	target := filepath.Join(sys, "fs/cgroup")
+	bindReadOnly := func(from, to string) error {
+		if err := unix.Mount(from, to, "", unix.MS_BIND, ""); err != nil {
+			return err
+		}
+		return unix.Mount("", to, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY|flags, "")
+	}
+	if h.v2 != "" {
+		return bindReadOnly(filepath.Join(h.v2, c.path), target)
+	}
+	if err := unix.Mount("tmpfs", target, "tmpfs", flags, "mode=0755,size=64k"); err != nil {
+		return fmt.Errorf("mount cgroup view: %w", err)
+	}
+	for controller, root := range h.v1 {
+		if controller == "freezer" {
+			continue
+		}
+		dir := filepath.Join(target, controller)
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			return err
+		}
+		if err := bindReadOnly(filepath.Join(root, c.path), dir); err != nil {
+			return fmt.Errorf("bind cgroup view: %w", err)
+		}
+	}
+	return unix.Mount("", target, "", unix.MS_REMOUNT|unix.MS_RDONLY|flags, "mode=0755,size=64k")
+}
+
+// userNamespace returns a namespace that maps ids 0… to base…, for the
+// id-mapped mounts of a container.
+func userNamespace(base uint32) (*os.File, error) {
+	mapping := []syscall.SysProcIDMap{{ContainerID: 0, HostID: int(base), Size: idCount}}
+	// A namespace needs a process to be born in. With ptrace it stops before
+	// its first instruction and never runs.
+	p, err := os.StartProcess("/proc/self/exe", []string{"cubby-userns"}, &os.ProcAttr{Sys: &syscall.SysProcAttr{
+		Cloneflags:  unix.CLONE_NEWUSER,
+		UidMappings: mapping,
+		GidMappings: mapping,
+		Ptrace:      true,
+		Pdeathsig:   syscall.SIGKILL,
+	}})
+	if err != nil {
+		return nil, fmt.Errorf("make user namespace: %w", err)
+	}
+	ns, err := os.Open("/proc/" + strconv.Itoa(p.Pid) + "/ns/user")
+	_ = p.Kill()
+	_, _ = p.Wait()
+	return ns, err
+}
+
+// mapsIDs reports whether this kernel can map the ids of both filesystems in a
+// mount. Where it cannot, a container's root is the host's root without its
+// capabilities.
+func mapsIDs(paths ...string) bool {
+	userns, err := userNamespace(idBase(""))
+	if err != nil {
+		return false
+	}
+	defer userns.Close()
+	for _, path := range paths {
+		fd, err := unix.OpenTree(unix.AT_FDCWD, path, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+		if err != nil {
+			return false
+		}
+		attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_IDMAP, Userns_fd: uint64(userns.Fd())}
+		err = unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH, &attr)
+		_ = unix.Close(fd)
+		if err != nil {
+			return false
+		}
+	}
+	return true
+}

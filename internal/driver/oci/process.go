@@ -1,0 +1,114 @@
+package oci
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// process is one process of the host that is nobody's child here: it outlives
+// the daemon that started it. It is held by a pidfd, so a reused pid is never
+// taken for it.
+type process struct {
+	pid   int
+	start uint64   // clock ticks since the host's boot
+	file  *os.File // pidfd, polled by the Go runtime
+}
+
+// openProcess holds the process pid; os.ErrProcessDone when there is none. A
+// start other than 0 must be the process's, else it is another one.
+func openProcess(pid int, start uint64) (*process, error) {
+	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
+	if errors.Is(err, unix.ESRCH) {
+		return nil, os.ErrProcessDone
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open process: %w", err)
+	}
+	p := &process{pid: pid, file: os.NewFile(uintptr(fd), "pidfd")}
+	// The pidfd is held first, then the start time is read: what is read
+	// belongs to what is held, or the process is gone.
+	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err == nil {
+		p.start, err = startTime(data)
+	}
+	if err != nil || start != 0 && p.start != start || p.done() {
+		p.close()
+		return nil, os.ErrProcessDone
+	}
+	return p, nil
+}
+
+// startTime reads the 22nd field of /proc/PID/stat. The second one holds the
+// program's name, which can contain anything.
+func startTime(stat []byte) (uint64, error) {
+	i := bytes.LastIndexByte(stat, ')')
+	if i < 0 {
+		return 0, errors.New("malformed stat")
+	}
+	fields := bytes.Fields(stat[i+1:])
+	if len(fields) < 20 {
+		return 0, errors.New("malformed stat")
+	}
+	return strconv.ParseUint(string(fields[19]), 10, 64)
+}
+
+// close ends the hold; a wait returns.
+func (p *process) close() { _ = p.file.Close() }
+
+func ended(fd uintptr) bool {
+	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	n, err := unix.Poll(fds, 0)
+	return err == nil && n > 0
+}
+
+// control runs f on the descriptor. Fd() would make it blocking, which takes
+// it out of the runtime's poller.
+func (p *process) control(f func(fd uintptr)) {
+	if conn, err := p.file.SyscallConn(); err == nil {
+		_ = conn.Control(f)
+	}
+}
+
+// done reports whether the process has ended.
+func (p *process) done() (done bool) {
+	p.control(func(fd uintptr) { done = ended(fd) })
+	return done
+}
+
+// wait returns nil when the process has ended, and an error after close. One
+// caller at a time.
+func (p *process) wait() error {
+	conn, err := p.file.SyscallConn()
+	if err != nil {
+		return err
+	}
+	return conn.Read(ended)
+}
+
+// exitStatus tells how an ended process ended. Only kernels since 6.15 tell it
+// to a stranger; false where they do not.
+func (p *process) exitStatus() (syscall.WaitStatus, bool) {
+	const (
+		infoExit   = 1 << 3     // PIDFD_INFO_EXIT
+		getInfo    = 0xc040ff0b // PIDFD_GET_INFO with the first 64 bytes of struct pidfd_info
+		statusAt   = 60
+		structSize = 64
+	)
+	var info [structSize]byte
+	*(*uint64)(unsafe.Pointer(&info[0])) = infoExit
+	errno := syscall.Errno(unix.EBADF)
+	p.control(func(fd uintptr) {
+		_, _, errno = unix.Syscall(unix.SYS_IOCTL, fd, getInfo, uintptr(unsafe.Pointer(&info[0])))
+	})
+	if errno != 0 || *(*uint64)(unsafe.Pointer(&info[0]))&infoExit == 0 {
+		return 0, false
+	}
+	return syscall.WaitStatus(*(*int32)(unsafe.Pointer(&info[statusAt]))), true
+}

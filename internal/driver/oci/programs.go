@@ -1,0 +1,90 @@
+package oci
+
+import (
+	"context"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/cubbyhq/cubby/internal/embedded"
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+)
+
+// programs finds the executables that sandboxes are made of.
+type programs struct {
+	dir                    string
+	init, runsc, container string // named by the configuration; "" is the default
+
+}
+
+const (
+	runsc = "runsc"
+	crun  = "crun"
+	runc  = "runc"
+)
+
+// agent returns cubby-init.
+func (p *programs) agent() (program, error) { return p.carried(embedded.CubbyInit, p.init) }
+
+// runtime returns the program for an isolation; errs.Unsupported when this
+// host has none.
+func (p *programs) runtime(isolation sandbox.Isolation) (program, error) {
+	if isolation == sandbox.GVisor {
+		return p.carried(runsc, p.runsc)
+	}
+	names := []string{crun, runc}
+	if p.container != "" {
+		names = []string{p.container}
+	}
+	for _, name := range names {
+		path, err := exec.LookPath(name)
+		if err != nil {
+			continue
+		}
+		if path, err = filepath.Abs(path); err != nil {
+			return program{}, err
+		}
+		kind := crun
+		if strings.Contains(filepath.Base(path), runc) {
+			kind = runc
+		}
+		return program{Kind: kind, Path: path}, nil
+	}
+	return program{}, errs.E(errs.Unsupported, "isolation container needs crun or runc, and the host has neither").
+		Hint("install one (apt-get install crun), or use isolation gvisor, which cubby carries")
+}
+
+// carried returns an embedded program, unpacked, unless override names
+// another one.
+func (p *programs) carried(name, override string) (program, error) {
+	if override != "" {
+		path, err := filepath.Abs(override)
+		return program{Kind: name, Path: path}, err
+	}
+	e, err := embedded.Open(name)
+	if err != nil {
+		return program{}, err
+	}
+	path, err := e.Unpack(p.dir)
+	if err != nil {
+		return program{}, err
+	}
+	return program{Kind: name, Path: path, Digest: e.Digest}, nil
+}
+
+// describe is for people: name, version, and where it comes from.
+func (p program) describe() string {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, p.Path, "--version").Output()
+	line, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
+	if err != nil || line == "" {
+		line = p.Kind
+	}
+	if p.Digest != "" {
+		return line + " (embedded)"
+	}
+	return line + " (" + p.Path + ")"
+}

@@ -1,0 +1,98 @@
+package oci
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"sync"
+
+	"github.com/google/renameio/v2"
+
+	"github.com/cubbyhq/cubby/internal/channel"
+	"github.com/cubbyhq/cubby/internal/driver"
+	"github.com/cubbyhq/cubby/internal/errs"
+)
+
+// record is what is written down of a run, so that a later daemon finds it: it
+// is there from before the first process until after the last one.
+type record struct {
+	// Secret proves to the channel that the agent of this run dials.
+	Secret string `json:"secret"`
+	// PID is the host's id of the process with which the run ends: PID 1 of a
+	// container, gVisor's kernel. 0 while the runtime starts it.
+	PID       int    `json:"pid,omitempty"`
+	StartTime uint64 `json:"start_time,omitempty"`
+	HostID    string `json:"host_id"` // boot of the host in which the pid means something
+	// Stopping: the end of the run was asked for, it is no death.
+	Stopping bool `json:"stopping,omitempty"`
+	// Death is how the run ended, once that was seen.
+	Death *driver.Death `json:"death,omitempty"`
+}
+
+func (b box) record() (record, bool, error) {
+	data, err := os.ReadFile(b.runFile())
+	if errors.Is(err, fs.ErrNotExist) {
+		return record{}, false, nil
+	}
+	if err != nil {
+		return record{}, false, err
+	}
+	var r record
+	if err := json.Unmarshal(data, &r); err != nil {
+		return record{}, false, errs.E(errs.Internal, "damaged note of a run").Because(err)
+	}
+	return r, true, nil
+}
+
+func (b box) setRecord(r record) error {
+	data, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	// Not synced to the disk: after a crash of the host no run is left that
+	// it could speak of. Replaced atomically: the daemon alone may die.
+	return renameio.WriteFile(b.runFile(), data, 0o600, renameio.WithTempDir(b.dir))
+}
+
+// run is what this process holds of a running sandbox.
+type run struct {
+	process *process
+	channel *channel.Listener
+
+	watched sync.WaitGroup
+	dead    chan struct{} // closed when the process has ended
+
+	mu       sync.Mutex
+	stopping bool          // guarded by mu
+	death    *driver.Death // guarded by mu
+}
+
+// hold takes hold of a running process.
+func hold(p *process, l *channel.Listener) *run {
+	r := &run{process: p, channel: l, dead: make(chan struct{})}
+	r.watched.Go(func() {
+		if p.wait() == nil {
+			close(r.dead)
+		}
+	})
+	return r
+}
+
+// release lets go of everything; the sandbox goes on.
+func (r *run) release() {
+	if r.channel != nil {
+		_ = r.channel.Close()
+	}
+	r.process.close()
+	r.watched.Wait()
+}
+
+func (r *run) ended() bool {
+	select {
+	case <-r.dead:
+		return true
+	default:
+		return false
+	}
+}

@@ -1,0 +1,342 @@
+package oci
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/encoding/protojson"
+
+	guestv1 "github.com/cubbyhq/cubby/api/gen/cubby/guest/v1"
+	"github.com/cubbyhq/cubby/api/gen/cubby/guest/v1/guestv1connect"
+	"github.com/cubbyhq/cubby/internal/channel"
+	"github.com/cubbyhq/cubby/internal/driver"
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+)
+
+// startLimit bounds a start whose caller set no deadline of its own.
+const startLimit = 60 * time.Second
+
+// Start implements driver.Driver.
+func (d *Driver) Start(ctx context.Context, h driver.Handle) (err error) {
+	n, err := parseHandle(h)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+	b := d.box(n.UID)
+
+	d.mu.Lock()
+	r := d.runs[n.UID]
+	d.mu.Unlock()
+	if r != nil && !r.ended() {
+		return d.greet(ctx, r)
+	}
+	if r == nil {
+		// One that an earlier daemon started is taken over.
+		if err := d.Adopt(ctx, h); err == nil {
+			return d.Start(ctx, h)
+		}
+	}
+	if err := d.clear(ctx, n.UID); err != nil {
+		return err
+	}
+	if err := b.lay(n); err != nil {
+		return err
+	}
+	if _, err := os.Stat(n.Rootfs); err != nil {
+		return errs.E(errs.Unavailable, "the sandbox's image is gone").Because(err)
+	}
+	defer func() {
+		if err != nil {
+			undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+			defer cancel()
+			if clearErr := d.clear(undo, n.UID); clearErr != nil {
+				d.log.Error("a failed start was not undone", "box", n.UID, "err", clearErr)
+			}
+		}
+	}()
+
+	rec := record{Secret: rand.Text(), HostID: d.hostID}
+	if err := b.setRecord(rec); err != nil {
+		return err
+	}
+	l, err := channel.Listen(b.socket(), rec.Secret, d.log.With("box", n.UID))
+	if err != nil {
+		return err
+	}
+	p, err := d.launch(ctx, n, rec.Secret)
+	if err != nil {
+		_ = l.Close()
+		return err
+	}
+	r = hold(p, l)
+	d.mu.Lock()
+	d.runs[n.UID] = r
+	d.mu.Unlock()
+	rec.PID, rec.StartTime = p.pid, p.start
+	if err := b.setRecord(rec); err != nil {
+		return err
+	}
+	return d.greet(ctx, r)
+}
+
+// greet returns when the agent answers.
+func (d *Driver) greet(ctx context.Context, r *run) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stop := make(chan struct{})
+	defer close(stop)
+	go func() {
+		select {
+		case <-r.dead:
+			cancel()
+		case <-stop:
+		}
+	}()
+	err := r.channel.Wait(ctx)
+	if err == nil {
+		_, err = agent(r.channel).Hello(ctx, connect.NewRequest(&guestv1.HelloRequest{}))
+	}
+	if err != nil && r.ended() {
+		return errs.E(errs.Unavailable, "the sandbox ended before its agent answered").Because(err)
+	}
+	if err != nil {
+		return errs.E(errs.Unavailable, "the sandbox's agent does not answer").Because(err)
+	}
+	return nil
+}
+
+// agent returns a client for single calls: a fresh connection each.
+func agent(l *channel.Listener) guestv1connect.GuestServiceClient {
+	transport := &http.Transport{
+		DisableKeepAlives: true,
+		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return l.Dial(ctx) },
+	}
+	return guestv1connect.NewGuestServiceClient(&http.Client{Transport: transport}, "http://guest")
+}
+
+// launch starts the runtime and returns the process that is the sandbox.
+func (d *Driver) launch(ctx context.Context, n note, secret string) (*process, error) {
+	b := d.box(n.UID)
+	group := d.cgroups.cgroup(n.UID)
+	l := limits{memory: n.Limits.MemoryBytes, cpus: n.Limits.CPUs, pids: n.Limits.PIDs}
+	if n.Isolation == sandbox.GVisor {
+		// A fork that the host refuses ends gVisor's kernel: the agent bounds
+		// the number of processes inside.
+		l.memory, l.pids = gvisorMemory(l.memory), 0
+	}
+	if err := group.create(l); err != nil {
+		return nil, err
+	}
+	boot, err := protojson.Marshal(d.boot(n, secret))
+	if err != nil {
+		return nil, err
+	}
+	_ = os.Remove(b.pidFile())
+	_ = os.Remove(b.log())
+	bun := bundle{note: n, box: b, cgroups: d.cgroups, nofile: d.nofile, root: n.Rootfs}
+	var cmd *exec.Cmd
+	if n.Isolation == sandbox.GVisor {
+		cmd, err = d.gvisorCommand(bun)
+	} else {
+		cmd, err = d.containerCommand(bun)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := d.execute(ctx, cmd, bun, boot); err != nil {
+		return nil, err
+	}
+	data, err := os.ReadFile(b.pidFile())
+	if err != nil {
+		return nil, errs.E(errs.Internal, "the runtime wrote no pid").Because(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(data)))
+	if err != nil || pid <= 1 {
+		return nil, errs.E(errs.Internal, "the runtime wrote a strange pid").Because(err)
+	}
+	p, err := openProcess(pid, 0)
+	if errors.Is(err, os.ErrProcessDone) || err == nil && !group.contains(pid) {
+		if err == nil {
+			p.close()
+		}
+		return nil, errs.E(errs.Unavailable, "the sandbox ended before its agent answered").Because(b.complaint())
+	}
+	return p, err
+}
+
+func (d *Driver) boot(n note, secret string) *guestv1.Boot {
+	boot := &guestv1.Boot{
+		Secret:       secret,
+		Socket:       filepath.Join(driver.ChannelDir, "host.sock"),
+		Hostname:     n.Hostname,
+		Env:          n.Env,
+		OpenFiles:    min(n.Limits.OpenFiles, int64(d.nofile)),
+		EgressListen: egressListen,
+	}
+	if n.Isolation == sandbox.GVisor {
+		boot.MemoryBytes, boot.Pids, boot.InSandboxCgroup = n.Limits.MemoryBytes, n.Limits.PIDs, true
+	}
+	return boot
+}
+
+// egressListen is where HTTP_PROXY of a sandbox points.
+const egressListen = "127.0.0.1:3128"
+
+func (d *Driver) gvisorCommand(b bundle) (*exec.Cmd, error) {
+	// What an earlier run left here died with it; runsc starts its own.
+	if err := os.RemoveAll(b.overlayDir()); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(b.overlayDir(), 0o700); err != nil {
+		return nil, err
+	}
+	if err := b.write(); err != nil {
+		return nil, err
+	}
+	args := append(b.runscFlags(), "run", "--detach", "--bundle="+b.box.bundle(), "--pid-file="+b.box.pidFile())
+	if _, err := os.Stat(b.savedDir()); err == nil {
+		args = append(args, "--fs-restore-image-path="+b.savedDir())
+	}
+	return exec.Command(b.note.Runtime.Path, append(args, string(b.note.UID))...), nil
+}
+
+func (d *Driver) containerCommand(b bundle) (*exec.Cmd, error) {
+	if err := b.note.overlayDirs(); err != nil {
+		return nil, err
+	}
+	// Its paths are known only when the stage stands: see execute.
+	return exec.Command(b.note.Runtime.Path), nil
+}
+
+// execute runs the runtime to its end, in the sandbox's cgroup, and gives the
+// agent its boot message. The sandbox itself goes on.
+func (d *Driver) execute(ctx context.Context, cmd *exec.Cmd, b bundle, boot []byte) error {
+	in, out, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	group := d.cgroups.cgroup(b.note.UID)
+	// The sandbox inherits these: anything but /dev/null would be a way to
+	// the host's disk or depend on this process.
+	cmd.Stdin = in
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+	dir, err := group.open()
+	if err != nil {
+		_ = in.Close()
+		return err
+	}
+	if dir != nil {
+		defer dir.Close()
+		cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, int(dir.Fd())
+	}
+	var userns *os.File
+	if b.note.IDBase > 0 {
+		if userns, err = userNamespace(b.note.IDBase); err != nil {
+			_ = in.Close()
+			return err
+		}
+		defer userns.Close()
+	}
+	err = onThread(func() error {
+		if b.note.Isolation == sandbox.Container {
+			s, err := b.prepare(userns)
+			if err != nil {
+				return err
+			}
+			if err := b.staged(s, cmd); err != nil {
+				return err
+			}
+		}
+		if dir == nil && b.note.Runtime.Kind != runc {
+			if err := group.enter(); err != nil {
+				return err
+			}
+		}
+		return cmd.Start()
+	})
+	_ = in.Close()
+	if err != nil {
+		return fmt.Errorf("start %s: %w", b.note.Runtime.Kind, err)
+	}
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		_, _ = out.Write(boot)
+		_ = out.Close()
+	}()
+	stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })
+	err = cmd.Wait()
+	stop()
+	if err != nil {
+		_ = out.Close()
+	}
+	// The agent reads all of it before anything else; if it does not, the end
+	// of the start's context breaks the write.
+	stop = context.AfterFunc(ctx, func() { _ = out.Close() })
+	<-written
+	stop()
+	if ctx.Err() != nil {
+		return errs.E(errs.Timeout, "the sandbox took too long to start").Because(ctx.Err())
+	}
+	if err != nil {
+		return errs.E(errs.Unavailable, "the runtime did not start the sandbox").
+			Because(fmt.Errorf("%s: %w: %w", b.note.Runtime.Kind, err, b.box.complaint()))
+	}
+	return nil
+}
+
+// staged completes a container's command with the paths of its stage.
+func (b bundle) staged(s stage, cmd *exec.Cmd) error {
+	b.root, b.sysfs = s.path("rootfs"), s.path("sysfs")
+	inside := b
+	inside.note.Disk = s.path("disk")
+	inside.note.Init.Path = s.path("init")
+	inside.box = box{uid: b.box.uid, dir: s.dir}
+	if err := inside.write(); err != nil {
+		return err
+	}
+	args := []string{"--root=" + inside.box.runtime(), "--log=" + inside.box.bundle() + "/log", "--log-format=json"}
+	if b.note.Runtime.Kind == crun {
+		args = append(args, "--cgroup-manager=disabled")
+	}
+	args = append(args, "run", "--detach", "--bundle="+inside.box.bundle(), "--pid-file="+inside.box.bundle()+"/pid", string(b.note.UID))
+	cmd.Args = append(cmd.Args[:1], args...)
+	return nil
+}
+
+// complaint is what the runtime wrote to its log, for ours.
+func (b box) complaint() error {
+	data, err := os.ReadFile(b.log())
+	if err != nil {
+		return err
+	}
+	var last string
+	for line := range strings.Lines(string(data)) {
+		var entry struct{ Msg, Level string }
+		if json.Unmarshal([]byte(line), &entry) == nil && (entry.Level == "error" || last == "") {
+			last = entry.Msg
+		}
+	}
+	if last == "" {
+		return errors.New("no message")
+	}
+	return errors.New(last)
+}

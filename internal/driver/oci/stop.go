@@ -1,0 +1,247 @@
+package oci
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	guestv1 "github.com/cubbyhq/cubby/api/gen/cubby/guest/v1"
+	"github.com/cubbyhq/cubby/internal/driver"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+)
+
+// How long the agent may take beyond the grace that it gives to commands, and
+// how long a root filesystem may take to be saved.
+const (
+	shutdownMargin = 5 * time.Second
+	saveLimit      = 2 * time.Minute
+)
+
+// Stop implements driver.Driver. gVisor keeps a sandbox's system files in its
+// own memory and on the disk in a form of its own; they are saved here. A
+// container's are on the disk at all times.
+func (d *Driver) Stop(ctx context.Context, h driver.Handle, grace time.Duration) error {
+	n, err := parseHandle(h)
+	if err != nil {
+		return err
+	}
+	b := d.box(n.UID)
+	rec, found, err := b.record()
+	if err != nil {
+		return err
+	}
+	if !found {
+		return d.clear(ctx, n.UID)
+	}
+	if err := d.Adopt(ctx, h); err != nil {
+		// It does not run: what is left of it goes.
+		return d.clear(ctx, n.UID)
+	}
+	d.mu.Lock()
+	r := d.runs[n.UID]
+	d.mu.Unlock()
+	if r == nil {
+		return d.clear(ctx, n.UID)
+	}
+	r.mu.Lock()
+	r.stopping = true
+	r.mu.Unlock()
+	rec.Stopping = true
+	if err := b.setRecord(rec); err != nil {
+		return err
+	}
+	if err := d.shutDown(ctx, r, grace); err != nil && !r.ended() {
+		d.log.Warn("the agent did not end its commands", "box", n.UID, "err", err)
+	}
+	if n.Isolation == sandbox.GVisor && !r.ended() {
+		if err := d.save(ctx, n); err != nil {
+			d.log.Error("system files were not saved: the sandbox will start with those of the save before", "box", n.UID, "err", err)
+		}
+	}
+	return d.clear(ctx, n.UID)
+}
+
+// shutDown asks the agent to end everything but itself.
+func (d *Driver) shutDown(ctx context.Context, r *run, grace time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, grace+shutdownMargin)
+	defer cancel()
+	go func() {
+		select {
+		case <-r.dead:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	_, err := agent(r.channel).Shutdown(ctx, connect.NewRequest(&guestv1.ShutdownRequest{
+		Grace: durationpb.New(grace), Stay: true,
+	}))
+	return err
+}
+
+// save writes the changes of a gVisor sandbox's root filesystem to its disk
+// and ends the sandbox. The save before stays until this one is complete.
+func (d *Driver) save(ctx context.Context, n note) error {
+	ctx, cancel := context.WithTimeout(ctx, saveLimit)
+	defer cancel()
+	bun := bundle{note: n, box: d.box(n.UID), cgroups: d.cgroups}
+	fresh := bun.savedDir() + ".new"
+	if err := os.RemoveAll(fresh); err != nil {
+		return err
+	}
+	args := append(bun.runscFlags(), "fscheckpoint", "--image-path="+fresh, string(n.UID))
+	cmd := exec.CommandContext(ctx, n.Runtime.Path, args...)
+	cmd.WaitDelay = time.Second
+	if out, err := cmd.CombinedOutput(); err != nil {
+		_ = os.RemoveAll(fresh)
+		return fmt.Errorf("fscheckpoint: %w: %s", err, strings.TrimSpace(string(out)))
+	}
+	if err := syncTree(fresh); err != nil {
+		_ = os.RemoveAll(fresh)
+		return err
+	}
+	// A kill between these two leaves no save under its name; start then
+	// takes the one that is complete under the other.
+	if err := os.RemoveAll(bun.savedDir()); err != nil {
+		return err
+	}
+	return os.Rename(fresh, bun.savedDir())
+}
+
+// syncTree puts the files of a directory onto the disk.
+func syncTree(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, name := range append([]string{"."}, names(entries)...) {
+		f, err := os.Open(filepath.Join(dir, name))
+		if err != nil {
+			return err
+		}
+		err = f.Sync()
+		_ = f.Close()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func names(entries []fs.DirEntry) []string {
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+// clear ends everything that runs of a sandbox and removes what only a run
+// needs. What the sandbox is made of stays. It does not matter how far a start
+// had come.
+func (d *Driver) clear(ctx context.Context, uid sandbox.UID) error {
+	b, group := d.box(uid), d.cgroups.cgroup(uid)
+	d.mu.Lock()
+	r := d.runs[uid]
+	d.mu.Unlock()
+	if r != nil {
+		r.mu.Lock()
+		r.stopping = true
+		r.mu.Unlock()
+	}
+	if err := group.kill(ctx); err != nil {
+		return err
+	}
+	if r != nil {
+		r.release()
+		d.mu.Lock()
+		delete(d.runs, uid)
+		d.mu.Unlock()
+	}
+	if err := group.remove(ctx); err != nil {
+		return err
+	}
+	unmountNetns(b.runtime())
+	for _, path := range []string{b.runtime(), b.socket(), b.bundle()} {
+		if err := os.RemoveAll(path); err != nil {
+			return err
+		}
+	}
+	// Last: as long as it is there, a run may have left something.
+	if err := os.Remove(b.runFile()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// unmountNetns removes the mount with which runsc keeps an empty network
+// namespace for its file servers.
+func unmountNetns(dir string) {
+	for unix.Unmount(filepath.Join(dir, "null-netns"), unix.MNT_DETACH) == nil {
+	}
+}
+
+// Destroy implements driver.Driver. The disk is its owner's and stays as it
+// is; a Create that gets it again starts with a fresh root filesystem.
+func (d *Driver) Destroy(ctx context.Context, h driver.Handle) error {
+	n, err := parseHandle(h)
+	if err != nil {
+		return err
+	}
+	return d.Sweep(ctx, n.UID)
+}
+
+// Sweep implements driver.Driver.
+func (d *Driver) Sweep(ctx context.Context, uid sandbox.UID) error {
+	if _, err := sandbox.ParseUID(string(uid)); err != nil {
+		return err
+	}
+	if err := d.clear(ctx, uid); err != nil {
+		return err
+	}
+	b := d.box(uid)
+	err := os.RemoveAll(b.dir)
+	if err == nil {
+		return nil
+	}
+	// Something is mounted below that no part of this package puts there.
+	mounts, mountErr := mountinfo.GetMounts(mountinfo.PrefixFilter(b.dir))
+	if mountErr != nil {
+		return errors.Join(err, mountErr)
+	}
+	slices.Reverse(mounts)
+	for _, m := range mounts {
+		_ = unix.Unmount(m.Mountpoint, unix.MNT_DETACH)
+	}
+	return os.RemoveAll(b.dir)
+}
+
+// List implements driver.Driver.
+func (d *Driver) List(ctx context.Context) ([]sandbox.UID, error) {
+	uids, err := d.cgroups.list()
+	if err != nil {
+		return nil, err
+	}
+	entries, err := os.ReadDir(d.cfg.StateDir)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		if uid, err := sandbox.ParseUID(e.Name()); err == nil && !slices.Contains(uids, uid) {
+			uids = append(uids, uid)
+		}
+	}
+	slices.Sort(uids)
+	return uids, nil
+}
