@@ -1,30 +1,235 @@
 // Package daemon assembles cubby: it is the one place where all packages meet.
-// It holds no behaviour of its own beyond order: what starts before what, and
-// what stops after what.
+// It holds no behaviour of its own beyond order: what is opened before what,
+// and what stops after what. It refuses to share a data directory with another
+// daemon.
 package daemon
 
 import (
 	"context"
 	"errors"
+	"io"
+	"log/slog"
 	"net"
+	"net/http"
+	"os"
+	"strings"
+	"time"
 
+	"github.com/cubbyhq/cubby/internal/auth"
 	"github.com/cubbyhq/cubby/internal/config"
+	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/driver"
+	"github.com/cubbyhq/cubby/internal/driver/oci"
+	"github.com/cubbyhq/cubby/internal/egress"
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/front"
+	"github.com/cubbyhq/cubby/internal/front/rest"
+	"github.com/cubbyhq/cubby/internal/image"
+	"github.com/cubbyhq/cubby/internal/journal"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/store"
+	"github.com/cubbyhq/cubby/internal/telemetry"
+	"github.com/cubbyhq/cubby/internal/workspace"
 )
 
 // Daemon is one assembled cubby.
 type Daemon struct {
+	cfg     config.Config
+	log     *slog.Logger
+	metrics *telemetry.Metrics
+	notify  notifier
+
+	// In the order in which they are opened; closed the other way round.
+	closers []io.Closer
+	store   *store.Store
+	driver  driver.Driver
+	disks   *workspace.Disks
+	core    *core.Service
+
 	listener net.Listener
+	server   *http.Server
+	draining chan struct{} // closed when the doors begin to drain
+	cut      context.CancelFunc
 }
 
+// Option changes what a Daemon is assembled from, for tests.
+type Option func(*options)
+
+type options struct {
+	driver   driver.Driver
+	log      *slog.Logger
+	defaults sandbox.Spec
+}
+
+// WithDriver replaces the embedded OCI driver. The daemon closes it.
+func WithDriver(d driver.Driver) Option { return func(o *options) { o.driver = d } }
+
+// WithLog replaces the logger that writes to standard error.
+func WithLog(log *slog.Logger) Option { return func(o *options) { o.log = log } }
+
+// WithDefaults replaces what a create leaves open.
+func WithDefaults(s sandbox.Spec) Option { return func(o *options) { o.defaults = s } }
+
 // New opens everything and starts nothing: the data directory is locked, the
-// store migrated, the address bound (so that Addr is known) and not served.
-func New(ctx context.Context, cfg config.Config) (*Daemon, error) {
-	return nil, errors.New("daemon: not written")
+// store migrated, the address bound (so that Addr is known) and not yet
+// served. What it opened is closed by Run, or by New itself when it fails. It
+// raises this process's limit of open files as far as it may.
+func New(ctx context.Context, cfg config.Config, opts ...Option) (d *Daemon, err error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	var o options
+	for _, opt := range opts {
+		opt(&o)
+	}
+	d = &Daemon{
+		cfg: cfg, log: o.log, driver: o.driver, notify: takeNotifier(),
+		metrics: telemetry.NewMetrics(telemetry.Version), draining: make(chan struct{}),
+	}
+	if d.log == nil {
+		d.log = telemetry.NewLogger(os.Stderr, cfg.LogLevel, cfg.LogFormat)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, d.close())
+			d = nil
+		}
+	}()
+	raiseOpenFiles(d.log)
+	if err := d.open(ctx, o); err != nil {
+		return d, err
+	}
+	return d, d.bind(ctx)
+}
+
+func (d *Daemon) open(ctx context.Context, o options) error {
+	operator, err := egress.ParseOperator(strings.Join(d.cfg.EgressAllow, ","))
+	if err != nil {
+		return err
+	}
+	dirs, err := layout(d.cfg)
+	if err != nil {
+		return err
+	}
+	lock, err := lockDir(dirs.data)
+	if err != nil {
+		return err
+	}
+	d.closers = append(d.closers, lock)
+
+	if d.store, err = store.Open(ctx, store.Config{Path: dirs.database, Now: time.Now, Log: d.log}); err != nil {
+		return err
+	}
+	d.closers = append(d.closers, d.store)
+	journals, err := journal.Open(dirs.journals, journal.Limits{PerExec: int64(d.cfg.JournalPerExec), PerSandbox: int64(d.cfg.JournalPerBox)})
+	if err != nil {
+		return err
+	}
+	d.closers = append(d.closers, journals)
+	images, err := image.Open(dirs.images, d.log)
+	if err != nil {
+		return err
+	}
+	pressure := func(frozen bool, free int64) { d.core.DiskPressure(frozen, free) }
+	d.disks, err = workspace.New(workspace.Config{
+		Dir: dirs.disks, Pool: d.cfg.DiskPool, Reserve: int64(d.cfg.DiskReserve), Overcommit: d.cfg.DiskOvercommit,
+		PoolBytes: poolBytes(o.defaults, int64(d.cfg.JournalPerBox)), Log: d.log, Now: time.Now, OnPressure: pressure,
+	})
+	if err != nil {
+		return err
+	}
+	if d.driver == nil {
+		if d.driver, err = oci.New(oci.Config{StateDir: dirs.state, RuntimesDir: dirs.runtimes, Log: d.log}); err != nil {
+			return err
+		}
+	}
+	d.closers = append(d.closers, d.driver)
+	d.core, err = core.New(core.Config{
+		Store: d.store, Driver: d.driver, Disks: d.disks, Images: images, Journals: journals,
+		Egress: egress.Config{Operator: operator, Log: d.log}, Log: d.log, Metrics: d.metrics, Now: time.Now, Defaults: o.defaults,
+		MaxSandboxes: d.cfg.MaxSandboxes, MinFreeMemory: int64(d.cfg.MinFreeMemory),
+		JournalBytes: int64(d.cfg.JournalPerBox), HistoryRetention: d.cfg.HistoryRetention,
+	})
+	if err != nil {
+		return err
+	}
+	d.metrics.Sandboxes(d.core.CountSandboxes)
+	return nil
+}
+
+// bind takes the address and prepares the doors.
+func (d *Daemon) bind(ctx context.Context) error {
+	tokens, err := auth.Parse(string(d.cfg.Tokens))
+	if err != nil {
+		return err
+	}
+	var authenticator *auth.Authenticator
+	if d.cfg.Authenticated() {
+		if authenticator, err = auth.New(tokens); err != nil {
+			return err
+		}
+	}
+	tlsConfig, err := serverTLS(d.cfg.TLSCert, d.cfg.TLSKey)
+	if err != nil {
+		return err
+	}
+	door := rest.New(rest.Config{
+		Core: d.core, Metrics: d.metrics, Log: d.log, Version: telemetry.Version,
+		BodyLimit: int64(d.cfg.BodyLimit), Draining: d.draining,
+	})
+	base, cut := context.WithCancel(context.WithoutCancel(ctx))
+	d.cut = cut
+	d.server = &http.Server{
+		Handler: front.Handler(front.Config{
+			Auth: authenticator, Access: door.Access, Log: d.log, Metrics: d.metrics, Error: door.Error,
+		}, door),
+		TLSConfig:         tlsConfig,
+		ReadHeaderTimeout: 10 * time.Second, // bodies and answers are bounded by front, per read and write
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    64 << 10,
+		ErrorLog:          slog.NewLogLogger(d.log.Handler(), slog.LevelDebug),
+		BaseContext:       func(net.Listener) context.Context { return base },
+	}
+	var lc net.ListenConfig
+	if d.listener, err = lc.Listen(ctx, "tcp", d.cfg.Listen); err != nil {
+		return errs.E(errs.Unavailable, "cannot listen on %s: %v", d.cfg.Listen, errors.Unwrap(err)).
+			Hint("another program may use the port; choose one with --listen")
+	}
+	d.closers = append(d.closers, closeListener{d.listener})
+	return nil
 }
 
 // Addr is the address that is bound, with the real port.
 func (d *Daemon) Addr() net.Addr { return d.listener.Addr() }
 
-// Run serves until ctx ends and returns when everything has stopped. Nil is a
-// clean stop. Sandboxes go on running.
-func (d *Daemon) Run(ctx context.Context) error { return nil }
+// close closes what New opened, the last one first.
+func (d *Daemon) close() error {
+	var err error
+	for i := len(d.closers) - 1; i >= 0; i-- {
+		err = errors.Join(err, d.closers[i].Close())
+	}
+	d.closers = nil
+	if d.cut != nil {
+		d.cut()
+	}
+	return err
+}
+
+// closeListener forgives that the server closed the listener before.
+type closeListener struct{ net.Listener }
+
+func (l closeListener) Close() error {
+	if err := l.Listener.Close(); !errors.Is(err, net.ErrClosed) {
+		return err
+	}
+	return nil
+}
+
+// poolBytes is the size of the disks that a create without wishes takes.
+func poolBytes(defaults sandbox.Spec, journalBytes int64) int64 {
+	size := defaults.Limits.DiskBytes
+	if size == 0 {
+		size = core.DefaultSpec().Limits.DiskBytes
+	}
+	return size - journalBytes
+}

@@ -1,4 +1,4 @@
 package telemetry
 
-// Version is what was built; the linker sets it (see the Makefile).
+// Version is set by the linker in release builds.
 var Version = "dev"

@@ -109,12 +109,9 @@ func (d *Door) watchFiles(ctx context.Context, in *watchRequest) (*streamed, err
 		if err != nil {
 			return
 		}
-		err = pump(ctx, d.core.Watch(ctx, in.ID, dir, in.Recursive), pingEvery, func(c sandbox.FileChange) error {
+		err = pump(ctx, d.drain, d.core.Watch(ctx, in.ID, dir, in.Recursive), pingEvery, func(c sandbox.FileChange) error {
 			return s.send(-1, "change", changeEvent{Path: c.Path, Op: c.Op, Time: c.Time.UTC()})
 		}, s.ping)
-		if err != nil && ctx.Err() == nil {
-			d.logInternal(ctx, err)
-			s.fail(ctx, err)
-		}
+		d.failStream(ctx, s, err)
 	}), nil
 }

@@ -134,9 +134,7 @@ func (d *Door) copy(ctx context.Context, w http.ResponseWriter, r io.Reader) (in
 			return total, nil
 		}
 		if rerr != nil {
-			if ctx.Err() == nil {
-				d.abort(ctx, rerr)
-			}
+			d.abort(ctx, rerr)
 			return total, rerr
 		}
 	}

@@ -7,8 +7,14 @@ import (
 	"sync"
 )
 
+// The page and its script render the document in the browser and load nothing
+// from anywhere else.
+//
 //go:embed docs.html
 var docsPage []byte
+
+//go:embed docs.js
+var docsScript []byte
 
 func (d *Door) docsRoutes() {
 	document := sync.OnceValue(func() []byte {
@@ -25,8 +31,12 @@ func (d *Door) docsRoutes() {
 	d.mux.HandleFunc("GET /docs", func(w http.ResponseWriter, _ *http.Request) {
 		h := w.Header()
 		h.Set("Content-Type", "text/html; charset=utf-8")
-		h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+		h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; script-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
 		_, _ = w.Write(docsPage) // the client went away
+	})
+	d.mux.HandleFunc("GET /docs.js", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/javascript; charset=utf-8")
+		_, _ = w.Write(docsScript) // the client went away
 	})
 }
 

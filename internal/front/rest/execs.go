@@ -96,8 +96,7 @@ type SignalInput struct {
 type execRequest struct {
 	exchange
 	IDInput
-	Accept string `header:"Accept"`
-	Body   ExecInput
+	Body ExecInput
 }
 
 func (d *Door) exec(ctx context.Context, in *execRequest) (*streamed, error) {
@@ -109,7 +108,7 @@ func (d *Door) exec(ctx context.Context, in *execRequest) (*streamed, error) {
 	if err != nil {
 		return nil, err
 	}
-	if in.Body.Stream || wantsEvents(in.Accept) {
+	if in.Body.Stream || wantsEvents(in.r.Header.Get("Accept")) {
 		e, err := d.core.Exec(ctx, in.ID, spec)
 		if err != nil {
 			return nil, err

@@ -30,6 +30,9 @@ type Config struct {
 	Version string
 	// BodyLimit bounds JSON bodies; 0 is 1 MiB.
 	BodyLimit int64
+	// Draining, when it is closed, ends streams that would go on forever;
+	// their clients resume at another daemon. Nil never does.
+	Draining <-chan struct{}
 }
 
 // Door serves the API. It expects to stand behind [front.Handler].
@@ -38,6 +41,7 @@ type Door struct {
 	metrics *telemetry.Metrics
 	log     *slog.Logger
 	limit   int64
+	drain   <-chan struct{}
 
 	mux *http.ServeMux
 	api huma.API
@@ -45,7 +49,7 @@ type Door struct {
 
 // New registers every route.
 func New(c Config) *Door {
-	d := &Door{core: c.Core, metrics: c.Metrics, log: c.Log, limit: c.BodyLimit, mux: http.NewServeMux()}
+	d := &Door{core: c.Core, metrics: c.Metrics, log: c.Log, limit: c.BodyLimit, drain: c.Draining, mux: http.NewServeMux()}
 	if d.limit == 0 {
 		d.limit = 1 << 20
 	}
@@ -71,7 +75,7 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) { d.mux.ServeHT
 // answers to "are you there" and the description of the API.
 func (d *Door) Access(r *http.Request) front.Access {
 	switch r.URL.Path {
-	case "/healthz", "/readyz", "/health", "/openapi.json", "/docs":
+	case "/healthz", "/readyz", "/health", "/openapi.json", "/docs", "/docs.js":
 		return front.Anyone
 	case "/metrics":
 		return front.TokenOrLocal

@@ -2,7 +2,6 @@ package rest
 
 import (
 	"context"
-	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/core"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/front"
+	"github.com/cubbyhq/cubby/internal/journal"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
@@ -194,6 +194,9 @@ func (d *Door) sandboxedCreate(w http.ResponseWriter, r *http.Request) error {
 		Image: in.Image, Isolation: sandbox.Isolation(in.Isolation), Env: in.Env, Ports: in.Ports,
 		Visibility: sandbox.Visibility(in.Visibility), IdlePolicy: sandbox.IdleSleep, External: sandbox.External{UserID: defaultExternalUser},
 	}}
+	if in.Visibility == "" {
+		req.Spec.Visibility = sandbox.Public // as sandboxed's previews are
+	}
 	if in.IdlePolicy != "" {
 		req.Spec.IdlePolicy = sandbox.IdlePolicy(in.IdlePolicy)
 	}
@@ -315,23 +318,25 @@ func (d *Door) sandboxedStream(ctx context.Context, w http.ResponseWriter, id st
 	control := http.NewResponseController(w)
 	_ = control.Flush()
 	var stderr strings.Builder
-	for e, err := range d.core.Output(ctx, id, seq, 0, true) {
+	err := pump(ctx, d.drain, d.core.Output(ctx, id, seq, 0, true), pingEvery, func(e journal.Entry) error {
+		var text []byte
 		switch {
-		case err != nil:
-			d.abort(ctx, err)
 		case e.Exit != nil:
-			_, _ = io.WriteString(w, "---stderr---\n"+stderr.String()+ending(e.Exit)+"exit_code: "+strconv.Itoa(exitCode(e.Exit))+"\n")
+			text = []byte("---stderr---\n" + stderr.String() + ending(e.Exit) + "exit_code: " + strconv.Itoa(exitCode(e.Exit)) + "\n")
 		case e.Output.Stream == sandbox.Stderr:
 			if room := defaultOutput - stderr.Len(); room > 0 {
 				stderr.Write(e.Output.Data[:min(room, len(e.Output.Data))])
 			}
+			return nil
 		default:
-			if _, err := w.Write(e.Output.Data); err != nil {
-				return
-			}
-			_ = control.Flush()
+			text = e.Output.Data
 		}
-	}
+		if _, err := w.Write(text); err != nil {
+			return gone(err)
+		}
+		return control.Flush()
+	}, func() error { return nil })
+	d.abort(ctx, err)
 }
 
 // ending tells an end that is not the command's own in the only place that the

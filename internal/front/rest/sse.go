@@ -3,11 +3,13 @@ package rest
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"iter"
 	"net/http"
 	"strconv"
 	"time"
 
+	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/front"
 )
 
@@ -58,16 +60,23 @@ func (s *eventStream) send(id int64, name string, data any) error {
 
 func (s *eventStream) ping() error { return s.send(-1, "ping", struct{}{}) }
 
-// fail tells an error that came after the response had begun.
-func (s *eventStream) fail(ctx context.Context, err error) {
+// failStream tells an error that came after the response had begun.
+func (d *Door) failStream(ctx context.Context, s *eventStream, err error) {
+	if err == nil || ctx.Err() != nil || errors.Is(err, errDraining) {
+		return // a stream without its last event is resumed by its client
+	}
+	d.logInternal(ctx, err)
 	_, p := front.ProblemOf(ctx, err)
 	_ = s.send(-1, "error", p) // the client is gone: nobody is left to tell
 }
 
+// errDraining ends a stream because the daemon stops.
+var errDraining = errs.E(errs.Unavailable, "the daemon stops").Hint("resume the stream at its offset")
+
 // pump hands every item of seq to item, in order, and calls tick while there
-// is none for a while. It returns when seq ends, when ctx ends or with the
-// first error, and leaves no goroutine behind.
-func pump[T any](ctx context.Context, seq iter.Seq2[T, error], every time.Duration, item func(T) error, tick func() error) error {
+// is none for a while. It returns when seq ends, when ctx ends, when drain is
+// closed or with the first error, and leaves no goroutine behind.
+func pump[T any](ctx context.Context, drain <-chan struct{}, seq iter.Seq2[T, error], every time.Duration, item func(T) error, tick func() error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	type next struct {
 		item T
@@ -108,6 +117,8 @@ func pump[T any](ctx context.Context, seq iter.Seq2[T, error], every time.Durati
 			if err := tick(); err != nil {
 				return err
 			}
+		case <-drain:
+			return errDraining
 		case <-ctx.Done():
 			return ctx.Err()
 		}

@@ -2,6 +2,7 @@ package rest
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strconv"
 	"time"
@@ -85,7 +86,7 @@ func (d *Door) followExec(ctx context.Context, w http.ResponseWriter, id string,
 		return nil
 	}
 	at := after
-	err = pump(ctx, d.core.Output(ctx, id, seq, after, true), pingEvery, func(e journal.Entry) error {
+	err = pump(ctx, d.drain, d.core.Output(ctx, id, seq, after, true), pingEvery, func(e journal.Entry) error {
 		if e.Exit == nil {
 			at = e.Output.Offset + int64(len(e.Output.Data))
 			return send(join.add(e.Output))
@@ -100,10 +101,7 @@ func (d *Door) followExec(ctx context.Context, w http.ResponseWriter, id string,
 		}
 		return s.ping()
 	})
-	if err != nil && ctx.Err() == nil {
-		d.logInternal(ctx, err)
-		s.fail(ctx, err)
-	}
+	d.failStream(ctx, s, err)
 }
 
 // ended is the exec as its row tells it. The sandbox may be gone together with
@@ -140,26 +138,31 @@ func (d *Door) rawOutput(ctx context.Context, in *rawOutputInput) (*streamed, er
 		if in.Follow {
 			_ = control.Flush()
 		}
-		for e, err := range d.core.Output(ctx, in.ID, in.Seq, in.After, in.Follow) {
-			if err != nil {
-				d.abort(ctx, err)
-			}
+		err := pump(ctx, d.drain, d.core.Output(ctx, in.ID, in.Seq, in.After, in.Follow), pingEvery, func(e journal.Entry) error {
 			if e.Exit != nil || in.Stream != "" && in.Stream != e.Output.Stream.String() {
-				continue
+				return nil
 			}
 			if _, err := in.w.Write(e.Output.Data); err != nil {
-				return
+				return gone(err)
 			}
 			if in.Follow {
 				_ = control.Flush()
 			}
-		}
+			return nil
+		}, func() error { return nil })
+		d.abort(ctx, err)
 	}), nil
 }
 
-// abort breaks the connection of a raw response that cannot be completed, so
-// that the client does not take a part for the whole.
+// abort breaks the connection of a raw response that could not be completed, so
+// that the client does not take a part for the whole. A nil error is none.
 func (d *Door) abort(ctx context.Context, err error) {
+	if err == nil || ctx.Err() != nil || errors.Is(err, errs.Canceled) {
+		return
+	}
 	d.logInternal(ctx, err)
 	panic(http.ErrAbortHandler)
 }
+
+// gone marks an error of the client's connection: nobody is left to tell.
+func gone(err error) error { return errs.E(errs.Canceled, "the client went away").Because(err) }

@@ -1,0 +1,70 @@
+package daemon
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cubbyhq/cubby/internal/config"
+	"github.com/cubbyhq/cubby/internal/errs"
+)
+
+// dirs is where things are kept below the data directory.
+type dirs struct {
+	data, database, journals, disks, state, runtimes, images string
+}
+
+// layout makes the directories. They are the daemon's alone: they hold the
+// files of sandboxes and the secrets of their channels.
+func layout(cfg config.Config) (dirs, error) {
+	data, err := filepath.Abs(cfg.DataDir)
+	if err != nil {
+		return dirs{}, err
+	}
+	images, err := filepath.Abs(cfg.Images())
+	if err != nil {
+		return dirs{}, err
+	}
+	d := dirs{
+		data: data, database: filepath.Join(data, "cubby.db"), journals: filepath.Join(data, "journals"),
+		disks: filepath.Join(data, "disks"), state: filepath.Join(data, "run", "oci"),
+		runtimes: filepath.Join(data, "runtimes"), images: images,
+	}
+	for _, dir := range []string{data, d.journals, d.disks, d.state, d.runtimes} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return dirs{}, errs.E(errs.Unavailable, "cannot make the data directory: %v", err).
+				Hint("run as root, or choose a directory with --data-dir")
+		}
+	}
+	// One that was made by hand or by a package may be open to others.
+	if err := os.Chmod(data, 0o700); err != nil { //nolint:gosec // a directory needs its x bit
+		return dirs{}, errs.E(errs.Unavailable, "cannot close the data directory to others: %v", err)
+	}
+	return d, nil
+}
+
+// dirLock holds a data directory until it is closed or the process ends,
+// however it ends.
+type dirLock struct{ f *os.File }
+
+// lockDir takes the lock of a data directory. Conflict when another daemon
+// holds it.
+func lockDir(dir string) (*dirLock, error) {
+	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, errs.E(errs.Unavailable, "cannot lock the data directory: %v", err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		_ = f.Close()
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, errs.E(errs.Conflict, "another daemon uses %s", dir).Hint("stop it, or choose another directory with --data-dir")
+		}
+		return nil, errs.E(errs.Unavailable, "cannot lock the data directory: %v", err)
+	}
+	return &dirLock{f}, nil
+}
+
+// Close gives the directory back.
+func (l *dirLock) Close() error { return l.f.Close() }

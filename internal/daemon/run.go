@@ -1,0 +1,96 @@
+package daemon
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/cubbyhq/cubby/internal/telemetry"
+)
+
+// cutGrace is how long handlers have to return after their requests were cut.
+const cutGrace = 2 * time.Second
+
+// Run serves until ctx ends, or until a part fails, and returns when
+// everything has stopped and is closed. Nil is a clean stop. The order of
+// stopping is: doors, core, disks, store. Sandboxes and their execs go on.
+func (d *Daemon) Run(ctx context.Context) (err error) {
+	defer func() { err = errors.Join(err, d.close()) }()
+
+	// The group's context ends when a stop is wanted. A part runs until the
+	// part that uses it has stopped.
+	g, stopping := errgroup.WithContext(ctx)
+	doors, doorsStopped := context.WithCancel(context.WithoutCancel(ctx))
+	loops, loopsStopped := context.WithCancel(context.WithoutCancel(ctx))
+	disks, disksStopped := context.WithCancel(context.WithoutCancel(ctx))
+	part := func(name string, until context.Context, stopped context.CancelFunc, run func(context.Context) error) {
+		g.Go(func() error {
+			defer stopped()
+			err := run(until)
+			if err == nil && until.Err() == nil {
+				err = errors.New("ended by itself")
+			}
+			if err != nil && until.Err() == nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+			if err != nil && !errors.Is(err, context.Canceled) {
+				d.log.Error("a part did not stop cleanly", "part", name, telemetry.KeyErr, err)
+			}
+			return nil
+		})
+	}
+	part("doors", stopping, doorsStopped, d.serve)
+	part("core", doors, loopsStopped, d.core.Run)
+	part("disks", loops, disksStopped, d.disks.Run)
+	part("store", disks, func() {}, d.store.Run)
+
+	err = g.Wait()
+	d.log.Info("stopped")
+	return err
+}
+
+// serve answers requests until ctx ends and then drains: no new connections,
+// streams end at once (their clients come back with an offset), other requests
+// may finish for a while, and what is left is cut.
+func (d *Daemon) serve(ctx context.Context) error {
+	d.log.Info("serving", "listen", d.listener.Addr().String(), "tls", d.cfg.TLS(), "authentication", d.cfg.Authenticated(),
+		"data_dir", d.cfg.DataDir, "version", telemetry.Version)
+	if d.cfg.Tokens != "" && d.cfg.AuthDisabled {
+		d.log.Warn("tokens are set and authentication is disabled: every program of this machine can use the API")
+	}
+	served := make(chan error, 1)
+	go func() {
+		if d.server.TLSConfig != nil {
+			served <- d.server.Serve(tls.NewListener(d.listener, d.server.TLSConfig))
+			return
+		}
+		served <- d.server.Serve(d.listener)
+	}()
+	d.notify.send(d.log, "READY=1")
+	var err error
+	select {
+	case err = <-served:
+	case <-ctx.Done():
+	}
+	d.notify.send(d.log, "STOPPING=1")
+	close(d.draining)
+	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.cfg.ShutdownTimeout)
+	defer cancel()
+	if d.server.Shutdown(drain) != nil {
+		d.log.Warn("requests were cut because they took longer than the shutdown may", "timeout", d.cfg.ShutdownTimeout)
+		d.cut()
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), cutGrace)
+		defer cancel()
+		_ = d.server.Shutdown(last) // the next line ends what is left
+		_ = d.server.Close()
+	}
+	if errors.Is(err, http.ErrServerClosed) {
+		err = nil
+	}
+	return err
+}

@@ -1,0 +1,200 @@
+package rest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"go.uber.org/goleak"
+
+	"github.com/cubbyhq/cubby/internal/sandbox"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func numbers(ctx context.Context, n int, end error) iter.Seq2[int, error] {
+	return func(yield func(int, error) bool) {
+		for i := range n {
+			if !yield(i, nil) {
+				return
+			}
+		}
+		if end != nil {
+			yield(0, end)
+			return
+		}
+		<-ctx.Done()
+	}
+}
+
+func TestPumpKeepsOrderAndEndsForEveryReason(t *testing.T) {
+	broken, refused := errors.New("broken"), errors.New("refused")
+	drained := make(chan struct{})
+	close(drained)
+	tests := []struct {
+		name  string
+		drain chan struct{}
+		end   error
+		item  func(i int, cancel context.CancelFunc) error
+		tick  error
+		want  error
+	}{
+		{name: "the source fails", end: broken, want: broken},
+		{name: "the client refuses", item: func(i int, _ context.CancelFunc) error {
+			if i == 5 {
+				return refused
+			}
+			return nil
+		}, want: refused},
+		{name: "the client leaves", item: func(i int, cancel context.CancelFunc) error {
+			if i == 9 {
+				cancel()
+			}
+			return nil
+		}, want: context.Canceled},
+		{name: "a ping fails", tick: refused, want: refused},
+		{name: "the daemon drains", drain: drained, want: errDraining},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			last := -1
+			err := pump(ctx, tt.drain, numbers(ctx, 10, tt.end), time.Millisecond, func(i int) error {
+				if i != last+1 {
+					t.Errorf("item %d came after %d", i, last)
+				}
+				last = i
+				if tt.item != nil {
+					return tt.item(i, cancel)
+				}
+				return nil
+			}, func() error { return tt.tick })
+			if !errors.Is(err, tt.want) {
+				t.Errorf("pump = %v, want %v", err, tt.want)
+			}
+		})
+	}
+}
+
+func TestPumpEndsWithItsSource(t *testing.T) {
+	seq := func(yield func(int, error) bool) { yield(1, nil) }
+	got := 0
+	if err := pump(context.Background(), nil, seq, time.Hour, func(i int) error { got += i; return nil }, nil); err != nil || got != 1 {
+		t.Errorf("pump = %v with %d, want nil with 1", err, got)
+	}
+}
+
+func TestJoinerKeepsCharactersWhole(t *testing.T) {
+	text := "aé€😀b"
+	for size := 1; size <= len(text); size++ {
+		var j joiner
+		var got strings.Builder
+		next := int64(0)
+		take := func(outputs []sandbox.Output) {
+			for _, o := range outputs {
+				if !utf8.Valid(o.Data) {
+					t.Errorf("pieces of %d: %q is no text", size, o.Data)
+				}
+				if o.Offset != next {
+					t.Errorf("pieces of %d: offset %d, want %d", size, o.Offset, next)
+				}
+				next = o.Offset + int64(len(o.Data))
+				got.Write(o.Data)
+			}
+		}
+		for at := 0; at < len(text); at += size {
+			piece := []byte(text[at:min(at+size, len(text))])
+			take(j.add(sandbox.Output{Offset: int64(at), Stream: sandbox.Stdout, Data: piece}))
+		}
+		take(j.flush())
+		if got.String() != text {
+			t.Errorf("pieces of %d: got %q, want %q", size, got.String(), text)
+		}
+	}
+}
+
+func TestJoinerLosesNothing(t *testing.T) {
+	half, rest := []byte("\xe2\x82"), []byte("\xac")
+	tests := []struct {
+		name string
+		in   []sandbox.Output
+		want string
+	}{
+		{"the other stream comes between", []sandbox.Output{
+			{Offset: 0, Stream: sandbox.Stdout, Data: half}, {Offset: 2, Stream: sandbox.Stderr, Data: []byte("x")}, {Offset: 3, Stream: sandbox.Stdout, Data: rest},
+		}, `stdout@0"\xe2\x82" stderr@2"x" stdout@3"\xac"`},
+		{"a gap", []sandbox.Output{
+			{Offset: 0, Stream: sandbox.Stdout, Data: half}, {Offset: 9, Stream: sandbox.Stdout, Data: rest},
+		}, `stdout@0"\xe2\x82" stdout@9"\xac"`},
+		{"binary", []sandbox.Output{{Offset: 0, Stream: sandbox.Stdout, Data: []byte("\xff\x00\x80")}}, `stdout@0"\xff\x00\x80"`},
+		{"it never ends", []sandbox.Output{{Offset: 7, Stream: sandbox.Stdout, Data: half}}, `stdout@7"\xe2\x82"`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var j joiner
+			var all []sandbox.Output
+			for _, o := range tt.in {
+				all = append(all, j.add(o)...)
+			}
+			var parts []string
+			for _, o := range append(all, j.flush()...) {
+				parts = append(parts, fmt.Sprintf("%s@%d%q", o.Stream, o.Offset, o.Data))
+			}
+			if got := strings.Join(parts, " "); got != tt.want {
+				t.Errorf("got %s, want %s", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestParseRange(t *testing.T) {
+	const size = 10
+	tests := []struct {
+		header         string
+		ok, satisfied  bool
+		offset, length int64
+	}{
+		{"bytes=0-4", true, true, 0, 5}, {"bytes=5-", true, true, 5, 5}, {"bytes=-3", true, true, 7, 3}, {"bytes=-30", true, true, 0, 10},
+		{"bytes=0-99", true, true, 0, 10}, {"bytes=9-9", true, true, 9, 1}, {"bytes=10-", true, false, 0, 0}, {"bytes=99-100", true, false, 0, 0},
+		{"", false, false, 0, 0}, {"bytes=5-4", false, false, 0, 0}, {"bytes=-0", false, false, 0, 0}, {"bytes=a-b", false, false, 0, 0},
+		{"bytes=0-1,3-4", false, false, 0, 0}, {"items=0-1", false, false, 0, 0}, {"bytes=-", false, false, 0, 0}, {"bytes=+1-2", false, false, 0, 0},
+		{"bytes=99999999999999999999-", false, false, 0, 0},
+	}
+	for _, tt := range tests {
+		r, ok := parseRange(tt.header)
+		if ok != tt.ok {
+			t.Errorf("parseRange(%q) ok = %v, want %v", tt.header, ok, tt.ok)
+			continue
+		}
+		if !ok {
+			continue
+		}
+		offset, length, satisfied := r.resolve(size)
+		if satisfied != tt.satisfied || satisfied && (offset != tt.offset || length != tt.length) {
+			t.Errorf("%q of %d bytes = %d+%d %v, want %d+%d %v", tt.header, size, offset, length, satisfied, tt.offset, tt.length, tt.satisfied)
+		}
+	}
+}
+
+func FuzzParseRange(f *testing.F) {
+	f.Add("bytes=0-4", int64(10))
+	f.Add("bytes=-3", int64(0))
+	f.Fuzz(func(t *testing.T, header string, size int64) {
+		if size < 0 {
+			return
+		}
+		r, ok := parseRange(header)
+		if !ok {
+			return
+		}
+		if offset, length, ok := r.resolve(size); ok && (offset < 0 || length <= 0 || offset+length > size) {
+			t.Errorf("%q of %d bytes gives %d+%d", header, size, offset, length)
+		}
+	})
+}
