@@ -83,6 +83,8 @@ type Exec struct {
 	Seq    int64      `json:"seq"` // 1, 2, 3 … within the sandbox
 	Status ExecStatus `json:"status"`
 	Cmd    Cmd        `json:"cmd"`
+	Cwd    string     `json:"cwd,omitempty"`
+	User   string     `json:"user,omitempty"`
 	// Stdout and Stderr are the output as bytes; Go strings need not be
 	// UTF-8. They are empty where the answer carries no output: in lists, at
 	// the end of a stream, before the end.

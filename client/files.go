@@ -32,6 +32,8 @@ type File struct {
 	Type    FileType  `json:"type"`
 	Size    int64     `json:"size"`
 	Mode    FileMode  `json:"mode"`
+	UID     int       `json:"uid"`
+	GID     int       `json:"gid"`
 	ModTime time.Time `json:"mod_time"`
 	Target  string    `json:"target,omitempty"` // of a symlink, as stored
 }
@@ -73,10 +75,19 @@ func (f *Files) path(elems ...string) string {
 	return sandboxPath(f.box, append([]string{"files"}, elems...)...)
 }
 
-// Stat describes a path; of a symlink the link itself.
+// Stat describes a path; of a symlink what it leads to.
 func (f *Files) Stat(ctx context.Context, path string) (File, error) {
+	return f.stat(ctx, url.Values{"path": {path}, "follow": {"true"}})
+}
+
+// Lstat describes a path; of a symlink the link itself.
+func (f *Files) Lstat(ctx context.Context, path string) (File, error) {
+	return f.stat(ctx, url.Values{"path": {path}})
+}
+
+func (f *Files) stat(ctx context.Context, q url.Values) (File, error) {
 	var file File
-	return file, f.c.do(ctx, call{method: http.MethodGet, path: f.path("stat"), query: url.Values{"path": {path}}}, &file)
+	return file, f.c.do(ctx, call{method: http.MethodGet, path: f.path("stat"), query: q}, &file)
 }
 
 // List returns what is in a directory, by name; with recursive everything

@@ -210,7 +210,7 @@ func (c *Client) Purge(ctx context.Context, id string) (freed int64, err error) 
 	var answer struct {
 		Freed int64 `json:"freed_bytes"`
 	}
-	err = c.do(ctx, call{method: http.MethodPost, path: "/sandbox/" + url.PathEscape(id) + "/purge"}, &answer)
+	err = c.do(ctx, call{method: http.MethodPost, path: sandboxPath(id, "purge")}, &answer)
 	return answer.Freed, err
 }
 

@@ -100,12 +100,6 @@ func (a *app) copyIn(ctx context.Context, from string, to place) error {
 func remoteTarget(ctx context.Context, files *client.Files, p, name string, dir bool) (string, error) {
 	stat, err := files.Stat(ctx, p)
 	switch {
-	case err == nil && stat.Type == client.Symlink:
-		// What the link names decides, and only a listing follows links.
-		if _, err := files.List(ctx, p, false); err == nil {
-			return path.Join(p, name), nil
-		}
-		return p, nil
 	case err == nil && stat.Type == client.Directory:
 		return path.Join(p, name), nil
 	case err == nil && dir:
@@ -128,10 +122,6 @@ func (a *app) copyOut(ctx context.Context, from place, to string) error {
 		return err
 	}
 	dir := stat.Type == client.Directory
-	if stat.Type == client.Symlink {
-		_, err := files.List(ctx, from.path, false)
-		dir = err == nil
-	}
 	if to == "-" {
 		return a.copyToOutput(ctx, files, from.path, dir)
 	}

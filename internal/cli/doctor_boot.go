@@ -1,0 +1,153 @@
+package cli
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/cubbyhq/cubby/client"
+	"github.com/cubbyhq/cubby/internal/config"
+	"github.com/cubbyhq/cubby/internal/daemon"
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/image"
+)
+
+func (d *doctor) openImages() (*image.Store, error) {
+	return image.Open(d.cfg.Images(), slog.New(slog.DiscardHandler))
+}
+
+// boot starts a whole daemon on a scratch directory and lets it run a command
+// in a sandbox of each kind: what works here works for users.
+func (d *doctor) boot(ctx context.Context) {
+	if os.Geteuid() != 0 {
+		d.warn("boot", "left out: it needs root", "sudo cubby doctor")
+		return
+	}
+	scratch, err := os.MkdirTemp("", "cubby-doctor-")
+	if err != nil {
+		d.fail("boot", err.Error(), "make room in "+os.TempDir())
+		return
+	}
+	defer os.RemoveAll(scratch)
+
+	imageDir, name, argv, err := d.bootImage(ctx, scratch)
+	if err != nil {
+		d.fail("boot image", err.Error(), errs.Public(err).Hint)
+		return
+	}
+	cfg, err := config.Load([]string{
+		"--listen=127.0.0.1:0", "--data-dir=" + filepath.Join(scratch, "data"), "--image-dir=" + imageDir,
+		"--log-level=error", "--disk-pool=0",
+	}, nil)
+	if err != nil {
+		d.fail("boot", err.Error(), "")
+		return
+	}
+	dm, err := daemon.New(ctx, cfg)
+	if err != nil {
+		d.fail("boot", "no daemon: "+err.Error(), errs.Public(err).Hint)
+		return
+	}
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan error, 1)
+	go func() { ended <- dm.Run(running) }()
+	c := client.New("http://" + dm.Addr().String())
+	for _, isolation := range []string{"gvisor", "container"} {
+		d.bootOne(ctx, c, isolation, name, argv)
+	}
+	c.Close()
+	stop()
+	if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
+		d.warn("shutdown", err.Error(), "")
+	}
+}
+
+func (d *doctor) bootOne(ctx context.Context, c *client.Client, isolation, image string, argv []string) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	broke := func(err error) {
+		fix := ""
+		var e *client.Error
+		if errors.As(err, &e) {
+			fix = e.Hint
+		}
+		d.fail(isolation, err.Error(), fix)
+	}
+	began := time.Now()
+	box, err := c.Create(ctx, client.CreateOptions{Image: image, Isolation: isolation})
+	if err != nil {
+		broke(err)
+		return
+	}
+	defer func() {
+		if err := c.Destroy(context.WithoutCancel(ctx), box.ID); err != nil {
+			d.warn(isolation, "destroy: "+err.Error(), "")
+		}
+	}()
+	created := time.Since(began)
+	e, err := c.Exec(ctx, box.ID, client.ExecOptions{Argv: argv})
+	switch {
+	case err != nil:
+		broke(err)
+	case e.Err() != nil:
+		d.fail(isolation, fmt.Sprintf("%s: %v\n%s", strings.Join(argv, " "), e.Err(), e.Stderr), "")
+	default:
+		line, _, _ := strings.Cut(e.Stdout, "\n")
+		d.good(isolation, "up in %d ms, first command after %d ms: %s", created.Milliseconds(), time.Since(began).Milliseconds(), line)
+	}
+}
+
+// bootImage chooses what to boot: base, else any image, else a scratch one
+// that holds nothing but this program.
+func (d *doctor) bootImage(ctx context.Context, scratch string) (dir, name string, argv []string, err error) {
+	uname := []string{"uname", "-sr"}
+	if store, err := d.openImages(); err == nil {
+		list, err := store.List(ctx)
+		if err == nil {
+			for _, img := range list {
+				if !img.Damaged && img.Name == "base" {
+					return d.cfg.Images(), img.Name, uname, nil
+				}
+			}
+		}
+	}
+	dir = filepath.Join(scratch, "images")
+	store, err := image.Open(dir, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return "", "", nil, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return "", "", nil, err
+	}
+	program, err := os.ReadFile(self)
+	if err != nil {
+		return "", "", nil, err
+	}
+	archive := selfArchive(program)
+	if _, err = store.Import(ctx, archive, int64(archive.Len()), "doctor", "doctor", nil); err != nil {
+		return "", "", nil, err
+	}
+	return dir, "doctor", []string{"/bin/cubby", "version"}, nil
+}
+
+// selfArchive is a root filesystem with one static program in it.
+func selfArchive(program []byte) *bytes.Buffer {
+	var buf bytes.Buffer
+	tw := tar.NewWriter(&buf)
+	for _, dir := range []string{"bin/", "etc/", "tmp/"} {
+		_ = tw.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: dir, Mode: 0o755}) // a buffer takes everything
+	}
+	_ = tw.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "bin/cubby", Mode: 0o755, Size: int64(len(program))})
+	_, _ = io.Copy(tw, bytes.NewReader(program))
+	_ = tw.Close()
+	return &buf
+}

@@ -1,0 +1,309 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cubbyhq/cubby/client"
+	"github.com/cubbyhq/cubby/internal/embedded"
+)
+
+// host checks the kernel and what it lets us do.
+func (d *doctor) host() {
+	if os.Geteuid() == 0 {
+		d.good("root", "yes")
+	} else {
+		d.fail("root", "cubby makes mounts, cgroups and namespaces", "sudo cubby doctor")
+	}
+	var u unix.Utsname
+	if err := unix.Uname(&u); err == nil {
+		d.kernel(unix.ByteSliceToString(u.Release[:]))
+	}
+	d.cgroups("/sys/fs/cgroup")
+	d.device("loop devices", "/dev/loop-control", "disks would have no hard size", "modprobe loop")
+	if data, err := os.ReadFile("/proc/filesystems"); err == nil {
+		for _, fs := range []struct{ name, why string }{
+			{"overlay", "container sandboxes need it"}, {"ext4", "disks of sandboxes are ext4"},
+		} {
+			if strings.Contains(string(data), "\t"+fs.name+"\n") {
+				d.good(fs.name, "in the kernel")
+			} else {
+				d.fail(fs.name, "not in the kernel: "+fs.why, "modprobe "+fs.name)
+			}
+		}
+	}
+	d.userNamespaces("/proc/sys/user/max_user_namespaces")
+}
+
+func (d *doctor) kernel(release string) {
+	var major, minor int
+	_, _ = fmt.Sscanf(release, "%d.%d", &major, &minor) // zero is old enough
+	detail := release + ", " + runtime.GOARCH
+	switch {
+	case runtime.GOARCH != "amd64" && runtime.GOARCH != "arm64":
+		d.fail("kernel", detail+": gVisor runs on amd64 and arm64 only", "use another machine")
+	case major < 5 || major == 5 && minor < 4:
+		d.fail("kernel", detail+": too old", "use Linux 5.4 or newer")
+	default:
+		d.good("kernel", "%s", detail)
+	}
+}
+
+// cgroups wants the controllers that hold sandboxes to their limits.
+func (d *doctor) cgroups(root string) {
+	wanted := []string{"memory", "cpu", "pids"}
+	has := map[string]bool{}
+	kind := "version 1"
+	if data, err := os.ReadFile(filepath.Join(root, "cgroup.controllers")); err == nil {
+		kind = "version 2"
+		for _, c := range strings.Fields(string(data)) {
+			has[c] = true
+		}
+	} else {
+		for _, c := range wanted {
+			_, err := os.Stat(filepath.Join(root, c))
+			has[c] = err == nil
+		}
+		if _, err := os.Stat(filepath.Join(root, "unified", "cgroup.procs")); err == nil {
+			kind = "version 1, hybrid"
+		}
+	}
+	var missing []string
+	for _, c := range wanted {
+		if !has[c] {
+			missing = append(missing, c)
+		}
+	}
+	if len(missing) > 0 {
+		d.fail("cgroups", fmt.Sprintf("%s without %s: those limits could not be enforced", kind, strings.Join(missing, ", ")),
+			"enable the controllers, on most systems by booting with: cgroup_enable=memory swapaccount=1")
+		return
+	}
+	d.good("cgroups", "%s with %s", kind, strings.Join(wanted, ", "))
+}
+
+func (d *doctor) device(name, path, why, fix string) {
+	if _, err := os.Stat(path); err != nil {
+		d.warn(name, fmt.Sprintf("no %s: %s", path, why), fix)
+		return
+	}
+	d.good(name, "%s", path)
+}
+
+func (d *doctor) userNamespaces(path string) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		d.warn("user namespaces", "not in this kernel: root in a container sandbox would be root's uid of the host", "use a kernel with CONFIG_USER_NS")
+		return
+	}
+	if n, _ := strconv.Atoi(strings.TrimSpace(string(data))); n == 0 {
+		d.warn("user namespaces", "switched off: root in a container sandbox would be root's uid of the host",
+			"sysctl -w user.max_user_namespaces=15000")
+		return
+	}
+	d.good("user namespaces", "on")
+}
+
+// programs checks what is called from outside, and what cubby carries.
+func (d *doctor) programs(ctx context.Context) {
+	for _, name := range []string{embedded.CubbyInit, embedded.Runsc} {
+		if p, err := embedded.Open(name); err != nil {
+			d.fail(name, "this cubby was built without it", "make build")
+		} else {
+			d.good(name, "carried, %s", shortDigest(p.Digest))
+		}
+	}
+	crun, runc := version(ctx, "crun"), version(ctx, "runc")
+	switch {
+	case crun != "":
+		d.good("crun", "%s", crun)
+	case runc != "":
+		d.warn("crun", "not installed; container sandboxes use runc, which is slower", "apt-get install -y crun")
+	default:
+		d.fail("crun", "neither crun nor runc is installed: no container sandboxes", "apt-get install -y crun")
+	}
+	if runc != "" {
+		d.good("runc", "%s", runc)
+	}
+	d.program("mkfs.ext4", "disks could not be made", "e2fsprogs", true)
+	d.program("mmdebstrap", "`cubby image build` needs it", "mmdebstrap", false)
+}
+
+func (d *doctor) program(name, why, pkg string, needed bool) {
+	if path, err := lookProgram(name); err == nil {
+		d.good(name, "%s", path)
+		return
+	}
+	report := d.warn
+	if needed {
+		report = d.fail
+	}
+	report(name, "not installed: "+why, "apt-get install -y "+pkg)
+}
+
+// lookProgram also finds what is only in root's path.
+func lookProgram(name string) (string, error) {
+	if path, err := exec.LookPath(name); err == nil {
+		return path, nil
+	}
+	for _, dir := range []string{"/usr/sbin", "/sbin", "/usr/local/sbin"} {
+		if path, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
+			return path, nil
+		}
+	}
+	return "", exec.ErrNotFound
+}
+
+// version is the first line of what a program says of itself; "" when it is
+// not there.
+func version(ctx context.Context, name string) string {
+	path, err := lookProgram(name)
+	if err != nil {
+		return ""
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, path, "--version").Output()
+	if err != nil {
+		return path + " (does not run)"
+	}
+	line, _, _ := strings.Cut(string(out), "\n")
+	return line
+}
+
+// room checks memory, disk and open files.
+func (d *doctor) room() {
+	if n, ok := memAvailable("/proc/meminfo"); ok {
+		const least, fine = 512 << 20, 2 << 30
+		switch {
+		case n < least:
+			d.fail("memory", size(n)+" available", "give the machine 2 GiB or more")
+		case n < fine:
+			d.warn("memory", size(n)+" available: room for a few sandboxes", "give the machine 2 GiB or more")
+		default:
+			d.good("memory", "%s available", size(n))
+		}
+	}
+	d.disk("disk", d.cfg.DataDir)
+	if images := d.cfg.Images(); !strings.HasPrefix(images, d.cfg.DataDir+string(filepath.Separator)) {
+		d.disk("disk of images", images)
+	}
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err == nil {
+		if limit.Max < 65536 {
+			d.warn("open files", fmt.Sprintf("at most %d: few sandboxes at once, and their own limit is lowered to it", limit.Max),
+				"ulimit -Hn 1048576, or LimitNOFILE=1048576 in the systemd unit")
+		} else {
+			d.good("open files", "up to %d", limit.Max)
+		}
+	}
+}
+
+func (d *doctor) disk(name, dir string) {
+	existing := dir
+	for {
+		if _, err := os.Stat(existing); err == nil || existing == filepath.Dir(existing) {
+			break
+		}
+		existing = filepath.Dir(existing)
+	}
+	var s unix.Statfs_t
+	if err := unix.Statfs(existing, &s); err != nil {
+		d.fail(name, fmt.Sprintf("%s: %v", dir, err), "choose another --data-dir")
+		return
+	}
+	free := int64(s.Bavail) * s.Bsize
+	switch {
+	case free < 2<<30:
+		d.fail(name, fmt.Sprintf("%s free at %s", size(free), dir), "free some, or choose another --data-dir")
+	case free < 10<<30:
+		d.warn(name, fmt.Sprintf("%s free at %s", size(free), dir), "10 GiB and more are comfortable")
+	default:
+		d.good(name, "%s free at %s", size(free), dir)
+	}
+}
+
+func memAvailable(path string) (int64, bool) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return 0, false
+	}
+	for line := range strings.Lines(string(data)) {
+		var kb int64
+		if n, _ := fmt.Sscanf(line, "MemAvailable: %d kB", &kb); n == 1 {
+			return kb << 10, true
+		}
+	}
+	return 0, false
+}
+
+// images checks that there is something to start from.
+func (d *doctor) images(ctx context.Context) {
+	store, err := d.openImages()
+	if err != nil {
+		d.fail("images", err.Error(), "choose another --image-dir")
+		return
+	}
+	list, err := store.List(ctx)
+	if err != nil {
+		d.fail("images", err.Error(), "choose another --image-dir")
+		return
+	}
+	var names []string
+	base := false
+	for _, img := range list {
+		if img.Damaged {
+			d.fail("image "+img.Name, "damaged: it is not what was unpacked", fmt.Sprintf("cubby image rm %s, and build, pull or import it again", img.Name))
+			continue
+		}
+		if img.Name != "" {
+			names = append(names, img.Name)
+		}
+		base = base || img.Name == "base"
+	}
+	if !base {
+		d.warn("images", fmt.Sprintf("no image \"base\" in %s (there: %s)", d.cfg.Images(), orElse(strings.Join(names, ", "), "none")),
+			"sudo cubby image build base")
+		return
+	}
+	d.good("images", "%s", strings.Join(names, ", "))
+}
+
+func (d *doctor) daemon(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	c := d.app.client()
+	if err := c.Health(ctx); err != nil {
+		fix := "sudo cubby serve, or: systemctl enable --now cubby"
+		var e *client.Error
+		if errors.As(err, &e) && e.Code != client.Unreachable && e.Hint != "" {
+			fix = e.Hint
+		}
+		d.warn("daemon", err.Error(), fix)
+		return
+	}
+	problems, err := c.Ready(ctx)
+	switch {
+	case err != nil:
+		d.warn("daemon", err.Error(), "see its log")
+	case len(problems) > 0:
+		for _, p := range problems {
+			d.fail("daemon", p.Part+": "+p.Message, orElse(p.Hint, "see its log"))
+		}
+	default:
+		d.good("daemon", "ready at %s", c.URL())
+	}
+	if _, _, err := c.ListPage(ctx, client.ListOptions{PageSize: 1}, ""); errors.Is(err, client.Unauthorized) {
+		d.warn("token", "the daemon does not accept it", "set CUBBY_TOKEN to one of its tokens")
+	}
+}
