@@ -54,13 +54,17 @@ func openHierarchy(parent string) hierarchy {
 
 func hierarchyOf(parent string, mounts []*mountinfo.Info) hierarchy {
 	h := hierarchy{parent: parent, v1: make(map[string]string)}
+	// The first mount of each is the host's; later ones are views of it in
+	// chroots and containers, which come and go.
 	for _, m := range mounts {
 		switch m.FSType {
 		case "cgroup2":
-			h.v2 = m.Mountpoint
+			if h.v2 == "" {
+				h.v2 = m.Mountpoint
+			}
 		case "cgroup":
 			for option := range strings.SplitSeq(m.VFSOptions, ",") {
-				if slices.Contains(v1Wanted, option) {
+				if slices.Contains(v1Wanted, option) && h.v1[option] == "" {
 					h.v1[option] = m.Mountpoint
 				}
 			}

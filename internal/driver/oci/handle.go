@@ -92,8 +92,8 @@ func (b box) path(name string) string { return filepath.Join(b.dir, name) }
 
 func (b box) bundle() string  { return b.path("bundle") }
 func (b box) runtime() string { return b.path("runtime") } // the runtime's own notes
-func (b box) socket() string  { return filepath.Join(b.channel(), "host.sock") }
 func (b box) channel() string { return b.path("channel") }
-func (b box) log() string     { return b.path("runtime.log") }
-func (b box) pidFile() string { return b.path("pid") }
+func (b box) socket() string  { return b.path("channel/host.sock") }
 func (b box) runFile() string { return b.path("run.json") }
+func (b box) log() string     { return b.path("bundle/log") }
+func (b box) pidFile() string { return b.path("bundle/pid") }

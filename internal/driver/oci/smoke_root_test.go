@@ -24,7 +24,10 @@ func smallRootfs(t testing.TB) string {
 	}
 	for _, target := range driver.MountTargets() {
 		path := filepath.Join(root, target.Path)
-		var err error
+		err := os.MkdirAll(filepath.Dir(path), 0o755)
+		if err != nil {
+			t.Fatal(err)
+		}
 		if target.Dir {
 			err = os.MkdirAll(path, 0o755)
 		} else {
