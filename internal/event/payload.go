@@ -1,0 +1,155 @@
+package event
+
+import "github.com/cubbyhq/cubby/internal/sandbox"
+
+// The kinds of events.
+const (
+	SandboxCreated   = "sandbox.created"
+	SandboxStarted   = "sandbox.started"
+	SandboxUpdated   = "sandbox.updated"
+	SandboxStopped   = "sandbox.stopped"
+	SandboxFailed    = "sandbox.failed"
+	SandboxDied      = "sandbox.died"
+	SandboxDestroyed = "sandbox.destroyed"
+	SandboxAdopted   = "sandbox.adopted"
+	ExecStarted      = "exec.started"
+	ExecFinished     = "exec.finished"
+	FileWritten      = "file.written"
+	FileRemoved      = "file.removed"
+	FileMoved        = "file.moved"
+	DirMade          = "file.dir_made"
+	ArchiveExtracted = "file.extracted"
+	EgressAllowed    = "egress.allowed"
+	EgressDenied     = "egress.denied"
+	DiskFrozen       = "host.disk_frozen"
+	DiskThawed       = "host.disk_thawed"
+	DiskPurged       = "disk.purged"
+)
+
+// Created: a sandbox exists and runs for the first time.
+type Created struct {
+	ID        sandbox.ID        `json:"id"`
+	Image     string            `json:"image"`
+	Isolation sandbox.Isolation `json:"isolation"`
+}
+
+// Started: a stopped sandbox runs again.
+type Started struct{}
+
+// Updated: fields of the spec changed. Their values are not part of it.
+type Updated struct {
+	Fields []string `json:"fields"`
+}
+
+// Stopped: the sandbox has files and no processes. Reason is "" when somebody
+// asked for it.
+type Stopped struct {
+	Reason string `json:"reason,omitempty"`
+}
+
+// Failed: a create or start was undone.
+type Failed struct {
+	Reason string `json:"reason"`
+}
+
+// Died: the sandbox ended under its users.
+type Died struct {
+	Reason string `json:"reason"`
+}
+
+// Destroyed: the sandbox is gone, but for its disk when that was kept.
+type Destroyed struct {
+	DiskKept bool `json:"disk_kept"`
+}
+
+// Adopted: a restarted daemon found the sandbox running and goes on with it.
+type Adopted struct{}
+
+// ExecStart: a command runs.
+type ExecStart struct {
+	Seq int64 `json:"seq"`
+}
+
+// ExecEnd: a command ended, or will never run.
+type ExecEnd struct {
+	Seq    int64             `json:"seq"`
+	Reason sandbox.EndReason `json:"reason"`
+	Code   *int              `json:"exit_code"`
+}
+
+// FileWrite: a file was written through the API.
+type FileWrite struct {
+	Path string `json:"path"`
+	Size int64  `json:"size"` // of what was written
+}
+
+// FileRemove: a file or directory was removed through the API.
+type FileRemove struct {
+	Path string `json:"path"`
+}
+
+// FileMove: a file or directory was renamed through the API.
+type FileMove struct {
+	From string `json:"from"`
+	To   string `json:"to"`
+}
+
+// MakeDir: a directory was made through the API.
+type MakeDir struct {
+	Path string `json:"path"`
+}
+
+// Extract: an archive was unpacked through the API.
+type Extract struct {
+	Path string `json:"path"`
+}
+
+// Allowed: the egress proxy let a connection out.
+type Allowed struct {
+	Host string `json:"host"`
+	Port int    `json:"port"`
+	Rule string `json:"rule"`
+}
+
+// Denied: the egress proxy refused a connection.
+type Denied struct {
+	Host string `json:"host"`
+	Port int    `json:"port"`
+	Rule string `json:"rule"`
+}
+
+// Frozen: the host's disk ran low and the sandboxes' disks wait.
+type Frozen struct {
+	FreeBytes int64 `json:"free_bytes"`
+}
+
+// Thawed: the host's disk has room again and the sandboxes' disks go on.
+type Thawed struct {
+	FreeBytes int64 `json:"free_bytes"`
+}
+
+// Purged: a disk and what else was kept of a destroyed sandbox was removed.
+type Purged struct {
+	FreedBytes int64 `json:"freed_bytes"`
+}
+
+func (Created) Kind() string    { return SandboxCreated }
+func (Started) Kind() string    { return SandboxStarted }
+func (Updated) Kind() string    { return SandboxUpdated }
+func (Stopped) Kind() string    { return SandboxStopped }
+func (Failed) Kind() string     { return SandboxFailed }
+func (Died) Kind() string       { return SandboxDied }
+func (Destroyed) Kind() string  { return SandboxDestroyed }
+func (Adopted) Kind() string    { return SandboxAdopted }
+func (ExecStart) Kind() string  { return ExecStarted }
+func (ExecEnd) Kind() string    { return ExecFinished }
+func (FileWrite) Kind() string  { return FileWritten }
+func (FileRemove) Kind() string { return FileRemoved }
+func (FileMove) Kind() string   { return FileMoved }
+func (MakeDir) Kind() string    { return DirMade }
+func (Extract) Kind() string    { return ArchiveExtracted }
+func (Allowed) Kind() string    { return EgressAllowed }
+func (Denied) Kind() string     { return EgressDenied }
+func (Frozen) Kind() string     { return DiskFrozen }
+func (Thawed) Kind() string     { return DiskThawed }
+func (Purged) Kind() string     { return DiskPurged }
