@@ -53,7 +53,10 @@ type Config struct {
 	// Overcommit bounds the sum of all disks' sizes as a multiple of the
 	// host's file system. 0: no bound.
 	Overcommit float64
-	Log        *slog.Logger
+	// Plain makes disks plain directories without quota although the host
+	// could do better, for tests that must not mount.
+	Plain bool
+	Log   *slog.Logger
 	Now        func() time.Time
 	// OnPressure is told when disks are frozen and thawed.
 	OnPressure func(frozen bool, free int64)
@@ -134,7 +137,9 @@ func New(cfg Config) (*Disks, error) {
 		format:   semaphore.NewWeighted(maxFormats),
 		frozenAt: map[sandbox.UID]bool{},
 	}
-	d.mkfs, d.loopErr = probe()
+	if d.mkfs, d.loopErr = probe(); cfg.Plain {
+		d.loopErr = errs.E(errs.Unsupported, "disks are plain directories")
+	}
 	if d.cfg.Reserve == 0 {
 		space, err := hostSpace(cfg.Dir)
 		if err != nil {
