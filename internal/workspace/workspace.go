@@ -57,7 +57,7 @@ type Config struct {
 	// could do better, for tests that must not mount.
 	Plain bool
 	Log   *slog.Logger
-	Now        func() time.Time
+	Now   func() time.Time
 	// OnPressure is told when disks are frozen and thawed.
 	OnPressure func(frozen bool, free int64)
 }
