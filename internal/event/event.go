@@ -28,88 +28,50 @@ func New(box sandbox.UID, actor string, p Payload) sandbox.Event {
 	return sandbox.Event{Box: box, Actor: actor, Kind: p.Kind(), Payload: payload}
 }
 
-// all has one payload of every kind.
-func all() []Payload {
-	return []Payload{
-		Created{}, Started{}, Updated{}, Stopped{}, Failed{}, Died{}, Destroyed{}, Adopted{},
-		ExecStart{}, ExecEnd{},
-		FileWrite{}, FileRemove{}, FileMove{}, MakeDir{}, Extract{},
-		Allowed{}, Denied{},
-		Frozen{}, Thawed{}, Purged{},
+// fact is one kind of event.
+type fact struct {
+	zero   Payload
+	decode func([]byte) (Payload, error)
+}
+
+func of[P Payload]() fact {
+	var zero P
+	return fact{zero, func(text []byte) (Payload, error) {
+		var p P
+		if err := json.Unmarshal(text, &p); err != nil {
+			return nil, errs.E(errs.Internal, "a stored event is damaged").Because(err)
+		}
+		return p, nil
+	}}
+}
+
+// facts has every kind.
+func facts() []fact {
+	return []fact{
+		of[Created](), of[Started](), of[Updated](), of[Stopped](), of[Failed](), of[Died](), of[Destroyed](), of[Adopted](),
+		of[ExecStart](), of[ExecEnd](),
+		of[FileWrite](), of[FileRemove](), of[FileMove](), of[MakeDir](), of[Extract](),
+		of[Allowed](), of[Denied](),
+		of[Frozen](), of[Thawed](), of[Purged](),
 	}
 }
 
 // Kinds lists every kind.
 func Kinds() []string {
 	var kinds []string
-	for _, p := range all() {
-		kinds = append(kinds, p.Kind())
+	for _, f := range facts() {
+		kinds = append(kinds, f.zero.Kind())
 	}
 	return kinds
-}
-
-// decoder returns what turns a stored payload of a kind back, nil for a kind
-// that is not known.
-func decoder(kind string) func([]byte) (Payload, error) {
-	switch kind {
-	case SandboxCreated:
-		return decode[Created]
-	case SandboxStarted:
-		return decode[Started]
-	case SandboxUpdated:
-		return decode[Updated]
-	case SandboxStopped:
-		return decode[Stopped]
-	case SandboxFailed:
-		return decode[Failed]
-	case SandboxDied:
-		return decode[Died]
-	case SandboxDestroyed:
-		return decode[Destroyed]
-	case SandboxAdopted:
-		return decode[Adopted]
-	case ExecStarted:
-		return decode[ExecStart]
-	case ExecFinished:
-		return decode[ExecEnd]
-	case FileWritten:
-		return decode[FileWrite]
-	case FileRemoved:
-		return decode[FileRemove]
-	case FileMoved:
-		return decode[FileMove]
-	case DirMade:
-		return decode[MakeDir]
-	case ArchiveExtracted:
-		return decode[Extract]
-	case EgressAllowed:
-		return decode[Allowed]
-	case EgressDenied:
-		return decode[Denied]
-	case DiskFrozen:
-		return decode[Frozen]
-	case DiskThawed:
-		return decode[Thawed]
-	case DiskPurged:
-		return decode[Purged]
-	}
-	return nil
-}
-
-func decode[P Payload](text []byte) (Payload, error) {
-	var p P
-	if err := json.Unmarshal(text, &p); err != nil {
-		return nil, errs.E(errs.Internal, "a stored event is damaged").Because(err)
-	}
-	return p, nil
 }
 
 // PayloadOf returns an event's typed payload. It is errs.Unsupported for a
 // kind that this version does not know.
 func PayloadOf(e sandbox.Event) (Payload, error) {
-	d := decoder(e.Kind)
-	if d == nil {
-		return nil, errs.E(errs.Unsupported, "unknown kind of event")
+	for _, f := range facts() {
+		if f.zero.Kind() == e.Kind {
+			return f.decode(e.Payload)
+		}
 	}
-	return d(e.Payload)
+	return nil, errs.E(errs.Unsupported, "unknown kind of event")
 }

@@ -7,9 +7,9 @@ import "sync"
 type groupSync struct {
 	sync func() error
 
-	running sync.Mutex // held while a sync runs
-	mu      sync.Mutex
-	next    *syncRound // the round that has not begun; guarded by mu
+	turn chan struct{} // holds a token while no sync runs
+	mu   sync.Mutex
+	next *syncRound // the round that has not begun; guarded by mu
 }
 
 type syncRound struct {
@@ -17,20 +17,25 @@ type syncRound struct {
 	err  error // valid after done
 }
 
+func newGroupSync(sync func() error) *groupSync {
+	g := &groupSync{sync: sync, turn: make(chan struct{}, 1)}
+	g.turn <- struct{}{}
+	return g
+}
+
 func (g *groupSync) do() error {
 	g.mu.Lock()
-	r := g.next
-	if r != nil {
+	if r := g.next; r != nil {
 		g.mu.Unlock()
 		<-r.done
 		return r.err
 	}
-	r = &syncRound{done: make(chan struct{})}
+	r := &syncRound{done: make(chan struct{})}
 	g.next = r
 	g.mu.Unlock()
 
-	g.running.Lock()
-	defer g.running.Unlock()
+	<-g.turn
+	defer func() { g.turn <- struct{}{} }()
 	g.mu.Lock()
 	g.next = nil // who comes from here on may have written after the sync began
 	g.mu.Unlock()

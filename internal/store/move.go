@@ -52,6 +52,7 @@ func (t *tx) move(b sandbox.Sandbox, to sandbox.State, c Change) (sandbox.Sandbo
 		return b, errs.E(errs.WrongState, "a sandbox that is %s cannot become %s", b.State, to)
 	}
 	at := fromMicros(micros(c.At))
+	from := b.State
 	b.State, b.Reason, b.UpdatedAt = to, c.Reason, at
 	switch to {
 	case sandbox.Running:
@@ -80,11 +81,16 @@ func (t *tx) move(b sandbox.Sandbox, to sandbox.State, c Change) (sandbox.Sandbo
 	if err != nil {
 		return b, err
 	}
-	if _, err := t.exec(`UPDATE sandboxes SET state = $1, reason = $2, handle = $3, image_digest = $4, disk_uid = $5,
-			spec = $6, updated_at = $7, started_at = $8, stopped_at = $9, destroyed_at = $10 WHERE uid = $11`,
+	n, err := t.exec(`UPDATE sandboxes SET state = $1, reason = $2, handle = $3, image_digest = $4, disk_uid = $5,
+			spec = $6, updated_at = $7, started_at = $8, stopped_at = $9, destroyed_at = $10
+			WHERE uid = $11 AND state = $12`,
 		b.State, b.Reason, nullBytes(b.Handle), b.ImageDigest, b.DiskUID,
-		spec, micros(at), micros(b.StartedAt), micros(b.StoppedAt), micros(b.DestroyedAt), b.UID); err != nil {
+		spec, micros(at), micros(b.StartedAt), micros(b.StoppedAt), micros(b.DestroyedAt), b.UID, from)
+	if err != nil {
 		return b, err
+	}
+	if n == 0 { // in a database with several writers
+		return b, errs.E(errs.Conflict, "the sandbox changed at the same time").RetryAfter(time.Second)
 	}
 	switch to {
 	case sandbox.Running:

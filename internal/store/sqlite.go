@@ -80,7 +80,7 @@ func openSQLite(ctx context.Context, path string) (_ engine, err error) {
 	if err := syncDir(filepath.Dir(path)); err != nil {
 		return engine{}, err
 	}
-	sync := &groupSync{sync: func() error { return fdatasync(wal) }}
+	sync := newGroupSync(func() error { return fdatasync(wal) })
 
 	read, err = sql.Open("sqlite", sqliteDSN(path, url.Values{"_pragma": {"query_only(1)"}}))
 	if err != nil {
