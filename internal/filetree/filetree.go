@@ -16,6 +16,7 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
@@ -104,13 +105,16 @@ const MaxPath = 4096
 
 // Clean is the only way from outside text to a name inside: absolute, without
 // ".", ".." or double slashes. Relative names start at /workspace. It returns
-// errs.Invalid for an empty name, a NUL, or one that Linux could not take.
+// errs.Invalid for an empty name, a NUL, text that is not UTF-8, or a name that
+// Linux could not take.
 func Clean(name string) (string, error) {
 	switch {
 	case name == "":
 		return "", errs.E(errs.Invalid, "the path is empty")
 	case strings.ContainsRune(name, 0):
 		return "", errs.E(errs.Invalid, "the path contains a NUL byte")
+	case !utf8.ValidString(name):
+		return "", errs.E(errs.Invalid, "the path is not UTF-8")
 	case len(name) >= MaxPath:
 		return "", errs.E(errs.Invalid, "the path is longer than %d bytes", MaxPath-1)
 	}

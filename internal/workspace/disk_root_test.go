@@ -393,7 +393,7 @@ func smallHost(t *testing.T, bytes int64) string {
 	if err := os.Truncate(image, bytes); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.Command(program("mkfs.ext4"), "-q", "-F", "-m", "0", image).CombinedOutput(); err != nil {
+	if out, err := exec.Command(program("mkfs.ext4"), "-q", "-F", "-b", "4096", "-m", "0", image).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	if err := os.Mkdir(mnt, 0o700); err != nil {
