@@ -9,21 +9,29 @@
 // ever executed on the host outside a build from signed Debian packages. The
 // package runs no sandbox and knows no driver; it needs no daemon, and several
 // processes may work on one directory at once.
+//
+// # The directory
+//
+//	DIR/<digest>/rootfs      an unpacked image
+//	DIR/<digest>/image.json  what it is, and the stamps that prove it whole
+//	DIR/names.json           names to digests, replaced atomically
+//	DIR/pins/<digest>/<uid>  an empty file per sandbox that needs the image
+//	DIR/.lock                flock(2) around every change of the above
+//	DIR/.tmp-*               work in progress; removed once its maker is gone
+//	DIR/.cache/              packages and package lists of earlier builds
 package image
 
 import (
-	"context"
-	"io"
-	"log/slog"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/errs"
-	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
 // Image is one unpacked root filesystem.
 type Image struct {
-	Name      string    `json:"name"`   // "" when a newer image took its name
+	Name      string    `json:"name"`   // "" when another image has taken its name
 	Digest    string    `json:"digest"` // 64 hex digits
 	Size      int64     `json:"size"`   // bytes on disk
 	CreatedAt time.Time `json:"created_at"`
@@ -35,72 +43,54 @@ type Image struct {
 	Dir string `json:"dir"`
 	// Damaged: the tree is not what was unpacked. It is never used.
 	Damaged bool `json:"damaged"`
+	// Problem says what is wrong with a damaged image.
+	Problem string `json:"problem,omitempty"`
 }
 
-// Progress is told how an image is coming along. It is called from one
-// goroutine at a time; nil is allowed everywhere.
-type Progress func(Step)
+const maxNameLength = 200
 
-// Step is one report of progress. Done and Total count bytes, unless Items.
-type Step struct {
-	Stage string // "downloading", "unpacking", …
-	Done  int64
-	Total int64 // 0: unknown
-	Items bool  // Done and Total count things, not bytes
-}
-
-// Store is a directory of images.
-type Store struct {
-	dir string
-	log *slog.Logger
-}
-
-// Open opens the image directory dir and creates it when it is missing.
-func Open(dir string, log *slog.Logger) (*Store, error) { return &Store{dir: dir, log: log}, nil }
-
-// List returns all images, by name, then by age.
-func (s *Store) List(ctx context.Context) ([]Image, error) { return nil, nil }
-
-// Resolve returns the image of a name or digest. NotFound when there is none,
-// with a hint how to get it; Unavailable when it is damaged.
-func (s *Store) Resolve(ctx context.Context, name string) (Image, error) {
-	return Image{}, errs.E(errs.NotFound, "no such image")
-}
-
-// Build makes the image of a built-in recipe, such as "base".
-func (s *Store) Build(ctx context.Context, recipe string, p Progress) (Image, error) {
-	return Image{}, errs.E(errs.Unsupported, "not yet")
-}
-
-// Pull fetches ref from its registry; "" for name takes the repository's last
-// element.
-func (s *Store) Pull(ctx context.Context, ref, name string, p Progress) (Image, error) {
-	return Image{}, errs.E(errs.Unsupported, "not yet")
-}
-
-// Import unpacks a docker-save archive, an OCI archive or a tar of a root
-// filesystem. size is the archive's length for the progress, 0 when unknown;
-// source names it for people.
-func (s *Store) Import(ctx context.Context, r io.Reader, size int64, source, name string, p Progress) (Image, error) {
-	return Image{}, errs.E(errs.Unsupported, "not yet")
-}
-
-// Pin keeps the image of digest while owner exists, over restarts and against
-// other processes. NotFound when the image is gone. Pinning twice is not an
-// error.
-func (s *Store) Pin(ctx context.Context, digest string, owner sandbox.UID) error { return nil }
-
-// Unpin ends a pin. Ending one that is not there is not an error.
-func (s *Store) Unpin(ctx context.Context, digest string, owner sandbox.UID) error { return nil }
-
-// Remove takes the name away and deletes the image when no other name leads
-// to it. WrongState when it is pinned or inUse (which may be nil) says so.
-func (s *Store) Remove(ctx context.Context, name string, inUse func(digest string) bool) error {
+// checkName accepts what people call images: "base", "python:3.12-slim",
+// "ghcr.io/acme/tool". Names are keys of a file and never paths.
+func checkName(name string) error {
+	ok := name != "" && len(name) <= maxNameLength && !strings.Contains(name, "//")
+	for i, c := range []byte(name) {
+		alnum := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+		if !alnum && (i == 0 || i == len(name)-1 || !strings.ContainsRune("._:/-", rune(c))) {
+			ok = false
+		}
+	}
+	if !ok || isDigest(name) {
+		return errs.E(errs.Invalid, "malformed image name").
+			Hint("a name has up to %d characters of A-Z a-z 0-9 . _ : / - and begins and ends with a letter or digit", maxNameLength)
+	}
 	return nil
 }
 
-// Sweep deletes images without a name that are neither pinned nor inUse, and
-// what crashed processes left behind. It returns the bytes that it freed.
-func (s *Store) Sweep(ctx context.Context, inUse func(digest string) bool) (int64, error) {
-	return 0, nil
+const digestLength = 64
+
+func isDigest(s string) bool { return len(s) == digestLength && isHex(s) }
+
+func isHex(s string) bool { return strings.Trim(s, "0123456789abcdef") == "" }
+
+// validEnv keeps the entries of an image's environment that a process can be
+// given, the last of each name.
+func validEnv(env []string) []string {
+	const maxEntries, maxBytes = 1000, 64 << 10
+	last := map[string]int{}
+	var out []string
+	total := 0
+	for _, e := range env {
+		k, _, ok := strings.Cut(e, "=")
+		total += len(e)
+		if !ok || k == "" || strings.ContainsRune(e, 0) || len(out) == maxEntries || total > maxBytes {
+			continue
+		}
+		if i, seen := last[k]; seen {
+			out[i] = e
+			continue
+		}
+		last[k] = len(out)
+		out = append(out, e)
+	}
+	return slices.Clip(out)
 }
