@@ -1,0 +1,189 @@
+package drivertest
+
+import (
+	"context"
+	"crypto/rand"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	guestv1 "github.com/cubbyhq/cubby/api/gen/cubby/guest/v1"
+	"github.com/cubbyhq/cubby/api/gen/cubby/guest/v1/guestv1connect"
+	"github.com/cubbyhq/cubby/internal/channel"
+	"github.com/cubbyhq/cubby/internal/driver"
+	"github.com/cubbyhq/cubby/internal/guestd"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+)
+
+// fakeBox is a sandbox of the machine below a Fake.
+type fakeBox struct {
+	spec   driver.Spec
+	socket string
+
+	mu       sync.Mutex
+	run      *fakeRun          // nil: does not run; guarded by mu
+	death    *driver.Death     // of the run before; guarded by mu
+	listener *channel.Listener // that knows the secret below; guarded by mu
+	known    string            // guarded by mu
+	egress   string            // guarded by mu
+}
+
+type fakeRun struct {
+	secret string
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+// mapPath puts the sandbox's own directories onto its disk.
+func (b *fakeBox) mapPath(path string) string {
+	for from, to := range map[string]string{sandbox.WorkspaceDir: "workspace", sandbox.HomeDir: "home"} {
+		if path == from || strings.HasPrefix(path, from+"/") {
+			return filepath.Join(b.spec.Disk, to) + path[len(from):]
+		}
+	}
+	return path
+}
+
+// start runs the agent unless it runs.
+func (b *fakeBox) start() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.run != nil {
+		return nil
+	}
+	// Somebody else could take the port in between; then the agent says so
+	// and the start fails, which is good enough for a test.
+	probe, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	b.egress = probe.Addr().String()
+	_ = probe.Close()
+
+	ctx, cancel := context.WithCancel(context.Background())
+	r := &fakeRun{secret: rand.Text(), cancel: cancel, done: make(chan struct{})}
+	server := guestd.New(guestd.Config{
+		Boot: &guestv1.Boot{
+			Secret: r.secret, Socket: b.socket, Hostname: b.spec.Hostname, Env: b.spec.Env,
+			OpenFiles: b.spec.Limits.OpenFiles, EgressListen: b.egress,
+		},
+		Version: "fake",
+		OneUser: true,
+		MapPath: b.mapPath,
+	})
+	b.run, b.death = r, nil
+	go func() {
+		defer close(r.done)
+		err := server.Serve(ctx)
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if b.run != r {
+			return // ended from outside, which knows why
+		}
+		b.run = nil
+		b.death = &driver.Death{Cause: driver.DeathExit}
+		if err != nil {
+			b.death = &driver.Death{Cause: driver.DeathExit, Code: 1, Detail: err.Error()}
+		}
+	}()
+	return nil
+}
+
+// end ends the run at once; a death without a cause is none.
+func (b *fakeBox) end(death driver.Death) {
+	b.mu.Lock()
+	r := b.run
+	if r != nil {
+		b.run, b.death = nil, nil
+		if death.Cause != driver.DeathNone {
+			b.death = &death
+		}
+	}
+	b.mu.Unlock()
+	if r != nil {
+		r.cancel()
+		<-r.done
+	}
+}
+
+// stop asks the agent to end everything, then ends the run.
+func (b *fakeBox) stop(ctx context.Context, grace time.Duration) {
+	b.mu.Lock()
+	r, l := b.run, b.listener
+	b.mu.Unlock()
+	if r != nil && l != nil {
+		ctx, cancel := context.WithTimeout(ctx, grace+2*time.Second)
+		defer cancel()
+		client := &http.Client{Transport: &http.Transport{
+			DisableKeepAlives: true,
+			DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return l.Dial(ctx) },
+		}}
+		_, _ = guestv1connect.NewGuestServiceClient(client, "http://guest").
+			Shutdown(ctx, connect.NewRequest(&guestv1.ShutdownRequest{Grace: durationpb.New(grace), Stay: true}))
+	}
+	b.end(driver.Death{})
+	b.mu.Lock()
+	b.death = nil
+	b.mu.Unlock()
+}
+
+func (b *fakeBox) running() (secret string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.run == nil {
+		return ""
+	}
+	return b.run.secret
+}
+
+func (b *fakeBox) hold(l *channel.Listener, secret string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.listener, b.known = l, secret
+}
+
+func (b *fakeBox) heldSecret(l *channel.Listener) string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.listener != l {
+		return ""
+	}
+	return b.known
+}
+
+func (b *fakeBox) status() driver.Status {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case b.run != nil:
+		return driver.Status{Phase: driver.PhaseRunning}
+	case b.death != nil:
+		return driver.Status{Phase: driver.PhaseDead, Death: *b.death}
+	}
+	return driver.Status{Phase: driver.PhaseCreated}
+}
+
+func (b *fakeBox) wait(ctx context.Context) (driver.Death, error) {
+	b.mu.Lock()
+	r := b.run
+	b.mu.Unlock()
+	if r != nil {
+		select {
+		case <-r.done:
+		case <-ctx.Done():
+			return driver.Death{}, ctx.Err()
+		}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.death != nil {
+		return *b.death, nil
+	}
+	return driver.Death{}, nil
+}
