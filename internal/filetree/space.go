@@ -23,7 +23,8 @@ type space interface {
 	// walks says whether openDir can fail where a walk in the sandbox's own
 	// names succeeds: symbolic links that the kernel cannot follow here.
 	walks() bool
-	// top says whether a clean name cannot be looked up in its parent.
+	// top says whether a clean name cannot be looked up in its parent; of
+	// other names it knows nothing.
 	top(name string) bool
 }
 
@@ -43,12 +44,22 @@ func (s whole) here(name string) string {
 }
 
 func (s whole) openDir(name string) (*os.File, error) {
+	if s.mapPath != nil {
+		// The kernel would follow links in its names, not in the sandbox's.
+		return nil, unix.ENOENT
+	}
+	return s.openReal(name)
+}
+
+func (s whole) openReal(name string) (*os.File, error) {
 	return os.OpenFile(s.here(name), dirFlags, 0)
 }
-func (s whole) openReal(name string) (*os.File, error) { return s.openDir(name) }
-func (s whole) walks() bool                            { return s.mapPath != nil }
+func (s whole) walks() bool { return s.mapPath != nil }
 
 func (s whole) top(name string) bool {
+	if s.mapPath == nil || path.Clean(name) != name {
+		return name == "/"
+	}
 	return name == "/" || path.Join(s.here(path.Dir(name)), path.Base(name)) != s.here(name)
 }
 

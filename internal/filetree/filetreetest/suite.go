@@ -1,0 +1,633 @@
+// Package filetreetest is the conformance suite of cubby's file API. What a
+// caller sees must be the same whether the files are those of a running
+// sandbox, reached through its agent, or those of a stopped one, reached on
+// its disk: both run [Run], and [Attacks] with the tricks of a hostile guest.
+package filetreetest
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"iter"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+)
+
+// Files is the file API.
+type Files interface {
+	Stat(ctx context.Context, name string, follow bool) (sandbox.File, error)
+	ListFiles(ctx context.Context, name string, recursive bool) iter.Seq2[sandbox.File, error]
+	Read(ctx context.Context, name string, offset, length int64) (io.ReadCloser, sandbox.File, error)
+	Write(ctx context.Context, name string, r io.Reader, w sandbox.FileWrite) (sandbox.File, error)
+	MakeDir(ctx context.Context, name string, mode fs.FileMode, parents bool, user string) (sandbox.File, error)
+	Rename(ctx context.Context, from, to string, replace bool) (sandbox.File, error)
+	Remove(ctx context.Context, name string, recursive bool) error
+	Archive(ctx context.Context, name string) (io.ReadCloser, error)
+	Extract(ctx context.Context, name string, r io.Reader, user string) error
+}
+
+// Env is one implementation over fresh, empty directories.
+type Env struct {
+	Files
+	// Workspace and Home are the directories of this machine behind
+	// /workspace and /home/sandbox. The suite plants things there behind the
+	// implementation's back, as a guest would.
+	Workspace, Home string
+	// Confined: nothing but the two directories may be reached.
+	Confined bool
+}
+
+// Dirs makes the two directories as a disk has them.
+func Dirs(t *testing.T) (workspace, home string) {
+	t.Helper()
+	dir := t.TempDir()
+	workspace, home = filepath.Join(dir, "workspace"), filepath.Join(dir, "home")
+	for _, d := range []string{workspace, home} {
+		if err := os.Mkdir(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink("/workspace", filepath.Join(home, "workspace")); err != nil {
+		t.Fatal(err)
+	}
+	return workspace, home
+}
+
+// here is the path on this machine of a name below /workspace.
+func (e Env) here(name string) string {
+	return filepath.Join(e.Workspace, strings.TrimPrefix(name, "/workspace"))
+}
+
+func (e Env) put(t *testing.T, name, content string) {
+	t.Helper()
+	if _, err := e.Write(t.Context(), name, strings.NewReader(content), sandbox.FileWrite{Parents: true}); err != nil {
+		t.Fatalf("Write(%s) = %v", name, err)
+	}
+}
+
+func (e Env) get(t *testing.T, name string) string {
+	t.Helper()
+	b, err := e.read(t, name, 0, -1)
+	if err != nil {
+		t.Errorf("Read(%s) = %v", name, err)
+	}
+	return b
+}
+
+func (e Env) read(t *testing.T, name string, offset, length int64) (string, error) {
+	t.Helper()
+	r, _, err := e.Read(t.Context(), name, offset, length)
+	if err != nil {
+		return "", err
+	}
+	defer r.Close()
+	b, err := io.ReadAll(r)
+	return string(b), err
+}
+
+func (e Env) list(t *testing.T, name string, recursive bool) []string {
+	t.Helper()
+	names := []string{}
+	for f, err := range e.ListFiles(t.Context(), name, recursive) {
+		if err != nil {
+			t.Errorf("ListFiles(%s) = %v", name, err)
+			break
+		}
+		names = append(names, string(f.Type)+" "+f.Path)
+	}
+	return names
+}
+
+func (e Env) symlink(t *testing.T, target, name string) {
+	t.Helper()
+	if err := os.Symlink(target, e.here(name)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func wantKind(t *testing.T, act string, err error, kind errs.Kind) {
+	t.Helper()
+	if !errors.Is(err, kind) {
+		t.Errorf("%s = %v, want %v", act, err, kind)
+	}
+}
+
+// owner is whom files belong to that this process makes for a user.
+func owner(uid uint32) uint32 {
+	if os.Geteuid() != 0 {
+		return uint32(os.Geteuid())
+	}
+	return uid
+}
+
+// Run checks what the file API does.
+func Run(t *testing.T, open func(t *testing.T) Env) {
+	for _, tt := range []struct {
+		name string
+		run  func(t *testing.T, e Env)
+	}{
+		{"Write", testWrite},
+		{"WriteModeAndOwner", testWriteModeAndOwner},
+		{"WriteAppend", testAppend},
+		{"WriteThroughSymlinks", testWriteThroughSymlinks},
+		{"WriteThatBreaksOffKeepsTheOldContent", testWriteBreaksOff},
+		{"WriteRefusals", testWriteRefusals},
+		{"Read", testRead},
+		{"Stat", testStat},
+		{"List", testList},
+		{"MakeDir", testMakeDir},
+		{"Rename", testRename},
+		{"Remove", testRemove},
+		{"RemoveDeepTree", testRemoveDeep},
+		{"Paths", testPaths},
+		{"HomeAndWorkspace", testHome},
+		{"ArchiveRoundTrip", testArchiveRoundTrip},
+		{"ArchiveOfAFile", testArchiveFile},
+		{"ExtractOverwrites", testExtractOverwrites},
+		{"OddNames", testOddNames},
+		{"Canceled", testCanceled},
+	} {
+		t.Run(tt.name, func(t *testing.T) { tt.run(t, open(t)) })
+	}
+}
+
+func testWrite(t *testing.T, e Env) {
+	f, err := e.Write(t.Context(), "/workspace/a.txt", strings.NewReader("one"), sandbox.FileWrite{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := sandbox.File{Path: "/workspace/a.txt", Type: sandbox.RegularFile, Size: 3, Mode: 0o644, UID: owner(1000), GID: f.GID, ModTime: f.ModTime}
+	if diff := cmp.Diff(want, f); diff != "" {
+		t.Errorf("Write gives (-want +got):\n%s", diff)
+	}
+	if f.ModTime.IsZero() {
+		t.Error("Write gives no time")
+	}
+	e.put(t, "/workspace/a.txt", "second")
+	e.put(t, "/workspace/deep/er/b", "")
+	if got := e.get(t, "/workspace/a.txt"); got != "second" {
+		t.Errorf("after two writes the file holds %q, want the second", got)
+	}
+	if got := e.get(t, "/workspace/deep/er/b"); got != "" {
+		t.Errorf("an empty file holds %q", got)
+	}
+	big := bytes.Repeat([]byte("0123456789abcde\n"), 3<<20/16)
+	if _, err := e.Write(t.Context(), "/workspace/big", bytes.NewReader(big), sandbox.FileWrite{}); err != nil {
+		t.Fatal(err)
+	}
+	if got := e.get(t, "/workspace/big"); got != string(big) {
+		t.Errorf("3 MiB came back as %d other bytes", len(got))
+	}
+	// Nothing but the files: no temporary ones.
+	want2 := []string{"file /workspace/a.txt", "file /workspace/big", "dir /workspace/deep", "dir /workspace/deep/er", "file /workspace/deep/er/b"}
+	if diff := cmp.Diff(want2, e.list(t, "/workspace", true)); diff != "" {
+		t.Errorf("the tree (-want +got):\n%s", diff)
+	}
+}
+
+func testWriteModeAndOwner(t *testing.T, e Env) {
+	write := func(w sandbox.FileWrite) sandbox.File {
+		t.Helper()
+		f, err := e.Write(t.Context(), "/workspace/f", strings.NewReader("x"), w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	check := func(step string, f sandbox.File, mode fs.FileMode, uid uint32) {
+		t.Helper()
+		if f.Mode != mode || f.UID != owner(uid) {
+			t.Errorf("%s: mode %v owner %d, want %v %d", step, f.Mode, f.UID, mode, owner(uid))
+		}
+	}
+	check("made", write(sandbox.FileWrite{Mode: 0o600}), 0o600, 1000)
+	check("rewritten", write(sandbox.FileWrite{}), 0o600, 1000)
+	check("with a mode", write(sandbox.FileWrite{Mode: 0o755}), 0o755, 1000)
+	check("by root", write(sandbox.FileWrite{User: "root"}), 0o755, 0)
+	check("keeps its owner", write(sandbox.FileWrite{}), 0o755, 0)
+	check("by a number", write(sandbox.FileWrite{User: "1234"}), 0o755, 1234)
+	_, err := e.Write(t.Context(), "/workspace/f", strings.NewReader("x"), sandbox.FileWrite{User: "no-such-user"})
+	wantKind(t, "Write by an unknown user", err, errs.Invalid)
+	d, err := e.MakeDir(t.Context(), "/workspace/p/q", 0o700, true, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	check("directory", d, 0o700, 1000)
+	p, err := e.Stat(t.Context(), "/workspace/p", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	check("parent", p, 0o755, 1000)
+}
+
+func testAppend(t *testing.T, e Env) {
+	for _, part := range []string{"one ", "two ", "three"} {
+		if _, err := e.Write(t.Context(), "/workspace/log", strings.NewReader(part), sandbox.FileWrite{Append: true}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, want := e.get(t, "/workspace/log"), "one two three"; got != want {
+		t.Errorf("after three appends the file holds %q, want %q", got, want)
+	}
+	f, err := e.Stat(t.Context(), "/workspace/log", false)
+	if err != nil || f.Mode != 0o644 || f.UID != owner(1000) {
+		t.Errorf("an appended file has mode %v owner %d, %v, want 0644 %d", f.Mode, f.UID, err, owner(1000))
+	}
+}
+
+func testWriteThroughSymlinks(t *testing.T, e Env) {
+	e.put(t, "/workspace/dir/target", "old")
+	e.symlink(t, "dir/target", "/workspace/relative")
+	e.symlink(t, "/workspace/dir/target", "/workspace/absolute")
+	e.symlink(t, "../dir/absolute2", "/workspace/dir/up")
+	e.symlink(t, "/workspace/dir", "/workspace/d")
+	e.symlink(t, "new", "/workspace/dangling")
+	for _, name := range []string{"relative", "absolute", "d/target"} {
+		e.put(t, "/workspace/"+name, "by "+name)
+		if got, want := e.get(t, "/workspace/dir/target"), "by "+name; got != want {
+			t.Errorf("after a write to %s the target holds %q, want %q", name, got, want)
+		}
+	}
+	e.put(t, "/workspace/d/up", "up")
+	if got := e.get(t, "/workspace/dir/absolute2"); got != "up" {
+		t.Errorf("a link with .. is relative to where it is: got %q, want up", got)
+	}
+	e.put(t, "/workspace/dangling", "made")
+	if got := e.get(t, "/workspace/new"); got != "made" {
+		t.Errorf("a write through a dangling link made %q, want made", got)
+	}
+	for _, name := range []string{"relative", "absolute", "dangling", "d"} {
+		if f, err := e.Stat(t.Context(), "/workspace/"+name, false); err != nil || f.Type != sandbox.Symlink {
+			t.Errorf("%s is %v, %v, want still a symbolic link", name, f.Type, err)
+		}
+	}
+	e.symlink(t, "loop2", "/workspace/loop1")
+	e.symlink(t, "loop1", "/workspace/loop2")
+	_, err := e.Write(t.Context(), "/workspace/loop1", strings.NewReader("x"), sandbox.FileWrite{})
+	wantKind(t, "Write through a loop", err, errs.Invalid)
+	_, err = e.Stat(t.Context(), "/workspace/loop1/x", true)
+	wantKind(t, "Stat below a loop", err, errs.Invalid)
+}
+
+func testWriteBreaksOff(t *testing.T, e Env) {
+	e.put(t, "/workspace/f", "old")
+	broken := errors.New("the upload broke off")
+	body := io.MultiReader(strings.NewReader(strings.Repeat("x", 2<<20)), iotest.ErrReader(broken))
+	_, err := e.Write(t.Context(), "/workspace/f", body, sandbox.FileWrite{})
+	if !errors.Is(err, broken) {
+		t.Errorf("Write = %v, want the reader's own error", err)
+	}
+	if got := e.get(t, "/workspace/f"); got != "old" {
+		t.Errorf("the file holds %d bytes, want the old content", len(got))
+	}
+	// The agent learns of the break a moment after the client.
+	Eventually(t, func() bool { return len(e.list(t, "/workspace", false)) == 1 }, "the rest of the write to go")
+}
+
+func testWriteRefusals(t *testing.T, e Env) {
+	e.put(t, "/workspace/file", "x")
+	e.put(t, "/workspace/dir/x", "x")
+	for _, tt := range []struct {
+		name string
+		w    sandbox.FileWrite
+		kind errs.Kind
+	}{
+		{"/workspace/dir", sandbox.FileWrite{}, errs.Invalid},
+		{"/workspace/dir", sandbox.FileWrite{Append: true}, errs.Invalid},
+		{"/workspace", sandbox.FileWrite{}, errs.Invalid},
+		{"/workspace/none/x", sandbox.FileWrite{}, errs.NotFound},
+		{"/workspace/file/x", sandbox.FileWrite{}, errs.Invalid},
+		{"/workspace/file/x/y", sandbox.FileWrite{Parents: true}, errs.Invalid},
+	} {
+		_, err := e.Write(t.Context(), tt.name, strings.NewReader("x"), tt.w)
+		wantKind(t, "Write("+tt.name+")", err, tt.kind)
+	}
+}
+
+func testRead(t *testing.T, e Env) {
+	e.put(t, "/workspace/f", "0123456789")
+	for _, tt := range []struct {
+		offset, length int64
+		want           string
+	}{
+		{0, -1, "0123456789"},
+		{3, -1, "3456789"},
+		{3, 4, "3456"},
+		{8, 100, "89"},
+		{0, 0, ""},
+		{10, -1, ""},
+		{100, 5, ""},
+	} {
+		got, err := e.read(t, "/workspace/f", tt.offset, tt.length)
+		if err != nil || got != tt.want {
+			t.Errorf("Read(%d, %d) = %q, %v, want %q", tt.offset, tt.length, got, err, tt.want)
+		}
+	}
+	r, f, err := e.Read(t.Context(), "/workspace/f", 4, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Close()
+	if f.Size != 10 || f.Type != sandbox.RegularFile || f.Path != "/workspace/f" {
+		t.Errorf("Read describes %+v, want the whole file of 10 bytes", f)
+	}
+	_, err = e.read(t, "/workspace/f", -1, 1)
+	wantKind(t, "Read at -1", err, errs.Invalid)
+	_, err = e.read(t, "/workspace/none", 0, -1)
+	wantKind(t, "Read of nothing", err, errs.NotFound)
+	_, err = e.read(t, "/workspace", 0, -1)
+	wantKind(t, "Read of a directory", err, errs.Invalid)
+	e.symlink(t, "/workspace/f", "/workspace/l")
+	if got := e.get(t, "/workspace/l"); got != "0123456789" {
+		t.Errorf("Read through a link = %q", got)
+	}
+}
+
+func testStat(t *testing.T, e Env) {
+	e.put(t, "/workspace/f", "abc")
+	e.symlink(t, "f", "/workspace/l")
+	e.symlink(t, "none", "/workspace/gone")
+	for _, tt := range []struct {
+		name   string
+		follow bool
+		typ    sandbox.FileType
+		size   int64
+		target string
+	}{
+		{"/workspace/f", false, sandbox.RegularFile, 3, ""},
+		{"/workspace/l", false, sandbox.Symlink, 1, "f"},
+		{"/workspace/l", true, sandbox.RegularFile, 3, ""},
+		{"/workspace/gone", false, sandbox.Symlink, 4, "none"},
+		{"/workspace", false, sandbox.Directory, 0, ""},
+		{"/workspace/./x/../f", false, sandbox.RegularFile, 3, ""},
+		{"f", false, sandbox.RegularFile, 3, ""},
+	} {
+		f, err := e.Stat(t.Context(), tt.name, tt.follow)
+		if err != nil || f.Type != tt.typ || f.Size != tt.size || f.Target != tt.target {
+			t.Errorf("Stat(%s, %v) = %s %d %q, %v, want %s %d %q", tt.name, tt.follow, f.Type, f.Size, f.Target, err, tt.typ, tt.size, tt.target)
+		}
+	}
+	_, err := e.Stat(t.Context(), "/workspace/gone", true)
+	wantKind(t, "Stat of a dangling link", err, errs.NotFound)
+	_, err = e.Stat(t.Context(), "/workspace/f/x", true)
+	wantKind(t, "Stat below a file", err, errs.Invalid)
+}
+
+func testList(t *testing.T, e Env) {
+	if got := e.list(t, "/workspace", true); len(got) != 0 {
+		t.Errorf("an empty directory lists %v", got)
+	}
+	e.put(t, "/workspace/b/c/d", "x")
+	e.put(t, "/workspace/b/a", "x")
+	e.put(t, "/workspace/a", "x")
+	e.symlink(t, "b", "/workspace/l")
+	want := []string{"file /workspace/a", "dir /workspace/b", "symlink /workspace/l"}
+	if diff := cmp.Diff(want, e.list(t, "/workspace", false)); diff != "" {
+		t.Errorf("ListFiles (-want +got):\n%s", diff)
+	}
+	want = []string{"file /workspace/a", "dir /workspace/b", "file /workspace/b/a", "dir /workspace/b/c", "file /workspace/b/c/d", "symlink /workspace/l"}
+	if diff := cmp.Diff(want, e.list(t, "/workspace/", true)); diff != "" {
+		t.Errorf("ListFiles, recursive (-want +got):\n%s", diff)
+	}
+	want = []string{"file /workspace/l/a", "dir /workspace/l/c"}
+	if diff := cmp.Diff(want, e.list(t, "/workspace/l", false)); diff != "" {
+		t.Errorf("ListFiles of a link (-want +got):\n%s", diff)
+	}
+	for name, kind := range map[string]errs.Kind{"/workspace/none": errs.NotFound, "/workspace/a": errs.Invalid} {
+		var last error
+		for _, err := range e.ListFiles(t.Context(), name, false) {
+			last = err
+		}
+		wantKind(t, "ListFiles("+name+")", last, kind)
+	}
+	// More than any batch, and a caller who has seen enough.
+	for i := range 600 {
+		if err := os.WriteFile(e.here("/workspace/b/c")+"/"+strings.Repeat("n", i%50+1)+string(rune('A'+i%26))+string(rune('a'+i/26)), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := e.list(t, "/workspace/b/c", false)
+	if len(got) != 601 || !slices.IsSorted(got[:0:0]) {
+		t.Errorf("%d entries, want 601", len(got))
+	}
+	n := 0
+	for range e.ListFiles(t.Context(), "/workspace/b/c", false) {
+		if n++; n == 3 {
+			break
+		}
+	}
+}
+
+func testMakeDir(t *testing.T, e Env) {
+	if _, err := e.MakeDir(t.Context(), "/workspace/a", 0, false, ""); err != nil {
+		t.Fatal(err)
+	}
+	_, err := e.MakeDir(t.Context(), "/workspace/a", 0, false, "")
+	wantKind(t, "MakeDir of what exists", err, errs.Conflict)
+	if f, err := e.MakeDir(t.Context(), "/workspace/a", 0, true, ""); err != nil || f.Type != sandbox.Directory {
+		t.Errorf("MakeDir with parents of what exists = %v, %v, want the directory", f.Type, err)
+	}
+	_, err = e.MakeDir(t.Context(), "/workspace/x/y", 0, false, "")
+	wantKind(t, "MakeDir without its parent", err, errs.NotFound)
+	if f, err := e.MakeDir(t.Context(), "/workspace/x/y/z", 0, true, ""); err != nil || f.Mode != 0o755 {
+		t.Errorf("MakeDir with parents = %v, %v, want mode 0755", f.Mode, err)
+	}
+	e.put(t, "/workspace/file", "x")
+	_, err = e.MakeDir(t.Context(), "/workspace/file", 0, true, "")
+	wantKind(t, "MakeDir over a file", err, errs.Conflict)
+	_, err = e.MakeDir(t.Context(), "/workspace/file/x", 0, true, "")
+	wantKind(t, "MakeDir below a file", err, errs.Invalid)
+}
+
+func testRename(t *testing.T, e Env) {
+	e.put(t, "/workspace/a", "a")
+	e.put(t, "/workspace/b", "b")
+	e.put(t, "/workspace/dir/x", "x")
+	e.symlink(t, "a2", "/workspace/l")
+	if _, err := e.MakeDir(t.Context(), "/workspace/empty", 0, false, ""); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		from, to string
+		replace  bool
+		kind     errs.Kind // "": it works
+	}{
+		{"/workspace/a", "/workspace/a2", false, ""},
+		{"/workspace/a2", "/workspace/b", false, errs.Conflict},
+		{"/workspace/none", "/workspace/c", false, errs.NotFound},
+		{"/workspace/a2", "/workspace/none/c", false, errs.NotFound},
+		{"/workspace/a2", "/workspace/dir", true, errs.Invalid},
+		{"/workspace/dir", "/workspace/a2", true, errs.Invalid},
+		{"/workspace/empty", "/workspace/dir", true, errs.Conflict},
+		{"/workspace/dir", "/workspace/dir/sub", false, errs.Invalid},
+		{"/workspace/a2", "/workspace/b", true, ""},
+		{"/workspace/dir", "/workspace/empty", true, ""},
+		{"/workspace/l", "/workspace/m", false, ""},
+		{"/workspace/b", "/home/sandbox/b", false, ""},
+		{"/workspace/empty", "/home/sandbox/empty", false, ""},
+		{"/home/sandbox/empty", "/workspace/back", false, ""},
+	} {
+		f, err := e.Rename(t.Context(), tt.from, tt.to, tt.replace)
+		switch {
+		case tt.kind != "":
+			wantKind(t, "Rename("+tt.from+", "+tt.to+")", err, tt.kind)
+		case err != nil || f.Path != tt.to:
+			t.Errorf("Rename(%s, %s) = %q, %v", tt.from, tt.to, f.Path, err)
+		}
+	}
+	want := []string{"dir /workspace/back", "file /workspace/back/x", "symlink /workspace/m"}
+	if diff := cmp.Diff(want, e.list(t, "/workspace", true)); diff != "" {
+		t.Errorf("after all (-want +got):\n%s", diff)
+	}
+	if got := e.get(t, "/home/sandbox/b"); got != "a" {
+		t.Errorf("the file that was moved over another holds %q, want a", got)
+	}
+}
+
+func testRemove(t *testing.T, e Env) {
+	e.put(t, "/workspace/a", "x")
+	e.put(t, "/workspace/dir/sub/x", "x")
+	e.put(t, "/workspace/kept/x", "x")
+	e.symlink(t, "../../kept", "/workspace/dir/sub/l")
+	e.symlink(t, "kept", "/workspace/l")
+	for _, tt := range []struct {
+		name      string
+		recursive bool
+		kind      errs.Kind
+	}{
+		{"/workspace/a", false, ""},
+		{"/workspace/a", false, errs.NotFound},
+		{"/workspace/a", true, errs.NotFound},
+		{"/workspace/dir", false, errs.Conflict},
+		{"/workspace/dir", true, ""},
+		{"/workspace/l", true, ""},
+		{"/workspace", true, errs.Forbidden},
+		{"/home/sandbox", true, errs.Forbidden},
+	} {
+		err := e.Remove(t.Context(), tt.name, tt.recursive)
+		if tt.kind != "" {
+			wantKind(t, "Remove("+tt.name+")", err, tt.kind)
+		} else if err != nil {
+			t.Errorf("Remove(%s) = %v", tt.name, err)
+		}
+	}
+	want := []string{"dir /workspace/kept", "file /workspace/kept/x"}
+	if diff := cmp.Diff(want, e.list(t, "/workspace", true)); diff != "" {
+		t.Errorf("what was only linked to (-want +got):\n%s", diff)
+	}
+}
+
+func testRemoveDeep(t *testing.T, e Env) {
+	plantDeep(t, e.here("/workspace"), "deep", 3000)
+	if err := e.Remove(t.Context(), "/workspace/deep", true); err != nil {
+		t.Errorf("Remove of a tree that is 3000 deep = %v", err)
+	}
+	if got := e.list(t, "/workspace", true); len(got) != 0 {
+		t.Errorf("left: %v", got)
+	}
+}
+
+func testPaths(t *testing.T, e Env) {
+	for _, tt := range []struct {
+		name, path string
+	}{
+		{"empty", ""},
+		{"NUL", "/workspace/a\x00b"},
+		{"NUL at the end", "/workspace/a\x00"},
+		{"long name", "/workspace/" + strings.Repeat("n", 256)},
+		{"long path", "/workspace/" + strings.Repeat("n/", 2100)},
+		{"not UTF-8", "/workspace/\xff"},
+	} {
+		for _, act := range []struct {
+			name string
+			do   func() error
+		}{
+			{"Stat", func() error { _, err := e.Stat(t.Context(), tt.path, true); return err }},
+			{"Read", func() error { _, err := e.read(t, tt.path, 0, -1); return err }},
+			{"Write", func() error {
+				_, err := e.Write(t.Context(), tt.path, strings.NewReader("x"), sandbox.FileWrite{Parents: true})
+				return err
+			}},
+			{"MakeDir", func() error { _, err := e.MakeDir(t.Context(), tt.path, 0, true, ""); return err }},
+			{"Rename to", func() error { _, err := e.Rename(t.Context(), "/workspace", tt.path, true); return err }},
+			{"Remove", func() error { return e.Remove(t.Context(), tt.path, true) }},
+			{"Archive", func() error { _, err := e.Archive(t.Context(), tt.path); return err }},
+			{"Extract", func() error { return e.Extract(t.Context(), tt.path, tarOf(t), "") }},
+			{"ListFiles", func() error {
+				for _, err := range e.ListFiles(t.Context(), tt.path, true) {
+					return err
+				}
+				return nil
+			}},
+		} {
+			wantKind(t, act.name+" of a path that is or has "+tt.name, act.do(), errs.Invalid)
+		}
+	}
+	// ".." is text: it is cleaned away before anything is looked up.
+	e.put(t, "/workspace/f", "x")
+	if got := e.get(t, "/workspace/none/../f"); got != "x" {
+		t.Errorf("Read of a path with .. = %q, want x", got)
+	}
+	if got := e.get(t, "/../../workspace/f"); got != "x" {
+		t.Errorf("Read of a path with .. at the root = %q, want x", got)
+	}
+}
+
+func testHome(t *testing.T, e Env) {
+	e.put(t, "/home/sandbox/.profile", "x")
+	e.put(t, "/home/sandbox/workspace/f", "by home")
+	if got := e.get(t, "/workspace/f"); got != "by home" {
+		t.Errorf("a file written through ~/workspace holds %q in /workspace", got)
+	}
+	e.symlink(t, "../home/sandbox/.profile", "/workspace/up")
+	e.symlink(t, "/home/sandbox/workspace/f", "/workspace/round")
+	if got := e.get(t, "/workspace/round"); got != "by home" {
+		t.Errorf("a link over ~/workspace reads %q", got)
+	}
+	want := []string{"file /home/sandbox/.profile", "symlink /home/sandbox/workspace"}
+	if diff := cmp.Diff(want, e.list(t, "/home/sandbox", true)); diff != "" {
+		t.Errorf("the home (-want +got):\n%s", diff)
+	}
+	if got := e.get(t, "/workspace/up"); got != "x" {
+		t.Errorf("a relative link between the two reads %q, want x", got)
+	}
+}
+
+func tarOf(t *testing.T, headers ...tar.Header) io.Reader {
+	t.Helper()
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for _, h := range headers {
+		content := "content of " + h.Name
+		if h.Typeflag == 0 || h.Typeflag == tar.TypeReg {
+			h.Typeflag, h.Size = tar.TypeReg, int64(len(content))
+		}
+		if h.Mode == 0 {
+			h.Mode = 0o644
+		}
+		if err := w.WriteHeader(&h); err != nil {
+			t.Fatal(err)
+		}
+		if h.Typeflag == tar.TypeReg {
+			if _, err := io.WriteString(w, content); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return &b
+}
