@@ -1,0 +1,294 @@
+package store
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+)
+
+// crashPath makes this test binary the writer that TestKilledWriter kills.
+const crashPath = "CUBBY_TEST_CRASH_PATH"
+
+func TestMain(m *testing.M) {
+	if path := os.Getenv(crashPath); path != "" {
+		if err := writeUntilKilled(path); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// writeUntilKilled runs sandboxes through their lives from several goroutines
+// and prints each fact after the store has acknowledged it.
+func writeUntilKilled(path string) error {
+	ctx := context.Background()
+	s, err := Open(ctx, Config{Path: path})
+	if err != nil {
+		return err
+	}
+	var mu sync.Mutex
+	say := func(format string, args ...any) {
+		mu.Lock()
+		defer mu.Unlock()
+		fmt.Printf(format+"\n", args...)
+	}
+	failed := make(chan error)
+	for range 4 {
+		go func() {
+			for {
+				if err := oneLife(ctx, s, say); err != nil {
+					failed <- err
+				}
+			}
+		}()
+	}
+	return <-failed
+}
+
+func oneLife(ctx context.Context, s *Store, say func(string, ...any)) error {
+	b := sandbox.Sandbox{UID: sandbox.NewUID(), ID: sandbox.NewID(), Spec: sandbox.Spec{Labels: map[string]string{"k": "v"}}}
+	if err := s.CreateSandbox(ctx, b); err != nil {
+		return err
+	}
+	say("state %s %s", b.UID, sandbox.Creating)
+	if _, err := s.Move(ctx, b.UID, sandbox.Running, Change{}); err != nil {
+		return err
+	}
+	say("state %s %s", b.UID, sandbox.Running)
+	for range 5 {
+		seq, err := s.CreateExec(ctx, sandbox.Exec{UID: sandbox.NewUID(), Box: b.UID, Spec: sandbox.ExecSpec{Env: map[string]string{"K": "v"}}})
+		if err != nil {
+			return err
+		}
+		say("exec %s %d %s", b.UID, seq, sandbox.ExecPending)
+		if err := s.StartExec(ctx, b.UID, seq, time.Now()); err != nil {
+			return err
+		}
+		say("exec %s %d %s", b.UID, seq, sandbox.ExecRunning)
+		if _, err := s.FinishExec(ctx, b.UID, seq, sandbox.Exit{Reason: sandbox.EndExited}, sandbox.ExecDone, time.Now()); err != nil {
+			return err
+		}
+		say("exec %s %d %s", b.UID, seq, sandbox.ExecDone)
+	}
+	if _, err := s.Move(ctx, b.UID, sandbox.Destroyed, Change{KeepDisk: true}); err != nil {
+		return err
+	}
+	say("state %s %s", b.UID, sandbox.Destroyed)
+	return nil
+}
+
+// TestKilledWriter kills a process in the middle of its writes, again and
+// again on the same database: all that was acknowledged is there, and nothing
+// is there by halves.
+func TestKilledWriter(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "cubby.db")
+	rng := rand.New(rand.NewPCG(1, 2))
+	states := map[string]sandbox.State{} // by uid: the last acknowledged
+	execs := map[string]sandbox.ExecStatus{}
+	for round := range 5 {
+		cmd := exec.CommandContext(t.Context(), os.Args[0])
+		cmd.Env = append(os.Environ(), crashPath+"="+path)
+		cmd.Stderr = os.Stderr
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		lines := bufio.NewScanner(out)
+		for n, stop := 0, 50+rng.IntN(400); lines.Scan(); n++ {
+			cut := strings.LastIndexByte(lines.Text(), ' ')
+			what, state := lines.Text()[:cut], lines.Text()[cut+1:]
+			switch kind, key, _ := strings.Cut(what, " "); kind {
+			case "state":
+				states[key] = sandbox.State(state)
+			case "exec":
+				execs[key] = sandbox.ExecStatus(state)
+			}
+			if n == stop {
+				if err := cmd.Process.Kill(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if err := cmd.Wait(); err == nil || cmd.ProcessState.ExitCode() > 0 {
+			t.Fatalf("the writer ended by itself: %v", err)
+		}
+		checkAfterCrash(t, path, round, states, execs)
+	}
+	if len(states) < 20 {
+		t.Errorf("only %d sandboxes were written", len(states))
+	}
+}
+
+func checkAfterCrash(t *testing.T, path string, round int, states map[string]sandbox.State, execs map[string]sandbox.ExecStatus) {
+	t.Helper()
+	s, err := Open(t.Context(), Config{Path: path})
+	if err != nil {
+		t.Fatalf("round %d: %v", round, err)
+	}
+	defer s.Close() //nolint:errcheck // the next round opens it again
+	var verdict string
+	if err := s.row(t.Context(), "PRAGMA integrity_check").Scan(&verdict); err != nil || verdict != "ok" {
+		t.Fatalf("round %d: integrity_check = %q, %v", round, verdict, err)
+	}
+	order := func(s sandbox.State) int {
+		for i, state := range sandbox.States() {
+			if s == state {
+				return i
+			}
+		}
+		return -1
+	}
+	for uid, want := range states {
+		b, err := s.SandboxByUID(t.Context(), sandbox.UID(uid))
+		if err != nil || order(b.State) < order(want) {
+			t.Fatalf("round %d: sandbox %s is %q, %v; acknowledged as %s", round, uid, b.State, err, want)
+		}
+		list, err := s.Execs(t.Context(), b.UID, ExecQuery{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, e := range list {
+			if e.Seq != int64(i+1) {
+				t.Fatalf("round %d: exec %d of %s has number %d", round, i+1, uid, e.Seq)
+			}
+		}
+	}
+	progress := map[sandbox.ExecStatus]int{sandbox.ExecPending: 0, sandbox.ExecRunning: 1, sandbox.ExecDone: 2}
+	for key, want := range execs {
+		var uid sandbox.UID
+		var seq int64
+		if _, err := fmt.Sscanf(key, "%s %d", &uid, &seq); err != nil {
+			t.Fatal(err)
+		}
+		e, err := s.Exec(t.Context(), uid, seq)
+		if err != nil || progress[e.Status] < progress[want] {
+			t.Fatalf("round %d: exec %s is %q, %v; acknowledged as %s", round, key, e.Status, err, want)
+		}
+		_, err = s.ExecEnv(t.Context(), uid, seq)
+		if pending := e.Status == sandbox.ExecPending; pending != (err == nil) {
+			t.Fatalf("round %d: exec %s is %s and its env says %v", round, key, e.Status, err)
+		}
+	}
+	disks, err := s.KeptDisks(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := map[sandbox.UID]bool{}
+	for _, d := range disks {
+		kept[d.DiskUID] = true
+	}
+	for uid := range states {
+		b, err := s.SandboxByUID(t.Context(), sandbox.UID(uid))
+		if err != nil || (b.State == sandbox.Destroyed) != kept[b.UID] {
+			t.Fatalf("round %d: sandbox %s is %s and its disk kept = %v, %v", round, uid, b.State, kept[b.UID], err)
+		}
+	}
+}
+
+// TestConcurrentCreates has many callers want the same few ids: one at a time
+// gets each.
+func TestConcurrentCreates(t *testing.T) {
+	s, _ := fresh(t)
+	var mu sync.Mutex
+	holders := map[string]int{}
+	var wg sync.WaitGroup
+	for w := range 16 {
+		wg.Go(func() {
+			for i := range 30 {
+				b := box(fmt.Sprintf([]string{"box-%d", "BOX-%d"}[w%2], i%3))
+				err := s.CreateSandbox(t.Context(), b)
+				if errors.Is(err, errs.Conflict) {
+					continue
+				}
+				if err != nil {
+					t.Errorf("CreateSandbox: %v", err)
+					return
+				}
+				key := b.ID.Key()
+				count := func(n int) {
+					mu.Lock()
+					defer mu.Unlock()
+					if holders[key] += n; holders[key] > 1 {
+						t.Errorf("%d sandboxes have the id %s", holders[key], key)
+					}
+				}
+				count(+1)
+				if _, err := s.Sandbox(t.Context(), b.ID); err != nil {
+					t.Errorf("Sandbox: %v", err)
+				}
+				count(-1) // before the id is free for others
+				if _, err := s.Move(t.Context(), b.UID, sandbox.Destroyed, Change{}); err != nil {
+					t.Errorf("Move: %v", err)
+				}
+			}
+		})
+	}
+	// Readers never wait for writers and never see half of one.
+	stop := make(chan struct{})
+	var readers sync.WaitGroup
+	for range 2 {
+		readers.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				items, _, err := s.Sandboxes(t.Context(), Query{})
+				if err != nil || len(items) > 3 {
+					t.Errorf("Sandboxes = %d, %v, want at most 3", len(items), err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	close(stop)
+	readers.Wait()
+}
+
+// TestOneMoveWins has many callers end the same sandbox.
+func TestOneMoveWins(t *testing.T) {
+	s, _ := fresh(t)
+	b := create(t, s, box("a"))
+	var wg sync.WaitGroup
+	won := make(chan sandbox.State, 20)
+	for i := range 20 {
+		to := []sandbox.State{sandbox.Destroyed, sandbox.Failed}[i%2]
+		wg.Go(func() {
+			if _, err := s.Move(t.Context(), b.UID, to, Change{}); err == nil {
+				won <- to
+			} else if !errors.Is(err, errs.WrongState) {
+				t.Errorf("Move: %v", err)
+			}
+		})
+	}
+	wg.Wait()
+	close(won)
+	var order []sandbox.State
+	for to := range won {
+		order = append(order, to)
+	}
+	// Failed → Destroyed is allowed, the rest not.
+	if n := len(order); n == 0 || n > 2 {
+		t.Errorf("%d moves won: %v", n, order)
+	}
+}

@@ -1,0 +1,108 @@
+CREATE TABLE events (
+    cursor  INTEGER PRIMARY KEY AUTOINCREMENT,
+    box     TEXT    NOT NULL,
+    kind    TEXT    NOT NULL,
+    actor   TEXT    NOT NULL,
+    payload TEXT    NOT NULL,
+    at      INTEGER NOT NULL
+);
+
+CREATE TABLE exec_env (
+    box TEXT    NOT NULL,
+    seq INTEGER NOT NULL,
+    env TEXT    NOT NULL,
+    PRIMARY KEY (box, seq),
+    FOREIGN KEY (box, seq) REFERENCES execs (box, seq) ON DELETE CASCADE
+);
+
+CREATE TABLE execs (
+    box         TEXT    NOT NULL REFERENCES sandboxes (uid) ON DELETE CASCADE,
+    seq         INTEGER NOT NULL,
+    uid         TEXT    NOT NULL UNIQUE,
+    spec        TEXT    NOT NULL,
+    status      TEXT    NOT NULL,
+    exit        TEXT,
+    created_at  INTEGER NOT NULL,
+    started_at  INTEGER NOT NULL,
+    finished_at INTEGER NOT NULL,
+    PRIMARY KEY (box, seq)
+);
+
+CREATE TABLE idempotency (
+    principal    TEXT    NOT NULL,
+    key          TEXT    NOT NULL,
+    request_hash TEXT    NOT NULL,
+    result       TEXT,
+    claimed_at   INTEGER NOT NULL,
+    PRIMARY KEY (principal, key)
+);
+
+CREATE TABLE kept_disks (
+    id_key                TEXT    NOT NULL PRIMARY KEY,
+    tenant                TEXT    NOT NULL,
+    external_user_id      TEXT    NOT NULL,
+    external_project_id   TEXT    NOT NULL,
+    external_workspace_id TEXT    NOT NULL,
+    disk_uid              TEXT    NOT NULL UNIQUE,
+    kept_at               INTEGER NOT NULL
+);
+
+CREATE TABLE sandbox_activity (
+    box            TEXT    NOT NULL PRIMARY KEY REFERENCES sandboxes (uid) ON DELETE CASCADE,
+    last_seq       INTEGER NOT NULL,
+    last_active_at INTEGER NOT NULL
+);
+
+CREATE TABLE sandbox_labels (
+    name  TEXT NOT NULL,
+    value TEXT NOT NULL,
+    box   TEXT NOT NULL REFERENCES sandboxes (uid) ON DELETE CASCADE,
+    PRIMARY KEY (name, value, box)
+);
+
+CREATE TABLE sandboxes (
+    uid                   TEXT    NOT NULL PRIMARY KEY,
+    id                    TEXT    NOT NULL,
+    id_key                TEXT    NOT NULL,
+    tenant                TEXT    NOT NULL,
+    spec                  TEXT    NOT NULL,
+    external_user_id      TEXT    NOT NULL,
+    external_project_id   TEXT    NOT NULL,
+    external_workspace_id TEXT    NOT NULL,
+    state                 TEXT    NOT NULL,
+    reason                TEXT    NOT NULL,
+    handle                BLOB,
+    image_digest          TEXT    NOT NULL,
+    disk_uid              TEXT    NOT NULL,
+    created_at            INTEGER NOT NULL,
+    updated_at            INTEGER NOT NULL,
+    started_at            INTEGER NOT NULL,
+    stopped_at            INTEGER NOT NULL,
+    destroyed_at          INTEGER NOT NULL
+);
+
+CREATE INDEX events_by_age ON events (at);
+
+CREATE INDEX events_by_box ON events (box, cursor);
+
+CREATE INDEX execs_finished ON execs (finished_at) WHERE status NOT IN ('pending', 'running');
+
+CREATE INDEX execs_unfinished ON execs (box, seq) WHERE status IN ('pending', 'running');
+
+CREATE INDEX idempotency_by_age ON idempotency (claimed_at);
+
+CREATE INDEX sandbox_labels_by_box ON sandbox_labels (box);
+
+CREATE UNIQUE INDEX sandboxes_by_id ON sandboxes (id_key) WHERE state <> 'destroyed';
+
+CREATE INDEX sandboxes_by_project ON sandboxes (external_project_id, uid) WHERE state <> 'destroyed';
+
+CREATE INDEX sandboxes_by_state ON sandboxes (state, uid) WHERE state <> 'destroyed';
+
+CREATE INDEX sandboxes_by_tenant ON sandboxes (tenant, uid) WHERE state <> 'destroyed';
+
+CREATE INDEX sandboxes_by_user ON sandboxes (external_user_id, uid) WHERE state <> 'destroyed';
+
+CREATE INDEX sandboxes_ended ON sandboxes (updated_at) WHERE state IN ('failed', 'destroyed');
+
+CREATE INDEX sandboxes_newest ON sandboxes (uid) WHERE state <> 'destroyed';

@@ -1,0 +1,175 @@
+package store
+
+import (
+	"context"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+)
+
+func withCancel(t *testing.T) (context.Context, context.CancelFunc) {
+	t.Helper()
+	return context.WithCancel(t.Context())
+}
+
+// step is one call of the store.
+type step struct {
+	name    string
+	durable bool // the call must be on disk when it returns
+	call    func() error
+}
+
+// tour calls every method that reads or writes, in an order that works.
+func tour(ctx context.Context, s *Store, id string) []step {
+	b := box(id)
+	b.Tenant, b.Spec.External.UserID = "acme", "u"
+	b.Spec.Labels = map[string]string{"k": "v", "l": "w"}
+	heir := box(id)
+	heir.Tenant, heir.Spec.External.UserID = "acme", "u"
+	heir.DiskUID = b.UID
+	e := sandbox.Exec{UID: sandbox.NewUID(), Box: b.UID, Spec: sandbox.ExecSpec{Env: map[string]string{"K": "v"}}}
+	var claim, second *Claim
+	var steps []step
+	add := func(name string, durable bool, call func() error) { steps = append(steps, step{name, durable, call}) }
+	read := func(name string, call func() error) { add(name, false, call) }
+	list := func(name string, q Query) {
+		read("Sandboxes by "+name, func() error { _, _, err := s.Sandboxes(ctx, q); return err })
+		q.After = string(b.UID)
+		read("Sandboxes by "+name+", next page", func() error { _, _, err := s.Sandboxes(ctx, q); return err })
+	}
+
+	add("Idempotency", false, func() (err error) { claim, err = s.Idempotency(ctx, "p", id, "h"); return err })
+	add("CreateSandbox", false, func() error { return s.CreateSandbox(ctx, b) })
+	add("SetHandle", false, func() error { return s.SetHandle(ctx, b.UID, []byte("h")) })
+	add("Move", true, func() error {
+		_, err := s.Move(ctx, b.UID, sandbox.Running, Change{Claim: claim})
+		return err
+	})
+	add("UpdateSpec", true, func() error {
+		_, err := s.UpdateSpec(ctx, b.UID, func(*sandbox.Spec) error { return nil })
+		return err
+	})
+	add("Touch", false, func() error { return s.Touch(ctx, b.UID, s.now()) })
+	add("CreateExec", false, func() error { _, err := s.CreateExec(ctx, e); return err })
+	read("ExecEnv", func() error { _, err := s.ExecEnv(ctx, b.UID, 1); return err })
+	add("StartExec", false, func() error { return s.StartExec(ctx, b.UID, 1, s.now()) })
+	read("UnfinishedExecs", func() error { _, err := s.UnfinishedExecs(ctx); return err })
+	add("FinishExec", false, func() error {
+		_, err := s.FinishExec(ctx, b.UID, 1, sandbox.Exit{}, sandbox.ExecDone, s.now())
+		return err
+	})
+	add("FinishExec again", false, func() error {
+		_, err := s.FinishExec(ctx, b.UID, 1, sandbox.Exit{}, sandbox.ExecDone, s.now())
+		return err
+	})
+	add("AppendEvent", false, func() error { _, err := s.AppendEvent(ctx, sandbox.Event{Box: b.UID, Kind: "k"}); return err })
+	read("Sandbox", func() error { _, err := s.Sandbox(ctx, b.ID); return err })
+	read("SandboxByUID", func() error { _, err := s.SandboxByUID(ctx, b.UID); return err })
+	read("CountSandboxes", func() error { _, err := s.CountSandboxes(ctx, sandbox.Running); return err })
+	read("Exec", func() error { _, err := s.Exec(ctx, b.UID, 1); return err })
+	read("Execs", func() error { _, err := s.Execs(ctx, b.UID, ExecQuery{}); return err })
+	read("Execs unfinished", func() error { _, err := s.Execs(ctx, b.UID, ExecQuery{Unfinished: true}); return err })
+	read("Events", func() error { _, err := s.Events(ctx, b.UID, 0, 0); return err })
+	read("Events of all", func() error { _, err := s.Events(ctx, "", 0, 0); return err })
+	list("nothing", Query{})
+	list("tenant", Query{Tenant: &b.Tenant})
+	list("state", Query{States: []sandbox.State{sandbox.Running}})
+	list("label", Query{Labels: map[string]string{"k": "v"}})
+	list("labels", Query{Labels: b.Spec.Labels})
+	list("user", Query{External: sandbox.External{UserID: "u"}})
+	list("project", Query{External: sandbox.External{ProjectID: "p"}})
+	list("label, tenant and state", Query{Labels: map[string]string{"k": "v"}, Tenant: &b.Tenant, States: []sandbox.State{sandbox.Running}})
+	add("Move to Destroyed, keeping the disk", true, func() error {
+		_, err := s.Move(ctx, b.UID, sandbox.Destroyed, Change{KeepDisk: true})
+		return err
+	})
+	read("KeptDisks", func() error { _, err := s.KeptDisks(ctx); return err })
+	read("TakeKeptDisk", func() error { _, _, err := s.TakeKeptDisk(ctx, b.ID.Key(), b.Tenant, b.Spec.External); return err })
+	add("CreateSandbox with a kept disk", false, func() error { return s.CreateSandbox(ctx, heir) })
+	add("Move to Failed", true, func() error { _, err := s.Move(ctx, heir.UID, sandbox.Failed, Change{}); return err })
+	add("CreateSandbox after a failed one", false, func() error { return s.CreateSandbox(ctx, box(id)) })
+	add("KeepDisk", true, func() error { return s.KeepDisk(ctx, KeptDisk{IDKey: b.ID.Key(), DiskUID: b.UID}) })
+	add("DropKeptDisk", true, func() error { _, _, err := s.DropKeptDisk(ctx, b.ID.Key()); return err })
+	add("Idempotency, known", false, func() error { _, err := s.Idempotency(ctx, "p", id, "h"); return err })
+	add("Idempotency, another", false, func() (err error) { second, err = s.Idempotency(ctx, "p", id+"2", "h"); return err })
+	add("Complete", true, func() error { return second.Complete(ctx, "r") })
+	add("Idempotency, a third", false, func() (err error) { claim, err = s.Idempotency(ctx, "p", id+"3", "h"); return err })
+	add("Release", false, func() error { return claim.Release(ctx) })
+	add("Prune", false, func() error { _, err := s.Prune(ctx, s.now().Add(1)); return err })
+	add("Ping", false, func() error { return s.Ping(ctx) })
+	return steps
+}
+
+// TestDurability counts syncs: what is documented as durable waits for one,
+// and the calls on the way of every exec do not.
+func TestDurability(t *testing.T) {
+	s, _ := fresh(t)
+	flush := s.engine.flush
+	flushes := 0
+	s.engine.flush = func() error { flushes++; return flush() }
+	for _, st := range tour(t.Context(), s, "a") {
+		before := flushes
+		if err := st.call(); err != nil {
+			t.Fatalf("%s: %v", st.name, err)
+		}
+		if got := flushes - before; (got == 1) != st.durable {
+			t.Errorf("%s: %d syncs, want durable = %v", st.name, got, st.durable)
+		}
+	}
+	s.engine.flush = func() error { return errs.E(errs.Unavailable, "broken disk") }
+	wantKind(t, "a durable call whose sync fails",
+		s.KeepDisk(t.Context(), KeptDisk{IDKey: "x", DiskUID: sandbox.NewUID()}), errs.Internal)
+	s.engine.flush = flush
+}
+
+// TestEveryStatementUsesAnIndex asks SQLite for the plan of every statement of
+// the tour: none reads a whole table or sorts, so that none gets slower with
+// the number of rows.
+func TestEveryStatementUsesAnIndex(t *testing.T) {
+	s, _ := fresh(t)
+	for _, id := range []string{"a", "b"} {
+		for _, st := range tour(t.Context(), s, id) {
+			if err := st.call(); err != nil {
+				t.Fatalf("%s: %v", st.name, err)
+			}
+		}
+	}
+	whole := regexp.MustCompile(`\bSCAN \w+$|\bSCAN \w+ USING (COVERING )?INDEX sqlite_autoindex_kept|TEMP B-TREE`)
+	allowed := map[string]string{
+		"SELECT " + keptColumns + " FROM kept_disks ORDER BY id_key": "all kept disks are what it is asked for",
+		"DELETE FROM idempotency WHERE result IS NULL":               "runs once, at Open",
+	}
+	seen := 0
+	for _, cache := range []*statements{&s.reads, &s.writes} {
+		for query := range cache.m {
+			seen++
+			if _, ok := allowed[query]; ok {
+				continue
+			}
+			args := make([]any, len(regexp.MustCompile(`\$\d+`).FindAllString(query, -1)))
+			for i := range args {
+				args[i] = 1
+			}
+			rows, err := s.engine.read.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+query, args...)
+			plan, err := collect(rows, err, func(r row) (string, error) {
+				var id, parent, unused int
+				var detail string
+				return detail, r.Scan(&id, &parent, &unused, &detail)
+			})
+			if err != nil && !strings.Contains(err.Error(), "readonly") {
+				t.Errorf("%s: %v", query, err)
+			}
+			for _, detail := range plan {
+				if whole.MatchString(detail) {
+					t.Errorf("%s\n\tis planned as %q", query, plan)
+				}
+			}
+		}
+	}
+	if seen < 40 {
+		t.Errorf("the tour left %d statements compiled, want all", seen)
+	}
+}
