@@ -1,0 +1,128 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// memory measures what an idle sandbox costs: the shared memory of its
+// processes counted in proportion, and what the machine has less. And what the
+// daemon itself takes.
+func (b *bench) memory(ctx context.Context) error {
+	s := b.report.section("memory", "Memory")
+	if b.daemon != nil {
+		s.value("daemon, resident, idle", "MB", float64(statusKB(b.daemon.pid(), "VmRSS"))/1024, 1, 60, false)
+	}
+	goals := map[string]float64{"gvisor": 20}
+	n := b.count(10, 3)
+	for _, isolation := range b.Isolations {
+		before := pids()
+		available := memAvailable()
+		var removes []func()
+		err := func() error {
+			for range n {
+				id, remove, err := b.box(ctx, isolation)
+				if err != nil {
+					return err
+				}
+				removes = append(removes, remove)
+				if err := b.run1(ctx, id); err != nil {
+					return err
+				}
+			}
+			return nil
+		}()
+		if err == nil {
+			// Let freed pages go back and start-up work end.
+			select {
+			case <-time.After(2 * time.Second):
+			case <-ctx.Done():
+				err = ctx.Err()
+			}
+		}
+		if err == nil {
+			pss, count := b.newProcesses(before)
+			s.value(isolation+": PSS of an idle sandbox", "MiB", float64(pss)/float64(n)/(1<<20), n, goals[isolation], false)
+			s.value(isolation+": processes of the host", "", float64(count)/float64(n), n, 0, false)
+			s.value(isolation+": less available memory", "MiB", float64(available-memAvailable())/float64(n)/(1<<20), n, 0, false)
+			if b.daemon != nil {
+				s.value(fmt.Sprintf("daemon, resident, with %d %s", n, isolation), "MB", float64(statusKB(b.daemon.pid(), "VmRSS"))/1024, 1, 0, false)
+			}
+		}
+		for _, remove := range removes {
+			remove()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// newProcesses sums the memory of processes that were not there before and
+// live in namespaces of their own, or name our data directory: other programs
+// of this machine come and go meanwhile.
+func (b *bench) newProcesses(before map[int]bool) (pss int64, count int) {
+	self, err := os.Readlink("/proc/self/ns/mnt")
+	if err != nil {
+		return 0, 0
+	}
+	for pid := range pids() {
+		if before[pid] {
+			continue
+		}
+		ns, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/mnt", pid))
+		if err != nil {
+			continue
+		}
+		cmdline, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		if err != nil || ns == self && !bytes.Contains(cmdline, []byte(b.Scratch)) {
+			continue
+		}
+		if n := rollupPSS(pid); n > 0 {
+			pss += n
+			count++
+		}
+	}
+	return pss, count
+}
+
+func pids() map[int]bool {
+	found := map[int]bool{}
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return found
+	}
+	for _, e := range entries {
+		if pid, err := strconv.Atoi(e.Name()); err == nil {
+			found[pid] = true
+		}
+	}
+	return found
+}
+
+// rollupPSS is a process's memory in bytes; 0 when it is gone.
+func rollupPSS(pid int) int64 {
+	return kilobytes(filepath.Join("/proc", strconv.Itoa(pid), "smaps_rollup"), "Pss") << 10
+}
+
+func statusKB(pid int, name string) int64 {
+	return kilobytes(filepath.Join("/proc", strconv.Itoa(pid), "status"), name)
+}
+
+func memAvailable() int64 { return kilobytes("/proc/meminfo", "MemAvailable") << 10 }
+
+// kilobytes reads "Name:  123 kB" from a file of /proc; 0 when it is not there.
+func kilobytes(path, name string) int64 {
+	n, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(field(path, name), "kB")), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
