@@ -78,21 +78,21 @@ func testDeath(t *testing.T, s *suite) {
 
 func testStartAfterDeath(t *testing.T, s *suite) {
 	spec, h := s.start(t)
-	s.exec(t, h, "echo one > /workspace/a")
+	s.exec(t, h, "echo one > a")
 	s.env.Crash(t, spec.UID)
 	if _, err := s.d.Wait(s.ctx, h); err != nil {
 		t.Fatalf("Wait: %v", err)
 	}
 	s.do(t, "Start", s.d.Start(s.ctx, h))
 	s.phase(t, h, driver.PhaseRunning)
-	if got := s.exec(t, h, "cat /workspace/a"); got != "one\n" {
-		t.Errorf("/workspace/a after the death = %q, want %q", got, "one\n")
+	if got := s.exec(t, h, "cat a"); got != "one\n" {
+		t.Errorf("a after the death = %q, want %q", got, "one\n")
 	}
 }
 
 func testAdopt(t *testing.T, s *suite) {
 	spec, h := s.start(t)
-	s.launch(t, h, "echo $$ > /workspace/pid; echo ready; exec sleep 600")
+	s.launch(t, h, "echo $$ > pid; echo ready; exec sleep 600")
 	before := s.bootID(t, h)
 	s.do(t, "Adopt what is held", s.d.Adopt(s.ctx, h))
 
@@ -105,7 +105,7 @@ func testAdopt(t *testing.T, s *suite) {
 	if after := s.bootID(t, h); after != before {
 		t.Errorf("agent %s answers after the restart, want %s", after, before)
 	}
-	s.exec(t, h, "kill -0 $(cat /workspace/pid)")
+	s.exec(t, h, "kill -0 $(cat pid)")
 
 	// Start is allowed to find it running, and leaves it alone.
 	s.do(t, "Start", s.d.Start(s.ctx, h))
