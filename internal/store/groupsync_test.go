@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"errors"
 	"sync/atomic"
 	"testing"
@@ -46,15 +47,18 @@ func TestGroupSyncShares(t *testing.T) {
 
 func TestRunFlushes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		flushes := 0
-		s := &Store{engine: engine{flush: func() error { flushes++; return nil }}}
+		flushes, tidied := 0, 0
+		s := &Store{engine: engine{
+			flush: func() error { flushes++; return nil },
+			tidy:  func(context.Context) error { tidied++; return nil },
+		}}
 		done := make(chan error)
-		ctx, cancel := withCancel(t)
+		ctx, cancel := context.WithCancel(t.Context())
 		go func() { done <- s.Run(ctx) }()
 		time.Sleep(3*syncInterval + syncInterval/2)
 		cancel()
-		if err := <-done; err != nil || flushes != 3 {
-			t.Errorf("Run = %v after %d flushes, want 3", err, flushes)
+		if err := <-done; err != nil || flushes != 3 || tidied != 3 {
+			t.Errorf("Run = %v after %d flushes and %d rounds of tidying, want 3", err, flushes, tidied)
 		}
 	})
 }

@@ -71,6 +71,8 @@ type engine struct {
 	singleWriter bool
 	// flush returns when everything committed so far survives a power cut.
 	flush func() error
+	// tidy does housekeeping that would otherwise fall to some commit.
+	tidy func(context.Context) error
 	// classify gives a driver's error its kind.
 	classify func(error) error
 	close    func() error
@@ -101,7 +103,9 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	return s, nil
 }
 
-// Run makes relaxed writes durable every second until ctx ends.
+// Run makes relaxed writes durable every second until ctx ends, and keeps
+// housekeeping off the way of callers. A store works without it; Close then
+// does what is left.
 func (s *Store) Run(ctx context.Context) error {
 	tick := time.NewTicker(syncInterval)
 	defer tick.Stop()
@@ -112,6 +116,9 @@ func (s *Store) Run(ctx context.Context) error {
 		case <-tick.C:
 			if err := s.engine.flush(); err != nil {
 				s.log.Error("make the store durable", "err", err)
+			}
+			if err := s.engine.tidy(ctx); err != nil && ctx.Err() == nil {
+				s.log.Error("tidy the store", "err", err)
 			}
 		}
 	}

@@ -10,11 +10,6 @@ import (
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
-func withCancel(t *testing.T) (context.Context, context.CancelFunc) {
-	t.Helper()
-	return context.WithCancel(t.Context())
-}
-
 // step is one call of the store.
 type step struct {
 	name    string

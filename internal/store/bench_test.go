@@ -1,0 +1,85 @@
+package store
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/cubbyhq/cubby/internal/sandbox"
+)
+
+// BenchmarkStore measures the calls of every request with few and with many
+// rows: the two must be close.
+func BenchmarkStore(b *testing.B) {
+	for _, rows := range []int{10, 10_000} {
+		s, c := fresh(b)
+		flush := s.engine.flush
+		s.engine.flush = func() error { return nil } // the filling need not survive
+		var last sandbox.Sandbox
+		for i := range rows {
+			last = box(fmt.Sprint("box-", i))
+			last.Spec.Labels = map[string]string{"shard": fmt.Sprint(i % 100)}
+			last = create(b, s, last)
+		}
+		for range rows {
+			finished(b, s, last.UID)
+		}
+		s.engine.flush = flush
+		run := func(name string, call func() error) {
+			b.Run(fmt.Sprintf("%s/%d", name, rows), func(b *testing.B) {
+				for b.Loop() {
+					if err := call(); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+		run("get", func() error { _, err := s.Sandbox(b.Context(), last.ID); return err })
+		run("list20", func() error { _, _, err := s.Sandboxes(b.Context(), Query{Limit: 20}); return err })
+		run("list20ByLabel", func() error {
+			_, _, err := s.Sandboxes(b.Context(), Query{Limit: 20, Labels: map[string]string{"shard": "1"}})
+			return err
+		})
+		run("execs20", func() error { _, err := s.Execs(b.Context(), last.UID, ExecQuery{Limit: 20}); return err })
+		run("execLife", func() error {
+			seq, err := s.CreateExec(b.Context(), sandbox.Exec{UID: sandbox.NewUID(), Box: last.UID, Spec: sandbox.ExecSpec{Shell: "true"}})
+			if err != nil {
+				return err
+			}
+			if err := s.StartExec(b.Context(), last.UID, seq, c.Now()); err != nil {
+				return err
+			}
+			_, err = s.FinishExec(b.Context(), last.UID, seq, sandbox.Exit{}, sandbox.ExecDone, c.Now())
+			return err
+		})
+		run("sandboxLife", func() error {
+			x := box("x")
+			if err := s.CreateSandbox(b.Context(), x); err != nil {
+				return err
+			}
+			if _, err := s.Move(b.Context(), x.UID, sandbox.Running, Change{}); err != nil {
+				return err
+			}
+			_, err := s.Move(b.Context(), x.UID, sandbox.Destroyed, Change{})
+			return err
+		})
+	}
+}
+
+// BenchmarkBurst is what creates that come together wait for.
+func BenchmarkBurst(b *testing.B) {
+	s, _ := fresh(b)
+	b.SetParallelism(50)
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			x := box(string(sandbox.NewID()))
+			if err := s.CreateSandbox(b.Context(), x); err != nil {
+				b.Error(err)
+				return
+			}
+			if _, err := s.Move(b.Context(), x.UID, sandbox.Running, Change{}); err != nil {
+				b.Error(err)
+				return
+			}
+		}
+	})
+}
