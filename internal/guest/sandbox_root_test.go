@@ -139,7 +139,7 @@ func writeBundle(t testing.TB, dir, chanDir string, caps []string, gvisor bool) 
 			"noNewPrivileges": true,
 			"capabilities":    map[string]any{"bounding": caps, "effective": caps, "permitted": caps},
 		},
-		"root": map[string]any{"path": "rootfs", "readonly": false}, "hostname": "x", "mounts": mounts,
+		"root": map[string]any{"path": "rootfs", "readonly": false}, "hostname": "boxy", "mounts": mounts,
 		"linux": map[string]any{
 			"namespaces": []map[string]string{{"type": "pid"}, {"type": "mount"}, {"type": "ipc"}, {"type": "uts"}, {"type": "network"}},
 			"resources":  resources,

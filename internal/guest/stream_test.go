@@ -52,7 +52,11 @@ func TestMillionLinesAcrossBrokenStreams(t *testing.T) {
 	if *got.exit.Code != 0 || got.exit.Offset != int64(len(got.stdout)) {
 		t.Errorf("exit = %+v after %d bytes", got.exit, len(got.stdout))
 	}
-	if _, err := nextOf(h.Exec(ctx, uid, nil, 5)); !errors.Is(err, errs.WrongState) {
+	s, err := h.Exec(ctx, uid, nil, 5)
+	for err == nil {
+		_, err = s.Next()
+	}
+	if !errors.Is(err, errs.WrongState) {
 		t.Errorf("attach before what was acknowledged = %v, want wrong state", err)
 	}
 }

@@ -284,4 +284,3 @@ func (s *Server) stir() {
 	default:
 	}
 }
-

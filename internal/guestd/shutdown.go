@@ -15,8 +15,8 @@ import (
 // maxGrace bounds what a host can ask for.
 const maxGrace = 10 * time.Minute
 
-// Shutdown implements the guest service. The agent ends after the answer; a
-// second Shutdown waits for the first.
+// Shutdown implements the guest service. The agent ends after the answer,
+// unless it is told to stay; a second Shutdown waits for the first.
 func (s *Server) Shutdown(ctx context.Context, req *connect.Request[guestv1.ShutdownRequest]) (*connect.Response[guestv1.ShutdownResponse], error) {
 	s.mu.Lock()
 	s.ending = true
@@ -27,7 +27,9 @@ func (s *Server) Shutdown(ctx context.Context, req *connect.Request[guestv1.Shut
 	if s.cfg.Init {
 		unix.Sync()
 	}
-	s.quitOnce.Do(func() { close(s.quit) })
+	if !req.Msg.GetStay() {
+		s.quitOnce.Do(func() { close(s.quit) })
+	}
 	return connect.NewResponse(&guestv1.ShutdownResponse{}), nil
 }
 

@@ -1,0 +1,130 @@
+package guestd
+
+import (
+	"errors"
+	"os"
+	"runtime"
+	"strconv"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// In gVisor a process of the same user can kill PID 1, and in a container it
+// can still set PID 1's resource limits to nothing. The shield is a seccomp
+// filter that the agent puts on itself before the first command and that all
+// commands inherit: a few system calls are refused when they name one of the
+// agent's threads. It saves users from an accident (kill -9 1); whoever finds
+// a thread that was made later harms nobody but himself.
+
+// uncaught are the signals that the Go runtime has no handler for; all others
+// do nothing to the agent.
+var uncaught = []uint32{uint32(unix.SIGKILL), uint32(unix.SIGSTOP), 32, 33, 34}
+
+// shieldRule refuses a call whose argument number target names the agent, and,
+// where signal is not negative, whose argument number signal is uncaught.
+type shieldRule struct {
+	call           uint32
+	target, signal int
+}
+
+func shieldRules() []shieldRule {
+	return []shieldRule{
+		{unix.SYS_KILL, 0, 1},
+		{unix.SYS_TKILL, 0, 1},
+		{unix.SYS_TGKILL, 0, 2},
+		{unix.SYS_RT_SIGQUEUEINFO, 0, 1},
+		{unix.SYS_RT_TGSIGQUEUEINFO, 0, 2},
+		{unix.SYS_PIDFD_OPEN, 0, -1},
+		{unix.SYS_PRLIMIT64, 0, -1},
+		{unix.SYS_PROCESS_VM_READV, 0, -1},
+		{unix.SYS_PROCESS_VM_WRITEV, 0, -1},
+		{unix.SYS_PTRACE, 1, -1},
+	}
+}
+
+// raiseShield installs the filter on every thread. Call it once, after the
+// last use of syscall.AllThreadsSyscall, which sends signal 33.
+func raiseShield() error {
+	arch, ok := map[string]uint32{"amd64": unix.AUDIT_ARCH_X86_64, "arm64": unix.AUDIT_ARCH_AARCH64}[runtime.GOARCH]
+	if !ok {
+		return errors.New("no filter for this architecture")
+	}
+	last, err := lastThread()
+	if err != nil {
+		return err
+	}
+	program := shieldProgram(arch, last)
+	prog := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
+	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&prog)))
+	runtime.KeepAlive(program)
+	if errno != 0 {
+		return os.NewSyscallError("seccomp", errno)
+	}
+	return nil
+}
+
+// lastThread returns the highest id of this process's threads. As PID 1
+// before the first command, every id up to it is one of them.
+func lastThread() (uint32, error) {
+	entries, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		return 0, err
+	}
+	last := uint64(1)
+	for _, e := range entries {
+		if id, err := strconv.ParseUint(e.Name(), 10, 31); err == nil {
+			last = max(last, id)
+		}
+	}
+	return uint32(last), nil
+}
+
+// Offsets in struct seccomp_data; pids and signals are in the low words.
+const (
+	dataCall = 0
+	dataArch = 4
+	dataArgs = 16
+)
+
+func shieldProgram(arch, last uint32) []unix.SockFilter {
+	const (
+		load   = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
+		equal  = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
+		above  = unix.BPF_JMP | unix.BPF_JGT | unix.BPF_K
+		result = unix.BPF_RET | unix.BPF_K
+		allow  = unix.SECCOMP_RET_ALLOW
+	)
+	refuse := uint32(unix.SECCOMP_RET_ERRNO) | uint32(unix.EPERM)
+	arg := func(n int) uint32 { return dataArgs + 8*uint32(n) }
+	program := []unix.SockFilter{
+		{Code: load, K: dataArch},
+		{Code: equal, K: arch, Jt: 1},
+		{Code: result, K: allow},
+	}
+	for _, r := range shieldRules() {
+		// Each rule is a block that ends in a verdict; calls that are not
+		// meant jump over it.
+		block := []unix.SockFilter{
+			{Code: load, K: arg(r.target)},
+			{Code: equal, K: 0, Jf: 1},
+			{Code: result, K: allow},
+			{Code: above, K: last, Jf: 1},
+			{Code: result, K: allow},
+		}
+		if r.signal >= 0 {
+			block = append(block, unix.SockFilter{Code: load, K: arg(r.signal)})
+			for _, sig := range uncaught {
+				block = append(block, unix.SockFilter{Code: equal, K: sig, Jf: 1}, unix.SockFilter{Code: result, K: refuse})
+			}
+			block = append(block, unix.SockFilter{Code: result, K: allow})
+		} else {
+			block = append(block, unix.SockFilter{Code: result, K: refuse})
+		}
+		program = append(program,
+			unix.SockFilter{Code: load, K: dataCall},
+			unix.SockFilter{Code: equal, K: r.call, Jf: uint8(len(block))})
+		program = append(program, block...)
+	}
+	return append(program, unix.SockFilter{Code: result, K: allow})
+}
