@@ -12,6 +12,8 @@ import (
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
+// TestModel appends at random, tears the file at random as a crash would, and
+// compares every read with a model in memory.
 func TestModel(t *testing.T) {
 	for seed := range uint64(60) {
 		rng := rand.New(rand.NewPCG(seed, 1))
@@ -89,6 +91,8 @@ func TestModel(t *testing.T) {
 	}
 }
 
+// tear does to a file what crashes do: cut it anywhere, fill its end with
+// zeros or with noise.
 func tear(t *testing.T, rng *rand.Rand, path string) {
 	t.Helper()
 	b, err := os.ReadFile(path)
@@ -137,6 +141,8 @@ func TestForeignFile(t *testing.T) {
 	}
 }
 
+// TestDamageIsNamed flips a bit in the middle of a finished log: what was
+// before is read, and then the reader is told.
 func TestDamageIsNamed(t *testing.T) {
 	dir, box := t.TempDir(), sandbox.NewUID()
 	j := openDir(t, dir, Limits{})

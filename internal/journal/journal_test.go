@@ -214,8 +214,6 @@ func TestReopen(t *testing.T) {
 	}
 }
 
-// TestFollowerSeesEachPieceAtOnce has writer and reader take turns: a wake-up
-// that comes late or not at all would hang.
 func TestRemoveAndBoxes(t *testing.T) {
 	dir := t.TempDir()
 	j := openDir(t, dir, Limits{})
@@ -241,10 +239,3 @@ func TestRemoveAndBoxes(t *testing.T) {
 		t.Errorf("Boxes after Remove = %v, %v", uids, err)
 	}
 }
-
-// TestModel appends at random, tears the file at random as a crash would, and
-// compares every read with a model in memory.
-// tear does to a file what crashes do: cut it anywhere, fill its end with
-// zeros or with noise.
-// TestDamageIsNamed flips a bit in the middle of a finished log: what was
-// before is read, and then the reader is told.

@@ -51,6 +51,8 @@ func TestFollow(t *testing.T) {
 	}
 }
 
+// TestFollowerSeesEachPieceAtOnce has writer and reader take turns: a wake-up
+// that comes late or not at all would hang.
 func TestFollowerSeesEachPieceAtOnce(t *testing.T) {
 	j := openDir(t, t.TempDir(), Limits{})
 	box := sandbox.NewUID()

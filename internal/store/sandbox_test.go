@@ -50,6 +50,8 @@ func TestSandboxRoundTrip(t *testing.T) {
 	}
 }
 
+// TestMoves walks every pair of states: what CanBecome forbids is refused and
+// changes nothing.
 func TestMoves(t *testing.T) {
 	s, _ := fresh(t)
 	ways := map[sandbox.State][]sandbox.State{

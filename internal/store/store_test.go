@@ -87,8 +87,6 @@ func wantKind(t testing.TB, what string, err error, want error) {
 	}
 }
 
-// TestMoves walks every pair of states: what CanBecome forbids is refused and
-// changes nothing.
 func TestFilesAreOnlyForTheDaemon(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
 	s := open(t, filepath.Join(dir, "cubby.db"), newClock())
