@@ -2,10 +2,26 @@ package core
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"time"
 
+	"github.com/cubbyhq/cubby/internal/auth"
+	"github.com/cubbyhq/cubby/internal/driver"
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/event"
+	"github.com/cubbyhq/cubby/internal/image"
 	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/store"
+	"github.com/cubbyhq/cubby/internal/telemetry"
+	"github.com/cubbyhq/cubby/internal/workspace"
 )
+
+// maxIdempotencyKey bounds what clients send.
+const maxIdempotencyKey = 255
 
 // CreateRequest asks for a sandbox.
 type CreateRequest struct {
@@ -26,6 +42,272 @@ type CreateRequest struct {
 // reason. Kinds: Invalid, NotFound (image), Conflict (the id is in use, or its
 // kept disk belongs to somebody else), Exhausted (no room; with RetryAfter),
 // Unsupported (isolation), Unavailable.
-func (s *Service) Create(ctx context.Context, r CreateRequest) (sandbox.Sandbox, error) {
-	return sandbox.Sandbox{}, errStub
+func (s *Service) Create(ctx context.Context, r CreateRequest) (b sandbox.Sandbox, err error) {
+	leave, err := s.life.enter(ctx)
+	if err != nil {
+		return sandbox.Sandbox{}, err
+	}
+	defer leave()
+
+	b, err = s.plan(ctx, r)
+	if err != nil {
+		return sandbox.Sandbox{}, err
+	}
+	began := time.Now()
+	defer func() {
+		result := "ok"
+		if err != nil {
+			result = string(errs.KindOf(err))
+		}
+		s.metrics.Create(string(b.Spec.Isolation), result, time.Since(began))
+	}()
+
+	claim, done, err := s.claim(ctx, r)
+	if err != nil {
+		return b, err
+	}
+	if done != "" {
+		return s.repeated(ctx, done)
+	}
+	made, err := s.create(ctx, b, claim)
+	if err != nil {
+		if claim != nil {
+			undo, cancel := undoing(ctx)
+			defer cancel()
+			err = errors.Join(err, claim.Release(undo))
+		}
+		return b, err
+	}
+	return made, nil
+}
+
+// plan turns a request into the sandbox that shall be, and refuses what can
+// never be. It changes nothing.
+func (s *Service) plan(ctx context.Context, r CreateRequest) (sandbox.Sandbox, error) {
+	b := sandbox.Sandbox{UID: sandbox.NewUID(), ID: sandbox.NewID(), Tenant: auth.From(ctx).Tenant}
+	if r.ID != "" {
+		var err error
+		if b.ID, err = sandbox.ParseID(r.ID); err != nil {
+			return b, err
+		}
+	}
+	r.Spec.ExecTimeout, r.Spec.IdleTimeout = 0, 0
+	b.Spec = fill(r.Spec, s.defaults)
+	if r.ExecTimeout != nil {
+		b.Spec.ExecTimeout = *r.ExecTimeout
+	}
+	if r.IdleTimeout != nil {
+		b.Spec.IdleTimeout = *r.IdleTimeout
+	}
+	if err := b.Spec.Validate(); err != nil {
+		return b, err
+	}
+	if err := s.host.fits(b.Spec.Limits); err != nil {
+		return b, err
+	}
+	return b, s.supports(b.Spec.Isolation)
+}
+
+// claim takes the request's idempotency key. done is the uid of the sandbox
+// that an earlier request with it made.
+func (s *Service) claim(ctx context.Context, r CreateRequest) (claim *store.Claim, done string, err error) {
+	if r.IdempotencyKey == "" {
+		return nil, "", nil
+	}
+	if len(r.IdempotencyKey) > maxIdempotencyKey {
+		return nil, "", errs.E(errs.Invalid, "the idempotency key is longer than %d bytes", maxIdempotencyKey)
+	}
+	text, err := json.Marshal(r)
+	if err != nil {
+		return nil, "", errs.E(errs.Invalid, "the request cannot be compared with others").Because(err)
+	}
+	hash := sha256.Sum256(text)
+	p := auth.From(ctx)
+	// Names are unique, so no tenant can meet another's key.
+	claim, err = s.cfg.Store.Idempotency(ctx, p.Name, r.IdempotencyKey, hex.EncodeToString(hash[:]))
+	if err != nil {
+		return nil, "", err
+	}
+	if uid, ok := claim.Result(); ok {
+		return nil, uid, nil
+	}
+	return claim, "", nil
+}
+
+// repeated answers a request that was carried out before.
+func (s *Service) repeated(ctx context.Context, uid string) (sandbox.Sandbox, error) {
+	b, err := s.cfg.Store.SandboxByUID(ctx, sandbox.UID(uid))
+	if err != nil {
+		return b, err
+	}
+	if b.State == sandbox.Destroyed {
+		return b, errs.E(errs.Conflict, "the sandbox that this idempotency key made was destroyed").
+			Hint("use a fresh key")
+	}
+	return s.upToDate(b), nil
+}
+
+// create carries a plan out, or undoes what it did of it.
+func (s *Service) create(ctx context.Context, b sandbox.Sandbox, claim *store.Claim) (sandbox.Sandbox, error) {
+	// A create of an id that is in use is refused at once, not when the
+	// present holder lets go of the lock.
+	if err := s.vacant(ctx, b); err != nil {
+		return b, err
+	}
+	img, err := s.cfg.Images.Resolve(ctx, b.Spec.Image)
+	if err != nil {
+		return b, err
+	}
+	b.ImageDigest = img.Digest
+
+	unlock, err := s.ids.lock(ctx, b.ID.Key())
+	if err != nil {
+		return b, err
+	}
+	defer unlock()
+	if err := s.vacant(ctx, b); err != nil {
+		return b, err
+	}
+	kept, ok, err := s.cfg.Store.TakeKeptDisk(ctx, b.ID.Key(), b.Tenant, b.Spec.External)
+	if err != nil {
+		return b, err
+	}
+	b.DiskUID = b.UID
+	if ok {
+		b.DiskUID = kept
+	}
+	booted, err := s.admission.take(ctx, b.UID)
+	if err != nil {
+		return b, err
+	}
+	defer booted()
+
+	if err := s.cfg.Store.CreateSandbox(ctx, b, event.New(b.UID, actor(ctx), event.Created{
+		ID: b.ID, Image: b.Spec.Image, Isolation: b.Spec.Isolation,
+	})); err != nil {
+		s.admission.give(b.UID)
+		return b, err
+	}
+	made, err := s.build(ctx, &b, img, claim)
+	if err != nil {
+		undo, cancel := undoing(ctx)
+		defer cancel()
+		s.abandon(undo, b, "create: "+errs.Public(err).Message)
+		return b, fmt.Errorf("create sandbox %s: %w", b.ID, err)
+	}
+	s.attach(made)
+	return made, nil
+}
+
+// vacant refuses an id that a live sandbox has.
+func (s *Service) vacant(ctx context.Context, b sandbox.Sandbox) error {
+	holder, err := s.cfg.Store.Sandbox(ctx, b.ID)
+	switch {
+	case errors.Is(err, errs.NotFound):
+		return nil
+	case err != nil:
+		return err
+	case holder.State.Live():
+		return errs.E(errs.Conflict, "a sandbox with the id %q exists already", b.ID).
+			Hint("destroy it first, or choose another id; ids that differ only in case count as the same")
+	}
+	return nil
+}
+
+// build takes the steps from the row to a sandbox that runs. The handle is in
+// b as soon as there is one.
+func (s *Service) build(ctx context.Context, b *sandbox.Sandbox, img image.Image, claim *store.Claim) (sandbox.Sandbox, error) {
+	if err := s.cfg.Images.Pin(ctx, img.Digest, b.UID); err != nil {
+		return *b, err
+	}
+	disk, err := s.bringUpDisk(ctx, *b)
+	if err != nil {
+		return *b, err
+	}
+	handle, err := s.cfg.Driver.Create(ctx, driverSpec(*b, img, disk))
+	if err != nil {
+		return *b, err
+	}
+	b.Handle = handle
+	if err := s.cfg.Store.SetHandle(ctx, b.UID, handle); err != nil {
+		return *b, err
+	}
+	if err := s.cfg.Driver.Start(ctx, handle); err != nil {
+		return *b, err
+	}
+	return s.cfg.Store.Move(ctx, b.UID, sandbox.Running, store.Change{
+		ImageDigest: img.Digest, Claim: claim,
+		Events: []sandbox.Event{event.New(b.UID, actor(ctx), event.Started{})},
+	})
+}
+
+// bringUpDisk makes the sandbox's disk, or mounts the one that it took over.
+func (s *Service) bringUpDisk(ctx context.Context, b sandbox.Sandbox) (workspace.Disk, error) {
+	if b.DiskUID != b.UID {
+		return s.cfg.Disks.Mount(ctx, b.DiskUID)
+	}
+	return s.cfg.Disks.Create(ctx, b.UID, s.diskBytes(b.Spec.Limits))
+}
+
+// diskBytes is the size of a disk: the journal of a sandbox counts towards
+// its disk limit, but takes at most an eighth of a small one.
+func (s *Service) diskBytes(l sandbox.Limits) int64 {
+	return max(l.DiskBytes-min(s.cfg.JournalBytes, l.DiskBytes/8), workspace.MinBytes)
+}
+
+func driverSpec(b sandbox.Sandbox, img image.Image, disk workspace.Disk) driver.Spec {
+	return driver.Spec{
+		UID: b.UID, Hostname: string(b.ID), Isolation: b.Spec.Isolation, Limits: b.Spec.Limits,
+		Rootfs: img.Dir, Env: environment(img, b.Spec), Disk: disk.Dir,
+	}
+}
+
+// abandon undoes a create, as far as it came, and moves the row to failed. It
+// is for a create whose step failed and for one that a crash cut off. What it
+// cannot remove is an orphan then, which the reconciler removes.
+func (s *Service) abandon(ctx context.Context, b sandbox.Sandbox, reason string) {
+	log := s.log.With(telemetry.KeySandbox, b.ID, telemetry.KeyUID, b.UID)
+	clean := s.tearDown(ctx, b)
+	tookOver := b.DiskUID != "" && b.DiskUID != b.UID
+	_, err := s.cfg.Store.Move(ctx, b.UID, sandbox.Failed, store.Change{
+		// A disk that was taken over goes back to its owner.
+		Reason: reason, KeepDisk: tookOver, ImageDigest: b.ImageDigest,
+		Events: []sandbox.Event{event.New(b.UID, "", event.Failed{Reason: reason})},
+	})
+	if err != nil {
+		log.Error("move an undone create to failed", telemetry.KeyErr, err)
+	} else if !tookOver {
+		if _, err := s.cfg.Disks.Remove(ctx, b.DiskUID); err != nil {
+			log.Error("remove the disk of an undone create", telemetry.KeyErr, err)
+			clean = false
+		}
+	} else if err := s.cfg.Disks.Unmount(ctx, b.DiskUID); err != nil {
+		log.Warn("unmount a kept disk", telemetry.KeyErr, err)
+	}
+	s.admission.give(b.UID)
+	if !clean {
+		s.reconcileSoon()
+	}
+}
+
+// tearDown removes all that the driver has of a sandbox and lets its image go.
+// It reports whether the driver has nothing left, and logs what failed.
+func (s *Service) tearDown(ctx context.Context, b sandbox.Sandbox) bool {
+	log := s.log.With(telemetry.KeySandbox, b.ID, telemetry.KeyUID, b.UID)
+	var err error
+	if b.Handle != nil {
+		err = s.cfg.Driver.Destroy(ctx, b.Handle)
+	} else {
+		err = s.cfg.Driver.Sweep(ctx, b.UID)
+	}
+	if err != nil {
+		log.Error("tear a sandbox down", telemetry.KeyErr, err)
+		return false
+	}
+	if b.ImageDigest != "" {
+		if err := s.cfg.Images.Unpin(ctx, b.ImageDigest, b.UID); err != nil {
+			log.Warn("unpin an image", telemetry.KeyErr, err)
+		}
+	}
+	return true
 }

@@ -2,33 +2,188 @@ package core
 
 import (
 	"context"
-	"iter"
+	"errors"
+	"path"
 	"time"
 
-	"github.com/cubbyhq/cubby/internal/journal"
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/guest"
 	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/store"
 )
 
 // Exec starts a command and returns at once; the command goes on when ctx
 // ends. WrongState when the sandbox does not run.
 func (s *Service) Exec(ctx context.Context, id string, spec sandbox.ExecSpec) (sandbox.Exec, error) {
-	return sandbox.Exec{}, errStub
+	e, err := s.beginExec(ctx, id, spec)
+	if err != nil {
+		return sandbox.Exec{}, err
+	}
+	return e.snapshot(), nil
 }
 
 // RunExec is [Service.Exec], [Service.WaitExec] and [Service.Result] in one,
 // at the price of one. The result is unfinished when wait is over first.
 func (s *Service) RunExec(ctx context.Context, id string, spec sandbox.ExecSpec, wait time.Duration, caps OutputCaps) (Result, error) {
-	return Result{}, errStub
+	e, err := s.beginExec(ctx, id, spec)
+	if err != nil {
+		return Result{}, err
+	}
+	if err := s.await(ctx, e, wait); err != nil {
+		return Result{}, err
+	}
+	x := e.snapshot()
+	if x.Status.Finished() && e.log.Size() == 0 {
+		return Result{Exec: x}, nil
+	}
+	return s.result(ctx, x, caps)
 }
 
-// WaitExec returns the exec when it has finished or when timeout is over.
+// beginExec gives a command its number and a pump that runs it.
+func (s *Service) beginExec(ctx context.Context, id string, spec sandbox.ExecSpec) (*liveExec, error) {
+	leave, err := s.life.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	if err := spec.Validate(); err != nil {
+		return nil, err
+	}
+	b, r, err := s.findRunning(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.reserve(); err != nil {
+		return nil, err
+	}
+	x := sandbox.Exec{
+		UID: sandbox.NewUID(), Box: b.UID, Spec: completeExec(spec, b.Spec),
+		Status: sandbox.ExecPending, CreatedAt: s.now(),
+	}
+	// From the number on the exec exists, whether or not the caller waits.
+	ctx = context.WithoutCancel(ctx)
+	if x.Seq, err = s.cfg.Store.CreateExec(ctx, x); err != nil {
+		r.unreserve()
+		return nil, err
+	}
+	log, err := s.cfg.Journals.Create(x.Box, x.Seq)
+	if err != nil {
+		r.unreserve()
+		exit := sandbox.Exit{Reason: sandbox.EndDiskFull, Message: "the host cannot keep the command's output"}
+		return nil, errors.Join(err, s.endUnstarted(ctx, x, exit))
+	}
+	e := newLiveExec(r, x, log)
+	start := &guest.Start{ExecSpec: x.Spec}
+	if !r.register(e, func() { e.pump(start) }) {
+		e.finish(e.lost())
+		log.Close()
+	}
+	return e, nil
+}
+
+// endUnstarted finishes an exec that has no journal and never ran.
+func (s *Service) endUnstarted(ctx context.Context, x sandbox.Exec, exit sandbox.Exit) error {
+	x.Exit, x.Status, x.FinishedAt = &exit, endStatus(exit), s.now()
+	return s.writeEnd(ctx, x, true)
+}
+
+// completeExec fills what a command leaves open.
+func completeExec(x sandbox.ExecSpec, b sandbox.Spec) sandbox.ExecSpec {
+	if x.Cwd == "" {
+		x.Cwd = sandbox.WorkspaceDir
+	} else if !path.IsAbs(x.Cwd) {
+		x.Cwd = path.Join(sandbox.WorkspaceDir, x.Cwd)
+	}
+	if x.User == "" {
+		x.User = b.User
+	}
+	if x.Timeout == nil {
+		limit := b.ExecTimeout
+		x.Timeout = &limit
+	}
+	return x
+}
+
+// findRunning returns a sandbox and its run. WrongState says what to do.
+func (s *Service) findRunning(ctx context.Context, id string) (sandbox.Sandbox, *run, error) {
+	b, err := s.find(ctx, id)
+	if err != nil {
+		return b, nil, err
+	}
+	if b.State != sandbox.Running {
+		return b, nil, notRunning(b)
+	}
+	r := s.runOf(b.UID)
+	if r == nil {
+		return b, nil, errs.E(errs.Unavailable, "the sandbox cannot be reached yet").RetryAfter(time.Second)
+	}
+	return b, r, nil
+}
+
+func notRunning(b sandbox.Sandbox) error {
+	e := errs.E(errs.WrongState, "the sandbox is %s", b.State)
+	switch b.State {
+	case sandbox.Creating:
+		return e.Hint("wait until it is running").RetryAfter(time.Second)
+	case sandbox.Stopped, sandbox.Sleeping:
+		if b.Reason != "" {
+			return e.Hint("%s; start it to go on: its files are there", b.Reason)
+		}
+		return e.Hint("start it first; its files are there")
+	case sandbox.Failed:
+		return e.Hint("%s; create a new one", b.Reason)
+	}
+	return e
+}
+
+// await waits for the end of e, at most for wait; a negative one is for ever.
+// It is an error only when ctx or the service ends first.
+func (s *Service) await(ctx context.Context, e *liveExec, wait time.Duration) error {
+	var over <-chan time.Time
+	if wait >= 0 {
+		t := time.NewTimer(wait)
+		defer t.Stop()
+		over = t.C
+	}
+	select {
+	case <-e.done:
+	case <-over:
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-s.life.ended:
+		return errShuttingDown()
+	}
+	return nil
+}
+
+// WaitExec returns the exec when it has finished or when timeout is over; a
+// negative timeout waits for ever.
 func (s *Service) WaitExec(ctx context.Context, id string, seq int64, timeout time.Duration) (sandbox.Exec, error) {
-	return sandbox.Exec{}, errStub
+	b, err := s.find(ctx, id)
+	if err != nil {
+		return sandbox.Exec{}, err
+	}
+	if e := s.live(b.UID, seq); e != nil {
+		if err := s.await(ctx, e, timeout); err != nil {
+			return sandbox.Exec{}, err
+		}
+		return e.snapshot(), nil
+	}
+	return s.cfg.Store.Exec(ctx, b.UID, seq)
+}
+
+// live returns an exec of this sandbox that runs now, nil when there is none.
+func (s *Service) live(box sandbox.UID, seq int64) *liveExec {
+	r := s.runOf(box)
+	if r == nil {
+		return nil
+	}
+	return r.liveExec(seq)
 }
 
 // ExecByID returns one exec, without its env.
 func (s *Service) ExecByID(ctx context.Context, id string, seq int64) (sandbox.Exec, error) {
-	return sandbox.Exec{}, errStub
+	return s.WaitExec(ctx, id, seq, 0)
 }
 
 // ExecQuery selects execs in ascending order of seq.
@@ -37,55 +192,24 @@ type ExecQuery struct {
 	Limit    int // 0: 100, at most 1000
 }
 
-// Execs lists the execs of a sandbox.
+// Execs lists the execs of a sandbox, without their env.
 func (s *Service) Execs(ctx context.Context, id string, q ExecQuery) ([]sandbox.Exec, error) {
-	return nil, errStub
-}
-
-// Output reads an exec's output from an offset. With follow it waits for more
-// until the exec has ended. The last entry of a finished exec is its Exit.
-func (s *Service) Output(ctx context.Context, id string, seq, after int64, follow bool) iter.Seq2[journal.Entry, error] {
-	return func(yield func(journal.Entry, error) bool) { yield(journal.Entry{}, errStub) }
-}
-
-// OutputCaps bound how many bytes of each stream a [Result] holds; a negative
-// one is all.
-type OutputCaps struct{ Stdout, Stderr int64 }
-
-// Result is an exec with its output. The cut counts are the bytes that are
-// missing, whether the journal or the caps left them out.
-type Result struct {
-	Exec                 sandbox.Exec
-	Stdout, Stderr       []byte
-	StdoutCut, StderrCut int64
-}
-
-// Result returns an exec with its output so far.
-func (s *Service) Result(ctx context.Context, id string, seq int64, caps OutputCaps) (Result, error) {
-	return Result{}, errStub
-}
-
-// Signal sends a signal ("SIGINT", "INT") to the command's process group, or
-// with tree to everything that descends from it. WrongState when the exec has
-// finished.
-func (s *Service) Signal(ctx context.Context, id string, seq int64, signal string, tree bool) error {
-	return errStub
-}
-
-// Cancel kills everything that descends from the command; its end says killed.
-// Canceling a finished exec does nothing.
-func (s *Service) Cancel(ctx context.Context, id string, seq int64) (sandbox.Exec, error) {
-	return sandbox.Exec{}, errStub
-}
-
-// WriteStdin writes to the command's standard input at an offset and returns
-// the offset reached. Bytes that were written before are skipped, so a repeat
-// is harmless; an offset below 0 appends.
-func (s *Service) WriteStdin(ctx context.Context, id string, seq, offset int64, data []byte, eof bool) (int64, error) {
-	return 0, errStub
-}
-
-// Resize sets the size of the command's terminal.
-func (s *Service) Resize(ctx context.Context, id string, seq int64, size sandbox.WindowSize) error {
-	return errStub
+	b, err := s.find(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	list, err := s.cfg.Store.Execs(ctx, b.UID, store.ExecQuery{AfterSeq: q.AfterSeq, Limit: q.Limit})
+	if err != nil {
+		return nil, err
+	}
+	for i := range list {
+		if list[i].Status.Finished() {
+			continue
+		}
+		// The store learns of a start a little later.
+		if e := s.live(b.UID, list[i].Seq); e != nil {
+			list[i] = e.snapshot()
+		}
+	}
+	return list, nil
 }

@@ -2,12 +2,62 @@ package core
 
 import (
 	"context"
+	"errors"
 	"time"
 
+	"github.com/cubbyhq/cubby/internal/auth"
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/event"
 	"github.com/cubbyhq/cubby/internal/image"
 	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/store"
 	"github.com/cubbyhq/cubby/internal/workspace"
 )
+
+func noSuchSandbox() error { return errs.E(errs.NotFound, "no such sandbox") }
+
+// find returns the caller's sandbox with an id.
+func (s *Service) find(ctx context.Context, id string) (sandbox.Sandbox, error) {
+	parsed, err := sandbox.ParseID(id)
+	if err != nil {
+		return sandbox.Sandbox{}, err
+	}
+	b, err := s.cfg.Store.Sandbox(ctx, parsed)
+	if err != nil {
+		return sandbox.Sandbox{}, err
+	}
+	if b.Tenant != auth.From(ctx).Tenant {
+		return sandbox.Sandbox{}, noSuchSandbox()
+	}
+	return b, nil
+}
+
+// change finds a sandbox and holds its lock, so that what it returns stays
+// true until unlock.
+func (s *Service) change(ctx context.Context, id string) (b sandbox.Sandbox, unlock func(), err error) {
+	leave, err := s.life.enter(ctx)
+	if err != nil {
+		return b, nil, err
+	}
+	parsed, err := sandbox.ParseID(id)
+	if err != nil {
+		leave()
+		return b, nil, err
+	}
+	release, err := s.ids.lock(ctx, parsed.Key())
+	if err != nil {
+		leave()
+		return b, nil, err
+	}
+	unlock = func() { release(); leave() }
+	if b, err = s.find(ctx, id); err != nil {
+		unlock()
+		return b, nil, err
+	}
+	return b, unlock, nil
+}
+
+func actor(ctx context.Context) string { return auth.From(ctx).Name }
 
 // Query selects sandboxes of the caller's tenant. The zero value selects all
 // that are not destroyed.
@@ -28,11 +78,37 @@ type Page struct {
 // Sandbox returns the sandbox that has the id, or the newest failed one.
 // NotFound when it was destroyed or never was.
 func (s *Service) Sandbox(ctx context.Context, id string) (sandbox.Sandbox, error) {
-	return sandbox.Sandbox{}, errStub
+	b, err := s.find(ctx, id)
+	if err != nil {
+		return b, err
+	}
+	return s.upToDate(b), nil
+}
+
+// upToDate adds what the store learns of later.
+func (s *Service) upToDate(b sandbox.Sandbox) sandbox.Sandbox {
+	if r := s.runOf(b.UID); r != nil {
+		if at, _, _ := r.use(); at.After(b.LastActiveAt) {
+			b.LastActiveAt = at
+		}
+	}
+	return b
 }
 
 // List returns sandboxes.
-func (s *Service) List(ctx context.Context, q Query) (Page, error) { return Page{}, errStub }
+func (s *Service) List(ctx context.Context, q Query) (Page, error) {
+	tenant := auth.From(ctx).Tenant
+	items, next, err := s.cfg.Store.Sandboxes(ctx, store.Query{
+		Tenant: &tenant, Labels: q.Labels, States: q.States, External: q.External, After: q.Cursor, Limit: q.Limit,
+	})
+	if err != nil {
+		return Page{}, err
+	}
+	for i := range items {
+		items[i] = s.upToDate(items[i])
+	}
+	return Page{Sandboxes: items, Next: next}, nil
+}
 
 // Patch changes a sandbox; nil fields keep what is. Maps and lists replace the
 // old ones.
@@ -48,32 +124,53 @@ type Patch struct {
 	External    *sandbox.External
 }
 
+// apply changes spec and names the fields that the patch holds.
+func (p Patch) apply(spec *sandbox.Spec) (fields []string) {
+	set(&fields, "labels", &spec.Labels, p.Labels)
+	set(&fields, "metadata", &spec.Metadata, p.Metadata)
+	set(&fields, "ports", &spec.Ports, p.Ports)
+	set(&fields, "network", &spec.Network, p.Network)
+	set(&fields, "visibility", &spec.Visibility, p.Visibility)
+	set(&fields, "idle_policy", &spec.IdlePolicy, p.IdlePolicy)
+	set(&fields, "idle_timeout", &spec.IdleTimeout, p.IdleTimeout)
+	set(&fields, "exec_timeout", &spec.ExecTimeout, p.ExecTimeout)
+	set(&fields, "external", &spec.External, p.External)
+	return fields
+}
+
+func set[T any](fields *[]string, name string, to *T, from *T) {
+	if from != nil {
+		*to = *from
+		*fields = append(*fields, name)
+	}
+}
+
 // Update changes what can be changed in a living sandbox.
 func (s *Service) Update(ctx context.Context, id string, p Patch) (sandbox.Sandbox, error) {
-	return sandbox.Sandbox{}, errStub
+	b, unlock, err := s.change(ctx, id)
+	if err != nil {
+		return sandbox.Sandbox{}, err
+	}
+	defer unlock()
+	fields := p.apply(&b.Spec)
+	if len(fields) == 0 {
+		return s.upToDate(b), nil
+	}
+	if err := b.Spec.Validate(); err != nil {
+		return sandbox.Sandbox{}, err
+	}
+	b, err = s.cfg.Store.UpdateSpec(ctx, b.UID, func(spec *sandbox.Spec) error {
+		p.apply(spec)
+		return nil
+	}, event.New(b.UID, actor(ctx), event.Updated{Fields: fields}))
+	if err != nil {
+		return sandbox.Sandbox{}, err
+	}
+	if r := s.runOf(b.UID); r != nil {
+		r.setSpec(b.Spec)
+	}
+	return s.upToDate(b), nil
 }
-
-// Start runs a stopped sandbox again. Starting a running one does nothing.
-func (s *Service) Start(ctx context.Context, id string) (sandbox.Sandbox, error) {
-	return sandbox.Sandbox{}, errStub
-}
-
-// Stop ends everything that runs in the sandbox (SIGTERM, after grace SIGKILL)
-// and keeps its files. Stopping a stopped one does nothing. A negative grace
-// is the default.
-func (s *Service) Stop(ctx context.Context, id string, grace time.Duration) (sandbox.Sandbox, error) {
-	return sandbox.Sandbox{}, errStub
-}
-
-// Destroy removes the sandbox and all that belongs to it; its history stays
-// for the retention time. With keepDisk the disk waits for the next sandbox
-// that the same owner creates with this id.
-func (s *Service) Destroy(ctx context.Context, id string, keepDisk bool) error { return errStub }
-
-// Purge destroys the sandbox that has the id, if there is one, and deletes the
-// disk that was kept for it. It returns the bytes that the host got back.
-// NotFound when there was neither.
-func (s *Service) Purge(ctx context.Context, id string) (freed int64, err error) { return 0, errStub }
 
 // Stats is what a sandbox uses now.
 type Stats struct {
@@ -87,13 +184,52 @@ type Stats struct {
 }
 
 // Stats measures a sandbox.
-func (s *Service) Stats(ctx context.Context, id string) (Stats, error) { return Stats{}, errStub }
+func (s *Service) Stats(ctx context.Context, id string) (Stats, error) {
+	b, err := s.find(ctx, id)
+	if err != nil {
+		return Stats{}, err
+	}
+	st := Stats{At: s.now()}
+	if st.JournalBytes, err = s.cfg.Journals.Usage(b.UID); err != nil {
+		return Stats{}, err
+	}
+	if b.State.Live() {
+		st.Disk, err = s.cfg.Disks.Usage(ctx, b.DiskUID)
+		// While a sandbox is being made its disk may not be there yet.
+		if err != nil && !errors.Is(err, errs.NotFound) {
+			return Stats{}, err
+		}
+	}
+	r := s.runOf(b.UID)
+	if r == nil {
+		return st, nil
+	}
+	use, err := s.cfg.Driver.Stats(ctx, r.handle)
+	if err != nil {
+		return Stats{}, err
+	}
+	st.MemoryBytes, st.CPUTime, st.PIDs = use.MemoryBytes, use.CPUTime, use.PIDs
+	_, _, st.Execs = r.use()
+	return st, nil
+}
 
 // Events returns a sandbox's history after a cursor, oldest first, and the
 // cursor to go on from. Limit 0 is 100, at most 1000.
 func (s *Service) Events(ctx context.Context, id string, after int64, limit int) (events []sandbox.Event, next int64, err error) {
-	return nil, 0, errStub
+	b, err := s.find(ctx, id)
+	if err != nil {
+		return nil, 0, err
+	}
+	events, err = s.cfg.Store.Events(ctx, b.UID, after, limit)
+	if err != nil {
+		return nil, 0, err
+	}
+	next = after
+	if n := len(events); n > 0 {
+		next = events[n-1].Cursor
+	}
+	return events, next, nil
 }
 
 // Images lists the images that sandboxes can be created from.
-func (s *Service) Images(ctx context.Context) ([]image.Image, error) { return nil, errStub }
+func (s *Service) Images(ctx context.Context) ([]image.Image, error) { return s.cfg.Images.List(ctx) }

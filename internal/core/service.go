@@ -15,8 +15,12 @@
 package core
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"log/slog"
+	"runtime"
+	"sync"
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/driver"
@@ -37,13 +41,21 @@ type Metrics interface {
 	DiskPressure(frozen bool, free int64)
 }
 
+// Images is what core needs of the image store. *image.Store is one.
+type Images interface {
+	List(ctx context.Context) ([]image.Image, error)
+	Resolve(ctx context.Context, name string) (image.Image, error)
+	Pin(ctx context.Context, digest string, owner sandbox.UID) error
+	Unpin(ctx context.Context, digest string, owner sandbox.UID) error
+}
+
 // Config is what a Service needs. Store, Driver, Disks, Images and Journals
 // are required and stay the caller's to close, after Run has returned.
 type Config struct {
 	Store    *store.Store
 	Driver   driver.Driver
 	Disks    *workspace.Disks
-	Images   *image.Store
+	Images   Images
 	Journals *journal.Journals
 	// Egress is what the proxy is made from; its OnDecision, if any, hears
 	// decisions after core.
@@ -65,21 +77,120 @@ type Config struct {
 	// JournalBytes is what the output of a sandbox's execs may take on the
 	// host; it is taken off the sandbox's disk.
 	JournalBytes int64
-	// HistoryRetention is how long events and output outlive a sandbox.
+	// HistoryRetention is how long events and output outlive a sandbox; 0 is
+	// for ever.
 	HistoryRetention time.Duration
+
+	// Host is what the machine has, and MemAvailable its free memory in
+	// bytes; zero fields are measured.
+	Host         Host
+	MemAvailable func() (int64, error)
 }
 
 // Service is cubby's core. Make one with [New]; all methods may be called
 // from any goroutine.
-type Service struct{ cfg Config }
+type Service struct {
+	cfg      Config
+	log      *slog.Logger
+	now      func() time.Time
+	metrics  Metrics
+	host     Host
+	defaults sandbox.Spec
+	proxy    *egress.Proxy
 
-// New returns a Service. It starts nothing and touches nothing.
-func New(cfg Config) (*Service, error) { return &Service{cfg: cfg}, nil }
+	life      *lifecycle
+	ids       keyedLocks // by sandbox.ID.Key; held by whoever changes a sandbox
+	admission *admission
+	decisions chan sandbox.Event // of the egress proxy, to be written down
+	wake      chan struct{}      // asks for a reconciliation soon
+
+	mu      sync.Mutex
+	running map[sandbox.UID]*run // guarded by mu
+	faults  []Problem            // of the last reconciliation; guarded by mu
+}
+
+// New returns a Service. It starts nothing and changes nothing.
+func New(cfg Config) (*Service, error) {
+	s := &Service{
+		cfg:       cfg,
+		log:       cmp.Or(cfg.Log, slog.New(slog.DiscardHandler)),
+		now:       cfg.Now,
+		metrics:   cfg.Metrics,
+		host:      cfg.Host,
+		life:      newLifecycle(),
+		decisions: make(chan sandbox.Event, 1024),
+		wake:      make(chan struct{}, 1),
+		running:   make(map[sandbox.UID]*run),
+	}
+	if s.now == nil {
+		s.now = time.Now
+	}
+	if s.metrics == nil {
+		s.metrics = noMetrics{}
+	}
+	if s.host.CPUs == 0 {
+		s.host.CPUs = runtime.NumCPU()
+	}
+	if s.host.MemoryBytes == 0 {
+		total, err := readMeminfo("MemTotal")
+		if err != nil {
+			return nil, fmt.Errorf("measure the host: %w", err)
+		}
+		s.host.MemoryBytes = total
+	}
+	builtIn := DefaultSpec()
+	builtIn.Limits.CPUs = min(builtIn.Limits.CPUs, float64(s.host.CPUs))
+	builtIn.Limits.MemoryBytes = min(builtIn.Limits.MemoryBytes, s.host.MemoryBytes)
+	s.defaults = fill(cfg.Defaults, builtIn)
+	if err := s.defaults.Validate(); err != nil {
+		return nil, fmt.Errorf("the defaults of sandboxes: %w", err)
+	}
+	available := cfg.MemAvailable
+	if available == nil {
+		available = memAvailable
+	}
+	s.admission = &admission{
+		max: cfg.MaxSandboxes, minFree: cfg.MinFreeMemory, available: available, disks: cfg.Disks,
+		boots: make(chan struct{}, max(4, 2*s.host.CPUs)), taken: make(map[sandbox.UID]struct{}),
+	}
+	eg := cfg.Egress
+	heard := eg.OnDecision
+	eg.OnDecision = func(box sandbox.UID, d egress.Decision) {
+		s.decided(box, d)
+		if heard != nil {
+			heard(box, d)
+		}
+	}
+	s.proxy = egress.New(eg)
+	return s, nil
+}
 
 // Run makes the runtimes and the store agree, lets waiting calls in, and keeps
 // everything going until ctx ends. Then it waits for running calls and all
 // goroutines. Sandboxes and their execs go on without it. Nil is a clean stop.
-func (s *Service) Run(ctx context.Context) error { <-ctx.Done(); return nil }
+// A service runs once.
+func (s *Service) Run(ctx context.Context) error {
+	// Goroutines end after calls were refused, so no call meets a service
+	// that is half gone.
+	inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	if err := s.life.begin(inner); err != nil {
+		return err
+	}
+	s.life.spawn(s.writeDecisions)
+	s.reconcile(ctx)
+	s.life.open()
+	s.life.spawn(s.reconcileLoop)
+	s.life.spawn(s.idleLoop)
+	s.life.spawn(s.pruneLoop)
+
+	<-ctx.Done()
+	s.life.end(cancel)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.running)
+	return nil
+}
 
 // Problem is a reason why the daemon is not ready.
 type Problem struct {
@@ -88,13 +199,84 @@ type Problem struct {
 	Hint    string `json:"hint,omitempty"`
 }
 
+func problem(part string, err error) Problem {
+	info := errs.Public(err)
+	return Problem{Part: part, Message: info.Message, Hint: info.Hint}
+}
+
 // Ready returns what keeps the service from doing all its work; none is ready.
-func (s *Service) Ready(ctx context.Context) []Problem { return nil }
+func (s *Service) Ready(ctx context.Context) []Problem {
+	var all []Problem
+	select {
+	case <-s.life.opened:
+	default:
+		all = append(all, Problem{Part: "core", Message: "what an earlier daemon left is not reconciled yet"})
+	}
+	select {
+	case <-s.life.ended:
+		all = append(all, problem("core", errShuttingDown()))
+	default:
+	}
+	if err := s.cfg.Store.Ping(ctx); err != nil {
+		all = append(all, problem("store", err))
+	}
+	if err := s.supports(s.defaults.Isolation); err != nil {
+		all = append(all, problem("driver", err))
+	}
+	if err := s.cfg.Disks.Admit(); err != nil {
+		all = append(all, problem("disks", err))
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append(all, s.faults...)
+}
 
-// CountSandboxes counts sandboxes by state, for metrics.
-func (s *Service) CountSandboxes(ctx context.Context) (map[string]int, error) { return nil, errStub }
+// supports is nil when the driver has an isolation on this host.
+func (s *Service) supports(isolation sandbox.Isolation) error {
+	for _, i := range s.cfg.Driver.Capabilities().Isolations {
+		if i.Isolation == isolation {
+			return i.Err
+		}
+	}
+	return errs.E(errs.Unsupported, "isolation %q is not available on this host", isolation)
+}
 
-// DiskPressure is what workspace.Config.OnPressure calls.
-func (s *Service) DiskPressure(frozen bool, free int64) {}
+// CountSandboxes counts sandboxes by state, for metrics. Destroyed ones are
+// history and not counted.
+func (s *Service) CountSandboxes(ctx context.Context) (map[string]int, error) {
+	counts := make(map[string]int)
+	for _, state := range sandbox.States() {
+		if state == sandbox.Destroyed {
+			continue
+		}
+		n, err := s.cfg.Store.CountSandboxes(ctx, state)
+		if err != nil {
+			return nil, err
+		}
+		counts[string(state)] = n
+	}
+	return counts, nil
+}
 
-var errStub = errs.E(errs.Internal, "not built yet")
+// runOf returns the run of a sandbox, nil when it does not run or is not
+// reachable yet.
+func (s *Service) runOf(uid sandbox.UID) *run {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.running[uid]
+}
+
+// undoing returns a context for work that has to be done although the caller
+// has gone away.
+func undoing(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
+}
+
+const undoTimeout = time.Minute
+
+type noMetrics struct{}
+
+func (noMetrics) Create(string, string, time.Duration) {}
+func (noMetrics) Exec(string, time.Duration)           {}
+func (noMetrics) Egress(bool)                          {}
+func (noMetrics) DiskPressure(bool, int64)             {}

@@ -1,0 +1,132 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/cubbyhq/cubby/internal/driver"
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/event"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/telemetry"
+)
+
+// died is called by a run's watcher when the sandbox does not run any more.
+// When somebody stopped or destroyed it they hold its lock, and by the time
+// they let go there is nothing left to do.
+func (s *Service) died(r *run, death driver.Death) {
+	b, err := s.cfg.Store.SandboxByUID(r.ctx, r.uid)
+	if err != nil {
+		if r.ctx.Err() == nil {
+			s.log.Error("read a sandbox that died", telemetry.KeyUID, r.uid, telemetry.KeyErr, err)
+			s.reconcileSoon()
+		}
+		return
+	}
+	unlock, err := s.ids.lock(r.ctx, b.ID.Key())
+	if err != nil {
+		return
+	}
+	defer unlock()
+	if s.runOf(r.uid) != r {
+		return
+	}
+	ctx, cancel := undoing(r.ctx)
+	defer cancel()
+	if err := s.bury(ctx, b, death); err != nil {
+		s.log.Error("note the death of a sandbox", telemetry.KeyUID, r.uid, telemetry.KeyErr, err)
+		s.reconcileSoon()
+	}
+}
+
+// bury writes a death down: its execs end with the reason, the sandbox is
+// stopped and does not count any more. Its lock is held.
+func (s *Service) bury(ctx context.Context, b sandbox.Sandbox, death driver.Death) error {
+	reason := deathReason(death, b.Spec)
+	s.log.Warn("a sandbox died", telemetry.KeySandbox, b.ID, telemetry.KeyUID, b.UID, "cause", death.Cause,
+		"signal", death.Signal, "code", death.Code, "detail", death.Detail)
+	end := ending{sandbox.EndDied, reason}
+	if death.Cause == driver.DeathOOM {
+		end.reason = sandbox.EndOOM
+	}
+	if r := s.runOf(b.UID); r != nil {
+		r.end(end)
+		r.finish()
+	}
+	if err := s.endExecs(ctx, b, end); err != nil {
+		return err
+	}
+	if _, err := s.stopped(ctx, b, reason, event.Died{Reason: reason}); err != nil {
+		return err
+	}
+	// The driver may hold things of the run that only a stop lets go.
+	if b.Handle != nil {
+		if err := s.cfg.Driver.Stop(ctx, b.Handle, 0); err != nil && !errors.Is(err, errs.NotFound) {
+			s.log.Warn("clean up after a sandbox that died", telemetry.KeyUID, b.UID, telemetry.KeyErr, err)
+		}
+	}
+	return nil
+}
+
+// diedPrefix begins the reason of every sandbox that died.
+const diedPrefix = "CONTAINER_DIED: "
+
+// deathReason says for people why a sandbox died and what they can do.
+func deathReason(d driver.Death, spec sandbox.Spec) string {
+	const files = "; its files are kept: start it again"
+	var what string
+	switch d.Cause {
+	case driver.DeathOOM:
+		return fmt.Sprintf(diedPrefix+"out of memory: the host killed the sandbox at its limit of %d MiB%s, or create one with more limits.memory_bytes",
+			spec.Limits.MemoryBytes>>20, files)
+	case driver.DeathSignal:
+		what = "it was killed by " + d.Signal
+	case driver.DeathExit:
+		what = fmt.Sprintf("its init process exited with code %d", d.Code)
+	case driver.DeathRemoved:
+		what = "it was removed from the host behind cubby's back"
+	case driver.DeathNone:
+		what = "it was stopped behind cubby's back"
+	default:
+		what = "nobody knows why; the host may have been restarted"
+	}
+	return diedPrefix + what + files
+}
+
+// endExecs finishes what the store has of unfinished execs of a sandbox that
+// does not run: those that no run has taken care of.
+func (s *Service) endExecs(ctx context.Context, b sandbox.Sandbox, end ending) error {
+	for {
+		list, err := s.unfinished(ctx, b.UID)
+		if err != nil || len(list) == 0 {
+			return err
+		}
+		for _, x := range list {
+			if err := s.endLost(ctx, x, end); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// endLost finishes an exec that nobody runs. When its journal knows the end
+// already, that is the truth.
+func (s *Service) endLost(ctx context.Context, x sandbox.Exec, end ending) error {
+	exit := sandbox.Exit{Reason: end.reason, Message: end.message}
+	log, err := s.cfg.Journals.Create(x.Box, x.Seq)
+	if err != nil {
+		// Without its journal the exec still has to end.
+		s.log.Warn("open the journal of a lost exec", telemetry.KeyUID, x.Box, telemetry.KeySeq, x.Seq, telemetry.KeyErr, err)
+	} else {
+		defer log.Close()
+		if known := log.Exit(); known != nil {
+			exit = *known
+		} else if err := log.Finish(exit); err != nil {
+			s.log.Warn("finish the journal of a lost exec", telemetry.KeyUID, x.Box, telemetry.KeySeq, x.Seq, telemetry.KeyErr, err)
+		}
+		exit.StdoutCut, exit.StderrCut = log.Cut()
+	}
+	x.Exit, x.Status, x.FinishedAt = &exit, endStatus(exit), s.now()
+	return s.writeEnd(ctx, x, true)
+}

@@ -1,0 +1,113 @@
+package core
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/image"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+)
+
+const defaultCPUs = 2
+
+// DefaultSpec is what a sandbox is when nobody says otherwise. CPUs are the
+// host's where it has fewer.
+func DefaultSpec() sandbox.Spec {
+	return sandbox.Spec{
+		Image:     "base",
+		Isolation: sandbox.GVisor,
+		Limits: sandbox.Limits{
+			MemoryBytes: 1 << 30,
+			CPUs:        defaultCPUs,
+			PIDs:        512,
+			DiskBytes:   4 << 30,
+			OpenFiles:   65536,
+		},
+		User:        sandbox.UserSandbox,
+		Network:     sandbox.Policy{Mode: sandbox.NetworkAllowlist},
+		Visibility:  sandbox.Private,
+		ExecTimeout: 300 * time.Second,
+		IdlePolicy:  sandbox.IdleStop,
+		IdleTimeout: 30 * time.Minute,
+	}
+}
+
+// Host is what the machine has.
+type Host struct {
+	CPUs        int
+	MemoryBytes int64
+}
+
+// fill completes a spec with defaults.
+func fill(s, d sandbox.Spec) sandbox.Spec {
+	s.Image = cmp.Or(s.Image, d.Image)
+	s.Isolation = cmp.Or(s.Isolation, d.Isolation)
+	s.Limits = sandbox.Limits{
+		MemoryBytes: cmp.Or(s.Limits.MemoryBytes, d.Limits.MemoryBytes),
+		CPUs:        cmp.Or(s.Limits.CPUs, d.Limits.CPUs),
+		PIDs:        cmp.Or(s.Limits.PIDs, d.Limits.PIDs),
+		DiskBytes:   cmp.Or(s.Limits.DiskBytes, d.Limits.DiskBytes),
+		OpenFiles:   cmp.Or(s.Limits.OpenFiles, d.Limits.OpenFiles),
+	}
+	s.User = cmp.Or(s.User, d.User)
+	if s.Network.Mode == "" {
+		s.Network.Mode = d.Network.Mode
+		if len(s.Network.Allow) > 0 {
+			s.Network.Mode = sandbox.NetworkAllowlist
+		} else {
+			s.Network.Allow = slices.Clone(d.Network.Allow)
+		}
+	}
+	s.Visibility = cmp.Or(s.Visibility, d.Visibility)
+	s.IdlePolicy = cmp.Or(s.IdlePolicy, d.IdlePolicy)
+	s.ExecTimeout = cmp.Or(s.ExecTimeout, d.ExecTimeout)
+	s.IdleTimeout = cmp.Or(s.IdleTimeout, d.IdleTimeout)
+	return s
+}
+
+// fits refuses what this host can never give, however empty it is.
+func (h Host) fits(l sandbox.Limits) error {
+	if l.CPUs > float64(h.CPUs) {
+		return errs.E(errs.Invalid, "limits.cpus: %v are more than the host's %d", l.CPUs, h.CPUs)
+	}
+	if h.MemoryBytes > 0 && l.MemoryBytes > h.MemoryBytes {
+		return errs.E(errs.Invalid, "limits.memory_bytes: %d is more than the host's %d", l.MemoryBytes, h.MemoryBytes)
+	}
+	return nil
+}
+
+const (
+	proxyURL    = "http://127.0.0.1:3128" // the agent's end of the egress path
+	noProxy     = "localhost,127.0.0.1,::1"
+	defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+)
+
+// environment is what every command of a sandbox inherits: the image's
+// variables, then cubby's, then the caller's, each name once. HOME, USER and
+// LOGNAME follow from the user that a command runs as and are the agent's to
+// set, unless the caller names them.
+func environment(img image.Image, s sandbox.Spec) []string {
+	env := map[string]string{"PATH": defaultPath, "LANG": "C.UTF-8"}
+	for _, kv := range img.Env {
+		if name, value, ok := strings.Cut(kv, "="); ok && name != "" && !strings.ContainsRune(kv, 0) {
+			env[name] = value
+		}
+	}
+	for _, name := range []string{"HOME", "USER", "LOGNAME", "HOSTNAME", "PWD"} {
+		delete(env, name)
+	}
+	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"} {
+		env[name] = proxyURL
+	}
+	env["NO_PROXY"], env["no_proxy"] = noProxy, noProxy
+	maps.Copy(env, s.Env)
+	list := make([]string, 0, len(env))
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		list = append(list, name+"="+env[name])
+	}
+	return list
+}

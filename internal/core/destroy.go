@@ -1,0 +1,163 @@
+package core
+
+import (
+	"context"
+	"errors"
+
+	"github.com/cubbyhq/cubby/internal/auth"
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/event"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/store"
+	"github.com/cubbyhq/cubby/internal/telemetry"
+)
+
+// Destroy removes the sandbox and all that belongs to it; its history stays
+// for the retention time. With keepDisk the disk waits for the next sandbox
+// that the same owner creates with this id. NotFound when there is no such
+// sandbox.
+func (s *Service) Destroy(ctx context.Context, id string, keepDisk bool) error {
+	b, unlock, err := s.change(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	_, err = s.destroy(ctx, b, keepDisk)
+	return err
+}
+
+// Purge destroys the sandbox that has the id, if there is one, and deletes the
+// disk that was kept for it. It returns the bytes that the host got back.
+// NotFound when there was neither.
+func (s *Service) Purge(ctx context.Context, id string) (freed int64, err error) {
+	parsed, err := sandbox.ParseID(id)
+	if err != nil {
+		return 0, err
+	}
+	leave, err := s.life.enter(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer leave()
+	unlock, err := s.ids.lock(ctx, parsed.Key())
+	if err != nil {
+		return 0, err
+	}
+	defer unlock()
+
+	b, err := s.find(ctx, id)
+	there := err == nil
+	if err != nil && !errors.Is(err, errs.NotFound) {
+		return 0, err
+	}
+	if there {
+		if freed, err = s.destroy(ctx, b, false); err != nil {
+			return freed, err
+		}
+	}
+	disk, kept, err := s.keptDisk(ctx, parsed)
+	if err != nil {
+		return freed, err
+	}
+	if !kept {
+		if !there {
+			return 0, noSuchSandbox()
+		}
+		return freed, nil
+	}
+	if _, _, err := s.cfg.Store.DropKeptDisk(ctx, parsed.Key()); err != nil {
+		return freed, err
+	}
+	undo, cancel := undoing(ctx)
+	defer cancel()
+	n, err := s.cfg.Disks.Remove(undo, disk.DiskUID)
+	if err != nil {
+		s.reconcileSoon()
+		return freed, err
+	}
+	freed += n
+	s.note(undo, event.New(disk.DiskUID, actor(ctx), event.Purged{FreedBytes: freed}))
+	return freed, nil
+}
+
+// keptDisk returns the disk that is kept under an id for the caller's tenant.
+func (s *Service) keptDisk(ctx context.Context, id sandbox.ID) (store.KeptDisk, bool, error) {
+	disks, err := s.cfg.Store.KeptDisks(ctx)
+	if err != nil {
+		return store.KeptDisk{}, false, err
+	}
+	for _, d := range disks {
+		if d.IDKey == id.Key() && d.Tenant == auth.From(ctx).Tenant {
+			return d, true, nil
+		}
+	}
+	return store.KeptDisk{}, false, nil
+}
+
+// destroy ends a sandbox whose lock is held. It is carried out even if the
+// caller goes away.
+//
+// Without keepDisk the move comes first: from then on the sandbox does not
+// exist, and what a crash leaves of it is an orphan that the next
+// reconciliation removes. A disk that is kept must not be found by the next
+// sandbox while this one still writes to it, so there the move comes last.
+func (s *Service) destroy(ctx context.Context, b sandbox.Sandbox, keepDisk bool) (freed int64, err error) {
+	by := actor(ctx)
+	ctx, cancel := undoing(ctx)
+	defer cancel()
+	move := func() error {
+		_, err := s.cfg.Store.Move(ctx, b.UID, sandbox.Destroyed, store.Change{
+			KeepDisk: keepDisk, Events: []sandbox.Event{event.New(b.UID, by, event.Destroyed{DiskKept: keepDisk})},
+		})
+		return err
+	}
+	// A create that failed has given back all it had.
+	if b.State == sandbox.Failed {
+		keepDisk = false
+		return 0, move()
+	}
+	r := s.runOf(b.UID)
+	if r != nil {
+		r.end(ending{sandbox.EndDestroyed, "the sandbox was destroyed"})
+	}
+	if !keepDisk {
+		if err := move(); err != nil {
+			if r != nil {
+				r.goOn()
+			}
+			return 0, err
+		}
+	}
+	clean := s.tearDown(ctx, b)
+	if keepDisk && !clean {
+		if r != nil {
+			r.goOn()
+		}
+		return 0, errs.E(errs.Unavailable, "the sandbox could not be ended").Hint("try again")
+	}
+	if r != nil {
+		r.finish()
+	}
+	if err := s.endExecs(ctx, b, ending{sandbox.EndDestroyed, "the sandbox was destroyed"}); err != nil {
+		s.log.Error("end the execs of a destroyed sandbox", telemetry.KeyUID, b.UID, telemetry.KeyErr, err)
+	}
+	s.admission.give(b.UID)
+	if keepDisk {
+		if err := move(); err != nil {
+			return 0, err
+		}
+		if err := s.cfg.Disks.Unmount(ctx, b.DiskUID); err != nil {
+			s.log.Warn("unmount a kept disk", telemetry.KeyUID, b.DiskUID, telemetry.KeyErr, err)
+		}
+		return 0, nil
+	}
+	freed, err = s.cfg.Disks.Remove(ctx, b.DiskUID)
+	if err != nil {
+		s.log.Error("remove the disk of a destroyed sandbox", telemetry.KeyUID, b.UID, telemetry.KeyErr, err)
+		clean = false
+	}
+	if !clean {
+		s.reconcileSoon()
+	}
+	return freed, nil
+}

@@ -1,0 +1,139 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+)
+
+// cancelWait is how long a Cancel waits to see the end that it brought about.
+const cancelWait = 10 * time.Second
+
+func execFinished() error { return errs.E(errs.WrongState, "the command has ended") }
+
+// control returns an exec that the agent runs now; WrongState when it has
+// ended.
+func (s *Service) control(ctx context.Context, id string, seq int64) (*liveExec, error) {
+	b, err := s.find(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	e := s.live(b.UID, seq)
+	if e == nil {
+		x, err := s.cfg.Store.Exec(ctx, b.UID, seq)
+		switch {
+		case err != nil:
+			return nil, err
+		case x.Status.Finished():
+			return nil, execFinished()
+		}
+		return nil, errs.E(errs.Unavailable, "the sandbox cannot be reached yet").RetryAfter(time.Second)
+	}
+	select {
+	case <-e.begun:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-s.life.ended:
+		return nil, errShuttingDown()
+	}
+	if e.snapshot().Status.Finished() {
+		return nil, execFinished()
+	}
+	e.run.active(ctx)
+	return e, nil
+}
+
+// gone turns an agent's word that it does not know the command into what that
+// means here: it ended in between.
+func gone(err error) error {
+	if errors.Is(err, errs.NotFound) {
+		return execFinished()
+	}
+	return err
+}
+
+// Signal sends a signal ("SIGINT", "INT") to the command's process group, or
+// with tree to everything that descends from it. WrongState when the exec has
+// finished.
+func (s *Service) Signal(ctx context.Context, id string, seq int64, signal string, tree bool) error {
+	sig, err := parseSignal(signal)
+	if err != nil {
+		return err
+	}
+	e, err := s.control(ctx, id, seq)
+	if err != nil {
+		return err
+	}
+	return gone(e.run.guest.Signal(ctx, e.uid, sig, tree, sandbox.EndKilled))
+}
+
+// parseSignal reads the name of a signal with or without "SIG", in any case.
+func parseSignal(name string) (syscall.Signal, error) {
+	upper := strings.ToUpper(name)
+	if !strings.HasPrefix(upper, "SIG") {
+		upper = "SIG" + upper
+	}
+	if sig := unix.SignalNum(upper); sig != 0 {
+		return sig, nil
+	}
+	return 0, errs.E(errs.Invalid, "signal: %.20q is not the name of a signal", name).
+		Hint("names are as SIGINT, SIGTERM, SIGKILL, SIGHUP, SIGUSR1")
+}
+
+// Cancel kills everything that descends from the command; its end says killed.
+// It returns the exec as it ended. Canceling a finished exec does nothing.
+func (s *Service) Cancel(ctx context.Context, id string, seq int64) (sandbox.Exec, error) {
+	e, err := s.control(ctx, id, seq)
+	if errors.Is(err, errs.WrongState) {
+		return s.ExecByID(ctx, id, seq)
+	}
+	if err != nil {
+		return sandbox.Exec{}, err
+	}
+	err = e.run.guest.Signal(ctx, e.uid, syscall.SIGKILL, true, sandbox.EndKilled)
+	if err != nil && !errors.Is(err, errs.NotFound) {
+		return sandbox.Exec{}, err
+	}
+	if err := s.await(ctx, e, cancelWait); err != nil {
+		return sandbox.Exec{}, err
+	}
+	return e.snapshot(), nil
+}
+
+// WriteStdin writes to the command's standard input at an offset and returns
+// the offset reached. Bytes that were written before are skipped, so a repeat
+// is harmless; an offset below 0 appends.
+func (s *Service) WriteStdin(ctx context.Context, id string, seq, offset int64, data []byte, eof bool) (int64, error) {
+	e, err := s.control(ctx, id, seq)
+	if err != nil {
+		return 0, err
+	}
+	if offset < 0 {
+		e.stdin.Lock()
+		defer e.stdin.Unlock()
+		if offset, err = e.run.guest.WriteStdin(ctx, e.uid, 0, nil, false); err != nil {
+			return 0, gone(err)
+		}
+	}
+	reached, err := e.run.guest.WriteStdin(ctx, e.uid, offset, data, eof)
+	return reached, gone(err)
+}
+
+// Resize sets the size of the command's terminal.
+func (s *Service) Resize(ctx context.Context, id string, seq int64, size sandbox.WindowSize) error {
+	if err := size.Validate(); err != nil {
+		return err
+	}
+	e, err := s.control(ctx, id, seq)
+	if err != nil {
+		return err
+	}
+	return gone(e.run.guest.Resize(ctx, e.uid, size))
+}

@@ -1,0 +1,75 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"iter"
+
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/journal"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+)
+
+// OutputCaps bound how many bytes of each stream a [Result] holds; a negative
+// one is all.
+type OutputCaps struct{ Stdout, Stderr int64 }
+
+// Result is an exec with its output. The cut counts are the bytes that are
+// missing, whether the journal or the caps left them out.
+type Result struct {
+	Exec                 sandbox.Exec
+	Stdout, Stderr       []byte
+	StdoutCut, StderrCut int64
+}
+
+// Result returns an exec with its output so far.
+func (s *Service) Result(ctx context.Context, id string, seq int64, caps OutputCaps) (Result, error) {
+	x, err := s.ExecByID(ctx, id, seq)
+	if err != nil {
+		return Result{}, err
+	}
+	return s.result(ctx, x, caps)
+}
+
+func (s *Service) result(ctx context.Context, x sandbox.Exec, caps OutputCaps) (Result, error) {
+	c, err := s.cfg.Journals.Collect(ctx, x.Box, x.Seq, journal.Caps(caps))
+	if errors.Is(err, errs.NotFound) {
+		// A finished exec outlives its output, and one that never started
+		// has none.
+		return Result{Exec: x}, nil
+	}
+	if err != nil {
+		return Result{}, err
+	}
+	return Result{Exec: x, Stdout: c.Stdout, Stderr: c.Stderr, StdoutCut: c.StdoutCut, StderrCut: c.StderrCut}, nil
+}
+
+// Output reads an exec's output from an offset. With follow it waits for more
+// until the exec has ended. The last entry of a finished exec is its Exit.
+func (s *Service) Output(ctx context.Context, id string, seq, after int64, follow bool) iter.Seq2[journal.Entry, error] {
+	return func(yield func(journal.Entry, error) bool) {
+		b, err := s.find(ctx, id)
+		if err != nil {
+			yield(journal.Entry{}, err)
+			return
+		}
+		// In this order: what is not live any more is finished in the store.
+		e := s.live(b.UID, seq)
+		x, err := s.cfg.Store.Exec(ctx, b.UID, seq)
+		if err != nil {
+			yield(journal.Entry{}, err)
+			return
+		}
+		for entry, err := range s.cfg.Journals.Read(ctx, b.UID, seq, after, follow && e != nil) {
+			if errors.Is(err, errs.NotFound) && x.Status.Finished() && after == 0 {
+				break // its output was pruned, or it never had any
+			}
+			if !yield(entry, err) || err != nil || entry.Exit != nil {
+				return
+			}
+		}
+		if x.Exit != nil {
+			yield(journal.Entry{Exit: x.Exit}, nil)
+		}
+	}
+}

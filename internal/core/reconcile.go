@@ -1,0 +1,419 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/cubbyhq/cubby/internal/driver"
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/event"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/store"
+	"github.com/cubbyhq/cubby/internal/telemetry"
+)
+
+const (
+	reconcileEvery    = 30 * time.Second
+	reconcileAtOnce   = 8 // sandboxes that are looked at in parallel
+	interruptedCreate = "create: interrupted by a restart of cubby"
+	interruptedStop   = ""
+)
+
+// action is what makes a sandbox's row and what runs agree.
+type action int
+
+const (
+	leaveIt  action = iota
+	adoptIt         // runs, and this daemon does not know it yet
+	abandonC        // a create that nobody carries on
+	buryIt          // should run and does not
+	settleIt        // was being stopped when the daemon went
+	haltIt          // runs and should not
+)
+
+func (a action) String() string {
+	return [...]string{"leave", "adopt", "abandon", "bury", "settle", "halt"}[a]
+}
+
+// observation is what is known about a sandbox while its lock is held.
+type observation struct {
+	state sandbox.State
+	// attached: this daemon has its run, and with it a watcher.
+	attached bool
+	// phase is what the driver sees; empty when it could not be asked.
+	phase driver.Phase
+}
+
+// decide is the reconciler's rule. The store is the truth about what shall be,
+// the driver about what is, and what could not be read leads to nothing.
+func decide(o observation) action {
+	switch o.state {
+	case sandbox.Creating:
+		// Its lock is held here, so no create works on it any more.
+		return abandonC
+	case sandbox.Running:
+		switch o.phase {
+		case driver.PhaseRunning:
+			if !o.attached {
+				return adoptIt
+			}
+		case driver.PhaseCreated:
+			return settleIt
+		case driver.PhaseDead, driver.PhaseGone:
+			return buryIt
+		}
+	case sandbox.Stopped, sandbox.Sleeping:
+		if o.phase == driver.PhaseRunning {
+			return haltIt
+		}
+	case sandbox.Failed, sandbox.Destroyed:
+		// Traces of these are orphans.
+	}
+	return leaveIt
+}
+
+// reconcileSoon asks for a reconciliation before its time.
+func (s *Service) reconcileSoon() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (s *Service) reconcileLoop(ctx context.Context) {
+	t := time.NewTicker(reconcileEvery)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+		case <-s.wake:
+			// What asked for it may need a moment until it can succeed.
+			if !sleep(ctx, time.Second) {
+				return
+			}
+		}
+		s.reconcile(ctx)
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// reconcile makes the runtimes match the store, both ways: every live row is
+// compared with what runs, and what belongs to no row is removed. What cannot
+// be read is left alone and reported by [Service.Ready].
+func (s *Service) reconcile(ctx context.Context) {
+	var faults faultList
+	booting := s.booting()
+	// What exists is listed before the rows: whatever is made in between has
+	// a row already, because the row always comes first.
+	found := s.survey(ctx, &faults)
+	rows, err := s.liveRows(ctx)
+	if err != nil {
+		faults.add("store", err)
+	} else {
+		s.repairAll(ctx, rows, booting, &faults)
+		s.removeOrphans(ctx, found, rows, &faults)
+		if booting {
+			s.removeOldJournals(ctx, found.journals, rows, &faults)
+			if err := s.endForgotten(ctx); err != nil {
+				faults.add("store", err)
+			}
+		}
+	}
+	if ctx.Err() != nil {
+		return
+	}
+	for _, p := range faults.list {
+		s.log.Error("reconcile", "part", p.Part, telemetry.KeyErr, p.Message)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.faults = faults.list
+}
+
+// booting reports that no call was let in yet.
+func (s *Service) booting() bool {
+	select {
+	case <-s.life.opened:
+		return false
+	default:
+		return true
+	}
+}
+
+type faultList struct {
+	mu   sync.Mutex
+	list []Problem // guarded by mu
+}
+
+func (f *faultList) add(part string, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.list = append(f.list, problem(part, err))
+}
+
+// findings are what exists outside the store. A nil list was not readable.
+type findings struct {
+	traces   []sandbox.UID // of the driver
+	disks    []sandbox.UID
+	journals []sandbox.UID
+}
+
+func (s *Service) survey(ctx context.Context, faults *faultList) findings {
+	list := func(part string, uids []sandbox.UID, err error) []sandbox.UID {
+		if err != nil {
+			s.log.Error("list what exists", "part", part, telemetry.KeyErr, err)
+			faults.add(part, err)
+			return nil
+		}
+		return uids
+	}
+	var f findings
+	uids, err := s.cfg.Driver.List(ctx)
+	f.traces = list("driver", uids, err)
+	uids, err = s.cfg.Disks.List()
+	f.disks = list("disks", uids, err)
+	uids, err = s.cfg.Journals.Boxes()
+	f.journals = list("journals", uids, err)
+	return f
+}
+
+// liveRows returns every sandbox that is not failed or destroyed.
+func (s *Service) liveRows(ctx context.Context) ([]sandbox.Sandbox, error) {
+	var all []sandbox.Sandbox
+	q := store.Query{Limit: 1000, States: []sandbox.State{sandbox.Creating, sandbox.Running, sandbox.Sleeping, sandbox.Stopped}}
+	for {
+		page, next, err := s.cfg.Store.Sandboxes(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, page...)
+		if next == "" {
+			return all, nil
+		}
+		q.After = next
+	}
+}
+
+func (s *Service) repairAll(ctx context.Context, rows []sandbox.Sandbox, booting bool, faults *faultList) {
+	var g errgroup.Group
+	g.SetLimit(reconcileAtOnce)
+	for _, b := range rows {
+		// After the boot, runs have watchers, and only a reconciliation
+		// itself could find a stopped sandbox running.
+		if !booting && (b.State == sandbox.Stopped || b.State == sandbox.Sleeping || s.runOf(b.UID) != nil) {
+			continue
+		}
+		g.Go(func() error {
+			if err := s.repair(ctx, b); err != nil && ctx.Err() == nil {
+				faults.add("sandbox "+string(b.ID), err)
+			}
+			return nil
+		})
+	}
+	_ = g.Wait() // they return nil
+}
+
+// repair looks at one sandbox and does what decide says.
+func (s *Service) repair(ctx context.Context, b sandbox.Sandbox) error {
+	unlock, free := s.ids.tryLock(b.ID.Key())
+	if !free {
+		return nil // somebody is at it
+	}
+	defer unlock()
+	b, err := s.cfg.Store.SandboxByUID(ctx, b.UID)
+	if err != nil {
+		return err
+	}
+	o := observation{state: b.State, attached: s.runOf(b.UID) != nil}
+	var death driver.Death
+	if b.State.Live() && b.State != sandbox.Creating && !o.attached {
+		o.phase, death, err = s.inspect(ctx, b)
+	}
+	act := decide(o)
+	if act != leaveIt {
+		s.log.Info("reconcile a sandbox", telemetry.KeySandbox, b.ID, telemetry.KeyUID, b.UID, "state", b.State, "phase", o.phase, "action", act.String())
+	}
+	switch act {
+	case adoptIt:
+		return s.adopt(ctx, b)
+	case abandonC:
+		s.abandon(ctx, b, interruptedCreate)
+	case buryIt:
+		return s.bury(ctx, b, death)
+	case settleIt:
+		_, err := s.stopped(ctx, b, interruptedStop, event.Stopped{})
+		return err
+	case haltIt:
+		if err := s.cfg.Driver.Stop(ctx, b.Handle, DefaultGrace); err != nil && !errors.Is(err, errs.NotFound) {
+			return fmt.Errorf("stop what should not run: %w", err)
+		}
+	case leaveIt:
+	}
+	return err
+}
+
+// inspect asks the driver. The phase is empty when it does not know.
+func (s *Service) inspect(ctx context.Context, b sandbox.Sandbox) (driver.Phase, driver.Death, error) {
+	if b.Handle == nil {
+		return driver.PhaseGone, driver.Death{Cause: driver.DeathRemoved}, nil
+	}
+	st, err := s.cfg.Driver.Inspect(ctx, b.Handle)
+	if errors.Is(err, errs.NotFound) {
+		return driver.PhaseGone, driver.Death{Cause: driver.DeathRemoved}, nil
+	}
+	if err != nil {
+		return "", driver.Death{}, fmt.Errorf("inspect: %w", err)
+	}
+	if st.Phase == driver.PhaseGone {
+		st.Death.Cause = driver.DeathRemoved
+	}
+	return st.Phase, st.Death, nil
+}
+
+// adopt takes over a sandbox that an earlier daemon started, with its execs.
+func (s *Service) adopt(ctx context.Context, b sandbox.Sandbox) error {
+	err := s.cfg.Driver.Adopt(ctx, b.Handle)
+	if errors.Is(err, errs.NotFound) || errors.Is(err, errs.WrongState) {
+		// It died between the two questions; the next look says why.
+		s.reconcileSoon()
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("adopt: %w", err)
+	}
+	r := s.attach(b)
+	if err := s.resume(ctx, r); err != nil {
+		return err
+	}
+	s.note(ctx, event.New(b.UID, "", event.Adopted{}))
+	return nil
+}
+
+// removeOrphans removes what exists and belongs to no sandbox.
+func (s *Service) removeOrphans(ctx context.Context, f findings, rows []sandbox.Sandbox, faults *faultList) {
+	live := make(map[sandbox.UID]bool, len(rows))
+	wanted := make(map[sandbox.UID]bool, len(rows)) // disks
+	for _, b := range rows {
+		live[b.UID], wanted[b.DiskUID] = true, true
+	}
+	for _, uid := range orphans(f.traces, live) {
+		if err := s.sweep(ctx, uid); err != nil {
+			faults.add("driver", err)
+		}
+	}
+	kept, err := s.cfg.Store.KeptDisks(ctx)
+	if err != nil {
+		faults.add("store", err)
+		return
+	}
+	for _, d := range kept {
+		wanted[d.DiskUID] = true
+	}
+	for _, uid := range orphans(f.disks, wanted) {
+		if err := s.removeOrphanDisk(ctx, uid); err != nil {
+			faults.add("disks", err)
+		}
+	}
+}
+
+// removeOldJournals removes journals of sandboxes that a prune forgot, when a
+// crash came in between.
+func (s *Service) removeOldJournals(ctx context.Context, found []sandbox.UID, rows []sandbox.Sandbox, faults *faultList) {
+	live := make(map[sandbox.UID]bool, len(rows))
+	for _, b := range rows {
+		live[b.UID] = true
+	}
+	for _, uid := range orphans(found, live) {
+		if _, err := s.cfg.Store.SandboxByUID(ctx, uid); !errors.Is(err, errs.NotFound) {
+			continue // history within its retention, or unreadable
+		}
+		if err := s.cfg.Journals.Remove(uid); err != nil {
+			faults.add("journals", err)
+		}
+	}
+}
+
+// orphans returns what was found and is not known.
+func orphans(found []sandbox.UID, known map[sandbox.UID]bool) []sandbox.UID {
+	return slices.DeleteFunc(slices.Clone(found), func(uid sandbox.UID) bool { return known[uid] })
+}
+
+// sweep removes the traces of a sandbox that has ended or was never known.
+func (s *Service) sweep(ctx context.Context, uid sandbox.UID) error {
+	b, err := s.cfg.Store.SandboxByUID(ctx, uid)
+	switch {
+	case errors.Is(err, errs.NotFound):
+	case err != nil:
+		return err
+	case b.State.Live():
+		return nil // it came to life after the rows were read
+	default:
+		unlock, free := s.ids.tryLock(b.ID.Key())
+		if !free {
+			return nil
+		}
+		defer unlock()
+	}
+	s.log.Info("remove the traces of a sandbox", telemetry.KeyUID, uid)
+	return s.cfg.Driver.Sweep(ctx, uid)
+}
+
+// removeOrphanDisk removes a disk that no sandbox has and nobody keeps. It
+// asks again first: a kept disk may have changed hands since.
+func (s *Service) removeOrphanDisk(ctx context.Context, uid sandbox.UID) error {
+	b, err := s.cfg.Store.SandboxByUID(ctx, uid)
+	if err != nil && !errors.Is(err, errs.NotFound) {
+		return err
+	}
+	if err == nil {
+		unlock, free := s.ids.tryLock(b.ID.Key())
+		if !free {
+			return nil
+		}
+		defer unlock()
+	}
+	wanted, err := s.diskIsWanted(ctx, uid)
+	if err != nil || wanted {
+		return err
+	}
+	s.log.Info("remove the disk of no sandbox", telemetry.KeyUID, uid)
+	_, err = s.cfg.Disks.Remove(ctx, uid)
+	return err
+}
+
+// diskIsWanted asks twice for kept disks, because a disk can go from a kept
+// one to a sandbox's and back between two questions.
+func (s *Service) diskIsWanted(ctx context.Context, uid sandbox.UID) (bool, error) {
+	isKept := func() (bool, error) {
+		kept, err := s.cfg.Store.KeptDisks(ctx)
+		return slices.ContainsFunc(kept, func(d store.KeptDisk) bool { return d.DiskUID == uid }), err
+	}
+	hasSandbox := func() (bool, error) {
+		rows, err := s.liveRows(ctx)
+		return slices.ContainsFunc(rows, func(b sandbox.Sandbox) bool { return b.DiskUID == uid }), err
+	}
+	for _, ask := range []func() (bool, error){isKept, hasSandbox, isKept} {
+		if yes, err := ask(); yes || err != nil {
+			return yes, err
+		}
+	}
+	return false, nil
+}

@@ -1,0 +1,338 @@
+package core
+
+import (
+	"context"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/cubbyhq/cubby/internal/driver"
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/guest"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/telemetry"
+)
+
+const (
+	// maxExecs keeps connections of the channel free for files and dials:
+	// every exec that runs holds one.
+	maxExecs = 192
+	// drainTime is how long the last output of a sandbox that is gone may
+	// take from the sockets to the journal.
+	drainTime    = 3 * time.Second
+	touchEvery   = 15 * time.Second
+	releaseDelay = 100 * time.Millisecond
+	retryFirst   = 10 * time.Millisecond
+	retryLast    = time.Second
+)
+
+// run is one sandbox while it runs: the client of its agent, its execs, and
+// the goroutines that serve it. It begins after the driver has started or
+// adopted the sandbox and ends when the sandbox does, or with the service,
+// which leaves the sandbox running.
+type run struct {
+	s      *Service
+	uid    sandbox.UID
+	id     sandbox.ID
+	handle driver.Handle
+	guest  *guest.Client
+	spec   atomic.Pointer[sandbox.Spec]
+	events *rate.Limiter // of the egress proxy's decisions
+
+	ctx    context.Context // of everything that talks to the agent
+	cancel context.CancelFunc
+	over   chan struct{}  // closed when the agent is gone for good
+	pumps  sync.WaitGroup // Add only under mu while ending is nil
+
+	mu        sync.Mutex
+	ending    *ending             // not nil: no exec is taken any more; guarded by mu
+	execs     map[int64]*liveExec // by seq; guarded by mu
+	starting  int                 // execs that have no seq yet; guarded by mu
+	streams   int                 // open files, dials and watches; guarded by mu
+	activeAt  time.Time           // guarded by mu
+	touchedAt time.Time           // what the store knows; guarded by mu
+	releases  []sandbox.UID       // finished execs that the agent may forget; guarded by mu
+	releasing bool                // guarded by mu
+}
+
+// ending says how execs end that a sandbox takes with it.
+type ending struct {
+	reason  sandbox.EndReason
+	message string
+}
+
+// attach makes the run of a sandbox that the driver says is running. The
+// caller holds the sandbox's lock.
+func (s *Service) attach(b sandbox.Sandbox) *run {
+	r := &run{
+		s: s, uid: b.UID, id: b.ID, handle: driver.Handle(b.Handle),
+		events: rate.NewLimiter(rate.Limit(5), 50),
+		over:   make(chan struct{}),
+		execs:  make(map[int64]*liveExec), activeAt: b.LastActiveAt, touchedAt: b.LastActiveAt,
+	}
+	r.setSpec(b.Spec)
+	r.ctx, r.cancel = context.WithCancel(s.life.context())
+	r.guest = guest.New(func(ctx context.Context) (net.Conn, error) { return s.cfg.Driver.DialGuest(ctx, r.handle) })
+
+	s.admission.adopt(r.uid)
+	s.mu.Lock()
+	s.running[r.uid] = r
+	s.mu.Unlock()
+	s.life.spawn(func(context.Context) { r.watch() })
+	s.life.spawn(func(context.Context) { r.serveEgress() })
+	s.life.spawn(func(context.Context) {
+		<-r.ctx.Done()
+		r.guest.Close()
+	})
+	return r
+}
+
+// setSpec makes an update hold for what runs.
+func (r *run) setSpec(spec sandbox.Spec) { r.spec.Store(&spec) }
+
+// end says that the sandbox is about to end: no exec is taken any more, and
+// those that end with it say why. The first one to say so is right.
+func (r *run) end(e ending) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ending == nil {
+		r.ending = &e
+	}
+}
+
+// goOn takes back an end that did not happen.
+func (r *run) goOn() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ending = nil
+}
+
+func (r *run) endingNow() *ending {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.ending
+}
+
+// finish is called once the sandbox does not run any more, after end. It
+// returns when every exec has its end and nothing of the run is left; the
+// sandbox's place is free then.
+func (r *run) finish() {
+	close(r.over)
+	drained := make(chan struct{})
+	go func() {
+		r.pumps.Wait()
+		close(drained)
+	}()
+	t := time.NewTimer(drainTime)
+	defer t.Stop()
+	select {
+	case <-drained:
+	case <-t.C:
+	case <-r.ctx.Done():
+	}
+	r.cancel()
+	<-drained
+
+	s := r.s
+	s.mu.Lock()
+	if s.running[r.uid] == r {
+		delete(s.running, r.uid)
+	}
+	s.mu.Unlock()
+	s.admission.give(r.uid)
+}
+
+func (r *run) isOver() bool {
+	select {
+	case <-r.over:
+		return true
+	default:
+		return false
+	}
+}
+
+// watch waits for the sandbox's death.
+func (r *run) watch() {
+	delay := retryFirst
+	for {
+		death, err := r.s.cfg.Driver.Wait(r.ctx, r.handle)
+		if r.ctx.Err() != nil {
+			return
+		}
+		if err == nil {
+			r.s.died(r, death)
+			return
+		}
+		r.s.log.Error("wait for the end of a sandbox", telemetry.KeyUID, r.uid, telemetry.KeyErr, err)
+		delay = r.pause(delay)
+	}
+}
+
+// serveEgress carries the streams that the sandbox opens to the outside.
+func (r *run) serveEgress() {
+	delay := retryFirst
+	for {
+		conn, err := r.s.cfg.Driver.AcceptEgress(r.ctx, r.handle)
+		if r.ctx.Err() != nil {
+			if err == nil {
+				conn.Close()
+			}
+			return
+		}
+		if err != nil {
+			delay = r.pause(delay)
+			continue
+		}
+		delay = retryFirst
+		served := r.s.life.spawn(func(context.Context) {
+			r.s.proxy.Serve(r.ctx, conn, r.uid, func() sandbox.Policy { return r.spec.Load().Network })
+		})
+		if !served {
+			conn.Close()
+		}
+	}
+}
+
+// pause waits for delay or the end of the run and returns the next delay.
+func (r *run) pause(delay time.Duration) time.Duration {
+	t := time.NewTimer(delay)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-r.over:
+	case <-r.ctx.Done():
+	}
+	return min(2*delay, retryLast)
+}
+
+// active notes that somebody uses the sandbox. The store hears of it now and
+// then.
+func (r *run) active(ctx context.Context) {
+	now := r.s.now()
+	r.mu.Lock()
+	r.activeAt = now
+	due := now.Sub(r.touchedAt) >= touchEvery
+	if due {
+		r.touchedAt = now
+	}
+	r.mu.Unlock()
+	if !due {
+		return
+	}
+	if err := r.s.cfg.Store.Touch(context.WithoutCancel(ctx), r.uid, now); err != nil {
+		r.s.log.Warn("note the activity of a sandbox", telemetry.KeyUID, r.uid, telemetry.KeyErr, err)
+	}
+}
+
+// open counts a stream that keeps the sandbox in use until it is closed.
+func (r *run) open(ctx context.Context) (closed func()) {
+	r.active(ctx)
+	r.mu.Lock()
+	r.streams++
+	r.mu.Unlock()
+	return sync.OnceFunc(func() {
+		r.mu.Lock()
+		r.streams--
+		r.activeAt = r.s.now()
+		r.mu.Unlock()
+	})
+}
+
+// use tells how much the sandbox is used.
+func (r *run) use() (lastActive time.Time, inUse bool, execs int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := len(r.execs) + r.starting
+	return r.activeAt, n+r.streams > 0, n
+}
+
+// reserve takes a place for one more exec; it is given back by register or
+// unreserve.
+func (r *run) reserve() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ending != nil {
+		return errs.E(errs.WrongState, "the sandbox is ending")
+	}
+	if len(r.execs)+r.starting >= maxExecs {
+		return errs.E(errs.Exhausted, "%d commands run in this sandbox already", maxExecs).
+			Hint("wait for one to end, or cancel one").RetryAfter(time.Second)
+	}
+	r.starting++
+	return nil
+}
+
+func (r *run) unreserve() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.starting--
+}
+
+// register makes the place of reserve the exec's and pumps its output. When
+// the sandbox has ended meanwhile it reports false, and the exec is for the
+// caller to finish.
+func (r *run) register(e *liveExec, pump func()) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.starting--
+	if r.ending != nil {
+		return false
+	}
+	r.execs[e.seq] = e
+	r.pumps.Add(1)
+	if !r.s.life.spawn(func(context.Context) { defer r.pumps.Done(); pump() }) {
+		r.pumps.Done()
+	}
+	return true
+}
+
+func (r *run) liveExec(seq int64) *liveExec {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.execs[seq]
+}
+
+// forget ends the exec's time as a live one; its agent may forget it too.
+func (r *run) forget(e *liveExec) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.execs, e.seq)
+	r.activeAt = r.s.now()
+	r.release(e.uid)
+}
+
+// release lets the agent forget a finished exec, several with one request. The
+// caller holds mu.
+func (r *run) release(uids ...sandbox.UID) {
+	if r.isOver() || len(uids) == 0 {
+		return
+	}
+	r.releases = append(r.releases, uids...)
+	if r.releasing {
+		return
+	}
+	r.releasing = r.s.life.spawn(func(context.Context) {
+		for {
+			r.pause(releaseDelay)
+			r.mu.Lock()
+			batch := r.releases
+			r.releases = nil
+			if len(batch) == 0 || r.isOver() || r.ctx.Err() != nil {
+				r.releasing = false
+				r.mu.Unlock()
+				return
+			}
+			r.mu.Unlock()
+			ctx, cancel := context.WithTimeout(r.ctx, undoTimeout)
+			// What is not released now is found and released at the next
+			// adoption; the agent bounds what it keeps.
+			if err := r.guest.Release(ctx, batch...); err != nil && r.ctx.Err() == nil {
+				r.s.log.Debug("release execs", telemetry.KeyUID, r.uid, telemetry.KeyErr, err)
+			}
+			cancel()
+		}
+	})
+}

@@ -1,0 +1,107 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/cubbyhq/cubby/internal/driver"
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/event"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/store"
+	"github.com/cubbyhq/cubby/internal/telemetry"
+	"github.com/cubbyhq/cubby/internal/workspace"
+)
+
+// Start runs a stopped sandbox again. Starting a running one does nothing.
+// When it fails the sandbox is stopped, as before. Kinds as for Create, and
+// WrongState.
+func (s *Service) Start(ctx context.Context, id string) (sandbox.Sandbox, error) {
+	b, unlock, err := s.change(ctx, id)
+	if err != nil {
+		return sandbox.Sandbox{}, err
+	}
+	defer unlock()
+	switch b.State {
+	case sandbox.Running:
+		return s.upToDate(b), nil
+	case sandbox.Stopped, sandbox.Sleeping:
+	default:
+		return sandbox.Sandbox{}, notRunning(b)
+	}
+	booted, err := s.admission.take(ctx, b.UID)
+	if err != nil {
+		return sandbox.Sandbox{}, err
+	}
+	defer booted()
+	started, err := s.bringUp(ctx, b)
+	if err != nil {
+		s.takeDown(ctx, b)
+		return sandbox.Sandbox{}, fmt.Errorf("start sandbox %s: %w", b.ID, err)
+	}
+	s.attach(started)
+	return started, nil
+}
+
+// bringUp takes the steps from a stopped sandbox to a running one.
+func (s *Service) bringUp(ctx context.Context, b sandbox.Sandbox) (sandbox.Sandbox, error) {
+	disk, err := s.cfg.Disks.Mount(ctx, b.DiskUID)
+	if err != nil {
+		return b, err
+	}
+	handle := driver.Handle(b.Handle)
+	err = errs.E(errs.NotFound, "the sandbox has no handle")
+	if handle != nil {
+		err = s.cfg.Driver.Start(ctx, handle)
+	}
+	if errors.Is(err, errs.NotFound) {
+		// What the driver kept of it is gone, but its disk and its spec are
+		// enough to make it anew.
+		handle, err = s.recreate(ctx, b, disk)
+	}
+	if err != nil {
+		return b, err
+	}
+	return s.cfg.Store.Move(ctx, b.UID, sandbox.Running, store.Change{
+		Handle: handle, Events: []sandbox.Event{event.New(b.UID, actor(ctx), event.Started{})},
+	})
+}
+
+func (s *Service) recreate(ctx context.Context, b sandbox.Sandbox, disk workspace.Disk) (driver.Handle, error) {
+	img, err := s.cfg.Images.Resolve(ctx, b.ImageDigest)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.cfg.Driver.Sweep(ctx, b.UID); err != nil {
+		return nil, err
+	}
+	spec := driverSpec(b, img, disk)
+	handle, err := s.cfg.Driver.Create(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.cfg.Store.SetHandle(ctx, b.UID, handle); err != nil {
+		return nil, err
+	}
+	return handle, s.cfg.Driver.Start(ctx, handle)
+}
+
+// takeDown undoes a start.
+func (s *Service) takeDown(ctx context.Context, b sandbox.Sandbox) {
+	undo, cancel := undoing(ctx)
+	defer cancel()
+	log := s.log.With(telemetry.KeySandbox, b.ID, telemetry.KeyUID, b.UID)
+	if now, err := s.cfg.Store.SandboxByUID(undo, b.UID); err == nil {
+		b = now // the handle may be a new one
+	}
+	if b.Handle != nil {
+		if err := s.cfg.Driver.Stop(undo, b.Handle, 0); err != nil && !errors.Is(err, errs.NotFound) {
+			log.Error("stop a sandbox whose start failed", telemetry.KeyErr, err)
+		}
+	}
+	if err := s.cfg.Disks.Unmount(undo, b.DiskUID); err != nil {
+		log.Warn("unmount the disk of a sandbox whose start failed", telemetry.KeyErr, err)
+	}
+	s.admission.give(b.UID)
+}

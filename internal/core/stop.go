@@ -1,0 +1,96 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/cubbyhq/cubby/internal/driver"
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/event"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/store"
+	"github.com/cubbyhq/cubby/internal/telemetry"
+)
+
+const (
+	// DefaultGrace is what processes get between SIGTERM and SIGKILL.
+	DefaultGrace = 10 * time.Second
+	maxGrace     = 10 * time.Minute
+)
+
+// Stop ends everything that runs in the sandbox (SIGTERM, after grace SIGKILL)
+// and keeps its files. Stopping a stopped one does nothing. A negative grace
+// is the default.
+func (s *Service) Stop(ctx context.Context, id string, grace time.Duration) (sandbox.Sandbox, error) {
+	b, unlock, err := s.change(ctx, id)
+	if err != nil {
+		return sandbox.Sandbox{}, err
+	}
+	defer unlock()
+	if grace < 0 {
+		grace = DefaultGrace
+	}
+	if grace > maxGrace {
+		return sandbox.Sandbox{}, errs.E(errs.Invalid, "grace: longer than %d seconds", int(maxGrace.Seconds()))
+	}
+	switch b.State {
+	case sandbox.Stopped:
+		return b, nil
+	case sandbox.Running, sandbox.Sleeping:
+	default:
+		return sandbox.Sandbox{}, errs.E(errs.WrongState, "the sandbox is %s", b.State)
+	}
+	return s.halt(ctx, b, grace, "")
+}
+
+// halt stops a sandbox whose lock is held. It is carried out even if the
+// caller goes away. The reason is empty when somebody asked for it.
+func (s *Service) halt(ctx context.Context, b sandbox.Sandbox, grace time.Duration, reason string) (sandbox.Sandbox, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace+undoTimeout)
+	defer cancel()
+	r := s.runOf(b.UID)
+	if r != nil {
+		r.end(ending{sandbox.EndStopped, "the sandbox was stopped"})
+	}
+	if err := s.cfg.Driver.Stop(ctx, b.Handle, grace); err != nil && !errors.Is(err, errs.NotFound) {
+		if st, inspectErr := s.cfg.Driver.Inspect(ctx, b.Handle); r != nil && (inspectErr != nil || st.Phase == driver.PhaseRunning) {
+			r.goOn()
+		}
+		return sandbox.Sandbox{}, fmt.Errorf("stop sandbox %s: %w", b.ID, err)
+	}
+	return s.stopped(ctx, b, reason, event.Stopped{Reason: reason})
+}
+
+// stopped writes down that a sandbox does not run any more, after its execs
+// have got their ends, and lets go of what only a run needs.
+func (s *Service) stopped(ctx context.Context, b sandbox.Sandbox, reason string, why event.Payload) (sandbox.Sandbox, error) {
+	if r := s.runOf(b.UID); r != nil {
+		r.finish()
+	}
+	if err := s.endExecs(ctx, b, endOf(reason)); err != nil {
+		return sandbox.Sandbox{}, err
+	}
+	b, err := s.cfg.Store.Move(ctx, b.UID, sandbox.Stopped, store.Change{
+		Reason: reason, Events: []sandbox.Event{event.New(b.UID, actor(ctx), why)},
+	})
+	if err != nil {
+		return sandbox.Sandbox{}, err
+	}
+	s.admission.give(b.UID)
+	if err := s.cfg.Disks.Unmount(ctx, b.DiskUID); err != nil {
+		// It stays mounted until somebody needs it otherwise.
+		s.log.Warn("unmount the disk of a stopped sandbox", telemetry.KeyUID, b.UID, telemetry.KeyErr, err)
+	}
+	return b, nil
+}
+
+// endOf is how execs ended that were lost with a sandbox.
+func endOf(reason string) ending {
+	if strings.HasPrefix(reason, diedPrefix) {
+		return ending{sandbox.EndDied, reason}
+	}
+	return ending{sandbox.EndStopped, "the sandbox was stopped"}
+}
