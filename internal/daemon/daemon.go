@@ -56,9 +56,10 @@ type Daemon struct {
 type Option func(*options)
 
 type options struct {
-	driver   driver.Driver
-	log      *slog.Logger
-	defaults sandbox.Spec
+	driver     driver.Driver
+	log        *slog.Logger
+	defaults   sandbox.Spec
+	plainDisks bool
 }
 
 // WithDriver replaces the embedded OCI driver. The daemon closes it.
@@ -69,6 +70,9 @@ func WithLog(log *slog.Logger) Option { return func(o *options) { o.log = log } 
 
 // WithDefaults replaces what a create leaves open.
 func WithDefaults(s sandbox.Spec) Option { return func(o *options) { o.defaults = s } }
+
+// WithPlainDisks makes sandboxes' disks directories without quota.
+func WithPlainDisks() Option { return func(o *options) { o.plainDisks = true } }
 
 // New opens everything and starts nothing: the data directory is locked, the
 // store migrated, the address bound (so that Addr is known) and not yet
@@ -133,13 +137,13 @@ func (d *Daemon) open(ctx context.Context, o options) error {
 	pressure := func(frozen bool, free int64) { d.core.DiskPressure(frozen, free) }
 	d.disks, err = workspace.New(workspace.Config{
 		Dir: dirs.disks, Pool: d.cfg.DiskPool, Reserve: int64(d.cfg.DiskReserve), Overcommit: d.cfg.DiskOvercommit,
-		PoolBytes: poolBytes(o.defaults, int64(d.cfg.JournalPerBox)), Log: d.log, Now: time.Now, OnPressure: pressure,
+		PoolBytes: poolBytes(o.defaults, int64(d.cfg.JournalPerBox)), Plain: o.plainDisks, Log: d.log, Now: time.Now, OnPressure: pressure,
 	})
 	if err != nil {
 		return err
 	}
 	if d.driver == nil {
-		if d.driver, err = oci.New(oci.Config{StateDir: dirs.state, RuntimesDir: dirs.runtimes, Log: d.log}); err != nil {
+		if d.driver, err = oci.New(oci.Config{StateDir: dirs.state, RuntimesDir: dirs.runtimes, CgroupParent: cgroupParent(dirs.data), Log: d.log}); err != nil {
 			return err
 		}
 	}

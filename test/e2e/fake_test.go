@@ -1,0 +1,58 @@
+package e2e_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/cubbyhq/cubby/internal/config"
+	"github.com/cubbyhq/cubby/internal/daemon/daemontest"
+)
+
+func mainContext() context.Context { return context.Background() }
+
+// TestScripts runs the scripts against a whole daemon whose sandboxes have no
+// walls: what they prove is the API, not the isolation.
+func TestScripts(t *testing.T) {
+	t.Parallel()
+	testscript.Run(t, params([]string{"api"}, func(env *testscript.Env) host {
+		return &fakeHost{t: env.T().(testing.TB)}
+	}, "fake", "container"))
+}
+
+// fakeHost runs the daemon inside of the test.
+type fakeHost struct {
+	t      testing.TB
+	daemon *daemontest.Daemon
+}
+
+func (h *fakeHost) start(flags []string) (string, error) {
+	o := daemontest.Options{}
+	if h.daemon != nil {
+		o.Dir = h.daemon.Dir
+	}
+	if len(flags) > 0 {
+		// Flags are parsed by the real parser and laid over the test's own.
+		over, err := config.Load(flags, nil)
+		if err != nil {
+			return "", err
+		}
+		o.Config = func(c *config.Config) {
+			c.Tokens, c.AuthDisabled, c.MaxSandboxes, c.BodyLimit = over.Tokens, over.AuthDisabled, over.MaxSandboxes, over.BodyLimit
+			c.EgressAllow = over.EgressAllow
+		}
+	}
+	h.daemon = daemontest.Start(h.t, o)
+	return h.daemon.URL, nil
+}
+
+func (h *fakeHost) stop() error {
+	if h.daemon == nil {
+		return nil
+	}
+	return h.daemon.Stop()
+}
+
+func (h *fakeHost) kill() error { return errors.New("a daemon inside of the test cannot be killed") }

@@ -1,0 +1,199 @@
+//go:build root
+
+package e2e_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// TestReal runs all scripts against the program that users run, with real
+// sandboxes of both isolations on the image "base". It needs bin/cubby (make
+// build) and the image (make test builds both).
+func TestReal(t *testing.T) {
+	program, err := filepath.Abs("../../bin/cubby")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(program); err != nil {
+		t.Fatalf("%v: run make build first", err)
+	}
+	images := os.Getenv("CUBBY_TEST_IMAGE_DIR")
+	if images == "" {
+		images = "../../.cache/images"
+	}
+	if images, err = filepath.Abs(images); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(images, "names.json")); err != nil {
+		t.Fatalf("%v: build the image base into CUBBY_TEST_IMAGE_DIR first", err)
+	}
+	for _, isolation := range []string{"gvisor", "container"} {
+		t.Run(isolation, func(t *testing.T) {
+			testscript.Run(t, params([]string{"api", "real"}, func(env *testscript.Env) host {
+				return &realHost{t: env.T().(testing.TB), program: program, images: images}
+			}, "real", isolation))
+		})
+	}
+}
+
+// realHost runs the program as a child process.
+type realHost struct {
+	t               testing.TB
+	program, images string
+
+	dir string
+	cmd *exec.Cmd
+	log bytes.Buffer
+}
+
+func (h *realHost) start(flags []string) (string, error) {
+	if h.dir == "" {
+		// Not below the script's directory: the paths of sockets are short.
+		dir, err := os.MkdirTemp("/var/tmp", "cubby")
+		if err != nil {
+			return "", err
+		}
+		h.dir = dir
+		h.t.Cleanup(h.clean)
+	}
+	port, err := freePort()
+	if err != nil {
+		return "", err
+	}
+	h.log.Reset()
+	h.cmd = exec.Command(h.program, append([]string{
+		"serve", "--listen", fmt.Sprintf("127.0.0.1:%d", port), "--data-dir", h.dir, "--image-dir", h.images, "--disk-pool", "1",
+		"--journal-per-exec", "32MiB", "--journal-per-sandbox", "64MiB", "--log-level", "debug",
+	}, flags...)...)
+	h.cmd.Stdout, h.cmd.Stderr = &h.log, &h.log
+	if err := h.cmd.Start(); err != nil {
+		return "", err
+	}
+	url := fmt.Sprintf("http://127.0.0.1:%d", port)
+	for deadline := time.Now().Add(30 * time.Second); ; {
+		if h.exited() {
+			return "", fmt.Errorf("the daemon ended: %s", h.log.String())
+		}
+		res, err := http.Get(url + "/readyz")
+		if err == nil {
+			res.Body.Close()
+			if res.StatusCode == http.StatusOK {
+				return url, nil
+			}
+		}
+		if time.Now().After(deadline) {
+			_ = h.kill()
+			return "", fmt.Errorf("the daemon does not become ready: %v\n%s", err, h.log.String())
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// environ tells scripts where the program and its data are.
+func (h *realHost) environ() map[string]string {
+	return map[string]string{"CUBBY": h.program, "DATA": h.dir}
+}
+
+// exited reports whether the child has ended, and reaps it then.
+func (h *realHost) exited() bool {
+	var info syscall.WaitStatus
+	pid, err := syscall.Wait4(h.cmd.Process.Pid, &info, syscall.WNOHANG, nil)
+	return err != nil || pid == h.cmd.Process.Pid
+}
+
+func (h *realHost) stop() error {
+	if h.cmd == nil {
+		return nil
+	}
+	defer func() { h.cmd = nil }()
+	if err := h.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		return err
+	}
+	done := make(chan error, 1)
+	go func() { done <- h.cmd.Wait() }()
+	select {
+	case err := <-done:
+		if err != nil {
+			h.t.Errorf("the daemon stopped with: %v\n%s", err, h.log.String())
+		}
+		return err
+	case <-time.After(time.Minute):
+		_ = h.cmd.Process.Kill()
+		<-done
+		h.t.Errorf("the daemon did not stop within a minute\n%s", h.log.String())
+		return errors.New("the daemon did not stop")
+	}
+}
+
+func (h *realHost) kill() error {
+	if h.cmd == nil {
+		return nil
+	}
+	err := h.cmd.Process.Kill()
+	_ = h.cmd.Wait() // it was killed
+	h.cmd = nil
+	return err
+}
+
+// clean destroys every sandbox that the script left and checks that nothing of
+// them stays on the host.
+func (h *realHost) clean() {
+	if h.t.Failed() {
+		h.t.Logf("the daemon's log:\n%s", h.log.String())
+	}
+	url, err := h.start(nil)
+	if err != nil {
+		h.t.Errorf("start again to clean up: %v", err)
+		return
+	}
+	destroyAll(h.t, url)
+	if err := h.stop(); err != nil {
+		h.t.Errorf("stop: %v", err)
+	}
+	for _, left := range mountsBelow(h.dir) {
+		// Pool disks are the daemon's own and stay mounted while it is away.
+		if !strings.Contains(left, "/disks/pool/") {
+			h.t.Errorf("left mounted: %s", left)
+		}
+		_ = exec.Command("umount", "-l", left).Run()
+	}
+	if err := os.RemoveAll(h.dir); err != nil {
+		h.t.Errorf("left behind: %v", err)
+	}
+}
+
+func mountsBelow(dir string) []string {
+	data, err := os.ReadFile("/proc/self/mounts")
+	if err != nil {
+		return []string{err.Error()}
+	}
+	var found []string
+	for line := range strings.Lines(string(data)) {
+		if f := strings.Fields(line); len(f) > 1 && strings.HasPrefix(f[1], dir+"/") {
+			found = append(found, f[1])
+		}
+	}
+	return found
+}
+
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port, nil
+}
