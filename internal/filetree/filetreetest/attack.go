@@ -297,9 +297,9 @@ func attackTarHuge(t *testing.T, e Env) {
 	}
 }
 
-// A sparse file of a GiB in a few hundred bytes must not write a GiB.
+// A sparse file of 32 MiB in a few hundred bytes must not write 32 MiB.
 func attackTarSparse(t *testing.T, e Env) {
-	const size = 1 << 30
+	const size = 32 << 20
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
 	m := "1\n" + fmt.Sprint(size-4) + "\n4\n"
