@@ -297,7 +297,9 @@ func (c cgroup) procs() ([]int, error) {
 			return nil, err
 		}
 		for _, pid := range found {
-			if !slices.Contains(pids, pid) {
+			// A thread that starts a runtime is in the cgroup for a moment
+			// (see enter), and version 1 then names the whole process.
+			if pid != os.Getpid() && !slices.Contains(pids, pid) {
 				pids = append(pids, pid)
 			}
 		}

@@ -76,6 +76,9 @@ func (b bundle) prepare(userns *os.File) (s stage, err error) {
 	if s, err = openStage(); err != nil {
 		return s, err
 	}
+	if err := os.Mkdir(s.path("rootfs"), 0o755); err != nil {
+		return s, err
+	}
 	for i, t := range trees {
 		target := s.path(t.name)
 		if t.name == "init" {
@@ -90,7 +93,7 @@ func (b bundle) prepare(userns *os.File) (s stage, err error) {
 			return s, fmt.Errorf("place %s: %w", t.name, err)
 		}
 	}
-	if err := s.overlay(); err != nil {
+	if err := asOwner(b.note.IDBase, s.overlay); err != nil {
 		return s, err
 	}
 	if err := loopbackOnly(); err != nil {
@@ -117,15 +120,40 @@ func openStage() (stage, error) {
 // (no-new-privileges), and device files must have none.
 func (s stage) overlay() error {
 	root := s.path("rootfs")
-	if err := os.Mkdir(root, 0o755); err != nil {
-		return err
-	}
 	disk := s.path("disk/root")
 	options := "lowerdir=" + s.path("lower") + ",upperdir=" + filepath.Join(disk, "upper") + ",workdir=" + filepath.Join(disk, "work")
 	if err := unix.Mount("overlay", root, "overlay", unix.MS_NODEV|unix.MS_NOSUID, options); err != nil {
 		return fmt.Errorf("mount overlay: %w", err)
 	}
 	return nil
+}
+
+// asOwner runs f as the file owner id, with all capabilities. The overlay works
+// on its upper directory as whoever mounted it, and there the host's root is
+// nobody: the ids of that mount are the sandbox's. It changes the calling
+// thread only.
+func asOwner(id uint32, f func() error) error {
+	if id == 0 {
+		return f()
+	}
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var caps [2]unix.CapUserData
+	if err := unix.Capget(&header, &caps[0]); err != nil {
+		return err
+	}
+	set := func(id uint32) error {
+		for _, call := range []uintptr{unix.SYS_SETFSGID, unix.SYS_SETFSUID} {
+			if _, _, errno := unix.RawSyscall(call, uintptr(id), 0, 0); errno != 0 {
+				return errno
+			}
+		}
+		// Leaving fsuid 0 drops the file capabilities.
+		return unix.Capset(&header, &caps[0])
+	}
+	if err := set(id); err != nil {
+		return fmt.Errorf("take the sandbox's ids: %w", err)
+	}
+	return errors.Join(f(), set(0))
 }
 
 // overlayDirs makes the directories of the overlay on the disk.

@@ -2,11 +2,13 @@ package oci
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
 	"strconv"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -92,9 +94,51 @@ func (p *process) wait() error {
 	return conn.Read(ended)
 }
 
-// exitStatus tells how an ended process ended. Only kernels since 6.15 tell it
-// to a stranger; false where they do not.
-func (p *process) exitStatus() (syscall.WaitStatus, bool) {
+// exitPatience is how long an ended process may take to be reaped by whoever
+// became its parent.
+const exitPatience = 300 * time.Millisecond
+
+// exitStatus tells how an ended process ended. It was never a child of this
+// process, so waiting for it is not possible: while it is a zombie /proc
+// knows, and once it was reaped the pidfd does, on kernels since 6.15. False
+// where neither helps.
+func (p *process) exitStatus() (status syscall.WaitStatus, known bool) {
+	for end := time.Now().Add(exitPatience); ; time.Sleep(time.Millisecond) {
+		status, known, possible := p.reaped()
+		if known {
+			return status, true
+		}
+		data, err := os.ReadFile("/proc/" + strconv.Itoa(p.pid) + "/stat")
+		if err == nil {
+			if start, err := startTime(data); err == nil && start == p.start {
+				if status, ok := zombieStatus(data); ok {
+					return status, true
+				}
+				possible = true // about to become a zombie
+			}
+		}
+		if !possible || time.Now().After(end) {
+			return 0, false
+		}
+	}
+}
+
+// zombieStatus reads the last field of /proc/PID/stat of a zombie.
+func zombieStatus(stat []byte) (syscall.WaitStatus, bool) {
+	i := bytes.LastIndexByte(stat, ')')
+	if i < 0 {
+		return 0, false
+	}
+	fields := bytes.Fields(stat[i+1:])
+	if len(fields) < 50 || string(fields[0]) != "Z" {
+		return 0, false
+	}
+	code, err := strconv.ParseUint(string(fields[49]), 10, 32)
+	return syscall.WaitStatus(code), err == nil
+}
+
+// reaped asks the pidfd. possible: it may know later.
+func (p *process) reaped() (status syscall.WaitStatus, known, possible bool) {
 	const (
 		infoExit   = 1 << 3     // PIDFD_INFO_EXIT
 		getInfo    = 0xc040ff0b // PIDFD_GET_INFO with the first 64 bytes of struct pidfd_info
@@ -102,13 +146,17 @@ func (p *process) exitStatus() (syscall.WaitStatus, bool) {
 		structSize = 64
 	)
 	var info [structSize]byte
-	*(*uint64)(unsafe.Pointer(&info[0])) = infoExit
-	errno := syscall.Errno(unix.EBADF)
+	binary.NativeEndian.PutUint64(info[:], infoExit)
+	errno := syscall.EBADF
 	p.control(func(fd uintptr) {
 		_, _, errno = unix.Syscall(unix.SYS_IOCTL, fd, getInfo, uintptr(unsafe.Pointer(&info[0])))
 	})
-	if errno != 0 || *(*uint64)(unsafe.Pointer(&info[0]))&infoExit == 0 {
-		return 0, false
+	if errno != 0 {
+		// ESRCH: it was reaped, and this kernel forgets.
+		return 0, false, false
 	}
-	return syscall.WaitStatus(*(*int32)(unsafe.Pointer(&info[statusAt]))), true
+	if binary.NativeEndian.Uint64(info[:])&infoExit == 0 {
+		return 0, false, true
+	}
+	return syscall.WaitStatus(binary.NativeEndian.Uint32(info[statusAt:])), true, true
 }

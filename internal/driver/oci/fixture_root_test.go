@@ -1,0 +1,186 @@
+//go:build root
+
+package oci
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
+
+	"github.com/cubbyhq/cubby/internal/driver"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+)
+
+// smallRootfs is an image with busybox alone.
+func smallRootfs(t testing.TB) string {
+	t.Helper()
+	root := filepath.Join(t.TempDir(), "rootfs")
+	if err := os.Mkdir(root, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, target := range driver.MountTargets() {
+		path := filepath.Join(root, target.Path)
+		err := os.MkdirAll(filepath.Dir(path), 0o755)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if target.Dir {
+			err = os.MkdirAll(path, 0o755)
+		} else {
+			err = os.WriteFile(path, nil, 0o644)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chown(path, target.UID, target.GID); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(path, target.Mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.MkdirAll(filepath.Join(root, "bin"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	busybox, err := os.ReadFile("/bin/busybox")
+	if err != nil {
+		t.Fatalf("%v (the tests need the package busybox-static)", err)
+	}
+	if err := os.WriteFile(filepath.Join(root, "bin/busybox"), busybox, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	applets, err := exec.Command("/bin/busybox", "--list").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range strings.FieldsSeq(string(applets)) {
+		if name == "busybox" {
+			continue
+		}
+		if err := os.Symlink("busybox", filepath.Join(root, "bin", name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, content := range map[string]string{
+		"etc/passwd": "root:x:0:0:root:/root:/bin/sh\nsandbox:x:1000:1000::/home/sandbox:/bin/sh\n",
+		"etc/group":  "root:x:0:\nsandbox:x:1000:\n",
+	} {
+		if err := os.WriteFile(filepath.Join(root, name), []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return root
+}
+
+func plainDisk(t testing.TB) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, name := range []string{"workspace", "home", "root"} {
+		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if name != "root" {
+			if err := os.Chown(filepath.Join(dir, name), sandbox.UserID, sandbox.UserID); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return dir
+}
+
+func testSpec(t testing.TB, isolation sandbox.Isolation) driver.Spec {
+	t.Helper()
+	return driver.Spec{
+		UID: sandbox.NewUID(), Hostname: "box", Isolation: isolation,
+		Limits: sandbox.Limits{MemoryBytes: 256 << 20, CPUs: 1, PIDs: 128, DiskBytes: 1 << 30, OpenFiles: 1024},
+		Rootfs: smallRootfs(t), Disk: plainDisk(t),
+		Env: []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/home/sandbox"},
+	}
+}
+
+// machine is where the drivers of one test keep their things.
+type machine struct {
+	cfg  Config
+	last *Driver
+}
+
+func newMachine(t testing.TB, runtime string) *machine {
+	t.Helper()
+	m := &machine{cfg: Config{
+		StateDir:     filepath.Join(t.TempDir(), "run"),
+		RuntimesDir:  runtimes(t),
+		CgroupParent: "cubby-test",
+	}}
+	if runtime != runsc {
+		m.cfg.ContainerRuntime = runtime
+	}
+	return m
+}
+
+// runtimes is shared by all tests: unpacking takes longer than a sandbox.
+func runtimes(t testing.TB) string {
+	t.Helper()
+	dir := filepath.Join(os.TempDir(), "cubby-test-runtimes")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// open returns a driver on the machine, closed with the test. The one before
+// is closed now: a daemon that was killed holds no connection either.
+func (m *machine) open(t testing.TB) *Driver {
+	t.Helper()
+	if m.last != nil {
+		_ = m.last.Close()
+	}
+	d, err := New(m.cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = d.Close() })
+	m.last = d
+	return d
+}
+
+// crash kills the process that a sandbox ends with.
+func (m *machine) crash(t testing.TB, uid sandbox.UID) {
+	t.Helper()
+	rec, found, err := (box{uid: uid, dir: filepath.Join(m.cfg.StateDir, string(uid))}).record()
+	if err != nil || !found {
+		t.Fatalf("record: %v, %v", found, err)
+	}
+	p, err := openProcess(rec.PID, rec.StartTime)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.close()
+	if err := unix.Kill(rec.PID, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	_ = p.wait()
+}
+
+// left reports what a sandbox left on the host.
+func (m *machine) left(t testing.TB) {
+	t.Helper()
+	entries, err := os.ReadDir(m.cfg.StateDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		t.Errorf("left in the state directory: %s", e.Name())
+	}
+	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(m.cfg.StateDir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range mounts {
+		t.Errorf("left mounted: %s", m.Mountpoint)
+	}
+}
