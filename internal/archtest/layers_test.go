@@ -1,0 +1,277 @@
+package archtest
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/cubbyhq/cubby/"
+
+// place is where a package stands.
+type place struct {
+	// layer: the package imports only those of lower layers.
+	layer int
+	// only, when not nil, is instead of the layer all that it imports of this
+	// module.
+	only []string
+	// by, when not nil, names all that may import it.
+	by []string
+}
+
+// places has every package of the module but generated code, which is below
+// all and imports only itself. "…" ends a name that stands for what is below
+// it too.
+func places() map[string]place {
+	return map[string]place{
+		"internal/errs": {layer: 0},
+		"images":        {layer: 0, by: []string{"internal/image"}},
+
+		"internal/sandbox": {layer: 1},
+
+		"internal/channel":   {layer: 2},
+		"internal/config":    {layer: 2},
+		"internal/driver":    {layer: 2},
+		"internal/embedded":  {layer: 2},
+		"internal/event":     {layer: 2},
+		"internal/filetree":  {layer: 2, by: []string{"internal/guestd", "internal/workspace", "internal/filetree/…"}},
+		"internal/telemetry": {layer: 2},
+
+		"internal/auth":      {layer: 3},
+		"internal/egress":    {layer: 3},
+		"internal/guest":     {layer: 3},
+		"internal/image":     {layer: 3},
+		"internal/journal":   {layer: 3},
+		"internal/store":     {layer: 3},
+		"internal/workspace": {layer: 3},
+		// Core knows drivers by their contract.
+		"internal/driver/oci": {layer: 3, by: []string{"internal/daemon", "internal/cli"}},
+
+		"internal/core":       {layer: 4},
+		"internal/front":      {layer: 5},
+		"internal/front/rest": {layer: 6},
+		"internal/daemon":     {layer: 7},
+
+		// The program inside the sandbox is small and trusts nothing of the
+		// host's side.
+		"internal/guestd": {only: []string{"api/gen/…", "internal/errs", "internal/sandbox", "internal/filetree"},
+			by: []string{"cmd/cubby-init", "internal/driver/drivertest"}},
+		// Anybody may build on the SDK without the engine.
+		"client": {only: []string{"api/gen/…"}},
+		// A command does what any client could; serve, image, doctor and bench
+		// are the programs that run on the host itself.
+		"internal/cli": {only: []string{"client", "internal/bench", "internal/config", "internal/daemon", "internal/driver/oci",
+			"internal/embedded", "internal/errs", "internal/image", "internal/sandbox", "internal/telemetry"}, by: []string{"cmd/cubby"}},
+		"internal/bench": {only: []string{"client", "internal/embedded", "internal/errs", "internal/image", "internal/sandbox",
+			"internal/store", "internal/telemetry"}, by: []string{"internal/cli"}},
+		"cmd/cubby":              {only: []string{"internal/cli"}},
+		"cmd/cubby-init":         {only: []string{"internal/guestd"}},
+		"cmd/runsc":              {only: []string{}},
+		"internal/embedded/pack": {only: []string{"internal/embedded"}},
+
+		// Test code that several packages share.
+		"internal/archtest": {only: []string{}},
+		"internal/driver/drivertest": {only: []string{"api/gen/…", "internal/channel", "internal/driver", "internal/errs",
+			"internal/guestd", "internal/sandbox"}, by: []string{"internal/daemon/daemontest"}},
+		"internal/filetree/filetreetest": {layer: 3, by: []string{}},
+		"internal/daemon/daemontest":     {layer: 8, by: []string{}},
+		"test/e2e":                       {layer: 9},
+	}
+}
+
+// pkg is what `go list` says about a package.
+type pkg struct {
+	ImportPath string
+	Dir        string
+	Name       string
+	Imports    []string
+	GoFiles    []string
+}
+
+func (p pkg) path() string { return strings.TrimPrefix(p.ImportPath, module) }
+
+// generated reports whether a path of this module is generated code.
+func generated(path string) bool { return strings.HasPrefix(path, "api/gen/") }
+
+// root returns the repository's directory.
+func root(t *testing.T) string {
+	t.Helper()
+	dir, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "go.mod")); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// command runs the go command in the root and returns what it prints.
+func command(t *testing.T, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", args...)
+	cmd.Dir = root(t)
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, stderr.String())
+	}
+	return string(out)
+}
+
+// packages returns every package, with what it imports under any tag.
+func packages(t *testing.T) []pkg {
+	t.Helper()
+	byPath := map[string]pkg{}
+	for _, tags := range []string{"", "root"} {
+		dec := json.NewDecoder(strings.NewReader(command(t, "list", "-tags="+tags, "-json=ImportPath,Dir,Name,Imports,GoFiles", "./...")))
+		for {
+			var p pkg
+			if err := dec.Decode(&p); err == io.EOF {
+				break
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			p.Imports = append(p.Imports, byPath[p.ImportPath].Imports...)
+			slices.Sort(p.Imports)
+			p.Imports = slices.Compact(p.Imports)
+			byPath[p.ImportPath] = p
+		}
+	}
+	return slices.SortedFunc(maps.Values(byPath), func(a, b pkg) int { return strings.Compare(a.ImportPath, b.ImportPath) })
+}
+
+// matches reports whether a path is in a list of paths.
+func matches(path string, list []string) bool {
+	return slices.ContainsFunc(list, func(want string) bool {
+		if prefix, ok := strings.CutSuffix(want, "…"); ok {
+			return strings.HasPrefix(path, prefix)
+		}
+		return path == want
+	})
+}
+
+// complaints returns what is wrong with an import, and with a package that has
+// no place.
+func complaints(where map[string]place, from string, imports []string) []string {
+	if generated(from) {
+		for _, to := range imports {
+			if to, ours := strings.CutPrefix(to, module); ours && !generated(to) {
+				return []string{fmt.Sprintf("%s: generated code imports %s", from, to)}
+			}
+		}
+		return nil
+	}
+	here, known := where[from]
+	if !known {
+		return []string{from + ": a new package: give it a place in internal/archtest and in ARCHITECTURE.md"}
+	}
+	var bad []string
+	for _, to := range imports {
+		if from != "internal/store" && to == "database/sql" {
+			bad = append(bad, from+" imports database/sql: only internal/store knows SQL")
+		}
+		to, ours := strings.CutPrefix(to, module)
+		if !ours {
+			continue
+		}
+		there := where[to] // if it is unknown, that is said once, about itself
+		switch {
+		case here.only != nil:
+			if !matches(to, here.only) {
+				bad = append(bad, fmt.Sprintf("%s imports %s: it may import only %q", from, to, here.only))
+			}
+		case generated(to):
+		case there.only != nil && there.by == nil && to != "client":
+			bad = append(bad, fmt.Sprintf("%s imports %s, which nobody may", from, to))
+		case there.only == nil && there.layer >= here.layer:
+			bad = append(bad, fmt.Sprintf("%s (layer %d) imports %s (layer %d): only lower layers", from, here.layer, to, there.layer))
+		}
+		if there.by != nil && !matches(from, there.by) {
+			bad = append(bad, fmt.Sprintf("%s imports %s: only %q may", from, to, there.by))
+		}
+	}
+	return bad
+}
+
+func TestLayers(t *testing.T) {
+	where := places()
+	seen := map[string]bool{}
+	for _, p := range packages(t) {
+		seen[p.path()] = true
+		for _, complaint := range complaints(where, p.path(), p.Imports) {
+			t.Error(complaint)
+		}
+	}
+	for path := range where {
+		if !seen[path] {
+			t.Errorf("%s has a place and does not exist", path)
+		}
+	}
+}
+
+// TestMap keeps ARCHITECTURE.md true: it names every package of the table but
+// test code and mains.
+func TestMap(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root(t), "ARCHITECTURE.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path := range places() {
+		if !strings.HasPrefix(path, "internal/") && path != "client" || strings.HasSuffix(path, "/pack") || strings.HasSuffix(path, "test") && path != "internal/archtest" && path != "internal/driver/drivertest" {
+			continue
+		}
+		if !strings.Contains(string(text), "`"+path+"`") {
+			t.Errorf("ARCHITECTURE.md does not name `%s`", path)
+		}
+	}
+}
+
+// TestComplaints shows that each rule bites.
+func TestComplaints(t *testing.T) {
+	where := map[string]place{
+		"low":    {layer: 1},
+		"high":   {layer: 2},
+		"peer":   {layer: 2},
+		"island": {only: []string{"api/gen/…", "low"}, by: []string{"cmd/…"}},
+		"club":   {layer: 1, by: []string{"high"}},
+		"cmd/x":  {only: []string{"island"}},
+	}
+	for _, tt := range []struct {
+		from, to string
+		ok       bool
+	}{
+		{"high", "low", true},
+		{"low", "high", false},
+		{"peer", "high", false},
+		{"low", "low", false},
+		{"high", "club", true},
+		{"peer", "club", false},
+		{"high", "island", false},
+		{"cmd/x", "island", true},
+		{"cmd/x", "low", false},
+		{"island", "low", true},
+		{"island", "high", false},
+		{"island", "api/gen/v1", true},
+		{"high", "api/gen/v1", true},
+		{"api/gen/v1", "low", false},
+		{"api/gen/v1", "api/gen/v2", true},
+		{"stranger", "low", false},
+	} {
+		got := complaints(where, tt.from, []string{"fmt", module + tt.to})
+		if (len(got) == 0) != tt.ok {
+			t.Errorf("%s imports %s: %q, want ok = %v", tt.from, tt.to, got, tt.ok)
+		}
+	}
+	if got := complaints(where, "high", []string{"database/sql"}); len(got) != 1 {
+		t.Errorf("SQL outside the store: %q", got)
+	}
+}
