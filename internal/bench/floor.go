@@ -13,6 +13,7 @@ import (
 	"time"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
 
 	"github.com/cubbyhq/cubby/internal/embedded"
 )
@@ -74,8 +75,13 @@ func closeRuntimes(list []bare) {
 		if r.hide != nil {
 			r.hide.close()
 		}
+		// runsc leaves a mount in its root, which could not be removed then.
+		_ = unix.Unmount(filepath.Join(r.root(), "null-netns"), unix.MNT_DETACH)
 	}
 }
+
+// root is where the runtime keeps its state.
+func (r bare) root() string { return strings.TrimPrefix(r.args[0], "--root=") }
 
 // bundle writes an OCI bundle that runs argv on the image's tree, read-only.
 func (b *bench) bundle(name string, argv ...string) (string, error) {
@@ -114,7 +120,7 @@ func (b *bench) bundle(name string, argv ...string) (string, error) {
 
 // call runs the runtime once, to its end.
 func (r bare) call(ctx context.Context, args ...string) error {
-	if err := os.MkdirAll(strings.TrimPrefix(r.args[0], "--root="), 0o700); err != nil {
+	if err := os.MkdirAll(r.root(), 0o700); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)

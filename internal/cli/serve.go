@@ -21,7 +21,7 @@ the next one takes them over.
 Every setting is a flag, a CUBBY_* variable (--data-dir is CUBBY_DATA_DIR), or a key
 of the file named by --config; flags win over variables, and those over the file.`,
 		Example: `  cubby serve
-  cubby serve --listen 0.0.0.0:9090 --tokens me:secret --tls-cert cert.pem --tls-key key.pem`,
+  cubby serve --listen 0.0.0.0:9090 --tokens me:secret --tls-cert c.pem --tls-key k.pem`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := config.Load(configArgs(cmd), a.Environ)
