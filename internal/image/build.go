@@ -71,7 +71,7 @@ const keyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
 // check says what the host lacks.
 func (b *build) check() error {
-	if !b.store.privileged {
+	if !b.store.chown {
 		return errs.E(errs.Unsupported, "building an image needs root").Hint("run it with sudo")
 	}
 	_, err := exec.LookPath("mmdebstrap")
@@ -314,24 +314,40 @@ var newlyInstalled = regexp.MustCompile(`(\d+) newly installed`)
 
 // watch reads what mmdebstrap, apt and dpkg print, and reports it as progress.
 func (b *build) watch(out io.Reader) {
-	var total int64
-	count := map[string]int64{}
+	w := buildWatch{progress: b.progress}
 	lines := bufio.NewScanner(out)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
-		line := lines.Text()
-		if m := newlyInstalled.FindStringSubmatch(line); m != nil {
-			if n, err := strconv.ParseInt(m[1], 10, 64); err == nil {
-				total = max(total, n)
-			}
-		}
-		for prefix, stage := range map[string]string{"Get:": "downloading", "Unpacking ": "unpacking", "Setting up ": "setting up"} {
-			if !strings.HasPrefix(line, prefix) {
-				continue
-			}
-			count[stage]++
-			b.progress.report(Step{Stage: stage, Done: count[stage], Total: max(total, count[stage]), Items: true})
-		}
+		w.line(lines.Text())
 	}
 	_, _ = io.Copy(io.Discard, out) // a line that is too long must not stop mmdebstrap
 }
+
+// buildWatch counts packages. mmdebstrap installs in two rounds: the essential
+// packages, then the others.
+type buildWatch struct {
+	progress Progress
+	total    int64 // packages of the rounds that have begun
+	fetched  int64
+	steps    int64 // packages unpacked and set up
+}
+
+func (w *buildWatch) line(line string) {
+	switch m := newlyInstalled.FindStringSubmatch(line); {
+	case m != nil:
+		n, _ := strconv.ParseInt(m[1], 10, 64) // digits; too many count as none
+		w.total += n
+	case strings.HasPrefix(line, "Get:") && strings.Contains(line, ".deb"), strings.HasPrefix(line, "Get:") && w.total > 0:
+		w.fetched++
+		w.progress.report(Step{Stage: "downloading", Done: w.fetched, Items: true})
+	case strings.HasPrefix(line, "Unpacking "), strings.HasPrefix(line, "Setting up "):
+		w.steps++
+		if w.total > firstRound {
+			w.progress.report(Step{Stage: "installing", Done: min(w.steps/2, w.total), Total: w.total, Items: true})
+		}
+	}
+}
+
+// firstRound is more packages than are essential, and fewer than any recipe
+// adds to them.
+const firstRound = 120

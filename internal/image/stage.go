@@ -215,7 +215,7 @@ func (s *Store) forget(digest string) {
 
 // addTargets creates every mount target that the tree lacks.
 func (g *stage) addTargets() error {
-	u, err := newUnpacker(g.rootfs(), g.store.limits, g.store.privileged)
+	u, err := newUnpacker(g.rootfs(), g.store.limits, g.store.chown)
 	if err != nil {
 		return err
 	}

@@ -24,9 +24,10 @@ type Store struct {
 	dir string
 	log *slog.Logger
 	now func() time.Time
-	// privileged: this process can give files to other users.
-	privileged bool
-	limits     limits
+	// chown: this process can give files to other users. Without that it can
+	// unpack nothing, unless anyOwner says that a test does not mind.
+	chown, anyOwner bool
+	limits          limits
 
 	mu    sync.Mutex
 	whole map[string]bool // digests whose full stamp was compared; guarded by mu
@@ -46,7 +47,7 @@ func Open(dir string, log *slog.Logger) (*Store, error) {
 		return nil, fmt.Errorf("open image directory: %w", err)
 	}
 	s := &Store{
-		dir: dir, log: log, now: time.Now, privileged: os.Geteuid() == 0,
+		dir: dir, log: log, now: time.Now, chown: os.Geteuid() == 0,
 		limits: defaultLimits(), whole: map[string]bool{},
 	}
 	s.clearStale()

@@ -46,8 +46,9 @@ type unpacker struct {
 	// times are the directories' times, set at the end: every file that is
 	// put into a directory changes it.
 	times map[string]time.Time
-	// layer is what the current layer has written, for opaque whiteouts.
-	layer map[string]bool
+	// layer is what the current layer has written: whiteouts spare it. opaque
+	// are the directories that it has emptied.
+	layer, opaque map[string]bool
 
 	// parent is the directory of the last write, kept open: archives come
 	// directory by directory.
@@ -64,7 +65,10 @@ func newUnpacker(dir string, l limits, chown bool) (*unpacker, error) {
 	if err != nil {
 		return nil, fmt.Errorf("unpack: %w", err)
 	}
-	return &unpacker{root: root, limits: l, chown: chown, times: map[string]time.Time{}, layer: map[string]bool{}}, nil
+	return &unpacker{
+		root: root, limits: l, chown: chown, times: map[string]time.Time{},
+		layer: map[string]bool{}, opaque: map[string]bool{},
+	}, nil
 }
 
 func (u *unpacker) close() {
@@ -133,12 +137,20 @@ func (u *unpacker) resolve(p string) (string, error) {
 	return path.Join(real, base), nil
 }
 
-const maxLinks = 64
+// A path's way through links is bounded in links and in steps.
+const (
+	maxLinks = 64
+	maxSteps = 2048
+)
 
 func (u *unpacker) resolveDir(dir string) (string, error) {
 	real := "."
 	todo := strings.Split(dir, "/")
-	for links := 0; len(todo) > 0; {
+	links := 0
+	for steps := 0; len(todo) > 0; steps++ {
+		if links > maxLinks || steps > maxSteps {
+			return "", malformed("too many symbolic links in a path")
+		}
 		part := todo[0]
 		todo = todo[1:]
 		switch part {
@@ -159,9 +171,7 @@ func (u *unpacker) resolveDir(dir string) (string, error) {
 		case err != nil:
 			return "", err
 		case info.Mode()&fs.ModeSymlink != 0:
-			if links++; links > maxLinks {
-				return "", malformed("too many symbolic links in a path")
-			}
+			links++
 			target, err := u.root.Readlink(next)
 			if err != nil {
 				return "", err
