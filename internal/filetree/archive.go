@@ -33,7 +33,7 @@ func (t *Tree) Archive(ctx context.Context, name string) (io.ReadCloser, error) 
 	defer p.Close()
 	var from *os.File
 	if p.kind() == unix.S_IFDIR {
-		from, err = openAt(p.dir, p.base, dirFlags|unix.O_NOFOLLOW, 0)
+		from, err = openDirAt(p.dir, p.base)
 	} else {
 		from, _, err = p.openRegular(name, unix.O_RDONLY)
 	}
@@ -160,12 +160,12 @@ func (t *Tree) copyAcross(ctx context.Context, from *os.File, base string, to *o
 		if err := unix.Mkdirat(int(to.Fd()), name, 0o700); err != nil {
 			return err
 		}
-		src, err := openAt(from, base, dirFlags|unix.O_NOFOLLOW, 0)
+		src, err := openDirAt(from, base)
 		if err != nil {
 			return err
 		}
 		defer src.Close()
-		dst, err := openAt(to, name, dirFlags|unix.O_NOFOLLOW, 0)
+		dst, err := openDirAt(to, name)
 		if err != nil {
 			return err
 		}

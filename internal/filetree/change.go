@@ -73,7 +73,7 @@ func (t *Tree) makeDirAt(dir *os.File, base string, mode fs.FileMode, uid, gid u
 	if err := unix.Mkdirat(int(dir.Fd()), base, 0o700); err != nil {
 		return nil, err
 	}
-	d, err := openAt(dir, base, dirFlags|unix.O_NOFOLLOW, 0)
+	d, err := openDirAt(dir, base)
 	if err != nil {
 		return nil, err
 	}
@@ -248,7 +248,7 @@ func removeAll(ctx context.Context, dir *os.File, base string) error {
 	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
 		return unix.Unlinkat(int(dir.Fd()), base, 0)
 	}
-	top, err := openAt(dir, base, dirFlags|unix.O_NOFOLLOW, 0)
+	top, err := openDirAt(dir, base)
 	if err != nil {
 		return err
 	}
@@ -308,7 +308,7 @@ func emptyOne(ctx context.Context, top, dir *os.File, name string, depth int) er
 	if depth == removeDepth {
 		return unix.Renameat(int(dir.Fd()), name, int(top.Fd()), tempName())
 	}
-	sub, err := openAt(dir, name, dirFlags|unix.O_NOFOLLOW, 0)
+	sub, err := openDirAt(dir, name)
 	if err != nil {
 		return err
 	}

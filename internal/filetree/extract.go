@@ -49,7 +49,7 @@ func (t *Tree) extract(ctx context.Context, name string, r io.Reader, user strin
 		return err
 	}
 	defer p.Close()
-	root, err := openAt(p.dir, p.base, dirFlags|unix.O_NOFOLLOW, 0)
+	root, err := openDirAt(p.dir, p.base)
 	if err != nil {
 		return err
 	}
@@ -208,11 +208,11 @@ func (x *extractor) dir(name string) (*os.File, error) {
 func (x *extractor) step(name string, make bool) (*os.File, error) {
 	cur := x.root
 	for part := range strings.SplitSeq(name, "/") {
-		next, err := openAt(cur, part, dirFlags|unix.O_NOFOLLOW, 0)
+		next, err := openDirAt(cur, part)
 		if errors.Is(err, unix.ENOENT) && make {
 			next, err = x.tree.makeDirAt(cur, part, 0o755, x.uid, x.gid)
 			if errors.Is(err, unix.EEXIST) {
-				next, err = openAt(cur, part, dirFlags|unix.O_NOFOLLOW, 0)
+				next, err = openDirAt(cur, part)
 			}
 		}
 		if cur != x.root {

@@ -58,7 +58,7 @@ func (t *Tree) ListFiles(ctx context.Context, name string, recursive bool) iter.
 			return
 		}
 		defer p.Close()
-		dir, err := openAt(p.dir, p.base, dirFlags|unix.O_NOFOLLOW, 0)
+		dir, err := openDirAt(p.dir, p.base)
 		if err != nil {
 			yield(sandbox.File{}, classify(name, err))
 			return
@@ -113,7 +113,7 @@ func eachBelow(ctx context.Context, dir *os.File, name string, depth int, fn fun
 }
 
 func below(ctx context.Context, dir *os.File, base, name string, depth int, fn func(d *os.File, f sandbox.File) (bool, error)) (bool, error) {
-	sub, err := openAt(dir, base, dirFlags|unix.O_NOFOLLOW, 0)
+	sub, err := openDirAt(dir, base)
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
 		return true, nil // replaced meanwhile
 	}

@@ -165,7 +165,7 @@ func (t *Tree) walk(name string) (*os.File, error) {
 			todo = append(strings.Split(target, "/"), todo...)
 			continue
 		}
-		sub, err := openAt(dir, part, dirFlags|unix.O_NOFOLLOW, 0)
+		sub, err := openDirAt(dir, part)
 		if err != nil {
 			return nil, err
 		}
@@ -282,6 +282,29 @@ func openAt(dir *os.File, name string, flags int, mode uint32) (*os.File, error)
 		}
 		return os.NewFile(uintptr(fd), name), nil
 	}
+}
+
+// openDirAt opens a directory and nothing else, and follows no symbolic link.
+// gVisor follows one all the same when it is told O_DIRECTORY, so what was
+// opened is looked at instead.
+func openDirAt(dir *os.File, name string) (*os.File, error) {
+	d, err := openAt(dir, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if errors.Is(err, unix.ENXIO) {
+		return nil, unix.ENOTDIR // a socket
+	}
+	if err != nil {
+		return nil, err
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(int(d.Fd()), &st); err != nil {
+		d.Close()
+		return nil, err
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		d.Close()
+		return nil, unix.ENOTDIR
+	}
+	return d, nil
 }
 
 func readLinkAt(dir *os.File, name string) (string, error) {

@@ -68,7 +68,7 @@ var capabilities = []string{
 	"CAP_SETPCAP", "CAP_NET_BIND_SERVICE", "CAP_SYS_CHROOT", "CAP_NET_ADMIN",
 }
 
-func startBox(t testing.TB, gvisor bool, change func(*guestv1.Boot)) box {
+func startBox(t testing.TB, gvisor bool, change func(*guestv1.Boot), mounts ...map[string]any) box {
 	t.Helper()
 	dir := t.TempDir()
 	rootfs := filepath.Join(dir, "rootfs")
@@ -105,7 +105,7 @@ func startBox(t testing.TB, gvisor bool, change func(*guestv1.Boot)) box {
 	b := box{host: host{path: filepath.Join(chanDir, "host.sock")}, log: filepath.Join(dir, "log")}
 	b.channel = listen(t, b.path)
 
-	writeBundle(t, dir, chanDir, caps, gvisor)
+	writeBundle(t, dir, chanDir, caps, gvisor, mounts...)
 	began := time.Now()
 	b.pid = runBox(t, dir, b.log, gvisor, boot)
 	b.Client = guest.New(b.channel.Dial)
@@ -119,7 +119,7 @@ func startBox(t testing.TB, gvisor bool, change func(*guestv1.Boot)) box {
 	return b
 }
 
-func writeBundle(t testing.TB, dir, chanDir string, caps []string, gvisor bool) {
+func writeBundle(t testing.TB, dir, chanDir string, caps []string, gvisor bool, more ...map[string]any) {
 	t.Helper()
 	mounts := []map[string]any{
 		{"destination": "/proc", "type": "proc", "source": "proc"},
@@ -127,6 +127,7 @@ func writeBundle(t testing.TB, dir, chanDir string, caps []string, gvisor bool) 
 		{"destination": "/dev/pts", "type": "devpts", "source": "devpts", "options": []string{"newinstance", "ptmxmode=0666", "mode=0620"}},
 		{"destination": "/run/cubby", "type": "bind", "source": chanDir, "options": []string{"rbind", "ro"}},
 	}
+	mounts = append(mounts, more...)
 	resources := map[string]any{}
 	if !gvisor {
 		resources["pids"] = map[string]any{"limit": testPIDs}
