@@ -145,6 +145,8 @@ func (s *ExecStream) exit(e *guestv1.ExecExit) (ExecMessage, error) {
 		return ExecMessage{}, errs.E(errs.Unavailable, "the sandbox's agent ended at offset %d, not %d", e.GetOffset(), s.next)
 	}
 	s.ended = true
+	// Reading on to the end lets the connection be used again.
+	_ = s.from.Receive()
 	code := int(e.GetCode())
 	return ExecMessage{Exit: &Exit{
 		Exit: sandbox.Exit{

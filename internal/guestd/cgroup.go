@@ -112,12 +112,12 @@ func (g *cgroups) remove(c *cgroup) {
 	_ = g.box.Remove(c.name)
 }
 
-func (g *cgroups) launch(c command, files [3]*os.File, tty bool) (tree, error) {
+func (g *cgroups) launch(c command, files [3]int, tty bool) (tree, error) {
 	cg, err := g.take()
 	if err != nil {
 		return nil, err
 	}
-	attr := c.attributes([3]uintptr{files[0].Fd(), files[1].Fd(), files[2].Fd()}, tty, false)
+	attr := c.attributes(files, tty, false)
 	attr.Sys.UseCgroupFD = true
 	attr.Sys.CgroupFD = int(cg.dir.Fd())
 	pid, ended, err := g.procs.start(c.path, c.argv, attr)

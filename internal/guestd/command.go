@@ -46,10 +46,10 @@ type command struct {
 
 // resolve checks everything about a start that can be known before the fork,
 // so that the message names what is wrong. Its errors are notStarted.
-func resolve(cfg Config, start *guestv1.ExecStart) (command, error) {
+func resolve(cfg Config, accounts *accounts, start *guestv1.ExecStart) (command, error) {
 	var c command
 	var err error
-	if c.account, err = lookupAccount(start.GetUser()); err != nil {
+	if c.account, err = accounts.lookup(start.GetUser()); err != nil {
 		return c, cannotStart(codeNotExecutable, "%s", err)
 	}
 	if c.dir, err = workingDir(cfg, start.GetCwd(), c.account); err != nil {

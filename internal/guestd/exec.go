@@ -44,7 +44,7 @@ func newExec(uid string, b *budget) *exec {
 // run carries the command out, from fork to exit. It returns when the exit is
 // recorded; children that the command left live on.
 func (s *Server) run(e *exec, start *guestv1.ExecStart) {
-	ooms := s.oomKills()
+	ooms := s.ooms.count()
 	t, err := s.begin(e, start)
 	close(e.begun)
 	if err != nil {
@@ -69,7 +69,7 @@ func (s *Server) run(e *exec, start *guestv1.ExecStart) {
 	for _, o := range e.io.outs {
 		o.drain(s.life, e.out, s.cfg.Now)
 	}
-	exit := e.conclude(ws, known, func() bool { return s.oomKills() > ooms })
+	exit := e.conclude(ws, known, func() bool { return s.ooms.count() > ooms })
 	exit.At = timestamppb.New(at)
 	e.finish(exit)
 	for _, o := range e.io.outs {
@@ -80,11 +80,11 @@ func (s *Server) run(e *exec, start *guestv1.ExecStart) {
 
 // begin forks. Its errors are notStarted or of the system.
 func (s *Server) begin(e *exec, start *guestv1.ExecStart) (tree, error) {
-	c, err := resolve(s.cfg, start)
+	c, err := resolve(s.cfg, &s.accounts, start)
 	if err != nil {
 		return nil, err
 	}
-	io, err := openStdio(start)
+	io, err := openStdio(start, s.null)
 	if err != nil {
 		return nil, err
 	}

@@ -28,23 +28,29 @@ const (
 func (s *Server) watchMemory(ctx context.Context, budget int64) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	idle, used := false, int64(0)
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-timer.C:
 		case <-s.stirred:
-			// A command began: an idle look would come too late.
-		}
-		wait := idleLook
-		if s.anyAlive() {
-			used, ok := memoryUsed()
-			if ok && used >= budget {
-				s.killLargest(used, budget)
+			// A command began; an idle look would come too late for it.
+			if idle {
+				idle = false
+				timer.Reset(nextLook(budget - used))
 			}
-			wait = nextLook(budget - used)
+			continue
+		case <-timer.C:
 		}
-		timer.Reset(wait)
+		if idle = !s.anyAlive(); idle {
+			timer.Reset(idleLook)
+			continue
+		}
+		var ok bool
+		if used, ok = memoryUsed(); ok && used >= budget {
+			s.killLargest(used, budget)
+		}
+		timer.Reset(nextLook(budget - used))
 	}
 }
 
@@ -102,21 +108,29 @@ func (s *Server) killLargest(used, budget int64) {
 	_ = syscall.Kill(victim, syscall.SIGKILL)
 }
 
-// oomKills counts the kernel's out-of-memory kills as far as they can be seen
-// from here: those of the sandbox's own cgroup. 0 when nothing can be seen.
-func (s *Server) oomKills() int64 {
-	if s.cfg.Boot.GetInSandboxCgroup() || !s.cfg.Init {
-		return 0
-	}
+// oomCounter counts the kernel's out-of-memory kills as far as they can be
+// seen from here: those of the sandbox's own cgroup.
+type oomCounter struct{ path string }
+
+// newOOMCounter looks for the counter once; without one it stays at 0.
+func newOOMCounter() oomCounter {
 	for _, path := range []string{
 		"/sys/fs/cgroup/memory.events",
 		"/sys/fs/cgroup/memory/memory.oom_control",
 	} {
-		if n, ok := parseOOMKills(string(readBounded(path, 8192))); ok {
-			return n
+		if _, ok := parseOOMKills(string(readBounded(path, 8192))); ok {
+			return oomCounter{path}
 		}
 	}
-	return 0
+	return oomCounter{}
+}
+
+func (c oomCounter) count() int64 {
+	if c.path == "" {
+		return 0
+	}
+	n, _ := parseOOMKills(string(readBounded(c.path, 8192)))
+	return n
 }
 
 func parseOOMKills(text string) (int64, bool) {

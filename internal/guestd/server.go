@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"os"
 	"path/filepath"
 	"sync"
 	"syscall"
@@ -67,6 +68,9 @@ type Server struct {
 	life       context.Context // ends when everything must
 	endLife    context.CancelFunc
 	launcher   launcher
+	accounts   accounts
+	ooms       oomCounter
+	null       int            // /dev/null, for reading and writing
 	running    sync.WaitGroup // execs until their exit
 	background sync.WaitGroup // readers of what execs left behind
 	stirred    chan struct{}  // a token when a command began
@@ -112,6 +116,15 @@ func New(cfg Config) *Server {
 // shutdown; it then ends all commands and returns nil. It may be called once.
 func (s *Server) Serve(ctx context.Context) error {
 	defer s.endLife()
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer null.Close()
+	s.null = int(null.Fd())
+	if s.cfg.Init {
+		s.ooms = newOOMCounter()
+	}
 	procs, err := s.openLauncher()
 	if err != nil {
 		return err

@@ -21,16 +21,17 @@ const terminalDrain = 50 * time.Millisecond
 
 // stdio is the agent's end of a command's descriptors.
 type stdio struct {
-	child [3]*os.File // the command's ends; closed once it runs
-	in    *stdin      // nil: the command reads nothing
+	child [3]int // the command's ends; closed once it runs, except for null
+	null  int
+	in    *stdin // nil: the command reads nothing
 	outs  []*outlet
 	tty   *os.File // master, nil without a terminal
 }
 
-// openStdio makes the descriptors that start asks for. On error nothing is
-// left open.
-func openStdio(start *guestv1.ExecStart) (_ *stdio, err error) {
-	s := &stdio{}
+// openStdio makes the descriptors that start asks for. null is open on
+// /dev/null. On error nothing is left open.
+func openStdio(start *guestv1.ExecStart, null int) (_ *stdio, err error) {
+	s := &stdio{child: [3]int{null, null, null}, null: null}
 	defer func() {
 		if err != nil {
 			s.close()
@@ -45,8 +46,6 @@ func openStdio(start *guestv1.ExecStart) (_ *stdio, err error) {
 			return s, err
 		}
 		s.child[0], s.in = theirs, newStdin(ours, false)
-	} else if s.child[0], err = os.OpenFile(os.DevNull, os.O_RDONLY, 0); err != nil {
-		return s, err
 	}
 	for i, name := range []stream{stdout, stderr} {
 		ours, theirs, err := pipe(true)
@@ -61,21 +60,23 @@ func openStdio(start *guestv1.ExecStart) (_ *stdio, err error) {
 
 // pipe returns a pipe whose first end is ours, and pollable; ours reads when
 // reading is set.
-func pipe(reading bool) (ours, theirs *os.File, err error) {
+func pipe(reading bool) (ours *os.File, theirs int, err error) {
 	var p [2]int
-	if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
-		return nil, nil, os.NewSyscallError("pipe", err)
+	if err := unix.Pipe2(p[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
+		return nil, -1, os.NewSyscallError("pipe", err)
 	}
+	flags := unix.O_WRONLY
 	if !reading {
 		p[0], p[1] = p[1], p[0]
+		flags = unix.O_RDONLY
 	}
-	// Non-blocking is a property of one end; the command's stays as it expects.
-	if err := unix.SetNonblock(p[0], true); err != nil {
+	// Non-blocking is a property of one end; the command's is what it expects.
+	if _, err := unix.FcntlInt(uintptr(p[1]), unix.F_SETFL, flags); err != nil {
 		unix.Close(p[0])
 		unix.Close(p[1])
-		return nil, nil, os.NewSyscallError("fcntl", err)
+		return nil, -1, os.NewSyscallError("fcntl", err)
 	}
-	return os.NewFile(uintptr(p[0]), "|"), os.NewFile(uintptr(p[1]), "|"), nil
+	return os.NewFile(uintptr(p[0]), "|"), p[1], nil
 }
 
 func (s *stdio) openTerminal(size *guestv1.WindowSize) error {
@@ -91,11 +92,11 @@ func (s *stdio) openTerminal(size *guestv1.WindowSize) error {
 	if err != nil {
 		return os.NewSyscallError("name terminal", err)
 	}
-	slave, err := os.OpenFile("/dev/pts/"+strconv.Itoa(int(n)), os.O_RDWR|unix.O_NOCTTY, 0)
+	slave, err := unix.Open("/dev/pts/"+strconv.Itoa(int(n)), unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return err
+		return os.NewSyscallError("open terminal", err)
 	}
-	s.child = [3]*os.File{slave, slave, slave}
+	s.child = [3]int{slave, slave, slave}
 	s.in = newStdin(s.tty, true)
 	s.outs = []*outlet{{stream: stdout, file: s.tty, tty: true, done: make(chan struct{})}}
 	return s.resize(size)
@@ -105,7 +106,7 @@ func (s *stdio) openTerminal(size *guestv1.WindowSize) error {
 // by name. Where the agent may not, the descriptors still work.
 func (s *stdio) owner(a account) {
 	if s.tty != nil {
-		_ = s.child[0].Chown(int(a.uid), -1)
+		_ = unix.Fchown(s.child[0], int(a.uid), -1)
 	}
 }
 
@@ -128,12 +129,14 @@ func (s *stdio) resize(size *guestv1.WindowSize) error {
 
 // closeChild closes the command's ends here, so that theirs are the last.
 func (s *stdio) closeChild() {
-	for i, f := range s.child {
-		if f != nil && (i == 0 || f != s.child[0]) {
-			f.Close()
+	open := s.child
+	s.child = [3]int{s.null, s.null, s.null}
+	for i, fd := range open {
+		// A terminal is one descriptor three times.
+		if fd != s.null && (i == 0 || fd != open[0]) {
+			_ = unix.Close(fd)
 		}
 	}
-	s.child = [3]*os.File{}
 }
 
 func (s *stdio) close() {

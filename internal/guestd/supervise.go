@@ -91,11 +91,11 @@ func limitOpenFiles(s string) {
 	}
 }
 
-func obey(fd int, o order, files [3]uintptr) error {
+func obey(fd int, o order, files [3]int) error {
 	c := command{path: o.Path, argv: o.Argv, env: o.Env, dir: o.Dir, account: account{uid: o.UID, gid: o.GID, groups: o.Groups}}
 	main, err := syscall.ForkExec(o.Path, o.Argv, c.attributes(files, o.TTY, o.OneUser))
 	for _, f := range files {
-		_ = syscall.Close(int(f))
+		_ = syscall.Close(f)
 	}
 	if err != nil {
 		var errno syscall.Errno
@@ -130,7 +130,7 @@ func tell(fd int, r report) error {
 	return err
 }
 
-func receiveOrder(fd int) (o order, files [3]uintptr, err error) {
+func receiveOrder(fd int) (o order, files [3]int, err error) {
 	head := make([]byte, 4)
 	oob := make([]byte, unix.CmsgSpace(4*len(files)))
 	n, oobn, _, _, err := unix.Recvmsg(fd, head, oob, unix.MSG_CMSG_CLOEXEC|unix.MSG_WAITALL)
@@ -155,7 +155,7 @@ func receiveOrder(fd int) (o order, files [3]uintptr, err error) {
 			return o, files, errors.New("an order without its descriptors")
 		}
 		for i, f := range fds {
-			files[i] = uintptr(f)
+			files[i] = f
 		}
 	}
 	size := binary.LittleEndian.Uint32(head)

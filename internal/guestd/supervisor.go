@@ -192,7 +192,7 @@ func (s *supervisors) spawn() (*supervisor, error) {
 	return v, nil
 }
 
-func (s *supervisors) launch(c command, files [3]*os.File, tty bool) (tree, error) {
+func (s *supervisors) launch(c command, files [3]int, tty bool) (tree, error) {
 	v, err := s.take()
 	if err != nil {
 		return nil, err
@@ -235,7 +235,7 @@ type supervisor struct {
 }
 
 // run starts one command and returns when it was started or refused.
-func (v *supervisor) run(c command, files [3]*os.File, tty, oneUser bool) (*supervised, error) {
+func (v *supervisor) run(c command, files [3]int, tty, oneUser bool) (*supervised, error) {
 	body, err := json.Marshal(order{
 		Path: c.path, Argv: c.argv, Env: c.env, Dir: c.dir, TTY: tty, OneUser: oneUser,
 		UID: c.account.uid, GID: c.account.gid, Groups: c.account.groups,
@@ -257,7 +257,7 @@ func (v *supervisor) run(c command, files [3]*os.File, tty, oneUser bool) (*supe
 	v.job = t
 	v.mu.Unlock()
 	head := binary.LittleEndian.AppendUint32(nil, uint32(len(body)))
-	rights := unix.UnixRights(int(files[0].Fd()), int(files[1].Fd()), int(files[2].Fd()))
+	rights := unix.UnixRights(files[:]...)
 	if _, _, err := v.conn.WriteMsgUnix(head, rights, nil); err != nil {
 		v.conn.Close()
 		return nil, err

@@ -2,7 +2,6 @@ package guestd
 
 import (
 	"context"
-	"os"
 	"syscall"
 	"time"
 )
@@ -13,7 +12,7 @@ type launcher interface {
 	// launch starts c with files as its descriptors 0, 1 and 2; with tty the
 	// first is its controlling terminal. It is a syscall.Errno when the
 	// kernel refused, and nothing runs then.
-	launch(c command, files [3]*os.File, tty bool) (tree, error)
+	launch(c command, files [3]int, tty bool) (tree, error)
 	close()
 }
 
@@ -63,11 +62,11 @@ func stopAndKill(members func() []int) {
 
 // attributes of every command: a session of its own, its user, nothing
 // inherited but files.
-func (c command) attributes(files [3]uintptr, tty, oneUser bool) *syscall.ProcAttr {
+func (c command) attributes(files [3]int, tty, oneUser bool) *syscall.ProcAttr {
 	attr := &syscall.ProcAttr{
 		Dir:   c.dir,
 		Env:   c.env,
-		Files: files[:],
+		Files: []uintptr{uintptr(files[0]), uintptr(files[1]), uintptr(files[2])},
 		Sys:   &syscall.SysProcAttr{Setsid: true, Setctty: tty},
 	}
 	if !oneUser {
@@ -84,10 +83,10 @@ type plainLauncher struct {
 	procs processes
 }
 
-func (l *plainLauncher) launch(c command, files [3]*os.File, tty bool) (tree, error) {
+func (l *plainLauncher) launch(c command, files [3]int, tty bool) (tree, error) {
 	mark := "CUBBY_TREE=" + newMark()
 	c.env = append(c.env[:len(c.env):len(c.env)], mark)
-	attr := c.attributes([3]uintptr{files[0].Fd(), files[1].Fd(), files[2].Fd()}, tty, l.cfg.OneUser)
+	attr := c.attributes(files, tty, l.cfg.OneUser)
 	pid, ended, err := l.procs.start(c.path, c.argv, attr)
 	if err != nil {
 		return nil, err

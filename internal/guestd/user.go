@@ -3,12 +3,19 @@ package guestd
 import (
 	"bufio"
 	"io"
+	"io/fs"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/cubbyhq/cubby/internal/errs"
+)
+
+const (
+	passwdFile = "/etc/passwd"
+	groupFile  = "/etc/group"
 )
 
 // The default user exists in every sandbox, whatever its image says.
@@ -36,7 +43,7 @@ const maxAccountFile = 1 << 20
 // etc/passwd, and a uid without an entry is taken as it is. An unknown name is
 // errs.Invalid.
 func lookupAccount(user string) (account, error) {
-	return lookupAccountIn("/etc/passwd", "/etc/group", user)
+	return lookupAccountIn(passwdFile, groupFile, user)
 }
 
 func lookupAccountIn(passwd, group, user string) (account, error) {
@@ -64,6 +71,41 @@ func lookupAccountIn(passwd, group, user string) (account, error) {
 	}
 	a.groups = groupsOf(group, a)
 	return a, nil
+}
+
+// accounts remembers what lookups gave while the files stay the same.
+type accounts struct {
+	mu            sync.Mutex
+	passwd, group fs.FileInfo // as they were; nil: missing
+	known         map[string]account
+}
+
+// maxAccounts bounds what is remembered.
+const maxAccounts = 64
+
+func (a *accounts) lookup(user string) (account, error) {
+	passwd, _ := os.Stat(passwdFile)
+	group, _ := os.Stat(groupFile)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !sameVersion(a.passwd, passwd) || !sameVersion(a.group, group) || len(a.known) >= maxAccounts {
+		a.passwd, a.group, a.known = passwd, group, make(map[string]account)
+	}
+	if found, ok := a.known[user]; ok {
+		return found, nil
+	}
+	found, err := lookupAccount(user)
+	if err == nil {
+		a.known[user] = found
+	}
+	return found, err
+}
+
+func sameVersion(a, b fs.FileInfo) bool {
+	if a == nil || b == nil {
+		return a == nil && b == nil
+	}
+	return os.SameFile(a, b) && a.ModTime().Equal(b.ModTime()) && a.Size() == b.Size()
 }
 
 func parseID(s string) (uint32, bool) {
