@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"github.com/cubbyhq/cubby/internal/errs"
@@ -174,4 +175,104 @@ func TestDamageIsNamed(t *testing.T) {
 		got += len(e.Output.Data)
 	}
 	t.Errorf("read %d bytes of a damaged log without an error", got)
+}
+
+// FuzzFile has any bytes for a log: opening and reading it ends, with what is
+// whole or with an error, and what was reopened can be appended to and read.
+func FuzzFile(f *testing.F) {
+	whole := []byte(magic)
+	whole = append(whole, record(kindStdout, 0, []byte("some output"))...)
+	whole = append(whole, record(kindStderr, 11, []byte("more"))...)
+	f.Add(append(bytes.Clone(whole), record(kindExit, 15, []byte(`{"exit_code":0,"reason":"exited"}`))...))
+	f.Add(append(bytes.Clone(whole), record(kindCut, 15, cuts{3, 4}.encode())...))
+	f.Add(append(bytes.Clone(whole), 0, 0, 0, 0))
+	f.Add(whole[:len(whole)-2])
+	f.Add([]byte(magic[:3]))
+	box := sandbox.NewUID()
+	f.Fuzz(func(t *testing.T, content []byte) {
+		dir := t.TempDir()
+		path := filepath.Join(dir, string(box), "1.log")
+		if err := os.Mkdir(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		j := openDir(t, dir, Limits{})
+		for _, err := range j.Read(t.Context(), box, 1, 3, true) {
+			if err != nil && !errors.Is(err, errs.Internal) {
+				t.Fatalf("Read: %v", err)
+			}
+		}
+		l, err := j.Create(box, 1)
+		if errors.Is(err, errs.Internal) {
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if l.Exit() == nil {
+			write(t, l, sandbox.Stdout, "after")
+			if err := l.Finish(exited(0)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c, err := j.Collect(t.Context(), box, 1, Caps{-1, -1})
+		if err != nil || c.Exit == nil {
+			t.Fatalf("Collect after reopening: %+v, %v", c, err)
+		}
+	})
+}
+
+// TestEverythingAtOnce runs writers, readers, followers, pruning and a removal
+// against each other under a small cap.
+func TestEverythingAtOnce(t *testing.T) {
+	j := openDir(t, t.TempDir(), Limits{PerExec: 100_000, PerSandbox: 400_000})
+	box := sandbox.NewUID()
+	allowed := func(err error) bool { return err == nil || errors.Is(err, errs.NotFound) }
+	var wg sync.WaitGroup
+	for w := range int64(8) {
+		wg.Go(func() {
+			for i := range int64(20) {
+				seq := w + 8*i + 1
+				l, err := j.Create(box, seq)
+				if err != nil {
+					t.Errorf("Create: %v", err)
+					return
+				}
+				var readers sync.WaitGroup
+				for _, follow := range []bool{true, true, false} {
+					readers.Go(func() {
+						var at int64
+						for e, err := range j.Read(t.Context(), box, seq, 0, follow) {
+							if !allowed(err) || e.Output.Offset != at && e.Exit == nil && err == nil {
+								t.Errorf("Read of log %d: piece at %d, want %d, %v", seq, e.Output.Offset, at, err)
+								return
+							}
+							at += int64(len(e.Output.Data))
+						}
+					})
+				}
+				for n := range 15 {
+					if err := l.Append(sandbox.Output{Offset: l.Size(), Stream: sandbox.Stdout, Data: make([]byte, 1+1000*n)}); err != nil {
+						t.Errorf("Append: %v", err)
+					}
+				}
+				if err := l.Finish(exited(0)); err != nil {
+					t.Errorf("Finish: %v", err)
+				}
+				readers.Wait()
+				if _, err := j.Collect(t.Context(), box, max(1, seq-5), Caps{}); !allowed(err) {
+					t.Errorf("Collect: %v", err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if usage, err := j.Usage(box); err != nil || usage > 400_000+8*4096 {
+		t.Errorf("Usage = %d, %v", usage, err)
+	}
+	if err := j.Remove(box); err != nil {
+		t.Fatal(err)
+	}
 }

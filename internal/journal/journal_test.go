@@ -8,13 +8,10 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"go.uber.org/goleak"
 
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var when = time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC)
 

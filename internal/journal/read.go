@@ -93,7 +93,7 @@ func (j *Journals) source(uid sandbox.UID, seq int64) (*source, error) {
 
 func (s *source) close() {
 	if s.log == nil {
-		s.file.Close() //nolint:errcheck // only read
+		s.file.Close()
 		return
 	}
 	s.log.mu.Lock()

@@ -143,7 +143,7 @@ func checkAfterCrash(t *testing.T, path string, round int, states map[string]san
 	if err != nil {
 		t.Fatalf("round %d: %v", round, err)
 	}
-	defer s.Close() //nolint:errcheck // the next round opens it again
+	defer s.Close()
 	var verdict string
 	if err := s.row(t.Context(), "PRAGMA integrity_check").Scan(&verdict); err != nil || verdict != "ok" {
 		t.Fatalf("round %d: integrity_check = %q, %v", round, verdict, err)

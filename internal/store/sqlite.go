@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"sync"
 
 	"github.com/pressly/goose/v3"
 	"golang.org/x/sys/unix"
@@ -40,9 +41,8 @@ func openSQLite(ctx context.Context, path string) (_ engine, err error) {
 	}
 
 	var write, read *sql.DB
-	var wal *os.File
-	// The WAL's file is closed last: closing the database syncs it, so a
-	// flush that finds the file closed has nothing left to do.
+	var wal walFile
+	// The WAL's file is closed last, when the database has been synced.
 	closeAll := func() error {
 		var err error
 		for _, db := range []*sql.DB{read, write} {
@@ -50,10 +50,7 @@ func openSQLite(ctx context.Context, path string) (_ engine, err error) {
 				err = errors.Join(err, db.Close())
 			}
 		}
-		if wal != nil {
-			err = errors.Join(err, wal.Close())
-		}
-		return err
+		return errors.Join(err, wal.close())
 	}
 	defer func() {
 		if err != nil {
@@ -74,13 +71,12 @@ func openSQLite(ctx context.Context, path string) (_ engine, err error) {
 		return engine{}, err
 	}
 
-	if wal, err = os.OpenFile(path+"-wal", os.O_RDWR, 0); err != nil {
+	if wal.f, err = os.OpenFile(path+"-wal", os.O_RDWR, 0); err != nil {
 		return engine{}, err
 	}
 	if err := syncDir(filepath.Dir(path)); err != nil {
 		return engine{}, err
 	}
-	sync := newGroupSync(func() error { return fdatasync(wal) })
 
 	read, err = sql.Open("sqlite", sqliteDSN(path, url.Values{"_pragma": {"query_only(1)"}}))
 	if err != nil {
@@ -92,7 +88,7 @@ func openSQLite(ctx context.Context, path string) (_ engine, err error) {
 
 	return engine{
 		write: write, read: read, singleWriter: true,
-		flush:    sync.do,
+		flush:    newGroupSync(wal.sync).do,
 		tidy:     func(ctx context.Context) error { return checkpoint(ctx, read) },
 		classify: classifySQLite,
 		close:    closeAll,
@@ -122,27 +118,36 @@ func checkpoint(ctx context.Context, db *sql.DB) error {
 	return db.QueryRowContext(ctx, "PRAGMA wal_checkpoint(PASSIVE)").Scan(&busy, &frames, &copied)
 }
 
-// fdatasync makes a file's content durable. A closed file is no error: see
-// openSQLite.
-func fdatasync(f *os.File) error {
-	raw, err := f.SyscallConn()
-	if errors.Is(err, os.ErrClosed) || errors.Is(err, os.ErrInvalid) {
+// walFile is the write-ahead log, for the syncs that SQLite leaves to us.
+type walFile struct {
+	mu sync.RWMutex
+	f  *os.File // nil when closed; guarded by mu
+}
+
+// sync makes every commit so far durable. After close it has nothing to do:
+// closing the database has synced it.
+func (w *walFile) sync() error {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	if w.f == nil {
 		return nil
 	}
-	if err != nil {
-		return err
-	}
-	var syncErr error
-	if err := raw.Control(func(fd uintptr) {
-		for {
-			if syncErr = unix.Fdatasync(int(fd)); syncErr != unix.EINTR {
-				return
-			}
+	for {
+		if err := unix.Fdatasync(int(w.f.Fd())); !errors.Is(err, unix.EINTR) {
+			return err
 		}
-	}); err != nil && !errors.Is(err, os.ErrClosed) {
-		return err
 	}
-	return syncErr
+}
+
+func (w *walFile) close() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f := w.f
+	w.f = nil
+	if f == nil {
+		return nil
+	}
+	return f.Close()
 }
 
 // syncDir makes the names in a directory durable.

@@ -132,6 +132,9 @@ func TestClosed(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Errorf("Close again = %v", err)
 	}
+	if err := s.engine.flush(); err != nil {
+		t.Errorf("a sync that comes after Close = %v", err)
+	}
 	_, err := s.Sandbox(t.Context(), "a")
 	wantKind(t, "a read after Close", err, errs.Unavailable)
 	wantKind(t, "a write after Close", s.CreateSandbox(t.Context(), box("a")), errs.Unavailable)

@@ -1,0 +1,70 @@
+//go:build root
+
+package store
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+)
+
+// TestFullHostDisk fills a real file system: writes are refused with a reason,
+// reads go on, nothing acknowledged is lost, and writes go on when there is
+// room.
+func TestFullHostDisk(t *testing.T) {
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=4m"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	ballast := filepath.Join(dir, "ballast")
+	if err := os.WriteFile(ballast, make([]byte, 2<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "cubby.db")
+	s := open(t, path, newClock())
+	var stored []sandbox.UID
+	var refused error
+	for i := 0; refused == nil && i < 10_000; i++ {
+		b := box(fmt.Sprint("box-", i))
+		b.Spec.Metadata = map[string]string{"ballast": strings.Repeat("x", 10_000)}
+		if refused = s.CreateSandbox(t.Context(), b); refused == nil {
+			stored = append(stored, b.UID)
+		}
+	}
+	if !errors.Is(refused, errs.Exhausted) && !errors.Is(refused, errs.Unavailable) {
+		t.Fatalf("CreateSandbox on a full disk = %v, want exhausted or unavailable", refused)
+	}
+	t.Logf("refused after %d: %v", len(stored), refused)
+	readable := func() {
+		t.Helper()
+		for _, uid := range stored {
+			if _, err := s.SandboxByUID(t.Context(), uid); err != nil {
+				t.Fatalf("SandboxByUID: %v", err)
+			}
+		}
+	}
+	readable()
+	if err := os.Remove(ballast); err != nil {
+		t.Fatal(err)
+	}
+	b := create(t, s, box("after"))
+	stored = append(stored, b.UID)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, path, newClock())
+	readable()
+}
