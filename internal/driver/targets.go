@@ -32,8 +32,8 @@ const (
 func MountTargets() []Target {
 	user := sandbox.UserID
 	return []Target{
-		{Path: "/proc", Dir: true, Mode: 0o555},
-		{Path: "/sys", Dir: true, Mode: 0o555},
+		{Path: "/proc", Dir: true, Mode: 0o755},
+		{Path: "/sys", Dir: true, Mode: 0o755},
 		{Path: "/dev", Dir: true, Mode: 0o755},
 		{Path: "/dev/pts", Dir: true, Mode: 0o755},
 		{Path: "/dev/shm", Dir: true, Mode: 0o777 | fs.ModeSticky},
@@ -41,8 +41,8 @@ func MountTargets() []Target {
 		{Path: "/tmp", Dir: true, Mode: 0o777 | fs.ModeSticky},
 		{Path: "/run", Dir: true, Mode: 0o755},
 		{Path: ChannelDir, Dir: true, Mode: 0o755},
-		{Path: "/sys/fs", Dir: true, Mode: 0o555},
-		{Path: "/sys/fs/cgroup", Dir: true, Mode: 0o555},
+		{Path: "/sys/fs", Dir: true, Mode: 0o755},
+		{Path: "/sys/fs/cgroup", Dir: true, Mode: 0o755},
 		{Path: StateDir, Dir: true, Mode: 0o700},
 		{Path: "/root", Dir: true, Mode: 0o700},
 		{Path: sandbox.WorkspaceDir, Dir: true, Mode: 0o755, UID: user, GID: user},

@@ -46,7 +46,9 @@ func (s *Store) Pull(ctx context.Context, ref, as string, p Progress) (Image, er
 	}
 	defer g.discard()
 	p.report(Step{Stage: "resolving"})
-	img, err := fetch(ctx, r)
+	tr := registryTransport()
+	defer tr.CloseIdleConnections()
+	img, err := fetch(ctx, r, tr)
 	if err != nil {
 		return Image{}, fmt.Errorf("pull %s: %w", ref, registryError(ref, err))
 	}
@@ -70,25 +72,25 @@ func shortName(r name.Reference) string {
 	return short
 }
 
-func fetch(ctx context.Context, r name.Reference) (v1.Image, error) {
+func fetch(ctx context.Context, r name.Reference, tr *http.Transport) (v1.Image, error) {
 	return remote.Image(r,
 		remote.WithContext(ctx),
 		remote.WithAuthFromKeychain(authn.DefaultKeychain),
 		remote.WithPlatform(v1.Platform{OS: "linux", Architecture: runtime.GOARCH}),
 		remote.WithUserAgent("cubby"),
-		remote.WithTransport(registryTransport()),
+		remote.WithTransport(boundedJSON{tr}),
 	)
 }
 
-func registryTransport() http.RoundTripper {
-	return boundedJSON{&http.Transport{
+func registryTransport() *http.Transport {
+	return &http.Transport{
 		Proxy:                 http.ProxyFromEnvironment,
 		DialContext:           (&net.Dialer{Timeout: 15 * time.Second}).DialContext,
 		ForceAttemptHTTP2:     true,
 		TLSHandshakeTimeout:   15 * time.Second,
 		ResponseHeaderTimeout: time.Minute,
 		IdleConnTimeout:       30 * time.Second,
-	}}
+	}
 }
 
 // boundedJSON bounds everything that a registry sends except blobs, which are

@@ -152,7 +152,7 @@ func (g *stage) commit(ctx context.Context, a about, p Progress) (Image, error) 
 		return Image{}, fmt.Errorf("write image: %w", err)
 	}
 	p.report(Step{Stage: "saving"})
-	if err := syncTree(g.image()); err != nil {
+	if err := g.store.sync(g.image()); err != nil {
 		return Image{}, fmt.Errorf("write image: %w", err)
 	}
 	return g.publish(ctx, a, r)

@@ -28,6 +28,8 @@ type Store struct {
 	// unpack nothing, unless anyOwner says that a test does not mind.
 	chown, anyOwner bool
 	limits          limits
+	// sync brings an image to the disk before its name leads to it.
+	sync func(dir string) error
 
 	mu    sync.Mutex
 	whole map[string]bool // digests whose full stamp was compared; guarded by mu
@@ -48,7 +50,7 @@ func Open(dir string, log *slog.Logger) (*Store, error) {
 	}
 	s := &Store{
 		dir: dir, log: log, now: time.Now, chown: os.Geteuid() == 0,
-		limits: defaultLimits(), whole: map[string]bool{},
+		limits: defaultLimits(), sync: syncTree, whole: map[string]bool{},
 	}
 	s.clearStale()
 	return s, nil
