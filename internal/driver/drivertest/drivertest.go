@@ -380,6 +380,7 @@ func testStats(t *testing.T, s *suite) {
 		t.Error("Stats of a sandbox that does not run: no error")
 	}
 	s.do(t, "Start", s.d.Start(s.ctx, h))
+	s.exec(t, h, "i=0; while [ $i -lt 50000 ]; do i=$((i+1)); done")
 	stats, err := s.d.Stats(s.ctx, h)
 	if err != nil || stats.MemoryBytes <= 0 || stats.CPUTime <= 0 || stats.PIDs == 0 {
 		t.Errorf("Stats = %+v, %v; want memory, cpu time and pids", stats, err)

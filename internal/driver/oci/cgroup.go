@@ -30,7 +30,7 @@ import (
 // controllers of version 1 that are used where the host has them, and of
 // these the ones without which the limits would be a lie.
 var (
-	v1Wanted   = []string{"memory", "cpu", "pids", "cpuacct", "freezer"}
+	v1Wanted   = []string{"memory", "cpu", "pids", "cpuacct"}
 	v1Required = []string{"memory", "cpu", "pids"}
 	v2Required = []string{"memory", "cpu", "pids"}
 )
@@ -72,6 +72,11 @@ func hierarchyOf(parent string, mounts []*mountinfo.Info) hierarchy {
 	}
 	if len(h.v1) > 0 {
 		h.hybrid, h.v2 = h.v2, ""
+	}
+	if h.v1["cpuacct"] != h.v1["cpu"] {
+		// Every hierarchy that a process is moved to takes milliseconds. One
+		// that only counts is not worth it.
+		delete(h.v1, "cpuacct")
 	}
 	var missing []string
 	switch {

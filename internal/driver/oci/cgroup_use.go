@@ -160,6 +160,17 @@ func (c cgroup) stats() (driver.Stats, error) {
 			return driver.Stats{}, err
 		}
 		s.CPUTime = time.Duration(nsec)
+		return s, nil
+	}
+	// No counter: what the living processes have used.
+	procs, err := c.procs()
+	if err != nil {
+		return driver.Stats{}, err
+	}
+	for _, pid := range procs {
+		if stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat"); err == nil {
+			s.CPUTime += cpuTime(stat)
+		}
 	}
 	return s, nil
 }

@@ -28,9 +28,6 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) (h driver.Handle,
 	if n.Runtime, err = d.progs.runtime(spec.Isolation); err != nil {
 		return nil, err
 	}
-	if spec.Isolation == sandbox.Container && mapsIDs(spec.Rootfs, spec.Disk) {
-		n.IDBase = idBase(spec.UID)
-	}
 	b := d.box(spec.UID)
 	if err := os.Mkdir(b.dir, 0o700); errors.Is(err, fs.ErrExist) {
 		return nil, errs.E(errs.Conflict, "sandbox exists already")
@@ -42,14 +39,56 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) (h driver.Handle,
 			_ = os.RemoveAll(b.dir)
 		}
 	}()
+	// The disk may have been another sandbox's: its files stay, the changes to
+	// a root filesystem belong to the image that they were made on.
+	if err := os.RemoveAll(filepath.Join(spec.Disk, "root")); err != nil {
+		return nil, err
+	}
 	if err := b.lay(n); err != nil {
 		return nil, err
+	}
+	if spec.Isolation == sandbox.Container {
+		// Without a user namespace, where a kernel or one of the filesystems
+		// cannot map ids, a container's root is the host's root without its
+		// capabilities: less, but what containers commonly are.
+		base := idBase(spec.UID)
+		if userns, err := userNamespace(base); err == nil && mapsIDs(userns, spec.Rootfs, spec.Disk, b.channel()) {
+			n.IDBase = base
+			d.keepNamespace(spec.UID, userns)
+		} else if err == nil {
+			_ = userns.Close()
+		}
 	}
 	return n.handle()
 }
 
+// keepNamespace holds a user namespace for the start that will want it.
+func (d *Driver) keepNamespace(uid sandbox.UID, userns *os.File) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.namespaces[uid] = userns
+}
+
+// takeNamespace returns the user namespace of a sandbox, a fresh one where
+// none is held. The caller closes it.
+func (d *Driver) takeNamespace(uid sandbox.UID, base uint32) (*os.File, error) {
+	d.mu.Lock()
+	userns := d.namespaces[uid]
+	delete(d.namespaces, uid)
+	d.mu.Unlock()
+	if userns != nil {
+		return userns, nil
+	}
+	return userNamespace(base)
+}
+
 // lay makes the directories of a sandbox. It may be called again.
 func (b box) lay(n note) error {
+	// The sandbox's disk is mounted by its owner; a path that is not there
+	// must not be made on the host's disk instead.
+	if _, err := os.Stat(filepath.Join(n.Disk, "workspace")); err != nil {
+		return errs.E(errs.Unavailable, "the sandbox's disk is not in place").Because(err)
+	}
 	for _, dir := range []string{b.dir, b.bundle(), b.runtime(), b.channel()} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return err

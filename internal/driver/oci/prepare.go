@@ -228,9 +228,6 @@ func (s stage) mountSysfs(h hierarchy, c cgroup) error {
 		return fmt.Errorf("mount cgroup view: %w", err)
 	}
 	for controller, root := range h.v1 {
-		if controller == "freezer" {
-			continue
-		}
 		dir := filepath.Join(target, controller)
 		if err := os.Mkdir(dir, 0o755); err != nil {
 			return err
@@ -264,15 +261,9 @@ func userNamespace(base uint32) (*os.File, error) {
 	return ns, err
 }
 
-// mapsIDs reports whether this kernel can map the ids of both filesystems in a
-// mount. Where it cannot, a container's root is the host's root without its
-// capabilities.
-func mapsIDs(paths ...string) bool {
-	userns, err := userNamespace(idBase(""))
-	if err != nil {
-		return false
-	}
-	defer userns.Close()
+// mapsIDs reports whether this kernel can map the ids of all these filesystems
+// in a mount.
+func mapsIDs(userns *os.File, paths ...string) bool {
 	for _, path := range paths {
 		fd, err := unix.OpenTree(unix.AT_FDCWD, path, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 		if err != nil {

@@ -47,18 +47,42 @@ func openProcess(pid int, start uint64) (*process, error) {
 	return p, nil
 }
 
-// startTime reads the 22nd field of /proc/PID/stat. The second one holds the
-// program's name, which can contain anything.
+// startTime reads the 22nd field of /proc/PID/stat.
 func startTime(stat []byte) (uint64, error) {
-	i := bytes.LastIndexByte(stat, ')')
-	if i < 0 {
-		return 0, errors.New("malformed stat")
-	}
-	fields := bytes.Fields(stat[i+1:])
+	fields := statFields(stat)
 	if len(fields) < 20 {
 		return 0, errors.New("malformed stat")
 	}
 	return strconv.ParseUint(string(fields[19]), 10, 64)
+}
+
+// cpuTime reads the times of /proc/PID/stat, of the process and of the
+// children that it waited for.
+func cpuTime(stat []byte) time.Duration {
+	const tick = time.Second / 100 // USER_HZ, the same on every machine
+	fields := statFields(stat)
+	if len(fields) < 15 {
+		return 0
+	}
+	var sum time.Duration
+	for _, field := range fields[11:15] {
+		n, err := strconv.ParseInt(string(field), 10, 64)
+		if err != nil || n < 0 {
+			return 0
+		}
+		sum += time.Duration(n) * tick
+	}
+	return sum
+}
+
+// statFields are the fields of /proc/PID/stat from the third one, the state:
+// the second one holds the program's name, which can contain anything.
+func statFields(stat []byte) [][]byte {
+	i := bytes.LastIndexByte(stat, ')')
+	if i < 0 {
+		return nil
+	}
+	return bytes.Fields(stat[i+1:])
 }
 
 // close ends the hold; a wait returns.
@@ -125,11 +149,7 @@ func (p *process) exitStatus() (status syscall.WaitStatus, known bool) {
 
 // zombieStatus reads the last field of /proc/PID/stat of a zombie.
 func zombieStatus(stat []byte) (syscall.WaitStatus, bool) {
-	i := bytes.LastIndexByte(stat, ')')
-	if i < 0 {
-		return 0, false
-	}
-	fields := bytes.Fields(stat[i+1:])
+	fields := statFields(stat)
 	if len(fields) < 50 || string(fields[0]) != "Z" {
 		return 0, false
 	}
