@@ -2,6 +2,7 @@ package journal
 
 import (
 	"bytes"
+	"errors"
 	"hash/crc32"
 	"testing"
 	"time"
@@ -22,12 +23,12 @@ func TestRecordRoundTrip(t *testing.T) {
 	var zero [headerSize]byte
 	header{time: time.Time{}}.put(&zero)
 	for i := range b {
-		if _, _, err := parseRecord(b[:i]); err != errShort {
+		if _, _, err := parseRecord(b[:i]); !errors.Is(err, errShort) {
 			t.Errorf("the first %d bytes: %v, want %v", i, err, errShort)
 		}
 		bad := bytes.Clone(b)
 		bad[i] ^= 1
-		if _, _, err := parseRecord(bad); err != errDamaged {
+		if _, _, err := parseRecord(bad); !errors.Is(err, errDamaged) {
 			t.Errorf("byte %d is wrong: %v, want %v", i, err, errDamaged)
 		}
 	}
@@ -41,7 +42,7 @@ func FuzzParseRecord(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		h, payload, err := parseRecord(b)
 		if err != nil {
-			if err != errShort && err != errDamaged {
+			if !errors.Is(err, errShort) && !errors.Is(err, errDamaged) {
 				t.Fatalf("%v", err)
 			}
 			return

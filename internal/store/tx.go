@@ -64,7 +64,7 @@ func (s *Store) transact(ctx context.Context, fn func(*tx) error) (err error) {
 	// Statements are compiled on a connection, and this transaction held the
 	// only one.
 	for _, query := range t.missed {
-		if _, err := s.writes.prepare(t.ctx, query); err != nil {
+		if _, err := s.writes.prepare(t.ctx, query); err != nil { //nolint:sqlclosecheck // the cache keeps it
 			s.log.Debug("compile a statement", "err", err) // what is committed is no failure
 		}
 	}
@@ -82,7 +82,7 @@ type tx struct {
 func (t *tx) exec(query string, args ...any) (affected int64, err error) {
 	var r sql.Result
 	if st := t.compiled(query); st != nil {
-		r, err = t.tx.StmtContext(t.ctx, st).ExecContext(t.ctx, args...)
+		r, err = t.tx.StmtContext(t.ctx, st).ExecContext(t.ctx, args...) //nolint:sqlclosecheck // ends with the transaction
 	} else {
 		r, err = t.tx.ExecContext(t.ctx, query, args...)
 	}
@@ -94,7 +94,7 @@ func (t *tx) exec(query string, args ...any) (affected int64, err error) {
 
 func (t *tx) row(query string, args ...any) *sql.Row {
 	if st := t.compiled(query); st != nil {
-		return t.tx.StmtContext(t.ctx, st).QueryRowContext(t.ctx, args...)
+		return t.tx.StmtContext(t.ctx, st).QueryRowContext(t.ctx, args...) //nolint:sqlclosecheck // ends with the transaction
 	}
 	return t.tx.QueryRowContext(t.ctx, query, args...)
 }
@@ -173,7 +173,7 @@ func collect[T any](rows *sql.Rows, err error, scan func(row) (T, error)) ([]T, 
 	if err != nil {
 		return nil, err
 	}
-	defer rows.Close()
+	defer rows.Close() //nolint:errcheck // rows.Err reports what matters
 	var all []T
 	for rows.Next() {
 		v, err := scan(rows)
