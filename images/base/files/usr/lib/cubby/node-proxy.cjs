@@ -13,13 +13,17 @@ if ((env.HTTPS_PROXY || env.https_proxy || env.HTTP_PROXY || env.http_proxy) && 
     configurable: true,
     enumerable: false,
     get() {
-      // undici looks at this property while it loads.
+      // undici looks at this property while it loads, and takes it over.
       define(undefined);
+      const warn = process.emitWarning;
+      process.emitWarning = () => {}; // that the agent is experimental
       try {
-        const { EnvHttpProxyAgent } = require('/usr/share/nodejs/undici');
-        define(new EnvHttpProxyAgent());
+        const { EnvHttpProxyAgent, setGlobalDispatcher } = require('/usr/share/nodejs/undici');
+        setGlobalDispatcher(new EnvHttpProxyAgent());
       } catch {
         // Without undici fetch goes its own way, which leads nowhere.
+      } finally {
+        process.emitWarning = warn;
       }
       return globalThis[key];
     },
