@@ -93,6 +93,7 @@ type extractor struct {
 	tree     *Tree
 	root     *os.File
 	uid, gid uint32
+	total    int64 // bytes of all files so far, as their headers say
 
 	// The directory of the last entry: archives name files of one directory
 	// in a row.
@@ -306,7 +307,7 @@ func (x *extractor) file(dir *os.File, base string, h *tar.Header, r io.Reader) 
 	if h.Size < 0 {
 		return errs.E(errs.Invalid, "the archive holds a file of negative size")
 	}
-	if err := room(dir, h.Size); err != nil {
+	if err := x.room(dir, h.Size); err != nil {
 		return err
 	}
 	if err := x.clear(dir, base); err != nil {
@@ -336,16 +337,21 @@ func (x *extractor) file(dir *os.File, base string, h *tar.Header, r io.Reader) 
 }
 
 // room refuses early what cannot fit: a header of a few bytes can promise
-// more zeros than a disk holds.
-func room(dir *os.File, size int64) error {
-	if size < 16<<20 {
+// more zeros than a disk holds, and many of them the same file again and
+// again.
+func (x *extractor) room(dir *os.File, size int64) error {
+	x.total += min(size, 1<<60)
+	if size < 1<<20 && x.total < 16<<20 {
 		return nil
 	}
 	var fs unix.Statfs_t
 	if err := unix.Fstatfs(int(dir.Fd()), &fs); err != nil {
 		return err
 	}
-	if fs.Blocks > 0 && size > int64(fs.Bavail)*int64(fs.Bsize) {
+	if fs.Blocks == 0 {
+		return nil // it does not say
+	}
+	if size > int64(fs.Bavail)*fs.Bsize || x.total < 0 || x.total > int64(fs.Blocks)*fs.Bsize {
 		return diskFull
 	}
 	return nil

@@ -285,17 +285,20 @@ func openAt(dir *os.File, name string, flags int, mode uint32) (*os.File, error)
 }
 
 // openDirAt opens a directory and nothing else, and follows no symbolic link.
-// gVisor follows one all the same when it is told O_DIRECTORY, so what was
-// opened is looked at instead.
+// gVisor follows one all the same when it is told O_DIRECTORY, so the name is
+// looked at before, and what was opened after.
 func openDirAt(dir *os.File, name string) (*os.File, error) {
-	d, err := openAt(dir, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
-	if errors.Is(err, unix.ENXIO) {
-		return nil, unix.ENOTDIR // a socket
-	}
+	st, err := statAt(dir, name)
 	if err != nil {
 		return nil, err
 	}
-	var st unix.Stat_t
+	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		return nil, unix.ENOTDIR
+	}
+	d, err := openAt(dir, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
 	if err := unix.Fstat(int(d.Fd()), &st); err != nil {
 		d.Close()
 		return nil, err
