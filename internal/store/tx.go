@@ -80,12 +80,7 @@ type tx struct {
 }
 
 func (t *tx) exec(query string, args ...any) (affected int64, err error) {
-	var r sql.Result
-	if st := t.compiled(query); st != nil {
-		r, err = t.tx.StmtContext(t.ctx, st).ExecContext(t.ctx, args...) //nolint:sqlclosecheck // ends with the transaction
-	} else {
-		r, err = t.tx.ExecContext(t.ctx, query, args...)
-	}
+	r, err := t.statement(query).ExecContext(t.ctx, args...)
 	if err != nil {
 		return 0, err
 	}
@@ -93,39 +88,63 @@ func (t *tx) exec(query string, args ...any) (affected int64, err error) {
 }
 
 func (t *tx) row(query string, args ...any) *sql.Row {
-	if st := t.compiled(query); st != nil {
-		return t.tx.StmtContext(t.ctx, st).QueryRowContext(t.ctx, args...) //nolint:sqlclosecheck // ends with the transaction
-	}
-	return t.tx.QueryRowContext(t.ctx, query, args...)
+	return t.statement(query).QueryRowContext(t.ctx, args...)
 }
 
 func (t *tx) rows(query string, args ...any) (*sql.Rows, error) {
-	if st := t.compiled(query); st != nil {
-		return t.tx.StmtContext(t.ctx, st).QueryContext(t.ctx, args...)
-	}
-	return t.tx.QueryContext(t.ctx, query, args...)
+	return t.statement(query).QueryContext(t.ctx, args...)
 }
 
-func (t *tx) compiled(query string) *sql.Stmt {
-	st := t.cache.find(query)
-	if st == nil {
-		t.missed = append(t.missed, query)
+func (t *tx) statement(query string) statement {
+	if st := t.cache.find(query); st != nil {
+		return t.tx.StmtContext(t.ctx, st)
+	}
+	t.missed = append(t.missed, query)
+	return uncompiled{t.tx, query}
+}
+
+func (s *Store) row(ctx context.Context, query string, args ...any) *sql.Row {
+	return s.statement(ctx, query).QueryRowContext(ctx, args...)
+}
+
+func (s *Store) rows(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	return s.statement(ctx, query).QueryContext(ctx, args...)
+}
+
+func (s *Store) statement(ctx context.Context, query string) statement {
+	st, err := s.reads.prepare(ctx, query)
+	if err != nil || st == nil {
+		return uncompiled{s.engine.read, query} // which reports the error
 	}
 	return st
 }
 
-func (s *Store) row(ctx context.Context, query string, args ...any) *sql.Row {
-	if st, err := s.reads.prepare(ctx, query); err == nil && st != nil {
-		return st.QueryRowContext(ctx, args...)
-	}
-	return s.engine.read.QueryRowContext(ctx, query, args...)
+// statement is a compiled or an [uncompiled] one.
+type statement interface {
+	ExecContext(ctx context.Context, args ...any) (sql.Result, error)
+	QueryContext(ctx context.Context, args ...any) (*sql.Rows, error)
+	QueryRowContext(ctx context.Context, args ...any) *sql.Row
 }
 
-func (s *Store) rows(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	if st, err := s.reads.prepare(ctx, query); err == nil && st != nil {
-		return st.QueryContext(ctx, args...)
+type uncompiled struct {
+	on interface {
+		ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+		QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+		QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 	}
-	return s.engine.read.QueryContext(ctx, query, args...)
+	query string
+}
+
+func (u uncompiled) ExecContext(ctx context.Context, args ...any) (sql.Result, error) {
+	return u.on.ExecContext(ctx, u.query, args...)
+}
+
+func (u uncompiled) QueryContext(ctx context.Context, args ...any) (*sql.Rows, error) {
+	return u.on.QueryContext(ctx, u.query, args...)
+}
+
+func (u uncompiled) QueryRowContext(ctx context.Context, args ...any) *sql.Row {
+	return u.on.QueryRowContext(ctx, u.query, args...)
 }
 
 // maxStatements bounds the compiled statements of a pool. Only lists build
@@ -157,7 +176,7 @@ func (c *statements) prepare(ctx context.Context, query string) (*sql.Stmt, erro
 	if st := c.m[query]; st != nil || len(c.m) >= maxStatements {
 		return st, nil
 	}
-	st, err := c.db.PrepareContext(ctx, query)
+	st, err := c.db.PrepareContext(ctx, query) //nolint:sqlclosecheck // the cache keeps it
 	if err != nil {
 		return nil, err
 	}
