@@ -22,9 +22,9 @@ const (
 // must not be able to point it at the metadata service.
 func (c class) named() bool {
 	switch c {
-	case public, loopback, private, ownHost:
+	case public, loopback, private, reserved, ownHost:
 		return true
-	case linkLocal, metadata, multicast, reserved:
+	case linkLocal, metadata, multicast:
 	}
 	return false
 }
