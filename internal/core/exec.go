@@ -104,6 +104,15 @@ func completeExec(x sandbox.ExecSpec, b sandbox.Spec) sandbox.ExecSpec {
 	return x
 }
 
+// findExecs finds a sandbox whose execs have been taken over from an earlier
+// daemon.
+func (s *Service) findExecs(ctx context.Context, id string) (sandbox.Sandbox, error) {
+	if err := s.life.wait(ctx); err != nil {
+		return sandbox.Sandbox{}, err
+	}
+	return s.find(ctx, id)
+}
+
 // findRunning returns a sandbox and its run. WrongState says what to do.
 func (s *Service) findRunning(ctx context.Context, id string) (sandbox.Sandbox, *run, error) {
 	b, err := s.find(ctx, id)
@@ -159,7 +168,7 @@ func (s *Service) await(ctx context.Context, e *liveExec, wait time.Duration) er
 // WaitExec returns the exec when it has finished or when timeout is over; a
 // negative timeout waits for ever.
 func (s *Service) WaitExec(ctx context.Context, id string, seq int64, timeout time.Duration) (sandbox.Exec, error) {
-	b, err := s.find(ctx, id)
+	b, err := s.findExecs(ctx, id)
 	if err != nil {
 		return sandbox.Exec{}, err
 	}
@@ -194,7 +203,7 @@ type ExecQuery struct {
 
 // Execs lists the execs of a sandbox, without their env.
 func (s *Service) Execs(ctx context.Context, id string, q ExecQuery) ([]sandbox.Exec, error) {
-	b, err := s.find(ctx, id)
+	b, err := s.findExecs(ctx, id)
 	if err != nil {
 		return nil, err
 	}

@@ -21,7 +21,7 @@ func execFinished() error { return errs.E(errs.WrongState, "the command has ende
 // control returns an exec that the agent runs now; WrongState when it has
 // ended.
 func (s *Service) control(ctx context.Context, id string, seq int64) (*liveExec, error) {
-	b, err := s.find(ctx, id)
+	b, err := s.findExecs(ctx, id)
 	if err != nil {
 		return nil, err
 	}

@@ -24,6 +24,8 @@ const (
 	// its buffer never fills while the journal keeps up.
 	ackDelay = 20 * time.Millisecond
 	ackBytes = 128 << 10
+	// verdictTime is what the news of a sandbox's death may take.
+	verdictTime = 2 * time.Second
 	// timeoutSlack is what an agent gets to enforce a time limit before core
 	// does, and again to report the end before core stops waiting.
 	timeoutSlack = 20 * time.Second
@@ -97,6 +99,9 @@ func (e *liveExec) pump(start *guest.Start) {
 		exit, err := e.stream(start)
 		switch {
 		case err == nil:
+			if exit.Reason == sandbox.EndStopped {
+				e.awaitVerdict()
+			}
 			e.finish(*exit)
 			return
 		case r.isOver():
@@ -115,6 +120,21 @@ func (e *liveExec) pump(start *guest.Start) {
 			delay = retryFirst
 		}
 		delay = r.pause(delay)
+	}
+}
+
+// awaitVerdict waits a moment until core knows why the sandbox ends: an agent
+// that goes down ends its commands, and cannot say what ended it.
+func (e *liveExec) awaitVerdict() {
+	if e.run.endingNow() != nil {
+		return
+	}
+	t := time.NewTimer(verdictTime)
+	defer t.Stop()
+	select {
+	case <-e.run.over:
+	case <-e.run.ctx.Done():
+	case <-t.C:
 	}
 }
 

@@ -22,6 +22,7 @@ import (
 // common.
 type fileAPI interface {
 	Stat(ctx context.Context, name string, follow bool) (sandbox.File, error)
+	ListFiles(ctx context.Context, name string, recursive bool) iter.Seq2[sandbox.File, error]
 	Read(ctx context.Context, name string, offset, length int64) (io.ReadCloser, sandbox.File, error)
 	Write(ctx context.Context, name string, r io.Reader, w sandbox.FileWrite) (sandbox.File, error)
 	MakeDir(ctx context.Context, name string, mode fs.FileMode, parents bool, user string) (sandbox.File, error)
@@ -34,7 +35,6 @@ type fileAPI interface {
 // access is one use of a sandbox's files.
 type access struct {
 	fileAPI
-	list func(ctx context.Context, name string, recursive bool) iter.Seq2[sandbox.File, error]
 	b    sandbox.Sandbox
 	run  *run   // nil: the sandbox is stopped
 	done func() // ends the use
@@ -59,7 +59,7 @@ func (s *Service) files(ctx context.Context, id string) (*access, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &access{fileAPI: r.guest, list: r.guest.ListFiles, b: b, run: r, done: r.open(ctx)}, nil
+		return &access{fileAPI: r.guest, b: b, run: r, done: r.open(ctx)}, nil
 	}
 	if b.State != sandbox.Stopped && b.State != sandbox.Sleeping {
 		return nil, notRunning(b)
@@ -86,7 +86,7 @@ func (s *Service) filesOfStopped(ctx context.Context, b sandbox.Sandbox) (*acces
 	if err != nil {
 		return nil, err
 	}
-	return &access{fileAPI: tree, list: tree.ListFiles, b: b, done: func() {}}, nil
+	return &access{fileAPI: tree, b: b, done: func() {}}, nil
 }
 
 // resolvePath makes a path absolute and refuses what no file system can hold.
@@ -129,7 +129,7 @@ func (s *Service) Stat(ctx context.Context, id, name string, follow bool) (sandb
 func (s *Service) ListFiles(ctx context.Context, id, name string, recursive bool) iter.Seq2[sandbox.File, error] {
 	return func(yield func(sandbox.File, error) bool) {
 		_, err := withFile(ctx, s, id, name, func(a *access, name string) (bool, error) {
-			for f, err := range a.list(ctx, name, recursive) {
+			for f, err := range a.ListFiles(ctx, name, recursive) {
 				if err != nil {
 					return false, err
 				}
@@ -247,6 +247,10 @@ func (s *Service) Watch(ctx context.Context, id, name string, recursive bool) it
 			yield(sandbox.FileChange{}, err)
 			return
 		}
+		if err := s.life.wait(ctx); err != nil {
+			yield(sandbox.FileChange{}, err)
+			return
+		}
 		_, r, err := s.findRunning(ctx, id)
 		if err != nil {
 			yield(sandbox.FileChange{}, err)
@@ -265,6 +269,9 @@ func (s *Service) Watch(ctx context.Context, id, name string, recursive bool) it
 // sandbox in use until it is closed.
 func (s *Service) DialPort(ctx context.Context, id string, port int) (net.Conn, error) {
 	if err := sandbox.ValidatePort(port); err != nil {
+		return nil, err
+	}
+	if err := s.life.wait(ctx); err != nil {
 		return nil, err
 	}
 	_, r, err := s.findRunning(ctx, id)

@@ -136,4 +136,3 @@ func (s *Service) prune(ctx context.Context) {
 		s.log.Error("prune history", telemetry.KeyErr, err)
 	}
 }
-

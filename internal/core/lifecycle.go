@@ -63,18 +63,22 @@ func (l *lifecycle) context() context.Context {
 	return l.ctx
 }
 
-// enter waits until calls are let in. The caller calls leave when it is done.
-func (l *lifecycle) enter(ctx context.Context) (leave func(), err error) {
+// wait returns when calls are let in. It is for reads, which hold nothing up.
+func (l *lifecycle) wait(ctx context.Context) error {
 	select {
 	case <-l.opened:
-	default:
-		select {
-		case <-l.opened:
-		case <-l.ended:
-			return nil, errShuttingDown()
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
+		return nil
+	case <-l.ended:
+		return errShuttingDown()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// enter waits until calls are let in. The caller calls leave when it is done.
+func (l *lifecycle) enter(ctx context.Context) (leave func(), err error) {
+	if err := l.wait(ctx); err != nil {
+		return nil, err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -48,7 +48,7 @@ func (s *Service) result(ctx context.Context, x sandbox.Exec, caps OutputCaps) (
 // until the exec has ended. The last entry of a finished exec is its Exit.
 func (s *Service) Output(ctx context.Context, id string, seq, after int64, follow bool) iter.Seq2[journal.Entry, error] {
 	return func(yield func(journal.Entry, error) bool) {
-		b, err := s.find(ctx, id)
+		b, err := s.findExecs(ctx, id)
 		if err != nil {
 			yield(journal.Entry{}, err)
 			return

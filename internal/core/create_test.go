@@ -1,0 +1,307 @@
+package core_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/driver"
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+)
+
+func TestCreateFillsTheDefaults(t *testing.T) {
+	w := newWorld(t)
+	b := w.create("")
+	want := core.DefaultSpec()
+	if b.State != sandbox.Running || b.Spec.Limits != want.Limits || b.Spec.Image != "base" ||
+		b.Spec.Isolation != sandbox.GVisor || b.Spec.ExecTimeout != want.ExecTimeout || b.ImageDigest != digest {
+		t.Errorf("Create = %+v", b)
+	}
+	if _, err := sandbox.ParseUID(string(b.ID)); err != nil {
+		t.Errorf("generated id %q is no ULID", b.ID)
+	}
+	got, err := w.Sandbox(w.ctx, strings.ToUpper(string(b.ID)))
+	if err != nil || got.UID != b.UID {
+		t.Errorf("Sandbox by an id in upper case = %v, %v", got.UID, err)
+	}
+	events, next, err := w.Events(w.ctx, string(b.ID), 0, 0)
+	if err != nil || len(events) != 2 || events[0].Kind != "sandbox.created" || events[1].Kind != "sandbox.started" || next != events[1].Cursor {
+		t.Errorf("Events = %+v, %d, %v", events, next, err)
+	}
+}
+
+func TestCreateRefusesBeforeItActs(t *testing.T) {
+	negative := -time.Second
+	tests := []struct {
+		name string
+		req  core.CreateRequest
+		want errs.Kind
+	}{
+		{"malformed id", core.CreateRequest{ID: "../etc"}, errs.Invalid},
+		{"unknown image", core.CreateRequest{Spec: sandbox.Spec{Image: "nope"}}, errs.NotFound},
+		{"malformed image", core.CreateRequest{Spec: sandbox.Spec{Image: "../base"}}, errs.Invalid},
+		{"unknown isolation", core.CreateRequest{Spec: sandbox.Spec{Isolation: "vm"}}, errs.Invalid},
+		{"more cpus than the host", core.CreateRequest{Spec: sandbox.Spec{Limits: sandbox.Limits{CPUs: 5}}}, errs.Invalid},
+		{"more memory than the host", core.CreateRequest{Spec: sandbox.Spec{Limits: sandbox.Limits{MemoryBytes: 65 << 30}}}, errs.Invalid},
+		{"negative pids", core.CreateRequest{Spec: sandbox.Spec{Limits: sandbox.Limits{PIDs: -1}}}, errs.Invalid},
+		{"env name with =", core.CreateRequest{Spec: sandbox.Spec{Env: map[string]string{"A=B": ""}}}, errs.Invalid},
+		{"port 0", core.CreateRequest{Spec: sandbox.Spec{Ports: []int{0}}}, errs.Invalid},
+		{"negative timeout", core.CreateRequest{ExecTimeout: &negative}, errs.Invalid},
+		{"long idempotency key", core.CreateRequest{IdempotencyKey: strings.Repeat("k", 300)}, errs.Invalid},
+	}
+	w := newWorld(t)
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if _, err := w.Create(w.ctx, tt.req); !errors.Is(err, tt.want) {
+				t.Errorf("Create = %v, want %v", err, tt.want)
+			}
+		})
+	}
+	page, err := w.List(w.ctx, core.Query{})
+	if err != nil || len(page.Sandboxes) != 0 {
+		t.Errorf("there are rows %v, %v, want none", page.Sandboxes, err)
+	}
+	w.nothingLeft()
+}
+
+func TestCreateThatFailsIsUndone(t *testing.T) {
+	down := errs.E(errs.Unavailable, "down")
+	steps := []struct {
+		name   string
+		breaks func(w *world)
+	}{
+		{"pin", func(w *world) { w.images.err = down }},
+		{"driver create", func(w *world) { w.fake.SetFail("Create", down) }},
+		{"driver start", func(w *world) { w.fake.SetFail("Start", down) }},
+		{"after driver start", func(w *world) { w.fake.FailAfter = map[string]error{"Start": down} }},
+	}
+	for _, step := range steps {
+		t.Run(step.name, func(t *testing.T) {
+			w := newWorld(t, func(c *core.Config) { c.MaxSandboxes = 1 })
+			step.breaks(w)
+			req := core.CreateRequest{ID: "a", IdempotencyKey: "k"}
+			if _, err := w.Create(w.ctx, req); !errors.Is(err, errs.Unavailable) {
+				t.Fatalf("Create = %v, want unavailable", err)
+			}
+			b, err := w.Sandbox(w.ctx, "a")
+			if err != nil || b.State != sandbox.Failed || b.Reason != "create: down" {
+				t.Errorf("the row is %s %q, %v, want failed with the reason", b.State, b.Reason, err)
+			}
+			w.nothingLeft()
+
+			// The id, the place and the idempotency key are free again.
+			w.images.err, w.fake.FailAfter = nil, nil
+			w.fake.SetFail("Create", nil)
+			w.fake.SetFail("Start", nil)
+			if b, err := w.Create(w.ctx, req); err != nil || b.State != sandbox.Running {
+				t.Errorf("the next Create = %s, %v", b.State, err)
+			}
+		})
+	}
+}
+
+func TestCreateOfACallerWhoWentAwayIsUndone(t *testing.T) {
+	w := newWorld(t)
+	ctx, cancel := context.WithCancel(w.ctx)
+	w.fake.Before = func(_ context.Context, method string, _ sandbox.UID) {
+		if method == "Start" {
+			cancel()
+		}
+	}
+	if _, err := w.Create(ctx, core.CreateRequest{ID: "a"}); !errors.Is(err, context.Canceled) {
+		t.Errorf("Create = %v, want canceled", err)
+	}
+	if b, err := w.Sandbox(w.ctx, "a"); err != nil || b.State != sandbox.Failed {
+		t.Errorf("the row is %s, %v, want failed", b.State, err)
+	}
+	w.nothingLeft()
+}
+
+func TestIdempotentCreate(t *testing.T) {
+	w := newWorld(t)
+	req := core.CreateRequest{Spec: sandbox.Spec{Labels: map[string]string{"a": "1"}}, IdempotencyKey: "k"}
+	first, err := w.Create(w.ctx, req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := w.Create(w.ctx, req)
+	if err != nil || again.UID != first.UID {
+		t.Errorf("the repeated Create = %s, %v, want %s", again.UID, err, first.UID)
+	}
+	req.Spec.Labels = map[string]string{"a": "2"}
+	if _, err := w.Create(w.ctx, req); !errors.Is(err, errs.Conflict) {
+		t.Errorf("another request with the key = %v, want conflict", err)
+	}
+	if b, err := w.Create(as(w.ctx, "other", ""), req); err != nil || b.UID == first.UID {
+		t.Errorf("the key of another principal = %s, %v, want a new sandbox", b.UID, err)
+	}
+}
+
+func TestConcurrentCreatesOfOneID(t *testing.T) {
+	w := newWorld(t)
+	var wg sync.WaitGroup
+	results := make(chan error, 8)
+	for range cap(results) {
+		wg.Go(func() {
+			_, err := w.Create(w.ctx, core.CreateRequest{ID: "same"})
+			results <- err
+		})
+	}
+	wg.Wait()
+	close(results)
+	made := 0
+	for err := range results {
+		switch {
+		case err == nil:
+			made++
+		case !errors.Is(err, errs.Conflict):
+			t.Errorf("Create = %v, want conflict", err)
+		}
+	}
+	if made != 1 {
+		t.Errorf("%d creates made the sandbox, want 1", made)
+	}
+}
+
+func TestConcurrentCreates(t *testing.T) {
+	w := newWorld(t)
+	var wg sync.WaitGroup
+	for i := range 30 {
+		wg.Go(func() {
+			if _, err := w.Create(w.ctx, core.CreateRequest{ID: fmt.Sprintf("box-%d", i)}); err != nil {
+				t.Errorf("Create %d: %v", i, err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func TestIDsAreCompareWithoutCase(t *testing.T) {
+	w := newWorld(t)
+	w.create("Box")
+	if _, err := w.Create(w.ctx, core.CreateRequest{ID: "bOX"}); !errors.Is(err, errs.Conflict) {
+		t.Errorf("Create = %v, want conflict", err)
+	}
+}
+
+func TestTenantsDoNotSeeEachOther(t *testing.T) {
+	w := newWorld(t)
+	mine, theirs := as(w.ctx, "me", "one"), as(w.ctx, "them", "two")
+	if _, err := w.Create(mine, core.CreateRequest{ID: "a"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Sandbox(theirs, "a"); !errors.Is(err, errs.NotFound) {
+		t.Errorf("Sandbox = %v, want not found", err)
+	}
+	if err := w.Destroy(theirs, "a", false); !errors.Is(err, errs.NotFound) {
+		t.Errorf("Destroy = %v, want not found", err)
+	}
+	if _, err := w.Exec(theirs, "a", sandbox.ExecSpec{Shell: "true"}); !errors.Is(err, errs.NotFound) {
+		t.Errorf("Exec = %v, want not found", err)
+	}
+	if _, err := w.Stat(theirs, "a", ".", true); !errors.Is(err, errs.NotFound) {
+		t.Errorf("Stat = %v, want not found", err)
+	}
+	if page, err := w.List(theirs, core.Query{}); err != nil || len(page.Sandboxes) != 0 {
+		t.Errorf("List = %v, %v, want nothing", page.Sandboxes, err)
+	}
+	if _, err := w.Create(theirs, core.CreateRequest{ID: "a"}); !errors.Is(err, errs.Conflict) {
+		t.Errorf("Create = %v, want conflict", err)
+	}
+}
+
+func TestAdmission(t *testing.T) {
+	var free int64 = 64 << 30
+	w := newWorld(t, func(c *core.Config) {
+		c.MaxSandboxes, c.MinFreeMemory = 2, 1<<30
+		c.MemAvailable = func() (int64, error) { return free, nil }
+	})
+	w.create("a")
+	w.create("b")
+	refused := func(when string) {
+		t.Helper()
+		_, err := w.Create(w.ctx, core.CreateRequest{ID: "one-too-many"})
+		if !errors.Is(err, errs.Exhausted) || errs.Public(err).RetryAfter <= 0 {
+			t.Errorf("%s: Create = %v, want exhausted with a time to retry", when, err)
+		}
+	}
+	refused("with all places taken")
+
+	// A stopped sandbox and a dead one take no place.
+	if _, err := w.Stop(w.ctx, "a", 0); err != nil {
+		t.Fatal(err)
+	}
+	w.create("c")
+	refused("with all places taken again")
+	if _, err := w.Start(w.ctx, "a"); !errors.Is(err, errs.Exhausted) {
+		t.Errorf("Start = %v, want exhausted", err)
+	}
+	b, err := w.Sandbox(w.ctx, "b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.fake.Kill(b.UID, driver.Death{Cause: driver.DeathOOM})
+	w.until("the dead sandbox is stopped", func() bool {
+		b, err = w.Sandbox(w.ctx, "b")
+		return err == nil && b.State == sandbox.Stopped
+	})
+	if _, err := w.Start(w.ctx, "a"); err != nil {
+		t.Errorf("Start = %v, want the place of the dead sandbox", err)
+	}
+	if err := w.Destroy(w.ctx, "a", false); err != nil {
+		t.Fatal(err)
+	}
+	free = 1 << 30
+	if _, err := w.Create(w.ctx, core.CreateRequest{ID: "d"}); !errors.Is(err, errs.Exhausted) {
+		t.Errorf("Create without memory = %v, want exhausted", err)
+	}
+	if _, err := w.Sandbox(w.ctx, "d"); !errors.Is(err, errs.NotFound) {
+		t.Errorf("a refused create left a row: %v", err)
+	}
+}
+
+func TestUnsupportedIsolationIsNotDowngraded(t *testing.T) {
+	w := stoppedWorld(t, func(c *core.Config) { c.Driver = onlyContainers{c.Driver} })
+	w.start()
+	if _, err := w.Create(w.ctx, core.CreateRequest{}); !errors.Is(err, errs.Unsupported) {
+		t.Errorf("Create = %v, want unsupported", err)
+	}
+	if p := w.Ready(w.ctx); len(p) != 1 || p[0].Part != "driver" {
+		t.Errorf("Ready = %+v, want a problem of the driver", p)
+	}
+	if b, err := w.Create(w.ctx, core.CreateRequest{Spec: sandbox.Spec{Isolation: sandbox.Container}}); err != nil || b.Spec.Isolation != sandbox.Container {
+		t.Errorf("Create = %s, %v", b.Spec.Isolation, err)
+	}
+}
+
+type onlyContainers struct{ driver.Driver }
+
+func (onlyContainers) Capabilities() driver.Capabilities {
+	return driver.Capabilities{Isolations: []driver.IsolationSupport{
+		{Isolation: sandbox.GVisor, Err: errs.E(errs.Unsupported, "no gVisor here")},
+		{Isolation: sandbox.Container},
+	}}
+}
+
+func TestEnvironment(t *testing.T) {
+	w := newWorld(t)
+	if _, err := w.Create(w.ctx, core.CreateRequest{ID: "a", Spec: sandbox.Spec{
+		Env: map[string]string{"OVER": "caller", "HTTPS_PROXY": "mine"},
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	r, err := w.RunExec(w.ctx, "a", sandbox.ExecSpec{
+		Shell: `echo "$IMAGE $OVER $HTTPS_PROXY $https_proxy $http_proxy $NO_PROXY $LANG $HOME $USER $EXEC"`,
+		Env:   map[string]string{"EXEC": "exec"},
+	}, -1, core.OutputCaps{Stdout: -1})
+	want := "yes caller mine http://127.0.0.1:3128 http://127.0.0.1:3128 localhost,127.0.0.1,::1 C.UTF-8 /home/sandbox sandbox exec\n"
+	if err != nil || string(r.Stdout) != want {
+		t.Errorf("the environment is %q, %v, want %q", r.Stdout, err, want)
+	}
+}

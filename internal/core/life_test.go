@@ -1,0 +1,300 @@
+package core_test
+
+import (
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/driver"
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+)
+
+func TestStopAndStart(t *testing.T) {
+	w := newWorld(t)
+	w.create("a")
+	w.sh("a", "echo kept > file")
+	for range 2 { // stopping twice is once
+		b, err := w.Stop(w.ctx, "a", 0)
+		if err != nil || b.State != sandbox.Stopped || b.StoppedAt.IsZero() {
+			t.Fatalf("Stop = %s, %v", b.State, err)
+		}
+	}
+	for range 2 {
+		b, err := w.Start(w.ctx, "a")
+		if err != nil || b.State != sandbox.Running || b.Reason != "" {
+			t.Fatalf("Start = %s, %v", b.State, err)
+		}
+	}
+	if r := w.sh("a", "cat file"); string(r.Stdout) != "kept\n" || r.Exec.Seq != 2 {
+		t.Errorf("after a restart exec %d read %q", r.Exec.Seq, r.Stdout)
+	}
+}
+
+func TestStartThatFailsLeavesItStopped(t *testing.T) {
+	down := errs.E(errs.Unavailable, "down")
+	for _, after := range []bool{false, true} {
+		w := newWorld(t, func(c *core.Config) { c.MaxSandboxes = 1 })
+		b := w.create("a")
+		w.sh("a", "echo kept > file")
+		if _, err := w.Stop(w.ctx, "a", 0); err != nil {
+			t.Fatal(err)
+		}
+		if after {
+			w.fake.FailAfter = map[string]error{"Start": down}
+		} else {
+			w.fake.SetFail("Start", down)
+		}
+		if _, err := w.Start(w.ctx, "a"); !errors.Is(err, errs.Unavailable) {
+			t.Errorf("Start = %v, want unavailable", err)
+		}
+		if got, err := w.Sandbox(w.ctx, "a"); err != nil || got.State != sandbox.Stopped {
+			t.Errorf("the row is %s, %v, want stopped", got.State, err)
+		}
+		if st, err := w.fake.Inspect(w.ctx, b.Handle); err != nil || st.Phase == driver.PhaseRunning {
+			t.Errorf("the driver says %s, %v, want that it does not run", st.Phase, err)
+		}
+		w.fake.FailAfter = nil
+		w.fake.SetFail("Start", nil)
+		if _, err := w.Start(w.ctx, "a"); err != nil {
+			t.Errorf("the next Start: %v", err)
+		}
+		if r := w.sh("a", "cat file"); string(r.Stdout) != "kept\n" {
+			t.Errorf("the file has %q", r.Stdout)
+		}
+	}
+}
+
+func TestStartWithoutTheDriversNotes(t *testing.T) {
+	w := newWorld(t)
+	b := w.create("a")
+	w.sh("a", "echo kept > file")
+	if _, err := w.Stop(w.ctx, "a", 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.fake.Sweep(w.ctx, b.UID); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Start(w.ctx, "a"); err != nil {
+		t.Fatalf("Start: %v", err)
+	}
+	if r := w.sh("a", "cat file"); string(r.Stdout) != "kept\n" {
+		t.Errorf("the file has %q", r.Stdout)
+	}
+}
+
+func TestStopThatFailsLeavesItRunning(t *testing.T) {
+	w := newWorld(t)
+	w.create("a")
+	w.fake.SetFail("Stop", errs.E(errs.Unavailable, "down"))
+	if _, err := w.Stop(w.ctx, "a", 0); !errors.Is(err, errs.Unavailable) {
+		t.Errorf("Stop = %v, want unavailable", err)
+	}
+	if r := w.sh("a", "echo on"); string(r.Stdout) != "on\n" {
+		t.Errorf("a command after it wrote %q", r.Stdout)
+	}
+}
+
+func TestDestroyLeavesNothing(t *testing.T) {
+	w := newWorld(t)
+	for _, state := range []string{"running", "stopped", "dead"} {
+		b := w.create("a")
+		switch state {
+		case "stopped":
+			if _, err := w.Stop(w.ctx, "a", 0); err != nil {
+				t.Fatal(err)
+			}
+		case "dead":
+			w.fake.Kill(b.UID, driver.Death{Cause: driver.DeathExit, Code: 1})
+		}
+		if err := w.Destroy(w.ctx, "a", false); err != nil {
+			t.Errorf("Destroy while %s: %v", state, err)
+		}
+		if _, err := w.Sandbox(w.ctx, "a"); !errors.Is(err, errs.NotFound) {
+			t.Errorf("Sandbox = %v, want not found", err)
+		}
+		w.nothingLeft()
+	}
+	if err := w.Destroy(w.ctx, "a", false); !errors.Is(err, errs.NotFound) {
+		t.Errorf("a second Destroy = %v, want not found", err)
+	}
+}
+
+func TestDestroyThatBreaksIsFinishedLater(t *testing.T) {
+	w := newWorld(t)
+	w.create("a")
+	w.fake.SetFail("Destroy", errs.E(errs.Unavailable, "down"))
+	if err := w.Destroy(w.ctx, "a", false); err != nil {
+		t.Errorf("Destroy: %v", err)
+	}
+	w.create("a") // the id is free
+	w.until("the traces are swept", func() bool {
+		traces, err := w.fake.List(w.ctx)
+		return err == nil && len(traces) == 1
+	})
+}
+
+func TestReusedIDStartsEmpty(t *testing.T) {
+	w := newWorld(t)
+	w.create("a")
+	w.sh("a", "echo secret > file")
+	if err := w.Destroy(w.ctx, "a", false); err != nil {
+		t.Fatal(err)
+	}
+	w.create("a")
+	if r := w.sh("a", "ls"); string(r.Stdout) != "" || r.Exec.Seq != 1 {
+		t.Errorf("the new sandbox's exec %d sees %q", r.Exec.Seq, r.Stdout)
+	}
+}
+
+func TestKeptDisk(t *testing.T) {
+	w := newWorld(t)
+	mine, theirs := as(w.ctx, "me", "one"), as(w.ctx, "them", "two")
+	owner := sandbox.Spec{External: sandbox.External{UserID: "u1"}}
+	if _, err := w.Create(mine, core.CreateRequest{ID: "a", Spec: owner}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.WriteFile(mine, "a", "file", strings.NewReader("kept"), sandbox.FileWrite{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Destroy(mine, "a", true); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Create(theirs, core.CreateRequest{ID: "a", Spec: owner}); !errors.Is(err, errs.Conflict) {
+		t.Errorf("another tenant's Create = %v, want conflict", err)
+	}
+	if _, err := w.Create(mine, core.CreateRequest{ID: "A"}); !errors.Is(err, errs.Conflict) {
+		t.Errorf("another user's Create = %v, want conflict", err)
+	}
+	// A create that fails gives the disk back.
+	w.fake.SetFail("Start", errs.E(errs.Unavailable, "down"))
+	if _, err := w.Create(mine, core.CreateRequest{ID: "a", Spec: owner}); !errors.Is(err, errs.Unavailable) {
+		t.Fatalf("Create = %v, want unavailable", err)
+	}
+	w.fake.SetFail("Start", nil)
+	if _, err := w.Create(mine, core.CreateRequest{ID: "a", Spec: owner}); err != nil {
+		t.Fatal(err)
+	}
+	r, _, err := w.ReadFile(mine, "a", "file", 0, -1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, _ := io.ReadAll(r)
+	r.Close()
+	if string(got) != "kept" {
+		t.Errorf("the file has %q, want kept", got)
+	}
+	if err := w.Destroy(mine, "a", true); err != nil {
+		t.Fatal(err)
+	}
+	w.restart() // a kept disk is no orphan
+	if _, err := w.Purge(theirs, "a"); !errors.Is(err, errs.NotFound) {
+		t.Errorf("another tenant's Purge = %v, want not found", err)
+	}
+	if freed, err := w.Purge(mine, "a"); err != nil || freed == 0 {
+		t.Errorf("Purge = %d, %v", freed, err)
+	}
+	w.nothingLeft()
+	if _, err := w.Purge(mine, "a"); !errors.Is(err, errs.NotFound) {
+		t.Errorf("a second Purge = %v, want not found", err)
+	}
+}
+
+func TestPurgeOfALiveSandbox(t *testing.T) {
+	w := newWorld(t)
+	w.create("a")
+	w.sh("a", "head -c 100000 /dev/zero > file")
+	if freed, err := w.Purge(w.ctx, "a"); err != nil || freed < 100000 {
+		t.Errorf("Purge = %d, %v", freed, err)
+	}
+	w.nothingLeft()
+}
+
+func TestDeathIsReported(t *testing.T) {
+	tests := []struct {
+		death driver.Death
+		want  string
+	}{
+		{driver.Death{Cause: driver.DeathOOM}, "CONTAINER_DIED: out of memory"},
+		{driver.Death{Cause: driver.DeathSignal, Signal: "SIGKILL"}, "CONTAINER_DIED: it was killed by SIGKILL"},
+		{driver.Death{Cause: driver.DeathExit, Code: 2}, "CONTAINER_DIED: its init process exited with code 2"},
+		{driver.Death{Cause: driver.DeathUnknown}, "CONTAINER_DIED: nobody knows why"},
+	}
+	w := newWorld(t)
+	w.create("a")
+	for _, tt := range tests {
+		b, err := w.Start(w.ctx, "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.sh("a", "echo alive > file")
+		w.fake.Kill(b.UID, tt.death)
+		began := time.Now()
+		w.until("it is stopped", func() bool {
+			b, err = w.Sandbox(w.ctx, "a")
+			return err == nil && b.State == sandbox.Stopped
+		})
+		if !strings.HasPrefix(b.Reason, tt.want) || !strings.Contains(b.Reason, "start it again") {
+			t.Errorf("the reason is %q, want %q and a hint", b.Reason, tt.want)
+		}
+		t.Logf("reported after %s", time.Since(began))
+		_, err = w.Exec(w.ctx, "a", sandbox.ExecSpec{Shell: "true"})
+		if !errors.Is(err, errs.WrongState) || !strings.Contains(errs.Public(err).Hint, "CONTAINER_DIED") {
+			t.Errorf("Exec = %v with hint %q, want wrong state and why", err, errs.Public(err).Hint)
+		}
+	}
+}
+
+func TestUpdate(t *testing.T) {
+	w := newWorld(t)
+	w.create("a")
+	labels, ports := map[string]string{"team": "x"}, []int{3000}
+	network := sandbox.Policy{Mode: sandbox.NetworkNone}
+	b, err := w.Update(w.ctx, "a", core.Patch{Labels: &labels, Ports: &ports, Network: &network})
+	if err != nil || b.Spec.Labels["team"] != "x" || b.Spec.Ports[0] != 3000 || b.Spec.Network.Mode != sandbox.NetworkNone {
+		t.Errorf("Update = %+v, %v", b.Spec, err)
+	}
+	page, err := w.List(w.ctx, core.Query{Labels: labels})
+	if err != nil || len(page.Sandboxes) != 1 {
+		t.Errorf("List by label = %d, %v, want 1", len(page.Sandboxes), err)
+	}
+	bad := sandbox.Visibility("secret")
+	if _, err := w.Update(w.ctx, "a", core.Patch{Visibility: &bad}); !errors.Is(err, errs.Invalid) {
+		t.Errorf("Update = %v, want invalid", err)
+	}
+	if _, err := w.Update(w.ctx, "nobody", core.Patch{}); !errors.Is(err, errs.NotFound) {
+		t.Errorf("Update = %v, want not found", err)
+	}
+}
+
+func TestStats(t *testing.T) {
+	w := newWorld(t)
+	w.create("a")
+	w.sh("a", "echo some output")
+	st, err := w.Stats(w.ctx, "a")
+	if err != nil || st.MemoryBytes == 0 || st.JournalBytes == 0 || st.At.IsZero() {
+		t.Errorf("Stats = %+v, %v", st, err)
+	}
+	if _, err := w.Stop(w.ctx, "a", 0); err != nil {
+		t.Fatal(err)
+	}
+	if st, err := w.Stats(w.ctx, "a"); err != nil || st.MemoryBytes != 0 {
+		t.Errorf("Stats while stopped = %+v, %v", st, err)
+	}
+}
+
+func TestCallsAfterTheEndAreRefused(t *testing.T) {
+	w := newWorld(t)
+	w.create("a")
+	svc := w.Service
+	w.stop()
+	if _, err := svc.Create(w.ctx, core.CreateRequest{}); !errors.Is(err, errs.Unavailable) {
+		t.Errorf("Create = %v, want unavailable", err)
+	}
+	if _, err := svc.Stop(w.ctx, "a", 0); !errors.Is(err, errs.Unavailable) {
+		t.Errorf("Stop = %v, want unavailable", err)
+	}
+}
