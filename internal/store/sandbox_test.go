@@ -190,6 +190,22 @@ func TestUpdateSpec(t *testing.T) {
 	wantKind(t, "SetHandle of an unknown sandbox", s.SetHandle(t.Context(), sandbox.NewUID(), nil), errs.NotFound)
 }
 
+// TestPanicInAChange must not leave the writing connection in a transaction.
+func TestPanicInAChange(t *testing.T) {
+	s, _ := fresh(t)
+	b := create(t, s, box("a"))
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("the panic was swallowed")
+			}
+		}()
+		_, err := s.UpdateSpec(t.Context(), b.UID, func(*sandbox.Spec) error { panic("a bug") })
+		t.Errorf("UpdateSpec returned %v", err)
+	}()
+	move(t, s, b.UID, sandbox.Stopped, Change{})
+}
+
 func TestTouchOnlyForward(t *testing.T) {
 	s, c := fresh(t)
 	b := create(t, s, box("a"))

@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"sync"
 	"time"
 
@@ -55,8 +54,11 @@ func (s *Store) transact(ctx context.Context, fn func(*tx) error) (err error) {
 	if t.tx, err = s.engine.write.BeginTx(t.ctx, nil); err != nil {
 		return err
 	}
+	// Also when fn panics: an open transaction would lock out everybody. After
+	// a commit it does nothing, and what was rolled back already is gone too.
+	defer t.tx.Rollback() //nolint:errcheck // see above
 	if err := fn(t); err != nil {
-		return errors.Join(err, t.tx.Rollback())
+		return err
 	}
 	if err := t.tx.Commit(); err != nil {
 		return err
