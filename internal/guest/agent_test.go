@@ -181,3 +181,10 @@ func (h host) run(t testing.TB, spec sandbox.ExecSpec) result {
 }
 
 func shell(script string) sandbox.ExecSpec { return sandbox.ExecSpec{Shell: script, Cwd: "/"} }
+
+func touch(t *testing.T, path string) {
+	t.Helper()
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
