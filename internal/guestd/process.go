@@ -90,15 +90,30 @@ func (r *reaper) reap() {
 			return
 		}
 		r.mu.Lock()
-		if ended, ok := r.waiting[pid]; ok {
-			delete(r.waiting, pid)
-			ended <- ws
-		} else if r.starting > 0 {
-			// It may be a child whose fork has not returned to us yet.
-			r.early[pid] = ws
-		}
+		r.settle(pid, ws)
 		r.mu.Unlock()
 	}
+}
+
+// settle notes that pid ended. r.mu is held.
+func (r *reaper) settle(pid int, ws syscall.WaitStatus) {
+	if ended, ok := r.waiting[pid]; ok {
+		delete(r.waiting, pid)
+		ended <- ws
+	} else if r.starting > 0 {
+		// It may be a child whose fork has not returned to us yet.
+		r.early[pid] = ws
+	}
+}
+
+// expect notes who wants to know how pid ends. r.mu is held.
+func (r *reaper) expect(pid int, ended chan<- syscall.WaitStatus) {
+	if ws, ok := r.early[pid]; ok {
+		delete(r.early, pid)
+		ended <- ws
+		return
+	}
+	r.waiting[pid] = ended
 }
 
 func (r *reaper) start(path string, argv []string, attr *syscall.ProcAttr) (int, <-chan syscall.WaitStatus, error) {
@@ -113,12 +128,7 @@ func (r *reaper) start(path string, argv []string, attr *syscall.ProcAttr) (int,
 	r.starting--
 	ended := make(chan syscall.WaitStatus, 1)
 	if err == nil {
-		if ws, ok := r.early[pid]; ok {
-			delete(r.early, pid)
-			ended <- ws
-		} else {
-			r.waiting[pid] = ended
-		}
+		r.expect(pid, ended)
 	}
 	if r.starting == 0 {
 		clear(r.early)
