@@ -79,7 +79,7 @@ func (t *Tree) write(ctx context.Context, name string, r io.Reader, w sandbox.Fi
 			unix.Unlinkat(int(p.dir.Fd()), tmp, 0)
 		}
 	}()
-	if err := t.copyTo(ctx, f, r); err != nil {
+	if err := t.copyTo(ctx, &flusher{f: f}, r); err != nil {
 		return none, err
 	}
 	if err := t.dress(f, mode, uid, gid); err != nil {
@@ -233,6 +233,26 @@ func fill(r io.Reader, b []byte) (n int, err error) {
 		var m int
 		m, err = r.Read(b[n:])
 		n += m
+	}
+	return n, err
+}
+
+// flusher makes the kernel start to write a large file to the disk while the
+// rest of it is still coming, so that the sync at the end is short.
+type flusher struct {
+	f              *os.File
+	written, begun int64
+}
+
+const flushSize = 8 << 20
+
+func (w *flusher) Write(b []byte) (int, error) {
+	n, err := w.f.Write(b)
+	w.written += int64(n)
+	if w.written-w.begun >= flushSize {
+		// Only a hint: not every file system takes it.
+		_ = unix.SyncFileRange(int(w.f.Fd()), w.begun, w.written-w.begun, unix.SYNC_FILE_RANGE_WRITE)
+		w.begun = w.written
 	}
 	return n, err
 }
