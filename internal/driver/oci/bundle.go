@@ -21,6 +21,7 @@ type bundle struct {
 	nofile  uint64 // most that RLIMIT_NOFILE can be here
 	root    string // the root filesystem as the runtime sees it
 	sysfs   string // prepared /sys of a container
+	cgroup  string // prepared directory of its cgroup view
 }
 
 const specVersion = "1.0.2" // the oldest that says all that is needed; crun 1.8 and runc 1.1 warn above theirs

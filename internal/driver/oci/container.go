@@ -1,7 +1,9 @@
 package oci
 
 import (
+	"maps"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
@@ -44,9 +46,9 @@ func (b bundle) container(s *specs.Spec) {
 		{Destination: "/dev/pts", Type: "devpts", Source: "devpts", Options: []string{"nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5"}},
 		{Destination: "/dev/mqueue", Type: "mqueue", Source: "mqueue", Options: []string{"nosuid", "noexec", "nodev"}},
 		tmpfs("/dev/shm", "1777", memory/2),
-		{Destination: "/sys", Type: "bind", Source: b.sysfs, Options: []string{"rbind", "ro", "nosuid", "noexec", "nodev"}},
-		tmpfs("/tmp", "1777", memory/2),
+		{Destination: "/sys", Type: "bind", Source: b.sysfs, Options: []string{"bind", "ro", "nosuid", "noexec", "nodev"}},
 	}
+	s.Mounts = append(s.Mounts, b.limitMounts()...)
 	s.Mounts = append(s.Mounts, b.shared()...)
 	for _, ns := range []specs.LinuxNamespaceType{
 		specs.PIDNamespace, specs.IPCNamespace, specs.UTSNamespace, specs.MountNamespace, specs.CgroupNamespace,
@@ -69,4 +71,22 @@ func (b bundle) container(s *specs.Spec) {
 		s.Linux.Seccomp = seccompProfile()
 		s.Linux.CgroupsPath = "/" + filepath.Join(b.cgroups.parent, string(b.note.UID))
 	}
+}
+
+// limitMounts show a container its own limits and use, where programs that
+// care look for them. It cannot write there.
+func (b bundle) limitMounts() []specs.Mount {
+	bind := func(from, to string) specs.Mount {
+		return specs.Mount{Destination: to, Type: "bind", Source: from, Options: []string{"bind", "ro", "nosuid", "noexec", "nodev"}}
+	}
+	const view = "/sys/fs/cgroup"
+	path := b.cgroups.cgroup(b.note.UID).path
+	if b.cgroups.v2 != "" {
+		return []specs.Mount{bind(filepath.Join(b.cgroups.v2, path), view)}
+	}
+	mounts := []specs.Mount{bind(b.cgroup, view)}
+	for _, controller := range slices.Sorted(maps.Keys(b.cgroups.v1)) {
+		mounts = append(mounts, bind(filepath.Join(b.cgroups.v1[controller], path), filepath.Join(view, controller)))
+	}
+	return mounts
 }

@@ -40,13 +40,16 @@ func (b bundle) prepare(userns *os.File) (s stage, err error) {
 	trees := []struct {
 		name, source string
 		mapped       bool
+		// Binds made of a tree inherit these, also where a runtime forgets
+		// the ones that it was asked for.
+		set uint64
 	}{
-		{"lower", b.note.Rootfs, true},
-		{"disk", b.note.Disk, true},
-		{"channel", b.box.channel(), true},
-		{"bundle", b.box.bundle(), false},
-		{"runtime", b.box.runtime(), false},
-		{"init", b.note.Init.Path, false},
+		{"lower", b.note.Rootfs, true, unix.MOUNT_ATTR_RDONLY},
+		{"disk", b.note.Disk, true, unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV},
+		{"channel", b.box.channel(), true, unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_NOEXEC},
+		{"bundle", b.box.bundle(), false, 0},
+		{"runtime", b.box.runtime(), false, 0},
+		{"init", b.note.Init.Path, false, unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV},
 	}
 	fds := make([]int, 0, len(trees))
 	defer func() {
@@ -60,11 +63,13 @@ func (b bundle) prepare(userns *os.File) (s stage, err error) {
 			return s, fmt.Errorf("take %s: %w", t.name, err)
 		}
 		fds = append(fds, fd)
+		attr := unix.MountAttr{Attr_set: t.set}
 		if t.mapped && userns != nil {
-			attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_IDMAP, Userns_fd: uint64(userns.Fd())}
-			if err := unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH, &attr); err != nil {
-				return s, fmt.Errorf("map ids of %s: %w", t.name, err)
-			}
+			attr.Attr_set |= unix.MOUNT_ATTR_IDMAP
+			attr.Userns_fd = uint64(userns.Fd())
+		}
+		if err := unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH, &attr); err != nil {
+			return s, fmt.Errorf("set up the mount of %s: %w", t.name, err)
 		}
 	}
 	if b.cgroups.hybrid != "" {
@@ -99,7 +104,10 @@ func (b bundle) prepare(userns *os.File) (s stage, err error) {
 	if err := loopbackOnly(); err != nil {
 		return s, err
 	}
-	return s, s.mountSysfs(b.cgroups, b.cgroups.cgroup(b.note.UID))
+	if err := s.limitDirs(b.cgroups); err != nil {
+		return s, err
+	}
+	return s, s.mountSysfs()
 }
 
 func openStage() (stage, error) {
@@ -203,40 +211,31 @@ func loopbackOnly() error {
 }
 
 // mountSysfs prepares the container's /sys: of the new network namespace, so
-// that it does not show the host's interfaces, and with the sandbox's own
-// limits under fs/cgroup. The runtime binds it read-only.
-func (s stage) mountSysfs(h hierarchy, c cgroup) error {
+// that it does not show the host's interfaces. The runtime binds it, read-only.
+func (s stage) mountSysfs() error {
 	sys := s.path("sysfs")
 	if err := os.Mkdir(sys, 0o755); err != nil {
 		return err
 	}
-	const flags = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
-	if err := unix.Mount("sysfs", sys, "sysfs", flags|unix.MS_RDONLY, ""); err != nil {
+	if err := unix.Mount("sysfs", sys, "sysfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC|unix.MS_RDONLY, ""); err != nil {
 		return fmt.Errorf("mount sysfs: %w", err)
 	}
-	target := filepath.Join(sys, "fs/cgroup")
-	bindReadOnly := func(from, to string) error {
-		if err := unix.Mount(from, to, "", unix.MS_BIND, ""); err != nil {
+	return nil
+}
+
+// limitDirs makes the directories below which the container sees the files of
+// its own cgroup, see limitMounts.
+func (s stage) limitDirs(h hierarchy) error {
+	dirs := []string{s.path("cgroup")}
+	for controller := range h.v1 {
+		dirs = append(dirs, s.path("cgroup/"+controller))
+	}
+	for _, dir := range dirs {
+		if err := os.Mkdir(dir, 0o555); err != nil {
 			return err
 		}
-		return unix.Mount("", to, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY|flags, "")
 	}
-	if h.v2 != "" {
-		return bindReadOnly(filepath.Join(h.v2, c.path), target)
-	}
-	if err := unix.Mount("tmpfs", target, "tmpfs", flags, "mode=0755,size=64k"); err != nil {
-		return fmt.Errorf("mount cgroup view: %w", err)
-	}
-	for controller, root := range h.v1 {
-		dir := filepath.Join(target, controller)
-		if err := os.Mkdir(dir, 0o755); err != nil {
-			return err
-		}
-		if err := bindReadOnly(filepath.Join(root, c.path), dir); err != nil {
-			return fmt.Errorf("bind cgroup view: %w", err)
-		}
-	}
-	return unix.Mount("", target, "", unix.MS_REMOUNT|unix.MS_RDONLY|flags, "mode=0755,size=64k")
+	return nil
 }
 
 // userNamespace returns a namespace that maps ids 0… to base…, for the

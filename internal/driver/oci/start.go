@@ -199,12 +199,14 @@ func (d *Driver) boot(n note, secret string) *guestv1.Boot {
 const egressListen = "127.0.0.1:3128"
 
 func (d *Driver) gvisorCommand(b bundle) (*exec.Cmd, error) {
-	// What an earlier run left here died with it; runsc starts its own.
-	if err := os.RemoveAll(b.overlayDir()); err != nil {
-		return nil, err
-	}
-	if err := os.MkdirAll(b.overlayDir(), 0o700); err != nil {
-		return nil, err
+	// What an earlier run left in these died with it; gVisor starts its own.
+	for _, dir := range []string{b.overlayDir(), b.tmpDir()} {
+		if err := os.RemoveAll(dir); err != nil {
+			return nil, err
+		}
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			return nil, err
+		}
 	}
 	if err := b.write(); err != nil {
 		return nil, err
@@ -217,6 +219,10 @@ func (d *Driver) gvisorCommand(b bundle) (*exec.Cmd, error) {
 }
 
 func (d *Driver) containerCommand(b bundle) (*exec.Cmd, error) {
+	// /tmp starts empty, as after a boot.
+	if err := os.RemoveAll(filepath.Join(b.note.Disk, "root/upper/tmp")); err != nil {
+		return nil, err
+	}
 	if err := b.note.overlayDirs(); err != nil {
 		return nil, err
 	}
@@ -305,7 +311,7 @@ func (d *Driver) execute(ctx context.Context, cmd *exec.Cmd, b bundle, boot []by
 
 // staged completes a container's command with the paths of its stage.
 func (b bundle) staged(s stage, cmd *exec.Cmd) error {
-	b.root, b.sysfs = s.path("rootfs"), s.path("sysfs")
+	b.root, b.sysfs, b.cgroup = s.path("rootfs"), s.path("sysfs"), s.path("cgroup")
 	inside := b
 	inside.note.Disk = s.path("disk")
 	inside.note.Init.Path = s.path("init")
