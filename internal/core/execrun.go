@@ -406,20 +406,21 @@ func endStatus(exit sandbox.Exit) sandbox.ExecStatus {
 	return sandbox.ExecError
 }
 
-// writeEnd stores a finished exec.
+// writeEnd stores a finished exec, and its start where the store has not heard
+// of that.
 func (s *Service) writeEnd(ctx context.Context, x sandbox.Exec, startNoted bool) error {
 	var events []sandbox.Event
 	if !startNoted {
-		if err := s.cfg.Store.StartExec(ctx, x.Box, x.Seq, x.StartedAt, event.New(x.Box, "", event.ExecStart{Seq: x.Seq})); err != nil {
-			return err
-		}
+		started := event.New(x.Box, "", event.ExecStart{Seq: x.Seq})
+		started.Time = x.StartedAt
+		events = append(events, started)
 	}
 	events = append(events, event.New(x.Box, "", event.ExecEnd{Seq: x.Seq, Reason: x.Exit.Reason, Code: x.Exit.Code}))
-	_, err := s.cfg.Store.FinishExec(ctx, x.Box, x.Seq, *x.Exit, x.Status, x.FinishedAt, events...)
-	if started := x.StartedAt; started.IsZero() {
-		s.metrics.Exec(string(x.Exit.Reason), 0)
-	} else {
-		s.metrics.Exec(string(x.Exit.Reason), x.FinishedAt.Sub(started))
+	var took time.Duration
+	if !x.StartedAt.IsZero() {
+		took = x.FinishedAt.Sub(x.StartedAt)
 	}
+	s.metrics.Exec(string(x.Exit.Reason), took)
+	_, err := s.cfg.Store.FinishStartedExec(ctx, x.Box, x.Seq, x.StartedAt, *x.Exit, x.Status, x.FinishedAt, events...)
 	return err
 }
