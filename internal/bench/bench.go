@@ -61,6 +61,7 @@ type bench struct {
 	image  image.Image
 	client *client.Client
 	daemon *process // nil with a remote one
+	docker *docker  // nil when no engine answers
 	report *Report
 }
 
@@ -113,12 +114,20 @@ func (b *bench) run(ctx context.Context) error {
 		"create": b.create, "exec": b.exec, "burst": b.burst, "transfer": b.transfer,
 		"stream": b.stream, "memory": b.memory, "rows": b.rows,
 	}
+	if b.wants("create") || b.wants("exec") {
+		if b.docker = b.findDocker(ctx); b.docker != nil {
+			defer b.docker.close(ctx)
+		}
+	}
 	for _, name := range Sections() {
-		if len(b.Sections) > 0 && !slices.Contains(b.Sections, name) {
+		if !b.wants(name) {
 			continue
 		}
-		fmt.Fprintf(b.Progress, "measuring %s\n", name)
-		if err := steps[name](ctx); err != nil {
+		began := time.Now()
+		fmt.Fprintf(b.Progress, "%-10s", name)
+		err := steps[name](ctx)
+		fmt.Fprintf(b.Progress, "%5.1f s\n", time.Since(began).Seconds())
+		if err != nil {
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
@@ -126,6 +135,10 @@ func (b *bench) run(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+func (b *bench) wants(section string) bool {
+	return len(b.Sections) == 0 || slices.Contains(b.Sections, section)
 }
 
 // count scales a number of repetitions.

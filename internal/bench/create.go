@@ -22,10 +22,7 @@ func (b *bench) create(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	engine := b.findDocker(ctx)
-	if engine != nil {
-		defer engine.close(ctx)
-	}
+	engine := b.docker
 	times := map[string]*sample{}
 	measure := func(name string, fn func() error) {
 		if times[name] == nil {

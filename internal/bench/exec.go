@@ -34,9 +34,8 @@ func (b *bench) exec(ctx context.Context) error {
 		}
 		s.times(r.name+" exec", v, 0)
 	}
-	if engine := b.findDocker(ctx); engine != nil {
-		defer engine.close(ctx)
-		b.dockerExec(ctx, engine, s, slow)
+	if b.docker != nil {
+		b.dockerExec(ctx, b.docker, s, slow)
 	}
 	for _, isolation := range b.Isolations {
 		id, remove, err := b.box(ctx, isolation)

@@ -23,7 +23,7 @@ func hideUnified() (*hidden, error) {
 		goruntime.LockOSThread() // and never unlocked: the thread ends with its namespace
 		err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS)
 		if err == nil {
-			err = unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
+			err = unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, "")
 		}
 		if err == nil {
 			err = unix.Unmount(unified, unix.MNT_DETACH)

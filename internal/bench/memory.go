@@ -17,7 +17,7 @@ import (
 func (b *bench) memory(ctx context.Context) error {
 	s := b.report.section("memory", "Memory")
 	if b.daemon != nil {
-		s.value("daemon, resident, idle", "MB", float64(statusKB(b.daemon.pid(), "VmRSS"))/1024, 1, 60, false)
+		s.value("daemon, resident, idle", "MB", float64(statusNumber(b.daemon.pid(), "VmRSS"))/1024, 1, 60, false)
 	}
 	goals := map[string]float64{"gvisor": 20}
 	n := b.count(10, 3)
@@ -52,7 +52,7 @@ func (b *bench) memory(ctx context.Context) error {
 			s.value(isolation+": processes of the host", "", float64(count)/float64(n), n, 0, false)
 			s.value(isolation+": less available memory", "MiB", float64(available-memAvailable())/float64(n)/(1<<20), n, 0, false)
 			if b.daemon != nil {
-				s.value(fmt.Sprintf("daemon, resident, with %d %s", n, isolation), "MB", float64(statusKB(b.daemon.pid(), "VmRSS"))/1024, 1, 0, false)
+				s.value(fmt.Sprintf("daemon, resident, with %d %s", n, isolation), "MB", float64(statusNumber(b.daemon.pid(), "VmRSS"))/1024, 1, 0, false)
 			}
 		}
 		for _, remove := range removes {
@@ -66,31 +66,55 @@ func (b *bench) memory(ctx context.Context) error {
 }
 
 // newProcesses sums the memory of processes that were not there before and
-// live in namespaces of their own, or name our data directory: other programs
-// of this machine come and go meanwhile.
+// belong to our sandboxes: other programs of this machine come and go
+// meanwhile. With a remote daemon the data directory is not known, and all new
+// ones in namespaces of their own count.
 func (b *bench) newProcesses(before map[int]bool) (pss int64, count int) {
-	self, err := os.Readlink("/proc/self/ns/mnt")
+	host, err := os.Readlink("/proc/self/ns/mnt")
 	if err != nil {
 		return 0, 0
 	}
+	parents := map[int]int{}
+	ours := map[int]bool{}
 	for pid := range pids() {
 		if before[pid] {
 			continue
 		}
-		ns, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/mnt", pid))
-		if err != nil {
-			continue
+		parents[pid] = int(statusNumber(pid, "PPid"))
+		ours[pid] = b.isOurs(pid, host)
+	}
+	for pid := range parents {
+		for up := pid; up > 1 && !before[up]; up = parents[up] {
+			if ours[up] {
+				ours[pid] = true
+				break
+			}
 		}
-		cmdline, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-		if err != nil || ns == self && !bytes.Contains(cmdline, []byte(b.Scratch)) {
-			continue
-		}
-		if n := rollupPSS(pid); n > 0 {
+		if n := rollupPSS(pid); ours[pid] && n > 0 {
 			pss += n
 			count++
 		}
 	}
 	return pss, count
+}
+
+// isOurs: a process that names our data directory in its arguments, as runsc
+// does, or sees a part of it in a mount namespace of its own.
+func (b *bench) isOurs(pid int, hostNS string) bool {
+	ns, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/mnt", pid))
+	if err != nil {
+		return false
+	}
+	if b.Remote != nil {
+		return ns != hostNS
+	}
+	mine := []byte(filepath.Base(b.Scratch))
+	cmdline, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	if err != nil || bytes.Contains(cmdline, mine) {
+		return err == nil
+	}
+	mounts, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", pid))
+	return err == nil && ns != hostNS && bytes.Contains(mounts, mine)
 }
 
 func pids() map[int]bool {
@@ -112,7 +136,8 @@ func rollupPSS(pid int) int64 {
 	return kilobytes(filepath.Join("/proc", strconv.Itoa(pid), "smaps_rollup"), "Pss") << 10
 }
 
-func statusKB(pid int, name string) int64 {
+// statusNumber reads a number, or kilobytes, from /proc/PID/status.
+func statusNumber(pid int, name string) int64 {
 	return kilobytes(filepath.Join("/proc", strconv.Itoa(pid), "status"), name)
 }
 

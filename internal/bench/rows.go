@@ -31,7 +31,7 @@ func (b *bench) rows(ctx context.Context) error {
 			return fmt.Errorf("%d rows: %w", n, err)
 		}
 	}
-	for _, what := range []string{"list of 100", "get", "exec, " + isolation} {
+	for _, what := range []string{"list of 10", "get", "exec, " + isolation} {
 		s.over(rowName(counts[1], what), rowName(counts[0], what))
 	}
 	return nil
@@ -59,8 +59,8 @@ func (b *bench) rowsOf(ctx context.Context, s *Section, n int, isolation string)
 
 	times := b.count(300, 50)
 	v, err := repeat(ctx, times, func() error {
-		boxes, _, err := c.ListPage(ctx, client.ListOptions{PageSize: 100}, "")
-		if err == nil && len(boxes) < min(n, 100) {
+		boxes, _, err := c.ListPage(ctx, client.ListOptions{PageSize: 10}, "")
+		if err == nil && len(boxes) < 10 {
 			err = fmt.Errorf("%d sandboxes listed", len(boxes))
 		}
 		return err
@@ -68,7 +68,7 @@ func (b *bench) rowsOf(ctx context.Context, s *Section, n int, isolation string)
 	if err != nil {
 		return err
 	}
-	s.times(rowName(n, "list of 100"), v, 0)
+	s.times(rowName(n, "list of 10"), v, 0)
 	v, err = repeat(ctx, times, func() error {
 		_, err := c.Get(ctx, ids[rand.IntN(len(ids))])
 		return err

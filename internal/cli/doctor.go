@@ -157,7 +157,7 @@ func (d *doctor) verdict() error {
 	}
 	fmt.Fprintln(d.out)
 	if n := count[warned]; n > 0 {
-		fmt.Fprintf(d.out, "Ready; %d warnings.\n", n)
+		fmt.Fprintf(d.out, "Ready; warnings: %d.\n", n)
 	} else {
 		fmt.Fprintln(d.out, "Ready.")
 	}

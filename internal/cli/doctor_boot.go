@@ -109,13 +109,10 @@ func (d *doctor) bootOne(ctx context.Context, c *client.Client, isolation, image
 // that holds nothing but this program.
 func (d *doctor) bootImage(ctx context.Context, scratch string) (dir, name string, argv []string, err error) {
 	uname := []string{"uname", "-sr"}
-	if store, err := d.openImages(); err == nil {
-		list, err := store.List(ctx)
-		if err == nil {
-			for _, img := range list {
-				if !img.Damaged && img.Name == "base" {
-					return d.cfg.Images(), img.Name, uname, nil
-				}
+	if _, err := os.Stat(d.cfg.Images()); err == nil {
+		if store, err := d.openImages(); err == nil {
+			if _, err := store.Resolve(ctx, "base"); err == nil {
+				return d.cfg.Images(), "base", uname, nil
 			}
 		}
 	}

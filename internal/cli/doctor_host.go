@@ -178,7 +178,7 @@ func version(ctx context.Context, name string) string {
 		return path + " (does not run)"
 	}
 	line, _, _ := strings.Cut(string(out), "\n")
-	return line
+	return strings.TrimPrefix(line, name+" ")
 }
 
 // room checks memory, disk and open files.
@@ -201,7 +201,7 @@ func (d *doctor) room() {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err == nil {
 		if limit.Max < 65536 {
-			d.warn("open files", fmt.Sprintf("at most %d: few sandboxes at once, and their own limit is lowered to it", limit.Max),
+			d.warn("open files", fmt.Sprintf("at most %d per process: commands in sandboxes get no more", limit.Max),
 				"ulimit -Hn 1048576, or LimitNOFILE=1048576 in the systemd unit")
 		} else {
 			d.good("open files", "up to %d", limit.Max)
@@ -249,6 +249,10 @@ func memAvailable(path string) (int64, bool) {
 
 // images checks that there is something to start from.
 func (d *doctor) images(ctx context.Context) {
+	if _, err := os.Stat(d.cfg.Images()); err != nil { // looking must not make it
+		d.warn("images", "none in "+d.cfg.Images(), "sudo cubby image build base")
+		return
+	}
 	store, err := d.openImages()
 	if err != nil {
 		d.fail("images", err.Error(), "choose another --image-dir")
