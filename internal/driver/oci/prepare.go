@@ -33,8 +33,8 @@ func (b bundle) prepare(userns *os.File) (s stage, err error) {
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 		return s, fmt.Errorf("make mount namespace: %w", err)
 	}
-	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-		return s, fmt.Errorf("make mounts private: %w", err)
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
+		return s, fmt.Errorf("let unmounts in: %w", err)
 	}
 	// Trees are taken before the stage covers a part of the host.
 	trees := []struct {
