@@ -197,7 +197,7 @@ func TestTerminal(t *testing.T) {
 		ctx := testContext(t)
 		uid := sandbox.NewUID()
 		spec := sandbox.ExecSpec{
-			Shell: `stty size; test -t 0 -a -t 1 -a -t 2 && echo tty; trap 'stty size' WINCH; while read line; do echo "got $line"; done; echo bye`,
+			Shell: `trap 'stty size' WINCH; stty size; test -t 0 -a -t 1 -a -t 2 && echo tty; while read line; do echo "got $line"; done; echo bye`,
 			Cwd:   "/", PTY: &sandbox.WindowSize{Cols: 80, Rows: 24},
 		}
 		s, err := h.Exec(ctx, uid, &guest.Start{ExecSpec: spec}, 0)
