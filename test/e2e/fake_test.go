@@ -31,7 +31,7 @@ type fakeHost struct {
 func (h *fakeHost) start(flags []string) (string, error) {
 	o := daemontest.Options{}
 	if h.daemon != nil {
-		o.Dir = h.daemon.Dir
+		o.Dir, o.Driver = h.daemon.Dir, h.daemon.Driver.Restart(h.t)
 	}
 	if len(flags) > 0 {
 		// Flags are parsed by the real parser and laid over the test's own.

@@ -10,7 +10,6 @@ import (
 	"context"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -51,7 +50,7 @@ func Start(t testing.TB, o Options) *Daemon {
 		o.Dir = shortDir(t)
 	}
 	if o.Driver == nil {
-		o.Driver = drivertest.NewFake(filepath.Join(o.Dir, "fake"))
+		o.Driver = drivertest.NewFake(t)
 	}
 	cfg := config.Default()
 	cfg.Listen, cfg.DataDir = "127.0.0.1:0", o.Dir

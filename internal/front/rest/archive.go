@@ -2,6 +2,7 @@ package rest
 
 import (
 	"context"
+	"iter"
 	"mime"
 	"net/http"
 	"path"
@@ -109,7 +110,10 @@ func (d *Door) watchFiles(ctx context.Context, in *watchRequest) (*streamed, err
 		if err != nil {
 			return
 		}
-		err = pump(ctx, d.drain, d.core.Watch(ctx, in.ID, dir, in.Recursive), pingEvery, func(c sandbox.FileChange) error {
+		source := func(ctx context.Context) iter.Seq2[sandbox.FileChange, error] {
+			return d.core.Watch(ctx, in.ID, dir, in.Recursive)
+		}
+		err = pump(ctx, d.drain, source, pingEvery, func(c sandbox.FileChange) error {
 			return s.send(-1, "change", changeEvent{Path: c.Path, Op: c.Op, Time: c.Time.UTC()})
 		}, s.ping)
 		d.failStream(ctx, s, err)

@@ -118,8 +118,10 @@ func validationMessage(m *huma.ErrorModel) string {
 			parts = append(parts, "unknown field "+strconv.Quote(where))
 		case strings.HasPrefix(e.Message, "unknown query parameter"):
 			parts = append(parts, "unknown query parameter "+strconv.Quote(strings.TrimPrefix(where, "query.")))
-		case where == "":
-			parts = append(parts, "the request body is not valid JSON")
+		case where == "" || where == "body" && strings.HasPrefix(e.Message, "expected"):
+			parts = append(parts, "the request body: "+e.Message)
+		case where == "body":
+			parts = append(parts, "the request body is not valid JSON: "+e.Message)
 		default:
 			parts = append(parts, where+": "+e.Message)
 		}

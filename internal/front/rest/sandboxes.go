@@ -123,7 +123,7 @@ func optionalSeconds(field string, s *float64) (*time.Duration, error) {
 
 type listInput struct {
 	Label  []string `query:"label,explode" doc:"key=value; several must all match."`
-	Status []string `query:"status,explode" doc:"Several match any."`
+	Status []string `query:"status,explode" enum:"creating,running,sleeping,stopped,failed,destroyed" doc:"Several match any."`
 	Limit  int      `query:"limit" minimum:"1" maximum:"1000" default:"100"`
 	Cursor string   `query:"cursor" doc:"next_cursor of the page before."`
 }

@@ -73,10 +73,13 @@ func (d *Door) failStream(ctx context.Context, s *eventStream, err error) {
 // errDraining ends a stream because the daemon stops.
 var errDraining = errs.E(errs.Unavailable, "the daemon stops").Hint("resume the stream at its offset")
 
-// pump hands every item of seq to item, in order, and calls tick while there
-// is none for a while. It returns when seq ends, when ctx ends, when drain is
+// pump hands every item of source to item, in order, and calls tick while there
+// is none for a while. It returns when the source ends, when ctx ends, when drain is
 // closed or with the first error, and leaves no goroutine behind.
-func pump[T any](ctx context.Context, drain <-chan struct{}, seq iter.Seq2[T, error], every time.Duration, item func(T) error, tick func() error) error {
+//
+// The source is made with a context that ends when pump wants to return, so
+// that it does not keep pump waiting.
+func pump[T any](ctx context.Context, drain <-chan struct{}, source func(context.Context) iter.Seq2[T, error], every time.Duration, item func(T) error, tick func() error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	type next struct {
 		item T
@@ -85,7 +88,7 @@ func pump[T any](ctx context.Context, drain <-chan struct{}, seq iter.Seq2[T, er
 	items := make(chan next)
 	go func() {
 		defer close(items)
-		for v, err := range seq {
+		for v, err := range source(ctx) {
 			select {
 			case items <- next{v, err}:
 			case <-ctx.Done():

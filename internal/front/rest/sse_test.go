@@ -17,18 +17,21 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func numbers(ctx context.Context, n int, end error) iter.Seq2[int, error] {
-	return func(yield func(int, error) bool) {
-		for i := range n {
-			if !yield(i, nil) {
+// numbers counts to n and then fails, or waits for the end of its context.
+func numbers(n int, end error) func(context.Context) iter.Seq2[int, error] {
+	return func(ctx context.Context) iter.Seq2[int, error] {
+		return func(yield func(int, error) bool) {
+			for i := range n {
+				if !yield(i, nil) {
+					return
+				}
+			}
+			if end != nil {
+				yield(0, end)
 				return
 			}
+			<-ctx.Done()
 		}
-		if end != nil {
-			yield(0, end)
-			return
-		}
-		<-ctx.Done()
 	}
 }
 
@@ -65,7 +68,7 @@ func TestPumpKeepsOrderAndEndsForEveryReason(t *testing.T) {
 			ctx, cancel := context.WithCancel(context.Background())
 			defer cancel()
 			last := -1
-			err := pump(ctx, tt.drain, numbers(ctx, 10, tt.end), time.Millisecond, func(i int) error {
+			err := pump(ctx, tt.drain, numbers(10, tt.end), time.Millisecond, func(i int) error {
 				if i != last+1 {
 					t.Errorf("item %d came after %d", i, last)
 				}
@@ -83,7 +86,9 @@ func TestPumpKeepsOrderAndEndsForEveryReason(t *testing.T) {
 }
 
 func TestPumpEndsWithItsSource(t *testing.T) {
-	seq := func(yield func(int, error) bool) { yield(1, nil) }
+	seq := func(context.Context) iter.Seq2[int, error] {
+		return func(yield func(int, error) bool) { yield(1, nil) }
+	}
 	got := 0
 	if err := pump(context.Background(), nil, seq, time.Hour, func(i int) error { got += i; return nil }, nil); err != nil || got != 1 {
 		t.Errorf("pump = %v with %d, want nil with 1", err, got)

@@ -3,6 +3,7 @@ package rest
 import (
 	"context"
 	"errors"
+	"iter"
 	"net/http"
 	"strconv"
 	"time"
@@ -86,7 +87,7 @@ func (d *Door) followExec(ctx context.Context, w http.ResponseWriter, id string,
 		return nil
 	}
 	at := after
-	err = pump(ctx, d.drain, d.core.Output(ctx, id, seq, after, true), pingEvery, func(e journal.Entry) error {
+	err = pump(ctx, d.drain, d.output(id, seq, after, true), pingEvery, func(e journal.Entry) error {
 		if e.Exit == nil {
 			at = e.Output.Offset + int64(len(e.Output.Data))
 			return send(join.add(e.Output))
@@ -138,7 +139,7 @@ func (d *Door) rawOutput(ctx context.Context, in *rawOutputInput) (*streamed, er
 		if in.Follow {
 			_ = control.Flush()
 		}
-		err := pump(ctx, d.drain, d.core.Output(ctx, in.ID, in.Seq, in.After, in.Follow), pingEvery, func(e journal.Entry) error {
+		err := pump(ctx, d.drain, d.output(in.ID, in.Seq, in.After, in.Follow), pingEvery, func(e journal.Entry) error {
 			if e.Exit != nil || in.Stream != "" && in.Stream != e.Output.Stream.String() {
 				return nil
 			}
@@ -166,3 +167,8 @@ func (d *Door) abort(ctx context.Context, err error) {
 
 // gone marks an error of the client's connection: nobody is left to tell.
 func gone(err error) error { return errs.E(errs.Canceled, "the client went away").Because(err) }
+
+// output is a source for pump.
+func (d *Door) output(id string, seq, after int64, follow bool) func(context.Context) iter.Seq2[journal.Entry, error] {
+	return func(ctx context.Context) iter.Seq2[journal.Entry, error] { return d.core.Output(ctx, id, seq, after, follow) }
+}
