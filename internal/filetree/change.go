@@ -46,7 +46,7 @@ func (t *Tree) makeDir(name string, mode fs.FileMode, parents bool, user string)
 	if err != nil {
 		return none, err
 	}
-	defer p.Close()
+	defer p.close()
 	if p.found {
 		if !parents || p.kind() != unix.S_IFDIR {
 			return none, unix.EEXIST
@@ -93,14 +93,14 @@ func (t *Tree) makeParents(name string, uid, gid uint32) error {
 		p, err := t.find(name, true)
 		if err == nil && p.found {
 			kind := p.kind()
-			p.Close()
+			p.close()
 			if kind != unix.S_IFDIR {
 				return unix.ENOTDIR
 			}
 			break
 		}
 		if err == nil {
-			p.Close()
+			p.close()
 		} else if !errors.Is(err, unix.ENOENT) {
 			return err
 		}
@@ -116,7 +116,7 @@ func (t *Tree) makeParents(name string, uid, gid uint32) error {
 			return err
 		}
 		d, err := t.makeDirAt(p.dir, p.base, 0o755, uid, gid)
-		p.Close()
+		p.close()
 		if err == nil {
 			d.Close()
 		} else if !errors.Is(err, unix.EEXIST) {
@@ -144,12 +144,12 @@ func (t *Tree) Rename(ctx context.Context, from, to string, replace bool) (none 
 	if err != nil {
 		return none, classify(from, err)
 	}
-	defer src.Close()
+	defer src.close()
 	dst, err := t.find(to, false)
 	if err != nil {
 		return none, classify(to, err)
 	}
-	defer dst.Close()
+	defer dst.close()
 	if src.base == "." || dst.base == "." {
 		return none, errPinned
 	}
@@ -217,7 +217,7 @@ func (t *Tree) Remove(ctx context.Context, name string, recursive bool) error {
 	if err != nil {
 		return classify(name, err)
 	}
-	defer p.Close()
+	defer p.close()
 	if p.base == "." || name == sandbox.WorkspaceDir || name == sandbox.HomeDir {
 		return errPinned
 	}
@@ -295,7 +295,7 @@ func empty(ctx context.Context, top, dir *os.File, depth int) error {
 
 func emptyOne(ctx context.Context, top, dir *os.File, name string, depth int) error {
 	err := unix.Unlinkat(int(dir.Fd()), name, 0)
-	if err != unix.EISDIR && err != unix.EPERM {
+	if !errors.Is(err, unix.EISDIR) && !errors.Is(err, unix.EPERM) {
 		return err
 	}
 	switch rmErr := unix.Unlinkat(int(dir.Fd()), name, unix.AT_REMOVEDIR); rmErr {

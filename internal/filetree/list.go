@@ -37,7 +37,7 @@ func (t *Tree) Stat(ctx context.Context, name string, follow bool) (sandbox.File
 	if err != nil {
 		return sandbox.File{}, classify(name, err)
 	}
-	defer p.Close()
+	defer p.close()
 	return p.describe(name), nil
 }
 
@@ -57,7 +57,7 @@ func (t *Tree) ListFiles(ctx context.Context, name string, recursive bool) iter.
 			yield(sandbox.File{}, classify(name, err))
 			return
 		}
-		defer p.Close()
+		defer p.close()
 		dir, err := openDirAt(p.dir, p.base)
 		if err != nil {
 			yield(sandbox.File{}, classify(name, err))

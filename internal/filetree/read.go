@@ -31,7 +31,7 @@ func (t *Tree) Read(ctx context.Context, name string, offset, length int64) (io.
 	if err != nil {
 		return nil, none, classify(name, err)
 	}
-	defer p.Close()
+	defer p.close()
 	f, st, err := p.openRegular(name, unix.O_RDONLY)
 	if err != nil {
 		return nil, none, classify(name, err)

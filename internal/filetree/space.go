@@ -79,7 +79,7 @@ func (s confined) openDir(name string) (*os.File, error) {
 		if err != nil {
 			return nil, err
 		}
-		defer root.Close()
+		defer func() { _ = root.Close() }()
 		if rest = strings.Trim(rest, "/"); rest == "" {
 			rest = "."
 		}
@@ -189,7 +189,7 @@ type place struct {
 	found bool
 }
 
-func (p *place) Close() error { return p.dir.Close() }
+func (p *place) close() { _ = p.dir.Close() }
 
 func (p *place) kind() uint32 { return p.st.Mode & unix.S_IFMT }
 
@@ -203,7 +203,7 @@ func (t *Tree) find(name string, follow bool) (*place, error) {
 			return p, err
 		}
 		target, err := readLinkAt(p.dir, p.base)
-		p.Close()
+		p.close()
 		if err != nil {
 			return nil, err
 		}
@@ -260,7 +260,7 @@ func (t *Tree) look(name string) (*place, error) {
 func (t *Tree) existing(name string, follow bool) (*place, error) {
 	p, err := t.find(name, follow)
 	if err == nil && !p.found {
-		p.Close()
+		p.close()
 		return nil, unix.ENOENT
 	}
 	return p, err

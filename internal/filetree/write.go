@@ -51,7 +51,7 @@ func (t *Tree) write(ctx context.Context, name string, r io.Reader, w sandbox.Fi
 	if err != nil {
 		return none, err
 	}
-	defer p.Close()
+	defer p.close()
 	mode := w.Mode & fs.ModePerm
 	if p.found {
 		if err := regular(name, p.kind()); err != nil {
@@ -76,7 +76,7 @@ func (t *Tree) write(ctx context.Context, name string, r io.Reader, w sandbox.Fi
 	defer f.Close()
 	defer func() {
 		if err != nil {
-			unix.Unlinkat(int(p.dir.Fd()), tmp, 0)
+			_ = unix.Unlinkat(int(p.dir.Fd()), tmp, 0)
 		}
 	}()
 	if err := t.copyTo(ctx, &flusher{f: f}, r); err != nil {
@@ -92,7 +92,7 @@ func (t *Tree) write(ctx context.Context, name string, r io.Reader, w sandbox.Fi
 	case err == unix.EBUSY && p.found:
 		// A mount point, as /etc/hosts: it can be written but not replaced.
 		err := t.overwrite(ctx, p, name, f)
-		unix.Unlinkat(int(p.dir.Fd()), tmp, 0)
+		_ = unix.Unlinkat(int(p.dir.Fd()), tmp, 0)
 		if err != nil {
 			return none, err
 		}
@@ -211,7 +211,7 @@ func copyTo(ctx context.Context, f io.Writer, r io.Reader, guard func() error) e
 				return err
 			}
 		}
-		if rerr == io.EOF {
+		if rerr == io.EOF { //nolint:errorlint // an error that wraps io.EOF is not the end
 			return ctx.Err()
 		}
 		if rerr != nil {

@@ -41,13 +41,13 @@ func plantDeep(t *testing.T, dir, name string, depth int) {
 			t.Fatal(err)
 		}
 		next, err := unix.Openat(at, name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
-		unix.Close(at)
+		_ = unix.Close(at)
 		if err != nil {
 			t.Fatal(err)
 		}
 		at = next
 	}
-	unix.Close(at)
+	_ = unix.Close(at)
 }
 
 func (e Env) archive(t *testing.T, name string) []byte {
@@ -236,4 +236,31 @@ func testCanceled(t *testing.T, e Env) {
 		t.Error("Write with a context that ended = nil")
 	}
 	Eventually(t, func() bool { return len(e.list(t, "/workspace", false)) == 0 }, "the rest of the write to go")
+}
+
+func tarOf(t *testing.T, headers ...tar.Header) io.Reader {
+	t.Helper()
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for _, h := range headers {
+		content := "content of " + h.Name
+		if h.Typeflag == 0 || h.Typeflag == tar.TypeReg {
+			h.Typeflag, h.Size = tar.TypeReg, int64(len(content))
+		}
+		if h.Mode == 0 {
+			h.Mode = 0o644
+		}
+		if err := w.WriteHeader(&h); err != nil {
+			t.Fatal(err)
+		}
+		if h.Typeflag == tar.TypeReg {
+			if _, err := io.WriteString(w, content); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return &b
 }
