@@ -50,20 +50,33 @@ func BenchmarkRead(b *testing.B) {
 	}
 }
 
-// BenchmarkShortExec is what one `true` costs.
+// BenchmarkShortExec is what one `true` costs, with and without files that
+// are ready.
 func BenchmarkShortExec(b *testing.B) {
-	j := openDir(b, b.TempDir(), Limits{PerExec: 1 << 20, PerSandbox: 64 << 20})
-	box := sandbox.NewUID()
-	seq := int64(0)
-	for b.Loop() {
-		seq++
-		l := create(b, j, box, seq)
-		write(b, l, sandbox.Stdout, "hello\n")
-		if err := l.Finish(exited(0)); err != nil {
-			b.Fatal(err)
-		}
-		if _, err := j.Collect(b.Context(), box, seq, Caps{-1, -1}); err != nil {
-			b.Fatal(err)
-		}
+	for _, spares := range []bool{false, true} {
+		b.Run(fmt.Sprint("spares=", spares), func(b *testing.B) {
+			j := openDir(b, b.TempDir(), Limits{PerExec: 1 << 20, PerSandbox: 64 << 20})
+			box := sandbox.NewUID()
+			seq := int64(0)
+			for b.Loop() {
+				if spares && len(j.spares.ready) == 0 {
+					b.StopTimer()
+					if err := j.spares.fill(b.Context()); err != nil {
+						b.Fatal(err)
+					}
+					b.StartTimer()
+				}
+				seq++
+				l := create(b, j, box, seq)
+				write(b, l, sandbox.Stdout, "hello\n")
+				if err := l.Finish(exited(0)); err != nil {
+					b.Fatal(err)
+				}
+				if _, err := j.Collect(b.Context(), box, seq, Caps{-1, -1}); err != nil {
+					b.Fatal(err)
+				}
+			}
+			j.spares.end()
+		})
 	}
 }

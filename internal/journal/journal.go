@@ -12,7 +12,7 @@
 // Logs are bounded. A log over its own cap keeps its beginning and counts
 // what it cut. A sandbox over its cap loses its oldest finished logs, whole;
 // reading one of those is errs.NotFound. The package knows no execs but by
-// number, starts no goroutines and does not log.
+// number and does not log.
 package journal
 
 import (
@@ -43,6 +43,7 @@ type Limits struct {
 type Journals struct {
 	dir    string
 	limits Limits
+	spares spares
 
 	mu     sync.Mutex
 	boxes  map[sandbox.UID]*box // those that were used since Open; guarded by mu
@@ -55,7 +56,10 @@ func Open(dir string, limits Limits) (*Journals, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("open journals: %w", fault(err))
 	}
-	return &Journals{dir: dir, limits: limits, boxes: make(map[sandbox.UID]*box)}, nil
+	return &Journals{
+		dir: dir, limits: limits, boxes: make(map[sandbox.UID]*box),
+		spares: spares{dir: filepath.Join(dir, "spare"), taken: make(chan struct{}, 1)},
+	}, nil
 }
 
 // Close closes all open logs without finishing them; their followers get
@@ -154,7 +158,7 @@ func (j *Journals) box(uid sandbox.UID) (*box, error) {
 	if b := j.boxes[uid]; b != nil {
 		return b, nil
 	}
-	b := &box{dir: filepath.Join(j.dir, string(uid)), limits: j.limits, open: make(map[int64]*Log)}
+	b := &box{dir: filepath.Join(j.dir, string(uid)), limits: j.limits, spares: &j.spares, open: make(map[int64]*Log)}
 	if err := b.load(); err != nil {
 		return nil, fault(err)
 	}
@@ -166,6 +170,7 @@ func (j *Journals) box(uid sandbox.UID) (*box, error) {
 type box struct {
 	dir    string
 	limits Limits
+	spares *spares
 
 	mu     sync.Mutex     // taken after a Log's own
 	open   map[int64]*Log // logs that can grow; guarded by mu
@@ -237,19 +242,9 @@ func (b *box) create(seq int64) (*Log, error) {
 	if l := b.open[seq]; l != nil {
 		return l, nil
 	}
-	flags := os.O_RDWR | os.O_CREATE | syscall.O_NOFOLLOW
-	f, err := os.OpenFile(b.path(seq), flags, 0o600)
-	if errors.Is(err, fs.ErrNotExist) {
-		if err = os.Mkdir(b.dir, 0o700); err == nil {
-			f, err = os.OpenFile(b.path(seq), flags, 0o600)
-		}
-	}
+	l, err := b.openFile(seq)
 	if err != nil {
-		return nil, fault(err)
-	}
-	l := &Log{box: b, seq: seq, file: f, write: pwritev}
-	if err := l.recover(); err != nil {
-		return nil, errors.Join(fmt.Errorf("open log %d: %w", seq, fault(err)), f.Close())
+		return nil, fmt.Errorf("open log %d: %w", seq, fault(err))
 	}
 	if i, found := b.find(seq); found {
 		l.charged = b.closed[i].usage
@@ -258,9 +253,36 @@ func (b *box) create(seq int64) (*Log, error) {
 	b.charge(l)
 	if l.exit != nil {
 		b.keep(l)
-		return l, f.Close()
+		return l, l.release()
 	}
 	b.open[seq] = l
+	return l, nil
+}
+
+// openFile opens the file of a log or makes it, and reads what it holds.
+func (b *box) openFile(seq int64) (*Log, error) {
+	const flags = os.O_RDWR | syscall.O_NOFOLLOW
+	l := &Log{box: b, seq: seq, write: pwritev}
+	path := b.path(seq)
+	f, err := os.OpenFile(path, flags, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := os.Mkdir(b.dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+			return nil, err
+		}
+		if l.file = b.spares.take(path); l.file != nil {
+			l.end = int64(len(magic))
+			l.outEnd = l.end
+			return l, nil
+		}
+		f, err = os.OpenFile(path, flags|os.O_CREATE, 0o600)
+	}
+	if err != nil {
+		return nil, err
+	}
+	l.file = f
+	if err := l.recover(); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
 	return l, nil
 }
 
