@@ -217,7 +217,7 @@ func attackHardLink(t *testing.T, e Env) {
 }
 
 func attackDeepTree(t *testing.T, e Env) {
-	plantDeep(t, e.Workspace, "d", 2500)
+	plantDeep(t, e.Workspace, "d", 1200)
 	var last error
 	for _, err := range e.ListFiles(t.Context(), "/workspace", true) {
 		last = err
@@ -229,8 +229,8 @@ func attackDeepTree(t *testing.T, e Env) {
 		r.Close()
 	}
 	wantKind(t, "Archive", err, errs.TooLarge)
-	if _, err := e.Stat(t.Context(), "/workspace/"+strings.Repeat("d/", 1900), false); err != nil {
-		t.Errorf("Stat of 1900 levels = %v", err)
+	if _, err := e.Stat(t.Context(), "/workspace/"+strings.Repeat("d/", 1100), false); err != nil {
+		t.Errorf("Stat of 1100 levels = %v", err)
 	}
 	if err := e.Remove(t.Context(), "/workspace/d", true); err != nil {
 		t.Errorf("Remove = %v", err)

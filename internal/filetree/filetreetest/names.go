@@ -110,9 +110,9 @@ func testRemove(t *testing.T, e Env) {
 }
 
 func testRemoveDeep(t *testing.T, e Env) {
-	plantDeep(t, e.here("/workspace"), "deep", 3000)
+	plantDeep(t, e.here("/workspace"), "deep", 1500)
 	if err := e.Remove(t.Context(), "/workspace/deep", true); err != nil {
-		t.Errorf("Remove of a tree that is 3000 deep = %v", err)
+		t.Errorf("Remove of a tree that is 1500 deep = %v", err)
 	}
 	if got := e.list(t, "/workspace", true); len(got) != 0 {
 		t.Errorf("left: %v", got)
