@@ -40,11 +40,12 @@ type Daemon struct {
 	notify  notifier
 
 	// In the order in which they are opened; closed the other way round.
-	closers []io.Closer
-	store   *store.Store
-	driver  driver.Driver
-	disks   *workspace.Disks
-	core    *core.Service
+	closers  []io.Closer
+	store    *store.Store
+	journals *journal.Journals
+	driver   driver.Driver
+	disks    *workspace.Disks
+	core     *core.Service
 
 	listener net.Listener
 	server   *http.Server
@@ -125,11 +126,11 @@ func (d *Daemon) open(ctx context.Context, o options) error {
 		return err
 	}
 	d.closers = append(d.closers, d.store)
-	journals, err := journal.Open(dirs.journals, journal.Limits{PerExec: int64(d.cfg.JournalPerExec), PerSandbox: int64(d.cfg.JournalPerBox)})
+	d.journals, err = journal.Open(dirs.journals, journal.Limits{PerExec: int64(d.cfg.JournalPerExec), PerSandbox: int64(d.cfg.JournalPerBox)})
 	if err != nil {
 		return err
 	}
-	d.closers = append(d.closers, journals)
+	d.closers = append(d.closers, d.journals)
 	images, err := image.Open(dirs.images, d.log)
 	if err != nil {
 		return err
@@ -149,7 +150,7 @@ func (d *Daemon) open(ctx context.Context, o options) error {
 	}
 	d.closers = append(d.closers, d.driver)
 	d.core, err = core.New(core.Config{
-		Store: d.store, Driver: d.driver, Disks: d.disks, Images: images, Journals: journals,
+		Store: d.store, Driver: d.driver, Disks: d.disks, Images: images, Journals: d.journals,
 		Egress: egress.Config{Operator: operator, Log: d.log}, Log: d.log, Metrics: d.metrics, Now: time.Now, Defaults: o.defaults,
 		MaxSandboxes: d.cfg.MaxSandboxes, MinFreeMemory: int64(d.cfg.MinFreeMemory),
 		JournalBytes: int64(d.cfg.JournalPerBox), HistoryRetention: d.cfg.HistoryRetention,

@@ -47,6 +47,7 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	part("doors", stopping, doorsStopped, d.serve)
 	part("core", doors, loopsStopped, d.core.Run)
 	part("disks", loops, disksStopped, d.disks.Run)
+	part("journals", disks, func() {}, d.journals.Run)
 	part("store", disks, func() {}, d.store.Run)
 
 	err = g.Wait()

@@ -266,7 +266,7 @@ func cmdSet(ts *testscript.TestScript, _ bool, args []string) {
 }
 
 // lookup finds a.b.0.c in JSON and gives a string as it is and anything else
-// as JSON. "." is the whole and "#" the length of a list.
+// as JSON. "len" is the length of a list.
 func lookup(body []byte, path string) (string, bool, error) {
 	var v any
 	if err := json.Unmarshal(body, &v); err != nil {
@@ -284,7 +284,7 @@ func lookup(body []byte, path string) (string, bool, error) {
 			}
 			v = next
 		case []any:
-			if step == "#" {
+			if step == "len" {
 				return strconv.Itoa(len(at)), true, nil
 			}
 			i, err := strconv.Atoi(step)

@@ -170,5 +170,7 @@ func gone(err error) error { return errs.E(errs.Canceled, "the client went away"
 
 // output is a source for pump.
 func (d *Door) output(id string, seq, after int64, follow bool) func(context.Context) iter.Seq2[journal.Entry, error] {
-	return func(ctx context.Context) iter.Seq2[journal.Entry, error] { return d.core.Output(ctx, id, seq, after, follow) }
+	return func(ctx context.Context) iter.Seq2[journal.Entry, error] {
+		return d.core.Output(ctx, id, seq, after, follow)
+	}
 }
