@@ -258,7 +258,8 @@ func (s *Service) diskBytes(l sandbox.Limits) int64 {
 func driverSpec(b sandbox.Sandbox, img image.Image, disk workspace.Disk) driver.Spec {
 	return driver.Spec{
 		UID: b.UID, Hostname: string(b.ID), Isolation: b.Spec.Isolation, Limits: b.Spec.Limits,
-		Rootfs: img.Dir, Env: environment(img, b.Spec), Disk: disk.Dir,
+		Rootfs: img.Dir, Env: environment(img, b.Spec, s.cfg.Authorities != ""), Disk: disk.Dir,
+		Authorities: s.cfg.Authorities,
 	}
 }
 
@@ -269,6 +270,12 @@ func (s *Service) abandon(ctx context.Context, b sandbox.Sandbox, reason string)
 	log := s.log.With(telemetry.KeySandbox, b.ID, telemetry.KeyUID, b.UID)
 	clean := s.tearDown(ctx, b)
 	tookOver := b.DiskUID != "" && b.DiskUID != b.UID
+	if tookOver && !clean {
+		// The disk must not be found by the next sandbox while something may
+		// still write to it: the reconciler tries again.
+		s.reconcileSoon()
+		return
+	}
 	_, err := s.cfg.Store.Move(ctx, b.UID, sandbox.Failed, store.Change{
 		// A disk that was taken over goes back to its owner.
 		Reason: reason, KeepDisk: tookOver, ImageDigest: b.ImageDigest,

@@ -86,11 +86,20 @@ const (
 	defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 )
 
+// authorityVariables are what programs read to learn whom to trust: OpenSSL
+// and Go, curl, git, Python's requests and pip, Node, cargo, AWS tools.
+func authorityVariables() []string {
+	return []string{
+		"SSL_CERT_FILE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "REQUESTS_CA_BUNDLE", "PIP_CERT",
+		"NODE_EXTRA_CA_CERTS", "CARGO_HTTP_CAINFO", "AWS_CA_BUNDLE",
+	}
+}
+
 // environment is what every command of a sandbox inherits: the image's
 // variables, then cubby's, then the caller's, each name once. HOME, USER and
 // LOGNAME follow from the user that a command runs as and are the agent's to
 // set, unless the caller names them.
-func environment(img image.Image, s sandbox.Spec) []string {
+func environment(img image.Image, s sandbox.Spec, authorities bool) []string {
 	env := map[string]string{"PATH": defaultPath, "LANG": "C.UTF-8"}
 	for _, kv := range img.Env {
 		if name, value, ok := strings.Cut(kv, "="); ok && name != "" && !strings.ContainsRune(kv, 0) {
@@ -104,6 +113,11 @@ func environment(img image.Image, s sandbox.Spec) []string {
 		env[name] = proxyURL
 	}
 	env["NO_PROXY"], env["no_proxy"] = noProxy, noProxy
+	if authorities {
+		for _, name := range authorityVariables() {
+			env[name] = driver.AuthoritiesPath
+		}
+	}
 	maps.Copy(env, s.Env)
 	list := make([]string, 0, len(env))
 	for _, name := range slices.Sorted(maps.Keys(env)) {

@@ -65,6 +65,10 @@ type Config struct {
 	Metrics Metrics          // nil: nothing is recorded
 	Now     func() time.Time // nil: time.Now
 
+	// Authorities is a file of the host with the certificate authorities that
+	// every sandbox trusts; "" leaves them to the images.
+	Authorities string
+
 	// Defaults fills what a create leaves open. Zero fields are filled by
 	// [DefaultSpec].
 	Defaults sandbox.Spec

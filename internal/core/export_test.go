@@ -1,0 +1,9 @@
+package core
+
+import "context"
+
+// ReapIdle is one turn of the idle loop.
+func (s *Service) ReapIdle(ctx context.Context) { s.reapIdle(ctx) }
+
+// Prune is one turn of the prune loop.
+func (s *Service) Prune(ctx context.Context) { s.prune(ctx) }

@@ -1,0 +1,61 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+)
+
+func TestKeyedLocks(t *testing.T) {
+	var k keyedLocks
+	ctx := context.Background()
+	var wg sync.WaitGroup
+	counts := map[string]*int{"a": new(int), "b": new(int)}
+	for key, n := range counts {
+		for range 100 {
+			wg.Go(func() {
+				unlock, err := k.lock(ctx, key)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer unlock()
+				*n++ // the race detector watches
+			})
+		}
+	}
+	wg.Wait()
+	if *counts["a"] != 100 || *counts["b"] != 100 {
+		t.Errorf("counted %d and %d, want 100", *counts["a"], *counts["b"])
+	}
+	if len(k.locks) != 0 {
+		t.Errorf("%d locks are left, want none", len(k.locks))
+	}
+}
+
+func TestKeyedLocksWaitEndsWithItsContext(t *testing.T) {
+	var k keyedLocks
+	unlock, err := k.lock(context.Background(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := k.tryLock("a"); ok {
+		t.Error("tryLock took a lock that is held")
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := k.lock(ctx, "a"); !errors.Is(err, context.Canceled) {
+		t.Errorf("lock = %v, want canceled", err)
+	}
+	unlock()
+	unlock() // a second one does nothing
+	again, ok := k.tryLock("a")
+	if !ok {
+		t.Fatal("tryLock of a free lock failed")
+	}
+	again()
+	if len(k.locks) != 0 {
+		t.Errorf("%d locks are left, want none", len(k.locks))
+	}
+}

@@ -1,0 +1,179 @@
+package core_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/egress"
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/event"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+)
+
+func TestEgressIsDecidedAndWrittenDown(t *testing.T) {
+	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "reached") }))
+	defer target.Close()
+	operator, err := egress.ParseOperator(strings.TrimPrefix(target.URL, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t, func(c *core.Config) { c.Egress.Operator = operator })
+	b := w.create("a")
+	proxy := &url.URL{Scheme: "http", Host: w.fake.EgressAddr(b.UID)}
+	inside := &http.Client{Transport: &http.Transport{Proxy: http.ProxyURL(proxy), DisableKeepAlives: true}}
+	get := func(u string) int {
+		t.Helper()
+		res, err := inside.Get(u)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		return res.StatusCode
+	}
+	if code := get(target.URL); code != 200 {
+		t.Errorf("the operator's host answers %d, want 200", code)
+	}
+	if code := get("http://169.254.169.254/latest"); code != 403 {
+		t.Errorf("the metadata service answers %d, want 403", code)
+	}
+	// An update holds from the next request on.
+	if _, err := w.Update(w.ctx, "a", core.Patch{Network: &sandbox.Policy{Mode: sandbox.NetworkNone}}); err != nil {
+		t.Fatal(err)
+	}
+	if code := get(target.URL); code != 403 {
+		t.Errorf("without a network the host answers %d, want 403", code)
+	}
+	w.until("the decisions are in the history", func() bool {
+		events, _, err := w.Events(w.ctx, "a", 0, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		kinds := map[string]int{}
+		for _, e := range events {
+			kinds[e.Kind]++
+		}
+		return kinds[event.EgressAllowed] == 1 && kinds[event.EgressDenied] == 2
+	})
+}
+
+type clock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+func (c *clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *clock) add(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+}
+
+func TestIdleSandboxes(t *testing.T) {
+	c := &clock{now: time.Now()}
+	w := newWorld(t, func(cfg *core.Config) { cfg.Now = c.Now })
+	timeout := time.Hour
+	for id, policy := range map[string]sandbox.IdlePolicy{
+		"stop": sandbox.IdleStop, "sleep": sandbox.IdleSleep, "destroy": sandbox.IdleDestroy, "always": sandbox.IdleAlwaysOn, "busy": sandbox.IdleStop,
+	} {
+		if _, err := w.Create(w.ctx, core.CreateRequest{ID: id, Spec: sandbox.Spec{IdlePolicy: policy}, IdleTimeout: &timeout}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.launch("busy", "echo ready; sleep 100")
+	w.ReapIdle(w.ctx)
+	if b, err := w.Sandbox(w.ctx, "stop"); err != nil || b.State != sandbox.Running {
+		t.Fatalf("a fresh sandbox is %s, %v", b.State, err)
+	}
+	c.add(2 * time.Hour)
+	w.ReapIdle(w.ctx)
+	for id, want := range map[string]sandbox.State{"stop": sandbox.Stopped, "sleep": sandbox.Stopped, "always": sandbox.Running, "busy": sandbox.Running} {
+		b, err := w.Sandbox(w.ctx, id)
+		if err != nil || b.State != want {
+			t.Errorf("%s is %s, %v, want %s", id, b.State, err, want)
+		}
+		if want == sandbox.Stopped && !strings.HasPrefix(b.Reason, "idle") {
+			t.Errorf("%s was stopped because of %q", id, b.Reason)
+		}
+	}
+	if _, err := w.Sandbox(w.ctx, "destroy"); !errors.Is(err, errs.NotFound) {
+		t.Errorf("destroy: %v, want not found", err)
+	}
+}
+
+func TestHistoryIsPruned(t *testing.T) {
+	c := &clock{now: time.Now()}
+	w := newWorld(t, func(cfg *core.Config) { cfg.Now, cfg.HistoryRetention = c.Now, time.Hour })
+	b := w.create("a")
+	w.sh("a", "echo output")
+	if err := w.Destroy(w.ctx, "a", false); err != nil {
+		t.Fatal(err)
+	}
+	w.Prune(w.ctx)
+	if boxes, err := w.journals.Boxes(); err != nil || len(boxes) != 1 {
+		t.Errorf("within the retention there are journals of %v, %v", boxes, err)
+	}
+	c.add(2 * time.Hour)
+	w.Prune(w.ctx)
+	if boxes, err := w.journals.Boxes(); err != nil || len(boxes) != 0 {
+		t.Errorf("after the retention there are journals of %v, %v", boxes, err)
+	}
+	if _, err := w.store.SandboxByUID(w.ctx, b.UID); !errors.Is(err, errs.NotFound) {
+		t.Errorf("after the retention the row is there: %v", err)
+	}
+}
+
+// A journal that cannot be written ends the command, and says so.
+func TestOutputThatCannotBeKept(t *testing.T) {
+	w := newWorld(t)
+	b := w.create("a")
+	x := w.launch("a", "echo ready; while :; do echo more; sleep 0.01; done")
+	if err := w.journals.Remove(b.UID); err != nil {
+		t.Fatal(err)
+	}
+	x = w.wait("a", x.Seq)
+	if x.Exit.Reason != sandbox.EndDiskFull || x.Status != sandbox.ExecError {
+		t.Errorf("it ended %s %+v, want disk_full", x.Status, x.Exit)
+	}
+	got := 0
+	for e, err := range w.Output(w.ctx, "a", x.Seq, 0, true) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.Exit != nil && e.Exit.Reason == sandbox.EndDiskFull {
+			got++
+		}
+	}
+	if got != 1 {
+		t.Errorf("Output told the end %d times, want once", got)
+	}
+}
+
+func TestReady(t *testing.T) {
+	w := newWorld(t)
+	w.create("a")
+	if p := w.Ready(w.ctx); len(p) != 0 {
+		t.Errorf("Ready = %+v, want no problem", p)
+	}
+	counts, err := w.CountSandboxes(w.ctx)
+	if err != nil || counts["running"] != 1 || counts["stopped"] != 0 {
+		t.Errorf("CountSandboxes = %v, %v", counts, err)
+	}
+	svc := w.Service
+	w.stop()
+	if p := svc.Ready(w.ctx); len(p) == 0 {
+		t.Error("Ready after the end = no problem")
+	}
+}
