@@ -206,7 +206,10 @@ func (c *Client) do(ctx context.Context, r call, out any) error {
 		}
 		return c.readError(ctx, err)
 	}
-	return nil
+	// What is left is a line break; read, it frees the connection for the
+	// next request.
+	_, err = io.Copy(io.Discard, io.LimitReader(res.Body, 4<<10))
+	return c.readError(ctx, err)
 }
 
 // readError classifies an error met while reading an answer.

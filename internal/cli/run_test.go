@@ -5,12 +5,14 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"net"
 	"os"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 
+	"github.com/cubbyhq/cubby/internal/config"
 	"github.com/cubbyhq/cubby/internal/daemon/daemontest"
 )
 
@@ -257,5 +259,40 @@ func TestLifeOfASandbox(t *testing.T) {
 	}
 	if res := do("rm", "--all"); res != (result{"second\n", "", 0}) {
 		t.Errorf("rm --all: %+v", res)
+	}
+}
+
+// TestExecOutlivesTheDaemon: a restart in the middle of a command loses no
+// output and not its exit code.
+func TestExecOutlivesTheDaemon(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := l.Addr().String()
+	_ = l.Close()
+	same := func(c *config.Config) { c.Listen = addr }
+	first := daemontest.Start(t, daemontest.Options{Config: same})
+	if res := cubby(t, first.URL, nil, "create", "--id", "box"); res.code != 0 {
+		t.Fatalf("create: %+v", res)
+	}
+	stdout := watch("one")
+	done := make(chan int)
+	go func() {
+		done <- Main(context.Background(), Env{
+			Args:    []string{"exec", "box", "--", "sh", "-c", "echo one; until test -e go; do sleep 0.05; done; echo two; exit 6"},
+			Environ: []string{"CUBBY_URL=" + first.URL}, Stdout: stdout, Stderr: io.Discard,
+		})
+	}()
+	<-stdout.seen
+	if err := first.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	second := daemontest.Start(t, daemontest.Options{Dir: first.Dir, Driver: first.Driver.Restart(t), Config: same})
+	if res := cubby(t, second.URL, strings.NewReader("x"), "cp", "-", "box:go"); res.code != 0 {
+		t.Fatalf("cp: %+v", res)
+	}
+	if code := <-done; code != 6 || stdout.String() != "one\ntwo\n" {
+		t.Errorf("exit %d with %q, want 6 with one and two", code, stdout)
 	}
 }

@@ -1,0 +1,273 @@
+//go:build root
+
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/creack/pty"
+)
+
+// testImages is the directory with the image "base".
+func testImages(t *testing.T) string {
+	t.Helper()
+	dir := os.Getenv("CUBBY_TEST_IMAGE_DIR")
+	if dir == "" {
+		dir = "../../.cache/images"
+	}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "names.json")); err != nil {
+		t.Fatalf("%v: build the image base into CUBBY_TEST_IMAGE_DIR first", err)
+	}
+	return dir
+}
+
+// program is the cubby that users run.
+func program(t *testing.T) string {
+	t.Helper()
+	path := os.Getenv("CUBBY_TEST_BIN")
+	if path == "" {
+		path = "../../bin/cubby"
+	}
+	path, err := filepath.Abs(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(path); err != nil {
+		t.Fatalf("%v: run make build first", err)
+	}
+	return path
+}
+
+// shortTemp is a directory whose path leaves room for the names of sockets.
+func shortTemp(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/var/tmp", "cubby")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Errorf("left behind: %v", err)
+		}
+	})
+	return dir
+}
+
+// TestDoctorBootsRealSandboxes with the image that is there, and with nothing
+// but cubby itself where there is none.
+func TestDoctorBootsRealSandboxes(t *testing.T) {
+	for name, images := range map[string]string{"base": testImages(t), "no image": filepath.Join(shortTemp(t), "none")} {
+		t.Run(name, func(t *testing.T) {
+			// The program and not Main: without an image it boots itself, which
+			// has to be static.
+			cmd := exec.Command(program(t), "doctor", "--json", "--data-dir", shortTemp(t), "--image-dir", images)
+			cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "CUBBY_URL=http://127.0.0.1:1"}
+			var stderr bytes.Buffer
+			cmd.Stderr = &stderr
+			out, err := cmd.Output()
+			if err != nil {
+				t.Errorf("doctor: %v\n%s%s", err, out, &stderr)
+			}
+			var checks []check
+			if err := json.Unmarshal(out, &checks); err != nil {
+				t.Fatal(err)
+			}
+			booted := map[string]verdict{}
+			for _, c := range checks {
+				if c.Group == "A real sandbox" {
+					booted[c.Name] = c.Verdict
+				}
+			}
+			for _, isolation := range []string{"gvisor", "container"} {
+				if booted[isolation] != good {
+					t.Errorf("%s: %q, want ok:\n%s", isolation, booted[isolation], out)
+				}
+			}
+			if _, err := os.Stat(images); name == "no image" && err == nil {
+				t.Error("the doctor made the image directory")
+			}
+		})
+	}
+}
+
+// TestBenchMeasures every section once.
+func TestBenchMeasures(t *testing.T) {
+	cmd := exec.Command(program(t), "bench", "--quick", "-n", "1", "--json", "--image-dir", testImages(t))
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "TMPDIR=" + shortTemp(t)}
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("bench: %v\n%s", err, &stderr)
+	}
+	var report struct {
+		Sections []struct {
+			Name string `json:"name"`
+			Rows []struct {
+				Name string  `json:"name"`
+				P50  float64 `json:"p50"`
+			} `json:"rows"`
+		} `json:"sections"`
+		Notes []string `json:"notes"`
+	}
+	if err := json.Unmarshal(out, &report); err != nil {
+		t.Fatal(err)
+	}
+	var rows []string
+	for _, s := range report.Sections {
+		for _, r := range s.Rows {
+			rows = append(rows, s.Name+"/"+r.Name)
+		}
+	}
+	all := strings.Join(rows, "\n")
+	for _, want := range []string{
+		"create/runsc run", "create/crun run", "create/gvisor: create, first command", "create/container: create, first command",
+		"exec/gvisor: exec", "exec/container: exec", "burst/gvisor × 10: succeeded", "burst/container × 10: succeeded",
+		"transfer/gvisor: upload", "transfer/container: download", "stream/gvisor: line", "stream/container: line",
+		"memory/gvisor: PSS of an idle sandbox", "memory/daemon, resident, idle", "rows/exec, container, 10000 rows",
+	} {
+		if !strings.Contains(all, want) {
+			t.Errorf("no figure %q; notes: %q; all:\n%s", want, report.Notes, all)
+		}
+	}
+	for _, n := range report.Notes {
+		if !strings.Contains(n, "docker") {
+			t.Errorf("note: %s", n)
+		}
+	}
+}
+
+// TestRealRun: the two walls from the command line, with input, exit code and
+// Ctrl-C.
+func TestRealRun(t *testing.T) {
+	url := serveReal(t)
+	for _, isolation := range []string{"gvisor", "container"} {
+		t.Run(isolation, func(t *testing.T) {
+			run := func(stdin io.Reader, args ...string) result {
+				t.Helper()
+				return cubby(t, url, stdin, append([]string{"run", "--isolation", isolation}, args...)...)
+			}
+			if res := run(nil, "--", "python3", "-c", "print(1+1)"); res != (result{"2\n", "", 0}) {
+				t.Errorf("python: %+v", res)
+			}
+			text := strings.Repeat("0123456789abcde\n", 1<<16) // 1 MiB
+			if res := run(strings.NewReader(text), "--", "cat"); res.stdout != text || res.code != 0 {
+				t.Errorf("cat: %d bytes, exit %d, %s", len(res.stdout), res.code, res.stderr)
+			}
+			if res := run(nil, "--", "sh", "-c", "kill -KILL $$"); res.code != 137 {
+				t.Errorf("killed: %+v", res)
+			}
+			if res := run(nil, "--", "no-such-program"); res.code != 127 {
+				t.Errorf("not found: %+v", res)
+			}
+			signals, stdout, done := make(chan os.Signal), watch("ready"), make(chan int)
+			go func() {
+				done <- Main(context.Background(), Env{
+					Args:    []string{"run", "--isolation", isolation, "--", "bash", "-c", "echo ready; sleep 100 & wait"},
+					Environ: []string{"CUBBY_URL=" + url}, Stdout: stdout, Stderr: io.Discard, Signals: signals,
+				})
+			}()
+			<-stdout.seen
+			signals <- syscall.SIGINT
+			if code := <-done; code != 130 {
+				t.Errorf("Ctrl-C: exit %d, want 130", code)
+			}
+			wantNoBoxes(t, url)
+		})
+	}
+}
+
+// TestRealShell: a terminal into each wall.
+func TestRealShell(t *testing.T) {
+	url := serveReal(t)
+	for _, isolation := range []string{"gvisor", "container"} {
+		t.Run(isolation, func(t *testing.T) {
+			if res := cubby(t, url, nil, "create", "--id", isolation, "--isolation", isolation); res.code != 0 {
+				t.Fatalf("create: %+v", res)
+			}
+			defer cubby(t, url, nil, "rm", isolation)
+			user, tty, err := pty.Open()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer user.Close()
+			if err := pty.Setsize(user, &pty.Winsize{Cols: 91, Rows: 31}); err != nil {
+				t.Fatal(err)
+			}
+			done := make(chan int, 1)
+			go func() {
+				done <- Main(context.Background(), Env{
+					Args: []string{"shell", isolation}, Environ: []string{"CUBBY_URL=" + url, "TERM=dumb"}, Stdin: tty, Stdout: tty, Stderr: tty,
+				})
+				_ = tty.Close()
+			}()
+			screen := &screen{t: t, r: user}
+			for _, step := range []struct{ keys, want string }{
+				{"stty size\r", "31 91"},
+				{"sleep 100\r", "sleep 100"},
+				{"\x03echo after-$((3+4))\r", "after-7"},
+				{"tty && whoami\r", "sandbox"},
+			} {
+				if _, err := io.WriteString(user, step.keys); err != nil {
+					t.Fatal(err)
+				}
+				screen.wait(step.want)
+			}
+			if _, err := io.WriteString(user, "exit 5\r"); err != nil {
+				t.Fatal(err)
+			}
+			if code := <-done; code != 5 {
+				t.Errorf("exit %d, want 5", code)
+			}
+		})
+	}
+}
+
+// serveReal runs `cubby serve` until the test ends.
+func serveReal(t *testing.T) (url string) {
+	t.Helper()
+	dir := shortTemp(t)
+	log := watch("msg=serving")
+	cmd := exec.Command(program(t), "serve", "--listen", "127.0.0.1:0", "--data-dir", dir, "--image-dir", testImages(t))
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
+	cmd.Stderr = log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		if err := <-ended; err != nil {
+			t.Errorf("serve ended with %v", err)
+		}
+		if t.Failed() {
+			t.Logf("the daemon's log:\n%s", log)
+		}
+	})
+	select {
+	case <-log.seen:
+	case err := <-ended:
+		ended <- err
+		t.Fatalf("serve: %v\n%s", err, log)
+	case <-time.After(30 * time.Second):
+		t.Fatalf("serve says nothing:\n%s", log)
+	}
+	_, rest, _ := strings.Cut(log.String(), "listen=")
+	addr, _, _ := strings.Cut(rest, " ")
+	return "http://" + addr
+}
