@@ -185,6 +185,35 @@ func TestWatchEndsWithItsDirectory(t *testing.T) {
 	}
 }
 
+// A host that does not keep up is told that it missed something.
+func TestWatchReportsOverflow(t *testing.T) {
+	e := filesEnv(t)
+	c := e.Files.(*guest.Client)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for change, err := range c.Watch(ctx, "/workspace", false) {
+		if err != nil {
+			t.Fatalf("Watch = %v, want an overflow first", err)
+		}
+		if change.Op == "overflow" {
+			return
+		}
+		if change != (sandbox.FileChange{}) {
+			continue
+		}
+		// More than the kernel queues, while nobody reads.
+		name := filepath.Join(e.Workspace, strings.Repeat("n", 200))
+		for range 30_000 {
+			if err := os.WriteFile(name, nil, 0o644); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Remove(name); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
 func BenchmarkUpload100MB(b *testing.B) {
 	c, _ := benchClient(b)
 	data := bytes.Repeat([]byte("0123456789abcdef"), 100<<20/16)

@@ -26,7 +26,8 @@ type cgroups struct {
 	box   *os.Root // parent of all groups
 	procs processes
 	// files is RLIMIT_NOFILE of commands; 0: what the agent has.
-	files int64
+	files   int64
+	forking sync.Mutex // with files: the agent's limit is the commands' meanwhile
 
 	mu    sync.Mutex
 	made  int
@@ -120,16 +121,32 @@ func (g *cgroups) launch(c command, files [3]int, tty bool) (tree, error) {
 	attr := c.attributes(files, tty, false)
 	attr.Sys.UseCgroupFD = true
 	attr.Sys.CgroupFD = int(cg.dir.Fd())
-	pid, ended, err := g.procs.start(c.path, c.argv, attr)
+	pid, ended, err := g.start(c, attr)
 	if err != nil {
 		g.giveBack(cg)
 		return nil, err
 	}
-	if g.files > 0 {
-		limit := unix.Rlimit{Cur: uint64(g.files), Max: uint64(g.files)}
-		_ = unix.Prlimit(pid, unix.RLIMIT_NOFILE, &limit, nil)
-	}
 	return &grouped{groups: g, group: cg, main: pid, status: ended}, nil
+}
+
+// start forks with the commands' limit of open files. A limit is the whole
+// process's, so the agent has it too for this moment; what it has open stays.
+func (g *cgroups) start(c command, attr *syscall.ProcAttr) (int, <-chan syscall.WaitStatus, error) {
+	if g.files == 0 {
+		return g.procs.start(c.path, c.argv, attr)
+	}
+	g.forking.Lock()
+	defer g.forking.Unlock()
+	var own syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &own); err != nil {
+		return 0, nil, err
+	}
+	limit := syscall.Rlimit{Cur: uint64(g.files), Max: uint64(g.files)}
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return 0, nil, err
+	}
+	defer func() { _ = syscall.Setrlimit(syscall.RLIMIT_NOFILE, &own) }()
+	return g.procs.start(c.path, c.argv, attr)
 }
 
 func (g *cgroups) close() {

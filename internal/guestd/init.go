@@ -4,6 +4,8 @@ import (
 	"errors"
 	"os"
 	"os/signal"
+	"strconv"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -15,8 +17,12 @@ import (
 // commands' pipes.
 const agentFiles = 4096
 
-// initThreads are created ahead, see warmThreads.
-const initThreads = 12
+// Threads that are created ahead, see warmThreads. In gVisor the agent does not
+// share the commands' limit; it has some, so that the shield covers them.
+const (
+	containerThreads = 12
+	gvisorThreads    = 5
+)
 
 // Prepare sets up PID 1: what the sandbox needs once, before anything else
 // runs in it. What the runtime did already, or does not allow, is skipped;
@@ -36,9 +42,14 @@ func Prepare(boot *guestv1.Boot) error {
 	if err := boundCommands(); err != nil {
 		return err
 	}
-	warmThreads(initThreads)
-	// A runtime that allows no filter leaves what its kernel allows.
-	_ = raiseShield()
+	threads := containerThreads
+	if boot.GetInSandboxCgroup() {
+		threads = gvisorThreads
+	}
+	// Threads inherit the filter, which is dear to put on many. A runtime
+	// that allows none leaves what its kernel allows.
+	_ = raiseShield(threads)
+	warmThreads(threads)
 	return nil
 }
 
@@ -94,20 +105,32 @@ var commandCaps = map[uintptr]bool{
 // boundCommands takes every other capability out of the bounding set: the
 // agent keeps what it has, what it executes cannot get more.
 func boundCommands() error {
-	for c := uintptr(0); c <= unix.CAP_LAST_CAP; c++ {
-		if commandCaps[c] {
-			continue
-		}
-		if set, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, c, 0, 0, 0); err != nil || set == 0 {
+	bounding, err := boundingSet()
+	if err != nil {
+		return err
+	}
+	for c := uintptr(0); c < 64; c++ {
+		if bounding&(1<<c) == 0 || commandCaps[c] {
 			continue
 		}
 		// Each thread has a set of its own.
 		_, _, errno := syscall.AllThreadsSyscall(syscall.SYS_PRCTL, unix.PR_CAPBSET_DROP, c, 0)
-		if errno != 0 && !errors.Is(errno, syscall.EPERM) {
+		if errno != 0 && errno != syscall.EPERM {
 			return os.NewSyscallError("prctl PR_CAPBSET_DROP", errno)
 		}
 	}
 	return nil
+}
+
+// boundingSet reads this process's; one read instead of a call for each of
+// them.
+func boundingSet() (uint64, error) {
+	for line := range strings.Lines(string(readBounded("/proc/self/status", 16<<10))) {
+		if hex, ok := strings.CutPrefix(line, "CapBnd:"); ok {
+			return strconv.ParseUint(strings.TrimSpace(hex), 16, 64)
+		}
+	}
+	return 0, errors.New("/proc/self/status does not name the bounding set")
 }
 
 // notifySignals takes every signal, so that none that root inside sends can

@@ -43,9 +43,10 @@ func shieldRules() []shieldRule {
 	}
 }
 
-// raiseShield installs the filter on every thread. Call it once, after the
-// last use of syscall.AllThreadsSyscall, which sends signal 33.
-func raiseShield() error {
+// raiseShield installs the filter on every thread; more is how many threads
+// will be made before the first command. Call it once, after the last use of
+// syscall.AllThreadsSyscall, which sends signal 33.
+func raiseShield(more int) error {
 	arch, ok := map[string]uint32{"amd64": unix.AUDIT_ARCH_X86_64, "arm64": unix.AUDIT_ARCH_AARCH64}[runtime.GOARCH]
 	if !ok {
 		return errors.New("no filter for this architecture")
@@ -54,7 +55,7 @@ func raiseShield() error {
 	if err != nil {
 		return err
 	}
-	program := shieldProgram(arch, last)
+	program := shieldProgram(arch, last+uint32(more))
 	prog := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
 	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&prog)))
 	runtime.KeepAlive(program)
@@ -97,34 +98,39 @@ func shieldProgram(arch, last uint32) []unix.SockFilter {
 	)
 	refuse := uint32(unix.SECCOMP_RET_ERRNO) | uint32(unix.EPERM)
 	arg := func(n int) uint32 { return dataArgs + 8*uint32(n) }
+	// Each rule has a block that ends in a verdict; in front of them, the
+	// number of the call selects one.
+	var blocks []unix.SockFilter
+	rules := shieldRules()
+	starts := make([]int, len(rules))
+	for i, r := range rules {
+		starts[i] = len(blocks)
+		blocks = append(blocks,
+			unix.SockFilter{Code: load, K: arg(r.target)},
+			unix.SockFilter{Code: equal, K: 0, Jf: 1},
+			unix.SockFilter{Code: result, K: allow},
+			unix.SockFilter{Code: above, K: last, Jf: 1},
+			unix.SockFilter{Code: result, K: allow})
+		if r.signal >= 0 {
+			blocks = append(blocks, unix.SockFilter{Code: load, K: arg(r.signal)})
+			for _, sig := range uncaught {
+				blocks = append(blocks, unix.SockFilter{Code: equal, K: sig, Jf: 1}, unix.SockFilter{Code: result, K: refuse})
+			}
+			blocks = append(blocks, unix.SockFilter{Code: result, K: allow})
+		} else {
+			blocks = append(blocks, unix.SockFilter{Code: result, K: refuse})
+		}
+	}
 	program := []unix.SockFilter{
 		{Code: load, K: dataArch},
 		{Code: equal, K: arch, Jt: 1},
 		{Code: result, K: allow},
+		{Code: load, K: dataCall},
 	}
-	for _, r := range shieldRules() {
-		// Each rule is a block that ends in a verdict; calls that are not
-		// meant jump over it.
-		block := []unix.SockFilter{
-			{Code: load, K: arg(r.target)},
-			{Code: equal, K: 0, Jf: 1},
-			{Code: result, K: allow},
-			{Code: above, K: last, Jf: 1},
-			{Code: result, K: allow},
-		}
-		if r.signal >= 0 {
-			block = append(block, unix.SockFilter{Code: load, K: arg(r.signal)})
-			for _, sig := range uncaught {
-				block = append(block, unix.SockFilter{Code: equal, K: sig, Jf: 1}, unix.SockFilter{Code: result, K: refuse})
-			}
-			block = append(block, unix.SockFilter{Code: result, K: allow})
-		} else {
-			block = append(block, unix.SockFilter{Code: result, K: refuse})
-		}
-		program = append(program,
-			unix.SockFilter{Code: load, K: dataCall},
-			unix.SockFilter{Code: equal, K: r.call, Jf: uint8(len(block))})
-		program = append(program, block...)
+	for i, r := range rules {
+		// Behind this jump: the other jumps and the verdict of no rule.
+		program = append(program, unix.SockFilter{Code: equal, K: r.call, Jt: uint8(len(rules) - i + starts[i])})
 	}
-	return append(program, unix.SockFilter{Code: result, K: allow})
+	program = append(program, unix.SockFilter{Code: result, K: allow})
+	return append(program, blocks...)
 }
