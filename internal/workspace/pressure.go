@@ -113,12 +113,15 @@ func (d *Disks) check() time.Duration {
 		return calmInterval
 	}
 	frozen := d.isFrozen()
+	// What sandboxes wrote and the kernel has yet to bring to their images
+	// takes space too: freezing writes it out.
+	free := s.free - d.unwritten(s.free)
 	switch {
 	case frozen && s.free >= d.cfg.Reserve/4*3:
 		d.relieve()
 		d.cfg.Log.Info("disks thawed: the host has space again", "free", s.free)
 		d.cfg.OnPressure(false, s.free)
-	case frozen || s.free < d.freezeBelow(s.free):
+	case frozen || free < d.cfg.Reserve/2:
 		d.mu.Lock()
 		d.frozen = true
 		d.mu.Unlock()
@@ -129,20 +132,39 @@ func (d *Disks) check() time.Duration {
 		}
 		return tenseInterval
 	}
-	if s.free < 4*d.cfg.Reserve {
+	if free < 4*d.cfg.Reserve {
 		return tenseInterval
 	}
 	return calmInterval
 }
 
-// freezeBelow is half the reserve, and more while data that was written inside
-// sandboxes may not have reached the host's disk: freezing writes it out.
-func (d *Disks) freezeBelow(free int64) int64 {
-	half := d.cfg.Reserve / 2
-	if free >= d.cfg.Reserve {
-		return half
+// unwritten bounds from above how much the host's free space will shrink by
+// what is written already: by what the kernel holds back in all, and by what
+// the disks use inside and do not take on the host yet. It is 0 when that
+// cannot matter.
+func (d *Disks) unwritten(free int64) int64 {
+	dirty := dirtyBytes()
+	if free-dirty >= d.cfg.Reserve/2 {
+		return dirty
 	}
-	return half + min(half, dirtyBytes())
+	uids, err := d.List()
+	if err != nil {
+		return dirty
+	}
+	var sum int64
+	for _, uid := range uids {
+		if sum >= dirty {
+			return dirty
+		}
+		var st unix.Statfs_t
+		if !mounted(d.dir(uid)) || unix.Statfs(d.mnt(uid), &st) != nil {
+			continue
+		}
+		// statfs leaves ext4's own tables and journal out, the image has them.
+		used := int64(st.Blocks-st.Bfree)*st.Bsize + (journalMiB(d.bytes(uid))+8)<<20
+		sum += max(0, used-allocated(d.dir(uid)))
+	}
+	return min(dirty, sum)
 }
 
 // dirtyBytes is what the kernel has yet to write, to any disk.
@@ -163,6 +185,10 @@ func dirtyBytes() int64 {
 	return sum
 }
 
+// maxFreezes is large: a freeze stops the writers of its disk at once and then
+// takes as long as writing out takes.
+const maxFreezes = 256
+
 // freezeAll freezes the mounted disks that are not frozen yet and returns how
 // many it froze.
 func (d *Disks) freezeAll() int {
@@ -175,7 +201,7 @@ func (d *Disks) freezeAll() int {
 		wg   sync.WaitGroup
 		n    int
 		mu   sync.Mutex
-		slot = make(chan struct{}, 16)
+		slot = make(chan struct{}, maxFreezes)
 	)
 	for _, uid := range uids {
 		d.mu.Lock()
