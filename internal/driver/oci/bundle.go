@@ -10,6 +10,7 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/cubbyhq/cubby/internal/driver"
+	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
@@ -73,8 +74,13 @@ func (b bundle) shared() []specs.Mount {
 	for _, name := range []string{"hosts", "hostname", "resolv.conf"} {
 		mounts = append(mounts, bind(filepath.Join(b.note.Disk, "root/etc", name), "/etc/"+name, "rw", "nosuid", "nodev", "noexec"))
 	}
+	if b.note.Authorities != "" {
+		mounts = append(mounts, bind(filepath.Join(b.note.Disk, "root/etc", authoritiesFile), driver.AuthoritiesPath, "rw", "nosuid", "nodev", "noexec"))
+	}
 	return mounts
 }
+
+const authoritiesFile = "ca-certificates.crt"
 
 // machineFiles writes the files of /etc that name the machine to the disk,
 // where the sandbox may change them within its quota.
@@ -83,11 +89,19 @@ func (n note) machineFiles() error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	for name, content := range map[string]string{
+	files := map[string]string{
 		"hosts":       fmt.Sprintf("127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n127.0.1.1\t%s\n", n.Hostname),
 		"hostname":    n.Hostname + "\n",
 		"resolv.conf": "# No name server: names are resolved by the proxy at the end of HTTPS_PROXY.\n",
-	} {
+	}
+	if n.Authorities != "" {
+		pem, err := os.ReadFile(n.Authorities)
+		if err != nil {
+			return errs.E(errs.Unavailable, "the host's certificate authorities cannot be read").Because(err)
+		}
+		files[authoritiesFile] = string(pem)
+	}
+	for name, content := range files {
 		path := filepath.Join(dir, name)
 		if _, err := os.Lstat(path); err == nil {
 			continue

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -183,4 +184,15 @@ func (m *machine) left(t testing.TB) {
 	for _, m := range mounts {
 		t.Errorf("left mounted: %s", m.Mountpoint)
 	}
+}
+
+func itoa(n int) string { return strconv.Itoa(n) }
+
+func owner(t testing.TB, path string) uint32 {
+	t.Helper()
+	var st unix.Stat_t
+	if err := unix.Lstat(path, &st); err != nil {
+		t.Fatal(err)
+	}
+	return st.Uid
 }

@@ -24,6 +24,8 @@ type note struct {
 	Rootfs    string            `json:"rootfs"`
 	Disk      string            `json:"disk"`
 	Env       []string          `json:"env,omitempty"`
+	// Authorities is a file of the host, copied when the sandbox is created.
+	Authorities string `json:"authorities,omitempty"`
 	// Init and Runtime are the programs that the sandbox was created with:
 	// an upgrade of cubby does not change them under it.
 	Init    program `json:"init"`
@@ -74,7 +76,7 @@ func parseHandle(h driver.Handle) (note, error) {
 func noteOf(spec driver.Spec) note {
 	return note{
 		UID: spec.UID, Hostname: spec.Hostname, Isolation: spec.Isolation, Limits: spec.Limits,
-		Rootfs: spec.Rootfs, Disk: spec.Disk, Env: spec.Env,
+		Rootfs: spec.Rootfs, Disk: spec.Disk, Env: spec.Env, Authorities: spec.Authorities,
 	}
 }
 
