@@ -224,7 +224,7 @@ func (s *Service) build(ctx context.Context, b *sandbox.Sandbox, img image.Image
 	if err != nil {
 		return *b, err
 	}
-	handle, err := s.cfg.Driver.Create(ctx, driverSpec(*b, img, disk))
+	handle, err := s.cfg.Driver.Create(ctx, s.driverSpec(*b, img, disk))
 	if err != nil {
 		return *b, err
 	}
@@ -255,7 +255,7 @@ func (s *Service) diskBytes(l sandbox.Limits) int64 {
 	return max(l.DiskBytes-min(s.cfg.JournalBytes, l.DiskBytes/8), workspace.MinBytes)
 }
 
-func driverSpec(b sandbox.Sandbox, img image.Image, disk workspace.Disk) driver.Spec {
+func (s *Service) driverSpec(b sandbox.Sandbox, img image.Image, disk workspace.Disk) driver.Spec {
 	return driver.Spec{
 		UID: b.UID, Hostname: string(b.ID), Isolation: b.Spec.Isolation, Limits: b.Spec.Limits,
 		Rootfs: img.Dir, Env: environment(img, b.Spec, s.cfg.Authorities != ""), Disk: disk.Dir,

@@ -76,7 +76,7 @@ func (s *Service) recreate(ctx context.Context, b sandbox.Sandbox, disk workspac
 	if err := s.cfg.Driver.Sweep(ctx, b.UID); err != nil {
 		return nil, err
 	}
-	spec := driverSpec(b, img, disk)
+	spec := s.driverSpec(b, img, disk)
 	handle, err := s.cfg.Driver.Create(ctx, spec)
 	if err != nil {
 		return nil, err

@@ -151,7 +151,7 @@ func (d *Daemon) open(ctx context.Context, o options) error {
 	d.closers = append(d.closers, d.driver)
 	d.core, err = core.New(core.Config{
 		Store: d.store, Driver: d.driver, Disks: d.disks, Images: images, Journals: d.journals,
-		Egress: egress.Config{Operator: operator, Log: d.log}, Log: d.log, Metrics: d.metrics, Now: time.Now, Defaults: o.defaults,
+		Egress: egress.Config{Operator: operator, Log: d.log}, Authorities: authorities(), Log: d.log, Metrics: d.metrics, Now: time.Now, Defaults: o.defaults,
 		MaxSandboxes: d.cfg.MaxSandboxes, MinFreeMemory: int64(d.cfg.MinFreeMemory),
 		JournalBytes: int64(d.cfg.JournalPerBox), HistoryRetention: d.cfg.HistoryRetention,
 	})

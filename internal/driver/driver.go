@@ -122,6 +122,11 @@ type Spec struct {
 	// cubby's, then the caller's; KEY=VALUE, no duplicates.
 	Env []string
 
+	// Authorities is a file of the host with the certificate authorities that
+	// the sandbox trusts. The driver shows a copy, which the sandbox's root may
+	// change, at [AuthoritiesPath]; "" for none.
+	Authorities string
+
 	// Disk is the sandbox's mounted disk on the host, with the directories
 	// "workspace", "home" and "root". The driver bind-mounts the first two to
 	// /workspace and /home/sandbox and keeps the root filesystem's changes

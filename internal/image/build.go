@@ -152,7 +152,7 @@ func (b *build) existing(ctx context.Context, inputs string) (Image, bool) {
 // inputs is the digest of all that decides what a build gives.
 func (b *build) inputs(releases map[string][]byte) string {
 	h := sha256.New()
-	fmt.Fprintf(h, "cubby build 1 %s %s\n", runtime.GOARCH, b.recipe.key)
+	fmt.Fprintf(h, "cubby build 1 %s %s %s\n", runtime.GOARCH, b.recipe.key, targetsKey())
 	names := make([]string, 0, len(releases))
 	for n := range releases {
 		names = append(names, n)
@@ -327,6 +327,7 @@ func (b *build) watch(out io.Reader) {
 // packages, then the others.
 type buildWatch struct {
 	progress Progress
+	round    int64 // packages of the round
 	total    int64 // packages of the rounds that have begun
 	fetched  int64
 	steps    int64 // packages unpacked and set up
@@ -336,7 +337,10 @@ func (w *buildWatch) line(line string) {
 	switch m := newlyInstalled.FindStringSubmatch(line); {
 	case m != nil:
 		n, _ := strconv.ParseInt(m[1], 10, 64) // digits; too many count as none
-		w.total += n
+		if n != w.round {                      // apt may say it twice
+			w.round = n
+			w.total += n
+		}
 	case strings.HasPrefix(line, "Get:") && strings.Contains(line, ".deb"), strings.HasPrefix(line, "Get:") && w.total > 0:
 		w.fetched++
 		w.progress.report(Step{Stage: "downloading", Done: w.fetched, Items: true})

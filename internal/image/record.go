@@ -35,6 +35,8 @@ type record struct {
 	Env       []string  `json:"env,omitempty"`
 	// Inputs is the digest of everything that went into a build.
 	Inputs string `json:"inputs,omitempty"`
+	// Targets is the digest of the mount targets that it has.
+	Targets string `json:"targets"`
 	// Stamp is over the whole tree, TopStamp over the directories in Top.
 	Stamp    string   `json:"stamp"`
 	Top      []string `json:"top"`

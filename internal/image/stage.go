@@ -2,6 +2,8 @@ package image
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -143,7 +145,7 @@ func (g *stage) commit(ctx context.Context, a about, p Progress) (Image, error) 
 	r := record{
 		Version: recordVersion, Digest: digest(tree, a.env), Size: diskUse(tree), Entries: len(tree),
 		CreatedAt: g.store.now().UTC(), Source: a.source, Env: a.env, Inputs: a.inputs,
-		Stamp: stamp(tree), TopStamp: stamp(upper),
+		Targets: targetsKey(), Stamp: stamp(tree), TopStamp: stamp(upper),
 	}
 	for _, e := range upper {
 		r.Top = append(r.Top, e.path)
@@ -226,6 +228,16 @@ func (g *stage) addTargets() error {
 		}
 	}
 	return nil
+}
+
+// targetsKey changes with the list of mount targets: an image that lacks one
+// would be written to by the runtime that needs it.
+func targetsKey() string {
+	h := sha256.New()
+	for _, t := range driver.MountTargets() {
+		fmt.Fprintf(h, "%q %v\n", t.Path, t.Dir)
+	}
+	return hex.EncodeToString(h.Sum(nil))
 }
 
 // syncTree brings the file system that holds dir to the disk: a name must not

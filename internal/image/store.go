@@ -21,13 +21,11 @@ import (
 // Store is a directory of images. It is safe for concurrent use, also by
 // several processes.
 type Store struct {
-	dir string
-	log *slog.Logger
-	now func() time.Time
-	// chown: this process can give files to other users. Without that it can
-	// unpack nothing, unless anyOwner says that a test does not mind.
-	chown, anyOwner bool
-	limits          limits
+	dir    string
+	log    *slog.Logger
+	now    func() time.Time
+	chown  bool // this process can give files to other users
+	limits limits
 	// sync brings an image to the disk before its name leads to it.
 	sync func(dir string) error
 
@@ -175,7 +173,10 @@ func (s *Store) load(ctx context.Context, digest string) Image {
 	return img
 }
 
-var errChanged = errors.New("files have changed since it was unpacked")
+var (
+	errChanged = errors.New("files have changed since it was unpacked")
+	errTargets = errors.New("it was unpacked by another version of cubby")
+)
 
 // check compares a tree with its stamps.
 func (s *Store) check(ctx context.Context, r record, root string) error {
@@ -185,6 +186,9 @@ func (s *Store) check(ctx context.Context, r record, root string) error {
 	}
 	if stamp(topNow) != r.TopStamp {
 		return errChanged
+	}
+	if r.Targets != targetsKey() {
+		return errTargets
 	}
 	s.mu.Lock()
 	known := s.whole[r.Digest]
@@ -208,7 +212,7 @@ func (s *Store) check(ctx context.Context, r record, root string) error {
 // problem says what is wrong without naming host paths.
 func problem(err error) string {
 	switch {
-	case errors.Is(err, errChanged):
+	case errors.Is(err, errChanged), errors.Is(err, errTargets):
 		return err.Error()
 	case errors.Is(err, fs.ErrNotExist):
 		return "files are missing"
@@ -304,6 +308,10 @@ func (s *Store) pins(digest string) ([]string, error) {
 
 func (s *Store) lock(ctx context.Context) (func(), error) {
 	release, err := lock(ctx, filepath.Join(s.dir, ".lock"))
+	if errors.Is(err, fs.ErrPermission) {
+		return nil, errs.E(errs.Forbidden, "this user may not change the image directory").
+			Hint("run it as the user who runs the daemon, usually root").Because(err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("lock the image directory: %w", err)
 	}

@@ -25,7 +25,7 @@ func openStore(t *testing.T, dir string) *Store {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.chown, s.anyOwner = false, true
+	s.chown = false
 	s.sync = func(string) error { return nil } // slow, and no test pulls the plug
 	return s
 }
