@@ -23,7 +23,11 @@ import (
 // sandboxes of both isolations on the image "base". It needs bin/cubby (make
 // build) and the image (make test builds both).
 func TestReal(t *testing.T) {
-	program, err := filepath.Abs("../../bin/cubby")
+	program := os.Getenv("CUBBY_TEST_BIN")
+	if program == "" {
+		program = "../../bin/cubby"
+	}
+	program, err := filepath.Abs(program)
 	if err != nil {
 		t.Fatal(err)
 	}
