@@ -3,16 +3,19 @@
 package guest_test
 
 import (
-	"fmt"
 	"testing"
-	"os"
+	"time"
+
+	"github.com/cubbyhq/cubby/internal/guest"
+	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
 func TestZZ(t *testing.T) {
-	for _, gvisor := range []bool{true, true, true,  false} {
-		box := startBox(t, gvisor, nil)
-		fmt.Println(gvisor, "ready", box.ready)
-		b, _ := os.ReadFile(box.log)
-		fmt.Println(string(b))
-	}
+		box := startBox(t, true, nil)
+		ctx := testContext(t)
+		for range 10 {
+			uid := sandbox.NewUID()
+			box.follow(t, ctx, uid, &guest.Start{ExecSpec: sandbox.ExecSpec{Argv: []string{"true"}}}, 0)
+			time.Sleep(300*time.Millisecond)
+		}
 }
