@@ -42,7 +42,7 @@ func (c *Client) ListFiles(ctx context.Context, name string, recursive bool) ite
 		}
 		defer func() {
 			cancel()
-			in.Close()
+			_ = in.Close()
 		}()
 		for in.Receive() {
 			for _, f := range in.Msg().GetFiles() {
@@ -114,7 +114,7 @@ func (c *Client) Watch(ctx context.Context, name string, recursive bool) iter.Se
 		}
 		defer func() {
 			cancel()
-			in.Close()
+			_ = in.Close()
 		}()
 		for in.Receive() {
 			m := in.Msg()

@@ -28,7 +28,7 @@ func (c *Client) Read(ctx context.Context, name string, offset, length int64) (i
 	if length >= 0 {
 		q.Set("length", strconv.FormatInt(length, 10))
 	}
-	res, err := c.raw(ctx, http.MethodGet, "/v1/files", q, nil)
+	res, err := c.raw(ctx, http.MethodGet, "/v1/files", q, nil) //nolint:bodyclose // the reader closes it
 	if err != nil {
 		return nil, sandbox.File{}, err
 	}
@@ -56,7 +56,7 @@ func (c *Client) Write(ctx context.Context, name string, r io.Reader, w sandbox.
 
 // Archive streams a directory's content, or one file, as tar.
 func (c *Client) Archive(ctx context.Context, name string) (io.ReadCloser, error) {
-	res, err := c.raw(ctx, http.MethodGet, "/v1/archive", url.Values{"path": {name}}, nil)
+	res, err := c.raw(ctx, http.MethodGet, "/v1/archive", url.Values{"path": {name}}, nil) //nolint:bodyclose // the reader closes it
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +121,7 @@ const pieceSize = 256 << 10
 
 func (b *uploadBody) Read(p []byte) (int, error) {
 	n, err := b.r.Read(p)
-	if err != nil && err != io.EOF {
+	if err != nil && err != io.EOF { //nolint:errorlint // only io.EOF itself is the end
 		b.err = err
 	}
 	return n, err
@@ -139,7 +139,7 @@ func (b *uploadBody) WriteTo(w io.Writer) (n int64, err error) {
 				return n, err
 			}
 		}
-		if rerr == io.EOF {
+		if rerr == io.EOF { //nolint:errorlint // an error that wraps io.EOF is not the end
 			return n, nil
 		}
 		if rerr != nil {

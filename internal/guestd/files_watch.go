@@ -42,7 +42,7 @@ func (f *fileService) Watch(ctx context.Context, r *connect.Request[guestv1.Watc
 	if err != nil {
 		return watchError(err, name)
 	}
-	defer w.Close()
+	defer func() { _ = w.Close() }()
 	x := &watch{f: f, w: w, out: out, name: name, here: f.here(name), recursive: r.Msg.GetRecursive() && top.Type == sandbox.Directory}
 	if err := x.add(name); err != nil {
 		return err
