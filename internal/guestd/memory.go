@@ -22,6 +22,10 @@ const (
 	rarestLook    = 250 * time.Millisecond
 	// idleLook: nothing but the agent runs.
 	idleLook = time.Second
+	// The memory of a killed process comes back late. Until then nobody else
+	// pays for it, unless somebody goes on taking.
+	refund     = 500 * time.Millisecond
+	stillTaken = 16 << 20
 )
 
 // watchMemory keeps the budget until ctx ends.
@@ -29,6 +33,8 @@ func (s *Server) watchMemory(ctx context.Context, budget int64) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	idle, used := false, int64(0)
+	var killed time.Time
+	var peak int64 // in use at the last kill
 	for {
 		select {
 		case <-ctx.Done():
@@ -47,8 +53,9 @@ func (s *Server) watchMemory(ctx context.Context, budget int64) {
 			continue
 		}
 		var ok bool
-		if used, ok = memoryUsed(); ok && used >= budget {
+		if used, ok = memoryUsed(); ok && used >= budget && (time.Since(killed) >= refund || used >= peak+stillTaken) {
 			s.killLargest(used, budget)
+			killed, peak = time.Now(), used
 		}
 		timer.Reset(nextLook(budget - used))
 	}

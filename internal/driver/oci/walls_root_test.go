@@ -30,7 +30,7 @@ var escapes = map[string]string{
 	"cgroup limits":       "for f in $(find /sys/fs/cgroup -name '*.max' -o -name memory.limit_in_bytes); do [ -w /proc/gvisor ] || echo 1000000000 > $f && echo escaped; done",
 	"other cgroups":       "ls /sys/fs/cgroup/*/cubby-test 2>/dev/null && echo escaped",
 	"hostname":            "hostname evil && echo escaped",
-	"clock":               "date -s 2000-01-01 && echo escaped",
+	"clock":               "date -s 2000-01-01; [ $(date +%Y) = 2000 ] && echo escaped",
 	"chroot out":          "cd / && mkdir -p /c && chroot /c /bin/true; ls -d /proc/1/root/work 2>/dev/null && echo escaped",
 	"agent's memory":      "cat /proc/1/environ && echo escaped; dd if=/proc/1/mem of=/dev/null bs=1 count=1 && echo escaped",
 	"agent's program":     "echo evil > /sbin/cubby-init && echo escaped; echo evil > /proc/1/exe && echo escaped",
@@ -46,15 +46,16 @@ var escapes = map[string]string{
 	"nice":                "nice -n -10 true && [ $(nice -n -10 nice) = -10 ] && [ ! -e /proc/gvisor ] && echo escaped",
 }
 
+// harmless in gVisor: it happens in gVisor's own kernel, not in the host's.
+var harmless = map[string]bool{"user namespace": true}
+
 func TestEscapes(t *testing.T) {
 	for _, w := range walls {
 		t.Run(w.runtime, func(t *testing.T) {
 			r := start(t, w.runtime, testSpec(t, w.isolation))
 			for name, script := range escapes {
 				out, _ := r.exec("root", script)
-				if strings.Contains(out, "escaped") {
-					// gVisor's root may mount and unmount: in gVisor's own
-					// kernel, not in the host's.
+				if strings.Contains(out, "escaped") && (w.isolation == sandbox.Container || !harmless[name]) {
 					t.Errorf("%s: %s", name, out)
 				}
 				r.alive()
