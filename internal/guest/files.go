@@ -97,8 +97,8 @@ func (c *Client) Remove(ctx context.Context, name string, recursive bool) error 
 
 // Watch reports changes of a path, with recursive of everything below it,
 // until ctx ends (the last error is ctx's) or the path goes away. The first
-// value is the zero FileChange: changes made after it are reported. The
-// operation "overflow" says that some were lost.
+// operation is "ready": changes made after it are reported. The operation
+// "overflow" says that some were lost.
 func (c *Client) Watch(ctx context.Context, name string, recursive bool) iter.Seq2[sandbox.FileChange, error] {
 	return func(yield func(sandbox.FileChange, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
@@ -118,9 +118,9 @@ func (c *Client) Watch(ctx context.Context, name string, recursive bool) iter.Se
 		}()
 		for in.Receive() {
 			m := in.Msg()
-			var change sandbox.FileChange
-			if !m.GetReady() {
-				change = sandbox.FileChange{Path: m.GetPath(), Op: m.GetOp(), Time: m.GetAt().AsTime()}
+			change := sandbox.FileChange{Path: m.GetPath(), Op: m.GetOp(), Time: m.GetAt().AsTime()}
+			if m.GetReady() {
+				change.Path, change.Op = name, "ready"
 			}
 			if !yield(change, nil) {
 				return

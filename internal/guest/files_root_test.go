@@ -119,7 +119,7 @@ func testWatchInside(t *testing.T, b box) {
 	seen := map[string]bool{}
 	for change, err := range b.Watch(ctx, "/workspace/w", true) {
 		must(t, err)
-		if change == (sandbox.FileChange{}) {
+		if change.Op == "ready" {
 			_, err := b.Write(ctx, "/workspace/w/sub/f", bytes.NewReader([]byte("x")), sandbox.FileWrite{Parents: true})
 			must(t, err)
 		}

@@ -168,7 +168,7 @@ func TestWatchEndsWithItsDirectory(t *testing.T) {
 	defer cancel()
 	var last error
 	for change, err := range c.Watch(ctx, "/workspace/d", false) {
-		if change == (sandbox.FileChange{}) && err == nil {
+		if change.Op == "ready" {
 			if err := os.Remove(filepath.Join(e.Workspace, "d")); err != nil {
 				t.Fatal(err)
 			}
@@ -198,7 +198,7 @@ func TestWatchReportsOverflow(t *testing.T) {
 		if change.Op == "overflow" {
 			return
 		}
-		if change != (sandbox.FileChange{}) {
+		if change.Op != "ready" {
 			continue
 		}
 		// More than the kernel queues, while nobody reads.

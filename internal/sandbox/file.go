@@ -40,7 +40,7 @@ type FileWrite struct {
 // FileChange is one change that a watch reports.
 type FileChange struct {
 	Path string
-	Op   string // "create", "write", "remove", "rename", "chmod", "overflow"
+	Op   string // "ready" (first), "create", "write", "remove", "rename", "chmod", "overflow"
 	Time time.Time
 }
 
