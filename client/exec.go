@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"strconv"
 	"time"
+	"unicode/utf8"
 )
 
 // ExecOptions is one command to run. Exactly one of Argv and Shell is set;
@@ -172,6 +173,27 @@ func (e *Exec) UnmarshalJSON(data []byte) error {
 		return fmt.Errorf("stderr: %w", err)
 	}
 	return nil
+}
+
+// MarshalJSON writes the form that UnmarshalJSON takes: what is not UTF-8 as
+// base64.
+func (e Exec) MarshalJSON() ([]byte, error) {
+	type plain Exec
+	w := struct {
+		plain
+		StdoutEncoding string `json:"stdout_encoding,omitempty"`
+		StderrEncoding string `json:"stderr_encoding,omitempty"`
+	}{plain: plain(e)}
+	w.Stdout, w.StdoutEncoding = encodeText(e.Stdout)
+	w.Stderr, w.StderrEncoding = encodeText(e.Stderr)
+	return json.Marshal(w)
+}
+
+func encodeText(s string) (text, encoding string) {
+	if utf8.ValidString(s) {
+		return s, ""
+	}
+	return base64.StdEncoding.EncodeToString([]byte(s)), "base64"
 }
 
 func decodeText(s, encoding string) (string, error) {

@@ -47,6 +47,36 @@ func TestExec(t *testing.T) {
 	}
 }
 
+func TestExecRoundTrip(t *testing.T) {
+	code := 3
+	want := client.Exec{
+		Seq: 1, Status: client.ExecDone, Cmd: client.Cmd{Argv: []string{"a", "b"}}, Stdout: "hi\xff\x00", Stderr: "text",
+		ExitCode: &code, Reason: "exited", DurationMS: 5, CreatedAt: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
+	}
+	data, err := json.Marshal(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got client.Exec
+	if err := json.Unmarshal(data, &got); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s\n%s", diff, data)
+	}
+}
+
+func TestOutputJSON(t *testing.T) {
+	for want, o := range map[string]client.Output{
+		`{"stream":"stdout","data":"a","offset":3}`:                        {Stream: "stdout", Data: []byte("a"), Offset: 3, Next: 4},
+		`{"stream":"stderr","data":"/w==","encoding":"base64","offset":0}`: {Stream: "stderr", Data: []byte{0xff}},
+	} {
+		if got, err := json.Marshal(o); string(got) != want || err != nil {
+			t.Errorf("got %s, %v, want %s", got, err, want)
+		}
+	}
+}
+
 func TestExecForms(t *testing.T) {
 	tests := []struct {
 		name string

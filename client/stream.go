@@ -24,6 +24,21 @@ type Output struct {
 	Exit *Exec
 }
 
+// MarshalJSON writes the form of the API's events: data that is not UTF-8 as
+// base64.
+func (o Output) MarshalJSON() ([]byte, error) {
+	if o.Exit != nil {
+		return json.Marshal(map[string]any{"exit": o.Exit, "offset": o.Offset})
+	}
+	text, encoding := encodeText(string(o.Data))
+	return json.Marshal(struct {
+		Stream   string `json:"stream"`
+		Data     string `json:"data"`
+		Encoding string `json:"encoding,omitempty"`
+		Offset   int64  `json:"offset"`
+	}{o.Stream, text, encoding, o.Offset})
+}
+
 // Stream follows a command's output from an offset, 0 for the beginning. The
 // last item has Exit set. A broken connection, a restarted proxy or daemon is
 // bridged: the stream goes on at its offset, without a gap or a repetition.

@@ -192,14 +192,29 @@ func (a *app) note(format string, args ...any) {
 
 // eachID runs act for every id and goes on after errors, so that one sandbox
 // that is gone does not save the others. The ids that went well are printed.
-func (a *app) eachID(ids []string, act func(id string) error) error {
+func (a *app) eachID(ids []string, asJSON bool, act func(id string) error) error {
+	type outcome struct {
+		ID    string `json:"id"`
+		Error string `json:"error,omitempty"`
+	}
+	outcomes := []outcome{}
 	var failed []error
 	for _, id := range ids {
-		if err := act(id); err != nil {
+		err := act(id)
+		switch {
+		case err != nil:
 			failed = append(failed, fmt.Errorf("%s: %w", id, err))
-			continue
+			outcomes = append(outcomes, outcome{id, err.Error()})
+		case asJSON:
+			outcomes = append(outcomes, outcome{ID: id})
+		default:
+			fmt.Fprintln(a.Stdout, id)
 		}
-		fmt.Fprintln(a.Stdout, id)
+	}
+	if asJSON {
+		if err := printJSON(a.Stdout, outcomes); err != nil {
+			return err
+		}
 	}
 	if len(failed) == 1 {
 		return failed[0]

@@ -18,6 +18,7 @@ type execFlags struct {
 	env, envFiles    []string
 	timeout          time.Duration
 	interactive, tty bool
+	asJSON           bool
 }
 
 // register adds the flags; withBox those that run takes for its sandbox.
@@ -27,6 +28,7 @@ func (e *execFlags) register(cmd *cobra.Command, withBox bool) {
 	f.DurationVar(&e.timeout, "timeout", 0, "time `limit`, such as 90s; 0: none (default: the sandbox's)")
 	f.BoolVarP(&e.interactive, "interactive", "i", false, "hand on the input also when it is a terminal; -i=false: never")
 	f.BoolVarP(&e.tty, "tty", "t", false, "give the command a terminal")
+	f.BoolVar(&e.asJSON, "json", false, "wait and print the result with its output as JSON")
 	if withBox {
 		f.StringArrayVarP(&e.env, "env", "e", nil, "environment variable `KEY=VALUE`, or KEY to hand on one of here; repeatable")
 		f.StringArrayVar(&e.envFiles, "env-file", nil, "`file` of KEY=VALUE lines; repeatable")
@@ -72,7 +74,7 @@ func (e *execFlags) forwards(a *app, cmd *cobra.Command) bool {
 }
 
 func (e *execFlags) attachment(a *app, o client.ExecOptions) attachment {
-	at := attachment{}
+	at := attachment{asJSON: e.asJSON}
 	if o.Stdin {
 		at.stdin = a.Stdin
 	}
@@ -84,7 +86,7 @@ func (e *execFlags) attachment(a *app, o client.ExecOptions) attachment {
 
 func (a *app) execCommand() *cobra.Command {
 	var flags execFlags
-	var detach, asJSON bool
+	var detach bool
 	cmd := &cobra.Command{
 		Use:   "exec [flags] ID [--] command [args…]",
 		Short: "run a command in a sandbox",
@@ -111,17 +113,16 @@ failed.`,
 			if len(argv) == 0 {
 				return own(usageError{cmd, errors.New("which command? give it after the id")})
 			}
-			return own(a.exec(cmd, id, &flags, argv, detach, asJSON))
+			return own(a.exec(cmd, id, &flags, argv, detach))
 		},
 	}
 	cmd.Flags().SetInterspersed(false)
 	flags.register(cmd, true)
 	cmd.Flags().BoolVarP(&detach, "detach", "d", false, "print the command's number and return")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "wait and print the result with its output as JSON")
 	return cmd
 }
 
-func (a *app) exec(cmd *cobra.Command, id string, flags *execFlags, argv []string, detach, asJSON bool) error {
+func (a *app) exec(cmd *cobra.Command, id string, flags *execFlags, argv []string, detach bool) error {
 	o, err := flags.options(a, cmd, argv)
 	if err != nil {
 		return err
@@ -134,13 +135,11 @@ func (a *app) exec(cmd *cobra.Command, id string, flags *execFlags, argv []strin
 		return err
 	}
 	if detach {
-		if asJSON {
+		if flags.asJSON {
 			return printJSON(a.Stdout, map[string]any{"id": id, "seq": p.Seq})
 		}
 		fmt.Fprintln(a.Stdout, p.Seq)
 		return nil
 	}
-	at := flags.attachment(a, o)
-	at.asJSON = asJSON
-	return a.attach(cmd.Context(), p, at)
+	return a.attach(cmd.Context(), p, flags.attachment(a, o))
 }

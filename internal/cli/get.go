@@ -30,16 +30,43 @@ func (a *app) getCommand() *cobra.Command {
 			if err := a.printBox(box); err != nil {
 				return err
 			}
-			execs, err := c.Execs(cmd.Context(), box.ID, 0, 0)
+			execs, earlier, err := lastExecs(cmd, c, box.ID)
 			if err != nil || len(execs) == 0 {
 				return err
 			}
 			fmt.Fprintln(a.Stdout)
+			if earlier > 0 {
+				fmt.Fprintf(a.Stdout, "(%d earlier)\n", earlier)
+			}
 			return a.printExecs(execs)
 		},
 	}
 	jsonFlag(cmd, &asJSON)
 	return cmd
+}
+
+// lastExecs returns the last commands and how many there were before them.
+func lastExecs(cmd *cobra.Command, c *client.Client, id string) (last []client.Exec, earlier int64, err error) {
+	const page, shown = 1000, 20
+	for {
+		var after int64
+		if n := len(last); n > 0 {
+			after = last[n-1].Seq
+		}
+		execs, err := c.Execs(cmd.Context(), id, after, page)
+		if err != nil {
+			return nil, 0, err
+		}
+		last = append(last, execs...)
+		last = last[max(0, len(last)-shown):]
+		if len(execs) < page {
+			break
+		}
+	}
+	if len(last) > 0 {
+		earlier = last[0].Seq - 1
+	}
+	return last, earlier, nil
 }
 
 func (a *app) printBox(b client.Sandbox) error {

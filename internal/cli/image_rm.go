@@ -3,7 +3,8 @@ package cli
 import "github.com/spf13/cobra"
 
 func (a *app) imageRmCommand() *cobra.Command {
-	return &cobra.Command{
+	var asJSON bool
+	cmd := &cobra.Command{
 		Use:   "rm [flags] NAME…",
 		Short: "remove images that no sandbox uses",
 		Args:  cobra.MinimumNArgs(1),
@@ -12,7 +13,9 @@ func (a *app) imageRmCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.eachID(names, func(name string) error { return store.Remove(cmd.Context(), name, nil) })
+			return a.eachID(names, asJSON, func(name string) error { return store.Remove(cmd.Context(), name, nil) })
 		},
 	}
+	jsonFlag(cmd, &asJSON)
+	return cmd
 }

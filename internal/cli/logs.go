@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"strconv"
@@ -11,7 +12,7 @@ import (
 )
 
 func (a *app) logsCommand() *cobra.Command {
-	var follow bool
+	var follow, asJSON bool
 	var after int64
 	cmd := &cobra.Command{
 		Use:   "logs [flags] ID [SEQ]",
@@ -29,8 +30,15 @@ daemon.`,
 				return err
 			}
 			p := c.Process(args[0], seq)
-			if follow {
-				return a.followFrom(cmd, p, after)
+			switch {
+			case follow:
+				return a.followFrom(cmd, p, after, asJSON)
+			case asJSON:
+				e, err := p.Get(cmd.Context())
+				if err != nil {
+					return err
+				}
+				return printJSON(a.Stdout, e)
 			}
 			r, err := p.Output(cmd.Context(), after)
 			if err != nil {
@@ -42,6 +50,7 @@ daemon.`,
 		},
 	}
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the command ends")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the command with its output as JSON; with -f one line per piece")
 	cmd.Flags().Int64Var(&after, "after", 0, "begin after so many `bytes`")
 	return cmd
 }
@@ -55,27 +64,26 @@ func (a *app) seqOf(cmd *cobra.Command, c *client.Client, args []string) (int64,
 		}
 		return seq, nil
 	}
-	var last int64
-	for {
-		execs, err := c.Execs(cmd.Context(), args[0], last, 0)
-		if err != nil {
-			return 0, err
-		}
-		if len(execs) == 0 {
-			break
-		}
-		last = execs[len(execs)-1].Seq
+	execs, _, err := lastExecs(cmd, c, args[0])
+	if err != nil {
+		return 0, err
 	}
-	if last == 0 {
+	if len(execs) == 0 {
 		return 0, fmt.Errorf("nothing ran in %s yet", args[0])
 	}
-	return last, nil
+	return execs[len(execs)-1].Seq, nil
 }
 
-func (a *app) followFrom(cmd *cobra.Command, p *client.Process, after int64) error {
+func (a *app) followFrom(cmd *cobra.Command, p *client.Process, after int64, asJSON bool) error {
 	for out, err := range p.Stream(cmd.Context(), after) {
 		if err != nil {
 			return err
+		}
+		if asJSON {
+			if err := json.NewEncoder(a.Stdout).Encode(out); err != nil {
+				return err
+			}
+			continue
 		}
 		w := a.Stdout
 		if out.Stream == "stderr" {

@@ -9,7 +9,7 @@ import (
 )
 
 func (a *app) rmCommand() *cobra.Command {
-	var all, purge, force bool
+	var all, purge, force, asJSON bool
 	var labels []string
 	cmd := &cobra.Command{
 		Use:     "rm [flags] ID…",
@@ -40,7 +40,7 @@ func (a *app) rmCommand() *cobra.Command {
 					ids = append(ids, box.ID)
 				}
 			}
-			return a.eachID(ids, func(id string) error {
+			return a.eachID(ids, asJSON, func(id string) error {
 				var err error
 				if purge {
 					_, err = c.Purge(cmd.Context(), id)
@@ -59,5 +59,6 @@ func (a *app) rmCommand() *cobra.Command {
 	f.StringArrayVarP(&labels, "label", "l", nil, "every sandbox with the label `KEY=VALUE`; repeatable")
 	f.BoolVar(&purge, "purge", false, "also a disk that was kept by an earlier delete")
 	f.BoolVarP(&force, "force", "f", false, "one that is gone is not an error")
+	jsonFlag(cmd, &asJSON)
 	return cmd
 }

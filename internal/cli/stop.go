@@ -7,6 +7,7 @@ import (
 )
 
 func (a *app) stopCommand() *cobra.Command {
+	var asJSON bool
 	grace := time.Duration(-1)
 	cmd := &cobra.Command{
 		Use:               "stop [flags] ID…",
@@ -15,13 +16,14 @@ func (a *app) stopCommand() *cobra.Command {
 		ValidArgsFunction: a.completeIDs(-1),
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			c := a.client()
-			return a.eachID(ids, func(id string) error {
+			return a.eachID(ids, asJSON, func(id string) error {
 				_, err := c.Stop(cmd.Context(), id, grace)
 				return err
 			})
 		},
 	}
 	cmd.Flags().DurationVar(&grace, "grace", grace, "`time` to end by themselves before they are killed (default: the daemon's)")
-	cmd.Flags().Lookup("grace").DefValue = ""
+	cmd.Flags().Lookup("grace").DefValue = "0s" // shown as none
+	jsonFlag(cmd, &asJSON)
 	return cmd
 }
