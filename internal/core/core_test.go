@@ -13,7 +13,6 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/auth"
 	"github.com/cubbyhq/cubby/internal/core"
-	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/driver/drivertest"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/image"
@@ -168,6 +167,13 @@ func (i *images) Pin(_ context.Context, digest string, owner sandbox.UID) error 
 	return i.err
 }
 
+// fail makes pinning fail from now on.
+func (i *images) fail(err error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.err = err
+}
+
 func (i *images) Unpin(_ context.Context, _ string, owner sandbox.UID) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -260,5 +266,3 @@ func (w *world) nothingLeft() {
 func as(ctx context.Context, name, tenant string) context.Context {
 	return auth.WithPrincipal(ctx, auth.Principal{Name: name, Tenant: tenant})
 }
-
-var _ driver.Driver = (*drivertest.Fake)(nil)

@@ -76,10 +76,10 @@ func TestCreateThatFailsIsUndone(t *testing.T) {
 		name   string
 		breaks func(w *world)
 	}{
-		{"pin", func(w *world) { w.images.err = down }},
+		{"pin", func(w *world) { w.images.fail(down) }},
 		{"driver create", func(w *world) { w.fake.SetFail("Create", down) }},
 		{"driver start", func(w *world) { w.fake.SetFail("Start", down) }},
-		{"after driver start", func(w *world) { w.fake.FailAfter = map[string]error{"Start": down} }},
+		{"after driver start", func(w *world) { w.fake.SetFailAfter("Start", down) }},
 	}
 	for _, step := range steps {
 		t.Run(step.name, func(t *testing.T) {
@@ -96,7 +96,8 @@ func TestCreateThatFailsIsUndone(t *testing.T) {
 			w.nothingLeft()
 
 			// The id, the place and the idempotency key are free again.
-			w.images.err, w.fake.FailAfter = nil, nil
+			w.images.fail(nil)
+			w.fake.SetFailAfter("Start", nil)
 			w.fake.SetFail("Create", nil)
 			w.fake.SetFail("Start", nil)
 			if b, err := w.Create(w.ctx, req); err != nil || b.State != sandbox.Running {
@@ -107,13 +108,14 @@ func TestCreateThatFailsIsUndone(t *testing.T) {
 }
 
 func TestCreateOfACallerWhoWentAwayIsUndone(t *testing.T) {
-	w := newWorld(t)
+	w := stoppedWorld(t)
 	ctx, cancel := context.WithCancel(w.ctx)
 	w.fake.Before = func(_ context.Context, method string, _ sandbox.UID) {
 		if method == "Start" {
 			cancel()
 		}
 	}
+	w.start()
 	if _, err := w.Create(ctx, core.CreateRequest{ID: "a"}); !errors.Is(err, context.Canceled) {
 		t.Errorf("Create = %v, want canceled", err)
 	}

@@ -67,6 +67,7 @@ func newLiveExec(r *run, x sandbox.Exec, log *journal.Log) *liveExec {
 	e.exec.Spec.Env = nil
 	if e.noted {
 		close(e.begun)
+		e.arm()
 	}
 	return e
 }

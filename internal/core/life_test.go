@@ -44,7 +44,7 @@ func TestStartThatFailsLeavesItStopped(t *testing.T) {
 			t.Fatal(err)
 		}
 		if after {
-			w.fake.FailAfter = map[string]error{"Start": down}
+			w.fake.SetFailAfter("Start", down)
 		} else {
 			w.fake.SetFail("Start", down)
 		}
@@ -57,7 +57,7 @@ func TestStartThatFailsLeavesItStopped(t *testing.T) {
 		if st, err := w.fake.Inspect(w.ctx, b.Handle); err != nil || st.Phase == driver.PhaseRunning {
 			t.Errorf("the driver says %s, %v, want that it does not run", st.Phase, err)
 		}
-		w.fake.FailAfter = nil
+		w.fake.SetFailAfter("Start", nil)
 		w.fake.SetFail("Start", nil)
 		if _, err := w.Start(w.ctx, "a"); err != nil {
 			t.Errorf("the next Start: %v", err)

@@ -1,11 +1,14 @@
 package core_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -316,4 +319,69 @@ func TestOrphansAreSwept(t *testing.T) {
 		t.Errorf("there are %v, %v and %v, want those of two sandboxes and no journals", traces, disks, boxes)
 	}
 	w.sh("a", "true")
+}
+
+// cutter is a driver whose connections can be cut, as when an agent's end of
+// the channel breaks.
+type cutter struct {
+	driver.Driver
+
+	mu    sync.Mutex
+	conns []net.Conn
+}
+
+func (c *cutter) DialGuest(ctx context.Context, h driver.Handle) (net.Conn, error) {
+	conn, err := c.Driver.DialGuest(ctx, h)
+	if err == nil {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.conns = append(c.conns, conn)
+	}
+	return conn, err
+}
+
+func (c *cutter) cut() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, conn := range c.conns {
+		conn.Close()
+	}
+	c.conns = nil
+}
+
+func TestLostConnectionsLoseNothing(t *testing.T) {
+	var c *cutter
+	w := newWorld(t, func(cfg *core.Config) {
+		c = &cutter{Driver: cfg.Driver}
+		cfg.Driver = c
+	})
+	w.create("a")
+	const lines = 3000
+	x, err := w.Exec(w.ctx, "a", sandbox.ExecSpec{
+		Shell: fmt.Sprintf(`echo x >> runs; for i in $(seq %d); do echo line $i; [ $((i %% 100)) = 0 ] && sleep 0.01; done; exit 5`, lines),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	for e, err := range w.Output(w.ctx, "a", x.Seq, 0, true) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		out.Write(e.Output.Data)
+		if e.Exit != nil && (e.Exit.Code == nil || *e.Exit.Code != 5) {
+			t.Errorf("it ended %+v, want 5", e.Exit)
+		}
+		c.cut()
+	}
+	var want strings.Builder
+	for i := range lines {
+		fmt.Fprintf(&want, "line %d\n", i+1)
+	}
+	if out.String() != want.String() {
+		t.Errorf("%d bytes came, want %d", out.Len(), want.Len())
+	}
+	if r := w.sh("a", "cat runs"); string(r.Stdout) != "x\n" {
+		t.Errorf("it ran %d times, want once", strings.Count(string(r.Stdout), "x"))
+	}
 }

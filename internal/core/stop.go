@@ -47,10 +47,13 @@ func (s *Service) Stop(ctx context.Context, id string, grace time.Duration) (san
 }
 
 // halt stops a sandbox whose lock is held. It is carried out even if the
-// caller goes away. The reason is empty when somebody asked for it.
+// caller goes away, but does not hold up the end of the service: a sandbox
+// that is still there then runs on. The reason is empty when somebody asked
+// for it.
 func (s *Service) halt(ctx context.Context, b sandbox.Sandbox, grace time.Duration, reason string) (sandbox.Sandbox, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace+undoTimeout)
 	defer cancel()
+	defer context.AfterFunc(s.life.context(), cancel)()
 	r := s.runOf(b.UID)
 	if r != nil {
 		r.end(ending{sandbox.EndStopped, "the sandbox was stopped"})
@@ -61,6 +64,9 @@ func (s *Service) halt(ctx context.Context, b sandbox.Sandbox, grace time.Durati
 		}
 		return sandbox.Sandbox{}, fmt.Errorf("stop sandbox %s: %w", b.ID, err)
 	}
+	// It is stopped, and that has to be written down also when the service ends.
+	ctx, cancel = undoing(ctx)
+	defer cancel()
 	return s.stopped(ctx, b, reason, event.Stopped{Reason: reason})
 }
 

@@ -91,6 +91,17 @@ func (f *Fake) SetFail(method string, err error) {
 	f.Fail[method] = err
 }
 
+// SetFailAfter makes a method fail after its work from now on; a nil err ends
+// that.
+func (f *Fake) SetFailAfter(method string, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.FailAfter == nil {
+		f.FailAfter = make(map[string]error)
+	}
+	f.FailAfter[method] = err
+}
+
 // Kill ends a running sandbox behind the driver's back, and makes Wait report
 // death.
 func (f *Fake) Kill(uid sandbox.UID, death driver.Death) {
