@@ -1,6 +1,7 @@
 package guestd
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
@@ -36,9 +37,9 @@ type cgroups struct {
 
 // cgroup is one group's directory.
 type cgroup struct {
-	name string
-	dir  *os.File
-	root *os.Root
+	name   string
+	dir    *os.File
+	events *os.File // cgroup.events, read again and again
 }
 
 // newCgroups mounts the tree over dir for a moment and sets pids.max of the
@@ -82,8 +83,8 @@ func (g *cgroups) take() (*cgroup, error) {
 	}
 	c := &cgroup{name: name}
 	var err error
-	if c.root, err = g.box.OpenRoot(name); err == nil {
-		c.dir, err = g.box.Open(name)
+	if c.dir, err = g.box.Open(name); err == nil {
+		c.events, err = g.box.Open(name + "/cgroup.events")
 	}
 	if err != nil {
 		g.remove(c)
@@ -107,8 +108,8 @@ func (g *cgroups) remove(c *cgroup) {
 	if c.dir != nil {
 		c.dir.Close()
 	}
-	if c.root != nil {
-		c.root.Close()
+	if c.events != nil {
+		c.events.Close()
 	}
 	_ = g.box.Remove(c.name)
 }
@@ -178,8 +179,12 @@ func (t *grouped) members() []int {
 	if t.group == nil {
 		return nil
 	}
+	procs, err := t.groups.box.ReadFile(t.group.name + "/cgroup.procs")
+	if err != nil {
+		return nil
+	}
 	var out []int
-	for line := range strings.Lines(t.group.read("cgroup.procs")) {
+	for line := range strings.Lines(string(procs)) {
 		if pid, err := strconv.Atoi(strings.TrimSpace(line)); err == nil {
 			out = append(out, pid)
 		}
@@ -193,7 +198,7 @@ func (t *grouped) alive() bool {
 	if t.group == nil {
 		return false
 	}
-	if strings.Contains(t.group.read("cgroup.events"), "populated 0") {
+	if !t.group.populated() {
 		t.groups.giveBack(t.group)
 		t.group = nil
 		return false
@@ -206,15 +211,15 @@ func (t *grouped) kill(ctx context.Context) error {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		if t.group != nil {
-			_ = t.group.root.WriteFile("cgroup.kill", []byte("1"), 0)
+			_ = t.groups.box.WriteFile(t.group.name+"/cgroup.kill", []byte("1"), 0)
 		}
 	})
 }
 
-func (c *cgroup) read(file string) string {
-	b, err := c.root.ReadFile(file)
-	if err != nil {
-		return ""
-	}
-	return string(b)
+// populated reports whether a process lives in the group; when that cannot be
+// read, one may.
+func (c *cgroup) populated() bool {
+	buf := make([]byte, 128)
+	n, err := unix.Pread(int(c.events.Fd()), buf, 0)
+	return err != nil || !bytes.Contains(buf[:n], []byte("populated 0"))
 }

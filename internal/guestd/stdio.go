@@ -158,6 +158,7 @@ type outlet struct {
 	file   *os.File
 	tty    bool
 	done   chan struct{} // closed when copy returned
+	ended  bool          // copy saw the end; set before done
 }
 
 // outletBuffers holds the buffers of copy.
@@ -182,6 +183,7 @@ func (o *outlet) copy(ctx context.Context, to *output, buffers *outletBuffers, n
 			return
 		}
 		if err != nil {
+			o.ended = err == io.EOF || errors.Is(err, unix.EIO)
 			return
 		}
 	}
@@ -197,6 +199,9 @@ func (o *outlet) drain(ctx context.Context, to *output, now func() time.Time) {
 	}
 	_ = o.file.SetReadDeadline(time.Unix(1, 0))
 	<-o.done
+	if o.ended {
+		return
+	}
 	_ = o.file.SetReadDeadline(time.Time{})
 	raw, err := o.file.SyscallConn()
 	if err != nil {
@@ -230,6 +235,9 @@ func (o *outlet) drain(ctx context.Context, to *output, now func() time.Time) {
 // ctx ends.
 func (o *outlet) discard(ctx context.Context) {
 	defer o.file.Close()
+	if o.ended {
+		return
+	}
 	_ = o.file.SetReadDeadline(time.Time{})
 	stop := context.AfterFunc(ctx, func() { _ = o.file.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
