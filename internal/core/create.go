@@ -246,13 +246,13 @@ func (s *Service) bringUpDisk(ctx context.Context, b sandbox.Sandbox) (workspace
 	if b.DiskUID != b.UID {
 		return s.cfg.Disks.Mount(ctx, b.DiskUID)
 	}
-	return s.cfg.Disks.Create(ctx, b.UID, s.diskBytes(b.Spec.Limits))
+	return s.cfg.Disks.Create(ctx, b.UID, DiskBytes(b.Spec.Limits, s.cfg.JournalBytes))
 }
 
-// diskBytes is the size of a disk: the journal of a sandbox counts towards
-// its disk limit, but takes at most an eighth of a small one.
-func (s *Service) diskBytes(l sandbox.Limits) int64 {
-	return max(l.DiskBytes-min(s.cfg.JournalBytes, l.DiskBytes/8), workspace.MinBytes)
+// DiskBytes is the size of a sandbox's disk: the journal of its execs counts
+// towards its disk limit, but takes at most an eighth of a small one.
+func DiskBytes(l sandbox.Limits, journalBytes int64) int64 {
+	return max(l.DiskBytes-min(journalBytes, l.DiskBytes/8), workspace.MinBytes)
 }
 
 func (s *Service) driverSpec(b sandbox.Sandbox, img image.Image, disk workspace.Disk) driver.Spec {

@@ -232,9 +232,9 @@ func (l closeListener) Close() error {
 
 // poolBytes is the size of the disks that a create without wishes takes.
 func poolBytes(defaults sandbox.Spec, journalBytes int64) int64 {
-	size := defaults.Limits.DiskBytes
-	if size == 0 {
-		size = core.DefaultSpec().Limits.DiskBytes
+	limits := defaults.Limits
+	if limits.DiskBytes == 0 {
+		limits = core.DefaultSpec().Limits
 	}
-	return size - journalBytes
+	return core.DiskBytes(limits, journalBytes)
 }
