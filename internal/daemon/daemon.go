@@ -49,6 +49,7 @@ type Daemon struct {
 
 	listener net.Listener
 	server   *http.Server
+	fresh    freshConns
 	draining chan struct{} // closed when the doors begin to drain
 	cut      context.CancelFunc
 }
@@ -193,6 +194,7 @@ func (d *Daemon) bind(ctx context.Context) error {
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
 		ErrorLog:          slog.NewLogLogger(d.log.Handler(), slog.LevelDebug),
+		ConnState:         d.fresh.note,
 		BaseContext:       func(net.Listener) context.Context { return base },
 	}
 	var lc net.ListenConfig

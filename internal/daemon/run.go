@@ -80,6 +80,7 @@ func (d *Daemon) serve(ctx context.Context) error {
 	}
 	d.notify.send(d.log, "STOPPING=1")
 	close(d.draining)
+	d.fresh.close()
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.cfg.ShutdownTimeout)
 	defer cancel()
 	if d.server.Shutdown(drain) != nil {

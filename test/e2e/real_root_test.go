@@ -4,6 +4,7 @@ package e2e_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -200,4 +201,34 @@ func freePort() (int, error) {
 	}
 	defer l.Close()
 	return l.Addr().(*net.TCPAddr).Port, nil
+}
+
+// destroyAll purges every sandbox that a daemon has.
+func destroyAll(t testing.TB, url string) {
+	t.Helper()
+	res, err := http.Get(url + "/v1/sandboxes?limit=1000")
+	if err != nil {
+		t.Errorf("list: %v", err)
+		return
+	}
+	defer res.Body.Close()
+	var list struct {
+		Sandboxes []struct {
+			ID string `json:"id"`
+		} `json:"sandboxes"`
+	}
+	if err := json.NewDecoder(res.Body).Decode(&list); err != nil {
+		t.Errorf("list: %v", err)
+	}
+	for _, box := range list.Sandboxes {
+		res, err := http.Post(url+"/v1/sandboxes/"+box.ID+"/purge", "", nil)
+		if err != nil {
+			t.Errorf("purge %s: %v", box.ID, err)
+			continue
+		}
+		res.Body.Close()
+		if res.StatusCode != http.StatusOK {
+			t.Errorf("purge %s: %s", box.ID, res.Status)
+		}
+	}
 }
