@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
@@ -119,27 +121,42 @@ func TestKilledAnywhereLeavesNothing(t *testing.T) {
 	t.Logf("%d of 40 kills left a disk behind, which Remove took away", traces)
 }
 
-// A process that still works on a disk keeps it from being deleted, not from
-// being asked again.
+// A process that still has a file of the disk open does not keep the disk: it
+// gets errors, the host gets its space, and the device goes when it goes.
 func TestRemoveOfADiskInUse(t *testing.T) {
 	d := realDisks(t, Config{})
-	disk := mustCreate(t, d, MinBytes)
+	disk := mustCreate(t, d, 64<<20)
 	held, err := os.Create(filepath.Join(disk.Dir, "workspace", "held"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer held.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
-	if _, err := d.Remove(ctx, disk.UID); err == nil {
-		t.Error("Remove of a disk with an open file = nil")
+	if _, err := held.Write(make([]byte, 1<<20)); err != nil {
+		t.Fatal(err)
 	}
-	if uids, _ := d.List(); len(uids) != 1 {
-		t.Errorf("List = %v, want the disk", uids)
+	image, err := os.Open(d.image(disk.UID))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer image.Close()
+	if _, err := d.Remove(t.Context(), disk.UID); err != nil {
+		t.Fatalf("Remove of a disk with an open file = %v", err)
+	}
+	if _, err := held.Write([]byte("x")); !errors.Is(err, unix.EIO) {
+		t.Errorf("writing to a removed disk = %v, want an I/O error", err)
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(int(image.Fd()), &st); err != nil || st.Nlink != 0 || st.Blocks > 2048 {
+		t.Errorf("the image has %d names and takes %d bytes, %v, want none and little", st.Nlink, st.Blocks*512, err)
+	}
+	image.Close()
+	if uids, err := d.List(); err != nil || len(uids) != 1 {
+		t.Errorf("List = %v, %v, want the disk while its device is there", uids, err)
 	}
 	held.Close()
-	if _, err := d.Remove(t.Context(), disk.UID); err != nil {
-		t.Errorf("Remove after it was closed = %v", err)
+	nothingBelow(t, d.cfg.Dir)
+	if uids, err := d.List(); err != nil || len(uids) != 0 {
+		t.Errorf("List = %v, %v, want none", uids, err)
 	}
 }
 

@@ -179,7 +179,7 @@ func mounted(dir string) bool {
 
 const (
 	busyWait    = 200 * time.Millisecond // for a file operation that is about to end
-	releaseWait = 5 * time.Second
+	releaseWait = 2 * time.Second        // for the kernel to let go of a device
 )
 
 // unmountDir unmounts whatever is on the mountpoint of a disk's directory.
@@ -206,23 +206,72 @@ func unmountDir(dir string) error {
 	return nil
 }
 
-// waitReleased waits until no device uses an image.
-func waitReleased(ctx context.Context, image string) error {
+// destroyDir unmounts a disk and deletes its directory.
+//
+// A mount can be alive where nobody sees it: in the mount namespace of a
+// container that is just starting, or of any program that unshared its own.
+// The file system is shut down first, so that nothing can be written to it any
+// more; then the image gives its space back even if its device stays until
+// that namespace ends.
+func destroyDir(ctx context.Context, dir string) error {
+	if mounted(dir) {
+		mnt := filepath.Join(dir, mountName)
+		thawDir(mnt)
+		shutDown(mnt)
+	}
+	if err := unmountDir(dir); err != nil {
+		return err
+	}
+	image := filepath.Join(dir, imageName)
+	released, err := waitReleased(ctx, image)
+	if err != nil {
+		return err
+	}
+	if !released {
+		if err := punch(image); err != nil {
+			return err
+		}
+	}
+	return removeDir(ctx, dir)
+}
+
+// waitReleased waits a while until no device uses an image.
+func waitReleased(ctx context.Context, image string) (bool, error) {
 	until := time.Now().Add(releaseWait)
 	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
 		loops, err := loopsBelow(image)
 		if err != nil || len(loops) == 0 {
-			return err
+			return err == nil, err
 		}
 		if time.Now().After(until) {
-			return errs.E(errs.Unavailable, "the sandbox's disk is still in use").RetryAfter(5 * time.Second)
+			return false, nil
 		}
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return false, ctx.Err()
 		case <-time.After(wait):
 		}
 	}
+}
+
+// punch frees the blocks of an image.
+func punch(image string) error {
+	f, err := os.OpenFile(image, os.O_WRONLY, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("empty the disk image: %w", err)
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err == nil {
+		err = unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, st.Size())
+	}
+	if err != nil {
+		return fmt.Errorf("empty the disk image: %w", err)
+	}
+	return nil
 }
 
 // repair runs the checker over a device whose file system the kernel refused.

@@ -201,16 +201,9 @@ func (d *Disks) closePool() {
 
 // discard removes a disk that has no name yet.
 func (d *Disks) discard(dir string) {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*releaseWait)
+	ctx, cancel := context.WithTimeout(context.Background(), 4*releaseWait)
 	defer cancel()
-	err := unmountDir(dir)
-	if err == nil {
-		err = waitReleased(ctx, filepath.Join(dir, imageName))
-	}
-	if err == nil {
-		err = removeDir(ctx, dir)
-	}
-	if err != nil {
+	if err := destroyDir(ctx, dir); err != nil {
 		d.cfg.Log.Warn("the rest of an unfinished disk stays", "dir", dir, "err", err)
 	}
 }

@@ -262,34 +262,29 @@ func (d *Disks) mount(ctx context.Context, uid sandbox.UID) (Disk, error) {
 // mounted, or not there, does nothing.
 func (d *Disks) Unmount(_ context.Context, uid sandbox.UID) error {
 	defer d.locks.lock(uid)()
-	return d.unmount(uid)
-}
-
-func (d *Disks) unmount(uid sandbox.UID) error {
-	d.mu.Lock()
-	delete(d.frozenAt, uid)
-	d.mu.Unlock()
+	d.forget(uid)
 	return unmountDir(d.dir(uid))
 }
 
-// Remove unmounts and deletes a disk, or what is left of one, and says how
-// many bytes of the host it took. Removing what is gone does nothing. It is
-// errs.Unavailable while somebody else still uses the disk; it is taken down
-// then, but not deleted.
+// forget drops what is known of a freeze: an unmount thaws by itself.
+func (d *Disks) forget(uid sandbox.UID) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.frozenAt, uid)
+}
+
+// Remove deletes a disk, or what is left of one, and says how many bytes of
+// the host it took. Removing what is gone does nothing. Whoever still uses the
+// disk gets I/O errors from then on; its device goes away with its last user.
 func (d *Disks) Remove(ctx context.Context, uid sandbox.UID) (freed int64, err error) {
 	if _, err := sandbox.ParseUID(string(uid)); err != nil {
 		return 0, err
 	}
 	defer d.locks.lock(uid)()
 	bytes := d.bytes(uid)
-	if err := d.unmount(uid); err != nil {
-		return 0, err
-	}
-	if err := waitReleased(ctx, d.image(uid)); err != nil {
-		return 0, err
-	}
 	freed = allocated(d.dir(uid))
-	if err := removeDir(ctx, d.dir(uid)); err != nil {
+	d.forget(uid)
+	if err := destroyDir(ctx, d.dir(uid)); err != nil {
 		return 0, fmt.Errorf("remove the disk: %w", err)
 	}
 	d.unpromise(bytes)
