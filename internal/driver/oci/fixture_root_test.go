@@ -3,6 +3,7 @@
 package oci
 
 import (
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -116,6 +117,7 @@ func newMachine(t testing.TB, runtime string) *machine {
 		StateDir:     filepath.Join(t.TempDir(), "run"),
 		RuntimesDir:  runtimes(t),
 		CgroupParent: "cubby-test",
+		Log:          slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}}
 	if runtime != runsc {
 		m.cfg.ContainerRuntime = runtime

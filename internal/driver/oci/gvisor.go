@@ -57,7 +57,6 @@ func gvisorMemory(budget int64) int64 {
 
 func (b bundle) overlayDir() string { return filepath.Join(b.note.Disk, "root/overlay") }
 func (b bundle) tmpDir() string     { return filepath.Join(b.note.Disk, "root/tmp") }
-func (b bundle) savedDir() string   { return filepath.Join(b.note.Disk, "root/saved") }
 
 // runscFlags come before every command.
 func (b bundle) runscFlags() []string {

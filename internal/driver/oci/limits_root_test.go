@@ -256,3 +256,32 @@ func digest(t testing.TB, root string) string {
 	sum := sha256.Sum256(out)
 	return hex.EncodeToString(sum[:])
 }
+
+// A stop saves the system files although the disk has no room for a second
+// copy of them.
+func TestStopWithFullDisk(t *testing.T) {
+	for _, w := range walls {
+		t.Run(w.runtime, func(t *testing.T) {
+			spec := testSpec(t, w.isolation)
+			spec.Disk = loopDisk(t, 128<<20)
+			spec.Limits.DiskBytes = 128 << 20
+			r := start(t, w.runtime, spec)
+			for round := range 3 {
+				out, exit := r.exec("root", "dd if=/dev/urandom of=/root/big bs=1M count=70; md5sum /root/big | cut -c1-32")
+				if exit.GetCode() != 0 {
+					t.Fatalf("round %d: %v: %s", round, exit, out)
+				}
+				want := out[strings.LastIndex(strings.TrimSpace(out), "\n")+1:]
+				if err := r.d.Stop(r.ctx, r.h, time.Second); err != nil {
+					t.Fatal(err)
+				}
+				if err := r.d.Start(r.ctx, r.h); err != nil {
+					t.Fatal(err)
+				}
+				if got, _ := r.exec("root", "md5sum /root/big | cut -c1-32"); got != want {
+					t.Errorf("round %d: the file has digest %q, want %q", round, got, want)
+				}
+			}
+		})
+	}
+}

@@ -212,8 +212,8 @@ func (d *Driver) gvisorCommand(b bundle) (*exec.Cmd, error) {
 		return nil, err
 	}
 	args := append(b.runscFlags(), "run", "--detach", "--bundle="+b.box.bundle(), "--pid-file="+b.box.pidFile())
-	if _, err := os.Stat(b.savedDir()); err == nil {
-		args = append(args, "--fs-restore-image-path="+b.savedDir())
+	if _, err := os.Stat(b.box.saved()); err == nil {
+		args = append(args, "--fs-restore-image-path="+b.box.saved())
 	}
 	return exec.Command(b.note.Runtime.Path, append(args, string(b.note.UID))...), nil
 }
@@ -271,7 +271,7 @@ func (d *Driver) execute(ctx context.Context, cmd *exec.Cmd, b bundle, boot []by
 				return err
 			}
 		}
-		if dir == nil && b.note.Runtime.Kind != runc {
+		if dir == nil {
 			if err := group.enter(); err != nil {
 				return err
 			}

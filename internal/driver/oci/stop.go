@@ -3,13 +3,10 @@ package oci
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"connectrpc.com/connect"
@@ -26,7 +23,7 @@ import (
 // how long a root filesystem may take to be saved.
 const (
 	shutdownMargin = 5 * time.Second
-	saveLimit      = 2 * time.Minute
+	saveLimit      = 5 * time.Minute
 )
 
 // Stop implements driver.Driver. gVisor keeps a sandbox's system files in its
@@ -88,63 +85,6 @@ func (d *Driver) shutDown(ctx context.Context, r *run, grace time.Duration) erro
 		Grace: durationpb.New(grace), Stay: true,
 	}))
 	return err
-}
-
-// save writes the changes of a gVisor sandbox's root filesystem to its disk
-// and ends the sandbox. The save before stays until this one is complete.
-func (d *Driver) save(ctx context.Context, n note) error {
-	ctx, cancel := context.WithTimeout(ctx, saveLimit)
-	defer cancel()
-	bun := bundle{note: n, box: d.box(n.UID), cgroups: d.cgroups}
-	fresh := bun.savedDir() + ".new"
-	if err := os.RemoveAll(fresh); err != nil {
-		return err
-	}
-	args := append(bun.runscFlags(), "fscheckpoint", "--image-path="+fresh, string(n.UID))
-	cmd := exec.CommandContext(ctx, n.Runtime.Path, args...)
-	cmd.WaitDelay = time.Second
-	if out, err := cmd.CombinedOutput(); err != nil {
-		_ = os.RemoveAll(fresh)
-		return fmt.Errorf("fscheckpoint: %w: %s", err, strings.TrimSpace(string(out)))
-	}
-	if err := syncTree(fresh); err != nil {
-		_ = os.RemoveAll(fresh)
-		return err
-	}
-	// A kill between these two leaves no save under its name; start then
-	// takes the one that is complete under the other.
-	if err := os.RemoveAll(bun.savedDir()); err != nil {
-		return err
-	}
-	return os.Rename(fresh, bun.savedDir())
-}
-
-// syncTree puts the files of a directory onto the disk.
-func syncTree(dir string) error {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return err
-	}
-	for _, name := range append([]string{"."}, names(entries)...) {
-		f, err := os.Open(filepath.Join(dir, name))
-		if err != nil {
-			return err
-		}
-		err = f.Sync()
-		_ = f.Close()
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func names(entries []fs.DirEntry) []string {
-	var names []string
-	for _, e := range entries {
-		names = append(names, e.Name())
-	}
-	return names
 }
 
 // clear ends everything that runs of a sandbox and removes what only a run

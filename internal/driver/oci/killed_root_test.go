@@ -1,0 +1,166 @@
+//go:build root
+
+package oci
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cubbyhq/cubby/internal/driver"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+)
+
+// victim is what a daemon does that is going to be killed.
+type victim struct {
+	Config Config
+	Spec   driver.Spec
+	Stop   bool
+}
+
+func TestMain(m *testing.M) {
+	if job := os.Getenv("CUBBY_TEST_VICTIM"); job != "" {
+		beVictim(job)
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// beVictim walks through a sandbox's life and says where it is.
+func beVictim(job string) {
+	var v victim
+	say := func(what string, err error) {
+		if err != nil {
+			what = "error " + err.Error()
+		}
+		_, _ = os.Stdout.WriteString(what + "\n")
+		if err != nil {
+			os.Exit(1)
+		}
+	}
+	if err := json.Unmarshal([]byte(job), &v); err != nil {
+		say("", err)
+	}
+	ctx := context.Background()
+	d, err := New(v.Config)
+	say("open", err)
+	h, err := d.Create(ctx, v.Spec)
+	say("created "+string(h), err)
+	say("started", d.Start(ctx, h))
+	if v.Stop {
+		say("stopped", d.Stop(ctx, h, time.Second))
+	} else {
+		say("destroyed", d.Destroy(ctx, h))
+	}
+	select {}
+}
+
+// A daemon that is killed at any moment leaves nothing that its successor does
+// not find and remove, or finish.
+func TestKilledAtAnyMoment(t *testing.T) {
+	for _, w := range walls {
+		t.Run(w.runtime, func(t *testing.T) {
+			length := 60 * time.Millisecond
+			if w.isolation == sandbox.GVisor {
+				length = 300 * time.Millisecond
+			}
+			const steps = 16
+			for step := range steps {
+				m := newMachine(t, w.runtime)
+				spec := testSpec(t, w.isolation)
+				reached, h := murder(t, victim{Config: m.cfg, Spec: spec, Stop: step%2 == 1}, length*time.Duration(step)/steps)
+				d := m.open(t)
+				ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+				if h != nil && step%4 < 2 {
+					// The successor carries on.
+					if err := d.Start(ctx, h); err != nil {
+						t.Errorf("killed after %s: Start: %v", reached, err)
+					}
+				}
+				uids, err := d.List(ctx)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, uid := range uids {
+					if err := d.Sweep(ctx, uid); err != nil {
+						t.Errorf("killed after %s: Sweep: %v", reached, err)
+					}
+				}
+				cancel()
+				m.left(t)
+				if left, _ := d.List(context.Background()); len(left) > 0 {
+					t.Errorf("killed after %s: %v is still listed", reached, left)
+				}
+				for _, pid := range processesOf(t, spec.UID) {
+					t.Errorf("killed after %s: process %s is left", reached, pid)
+				}
+			}
+		})
+	}
+}
+
+// murder runs a victim and kills it a while after its sandbox was created, or
+// before. It returns the last thing that the victim said.
+func murder(t *testing.T, v victim, after time.Duration) (reached string, h driver.Handle) {
+	t.Helper()
+	job, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), "CUBBY_TEST_VICTIM="+string(job))
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	var timer *time.Timer
+	for lines.Scan() {
+		reached = lines.Text()
+		if strings.HasPrefix(reached, "error") {
+			t.Errorf("the victim failed by itself: %s", reached)
+		}
+		if timer == nil { // it is open; from here on the clock runs
+			timer = time.AfterFunc(after, func() { _ = cmd.Process.Kill() })
+		}
+		if text, ok := strings.CutPrefix(reached, "created "); ok {
+			h, reached = driver.Handle(text), "created"
+		}
+		if reached == "stopped" || reached == "destroyed" {
+			_ = cmd.Process.Kill()
+		}
+	}
+	_ = cmd.Wait()
+	if timer != nil {
+		timer.Stop()
+	}
+	return reached, h
+}
+
+// processesOf finds processes of the host that belong to a sandbox, by their
+// cgroup or their command line.
+func processesOf(t *testing.T, uid sandbox.UID) (pids []string) {
+	t.Helper()
+	dirs, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range dirs {
+		for _, name := range []string{"cgroup", "cmdline"} {
+			if data, err := os.ReadFile(filepath.Join(dir, name)); err == nil && strings.Contains(string(data), string(uid)) {
+				pids = append(pids, filepath.Base(dir))
+				break
+			}
+		}
+	}
+	return pids
+}

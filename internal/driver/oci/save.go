@@ -1,0 +1,128 @@
+package oci
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cubbyhq/cubby/internal/errs"
+)
+
+// gVisor keeps the changes to a sandbox's root filesystem in its own form, in
+// a file that means nothing to another run. A stop saves them as an image of
+// that filesystem, from which the next start takes them. An image is complete
+// when it has its name; until then the one before it stays.
+//
+// The image stands beside the notes on the host's disk and not on the
+// sandbox's: there the same files would take their room twice as soon as the
+// sandbox runs again, and a disk that is more than half full of system files
+// could neither be saved nor started. So a stopped gVisor sandbox can hold up
+// to the size of its disk once more.
+
+func (b box) saved() string { return b.path("saved") }
+
+// hostReserve is the part of the host's disk, at least minReserve, that a save
+// leaves free.
+const (
+	hostReserve = 20 // one part of so many
+	minReserve  = 1 << 30
+)
+
+// save writes the image of a running sandbox, whose commands have ended.
+func (d *Driver) save(ctx context.Context, n note) error {
+	ctx, cancel := context.WithTimeout(ctx, saveLimit)
+	defer cancel()
+	b := bundle{note: n, box: d.box(n.UID), cgroups: d.cgroups}
+	if err := b.roomToSave(); err != nil {
+		return err
+	}
+	fresh := b.box.saved() + ".new"
+	if err := os.RemoveAll(fresh); err != nil {
+		return err
+	}
+	// The sandbox goes on: what fails shall not take anything away.
+	args := append(b.runscFlags(), "fscheckpoint", "--leave-running", "--image-path="+fresh, string(n.UID))
+	cmd := exec.CommandContext(ctx, n.Runtime.Path, args...)
+	cmd.WaitDelay = time.Second
+	if out, err := cmd.CombinedOutput(); err != nil {
+		_ = os.RemoveAll(fresh)
+		return fmt.Errorf("fscheckpoint: %w: %s", err, strings.TrimSpace(string(out)))
+	}
+	return publish(fresh, b.box.saved())
+}
+
+// roomToSave refuses a save that would take the host's last space. gVisor's
+// working file has no name that its size could be read from; the image is no
+// larger than what is used on the disk.
+func (b bundle) roomToSave() error {
+	disk, err := space(b.note.Disk)
+	if err != nil {
+		return err
+	}
+	host, err := space(b.box.dir)
+	if err != nil {
+		return err
+	}
+	size := min(disk.size-disk.free, b.note.Limits.DiskBytes)
+	if host.free-size < max(host.size/hostReserve, minReserve) {
+		return errs.E(errs.Exhausted, "the host has no room for a save of up to %d bytes", size)
+	}
+	return nil
+}
+
+type capacity struct{ size, free int64 }
+
+func space(dir string) (capacity, error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		return capacity{}, err
+	}
+	block := int64(st.Bsize)
+	return capacity{size: int64(st.Blocks) * block, free: int64(st.Bavail) * block}, nil
+}
+
+// publish gives a complete directory its name, in the place of an older one.
+func publish(fresh, dir string) error {
+	err := syncTree(fresh)
+	if err == nil {
+		err = unix.Renameat2(unix.AT_FDCWD, fresh, unix.AT_FDCWD, dir, unix.RENAME_EXCHANGE)
+		if errors.Is(err, unix.ENOENT) {
+			err = os.Rename(fresh, dir)
+		}
+	}
+	// What is under the other name is the older one, or not worth keeping.
+	return errors.Join(err, os.RemoveAll(fresh), syncTree(filepath.Dir(dir)))
+}
+
+// syncTree puts a directory and the files in it onto the disk.
+func syncTree(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	paths := []string{dir}
+	for _, e := range entries {
+		if e.Type().IsRegular() {
+			paths = append(paths, filepath.Join(dir, e.Name()))
+		}
+	}
+	for _, path := range paths {
+		f, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		err = f.Sync()
+		_ = f.Close()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
