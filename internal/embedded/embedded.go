@@ -38,8 +38,8 @@ const (
 type Program struct {
 	Name string
 	// Digest is the SHA-256 of the unpacked program, 64 hex digits.
-	Digest     string
-	compressed []byte
+	Digest string
+	from   fs.FS
 }
 
 // Open returns the embedded program called name; errs.Unsupported when this
@@ -48,8 +48,7 @@ func Open(name string) (Program, error) { return open(files, name) }
 
 func open(from fs.FS, name string) (Program, error) {
 	missing := errs.E(errs.Unsupported, "this cubby was built without %s", name).Hint("build it with: make build")
-	compressed, err := fs.ReadFile(from, "bin/"+name+".zst")
-	if err != nil {
+	if _, err := fs.Stat(from, "bin/"+name+".zst"); err != nil {
 		return Program{}, missing.Because(err)
 	}
 	digest, err := fs.ReadFile(from, "bin/"+name+".sha256")
@@ -60,7 +59,7 @@ func open(from fs.FS, name string) (Program, error) {
 	if sum, err := hex.DecodeString(string(digest)); err != nil || len(sum) != sha256.Size {
 		return Program{}, missing.Because(fmt.Errorf("malformed digest of %s", name))
 	}
-	return Program{Name: name, Digest: string(digest), compressed: compressed}, nil
+	return Program{Name: name, Digest: string(digest), from: from}, nil
 }
 
 var unpacking sync.Mutex // two goroutines that unpack the same program would do the work twice
@@ -118,7 +117,12 @@ func (p Program) write(path string) (err error) {
 			err = closeErr
 		}
 	}()
-	in, err := zstd.NewReader(bytes.NewReader(p.compressed), zstd.WithDecoderConcurrency(1))
+	compressed, err := p.from.Open("bin/" + p.Name + ".zst")
+	if err != nil {
+		return err
+	}
+	defer compressed.Close()
+	in, err := zstd.NewReader(compressed, zstd.WithDecoderConcurrency(1))
 	if err != nil {
 		return err
 	}

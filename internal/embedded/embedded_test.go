@@ -78,7 +78,7 @@ func TestUnpackRepairsEmptyDirectory(t *testing.T) {
 func TestUnpackRefusesWrongContent(t *testing.T) {
 	p := program(t, []byte("good"))
 	other := program(t, []byte("evil"))
-	p.compressed = other.compressed
+	p.from = other.from
 	dir := t.TempDir()
 	if path, err := p.Unpack(dir); err == nil {
 		t.Errorf("Unpack = %s, want an error", path)

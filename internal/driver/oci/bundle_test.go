@@ -1,0 +1,152 @@
+package oci
+
+import (
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cubbyhq/cubby/internal/driver"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+)
+
+var update = flag.Bool("update", false, "rewrite golden files")
+
+func sampleNote(isolation sandbox.Isolation, runtime string) note {
+	n := noteOf(driver.Spec{
+		UID: "01jd3v3x0000000000000000ab", Hostname: "box", Isolation: isolation,
+		Limits: sandbox.Limits{MemoryBytes: 1 << 30, CPUs: 1.5, PIDs: 512, DiskBytes: 4 << 30, OpenFiles: 1 << 20},
+		Rootfs: "/data/images/abc/rootfs", Disk: "/data/disks/01jd3v3x0000000000000000ab/mnt",
+		Env: []string{"SECRET=does not belong into the bundle"},
+	})
+	n.Init = program{Kind: "cubby-init", Path: "/data/runtimes/1/cubby-init", Digest: "1"}
+	n.Runtime = program{Kind: runtime, Path: "/usr/bin/" + runtime}
+	return n
+}
+
+// The bundles are the whole promise to the runtimes; a change shows as a
+// change of these files.
+func TestBundleGolden(t *testing.T) {
+	v1 := hierarchyOf("cubby", mounts(t, hybridMounts))
+	tests := []struct {
+		name      string
+		isolation sandbox.Isolation
+		runtime   string
+		idBase    uint32
+		cgroups   hierarchy
+	}{
+		{"gvisor", sandbox.GVisor, runsc, 0, v1},
+		{"crun", sandbox.Container, crun, 0x30000000, v1},
+		{"crun-cgroup2", sandbox.Container, crun, 0, hierarchy{parent: "cubby", v2: "/sys/fs/cgroup"}},
+		{"runc", sandbox.Container, runc, 0x30000000, v1},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			n := sampleNote(tt.isolation, tt.runtime)
+			n.IDBase = tt.idBase
+			b := bundle{
+				note: n, box: box{uid: n.UID, dir: "/data/run/oci/" + string(n.UID)}, cgroups: tt.cgroups, nofile: 20000,
+				root: "/mnt/rootfs", sysfs: "/mnt/sysfs", cgroup: "/mnt/cgroup",
+			}
+			spec := b.spec()
+			if spec.Annotations[crunFilter] != "" {
+				spec.Annotations[crunFilter] = "(compiled)" // the numbers differ between architectures
+			}
+			got, err := json.MarshalIndent(spec, "", "\t")
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, '\n')
+			file := filepath.Join("testdata", tt.name+".json")
+			if *update {
+				if err := os.MkdirAll("testdata", 0o755); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(file, got, 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := cmp.Diff(string(want), string(got)); d != "" {
+				t.Errorf("-want +got; if it is meant: go test -run BundleGolden -update\n%s", d)
+			}
+		})
+	}
+}
+
+func TestHandleRoundTrip(t *testing.T) {
+	want := sampleNote(sandbox.Container, crun)
+	want.IDBase, want.Version = 0x30000000, handleVersion
+	h, err := want.handle()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := parseHandle(h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("-want +got\n%s", d)
+	}
+}
+
+// The first version must be readable for ever: sandboxes carry it through
+// upgrades.
+func TestHandleVersion1(t *testing.T) {
+	const h = `{"v":1,"uid":"01jd3v3x0000000000000000ab","hostname":"box","isolation":"gvisor",
+		"limits":{"memory_bytes":1,"cpus":1,"pids":1,"disk_bytes":1,"open_files":1},"rootfs":"/r","disk":"/d",
+		"init":{"kind":"cubby-init","path":"/i"},"runtime":{"kind":"runsc","path":"/x","digest":"ab"}}`
+	n, err := parseHandle(driver.Handle(h))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n.Runtime.Digest != "ab" || n.Disk != "/d" || n.Limits.PIDs != 1 {
+		t.Errorf("parseHandle = %+v", n)
+	}
+}
+
+func FuzzHandle(f *testing.F) {
+	for _, isolation := range []sandbox.Isolation{sandbox.GVisor, sandbox.Container} {
+		h, err := sampleNote(isolation, crun).handle()
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add([]byte(h))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		n, err := parseHandle(data)
+		if err != nil {
+			return
+		}
+		d := Driver{cfg: Config{StateDir: "/state"}}
+		if dir := d.box(n.UID).dir; filepath.Dir(dir) != "/state" {
+			t.Errorf("the handle %q leads to %s", data, dir)
+		}
+		if !filepath.IsAbs(n.Disk) || !filepath.IsAbs(n.Rootfs) {
+			t.Errorf("the handle %q has relative paths", data)
+		}
+	})
+}
+
+func TestIDBase(t *testing.T) {
+	for range 1000 {
+		base := idBase(sandbox.NewUID())
+		if base < 0x2000_0000 || base > 0x7fff_0000-idCount || base%idCount != 0 {
+			t.Fatalf("idBase = %#x: not a range of its own", base)
+		}
+	}
+}
+
+func TestGVisorMemory(t *testing.T) {
+	for _, budget := range []int64{32 << 20, 1 << 30, 64 << 30} {
+		if got := gvisorMemory(budget); got < budget+128<<20 {
+			t.Errorf("gvisorMemory(%d) = %d, want room for gVisor itself", budget, got)
+		}
+	}
+}
