@@ -17,3 +17,9 @@ rm -rf /var/log/* /var/cache/ldconfig/aux-cache /var/cache/debconf/*-old \
   /var/lib/dpkg/*-old /etc/passwd- /etc/group- /etc/shadow- /etc/gshadow- \
   /etc/subuid- /etc/subgid- /var/lib/systemd
 mkdir -p /var/log/apt
+
+# The host's certificate authorities are mounted here; until then, and on hosts
+# without any, the image's own. wget and apt read no environment variable.
+mkdir -p /etc/cubby
+cp /etc/ssl/certs/ca-certificates.crt /etc/cubby/ca-certificates.crt
+echo 'ca_certificate = /etc/cubby/ca-certificates.crt' >> /etc/wgetrc

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net/http"
 	"os"
 	"os/exec"
@@ -21,18 +20,15 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/cubbyhq/cubby/images"
 	"github.com/cubbyhq/cubby/internal/errs"
 )
-
-func (s *Store) recipes() fs.FS { return images.FS() }
 
 // Build makes the image of a built-in recipe and gives it the recipe's name.
 // It needs root and mmdebstrap. Packages are kept, so that a later build
 // fetches only what is newer and works without a network at all. When recipe
 // and packages are those of an image that exists, that one is the result.
 func (s *Store) Build(ctx context.Context, recipe string, p Progress) (Image, error) {
-	r, err := loadRecipe(s.recipes(), recipe)
+	r, err := loadRecipe(s.recipes, recipe)
 	if err != nil {
 		return Image{}, err
 	}
@@ -336,12 +332,12 @@ type buildWatch struct {
 func (w *buildWatch) line(line string) {
 	switch m := newlyInstalled.FindStringSubmatch(line); {
 	case m != nil:
-		n, _ := strconv.ParseInt(m[1], 10, 64) // digits; too many count as none
-		if n != w.round {                      // apt may say it twice
+		n, err := strconv.ParseInt(m[1], 10, 32)
+		if err == nil && n != w.round { // apt may say it twice
 			w.round = n
 			w.total += n
 		}
-	case strings.HasPrefix(line, "Get:") && strings.Contains(line, ".deb"), strings.HasPrefix(line, "Get:") && w.total > 0:
+	case strings.HasPrefix(line, "Get:") && w.total > 0: // earlier ones are lists
 		w.fetched++
 		w.progress.report(Step{Stage: "downloading", Done: w.fetched, Items: true})
 	case strings.HasPrefix(line, "Unpacking "), strings.HasPrefix(line, "Setting up "):

@@ -3,49 +3,42 @@ package image
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/cubbyhq/cubby/internal/errs"
 )
 
 // Remove takes the name away and deletes the image when no other name leads
-// to it. WrongState, with nothing changed, when the image would go while it is
+// to it; given a digest, it takes all its names. WrongState, with nothing changed, when the image would go while it is
 // pinned or inUse (which may be nil) says that it is needed.
 func (s *Store) Remove(ctx context.Context, name string, inUse func(digest string) bool) error {
-	digest, err := s.lookup(name)
-	if err != nil {
-		return err
-	}
 	release, err := s.lock(ctx)
 	if err != nil {
 		return err
 	}
 	defer release()
-	named, err := s.readNames()
+	named, digest, err := s.lookup(name)
 	if err != nil {
 		return err
 	}
-	others := 0
-	for n, d := range named {
-		if d == digest && n != name {
-			others++
-		}
-	}
-	_, isName := named[name]
-	if isName && others > 0 {
-		delete(named, name)
-		return s.writeNames(named)
-	}
-	if err := s.needed(digest, inUse); err != nil {
+	list, err := s.readNames()
+	if err != nil {
 		return err
 	}
-	for n, d := range named {
-		if d == digest {
-			delete(named, n)
+	delete(list, named)
+	if named == "" { // by its digest: with all its names
+		maps.DeleteFunc(list, func(_, d string) bool { return d == digest })
+	}
+	last := !slices.Contains(slices.Collect(maps.Values(list)), digest)
+	if last {
+		if err := s.needed(digest, inUse); err != nil {
+			return err
 		}
 	}
-	if err := s.writeNames(named); err != nil {
+	if err := s.writeNames(list); err != nil || !last {
 		return err
 	}
 	return s.deleteLocked(digest)

@@ -140,7 +140,6 @@ func (g *stage) commit(ctx context.Context, a about, p Progress) (Image, error) 
 	if err := sumContents(ctx, g.rootfs(), tree, p); err != nil {
 		return Image{}, fmt.Errorf("read image: %w", err)
 	}
-	// Readers may have looked at directories whose times they changed.
 	upper := top(tree)
 	r := record{
 		Version: recordVersion, Digest: digest(tree, a.env), Size: diskUse(tree), Entries: len(tree),
@@ -181,7 +180,7 @@ func (g *stage) publish(ctx context.Context, a about, r record) (Image, error) {
 		if err := os.Rename(g.image(), final); err != nil {
 			return Image{}, fmt.Errorf("keep image: %w", err)
 		}
-	} else if old, err := readRecord(final); err == nil && old.Inputs != r.Inputs {
+	} else if old, err := readRecord(final); err == nil && r.Inputs != "" && old.Inputs != r.Inputs {
 		// The same files from newer inputs: remember, and need not build next time.
 		old.Inputs = r.Inputs
 		if err := old.write(final); err != nil {

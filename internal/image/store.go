@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cubbyhq/cubby/images"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
@@ -21,11 +22,13 @@ import (
 // Store is a directory of images. It is safe for concurrent use, also by
 // several processes.
 type Store struct {
-	dir    string
-	log    *slog.Logger
-	now    func() time.Time
-	chown  bool // this process can give files to other users
-	limits limits
+	dir   string
+	log   *slog.Logger
+	now   func() time.Time
+	chown bool // this process can give files to other users
+	// recipes are what Build can build, a directory each.
+	recipes fs.FS
+	limits  limits
 	// sync brings an image to the disk before its name leads to it.
 	sync func(dir string) error
 
@@ -48,7 +51,7 @@ func Open(dir string, log *slog.Logger) (*Store, error) {
 	}
 	s := &Store{
 		dir: dir, log: log, now: time.Now, chown: os.Geteuid() == 0,
-		limits: defaultLimits(), sync: syncTree, whole: map[string]bool{},
+		recipes: images.FS(), limits: defaultLimits(), sync: syncTree, whole: map[string]bool{},
 	}
 	s.clearStale()
 	return s, nil
@@ -95,30 +98,31 @@ func (s *Store) List(ctx context.Context) ([]Image, error) {
 // when it is damaged. The first Resolve of an image in a process looks at every
 // file's size and times; later ones look at the upper directories only.
 func (s *Store) Resolve(ctx context.Context, name string) (Image, error) {
-	digest, err := s.lookup(name)
+	named, digest, err := s.lookup(name)
 	if err != nil {
 		return Image{}, err
 	}
 	img := s.load(ctx, digest)
-	img.Name = name
+	img.Name = named
 	if err := ctx.Err(); err != nil {
 		return Image{}, err
 	}
 	if img.Damaged {
-		return Image{}, errs.E(errs.Unavailable, "image %q is damaged: %s", name, img.Problem).
+		return Image{}, errs.E(errs.Unavailable, "image %.*q is damaged: %s", maxNameLength, name, img.Problem).
 			Hint("%s", repairHint(img))
 	}
 	return img, nil
 }
 
-func (s *Store) lookup(name string) (string, error) {
-	named, err := s.readNames()
+// lookup finds an image; named is "" when it was found by its digest.
+func (s *Store) lookup(name string) (named, digest string, err error) {
+	list, err := s.readNames()
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	for _, n := range []string{name, strings.TrimSuffix(name, ":latest")} {
-		if digest, ok := named[n]; ok {
-			return digest, nil
+		if digest, ok := list[n]; ok {
+			return n, digest, nil
 		}
 	}
 	const minPrefix = 12
@@ -126,7 +130,7 @@ func (s *Store) lookup(name string) (string, error) {
 	if len(prefix) >= minPrefix && len(prefix) <= digestLength && isHex(prefix) {
 		all, err := s.digests()
 		if err != nil {
-			return "", err
+			return "", "", err
 		}
 		var found []string
 		for _, d := range all {
@@ -135,15 +139,15 @@ func (s *Store) lookup(name string) (string, error) {
 			}
 		}
 		if len(found) == 1 {
-			return found[0], nil
+			return "", found[0], nil
 		}
 	}
-	return "", s.noSuchImage(name, named)
+	return "", "", s.noSuchImage(name, list)
 }
 
 func (s *Store) noSuchImage(name string, named map[string]string) error {
 	how := "get it with: cubby image pull " + name
-	if slices.Contains(recipeNames(s.recipes()), name) {
+	if slices.Contains(recipeNames(s.recipes), name) {
 		how = "make it with: cubby image build " + name
 	}
 	have := make([]string, 0, len(named))
@@ -230,8 +234,8 @@ func repairHint(img Image) string {
 	return "remove it with: cubby image rm " + img.Name + " and import it again"
 }
 
-// Verify reads the whole image and compares it with its digest: minutes of
-// doubt against seconds of reading. Unavailable when it is damaged.
+// Verify reads the whole image and compares it with its digest: seconds of
+// reading against the doubt that stamps leave. Unavailable when it is damaged.
 func (s *Store) Verify(ctx context.Context, name string, p Progress) (Image, error) {
 	img, err := s.Resolve(ctx, name)
 	if err != nil {

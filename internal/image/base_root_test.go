@@ -1,0 +1,135 @@
+//go:build root
+
+package image
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// testImageDir is where make test has built the base image.
+func testImageDir(t *testing.T) string {
+	t.Helper()
+	dir := os.Getenv("CUBBY_TEST_IMAGE_DIR")
+	if dir == "" {
+		t.Fatal("CUBBY_TEST_IMAGE_DIR is not set: run make test, or build the base image and name its directory")
+	}
+	return dir
+}
+
+// overlay mounts a writable copy of an image's tree.
+func overlay(t *testing.T, lower string) string {
+	t.Helper()
+	dir := t.TempDir()
+	// The test's directory may lie on an overlay itself, which cannot be an
+	// upper layer.
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "mode=0755"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, d := range []string{"upper", "work", "root"} {
+		if err := os.Mkdir(filepath.Join(dir, d), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	root := filepath.Join(dir, "root")
+	options := "lowerdir=" + lower + ",upperdir=" + filepath.Join(dir, "upper") + ",workdir=" + filepath.Join(dir, "work")
+	if err := syscall.Mount("overlay", root, "overlay", 0, options); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Unmount(root, syscall.MNT_DETACH) })
+	for _, m := range []struct {
+		source, target, kind string
+		flags                uintptr
+	}{{"proc", "proc", "proc", 0}, {"/dev", "dev", "", syscall.MS_BIND}} {
+		target := filepath.Join(root, m.target)
+		if err := syscall.Mount(m.source, target, m.kind, m.flags, ""); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = syscall.Unmount(target, syscall.MNT_DETACH) })
+	}
+	return root
+}
+
+// What the base image promises, as the sandbox's user and with its own
+// environment.
+func TestBaseRuns(t *testing.T) {
+	s, err := Open(testImageDir(t), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	img, err := s.Resolve(t.Context(), "base")
+	if err != nil {
+		t.Fatalf("Resolve(base) = %v", err)
+	}
+	root := overlay(t, img.Dir)
+	tests := []struct{ name, cmd, want string }{
+		{"user", "id", "uid=1000(sandbox) gid=1000(sandbox) groups=1000(sandbox)"},
+		{"python", "python3 -c 'import numpy, pandas, matplotlib, IPython, ipykernel; print(6*7)'", "42"},
+		{"python's short name", "python -c 'print(1+1)'", "2"},
+		{"plots", `python3 -c 'import matplotlib.pyplot as p; p.plot([1, 2]); p.savefig("/tmp/a.png")' 2>/dev/null; head -c 4 /tmp/a.png | tail -c 3`, "PNG"},
+		{"node", "node -e 'console.log(40+2)'", "42"},
+		{"npm", "npm --version | cut -d. -f2 | tr -d 0-9; npm config get prefix", "/home/sandbox/.npm-global"},
+		{"git", "git init -q /tmp/r && cd /tmp/r && git status --porcelain && echo ok", "ok"},
+		{"compilers", `echo 'int main(){return 0;}' > /tmp/a.c && gcc -o /tmp/a /tmp/a.c && /tmp/a && g++ --version >/dev/null && make --version >/dev/null && echo ok`, "ok"},
+		{"tools", "for p in curl wget jq rg unzip zip xz zstd ssh less vi ps tree file rsync patch; do command -v $p >/dev/null || echo missing: $p; done; echo ok", "ok"},
+		{"no sudo", "command -v sudo || echo none", "none"},
+		{"locale", "locale | grep ^LC_CTYPE", `LC_CTYPE="C.UTF-8"`},
+		{"home is writable", "cd && touch x && pwd", "/home/sandbox"},
+		{"workspace is writable", "touch /workspace/x && echo ok", "ok"},
+		{"nobody is known by mistake", "cat /etc/hostname /etc/resolv.conf | wc -c", "0"},
+		// A package that needs nothing from the network.
+		{"pip install", `mkdir -p /tmp/p/answer && cd /tmp/p && echo 'print(42)' > answer/__main__.py && touch answer/__init__.py &&
+			printf '[project]\nname="answer"\nversion="1"\n[build-system]\nrequires=[]\nbuild-backend="b"\nbackend-path=["."]\n' > pyproject.toml &&
+			cat > b.py <<'P'
+import zipfile
+def build_wheel(d, config_settings=None, metadata_directory=None):
+    n = "answer-1-py3-none-any.whl"
+    with zipfile.ZipFile(d + "/" + n, "w") as z:
+        z.write("answer/__main__.py"); z.write("answer/__init__.py")
+        z.writestr("answer-1.dist-info/METADATA", "Metadata-Version: 2.1\nName: answer\nVersion: 1\n")
+        z.writestr("answer-1.dist-info/WHEEL", "Wheel-Version: 1.0\nGenerator: t\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        z.writestr("answer-1.dist-info/RECORD", "")
+    return n
+P
+			pip install -q --no-index . 2>&1 && cd / && python3 -m answer`, "42"},
+		// Node's own fetch goes to the proxy, where nobody listens.
+		{"fetch asks the proxy", `HTTPS_PROXY=http://127.0.0.1:1 node -e 'fetch("https://example.com").catch(e => console.log(e.cause.code, e.cause.port))'`, "ENETUNREACH 1"},
+		{"fetch without a proxy is left alone", `node -e 'fetch("http://127.0.0.1:9").catch(e => console.log(String(e.cause)))' | head -1`, "Error: bad port"},
+		{"virtual environments", "python3 -m venv /tmp/v && /tmp/v/bin/pip --version | cut -d' ' -f1", "pip"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			cmd := exec.Command("/bin/bash", "-c", tt.cmd)
+			cmd.Env = append([]string{"HOME=/home/sandbox", "USER=sandbox"}, img.Env...)
+			cmd.Dir = "/"
+			cmd.SysProcAttr = &syscall.SysProcAttr{
+				Chroot: root, Cloneflags: syscall.CLONE_NEWNET, // nothing may depend on a network
+				Credential: &syscall.Credential{Uid: 1000, Gid: 1000},
+			}
+			out, err := cmd.CombinedOutput()
+			if got := strings.TrimSpace(string(out)); err != nil || got != tt.want {
+				t.Errorf("%s = %q, %v, want %q", tt.cmd, got, err, tt.want)
+			}
+		})
+	}
+	// pip, as root, too.
+	cmd := exec.Command("/usr/bin/pip", "install", "-q", "--no-index", "--no-build-isolation", "/tmp/p")
+	cmd.Env = append([]string{"HOME=/root"}, img.Env...)
+	cmd.Dir = "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: root, Cloneflags: syscall.CLONE_NEWNET}
+	if out, err := cmd.CombinedOutput(); err != nil || strings.Contains(string(out), "externally") {
+		t.Errorf("pip install as root = %v\n%s", err, out)
+	}
+	if _, err := s.Verify(t.Context(), "base", nil); err != nil {
+		t.Errorf("Verify after all that = %v", err)
+	}
+}
