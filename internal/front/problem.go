@@ -1,6 +1,7 @@
 package front
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"math"
@@ -63,14 +64,16 @@ func WriteProblem(w http.ResponseWriter, r *http.Request, err error) {
 
 // WriteJSON answers with compact JSON on one line.
 func WriteJSON(w http.ResponseWriter, status int, v any) {
-	body, err := json.Marshal(v)
-	if err != nil {
+	var body bytes.Buffer
+	enc := json.NewEncoder(&body)
+	enc.SetEscapeHTML(false) // it is never part of a page, and "<" is common in commands
+	if err := enc.Encode(v); err != nil {
 		// Every v is a struct of this program; the tests encode each of them.
 		panic(err)
 	}
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
-	h.Set("Content-Length", strconv.Itoa(len(body)+1))
+	h.Set("Content-Length", strconv.Itoa(body.Len()))
 	w.WriteHeader(status)
-	_, _ = w.Write(append(body, '\n')) // the client went away: nobody is left to tell
+	_, _ = w.Write(body.Bytes()) // the client went away: nobody is left to tell
 }

@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -21,7 +22,7 @@ const pingEvery = 15 * time.Second
 type eventStream struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
-	buf     []byte
+	buf     bytes.Buffer
 }
 
 func newEventStream(w http.ResponseWriter) (*eventStream, error) {
@@ -36,23 +37,21 @@ func newEventStream(w http.ResponseWriter) (*eventStream, error) {
 
 // send writes one event and flushes it. An id below zero is left out.
 func (s *eventStream) send(id int64, name string, data any) error {
-	text, err := json.Marshal(data)
-	if err != nil {
+	b := &s.buf
+	b.Reset()
+	if id >= 0 {
+		b.WriteString("id: ")
+		b.Write(strconv.AppendInt(b.AvailableBuffer(), id, 10))
+		b.WriteByte('\n')
+	}
+	b.WriteString("event: " + name + "\ndata: ")
+	enc := json.NewEncoder(b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(data); err != nil { // one line, with its end
 		return err
 	}
-	b := s.buf[:0]
-	if id >= 0 {
-		b = append(b, "id: "...)
-		b = strconv.AppendInt(b, id, 10)
-		b = append(b, '\n')
-	}
-	b = append(b, "event: "...)
-	b = append(b, name...)
-	b = append(b, "\ndata: "...)
-	b = append(b, text...)
-	b = append(b, "\n\n"...)
-	s.buf = b
-	if _, err := s.w.Write(b); err != nil {
+	b.WriteByte('\n')
+	if _, err := s.w.Write(b.Bytes()); err != nil {
 		return err
 	}
 	return s.control.Flush()
