@@ -20,6 +20,7 @@ type bundle struct {
 	box     box
 	cgroups hierarchy
 	nofile  uint64 // most that RLIMIT_NOFILE can be here
+	oom     int    // oom_score_adj: what the host kills first
 	root    string // the root filesystem as the runtime sees it
 	sysfs   string // prepared /sys of a container
 	cgroup  string // prepared directory of its cgroup view
@@ -38,6 +39,7 @@ func (b bundle) spec() *specs.Spec {
 			Args:            []string{driver.InitPath},
 			Env:             []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
 			NoNewPrivileges: true,
+			OOMScoreAdj:     &b.oom,
 			Rlimits: []specs.POSIXRlimit{
 				{Type: "RLIMIT_NOFILE", Hard: b.openFiles(), Soft: b.openFiles()},
 				{Type: "RLIMIT_CORE"},

@@ -59,7 +59,11 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) (h driver.Handle,
 			_ = userns.Close()
 		}
 	}
-	return n.handle()
+	h, err = n.handle()
+	if err != nil {
+		return nil, err
+	}
+	return h, os.WriteFile(b.noteFile(), h, 0o600)
 }
 
 // keepNamespace holds a user namespace for the start that will want it.

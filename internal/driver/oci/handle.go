@@ -97,5 +97,8 @@ func (b box) runtime() string { return b.path("runtime") } // the runtime's own 
 func (b box) channel() string { return b.path("channel") }
 func (b box) socket() string  { return b.path("channel/host.sock") }
 func (b box) runFile() string { return b.path("run.json") }
-func (b box) log() string     { return b.path("bundle/log") }
-func (b box) pidFile() string { return b.path("bundle/pid") }
+
+// noteFile is a copy of the handle, for what has to look at all sandboxes.
+func (b box) noteFile() string { return b.path("note.json") }
+func (b box) log() string      { return b.path("bundle/log") }
+func (b box) pidFile() string  { return b.path("bundle/pid") }

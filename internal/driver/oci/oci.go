@@ -58,6 +58,7 @@ type Driver struct {
 	progs   programs
 	hostID  string // changes with every boot of the host
 	nofile  uint64 // this process's hard limit, the most that anybody below gets
+	oom     int    // oom_score_adj of sandboxes
 
 	mu         sync.Mutex
 	runs       map[sandbox.UID]*run     // what this process holds of running sandboxes; guarded by mu
@@ -97,7 +98,14 @@ func New(cfg Config) (*Driver, error) {
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
 		return nil, err
 	}
+	// A daemon may be protected from the host's out-of-memory killer; its
+	// sandboxes are not. Going below one's own score takes a capability.
+	oom, err := number("/proc/self/oom_score_adj")
+	if err != nil {
+		return nil, err
+	}
 	d := &Driver{
+		oom:    int(max(oom, 0)),
 		cfg:    cfg,
 		log:    cfg.Log,
 		hostID: string(hostID[:len(hostID)-1]),
@@ -108,6 +116,9 @@ func New(cfg Config) (*Driver, error) {
 	}
 	d.cgroups = openHierarchy(cfg.CgroupParent)
 	d.progs = programs{dir: cfg.RuntimesDir, init: cfg.Init, runsc: cfg.Runsc, container: cfg.ContainerRuntime}
+	if err := d.prune(); err != nil {
+		d.log.Warn("programs of earlier versions were not removed", "err", err)
+	}
 	return d, nil
 }
 

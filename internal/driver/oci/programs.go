@@ -2,6 +2,7 @@ package oci
 
 import (
 	"context"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -87,4 +88,58 @@ func (p program) describe() string {
 		return line + " (embedded)"
 	}
 	return line + " (" + p.Path + ")"
+}
+
+// replaceMissing gives a sandbox the programs of today where those that it was
+// created with are gone: after an upgrade of the host's runtime, or when the
+// data was moved.
+func (p *programs) replaceMissing(n *note) error {
+	for _, missing := range []struct {
+		program *program
+		find    func() (program, error)
+	}{
+		{&n.Init, p.agent},
+		{&n.Runtime, func() (program, error) { return p.runtime(n.Isolation) }},
+	} {
+		if _, err := os.Stat(missing.program.Path); err == nil {
+			continue
+		}
+		found, err := missing.find()
+		if err != nil {
+			return err
+		}
+		*missing.program = found
+	}
+	return nil
+}
+
+// prune removes unpacked programs that no sandbox was created with and that
+// are not this cubby's own. Where one note cannot be read, nothing is removed.
+func (d *Driver) prune() error {
+	keep := make(map[string]bool)
+	for _, name := range []string{embedded.CubbyInit, embedded.Runsc} {
+		if e, err := embedded.Open(name); err == nil {
+			keep[e.Digest] = true
+		}
+	}
+	entries, err := os.ReadDir(d.cfg.StateDir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		uid, err := sandbox.ParseUID(e.Name())
+		if err != nil {
+			continue
+		}
+		data, err := os.ReadFile(d.box(uid).noteFile())
+		if err != nil {
+			return err
+		}
+		n, err := parseHandle(data)
+		if err != nil {
+			return err
+		}
+		keep[n.Init.Digest], keep[n.Runtime.Digest] = true, true
+	}
+	return embedded.Prune(d.cfg.RuntimesDir, keep)
 }

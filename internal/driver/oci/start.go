@@ -58,6 +58,9 @@ func (d *Driver) Start(ctx context.Context, h driver.Handle) (err error) {
 	if err := b.lay(n); err != nil {
 		return err
 	}
+	if err := d.progs.replaceMissing(&n); err != nil {
+		return err
+	}
 	if _, err := os.Stat(n.Rootfs); err != nil {
 		return errs.E(errs.Unavailable, "the sandbox's image is gone").Because(err)
 	}
@@ -149,7 +152,7 @@ func (d *Driver) launch(ctx context.Context, n note, secret string) (*process, e
 	}
 	_ = os.Remove(b.pidFile())
 	_ = os.Remove(b.log())
-	bun := bundle{note: n, box: b, cgroups: d.cgroups, nofile: d.nofile, root: n.Rootfs}
+	bun := bundle{note: n, box: b, cgroups: d.cgroups, nofile: d.nofile, oom: d.oom, root: n.Rootfs}
 	var cmd *exec.Cmd
 	if n.Isolation == sandbox.GVisor {
 		cmd, err = d.gvisorCommand(bun)

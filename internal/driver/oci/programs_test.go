@@ -1,0 +1,53 @@
+package oci
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cubbyhq/cubby/internal/sandbox"
+)
+
+// An upgrade removes the programs of sandboxes that are gone, and keeps those
+// of sandboxes that are not.
+func TestPrune(t *testing.T) {
+	cfg := Config{StateDir: t.TempDir(), RuntimesDir: t.TempDir()}
+	used, unused := strings.Repeat("a1", 32), strings.Repeat("b2", 32)
+	for _, digest := range []string{used, unused} {
+		if err := os.Mkdir(filepath.Join(cfg.RuntimesDir, digest), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exists := func(digest string) bool {
+		_, err := os.Stat(filepath.Join(cfg.RuntimesDir, digest))
+		return err == nil
+	}
+	n := sampleNote(sandbox.GVisor, runsc)
+	n.Runtime.Digest = used
+	h, err := n.handle()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := box{uid: n.UID, dir: filepath.Join(cfg.StateDir, string(n.UID))}
+	if err := os.Mkdir(b.dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+
+	// A sandbox whose note is missing could use anything.
+	if _, err := New(cfg); err != nil {
+		t.Fatal(err)
+	}
+	if !exists(used) || !exists(unused) {
+		t.Error("programs were removed although a note could not be read")
+	}
+	if err := os.WriteFile(b.noteFile(), h, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := New(cfg); err != nil {
+		t.Fatal(err)
+	}
+	if !exists(used) || exists(unused) {
+		t.Errorf("used program exists = %v, unused = %v; want true, false", exists(used), exists(unused))
+	}
+}
