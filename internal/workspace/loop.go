@@ -179,7 +179,7 @@ func mounted(dir string) bool {
 
 const (
 	busyWait    = 200 * time.Millisecond // for a file operation that is about to end
-	releaseWait = 2 * time.Second        // for the kernel to let go of a device
+	releaseWait = 300 * time.Millisecond // for the kernel to let go of a device
 )
 
 // unmountDir unmounts whatever is on the mountpoint of a disk's directory.

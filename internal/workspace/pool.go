@@ -201,12 +201,15 @@ func (d *Disks) closePool() {
 
 // discard removes a disk that has no name yet.
 func (d *Disks) discard(dir string) {
-	ctx, cancel := context.WithTimeout(context.Background(), 4*releaseWait)
+	ctx, cancel := context.WithTimeout(context.Background(), discardTime)
 	defer cancel()
 	if err := destroyDir(ctx, dir); err != nil {
 		d.cfg.Log.Warn("the rest of an unfinished disk stays", "dir", dir, "err", err)
 	}
 }
+
+// discardTime bounds how long rubbish is worked on.
+const discardTime = 10 * time.Second
 
 const refillPause = 10 * time.Second
 
