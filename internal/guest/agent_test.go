@@ -59,7 +59,9 @@ var agentBinary = sync.OnceValues(func() (string, error) {
 })
 
 func mustAgentBinary(t testing.TB) string {
-	if p := os.Getenv("ZZ_INIT"); p != "" { return p }
+	if p := os.Getenv("ZZ_INIT"); p != "" {
+		return p
+	}
 	t.Helper()
 	path, err := agentBinary()
 	if err != nil {

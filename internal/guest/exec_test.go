@@ -20,6 +20,13 @@ func everyLauncher(t *testing.T, test func(t *testing.T, h host)) {
 	t.Run("supervised", func(t *testing.T) { test(t, start(t, supervised(t))) })
 }
 
+// everywhere runs a test that needs no file of the host also inside real
+// sandboxes, where the tests run as root.
+func everywhere(t *testing.T, test func(t *testing.T, h host)) {
+	everyLauncher(t, test)
+	inSandboxes(t, test)
+}
+
 func TestExecOutcome(t *testing.T) {
 	dir := t.TempDir()
 	for name, mode := range map[string]os.FileMode{"noexec": 0o644, "noshebang": 0o755} {
@@ -136,7 +143,7 @@ func TestExecEnvironmentOrder(t *testing.T) {
 }
 
 func TestTimeoutKeepsPartialOutput(t *testing.T) {
-	everyLauncher(t, func(t *testing.T, h host) {
+	everywhere(t, func(t *testing.T, h host) {
 		limit := 200 * time.Millisecond
 		spec := shell(`trap "" TERM; echo before; sleep 100; echo after`)
 		spec.Timeout = &limit

@@ -63,6 +63,10 @@ func everySandbox(t *testing.T, test func(t *testing.T, b box)) {
 	t.Run("container", func(t *testing.T) { test(t, startBox(t, false, nil)) })
 }
 
+func inSandboxes(t *testing.T, test func(t *testing.T, h host)) {
+	everySandbox(t, func(t *testing.T, b box) { test(t, b.host) })
+}
+
 var capabilities = []string{
 	"CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_FSETID", "CAP_KILL", "CAP_SETUID", "CAP_SETGID",
 	"CAP_SETPCAP", "CAP_NET_BIND_SERVICE", "CAP_SYS_CHROOT", "CAP_NET_ADMIN",

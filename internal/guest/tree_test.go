@@ -122,11 +122,17 @@ func TestTimeoutKillsWhatLeftTheTree(t *testing.T) {
 	}
 }
 
+// trapping is a command that answers SIGTERM with a word and an exit code. It
+// says "ready" when no fork is under way that could do so too.
+func trapping(word string, code int) string {
+	return fmt.Sprintf(`trap 'echo %s; exit %d' TERM; sleep 1000 & until grep -q sleep /proc/$!/comm; do :; done; echo ready; wait`, word, code)
+}
+
 func TestSignalsToTheGroup(t *testing.T) {
-	everyLauncher(t, func(t *testing.T, h host) {
+	everywhere(t, func(t *testing.T, h host) {
 		ctx := testContext(t)
 		uid := sandbox.NewUID()
-		s, err := h.Exec(ctx, uid, &guest.Start{ExecSpec: shell(`trap 'echo got; exit 7' TERM; echo ready; while :; do sleep 0.01; done`)}, 0)
+		s, err := h.Exec(ctx, uid, &guest.Start{ExecSpec: shell(trapping("got", 7))}, 0)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -42,14 +42,23 @@ func Prepare(boot *guestv1.Boot) error {
 	if err := boundCommands(); err != nil {
 		return err
 	}
-	threads := containerThreads
 	if boot.GetInSandboxCgroup() {
-		threads = gvisorThreads
+		return nil // the cgroups have to be mounted first: see shieldCgroups
 	}
 	// Threads inherit the filter, which is dear to put on many. A runtime
 	// that allows none leaves what its kernel allows.
-	_ = raiseShield(threads)
-	warmThreads(threads)
+	_ = raiseShield(containerThreads)
+	warmThreads(containerThreads)
+	return nil
+}
+
+// shieldCgroups is the end of what Prepare does where the agent has cgroups:
+// only the shield keeps root among the commands from mounting them too.
+func shieldCgroups() error {
+	if err := raiseShield(gvisorThreads); err != nil {
+		return err
+	}
+	warmThreads(gvisorThreads)
 	return nil
 }
 

@@ -192,6 +192,11 @@ func (s *Server) openLauncher() (processes, error) {
 			return nil, fmt.Errorf("cgroups inside the sandbox: %w", err)
 		}
 		s.launcher = groups
+		if s.cfg.Init {
+			if err := shieldCgroups(); err != nil {
+				return nil, fmt.Errorf("shield the sandbox's cgroups: %w", err)
+			}
+		}
 	case len(s.cfg.Supervisor) > 0:
 		supervisors := newSupervisors(s.cfg, procs)
 		s.launcher = supervisors

@@ -16,6 +16,11 @@ import (
 // commands inherit: a few system calls are refused when they name one of the
 // agent's threads. It saves users from an accident (kill -9 1); whoever finds
 // a thread that was made later harms nobody but himself.
+//
+// It also refuses to mount. Root among the commands cannot do that anyway,
+// except in a user namespace of its own, which gVisor gives to everybody: from
+// there it could mount the cgroup filesystem, leave its group and with it the
+// reach of a timeout, and raise the limit of processes.
 
 // uncaught are the signals that the Go runtime has no handler for; all others
 // do nothing to the agent.
@@ -43,9 +48,12 @@ func shieldRules() []shieldRule {
 	}
 }
 
+// mountCalls are refused whatever their arguments are.
+func mountCalls() []uint32 { return []uint32{unix.SYS_MOUNT, unix.SYS_FSOPEN} }
+
 // raiseShield installs the filter on every thread; more is how many threads
-// will be made before the first command. Call it once, after the last use of
-// syscall.AllThreadsSyscall, which sends signal 33.
+// will be made before the first command. Call it once, after the agent's last
+// mount and the last use of syscall.AllThreadsSyscall, which sends signal 33.
 func raiseShield(more int) error {
 	arch, ok := map[string]uint32{"amd64": unix.AUDIT_ARCH_X86_64, "arm64": unix.AUDIT_ARCH_AARCH64}[runtime.GOARCH]
 	if !ok {
@@ -127,10 +135,16 @@ func shieldProgram(arch, last uint32) []unix.SockFilter {
 		{Code: result, K: allow},
 		{Code: load, K: dataCall},
 	}
+	mounts := mountCalls()
 	for i, r := range rules {
 		// Behind this jump: the other jumps and the verdict of no rule.
-		program = append(program, unix.SockFilter{Code: equal, K: r.call, Jt: uint8(len(rules) - i + starts[i])})
+		program = append(program, unix.SockFilter{Code: equal, K: r.call, Jt: uint8(len(rules) + len(mounts) - i + starts[i])})
+	}
+	for i, call := range mounts {
+		// The last block is their verdict.
+		program = append(program, unix.SockFilter{Code: equal, K: call, Jt: uint8(len(mounts) - i + len(blocks))})
 	}
 	program = append(program, unix.SockFilter{Code: result, K: allow})
-	return append(program, blocks...)
+	program = append(program, blocks...)
+	return append(program, unix.SockFilter{Code: result, K: refuse})
 }

@@ -77,6 +77,8 @@ func TestShield(t *testing.T) {
 		{"be traced", unix.SYS_PTRACE, []uint64{0, 0}, false},
 		{"read the agent", unix.SYS_PROCESS_VM_READV, []uint64{1}, true},
 		{"write the agent", unix.SYS_PROCESS_VM_WRITEV, []uint64{1}, true},
+		{"mount the agent's cgroups", unix.SYS_MOUNT, []uint64{1 << 20, 1 << 20}, true},
+		{"mount with the newer calls", unix.SYS_FSOPEN, []uint64{1 << 20}, true},
 		{"read a file", unix.SYS_READ, []uint64{1, 9}, false},
 	}
 	for _, tt := range tests {

@@ -205,6 +205,11 @@ func (s *supervisors) launch(c command, files [3]int, tty bool) (tree, error) {
 			t, err = v.run(c, files, tty, s.cfg.OneUser)
 		}
 	}
+	if err != nil && !errors.As(err, &errno) {
+		// It did not come up. With a memory limit that is not exhausted there
+		// is one reason: no room for its threads.
+		err = syscall.EAGAIN
+	}
 	if err != nil {
 		return nil, err
 	}
