@@ -23,14 +23,15 @@ func (s *Service) Exec(ctx context.Context, id string, spec sandbox.ExecSpec) (s
 }
 
 // RunExec is [Service.Exec], [Service.WaitExec] and [Service.Result] in one,
-// at the price of one. The result is unfinished when wait is over first.
+// at the price of one. The result is unfinished when wait is over first, and
+// names the exec beside the error when ctx ends first.
 func (s *Service) RunExec(ctx context.Context, id string, spec sandbox.ExecSpec, wait time.Duration, caps OutputCaps) (Result, error) {
 	e, err := s.beginExec(ctx, id, spec)
 	if err != nil {
 		return Result{}, err
 	}
 	if err := s.await(ctx, e, wait); err != nil {
-		return Result{}, err
+		return Result{Exec: e.snapshot()}, err
 	}
 	x := e.snapshot()
 	if x.Status.Finished() && e.log.Size() == 0 {

@@ -52,7 +52,11 @@ func TestExecEnds(t *testing.T) {
 			if string(r.Stdout) != tt.stdout {
 				t.Errorf("stdout = %q, want %q", r.Stdout, tt.stdout)
 			}
-			stored, err := w.store.Exec(w.ctx, x.Box, x.Seq)
+			var stored sandbox.Exec
+			w.until("the store knows the end", func() bool {
+				stored, err = w.store.Exec(w.ctx, x.Box, x.Seq)
+				return err != nil || stored.Status.Finished()
+			})
 			if err != nil || stored.Status != x.Status || stored.Exit == nil || stored.Exit.Reason != tt.reason {
 				t.Errorf("the store has %+v, %v", stored, err)
 			}

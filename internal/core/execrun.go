@@ -41,8 +41,11 @@ type liveExec struct {
 	// stdin serialises writers that append.
 	stdin sync.Mutex
 
+	ctx    context.Context // of its stream; ends with it
+	cancel context.CancelFunc
+
 	begun chan struct{} // closed when the agent runs it, or it is over
-	done  chan struct{} // closed when it is finished and written down
+	done  chan struct{} // closed when its end is known and in the journal
 
 	mu      sync.Mutex
 	exec    sandbox.Exec // as clients see it; guarded by mu
@@ -63,6 +66,7 @@ func newLiveExec(r *run, x sandbox.Exec, log *journal.Log) *liveExec {
 		begun: make(chan struct{}), done: make(chan struct{}), acks: make(chan struct{}, 1),
 		offset: log.Size(), noted: x.Status == sandbox.ExecRunning,
 	}
+	e.ctx, e.cancel = context.WithCancel(r.ctx)
 	// A finished exec is shown without its env, as the store shows it.
 	e.exec.Spec.Env = nil
 	if e.noted {
@@ -84,6 +88,7 @@ func (e *liveExec) snapshot() sandbox.Exec {
 // daemon when the service ends.
 func (e *liveExec) pump(start *guest.Start) {
 	defer e.log.Close()
+	defer e.cancel()
 	stop := make(chan struct{})
 	var acker sync.WaitGroup
 	acker.Go(func() { e.acknowledge(stop) })
@@ -97,13 +102,9 @@ func (e *liveExec) pump(start *guest.Start) {
 			start = nil // by now only an attach is right
 		}
 		before := e.position()
-		exit, err := e.stream(start)
+		err := e.stream(start)
 		switch {
 		case err == nil:
-			if exit.Reason == sandbox.EndStopped {
-				e.awaitVerdict()
-			}
-			e.finish(*exit)
 			return
 		case r.isOver():
 			e.finish(e.lost())
@@ -139,31 +140,35 @@ func (e *liveExec) awaitVerdict() {
 	}
 }
 
-// stream follows the exec on one connection and returns its exit.
-func (e *liveExec) stream(start *guest.Start) (*sandbox.Exit, error) {
-	st, err := e.run.guest.Exec(e.run.ctx, e.uid, start, e.position())
+// stream follows the exec on one connection to its end.
+func (e *liveExec) stream(start *guest.Start) error {
+	st, err := e.run.guest.Exec(e.ctx, e.uid, start, e.position())
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer st.Close()
 	for {
 		m, err := st.Next()
 		switch {
 		case errors.Is(err, io.EOF):
-			return nil, errs.E(errs.Unavailable, "the sandbox's agent closed the stream")
+			return errs.E(errs.Unavailable, "the sandbox's agent closed the stream")
 		case err != nil:
-			return nil, err
+			return err
 		case m.Started != nil:
 			e.start()
 		case m.Output != nil:
 			if err := e.take(*m.Output); err != nil {
-				return nil, err
+				return err
 			}
 		case m.Exit != nil:
 			if end := e.position(); m.Exit.Offset > end {
-				return nil, errs.E(errs.Unavailable, "output is missing between %d and %d", end, m.Exit.Offset)
+				return errs.E(errs.Unavailable, "output is missing between %d and %d", end, m.Exit.Offset)
 			}
-			return &m.Exit.Exit, nil
+			if m.Exit.Reason == sandbox.EndStopped {
+				e.awaitVerdict()
+			}
+			e.finish(m.Exit.Exit)
+			return nil
 		}
 	}
 }
@@ -348,14 +353,15 @@ func (e *liveExec) refused(err error) sandbox.Exit {
 	return sandbox.Exit{Reason: sandbox.EndNotRun, Message: info.Message}
 }
 
-// finish writes the end down, in the journal and in the store, and lets those
-// go on who wait for it. Only the first call does anything.
+// finish writes the end down and lets those go on who wait for it. Only the
+// first call does anything. The journal comes first and is enough: a crash
+// before the store has heard of the end is made up for at the next boot, so
+// nobody waits for the store. Until it knows, the exec stays a live one.
 func (e *liveExec) finish(exit sandbox.Exit) {
 	s := e.run.s
 	e.mu.Lock()
 	if e.exec.Status.Finished() {
 		e.mu.Unlock()
-		<-e.done
 		return
 	}
 	exit = e.judge(exit)
@@ -370,17 +376,26 @@ func (e *liveExec) finish(exit sandbox.Exit) {
 	startNoted := e.noted || x.StartedAt.IsZero()
 	e.noted = true
 	e.mu.Unlock()
-
-	ctx, cancel := undoing(context.Background())
-	defer cancel()
 	if finishErr != nil {
 		s.log.Error("finish a journal", telemetry.KeyUID, x.Box, telemetry.KeySeq, x.Seq, telemetry.KeyErr, finishErr)
+	} else {
+		e.tell(x)
 	}
-	if err := s.writeEnd(ctx, x, startNoted); err != nil {
-		// The journal has the end; the next boot copies it to the store.
+	if err := s.writeEnd(context.WithoutCancel(e.run.ctx), x, startNoted); err != nil {
+		// The exec stays a live one, so that its end is seen all the same;
+		// the next boot copies it from the journal.
 		s.log.Error("write the end of an exec", telemetry.KeyUID, x.Box, telemetry.KeySeq, x.Seq, telemetry.KeyErr, err)
+	} else {
+		e.run.forget(e)
 	}
-	e.run.forget(e)
+	if finishErr != nil {
+		e.tell(x)
+	}
+	e.cancel()
+}
+
+// tell wakes those who wait for the end.
+func (e *liveExec) tell(x sandbox.Exec) {
 	if x.StartedAt.IsZero() {
 		close(e.begun)
 	}

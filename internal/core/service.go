@@ -30,6 +30,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/journal"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 	"github.com/cubbyhq/cubby/internal/store"
+	"github.com/cubbyhq/cubby/internal/telemetry"
 	"github.com/cubbyhq/cubby/internal/workspace"
 )
 
@@ -182,6 +183,7 @@ func (s *Service) Run(ctx context.Context) error {
 		return err
 	}
 	s.life.spawn(s.writeDecisions)
+	s.life.spawn(s.warm)
 	s.reconcile(ctx)
 	s.life.open()
 	s.life.spawn(s.reconcileLoop)
@@ -194,6 +196,13 @@ func (s *Service) Run(ctx context.Context) error {
 	defer s.mu.Unlock()
 	clear(s.running)
 	return nil
+}
+
+// warm has the usual image verified before the first create asks for it.
+func (s *Service) warm(ctx context.Context) {
+	if _, err := s.cfg.Images.Resolve(ctx, s.defaults.Image); err != nil && ctx.Err() == nil {
+		s.log.Debug("look at the default image", "image", s.defaults.Image, telemetry.KeyErr, err)
+	}
 }
 
 // Problem is a reason why the daemon is not ready.
