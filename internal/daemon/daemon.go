@@ -50,8 +50,8 @@ type Daemon struct {
 	listener net.Listener
 	server   *http.Server
 	fresh    freshConns
-	draining chan struct{} // closed when the doors begin to drain
-	cut      context.CancelFunc
+	drain    context.CancelFunc // ends streams and waits
+	cut      context.CancelFunc // ends every request
 }
 
 // Option changes what a Daemon is assembled from, for tests.
@@ -90,7 +90,7 @@ func New(ctx context.Context, cfg config.Config, opts ...Option) (d *Daemon, err
 	}
 	d = &Daemon{
 		cfg: cfg, log: o.log, driver: o.driver, notify: takeNotifier(),
-		metrics: telemetry.NewMetrics(telemetry.Version), draining: make(chan struct{}),
+		metrics: telemetry.NewMetrics(telemetry.Version),
 	}
 	if d.log == nil {
 		d.log = telemetry.NewLogger(os.Stderr, cfg.LogLevel, cfg.LogFormat)
@@ -179,12 +179,13 @@ func (d *Daemon) bind(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	base, cut := context.WithCancel(context.WithoutCancel(ctx))
+	life, drain := context.WithCancel(base)
+	d.cut, d.drain = cut, drain
 	door := rest.New(rest.Config{
 		Core: d.core, Metrics: d.metrics, Log: d.log, Version: telemetry.Version,
-		BodyLimit: int64(d.cfg.BodyLimit), Draining: d.draining,
+		BodyLimit: int64(d.cfg.BodyLimit), Life: life,
 	})
-	base, cut := context.WithCancel(context.WithoutCancel(ctx))
-	d.cut = cut
 	d.server = &http.Server{
 		Handler: front.Handler(front.Config{
 			Auth: authenticator, Access: door.Access, Log: d.log, Metrics: d.metrics, Error: door.Error,

@@ -166,8 +166,33 @@ func TestStopEndsStreamsAndNotSandboxes(t *testing.T) {
 	lines := bufio.NewScanner(res.Body)
 	for lines.Scan() && !strings.Contains(lines.Text(), "one") {
 	}
+	waited := make(chan string, 1)
+	go func() {
+		res, err := http.Post(d.URL+"/v1/sandboxes/a/exec", "", strings.NewReader(`{"cmd":"touch waiting; sleep 60"}`))
+		if err != nil {
+			waited <- err.Error()
+			return
+		}
+		defer res.Body.Close()
+		text, _ := io.ReadAll(res.Body)
+		waited <- res.Status + " " + string(text)
+	}()
+	for { // until that command runs
+		res, err := http.Get(d.URL + "/v1/sandboxes/a/files/stat?path=waiting")
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		if res.StatusCode == http.StatusOK {
+			break
+		}
+	}
 	if err := d.Stop(); err != nil {
 		t.Fatalf("Stop = %v", err)
+	}
+	// Whoever waits learns the number under which the next daemon has it.
+	if got := <-waited; !strings.HasPrefix(got, "202 ") || !strings.Contains(got, `"seq":2`) {
+		t.Errorf("the waiting request got %s, want 202 with the seq", got)
 	}
 	for lines.Scan() {
 		if strings.Contains(lines.Text(), "event: exit") {

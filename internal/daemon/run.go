@@ -79,7 +79,7 @@ func (d *Daemon) serve(ctx context.Context) error {
 	case <-ctx.Done():
 	}
 	d.notify.send(d.log, "STOPPING=1")
-	close(d.draining)
+	d.drain()
 	d.fresh.close()
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.cfg.ShutdownTimeout)
 	defer cancel()

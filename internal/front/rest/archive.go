@@ -113,7 +113,7 @@ func (d *Door) watchFiles(ctx context.Context, in *watchRequest) (*streamed, err
 		source := func(ctx context.Context) iter.Seq2[sandbox.FileChange, error] {
 			return d.core.Watch(ctx, in.ID, dir, in.Recursive)
 		}
-		err = pump(ctx, d.drain, source, pingEvery, func(c sandbox.FileChange) error {
+		err = pump(ctx, d.life.Done(), source, pingEvery, func(c sandbox.FileChange) error {
 			return s.send(-1, "change", changeEvent{Path: c.Path, Op: c.Op, Time: c.Time.UTC()})
 		}, s.ping)
 		d.failStream(ctx, s, err)

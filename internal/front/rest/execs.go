@@ -118,11 +118,15 @@ func (d *Door) exec(ctx context.Context, in *execRequest) (*streamed, error) {
 	}
 	var res core.Result
 	if in.Body.Wait == nil || *in.Body.Wait {
-		res, err = d.core.RunExec(ctx, in.ID, spec, wait, capsOf(in.Body.MaxOutputBytes))
+		waiting, done := d.untilDrain(ctx)
+		res, err = d.core.RunExec(waiting, in.ID, spec, wait, capsOf(in.Body.MaxOutputBytes))
+		done()
 	} else {
 		res.Exec, err = d.core.Exec(ctx, in.ID, spec)
 	}
-	if err != nil {
+	// A daemon that stops says 202: the command goes on, and its number is
+	// where the next daemon has it.
+	if err != nil && (res.Exec.Seq == 0 || ctx.Err() != nil || !d.drains()) {
 		return nil, err
 	}
 	status := http.StatusOK
@@ -132,6 +136,18 @@ func (d *Door) exec(ctx context.Context, in *execRequest) (*streamed, error) {
 	}
 	return stream(func() { front.WriteJSON(in.w, status, resultJSON(res, time.Now())) }), nil
 }
+
+// untilDrain bounds a wait to the life of the daemon.
+func (d *Door) untilDrain(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(d.life, cancel)
+	return ctx, func() {
+		stop()
+		cancel()
+	}
+}
+
+func (d *Door) drains() bool { return d.life.Err() != nil }
 
 func execPath(id string, seq int64) string {
 	return "/v1/sandboxes/" + id + "/execs/" + strconv.FormatInt(seq, 10)
@@ -204,7 +220,10 @@ func (d *Door) getExec(ctx context.Context, in *getExecInput) (*execOutput, erro
 		return nil, err
 	}
 	if wait > 0 {
-		if _, err := d.core.WaitExec(ctx, in.ID, in.Seq, wait); err != nil {
+		waiting, done := d.untilDrain(ctx)
+		_, err := d.core.WaitExec(waiting, in.ID, in.Seq, wait)
+		done()
+		if err != nil && (ctx.Err() != nil || !d.drains()) {
 			return nil, err
 		}
 	}

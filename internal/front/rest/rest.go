@@ -9,6 +9,7 @@
 package rest
 
 import (
+	"context"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -30,9 +31,10 @@ type Config struct {
 	Version string
 	// BodyLimit bounds JSON bodies; 0 is 1 MiB.
 	BodyLimit int64
-	// Draining, when it is closed, ends streams that would go on forever;
-	// their clients resume at another daemon. Nil never does.
-	Draining <-chan struct{}
+	// Life ends when the daemon begins to stop. Streams and waits, which could
+	// go on for ever, end with it; their clients resume at the next daemon.
+	// Nil never ends.
+	Life context.Context //nolint:containedctx // it outlives every request
 }
 
 // Door serves the API. It expects to stand behind [front.Handler].
@@ -41,7 +43,7 @@ type Door struct {
 	metrics *telemetry.Metrics
 	log     *slog.Logger
 	limit   int64
-	drain   <-chan struct{}
+	life    context.Context //nolint:containedctx // as in Config
 
 	mux *http.ServeMux
 	api huma.API
@@ -49,7 +51,10 @@ type Door struct {
 
 // New registers every route.
 func New(c Config) *Door {
-	d := &Door{core: c.Core, metrics: c.Metrics, log: c.Log, limit: c.BodyLimit, drain: c.Draining, mux: http.NewServeMux()}
+	d := &Door{core: c.Core, metrics: c.Metrics, log: c.Log, limit: c.BodyLimit, life: c.Life, mux: http.NewServeMux()}
+	if d.life == nil {
+		d.life = context.Background()
+	}
 	if d.limit == 0 {
 		d.limit = 1 << 20
 	}

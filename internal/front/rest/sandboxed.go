@@ -318,7 +318,7 @@ func (d *Door) sandboxedStream(ctx context.Context, w http.ResponseWriter, id st
 	control := http.NewResponseController(w)
 	_ = control.Flush()
 	var stderr strings.Builder
-	err := pump(ctx, d.drain, d.output(id, seq, 0, true), pingEvery, func(e journal.Entry) error {
+	err := pump(ctx, d.life.Done(), d.output(id, seq, 0, true), pingEvery, func(e journal.Entry) error {
 		var text []byte
 		switch {
 		case e.Exit != nil:

@@ -87,7 +87,7 @@ func (d *Door) followExec(ctx context.Context, w http.ResponseWriter, id string,
 		return nil
 	}
 	at := after
-	err = pump(ctx, d.drain, d.output(id, seq, after, true), pingEvery, func(e journal.Entry) error {
+	err = pump(ctx, d.life.Done(), d.output(id, seq, after, true), pingEvery, func(e journal.Entry) error {
 		if e.Exit == nil {
 			at = e.Output.Offset + int64(len(e.Output.Data))
 			return send(join.add(e.Output))
@@ -139,7 +139,7 @@ func (d *Door) rawOutput(ctx context.Context, in *rawOutputInput) (*streamed, er
 		if in.Follow {
 			_ = control.Flush()
 		}
-		err := pump(ctx, d.drain, d.output(in.ID, in.Seq, in.After, in.Follow), pingEvery, func(e journal.Entry) error {
+		err := pump(ctx, d.life.Done(), d.output(in.ID, in.Seq, in.After, in.Follow), pingEvery, func(e journal.Entry) error {
 			if e.Exit != nil || in.Stream != "" && in.Stream != e.Output.Stream.String() {
 				return nil
 			}
