@@ -177,7 +177,7 @@ func TestRealRun(t *testing.T) {
 			signals, stdout, done := make(chan os.Signal), watch("ready"), make(chan int)
 			go func() {
 				done <- Main(context.Background(), Env{
-					Args:    []string{"run", "--isolation", isolation, "--", "bash", "-c", "echo ready; sleep 100 & wait"},
+					Args:    []string{"run", "--isolation", isolation, "--", "bash", "-c", "echo ready; " + forever},
 					Environ: []string{"CUBBY_URL=" + url}, Stdout: stdout, Stderr: io.Discard, Signals: signals,
 				})
 			}()
@@ -218,8 +218,9 @@ func TestRealShell(t *testing.T) {
 			screen := &screen{t: t, r: user}
 			for _, step := range []struct{ keys, want string }{
 				{"stty size\r", "31 91"},
-				{"sleep 100\r", "sleep 100"},
-				{"\x03echo after-$((3+4))\r", "after-7"},
+				{"(trap 'exit 9' INT; echo begun; " + forever + ")\r", "\nbegun"},
+				{"\x03", "^C"},
+				{"echo after-$?\r", "after-9"},
 				{"tty && whoami\r", "sandbox"},
 			} {
 				if _, err := io.WriteString(user, step.keys); err != nil {
