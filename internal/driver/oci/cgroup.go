@@ -41,6 +41,7 @@ type hierarchy struct {
 	v2     string            // mount point of the unified hierarchy that has the controllers, or ""
 	v1     map[string]string // controller → mount point
 	hybrid string            // a unified hierarchy beside version 1, which crun does not bear
+	others []string          // mount points that limit nothing here; runc makes cgroups there too
 	err    error             // why nothing works
 }
 
@@ -63,10 +64,15 @@ func hierarchyOf(parent string, mounts []*mountinfo.Info) hierarchy {
 				h.v2 = m.Mountpoint
 			}
 		case "cgroup":
+			wanted := false
 			for option := range strings.SplitSeq(m.VFSOptions, ",") {
+				wanted = wanted || slices.Contains(v1Wanted, option)
 				if slices.Contains(v1Wanted, option) && h.v1[option] == "" {
 					h.v1[option] = m.Mountpoint
 				}
+			}
+			if !wanted {
+				h.others = append(h.others, m.Mountpoint)
 			}
 		}
 	}
@@ -76,7 +82,13 @@ func hierarchyOf(parent string, mounts []*mountinfo.Info) hierarchy {
 	if h.v1["cpuacct"] != h.v1["cpu"] {
 		// Every hierarchy that a process is moved to takes milliseconds. One
 		// that only counts is not worth it.
-		delete(h.v1, "cpuacct")
+		if root, ok := h.v1["cpuacct"]; ok {
+			h.others = append(h.others, root)
+			delete(h.v1, "cpuacct")
+		}
+	}
+	if h.hybrid != "" {
+		h.others = append(h.others, h.hybrid)
 	}
 	var missing []string
 	switch {
@@ -131,10 +143,13 @@ func (h hierarchy) roots() []string {
 	return roots
 }
 
+// everywhere are the mount points where a sandbox can have a cgroup.
+func (h hierarchy) everywhere() []string { return append(h.roots(), h.others...) }
+
 // list names the sandboxes that have a cgroup.
 func (h hierarchy) list() ([]sandbox.UID, error) {
 	var uids []sandbox.UID
-	for _, root := range h.roots() {
+	for _, root := range h.everywhere() {
 		entries, err := os.ReadDir(filepath.Join(root, h.parent))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue

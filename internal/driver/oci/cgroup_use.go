@@ -53,7 +53,7 @@ func (c cgroup) kill(ctx context.Context) error {
 // remove deletes the cgroup, which holds no process any more. Children that a
 // runtime made go too.
 func (c cgroup) remove(ctx context.Context) error {
-	for _, root := range c.h.roots() {
+	for _, root := range c.h.everywhere() {
 		if err := removeTree(ctx, filepath.Join(root, c.path)); err != nil {
 			return err
 		}
@@ -96,9 +96,17 @@ func removeTree(ctx context.Context, dir string) error {
 	}
 }
 
+// tidy removes the parent of the sandboxes' cgroups where it has none: an empty
+// cgroup still costs the kernel memory.
+func (h hierarchy) tidy() {
+	for _, root := range h.everywhere() {
+		_ = syscall.Rmdir(filepath.Join(root, h.parent))
+	}
+}
+
 // exists reports whether any part of the cgroup does.
 func (c cgroup) exists() bool {
-	for _, root := range c.h.roots() {
+	for _, root := range c.h.everywhere() {
 		if _, err := os.Stat(filepath.Join(root, c.path)); err == nil {
 			return true
 		}

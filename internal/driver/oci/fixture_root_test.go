@@ -3,6 +3,9 @@
 package oci
 
 import (
+	"crypto/rand"
+	"errors"
+	"io/fs"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -10,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
@@ -107,16 +111,17 @@ func testSpec(t testing.TB, isolation sandbox.Isolation) driver.Spec {
 
 // machine is where the drivers of one test keep their things.
 type machine struct {
-	cfg  Config
-	last *Driver
+	cfg   Config
+	last  *Driver
+	since time.Time
 }
 
 func newMachine(t testing.TB, runtime string) *machine {
 	t.Helper()
-	m := &machine{cfg: Config{
+	m := &machine{since: time.Now(), cfg: Config{
 		StateDir:     filepath.Join(t.TempDir(), "run"),
 		RuntimesDir:  runtimes(t),
-		CgroupParent: "cubby-test",
+		CgroupParent: "cubby-test-" + strings.ToLower(rand.Text()[:8]),
 		Log:          slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}}
 	if runtime != runsc {
@@ -169,7 +174,7 @@ func (m *machine) crash(t testing.TB, uid sandbox.UID) {
 	_ = p.wait()
 }
 
-// left reports what a sandbox left on the host.
+// left reports what sandboxes left on the host.
 func (m *machine) left(t testing.TB) {
 	t.Helper()
 	entries, err := os.ReadDir(m.cfg.StateDir)
@@ -179,12 +184,37 @@ func (m *machine) left(t testing.TB) {
 	for _, e := range entries {
 		t.Errorf("left in the state directory: %s", e.Name())
 	}
-	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(m.cfg.StateDir))
+	mounts, err := mountinfo.GetMounts(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, m := range mounts {
-		t.Errorf("left mounted: %s", m.Mountpoint)
+	for _, mount := range mounts {
+		if strings.HasPrefix(mount.Mountpoint, m.cfg.StateDir+"/") {
+			t.Errorf("left mounted: %s", mount.Mountpoint)
+		}
+		if mount.FSType != "cgroup" && mount.FSType != "cgroup2" {
+			continue
+		}
+		entries, err := os.ReadDir(filepath.Join(mount.Mountpoint, m.cfg.CgroupParent))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			if e.IsDir() {
+				t.Errorf("left: cgroup %s in %s", e.Name(), mount.Mountpoint)
+			}
+		}
+	}
+	for _, pattern := range []string{"/run/runsc-*", "/tmp/runsc-*"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			if info, err := os.Stat(file); err == nil && info.ModTime().After(m.since) {
+				t.Errorf("left: %s", file)
+			}
+		}
 	}
 }
 

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
@@ -29,7 +31,7 @@ func TestMain(m *testing.M) {
 		beVictim(job)
 		return
 	}
-	os.Exit(m.Run())
+	goleak.VerifyTestMain(m)
 }
 
 // beVictim walks through a sandbox's life and says where it is.

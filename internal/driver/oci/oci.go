@@ -196,5 +196,6 @@ func (d *Driver) Close() error {
 	for _, r := range runs {
 		r.release()
 	}
+	d.cgroups.tidy()
 	return nil
 }

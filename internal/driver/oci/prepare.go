@@ -16,8 +16,9 @@ const idCount = 1 << 16
 
 // stageDirs are directories of the host over which a private filesystem can be
 // mounted, in the mount namespace of one container's start: everybody may
-// traverse them, and nothing that a runtime needs lies below them.
-var stageDirs = []string{"/mnt", "/srv", "/media", "/opt"}
+// traverse them, and nothing that a runtime needs lies below them. The first
+// also takes in the temporary files that a runtime leaves when it is killed.
+var stageDirs = []string{"/tmp", "/mnt", "/srv", "/media"}
 
 // stage is the place where a container's root filesystem is put together. It
 // exists only in the mount namespace of the thread that made it and of what

@@ -48,8 +48,11 @@ func (d *Driver) Start(ctx context.Context, h driver.Handle) (err error) {
 	}
 	if r == nil {
 		// One that an earlier daemon started is taken over.
-		if err := d.Adopt(ctx, h); err == nil {
+		switch err := d.Adopt(ctx, h); {
+		case err == nil:
 			return d.Start(ctx, h)
+		case !errors.Is(err, errs.WrongState) && !errors.Is(err, errs.NotFound):
+			return err
 		}
 	}
 	if err := d.clear(ctx, n.UID); err != nil {

@@ -16,6 +16,7 @@ import (
 
 	guestv1 "github.com/cubbyhq/cubby/api/gen/cubby/guest/v1"
 	"github.com/cubbyhq/cubby/internal/driver"
+	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
@@ -42,9 +43,11 @@ func (d *Driver) Stop(ctx context.Context, h driver.Handle, grace time.Duration)
 	if !found {
 		return d.clear(ctx, n.UID)
 	}
-	if err := d.Adopt(ctx, h); err != nil {
+	if err := d.Adopt(ctx, h); errors.Is(err, errs.WrongState) || errors.Is(err, errs.NotFound) {
 		// It does not run: what is left of it goes.
 		return d.clear(ctx, n.UID)
+	} else if err != nil {
+		return err
 	}
 	d.mu.Lock()
 	r := d.runs[n.UID]
@@ -113,6 +116,11 @@ func (d *Driver) clear(ctx context.Context, uid sandbox.UID) error {
 		return err
 	}
 	unmountNetns(b.runtime())
+	// Where the path of its directory is too long for a socket, runsc puts
+	// its own here.
+	for _, dir := range []string{"/run", "/tmp"} {
+		_ = os.Remove(filepath.Join(dir, "runsc-"+string(uid)+".sock"))
+	}
 	for _, path := range []string{b.runtime(), b.socket(), b.bundle()} {
 		if err := os.RemoveAll(path); err != nil {
 			return err
