@@ -17,7 +17,8 @@ const maxUnsized = 64 << 20
 
 // Read opens a regular file at an offset. A length < 0 reads to its end; an
 // offset behind the end reads nothing. The reader ends early when the file is
-// cut meanwhile. The description is that of the open file.
+// cut meanwhile, and fails when ctx ends. The description is that of the open
+// file.
 func (t *Tree) Read(ctx context.Context, name string, offset, length int64) (io.ReadCloser, sandbox.File, error) {
 	var none sandbox.File
 	name, err := Clean(name)
@@ -49,7 +50,10 @@ func (t *Tree) Read(ctx context.Context, name string, offset, length int64) (io.
 	if length >= 0 {
 		most = min(most, length)
 	}
-	return &fileReader{f: f, left: most}, describe(name, &st), nil
+	r := &fileReader{ctx: ctx, f: f, left: most}
+	// Some files of /proc have nothing to say for a long time.
+	r.stop = context.AfterFunc(ctx, func() { _ = f.Close() })
+	return r, describe(name, &st), nil
 }
 
 // openRegular opens what the place names when it is a regular file, and
@@ -89,8 +93,10 @@ func regular(name string, kind uint32) error {
 // fileReader reads a bounded part of a file. It is an io.WriterTo so that
 // whole chunks go to the destination at once.
 type fileReader struct {
+	ctx  context.Context
 	f    *os.File
 	left int64
+	stop func() bool
 }
 
 func (r *fileReader) Read(b []byte) (int, error) {
@@ -99,6 +105,9 @@ func (r *fileReader) Read(b []byte) (int, error) {
 	}
 	n, err := r.f.Read(b[:min(int64(len(b)), r.left)])
 	r.left -= int64(n)
+	if err != nil && r.ctx.Err() != nil {
+		err = r.ctx.Err()
+	}
 	return n, err
 }
 
@@ -108,7 +117,12 @@ func (r *fileReader) WriteTo(w io.Writer) (int64, error) {
 	return io.CopyBuffer(onlyWriter{w}, onlyReader{r}, *buf)
 }
 
-func (r *fileReader) Close() error { return r.f.Close() }
+func (r *fileReader) Close() error {
+	if !r.stop() {
+		return nil // closed with ctx
+	}
+	return r.f.Close()
+}
 
 type onlyReader struct{ io.Reader }
 type onlyWriter struct{ io.Writer }

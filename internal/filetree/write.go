@@ -2,8 +2,6 @@ package filetree
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"io"
 	"io/fs"
@@ -15,9 +13,6 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
-
-// TempPrefix begins the names of files that a write has not finished.
-const TempPrefix = ".cubby-"
 
 // Write stores what r gives. Without Append a reader of the file sees the old
 // content or all of the new one, and an error leaves the old one in place;
@@ -69,16 +64,12 @@ func (t *Tree) write(ctx context.Context, name string, r io.Reader, w sandbox.Fi
 	if w.Append {
 		return t.appendTo(ctx, name, p, r, w, mode, uid, gid)
 	}
-	tmp, f, err := tempIn(p.dir)
+	tmp, err := newTemp(p.dir)
 	if err != nil {
 		return none, err
 	}
-	defer f.Close()
-	defer func() {
-		if err != nil {
-			_ = unix.Unlinkat(int(p.dir.Fd()), tmp, 0)
-		}
-	}()
+	defer tmp.discard()
+	f := tmp.f
 	if err := t.copyTo(ctx, &flusher{f: f}, r); err != nil {
 		return none, err
 	}
@@ -88,15 +79,12 @@ func (t *Tree) write(ctx context.Context, name string, r io.Reader, w sandbox.Fi
 	if err := f.Sync(); err != nil {
 		return none, err
 	}
-	switch err := unix.Renameat(int(p.dir.Fd()), tmp, int(p.dir.Fd()), p.base); {
-	case err == unix.EBUSY && p.found:
+	err = tmp.publish(p.base)
+	if errors.Is(err, unix.EBUSY) && p.found {
 		// A mount point, as /etc/hosts: it can be written but not replaced.
-		err := t.overwrite(ctx, p, name, f)
-		_ = unix.Unlinkat(int(p.dir.Fd()), tmp, 0)
-		if err != nil {
-			return none, err
-		}
-	case err != nil:
+		err = t.overwrite(ctx, p, name, f)
+	}
+	if err != nil {
 		return none, err
 	}
 	var st unix.Stat_t
@@ -160,19 +148,6 @@ func (t *Tree) overwrite(ctx context.Context, p *place, name string, from *os.Fi
 		return err
 	}
 	return f.Sync()
-}
-
-// tempIn makes a file with a name of its own in dir.
-func tempIn(dir *os.File) (string, *os.File, error) {
-	name := tempName()
-	f, err := openAt(dir, name, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, 0o600)
-	return name, f, err
-}
-
-func tempName() string {
-	var b [10]byte
-	_, _ = rand.Read(b[:])
-	return TempPrefix + hex.EncodeToString(b[:])
 }
 
 // dress gives an open file its mode and owner. The owner comes first: chown

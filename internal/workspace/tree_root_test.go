@@ -3,6 +3,8 @@
 package workspace
 
 import (
+	"io"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -65,5 +67,38 @@ func TestTreeOpensNoDevices(t *testing.T) {
 	// What root keeps on the disk is not the sandbox user's to see.
 	if _, err := tree.Stat(t.Context(), "/root", true); errs.KindOf(err) != errs.WrongState {
 		t.Errorf("Stat(/root) = %v, want wrong state", err)
+	}
+}
+
+// A daemon that is killed in the middle of an upload leaves no name behind: the
+// file has none until it is whole.
+func TestAnUploadHasNoNameUntilItIsWhole(t *testing.T) {
+	d := realDisks(t, Config{})
+	disk := mustCreate(t, d, 64<<20)
+	tree, err := d.Tree(t.Context(), disk.UID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, feed := io.Pipe()
+	wrote := make(chan error, 1)
+	go func() {
+		_, err := tree.Write(t.Context(), "f", body, sandbox.FileWrite{})
+		wrote <- err
+	}()
+	// The second piece is taken only when the first one is in the file.
+	for range 2 {
+		if _, err := feed.Write(make([]byte, 2<<20)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if entries, err := os.ReadDir(filepath.Join(disk.Dir, "workspace")); err != nil || len(entries) != 0 {
+		t.Errorf("in the middle of an upload there is %v, %v, want nothing", entries, err)
+	}
+	feed.Close()
+	if err := <-wrote; err != nil {
+		t.Fatal(err)
+	}
+	if f, err := tree.Stat(t.Context(), "f", false); err != nil || f.Size != 4<<20 || f.Mode != 0o644 || f.UID != 1000 {
+		t.Errorf("after it there is %+v, %v, want 4 MiB of uid 1000", f, err)
 	}
 }
