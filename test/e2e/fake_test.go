@@ -41,11 +41,19 @@ func (h *fakeHost) start(flags []string) (string, error) {
 		}
 		o.Config = func(c *config.Config) {
 			c.Tokens, c.AuthDisabled, c.MaxSandboxes, c.BodyLimit = over.Tokens, over.AuthDisabled, over.MaxSandboxes, over.BodyLimit
-			c.EgressAllow = over.EgressAllow
+			c.EgressAllow, c.DiskReserve, c.MinFreeMemory = over.EgressAllow, max(1, over.DiskReserve), 1
+			if over.MinFreeMemory > 1<<40 {
+				c.MinFreeMemory = over.MinFreeMemory // a script that wants to be refused
+			}
 		}
 	}
 	h.daemon = daemontest.Start(h.t, o)
 	return h.daemon.URL, nil
+}
+
+// environ tells scripts where the data are.
+func (h *fakeHost) environ() map[string]string {
+	return map[string]string{"DATA": h.daemon.Dir}
 }
 
 func (h *fakeHost) stop() error {

@@ -24,7 +24,20 @@ import (
 // sandboxes of both isolations on the image "base". It needs bin/cubby (make
 // build) and the image (make test builds both).
 func TestReal(t *testing.T) {
-	program := os.Getenv("CUBBY_TEST_BIN")
+	program, images := realPaths(t)
+	for _, isolation := range []string{"gvisor", "container"} {
+		t.Run(isolation, func(t *testing.T) {
+			testscript.Run(t, params([]string{"api", "real"}, func(env *testscript.Env) host {
+				return &realHost{t: env.T().(testing.TB), program: program, images: images}
+			}, "real", isolation))
+		})
+	}
+}
+
+// realPaths finds the program and the images.
+func realPaths(t *testing.T) (program, images string) {
+	t.Helper()
+	program = os.Getenv("CUBBY_TEST_BIN")
 	if program == "" {
 		program = "../../bin/cubby"
 	}
@@ -35,7 +48,7 @@ func TestReal(t *testing.T) {
 	if _, err := os.Stat(program); err != nil {
 		t.Fatalf("%v: run make build first", err)
 	}
-	images := os.Getenv("CUBBY_TEST_IMAGE_DIR")
+	images = os.Getenv("CUBBY_TEST_IMAGE_DIR")
 	if images == "" {
 		images = "../../.cache/images"
 	}
@@ -45,13 +58,7 @@ func TestReal(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(images, "names.json")); err != nil {
 		t.Fatalf("%v: build the image base into CUBBY_TEST_IMAGE_DIR first", err)
 	}
-	for _, isolation := range []string{"gvisor", "container"} {
-		t.Run(isolation, func(t *testing.T) {
-			testscript.Run(t, params([]string{"api", "real"}, func(env *testscript.Env) host {
-				return &realHost{t: env.T().(testing.TB), program: program, images: images}
-			}, "real", isolation))
-		})
-	}
+	return program, images
 }
 
 // realHost runs the program as a child process.

@@ -19,6 +19,7 @@ type Image struct {
 	CreatedAt time.Time `json:"created_at"`
 	Source    string    `json:"source,omitempty"`
 	Damaged   bool      `json:"damaged,omitempty" doc:"No sandbox starts from it."`
+	Problem   string    `json:"problem,omitempty" doc:"What is damaged."`
 }
 
 // ImageList is all images.
@@ -42,7 +43,7 @@ func (d *Door) hostRoutes() {
 		}
 		out := ImageList{Images: make([]Image, len(images))}
 		for i, m := range images {
-			out.Images[i] = Image{Name: m.Name, Digest: m.Digest, Size: m.Size, CreatedAt: m.CreatedAt.UTC(), Source: m.Source, Damaged: m.Damaged}
+			out.Images[i] = Image{Name: m.Name, Digest: m.Digest, Size: m.Size, CreatedAt: m.CreatedAt.UTC(), Source: m.Source, Damaged: m.Damaged, Problem: m.Problem}
 		}
 		return &struct{ Body ImageList }{out}, nil
 	})
