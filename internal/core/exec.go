@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"path"
+	"strings"
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/errs"
@@ -76,7 +77,7 @@ func (s *Service) beginExec(ctx context.Context, id string, spec sandbox.ExecSpe
 	e := newLiveExec(r, x, log)
 	start := &guest.Start{ExecSpec: x.Spec}
 	if !r.register(e, func() { e.pump(start) }) {
-		e.finish(e.lost())
+		e.finish(e.lost(), time.Time{})
 		log.Close()
 	}
 	return e, nil
@@ -136,8 +137,8 @@ func notRunning(b sandbox.Sandbox) error {
 	case sandbox.Creating:
 		return e.Hint("wait until it is running").RetryAfter(time.Second)
 	case sandbox.Stopped, sandbox.Sleeping:
-		if b.Reason != "" {
-			return e.Hint("%s; start it to go on: its files are there", b.Reason)
+		if strings.HasPrefix(b.Reason, diedPrefix) {
+			return e.Hint("%s", b.Reason)
 		}
 		return e.Hint("start it first; its files are there")
 	case sandbox.Failed:

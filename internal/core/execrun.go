@@ -107,15 +107,15 @@ func (e *liveExec) pump(start *guest.Start) {
 		case err == nil:
 			return
 		case r.isOver():
-			e.finish(e.lost())
+			e.finish(e.lost(), time.Time{})
 			return
 		case r.ctx.Err() != nil:
 			return
 		case e.givenUp():
-			e.finish(e.lost())
+			e.finish(e.lost(), time.Time{})
 			return
 		case !errors.Is(err, errs.Unavailable) && !errors.Is(err, io.ErrUnexpectedEOF):
-			e.finish(e.refused(err))
+			e.finish(e.refused(err), time.Time{})
 			return
 		}
 		if e.position() > before {
@@ -134,7 +134,7 @@ func (e *liveExec) awaitVerdict() {
 	t := time.NewTimer(verdictTime)
 	defer t.Stop()
 	select {
-	case <-e.run.over:
+	case <-e.run.over.Done():
 	case <-e.run.ctx.Done():
 	case <-t.C:
 	}
@@ -155,7 +155,7 @@ func (e *liveExec) stream(start *guest.Start) error {
 		case err != nil:
 			return err
 		case m.Started != nil:
-			e.start()
+			e.start(m.Started.At)
 		case m.Output != nil:
 			if err := e.take(*m.Output); err != nil {
 				return err
@@ -167,21 +167,21 @@ func (e *liveExec) stream(start *guest.Start) error {
 			if m.Exit.Reason == sandbox.EndStopped {
 				e.awaitVerdict()
 			}
-			e.finish(m.Exit.Exit)
+			e.finish(m.Exit.Exit, m.Exit.At)
 			return nil
 		}
 	}
 }
 
-// start notes that the command runs.
-func (e *liveExec) start() {
+// start notes that the command runs since a time of the agent's clock.
+func (e *liveExec) start(at time.Time) {
 	now := e.run.s.now()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.exec.Status != sandbox.ExecPending {
 		return
 	}
-	e.exec.Status, e.exec.StartedAt = sandbox.ExecRunning, now
+	e.exec.Status, e.exec.StartedAt = sandbox.ExecRunning, within(at, e.exec.CreatedAt, now)
 	close(e.begun)
 	time.AfterFunc(noteStartAfter, func() {
 		e.run.s.life.spawn(e.noteStart)
@@ -312,7 +312,7 @@ func (e *liveExec) enforceTimeout(ctx context.Context) {
 		e.verdict = &ending{sandbox.EndTimeout, "the time limit was over and the sandbox's agent did not answer"}
 	}
 	e.mu.Unlock()
-	e.finish(e.lost())
+	e.finish(e.lost(), time.Time{})
 }
 
 func (e *liveExec) givenUp() bool {
@@ -356,8 +356,9 @@ func (e *liveExec) refused(err error) sandbox.Exit {
 // finish writes the end down and lets those go on who wait for it. Only the
 // first call does anything. The journal comes first and is enough: a crash
 // before the store has heard of the end is made up for at the next boot, so
-// nobody waits for the store. Until it knows, the exec stays a live one.
-func (e *liveExec) finish(exit sandbox.Exit) {
+// nobody waits for the store. Until it knows, the exec stays a live one. The
+// time is of the agent's clock; zero is now.
+func (e *liveExec) finish(exit sandbox.Exit, at time.Time) {
 	s := e.run.s
 	e.mu.Lock()
 	if e.exec.Status.Finished() {
@@ -368,7 +369,12 @@ func (e *liveExec) finish(exit sandbox.Exit) {
 	// Followers get the exit even when it cannot be written.
 	finishErr := e.log.Finish(exit)
 	exit.StdoutCut, exit.StderrCut = e.log.Cut()
-	e.exec.Exit, e.exec.Status, e.exec.FinishedAt = &exit, endStatus(exit), s.now()
+	now := s.now()
+	began := e.exec.StartedAt
+	if began.IsZero() {
+		began, at = e.exec.CreatedAt, now
+	}
+	e.exec.Exit, e.exec.Status, e.exec.FinishedAt = &exit, endStatus(exit), within(at, began, now)
 	if e.backstop != nil {
 		e.backstop.Stop()
 	}
@@ -392,6 +398,18 @@ func (e *liveExec) finish(exit sandbox.Exit) {
 		e.tell(x)
 	}
 	e.cancel()
+}
+
+// within keeps an agent's word for a time between what the host saw itself;
+// a zero one is the last moment.
+func within(at, first, last time.Time) time.Time {
+	switch {
+	case at.IsZero() || at.After(last):
+		return last
+	case at.Before(first):
+		return first
+	}
+	return at
 }
 
 // tell wakes those who wait for the end.

@@ -3,6 +3,7 @@ package core
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/guest"
@@ -53,7 +54,7 @@ func (s *Service) resumeExec(ctx context.Context, r *run, x sandbox.Exec) error 
 	}
 	e := newLiveExec(r, x, log)
 	if !r.register(e, func() { e.pump(start) }) {
-		e.finish(e.lost())
+		e.finish(e.lost(), time.Time{})
 		log.Close()
 	}
 	return nil

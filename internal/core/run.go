@@ -22,7 +22,7 @@ const (
 	maxExecs = 192
 	// drainTime is how long the last output of a sandbox that is gone may
 	// take from the sockets to the journal.
-	drainTime    = 3 * time.Second
+	drainTime    = time.Second
 	touchEvery   = 15 * time.Second
 	releaseDelay = 100 * time.Millisecond
 	retryFirst   = 10 * time.Millisecond
@@ -44,7 +44,8 @@ type run struct {
 
 	ctx    context.Context // of everything that talks to the agent
 	cancel context.CancelFunc
-	over   chan struct{}  // closed when the agent is gone for good
+	over   context.Context // ends when the agent is gone for good: nobody dials it any more
+	setOver context.CancelFunc
 	pumps  sync.WaitGroup // Add only under mu while ending is nil
 
 	mu        sync.Mutex
@@ -70,12 +71,12 @@ func (s *Service) attach(b sandbox.Sandbox) *run {
 	r := &run{
 		s: s, uid: b.UID, id: b.ID, handle: driver.Handle(b.Handle),
 		events: rate.NewLimiter(rate.Limit(5), 50),
-		over:   make(chan struct{}),
 		execs:  make(map[int64]*liveExec), activeAt: b.LastActiveAt, touchedAt: b.LastActiveAt,
 	}
 	r.setSpec(b.Spec)
 	r.ctx, r.cancel = context.WithCancel(s.life.context())
-	r.guest = guest.New(func(ctx context.Context) (net.Conn, error) { return s.cfg.Driver.DialGuest(ctx, r.handle) })
+	r.over, r.setOver = context.WithCancel(context.Background())
+	r.guest = guest.New(r.dial)
 
 	s.admission.adopt(r.uid)
 	s.mu.Lock()
@@ -120,7 +121,7 @@ func (r *run) endingNow() *ending {
 // returns when every exec has its end and nothing of the run is left; the
 // sandbox's place is free then.
 func (r *run) finish() {
-	close(r.over)
+	r.setOver()
 	drained := make(chan struct{})
 	go func() {
 		r.pumps.Wait()
@@ -145,13 +146,17 @@ func (r *run) finish() {
 	s.admission.give(r.uid)
 }
 
-func (r *run) isOver() bool {
-	select {
-	case <-r.over:
-		return true
-	default:
-		return false
-	}
+// isOver reports that the agent is gone for good. The end of the service alone
+// is not that.
+func (r *run) isOver() bool { return r.over.Err() != nil }
+
+// dial opens a connection to the agent. It does not wait for one that will
+// never come back.
+func (r *run) dial(ctx context.Context) (net.Conn, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(r.over, cancel)()
+	return r.s.cfg.Driver.DialGuest(ctx, r.handle)
 }
 
 // watch waits for the sandbox's death.
@@ -202,7 +207,7 @@ func (r *run) pause(delay time.Duration) time.Duration {
 	defer t.Stop()
 	select {
 	case <-t.C:
-	case <-r.over:
+	case <-r.over.Done():
 	case <-r.ctx.Done():
 	}
 	return min(2*delay, retryLast)
