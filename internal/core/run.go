@@ -42,11 +42,11 @@ type run struct {
 	spec   atomic.Pointer[sandbox.Spec]
 	events *rate.Limiter // of the egress proxy's decisions
 
-	ctx    context.Context // of everything that talks to the agent
-	cancel context.CancelFunc
-	over   context.Context // ends when the agent is gone for good: nobody dials it any more
+	ctx     context.Context // of everything that talks to the agent
+	cancel  context.CancelFunc
+	over    context.Context // ends when the agent is gone for good: nobody dials it any more
 	setOver context.CancelFunc
-	pumps  sync.WaitGroup // Add only under mu while ending is nil
+	pumps   sync.WaitGroup // Add only under mu while ending is nil
 
 	mu        sync.Mutex
 	ending    *ending             // not nil: no exec is taken any more; guarded by mu
