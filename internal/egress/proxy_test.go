@@ -59,7 +59,7 @@ func addrs(list ...string) []netip.Addr {
 
 // rig is a proxy with everything around it that a test wants to see.
 type rig struct {
-	t      *testing.T
+	t      testing.TB
 	proxy  *Proxy
 	names  *names
 	policy sandbox.Policy
@@ -70,7 +70,7 @@ type rig struct {
 	routes    map[string]string // address that the proxy dials to the one that the test listens on
 }
 
-func newRig(t *testing.T, operator string) *rig {
+func newRig(t testing.TB, operator string) *rig {
 	t.Helper()
 	op, err := ParseOperator(operator)
 	if err != nil {
@@ -126,7 +126,7 @@ func (r *rig) dial() net.Conn {
 	return guest
 }
 
-func socketPair(t *testing.T) (net.Conn, net.Conn) {
+func socketPair(t testing.TB) (net.Conn, net.Conn) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "egress")
 	if err != nil {
