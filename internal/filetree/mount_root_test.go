@@ -41,8 +41,12 @@ func TestWriteToAMountedFile(t *testing.T) {
 	}
 	mount(t, source, target, "", unix.MS_BIND)
 	tree := filetree.Whole(filetree.Options{})
-	if _, err := tree.Write(t.Context(), target, strings.NewReader("new"), sandbox.FileWrite{}); err != nil {
+	f, err := tree.Write(t.Context(), target, strings.NewReader("new"), sandbox.FileWrite{User: "sandbox"})
+	if err != nil {
 		t.Fatalf("Write = %v", err)
+	}
+	if f.Size != 3 || f.UID != 0 {
+		t.Errorf("Write describes %d bytes of %d, want 3 of the owner that the file keeps", f.Size, f.UID)
 	}
 	if got, err := os.ReadFile(source); err != nil || string(got) != "new" {
 		t.Errorf("behind the mount there is %q, %v, want new", got, err)

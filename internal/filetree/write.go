@@ -81,17 +81,14 @@ func (t *Tree) write(ctx context.Context, name string, r io.Reader, w sandbox.Fi
 	}
 	err = tmp.publish(p.base)
 	if errors.Is(err, unix.EBUSY) && p.found {
-		// A mount point, as /etc/hosts: it can be written but not replaced.
-		err = t.overwrite(ctx, p, name, f)
+		// A mount point, as /etc/hosts: it can be written but not replaced,
+		// and it keeps its owner and mode.
+		return t.overwrite(ctx, p, name, f)
 	}
 	if err != nil {
 		return none, err
 	}
-	var st unix.Stat_t
-	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
-		return none, err
-	}
-	return describe(name, &st), nil
+	return statFile(name, f)
 }
 
 func (t *Tree) appendTo(ctx context.Context, name string, p *place, r io.Reader, w sandbox.FileWrite, mode fs.FileMode, uid, gid uint32) (none sandbox.File, err error) {
@@ -127,27 +124,34 @@ func (t *Tree) appendTo(ctx context.Context, name string, p *place, r io.Reader,
 	if err := f.Sync(); err != nil {
 		return none, err
 	}
-	var st unix.Stat_t
-	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
-		return none, err
-	}
-	return describe(name, &st), nil
+	return statFile(name, f)
 }
 
 // overwrite puts the content of from into the file itself.
-func (t *Tree) overwrite(ctx context.Context, p *place, name string, from *os.File) error {
+func (t *Tree) overwrite(ctx context.Context, p *place, name string, from *os.File) (none sandbox.File, err error) {
 	f, _, err := p.openRegular(name, unix.O_WRONLY|unix.O_TRUNC)
 	if err != nil {
-		return err
+		return none, err
 	}
 	defer f.Close()
 	if _, err := from.Seek(0, io.SeekStart); err != nil {
-		return err
+		return none, err
 	}
 	if err := t.copyTo(ctx, f, from); err != nil {
-		return err
+		return none, err
 	}
-	return f.Sync()
+	if err := f.Sync(); err != nil {
+		return none, err
+	}
+	return statFile(name, f)
+}
+
+func statFile(name string, f *os.File) (sandbox.File, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return sandbox.File{}, err
+	}
+	return describe(name, &st), nil
 }
 
 // dress gives an open file its mode and owner. The owner comes first: chown
