@@ -56,6 +56,10 @@ func (d *Door) downloadArchive(ctx context.Context, in *archiveRequest) (*stream
 		dir = sandbox.WorkspaceDir
 	}
 	format := sandbox.ArchiveFormat(in.Format)
+	if in.head() {
+		_, err := d.core.Stat(ctx, in.ID, dir, true)
+		return &streamed{Body: nothing(archiveTypes[format])}, err
+	}
 	body, err := d.core.Archive(ctx, in.ID, dir, format)
 	if err != nil {
 		return nil, err
@@ -104,6 +108,9 @@ func (d *Door) watchFiles(ctx context.Context, in *watchRequest) (*streamed, err
 	// A watch that cannot begin is an error and not a stream.
 	if _, err := d.core.Stat(ctx, in.ID, dir, true); err != nil {
 		return nil, err
+	}
+	if in.head() {
+		return &streamed{Body: nothing("text/event-stream")}, nil
 	}
 	return stream(func() {
 		s, err := newEventStream(in.w)

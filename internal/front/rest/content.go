@@ -104,6 +104,9 @@ func (d *Door) readFile(ctx context.Context, in *readRequest) (*streamed, error)
 			h.Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", offset, offset+length-1, f.Size))
 		}
 		in.w.WriteHeader(status)
+		if in.head() {
+			return
+		}
 		n, err := d.copy(ctx, in.w, io.LimitReader(body, length))
 		if err == nil && n < length {
 			// The file shrank meanwhile: the promised length is a lie.

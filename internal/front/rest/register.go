@@ -231,6 +231,18 @@ func (e *exchange) Resolve(ctx huma.Context) []error {
 	return nil
 }
 
+// head reports a HEAD request: the mux brings them to the handlers of GET, and
+// producing a body that nobody gets could take for ever.
+func (e *exchange) head() bool { return e.r.Method == http.MethodHead }
+
+// nothing is the answer to HEAD.
+func nothing(contentType string) func(huma.Context) {
+	return func(ctx huma.Context) {
+		ctx.SetHeader("Content-Type", contentType)
+		ctx.SetStatus(http.StatusOK)
+	}
+}
+
 // streamed is the output of a handler that writes its response itself.
 type streamed struct {
 	Body func(huma.Context)

@@ -55,6 +55,9 @@ func (d *Door) streamExec(ctx context.Context, in *streamInput) (*streamed, erro
 	if _, err := d.core.ExecByID(ctx, in.ID, in.Seq); err != nil {
 		return nil, err
 	}
+	if in.head() {
+		return &streamed{Body: nothing("text/event-stream")}, nil
+	}
 	return stream(func() { d.followExec(ctx, in.w, in.ID, in.Seq, after) }), nil
 }
 
@@ -130,6 +133,9 @@ func (d *Door) rawOutput(ctx context.Context, in *rawOutputInput) (*streamed, er
 	if _, err := d.core.ExecByID(ctx, in.ID, in.Seq); err != nil {
 		return nil, err
 	}
+	if in.head() {
+		return &streamed{Body: nothing("application/octet-stream")}, nil
+	}
 	return stream(func() {
 		h := in.w.Header()
 		h.Set("Content-Type", "application/octet-stream")
@@ -150,7 +156,7 @@ func (d *Door) rawOutput(ctx context.Context, in *rawOutputInput) (*streamed, er
 				_ = control.Flush()
 			}
 			return nil
-		}, func() error { return nil })
+		}, control.Flush) // keeps a quiet stream from counting as stalled
 		d.abort(ctx, err)
 	}), nil
 }
