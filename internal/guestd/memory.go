@@ -92,9 +92,23 @@ func parseMeminfo(text string) (used int64, ok bool) {
 	return total - available, total > 0 && total >= available
 }
 
-// killLargest kills the process that uses most memory and notes it with the
-// exec that it belongs to.
-func (s *Server) killLargest(used, budget int64) {
+// deathPatience bounds how long a killed process holds up the next kill.
+const deathPatience = time.Second
+
+// awaitDeath waits until a killed process gave its memory back: another one
+// that is killed before that is killed for nothing.
+func awaitDeath(ctx context.Context, pid int) {
+	ctx, cancel := context.WithTimeout(ctx, deathPatience)
+	defer cancel()
+	_ = killUntil(ctx, func() bool {
+		p, ok := readProcess(pid)
+		return ok && !p.zombie
+	}, func() {})
+}
+
+// killLargest kills the process that uses most memory, notes it with the exec
+// that it belongs to and returns its pid, 0 when there is none.
+func (s *Server) killLargest(used, budget int64) int {
 	victim, size := 0, int64(0)
 	var name string
 	for pid, p := range processTable() {
@@ -103,7 +117,7 @@ func (s *Server) killLargest(used, budget int64) {
 		}
 	}
 	if victim == 0 {
-		return
+		return 0
 	}
 	size *= int64(os.Getpagesize())
 	text := fmt.Sprintf("out of memory: %s (pid %d) was killed while it used %d MiB; the sandbox's limit is %d MiB",
@@ -113,6 +127,7 @@ func (s *Server) killLargest(used, budget int64) {
 	}
 	s.cfg.Log.Warn("memory budget reached", "used", used, "budget", budget, "pid", victim, "size", size)
 	_ = syscall.Kill(victim, syscall.SIGKILL)
+	return victim
 }
 
 // oomCounter counts the kernel's out-of-memory kills as far as they can be

@@ -140,7 +140,12 @@ func (s *Server) Serve(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var parts sync.WaitGroup
-	web := &http.Server{Handler: s.Handler(), ErrorLog: slog.NewLogLogger(s.cfg.Log.Handler(), slog.LevelDebug)}
+	var requests activity
+	web := &http.Server{
+		Handler:   s.Handler(),
+		ConnState: requests.note,
+		ErrorLog:  slog.NewLogLogger(s.cfg.Log.Handler(), slog.LevelDebug),
+	}
 	parts.Go(func() { _ = web.Serve(up) })
 	parts.Go(func() { up.run(ctx) })
 	if out != nil {
@@ -160,9 +165,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	s.endAll(context.WithoutCancel(ctx), 0)
 	// Streams end with their exec's exit and the host reads the answer to
 	// its Shutdown; whoever does not in this time is cut off.
-	drain, stop := context.WithTimeout(context.WithoutCancel(ctx), 300*time.Millisecond)
-	defer stop()
-	_ = web.Shutdown(drain)
+	requests.rest(context.WithoutCancel(ctx), 300*time.Millisecond)
 	cancel()
 	s.endLife()
 	_ = web.Close()
