@@ -88,7 +88,7 @@ func (a *accounts) lookup(user string) (account, error) {
 	group, _ := os.Stat(groupFile)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if !sameVersion(a.passwd, passwd) || !sameVersion(a.group, group) || len(a.known) >= maxAccounts {
+	if a.known == nil || !sameVersion(a.passwd, passwd) || !sameVersion(a.group, group) || len(a.known) >= maxAccounts {
 		a.passwd, a.group, a.known = passwd, group, make(map[string]account)
 	}
 	if found, ok := a.known[user]; ok {
