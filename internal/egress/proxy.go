@@ -83,7 +83,7 @@ func (p *Proxy) Serve(ctx context.Context, conn net.Conn, box sandbox.UID, polic
 		ConnState: func(_ net.Conn, st http.ConnState) {
 			switch st {
 			case http.StateClosed:
-				l.Close()
+				_ = l.Close()
 			case http.StateHijacked:
 				// The server has forgotten it; the handler ends it.
 				s.hijacked.Store(true)

@@ -48,8 +48,9 @@ func (s *stream) tunnel(w http.ResponseWriter, r *http.Request) {
 // splice copies both ways until both directions have ended or one has failed.
 // early holds what was read from the guest ahead of time.
 func splice(guest net.Conn, early *bufio.Reader, up net.Conn) {
-	back := make(chan error, 1)
+	done := make(chan struct{})
 	go func() {
+		defer close(done)
 		_, err := io.Copy(guest, up)
 		if err == nil {
 			err = closeWrite(guest)
@@ -60,7 +61,6 @@ func splice(guest net.Conn, early *bufio.Reader, up net.Conn) {
 			guest.Close()
 			up.Close()
 		}
-		back <- err
 	}()
 	err := copyEarly(up, early)
 	if err == nil {
@@ -73,7 +73,7 @@ func splice(guest net.Conn, early *bufio.Reader, up net.Conn) {
 		guest.Close()
 		up.Close()
 	}
-	<-back
+	<-done
 }
 
 func copyEarly(to io.Writer, early *bufio.Reader) error {

@@ -267,7 +267,7 @@ func (b *build) bootstrap(ctx context.Context, g *stage, offline bool) error {
 	runtime.LockOSThread()
 	err = cmd.Run()
 	runtime.UnlockOSThread()
-	pw.Close()
+	_ = pw.Close()
 	<-watched
 	if err == nil {
 		return nil

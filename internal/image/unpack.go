@@ -73,12 +73,12 @@ func newUnpacker(dir string, l limits, chown bool) (*unpacker, error) {
 
 func (u *unpacker) close() {
 	u.closeParent()
-	u.root.Close()
+	_ = u.root.Close()
 }
 
 func (u *unpacker) closeParent() {
 	if u.parent != nil {
-		u.parent.Close()
+		_ = u.parent.Close()
 		u.parent, u.parentPath = nil, ""
 	}
 }

@@ -1,0 +1,64 @@
+package egress
+
+import (
+	"bytes"
+	"errors"
+	"net"
+	"sync"
+)
+
+// maxHeaderLines bounds the lines of one header. A header's bytes are bounded
+// too, but a field takes far more memory than the four bytes that it can be.
+const maxHeaderLines = 256
+
+var errHeaderLines = errors.New("a header with too many lines")
+
+// headerGuard is a connection on which headers come in, whose lines it counts
+// while they are read: a header that is never finished must not cost more than
+// one that is.
+type headerGuard struct {
+	net.Conn
+
+	mu    sync.Mutex
+	done  bool // the header ended; what follows is a body
+	lines int
+	empty bool // nothing but a carriage return since the last line
+}
+
+// expect says that a header comes next.
+func (g *headerGuard) expect() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.done, g.lines, g.empty = false, 0, false
+}
+
+func (g *headerGuard) Read(p []byte) (int, error) {
+	n, err := g.Conn.Read(p)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.count(p[:n]) {
+		return 0, errHeaderLines
+	}
+	return n, err
+}
+
+// count reports whether the header is within its bound.
+func (g *headerGuard) count(b []byte) bool {
+	for !g.done && len(b) > 0 {
+		end := bytes.IndexByte(b, '\n')
+		if end < 0 {
+			g.empty = g.empty && len(bytes.Trim(b, "\r")) == 0
+			return true
+		}
+		g.done = g.lines > 0 && g.empty && len(bytes.Trim(b[:end], "\r")) == 0
+		if g.lines++; g.lines > maxHeaderLines && !g.done {
+			return false
+		}
+		g.empty = true
+		b = b[end+1:]
+	}
+	return true
+}
+
+// CloseWrite ends this direction.
+func (g *headerGuard) CloseWrite() error { return closeWrite(g.Conn) }
