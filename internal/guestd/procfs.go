@@ -21,6 +21,7 @@ type processInfo struct {
 	zombie  bool
 	name    string
 	rss     int64 // pages
+	since   int64 // start, in clock ticks after the kernel's
 }
 
 // processTable reads every process that /proc shows.
@@ -67,8 +68,9 @@ func parseStat(b []byte) (processInfo, bool) {
 	}
 	parent, err1 := strconv.Atoi(f[1])
 	session, err2 := strconv.Atoi(f[3])
-	rss, err3 := strconv.ParseInt(f[21], 10, 64)
-	if err1 != nil || err2 != nil || err3 != nil {
+	since, err3 := strconv.ParseInt(f[19], 10, 64)
+	rss, err4 := strconv.ParseInt(f[21], 10, 64)
+	if err1 != nil || err2 != nil || err3 != nil || err4 != nil {
 		return processInfo{}, false
 	}
 	return processInfo{
@@ -77,6 +79,7 @@ func parseStat(b []byte) (processInfo, bool) {
 		zombie:  f[0] == "Z" || f[0] == "X",
 		name:    strings.ToValidUTF8(string(b[open+1:end]), "\uFFFD"),
 		rss:     rss,
+		since:   since,
 	}, true
 }
 

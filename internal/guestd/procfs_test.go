@@ -14,10 +14,10 @@ func TestParseStat(t *testing.T) {
 		want       processInfo
 		ok         bool
 	}{
-		{"plain", "5 (sh) S" + tail, processInfo{parent: 10, session: 30, name: "sh", rss: 7}, true},
-		{"zombie", "5 (sh) Z" + tail, processInfo{parent: 10, session: 30, zombie: true, name: "sh", rss: 7}, true},
-		{"name that looks like fields", "5 (a) S 1 1 1 (b) S" + tail, processInfo{parent: 10, session: 30, name: "a) S 1 1 1 (b", rss: 7}, true},
-		{"name that is no text", "5 (\xff\n) S" + tail, processInfo{parent: 10, session: 30, name: "\uFFFD\n", rss: 7}, true},
+		{"plain", "5 (sh) S" + tail, processInfo{parent: 10, session: 30, name: "sh", rss: 7, since: 99}, true},
+		{"zombie", "5 (sh) Z" + tail, processInfo{parent: 10, session: 30, zombie: true, name: "sh", rss: 7, since: 99}, true},
+		{"name that looks like fields", "5 (a) S 1 1 1 (b) S" + tail, processInfo{parent: 10, session: 30, name: "a) S 1 1 1 (b", rss: 7, since: 99}, true},
+		{"name that is no text", "5 (\xff\n) S" + tail, processInfo{parent: 10, session: 30, name: "\uFFFD\n", rss: 7, since: 99}, true},
 		{"cut", "5 (sh) S 10 20", processInfo{}, false},
 		{"no name", "5 sh S" + tail, processInfo{}, false},
 		{"empty", "", processInfo{}, false},

@@ -2,6 +2,7 @@ package guestd
 
 import (
 	"context"
+	"os"
 	"syscall"
 	"time"
 )
@@ -87,11 +88,17 @@ func (l *plainLauncher) launch(c command, files [3]int, tty bool) (tree, error) 
 	mark := "CUBBY_TREE=" + newMark()
 	c.env = append(c.env[:len(c.env):len(c.env)], mark)
 	attr := c.attributes(files, tty, l.cfg.OneUser)
+	before, _ := readProcess(os.Getpid())
 	pid, ended, err := l.procs.start(c.path, c.argv, attr)
 	if err != nil {
 		return nil, err
 	}
-	return &plainTree{main: pid, status: ended, mark: mark}, nil
+	t := &plainTree{main: pid, status: ended, mark: mark, since: before.since}
+	// It may have ended already; then anything younger than the agent counts.
+	if p, ok := readProcess(pid); ok {
+		t.since = p.since
+	}
+	return t, nil
 }
 
 func (l *plainLauncher) close() {}
@@ -100,6 +107,7 @@ type plainTree struct {
 	main   int
 	status <-chan syscall.WaitStatus
 	mark   string
+	since  int64 // nothing older can be in the tree
 }
 
 func (t *plainTree) pid() int                         { return t.main }
@@ -110,7 +118,7 @@ func (t *plainTree) members() []int {
 	all := processTable()
 	in := descendants(all, t.main)
 	for pid, p := range all {
-		if !in[pid] && !p.zombie && (p.session == t.main || hasEnviron(pid, t.mark)) {
+		if !in[pid] && !p.zombie && p.since >= t.since && (p.session == t.main || hasEnviron(pid, t.mark)) {
 			in[pid] = true
 		}
 	}
