@@ -76,7 +76,7 @@ type conversion struct {
 }
 
 func (c *conversion) Close() error {
-	c.PipeReader.Close()
+	_ = c.PipeReader.Close() // it cannot fail
 	// A conversion that waits for its source is woken.
 	select {
 	case <-c.done:

@@ -78,7 +78,7 @@ func (s *Service) beginExec(ctx context.Context, id string, spec sandbox.ExecSpe
 	start := &guest.Start{ExecSpec: x.Spec}
 	if !r.register(e, func() { e.pump(start) }) {
 		e.finish(e.lost(), time.Time{})
-		log.Close()
+		s.shut(log)
 	}
 	return e, nil
 }

@@ -86,7 +86,7 @@ func (s *Service) filesOfStopped(ctx context.Context, b sandbox.Sandbox) (*acces
 	if err != nil {
 		return nil, err
 	}
-	return &access{fileAPI: tree, b: b, done: func() {}}, nil
+	return &access{fileAPI: tree, b: b, done: s.trees.use(b, s.now)}, nil
 }
 
 // resolvePath makes a path absolute and refuses what no file system can hold.

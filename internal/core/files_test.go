@@ -13,7 +13,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/cubbyhq/cubby/internal/core"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
@@ -291,5 +293,30 @@ func TestDialPort(t *testing.T) {
 		if _, err := w.DialPort(w.ctx, "a", port); !errors.Is(err, errs.Invalid) {
 			t.Errorf("DialPort %d = %v, want invalid", port, err)
 		}
+	}
+}
+
+func TestDisksOfStoppedSandboxesAreUnmountedAgain(t *testing.T) {
+	c := &clock{now: time.Now()}
+	w := newWorld(t, func(cfg *core.Config) { cfg.Now = c.Now })
+	w.create("a")
+	w.sh("a", "echo kept > file")
+	if _, err := w.Stop(w.ctx, "a", 0); err != nil {
+		t.Fatal(err)
+	}
+	r, _, err := w.ReadFile(w.ctx, "a", "file", 0, -1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.add(time.Hour)
+	w.CloseTrees(w.ctx) // not while somebody reads
+	if got, err := io.ReadAll(r); err != nil || string(got) != "kept\n" {
+		t.Errorf("the file has %q, %v", got, err)
+	}
+	r.Close()
+	c.add(time.Hour)
+	w.CloseTrees(w.ctx)
+	if got := w.read("a", "file", 0, -1); got != "kept\n" {
+		t.Errorf("afterwards the file has %q", got)
 	}
 }

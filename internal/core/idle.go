@@ -47,6 +47,7 @@ func (s *Service) idleLoop(ctx context.Context) {
 			return
 		case <-t.C:
 			s.reapIdle(ctx)
+			s.closeTrees(ctx)
 		}
 	}
 }

@@ -49,13 +49,13 @@ func (s *Service) resumeExec(ctx context.Context, r *run, x sandbox.Exec) error 
 		return s.endLost(ctx, x, ending{})
 	}
 	if err := r.reserve(); err != nil {
-		log.Close()
+		s.shut(log)
 		return err
 	}
 	e := newLiveExec(r, x, log)
 	if !r.register(e, func() { e.pump(start) }) {
 		e.finish(e.lost(), time.Time{})
-		log.Close()
+		s.shut(log)
 	}
 	return nil
 }

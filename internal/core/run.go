@@ -86,7 +86,7 @@ func (s *Service) attach(b sandbox.Sandbox) *run {
 	s.life.spawn(func(context.Context) { r.serveEgress() })
 	s.life.spawn(func(context.Context) {
 		<-r.ctx.Done()
-		r.guest.Close()
+		s.shut(r.guest)
 	})
 	return r
 }

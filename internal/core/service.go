@@ -18,6 +18,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"runtime"
 	"sync"
@@ -106,6 +107,7 @@ type Service struct {
 	life      *lifecycle
 	ids       keyedLocks // by sandbox.ID.Key; held by whoever changes a sandbox
 	admission *admission
+	trees     trees
 	decisions chan sandbox.Event // of the egress proxy, to be written down
 	wake      chan struct{}      // asks for a reconciliation soon
 
@@ -286,6 +288,13 @@ func undoing(ctx context.Context) (context.Context, context.CancelFunc) {
 }
 
 const undoTimeout = time.Minute
+
+// shut closes what has done its work already.
+func (s *Service) shut(c io.Closer) {
+	if err := c.Close(); err != nil {
+		s.log.Warn("close", "what", fmt.Sprintf("%T", c), telemetry.KeyErr, err)
+	}
+}
 
 type noMetrics struct{}
 

@@ -1,0 +1,182 @@
+package core
+
+import (
+	"context"
+	"time"
+
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/event"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/telemetry"
+)
+
+// arm sets the backstop of the exec's own time limit. The caller holds mu.
+func (e *liveExec) arm() {
+	limit := e.exec.Spec.Timeout
+	if limit == nil || *limit <= 0 || e.backstop != nil {
+		return
+	}
+	left := max(0, *limit-e.run.s.now().Sub(e.exec.StartedAt)) + timeoutSlack
+	e.backstop = time.AfterFunc(left, func() {
+		e.run.s.life.spawn(e.enforceTimeout)
+	})
+}
+
+// enforceTimeout is for agents that do not keep a time limit: it kills the
+// command, and when even that has no effect stops waiting for it.
+func (e *liveExec) enforceTimeout(ctx context.Context) {
+	e.run.s.log.Warn("an agent did not enforce a time limit", telemetry.KeyUID, e.run.uid, telemetry.KeySeq, e.seq)
+	ctx, cancel := context.WithTimeout(ctx, timeoutSlack)
+	defer cancel()
+	e.kill(ctx, sandbox.EndTimeout)
+	select {
+	case <-e.done:
+		return
+	case <-e.run.ctx.Done():
+		return
+	case <-ctx.Done():
+	}
+	e.mu.Lock()
+	if e.verdict == nil {
+		e.verdict = &ending{sandbox.EndTimeout, "the time limit was over and the sandbox's agent did not answer"}
+	}
+	e.mu.Unlock()
+	e.finish(e.lost(), time.Time{})
+}
+
+func (e *liveExec) givenUp() bool {
+	select {
+	case <-e.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// lost is the exit of an exec whose sandbox is gone.
+func (e *liveExec) lost() sandbox.Exit {
+	if end := e.run.endingNow(); end != nil {
+		return sandbox.Exit{Reason: end.reason, Message: end.message}
+	}
+	return sandbox.Exit{Reason: sandbox.EndLost, Message: "the sandbox's agent does not know the command any more"}
+}
+
+// refused is the exit of an exec that the agent would not start or does not
+// know.
+func (e *liveExec) refused(err error) sandbox.Exit {
+	info := errs.Public(err)
+	if e.started() {
+		e.run.s.log.Error("follow an exec", telemetry.KeyUID, e.run.uid, telemetry.KeySeq, e.seq, telemetry.KeyErr, err)
+		if info.Kind != errs.NotFound {
+			return sandbox.Exit{Reason: sandbox.EndLost, Message: "its output could not be followed: " + info.Message}
+		}
+		return e.lost()
+	}
+	return sandbox.Exit{Reason: sandbox.EndNotRun, Message: info.Message}
+}
+
+// finish writes the end down and lets those go on who wait for it. Only the
+// first call does anything. The journal comes first and is enough: a crash
+// before the store has heard of the end is made up for at the next boot, so
+// nobody waits for the store. Until it knows, the exec stays a live one. The
+// time is of the agent's clock; zero is now.
+func (e *liveExec) finish(exit sandbox.Exit, at time.Time) {
+	s := e.run.s
+	e.mu.Lock()
+	if e.exec.Status.Finished() {
+		e.mu.Unlock()
+		return
+	}
+	exit = e.judge(exit)
+	// Followers get the exit even when it cannot be written.
+	finishErr := e.log.Finish(exit)
+	exit.StdoutCut, exit.StderrCut = e.log.Cut()
+	now := s.now()
+	began := e.exec.StartedAt
+	if began.IsZero() {
+		began, at = e.exec.CreatedAt, now
+	}
+	e.exec.Exit, e.exec.Status, e.exec.FinishedAt = &exit, endStatus(exit), within(at, began, now)
+	if e.backstop != nil {
+		e.backstop.Stop()
+	}
+	x := e.exec
+	startNoted := e.noted || x.StartedAt.IsZero()
+	e.noted = true
+	e.mu.Unlock()
+	if finishErr != nil {
+		s.log.Error("finish a journal", telemetry.KeyUID, x.Box, telemetry.KeySeq, x.Seq, telemetry.KeyErr, finishErr)
+	} else {
+		e.tell(x)
+	}
+	if err := s.writeEnd(context.WithoutCancel(e.run.ctx), x, startNoted); err != nil {
+		// The exec stays a live one, so that its end is seen all the same;
+		// the next boot copies it from the journal.
+		s.log.Error("write the end of an exec", telemetry.KeyUID, x.Box, telemetry.KeySeq, x.Seq, telemetry.KeyErr, err)
+	} else {
+		e.run.forget(e)
+	}
+	if finishErr != nil {
+		e.tell(x)
+	}
+	e.cancel()
+}
+
+// within keeps an agent's word for a time between what the host saw itself;
+// a zero one is the last moment.
+func within(at, first, last time.Time) time.Time {
+	switch {
+	case at.IsZero() || at.After(last):
+		return last
+	case at.Before(first):
+		return first
+	}
+	return at
+}
+
+// tell wakes those who wait for the end.
+func (e *liveExec) tell(x sandbox.Exec) {
+	if x.StartedAt.IsZero() {
+		close(e.begun)
+	}
+	close(e.done)
+}
+
+// judge replaces the agent's word for an end by core's, where core knows
+// better why it happened. The caller holds mu.
+func (e *liveExec) judge(exit sandbox.Exit) sandbox.Exit {
+	why := e.verdict
+	if why == nil && exit.Reason == sandbox.EndStopped {
+		why = e.run.endingNow()
+	}
+	if why != nil {
+		exit.Reason, exit.Message = why.reason, why.message
+	}
+	return exit
+}
+
+func endStatus(exit sandbox.Exit) sandbox.ExecStatus {
+	if exit.Reason == sandbox.EndExited {
+		return sandbox.ExecDone
+	}
+	return sandbox.ExecError
+}
+
+// writeEnd stores a finished exec, and its start where the store has not heard
+// of that.
+func (s *Service) writeEnd(ctx context.Context, x sandbox.Exec, startNoted bool) error {
+	var events []sandbox.Event
+	if !startNoted {
+		started := event.New(x.Box, "", event.ExecStart{Seq: x.Seq})
+		started.Time = x.StartedAt
+		events = append(events, started)
+	}
+	events = append(events, event.New(x.Box, "", event.ExecEnd{Seq: x.Seq, Reason: x.Exit.Reason, Code: x.Exit.Code}))
+	var took time.Duration
+	if !x.StartedAt.IsZero() {
+		took = x.FinishedAt.Sub(x.StartedAt)
+	}
+	s.metrics.Exec(string(x.Exit.Reason), took)
+	_, err := s.cfg.Store.FinishStartedExec(ctx, x.Box, x.Seq, x.StartedAt, *x.Exit, x.Status, x.FinishedAt, events...)
+	return err
+}

@@ -1,0 +1,123 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/store"
+	"github.com/cubbyhq/cubby/internal/telemetry"
+)
+
+// removeOrphans removes what exists and belongs to no sandbox.
+func (s *Service) removeOrphans(ctx context.Context, f findings, rows []sandbox.Sandbox, faults *faultList) {
+	live := make(map[sandbox.UID]bool, len(rows))
+	wanted := make(map[sandbox.UID]bool, len(rows)) // disks
+	for _, b := range rows {
+		live[b.UID], wanted[b.DiskUID] = true, true
+	}
+	for _, uid := range orphans(f.traces, live) {
+		if err := s.sweep(ctx, uid); err != nil {
+			faults.add("driver", err)
+		}
+	}
+	kept, err := s.cfg.Store.KeptDisks(ctx)
+	if err != nil {
+		faults.add("store", err)
+		return
+	}
+	for _, d := range kept {
+		wanted[d.DiskUID] = true
+	}
+	for _, uid := range orphans(f.disks, wanted) {
+		if err := s.removeOrphanDisk(ctx, uid); err != nil {
+			faults.add("disks", err)
+		}
+	}
+}
+
+// removeOldJournals removes journals of sandboxes that a prune forgot, when a
+// crash came in between.
+func (s *Service) removeOldJournals(ctx context.Context, found []sandbox.UID, rows []sandbox.Sandbox, faults *faultList) {
+	live := make(map[sandbox.UID]bool, len(rows))
+	for _, b := range rows {
+		live[b.UID] = true
+	}
+	for _, uid := range orphans(found, live) {
+		if _, err := s.cfg.Store.SandboxByUID(ctx, uid); !errors.Is(err, errs.NotFound) {
+			continue // history within its retention, or unreadable
+		}
+		if err := s.cfg.Journals.Remove(uid); err != nil {
+			faults.add("journals", err)
+		}
+	}
+}
+
+// orphans returns what was found and is not known.
+func orphans(found []sandbox.UID, known map[sandbox.UID]bool) []sandbox.UID {
+	return slices.DeleteFunc(slices.Clone(found), func(uid sandbox.UID) bool { return known[uid] })
+}
+
+// sweep removes the traces of a sandbox that has ended or was never known.
+func (s *Service) sweep(ctx context.Context, uid sandbox.UID) error {
+	b, err := s.cfg.Store.SandboxByUID(ctx, uid)
+	switch {
+	case errors.Is(err, errs.NotFound):
+	case err != nil:
+		return err
+	case b.State.Live():
+		return nil // it came to life after the rows were read
+	default:
+		unlock, free := s.ids.tryLock(b.ID.Key())
+		if !free {
+			return nil
+		}
+		defer unlock()
+	}
+	s.log.Info("remove the traces of a sandbox", telemetry.KeyUID, uid)
+	return s.cfg.Driver.Sweep(ctx, uid)
+}
+
+// removeOrphanDisk removes a disk that no sandbox has and nobody keeps. It
+// asks again first: a kept disk may have changed hands since.
+func (s *Service) removeOrphanDisk(ctx context.Context, uid sandbox.UID) error {
+	b, err := s.cfg.Store.SandboxByUID(ctx, uid)
+	if err != nil && !errors.Is(err, errs.NotFound) {
+		return err
+	}
+	if err == nil {
+		unlock, free := s.ids.tryLock(b.ID.Key())
+		if !free {
+			return nil
+		}
+		defer unlock()
+	}
+	wanted, err := s.diskIsWanted(ctx, uid)
+	if err != nil || wanted {
+		return err
+	}
+	s.log.Info("remove the disk of no sandbox", telemetry.KeyUID, uid)
+	_, err = s.cfg.Disks.Remove(ctx, uid)
+	return err
+}
+
+// diskIsWanted asks twice for kept disks, because a disk can go from a kept
+// one to a sandbox's and back between two questions.
+func (s *Service) diskIsWanted(ctx context.Context, uid sandbox.UID) (bool, error) {
+	isKept := func() (bool, error) {
+		kept, err := s.cfg.Store.KeptDisks(ctx)
+		return slices.ContainsFunc(kept, func(d store.KeptDisk) bool { return d.DiskUID == uid }), err
+	}
+	hasSandbox := func() (bool, error) {
+		rows, err := s.liveRows(ctx)
+		return slices.ContainsFunc(rows, func(b sandbox.Sandbox) bool { return b.DiskUID == uid }), err
+	}
+	for _, ask := range []func() (bool, error){isKept, hasSandbox, isKept} {
+		if yes, err := ask(); yes || err != nil {
+			return yes, err
+		}
+	}
+	return false, nil
+}
