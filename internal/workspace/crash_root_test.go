@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -20,15 +21,34 @@ import (
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
-// TestMain is also the daemon that the tests below kill: with the variable
-// set, it makes, mounts, unmounts and removes disks until it is killed.
+// TestMain runs the tests in a mount namespace of their own: every sandbox that
+// starts elsewhere on the machine begins with a copy of the mounts it finds,
+// and would hold those of these tests for a while.
+//
+// It is also the daemon that the tests below kill: with the variable set, it
+// makes, mounts, unmounts and removes disks until it is killed.
 func TestMain(m *testing.M) {
-	dir := os.Getenv("CUBBY_TEST_VICTIM")
-	if dir == "" {
+	if dir := os.Getenv("CUBBY_TEST_VICTIM"); dir != "" {
+		fmt.Println(victim(dir))
+		os.Exit(1)
+	}
+	const inside = "CUBBY_TEST_NAMESPACE"
+	if os.Getenv(inside) != "" {
 		os.Exit(m.Run())
 	}
-	fmt.Println(victim(dir))
-	os.Exit(1)
+	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
+	cmd.Env = append(os.Environ(), inside+"=1")
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
+	err := cmd.Run()
+	var exit *exec.ExitError
+	switch {
+	case errors.As(err, &exit):
+		os.Exit(max(exit.ExitCode(), 1))
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "run the tests in a mount namespace:", err)
+		os.Exit(1)
+	}
 }
 
 func victim(dir string) error {

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
 	"github.com/cubbyhq/cubby/internal/errs"
@@ -57,9 +58,7 @@ func realDisks(t *testing.T, cfg Config) *Disks {
 
 func nothingBelow(t *testing.T, dir string) {
 	t.Helper()
-	// A mount namespace that any other program made meanwhile can keep a
-	// device for as long as it lives.
-	until := time.Now().Add(30 * time.Second)
+	until := time.Now().Add(10 * time.Second)
 	for {
 		loops, err := loopsBelow(dir)
 		if err != nil {
@@ -365,6 +364,29 @@ func TestPoolGivesReadyDisks(t *testing.T) {
 	}
 	if got := len(d.pool.ready[64<<20]); got != 0 {
 		t.Errorf("%d ready disks of a size that nobody asks for, want 0", got)
+	}
+}
+
+func TestRunKeepsThePoolAndTakesItDown(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	d := realDisks(t, Config{Pool: 2, PoolBytes: MinBytes})
+	ready := func() int {
+		d.pool.mu.Lock()
+		defer d.pool.mu.Unlock()
+		return len(d.pool.ready[MinBytes])
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ran := make(chan error, 1)
+	go func() { ran <- d.Run(ctx) }()
+	eventually(t, "the pool to fill", func() bool { return ready() == 2 })
+	disk := mustCreate(t, d, MinBytes)
+	eventually(t, "the pool to fill again", func() bool { return ready() == 2 })
+	cancel()
+	if err := <-ran; err != nil {
+		t.Errorf("Run = %v", err)
+	}
+	if got := mountsBelow(t, d.cfg.Dir); len(got) != 1 || got[0] != disk.Dir {
+		t.Errorf("after Run there are mounts %v, want only that of the disk in use", got)
 	}
 }
 
