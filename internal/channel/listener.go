@@ -29,7 +29,7 @@ import (
 // Bounds of one sandbox's connections.
 const (
 	maxPool     = 256 // waiting to be dialled; the agent bounds those in use
-	maxEgress   = 512 // waiting or handed out
+	maxEgress   = 256 // waiting or handed out
 	maxPending  = 64  // that have not proven yet who they are
 	helloWithin = 2 * time.Second
 )

@@ -8,6 +8,7 @@ import (
 	"net/http/httptrace"
 	"net/http/httputil"
 	"net/netip"
+	"net/textproto"
 	"net/url"
 	"sync"
 	"time"
@@ -29,12 +30,24 @@ func (s *stream) forward(w http.ResponseWriter, r *http.Request) {
 	}
 
 	var report sync.Once // one decision per request, whichever way it goes
-	trace := &httptrace.ClientTrace{GotConn: func(c httptrace.GotConnInfo) {
-		report.Do(func() {
-			d.Address, _ = netip.ParseAddrPort(c.Conn.RemoteAddr().String())
-			s.onDecision(s.box, d)
-		})
-	}}
+	var guard *headerGuard
+	trace := &httptrace.ClientTrace{
+		GotConn: func(c httptrace.GotConnInfo) {
+			if guard, _ = c.Conn.(*headerGuard); guard != nil {
+				guard.expect()
+			}
+			report.Do(func() {
+				d.Address, _ = netip.ParseAddrPort(c.Conn.RemoteAddr().String())
+				s.onDecision(s.box, d)
+			})
+		},
+		Got1xxResponse: func(int, textproto.MIMEHeader) error {
+			if guard != nil {
+				guard.expect()
+			}
+			return nil
+		},
+	}
 	rp := &httputil.ReverseProxy{
 		Transport:     s.transport,
 		FlushInterval: -1,
@@ -99,7 +112,10 @@ func (s *stream) newTransport() *http.Transport {
 				return nil, err
 			}
 			conn, _, err := s.dial(ctx, s.policy(), hostname, port)
-			return conn, err
+			if err != nil {
+				return nil, err
+			}
+			return &headerGuard{Conn: conn}, nil
 		},
 		DisableCompression:     true,
 		MaxIdleConns:           8,

@@ -15,7 +15,7 @@ import (
 const (
 	headerTimeout  = 30 * time.Second // to send a request's header
 	idleTimeout    = 5 * time.Minute  // between two requests of a stream
-	maxHeaderBytes = 256 << 10
+	maxHeaderBytes = 32 << 10
 )
 
 // Config is what a Proxy needs. Zero fields take the system's resolver and
@@ -70,7 +70,8 @@ func (p *Proxy) Serve(ctx context.Context, conn net.Conn, box sandbox.UID, polic
 	s.transport = s.newTransport()
 	defer s.transport.CloseIdleConnections()
 
-	l := newSingleListener(conn)
+	guard := &headerGuard{Conn: conn}
+	l := newSingleListener(guard)
 	srv := &http.Server{
 		Handler:           s,
 		ReadHeaderTimeout: headerTimeout,
@@ -87,7 +88,9 @@ func (p *Proxy) Serve(ctx context.Context, conn net.Conn, box sandbox.UID, polic
 			case http.StateHijacked:
 				// The server has forgotten it; the handler ends it.
 				s.hijacked.Store(true)
-			case http.StateNew, http.StateActive, http.StateIdle:
+			case http.StateIdle:
+				guard.expect()
+			case http.StateNew, http.StateActive:
 			}
 		},
 	}
