@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/moby/sys/mountinfo"
-	"golang.org/x/sys/unix"
 
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
@@ -201,7 +200,13 @@ func (c cgroup) create(l limits) error {
 		}
 	}
 	for _, root := range c.h.roots() {
-		if err := os.MkdirAll(filepath.Join(root, c.path), 0o755); err != nil {
+		dir := filepath.Join(root, c.path)
+		err := os.MkdirAll(dir, 0o755)
+		if errors.Is(err, fs.ErrNotExist) {
+			// Another daemon tidied the empty parent up in between.
+			err = os.MkdirAll(dir, 0o755)
+		}
+		if err != nil {
 			return fmt.Errorf("make cgroup: %w", err)
 		}
 	}
@@ -280,12 +285,14 @@ func (c cgroup) settings(l limits) []setting {
 	return s
 }
 
-// enter moves the calling thread into the cgroup, so that what it forks starts
-// there. Version 1 only; use it inside [onThread].
-func (c cgroup) enter() error {
-	tid := []byte(strconv.Itoa(unix.Gettid()))
+// enter moves a thread into the cgroup, so that what it forks starts there.
+// Version 1 only; version 2 moves whole processes, see open.
+func (c cgroup) enter(tid int) error {
+	if c.h.v2 != "" {
+		return nil
+	}
 	for _, root := range c.h.roots() {
-		if err := os.WriteFile(filepath.Join(root, c.path, "tasks"), tid, 0); err != nil {
+		if err := os.WriteFile(filepath.Join(root, c.path, "tasks"), []byte(strconv.Itoa(tid)), 0); err != nil {
 			return fmt.Errorf("enter cgroup: %w", err)
 		}
 	}

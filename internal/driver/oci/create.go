@@ -18,14 +18,8 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) (h driver.Handle,
 	if err := check(spec); err != nil {
 		return nil, err
 	}
-	if _, err := d.support(spec.Isolation); err != nil {
-		return nil, err
-	}
 	n := noteOf(spec)
-	if n.Init, err = d.progs.agent(); err != nil {
-		return nil, err
-	}
-	if n.Runtime, err = d.progs.runtime(spec.Isolation); err != nil {
+	if n.Runtime, n.Init, err = d.support(spec.Isolation); err != nil {
 		return nil, err
 	}
 	b := d.box(spec.UID)

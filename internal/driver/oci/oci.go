@@ -24,6 +24,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -59,6 +60,9 @@ type Driver struct {
 	hostID  string // changes with every boot of the host
 	nofile  uint64 // this process's hard limit, the most that anybody below gets
 	oom     int    // oom_score_adj of sandboxes
+
+	probe        sync.Once
+	capabilities driver.Capabilities // set by probe
 
 	mu         sync.Mutex
 	runs       map[sandbox.UID]*run     // what this process holds of running sandboxes; guarded by mu
@@ -125,29 +129,33 @@ func New(cfg Config) (*Driver, error) {
 // Capabilities implements driver.Driver. It looks for what an isolation needs
 // and does not start one.
 func (d *Driver) Capabilities() driver.Capabilities {
-	var c driver.Capabilities
-	for _, isolation := range []sandbox.Isolation{sandbox.GVisor, sandbox.Container} {
-		detail, err := d.support(isolation)
-		c.Isolations = append(c.Isolations, driver.IsolationSupport{Isolation: isolation, Detail: detail, Err: err})
-	}
-	return c
+	d.probe.Do(func() {
+		for _, isolation := range []sandbox.Isolation{sandbox.GVisor, sandbox.Container} {
+			support := driver.IsolationSupport{Isolation: isolation}
+			var p program
+			if p, _, support.Err = d.support(isolation); support.Err == nil {
+				support.Detail = fmt.Sprintf("%s, %s", p.describe(), d.cgroups)
+			}
+			d.capabilities.Isolations = append(d.capabilities.Isolations, support)
+		}
+	})
+	return driver.Capabilities{Isolations: slices.Clone(d.capabilities.Isolations)}
 }
 
-func (d *Driver) support(isolation sandbox.Isolation) (string, error) {
+// support finds the programs that an isolation needs, or says what is missing.
+func (d *Driver) support(isolation sandbox.Isolation) (runtime, agent program, err error) {
 	if os.Geteuid() != 0 {
-		return "", errs.E(errs.Unsupported, "sandboxes need root").Hint("run cubby as root, or through its systemd service")
+		return runtime, agent, errs.E(errs.Unsupported, "sandboxes need root").
+			Hint("run cubby as root, or through its systemd service")
 	}
 	if err := d.cgroups.usable(); err != nil {
-		return "", err
+		return runtime, agent, err
 	}
-	if _, err := d.progs.agent(); err != nil {
-		return "", err
+	if agent, err = d.progs.agent(); err != nil {
+		return runtime, agent, err
 	}
-	rt, err := d.progs.runtime(isolation)
-	if err != nil {
-		return "", err
-	}
-	return fmt.Sprintf("%s, %s", rt.describe(), d.cgroups), nil
+	runtime, err = d.progs.runtime(isolation)
+	return runtime, agent, err
 }
 
 // DialGuest implements driver.Driver.

@@ -29,7 +29,7 @@ type stage struct{ dir string }
 func (s stage) path(name string) string { return filepath.Join(s.dir, name) }
 
 // prepare makes the namespaces and mounts that a container starts in. It
-// changes the calling thread for good: use it inside [onThread].
+// changes the calling thread for good: use it on a [thread] of its own.
 func (b bundle) prepare(userns *os.File) (s stage, err error) {
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 		return s, fmt.Errorf("make mount namespace: %w", err)

@@ -81,11 +81,16 @@ func (d *Driver) Start(ctx context.Context, h driver.Handle) (err error) {
 	if err := b.setRecord(rec); err != nil {
 		return err
 	}
+	place, err := d.takePlace(n)
+	if err != nil {
+		return err
+	}
+	defer place.leave()
 	l, err := channel.Listen(b.socket(), rec.Secret, d.log.With("box", n.UID))
 	if err != nil {
 		return err
 	}
-	p, err := d.launch(ctx, n, rec.Secret)
+	p, err := d.launch(ctx, n, rec.Secret, place)
 	if err != nil {
 		_ = l.Close()
 		return err
@@ -136,9 +141,15 @@ func agent(l *channel.Listener) guestv1connect.GuestServiceClient {
 	return guestv1connect.NewGuestServiceClient(&http.Client{Transport: transport}, "http://guest")
 }
 
-// launch starts the runtime and returns the process that is the sandbox.
-func (d *Driver) launch(ctx context.Context, n note, secret string) (*process, error) {
-	b := d.box(n.UID)
+// place is a thread on its way into a sandbox's cgroup. Moving it there takes
+// the kernel some milliseconds for each hierarchy of version 1, in which the
+// start does other things.
+type place struct {
+	thread  *thread
+	entered chan error
+}
+
+func (d *Driver) takePlace(n note) (*place, error) {
 	group := d.cgroups.cgroup(n.UID)
 	l := limits{memory: n.Limits.MemoryBytes, cpus: n.Limits.CPUs, pids: n.Limits.PIDs}
 	if n.Isolation == sandbox.GVisor {
@@ -149,6 +160,27 @@ func (d *Driver) launch(ctx context.Context, n note, secret string) (*process, e
 	if err := group.create(l); err != nil {
 		return nil, err
 	}
+	p := &place{thread: newThread(), entered: make(chan error, 1)}
+	go func() { p.entered <- group.enter(p.thread.tid) }()
+	return p, nil
+}
+
+// taken returns when the thread is in the cgroup.
+func (p *place) taken() error {
+	err := <-p.entered
+	p.entered <- err
+	return err
+}
+
+func (p *place) leave() {
+	_ = p.taken()
+	p.thread.end()
+}
+
+// launch starts the runtime and returns the process that is the sandbox.
+func (d *Driver) launch(ctx context.Context, n note, secret string, place *place) (*process, error) {
+	b := d.box(n.UID)
+	group := d.cgroups.cgroup(n.UID)
 	boot, err := protojson.Marshal(d.boot(n, secret))
 	if err != nil {
 		return nil, err
@@ -165,7 +197,7 @@ func (d *Driver) launch(ctx context.Context, n note, secret string) (*process, e
 	if err != nil {
 		return nil, err
 	}
-	if err := d.execute(ctx, cmd, bun, boot); err != nil {
+	if err := d.execute(ctx, cmd, bun, boot, place); err != nil {
 		return nil, err
 	}
 	data, err := os.ReadFile(b.pidFile())
@@ -238,7 +270,7 @@ func (d *Driver) containerCommand(b bundle) (*exec.Cmd, error) {
 
 // execute runs the runtime to its end, in the sandbox's cgroup, and gives the
 // agent its boot message. The sandbox itself goes on.
-func (d *Driver) execute(ctx context.Context, cmd *exec.Cmd, b bundle, boot []byte) error {
+func (d *Driver) execute(ctx context.Context, cmd *exec.Cmd, b bundle, boot []byte, place *place) error {
 	in, out, err := os.Pipe()
 	if err != nil {
 		return err
@@ -267,7 +299,7 @@ func (d *Driver) execute(ctx context.Context, cmd *exec.Cmd, b bundle, boot []by
 		}
 		defer userns.Close()
 	}
-	err = onThread(func() error {
+	err = place.thread.do(func() error {
 		if b.note.Isolation == sandbox.Container {
 			s, err := b.prepare(userns)
 			if err != nil {
@@ -277,10 +309,8 @@ func (d *Driver) execute(ctx context.Context, cmd *exec.Cmd, b bundle, boot []by
 				return err
 			}
 		}
-		if dir == nil {
-			if err := group.enter(); err != nil {
-				return err
-			}
+		if err := place.taken(); err != nil {
+			return err
 		}
 		return cmd.Start()
 	})
