@@ -266,14 +266,14 @@ func (d *doctor) images(ctx context.Context) {
 	var names []string
 	base := false
 	for _, img := range list {
-		if img.Damaged {
+		switch {
+		case img.Name == "": // waits to be swept
+		case img.Damaged:
 			d.fail("image "+img.Name, "damaged: it is not what was unpacked", fmt.Sprintf("cubby image rm %s, and build, pull or import it again", img.Name))
-			continue
-		}
-		if img.Name != "" {
+		default:
 			names = append(names, img.Name)
+			base = base || img.Name == "base"
 		}
-		base = base || img.Name == "base"
 	}
 	if !base {
 		d.warn("images", fmt.Sprintf("no image \"base\" in %s (there: %s)", d.cfg.Images(), orElse(strings.Join(names, ", "), "none")),

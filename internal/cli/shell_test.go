@@ -7,6 +7,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/creack/pty"
 
@@ -41,7 +42,7 @@ func TestShell(t *testing.T) {
 		_ = tty.Close() // the reader below sees the end
 	}()
 
-	screen := &screen{t: t, r: user}
+	screen := newScreen(t, user)
 	typed := func(s string) {
 		t.Helper()
 		if _, err := io.WriteString(user, s); err != nil {
@@ -76,6 +77,14 @@ type screen struct {
 	t    *testing.T
 	r    io.Reader
 	text string
+}
+
+// newScreen watches a terminal, for a minute at most: what never comes must
+// fail the test and not hang it.
+func newScreen(t *testing.T, user *os.File) *screen {
+	limit := time.AfterFunc(time.Minute, func() { _ = user.Close() })
+	t.Cleanup(func() { limit.Stop() })
+	return &screen{t: t, r: user}
 }
 
 // wait reads until the text has come, which may have happened before.
