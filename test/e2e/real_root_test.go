@@ -108,7 +108,7 @@ func (h *realHost) start(flags []string) (string, error) {
 		}
 		if time.Now().After(deadline) {
 			_ = h.kill()
-			return "", fmt.Errorf("the daemon does not become ready: %v\n%s", err, h.log.String())
+			return "", fmt.Errorf("the daemon does not become ready: %w\n%s", err, h.log.String())
 		}
 		time.Sleep(20 * time.Millisecond)
 	}

@@ -2,6 +2,7 @@ package rest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -133,7 +134,7 @@ func (d *Door) copy(ctx context.Context, w http.ResponseWriter, r io.Reader) (in
 			}
 			total += int64(n)
 		}
-		if rerr == io.EOF { //nolint:errorlint // the end is always bare
+		if errors.Is(rerr, io.EOF) {
 			return total, nil
 		}
 		if rerr != nil {
