@@ -52,6 +52,7 @@ func TestBuildVictim(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.recipes = tinyRecipe(t)
+	s.sync = func(string) error { return nil }
 	if _, err := s.Build(t.Context(), "tiny", nil); err != nil {
 		log, _ := os.ReadFile(filepath.Join(dir, cacheName, "tiny", "build.log"))
 		t.Fatalf("Build = %v\n%s", err, log)
@@ -87,7 +88,8 @@ func TestBuildOffline(t *testing.T) {
 	// missing, the first build fetches.
 	warm := false
 	if from := filepath.Join(testImageDir(t), cacheName, "base"); os.MkdirAll(cache, 0o755) == nil {
-		out, err := exec.Command("cp", "-a", filepath.Join(from, "debs"), filepath.Join(from, "lists"), cache).CombinedOutput()
+		link := exec.Command("sh", "-c", `cp -al "$@" 2>/dev/null || cp -a "$@"`, "sh", filepath.Join(from, "debs"), filepath.Join(from, "lists"), cache)
+		out, err := link.CombinedOutput()
 		if warm = err == nil; !warm {
 			t.Logf("no cache of the base image: %s", out)
 		}
