@@ -3,7 +3,6 @@ package oci
 import (
 	"context"
 	"errors"
-	"hash/fnv"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -30,6 +29,7 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) (h driver.Handle,
 	}
 	defer func() {
 		if err != nil {
+			d.namespaces.drop(spec.UID)
 			_ = os.RemoveAll(b.dir)
 		}
 	}()
@@ -45,12 +45,12 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) (h driver.Handle,
 		// Without a user namespace, where a kernel or one of the filesystems
 		// cannot map ids, a container's root is the host's root without its
 		// capabilities: less, but what containers commonly are.
-		base := idBase(spec.UID)
-		if userns, err := userNamespace(base); err == nil && mapsIDs(userns, spec.Rootfs, spec.Disk, b.channel()) {
-			n.IDBase = base
-			d.keepNamespace(spec.UID, userns)
+		ids, err := d.namespaces.fresh()
+		if err == nil && mapsIDs(ids.file, spec.Rootfs, spec.Disk, b.channel()) {
+			n.IDBase = ids.base
+			d.namespaces.keep(spec.UID, ids)
 		} else if err == nil {
-			_ = userns.Close()
+			_ = ids.file.Close()
 		}
 	}
 	h, err = n.handle()
@@ -58,26 +58,6 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) (h driver.Handle,
 		return nil, err
 	}
 	return h, os.WriteFile(b.noteFile(), h, 0o600)
-}
-
-// keepNamespace holds a user namespace for the start that will want it.
-func (d *Driver) keepNamespace(uid sandbox.UID, userns *os.File) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.namespaces[uid] = userns
-}
-
-// takeNamespace returns the user namespace of a sandbox, a fresh one where
-// none is held. The caller closes it.
-func (d *Driver) takeNamespace(uid sandbox.UID, base uint32) (*os.File, error) {
-	d.mu.Lock()
-	userns := d.namespaces[uid]
-	delete(d.namespaces, uid)
-	d.mu.Unlock()
-	if userns != nil {
-		return userns, nil
-	}
-	return userNamespace(base)
 }
 
 // lay makes the directories of a sandbox. It may be called again.
@@ -125,14 +105,3 @@ func check(spec driver.Spec) error {
 
 // minMemory is where the agent and a shell still fit.
 const minMemory = 32 << 20
-
-// idBase picks the host ids of a sandbox: 65536 of their own, above everything
-// that people and distributions use. Two sandboxes that fall on one range
-// (a chance of one in 24000) still have separate namespaces of every other
-// kind.
-func idBase(uid sandbox.UID) uint32 {
-	h := fnv.New32a()
-	_, _ = h.Write([]byte(uid))
-	const first, last = 0x2000_0000, 0x7fff_0000
-	return first + h.Sum32()%((last-first)/idCount)*idCount
-}

@@ -57,16 +57,18 @@ type Driver struct {
 	log     *slog.Logger
 	cgroups hierarchy
 	progs   programs
-	hostID  string // changes with every boot of the host
-	nofile  uint64 // this process's hard limit, the most that anybody below gets
-	oom     int    // oom_score_adj of sandboxes
+
+	namespaces namespaces
+
+	hostID string // changes with every boot of the host
+	nofile uint64 // this process's hard limit, the most that anybody below gets
+	oom    int    // oom_score_adj of sandboxes
 
 	probe        sync.Once
 	capabilities driver.Capabilities // set by probe
 
-	mu         sync.Mutex
-	runs       map[sandbox.UID]*run     // what this process holds of running sandboxes; guarded by mu
-	namespaces map[sandbox.UID]*os.File // user namespaces of created containers; guarded by mu
+	mu   sync.Mutex
+	runs map[sandbox.UID]*run // what this process holds of running sandboxes; guarded by mu
 }
 
 var _ driver.Driver = (*Driver)(nil)
@@ -115,8 +117,6 @@ func New(cfg Config) (*Driver, error) {
 		hostID: string(hostID[:len(hostID)-1]),
 		nofile: limit.Max,
 		runs:   make(map[sandbox.UID]*run),
-
-		namespaces: make(map[sandbox.UID]*os.File),
 	}
 	d.cgroups = openHierarchy(cfg.CgroupParent)
 	d.progs = programs{dir: cfg.RuntimesDir, init: cfg.Init, runsc: cfg.Runsc, container: cfg.ContainerRuntime}
@@ -196,14 +196,11 @@ func (d *Driver) Close() error {
 	d.mu.Lock()
 	runs := d.runs
 	d.runs = make(map[sandbox.UID]*run)
-	for uid, userns := range d.namespaces {
-		_ = userns.Close()
-		delete(d.namespaces, uid)
-	}
 	d.mu.Unlock()
 	for _, r := range runs {
 		r.release()
 	}
+	d.namespaces.close()
 	d.cgroups.tidy()
 	return nil
 }

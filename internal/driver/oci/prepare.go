@@ -5,14 +5,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 )
-
-// idCount is how many ids a container with a user namespace has.
-const idCount = 1 << 16
 
 // stageDirs are directories of the host over which a private filesystem can be
 // mounted, in the mount namespace of one container's start: everybody may
@@ -237,44 +233,4 @@ func (s stage) limitDirs(h hierarchy) error {
 		}
 	}
 	return nil
-}
-
-// userNamespace returns a namespace that maps ids 0… to base…, for the
-// id-mapped mounts of a container.
-func userNamespace(base uint32) (*os.File, error) {
-	mapping := []syscall.SysProcIDMap{{ContainerID: 0, HostID: int(base), Size: idCount}}
-	// A namespace needs a process to be born in. With ptrace it stops before
-	// its first instruction and never runs.
-	p, err := os.StartProcess("/proc/self/exe", []string{"cubby-userns"}, &os.ProcAttr{Sys: &syscall.SysProcAttr{
-		Cloneflags:  unix.CLONE_NEWUSER,
-		UidMappings: mapping,
-		GidMappings: mapping,
-		Ptrace:      true,
-		Pdeathsig:   syscall.SIGKILL,
-	}})
-	if err != nil {
-		return nil, fmt.Errorf("make user namespace: %w", err)
-	}
-	ns, err := os.Open("/proc/" + strconv.Itoa(p.Pid) + "/ns/user")
-	_ = p.Kill()
-	_, _ = p.Wait()
-	return ns, err
-}
-
-// mapsIDs reports whether this kernel can map the ids of all these filesystems
-// in a mount.
-func mapsIDs(userns *os.File, paths ...string) bool {
-	for _, path := range paths {
-		fd, err := unix.OpenTree(unix.AT_FDCWD, path, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
-		if err != nil {
-			return false
-		}
-		attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_IDMAP, Userns_fd: uint64(userns.Fd())}
-		err = unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH, &attr)
-		_ = unix.Close(fd)
-		if err != nil {
-			return false
-		}
-	}
-	return true
 }

@@ -293,7 +293,7 @@ func (d *Driver) execute(ctx context.Context, cmd *exec.Cmd, b bundle, boot []by
 	}
 	var userns *os.File
 	if b.note.IDBase > 0 {
-		if userns, err = d.takeNamespace(b.note.UID, b.note.IDBase); err != nil {
+		if userns, err = d.namespaces.take(b.note.UID, b.note.IDBase); err != nil {
 			_ = in.Close()
 			return err
 		}

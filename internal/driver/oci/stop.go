@@ -158,12 +158,7 @@ func (d *Driver) Sweep(ctx context.Context, uid sandbox.UID) error {
 	if err := d.clear(ctx, uid); err != nil {
 		return err
 	}
-	d.mu.Lock()
-	if userns := d.namespaces[uid]; userns != nil {
-		_ = userns.Close()
-		delete(d.namespaces, uid)
-	}
-	d.mu.Unlock()
+	d.namespaces.drop(uid)
 	b := d.box(uid)
 	err := os.RemoveAll(b.dir)
 	if err == nil {
