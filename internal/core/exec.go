@@ -74,7 +74,7 @@ func (s *Service) beginExec(ctx context.Context, id string, spec sandbox.ExecSpe
 		exit := sandbox.Exit{Reason: sandbox.EndDiskFull, Message: "the host cannot keep the command's output"}
 		return nil, errors.Join(err, s.endUnstarted(ctx, x, exit))
 	}
-	e := newLiveExec(r, x, log)
+	e := newLiveExec(r, x, log, actor(ctx))
 	start := &guest.Start{ExecSpec: x.Spec}
 	if !r.register(e, func() { e.pump(start) }) {
 		e.finish(e.lost(), time.Time{})
@@ -86,7 +86,7 @@ func (s *Service) beginExec(ctx context.Context, id string, spec sandbox.ExecSpe
 // endUnstarted finishes an exec that has no journal and never ran.
 func (s *Service) endUnstarted(ctx context.Context, x sandbox.Exec, exit sandbox.Exit) error {
 	x.Exit, x.Status, x.FinishedAt = &exit, endStatus(exit), s.now()
-	return s.writeEnd(ctx, x, true)
+	return s.writeEnd(ctx, x, actor(ctx), true)
 }
 
 // completeExec fills what a command leaves open.

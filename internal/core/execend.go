@@ -109,7 +109,7 @@ func (e *liveExec) finish(exit sandbox.Exit, at time.Time) {
 	} else {
 		e.tell(x)
 	}
-	if err := s.writeEnd(context.WithoutCancel(e.run.ctx), x, startNoted); err != nil {
+	if err := s.writeEnd(context.WithoutCancel(e.run.ctx), x, e.by, startNoted); err != nil {
 		// The exec stays a live one, so that its end is seen all the same;
 		// the next boot copies it from the journal.
 		s.log.Error("write the end of an exec", telemetry.KeyUID, x.Box, telemetry.KeySeq, x.Seq, telemetry.KeyErr, err)
@@ -164,14 +164,14 @@ func endStatus(exit sandbox.Exit) sandbox.ExecStatus {
 
 // writeEnd stores a finished exec, and its start where the store has not heard
 // of that.
-func (s *Service) writeEnd(ctx context.Context, x sandbox.Exec, startNoted bool) error {
+func (s *Service) writeEnd(ctx context.Context, x sandbox.Exec, by string, startNoted bool) error {
 	var events []sandbox.Event
 	if !startNoted {
-		started := event.New(x.Box, "", event.ExecStart{Seq: x.Seq})
+		started := event.New(x.Box, by, event.ExecStart{Seq: x.Seq})
 		started.Time = x.StartedAt
 		events = append(events, started)
 	}
-	events = append(events, event.New(x.Box, "", event.ExecEnd{Seq: x.Seq, Reason: x.Exit.Reason, Code: x.Exit.Code}))
+	events = append(events, event.New(x.Box, by, event.ExecEnd{Seq: x.Seq, Reason: x.Exit.Reason, Code: x.Exit.Code}))
 	var took time.Duration
 	if !x.StartedAt.IsZero() {
 		took = x.FinishedAt.Sub(x.StartedAt)

@@ -38,6 +38,7 @@ type liveExec struct {
 	uid sandbox.UID
 	seq int64
 	log *journal.Log
+	by  string // who asked for it; "" when an earlier daemon was asked
 	// stdin serialises writers that append.
 	stdin sync.Mutex
 
@@ -60,9 +61,9 @@ type liveExec struct {
 	backstop *time.Timer   // nil without a time limit
 }
 
-func newLiveExec(r *run, x sandbox.Exec, log *journal.Log) *liveExec {
+func newLiveExec(r *run, x sandbox.Exec, log *journal.Log, by string) *liveExec {
 	e := &liveExec{
-		run: r, uid: x.UID, seq: x.Seq, log: log, exec: x,
+		run: r, uid: x.UID, seq: x.Seq, log: log, by: by, exec: x,
 		begun: make(chan struct{}), done: make(chan struct{}), acks: make(chan struct{}, 1),
 		offset: log.Size(), noted: x.Status == sandbox.ExecRunning,
 	}
@@ -200,7 +201,7 @@ func (e *liveExec) noteStart(ctx context.Context) {
 		return
 	}
 	err := e.run.s.cfg.Store.StartExec(context.WithoutCancel(ctx), x.Box, x.Seq, x.StartedAt,
-		event.New(x.Box, "", event.ExecStart{Seq: x.Seq}))
+		event.New(x.Box, e.by, event.ExecStart{Seq: x.Seq}))
 	if err != nil && !errors.Is(err, errs.WrongState) {
 		e.run.s.log.Error("note the start of an exec", telemetry.KeyUID, x.Box, telemetry.KeySeq, x.Seq, telemetry.KeyErr, err)
 	}

@@ -19,6 +19,7 @@ import (
 
 const (
 	reconcileEvery    = 30 * time.Second
+	reconcileAgain    = 5 * time.Second // while something is left that could not be read
 	reconcileAtOnce   = 8 // sandboxes that are looked at in parallel
 	interruptedCreate = "create: interrupted by a restart of cubby"
 	interruptedStop   = ""
@@ -86,7 +87,7 @@ func (s *Service) reconcileSoon() {
 }
 
 func (s *Service) reconcileLoop(ctx context.Context) {
-	t := time.NewTicker(reconcileEvery)
+	t := time.NewTimer(s.reconcilePause())
 	defer t.Stop()
 	for {
 		select {
@@ -100,7 +101,17 @@ func (s *Service) reconcileLoop(ctx context.Context) {
 			}
 		}
 		s.reconcile(ctx)
+		t.Reset(s.reconcilePause())
 	}
+}
+
+func (s *Service) reconcilePause() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.faults) > 0 {
+		return reconcileAgain
+	}
+	return reconcileEvery
 }
 
 func sleep(ctx context.Context, d time.Duration) bool {
@@ -119,7 +130,9 @@ func sleep(ctx context.Context, d time.Duration) bool {
 // be read is left alone and reported by [Service.Ready].
 func (s *Service) reconcile(ctx context.Context) {
 	var faults faultList
-	booting := s.booting()
+	s.mu.Lock()
+	full := !s.settled
+	s.mu.Unlock()
 	// What exists is listed before the rows: whatever is made in between has
 	// a row already, because the row always comes first.
 	found := s.survey(ctx, &faults)
@@ -127,9 +140,9 @@ func (s *Service) reconcile(ctx context.Context) {
 	if err != nil {
 		faults.add("store", err)
 	} else {
-		s.repairAll(ctx, rows, booting, &faults)
+		s.repairAll(ctx, rows, full, &faults)
 		s.removeOrphans(ctx, found, rows, &faults)
-		if booting {
+		if full {
 			s.removeOldJournals(ctx, found.journals, rows, &faults)
 			if err := s.endForgotten(ctx); err != nil {
 				faults.add("store", err)
@@ -145,16 +158,7 @@ func (s *Service) reconcile(ctx context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.faults = faults.list
-}
-
-// booting reports that no call was let in yet.
-func (s *Service) booting() bool {
-	select {
-	case <-s.life.opened:
-		return false
-	default:
-		return true
-	}
+	s.settled = s.settled || len(faults.list) == 0
 }
 
 type faultList struct {
@@ -211,13 +215,13 @@ func (s *Service) liveRows(ctx context.Context) ([]sandbox.Sandbox, error) {
 	}
 }
 
-func (s *Service) repairAll(ctx context.Context, rows []sandbox.Sandbox, booting bool, faults *faultList) {
+func (s *Service) repairAll(ctx context.Context, rows []sandbox.Sandbox, full bool, faults *faultList) {
 	var g errgroup.Group
 	g.SetLimit(reconcileAtOnce)
 	for _, b := range rows {
-		// After the boot, runs have watchers, and only a reconciliation
-		// itself could find a stopped sandbox running.
-		if !booting && (b.State == sandbox.Stopped || b.State == sandbox.Sleeping || s.runOf(b.UID) != nil) {
+		// Runs that are known have watchers, and once nothing is left from an
+		// earlier daemon no stopped sandbox can be running.
+		if !full && (b.State == sandbox.Stopped || b.State == sandbox.Sleeping || s.runOf(b.UID) != nil) {
 			continue
 		}
 		g.Go(func() error {

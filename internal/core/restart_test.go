@@ -287,6 +287,10 @@ func TestUnreadableIsNotEmpty(t *testing.T) {
 	if disks, err := w.disks.List(); err != nil || len(disks) != 1 {
 		t.Errorf("the disks are %v, %v", disks, err)
 	}
+	w.fake.SetFail("List", nil)
+	w.fake.SetFail("Inspect", nil)
+	w.until("it is adopted", func() bool { return len(w.Ready(w.ctx)) == 0 })
+	w.sh("a", "true")
 }
 
 func TestOrphansAreSwept(t *testing.T) {

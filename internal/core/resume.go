@@ -52,7 +52,7 @@ func (s *Service) resumeExec(ctx context.Context, r *run, x sandbox.Exec) error 
 		s.shut(log)
 		return err
 	}
-	e := newLiveExec(r, x, log)
+	e := newLiveExec(r, x, log, "")
 	if !r.register(e, func() { e.pump(start) }) {
 		e.finish(e.lost(), time.Time{})
 		s.shut(log)

@@ -114,6 +114,7 @@ type Service struct {
 	mu      sync.Mutex
 	running map[sandbox.UID]*run // guarded by mu
 	faults  []Problem            // of the last reconciliation; guarded by mu
+	settled bool                 // a reconciliation found everything readable; guarded by mu
 }
 
 // New returns a Service. It starts nothing and changes nothing.
