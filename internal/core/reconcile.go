@@ -20,7 +20,7 @@ import (
 const (
 	reconcileEvery    = 30 * time.Second
 	reconcileAgain    = 5 * time.Second // while something is left that could not be read
-	reconcileAtOnce   = 8 // sandboxes that are looked at in parallel
+	reconcileAtOnce   = 8               // sandboxes that are looked at in parallel
 	interruptedCreate = "create: interrupted by a restart of cubby"
 	interruptedStop   = ""
 )
