@@ -45,9 +45,10 @@ func run() error {
 	}
 	_ = unix.Close(null)
 
+	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	isInit := os.Getpid() == 1
 	if isInit {
-		if err := guestd.Prepare(boot); err != nil {
+		if err := guestd.Prepare(boot, log); err != nil {
 			return err
 		}
 	}
@@ -58,7 +59,7 @@ func run() error {
 	return guestd.New(guestd.Config{
 		Boot:       boot,
 		Version:    version,
-		Log:        slog.New(slog.NewTextHandler(os.Stderr, nil)),
+		Log:        log,
 		Init:       isInit,
 		Supervisor: []string{self, "supervise"},
 	}).Serve(context.Background())

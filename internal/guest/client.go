@@ -9,6 +9,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"time"
@@ -26,6 +27,8 @@ const (
 	// maxMessage bounds a message of the agent. Output comes in pieces of
 	// 64 KiB, listings in batches.
 	maxMessage = 8 << 20
+	// maxHeader bounds the headers of an answer.
+	maxHeader = 64 << 10
 	// idleConns are kept open for the next call; more would only hold memory
 	// in the guest.
 	idleConns = 8
@@ -52,7 +55,7 @@ func New(dial func(ctx context.Context) (net.Conn, error)) *Client {
 		ReadBufferSize:      32 << 10,
 		WriteBufferSize:     32 << 10,
 		// The guest's headers are read into memory.
-		MaxResponseHeaderBytes: 64 << 10,
+		MaxResponseHeaderBytes: maxHeader,
 	}
 	h := &http.Client{
 		Transport: t,
@@ -125,7 +128,9 @@ func upgrade(conn net.Conn, url string) (net.Conn, error) {
 	if err := req.Write(conn); err != nil {
 		return nil, err
 	}
-	r := bufio.NewReader(conn)
+	// A guest could send headers without end.
+	head := &io.LimitedReader{R: conn, N: maxHeader}
+	r := bufio.NewReader(head)
 	res, err := http.ReadResponse(r, req)
 	if err != nil {
 		return nil, err

@@ -2,6 +2,7 @@ package guestd
 
 import (
 	"errors"
+	"log/slog"
 	"os"
 	"os/signal"
 	"strconv"
@@ -27,7 +28,7 @@ const (
 // Prepare sets up PID 1: what the sandbox needs once, before anything else
 // runs in it. What the runtime did already, or does not allow, is skipped;
 // the errors that it returns make a sandbox useless or unsafe.
-func Prepare(boot *guestv1.Boot) error {
+func Prepare(boot *guestv1.Boot, log *slog.Logger) error {
 	// The secret is in memory: nobody may trace or dump this process.
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return os.NewSyscallError("prctl PR_SET_DUMPABLE", err)

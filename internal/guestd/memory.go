@@ -125,7 +125,9 @@ func (s *Server) killLargest(used, budget int64) int {
 	if e := s.ownerOf(victim); e != nil {
 		e.setOOM(text)
 	}
-	s.cfg.Log.Warn("memory budget reached", "used", used, "budget", budget, "pid", victim, "size", size)
+	// The exit tells it to the user; what a guest can cause again and again
+	// must not fill the host's log.
+	s.cfg.Log.Debug("memory budget reached", "used", used, "budget", budget, "pid", victim, "size", size)
 	_ = syscall.Kill(victim, syscall.SIGKILL)
 	return victim
 }
