@@ -37,7 +37,7 @@ func TestSandboxTerminal(t *testing.T) {
 		uid := sandbox.NewUID()
 		spec := sandbox.ExecSpec{
 			Shell: `echo $(tty) $(stat -c %u $(tty)); trap 'echo int; exit 5' INT; while read line; do eval "$line"; done`,
-			PTY:  &sandbox.WindowSize{Cols: 80, Rows: 24},
+			PTY:   &sandbox.WindowSize{Cols: 80, Rows: 24},
 		}
 		s, err := b.Exec(ctx, uid, &guest.Start{ExecSpec: spec}, 0)
 		must(t, err)
