@@ -113,32 +113,31 @@ func (r *running) alive() {
 // A full disk is ENOSPC inside, in every place that can be written, and no
 // more than that.
 func TestDiskFiller(t *testing.T) {
+	places := []string{"/root", "/tmp", "/home/sandbox", "/workspace"}
 	for _, w := range walls {
-		t.Run(w.runtime, func(t *testing.T) {
-			spec := testSpec(t, w.isolation)
-			spec.Disk = loopDisk(t, 128<<20)
-			spec.Limits.DiskBytes = 128 << 20
-			r := start(t, w.runtime, spec)
-			for _, dir := range []string{"/root", "/tmp", "/home/sandbox", "/workspace"} {
+		for _, dir := range places {
+			t.Run(w.runtime+dir, func(t *testing.T) {
+				spec := testSpec(t, w.isolation)
+				spec.Disk = loopDisk(t, 128<<20)
+				spec.Limits.DiskBytes = 128 << 20
+				r := start(t, w.runtime, spec)
 				out, exit := r.exec("root", "dd if=/dev/zero of="+dir+"/fill bs=1M count=256")
 				if exit.GetCode() == 0 || !strings.Contains(out, "No space left on device") {
 					t.Errorf("filling %s: %v: %s", dir, exit, out)
 				}
 				r.alive()
-				// With the disk full, the other places are full too.
-				for _, other := range []string{"/root", "/tmp", "/home/sandbox", "/workspace"} {
+				for _, other := range places {
 					out, _ := r.exec("root", "dd if=/dev/zero of="+other+"/more bs=1M count=64; rm "+other+"/more")
 					if !strings.Contains(out, "No space left on device") {
 						t.Errorf("with %s full, writing to %s: %s", dir, other, out)
 					}
 					r.alive()
 				}
-				r.exec("root", "rm "+dir+"/fill")
-			}
-			if err := r.d.Stop(r.ctx, r.h, time.Second); err != nil {
-				t.Fatal(err)
-			}
-		})
+				if err := r.d.Stop(r.ctx, r.h, time.Second); err != nil {
+					t.Fatal(err)
+				}
+			})
+		}
 	}
 }
 

@@ -132,13 +132,27 @@ func (d *Driver) greet(ctx context.Context, r *run) error {
 	return nil
 }
 
-// agent returns a client for single calls: a fresh connection each.
+// What an agent may answer to a single call.
+const (
+	maxAnswer       = 64 << 10
+	maxAnswerHeader = 16 << 10
+)
+
+// agent returns a client for single calls: a fresh connection each. Whoever
+// took the agent over can answer anything.
 func agent(l *channel.Listener) guestv1connect.GuestServiceClient {
 	transport := &http.Transport{
-		DisableKeepAlives: true,
-		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return l.Dial(ctx) },
+		DisableKeepAlives:      true,
+		DisableCompression:     true,
+		MaxResponseHeaderBytes: maxAnswerHeader,
+		DialContext:            func(ctx context.Context, _, _ string) (net.Conn, error) { return l.Dial(ctx) },
 	}
-	return guestv1connect.NewGuestServiceClient(&http.Client{Transport: transport}, "http://guest")
+	h := &http.Client{
+		Transport:     transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	return guestv1connect.NewGuestServiceClient(h, "http://guest",
+		connect.WithAcceptCompression("gzip", nil, nil), connect.WithReadMaxBytes(maxAnswer))
 }
 
 // place is a thread on its way into a sandbox's cgroup. Moving it there takes
