@@ -48,18 +48,19 @@ func Prepare(boot *guestv1.Boot, log *slog.Logger) error {
 	}
 	// Threads inherit the filter, which is dear to put on many. A runtime
 	// that allows none leaves what its kernel allows.
-	_ = raiseShield(containerThreads)
-	warmThreads(containerThreads)
+	last, _ := raiseShield(containerThreads)
+	warmThreads(containerThreads, last)
 	return nil
 }
 
 // shieldCgroups is the end of what Prepare does where the agent has cgroups:
 // only the shield keeps root among the commands from mounting them too.
 func shieldCgroups() error {
-	if err := raiseShield(gvisorThreads); err != nil {
+	last, err := raiseShield(gvisorThreads)
+	if err != nil {
 		return err
 	}
-	warmThreads(gvisorThreads)
+	warmThreads(gvisorThreads, last)
 	return nil
 }
 

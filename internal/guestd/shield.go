@@ -54,23 +54,24 @@ func mountCalls() []uint32 { return []uint32{unix.SYS_MOUNT, unix.SYS_FSOPEN} }
 // raiseShield installs the filter on every thread; more is how many threads
 // will be made before the first command. Call it once, after the agent's last
 // mount and the last use of syscall.AllThreadsSyscall, which sends signal 33.
-func raiseShield(more int) error {
+// It returns the last id that is behind the shield, 0 with an error.
+func raiseShield(more int) (last uint32, err error) {
 	arch, ok := map[string]uint32{"amd64": unix.AUDIT_ARCH_X86_64, "arm64": unix.AUDIT_ARCH_AARCH64}[runtime.GOARCH]
 	if !ok {
-		return errors.New("no filter for this architecture")
+		return 0, errors.New("no filter for this architecture")
 	}
-	last, err := lastThread()
-	if err != nil {
-		return err
+	if last, err = lastThread(); err != nil {
+		return 0, err
 	}
-	program := shieldProgram(arch, last+uint32(more))
+	last += uint32(more)
+	program := shieldProgram(arch, last)
 	prog := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
 	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&prog)))
 	runtime.KeepAlive(program)
 	if errno != 0 {
-		return os.NewSyscallError("seccomp", errno)
+		return 0, os.NewSyscallError("seccomp", errno)
 	}
-	return nil
+	return last, nil
 }
 
 // lastThread returns the highest id of this process's threads. As PID 1
