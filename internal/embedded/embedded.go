@@ -121,7 +121,7 @@ func (p Program) write(path string) (err error) {
 	if err != nil {
 		return err
 	}
-	defer compressed.Close()
+	defer func() { _ = compressed.Close() }()
 	in, err := zstd.NewReader(compressed, zstd.WithDecoderConcurrency(1))
 	if err != nil {
 		return err

@@ -3,6 +3,7 @@ package drivertest
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"net"
 	"os"
@@ -217,7 +218,7 @@ func (f *Fake) Create(ctx context.Context, spec driver.Spec) (driver.Handle, err
 func (f *Fake) afterFailure(method string, err error) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.FailAfter[method] != nil && f.FailAfter[method] == err
+	return f.FailAfter[method] != nil && errors.Is(err, f.FailAfter[method])
 }
 
 func (h *host) forget(uid sandbox.UID) {

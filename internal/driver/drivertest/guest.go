@@ -34,7 +34,7 @@ func Exec(ctx context.Context, d driver.Driver, h driver.Handle, user, script st
 	if err != nil {
 		return "", nil, err
 	}
-	defer stream.Close()
+	defer func() { _ = stream.Close() }()
 	var out strings.Builder
 	for stream.Receive() {
 		switch e := stream.Msg().GetEvent().(type) {

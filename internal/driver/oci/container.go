@@ -61,10 +61,7 @@ func (b bundle) container(s *specs.Spec) {
 		s.Linux.UIDMappings, s.Linux.GIDMappings = mapping, mapping
 	}
 	s.Linux.RootfsPropagation = "private"
-	for _, path := range maskedPaths {
-		s.Linux.MaskedPaths = append(s.Linux.MaskedPaths, path)
-	}
-	s.Linux.ReadonlyPaths = readonlyPaths
+	s.Linux.MaskedPaths, s.Linux.ReadonlyPaths = maskedPaths, readonlyPaths
 	if b.note.Runtime.Kind == crun {
 		s.Annotations = map[string]string{crunFilter: compiledFilter()}
 	} else {

@@ -84,8 +84,7 @@ func space(dir string) (capacity, error) {
 	if err := unix.Statfs(dir, &st); err != nil {
 		return capacity{}, err
 	}
-	block := int64(st.Bsize)
-	return capacity{size: int64(st.Blocks) * block, free: int64(st.Bavail) * block}, nil
+	return capacity{size: int64(st.Blocks) * st.Bsize, free: int64(st.Bavail) * st.Bsize}, nil
 }
 
 // publish gives a complete directory its name, in the place of an older one.

@@ -148,7 +148,7 @@ func agent(l *channel.Listener) guestv1connect.GuestServiceClient {
 		DialContext:            func(ctx context.Context, _, _ string) (net.Conn, error) { return l.Dial(ctx) },
 	}
 	h := &http.Client{
-		Transport:     transport,
+		Transport:     shortAnswers{transport},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	return guestv1connect.NewGuestServiceClient(h, "http://guest",
@@ -189,6 +189,19 @@ func (p *place) taken() error {
 func (p *place) leave() {
 	_ = p.taken()
 	p.thread.end()
+}
+
+// shortAnswers cuts answers off. The client has a bound of its own, but reads
+// on to the end of what is longer, and an answer may have none.
+type shortAnswers struct{ http.RoundTripper }
+
+func (s shortAnswers) RoundTrip(r *http.Request) (*http.Response, error) {
+	res, err := s.RoundTripper.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	res.Body = http.MaxBytesReader(nil, res.Body, maxAnswer+1)
+	return res, nil
 }
 
 // launch starts the runtime and returns the process that is the sandbox.
