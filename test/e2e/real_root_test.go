@@ -99,7 +99,7 @@ func (h *realHost) start(flags []string) (string, error) {
 		if h.exited() {
 			return "", fmt.Errorf("the daemon ended: %s", h.log.String())
 		}
-		res, err := http.Get(url + "/readyz")
+		res, err := http.Get(url + "/healthz")
 		if err == nil {
 			res.Body.Close()
 			if res.StatusCode == http.StatusOK {
@@ -108,7 +108,7 @@ func (h *realHost) start(flags []string) (string, error) {
 		}
 		if time.Now().After(deadline) {
 			_ = h.kill()
-			return "", fmt.Errorf("the daemon does not become ready: %w\n%s", err, h.log.String())
+			return "", fmt.Errorf("the daemon does not answer: %w", errors.Join(err, errors.New(h.log.String())))
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
