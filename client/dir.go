@@ -37,7 +37,7 @@ func packDir(ctx context.Context, w io.Writer, dir string) error {
 	if err != nil {
 		return err
 	}
-	defer root.Close()
+	defer func() { _ = root.Close() }() // a directory: nothing is lost
 	tw := tar.NewWriter(w)
 	err = fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -122,7 +122,7 @@ func (f *Files) DownloadDir(ctx context.Context, remote, local string) error {
 	if err != nil {
 		return err
 	}
-	defer root.Close()
+	defer func() { _ = root.Close() }() // a directory: nothing is lost
 	if err := unpackDir(root, archive); err != nil {
 		var p *fs.PathError
 		if errors.As(err, &p) {

@@ -128,7 +128,8 @@ func (a *app) copyOut(ctx context.Context, from place, to string) error {
 	target := to
 	clean := path.Clean(from.path)
 	contents := strings.HasSuffix(from.path, "/.") || clean == "."
-	if info, err := os.Stat(to); err == nil && info.IsDir() && !(dir && contents) {
+	info, err := os.Stat(to)
+	if into := err == nil && info.IsDir(); into && (!dir || !contents) {
 		target = filepath.Join(to, path.Base(clean))
 	} else if err != nil && !dir && strings.HasSuffix(to, string(filepath.Separator)) {
 		return fmt.Errorf("there is no directory %s", to)
