@@ -78,8 +78,8 @@ func (e *execFlags) attachment(a *app, o client.ExecOptions) attachment {
 	if o.Stdin {
 		at.stdin = a.Stdin
 	}
-	if o.PTY != nil {
-		at.terminal, _ = terminal(a.Stdin)
+	if f, ok := terminal(a.Stdin); ok && o.PTY != nil {
+		at.terminal = f
 	}
 	return at
 }

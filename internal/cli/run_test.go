@@ -33,6 +33,7 @@ func TestRun(t *testing.T) {
 		{"input", "hello\n", []string{"--", "cat"}, 0, "hello\n", ""},
 		{"input that nobody reads", strings.Repeat("x", 1<<20), []string{"--", "echo", "done"}, 0, "done\n", ""},
 		{"no input", "hello\n", []string{"-i=false", "--", "cat"}, 0, "", ""},
+		{"terminal for piped input", "exit 3\n", []string{"-t", "--", "sh", "-c", "read x; test -t 0 && $x"}, 3, "exit 3\r\n", ""},
 		{"environment", "", []string{"-e", "A=1", "--", "sh", "-c", "echo $A"}, 0, "1\n", ""},
 		{"binary", "", []string{"--", "printf", `\377\000\n`}, 0, "\xff\x00\n", ""},
 		{"time limit", "", []string{"--timeout", "100ms", "--", "sleep", "60"}, 137, "",
