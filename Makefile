@@ -87,4 +87,4 @@ setup-test:
 
 .PHONY: clean
 clean: ## remove what was built; caches and images stay
-	rm -rf bin .cache/programs $(EMBEDDED)/*.zst
+	rm -rf bin .cache/programs $(EMBEDDED)/*.zst $(EMBEDDED)/*.sha256
