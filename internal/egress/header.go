@@ -22,6 +22,7 @@ type headerGuard struct {
 	mu    sync.Mutex
 	done  bool // the header ended; what follows is a body
 	lines int
+	over  bool // too many lines came; nothing is read any more
 	empty bool // nothing but a carriage return since the last line
 }
 
@@ -36,7 +37,9 @@ func (g *headerGuard) Read(p []byte) (int, error) {
 	n, err := g.Conn.Read(p)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !g.count(p[:n]) {
+	// For good: bufio forgets an error that comes after the first half of a
+	// line, and would take what follows for the rest of it.
+	if g.over = g.over || !g.count(p[:n]); g.over {
 		return 0, errHeaderLines
 	}
 	return n, err

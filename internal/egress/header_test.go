@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -98,6 +99,27 @@ func TestHeaderLinesOfBodiesAreNotCounted(t *testing.T) {
 		res.Body.Close()
 		if err != nil || string(got) != lines {
 			t.Errorf("request %d: %d bytes, %v; want %d", i, len(got), err, len(lines))
+		}
+	}
+}
+
+// Once there were too many lines nothing more is read: the rest of a line that
+// was cut in two must not pass for the end of the header.
+func TestHeaderGuardStaysShut(t *testing.T) {
+	ours, theirs := net.Pipe()
+	defer ours.Close()
+	go func() {
+		defer theirs.Close()
+		for _, chunk := range []string{strings.Repeat("a:\r\n", maxHeaderLines+1) + "b:", "\r\n", "body"} {
+			if _, err := io.WriteString(theirs, chunk); err != nil {
+				return
+			}
+		}
+	}()
+	g := &headerGuard{Conn: ours}
+	for i := range 3 {
+		if n, err := g.Read(make([]byte, 8192)); n != 0 || !errors.Is(err, errHeaderLines) {
+			t.Errorf("read %d = %d, %v, want none and %v", i, n, err, errHeaderLines)
 		}
 	}
 }
