@@ -12,6 +12,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 
 	"connectrpc.com/connect"
@@ -66,10 +67,26 @@ func New(dial func(ctx context.Context) (net.Conn, error)) *Client {
 		dial:      dial,
 		transport: t,
 		http:      h,
-		rpc: guestv1connect.NewGuestServiceClient(h, baseURL,
+		rpc: guestv1connect.NewGuestServiceClient(&http.Client{Transport: shortAnswers{t}, CheckRedirect: h.CheckRedirect}, baseURL,
 			connect.WithAcceptCompression("gzip", nil, nil),
 			connect.WithReadMaxBytes(maxMessage)),
 	}
+}
+
+// shortAnswers cuts off what answers a single call. The service's client has a
+// bound of its own, but reads on to the end of what is longer, and the answer
+// of an agent that was taken over may have none.
+type shortAnswers struct{ http.RoundTripper }
+
+func (s shortAnswers) RoundTrip(r *http.Request) (*http.Response, error) {
+	res, err := s.RoundTripper.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	if stream := strings.HasPrefix(r.Header.Get("Content-Type"), "application/connect+"); !stream {
+		res.Body = http.MaxBytesReader(nil, res.Body, maxMessage+1)
+	}
+	return res, nil
 }
 
 // Close closes idle connections. Calls that are under way end by themselves.

@@ -1,0 +1,96 @@
+package guest_test
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cubbyhq/cubby/internal/guest"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+)
+
+// An agent that was taken over answers what it likes. Every call of the host
+// ends by itself, with an error and before it has read much.
+func TestAnswersOfAHostileAgent(t *testing.T) {
+	const begin = "HTTP/1.1 200 OK\r\nContent-Type: application/proto\r\n"
+	zeros := strings.Repeat("\x00", 64<<10)
+	tests := map[string][2]string{ // a beginning, and what follows for ever
+		"endless body":   {begin + "\r\n", zeros},
+		"endless chunks": {begin + "Transfer-Encoding: chunked\r\n\r\n", "10000\r\n" + zeros + "\r\n"},
+		"endless error":  {"HTTP/1.1 500 Oh\r\nContent-Type: application/json\r\n\r\n{\"message\":\"", strings.Repeat("a", 1<<16)},
+		"endless header": {begin, "A: b\r\n"},
+		"endless hints":  {"", "HTTP/1.1 103 Early Hints\r\nA: b\r\n\r\n"},
+		"no http":        {"", zeros},
+	}
+	calls := map[string]func(ctx context.Context, c *guest.Client) error{
+		"Hello": func(ctx context.Context, c *guest.Client) error { _, err := c.Hello(ctx); return err },
+		"Stat": func(ctx context.Context, c *guest.Client) error {
+			_, err := c.Stat(ctx, "/", true)
+			return err
+		},
+		"Exec": func(ctx context.Context, c *guest.Client) error {
+			s, err := c.Exec(ctx, sandbox.NewUID(), nil, 0)
+			if err != nil {
+				return err
+			}
+			defer s.Close()
+			_, err = s.Next()
+			return err
+		},
+		"Write": func(ctx context.Context, c *guest.Client) error {
+			_, err := c.Write(ctx, "/a", strings.NewReader("a"), sandbox.FileWrite{})
+			return err
+		},
+	}
+	for name, answer := range tests {
+		for call, do := range calls {
+			// An endless body is what these two are made of; the first takes
+			// it for a message too many, the other does not look at it.
+			if name == "endless body" || name == "endless chunks" {
+				if call == "Write" {
+					continue
+				}
+			}
+			t.Run(name+"/"+call, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+				defer cancel()
+				host, agent := net.Pipe()
+				var sent int
+				answered := make(chan struct{})
+				go func() {
+					defer close(answered)
+					defer agent.Close()
+					r, err := http.ReadRequest(bufio.NewReader(agent))
+					if err != nil {
+						return
+					}
+					_, _ = io.Copy(io.Discard, r.Body)
+					_, err = io.WriteString(agent, answer[0])
+					for err == nil {
+						var n int
+						n, err = io.WriteString(agent, answer[1])
+						sent += n
+					}
+				}()
+				c := guest.New(func(context.Context) (net.Conn, error) { return host, nil })
+				defer c.Close()
+				if err := do(ctx, c); err == nil {
+					t.Error("the call succeeded")
+				}
+				if ctx.Err() != nil {
+					t.Error("the call did not end by itself")
+				}
+				host.Close()
+				<-answered
+				if sent > 16<<20 {
+					t.Errorf("%d bytes were taken", sent)
+				}
+			})
+		}
+	}
+}
