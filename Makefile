@@ -53,7 +53,7 @@ embedded: setup
 
 .PHONY: image
 image: build ## build the base image into IMAGE_DIR unless it is there
-	@bin/cubby image ls --json --image-dir $(IMAGE_DIR) | grep -q '"name": *"base"' || bin/cubby image build base --image-dir $(IMAGE_DIR)
+	@scripts/image-ready.sh $(IMAGE_DIR) || bin/cubby image build base --image-dir $(IMAGE_DIR)
 
 .PHONY: bench
 bench: image ## print the figures of docs/performance.md (root)

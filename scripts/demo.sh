@@ -33,7 +33,7 @@ if [ "$(id -u)" != 0 ]; then
   exit 1
 fi
 
-if ! $cubby image ls --json --image-dir "$images" | grep -q '"name": *"base"'; then
+if ! scripts/image-ready.sh "$images"; then
   say "building the base image from Debian packages (once, a few minutes)"
   $cubby image build base --image-dir "$images"
 fi
