@@ -177,3 +177,19 @@ func TestCommandLimits(t *testing.T) {
 		t.Logf("%s%s", r.stdout, r.stderr)
 	})
 }
+
+// A supervisor that root inside stopped can neither start a command nor see
+// the end of one.
+func TestStoppedSupervisors(t *testing.T) {
+	everySandbox(t, func(t *testing.T, b box) {
+		const stop = `for p in $(ls /proc | grep '^[0-9]'); do test $p = $$ || kill -STOP $p; done 2>/dev/null`
+		limit := time.Second
+		r := b.run(t, sandbox.ExecSpec{Shell: stop + "; sleep 1000", User: "root", Cwd: "/", Timeout: &limit})
+		if r.exit.Reason != sandbox.EndTimeout || *r.exit.Code != 137 {
+			t.Errorf("exit = %+v, %q", r.exit, r.stderr)
+		}
+		for range 6 {
+			b.answers(t) // also with supervisors that were waiting
+		}
+	})
+}

@@ -271,10 +271,19 @@ func (v *supervisor) run(c command, files [3]int, tty, oneUser bool) (*supervise
 		v.conn.Close()
 		return nil, err
 	}
+	v.wake()
 	if err := <-t.begun; err != nil {
 		return nil, err
 	}
 	return t, nil
+}
+
+// wake lets a supervisor go on that root inside stopped: it has to start the
+// command, or to see that nothing of it is left.
+func (v *supervisor) wake() {
+	if !v.lost.Load() {
+		_ = syscall.Kill(v.pid, syscall.SIGCONT)
+	}
 }
 
 // listen takes the supervisor's reports until it is gone.
@@ -394,5 +403,8 @@ func (t *supervised) alive() bool {
 }
 
 func (t *supervised) kill(ctx context.Context) error {
-	return killUntil(ctx, t.alive, func() { stopAndKill(t.members) })
+	return killUntil(ctx, t.alive, func() {
+		t.by.wake()
+		stopAndKill(t.members)
+	})
 }
