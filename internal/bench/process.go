@@ -67,14 +67,16 @@ func (p *process) wait(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	for {
-		if c.Health(ctx) == nil {
+		// Ready, and not only alive: after a start it still compares its rows
+		// with what runs, which is no latency of a request.
+		if problems, err := c.Ready(ctx); err == nil && len(problems) == 0 {
 			return nil
 		}
 		select {
 		case <-p.done:
 			return fmt.Errorf("the daemon did not start: %s", p.lastWords())
 		case <-ctx.Done():
-			return errors.New("the daemon does not answer")
+			return errors.New("the daemon does not become ready")
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
