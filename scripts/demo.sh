@@ -15,15 +15,19 @@ say() { printf '\n\033[1m==>\033[0m %s\n' "$*"; }
 answers() { curl -fsS -o /dev/null --max-time 2 "$url/healthz" 2>/dev/null; }
 
 if [ "${1:-}" = stop ]; then
-  if answers; then
-    CUBBY_URL=$url $cubby ls --json | sed -nE 's/.*"id": *"([^"]+)".*/\1/p' | while read -r id; do
-      CUBBY_URL=$url $cubby rm "$id"
-    done
-  fi
-  if [ -f "$pidfile" ]; then
-    kill "$(cat "$pidfile")" 2>/dev/null || true
+  # Only the daemon that the demo started, and only its sandboxes: the one that
+  # answers may be somebody else's.
+  if ! [ -f "$pidfile" ] || ! kill -0 "$(cat "$pidfile")" 2>/dev/null; then
     rm -f "$pidfile"
+    echo "no daemon of the demo is running"
+    exit 0
   fi
+  CUBBY_URL=$url $cubby ls --json | sed -nE 's/^ *"id": *"([^"]+)".*/\1/p' | while read -r id; do
+    CUBBY_URL=$url $cubby rm "$id" >/dev/null
+  done
+  kill "$(cat "$pidfile")"
+  while kill -0 "$(cat "$pidfile")" 2>/dev/null; do sleep 0.1; done
+  rm -f "$pidfile"
   echo "stopped; its files are still in $data"
   exit 0
 fi
