@@ -19,7 +19,7 @@ type dirs struct {
 // layout makes the directories. They are the daemon's alone: they hold the
 // files of sandboxes and the secrets of their channels.
 func layout(cfg config.Config) (dirs, error) {
-	data, err := filepath.Abs(cfg.DataDir)
+	data, err := realDir(cfg.DataDir)
 	if err != nil {
 		return dirs{}, err
 	}
@@ -43,6 +43,24 @@ func layout(cfg config.Config) (dirs, error) {
 		return dirs{}, errs.E(errs.Unavailable, "cannot close the data directory to others: %v", err)
 	}
 	return d, nil
+}
+
+// realDir makes a directory and returns its path without symbolic links: the
+// runtimes refuse paths that lead through one, and a sandbox's files shall stay
+// where they are when the link is changed.
+func realDir(dir string) (string, error) {
+	err := os.MkdirAll(dir, 0o700)
+	if err == nil {
+		dir, err = filepath.EvalSymlinks(dir)
+	}
+	if err == nil {
+		dir, err = filepath.Abs(dir)
+	}
+	if err != nil {
+		return "", errs.E(errs.Unavailable, "cannot make the data directory: %v", err).
+			Hint("run as root, or choose a directory with --data-dir")
+	}
+	return dir, nil
 }
 
 // dirLock holds a data directory until it is closed or the process ends,

@@ -49,6 +49,10 @@ func Open(dir string, log *slog.Logger) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("open image directory: %w", err)
 	}
+	// Runtimes refuse root filesystems whose path leads through a link.
+	if dir, err = filepath.EvalSymlinks(dir); err != nil {
+		return nil, fmt.Errorf("open image directory: %w", err)
+	}
 	s := &Store{
 		dir: dir, log: log, now: time.Now, chown: os.Geteuid() == 0,
 		recipes: images.FS(), limits: defaultLimits(), sync: syncTree, whole: map[string]bool{},

@@ -78,6 +78,22 @@ func TestImportResolveList(t *testing.T) {
 	}
 }
 
+func TestAnImageDirectoryBehindALink(t *testing.T) {
+	dir := t.TempDir()
+	link := filepath.Join(dir, "link")
+	if err := os.Symlink(filepath.Join(dir, "real"), link); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(dir, "real"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	img := importRoot(t, openStore(t, link), "one", "1")
+	got, err := filepath.EvalSymlinks(img.Dir)
+	if err != nil || got != img.Dir {
+		t.Errorf("Dir = %s, which leads to %s, %v; runtimes refuse links", img.Dir, got, err)
+	}
+}
+
 func TestMountTargetsExist(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	img := importRoot(t, s, "one", "1")

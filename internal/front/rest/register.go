@@ -155,9 +155,9 @@ func (d *Door) fail(ctx context.Context, err error) error {
 }
 
 // logInternal is the one place where the door logs an error: what is not the
-// client's doing.
+// client's doing, with the cause that the client is not shown.
 func (d *Door) logInternal(ctx context.Context, err error) {
-	if errs.KindOf(err) == errs.Internal && !errors.Is(err, context.Canceled) {
+	if kind := errs.KindOf(err); (kind == errs.Internal || kind == errs.Unavailable) && !errors.Is(err, context.Canceled) {
 		d.log.ErrorContext(ctx, "request failed", telemetry.KeyErr, err, telemetry.KeyRequest, front.RequestID(ctx))
 	}
 }
