@@ -102,10 +102,13 @@ type Exec struct {
 	// DurationMS is the running time in milliseconds.
 	DurationMS float64 `json:"duration_ms,omitempty"`
 	// Truncated counts bytes that were left out of Stdout and Stderr.
-	Truncated  *Truncated `json:"truncated,omitempty"`
-	CreatedAt  time.Time  `json:"created_at"`
-	StartedAt  *time.Time `json:"started_at,omitempty"`
-	FinishedAt *time.Time `json:"finished_at,omitempty"`
+	Truncated *Truncated `json:"truncated,omitempty"`
+	// OutputPruned says that the output was removed to make room for later
+	// ones, and Stdout and Stderr are empty because of that.
+	OutputPruned bool       `json:"output_pruned,omitempty"`
+	CreatedAt    time.Time  `json:"created_at"`
+	StartedAt    *time.Time `json:"started_at,omitempty"`
+	FinishedAt   *time.Time `json:"finished_at,omitempty"`
 }
 
 // Truncated counts bytes of output that were left out.

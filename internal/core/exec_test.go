@@ -146,6 +146,39 @@ func TestResultSaysWhatIsMissing(t *testing.T) {
 	}
 }
 
+// What was removed is not the same as what never was.
+func TestOutputThatWasRemovedIsSaidToBe(t *testing.T) {
+	w := newWorld(t)
+	w.create("a")
+	const execs = 12 // of 1 MiB each, of which 8 are kept
+	for range execs {
+		if r := w.sh("a", "head -c 1000000 /dev/zero"); r.Pruned || len(r.Stdout) != 1000000 {
+			t.Fatalf("exec %d has %d bytes, pruned %t", r.Exec.Seq, len(r.Stdout), r.Pruned)
+		}
+	}
+	all := core.OutputCaps{Stdout: -1, Stderr: -1}
+	r, err := w.Result(w.ctx, "a", 1, all)
+	if err != nil || !r.Pruned || len(r.Stdout) != 0 || r.Exec.Status != sandbox.ExecDone {
+		t.Errorf("Result of the first = %d bytes, pruned %t, %s, %v; want pruned", len(r.Stdout), r.Pruned, r.Exec.Status, err)
+	}
+	if err := w.CheckOutput(w.ctx, "a", 1); !errors.Is(err, errs.NotFound) || !strings.Contains(errs.Public(err).Message, "make room") {
+		t.Errorf("CheckOutput of the first = %v, want not found and why", err)
+	}
+	for _, after := range []int64{0, 10} {
+		for e, err := range w.Output(w.ctx, "a", 1, after, true) {
+			if !errors.Is(err, errs.NotFound) {
+				t.Errorf("Output of the first after %d = %+v, %v, want not found", after, e, err)
+			}
+		}
+	}
+	if r, err := w.Result(w.ctx, "a", execs, all); err != nil || r.Pruned || len(r.Stdout) != 1000000 {
+		t.Errorf("Result of the last = %d bytes, pruned %t, %v", len(r.Stdout), r.Pruned, err)
+	}
+	if err := w.CheckOutput(w.ctx, "a", execs); err != nil {
+		t.Errorf("CheckOutput of the last = %v", err)
+	}
+}
+
 func TestMuchBinaryOutputWithoutAReader(t *testing.T) {
 	w := newWorld(t)
 	w.limits.PerExec, w.limits.PerSandbox = 64<<20, 128<<20

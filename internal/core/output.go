@@ -15,11 +15,14 @@ import (
 type OutputCaps struct{ Stdout, Stderr int64 }
 
 // Result is an exec with its output. The cut counts are the bytes that are
-// missing, whether the journal or the caps left them out.
+// missing, whether the journal or the caps left them out. Pruned says that the
+// output was removed to make room for later ones: how much it was is not known
+// then, and the cut counts are what was missing before.
 type Result struct {
 	Exec                 sandbox.Exec
 	Stdout, Stderr       []byte
 	StdoutCut, StderrCut int64
+	Pruned               bool
 }
 
 // Result returns an exec with its output so far.
@@ -34,9 +37,11 @@ func (s *Service) Result(ctx context.Context, id string, seq int64, caps OutputC
 func (s *Service) result(ctx context.Context, x sandbox.Exec, caps OutputCaps) (Result, error) {
 	c, err := s.cfg.Journals.Collect(ctx, x.Box, x.Seq, journal.Caps(caps))
 	if errors.Is(err, errs.NotFound) {
-		// A finished exec outlives its output, and one that never started
-		// has none.
-		return Result{Exec: x}, nil
+		r := Result{Exec: x, Pruned: !withoutJournal(x)}
+		if x.Exit != nil {
+			r.StdoutCut, r.StderrCut = x.Exit.StdoutCut, x.Exit.StderrCut
+		}
+		return r, nil
 	}
 	if err != nil {
 		return Result{}, err
@@ -44,8 +49,29 @@ func (s *Service) result(ctx context.Context, x sandbox.Exec, caps OutputCaps) (
 	return Result{Exec: x, Stdout: c.Stdout, Stderr: c.Stderr, StdoutCut: c.StdoutCut, StderrCut: c.StderrCut}, nil
 }
 
+// withoutJournal reports whether a missing log has an innocent reason: the
+// exec has none yet, or the host could not keep it, which its end says.
+func withoutJournal(x sandbox.Exec) bool {
+	return !x.Status.Finished() || x.Exit != nil && x.Exit.Reason == sandbox.EndDiskFull
+}
+
+// CheckOutput is the error that [Service.Output] would begin with: NotFound
+// when there is no such exec, or when its output was removed.
+func (s *Service) CheckOutput(ctx context.Context, id string, seq int64) error {
+	x, err := s.ExecByID(ctx, id, seq)
+	if err != nil {
+		return err
+	}
+	err = s.cfg.Journals.Check(x.Box, x.Seq)
+	if errors.Is(err, errs.NotFound) && withoutJournal(x) {
+		return nil
+	}
+	return err
+}
+
 // Output reads an exec's output from an offset. With follow it waits for more
-// until the exec has ended. The last entry of a finished exec is its Exit.
+// until the exec has ended. The last entry of a finished exec is its Exit. It
+// is NotFound when the output was removed to make room for later ones.
 func (s *Service) Output(ctx context.Context, id string, seq, after int64, follow bool) iter.Seq2[journal.Entry, error] {
 	return func(yield func(journal.Entry, error) bool) {
 		b, err := s.findExecs(ctx, id)
@@ -61,8 +87,8 @@ func (s *Service) Output(ctx context.Context, id string, seq, after int64, follo
 			return
 		}
 		for entry, err := range s.cfg.Journals.Read(ctx, b.UID, seq, after, follow && e != nil) {
-			if errors.Is(err, errs.NotFound) && x.Status.Finished() && after == 0 {
-				break // its output was pruned, or it never had any
+			if errors.Is(err, errs.NotFound) && withoutJournal(x) {
+				break
 			}
 			if !yield(entry, err) || err != nil || entry.Exit != nil {
 				return

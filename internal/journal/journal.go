@@ -363,8 +363,8 @@ func (b *box) remove() error {
 func errClosed() error { return errs.E(errs.Unavailable, "the daemon is stopping") }
 
 func errPruned() error {
-	return errs.E(errs.NotFound, "the output was pruned").
-		Hint("a sandbox keeps the output of its latest execs, up to a limit")
+	return errs.E(errs.NotFound, "the output of this command was removed to make room for later ones").
+		Hint("a sandbox keeps the output of its latest commands, up to a limit; follow a command to have all of it")
 }
 
 // fault classifies an error of the file system.

@@ -53,6 +53,16 @@ func (j *Journals) Read(ctx context.Context, uid sandbox.UID, seq, after int64, 
 	}
 }
 
+// Check is the error that a Read would begin with, nil when there is a log.
+func (j *Journals) Check(uid sandbox.UID, seq int64) error {
+	src, err := j.source(uid, seq)
+	if err != nil {
+		return err
+	}
+	src.close()
+	return nil
+}
+
 // source is where a reader reads: an open log, which can grow, or a file.
 type source struct {
 	log  *Log // nil: a file that does not change

@@ -42,6 +42,9 @@ func (h *fakeHost) start(flags []string) (string, error) {
 		o.Config = func(c *config.Config) {
 			c.Tokens, c.AuthDisabled, c.MaxSandboxes, c.BodyLimit = over.Tokens, over.AuthDisabled, over.MaxSandboxes, over.BodyLimit
 			c.EgressAllow, c.DiskReserve, c.MinFreeMemory = over.EgressAllow, max(1, over.DiskReserve), 1
+			if over.JournalPerBox < 64<<20 { // a script that wants to fill it
+				c.JournalPerExec, c.JournalPerBox = over.JournalPerExec, over.JournalPerBox
+			}
 			if over.MinFreeMemory > 1<<40 {
 				c.MinFreeMemory = over.MinFreeMemory // a script that wants to be refused
 			}

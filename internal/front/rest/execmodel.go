@@ -86,6 +86,7 @@ type Exec struct {
 	Message        string     `json:"message,omitempty" doc:"More about the end, for people."`
 	DurationMS     int64      `json:"duration_ms"`
 	Truncated      *Truncated `json:"truncated,omitempty" doc:"Given when output was left out."`
+	OutputPruned   bool       `json:"output_pruned,omitempty" doc:"The output was removed to make room for later ones; stdout and stderr are empty because of that."`
 	CreatedAt      time.Time  `json:"created_at"`
 	StartedAt      *time.Time `json:"started_at,omitempty"`
 	FinishedAt     *time.Time `json:"finished_at,omitempty"`

@@ -177,6 +177,7 @@ func resultJSON(r core.Result, now time.Time) Exec {
 	out.Stdout, out.StdoutEncoding = &stdout, encoding
 	stderr, encoding := encodeText(r.Stderr)
 	out.Stderr, out.StderrEncoding = &stderr, encoding
+	out.OutputPruned = r.Pruned
 	out.Truncated = nil
 	if r.StdoutCut > 0 || r.StderrCut > 0 {
 		out.Truncated = &Truncated{Stdout: r.StdoutCut, Stderr: r.StderrCut}

@@ -52,7 +52,7 @@ func (d *Door) streamExec(ctx context.Context, in *streamInput) (*streamed, erro
 		}
 		after = n
 	}
-	if _, err := d.core.ExecByID(ctx, in.ID, in.Seq); err != nil {
+	if err := d.core.CheckOutput(ctx, in.ID, in.Seq); err != nil {
 		return nil, err
 	}
 	if in.head() {
@@ -130,7 +130,7 @@ type rawOutputInput struct {
 }
 
 func (d *Door) rawOutput(ctx context.Context, in *rawOutputInput) (*streamed, error) {
-	if _, err := d.core.ExecByID(ctx, in.ID, in.Seq); err != nil {
+	if err := d.core.CheckOutput(ctx, in.ID, in.Seq); err != nil {
 		return nil, err
 	}
 	if in.head() {
