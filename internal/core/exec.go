@@ -168,9 +168,11 @@ func (s *Service) await(ctx context.Context, e *liveExec, wait time.Duration) er
 }
 
 // WaitExec returns the exec when it has finished or when timeout is over; a
-// negative timeout waits for ever.
+// negative timeout waits for ever. Like all that reads execs and their output
+// it finds those of a destroyed sandbox too, until they are pruned and while no
+// other sandbox has its id.
 func (s *Service) WaitExec(ctx context.Context, id string, seq int64, timeout time.Duration) (sandbox.Exec, error) {
-	b, err := s.findExecs(ctx, id)
+	b, err := s.findHistory(ctx, id)
 	if err != nil {
 		return sandbox.Exec{}, err
 	}
@@ -205,7 +207,7 @@ type ExecQuery struct {
 
 // Execs lists the execs of a sandbox, without their env.
 func (s *Service) Execs(ctx context.Context, id string, q ExecQuery) ([]sandbox.Exec, error) {
-	b, err := s.findExecs(ctx, id)
+	b, err := s.findHistory(ctx, id)
 	if err != nil {
 		return nil, err
 	}

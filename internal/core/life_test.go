@@ -1,6 +1,7 @@
 package core_test
 
 import (
+	"context"
 	"errors"
 	"io"
 	"strings"
@@ -121,6 +122,59 @@ func TestDestroyLeavesNothing(t *testing.T) {
 	if err := w.Destroy(w.ctx, "a", false); !errors.Is(err, errs.NotFound) {
 		t.Errorf("a second Destroy = %v, want not found", err)
 	}
+}
+
+func TestHistoryOutlivesTheSandbox(t *testing.T) {
+	w := newWorld(t)
+	mine, theirs := as(w.ctx, "me", "one"), as(w.ctx, "them", "two")
+	run := func(ctx context.Context, id, script string) {
+		t.Helper()
+		if _, err := w.Create(ctx, core.CreateRequest{ID: id}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.RunExec(ctx, id, sandbox.ExecSpec{Shell: script}, -1, core.OutputCaps{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check := func(ctx context.Context, want string) {
+		t.Helper()
+		r, err := w.Result(ctx, "A", 1, core.OutputCaps{Stdout: -1})
+		if err != nil || string(r.Stdout) != want {
+			t.Errorf("Result = %q, %v, want %q", r.Stdout, err, want)
+		}
+		if err := w.CheckOutput(ctx, "a", 1); err != nil {
+			t.Errorf("CheckOutput = %v", err)
+		}
+		if list, err := w.Execs(ctx, "a", core.ExecQuery{}); err != nil || len(list) != 1 {
+			t.Errorf("Execs = %v, %v, want one", list, err)
+		}
+		if events, _, err := w.Events(ctx, "a", 0, 0); err != nil || len(events) == 0 {
+			t.Errorf("Events = %v, %v", events, err)
+		}
+	}
+	for _, out := range []string{"first", "second"} {
+		run(mine, "a", "printf "+out)
+		check(mine, out) // a live sandbox comes before a destroyed one
+		if err := w.Destroy(mine, "a", false); err != nil {
+			t.Fatal(err)
+		}
+		check(mine, out) // and the newest destroyed one before others
+	}
+	if _, err := w.Sandbox(mine, "a"); !errors.Is(err, errs.NotFound) {
+		t.Errorf("Sandbox = %v, want not found", err)
+	}
+	if _, err := w.Exec(mine, "a", sandbox.ExecSpec{Shell: "true"}); !errors.Is(err, errs.NotFound) {
+		t.Errorf("Exec = %v, want not found", err)
+	}
+	if _, err := w.Cancel(mine, "a", 1); !errors.Is(err, errs.NotFound) {
+		t.Errorf("Cancel = %v, want not found", err)
+	}
+	if _, err := w.Execs(theirs, "a", core.ExecQuery{}); !errors.Is(err, errs.NotFound) {
+		t.Errorf("another tenant's Execs = %v, want not found", err)
+	}
+	run(theirs, "a", "printf theirs")
+	check(theirs, "theirs")
+	check(mine, "second")
 }
 
 func TestDestroyThatBreaksIsFinishedLater(t *testing.T) {

@@ -32,6 +32,23 @@ func (s *Service) find(ctx context.Context, id string) (sandbox.Sandbox, error) 
 	return b, nil
 }
 
+// findHistory returns the sandbox that has an id or, when the caller has none,
+// the newest that had it and was destroyed: its history is kept for a while.
+func (s *Service) findHistory(ctx context.Context, id string) (sandbox.Sandbox, error) {
+	if err := s.life.wait(ctx); err != nil {
+		return sandbox.Sandbox{}, err
+	}
+	b, err := s.find(ctx, id)
+	if !errors.Is(err, errs.NotFound) {
+		return b, err
+	}
+	parsed, err := sandbox.ParseID(id)
+	if err != nil {
+		return b, err
+	}
+	return s.cfg.Store.DestroyedSandbox(ctx, parsed, auth.From(ctx).Tenant)
+}
+
 // change finds a sandbox and holds its lock, so that what it returns stays
 // true until unlock.
 func (s *Service) change(ctx context.Context, id string) (b sandbox.Sandbox, unlock func(), err error) {
@@ -214,9 +231,10 @@ func (s *Service) Stats(ctx context.Context, id string) (Stats, error) {
 }
 
 // Events returns a sandbox's history after a cursor, oldest first, and the
-// cursor to go on from. Limit 0 is 100, at most 1000.
+// cursor to go on from. Limit 0 is 100, at most 1000. A destroyed sandbox's is
+// there until it is pruned, while no other has its id.
 func (s *Service) Events(ctx context.Context, id string, after int64, limit int) (events []sandbox.Event, next int64, err error) {
-	b, err := s.find(ctx, id)
+	b, err := s.findHistory(ctx, id)
 	if err != nil {
 		return nil, 0, err
 	}

@@ -21,6 +21,10 @@ const selectSandboxByUID = `SELECT ` + sandboxColumns + `
 const selectSandboxByID = `SELECT ` + sandboxColumns + `
 	FROM sandboxes s JOIN sandbox_activity a ON a.box = s.uid WHERE s.id_key = $1 AND s.state <> 'destroyed'`
 
+const selectDestroyedByID = `SELECT ` + sandboxColumns + `
+	FROM sandboxes s JOIN sandbox_activity a ON a.box = s.uid
+	WHERE s.id_key = $1 AND s.tenant = $2 AND s.state = 'destroyed' ORDER BY s.uid DESC LIMIT 1`
+
 // noSuchSandbox is the same for a sandbox that never was, one that is gone and
 // one that somebody else owns.
 func noSuchSandbox() error { return errs.E(errs.NotFound, "no such sandbox") }
@@ -101,6 +105,13 @@ func (t *tx) vacate(id sandbox.ID, now time.Time) error {
 // destroyed.
 func (s *Store) Sandbox(ctx context.Context, id sandbox.ID) (sandbox.Sandbox, error) {
 	b, err := scanSandbox(s.row(ctx, selectSandboxByID, id.Key()))
+	return b, s.fault(err)
+}
+
+// DestroyedSandbox returns the newest of a tenant's destroyed sandboxes that had
+// the id, in any case, until it is pruned; then it is NotFound.
+func (s *Store) DestroyedSandbox(ctx context.Context, id sandbox.ID, tenant string) (sandbox.Sandbox, error) {
+	b, err := scanSandbox(s.row(ctx, selectDestroyedByID, id.Key(), tenant))
 	return b, s.fault(err)
 }
 

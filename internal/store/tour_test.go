@@ -86,6 +86,7 @@ func tour(ctx context.Context, s *Store, id string) []step {
 	add("CreateSandbox with a kept disk", false, func() error { return s.CreateSandbox(ctx, heir) })
 	add("Move to Failed", true, func() error { _, err := s.Move(ctx, heir.UID, sandbox.Failed, Change{}); return err })
 	add("CreateSandbox after a failed one", false, func() error { return s.CreateSandbox(ctx, box(id)) })
+	read("DestroyedSandbox", func() error { _, err := s.DestroyedSandbox(ctx, b.ID, b.Tenant); return err })
 	add("KeepDisk", true, func() error { return s.KeepDisk(ctx, KeptDisk{IDKey: b.ID.Key(), DiskUID: b.UID}) })
 	add("DropKeptDisk", true, func() error { _, _, err := s.DropKeptDisk(ctx, b.ID.Key()); return err })
 	add("Idempotency, known", false, func() error { _, err := s.Idempotency(ctx, "p", id, "h"); return err })

@@ -105,4 +105,6 @@ CREATE INDEX sandboxes_by_user ON sandboxes (external_user_id, uid) WHERE state 
 
 CREATE INDEX sandboxes_ended ON sandboxes (updated_at) WHERE state IN ('failed', 'destroyed');
 
+CREATE INDEX sandboxes_gone ON sandboxes (id_key, tenant, uid) WHERE state = 'destroyed';
+
 CREATE INDEX sandboxes_newest ON sandboxes (uid) WHERE state <> 'destroyed';
