@@ -3,6 +3,7 @@ package sandbox
 import (
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -15,11 +16,11 @@ import (
 // kernels, runtimes and the guest protocol can carry; what this host can give
 // is for core to check.
 const (
-	MinMemoryBytes = 16 << 20
+	MinMemoryBytes = 32 << 20 // a runtime and the agent
 	MaxMemoryBytes = 64 << 40
 	MinCPUs        = 0.01
 	MaxCPUs        = 4096
-	MinPIDs        = 8 // the agent and a shell pipeline
+	MinPIDs        = 32 // a container counts the threads of the agent too
 	MaxPIDs        = 4 << 20
 	MinDiskBytes   = 16 << 20 // a file system needs that much for itself
 	MaxDiskBytes   = 1 << 50
@@ -244,6 +245,11 @@ func validateUser(user string) error {
 	if !ok {
 		return invalid("user: %.80q is not a user name", user).
 			Hint("use %q, %q, a uid, or a user of the image", UserSandbox, UserRoot)
+	}
+	// No name has digits only. 2^32-1 means "nobody in particular" to kernels.
+	digits := strings.Trim(user, "0123456789") == ""
+	if n, err := strconv.ParseUint(user, 10, 32); digits && (err != nil || n == math.MaxUint32) {
+		return invalid("user: %s is not a uid", user).Hint("the largest is %d", uint32(math.MaxUint32-1))
 	}
 	return nil
 }

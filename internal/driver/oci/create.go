@@ -104,4 +104,4 @@ func check(spec driver.Spec) error {
 }
 
 // minMemory is where the agent and a shell still fit.
-const minMemory = 32 << 20
+const minMemory = sandbox.MinMemoryBytes
