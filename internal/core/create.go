@@ -69,7 +69,7 @@ func (s *Service) Create(ctx context.Context, r CreateRequest) (b sandbox.Sandbo
 	if done != "" {
 		return s.repeated(ctx, done)
 	}
-	made, err := s.create(ctx, b, claim)
+	made, err := s.create(ctx, b, r.Spec.Limits.DiskBytes, claim)
 	if err != nil {
 		if claim != nil {
 			undo, cancel := undoing(ctx)
@@ -147,8 +147,9 @@ func (s *Service) repeated(ctx context.Context, uid string) (sandbox.Sandbox, er
 	return s.upToDate(b), nil
 }
 
-// create carries a plan out, or undoes what it did of it.
-func (s *Service) create(ctx context.Context, b sandbox.Sandbox, claim *store.Claim) (sandbox.Sandbox, error) {
+// create carries a plan out, or undoes what it did of it. diskBytes is the disk
+// limit that the caller asked for, 0 when it is a default.
+func (s *Service) create(ctx context.Context, b sandbox.Sandbox, diskBytes int64, claim *store.Claim) (sandbox.Sandbox, error) {
 	// A create of an id that is in use is refused at once, not when the
 	// present holder lets go of the lock.
 	if err := s.vacant(ctx, b); err != nil {
@@ -175,6 +176,9 @@ func (s *Service) create(ctx context.Context, b sandbox.Sandbox, claim *store.Cl
 	b.DiskUID = b.UID
 	if ok {
 		b.DiskUID = kept
+		if err := s.sizeOfKept(ctx, &b, diskBytes); err != nil {
+			return b, err
+		}
 	}
 	booted, err := s.admission.take(ctx, b.UID)
 	if err != nil {
@@ -249,10 +253,37 @@ func (s *Service) bringUpDisk(ctx context.Context, b sandbox.Sandbox) (workspace
 	return s.cfg.Disks.Create(ctx, b.UID, DiskBytes(b.Spec.Limits, s.cfg.JournalBytes))
 }
 
+// sizeOfKept gives b the limit of the disk that it takes over, whose size
+// stays: it is a Conflict to ask for another.
+func (s *Service) sizeOfKept(ctx context.Context, b *sandbox.Sandbox, asked int64) error {
+	use, err := s.cfg.Disks.Usage(ctx, b.DiskUID)
+	if err != nil {
+		return err
+	}
+	if asked != 0 && DiskBytes(b.Spec.Limits, s.cfg.JournalBytes) == use.Bytes {
+		return nil
+	}
+	limit := limitOfDisk(use.Bytes, s.cfg.JournalBytes)
+	if asked != 0 {
+		return errs.E(errs.Conflict, "limits.disk_bytes: the disk kept under this id has %d, and keeps that size", limit).
+			Hint("leave disk_bytes out, or purge the sandbox to begin with a new disk")
+	}
+	b.Spec.Limits.DiskBytes = limit
+	return nil
+}
+
 // DiskBytes is the size of a sandbox's disk: the journal of its execs counts
 // towards its disk limit, but takes at most an eighth of a small one.
 func DiskBytes(l sandbox.Limits, journalBytes int64) int64 {
 	return max(l.DiskBytes-min(journalBytes, l.DiskBytes/8), workspace.MinBytes)
+}
+
+// limitOfDisk is the disk limit that [DiskBytes] makes a size from.
+func limitOfDisk(size, journalBytes int64) int64 {
+	if limit := size + journalBytes; limit/8 >= journalBytes {
+		return limit
+	}
+	return size + size/7
 }
 
 func (s *Service) driverSpec(b sandbox.Sandbox, img image.Image, disk workspace.Disk) driver.Spec {

@@ -257,6 +257,34 @@ func TestKeptDisk(t *testing.T) {
 	}
 }
 
+func TestKeptDiskTellsItsSize(t *testing.T) {
+	for _, journal := range []int64{0, 256 << 20} {
+		w := newWorld(t, func(cfg *core.Config) { cfg.JournalBytes = journal })
+		for _, bytes := range []int64{64 << 20, 8 << 30} {
+			ask := func(n int64) (sandbox.Sandbox, error) {
+				return w.Create(w.ctx, core.CreateRequest{ID: "a", Spec: sandbox.Spec{Limits: sandbox.Limits{DiskBytes: n}}})
+			}
+			if _, err := ask(bytes); err != nil {
+				t.Fatal(err)
+			}
+			for _, asked := range []int64{0, bytes} {
+				if err := w.Destroy(w.ctx, "a", true); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := ask(bytes / 2); !errors.Is(err, errs.Conflict) || errs.Public(err).Hint == "" {
+					t.Errorf("a create that asks for another size = %v, want conflict and a hint", err)
+				}
+				if b, err := ask(asked); err != nil || b.Spec.Limits.DiskBytes != bytes {
+					t.Errorf("asked for %d there are %d, %v, want %d", asked, b.Spec.Limits.DiskBytes, err, bytes)
+				}
+			}
+			if _, err := w.Purge(w.ctx, "a"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
 func TestPurgeOfALiveSandbox(t *testing.T) {
 	w := newWorld(t)
 	w.create("a")
