@@ -238,6 +238,18 @@ func (s *Service) RemoveFile(ctx context.Context, id, name string, recursive boo
 	return err
 }
 
+// CheckWatch is the error that [Service.Watch] would begin with.
+func (s *Service) CheckWatch(ctx context.Context, id, name string) error {
+	if err := s.life.wait(ctx); err != nil {
+		return err
+	}
+	if _, _, err := s.findRunning(ctx, id); err != nil {
+		return err
+	}
+	_, err := s.Stat(ctx, id, name, true)
+	return err
+}
+
 // Watch reports changes below a directory of a running sandbox until ctx ends.
 // It keeps the sandbox in use.
 func (s *Service) Watch(ctx context.Context, id, name string, recursive bool) iter.Seq2[sandbox.FileChange, error] {

@@ -106,7 +106,7 @@ func (d *Door) watchFiles(ctx context.Context, in *watchRequest) (*streamed, err
 		dir = sandbox.WorkspaceDir
 	}
 	// A watch that cannot begin is an error and not a stream.
-	if _, err := d.core.Stat(ctx, in.ID, dir, true); err != nil {
+	if err := d.core.CheckWatch(ctx, in.ID, dir); err != nil {
 		return nil, err
 	}
 	if in.head() {
