@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -342,6 +343,22 @@ func TestUpdate(t *testing.T) {
 	page, err := w.List(w.ctx, core.Query{Labels: labels})
 	if err != nil || len(page.Sandboxes) != 1 {
 		t.Errorf("List by label = %d, %v, want 1", len(page.Sandboxes), err)
+	}
+	for _, tt := range []struct {
+		patch, want sandbox.Policy
+		err         error
+	}{
+		{sandbox.Policy{Mode: sandbox.NetworkOpen}, sandbox.Policy{Mode: sandbox.NetworkOpen}, nil},
+		{sandbox.Policy{Allow: []string{"a.example"}}, sandbox.Policy{}, errs.Invalid}, // the mode stays open
+		{sandbox.Policy{Mode: sandbox.NetworkAllowlist}, sandbox.Policy{Mode: sandbox.NetworkAllowlist}, nil},
+		{sandbox.Policy{Allow: []string{"a.example"}}, sandbox.Policy{Mode: sandbox.NetworkAllowlist, Allow: []string{"a.example"}}, nil},
+		{sandbox.Policy{}, sandbox.Policy{Mode: sandbox.NetworkAllowlist, Allow: []string{"a.example"}}, nil},
+		{sandbox.Policy{Allow: []string{}}, sandbox.Policy{Mode: sandbox.NetworkAllowlist, Allow: []string{}}, nil},
+	} {
+		b, err := w.Update(w.ctx, "a", core.Patch{Network: &tt.patch})
+		if !errors.Is(err, tt.err) || err == nil && (b.Spec.Network.Mode != tt.want.Mode || !slices.Equal(b.Spec.Network.Allow, tt.want.Allow)) {
+			t.Errorf("Update to %+v = %+v, %v, want %+v, %v", tt.patch, b.Spec.Network, err, tt.want, tt.err)
+		}
 	}
 	bad := sandbox.Visibility("secret")
 	if _, err := w.Update(w.ctx, "a", core.Patch{Visibility: &bad}); !errors.Is(err, errs.Invalid) {

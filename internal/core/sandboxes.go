@@ -130,10 +130,12 @@ func (s *Service) List(ctx context.Context, q Query) (Page, error) {
 // Patch changes a sandbox; nil fields keep what is. Maps and lists replace the
 // old ones.
 type Patch struct {
-	Labels      *map[string]string
-	Metadata    *map[string]string
-	Ports       *[]int
-	Network     *sandbox.Policy // holds from the next request of the sandbox on
+	Labels   *map[string]string
+	Metadata *map[string]string
+	Ports    *[]int
+	// Network holds from the next request of the sandbox on. Without a mode
+	// the present one stays, and without a mode and a list nothing changes.
+	Network     *sandbox.Policy
 	Visibility  *sandbox.Visibility
 	IdlePolicy  *sandbox.IdlePolicy
 	IdleTimeout *time.Duration
@@ -146,13 +148,24 @@ func (p Patch) apply(spec *sandbox.Spec) (fields []string) {
 	set(&fields, "labels", &spec.Labels, p.Labels)
 	set(&fields, "metadata", &spec.Metadata, p.Metadata)
 	set(&fields, "ports", &spec.Ports, p.Ports)
-	set(&fields, "network", &spec.Network, p.Network)
+	set(&fields, "network", &spec.Network, p.network(spec.Network))
 	set(&fields, "visibility", &spec.Visibility, p.Visibility)
 	set(&fields, "idle_policy", &spec.IdlePolicy, p.IdlePolicy)
 	set(&fields, "idle_timeout", &spec.IdleTimeout, p.IdleTimeout)
 	set(&fields, "exec_timeout", &spec.ExecTimeout, p.ExecTimeout)
 	set(&fields, "external", &spec.External, p.External)
 	return fields
+}
+
+// network completes the patch of a policy with the present one.
+func (p Patch) network(now sandbox.Policy) *sandbox.Policy {
+	if p.Network == nil || p.Network.Mode != "" {
+		return p.Network
+	}
+	if p.Network.Allow == nil {
+		return nil
+	}
+	return &sandbox.Policy{Mode: now.Mode, Allow: p.Network.Allow}
 }
 
 func set[T any](fields *[]string, name string, to *T, from *T) {
