@@ -36,6 +36,16 @@ func TestCreateFillsTheDefaults(t *testing.T) {
 	}
 }
 
+func TestOpenFilesAreWhatIsInForce(t *testing.T) {
+	w := newWorld(t) // of a host that gives 100000
+	for asked, want := range map[int64]int64{0: 65536, 1024: 1024, 100_000: 100_000, 1 << 20: 100_000} {
+		b, err := w.Create(w.ctx, core.CreateRequest{Spec: sandbox.Spec{Limits: sandbox.Limits{OpenFiles: asked}}})
+		if err != nil || b.Spec.Limits.OpenFiles != want {
+			t.Errorf("Create with %d = %d, %v, want %d", asked, b.Spec.Limits.OpenFiles, err, want)
+		}
+	}
+}
+
 func TestCreateRefusesBeforeItActs(t *testing.T) {
 	negative := -time.Second
 	tests := []struct {

@@ -41,6 +41,16 @@ func DefaultSpec() sandbox.Spec {
 type Host struct {
 	CPUs        int
 	MemoryBytes int64
+	OpenFiles   int64 // this process's hard limit, the most that a sandbox gets
+}
+
+// clamp lowers what is given as far as the host allows, so that a spec says
+// what is in force.
+func (h Host) clamp(l sandbox.Limits) sandbox.Limits {
+	if h.OpenFiles > 0 {
+		l.OpenFiles = min(l.OpenFiles, h.OpenFiles)
+	}
+	return l
 }
 
 // fill completes a spec with defaults.

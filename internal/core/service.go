@@ -20,9 +20,12 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"runtime"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/egress"
@@ -145,6 +148,13 @@ func New(cfg Config) (*Service, error) {
 			return nil, fmt.Errorf("measure the host: %w", err)
 		}
 		s.host.MemoryBytes = total
+	}
+	if s.host.OpenFiles == 0 {
+		var limit unix.Rlimit
+		if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+			return nil, fmt.Errorf("measure the host: %w", err)
+		}
+		s.host.OpenFiles = int64(min(limit.Max, math.MaxInt64))
 	}
 	builtIn := DefaultSpec()
 	builtIn.Limits.CPUs = min(builtIn.Limits.CPUs, float64(s.host.CPUs))
