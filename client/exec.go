@@ -1,6 +1,7 @@
 package client
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -189,7 +190,7 @@ func (e Exec) MarshalJSON() ([]byte, error) {
 	}{plain: plain(e)}
 	w.Stdout, w.StdoutEncoding = encodeText(e.Stdout)
 	w.Stderr, w.StderrEncoding = encodeText(e.Stderr)
-	return json.Marshal(w)
+	return plainJSON(w)
 }
 
 func encodeText(s string) (text, encoding string) {
@@ -225,9 +226,19 @@ func (c *Cmd) UnmarshalJSON(data []byte) error {
 // MarshalJSON writes the form that UnmarshalJSON takes.
 func (c Cmd) MarshalJSON() ([]byte, error) {
 	if c.Shell != "" {
-		return json.Marshal(c.Shell)
+		return plainJSON(c.Shell)
 	}
-	return json.Marshal(c.Argv)
+	return plainJSON(c.Argv)
+}
+
+// plainJSON is json.Marshal that leaves <, > and & as they are, which an
+// encoder around a MarshalJSON cannot do any more.
+func plainJSON(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(v)
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }
 
 // waitSlice is how long one request waits for an exec to end: short enough for

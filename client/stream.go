@@ -28,10 +28,10 @@ type Output struct {
 // base64.
 func (o Output) MarshalJSON() ([]byte, error) {
 	if o.Exit != nil {
-		return json.Marshal(map[string]any{"exit": o.Exit, "offset": o.Offset})
+		return plainJSON(map[string]any{"exit": o.Exit, "offset": o.Offset})
 	}
 	text, encoding := encodeText(string(o.Data))
-	return json.Marshal(struct {
+	return plainJSON(struct {
 		Stream   string `json:"stream"`
 		Data     string `json:"data"`
 		Encoding string `json:"encoding,omitempty"`

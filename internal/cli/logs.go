@@ -75,12 +75,14 @@ func (a *app) seqOf(cmd *cobra.Command, c *client.Client, args []string) (int64,
 }
 
 func (a *app) followFrom(cmd *cobra.Command, p *client.Process, after int64, asJSON bool) error {
+	lines := json.NewEncoder(a.Stdout)
+	lines.SetEscapeHTML(false)
 	for out, err := range p.Stream(cmd.Context(), after) {
 		if err != nil {
 			return err
 		}
 		if asJSON {
-			if err := json.NewEncoder(a.Stdout).Encode(out); err != nil {
+			if err := lines.Encode(out); err != nil {
 				return err
 			}
 			continue

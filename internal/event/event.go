@@ -5,6 +5,7 @@
 package event
 
 import (
+	"bytes"
 	"encoding/json"
 
 	"github.com/cubbyhq/cubby/internal/errs"
@@ -21,11 +22,20 @@ type Payload interface {
 // "" for cubby itself. Its cursor and time are the store's to set.
 func New(box sandbox.UID, actor string, p Payload) sandbox.Event {
 	// Payloads are structs of strings and numbers: no value of them fails.
-	payload, err := json.Marshal(p)
+	payload, err := encode(p)
 	if err != nil {
 		payload = []byte("{}")
 	}
 	return sandbox.Event{Box: box, Actor: actor, Kind: p.Kind(), Payload: payload}
+}
+
+// encode leaves <, > and & as they are: a payload is shown as it is stored.
+func encode(p Payload) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(p)
+	return bytes.TrimSpace(b.Bytes()), err
 }
 
 // fact is one kind of event.

@@ -41,9 +41,19 @@ func (c *Command) UnmarshalJSON(b []byte) error {
 // MarshalJSON writes the form that is set.
 func (c Command) MarshalJSON() ([]byte, error) {
 	if c.Argv != nil {
-		return json.Marshal(c.Argv)
+		return plainJSON(c.Argv)
 	}
-	return json.Marshal(c.Shell)
+	return plainJSON(c.Shell)
+}
+
+// plainJSON is json.Marshal that leaves <, > and & as they are: what an encoder
+// gets from a MarshalJSON it does not unescape.
+func plainJSON(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(v)
+	return b.Bytes(), err
 }
 
 func (c Command) validate() error {

@@ -2,7 +2,6 @@ package rest
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"strconv"
@@ -144,7 +143,7 @@ func (f *failure) GetStatus() int          { return f.status }
 func (f *failure) GetHeaders() http.Header { return f.header }
 
 // MarshalJSON writes the envelope alone.
-func (f *failure) MarshalJSON() ([]byte, error) { return json.Marshal(f.Problem) }
+func (f *failure) MarshalJSON() ([]byte, error) { return plainJSON(f.Problem) }
 
 func (d *Door) fail(ctx context.Context, err error) error {
 	d.logInternal(ctx, err)
