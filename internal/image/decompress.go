@@ -30,7 +30,9 @@ func decompress(r io.Reader) (io.ReadCloser, error) {
 		}
 		return z, nil
 	case bytes.HasPrefix(magic, []byte{0x28, 0xb5, 0x2f, 0xfd}):
-		z, err := zstd.NewReader(br, zstd.WithDecoderMaxWindow(window), zstd.WithDecoderMaxMemory(2*window))
+		// One at a time reads in the caller's goroutine, which also reports
+		// the progress.
+		z, err := zstd.NewReader(br, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(window), zstd.WithDecoderMaxMemory(2*window))
 		if err != nil {
 			return nil, fmt.Errorf("read zstd: %w", err)
 		}
