@@ -60,6 +60,9 @@ func (b bundle) container(s *specs.Spec) {
 		mapping := []specs.LinuxIDMapping{{ContainerID: 0, HostID: base, Size: idCount}}
 		s.Linux.UIDMappings, s.Linux.GIDMappings = mapping, mapping
 	}
+	// Shared memory dies with the last process that has it: a leftover would
+	// fill the sandbox's memory with nobody to kill for it.
+	s.Linux.Sysctl = map[string]string{"kernel.shm_rmid_forced": "1"}
 	s.Linux.RootfsPropagation = "private"
 	s.Linux.MaskedPaths, s.Linux.ReadonlyPaths = maskedPaths, readonlyPaths
 	if b.note.Runtime.Kind == crun {
