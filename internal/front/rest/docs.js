@@ -26,7 +26,9 @@ function notes(s) {
   if (s.description) out.push(s.description);
   if (s.enum) out.push("One of: " + s.enum.join(", ") + ".");
   if (s.default !== undefined) out.push("Default: " + s.default + ".");
-  if (s.minimum !== undefined || s.maximum !== undefined) out.push("Range: " + (s.minimum ?? "") + "…" + (s.maximum ?? "") + ".");
+  if (s.minimum !== undefined && s.maximum !== undefined) out.push("Range: " + s.minimum + "…" + s.maximum + ".");
+  else if (s.minimum !== undefined) out.push("At least " + s.minimum + ".");
+  else if (s.maximum !== undefined) out.push("At most " + s.maximum + ".");
   return out.join(" ");
 }
 
@@ -47,8 +49,12 @@ function fields(doc, schema, depth) {
 }
 
 function curl(method, path, op) {
-  const parts = ["curl", "-X" + method, location.origin + path.replace(/{(\w+)}/g, "$$$1")];
-  const body = op.requestBody && op.requestBody.content["application/json"];
+  let url = location.origin + path.replace(/{(\w+)}/g, "$$$1");
+  // Files are named by their path. Where raw bytes do, they are the example.
+  const types = (op.requestBody || {}).content || {};
+  const body = types["application/json"] && !types["application/octet-stream"];
+  if (!body && (op.parameters || []).some((p) => p.in === "query" && p.name === "path")) url = '"' + url + '?path=PATH"'; // quoted for the ?
+  const parts = ["curl", "-X" + method, url];
   if (body) parts.push("-d '{…}'");
   else if (op.requestBody) parts.push("--data-binary @FILE");
   return parts.join(" ");
