@@ -23,7 +23,7 @@ say() { printf '\033[1m==>\033[0m %s\n' "$*"; }
 packages=(
   curl:curl git:git unzip:unzip mmdebstrap:mmdebstrap mkfs.ext4:e2fsprogs crun:crun
 )
-[ "$want" = test ] && packages+=(runc:runc gcc:gcc busybox:busybox-static jq:jq)
+[ "$want" = test ] && packages+=(runc:runc gcc:gcc busybox:busybox-static jq:jq docker-registry:docker-registry)
 
 missing=()
 for entry in "${packages[@]}"; do
@@ -45,7 +45,8 @@ if [ ${#missing[@]} -gt 0 ]; then
   say "installing ${missing[*]}"
   export DEBIAN_FRONTEND=noninteractive
   apt-get update -qq
-  apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+  # RUNLEVEL keeps packages from starting services that they bring.
+  RUNLEVEL=1 apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 fi
 
 # scripts/go runs the project's Go. A Go of the system serves when it is new

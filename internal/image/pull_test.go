@@ -39,10 +39,14 @@ func serve(t *testing.T, meddle func(w http.ResponseWriter, r *http.Request, nex
 	}))
 	t.Cleanup(func() {
 		srv.Close()
-		http.DefaultTransport.(*http.Transport).CloseIdleConnections()
-		remote.DefaultTransport.(*http.Transport).CloseIdleConnections()
+		closeIdleConnections()
 	})
 	return strings.TrimPrefix(srv.URL, "http://")
+}
+
+func closeIdleConnections() {
+	http.DefaultTransport.(*http.Transport).CloseIdleConnections()
+	remote.DefaultTransport.(*http.Transport).CloseIdleConnections()
 }
 
 func push(t *testing.T, ref string, img v1.Image) {
