@@ -102,7 +102,7 @@ func listenUnix(path string) (*net.UnixListener, error) {
 		if err != nil {
 			return nil, &fs.PathError{Op: "open", Path: filepath.Dir(path), Err: err}
 		}
-		defer unix.Close(dir)
+		defer func() { _ = unix.Close(dir) }()
 		address = fmt.Sprintf("/proc/self/fd/%d/%s", dir, filepath.Base(path))
 	}
 	socket, err := net.ListenUnix("unix", &net.UnixAddr{Name: address, Net: "unix"})
@@ -136,7 +136,7 @@ func (l *Listener) accept() {
 		}
 		if !l.hold(conn) {
 			<-l.pending
-			conn.Close()
+			_ = conn.Close()
 			return
 		}
 		l.wg.Go(func() {
@@ -202,7 +202,7 @@ func (l *Listener) admit(conn *net.UnixConn, kind kind) {
 		case l.streams <- stream:
 		case <-l.closed:
 			l.handOut(conn)
-			stream.Close()
+			_ = stream.Close()
 		}
 	}
 }
@@ -377,7 +377,7 @@ func (l *Listener) Close() error {
 	l.closing.Do(func() {
 		l.mu.Lock()
 		close(l.closed)
-		l.socket.Close()
+		_ = l.socket.Close()
 		for conn := range l.fresh {
 			conn.Close()
 		}

@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -86,8 +87,8 @@ func TestHeaderLinesOfBodiesAreNotCounted(t *testing.T) {
 	r.publish("a.example", "203.0.113.1", address.String(), 80)
 	guest := r.dial()
 	transport := &http.Transport{
-		Proxy: http.ProxyURL(&url.URL{Scheme: "http", Host: "proxy.example"}),
-		Dial:  func(string, string) (net.Conn, error) { return guest, nil },
+		Proxy:       http.ProxyURL(&url.URL{Scheme: "http", Host: "proxy.example"}),
+		DialContext: func(context.Context, string, string) (net.Conn, error) { return guest, nil },
 	}
 	defer transport.CloseIdleConnections()
 	for i := range 3 {

@@ -107,7 +107,7 @@ func start(t testing.TB, change func(*guestd.Config)) host {
 	h.Client = guest.New(h.channel.Dial)
 	t.Cleanup(func() {
 		stop()
-		h.Client.Close()
+		h.Close()
 		if err := <-ended; err != nil {
 			t.Errorf("Serve = %v", err)
 		}
@@ -146,7 +146,7 @@ func (h host) follow(t testing.TB, ctx context.Context, uid sandbox.UID, start *
 	r := result{next: after}
 	for acked := after; ; {
 		m, err := s.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return r
 		}
 		if err != nil {

@@ -121,7 +121,7 @@ const pieceSize = 256 << 10
 
 func (b *uploadBody) Read(p []byte) (int, error) {
 	n, err := b.r.Read(p)
-	if err != nil && err != io.EOF { //nolint:errorlint // only io.EOF itself is the end
+	if err != nil && err != io.EOF {
 		b.err = err
 	}
 	return n, err

@@ -113,7 +113,7 @@ func startBox(t testing.TB, gvisor bool, change func(*guestv1.Boot), mounts ...m
 	began := time.Now()
 	b.pid = runBox(t, dir, b.log, gvisor, boot)
 	b.Client = guest.New(b.channel.Dial)
-	t.Cleanup(func() { b.Client.Close() })
+	t.Cleanup(func() { b.Close() })
 	ctx := testContext(t)
 	if _, err := b.Hello(ctx); err != nil {
 		text, _ := os.ReadFile(b.log)

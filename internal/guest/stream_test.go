@@ -232,7 +232,7 @@ func TestTerminal(t *testing.T) {
 		if m, err := s.Next(); err != nil || m.Exit == nil || *m.Exit.Code != 0 {
 			t.Errorf("exit = %+v, %v", m.Exit, err)
 		}
-		if _, err := s.Next(); err != io.EOF {
+		if _, err := s.Next(); !errors.Is(err, io.EOF) {
 			t.Errorf("after the exit: %v, want EOF", err)
 		}
 	})

@@ -157,7 +157,7 @@ func (g *cgroups) close() {
 		g.remove(c)
 	}
 	g.spare = nil
-	g.box.Close()
+	_ = g.box.Close()
 }
 
 // grouped is the tree in one group.

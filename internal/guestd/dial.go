@@ -155,7 +155,7 @@ func (u *uplink) fill(ctx context.Context) {
 			select {
 			case u.conns <- c:
 			case <-u.closed:
-				c.Close()
+				_ = c.Close()
 				return
 			}
 		}
@@ -227,7 +227,7 @@ func shortAddress(path string) (address string, done func(), err error) {
 	if err != nil {
 		return "", nil, err
 	}
-	return fmt.Sprintf("/proc/self/fd/%d/%s", dir, filepath.Base(path)), func() { unix.Close(dir) }, nil
+	return fmt.Sprintf("/proc/self/fd/%d/%s", dir, filepath.Base(path)), func() { _ = unix.Close(dir) }, nil
 }
 
 // Accept implements net.Listener.

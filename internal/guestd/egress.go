@@ -63,8 +63,8 @@ func (e *egress) serve(ctx context.Context, conn net.Conn) {
 			"the way out of this sandbox is not connected at the moment\n")
 		return
 	}
-	defer out.Close()
-	stop := context.AfterFunc(ctx, func() { conn.Close(); out.Close() })
+	defer func() { _ = out.Close() }()
+	stop := context.AfterFunc(ctx, func() { conn.Close(); _ = out.Close() })
 	defer stop()
 	join(conn, out)
 }

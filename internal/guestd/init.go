@@ -70,7 +70,7 @@ func loopbackUp() error {
 	if err != nil {
 		return os.NewSyscallError("socket", err)
 	}
-	defer unix.Close(fd)
+	defer func() { _ = unix.Close(fd) }()
 	ifr, err := unix.NewIfreq("lo")
 	if err != nil {
 		return err

@@ -92,20 +92,6 @@ func parseMeminfo(text string) (used int64, ok bool) {
 	return total - available, total > 0 && total >= available
 }
 
-// deathPatience bounds how long a killed process holds up the next kill.
-const deathPatience = time.Second
-
-// awaitDeath waits until a killed process gave its memory back: another one
-// that is killed before that is killed for nothing.
-func awaitDeath(ctx context.Context, pid int) {
-	ctx, cancel := context.WithTimeout(ctx, deathPatience)
-	defer cancel()
-	_ = killUntil(ctx, func() bool {
-		p, ok := readProcess(pid)
-		return ok && !p.zombie
-	}, func() {})
-}
-
 // killLargest kills the process that uses most memory, notes it with the exec
 // that it belongs to and returns its pid, 0 when there is none.
 func (s *Server) killLargest(used, budget int64) int {

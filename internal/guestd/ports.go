@@ -37,7 +37,7 @@ func (s *Server) dialPort(w http.ResponseWriter, r *http.Request) {
 		writeError(w, err)
 		return
 	}
-	defer target.Close()
+	defer func() { _ = target.Close() }()
 	conn, buffered, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		writeError(w, err)
@@ -49,12 +49,12 @@ func (s *Server) dialPort(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if n := buffered.Reader.Buffered(); n > 0 {
-		early, _ := buffered.Reader.Peek(n)
+		early, _ := buffered.Peek(n)
 		if _, err := target.Write(early); err != nil {
 			return
 		}
 	}
-	stop := context.AfterFunc(s.life, func() { conn.Close(); target.Close() })
+	stop := context.AfterFunc(s.life, func() { conn.Close(); _ = target.Close() })
 	defer stop()
 	join(conn, target)
 }

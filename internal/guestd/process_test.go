@@ -1,6 +1,7 @@
 package guestd
 
 import (
+	"errors"
 	"os"
 	"syscall"
 	"testing"
@@ -19,7 +20,7 @@ func TestDirectLearnsHowChildrenEnd(t *testing.T) {
 			t.Errorf("%q ended with %d, want %d", script, ws.ExitStatus(), want)
 		}
 	}
-	if _, _, err := d.start("/no/such", []string{"x"}, attr); err != syscall.ENOENT {
+	if _, _, err := d.start("/no/such", []string{"x"}, attr); !errors.Is(err, syscall.ENOENT) {
 		t.Errorf("start of nothing = %v, want ENOENT", err)
 	}
 }

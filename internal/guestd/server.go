@@ -227,7 +227,7 @@ func (s *Server) Handler() http.Handler {
 		connect.WithCompression("gzip", nil, nil))
 	mux.Handle(path, h)
 	mux.HandleFunc("GET "+pathDial, s.dialPort)
-	s.fileService.register(mux)
+	s.register(mux)
 	return mux
 }
 

@@ -72,8 +72,8 @@ func pipe(reading bool) (ours *os.File, theirs int, err error) {
 	}
 	// Non-blocking is a property of one end; the command's is what it expects.
 	if _, err := unix.FcntlInt(uintptr(p[1]), unix.F_SETFL, flags); err != nil {
-		unix.Close(p[0])
-		unix.Close(p[1])
+		_ = unix.Close(p[0])
+		_ = unix.Close(p[1])
 		return nil, -1, os.NewSyscallError("fcntl", err)
 	}
 	return os.NewFile(uintptr(p[0]), "|"), p[1], nil

@@ -14,9 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// superviseArg is the argument that makes cubby-init a supervisor.
-const superviseArg = "supervise"
-
 // How a supervisor is told what it must know before its first order.
 const (
 	envOpenFiles = "CUBBY_OPEN_FILES"
@@ -168,9 +165,7 @@ func receiveOrder(fd int) (o order, files [3]int, err error) {
 		if err != nil || len(fds) != len(files) {
 			return o, files, errors.New("an order without its descriptors")
 		}
-		for i, f := range fds {
-			files[i] = f
-		}
+		copy(files[:], fds)
 	}
 	size := binary.LittleEndian.Uint32(head)
 	if len(msgs) != 1 || size > maxOrder {

@@ -139,7 +139,7 @@ func (s *supervisors) put(v *supervisor) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed || v.lost.Load() || len(s.idle) >= supervisorIdle {
-		v.conn.Close()
+		_ = v.conn.Close()
 		return
 	}
 	s.idle = append(s.idle, v)
@@ -178,7 +178,7 @@ func (s *supervisors) spawn() (*supervisor, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		v.conn.Close()
+		_ = v.conn.Close()
 		return nil, os.ErrClosed
 	}
 	s.live[pid] = true
@@ -221,7 +221,7 @@ func (s *supervisors) close() {
 	s.mu.Lock()
 	s.closed = true
 	for _, v := range s.idle {
-		v.conn.Close()
+		_ = v.conn.Close()
 	}
 	s.idle = nil
 	s.mu.Unlock()
@@ -264,11 +264,11 @@ func (v *supervisor) run(c command, files [3]int, tty, oneUser bool) (*supervise
 	head := binary.LittleEndian.AppendUint32(nil, uint32(len(body)))
 	rights := unix.UnixRights(files[:]...)
 	if _, _, err := v.conn.WriteMsgUnix(head, rights, nil); err != nil {
-		v.conn.Close()
+		_ = v.conn.Close()
 		return nil, err
 	}
 	if _, err := v.conn.Write(body); err != nil {
-		v.conn.Close()
+		_ = v.conn.Close()
 		return nil, err
 	}
 	v.wake()
@@ -288,7 +288,7 @@ func (v *supervisor) wake() {
 
 // listen takes the supervisor's reports until it is gone.
 func (v *supervisor) listen() {
-	defer v.conn.Close()
+	defer func() { _ = v.conn.Close() }()
 	buf := make([]byte, reportSize)
 	for {
 		if _, err := io.ReadFull(v.conn, buf); err != nil {
