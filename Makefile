@@ -28,7 +28,7 @@ demo-stop: ## stop what demo started and remove its sandboxes
 test: setup-test build image ## set up and run every test, with real gVisor and crun sandboxes (root)
 	@if [ "$$(id -u)" != 0 ]; then echo "make test starts real sandboxes and needs root; make test-unit does not" >&2; exit 1; fi
 	CUBBY_TEST_IMAGE_DIR=$(IMAGE_DIR) CUBBY_TEST_BIN=$(CURDIR)/bin/cubby \
-		$(GO) test -race -shuffle=on -tags root -p 2 -timeout 25m ./...
+		scripts/test.sh -race -shuffle=on -tags root -p 2 -timeout 25m
 
 .PHONY: test-unit
 test-unit: ## the tests that need neither root nor installed programs
@@ -67,7 +67,7 @@ install: build ## install to /usr/local/bin and set up the systemd service
 
 .PHONY: lint
 lint: setup ## formatting, vet, golangci-lint
-	@test -z "$$(gofmt -l $$(git ls-files '*.go' | grep -v ^api/gen/))" || { gofmt -l $$(git ls-files '*.go' | grep -v ^api/gen/); echo "run gofmt -w" >&2; exit 1; }
+	@scripts/gofmt.sh
 	$(GO) vet ./... && $(GO) vet -tags root ./...
 	$(GO) tool -modfile=tools/lint/go.mod golangci-lint run --build-tags root ./...
 
