@@ -42,6 +42,7 @@ func places() map[string]place {
 		"internal/embedded":  {layer: 2},
 		"internal/event":     {layer: 2},
 		"internal/filetree":  {layer: 2, by: []string{"internal/guestd", "internal/workspace", "internal/filetree/…"}},
+		"internal/seal":      {layer: 2},
 		"internal/telemetry": {layer: 2},
 
 		"internal/auth":      {layer: 3},

@@ -1,9 +1,24 @@
 package sandbox
 
-import "time"
+import (
+	"encoding/json"
+	"time"
+)
 
 // ExecSpec is one command to run.
 type ExecSpec struct {
+	// Kind names the operation that the command carries out: "git.clone". ""
+	// is a plain command.
+	Kind string `json:"kind,omitempty"`
+	// Session names the session shell that runs the command: one after
+	// another, in the order of their seqs, with one state.
+	Session string `json:"session,omitempty"`
+	// Terminal names the terminal whose program this is.
+	Terminal string `json:"terminal,omitempty"`
+	// Detail is what an operation was asked, a JSON object without secrets:
+	// histories show it.
+	Detail json.RawMessage `json:"detail,omitempty"`
+
 	// Exactly one of Argv and Shell is set. Shell runs through bash -c, or
 	// sh -c where the image has no bash.
 	Argv  []string          `json:"argv,omitempty"`
@@ -18,6 +33,11 @@ type ExecSpec struct {
 	PTY *WindowSize `json:"pty,omitempty"`
 	// Timeout kills the whole tree; 0 is none. Nil means the sandbox's default.
 	Timeout *time.Duration `json:"timeout,omitempty"`
+	// Secrets are further env values that are kept in memory only, so a
+	// pending command that needs them does not outlive the daemon: it ends
+	// [EndLost].
+	Secrets      map[string]string `json:"-"`
+	NeedsSecrets bool              `json:"needs_secrets,omitempty"` // it was given Secrets
 }
 
 // WindowSize is a terminal's size in characters.
@@ -70,7 +90,8 @@ type Exit struct {
 	StderrCut int64 `json:"stderr_cut,omitempty"`
 }
 
-// Exec is one command of a sandbox. Its output is in the journal.
+// Exec is one command of a sandbox, alone or for an operation or a terminal.
+// Its output is in the journal.
 type Exec struct {
 	UID    UID   // the exec's own uid: a start that is sent twice runs once
 	Box    UID   // the sandbox it belongs to
@@ -78,6 +99,10 @@ type Exec struct {
 	Spec   ExecSpec
 	Status ExecStatus
 	Exit   *Exit // nil until finished
+	// Result is what an operation made out of its output, as JSON; nil until
+	// finished, and for plain commands.
+	Result json.RawMessage
+	Actor  string // the principal's name who asked for it
 
 	CreatedAt  time.Time
 	StartedAt  time.Time // zero until running

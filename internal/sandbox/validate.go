@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"encoding/json"
 	"math"
 	"slices"
 	"strconv"
@@ -38,6 +39,8 @@ const (
 	MaxAllowHosts    = 256
 	MaxExternal      = 256 // characters
 	MaxImageName     = 255
+	MaxName          = 63       // of a session or terminal
+	MaxDetail        = 64 << 10 // bytes of what an operation was asked
 	MaxUserName      = 64
 	// MaxDuration bounds every timeout.
 	MaxDuration = 366 * 24 * time.Hour
@@ -185,7 +188,54 @@ func (e ExecSpec) Validate() error {
 		}
 	}
 	if e.Timeout != nil {
-		return validateDuration("timeout", *e.Timeout)
+		if err := validateDuration("timeout", *e.Timeout); err != nil {
+			return err
+		}
+	}
+	return e.validateOperation()
+}
+
+// validateOperation checks what makes a command more than one.
+func (e ExecSpec) validateOperation() error {
+	if noun, act, ok := strings.Cut(e.Kind, "."); e.Kind != "" && (!ok || !lowerWord(noun) || !lowerWord(act)) {
+		return invalid("kind: %.40q is not the name of an operation", e.Kind)
+	}
+	if e.Session != "" {
+		if err := ValidateName("session", e.Session); err != nil {
+			return err
+		}
+	}
+	if e.Terminal != "" {
+		if err := ValidateName("terminal", e.Terminal); err != nil {
+			return err
+		}
+	}
+	if e.Session != "" && e.Terminal != "" {
+		return invalid("session: a terminal's program runs in no session")
+	}
+	if e.Detail != nil && (len(e.Detail) > MaxDetail || !json.Valid(e.Detail) || e.Detail[0] != '{') {
+		return invalid("detail: not a JSON object of at most %d bytes", MaxDetail)
+	}
+	return validateEnv(e.Secrets)
+}
+
+// lowerWord reports whether s is of a-z and _, and of at most [MaxName] bytes.
+func lowerWord(s string) bool {
+	return s != "" && len(s) <= MaxName && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz_") == ""
+}
+
+// ValidateName checks the name of a session or terminal: 1 to [MaxName]
+// characters of A-Z a-z 0-9 . _ - of which the first is a letter or digit.
+func ValidateName(field, name string) error {
+	ok := name != "" && len(name) <= MaxName
+	for i := 0; ok && i < len(name); i++ {
+		c := name[i]
+		alnum := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+		ok = alnum || i > 0 && (c == '.' || c == '_' || c == '-')
+	}
+	if !ok {
+		return invalid("%s: not a name", field).
+			Hint("a name has 1 to %d characters of A-Z a-z 0-9 . _ - and begins with a letter or digit", MaxName)
 	}
 	return nil
 }
