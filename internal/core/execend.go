@@ -177,6 +177,6 @@ func (s *Service) writeEnd(ctx context.Context, x sandbox.Exec, by string, start
 		took = x.FinishedAt.Sub(x.StartedAt)
 	}
 	s.metrics.Exec(string(x.Exit.Reason), took)
-	_, err := s.cfg.Store.FinishStartedExec(ctx, x.Box, x.Seq, x.StartedAt, *x.Exit, x.Status, x.FinishedAt, events...)
+	_, err := s.cfg.Store.FinishStartedExec(ctx, x, events...)
 	return err
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/image"
 	"github.com/cubbyhq/cubby/internal/journal"
 	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/seal"
 	"github.com/cubbyhq/cubby/internal/store"
 	"github.com/cubbyhq/cubby/internal/telemetry"
 	"github.com/cubbyhq/cubby/internal/workspace"
@@ -123,7 +124,11 @@ func (d *Daemon) open(ctx context.Context, o options) error {
 	}
 	d.closers = append(d.closers, lock)
 
-	if d.store, err = store.Open(ctx, store.Config{Path: dirs.database, Now: time.Now, Log: d.log}); err != nil {
+	key, err := seal.OpenKey(dirs.sealKey)
+	if err != nil {
+		return err
+	}
+	if d.store, err = store.Open(ctx, store.Config{Path: dirs.database, Seal: key, Now: time.Now, Log: d.log}); err != nil {
 		return err
 	}
 	d.closers = append(d.closers, d.store)

@@ -13,7 +13,7 @@ import (
 
 // dirs is where things are kept below the data directory.
 type dirs struct {
-	data, database, journals, disks, state, runtimes, images string
+	data, database, sealKey, journals, disks, state, runtimes, images string
 }
 
 // layout makes the directories. They are the daemon's alone: they hold the
@@ -28,8 +28,9 @@ func layout(cfg config.Config) (dirs, error) {
 		return dirs{}, err
 	}
 	d := dirs{
-		data: data, database: filepath.Join(data, "cubby.db"), journals: filepath.Join(data, "journals"),
-		disks: filepath.Join(data, "disks"), state: filepath.Join(data, "run", "oci"),
+		data: data, database: filepath.Join(data, "cubby.db"), sealKey: filepath.Join(data, "seal.key"),
+		journals: filepath.Join(data, "journals"),
+		disks:    filepath.Join(data, "disks"), state: filepath.Join(data, "run", "oci"),
 		runtimes: filepath.Join(data, "runtimes"), images: images,
 	}
 	for _, dir := range []string{data, d.journals, d.disks, d.state, d.runtimes} {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/seal"
 )
 
 // crashPath makes this test binary the writer that TestKilledWriter kills.
@@ -37,7 +38,11 @@ func TestMain(m *testing.M) {
 // and prints each fact after the store has acknowledged it.
 func writeUntilKilled(path string) error {
 	ctx := context.Background()
-	s, err := Open(ctx, Config{Path: path})
+	key, err := seal.OpenKey(path + ".key")
+	if err != nil {
+		return err
+	}
+	s, err := Open(ctx, Config{Path: path, Seal: key})
 	if err != nil {
 		return err
 	}
@@ -139,7 +144,11 @@ func TestKilledWriter(t *testing.T) {
 
 func checkAfterCrash(t *testing.T, path string, round int, states map[string]sandbox.State, execs map[string]sandbox.ExecStatus) {
 	t.Helper()
-	s, err := Open(t.Context(), Config{Path: path})
+	key, err := seal.OpenKey(path + ".key")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := Open(t.Context(), Config{Path: path, Seal: key})
 	if err != nil {
 		t.Fatalf("round %d: %v", round, err)
 	}

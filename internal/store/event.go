@@ -1,8 +1,10 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/sandbox"
@@ -34,24 +36,52 @@ func (t *tx) appendEvent(e sandbox.Event, now time.Time) (cursor int64, err erro
 	if payload == "" {
 		payload = "{}"
 	}
-	err = t.row(`INSERT INTO events (box, kind, actor, payload, at) VALUES ($1, $2, $3, $4, $5) RETURNING cursor`,
-		e.Box, e.Kind, e.Actor, payload, micros(orTime(e.Time, now))).Scan(&cursor)
+	err = t.row(`INSERT INTO events (box, kind, actor, seq, status, payload, result, at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8) RETURNING cursor`,
+		e.Box, e.Kind, e.Actor, e.Seq, cmp.Or(e.Status, sandbox.ExecDone), payload, nullText(e.Result),
+		micros(orTime(e.Time, now))).Scan(&cursor)
+	if err == nil {
+		t.told = append(t.told, e.Box)
+	}
 	return cursor, err
+}
+
+// nullText is for JSON columns that may be NULL.
+func nullText(b []byte) any {
+	if len(b) == 0 {
+		return nil
+	}
+	return string(b)
 }
 
 // Events returns the events of a sandbox after a cursor, ascending, at most
 // limit (0: 100; never more than 1000). An empty box means the whole daemon.
-func (s *Store) Events(ctx context.Context, box sandbox.UID, after int64, n int) ([]sandbox.Event, error) {
-	query, args := `SELECT cursor, box, kind, actor, payload, at FROM events WHERE cursor > $1 AND box = $3
-		ORDER BY cursor LIMIT $2`, []any{after, limit(n), box}
-	if box == "" {
-		query, args = `SELECT cursor, box, kind, actor, payload, at FROM events WHERE cursor > $1
-			ORDER BY cursor LIMIT $2`, args[:2]
+// Kinds, when there are any, are the only ones: "exec.finished", or "git.*" for
+// all that begin with "git.".
+func (s *Store) Events(ctx context.Context, box sandbox.UID, after int64, n int, kinds ...string) ([]sandbox.Event, error) {
+	query := `SELECT cursor, box, kind, actor, seq, status, payload, result, at FROM events WHERE cursor > $1`
+	args := []any{after, limit(n)}
+	if box != "" {
+		args = append(args, box)
+		query += fmt.Sprintf(` AND box = $%d`, len(args))
 	}
-	rows, err := s.rows(ctx, query, args...)
+	if len(kinds) > 0 {
+		var either []string
+		for _, kind := range kinds {
+			prefix, more := strings.CutSuffix(kind, "*")
+			args = append(args, prefix)
+			if more {
+				either = append(either, fmt.Sprintf(`substr(kind, 1, length($%[1]d)) = $%[1]d`, len(args)))
+			} else {
+				either = append(either, fmt.Sprintf(`kind = $%d`, len(args)))
+			}
+		}
+		query += ` AND (` + strings.Join(either, ` OR `) + `)`
+	}
+	rows, err := s.rows(ctx, query+` ORDER BY cursor LIMIT $2`, args...)
 	events, err := collect(rows, err, func(r row) (e sandbox.Event, err error) {
 		var at int64
-		err = r.Scan(&e.Cursor, &e.Box, &e.Kind, &e.Actor, (*[]byte)(&e.Payload), &at)
+		err = r.Scan(&e.Cursor, &e.Box, &e.Kind, &e.Actor, &e.Seq, &e.Status, (*[]byte)(&e.Payload), (*[]byte)(&e.Result), &at)
 		e.Time = fromMicros(at)
 		return e, err
 	})

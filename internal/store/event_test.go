@@ -25,8 +25,8 @@ func TestEvents(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []sandbox.Event{
-		{Cursor: cursors[0], Box: a, Kind: "k0", Actor: "me", Payload: []byte(`{"n":1}`), Time: c.Now()},
-		{Cursor: cursors[2], Box: a, Kind: "k2", Actor: "me", Payload: []byte(`{"n":1}`), Time: c.Now()},
+		{Cursor: cursors[0], Box: a, Kind: "k0", Actor: "me", Status: sandbox.ExecDone, Payload: []byte(`{"n":1}`), Time: c.Now()},
+		{Cursor: cursors[2], Box: a, Kind: "k2", Actor: "me", Status: sandbox.ExecDone, Payload: []byte(`{"n":1}`), Time: c.Now()},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("Events of one (-want +got):\n%s", diff)
@@ -41,5 +41,103 @@ func TestEvents(t *testing.T) {
 		if err != nil || len(got) != tt.want {
 			t.Errorf("Events(%q, %d, %d) = %d, %v, want %d", tt.box, tt.after, tt.limit, len(got), err, tt.want)
 		}
+	}
+}
+
+func TestEventsByKind(t *testing.T) {
+	s, _ := fresh(t)
+	a := sandbox.NewUID()
+	all := []sandbox.Event{
+		{Kind: "exec.started", Seq: 1, Status: sandbox.ExecRunning},
+		{Kind: "exec.finished", Seq: 1, Status: sandbox.ExecError, Result: []byte(`{"code":3}`)},
+		{Kind: "git.clone", Seq: 2}, {Kind: "github.seen"}, {Kind: "git.log", Seq: 3},
+	}
+	for _, e := range all {
+		e.Box = a
+		if _, err := s.AppendEvent(t.Context(), e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tt := range []struct {
+		kinds []string
+		want  []string
+	}{
+		{nil, []string{"exec.started", "exec.finished", "git.clone", "github.seen", "git.log"}},
+		{[]string{"exec.finished"}, []string{"exec.finished"}},
+		{[]string{"git.*"}, []string{"git.clone", "git.log"}},
+		{[]string{"git.*", "exec.started"}, []string{"exec.started", "git.clone", "git.log"}},
+		{[]string{"*"}, []string{"exec.started", "exec.finished", "git.clone", "github.seen", "git.log"}},
+		{[]string{"%", "git_log", "' OR 1=1 --"}, nil},
+	} {
+		for _, box := range []sandbox.UID{a, ""} {
+			events, err := s.Events(t.Context(), box, 0, 0, tt.kinds...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, e := range events {
+				got = append(got, e.Kind)
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("kinds %q (-want +got):\n%s", tt.kinds, diff)
+			}
+		}
+	}
+	events, err := s.Events(t.Context(), a, 1, 1)
+	if err != nil || len(events) != 1 || events[0].Seq != 1 || events[0].Status != sandbox.ExecError || string(events[0].Result) != `{"code":3}` {
+		t.Errorf("Events = %+v, %v", events, err)
+	}
+}
+
+// TestWatchEvents has every way in which events are written tell readers.
+func TestWatchEvents(t *testing.T) {
+	s, c := fresh(t)
+	b := create(t, s, box("a"))
+	other := create(t, s, box("b"))
+	more, stop := s.WatchEvents(b.UID)
+	told := func() bool {
+		select {
+		case <-more:
+			return true
+		default:
+			return false
+		}
+	}
+	fact := sandbox.Event{Box: b.UID, Kind: "k"}
+	var seq int64
+	for what, act := range map[string]func() error{
+		"AppendEvent": func() error { _, err := s.AppendEvent(t.Context(), fact); return err },
+		"UpdateSpec": func() error {
+			_, err := s.UpdateSpec(t.Context(), b.UID, func(*sandbox.Spec) error { return nil }, fact)
+			return err
+		},
+		"CreateExec": func() (err error) {
+			seq, err = s.CreateExec(t.Context(), sandbox.Exec{UID: sandbox.NewUID(), Box: b.UID}, fact)
+			return err
+		},
+	} {
+		if told() {
+			t.Errorf("%s: told before", what)
+		}
+		if err := act(); err != nil {
+			t.Fatal(err)
+		}
+		if !told() || told() {
+			t.Errorf("%s: not told once", what)
+		}
+	}
+	if events, err := s.Events(t.Context(), b.UID, 0, 0); err != nil || len(events) != 3 || events[0].Seq+events[1].Seq+events[2].Seq != seq {
+		t.Errorf("Events = %+v, %v, want one with seq %d", events, err, seq)
+	}
+	move(t, s, b.UID, sandbox.Stopped, Change{Events: []sandbox.Event{fact}})
+	if !told() {
+		t.Error("Move: not told")
+	}
+	if _, err := s.AppendEvent(t.Context(), sandbox.Event{Box: other.UID, Kind: "k", Time: c.Now()}); err != nil || told() {
+		t.Errorf("told of another's event, %v", err)
+	}
+	stop()
+	if _, err := s.AppendEvent(t.Context(), fact); err != nil || told() || len(s.notices.all) != 0 {
+		t.Errorf("told after the end of the watch, %v, %v", err, s.notices.all)
 	}
 }

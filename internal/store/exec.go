@@ -5,13 +5,16 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/seal"
 )
 
-const execColumns = `e.box, e.seq, e.uid, e.spec, e.status, e.exit, e.created_at, e.started_at, e.finished_at`
+const execColumns = `e.box, e.seq, e.uid, e.spec, e.status, e.exit, e.result, e.actor,
+	e.created_at, e.started_at, e.finished_at`
 
 func noSuchExec() error { return errs.E(errs.NotFound, "no such exec") }
 
@@ -19,10 +22,12 @@ func noSuchExec() error { return errs.E(errs.NotFound, "no such exec") }
 // without gaps, because the number is taken in the transaction that uses it.
 // e.Seq is ignored, a zero CreatedAt is now. It counts as activity. It is
 // NotFound without the sandbox, WrongState when that has ended, and Conflict
-// when the exec's UID is known.
+// when the exec's UID is known. Its env is kept sealed until it starts; its
+// Secrets are not kept. Events get its seq.
 func (s *Store) CreateExec(ctx context.Context, e sandbox.Exec, events ...sandbox.Event) (seq int64, err error) {
 	now := s.now()
 	created := orTime(e.CreatedAt, now)
+	events = slices.Clone(events)
 	env := e.Spec.Env
 	e.Spec.Env = nil
 	spec, err := encode(e.Spec)
@@ -44,9 +49,11 @@ func (s *Store) CreateExec(ctx context.Context, e sandbox.Exec, events ...sandbo
 			WHERE box = $2 RETURNING last_seq`, micros(created), e.Box).Scan(&seq); err != nil {
 			return err
 		}
-		if _, err := t.exec(`INSERT INTO execs (box, seq, uid, spec, status, created_at, started_at, finished_at)
-				VALUES ($1, $2, $3, $4, $5, $6, 0, 0)`,
-			e.Box, seq, e.UID, spec, sandbox.ExecPending, micros(created)); err != nil {
+		if _, err := t.exec(`INSERT INTO execs (box, seq, uid, spec, kind, session, terminal, actor, status,
+				created_at, started_at, finished_at)
+				VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 0, 0)`,
+			e.Box, seq, e.UID, spec, e.Spec.Kind, e.Spec.Session, e.Spec.Terminal, e.Actor,
+			sandbox.ExecPending, micros(created)); err != nil {
 			return err
 		}
 		if len(env) > 0 {
@@ -54,9 +61,13 @@ func (s *Store) CreateExec(ctx context.Context, e sandbox.Exec, events ...sandbo
 			if err != nil {
 				return err
 			}
-			if _, err := t.exec(`INSERT INTO exec_env (box, seq, env) VALUES ($1, $2, $3)`, e.Box, seq, text); err != nil {
+			if _, err := t.exec(`INSERT INTO exec_env (box, seq, env) VALUES ($1, $2, $3)`,
+				e.Box, seq, s.seal.Seal(string(e.UID), []byte(text))); err != nil {
 				return err
 			}
+		}
+		for i := range events {
+			events[i].Seq = seq
 		}
 		return t.appendEvents(events, now)
 	})
@@ -93,24 +104,27 @@ func (s *Store) StartExec(ctx context.Context, box sandbox.UID, seq int64, at ti
 // whether it was this one; later ones change nothing and append no events. It
 // counts as activity.
 func (s *Store) FinishExec(ctx context.Context, box sandbox.UID, seq int64, exit sandbox.Exit, status sandbox.ExecStatus, at time.Time, events ...sandbox.Event) (first bool, err error) {
-	return s.FinishStartedExec(ctx, box, seq, time.Time{}, exit, status, at, events...)
+	return s.FinishStartedExec(ctx, sandbox.Exec{Box: box, Seq: seq, Exit: &exit, Status: status, FinishedAt: at}, events...)
 }
 
 // FinishStartedExec is [Store.FinishExec] for an exec of which nobody has said
-// yet that it started: a short one costs one write less.
-func (s *Store) FinishStartedExec(ctx context.Context, box sandbox.UID, seq int64, started time.Time, exit sandbox.Exit, status sandbox.ExecStatus, at time.Time, events ...sandbox.Event) (first bool, err error) {
-	if !status.Finished() {
-		return false, errs.E(errs.Internal, "%s is no end of an exec", status)
+// yet that it started, which costs a short one one write less, or which has a
+// result. Of e it reads Box, Seq, StartedAt, FinishedAt, Status, Exit and
+// Result.
+func (s *Store) FinishStartedExec(ctx context.Context, e sandbox.Exec, events ...sandbox.Event) (first bool, err error) {
+	if !e.Status.Finished() || e.Exit == nil {
+		return false, errs.E(errs.Internal, "%s is no end of an exec", e.Status)
 	}
-	text, err := encode(exit)
+	text, err := encode(e.Exit)
 	if err != nil {
 		return false, err
 	}
+	box, seq, at := e.Box, e.Seq, e.FinishedAt
 	err = s.update(ctx, relaxed, func(t *tx) error {
 		n, err := t.exec(`UPDATE execs SET status = $1, exit = $2, finished_at = $3,
-				started_at = CASE WHEN started_at = 0 THEN $4 ELSE started_at END
-				WHERE box = $5 AND seq = $6 AND status IN ('pending', 'running')`,
-			status, text, micros(at), micros(started), box, seq)
+				started_at = CASE WHEN started_at = 0 THEN $4 ELSE started_at END, result = $5
+				WHERE box = $6 AND seq = $7 AND status IN ('pending', 'running')`,
+			e.Status, text, micros(at), micros(e.StartedAt), nullText(e.Result), box, seq)
 		if err != nil {
 			return err
 		}
@@ -153,7 +167,7 @@ func (s *Store) Exec(ctx context.Context, box sandbox.UID, seq int64) (sandbox.E
 }
 
 // ExecEnv returns the env that an exec is to start with; NotFound when the
-// exec has started.
+// exec has started, Internal when it was sealed with another key.
 func (s *Store) ExecEnv(ctx context.Context, box sandbox.UID, seq int64) (map[string]string, error) {
 	e, err := s.Exec(ctx, box, seq)
 	if err != nil {
@@ -169,6 +183,12 @@ func (s *Store) ExecEnv(ctx context.Context, box sandbox.UID, seq int64) (map[st
 	}
 	if err != nil {
 		return nil, s.fault(err)
+	}
+	// An earlier version kept it open.
+	if seal.Sealed(string(text)) {
+		if text, err = s.seal.Open(string(e.UID), string(text)); err != nil {
+			return nil, err
+		}
 	}
 	var env map[string]string
 	return env, decode(text, &env)
@@ -205,9 +225,9 @@ func (s *Store) UnfinishedExecs(ctx context.Context) ([]sandbox.Exec, error) {
 // scanExec returns NotFound for a row that is not there.
 func scanExec(r row) (sandbox.Exec, error) {
 	var e sandbox.Exec
-	var spec, exit []byte
+	var spec, exit, result []byte
 	var created, started, finished int64
-	err := r.Scan(&e.Box, &e.Seq, &e.UID, &spec, &e.Status, &exit, &created, &started, &finished)
+	err := r.Scan(&e.Box, &e.Seq, &e.UID, &spec, &e.Status, &exit, &result, &e.Actor, &created, &started, &finished)
 	if errors.Is(err, sql.ErrNoRows) {
 		return sandbox.Exec{}, noSuchExec()
 	}
@@ -223,6 +243,7 @@ func scanExec(r row) (sandbox.Exec, error) {
 			return sandbox.Exec{}, fmt.Errorf("exec %d of %s: %w", e.Seq, e.Box, err)
 		}
 	}
+	e.Result = result
 	e.CreatedAt, e.StartedAt, e.FinishedAt = fromMicros(created), fromMicros(started), fromMicros(finished)
 	return e, nil
 }

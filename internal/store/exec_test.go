@@ -1,6 +1,9 @@
 package store
 
 import (
+	"bytes"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
@@ -221,5 +224,80 @@ func TestSeqWithoutGaps(t *testing.T) {
 	}
 	if total != workers*each {
 		t.Errorf("%d execs, want %d", total, workers*each)
+	}
+}
+
+func TestExecIsFinishedWithItsResult(t *testing.T) {
+	s, c := fresh(t)
+	b := create(t, s, box("a"))
+	want := sandbox.Exec{
+		UID: sandbox.NewUID(), Box: b.UID, Seq: 1, Actor: "me", Status: sandbox.ExecPending, CreatedAt: c.Now(),
+		Spec: sandbox.ExecSpec{
+			Argv: []string{"git"}, Kind: "git.log", Session: "s", Detail: []byte(`{"limit":3}`), NeedsSecrets: true,
+		},
+	}
+	in := want
+	in.Spec.Secrets = map[string]string{"TOKEN": "s3cret"}
+	if _, err := s.CreateExec(t.Context(), in); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := s.Exec(t.Context(), b.UID, 1); err != nil || !cmp.Equal(want, got) {
+		t.Errorf("Exec: %v (-want +got):\n%s", err, cmp.Diff(want, got))
+	}
+	want.Status, want.Exit, want.Result = sandbox.ExecDone, &sandbox.Exit{Reason: sandbox.EndExited}, []byte(`[{"hash":"abc"}]`)
+	want.StartedAt = c.advance(time.Second)
+	want.FinishedAt = c.advance(time.Second)
+	for _, first := range []bool{true, false} {
+		if got, err := s.FinishStartedExec(t.Context(), want); err != nil || got != first {
+			t.Errorf("FinishStartedExec = %v, %v", got, err)
+		}
+	}
+	if got, err := s.Exec(t.Context(), b.UID, 1); err != nil || !cmp.Equal(want, got) {
+		t.Errorf("Exec: %v (-want +got):\n%s", err, cmp.Diff(want, got))
+	}
+}
+
+// TestEnvIsSealed searches the files of the database for env values.
+func TestEnvIsSealed(t *testing.T) {
+	dir := t.TempDir()
+	c := newClock()
+	s := open(t, filepath.Join(dir, "cubby.db"), c)
+	b := create(t, s, box("a"))
+	env := map[string]string{"TOKEN": "val-3f8a"}
+	in := sandbox.Exec{UID: sandbox.NewUID(), Box: b.UID, Spec: sandbox.ExecSpec{
+		Shell: "true", Env: env, Secrets: map[string]string{"PASSWORD": "val-77c1"},
+	}}
+	if _, err := s.CreateExec(t.Context(), in); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := s.ExecEnv(t.Context(), b.UID, 1); err != nil || !cmp.Equal(got, env) {
+		t.Errorf("ExecEnv = %v, %v", got, err)
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "*"))
+	if err != nil || len(files) < 2 {
+		t.Fatalf("%v, %v", files, err)
+	}
+	for _, name := range files {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, value := range []string{"val-3f8a", "val-77c1"} {
+			if bytes.Contains(text, []byte(value)) {
+				t.Errorf("%s has the value %s", name, value)
+			}
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	other, err := Open(t.Context(), Config{Path: filepath.Join(dir, "cubby.db"), Now: c.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = other.ExecEnv(t.Context(), b.UID, 1)
+	wantKind(t, "ExecEnv with another key", err, errs.Internal)
+	if err := other.Close(); err != nil {
+		t.Error(err)
 	}
 }

@@ -31,6 +31,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/seal"
 )
 
 // syncInterval bounds what a power cut takes of relaxed writes.
@@ -41,6 +42,9 @@ type Config struct {
 	// Path is the database file. It and its directory are made when missing,
 	// for the daemon's user only.
 	Path string
+	// Seal keeps env values. Nil is a key of this Store alone: what it keeps
+	// cannot be read after the next Open.
+	Seal *seal.Key
 	Now  func() time.Time // nil: time.Now
 	Log  *slog.Logger     // nil: silent
 }
@@ -49,9 +53,11 @@ type Config struct {
 // A method that changes something does all of it or nothing, also when ctx
 // ends meanwhile or the process dies.
 type Store struct {
-	engine engine
-	now    func() time.Time
-	log    *slog.Logger
+	engine  engine
+	seal    *seal.Key
+	now     func() time.Time
+	log     *slog.Logger
+	notices notices
 
 	reads  statements
 	writes statements
@@ -84,6 +90,7 @@ type engine struct {
 // off by a crash are free again.
 func Open(ctx context.Context, c Config) (*Store, error) {
 	s := &Store{
+		seal: c.Seal,
 		now:  c.Now,
 		log:  cmp.Or(c.Log, slog.New(slog.DiscardHandler)),
 		turn: make(chan struct{}, 1),
@@ -92,6 +99,11 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 		s.now = time.Now
 	}
 	var err error
+	if s.seal == nil {
+		if s.seal, err = seal.NewKey(); err != nil {
+			return nil, fmt.Errorf("open the store: %w", err)
+		}
+	}
 	if s.engine, err = openSQLite(ctx, c.Path); err != nil {
 		return nil, fmt.Errorf("open the store: %w", err)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/seal"
 )
 
 // clock is a time that only tests move.
@@ -35,9 +36,16 @@ func (c *clock) advance(d time.Duration) time.Time {
 	return c.now
 }
 
+// testKey is one for all: a database that is opened again can be read.
+var testKey = sync.OnceValues(seal.NewKey)
+
 func open(t testing.TB, path string, c *clock) *Store {
 	t.Helper()
-	s, err := Open(t.Context(), Config{Path: path, Now: c.Now})
+	key, err := testKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := Open(t.Context(), Config{Path: path, Seal: key, Now: c.Now})
 	if err != nil {
 		t.Fatalf("Open: %v", err)
 	}

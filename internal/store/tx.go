@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
 // durability says what a power cut can take from a write: see the package
@@ -63,6 +64,7 @@ func (s *Store) transact(ctx context.Context, fn func(*tx) error) (err error) {
 	if err := t.tx.Commit(); err != nil {
 		return err
 	}
+	s.notices.tell(t.told)
 	// Statements are compiled on a connection, and this transaction held the
 	// only one.
 	for _, query := range t.missed {
@@ -78,7 +80,8 @@ type tx struct {
 	ctx    context.Context
 	tx     *sql.Tx
 	cache  *statements
-	missed []string // statements that were not compiled yet
+	missed []string      // statements that were not compiled yet
+	told   []sandbox.UID // whose events it appends
 }
 
 func (t *tx) exec(query string, args ...any) (affected int64, err error) {

@@ -5,7 +5,7 @@ CREATE TABLE events (
     actor   TEXT    NOT NULL,
     payload TEXT    NOT NULL,
     at      INTEGER NOT NULL
-);
+, seq INTEGER NOT NULL DEFAULT 0, status TEXT NOT NULL DEFAULT 'done', result TEXT);
 
 CREATE TABLE exec_env (
     box TEXT    NOT NULL,
@@ -24,7 +24,7 @@ CREATE TABLE execs (
     exit        TEXT,
     created_at  INTEGER NOT NULL,
     started_at  INTEGER NOT NULL,
-    finished_at INTEGER NOT NULL,
+    finished_at INTEGER NOT NULL, kind TEXT NOT NULL DEFAULT '', session TEXT NOT NULL DEFAULT '', terminal TEXT NOT NULL DEFAULT '', actor TEXT NOT NULL DEFAULT '', result TEXT,
     PRIMARY KEY (box, seq)
 );
 
@@ -79,11 +79,15 @@ CREATE TABLE sandboxes (
     started_at            INTEGER NOT NULL,
     stopped_at            INTEGER NOT NULL,
     destroyed_at          INTEGER NOT NULL
-);
+, env TEXT NOT NULL DEFAULT '');
 
 CREATE INDEX events_by_age ON events (at);
 
 CREATE INDEX events_by_box ON events (box, cursor);
+
+CREATE INDEX execs_by_session ON execs (box, session, seq) WHERE session <> '';
+
+CREATE INDEX execs_by_terminal ON execs (box, terminal, seq) WHERE terminal <> '';
 
 CREATE INDEX execs_finished ON execs (finished_at) WHERE status NOT IN ('pending', 'running');
 
