@@ -18,6 +18,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/image"
 	"github.com/cubbyhq/cubby/internal/journal"
 	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/seal"
 	"github.com/cubbyhq/cubby/internal/store"
 	"github.com/cubbyhq/cubby/internal/workspace"
 )
@@ -68,8 +69,11 @@ func stoppedWorld(t *testing.T, edit ...func(*core.Config)) *world {
 // open opens what a daemon opens.
 func (w *world) open() {
 	w.t.Helper()
-	var err error
-	if w.store, err = store.Open(w.ctx, store.Config{Path: filepath.Join(w.dir, "cubby.db")}); err != nil {
+	key, err := seal.OpenKey(filepath.Join(w.dir, "seal.key"))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if w.store, err = store.Open(w.ctx, store.Config{Path: filepath.Join(w.dir, "cubby.db"), Seal: key}); err != nil {
 		w.t.Fatal(err)
 	}
 	if w.disks, err = workspace.New(workspace.Config{Dir: filepath.Join(w.dir, "disks"), Plain: true, Reserve: 1}); err != nil {
@@ -143,6 +147,10 @@ type images struct {
 	mu   sync.Mutex
 	err  error
 	pins map[sandbox.UID]string
+	// unpinErr makes Unpin fail.
+	unpinErr  error
+	swept     int
+	keptInUse bool // what the last Sweep was told of the image
 }
 
 const digest = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
@@ -177,8 +185,37 @@ func (i *images) fail(err error) {
 func (i *images) Unpin(_ context.Context, _ string, owner sandbox.UID) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	delete(i.pins, owner)
-	return nil
+	if i.unpinErr == nil {
+		delete(i.pins, owner)
+	}
+	return i.unpinErr
+}
+
+// failUnpin makes unpinning fail from now on.
+func (i *images) failUnpin(err error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.unpinErr = err
+}
+
+func (i *images) Pins(context.Context) ([]image.Pin, error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	var all []image.Pin
+	for owner, digest := range i.pins {
+		all = append(all, image.Pin{Digest: digest, Owner: owner})
+	}
+	return all, nil
+}
+
+// Sweep notes whether the image would have been kept.
+func (i *images) Sweep(_ context.Context, inUse func(digest string) bool) (int64, error) {
+	kept := inUse(digest)
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.swept++
+	i.keptInUse = kept
+	return 0, nil
 }
 
 func (i *images) pinned() int {

@@ -305,7 +305,7 @@ func (s *Service) abandon(ctx context.Context, b sandbox.Sandbox, reason string)
 	if tookOver && !clean {
 		// The disk must not be found by the next sandbox while something may
 		// still write to it: the reconciler tries again.
-		s.reconcileSoon()
+		s.owe(b.UID, reason)
 		return
 	}
 	_, err := s.cfg.Store.Move(ctx, b.UID, sandbox.Failed, store.Change{
@@ -315,7 +315,11 @@ func (s *Service) abandon(ctx context.Context, b sandbox.Sandbox, reason string)
 	})
 	if err != nil {
 		log.Error("move an undone create to failed", telemetry.KeyErr, err)
-	} else if !tookOver {
+		s.owe(b.UID, reason)
+		return
+	}
+	s.told(b.UID)
+	if !tookOver {
 		if _, err := s.cfg.Disks.Remove(ctx, b.DiskUID); err != nil {
 			log.Error("remove the disk of an undone create", telemetry.KeyErr, err)
 			clean = false
@@ -346,6 +350,7 @@ func (s *Service) tearDown(ctx context.Context, b sandbox.Sandbox) bool {
 	if b.ImageDigest != "" {
 		if err := s.cfg.Images.Unpin(ctx, b.ImageDigest, b.UID); err != nil {
 			log.Warn("unpin an image", telemetry.KeyErr, err)
+			s.reconcileSoon()
 		}
 	}
 	return true

@@ -140,12 +140,15 @@ func (s *Service) destroy(ctx context.Context, b sandbox.Sandbox, keepDisk bool)
 	}
 	if err := s.endExecs(ctx, b, ending{sandbox.EndDestroyed, "the sandbox was destroyed"}); err != nil {
 		s.log.Error("end the execs of a destroyed sandbox", telemetry.KeyUID, b.UID, telemetry.KeyErr, err)
+		s.lookAtAll()
 	}
 	s.admission.give(b.UID)
 	if keepDisk {
 		if err := move(); err != nil {
+			s.owe(b.UID, "the end of the sandbox could not be noted; its disk is kept: destroy it again")
 			return 0, err
 		}
+		s.told(b.UID)
 		if err := s.cfg.Disks.Unmount(ctx, b.DiskUID); err != nil {
 			s.log.Warn("unmount a kept disk", telemetry.KeyUID, b.DiskUID, telemetry.KeyErr, err)
 		}

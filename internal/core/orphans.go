@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/image"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 	"github.com/cubbyhq/cubby/internal/store"
 	"github.com/cubbyhq/cubby/internal/telemetry"
@@ -38,6 +39,39 @@ func (s *Service) removeOrphans(ctx context.Context, f findings, rows []sandbox.
 	}
 }
 
+// unpinOrphans ends the pins of sandboxes that have ended. Unknown owners may
+// be another daemon's that shares the image directory.
+func (s *Service) unpinOrphans(ctx context.Context, pins []image.Pin, rows []sandbox.Sandbox, faults *faultList) {
+	live := make(map[sandbox.UID]bool, len(rows))
+	for _, b := range rows {
+		live[b.UID] = true
+	}
+	for _, p := range pins {
+		if live[p.Owner] {
+			continue
+		}
+		if err := s.unpin(ctx, p); err != nil {
+			faults.add("images", err)
+		}
+	}
+}
+
+func (s *Service) unpin(ctx context.Context, p image.Pin) error {
+	if _, err := s.cfg.Store.SandboxByUID(ctx, p.Owner); err != nil {
+		if errors.Is(err, errs.NotFound) {
+			return nil
+		}
+		return err
+	}
+	unlock, free, err := s.lockEnded(ctx, p.Owner)
+	if err != nil || !free {
+		return err
+	}
+	defer unlock()
+	s.log.Info("end the pin of an image", telemetry.KeyUID, p.Owner)
+	return s.cfg.Images.Unpin(ctx, p.Digest, p.Owner)
+}
+
 // removeOldJournals removes journals of sandboxes that a prune forgot, when a
 // crash came in between.
 func (s *Service) removeOldJournals(ctx context.Context, found []sandbox.UID, rows []sandbox.Sandbox, faults *faultList) {
@@ -62,22 +96,29 @@ func orphans(found []sandbox.UID, known map[sandbox.UID]bool) []sandbox.UID {
 
 // sweep removes the traces of a sandbox that has ended or was never known.
 func (s *Service) sweep(ctx context.Context, uid sandbox.UID) error {
+	unlock, free, err := s.lockEnded(ctx, uid)
+	if err != nil || !free {
+		return err
+	}
+	defer unlock()
+	s.log.Info("remove the traces of a sandbox", telemetry.KeyUID, uid)
+	return s.cfg.Driver.Sweep(ctx, uid)
+}
+
+// lockEnded takes the lock of a sandbox that has ended or was never known. It
+// reports false when the sandbox lives after all or somebody is at it.
+func (s *Service) lockEnded(ctx context.Context, uid sandbox.UID) (unlock func(), free bool, err error) {
 	b, err := s.cfg.Store.SandboxByUID(ctx, uid)
 	switch {
 	case errors.Is(err, errs.NotFound):
+		return func() {}, true, nil
 	case err != nil:
-		return err
+		return nil, false, err
 	case b.State.Live():
-		return nil // it came to life after the rows were read
-	default:
-		unlock, free := s.ids.tryLock(b.ID.Key())
-		if !free {
-			return nil
-		}
-		defer unlock()
+		return nil, false, nil // it came to life after the rows were read
 	}
-	s.log.Info("remove the traces of a sandbox", telemetry.KeyUID, uid)
-	return s.cfg.Driver.Sweep(ctx, uid)
+	unlock, free = s.ids.tryLock(b.ID.Key())
+	return unlock, free, nil
 }
 
 // removeOrphanDisk removes a disk that no sandbox has and nobody keeps. It

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/event"
+	"github.com/cubbyhq/cubby/internal/image"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 	"github.com/cubbyhq/cubby/internal/store"
 	"github.com/cubbyhq/cubby/internal/telemetry"
@@ -86,6 +88,39 @@ func (s *Service) reconcileSoon() {
 	}
 }
 
+// lookAtAll asks for a reconciliation that looks at every row soon, because an
+// act left something that no watcher sees.
+func (s *Service) lookAtAll() {
+	s.mu.Lock()
+	s.settled = false
+	s.mu.Unlock()
+	s.reconcileSoon()
+}
+
+// owe keeps the reason of an end that the store could not note, for the
+// reconciliation that makes up for it.
+func (s *Service) owe(uid sandbox.UID, reason string) {
+	s.mu.Lock()
+	s.untold[uid] = reason
+	s.mu.Unlock()
+	s.lookAtAll()
+}
+
+// owed returns the reason that is owed for a sandbox.
+func (s *Service) owed(uid sandbox.UID) (reason string, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	reason, ok = s.untold[uid]
+	return reason, ok
+}
+
+// told ends what is owed for a sandbox.
+func (s *Service) told(uid sandbox.UID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.untold, uid)
+}
+
 func (s *Service) reconcileLoop(ctx context.Context) {
 	t := time.NewTimer(s.reconcilePause())
 	defer t.Stop()
@@ -132,6 +167,7 @@ func (s *Service) reconcile(ctx context.Context) {
 	var faults faultList
 	s.mu.Lock()
 	full := !s.settled
+	s.settled = true // unless somebody says otherwise meanwhile
 	s.mu.Unlock()
 	// What exists is listed before the rows: whatever is made in between has
 	// a row already, because the row always comes first.
@@ -142,6 +178,7 @@ func (s *Service) reconcile(ctx context.Context) {
 	} else {
 		s.repairAll(ctx, rows, full, &faults)
 		s.removeOrphans(ctx, found, rows, &faults)
+		s.unpinOrphans(ctx, found.pins, rows, &faults)
 		if full {
 			s.removeOldJournals(ctx, found.journals, rows, &faults)
 			if err := s.endForgotten(ctx); err != nil {
@@ -158,7 +195,9 @@ func (s *Service) reconcile(ctx context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.faults = faults.list
-	s.settled = s.settled || len(faults.list) == 0
+	if full && len(faults.list) > 0 {
+		s.settled = false
+	}
 }
 
 type faultList struct {
@@ -177,13 +216,19 @@ type findings struct {
 	traces   []sandbox.UID // of the driver
 	disks    []sandbox.UID
 	journals []sandbox.UID
+	pins     []image.Pin
 }
 
 func (s *Service) survey(ctx context.Context, faults *faultList) findings {
-	list := func(part string, uids []sandbox.UID, err error) []sandbox.UID {
+	failed := func(part string, err error) bool {
 		if err != nil {
 			s.log.Error("list what exists", "part", part, telemetry.KeyErr, err)
 			faults.add(part, err)
+		}
+		return err != nil
+	}
+	list := func(part string, uids []sandbox.UID, err error) []sandbox.UID {
+		if failed(part, err) {
 			return nil
 		}
 		return uids
@@ -195,6 +240,10 @@ func (s *Service) survey(ctx context.Context, faults *faultList) findings {
 	f.disks = list("disks", uids, err)
 	uids, err = s.cfg.Journals.Boxes()
 	f.journals = list("journals", uids, err)
+	pins, err := s.cfg.Images.Pins(ctx)
+	if !failed("images", err) {
+		f.pins = pins
+	}
 	return f
 }
 
@@ -254,19 +303,26 @@ func (s *Service) repair(ctx context.Context, b sandbox.Sandbox) error {
 	if act != leaveIt {
 		s.log.Info("reconcile a sandbox", telemetry.KeySandbox, b.ID, telemetry.KeyUID, b.UID, "state", b.State, "phase", o.phase, "action", act.String())
 	}
+	owed, known := s.owed(b.UID)
 	switch act {
 	case adoptIt:
 		return s.adopt(ctx, b)
 	case abandonC:
-		s.abandon(ctx, b, interruptedCreate)
-	case buryIt:
-		return s.bury(ctx, b, death)
-	case settleIt:
-		_, err := s.stopped(ctx, b, interruptedStop, event.Stopped{})
+		s.abandon(ctx, b, cmp.Or(owed, interruptedCreate))
+	case buryIt, settleIt:
+		if act == buryIt && !known {
+			return s.bury(ctx, b, death)
+		}
+		reason := cmp.Or(owed, interruptedStop)
+		_, err := s.stopped(ctx, b, reason, event.Stopped{Reason: reason})
 		return err
 	case haltIt:
 		if err := s.cfg.Driver.Stop(ctx, b.Handle, DefaultGrace); err != nil && !errors.Is(err, errs.NotFound) {
 			return fmt.Errorf("stop what should not run: %w", err)
+		}
+		s.admission.give(b.UID)
+		if err := s.cfg.Disks.Unmount(ctx, b.DiskUID); err != nil {
+			return fmt.Errorf("unmount the disk of what should not run: %w", err)
 		}
 	case leaveIt:
 	}

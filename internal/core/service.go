@@ -52,6 +52,20 @@ type Images interface {
 	Resolve(ctx context.Context, name string) (image.Image, error)
 	Pin(ctx context.Context, digest string, owner sandbox.UID) error
 	Unpin(ctx context.Context, digest string, owner sandbox.UID) error
+	Pins(ctx context.Context) ([]image.Pin, error)
+	Sweep(ctx context.Context, inUse func(digest string) bool) (int64, error)
+}
+
+// Disks is what core needs of the disks. *workspace.Disks is one.
+type Disks interface {
+	Admit() error
+	Create(ctx context.Context, uid sandbox.UID, bytes int64) (workspace.Disk, error)
+	Mount(ctx context.Context, uid sandbox.UID) (workspace.Disk, error)
+	Unmount(ctx context.Context, uid sandbox.UID) error
+	Remove(ctx context.Context, uid sandbox.UID) (freed int64, err error)
+	List() ([]sandbox.UID, error)
+	Usage(ctx context.Context, uid sandbox.UID) (workspace.Usage, error)
+	Tree(ctx context.Context, uid sandbox.UID) (*workspace.Tree, error)
 }
 
 // Config is what a Service needs. Store, Driver, Disks, Images and Journals
@@ -59,7 +73,7 @@ type Images interface {
 type Config struct {
 	Store    *store.Store
 	Driver   driver.Driver
-	Disks    *workspace.Disks
+	Disks    Disks
 	Images   Images
 	Journals *journal.Journals
 	// Egress is what the proxy is made from; its OnDecision, if any, hears
@@ -115,9 +129,10 @@ type Service struct {
 	wake      chan struct{}      // asks for a reconciliation soon
 
 	mu      sync.Mutex
-	running map[sandbox.UID]*run // guarded by mu
-	faults  []Problem            // of the last reconciliation; guarded by mu
-	settled bool                 // a reconciliation found everything readable; guarded by mu
+	running map[sandbox.UID]*run   // guarded by mu
+	faults  []Problem              // of the last reconciliation; guarded by mu
+	settled bool                   // no reconciliation has to look at every row; guarded by mu
+	untold  map[sandbox.UID]string // why what the store could not note ended; guarded by mu
 }
 
 // New returns a Service. It starts nothing and changes nothing.
@@ -132,6 +147,7 @@ func New(cfg Config) (*Service, error) {
 		decisions: make(chan sandbox.Event, 1024),
 		wake:      make(chan struct{}, 1),
 		running:   make(map[sandbox.UID]*run),
+		untold:    make(map[sandbox.UID]string),
 	}
 	if s.now == nil {
 		s.now = time.Now

@@ -76,13 +76,18 @@ func (s *Service) recreate(ctx context.Context, b sandbox.Sandbox, disk workspac
 	if err := s.cfg.Driver.Sweep(ctx, b.UID); err != nil {
 		return nil, err
 	}
-	spec := s.driverSpec(b, img, disk)
-	handle, err := s.cfg.Driver.Create(ctx, spec)
+	if err := s.cfg.Images.Pin(ctx, img.Digest, b.UID); err != nil {
+		return nil, err
+	}
+	handle, err := s.cfg.Driver.Create(ctx, s.driverSpec(b, img, disk))
 	if err != nil {
 		return nil, err
 	}
 	if err := s.cfg.Store.SetHandle(ctx, b.UID, handle); err != nil {
-		return nil, err
+		undo, cancel := undoing(ctx)
+		defer cancel()
+		// What nobody has the handle of must not stay.
+		return nil, errors.Join(err, s.cfg.Driver.Destroy(undo, handle))
 	}
 	return handle, s.cfg.Driver.Start(ctx, handle)
 }
@@ -97,7 +102,10 @@ func (s *Service) takeDown(ctx context.Context, b sandbox.Sandbox) {
 	}
 	if b.Handle != nil {
 		if err := s.cfg.Driver.Stop(undo, b.Handle, 0); err != nil && !errors.Is(err, errs.NotFound) {
+			// Its place and its disk stay taken while it may run.
 			log.Error("stop a sandbox whose start failed", telemetry.KeyErr, err)
+			s.lookAtAll()
+			return
 		}
 	}
 	if err := s.cfg.Disks.Unmount(undo, b.DiskUID); err != nil {

@@ -59,15 +59,23 @@ func (s *Service) halt(ctx context.Context, b sandbox.Sandbox, grace time.Durati
 		r.end(ending{sandbox.EndStopped, "the sandbox was stopped"})
 	}
 	if err := s.cfg.Driver.Stop(ctx, b.Handle, grace); err != nil && !errors.Is(err, errs.NotFound) {
-		if st, inspectErr := s.cfg.Driver.Inspect(ctx, b.Handle); r != nil && (inspectErr != nil || st.Phase == driver.PhaseRunning) {
-			r.goOn()
+		if st, inspectErr := s.cfg.Driver.Inspect(ctx, b.Handle); inspectErr != nil || st.Phase == driver.PhaseRunning {
+			if r != nil {
+				r.goOn()
+			}
+			return sandbox.Sandbox{}, fmt.Errorf("stop sandbox %s: %w", b.ID, err)
 		}
-		return sandbox.Sandbox{}, fmt.Errorf("stop sandbox %s: %w", b.ID, err)
+		// What still has to be cleaned up a start or a destroy does.
+		s.log.Warn("stop a sandbox", telemetry.KeySandbox, b.ID, telemetry.KeyUID, b.UID, telemetry.KeyErr, err)
 	}
 	// It is stopped, and that has to be written down also when the service ends.
 	ctx, cancel = undoing(ctx)
 	defer cancel()
-	return s.stopped(ctx, b, reason, event.Stopped{Reason: reason})
+	b, err := s.stopped(ctx, b, reason, event.Stopped{Reason: reason})
+	if err != nil {
+		s.owe(b.UID, reason)
+	}
+	return b, err
 }
 
 // stopped writes down that a sandbox does not run any more, after its execs
@@ -77,14 +85,16 @@ func (s *Service) stopped(ctx context.Context, b sandbox.Sandbox, reason string,
 		r.finish()
 	}
 	if err := s.endExecs(ctx, b, endOf(reason)); err != nil {
-		return sandbox.Sandbox{}, err
+		return b, err
 	}
-	b, err := s.cfg.Store.Move(ctx, b.UID, sandbox.Stopped, store.Change{
+	now, err := s.cfg.Store.Move(ctx, b.UID, sandbox.Stopped, store.Change{
 		Reason: reason, Events: []sandbox.Event{event.New(b.UID, actor(ctx), why)},
 	})
 	if err != nil {
-		return sandbox.Sandbox{}, err
+		return b, err
 	}
+	b = now
+	s.told(b.UID)
 	s.admission.give(b.UID)
 	if err := s.cfg.Disks.Unmount(ctx, b.DiskUID); err != nil {
 		// It stays mounted until somebody needs it otherwise.

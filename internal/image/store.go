@@ -299,6 +299,34 @@ func (s *Store) Unpin(ctx context.Context, digest string, owner sandbox.UID) err
 	return nil
 }
 
+// Pin is an owner's hold on an image.
+type Pin struct {
+	Digest string
+	Owner  sandbox.UID
+}
+
+// Pins returns every pin of every image, also of images that are gone.
+func (s *Store) Pins(ctx context.Context) ([]Pin, error) {
+	entries, err := os.ReadDir(filepath.Join(s.dir, pinsName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, ctx.Err()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read image pins: %w", err)
+	}
+	var all []Pin
+	for _, e := range entries {
+		owners, err := s.pins(e.Name())
+		if err != nil {
+			return nil, err
+		}
+		for _, o := range owners {
+			all = append(all, Pin{Digest: e.Name(), Owner: sandbox.UID(o)})
+		}
+	}
+	return all, ctx.Err()
+}
+
 func (s *Store) pins(digest string) ([]string, error) {
 	entries, err := os.ReadDir(filepath.Join(s.dir, pinsName, digest))
 	if errors.Is(err, fs.ErrNotExist) {

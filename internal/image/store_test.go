@@ -227,6 +227,9 @@ func TestRemove(t *testing.T) {
 	if err := s.Pin(ctx, img.Digest, "box"); err != nil {
 		t.Fatal(err)
 	}
+	if pins, err := s.Pins(ctx); err != nil || len(pins) != 1 || pins[0] != (Pin{img.Digest, "box"}) {
+		t.Errorf("Pins = %v, %v", pins, err)
+	}
 	if err := s.Remove(ctx, "one", nil); err != nil {
 		t.Errorf("Remove of one of two names = %v", err)
 	}

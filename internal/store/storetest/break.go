@@ -1,0 +1,48 @@
+// Package storetest makes single writes of a store fail, in the database
+// itself, for tests of what stands above. It is for tests only.
+package storetest
+
+import (
+	"database/sql"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// Message is what a broken write fails with, somewhere in its error.
+const Message = "broken by a test"
+
+// Break makes a write of the SQLite database at path fail from now on: write is
+// as in "INSERT ON events" or "UPDATE OF state ON sandboxes", and when, if not
+// empty, a condition on NEW that says which rows. The returned function mends
+// it.
+func Break(t testing.TB, path, write, when string) (mend func()) {
+	t.Helper()
+	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(30000)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	do := func(statement string) {
+		t.Helper()
+		if _, err := db.Exec(statement); err != nil {
+			t.Fatalf("%s: %v", statement, err)
+		}
+	}
+	name := "broken_" + strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' {
+			return r
+		}
+		return '_'
+	}, strings.ToLower(write+when))
+	if when != "" {
+		when = "WHEN " + when
+	}
+	do(fmt.Sprintf(`CREATE TRIGGER %s BEFORE %s %s BEGIN SELECT RAISE(ABORT, '%s'); END`, name, write, when, Message))
+	return func() {
+		t.Helper()
+		do("DROP TRIGGER " + name)
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
