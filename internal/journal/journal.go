@@ -10,8 +10,9 @@
 // exit, and never a wrong one, because every record carries a checksum.
 //
 // Logs are bounded. A log over its own cap keeps its beginning and counts
-// what it cut. A sandbox over its cap loses its oldest finished logs, whole;
-// reading one of those is errs.NotFound. The package knows no execs but by
+// what it cut; a ring ([Journals.CreateRing]) keeps its end instead. A sandbox
+// over its cap loses its oldest finished logs, whole; reading one of those is
+// errs.NotFound. The package knows no execs but by
 // number and does not log.
 package journal
 
@@ -86,7 +87,7 @@ func (j *Journals) Create(uid sandbox.UID, seq int64) (*Log, error) {
 	if err != nil {
 		return nil, err
 	}
-	return b.create(seq)
+	return b.create(seq, 0)
 }
 
 // Remove deletes all logs of a sandbox, also open ones; their followers get
@@ -212,7 +213,7 @@ func (b *box) load() error {
 		if err != nil {
 			return err
 		}
-		k := kept{seq, onDisk(info.Size())}
+		k := kept{seq, allocated(info)}
 		b.closed = append(b.closed, k)
 		b.usage += k.usage
 	}
@@ -230,7 +231,9 @@ func (b *box) openLogs() []*Log {
 	return logs
 }
 
-func (b *box) create(seq int64) (*Log, error) {
+// create opens a log to append. One that is not there becomes a ring when ring
+// is not 0.
+func (b *box) create(seq, ring int64) (*Log, error) {
 	if seq <= 0 {
 		return nil, errs.E(errs.Invalid, "malformed exec number")
 	}
@@ -242,7 +245,7 @@ func (b *box) create(seq int64) (*Log, error) {
 	if l := b.open[seq]; l != nil {
 		return l, nil
 	}
-	l, err := b.openFile(seq)
+	l, err := b.openFile(seq, ring)
 	if err != nil {
 		return nil, fmt.Errorf("open log %d: %w", seq, fault(err))
 	}
@@ -260,19 +263,20 @@ func (b *box) create(seq int64) (*Log, error) {
 }
 
 // openFile opens the file of a log or makes it, and reads what it holds.
-func (b *box) openFile(seq int64) (*Log, error) {
+func (b *box) openFile(seq, ring int64) (*Log, error) {
 	const flags = os.O_RDWR | syscall.O_NOFOLLOW
 	l := &Log{box: b, seq: seq, write: pwritev}
+	l.becomeLog()
 	path := b.path(seq)
 	f, err := os.OpenFile(path, flags, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err := os.Mkdir(b.dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 			return nil, err
 		}
-		if l.file = b.spares.take(path); l.file != nil {
-			l.end = int64(len(magic))
-			l.outEnd = l.end
-			return l, nil
+		if ring == 0 {
+			if l.file = b.spares.take(path); l.file != nil {
+				return l, nil
+			}
 		}
 		f, err = os.OpenFile(path, flags|os.O_CREATE, 0o600)
 	}
@@ -280,7 +284,7 @@ func (b *box) openFile(seq int64) (*Log, error) {
 		return nil, err
 	}
 	l.file = f
-	if err := l.recover(); err != nil {
+	if err := l.recover(ring); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return l, nil
@@ -293,7 +297,7 @@ func (b *box) find(seq int64) (int, bool) {
 // charge books what l takes on disk. l.mu is held or l is not shared yet, and
 // b.mu is held.
 func (b *box) charge(l *Log) {
-	now := onDisk(l.end)
+	now := l.space(l.end)
 	b.usage += now - l.charged
 	l.charged = now
 }
@@ -313,7 +317,7 @@ func (b *box) admit(l *Log, end int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	limit := b.limits.PerSandbox
-	more := onDisk(end) - l.charged
+	more := l.space(end) - l.charged
 	if limit <= 0 || b.usage+more <= limit {
 		return true
 	}

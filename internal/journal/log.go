@@ -24,22 +24,26 @@ type Log struct {
 	seq   int64
 	write func(f *os.File, at int64, parts ...[]byte) error
 
-	mu      sync.Mutex
-	file    *os.File      // nil when closed and no reader is left; guarded by mu, as is the rest
-	readers int           // who read file
-	closed  bool          // no more appends
-	end     int64         // file bytes of whole records
-	outEnd  int64         // file bytes up to the last output record: what readers see
-	size    int64         // output bytes, kept or cut
-	kept    int64         // output bytes that are kept
-	cutting bool          // the log is at a cap and keeps no more
-	cutAt   int64         // file position of the cut record; 0: none
-	cut     cuts          // while cutting
-	exit    *sandbox.Exit // how it ended; nil before Finish
-	index   []mark        // by position, one every markEvery bytes
-	wake    chan struct{} // closed by the next change; nil when nobody waits
-	charged int64         // what the box booked for it
-	header  [headerSize]byte
+	mu       sync.Mutex
+	file     *os.File      // nil when closed and no reader is left; guarded by mu, as is the rest
+	readers  int           // who read file
+	base     int64         // file bytes before the first record of all
+	ring     int64         // bytes that a ring keeps; 0: no ring
+	nextSlot int           // the slot of a ring that is written next
+	first    mark          // the oldest record that is there
+	closed   bool          // no more appends
+	end      int64         // file bytes of whole records
+	outEnd   int64         // file bytes up to the last output record: what readers see
+	size     int64         // output bytes, kept or cut
+	kept     int64         // output bytes that are kept
+	cutting  bool          // the log is at a cap and keeps no more
+	cutAt    int64         // file position of the cut record; 0: none
+	cut      cuts          // while cutting
+	exit     *sandbox.Exit // how it ended; nil before Finish
+	index    []mark        // by position, one every markEvery bytes
+	wake     chan struct{} // closed by the next change; nil when nobody waits
+	charged  int64         // what the box booked for it
+	header   [headerSize]byte
 }
 
 // mark says which output offset the record at a file position has.
@@ -55,11 +59,12 @@ func (l *Log) Size() int64 {
 	return l.size
 }
 
-// Cut returns how many bytes were not kept because of a cap.
+// Cut returns how many bytes are not kept because of a cap. What a ring let go
+// counts as stdout: a terminal has one stream.
 func (l *Log) Cut() (stdout, stderr int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.cut.stdout, l.cut.stderr
+	return l.cut.stdout + l.dropped(), l.cut.stderr
 }
 
 // Exit returns what Finish was called with, nil while it was not.
@@ -95,10 +100,10 @@ func (l *Log) Append(o sandbox.Output) error {
 	defer l.broadcast()
 	for len(data) > 0 && !l.cutting {
 		n := min(len(data), maxPayload)
-		if limit := l.box.limits.PerExec; limit > 0 {
+		if limit := l.box.limits.PerExec; limit > 0 && l.ring == 0 {
 			n = int(min(int64(n), limit-l.kept))
 		}
-		if n <= 0 || !l.box.admit(l, l.end+headerSize+int64(n)) {
+		if n <= 0 || !l.box.admit(l, l.end+headerSize+int64(n)) && l.ring == 0 {
 			l.cutting = true
 			break
 		}
@@ -118,13 +123,32 @@ func (l *Log) appendOutput(k kind, at time.Time, data []byte) error {
 	if err := l.put(position, k, l.size, at, data); err != nil {
 		return err
 	}
-	if last := len(l.index) - 1; last < 0 || position-l.index[last].position >= markEvery {
-		l.index = append(l.index, mark{l.size, position})
-	}
+	l.remember(position)
 	l.size += int64(len(data))
 	l.kept += int64(len(data))
 	l.outEnd = l.end
+	if err := l.dropOldest(); err != nil {
+		return fmt.Errorf("drop the oldest of log %d: %w", l.seq, fault(err))
+	}
 	return nil
+}
+
+// remember puts the record at a position, which begins at size, into the
+// index, unless the last mark is near.
+func (l *Log) remember(position int64) {
+	if last := len(l.index) - 1; last < 0 || position-l.index[last].position >= l.markDistance() {
+		l.index = append(l.index, mark{l.size, position})
+	}
+}
+
+// space is what the log takes on disk when its records end at a position.
+func (l *Log) space(end int64) int64 { return onDisk(l.base + end - l.first.position) }
+
+// becomeLog puts l in the state of a log without records.
+func (l *Log) becomeLog() {
+	l.base = int64(len(magic))
+	l.first = mark{position: l.base}
+	l.end, l.outEnd = l.base, l.base
 }
 
 // countCut writes the cut record in its place: a log over its cap must not
@@ -175,7 +199,7 @@ func (l *Log) Finish(exit sandbox.Exit) error {
 	if l.closed {
 		return l.whyClosed()
 	}
-	exit.StdoutCut += l.cut.stdout
+	exit.StdoutCut += l.cut.stdout + l.dropped()
 	exit.StderrCut += l.cut.stderr
 	payload, err := json.Marshal(exit)
 	if err == nil && len(payload) > maxPayload {
@@ -242,7 +266,7 @@ func (l *Log) broadcast() {
 // recover reads an existing file up to its last whole record, cuts what
 // follows and puts l in the state that it had. An empty file becomes a log.
 // A file that is no log of this version is refused and left alone.
-func (l *Log) recover() error {
+func (l *Log) recover(ring int64) error {
 	info, err := l.file.Stat()
 	if err != nil {
 		return err
@@ -252,7 +276,8 @@ func (l *Log) recover() error {
 	if err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
-	if string(head[:n]) != magic[:n] {
+	isRing := string(head[:n]) == ringMagic
+	if string(head[:n]) != magic[:n] && !isRing {
 		// A crash of the host can leave a file that has its length and not
 		// yet its content.
 		if slices.ContainsFunc(head[:n], func(c byte) bool { return c != 0 }) {
@@ -260,15 +285,22 @@ func (l *Log) recover() error {
 		}
 		n = 0
 	}
-	l.end = int64(len(magic))
 	if n < len(magic) {
 		if err := l.file.Truncate(0); err != nil {
 			return err
 		}
-		l.outEnd = l.end
+		if ring > 0 {
+			return l.beginRing(ring)
+		}
 		return l.write(l.file, 0, []byte(magic))
 	}
-	l.outEnd = l.end
+	if isRing {
+		s, which, err := readSlot(l.file)
+		if err != nil {
+			return err
+		}
+		l.becomeRing(s, which)
+	}
 	sc := &scanner{file: l.file, position: l.end, limit: info.Size()}
 	for l.exit == nil {
 		h, payload, err := sc.next()
@@ -309,9 +341,7 @@ func (l *Log) replay(h header, payload []byte) bool {
 		l.cutting, l.cut, l.cutAt = true, cut, position
 		l.size += cut.stdout + cut.stderr
 	default:
-		if last := len(l.index) - 1; last < 0 || position-l.index[last].position >= markEvery {
-			l.index = append(l.index, mark{l.size, position})
-		}
+		l.remember(position)
 		l.size += int64(len(payload))
 		l.kept += int64(len(payload))
 	}

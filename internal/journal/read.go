@@ -28,7 +28,9 @@ const readChunk = 2 * (headerSize + maxPayload)
 // exit as the last entry. Neighbouring records of a stream may come as one
 // entry of at most 64 KiB, with the time of the first. Following a log that is
 // open, it waits for what comes and ends after the exit or with ctx. Without
-// follow, and for a log that was never finished, it ends where the log ends.
+// follow, and for a log that was never finished, it ends where the log ends. A
+// ring begins with the oldest output that it has, and a follower that it
+// overtakes goes on there: the entry's offset tells.
 //
 // Its errors, of which the first ends the reading, are errs.NotFound when the
 // log was pruned or never made, errs.Invalid when after is negative,
@@ -148,31 +150,47 @@ func (l *Log) start(offset int64) int64 {
 	defer l.mu.Unlock()
 	i := sort.Search(len(l.index), func(i int) bool { return l.index[i].offset > offset })
 	if i == 0 {
-		return int64(len(magic))
+		return l.first.position
 	}
 	return l.index[i-1].position
 }
 
+// scan returns a scanner of a file that does not change, at its oldest record.
+func (s *source) scan() (*scanner, mark, error) {
+	info, err := s.file.Stat()
+	if err != nil {
+		return nil, mark{}, fault(err)
+	}
+	sc := &scanner{file: s.file, limit: info.Size()}
+	oldest, err := sc.oldest()
+	sc.position = oldest.position
+	return sc, oldest, err
+}
+
 func (s *source) read(ctx context.Context, after int64, follow bool, yield func(Entry, error) bool) error {
-	sc := &scanner{file: s.file, position: int64(len(magic))}
-	r := &reader{scanner: sc, after: after}
 	if s.log == nil {
-		info, err := s.file.Stat()
+		sc, _, err := s.scan()
 		if err != nil {
-			return fault(err)
-		}
-		sc.limit = info.Size()
-		if err := sc.checkMagic(); err != nil {
 			return err
 		}
-		return r.run(ctx, yield)
+		return (&reader{scanner: sc, after: after}).run(ctx, yield)
 	}
-	sc.position = s.log.start(after)
+	sc := &scanner{file: s.file, position: s.log.start(after)}
+	r := &reader{scanner: sc, after: after}
 	for {
 		v := s.log.look(sc.position, follow)
 		if sc.position < v.end {
 			sc.limit = v.end
-			if err := r.run(ctx, yield); err != nil || r.stopped {
+			err := r.run(ctx, yield)
+			if r.stopped {
+				return err
+			}
+			// A ring may have dropped what was being read.
+			if oldest := s.log.oldest(); sc.position < oldest.position {
+				sc.position, sc.buf = oldest.position, nil
+				continue
+			}
+			if err != nil {
 				return err
 			}
 			continue

@@ -20,19 +20,25 @@ type scanner struct {
 	bufAt int64
 }
 
-func (s *scanner) checkMagic() error {
+// oldest returns where the records begin, of whichever kind the log is.
+func (s *scanner) oldest() (mark, error) {
+	first := mark{position: int64(len(magic))}
 	head := make([]byte, len(magic))
 	if s.limit < int64(len(magic)) {
 		s.limit = 0 // torn before the first record
-		return nil
+		return first, nil
 	}
 	if _, err := s.file.ReadAt(head, 0); err != nil {
-		return err
+		return first, err
 	}
-	if string(head) != magic {
-		return errs.E(errs.Internal, "the output log is damaged, or of another version")
+	switch string(head) {
+	case magic:
+		return first, nil
+	case ringMagic:
+		slot, _, err := readSlot(s.file)
+		return slot.first, err
 	}
-	return nil
+	return first, errs.E(errs.Internal, "the output log is damaged, or of another version")
 }
 
 // have returns the bytes at the position that are in the buffer.
@@ -113,19 +119,28 @@ func (s *scanner) peek() (header, []byte, error) { return parseRecord(s.have()) 
 
 func (s *scanner) skip(h header) { s.position += h.size() }
 
+// header returns the header at the position and stays there.
+func (s *scanner) header() (header, error) {
+	// Small reads: between two headers lies what is not wanted.
+	const chunk = 4096
+	b, err := s.fill(headerSize, chunk)
+	if err != nil {
+		return header{}, err
+	}
+	h, err := parseHeader(b)
+	if err != nil {
+		return header{}, s.torn(err)
+	}
+	return h, nil
+}
+
 // seek goes to the record that has the output byte at offset, or to the first
 // one that is not output, without reading what it passes.
 func (s *scanner) seek(offset int64) error {
-	// Small reads: between two headers lies what is not wanted.
-	const chunk = 4096
 	for {
-		b, err := s.fill(headerSize, chunk)
+		h, err := s.header()
 		if err != nil {
 			return err
-		}
-		h, err := parseHeader(b)
-		if err != nil {
-			return s.torn(err)
 		}
 		if !h.kind.output() || h.offset+int64(h.length) > offset {
 			return nil
