@@ -128,5 +128,6 @@ func (s *Service) endLost(ctx context.Context, x sandbox.Exec, end ending) error
 		exit.StdoutCut, exit.StderrCut = log.Cut()
 	}
 	x.Exit, x.Status, x.FinishedAt = &exit, endStatus(exit), s.now()
-	return s.writeEnd(ctx, x, "", true)
+	x.Result = s.resultOf(ctx, x)
+	return s.writeEnd(ctx, x, true)
 }

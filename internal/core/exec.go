@@ -3,7 +3,9 @@ package core
 import (
 	"context"
 	"errors"
+	"maps"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -60,7 +62,7 @@ func (s *Service) beginExec(ctx context.Context, id string, spec sandbox.ExecSpe
 	}
 	x := sandbox.Exec{
 		UID: sandbox.NewUID(), Box: b.UID, Spec: completeExec(spec, b.Spec),
-		Status: sandbox.ExecPending, CreatedAt: s.now(),
+		Status: sandbox.ExecPending, Actor: actor(ctx), CreatedAt: s.now(),
 	}
 	// From the number on the exec exists, whether or not the caller waits.
 	ctx = context.WithoutCancel(ctx)
@@ -68,14 +70,14 @@ func (s *Service) beginExec(ctx context.Context, id string, spec sandbox.ExecSpe
 		r.unreserve()
 		return nil, err
 	}
-	log, err := s.cfg.Journals.Create(x.Box, x.Seq)
+	log, err := s.openJournal(x)
 	if err != nil {
 		r.unreserve()
 		exit := sandbox.Exit{Reason: sandbox.EndDiskFull, Message: "the host cannot keep the command's output"}
 		return nil, errors.Join(err, s.endUnstarted(ctx, x, exit))
 	}
-	e := newLiveExec(r, x, log, actor(ctx))
-	start := &guest.Start{ExecSpec: x.Spec}
+	e := newLiveExec(r, x, log)
+	start := startOf(x.Spec)
 	if !r.register(e, func() { e.pump(start) }) {
 		e.finish(e.lost(), time.Time{})
 		s.shut(log)
@@ -86,7 +88,7 @@ func (s *Service) beginExec(ctx context.Context, id string, spec sandbox.ExecSpe
 // endUnstarted finishes an exec that has no journal and never ran.
 func (s *Service) endUnstarted(ctx context.Context, x sandbox.Exec, exit sandbox.Exit) error {
 	x.Exit, x.Status, x.FinishedAt = &exit, endStatus(exit), s.now()
-	return s.writeEnd(ctx, x, actor(ctx), true)
+	return s.writeEnd(ctx, x, true)
 }
 
 // completeExec fills what a command leaves open.
@@ -103,7 +105,17 @@ func completeExec(x sandbox.ExecSpec, b sandbox.Spec) sandbox.ExecSpec {
 		limit := b.ExecTimeout
 		x.Timeout = &limit
 	}
+	x.NeedsSecrets = len(x.Secrets) > 0
 	return x
+}
+
+// startOf is what the agent is told of a command.
+func startOf(x sandbox.ExecSpec) *guest.Start {
+	start := &guest.Start{ExecSpec: x}
+	for _, name := range slices.Sorted(maps.Keys(x.Secrets)) {
+		start.Env = append(start.Env, name+"="+x.Secrets[name])
+	}
+	return start
 }
 
 // findExecs finds a sandbox whose execs have been taken over from an earlier

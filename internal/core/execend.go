@@ -61,6 +61,10 @@ func (e *liveExec) lost() sandbox.Exit {
 	return sandbox.Exit{Reason: sandbox.EndLost, Message: "the sandbox's agent does not know the command any more"}
 }
 
+// forgottenSecrets is said of a pending command that cannot be started any
+// more.
+const forgottenSecrets = "the daemon was restarted before the command began, and its credentials were only in memory"
+
 // refused is the exit of an exec that the agent would not start or does not
 // know.
 func (e *liveExec) refused(err error) sandbox.Exit {
@@ -71,6 +75,9 @@ func (e *liveExec) refused(err error) sandbox.Exit {
 			return sandbox.Exit{Reason: sandbox.EndLost, Message: "its output could not be followed: " + info.Message}
 		}
 		return e.lost()
+	}
+	if e.exec.Spec.NeedsSecrets && info.Kind == errs.NotFound {
+		return sandbox.Exit{Reason: sandbox.EndLost, Message: forgottenSecrets}
 	}
 	return sandbox.Exit{Reason: sandbox.EndNotRun, Message: info.Message}
 }
@@ -97,6 +104,7 @@ func (e *liveExec) finish(exit sandbox.Exit, at time.Time) {
 		began, at = e.exec.CreatedAt, now
 	}
 	e.exec.Exit, e.exec.Status, e.exec.FinishedAt = &exit, endStatus(exit), within(at, began, now)
+	e.exec.Result = s.resultOf(context.WithoutCancel(e.run.ctx), e.exec)
 	if e.backstop != nil {
 		e.backstop.Stop()
 	}
@@ -109,7 +117,7 @@ func (e *liveExec) finish(exit sandbox.Exit, at time.Time) {
 	} else {
 		e.tell(x)
 	}
-	if err := s.writeEnd(context.WithoutCancel(e.run.ctx), x, e.by, startNoted); err != nil {
+	if err := s.writeEnd(context.WithoutCancel(e.run.ctx), x, startNoted); err != nil {
 		// The exec stays a live one, so that its end is seen all the same;
 		// the next boot copies it from the journal.
 		s.log.Error("write the end of an exec", telemetry.KeyUID, x.Box, telemetry.KeySeq, x.Seq, telemetry.KeyErr, err)
@@ -164,19 +172,12 @@ func endStatus(exit sandbox.Exit) sandbox.ExecStatus {
 
 // writeEnd stores a finished exec, and its start where the store has not heard
 // of that.
-func (s *Service) writeEnd(ctx context.Context, x sandbox.Exec, by string, startNoted bool) error {
+func (s *Service) writeEnd(ctx context.Context, x sandbox.Exec, startNoted bool) error {
 	var events []sandbox.Event
 	if !startNoted {
-		started := event.New(x.Box, by, event.ExecStart{Seq: x.Seq})
-		started.Time = x.StartedAt
-		events = append(events, started)
+		events = append(events, event.Began(x))
 	}
-	events = append(events, event.New(x.Box, by, event.ExecEnd{Seq: x.Seq, Reason: x.Exit.Reason, Code: x.Exit.Code}))
-	var took time.Duration
-	if !x.StartedAt.IsZero() {
-		took = x.FinishedAt.Sub(x.StartedAt)
-	}
-	s.metrics.Exec(string(x.Exit.Reason), took)
-	_, err := s.cfg.Store.FinishStartedExec(ctx, x, events...)
+	s.metrics.Exec(string(x.Exit.Reason), x.Took())
+	_, err := s.cfg.Store.FinishStartedExec(ctx, x, append(events, event.Ended(x)...)...)
 	return err
 }

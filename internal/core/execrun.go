@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -38,7 +39,6 @@ type liveExec struct {
 	uid sandbox.UID
 	seq int64
 	log *journal.Log
-	by  string // who asked for it; "" when an earlier daemon was asked
 	// stdin serialises writers that append.
 	stdin sync.Mutex
 
@@ -58,18 +58,19 @@ type liveExec struct {
 	broken bool  // the journal cannot be written; guarded by mu
 
 	acks     chan struct{} // has a token when offset moved
+	viewers  atomic.Int32  // of a terminal
 	backstop *time.Timer   // nil without a time limit
 }
 
-func newLiveExec(r *run, x sandbox.Exec, log *journal.Log, by string) *liveExec {
+func newLiveExec(r *run, x sandbox.Exec, log *journal.Log) *liveExec {
 	e := &liveExec{
-		run: r, uid: x.UID, seq: x.Seq, log: log, by: by, exec: x,
+		run: r, uid: x.UID, seq: x.Seq, log: log, exec: x,
 		begun: make(chan struct{}), done: make(chan struct{}), acks: make(chan struct{}, 1),
 		offset: log.Size(), noted: x.Status == sandbox.ExecRunning,
 	}
 	e.ctx, e.cancel = context.WithCancel(r.ctx)
 	// A finished exec is shown without its env, as the store shows it.
-	e.exec.Spec.Env = nil
+	e.exec.Spec.Env, e.exec.Spec.Secrets = nil, nil
 	if e.noted {
 		close(e.begun)
 		e.arm()
@@ -200,8 +201,7 @@ func (e *liveExec) noteStart(ctx context.Context) {
 	if !due {
 		return
 	}
-	err := e.run.s.cfg.Store.StartExec(context.WithoutCancel(ctx), x.Box, x.Seq, x.StartedAt,
-		event.New(x.Box, e.by, event.ExecStart{Seq: x.Seq}))
+	err := e.run.s.cfg.Store.StartExec(context.WithoutCancel(ctx), x.Box, x.Seq, x.StartedAt, event.Began(x))
 	if err != nil && !errors.Is(err, errs.WrongState) {
 		e.run.s.log.Error("note the start of an exec", telemetry.KeyUID, x.Box, telemetry.KeySeq, x.Seq, telemetry.KeyErr, err)
 	}

@@ -15,7 +15,7 @@ import (
 // resume takes up the execs that an earlier daemon left unfinished in a
 // sandbox that runs on. Each goes on where its journal ends. One whose start
 // the agent may never have got is sent again: the agent knows it by its uid
-// if it did.
+// if it did. What that needs may be gone; then the agent is only asked.
 func (s *Service) resume(ctx context.Context, r *run) error {
 	list, err := s.unfinished(ctx, r.uid)
 	if err != nil {
@@ -32,15 +32,15 @@ func (s *Service) resume(ctx context.Context, r *run) error {
 
 func (s *Service) resumeExec(ctx context.Context, r *run, x sandbox.Exec) error {
 	var start *guest.Start
-	if x.Status == sandbox.ExecPending {
+	if x.Status == sandbox.ExecPending && !x.Spec.NeedsSecrets {
 		env, err := s.cfg.Store.ExecEnv(ctx, x.Box, x.Seq)
 		if err != nil {
 			return err
 		}
 		x.Spec.Env = env
-		start = &guest.Start{ExecSpec: x.Spec}
+		start = startOf(x.Spec)
 	}
-	log, err := s.cfg.Journals.Create(x.Box, x.Seq)
+	log, err := s.openJournal(x)
 	if err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func (s *Service) resumeExec(ctx context.Context, r *run, x sandbox.Exec) error 
 		s.shut(log)
 		return err
 	}
-	e := newLiveExec(r, x, log, "")
+	e := newLiveExec(r, x, log)
 	if !r.register(e, func() { e.pump(start) }) {
 		e.finish(e.lost(), time.Time{})
 		s.shut(log)

@@ -1,6 +1,8 @@
 // Package event names the facts of a sandbox's history and gives each its
 // payload type, so that no kind is a free string and no payload can hold an
-// env value, a token, a command line or file contents. It stores and sends
+// env value, a token, a command line or file contents. The events of an
+// operation that is more than a plain command have its kind ("git.clone") and
+// as payload what it was asked, see [sandbox.ExecSpec]. It stores and sends
 // nothing.
 package event
 
@@ -26,7 +28,16 @@ func New(box sandbox.UID, actor string, p Payload) sandbox.Event {
 	if err != nil {
 		payload = []byte("{}")
 	}
-	return sandbox.Event{Box: box, Actor: actor, Kind: p.Kind(), Payload: payload}
+	return sandbox.Event{Box: box, Actor: actor, Kind: p.Kind(), Status: statusOf(p), Payload: payload}
+}
+
+// statusOf is the status of an act that was over at once.
+func statusOf(p Payload) sandbox.ExecStatus {
+	switch p.(type) {
+	case Failed, Died, Denied, Frozen, Limit:
+		return sandbox.ExecError
+	}
+	return sandbox.ExecDone
 }
 
 // encode leaves <, > and & as they are: a payload is shown as it is stored.
@@ -58,8 +69,8 @@ func of[P Payload]() fact {
 // facts has every kind.
 func facts() []fact {
 	return []fact{
-		of[Created](), of[Started](), of[Updated](), of[Stopped](), of[Failed](), of[Died](), of[Destroyed](), of[Adopted](),
-		of[ExecStart](), of[ExecEnd](),
+		of[Created](), of[Started](), of[Updated](), of[Stopped](), of[Failed](), of[Died](), of[Destroyed](), of[Adopted](), of[Kept](),
+		of[ExecQueue](), of[ExecStart](), of[ExecEnd](), of[Limit](),
 		of[FileWrite](), of[FileRemove](), of[FileMove](), of[MakeDir](), of[Extract](),
 		of[Allowed](), of[Denied](),
 		of[Frozen](), of[Thawed](), of[Purged](),

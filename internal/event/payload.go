@@ -12,8 +12,11 @@ const (
 	SandboxDied      = "sandbox.died"
 	SandboxDestroyed = "sandbox.destroyed"
 	SandboxAdopted   = "sandbox.adopted"
+	SandboxKept      = "sandbox.kept"
+	ExecQueued       = "exec.queued"
 	ExecStarted      = "exec.started"
 	ExecFinished     = "exec.finished"
+	LimitHit         = "limit.hit"
 	FileWritten      = "file.written"
 	FileRemoved      = "file.removed"
 	FileMoved        = "file.moved"
@@ -60,14 +63,28 @@ type Died struct {
 // Destroyed: the sandbox is gone, but for its disk when that was kept.
 type Destroyed struct {
 	DiskKept bool `json:"disk_kept"`
+	// Reason is "" when somebody asked for it.
+	Reason string `json:"reason,omitempty"`
 }
 
 // Adopted: a restarted daemon found the sandbox running and goes on with it.
 type Adopted struct{}
 
+// Kept: a keepalive took or gave up a lease.
+type Kept struct {
+	Until string `json:"until,omitempty"` // RFC 3339; "": given up
+}
+
+// ExecQueue: a command waits for those before it in its session.
+type ExecQueue struct {
+	Session string `json:"session,omitempty"`
+}
+
 // ExecStart: a command runs.
 type ExecStart struct {
-	Seq int64 `json:"seq"`
+	Seq      int64  `json:"seq"`
+	Session  string `json:"session,omitempty"`
+	Terminal string `json:"terminal,omitempty"`
 }
 
 // ExecEnd: a command ended, or will never run.
@@ -75,6 +92,13 @@ type ExecEnd struct {
 	Seq    int64             `json:"seq"`
 	Reason sandbox.EndReason `json:"reason"`
 	Code   *int              `json:"exit_code"`
+}
+
+// Limit: a command met a limit: "memory", "time", "output" (more than is kept)
+// or "host_disk".
+type Limit struct {
+	Seq   int64  `json:"seq"`
+	Limit string `json:"limit"`
 }
 
 // FileWrite: a file was written through the API.
@@ -141,8 +165,10 @@ func (Failed) Kind() string     { return SandboxFailed }
 func (Died) Kind() string       { return SandboxDied }
 func (Destroyed) Kind() string  { return SandboxDestroyed }
 func (Adopted) Kind() string    { return SandboxAdopted }
+func (ExecQueue) Kind() string  { return ExecQueued }
 func (ExecStart) Kind() string  { return ExecStarted }
 func (ExecEnd) Kind() string    { return ExecFinished }
+func (Limit) Kind() string      { return LimitHit }
 func (FileWrite) Kind() string  { return FileWritten }
 func (FileRemove) Kind() string { return FileRemoved }
 func (FileMove) Kind() string   { return FileMoved }

@@ -109,6 +109,14 @@ type Exec struct {
 	FinishedAt time.Time // zero until finished
 }
 
+// Took is how long the command ran; 0 when it never did or still does.
+func (e Exec) Took() time.Duration {
+	if e.StartedAt.IsZero() || e.FinishedAt.IsZero() {
+		return 0
+	}
+	return e.FinishedAt.Sub(e.StartedAt)
+}
+
 // Stream names where output bytes came from.
 type Stream uint8
 

@@ -77,6 +77,14 @@ type Spec struct {
 	ExecTimeout time.Duration `json:"exec_timeout"`
 	IdlePolicy  IdlePolicy    `json:"idle_policy"`
 	IdleTimeout time.Duration `json:"idle_timeout"` // 0: never idle
+	// MaxLifetime ends the sandbox that long after its creation, whatever it
+	// does; 0 is never.
+	MaxLifetime time.Duration `json:"max_lifetime,omitempty"`
+	// KeptUntil is a lease: until then nobody's absence ends the sandbox. Zero
+	// is none.
+	KeptUntil time.Time `json:"kept_until,omitzero"`
+	// Thread groups sandboxes that one bound holds for; "" is no group.
+	Thread string `json:"thread,omitempty"`
 	// External names the sandbox's owner in the caller's own terms.
 	External External `json:"external,omitzero"`
 }
@@ -114,4 +122,16 @@ type Sandbox struct {
 	StoppedAt    time.Time // zero: not stopped
 	LastActiveAt time.Time
 	DestroyedAt  time.Time
+	// IdleAt is when the idle policy comes into force unless somebody uses the
+	// sandbox before. Zero: it does not run, is in use, or never idle. It is
+	// not stored.
+	IdleAt time.Time
+}
+
+// Ends is when its lifetime is over; zero is never.
+func (b Sandbox) Ends() time.Time {
+	if b.Spec.MaxLifetime <= 0 {
+		return time.Time{}
+	}
+	return b.CreatedAt.Add(b.Spec.MaxLifetime)
 }

@@ -42,6 +42,7 @@ const (
 	MaxName          = 63       // of a session or terminal
 	MaxDetail        = 64 << 10 // bytes of what an operation was asked
 	MaxUserName      = 64
+	MaxThread        = 128 // bytes
 	// MaxDuration bounds every timeout.
 	MaxDuration = 366 * 24 * time.Hour
 
@@ -73,6 +74,8 @@ func (s Spec) Validate() error {
 		},
 		func() error { return validateDuration("exec_timeout", s.ExecTimeout) },
 		func() error { return validateDuration("idle_timeout", s.IdleTimeout) },
+		func() error { return validateDuration("max_lifetime", s.MaxLifetime) },
+		func() error { return validateThread(s.Thread) },
 		s.External.Validate,
 	} {
 		if err := check(); err != nil {
@@ -319,6 +322,14 @@ func validatePairs(field string, pairs map[string]string, entries, valueBytes in
 		if !utf8.ValidString(value) || strings.ContainsRune(value, 0) {
 			return invalid("%s: the value of %.80q is not text", field, key)
 		}
+	}
+	return nil
+}
+
+func validateThread(thread string) error {
+	if len(thread) > MaxThread || !printable(thread) {
+		return invalid("thread: %.80q is not allowed", thread).
+			Hint("a thread has at most %d bytes and no control characters", MaxThread)
 	}
 	return nil
 }
