@@ -36,18 +36,24 @@ func (s *Service) control(ctx context.Context, id string, seq int64) (*liveExec,
 		}
 		return nil, errs.E(errs.Unavailable, "the sandbox cannot be reached yet").RetryAfter(time.Second)
 	}
+	return e, e.ready(ctx)
+}
+
+// ready waits until the agent runs the exec, and counts as a use of it.
+// WrongState when it has ended.
+func (e *liveExec) ready(ctx context.Context) error {
 	select {
 	case <-e.begun:
 	case <-ctx.Done():
-		return nil, ctx.Err()
-	case <-s.life.ended:
-		return nil, errShuttingDown()
+		return ctx.Err()
+	case <-e.run.s.life.ended:
+		return errShuttingDown()
 	}
 	if e.snapshot().Status.Finished() {
-		return nil, execFinished()
+		return execFinished()
 	}
 	e.run.active(ctx)
-	return e, nil
+	return nil
 }
 
 // gone turns an agent's word that it does not know the command into what that
@@ -115,6 +121,10 @@ func (s *Service) WriteStdin(ctx context.Context, id string, seq, offset int64, 
 	if err != nil {
 		return 0, err
 	}
+	return e.writeStdin(ctx, offset, data, eof)
+}
+
+func (e *liveExec) writeStdin(ctx context.Context, offset int64, data []byte, eof bool) (_ int64, err error) {
 	if offset < 0 {
 		e.stdin.Lock()
 		defer e.stdin.Unlock()
@@ -135,5 +145,15 @@ func (s *Service) Resize(ctx context.Context, id string, seq int64, size sandbox
 	if err != nil {
 		return err
 	}
-	return gone(e.run.guest.Resize(ctx, e.uid, size))
+	return e.resize(ctx, size)
+}
+
+func (e *liveExec) resize(ctx context.Context, size sandbox.WindowSize) error {
+	if err := e.run.guest.Resize(ctx, e.uid, size); err != nil {
+		return gone(err)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.exec.Spec.PTY = &size
+	return nil
 }

@@ -125,6 +125,7 @@ type Service struct {
 	ids       keyedLocks // by sandbox.ID.Key; held by whoever changes a sandbox
 	admission *admission
 	trees     trees
+	terminals keyedLocks // by sandbox.UID and name; held by whoever opens one
 	decisions chan sandbox.Event // of the egress proxy, to be written down
 	wake      chan struct{}      // asks for a reconciliation soon
 

@@ -1,0 +1,296 @@
+package core
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/journal"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+)
+
+// A terminal is an exec with a PTY and a name. Whoever looks at it reads its
+// journal, so viewers come and go, none holds up another or the program, and
+// the daemon can die in between.
+
+const (
+	// DefaultTerminal is the name of a terminal that was given none.
+	DefaultTerminal = "main"
+	// terminalKept is how much of a terminal's output is kept: the newest.
+	terminalKept = 4 << 20
+	// replayBytes is how much of it a new viewer sees at first.
+	replayBytes = 256 << 10
+	// maxTerminals bounds what the journals of terminals take beside the cap
+	// of the sandbox.
+	maxTerminals = 16
+)
+
+// TerminalSpec says which terminal to look at, and what it is when it has to
+// be made.
+type TerminalSpec struct {
+	Name string // "": DefaultTerminal
+	// Seq, when not 0, means exactly this one instead of the one that has the
+	// name now. It may have ended.
+	Seq int64
+	// After is the output offset to begin at. A negative one, or one that the
+	// terminal never reached, begins a screenful or more before the end.
+	After int64
+	// Size is zero for no change; a new terminal is 80 × 24 then.
+	Size sandbox.WindowSize
+
+	// What a new one runs. Shell "" is an interactive shell.
+	Shell, User, Cwd string
+}
+
+// Terminal is one that is open.
+type Terminal struct {
+	Name      string
+	Seq       int64
+	Shell     string // "": an interactive shell
+	User      string
+	Size      sandbox.WindowSize
+	CreatedAt time.Time
+	Viewers   int
+}
+
+// OpenTerminal attaches to the terminal that has the name, and makes it when
+// there is none. The sandbox is in use until the viewer is closed. WrongState
+// when the sandbox does not run, NotFound when there is no such seq,
+// Exhausted when too many are open.
+func (s *Service) OpenTerminal(ctx context.Context, id string, spec TerminalSpec) (*Viewer, error) {
+	leave, err := s.life.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	spec.Name = cmp.Or(spec.Name, DefaultTerminal)
+	if err := sandbox.ValidateName("terminal", spec.Name); err != nil {
+		return nil, err
+	}
+	if spec.Size != (sandbox.WindowSize{}) {
+		if err := spec.Size.Validate(); err != nil {
+			return nil, err
+		}
+	}
+	v, err := s.terminalOf(ctx, id, spec)
+	if err != nil {
+		return nil, err
+	}
+	if v.exec != nil && !v.New && spec.Size != (sandbox.WindowSize{}) {
+		// A program that ends just now has no size; its end is what the
+		// viewer gets to see.
+		if err := v.Resize(ctx, spec.Size); err != nil && !errors.Is(err, errs.WrongState) {
+			return nil, err
+		}
+	}
+	if v.Offset, err = s.replayFrom(ctx, v.box, v.Seq, spec.After); err != nil {
+		return nil, err
+	}
+	v.closed = func() {}
+	if e := v.exec; e != nil {
+		done := e.run.open(ctx)
+		e.viewers.Add(1)
+		v.closed = sync.OnceFunc(func() {
+			e.viewers.Add(-1)
+			done()
+		})
+	}
+	return v, nil
+}
+
+// terminalOf finds or makes the terminal.
+func (s *Service) terminalOf(ctx context.Context, id string, spec TerminalSpec) (*Viewer, error) {
+	if spec.Seq != 0 {
+		return s.terminalBySeq(ctx, id, spec.Seq)
+	}
+	b, r, err := s.findRunning(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	unlock, err := s.terminals.lock(ctx, string(b.UID)+"/"+spec.Name)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	open := r.terminals()
+	for _, e := range open {
+		if x := e.snapshot(); x.Spec.Terminal == spec.Name {
+			return &Viewer{Name: spec.Name, Seq: e.seq, box: b.UID, exec: e, s: s}, nil
+		}
+	}
+	if len(open) >= maxTerminals {
+		return nil, errs.E(errs.Exhausted, "%d terminals are open in this sandbox already", len(open)).Hint("close one, or look at one of them: several can")
+	}
+	e, err := s.beginExec(ctx, id, terminalExec(spec))
+	if err != nil {
+		return nil, err
+	}
+	return &Viewer{Name: spec.Name, Seq: e.seq, New: true, box: e.run.uid, exec: e, s: s}, nil
+}
+
+func (s *Service) terminalBySeq(ctx context.Context, id string, seq int64) (*Viewer, error) {
+	b, err := s.findHistory(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	// In this order: what is not live any more is finished in the store.
+	e := s.live(b.UID, seq)
+	x, err := s.cfg.Store.Exec(ctx, b.UID, seq)
+	if err != nil {
+		return nil, err
+	}
+	if x.Spec.Terminal == "" {
+		return nil, errs.E(errs.NotFound, "command %d is not a terminal's", seq)
+	}
+	return &Viewer{Name: x.Spec.Terminal, Seq: seq, box: b.UID, exec: e, end: x.Exit, s: s}, nil
+}
+
+// terminalExec is the command of a new terminal.
+func terminalExec(spec TerminalSpec) sandbox.ExecSpec {
+	var none time.Duration
+	size := spec.Size
+	if size == (sandbox.WindowSize{}) {
+		size = sandbox.WindowSize{Cols: 80, Rows: 24}
+	}
+	x := sandbox.ExecSpec{
+		Terminal: spec.Name, Shell: spec.Shell, User: spec.User, Cwd: spec.Cwd,
+		Env: map[string]string{"TERM": "xterm-256color"}, Stdin: true, PTY: &size, Timeout: &none,
+	}
+	if x.Shell == "" {
+		x.Argv = []string{"/bin/sh", "-c", interactiveShell}
+	}
+	return x
+}
+
+// openJournal opens the log of an exec, for a terminal one that keeps the end.
+func (s *Service) openJournal(x sandbox.Exec) (*journal.Log, error) {
+	if x.Spec.Terminal != "" {
+		return s.cfg.Journals.CreateRing(x.Box, x.Seq, terminalKept)
+	}
+	return s.cfg.Journals.Create(x.Box, x.Seq)
+}
+
+// terminals returns the terminals whose program runs.
+func (r *run) terminals() []*liveExec {
+	r.mu.Lock()
+	all := slices.Collect(maps.Values(r.execs))
+	r.mu.Unlock()
+	return slices.DeleteFunc(all, func(e *liveExec) bool {
+		x := e.snapshot()
+		return x.Spec.Terminal == "" || x.Status.Finished()
+	})
+}
+
+// Terminals lists the open terminals of a sandbox by name.
+func (s *Service) Terminals(ctx context.Context, id string) ([]Terminal, error) {
+	b, err := s.findExecs(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	r := s.runOf(b.UID)
+	if r == nil {
+		return nil, nil
+	}
+	var all []Terminal
+	for _, e := range r.terminals() {
+		x := e.snapshot()
+		t := Terminal{
+			Name: x.Spec.Terminal, Seq: x.Seq, Shell: x.Spec.Shell, User: x.Spec.User,
+			CreatedAt: x.CreatedAt, Viewers: int(e.viewers.Load()),
+		}
+		if x.Spec.PTY != nil {
+			t.Size = *x.Spec.PTY
+		}
+		all = append(all, t)
+	}
+	slices.SortFunc(all, func(a, b Terminal) int { return strings.Compare(a.Name, b.Name) })
+	return all, nil
+}
+
+// CloseTerminal kills the program of a terminal and everything that descends
+// from it. NotFound when there is no such terminal.
+func (s *Service) CloseTerminal(ctx context.Context, id, name string) error {
+	open, err := s.Terminals(ctx, id)
+	if err != nil {
+		return err
+	}
+	for _, t := range open {
+		if t.Name == name {
+			_, err := s.Cancel(ctx, id, t.Seq)
+			return err
+		}
+	}
+	return errs.E(errs.NotFound, "no terminal %.64q is open", name)
+}
+
+// Viewer is somebody's look at a terminal. Its methods may be called from any
+// goroutine.
+type Viewer struct {
+	Name   string
+	Seq    int64
+	New    bool  // the terminal was made for this viewer
+	Offset int64 // where its output begins
+
+	s      *Service
+	box    sandbox.UID
+	exec   *liveExec     // nil: its program had ended
+	end    *sandbox.Exit // how, then
+	closed func()
+}
+
+// Close ends the look; the terminal goes on.
+func (v *Viewer) Close() { v.closed() }
+
+// Output is the terminal's output from Offset on, as it comes; the last entry
+// is the end of its program. Who reads slower than the terminal writes misses
+// what it does not keep any more, and sees that at the offsets.
+func (v *Viewer) Output(ctx context.Context) iter.Seq2[journal.Entry, error] {
+	return func(yield func(journal.Entry, error) bool) {
+		for entry, err := range v.s.cfg.Journals.Read(ctx, v.box, v.Seq, v.Offset, v.exec != nil) {
+			if !yield(entry, err) || err != nil || entry.Exit != nil {
+				return
+			}
+		}
+		end := v.end
+		if v.exec != nil {
+			end = v.exec.snapshot().Exit
+		}
+		if end != nil {
+			yield(journal.Entry{Exit: end}, nil)
+		}
+	}
+}
+
+// Write types. It waits while the program does not read and the terminal's
+// input is full. WrongState when the program has ended.
+func (v *Viewer) Write(ctx context.Context, data []byte) error {
+	if v.exec == nil {
+		return execFinished()
+	}
+	if err := v.exec.ready(ctx); err != nil {
+		return err
+	}
+	_, err := v.exec.writeStdin(ctx, -1, data, false)
+	return err
+}
+
+// Resize sets the size for all viewers: the last one who says so decides.
+func (v *Viewer) Resize(ctx context.Context, size sandbox.WindowSize) error {
+	if err := size.Validate(); err != nil {
+		return err
+	}
+	if v.exec == nil {
+		return execFinished()
+	}
+	if err := v.exec.ready(ctx); err != nil {
+		return err
+	}
+	return v.exec.resize(ctx, size)
+}

@@ -1,0 +1,82 @@
+package core
+
+import (
+	"bytes"
+	"context"
+	"unicode/utf8"
+
+	"github.com/cubbyhq/cubby/internal/sandbox"
+)
+
+// interactiveShell is what a terminal runs: bash, as an interactive shell of
+// the user, where a bare cd goes to the workspace and a prompt that nobody
+// chose shows the directory. Descriptor 3 is what bash reads instead of
+// ~/.bashrc.
+const interactiveShell = `command -v bash >/dev/null 2>&1 || exec sh -i
+exec bash --rcfile /proc/self/fd/3 -i 3<<'END'
+exec 3<&-
+[ -r ~/.bashrc ] && . ~/.bashrc
+[ "$PS1" = '\s-\v\$ ' ] && PS1='\u@\h:\w\$ '
+[ "$(type -t cd)" = builtin ] && cd() {
+  if [ $# -eq 0 ]; then builtin cd ` + sandbox.WorkspaceDir + `; else builtin cd "$@"; fi
+}
+true
+END`
+
+// safeSearch is how far a replay looks for a place to begin. A line of a shell
+// is shorter.
+const safeSearch = 8 << 10
+
+// replayFrom returns where a viewer begins who asks for the output after an
+// offset.
+func (s *Service) replayFrom(ctx context.Context, box sandbox.UID, seq, after int64) (int64, error) {
+	first, end, err := s.cfg.Journals.Span(box, seq)
+	if err != nil {
+		return 0, err
+	}
+	if after >= first && after <= end {
+		return after, nil // in the middle of anything, as the viewer has what was before
+	}
+	from := first
+	if after < 0 || after > end {
+		from = max(first, end-replayBytes)
+	}
+	if from == 0 {
+		return 0, nil
+	}
+	var head []byte
+	for entry, err := range s.cfg.Journals.Read(ctx, box, seq, from, false) {
+		if err != nil {
+			return 0, err
+		}
+		if entry.Exit != nil {
+			break
+		}
+		if len(head) == 0 {
+			from = entry.Output.Offset // a ring may have moved on
+		}
+		if head = append(head, entry.Output.Data...); len(head) >= safeSearch {
+			break
+		}
+	}
+	return from + int64(safeStart(head[:min(len(head), safeSearch)])), nil
+}
+
+// safeStart returns where output that was cut off in front can be shown from
+// without showing a part of a character or of an escape sequence as text:
+// behind the first line break, or else at the first escape, or else at the
+// first whole character.
+func safeStart(b []byte) int {
+	if i := bytes.IndexByte(b, '\n'); i >= 0 {
+		return i + 1
+	}
+	if i := bytes.IndexByte(b, '\x1b'); i >= 0 {
+		return i
+	}
+	for i := range b {
+		if i == utf8.UTFMax || utf8.RuneStart(b[i]) {
+			return i
+		}
+	}
+	return len(b)
+}
