@@ -165,6 +165,7 @@ func (Failed) Kind() string     { return SandboxFailed }
 func (Died) Kind() string       { return SandboxDied }
 func (Destroyed) Kind() string  { return SandboxDestroyed }
 func (Adopted) Kind() string    { return SandboxAdopted }
+func (Kept) Kind() string       { return SandboxKept }
 func (ExecQueue) Kind() string  { return ExecQueued }
 func (ExecStart) Kind() string  { return ExecStarted }
 func (ExecEnd) Kind() string    { return ExecFinished }

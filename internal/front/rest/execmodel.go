@@ -2,6 +2,7 @@ package rest
 
 import (
 	"encoding/base64"
+	"encoding/json"
 	"time"
 	"unicode/utf8"
 
@@ -23,6 +24,7 @@ type ExecInput struct {
 	Cwd            string            `json:"cwd,omitempty" doc:"Default /workspace."`
 	Env            map[string]string `json:"env,omitempty" doc:"On top of the sandbox's."`
 	User           string            `json:"user,omitempty" doc:"Default: the sandbox's."`
+	Session        string            `json:"session,omitempty" maxLength:"63" doc:"Run it in this session shell: one command after another, with one state."`
 	Stdin          bool              `json:"stdin,omitempty" doc:"Keep standard input open for POST …/stdin."`
 	PTY            *WindowSize       `json:"pty,omitempty" doc:"Give the command a terminal; stdout and stderr are then one stream."`
 	TimeoutSeconds *float64          `json:"timeout_seconds,omitempty" minimum:"0" doc:"Kills the whole process tree; 0: none. Default: the sandbox's exec_timeout_seconds."`
@@ -41,6 +43,7 @@ type WindowSize struct {
 func (in *ExecInput) spec() (sandbox.ExecSpec, error) {
 	spec := sandbox.ExecSpec{
 		Argv: in.Cmd.Argv, Shell: in.Cmd.Shell, Cwd: in.Cwd, Env: in.Env, User: in.User, Stdin: in.Stdin,
+		Session: in.Session,
 	}
 	if err := in.Cmd.validate(); err != nil {
 		return spec, err
@@ -73,6 +76,9 @@ func waitTime(given *float64) (time.Duration, error) {
 type Exec struct {
 	Seq            int64      `json:"seq" doc:"1, 2, 3 … within the sandbox."`
 	Status         string     `json:"status" enum:"pending,running,done,error"`
+	Kind           string     `json:"kind,omitempty" example:"git.clone" doc:"The operation; absent for a plain command."`
+	Session        string     `json:"session,omitempty"`
+	Terminal       string     `json:"terminal,omitempty" doc:"The terminal whose program this is."`
 	Cmd            Command    `json:"cmd"`
 	Cwd            string     `json:"cwd,omitempty"`
 	User           string     `json:"user,omitempty"`
@@ -86,6 +92,8 @@ type Exec struct {
 	Message        string     `json:"message,omitempty" doc:"More about the end, for people."`
 	DurationMS     int64      `json:"duration_ms"`
 	Truncated      *Truncated `json:"truncated,omitempty" doc:"Given when output was left out."`
+	Detail         any        `json:"detail,omitempty" doc:"What an operation was asked."`
+	Result         any        `json:"result,omitempty" doc:"What came of an operation."`
 	OutputPruned   bool       `json:"output_pruned,omitempty" doc:"The output was removed to make room for later ones; stdout and stderr are empty because of that."`
 	CreatedAt      time.Time  `json:"created_at"`
 	StartedAt      *time.Time `json:"started_at,omitempty"`
@@ -100,15 +108,13 @@ type Truncated struct {
 
 func execJSON(e sandbox.Exec, now time.Time) Exec {
 	out := Exec{
-		Seq: e.Seq, Status: string(e.Status), Cmd: Command{Shell: e.Spec.Shell, Argv: e.Spec.Argv}, Cwd: e.Spec.Cwd, User: e.Spec.User,
+		Seq: e.Seq, Status: string(e.Status), Kind: e.Spec.Kind, Session: e.Spec.Session, Terminal: e.Spec.Terminal,
+		Detail: rawJSON(e.Spec.Detail), Result: rawJSON(e.Result), Cmd: Command{Shell: e.Spec.Shell, Argv: e.Spec.Argv}, Cwd: e.Spec.Cwd, User: e.Spec.User,
 		CreatedAt: e.CreatedAt.UTC(), StartedAt: timeOrNil(e.StartedAt), FinishedAt: timeOrNil(e.FinishedAt),
 	}
-	switch {
-	case e.StartedAt.IsZero():
-	case e.FinishedAt.IsZero():
+	out.DurationMS = e.Took().Milliseconds()
+	if !e.StartedAt.IsZero() && e.FinishedAt.IsZero() {
 		out.DurationMS = now.Sub(e.StartedAt).Milliseconds()
-	default:
-		out.DurationMS = e.FinishedAt.Sub(e.StartedAt).Milliseconds()
 	}
 	if x := e.Exit; x != nil {
 		out.ExitCode, out.Signal, out.Reason, out.Message = x.Code, x.Signal, string(x.Reason), x.Message
@@ -117,6 +123,14 @@ func execJSON(e sandbox.Exec, now time.Time) Exec {
 		}
 	}
 	return out
+}
+
+// rawJSON is nil where there is none: null says something else.
+func rawJSON(text json.RawMessage) any {
+	if len(text) == 0 {
+		return nil
+	}
+	return text
 }
 
 // encodeText gives bytes as text where they are text.
