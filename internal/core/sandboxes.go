@@ -244,14 +244,19 @@ func (s *Service) Stats(ctx context.Context, id string) (Stats, error) {
 }
 
 // Events returns a sandbox's history after a cursor, oldest first, and the
-// cursor to go on from. Limit 0 is 100, at most 1000. A destroyed sandbox's is
-// there until it is pruned, while no other has its id.
-func (s *Service) Events(ctx context.Context, id string, after int64, limit int) (events []sandbox.Event, next int64, err error) {
+// cursor to go on from. Limit 0 is 100, at most 1000. Kinds, when there are
+// any, are the only ones: "exec.finished", or "git.*" for all that begin with
+// "git.". A destroyed sandbox's history is there until it is pruned, while no
+// other has its id.
+func (s *Service) Events(ctx context.Context, id string, after int64, limit int, kinds ...string) (events []sandbox.Event, next int64, err error) {
+	if err := checkKinds(kinds); err != nil {
+		return nil, 0, err
+	}
 	b, err := s.findHistory(ctx, id)
 	if err != nil {
 		return nil, 0, err
 	}
-	events, err = s.cfg.Store.Events(ctx, b.UID, after, limit)
+	events, err = s.cfg.Store.Events(ctx, b.UID, after, limit, kinds...)
 	if err != nil {
 		return nil, 0, err
 	}

@@ -1,0 +1,108 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"strings"
+
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/event"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+)
+
+// maxKinds bounds what a filter names.
+const maxKinds = 32
+
+// checkKinds is about patterns as [Service.Events] takes them.
+func checkKinds(kinds []string) error {
+	if len(kinds) > maxKinds {
+		return errs.E(errs.Invalid, "kinds: more than %d", maxKinds)
+	}
+	const letters = "abcdefghijklmnopqrstuvwxyz_"
+	for _, kind := range kinds {
+		noun, fact, ok := strings.Cut(kind, ".")
+		ok = ok && noun != "" && strings.Trim(noun, letters) == "" &&
+			(fact == "*" || fact != "" && strings.Trim(fact, letters) == "")
+		if kind != "*" && !ok {
+			return errs.E(errs.Invalid, "kinds: %.60q is no kind of event", kind).
+				Hint("a kind is as exec.finished; git.* is all that begin with git.")
+		}
+	}
+	return nil
+}
+
+// kindIn reports whether a kind matches one of the patterns; none match all.
+func kindIn(kind string, patterns []string) bool {
+	for _, p := range patterns {
+		prefix, more := strings.CutSuffix(p, "*")
+		if kind == p || more && strings.HasPrefix(kind, prefix) {
+			return true
+		}
+	}
+	return len(patterns) == 0
+}
+
+// FollowEvents is [Service.Events] that goes on: it yields a sandbox's events
+// after a cursor in the order of their cursors, waits for more, and ends when
+// the sandbox has ended and all is told. Nobody polls meanwhile. It is an error
+// when ctx or the service ends first.
+func (s *Service) FollowEvents(ctx context.Context, id string, after int64, kinds ...string) iter.Seq2[sandbox.Event, error] {
+	return func(yield func(sandbox.Event, error) bool) {
+		if err := s.followEvents(ctx, id, after, kinds, func(e sandbox.Event) bool { return yield(e, nil) }); err != nil {
+			yield(sandbox.Event{}, err)
+		}
+	}
+}
+
+func (s *Service) followEvents(ctx context.Context, id string, after int64, kinds []string, yield func(sandbox.Event) bool) error {
+	if err := checkKinds(kinds); err != nil {
+		return err
+	}
+	b, err := s.findHistory(ctx, id)
+	if err != nil {
+		return err
+	}
+	// Watched before anything is read: what is committed after a read is told.
+	more, stop := s.cfg.Store.WatchEvents(b.UID)
+	defer stop()
+	const page = 200
+	// What ended a sandbox is committed together with its events, so a read
+	// that begins after the end was seen has them all.
+	look, over := true, false
+	for {
+		events, err := s.cfg.Store.Events(ctx, b.UID, after, page)
+		if err != nil {
+			return err
+		}
+		for _, e := range events {
+			after = e.Cursor
+			look = look || e.Kind == event.SandboxDestroyed || e.Kind == event.SandboxFailed
+			if kindIn(e.Kind, kinds) && !yield(e) {
+				return nil
+			}
+		}
+		switch {
+		case len(events) == page:
+			continue
+		case over:
+			return nil
+		case look:
+			look = false
+			b, err := s.cfg.Store.SandboxByUID(ctx, b.UID)
+			if err != nil && !errors.Is(err, errs.NotFound) {
+				return err
+			}
+			if over = err != nil || !b.State.Live(); over {
+				continue
+			}
+		}
+		select {
+		case <-more:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-s.life.ended:
+			return errShuttingDown()
+		}
+	}
+}
