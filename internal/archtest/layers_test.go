@@ -42,6 +42,7 @@ func places() map[string]place {
 		"internal/embedded":  {layer: 2},
 		"internal/event":     {layer: 2},
 		"internal/filetree":  {layer: 2, by: []string{"internal/guestd", "internal/workspace", "internal/filetree/…"}},
+		"internal/git":       {layer: 2},
 		"internal/seal":      {layer: 2},
 		"internal/telemetry": {layer: 2},
 
@@ -82,6 +83,8 @@ func places() map[string]place {
 		"internal/driver/drivertest": {only: []string{"api/gen/…", "internal/channel", "internal/driver", "internal/errs",
 			"internal/guestd", "internal/sandbox"}, by: []string{"internal/daemon/daemontest"}},
 		"internal/filetree/filetreetest": {layer: 3, by: []string{}},
+		"internal/git/gittest":           {only: []string{}, by: []string{"test/e2e"}},
+		"internal/store/postgrestest":    {only: []string{}, by: []string{}},
 		"internal/store/storetest":       {only: []string{}, by: []string{}},
 		"internal/daemon/daemontest":     {layer: 8, by: []string{}},
 		"test/e2e":                       {layer: 9},
