@@ -15,11 +15,16 @@ type operation struct {
 	// then. It is called once when the exec ends, and again after a crash
 	// before the end was stored; it asks nobody but the journal.
 	result func(s *Service, ctx context.Context, x sandbox.Exec) (json.RawMessage, error)
+	// show, when not nil, completes the result for those who get the output
+	// too, with what is in the output and not stored twice.
+	show func(x sandbox.Exec, stdout []byte) json.RawMessage
 }
 
 // operations are known by the first word of their kind.
 func operations() map[string]operation {
-	return map[string]operation{}
+	return map[string]operation{
+		"git": {result: gitResult, show: showPatch},
+	}
 }
 
 // resultOf returns the result of a finished exec; nil where it has none.
@@ -35,4 +40,13 @@ func (s *Service) resultOf(ctx context.Context, x sandbox.Exec) json.RawMessage 
 		return nil
 	}
 	return result
+}
+
+// shown is the result of an exec beside its output.
+func shown(x sandbox.Exec, stdout []byte) json.RawMessage {
+	noun, _, _ := strings.Cut(x.Spec.Kind, ".")
+	if o := operations()[noun]; o.show != nil && x.Result != nil {
+		return o.show(x, stdout)
+	}
+	return x.Result
 }

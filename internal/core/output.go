@@ -46,6 +46,7 @@ func (s *Service) result(ctx context.Context, x sandbox.Exec, caps OutputCaps) (
 	if err != nil {
 		return Result{}, err
 	}
+	x.Result = shown(x, c.Stdout)
 	return Result{Exec: x, Stdout: c.Stdout, Stderr: c.Stderr, StdoutCut: c.StdoutCut, StderrCut: c.StderrCut}, nil
 }
 

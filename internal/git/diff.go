@@ -2,7 +2,10 @@ package git
 
 import (
 	"bytes"
+	"encoding/base64"
+	"encoding/json"
 	"strconv"
+	"unicode/utf8"
 )
 
 // Diff asks for changes of tracked files that are not committed.
@@ -18,6 +21,10 @@ type Changes struct {
 	Additions int64      `json:"additions"`         // lines
 	Deletions int64      `json:"deletions"`         // lines
 	Omitted   int        `json:"omitted,omitempty"` // files that are not listed, but counted
+	// Patch is there only beside the output that has it: it is file contents,
+	// which results do not keep.
+	Patch         *string `json:"patch,omitempty"`
+	PatchEncoding string  `json:"patch_encoding,omitempty"` // "base64" when it is not UTF-8
 }
 
 // FileDiff is how much a file changed.
@@ -62,13 +69,24 @@ func parseDiff(out []byte) (any, error) {
 	return c, err
 }
 
-// Patch returns the part of a diff's output that is a patch.
-func Patch(out []byte) []byte {
-	_, patch, err := splitDiff(out)
-	if err != nil {
-		return nil
+// WithPatch returns the result of a diff with the patch in it that its output
+// has.
+func WithPatch(result json.RawMessage, stdout []byte) json.RawMessage {
+	c, patch, err := splitDiff(stdout)
+	var failed struct{ Error *Failure }
+	if err != nil || json.Unmarshal(result, &failed) != nil || failed.Error != nil {
+		return result
 	}
-	return patch
+	text := string(patch)
+	if !utf8.Valid(patch) {
+		text, c.PatchEncoding = base64.StdEncoding.EncodeToString(patch), "base64"
+	}
+	c.Patch = &text
+	full, err := plainJSON(c)
+	if err != nil {
+		return result
+	}
+	return full
 }
 
 // splitDiff reads the counts, which an empty field separates from the patch.

@@ -1,0 +1,70 @@
+package core
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/cubbyhq/cubby/internal/git"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+)
+
+// RunGit starts an operation of git and waits for its end as [Service.RunExec]
+// does; the operation goes on without the caller. It is an exec of its own
+// kind, run by the sandbox's user; progress is on its stderr, and its Result
+// is a type of package git or {"error": git.Failure}. A failure of git is not
+// an error of this call. Timeout is that of an exec.
+//
+// Credentials are in the environment of this one command and nowhere else on
+// the host's side. Inside, other processes of the same user can read them as
+// long as it runs.
+func (s *Service) RunGit(ctx context.Context, id string, op git.Operation, timeout *time.Duration, wait time.Duration, caps OutputCaps) (Result, error) {
+	c, err := git.Make(op)
+	if err != nil {
+		return Result{}, err
+	}
+	return s.RunExec(ctx, id, sandbox.ExecSpec{
+		Kind: c.Kind, Detail: c.Detail, Argv: c.Argv, Cwd: c.Cwd, Env: c.Env, Secrets: c.Secrets, Timeout: timeout,
+	}, wait, caps)
+}
+
+const (
+	// gitStdout and gitStderr bound what a result is made from: the first of
+	// what git says to programs, the last of what it says to people.
+	gitStdout = 16 << 20
+	gitStderr = 64 << 10
+)
+
+// gitResult makes the result of an operation that git itself ended.
+func gitResult(s *Service, ctx context.Context, x sandbox.Exec) (json.RawMessage, error) {
+	code := x.Exit.Code
+	if code == nil || x.Exit.Reason != sandbox.EndExited && x.Exit.Reason != sandbox.EndNotRun {
+		return nil, nil
+	}
+	if x.Exit.Reason == sandbox.EndNotRun {
+		return git.Result(x.Spec.Kind, *code, nil, []byte(x.Exit.Message)), nil
+	}
+	var stdout, stderr []byte
+	for entry, err := range s.cfg.Journals.Read(ctx, x.Box, x.Seq, 0, false) {
+		switch data := entry.Output.Data; {
+		case err != nil:
+			return nil, err
+		case entry.Output.Stream == sandbox.Stderr:
+			stderr = append(stderr, data...)
+			if len(stderr) > 2*gitStderr {
+				stderr = append(stderr[:0], stderr[len(stderr)-gitStderr:]...)
+			}
+		default:
+			stdout = append(stdout, data[:min(len(data), gitStdout-len(stdout))]...)
+		}
+	}
+	return git.Result(x.Spec.Kind, *code, stdout, stderr), nil
+}
+
+// showPatch puts the patch of a diff beside its counts.
+func showPatch(x sandbox.Exec, stdout []byte) json.RawMessage {
+	if x.Spec.Kind != git.KindPrefix+(git.Diff{}).Name() {
+		return x.Result
+	}
+	return git.WithPatch(x.Result, stdout)
+}
