@@ -38,8 +38,14 @@ const (
 	TooLarge Code = "too_large"
 	// Capacity: the host has no room now; see [Error.RetryAfter].
 	Capacity Code = "sandbox_capacity"
+	// QuotaExceeded: the tenant, the thread or the sandbox has all that a bound
+	// gives it; see [Error.RetryAfter].
+	QuotaExceeded Code = "quota_exceeded"
 	// Unavailable: the sandbox does not answer; try again.
 	Unavailable Code = "sandbox_unavailable"
+	// Unready: the daemon itself cannot work now, as without its database; try
+	// again.
+	Unready Code = "unavailable"
 	// Timeout: the daemon, or the context's deadline, ended the request.
 	Timeout Code = "timeout"
 	// Canceled: the context was canceled.
@@ -57,7 +63,7 @@ const (
 func Codes() []Code {
 	return []Code{
 		InvalidRequest, Unauthorized, Forbidden, NotFound, Conflict, WrongState, TooLarge,
-		Capacity, Unavailable, Timeout, Canceled, Unsupported, Internal, Unreachable,
+		Capacity, QuotaExceeded, Unavailable, Unready, Timeout, Canceled, Unsupported, Internal, Unreachable,
 	}
 }
 

@@ -9,11 +9,13 @@ import (
 	"math"
 	"net"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
 // Config is everything that an operator can set. The field tags are the one
@@ -32,7 +34,14 @@ type Config struct {
 
 	EgressAllow []string `key:"egress-allow" usage:"hosts that every sandbox with network may reach, as host[:port],…; may name private addresses"`
 
+	IdleTimeout  time.Duration      `key:"idle-timeout" default:"30m" usage:"how long a sandbox that names no other time may be unused; 0: for ever"`
+	IdlePolicy   sandbox.IdlePolicy `key:"idle-policy" default:"stop" usage:"what happens then to one that names no other policy: stop, destroy, sleep or always_on"`
+	MaxLifetime  time.Duration      `key:"max-lifetime" default:"0" usage:"after that long a sandbox that names no other time is destroyed; 0: never"`
+	OnShutdown   OnShutdown         `key:"on-shutdown" default:"keep" usage:"what becomes of the sandboxes when the daemon stops in good order: keep (they go on) or destroy"`
+
 	MaxSandboxes   int     `key:"max-sandboxes" default:"1000" usage:"sandboxes that may run at once"`
+	MaxPerTenant int                `key:"max-per-tenant" default:"0" usage:"sandboxes of one tenant that may run at once; 0: no bound"`
+	MaxPerThread int                `key:"max-per-thread" default:"0" usage:"sandboxes of one thread that may run at once; 0: no bound"`
 	MinFreeMemory  Bytes   `key:"min-free-memory" default:"256MiB" usage:"creates and starts are refused while the host has less memory available"`
 	DiskReserve    Bytes   `key:"disk-reserve" default:"0" usage:"free space of the host's disk that sandboxes never use; 0: 5% of the disk, at least 1GiB"`
 	DiskOvercommit float64 `key:"disk-overcommit" default:"0" usage:"how much disk may be promised, as a multiple of the real one; 0: no bound"`
@@ -43,7 +52,7 @@ type Config struct {
 	JournalPerBox    Bytes         `key:"journal-per-sandbox" default:"256MiB" usage:"output that is kept of one sandbox; it counts against its disk"`
 
 	BodyLimit       Bytes         `key:"body-limit" default:"1MiB" usage:"largest JSON request body; file uploads are not bound by it"`
-	ShutdownTimeout time.Duration `key:"shutdown-timeout" default:"10s" usage:"how long open requests may go on when the daemon stops"`
+	ShutdownTimeout time.Duration `key:"shutdown-timeout" default:"10s" usage:"how long open requests may go on when the daemon stops, and after them the end of the sandboxes where on-shutdown is destroy"`
 
 	LogLevel  slog.Level `key:"log-level" default:"info" usage:"debug, info, warn or error"`
 	LogFormat string     `key:"log-format" default:"text" usage:"text or json"`
@@ -91,6 +100,14 @@ func (c Config) Validate() error {
 		return errs.E(errs.Invalid, "log-format: %q is neither text nor json", c.LogFormat)
 	case c.MaxSandboxes < 1:
 		return errs.E(errs.Invalid, "max-sandboxes: %d leaves no room for a sandbox", c.MaxSandboxes)
+	case c.MaxPerTenant < 0 || c.MaxPerThread < 0:
+		return errs.E(errs.Invalid, "max-per-tenant and max-per-thread are not negative").Hint("0 is no bound")
+	case c.OnShutdown != Keep && c.OnShutdown != Destroy:
+		return errs.E(errs.Invalid, "on-shutdown: %q is neither keep nor destroy", c.OnShutdown)
+	case !slices.Contains(idlePolicies, c.IdlePolicy):
+		return errs.E(errs.Invalid, "idle-policy: %q is not stop, destroy, sleep or always_on", c.IdlePolicy)
+	case outside(c.IdleTimeout) || outside(c.MaxLifetime):
+		return errs.E(errs.Invalid, "idle-timeout and max-lifetime are between 0 and %d hours", int(sandbox.MaxDuration.Hours()))
 	case c.DiskPool < 0 || c.DiskPool > 1000:
 		return errs.E(errs.Invalid, "disk-pool: %d is not between 0 and 1000", c.DiskPool)
 	case c.DiskOvercommit < 0 || math.IsNaN(c.DiskOvercommit) || math.IsInf(c.DiskOvercommit, 0):
@@ -104,6 +121,20 @@ func (c Config) Validate() error {
 	}
 	return nil
 }
+
+var idlePolicies = []sandbox.IdlePolicy{sandbox.IdleStop, sandbox.IdleDestroy, sandbox.IdleSleep, sandbox.IdleAlwaysOn}
+
+func outside(d time.Duration) bool { return d < 0 || d > sandbox.MaxDuration }
+
+// OnShutdown is what becomes of the sandboxes when the daemon stops in good
+// order.
+type OnShutdown string
+
+// What can become of them.
+const (
+	Keep    OnShutdown = "keep"    // they go on, and the next daemon takes them over
+	Destroy OnShutdown = "destroy" // all end, with their disks
+)
 
 func loopbackHost(host string) bool {
 	if host == "localhost" {

@@ -16,6 +16,7 @@ import (
 	"github.com/BurntSushi/toml"
 
 	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
 // fileKey names the configuration file itself, so it cannot stand in one.
@@ -238,6 +239,10 @@ func set(f reflect.Value, text string) error {
 	switch p := f.Addr().Interface().(type) {
 	case *string:
 		*p = text
+	case *OnShutdown:
+		*p = OnShutdown(text)
+	case *sandbox.IdlePolicy:
+		*p = sandbox.IdlePolicy(text)
 	case *Secret:
 		*p = Secret(text)
 	case *bool:

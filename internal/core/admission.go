@@ -22,26 +22,55 @@ const (
 	bootMemory = 64 << 20
 )
 
-// admission decides whether one more sandbox may run: by how many run, by the
-// memory that the host has available now, and by the disk's reserve. It goes
-// by what is measured, never by the sum of what sandboxes were promised.
+// admission decides whether one more sandbox may run: by how many run, in all
+// and of its tenant and thread, by the memory that the host has available now,
+// and by the disk's reserve. It goes by what is measured, never by the sum of
+// what sandboxes were promised.
 type admission struct {
-	max       int   // sandboxes that run at once; 0: no bound
+	caps      Caps
 	minFree   int64 // bytes of memory that stay available
 	available func() (int64, error)
 	disks     interface{ Admit() error }
 	boots     chan struct{} // bounds how many come up at the same time
 
 	mu      sync.Mutex
-	taken   map[sandbox.UID]struct{} // that run or come up; guarded by mu
-	booting int64                    // of taken; guarded by mu
+	taken   map[sandbox.UID]place // that run or come up; guarded by mu
+	tenants map[string]int        // of taken; guarded by mu
+	threads map[place]int         // of taken that have a thread; guarded by mu
+	booting int64                 // of taken; guarded by mu
 }
 
-// take reserves a place for uid, waits for its turn to boot and returns the
+// Caps bound how many sandboxes run at once; 0 is no bound. What is stopped or
+// dead does not count.
+type Caps struct {
+	All       int
+	PerTenant int
+	PerThread int // threads of different tenants are different
+}
+
+// place is what a running sandbox takes of the bounds.
+type place struct{ tenant, thread string }
+
+func placeOf(b sandbox.Sandbox) place { return place{b.Tenant, b.Spec.Thread} }
+
+func newAdmission(cfg Config, cpus int) *admission {
+	a := &admission{
+		caps: cfg.Caps, minFree: cfg.MinFreeMemory, available: cfg.MemAvailable, disks: cfg.Disks,
+		boots: make(chan struct{}, max(4, 2*cpus)),
+		taken: make(map[sandbox.UID]place), tenants: make(map[string]int), threads: make(map[place]int),
+	}
+	if a.available == nil {
+		a.available = memAvailable
+	}
+	return a
+}
+
+// take reserves a place for b, waits for its turn to boot and returns the
 // function that ends the boot. The place is kept until [admission.give]. It is
-// errs.Exhausted, with RetryAfter, when there is no room.
-func (a *admission) take(ctx context.Context, uid sandbox.UID) (booted func(), err error) {
-	if err := a.reserve(uid); err != nil {
+// errs.Exhausted when there is no room and errs.OverQuota when only its tenant
+// or thread has none, both with RetryAfter.
+func (a *admission) take(ctx context.Context, b sandbox.Sandbox) (booted func(), err error) {
+	if err := a.reserve(b.UID, placeOf(b)); err != nil {
 		return nil, err
 	}
 	unboot := func() {
@@ -54,12 +83,12 @@ func (a *admission) take(ctx context.Context, uid sandbox.UID) (booted func(), e
 		return sync.OnceFunc(func() { <-a.boots; unboot() }), nil
 	case <-ctx.Done():
 		unboot()
-		a.give(uid)
+		a.give(b.UID)
 		return nil, ctx.Err()
 	}
 }
 
-func (a *admission) reserve(uid sandbox.UID) error {
+func (a *admission) reserve(uid sandbox.UID, p place) error {
 	if err := a.disks.Admit(); err != nil {
 		return err
 	}
@@ -69,31 +98,82 @@ func (a *admission) reserve(uid sandbox.UID) error {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.max > 0 && len(a.taken) >= a.max {
-		return errs.E(errs.Exhausted, "all %d places for running sandboxes are taken", a.max).
-			Hint("stop or destroy a sandbox, or raise max-sandboxes").RetryAfter(capacityRetry)
+	if err := decideAdmission(a.caps, occupancy{
+		all: len(a.taken), tenant: a.tenants[p.tenant], thread: a.threads[p], inThread: p.thread != "",
+	}); err != nil {
+		return err
 	}
 	if free := available - a.booting*bootMemory; free < a.minFree+bootMemory {
 		return errs.E(errs.Exhausted, "the host has too little free memory for another sandbox").
 			Hint("stop or destroy a sandbox, or try again later").RetryAfter(memoryRetry)
 	}
-	a.taken[uid] = struct{}{}
+	a.enter(uid, p)
 	a.booting++
 	return nil
 }
 
+// occupancy is how many run beside the one that asks.
+type occupancy struct {
+	all, tenant, thread int
+	inThread            bool // it names a thread
+}
+
+// decideAdmission is the rule of the bounds. The caller's own bounds come
+// first: they are what the caller can do something about.
+func decideAdmission(caps Caps, o occupancy) error {
+	switch {
+	case caps.PerThread > 0 && o.inThread && o.thread >= caps.PerThread:
+		return errs.E(errs.OverQuota, "all %d places for running sandboxes of this thread are taken", caps.PerThread).
+			Hint("stop or destroy a sandbox of the thread; the operator's bound is max-per-thread").RetryAfter(capacityRetry)
+	case caps.PerTenant > 0 && o.tenant >= caps.PerTenant:
+		return errs.E(errs.OverQuota, "all %d places for running sandboxes of this tenant are taken", caps.PerTenant).
+			Hint("stop or destroy a sandbox; the operator's bound is max-per-tenant").RetryAfter(capacityRetry)
+	case caps.All > 0 && o.all >= caps.All:
+		return errs.E(errs.Exhausted, "all %d places for running sandboxes are taken", caps.All).
+			Hint("stop or destroy a sandbox, or raise max-sandboxes").RetryAfter(capacityRetry)
+	}
+	return nil
+}
+
 // adopt counts a sandbox that runs already.
-func (a *admission) adopt(uid sandbox.UID) {
+func (a *admission) adopt(b sandbox.Sandbox) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.taken[uid] = struct{}{}
+	a.enter(b.UID, placeOf(b))
+}
+
+// enter counts a sandbox once. The caller holds mu.
+func (a *admission) enter(uid sandbox.UID, p place) {
+	if _, counted := a.taken[uid]; counted {
+		return
+	}
+	a.taken[uid] = p
+	a.tenants[p.tenant]++
+	if p.thread != "" {
+		a.threads[p]++
+	}
 }
 
 // give frees the place of uid, if it has one.
 func (a *admission) give(uid sandbox.UID) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	p, counted := a.taken[uid]
+	if !counted {
+		return
+	}
 	delete(a.taken, uid)
+	leave(a.tenants, p.tenant)
+	if p.thread != "" {
+		leave(a.threads, p)
+	}
+}
+
+// leave counts one less and forgets who has none left.
+func leave[K comparable](counts map[K]int, k K) {
+	if counts[k]--; counts[k] <= 0 {
+		delete(counts, k)
+	}
 }
 
 // readMeminfo returns a field of /proc/meminfo in bytes.

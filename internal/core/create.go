@@ -26,12 +26,13 @@ const maxIdempotencyKey = 255
 // CreateRequest asks for a sandbox.
 type CreateRequest struct {
 	ID string // "" generates one
-	// Spec says what it shall be; zero fields take the defaults. ExecTimeout
-	// and IdleTimeout are read from the pointers below, because 0 has a
-	// meaning there.
+	// Spec says what it shall be; zero fields take the defaults. ExecTimeout,
+	// IdleTimeout and MaxLifetime are read from the pointers below, because 0
+	// has a meaning there; KeptUntil is a keepalive's to set.
 	Spec        sandbox.Spec
 	ExecTimeout *time.Duration // nil: the default; 0: none
 	IdleTimeout *time.Duration // nil: the default; 0: never idle
+	MaxLifetime *time.Duration // nil: the default; 0: none
 	// IdempotencyKey makes a repeat of the same request return the first
 	// one's sandbox.
 	IdempotencyKey string
@@ -91,13 +92,16 @@ func (s *Service) plan(ctx context.Context, r CreateRequest) (sandbox.Sandbox, e
 			return b, err
 		}
 	}
-	r.Spec.ExecTimeout, r.Spec.IdleTimeout = 0, 0
+	r.Spec.ExecTimeout, r.Spec.IdleTimeout, r.Spec.MaxLifetime, r.Spec.KeptUntil = 0, 0, 0, time.Time{}
 	b.Spec = fill(r.Spec, s.defaults)
 	if r.ExecTimeout != nil {
 		b.Spec.ExecTimeout = *r.ExecTimeout
 	}
 	if r.IdleTimeout != nil {
 		b.Spec.IdleTimeout = *r.IdleTimeout
+	}
+	if r.MaxLifetime != nil {
+		b.Spec.MaxLifetime = *r.MaxLifetime
 	}
 	if err := b.Spec.Validate(); err != nil {
 		return b, err
@@ -181,7 +185,7 @@ func (s *Service) create(ctx context.Context, b sandbox.Sandbox, diskBytes int64
 			return b, err
 		}
 	}
-	booted, err := s.admission.take(ctx, b.UID)
+	booted, err := s.admission.take(ctx, b)
 	if err != nil {
 		return b, err
 	}
@@ -200,8 +204,9 @@ func (s *Service) create(ctx context.Context, b sandbox.Sandbox, diskBytes int64
 		s.abandon(undo, b, "create: "+errs.Public(err).Message)
 		return b, fmt.Errorf("create sandbox %s: %w", b.ID, err)
 	}
+	s.lifetimes.note(made, s.now(), s.uptime())
 	s.attach(made)
-	return made, nil
+	return s.upToDate(made), nil
 }
 
 // vacant refuses an id that a live sandbox has.

@@ -93,7 +93,7 @@ func TestCreateThatFailsIsUndone(t *testing.T) {
 	}
 	for _, step := range steps {
 		t.Run(step.name, func(t *testing.T) {
-			w := newWorld(t, func(c *core.Config) { c.MaxSandboxes = 1 })
+			w := newWorld(t, func(c *core.Config) { c.Caps.All = 1 })
 			step.breaks(w)
 			req := core.CreateRequest{ID: "a", IdempotencyKey: "k"}
 			if _, err := w.Create(w.ctx, req); !errors.Is(err, errs.Unavailable) {
@@ -231,7 +231,7 @@ func TestTenantsDoNotSeeEachOther(t *testing.T) {
 func TestAdmission(t *testing.T) {
 	var free int64 = 64 << 30
 	w := newWorld(t, func(c *core.Config) {
-		c.MaxSandboxes, c.MinFreeMemory = 2, 1<<30
+		c.Caps.All, c.MinFreeMemory = 2, 1<<30
 		c.MemAvailable = func() (int64, error) { return free, nil }
 	})
 	w.create("a")

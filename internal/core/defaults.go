@@ -77,6 +77,7 @@ func fill(s, d sandbox.Spec) sandbox.Spec {
 	s.IdlePolicy = cmp.Or(s.IdlePolicy, d.IdlePolicy)
 	s.ExecTimeout = cmp.Or(s.ExecTimeout, d.ExecTimeout)
 	s.IdleTimeout = cmp.Or(s.IdleTimeout, d.IdleTimeout)
+	s.MaxLifetime = cmp.Or(s.MaxLifetime, d.MaxLifetime)
 	return s
 }
 

@@ -3,6 +3,7 @@ package core
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/cubbyhq/cubby/internal/auth"
 	"github.com/cubbyhq/cubby/internal/errs"
@@ -22,7 +23,7 @@ func (s *Service) Destroy(ctx context.Context, id string, keepDisk bool) error {
 		return err
 	}
 	defer unlock()
-	_, err = s.destroy(ctx, b, keepDisk)
+	_, err = s.destroy(ctx, b, destruction{keepDisk: keepDisk})
 	return err
 }
 
@@ -51,7 +52,7 @@ func (s *Service) Purge(ctx context.Context, id string) (freed int64, err error)
 		return 0, err
 	}
 	if there {
-		if freed, err = s.destroy(ctx, b, false); err != nil {
+		if freed, err = s.destroy(ctx, b, destruction{}); err != nil {
 			return freed, err
 		}
 	}
@@ -94,6 +95,13 @@ func (s *Service) keptDisk(ctx context.Context, id sandbox.ID) (store.KeptDisk, 
 	return store.KeptDisk{}, false, nil
 }
 
+// destruction is how a sandbox is destroyed.
+type destruction struct {
+	keepDisk bool
+	reason   string    // "" when somebody asked for it
+	deadline time.Time // zero: as long as an undo may take
+}
+
 // destroy ends a sandbox whose lock is held. It is carried out even if the
 // caller goes away.
 //
@@ -101,13 +109,19 @@ func (s *Service) keptDisk(ctx context.Context, id sandbox.ID) (store.KeptDisk, 
 // exist, and what a crash leaves of it is an orphan that the next
 // reconciliation removes. A disk that is kept must not be found by the next
 // sandbox while this one still writes to it, so there the move comes last.
-func (s *Service) destroy(ctx context.Context, b sandbox.Sandbox, keepDisk bool) (freed int64, err error) {
+func (s *Service) destroy(ctx context.Context, b sandbox.Sandbox, how destruction) (freed int64, err error) {
 	by := actor(ctx)
+	keepDisk := how.keepDisk
 	ctx, cancel := undoing(ctx)
 	defer cancel()
+	if !how.deadline.IsZero() {
+		ctx, cancel = context.WithDeadline(ctx, how.deadline)
+		defer cancel()
+	}
 	move := func() error {
 		_, err := s.cfg.Store.Move(ctx, b.UID, sandbox.Destroyed, store.Change{
-			KeepDisk: keepDisk, Events: []sandbox.Event{event.New(b.UID, by, event.Destroyed{DiskKept: keepDisk})},
+			Reason: how.reason, KeepDisk: keepDisk,
+			Events: []sandbox.Event{event.New(b.UID, by, event.Destroyed{DiskKept: keepDisk, Reason: how.reason})},
 		})
 		return err
 	}

@@ -39,6 +39,8 @@ type liveExec struct {
 	uid sandbox.UID
 	seq int64
 	log *journal.Log
+	// terminal is the name of the terminal whose program this is; "" is none.
+	terminal string
 	// stdin serialises writers that append.
 	stdin sync.Mutex
 
@@ -48,9 +50,11 @@ type liveExec struct {
 	begun chan struct{} // closed when the agent runs it, or it is over
 	done  chan struct{} // closed when its end is known and in the journal
 
+	storing sync.Mutex // held around writes to the store
+	noted   bool       // the store knows that it started; guarded by storing
+
 	mu      sync.Mutex
 	exec    sandbox.Exec // as clients see it; guarded by mu
-	noted   bool         // the store knows that it started; guarded by mu
 	verdict *ending      // core's own reason for its end; guarded by mu
 	// offset is where the agent's output goes on; it is the journal's size
 	// until the journal cannot be written any more.
@@ -64,7 +68,7 @@ type liveExec struct {
 
 func newLiveExec(r *run, x sandbox.Exec, log *journal.Log) *liveExec {
 	e := &liveExec{
-		run: r, uid: x.UID, seq: x.Seq, log: log, exec: x,
+		run: r, uid: x.UID, seq: x.Seq, log: log, terminal: x.Spec.Terminal, exec: x,
 		begun: make(chan struct{}), done: make(chan struct{}), acks: make(chan struct{}, 1),
 		offset: log.Size(), noted: x.Status == sandbox.ExecRunning,
 	}
@@ -162,6 +166,9 @@ func (e *liveExec) stream(start *guest.Start) error {
 			if err := e.take(*m.Output); err != nil {
 				return err
 			}
+			if e.terminal != "" {
+				e.run.active(e.ctx)
+			}
 		case m.Exit != nil:
 			if end := e.position(); m.Exit.Offset > end {
 				return errs.E(errs.Unavailable, "output is missing between %d and %d", end, m.Exit.Offset)
@@ -193,17 +200,17 @@ func (e *liveExec) start(at time.Time) {
 
 // noteStart writes the start down, unless the end was faster.
 func (e *liveExec) noteStart(ctx context.Context) {
-	e.mu.Lock()
-	x := e.exec
-	due := x.Status == sandbox.ExecRunning && !e.noted
-	e.noted = e.noted || due
-	e.mu.Unlock()
-	if !due {
+	e.storing.Lock()
+	defer e.storing.Unlock()
+	x := e.snapshot()
+	if x.Status != sandbox.ExecRunning || e.noted {
 		return
 	}
 	err := e.run.s.cfg.Store.StartExec(context.WithoutCancel(ctx), x.Box, x.Seq, x.StartedAt, event.Began(x))
+	e.noted = err == nil
 	if err != nil && !errors.Is(err, errs.WrongState) {
-		e.run.s.log.Error("note the start of an exec", telemetry.KeyUID, x.Box, telemetry.KeySeq, x.Seq, telemetry.KeyErr, err)
+		e.run.s.log.Error("note the start of an exec; its end will do that",
+			telemetry.KeyUID, x.Box, telemetry.KeySeq, x.Seq, telemetry.KeyErr, err)
 	}
 }
 

@@ -1,12 +1,28 @@
 package core
 
-import "context"
+import (
+	"context"
 
-// ReapIdle is one turn of the idle loop.
-func (s *Service) ReapIdle(ctx context.Context) { s.reapIdle(ctx) }
+	"github.com/cubbyhq/cubby/internal/sandbox"
+)
+
+// Reap is one turn of the reaper, and what came of it.
+func (s *Service) Reap() map[sandbox.UID]error {
+	type end struct {
+		uid sandbox.UID
+		err error
+	}
+	ends := make(chan end, reapAtOnce)
+	all := make(map[sandbox.UID]error)
+	for range s.reap(func(uid sandbox.UID, err error) { ends <- end{uid, err} }) {
+		e := <-ends
+		all[e.uid] = e.err
+	}
+	return all
+}
 
 // Prune is one turn of the prune loop.
 func (s *Service) Prune(ctx context.Context) { s.prune(ctx) }
 
-// CloseTrees is the other half of a turn of the idle loop.
+// CloseTrees is one turn of the loop that unmounts unused disks.
 func (s *Service) CloseTrees(ctx context.Context) { s.closeTrees(ctx) }

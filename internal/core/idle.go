@@ -1,17 +1,14 @@
 package core
 
 import (
-	"context"
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/sandbox"
-	"github.com/cubbyhq/cubby/internal/telemetry"
 )
 
-const (
-	idleEvery  = 10 * time.Second
-	pruneEvery = time.Hour
-)
+// returnTime is what users get to come back after the daemon was away: its own
+// absence is not theirs.
+const returnTime = time.Minute
 
 // idleAct is what happens to a sandbox that nobody uses.
 type idleAct int
@@ -22,10 +19,18 @@ const (
 	destroyIdle
 )
 
+// attention is how much a running sandbox is used, in times that steps of the
+// clock do not change.
+type attention struct {
+	unused time.Duration // since it was used last
+	lease  time.Duration // left of its lease
+	inUse  bool          // a command, a transfer or a viewer is there now
+}
+
 // decideIdle is the idle rule. Sleeping needs a driver that keeps memory;
 // without one it is a stop.
-func decideIdle(spec sandbox.Spec, now, lastActive time.Time, inUse bool) idleAct {
-	if inUse || spec.IdleTimeout <= 0 || now.Sub(lastActive) < spec.IdleTimeout {
+func decideIdle(spec sandbox.Spec, a attention) idleAct {
+	if left, bounded := untilIdle(spec, a); !bounded || left > 0 {
 		return keepRunning
 	}
 	switch spec.IdlePolicy {
@@ -38,102 +43,32 @@ func decideIdle(spec sandbox.Spec, now, lastActive time.Time, inUse bool) idleAc
 	return keepRunning
 }
 
-func (s *Service) idleLoop(ctx context.Context) {
-	t := time.NewTicker(idleEvery)
-	defer t.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-t.C:
-			s.reapIdle(ctx)
-			s.closeTrees(ctx)
-		}
+// untilIdle is how long the sandbox has, if nobody uses it, until its policy
+// comes into force; not bounded while that is not in sight.
+func untilIdle(spec sandbox.Spec, a attention) (left time.Duration, bounded bool) {
+	if a.inUse || spec.IdleTimeout <= 0 || spec.IdlePolicy == sandbox.IdleAlwaysOn {
+		return 0, false
+	}
+	return max(spec.IdleTimeout-a.unused, a.lease), true
+}
+
+// idleReason says in the sandbox's reason and its event why it was ended.
+func idleReason(spec sandbox.Spec) string {
+	switch spec.IdlePolicy {
+	case sandbox.IdleSleep:
+		return "idle: this host cannot keep a sandbox's memory, so it was stopped and not put to sleep"
+	default:
+		return "idle"
 	}
 }
 
-// reapIdle looks at every running sandbox once.
-func (s *Service) reapIdle(ctx context.Context) {
-	s.mu.Lock()
-	all := make([]*run, 0, len(s.running))
-	for _, r := range s.running {
-		all = append(all, r)
+// unusedAtReturn is how long a sandbox counts as unused when a run begins that
+// was last used at a time of the wall clock. After an absence of the daemon
+// enough is left for its users to come back.
+func unusedAtReturn(spec sandbox.Spec, now, lastActive time.Time) time.Duration {
+	unused := max(0, now.Sub(lastActive)) // the clock may have stepped back
+	if spec.IdleTimeout > 0 {
+		unused = min(unused, spec.IdleTimeout-min(spec.IdleTimeout, returnTime))
 	}
-	s.mu.Unlock()
-	for _, r := range all {
-		if ctx.Err() != nil {
-			return
-		}
-		if r.idle() == keepRunning {
-			continue
-		}
-		if err := s.reap(ctx, r); err != nil {
-			s.log.Error("reap an idle sandbox", telemetry.KeySandbox, r.id, telemetry.KeyUID, r.uid, telemetry.KeyErr, err)
-		}
-	}
-}
-
-func (r *run) idle() idleAct {
-	lastActive, inUse, _ := r.use()
-	return decideIdle(*r.spec.Load(), r.s.now(), lastActive, inUse)
-}
-
-func (s *Service) reap(ctx context.Context, r *run) error {
-	unlock, free := s.ids.tryLock(r.id.Key())
-	if !free {
-		return nil // somebody uses it
-	}
-	defer unlock()
-	// Asked again now that nobody can come in between.
-	act := r.idle()
-	if act == keepRunning || s.runOf(r.uid) != r {
-		return nil
-	}
-	b, err := s.cfg.Store.SandboxByUID(ctx, r.uid)
-	if err != nil {
-		return err
-	}
-	if act == destroyIdle {
-		_, err = s.destroy(ctx, b, false)
-		return err
-	}
-	reason := "idle"
-	if b.Spec.IdlePolicy == sandbox.IdleSleep {
-		reason = "idle: this host cannot keep a sandbox's memory, so it was stopped and not put to sleep"
-	}
-	_, err = s.halt(ctx, b, DefaultGrace, reason)
-	return err
-}
-
-// pruneLoop forgets history that is older than its retention.
-func (s *Service) pruneLoop(ctx context.Context) {
-	if s.cfg.HistoryRetention <= 0 {
-		return
-	}
-	t := time.NewTicker(pruneEvery)
-	defer t.Stop()
-	for {
-		s.prune(ctx)
-		select {
-		case <-ctx.Done():
-			return
-		case <-t.C:
-		}
-	}
-}
-
-func (s *Service) prune(ctx context.Context) {
-	before := s.now().Add(-s.cfg.HistoryRetention)
-	forgotten, err := s.cfg.Store.Prune(ctx, before)
-	for _, uid := range forgotten {
-		if err := s.cfg.Journals.Remove(uid); err != nil {
-			s.log.Error("remove a journal", telemetry.KeyUID, uid, telemetry.KeyErr, err)
-		}
-	}
-	if err == nil {
-		err = s.cfg.Journals.Prune(before)
-	}
-	if err != nil && ctx.Err() == nil {
-		s.log.Error("prune history", telemetry.KeyErr, err)
-	}
+	return unused
 }

@@ -39,7 +39,7 @@ func TestStopAndStart(t *testing.T) {
 func TestStartThatFailsLeavesItStopped(t *testing.T) {
 	down := errs.E(errs.Unavailable, "down")
 	for _, after := range []bool{false, true} {
-		w := newWorld(t, func(c *core.Config) { c.MaxSandboxes = 1 })
+		w := newWorld(t, func(c *core.Config) { c.Caps.All = 1 })
 		b := w.create("a")
 		w.sh("a", "echo kept > file")
 		if _, err := w.Stop(w.ctx, "a", 0); err != nil {

@@ -93,12 +93,12 @@ func TestIdleSandboxes(t *testing.T) {
 		}
 	}
 	w.launch("busy", "echo ready; sleep 100")
-	w.ReapIdle(w.ctx)
+	w.Reap()
 	if b, err := w.Sandbox(w.ctx, "stop"); err != nil || b.State != sandbox.Running {
 		t.Fatalf("a fresh sandbox is %s, %v", b.State, err)
 	}
 	c.add(2 * time.Hour)
-	w.ReapIdle(w.ctx)
+	w.Reap()
 	for id, want := range map[string]sandbox.State{"stop": sandbox.Stopped, "sleep": sandbox.Stopped, "always": sandbox.Running, "busy": sandbox.Running} {
 		b, err := w.Sandbox(w.ctx, id)
 		if err != nil || b.State != want {

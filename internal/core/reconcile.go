@@ -176,6 +176,9 @@ func (s *Service) reconcile(ctx context.Context) {
 	if err != nil {
 		faults.add("store", err)
 	} else {
+		for _, b := range rows {
+			s.lifetimes.note(b, s.now(), s.uptime())
+		}
 		s.repairAll(ctx, rows, full, &faults)
 		s.removeOrphans(ctx, found, rows, &faults)
 		s.unpinOrphans(ctx, found.pins, rows, &faults)

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/sandbox"
@@ -52,33 +51,6 @@ func TestOrphans(t *testing.T) {
 	}
 	if got := orphans(nil, nil); len(got) != 0 {
 		t.Errorf("orphans of nothing = %v", got)
-	}
-}
-
-func TestDecideIdle(t *testing.T) {
-	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
-	tests := []struct {
-		name    string
-		policy  sandbox.IdlePolicy
-		timeout time.Duration
-		idleFor time.Duration
-		inUse   bool
-		want    idleAct
-	}{
-		{"active", sandbox.IdleStop, time.Hour, time.Minute, false, keepRunning},
-		{"idle", sandbox.IdleStop, time.Hour, time.Hour, false, stopIdle},
-		{"a command runs", sandbox.IdleStop, time.Hour, 2 * time.Hour, true, keepRunning},
-		{"no timeout", sandbox.IdleStop, 0, 1000 * time.Hour, false, keepRunning},
-		{"sleep", sandbox.IdleSleep, time.Hour, 2 * time.Hour, false, stopIdle},
-		{"destroy", sandbox.IdleDestroy, time.Hour, 2 * time.Hour, false, destroyIdle},
-		{"always on", sandbox.IdleAlwaysOn, time.Hour, 1000 * time.Hour, false, keepRunning},
-		{"unknown policy", "nap", time.Hour, 2 * time.Hour, false, keepRunning},
-	}
-	for _, tt := range tests {
-		spec := sandbox.Spec{IdlePolicy: tt.policy, IdleTimeout: tt.timeout}
-		if got := decideIdle(spec, now, now.Add(-tt.idleFor), tt.inUse); got != tt.want {
-			t.Errorf("%s: decideIdle = %d, want %d", tt.name, got, tt.want)
-		}
 	}
 }
 

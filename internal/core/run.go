@@ -53,8 +53,10 @@ type run struct {
 	execs     map[int64]*liveExec // by seq; guarded by mu
 	starting  int                 // execs that have no seq yet; guarded by mu
 	streams   int                 // open files, dials and watches; guarded by mu
-	activeAt  time.Time           // guarded by mu
-	touchedAt time.Time           // what the store knows; guarded by mu
+	activeAt  time.Time           // for people; guarded by mu
+	activeUp  time.Duration       // uptime at activeAt; guarded by mu
+	touched   time.Duration       // uptime of what the store knows; guarded by mu
+	leaseEnds time.Duration       // uptime at which the spec's lease is over; guarded by mu
 	releases  []sandbox.UID       // finished execs that the agent may forget; guarded by mu
 	releasing bool                // guarded by mu
 }
@@ -71,14 +73,16 @@ func (s *Service) attach(b sandbox.Sandbox) *run {
 	r := &run{
 		s: s, uid: b.UID, id: b.ID, handle: driver.Handle(b.Handle),
 		events: rate.NewLimiter(rate.Limit(5), 50),
-		execs:  make(map[int64]*liveExec), activeAt: b.LastActiveAt, touchedAt: b.LastActiveAt,
+		execs:  make(map[int64]*liveExec), activeAt: b.LastActiveAt,
 	}
+	r.activeUp = s.uptime() - unusedAtReturn(b.Spec, s.now(), b.LastActiveAt)
+	r.touched = r.activeUp
 	r.setSpec(b.Spec)
 	r.ctx, r.cancel = context.WithCancel(s.life.context())
 	r.over, r.setOver = context.WithCancel(context.Background())
 	r.guest = guest.New(r.dial)
 
-	s.admission.adopt(r.uid)
+	s.admission.adopt(b)
 	s.mu.Lock()
 	s.running[r.uid] = r
 	s.mu.Unlock()
@@ -92,7 +96,18 @@ func (s *Service) attach(b sandbox.Sandbox) *run {
 }
 
 // setSpec makes an update hold for what runs.
-func (r *run) setSpec(spec sandbox.Spec) { r.spec.Store(&spec) }
+func (r *run) setSpec(spec sandbox.Spec) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	was := r.spec.Swap(&spec)
+	if was != nil && spec.KeptUntil.Equal(was.KeptUntil) {
+		return // its end is where it was, wherever the wall clock is now
+	}
+	r.leaseEnds = 0
+	if !spec.KeptUntil.IsZero() {
+		r.leaseEnds = r.s.uptime() + spec.KeptUntil.Sub(r.s.now())
+	}
+}
 
 // end says that the sandbox is about to end: no exec is taken any more, and
 // those that end with it say why. The first one to say so is right.
@@ -216,12 +231,12 @@ func (r *run) pause(delay time.Duration) time.Duration {
 // active notes that somebody uses the sandbox. The store hears of it now and
 // then.
 func (r *run) active(ctx context.Context) {
-	now := r.s.now()
 	r.mu.Lock()
-	r.activeAt = now
-	due := now.Sub(r.touchedAt) >= touchEvery
+	r.usedNow()
+	now := r.activeAt
+	due := r.activeUp-r.touched >= touchEvery
 	if due {
-		r.touchedAt = now
+		r.touched = r.activeUp
 	}
 	r.mu.Unlock()
 	if !due {
@@ -232,6 +247,10 @@ func (r *run) active(ctx context.Context) {
 	}
 }
 
+// usedNow notes that somebody used the sandbox this moment. The caller holds
+// mu.
+func (r *run) usedNow() { r.activeAt, r.activeUp = r.s.now(), r.s.uptime() }
+
 // open counts a stream that keeps the sandbox in use until it is closed.
 func (r *run) open(ctx context.Context) (closed func()) {
 	r.active(ctx)
@@ -241,17 +260,33 @@ func (r *run) open(ctx context.Context) (closed func()) {
 	return sync.OnceFunc(func() {
 		r.mu.Lock()
 		r.streams--
-		r.activeAt = r.s.now()
+		r.usedNow()
 		r.mu.Unlock()
 	})
 }
 
-// use tells how much the sandbox is used.
-func (r *run) use() (lastActive time.Time, inUse bool, execs int) {
+// use tells when the sandbox was used last and how many execs run.
+func (r *run) use() (lastActive time.Time, execs int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	n := len(r.execs) + r.starting
-	return r.activeAt, n+r.streams > 0, n
+	return r.activeAt, len(r.execs) + r.starting
+}
+
+// attention tells how much the sandbox is used. The program of a terminal does
+// not count by itself: who looks at it does, and so does what it prints.
+func (r *run) attention() attention {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	a := attention{inUse: r.starting+r.streams > 0}
+	for _, e := range r.execs {
+		if e.terminal == "" {
+			a.inUse = true
+			break
+		}
+	}
+	now := r.s.uptime()
+	a.unused, a.lease = now-r.activeUp, r.leaseEnds-now
+	return a
 }
 
 // reserve takes a place for one more exec; it is given back by register or
@@ -305,7 +340,7 @@ func (r *run) forget(e *liveExec) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.execs, e.seq)
-	r.activeAt = r.s.now()
+	r.usedNow()
 	r.release(e.uid)
 }
 

@@ -104,10 +104,15 @@ func (s *Service) Sandbox(ctx context.Context, id string) (sandbox.Sandbox, erro
 
 // upToDate adds what the store learns of later.
 func (s *Service) upToDate(b sandbox.Sandbox) sandbox.Sandbox {
-	if r := s.runOf(b.UID); r != nil {
-		if at, _, _ := r.use(); at.After(b.LastActiveAt) {
-			b.LastActiveAt = at
-		}
+	r := s.runOf(b.UID)
+	if r == nil {
+		return b
+	}
+	if at, _ := r.use(); at.After(b.LastActiveAt) {
+		b.LastActiveAt = at
+	}
+	if left, bounded := untilIdle(b.Spec, r.attention()); bounded {
+		b.IdleAt = s.now().Add(max(0, left))
 	}
 	return b
 }
@@ -140,6 +145,7 @@ type Patch struct {
 	IdlePolicy  *sandbox.IdlePolicy
 	IdleTimeout *time.Duration
 	ExecTimeout *time.Duration
+	MaxLifetime *time.Duration // counts from the creation
 	External    *sandbox.External
 }
 
@@ -153,6 +159,7 @@ func (p Patch) apply(spec *sandbox.Spec) (fields []string) {
 	set(&fields, "idle_policy", &spec.IdlePolicy, p.IdlePolicy)
 	set(&fields, "idle_timeout", &spec.IdleTimeout, p.IdleTimeout)
 	set(&fields, "exec_timeout", &spec.ExecTimeout, p.ExecTimeout)
+	set(&fields, "max_lifetime", &spec.MaxLifetime, p.MaxLifetime)
 	set(&fields, "external", &spec.External, p.External)
 	return fields
 }
@@ -189,6 +196,9 @@ func (s *Service) Update(ctx context.Context, id string, p Patch) (sandbox.Sandb
 	if err := b.Spec.Validate(); err != nil {
 		return sandbox.Sandbox{}, err
 	}
+	if end := b.Ends(); p.MaxLifetime != nil && !end.IsZero() && !end.After(s.now()) {
+		return sandbox.Sandbox{}, errs.E(errs.Invalid, "max_lifetime: the sandbox is older than that").Hint("destroy it")
+	}
 	b, err = s.cfg.Store.UpdateSpec(ctx, b.UID, func(spec *sandbox.Spec) error {
 		p.apply(spec)
 		return nil
@@ -196,6 +206,7 @@ func (s *Service) Update(ctx context.Context, id string, p Patch) (sandbox.Sandb
 	if err != nil {
 		return sandbox.Sandbox{}, err
 	}
+	s.lifetimes.note(b, s.now(), s.uptime())
 	if r := s.runOf(b.UID); r != nil {
 		r.setSpec(b.Spec)
 	}
@@ -239,7 +250,7 @@ func (s *Service) Stats(ctx context.Context, id string) (Stats, error) {
 		return Stats{}, err
 	}
 	st.MemoryBytes, st.CPUTime, st.PIDs = use.MemoryBytes, use.CPUTime, use.PIDs
-	_, _, st.Execs = r.use()
+	_, st.Execs = r.use()
 	return st, nil
 }
 

@@ -83,6 +83,10 @@ type Config struct {
 	Log     *slog.Logger     // nil: silent
 	Metrics Metrics          // nil: nothing is recorded
 	Now     func() time.Time // nil: time.Now
+	// Uptime is a clock that does not step, for what is measured while the
+	// service runs; nil: Now since its making, which does not step either
+	// where it is time.Now.
+	Uptime func() time.Duration
 
 	// Authorities is a file of the host with the certificate authorities that
 	// every sandbox trusts; "" leaves them to the images.
@@ -92,8 +96,12 @@ type Config struct {
 	// [DefaultSpec].
 	Defaults sandbox.Spec
 
-	// MaxSandboxes bounds how many run at once; 0 is no bound.
-	MaxSandboxes int
+	// IdleTimeout is the default where zero means never; nil leaves it to
+	// Defaults.
+	IdleTimeout *time.Duration
+
+	// Caps bound how many sandboxes run at once.
+	Caps Caps
 	// MinFreeMemory refuses creates and starts while the host has less
 	// memory available, in bytes.
 	MinFreeMemory int64
@@ -116,6 +124,8 @@ type Service struct {
 	cfg      Config
 	log      *slog.Logger
 	now      func() time.Time
+	began    time.Time // of the wall clock
+	uptime   func() time.Duration
 	metrics  Metrics
 	host     Host
 	defaults sandbox.Spec
@@ -124,8 +134,10 @@ type Service struct {
 	life      *lifecycle
 	ids       keyedLocks // by sandbox.ID.Key; held by whoever changes a sandbox
 	admission *admission
+	lifetimes lifetimes
+	reaper    *reaper
 	trees     trees
-	terminals keyedLocks // by sandbox.UID and name; held by whoever opens one
+	terminals keyedLocks         // by sandbox.UID and name; held by whoever opens one
 	decisions chan sandbox.Event // of the egress proxy, to be written down
 	wake      chan struct{}      // asks for a reconciliation soon
 
@@ -145,6 +157,7 @@ func New(cfg Config) (*Service, error) {
 		metrics:   cfg.Metrics,
 		host:      cfg.Host,
 		life:      newLifecycle(),
+		reaper:    newReaper(),
 		decisions: make(chan sandbox.Event, 1024),
 		wake:      make(chan struct{}, 1),
 		running:   make(map[sandbox.UID]*run),
@@ -152,6 +165,10 @@ func New(cfg Config) (*Service, error) {
 	}
 	if s.now == nil {
 		s.now = time.Now
+	}
+	s.began, s.uptime = s.now(), cfg.Uptime
+	if s.uptime == nil {
+		s.uptime = func() time.Duration { return s.now().Sub(s.began) }
 	}
 	if s.metrics == nil {
 		s.metrics = noMetrics{}
@@ -177,17 +194,13 @@ func New(cfg Config) (*Service, error) {
 	builtIn.Limits.CPUs = min(builtIn.Limits.CPUs, float64(s.host.CPUs))
 	builtIn.Limits.MemoryBytes = min(builtIn.Limits.MemoryBytes, s.host.MemoryBytes)
 	s.defaults = fill(cfg.Defaults, builtIn)
+	if cfg.IdleTimeout != nil {
+		s.defaults.IdleTimeout = *cfg.IdleTimeout
+	}
 	if err := s.defaults.Validate(); err != nil {
 		return nil, fmt.Errorf("the defaults of sandboxes: %w", err)
 	}
-	available := cfg.MemAvailable
-	if available == nil {
-		available = memAvailable
-	}
-	s.admission = &admission{
-		max: cfg.MaxSandboxes, minFree: cfg.MinFreeMemory, available: available, disks: cfg.Disks,
-		boots: make(chan struct{}, max(4, 2*s.host.CPUs)), taken: make(map[sandbox.UID]struct{}),
-	}
+	s.admission = newAdmission(cfg, s.host.CPUs)
 	eg := cfg.Egress
 	heard := eg.OnDecision
 	eg.OnDecision = func(box sandbox.UID, d egress.Decision) {
@@ -217,7 +230,7 @@ func (s *Service) Run(ctx context.Context) error {
 	s.reconcile(ctx)
 	s.life.open()
 	s.life.spawn(s.reconcileLoop)
-	s.life.spawn(s.idleLoop)
+	s.life.spawn(s.reapLoop)
 	s.life.spawn(s.pruneLoop)
 
 	<-ctx.Done()

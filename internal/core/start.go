@@ -30,7 +30,7 @@ func (s *Service) Start(ctx context.Context, id string) (sandbox.Sandbox, error)
 	default:
 		return sandbox.Sandbox{}, notRunning(b)
 	}
-	booted, err := s.admission.take(ctx, b.UID)
+	booted, err := s.admission.take(ctx, b)
 	if err != nil {
 		return sandbox.Sandbox{}, err
 	}

@@ -76,7 +76,7 @@ func newBreakable(t *testing.T) *breakable {
 	b := &breakable{broken: &brokenDisks{fail: map[string]error{}}}
 	b.world = newWorld(t, func(c *core.Config) {
 		b.broken.Disks = c.Disks
-		c.Disks, c.MaxSandboxes = b.broken, 1
+		c.Disks, c.Caps.All = b.broken, 1
 	})
 	return b
 }

@@ -5,6 +5,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -157,8 +158,9 @@ func (d *Daemon) open(ctx context.Context, o options) error {
 	d.closers = append(d.closers, d.driver)
 	d.core, err = core.New(core.Config{
 		Store: d.store, Driver: d.driver, Disks: d.disks, Images: images, Journals: d.journals,
-		Egress: egress.Config{Operator: operator, Log: d.log}, Authorities: authorities(), Log: d.log, Metrics: d.metrics, Now: time.Now, Defaults: o.defaults,
-		MaxSandboxes: d.cfg.MaxSandboxes, MinFreeMemory: int64(d.cfg.MinFreeMemory),
+		Egress: egress.Config{Operator: operator, Log: d.log}, Authorities: authorities(), Log: d.log, Metrics: d.metrics, Now: time.Now, Defaults: d.defaults(o.defaults),
+		IdleTimeout: d.idleTimeout(o.defaults),
+		Caps:        core.Caps{All: d.cfg.MaxSandboxes, PerTenant: d.cfg.MaxPerTenant, PerThread: d.cfg.MaxPerThread}, MinFreeMemory: int64(d.cfg.MinFreeMemory),
 		JournalBytes: int64(d.cfg.JournalPerBox), HistoryRetention: d.cfg.HistoryRetention,
 	})
 	if err != nil {
@@ -236,6 +238,21 @@ func (l closeListener) Close() error {
 		return err
 	}
 	return nil
+}
+
+// defaults completes what a create leaves open with what the operator set.
+func (d *Daemon) defaults(s sandbox.Spec) sandbox.Spec {
+	s.IdlePolicy = cmp.Or(s.IdlePolicy, d.cfg.IdlePolicy)
+	s.MaxLifetime = cmp.Or(s.MaxLifetime, d.cfg.MaxLifetime)
+	return s
+}
+
+// idleTimeout is the operator's, where 0 is for ever, unless a test has one.
+func (d *Daemon) idleTimeout(s sandbox.Spec) *time.Duration {
+	if s.IdleTimeout > 0 {
+		return nil
+	}
+	return &d.cfg.IdleTimeout
 }
 
 // poolBytes is the size of the disks that a create without wishes takes.

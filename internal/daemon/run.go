@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/cubbyhq/cubby/internal/config"
 	"github.com/cubbyhq/cubby/internal/telemetry"
 )
 
@@ -18,7 +19,8 @@ const cutGrace = 2 * time.Second
 
 // Run serves until ctx ends, or until a part fails, and returns when
 // everything has stopped and is closed. Nil is a clean stop. The order of
-// stopping is: doors, core, disks, store. Sandboxes and their execs go on.
+// stopping is: doors, core, disks, store. Sandboxes and their execs go on,
+// unless on-shutdown says otherwise.
 func (d *Daemon) Run(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, d.close()) }()
 
@@ -45,7 +47,7 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 		})
 	}
 	part("doors", stopping, doorsStopped, d.serve)
-	part("core", doors, loopsStopped, d.core.Run)
+	part("core", doors, loopsStopped, func(until context.Context) error { return d.runCore(until, ctx) })
 	part("disks", loops, disksStopped, d.disks.Run)
 	part("journals", disks, func() {}, d.journals.Run)
 	part("store", disks, func() {}, d.store.Run)
@@ -53,6 +55,41 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	err = g.Wait()
 	d.log.Info("stopped")
 	return err
+}
+
+// runCore runs core until its context ends, and then ends the sandboxes where
+// on-shutdown says so. A daemon that stops because a part failed, wanted being
+// alive still, leaves them to the next one.
+func (d *Daemon) runCore(ctx, wanted context.Context) error {
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	ended := make(chan struct{})
+	unhook := context.AfterFunc(ctx, func() {
+		defer close(ended)
+		defer stop()
+		if d.cfg.OnShutdown == config.Destroy && wanted.Err() != nil {
+			d.destroyAll(running)
+		}
+	})
+	err := d.core.Run(running)
+	if !unhook() {
+		<-ended
+	}
+	return err
+}
+
+// destroyAll ends every sandbox in the time that a shutdown may take, and says
+// what stayed.
+func (d *Daemon) destroyAll(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, d.cfg.ShutdownTimeout)
+	defer cancel()
+	destroyed, stayed, err := d.core.DestroyAll(ctx)
+	switch {
+	case err != nil:
+		d.log.Error("the sandboxes could not be destroyed; the next daemon takes them over", "destroyed", destroyed, "stayed", stayed, telemetry.KeyErr, err)
+	default:
+		d.log.Info("destroyed the sandboxes", "destroyed", destroyed)
+	}
 }
 
 // serve answers requests until ctx ends and then drains: no new connections,

@@ -40,8 +40,14 @@ const (
 	TooLarge Kind = "too_large"
 	// Exhausted: the host has no room for this now; try again later.
 	Exhausted Kind = "exhausted"
+	// OverQuota: the caller has all that a bound of the operator gives; give
+	// something back, or try again later.
+	OverQuota Kind = "over_quota"
 	// Unavailable: a part that is needed does not answer; try again.
 	Unavailable Kind = "unavailable"
+	// Unready: cubby itself cannot work now, as without its database; try
+	// again.
+	Unready Kind = "unready"
 	// Timeout: the time that the caller allowed is over.
 	Timeout Kind = "timeout"
 	// Canceled: the caller went away.
@@ -56,7 +62,7 @@ const (
 func Kinds() []Kind {
 	return []Kind{
 		Invalid, Unauthenticated, Forbidden, NotFound, Conflict, WrongState,
-		TooLarge, Exhausted, Unavailable, Timeout, Canceled, Unsupported, Internal,
+		TooLarge, Exhausted, OverQuota, Unavailable, Unready, Timeout, Canceled, Unsupported, Internal,
 	}
 }
 

@@ -1,0 +1,193 @@
+package core
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+)
+
+func TestDecideIdle(t *testing.T) {
+	hour := attention{unused: time.Hour}
+	long := attention{unused: 1000 * time.Hour}
+	tests := []struct {
+		name    string
+		policy  sandbox.IdlePolicy
+		timeout time.Duration
+		use     attention
+		want    idleAct
+	}{
+		{"active", sandbox.IdleStop, time.Hour, attention{unused: time.Minute}, keepRunning},
+		{"idle", sandbox.IdleStop, time.Hour, hour, stopIdle},
+		{"in use", sandbox.IdleStop, time.Hour, attention{unused: 2 * time.Hour, inUse: true}, keepRunning},
+		{"no timeout", sandbox.IdleStop, 0, long, keepRunning},
+		{"sleep", sandbox.IdleSleep, time.Hour, hour, stopIdle},
+		{"destroy", sandbox.IdleDestroy, time.Hour, hour, destroyIdle},
+		{"always on", sandbox.IdleAlwaysOn, time.Hour, long, keepRunning},
+		{"unknown policy", "nap", time.Hour, hour, keepRunning},
+		{"a lease", sandbox.IdleDestroy, time.Hour, attention{unused: 5 * time.Hour, lease: 1}, keepRunning},
+		{"a lease that is over", sandbox.IdleDestroy, time.Hour, attention{unused: 5 * time.Hour, lease: -1}, destroyIdle},
+		{"a lease that was over before the timeout is", sandbox.IdleStop, time.Hour, attention{unused: time.Minute, lease: -time.Second}, keepRunning},
+	}
+	for _, tt := range tests {
+		spec := sandbox.Spec{IdlePolicy: tt.policy, IdleTimeout: tt.timeout}
+		if got := decideIdle(spec, tt.use); got != tt.want {
+			t.Errorf("%s: decideIdle = %d, want %d", tt.name, got, tt.want)
+		}
+	}
+}
+
+func TestUnusedAtReturn(t *testing.T) {
+	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	tests := []struct {
+		name    string
+		timeout time.Duration
+		ago     time.Duration
+		want    time.Duration
+	}{
+		{"just used", time.Hour, 0, 0},
+		{"used a while ago", time.Hour, 10 * time.Minute, 10 * time.Minute},
+		{"the daemon was away for a day", time.Hour, 24 * time.Hour, 59 * time.Minute},
+		{"a short timeout", 10 * time.Second, time.Hour, 0},
+		{"the clock stepped back", time.Hour, -5 * time.Hour, 0},
+		{"no timeout", 0, 24 * time.Hour, 24 * time.Hour},
+	}
+	for _, tt := range tests {
+		if got := unusedAtReturn(sandbox.Spec{IdleTimeout: tt.timeout}, now, now.Add(-tt.ago)); got != tt.want {
+			t.Errorf("%s: unusedAtReturn = %s, want %s", tt.name, got, tt.want)
+		}
+	}
+}
+
+func TestDecideLifetime(t *testing.T) {
+	tests := []struct {
+		limit, age time.Duration
+		want       bool
+	}{
+		{0, 1000 * time.Hour, false},
+		{time.Hour, time.Hour - 1, false},
+		{time.Hour, time.Hour, true},
+		{time.Hour, 2 * time.Hour, true},
+		{time.Hour, -time.Hour, false},
+	}
+	for _, tt := range tests {
+		if got := decideLifetime(tt.limit, tt.age); got != tt.want {
+			t.Errorf("decideLifetime(%s, %s) = %v, want %v", tt.limit, tt.age, got, tt.want)
+		}
+	}
+}
+
+// What is known of a sandbox's birth does not move with the wall clock.
+func TestLifetimesDoNotFollowTheClock(t *testing.T) {
+	born := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	b := sandbox.Sandbox{UID: "a", State: sandbox.Running, CreatedAt: born, Spec: sandbox.Spec{MaxLifetime: time.Hour}}
+	var l lifetimes
+	l.note(b, born.Add(10*time.Minute), time.Minute) // a daemon that came later
+	l.note(b, born.Add(500*time.Hour), 2*time.Minute)
+	if got := l.over(51*time.Minute - 1); len(got) != 0 {
+		t.Errorf("after 59 minutes %v are over", got)
+	}
+	if got := l.over(51 * time.Minute); len(got) != 1 {
+		t.Errorf("after 60 minutes %v are over, want a", got)
+	}
+	b.Spec.MaxLifetime = 2 * time.Hour
+	l.note(b, born, 51*time.Minute)
+	if got := l.over(111*time.Minute - 1); len(got) != 0 {
+		t.Errorf("with more time %v are over", got)
+	}
+	if got := l.over(111 * time.Minute); len(got) != 1 {
+		t.Errorf("after the new time %v are over, want a", got)
+	}
+	b.State = sandbox.Destroyed
+	l.note(b, born, 51*time.Minute)
+	if got := l.over(1000 * time.Hour); len(got) != 0 {
+		t.Errorf("of those that ended %v are over", got)
+	}
+}
+
+func TestDecidePrune(t *testing.T) {
+	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	tests := []struct {
+		name        string
+		retention   time.Duration
+		now, steady time.Time
+		want        time.Time
+	}{
+		{"for ever", 0, noon, noon, time.Time{}},
+		{"in order", time.Hour, noon, noon, noon.Add(-time.Hour)},
+		{"the clock stepped forth", time.Hour, noon.Add(9000 * time.Hour), noon, noon.Add(-time.Hour)},
+		{"the clock stepped back", time.Hour, noon.Add(-5 * time.Hour), noon, noon.Add(-6 * time.Hour)},
+	}
+	for _, tt := range tests {
+		got, ok := decidePrune(tt.retention, tt.now, tt.steady)
+		if ok == tt.want.IsZero() || !got.Equal(tt.want) {
+			t.Errorf("%s: decidePrune = %s, %v, want %s", tt.name, got, ok, tt.want)
+		}
+	}
+}
+
+func TestDecideAdmission(t *testing.T) {
+	caps := Caps{All: 3, PerTenant: 2, PerThread: 1}
+	tests := []struct {
+		name string
+		caps Caps
+		o    occupancy
+		want error
+	}{
+		{"room", caps, occupancy{all: 2, tenant: 1, thread: 0, inThread: true}, nil},
+		{"no bounds", Caps{}, occupancy{all: 1e6, tenant: 1e6, thread: 1e6, inThread: true}, nil},
+		{"no thread", caps, occupancy{all: 2, tenant: 1, thread: 1}, nil},
+		{"full", caps, occupancy{all: 3}, errs.Exhausted},
+		{"the tenant is full", caps, occupancy{all: 2, tenant: 2}, errs.OverQuota},
+		{"the thread is full", caps, occupancy{all: 1, tenant: 1, thread: 1, inThread: true}, errs.OverQuota},
+		{"all are full: what the caller can do comes first", caps, occupancy{all: 3, tenant: 2}, errs.OverQuota},
+	}
+	for _, tt := range tests {
+		err := decideAdmission(tt.caps, tt.o)
+		if !errors.Is(err, tt.want) {
+			t.Errorf("%s: decideAdmission = %v, want %v", tt.name, err, tt.want)
+		}
+		if err != nil && (errs.Public(err).RetryAfter <= 0 || errs.Public(err).Hint == "") {
+			t.Errorf("%s: %v says neither when nor what to do", tt.name, err)
+		}
+	}
+}
+
+func TestDecideLease(t *testing.T) {
+	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	at := func(d time.Duration) time.Time { return now.Add(d) }
+	seconds := func(d time.Duration) *time.Duration { return &d }
+	tests := []struct {
+		name     string
+		k        Keepalive
+		held     time.Time
+		lifetime time.Duration
+		want     time.Time
+		changes  bool
+		err      error
+	}{
+		{"activity", Keepalive{}, at(time.Hour), 0, at(time.Hour), false, nil},
+		{"until", Keepalive{Until: at(time.Hour)}, time.Time{}, 0, at(time.Hour), true, nil},
+		{"seconds", Keepalive{For: seconds(time.Minute)}, time.Time{}, 0, at(time.Minute), true, nil},
+		{"longer", Keepalive{Until: at(2 * time.Hour)}, at(time.Hour), 0, at(2 * time.Hour), true, nil},
+		{"shorter", Keepalive{Until: at(time.Minute)}, at(time.Hour), 0, at(time.Hour), false, nil},
+		{"the same", Keepalive{Until: at(time.Hour)}, at(time.Hour), 0, at(time.Hour), false, nil},
+		{"given up", Keepalive{For: seconds(0)}, at(time.Hour), 0, time.Time{}, true, nil},
+		{"nothing to give up", Keepalive{For: seconds(0)}, time.Time{}, 0, time.Time{}, false, nil},
+		{"beyond the lifetime", Keepalive{Until: at(5 * time.Hour)}, time.Time{}, time.Hour, at(time.Hour), true, nil},
+		{"past", Keepalive{Until: at(-time.Second)}, time.Time{}, 0, time.Time{}, false, errs.Invalid},
+		{"now", Keepalive{Until: now}, time.Time{}, 0, time.Time{}, false, errs.Invalid},
+		{"in a thousand years", Keepalive{Until: at(time.Duration(1<<63 - 1))}, time.Time{}, 0, time.Time{}, false, errs.Invalid},
+		{"negative", Keepalive{For: seconds(-1)}, time.Time{}, 0, time.Time{}, false, errs.Invalid},
+		{"too many seconds", Keepalive{For: seconds(sandbox.MaxDuration + 1)}, time.Time{}, 0, time.Time{}, false, errs.Invalid},
+	}
+	for _, tt := range tests {
+		b := sandbox.Sandbox{CreatedAt: now, Spec: sandbox.Spec{KeptUntil: tt.held, MaxLifetime: tt.lifetime}}
+		got, changes, err := decideLease(tt.k, now, b)
+		if !errors.Is(err, tt.err) || changes != tt.changes || err == nil && !got.Equal(tt.want) {
+			t.Errorf("%s: decideLease = %s, %v, %v; want %s, %v, %v", tt.name, got, changes, err, tt.want, tt.changes, tt.err)
+		}
+	}
+}

@@ -1,0 +1,175 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/telemetry"
+)
+
+const (
+	reapEvery  = time.Second
+	treesEvery = 10 * time.Second
+	// reapAtOnce bounds how many are ended at a time: ones that hang must not
+	// hold up the others, and many must not take the whole host.
+	reapAtOnce = 8
+	// reapPatience is how long the end of a lifetime waits for an act that is
+	// under way.
+	reapPatience = 30 * time.Second
+)
+
+// reaper ends sandboxes that nobody uses and those whose time is over.
+type reaper struct {
+	places chan struct{}
+
+	mu   sync.Mutex
+	busy map[sandbox.UID]bool // that are being ended; guarded by mu
+}
+
+func newReaper() *reaper {
+	return &reaper{places: make(chan struct{}, reapAtOnce), busy: make(map[sandbox.UID]bool)}
+}
+
+// begin takes a place for uid. It reports false when it has one, or when none
+// is free: the next turn comes soon.
+func (p *reaper) begin(uid sandbox.UID) (done func(), ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.busy[uid] {
+		return nil, false
+	}
+	select {
+	case p.places <- struct{}{}:
+	default:
+		return nil, false
+	}
+	p.busy[uid] = true
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.busy, uid)
+		<-p.places
+	}, true
+}
+
+func (s *Service) reapLoop(ctx context.Context) {
+	t, trees := time.NewTicker(reapEvery), time.NewTicker(treesEvery)
+	defer t.Stop()
+	defer trees.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+			s.reap(func(sandbox.UID, error) {})
+		case <-trees.C:
+			s.closeTrees(ctx)
+		}
+	}
+}
+
+// reap looks at every sandbox that may have to end, once, and has those ended
+// that have to. It does not wait for that; ended is called for each. It returns
+// how many they are.
+func (s *Service) reap(ended func(sandbox.UID, error)) (begun int) {
+	start := func(uid sandbox.UID, why string, end func(context.Context) error) {
+		done, ok := s.reaper.begin(uid)
+		if !ok {
+			return
+		}
+		spawned := s.life.spawn(func(ctx context.Context) {
+			err := end(ctx)
+			if err != nil && ctx.Err() == nil {
+				s.log.Error("reap a sandbox", "why", why, telemetry.KeyUID, uid, telemetry.KeyErr, err)
+			}
+			done()
+			ended(uid, err)
+		})
+		if !spawned {
+			done()
+			return
+		}
+		begun++
+	}
+	over := make(map[sandbox.UID]bool)
+	for _, uid := range s.lifetimes.over(s.uptime()) {
+		over[uid] = true
+		start(uid, lifetimeReason, func(ctx context.Context) error { return s.endLifetime(ctx, uid) })
+	}
+	for _, r := range s.runs() {
+		if over[r.uid] || r.idle() == keepRunning {
+			continue
+		}
+		start(r.uid, "idle", func(ctx context.Context) error { return s.reapIdle(ctx, r) })
+	}
+	return begun
+}
+
+// runs returns what runs now.
+func (s *Service) runs() []*run {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := make([]*run, 0, len(s.running))
+	for _, r := range s.running {
+		all = append(all, r)
+	}
+	return all
+}
+
+func (r *run) idle() idleAct { return decideIdle(*r.spec.Load(), r.attention()) }
+
+// reapIdle does what the idle policy says.
+func (s *Service) reapIdle(ctx context.Context, r *run) error {
+	unlock, free := s.ids.tryLock(r.id.Key())
+	if !free {
+		return nil // somebody uses it
+	}
+	defer unlock()
+	// Asked again now that nobody can come in between.
+	act := r.idle()
+	if act == keepRunning || s.runOf(r.uid) != r {
+		return nil
+	}
+	b, err := s.cfg.Store.SandboxByUID(ctx, r.uid)
+	if err != nil {
+		return err
+	}
+	if act == destroyIdle {
+		_, err = s.destroy(ctx, b, destruction{reason: idleReason(b.Spec)})
+		return err
+	}
+	_, err = s.halt(ctx, b, DefaultGrace, idleReason(b.Spec))
+	return err
+}
+
+// endLifetime destroys a sandbox whose time is over.
+func (s *Service) endLifetime(ctx context.Context, uid sandbox.UID) error {
+	ctx, cancel := context.WithTimeout(ctx, reapPatience)
+	defer cancel()
+	b, err := s.cfg.Store.SandboxByUID(ctx, uid)
+	if errors.Is(err, errs.NotFound) {
+		s.lifetimes.forget(uid)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	unlock, err := s.ids.lock(ctx, b.ID.Key())
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if b, err = s.cfg.Store.SandboxByUID(ctx, uid); err != nil {
+		return err
+	}
+	s.lifetimes.note(b, s.now(), s.uptime())
+	if !s.lifetimes.isOver(uid, s.uptime()) {
+		return nil // it ended otherwise, or has been given more time
+	}
+	_, err = s.destroy(ctx, b, destruction{reason: lifetimeReason})
+	return err
+}
