@@ -41,6 +41,7 @@ const (
 	Unreachable     = "unreachable"
 	Locked          = "locked"
 	DiskFull        = "disk_full"
+	NoDirectory     = "no_directory"
 	NoGit           = "no_git"
 	Unclassified    = "failed"
 )
@@ -57,7 +58,8 @@ func causes() []cause {
 	c := func(code, says, hint string) cause { return cause{code, regexp.MustCompile("(?i)" + says), hint} }
 	const allow = "name the host in the sandbox's network.allow, or ask the operator to add it to CUBBY_EGRESS_ALLOW"
 	return []cause{
-		c(NoGit, `git: (command )?not found|exec.*git.*no such file`, "the sandbox's image has no git; use the image base, or install git"),
+		c(NoGit, `git: (command )?not found`, noGitHint),
+		c(NoDirectory, `^working directory .*: `, "path is relative to /workspace"),
 		c(DiskFull, `no space left on device|disk quota exceeded`, "the sandbox's disk is full"),
 		c(EgressDenied, `cubby: egress to |CONNECT tunnel failed, response 403|HTTP code 403 from proxy`, allow),
 		c(Unreachable, `CONNECT tunnel failed|from proxy after CONNECT|remote: cubby: `, "the host is allowed and does not answer"),
@@ -100,16 +102,21 @@ func classify(exitCode int, stdout, stderr []byte) Failure {
 		}
 	}
 	f := Failure{Code: Unclassified, Message: "git failed"}
+	if exitCode == 127 {
+		f.Code, f.Hint = NoGit, noGitHint
+	}
+	if len(lines) > 0 {
+		f.Message = lines[len(lines)-1]
+	}
 	for _, line := range lines {
 		if strings.HasPrefix(line, "fatal: ") || strings.HasPrefix(line, "error: ") {
 			f.Message = line
 		}
 	}
-	if exitCode == 127 {
-		f.Code = NoGit
-	}
 	return f
 }
+
+const noGitHint = "the sandbox's image has no git; use the image base, or install git"
 
 const (
 	maxClassified = 64 << 10 // bytes of a stream's end that are looked at

@@ -38,6 +38,7 @@ func apiConfig(version string) huma.Config {
 				{Name: "sandboxes", Description: "Computers and their lives."},
 				{Name: "execs", Description: "Commands, their output and their ends."},
 				{Name: "files", Description: "What is on a sandbox's disk."},
+				{Name: "git", Description: "Operations on repositories in a sandbox."},
 				{Name: "host", Description: "The daemon itself."},
 				{Name: "sandboxed", Description: "The paths of sandboxed, with its shapes."},
 			},

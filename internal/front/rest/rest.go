@@ -66,6 +66,7 @@ func New(c Config) *Door {
 	d.streamRoutes()
 	d.fileRoutes()
 	d.archiveRoutes()
+	d.gitRoutes()
 	d.hostRoutes()
 	d.sandboxedRoutes()
 	d.docsRoutes()
