@@ -84,9 +84,18 @@ func (o ExecOptions) wire() map[string]any {
 type Exec struct {
 	Seq    int64      `json:"seq"` // 1, 2, 3 … within the sandbox
 	Status ExecStatus `json:"status"`
-	Cmd    Cmd        `json:"cmd"`
-	Cwd    string     `json:"cwd,omitempty"`
-	User   string     `json:"user,omitempty"`
+	// Kind names the operation, "git.clone"; "" is a plain command. Detail is
+	// what it was asked, and Result what came of it once it has finished.
+	Kind   string          `json:"kind,omitempty"`
+	Detail json.RawMessage `json:"detail,omitempty"`
+	Result json.RawMessage `json:"result,omitempty"`
+	// Session and Terminal name the session shell that runs it, or the
+	// terminal whose program it is.
+	Session  string `json:"session,omitempty"`
+	Terminal string `json:"terminal,omitempty"`
+	Cmd      Cmd    `json:"cmd"`
+	Cwd      string `json:"cwd,omitempty"`
+	User     string `json:"user,omitempty"`
 	// Stdout and Stderr are the output as bytes; Go strings need not be
 	// UTF-8. They are empty where the answer carries no output: in lists, at
 	// the end of a stream, before the end.
