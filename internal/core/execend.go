@@ -109,18 +109,16 @@ func (e *liveExec) finish(exit sandbox.Exit, at time.Time) {
 		e.backstop.Stop()
 	}
 	x := e.exec
-	startNoted := e.noted || x.StartedAt.IsZero()
-	e.noted = true
 	e.mu.Unlock()
 	if finishErr != nil {
 		s.log.Error("finish a journal", telemetry.KeyUID, x.Box, telemetry.KeySeq, x.Seq, telemetry.KeyErr, finishErr)
 	} else {
 		e.tell(x)
 	}
-	if err := s.writeEnd(context.WithoutCancel(e.run.ctx), x, startNoted); err != nil {
-		// The exec stays a live one, so that its end is seen all the same;
-		// the next boot copies it from the journal.
-		s.log.Error("write the end of an exec", telemetry.KeyUID, x.Box, telemetry.KeySeq, x.Seq, telemetry.KeyErr, err)
+	if err := e.writeEnd(context.WithoutCancel(e.run.ctx), x); err != nil {
+		s.log.Error("write the end of an exec; it is tried again",
+			telemetry.KeyUID, x.Box, telemetry.KeySeq, x.Seq, telemetry.KeyErr, err)
+		s.life.spawn(func(ctx context.Context) { e.writeEndLate(ctx, x) })
 	} else {
 		e.run.forget(e)
 	}
@@ -128,6 +126,26 @@ func (e *liveExec) finish(exit sandbox.Exit, at time.Time) {
 		e.tell(x)
 	}
 	e.cancel()
+}
+
+func (e *liveExec) writeEnd(ctx context.Context, x sandbox.Exec) error {
+	e.storing.Lock()
+	defer e.storing.Unlock()
+	err := e.run.s.writeEnd(ctx, x, e.noted || x.StartedAt.IsZero())
+	e.noted = e.noted || err == nil
+	return err
+}
+
+// writeEndLate writes the end when the store can be written again. Until then
+// the exec stays a live one, so that its end is seen all the same; should the
+// service end first, the next boot copies it from the journal.
+func (e *liveExec) writeEndLate(ctx context.Context, x sandbox.Exec) {
+	for delay := retryFirst; ctx.Err() == nil; delay = pauseFor(ctx, delay) {
+		if e.writeEnd(context.WithoutCancel(ctx), x) == nil {
+			e.run.forget(e)
+			return
+		}
+	}
 }
 
 // within keeps an agent's word for a time between what the host saw itself;
@@ -177,7 +195,9 @@ func (s *Service) writeEnd(ctx context.Context, x sandbox.Exec, startNoted bool)
 	if !startNoted {
 		events = append(events, event.Began(x))
 	}
-	s.metrics.Exec(string(x.Exit.Reason), x.Took())
-	_, err := s.cfg.Store.FinishStartedExec(ctx, x, append(events, event.Ended(x)...)...)
+	first, err := s.cfg.Store.FinishStartedExec(ctx, x, append(events, event.Ended(x)...)...)
+	if first {
+		s.metrics.Exec(string(x.Exit.Reason), x.Took())
+	}
 	return err
 }

@@ -139,6 +139,7 @@ type Service struct {
 	trees     trees
 	terminals keyedLocks         // by sandbox.UID and name; held by whoever opens one
 	decisions chan sandbox.Event // of the egress proxy, to be written down
+	notes     notebook
 	wake      chan struct{}      // asks for a reconciliation soon
 
 	mu      sync.Mutex
