@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -22,11 +21,14 @@ import (
 )
 
 // crashPath makes this test binary the writer that TestKilledWriter kills.
-const crashPath = "CUBBY_TEST_CRASH_PATH"
+const (
+	crashPath = "CUBBY_TEST_CRASH_PATH"
+	crashURL  = "CUBBY_TEST_CRASH_URL"
+)
 
 func TestMain(m *testing.M) {
 	if path := os.Getenv(crashPath); path != "" {
-		if err := writeUntilKilled(path); err != nil {
+		if err := writeUntilKilled(Config{Path: path, URL: os.Getenv(crashURL)}); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -36,13 +38,12 @@ func TestMain(m *testing.M) {
 
 // writeUntilKilled runs sandboxes through their lives from several goroutines
 // and prints each fact after the store has acknowledged it.
-func writeUntilKilled(path string) error {
+func writeUntilKilled(where Config) (err error) {
 	ctx := context.Background()
-	key, err := seal.OpenKey(path + ".key")
-	if err != nil {
+	if where.Seal, err = seal.OpenKey(where.Path + ".key"); err != nil {
 		return err
 	}
-	s, err := Open(ctx, Config{Path: path, Seal: key})
+	s, err := Open(ctx, where)
 	if err != nil {
 		return err
 	}
@@ -101,13 +102,13 @@ func oneLife(ctx context.Context, s *Store, say func(string, ...any)) error {
 // again on the same database: all that was acknowledged is there, and nothing
 // is there by halves.
 func TestKilledWriter(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "cubby.db")
+	where := somewhere(t)
 	rng := rand.New(rand.NewPCG(1, 2))
 	states := map[string]sandbox.State{} // by uid: the last acknowledged
 	execs := map[string]sandbox.ExecStatus{}
 	for round := range 5 {
 		cmd := exec.CommandContext(t.Context(), os.Args[0])
-		cmd.Env = append(os.Environ(), crashPath+"="+path)
+		cmd.Env = append(os.Environ(), crashPath+"="+where.Path, crashURL+"="+where.URL)
 		cmd.Stderr = os.Stderr
 		out, err := cmd.StdoutPipe()
 		if err != nil {
@@ -135,27 +136,29 @@ func TestKilledWriter(t *testing.T) {
 		if err := cmd.Wait(); err == nil || cmd.ProcessState.ExitCode() > 0 {
 			t.Fatalf("the writer ended by itself: %v", err)
 		}
-		checkAfterCrash(t, path, round, states, execs)
+		checkAfterCrash(t, where, round, states, execs)
 	}
 	if len(states) < 20 {
 		t.Errorf("only %d sandboxes were written", len(states))
 	}
 }
 
-func checkAfterCrash(t *testing.T, path string, round int, states map[string]sandbox.State, execs map[string]sandbox.ExecStatus) {
+func checkAfterCrash(t *testing.T, where Config, round int, states map[string]sandbox.State, execs map[string]sandbox.ExecStatus) {
 	t.Helper()
-	key, err := seal.OpenKey(path + ".key")
-	if err != nil {
+	var err error
+	if where.Seal, err = seal.OpenKey(where.Path + ".key"); err != nil {
 		t.Fatal(err)
 	}
-	s, err := Open(t.Context(), Config{Path: path, Seal: key})
+	s, err := Open(t.Context(), where)
 	if err != nil {
 		t.Fatalf("round %d: %v", round, err)
 	}
 	defer s.Close()
-	var verdict string
-	if err := s.row(t.Context(), "PRAGMA integrity_check").Scan(&verdict); err != nil || verdict != "ok" {
-		t.Fatalf("round %d: integrity_check = %q, %v", round, verdict, err)
+	if where.URL == "" {
+		var verdict string
+		if err := s.row(t.Context(), "PRAGMA integrity_check").Scan(&verdict); err != nil || verdict != "ok" {
+			t.Fatalf("round %d: integrity_check = %q, %v", round, verdict, err)
+		}
 	}
 	order := func(s sandbox.State) int {
 		for i, state := range sandbox.States() {

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"path/filepath"
 	"testing"
 
 	"github.com/cubbyhq/cubby/internal/errs"
@@ -66,8 +65,8 @@ func TestIdempotency(t *testing.T) {
 
 func TestUnfinishedClaimsEndWithTheProcess(t *testing.T) {
 	c := newClock()
-	path := filepath.Join(t.TempDir(), "cubby.db")
-	s := open(t, path, c)
+	where := somewhere(t)
+	s := openAt(t, where, c)
 	done, err := s.Idempotency(t.Context(), "p", "done", "h")
 	if err != nil {
 		t.Fatal(err)
@@ -81,7 +80,7 @@ func TestUnfinishedClaimsEndWithTheProcess(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	s = open(t, path, c)
+	s = openAt(t, where, c)
 	for key, wantDone := range map[string]bool{"done": true, "cut off": false} {
 		claim, err := s.Idempotency(t.Context(), "p", key, "h")
 		if err != nil {

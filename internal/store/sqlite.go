@@ -30,6 +30,9 @@ func openSQLite(ctx context.Context, path string) (_ engine, err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return engine{}, err
 	}
+	if err := refuseBound(filepath.Dir(path)); err != nil {
+		return engine{}, err
+	}
 	// SQLite would make the file readable for all, and it holds env values.
 	// The -wal and -shm files take over its mode.
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
@@ -67,7 +70,7 @@ func openSQLite(ctx context.Context, path string) (_ engine, err error) {
 	// flush syncs.
 	write.SetMaxIdleConns(1)
 	write.SetConnMaxLifetime(0)
-	if err := migrate(ctx, goose.DialectSQLite3, write, sqliteMigrations, "migrations/sqlite"); err != nil {
+	if err := migrate(ctx, goose.DialectSQLite3, write, sqliteMigrations, "migrations/sqlite", classifySQLite); err != nil {
 		return engine{}, err
 	}
 
@@ -87,7 +90,9 @@ func openSQLite(ctx context.Context, path string) (_ engine, err error) {
 	read.SetMaxIdleConns(readers)
 
 	return engine{
-		write: write, read: read, singleWriter: true,
+		write: write, read: read, compiles: true,
+		begin:    func(ctx context.Context) (*sql.Tx, error) { return write.BeginTx(ctx, nil) },
+		commit:   (*sql.Tx).Commit,
 		flush:    newGroupSync(wal.sync).do,
 		tidy:     func(ctx context.Context) error { return checkpoint(ctx, read) },
 		classify: classifySQLite,
@@ -187,7 +192,7 @@ func classifySQLite(err error) error {
 }
 
 // migrate brings the schema up to date, forward only.
-func migrate(ctx context.Context, dialect goose.Dialect, db *sql.DB, files fs.FS, dir string) error {
+func migrate(ctx context.Context, dialect goose.Dialect, db *sql.DB, files fs.FS, dir string, classify func(error) error) error {
 	sub, err := fs.Sub(files, dir)
 	if err != nil {
 		return err
@@ -198,7 +203,7 @@ func migrate(ctx context.Context, dialect goose.Dialect, db *sql.DB, files fs.FS
 	}
 	have, err := p.GetDBVersion(ctx)
 	if err != nil {
-		return classifySQLite(err)
+		return classify(err)
 	}
 	var known int64
 	for _, m := range p.ListSources() {
@@ -209,7 +214,7 @@ func migrate(ctx context.Context, dialect goose.Dialect, db *sql.DB, files fs.FS
 			Hint("it was written by a newer cubby: use that one, or another data directory")
 	}
 	if _, err := p.Up(ctx); err != nil {
-		return fmt.Errorf("migrate: %w", err)
+		return fmt.Errorf("migrate: %w", classify(err))
 	}
 	return nil
 }

@@ -10,10 +10,12 @@
 // most [syncInterval] while [Store.Run] runs, or with the next durable write:
 // a power cut ends every process in every sandbox, so what it can take from
 // an exec's row is less than what it takes from the exec. Writes reach the
-// disk in order: a durable write covers all before it.
+// disk in order: a durable write covers all before it. On PostgreSQL every
+// write is durable when it returns.
 //
 // The package holds no rules beyond integrity. It does not log request
-// contents, retries nothing and never answers "empty" for what it could not
+// contents, retries only what something of the database itself was in the way
+// of, and never answers "empty" for what it could not
 // read.
 package store
 
@@ -42,6 +44,9 @@ type Config struct {
 	// Path is the database file. It and its directory are made when missing,
 	// for the daemon's user only.
 	Path string
+	// URL, when not empty, is a PostgreSQL database that is used instead. The
+	// directory of Path and the database are bound to each other then.
+	URL string
 	// Seal keeps env values. Nil is a key of this Store alone: what it keeps
 	// cannot be read after the next Open.
 	Seal *seal.Key
@@ -72,13 +77,18 @@ type Store struct {
 type engine struct {
 	write *sql.DB
 	read  *sql.DB
-	// singleWriter: transactions of the write pool would only wait for each
-	// other inside the database.
-	singleWriter bool
+	// compiles: statements are to be compiled and kept.
+	compiles bool
 	// flush returns when everything committed so far survives a power cut.
 	flush func() error
 	// tidy does housekeeping that would otherwise fall to some commit.
 	tidy func(context.Context) error
+	// begin and commit are a transaction's beginning and end.
+	begin  func(context.Context) (*sql.Tx, error)
+	commit func(*sql.Tx) error
+	// again waits until a transaction that failed for the nth time is to be
+	// run once more, and reports whether it is. Nil: never.
+	again func(ctx context.Context, n int, err error) bool
 	// classify gives a driver's error its kind.
 	classify func(error) error
 	close    func() error
@@ -86,8 +96,9 @@ type engine struct {
 
 // Open opens the database, makes it when it is missing and brings its schema
 // up to date. A database that a newer cubby has written is refused
-// (errs.Unsupported) and not touched. Idempotency keys whose request was cut
-// off by a crash are free again.
+// (errs.Unsupported) and not touched; one that another daemon uses, or that
+// belongs to another directory, is a Conflict. Idempotency keys whose request
+// was cut off by a crash are free again.
 func Open(ctx context.Context, c Config) (*Store, error) {
 	s := &Store{
 		seal: c.Seal,
@@ -104,10 +115,17 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 			return nil, fmt.Errorf("open the store: %w", err)
 		}
 	}
-	if s.engine, err = openSQLite(ctx, c.Path); err != nil {
+	if c.URL != "" {
+		s.engine, err = openPostgres(ctx, c, s.log, lockPatience)
+	} else {
+		s.engine, err = openSQLite(ctx, c.Path)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("open the store: %w", err)
 	}
-	s.reads.db, s.writes.db = s.engine.read, s.engine.write
+	if s.engine.compiles {
+		s.reads.db, s.writes.db = s.engine.read, s.engine.write
+	}
 	s.turn <- struct{}{}
 	if err := s.releaseUnfinishedClaims(ctx); err != nil {
 		return nil, errors.Join(err, s.Close())
@@ -117,24 +135,38 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 
 // Run makes relaxed writes durable every second until ctx ends, and keeps
 // housekeeping off the way of callers. A store works without it; Close then
-// does what is left.
+// does what is left. It is an error when the database has got another owner:
+// this store can do nothing any more.
 func (s *Store) Run(ctx context.Context) error {
 	tick := time.NewTicker(syncInterval)
 	defer tick.Stop()
+	failing := false
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
-			if err := s.engine.flush(); err != nil {
-				s.log.Error("make the store durable", "err", err)
-			}
-			if err := s.engine.tidy(ctx); err != nil && ctx.Err() == nil {
-				s.log.Error("tidy the store", "err", err)
-			}
 		}
+		err := errors.Join(s.engine.flush(), s.engine.tidy(ctx))
+		var over overError
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.As(err, &over):
+			return over
+		case err != nil && !failing:
+			s.log.Error("the store does not work", "err", err)
+		case err == nil && failing:
+			s.log.Info("the store works again")
+		}
+		failing = err != nil
 	}
 }
+
+// overError is the error of tidy that ends [Store.Run].
+type overError struct{ error }
+
+func (e overError) Unwrap() error { return e.error }
 
 // Close waits for running calls and closes the database. Everything written
 // is on disk afterwards. Calls that come later are refused as
@@ -167,8 +199,9 @@ func (s *Store) Ping(ctx context.Context) error {
 func (s *Store) fault(err error) error {
 	var classified *errs.Error
 	switch {
-	case err == nil, errors.As(err, &classified),
-		errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+	case err == nil, errors.As(err, &classified), errors.Is(err, context.Canceled):
+		return err
+	case errors.Is(err, context.DeadlineExceeded) && !connecting(err):
 		return err
 	case s.closed.Load():
 		return errs.E(errs.Unavailable, "the store is closed").Because(err)

@@ -41,11 +41,17 @@ var testKey = sync.OnceValues(seal.NewKey)
 
 func open(t testing.TB, path string, c *clock) *Store {
 	t.Helper()
+	return openAt(t, Config{Path: path}, c)
+}
+
+func openAt(t testing.TB, where Config, c *clock) *Store {
+	t.Helper()
 	key, err := testKey()
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := Open(t.Context(), Config{Path: path, Seal: key, Now: c.Now})
+	where.Seal, where.Now = key, c.Now
+	s, err := Open(t.Context(), where)
 	if err != nil {
 		t.Fatalf("Open: %v", err)
 	}
@@ -60,7 +66,24 @@ func open(t testing.TB, path string, c *clock) *Store {
 func fresh(t testing.TB) (*Store, *clock) {
 	t.Helper()
 	c := newClock()
-	return open(t, filepath.Join(t.TempDir(), "cubby.db"), c), c
+	return openAt(t, somewhere(t), c), c
+}
+
+// onPostgres is the test whose subtests run on PostgreSQL.
+const onPostgres = "TestOnPostgreSQL"
+
+// newPostgres makes a database for a test; nil without the root tag.
+var newPostgres func(testing.TB) (url string)
+
+// somewhere is a place for a new database: a file, or for tests of
+// [onPostgres] a PostgreSQL.
+func somewhere(t testing.TB) Config {
+	t.Helper()
+	c := Config{Path: filepath.Join(t.TempDir(), "cubby.db")}
+	if strings.HasPrefix(t.Name(), onPostgres+"/") {
+		c.URL = newPostgres(t)
+	}
+	return c
 }
 
 func box(id string) sandbox.Sandbox {

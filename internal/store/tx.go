@@ -20,7 +20,8 @@ const (
 )
 
 // update runs fn in a transaction that has the write lock from its start, and
-// commits it when fn returns nil. ctx bounds the wait for the lock and not the
+// commits it when fn returns nil. fn is run again, from its beginning, when
+// something of the database itself was in the way. ctx bounds the wait for the lock and not the
 // transaction: these are short, and one that is cut off at its commit would
 // leave the caller in doubt.
 func (s *Store) update(ctx context.Context, d durability, fn func(*tx) error) error {
@@ -37,22 +38,41 @@ func (s *Store) update(ctx context.Context, d durability, fn func(*tx) error) er
 }
 
 func (s *Store) transact(ctx context.Context, fn func(*tx) error) (err error) {
-	if s.engine.singleWriter {
-		if err := ctx.Err(); err != nil {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case _, open := <-s.turn:
+		if !open {
+			return errs.E(errs.Unavailable, "the store is closed")
+		}
+	}
+	defer func() { s.turn <- struct{}{} }()
+	ctx = context.WithoutCancel(ctx)
+	if s.engine.again == nil {
+		return s.attempt(ctx, fn)
+	}
+	ctx, cancel := context.WithTimeout(ctx, writeLimit)
+	defer cancel()
+	for n := 1; ; n++ {
+		err := s.attempt(ctx, fn)
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return unready("the database does not answer", err)
+		case !s.engine.again(ctx, n, err):
 			return err
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case _, open := <-s.turn:
-			if !open {
-				return errs.E(errs.Unavailable, "the store is closed")
-			}
-		}
-		defer func() { s.turn <- struct{}{} }()
 	}
-	t := &tx{ctx: context.WithoutCancel(ctx), cache: &s.writes}
-	if t.tx, err = s.engine.write.BeginTx(t.ctx, nil); err != nil {
+}
+
+// attempt runs fn in a transaction and commits it.
+func (s *Store) attempt(ctx context.Context, fn func(*tx) error) (err error) {
+	t := &tx{ctx: ctx, cache: &s.writes}
+	if t.tx, err = s.engine.begin(ctx); err != nil {
 		return err
 	}
 	// Also when fn panics: an open transaction would lock out everybody. After
@@ -61,7 +81,7 @@ func (s *Store) transact(ctx context.Context, fn func(*tx) error) (err error) {
 	if err := fn(t); err != nil {
 		return err
 	}
-	if err := t.tx.Commit(); err != nil {
+	if err := s.engine.commit(t.tx); err != nil {
 		return err
 	}
 	s.notices.tell(t.told)
@@ -157,7 +177,7 @@ func (u uncompiled) QueryRowContext(ctx context.Context, args ...any) *sql.Row {
 const maxStatements = 256
 
 // statements keeps compiled statements by their text. They live as long as
-// their database.
+// their database. Without one they keep nothing: a driver may do it by itself.
 type statements struct {
 	db *sql.DB
 
@@ -171,8 +191,11 @@ func (c *statements) find(query string) *sql.Stmt {
 	return c.m[query]
 }
 
-// prepare returns nil, nil when the cache is full.
+// prepare returns nil, nil when the cache is full, or without a database.
 func (c *statements) prepare(ctx context.Context, query string) (*sql.Stmt, error) {
+	if c.db == nil {
+		return nil, nil
+	}
 	if st := c.find(query); st != nil {
 		return st, nil
 	}
