@@ -79,6 +79,7 @@ func TestBaseRuns(t *testing.T) {
 		{"node", "node -e 'console.log(40+2)'", "42"},
 		{"npm", "npm --version | cut -d. -f2 | tr -d 0-9; npm config get prefix", "/home/sandbox/.npm-global"},
 		{"git", "git init -q /tmp/r && cd /tmp/r && git status --porcelain && echo ok", "ok"},
+		{"git's identity", "git init -q /tmp/s && cd /tmp/s && git commit -q --allow-empty -m x && git log --format='%an %ae'", "Cubby Sandbox sandbox@localhost"},
 		{"compilers", `echo 'int main(){return 0;}' > /tmp/a.c && gcc -o /tmp/a /tmp/a.c && /tmp/a && g++ --version >/dev/null && make --version >/dev/null && echo ok`, "ok"},
 		{"tools", "for p in curl wget jq rg unzip zip xz zstd ssh less vi ps tree file rsync patch; do command -v $p >/dev/null || echo missing: $p; done; echo ok", "ok"},
 		{"no sudo", "command -v sudo || echo none", "none"},

@@ -22,6 +22,9 @@ type Options struct {
 	Address            string // to listen on; default 127.0.0.1:0
 	Username, Password string // when set, every request needs them
 	TLS                *tls.Config
+	// OnRequest, when not nil, is called before a request with the right
+	// credentials is served, which waits for it.
+	OnRequest func()
 }
 
 // Server serves bare repositories to clone from and push to.
@@ -59,6 +62,9 @@ func New(t testing.TB, o Options) *Server {
 			w.Header().Set("WWW-Authenticate", `Basic realm="git"`)
 			http.Error(w, "credentials are needed", http.StatusUnauthorized)
 			return
+		}
+		if o.OnRequest != nil {
+			o.OnRequest()
 		}
 		// The backend must not see how its caller was authenticated.
 		r.Header.Del("Authorization")
