@@ -44,6 +44,7 @@ func places() map[string]place {
 		"internal/filetree":  {layer: 2, by: []string{"internal/guestd", "internal/workspace", "internal/filetree/…"}},
 		"internal/git":       {layer: 2},
 		"internal/seal":      {layer: 2},
+		"internal/session":   {layer: 2},
 		"internal/telemetry": {layer: 2},
 
 		"internal/auth":      {layer: 3},
@@ -63,7 +64,7 @@ func places() map[string]place {
 
 		// The program inside the sandbox is small and trusts nothing of the
 		// host's side.
-		"internal/guestd": {only: []string{"api/gen/…", "internal/errs", "internal/sandbox", "internal/filetree"},
+		"internal/guestd": {only: []string{"api/gen/…", "internal/errs", "internal/sandbox", "internal/filetree", "internal/session"},
 			by: []string{"cmd/cubby-init", "internal/driver/drivertest"}},
 		// Anybody may build on the SDK without the engine.
 		"client": {only: []string{"api/gen/…"}},
