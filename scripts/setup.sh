@@ -32,6 +32,8 @@ done
 [ -e /etc/ssl/certs/ca-certificates.crt ] || missing+=(ca-certificates)
 [ -e /usr/share/keyrings/debian-archive-keyring.gpg ] || missing+=(debian-archive-keyring)
 [ "$want" = test ] && [ ! -e /usr/include/stdlib.h ] && missing+=(libc6-dev)
+# Its programs are not on the PATH.
+[ "$want" = test ] && ! compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null && missing+=(postgresql)
 
 if [ ${#missing[@]} -gt 0 ]; then
   if ! command -v apt-get >/dev/null; then
@@ -45,6 +47,13 @@ if [ ${#missing[@]} -gt 0 ]; then
   say "installing ${missing[*]}"
   export DEBIAN_FRONTEND=noninteractive
   apt-get update -qq
+  # Tests start a database server of their own: the package makes none.
+  if [[ " ${missing[*]} " == *" postgresql "* ]] && [ ! -e /etc/postgresql-common ]; then
+    no_cluster=/etc/postgresql-common/createcluster.d/cubby.conf
+    mkdir -p "${no_cluster%/*}"
+    trap 'rm -f "$no_cluster"' EXIT
+    echo 'create_main_cluster = false' >"$no_cluster"
+  fi
   # RUNLEVEL keeps packages from starting services that they bring.
   RUNLEVEL=1 apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 fi

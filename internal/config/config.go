@@ -26,6 +26,8 @@ type Config struct {
 	DataDir string `key:"data-dir" default:"/var/lib/cubby" usage:"directory for everything that cubby keeps"`
 	// ImageDir is empty unless it was set; read it through [Config.Images].
 	ImageDir string `key:"image-dir" usage:"directory of sandbox images; empty: images below the data directory"`
+	// DatabaseURL holds a password.
+	DatabaseURL Secret `key:"database-url" usage:"PostgreSQL database to keep the state in, as postgres://user:password@host/name; empty: SQLite in the data directory"`
 
 	Tokens       Secret `key:"tokens" usage:"API tokens as name:secret[,name2:secret2]; none: no authentication, loopback only"`
 	AuthDisabled bool   `key:"auth-disabled" default:"false" usage:"serve without authentication although tokens are set; loopback only"`
@@ -34,14 +36,14 @@ type Config struct {
 
 	EgressAllow []string `key:"egress-allow" usage:"hosts that every sandbox with network may reach, as host[:port],…; may name private addresses"`
 
-	IdleTimeout  time.Duration      `key:"idle-timeout" default:"30m" usage:"how long a sandbox that names no other time may be unused; 0: for ever"`
-	IdlePolicy   sandbox.IdlePolicy `key:"idle-policy" default:"stop" usage:"what happens then to one that names no other policy: stop, destroy, sleep or always_on"`
-	MaxLifetime  time.Duration      `key:"max-lifetime" default:"0" usage:"after that long a sandbox that names no other time is destroyed; 0: never"`
-	OnShutdown   OnShutdown         `key:"on-shutdown" default:"keep" usage:"what becomes of the sandboxes when the daemon stops in good order: keep (they go on) or destroy"`
+	IdleTimeout time.Duration      `key:"idle-timeout" default:"30m" usage:"how long a sandbox that names no other time may be unused; 0: for ever"`
+	IdlePolicy  sandbox.IdlePolicy `key:"idle-policy" default:"stop" usage:"what happens then to one that names no other policy: stop, destroy, sleep or always_on"`
+	MaxLifetime time.Duration      `key:"max-lifetime" default:"0" usage:"after that long a sandbox that names no other time is destroyed; 0: never"`
+	OnShutdown  OnShutdown         `key:"on-shutdown" default:"keep" usage:"what becomes of the sandboxes when the daemon stops in good order: keep (they go on) or destroy"`
 
 	MaxSandboxes   int     `key:"max-sandboxes" default:"1000" usage:"sandboxes that may run at once"`
-	MaxPerTenant int                `key:"max-per-tenant" default:"0" usage:"sandboxes of one tenant that may run at once; 0: no bound"`
-	MaxPerThread int                `key:"max-per-thread" default:"0" usage:"sandboxes of one thread that may run at once; 0: no bound"`
+	MaxPerTenant   int     `key:"max-per-tenant" default:"0" usage:"sandboxes of one tenant that may run at once; 0: no bound"`
+	MaxPerThread   int     `key:"max-per-thread" default:"0" usage:"sandboxes of one thread that may run at once; 0: no bound"`
 	MinFreeMemory  Bytes   `key:"min-free-memory" default:"256MiB" usage:"creates and starts are refused while the host has less memory available"`
 	DiskReserve    Bytes   `key:"disk-reserve" default:"0" usage:"free space of the host's disk that sandboxes never use; 0: 5% of the disk, at least 1GiB"`
 	DiskOvercommit float64 `key:"disk-overcommit" default:"0" usage:"how much disk may be promised, as a multiple of the real one; 0: no bound"`

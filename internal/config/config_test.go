@@ -157,7 +157,7 @@ func TestSandboxedVariables(t *testing.T) {
 }
 
 func TestSecretsDoNotPrint(t *testing.T) {
-	c, err := config.Load([]string{"--tokens=alice:hunter2"}, nil)
+	c, err := config.Load([]string{"--tokens=alice:hunter2"}, []string{"CUBBY_DATABASE_URL=postgres://u:hunter2@h/d"})
 	if err != nil {
 		t.Fatal(err)
 	}
