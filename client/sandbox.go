@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"encoding/json"
 	"iter"
 	"net/http"
 	"net/url"
@@ -226,31 +225,4 @@ type Stats struct {
 func (c *Client) Stats(ctx context.Context, id string) (Stats, error) {
 	var s Stats
 	return s, c.do(ctx, call{method: http.MethodGet, path: sandboxPath(id, "stats")}, &s)
-}
-
-// Event is one entry of a sandbox's history.
-type Event struct {
-	Cursor  int64           `json:"cursor"`
-	Kind    string          `json:"kind"`
-	Actor   string          `json:"actor,omitempty"`
-	Payload json.RawMessage `json:"payload,omitempty"`
-	Time    time.Time       `json:"time"`
-}
-
-// Events returns up to limit entries after the cursor (0: from the start;
-// limit 0: the daemon's choice) and the cursor to go on from.
-func (c *Client) Events(ctx context.Context, id string, after int64, limit int) (events []Event, next int64, err error) {
-	q := url.Values{}
-	if after > 0 {
-		q.Set("after", strconv.FormatInt(after, 10))
-	}
-	if limit > 0 {
-		q.Set("limit", strconv.Itoa(limit))
-	}
-	var page struct {
-		Events []Event `json:"events"`
-		Next   int64   `json:"next"`
-	}
-	err = c.do(ctx, call{method: http.MethodGet, path: sandboxPath(id, "events"), query: q}, &page)
-	return page.Events, page.Next, err
 }

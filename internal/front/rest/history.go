@@ -2,9 +2,16 @@ package rest
 
 import (
 	"context"
-	"encoding/json"
+	"iter"
 	"net/http"
+	"strconv"
 	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/front"
+	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
 // Stats is what a sandbox uses now.
@@ -19,11 +26,14 @@ type Stats struct {
 
 // Event is one entry of a sandbox's history.
 type Event struct {
-	Cursor  int64           `json:"cursor"`
-	Kind    string          `json:"kind" example:"exec.finished"`
-	Actor   string          `json:"actor,omitempty" doc:"The principal's name; absent for cubby itself."`
-	Payload json.RawMessage `json:"payload,omitempty"`
-	Time    time.Time       `json:"time"`
+	Cursor  int64     `json:"cursor" doc:"Ascending: where to go on after this one."`
+	Time    time.Time `json:"time"`
+	Kind    string    `json:"kind" example:"exec.finished"`
+	Actor   string    `json:"actor,omitempty" doc:"The principal's name; absent for cubby itself."`
+	Seq     int64     `json:"seq,omitempty" doc:"The operation that it is about, to be read at …/events/{seq}; absent for an act that was over at once."`
+	Status  string    `json:"status" enum:"pending,running,done,error" doc:"An operation leaves an event for each status that it reaches."`
+	Payload any       `json:"payload" doc:"What was asked, by kind."`
+	Result  any       `json:"result,omitempty" doc:"What came of it."`
 }
 
 // EventList is a part of a history.
@@ -33,9 +43,13 @@ type EventList struct {
 }
 
 type eventsInput struct {
+	exchange
 	IDInput
-	After int64 `query:"after" minimum:"0" doc:"Cursor; 0 is the start."`
-	Limit int   `query:"limit" minimum:"1" maximum:"1000" default:"100"`
+	After       int64    `query:"after" minimum:"0" doc:"Cursor; 0 is the start."`
+	Limit       int      `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"Of a list; a stream has none."`
+	Kinds       []string `query:"kinds" maxItems:"32" doc:"Only these, separated by commas; git.* is all that begin with git." example:"exec.finished,git.*"`
+	Follow      bool     `query:"follow" doc:"Answer with Server-Sent Events and go on, as Accept: text/event-stream does."`
+	LastEventID string   `header:"Last-Event-ID" doc:"Of a stream; wins over after."`
 }
 
 func (d *Door) historyRoutes() {
@@ -51,20 +65,74 @@ func (d *Door) historyRoutes() {
 			DiskUsed: s.Disk.Used, Execs: s.Execs,
 		}}, nil
 	})
+	list := content("application/json", d.schema(EventList{}, "EventList"))
+	list["text/event-stream"] = &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString}}
 	register(d, operation{
-		id: "list-events", method: http.MethodGet, path: "/v1/sandboxes/{id}/events", tag: "sandboxes",
-		summary: "A sandbox's history, oldest first", description: "It outlives the sandbox for the retention time of the daemon.",
+		id: "list-events", method: http.MethodGet, path: "/v1/sandboxes/{id}/events", tag: "history",
+		summary: "A sandbox's history, oldest first",
+		description: "It outlives the sandbox for the retention time of the daemon. As Server-Sent Events it goes on until the sandbox is destroyed: " +
+			"the id of an event is its cursor, to resume after by Last-Event-ID or after; its name is its kind. Events without an id are no part of the history: ping; error, when the stream could not go on; end, when nothing will follow.",
+		responses: map[string]*huma.Response{"200": {Description: "Events", Content: list}},
 	}, d.listEvents)
+	register(d, operation{
+		id: "get-operation", method: http.MethodGet, path: "/v1/sandboxes/{id}/events/{seq}", tag: "history",
+		summary:     "An operation with its output and result so far",
+		description: "Commands, operations of git and programs of terminals are all numbered by seq. With wait_seconds it waits for the end first.",
+	}, d.getExec)
 }
 
-func (d *Door) listEvents(ctx context.Context, in *eventsInput) (*struct{ Body EventList }, error) {
-	events, next, err := d.core.Events(ctx, in.ID, in.After, in.Limit)
+func (d *Door) listEvents(ctx context.Context, in *eventsInput) (*streamed, error) {
+	if in.Follow || wantsEvents(in.r.Header.Get("Accept")) {
+		return d.followEvents(ctx, in)
+	}
+	events, next, err := d.core.Events(ctx, in.ID, in.After, in.Limit, in.Kinds...)
 	if err != nil {
 		return nil, err
 	}
 	out := EventList{Events: make([]Event, len(events)), Next: next}
 	for i, e := range events {
-		out.Events[i] = Event{Cursor: e.Cursor, Kind: e.Kind, Actor: e.Actor, Payload: e.Payload, Time: e.Time.UTC()}
+		out.Events[i] = eventJSON(e)
 	}
-	return &struct{ Body EventList }{out}, nil
+	return stream(func() { front.WriteJSON(in.w, http.StatusOK, out) }), nil
+}
+
+func (d *Door) followEvents(ctx context.Context, in *eventsInput) (*streamed, error) {
+	after := in.After
+	if in.LastEventID != "" {
+		n, err := strconv.ParseInt(in.LastEventID, 10, 64)
+		if err != nil || n < 0 {
+			return nil, errs.E(errs.Invalid, "Last-Event-ID: not a cursor")
+		}
+		after = n
+	}
+	// What would end the stream at once is told by a status.
+	if _, _, err := d.core.Events(ctx, in.ID, after, 1, in.Kinds...); err != nil {
+		return nil, err
+	}
+	if in.head() {
+		return &streamed{Body: nothing("text/event-stream")}, nil
+	}
+	return stream(func() {
+		s, err := newEventStream(in.w)
+		if err != nil {
+			return
+		}
+		source := func(ctx context.Context) iter.Seq2[sandbox.Event, error] {
+			return d.core.FollowEvents(ctx, in.ID, after, in.Kinds...)
+		}
+		err = pump(ctx, d.life.Done(), source, pingEvery, func(e sandbox.Event) error {
+			return s.send(e.Cursor, e.Kind, eventJSON(e))
+		}, s.ping)
+		if err == nil {
+			err = s.send(-1, "end", struct{}{})
+		}
+		d.failStream(ctx, s, err)
+	}), nil
+}
+
+func eventJSON(e sandbox.Event) Event {
+	return Event{
+		Cursor: e.Cursor, Time: e.Time.UTC(), Kind: e.Kind, Actor: e.Actor, Seq: e.Seq, Status: string(e.Status),
+		Payload: rawJSON(e.Payload), Result: rawJSON(e.Result),
+	}
 }

@@ -37,6 +37,7 @@ func apiConfig(version string) huma.Config {
 			Tags: []*huma.Tag{
 				{Name: "sandboxes", Description: "Computers and their lives."},
 				{Name: "execs", Description: "Commands, their output and their ends."},
+				{Name: "history", Description: "What happened in a sandbox, and to it."},
 				{Name: "files", Description: "What is on a sandbox's disk."},
 				{Name: "git", Description: "Operations on repositories in a sandbox."},
 				{Name: "host", Description: "The daemon itself."},
