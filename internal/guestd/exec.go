@@ -51,6 +51,7 @@ func (s *Server) run(e *exec, start *guestv1.ExecStart) {
 		e.finish(s.notStarted(err))
 		return
 	}
+	s.endLate(e, t)
 	var timer *time.Timer
 	if limit := start.GetTimeout(); limit != nil && limit.AsDuration() > 0 {
 		timer = time.AfterFunc(limit.AsDuration(), func() { s.timeout(e, t, limit.AsDuration()) })

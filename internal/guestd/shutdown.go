@@ -60,3 +60,19 @@ func (s *Server) endAll(ctx context.Context, grace time.Duration) {
 		}
 	}
 }
+
+// endLate ends a command that was being started while all others were ended.
+func (s *Server) endLate(e *exec, t tree) {
+	s.mu.Lock()
+	ending := s.ending
+	s.mu.Unlock()
+	if !ending {
+		return // endAll will see it
+	}
+	ctx, cancel := context.WithTimeout(s.life, treeKillTimeout)
+	defer cancel()
+	e.setBlame(blame{reason: guestv1.ExitReason_EXIT_REASON_SHUTDOWN, signal: syscall.SIGKILL, text: "the sandbox was stopped"})
+	if err := t.kill(ctx); err != nil && !errors.Is(err, context.Canceled) {
+		s.cfg.Log.Warn("a process outlives the shutdown", "err", err)
+	}
+}
