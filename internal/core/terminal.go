@@ -90,7 +90,7 @@ func (s *Service) OpenTerminal(ctx context.Context, id string, spec TerminalSpec
 			return nil, err
 		}
 	}
-	if v.Offset, err = s.replayFrom(ctx, v.box, v.Seq, spec.After); err != nil {
+	if v.Offset, v.replay, err = s.replayFrom(ctx, v.box, v.Seq, spec.After); err != nil {
 		return nil, err
 	}
 	v.closed = func() {}
@@ -242,6 +242,7 @@ type Viewer struct {
 	box    sandbox.UID
 	exec   *liveExec     // nil: its program had ended
 	end    *sandbox.Exit // how, then
+	replay int64         // output before this offset is older than the look
 	closed func()
 }
 
@@ -250,10 +251,15 @@ func (v *Viewer) Close() { v.closed() }
 
 // Output is the terminal's output from Offset on, as it comes; the last entry
 // is the end of its program. Who reads slower than the terminal writes misses
-// what it does not keep any more, and sees that at the offsets.
+// what it does not keep any more, and sees that at the offsets. What is older
+// than the look asks the viewer's terminal no questions.
 func (v *Viewer) Output(ctx context.Context) iter.Seq2[journal.Entry, error] {
 	return func(yield func(journal.Entry, error) bool) {
+		var q quieter
 		for entry, err := range v.s.cfg.Journals.Read(ctx, v.box, v.Seq, v.Offset, v.exec != nil) {
+			if o := entry.Output; o.Offset < v.replay {
+				q.quiet(o.Data[:min(int64(len(o.Data)), v.replay-o.Offset)])
+			}
 			if !yield(entry, err) || err != nil || entry.Exit != nil {
 				return
 			}

@@ -28,26 +28,26 @@ END`
 const safeSearch = 8 << 10
 
 // replayFrom returns where a viewer begins who asks for the output after an
-// offset.
-func (s *Service) replayFrom(ctx context.Context, box sandbox.UID, seq, after int64) (int64, error) {
+// offset, and where the output ends now.
+func (s *Service) replayFrom(ctx context.Context, box sandbox.UID, seq, after int64) (from, end int64, err error) {
 	first, end, err := s.cfg.Journals.Span(box, seq)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	if after >= first && after <= end {
-		return after, nil // in the middle of anything, as the viewer has what was before
+		return after, end, nil // in the middle of anything, as the viewer has what was before
 	}
-	from := first
+	from = first
 	if after < 0 || after > end {
 		from = max(first, end-replayBytes)
 	}
 	if from == 0 {
-		return 0, nil
+		return 0, end, nil
 	}
 	var head []byte
 	for entry, err := range s.cfg.Journals.Read(ctx, box, seq, from, false) {
 		if err != nil {
-			return 0, err
+			return 0, 0, err
 		}
 		if entry.Exit != nil {
 			break
@@ -59,7 +59,7 @@ func (s *Service) replayFrom(ctx context.Context, box sandbox.UID, seq, after in
 			break
 		}
 	}
-	return from + int64(safeStart(head[:min(len(head), safeSearch)])), nil
+	return from + int64(safeStart(head[:min(len(head), safeSearch)])), end, nil
 }
 
 // safeStart returns where output that was cut off in front can be shown from
