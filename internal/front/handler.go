@@ -117,7 +117,7 @@ func secrets(h http.Header) []string {
 	case h.Get("X-Sandbox-Secret") != "":
 		return []string{h.Get("X-Sandbox-Secret")}
 	}
-	return nil
+	return webSocketSecret(h)
 }
 
 // ownMachine refuses what a web page can do to a daemon without tokens: send
