@@ -257,7 +257,8 @@ func TestExecIsFinishedWithItsResult(t *testing.T) {
 	}
 }
 
-// TestEnvIsSealed searches the files of the database for env values.
+// TestEnvIsSealed searches the files of the database for env values of execs
+// and sandboxes.
 func TestEnvIsSealed(t *testing.T) {
 	dir := t.TempDir()
 	c := newClock()
@@ -282,7 +283,7 @@ func TestEnvIsSealed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, value := range []string{"val-3f8a", "val-77c1"} {
+		for _, value := range []string{"val-3f8a", "val-77c1", b.Spec.Env["SECRET"]} {
 			if bytes.Contains(text, []byte(value)) {
 				t.Errorf("%s has the value %s", name, value)
 			}

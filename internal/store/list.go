@@ -46,7 +46,7 @@ func (s *Store) Sandboxes(ctx context.Context, q Query) (items []sandbox.Sandbox
 	n := limit(q.Limit)
 	query, args := q.build(n + 1)
 	rows, err := s.rows(ctx, query, args...)
-	items, err = collect(rows, err, scanSandbox)
+	items, err = collect(rows, err, s.seal.scanSandbox)
 	if err != nil {
 		return nil, "", s.fault(err)
 	}

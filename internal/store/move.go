@@ -34,7 +34,7 @@ type Change struct {
 func (s *Store) Move(ctx context.Context, uid sandbox.UID, to sandbox.State, c Change) (b sandbox.Sandbox, err error) {
 	c.At = orTime(c.At, s.now())
 	err = s.update(ctx, durable, func(t *tx) error {
-		if b, err = scanSandbox(t.row(selectSandboxByUID, uid)); err != nil {
+		if b, err = t.seal.scanSandbox(t.row(selectSandboxByUID, uid)); err != nil {
 			return err
 		}
 		b, err = t.move(b, to, c)
@@ -77,15 +77,15 @@ func (t *tx) move(b sandbox.Sandbox, to sandbox.State, c Change) (sandbox.Sandbo
 	if len(b.Handle) == 0 {
 		b.Handle = nil
 	}
-	spec, err := encode(b.Spec)
+	spec, env, err := t.seal.specColumns(b)
 	if err != nil {
 		return b, err
 	}
 	n, err := t.exec(`UPDATE sandboxes SET state = $1, reason = $2, handle = $3, image_digest = $4, disk_uid = $5,
-			spec = $6, updated_at = $7, started_at = $8, stopped_at = $9, destroyed_at = $10
-			WHERE uid = $11 AND state = $12`,
+			spec = $6, env = $7, updated_at = $8, started_at = $9, stopped_at = $10, destroyed_at = $11
+			WHERE uid = $12 AND state = $13`,
 		b.State, b.Reason, nullBytes(b.Handle), b.ImageDigest, b.DiskUID,
-		spec, micros(at), micros(b.StartedAt), micros(b.StoppedAt), micros(b.DestroyedAt), b.UID, from)
+		spec, env, micros(at), micros(b.StartedAt), micros(b.StoppedAt), micros(b.DestroyedAt), b.UID, from)
 	if err != nil {
 		return b, err
 	}

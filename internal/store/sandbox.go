@@ -10,10 +10,11 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/seal"
 )
 
 const sandboxColumns = `s.uid, s.id, s.tenant, s.spec, s.state, s.reason, s.handle, s.image_digest, s.disk_uid,
-	s.created_at, s.updated_at, s.started_at, s.stopped_at, s.destroyed_at, a.last_active_at`
+	s.env, s.created_at, s.updated_at, s.started_at, s.stopped_at, s.destroyed_at, a.last_active_at`
 
 const selectSandboxByUID = `SELECT ` + sandboxColumns + `
 	FROM sandboxes s JOIN sandbox_activity a ON a.box = s.uid WHERE s.uid = $1`
@@ -44,7 +45,7 @@ func (s *Store) CreateSandbox(ctx context.Context, b sandbox.Sandbox, events ...
 	if b.DiskUID == "" {
 		b.DiskUID = b.UID
 	}
-	spec, err := encode(b.Spec)
+	spec, env, err := s.seal.specColumns(b)
 	if err != nil {
 		return err
 	}
@@ -57,12 +58,12 @@ func (s *Store) CreateSandbox(ctx context.Context, b sandbox.Sandbox, events ...
 				return err
 			}
 		}
-		if _, err := t.exec(`INSERT INTO sandboxes (uid, id, id_key, tenant, spec,
+		if _, err := t.exec(`INSERT INTO sandboxes (uid, id, id_key, tenant, spec, env,
 				external_user_id, external_project_id, external_workspace_id,
 				state, reason, handle, image_digest, disk_uid,
 				created_at, updated_at, started_at, stopped_at, destroyed_at)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)`,
-			b.UID, b.ID, b.ID.Key(), b.Tenant, spec,
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)`,
+			b.UID, b.ID, b.ID.Key(), b.Tenant, spec, env,
 			b.Spec.External.UserID, b.Spec.External.ProjectID, b.Spec.External.WorkspaceID,
 			b.State, b.Reason, nullBytes(b.Handle), b.ImageDigest, b.DiskUID,
 			micros(b.CreatedAt), micros(b.UpdatedAt), micros(b.StartedAt), micros(b.StoppedAt), micros(b.DestroyedAt),
@@ -86,7 +87,7 @@ func (s *Store) CreateSandbox(ctx context.Context, b sandbox.Sandbox, events ...
 
 // vacate makes an id free unless a live sandbox holds it.
 func (t *tx) vacate(id sandbox.ID, now time.Time) error {
-	holder, err := scanSandbox(t.row(selectSandboxByID, id.Key()))
+	holder, err := t.seal.scanSandbox(t.row(selectSandboxByID, id.Key()))
 	switch {
 	case errors.Is(err, errs.NotFound):
 		return nil
@@ -104,21 +105,21 @@ func (t *tx) vacate(id sandbox.ID, now time.Time) error {
 // the one that failed last. It is NotFound when there is none or it was
 // destroyed.
 func (s *Store) Sandbox(ctx context.Context, id sandbox.ID) (sandbox.Sandbox, error) {
-	b, err := scanSandbox(s.row(ctx, selectSandboxByID, id.Key()))
+	b, err := s.seal.scanSandbox(s.row(ctx, selectSandboxByID, id.Key()))
 	return b, s.fault(err)
 }
 
 // DestroyedSandbox returns the newest of a tenant's destroyed sandboxes that had
 // the id, in any case, until it is pruned; then it is NotFound.
 func (s *Store) DestroyedSandbox(ctx context.Context, id sandbox.ID, tenant string) (sandbox.Sandbox, error) {
-	b, err := scanSandbox(s.row(ctx, selectDestroyedByID, id.Key(), tenant))
+	b, err := s.seal.scanSandbox(s.row(ctx, selectDestroyedByID, id.Key(), tenant))
 	return b, s.fault(err)
 }
 
 // SandboxByUID returns a sandbox in any state, also Destroyed, until it is
 // pruned; then it is NotFound.
 func (s *Store) SandboxByUID(ctx context.Context, uid sandbox.UID) (sandbox.Sandbox, error) {
-	b, err := scanSandbox(s.row(ctx, selectSandboxByUID, uid))
+	b, err := s.seal.scanSandbox(s.row(ctx, selectSandboxByUID, uid))
 	return b, s.fault(err)
 }
 
@@ -139,7 +140,7 @@ func (s *Store) SetHandle(ctx context.Context, uid sandbox.UID, handle []byte) e
 // once and must not call the store.
 func (s *Store) UpdateSpec(ctx context.Context, uid sandbox.UID, change func(*sandbox.Spec) error, events ...sandbox.Event) (b sandbox.Sandbox, err error) {
 	err = s.update(ctx, durable, func(t *tx) error {
-		if b, err = scanSandbox(t.row(selectSandboxByUID, uid)); err != nil {
+		if b, err = t.seal.scanSandbox(t.row(selectSandboxByUID, uid)); err != nil {
 			return err
 		}
 		if !b.State.Live() {
@@ -149,13 +150,13 @@ func (s *Store) UpdateSpec(ctx context.Context, uid sandbox.UID, change func(*sa
 			return err
 		}
 		b.UpdatedAt = fromMicros(micros(s.now()))
-		spec, err := encode(b.Spec)
+		spec, env, err := t.seal.specColumns(b)
 		if err != nil {
 			return err
 		}
-		if _, err := t.exec(`UPDATE sandboxes SET spec = $1, external_user_id = $2, external_project_id = $3,
-				external_workspace_id = $4, updated_at = $5 WHERE uid = $6`,
-			spec, b.Spec.External.UserID, b.Spec.External.ProjectID, b.Spec.External.WorkspaceID,
+		if _, err := t.exec(`UPDATE sandboxes SET spec = $1, env = $2, external_user_id = $3, external_project_id = $4,
+				external_workspace_id = $5, updated_at = $6 WHERE uid = $7`,
+			spec, env, b.Spec.External.UserID, b.Spec.External.ProjectID, b.Spec.External.WorkspaceID,
 			micros(b.UpdatedAt), uid); err != nil {
 			return err
 		}
@@ -194,13 +195,29 @@ func (t *tx) setLabels(uid sandbox.UID, labels map[string]string) error {
 	return nil
 }
 
+// sealer reads and writes the columns that hold env values.
+type sealer struct{ *seal.Key }
+
+// specColumns renders a sandbox's spec; env is apart from it and sealed, "" is
+// none.
+func (k sealer) specColumns(b sandbox.Sandbox) (spec, env string, err error) {
+	values := b.Spec.Env
+	b.Spec.Env = nil
+	if spec, err = encode(b.Spec); err != nil || len(values) == 0 {
+		return spec, "", err
+	}
+	text, err := encode(values)
+	return spec, k.Seal(string(b.UID), []byte(text)), err
+}
+
 // scanSandbox returns NotFound for a row that is not there.
-func scanSandbox(r row) (sandbox.Sandbox, error) {
+func (k sealer) scanSandbox(r row) (sandbox.Sandbox, error) {
 	var b sandbox.Sandbox
 	var spec []byte
+	var env string
 	var created, updated, started, stopped, destroyed, active int64
 	err := r.Scan(&b.UID, &b.ID, &b.Tenant, &spec, &b.State, &b.Reason, &b.Handle, &b.ImageDigest, &b.DiskUID,
-		&created, &updated, &started, &stopped, &destroyed, &active)
+		&env, &created, &updated, &started, &stopped, &destroyed, &active)
 	if errors.Is(err, sql.ErrNoRows) {
 		return sandbox.Sandbox{}, noSuchSandbox()
 	}
@@ -209,6 +226,15 @@ func scanSandbox(r row) (sandbox.Sandbox, error) {
 	}
 	if err := decode(spec, &b.Spec); err != nil {
 		return sandbox.Sandbox{}, fmt.Errorf("sandbox %s: %w", b.UID, err)
+	}
+	if env != "" { // an earlier version had it in the spec
+		text, err := k.Open(string(b.UID), env)
+		if err == nil {
+			err = decode(text, &b.Spec.Env)
+		}
+		if err != nil {
+			return sandbox.Sandbox{}, fmt.Errorf("the env of sandbox %s: %w", b.UID, err)
+		}
 	}
 	b.CreatedAt, b.UpdatedAt = fromMicros(created), fromMicros(updated)
 	b.StartedAt, b.StoppedAt = fromMicros(started), fromMicros(stopped)

@@ -59,7 +59,7 @@ type Config struct {
 // ends meanwhile or the process dies.
 type Store struct {
 	engine  engine
-	seal    *seal.Key
+	seal    sealer
 	now     func() time.Time
 	log     *slog.Logger
 	notices notices
@@ -101,7 +101,7 @@ type engine struct {
 // was cut off by a crash are free again.
 func Open(ctx context.Context, c Config) (*Store, error) {
 	s := &Store{
-		seal: c.Seal,
+		seal: sealer{c.Seal},
 		now:  c.Now,
 		log:  cmp.Or(c.Log, slog.New(slog.DiscardHandler)),
 		turn: make(chan struct{}, 1),
@@ -110,8 +110,8 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 		s.now = time.Now
 	}
 	var err error
-	if s.seal == nil {
-		if s.seal, err = seal.NewKey(); err != nil {
+	if s.seal.Key == nil {
+		if s.seal.Key, err = seal.NewKey(); err != nil {
 			return nil, fmt.Errorf("open the store: %w", err)
 		}
 	}

@@ -71,7 +71,7 @@ func (s *Store) transact(ctx context.Context, fn func(*tx) error) (err error) {
 
 // attempt runs fn in a transaction and commits it.
 func (s *Store) attempt(ctx context.Context, fn func(*tx) error) (err error) {
-	t := &tx{ctx: ctx, cache: &s.writes}
+	t := &tx{ctx: ctx, cache: &s.writes, seal: s.seal}
 	if t.tx, err = s.engine.begin(ctx); err != nil {
 		return err
 	}
@@ -100,7 +100,8 @@ type tx struct {
 	ctx    context.Context
 	tx     *sql.Tx
 	cache  *statements
-	missed []string      // statements that were not compiled yet
+	missed []string // statements that were not compiled yet
+	seal   sealer
 	told   []sandbox.UID // whose events it appends
 }
 
