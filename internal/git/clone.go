@@ -41,14 +41,15 @@ func (c Clone) plan() (plan, error) {
 	if dest == "" || len(dest) > maxPath || strings.ContainsRune(dest, 0) || strings.HasPrefix(dest, "-") {
 		return plan{}, invalid("dest: not a path").Hint("give the directory that the clone makes")
 	}
+	into := dest
 	if !path.IsAbs(dest) {
-		dest = path.Join(base, dest)
+		into, dest = "./"+dest, path.Join(base, dest)
 	}
 	dest = path.Clean(dest)
 	if c.Depth < 0 || c.Depth > maxDepth {
 		return plan{}, invalid("depth: between 0 and %d", maxDepth)
 	}
-	args := []string{dest}
+	args := []string{dest, into}
 	if c.Branch != "" {
 		if err := validateRef("branch", c.Branch); err != nil {
 			return plan{}, err
@@ -73,11 +74,11 @@ func (c Clone) plan() (plan, error) {
 const maxDepth = 1_000_000_000
 
 const cloneScript = `
-dest=$1
-shift
-git clone --progress "$@" "$dest" >&2 || exit
-cd -- "$dest" || exit
-printf '%s\0' "$dest"
+path=$1 into=$2
+shift 2
+git clone --progress "$@" "$into" >&2 || exit
+cd -- "$into" || exit
+printf '%s\0' "$path"
 head
 `
 
