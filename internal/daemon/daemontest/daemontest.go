@@ -40,6 +40,7 @@ type Daemon struct {
 	Dir    string
 	Driver *drivertest.Fake
 
+	log  *logBuffer
 	stop func() error
 }
 
@@ -88,8 +89,11 @@ func Start(t testing.TB, o Options) *Daemon {
 			t.Errorf("the daemon stopped with: %v", err)
 		}
 	})
-	return &Daemon{URL: "http://" + d.Addr().String(), Dir: o.Dir, Driver: o.Driver, stop: stop}
+	return &Daemon{URL: "http://" + d.Addr().String(), Dir: o.Dir, Driver: o.Driver, log: log, stop: stop}
 }
+
+// Log returns what the daemon has logged so far, at every level.
+func (d *Daemon) Log() string { return d.log.String() }
 
 // Stop ends the daemon and waits for it. Its sandboxes go on where the driver
 // lets them.
