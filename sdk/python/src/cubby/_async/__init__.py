@@ -1,0 +1,1 @@
+"""The client, written once for both worlds."""

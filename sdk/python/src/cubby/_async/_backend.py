@@ -1,0 +1,48 @@
+"""What differs in more than words between asyncio and blocking calls. Written by hand on both sides."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
+from typing import ParamSpec, TypeVar
+
+from .._request import Readable
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+AsyncGen = AsyncGenerator[T, None]
+
+AsyncContent = bytes | str | Readable | Iterable[bytes] | AsyncIterable[bytes]
+"""What can be sent: text, bytes, a file that is open for reading bytes, or pieces."""
+
+PIECE = 256 << 10
+"""Bytes that are read from a file at a time."""
+
+sleep = asyncio.sleep
+
+
+async def in_thread(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Make a call that blocks."""
+    return await asyncio.to_thread(call, *args, **kwargs)
+
+
+async def pieces(source: Readable | Iterable[bytes] | AsyncIterable[bytes]) -> AsyncIterator[bytes]:
+    """Read a source piece by piece; files and generators may block."""
+    if isinstance(source, AsyncIterable):
+        async for piece in source:
+            yield piece
+        return
+    items = _read(source) if isinstance(source, Readable) else iter(source)
+    while piece := await asyncio.to_thread(_next, items):
+        yield piece
+
+
+def _read(file: Readable) -> Iterator[bytes]:
+    while piece := file.read(PIECE):
+        yield piece
+
+
+def _next(items: Iterator[bytes]) -> bytes:
+    """Return the next piece; an empty one is the end."""
+    return next((item for item in items if item), b"")

@@ -1,0 +1,85 @@
+"""The client of a daemon."""
+
+from __future__ import annotations
+
+import os
+from types import TracebackType
+
+import httpx
+
+from .._decode import decode_list
+from .._request import DEFAULT_URL
+from ..models import Image, Problem
+from .sandbox import AsyncSandboxes
+from .transport import AsyncTransport
+
+
+class AsyncClient:
+    """Talks to one daemon. It can be used from many places at once; close it, or use it in a ``with``, at the end.
+
+    Args:
+        url: the daemon, ``"http://host:port"``; default ``CUBBY_URL`` of the environment, else http://127.0.0.1:9090.
+        token: authenticates every request; default ``CUBBY_TOKEN`` of the environment.
+        timeout: seconds without a byte after which an ordinary request is given up; None is never. Waiting for
+            commands and streams is not bound by it.
+        retries: how often a request that is harmless to repeat is repeated when the daemon could not be reached or was
+            busy.
+        resume: for how many seconds streams and waits try to reach the daemon again after their connection broke.
+        transport: what httpx sends requests by, for tests and special networks.
+
+    Attributes:
+        sandboxes: makes, finds and lists sandboxes.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        token: str | None = None,
+        *,
+        timeout: float | None = 600.0,
+        retries: int = 2,
+        resume: float = 60.0,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        self._transport = AsyncTransport(
+            url or os.environ.get("CUBBY_URL") or DEFAULT_URL,
+            token if token is not None else os.environ.get("CUBBY_TOKEN", ""),
+            timeout=timeout,
+            retries=retries,
+            resume=resume,
+            transport=transport,
+        )
+        self.sandboxes = AsyncSandboxes(self._transport)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.url}>"
+
+    @property
+    def url(self) -> str:
+        """The daemon's URL, without a slash at its end."""
+        return self._transport.url
+
+    async def aclose(self) -> None:
+        """Close the connections. Sandboxes go on."""
+        await self._transport.aclose()
+
+    async def __aenter__(self) -> AsyncClient:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def images(self) -> list[Image]:
+        """Return the images that sandboxes can start from."""
+        return decode_list(Image, await self._transport.call("GET", "/v1/images", repeat=True), "images")
+
+    async def health(self) -> None:
+        """Return when the daemon answers; it needs no token. Else raise a CubbyError."""
+        await self._transport.fetch("GET", "/healthz", repeat=True)
+
+    async def ready(self) -> list[Problem]:
+        """Return what keeps the daemon from serving well; nothing when it is ready."""
+        body = await self._transport.probe("/readyz")
+        return [] if body is None else decode_list(Problem, body, "problems")

@@ -1,0 +1,36 @@
+"""What differs in more than words between asyncio and blocking calls. Written by hand on both sides."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator
+from typing import ParamSpec, TypeVar
+
+from .._request import Readable
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+Gen = Generator[T, None, None]
+
+Content = bytes | str | Readable | Iterable[bytes]
+"""What can be sent: text, bytes, a file that is open for reading bytes, or pieces."""
+
+PIECE = 256 << 10
+"""Bytes that are read from a file at a time."""
+
+sleep = time.sleep
+
+
+def in_thread(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Make a call that blocks, here."""
+    return call(*args, **kwargs)
+
+
+def pieces(source: Readable | Iterable[bytes]) -> Iterator[bytes]:
+    """Read a source piece by piece."""
+    if not isinstance(source, Readable):
+        yield from source
+        return
+    while piece := source.read(PIECE):
+        yield piece

@@ -1,0 +1,1 @@
+"""Clients of other systems' interfaces, for code that moves over."""

@@ -1,0 +1,171 @@
+"""What git operations give. Commits are full hashes; ``""`` where there is none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+
+__all__ = [
+    "GitBranch",
+    "GitBranches",
+    "GitCloned",
+    "GitCommitted",
+    "GitDiff",
+    "GitFileDiff",
+    "GitFileStatus",
+    "GitHead",
+    "GitPerson",
+    "GitPulled",
+    "GitPushed",
+    "GitPushedRef",
+    "GitRevision",
+    "GitStatus",
+]
+
+
+@dataclass(frozen=True)
+class GitCloned:
+    """A clone. ``branch`` is empty when a tag was asked for, ``commit`` in an empty repository."""
+
+    path: str
+    branch: str = ""
+    commit: str = ""
+
+
+@dataclass(frozen=True)
+class GitFileStatus:
+    """A path that differs.
+
+    ``index`` and ``worktree`` are empty, ``modified``, ``added``, ``deleted``, ``renamed``, ``copied``,
+    ``type_changed``, ``unmerged`` or ``untracked``; ``from_path`` is what a renamed or copied one was.
+    """
+
+    path: str
+    index: str = ""
+    worktree: str = ""
+    conflict: bool = False
+    from_path: str = field(default="", metadata={"json": "from"})
+
+
+@dataclass(frozen=True)
+class GitStatus:
+    """What differs between the last commit, the index and the files.
+
+    ``omitted`` counts files that are not listed.
+    """
+
+    branch: str = ""
+    commit: str = ""
+    upstream: str = ""
+    ahead: int = 0
+    behind: int = 0
+    clean: bool = False
+    files: list[GitFileStatus] = field(default_factory=list)
+    omitted: int = 0
+
+
+@dataclass(frozen=True)
+class GitFileDiff:
+    """How much a file changed, in lines; ``from_path`` is what a renamed one was."""
+
+    path: str
+    additions: int = 0
+    deletions: int = 0
+    binary: bool = False
+    from_path: str = field(default="", metadata={"json": "from"})
+
+
+@dataclass(frozen=True)
+class GitDiff:
+    """Changes. ``patch`` is the diff as text, where it was asked for; ``omitted`` counts files that are not listed."""
+
+    files: list[GitFileDiff] = field(default_factory=list)
+    additions: int = 0
+    deletions: int = 0
+    omitted: int = 0
+    patch: str = ""
+
+
+@dataclass(frozen=True)
+class GitPerson:
+    """Who made a commit, and when."""
+
+    name: str = ""
+    email: str = ""
+    time: datetime | None = None
+
+
+@dataclass(frozen=True)
+class GitRevision:
+    """A commit. ``body`` is what follows the first line of its message, up to 4 KiB."""
+
+    commit: str
+    parents: list[str] = field(default_factory=list)
+    author: GitPerson = field(default_factory=GitPerson)
+    committer: GitPerson = field(default_factory=GitPerson)
+    subject: str = ""
+    body: str = ""
+
+
+@dataclass(frozen=True)
+class GitCommitted(GitRevision):
+    """A commit that was just made, with its branch and what changed."""
+
+    branch: str = ""
+    changes: GitDiff = field(default_factory=GitDiff)
+
+
+@dataclass(frozen=True)
+class GitBranch:
+    """A branch: ``main``, or ``origin/main`` of a remote."""
+
+    name: str
+    commit: str = ""
+    remote: bool = False
+    upstream: str = ""
+    ahead: int = 0
+    behind: int = 0
+
+
+@dataclass(frozen=True)
+class GitBranches:
+    """Branches, and which one is checked out; empty when none is."""
+
+    current: str = ""
+    branches: list[GitBranch] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class GitHead:
+    """What is checked out."""
+
+    branch: str = ""
+    commit: str = ""
+
+
+@dataclass(frozen=True)
+class GitPulled:
+    """What a pull did: from the commit ``before`` to ``commit``."""
+
+    branch: str = ""
+    before: str = ""
+    commit: str = ""
+    updated: bool = False
+
+
+@dataclass(frozen=True)
+class GitPushedRef:
+    """What became of a branch: ``new``, ``updated``, ``forced``, ``deleted``, ``up_to_date`` or ``rejected``."""
+
+    status: str
+    summary: str = ""
+    from_ref: str = field(default="", metadata={"json": "from"})
+    to_ref: str = field(default="", metadata={"json": "to"})
+
+
+@dataclass(frozen=True)
+class GitPushed:
+    """What a push did."""
+
+    remote: str = ""
+    refs: list[GitPushedRef] = field(default_factory=list)

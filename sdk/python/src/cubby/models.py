@@ -1,0 +1,364 @@
+"""What the API's answers hold.
+
+All of them are immutable. Times are aware and in UTC, durations are seconds unless the name says otherwise, sizes are
+bytes. What a newer daemon adds is ignored.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from ._decode import decode, malformed
+from .errors import ExecFailedError
+
+__all__ = [
+    "Chunk",
+    "Event",
+    "EventPage",
+    "ExecResult",
+    "Exit",
+    "FileChange",
+    "FileInfo",
+    "Image",
+    "Limits",
+    "Network",
+    "Output",
+    "Problem",
+    "SandboxInfo",
+    "SessionInfo",
+    "Stats",
+    "Truncated",
+    "WindowSize",
+]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Bounds of what a sandbox can use. In a request, None is the daemon's default."""
+
+    memory_bytes: int | None = None
+    cpus: float | None = None
+    pids: int | None = None
+    disk_bytes: int | None = None
+    open_files: int | None = None
+
+
+@dataclass(frozen=True)
+class Network:
+    """How far a sandbox can reach.
+
+    ``mode`` is ``"none"``, ``"allowlist"`` or ``"open"``; open never includes private addresses. ``allow`` lists exact
+    host names, for ``"allowlist"``; empty is the daemon's list of package indexes.
+    """
+
+    mode: str | None = None
+    allow: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class SandboxInfo:
+    """How a sandbox stood when the daemon was asked. Its environment is never reported.
+
+    ``status`` is ``creating``, ``running``, ``sleeping``, ``stopped``, ``failed`` or ``destroyed``; ``reason`` says why
+    it failed, or stopped when nobody asked. ``expires_at``, ``idle_at`` and ``kept_until`` are None where they do not
+    apply.
+    """
+
+    id: str
+    status: str
+    reason: str = ""
+    image: str = ""
+    isolation: str = ""
+    limits: Limits = field(default_factory=Limits)
+    user: str = ""
+    labels: dict[str, str] = field(default_factory=dict)
+    metadata: dict[str, str] = field(default_factory=dict)
+    ports: list[int] = field(default_factory=list)
+    network: Network = field(default_factory=Network)
+    visibility: str = ""
+    thread: str = ""
+    idle_policy: str = ""
+    idle_timeout_seconds: float = 0.0
+    exec_timeout_seconds: float = 0.0
+    max_lifetime_seconds: float = 0.0
+    created_at: datetime | None = None
+    updated_at: datetime | None = None
+    started_at: datetime | None = None
+    stopped_at: datetime | None = None
+    last_active_at: datetime | None = None
+    idle_at: datetime | None = None
+    kept_until: datetime | None = None
+    expires_at: datetime | None = None
+
+
+@dataclass(frozen=True)
+class Stats:
+    """What a sandbox uses now. ``pids`` is -1 where the host cannot count them."""
+
+    memory_bytes: int = 0
+    cpu_seconds: float = 0.0
+    pids: int = 0
+    disk_bytes: int = 0
+    disk_used_bytes: int = 0
+    execs: int = 0
+
+
+@dataclass(frozen=True)
+class Image:
+    """A root filesystem that sandboxes start from."""
+
+    name: str
+    digest: str
+    size: int = 0
+    created_at: datetime | None = None
+    source: str = ""
+    damaged: bool = False
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something that keeps a daemon from being ready."""
+
+    part: str
+    message: str
+    hint: str = ""
+
+
+@dataclass(frozen=True)
+class WindowSize:
+    """A terminal's size in characters."""
+
+    cols: int
+    rows: int
+
+
+@dataclass(frozen=True)
+class Truncated:
+    """Bytes of output that an answer leaves out."""
+
+    stdout: int = 0
+    stderr: int = 0
+
+
+@dataclass(frozen=True)
+class ExecResult:
+    """One command of a sandbox: how it stands, and when it has finished how it ended.
+
+    Attributes:
+        seq: its number within the sandbox: 1, 2, 3 …
+        status: ``pending``, ``running``, ``done`` when the command itself ended with any code, or ``error`` when
+            something else ended it.
+        cmd: as it was given: a line of shell, or a program with its arguments.
+        kind: empty for a command; ``git.clone`` and the like for other operations.
+        session: the session that it belongs to, or empty.
+        stdout_bytes, stderr_bytes: the output; empty in lists, at the end of a stream and before the end.
+        exit_code: the command's own code, 128 + signal when a signal ended it; None while it runs, and when nobody can
+            know.
+        reason: why it ended: ``exited``, ``timeout``, ``oom``, ``killed``, ``container_died`` …
+        message: more about the end, for people.
+        truncated: what is missing in the output; None when nothing is.
+        output_pruned: the output was removed to make room for later commands'.
+        detail: what an operation was asked; its result is in ``result``.
+    """
+
+    seq: int
+    status: str
+    cmd: str | list[str] = ""
+    kind: str = ""
+    session: str = ""
+    terminal: str = ""
+    cwd: str = ""
+    user: str = ""
+    stdout_bytes: bytes = b""
+    stderr_bytes: bytes = b""
+    exit_code: int | None = None
+    signal: str = ""
+    reason: str = ""
+    message: str = ""
+    duration_ms: float = 0.0
+    truncated: Truncated | None = None
+    output_pruned: bool = False
+    detail: Any = None
+    result: Any = None
+    created_at: datetime | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+
+    @property
+    def stdout(self) -> str:
+        """Standard output as text; bytes that are not UTF-8 become U+FFFD."""
+        return self.stdout_bytes.decode("utf-8", "replace")
+
+    @property
+    def stderr(self) -> str:
+        """Standard error as text; bytes that are not UTF-8 become U+FFFD."""
+        return self.stderr_bytes.decode("utf-8", "replace")
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing will change any more."""
+        return self.status in ("done", "error")
+
+    @property
+    def ok(self) -> bool:
+        """Whether the command ended by itself with exit code 0."""
+        return self.status == "done" and self.exit_code == 0
+
+    def check(self) -> ExecResult:
+        """Return self when :attr:`ok`, else raise :class:`cubby.ExecFailedError`."""
+        if not self.ok:
+            raise ExecFailedError(self)
+        return self
+
+    def describe_end(self) -> str:
+        """Say in one line how it ended."""
+        if not self.finished:
+            return f"command {self.seq} is {self.status}"
+        text = self.message or ("unknown exit" if self.exit_code is None else f"exit code {self.exit_code}")
+        if not self.message and self.reason not in ("", "exited"):
+            text += f" ({self.reason})"
+        return f"command {self.seq}: {text}"
+
+
+def decode_exec(data: object) -> ExecResult:
+    """Make an ExecResult of the API's JSON, where output that is not UTF-8 is base64."""
+    if not isinstance(data, Mapping):
+        raise malformed("a command is not an object")
+    values = dict(data)
+    for stream in ("stdout", "stderr"):
+        values[stream + "_bytes"] = decode_text(values.get(stream) or "", values.get(stream + "_encoding"))
+    return decode(ExecResult, values)
+
+
+def decode_text(text: object, encoding: object) -> bytes:
+    """Read text that the API gives as UTF-8 or as base64."""
+    if not isinstance(text, str):
+        raise malformed("output is not text")
+    if encoding != "base64":
+        return text.encode("utf-8", "surrogatepass")
+    try:
+        return base64.b64decode(text, validate=True)
+    except binascii.Error as e:
+        raise malformed(f"output: {e}") from e
+
+
+@dataclass(frozen=True)
+class Output:
+    """A piece of what a command printed.
+
+    ``offset`` is where ``data`` begins in the output, counted over both streams; ``next`` is where the piece after it
+    begins.
+    """
+
+    stream: str
+    data: bytes
+    offset: int
+    next: int
+
+    @property
+    def text(self) -> str:
+        """The piece as text; bytes that are not UTF-8 become U+FFFD."""
+        return self.data.decode("utf-8", "replace")
+
+
+@dataclass(frozen=True)
+class Exit:
+    """The end of a command, the last chunk of its stream. ``result`` has no output."""
+
+    result: ExecResult
+    offset: int
+
+
+Chunk = Output | Exit
+"""What a stream of a command gives."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """An entry of a sandbox's history.
+
+    Events are facts and never change: an operation that takes its time leaves one for each status that it reached, all
+    with its ``seq``. ``seq`` is None for acts that were over at once. ``payload`` is what was asked, ``result`` what
+    came of it.
+    """
+
+    cursor: int
+    kind: str
+    time: datetime
+    actor: str = ""
+    seq: int | None = None
+    status: str = "done"
+    payload: Any = None
+    result: Any = None
+
+
+@dataclass(frozen=True)
+class EventPage:
+    """Events in order, and the cursor to go on from."""
+
+    events: list[Event]
+    next: int
+
+
+@dataclass(frozen=True)
+class SessionInfo:
+    """A session shell.
+
+    ``status`` is ``idle``, ``busy`` or ``queued``; ``running_seq`` is the command that runs now; ``pending`` is how
+    many wait for it.
+    """
+
+    name: str
+    cwd: str = ""
+    status: str = ""
+    running_seq: int | None = None
+    pending: int = 0
+    last_used_at: datetime | None = None
+
+
+@dataclass(frozen=True)
+class FileInfo:
+    """A path inside a sandbox.
+
+    ``type`` is ``file``, ``dir``, ``symlink`` or ``other``; ``mode`` is octal text, ``"0644"``; ``target`` is where a
+    symlink leads, as stored.
+    """
+
+    path: str
+    name: str
+    type: str
+    size: int = 0
+    mode: str = ""
+    uid: int = 0
+    gid: int = 0
+    mod_time: datetime | None = None
+    target: str = ""
+
+    @property
+    def is_dir(self) -> bool:
+        """Whether it is a directory."""
+        return self.type == "dir"
+
+    @property
+    def is_file(self) -> bool:
+        """Whether it is a regular file."""
+        return self.type == "file"
+
+
+@dataclass(frozen=True)
+class FileChange:
+    """A change that a watch reports.
+
+    ``op`` is ``create``, ``write``, ``remove``, ``rename``, ``chmod``, or ``overflow`` when changes came too fast and
+    some were dropped.
+    """
+
+    path: str
+    op: str
+    time: datetime | None = None
