@@ -72,6 +72,9 @@ func (s *Service) followEvents(ctx context.Context, id string, after int64, kind
 	look, over := true, false
 	for {
 		events, err := s.cfg.Store.Events(ctx, b.UID, after, page)
+		if errors.Is(err, errs.Unready) && sleep(ctx, retryLast) {
+			continue // a reader outlives an absence of the database
+		}
 		if err != nil {
 			return err
 		}
@@ -90,6 +93,10 @@ func (s *Service) followEvents(ctx context.Context, id string, after int64, kind
 		case look:
 			look = false
 			b, err := s.cfg.Store.SandboxByUID(ctx, b.UID)
+			if errors.Is(err, errs.Unready) && sleep(ctx, retryLast) {
+				look = true
+				continue
+			}
 			if err != nil && !errors.Is(err, errs.NotFound) {
 				return err
 			}

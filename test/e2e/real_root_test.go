@@ -66,6 +66,7 @@ func realPaths(t *testing.T) (program, images string) {
 type realHost struct {
 	t               testing.TB
 	program, images string
+	database        string // URL of a PostgreSQL; "" is SQLite
 
 	dir string
 	cmd *exec.Cmd
@@ -92,6 +93,9 @@ func (h *realHost) start(flags []string) (string, error) {
 		"--journal-per-exec", "32MiB", "--journal-per-sandbox", "64MiB", "--log-level", "debug",
 	}, flags...)...)
 	h.cmd.Stdout, h.cmd.Stderr = &h.log, &h.log
+	if h.database != "" {
+		h.cmd.Env = append(os.Environ(), "CUBBY_DATABASE_URL="+h.database)
+	}
 	if err := h.cmd.Start(); err != nil {
 		return "", err
 	}
