@@ -203,6 +203,10 @@ func TestClockStepsBack(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.sh("a", "true")
+		w.until("the end is in the history", func() bool {
+			events, _, err := w.Events(w.ctx, "a", 0, 0, "exec.finished")
+			return err == nil && len(events) == i+1
+		})
 		mu.Lock()
 		now = now.Add(-time.Hour)
 		mu.Unlock()
