@@ -60,7 +60,10 @@ func places() map[string]place {
 		"internal/core":       {layer: 4},
 		"internal/front":      {layer: 5},
 		"internal/front/rest": {layer: 6},
-		"internal/daemon":     {layer: 7},
+		// Doors do not know each other.
+		"internal/front/terminal": {layer: 6},
+		"internal/front/web":      {layer: 6},
+		"internal/daemon":         {layer: 7},
 
 		// The program inside the sandbox is small and trusts nothing of the
 		// host's side.

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/cubbyhq/cubby/internal/auth"
 	"github.com/cubbyhq/cubby/internal/core"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
@@ -292,6 +293,10 @@ func TestTerminalRefusals(t *testing.T) {
 		if _, err := w.OpenTerminal(w.ctx, tt.id, tt.spec); !errors.Is(err, tt.want) {
 			t.Errorf("%s: %v, want %v", tt.name, err, tt.want)
 		}
+	}
+	stranger := auth.WithPrincipal(w.ctx, auth.Principal{Name: "s", Tenant: "strange"})
+	if _, err := w.OpenTerminal(stranger, "a", core.TerminalSpec{}); !errors.Is(err, errs.NotFound) {
+		t.Errorf("another tenant's terminal = %v", err)
 	}
 	if list, err := w.Terminals(w.ctx, "stopped"); err != nil || len(list) != 0 {
 		t.Errorf("the terminals of a stopped sandbox = %v, %v", list, err)

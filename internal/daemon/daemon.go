@@ -25,6 +25,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/front"
 	"github.com/cubbyhq/cubby/internal/front/rest"
+	"github.com/cubbyhq/cubby/internal/front/terminal"
 	"github.com/cubbyhq/cubby/internal/image"
 	"github.com/cubbyhq/cubby/internal/journal"
 	"github.com/cubbyhq/cubby/internal/sandbox"
@@ -49,11 +50,12 @@ type Daemon struct {
 	disks    *workspace.Disks
 	core     *core.Service
 
-	listener net.Listener
-	server   *http.Server
-	fresh    freshConns
-	drain    context.CancelFunc // ends streams and waits
-	cut      context.CancelFunc // ends every request
+	listener  net.Listener
+	server    *http.Server
+	terminals *terminal.Door
+	fresh     freshConns
+	drain     context.CancelFunc // ends streams and waits
+	cut       context.CancelFunc // ends every request
 }
 
 // Option changes what a Daemon is assembled from, for tests.
@@ -129,7 +131,7 @@ func (d *Daemon) open(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	if d.store, err = store.Open(ctx, store.Config{Path: dirs.database, Seal: key, Now: time.Now, Log: d.log}); err != nil {
+	if d.store, err = store.Open(ctx, store.Config{Path: dirs.database, URL: string(d.cfg.DatabaseURL), Seal: key, Now: time.Now, Log: d.log}); err != nil {
 		return err
 	}
 	d.closers = append(d.closers, d.store)
@@ -195,8 +197,8 @@ func (d *Daemon) bind(ctx context.Context) error {
 	})
 	d.server = &http.Server{
 		Handler: front.Handler(front.Config{
-			Auth: authenticator, Access: door.Access, Log: d.log, Metrics: d.metrics, Error: door.Error,
-		}, door),
+			Auth: authenticator, Access: access(door), Log: d.log, Metrics: d.metrics, Error: door.Error,
+		}, d.doors(door, life)),
 		TLSConfig:         tlsConfig,
 		ReadHeaderTimeout: 10 * time.Second, // bodies and answers are bounded by front, per read and write
 		IdleTimeout:       2 * time.Minute,

@@ -128,6 +128,10 @@ func (d *Daemon) serve(ctx context.Context) error {
 		_ = d.server.Shutdown(last) // the next line ends what is left
 		_ = d.server.Close()
 	}
+	// Connections that changed their protocol are not the server's any more.
+	gone, cancel := context.WithTimeout(context.WithoutCancel(ctx), cutGrace)
+	defer cancel()
+	d.terminals.Wait(gone)
 	if errors.Is(err, http.ErrServerClosed) {
 		err = nil
 	}

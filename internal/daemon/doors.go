@@ -1,0 +1,31 @@
+package daemon
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/cubbyhq/cubby/internal/front"
+	"github.com/cubbyhq/cubby/internal/front/rest"
+	"github.com/cubbyhq/cubby/internal/front/terminal"
+	"github.com/cubbyhq/cubby/internal/front/web"
+)
+
+// doors puts the doors beside each other. REST has what no other one takes.
+func (d *Daemon) doors(api *rest.Door, life context.Context) http.Handler {
+	d.terminals = terminal.New(terminal.Config{Core: d.core, Log: d.log, Life: life})
+	mux := http.NewServeMux()
+	mux.Handle(terminal.Pattern, d.terminals)
+	web.Register(mux)
+	mux.Handle("/", api)
+	return mux
+}
+
+// access says what a request needs.
+func access(api *rest.Door) func(*http.Request) front.Access {
+	return func(r *http.Request) front.Access {
+		if web.Path(r.URL.Path) {
+			return front.Anyone
+		}
+		return api.Access(r)
+	}
+}
