@@ -117,7 +117,7 @@ func (c Checkout) plan() (plan, error) {
 	}, nil
 }
 
-const checkoutScript = `
+const checkoutScript = headFunction + `
 if [ "$1" = create ]; then git checkout -b "$2" >&2; else git checkout "$2" -- >&2; fi || exit
 head
 `

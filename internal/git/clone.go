@@ -73,7 +73,7 @@ func (c Clone) plan() (plan, error) {
 
 const maxDepth = 1_000_000_000
 
-const cloneScript = `
+const cloneScript = headFunction + `
 path=$1 into=$2
 shift 2
 git clone --progress "$@" "$into" >&2 || exit

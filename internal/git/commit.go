@@ -131,7 +131,7 @@ func notInName(r rune) bool { return unicode.IsControl(r) || r == '<' || r == '>
 // revisionFormat has ten fields; parents are one of them.
 const revisionFormat = "%H%x00%P%x00%an%x00%ae%x00%aI%x00%cn%x00%ce%x00%cI%x00%s%x00%b%x00"
 
-const commitScript = `
+const commitScript = identityFunction + `
 message=$1 what=$2
 shift 2
 identity

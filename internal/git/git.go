@@ -108,25 +108,28 @@ func directory(p string) (string, error) {
 	return path.Clean(p), nil
 }
 
-// script runs fixed text of sh with arguments. Its functions are at the
-// disposal of every script.
+// script runs fixed text of sh with arguments.
 func script(name, text string, args ...string) []string {
-	return append([]string{"sh", "-c", functions + text, "git-" + name}, args...)
+	return append([]string{"sh", "-c", text, "git-" + name}, args...)
 }
 
-// functions:
-//
-//	head      prints the branch, empty when none is checked out, and the commit
-//	identity  names an author where neither the caller nor any config does
-//	login URL makes the credentials answer for the origin of URL
-const functions = `
+// Functions of scripts.
+const (
+	// head prints the branch, empty when none is checked out, and the commit.
+	headFunction = `
 head() {
   printf '%s\0' "$(git symbolic-ref -q --short HEAD)" "$(git rev-parse -q --verify HEAD)"
 }
+`
+	// identity names an author where neither the caller nor any config does.
+	identityFunction = `
 identity() {
   git config user.name >/dev/null || { : "${GIT_AUTHOR_NAME:=Cubby Sandbox}" "${GIT_COMMITTER_NAME:=Cubby Sandbox}"; export GIT_AUTHOR_NAME GIT_COMMITTER_NAME; }
   git config user.email >/dev/null || { : "${GIT_AUTHOR_EMAIL:=sandbox@localhost}" "${GIT_COMMITTER_EMAIL:=sandbox@localhost}"; export GIT_AUTHOR_EMAIL GIT_COMMITTER_EMAIL; }
 }
+`
+	// login makes the credentials answer for the origin of a URL.
+	loginFunction = `
 login() {
   [ -n "$CUBBY_GIT_USERNAME" ] || return
   case $1 in
@@ -139,5 +142,6 @@ login() {
   export GIT_CONFIG_KEY_1
 }
 `
+)
 
 func invalid(format string, args ...any) *errs.Error { return errs.E(errs.Invalid, format, args...) }

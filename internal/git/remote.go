@@ -66,7 +66,7 @@ used=$1
 [ -n "$used" ] || used=origin
 `
 
-const pullScript = usualRemote + `
+const pullScript = headFunction + identityFunction + loginFunction + usualRemote + `
 identity
 login "$(git remote get-url -- "$used" 2>/dev/null)"
 before=$(git rev-parse -q --verify HEAD)
@@ -135,7 +135,7 @@ func (p Push) plan() (plan, error) {
 	}}, nil
 }
 
-const pushScript = usualRemote + `
+const pushScript = loginFunction + usualRemote + `
 branch=$2
 shift 2
 if [ -n "$branch" ]; then spec=refs/heads/$branch:refs/heads/$branch; else spec=HEAD; fi
