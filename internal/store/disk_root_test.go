@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -67,4 +68,75 @@ func TestFullHostDisk(t *testing.T) {
 	}
 	s = open(t, path, newClock())
 	readable()
+}
+
+// TestFullHostDiskUnderEvents: what was acknowledged is there once and in
+// order, what was refused is not, and the cursors go on.
+func TestFullHostDiskUnderEvents(t *testing.T) {
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=4m"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	ballast := filepath.Join(dir, "ballast")
+	if err := os.WriteFile(ballast, make([]byte, 2<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "cubby.db")
+	s := open(t, path, newClock())
+	var stored []int64
+	add := func() error {
+		payload := fmt.Sprintf(`{"n":%d,"ballast":%q}`, len(stored), strings.Repeat("x", 5000))
+		cursor, err := s.AppendEvent(t.Context(), sandbox.Event{Box: "a", Kind: "k", Payload: []byte(payload)})
+		if err == nil {
+			stored = append(stored, cursor)
+		}
+		return err
+	}
+	var refused error
+	for i := 0; refused == nil && i < 10_000; i++ {
+		refused = add()
+	}
+	if !errors.Is(refused, errs.Exhausted) && !errors.Is(refused, errs.Unavailable) {
+		t.Fatalf("AppendEvent on a full disk = %v, want exhausted or unavailable", refused)
+	}
+	if err := os.Remove(ballast); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if err := add(); err != nil {
+			t.Fatalf("AppendEvent when there is room again = %v", err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, path, newClock())
+	var got []int64
+	for {
+		var after int64
+		if len(got) > 0 {
+			after = got[len(got)-1]
+		}
+		events, err := s.Events(t.Context(), "a", after, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(events) == 0 {
+			break
+		}
+		for _, e := range events {
+			if want := fmt.Sprintf(`{"n":%d,`, len(got)); !strings.HasPrefix(string(e.Payload), want) {
+				t.Fatalf("event %d begins with %.20s", len(got), e.Payload)
+			}
+			got = append(got, e.Cursor)
+		}
+	}
+	if !slices.Equal(got, stored) {
+		t.Errorf("%d events are there, %d were acknowledged", len(got), len(stored))
+	}
 }

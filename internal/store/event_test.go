@@ -1,11 +1,15 @@
 package store
 
 import (
+	"database/sql"
+	"errors"
 	"fmt"
+	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
@@ -139,5 +143,51 @@ func TestWatchEvents(t *testing.T) {
 	stop()
 	if _, err := s.AppendEvent(t.Context(), fact); err != nil || told() || len(s.notices.all) != 0 {
 		t.Errorf("told after the end of the watch, %v, %v", err, s.notices.all)
+	}
+}
+
+// TestEventsOfAStoreThatCannotBeWritten: a clear error, and nothing of the
+// event afterwards.
+func TestEventsOfAStoreThatCannotBeWritten(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "cubby.db")
+	s := open(t, path, newClock())
+	other := raw(t, path)
+	other.SetMaxOpenConns(1)
+	add := func() error {
+		_, err := s.AppendEvent(t.Context(), sandbox.Event{Box: "a", Kind: "k"})
+		return err
+	}
+	command := func(db *sql.DB, text string) {
+		t.Helper()
+		if _, err := db.ExecContext(t.Context(), text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tt := range []struct {
+		name        string
+		close, open func()
+	}{
+		{"locked", func() { command(other, "BEGIN IMMEDIATE") }, func() { command(other, "ROLLBACK") }},
+		{"read-only", func() { command(s.engine.write, "PRAGMA query_only=1") }, func() { command(s.engine.write, "PRAGMA query_only=0") }},
+	} {
+		before, err := s.Events(t.Context(), "a", 0, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tt.close()
+		err = add()
+		if info := errs.Public(err); !errors.Is(err, errs.Unavailable) || info.Message == "" {
+			t.Errorf("%s: AppendEvent = %v", tt.name, err)
+		}
+		if events, err := s.Events(t.Context(), "a", 0, 0); err != nil || len(events) != len(before) {
+			t.Errorf("%s: Events = %d, %v", tt.name, len(events), err)
+		}
+		tt.open()
+		if err := add(); err != nil {
+			t.Errorf("%s: AppendEvent afterwards = %v", tt.name, err)
+		}
+		if events, err := s.Events(t.Context(), "a", 0, 0); err != nil || len(events) != len(before)+1 {
+			t.Errorf("%s: Events afterwards = %d, %v", tt.name, len(events), err)
+		}
 	}
 }

@@ -184,6 +184,9 @@ func classifySQLite(err error) error {
 		return errs.E(errs.Unavailable, "the store cannot be read or written").Because(err)
 	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
 		return errs.E(errs.Unavailable, "the store is busy").Because(err)
+	case sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM:
+		return errs.E(errs.Unavailable, "the store cannot be written").
+			Hint("look at the file system of the data directory").Because(err)
 	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
 		return errs.E(errs.Internal, "the store is damaged").
 			Hint("restore the state directory from a backup").Because(err)
