@@ -28,12 +28,22 @@ type Sandbox struct {
 	IdlePolicy         string  `json:"idle_policy"`
 	IdleTimeoutSeconds float64 `json:"idle_timeout_seconds"`
 	// ExecTimeoutSeconds bounds commands that name no timeout; 0 is none.
-	ExecTimeoutSeconds float64    `json:"exec_timeout_seconds"`
+	ExecTimeoutSeconds float64 `json:"exec_timeout_seconds"`
+	// MaxLifetimeSeconds counts from CreatedAt; 0 is none.
+	MaxLifetimeSeconds float64    `json:"max_lifetime_seconds"`
+	Thread             string     `json:"thread,omitempty"`
 	CreatedAt          time.Time  `json:"created_at"`
 	UpdatedAt          time.Time  `json:"updated_at"`
 	StartedAt          *time.Time `json:"started_at,omitempty"`
 	StoppedAt          *time.Time `json:"stopped_at,omitempty"`
 	LastActiveAt       time.Time  `json:"last_active_at"`
+	// IdleAt is when IdlePolicy comes into force unless somebody uses the
+	// sandbox before; nil while it does not run, is in use or never idles.
+	IdleAt *time.Time `json:"idle_at,omitempty"`
+	// KeptUntil is the end of the lease of a [Client.Keepalive].
+	KeptUntil *time.Time `json:"kept_until,omitempty"`
+	// ExpiresAt is when it is destroyed because its lifetime is over.
+	ExpiresAt *time.Time `json:"expires_at,omitempty"`
 }
 
 // Status is where a sandbox stands in its life.
@@ -84,6 +94,9 @@ type CreateOptions struct {
 	IdlePolicy         string            `json:"idle_policy,omitempty"`
 	IdleTimeoutSeconds *float64          `json:"idle_timeout_seconds,omitempty"`
 	ExecTimeoutSeconds *float64          `json:"exec_timeout_seconds,omitempty"`
+	MaxLifetimeSeconds *float64          `json:"max_lifetime_seconds,omitempty"` // 0: none
+	// Thread groups sandboxes that one bound of the operator holds for.
+	Thread string `json:"thread,omitempty"`
 
 	// IdempotencyKey makes a repeat of the same create return the same
 	// sandbox instead of a second one.
@@ -170,6 +183,7 @@ type Patch struct {
 	IdlePolicy         *string           `json:"idle_policy,omitempty"`
 	IdleTimeoutSeconds *float64          `json:"idle_timeout_seconds,omitempty"`
 	ExecTimeoutSeconds *float64          `json:"exec_timeout_seconds,omitempty"`
+	MaxLifetimeSeconds *float64          `json:"max_lifetime_seconds,omitempty"` // from its creation on
 }
 
 // Update changes a sandbox.
@@ -195,6 +209,28 @@ func (c *Client) Stop(ctx context.Context, id string, grace time.Duration) (Sand
 		r.json = map[string]float64{"grace_seconds": grace.Seconds()}
 	}
 	return box, c.do(ctx, r, &box)
+}
+
+// Keepalive says that a running sandbox is used now.
+func (c *Client) Keepalive(ctx context.Context, id string) (Sandbox, error) {
+	return c.keepalive(ctx, id, nil)
+}
+
+// KeepUntil takes a lease: the sandbox does not idle before. A lease is not
+// shortened by another one, and ends with the sandbox's lifetime: KeptUntil is
+// what it got.
+func (c *Client) KeepUntil(ctx context.Context, id string, until time.Time) (Sandbox, error) {
+	return c.keepalive(ctx, id, map[string]time.Time{"until": until})
+}
+
+// KeepFor is [Client.KeepUntil] in time from now; 0 gives the lease up.
+func (c *Client) KeepFor(ctx context.Context, id string, d time.Duration) (Sandbox, error) {
+	return c.keepalive(ctx, id, map[string]float64{"seconds": d.Seconds()})
+}
+
+func (c *Client) keepalive(ctx context.Context, id string, body any) (Sandbox, error) {
+	var box Sandbox
+	return box, c.do(ctx, call{method: http.MethodPost, path: sandboxPath(id, "keepalive"), json: body}, &box)
 }
 
 // Destroy ends a sandbox and removes everything of it but its history. A

@@ -16,12 +16,13 @@ import (
 // boxFlags are the flags of create and run that describe a sandbox.
 type boxFlags struct {
 	id, image, isolation, user, network, idlePolicy string
+	thread                                          string
 	memory, disk                                    byteSize
 	cpus                                            float64
 	pids                                            int64
 	env, envFiles, labels, metadata, allow          []string
 	ports                                           []int
-	idleTimeout, execTimeout                        time.Duration
+	idleTimeout, execTimeout, maxLifetime           time.Duration
 }
 
 func (b *boxFlags) register(cmd *cobra.Command) {
@@ -42,11 +43,13 @@ func (b *boxFlags) register(cmd *cobra.Command) {
 	f.StringVar(&b.network, "network", "", "egress `mode`: none, allowlist or open (default allowlist)")
 	f.StringSliceVar(&b.allow, "allow", nil, "`host` that the sandbox may reach, instead of the default list; repeatable")
 	f.DurationVar(&b.execTimeout, "exec-timeout", 0, "time `limit` of commands that name none (default 5m; 0: none)")
-	f.StringVar(&b.idlePolicy, "idle-policy", "", "`what` happens when nobody uses it: stop, destroy or always_on (default stop)")
-	f.DurationVar(&b.idleTimeout, "idle-timeout", 0, "`time` that it may be unused (default 30m; 0: for ever)")
+	f.StringVar(&b.idlePolicy, "idle-policy", "", "`what` happens when nobody uses it: stop, destroy, sleep or always_on (the daemon's default: stop)")
+	f.DurationVar(&b.idleTimeout, "idle-timeout", 0, "`time` that it may be unused (the daemon's default: 30m; 0: for ever)")
+	f.DurationVar(&b.maxLifetime, "max-lifetime", 0, "`time` after which it is destroyed, whatever it does (the daemon's default: none; 0: none)")
+	f.StringVar(&b.thread, "thread", "", "`name` of the group that a bound of the operator holds for")
 	complete(cmd, "isolation", "gvisor", "container")
 	complete(cmd, "network", "none", "allowlist", "open")
-	complete(cmd, "idle-policy", "stop", "destroy", "always_on")
+	complete(cmd, "idle-policy", "stop", "destroy", "sleep", "always_on")
 	complete(cmd, "user", "sandbox", "root")
 }
 
@@ -54,7 +57,7 @@ func (b *boxFlags) register(cmd *cobra.Command) {
 // daemon has the defaults.
 func (b *boxFlags) options(a *app, cmd *cobra.Command) (client.CreateOptions, error) {
 	o := client.CreateOptions{
-		ID: b.id, Image: b.image, Isolation: b.isolation, User: b.user, Ports: b.ports, IdlePolicy: b.idlePolicy,
+		ID: b.id, Image: b.image, Isolation: b.isolation, User: b.user, Ports: b.ports, IdlePolicy: b.idlePolicy, Thread: b.thread,
 	}
 	var err error
 	if o.Env, err = environment(a, b.env, b.envFiles); err != nil {
@@ -79,6 +82,10 @@ func (b *boxFlags) options(a *app, cmd *cobra.Command) (client.CreateOptions, er
 	if cmd.Flags().Changed("exec-timeout") {
 		s := b.execTimeout.Seconds()
 		o.ExecTimeoutSeconds = &s
+	}
+	if cmd.Flags().Changed("max-lifetime") {
+		s := b.maxLifetime.Seconds()
+		o.MaxLifetimeSeconds = &s
 	}
 	if cmd.Flags().Changed("idle-timeout") {
 		s := b.idleTimeout.Seconds()

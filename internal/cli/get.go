@@ -96,6 +96,16 @@ func (a *app) printBox(b client.Sandbox) error {
 	row("metadata", labelText(b.Metadata))
 	row("exec timeout", seconds(b.ExecTimeoutSeconds))
 	row("when idle", fmt.Sprintf("%s after %s", b.IdlePolicy, seconds(b.IdleTimeoutSeconds)))
+	if b.IdleAt != nil {
+		row("idle at", b.IdleAt.Local().Format(time.DateTime))
+	}
+	if b.KeptUntil != nil {
+		row("kept until", b.KeptUntil.Local().Format(time.DateTime))
+	}
+	if b.ExpiresAt != nil {
+		row("destroyed at", b.ExpiresAt.Local().Format(time.DateTime))
+	}
+	row("thread", b.Thread)
 	row("created", fmt.Sprintf("%s (%s)", b.CreatedAt.Local().Format(time.DateTime), age(b.CreatedAt, now)))
 	row("last active", age(b.LastActiveAt, now))
 	return table(a.Stdout, nil, rows)

@@ -1,6 +1,7 @@
 package core_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -93,12 +94,20 @@ func TestIdleSandboxes(t *testing.T) {
 		}
 	}
 	w.launch("busy", "echo ready; sleep 100")
-	w.Reap()
+	if ended := w.Reap(); len(ended) != 0 {
+		t.Fatalf("fresh sandboxes were ended: %v", ended)
+	}
 	if b, err := w.Sandbox(w.ctx, "stop"); err != nil || b.State != sandbox.Running {
 		t.Fatalf("a fresh sandbox is %s, %v", b.State, err)
 	}
 	c.add(2 * time.Hour)
-	w.Reap()
+	w.until("the idle ones are ended", func() bool {
+		counts, err := w.CountSandboxes(w.ctx)
+		return err == nil && counts["stopped"] == 2 && counts["running"] == 2
+	})
+	if ended := w.Reap(); len(ended) != 0 {
+		t.Errorf("sandboxes in use were ended: %v", ended)
+	}
 	for id, want := range map[string]sandbox.State{"stop": sandbox.Stopped, "sleep": sandbox.Stopped, "always": sandbox.Running, "busy": sandbox.Running} {
 		b, err := w.Sandbox(w.ctx, id)
 		if err != nil || b.State != want {
@@ -111,6 +120,133 @@ func TestIdleSandboxes(t *testing.T) {
 	if _, err := w.Sandbox(w.ctx, "destroy"); !errors.Is(err, errs.NotFound) {
 		t.Errorf("destroy: %v, want not found", err)
 	}
+}
+
+// What counts as use, and what does not.
+func TestUse(t *testing.T) {
+	c := &clock{now: time.Now()}
+	w := newWorld(t, func(cfg *core.Config) { cfg.Now = c.Now })
+	w.create("a")
+	due := func(what string, want time.Duration) {
+		t.Helper()
+		b, err := w.Sandbox(w.ctx, "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch left := b.IdleAt.Sub(c.Now()); {
+		case want == 0 && !b.IdleAt.IsZero():
+			t.Errorf("%s: it idles in %s, want never while it is in use", what, left)
+		case want != 0 && left != want:
+			t.Errorf("%s: it idles in %s, want %s", what, left, want)
+		}
+	}
+	const timeout = 30 * time.Minute
+	c.add(10 * time.Minute)
+	due("after a while", timeout-10*time.Minute)
+	if _, err := w.List(w.ctx, core.Query{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Stats(w.ctx, "a"); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := w.Events(w.ctx, "a", 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	due("after looks at its status", timeout-10*time.Minute)
+	w.sh("a", "true")
+	due("after a command", timeout)
+	c.add(10 * time.Minute)
+	if _, err := w.MakeDir(w.ctx, "a", "dir", 0o755, false); err != nil {
+		t.Fatal(err)
+	}
+	due("after a file call", timeout)
+	c.add(10 * time.Minute)
+	x := w.launch("a", "echo ready; sleep 1000")
+	c.add(time.Hour)
+	due("while a command runs", 0)
+	if _, err := w.Cancel(w.ctx, "a", x.Seq); err != nil {
+		t.Fatal(err)
+	}
+	w.until("it counts as unused again", func() bool {
+		b, err := w.Sandbox(w.ctx, "a")
+		return err == nil && !b.IdleAt.IsZero()
+	})
+	due("after that command", timeout)
+}
+
+// One that hangs while it is ended does not hold up the others.
+func TestReaperIsNotHeldUp(t *testing.T) {
+	c := &clock{now: time.Now()}
+	var slow sandbox.UID
+	reached, release := make(chan struct{}), make(chan struct{})
+	w := stoppedWorld(t, func(cfg *core.Config) { cfg.Now = c.Now })
+	w.fake.Before = func(_ context.Context, method string, uid sandbox.UID) {
+		if method == "Stop" && uid == slow {
+			close(reached)
+			<-release
+		}
+	}
+	w.start()
+	timeout := time.Hour
+	for _, id := range []string{"slow", "quick"} {
+		b, err := w.Create(w.ctx, core.CreateRequest{ID: id, IdleTimeout: &timeout})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if id == "slow" {
+			slow = b.UID
+		}
+	}
+	// Only the slow one is idle.
+	c.add(40 * time.Minute)
+	w.sh("quick", "true")
+	c.add(40 * time.Minute)
+	<-reached
+	c.add(time.Hour)
+	w.until("the other one is stopped", func() bool {
+		b, err := w.Sandbox(w.ctx, "quick")
+		return err == nil && b.State == sandbox.Stopped
+	})
+	if b, err := w.Sandbox(w.ctx, "slow"); err != nil || b.State != sandbox.Running {
+		t.Errorf("the slow one is %s, %v", b.State, err)
+	}
+	close(release)
+	w.until("the slow one is stopped too", func() bool {
+		b, err := w.Sandbox(w.ctx, "slow")
+		return err == nil && b.State == sandbox.Stopped
+	})
+}
+
+// The wall clock steps by hours and nothing ends but what was unused in truth.
+func TestStepsOfTheClock(t *testing.T) {
+	c, passed := &clock{now: time.Now()}, &clock{now: time.Unix(0, 0)}
+	w := newWorld(t, func(cfg *core.Config) {
+		cfg.Now, cfg.Uptime = c.Now, func() time.Duration { return passed.Now().Sub(time.Unix(0, 0)) }
+	})
+	life := 2 * time.Hour
+	for id, policy := range map[string]sandbox.IdlePolicy{"stop": sandbox.IdleStop, "destroy": sandbox.IdleDestroy} {
+		if _, err := w.Create(w.ctx, core.CreateRequest{ID: id, Spec: sandbox.Spec{IdlePolicy: policy}, MaxLifetime: &life}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, step := range []time.Duration{72 * time.Hour, -200 * time.Hour} {
+		c.add(step)
+		passed.add(time.Minute)
+		if ended := w.Reap(); len(ended) != 0 {
+			t.Errorf("a step of %s ended %v", step, ended)
+		}
+	}
+	passed.add(time.Hour)
+	w.until("they idle", func() bool {
+		_, err := w.Sandbox(w.ctx, "destroy")
+		b, stopErr := w.Sandbox(w.ctx, "stop")
+		return errors.Is(err, errs.NotFound) && stopErr == nil && b.State == sandbox.Stopped
+	})
+	passed.add(time.Hour)
+	w.until("its lifetime is over", func() bool {
+		_, err := w.Sandbox(w.ctx, "stop")
+		return errors.Is(err, errs.NotFound)
+	})
 }
 
 func TestHistoryIsPruned(t *testing.T) {

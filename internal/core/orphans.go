@@ -80,7 +80,9 @@ func (s *Service) removeOldJournals(ctx context.Context, found []sandbox.UID, ro
 		live[b.UID] = true
 	}
 	for _, uid := range orphans(found, live) {
-		if _, err := s.cfg.Store.SandboxByUID(ctx, uid); !errors.Is(err, errs.NotFound) {
+		b, err := s.cfg.Store.SandboxByUID(ctx, uid)
+		known := !errors.Is(err, errs.NotFound)
+		if !decideOrphan(trace{owner: b.State, unreadable: known && err != nil, wanted: known}) {
 			continue // history within its retention, or unreadable
 		}
 		if err := s.cfg.Journals.Remove(uid); err != nil {
@@ -109,16 +111,25 @@ func (s *Service) sweep(ctx context.Context, uid sandbox.UID) error {
 // reports false when the sandbox lives after all or somebody is at it.
 func (s *Service) lockEnded(ctx context.Context, uid sandbox.UID) (unlock func(), free bool, err error) {
 	b, err := s.cfg.Store.SandboxByUID(ctx, uid)
+	unlock = func() {}
+	o := trace{owner: b.State}
 	switch {
 	case errors.Is(err, errs.NotFound):
-		return func() {}, true, nil
+		err = nil
 	case err != nil:
-		return nil, false, err
-	case b.State.Live():
-		return nil, false, nil // it came to life after the rows were read
+		o.unreadable = true
+	case !b.State.Live():
+		if release, ok := s.ids.tryLock(b.ID.Key()); ok {
+			unlock = release
+		} else {
+			o.held = true
+		}
 	}
-	unlock, free = s.ids.tryLock(b.ID.Key())
-	return unlock, free, nil
+	if !decideOrphan(o) {
+		unlock()
+		return nil, false, err
+	}
+	return unlock, true, nil
 }
 
 // removeOrphanDisk removes a disk that no sandbox has and nobody keeps. It

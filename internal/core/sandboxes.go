@@ -102,8 +102,12 @@ func (s *Service) Sandbox(ctx context.Context, id string) (sandbox.Sandbox, erro
 	return s.upToDate(b), nil
 }
 
-// upToDate adds what the store learns of later.
+// upToDate adds what the store learns of later or never, and drops a lease that
+// is over.
 func (s *Service) upToDate(b sandbox.Sandbox) sandbox.Sandbox {
+	if !b.Spec.KeptUntil.After(s.now()) {
+		b.Spec.KeptUntil = time.Time{}
+	}
 	r := s.runOf(b.UID)
 	if r == nil {
 		return b

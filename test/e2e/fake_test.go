@@ -42,6 +42,8 @@ func (h *fakeHost) start(flags []string) (string, error) {
 		o.Config = func(c *config.Config) {
 			c.Tokens, c.AuthDisabled, c.MaxSandboxes, c.BodyLimit = over.Tokens, over.AuthDisabled, over.MaxSandboxes, over.BodyLimit
 			c.EgressAllow, c.DiskReserve, c.MinFreeMemory = over.EgressAllow, max(1, over.DiskReserve), 1
+			c.IdleTimeout, c.IdlePolicy, c.MaxLifetime, c.OnShutdown = over.IdleTimeout, over.IdlePolicy, over.MaxLifetime, over.OnShutdown
+			c.MaxPerTenant, c.MaxPerThread = over.MaxPerTenant, over.MaxPerThread
 			if over.JournalPerBox < 64<<20 { // a script that wants to fill it
 				c.JournalPerExec, c.JournalPerBox = over.JournalPerExec, over.JournalPerBox
 			}

@@ -24,11 +24,16 @@ type Sandbox struct {
 	IdlePolicy         string            `json:"idle_policy" enum:"stop,destroy,sleep,always_on"`
 	IdleTimeoutSeconds float64           `json:"idle_timeout_seconds" doc:"0: never idle."`
 	ExecTimeoutSeconds float64           `json:"exec_timeout_seconds" doc:"Of execs that name none; 0: none."`
+	MaxLifetimeSeconds float64           `json:"max_lifetime_seconds" doc:"From created_at on; 0: none."`
+	Thread             string            `json:"thread,omitempty"`
 	CreatedAt          time.Time         `json:"created_at"`
 	UpdatedAt          time.Time         `json:"updated_at"`
 	StartedAt          *time.Time        `json:"started_at,omitempty"`
 	StoppedAt          *time.Time        `json:"stopped_at,omitempty"`
 	LastActiveAt       time.Time         `json:"last_active_at"`
+	IdleAt             *time.Time        `json:"idle_at,omitempty" doc:"When idle_policy comes into force unless somebody uses it before; absent while it does not run, is in use or never idles."`
+	KeptUntil          *time.Time        `json:"kept_until,omitempty" doc:"A keepalive's lease: it does not idle before."`
+	ExpiresAt          *time.Time        `json:"expires_at,omitempty" doc:"When max_lifetime_seconds is over and it is destroyed."`
 }
 
 // Limits bound what a sandbox can use.
@@ -63,6 +68,8 @@ type SandboxInput struct {
 
 	IdleTimeoutSeconds *float64 `json:"idle_timeout_seconds,omitempty" minimum:"0" doc:"0: never idle."`
 	ExecTimeoutSeconds *float64 `json:"exec_timeout_seconds,omitempty" minimum:"0" doc:"Of execs that name none; 0: none."`
+	MaxLifetimeSeconds *float64 `json:"max_lifetime_seconds,omitempty" minimum:"0" doc:"After that it is destroyed, whatever it does; 0: never."`
+	Thread             string   `json:"thread,omitempty" maxLength:"128" doc:"Groups sandboxes that the operator's max-per-thread holds for."`
 
 	// The limits may also stand at the top.
 	MemoryBytes int64   `json:"memory_bytes,omitempty" minimum:"0" doc:"Same as limits.memory_bytes."`
@@ -95,6 +102,8 @@ func sandboxJSON(b sandbox.Sandbox) Sandbox {
 		Network:    Network{Mode: string(s.Network.Mode), Allow: s.Network.Allow},
 		Visibility: string(s.Visibility), IdlePolicy: string(s.IdlePolicy),
 		IdleTimeoutSeconds: s.IdleTimeout.Seconds(), ExecTimeoutSeconds: s.ExecTimeout.Seconds(),
+		MaxLifetimeSeconds: s.MaxLifetime.Seconds(), Thread: s.Thread,
+		IdleAt: timeOrNil(b.IdleAt), KeptUntil: timeOrNil(s.KeptUntil), ExpiresAt: timeOrNil(b.Ends()),
 		CreatedAt: b.CreatedAt.UTC(), UpdatedAt: b.UpdatedAt.UTC(), LastActiveAt: b.LastActiveAt.UTC(),
 		StartedAt: timeOrNil(b.StartedAt), StoppedAt: timeOrNil(b.StoppedAt),
 	}

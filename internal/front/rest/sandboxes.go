@@ -60,6 +60,12 @@ func (d *Door) sandboxRoutes() {
 		summary: "End a sandbox's processes and keep its files", description: "Stopping a stopped sandbox does nothing.",
 	}, d.stopSandbox)
 	register(d, operation{
+		id: "keep-sandbox", method: http.MethodPost, path: "/v1/sandboxes/{id}/keepalive", tag: "sandboxes",
+		summary: "Say that a running sandbox is used, and take a lease",
+		description: "Without until and seconds it is activity now. With one of them the sandbox does not idle before; a lease is not " +
+			"shortened by another one and ends with the sandbox's lifetime. Zero seconds give it up.",
+	}, d.keepSandbox)
+	register(d, operation{
 		id: "purge-sandbox", method: http.MethodPost, path: "/v1/sandboxes/{id}/purge", tag: "sandboxes",
 		summary: "Destroy a sandbox, or what is left of one whose disk was kept",
 	}, func(ctx context.Context, in *IDInput) (*struct{ Body Purged }, error) {
@@ -110,6 +116,10 @@ func (d *Door) createSandbox(ctx context.Context, in *createInput) (*sandboxOutp
 	if req.ExecTimeout, err = optionalSeconds("exec_timeout_seconds", body.ExecTimeoutSeconds); err != nil {
 		return nil, err
 	}
+	if req.MaxLifetime, err = optionalSeconds("max_lifetime_seconds", body.MaxLifetimeSeconds); err != nil {
+		return nil, err
+	}
+	spec.Thread = body.Thread
 	return sandboxOut(d.core.Create(ctx, req))
 }
 
@@ -179,6 +189,7 @@ type SandboxPatch struct {
 	IdlePolicy         *string            `json:"idle_policy,omitempty" enum:"stop,destroy,sleep,always_on"`
 	IdleTimeoutSeconds *float64           `json:"idle_timeout_seconds,omitempty" minimum:"0"`
 	ExecTimeoutSeconds *float64           `json:"exec_timeout_seconds,omitempty" minimum:"0"`
+	MaxLifetimeSeconds *float64           `json:"max_lifetime_seconds,omitempty" minimum:"0"`
 }
 
 type updateInput struct {
@@ -202,6 +213,9 @@ func (d *Door) updateSandbox(ctx context.Context, in *updateInput) (*sandboxOutp
 	}
 	var err error
 	if p.IdleTimeout, err = optionalSeconds("idle_timeout_seconds", b.IdleTimeoutSeconds); err != nil {
+		return nil, err
+	}
+	if p.MaxLifetime, err = optionalSeconds("max_lifetime_seconds", b.MaxLifetimeSeconds); err != nil {
 		return nil, err
 	}
 	if p.ExecTimeout, err = optionalSeconds("exec_timeout_seconds", b.ExecTimeoutSeconds); err != nil {
@@ -229,4 +243,31 @@ func (d *Door) stopSandbox(ctx context.Context, in *stopInput) (*sandboxOutput, 
 		}
 	}
 	return sandboxOut(d.core.Stop(ctx, in.ID, grace))
+}
+
+// KeepaliveInput takes a lease.
+type KeepaliveInput struct {
+	Until   *time.Time `json:"until,omitempty" doc:"The sandbox does not idle before."`
+	Seconds *float64   `json:"seconds,omitempty" minimum:"0" doc:"until, in seconds from now; 0 gives the lease up."`
+}
+
+type keepaliveInput struct {
+	IDInput
+	Body *KeepaliveInput `doc:"Optional."`
+}
+
+func (d *Door) keepSandbox(ctx context.Context, in *keepaliveInput) (*sandboxOutput, error) {
+	var k core.Keepalive
+	if in.Body != nil {
+		var err error
+		if k.For, err = optionalSeconds("seconds", in.Body.Seconds); err != nil {
+			return nil, err
+		}
+		if in.Body.Until != nil {
+			if k.Until = *in.Body.Until; k.Until.IsZero() {
+				return nil, errs.E(errs.Invalid, "until: that time has passed")
+			}
+		}
+	}
+	return sandboxOut(d.core.Keepalive(ctx, in.ID, k))
 }
