@@ -81,7 +81,7 @@ func (c *Client) Exec(ctx context.Context, uid sandbox.UID, start *Start, after 
 
 func startMessage(s *Start) *guestv1.ExecStart {
 	m := &guestv1.ExecStart{
-		Argv: s.Argv, Shell: s.Shell, Cwd: s.Cwd, User: s.User, Stdin: s.Stdin,
+		Argv: s.Argv, Shell: s.Shell, Cwd: s.Cwd, User: s.User, Stdin: s.Stdin, Session: s.Session,
 	}
 	for _, k := range slices.Sorted(maps.Keys(s.ExecSpec.Env)) {
 		m.Env = append(m.Env, k+"="+s.ExecSpec.Env[k])

@@ -17,6 +17,8 @@ const (
 	defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 	workspace   = "/workspace"
 
+	terminalType = "TERM=xterm-256color"
+
 	codeNotExecutable = 126
 	codeNotFound      = 127
 )
@@ -55,6 +57,12 @@ func resolve(cfg Config, accounts *accounts, start *guestv1.ExecStart) (command,
 	if c.dir, err = workingDir(cfg, start.GetCwd(), c.account); err != nil {
 		return c, err
 	}
+	if start.GetSession() != "" {
+		if err := c.inSession(cfg, start); err != nil {
+			return c, err
+		}
+		return c, c.checkText()
+	}
 	c.env = environment(cfg.Boot.GetEnv(), start, c.account)
 	c.argv = start.GetArgv()
 	if shell := start.GetShell(); shell != "" || len(c.argv) == 0 {
@@ -64,11 +72,19 @@ func resolve(cfg Config, accounts *accounts, start *guestv1.ExecStart) (command,
 		}
 		c.argv[0] = "sh"
 	}
-	if i := slices.IndexFunc(c.argv, func(a string) bool { return strings.ContainsRune(a, 0) }); i >= 0 {
-		return c, cannotStart(codeNotExecutable, "argument %d has a NUL byte", i)
+	if err := c.checkText(); err != nil {
+		return c, err
 	}
 	c.path, err = lookPath(c.argv[0], c)
 	return c, err
+}
+
+// checkText refuses arguments that no process can get.
+func (c *command) checkText() error {
+	if i := slices.IndexFunc(c.argv, func(a string) bool { return strings.ContainsRune(a, 0) }); i >= 0 {
+		return cannotStart(codeNotExecutable, "argument %d has a NUL byte", i)
+	}
+	return nil
 }
 
 // workingDir resolves cwd; without one it is /workspace, or / in an image
@@ -188,7 +204,7 @@ func (a account) may(st fs.FileInfo, bits fs.FileMode) bool {
 func environment(boot []string, start *guestv1.ExecStart, a account) []string {
 	env := []string{"PATH=" + defaultPath, "HOME=" + a.home, "USER=" + a.name, "LOGNAME=" + a.name}
 	if start.GetPty() != nil {
-		env = append(env, "TERM=xterm-256color")
+		env = append(env, terminalType)
 	}
 	env = append(env, boot...)
 	env = append(env, start.GetEnv()...)

@@ -91,8 +91,8 @@ func (c Command) Line() (argv, env []string) {
 // hold those whose names it could not write; it passes them on.
 func appendEnv(env []string, prefix string, vars []string) []string {
 	for _, kv := range vars {
-		switch name, _, _ := strings.Cut(kv, "="); {
-		case name == "_", name == "SHLVL", strings.HasPrefix(name, "__cubby_"):
+		switch name, _, ok := strings.Cut(kv, "="); {
+		case !ok, name == "", strings.ContainsRune(kv, 0), name == "_", name == "SHLVL", strings.HasPrefix(name, "__cubby_"):
 		case identifier(name):
 			env = append(env, prefix+kv)
 		default:

@@ -464,6 +464,7 @@ type ExecStart struct {
 	Stdin         bool                   `protobuf:"varint,6,opt,name=stdin,proto3" json:"stdin,omitempty"`
 	Pty           *WindowSize            `protobuf:"bytes,7,opt,name=pty,proto3" json:"pty,omitempty"`
 	Timeout       *durationpb.Duration   `protobuf:"bytes,8,opt,name=timeout,proto3" json:"timeout,omitempty"` // unset: none
+	Session       string                 `protobuf:"bytes,9,opt,name=session,proto3" json:"session,omitempty"` // name of the session shell that runs it; bash only
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -552,6 +553,13 @@ func (x *ExecStart) GetTimeout() *durationpb.Duration {
 		return x.Timeout
 	}
 	return nil
+}
+
+func (x *ExecStart) GetSession() string {
+	if x != nil {
+		return x.Session
+	}
+	return ""
 }
 
 type ExecRequest struct {
@@ -2367,7 +2375,7 @@ const file_cubby_guest_v1_guest_proto_rawDesc = "" +
 	"\n" +
 	"WindowSize\x12\x12\n" +
 	"\x04cols\x18\x01 \x01(\rR\x04cols\x12\x12\n" +
-	"\x04rows\x18\x02 \x01(\rR\x04rows\"\xe6\x01\n" +
+	"\x04rows\x18\x02 \x01(\rR\x04rows\"\x80\x02\n" +
 	"\tExecStart\x12\x12\n" +
 	"\x04argv\x18\x01 \x03(\tR\x04argv\x12\x14\n" +
 	"\x05shell\x18\x02 \x01(\tR\x05shell\x12\x10\n" +
@@ -2376,7 +2384,8 @@ const file_cubby_guest_v1_guest_proto_rawDesc = "" +
 	"\x04user\x18\x05 \x01(\tR\x04user\x12\x14\n" +
 	"\x05stdin\x18\x06 \x01(\bR\x05stdin\x12,\n" +
 	"\x03pty\x18\a \x01(\v2\x1a.cubby.guest.v1.WindowSizeR\x03pty\x123\n" +
-	"\atimeout\x18\b \x01(\v2\x19.google.protobuf.DurationR\atimeout\"o\n" +
+	"\atimeout\x18\b \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12\x18\n" +
+	"\asession\x18\t \x01(\tR\asession\"o\n" +
 	"\vExecRequest\x12\x19\n" +
 	"\bexec_uid\x18\x01 \x01(\tR\aexecUid\x12/\n" +
 	"\x05start\x18\x02 \x01(\v2\x19.cubby.guest.v1.ExecStartR\x05start\x12\x14\n" +
