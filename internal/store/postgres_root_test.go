@@ -73,6 +73,12 @@ func TestOnPostgreSQL(t *testing.T) {
 	}
 }
 
+// BenchmarkOnPostgreSQL measures without syncs: see postgrestest.
+func BenchmarkOnPostgreSQL(b *testing.B) {
+	postgrestest.New(b)
+	b.Run("Store", BenchmarkStore)
+}
+
 // TestEveryTestIsForAllDatabases finds tests that open a store and are neither
 // in shared nor in onlySQLite.
 func TestEveryTestIsForAllDatabases(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -69,8 +70,8 @@ func fresh(t testing.TB) (*Store, *clock) {
 	return openAt(t, somewhere(t), c), c
 }
 
-// onPostgres is the test whose subtests run on PostgreSQL.
-const onPostgres = "TestOnPostgreSQL"
+// onPostgres are the tests and benchmarks whose parts run on PostgreSQL.
+var onPostgres = []string{"TestOnPostgreSQL/", "BenchmarkOnPostgreSQL/"}
 
 // newPostgres makes a database for a test; nil without the root tag.
 var newPostgres func(testing.TB) (url string)
@@ -80,7 +81,7 @@ var newPostgres func(testing.TB) (url string)
 func somewhere(t testing.TB) Config {
 	t.Helper()
 	c := Config{Path: filepath.Join(t.TempDir(), "cubby.db")}
-	if strings.HasPrefix(t.Name(), onPostgres+"/") {
+	if slices.ContainsFunc(onPostgres, func(name string) bool { return strings.HasPrefix(t.Name(), name) }) {
 		c.URL = newPostgres(t)
 	}
 	return c
