@@ -385,3 +385,38 @@ func TestExecsEndWithTheirSandbox(t *testing.T) {
 		})
 	}
 }
+
+// What a command left running when it ended by itself is killed by a cancel of
+// it, at any time, and its end stays what it was.
+func TestCancelOfAFinishedExecKillsWhatItLeft(t *testing.T) {
+	w := newWorld(t)
+	b := w.create("a")
+	left := func(signal func(seq int64) error) {
+		t.Helper()
+		r := w.sh("a", "sleep 600 >/dev/null 2>&1 & echo $!")
+		x, pid := r.Exec, strings.TrimSpace(string(r.Stdout))
+		if r := w.sh("a", "kill -0 "+pid); *r.Exec.Exit.Code != 0 {
+			t.Fatalf("what the command left does not run: %s", r.Stderr)
+		}
+		w.until("the agent has let go of the command", func() bool { return w.Released(b.UID) })
+		if err := signal(x.Seq); err != nil {
+			t.Errorf("exec %d: %v", x.Seq, err)
+		}
+		w.until("what the command left is gone", func() bool { return *w.sh("a", "kill -0 "+pid).Exec.Exit.Code != 0 })
+		if got := w.wait("a", x.Seq); got.Exit.Reason != sandbox.EndExited || *got.Exit.Code != 0 {
+			t.Errorf("the command's end became %+v", got.Exit)
+		}
+		// There is nothing left to cancel.
+		if _, err := w.Cancel(w.ctx, "a", x.Seq); err != nil {
+			t.Errorf("a second Cancel: %v", err)
+		}
+		if err := w.Signal(w.ctx, "a", x.Seq, "TERM", false); !errors.Is(err, errs.WrongState) {
+			t.Errorf("Signal of the command alone = %v, want wrong state", err)
+		}
+	}
+	left(func(seq int64) error {
+		_, err := w.Cancel(w.ctx, "a", seq)
+		return err
+	})
+	left(func(seq int64) error { return w.Signal(w.ctx, "a", seq, "TERM", true) })
+}

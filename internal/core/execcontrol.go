@@ -25,6 +25,9 @@ func (s *Service) control(ctx context.Context, id string, seq int64) (*liveExec,
 	if err != nil {
 		return nil, err
 	}
+	if err := s.awaitTurn(ctx, b.UID, seq); err != nil {
+		return nil, err
+	}
 	e := s.live(b.UID, seq)
 	if e == nil {
 		x, err := s.cfg.Store.Exec(ctx, b.UID, seq)
@@ -65,15 +68,36 @@ func gone(err error) error {
 	return err
 }
 
+// signalLeft signals what a finished exec left running. WrongState when there is
+// nothing.
+func (s *Service) signalLeft(ctx context.Context, id string, seq int64, sig syscall.Signal) error {
+	b, err := s.findExecs(ctx, id)
+	if err != nil {
+		return err
+	}
+	x, err := s.cfg.Store.Exec(ctx, b.UID, seq)
+	if err != nil {
+		return err
+	}
+	r := s.runOf(b.UID)
+	if r == nil {
+		return execFinished()
+	}
+	return gone(r.guest.Signal(ctx, x.UID, sig, true, sandbox.EndKilled))
+}
+
 // Signal sends a signal ("SIGINT", "INT") to the command's process group, or
-// with tree to everything that descends from it. WrongState when the exec has
-// finished.
+// with tree to everything that descends from it, also when the command itself
+// has ended and left it behind. WrongState when there is nothing to signal.
 func (s *Service) Signal(ctx context.Context, id string, seq int64, signal string, tree bool) error {
 	sig, err := parseSignal(signal)
 	if err != nil {
 		return err
 	}
 	e, err := s.control(ctx, id, seq)
+	if tree && errors.Is(err, errs.WrongState) {
+		return s.signalLeft(ctx, id, seq, sig)
+	}
 	if err != nil {
 		return err
 	}
@@ -94,10 +118,14 @@ func parseSignal(name string) (syscall.Signal, error) {
 }
 
 // Cancel kills everything that descends from the command; its end says killed.
-// It returns the exec as it ended. Canceling a finished exec does nothing.
+// It returns the exec as it ended. Of a finished exec it kills what that left
+// running, which changes nothing about the exec.
 func (s *Service) Cancel(ctx context.Context, id string, seq int64) (sandbox.Exec, error) {
 	e, err := s.control(ctx, id, seq)
 	if errors.Is(err, errs.WrongState) {
+		if err := s.signalLeft(ctx, id, seq, syscall.SIGKILL); err != nil && !errors.Is(err, errs.WrongState) {
+			return sandbox.Exec{}, err
+		}
 		return s.ExecByID(ctx, id, seq)
 	}
 	if err != nil {

@@ -176,7 +176,7 @@ func (e *liveExec) stream(start *guest.Start) error {
 			if m.Exit.Reason == sandbox.EndStopped {
 				e.awaitVerdict()
 			}
-			e.finish(m.Exit.Exit, m.Exit.At)
+			e.finish(e.run.explainOOM(m.Exit.Exit, e.snapshot().StartedAt), m.Exit.At)
 			return nil
 		}
 	}

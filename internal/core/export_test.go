@@ -26,3 +26,14 @@ func (s *Service) Prune(ctx context.Context) { s.prune(ctx) }
 
 // CloseTrees is one turn of the loop that unmounts unused disks.
 func (s *Service) CloseTrees(ctx context.Context) { s.closeTrees(ctx) }
+
+// Released reports that a sandbox's agent has forgotten all finished execs.
+func (s *Service) Released(uid sandbox.UID) bool {
+	r := s.runOf(uid)
+	if r == nil {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return !r.releasing && len(r.releases)+len(r.execs) == 0
+}

@@ -134,6 +134,26 @@ type Spec struct {
 	Disk string
 }
 
+// OOMReader is a Driver that can tell which processes the host's kernel killed
+// for want of memory. Where sandboxes have a kernel of their own the agent
+// knows it, and nothing is told here.
+type OOMReader interface {
+	// OOMKills returns the kills in the sandbox since a time, the oldest
+	// first; it may miss some, and names none that was not killed.
+	OOMKills(ctx context.Context, h Handle, since time.Time) ([]OOMKill, error)
+}
+
+// OOMKill is a process that the kernel killed.
+type OOMKill struct {
+	At      time.Time
+	Process string // its name, as the process chose it; at most 15 bytes
+	PID     int    // of the host
+	Bytes   int64  // the memory that it had for itself
+	// Files is the memory of the sandbox that belongs to no process: files in
+	// /dev/shm and the like, in bytes, when this was asked.
+	Files int64
+}
+
 // Capabilities are facts about a driver on this host.
 type Capabilities struct {
 	Isolations []IsolationSupport

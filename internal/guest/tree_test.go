@@ -156,8 +156,8 @@ func TestSignalsToTheGroup(t *testing.T) {
 		if err := h.Signal(ctx, uid, syscall.SIGTERM, false, ""); !errors.Is(err, errs.WrongState) {
 			t.Errorf("signal after the end = %v, want wrong state", err)
 		}
-		if err := h.Signal(ctx, uid, syscall.SIGKILL, true, ""); err != nil {
-			t.Errorf("tree kill after the end = %v, want nothing to do", err)
+		if err := h.Signal(ctx, uid, syscall.SIGKILL, true, ""); !errors.Is(err, errs.NotFound) {
+			t.Errorf("tree kill after the end = %v, want not found", err)
 		}
 		if err := h.Signal(ctx, sandbox.NewUID(), syscall.SIGTERM, false, ""); !errors.Is(err, errs.NotFound) {
 			t.Errorf("signal to an unknown exec = %v, want not found", err)

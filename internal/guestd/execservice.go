@@ -112,6 +112,18 @@ func (s *Server) exec(uid string) (*exec, error) {
 	return e, nil
 }
 
+// leaver returns an exec that was released while what it had started lived on.
+func (s *Server) leaver(uid string) (*exec, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range s.left {
+		if e.uid == uid {
+			return e, nil
+		}
+	}
+	return nil, errs.E(errs.NotFound, "no such exec")
+}
+
 // AckExec implements the guest service.
 func (s *Server) AckExec(_ context.Context, req *connect.Request[guestv1.AckExecRequest]) (*connect.Response[guestv1.AckExecResponse], error) {
 	e, err := s.exec(req.Msg.GetExecUid())
@@ -155,14 +167,17 @@ func (s *Server) ListExecs(context.Context, *connect.Request[guestv1.ListExecsRe
 	return connect.NewResponse(res), nil
 }
 
-// SignalExec implements the guest service. Killing a tree in which nothing
-// lives does nothing.
+// SignalExec implements the guest service. An exec that has ended is not found
+// when nothing lives in its tree.
 func (s *Server) SignalExec(ctx context.Context, req *connect.Request[guestv1.SignalExecRequest]) (*connect.Response[guestv1.SignalExecResponse], error) {
 	sig := syscall.Signal(req.Msg.GetSignal())
 	if sig < 1 || sig > 64 {
 		return nil, errs.E(errs.Invalid, "no such signal: %d", int32(sig))
 	}
 	e, err := s.exec(req.Msg.GetExecUid())
+	if err != nil && req.Msg.GetTree() {
+		e, err = s.leaver(req.Msg.GetExecUid())
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -178,6 +193,8 @@ func (s *Server) SignalExec(ctx context.Context, req *connect.Request[guestv1.Si
 
 func (e *exec) signal(ctx context.Context, t tree, sig syscall.Signal, all bool) error {
 	switch {
+	case all && e.finished() != nil && !t.alive():
+		return errs.E(errs.NotFound, "nothing of the command is left")
 	case all && sig == syscall.SIGKILL:
 		if err := t.kill(ctx); err != nil {
 			return errs.E(errs.Timeout, "some processes are not gone yet").Because(err)

@@ -95,9 +95,10 @@ func parseMeminfo(text string) (used int64, ok bool) {
 // killLargest kills the process that uses most memory, notes it with the exec
 // that it belongs to and returns its pid, 0 when there is none.
 func (s *Server) killLargest(used, budget int64) int {
-	victim, size := 0, int64(0)
+	victim, size, all := 0, int64(0), int64(0)
 	var name string
 	for pid, p := range processTable() {
+		all += p.rss
 		if pid != os.Getpid() && !p.zombie && p.rss > size {
 			victim, size, name = pid, p.rss, p.name
 		}
@@ -105,9 +106,9 @@ func (s *Server) killLargest(used, budget int64) int {
 	if victim == 0 {
 		return 0
 	}
-	size *= int64(os.Getpagesize())
-	text := fmt.Sprintf("out of memory: %s (pid %d) was killed while it used %d MiB; the sandbox's limit is %d MiB",
-		name, victim, size>>20, budget>>20)
+	page := int64(os.Getpagesize())
+	size, all = size*page, all*page
+	text := oomText(name, victim, size, used-all, budget)
 	if e := s.ownerOf(victim); e != nil {
 		e.setOOM(text)
 	}
@@ -116,6 +117,17 @@ func (s *Server) killLargest(used, budget int64) int {
 	s.cfg.Log.Debug("memory budget reached", "used", used, "budget", budget, "pid", victim, "size", size)
 	_ = syscall.Kill(victim, syscall.SIGKILL)
 	return victim
+}
+
+// oomText says who was killed, and why it was hit although it used little:
+// files in /dev/shm, pipes and sockets belong to nobody who could be killed.
+func oomText(name string, pid int, size, nobodys, budget int64) string {
+	text := fmt.Sprintf("out of memory: %s (pid %d) was killed while it used %d MiB; the sandbox's limit is %d MiB",
+		name, pid, size>>20, budget>>20)
+	if nobodys > budget/4 {
+		text += fmt.Sprintf(", and %d MiB of it belong to no process: files in memory as in /dev/shm, pipes, sockets", nobodys>>20)
+	}
+	return text
 }
 
 // oomCounter counts the kernel's out-of-memory kills as far as they can be

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/channel"
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
 // Inspect implements driver.Driver.
@@ -111,7 +113,7 @@ func (d *Driver) died(n note, r *run) driver.Death {
 	}
 	if r.death == nil {
 		status, known := r.process.exitStatus()
-		death := d.cause(n, status, known)
+		death := d.cause(n, r.process.pid, status, known)
 		r.death = &death
 		b := d.box(n.UID)
 		if rec, found, err := b.record(); err == nil && found && rec.PID == r.process.pid {
@@ -132,15 +134,14 @@ func (d *Driver) postMortem(n note, rec record) driver.Death {
 	if rec.HostID != d.hostID {
 		return driver.Death{Cause: driver.DeathUnknown, Detail: "the host was restarted"}
 	}
-	return d.cause(n, 0, false)
+	return d.cause(n, rec.PID, 0, false)
 }
 
 // cause tells a death from what is left of it.
-func (d *Driver) cause(n note, status syscall.WaitStatus, known bool) driver.Death {
+func (d *Driver) cause(n note, pid int, status syscall.WaitStatus, known bool) driver.Death {
 	killed := known && status.Signaled() && status.Signal() == syscall.SIGKILL
 	if killed || !known {
-		kills, err := d.cgroups.cgroup(n.UID).oomKills()
-		if err == nil && kills > 0 {
+		if d.outOfMemory(n, pid) {
 			return driver.Death{Cause: driver.DeathOOM, Detail: "the kernel killed it for its memory limit"}
 		}
 		if !d.box(n.UID).known() {
@@ -155,6 +156,27 @@ func (d *Driver) cause(n note, status syscall.WaitStatus, known bool) driver.Dea
 	default:
 		return driver.Death{Cause: driver.DeathExit, Code: status.ExitStatus()}
 	}
+}
+
+// outOfMemory reports whether a run ended because the kernel killed for the
+// memory limit. In gVisor every kill is the end. In a container commands are
+// killed and the sandbox goes on, so there the kernel's log has to name the
+// run's own process; where the log does not reach that far, the counter
+// decides.
+func (d *Driver) outOfMemory(n note, pid int) bool {
+	c := d.cgroups.cgroup(n.UID)
+	count, err := c.oomKills()
+	if err != nil || count == 0 {
+		return false
+	}
+	if n.Isolation == sandbox.GVisor {
+		return true
+	}
+	kills, err := c.readKills()
+	if err != nil {
+		d.log.Debug("the kernel's log cannot be read", "err", err)
+	}
+	return int64(len(kills)) < count || slices.ContainsFunc(kills, func(k driver.OOMKill) bool { return k.PID == pid })
 }
 
 // known reports whether the runtime still has its own note of the run.

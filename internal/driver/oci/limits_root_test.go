@@ -159,45 +159,98 @@ func TestMemoryBomb(t *testing.T) {
 	}
 }
 
-// A death for want of memory is named.
+// death waits for the sandbox's.
+func (r *running) death(act func(ctx context.Context)) driver.Death {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.ctx, time.Minute)
+	defer cancel()
+	waited := make(chan driver.Death, 1)
+	go func() {
+		death, _ := r.d.Wait(ctx, r.h)
+		waited <- death
+	}()
+	act(ctx)
+	select {
+	case death := <-waited:
+		return death
+	case <-ctx.Done():
+		r.t.Fatal("it did not die")
+		return driver.Death{}
+	}
+}
+
+// A death for want of memory is named. In a container the kernel takes the
+// commands first, and the sandbox goes on.
 func TestOutOfMemoryIsNamed(t *testing.T) {
+	r := start(t, runsc, testSpec(t, sandbox.GVisor))
+	group := r.d.cgroups.cgroup(r.spec.UID)
+	death := r.death(func(ctx context.Context) {
+		// The agent keeps the budget; take the room above it away.
+		stats, err := group.stats()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := group.create(limits{memory: stats.MemoryBytes + 8<<20}); err != nil {
+			t.Fatal(err)
+		}
+		_, _, _ = drivertest.Exec(ctx, r.d, r.h, "sandbox", "tail /dev/zero")
+	})
+	if death.Cause != driver.DeathOOM {
+		t.Errorf("Wait = %+v, want oom", death)
+	}
+}
+
+// The kernel's log names what it killed in a container, and a sandbox that is
+// killed afterwards did not die of that.
+func TestKillAfterOutOfMemoryIsAKill(t *testing.T) {
 	for _, w := range walls {
+		if w.isolation != sandbox.Container {
+			continue
+		}
 		t.Run(w.runtime, func(t *testing.T) {
 			r := start(t, w.runtime, testSpec(t, w.isolation))
-			group := r.d.cgroups.cgroup(r.spec.UID)
-			waited := make(chan driver.Death, 1)
-			go func() {
-				death, _ := r.d.Wait(r.ctx, r.h)
-				waited <- death
-			}()
-			ctx, cancel := context.WithTimeout(r.ctx, 20*time.Second)
-			defer cancel()
-			if w.isolation == sandbox.GVisor {
-				// The agent keeps the budget; take the room above it away.
-				stats, err := group.stats()
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := group.create(limits{memory: stats.MemoryBytes + 8<<20}); err != nil {
-					t.Fatal(err)
-				}
-				_, _, _ = drivertest.Exec(ctx, r.d, r.h, "sandbox", "tail /dev/zero")
-			} else {
-				// The kernel takes the commands first, the agent last. Its turn
-				// looks like this from outside.
-				_, _, _ = drivertest.Exec(ctx, r.d, r.h, "sandbox", "tail /dev/zero")
-				r.m.crash(t, r.spec.UID)
+			since := time.Now()
+			if kills, err := r.d.OOMKills(r.ctx, r.h, since); err != nil || len(kills) != 0 {
+				t.Errorf("OOMKills before = %+v, %v, want none", kills, err)
 			}
-			select {
-			case death := <-waited:
-				if death.Cause != driver.DeathOOM {
-					t.Errorf("Wait = %+v, want oom", death)
-				}
-			case <-ctx.Done():
-				t.Fatal("it did not die")
+			r.exec("sandbox", "tail /dev/zero")
+			kills, err := r.d.OOMKills(r.ctx, r.h, since)
+			if err != nil || len(kills) != 1 || kills[0].Process != "tail" || kills[0].Bytes < 128<<20 {
+				t.Errorf("OOMKills = %+v, %v, want tail", kills, err)
+			}
+			if kills, err := r.d.OOMKills(r.ctx, r.h, time.Now().Add(time.Minute)); err != nil || len(kills) != 0 {
+				t.Errorf("OOMKills since later = %+v, %v, want none", kills, err)
+			}
+			death := r.death(func(context.Context) { r.m.crash(t, r.spec.UID) })
+			if death.Cause != driver.DeathSignal || death.Signal != "SIGKILL" {
+				t.Errorf("Wait = %+v, want SIGKILL", death)
 			}
 		})
 	}
+}
+
+// The host bounds gVisor's tasks, far above what all processes that a sandbox
+// may have need.
+func TestTasksOfGVisor(t *testing.T) {
+	r := start(t, runsc, testSpec(t, sandbox.GVisor)) // 128 pids
+	pids := r.d.cgroups.v1["pids"]
+	if pids == "" {
+		pids = r.d.cgroups.v2
+	}
+	dir := filepath.Join(pids, r.d.cgroups.cgroup(r.spec.UID).path)
+	limit, err := number(filepath.Join(dir, "pids.max"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, _ := r.exec("sandbox", "i=0; while test $i -lt 120; do sleep 600 & i=$((i+1)); done; ls / > /dev/null; echo $i")
+	if out != "120\n" {
+		t.Errorf("with all processes: %q", out)
+	}
+	now, err := number(filepath.Join(dir, "pids.current"))
+	if err != nil || now*2 > limit {
+		t.Errorf("there are %d tasks, %v, with a limit of %d; want twice the room", now, err, limit)
+	}
+	t.Logf("%d tasks of %d", now, limit)
 }
 
 // A fork bomb meets its limit, the sandbox stays usable, and a tree kill gets

@@ -168,8 +168,9 @@ func (d *Driver) takePlace(n note) (*place, error) {
 	l := limits{memory: n.Limits.MemoryBytes, cpus: n.Limits.CPUs, pids: n.Limits.PIDs}
 	if n.Isolation == sandbox.GVisor {
 		// A fork that the host refuses ends gVisor's kernel: the agent bounds
-		// the number of processes inside.
-		l.memory, l.pids = gvisorMemory(l.memory), 0
+		// the number of processes inside, and the host what a kernel that was
+		// taken over could take.
+		l.memory, l.pids = gvisorMemory(l.memory), gvisorTasks(l.pids)
 	}
 	if err := group.create(l); err != nil {
 		return nil, err

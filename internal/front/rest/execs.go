@@ -56,7 +56,7 @@ func (d *Door) execRoutes() {
 	})
 	register(d, operation{
 		id: "cancel-exec", method: http.MethodPost, path: "/v1/sandboxes/{id}/execs/{seq}/cancel", tag: "execs",
-		summary: "Kill a command with its whole process tree", description: "Canceling a finished command does nothing.",
+		summary: "Kill a command with its whole process tree", description: "Of a finished command it kills what that left running; its end stays what it was.",
 	}, func(ctx context.Context, in *SeqInput) (*execOutput, error) {
 		e, err := d.core.Cancel(ctx, in.ID, in.Seq)
 		if err != nil {

@@ -1,0 +1,42 @@
+package core
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/cubbyhq/cubby/internal/driver"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/telemetry"
+)
+
+// explainOOM lets an exit for want of memory say which process the host's
+// kernel killed since a time. An agent that shares the host's kernel cannot
+// know it.
+func (r *run) explainOOM(exit sandbox.Exit, since time.Time) sandbox.Exit {
+	reader, ok := r.s.cfg.Driver.(driver.OOMReader)
+	if !ok || exit.Reason != sandbox.EndOOM {
+		return exit
+	}
+	ctx, cancel := context.WithTimeout(r.ctx, verdictTime)
+	defer cancel()
+	kills, err := reader.OOMKills(ctx, r.handle, since)
+	if err != nil {
+		r.s.log.Debug("read who was killed for want of memory", telemetry.KeyUID, r.uid, telemetry.KeyErr, err)
+	}
+	if len(kills) == 0 {
+		return exit
+	}
+	// The last one is what ended the command: those before it did not.
+	exit.Message = oomMessage(kills[len(kills)-1], r.spec.Load().Limits.MemoryBytes)
+	return exit
+}
+
+func oomMessage(k driver.OOMKill, limit int64) string {
+	text := fmt.Sprintf("out of memory: the kernel killed %s, which used %d MiB; the sandbox's limit is %d MiB",
+		k.Process, k.Bytes>>20, limit>>20)
+	if k.Files > limit/4 {
+		text += fmt.Sprintf(", and %d MiB of it belong to no process: they are files in memory, as in /dev/shm", k.Files>>20)
+	}
+	return text
+}
