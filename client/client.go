@@ -11,8 +11,9 @@
 // errors.Is(err, client.NotFound); its Message and Hint are made for people.
 //
 // The package speaks the canonical /v1 of the REST API, keeps no state beyond
-// HTTP connections, and imports nothing but the standard library. It repeats a
-// request by itself only where that is harmless by construction: output is
+// HTTP connections, and imports nothing but the standard library and, for
+// terminals, github.com/coder/websocket, which imports nothing else. It repeats
+// a request by itself only where that is harmless by construction: output is
 // resumed from its offset after a broken connection, and input is written
 // again at its offset. Everything else is the caller's to retry; see
 // [Error.Retryable].

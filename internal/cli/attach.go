@@ -35,7 +35,7 @@ func (a *app) attach(ctx context.Context, p *client.Process, at attachment) erro
 	defer giveBack()
 
 	if at.terminal != nil {
-		restore, err := a.rawMode(ctx, p, at.terminal)
+		restore, err := a.rawMode(ctx, p.Resize, at.terminal)
 		if err != nil {
 			return err
 		}
@@ -187,7 +187,7 @@ func (a *app) windowSize() *client.WindowSize {
 
 // rawMode gives every key to the command, Ctrl-C too, and follows the size of
 // the terminal. restore ends both.
-func (a *app) rawMode(ctx context.Context, p *client.Process, tty *os.File) (restore func(), err error) {
+func (a *app) rawMode(ctx context.Context, resize func(context.Context, client.WindowSize) error, tty *os.File) (restore func(), err error) {
 	state, err := term.MakeRaw(int(tty.Fd()))
 	if err != nil {
 		return nil, err
@@ -201,7 +201,7 @@ func (a *app) rawMode(ctx context.Context, p *client.Process, tty *os.File) (res
 			case <-ctx.Done():
 				return
 			case <-changed:
-				_ = p.Resize(ctx, *a.windowSize()) // the next change tries again
+				_ = resize(ctx, *a.windowSize()) // the next change tries again
 			}
 		}
 	}()
