@@ -98,7 +98,7 @@ func deathReason(d driver.Death, spec sandbox.Spec) string {
 // does not run: those that no run has taken care of.
 func (s *Service) endExecs(ctx context.Context, b sandbox.Sandbox, end ending) error {
 	for {
-		list, err := s.unfinished(ctx, b.UID)
+		list, err := s.unfinished(ctx, b.UID, 0)
 		if err != nil || len(list) == 0 {
 			return err
 		}
@@ -114,6 +114,9 @@ func (s *Service) endExecs(ctx context.Context, b sandbox.Sandbox, end ending) e
 // already, that is the truth.
 func (s *Service) endLost(ctx context.Context, x sandbox.Exec, end ending) error {
 	exit := sandbox.Exit{Reason: end.reason, Message: end.message}
+	if x.Status == sandbox.ExecPending && errors.Is(s.cfg.Journals.Check(x.Box, x.Seq), errs.NotFound) {
+		return s.endUnstarted(ctx, x, exit) // it waited for its turn
+	}
 	log, err := s.cfg.Journals.Create(x.Box, x.Seq)
 	if err != nil {
 		// Without its journal the exec still has to end.

@@ -17,7 +17,12 @@ import (
 
 // Exec starts a command and returns at once; the command goes on when ctx
 // ends. WrongState when the sandbox does not run.
+//
+// A command of a session is pending until those before it have ended.
 func (s *Service) Exec(ctx context.Context, id string, spec sandbox.ExecSpec) (sandbox.Exec, error) {
+	if spec.Session != "" {
+		return s.enqueue(ctx, id, spec)
+	}
 	e, err := s.beginExec(ctx, id, spec)
 	if err != nil {
 		return sandbox.Exec{}, err
@@ -29,6 +34,9 @@ func (s *Service) Exec(ctx context.Context, id string, spec sandbox.ExecSpec) (s
 // at the price of one. The result is unfinished when wait is over first, and
 // names the exec beside the error when ctx ends first.
 func (s *Service) RunExec(ctx context.Context, id string, spec sandbox.ExecSpec, wait time.Duration, caps OutputCaps) (Result, error) {
+	if spec.Session != "" {
+		return s.runQueued(ctx, id, spec, wait, caps)
+	}
 	e, err := s.beginExec(ctx, id, spec)
 	if err != nil {
 		return Result{}, err
@@ -93,9 +101,9 @@ func (s *Service) endUnstarted(ctx context.Context, x sandbox.Exec, exit sandbox
 
 // completeExec fills what a command leaves open.
 func completeExec(x sandbox.ExecSpec, b sandbox.Spec) sandbox.ExecSpec {
-	if x.Cwd == "" {
+	if x.Cwd == "" && x.Session == "" {
 		x.Cwd = sandbox.WorkspaceDir
-	} else if !path.IsAbs(x.Cwd) {
+	} else if x.Cwd != "" && !path.IsAbs(x.Cwd) {
 		x.Cwd = path.Join(sandbox.WorkspaceDir, x.Cwd)
 	}
 	if x.User == "" {
@@ -194,7 +202,11 @@ func (s *Service) WaitExec(ctx context.Context, id string, seq int64, timeout ti
 		}
 		return e.snapshot(), nil
 	}
-	return s.cfg.Store.Exec(ctx, b.UID, seq)
+	x, err := s.cfg.Store.Exec(ctx, b.UID, seq)
+	if err != nil || x.Status.Finished() || x.Spec.Session == "" || timeout == 0 {
+		return x, err
+	}
+	return s.waitQueued(ctx, b.UID, seq, timeout)
 }
 
 // live returns an exec of this sandbox that runs now, nil when there is none.

@@ -94,6 +94,11 @@ func (s *Service) Signal(ctx context.Context, id string, seq int64, signal strin
 	if err != nil {
 		return err
 	}
+	if deadly(sig) {
+		if ended, err := s.cancelQueued(ctx, id, seq); ended || err != nil {
+			return err
+		}
+	}
 	e, err := s.control(ctx, id, seq)
 	if tree && errors.Is(err, errs.WrongState) {
 		return s.signalLeft(ctx, id, seq, sig)
@@ -102,6 +107,16 @@ func (s *Service) Signal(ctx context.Context, id string, seq int64, signal strin
 		return err
 	}
 	return gone(e.run.guest.Signal(ctx, e.uid, sig, tree, sandbox.EndKilled))
+}
+
+// deadly reports whether a signal is meant to end a command: then it also ends
+// one that still waits for its turn.
+func deadly(sig syscall.Signal) bool {
+	switch sig {
+	case syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGKILL, syscall.SIGTERM:
+		return true
+	}
+	return false
 }
 
 // parseSignal reads the name of a signal with or without "SIG", in any case.
@@ -121,6 +136,11 @@ func parseSignal(name string) (syscall.Signal, error) {
 // It returns the exec as it ended. Of a finished exec it kills what that left
 // running, which changes nothing about the exec.
 func (s *Service) Cancel(ctx context.Context, id string, seq int64) (sandbox.Exec, error) {
+	if ended, err := s.cancelQueued(ctx, id, seq); err != nil {
+		return sandbox.Exec{}, err
+	} else if ended {
+		return s.ExecByID(ctx, id, seq)
+	}
 	e, err := s.control(ctx, id, seq)
 	if errors.Is(err, errs.WrongState) {
 		if err := s.signalLeft(ctx, id, seq, syscall.SIGKILL); err != nil && !errors.Is(err, errs.WrongState) {

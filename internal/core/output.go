@@ -51,9 +51,10 @@ func (s *Service) result(ctx context.Context, x sandbox.Exec, caps OutputCaps) (
 }
 
 // withoutJournal reports whether a missing log has an innocent reason: the
-// exec has none yet, or the host could not keep it, which its end says.
+// exec has none yet or never ran, or the host could not keep it, which its end
+// says.
 func withoutJournal(x sandbox.Exec) bool {
-	return !x.Status.Finished() || x.Exit != nil && x.Exit.Reason == sandbox.EndDiskFull
+	return !x.Status.Finished() || x.StartedAt.IsZero() || x.Exit != nil && x.Exit.Reason == sandbox.EndDiskFull
 }
 
 // CheckOutput is the error that [Service.Output] would begin with: NotFound
@@ -79,6 +80,12 @@ func (s *Service) Output(ctx context.Context, id string, seq, after int64, follo
 		if err != nil {
 			yield(journal.Entry{}, err)
 			return
+		}
+		if follow {
+			if _, _, err := s.awaitLive(ctx, b.UID, seq); err != nil {
+				yield(journal.Entry{}, err)
+				return
+			}
 		}
 		// In this order: what is not live any more is finished in the store.
 		e := s.live(b.UID, seq)

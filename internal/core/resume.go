@@ -17,13 +17,21 @@ import (
 // the agent may never have got is sent again: the agent knows it by its uid
 // if it did. What that needs may be gone; then the agent is only asked.
 func (s *Service) resume(ctx context.Context, r *run) error {
-	list, err := s.unfinished(ctx, r.uid)
-	if err != nil {
-		return err
-	}
-	for _, x := range list {
-		if err := s.resumeExec(ctx, r, x); err != nil {
+	for after := int64(0); ; {
+		page, err := s.unfinished(ctx, r.uid, after)
+		if err != nil {
 			return err
+		}
+		for _, x := range page {
+			if x.Spec.Session != "" {
+				r.resumeQueued(x)
+			} else if err := s.resumeExec(ctx, r, x); err != nil {
+				return err
+			}
+			after = x.Seq
+		}
+		if len(page) == 0 {
+			break
 		}
 	}
 	s.life.spawn(func(ctx context.Context) { s.releaseFinished(ctx, r) })
@@ -60,21 +68,20 @@ func (s *Service) resumeExec(ctx context.Context, r *run, x sandbox.Exec) error 
 	return nil
 }
 
-// unfinished returns all execs of a sandbox that have no end yet.
-func (s *Service) unfinished(ctx context.Context, box sandbox.UID) ([]sandbox.Exec, error) {
-	var all []sandbox.Exec
-	q := store.ExecQuery{Unfinished: true, Limit: 1000}
-	for {
-		page, err := s.cfg.Store.Execs(ctx, box, q)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, page...)
-		if len(page) < q.Limit {
-			return all, nil
-		}
-		q.AfterSeq = page[len(page)-1].Seq
-	}
+// resumeQueued puts a command of a session back into its queue. The first of
+// each may have been started.
+func (r *run) resumeQueued(x sandbox.Exec) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	first := r.queues[x.Spec.Session] == nil
+	r.requeue(x, false)
+	r.queued[x.Seq].begun = first
+}
+
+// unfinished returns execs of a sandbox that have no end yet, in the order of
+// their seqs, some at a time.
+func (s *Service) unfinished(ctx context.Context, box sandbox.UID, after int64) ([]sandbox.Exec, error) {
+	return s.cfg.Store.Execs(ctx, box, store.ExecQuery{Unfinished: true, AfterSeq: after, Limit: 200})
 }
 
 // releaseFinished lets the agent forget what ended before the daemon did and
@@ -92,6 +99,9 @@ func (s *Service) releaseFinished(ctx context.Context, r *run) {
 	live := make(map[sandbox.UID]bool, len(r.execs))
 	for _, e := range r.execs {
 		live[e.uid] = true
+	}
+	for _, item := range r.queued {
+		live[item.uid] = true
 	}
 	for _, x := range known {
 		if x.Finished && !live[x.UID] {

@@ -47,18 +47,25 @@ type run struct {
 	over    context.Context // ends when the agent is gone for good: nobody dials it any more
 	setOver context.CancelFunc
 	pumps   sync.WaitGroup // Add only under mu while ending is nil
+	// sessions orders those who put commands into queues, by session.
+	sessions keyedLocks
 
 	mu        sync.Mutex
 	ending    *ending             // not nil: no exec is taken any more; guarded by mu
 	execs     map[int64]*liveExec // by seq; guarded by mu
+	queues    map[string]*queue   // by session; guarded by mu
+	queued    map[int64]*queued   // by seq; guarded by mu
+	queueing  int                 // commands of sessions that have no seq yet; guarded by mu
 	starting  int                 // execs that have no seq yet; guarded by mu
 	streams   int                 // open files, dials and watches; guarded by mu
 	activeAt  time.Time           // for people; guarded by mu
 	activeUp  time.Duration       // uptime at activeAt; guarded by mu
 	touched   time.Duration       // uptime of what the store knows; guarded by mu
 	leaseEnds time.Duration       // uptime at which the spec's lease is over; guarded by mu
-	releases  []sandbox.UID       // finished execs that the agent may forget; guarded by mu
-	releasing bool                // guarded by mu
+	// queuedSecrets is how many bytes of secrets wait in queues; guarded by mu.
+	queuedSecrets int
+	releases      []sandbox.UID // finished execs that the agent may forget; guarded by mu
+	releasing     bool          // guarded by mu
 }
 
 // ending says how execs end that a sandbox takes with it.
@@ -73,7 +80,8 @@ func (s *Service) attach(b sandbox.Sandbox) *run {
 	r := &run{
 		s: s, uid: b.UID, id: b.ID, handle: driver.Handle(b.Handle),
 		events: rate.NewLimiter(rate.Limit(5), 50),
-		execs:  make(map[int64]*liveExec), activeAt: b.LastActiveAt,
+		execs:  make(map[int64]*liveExec), queues: make(map[string]*queue), queued: make(map[int64]*queued),
+		activeAt: b.LastActiveAt,
 	}
 	r.activeUp = s.uptime() - unusedAtReturn(b.Spec, s.now(), b.LastActiveAt)
 	r.touched = r.activeUp
@@ -277,7 +285,7 @@ func (r *run) use() (lastActive time.Time, execs int) {
 func (r *run) attention() attention {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	a := attention{inUse: r.starting+r.streams > 0}
+	a := attention{inUse: r.starting+r.streams+len(r.queues) > 0}
 	for _, e := range r.execs {
 		if e.terminal == "" {
 			a.inUse = true

@@ -1,0 +1,302 @@
+package core_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+)
+
+// in runs a command of session main to its end.
+func (w *world) in(id, script string) core.Result {
+	w.t.Helper()
+	r, err := w.RunExec(w.ctx, id, sandbox.ExecSpec{Shell: script, Session: "main"}, -1, core.OutputCaps{Stdout: -1, Stderr: -1})
+	if err != nil {
+		w.t.Fatalf("%s: %v", script, err)
+	}
+	return r
+}
+
+// queue puts a command into session main.
+func (w *world) queue(id string, spec sandbox.ExecSpec) sandbox.Exec {
+	w.t.Helper()
+	spec.Session = "main"
+	x, err := w.Exec(w.ctx, id, spec)
+	if err != nil {
+		w.t.Fatalf("%s: %v", spec.Shell, err)
+	}
+	return x
+}
+
+// gate is a command that goes on when it is opened.
+func gate(t *testing.T) (script string, open func()) {
+	path := filepath.Join(t.TempDir(), "gate")
+	return fmt.Sprintf("until [ -e %s ]; do sleep 0.02; done", path), func() {
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestSessionKeepsItsState(t *testing.T) {
+	w := newWorld(t)
+	w.create("a")
+	w.in("a", "mkdir d; cd d; export E=1; v=2; f() { echo f $1; }; echo out; echo err >&2")
+	r := w.in("a", "echo ${PWD##*/} $E $v; f 3; exit 7")
+	if string(r.Stdout) != "d 1 2\nf 3\n" || *r.Exec.Exit.Code != 7 || r.Exec.Exit.Reason != sandbox.EndExited {
+		t.Errorf("it wrote %q, %q and ended %+v", r.Stdout, r.Stderr, r.Exec.Exit)
+	}
+	if _, err := w.Stop(w.ctx, "a", 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Start(w.ctx, "a"); err != nil {
+		t.Fatal(err)
+	}
+	if r := w.in("a", "echo ${PWD##*/} $E $?"); string(r.Stdout) != "d 1 7\n" {
+		t.Errorf("after stop and start it wrote %q, %q", r.Stdout, r.Stderr)
+	}
+	w.restart()
+	limit := 50 * time.Millisecond
+	x := w.queue("a", sandbox.ExecSpec{Shell: "E=2; sleep 60", Timeout: &limit})
+	if x = w.wait("a", x.Seq); x.Exit.Reason != sandbox.EndTimeout {
+		t.Errorf("it ended %+v, want timeout", x.Exit)
+	}
+	if r := w.in("a", "echo $E"); string(r.Stdout) != "1\n" {
+		t.Errorf("after a timeout it wrote %q, %q", r.Stdout, r.Stderr)
+	}
+}
+
+func TestSessionRunsOneAfterAnother(t *testing.T) {
+	w := newWorld(t)
+	w.create("a")
+	hold, open := gate(t)
+	first := w.queue("a", sandbox.ExecSpec{Shell: hold})
+	var want []string
+	var last sandbox.Exec
+	for i := range 30 {
+		last = w.queue("a", sandbox.ExecSpec{Shell: fmt.Sprintf("n=$((n+1)); echo %d $n >> log", i), Env: map[string]string{"N": "x"}})
+		want = append(want, fmt.Sprintf("%d %d", i, i+1))
+	}
+	if x, err := w.WaitExec(w.ctx, "a", last.Seq, 0); err != nil || x.Status != sandbox.ExecPending || last.Seq != first.Seq+30 {
+		t.Errorf("the last of the queue is %+v, %v", x, err)
+	}
+	// Others do not wait for them.
+	if r := w.sh("a", "echo plain"); string(r.Stdout) != "plain\n" {
+		t.Errorf("a plain command wrote %q", r.Stdout)
+	}
+	var waiting sync.WaitGroup
+	waiting.Go(func() {
+		for entry, err := range w.Output(w.ctx, "a", last.Seq, 0, true) {
+			if err != nil || entry.Exit == nil || entry.Exit.Reason != sandbox.EndExited {
+				t.Errorf("who follows the last gets %+v, %v", entry, err)
+			}
+		}
+	})
+	open()
+	waiting.Wait()
+	w.wait("a", last.Seq)
+	if r := w.sh("a", "cat log"); string(r.Stdout) != strings.Join(want, "\n")+"\n" {
+		t.Errorf("they ran as\n%s", r.Stdout)
+	}
+}
+
+func TestSessionsRunBesideEachOther(t *testing.T) {
+	w := newWorld(t)
+	w.create("a")
+	hold, open := gate(t)
+	x := w.queue("a", sandbox.ExecSpec{Shell: hold})
+	r, err := w.RunExec(w.ctx, "a", sandbox.ExecSpec{Shell: "echo other", Session: "other"}, -1, core.OutputCaps{Stdout: -1})
+	if err != nil || string(r.Stdout) != "other\n" {
+		t.Errorf("the other session wrote %q, %v", r.Stdout, err)
+	}
+	open()
+	w.wait("a", x.Seq)
+}
+
+// A daemon that is replaced goes on with the queue where it was.
+func TestRestartKeepsTheQueue(t *testing.T) {
+	w := newWorld(t)
+	w.create("a")
+	hold, open := gate(t)
+	w.in("a", "n=0")
+	w.queue("a", sandbox.ExecSpec{Shell: hold + "; echo gate >> log"})
+	want := []string{"gate"}
+	var seqs []int64
+	for i := range 20 {
+		x := w.queue("a", sandbox.ExecSpec{
+			Shell: `n=$((n+1)); echo "$I $n" >> log`, Env: map[string]string{"I": fmt.Sprint(i)},
+		})
+		seqs = append(seqs, x.Seq)
+		want = append(want, fmt.Sprintf("%d %d", i, i+1))
+	}
+	w.restart()
+	w.restart()
+	late := w.queue("a", sandbox.ExecSpec{Shell: "echo late $n >> log"})
+	want = append(want, "late 20")
+	open()
+	// In the middle of it, too.
+	w.wait("a", seqs[5])
+	w.restart()
+	w.wait("a", late.Seq)
+	for _, seq := range seqs {
+		if x := w.wait("a", seq); x.Status != sandbox.ExecDone {
+			t.Errorf("%d ended %+v", seq, x.Exit)
+		}
+	}
+	if r := w.sh("a", "cat log"); string(r.Stdout) != strings.Join(want, "\n")+"\n" {
+		t.Errorf("they ran as\n%swant\n%s", r.Stdout, strings.Join(want, "\n"))
+	}
+}
+
+func TestQueuedSecretsAreLostWithTheDaemon(t *testing.T) {
+	w := newWorld(t)
+	w.create("a")
+	hold, open := gate(t)
+	w.queue("a", sandbox.ExecSpec{Shell: hold})
+	secret := w.queue("a", sandbox.ExecSpec{Shell: "echo $TOKEN >> log", Secrets: map[string]string{"TOKEN": "t"}})
+	after := w.queue("a", sandbox.ExecSpec{Shell: "echo after ${TOKEN-none} >> log"})
+	w.restart()
+	again := w.queue("a", sandbox.ExecSpec{Shell: "echo $TOKEN >> log", Secrets: map[string]string{"TOKEN": "again"}})
+	open()
+	w.wait("a", again.Seq)
+	if x := w.wait("a", secret.Seq); x.Exit.Reason != sandbox.EndLost || x.Status != sandbox.ExecError {
+		t.Errorf("it ended %+v, want lost", x.Exit)
+	}
+	if x := w.wait("a", after.Seq); x.Status != sandbox.ExecDone {
+		t.Errorf("the one after it ended %+v", x.Exit)
+	}
+	if r := w.sh("a", "cat log"); string(r.Stdout) != "after none\nagain\n" {
+		t.Errorf("the log is %q", r.Stdout)
+	}
+}
+
+func TestCancelOfAQueuedCommand(t *testing.T) {
+	w := newWorld(t)
+	w.create("a")
+	hold, open := gate(t)
+	first := w.queue("a", sandbox.ExecSpec{Shell: hold})
+	canceled := w.queue("a", sandbox.ExecSpec{Shell: "echo canceled >> log"})
+	signalled := w.queue("a", sandbox.ExecSpec{Shell: "echo signalled >> log"})
+	last := w.queue("a", sandbox.ExecSpec{Shell: "echo last >> log"})
+	x, err := w.Cancel(w.ctx, "a", canceled.Seq)
+	if err != nil || x.Status != sandbox.ExecError || x.Exit == nil || x.Exit.Reason != sandbox.EndNotRun {
+		t.Errorf("Cancel = %+v, %v, want not_started", x.Exit, err)
+	}
+	if err := w.Signal(w.ctx, "a", signalled.Seq, "INT", false); err != nil {
+		t.Errorf("Signal: %v", err)
+	}
+	if x := w.wait("a", signalled.Seq); x.Exit.Reason != sandbox.EndNotRun {
+		t.Errorf("after a signal it is %+v, want not_started", x.Exit)
+	}
+	if r, err := w.Result(w.ctx, "a", canceled.Seq, core.OutputCaps{}); err != nil || r.Pruned {
+		t.Errorf("its result is %+v, %v", r, err)
+	}
+	// The one that runs is killed as any other.
+	if x, err := w.Cancel(w.ctx, "a", first.Seq); err != nil || x.Exit == nil || x.Exit.Reason != sandbox.EndKilled {
+		t.Errorf("Cancel of the running one = %+v, %v", x.Exit, err)
+	}
+	w.wait("a", last.Seq)
+	open()
+	if r := w.sh("a", "cat log"); string(r.Stdout) != "last\n" {
+		t.Errorf("the log is %q", r.Stdout)
+	}
+}
+
+func TestStopEndsTheQueue(t *testing.T) {
+	w := newWorld(t)
+	w.create("a")
+	hold, _ := gate(t)
+	var seqs []int64
+	for range 10 {
+		seqs = append(seqs, w.queue("a", sandbox.ExecSpec{Shell: hold}).Seq)
+	}
+	waited := make(chan sandbox.Exec, 1)
+	go func() {
+		x, err := w.WaitExec(w.ctx, "a", seqs[9], -1)
+		if err != nil {
+			t.Errorf("WaitExec: %v", err)
+		}
+		waited <- x
+	}()
+	if _, err := w.Stop(w.ctx, "a", 0); err != nil {
+		t.Fatal(err)
+	}
+	if x := <-waited; x.Exit == nil || x.Exit.Reason != sandbox.EndStopped {
+		t.Errorf("who waits sees %+v, want sandbox_stopped", x.Exit)
+	}
+	for _, seq := range seqs {
+		if x := w.wait("a", seq); x.Exit.Reason != sandbox.EndStopped {
+			t.Errorf("%d ended %+v, want sandbox_stopped", seq, x.Exit)
+		}
+	}
+	if _, err := w.Start(w.ctx, "a"); err != nil {
+		t.Fatal(err)
+	}
+	if r := w.in("a", "echo on"); string(r.Stdout) != "on\n" {
+		t.Errorf("then it wrote %q", r.Stdout)
+	}
+}
+
+// A session cannot take the memory or the places of others, however much is
+// put into it.
+func TestTenThousandQueuedCommands(t *testing.T) {
+	w := newWorld(t)
+	w.create("a")
+	hold, _ := gate(t)
+	first := w.queue("a", sandbox.ExecSpec{Shell: hold})
+	w.until("it runs", func() bool {
+		x, err := w.ExecByID(w.ctx, "a", first.Seq)
+		return err == nil && x.Status == sandbox.ExecRunning
+	})
+	// Several at a time, for the store writes them together.
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	defer cancel()
+	var adding sync.WaitGroup
+	for range 16 {
+		adding.Go(func() {
+			for range 10_000 / 16 {
+				if _, err := w.Exec(ctx, "a", sandbox.ExecSpec{Shell: "echo x >> log", Session: "main"}); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	adding.Wait()
+	_, err := w.Exec(ctx, "a", sandbox.ExecSpec{Shell: "true", Session: "other"})
+	if errs.KindOf(err) != errs.OverQuota {
+		t.Errorf("one more = %v, want over_quota", err)
+	}
+	if r := w.sh("a", "cat log; echo plain"); !strings.HasSuffix(string(r.Stdout), "plain\n") || strings.Contains(string(r.Stdout), "x") {
+		t.Errorf("a plain command wrote %.100q", r.Stdout)
+	}
+	open, err := os.ReadDir(filepath.Join(w.dir, "journals"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, box := range open {
+		logs, err := os.ReadDir(filepath.Join(w.dir, "journals", box.Name()))
+		if err != nil || len(logs) > 10 {
+			t.Errorf("%d journals, %v", len(logs), err)
+		}
+	}
+	if _, err := w.Stop(ctx, "a", 0); err != nil {
+		t.Fatal(err)
+	}
+	list, err := w.Execs(ctx, "a", core.ExecQuery{Limit: 1000, AfterSeq: 9_500})
+	left := slices.DeleteFunc(list, func(x sandbox.Exec) bool {
+		return x.Spec.Session == "" || x.Exit != nil && x.Exit.Reason == sandbox.EndStopped
+	})
+	if err != nil || len(list) < 400 || len(left) > 0 {
+		t.Errorf("after the stop there are %d, of which %d did not end with it, %v", len(list), len(left), err)
+	}
+}
