@@ -46,7 +46,7 @@ run_tests() {
   "$venv/bin/ruff" format --no-cache --quiet --diff .
   "$venv/bin/ruff" check --no-cache --quiet .
   "$venv/bin/mypy" --cache-dir "$cache/mypy" --no-error-summary
-  "$venv/bin/pip" install --quiet --no-deps --no-build-isolation --editable .
+  "$venv/bin/pip" install --quiet --no-deps --no-build-isolation --force-reinstall .
   "$venv/bin/pytest" --quiet "$@"
 }
 

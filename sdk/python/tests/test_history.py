@@ -24,7 +24,7 @@ def test_entries_and_pages(box: Sandbox) -> None:
     assert mine[0].actor == "sdk"
     assert mine[0].time.utcoffset() == timedelta()
     assert "hunter2" not in repr(entries)
-    assert {e.kind for e in box.events.list(kinds=["sandbox.*"]).events} <= {"sandbox.created", "sandbox.started"}
+    assert all(e.kind.startswith("sandbox.") for e in box.events.list(kinds=["sandbox.*"]).events)
     with pytest.raises(InvalidRequestError):
         box.events.list(limit=-1)
 
