@@ -21,7 +21,7 @@ say() { printf '\033[1m==>\033[0m %s\n' "$*"; }
 # package:file that proves it is there. A file is quicker to check than dpkg,
 # and also right when somebody installed the program by other means.
 packages=(
-  curl:curl git:git unzip:unzip mmdebstrap:mmdebstrap mkfs.ext4:e2fsprogs crun:crun
+  curl:curl git:git unzip:unzip mmdebstrap:mmdebstrap mkfs.ext4:e2fsprogs crun:crun xz:xz-utils
 )
 [ "$want" = test ] && packages+=(runc:runc gcc:gcc busybox:busybox-static jq:jq docker-registry:docker-registry)
 
@@ -34,6 +34,7 @@ done
 [ "$want" = test ] && [ ! -e /usr/include/stdlib.h ] && missing+=(libc6-dev)
 # Its programs are not on the PATH.
 [ "$want" = test ] && ! compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null && missing+=(postgresql)
+[ "$want" = test ] && ! python3 -c 'import ensurepip' 2>/dev/null && missing+=(python3-venv)
 
 if [ ${#missing[@]} -gt 0 ]; then
   if ! command -v apt-get >/dev/null; then

@@ -21,7 +21,7 @@ the image directory of this machine and need no daemon.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.imageLsCommand(), a.imageBuildCommand(), a.imagePullCommand(), a.imageImportCommand(), a.imageRmCommand())
+	cmd.AddCommand(a.imageLsCommand(), a.imageBuildCommand(), a.imagePullCommand(), a.imageImportCommand(), a.imageRmCommand(), a.imagePruneCommand())
 	for _, sub := range cmd.Commands() {
 		configFlags(sub, func(k config.Key) bool { return k.Name == "image-dir" || k.Name == "data-dir" })
 	}

@@ -218,6 +218,14 @@ func (i *images) Sweep(_ context.Context, inUse func(digest string) bool) (int64
 	return 0, nil
 }
 
+// sweeps tells how often Sweep was called, and whether the last call would have
+// kept the image.
+func (i *images) sweeps() (n int, kept bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.swept, i.keptInUse
+}
+
 func (i *images) pinned() int {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -37,3 +37,6 @@ func (s *Service) Released(uid sandbox.UID) bool {
 	defer r.mu.Unlock()
 	return !r.releasing && len(r.releases)+len(r.execs) == 0
 }
+
+// SweepImages is the other half of a turn of the prune loop.
+func (s *Service) SweepImages(ctx context.Context) { s.sweepImages(ctx) }

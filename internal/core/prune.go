@@ -23,12 +23,14 @@ func decidePrune(retention time.Duration, now, steady time.Time) (before time.Ti
 	return now.Add(-retention), true
 }
 
-// pruneLoop forgets history that is older than its retention.
+// pruneLoop forgets history that is older than its retention, and images that
+// nobody can ask for any more.
 func (s *Service) pruneLoop(ctx context.Context) {
 	t := time.NewTicker(pruneEvery)
 	defer t.Stop()
 	for {
 		s.prune(ctx)
+		s.sweepImages(ctx)
 		select {
 		case <-ctx.Done():
 			return

@@ -40,8 +40,7 @@ func decompress(r io.Reader) (io.ReadCloser, error) {
 	case bytes.HasPrefix(magic, []byte("BZh")):
 		return io.NopCloser(bzip2.NewReader(br)), nil
 	case bytes.Equal(magic, []byte{0xfd, '7', 'z', 'X', 'Z', 0}):
-		return nil, errs.E(errs.Unsupported, "the archive is compressed with xz").
-			Hint("unpack it on the way: xz -dc FILE | cubby image import - --name NAME")
+		return unxz(br)
 	}
 	return io.NopCloser(br), nil
 }

@@ -17,7 +17,7 @@ import (
 
 // Import unpacks an archive and gives the image a name: the tar of docker
 // save, an OCI archive (the tar of an OCI layout), or the tar of a root
-// filesystem, each plain or compressed with gzip, zstd or bzip2. size is the
+// filesystem, each plain or compressed with gzip, zstd, bzip2 or xz. size is the
 // archive's length for the progress, 0 when unknown; source names it for
 // people. The archive is read once, from beginning to end.
 //
@@ -35,6 +35,7 @@ func (s *Store) Import(ctx context.Context, r io.Reader, size int64, source, nam
 		return Image{}, err
 	}
 	defer g.discard()
+	p = p.oneAtATime() // xz reads in a goroutine of its own
 	plain, err := decompress(&counter{r: r, p: p, step: Step{Stage: "reading", Total: size}})
 	if err != nil {
 		return Image{}, err

@@ -1,6 +1,9 @@
 package image
 
-import "io"
+import (
+	"io"
+	"sync"
+)
 
 // Progress is told how an image is coming along. It is called from one
 // goroutine at a time; nil is allowed everywhere.
@@ -16,6 +19,19 @@ type Step struct {
 
 func (p Progress) report(s Step) {
 	if p != nil {
+		p(s)
+	}
+}
+
+// oneAtATime lets several goroutines report.
+func (p Progress) oneAtATime() Progress {
+	if p == nil {
+		return nil
+	}
+	var mu sync.Mutex
+	return func(s Step) {
+		mu.Lock()
+		defer mu.Unlock()
 		p(s)
 	}
 }
