@@ -18,9 +18,13 @@ import (
 type ExecOptions struct {
 	Argv  []string
 	Shell string // through bash -c, or sh -c where the image has no bash
-	Cwd   string // default /workspace
+	Cwd   string // default /workspace, or where the session is
 	Env   map[string]string
 	User  string // default the sandbox's
+	// Session names a session shell: its commands run one after another, and
+	// what a line of Shell changes (directory, variables, functions, …) is
+	// there for the next. Cwd and Env are for this command only.
+	Session string
 	// Stdin keeps the command's input open for [Process.Stdin].
 	Stdin bool
 	// PTY gives the command a terminal of that size.
@@ -63,6 +67,9 @@ func (o ExecOptions) wire() map[string]any {
 	}
 	if o.User != "" {
 		m["user"] = o.User
+	}
+	if o.Session != "" {
+		m["session"] = o.Session
 	}
 	if o.Stdin {
 		m["stdin"] = true

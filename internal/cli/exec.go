@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,6 +16,7 @@ import (
 // execFlags are the flags of exec and run that describe a command.
 type execFlags struct {
 	cwd, user        string
+	session          string
 	env, envFiles    []string
 	timeout          time.Duration
 	interactive, tty bool
@@ -39,6 +41,9 @@ func (e *execFlags) register(cmd *cobra.Command, withBox bool) {
 
 func (e *execFlags) options(a *app, cmd *cobra.Command, argv []string) (client.ExecOptions, error) {
 	o := client.ExecOptions{Argv: argv, Cwd: e.cwd, User: e.user}
+	if e.session != "" {
+		o.Session, o.Argv, o.Shell = e.session, nil, shellLine(argv)
+	}
 	var err error
 	if o.Env, err = environment(a, e.env, e.envFiles); err != nil {
 		return o, usageError{cmd, err}
@@ -57,6 +62,25 @@ func (e *execFlags) options(a *app, cmd *cobra.Command, argv []string) (client.E
 		o.Stdin = false
 	}
 	return o, nil
+}
+
+// plainText is what no shell acts upon; a word of it may be an alias.
+const plainText = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-"
+
+// shellLine makes a line of shell out of arguments: one is a line already,
+// several are its words.
+func shellLine(argv []string) string {
+	if len(argv) == 1 {
+		return argv[0]
+	}
+	words := make([]string, len(argv))
+	for i, word := range argv {
+		words[i] = word
+		if word == "" || strings.Trim(word, plainText) != "" {
+			words[i] = "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+		}
+	}
+	return strings.Join(words, " ")
 }
 
 // forwards reports whether the input is handed on: always with -i, and when
@@ -96,9 +120,14 @@ a pipe or a file, and with -i; -i=false keeps it for others.
 Ctrl-C and SIGTERM go to the command; a second one kills it. If the connection
 breaks, or the daemon restarts, the output goes on where it was. The exit code is
 the command's own (128 + n when signal n ended it), and 125 when cubby itself
-failed.`,
+failed.
+
+With --session the command is a line of a shell that lasts: directory, variables,
+functions and the like are there for the next one. Several words are quoted; give
+one argument for a line with operators.`,
 		Example: `  cubby exec my-box -- ls -l
   cubby exec my-box -w /tmp -e A=1 --timeout 10s -- sh -c 'echo $A'
+  cubby exec my-box --session main -- 'cd src && export V=1'
   cubby exec -d my-box -- make all        prints the number for: cubby logs -f my-box N`,
 		Annotations:       map[string]string{ownExit: "yes"},
 		Args:              needCommand(1),
@@ -118,6 +147,7 @@ failed.`,
 	}
 	cmd.Flags().SetInterspersed(false)
 	flags.register(cmd, true)
+	cmd.Flags().StringVar(&flags.session, "session", "", "session `name`: run it as a line of that session's shell, after those before it")
 	cmd.Flags().BoolVarP(&detach, "detach", "d", false, "print the command's number and return")
 	return cmd
 }

@@ -261,6 +261,15 @@ func (r *run) serve(q *queue) {
 	}
 }
 
+// runs returns the exec of a queue that runs now, 0 when none does. The caller
+// holds mu.
+func (r *run) runs(q *queue) int64 {
+	if e := r.execs[q.running]; e != nil && !e.givenUp() {
+		return e.seq
+	}
+	return 0
+}
+
 // next returns the first of a queue; nil when it is empty, and then it is one
 // no more.
 func (r *run) next(q *queue) *queued {

@@ -300,3 +300,86 @@ func TestTenThousandQueuedCommands(t *testing.T) {
 		t.Errorf("after the stop there are %d, of which %d did not end with it, %v", len(list), len(left), err)
 	}
 }
+
+func TestSessionsAreListedAndForgotten(t *testing.T) {
+	w := newWorld(t)
+	w.create("a")
+	want := func(when string, check func(list []core.Session) bool) {
+		t.Helper()
+		list, err := w.Sessions(w.ctx, "a")
+		if err != nil || !check(list) {
+			t.Errorf("%s there is %+v, %v", when, list, err)
+		}
+	}
+	want("at first", func(list []core.Session) bool { return len(list) == 0 })
+	w.in("a", "mkdir d; cd d; x=1")
+	idle := func(list []core.Session) bool {
+		return len(list) == 1 && list[0].Name == "main" && list[0].Status == core.SessionIdle &&
+			strings.HasSuffix(list[0].Cwd, "/d") && !list[0].LastUsedAt.IsZero()
+	}
+	want("after a command", idle)
+	if _, err := w.Stop(w.ctx, "a", 0); err != nil {
+		t.Fatal(err)
+	}
+	want("while it is stopped", idle)
+	if _, err := w.Start(w.ctx, "a"); err != nil {
+		t.Fatal(err)
+	}
+	hold, open := gate(t)
+	x := w.queue("a", sandbox.ExecSpec{Shell: hold})
+	last := w.queue("a", sandbox.ExecSpec{Shell: "true"})
+	w.until("it is busy", func() bool {
+		list, err := w.Sessions(w.ctx, "a")
+		return err == nil && len(list) == 1 && list[0].Status == core.SessionBusy && list[0].RunningSeq == x.Seq && list[0].Pending == 1
+	})
+	if err := w.ForgetSession(w.ctx, "a", "main"); errs.KindOf(err) != errs.WrongState {
+		t.Errorf("ForgetSession of a busy one = %v, want wrong_state", err)
+	}
+	open()
+	w.wait("a", last.Seq)
+	if err := w.ForgetSession(w.ctx, "a", "main"); err != nil {
+		t.Errorf("ForgetSession = %v", err)
+	}
+	if err := w.ForgetSession(w.ctx, "a", "main"); errs.KindOf(err) != errs.NotFound {
+		t.Errorf("ForgetSession again = %v, want not_found", err)
+	}
+	if err := w.ForgetSession(w.ctx, "a", "../x"); errs.KindOf(err) != errs.Invalid {
+		t.Errorf("ForgetSession of no name = %v, want invalid", err)
+	}
+	if r := w.in("a", "echo ${x-none} ${PWD##*/}"); string(r.Stdout) != "none workspace\n" {
+		t.Errorf("then it wrote %q", r.Stdout)
+	}
+}
+
+// What keeps a command from being started keeps those behind it waiting, and
+// nothing is dropped.
+func TestQueueWaitsForAPlace(t *testing.T) {
+	w := newWorld(t)
+	w.create("a")
+	var plain int64
+	for {
+		x, err := w.Exec(w.ctx, "a", sandbox.ExecSpec{Argv: []string{"sleep", "1000"}})
+		if errs.KindOf(err) == errs.Exhausted {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		plain = x.Seq
+	}
+	first := w.queue("a", sandbox.ExecSpec{Shell: "echo 1"})
+	second := w.queue("a", sandbox.ExecSpec{Shell: "echo 2"})
+	if x, err := w.WaitExec(w.ctx, "a", first.Seq, 50*time.Millisecond); err != nil || x.Status != sandbox.ExecPending {
+		t.Errorf("without a place it is %s, %v", x.Status, err)
+	}
+	if _, err := w.Cancel(w.ctx, "a", plain); err != nil {
+		t.Fatal(err)
+	}
+	for i, x := range []sandbox.Exec{first, second} {
+		w.wait("a", x.Seq)
+		r, err := w.Result(w.ctx, "a", x.Seq, core.OutputCaps{Stdout: -1})
+		if err != nil || string(r.Stdout) != fmt.Sprintln(i+1) {
+			t.Errorf("then it wrote %q, %v", r.Stdout, err)
+		}
+	}
+}

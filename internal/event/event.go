@@ -69,8 +69,8 @@ func of[P Payload]() fact {
 // facts has every kind.
 func facts() []fact {
 	return []fact{
-		of[Created](), of[Started](), of[Updated](), of[Stopped](), of[Failed](), of[Died](), of[Destroyed](), of[Adopted](), of[Kept](),
-		of[ExecQueue](), of[ExecStart](), of[ExecEnd](), of[Limit](),
+		of[Created](), of[Started](), of[Updated](), of[Stopped](), of[Failed](), of[Died](), of[Destroyed](), of[Adopted](), of[Archived](), of[ArchiveFailed](), of[Kept](),
+		of[ExecQueue](), of[ExecStart](), of[ExecEnd](), of[Limit](), of[SessionForget](),
 		of[FileWrite](), of[FileRemove](), of[FileMove](), of[MakeDir](), of[Extract](),
 		of[Allowed](), of[Denied](),
 		of[Frozen](), of[Thawed](), of[Purged](),

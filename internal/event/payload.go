@@ -11,6 +11,8 @@ const (
 	SandboxFailed    = "sandbox.failed"
 	SandboxDied      = "sandbox.died"
 	SandboxDestroyed = "sandbox.destroyed"
+	SandboxArchived  = "sandbox.archived"
+	ArchiveNotMade   = "sandbox.archive_failed"
 	SandboxAdopted   = "sandbox.adopted"
 	SandboxKept      = "sandbox.kept"
 	ExecQueued       = "exec.queued"
@@ -21,6 +23,7 @@ const (
 	FileRemoved      = "file.removed"
 	FileMoved        = "file.moved"
 	DirMade          = "file.dir_made"
+	SessionForgotten = "session.forgotten"
 	ArchiveExtracted = "file.extracted"
 	EgressAllowed    = "egress.allowed"
 	EgressDenied     = "egress.denied"
@@ -67,6 +70,18 @@ type Destroyed struct {
 	Reason string `json:"reason,omitempty"`
 }
 
+// Archived: the sandbox's files are in the archive storage, checked.
+type Archived struct {
+	Archive string `json:"archive"`
+	Bytes   int64  `json:"bytes"`
+}
+
+// ArchiveFailed: the sandbox was to be destroyed with an archive, which could
+// not be made; it keeps its files.
+type ArchiveFailed struct {
+	Reason string `json:"reason"`
+}
+
 // Adopted: a restarted daemon found the sandbox running and goes on with it.
 type Adopted struct{}
 
@@ -78,6 +93,11 @@ type Kept struct {
 // ExecQueue: a command waits for those before it in its session.
 type ExecQueue struct {
 	Session string `json:"session,omitempty"`
+}
+
+// SessionForget: the state of a session was removed.
+type SessionForget struct {
+	Session string `json:"session"`
 }
 
 // ExecStart: a command runs.
@@ -157,26 +177,30 @@ type Purged struct {
 	FreedBytes int64 `json:"freed_bytes"`
 }
 
-func (Created) Kind() string    { return SandboxCreated }
-func (Started) Kind() string    { return SandboxStarted }
-func (Updated) Kind() string    { return SandboxUpdated }
-func (Stopped) Kind() string    { return SandboxStopped }
-func (Failed) Kind() string     { return SandboxFailed }
-func (Died) Kind() string       { return SandboxDied }
-func (Destroyed) Kind() string  { return SandboxDestroyed }
-func (Adopted) Kind() string    { return SandboxAdopted }
-func (Kept) Kind() string       { return SandboxKept }
-func (ExecQueue) Kind() string  { return ExecQueued }
-func (ExecStart) Kind() string  { return ExecStarted }
-func (ExecEnd) Kind() string    { return ExecFinished }
-func (Limit) Kind() string      { return LimitHit }
-func (FileWrite) Kind() string  { return FileWritten }
-func (FileRemove) Kind() string { return FileRemoved }
-func (FileMove) Kind() string   { return FileMoved }
-func (MakeDir) Kind() string    { return DirMade }
-func (Extract) Kind() string    { return ArchiveExtracted }
-func (Allowed) Kind() string    { return EgressAllowed }
-func (Denied) Kind() string     { return EgressDenied }
-func (Frozen) Kind() string     { return DiskFrozen }
-func (Thawed) Kind() string     { return DiskThawed }
-func (Purged) Kind() string     { return DiskPurged }
+func (Created) Kind() string       { return SandboxCreated }
+func (Started) Kind() string       { return SandboxStarted }
+func (Updated) Kind() string       { return SandboxUpdated }
+func (Stopped) Kind() string       { return SandboxStopped }
+func (Failed) Kind() string        { return SandboxFailed }
+func (Died) Kind() string          { return SandboxDied }
+func (Destroyed) Kind() string     { return SandboxDestroyed }
+func (Adopted) Kind() string       { return SandboxAdopted }
+func (Kept) Kind() string          { return SandboxKept }
+func (ExecQueue) Kind() string     { return ExecQueued }
+func (SessionForget) Kind() string { return SessionForgotten }
+func (ExecStart) Kind() string     { return ExecStarted }
+func (ExecEnd) Kind() string       { return ExecFinished }
+func (Limit) Kind() string         { return LimitHit }
+func (FileWrite) Kind() string     { return FileWritten }
+func (FileRemove) Kind() string    { return FileRemoved }
+func (FileMove) Kind() string      { return FileMoved }
+func (MakeDir) Kind() string       { return DirMade }
+func (Extract) Kind() string       { return ArchiveExtracted }
+func (Allowed) Kind() string       { return EgressAllowed }
+func (Denied) Kind() string        { return EgressDenied }
+func (Frozen) Kind() string        { return DiskFrozen }
+func (Thawed) Kind() string        { return DiskThawed }
+func (Purged) Kind() string        { return DiskPurged }
+
+func (Archived) Kind() string      { return SandboxArchived }
+func (ArchiveFailed) Kind() string { return ArchiveNotMade }

@@ -1,0 +1,203 @@
+package core
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"iter"
+	"path"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/event"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/session"
+)
+
+// SessionStatus is what a session does.
+type SessionStatus string
+
+const (
+	SessionIdle   SessionStatus = "idle"
+	SessionBusy   SessionStatus = "busy"   // a command runs
+	SessionQueued SessionStatus = "queued" // commands wait and none runs
+)
+
+// Session is a session shell of a sandbox: a state that was saved, commands,
+// or both.
+type Session struct {
+	Name       string
+	Cwd        string // "" before a command has ended
+	Status     SessionStatus
+	RunningSeq int64 // 0: none
+	Pending    int   // commands that wait
+	LastUsedAt time.Time
+}
+
+// maxSessions bounds how many are listed: their states are the guest's to make.
+const maxSessions = 1000
+
+// stateDir is where the states of sessions are.
+const stateDir = sandbox.HomeDir + "/" + session.Dir
+
+// Sessions lists the sessions of a sandbox by name. It is no activity.
+func (s *Service) Sessions(ctx context.Context, id string) ([]Session, error) {
+	a, err := s.look(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	defer a.done()
+	all, err := savedSessions(ctx, a)
+	if err != nil {
+		return nil, err
+	}
+	if a.run != nil {
+		a.run.mu.Lock()
+		for name, q := range a.run.queues {
+			running := a.run.runs(q)
+			if running == 0 && q.waiting == 0 {
+				continue
+			}
+			is := all[name]
+			is.Name, is.Status, is.RunningSeq, is.Pending, is.LastUsedAt = name, SessionQueued, running, q.waiting, s.now()
+			if running != 0 {
+				is.Status = SessionBusy
+			}
+			all[name] = is
+		}
+		a.run.mu.Unlock()
+	}
+	list := make([]Session, 0, len(all))
+	for _, is := range all {
+		list = append(list, is)
+	}
+	slices.SortFunc(list, func(a, b Session) int { return cmp.Compare(a.Name, b.Name) })
+	return list, nil
+}
+
+// look is files without the use of the sandbox that it is.
+func (s *Service) look(ctx context.Context, id string) (*access, error) {
+	if err := s.life.wait(ctx); err != nil {
+		return nil, err
+	}
+	b, err := s.find(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if b.State != sandbox.Running {
+		return s.files(ctx, id)
+	}
+	_, r, err := s.findRunning(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return &access{fileAPI: r.guest, b: b, run: r, done: func() {}}, nil
+}
+
+// savedSessions reads what states there are, of any user; the latest counts.
+func savedSessions(ctx context.Context, a *access) (map[string]Session, error) {
+	all := make(map[string]Session)
+	for dir, err := range stateDirs(ctx, a) {
+		if err != nil {
+			return nil, err
+		}
+		name := path.Base(dir)
+		is, known := all[name]
+		if !known && len(all) >= maxSessions {
+			break
+		}
+		is.Name, is.Status = name, SessionIdle
+		r, f, err := a.Read(ctx, path.Join(dir, session.File), 0, 16<<10)
+		if err == nil {
+			h, err := session.ReadHeader(r)
+			r.Close()
+			if err == nil && f.ModTime.After(is.LastUsedAt) {
+				is.Cwd, is.LastUsedAt = h.Cwd, f.ModTime
+			}
+		} else if errors.Is(err, errs.Unavailable) {
+			return nil, err
+		}
+		all[name] = is
+	}
+	return all, nil
+}
+
+// stateDirs gives the directories of sessions, of every user.
+func stateDirs(ctx context.Context, a *access) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		for user, err := range a.ListFiles(ctx, stateDir, false) {
+			if errors.Is(err, errs.NotFound) {
+				return
+			}
+			if err != nil {
+				yield("", err)
+				return
+			}
+			if _, err := strconv.ParseUint(path.Base(user.Path), 10, 32); err != nil || user.Type != sandbox.Directory {
+				continue
+			}
+			for f, err := range a.ListFiles(ctx, user.Path, false) {
+				if errors.Is(err, errs.NotFound) {
+					break
+				}
+				if err != nil {
+					yield("", err)
+					return
+				}
+				if f.Type != sandbox.Directory || sandbox.ValidateName("session", path.Base(f.Path)) != nil {
+					continue
+				}
+				if !yield(f.Path, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// ForgetSession removes the state of a session: its next command begins anew.
+// WrongState while it has commands, NotFound when there is no such session.
+func (s *Service) ForgetSession(ctx context.Context, id, name string) error {
+	if err := sandbox.ValidateName("session", name); err != nil {
+		return err
+	}
+	a, err := s.files(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer a.done()
+	if a.run != nil {
+		unlock, err := a.run.sessions.lock(ctx, name)
+		if err != nil {
+			return err
+		}
+		defer unlock()
+		a.run.mu.Lock()
+		q := a.run.queues[name]
+		busy := q != nil && (q.waiting > 0 || a.run.runs(q) != 0)
+		a.run.mu.Unlock()
+		if busy {
+			return errs.E(errs.WrongState, "the session has commands that run or wait").Hint("wait for them, or cancel them")
+		}
+	}
+	found := false
+	for dir, err := range stateDirs(ctx, a) {
+		if err != nil {
+			return err
+		}
+		if path.Base(dir) != name {
+			continue
+		}
+		if err := a.Remove(ctx, dir, true); err != nil {
+			return err
+		}
+		found = true
+	}
+	if !found {
+		return errs.E(errs.NotFound, "no such session")
+	}
+	s.note(ctx, event.New(a.b.UID, actor(ctx), event.SessionForget{Session: name}))
+	return nil
+}
