@@ -97,6 +97,8 @@ type CreateOptions struct {
 	MaxLifetimeSeconds *float64          `json:"max_lifetime_seconds,omitempty"` // 0: none
 	// Thread groups sandboxes that one bound of the operator holds for.
 	Thread string `json:"thread,omitempty"`
+	// Restore names an archive whose files the sandbox begins with.
+	Restore string `json:"restore,omitempty"`
 
 	// IdempotencyKey makes a repeat of the same create return the same
 	// sandbox instead of a second one.
@@ -237,6 +239,35 @@ func (c *Client) keepalive(ctx context.Context, id string, body any) (Sandbox, e
 // second Destroy is [NotFound].
 func (c *Client) Destroy(ctx context.Context, id string) error {
 	return c.do(ctx, call{method: http.MethodDelete, path: sandboxPath(id)}, nil)
+}
+
+// Archive is the files of a destroyed sandbox, in the storage that the
+// daemon's operator set up.
+type Archive struct {
+	Name      string    `json:"name"` // for Restore of a create
+	ID        string    `json:"id"`   // the sandbox's
+	Image     string    `json:"image"`
+	Isolation string    `json:"isolation"`
+	Bytes     int64     `json:"bytes"` // what it takes in the storage
+	CreatedAt time.Time `json:"created_at"`
+}
+
+// DestroyArchived destroys a sandbox after its files have been archived. When
+// they cannot be, it stays, stopped, with all of them.
+func (c *Client) DestroyArchived(ctx context.Context, id string) (Archive, error) {
+	var a Archive
+	return a, c.do(ctx, call{method: http.MethodDelete, path: sandboxPath(id), query: url.Values{"archive": {"true"}}}, &a)
+}
+
+// Archive describes an archive.
+func (c *Client) Archive(ctx context.Context, name string) (Archive, error) {
+	var a Archive
+	return a, c.do(ctx, call{method: http.MethodGet, path: "/v1/archives/" + url.PathEscape(name)}, &a)
+}
+
+// RemoveArchive deletes an archive.
+func (c *Client) RemoveArchive(ctx context.Context, name string) error {
+	return c.do(ctx, call{method: http.MethodDelete, path: "/v1/archives/" + url.PathEscape(name)}, nil)
 }
 
 // Purge destroys a sandbox, or what is left of one whose disk was kept, and

@@ -47,6 +47,7 @@ func places() map[string]place {
 		"internal/session":   {layer: 2},
 		"internal/telemetry": {layer: 2},
 
+		"internal/archive":   {layer: 3},
 		"internal/auth":      {layer: 3},
 		"internal/egress":    {layer: 3},
 		"internal/guest":     {layer: 3},
@@ -87,6 +88,7 @@ func places() map[string]place {
 		"internal/driver/drivertest": {only: []string{"api/gen/…", "internal/channel", "internal/driver", "internal/errs",
 			"internal/guestd", "internal/sandbox"}, by: []string{"internal/daemon/daemontest"}},
 		"internal/filetree/filetreetest": {layer: 3, by: []string{}},
+		"internal/archive/archivetest":   {only: []string{}, by: []string{}},
 		"internal/git/gittest":           {only: []string{}, by: []string{"test/e2e"}},
 		"internal/store/postgrestest":    {only: []string{}, by: []string{}},
 		"internal/store/storetest":       {only: []string{}, by: []string{}},

@@ -9,7 +9,7 @@ import (
 func (a *app) createCommand() *cobra.Command {
 	var flags boxFlags
 	var asJSON bool
-	var key string
+	var key, restore string
 	cmd := &cobra.Command{
 		Use:   "create [flags]",
 		Short: "create a sandbox and print its id",
@@ -21,7 +21,7 @@ func (a *app) createCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			o.IdempotencyKey = key
+			o.IdempotencyKey, o.Restore = key, restore
 			box, err := a.client().Create(cmd.Context(), o)
 			if err != nil {
 				return err
@@ -35,6 +35,7 @@ func (a *app) createCommand() *cobra.Command {
 	}
 	flags.register(cmd)
 	cmd.Flags().StringVar(&key, "idempotency-key", "", "a repeat with the same `key` returns the same sandbox")
+	cmd.Flags().StringVar(&restore, "restore", "", "begin with the files of the archive `name`")
 	jsonFlag(cmd, &asJSON)
 	return cmd
 }

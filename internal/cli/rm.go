@@ -2,6 +2,7 @@ package cli
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -9,7 +10,7 @@ import (
 )
 
 func (a *app) rmCommand() *cobra.Command {
-	var all, purge, force, asJSON bool
+	var all, purge, archive, force, asJSON bool
 	var labels []string
 	cmd := &cobra.Command{
 		Use:     "rm [flags] ID…",
@@ -17,6 +18,7 @@ func (a *app) rmCommand() *cobra.Command {
 		Short:   "destroy sandboxes and everything in them",
 		Example: `  cubby rm my-box
   cubby rm --label team=red
+  cubby rm --archive my-box       then: cubby create --restore NAME
   cubby rm --all`,
 		Args: func(_ *cobra.Command, ids []string) error {
 			if selects := all || len(labels) > 0; selects == (len(ids) > 0) {
@@ -42,9 +44,15 @@ func (a *app) rmCommand() *cobra.Command {
 			}
 			return a.eachID(ids, asJSON, func(id string) error {
 				var err error
-				if purge {
+				switch {
+				case purge:
 					_, err = c.Purge(cmd.Context(), id)
-				} else {
+				case archive:
+					var made client.Archive
+					if made, err = c.DestroyArchived(cmd.Context(), id); err == nil {
+						fmt.Fprintf(a.Stderr, "archived as %s\n", made.Name)
+					}
+				default:
 					err = c.Destroy(cmd.Context(), id)
 				}
 				if force && errors.Is(err, client.NotFound) {
@@ -58,6 +66,8 @@ func (a *app) rmCommand() *cobra.Command {
 	f.BoolVar(&all, "all", false, "every sandbox")
 	f.StringArrayVarP(&labels, "label", "l", nil, "every sandbox with the label `KEY=VALUE`; repeatable")
 	f.BoolVar(&purge, "purge", false, "also a disk that was kept by an earlier delete")
+	f.BoolVar(&archive, "archive", false, "put the files into the daemon's archive storage first")
+	cmd.MarkFlagsMutuallyExclusive("purge", "archive")
 	f.BoolVarP(&force, "force", "f", false, "one that is gone is not an error")
 	jsonFlag(cmd, &asJSON)
 	return cmd

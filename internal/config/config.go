@@ -49,6 +49,12 @@ type Config struct {
 	DiskOvercommit float64 `key:"disk-overcommit" default:"0" usage:"how much disk may be promised, as a multiple of the real one; 0: no bound"`
 	DiskPool       int     `key:"disk-pool" default:"4" usage:"formatted sandbox disks that are kept ready"`
 
+	ArchiveURL       string `key:"archive-url" usage:"where the files of destroyed sandboxes can be archived, as s3://bucket[/prefix]; empty: nowhere"`
+	ArchiveEndpoint  string `key:"archive-endpoint" usage:"S3-compatible storage of archive-url, as https://host[:port]; empty: AWS"`
+	ArchiveRegion    string `key:"archive-region" usage:"region of the bucket; empty: the storage is asked"`
+	ArchiveAccessKey Secret `key:"archive-access-key" usage:"access key id for archive-url"`
+	ArchiveSecretKey Secret `key:"archive-secret-key" usage:"secret access key for archive-url"`
+
 	HistoryRetention time.Duration `key:"history-retention" default:"168h" usage:"how long events and finished commands with their output are kept; 0: for ever"`
 	JournalPerExec   Bytes         `key:"journal-per-exec" default:"64MiB" usage:"output that is kept of one exec; what is cut is counted"`
 	JournalPerBox    Bytes         `key:"journal-per-sandbox" default:"256MiB" usage:"output that is kept of one sandbox; it counts against its disk"`

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -9,6 +10,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/cubbyhq/cubby/internal/archive"
 	"github.com/cubbyhq/cubby/internal/auth"
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/errs"
@@ -33,6 +35,9 @@ type CreateRequest struct {
 	ExecTimeout *time.Duration // nil: the default; 0: none
 	IdleTimeout *time.Duration // nil: the default; 0: never idle
 	MaxLifetime *time.Duration // nil: the default; 0: none
+	// Restore names an archive of the tenant's whose files the sandbox begins
+	// with.
+	Restore string
 	// IdempotencyKey makes a repeat of the same request return the first
 	// one's sandbox.
 	IdempotencyKey string
@@ -70,7 +75,7 @@ func (s *Service) Create(ctx context.Context, r CreateRequest) (b sandbox.Sandbo
 	if done != "" {
 		return s.repeated(ctx, done)
 	}
-	made, err := s.create(ctx, b, r.Spec.Limits.DiskBytes, claim)
+	made, err := s.createFrom(ctx, b, r, claim)
 	if err != nil {
 		if claim != nil {
 			undo, cancel := undoing(ctx)
@@ -152,9 +157,22 @@ func (s *Service) repeated(ctx context.Context, uid string) (sandbox.Sandbox, er
 	return s.upToDate(b), nil
 }
 
+// createFrom is create with the archive that the request names, if any.
+func (s *Service) createFrom(ctx context.Context, b sandbox.Sandbox, r CreateRequest, claim *store.Claim) (sandbox.Sandbox, error) {
+	if r.Restore == "" {
+		return s.create(ctx, b, r.Spec.Limits.DiskBytes, nil, claim)
+	}
+	from, err := s.ArchiveByName(ctx, r.Restore)
+	if err != nil {
+		return b, err
+	}
+	return s.create(ctx, b, r.Spec.Limits.DiskBytes, &from, claim)
+}
+
 // create carries a plan out, or undoes what it did of it. diskBytes is the disk
-// limit that the caller asked for, 0 when it is a default.
-func (s *Service) create(ctx context.Context, b sandbox.Sandbox, diskBytes int64, claim *store.Claim) (sandbox.Sandbox, error) {
+// limit that the caller asked for, 0 when it is a default; from, when not nil,
+// has the files to begin with.
+func (s *Service) create(ctx context.Context, b sandbox.Sandbox, diskBytes int64, from *archive.Manifest, claim *store.Claim) (sandbox.Sandbox, error) {
 	// A create of an id that is in use is refused at once, not when the
 	// present holder lets go of the lock.
 	if err := s.vacant(ctx, b); err != nil {
@@ -173,6 +191,11 @@ func (s *Service) create(ctx context.Context, b sandbox.Sandbox, diskBytes int64
 	defer unlock()
 	if err := s.vacant(ctx, b); err != nil {
 		return b, err
+	}
+	if from != nil {
+		if _, kept, err := s.keptDisk(ctx, b.ID); err != nil || kept {
+			return b, cmp.Or(err, diskIsKept())
+		}
 	}
 	kept, ok, err := s.cfg.Store.TakeKeptDisk(ctx, b.ID.Key(), b.Tenant, b.Spec.External)
 	if err != nil {
@@ -197,7 +220,7 @@ func (s *Service) create(ctx context.Context, b sandbox.Sandbox, diskBytes int64
 		s.admission.give(b.UID)
 		return b, err
 	}
-	made, err := s.build(ctx, &b, img, claim)
+	made, err := s.build(ctx, &b, img, from, claim)
 	if err != nil {
 		undo, cancel := undoing(ctx)
 		defer cancel()
@@ -226,13 +249,18 @@ func (s *Service) vacant(ctx context.Context, b sandbox.Sandbox) error {
 
 // build takes the steps from the row to a sandbox that runs. The handle is in
 // b as soon as there is one.
-func (s *Service) build(ctx context.Context, b *sandbox.Sandbox, img image.Image, claim *store.Claim) (sandbox.Sandbox, error) {
+func (s *Service) build(ctx context.Context, b *sandbox.Sandbox, img image.Image, from *archive.Manifest, claim *store.Claim) (sandbox.Sandbox, error) {
 	if err := s.cfg.Images.Pin(ctx, img.Digest, b.UID); err != nil {
 		return *b, err
 	}
 	disk, err := s.bringUpDisk(ctx, *b)
 	if err != nil {
 		return *b, err
+	}
+	if from != nil {
+		if err := s.restore(ctx, *b, *from); err != nil {
+			return *b, err
+		}
 	}
 	handle, err := s.cfg.Driver.Create(ctx, s.driverSpec(*b, img, disk))
 	if err != nil {

@@ -27,6 +27,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/cubbyhq/cubby/internal/archive"
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/egress"
 	"github.com/cubbyhq/cubby/internal/errs"
@@ -76,6 +77,8 @@ type Config struct {
 	Disks    Disks
 	Images   Images
 	Journals *journal.Journals
+	// Archives is where destroyed sandboxes' files can go; nil: nowhere.
+	Archives *archive.Storage
 	// Egress is what the proxy is made from; its OnDecision, if any, hears
 	// decisions after core.
 	Egress egress.Config
@@ -140,7 +143,7 @@ type Service struct {
 	terminals keyedLocks         // by sandbox.UID and name; held by whoever opens one
 	decisions chan sandbox.Event // of the egress proxy, to be written down
 	notes     notebook
-	wake      chan struct{}      // asks for a reconciliation soon
+	wake      chan struct{} // asks for a reconciliation soon
 
 	mu      sync.Mutex
 	running map[sandbox.UID]*run   // guarded by mu

@@ -77,6 +77,7 @@ type SandboxInput struct {
 	PIDs        int64   `json:"pids,omitempty" minimum:"0" doc:"Same as limits.pids."`
 	DiskBytes   int64   `json:"disk_bytes,omitempty" minimum:"0" doc:"Same as limits.disk_bytes."`
 	OpenFiles   int64   `json:"open_files,omitempty" minimum:"0" doc:"Same as limits.open_files."`
+	Restore     string  `json:"restore,omitempty" doc:"The name of an archive whose files it begins with."`
 }
 
 func (in *SandboxInput) limits() (sandbox.Limits, error) {

@@ -39,6 +39,7 @@ func apiConfig(version string) huma.Config {
 				{Name: "execs", Description: "Commands, their output and their ends."},
 				{Name: "history", Description: "What happened in a sandbox, and to it."},
 				{Name: "files", Description: "What is on a sandbox's disk."},
+				{Name: "archives", Description: "Files of destroyed sandboxes, in the storage that the operator set up."},
 				{Name: "git", Description: "Operations on repositories in a sandbox."},
 				{Name: "host", Description: "The daemon itself."},
 				{Name: "sandboxed", Description: "The paths of sandboxed, with its shapes."},

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
+
 	"github.com/cubbyhq/cubby/internal/core"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
@@ -43,12 +45,10 @@ func (d *Door) sandboxRoutes() {
 	register(d, operation{
 		id: "destroy-sandbox", method: http.MethodDelete, path: "/v1/sandboxes/{id}", tag: "sandboxes", status: http.StatusNoContent,
 		summary: "Destroy a sandbox and everything of it but its history",
-	}, func(ctx context.Context, in *struct {
-		IDInput
-		KeepDisk bool `query:"keep_disk" doc:"Keep its files for the next sandbox with this id."`
-	}) (*struct{}, error) {
-		return nil, d.core.Destroy(ctx, in.ID, in.KeepDisk)
-	})
+		responses: map[string]*huma.Response{
+			"200": {Description: "It is destroyed, and this is its archive", Content: content("application/json", d.schema(Archive{}, "Archive"))},
+		},
+	}, d.destroySandbox)
 	register(d, operation{
 		id: "start-sandbox", method: http.MethodPost, path: "/v1/sandboxes/{id}/start", tag: "sandboxes",
 		summary: "Start a stopped sandbox and wait until it runs", description: "Starting a running sandbox does nothing.",
@@ -119,7 +119,7 @@ func (d *Door) createSandbox(ctx context.Context, in *createInput) (*sandboxOutp
 	if req.MaxLifetime, err = optionalSeconds("max_lifetime_seconds", body.MaxLifetimeSeconds); err != nil {
 		return nil, err
 	}
-	spec.Thread = body.Thread
+	spec.Thread, req.Restore = body.Thread, body.Restore
 	return sandboxOut(d.core.Create(ctx, req))
 }
 

@@ -1,0 +1,126 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/cubbyhq/cubby/internal/archive"
+	"github.com/cubbyhq/cubby/internal/auth"
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/event"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+)
+
+// archivedTrees are what an archive holds of a sandbox: all that its disk
+// keeps of its users. Its system files are not part of it.
+func archivedTrees() []string { return []string{sandbox.WorkspaceDir, sandbox.HomeDir} }
+
+// DestroyArchived destroys a sandbox after its files have been put into the
+// archive storage and read back from there. The sandbox is stopped first. When
+// the archive cannot be made the sandbox stays, stopped, with all its files,
+// and the error says why. Unsupported when the daemon has no such storage.
+//
+// It takes as long as the files take to travel, goes on without the caller,
+// and ends with the service.
+func (s *Service) DestroyArchived(ctx context.Context, id string) (archive.Manifest, error) {
+	if s.cfg.Archives == nil {
+		return archive.Manifest{}, noArchives()
+	}
+	b, unlock, err := s.change(ctx, id)
+	if err != nil {
+		return archive.Manifest{}, err
+	}
+	defer unlock()
+	switch b.State {
+	case sandbox.Running, sandbox.Sleeping:
+		if b, err = s.halt(ctx, b, DefaultGrace, ""); err != nil {
+			return archive.Manifest{}, err
+		}
+	case sandbox.Stopped:
+	default:
+		return archive.Manifest{}, errs.E(errs.WrongState, "the sandbox is %s: there is nothing to archive", b.State)
+	}
+	m, err := s.archive(ctx, b)
+	if err != nil {
+		info := errs.Public(err)
+		s.note(context.WithoutCancel(ctx), event.New(b.UID, actor(ctx), event.ArchiveFailed{Reason: info.Message}))
+		return m, errs.E(info.Kind, "%s; the sandbox is stopped and keeps its files", info.Message).Hint("%s", info.Hint).
+			RetryAfter(info.RetryAfter).Because(fmt.Errorf("archive sandbox %s: %w", b.ID, err))
+	}
+	s.note(context.WithoutCancel(ctx), event.New(b.UID, actor(ctx), event.Archived{Archive: m.Name, Bytes: m.Bytes()}))
+	_, err = s.destroy(ctx, b, destruction{})
+	return m, err
+}
+
+// archive puts the files of a stopped sandbox, whose lock is held, into the
+// storage.
+func (s *Service) archive(ctx context.Context, b sandbox.Sandbox) (archive.Manifest, error) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	defer context.AfterFunc(s.life.context(), cancel)()
+	tree, err := s.cfg.Disks.Tree(ctx, b.DiskUID)
+	if err != nil {
+		return archive.Manifest{}, err
+	}
+	defer s.trees.use(b, s.now)()
+	m, err := s.cfg.Archives.Put(ctx, archive.Manifest{
+		Tenant: b.Tenant, ID: b.ID, UID: b.UID, Image: b.Spec.Image, Isolation: b.Spec.Isolation, CreatedAt: s.now().UTC(),
+	}, archivedTrees(), func(ctx context.Context, path string) (io.ReadCloser, error) { return tree.Archive(ctx, path) })
+	if err != nil && s.life.context().Err() != nil {
+		return m, errors.Join(errShuttingDown(), err)
+	}
+	return m, err
+}
+
+// ArchiveByName describes one of the caller's archives. NotFound when there is
+// none of this name.
+func (s *Service) ArchiveByName(ctx context.Context, name string) (archive.Manifest, error) {
+	if s.cfg.Archives == nil {
+		return archive.Manifest{}, noArchives()
+	}
+	return s.cfg.Archives.Get(ctx, auth.From(ctx).Tenant, name)
+}
+
+// RemoveArchive deletes one of the caller's archives. NotFound when there is
+// none of this name.
+func (s *Service) RemoveArchive(ctx context.Context, name string) error {
+	if s.cfg.Archives == nil {
+		return noArchives()
+	}
+	return s.cfg.Archives.Remove(ctx, auth.From(ctx).Tenant, name)
+}
+
+// restore puts the files of an archive on a new disk.
+func (s *Service) restore(ctx context.Context, b sandbox.Sandbox, m archive.Manifest) error {
+	tree, err := s.cfg.Disks.Tree(ctx, b.DiskUID)
+	if err != nil {
+		return err
+	}
+	for _, p := range m.Parts {
+		r, err := s.cfg.Archives.Open(ctx, m, p)
+		if err != nil {
+			return err
+		}
+		err = tree.Extract(ctx, p.Path, r, b.Spec.User)
+		// Whether the archive is whole comes first: an archive that was tampered
+		// with breaks in other ways too.
+		if wrong := r.Finish(); wrong != nil {
+			err = wrong
+		}
+		if err = errors.Join(err, r.Close()); err != nil {
+			return fmt.Errorf("restore %s: %w", p.Path, err)
+		}
+	}
+	return nil
+}
+
+func diskIsKept() error {
+	return errs.E(errs.Conflict, "restore: a disk is kept under this id").
+		Hint("create without restore to go on with that disk, or purge the sandbox first")
+}
+
+func noArchives() error {
+	return errs.E(errs.Unsupported, "this daemon has no archive storage").Hint("set archive-url; see docs/archives.md")
+}

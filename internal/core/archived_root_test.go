@@ -1,0 +1,140 @@
+//go:build root
+
+package core_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/cubbyhq/cubby/internal/archive"
+	"github.com/cubbyhq/cubby/internal/archive/archivetest"
+	"github.com/cubbyhq/cubby/internal/auth"
+	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+)
+
+func TestArchiveAndRestore(t *testing.T) {
+	srv := archivetest.Start(t)
+	w := newWorld(t, withArchives(t, srv.URL))
+	acme := auth.WithPrincipal(w.ctx, auth.Principal{Name: "alice", Tenant: "acme"})
+	other := auth.WithPrincipal(w.ctx, auth.Principal{Name: "bob", Tenant: "other"})
+	restore := func(ctx context.Context, id, name string) error {
+		_, err := w.Create(ctx, core.CreateRequest{ID: id, Restore: name})
+		return err
+	}
+	exec := func(id, script string) string {
+		t.Helper()
+		r, err := w.RunExec(acme, id, sandbox.ExecSpec{Shell: script}, -1, core.OutputCaps{Stdout: -1, Stderr: -1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(r.Stdout) + string(r.Stderr)
+	}
+
+	first, err := w.Create(acme, core.CreateRequest{ID: "a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	exec("a", `mkdir -p deep/er && echo text > deep/er/file && chmod 750 deep/er/file && ln -s deep/er link && ln -s /etc/shadow away && echo h > ../home/marker`)
+	made, err := w.DestroyArchived(acme, "a")
+	if err != nil || made.Name != "a."+string(first.UID) || made.Bytes() == 0 {
+		t.Fatalf("DestroyArchived = %+v, %v", made, err)
+	}
+	w.nothingLeft()
+	if _, err := w.Sandbox(acme, "a"); !errors.Is(err, errs.NotFound) {
+		t.Errorf("the sandbox after it: %v", err)
+	}
+
+	if err := restore(other, "b", made.Name); !errors.Is(err, errs.NotFound) {
+		t.Errorf("another tenant's Create = %v", err)
+	}
+	if err := w.RemoveArchive(other, made.Name); !errors.Is(err, errs.NotFound) {
+		t.Errorf("another tenant's RemoveArchive = %v", err)
+	}
+	if err := restore(acme, "b", "a."+string(sandbox.NewUID())); !errors.Is(err, errs.NotFound) {
+		t.Errorf("Create from an archive that is not there = %v", err)
+	}
+	if err := restore(acme, "b", made.Name); err != nil {
+		t.Fatal(err)
+	}
+	if got := exec("b", `cat link/file && stat -c %a deep/er/file && readlink away && cat ../home/marker`); got != "text\n750\n/etc/shadow\nh\n" {
+		t.Errorf("the restored sandbox has %q", got)
+	}
+
+	// Where a disk is kept under the id it is not clear what to begin with.
+	if err := w.Destroy(acme, "b", true); err != nil {
+		t.Fatal(err)
+	}
+	if err := restore(acme, "b", made.Name); !errors.Is(err, errs.Conflict) {
+		t.Errorf("Create beside a kept disk = %v", err)
+	}
+	if _, err := w.Purge(acme, "b"); err != nil {
+		t.Error(err)
+	}
+	if err := w.RemoveArchive(acme, made.Name); err != nil {
+		t.Error(err)
+	}
+	if err := restore(acme, "b", made.Name); !errors.Is(err, errs.NotFound) {
+		t.Errorf("Create from a removed archive = %v", err)
+	}
+	w.nothingLeft()
+}
+
+// TestRestoreOfAHostileArchive: somebody who can write to the bucket cannot
+// write to the host.
+func TestRestoreOfAHostileArchive(t *testing.T) {
+	srv := archivetest.Start(t)
+	w := newWorld(t, withArchives(t, srv.URL))
+	storage, err := archive.Open(archive.Config{
+		URL: "s3://boxes/prefix", Endpoint: srv.URL, Region: "us-east-1", AccessKey: archivetest.AccessKey, SecretKey: archivetest.SecretKey,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, headers := range map[string][]tar.Header{
+		"dotdot":       {{Name: "../escaped", Typeflag: tar.TypeReg, Mode: 0o644}},
+		"absolute":     {{Name: "/tmp/escaped", Typeflag: tar.TypeReg, Mode: 0o644}},
+		"through link": {{Name: "l", Typeflag: tar.TypeSymlink, Linkname: "/tmp"}, {Name: "l/escaped", Typeflag: tar.TypeReg, Mode: 0o644}},
+		"device":       {{Name: "d", Typeflag: tar.TypeChar, Devmajor: 1, Devminor: 3, Mode: 0o666}},
+		"hard link":    {{Name: "h", Typeflag: tar.TypeLink, Linkname: "/etc/passwd"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var b bytes.Buffer
+			tw := tar.NewWriter(&b)
+			for _, h := range headers {
+				if err := tw.WriteHeader(&h); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := tw.Close(); err != nil {
+				t.Fatal(err)
+			}
+			m, err := storage.Put(w.ctx, archive.Manifest{ID: "evil", UID: sandbox.NewUID()}, []string{"/workspace"},
+				func(context.Context, string) (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b.Bytes())), nil })
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = w.Create(w.ctx, core.CreateRequest{ID: "a", Restore: m.Name})
+			if !errors.Is(err, errs.Invalid) {
+				t.Errorf("Create = %v", err)
+			}
+			w.nothingLeft()
+		})
+	}
+	// A tree of the manifest that is no tree of a sandbox.
+	m, err := storage.Put(w.ctx, archive.Manifest{ID: "evil", UID: sandbox.NewUID()}, []string{"/etc"},
+		func(context.Context, string) (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("")), nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Create(w.ctx, core.CreateRequest{ID: "a", Restore: m.Name}); err == nil {
+		t.Error("a create wrote to /etc")
+	}
+	w.nothingLeft()
+}
