@@ -355,26 +355,16 @@ func TestSessionsAreListedAndForgotten(t *testing.T) {
 // nothing is dropped.
 func TestQueueWaitsForAPlace(t *testing.T) {
 	w := newWorld(t)
-	w.create("a")
-	var plain int64
-	for {
-		x, err := w.Exec(w.ctx, "a", sandbox.ExecSpec{Argv: []string{"sleep", "1000"}})
-		if errs.KindOf(err) == errs.Exhausted {
-			break
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		plain = x.Seq
+	free := w.FillPlaces(w.create("a").UID)
+	if _, err := w.Exec(w.ctx, "a", sandbox.ExecSpec{Shell: "true"}); errs.KindOf(err) != errs.Exhausted {
+		t.Errorf("a plain command = %v, want exhausted", err)
 	}
 	first := w.queue("a", sandbox.ExecSpec{Shell: "echo 1"})
 	second := w.queue("a", sandbox.ExecSpec{Shell: "echo 2"})
 	if x, err := w.WaitExec(w.ctx, "a", first.Seq, 50*time.Millisecond); err != nil || x.Status != sandbox.ExecPending {
 		t.Errorf("without a place it is %s, %v", x.Status, err)
 	}
-	if _, err := w.Cancel(w.ctx, "a", plain); err != nil {
-		t.Fatal(err)
-	}
+	free()
 	for i, x := range []sandbox.Exec{first, second} {
 		w.wait("a", x.Seq)
 		r, err := w.Result(w.ctx, "a", x.Seq, core.OutputCaps{Stdout: -1})

@@ -163,7 +163,8 @@ __cubby_print_variables() {
 		fi
 	done
 	__cubby_env=${BASH_ENV@A}
-	builtin unset -v "${!BASH_@}" "${!COMP_@}" "${!READLINE_@}" DIRSTACK EPOCHREALTIME EPOCHSECONDS FUNCNAME GROUPS \
+	# What is this shell's own, or this command's.
+	builtin unset -v "${!BASH_@}" "${!COMP_@}" "${!READLINE_@}" CUBBY_TREE DIRSTACK EPOCHREALTIME EPOCHSECONDS FUNCNAME GROUPS \
 		HISTCMD LINENO PIPESTATUS POSIXLY_CORRECT PWD RANDOM SECONDS SHLVL SRANDOM _
 	builtin eval "$__cubby_env"
 	builtin eval "builtin unset -v ${!__cubby_*}; builtin declare -p"
