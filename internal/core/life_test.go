@@ -300,11 +300,13 @@ func TestDeathIsReported(t *testing.T) {
 	tests := []struct {
 		death driver.Death
 		want  string
+		end   sandbox.EndReason // of the command that ran
 	}{
-		{driver.Death{Cause: driver.DeathOOM}, "CONTAINER_DIED: out of memory"},
-		{driver.Death{Cause: driver.DeathSignal, Signal: "SIGKILL"}, "CONTAINER_DIED: it was killed by SIGKILL"},
-		{driver.Death{Cause: driver.DeathExit, Code: 2}, "CONTAINER_DIED: its init process exited with code 2"},
-		{driver.Death{Cause: driver.DeathUnknown}, "CONTAINER_DIED: nobody knows why"},
+		{driver.Death{Cause: driver.DeathOOM}, "CONTAINER_DIED: out of memory", sandbox.EndOOM},
+		{driver.Death{Cause: driver.DeathSignal, Signal: "SIGKILL"}, "CONTAINER_DIED: it was killed by SIGKILL", sandbox.EndDied},
+		{driver.Death{Cause: driver.DeathExit, Code: 2}, "CONTAINER_DIED: its init process exited with code 2", sandbox.EndDied},
+		{driver.Death{Cause: driver.DeathRemoved}, "CONTAINER_DIED: it was removed from the host", sandbox.EndDied},
+		{driver.Death{Cause: driver.DeathUnknown}, "CONTAINER_DIED: nobody knows why", sandbox.EndDied},
 	}
 	w := newWorld(t)
 	w.create("a")
@@ -314,8 +316,9 @@ func TestDeathIsReported(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.sh("a", "echo alive > file")
-		w.fake.Kill(b.UID, tt.death)
+		x := w.launch("a", "echo ready; sleep 1000")
 		began := time.Now()
+		w.fake.Kill(b.UID, tt.death)
 		w.until("it is stopped", func() bool {
 			b, err = w.Sandbox(w.ctx, "a")
 			return err == nil && b.State == sandbox.Stopped
@@ -323,7 +326,11 @@ func TestDeathIsReported(t *testing.T) {
 		if !strings.HasPrefix(b.Reason, tt.want) || !strings.Contains(b.Reason, "start it again") {
 			t.Errorf("the reason is %q, want %q and a hint", b.Reason, tt.want)
 		}
-		t.Logf("reported after %s", time.Since(began))
+		x = w.wait("a", x.Seq)
+		if x.Exit.Reason != tt.end || x.Exit.Message != b.Reason {
+			t.Errorf("the command ended %+v, want %s and %q", x.Exit, tt.end, b.Reason)
+		}
+		t.Logf("reported after %s, to its command after %s", time.Since(began), x.FinishedAt.Sub(began))
 		_, err = w.Exec(w.ctx, "a", sandbox.ExecSpec{Shell: "true"})
 		if !errors.Is(err, errs.WrongState) || !strings.Contains(errs.Public(err).Hint, "CONTAINER_DIED") {
 			t.Errorf("Exec = %v with hint %q, want wrong state and why", err, errs.Public(err).Hint)
