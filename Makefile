@@ -30,6 +30,11 @@ test: setup-test build image ## set up and run every test, with real gVisor and 
 	CUBBY_TEST_IMAGE_DIR=$(IMAGE_DIR) CUBBY_TEST_BIN=$(CURDIR)/bin/cubby \
 		scripts/test.sh -race -shuffle=on -tags root -p 2 -timeout 25m
 
+.PHONY: test-sdk-python
+test-sdk-python: setup-test build image ## test the Python SDK against a real daemon, and build its packages (root)
+	CUBBY_TEST_IMAGE_DIR=$(IMAGE_DIR) CUBBY_TEST_BIN=$(CURDIR)/bin/cubby scripts/sdk-python.sh test
+	scripts/sdk-python.sh build
+
 .PHONY: test-unit
 test-unit: ## the tests that need neither root nor installed programs
 	$(GO) test -race -shuffle=on ./...
@@ -72,12 +77,12 @@ lint: setup ## formatting, vet, golangci-lint
 	$(GO) tool -modfile=tools/lint/go.mod golangci-lint run --build-tags root ./...
 
 .PHONY: generate
-generate: setup ## regenerate api/gen and api/openapi.json
+generate: setup ## regenerate api/gen, api/openapi.json and the Python SDK's blocking half
 	scripts/generate.sh
 
 .PHONY: check-generate
 check-generate: generate ## fail when generated files are not what generate makes
-	@git diff --exit-code --stat -- api || { echo "generated files differ: commit what make generate made" >&2; exit 1; }
+	@git diff --exit-code --stat -- api sdk || { echo "generated files differ: commit what make generate made" >&2; exit 1; }
 
 .PHONY: setup setup-test
 setup:

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Regenerates everything under api/ that is made from something else: the Go
-# code of the guest protocol and the OpenAPI document of the REST door.
+# Regenerates everything that is made from something else: under api/ the Go
+# code of the guest protocol, the OpenAPI document of the REST door; and the
+# blocking half of the Python SDK.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 tools=$PWD/.cache/tools
@@ -12,3 +13,4 @@ mkdir -p "$tools"
 PATH=$tools:$PATH buf lint
 PATH=$tools:$PATH buf generate
 scripts/go test ./internal/front/rest -run '^TestOpenAPI$' -update >/dev/null
+python3 sdk/python/tools/unasync.py
