@@ -117,7 +117,7 @@ func (r *run) reserveQueued(x sandbox.Exec) (busy bool, err error) {
 	}
 	r.queueing++
 	r.queuedSecrets += size(x.Spec.Secrets)
-	return r.queues[x.Spec.Session] != nil, nil
+	return r.busy(x.Spec.Session), nil
 }
 
 func (r *run) unreserveQueued(x sandbox.Exec) {
@@ -259,6 +259,13 @@ func (r *run) serve(q *queue) {
 		q.running = 0
 		r.mu.Unlock()
 	}
+}
+
+// busy reports whether a session has commands that wait or run. The caller
+// holds mu.
+func (r *run) busy(session string) bool {
+	q := r.queues[session]
+	return q != nil && (q.waiting > 0 || r.runs(q) != 0)
 }
 
 // runs returns the exec of a queue that runs now, 0 when none does. The caller

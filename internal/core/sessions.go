@@ -175,8 +175,7 @@ func (s *Service) ForgetSession(ctx context.Context, id, name string) error {
 		}
 		defer unlock()
 		a.run.mu.Lock()
-		q := a.run.queues[name]
-		busy := q != nil && (q.waiting > 0 || a.run.runs(q) != 0)
+		busy := a.run.busy(name)
 		a.run.mu.Unlock()
 		if busy {
 			return errs.E(errs.WrongState, "the session has commands that run or wait").Hint("wait for them, or cancel them")
