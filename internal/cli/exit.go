@@ -115,6 +115,7 @@ func (a *app) report(err error) {
 	var usage usageError
 	var remote *client.Error
 	var local *errs.Error
+	var refused *client.GitError
 	hint := ""
 	switch {
 	case errors.As(err, &usage):
@@ -130,6 +131,8 @@ func (a *app) report(err error) {
 		if remote.Code == client.Internal && remote.RequestID != "" {
 			hint = join(hint, "the daemon's log has more under request "+remote.RequestID)
 		}
+	case errors.As(err, &refused):
+		hint = refused.Hint
 	case errors.As(err, &local):
 		hint = errs.Public(err).Hint
 	}
