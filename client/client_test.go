@@ -203,6 +203,18 @@ func TestRequests(t *testing.T) {
 			_, err := c.Stop(ctx, "a", -1)
 			return err
 		}, 200, boxJSON, request{"POST", "/v1/sandboxes/a/stop", "", nil}},
+		{"keepalive", func(ctx context.Context, c *client.Client) error {
+			_, err := c.Keepalive(ctx, "a")
+			return err
+		}, 200, boxJSON, request{"POST", "/v1/sandboxes/a/keepalive", "", nil}},
+		{"keep until", func(ctx context.Context, c *client.Client) error {
+			_, err := c.KeepUntil(ctx, "a", time.Date(2026, 12, 24, 18, 0, 0, 0, time.UTC))
+			return err
+		}, 200, boxJSON, request{"POST", "/v1/sandboxes/a/keepalive", "", m{"until": "2026-12-24T18:00:00Z"}}},
+		{"keep for", func(ctx context.Context, c *client.Client) error {
+			_, err := c.KeepFor(ctx, "a", 0)
+			return err
+		}, 200, boxJSON, request{"POST", "/v1/sandboxes/a/keepalive", "", m{"seconds": 0.0}}},
 		{"destroy", func(ctx context.Context, c *client.Client) error { return c.Destroy(ctx, "a") },
 			204, "", request{"DELETE", "/v1/sandboxes/a", "", nil}},
 		{"signal", func(ctx context.Context, c *client.Client) error {
