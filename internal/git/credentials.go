@@ -52,11 +52,14 @@ func (c Credentials) addTo(cmd *Command, origin string) error {
 		return invalid("username: missing").Hint("give username and password, or token")
 	}
 	cmd.Secrets = map[string]string{userVariable: name, passwordVariable: password}
-	cmd.Env["GIT_CONFIG_COUNT"] = "2"
+	cmd.Env["GIT_CONFIG_COUNT"] = "4"
 	cmd.Env["GIT_CONFIG_KEY_0"], cmd.Env["GIT_CONFIG_VALUE_0"] = "credential.helper", ""
 	// Without an origin the script names it; until then it is one that no
 	// remote has.
 	cmd.Env["GIT_CONFIG_KEY_1"], cmd.Env["GIT_CONFIG_VALUE_1"] = "credential."+origin+".helper", helperScript
+	// What cleans up inherits the environment: it must not go on alone.
+	cmd.Env["GIT_CONFIG_KEY_2"], cmd.Env["GIT_CONFIG_VALUE_2"] = "gc.autoDetach", "false"
+	cmd.Env["GIT_CONFIG_KEY_3"], cmd.Env["GIT_CONFIG_VALUE_3"] = "maintenance.autoDetach", "false"
 	if origin == "" {
 		cmd.Env["GIT_CONFIG_KEY_1"] = "credential.https://invalid.helper"
 	}

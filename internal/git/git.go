@@ -68,6 +68,10 @@ func Make(op Operation) (Command, error) {
 	if err != nil {
 		return Command{}, err
 	}
+	if len(detail) > sandbox.MaxDetail {
+		return Command{}, errs.E(errs.TooLarge, "the operation is described by more than %d bytes", sandbox.MaxDetail).
+			Hint("name directories instead of files, or set all")
+	}
 	c := Command{Kind: KindPrefix + op.Name(), Argv: p.argv, Cwd: dir, Env: environment(), Detail: detail}
 	for name, value := range p.env {
 		c.Env[name] = value

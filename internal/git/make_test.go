@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -64,6 +65,7 @@ func TestMakeRefuses(t *testing.T) {
 		"all and files":            git.Add{All: true, Files: []string{"a"}},
 		"empty file":               git.Diff{Files: []string{""}},
 		"many files":               git.Add{Files: make([]string, 1001)},
+		"long names":               git.Add{Files: slices.Repeat([]string{strings.Repeat("x", 4000)}, 100)},
 		"no message":               git.Commit{Message: " \n"},
 		"long message":             git.Commit{Message: long},
 		"author":                   git.Commit{Message: "m", AuthorName: "a\nb"},

@@ -13,7 +13,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"syscall"
 	"testing"
 	"time"
 
@@ -50,13 +49,17 @@ func Start(t testing.TB) *Server {
 	for range 20 {
 		// Below the range that the kernel gives to whoever asks for any port.
 		address := fmt.Sprintf("127.0.0.1:%d", 10000+rand.IntN(10000))
+		if l, err := net.Listen("tcp", address); err != nil {
+			continue // taken
+		} else if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
 		log.Reset()
 		s.URL = "http://" + address
 		s.cmd = exec.Command(program, "--access", AccessKey, "--secret", SecretKey, "--port", address, "--quiet",
 			"posix", "--sidecar", sidecar, s.Dir)
 		s.cmd.Dir = s.Dir
 		s.cmd.Stdout, s.cmd.Stderr = &log, &log
-		s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 		if err := s.cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
