@@ -430,6 +430,19 @@ def test_git_failures(scripted: Any) -> None:
     assert caught.value.code == "timeout"
 
 
+def test_archives(scripted: Any) -> None:
+    kept = httpx.Response(200, json={"name": "a1", "id": "b", "bytes": 5, "created_at": "2026-01-02T03:04:05Z"})
+    script, box = scripted(kept, httpx.Response(204))
+    archive = box.destroy(archive=True)
+    assert archive is not None
+    assert (archive.name, archive.id, archive.bytes) == ("a1", "b", 5)
+    assert script.requests[0].url.params["archive"] == "true"
+    assert box.destroy() is None
+    script, box = scripted(httpx.ReadError("cut"))
+    with pytest.raises(cubby.UnreachableError):
+        box.destroy(archive=True)
+
+
 @pytest.mark.parametrize("url", ["", "daemon:80", "ftp://daemon", "http://", "http://h:99999", "http://[::1"])
 def test_bad_urls_are_told_at_once(url: str) -> None:
     with pytest.raises(cubby.InvalidRequestError, match="URL"):

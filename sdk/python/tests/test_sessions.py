@@ -48,7 +48,7 @@ def test_async_sessions(daemon: Daemon, box: Sandbox) -> None:
     async def scenario() -> None:
         async with AsyncClient(daemon.url, TOKEN) as client:
             shell = (await client.sandboxes.get(box.id)).session("async")
-            await asyncio.gather(*(shell.run(f"N=$N{i}") for i in range(5)))
+            await asyncio.gather(*(shell.run(f"N=${{N}}{i}") for i in range(5)))
             assert sorted((await shell.run("echo $N")).stdout.strip()) == list("01234")
 
     asyncio.run(scenario())

@@ -64,6 +64,7 @@ from .gitresults import (
     GitStatus,
 )
 from .models import (
+    Archive,
     Chunk,
     Event,
     EventPage,
@@ -84,6 +85,7 @@ from .models import (
 )
 
 __all__ = [
+    "Archive",
     "AsyncClient",
     "AsyncEventStream",
     "AsyncEvents",

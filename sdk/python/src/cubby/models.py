@@ -17,6 +17,7 @@ from ._decode import decode, malformed
 from .errors import ExecFailedError
 
 __all__ = [
+    "Archive",
     "Chunk",
     "Event",
     "EventPage",
@@ -106,6 +107,21 @@ class Stats:
     disk_bytes: int = 0
     disk_used_bytes: int = 0
     execs: int = 0
+
+
+@dataclass(frozen=True)
+class Archive:
+    """The files of a destroyed sandbox in the daemon's archive storage; a create takes its name as ``restore``.
+
+    ``id`` is the sandbox's; ``bytes`` is what the archive takes in the storage.
+    """
+
+    name: str
+    id: str = ""
+    image: str = ""
+    isolation: str = ""
+    bytes: int = 0
+    created_at: datetime | None = None
 
 
 @dataclass(frozen=True)

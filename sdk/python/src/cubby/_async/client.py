@@ -7,9 +7,9 @@ from types import TracebackType
 
 import httpx
 
-from .._decode import decode_list
-from .._request import DEFAULT_URL
-from ..models import Image, Problem
+from .._decode import decode, decode_list
+from .._request import DEFAULT_URL, path
+from ..models import Archive, Image, Problem
 from .sandbox import AsyncSandboxes
 from .transport import AsyncTransport
 
@@ -74,6 +74,14 @@ class AsyncClient:
     async def images(self) -> list[Image]:
         """Return the images that sandboxes can start from."""
         return decode_list(Image, await self._transport.call("GET", "/v1/images", repeat=True), "images")
+
+    async def archive(self, name: str) -> Archive:
+        """Return the archive of a destroyed sandbox."""
+        return decode(Archive, await self._transport.call("GET", path("archives", name), repeat=True))
+
+    async def remove_archive(self, name: str) -> None:
+        """Delete an archive."""
+        await self._transport.call("DELETE", path("archives", name), repeat=True)
 
     async def health(self) -> None:
         """Return when the daemon answers; it needs no token. Else raise a CubbyError."""

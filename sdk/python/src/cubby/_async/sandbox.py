@@ -11,7 +11,7 @@ from types import TracebackType
 from .._decode import decode, decode_list, malformed
 from .._request import FIRST_WAIT, compact, exec_body, path, query, rfc3339, seconds
 from ..errors import CubbyError, NotFoundError, WrongStateError
-from ..models import ExecResult, Limits, Network, SandboxInfo, SessionInfo, Stats, WindowSize, decode_exec
+from ..models import Archive, ExecResult, Limits, Network, SandboxInfo, SessionInfo, Stats, WindowSize, decode_exec
 from .events import AsyncEvents
 from .files import AsyncFiles
 from .git import AsyncGit
@@ -253,16 +253,18 @@ class AsyncSandbox:
         self.info = decode(SandboxInfo, answer)
         return self.info
 
-    async def destroy(self, *, keep_disk: bool = False, archive: bool = False) -> None:
+    async def destroy(self, *, keep_disk: bool = False, archive: bool = False) -> Archive | None:
         """End the sandbox and remove everything of it but its history.
 
         Args:
             keep_disk: keep /workspace and /home/sandbox: a create with the same id gets them back.
-            archive: put them into the daemon's archive storage first.
+            archive: put them into the daemon's archive storage first, and return where. When that cannot be done the
+                sandbox stays, stopped.
         """
-        await self._transport.call(
-            "DELETE", self._path(), params=query(keep_disk=keep_disk, archive=archive), repeat=True
-        )
+        params = query(keep_disk=keep_disk, archive=archive)
+        # An archive's answer is not to be lost in a repetition that finds nothing.
+        answer = await self._transport.call("DELETE", self._path(), params=params, repeat=not archive)
+        return decode(Archive, answer) if archive else None
 
     async def purge(self) -> int:
         """Destroy the sandbox with a disk that was kept, and return the bytes of the host's disk that became free."""

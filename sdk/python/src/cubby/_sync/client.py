@@ -8,9 +8,9 @@ from types import TracebackType
 
 import httpx
 
-from .._decode import decode_list
-from .._request import DEFAULT_URL
-from ..models import Image, Problem
+from .._decode import decode, decode_list
+from .._request import DEFAULT_URL, path
+from ..models import Archive, Image, Problem
 from .sandbox import Sandboxes
 from .transport import Transport
 
@@ -75,6 +75,14 @@ class Client:
     def images(self) -> list[Image]:
         """Return the images that sandboxes can start from."""
         return decode_list(Image, self._transport.call("GET", "/v1/images", repeat=True), "images")
+
+    def archive(self, name: str) -> Archive:
+        """Return the archive of a destroyed sandbox."""
+        return decode(Archive, self._transport.call("GET", path("archives", name), repeat=True))
+
+    def remove_archive(self, name: str) -> None:
+        """Delete an archive."""
+        self._transport.call("DELETE", path("archives", name), repeat=True)
 
     def health(self) -> None:
         """Return when the daemon answers; it needs no token. Else raise a CubbyError."""

@@ -145,16 +145,19 @@ class SandboxClient:
         self,
         session_id: str,
         cmd: str,
-        cwd: str = "/workspace",
+        cwd: str | None = None,
         timeout_seconds: int = 300,
         env: Mapping[str, str] | None = None,
         sync: bool = False,
     ) -> ExecSubmitResponse:
-        """Run a line of shell; a session's commands run one after another.
+        """Run a line of shell; a session's commands run one after another in one shell.
 
-        With sync it waits for the end, up to 30 seconds; after that a SandboxError with status 408 is raised.
+        Without cwd it runs where the shell is: at first /workspace, later where a ``cd`` before it led. With sync it
+        waits for the end, up to 30 seconds; after that a SandboxError with status 408 is raised.
         """
-        body: dict[str, Any] = {"cmd": cmd, "cwd": cwd, "timeout_seconds": timeout_seconds, "sync": sync}
+        body: dict[str, Any] = {"cmd": cmd, "timeout_seconds": timeout_seconds, "sync": sync}
+        if cwd is not None:
+            body["cwd"] = cwd
         if env is not None:
             body["env"] = dict(env)
         timeout = max(self._timeout, _SYNC_CAP + 10) if sync else self._timeout
