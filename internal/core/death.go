@@ -60,11 +60,20 @@ func (s *Service) bury(ctx context.Context, b sandbox.Sandbox, death driver.Deat
 	if _, err := s.stopped(ctx, b, reason, event.Died{Reason: reason}); err != nil {
 		return err
 	}
-	// The driver may hold things of the run that only a stop lets go.
-	if b.Handle != nil {
-		if err := s.cfg.Driver.Stop(ctx, b.Handle, 0); err != nil && !errors.Is(err, errs.NotFound) {
-			s.log.Warn("clean up after a sandbox that died", telemetry.KeyUID, b.UID, telemetry.KeyErr, err)
-		}
+	if err := s.letGo(ctx, b); err != nil {
+		s.log.Warn("clean up after a sandbox that died", telemetry.KeyUID, b.UID, telemetry.KeyErr, err)
+	}
+	return nil
+}
+
+// letGo has the driver drop what it holds of a run that is over, also of one
+// whose start or stop a crash cut off.
+func (s *Service) letGo(ctx context.Context, b sandbox.Sandbox) error {
+	if b.Handle == nil {
+		return nil
+	}
+	if err := s.cfg.Driver.Stop(ctx, b.Handle, 0); err != nil && !errors.Is(err, errs.NotFound) {
+		return fmt.Errorf("clear what a run left: %w", err)
 	}
 	return nil
 }

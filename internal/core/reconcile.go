@@ -37,10 +37,11 @@ const (
 	buryIt          // should run and does not
 	settleIt        // was being stopped when the daemon went
 	haltIt          // runs and should not
+	clearIt         // does not run, and may have pieces of a start or stop that was cut off
 )
 
 func (a action) String() string {
-	return [...]string{"leave", "adopt", "abandon", "bury", "settle", "halt"}[a]
+	return [...]string{"leave", "adopt", "abandon", "bury", "settle", "halt", "clear"}[a]
 }
 
 // observation is what is known about a sandbox while its lock is held.
@@ -71,8 +72,12 @@ func decide(o observation) action {
 			return buryIt
 		}
 	case sandbox.Stopped, sandbox.Sleeping:
-		if o.phase == driver.PhaseRunning {
+		switch o.phase {
+		case driver.PhaseRunning:
 			return haltIt
+		case driver.PhaseCreated, driver.PhaseDead:
+			return clearIt
+		case driver.PhaseGone:
 		}
 	case sandbox.Failed, sandbox.Destroyed:
 		// Traces of these are orphans.
@@ -303,7 +308,7 @@ func (s *Service) repair(ctx context.Context, b sandbox.Sandbox) error {
 		o.phase, death, err = s.inspect(ctx, b)
 	}
 	act := decide(o)
-	if act != leaveIt {
+	if act != leaveIt && act != clearIt {
 		s.log.Info("reconcile a sandbox", telemetry.KeySandbox, b.ID, telemetry.KeyUID, b.UID, "state", b.State, "phase", o.phase, "action", act.String())
 	}
 	owed, known := s.owed(b.UID)
@@ -317,8 +322,12 @@ func (s *Service) repair(ctx context.Context, b sandbox.Sandbox) error {
 			return s.bury(ctx, b, death)
 		}
 		reason := cmp.Or(owed, interruptedStop)
-		_, err := s.stopped(ctx, b, reason, event.Stopped{Reason: reason})
-		return err
+		if _, err := s.stopped(ctx, b, reason, event.Stopped{Reason: reason}); err != nil {
+			return err
+		}
+		return s.letGo(ctx, b)
+	case clearIt:
+		return s.letGo(ctx, b)
 	case haltIt:
 		if err := s.cfg.Driver.Stop(ctx, b.Handle, DefaultGrace); err != nil && !errors.Is(err, errs.NotFound) {
 			return fmt.Errorf("stop what should not run: %w", err)

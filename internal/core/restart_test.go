@@ -228,6 +228,40 @@ func TestInterruptedDestroyIsFinished(t *testing.T) {
 	}
 }
 
+// TestCutOffRunsAreCleared: what a daemon that was killed in the middle of a
+// start or a stop had running of a sandbox is ended by the next one.
+func TestCutOffRunsAreCleared(t *testing.T) {
+	w := newWorld(t)
+	running, stopped := w.create("running"), w.create("stopped")
+	if _, err := w.Stop(w.ctx, "stopped", 0); err != nil {
+		t.Fatal(err)
+	}
+	w.stop()
+	w.fake = w.fake.Restart(t)
+	if err := w.fake.Stop(w.ctx, running.Handle, 0); err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex
+	cleared := map[sandbox.UID]bool{}
+	w.fake.Before = func(_ context.Context, method string, uid sandbox.UID) {
+		mu.Lock()
+		defer mu.Unlock()
+		cleared[uid] = cleared[uid] || method == "Stop"
+	}
+	w.open()
+	w.start()
+	w.until("both are cleared", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return cleared[running.UID] && cleared[stopped.UID]
+	})
+	for _, id := range []string{"running", "stopped"} {
+		if _, err := w.Start(w.ctx, id); err != nil {
+			t.Errorf("Start: %v", err)
+		}
+	}
+}
+
 func TestInterruptedStop(t *testing.T) {
 	w := newWorld(t)
 	b := w.create("a")
