@@ -37,6 +37,9 @@ func DefaultSpec() sandbox.Spec {
 	}
 }
 
+// Defaults is what a create without a spec makes.
+func (s *Service) Defaults() sandbox.Spec { return s.defaults }
+
 // Host is what the machine has.
 type Host struct {
 	CPUs        int

@@ -9,22 +9,30 @@ import (
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
+// GitOptions say how an operation of git runs. The zero value runs it beside
+// everything else, within the sandbox's time limit.
+type GitOptions struct {
+	Session string // after what this session has to run before
+	Timeout *time.Duration
+}
+
 // RunGit starts an operation of git and waits for its end as [Service.RunExec]
 // does; the operation goes on without the caller. It is an exec of its own
 // kind, run by the sandbox's user; progress is on its stderr, and its Result
 // is a type of package git or {"error": git.Failure}. A failure of git is not
-// an error of this call. Timeout is that of an exec.
+// an error of this call.
 //
 // Credentials are in the environment of this one command and nowhere else on
 // the host's side. Inside, other processes of the same user can read them as
 // long as it runs.
-func (s *Service) RunGit(ctx context.Context, id string, op git.Operation, timeout *time.Duration, wait time.Duration, caps OutputCaps) (Result, error) {
+func (s *Service) RunGit(ctx context.Context, id string, op git.Operation, o GitOptions, wait time.Duration, caps OutputCaps) (Result, error) {
 	c, err := git.Make(op)
 	if err != nil {
 		return Result{}, err
 	}
 	return s.RunExec(ctx, id, sandbox.ExecSpec{
-		Kind: c.Kind, Detail: c.Detail, Argv: c.Argv, Cwd: c.Cwd, Env: c.Env, Secrets: c.Secrets, Timeout: timeout,
+		Kind: c.Kind, Detail: c.Detail, Argv: c.Argv, Cwd: c.Cwd, Env: c.Env, Secrets: c.Secrets,
+		Session: o.Session, Timeout: o.Timeout,
 	}, wait, caps)
 }
 

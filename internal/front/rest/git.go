@@ -7,6 +7,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/cubbyhq/cubby/internal/core"
 	"github.com/cubbyhq/cubby/internal/front"
 	"github.com/cubbyhq/cubby/internal/git"
 )
@@ -178,7 +179,7 @@ func (d *Door) git(ctx context.Context, x exchange, id string, run GitRun, op gi
 		timeout = &limit
 	}
 	waiting, done := d.untilDrain(ctx)
-	res, err := d.core.RunGit(waiting, id, op, timeout, wait, capsOf(nil))
+	res, err := d.core.RunGit(waiting, id, op, core.GitOptions{Timeout: timeout}, wait, capsOf(nil))
 	done()
 	// As with exec: what goes on has a number.
 	if err != nil && (res.Exec.Seq == 0 || ctx.Err() != nil || !d.drains()) {

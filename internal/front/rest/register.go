@@ -43,6 +43,7 @@ func apiConfig(version string) huma.Config {
 				{Name: "git", Description: "Operations on repositories in a sandbox."},
 				{Name: "host", Description: "The daemon itself."},
 				{Name: "sandboxed", Description: "The paths of sandboxed, with its shapes."},
+				{Name: "ecs-sandbox", Description: "The paths of ecs-sandbox, with its shapes. The header X-Sandbox-Secret selects them where sandboxed has the same."},
 			},
 		},
 		Formats:                      map[string]huma.Format{"application/json": jsonFormat, "json": jsonFormat},

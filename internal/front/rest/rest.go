@@ -1,5 +1,5 @@
 // Package rest is the HTTP door: the canonical API below /v1 and the paths of
-// sandboxed, both thin on core. A handler decodes, makes one call to core and
+// sandboxed and ecs-sandbox, all thin on core. A handler decodes, makes one call to core and
 // encodes; rules about sandboxes live below it. The OpenAPI document is
 // generated from the code and committed as api/openapi.json.
 //
@@ -72,6 +72,7 @@ func New(c Config) *Door {
 	d.sessionRoutes()
 	d.hostRoutes()
 	d.sandboxedRoutes()
+	d.ecsRoutes()
 	d.docsRoutes()
 	d.mux.HandleFunc("/", d.unknown)
 	dropUnusedSchemas(d.api.OpenAPI())
@@ -95,7 +96,11 @@ func (d *Door) Access(r *http.Request) front.Access {
 // Error answers in the dialect of the path.
 func (d *Door) Error(w http.ResponseWriter, r *http.Request, err error) {
 	d.logInternal(r.Context(), err)
-	if sandboxedPath(r.URL.Path) {
+	switch {
+	case ecsSpoken(r):
+		writeECSError(w, err)
+		return
+	case sandboxedPath(r.URL.Path):
 		writeSandboxedError(w, err)
 		return
 	}
@@ -122,7 +127,11 @@ func (d *Door) unknown(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Allow", strings.Join(allowed, ", "))
 	err := errs.E(errs.Invalid, "%s is not a method of this endpoint", r.Method).Hint("allowed: %s", strings.Join(allowed, ", "))
-	if sandboxedPath(r.URL.Path) {
+	switch {
+	case ecsSpoken(r):
+		writeECSError(w, &ecsFault{http.StatusMethodNotAllowed, "method_not_allowed", err})
+		return
+	case sandboxedPath(r.URL.Path):
 		front.WriteJSON(w, http.StatusMethodNotAllowed, sandboxedError{Error: err.Error()})
 		return
 	}

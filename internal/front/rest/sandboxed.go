@@ -129,12 +129,12 @@ type SandboxedResult struct {
 
 func (d *Door) sandboxedRoutes() {
 	row, rows := d.schema(SandboxedRow{}, "SandboxedRow"), &huma.Schema{Type: huma.TypeArray, Items: d.schema(SandboxedRow{}, "SandboxedRow")}
-	d.dialect("sandboxed-create", "POST /sandbox", "Create a sandbox", SandboxedInput{}, "201", row, d.sandboxedCreate)
+	d.dialect("sandboxed-create", "POST /sandbox", "Create a sandbox", SandboxedInput{}, "201", row, spoken(d.ecsCreate, d.sandboxedCreate))
 	d.dialect("sandboxed-list", "GET /sandboxes", "List all sandboxes, newest first", nil, "200", rows, d.sandboxedList)
 	d.dialect("sandboxed-get", "GET /sandbox/{id}", "Get a sandbox", nil, "200", d.schema(SandboxedDetail{}, "SandboxedDetail"), d.sandboxedGet)
-	d.dialect("sandboxed-delete", "DELETE /sandbox/{id}", "Destroy a sandbox and keep its files for the next one with this id", nil, "204", nil, d.sandboxedDelete)
+	d.dialect("sandboxed-delete", "DELETE /sandbox/{id}", "Destroy a sandbox and keep its files for the next one with this id", nil, "204", nil, spoken(d.ecsDelete, d.sandboxedDelete))
 	d.dialect("sandboxed-purge", "POST /sandbox/{id}/purge", "Destroy a sandbox with its files", nil, "200", d.schema(Purged{}, "Purged"), d.sandboxedPurge)
-	d.dialect("sandboxed-exec", "POST /sandbox/{id}/exec", "Run a program and wait for its end", SandboxedExec{}, "200", d.schema(SandboxedResult{}, "SandboxedResult"), d.sandboxedExec)
+	d.dialect("sandboxed-exec", "POST /sandbox/{id}/exec", "Run a program and wait for its end", SandboxedExec{}, "200", d.schema(SandboxedResult{}, "SandboxedResult"), d.spokenExec)
 }
 
 // dialect adds an endpoint that reads and writes for itself, because the
