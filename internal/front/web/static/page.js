@@ -7,6 +7,8 @@
   const form = $('form'), status = $('status');
   const remembered = 'cubby.token';
   const retryFirst = 500, retryLast = 10000;
+  const terminalName = /^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$/;
+  const firstTries = 4; // for a terminal that was never seen
   const pasteChunk = 64 * 1024; // the daemon takes messages of up to 256 KiB
 
   const term = new Terminal({ cursorBlink: true, scrollback: 10000, fontFamily: 'ui-monospace, Menlo, Consolas, "DejaVu Sans Mono", monospace', fontSize: 14, theme: { background: '#16181d' } });
@@ -77,6 +79,7 @@
     offer('');
     const id = $('id').value.trim(), name = $('name').value.trim() || 'main';
     if (!id) return;
+    if (!terminalName.test(name)) return show('error', 'this cannot be the name of a terminal');
     show('connecting');
     if (token()) sessionStorage.setItem(remembered, token());
     let box = await ask('GET', path(id));
@@ -160,6 +163,7 @@
     if (!at) return;
     // 1007 to 1009 are this page's fault and would be again.
     if (event.code >= 1007 && event.code <= 1009) return show('error', event.reason || 'closed: ' + event.code);
+    if (!at.seq && retry >= firstTries) return show('error', 'the terminal cannot be opened');
     show('reconnecting');
     const wait = Math.min(retryFirst * 2 ** retry++, retryLast);
     timer = setTimeout(again, wait);

@@ -1,0 +1,269 @@
+//go:build root
+
+package web_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"io/fs"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/input"
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"github.com/cubbyhq/cubby/internal/config"
+	"github.com/cubbyhq/cubby/internal/daemon/daemontest"
+)
+
+var screenshot = flag.String("screenshot", "", "write a picture of the page to this file")
+
+const token = "not-secure"
+
+// browser is one tab of a real Chromium.
+type browser struct {
+	t   *testing.T
+	ctx context.Context
+}
+
+func newBrowser(t *testing.T) *browser {
+	t.Helper()
+	profile, err := os.MkdirTemp("", "chromium")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	ctx, release := chromedp.NewExecAllocator(ctx,
+		chromedp.UserDataDir(profile), chromedp.WSURLReadTimeout(time.Minute), chromedp.WindowSize(1000, 640),
+		chromedp.Headless, chromedp.NoSandbox, chromedp.DisableGPU, chromedp.NoFirstRun, chromedp.NoDefaultBrowserCheck,
+		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-background-networking", true),
+		chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-sync", true), chromedp.Flag("no-proxy-server", true),
+		chromedp.Flag("disable-dev-shm-usage", true), chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"))
+	ctx, leave := chromedp.NewContext(ctx)
+	t.Cleanup(func() {
+		leave()
+		release() // waits for the browser
+		cancel()
+		// Its children may still write for a moment.
+		var err error
+		for range 100 {
+			if err = os.RemoveAll(profile); err == nil {
+				break
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("left behind: %v", err)
+		}
+	})
+	b := &browser{t, ctx}
+	b.do(chromedp.Navigate("about:blank"))
+	return b
+}
+
+func (b *browser) do(actions ...chromedp.Action) {
+	b.t.Helper()
+	if err := chromedp.Run(b.ctx, actions...); err != nil {
+		b.t.Fatalf("%v; status %q, the screen shows\n%s", err, b.get(statusText), b.get(screenText))
+	}
+}
+
+const (
+	statusText = `document.getElementById('status').textContent`
+	screenText = `Array.from(document.querySelectorAll('.xterm-rows > div'), (row) => row.textContent.replace(/\u00a0/g, ' ').trimEnd()).join('\n')`
+)
+
+// get evaluates an expression; "" when the page has none of it.
+func (b *browser) get(expression string) string {
+	var s string
+	_ = chromedp.Run(b.ctx, chromedp.Evaluate(expression, &s)) // for messages
+	return s
+}
+
+// until waits for an expression to be true.
+func (b *browser) until(expression string) {
+	b.t.Helper()
+	b.do(chromedp.Poll(expression, nil, chromedp.WithPollingInterval(50*time.Millisecond), chromedp.WithPollingTimeout(time.Minute)))
+}
+
+func (b *browser) status(want string) {
+	b.t.Helper()
+	b.until(statusText + " === " + strconv.Quote(want))
+}
+
+// shows waits for a line of the screen that is a text.
+func (b *browser) shows(line string) {
+	b.t.Helper()
+	b.until("(" + screenText + ").split('\\n').includes(" + strconv.Quote(line) + ")")
+}
+
+func (b *browser) typed(keys string) {
+	b.t.Helper()
+	b.do(chromedp.Focus(".xterm-helper-textarea"), chromedp.ActionFunc(func(ctx context.Context) error {
+		for _, key := range keys {
+			for _, event := range kb.Encode(key) {
+				if event.Type == input.KeyDown {
+					event.Type = input.KeyRawDown // its character is an event of its own
+				}
+				if err := event.Do(ctx); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}))
+}
+
+// ctrlC presses the two keys.
+func (b *browser) ctrlC() {
+	b.t.Helper()
+	press := func(kind input.KeyType) *input.DispatchKeyEventParams {
+		return input.DispatchKeyEvent(kind).WithKey("c").WithCode("KeyC").WithModifiers(input.ModifierCtrl).WithWindowsVirtualKeyCode(67)
+	}
+	b.do(press(input.KeyRawDown), press(input.KeyUp))
+}
+
+func api(t *testing.T, url, method, path, body string) int {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, url+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res.Body.Close()
+	return res.StatusCode
+}
+
+// TestPageInABrowser: links and the form, typing, a reload, a new size, and a
+// daemon that stops and comes back.
+func TestPageInABrowser(t *testing.T) {
+	d := daemontest.Start(t, daemontest.Options{Config: func(c *config.Config) { c.Tokens = "me:" + token }})
+	if status := api(t, d.URL, "POST", "/v1/sandboxes", `{"id":"box"}`); status != http.StatusCreated {
+		t.Fatalf("create: %d", status)
+	}
+	b := newBrowser(t)
+
+	// A link with all that it takes connects, and keeps the token for itself.
+	b.do(chromedp.Navigate(d.URL + "/web?token=" + token + "&session=box"))
+	b.status("connected")
+	if at := b.get("location.href"); strings.Contains(at, token) || !strings.Contains(at, "id=box") {
+		t.Errorf("the address is %s", at)
+	}
+	b.typed("PS1='$ '; KEPT=here; clear\r")
+	b.typed("echo sum-$((40+2))\r")
+	b.shows("sum-42")
+	b.do(chromedp.Reload())
+	b.status("connected")
+	b.shows("sum-42")
+	b.typed("echo $KEPT-still\r")
+	b.shows("here-still")
+
+	// Keys are raw: Ctrl-C ends the command, tab completes.
+	b.typed("bash -c 'echo begun-$((1+1)); exec sleep 600'\r")
+	b.shows("begun-2")
+	b.ctrlC()
+	b.typed("echo code-$?\r")
+	b.shows("code-130")
+	b.typed("echo tab-$((2+3)) > completed_by_tab\r")
+	b.typed("cat completed_\t\r")
+	b.shows("tab-5")
+
+	const rows = "document.querySelector('.xterm-rows').children.length"
+	before := b.get("String(" + rows + ")")
+	b.typed("while :; do echo rows-$(stty size | cut -d' ' -f1); sleep 0.1; done\r")
+	b.do(chromedp.EmulateViewport(700, 400))
+	b.until(rows + " !== " + before + " && (" + screenText + ").split('\\n').includes('rows-' + " + rows + ")")
+	b.ctrlC()
+	b.do(chromedp.EmulateViewport(1000, 640))
+
+	if *screenshot != "" {
+		b.typed("clear; PS1='\\[\\e[32m\\]sandbox@box\\[\\e[0m\\]:\\w\\$ '; cd /tmp\r")
+		b.typed("python3 -c 'print(sum(range(101)))'\r")
+		b.shows("5050")
+		b.typed("ls --color=always -d /usr/*\r")
+		var picture []byte
+		b.do(chromedp.Sleep(time.Second), chromedp.CaptureScreenshot(&picture))
+		if err := os.WriteFile(*screenshot, picture, 0o644); err != nil {
+			t.Error(err)
+		}
+		b.typed("cd -\r")
+	}
+
+	// A link makes nothing; a click does.
+	b.do(chromedp.Navigate(d.URL + "/web?id=made"))
+	b.status("there is no such sandbox")
+	if status := api(t, d.URL, "GET", "/v1/sandboxes/made", ""); status != http.StatusNotFound {
+		t.Errorf("the link made a sandbox: %d", status)
+	}
+	b.do(chromedp.Click("#create", chromedp.NodeVisible))
+	b.status("connected")
+	if status := api(t, d.URL, "GET", "/v1/sandboxes/made", ""); status != http.StatusOK {
+		t.Errorf("the click made none: %d", status)
+	}
+
+	// The form, in a tab that knows no token.
+	b.do(chromedp.Evaluate("sessionStorage.clear()", nil), chromedp.Navigate(d.URL+"/web"))
+	b.until("document.getElementById('id').value.startsWith('web-')")
+	b.do(chromedp.SetValue("#id", "box"), chromedp.SetValue("#token", "wrong"), chromedp.Click("#connect"))
+	b.status("the token is wrong")
+	b.do(chromedp.SetValue("#token", token), chromedp.Click("#connect"))
+	b.status("connected")
+
+	// The daemon stops; the terminal goes on and the page comes back to it.
+	b.typed("clear; PS1='$ '; echo wait-$((1+2)); while ! test -e seen; do sleep 0.05; done; echo back-$((3+4))\r")
+	b.shows("wait-3")
+	if err := d.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	b.status("reconnecting")
+	address := strings.TrimPrefix(d.URL, "http://")
+	d = daemontest.Start(t, daemontest.Options{
+		Dir: d.Dir, Driver: d.Driver.Restart(t),
+		Config: func(c *config.Config) { c.Tokens, c.Listen = "me:"+token, address },
+	})
+	b.status("connected")
+	b.shows("wait-3")
+	if status := api(t, d.URL, "PUT", "/v1/sandboxes/box/files?path=seen", "x"); status != http.StatusOK {
+		t.Errorf("write: %d", status)
+	}
+	b.shows("back-7")
+	b.typed("exit 3\r")
+	b.status("ended: exit 3")
+}
+
+// TestPageRunsNothingForeign: what the terminal shows, and what a link says,
+// is text.
+func TestPageRunsNothingForeign(t *testing.T) {
+	d := daemontest.Start(t, daemontest.Options{})
+	if status := api(t, d.URL, "POST", "/v1/sandboxes", `{"id":"box"}`); status != http.StatusCreated {
+		t.Fatalf("create: %d", status)
+	}
+	b := newBrowser(t)
+	b.do(chromedp.ActionFunc(func(ctx context.Context) error {
+		_, err := page.AddScriptToEvaluateOnNewDocument(`window.refused = []; document.addEventListener('securitypolicyviolation', (e) => refused.push(e.violatedDirective + ' ' + e.blockedURI))`).Do(ctx)
+		return err
+	}))
+	b.do(chromedp.Navigate(d.URL + "/web?id=box&name=x%22%3E%3Cscript%3Ewindow.hit=1%3C/script%3E"))
+	b.status("this cannot be the name of a terminal")
+	b.do(chromedp.Navigate(d.URL + "/web?id=box&cmd=touch+/tmp/hit"))
+	b.status("connected")
+	b.typed("printf '<img src=x onerror=\"window.hit=1\">%s\\n' end-$((1+1))\r")
+	b.until("(" + screenText + ").includes('end-2')")
+	if got := b.get("String(window.hit)"); got != "undefined" {
+		t.Errorf("a script ran: %s", got)
+	}
+	if got := b.get("refused.join()"); got != "" {
+		t.Errorf("the page's own policy refused %s", got)
+	}
+}
