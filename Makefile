@@ -43,6 +43,12 @@ test-unit: ## the tests that need neither root nor installed programs
 fuzz: ## run every fuzz target for FUZZTIME (default 20s)
 	@scripts/fuzz.sh $${FUZZTIME:-20s}
 
+ROUNDS ?= 20
+.PHONY: durability
+durability: setup-test build image ## kill the daemon under load ROUNDS times in each configuration; SEED repeats the choices (root)
+	CUBBY_TEST_IMAGE_DIR=$(IMAGE_DIR) CUBBY_TEST_BIN=$(CURDIR)/bin/cubby CUBBY_TEST_ROUNDS=$(ROUNDS) CUBBY_TEST_SEED=$(SEED) \
+		$(GO) test -tags root -count 1 -timeout 4h -v -run TestDurability ./test/durability
+
 .PHONY: build
 build: setup embedded ## build bin/cubby with the programs that it carries
 	@mkdir -p bin

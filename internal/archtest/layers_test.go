@@ -94,6 +94,7 @@ func places() map[string]place {
 		"internal/store/storetest":       {only: []string{}, by: []string{}},
 		"internal/daemon/daemontest":     {layer: 8, by: []string{}},
 		"test/e2e":                       {layer: 9},
+		"test/durability":                {layer: 9},
 	}
 }
 
