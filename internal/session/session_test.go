@@ -62,7 +62,7 @@ func TestSession(t *testing.T) {
 		},
 		"a bad cd keeps the directory": {
 			{cmd: "mkdir d; cd d"},
-			{cmd: "cd nowhere", err: "nowhere: No such file or directory", code: 1},
+			{cmd: "cd nowhere", err: "cd: nowhere: No such file or directory", code: 1},
 			{cmd: "pwd", out: "{work}/d\n"},
 			{cmd: "cd nowhere; pwd", out: "{work}/d\n", err: "No such file"},
 		},

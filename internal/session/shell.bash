@@ -39,7 +39,10 @@ if [[ -n $__cubby_dir && -e $__cubby_dir/state ]]; then
 	unset -v "${!__cubby_base_@}"
 	printf . >>"$__cubby_dir/loading"
 	trap '__cubby_start_over "$@"' EXIT
-	source "$__cubby_dir/state" </dev/null >/dev/null 2>&1
+	# Not by "source": functions would say in their errors that they are of it.
+	mapfile -d '' -t __cubby_state <"$__cubby_dir/state"
+	eval "${__cubby_state[0]}" </dev/null >/dev/null 2>&1
+	builtin unset -v __cubby_state
 	[[ $__cubby_loaded == yes ]] || __cubby_start_over "$@"
 	builtin trap - EXIT
 	builtin : >|"$__cubby_dir/loading"
