@@ -78,13 +78,22 @@ func (l *look) shown() string {
 // wait returns when the terminal has shown a text.
 func (l *look) wait(text string) {
 	l.w.t.Helper()
-	for !strings.Contains(l.shown(), text) {
+	from := 0
+	shows := func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		found := bytes.Contains(l.text.Bytes()[from:], []byte(text))
+		from = max(0, l.text.Len()-len(text))
+		return found
+	}
+	for !shows() {
 		select {
 		case <-l.more:
 		case <-l.done:
-			if !strings.Contains(l.shown(), text) {
+			if !shows() {
 				l.w.t.Fatalf("the terminal ended before %q; it showed:\n%q", text, l.shown())
 			}
+			return
 		case <-l.w.ctx.Done():
 			l.w.t.Fatalf("no %q; the terminal shows:\n%q", text, l.shown())
 		}
