@@ -105,7 +105,7 @@ func (a *app) look(ctx context.Context, t *client.Terminal, detach []byte) error
 	case <-left:
 		// Off the list of viewers before anybody is told.
 		_ = t.Close() // it never fails
-		<-ended
+		_ = <-ended
 		restore()
 		fmt.Fprint(a.Stdout, "\r\n")
 		a.note("left terminal %s of %s, which goes on", t.Name, t.Box)

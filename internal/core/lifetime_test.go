@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -90,8 +91,7 @@ func TestMaxLifetimeCanBeChanged(t *testing.T) {
 	c := &clock{now: time.Now()}
 	w := newWorld(t, func(cfg *core.Config) { cfg.Now = c.Now })
 	life := time.Hour
-	b, err := w.Create(w.ctx, core.CreateRequest{ID: "a", MaxLifetime: &life, Spec: sandbox.Spec{IdlePolicy: sandbox.IdleAlwaysOn}})
-	if err != nil {
+	if _, err := w.Create(w.ctx, core.CreateRequest{ID: "a", MaxLifetime: &life, Spec: sandbox.Spec{IdlePolicy: sandbox.IdleAlwaysOn}}); err != nil {
 		t.Fatal(err)
 	}
 	c.add(30 * time.Minute)
@@ -105,7 +105,8 @@ func TestMaxLifetimeCanBeChanged(t *testing.T) {
 	}
 	// What nobody names stays.
 	labels := map[string]string{"a": "b"}
-	if b, err = w.Update(w.ctx, "a", core.Patch{Labels: &labels}); err != nil || b.Spec.MaxLifetime != 3*time.Hour {
+	b, err := w.Update(w.ctx, "a", core.Patch{Labels: &labels})
+	if err != nil || b.Spec.MaxLifetime != 3*time.Hour {
 		t.Errorf("after another update max_lifetime is %s, %v", b.Spec.MaxLifetime, err)
 	}
 	c.add(2 * time.Hour)
@@ -330,16 +331,25 @@ func TestDestroyAllHasATimeLimit(t *testing.T) {
 		}
 	}
 	w.start()
-	b := w.create("a")
-	w.create("b")
-	hangs = b.UID
-	ctx, cancel := context.WithTimeout(w.ctx, 3*time.Second)
+	hangs = w.create("a").UID
+	other := w.create("b")
+	ctx, cancel := context.WithCancel(w.ctx)
 	defer cancel()
+	go func() {
+		<-began
+		for w.ctx.Err() == nil {
+			b, err := w.store.SandboxByUID(w.ctx, other.UID)
+			traces, listErr := w.fake.List(w.ctx)
+			if err == nil && listErr == nil && b.State == sandbox.Destroyed && !slices.Contains(traces, other.UID) {
+				break
+			}
+		}
+		cancel()
+	}()
 	n, stayed, err := w.DestroyAll(ctx)
 	if n != 1 || len(stayed) != 1 || stayed[0] != "a" || err == nil {
 		t.Errorf("DestroyAll = %d, %v, %v, want that a stays", n, stayed, err)
 	}
-	<-began
 	hangs = ""
 	w.restart() // the next daemon removes it
 	w.until("nothing is left", func() bool {
