@@ -3,6 +3,7 @@ package terminal
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
 
 	"github.com/cubbyhq/cubby/internal/errs"
@@ -49,7 +50,7 @@ func parseText(b []byte) (sandbox.WindowSize, error) {
 	if err := dec.Decode(&m); err != nil {
 		return sandbox.WindowSize{}, errs.E(errs.Invalid, "a text message is not one of the protocol's").Because(err)
 	}
-	if _, err := dec.Token(); err != io.EOF {
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return sandbox.WindowSize{}, errs.E(errs.Invalid, "a text message has more than one value")
 	}
 	if m.Type != "resize" {
