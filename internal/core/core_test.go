@@ -52,7 +52,7 @@ func newWorld(t *testing.T, edit ...func(*core.Config)) *world {
 // stoppedWorld is a world whose daemon does not run yet.
 func stoppedWorld(t *testing.T, edit ...func(*core.Config)) *world {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	t.Cleanup(cancel)
 	dir := t.TempDir()
 	w := &world{
@@ -270,7 +270,7 @@ func (w *world) launch(id, script string) sandbox.Exec {
 
 func (w *world) wait(id string, seq int64) sandbox.Exec {
 	w.t.Helper()
-	x, err := w.WaitExec(w.ctx, id, seq, 30*time.Second)
+	x, err := w.WaitExec(w.ctx, id, seq, 2*time.Minute)
 	if err != nil {
 		w.t.Fatalf("WaitExec %d: %v", seq, err)
 	}

@@ -3,7 +3,6 @@ package core
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/cubbyhq/cubby/internal/auth"
 	"github.com/cubbyhq/cubby/internal/errs"
@@ -98,8 +97,8 @@ func (s *Service) keptDisk(ctx context.Context, id sandbox.ID) (store.KeptDisk, 
 // destruction is how a sandbox is destroyed.
 type destruction struct {
 	keepDisk bool
-	reason   string    // "" when somebody asked for it
-	deadline time.Time // zero: as long as an undo may take
+	reason   string          // "" when somebody asked for it
+	within   context.Context // ends it early; nil: as long as an undo may take
 }
 
 // destroy ends a sandbox whose lock is held. It is carried out even if the
@@ -114,15 +113,17 @@ func (s *Service) destroy(ctx context.Context, b sandbox.Sandbox, how destructio
 	keepDisk := how.keepDisk
 	ctx, cancel := undoing(ctx)
 	defer cancel()
-	if !how.deadline.IsZero() {
-		ctx, cancel = context.WithDeadline(ctx, how.deadline)
-		defer cancel()
+	if how.within != nil {
+		defer context.AfterFunc(how.within, cancel)()
 	}
 	move := func() error {
 		_, err := s.cfg.Store.Move(ctx, b.UID, sandbox.Destroyed, store.Change{
 			Reason: how.reason, KeepDisk: keepDisk,
 			Events: []sandbox.Event{event.New(b.UID, by, event.Destroyed{DiskKept: keepDisk, Reason: how.reason})},
 		})
+		if err == nil {
+			s.lifetimes.forget(b.UID)
+		}
 		return err
 	}
 	// A create that failed has given back all it had.

@@ -21,6 +21,13 @@ func (s *Service) Reap() map[sandbox.UID]error {
 	return all
 }
 
+// Reaping reports that a sandbox is being ended.
+func (s *Service) Reaping() bool {
+	s.reaper.mu.Lock()
+	defer s.reaper.mu.Unlock()
+	return len(s.reaper.busy) > 0
+}
+
 // Prune is one turn of the prune loop.
 func (s *Service) Prune(ctx context.Context) { s.prune(ctx) }
 

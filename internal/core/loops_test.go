@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -312,4 +313,42 @@ func TestReady(t *testing.T) {
 	if p := svc.Ready(w.ctx); len(p) == 0 {
 		t.Error("Ready after the end = no problem")
 	}
+}
+
+// One whose end fails is tried again after a while, and not all the time.
+func TestReaperTriesAgain(t *testing.T) {
+	c := &clock{now: time.Now()}
+	w := stoppedWorld(t, func(cfg *core.Config) { cfg.Now = c.Now })
+	var tries atomic.Int32
+	w.fake.Before = func(_ context.Context, method string, _ sandbox.UID) {
+		if method == "Stop" {
+			tries.Add(1)
+		}
+	}
+	w.start()
+	w.create("a")
+	w.fake.SetFail("Stop", errs.E(errs.Unavailable, "not now"))
+	c.add(time.Hour)
+	w.until("it was tried and failed", func() bool {
+		for _, err := range w.Reap() {
+			return err != nil
+		}
+		return tries.Load() > 0 // the loop was faster
+	})
+	w.until("nobody is at it", func() bool { return !w.Reaping() })
+	before := tries.Load()
+	for range 3 {
+		if ended := w.Reap(); len(ended) != 0 {
+			t.Errorf("it is tried again at once: %v", ended)
+		}
+	}
+	if n := tries.Load(); n != before {
+		t.Errorf("it was tried %d times more", n-before)
+	}
+	w.fake.SetFail("Stop", nil)
+	c.add(time.Minute)
+	w.until("it is stopped", func() bool {
+		b, err := w.Sandbox(w.ctx, "a")
+		return err == nil && b.State == sandbox.Stopped
+	})
 }

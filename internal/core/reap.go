@@ -3,6 +3,7 @@ package core
 import (
 	"context"
 	"errors"
+	"maps"
 	"sync"
 	"time"
 
@@ -17,6 +18,8 @@ const (
 	// reapAtOnce bounds how many are ended at a time: ones that hang must not
 	// hold up the others, and many must not take the whole host.
 	reapAtOnce = 8
+	// reapAgain is how long one is left alone whose end failed.
+	reapAgain = 10 * time.Second
 	// reapPatience is how long the end of a lifetime waits for an act that is
 	// under way.
 	reapPatience = 30 * time.Second
@@ -26,34 +29,44 @@ const (
 type reaper struct {
 	places chan struct{}
 
-	mu   sync.Mutex
-	busy map[sandbox.UID]bool // that are being ended; guarded by mu
+	mu    sync.Mutex
+	busy  map[sandbox.UID]bool          // that are being ended; guarded by mu
+	again map[sandbox.UID]time.Duration // uptime before which one is left alone; guarded by mu
 }
 
 func newReaper() *reaper {
-	return &reaper{places: make(chan struct{}, reapAtOnce), busy: make(map[sandbox.UID]bool)}
+	return &reaper{
+		places: make(chan struct{}, reapAtOnce), busy: make(map[sandbox.UID]bool), again: make(map[sandbox.UID]time.Duration),
+	}
 }
 
-// begin takes a place for uid. It reports false when it has one, or when none
-// is free: the next turn comes soon.
-func (p *reaper) begin(uid sandbox.UID) (done func(), ok bool) {
+// begin takes a place for uid. It reports false when it has one, when its end
+// failed a moment ago, or when no place is free: the next turn comes soon.
+func (p *reaper) begin(uid sandbox.UID, uptime time.Duration) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.busy[uid] {
-		return nil, false
+	if p.busy[uid] || uptime < p.again[uid] {
+		return false
 	}
 	select {
 	case p.places <- struct{}{}:
 	default:
-		return nil, false
+		return false
 	}
 	p.busy[uid] = true
-	return func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		delete(p.busy, uid)
-		<-p.places
-	}, true
+	return true
+}
+
+// end gives the place back.
+func (p *reaper) end(uid sandbox.UID, failed bool, uptime time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.busy, uid)
+	maps.DeleteFunc(p.again, func(_ sandbox.UID, at time.Duration) bool { return at <= uptime })
+	if failed {
+		p.again[uid] = uptime + reapAgain
+	}
+	<-p.places
 }
 
 func (s *Service) reapLoop(ctx context.Context) {
@@ -77,8 +90,7 @@ func (s *Service) reapLoop(ctx context.Context) {
 // how many they are.
 func (s *Service) reap(ended func(sandbox.UID, error)) (begun int) {
 	start := func(uid sandbox.UID, why string, end func(context.Context) error) {
-		done, ok := s.reaper.begin(uid)
-		if !ok {
+		if !s.reaper.begin(uid, s.uptime()) {
 			return
 		}
 		spawned := s.life.spawn(func(ctx context.Context) {
@@ -86,11 +98,11 @@ func (s *Service) reap(ended func(sandbox.UID, error)) (begun int) {
 			if err != nil && ctx.Err() == nil {
 				s.log.Error("reap a sandbox", "why", why, telemetry.KeyUID, uid, telemetry.KeyErr, err)
 			}
-			done()
+			s.reaper.end(uid, err != nil, s.uptime())
 			ended(uid, err)
 		})
 		if !spawned {
-			done()
+			s.reaper.end(uid, false, 0)
 			return
 		}
 		begun++

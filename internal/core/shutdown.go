@@ -83,7 +83,6 @@ func (s *Service) destroyNow(ctx context.Context, uid sandbox.UID) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	deadline, _ := ctx.Deadline()
-	_, err = s.destroy(ctx, b, destruction{reason: shutdownReason, deadline: deadline})
+	_, err = s.destroy(ctx, b, destruction{reason: shutdownReason, within: ctx})
 	return err
 }

@@ -41,7 +41,7 @@ func (s *Service) Start(ctx context.Context, id string) (sandbox.Sandbox, error)
 		return sandbox.Sandbox{}, fmt.Errorf("start sandbox %s: %w", b.ID, err)
 	}
 	s.attach(started)
-	return started, nil
+	return s.upToDate(started), nil
 }
 
 // bringUp takes the steps from a stopped sandbox to a running one.
