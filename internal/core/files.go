@@ -186,12 +186,11 @@ func (u *inUse) Close() error {
 	return u.ReadCloser.Close()
 }
 
-// WriteFile writes what r gives. w.User empty is the sandbox's user.
+// WriteFile writes what r gives. A new file belongs to the sandbox's user, an
+// existing one to whom it belonged; w.User makes it somebody's.
 func (s *Service) WriteFile(ctx context.Context, id, name string, r io.Reader, w sandbox.FileWrite) (sandbox.File, error) {
 	return withFile(ctx, s, id, name, func(a *access, name string) (sandbox.File, error) {
-		if w.User == "" {
-			w.User = a.b.Spec.User
-		}
+		w.Maker = a.b.Spec.User
 		f, err := a.Write(ctx, name, r, w)
 		if err == nil {
 			s.note(ctx, event.New(a.b.UID, actor(ctx), event.FileWrite{Path: f.Path, Size: f.Size}))

@@ -1,6 +1,7 @@
 package filetree
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -16,7 +17,8 @@ import (
 
 // Write stores what r gives. Without Append a reader of the file sees the old
 // content or all of the new one, and an error leaves the old one in place;
-// what was appended before an error stays. Symbolic links at the end of the
+// what was appended before an error stays. When Write returns, the file and its
+// name survive a crash of the host. Symbolic links at the end of the
 // name are followed to the file to write. Only regular files are replaced.
 //
 // An existing file keeps its owner unless User is given.
@@ -29,7 +31,7 @@ func (t *Tree) write(ctx context.Context, name string, r io.Reader, w sandbox.Fi
 	if name, err = Clean(name); err != nil {
 		return none, err
 	}
-	uid, gid, err := t.owner(w.User)
+	uid, gid, err := t.owner(cmp.Or(w.User, w.Maker))
 	if err != nil {
 		return none, err
 	}
@@ -88,7 +90,20 @@ func (t *Tree) write(ctx context.Context, name string, r io.Reader, w sandbox.Fi
 	if err != nil {
 		return none, err
 	}
+	if err := syncDir(p.dir); err != nil {
+		return none, err
+	}
 	return statFile(name, f)
+}
+
+// syncDir makes the names in a directory survive a crash of the host. Some file
+// systems in memory cannot, and need not.
+func syncDir(dir *os.File) error {
+	err := dir.Sync()
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOTSUP) {
+		return nil
+	}
+	return err
 }
 
 func (t *Tree) appendTo(ctx context.Context, name string, p *place, r io.Reader, w sandbox.FileWrite, mode fs.FileMode, uid, gid uint32) (none sandbox.File, err error) {
@@ -123,6 +138,11 @@ func (t *Tree) appendTo(ctx context.Context, name string, p *place, r io.Reader,
 	}
 	if err := f.Sync(); err != nil {
 		return none, err
+	}
+	if made {
+		if err := syncDir(p.dir); err != nil {
+			return none, err
+		}
 	}
 	return statFile(name, f)
 }

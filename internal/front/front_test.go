@@ -108,6 +108,7 @@ func TestAuthentication(t *testing.T) {
 	})
 	tests := []struct {
 		name, path, remote string
+		host               string
 		header             http.Header
 		status             int
 		who                string
@@ -127,7 +128,9 @@ func TestAuthentication(t *testing.T) {
 		{name: "health", path: "/healthz", status: 200},
 		{name: "metrics from afar", path: "/metrics", status: 401},
 		{name: "metrics with a token", path: "/metrics", header: http.Header{"Authorization": {"Bearer s3cret"}}, status: 200, who: "alice"},
-		{name: "metrics from this machine", path: "/metrics", remote: "127.0.0.1:1", status: 200},
+		{name: "metrics from this machine", path: "/metrics", remote: "127.0.0.1:1", host: "localhost:9090", status: 200},
+		{name: "metrics under a foreign name on this machine", path: "/metrics", remote: "127.0.0.1:1", host: "evil.example:9090", status: 401},
+		{name: "metrics for a foreign page on this machine", path: "/metrics", remote: "127.0.0.1:1", host: "localhost:9090", header: http.Header{"Origin": {"http://evil.example"}}, status: 401},
 		{name: "metrics through a proxy on this machine", path: "/metrics", remote: "[::1]:1", header: http.Header{"X-Forwarded-For": {"192.0.2.1"}}, status: 401},
 	}
 	for _, tt := range tests {
@@ -138,6 +141,9 @@ func TestAuthentication(t *testing.T) {
 			}
 			if tt.remote != "" {
 				r.RemoteAddr = tt.remote
+			}
+			if tt.host != "" {
+				r.Host = tt.host
 			}
 			rec := httptest.NewRecorder()
 			h.ServeHTTP(rec, r)
@@ -285,3 +291,36 @@ type deadlineRecorder struct {
 
 func (d *deadlineRecorder) SetReadDeadline(t time.Time) error  { d.read(t); return nil }
 func (d *deadlineRecorder) SetWriteDeadline(t time.Time) error { return nil }
+
+// Guessing is slowed down, and holds up nobody who knows a token.
+func TestWrongTokensAreSlowedDown(t *testing.T) {
+	a, err := auth.New([]auth.Token{{Name: "me", Secret: "right"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := front.Handler(front.Config{
+		Auth: a, Access: func(*http.Request) front.Access { return front.Token },
+		Log: slog.New(slog.DiscardHandler), Error: front.WriteProblem,
+	}, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
+	ask := func(token string) *httptest.ResponseRecorder {
+		r := httptest.NewRequest("GET", "/v1/sandboxes", nil)
+		r.Header.Set("Authorization", "Bearer "+token)
+		rec := httptest.NewRecorder()
+		h.ServeHTTP(rec, r)
+		return rec
+	}
+	statuses := map[int]int{}
+	for range 100 {
+		rec := ask("wrong")
+		statuses[rec.Code]++
+		if rec.Code == http.StatusTooManyRequests && rec.Header().Get("Retry-After") == "" {
+			t.Error("429 without Retry-After")
+		}
+	}
+	if statuses[http.StatusUnauthorized] < 20 || statuses[http.StatusTooManyRequests] == 0 || len(statuses) != 2 {
+		t.Errorf("answers to a hundred guesses = %v, want 401 and then 429", statuses)
+	}
+	if rec := ask("right"); rec.Code != http.StatusNoContent {
+		t.Errorf("the right token = %d", rec.Code)
+	}
+}

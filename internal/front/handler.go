@@ -23,7 +23,7 @@ const (
 	// Token: a principal. The zero value, so that a forgotten route is closed.
 	Token Access = iota
 	// TokenOrLocal: a principal, or a peer on this machine that no proxy
-	// stands in front of.
+	// stands in front of and no web page directs.
 	TokenOrLocal
 	// Anyone: no principal.
 	Anyone
@@ -46,7 +46,9 @@ type Config struct {
 // the request its id, bounds its stalls, checks its path, its Host and Origin
 // or its token, and afterwards recovers panics, counts and logs. The log line
 // holds the route's pattern and never the path, the query, a header or a body.
+// Clients that hold too many requests open or try too many tokens are refused.
 func Handler(c Config, next http.Handler) http.Handler {
+	held := new(limits)
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		begun := time.Now()
 		ctx, id := withRequestID(r.Context(), r.Header.Get("X-Request-Id"))
@@ -70,18 +72,26 @@ func Handler(c Config, next http.Handler) http.Handler {
 			}
 		}()
 
-		p, err := c.admit(r)
+		p, err := c.admit(r, held)
 		if err != nil {
 			c.Error(w, r, err)
 			return
 		}
 		who = p.Name
+		if c.Access(r) != Anyone { // who looks after the daemon can always ask it
+			leave, err := held.enter(client(who, r))
+			if err != nil {
+				c.Error(w, r, err)
+				return
+			}
+			defer leave()
+		}
 		r = r.WithContext(auth.WithPrincipal(ctx, p))
 		next.ServeHTTP(w, r)
 	})
 }
 
-func (c Config) admit(r *http.Request) (auth.Principal, error) {
+func (c Config) admit(r *http.Request, held *limits) (auth.Principal, error) {
 	if !plainPath(r.URL.Path) {
 		return auth.Principal{}, errs.E(errs.Invalid, "malformed path")
 	}
@@ -94,11 +104,14 @@ func (c Config) admit(r *http.Request) (auth.Principal, error) {
 			return p, nil
 		}
 		if access != Anyone {
+			if err := held.guessed(r.RemoteAddr); err != nil {
+				return auth.Principal{}, err
+			}
 			return auth.Principal{}, errs.E(errs.Unauthenticated, "unauthorized").
 				Hint("the token that was sent is not one of this daemon's")
 		}
 	}
-	if access == Anyone || access == TokenOrLocal && localPeer(r) {
+	if access == Anyone || access == TokenOrLocal && localPeer(r) && ownMachine(r) == nil {
 		return auth.Principal{}, nil
 	}
 	return auth.Principal{}, errs.E(errs.Unauthenticated, "unauthorized").

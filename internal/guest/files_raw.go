@@ -51,6 +51,9 @@ func (c *Client) Write(ctx context.Context, name string, r io.Reader, w sandbox.
 	if w.User != "" {
 		q.Set("user", w.User)
 	}
+	if w.Maker != "" {
+		q.Set("maker", w.Maker)
+	}
 	return c.upload(ctx, "/v1/files", q, r)
 }
 

@@ -80,6 +80,7 @@ func (f *fileService) writeFile(ctx context.Context, r *http.Request) (sandbox.F
 		Append:  q.Get("append") == "true",
 		Parents: q.Get("parents") == "true",
 		User:    q.Get("user"),
+		Maker:   q.Get("maker"),
 	})
 }
 

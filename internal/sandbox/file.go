@@ -34,7 +34,10 @@ type FileWrite struct {
 	Mode    fs.FileMode // 0: keep an existing file's, else 0644
 	Append  bool
 	Parents bool   // make missing directories
-	User    string // owner of what is made; "" is UserSandbox
+	User    string // owner of the file, also of one that exists, and of what is made
+	// Maker is the owner of what is made when User is empty: an existing file
+	// keeps its own. "" is UserSandbox.
+	Maker string
 }
 
 // FileChange is one change that a watch reports.

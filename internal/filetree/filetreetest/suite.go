@@ -217,8 +217,15 @@ func testWriteModeAndOwner(t *testing.T, e Env) {
 	check("with a mode", write(sandbox.FileWrite{Mode: 0o755}), 0o755, 1000)
 	check("by root", write(sandbox.FileWrite{User: "root"}), 0o755, 0)
 	check("keeps its owner", write(sandbox.FileWrite{}), 0o755, 0)
+	check("keeps its owner whoever writes", write(sandbox.FileWrite{Maker: "1234"}), 0o755, 0)
+	check("keeps it when appended to", write(sandbox.FileWrite{Maker: "1234", Append: true}), 0o755, 0)
 	check("by a number", write(sandbox.FileWrite{User: "1234"}), 0o755, 1234)
-	_, err := e.Write(t.Context(), "/workspace/f", strings.NewReader("x"), sandbox.FileWrite{User: "no-such-user"})
+	made, err := e.Write(t.Context(), "/workspace/made/g", strings.NewReader("x"), sandbox.FileWrite{Maker: "root", Parents: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	check("by its maker", made, 0o644, 0)
+	_, err = e.Write(t.Context(), "/workspace/f", strings.NewReader("x"), sandbox.FileWrite{User: "no-such-user"})
 	wantKind(t, "Write by an unknown user", err, errs.Invalid)
 	d, err := e.MakeDir(t.Context(), "/workspace/p/q", 0o700, true, "")
 	if err != nil {
