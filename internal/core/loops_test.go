@@ -154,7 +154,15 @@ func TestUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	due("after looks at its status", timeout-10*time.Minute)
+	unused := func() {
+		t.Helper()
+		w.until("it counts as unused again", func() bool {
+			b, err := w.Sandbox(w.ctx, "a")
+			return err == nil && !b.IdleAt.IsZero()
+		})
+	}
 	w.sh("a", "true")
+	unused() // its end is told before it is noted
 	due("after a command", timeout)
 	c.add(10 * time.Minute)
 	if _, err := w.MakeDir(w.ctx, "a", "dir", 0o755, false); err != nil {
@@ -168,10 +176,7 @@ func TestUse(t *testing.T) {
 	if _, err := w.Cancel(w.ctx, "a", x.Seq); err != nil {
 		t.Fatal(err)
 	}
-	w.until("it counts as unused again", func() bool {
-		b, err := w.Sandbox(w.ctx, "a")
-		return err == nil && !b.IdleAt.IsZero()
-	})
+	unused()
 	due("after that command", timeout)
 }
 
