@@ -129,7 +129,7 @@ func TestTerminalOfARealSandbox(t *testing.T) {
 			s.wait("status=130=")
 			s.wait(":/workspace$ ")
 
-			s.typed("vi note.txt\r")
+			s.typed("vim note.txt\r")
 			s.wait(`"note.txt"`)
 			s.typed("ihello from the editor")
 			s.wait("editor")
@@ -143,6 +143,11 @@ func TestTerminalOfARealSandbox(t *testing.T) {
 			s.typed("top -d 1\r")
 			s.wait("load average")
 			s.wait("COMMAND")
+			s.typed("q")
+			s.wait(":/workspace$ ")
+
+			s.typed("htop\r")
+			s.wait("Quit")
 			s.typed("q")
 			s.wait(":/workspace$ ")
 
