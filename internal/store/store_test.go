@@ -73,7 +73,7 @@ func fresh(t testing.TB) (*Store, *clock) {
 // onPostgres are the tests and benchmarks whose parts run on PostgreSQL.
 var onPostgres = []string{"TestOnPostgreSQL/", "BenchmarkOnPostgreSQL/"}
 
-// newPostgres makes a database for a test; nil without the root tag.
+// newPostgres makes a database for a test of [onPostgres].
 var newPostgres func(testing.TB) (url string)
 
 // somewhere is a place for a new database: a file, or for tests of
