@@ -7,6 +7,7 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/git"
 	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/store"
 )
 
 // GitOptions say how an operation of git runs. The zero value runs it beside
@@ -34,6 +35,37 @@ func (s *Service) RunGit(ctx context.Context, id string, op git.Operation, o Git
 		Kind: c.Kind, Detail: c.Detail, Argv: c.Argv, Cwd: c.Cwd, Env: c.Env, Secrets: c.Secrets,
 		Session: o.Session, Timeout: o.Timeout,
 	}, wait, caps)
+}
+
+// lastClones is how many clones [Service.LastClone] looks at.
+const lastClones = 100
+
+// LastClone is the directory of the newest clone that did not fail, also of one
+// that has yet to end; the workspace when there is none.
+func (s *Service) LastClone(ctx context.Context, id string) (string, error) {
+	b, err := s.findHistory(ctx, id)
+	if err != nil {
+		return "", err
+	}
+	clones, err := s.cfg.Store.Execs(ctx, b.UID, store.ExecQuery{
+		Kind: git.KindPrefix + git.Clone{}.Name(), Newest: true, Limit: lastClones,
+	})
+	if err != nil {
+		return "", err
+	}
+	for _, x := range clones {
+		if x.Exit != nil && (x.Exit.Code == nil || *x.Exit.Code != 0) {
+			continue
+		}
+		var asked struct {
+			Dest string `json:"dest"`
+		}
+		if err := json.Unmarshal(x.Spec.Detail, &asked); err != nil {
+			return "", err
+		}
+		return asked.Dest, nil
+	}
+	return sandbox.WorkspaceDir, nil
 }
 
 const (

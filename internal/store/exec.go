@@ -199,6 +199,8 @@ type ExecQuery struct {
 	AfterSeq   int64
 	Limit      int // 0: 100; at most 1000
 	Unfinished bool
+	Kind       string // "": any
+	Newest     bool   // in descending order of seq
 }
 
 // Execs returns execs in ascending order of seq, without their env. Old
@@ -208,7 +210,16 @@ func (s *Store) Execs(ctx context.Context, box sandbox.UID, q ExecQuery) ([]sand
 	if q.Unfinished {
 		query += ` AND e.status IN ('pending', 'running')`
 	}
-	rows, err := s.rows(ctx, query+` ORDER BY e.seq LIMIT $3`, box, q.AfterSeq, limit(q.Limit))
+	args := []any{box, q.AfterSeq, limit(q.Limit)}
+	if q.Kind != "" {
+		query += ` AND e.kind = $4`
+		args = append(args, q.Kind)
+	}
+	query += ` ORDER BY e.seq`
+	if q.Newest {
+		query += ` DESC`
+	}
+	rows, err := s.rows(ctx, query+` LIMIT $3`, args...)
 	execs, err := collect(rows, err, scanExec)
 	return execs, s.fault(err)
 }

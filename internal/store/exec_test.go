@@ -302,3 +302,33 @@ func TestEnvIsSealed(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestNewestExecsOfAKind(t *testing.T) {
+	s, _ := fresh(t)
+	b := create(t, s, box("a"))
+	for _, kind := range []string{"git.clone", "", "git.clone", "git.log"} {
+		x := sandbox.Exec{UID: sandbox.NewUID(), Box: b.UID, Spec: sandbox.ExecSpec{Argv: []string{"git"}, Kind: kind}}
+		if _, err := s.CreateExec(t.Context(), x); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tt := range []struct {
+		q    ExecQuery
+		want []int64
+	}{
+		{ExecQuery{Kind: "git.clone"}, []int64{1, 3}},
+		{ExecQuery{Kind: "git.clone", Newest: true}, []int64{3, 1}},
+		{ExecQuery{Kind: "git.clone", Newest: true, Limit: 1}, []int64{3}},
+		{ExecQuery{Kind: "git.push"}, nil},
+		{ExecQuery{Newest: true, Limit: 2, Unfinished: true}, []int64{4, 3}},
+	} {
+		execs, err := s.Execs(t.Context(), b.UID, tt.q)
+		var got []int64
+		for _, x := range execs {
+			got = append(got, x.Seq)
+		}
+		if err != nil || !slices.Equal(got, tt.want) {
+			t.Errorf("Execs(%+v) = %v, %v, want %v", tt.q, got, err, tt.want)
+		}
+	}
+}

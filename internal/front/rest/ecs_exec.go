@@ -2,7 +2,6 @@ package rest
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -267,7 +266,7 @@ func (d *Door) ecsCommit(w http.ResponseWriter, r *http.Request) error {
 	}
 	if in.Path == "" {
 		var err error
-		if in.Path, err = d.ecsRepository(r.Context(), r.PathValue("id")); err != nil {
+		if in.Path, err = d.core.LastClone(r.Context(), r.PathValue("id")); err != nil {
 			return err
 		}
 	}
@@ -279,39 +278,4 @@ func (d *Door) ecsGit(w http.ResponseWriter, r *http.Request, op git.Operation) 
 	return d.ecsRun(w, r, false, func(ctx context.Context, wait time.Duration, caps core.OutputCaps) (core.Result, error) {
 		return d.core.RunGit(ctx, r.PathValue("id"), op, core.GitOptions{Session: ecsSession, Timeout: &limit}, wait, caps)
 	})
-}
-
-// ecsRepository is where the last clone that did not fail went, also one that
-// has yet to begin: the commit runs after it.
-func (d *Door) ecsRepository(ctx context.Context, id string) (string, error) {
-	into, after := make(map[int64]string), int64(0)
-	last := int64(0)
-	for {
-		events, next, err := d.core.Events(ctx, id, after, 1000, git.KindPrefix+git.Clone{}.Name())
-		if err != nil {
-			return "", err
-		}
-		for _, e := range events {
-			var asked struct {
-				Dest string `json:"dest"`
-			}
-			if err := json.Unmarshal(e.Payload, &asked); err == nil {
-				into[e.Seq] = asked.Dest
-			}
-			if e.Status == sandbox.ExecError {
-				delete(into, e.Seq)
-			}
-		}
-		if len(events) == 0 {
-			break
-		}
-		after = next
-	}
-	for seq := range into {
-		last = max(last, seq)
-	}
-	if last == 0 {
-		return sandbox.WorkspaceDir, nil
-	}
-	return into[last], nil
 }
