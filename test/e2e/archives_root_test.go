@@ -46,9 +46,6 @@ func TestArchives(t *testing.T) {
 		}
 		name = a.Name
 	}
-	if strings.Contains(h.log.String(), archivetest.SecretKey) {
-		t.Error("the storage's key is in the log")
-	}
 	if err := c.RemoveArchive(ctx, name); err != nil {
 		t.Error(err)
 	}
@@ -57,5 +54,8 @@ func TestArchives(t *testing.T) {
 	}
 	if err := h.stop(); err != nil {
 		t.Error(err)
+	}
+	if strings.Contains(h.log.String(), archivetest.SecretKey) {
+		t.Error("the storage's key is in the log")
 	}
 }

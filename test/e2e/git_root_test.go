@@ -76,15 +76,16 @@ func TestGit(t *testing.T) {
 		ctx := t.Context()
 		public := gittest.New(t, gittest.Options{Address: elsewhere + ":0"})
 		var once sync.Once
-		var commands string // of all processes, while git talks to the server
+		listed := make(chan string, 1) // the commands of all processes, while git talks to the server
 		private := gittest.New(t, gittest.Options{
 			Address: elsewhere + ":0", Username: user, Password: secret,
 			OnRequest: func() {
 				once.Do(func() {
 					e, err := c.Exec(context.WithoutCancel(ctx), "a", sdk.Shell("cat /proc/[0-9]*/cmdline | tr '\\0' ' '"))
-					if err == nil {
-						commands = e.Stdout
+					if err != nil {
+						e.Stdout = err.Error()
 					}
+					listed <- e.Stdout
 				})
 			},
 		})
@@ -108,7 +109,7 @@ func TestGit(t *testing.T) {
 		if _, err := c.GitClone(ctx, "a", sdk.GitCloneOptions{URL: withLogin, Dest: "src/closed", Depth: 1}); err != nil {
 			t.Fatal(err)
 		}
-		if !strings.Contains(commands, "git clone") || strings.Contains(commands, secret) || strings.Contains(commands, user) {
+		if commands := <-listed; !strings.Contains(commands, "git clone") || strings.Contains(commands, secret) || strings.Contains(commands, user) {
 			t.Errorf("the processes of the sandbox: %q", commands)
 		}
 
@@ -180,6 +181,12 @@ func TestGit(t *testing.T) {
 			}
 			history += full.Stdout + full.Stderr + string(full.Result)
 		}
+		if _, err := c.Stop(ctx, "a", -1); err != nil {
+			t.Fatal(err)
+		}
+		if err := h.stop(); err != nil {
+			t.Fatal(err)
+		}
 		for name, text := range map[string]string{"events": events, "execs": history, "the daemon's log": h.log.String()} {
 			if strings.Contains(text, secret) || strings.Contains(text, user) {
 				t.Errorf("the credentials are in %s", name)
@@ -187,9 +194,6 @@ func TestGit(t *testing.T) {
 		}
 		if !strings.Contains(history, `"kind":"git.push"`) {
 			t.Errorf("no operation in %.2000s", history)
-		}
-		if _, err := c.Stop(ctx, "a", -1); err != nil {
-			t.Fatal(err)
 		}
 		for _, what := range []string{secret, user} {
 			if found := filesWith(t, h.dir, what); found != nil {
