@@ -116,7 +116,9 @@ func TestRestoreOfAHostileArchive(t *testing.T) {
 				t.Fatal(err)
 			}
 			m, err := storage.Put(w.ctx, archive.Manifest{ID: "evil", UID: sandbox.NewUID()}, []string{"/workspace"},
-				func(context.Context, string) (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b.Bytes())), nil })
+				func(context.Context, string) (io.ReadCloser, error) {
+					return io.NopCloser(bytes.NewReader(b.Bytes())), nil
+				})
 			if err != nil {
 				t.Fatal(err)
 			}
