@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -68,6 +69,11 @@ func realDir(dir string) (string, error) {
 // however it ends.
 type dirLock struct{ f *os.File }
 
+// lockPatience is how long a daemon waits for one that was killed a moment ago:
+// a process that it was about to start has its open files until it is another
+// program.
+const lockPatience = 5 * time.Second
+
 // lockDir takes the lock of a data directory. Conflict when another daemon
 // holds it.
 func lockDir(dir string) (*dirLock, error) {
@@ -75,7 +81,12 @@ func lockDir(dir string) (*dirLock, error) {
 	if err != nil {
 		return nil, errs.E(errs.Unavailable, "cannot lock the data directory: %v", err)
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	for deadline := time.Now().Add(lockPatience); errors.Is(err, unix.EWOULDBLOCK) && time.Now().Before(deadline); {
+		time.Sleep(20 * time.Millisecond)
+		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	}
+	if err != nil {
 		_ = f.Close()
 		if errors.Is(err, unix.EWOULDBLOCK) {
 			return nil, errs.E(errs.Conflict, "another daemon uses %s", dir).Hint("stop it, or choose another directory with --data-dir")

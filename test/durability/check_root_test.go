@@ -151,7 +151,7 @@ func (w *worker) checkEnd(c *client, b *box, x *command, r row, f *figures) {
 		honest = slices.Contains([]string{"exited", "sandbox_stopped", "sandbox_destroyed", "not_started"}, r.Reason)
 	}
 	if !honest {
-		w.d.t.Errorf("command %s (%d) of %s ended as %+v; want exited with %d, its sandbox ended: %v", x.token, x.seq, b.id, r, x.code, x.ended)
+		w.d.t.Errorf("command %s (%d) of %s ended as %q %s; want exited with %d, its sandbox ended: %v", x.token, x.seq, b.id, r.Reason, code(r.ExitCode), x.code, x.ended)
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -182,6 +182,13 @@ func (w *worker) checkEnd(c *client, b *box, x *command, r row, f *figures) {
 	}
 }
 
+func code(c *int) string {
+	if c == nil {
+		return "without a code"
+	}
+	return fmt.Sprint("with ", *c)
+}
+
 // checkRuns: a command that exited ran once, any other at most once, and those
 // of a session ran in their order.
 func (w *worker) checkRuns(c *client, b *box, rows []row) {
@@ -210,8 +217,8 @@ func (w *worker) checkRuns(c *client, b *box, rows []row) {
 		}
 		line, ran := at[x.token]
 		if !ran {
-			if rows[x.seq-1].Reason == "exited" {
-				w.d.t.Errorf("command %s of %s exited and never ran", x.token, b.id)
+			if r := rows[x.seq-1]; r.Reason == "exited" && r.ExitCode != nil && *r.ExitCode == x.code {
+				w.d.t.Errorf("command %s of %s exited with its code and never ran", x.token, b.id)
 			}
 			continue
 		}
