@@ -56,12 +56,13 @@ type command struct {
 	broken string
 }
 
-// script appends the token to a file, which counts how often it ran, and prints
-// two bursts with a pause between them. What the shell says when it is stopped
-// is not counted.
+// script appends the token to a file, which counts how often it ran, and has
+// one program print two bursts with a pause between them: however it is ended,
+// what it printed is a beginning of the whole. What the shell says of a program
+// that is stopped is not counted.
 func (c *command) script(pause string) string {
-	return fmt.Sprintf(`{ echo %[1]s >>/workspace/ran; seq -f '%[1]s %%.0f' 1 %[2]d; sleep %[4]s; seq -f '%[1]s %%.0f' %[3]d %[5]d; (exit %[6]d); } 2>/dev/null`,
-		c.token, c.lines/2, c.lines/2+1, pause, c.lines, c.code)
+	return fmt.Sprintf(`{ echo %[1]s >>/workspace/ran; awk 'BEGIN { for (i = 1; i <= %[2]d; i++) print "%[1]s", i; fflush(); system("sleep %[4]s"); for (; i <= %[3]d; i++) print "%[1]s", i; exit %[5]d }'; } 2>/dev/null`,
+		c.token, c.lines/2, c.lines, pause, c.code)
 }
 
 func (c *command) output() string {
