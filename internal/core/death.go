@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/event"
@@ -111,13 +113,21 @@ func (s *Service) endExecs(ctx context.Context, b sandbox.Sandbox, end ending) e
 		if err != nil || len(list) == 0 {
 			return err
 		}
+		// Several at a time, for the store writes them together: thousands may
+		// have waited in a queue, and nothing may take a minute here.
+		g, ctx := errgroup.WithContext(ctx)
+		g.SetLimit(endAtOnce)
 		for _, x := range list {
-			if err := s.endLost(ctx, x, end); err != nil {
-				return err
-			}
+			g.Go(func() error { return s.endLost(ctx, x, end) })
+		}
+		if err := g.Wait(); err != nil {
+			return err
 		}
 	}
 }
+
+// endAtOnce is how many lost execs are finished at a time.
+const endAtOnce = 16
 
 // endLost finishes an exec that nobody runs. When its journal knows the end
 // already, that is the truth.
