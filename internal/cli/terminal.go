@@ -95,25 +95,26 @@ func (a *app) look(ctx context.Context, t *client.Terminal, detach []byte) error
 		}
 	}
 	left := make(chan struct{})
-	ended := make(chan error, 1)
+	ended := make(chan struct{})
+	var failed error // why the output broke off; read after ended
 	go a.typeInto(t, detach, left)
 	go func() {
-		_, err := io.Copy(a.Stdout, t)
-		ended <- err
+		defer close(ended)
+		_, failed = io.Copy(a.Stdout, t)
 	}()
 	select {
 	case <-left:
 		// Off the list of viewers before anybody is told.
 		_ = t.Close() // it never fails
-		_ = <-ended
+		<-ended
 		restore()
 		fmt.Fprint(a.Stdout, "\r\n")
 		a.note("left terminal %s of %s, which goes on", t.Name, t.Box)
 		return nil
-	case err := <-ended:
+	case <-ended:
 		restore()
-		if err != nil {
-			return err
+		if failed != nil {
+			return failed
 		}
 	}
 	x := t.Exit()
