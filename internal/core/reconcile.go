@@ -321,11 +321,13 @@ func (s *Service) repair(ctx context.Context, b sandbox.Sandbox) error {
 		if act == buryIt && !known {
 			return s.bury(ctx, b, death)
 		}
-		reason := cmp.Or(owed, interruptedStop)
-		if _, err := s.stopped(ctx, b, reason, event.Stopped{Reason: reason}); err != nil {
+		// A stop that was cut off is carried out before it is written down.
+		if err := s.letGo(ctx, b); err != nil {
 			return err
 		}
-		return s.letGo(ctx, b)
+		reason := cmp.Or(owed, interruptedStop)
+		_, err := s.stopped(ctx, b, reason, event.Stopped{Reason: reason})
+		return err
 	case clearIt:
 		return s.letGo(ctx, b)
 	case haltIt:

@@ -40,6 +40,10 @@ func (d *Driver) Inspect(ctx context.Context, h driver.Handle) (driver.Status, e
 	if rec.PID == 0 {
 		return driver.Status{Phase: driver.PhaseCreated}, nil // its start goes on, or was interrupted
 	}
+	if rec.Stopping {
+		// Whatever of it still runs: its agent takes no commands any more.
+		return driver.Status{Phase: driver.PhaseCreated}, nil
+	}
 	p, err := d.open(rec)
 	if err == nil {
 		p.close()
@@ -47,9 +51,6 @@ func (d *Driver) Inspect(ctx context.Context, h driver.Handle) (driver.Status, e
 	}
 	if !errors.Is(err, os.ErrProcessDone) {
 		return driver.Status{}, err
-	}
-	if rec.Stopping {
-		return driver.Status{Phase: driver.PhaseCreated}, nil
 	}
 	return driver.Status{Phase: driver.PhaseDead, Death: d.postMortem(n, rec)}, nil
 }

@@ -166,3 +166,46 @@ func processesOf(t *testing.T, uid sandbox.UID) (pids []string) {
 	}
 	return pids
 }
+
+// A sandbox whose stop was cut off does not count as running, although it does:
+// its agent takes no commands any more. A further stop ends it.
+func TestStopThatWasCutOff(t *testing.T) {
+	for _, w := range walls {
+		t.Run(w.runtime, func(t *testing.T) {
+			m := newMachine(t, w.runtime)
+			d := m.open(t)
+			spec := testSpec(t, w.isolation)
+			h, err := d.Create(t.Context(), spec)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				if err := d.Destroy(context.Background(), h); err != nil {
+					t.Error(err)
+				}
+			})
+			if err := d.Start(t.Context(), h); err != nil {
+				t.Fatal(err)
+			}
+			b := d.box(spec.UID)
+			rec, found, err := b.record()
+			if err != nil || !found {
+				t.Fatalf("its record: %v, %v", found, err)
+			}
+			rec.Stopping = true
+			if err := b.setRecord(rec); err != nil {
+				t.Fatal(err)
+			}
+			d = m.open(t)
+			if st, err := d.Inspect(t.Context(), h); err != nil || st.Phase != driver.PhaseCreated {
+				t.Errorf("Inspect = %+v, %v; want created", st, err)
+			}
+			if err := d.Stop(t.Context(), h, 0); err != nil {
+				t.Errorf("Stop: %v", err)
+			}
+			for _, pid := range processesOf(t, spec.UID) {
+				t.Errorf("process %s is left", pid)
+			}
+		})
+	}
+}
