@@ -103,6 +103,34 @@ func (d *doctor) bootOne(ctx context.Context, c *client.Client, isolation, image
 		line, _, _ := strings.Cut(e.Stdout, "\n")
 		d.good(isolation, "up in %d ms, first command after %d ms: %s", created.Milliseconds(), time.Since(began).Milliseconds(), line)
 	}
+	if isolation == "container" && argv[0] == "uname" {
+		d.userNamespace(ctx, c, box.ID)
+	}
+}
+
+// userNamespace tells when root inside a container is root of the host too.
+func (d *doctor) userNamespace(ctx context.Context, c *client.Client, id string) {
+	e, err := c.Exec(ctx, id, client.Command("cat", "/proc/self/uid_map"))
+	if err != nil || e.Err() != nil {
+		d.warn("user namespace", "could not be looked at", "")
+		return
+	}
+	if hostIDs(e.Stdout) {
+		d.warn("user namespace", "containers run without one: root inside is root of the host, held by capabilities and seccomp alone",
+			"use gvisor, or put the data directory and the images on a file system that can be id-mapped, such as ext4, xfs or btrfs")
+		return
+	}
+	d.good("user namespace", "ids of containers are none of the host's")
+}
+
+// hostIDs reports whether a uid_map gives id 0 inside to id 0 outside.
+func hostIDs(uidMap string) bool {
+	for line := range strings.Lines(uidMap) {
+		if f := strings.Fields(line); len(f) == 3 && f[0] == "0" && f[1] == "0" {
+			return true
+		}
+	}
+	return false
 }
 
 // bootImage chooses what to boot: base, else any image, else a scratch one

@@ -97,6 +97,9 @@ func TestDoctorBootsRealSandboxes(t *testing.T) {
 					t.Errorf("%s: %q, want ok:\n%s", isolation, booted[isolation], out)
 				}
 			}
+			if name == "base" && booted["user namespace"] == "" {
+				t.Errorf("nothing about the user namespace of containers:\n%s", out)
+			}
 			if _, err := os.Stat(images); name == "no image" && err == nil {
 				t.Error("the doctor made the image directory")
 			}
