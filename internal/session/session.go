@@ -155,26 +155,21 @@ func open(home, name string, uid, gid int) (note string, err error) {
 
 // ownDir makes a directory that only its owner may change.
 func ownDir(root *os.Root, name string, uid, gid int) error {
-	switch err := root.Mkdir(name, 0o700); {
-	case err == nil:
-		if uid != os.Geteuid() || gid != os.Getegid() {
-			if err := root.Lchown(name, uid, gid); err != nil {
-				_ = root.Remove(name)
-				return plain(err)
-			}
-		}
-		return nil
-	case !errors.Is(err, fs.ErrExist):
+	if err := root.Mkdir(name, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return plain(err)
 	}
 	st, err := root.Lstat(name)
-	if err != nil {
+	switch {
+	case err != nil:
 		return plain(err)
-	}
-	if !st.IsDir() || !owned(st, uid) {
+	case !st.IsDir() || !owned(st, uid) && !owned(st, os.Geteuid()):
 		return fmt.Errorf("%s is not a directory of uid %d", name, uid)
+	case owned(st, uid):
+		return nil
 	}
-	return nil
+	// Made now, by another session at this moment, or by one whose agent was
+	// killed before it gave it away.
+	return plain(root.Lchown(name, uid, gid))
 }
 
 // check is what keeps a state from being restored; nil also when there is none.

@@ -162,7 +162,12 @@ func (w *worker) checkEnd(c *client, b *box, x *command, r row, f *figures) {
 	want := x.output()
 	switch {
 	case status != http.StatusOK || !strings.HasPrefix(want, text):
-		w.d.t.Errorf("the output of %s (%d) of %s is not what it printed: %d, %d bytes", x.token, x.seq, b.id, status, len(text))
+		at := 0
+		for at < min(len(text), len(want)) && text[at] == want[at] {
+			at++
+		}
+		w.d.t.Errorf("the output of %s (%d, ended: %v, %q %s) of %s is not what it printed: %d, %d bytes of %d, and at %d %.200q", x.token, x.seq,
+			x.ended, r.Reason, code(r.ExitCode), b.id, status, len(text), len(want), at, text[at:])
 	case int64(len(text)) < x.read:
 		w.d.t.Errorf("the output of %s (%d) of %s has %d bytes, and %d had been read", x.token, x.seq, b.id, len(text), x.read)
 	case r.Reason == "exited" && !x.ended && text != want:
@@ -236,6 +241,40 @@ func (w *worker) checkRuns(c *client, b *box, rows []row) {
 func (w *worker) checkEvents(c *client, b *box, rows []row, f *figures) {
 	w.d.t.Helper()
 	var all []seen
+	var ends map[int64]int
+	// A command counts as ended when its journal says so, which is a moment
+	// before its event.
+	w.d.within(func() bool {
+		all, ends = w.events(c, b), map[int64]int{}
+		for _, e := range all {
+			if e.Kind == "exec.finished" {
+				ends[e.Seq]++
+			}
+		}
+		return len(ends) >= len(rows)
+	})
+	for _, r := range rows {
+		if ends[r.Seq] != 1 {
+			w.d.t.Errorf("command %d of %s has %d events of its end", r.Seq, b.id, ends[r.Seq])
+		}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i, e := range b.events {
+		if i >= len(all) || all[i] != e {
+			w.d.t.Errorf("event %d of %s was %+v and is not any more", i, b.id, e)
+			return
+		}
+	}
+	f.events += len(all) - b.known
+	f.followed += len(b.events) - b.known
+	b.events, b.known = all, len(all)
+}
+
+// events reads a whole history.
+func (w *worker) events(c *client, b *box) []seen {
+	w.d.t.Helper()
+	var all []seen
 	for {
 		after := int64(0)
 		if len(all) > 0 {
@@ -246,35 +285,12 @@ func (w *worker) checkEvents(c *client, b *box, rows []row, f *figures) {
 			Events []seen `json:"events"`
 		}
 		if err := json.Unmarshal([]byte(text), &page); status != http.StatusOK || err != nil {
-			w.d.t.Errorf("the events of %s: %d %s", b.id, status, text)
-			return
+			w.d.t.Fatalf("the events of %s: %d %s", b.id, status, text)
 		}
 		if len(page.Events) == 0 {
-			break
+			return all
 		}
 		all = append(all, page.Events...)
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	f.events += len(all) - b.known
-	f.followed += len(b.events) - b.known
-	for i, e := range b.events {
-		if i >= len(all) || all[i] != e {
-			w.d.t.Errorf("event %d of %s was %+v and is not any more", i, b.id, e)
-			return
-		}
-	}
-	b.events, b.known = all, len(all)
-	ends := map[int64]int{}
-	for _, e := range all {
-		if e.Kind == "exec.finished" {
-			ends[e.Seq]++
-		}
-	}
-	for _, r := range rows {
-		if ends[r.Seq] != 1 {
-			w.d.t.Errorf("command %d of %s has %d events of its end", r.Seq, b.id, ends[r.Seq])
-		}
 	}
 }
 
