@@ -10,7 +10,7 @@ mkdir -p .cache
 again=.cache/tests-run-again.txt
 rm -f "$again"
 scripts/go build -modfile=tools/test/go.mod -o .cache/tools/gotestsum gotest.tools/gotestsum
-PATH="$(scripts/go env GOROOT)/bin:$PATH" .cache/tools/gotestsum --format pkgname --format-hide-empty-pkg \
+PATH="$(scripts/go env GOROOT)/bin:$PATH" .cache/tools/gotestsum --format pkgname-and-test-fails --format-hide-empty-pkg \
   --packages ./... --rerun-fails=2 --rerun-fails-max-failures=5 --rerun-fails-abort-on-data-race \
   --rerun-fails-report "$again" -- "$@"
 if [ -s "$again" ]; then
