@@ -2,7 +2,7 @@
 // its own, under a user without rights, on a UNIX socket, with its data in a
 // temporary directory. It uses the programs of the Debian package postgresql
 // and neither starts nor touches the machine's own server. Nothing stays when
-// the tests are over, also when they are killed.
+// the tests are over, and no process when they are killed.
 package postgrestest
 
 import (
