@@ -109,21 +109,30 @@ func deathReason(d driver.Death, spec sandbox.Spec) string {
 // does not run: those that no run has taken care of.
 func (s *Service) endExecs(ctx context.Context, b sandbox.Sandbox, end ending) error {
 	for {
-		list, err := s.unfinished(ctx, b.UID, 0)
-		if err != nil || len(list) == 0 {
-			return err
-		}
-		// Several at a time, for the store writes them together: thousands may
-		// have waited in a queue, and nothing may take a minute here.
-		g, ctx := errgroup.WithContext(ctx)
-		g.SetLimit(endAtOnce)
-		for _, x := range list {
-			g.Go(func() error { return s.endLost(ctx, x, end) })
-		}
-		if err := g.Wait(); err != nil {
+		more, err := s.endSome(ctx, b, end)
+		if err != nil || !more {
 			return err
 		}
 	}
+}
+
+// endSome finishes a page of execs. Each page has its own time: thousands may
+// have waited in a queue, and none of them is left without its end because
+// there were many.
+func (s *Service) endSome(ctx context.Context, b sandbox.Sandbox, end ending) (more bool, err error) {
+	ctx, cancel := undoing(ctx)
+	defer cancel()
+	list, err := s.unfinished(ctx, b.UID, 0)
+	if err != nil || len(list) == 0 {
+		return false, err
+	}
+	// Several at a time, for the store writes them together.
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(endAtOnce)
+	for _, x := range list {
+		g.Go(func() error { return s.endLost(ctx, x, end) })
+	}
+	return true, g.Wait()
 }
 
 // endAtOnce is how many lost execs are finished at a time.

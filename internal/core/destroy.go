@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/cubbyhq/cubby/internal/auth"
+	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/event"
 	"github.com/cubbyhq/cubby/internal/sandbox"
@@ -146,7 +147,7 @@ func (s *Service) destroy(ctx context.Context, b sandbox.Sandbox, how destructio
 	clean := s.tearDown(ctx, b)
 	if keepDisk && !clean {
 		if r != nil {
-			r.goOn()
+			s.halfDestroyed(ctx, b, r)
 		}
 		return 0, errs.E(errs.Unavailable, "the sandbox could not be ended").Hint("try again")
 	}
@@ -157,6 +158,8 @@ func (s *Service) destroy(ctx context.Context, b sandbox.Sandbox, how destructio
 		s.log.Error("end the execs of a destroyed sandbox", telemetry.KeyUID, b.UID, telemetry.KeyErr, err)
 		s.lookAtAll()
 	}
+	ctx, cancelRest := undoing(ctx)
+	defer cancelRest()
 	s.admission.give(b.UID)
 	if keepDisk {
 		if err := move(); err != nil {
@@ -178,4 +181,18 @@ func (s *Service) destroy(ctx context.Context, b sandbox.Sandbox, how destructio
 		s.reconcileSoon()
 	}
 	return freed, nil
+}
+
+// halfDestroyed is for a sandbox that ran and whose destroy failed: one that
+// still runs goes on, and one that does not was stopped by it.
+func (s *Service) halfDestroyed(ctx context.Context, b sandbox.Sandbox, r *run) {
+	st, err := s.cfg.Driver.Inspect(ctx, b.Handle)
+	if err != nil && !errors.Is(err, errs.NotFound) || err == nil && st.Phase == driver.PhaseRunning {
+		r.goOn()
+		return
+	}
+	const reason = "it was to be destroyed and only ended: destroy it again"
+	if _, err := s.stopped(ctx, b, reason, event.Stopped{Reason: reason}); err != nil {
+		s.owe(b.UID, reason)
+	}
 }

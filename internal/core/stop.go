@@ -87,6 +87,8 @@ func (s *Service) stopped(ctx context.Context, b sandbox.Sandbox, reason string,
 	if err := s.endExecs(ctx, b, endOf(reason)); err != nil {
 		return b, err
 	}
+	ctx, cancel := undoing(ctx)
+	defer cancel()
 	now, err := s.cfg.Store.Move(ctx, b.UID, sandbox.Stopped, store.Change{
 		Reason: reason, Events: []sandbox.Event{event.New(b.UID, actor(ctx), why)},
 	})
