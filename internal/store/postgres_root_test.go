@@ -41,6 +41,7 @@ var shared = map[string]func(*testing.T){
 	"TestKilledWriter":                      TestKilledWriter,
 	"TestList":                              TestList,
 	"TestMoves":                             TestMoves,
+	"TestNewestExecsOfAKind":                TestNewestExecsOfAKind,
 	"TestOneMoveWins":                       TestOneMoveWins,
 	"TestPanicInAChange":                    TestPanicInAChange,
 	"TestPrune":                             TestPrune,
