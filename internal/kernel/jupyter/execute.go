@@ -4,78 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"time"
+
+	"github.com/cubbyhq/cubby/internal/kernel"
 )
-
-// Bundle is one value in several MIME types. Values are JSON: a string for
-// text and for base64 of binary data, any value for types that end in json.
-type Bundle map[string]json.RawMessage
-
-// Output is one thing that a cell shows; exactly one field is set.
-type Output struct {
-	Stream  *Stream
-	Display *Display
-	Result  *Result
-	Error   *Error
-	Clear   *Clear
-	Input   *Input
-}
-
-// Stream is text on stdout or stderr.
-type Stream struct {
-	Name string `json:"name"`
-	Text string `json:"text"`
-}
-
-// Display is a value that was shown on purpose. One with an ID and Update
-// replaces an earlier one.
-type Display struct {
-	Data     Bundle          `json:"data"`
-	Metadata json.RawMessage `json:"metadata,omitempty"`
-	ID       string          `json:"display_id,omitempty"`
-	Update   bool            `json:"update,omitempty"`
-}
-
-// Result is the value of the cell's last expression.
-type Result struct {
-	Count    int             `json:"execution_count"`
-	Data     Bundle          `json:"data"`
-	Metadata json.RawMessage `json:"metadata,omitempty"`
-}
-
-// Error is an exception that ended the cell.
-type Error struct {
-	Name      string   `json:"ename"`
-	Value     string   `json:"evalue"`
-	Traceback []string `json:"traceback"`
-}
-
-// Clear asks that what was shown so far is removed, with Wait only when the
-// next output comes.
-type Clear struct {
-	Wait bool `json:"wait"`
-}
-
-// Input is a question of the cell; it waits until [Client.Answer].
-type Input struct {
-	Prompt   string `json:"prompt"`
-	Password bool   `json:"password"`
-}
-
-// Cell is what to execute.
-type Cell struct {
-	Code string
-	// Silent runs without output of the result and without a count.
-	Silent bool
-	// Stdin lets the cell ask for input; otherwise asking is an error in it.
-	Stdin bool
-}
-
-// Reply is how a cell ended.
-type Reply struct {
-	Status string `json:"status"` // "ok", "error" or "aborted"
-	Count  int    `json:"execution_count"`
-	Error
-}
 
 // settle is how long output may come after the reply. Kernels send it before,
 // on another connection.
@@ -86,9 +17,9 @@ const settle = 5 * time.Second
 // and from one goroutine at a time. When ctx ends the cell goes on; see
 // [Client.Interrupt]. show must not wait: a kernel drops what its connection
 // cannot take.
-func (c *Client) Execute(ctx context.Context, cell Cell, show func(Output)) (Reply, error) {
+func (c *Client) Execute(ctx context.Context, cell kernel.Cell, show func(kernel.Output)) (kernel.Reply, error) {
 	x, forget, err := c.begin(c.shell, "execute_request", map[string]any{
-		"code": cell.Code, "silent": cell.Silent, "store_history": !cell.Silent,
+		"code": cell.Code, "silent": false, "store_history": true,
 		"user_expressions": struct{}{}, "allow_stdin": cell.Stdin, "stop_on_error": false,
 	}, func(m message) {
 		if o, ok := outputOf(m); ok {
@@ -96,16 +27,16 @@ func (c *Client) Execute(ctx context.Context, cell Cell, show func(Output)) (Rep
 		}
 	})
 	if err != nil {
-		return Reply{}, err
+		return kernel.Reply{}, err
 	}
 	defer forget()
 	m, err := c.await(ctx, x)
 	if err != nil {
-		return Reply{}, err
+		return kernel.Reply{}, err
 	}
-	var r Reply
+	var r kernel.Reply
 	if err := json.Unmarshal(m.Content, &r); err != nil {
-		return Reply{}, errMalformed
+		return kernel.Reply{}, errMalformed
 	}
 	t := time.NewTimer(settle)
 	defer t.Stop()
@@ -118,28 +49,28 @@ func (c *Client) Execute(ctx context.Context, cell Cell, show func(Output)) (Rep
 }
 
 // outputOf reads what a cell shows.
-func outputOf(m message) (Output, bool) {
-	var o Output
+func outputOf(m message) (kernel.Output, bool) {
+	var o kernel.Output
 	var into any
 	switch m.Header.Type {
 	case "stream":
-		o.Stream = new(Stream)
+		o.Stream = new(kernel.Stream)
 		into = o.Stream
 	case "execute_result":
-		o.Result = new(Result)
+		o.Result = new(kernel.Result)
 		into = o.Result
 	case "error":
-		o.Error = new(Error)
+		o.Error = new(kernel.Error)
 		into = o.Error
 	case "clear_output":
-		o.Clear = new(Clear)
+		o.Clear = new(kernel.Clear)
 		into = o.Clear
 	case "input_request":
-		o.Input = new(Input)
+		o.Input = new(kernel.Input)
 		into = o.Input
 	case "display_data", "update_display_data":
 		var d struct {
-			Display
+			kernel.Display
 			Transient struct {
 				ID string `json:"display_id"`
 			} `json:"transient"`

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/cubbyhq/cubby/internal/kernel"
 )
 
 // start runs a kernel of this machine and connects to it.
@@ -66,24 +68,24 @@ func start(t *testing.T, name string) (*Client, *exec.Cmd) {
 // shown is what a cell showed, with neighbouring pieces of a stream joined.
 type shown struct {
 	Stdout, Stderr, Result string
-	Displays               []Bundle
-	Error                  *Error
+	Displays               []kernel.Bundle
+	Error                  *kernel.Error
 	Clears                 int
 }
 
-func execute(t *testing.T, c *Client, code string) (shown, Reply) {
+func execute(t *testing.T, c *Client, code string) (shown, kernel.Reply) {
 	t.Helper()
 	var s shown
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	r, err := c.Execute(ctx, Cell{Code: code}, s.take)
+	r, err := c.Execute(ctx, kernel.Cell{Code: code}, s.take)
 	if err != nil {
 		t.Fatalf("%s: %v", code, err)
 	}
 	return s, r
 }
 
-func (s *shown) take(o Output) {
+func (s *shown) take(o kernel.Output) {
 	switch {
 	case o.Stream != nil && o.Stream.Name == "stdout":
 		s.Stdout += o.Stream.Text
@@ -100,7 +102,7 @@ func (s *shown) take(o Output) {
 	}
 }
 
-func text(b Bundle) (s string) {
+func text(b kernel.Bundle) (s string) {
 	_ = json.Unmarshal(b["text/plain"], &s)
 	return s
 }
@@ -158,7 +160,7 @@ func TestInput(t *testing.T) {
 		t.Errorf("input without stdin: %+v", got.Error)
 	}
 	var s shown
-	_, err := c.Execute(t.Context(), Cell{Code: "input('name? ')", Stdin: true}, func(o Output) {
+	_, err := c.Execute(t.Context(), kernel.Cell{Code: "input('name? ')", Stdin: true}, func(o kernel.Output) {
 		if o.Input != nil {
 			if o.Input.Prompt != "name? " {
 				t.Errorf("prompt = %+v", o.Input)
@@ -178,7 +180,7 @@ func TestInterruptKeepsState(t *testing.T) {
 	c, cmd := start(t, "python3")
 	execute(t, c, "kept = 'yes'")
 	var s shown
-	_, err := c.Execute(t.Context(), Cell{Code: "print('on', flush=True)\nwhile True: pass"}, func(o Output) {
+	_, err := c.Execute(t.Context(), kernel.Cell{Code: "print('on', flush=True)\nwhile True: pass"}, func(o kernel.Output) {
 		if o.Stream != nil {
 			if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
 				t.Error(err)
@@ -197,10 +199,10 @@ func TestInterruptKeepsState(t *testing.T) {
 func TestKernelThatDies(t *testing.T) {
 	for _, code := range []string{"import os; os._exit(1)", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"} {
 		c, _ := start(t, "python3")
-		if _, err := c.Execute(t.Context(), Cell{Code: code}, func(Output) {}); !errors.Is(err, ErrGone) {
+		if _, err := c.Execute(t.Context(), kernel.Cell{Code: code}, func(kernel.Output) {}); !errors.Is(err, kernel.ErrGone) {
 			t.Errorf("%s: %v, want ErrGone", code, err)
 		}
-		if _, err := c.Execute(t.Context(), Cell{Code: "1"}, func(Output) {}); !errors.Is(err, ErrGone) {
+		if _, err := c.Execute(t.Context(), kernel.Cell{Code: "1"}, func(kernel.Output) {}); !errors.Is(err, kernel.ErrGone) {
 			t.Errorf("after %s: %v, want ErrGone", code, err)
 		}
 	}
@@ -217,7 +219,7 @@ func TestLargeDisplay(t *testing.T) {
 
 func TestTooLarge(t *testing.T) {
 	c, _ := start(t, "python3")
-	_, err := c.Execute(t.Context(), Cell{Code: "from IPython.display import display\ndisplay({'text/plain': 'x' * (70 << 20)}, raw=True)"}, func(Output) {})
+	_, err := c.Execute(t.Context(), kernel.Cell{Code: "from IPython.display import display\ndisplay({'text/plain': 'x' * (70 << 20)}, raw=True)"}, func(kernel.Output) {})
 	if !errors.Is(err, errTooLarge) {
 		t.Errorf("Execute = %v, want errTooLarge", err)
 	}

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/go-zeromq/zmq4"
+
+	"github.com/cubbyhq/cubby/internal/kernel"
 )
 
 // Client is a connection to one running kernel. Requests may come from any
@@ -46,9 +48,6 @@ type Info struct {
 		Version string `json:"version"`
 	} `json:"language_info"`
 }
-
-// ErrGone is what calls return when the connection to the kernel has ended.
-var ErrGone = errors.New("the kernel is gone")
 
 // retry is how long a kernel that is starting is left alone between attempts.
 const retry = 10 * time.Millisecond
@@ -160,7 +159,7 @@ func (c *Client) Gone() <-chan struct{} { return c.gone }
 
 // Close ends the connection; the kernel goes on.
 func (c *Client) Close() {
-	c.fail(ErrGone)
+	c.fail(kernel.ErrGone)
 	c.readers.Wait()
 }
 
@@ -209,8 +208,8 @@ func (c *Client) begin(on *socket, kind string, content any, handle func(message
 	}
 	if err := on.send(frames); err != nil {
 		forget()
-		c.fail(fmt.Errorf("%w: %w", ErrGone, err))
-		return nil, nil, ErrGone
+		c.fail(fmt.Errorf("%w: %w", kernel.ErrGone, err))
+		return nil, nil, kernel.ErrGone
 	}
 	return x, forget, nil
 }
@@ -241,7 +240,7 @@ func (c *Client) read(s *socket, to func(message, *exchange)) {
 			if errors.Is(err, errTooLarge) {
 				c.fail(errTooLarge)
 			} else {
-				c.fail(fmt.Errorf("%w: %w", ErrGone, err))
+				c.fail(fmt.Errorf("%w: %w", kernel.ErrGone, err))
 			}
 			return
 		}

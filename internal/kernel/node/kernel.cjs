@@ -1,0 +1,274 @@
+// The kernel for JavaScript: it reads cells from file descriptor 3 and writes
+// what they show to file descriptor 4, one JSON object a line. Cells run
+// through the engine's own inspector in REPL mode, which is what allows await
+// at the top level and a second const of the same name.
+'use strict';
+
+const fs = require('node:fs');
+const inspector = require('node:inspector');
+const Module = require('node:module');
+const net = require('node:net');
+const path = require('node:path');
+const util = require('node:util');
+const vm = require('node:vm');
+
+const IN = 3;
+const OUT = 4;
+// How long what a cell left running may still fail on the cell's account.
+const DRAIN_MS = 150;
+
+let cell = null; // the one that runs
+let count = 0;
+let early = ''; // what failed between two cells
+
+// send writes one message whole. The pipe blocks, so a reader that is slow
+// slows the cell.
+function send(message) {
+  let rest = Buffer.from(JSON.stringify(message) + '\n');
+  while (rest.length > 0) {
+    try {
+      rest = rest.subarray(fs.writeSync(OUT, rest));
+    } catch (e) {
+      if (e.code !== 'EAGAIN') throw e;
+    }
+  }
+}
+
+function show(output) {
+  send({ id: cell ? cell.id : 0, output });
+}
+
+// What a program writes to its standard streams belongs to the cell that runs.
+for (const name of ['stdout', 'stderr']) {
+  const decoder = new util.TextDecoder();
+  process[name].write = (chunk, encoding, done) => {
+    if (typeof encoding === 'function') [encoding, done] = [undefined, encoding];
+    const bytes = typeof chunk === 'string' ? Buffer.from(chunk, encoding) : chunk;
+    const text = decoder.decode(bytes, { stream: true });
+    if (text !== '') show({ stream: { name, text } });
+    if (done) process.nextTick(done);
+    return true;
+  };
+}
+
+const base64 = (data) => (typeof data === 'string' ? data : Buffer.from(data).toString('base64'));
+
+// display shows a value on purpose: a string is HTML; an object says what it
+// is: {html}, {svg}, {image, mimeType}, {audio, mimeType}, {video, mimeType},
+// {json} or {type, data}.
+function display(value) {
+  let data;
+  if (typeof value === 'string') data = { 'text/html': value };
+  else if (value === null || typeof value !== 'object') data = { 'text/plain': plain(value) };
+  else if ('html' in value) data = { 'text/html': String(value.html) };
+  else if ('svg' in value) data = { 'image/svg+xml': String(value.svg) };
+  else if ('image' in value) data = { [value.mimeType ?? 'image/png']: base64(value.image) };
+  else if ('audio' in value) data = { [value.mimeType ?? 'audio/wav']: base64(value.audio) };
+  else if ('video' in value) data = { [value.mimeType ?? 'video/mp4']: base64(value.video) };
+  else if ('json' in value) data = { 'application/json': value.json };
+  else if (typeof value.type === 'string' && 'data' in value) {
+    const text = /^text\/|[+/](json|xml)$/.test(value.type);
+    data = { [value.type]: text ? value.data : base64(value.data) };
+  } else data = { 'text/plain': plain(value) };
+  show({ display: { data } });
+}
+
+// plain is a value as text: strings as they are, data as JSON, and what JSON
+// would lose as the console shows it.
+function plain(value) {
+  if (typeof value === 'string') return value;
+  if (isData(value, new Set())) return JSON.stringify(value, null, 2);
+  return util.inspect(value, { depth: 6, maxArrayLength: 1000, maxStringLength: 100000 });
+}
+
+function isData(value, above) {
+  if (value === null || typeof value === 'boolean' || typeof value === 'string') return true;
+  if (typeof value === 'number') return Number.isFinite(value);
+  if (typeof value !== 'object' || above.has(value)) return false;
+  if (typeof value.toJSON === 'function') return true;
+  const proto = Object.getPrototypeOf(value);
+  if (!Array.isArray(value) && proto !== Object.prototype && proto !== null) return false;
+  above.add(value);
+  const all = Object.values(value).every((v) => v === undefined || isData(v, above));
+  above.delete(value);
+  return all;
+}
+
+// failure is what was thrown, as an error of the protocol. Frames of this file
+// are nobody's business.
+function failure(thrown) {
+  if (thrown instanceof Error || (thrown && typeof thrown === 'object' && typeof thrown.stack === 'string')) {
+    const stack = String(thrown.stack).split('\n').filter((line) => !line.includes(__filename) && !/\bnode:/.test(line));
+    const ename = String(thrown.name || 'Error');
+    let evalue = String(thrown.message);
+    if (ename === 'SyntaxError' && /import statement outside a module/.test(evalue)) {
+      evalue += "; use require('…') or await import('…')";
+      stack[0] = `${ename}: ${evalue}`;
+    }
+    return { ename, evalue, traceback: stack };
+  }
+  const text = plain(thrown);
+  return { ename: 'Error', evalue: text, traceback: [`Uncaught ${text}`] };
+}
+
+const interrupted = () => ({ ename: 'Interrupted', evalue: 'the cell was interrupted', traceback: [] });
+
+// Errors that nobody waits for.
+function stray(error) {
+  const f = failure(error);
+  const text = `[async ${f.ename}] ${f.evalue}\n`;
+  if (cell) {
+    cell.stray ??= { ename: 'AsyncError', evalue: `${f.ename}: ${f.evalue}`, traceback: f.traceback };
+    show({ stream: { name: 'stderr', text } });
+  } else early += text;
+}
+process.on('uncaughtException', stray);
+process.on('unhandledRejection', stray);
+
+// SIGINT reaches this handler only while a cell waits; a cell that computes is
+// interrupted by the engine.
+process.on('SIGINT', () => {
+  if (cell && cell.interrupt) cell.interrupt();
+});
+
+globalThis.require = Module.createRequire(path.join(process.cwd(), 'cell.js'));
+globalThis.display = display;
+
+const session = new inspector.Session();
+session.connect();
+
+// post calls the inspector; it answers at once on the same thread.
+function post(method, params) {
+  let answer;
+  session.post(method, params, (error, result) => {
+    if (error) throw error;
+    answer = result;
+  });
+  return answer;
+}
+
+// A place where the inspector can put a value for us to take.
+const place = { value: undefined };
+Object.defineProperty(globalThis, Symbol.for('cubby.place'), { value: place });
+const placeId = post('Runtime.evaluate', { expression: "globalThis[Symbol.for('cubby.place')]" }).result.objectId;
+
+function take(remote) {
+  const { objectId, value, unserializableValue } = remote;
+  let argument = { value };
+  if (objectId) argument = { objectId };
+  else if (unserializableValue !== undefined) argument = { unserializableValue };
+  else if (remote.type === 'undefined') return undefined;
+  post('Runtime.callFunctionOn', {
+    objectId: placeId, functionDeclaration: 'function (v) { this.value = v }', arguments: [argument],
+  });
+  const taken = place.value;
+  place.value = undefined;
+  if (objectId) post('Runtime.releaseObject', { objectId });
+  return taken;
+}
+
+// An object literal alone is a block to the parser and a value to its author.
+function source(code) {
+  if (!/^\s*\{/.test(code) || /;\s*$/.test(code)) return code;
+  try {
+    new vm.Script(`(${code}\n)`);
+    return `(${code}\n)`;
+  } catch {
+    return code;
+  }
+}
+
+// evaluate runs code and calls back with what the inspector says. It runs inside
+// a script that SIGINT may end, so that a loop ends and nothing else.
+let step;
+Object.defineProperty(globalThis, Symbol.for('cubby.step'), { value: () => step() });
+const stepping = new vm.Script("globalThis[Symbol.for('cubby.step')]()", { filename: __filename });
+function evaluate(expression, back) {
+  step = () => session.post('Runtime.evaluate', { expression, replMode: true, awaitPromise: true }, back);
+  stepping.runInThisContext({ breakOnSigint: true, displayErrors: false });
+}
+
+const turn = () => new Promise((resolve) => setImmediate(resolve));
+const pending = () => process.getActiveResourcesInfo().filter((r) => r !== 'Immediate').length;
+
+async function execute(request) {
+  const quiet = pending();
+  cell = { id: request.id };
+  count++;
+  if (early) {
+    show({ stream: { name: 'stderr', text: early } });
+    early = '';
+  }
+  let error = null;
+  const ended = await new Promise((resolve) => {
+    cell.interrupt = () => resolve({ error: interrupted() });
+    try {
+      evaluate(source(request.code), (failed, answer) => {
+        if (failed) return resolve({ error: failure(failed) });
+        if (answer.exceptionDetails) {
+          const d = answer.exceptionDetails;
+          return resolve({ error: failure(d.exception ? take(d.exception) : new Error(d.text)) });
+        }
+        resolve({ value: take(answer.result) });
+      });
+    } catch (e) {
+      resolve({ error: e.code === 'ERR_SCRIPT_EXECUTION_INTERRUPTED' ? interrupted() : failure(e) });
+    }
+  });
+  error = ended.error ?? null;
+  if (!error) {
+    try {
+      const value = await settled(ended.value);
+      if (value !== undefined) show({ result: { execution_count: count, data: { 'text/plain': plain(value) } } });
+    } catch (e) {
+      error = e === cell ? interrupted() : failure(e);
+    }
+  }
+  // What the cell left running gets a moment to fail on its account.
+  await turn();
+  const until = Date.now() + DRAIN_MS;
+  while (!error && !cell.stray && pending() > quiet && Date.now() < until) await new Promise((r) => setTimeout(r, 5));
+  error ??= cell.stray ?? null;
+  if (error) show({ error });
+  const { id } = cell;
+  cell = null;
+  send({ id, reply: { status: error ? 'error' : 'ok', execution_count: count, ...(error ?? {}) } });
+}
+
+// settled waits for a promise that is the cell's value; an interrupt ends the
+// wait by throwing the cell.
+function settled(value) {
+  if (value === null || (typeof value !== 'object' && typeof value !== 'function') || typeof value.then !== 'function') return value;
+  const mine = cell;
+  return new Promise((resolve, reject) => {
+    mine.interrupt = () => reject(mine);
+    value.then(resolve, reject);
+  });
+}
+
+const queue = [];
+let busy = false;
+async function work() {
+  if (busy) return;
+  busy = true;
+  while (queue.length > 0) await execute(queue.shift());
+  busy = false;
+}
+
+let line = [];
+const input = new net.Socket({ fd: IN, readable: true, writable: false });
+input.on('data', (chunk) => {
+  for (;;) {
+    const end = chunk.indexOf(10);
+    if (end < 0) break;
+    line.push(chunk.subarray(0, end));
+    chunk = chunk.subarray(end + 1);
+    const text = Buffer.concat(line).toString();
+    line = [];
+    queue.push(JSON.parse(text));
+  }
+  if (chunk.length > 0) line.push(chunk);
+  work();
+});
+input.on('end', () => process.exit(0));
+send({ ready: { implementation: 'cubby-node', version: process.version } });

@@ -1,0 +1,184 @@
+// Package node runs cells of JavaScript in a kernel of cubby's own, a script
+// for Node 20 or newer that the agent carries. The kernel is code of the guest:
+// what it sends is bounded and may be nonsense.
+//
+// It starts no process: that is the caller's, with [Script] as the program and
+// two pipes as file descriptors 3 (cells go in) and 4 (messages come out).
+package node
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/cubbyhq/cubby/internal/kernel"
+)
+
+// Script is the kernel's source, a CommonJS module.
+//
+//go:embed kernel.cjs
+var Script []byte
+
+// maxLine bounds a message of the kernel, in bytes.
+const maxLine = 64 << 20
+
+// Client is a connection to one running kernel. Cells run one after another.
+type Client struct {
+	in      io.WriteCloser
+	out     io.ReadCloser
+	version string
+	gone    chan struct{}
+	turn    sync.Mutex // held by the cell that runs
+
+	mu    sync.Mutex
+	err   error               // why it ended; guarded by mu
+	id    int64               // of the cell that runs; guarded by mu
+	show  func(kernel.Output) // of the cell that runs; guarded by mu
+	reply chan kernel.Reply   // of the cell that runs; guarded by mu
+}
+
+// message is one line of the kernel.
+type message struct {
+	ID     int64          `json:"id"`
+	Output *kernel.Output `json:"output"`
+	Reply  *kernel.Reply  `json:"reply"`
+	Ready  *struct {
+		Version string `json:"version"`
+	} `json:"ready"`
+}
+
+// Open returns when the kernel at the other end of the pipes is ready. The
+// client closes them.
+func Open(ctx context.Context, in io.WriteCloser, out io.ReadCloser) (*Client, error) {
+	c := &Client{in: in, out: out, gone: make(chan struct{})}
+	stop := context.AfterFunc(ctx, c.Close)
+	defer stop()
+	lines := bufio.NewReaderSize(out, 64<<10)
+	m, err := next(lines)
+	if err == nil && m.Ready == nil {
+		err = errors.New("the kernel did not say that it is ready")
+	}
+	if err != nil {
+		c.Close()
+		if cause := context.Cause(ctx); cause != nil {
+			err = cause
+		}
+		return nil, fmt.Errorf("connect to the kernel: %w", err)
+	}
+	c.version = m.Ready.Version
+	go c.read(lines)
+	return c, nil
+}
+
+// Version is Node's.
+func (c *Client) Version() string { return c.version }
+
+// Gone is closed when the connection has ended.
+func (c *Client) Gone() <-chan struct{} { return c.gone }
+
+// Close ends the connection, at which the kernel ends itself when it is idle.
+func (c *Client) Close() {
+	c.in.Close()
+	c.out.Close()
+}
+
+// next reads one message. Lines that are none are skipped: the descriptor is
+// open to the cell's own code.
+func next(lines *bufio.Reader) (message, error) {
+	var line []byte
+	for {
+		part, err := lines.ReadSlice('\n')
+		line = append(line, part...)
+		switch {
+		case len(line) > maxLine:
+			return message{}, errors.New("the kernel sent a message that is too large")
+		case errors.Is(err, bufio.ErrBufferFull):
+			continue
+		case err != nil:
+			return message{}, err
+		}
+		var m message
+		if json.Unmarshal(bytes.TrimSpace(line), &m) == nil {
+			return m, nil
+		}
+		line = line[:0]
+	}
+}
+
+func (c *Client) read(lines *bufio.Reader) {
+	for {
+		m, err := next(lines)
+		if err != nil {
+			c.mu.Lock()
+			c.err = fmt.Errorf("%w: %w", kernel.ErrGone, err)
+			c.mu.Unlock()
+			close(c.gone)
+			c.Close()
+			return
+		}
+		c.mu.Lock()
+		show, reply := c.show, c.reply
+		mine := m.ID == c.id && reply != nil
+		c.mu.Unlock()
+		switch {
+		case mine && m.Reply != nil:
+			select {
+			case reply <- *m.Reply:
+			default: // one reply is enough
+			}
+		case m.Output != nil && show != nil:
+			show(*m.Output)
+		}
+	}
+}
+
+// Execute runs a cell and returns when it has ended and all that it showed has
+// been given to show, in order and from one goroutine. When ctx ends the cell
+// goes on, and what it shows is dropped; SIGINT to the process ends it.
+func (c *Client) Execute(ctx context.Context, cell kernel.Cell, show func(kernel.Output)) (kernel.Reply, error) {
+	c.turn.Lock()
+	defer c.turn.Unlock()
+	reply := make(chan kernel.Reply, 1)
+	c.mu.Lock()
+	c.id++
+	request := struct {
+		ID   int64  `json:"id"`
+		Code string `json:"code"`
+	}{c.id, cell.Code}
+	c.show, c.reply = show, reply
+	c.mu.Unlock()
+	defer func() {
+		c.mu.Lock()
+		c.show, c.reply = nil, nil
+		c.mu.Unlock()
+	}()
+	line, err := json.Marshal(request)
+	if err != nil {
+		return kernel.Reply{}, err
+	}
+	if _, err := c.in.Write(append(line, '\n')); err != nil {
+		return kernel.Reply{}, fmt.Errorf("%w: %w", kernel.ErrGone, err)
+	}
+	select {
+	case r := <-reply:
+		return r, nil
+	case <-ctx.Done():
+		return kernel.Reply{}, context.Cause(ctx)
+	case <-c.gone:
+	}
+	// It may have come just before the end.
+	select {
+	case r := <-reply:
+		return r, nil
+	default:
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return kernel.Reply{}, c.err
+}

@@ -1,0 +1,194 @@
+//go:build root
+
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cubbyhq/cubby/internal/kernel"
+)
+
+// start runs the kernel in Node.
+func start(t *testing.T) (*Client, *exec.Cmd) {
+	t.Helper()
+	dir := t.TempDir()
+	script := filepath.Join(dir, "kernel.cjs")
+	if err := os.WriteFile(script, Script, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	inR, inW, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	outR, outW, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("node", script)
+	cmd.Dir = dir
+	cmd.ExtraFiles = []*os.File{inR, outW}
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	inR.Close()
+	outW.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	c, err := Open(ctx, inW, outR)
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+		if c != nil {
+			<-c.Gone()
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, cmd
+}
+
+type shown struct {
+	Stdout, Stderr, Result string
+	Displays               []kernel.Bundle
+	Error                  string
+}
+
+func (s *shown) take(o kernel.Output) {
+	switch {
+	case o.Stream != nil && o.Stream.Name == "stdout":
+		s.Stdout += o.Stream.Text
+	case o.Stream != nil:
+		s.Stderr += o.Stream.Text
+	case o.Result != nil:
+		_ = json.Unmarshal(o.Result.Data["text/plain"], &s.Result)
+	case o.Display != nil:
+		s.Displays = append(s.Displays, o.Display.Data)
+	case o.Error != nil:
+		s.Error = o.Error.Name + ": " + o.Error.Value
+	}
+}
+
+func execute(t *testing.T, c *Client, code string) (s shown) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	r, err := c.Execute(ctx, kernel.Cell{Code: code}, s.take)
+	if err != nil {
+		t.Fatalf("%s: %v", code, err)
+	}
+	if (r.Status == "error") != (s.Error != "") {
+		t.Errorf("%s: reply %+v, error %q", code, r, s.Error)
+	}
+	return s
+}
+
+func TestCells(t *testing.T) {
+	c, _ := start(t)
+	if !strings.HasPrefix(c.Version(), "v") {
+		t.Errorf("Version = %q", c.Version())
+	}
+	for _, tt := range []struct {
+		code string
+		want shown
+	}{
+		{"const x = 20; let y = 1", shown{}},
+		{"const x = 21", shown{}},
+		{"x + y + 20", shown{Result: "42"}},
+		{"'text'", shown{Result: "text"}},
+		{"{a: 1}", shown{Result: "{\n  \"a\": 1\n}"}},
+		{"undefined", shown{}},
+		{"null", shown{Result: "null"}},
+		{"10n", shown{Result: "10n"}},
+		{"NaN", shown{Result: "NaN"}},
+		{"new Map([[1, 2]])", shown{Result: "Map(1) { 1 => 2 }"}},
+		{"const o = {}; o.o = o; o", shown{Result: "<ref *1> { o: [Circular *1] }"}},
+		{"await Promise.resolve(5)", shown{Result: "5"}},
+		{"Promise.resolve({p: 1})", shown{Result: "{\n  \"p\": 1\n}"}},
+		{"async function* g() { yield 1; yield 2 }\nfor await (const v of g()) console.log(v)", shown{Stdout: "1\n2\n"}},
+		{"console.log('out'); console.error('err')", shown{Stdout: "out\n", Stderr: "err\n"}},
+		{"function twice(n) {\n  return 2 * n;\n}\ntwice(4)", shown{Result: "8"}},
+		{"require('node:path').basename('/a/b')", shown{Result: "b"}},
+		{"throw new TypeError('bad')", shown{Error: "TypeError: bad"}},
+		{"throw 5", shown{Error: "Error: 5"}},
+		{"nope", shown{Error: "ReferenceError: nope is not defined"}},
+		{"const z = ;", shown{Error: "SyntaxError: Unexpected token ';'"}},
+		{"Promise.reject(new RangeError('r'))", shown{Error: "RangeError: r"}},
+		{"(async () => { throw new Error('nobody waits') })(); 3", shown{
+			Result: "3", Stderr: "[async Error] nobody waits\n", Error: "AsyncError: Error: nobody waits",
+		}},
+		{"setTimeout(() => { throw new Error('late') }, 5); 4", shown{
+			Result: "4", Stderr: "[async Error] late\n", Error: "AsyncError: Error: late",
+		}},
+		{"display('<b>hi</b>'); display({image: Buffer.from('png')}); display({svg: '<svg/>'}); display({json: {a: [1]}})", shown{
+			Displays: []kernel.Bundle{
+				{"text/html": json.RawMessage(`"<b>hi</b>"`)}, {"image/png": json.RawMessage(`"cG5n"`)},
+				{"image/svg+xml": json.RawMessage(`"<svg/>"`)}, {"application/json": json.RawMessage(`{"a":[1]}`)},
+			},
+		}},
+	} {
+		if diff := cmp.Diff(tt.want, execute(t, c, tt.code)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.code, diff)
+		}
+	}
+}
+
+func TestInterruptKeepsState(t *testing.T) {
+	for _, code := range []string{"while (true) {}", "await new Promise(() => {})", "new Promise(() => {})"} {
+		c, cmd := start(t)
+		execute(t, c, "const kept = 'yes'")
+		var s shown
+		_, err := c.Execute(t.Context(), kernel.Cell{Code: "console.log('on');" + code}, func(o kernel.Output) {
+			if o.Stream != nil {
+				if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+					t.Error(err)
+				}
+			}
+			s.take(o)
+		})
+		if err != nil || s.Error != "Interrupted: the cell was interrupted" {
+			t.Errorf("%s: %+v, %v", code, s, err)
+		}
+		if got := execute(t, c, "kept"); got.Result != "yes" {
+			t.Errorf("state after an interrupt of %s: %+v", code, got)
+		}
+	}
+}
+
+func TestKernelThatDies(t *testing.T) {
+	c, _ := start(t)
+	if _, err := c.Execute(t.Context(), kernel.Cell{Code: "process.exit(3)"}, func(kernel.Output) {}); !errors.Is(err, kernel.ErrGone) {
+		t.Errorf("Execute = %v, want ErrGone", err)
+	}
+	if _, err := c.Execute(t.Context(), kernel.Cell{Code: "1"}, func(kernel.Output) {}); !errors.Is(err, kernel.ErrGone) {
+		t.Errorf("afterwards: %v, want ErrGone", err)
+	}
+}
+
+func TestNonsenseOnTheKernelsDescriptor(t *testing.T) {
+	c, _ := start(t)
+	code := `require('fs').writeSync(4, 'nonsense\n{"id":1,"reply":5}\n{"id":99,"reply":{"status":"ok"}}\n[]\n'); 7`
+	if got := execute(t, c, code); got.Result != "7" {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestMuchOutput(t *testing.T) {
+	c, _ := start(t)
+	got := execute(t, c, "for (let i = 0; i < 100000; i++) console.log(i)")
+	if strings.Count(got.Stdout, "\n") != 100000 || !strings.HasSuffix(got.Stdout, "99999\n") {
+		t.Errorf("%d bytes", len(got.Stdout))
+	}
+}
