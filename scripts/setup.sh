@@ -34,6 +34,9 @@ done
 [ "$want" = test ] && [ ! -e /usr/include/stdlib.h ] && missing+=(libc6-dev)
 # Its programs are not on the PATH.
 [ "$want" = test ] && ! compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null && missing+=(postgresql)
+# Kernels, for tests of what talks to them; of Debian's Python and R.
+[ "$want" = test ] && [ ! -e /usr/share/jupyter/kernels/python3 ] && missing+=(python3-ipykernel)
+[ "$want" = test ] && [ ! -e /usr/share/jupyter/kernels/ir ] && missing+=(r-cran-irkernel)
 [ "$want" = test ] && ! python3 -c 'import ensurepip' 2>/dev/null && missing+=(python3-venv)
 
 if [ ${#missing[@]} -gt 0 ]; then

@@ -36,13 +36,15 @@ func places() map[string]place {
 
 		"internal/sandbox": {layer: 1},
 
-		"internal/channel":   {layer: 2},
-		"internal/config":    {layer: 2},
-		"internal/driver":    {layer: 2},
-		"internal/embedded":  {layer: 2},
-		"internal/event":     {layer: 2},
-		"internal/filetree":  {layer: 2, by: []string{"internal/guestd", "internal/workspace", "internal/filetree/…"}},
-		"internal/git":       {layer: 2},
+		"internal/channel":  {layer: 2},
+		"internal/config":   {layer: 2},
+		"internal/driver":   {layer: 2},
+		"internal/embedded": {layer: 2},
+		"internal/event":    {layer: 2},
+		"internal/filetree": {layer: 2, by: []string{"internal/guestd", "internal/workspace", "internal/filetree/…"}},
+		"internal/git":      {layer: 2},
+		// What a kernel shows; core reads it, the agent talks to kernels.
+		"internal/kernel":    {layer: 2},
 		"internal/seal":      {layer: 2},
 		"internal/session":   {layer: 2},
 		"internal/telemetry": {layer: 2},
@@ -68,8 +70,11 @@ func places() map[string]place {
 
 		// The program inside the sandbox is small and trusts nothing of the
 		// host's side.
-		"internal/guestd": {only: []string{"api/gen/…", "internal/errs", "internal/sandbox", "internal/filetree", "internal/session"},
+		"internal/guestd": {only: []string{"api/gen/…", "internal/errs", "internal/sandbox", "internal/filetree", "internal/session",
+			"internal/kernel", "internal/kernel/jupyter", "internal/kernel/node"},
 			by: []string{"cmd/cubby-init", "internal/driver/drivertest"}},
+		"internal/kernel/jupyter": {only: []string{"internal/kernel"}, by: []string{"internal/guestd"}},
+		"internal/kernel/node":    {only: []string{"internal/kernel"}, by: []string{"internal/guestd"}},
 		// Anybody may build on the SDK without the engine.
 		"client": {only: []string{"api/gen/…"}},
 		// A command does what any client could; serve, image, doctor and bench

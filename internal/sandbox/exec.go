@@ -19,11 +19,12 @@ type ExecSpec struct {
 	// histories show it.
 	Detail json.RawMessage `json:"detail,omitempty"`
 
-	// Exactly one of Argv and Shell is set. Shell runs through bash -c, or
+	// Exactly one of Argv, Shell and Cell is set. Shell runs through bash -c, or
 	// sh -c where the image has no bash.
 	Argv  []string          `json:"argv,omitempty"`
 	Shell string            `json:"shell,omitempty"`
-	Cwd   string            `json:"cwd"` // default WorkspaceDir
+	Cell  *Cell             `json:"cell,omitempty"` // code for a kernel
+	Cwd   string            `json:"cwd"`            // default WorkspaceDir
 	Env   map[string]string `json:"env,omitempty"`
 	User  string            `json:"user"` // default the sandbox's user
 	// Stdin keeps the command's standard input open for writes; otherwise it
@@ -73,6 +74,7 @@ const (
 	EndDied      EndReason = "container_died" // the sandbox died under it
 	EndLost      EndReason = "lost"           // nobody can know how it ended
 	EndNotRun    EndReason = "not_started"    // it never ran; Message says why
+	EndKernel    EndReason = "kernel_died"    // of a cell: its kernel ended under it
 )
 
 // Exit is how an exec ended.
@@ -84,10 +86,11 @@ type Exit struct {
 	Signal  string    `json:"signal,omitempty"` // "SIGKILL"
 	Reason  EndReason `json:"reason"`
 	Message string    `json:"message,omitempty"` // for people: which process ran out of memory
-	// StdoutCut and StderrCut count the bytes that were not kept because a
-	// documented cap was reached.
+	// StdoutCut, StderrCut and RichCut count the bytes that were not kept
+	// because a documented cap was reached.
 	StdoutCut int64 `json:"stdout_cut,omitempty"`
 	StderrCut int64 `json:"stderr_cut,omitempty"`
+	RichCut   int64 `json:"rich_cut,omitempty"`
 }
 
 // Exec is one command of a sandbox, alone or for an operation or a terminal.
@@ -123,6 +126,9 @@ type Stream uint8
 const (
 	Stdout Stream = 1
 	Stderr Stream = 2
+	// Rich is what a cell shows beside text: one JSON object per line, see
+	// package kernel.
+	Rich Stream = 3
 )
 
 func (s Stream) String() string {
@@ -131,11 +137,13 @@ func (s Stream) String() string {
 		return "stdout"
 	case Stderr:
 		return "stderr"
+	case Rich:
+		return "rich"
 	}
 	return "unknown"
 }
 
-// Output is a piece of an exec's output. Offset counts all bytes of both
+// Output is a piece of an exec's output. Offset counts all bytes of all
 // streams before it, so Offset+len(Data) is where to resume.
 type Output struct {
 	Offset int64

@@ -39,7 +39,8 @@ const (
 	MaxAllowHosts    = 256
 	MaxExternal      = 256 // characters
 	MaxImageName     = 255
-	MaxName          = 63       // of a session or terminal
+	MaxName          = 63       // of a session, a terminal or a kernel
+	MaxCode          = 4 << 20  // bytes of a cell
 	MaxDetail        = 64 << 10 // bytes of what an operation was asked
 	MaxUserName      = 64
 	MaxThread        = 128 // bytes
@@ -152,6 +153,12 @@ func (e External) Validate() error {
 // Validate checks a command before it gets a number. Zero fields that have a
 // default are valid.
 func (e ExecSpec) Validate() error {
+	if e.Cell != nil {
+		if err := e.validateCell(); err != nil {
+			return err
+		}
+		return e.validateCommand()
+	}
 	switch {
 	case len(e.Argv) == 0 && e.Shell == "":
 		return invalid("cmd: the command is empty").Hint("give an array of arguments, or a string for the shell")
@@ -174,6 +181,45 @@ func (e ExecSpec) Validate() error {
 	if total > maxArguments {
 		return errs.E(errs.TooLarge, "cmd: longer than %d bytes", maxArguments)
 	}
+	return e.validateCommand()
+}
+
+// validateCell checks code for a kernel.
+func (e ExecSpec) validateCell() error {
+	switch {
+	case len(e.Argv) > 0 || e.Shell != "":
+		return invalid("code: a cell is not a command as well")
+	case e.Session != "" || e.Terminal != "" || e.PTY != nil:
+		return invalid("code: a kernel runs in no session and no terminal")
+	case len(e.Cell.Code) > MaxCode:
+		return errs.E(errs.TooLarge, "code: longer than %d bytes", MaxCode).Hint("write it to a file in the sandbox and run that")
+	case !utf8.ValidString(e.Cell.Code):
+		return invalid("code: not UTF-8")
+	}
+	if err := ValidateName("kernel", e.Cell.Kernel); err != nil {
+		return err
+	}
+	if e.Cell.Language != "" {
+		return ValidateName("language", e.Cell.Language)
+	}
+	return nil
+}
+
+// Validate checks a kernel to make.
+func (k KernelSpec) Validate() error {
+	if k.Name != "" {
+		if err := ValidateName("name", k.Name); err != nil {
+			return err
+		}
+	}
+	if err := ValidateName("language", k.Language); err != nil {
+		return err
+	}
+	return ExecSpec{Cwd: k.Cwd, Env: k.Env, User: k.User}.validateCommand()
+}
+
+// validateCommand checks what commands and cells share.
+func (e ExecSpec) validateCommand() error {
 	if len(e.Cwd) > maxPath || strings.ContainsRune(e.Cwd, 0) {
 		return invalid("cwd: not a path")
 	}
@@ -227,7 +273,7 @@ func lowerWord(s string) bool {
 	return s != "" && len(s) <= MaxName && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz_") == ""
 }
 
-// ValidateName checks the name of a session or terminal: 1 to [MaxName]
+// ValidateName checks the name of a session, a terminal or a kernel: 1 to [MaxName]
 // characters of A-Z a-z 0-9 . _ - of which the first is a letter or digit.
 func ValidateName(field, name string) error {
 	ok := name != "" && len(name) <= MaxName

@@ -37,6 +37,7 @@ const (
 	Stream_STREAM_UNSPECIFIED Stream = 0
 	Stream_STREAM_STDOUT      Stream = 1
 	Stream_STREAM_STDERR      Stream = 2
+	Stream_STREAM_RICH        Stream = 3 // of cells: one kernel.Output as JSON per line, everything but streams
 )
 
 // Enum value maps for Stream.
@@ -45,11 +46,13 @@ var (
 		0: "STREAM_UNSPECIFIED",
 		1: "STREAM_STDOUT",
 		2: "STREAM_STDERR",
+		3: "STREAM_RICH",
 	}
 	Stream_value = map[string]int32{
 		"STREAM_UNSPECIFIED": 0,
 		"STREAM_STDOUT":      1,
 		"STREAM_STDERR":      2,
+		"STREAM_RICH":        3,
 	}
 )
 
@@ -90,6 +93,7 @@ const (
 	ExitReason_EXIT_REASON_KILLED      ExitReason = 4 // by SignalExec
 	ExitReason_EXIT_REASON_NOT_STARTED ExitReason = 5 // cwd missing, no such user, …: message says
 	ExitReason_EXIT_REASON_SHUTDOWN    ExitReason = 6
+	ExitReason_EXIT_REASON_KERNEL_DIED ExitReason = 7 // the kernel ended under the cell
 )
 
 // Enum value maps for ExitReason.
@@ -102,6 +106,7 @@ var (
 		4: "EXIT_REASON_KILLED",
 		5: "EXIT_REASON_NOT_STARTED",
 		6: "EXIT_REASON_SHUTDOWN",
+		7: "EXIT_REASON_KERNEL_DIED",
 	}
 	ExitReason_value = map[string]int32{
 		"EXIT_REASON_UNSPECIFIED": 0,
@@ -111,6 +116,7 @@ var (
 		"EXIT_REASON_KILLED":      4,
 		"EXIT_REASON_NOT_STARTED": 5,
 		"EXIT_REASON_SHUTDOWN":    6,
+		"EXIT_REASON_KERNEL_DIED": 7,
 	}
 )
 
@@ -139,6 +145,61 @@ func (x ExitReason) Number() protoreflect.EnumNumber {
 // Deprecated: Use ExitReason.Descriptor instead.
 func (ExitReason) EnumDescriptor() ([]byte, []int) {
 	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{1}
+}
+
+type KernelStatus int32
+
+const (
+	KernelStatus_KERNEL_STATUS_UNSPECIFIED KernelStatus = 0
+	KernelStatus_KERNEL_STATUS_STARTING    KernelStatus = 1
+	KernelStatus_KERNEL_STATUS_IDLE        KernelStatus = 2
+	KernelStatus_KERNEL_STATUS_BUSY        KernelStatus = 3
+	KernelStatus_KERNEL_STATUS_DEAD        KernelStatus = 4 // reason says why; the next cell starts it anew
+)
+
+// Enum value maps for KernelStatus.
+var (
+	KernelStatus_name = map[int32]string{
+		0: "KERNEL_STATUS_UNSPECIFIED",
+		1: "KERNEL_STATUS_STARTING",
+		2: "KERNEL_STATUS_IDLE",
+		3: "KERNEL_STATUS_BUSY",
+		4: "KERNEL_STATUS_DEAD",
+	}
+	KernelStatus_value = map[string]int32{
+		"KERNEL_STATUS_UNSPECIFIED": 0,
+		"KERNEL_STATUS_STARTING":    1,
+		"KERNEL_STATUS_IDLE":        2,
+		"KERNEL_STATUS_BUSY":        3,
+		"KERNEL_STATUS_DEAD":        4,
+	}
+)
+
+func (x KernelStatus) Enum() *KernelStatus {
+	p := new(KernelStatus)
+	*p = x
+	return p
+}
+
+func (x KernelStatus) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (KernelStatus) Descriptor() protoreflect.EnumDescriptor {
+	return file_cubby_guest_v1_guest_proto_enumTypes[2].Descriptor()
+}
+
+func (KernelStatus) Type() protoreflect.EnumType {
+	return &file_cubby_guest_v1_guest_proto_enumTypes[2]
+}
+
+func (x KernelStatus) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use KernelStatus.Descriptor instead.
+func (KernelStatus) EnumDescriptor() ([]byte, []int) {
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{2}
 }
 
 type FileType int32
@@ -180,11 +241,11 @@ func (x FileType) String() string {
 }
 
 func (FileType) Descriptor() protoreflect.EnumDescriptor {
-	return file_cubby_guest_v1_guest_proto_enumTypes[2].Descriptor()
+	return file_cubby_guest_v1_guest_proto_enumTypes[3].Descriptor()
 }
 
 func (FileType) Type() protoreflect.EnumType {
-	return &file_cubby_guest_v1_guest_proto_enumTypes[2]
+	return &file_cubby_guest_v1_guest_proto_enumTypes[3]
 }
 
 func (x FileType) Number() protoreflect.EnumNumber {
@@ -193,7 +254,7 @@ func (x FileType) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use FileType.Descriptor instead.
 func (FileType) EnumDescriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{2}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{3}
 }
 
 // Boot is what the agent is told at its start, as one JSON document on its
@@ -465,6 +526,7 @@ type ExecStart struct {
 	Pty           *WindowSize            `protobuf:"bytes,7,opt,name=pty,proto3" json:"pty,omitempty"`
 	Timeout       *durationpb.Duration   `protobuf:"bytes,8,opt,name=timeout,proto3" json:"timeout,omitempty"` // unset: none
 	Session       string                 `protobuf:"bytes,9,opt,name=session,proto3" json:"session,omitempty"` // name of the session shell that runs it; bash only
+	Cell          *Cell                  `protobuf:"bytes,10,opt,name=cell,proto3" json:"cell,omitempty"`      // or: code for a kernel; of the rest cwd, env, user are for a kernel that is made for it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -562,6 +624,77 @@ func (x *ExecStart) GetSession() string {
 	return ""
 }
 
+func (x *ExecStart) GetCell() *Cell {
+	if x != nil {
+		return x.Cell
+	}
+	return nil
+}
+
+// Cell is code for a kernel, which runs its cells one after another. A cell is
+// pending until those before it have ended. Its time limit interrupts it, and
+// ends the kernel when that does not help. With ExecStart.stdin it may ask for
+// input: each line that is written answers one question.
+type Cell struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kernel        string                 `protobuf:"bytes,1,opt,name=kernel,proto3" json:"kernel,omitempty"`     // name
+	Language      string                 `protobuf:"bytes,2,opt,name=language,proto3" json:"language,omitempty"` // of the kernel that is made when there is none of this name; empty: NotFound then
+	Code          string                 `protobuf:"bytes,3,opt,name=code,proto3" json:"code,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Cell) Reset() {
+	*x = Cell{}
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Cell) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Cell) ProtoMessage() {}
+
+func (x *Cell) ProtoReflect() protoreflect.Message {
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Cell.ProtoReflect.Descriptor instead.
+func (*Cell) Descriptor() ([]byte, []int) {
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Cell) GetKernel() string {
+	if x != nil {
+		return x.Kernel
+	}
+	return ""
+}
+
+func (x *Cell) GetLanguage() string {
+	if x != nil {
+		return x.Language
+	}
+	return ""
+}
+
+func (x *Cell) GetCode() string {
+	if x != nil {
+		return x.Code
+	}
+	return ""
+}
+
 type ExecRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	ExecUid       string                 `protobuf:"bytes,1,opt,name=exec_uid,json=execUid,proto3" json:"exec_uid,omitempty"`
@@ -573,7 +706,7 @@ type ExecRequest struct {
 
 func (x *ExecRequest) Reset() {
 	*x = ExecRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[5]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -585,7 +718,7 @@ func (x *ExecRequest) String() string {
 func (*ExecRequest) ProtoMessage() {}
 
 func (x *ExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[5]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -598,7 +731,7 @@ func (x *ExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecRequest.ProtoReflect.Descriptor instead.
 func (*ExecRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{5}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ExecRequest) GetExecUid() string {
@@ -632,7 +765,7 @@ type ExecStarted struct {
 
 func (x *ExecStarted) Reset() {
 	*x = ExecStarted{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[6]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -644,7 +777,7 @@ func (x *ExecStarted) String() string {
 func (*ExecStarted) ProtoMessage() {}
 
 func (x *ExecStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[6]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -657,7 +790,7 @@ func (x *ExecStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecStarted.ProtoReflect.Descriptor instead.
 func (*ExecStarted) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{6}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ExecStarted) GetPid() int64 {
@@ -686,7 +819,7 @@ type ExecOutput struct {
 
 func (x *ExecOutput) Reset() {
 	*x = ExecOutput{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[7]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -698,7 +831,7 @@ func (x *ExecOutput) String() string {
 func (*ExecOutput) ProtoMessage() {}
 
 func (x *ExecOutput) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[7]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -711,7 +844,7 @@ func (x *ExecOutput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecOutput.ProtoReflect.Descriptor instead.
 func (*ExecOutput) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{7}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ExecOutput) GetOffset() int64 {
@@ -743,20 +876,24 @@ func (x *ExecOutput) GetAt() *timestamppb.Timestamp {
 }
 
 type ExecExit struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Code          int32                  `protobuf:"varint,1,opt,name=code,proto3" json:"code,omitempty"`    // 128 + signal; 127 not found; 126 not executable
-	Signal        string                 `protobuf:"bytes,2,opt,name=signal,proto3" json:"signal,omitempty"` // "SIGKILL"
-	Reason        ExitReason             `protobuf:"varint,3,opt,name=reason,proto3,enum=cubby.guest.v1.ExitReason" json:"reason,omitempty"`
-	Message       string                 `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
-	Offset        int64                  `protobuf:"varint,5,opt,name=offset,proto3" json:"offset,omitempty"` // all output ends here
-	At            *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=at,proto3" json:"at,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Code    int32                  `protobuf:"varint,1,opt,name=code,proto3" json:"code,omitempty"`    // 128 + signal; 127 not found; 126 not executable
+	Signal  string                 `protobuf:"bytes,2,opt,name=signal,proto3" json:"signal,omitempty"` // "SIGKILL"
+	Reason  ExitReason             `protobuf:"varint,3,opt,name=reason,proto3,enum=cubby.guest.v1.ExitReason" json:"reason,omitempty"`
+	Message string                 `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
+	Offset  int64                  `protobuf:"varint,5,opt,name=offset,proto3" json:"offset,omitempty"` // all output ends here
+	At      *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=at,proto3" json:"at,omitempty"`
+	// Bytes that the agent did not keep: a kernel does not wait.
+	StdoutCut     int64 `protobuf:"varint,7,opt,name=stdout_cut,json=stdoutCut,proto3" json:"stdout_cut,omitempty"`
+	StderrCut     int64 `protobuf:"varint,8,opt,name=stderr_cut,json=stderrCut,proto3" json:"stderr_cut,omitempty"`
+	RichCut       int64 `protobuf:"varint,9,opt,name=rich_cut,json=richCut,proto3" json:"rich_cut,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ExecExit) Reset() {
 	*x = ExecExit{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[8]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -768,7 +905,7 @@ func (x *ExecExit) String() string {
 func (*ExecExit) ProtoMessage() {}
 
 func (x *ExecExit) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[8]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -781,7 +918,7 @@ func (x *ExecExit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecExit.ProtoReflect.Descriptor instead.
 func (*ExecExit) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{8}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ExecExit) GetCode() int32 {
@@ -826,6 +963,27 @@ func (x *ExecExit) GetAt() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *ExecExit) GetStdoutCut() int64 {
+	if x != nil {
+		return x.StdoutCut
+	}
+	return 0
+}
+
+func (x *ExecExit) GetStderrCut() int64 {
+	if x != nil {
+		return x.StderrCut
+	}
+	return 0
+}
+
+func (x *ExecExit) GetRichCut() int64 {
+	if x != nil {
+		return x.RichCut
+	}
+	return 0
+}
+
 type ExecResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Event:
@@ -840,7 +998,7 @@ type ExecResponse struct {
 
 func (x *ExecResponse) Reset() {
 	*x = ExecResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[9]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -852,7 +1010,7 @@ func (x *ExecResponse) String() string {
 func (*ExecResponse) ProtoMessage() {}
 
 func (x *ExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[9]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -865,7 +1023,7 @@ func (x *ExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecResponse.ProtoReflect.Descriptor instead.
 func (*ExecResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{9}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ExecResponse) GetEvent() isExecResponse_Event {
@@ -934,7 +1092,7 @@ type AckExecRequest struct {
 
 func (x *AckExecRequest) Reset() {
 	*x = AckExecRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[10]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -946,7 +1104,7 @@ func (x *AckExecRequest) String() string {
 func (*AckExecRequest) ProtoMessage() {}
 
 func (x *AckExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[10]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -959,7 +1117,7 @@ func (x *AckExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AckExecRequest.ProtoReflect.Descriptor instead.
 func (*AckExecRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{10}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *AckExecRequest) GetExecUid() string {
@@ -984,7 +1142,7 @@ type AckExecResponse struct {
 
 func (x *AckExecResponse) Reset() {
 	*x = AckExecResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[11]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -996,7 +1154,7 @@ func (x *AckExecResponse) String() string {
 func (*AckExecResponse) ProtoMessage() {}
 
 func (x *AckExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[11]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1009,7 +1167,7 @@ func (x *AckExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AckExecResponse.ProtoReflect.Descriptor instead.
 func (*AckExecResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{11}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{12}
 }
 
 type ReleaseExecRequest struct {
@@ -1021,7 +1179,7 @@ type ReleaseExecRequest struct {
 
 func (x *ReleaseExecRequest) Reset() {
 	*x = ReleaseExecRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[12]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1033,7 +1191,7 @@ func (x *ReleaseExecRequest) String() string {
 func (*ReleaseExecRequest) ProtoMessage() {}
 
 func (x *ReleaseExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[12]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1046,7 +1204,7 @@ func (x *ReleaseExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseExecRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseExecRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{12}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ReleaseExecRequest) GetExecUids() []string {
@@ -1064,7 +1222,7 @@ type ReleaseExecResponse struct {
 
 func (x *ReleaseExecResponse) Reset() {
 	*x = ReleaseExecResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[13]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1076,7 +1234,7 @@ func (x *ReleaseExecResponse) String() string {
 func (*ReleaseExecResponse) ProtoMessage() {}
 
 func (x *ReleaseExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[13]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1089,7 +1247,7 @@ func (x *ReleaseExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseExecResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseExecResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{13}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{14}
 }
 
 type ListExecsRequest struct {
@@ -1100,7 +1258,7 @@ type ListExecsRequest struct {
 
 func (x *ListExecsRequest) Reset() {
 	*x = ListExecsRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[14]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1112,7 +1270,7 @@ func (x *ListExecsRequest) String() string {
 func (*ListExecsRequest) ProtoMessage() {}
 
 func (x *ListExecsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[14]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1125,7 +1283,7 @@ func (x *ListExecsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListExecsRequest.ProtoReflect.Descriptor instead.
 func (*ListExecsRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{14}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{15}
 }
 
 type ListExecsResponse struct {
@@ -1137,7 +1295,7 @@ type ListExecsResponse struct {
 
 func (x *ListExecsResponse) Reset() {
 	*x = ListExecsResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[15]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1149,7 +1307,7 @@ func (x *ListExecsResponse) String() string {
 func (*ListExecsResponse) ProtoMessage() {}
 
 func (x *ListExecsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[15]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1162,7 +1320,7 @@ func (x *ListExecsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListExecsResponse.ProtoReflect.Descriptor instead.
 func (*ListExecsResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{15}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListExecsResponse) GetExecs() []*ListExecsResponse_Item {
@@ -1184,7 +1342,7 @@ type SignalExecRequest struct {
 
 func (x *SignalExecRequest) Reset() {
 	*x = SignalExecRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[16]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1196,7 +1354,7 @@ func (x *SignalExecRequest) String() string {
 func (*SignalExecRequest) ProtoMessage() {}
 
 func (x *SignalExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[16]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1209,7 +1367,7 @@ func (x *SignalExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalExecRequest.ProtoReflect.Descriptor instead.
 func (*SignalExecRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{16}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *SignalExecRequest) GetExecUid() string {
@@ -1248,7 +1406,7 @@ type SignalExecResponse struct {
 
 func (x *SignalExecResponse) Reset() {
 	*x = SignalExecResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[17]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1260,7 +1418,7 @@ func (x *SignalExecResponse) String() string {
 func (*SignalExecResponse) ProtoMessage() {}
 
 func (x *SignalExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[17]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1273,7 +1431,7 @@ func (x *SignalExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalExecResponse.ProtoReflect.Descriptor instead.
 func (*SignalExecResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{17}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{18}
 }
 
 type WriteStdinRequest struct {
@@ -1288,7 +1446,7 @@ type WriteStdinRequest struct {
 
 func (x *WriteStdinRequest) Reset() {
 	*x = WriteStdinRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[18]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1300,7 +1458,7 @@ func (x *WriteStdinRequest) String() string {
 func (*WriteStdinRequest) ProtoMessage() {}
 
 func (x *WriteStdinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[18]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1313,7 +1471,7 @@ func (x *WriteStdinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteStdinRequest.ProtoReflect.Descriptor instead.
 func (*WriteStdinRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{18}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *WriteStdinRequest) GetExecUid() string {
@@ -1353,7 +1511,7 @@ type WriteStdinResponse struct {
 
 func (x *WriteStdinResponse) Reset() {
 	*x = WriteStdinResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[19]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1365,7 +1523,7 @@ func (x *WriteStdinResponse) String() string {
 func (*WriteStdinResponse) ProtoMessage() {}
 
 func (x *WriteStdinResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[19]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1378,7 +1536,7 @@ func (x *WriteStdinResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteStdinResponse.ProtoReflect.Descriptor instead.
 func (*WriteStdinResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{19}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *WriteStdinResponse) GetOffset() int64 {
@@ -1398,7 +1556,7 @@ type ResizeExecRequest struct {
 
 func (x *ResizeExecRequest) Reset() {
 	*x = ResizeExecRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[20]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1410,7 +1568,7 @@ func (x *ResizeExecRequest) String() string {
 func (*ResizeExecRequest) ProtoMessage() {}
 
 func (x *ResizeExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[20]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1423,7 +1581,7 @@ func (x *ResizeExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeExecRequest.ProtoReflect.Descriptor instead.
 func (*ResizeExecRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{20}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ResizeExecRequest) GetExecUid() string {
@@ -1448,7 +1606,7 @@ type ResizeExecResponse struct {
 
 func (x *ResizeExecResponse) Reset() {
 	*x = ResizeExecResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[21]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1460,7 +1618,7 @@ func (x *ResizeExecResponse) String() string {
 func (*ResizeExecResponse) ProtoMessage() {}
 
 func (x *ResizeExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[21]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1473,7 +1631,708 @@ func (x *ResizeExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeExecResponse.ProtoReflect.Descriptor instead.
 func (*ResizeExecResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{21}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{22}
+}
+
+type KernelSpec struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Language      string                 `protobuf:"bytes,2,opt,name=language,proto3" json:"language,omitempty"` // a kernelspec's name, or a language
+	Cwd           string                 `protobuf:"bytes,3,opt,name=cwd,proto3" json:"cwd,omitempty"`           // default /workspace
+	Env           []string               `protobuf:"bytes,4,rep,name=env,proto3" json:"env,omitempty"`           // on top of Boot.env
+	User          string                 `protobuf:"bytes,5,opt,name=user,proto3" json:"user,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KernelSpec) Reset() {
+	*x = KernelSpec{}
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KernelSpec) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KernelSpec) ProtoMessage() {}
+
+func (x *KernelSpec) ProtoReflect() protoreflect.Message {
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KernelSpec.ProtoReflect.Descriptor instead.
+func (*KernelSpec) Descriptor() ([]byte, []int) {
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *KernelSpec) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *KernelSpec) GetLanguage() string {
+	if x != nil {
+		return x.Language
+	}
+	return ""
+}
+
+func (x *KernelSpec) GetCwd() string {
+	if x != nil {
+		return x.Cwd
+	}
+	return ""
+}
+
+func (x *KernelSpec) GetEnv() []string {
+	if x != nil {
+		return x.Env
+	}
+	return nil
+}
+
+func (x *KernelSpec) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+type Kernel struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Name           string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Language       string                 `protobuf:"bytes,2,opt,name=language,proto3" json:"language,omitempty"` // of the code, lower case: "python", "r", "node", "bash"
+	Spec           string                 `protobuf:"bytes,3,opt,name=spec,proto3" json:"spec,omitempty"`         // the kernelspec's name; "node" for cubby's own
+	DisplayName    string                 `protobuf:"bytes,4,opt,name=display_name,json=displayName,proto3" json:"display_name,omitempty"`
+	Status         KernelStatus           `protobuf:"varint,5,opt,name=status,proto3,enum=cubby.guest.v1.KernelStatus" json:"status,omitempty"`
+	Reason         string                 `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
+	ExecutionCount int64                  `protobuf:"varint,7,opt,name=execution_count,json=executionCount,proto3" json:"execution_count,omitempty"`
+	Pid            int64                  `protobuf:"varint,8,opt,name=pid,proto3" json:"pid,omitempty"` // 0: no process
+	Restarts       int64                  `protobuf:"varint,9,opt,name=restarts,proto3" json:"restarts,omitempty"`
+	Waiting        int64                  `protobuf:"varint,10,opt,name=waiting,proto3" json:"waiting,omitempty"` // cells behind the running one
+	CreatedAt      *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	StartedAt      *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"` // of its present process
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *Kernel) Reset() {
+	*x = Kernel{}
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Kernel) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Kernel) ProtoMessage() {}
+
+func (x *Kernel) ProtoReflect() protoreflect.Message {
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Kernel.ProtoReflect.Descriptor instead.
+func (*Kernel) Descriptor() ([]byte, []int) {
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *Kernel) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Kernel) GetLanguage() string {
+	if x != nil {
+		return x.Language
+	}
+	return ""
+}
+
+func (x *Kernel) GetSpec() string {
+	if x != nil {
+		return x.Spec
+	}
+	return ""
+}
+
+func (x *Kernel) GetDisplayName() string {
+	if x != nil {
+		return x.DisplayName
+	}
+	return ""
+}
+
+func (x *Kernel) GetStatus() KernelStatus {
+	if x != nil {
+		return x.Status
+	}
+	return KernelStatus_KERNEL_STATUS_UNSPECIFIED
+}
+
+func (x *Kernel) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Kernel) GetExecutionCount() int64 {
+	if x != nil {
+		return x.ExecutionCount
+	}
+	return 0
+}
+
+func (x *Kernel) GetPid() int64 {
+	if x != nil {
+		return x.Pid
+	}
+	return 0
+}
+
+func (x *Kernel) GetRestarts() int64 {
+	if x != nil {
+		return x.Restarts
+	}
+	return 0
+}
+
+func (x *Kernel) GetWaiting() int64 {
+	if x != nil {
+		return x.Waiting
+	}
+	return 0
+}
+
+func (x *Kernel) GetCreatedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreatedAt
+	}
+	return nil
+}
+
+func (x *Kernel) GetStartedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StartedAt
+	}
+	return nil
+}
+
+// KernelKind is a kernel that the image brings.
+type KernelKind struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Spec          string                 `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
+	Language      string                 `protobuf:"bytes,2,opt,name=language,proto3" json:"language,omitempty"`
+	DisplayName   string                 `protobuf:"bytes,3,opt,name=display_name,json=displayName,proto3" json:"display_name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KernelKind) Reset() {
+	*x = KernelKind{}
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KernelKind) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KernelKind) ProtoMessage() {}
+
+func (x *KernelKind) ProtoReflect() protoreflect.Message {
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KernelKind.ProtoReflect.Descriptor instead.
+func (*KernelKind) Descriptor() ([]byte, []int) {
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *KernelKind) GetSpec() string {
+	if x != nil {
+		return x.Spec
+	}
+	return ""
+}
+
+func (x *KernelKind) GetLanguage() string {
+	if x != nil {
+		return x.Language
+	}
+	return ""
+}
+
+func (x *KernelKind) GetDisplayName() string {
+	if x != nil {
+		return x.DisplayName
+	}
+	return ""
+}
+
+type CreateKernelRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kernel        *KernelSpec            `protobuf:"bytes,1,opt,name=kernel,proto3" json:"kernel,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CreateKernelRequest) Reset() {
+	*x = CreateKernelRequest{}
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreateKernelRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreateKernelRequest) ProtoMessage() {}
+
+func (x *CreateKernelRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreateKernelRequest.ProtoReflect.Descriptor instead.
+func (*CreateKernelRequest) Descriptor() ([]byte, []int) {
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *CreateKernelRequest) GetKernel() *KernelSpec {
+	if x != nil {
+		return x.Kernel
+	}
+	return nil
+}
+
+type CreateKernelResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kernel        *Kernel                `protobuf:"bytes,1,opt,name=kernel,proto3" json:"kernel,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CreateKernelResponse) Reset() {
+	*x = CreateKernelResponse{}
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreateKernelResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreateKernelResponse) ProtoMessage() {}
+
+func (x *CreateKernelResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreateKernelResponse.ProtoReflect.Descriptor instead.
+func (*CreateKernelResponse) Descriptor() ([]byte, []int) {
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *CreateKernelResponse) GetKernel() *Kernel {
+	if x != nil {
+		return x.Kernel
+	}
+	return nil
+}
+
+type ListKernelsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListKernelsRequest) Reset() {
+	*x = ListKernelsRequest{}
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListKernelsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListKernelsRequest) ProtoMessage() {}
+
+func (x *ListKernelsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListKernelsRequest.ProtoReflect.Descriptor instead.
+func (*ListKernelsRequest) Descriptor() ([]byte, []int) {
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{28}
+}
+
+type ListKernelsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kernels       []*Kernel              `protobuf:"bytes,1,rep,name=kernels,proto3" json:"kernels,omitempty"`
+	Kinds         []*KernelKind          `protobuf:"bytes,2,rep,name=kinds,proto3" json:"kinds,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListKernelsResponse) Reset() {
+	*x = ListKernelsResponse{}
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListKernelsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListKernelsResponse) ProtoMessage() {}
+
+func (x *ListKernelsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListKernelsResponse.ProtoReflect.Descriptor instead.
+func (*ListKernelsResponse) Descriptor() ([]byte, []int) {
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *ListKernelsResponse) GetKernels() []*Kernel {
+	if x != nil {
+		return x.Kernels
+	}
+	return nil
+}
+
+func (x *ListKernelsResponse) GetKinds() []*KernelKind {
+	if x != nil {
+		return x.Kinds
+	}
+	return nil
+}
+
+type InterruptKernelRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InterruptKernelRequest) Reset() {
+	*x = InterruptKernelRequest{}
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InterruptKernelRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InterruptKernelRequest) ProtoMessage() {}
+
+func (x *InterruptKernelRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InterruptKernelRequest.ProtoReflect.Descriptor instead.
+func (*InterruptKernelRequest) Descriptor() ([]byte, []int) {
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *InterruptKernelRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+type InterruptKernelResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kernel        *Kernel                `protobuf:"bytes,1,opt,name=kernel,proto3" json:"kernel,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InterruptKernelResponse) Reset() {
+	*x = InterruptKernelResponse{}
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InterruptKernelResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InterruptKernelResponse) ProtoMessage() {}
+
+func (x *InterruptKernelResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InterruptKernelResponse.ProtoReflect.Descriptor instead.
+func (*InterruptKernelResponse) Descriptor() ([]byte, []int) {
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *InterruptKernelResponse) GetKernel() *Kernel {
+	if x != nil {
+		return x.Kernel
+	}
+	return nil
+}
+
+type RestartKernelRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RestartKernelRequest) Reset() {
+	*x = RestartKernelRequest{}
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RestartKernelRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RestartKernelRequest) ProtoMessage() {}
+
+func (x *RestartKernelRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RestartKernelRequest.ProtoReflect.Descriptor instead.
+func (*RestartKernelRequest) Descriptor() ([]byte, []int) {
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *RestartKernelRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+type RestartKernelResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kernel        *Kernel                `protobuf:"bytes,1,opt,name=kernel,proto3" json:"kernel,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RestartKernelResponse) Reset() {
+	*x = RestartKernelResponse{}
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RestartKernelResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RestartKernelResponse) ProtoMessage() {}
+
+func (x *RestartKernelResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RestartKernelResponse.ProtoReflect.Descriptor instead.
+func (*RestartKernelResponse) Descriptor() ([]byte, []int) {
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *RestartKernelResponse) GetKernel() *Kernel {
+	if x != nil {
+		return x.Kernel
+	}
+	return nil
+}
+
+type DeleteKernelRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteKernelRequest) Reset() {
+	*x = DeleteKernelRequest{}
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteKernelRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteKernelRequest) ProtoMessage() {}
+
+func (x *DeleteKernelRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteKernelRequest.ProtoReflect.Descriptor instead.
+func (*DeleteKernelRequest) Descriptor() ([]byte, []int) {
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *DeleteKernelRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+type DeleteKernelResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteKernelResponse) Reset() {
+	*x = DeleteKernelResponse{}
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteKernelResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteKernelResponse) ProtoMessage() {}
+
+func (x *DeleteKernelResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteKernelResponse.ProtoReflect.Descriptor instead.
+func (*DeleteKernelResponse) Descriptor() ([]byte, []int) {
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{35}
 }
 
 type File struct {
@@ -1492,7 +2351,7 @@ type File struct {
 
 func (x *File) Reset() {
 	*x = File{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[22]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1504,7 +2363,7 @@ func (x *File) String() string {
 func (*File) ProtoMessage() {}
 
 func (x *File) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[22]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1517,7 +2376,7 @@ func (x *File) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use File.ProtoReflect.Descriptor instead.
 func (*File) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{22}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *File) GetPath() string {
@@ -1586,7 +2445,7 @@ type StatRequest struct {
 
 func (x *StatRequest) Reset() {
 	*x = StatRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[23]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1598,7 +2457,7 @@ func (x *StatRequest) String() string {
 func (*StatRequest) ProtoMessage() {}
 
 func (x *StatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[23]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1611,7 +2470,7 @@ func (x *StatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatRequest.ProtoReflect.Descriptor instead.
 func (*StatRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{23}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *StatRequest) GetPath() string {
@@ -1637,7 +2496,7 @@ type StatResponse struct {
 
 func (x *StatResponse) Reset() {
 	*x = StatResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[24]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1649,7 +2508,7 @@ func (x *StatResponse) String() string {
 func (*StatResponse) ProtoMessage() {}
 
 func (x *StatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[24]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1662,7 +2521,7 @@ func (x *StatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatResponse.ProtoReflect.Descriptor instead.
 func (*StatResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{24}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *StatResponse) GetFile() *File {
@@ -1682,7 +2541,7 @@ type ListDirRequest struct {
 
 func (x *ListDirRequest) Reset() {
 	*x = ListDirRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[25]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1694,7 +2553,7 @@ func (x *ListDirRequest) String() string {
 func (*ListDirRequest) ProtoMessage() {}
 
 func (x *ListDirRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[25]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1707,7 +2566,7 @@ func (x *ListDirRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDirRequest.ProtoReflect.Descriptor instead.
 func (*ListDirRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{25}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ListDirRequest) GetPath() string {
@@ -1733,7 +2592,7 @@ type ListDirResponse struct {
 
 func (x *ListDirResponse) Reset() {
 	*x = ListDirResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[26]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1745,7 +2604,7 @@ func (x *ListDirResponse) String() string {
 func (*ListDirResponse) ProtoMessage() {}
 
 func (x *ListDirResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[26]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1758,7 +2617,7 @@ func (x *ListDirResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDirResponse.ProtoReflect.Descriptor instead.
 func (*ListDirResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{26}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ListDirResponse) GetFiles() []*File {
@@ -1780,7 +2639,7 @@ type MakeDirRequest struct {
 
 func (x *MakeDirRequest) Reset() {
 	*x = MakeDirRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[27]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1792,7 +2651,7 @@ func (x *MakeDirRequest) String() string {
 func (*MakeDirRequest) ProtoMessage() {}
 
 func (x *MakeDirRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[27]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1805,7 +2664,7 @@ func (x *MakeDirRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MakeDirRequest.ProtoReflect.Descriptor instead.
 func (*MakeDirRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{27}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *MakeDirRequest) GetPath() string {
@@ -1845,7 +2704,7 @@ type MakeDirResponse struct {
 
 func (x *MakeDirResponse) Reset() {
 	*x = MakeDirResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[28]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1857,7 +2716,7 @@ func (x *MakeDirResponse) String() string {
 func (*MakeDirResponse) ProtoMessage() {}
 
 func (x *MakeDirResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[28]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1870,7 +2729,7 @@ func (x *MakeDirResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MakeDirResponse.ProtoReflect.Descriptor instead.
 func (*MakeDirResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{28}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *MakeDirResponse) GetFile() *File {
@@ -1891,7 +2750,7 @@ type RenameRequest struct {
 
 func (x *RenameRequest) Reset() {
 	*x = RenameRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[29]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1903,7 +2762,7 @@ func (x *RenameRequest) String() string {
 func (*RenameRequest) ProtoMessage() {}
 
 func (x *RenameRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[29]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1916,7 +2775,7 @@ func (x *RenameRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenameRequest.ProtoReflect.Descriptor instead.
 func (*RenameRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{29}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *RenameRequest) GetFrom() string {
@@ -1949,7 +2808,7 @@ type RenameResponse struct {
 
 func (x *RenameResponse) Reset() {
 	*x = RenameResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[30]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1961,7 +2820,7 @@ func (x *RenameResponse) String() string {
 func (*RenameResponse) ProtoMessage() {}
 
 func (x *RenameResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[30]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1974,7 +2833,7 @@ func (x *RenameResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenameResponse.ProtoReflect.Descriptor instead.
 func (*RenameResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{30}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *RenameResponse) GetFile() *File {
@@ -1994,7 +2853,7 @@ type RemoveRequest struct {
 
 func (x *RemoveRequest) Reset() {
 	*x = RemoveRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[31]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2006,7 +2865,7 @@ func (x *RemoveRequest) String() string {
 func (*RemoveRequest) ProtoMessage() {}
 
 func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[31]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2019,7 +2878,7 @@ func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveRequest.ProtoReflect.Descriptor instead.
 func (*RemoveRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{31}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *RemoveRequest) GetPath() string {
@@ -2044,7 +2903,7 @@ type RemoveResponse struct {
 
 func (x *RemoveResponse) Reset() {
 	*x = RemoveResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[32]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2056,7 +2915,7 @@ func (x *RemoveResponse) String() string {
 func (*RemoveResponse) ProtoMessage() {}
 
 func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[32]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2069,7 +2928,7 @@ func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveResponse.ProtoReflect.Descriptor instead.
 func (*RemoveResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{32}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{46}
 }
 
 type WatchRequest struct {
@@ -2082,7 +2941,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[33]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2094,7 +2953,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[33]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2107,7 +2966,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{33}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *WatchRequest) GetPath() string {
@@ -2136,7 +2995,7 @@ type WatchResponse struct {
 
 func (x *WatchResponse) Reset() {
 	*x = WatchResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[34]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2148,7 +3007,7 @@ func (x *WatchResponse) String() string {
 func (*WatchResponse) ProtoMessage() {}
 
 func (x *WatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[34]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2161,7 +3020,7 @@ func (x *WatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
 func (*WatchResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{34}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *WatchResponse) GetReady() bool {
@@ -2204,7 +3063,7 @@ type ShutdownRequest struct {
 
 func (x *ShutdownRequest) Reset() {
 	*x = ShutdownRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[35]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2216,7 +3075,7 @@ func (x *ShutdownRequest) String() string {
 func (*ShutdownRequest) ProtoMessage() {}
 
 func (x *ShutdownRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[35]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2229,7 +3088,7 @@ func (x *ShutdownRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownRequest.ProtoReflect.Descriptor instead.
 func (*ShutdownRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{35}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ShutdownRequest) GetGrace() *durationpb.Duration {
@@ -2254,7 +3113,7 @@ type ShutdownResponse struct {
 
 func (x *ShutdownResponse) Reset() {
 	*x = ShutdownResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[36]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2266,7 +3125,7 @@ func (x *ShutdownResponse) String() string {
 func (*ShutdownResponse) ProtoMessage() {}
 
 func (x *ShutdownResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[36]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2279,7 +3138,7 @@ func (x *ShutdownResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownResponse.ProtoReflect.Descriptor instead.
 func (*ShutdownResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{36}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{50}
 }
 
 type ListExecsResponse_Item struct {
@@ -2294,7 +3153,7 @@ type ListExecsResponse_Item struct {
 
 func (x *ListExecsResponse_Item) Reset() {
 	*x = ListExecsResponse_Item{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[37]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2306,7 +3165,7 @@ func (x *ListExecsResponse_Item) String() string {
 func (*ListExecsResponse_Item) ProtoMessage() {}
 
 func (x *ListExecsResponse_Item) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[37]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2319,7 +3178,7 @@ func (x *ListExecsResponse_Item) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListExecsResponse_Item.ProtoReflect.Descriptor instead.
 func (*ListExecsResponse_Item) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{15, 0}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{16, 0}
 }
 
 func (x *ListExecsResponse_Item) GetExecUid() string {
@@ -2375,7 +3234,7 @@ const file_cubby_guest_v1_guest_proto_rawDesc = "" +
 	"\n" +
 	"WindowSize\x12\x12\n" +
 	"\x04cols\x18\x01 \x01(\rR\x04cols\x12\x12\n" +
-	"\x04rows\x18\x02 \x01(\rR\x04rows\"\x80\x02\n" +
+	"\x04rows\x18\x02 \x01(\rR\x04rows\"\xaa\x02\n" +
 	"\tExecStart\x12\x12\n" +
 	"\x04argv\x18\x01 \x03(\tR\x04argv\x12\x14\n" +
 	"\x05shell\x18\x02 \x01(\tR\x05shell\x12\x10\n" +
@@ -2385,7 +3244,13 @@ const file_cubby_guest_v1_guest_proto_rawDesc = "" +
 	"\x05stdin\x18\x06 \x01(\bR\x05stdin\x12,\n" +
 	"\x03pty\x18\a \x01(\v2\x1a.cubby.guest.v1.WindowSizeR\x03pty\x123\n" +
 	"\atimeout\x18\b \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12\x18\n" +
-	"\asession\x18\t \x01(\tR\asession\"o\n" +
+	"\asession\x18\t \x01(\tR\asession\x12(\n" +
+	"\x04cell\x18\n" +
+	" \x01(\v2\x14.cubby.guest.v1.CellR\x04cell\"N\n" +
+	"\x04Cell\x12\x16\n" +
+	"\x06kernel\x18\x01 \x01(\tR\x06kernel\x12\x1a\n" +
+	"\blanguage\x18\x02 \x01(\tR\blanguage\x12\x12\n" +
+	"\x04code\x18\x03 \x01(\tR\x04code\"o\n" +
 	"\vExecRequest\x12\x19\n" +
 	"\bexec_uid\x18\x01 \x01(\tR\aexecUid\x12/\n" +
 	"\x05start\x18\x02 \x01(\v2\x19.cubby.guest.v1.ExecStartR\x05start\x12\x14\n" +
@@ -2398,14 +3263,19 @@ const file_cubby_guest_v1_guest_proto_rawDesc = "" +
 	"\x06offset\x18\x01 \x01(\x03R\x06offset\x12.\n" +
 	"\x06stream\x18\x02 \x01(\x0e2\x16.cubby.guest.v1.StreamR\x06stream\x12\x12\n" +
 	"\x04data\x18\x03 \x01(\fR\x04data\x12*\n" +
-	"\x02at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"\xc8\x01\n" +
+	"\x02at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"\xa1\x02\n" +
 	"\bExecExit\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\x05R\x04code\x12\x16\n" +
 	"\x06signal\x18\x02 \x01(\tR\x06signal\x122\n" +
 	"\x06reason\x18\x03 \x01(\x0e2\x1a.cubby.guest.v1.ExitReasonR\x06reason\x12\x18\n" +
 	"\amessage\x18\x04 \x01(\tR\amessage\x12\x16\n" +
 	"\x06offset\x18\x05 \x01(\x03R\x06offset\x12*\n" +
-	"\x02at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"\xb6\x01\n" +
+	"\x02at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x1d\n" +
+	"\n" +
+	"stdout_cut\x18\a \x01(\x03R\tstdoutCut\x12\x1d\n" +
+	"\n" +
+	"stderr_cut\x18\b \x01(\x03R\tstderrCut\x12\x19\n" +
+	"\brich_cut\x18\t \x01(\x03R\arichCut\"\xb6\x01\n" +
 	"\fExecResponse\x127\n" +
 	"\astarted\x18\x01 \x01(\v2\x1b.cubby.guest.v1.ExecStartedH\x00R\astarted\x124\n" +
 	"\x06output\x18\x02 \x01(\v2\x1a.cubby.guest.v1.ExecOutputH\x00R\x06output\x12.\n" +
@@ -2442,7 +3312,54 @@ const file_cubby_guest_v1_guest_proto_rawDesc = "" +
 	"\x11ResizeExecRequest\x12\x19\n" +
 	"\bexec_uid\x18\x01 \x01(\tR\aexecUid\x12.\n" +
 	"\x04size\x18\x02 \x01(\v2\x1a.cubby.guest.v1.WindowSizeR\x04size\"\x14\n" +
-	"\x12ResizeExecResponse\"\xe3\x01\n" +
+	"\x12ResizeExecResponse\"t\n" +
+	"\n" +
+	"KernelSpec\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
+	"\blanguage\x18\x02 \x01(\tR\blanguage\x12\x10\n" +
+	"\x03cwd\x18\x03 \x01(\tR\x03cwd\x12\x10\n" +
+	"\x03env\x18\x04 \x03(\tR\x03env\x12\x12\n" +
+	"\x04user\x18\x05 \x01(\tR\x04user\"\xa4\x03\n" +
+	"\x06Kernel\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
+	"\blanguage\x18\x02 \x01(\tR\blanguage\x12\x12\n" +
+	"\x04spec\x18\x03 \x01(\tR\x04spec\x12!\n" +
+	"\fdisplay_name\x18\x04 \x01(\tR\vdisplayName\x124\n" +
+	"\x06status\x18\x05 \x01(\x0e2\x1c.cubby.guest.v1.KernelStatusR\x06status\x12\x16\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason\x12'\n" +
+	"\x0fexecution_count\x18\a \x01(\x03R\x0eexecutionCount\x12\x10\n" +
+	"\x03pid\x18\b \x01(\x03R\x03pid\x12\x1a\n" +
+	"\brestarts\x18\t \x01(\x03R\brestarts\x12\x18\n" +
+	"\awaiting\x18\n" +
+	" \x01(\x03R\awaiting\x129\n" +
+	"\n" +
+	"created_at\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x129\n" +
+	"\n" +
+	"started_at\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\"_\n" +
+	"\n" +
+	"KernelKind\x12\x12\n" +
+	"\x04spec\x18\x01 \x01(\tR\x04spec\x12\x1a\n" +
+	"\blanguage\x18\x02 \x01(\tR\blanguage\x12!\n" +
+	"\fdisplay_name\x18\x03 \x01(\tR\vdisplayName\"I\n" +
+	"\x13CreateKernelRequest\x122\n" +
+	"\x06kernel\x18\x01 \x01(\v2\x1a.cubby.guest.v1.KernelSpecR\x06kernel\"F\n" +
+	"\x14CreateKernelResponse\x12.\n" +
+	"\x06kernel\x18\x01 \x01(\v2\x16.cubby.guest.v1.KernelR\x06kernel\"\x14\n" +
+	"\x12ListKernelsRequest\"y\n" +
+	"\x13ListKernelsResponse\x120\n" +
+	"\akernels\x18\x01 \x03(\v2\x16.cubby.guest.v1.KernelR\akernels\x120\n" +
+	"\x05kinds\x18\x02 \x03(\v2\x1a.cubby.guest.v1.KernelKindR\x05kinds\",\n" +
+	"\x16InterruptKernelRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"I\n" +
+	"\x17InterruptKernelResponse\x12.\n" +
+	"\x06kernel\x18\x01 \x01(\v2\x16.cubby.guest.v1.KernelR\x06kernel\"*\n" +
+	"\x14RestartKernelRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"G\n" +
+	"\x15RestartKernelResponse\x12.\n" +
+	"\x06kernel\x18\x01 \x01(\v2\x16.cubby.guest.v1.KernelR\x06kernel\")\n" +
+	"\x13DeleteKernelRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"\x16\n" +
+	"\x14DeleteKernelResponse\"\xe3\x01\n" +
 	"\x04File\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12,\n" +
 	"\x04type\x18\x02 \x01(\x0e2\x18.cubby.guest.v1.FileTypeR\x04type\x12\x12\n" +
@@ -2490,11 +3407,12 @@ const file_cubby_guest_v1_guest_proto_rawDesc = "" +
 	"\x0fShutdownRequest\x12/\n" +
 	"\x05grace\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\x05grace\x12\x12\n" +
 	"\x04stay\x18\x02 \x01(\bR\x04stay\"\x12\n" +
-	"\x10ShutdownResponse*F\n" +
+	"\x10ShutdownResponse*W\n" +
 	"\x06Stream\x12\x16\n" +
 	"\x12STREAM_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rSTREAM_STDOUT\x10\x01\x12\x11\n" +
-	"\rSTREAM_STDERR\x10\x02*\xbe\x01\n" +
+	"\rSTREAM_STDERR\x10\x02\x12\x0f\n" +
+	"\vSTREAM_RICH\x10\x03*\xdb\x01\n" +
 	"\n" +
 	"ExitReason\x12\x1b\n" +
 	"\x17EXIT_REASON_UNSPECIFIED\x10\x00\x12\x16\n" +
@@ -2503,13 +3421,20 @@ const file_cubby_guest_v1_guest_proto_rawDesc = "" +
 	"\x0fEXIT_REASON_OOM\x10\x03\x12\x16\n" +
 	"\x12EXIT_REASON_KILLED\x10\x04\x12\x1b\n" +
 	"\x17EXIT_REASON_NOT_STARTED\x10\x05\x12\x18\n" +
-	"\x14EXIT_REASON_SHUTDOWN\x10\x06*\x81\x01\n" +
+	"\x14EXIT_REASON_SHUTDOWN\x10\x06\x12\x1b\n" +
+	"\x17EXIT_REASON_KERNEL_DIED\x10\a*\x91\x01\n" +
+	"\fKernelStatus\x12\x1d\n" +
+	"\x19KERNEL_STATUS_UNSPECIFIED\x10\x00\x12\x1a\n" +
+	"\x16KERNEL_STATUS_STARTING\x10\x01\x12\x16\n" +
+	"\x12KERNEL_STATUS_IDLE\x10\x02\x12\x16\n" +
+	"\x12KERNEL_STATUS_BUSY\x10\x03\x12\x16\n" +
+	"\x12KERNEL_STATUS_DEAD\x10\x04*\x81\x01\n" +
 	"\bFileType\x12\x19\n" +
 	"\x15FILE_TYPE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11FILE_TYPE_REGULAR\x10\x01\x12\x17\n" +
 	"\x13FILE_TYPE_DIRECTORY\x10\x02\x12\x15\n" +
 	"\x11FILE_TYPE_SYMLINK\x10\x03\x12\x13\n" +
-	"\x0fFILE_TYPE_OTHER\x10\x042\x94\t\n" +
+	"\x0fFILE_TYPE_OTHER\x10\x042\xe4\f\n" +
 	"\fGuestService\x12D\n" +
 	"\x05Hello\x12\x1c.cubby.guest.v1.HelloRequest\x1a\x1d.cubby.guest.v1.HelloResponse\x12C\n" +
 	"\x04Exec\x12\x1b.cubby.guest.v1.ExecRequest\x1a\x1c.cubby.guest.v1.ExecResponse0\x01\x12J\n" +
@@ -2521,7 +3446,12 @@ const file_cubby_guest_v1_guest_proto_rawDesc = "" +
 	"\n" +
 	"WriteStdin\x12!.cubby.guest.v1.WriteStdinRequest\x1a\".cubby.guest.v1.WriteStdinResponse\x12S\n" +
 	"\n" +
-	"ResizeExec\x12!.cubby.guest.v1.ResizeExecRequest\x1a\".cubby.guest.v1.ResizeExecResponse\x12A\n" +
+	"ResizeExec\x12!.cubby.guest.v1.ResizeExecRequest\x1a\".cubby.guest.v1.ResizeExecResponse\x12Y\n" +
+	"\fCreateKernel\x12#.cubby.guest.v1.CreateKernelRequest\x1a$.cubby.guest.v1.CreateKernelResponse\x12V\n" +
+	"\vListKernels\x12\".cubby.guest.v1.ListKernelsRequest\x1a#.cubby.guest.v1.ListKernelsResponse\x12b\n" +
+	"\x0fInterruptKernel\x12&.cubby.guest.v1.InterruptKernelRequest\x1a'.cubby.guest.v1.InterruptKernelResponse\x12\\\n" +
+	"\rRestartKernel\x12$.cubby.guest.v1.RestartKernelRequest\x1a%.cubby.guest.v1.RestartKernelResponse\x12Y\n" +
+	"\fDeleteKernel\x12#.cubby.guest.v1.DeleteKernelRequest\x1a$.cubby.guest.v1.DeleteKernelResponse\x12A\n" +
 	"\x04Stat\x12\x1b.cubby.guest.v1.StatRequest\x1a\x1c.cubby.guest.v1.StatResponse\x12L\n" +
 	"\aListDir\x12\x1e.cubby.guest.v1.ListDirRequest\x1a\x1f.cubby.guest.v1.ListDirResponse0\x01\x12J\n" +
 	"\aMakeDir\x12\x1e.cubby.guest.v1.MakeDirRequest\x1a\x1f.cubby.guest.v1.MakeDirResponse\x12G\n" +
@@ -2542,112 +3472,147 @@ func file_cubby_guest_v1_guest_proto_rawDescGZIP() []byte {
 	return file_cubby_guest_v1_guest_proto_rawDescData
 }
 
-var file_cubby_guest_v1_guest_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_cubby_guest_v1_guest_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
+var file_cubby_guest_v1_guest_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_cubby_guest_v1_guest_proto_msgTypes = make([]protoimpl.MessageInfo, 52)
 var file_cubby_guest_v1_guest_proto_goTypes = []any{
-	(Stream)(0),                    // 0: cubby.guest.v1.Stream
-	(ExitReason)(0),                // 1: cubby.guest.v1.ExitReason
-	(FileType)(0),                  // 2: cubby.guest.v1.FileType
-	(*Boot)(nil),                   // 3: cubby.guest.v1.Boot
-	(*HelloRequest)(nil),           // 4: cubby.guest.v1.HelloRequest
-	(*HelloResponse)(nil),          // 5: cubby.guest.v1.HelloResponse
-	(*WindowSize)(nil),             // 6: cubby.guest.v1.WindowSize
-	(*ExecStart)(nil),              // 7: cubby.guest.v1.ExecStart
-	(*ExecRequest)(nil),            // 8: cubby.guest.v1.ExecRequest
-	(*ExecStarted)(nil),            // 9: cubby.guest.v1.ExecStarted
-	(*ExecOutput)(nil),             // 10: cubby.guest.v1.ExecOutput
-	(*ExecExit)(nil),               // 11: cubby.guest.v1.ExecExit
-	(*ExecResponse)(nil),           // 12: cubby.guest.v1.ExecResponse
-	(*AckExecRequest)(nil),         // 13: cubby.guest.v1.AckExecRequest
-	(*AckExecResponse)(nil),        // 14: cubby.guest.v1.AckExecResponse
-	(*ReleaseExecRequest)(nil),     // 15: cubby.guest.v1.ReleaseExecRequest
-	(*ReleaseExecResponse)(nil),    // 16: cubby.guest.v1.ReleaseExecResponse
-	(*ListExecsRequest)(nil),       // 17: cubby.guest.v1.ListExecsRequest
-	(*ListExecsResponse)(nil),      // 18: cubby.guest.v1.ListExecsResponse
-	(*SignalExecRequest)(nil),      // 19: cubby.guest.v1.SignalExecRequest
-	(*SignalExecResponse)(nil),     // 20: cubby.guest.v1.SignalExecResponse
-	(*WriteStdinRequest)(nil),      // 21: cubby.guest.v1.WriteStdinRequest
-	(*WriteStdinResponse)(nil),     // 22: cubby.guest.v1.WriteStdinResponse
-	(*ResizeExecRequest)(nil),      // 23: cubby.guest.v1.ResizeExecRequest
-	(*ResizeExecResponse)(nil),     // 24: cubby.guest.v1.ResizeExecResponse
-	(*File)(nil),                   // 25: cubby.guest.v1.File
-	(*StatRequest)(nil),            // 26: cubby.guest.v1.StatRequest
-	(*StatResponse)(nil),           // 27: cubby.guest.v1.StatResponse
-	(*ListDirRequest)(nil),         // 28: cubby.guest.v1.ListDirRequest
-	(*ListDirResponse)(nil),        // 29: cubby.guest.v1.ListDirResponse
-	(*MakeDirRequest)(nil),         // 30: cubby.guest.v1.MakeDirRequest
-	(*MakeDirResponse)(nil),        // 31: cubby.guest.v1.MakeDirResponse
-	(*RenameRequest)(nil),          // 32: cubby.guest.v1.RenameRequest
-	(*RenameResponse)(nil),         // 33: cubby.guest.v1.RenameResponse
-	(*RemoveRequest)(nil),          // 34: cubby.guest.v1.RemoveRequest
-	(*RemoveResponse)(nil),         // 35: cubby.guest.v1.RemoveResponse
-	(*WatchRequest)(nil),           // 36: cubby.guest.v1.WatchRequest
-	(*WatchResponse)(nil),          // 37: cubby.guest.v1.WatchResponse
-	(*ShutdownRequest)(nil),        // 38: cubby.guest.v1.ShutdownRequest
-	(*ShutdownResponse)(nil),       // 39: cubby.guest.v1.ShutdownResponse
-	(*ListExecsResponse_Item)(nil), // 40: cubby.guest.v1.ListExecsResponse.Item
-	(*timestamppb.Timestamp)(nil),  // 41: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),    // 42: google.protobuf.Duration
+	(Stream)(0),                     // 0: cubby.guest.v1.Stream
+	(ExitReason)(0),                 // 1: cubby.guest.v1.ExitReason
+	(KernelStatus)(0),               // 2: cubby.guest.v1.KernelStatus
+	(FileType)(0),                   // 3: cubby.guest.v1.FileType
+	(*Boot)(nil),                    // 4: cubby.guest.v1.Boot
+	(*HelloRequest)(nil),            // 5: cubby.guest.v1.HelloRequest
+	(*HelloResponse)(nil),           // 6: cubby.guest.v1.HelloResponse
+	(*WindowSize)(nil),              // 7: cubby.guest.v1.WindowSize
+	(*ExecStart)(nil),               // 8: cubby.guest.v1.ExecStart
+	(*Cell)(nil),                    // 9: cubby.guest.v1.Cell
+	(*ExecRequest)(nil),             // 10: cubby.guest.v1.ExecRequest
+	(*ExecStarted)(nil),             // 11: cubby.guest.v1.ExecStarted
+	(*ExecOutput)(nil),              // 12: cubby.guest.v1.ExecOutput
+	(*ExecExit)(nil),                // 13: cubby.guest.v1.ExecExit
+	(*ExecResponse)(nil),            // 14: cubby.guest.v1.ExecResponse
+	(*AckExecRequest)(nil),          // 15: cubby.guest.v1.AckExecRequest
+	(*AckExecResponse)(nil),         // 16: cubby.guest.v1.AckExecResponse
+	(*ReleaseExecRequest)(nil),      // 17: cubby.guest.v1.ReleaseExecRequest
+	(*ReleaseExecResponse)(nil),     // 18: cubby.guest.v1.ReleaseExecResponse
+	(*ListExecsRequest)(nil),        // 19: cubby.guest.v1.ListExecsRequest
+	(*ListExecsResponse)(nil),       // 20: cubby.guest.v1.ListExecsResponse
+	(*SignalExecRequest)(nil),       // 21: cubby.guest.v1.SignalExecRequest
+	(*SignalExecResponse)(nil),      // 22: cubby.guest.v1.SignalExecResponse
+	(*WriteStdinRequest)(nil),       // 23: cubby.guest.v1.WriteStdinRequest
+	(*WriteStdinResponse)(nil),      // 24: cubby.guest.v1.WriteStdinResponse
+	(*ResizeExecRequest)(nil),       // 25: cubby.guest.v1.ResizeExecRequest
+	(*ResizeExecResponse)(nil),      // 26: cubby.guest.v1.ResizeExecResponse
+	(*KernelSpec)(nil),              // 27: cubby.guest.v1.KernelSpec
+	(*Kernel)(nil),                  // 28: cubby.guest.v1.Kernel
+	(*KernelKind)(nil),              // 29: cubby.guest.v1.KernelKind
+	(*CreateKernelRequest)(nil),     // 30: cubby.guest.v1.CreateKernelRequest
+	(*CreateKernelResponse)(nil),    // 31: cubby.guest.v1.CreateKernelResponse
+	(*ListKernelsRequest)(nil),      // 32: cubby.guest.v1.ListKernelsRequest
+	(*ListKernelsResponse)(nil),     // 33: cubby.guest.v1.ListKernelsResponse
+	(*InterruptKernelRequest)(nil),  // 34: cubby.guest.v1.InterruptKernelRequest
+	(*InterruptKernelResponse)(nil), // 35: cubby.guest.v1.InterruptKernelResponse
+	(*RestartKernelRequest)(nil),    // 36: cubby.guest.v1.RestartKernelRequest
+	(*RestartKernelResponse)(nil),   // 37: cubby.guest.v1.RestartKernelResponse
+	(*DeleteKernelRequest)(nil),     // 38: cubby.guest.v1.DeleteKernelRequest
+	(*DeleteKernelResponse)(nil),    // 39: cubby.guest.v1.DeleteKernelResponse
+	(*File)(nil),                    // 40: cubby.guest.v1.File
+	(*StatRequest)(nil),             // 41: cubby.guest.v1.StatRequest
+	(*StatResponse)(nil),            // 42: cubby.guest.v1.StatResponse
+	(*ListDirRequest)(nil),          // 43: cubby.guest.v1.ListDirRequest
+	(*ListDirResponse)(nil),         // 44: cubby.guest.v1.ListDirResponse
+	(*MakeDirRequest)(nil),          // 45: cubby.guest.v1.MakeDirRequest
+	(*MakeDirResponse)(nil),         // 46: cubby.guest.v1.MakeDirResponse
+	(*RenameRequest)(nil),           // 47: cubby.guest.v1.RenameRequest
+	(*RenameResponse)(nil),          // 48: cubby.guest.v1.RenameResponse
+	(*RemoveRequest)(nil),           // 49: cubby.guest.v1.RemoveRequest
+	(*RemoveResponse)(nil),          // 50: cubby.guest.v1.RemoveResponse
+	(*WatchRequest)(nil),            // 51: cubby.guest.v1.WatchRequest
+	(*WatchResponse)(nil),           // 52: cubby.guest.v1.WatchResponse
+	(*ShutdownRequest)(nil),         // 53: cubby.guest.v1.ShutdownRequest
+	(*ShutdownResponse)(nil),        // 54: cubby.guest.v1.ShutdownResponse
+	(*ListExecsResponse_Item)(nil),  // 55: cubby.guest.v1.ListExecsResponse.Item
+	(*timestamppb.Timestamp)(nil),   // 56: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),     // 57: google.protobuf.Duration
 }
 var file_cubby_guest_v1_guest_proto_depIdxs = []int32{
-	41, // 0: cubby.guest.v1.HelloResponse.started_at:type_name -> google.protobuf.Timestamp
-	6,  // 1: cubby.guest.v1.ExecStart.pty:type_name -> cubby.guest.v1.WindowSize
-	42, // 2: cubby.guest.v1.ExecStart.timeout:type_name -> google.protobuf.Duration
-	7,  // 3: cubby.guest.v1.ExecRequest.start:type_name -> cubby.guest.v1.ExecStart
-	41, // 4: cubby.guest.v1.ExecStarted.at:type_name -> google.protobuf.Timestamp
-	0,  // 5: cubby.guest.v1.ExecOutput.stream:type_name -> cubby.guest.v1.Stream
-	41, // 6: cubby.guest.v1.ExecOutput.at:type_name -> google.protobuf.Timestamp
-	1,  // 7: cubby.guest.v1.ExecExit.reason:type_name -> cubby.guest.v1.ExitReason
-	41, // 8: cubby.guest.v1.ExecExit.at:type_name -> google.protobuf.Timestamp
-	9,  // 9: cubby.guest.v1.ExecResponse.started:type_name -> cubby.guest.v1.ExecStarted
-	10, // 10: cubby.guest.v1.ExecResponse.output:type_name -> cubby.guest.v1.ExecOutput
-	11, // 11: cubby.guest.v1.ExecResponse.exit:type_name -> cubby.guest.v1.ExecExit
-	40, // 12: cubby.guest.v1.ListExecsResponse.execs:type_name -> cubby.guest.v1.ListExecsResponse.Item
-	1,  // 13: cubby.guest.v1.SignalExecRequest.reason:type_name -> cubby.guest.v1.ExitReason
-	6,  // 14: cubby.guest.v1.ResizeExecRequest.size:type_name -> cubby.guest.v1.WindowSize
-	2,  // 15: cubby.guest.v1.File.type:type_name -> cubby.guest.v1.FileType
-	41, // 16: cubby.guest.v1.File.mod_time:type_name -> google.protobuf.Timestamp
-	25, // 17: cubby.guest.v1.StatResponse.file:type_name -> cubby.guest.v1.File
-	25, // 18: cubby.guest.v1.ListDirResponse.files:type_name -> cubby.guest.v1.File
-	25, // 19: cubby.guest.v1.MakeDirResponse.file:type_name -> cubby.guest.v1.File
-	25, // 20: cubby.guest.v1.RenameResponse.file:type_name -> cubby.guest.v1.File
-	41, // 21: cubby.guest.v1.WatchResponse.at:type_name -> google.protobuf.Timestamp
-	42, // 22: cubby.guest.v1.ShutdownRequest.grace:type_name -> google.protobuf.Duration
-	4,  // 23: cubby.guest.v1.GuestService.Hello:input_type -> cubby.guest.v1.HelloRequest
-	8,  // 24: cubby.guest.v1.GuestService.Exec:input_type -> cubby.guest.v1.ExecRequest
-	13, // 25: cubby.guest.v1.GuestService.AckExec:input_type -> cubby.guest.v1.AckExecRequest
-	15, // 26: cubby.guest.v1.GuestService.ReleaseExec:input_type -> cubby.guest.v1.ReleaseExecRequest
-	17, // 27: cubby.guest.v1.GuestService.ListExecs:input_type -> cubby.guest.v1.ListExecsRequest
-	19, // 28: cubby.guest.v1.GuestService.SignalExec:input_type -> cubby.guest.v1.SignalExecRequest
-	21, // 29: cubby.guest.v1.GuestService.WriteStdin:input_type -> cubby.guest.v1.WriteStdinRequest
-	23, // 30: cubby.guest.v1.GuestService.ResizeExec:input_type -> cubby.guest.v1.ResizeExecRequest
-	26, // 31: cubby.guest.v1.GuestService.Stat:input_type -> cubby.guest.v1.StatRequest
-	28, // 32: cubby.guest.v1.GuestService.ListDir:input_type -> cubby.guest.v1.ListDirRequest
-	30, // 33: cubby.guest.v1.GuestService.MakeDir:input_type -> cubby.guest.v1.MakeDirRequest
-	32, // 34: cubby.guest.v1.GuestService.Rename:input_type -> cubby.guest.v1.RenameRequest
-	34, // 35: cubby.guest.v1.GuestService.Remove:input_type -> cubby.guest.v1.RemoveRequest
-	36, // 36: cubby.guest.v1.GuestService.Watch:input_type -> cubby.guest.v1.WatchRequest
-	38, // 37: cubby.guest.v1.GuestService.Shutdown:input_type -> cubby.guest.v1.ShutdownRequest
-	5,  // 38: cubby.guest.v1.GuestService.Hello:output_type -> cubby.guest.v1.HelloResponse
-	12, // 39: cubby.guest.v1.GuestService.Exec:output_type -> cubby.guest.v1.ExecResponse
-	14, // 40: cubby.guest.v1.GuestService.AckExec:output_type -> cubby.guest.v1.AckExecResponse
-	16, // 41: cubby.guest.v1.GuestService.ReleaseExec:output_type -> cubby.guest.v1.ReleaseExecResponse
-	18, // 42: cubby.guest.v1.GuestService.ListExecs:output_type -> cubby.guest.v1.ListExecsResponse
-	20, // 43: cubby.guest.v1.GuestService.SignalExec:output_type -> cubby.guest.v1.SignalExecResponse
-	22, // 44: cubby.guest.v1.GuestService.WriteStdin:output_type -> cubby.guest.v1.WriteStdinResponse
-	24, // 45: cubby.guest.v1.GuestService.ResizeExec:output_type -> cubby.guest.v1.ResizeExecResponse
-	27, // 46: cubby.guest.v1.GuestService.Stat:output_type -> cubby.guest.v1.StatResponse
-	29, // 47: cubby.guest.v1.GuestService.ListDir:output_type -> cubby.guest.v1.ListDirResponse
-	31, // 48: cubby.guest.v1.GuestService.MakeDir:output_type -> cubby.guest.v1.MakeDirResponse
-	33, // 49: cubby.guest.v1.GuestService.Rename:output_type -> cubby.guest.v1.RenameResponse
-	35, // 50: cubby.guest.v1.GuestService.Remove:output_type -> cubby.guest.v1.RemoveResponse
-	37, // 51: cubby.guest.v1.GuestService.Watch:output_type -> cubby.guest.v1.WatchResponse
-	39, // 52: cubby.guest.v1.GuestService.Shutdown:output_type -> cubby.guest.v1.ShutdownResponse
-	38, // [38:53] is the sub-list for method output_type
-	23, // [23:38] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
-	0,  // [0:23] is the sub-list for field type_name
+	56, // 0: cubby.guest.v1.HelloResponse.started_at:type_name -> google.protobuf.Timestamp
+	7,  // 1: cubby.guest.v1.ExecStart.pty:type_name -> cubby.guest.v1.WindowSize
+	57, // 2: cubby.guest.v1.ExecStart.timeout:type_name -> google.protobuf.Duration
+	9,  // 3: cubby.guest.v1.ExecStart.cell:type_name -> cubby.guest.v1.Cell
+	8,  // 4: cubby.guest.v1.ExecRequest.start:type_name -> cubby.guest.v1.ExecStart
+	56, // 5: cubby.guest.v1.ExecStarted.at:type_name -> google.protobuf.Timestamp
+	0,  // 6: cubby.guest.v1.ExecOutput.stream:type_name -> cubby.guest.v1.Stream
+	56, // 7: cubby.guest.v1.ExecOutput.at:type_name -> google.protobuf.Timestamp
+	1,  // 8: cubby.guest.v1.ExecExit.reason:type_name -> cubby.guest.v1.ExitReason
+	56, // 9: cubby.guest.v1.ExecExit.at:type_name -> google.protobuf.Timestamp
+	11, // 10: cubby.guest.v1.ExecResponse.started:type_name -> cubby.guest.v1.ExecStarted
+	12, // 11: cubby.guest.v1.ExecResponse.output:type_name -> cubby.guest.v1.ExecOutput
+	13, // 12: cubby.guest.v1.ExecResponse.exit:type_name -> cubby.guest.v1.ExecExit
+	55, // 13: cubby.guest.v1.ListExecsResponse.execs:type_name -> cubby.guest.v1.ListExecsResponse.Item
+	1,  // 14: cubby.guest.v1.SignalExecRequest.reason:type_name -> cubby.guest.v1.ExitReason
+	7,  // 15: cubby.guest.v1.ResizeExecRequest.size:type_name -> cubby.guest.v1.WindowSize
+	2,  // 16: cubby.guest.v1.Kernel.status:type_name -> cubby.guest.v1.KernelStatus
+	56, // 17: cubby.guest.v1.Kernel.created_at:type_name -> google.protobuf.Timestamp
+	56, // 18: cubby.guest.v1.Kernel.started_at:type_name -> google.protobuf.Timestamp
+	27, // 19: cubby.guest.v1.CreateKernelRequest.kernel:type_name -> cubby.guest.v1.KernelSpec
+	28, // 20: cubby.guest.v1.CreateKernelResponse.kernel:type_name -> cubby.guest.v1.Kernel
+	28, // 21: cubby.guest.v1.ListKernelsResponse.kernels:type_name -> cubby.guest.v1.Kernel
+	29, // 22: cubby.guest.v1.ListKernelsResponse.kinds:type_name -> cubby.guest.v1.KernelKind
+	28, // 23: cubby.guest.v1.InterruptKernelResponse.kernel:type_name -> cubby.guest.v1.Kernel
+	28, // 24: cubby.guest.v1.RestartKernelResponse.kernel:type_name -> cubby.guest.v1.Kernel
+	3,  // 25: cubby.guest.v1.File.type:type_name -> cubby.guest.v1.FileType
+	56, // 26: cubby.guest.v1.File.mod_time:type_name -> google.protobuf.Timestamp
+	40, // 27: cubby.guest.v1.StatResponse.file:type_name -> cubby.guest.v1.File
+	40, // 28: cubby.guest.v1.ListDirResponse.files:type_name -> cubby.guest.v1.File
+	40, // 29: cubby.guest.v1.MakeDirResponse.file:type_name -> cubby.guest.v1.File
+	40, // 30: cubby.guest.v1.RenameResponse.file:type_name -> cubby.guest.v1.File
+	56, // 31: cubby.guest.v1.WatchResponse.at:type_name -> google.protobuf.Timestamp
+	57, // 32: cubby.guest.v1.ShutdownRequest.grace:type_name -> google.protobuf.Duration
+	5,  // 33: cubby.guest.v1.GuestService.Hello:input_type -> cubby.guest.v1.HelloRequest
+	10, // 34: cubby.guest.v1.GuestService.Exec:input_type -> cubby.guest.v1.ExecRequest
+	15, // 35: cubby.guest.v1.GuestService.AckExec:input_type -> cubby.guest.v1.AckExecRequest
+	17, // 36: cubby.guest.v1.GuestService.ReleaseExec:input_type -> cubby.guest.v1.ReleaseExecRequest
+	19, // 37: cubby.guest.v1.GuestService.ListExecs:input_type -> cubby.guest.v1.ListExecsRequest
+	21, // 38: cubby.guest.v1.GuestService.SignalExec:input_type -> cubby.guest.v1.SignalExecRequest
+	23, // 39: cubby.guest.v1.GuestService.WriteStdin:input_type -> cubby.guest.v1.WriteStdinRequest
+	25, // 40: cubby.guest.v1.GuestService.ResizeExec:input_type -> cubby.guest.v1.ResizeExecRequest
+	30, // 41: cubby.guest.v1.GuestService.CreateKernel:input_type -> cubby.guest.v1.CreateKernelRequest
+	32, // 42: cubby.guest.v1.GuestService.ListKernels:input_type -> cubby.guest.v1.ListKernelsRequest
+	34, // 43: cubby.guest.v1.GuestService.InterruptKernel:input_type -> cubby.guest.v1.InterruptKernelRequest
+	36, // 44: cubby.guest.v1.GuestService.RestartKernel:input_type -> cubby.guest.v1.RestartKernelRequest
+	38, // 45: cubby.guest.v1.GuestService.DeleteKernel:input_type -> cubby.guest.v1.DeleteKernelRequest
+	41, // 46: cubby.guest.v1.GuestService.Stat:input_type -> cubby.guest.v1.StatRequest
+	43, // 47: cubby.guest.v1.GuestService.ListDir:input_type -> cubby.guest.v1.ListDirRequest
+	45, // 48: cubby.guest.v1.GuestService.MakeDir:input_type -> cubby.guest.v1.MakeDirRequest
+	47, // 49: cubby.guest.v1.GuestService.Rename:input_type -> cubby.guest.v1.RenameRequest
+	49, // 50: cubby.guest.v1.GuestService.Remove:input_type -> cubby.guest.v1.RemoveRequest
+	51, // 51: cubby.guest.v1.GuestService.Watch:input_type -> cubby.guest.v1.WatchRequest
+	53, // 52: cubby.guest.v1.GuestService.Shutdown:input_type -> cubby.guest.v1.ShutdownRequest
+	6,  // 53: cubby.guest.v1.GuestService.Hello:output_type -> cubby.guest.v1.HelloResponse
+	14, // 54: cubby.guest.v1.GuestService.Exec:output_type -> cubby.guest.v1.ExecResponse
+	16, // 55: cubby.guest.v1.GuestService.AckExec:output_type -> cubby.guest.v1.AckExecResponse
+	18, // 56: cubby.guest.v1.GuestService.ReleaseExec:output_type -> cubby.guest.v1.ReleaseExecResponse
+	20, // 57: cubby.guest.v1.GuestService.ListExecs:output_type -> cubby.guest.v1.ListExecsResponse
+	22, // 58: cubby.guest.v1.GuestService.SignalExec:output_type -> cubby.guest.v1.SignalExecResponse
+	24, // 59: cubby.guest.v1.GuestService.WriteStdin:output_type -> cubby.guest.v1.WriteStdinResponse
+	26, // 60: cubby.guest.v1.GuestService.ResizeExec:output_type -> cubby.guest.v1.ResizeExecResponse
+	31, // 61: cubby.guest.v1.GuestService.CreateKernel:output_type -> cubby.guest.v1.CreateKernelResponse
+	33, // 62: cubby.guest.v1.GuestService.ListKernels:output_type -> cubby.guest.v1.ListKernelsResponse
+	35, // 63: cubby.guest.v1.GuestService.InterruptKernel:output_type -> cubby.guest.v1.InterruptKernelResponse
+	37, // 64: cubby.guest.v1.GuestService.RestartKernel:output_type -> cubby.guest.v1.RestartKernelResponse
+	39, // 65: cubby.guest.v1.GuestService.DeleteKernel:output_type -> cubby.guest.v1.DeleteKernelResponse
+	42, // 66: cubby.guest.v1.GuestService.Stat:output_type -> cubby.guest.v1.StatResponse
+	44, // 67: cubby.guest.v1.GuestService.ListDir:output_type -> cubby.guest.v1.ListDirResponse
+	46, // 68: cubby.guest.v1.GuestService.MakeDir:output_type -> cubby.guest.v1.MakeDirResponse
+	48, // 69: cubby.guest.v1.GuestService.Rename:output_type -> cubby.guest.v1.RenameResponse
+	50, // 70: cubby.guest.v1.GuestService.Remove:output_type -> cubby.guest.v1.RemoveResponse
+	52, // 71: cubby.guest.v1.GuestService.Watch:output_type -> cubby.guest.v1.WatchResponse
+	54, // 72: cubby.guest.v1.GuestService.Shutdown:output_type -> cubby.guest.v1.ShutdownResponse
+	53, // [53:73] is the sub-list for method output_type
+	33, // [33:53] is the sub-list for method input_type
+	33, // [33:33] is the sub-list for extension type_name
+	33, // [33:33] is the sub-list for extension extendee
+	0,  // [0:33] is the sub-list for field type_name
 }
 
 func init() { file_cubby_guest_v1_guest_proto_init() }
@@ -2655,7 +3620,7 @@ func file_cubby_guest_v1_guest_proto_init() {
 	if File_cubby_guest_v1_guest_proto != nil {
 		return
 	}
-	file_cubby_guest_v1_guest_proto_msgTypes[9].OneofWrappers = []any{
+	file_cubby_guest_v1_guest_proto_msgTypes[10].OneofWrappers = []any{
 		(*ExecResponse_Started)(nil),
 		(*ExecResponse_Output)(nil),
 		(*ExecResponse_Exit)(nil),
@@ -2665,8 +3630,8 @@ func file_cubby_guest_v1_guest_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cubby_guest_v1_guest_proto_rawDesc), len(file_cubby_guest_v1_guest_proto_rawDesc)),
-			NumEnums:      3,
-			NumMessages:   38,
+			NumEnums:      4,
+			NumMessages:   52,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

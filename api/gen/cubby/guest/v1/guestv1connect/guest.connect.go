@@ -58,6 +58,21 @@ const (
 	GuestServiceWriteStdinProcedure = "/cubby.guest.v1.GuestService/WriteStdin"
 	// GuestServiceResizeExecProcedure is the fully-qualified name of the GuestService's ResizeExec RPC.
 	GuestServiceResizeExecProcedure = "/cubby.guest.v1.GuestService/ResizeExec"
+	// GuestServiceCreateKernelProcedure is the fully-qualified name of the GuestService's CreateKernel
+	// RPC.
+	GuestServiceCreateKernelProcedure = "/cubby.guest.v1.GuestService/CreateKernel"
+	// GuestServiceListKernelsProcedure is the fully-qualified name of the GuestService's ListKernels
+	// RPC.
+	GuestServiceListKernelsProcedure = "/cubby.guest.v1.GuestService/ListKernels"
+	// GuestServiceInterruptKernelProcedure is the fully-qualified name of the GuestService's
+	// InterruptKernel RPC.
+	GuestServiceInterruptKernelProcedure = "/cubby.guest.v1.GuestService/InterruptKernel"
+	// GuestServiceRestartKernelProcedure is the fully-qualified name of the GuestService's
+	// RestartKernel RPC.
+	GuestServiceRestartKernelProcedure = "/cubby.guest.v1.GuestService/RestartKernel"
+	// GuestServiceDeleteKernelProcedure is the fully-qualified name of the GuestService's DeleteKernel
+	// RPC.
+	GuestServiceDeleteKernelProcedure = "/cubby.guest.v1.GuestService/DeleteKernel"
 	// GuestServiceStatProcedure is the fully-qualified name of the GuestService's Stat RPC.
 	GuestServiceStatProcedure = "/cubby.guest.v1.GuestService/Stat"
 	// GuestServiceListDirProcedure is the fully-qualified name of the GuestService's ListDir RPC.
@@ -97,6 +112,17 @@ type GuestServiceClient interface {
 	// skipped, so a repeat is harmless. It returns when the command took them.
 	WriteStdin(context.Context, *connect.Request[v1.WriteStdinRequest]) (*connect.Response[v1.WriteStdinResponse], error)
 	ResizeExec(context.Context, *connect.Request[v1.ResizeExecRequest]) (*connect.Response[v1.ResizeExecResponse], error)
+	// Kernels are long-lived interpreters. Their cells are execs: see
+	// ExecStart.cell. CreateKernel returns when the kernel answers.
+	CreateKernel(context.Context, *connect.Request[v1.CreateKernelRequest]) (*connect.Response[v1.CreateKernelResponse], error)
+	ListKernels(context.Context, *connect.Request[v1.ListKernelsRequest]) (*connect.Response[v1.ListKernelsResponse], error)
+	// InterruptKernel ends the cell that runs; without one it does nothing.
+	InterruptKernel(context.Context, *connect.Request[v1.InterruptKernelRequest]) (*connect.Response[v1.InterruptKernelResponse], error)
+	// RestartKernel ends the kernel's process, and its running cell with it,
+	// and returns when a new one answers. Cells that wait go on in that.
+	RestartKernel(context.Context, *connect.Request[v1.RestartKernelRequest]) (*connect.Response[v1.RestartKernelResponse], error)
+	// DeleteKernel ends the kernel and every cell of it.
+	DeleteKernel(context.Context, *connect.Request[v1.DeleteKernelRequest]) (*connect.Response[v1.DeleteKernelResponse], error)
 	Stat(context.Context, *connect.Request[v1.StatRequest]) (*connect.Response[v1.StatResponse], error)
 	ListDir(context.Context, *connect.Request[v1.ListDirRequest]) (*connect.ServerStreamForClient[v1.ListDirResponse], error)
 	MakeDir(context.Context, *connect.Request[v1.MakeDirRequest]) (*connect.Response[v1.MakeDirResponse], error)
@@ -167,6 +193,36 @@ func NewGuestServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithSchema(guestServiceMethods.ByName("ResizeExec")),
 			connect.WithClientOptions(opts...),
 		),
+		createKernel: connect.NewClient[v1.CreateKernelRequest, v1.CreateKernelResponse](
+			httpClient,
+			baseURL+GuestServiceCreateKernelProcedure,
+			connect.WithSchema(guestServiceMethods.ByName("CreateKernel")),
+			connect.WithClientOptions(opts...),
+		),
+		listKernels: connect.NewClient[v1.ListKernelsRequest, v1.ListKernelsResponse](
+			httpClient,
+			baseURL+GuestServiceListKernelsProcedure,
+			connect.WithSchema(guestServiceMethods.ByName("ListKernels")),
+			connect.WithClientOptions(opts...),
+		),
+		interruptKernel: connect.NewClient[v1.InterruptKernelRequest, v1.InterruptKernelResponse](
+			httpClient,
+			baseURL+GuestServiceInterruptKernelProcedure,
+			connect.WithSchema(guestServiceMethods.ByName("InterruptKernel")),
+			connect.WithClientOptions(opts...),
+		),
+		restartKernel: connect.NewClient[v1.RestartKernelRequest, v1.RestartKernelResponse](
+			httpClient,
+			baseURL+GuestServiceRestartKernelProcedure,
+			connect.WithSchema(guestServiceMethods.ByName("RestartKernel")),
+			connect.WithClientOptions(opts...),
+		),
+		deleteKernel: connect.NewClient[v1.DeleteKernelRequest, v1.DeleteKernelResponse](
+			httpClient,
+			baseURL+GuestServiceDeleteKernelProcedure,
+			connect.WithSchema(guestServiceMethods.ByName("DeleteKernel")),
+			connect.WithClientOptions(opts...),
+		),
 		stat: connect.NewClient[v1.StatRequest, v1.StatResponse](
 			httpClient,
 			baseURL+GuestServiceStatProcedure,
@@ -214,21 +270,26 @@ func NewGuestServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 
 // guestServiceClient implements GuestServiceClient.
 type guestServiceClient struct {
-	hello       *connect.Client[v1.HelloRequest, v1.HelloResponse]
-	exec        *connect.Client[v1.ExecRequest, v1.ExecResponse]
-	ackExec     *connect.Client[v1.AckExecRequest, v1.AckExecResponse]
-	releaseExec *connect.Client[v1.ReleaseExecRequest, v1.ReleaseExecResponse]
-	listExecs   *connect.Client[v1.ListExecsRequest, v1.ListExecsResponse]
-	signalExec  *connect.Client[v1.SignalExecRequest, v1.SignalExecResponse]
-	writeStdin  *connect.Client[v1.WriteStdinRequest, v1.WriteStdinResponse]
-	resizeExec  *connect.Client[v1.ResizeExecRequest, v1.ResizeExecResponse]
-	stat        *connect.Client[v1.StatRequest, v1.StatResponse]
-	listDir     *connect.Client[v1.ListDirRequest, v1.ListDirResponse]
-	makeDir     *connect.Client[v1.MakeDirRequest, v1.MakeDirResponse]
-	rename      *connect.Client[v1.RenameRequest, v1.RenameResponse]
-	remove      *connect.Client[v1.RemoveRequest, v1.RemoveResponse]
-	watch       *connect.Client[v1.WatchRequest, v1.WatchResponse]
-	shutdown    *connect.Client[v1.ShutdownRequest, v1.ShutdownResponse]
+	hello           *connect.Client[v1.HelloRequest, v1.HelloResponse]
+	exec            *connect.Client[v1.ExecRequest, v1.ExecResponse]
+	ackExec         *connect.Client[v1.AckExecRequest, v1.AckExecResponse]
+	releaseExec     *connect.Client[v1.ReleaseExecRequest, v1.ReleaseExecResponse]
+	listExecs       *connect.Client[v1.ListExecsRequest, v1.ListExecsResponse]
+	signalExec      *connect.Client[v1.SignalExecRequest, v1.SignalExecResponse]
+	writeStdin      *connect.Client[v1.WriteStdinRequest, v1.WriteStdinResponse]
+	resizeExec      *connect.Client[v1.ResizeExecRequest, v1.ResizeExecResponse]
+	createKernel    *connect.Client[v1.CreateKernelRequest, v1.CreateKernelResponse]
+	listKernels     *connect.Client[v1.ListKernelsRequest, v1.ListKernelsResponse]
+	interruptKernel *connect.Client[v1.InterruptKernelRequest, v1.InterruptKernelResponse]
+	restartKernel   *connect.Client[v1.RestartKernelRequest, v1.RestartKernelResponse]
+	deleteKernel    *connect.Client[v1.DeleteKernelRequest, v1.DeleteKernelResponse]
+	stat            *connect.Client[v1.StatRequest, v1.StatResponse]
+	listDir         *connect.Client[v1.ListDirRequest, v1.ListDirResponse]
+	makeDir         *connect.Client[v1.MakeDirRequest, v1.MakeDirResponse]
+	rename          *connect.Client[v1.RenameRequest, v1.RenameResponse]
+	remove          *connect.Client[v1.RemoveRequest, v1.RemoveResponse]
+	watch           *connect.Client[v1.WatchRequest, v1.WatchResponse]
+	shutdown        *connect.Client[v1.ShutdownRequest, v1.ShutdownResponse]
 }
 
 // Hello calls cubby.guest.v1.GuestService.Hello.
@@ -269,6 +330,31 @@ func (c *guestServiceClient) WriteStdin(ctx context.Context, req *connect.Reques
 // ResizeExec calls cubby.guest.v1.GuestService.ResizeExec.
 func (c *guestServiceClient) ResizeExec(ctx context.Context, req *connect.Request[v1.ResizeExecRequest]) (*connect.Response[v1.ResizeExecResponse], error) {
 	return c.resizeExec.CallUnary(ctx, req)
+}
+
+// CreateKernel calls cubby.guest.v1.GuestService.CreateKernel.
+func (c *guestServiceClient) CreateKernel(ctx context.Context, req *connect.Request[v1.CreateKernelRequest]) (*connect.Response[v1.CreateKernelResponse], error) {
+	return c.createKernel.CallUnary(ctx, req)
+}
+
+// ListKernels calls cubby.guest.v1.GuestService.ListKernels.
+func (c *guestServiceClient) ListKernels(ctx context.Context, req *connect.Request[v1.ListKernelsRequest]) (*connect.Response[v1.ListKernelsResponse], error) {
+	return c.listKernels.CallUnary(ctx, req)
+}
+
+// InterruptKernel calls cubby.guest.v1.GuestService.InterruptKernel.
+func (c *guestServiceClient) InterruptKernel(ctx context.Context, req *connect.Request[v1.InterruptKernelRequest]) (*connect.Response[v1.InterruptKernelResponse], error) {
+	return c.interruptKernel.CallUnary(ctx, req)
+}
+
+// RestartKernel calls cubby.guest.v1.GuestService.RestartKernel.
+func (c *guestServiceClient) RestartKernel(ctx context.Context, req *connect.Request[v1.RestartKernelRequest]) (*connect.Response[v1.RestartKernelResponse], error) {
+	return c.restartKernel.CallUnary(ctx, req)
+}
+
+// DeleteKernel calls cubby.guest.v1.GuestService.DeleteKernel.
+func (c *guestServiceClient) DeleteKernel(ctx context.Context, req *connect.Request[v1.DeleteKernelRequest]) (*connect.Response[v1.DeleteKernelResponse], error) {
+	return c.deleteKernel.CallUnary(ctx, req)
 }
 
 // Stat calls cubby.guest.v1.GuestService.Stat.
@@ -329,6 +415,17 @@ type GuestServiceHandler interface {
 	// skipped, so a repeat is harmless. It returns when the command took them.
 	WriteStdin(context.Context, *connect.Request[v1.WriteStdinRequest]) (*connect.Response[v1.WriteStdinResponse], error)
 	ResizeExec(context.Context, *connect.Request[v1.ResizeExecRequest]) (*connect.Response[v1.ResizeExecResponse], error)
+	// Kernels are long-lived interpreters. Their cells are execs: see
+	// ExecStart.cell. CreateKernel returns when the kernel answers.
+	CreateKernel(context.Context, *connect.Request[v1.CreateKernelRequest]) (*connect.Response[v1.CreateKernelResponse], error)
+	ListKernels(context.Context, *connect.Request[v1.ListKernelsRequest]) (*connect.Response[v1.ListKernelsResponse], error)
+	// InterruptKernel ends the cell that runs; without one it does nothing.
+	InterruptKernel(context.Context, *connect.Request[v1.InterruptKernelRequest]) (*connect.Response[v1.InterruptKernelResponse], error)
+	// RestartKernel ends the kernel's process, and its running cell with it,
+	// and returns when a new one answers. Cells that wait go on in that.
+	RestartKernel(context.Context, *connect.Request[v1.RestartKernelRequest]) (*connect.Response[v1.RestartKernelResponse], error)
+	// DeleteKernel ends the kernel and every cell of it.
+	DeleteKernel(context.Context, *connect.Request[v1.DeleteKernelRequest]) (*connect.Response[v1.DeleteKernelResponse], error)
 	Stat(context.Context, *connect.Request[v1.StatRequest]) (*connect.Response[v1.StatResponse], error)
 	ListDir(context.Context, *connect.Request[v1.ListDirRequest], *connect.ServerStream[v1.ListDirResponse]) error
 	MakeDir(context.Context, *connect.Request[v1.MakeDirRequest]) (*connect.Response[v1.MakeDirResponse], error)
@@ -395,6 +492,36 @@ func NewGuestServiceHandler(svc GuestServiceHandler, opts ...connect.HandlerOpti
 		connect.WithSchema(guestServiceMethods.ByName("ResizeExec")),
 		connect.WithHandlerOptions(opts...),
 	)
+	guestServiceCreateKernelHandler := connect.NewUnaryHandler(
+		GuestServiceCreateKernelProcedure,
+		svc.CreateKernel,
+		connect.WithSchema(guestServiceMethods.ByName("CreateKernel")),
+		connect.WithHandlerOptions(opts...),
+	)
+	guestServiceListKernelsHandler := connect.NewUnaryHandler(
+		GuestServiceListKernelsProcedure,
+		svc.ListKernels,
+		connect.WithSchema(guestServiceMethods.ByName("ListKernels")),
+		connect.WithHandlerOptions(opts...),
+	)
+	guestServiceInterruptKernelHandler := connect.NewUnaryHandler(
+		GuestServiceInterruptKernelProcedure,
+		svc.InterruptKernel,
+		connect.WithSchema(guestServiceMethods.ByName("InterruptKernel")),
+		connect.WithHandlerOptions(opts...),
+	)
+	guestServiceRestartKernelHandler := connect.NewUnaryHandler(
+		GuestServiceRestartKernelProcedure,
+		svc.RestartKernel,
+		connect.WithSchema(guestServiceMethods.ByName("RestartKernel")),
+		connect.WithHandlerOptions(opts...),
+	)
+	guestServiceDeleteKernelHandler := connect.NewUnaryHandler(
+		GuestServiceDeleteKernelProcedure,
+		svc.DeleteKernel,
+		connect.WithSchema(guestServiceMethods.ByName("DeleteKernel")),
+		connect.WithHandlerOptions(opts...),
+	)
 	guestServiceStatHandler := connect.NewUnaryHandler(
 		GuestServiceStatProcedure,
 		svc.Stat,
@@ -455,6 +582,16 @@ func NewGuestServiceHandler(svc GuestServiceHandler, opts ...connect.HandlerOpti
 			guestServiceWriteStdinHandler.ServeHTTP(w, r)
 		case GuestServiceResizeExecProcedure:
 			guestServiceResizeExecHandler.ServeHTTP(w, r)
+		case GuestServiceCreateKernelProcedure:
+			guestServiceCreateKernelHandler.ServeHTTP(w, r)
+		case GuestServiceListKernelsProcedure:
+			guestServiceListKernelsHandler.ServeHTTP(w, r)
+		case GuestServiceInterruptKernelProcedure:
+			guestServiceInterruptKernelHandler.ServeHTTP(w, r)
+		case GuestServiceRestartKernelProcedure:
+			guestServiceRestartKernelHandler.ServeHTTP(w, r)
+		case GuestServiceDeleteKernelProcedure:
+			guestServiceDeleteKernelHandler.ServeHTTP(w, r)
 		case GuestServiceStatProcedure:
 			guestServiceStatHandler.ServeHTTP(w, r)
 		case GuestServiceListDirProcedure:
@@ -508,6 +645,26 @@ func (UnimplementedGuestServiceHandler) WriteStdin(context.Context, *connect.Req
 
 func (UnimplementedGuestServiceHandler) ResizeExec(context.Context, *connect.Request[v1.ResizeExecRequest]) (*connect.Response[v1.ResizeExecResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("cubby.guest.v1.GuestService.ResizeExec is not implemented"))
+}
+
+func (UnimplementedGuestServiceHandler) CreateKernel(context.Context, *connect.Request[v1.CreateKernelRequest]) (*connect.Response[v1.CreateKernelResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("cubby.guest.v1.GuestService.CreateKernel is not implemented"))
+}
+
+func (UnimplementedGuestServiceHandler) ListKernels(context.Context, *connect.Request[v1.ListKernelsRequest]) (*connect.Response[v1.ListKernelsResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("cubby.guest.v1.GuestService.ListKernels is not implemented"))
+}
+
+func (UnimplementedGuestServiceHandler) InterruptKernel(context.Context, *connect.Request[v1.InterruptKernelRequest]) (*connect.Response[v1.InterruptKernelResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("cubby.guest.v1.GuestService.InterruptKernel is not implemented"))
+}
+
+func (UnimplementedGuestServiceHandler) RestartKernel(context.Context, *connect.Request[v1.RestartKernelRequest]) (*connect.Response[v1.RestartKernelResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("cubby.guest.v1.GuestService.RestartKernel is not implemented"))
+}
+
+func (UnimplementedGuestServiceHandler) DeleteKernel(context.Context, *connect.Request[v1.DeleteKernelRequest]) (*connect.Response[v1.DeleteKernelResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("cubby.guest.v1.GuestService.DeleteKernel is not implemented"))
 }
 
 func (UnimplementedGuestServiceHandler) Stat(context.Context, *connect.Request[v1.StatRequest]) (*connect.Response[v1.StatResponse], error) {
