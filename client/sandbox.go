@@ -14,8 +14,14 @@ type Sandbox struct {
 	ID     string `json:"id"`
 	Status Status `json:"status"`
 	// Reason says why the sandbox failed, or stopped when nobody asked.
-	Reason     string            `json:"reason,omitempty"`
-	Image      string            `json:"image"`
+	Reason string `json:"reason,omitempty"`
+	Image  string `json:"image"`
+	// Runtime is the language that it is for: "python", "node", "r" or "".
+	Runtime string `json:"runtime,omitempty"`
+	// Dependencies are the packages that it was created with, and the versions
+	// asked for.
+	Dependencies map[string]string `json:"dependencies,omitempty"`
+
 	Isolation  string            `json:"isolation"`
 	Limits     Limits            `json:"limits"`
 	User       string            `json:"user"`
@@ -81,7 +87,8 @@ type Network struct {
 // CreateOptions is what a caller asks for. Every field may be left zero.
 type CreateOptions struct {
 	ID                 string            `json:"id,omitempty"`        // default: generated
-	Image              string            `json:"image,omitempty"`     // default "base"
+	Image              string            `json:"image,omitempty"`     // default "base", or "r" for the runtime r
+	Runtime            string            `json:"runtime,omitempty"`   // "python", "node" or "r"; default none in particular
 	Isolation          string            `json:"isolation,omitempty"` // "gvisor" (default) or "container"
 	Limits             *Limits           `json:"limits,omitempty"`
 	Env                map[string]string `json:"env,omitempty"`
@@ -97,6 +104,9 @@ type CreateOptions struct {
 	MaxLifetimeSeconds *float64          `json:"max_lifetime_seconds,omitempty"` // 0: none
 	// Thread groups sandboxes that one bound of the operator holds for.
 	Thread string `json:"thread,omitempty"`
+	// Dependencies are packages of the runtime (default python) to install, with
+	// their versions; "" is any.
+	Dependencies map[string]string `json:"dependencies,omitempty"`
 	// Restore names an archive whose files the sandbox begins with.
 	Restore string `json:"restore,omitempty"`
 

@@ -16,7 +16,7 @@ import (
 // boxFlags are the flags of create and run that describe a sandbox.
 type boxFlags struct {
 	id, image, isolation, user, network, idlePolicy string
-	thread                                          string
+	thread, runtime                                 string
 	memory, disk                                    byteSize
 	cpus                                            float64
 	pids                                            int64
@@ -28,7 +28,8 @@ type boxFlags struct {
 func (b *boxFlags) register(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&b.id, "id", "", "`ID` of the sandbox (default: generated)")
-	f.StringVar(&b.image, "image", "", "`image` to start from (default base)")
+	f.StringVar(&b.image, "image", "", "`image` to start from (default base; r for the runtime r)")
+	f.StringVar(&b.runtime, "runtime", "", "`language` that it is for: python, node or r")
 	f.StringVar(&b.isolation, "isolation", "", "`wall` between it and the host: gvisor or container (default gvisor)")
 	f.Var(&b.memory, "memory", "memory, such as 512MiB (default 1GiB)")
 	f.Var(&b.disk, "disk", "disk, such as 10GiB (default 4GiB)")
@@ -47,6 +48,7 @@ func (b *boxFlags) register(cmd *cobra.Command) {
 	f.DurationVar(&b.idleTimeout, "idle-timeout", 0, "`time` that it may be unused (the daemon's default: 30m; 0: for ever)")
 	f.DurationVar(&b.maxLifetime, "max-lifetime", 0, "`time` after which it is destroyed, whatever it does (the daemon's default: none; 0: none)")
 	f.StringVar(&b.thread, "thread", "", "`name` of the group that a bound of the operator holds for")
+	complete(cmd, "runtime", "python", "node", "r")
 	complete(cmd, "isolation", "gvisor", "container")
 	complete(cmd, "network", "none", "allowlist", "open")
 	complete(cmd, "idle-policy", "stop", "destroy", "sleep", "always_on")
@@ -58,6 +60,7 @@ func (b *boxFlags) register(cmd *cobra.Command) {
 func (b *boxFlags) options(a *app, cmd *cobra.Command) (client.CreateOptions, error) {
 	o := client.CreateOptions{
 		ID: b.id, Image: b.image, Isolation: b.isolation, User: b.user, Ports: b.ports, IdlePolicy: b.idlePolicy, Thread: b.thread,
+		Runtime: b.runtime,
 	}
 	var err error
 	if o.Env, err = environment(a, b.env, b.envFiles); err != nil {

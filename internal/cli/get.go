@@ -86,6 +86,8 @@ func (a *app) printBox(b client.Sandbox) error {
 	}
 	row("reason", b.Reason)
 	row("image", b.Image)
+	row("runtime", b.Runtime)
+	row("dependencies", labelText(b.Dependencies))
 	row("isolation", b.Isolation)
 	row("user", b.User)
 	row("limits", fmt.Sprintf("%s memory, %s CPUs, %d processes, %s disk",

@@ -13,7 +13,10 @@ import (
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
-const defaultCPUs = 2
+const (
+	defaultCPUs = 2
+	imageOfR    = "r" // the default of the runtime r; the others are in every default image
+)
 
 // DefaultSpec is what a sandbox is when nobody says otherwise. CPUs are the
 // host's where it has fewer.
@@ -58,6 +61,12 @@ func (h Host) clamp(l sandbox.Limits) sandbox.Limits {
 
 // fill completes a spec with defaults.
 func fill(s, d sandbox.Spec) sandbox.Spec {
+	if len(s.Dependencies) > 0 {
+		s.Runtime = cmp.Or(s.Runtime, sandbox.RuntimePython)
+	}
+	if s.Runtime == sandbox.RuntimeR {
+		s.Image = cmp.Or(s.Image, imageOfR)
+	}
 	s.Image = cmp.Or(s.Image, d.Image)
 	s.Isolation = cmp.Or(s.Isolation, d.Isolation)
 	s.Limits = sandbox.Limits{

@@ -42,6 +42,13 @@ const (
 	UserRoot    = "root"
 )
 
+// The runtimes that a sandbox can be for.
+const (
+	RuntimePython = "python"
+	RuntimeNode   = "node"
+	RuntimeR      = "r"
+)
+
 // Paths inside every sandbox.
 const (
 	WorkspaceDir = "/workspace"
@@ -63,7 +70,15 @@ type Limits struct {
 // Spec is what a caller asks for. It does not change after create except
 // through the documented update.
 type Spec struct {
-	Image      string            `json:"image"`
+	Image string `json:"image"`
+	// Runtime is the language that it is for, one of the Runtime constants; ""
+	// is none in particular. It decides which image is the default, and what
+	// installs packages and runs code that name no other.
+	Runtime string `json:"runtime,omitempty"`
+	// Dependencies are packages of the runtime by name that were installed when
+	// it was made, with the version asked for; "" is any.
+	Dependencies map[string]string `json:"dependencies,omitempty"`
+
 	Isolation  Isolation         `json:"isolation"`
 	Limits     Limits            `json:"limits"`
 	Env        map[string]string `json:"env,omitempty"`

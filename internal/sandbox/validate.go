@@ -44,6 +44,9 @@ const (
 	MaxDetail        = 64 << 10 // bytes of what an operation was asked
 	MaxUserName      = 64
 	MaxThread        = 128 // bytes
+	MaxDependencies  = 128
+	MaxDependency    = 214 // bytes of a name
+	MaxVersion       = 128 // bytes
 	// MaxDuration bounds every timeout.
 	MaxDuration = 366 * 24 * time.Hour
 
@@ -61,6 +64,8 @@ func invalid(format string, args ...any) *errs.Error { return errs.E(errs.Invali
 func (s Spec) Validate() error {
 	for _, check := range []func() error{
 		func() error { return validateImage(s.Image) },
+		func() error { return ValidateRuntime(s.Runtime) },
+		func() error { return validateDependencies(s.Runtime, s.Dependencies) },
 		func() error { return oneOf("isolation", s.Isolation, GVisor, Container) },
 		s.Limits.Validate,
 		func() error { return validateEnv(s.Env) },
@@ -372,6 +377,32 @@ func validatePairs(field string, pairs map[string]string, entries, valueBytes in
 	return nil
 }
 
+// ValidateRuntime checks the name of a runtime; "" is one.
+func ValidateRuntime(runtime string) error {
+	return oneOf("runtime", runtime, "", RuntimePython, RuntimeNode, RuntimeR)
+}
+
+// validateDependencies bounds what can be asked for. What names and versions
+// look like is the runtime's matter: see package packages.
+func validateDependencies(runtime string, list map[string]string) error {
+	if len(list) == 0 {
+		return nil
+	}
+	if runtime == "" {
+		return invalid("dependencies: of no runtime").Hint("say which: python, node or r")
+	}
+	if len(list) > MaxDependencies {
+		return invalid("dependencies: more than %d", MaxDependencies)
+	}
+	for name, version := range list {
+		if name == "" || len(name) > MaxDependency || len(version) > MaxVersion || !printable(name) || !printable(version) {
+			return invalid("dependencies: %.80q with the version %.80q is not a package", name, version).
+				Hint("a name has 1 to %d bytes, a version at most %d", MaxDependency, MaxVersion)
+		}
+	}
+	return nil
+}
+
 func validateThread(thread string) error {
 	if len(thread) > MaxThread || !printable(thread) {
 		return invalid("thread: %.80q is not allowed", thread).
@@ -414,9 +445,11 @@ func oneOf[T ~string](field string, got T, allowed ...T) error {
 	if slices.Contains(allowed, got) {
 		return nil
 	}
-	names := make([]string, len(allowed))
-	for i, a := range allowed {
-		names[i] = string(a)
+	names := make([]string, 0, len(allowed))
+	for _, a := range allowed {
+		if a != "" {
+			names = append(names, string(a))
+		}
 	}
 	return invalid("%s: %.80q is none of %s", field, string(got), strings.Join(names, ", "))
 }

@@ -35,6 +35,14 @@ func TestSpecValidate(t *testing.T) {
 		{"image that climbs", func(s *sandbox.Spec) { s.Image = "a/../../etc" }, false},
 		{"absolute image", func(s *sandbox.Spec) { s.Image = "/etc" }, false},
 		{"image with a NUL", func(s *sandbox.Spec) { s.Image = "a\x00b" }, false},
+		{"for Python", func(s *sandbox.Spec) { s.Runtime = "python" }, true},
+		{"unknown runtime", func(s *sandbox.Spec) { s.Runtime = "cobol" }, false},
+		{"dependencies", func(s *sandbox.Spec) { s.Runtime, s.Dependencies = "r", map[string]string{"a": "", "b": "1.0"} }, true},
+		{"dependencies of nothing", func(s *sandbox.Spec) { s.Dependencies = map[string]string{"a": ""} }, false},
+		{"dependency without a name", func(s *sandbox.Spec) { s.Runtime, s.Dependencies = "r", map[string]string{"": "1"} }, false},
+		{"long version", func(s *sandbox.Spec) {
+			s.Runtime, s.Dependencies = "node", map[string]string{"a": strings.Repeat("1", 129)}
+		}, false},
 		{"unknown isolation", func(s *sandbox.Spec) { s.Isolation = "vm" }, false},
 		{"no memory", func(s *sandbox.Spec) { s.Limits.MemoryBytes = 0 }, false},
 		{"negative memory", func(s *sandbox.Spec) { s.Limits.MemoryBytes = -1 }, false},

@@ -13,6 +13,8 @@ type Sandbox struct {
 	Status             string            `json:"status" enum:"creating,running,sleeping,stopped,failed,destroyed"`
 	Reason             string            `json:"reason,omitempty" doc:"Why it failed or stopped when nobody asked for it."`
 	Image              string            `json:"image"`
+	Runtime            string            `json:"runtime,omitempty" enum:"python,node,r"`
+	Dependencies       map[string]string `json:"dependencies,omitempty" doc:"Packages that it was created with, and the versions asked for."`
 	Isolation          string            `json:"isolation" enum:"gvisor,container"`
 	Limits             Limits            `json:"limits"`
 	User               string            `json:"user" doc:"Who commands run as."`
@@ -54,7 +56,8 @@ type Network struct {
 // SandboxInput is what a create takes. Every field is optional.
 type SandboxInput struct {
 	ID         string            `json:"id,omitempty" doc:"1 to 55 of A-Z a-z 0-9 - _; generated when absent."`
-	Image      string            `json:"image,omitempty" doc:"Default base."`
+	Image      string            `json:"image,omitempty" doc:"Default base; r for the runtime r."`
+	Runtime    string            `json:"runtime,omitempty" enum:"python,node,r" doc:"The language that it is for; default none in particular."`
 	Isolation  string            `json:"isolation,omitempty" enum:"gvisor,container" doc:"Default gvisor."`
 	Limits     *Limits           `json:"limits,omitempty"`
 	Env        map[string]string `json:"env,omitempty" doc:"Environment of every command; never shown again."`
@@ -78,6 +81,8 @@ type SandboxInput struct {
 	DiskBytes   int64   `json:"disk_bytes,omitempty" minimum:"0" doc:"Same as limits.disk_bytes."`
 	OpenFiles   int64   `json:"open_files,omitempty" minimum:"0" doc:"Same as limits.open_files."`
 	Restore     string  `json:"restore,omitempty" doc:"The name of an archive whose files it begins with."`
+
+	Dependencies map[string]string `json:"dependencies,omitempty" doc:"Packages of the runtime (default python) to install, with their versions; an empty one is any."`
 }
 
 func (in *SandboxInput) limits() (sandbox.Limits, error) {
@@ -98,6 +103,7 @@ func sandboxJSON(b sandbox.Sandbox) Sandbox {
 	s := b.Spec
 	return Sandbox{
 		ID: string(b.ID), Status: string(b.State), Reason: b.Reason, Image: s.Image, Isolation: string(s.Isolation),
+		Runtime: s.Runtime, Dependencies: s.Dependencies,
 		Limits: Limits{s.Limits.MemoryBytes, s.Limits.CPUs, s.Limits.PIDs, s.Limits.DiskBytes, s.Limits.OpenFiles},
 		User:   s.User, Labels: nonNil(s.Labels), Metadata: nonNil(s.Metadata), Ports: append([]int{}, s.Ports...),
 		Network:    Network{Mode: string(s.Network.Mode), Allow: s.Network.Allow},

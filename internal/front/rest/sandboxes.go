@@ -101,6 +101,7 @@ func (d *Door) createSandbox(ctx context.Context, in *createInput) (*sandboxOutp
 	req := core.CreateRequest{ID: body.ID, IdempotencyKey: in.IdempotencyKey}
 	spec := &req.Spec
 	spec.Image, spec.Isolation, spec.Env, spec.User = body.Image, sandbox.Isolation(body.Isolation), body.Env, body.User
+	spec.Runtime, spec.Dependencies = body.Runtime, body.Dependencies
 	spec.Labels, spec.Metadata, spec.Ports = body.Labels, body.Metadata, body.Ports
 	spec.Visibility, spec.IdlePolicy = sandbox.Visibility(body.Visibility), sandbox.IdlePolicy(body.IdlePolicy)
 	if body.Network != nil {
