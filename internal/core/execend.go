@@ -97,7 +97,7 @@ func (e *liveExec) finish(exit sandbox.Exit, at time.Time) {
 	exit = e.judge(exit)
 	// Followers get the exit even when it cannot be written.
 	finishErr := e.log.Finish(exit)
-	exit.StdoutCut, exit.StderrCut = e.log.Cut()
+	exit.StdoutCut, exit.StderrCut, exit.RichCut = e.log.Cut()
 	now := s.now()
 	began := e.exec.StartedAt
 	if began.IsZero() {

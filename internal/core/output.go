@@ -35,7 +35,7 @@ func (s *Service) Result(ctx context.Context, id string, seq int64, caps OutputC
 }
 
 func (s *Service) result(ctx context.Context, x sandbox.Exec, caps OutputCaps) (Result, error) {
-	c, err := s.cfg.Journals.Collect(ctx, x.Box, x.Seq, journal.Caps(caps))
+	c, err := s.cfg.Journals.Collect(ctx, x.Box, x.Seq, journal.Caps{Stdout: caps.Stdout, Stderr: caps.Stderr})
 	if errors.Is(err, errs.NotFound) {
 		r := Result{Exec: x, Pruned: !withoutJournal(x)}
 		if x.Exit != nil {

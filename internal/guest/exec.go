@@ -87,6 +87,9 @@ func startMessage(s *Start) *guestv1.ExecStart {
 		m.Env = append(m.Env, k+"="+s.ExecSpec.Env[k])
 	}
 	m.Env = append(m.Env, s.Env...)
+	if s.Cell != nil {
+		m.Cell = &guestv1.Cell{Kernel: s.Cell.Kernel, Language: s.Cell.Language, Code: s.Cell.Code}
+	}
 	if s.PTY != nil {
 		m.Pty = sizeMessage(*s.PTY)
 	}
@@ -130,6 +133,8 @@ func (s *ExecStream) output(o *guestv1.ExecOutput) (ExecMessage, error) {
 		out.Stream = sandbox.Stdout
 	case guestv1.Stream_STREAM_STDERR:
 		out.Stream = sandbox.Stderr
+	case guestv1.Stream_STREAM_RICH:
+		out.Stream = sandbox.Rich
 	default:
 		return ExecMessage{}, errs.E(errs.Unavailable, "the sandbox's agent named no stream")
 	}
@@ -154,6 +159,10 @@ func (s *ExecStream) exit(e *guestv1.ExecExit) (ExecMessage, error) {
 			Signal:  clean(e.GetSignal()),
 			Reason:  reasonOf(e.GetReason()),
 			Message: clean(e.GetMessage()),
+			// Negative counts are nonsense.
+			StdoutCut: max(e.GetStdoutCut(), 0),
+			StderrCut: max(e.GetStderrCut(), 0),
+			RichCut:   max(e.GetRichCut(), 0),
 		},
 		Offset: e.GetOffset(),
 		At:     timeOf(e.GetAt()),
@@ -174,6 +183,7 @@ var reasons = map[guestv1.ExitReason]sandbox.EndReason{
 	guestv1.ExitReason_EXIT_REASON_KILLED:      sandbox.EndKilled,
 	guestv1.ExitReason_EXIT_REASON_NOT_STARTED: sandbox.EndNotRun,
 	guestv1.ExitReason_EXIT_REASON_SHUTDOWN:    sandbox.EndStopped,
+	guestv1.ExitReason_EXIT_REASON_KERNEL_DIED: sandbox.EndKernel,
 }
 
 // reasonOf is EndLost for a reason that this version does not know.

@@ -36,7 +36,7 @@ func TestModel(t *testing.T) {
 		for step := range 60 {
 			switch n := rng.IntN(20); {
 			case n < 15:
-				stream := sandbox.Stream(1 + rng.IntN(2))
+				stream := sandbox.Stream(1 + rng.IntN(3))
 				size := []int{1, 10, 1000, 32 << 10, 150_000}[rng.IntN(5)]
 				data := make([]byte, 1+rng.IntN(size))
 				for i := range data {
@@ -56,8 +56,8 @@ func TestModel(t *testing.T) {
 				tear(t, rng, path)
 				j = openDir(t, dir, limits)
 				l = create(t, j, box, 1)
-				out, stderr := l.Cut()
-				kept := l.Size() - out - stderr
+				out, stderr, rich := l.Cut()
+				kept := l.Size() - out - stderr - rich
 				if kept > int64(len(model)) {
 					t.Fatalf("seed %d, step %d: %d bytes after a crash, of %d", seed, step, kept, len(model))
 				}
@@ -184,7 +184,7 @@ func FuzzFile(f *testing.F) {
 	whole = append(whole, record(kindStdout, 0, []byte("some output"))...)
 	whole = append(whole, record(kindStderr, 11, []byte("more"))...)
 	f.Add(append(bytes.Clone(whole), record(kindExit, 15, []byte(`{"exit_code":0,"reason":"exited"}`))...))
-	f.Add(append(bytes.Clone(whole), record(kindCut, 15, cuts{3, 4}.encode())...))
+	f.Add(append(bytes.Clone(whole), record(kindCut, 15, cuts{3, 4, 5}.encode())...))
 	f.Add(append(bytes.Clone(whole), 0, 0, 0, 0))
 	f.Add(whole[:len(whole)-2])
 	f.Add([]byte(magic[:3]))
@@ -217,7 +217,7 @@ func FuzzFile(f *testing.F) {
 				t.Fatal(err)
 			}
 		}
-		c, err := j.Collect(t.Context(), box, 1, Caps{-1, -1})
+		c, err := j.Collect(t.Context(), box, 1, Caps{-1, -1, -1})
 		if err != nil || c.Exit == nil {
 			t.Fatalf("Collect after reopening: %+v, %v", c, err)
 		}

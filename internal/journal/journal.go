@@ -35,7 +35,7 @@ import (
 
 // Limits bound what is kept; 0 means no limit.
 type Limits struct {
-	PerExec    int64 // bytes of output, both streams
+	PerExec    int64 // bytes of output, all streams
 	PerSandbox int64 // bytes on disk
 }
 

@@ -236,3 +236,71 @@ func TestRemoveAndBoxes(t *testing.T) {
 		t.Errorf("Boxes after Remove = %v, %v", uids, err)
 	}
 }
+
+func TestRichOutput(t *testing.T) {
+	dir, box := t.TempDir(), sandbox.NewUID()
+	j := openDir(t, dir, Limits{PerExec: 10})
+	l := create(t, j, box, 1)
+	write(t, l, sandbox.Stdout, "out")
+	write(t, l, sandbox.Rich, "{1}\n")
+	write(t, l, sandbox.Rich, "{2}\n") // 3 fit
+	if _, _, rich := l.Cut(); rich != 1 {
+		t.Errorf("Cut = %d bytes of rich output, want 1", rich)
+	}
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	j = openDir(t, dir, Limits{PerExec: 10})
+	l = create(t, j, box, 1)
+	write(t, l, sandbox.Rich, "more")
+	exit := exited(0)
+	exit.RichCut = 7 // that the agent did not keep
+	if err := l.Finish(exit); err != nil {
+		t.Fatal(err)
+	}
+	got, exits := readAll(t, j, box, 1, 0)
+	want := []sandbox.Output{
+		{Offset: 0, Stream: sandbox.Stdout, Time: when, Data: []byte("out")},
+		{Offset: 3, Stream: sandbox.Rich, Time: when, Data: []byte("{1}\n{2}")},
+	}
+	if diff := cmp.Diff(want, got); diff != "" || exits == nil {
+		t.Errorf("Read (-want +got):\n%s", diff)
+	}
+	exit.RichCut = 12
+	c, err := j.Collect(t.Context(), box, 1, Caps{Stdout: -1, Stderr: -1, Rich: 5})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(Collected{Stdout: []byte("out"), Rich: []byte("{1}\n{"), RichCut: 14, Exit: &exit}, c); diff != "" {
+		t.Errorf("Collect (-want +got):\n%s", diff)
+	}
+	ring := createRing(t, j, box, 2)
+	if err := ring.Append(sandbox.Output{Stream: sandbox.Rich, Data: []byte("{}\n")}); !errors.Is(err, errs.Internal) {
+		t.Errorf("rich output of a terminal: %v, want it refused", err)
+	}
+}
+
+// A log that was cut before there was a rich stream goes on.
+func TestOldCutRecord(t *testing.T) {
+	dir, box := t.TempDir(), sandbox.NewUID()
+	text := append([]byte(magic), record(kindStdout, 0, []byte("12345"))...)
+	text = append(text, record(kindCut, 5, cuts{stdout: 3, stderr: 4}.encode()[:oldCutsSize])...)
+	if err := os.Mkdir(filepath.Join(dir, string(box)), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, string(box), "1.log"), text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l := create(t, openDir(t, dir, Limits{PerExec: 5}), box, 1)
+	if out, stderr, rich := l.Cut(); out != 3 || stderr != 4 || rich != 0 || l.Size() != 12 {
+		t.Fatalf("Cut = %d, %d, %d, Size = %d", out, stderr, rich, l.Size())
+	}
+	write(t, l, sandbox.Rich, "{}")
+	if err := l.Finish(exited(0)); err != nil {
+		t.Fatal(err)
+	}
+	c, err := openDir(t, dir, Limits{}).Collect(t.Context(), box, 1, Caps{Stdout: -1})
+	if err != nil || string(c.Stdout) != "12345" || c.StdoutCut != 3 || c.StderrCut != 4 || c.RichCut != 2 {
+		t.Errorf("Collect = %+v, %v", c, err)
+	}
+}

@@ -22,7 +22,7 @@ func TestPerExecCap(t *testing.T) {
 	write(t, l, sandbox.Stdout, "1234567")
 	write(t, l, sandbox.Stderr, "abcdef") // 3 fit
 	write(t, l, sandbox.Stdout, "89")
-	if out, stderr := l.Cut(); out != 2 || stderr != 3 || l.Size() != 15 {
+	if out, stderr, _ := l.Cut(); out != 2 || stderr != 3 || l.Size() != 15 {
 		t.Errorf("Cut = %d, %d, Size = %d; want 2, 3, 15", out, stderr, l.Size())
 	}
 	size := func() int64 {
@@ -75,7 +75,7 @@ func TestPerSandboxCap(t *testing.T) {
 	for seq := int64(2); seq <= 20; seq++ {
 		l := create(t, j, box, seq)
 		write(t, l, sandbox.Stdout, chunk)
-		if out, _ := l.Cut(); out != 0 {
+		if out, _, _ := l.Cut(); out != 0 {
 			t.Fatalf("log %d was cut although older ones could go", seq)
 		}
 		if err := l.Finish(exited(0)); err != nil {
@@ -97,7 +97,7 @@ func TestPerSandboxCap(t *testing.T) {
 	for range 10 {
 		write(t, open, sandbox.Stdout, chunk)
 	}
-	if out, _ := open.Cut(); out == 0 {
+	if out, _, _ := open.Cut(); out == 0 {
 		t.Error("nothing was cut from a log that alone is over the cap")
 	}
 	usage, err := j.Usage(box)

@@ -61,10 +61,10 @@ func (l *Log) Size() int64 {
 
 // Cut returns how many bytes are not kept because of a cap. What a ring let go
 // counts as stdout: a terminal has one stream.
-func (l *Log) Cut() (stdout, stderr int64) {
+func (l *Log) Cut() (stdout, stderr, rich int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.cut.stdout + l.dropped(), l.cut.stderr
+	return l.cut.stdout + l.dropped(), l.cut.stderr, l.cut.rich
 }
 
 // Exit returns what Finish was called with, nil while it was not.
@@ -81,12 +81,15 @@ func (l *Log) Exit() *sandbox.Exit {
 // longer than 64 KiB: Size tells. It is WrongState after Finish and
 // errs.Unavailable after Close. The data is not kept after the return.
 func (l *Log) Append(o sandbox.Output) error {
-	if o.Stream != sandbox.Stdout && o.Stream != sandbox.Stderr {
+	k, ok := kindOf(o.Stream)
+	if !ok {
 		return errs.E(errs.Internal, "unknown output stream %d", o.Stream)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
+	case k == kindRich && l.ring > 0:
+		return errs.E(errs.Internal, "a terminal has no rich output")
 	case l.exit != nil:
 		return errs.E(errs.WrongState, "the exec has finished")
 	case l.closed:
@@ -107,7 +110,7 @@ func (l *Log) Append(o sandbox.Output) error {
 			l.cutting = true
 			break
 		}
-		if err := l.appendOutput(kind(o.Stream), o.Time, data[:n]); err != nil {
+		if err := l.appendOutput(k, o.Time, data[:n]); err != nil {
 			return err
 		}
 		data = data[n:]
@@ -159,7 +162,7 @@ func (l *Log) countCut(s sandbox.Stream, at time.Time, n int64) error {
 	if position == 0 {
 		position = l.end
 	}
-	offset := l.size - l.cut.stdout - l.cut.stderr // where the cutting began
+	offset := l.size - l.cut.total() // where the cutting began
 	if err := l.put(position, kindCut, offset, at, cut.encode()); err != nil {
 		return err
 	}
@@ -201,6 +204,7 @@ func (l *Log) Finish(exit sandbox.Exit) error {
 	}
 	exit.StdoutCut += l.cut.stdout + l.dropped()
 	exit.StderrCut += l.cut.stderr
+	exit.RichCut += l.cut.rich
 	payload, err := json.Marshal(exit)
 	if err == nil && len(payload) > maxPayload {
 		exit.Message = exit.Message[:min(len(exit.Message), maxPayload/16)]
@@ -339,7 +343,7 @@ func (l *Log) replay(h header, payload []byte) bool {
 			return false
 		}
 		l.cutting, l.cut, l.cutAt = true, cut, position
-		l.size += cut.stdout + cut.stderr
+		l.size += cut.total()
 	default:
 		l.remember(position)
 		l.size += int64(len(payload))

@@ -271,7 +271,7 @@ func (r *reader) run(ctx context.Context, yield func(Entry, error) bool) error {
 // as they are in the buffer, by moving their payloads over the headers
 // between. Nothing of that part of the buffer was given away yet.
 func (r *reader) merge(h header, payload []byte) sandbox.Output {
-	o := sandbox.Output{Offset: h.offset, Stream: sandbox.Stream(h.kind), Time: h.time}
+	o := sandbox.Output{Offset: h.offset, Stream: h.kind.stream(), Time: h.time}
 	piece := r.buf[r.position-r.bufAt-int64(h.length):]
 	n := len(payload)
 	for {
@@ -298,14 +298,14 @@ func (r *reader) explain(err error) error {
 
 // Caps bound what Collect returns of each stream: that many of its first
 // bytes; less than 0 is all.
-type Caps struct{ Stdout, Stderr int64 }
+type Caps struct{ Stdout, Stderr, Rich int64 }
 
 // Collected is a log in memory. The counts of cut bytes include what the log
 // itself did not keep.
 type Collected struct {
-	Stdout, Stderr       []byte
-	StdoutCut, StderrCut int64
-	Exit                 *sandbox.Exit // nil: not finished, or torn by a crash
+	Stdout, Stderr, Rich          []byte
+	StdoutCut, StderrCut, RichCut int64
+	Exit                          *sandbox.Exit // nil: not finished, or torn by a crash
 }
 
 // Collect reads what a log has now. Its errors are those of Read.
@@ -329,6 +329,8 @@ func (j *Journals) Collect(ctx context.Context, uid sandbox.UID, seq int64, caps
 			c.Exit = e.Exit
 		case e.Output.Stream == sandbox.Stderr:
 			take(&c.Stderr, &c.StderrCut, caps.Stderr, e.Output.Data)
+		case e.Output.Stream == sandbox.Rich:
+			take(&c.Rich, &c.RichCut, caps.Rich, e.Output.Data)
 		default:
 			take(&c.Stdout, &c.StdoutCut, caps.Stdout, e.Output.Data)
 		}
@@ -337,14 +339,15 @@ func (j *Journals) Collect(ctx context.Context, uid sandbox.UID, seq int64, caps
 	if err != nil {
 		return Collected{}, err
 	}
-	var out, stderr int64
+	var out, stderr, rich int64
 	switch {
 	case c.Exit != nil:
-		out, stderr = c.Exit.StdoutCut, c.Exit.StderrCut
+		out, stderr, rich = c.Exit.StdoutCut, c.Exit.StderrCut, c.Exit.RichCut
 	case src.log != nil:
-		out, stderr = src.log.Cut()
+		out, stderr, rich = src.log.Cut()
 	}
 	c.StdoutCut += out
 	c.StderrCut += stderr
+	c.RichCut += rich
 	return c, nil
 }

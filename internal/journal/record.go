@@ -16,7 +16,7 @@ import (
 //	8   payload length
 //	12  kind
 //	13  zero
-//	16  offset: output bytes of both streams before this record
+//	16  offset: output bytes of all streams before this record
 //	24  time, microseconds since 1970
 //	32  payload
 //
@@ -34,15 +34,37 @@ type kind uint8
 const (
 	kindStdout = kind(sandbox.Stdout)
 	kindStderr = kind(sandbox.Stderr)
-	// kindCut counts what was not kept: two 64-bit numbers, stdout and
-	// stderr. It is the last record but for the exit, and written over while
-	// the counts grow.
+	// kindCut counts what was not kept: 64-bit numbers, of stdout, stderr and
+	// rich, the last of which older logs do not have. It is the last record but
+	// for the exit, and written over while the counts grow.
 	kindCut kind = 3
 	// kindExit is the last record: a sandbox.Exit in JSON.
 	kindExit kind = 4
+	kindRich kind = 5
 )
 
-func (k kind) output() bool { return k == kindStdout || k == kindStderr }
+func (k kind) output() bool { return k == kindStdout || k == kindStderr || k == kindRich }
+
+// kindOf is false for a stream that there is not.
+func kindOf(s sandbox.Stream) (kind, bool) {
+	switch s {
+	case sandbox.Stdout:
+		return kindStdout, true
+	case sandbox.Stderr:
+		return kindStderr, true
+	case sandbox.Rich:
+		return kindRich, true
+	}
+	return 0, false
+}
+
+// stream is of output kinds only.
+func (k kind) stream() sandbox.Stream {
+	if k == kindRich {
+		return sandbox.Rich
+	}
+	return sandbox.Stream(k)
+}
 
 type header struct {
 	kind   kind
@@ -89,7 +111,7 @@ func parseHeader(b []byte) (header, error) {
 		time:   time.UnixMicro(int64(binary.LittleEndian.Uint64(b[24:]))).UTC(),
 		sum:    binary.LittleEndian.Uint32(b[4:]),
 	}
-	if length > maxPayload || h.offset < 0 || h.kind < kindStdout || h.kind > kindExit {
+	if length > maxPayload || h.offset < 0 || h.kind < kindStdout || h.kind > kindRich {
 		return header{}, errDamaged
 	}
 	return h, nil
@@ -112,27 +134,43 @@ func parseRecord(b []byte) (h header, payload []byte, err error) {
 }
 
 // cuts counts bytes that were not kept.
-type cuts struct{ stdout, stderr int64 }
+type cuts struct{ stdout, stderr, rich int64 }
 
 func (c *cuts) add(s sandbox.Stream, n int64) {
-	if s == sandbox.Stderr {
+	switch s {
+	case sandbox.Stderr:
 		c.stderr += n
-		return
+	case sandbox.Rich:
+		c.rich += n
+	default:
+		c.stdout += n
 	}
-	c.stdout += n
 }
 
+func (c cuts) total() int64 { return c.stdout + c.stderr + c.rich }
+
+const (
+	cutsSize = 24
+	// oldCutsSize is that of logs before there was a rich stream.
+	oldCutsSize = 16
+)
+
 func (c cuts) encode() []byte {
-	b := binary.LittleEndian.AppendUint64(nil, uint64(c.stdout))
-	return binary.LittleEndian.AppendUint64(b, uint64(c.stderr))
+	b := make([]byte, 0, cutsSize)
+	b = binary.LittleEndian.AppendUint64(b, uint64(c.stdout))
+	b = binary.LittleEndian.AppendUint64(b, uint64(c.stderr))
+	return binary.LittleEndian.AppendUint64(b, uint64(c.rich))
 }
 
 func decodeCuts(b []byte) (cuts, error) {
-	if len(b) != 16 {
+	if len(b) != cutsSize && len(b) != oldCutsSize {
 		return cuts{}, errDamaged
 	}
-	c := cuts{int64(binary.LittleEndian.Uint64(b)), int64(binary.LittleEndian.Uint64(b[8:]))}
-	if c.stdout < 0 || c.stderr < 0 {
+	c := cuts{stdout: int64(binary.LittleEndian.Uint64(b)), stderr: int64(binary.LittleEndian.Uint64(b[8:]))}
+	if len(b) == cutsSize {
+		c.rich = int64(binary.LittleEndian.Uint64(b[16:]))
+	}
+	if c.stdout < 0 || c.stderr < 0 || c.rich < 0 {
 		return cuts{}, errDamaged
 	}
 	return c, nil

@@ -60,7 +60,7 @@ func (j *Journals) Span(uid sandbox.UID, seq int64) (first, end int64, err error
 	if l := src.log; l != nil {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		return l.first.offset, l.size - l.cut.stdout - l.cut.stderr, nil
+		return l.first.offset, l.size - l.cut.total(), nil
 	}
 	sc, oldest, err := src.scan()
 	if err != nil {

@@ -23,6 +23,15 @@ type Output struct {
 	Error   *Error   `json:"error,omitempty"`
 	Clear   *Clear   `json:"clear,omitempty"`
 	Input   *Input   `json:"input,omitempty"`
+	Kernel  *Notice  `json:"kernel,omitempty"`
+}
+
+// Notice is about the kernel itself, from whoever runs it.
+type Notice struct {
+	// Restarted: what ran before this cell is forgotten, for Reason. Otherwise
+	// the kernel ended under the cell.
+	Restarted bool   `json:"restarted,omitempty"`
+	Reason    string `json:"reason"`
 }
 
 // Stream is text on stdout or stderr.
