@@ -132,7 +132,7 @@ func ecsResult(res core.Result) ECSResult {
 		Stdout: string(res.Stdout), Stderr: string(res.Stderr), ExitCode: exitCode(x.Exit), DurationMS: x.Took().Milliseconds(),
 		Operation: rawJSON(x.Result),
 	}
-	if x.Spec.Kind != "" {
+	if x.Spec.Kind != "" && x.Spec.Cell == nil {
 		out.Stdout = "" // it is for programs, and Operation is made of it
 	}
 	if x.Exit != nil && x.Exit.Reason != sandbox.EndExited {
@@ -143,7 +143,7 @@ func ecsResult(res core.Result) ECSResult {
 		}
 	}
 	if res.StdoutCut > 0 || res.StderrCut > 0 {
-		out.Truncated = &Truncated{res.StdoutCut, res.StderrCut}
+		out.Truncated = &Truncated{Stdout: res.StdoutCut, Stderr: res.StderrCut}
 	}
 	return out
 }
@@ -152,6 +152,8 @@ func ecsEvent(res core.Result) ECSEvent {
 	x := res.Exec
 	out := ECSEvent{Seq: x.Seq, Status: string(x.Status), Kind: "exec_submit", SubmittedAt: x.CreatedAt.UnixMilli()}
 	switch {
+	case x.Spec.Cell != nil:
+		out.Kind, out.Payload = "code_run", x.Spec.Cell
 	case x.Spec.Kind != "":
 		out.Kind, out.Payload = strings.ReplaceAll(x.Spec.Kind, ".", "_"), rawJSON(x.Spec.Detail)
 	default:

@@ -79,7 +79,10 @@ type Exec struct {
 	Kind           string     `json:"kind,omitempty" example:"git.clone" doc:"The operation; absent for a plain command."`
 	Session        string     `json:"session,omitempty"`
 	Terminal       string     `json:"terminal,omitempty" doc:"The terminal whose program this is."`
-	Cmd            Command    `json:"cmd"`
+	Cmd            Command    `json:"cmd" doc:"Empty for a cell."`
+	Code           string     `json:"code,omitempty" doc:"Of a cell."`
+	Kernel         string     `json:"kernel,omitempty" doc:"The kernel that runs the cell."`
+	Language       string     `json:"language,omitempty" doc:"Of the kernel, as the cell asked for it."`
 	Cwd            string     `json:"cwd,omitempty"`
 	User           string     `json:"user,omitempty"`
 	Stdout         *string    `json:"stdout,omitempty"`
@@ -88,7 +91,7 @@ type Exec struct {
 	StderrEncoding string     `json:"stderr_encoding,omitempty" enum:"base64" doc:"Given when stderr is not UTF-8."`
 	ExitCode       *int       `json:"exit_code" doc:"128 + signal when a signal ended it; null while it runs and when nobody knows."`
 	Signal         string     `json:"signal,omitempty" doc:"SIGKILL, for example."`
-	Reason         string     `json:"reason,omitempty" enum:"exited,timeout,oom,killed,disk_full,sandbox_destroyed,sandbox_stopped,container_died,lost,not_started" doc:"Why it ended."`
+	Reason         string     `json:"reason,omitempty" enum:"exited,timeout,oom,killed,disk_full,sandbox_destroyed,sandbox_stopped,container_died,lost,not_started,kernel_died" doc:"Why it ended."`
 	Message        string     `json:"message,omitempty" doc:"More about the end, for people."`
 	DurationMS     int64      `json:"duration_ms"`
 	Truncated      *Truncated `json:"truncated,omitempty" doc:"Given when output was left out."`
@@ -104,6 +107,7 @@ type Exec struct {
 type Truncated struct {
 	Stdout int64 `json:"stdout"`
 	Stderr int64 `json:"stderr"`
+	Rich   int64 `json:"rich,omitempty" doc:"Of what a cell shows beside text."`
 }
 
 func execJSON(e sandbox.Exec, now time.Time) Exec {
@@ -112,14 +116,17 @@ func execJSON(e sandbox.Exec, now time.Time) Exec {
 		Detail: rawJSON(e.Spec.Detail), Result: rawJSON(e.Result), Cmd: Command{Shell: e.Spec.Shell, Argv: e.Spec.Argv}, Cwd: e.Spec.Cwd, User: e.Spec.User,
 		CreatedAt: e.CreatedAt.UTC(), StartedAt: timeOrNil(e.StartedAt), FinishedAt: timeOrNil(e.FinishedAt),
 	}
+	if c := e.Spec.Cell; c != nil {
+		out.Code, out.Kernel, out.Language = c.Code, c.Kernel, c.Language
+	}
 	out.DurationMS = e.Took().Milliseconds()
 	if !e.StartedAt.IsZero() && e.FinishedAt.IsZero() {
 		out.DurationMS = now.Sub(e.StartedAt).Milliseconds()
 	}
 	if x := e.Exit; x != nil {
 		out.ExitCode, out.Signal, out.Reason, out.Message = x.Code, x.Signal, string(x.Reason), x.Message
-		if x.StdoutCut > 0 || x.StderrCut > 0 {
-			out.Truncated = &Truncated{x.StdoutCut, x.StderrCut}
+		if x.StdoutCut > 0 || x.StderrCut > 0 || x.RichCut > 0 {
+			out.Truncated = &Truncated{x.StdoutCut, x.StderrCut, x.RichCut}
 		}
 	}
 	return out

@@ -114,7 +114,7 @@ func (d *Door) exec(ctx context.Context, in *execRequest) (*streamed, error) {
 			return nil, err
 		}
 		in.w.Header().Set("Location", execPath(in.ID, e.Seq))
-		return stream(func() { d.followExec(ctx, in.w, in.ID, e.Seq, 0) }), nil
+		return stream(func() { d.followExec(ctx, in.w, in.ID, e.Seq, 0, d.ended) }), nil
 	}
 	var res core.Result
 	if in.Body.Wait == nil || *in.Body.Wait {
@@ -178,9 +178,13 @@ func resultJSON(r core.Result, now time.Time) Exec {
 	stderr, encoding := encodeText(r.Stderr)
 	out.Stderr, out.StderrEncoding = &stderr, encoding
 	out.OutputPruned = r.Pruned
+	cut := Truncated{Stdout: r.StdoutCut, Stderr: r.StderrCut}
+	if x := r.Exec.Exit; x != nil {
+		cut.Rich = x.RichCut
+	}
 	out.Truncated = nil
-	if r.StdoutCut > 0 || r.StderrCut > 0 {
-		out.Truncated = &Truncated{Stdout: r.StdoutCut, Stderr: r.StderrCut}
+	if cut != (Truncated{}) {
+		out.Truncated = &cut
 	}
 	return out
 }

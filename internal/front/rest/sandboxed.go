@@ -328,7 +328,7 @@ func (d *Door) sandboxedStream(ctx context.Context, w http.ResponseWriter, id st
 				stderr.Write(e.Output.Data[:min(room, len(e.Output.Data))])
 			}
 			return nil
-		default:
+		case e.Output.Stream == sandbox.Stdout:
 			text = e.Output.Data
 		}
 		if _, err := w.Write(text); err != nil {

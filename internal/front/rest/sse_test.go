@@ -158,6 +158,55 @@ func TestJoinerLosesNothing(t *testing.T) {
 	}
 }
 
+func TestRichLines(t *testing.T) {
+	out := func(offset int64, text string) sandbox.Output {
+		return sandbox.Output{Offset: offset, Stream: sandbox.Rich, Data: []byte(text)}
+	}
+	tests := []struct {
+		name string
+		in   []sandbox.Output
+		want string
+	}{
+		{"whole lines", []sandbox.Output{out(5, "{\"a\":1}\n{\"b\":2}\n")}, `13{"a":1} 21{"b":2}`},
+		{"pieces", []sandbox.Output{out(0, "{\"a\""), out(4, ":1}"), out(7, "\n{"), out(9, "}\n")}, `8{"a":1} 11{}`},
+		{"text between pieces ends the line", []sandbox.Output{out(0, "{\"a\""), out(9, ":1}\n{}\n")}, `16{}`},
+		{"a beginning in the middle", []sandbox.Output{out(7, "{\"c\":1}}\n{\"d\":1}\n")}, `24{"d":1}`},
+		{"never ended", []sandbox.Output{out(0, "{\"a\":1}")}, ``},
+		{"no events of its own", []sandbox.Output{out(0, "{\"a\":\r1}\nevent: exit\n\n{\"b\":\"\xff\"}\n")}, `9{"a":1} 32{"b":"` + "\uFFFD" + `"}`},
+		{"no object", []sandbox.Output{out(0, "1\n[]\nnull\n{}{}\n{\"a\":}\n{}\n")}, `25{}`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var r richLines
+			var parts []string
+			for _, o := range tt.in {
+				for _, line := range r.add(o) {
+					parts = append(parts, fmt.Sprintf("%d%s", line.Next, line.JSON))
+				}
+			}
+			if got := strings.Join(parts, " "); got != tt.want {
+				t.Errorf("got %s, want %s", got, tt.want)
+			}
+		})
+	}
+}
+
+// TestRichLinesAreBounded: a line without an end takes no memory without end.
+func TestRichLinesAreBounded(t *testing.T) {
+	var r richLines
+	piece := []byte("{" + strings.Repeat(" ", 1<<20))
+	at := int64(0)
+	for range largestRich/len(piece) + 2 {
+		if got := r.add(sandbox.Output{Offset: at, Stream: sandbox.Rich, Data: piece}); len(got) > 0 || len(r.held) > largestRich {
+			t.Fatalf("%d lines, %d bytes are held", len(got), len(r.held))
+		}
+		at += int64(len(piece))
+	}
+	if got := r.add(sandbox.Output{Offset: at, Stream: sandbox.Rich, Data: []byte("}\n{}\n")}); len(got) != 1 || string(got[0].JSON) != "{}" {
+		t.Errorf("after a line without an end came %v", got)
+	}
+}
+
 func TestParseRange(t *testing.T) {
 	const size = 10
 	tests := []struct {

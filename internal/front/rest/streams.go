@@ -23,7 +23,7 @@ func (d *Door) streamRoutes() {
 	register(d, operation{
 		id: "stream-exec", method: http.MethodGet, path: "/v1/sandboxes/{id}/execs/{seq}/stream", tag: "execs",
 		summary: "Follow a command's output as Server-Sent Events",
-		description: "Events: stdout and stderr with {data,encoding,offset}, ping, and as the last one exit with the exec without its output. " +
+		description: "Events: stdout and stderr with {data,encoding,offset}, rich of a cell with what it shows beside text (one of display, result, error, clear, input, kernel), ping, and as the last one exit with the exec without its output. " +
 			"The id of an event is the offset to resume after, by Last-Event-ID or after. An error event ends a stream that could not go on.",
 		responses: map[string]*huma.Response{
 			"200": {Description: "Events", Content: map[string]*huma.MediaType{"text/event-stream": {Schema: &huma.Schema{Type: huma.TypeString}}}},
@@ -31,7 +31,7 @@ func (d *Door) streamRoutes() {
 	}, d.streamExec)
 	register(d, operation{
 		id: "exec-output", method: http.MethodGet, path: "/v1/sandboxes/{id}/execs/{seq}/output", tag: "execs",
-		summary: "A command's output so far, raw", description: "Both streams in the order of their arrival. With follow it goes on until the command ends.",
+		summary: "A command's output so far, raw", description: "Both streams in the order of their arrival; what a cell shows beside text, one JSON object per line, only with stream=rich. With follow it goes on until the command ends.",
 		responses: map[string]*huma.Response{"200": {Description: "Bytes", Content: content("application/octet-stream", nil)}},
 	}, d.rawOutput)
 }
@@ -58,7 +58,7 @@ func (d *Door) streamExec(ctx context.Context, in *streamInput) (*streamed, erro
 	if in.head() {
 		return &streamed{Body: nothing("text/event-stream")}, nil
 	}
-	return stream(func() { d.followExec(ctx, in.w, in.ID, in.Seq, after) }), nil
+	return stream(func() { d.followExec(ctx, in.w, in.ID, in.Seq, after, d.ended) }), nil
 }
 
 // outputEvent is the data of a stdout or stderr event.
@@ -68,14 +68,15 @@ type outputEvent struct {
 	Offset   int64  `json:"offset"`
 }
 
-// followExec writes the whole response. The client may leave at any time: the
-// command does not notice.
-func (d *Door) followExec(ctx context.Context, w http.ResponseWriter, id string, seq, after int64) {
+// followExec writes the whole response; end makes the data of the last event.
+// The client may leave at any time: the command does not notice.
+func (d *Door) followExec(ctx context.Context, w http.ResponseWriter, id string, seq, after int64, end endOf) {
 	s, err := newEventStream(w)
 	if err != nil {
 		return
 	}
 	var join joiner
+	var rich richLines
 	send := func(outputs []sandbox.Output) error {
 		for _, o := range outputs {
 			e := outputEvent{Encoding: "utf-8", Offset: o.Offset}
@@ -93,12 +94,23 @@ func (d *Door) followExec(ctx context.Context, w http.ResponseWriter, id string,
 	err = pump(ctx, d.life.Done(), d.output(id, seq, after, true), pingEvery, func(e journal.Entry) error {
 		if e.Exit == nil {
 			at = e.Output.Offset + int64(len(e.Output.Data))
-			return send(join.add(e.Output))
+			if e.Output.Stream != sandbox.Rich {
+				return send(join.add(e.Output))
+			}
+			if err := send(join.flush()); err != nil {
+				return err
+			}
+			for _, line := range rich.add(e.Output) {
+				if err := s.send(line.Next, "rich", line.JSON); err != nil {
+					return err
+				}
+			}
+			return nil
 		}
 		if err := send(join.flush()); err != nil {
 			return err
 		}
-		return s.send(at, "exit", d.ended(ctx, id, seq, *e.Exit))
+		return s.send(at, "exit", end(ctx, id, seq, *e.Exit))
 	}, func() error {
 		if err := send(join.flush()); err != nil {
 			return err
@@ -108,9 +120,12 @@ func (d *Door) followExec(ctx context.Context, w http.ResponseWriter, id string,
 	d.failStream(ctx, s, err)
 }
 
+// endOf makes the data of a stream's last event.
+type endOf func(ctx context.Context, id string, seq int64, exit sandbox.Exit) any
+
 // ended is the exec as its row tells it. The sandbox may be gone together with
 // its execs; then the journal's last entry has to do.
-func (d *Door) ended(ctx context.Context, id string, seq int64, exit sandbox.Exit) Exec {
+func (d *Door) ended(ctx context.Context, id string, seq int64, exit sandbox.Exit) any {
 	e, err := d.core.WaitExec(ctx, id, seq, settleTime)
 	if err != nil || !e.Status.Finished() {
 		e.Seq, e.Exit, e.Status = seq, &exit, sandbox.ExecDone
@@ -125,8 +140,15 @@ type rawOutputInput struct {
 	exchange
 	SeqInput
 	After  int64  `query:"after" minimum:"0" doc:"Offset over both streams; 0 is the start."`
-	Stream string `query:"stream" enum:"stdout,stderr" doc:"Only this one."`
+	Stream string `query:"stream" enum:"stdout,stderr,rich" doc:"Only this one; default both of text."`
 	Follow bool   `query:"follow" doc:"Go on until the command ends."`
+}
+
+func (in *rawOutputInput) wants(s sandbox.Stream) bool {
+	if in.Stream == "" {
+		return s != sandbox.Rich
+	}
+	return in.Stream == s.String()
 }
 
 func (d *Door) rawOutput(ctx context.Context, in *rawOutputInput) (*streamed, error) {
@@ -146,7 +168,7 @@ func (d *Door) rawOutput(ctx context.Context, in *rawOutputInput) (*streamed, er
 			_ = control.Flush()
 		}
 		err := pump(ctx, d.life.Done(), d.output(in.ID, in.Seq, in.After, in.Follow), pingEvery, func(e journal.Entry) error {
-			if e.Exit != nil || in.Stream != "" && in.Stream != e.Output.Stream.String() {
+			if e.Exit != nil || !in.wants(e.Output.Stream) {
 				return nil
 			}
 			if _, err := in.w.Write(e.Output.Data); err != nil {
