@@ -17,6 +17,7 @@ type Query struct {
 	Labels   map[string]string // all must match; destroyed sandboxes have none
 	States   []sandbox.State   // none: all but Destroyed
 	External sandbox.External  // fields that are not empty must match
+	Thread   string            // "": any
 	After    string            // the cursor that the page before returned
 	Limit    int               // 0: 100; at most 1000
 }
@@ -100,6 +101,10 @@ func (q Query) build(limit int) (string, []any) {
 		if match.value != "" {
 			where = append(where, match.column+" = "+arg(match.value))
 		}
+	}
+	if q.Thread != "" {
+		// In these words too.
+		where = append(where, "s.thread <> '' AND s.thread = "+arg(q.Thread))
 	}
 	if q.After != "" {
 		where = append(where, order+" < "+arg(q.After))

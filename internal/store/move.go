@@ -29,8 +29,8 @@ type Change struct {
 // one durable transaction, and returns it as it is then. It is WrongState when
 // State.CanBecome forbids the move, and NotFound when there is no such
 // sandbox. It sets StartedAt, StoppedAt and DestroyedAt. A sandbox that ends
-// (Failed, Destroyed) loses its handle, its env values and, when destroyed,
-// its labels: nothing can run it again.
+// (Failed, Destroyed) loses its handle, its env values, its exports and, when
+// destroyed, its labels: nothing can run it again.
 func (s *Store) Move(ctx context.Context, uid sandbox.UID, to sandbox.State, c Change) (b sandbox.Sandbox, err error) {
 	c.At = orTime(c.At, s.now())
 	err = s.update(ctx, durable, func(t *tx) error {
@@ -97,6 +97,9 @@ func (t *tx) move(b sandbox.Sandbox, to sandbox.State, c Change) (sandbox.Sandbo
 		err = t.touch(b.UID, at)
 	case sandbox.Destroyed:
 		err = t.setLabels(b.UID, nil)
+	}
+	if err == nil && !to.Live() {
+		err = t.dropExports(b.UID)
 	}
 	if err != nil {
 		return b, err

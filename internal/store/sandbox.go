@@ -58,12 +58,12 @@ func (s *Store) CreateSandbox(ctx context.Context, b sandbox.Sandbox, events ...
 				return err
 			}
 		}
-		if _, err := t.exec(`INSERT INTO sandboxes (uid, id, id_key, tenant, spec, env,
+		if _, err := t.exec(`INSERT INTO sandboxes (uid, id, id_key, tenant, thread, spec, env,
 				external_user_id, external_project_id, external_workspace_id,
 				state, reason, handle, image_digest, disk_uid,
 				created_at, updated_at, started_at, stopped_at, destroyed_at)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)`,
-			b.UID, b.ID, b.ID.Key(), b.Tenant, spec, env,
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)`,
+			b.UID, b.ID, b.ID.Key(), b.Tenant, b.Spec.Thread, spec, env,
 			b.Spec.External.UserID, b.Spec.External.ProjectID, b.Spec.External.WorkspaceID,
 			b.State, b.Reason, nullBytes(b.Handle), b.ImageDigest, b.DiskUID,
 			micros(b.CreatedAt), micros(b.UpdatedAt), micros(b.StartedAt), micros(b.StoppedAt), micros(b.DestroyedAt),

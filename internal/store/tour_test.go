@@ -76,6 +76,11 @@ func tour(ctx context.Context, s *Store, id string) []step {
 	list("labels", Query{Labels: b.Spec.Labels})
 	list("user", Query{External: sandbox.External{UserID: "u"}})
 	list("project", Query{External: sandbox.External{ProjectID: "p"}})
+	list("tenant and thread", Query{Tenant: &b.Tenant, Thread: "t"})
+	add("AddExports", true, func() error { return s.AddExports(ctx, b.UID, []Export{{Path: "/workspace/a"}}) })
+	read("Exports", func() error { _, err := s.Exports(ctx, b.UID); return err })
+	read("Threads", func() error { _, err := s.Threads(ctx, b.Tenant); return err })
+	read("AllThreads", func() error { _, err := s.AllThreads(ctx); return err })
 	list("label, tenant and state", Query{Labels: map[string]string{"k": "v"}, Tenant: &b.Tenant, States: []sandbox.State{sandbox.Running}})
 	add("Move to Destroyed, keeping the disk", true, func() error {
 		_, err := s.Move(ctx, b.UID, sandbox.Destroyed, Change{KeepDisk: true})

@@ -28,6 +28,15 @@ CREATE TABLE execs (
     PRIMARY KEY (box, seq)
 );
 
+CREATE TABLE exports (
+    box        TEXT    NOT NULL REFERENCES sandboxes (uid) ON DELETE CASCADE,
+    path       TEXT    NOT NULL,
+    kind       TEXT    NOT NULL,
+    size       INTEGER NOT NULL,
+    created_at INTEGER NOT NULL,
+    PRIMARY KEY (box, path)
+);
+
 CREATE TABLE idempotency (
     principal    TEXT    NOT NULL,
     key          TEXT    NOT NULL,
@@ -79,7 +88,7 @@ CREATE TABLE sandboxes (
     started_at            INTEGER NOT NULL,
     stopped_at            INTEGER NOT NULL,
     destroyed_at          INTEGER NOT NULL
-, env TEXT NOT NULL DEFAULT '');
+, env TEXT NOT NULL DEFAULT '', thread TEXT NOT NULL DEFAULT '');
 
 CREATE INDEX events_by_age ON events (at);
 
@@ -104,6 +113,8 @@ CREATE INDEX sandboxes_by_project ON sandboxes (external_project_id, uid) WHERE 
 CREATE INDEX sandboxes_by_state ON sandboxes (state, uid) WHERE state <> 'destroyed';
 
 CREATE INDEX sandboxes_by_tenant ON sandboxes (tenant, uid) WHERE state <> 'destroyed';
+
+CREATE INDEX sandboxes_by_thread ON sandboxes (tenant, thread, uid) WHERE thread <> '' AND state <> 'destroyed';
 
 CREATE INDEX sandboxes_by_user ON sandboxes (external_user_id, uid) WHERE state <> 'destroyed';
 
