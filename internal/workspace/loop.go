@@ -60,19 +60,43 @@ func loopsBelow(dir string) ([]loopDevice, error) {
 	}
 	var found []loopDevice
 	for _, f := range files {
-		b, err := os.ReadFile(f)
-		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENXIO) || errors.Is(err, unix.ENODEV) {
-			continue // cleared meanwhile
-		}
+		backing, err := backingBelow(f, dir)
 		if err != nil {
 			return nil, fmt.Errorf("list loop devices: %w", err)
 		}
-		backing := strings.TrimSuffix(strings.TrimSpace(string(b)), " (deleted)")
-		if strings.HasPrefix(backing, dir+"/") || backing == dir {
+		if backing != "" {
 			found = append(found, loopDevice{name: strings.Split(f, "/")[3], backing: backing})
 		}
 	}
 	return found, nil
+}
+
+// backingBelow reads a device's backing_file; "" when the device has no file
+// that lies below dir.
+func backingBelow(file, dir string) (string, error) {
+	b, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENXIO) || errors.Is(err, unix.ENODEV) {
+		return "", nil // cleared meanwhile
+	}
+	if err != nil {
+		return "", err
+	}
+	backing := strings.TrimSuffix(strings.TrimSpace(string(b)), " (deleted)")
+	if strings.HasPrefix(backing, dir+"/") || backing == dir {
+		return backing, nil
+	}
+	return "", nil
+}
+
+// loopOf is the backing_file of the device that is mounted at mnt. A host can
+// have hundreds of devices: this one need not be searched for.
+func loopOf(mnt string) (file string, ok bool) {
+	const loopMajor = 7 // of all loop devices
+	var st unix.Stat_t
+	if unix.Stat(mnt, &st) != nil || unix.Major(st.Dev) != loopMajor {
+		return "", false
+	}
+	return fmt.Sprintf("/sys/dev/block/%d:%d/loop/backing_file", loopMajor, unix.Minor(st.Dev)), true
 }
 
 // attach gives an image a loop device, or the one that it has: two devices on
@@ -214,16 +238,26 @@ func unmountDir(dir string) error {
 // more; then the image gives its space back even if its device stays until
 // that namespace ends.
 func destroyDir(ctx context.Context, dir string) error {
+	image := filepath.Join(dir, imageName)
+	used := func() (bool, error) {
+		loops, err := loopsBelow(image)
+		return len(loops) > 0, err
+	}
 	if mounted(dir) {
 		mnt := filepath.Join(dir, mountName)
+		if file, ok := loopOf(mnt); ok {
+			used = func() (bool, error) {
+				backing, err := backingBelow(file, image)
+				return backing != "", err
+			}
+		}
 		thawDir(mnt)
 		shutDown(mnt)
 	}
 	if err := unmountDir(dir); err != nil {
 		return err
 	}
-	image := filepath.Join(dir, imageName)
-	released, err := waitReleased(ctx, image)
+	released, err := waitReleased(ctx, used)
 	if err != nil {
 		return err
 	}
@@ -235,12 +269,11 @@ func destroyDir(ctx context.Context, dir string) error {
 	return removeDir(ctx, dir)
 }
 
-// waitReleased waits a while until no device uses an image.
-func waitReleased(ctx context.Context, image string) (bool, error) {
+// waitReleased waits a while until no device uses an image any more.
+func waitReleased(ctx context.Context, used func() (bool, error)) (bool, error) {
 	until := time.Now().Add(releaseWait)
 	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
-		loops, err := loopsBelow(image)
-		if err != nil || len(loops) == 0 {
+		if busy, err := used(); err != nil || !busy {
 			return err == nil, err
 		}
 		if time.Now().After(until) {
