@@ -24,7 +24,16 @@ const (
 // Read opens a regular file at an offset; a length < 0 reads to its end. The
 // reader reports Unavailable when the agent was lost in the middle.
 func (c *Client) Read(ctx context.Context, name string, offset, length int64) (io.ReadCloser, sandbox.File, error) {
+	return c.ReadWithin(ctx, "", name, offset, length)
+}
+
+// ReadWithin is Read of a name that does not lead out of a directory, whatever
+// symbolic links are on its way: else it is Forbidden. "" is any directory.
+func (c *Client) ReadWithin(ctx context.Context, dir, name string, offset, length int64) (io.ReadCloser, sandbox.File, error) {
 	q := url.Values{"path": {name}, "offset": {strconv.FormatInt(offset, 10)}}
+	if dir != "" {
+		q.Set("within", dir)
+	}
 	if length >= 0 {
 		q.Set("length", strconv.FormatInt(length, 10))
 	}
@@ -59,7 +68,17 @@ func (c *Client) Write(ctx context.Context, name string, r io.Reader, w sandbox.
 
 // Archive streams a directory's content, or one file, as tar.
 func (c *Client) Archive(ctx context.Context, name string) (io.ReadCloser, error) {
-	res, err := c.raw(ctx, http.MethodGet, "/v1/archive", url.Values{"path": {name}}, nil) //nolint:bodyclose // the reader closes it
+	return c.ArchiveWithin(ctx, "", name)
+}
+
+// ArchiveWithin is Archive of a name that does not lead out of a directory, as
+// [Client.ReadWithin].
+func (c *Client) ArchiveWithin(ctx context.Context, dir, name string) (io.ReadCloser, error) {
+	q := url.Values{"path": {name}}
+	if dir != "" {
+		q.Set("within", dir)
+	}
+	res, err := c.raw(ctx, http.MethodGet, "/v1/archive", q, nil) //nolint:bodyclose // the reader closes it
 	if err != nil {
 		return nil, err
 	}

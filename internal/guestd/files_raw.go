@@ -16,11 +16,12 @@ import (
 
 // File contents and archives are plain HTTP bodies:
 //
-//	GET /v1/files?path=&offset=&length=                    a file's bytes
+//	GET /v1/files?path=&offset=&length=&within=            a file's bytes
 //	PUT /v1/files?path=&mode=&append=&parents=&user=       its new bytes
-//	GET /v1/archive?path=                                  a directory as tar
+//	GET /v1/archive?path=&within=                          a directory as tar
 //	PUT /v1/archive?path=&user=                            a tar into a directory
 //
+// With within, a directory, the path is refused when it leads out of it.
 // headerFile describes the file as base64 of a guest.v1.File. An archive that
 // breaks off says why in trailers named as the headers of errors; a file's
 // content that breaks off closes the connection.
@@ -48,7 +49,13 @@ func (f *fileService) readFile(w http.ResponseWriter, r *http.Request) {
 		writeError(w, err)
 		return
 	}
-	body, file, err := f.tree.Read(r.Context(), q.Get("path"), offset, length)
+	read := f.tree.Read
+	if dir := q.Get("within"); dir != "" {
+		read = func(ctx context.Context, name string, offset, length int64) (io.ReadCloser, sandbox.File, error) {
+			return f.tree.ReadWithin(ctx, dir, name, offset, length)
+		}
+	}
+	body, file, err := read(r.Context(), q.Get("path"), offset, length)
 	if err != nil {
 		writeError(w, err)
 		return
@@ -85,7 +92,14 @@ func (f *fileService) writeFile(ctx context.Context, r *http.Request) (sandbox.F
 }
 
 func (f *fileService) readArchive(w http.ResponseWriter, r *http.Request) {
-	body, err := f.tree.Archive(r.Context(), r.URL.Query().Get("path"))
+	q := r.URL.Query()
+	archive := f.tree.Archive
+	if dir := q.Get("within"); dir != "" {
+		archive = func(ctx context.Context, name string) (io.ReadCloser, error) {
+			return f.tree.ArchiveWithin(ctx, dir, name)
+		}
+	}
+	body, err := archive(r.Context(), q.Get("path"))
 	if err != nil {
 		writeError(w, err)
 		return

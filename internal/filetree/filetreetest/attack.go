@@ -28,6 +28,8 @@ func Attacks(t *testing.T, open func(t *testing.T) Env) {
 		{"FIFO", attackFIFO},
 		{"Socket", attackSocket},
 		{"SymlinkOut", attackSymlinkOut},
+		{"SymlinkOutOfADirectory", attackWithin},
+		{"SymlinkSwappedDuringReadsWithin", attackSwapWithin},
 		{"SymlinkSwappedDuringWrites", attackSwap},
 		{"HardLinkIsNotWrittenThrough", attackHardLink},
 		{"DeepTree", attackDeepTree},

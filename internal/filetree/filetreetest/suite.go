@@ -34,7 +34,9 @@ type Files interface {
 	MakeDir(ctx context.Context, name string, mode fs.FileMode, parents bool, user string) (sandbox.File, error)
 	Rename(ctx context.Context, from, to string, replace bool) (sandbox.File, error)
 	Remove(ctx context.Context, name string, recursive bool) error
+	ReadWithin(ctx context.Context, dir, name string, offset, length int64) (io.ReadCloser, sandbox.File, error)
 	Archive(ctx context.Context, name string) (io.ReadCloser, error)
+	ArchiveWithin(ctx context.Context, dir, name string) (io.ReadCloser, error)
 	Extract(ctx context.Context, name string, r io.Reader, user string) error
 }
 
