@@ -25,6 +25,17 @@ func daemon() *httptest.Server {
 		sse(w, 2, "stdout", `{"data":"2\n","encoding":"utf-8","offset":0}`)
 		sse(w, 2, "exit", `{"seq":1,"status":"done","exit_code":0,"reason":"exited"}`)
 	})
+	mux.HandleFunc("POST /v1/sandboxes/my-box/code", func(w http.ResponseWriter, r *http.Request) {
+		answer(w, 200, `{"seq":2,"status":"done","success":true,"kernel":"python","stdout":"hello\n","result":{"text/plain":"42"},"outputs":[],"reason":"exited"}`)
+	})
+	mux.HandleFunc("GET /v1/sandboxes/my-box/code/2", func(w http.ResponseWriter, r *http.Request) {
+		answer(w, 200, `{"seq":2,"status":"done","success":true,"kernel":"python","result":{"text/plain":"42"},"outputs":[],"reason":"exited"}`)
+	})
+	mux.HandleFunc("GET /v1/sandboxes/my-box/execs/2/stream", func(w http.ResponseWriter, _ *http.Request) {
+		sse(w, 6, "stdout", `{"data":"hello\n","encoding":"utf-8","offset":0}`)
+		sse(w, 60, "rich", `{"result":{"execution_count":1,"data":{"text/plain":"42"}}}`)
+		sse(w, 60, "exit", `{"seq":2,"status":"done","exit_code":0,"reason":"exited"}`)
+	})
 	mux.HandleFunc("PUT /v1/sandboxes/my-box/files", func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, 200, `{"path":"/workspace/hello.txt","name":"hello.txt","type":"file","size":5,"mode":"0644"}`)
 	})
@@ -82,6 +93,50 @@ func ExampleProcess_Stream() {
 	// Output:
 	// stdout "2\n"
 	// exit code 0
+}
+
+func ExampleClient_RunCode() {
+	server := daemon()
+	defer server.Close()
+
+	c := client.New(server.URL)
+	defer c.Close()
+	e, err := c.RunCode(context.Background(), "my-box", client.CodeRequest{Code: "print('hello')\n6 * 7"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := e.Err(); err != nil { // the code raised, or its time was up
+		log.Fatal(err)
+	}
+	fmt.Print(e.Stdout)
+	fmt.Println(e.Text())
+	// Output:
+	// hello
+	// 42
+}
+
+func ExampleClient_StreamCode() {
+	server := daemon()
+	defer server.Close()
+
+	c := client.New(server.URL)
+	defer c.Close()
+	for out, err := range c.StreamCode(context.Background(), "my-box", client.CodeRequest{Code: "print('hello')\n6 * 7"}) {
+		switch {
+		case err != nil:
+			log.Fatal(err)
+		case out.Done != nil:
+			fmt.Println("success:", out.Done.Success)
+		case out.Result != nil:
+			fmt.Println("result:", out.Result.Text())
+		default:
+			fmt.Printf("%s: %q\n", out.Stream, out.Text)
+		}
+	}
+	// Output:
+	// stdout: "hello\n"
+	// result: 42
+	// success: true
 }
 
 func ExampleFiles_Write() {

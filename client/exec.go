@@ -100,7 +100,11 @@ type Exec struct {
 	// terminal whose program it is.
 	Session  string `json:"session,omitempty"`
 	Terminal string `json:"terminal,omitempty"`
-	Cmd      Cmd    `json:"cmd"`
+	Cmd      Cmd    `json:"cmd"` // empty for a cell
+	// Code, Kernel and Language are those of a cell.
+	Code     string `json:"code,omitempty"`
+	Kernel   string `json:"kernel,omitempty"`
+	Language string `json:"language,omitempty"`
 	Cwd      string `json:"cwd,omitempty"`
 	User     string `json:"user,omitempty"`
 	// Stdout and Stderr are the output as bytes; Go strings need not be
@@ -132,6 +136,7 @@ type Exec struct {
 type Truncated struct {
 	Stdout int64 `json:"stdout,omitempty"`
 	Stderr int64 `json:"stderr,omitempty"`
+	Rich   int64 `json:"rich,omitempty"` // of what a cell shows beside text
 }
 
 // ExecStatus is where an exec stands.

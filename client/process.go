@@ -45,10 +45,14 @@ func (p *Process) get(ctx context.Context, wait time.Duration) (Exec, error) {
 // Wait returns when the command has ended, with its output. When ctx ends the
 // command goes on. It outlives restarts of the daemon as streams do.
 func (p *Process) Wait(ctx context.Context) (Exec, error) {
-	again := p.c.newBackoff()
+	return patient(ctx, p.c.newBackoff(), func() (Exec, error) { return p.get(ctx, waitSlice) })
+}
+
+// patient asks until what it asks for has finished.
+func patient[T interface{ Finished() bool }](ctx context.Context, again *backoff, ask func() (T, error)) (T, error) {
 	for {
 		asked := time.Now()
-		e, err := p.get(ctx, waitSlice)
+		e, err := ask()
 		switch {
 		case err == nil && e.Finished():
 			return e, nil

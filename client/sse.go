@@ -8,6 +8,7 @@ import (
 
 // event is one Server-Sent Event.
 type event struct {
+	id   string
 	name string
 	data []byte
 }
@@ -39,6 +40,8 @@ func (er *eventReader) next() (event, error) {
 		field, value, _ := bytes.Cut(line, []byte(":"))
 		value = bytes.TrimPrefix(value, []byte(" "))
 		switch string(field) {
+		case "id":
+			ev.id = string(value)
 		case "event":
 			ev.name, some = string(value), true
 		case "data":

@@ -14,15 +14,19 @@ import (
 
 // Output is one piece of what a command printed, or its end.
 type Output struct {
-	Stream string // "stdout" or "stderr"; "" at the end
+	Stream string // "stdout", "stderr" or, of cells, [Rich]; "" at the end
 	Data   []byte
-	// Offset is where Data begins in the output, counted over both streams.
+	// Offset is where Data begins in the output, counted over all streams.
 	Offset int64
 	// Next is the offset to go on from after this piece.
 	Next int64
 	// Exit is how the command ended, without its output; only at the end.
 	Exit *Exec
 }
+
+// Rich is the stream of what a cell shows beside text: each Data is one JSON
+// object. [Process.StreamCode] reads them.
+const Rich = "rich"
 
 // MarshalJSON writes the form of the API's events: data that is not UTF-8 as
 // base64.
@@ -143,6 +147,15 @@ func (ev event) output(after int64) (Output, bool, error) {
 			data, offset = data[after-offset:], after
 		}
 		return Output{Stream: ev.name, Data: data, Offset: offset, Next: next}, true, nil
+	case Rich:
+		next, err := strconv.ParseInt(ev.id, 10, 64)
+		if err != nil {
+			return Output{}, false, badEvent(err)
+		}
+		if next <= after {
+			return Output{}, false, nil
+		}
+		return Output{Stream: Rich, Data: ev.data, Offset: after, Next: next}, true, nil
 	case "exit":
 		exec := new(Exec)
 		if err := json.Unmarshal(ev.data, exec); err != nil {
@@ -164,7 +177,8 @@ func badEvent(cause error) error {
 }
 
 // Copy follows the command from the beginning to its end and writes its output
-// to stdout and stderr, which may be nil.
+// to stdout and stderr, which may be nil. What a cell shows beside text is left
+// out.
 func (p *Process) Copy(ctx context.Context, stdout, stderr io.Writer) (Exec, error) {
 	for out, err := range p.Stream(ctx, 0) {
 		if err != nil {
@@ -173,10 +187,7 @@ func (p *Process) Copy(ctx context.Context, stdout, stderr io.Writer) (Exec, err
 		if out.Exit != nil {
 			return *out.Exit, nil
 		}
-		w := stdout
-		if out.Stream == "stderr" {
-			w = stderr
-		}
+		w := map[string]io.Writer{"stdout": stdout, "stderr": stderr}[out.Stream]
 		if w == nil {
 			continue
 		}

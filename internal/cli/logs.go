@@ -88,8 +88,11 @@ func (a *app) followFrom(cmd *cobra.Command, p *client.Process, after int64, asJ
 			continue
 		}
 		w := a.Stdout
-		if out.Stream == "stderr" {
+		switch out.Stream {
+		case "stderr":
 			w = a.Stderr
+		case client.Rich:
+			continue // it is for programs
 		}
 		if _, err := w.Write(out.Data); err != nil {
 			return err
