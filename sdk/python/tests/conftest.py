@@ -22,6 +22,9 @@ import httpx
 import pytest
 
 from cubby import Client, NotFoundError, Sandbox
+from scripting import scripted
+
+__all__ = ["scripted"]
 
 ROOT = Path(__file__).resolve().parents[3]
 TOKEN = "sdk-secret"

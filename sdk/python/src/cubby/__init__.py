@@ -12,30 +12,39 @@
 from __future__ import annotations
 
 from ._async.client import AsyncClient
+from ._async.code import AsyncCell
 from ._async.events import AsyncEvents
 from ._async.files import AsyncFiles
 from ._async.git import AsyncGit
+from ._async.kernels import AsyncKernel, AsyncKernels
 from ._async.process import AsyncProcess
-from ._async.sandbox import AsyncSandbox, AsyncSandboxes
+from ._async.sandbox import AsyncSandbox
+from ._async.sandboxes import AsyncSandboxes
 from ._async.session import AsyncSession
-from ._async.streams import AsyncEventStream, AsyncOutputStream, AsyncStream
+from ._async.streams import AsyncCodeStream, AsyncEventStream, AsyncOutputStream, AsyncStream
 from ._sync.client import Client
+from ._sync.code import Cell
 from ._sync.events import Events
 from ._sync.files import Files
 from ._sync.git import Git
+from ._sync.kernels import Kernel, Kernels
 from ._sync.process import Process
-from ._sync.sandbox import Sandbox, Sandboxes
+from ._sync.sandbox import Sandbox
+from ._sync.sandboxes import Sandboxes
 from ._sync.session import Session
-from ._sync.streams import EventStream, OutputStream, Stream
+from ._sync.streams import CodeStream, EventStream, OutputStream, Stream
 from ._version import __version__
+from .coderesults import CodeChunk, CodeEnd, CodeError, Display, Execution, KernelInfo, KernelKind, RichOutput
 from .errors import (
     CanceledError,
     CapacityError,
+    CodeFailedError,
     ConflictError,
     CubbyError,
     ExecFailedError,
     ForbiddenError,
     GitError,
+    InstallFailedError,
     InternalError,
     InvalidRequestError,
     NotFoundError,
@@ -83,14 +92,19 @@ from .models import (
     Truncated,
     WindowSize,
 )
+from .transferresults import ExportedFile, FileToImport, ImportedFile, Package
 
 __all__ = [
     "Archive",
+    "AsyncCell",
     "AsyncClient",
+    "AsyncCodeStream",
     "AsyncEventStream",
     "AsyncEvents",
     "AsyncFiles",
     "AsyncGit",
+    "AsyncKernel",
+    "AsyncKernels",
     "AsyncOutputStream",
     "AsyncProcess",
     "AsyncSandbox",
@@ -99,19 +113,29 @@ __all__ = [
     "AsyncStream",
     "CanceledError",
     "CapacityError",
+    "Cell",
     "Chunk",
     "Client",
+    "CodeChunk",
+    "CodeEnd",
+    "CodeError",
+    "CodeFailedError",
+    "CodeStream",
     "ConflictError",
     "CubbyError",
+    "Display",
     "Event",
     "EventPage",
     "EventStream",
     "Events",
     "ExecFailedError",
     "ExecResult",
+    "Execution",
     "Exit",
+    "ExportedFile",
     "FileChange",
     "FileInfo",
+    "FileToImport",
     "Files",
     "ForbiddenError",
     "Git",
@@ -131,16 +155,24 @@ __all__ = [
     "GitRevision",
     "GitStatus",
     "Image",
+    "ImportedFile",
+    "InstallFailedError",
     "InternalError",
     "InvalidRequestError",
+    "Kernel",
+    "KernelInfo",
+    "KernelKind",
+    "Kernels",
     "Limits",
     "Network",
     "NotFoundError",
     "Output",
     "OutputStream",
+    "Package",
     "Problem",
     "Process",
     "RequestTimeoutError",
+    "RichOutput",
     "Sandbox",
     "SandboxInfo",
     "Sandboxes",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
@@ -11,6 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 from urllib.parse import quote, urlsplit
 
 from ._decode import decode, malformed
+from .coderesults import CodeError, Display, RichOutput
 from .errors import (
     CubbyError,
     InvalidRequestError,
@@ -30,11 +32,17 @@ before anything can happen to the connection."""
 WAIT_SLICE = 50.0
 """How long one request waits for an end: less than the time after which proxies cut silent connections."""
 
+INSTALL_WAIT = 3600.0
+"""How long a create that installs packages may say nothing."""
+
 SILENCE = 60.0
 """How long a stream may say nothing before its connection is taken for dead; the daemon pings every 15 seconds."""
 
 LONGEST_RETRY_AFTER = 30.0
 """The longest time for which the client waits by itself because the server said so."""
+
+
+_COLORS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 @runtime_checkable
@@ -217,6 +225,49 @@ def read_chunk(event: ServerEvent, after: int) -> tuple[Chunk | None, int, bool]
     if event.name == "error":
         raise event.failure()
     return None, after, False
+
+
+CodeEvent = Output | RichOutput | Exit
+"""What the stream of a cell has on the wire."""
+
+
+def read_code_chunk(event: ServerEvent, after: int) -> tuple[CodeEvent | None, int, bool]:
+    """Make a chunk of an event of a cell's stream; returns as read_chunk does."""
+    if event.name != "rich":
+        return read_chunk(event, after)
+    if not event.id.isdecimal():
+        raise malformed("an event of the stream has no offset")
+    following = int(event.id)
+    if following <= after:
+        return None, after, False
+    return _read_rich(event.json(), following), following, False
+
+
+def _read_rich(data: object, following: int) -> RichOutput | None:
+    """Read what a cell shows; None when it is of a kind that a newer daemon has."""
+    if not isinstance(data, dict):
+        raise malformed("an event of the stream is not an object")
+    kind = next(iter(data), "")
+    value = data.get(kind)
+    if not isinstance(value, dict):
+        raise malformed("an event of the stream has no content")
+    if kind in ("display", "result"):
+        return RichOutput(kind, decode(Display, value), update=value.get("update") is True, next=following)
+    if kind == "error":
+        return RichOutput(kind, error=_read_code_error(value), next=following)
+    if kind == "input":
+        password = value.get("password") is True
+        return RichOutput(kind, prompt=str(value.get("prompt") or ""), password=password, next=following)
+    if kind == "kernel":
+        return RichOutput(kind, message=str(value.get("reason") or ""), next=following)
+    return RichOutput(kind, next=following) if kind == "clear" else None
+
+
+def _read_code_error(value: Mapping[str, Any]) -> CodeError:
+    """Make the exception of what the kernel says, whose traceback is a list of colored lines."""
+    lines = value.get("traceback")
+    trace = "\n".join(str(line) for line in lines) if isinstance(lines, list) else ""
+    return CodeError(str(value.get("ename") or ""), str(value.get("evalue") or ""), _COLORS.sub("", trace))
 
 
 def read_event(event: ServerEvent, after: int) -> tuple[Event | None, int, bool]:

@@ -11,16 +11,19 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
+    from .coderesults import Execution
     from .models import ExecResult
 
 __all__ = [
     "CanceledError",
     "CapacityError",
+    "CodeFailedError",
     "ConflictError",
     "CubbyError",
     "ExecFailedError",
     "ForbiddenError",
     "GitError",
+    "InstallFailedError",
     "InternalError",
     "InvalidRequestError",
     "NotFoundError",
@@ -183,6 +186,35 @@ class ExecFailedError(CubbyError):
 
     def __init__(self, result: ExecResult) -> None:
         super().__init__(result.describe_end())
+        self.result = result
+
+
+class CodeFailedError(CubbyError):
+    """A cell raised an exception, or did not end by itself; raised only where that was asked for.
+
+    Attributes:
+        execution: the cell, with what it printed and showed, and its exception in ``error``.
+    """
+
+    default_code = "code_failed"
+
+    def __init__(self, execution: Execution) -> None:
+        super().__init__(execution.describe_end())
+        self.execution = execution
+
+
+class InstallFailedError(CubbyError):
+    """Packages could not be installed. The message has the end of the installer's log.
+
+    Attributes:
+        result: the installation, with its whole log.
+    """
+
+    default_code = "install_failed"
+
+    def __init__(self, result: ExecResult) -> None:
+        log = (result.stderr.strip() or result.stdout.strip())[-2000:]
+        super().__init__(f"installing packages: {result.describe_end()}" + (f"\n{log}" if log else ""))
         self.result = result
 
 

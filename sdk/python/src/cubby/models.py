@@ -75,6 +75,8 @@ class SandboxInfo:
     reason: str = ""
     image: str = ""
     isolation: str = ""
+    runtime: str = ""
+    dependencies: dict[str, str] = field(default_factory=dict)
     limits: Limits = field(default_factory=Limits)
     user: str = ""
     labels: dict[str, str] = field(default_factory=dict)
@@ -171,8 +173,9 @@ class ExecResult:
         status: ``pending``, ``running``, ``done`` when the command itself ended with any code, or ``error`` when
             something else ended it.
         cmd: as it was given: a line of shell, or a program with its arguments.
-        kind: empty for a command; ``git.clone`` and the like for other operations.
+        kind: empty for a command; ``code.run``, ``git.clone`` and the like for other operations.
         session: the session that it belongs to, or empty.
+        code, kernel, language: of a cell; :meth:`cubby.Sandbox.cell` has what it showed.
         stdout_bytes, stderr_bytes: the output; empty in lists, at the end of a stream and before the end.
         exit_code: the command's own code, 128 + signal when a signal ended it; None while it runs, and when nobody can
             know.
@@ -189,6 +192,9 @@ class ExecResult:
     kind: str = ""
     session: str = ""
     terminal: str = ""
+    code: str = ""
+    kernel: str = ""
+    language: str = ""
     cwd: str = ""
     user: str = ""
     stdout_bytes: bytes = b""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
 from typing import ParamSpec, TypeVar
 
@@ -20,6 +21,14 @@ PIECE = 256 << 10
 """Bytes that are read from a file at a time."""
 
 sleep = asyncio.sleep
+
+
+async def tell(callback: Callable[[T], object] | None, value: T) -> None:
+    """Call back, if there is somebody to call; a coroutine function is awaited."""
+    if callback is not None:
+        answer = callback(value)
+        if inspect.isawaitable(answer):
+            await answer
 
 
 async def in_thread(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

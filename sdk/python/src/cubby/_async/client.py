@@ -10,7 +10,7 @@ import httpx
 from .._decode import decode, decode_list
 from .._request import DEFAULT_URL, path
 from ..models import Archive, Image, Problem
-from .sandbox import AsyncSandboxes
+from .sandboxes import AsyncSandboxes
 from .transport import AsyncTransport
 
 

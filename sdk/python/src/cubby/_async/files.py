@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
@@ -17,6 +16,7 @@ from .._tree import pack, unpack
 from ..errors import NotFoundError
 from ..models import FileChange, FileInfo
 from ._backend import AsyncContent, AsyncGen, in_thread
+from .saving import save
 from .streams import AsyncStream
 from .transport import AsyncTransport
 
@@ -145,17 +145,8 @@ class AsyncFiles:
 
     async def download(self, path: str, local: str | os.PathLike[str]) -> None:
         """Copy a file of the sandbox to a local path. Nothing appears there before all of it has come."""
-        target = Path(local)
-        part = target.parent / f".cubby-{secrets.token_hex(8)}"
-        try:
-            with await in_thread(part.open, "xb") as file:
-                async with self.open(path) as pieces:
-                    async for piece in pieces:
-                        await in_thread(file.write, piece)
-            part.replace(target)
-        except BaseException:
-            part.unlink(missing_ok=True)
-            raise
+        async with self.open(path) as pieces:
+            await save(pieces, Path(local))
 
     async def upload_dir(self, local: str | os.PathLike[str], path: str) -> None:
         """Copy what is in a local directory into a directory of the sandbox, which is made when it is missing.

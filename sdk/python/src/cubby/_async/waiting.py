@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from typing import Protocol, TypeVar
 
 from .._request import WAIT_SLICE, Backoff, query
 from ..errors import CubbyError, RequestTimeoutError
@@ -11,10 +13,31 @@ from ._backend import sleep
 from .transport import AsyncTransport
 
 
-async def wait_up_to(
-    transport: AsyncTransport, path: str, timeout: float | None, max_output_bytes: int | None = None
-) -> ExecResult:
-    """Return the operation at path when it has ended, or as it is when the time is up.
+class Operation(Protocol):
+    """What can be waited for."""
+
+    @property
+    def seq(self) -> int:
+        """Its number."""
+        ...
+
+    @property
+    def finished(self) -> bool:
+        """Whether it has ended."""
+        ...
+
+
+T = TypeVar("T", bound=Operation)
+
+
+async def poll(
+    transport: AsyncTransport,
+    path: str,
+    timeout: float | None,
+    read: Callable[[object], T],
+    max_output_bytes: int | None = None,
+) -> T:
+    """Return the operation at path, as read makes it of the answer, when it has ended, or as it is when the time is up.
 
     It goes on over broken connections and restarts of the daemon.
     """
@@ -32,7 +55,7 @@ async def wait_up_to(
             if pause is None or (deadline is not None and time.monotonic() + pause > deadline):
                 raise
         else:
-            result, now = decode_exec(answer), time.monotonic()
+            result, now = read(answer), time.monotonic()
             if result.finished or (deadline is not None and now >= deadline):
                 return result
             backoff.reset()
@@ -40,11 +63,29 @@ async def wait_up_to(
         await sleep(pause)
 
 
-async def wait_finished(
-    transport: AsyncTransport, path: str, timeout: float | None, max_output_bytes: int | None = None
-) -> ExecResult:
+async def poll_finished(
+    transport: AsyncTransport,
+    path: str,
+    timeout: float | None,
+    read: Callable[[object], T],
+    max_output_bytes: int | None = None,
+) -> T:
     """Return the operation at path when it has ended; raise RequestTimeoutError when the time is up."""
-    result = await wait_up_to(transport, path, timeout, max_output_bytes)
+    result = await poll(transport, path, timeout, read, max_output_bytes)
     if not result.finished:
         raise RequestTimeoutError(f"operation {result.seq} still runs after {timeout:g} seconds", retryable=True)
     return result
+
+
+async def wait_up_to(
+    transport: AsyncTransport, path: str, timeout: float | None, max_output_bytes: int | None = None
+) -> ExecResult:
+    """Poll a command."""
+    return await poll(transport, path, timeout, decode_exec, max_output_bytes)
+
+
+async def wait_finished(
+    transport: AsyncTransport, path: str, timeout: float | None, max_output_bytes: int | None = None
+) -> ExecResult:
+    """Poll a command to its end."""
+    return await poll_finished(transport, path, timeout, decode_exec, max_output_bytes)

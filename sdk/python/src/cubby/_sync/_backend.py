@@ -22,6 +22,12 @@ PIECE = 256 << 10
 sleep = time.sleep
 
 
+def tell(callback: Callable[[T], object] | None, value: T) -> None:
+    """Call back, if there is somebody to call."""
+    if callback is not None:
+        callback(value)
+
+
 def in_thread(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Make a call that blocks, here."""
     return call(*args, **kwargs)

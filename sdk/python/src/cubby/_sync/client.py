@@ -11,7 +11,7 @@ import httpx
 from .._decode import decode, decode_list
 from .._request import DEFAULT_URL, path
 from ..models import Archive, Image, Problem
-from .sandbox import Sandboxes
+from .sandboxes import Sandboxes
 from .transport import Transport
 
 

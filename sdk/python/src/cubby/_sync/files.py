@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -18,6 +17,7 @@ from .._tree import pack, unpack
 from ..errors import NotFoundError
 from ..models import FileChange, FileInfo
 from ._backend import Content, Gen, in_thread
+from .saving import save
 from .streams import Stream
 from .transport import Transport
 
@@ -146,17 +146,8 @@ class Files:
 
     def download(self, path: str, local: str | os.PathLike[str]) -> None:
         """Copy a file of the sandbox to a local path. Nothing appears there before all of it has come."""
-        target = Path(local)
-        part = target.parent / f".cubby-{secrets.token_hex(8)}"
-        try:
-            with in_thread(part.open, "xb") as file:
-                with self.open(path) as pieces:
-                    for piece in pieces:
-                        in_thread(file.write, piece)
-            part.replace(target)
-        except BaseException:
-            part.unlink(missing_ok=True)
-            raise
+        with self.open(path) as pieces:
+            save(pieces, Path(local))
 
     def upload_dir(self, local: str | os.PathLike[str], path: str) -> None:
         """Copy what is in a local directory into a directory of the sandbox, which is made when it is missing.

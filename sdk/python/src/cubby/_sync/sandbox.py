@@ -3,22 +3,27 @@
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Callable, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
+from os import PathLike
 from types import TracebackType
 
 from .._decode import decode, decode_list, malformed
 from .._request import FIRST_WAIT, compact, exec_body, path, query, rfc3339, seconds
-from ..errors import CubbyError, NotFoundError, WrongStateError
-from ..models import Archive, ExecResult, Limits, Network, SandboxInfo, SessionInfo, Stats, WindowSize, decode_exec
+from ..coderesults import Execution, RichOutput
+from ..errors import CubbyError, InstallFailedError, NotFoundError, WrongStateError
+from ..models import Archive, ExecResult, Network, SandboxInfo, SessionInfo, Stats, WindowSize, decode_exec
+from ..transferresults import ExportedFile, FileToImport, ImportedFile, Package
+from .code import Cell, Code
 from .events import Events
 from .files import Files
 from .git import Git
+from .kernels import Kernels
 from .process import Process
 from .session import Session
-from .transport import Transport, Params
+from .transfers import Transfers
+from .transport import Transport
 from .waiting import wait_up_to
 
 
@@ -28,6 +33,7 @@ class Sandbox:
     Attributes:
         files: its files.
         git: git in it.
+        kernels: its interpreters of code.
         events: its history.
         info: how it stood when the daemon was last asked by a method of this object.
     """
@@ -37,7 +43,10 @@ class Sandbox:
         self.info = info
         self.files = Files(transport, info.id)
         self.git = Git(transport, info.id)
+        self.kernels = Kernels(transport, info.id)
         self.events = Events(transport, info.id)
+        self._code = Code(transport, info.id)
+        self._transfers = Transfers(transport, info.id)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.id} {self.info.status}>"
@@ -174,6 +183,135 @@ class Sandbox:
             raise malformed("execs is not a list")
         return [decode_exec(item) for item in items]
 
+    # Code.
+
+    def run_code(
+        self,
+        code: str,
+        language: str | None = None,
+        *,
+        kernel: str | None = None,
+        timeout: float | None = None,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        wait: bool | float = True,
+        check: bool = False,
+        on_stdout: Callable[[str], object] | None = None,
+        on_stderr: Callable[[str], object] | None = None,
+        on_output: Callable[[RichOutput], object] | None = None,
+    ) -> Execution:
+        """Run code in a kernel, which keeps its state between calls, and return what came of it.
+
+        Code that raises is not an error unless check says so; see :meth:`cubby.Execution.raise_for_error`.
+
+        Args:
+            code: any number of lines; the value of the last expression is the result.
+            language: ``"python"``, ``"node"``, ``"r"`` or the name of a kernelspec of the image; default the kernel's,
+                else the sandbox's runtime, else Python.
+            kernel: the name of the kernel; default the one of the language. It begins with its first cell.
+            timeout: seconds after which the code is interrupted; what it has defined stays. None is the sandbox's own
+                limit, 0 is none. The time in which other cells run does not count.
+            cwd: where the kernel begins, if it has to; default /workspace.
+            env: variables of the kernel, if it has to begin.
+            wait: True waits for the end, a number at most for so many seconds, False not at all. Code that has not
+                ended by then goes on, and the result says so in ``status``. With callbacks it is not looked at.
+            check: raise CodeFailedError when the code raised an exception or did not end by itself.
+            on_stdout: called with text as it is printed.
+            on_stderr: called with text as it is printed.
+            on_output: called with everything else as it is shown.
+        """
+        fields = {"language": language, "kernel": kernel, "timeout_seconds": timeout, "cwd": cwd, "env": env}
+        execution = self._code.run(code, wait, on_stdout, on_stderr, on_output, **fields)
+        return execution.raise_for_error() if check and execution.finished else execution
+
+    def start_code(
+        self,
+        code: str,
+        language: str | None = None,
+        *,
+        kernel: str | None = None,
+        timeout: float | None = None,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        stdin: bool = False,
+    ) -> Cell:
+        """Start code in a kernel and return a handle at once. Takes what :meth:`run_code` takes, and:
+
+        Args:
+            code: the code.
+            language: what it is written in.
+            kernel: the name of the kernel.
+            timeout: seconds after which it is interrupted.
+            cwd: where the kernel begins, if it has to.
+            env: variables of the kernel, if it has to begin.
+            stdin: let the code ask for input, which :meth:`cubby.Cell.write_stdin` answers; without it asking is an
+                exception.
+        """
+        return self._code.start(
+            code, language=language, kernel=kernel, timeout_seconds=timeout, cwd=cwd, env=env, stdin=stdin or None
+        )
+
+    def cell(self, seq: int) -> Cell:
+        """Return a handle on a cell by its number. Nobody is asked whether it exists."""
+        return Cell(self._transport, self.id, seq)
+
+    def install(
+        self, dependencies: Mapping[str, str] | Sequence[str], *, runtime: str | None = None
+    ) -> list[Package]:
+        """Install packages and return what was installed; raise InstallFailedError with the log when that fails.
+
+        Args:
+            dependencies: names, or names with versions; an empty version is any.
+            runtime: ``"python"``, ``"node"`` or ``"r"``; default the sandbox's runtime, else Python.
+        """
+        process = self.start_install(dependencies, runtime=runtime)
+        result = process.wait()
+        if not result.ok:
+            raise InstallFailedError(result)
+        return decode_list(Package, result.result, "installed")
+
+    def start_install(
+        self, dependencies: Mapping[str, str] | Sequence[str], *, runtime: str | None = None
+    ) -> Process:
+        """Start to install packages and return a handle at once, whose stream is the installer's progress."""
+        names = dependencies if isinstance(dependencies, Mapping) else dict.fromkeys(dependencies, "")
+        body = compact(runtime=runtime, dependencies=names, wait=False)
+        result = decode_exec(self._transport.call("POST", self._path("packages"), json=body))
+        return Process(self._transport, self.id, result.seq)
+
+    # Files for other sandboxes.
+
+    def export_files(self, *paths: str) -> list[ExportedFile]:
+        """Offer files and directories below /workspace for download and to other sandboxes.
+
+        Nothing is copied: they can be had as they are then, for as long as the sandbox is there. What cannot be
+        exported says so in ``error``, and the others are exported.
+        """
+        return self._transfers.export(paths)
+
+    def exports(self) -> list[ExportedFile]:
+        """Return what is exported."""
+        return self._transfers.exports()
+
+    def import_files(self, *files: FileToImport) -> list[ImportedFile]:
+        """Bring in content, or what other sandboxes exported. What could not be had says so in ``error``."""
+        return self._transfers.take(files)
+
+    @contextmanager
+    def open_export(self, path: str, *, format: str | None = None) -> Iterator[Iterator[bytes]]:
+        """Read something exported piece by piece: the context gives an iterator over bytes.
+
+        Args:
+            path: a file, which comes as it is, or a directory, which comes as an archive.
+            format: of the archive, ``"zip"`` (default) or ``"tar.gz"``.
+        """
+        with self._transfers.open(path, format) as pieces:
+            yield pieces
+
+    def download_export(self, path: str, local: str | PathLike[str], *, format: str | None = None) -> None:
+        """Copy something exported to a local file. Takes what open_export takes."""
+        self._transfers.download(path, local, format)
+
     # Sessions.
 
     def session(self, name: str) -> Session:
@@ -274,105 +412,3 @@ class Sandbox:
         if not isinstance(freed, int):
             raise malformed("freed_bytes is not a number")
         return freed
-
-
-class Sandboxes:
-    """The daemon's sandboxes, as far as the token may see them."""
-
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
-
-    def create(
-        self,
-        id: str | None = None,
-        *,
-        image: str | None = None,
-        isolation: str | None = None,
-        limits: Limits | None = None,
-        env: Mapping[str, str] | None = None,
-        user: str | None = None,
-        labels: Mapping[str, str] | None = None,
-        metadata: Mapping[str, str] | None = None,
-        ports: Sequence[int] | None = None,
-        network: Network | None = None,
-        visibility: str | None = None,
-        thread: str | None = None,
-        idle_policy: str | None = None,
-        idle_timeout: float | timedelta | None = None,
-        exec_timeout: float | timedelta | None = None,
-        max_lifetime: float | timedelta | None = None,
-        restore: str | None = None,
-        idempotency_key: str | None = None,
-    ) -> Sandbox:
-        """Make a sandbox and return when it runs.
-
-        Every argument may be left out. A request whose answer was lost is repeated without making a second sandbox.
-
-        Args:
-            id: its name; generated when absent.
-            image: what it starts from; default ``base``.
-            isolation: ``"gvisor"`` (default) or ``"container"``.
-            limits: bounds of what it can use.
-            env: variables of every command.
-            user: who commands run as; default ``sandbox``.
-            labels: what lists can be filtered by.
-            metadata: notes.
-            ports: noted and shown.
-            network: how far it can reach.
-            visibility: ``"private"`` (default) or ``"public"``.
-            thread: groups sandboxes of one conversation; the daemon may bound their number.
-            idle_policy: what happens when it is not used: ``"stop"``, ``"destroy"``, ``"sleep"`` or ``"always_on"``.
-            idle_timeout: seconds without use after which that happens; 0 is never.
-            exec_timeout: seconds after which commands that name none are killed; 0 is never.
-            max_lifetime: seconds after which it is destroyed whatever it does; 0 is never.
-            restore: the archive to fill /workspace and /home/sandbox from.
-            idempotency_key: makes a repeat of the same call, also by another program, return the same sandbox.
-        """
-        body = compact(
-            id=id,
-            image=image,
-            isolation=isolation,
-            limits=limits,
-            env=env,
-            user=user,
-            labels=labels,
-            metadata=metadata,
-            ports=None if ports is None else list(ports),
-            network=network,
-            visibility=visibility,
-            thread=thread,
-            idle_policy=idle_policy,
-            idle_timeout_seconds=seconds(idle_timeout),
-            exec_timeout_seconds=seconds(exec_timeout),
-            max_lifetime_seconds=seconds(max_lifetime),
-            restore=restore,
-        )
-        headers = {"Idempotency-Key": idempotency_key or f"python-{uuid.uuid4()}"}
-        answer = self._transport.call("POST", path("sandboxes"), json=body, headers=headers, repeat=True)
-        return Sandbox(self._transport, decode(SandboxInfo, answer))
-
-    def get(self, id: str) -> Sandbox:
-        """Return a sandbox by its id."""
-        answer = self._transport.call("GET", path("sandboxes", id), repeat=True)
-        return Sandbox(self._transport, decode(SandboxInfo, answer))
-
-    def list(
-        self, *, labels: Mapping[str, str] | None = None, status: str | None = None, page_size: int | None = None
-    ) -> Iterator[Sandbox]:
-        """Iterate over sandboxes, newest first, fetching page by page.
-
-        Args:
-            labels: only those that have all of these.
-            status: only those; without it all but destroyed ones.
-            page_size: how many are fetched at a time; None is the daemon's choice.
-        """
-        cursor: str | None = None
-        filters = [("label", f"{k}={v}") for k, v in (labels or {}).items()]
-        while True:
-            params: Params = [*filters, *query(status=status, limit=page_size, cursor=cursor).items()]
-            answer = self._transport.call("GET", path("sandboxes"), params=params, repeat=True)
-            for info in decode_list(SandboxInfo, answer, "sandboxes"):
-                yield Sandbox(self._transport, info)
-            cursor = answer.get("next_cursor")
-            if not cursor:
-                return

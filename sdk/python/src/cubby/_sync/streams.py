@@ -6,6 +6,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
+from ..coderesults import CodeChunk, CodeEnd, Execution
 from ..models import Chunk, Event, ExecResult, Exit
 from ._backend import Gen
 
@@ -58,6 +59,31 @@ class OutputStream(Stream[Chunk]):
         chunk = super().__next__()
         if isinstance(chunk, Exit):
             self.result = chunk.result
+        else:
+            self.offset = chunk.next
+        return chunk
+
+
+class CodeStream(Stream[CodeChunk]):
+    """What a cell prints, as :class:`cubby.Output`, and what it shows beside text, as :class:`cubby.RichOutput`; as the
+    last chunk how it ended, as :class:`cubby.CodeEnd`.
+
+    A broken connection, a restarted proxy or daemon is bridged: the stream goes on where it was.
+
+    Attributes:
+        offset: where another stream can go on, counted over everything that the cell prints and shows.
+        execution: how the cell ended; None before the end.
+    """
+
+    def __init__(self, items: Gen[CodeChunk], after: int) -> None:
+        super().__init__(items)
+        self.offset = after
+        self.execution: Execution | None = None
+
+    def __next__(self) -> CodeChunk:
+        chunk = super().__next__()
+        if isinstance(chunk, CodeEnd):
+            self.execution = chunk.execution
         else:
             self.offset = chunk.next
         return chunk

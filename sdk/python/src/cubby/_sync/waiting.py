@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from typing import Protocol, TypeVar
 
 from .._request import WAIT_SLICE, Backoff, query
 from ..errors import CubbyError, RequestTimeoutError
@@ -12,10 +14,31 @@ from ._backend import sleep
 from .transport import Transport
 
 
-def wait_up_to(
-    transport: Transport, path: str, timeout: float | None, max_output_bytes: int | None = None
-) -> ExecResult:
-    """Return the operation at path when it has ended, or as it is when the time is up.
+class Operation(Protocol):
+    """What can be waited for."""
+
+    @property
+    def seq(self) -> int:
+        """Its number."""
+        ...
+
+    @property
+    def finished(self) -> bool:
+        """Whether it has ended."""
+        ...
+
+
+T = TypeVar("T", bound=Operation)
+
+
+def poll(
+    transport: Transport,
+    path: str,
+    timeout: float | None,
+    read: Callable[[object], T],
+    max_output_bytes: int | None = None,
+) -> T:
+    """Return the operation at path, as read makes it of the answer, when it has ended, or as it is when the time is up.
 
     It goes on over broken connections and restarts of the daemon.
     """
@@ -33,7 +56,7 @@ def wait_up_to(
             if pause is None or (deadline is not None and time.monotonic() + pause > deadline):
                 raise
         else:
-            result, now = decode_exec(answer), time.monotonic()
+            result, now = read(answer), time.monotonic()
             if result.finished or (deadline is not None and now >= deadline):
                 return result
             backoff.reset()
@@ -41,11 +64,29 @@ def wait_up_to(
         sleep(pause)
 
 
-def wait_finished(
-    transport: Transport, path: str, timeout: float | None, max_output_bytes: int | None = None
-) -> ExecResult:
+def poll_finished(
+    transport: Transport,
+    path: str,
+    timeout: float | None,
+    read: Callable[[object], T],
+    max_output_bytes: int | None = None,
+) -> T:
     """Return the operation at path when it has ended; raise RequestTimeoutError when the time is up."""
-    result = wait_up_to(transport, path, timeout, max_output_bytes)
+    result = poll(transport, path, timeout, read, max_output_bytes)
     if not result.finished:
         raise RequestTimeoutError(f"operation {result.seq} still runs after {timeout:g} seconds", retryable=True)
     return result
+
+
+def wait_up_to(
+    transport: Transport, path: str, timeout: float | None, max_output_bytes: int | None = None
+) -> ExecResult:
+    """Poll a command."""
+    return poll(transport, path, timeout, decode_exec, max_output_bytes)
+
+
+def wait_finished(
+    transport: Transport, path: str, timeout: float | None, max_output_bytes: int | None = None
+) -> ExecResult:
+    """Poll a command to its end."""
+    return poll_finished(transport, path, timeout, decode_exec, max_output_bytes)

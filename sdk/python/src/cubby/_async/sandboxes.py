@@ -1,0 +1,126 @@
+"""The sandboxes of a daemon."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import timedelta
+
+from .._decode import decode, decode_list
+from .._request import INSTALL_WAIT, compact, path, query, seconds
+from ..models import Limits, Network, SandboxInfo
+from .sandbox import AsyncSandbox
+from .transport import AsyncTransport, Params
+
+
+class AsyncSandboxes:
+    """The daemon's sandboxes, as far as the token may see them."""
+
+    def __init__(self, transport: AsyncTransport) -> None:
+        self._transport = transport
+
+    async def create(
+        self,
+        id: str | None = None,
+        *,
+        image: str | None = None,
+        isolation: str | None = None,
+        limits: Limits | None = None,
+        runtime: str | None = None,
+        dependencies: Mapping[str, str] | None = None,
+        env: Mapping[str, str] | None = None,
+        user: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        metadata: Mapping[str, str] | None = None,
+        ports: Sequence[int] | None = None,
+        network: Network | None = None,
+        visibility: str | None = None,
+        thread: str | None = None,
+        idle_policy: str | None = None,
+        idle_timeout: float | timedelta | None = None,
+        exec_timeout: float | timedelta | None = None,
+        max_lifetime: float | timedelta | None = None,
+        restore: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> AsyncSandbox:
+        """Make a sandbox and return when it runs.
+
+        Every argument may be left out. A request whose answer was lost is repeated without making a second sandbox.
+
+        Args:
+            id: its name; generated when absent.
+            image: what it starts from; default ``base``.
+            isolation: ``"gvisor"`` (default) or ``"container"``.
+            limits: bounds of what it can use.
+            runtime: the language that it is for, ``"python"``, ``"node"`` or ``"r"``: that of code and packages that
+                name none.
+            dependencies: packages of the runtime to install, with their versions; an empty version is any. When that
+                fails there is no sandbox, and the error has the end of the installer's log.
+            env: variables of every command.
+            user: who commands run as; default ``sandbox``.
+            labels: what lists can be filtered by.
+            metadata: notes.
+            ports: noted and shown.
+            network: how far it can reach.
+            visibility: ``"private"`` (default) or ``"public"``.
+            thread: groups sandboxes of one conversation; the daemon may bound their number.
+            idle_policy: what happens when it is not used: ``"stop"``, ``"destroy"``, ``"sleep"`` or ``"always_on"``.
+            idle_timeout: seconds without use after which that happens; 0 is never.
+            exec_timeout: seconds after which commands that name none are killed; 0 is never.
+            max_lifetime: seconds after which it is destroyed whatever it does; 0 is never.
+            restore: the archive to fill /workspace and /home/sandbox from.
+            idempotency_key: makes a repeat of the same call, also by another program, return the same sandbox.
+        """
+        body = compact(
+            id=id,
+            image=image,
+            isolation=isolation,
+            limits=limits,
+            runtime=runtime,
+            dependencies=dependencies or None,
+            env=env,
+            user=user,
+            labels=labels,
+            metadata=metadata,
+            ports=None if ports is None else list(ports),
+            network=network,
+            visibility=visibility,
+            thread=thread,
+            idle_policy=idle_policy,
+            idle_timeout_seconds=seconds(idle_timeout),
+            exec_timeout_seconds=seconds(exec_timeout),
+            max_lifetime_seconds=seconds(max_lifetime),
+            restore=restore,
+        )
+        headers = {"Idempotency-Key": idempotency_key or f"python-{uuid.uuid4()}"}
+        wait = INSTALL_WAIT if dependencies else 0
+        answer = await self._transport.call(
+            "POST", path("sandboxes"), json=body, headers=headers, wait=wait, repeat=True
+        )
+        return AsyncSandbox(self._transport, decode(SandboxInfo, answer))
+
+    async def get(self, id: str) -> AsyncSandbox:
+        """Return a sandbox by its id."""
+        answer = await self._transport.call("GET", path("sandboxes", id), repeat=True)
+        return AsyncSandbox(self._transport, decode(SandboxInfo, answer))
+
+    async def list(
+        self, *, labels: Mapping[str, str] | None = None, status: str | None = None, page_size: int | None = None
+    ) -> AsyncIterator[AsyncSandbox]:
+        """Iterate over sandboxes, newest first, fetching page by page.
+
+        Args:
+            labels: only those that have all of these.
+            status: only those; without it all but destroyed ones.
+            page_size: how many are fetched at a time; None is the daemon's choice.
+        """
+        cursor: str | None = None
+        filters = [("label", f"{k}={v}") for k, v in (labels or {}).items()]
+        while True:
+            params: Params = [*filters, *query(status=status, limit=page_size, cursor=cursor).items()]
+            answer = await self._transport.call("GET", path("sandboxes"), params=params, repeat=True)
+            for info in decode_list(SandboxInfo, answer, "sandboxes"):
+                yield AsyncSandbox(self._transport, info)
+            cursor = answer.get("next_cursor")
+            if not cursor:
+                return

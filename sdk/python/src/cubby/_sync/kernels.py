@@ -1,0 +1,129 @@
+# Made from ../_async/kernels.py by tools/unasync.py; change that one.
+"""Kernels: interpreters that keep their state between cells."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from .._decode import decode, decode_list
+from .._request import compact, path
+from ..coderesults import Execution, KernelInfo, KernelKind, RichOutput
+from .code import Cell, Code
+from .transport import Transport
+
+
+class Kernel:
+    """A kernel of a sandbox. It ends with the sandbox's stop, or when it is deleted.
+
+    Attributes:
+        box_id: the sandbox's id.
+        info: how it stood when the daemon was last asked by a method of this object.
+    """
+
+    def __init__(self, transport: Transport, box_id: str, info: KernelInfo) -> None:
+        self._transport = transport
+        self._code = Code(transport, box_id)
+        self.box_id = box_id
+        self.info = info
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r} of {self.box_id} {self.info.status}>"
+
+    @property
+    def name(self) -> str:
+        """Its name within the sandbox."""
+        return self.info.name
+
+    def _path(self, *elements: str) -> str:
+        return path("sandboxes", self.box_id, "kernels", self.name, *elements)
+
+    def run(
+        self,
+        code: str,
+        *,
+        timeout: float | None = None,
+        wait: bool | float = True,
+        check: bool = False,
+        on_stdout: Callable[[str], object] | None = None,
+        on_stderr: Callable[[str], object] | None = None,
+        on_output: Callable[[RichOutput], object] | None = None,
+    ) -> Execution:
+        """Run a cell in it. Takes what :meth:`cubby.Sandbox.run_code` takes."""
+        execution = self._code.run(
+            code, wait, on_stdout, on_stderr, on_output, kernel=self.name, timeout_seconds=timeout
+        )
+        return execution.raise_for_error() if check and execution.finished else execution
+
+    def start(self, code: str, *, timeout: float | None = None, stdin: bool = False) -> Cell:
+        """Queue a cell and return a handle at once. Takes what :meth:`cubby.Sandbox.start_code` takes."""
+        return self._code.start(code, kernel=self.name, timeout_seconds=timeout, stdin=stdin or None)
+
+    def refresh(self) -> KernelInfo:
+        """Ask how the kernel stands."""
+        self.info = decode(KernelInfo, self._transport.call("GET", self._path(), repeat=True))
+        return self.info
+
+    def interrupt(self) -> KernelInfo:
+        """Interrupt the cell that runs, if there is one; what was defined stays."""
+        self.info = decode(KernelInfo, self._transport.call("POST", self._path("interrupt"), repeat=True))
+        return self.info
+
+    def restart(self) -> KernelInfo:
+        """Begin anew, without what cells before defined, and return when it is ready. The cell that runs is ended."""
+        self.info = decode(KernelInfo, self._transport.call("POST", self._path("restart")))
+        return self.info
+
+    def delete(self) -> None:
+        """End it."""
+        self._transport.call("DELETE", self._path(), repeat=True)
+
+
+class Kernels:
+    """The kernels of a sandbox.
+
+    One for each language begins by itself with the first cell in that language, under the language's name; others are
+    made here.
+    """
+
+    def __init__(self, transport: Transport, box_id: str) -> None:
+        self._transport = transport
+        self._box_id = box_id
+
+    def _path(self, *elements: str) -> str:
+        return path("sandboxes", self._box_id, "kernels", *elements)
+
+    def create(
+        self,
+        language: str,
+        name: str | None = None,
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        user: str | None = None,
+    ) -> Kernel:
+        """Make a kernel and return when it is ready. A name that is taken is a ConflictError.
+
+        Args:
+            language: ``"python"``, ``"node"``, ``"r"``, or the name of a kernelspec of the image.
+            name: its name; default the language's.
+            cwd: where it runs; default /workspace.
+            env: variables on top of the sandbox's.
+            user: who runs it; default the sandbox's user.
+        """
+        body = compact(language=language, name=name, cwd=cwd, env=env, user=user)
+        answer = self._transport.call("POST", self._path(), json=body)
+        return Kernel(self._transport, self._box_id, decode(KernelInfo, answer))
+
+    def get(self, name: str) -> Kernel:
+        """Return a kernel by its name."""
+        info = decode(KernelInfo, self._transport.call("GET", self._path(name), repeat=True))
+        return Kernel(self._transport, self._box_id, info)
+
+    def available(self) -> list[KernelKind]:
+        """Return what kernels can be made of the sandbox's image."""
+        return decode_list(KernelKind, self._transport.call("GET", self._path(), repeat=True), "available")
+
+    def list(self) -> list[Kernel]:
+        """Return the kernels."""
+        answer = self._transport.call("GET", self._path(), repeat=True)
+        return [Kernel(self._transport, self._box_id, info) for info in decode_list(KernelInfo, answer, "kernels")]
