@@ -25,13 +25,13 @@ demo-stop: ## stop what demo started and remove its sandboxes
 	@scripts/demo.sh stop
 
 .PHONY: test
-test: setup-test build image ## set up and run every test, with real gVisor and crun sandboxes (root)
+test: setup-test build images ## set up and run every test, with real gVisor and crun sandboxes (root)
 	@if [ "$$(id -u)" != 0 ]; then echo "make test starts real sandboxes and needs root; make test-unit does not" >&2; exit 1; fi
 	CUBBY_TEST_IMAGE_DIR=$(IMAGE_DIR) CUBBY_TEST_BIN=$(CURDIR)/bin/cubby \
 		scripts/test.sh -race -shuffle=on -tags root -p 2 -timeout 25m
 
 .PHONY: test-sdk-python
-test-sdk-python: setup-test build image ## test the Python SDK against a real daemon, and build its packages (root)
+test-sdk-python: setup-test build images ## test the Python SDK against a real daemon, and build its packages (root)
 	CUBBY_TEST_IMAGE_DIR=$(IMAGE_DIR) CUBBY_TEST_BIN=$(CURDIR)/bin/cubby scripts/sdk-python.sh test
 	scripts/sdk-python.sh build
 
@@ -66,8 +66,12 @@ embedded: setup
 image: build ## build the base image into IMAGE_DIR unless it is there
 	@scripts/image-ready.sh $(IMAGE_DIR) || bin/cubby image build base --image-dir $(IMAGE_DIR)
 
+.PHONY: images
+images: image ## build the images base and r into IMAGE_DIR unless they are there
+	@scripts/image-ready.sh $(IMAGE_DIR) r || bin/cubby image build r --image-dir $(IMAGE_DIR)
+
 .PHONY: bench
-bench: image ## print the figures of docs/performance.md (root)
+bench: images ## print the figures of docs/performance.md (root)
 	bin/cubby bench --image-dir $(IMAGE_DIR)
 
 .PHONY: install

@@ -8,7 +8,7 @@ import (
 	"io/fs"
 )
 
-//go:embed all:base
+//go:embed all:base all:debian all:r
 var recipes embed.FS
 
 // FS returns the recipes: a directory per image, named like it.

@@ -34,8 +34,11 @@ func (a *app) imageLsCommand() *cobra.Command {
 			rows := make([][]string, len(list))
 			for i, img := range list {
 				name := orElse(img.Name, "-")
-				if img.Damaged {
+				switch {
+				case img.Damaged:
 					name += " (damaged)"
+				case img.Outdated:
+					name += " (outdated)"
 				}
 				rows[i] = []string{name, shortDigest(img.Digest), size(img.Size), age(img.CreatedAt, now), img.Source}
 			}

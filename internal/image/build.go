@@ -51,6 +51,20 @@ func (s *Store) Build(ctx context.Context, recipe string, p Progress) (Image, er
 	return img, nil
 }
 
+// buildSource and the recipe's name are the source of an image that was built.
+const buildSource = "build "
+
+// outdated reports whether an image was built by another version of a recipe
+// than the built-in one.
+func (s *Store) outdated(img Image) bool {
+	name, built := strings.CutPrefix(img.Source, buildSource)
+	if !built || !slices.Contains(recipeNames(s.recipes), name) {
+		return false
+	}
+	now, err := loadRecipe(s.recipes, name)
+	return err == nil && now.key != img.recipe
+}
+
 // build is one build.
 type build struct {
 	store    *Store
@@ -113,8 +127,8 @@ func (b *build) run(ctx context.Context) (Image, error) {
 		return Image{}, err
 	}
 	return g.commit(ctx, about{
-		name: b.recipe.name, source: "build " + b.recipe.name,
-		env: b.recipe.environment(), inputs: b.inputs(used),
+		name: b.recipe.name, source: buildSource + b.recipe.name,
+		env: b.recipe.environment(), inputs: b.inputs(used), recipe: b.recipe.key,
 	}, b.progress)
 }
 
@@ -233,9 +247,6 @@ chroot "$1" /bin/sh -eu < "$CUBBY_RECIPE/setup.sh"`
 func (b *build) bootstrap(ctx context.Context, g *stage, offline bool) error {
 	recipe := filepath.Join(g.dir, "recipe")
 	if err := b.recipe.writeTo(recipe); err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Join(recipe, "files"), 0o755); err != nil {
 		return err
 	}
 	sources := filepath.Join(g.dir, "sources.list")

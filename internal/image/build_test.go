@@ -2,9 +2,14 @@ package image
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/cubbyhq/cubby/images"
 	"github.com/cubbyhq/cubby/internal/errs"
@@ -12,8 +17,8 @@ import (
 
 func TestEmbeddedRecipes(t *testing.T) {
 	found := recipeNames(images.FS())
-	if len(found) == 0 || found[0] != "base" {
-		t.Fatalf("recipes = %q, want base among them", found)
+	if !slices.Contains(found, "base") || !slices.Contains(found, "r") {
+		t.Fatalf("recipes = %q, want base and r among them", found)
 	}
 	for _, name := range found {
 		r, err := loadRecipe(images.FS(), name)
@@ -27,10 +32,8 @@ func TestEmbeddedRecipes(t *testing.T) {
 		if urls, err := r.releaseURLs(); err != nil || len(urls) != len(r.Sources) {
 			t.Errorf("release files of %s: %q, %v", name, urls, err)
 		}
-		for _, needed := range []string{"setup.sh"} {
-			if _, err := r.files.Open(needed); err != nil {
-				t.Errorf("recipe %s: %v", name, err)
-			}
+		if err := r.writeTo(t.TempDir()); err != nil {
+			t.Errorf("recipe %s: %v", name, err)
 		}
 	}
 }
@@ -44,6 +47,50 @@ func TestRecipeErrors(t *testing.T) {
 		dir := fstest.MapFS{"x/image.toml": {Data: []byte(text)}}
 		if _, err := loadRecipe(dir, "x"); err == nil {
 			t.Errorf("loadRecipe of %q = nil, want an error", text)
+		}
+	}
+}
+
+// A recipe that extends another has all that the other has, and its own on top.
+func TestExtends(t *testing.T) {
+	dir := fstest.MapFS{
+		"low/image.toml":   {Data: []byte("suite = \"s\"\nsources = [\"deb u\"]\npackages = [\"a\"]\nexclude = [\"x\"]\n[env]\nA = \"low\"\nB = \"low\"\n")},
+		"low/setup.sh":     {Data: []byte("echo low\n")},
+		"low/files/one":    {Data: []byte("low")},
+		"low/files/two":    {Data: []byte("low")},
+		"high/image.toml":  {Data: []byte("extends = \"low\"\npackages = [\"b\"]\n[env]\nB = \"high\"\n")},
+		"high/setup.sh":    {Data: []byte("echo high\n")},
+		"high/files/two":   {Data: []byte("#!high")},
+		"round/image.toml": {Data: []byte("extends = \"other\"\n")},
+		"other/image.toml": {Data: []byte("extends = \"round\"\n")},
+		"lost/image.toml":  {Data: []byte("extends = \"nowhere\"\n")},
+	}
+	r, err := loadRecipe(dir, "high")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := []any{r.name, r.Suite, r.Sources, r.Packages, r.Exclude, r.environment()}
+	want := []any{"high", "s", []string{"deb u"}, []string{"a", "b"}, []string{"x"}, []string{"A=low", "B=high"}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the recipe (-want +got):\n%s", diff)
+	}
+	to := t.TempDir()
+	if err := r.writeTo(to); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"setup.sh": "echo low\necho high\n", "files/one": "low", "files/two": "#!high"} {
+		if text, err := os.ReadFile(filepath.Join(to, name)); err != nil || string(text) != want {
+			t.Errorf("%s = %q, %v, want %q", name, text, err, want)
+		}
+	}
+	key := r.key
+	dir["low/files/one"] = &fstest.MapFile{Data: []byte("changed")}
+	if r, err = loadRecipe(dir, "high"); err != nil || r.key == key {
+		t.Errorf("the key is the same after a change of the extended recipe: %v", err)
+	}
+	for _, name := range []string{"round", "lost"} {
+		if _, err := loadRecipe(dir, name); err == nil {
+			t.Errorf("loadRecipe(%s) = nil, want an error", name)
 		}
 	}
 }

@@ -43,8 +43,13 @@ type Image struct {
 	Dir string `json:"dir"`
 	// Damaged: the tree is not what was unpacked. It is never used.
 	Damaged bool `json:"damaged"`
+	// Outdated: it was built, and its recipe has changed since. It works. Only
+	// List says so.
+	Outdated bool `json:"outdated,omitempty"`
 	// Problem says what is wrong with a damaged image.
 	Problem string `json:"problem,omitempty"`
+
+	recipe string // digest of the recipe that it was built by
 }
 
 const maxNameLength = 200

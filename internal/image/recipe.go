@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -15,13 +16,18 @@ import (
 
 	"github.com/BurntSushi/toml"
 
+	"github.com/cubbyhq/cubby/images"
 	"github.com/cubbyhq/cubby/internal/errs"
 )
 
 // Recipe says how an image is made from Debian packages. It is a directory:
 // image.toml holds the fields below, setup.sh runs as root inside the new
 // image after its packages are installed, and files/ is copied over its root.
+//
+// One that extends another adds to all of it: its lists and its environment to
+// the other's, its files over the other's, its setup.sh after the other's.
 type Recipe struct {
+	Extends  string            `toml:"extends"`
 	Suite    string            `toml:"suite"`
 	Sources  []string          `toml:"sources"`  // lines of sources.list
 	Packages []string          `toml:"packages"` // without recommended ones
@@ -30,9 +36,12 @@ type Recipe struct {
 	Env      map[string]string `toml:"env"`
 
 	name  string
-	files fs.FS
-	key   string // digest of all of it
+	files []fs.FS // the extended recipe's first
+	key   string  // digest of all of it
 }
+
+// Recipes lists the built-in recipes.
+func Recipes() []string { return recipeNames(images.FS()) }
 
 // recipeNames lists the recipes in dir.
 func recipeNames(dir fs.FS) []string {
@@ -50,8 +59,14 @@ func recipeNames(dir fs.FS) []string {
 }
 
 // loadRecipe reads a recipe. NotFound names the ones that exist; a recipe with
-// unknown keys is a fault of the program that embeds it.
+// unknown keys, or one that extends itself, is a fault of the program that
+// embeds it.
 func loadRecipe(dir fs.FS, name string) (*Recipe, error) {
+	return loadExtending(dir, name, nil)
+}
+
+// loadExtending is loadRecipe for one that the recipes of above extend.
+func loadExtending(dir fs.FS, name string, above []string) (*Recipe, error) {
 	if !slices.Contains(recipeNames(dir), name) {
 		return nil, errs.E(errs.NotFound, "no recipe %q", name).
 			Hint("there are recipes for: %s", strings.Join(recipeNames(dir), ", "))
@@ -64,7 +79,7 @@ func loadRecipe(dir fs.FS, name string) (*Recipe, error) {
 	if err != nil {
 		return nil, fmt.Errorf("recipe %s: %w", name, err)
 	}
-	r := &Recipe{name: name, files: files}
+	r := &Recipe{name: name, files: []fs.FS{files}}
 	dec := toml.NewDecoder(bytes.NewReader(text))
 	meta, err := dec.Decode(r)
 	if err != nil {
@@ -76,7 +91,36 @@ func loadRecipe(dir fs.FS, name string) (*Recipe, error) {
 	if r.key, err = treeKey(files); err != nil {
 		return nil, fmt.Errorf("recipe %s: %w", name, err)
 	}
-	return r, nil
+	if r.Extends == "" {
+		return r, nil
+	}
+	above = append(above, name)
+	if slices.Contains(above, r.Extends) {
+		return nil, fmt.Errorf("recipe %s extends itself: %s", r.Extends, strings.Join(above, ", "))
+	}
+	first, err := loadExtending(dir, r.Extends, above)
+	if err != nil {
+		return nil, fmt.Errorf("recipe %s: %w", name, err)
+	}
+	return r.after(first), nil
+}
+
+// after adds r to the recipe that it extends.
+func (r *Recipe) after(first *Recipe) *Recipe {
+	sum := *r
+	if sum.Suite == "" {
+		sum.Suite = first.Suite
+	}
+	sum.Sources = slices.Concat(first.Sources, r.Sources)
+	sum.Packages = slices.Concat(first.Packages, r.Packages)
+	sum.Exclude = slices.Concat(first.Exclude, r.Exclude)
+	sum.Include = slices.Concat(first.Include, r.Include)
+	sum.Env = map[string]string{}
+	maps.Copy(sum.Env, first.Env)
+	maps.Copy(sum.Env, r.Env)
+	sum.files = slices.Concat(first.files, r.files)
+	sum.key = fmt.Sprintf("%x", sha256.Sum256([]byte(first.key+r.key)))
+	return &sum
 }
 
 // environment returns the recipe's Env as KEY=VALUE, sorted.
@@ -88,18 +132,41 @@ func (r *Recipe) environment() []string {
 	return env
 }
 
-// writeTo writes the recipe's files below dir. What begins with "#!" becomes
+const setupName = "setup.sh"
+
+// writeTo writes files/ and setup.sh below dir. What begins with "#!" becomes
 // executable: embedded files carry no modes.
 func (r *Recipe) writeTo(dir string) error {
-	return fs.WalkDir(r.files, ".", func(p string, e fs.DirEntry, err error) error {
+	if err := os.MkdirAll(filepath.Join(dir, "files"), 0o755); err != nil {
+		return err
+	}
+	var setup []byte
+	for _, files := range r.files {
+		text, err := fs.ReadFile(files, setupName)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		setup = append(setup, text...)
+		if err := writeFiles(dir, files); err != nil {
+			return err
+		}
+	}
+	return os.WriteFile(filepath.Join(dir, setupName), setup, 0o644)
+}
+
+func writeFiles(dir string, files fs.FS) error {
+	return fs.WalkDir(files, "files", func(p string, e fs.DirEntry, err error) error {
 		if err != nil {
+			if p == "files" && errors.Is(err, fs.ErrNotExist) {
+				return nil
+			}
 			return err
 		}
 		to := filepath.Join(dir, filepath.FromSlash(p))
 		if e.IsDir() {
 			return os.MkdirAll(to, 0o755)
 		}
-		data, err := fs.ReadFile(r.files, p)
+		data, err := fs.ReadFile(files, p)
 		if err != nil {
 			return err
 		}

@@ -33,8 +33,10 @@ type record struct {
 	CreatedAt time.Time `json:"created_at"`
 	Source    string    `json:"source"`
 	Env       []string  `json:"env,omitempty"`
-	// Inputs is the digest of everything that went into a build.
+	// Inputs is the digest of everything that went into a build, Recipe of the
+	// recipe alone.
 	Inputs string `json:"inputs,omitempty"`
+	Recipe string `json:"recipe,omitempty"`
 	// Targets is the digest of the mount targets that it has.
 	Targets string `json:"targets"`
 	// Stamp is over the whole tree, TopStamp over the directories in Top.

@@ -125,6 +125,7 @@ type about struct {
 	source string
 	env    []string
 	inputs string
+	recipe string
 }
 
 // commit makes the stage's tree an image under its name. Where the same image
@@ -143,7 +144,7 @@ func (g *stage) commit(ctx context.Context, a about, p Progress) (Image, error) 
 	upper := top(tree)
 	r := record{
 		Version: recordVersion, Digest: digest(tree, a.env), Size: diskUse(tree), Entries: len(tree),
-		CreatedAt: g.store.now().UTC(), Source: a.source, Env: a.env, Inputs: a.inputs,
+		CreatedAt: g.store.now().UTC(), Source: a.source, Env: a.env, Inputs: a.inputs, Recipe: a.recipe,
 		Targets: targetsKey(), Stamp: stamp(tree), TopStamp: stamp(upper),
 	}
 	for _, e := range upper {
@@ -182,7 +183,7 @@ func (g *stage) publish(ctx context.Context, a about, r record) (Image, error) {
 		}
 	} else if old, err := readRecord(final); err == nil && r.Inputs != "" && old.Inputs != r.Inputs {
 		// The same files from newer inputs: remember, and need not build next time.
-		old.Inputs = r.Inputs
+		old.Inputs, old.Recipe = r.Inputs, r.Recipe
 		if err := old.write(final); err != nil {
 			return Image{}, fmt.Errorf("write image: %w", err)
 		}

@@ -77,7 +77,7 @@ func (s *Store) List(ctx context.Context) ([]Image, error) {
 	add := func(name, digest string) {
 		seen[digest] = true
 		img := s.load(ctx, digest)
-		img.Name = name
+		img.Name, img.Outdated = name, s.outdated(img)
 		out = append(out, img)
 	}
 	for name, digest := range named {
@@ -172,7 +172,7 @@ func (s *Store) load(ctx context.Context, digest string) Image {
 	img := Image{Digest: digest, Dir: filepath.Join(dir, rootfsName)}
 	r, err := readRecord(dir)
 	if err == nil {
-		img.Size, img.CreatedAt, img.Source, img.Env = r.Size, r.CreatedAt, r.Source, r.Env
+		img.Size, img.CreatedAt, img.Source, img.Env, img.recipe = r.Size, r.CreatedAt, r.Source, r.Env, r.Recipe
 		err = s.check(ctx, r, img.Dir)
 	}
 	if err != nil && ctx.Err() == nil {

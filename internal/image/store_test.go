@@ -41,6 +41,37 @@ func importRoot(t *testing.T, s *Store, name, body string) Image {
 	return img
 }
 
+// An image says when its recipe has changed since it was built.
+func TestOutdated(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	now, err := loadRecipe(s.recipes, "base")
+	if err != nil {
+		t.Fatal(err)
+	}
+	img := importRoot(t, s, "base", "1")
+	for _, tt := range []struct {
+		source, recipe string
+		want           bool
+	}{
+		{"build base", now.key, false}, {"build base", "another", true}, {"build base", "", true},
+		{"build something", "another", false}, {"import t.tar", "", false},
+	} {
+		dir := filepath.Join(s.dir, img.Digest)
+		r, err := readRecord(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Source, r.Recipe = tt.source, tt.recipe
+		if err := r.write(dir); err != nil {
+			t.Fatal(err)
+		}
+		list, err := s.List(t.Context())
+		if err != nil || len(list) != 1 || list[0].Outdated != tt.want {
+			t.Errorf("%+v: List = %+v, %v", tt, list, err)
+		}
+	}
+}
+
 func TestImportResolveList(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	img := importRoot(t, s, "one", "1")
