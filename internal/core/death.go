@@ -156,7 +156,7 @@ func (s *Service) endLost(ctx context.Context, x sandbox.Exec, end ending) error
 		} else if err := log.Finish(exit); err != nil {
 			s.log.Warn("finish the journal of a lost exec", telemetry.KeyUID, x.Box, telemetry.KeySeq, x.Seq, telemetry.KeyErr, err)
 		}
-		exit.StdoutCut, exit.StderrCut, exit.RichCut = log.Cut()
+		exit = withCuts(exit, log)
 	}
 	x.Exit, x.Status, x.FinishedAt = &exit, endStatus(exit), s.now()
 	x.Result = s.resultOf(ctx, x)

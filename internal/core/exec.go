@@ -20,7 +20,7 @@ import (
 //
 // A command of a session is pending until those before it have ended.
 func (s *Service) Exec(ctx context.Context, id string, spec sandbox.ExecSpec) (sandbox.Exec, error) {
-	if spec.Session != "" {
+	if queueOf(spec) != "" {
 		return s.enqueue(ctx, id, spec)
 	}
 	e, err := s.beginExec(ctx, id, spec)
@@ -34,7 +34,7 @@ func (s *Service) Exec(ctx context.Context, id string, spec sandbox.ExecSpec) (s
 // at the price of one. The result is unfinished when wait is over first, and
 // names the exec beside the error when ctx ends first.
 func (s *Service) RunExec(ctx context.Context, id string, spec sandbox.ExecSpec, wait time.Duration, caps OutputCaps) (Result, error) {
-	if spec.Session != "" {
+	if queueOf(spec) != "" {
 		return s.runQueued(ctx, id, spec, wait, caps)
 	}
 	e, err := s.beginExec(ctx, id, spec)
@@ -203,7 +203,7 @@ func (s *Service) WaitExec(ctx context.Context, id string, seq int64, timeout ti
 		return e.snapshot(), nil
 	}
 	x, err := s.cfg.Store.Exec(ctx, b.UID, seq)
-	if err != nil || x.Status.Finished() || x.Spec.Session == "" || timeout == 0 {
+	if err != nil || x.Status.Finished() || queueOf(x.Spec) == "" || timeout == 0 {
 		return x, err
 	}
 	return s.waitQueued(ctx, b.UID, seq, timeout)

@@ -21,6 +21,28 @@ func execFinished() error { return errs.E(errs.WrongState, "the command has ende
 // control returns an exec that the agent runs now; WrongState when it has
 // ended.
 func (s *Service) control(ctx context.Context, id string, seq int64) (*liveExec, error) {
+	e, err := s.reach(ctx, id, seq)
+	if err != nil {
+		return nil, err
+	}
+	return e, e.ready(ctx)
+}
+
+// toSignal is control for who signals: a cell need not have begun.
+func (s *Service) toSignal(ctx context.Context, id string, seq int64) (*liveExec, error) {
+	e, err := s.reach(ctx, id, seq)
+	switch {
+	case err != nil:
+		return nil, err
+	case !e.cell || e.givenUp():
+		return e, e.ready(ctx)
+	}
+	e.run.active(ctx)
+	return e, nil
+}
+
+// reach returns an exec that the agent has, or is about to get.
+func (s *Service) reach(ctx context.Context, id string, seq int64) (*liveExec, error) {
 	b, err := s.findExecs(ctx, id)
 	if err != nil {
 		return nil, err
@@ -39,7 +61,19 @@ func (s *Service) control(ctx context.Context, id string, seq int64) (*liveExec,
 		}
 		return nil, errs.E(errs.Unavailable, "the sandbox cannot be reached yet").RetryAfter(time.Second)
 	}
-	return e, e.ready(ctx)
+	return e, nil
+}
+
+// signal sends a signal to what the agent runs or, for a cell, is about to run:
+// a kernel may take long to start.
+func (e *liveExec) signal(ctx context.Context, sig syscall.Signal, tree bool) error {
+	for delay := retryFirst; ; delay = pauseFor(ctx, delay) {
+		err := e.run.guest.Signal(ctx, e.uid, sig, tree, sandbox.EndKilled)
+		if !e.cell || !errors.Is(err, errs.NotFound) || e.started() || e.run.ctx.Err() != nil || ctx.Err() != nil {
+			return err
+		}
+		// The agent has not heard of it yet.
+	}
 }
 
 // ready waits until the agent runs the exec, and counts as a use of it.
@@ -99,14 +133,14 @@ func (s *Service) Signal(ctx context.Context, id string, seq int64, signal strin
 			return err
 		}
 	}
-	e, err := s.control(ctx, id, seq)
+	e, err := s.toSignal(ctx, id, seq)
 	if tree && errors.Is(err, errs.WrongState) {
 		return s.signalLeft(ctx, id, seq, sig)
 	}
 	if err != nil {
 		return err
 	}
-	return gone(e.run.guest.Signal(ctx, e.uid, sig, tree, sandbox.EndKilled))
+	return gone(e.signal(ctx, sig, tree))
 }
 
 // deadly reports whether a signal is meant to end a command: then it also ends
@@ -133,6 +167,7 @@ func parseSignal(name string) (syscall.Signal, error) {
 }
 
 // Cancel kills everything that descends from the command; its end says killed.
+// A cell is interrupted, and only when that has no effect its kernel killed.
 // It returns the exec as it ended. Of a finished exec it kills what that left
 // running, which changes nothing about the exec.
 func (s *Service) Cancel(ctx context.Context, id string, seq int64) (sandbox.Exec, error) {
@@ -141,7 +176,7 @@ func (s *Service) Cancel(ctx context.Context, id string, seq int64) (sandbox.Exe
 	} else if ended {
 		return s.ExecByID(ctx, id, seq)
 	}
-	e, err := s.control(ctx, id, seq)
+	e, err := s.toSignal(ctx, id, seq)
 	if errors.Is(err, errs.WrongState) {
 		if err := s.signalLeft(ctx, id, seq, syscall.SIGKILL); err != nil && !errors.Is(err, errs.WrongState) {
 			return sandbox.Exec{}, err
@@ -151,8 +186,8 @@ func (s *Service) Cancel(ctx context.Context, id string, seq int64) (sandbox.Exe
 	if err != nil {
 		return sandbox.Exec{}, err
 	}
-	err = e.run.guest.Signal(ctx, e.uid, syscall.SIGKILL, true, sandbox.EndKilled)
-	if err != nil && !errors.Is(err, errs.NotFound) {
+	err = e.signal(ctx, syscall.SIGKILL, true)
+	if err != nil && !errors.Is(err, errs.NotFound) && !errors.Is(err, errs.WrongState) {
 		return sandbox.Exec{}, err
 	}
 	if err := s.await(ctx, e, cancelWait); err != nil {

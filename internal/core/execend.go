@@ -6,6 +6,7 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/event"
+	"github.com/cubbyhq/cubby/internal/journal"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 	"github.com/cubbyhq/cubby/internal/telemetry"
 )
@@ -17,6 +18,9 @@ func (e *liveExec) arm() {
 		return
 	}
 	left := max(0, *limit-e.run.s.now().Sub(e.exec.StartedAt)) + timeoutSlack
+	if e.cell {
+		left += interruptGrace
+	}
 	e.backstop = time.AfterFunc(left, func() {
 		e.run.s.life.spawn(e.enforceTimeout)
 	})
@@ -97,7 +101,7 @@ func (e *liveExec) finish(exit sandbox.Exit, at time.Time) {
 	exit = e.judge(exit)
 	// Followers get the exit even when it cannot be written.
 	finishErr := e.log.Finish(exit)
-	exit.StdoutCut, exit.StderrCut, exit.RichCut = e.log.Cut()
+	exit = withCuts(exit, e.log)
 	now := s.now()
 	began := e.exec.StartedAt
 	if began.IsZero() {
@@ -158,6 +162,19 @@ func within(at, first, last time.Time) time.Time {
 		return first
 	}
 	return at
+}
+
+// withCuts is an exit with what its log did not keep beside what never came.
+func withCuts(exit sandbox.Exit, log *journal.Log) sandbox.Exit {
+	if noted := log.Exit(); noted != nil {
+		exit.StdoutCut, exit.StderrCut, exit.RichCut = noted.StdoutCut, noted.StderrCut, noted.RichCut
+		return exit
+	}
+	stdout, stderr, rich := log.Cut()
+	exit.StdoutCut += stdout
+	exit.StderrCut += stderr
+	exit.RichCut += rich
+	return exit
 }
 
 // tell wakes those who wait for the end.

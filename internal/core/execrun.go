@@ -30,6 +30,9 @@ const (
 	// timeoutSlack is what an agent gets to enforce a time limit before core
 	// does, and again to report the end before core stops waiting.
 	timeoutSlack = 20 * time.Second
+	// interruptGrace is what an agent gives a cell to heed an interrupt before
+	// it kills the kernel.
+	interruptGrace = 5 * time.Second
 )
 
 // liveExec is an exec while it is not finished. Its pump carries the output
@@ -41,6 +44,7 @@ type liveExec struct {
 	log *journal.Log
 	// terminal is the name of the terminal whose program this is; "" is none.
 	terminal string
+	cell     bool // code for a kernel
 	// stdin serialises writers that append.
 	stdin sync.Mutex
 
@@ -68,7 +72,7 @@ type liveExec struct {
 
 func newLiveExec(r *run, x sandbox.Exec, log *journal.Log) *liveExec {
 	e := &liveExec{
-		run: r, uid: x.UID, seq: x.Seq, log: log, terminal: x.Spec.Terminal, exec: x,
+		run: r, uid: x.UID, seq: x.Seq, log: log, terminal: x.Spec.Terminal, cell: x.Spec.Cell != nil, exec: x,
 		begun: make(chan struct{}), done: make(chan struct{}), acks: make(chan struct{}, 1),
 		offset: log.Size(), noted: x.Status == sandbox.ExecRunning,
 	}
@@ -289,7 +293,8 @@ func (e *liveExec) started() bool {
 	return e.exec.Status != sandbox.ExecPending
 }
 
-// kill ends everything that descends from the command.
+// kill ends everything that descends from the command. A cell is interrupted,
+// and its kernel killed when that has no effect.
 func (e *liveExec) kill(ctx context.Context, reason sandbox.EndReason) {
 	if err := e.run.guest.Signal(ctx, e.uid, syscall.SIGKILL, true, reason); err != nil && !errors.Is(err, errs.NotFound) {
 		e.run.s.log.Warn("kill an exec", telemetry.KeyUID, e.run.uid, telemetry.KeySeq, e.seq, telemetry.KeyErr, err)

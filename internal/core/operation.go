@@ -23,7 +23,8 @@ type operation struct {
 // operations are known by the first word of their kind.
 func operations() map[string]operation {
 	return map[string]operation{
-		"git": {result: gitResult, show: showPatch},
+		"git":  {result: gitResult, show: showPatch},
+		"code": {result: endOfCode},
 	}
 }
 

@@ -12,17 +12,18 @@ import (
 
 // OutputCaps bound how many bytes of each stream a [Result] holds; a negative
 // one is all.
-type OutputCaps struct{ Stdout, Stderr int64 }
+type OutputCaps struct{ Stdout, Stderr, Rich int64 }
 
 // Result is an exec with its output. The cut counts are the bytes that are
 // missing, whether the journal or the caps left them out. Pruned says that the
 // output was removed to make room for later ones: how much it was is not known
 // then, and the cut counts are what was missing before.
 type Result struct {
-	Exec                 sandbox.Exec
-	Stdout, Stderr       []byte
-	StdoutCut, StderrCut int64
-	Pruned               bool
+	Exec                          sandbox.Exec
+	Stdout, Stderr                []byte
+	Rich                          []byte // of a cell: see [Service.Execution]
+	StdoutCut, StderrCut, RichCut int64
+	Pruned                        bool
 }
 
 // Result returns an exec with its output so far.
@@ -35,11 +36,11 @@ func (s *Service) Result(ctx context.Context, id string, seq int64, caps OutputC
 }
 
 func (s *Service) result(ctx context.Context, x sandbox.Exec, caps OutputCaps) (Result, error) {
-	c, err := s.cfg.Journals.Collect(ctx, x.Box, x.Seq, journal.Caps{Stdout: caps.Stdout, Stderr: caps.Stderr})
+	c, err := s.cfg.Journals.Collect(ctx, x.Box, x.Seq, journal.Caps(caps))
 	if errors.Is(err, errs.NotFound) {
 		r := Result{Exec: x, Pruned: !withoutJournal(x)}
 		if x.Exit != nil {
-			r.StdoutCut, r.StderrCut = x.Exit.StdoutCut, x.Exit.StderrCut
+			r.StdoutCut, r.StderrCut, r.RichCut = x.Exit.StdoutCut, x.Exit.StderrCut, x.Exit.RichCut
 		}
 		return r, nil
 	}
@@ -47,7 +48,10 @@ func (s *Service) result(ctx context.Context, x sandbox.Exec, caps OutputCaps) (
 		return Result{}, err
 	}
 	x.Result = shown(x, c.Stdout)
-	return Result{Exec: x, Stdout: c.Stdout, Stderr: c.Stderr, StdoutCut: c.StdoutCut, StderrCut: c.StderrCut}, nil
+	return Result{
+		Exec: x, Stdout: c.Stdout, Stderr: c.Stderr, Rich: c.Rich,
+		StdoutCut: c.StdoutCut, StderrCut: c.StderrCut, RichCut: c.RichCut,
+	}, nil
 }
 
 // withoutJournal reports whether a missing log has an innocent reason: the

@@ -12,7 +12,8 @@ import (
 	"github.com/cubbyhq/cubby/internal/telemetry"
 )
 
-// The commands of a session run one after another. Those that wait are pending
+// The commands of a session run one after another, and so do the cells of a
+// kernel. Those that wait are pending
 // execs of the store and little more here, so that there can be many and the
 // next daemon goes on with them: no goroutine, no timer and no open journal
 // each, and none of the places that maxExecs bounds.
@@ -25,9 +26,10 @@ const (
 	maxQueuedSecrets = 16 << 20
 )
 
-// queue is a session with commands that wait or run. One goroutine starts them.
+// queue is a session or a kernel with commands that wait or run. One goroutine
+// starts them.
 type queue struct {
-	session string
+	name    string  // see queueOf
 	seqs    []int64 // that wait, in order; those that are not in run.queued any more have ended
 	waiting int     // how many of them have not
 	running int64   // 0: none
@@ -59,8 +61,14 @@ func (s *Service) enqueue(ctx context.Context, id string, spec sandbox.ExecSpec)
 	if err != nil {
 		return sandbox.Exec{}, err
 	}
+	return r.enqueue(ctx, b, spec)
+}
+
+// enqueue numbers a command that is valid and puts it into its queue.
+func (r *run) enqueue(ctx context.Context, b sandbox.Sandbox, spec sandbox.ExecSpec) (sandbox.Exec, error) {
+	s := r.s
 	// The order of the numbers is the order of the queue.
-	unlock, err := r.sessions.lock(ctx, spec.Session)
+	unlock, err := r.sessions.lock(ctx, queueOf(spec))
 	if err != nil {
 		return sandbox.Exec{}, err
 	}
@@ -112,12 +120,12 @@ func (r *run) reserveQueued(x sandbox.Exec) (busy bool, err error) {
 		return false, errs.E(errs.WrongState, "the sandbox is ending")
 	}
 	if len(r.queued)+r.queueing >= maxQueued || r.queuedSecrets+size(x.Spec.Secrets) > maxQueuedSecrets {
-		return false, errs.E(errs.OverQuota, "%d commands of this sandbox wait in sessions already", len(r.queued)+r.queueing).
+		return false, errs.E(errs.OverQuota, "%d commands of this sandbox wait for their turn already", len(r.queued)+r.queueing).
 			Hint("wait for one to end, or cancel one").RetryAfter(time.Second)
 	}
 	r.queueing++
 	r.queuedSecrets += size(x.Spec.Secrets)
-	return r.busy(x.Spec.Session), nil
+	return r.busy(queueOf(x.Spec)), nil
 }
 
 func (r *run) unreserveQueued(x sandbox.Exec) {
@@ -153,10 +161,11 @@ func (r *run) addQueued(x sandbox.Exec, keep bool) *ending {
 // requeue puts an exec at the end of its queue, with what is needed to start
 // it if keep says so. The caller holds mu.
 func (r *run) requeue(x sandbox.Exec, keep bool) {
-	q := r.queues[x.Spec.Session]
+	name := queueOf(x.Spec)
+	q := r.queues[name]
 	if q == nil {
-		q = &queue{session: x.Spec.Session}
-		r.queues[q.session] = q
+		q = &queue{name: name}
+		r.queues[name] = q
 		r.s.life.spawn(func(context.Context) { r.serve(q) })
 	}
 	item := &queued{uid: x.UID, seq: x.Seq, queue: q, secrets: x.Spec.Secrets}
@@ -236,7 +245,7 @@ func (r *run) serve(q *queue) {
 			// Whatever keeps it from being started, those behind it wait too.
 			delay = r.pause(delay)
 			if delay == retryLast {
-				r.s.log.Warn("start the next command of a session; it is tried again", telemetry.KeyUID, r.uid, telemetry.KeySeq, item.seq, telemetry.KeyErr, err)
+				r.s.log.Warn("start the next command of a queue; it is tried again", telemetry.KeyUID, r.uid, telemetry.KeySeq, item.seq, telemetry.KeyErr, err)
 			}
 			continue
 		}
@@ -261,10 +270,10 @@ func (r *run) serve(q *queue) {
 	}
 }
 
-// busy reports whether a session has commands that wait or run. The caller
+// busy reports whether a queue has commands that wait or run. The caller
 // holds mu.
-func (r *run) busy(session string) bool {
-	q := r.queues[session]
+func (r *run) busy(name string) bool {
+	q := r.queues[name]
 	return q != nil && (q.waiting > 0 || r.runs(q) != 0)
 }
 
@@ -288,7 +297,7 @@ func (r *run) next(q *queue) *queued {
 		}
 		q.seqs = q.seqs[1:]
 	}
-	delete(r.queues, q.session)
+	delete(r.queues, q.name)
 	return nil
 }
 
@@ -356,6 +365,13 @@ func (s *Service) cancelQueued(ctx context.Context, id string, seq int64) (bool,
 	if r == nil {
 		return false, nil
 	}
+	return r.endQueued(ctx, seq, "it was canceled while it waited for its turn")
+}
+
+// endQueued ends an exec that waits. It reports false when that does not, or
+// may have been started.
+func (r *run) endQueued(ctx context.Context, seq int64, why string) (bool, error) {
+	s := r.s
 	item, ok := r.take(seq)
 	if !ok {
 		return false, nil
@@ -365,9 +381,9 @@ func (s *Service) cancelQueued(ctx context.Context, id string, seq int64) (bool,
 		return false, nil
 	}
 	ctx = context.WithoutCancel(ctx)
-	x, err := s.cfg.Store.Exec(ctx, b.UID, seq)
+	x, err := s.cfg.Store.Exec(ctx, r.uid, seq)
 	if err == nil {
-		err = s.endUnstarted(ctx, x, sandbox.Exit{Reason: sandbox.EndNotRun, Message: "it was canceled while it waited for its turn"})
+		err = s.endUnstarted(ctx, x, sandbox.Exit{Reason: sandbox.EndNotRun, Message: why})
 	}
 	if err != nil {
 		r.giveBack(item)

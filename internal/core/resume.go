@@ -23,7 +23,7 @@ func (s *Service) resume(ctx context.Context, r *run) error {
 			return err
 		}
 		for _, x := range page {
-			if x.Spec.Session != "" {
+			if queueOf(x.Spec) != "" {
 				r.resumeQueued(x)
 			} else if err := s.resumeExec(ctx, r, x); err != nil {
 				return err
@@ -68,12 +68,12 @@ func (s *Service) resumeExec(ctx context.Context, r *run, x sandbox.Exec) error 
 	return nil
 }
 
-// resumeQueued puts a command of a session back into its queue. The first of
-// each may have been started.
+// resumeQueued puts a command of a session or a cell back into its queue. The
+// first of each may have been started.
 func (r *run) resumeQueued(x sandbox.Exec) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	first := r.queues[x.Spec.Session] == nil
+	first := r.queues[queueOf(x.Spec)] == nil
 	r.requeue(x, false)
 	r.queued[x.Seq].begun = first
 }

@@ -47,13 +47,13 @@ type run struct {
 	over    context.Context // ends when the agent is gone for good: nobody dials it any more
 	setOver context.CancelFunc
 	pumps   sync.WaitGroup // Add only under mu while ending is nil
-	// sessions orders those who put commands into queues, by session.
+	// sessions orders those who put commands into queues, by queue.
 	sessions keyedLocks
 
 	mu        sync.Mutex
 	ending    *ending             // not nil: no exec is taken any more; guarded by mu
 	execs     map[int64]*liveExec // by seq; guarded by mu
-	queues    map[string]*queue   // by session; guarded by mu
+	queues    map[string]*queue   // by name; guarded by mu
 	queued    map[int64]*queued   // by seq; guarded by mu
 	queueing  int                 // commands of sessions that have no seq yet; guarded by mu
 	starting  int                 // execs that have no seq yet; guarded by mu

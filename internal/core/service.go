@@ -108,6 +108,8 @@ type Config struct {
 	// MinFreeMemory refuses creates and starts while the host has less
 	// memory available, in bytes.
 	MinFreeMemory int64
+	// Code bounds the texts of executions; nil: [DefaultCodeCaps].
+	Code *CodeCaps
 	// JournalBytes is what the output of a sandbox's execs may take on the
 	// host; it is taken off the sandbox's disk.
 	JournalBytes int64
@@ -132,6 +134,7 @@ type Service struct {
 	metrics  Metrics
 	host     Host
 	defaults sandbox.Spec
+	codeCaps CodeCaps
 	proxy    *egress.Proxy
 
 	life      *lifecycle
@@ -166,6 +169,10 @@ func New(cfg Config) (*Service, error) {
 		wake:      make(chan struct{}, 1),
 		running:   make(map[sandbox.UID]*run),
 		untold:    make(map[sandbox.UID]string),
+		codeCaps:  DefaultCodeCaps(),
+	}
+	if cfg.Code != nil {
+		s.codeCaps = *cfg.Code
 	}
 	if s.now == nil {
 		s.now = time.Now

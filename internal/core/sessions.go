@@ -57,7 +57,7 @@ func (s *Service) Sessions(ctx context.Context, id string) ([]Session, error) {
 		a.run.mu.Lock()
 		for name, q := range a.run.queues {
 			running := a.run.runs(q)
-			if running == 0 && q.waiting == 0 {
+			if q.ofKernel() || running == 0 && q.waiting == 0 {
 				continue
 			}
 			is := all[name]

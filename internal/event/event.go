@@ -34,7 +34,7 @@ func New(box sandbox.UID, actor string, p Payload) sandbox.Event {
 // statusOf is the status of an act that was over at once.
 func statusOf(p Payload) sandbox.ExecStatus {
 	switch p.(type) {
-	case Failed, Died, Denied, Frozen, Limit:
+	case Failed, Died, Denied, Frozen, Limit, KernelDeath:
 		return sandbox.ExecError
 	}
 	return sandbox.ExecDone
@@ -74,6 +74,7 @@ func facts() []fact {
 		of[FileWrite](), of[FileRemove](), of[FileMove](), of[MakeDir](), of[Extract](),
 		of[Allowed](), of[Denied](),
 		of[Frozen](), of[Thawed](), of[Purged](),
+		of[KernelCreate](), of[KernelRestart](), of[KernelDelete](), of[KernelDeath](),
 	}
 }
 

@@ -18,11 +18,17 @@ func Began(x sandbox.Exec) sandbox.Event {
 	return e
 }
 
-// Ended says how a finished exec ended, after the limits that it met.
+// Ended says how a finished exec ended, after the limits that it met and the
+// kernel that it took with it.
 func Ended(x sandbox.Exec) []sandbox.Event {
 	var all []sandbox.Event
 	for _, limit := range limits(*x.Exit) {
 		e := New(x.Box, x.Actor, Limit{Seq: x.Seq, Limit: limit})
+		e.Seq = x.Seq
+		all = append(all, e)
+	}
+	if c := x.Spec.Cell; c != nil && !x.StartedAt.IsZero() && (x.Exit.Reason == sandbox.EndKernel || x.Exit.Reason == sandbox.EndOOM) {
+		e := New(x.Box, x.Actor, KernelDeath{Kernel: c.Kernel, Seq: x.Seq, Reason: x.Exit.Reason})
 		e.Seq = x.Seq
 		all = append(all, e)
 	}
@@ -66,7 +72,7 @@ func limits(x sandbox.Exit) []string {
 	case sandbox.EndDiskFull:
 		all = append(all, "host_disk")
 	}
-	if x.StdoutCut > 0 || x.StderrCut > 0 {
+	if x.StdoutCut > 0 || x.StderrCut > 0 || x.RichCut > 0 {
 		all = append(all, "output")
 	}
 	return all

@@ -30,6 +30,10 @@ const (
 	DiskFrozen       = "host.disk_frozen"
 	DiskThawed       = "host.disk_thawed"
 	DiskPurged       = "disk.purged"
+	KernelCreated    = "kernel.created"
+	KernelRestarted  = "kernel.restarted"
+	KernelDeleted    = "kernel.deleted"
+	KernelDied       = "kernel.died"
 )
 
 // Created: a sandbox exists and runs for the first time.
@@ -177,6 +181,30 @@ type Purged struct {
 	FreedBytes int64 `json:"freed_bytes"`
 }
 
+// KernelCreate: a kernel was made on request. One that code made is not told.
+type KernelCreate struct {
+	Kernel   string `json:"kernel"`
+	Language string `json:"language"`
+}
+
+// KernelRestart: a kernel began anew on request, without what it had in memory.
+type KernelRestart struct {
+	Kernel   string `json:"kernel"`
+	Language string `json:"language"`
+}
+
+// KernelDelete: a kernel was ended on request.
+type KernelDelete struct {
+	Kernel string `json:"kernel"`
+}
+
+// KernelDeath: a kernel ended under its code.
+type KernelDeath struct {
+	Kernel string            `json:"kernel"`
+	Seq    int64             `json:"seq"` // of the code
+	Reason sandbox.EndReason `json:"reason"`
+}
+
 func (Created) Kind() string       { return SandboxCreated }
 func (Started) Kind() string       { return SandboxStarted }
 func (Updated) Kind() string       { return SandboxUpdated }
@@ -201,6 +229,11 @@ func (Denied) Kind() string        { return EgressDenied }
 func (Frozen) Kind() string        { return DiskFrozen }
 func (Thawed) Kind() string        { return DiskThawed }
 func (Purged) Kind() string        { return DiskPurged }
+
+func (KernelCreate) Kind() string  { return KernelCreated }
+func (KernelRestart) Kind() string { return KernelRestarted }
+func (KernelDelete) Kind() string  { return KernelDeleted }
+func (KernelDeath) Kind() string   { return KernelDied }
 
 func (Archived) Kind() string      { return SandboxArchived }
 func (ArchiveFailed) Kind() string { return ArchiveNotMade }

@@ -1,0 +1,456 @@
+package core
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/kernel"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+)
+
+// Bounds of what an execution holds. A kernel can send anything.
+const (
+	// maxRecord is the longest record that is read: an output of 16 MiB and
+	// what is around it.
+	maxRecord = 17 << 20
+	// maxShown and maxShownBytes bound the outputs of one execution together.
+	maxShown      = 1000
+	maxShownBytes = 32 << 20
+	// maxNesting is how deep JSON may be: deeper than anything that is drawn,
+	// and not too deep for any reader.
+	maxNesting = 128
+	// maxTypes bounds the MIME types of one value.
+	maxTypes = 64
+	// maxMIME is the longest name of one, in bytes, and maxMetadata what may be
+	// said about a value.
+	maxMIME     = 127
+	maxMetadata = 64 << 10
+	// maxFrames bounds the pieces of a traceback.
+	maxFrames = 10_000
+)
+
+// Execution is a cell with what it has shown so far. Updates of displays and
+// requests to clear are applied. All text is UTF-8.
+type Execution struct {
+	Exec sandbox.Exec
+	// Stdout and Stderr are what was printed, under the service's [CodeCaps].
+	// Requests to clear leave them.
+	Stdout, Stderr string
+	// Count numbers the cell in its kernel's process; 0 when that is not known.
+	Count int
+	// Result is the value of the last expression; nil: none.
+	Result  kernel.Bundle
+	Outputs []Display
+	// Error is why a finished execution did not succeed; nil when it did.
+	Error *CodeError
+	// KernelRestarted says why what earlier cells had made was gone when this
+	// one began; "": it was not.
+	KernelRestarted string
+	Success         bool
+	// Truncated has the length in characters of each text that is not whole:
+	// "stdout", "stderr", "result.text/plain", "error.traceback", …
+	Truncated map[string]int64
+	// Pruned: the output was removed to make room for later ones.
+	Pruned bool
+}
+
+// Display is a value that a cell showed on purpose. Values of the types that
+// end in json are JSON of any kind, all others are strings.
+type Display struct {
+	Data     kernel.Bundle
+	Metadata json.RawMessage // an object; nil: none
+	ID       string          // "": it cannot be updated
+}
+
+// CodeError is what ended a cell early. Its texts have no colours.
+type CodeError struct {
+	Type      string // of the exception; "TimeoutError" and such when it was none
+	Message   string
+	Traceback string // lines; "": none
+}
+
+// execution reads what a cell has shown.
+func (s *Service) execution(ctx context.Context, x sandbox.Exec) (Execution, error) {
+	caps := s.codeCaps
+	var o cellOutput
+	o.stdout.limit, o.stderr.limit = caps.Stdout, caps.Stderr
+	e := Execution{Exec: x, Success: succeeded(x), Truncated: make(map[string]int64)}
+	err := s.readCell(ctx, x, &o)
+	switch {
+	case errors.Is(err, errs.NotFound):
+		if e.Pruned = !withoutJournal(x); e.Pruned {
+			o.recall(x.Result)
+		}
+	case err != nil:
+		return Execution{}, err
+	}
+	var cut sandbox.Exit
+	if x.Exit != nil {
+		cut = *x.Exit
+	} else if live := s.live(x.Box, x.Seq); live != nil {
+		cut.StdoutCut, cut.StderrCut, cut.RichCut = live.log.Cut()
+	}
+	if e.Pruned {
+		cut = sandbox.Exit{}
+	}
+	e.Stdout = o.stdout.text("stdout", cut.StdoutCut, e.Truncated)
+	e.Stderr = o.stderr.text("stderr", cut.StderrCut, e.Truncated)
+	e.Count, e.KernelRestarted = o.count, firstChars(o.restarted, maxFault)
+	e.Result = capResult(o.result, caps.Result, e.Truncated)
+	e.Outputs = o.outputs(cut.RichCut)
+	e.Error = codeError(x, &o, caps, e.Truncated)
+	return e, nil
+}
+
+// capResult bounds the texts of a result; other values are whole.
+func capResult(b kernel.Bundle, limit int, truncated map[string]int64) kernel.Bundle {
+	for mime, value := range b {
+		if !strings.HasPrefix(mime, "text/") || limit <= 0 || len(value) <= limit {
+			continue
+		}
+		var text string
+		if json.Unmarshal(value, &text) != nil {
+			continue // JSON of a text type
+		}
+		b[mime] = quote(capText(text, limit, "result."+mime, truncated))
+	}
+	return b
+}
+
+// quote is text as JSON, with <, > and & as they are.
+func quote(text string) json.RawMessage {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	// No string fails.
+	_ = enc.Encode(text)
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+}
+
+// cellOutput assembles what a cell shows out of its journal. Nothing of it is
+// trusted.
+type cellOutput struct {
+	// brief leaves out texts and displays.
+	brief bool
+
+	stdout, stderr textBuffer
+	count          int
+	result         kernel.Bundle
+	fault          *kernel.Error
+	restarted      string // why the kernel began anew before the cell
+	died           string // why it ended under it
+
+	line     []byte // of rich output, as far as it came
+	tooLong  bool   // the line is longer than is read
+	shown    []*shownDisplay
+	byID     map[string]*shownDisplay
+	bytes    int  // of shown
+	clearing bool // the next output removes what is shown
+	left     int  // records that are not in the answer
+}
+
+// shownDisplay is a display and the places that show it.
+type shownDisplay struct {
+	Display
+	places int
+}
+
+// add takes the next piece of the journal.
+func (o *cellOutput) add(out sandbox.Output) {
+	switch {
+	case out.Stream == sandbox.Rich:
+		o.addRich(out.Data)
+	case o.brief:
+	case out.Stream == sandbox.Stderr:
+		o.clearIfDue()
+		o.stderr.add(out.Data)
+	default:
+		o.clearIfDue()
+		o.stdout.add(out.Data)
+	}
+}
+
+// addRich splits rich output into records. The last line may be torn: it is no
+// record until it has ended.
+func (o *cellOutput) addRich(data []byte) {
+	for len(data) > 0 {
+		piece, rest, ended := bytes.Cut(data, []byte("\n"))
+		data = rest
+		if o.tooLong = o.tooLong || len(o.line)+len(piece) > maxRecord; !o.tooLong {
+			o.line = append(o.line, piece...)
+		}
+		if !ended {
+			return
+		}
+		if o.tooLong {
+			o.left++
+		} else if line := bytes.TrimSpace(o.line); len(line) > 0 {
+			o.record(line)
+		}
+		o.line, o.tooLong = o.line[:0], false
+	}
+}
+
+// record is a [kernel.Output] whose larger parts are still to be looked at.
+type record struct {
+	Display *struct {
+		value
+		ID     string `json:"display_id"`
+		Update bool   `json:"update"`
+	} `json:"display"`
+	Result *struct {
+		value
+		Count int `json:"execution_count"`
+	} `json:"result"`
+	Error *struct {
+		Name      string          `json:"ename"`
+		Value     string          `json:"evalue"`
+		Traceback json.RawMessage `json:"traceback"`
+	} `json:"error"`
+	Clear  *kernel.Clear  `json:"clear"`
+	Kernel *kernel.Notice `json:"kernel"`
+}
+
+type value struct {
+	Data     json.RawMessage `json:"data"`
+	Metadata json.RawMessage `json:"metadata"`
+}
+
+func (o *cellOutput) record(line []byte) {
+	if o.brief && bytes.HasPrefix(line, []byte(`{"display":`)) {
+		return
+	}
+	if !utf8.Valid(line) {
+		line = bytes.ToValidUTF8(line, []byte("\uFFFD"))
+	}
+	var r record
+	if nesting(line) > maxNesting || json.Unmarshal(line, &r) != nil {
+		o.left++
+		return
+	}
+	switch {
+	case r.Display != nil:
+		o.clearIfDue()
+		o.display(Display{Data: bundle(r.Display.Data), Metadata: metadata(r.Display.Metadata), ID: r.Display.ID}, r.Display.Update)
+	case r.Result != nil:
+		o.clearIfDue()
+		if o.result != nil {
+			// Only the last value is the result, the others were shown.
+			o.display(Display{Data: o.result}, false)
+		}
+		o.result, o.count = bundle(r.Result.Data), r.Result.Count
+	case r.Error != nil:
+		o.clearIfDue()
+		o.fault = &kernel.Error{Name: r.Error.Name, Value: r.Error.Value, Traceback: texts(r.Error.Traceback)}
+	case r.Clear != nil:
+		o.clearing = true
+		if !r.Clear.Wait {
+			o.clearIfDue()
+		}
+	case r.Kernel != nil && r.Kernel.Restarted:
+		o.restarted = r.Kernel.Reason
+	case r.Kernel != nil:
+		o.died = r.Kernel.Reason
+	}
+}
+
+// clearIfDue removes what is shown. What was printed stays.
+func (o *cellOutput) clearIfDue() {
+	if o.clearing {
+		o.clearing, o.shown, o.byID, o.bytes, o.result = false, nil, nil, 0, nil
+	}
+}
+
+// display shows a value, or puts it in the places of the one that it updates.
+// An update of what an earlier cell showed is shown here.
+func (o *cellOutput) display(d Display, update bool) {
+	if o.brief {
+		return
+	}
+	old := o.byID[d.ID]
+	if d.ID == "" {
+		old = nil
+	}
+	size := d.size()
+	switch {
+	case old == nil:
+		if len(o.shown) >= maxShown || o.bytes+size > maxShownBytes {
+			o.left++
+			return
+		}
+		now := &shownDisplay{Display: d, places: 1}
+		o.shown = append(o.shown, now)
+		o.bytes += size
+		if d.ID != "" {
+			if o.byID == nil {
+				o.byID = make(map[string]*shownDisplay)
+			}
+			o.byID[d.ID] = now
+		}
+		return
+	case !update:
+		// The same id is shown again: both places are the newer value.
+		if len(o.shown) >= maxShown {
+			o.left++
+			return
+		}
+		o.shown = append(o.shown, old)
+		o.bytes += old.size()
+		old.places++
+	}
+	more := (size - old.size()) * old.places
+	if o.bytes+more > maxShownBytes {
+		o.left++
+		return
+	}
+	o.bytes += more
+	old.Display = d
+}
+
+// size is what a display takes in an answer, roughly.
+func (d Display) size() int {
+	n := 128 + len(d.ID) + len(d.Metadata)
+	for mime, v := range d.Data {
+		n += len(mime) + len(v) + 64
+	}
+	return n
+}
+
+// outputs returns what is shown, and as the last one what is not.
+func (o *cellOutput) outputs(cut int64) []Display {
+	var all []Display
+	for _, d := range o.shown {
+		all = append(all, d.Display)
+	}
+	var missing []string
+	if o.left > 0 {
+		missing = append(missing, fmt.Sprintf("%d outputs are not part of this answer: they are too large, too many or damaged", o.left))
+	}
+	if cut > 0 {
+		missing = append(missing, fmt.Sprintf("%d bytes of outputs were not kept", cut))
+	}
+	if missing != nil {
+		all = append(all, Display{Data: kernel.Bundle{"text/plain": quote("[" + strings.Join(missing, "; ") + "]")}})
+	}
+	return all
+}
+
+// recall takes what is known without the journal.
+func (o *cellOutput) recall(stored json.RawMessage) {
+	var r codeResult
+	if stored == nil || json.Unmarshal(stored, &r) != nil {
+		return
+	}
+	o.count, o.restarted = r.Count, r.KernelRestarted
+	if r.Error != nil {
+		o.fault = &kernel.Error{Name: r.Error.Type, Value: r.Error.Message}
+	}
+}
+
+// bundle reads a value in its MIME types, those that make sense. It is never
+// nil.
+func bundle(raw json.RawMessage) kernel.Bundle {
+	b := make(kernel.Bundle)
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
+		return b
+	}
+	for dec.More() && len(b) < maxTypes {
+		t, err := dec.Token()
+		if err != nil {
+			return b
+		}
+		var v json.RawMessage
+		if dec.Decode(&v) != nil {
+			return b
+		}
+		if mime, ok := t.(string); ok && isMIME(mime) {
+			b[mime] = valueOf(mime, v)
+		}
+	}
+	return b
+}
+
+// isMIME reports whether a name could be that of a MIME type.
+func isMIME(name string) bool {
+	if name == "" || len(name) > maxMIME {
+		return false
+	}
+	return !strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' })
+}
+
+// valueOf makes a value what its type says: a string, or any JSON.
+func valueOf(mime string, v json.RawMessage) json.RawMessage {
+	if strings.HasSuffix(mime, "json") {
+		return v
+	}
+	var text string
+	switch {
+	case v[0] == '"' && !bytes.Contains(bytes.ToLower(v), []byte(`\ud`)):
+		return v
+	case v[0] == '"':
+		// Half a surrogate pair is no text; decoding replaces it.
+		if json.Unmarshal(v, &text) != nil {
+			return quote("")
+		}
+	case v[0] == '[':
+		text = strings.Join(texts(v), "")
+	default:
+		text = string(v)
+	}
+	return quote(text)
+}
+
+// texts reads a list of strings.
+func texts(raw json.RawMessage) []string {
+	var all []string
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	if t, err := dec.Token(); err != nil || t != json.Delim('[') {
+		return nil
+	}
+	for dec.More() && len(all) < maxFrames {
+		var v any
+		if dec.Decode(&v) != nil {
+			break
+		}
+		if s, ok := v.(string); ok {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// metadata is what is said about a value, nil when that is nothing.
+func metadata(raw json.RawMessage) json.RawMessage {
+	if len(raw) <= len("{}") || raw[0] != '{' || len(raw) > maxMetadata {
+		return nil
+	}
+	return slices.Clone(raw)
+}
+
+// nesting is how deep a JSON text goes, or seems to.
+func nesting(text []byte) int {
+	depth, deepest, quoted := 0, 0, false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '[' || c == '{':
+			depth++
+			deepest = max(deepest, depth)
+		case c == ']' || c == '}':
+			depth--
+		}
+	}
+	return deepest
+}

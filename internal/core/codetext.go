@@ -1,0 +1,142 @@
+package core
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"unicode/utf8"
+)
+
+// CodeCaps bound the texts of an [Execution], in characters; 0 and less is no
+// bound. What is longer keeps its beginning and says how long it was.
+type CodeCaps struct {
+	Stdout, Stderr int
+	Result         int // each text of the result
+	Traceback      int // and the message of an error
+}
+
+// DefaultCodeCaps suit readers that pay for every word.
+func DefaultCodeCaps() CodeCaps {
+	return CodeCaps{Stdout: 50_000, Stderr: 120_000, Result: 30_000, Traceback: 8_000}
+}
+
+// suffix says that a text is not all.
+func suffix(original int64, limit int) string {
+	return fmt.Sprintf("\n\n... [truncated — %d chars total, showing first %d]", original, limit)
+}
+
+// textBuffer keeps the beginning of a text and counts all of it. What is not
+// UTF-8 becomes U+FFFD, a character for each byte.
+type textBuffer struct {
+	limit int // characters; 0 and less: all
+	kept  strings.Builder
+	shown int    // characters in kept
+	chars int64  // of the whole text
+	torn  []byte // the beginning of a character
+}
+
+func (t *textBuffer) add(p []byte) {
+	if len(t.torn) > 0 {
+		// At most three bytes wait, and a few more settle what they are.
+		head := append(t.torn, p[:min(len(p), utf8.UTFMax)]...)
+		used := 0
+		for used < len(t.torn) && utf8.FullRune(head[used:]) {
+			r, n := utf8.DecodeRune(head[used:])
+			t.put(r)
+			used += n
+		}
+		if used < len(t.torn) {
+			t.torn = head[used:]
+			return
+		}
+		p, t.torn = p[used-len(t.torn):], nil
+	}
+	for len(p) > 0 {
+		if t.limit > 0 && t.shown >= t.limit {
+			whole := len(p) - tornTail(p)
+			t.chars += int64(utf8.RuneCount(p[:whole]))
+			t.torn = append([]byte(nil), p[whole:]...)
+			return
+		}
+		if !utf8.FullRune(p) {
+			t.torn = append([]byte(nil), p...)
+			return
+		}
+		r, n := utf8.DecodeRune(p)
+		t.put(r)
+		p = p[n:]
+	}
+}
+
+// tornTail is how many bytes at the end of p may be the beginning of a
+// character.
+func tornTail(p []byte) int {
+	for n := 1; n < utf8.UTFMax && n <= len(p); n++ {
+		if tail := p[len(p)-n:]; utf8.RuneStart(tail[0]) {
+			if !utf8.FullRune(tail) {
+				return n
+			}
+			return 0
+		}
+	}
+	return 0
+}
+
+func (t *textBuffer) put(r rune) {
+	t.chars++
+	if t.limit <= 0 || t.shown < t.limit {
+		t.kept.WriteRune(r)
+		t.shown++
+	}
+}
+
+// text ends the text. Each of the cut bytes, which did not come, counts as a
+// character.
+func (t *textBuffer) text(field string, cut int64, truncated map[string]int64) string {
+	for range t.torn {
+		t.put(utf8.RuneError)
+	}
+	t.torn = nil
+	if t.chars == int64(t.shown) && cut == 0 {
+		return t.kept.String()
+	}
+	truncated[field] = t.chars + cut
+	return t.kept.String() + suffix(t.chars+cut, t.shown)
+}
+
+// capText is a whole text under a bound. Truncated may be nil when limit is
+// none.
+func capText(text string, limit int, field string, truncated map[string]int64) string {
+	first := firstChars(text, limit)
+	if len(first) == len(text) {
+		return text
+	}
+	chars := int64(utf8.RuneCountInString(text))
+	truncated[field] = chars
+	return first + suffix(chars, limit)
+}
+
+// firstChars is the beginning of a text, all of it for a limit of 0 and less.
+func firstChars(text string, limit int) string {
+	if limit <= 0 || len(text) <= limit {
+		return text
+	}
+	n := 0
+	for i := range text {
+		if n == limit {
+			return text[:i]
+		}
+		n++
+	}
+	return text
+}
+
+// ansi is what terminals act upon: colours, cursor moves, titles.
+var ansi = regexp.MustCompile("\x1b(\\[[0-?]*[ -/]*[@-~]|\\][^\x07\x1b]*(\x07|\x1b\\\\)|[ -/]*[0-~])")
+
+func withoutANSI(text string) string {
+	if !strings.ContainsRune(text, 0x1b) {
+		return text
+	}
+	return ansi.ReplaceAllString(text, "")
+}

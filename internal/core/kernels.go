@@ -1,0 +1,190 @@
+package core
+
+import (
+	"cmp"
+	"context"
+	"errors"
+
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/event"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+)
+
+// Kernels belong to a running sandbox: its agent knows them, and they end with
+// its stop. All calls are WrongState when it does not run.
+
+// CreateKernel makes a kernel and returns when it answers. Without a name it
+// has its language's, and without a language that of the sandbox's runtime.
+// Conflict when the name is taken, NotFound when the image has no such kernel.
+func (s *Service) CreateKernel(ctx context.Context, id string, k sandbox.KernelSpec) (sandbox.Kernel, error) {
+	b, r, done, err := s.useKernels(ctx, id)
+	if err != nil {
+		return sandbox.Kernel{}, err
+	}
+	defer done()
+	if k.Language = canonicalLanguage(k.Language); k.Language == "" {
+		k.Language = defaultLanguage(b.Spec)
+	}
+	k.Name = cmp.Or(k.Name, k.Language)
+	k.User = cmp.Or(k.User, b.Spec.User)
+	if err := k.Validate(); err != nil {
+		return sandbox.Kernel{}, err
+	}
+	if k.Cwd, err = resolvePath(cmp.Or(k.Cwd, sandbox.WorkspaceDir)); err != nil {
+		return sandbox.Kernel{}, err
+	}
+	made, err := r.guest.CreateKernel(ctx, k)
+	if err != nil {
+		return sandbox.Kernel{}, err
+	}
+	s.note(ctx, event.New(b.UID, actor(ctx), event.KernelCreate{Kernel: made.Name, Language: made.Language}))
+	return made, nil
+}
+
+// useKernels finds a sandbox that runs, which is in use until done.
+func (s *Service) useKernels(ctx context.Context, id string) (b sandbox.Sandbox, r *run, done func(), err error) {
+	leave, err := s.life.enter(ctx)
+	if err != nil {
+		return b, nil, nil, err
+	}
+	defer leave()
+	if b, r, err = s.findRunning(ctx, id); err != nil {
+		return b, nil, nil, err
+	}
+	return b, r, r.open(ctx), nil
+}
+
+// Kernels lists the kernels of a sandbox by name, and those that its image
+// brings. It is no activity.
+func (s *Service) Kernels(ctx context.Context, id string) ([]sandbox.Kernel, []sandbox.KernelKind, error) {
+	if err := s.life.wait(ctx); err != nil {
+		return nil, nil, err
+	}
+	_, r, err := s.findRunning(ctx, id)
+	if err != nil {
+		return nil, nil, err
+	}
+	kernels, kinds, err := r.guest.Kernels(ctx)
+	for i := range kernels {
+		kernels[i] = r.withQueue(kernels[i])
+	}
+	return kernels, kinds, err
+}
+
+// withQueue adds the cells that the agent has not heard of yet.
+func (r *run) withQueue(k sandbox.Kernel) sandbox.Kernel {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if q := r.queues[kernelQueue(k.Name)]; q != nil {
+		k.Waiting += int64(q.waiting)
+	}
+	return k
+}
+
+// Kernel returns a kernel. It is no activity.
+func (s *Service) Kernel(ctx context.Context, id, name string) (sandbox.Kernel, error) {
+	if err := s.life.wait(ctx); err != nil {
+		return sandbox.Kernel{}, err
+	}
+	_, r, err := s.findRunning(ctx, id)
+	if err != nil {
+		return sandbox.Kernel{}, err
+	}
+	return r.kernel(ctx, name)
+}
+
+func (r *run) kernel(ctx context.Context, name string) (sandbox.Kernel, error) {
+	if err := sandbox.ValidateName("kernel", name); err != nil {
+		return sandbox.Kernel{}, err
+	}
+	kernels, _, err := r.guest.Kernels(ctx)
+	if err != nil {
+		return sandbox.Kernel{}, err
+	}
+	for _, k := range kernels {
+		if k.Name == name {
+			return r.withQueue(k), nil
+		}
+	}
+	return sandbox.Kernel{}, errs.E(errs.NotFound, "no such kernel").Hint("create it, or name the language: then the code makes it")
+}
+
+// InterruptKernel ends the cell that runs, if one does; the kernel's state
+// stays and the cells behind it go on.
+func (s *Service) InterruptKernel(ctx context.Context, id, name string) (sandbox.Kernel, error) {
+	if err := sandbox.ValidateName("kernel", name); err != nil {
+		return sandbox.Kernel{}, err
+	}
+	_, r, done, err := s.useKernels(ctx, id)
+	if err != nil {
+		return sandbox.Kernel{}, err
+	}
+	defer done()
+	k, err := r.guest.InterruptKernel(ctx, name)
+	if err != nil {
+		return sandbox.Kernel{}, err
+	}
+	return r.withQueue(k), nil
+}
+
+// RestartKernel ends the kernel's process, and the cell that runs with it, and
+// returns when a new one answers. The cells behind it run there.
+func (s *Service) RestartKernel(ctx context.Context, id, name string) (sandbox.Kernel, error) {
+	if err := sandbox.ValidateName("kernel", name); err != nil {
+		return sandbox.Kernel{}, err
+	}
+	b, r, done, err := s.useKernels(ctx, id)
+	if err != nil {
+		return sandbox.Kernel{}, err
+	}
+	defer done()
+	k, err := r.guest.RestartKernel(ctx, name)
+	if err != nil {
+		return sandbox.Kernel{}, err
+	}
+	s.note(ctx, event.New(b.UID, actor(ctx), event.KernelRestart{Kernel: k.Name, Language: k.Language}))
+	return r.withQueue(k), nil
+}
+
+// DeleteKernel ends a kernel with its cells: the one that runs, and those that
+// wait without having begun.
+func (s *Service) DeleteKernel(ctx context.Context, id, name string) error {
+	if err := sandbox.ValidateName("kernel", name); err != nil {
+		return err
+	}
+	b, r, done, err := s.useKernels(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer done()
+	// Nobody puts a cell behind those that are ended here.
+	unlock, err := r.sessions.lock(ctx, kernelQueue(name))
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if err := r.emptyQueue(ctx, kernelQueue(name), "the kernel was deleted before its turn came"); err != nil {
+		return err
+	}
+	if err := r.guest.DeleteKernel(ctx, name); err != nil {
+		return err
+	}
+	s.note(ctx, event.New(b.UID, actor(ctx), event.KernelDelete{Kernel: name}))
+	return nil
+}
+
+// emptyQueue ends the commands of a queue that wait.
+func (r *run) emptyQueue(ctx context.Context, name, why string) error {
+	r.mu.Lock()
+	var seqs []int64
+	if q := r.queues[name]; q != nil {
+		seqs = append(seqs, q.seqs...)
+	}
+	r.mu.Unlock()
+	var all error
+	for _, seq := range seqs {
+		_, err := r.endQueued(ctx, seq, why)
+		all = errors.Join(all, err)
+	}
+	return all
+}
