@@ -9,8 +9,9 @@ import (
 // KernelOptions is a kernel to make.
 type KernelOptions struct {
 	Name string `json:"name,omitempty"` // default the language's
-	// Language is "python", "node", "r", "bash" or a kernelspec of the image.
-	Language string            `json:"language"`
+	// Language is "python", "node", "r", "bash" or a kernelspec of the image;
+	// default the sandbox's runtime, or python.
+	Language string            `json:"language,omitempty"`
 	Cwd      string            `json:"cwd,omitempty"`  // default /workspace
 	Env      map[string]string `json:"env,omitempty"`  // on top of the sandbox's
 	User     string            `json:"user,omitempty"` // default the sandbox's

@@ -220,23 +220,29 @@ type getExecInput struct {
 }
 
 func (d *Door) getExec(ctx context.Context, in *getExecInput) (*execOutput, error) {
-	wait, err := waitTime(&in.WaitSeconds)
-	if err != nil {
+	if err := d.await(ctx, in.SeqInput, in.WaitSeconds); err != nil {
 		return nil, err
-	}
-	if wait > 0 {
-		waiting, done := d.untilDrain(ctx)
-		_, err := d.core.WaitExec(waiting, in.ID, in.Seq, wait)
-		done()
-		if err != nil && (ctx.Err() != nil || !d.drains()) {
-			return nil, err
-		}
 	}
 	res, err := d.core.Result(ctx, in.ID, in.Seq, capsOf(&in.MaxOutputBytes))
 	if err != nil {
 		return nil, err
 	}
 	return &execOutput{resultJSON(res, time.Now())}, nil
+}
+
+// await waits for an exec's end, up to the daemon's own.
+func (d *Door) await(ctx context.Context, in SeqInput, given float64) error {
+	wait, err := waitTime(&given)
+	if err != nil || wait == 0 {
+		return err
+	}
+	waiting, done := d.untilDrain(ctx)
+	defer done()
+	_, err = d.core.WaitExec(waiting, in.ID, in.Seq, wait)
+	if err != nil && ctx.Err() == nil && d.drains() {
+		return nil
+	}
+	return err
 }
 
 type stdinInput struct {

@@ -40,6 +40,7 @@ func apiConfig(version string) huma.Config {
 				{Name: "history", Description: "What happened in a sandbox, and to it."},
 				{Name: "files", Description: "What is on a sandbox's disk."},
 				{Name: "archives", Description: "Files of destroyed sandboxes, in the storage that the operator set up."},
+				{Name: "code", Description: "Kernels, which keep their state, and the cells that run in them."},
 				{Name: "git", Description: "Operations on repositories in a sandbox."},
 				{Name: "host", Description: "The daemon itself."},
 				{Name: "sandboxed", Description: "The paths of sandboxed, with its shapes."},
@@ -168,7 +169,8 @@ func (d *Door) logInternal(ctx context.Context, err error) {
 // operation describes one endpoint.
 type operation struct {
 	id, method, path, tag, summary, description string
-	status                                      int // of success; 0: 200
+	status                                      int   // of success; 0: 200
+	body                                        int64 // least limit of the request body, in bytes
 	anyone                                      bool
 	hidden                                      bool
 	responses                                   map[string]*huma.Response
@@ -180,8 +182,8 @@ func register[I, O any](d *Door, op operation, h func(context.Context, *I) (*O, 
 	o := huma.Operation{
 		OperationID: op.id, Method: op.method, Path: op.path, Tags: []string{op.tag}, Summary: op.summary, Description: op.description,
 		DefaultStatus: op.status, Hidden: op.hidden,
-		MaxBodyBytes:    d.limit + 1, // huma refuses what reaches it
-		BodyReadTimeout: -1,          // front bounds stalls
+		MaxBodyBytes:    max(d.limit, op.body) + 1, // huma refuses what reaches it
+		BodyReadTimeout: -1,                        // front bounds stalls
 		Responses:       op.responses,
 	}
 	if o.Responses == nil {

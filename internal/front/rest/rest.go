@@ -70,6 +70,8 @@ func New(c Config) *Door {
 	d.keptArchiveRoutes()
 	d.terminalRoutes()
 	d.sessionRoutes()
+	d.codeRoutes()
+	d.kernelRoutes()
 	d.hostRoutes()
 	d.sandboxedRoutes()
 	d.ecsRoutes()

@@ -173,6 +173,7 @@ func TestRichLines(t *testing.T) {
 		{"a beginning in the middle", []sandbox.Output{out(7, "{\"c\":1}}\n{\"d\":1}\n")}, `24{"d":1}`},
 		{"never ended", []sandbox.Output{out(0, "{\"a\":1}")}, ``},
 		{"no events of its own", []sandbox.Output{out(0, "{\"a\":\r1}\nevent: exit\n\n{\"b\":\"\xff\"}\n")}, `9{"a":1} 32{"b":"` + "\uFFFD" + `"}`},
+		{"too deep to be read", []sandbox.Output{out(0, "{\"[[\":"+strings.Repeat("[", 200)+strings.Repeat("]", 200)+"}\n{\"[\\\"[\":[]}\n")}, `420{"[\"[":[]}`},
 		{"no object", []sandbox.Output{out(0, "1\n[]\nnull\n{}{}\n{\"a\":}\n{}\n")}, `25{}`},
 	}
 	for _, tt := range tests {

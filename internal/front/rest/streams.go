@@ -126,6 +126,10 @@ type endOf func(ctx context.Context, id string, seq int64, exit sandbox.Exit) an
 // ended is the exec as its row tells it. The sandbox may be gone together with
 // its execs; then the journal's last entry has to do.
 func (d *Door) ended(ctx context.Context, id string, seq int64, exit sandbox.Exit) any {
+	return execJSON(d.finished(ctx, id, seq, exit), time.Now())
+}
+
+func (d *Door) finished(ctx context.Context, id string, seq int64, exit sandbox.Exit) sandbox.Exec {
 	e, err := d.core.WaitExec(ctx, id, seq, settleTime)
 	if err != nil || !e.Status.Finished() {
 		e.Seq, e.Exit, e.Status = seq, &exit, sandbox.ExecDone
@@ -133,7 +137,7 @@ func (d *Door) ended(ctx context.Context, id string, seq int64, exit sandbox.Exi
 			e.Status = sandbox.ExecError
 		}
 	}
-	return execJSON(e, time.Now())
+	return e
 }
 
 type rawOutputInput struct {

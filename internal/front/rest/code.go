@@ -1,0 +1,110 @@
+package rest
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/front"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+)
+
+// codeBody is what the longest code takes as JSON, unless most of it has to be
+// escaped.
+const codeBody = 2 * sandbox.MaxCode
+
+func (d *Door) codeRoutes() {
+	answers := content("application/json", d.schema(Execution{}, "Execution"))
+	answers["text/event-stream"] = &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString}}
+	register(d, operation{
+		id: "run-code", method: http.MethodPost, path: "/v1/sandboxes/{id}/code", tag: "code", body: codeBody, summary: "Run a cell of code in a kernel",
+		description: "Cells of one kernel run one after another in one state. Answers 200 when the cell has ended, 202 when it goes on (wait is false, or its time is over), " +
+			"or with Server-Sent Events as GET …/execs/{seq}/stream does, with the cell as data of the last one. An exception is no error of the request: see success and error. The cell does not depend on the connection.",
+		responses: map[string]*huma.Response{
+			"200": {Description: "The cell has ended, or a stream of its output", Content: answers},
+			"202": {Description: "The cell goes on", Content: content("application/json", d.schema(Execution{}, "Execution"))},
+		},
+	}, d.runCode)
+	register(d, operation{
+		id: "get-code", method: http.MethodGet, path: "/v1/sandboxes/{id}/code/{seq}", tag: "code",
+		summary: "Get a cell with what came of it so far", description: "With wait_seconds it waits for the end first.",
+	}, d.getCode)
+}
+
+type codeRequest struct {
+	exchange
+	IDInput
+	Body CodeInput
+}
+
+func (d *Door) runCode(ctx context.Context, in *codeRequest) (*streamed, error) {
+	r, err := in.Body.request()
+	if err != nil {
+		return nil, err
+	}
+	wait, err := waitTime(in.Body.WaitSeconds)
+	if err != nil {
+		return nil, err
+	}
+	if in.Body.Stream || wantsEvents(in.r.Header.Get("Accept")) {
+		x, err := d.core.StartCode(ctx, in.ID, r)
+		if err != nil {
+			return nil, err
+		}
+		in.w.Header().Set("Location", codePath(in.ID, x.Seq))
+		return stream(func() { d.followExec(ctx, in.w, in.ID, x.Seq, 0, d.endedCode) }), nil
+	}
+	var e core.Execution
+	if in.Body.Wait == nil || *in.Body.Wait {
+		waiting, done := d.untilDrain(ctx)
+		e, err = d.core.RunCode(waiting, in.ID, r, wait)
+		done()
+	} else {
+		e.Exec, err = d.core.StartCode(ctx, in.ID, r)
+	}
+	// As with exec: what goes on has a number.
+	if err != nil && (e.Exec.Seq == 0 || ctx.Err() != nil || !d.drains()) {
+		return nil, err
+	}
+	status := http.StatusOK
+	if !e.Exec.Status.Finished() {
+		status = http.StatusAccepted
+		in.w.Header().Set("Location", codePath(in.ID, e.Exec.Seq))
+	}
+	return stream(func() { front.WriteJSON(in.w, status, executionJSON(e, time.Now())) }), nil
+}
+
+func codePath(id string, seq int64) string {
+	return "/v1/sandboxes/" + id + "/code/" + strconv.FormatInt(seq, 10)
+}
+
+// endedCode is the cell as ended is the exec, with its output where that can
+// still be read.
+func (d *Door) endedCode(ctx context.Context, id string, seq int64, exit sandbox.Exit) any {
+	x := d.finished(ctx, id, seq, exit)
+	e, err := d.core.Execution(ctx, id, seq)
+	if err != nil || !e.Exec.Status.Finished() {
+		e = core.Execution{Exec: x}
+	}
+	return executionJSON(e, time.Now())
+}
+
+type getCodeInput struct {
+	SeqInput
+	WaitSeconds float64 `query:"wait_seconds" minimum:"0" maximum:"600" doc:"Wait for the end that long."`
+}
+
+func (d *Door) getCode(ctx context.Context, in *getCodeInput) (*struct{ Body Execution }, error) {
+	if err := d.await(ctx, in.SeqInput, in.WaitSeconds); err != nil {
+		return nil, err
+	}
+	e, err := d.core.Execution(ctx, in.ID, in.Seq)
+	if err != nil {
+		return nil, err
+	}
+	return &struct{ Body Execution }{executionJSON(e, time.Now())}, nil
+}
