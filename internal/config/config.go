@@ -59,6 +59,11 @@ type Config struct {
 	JournalPerExec   Bytes         `key:"journal-per-exec" default:"64MiB" usage:"output that is kept of one exec; what is cut is counted"`
 	JournalPerBox    Bytes         `key:"journal-per-sandbox" default:"256MiB" usage:"output that is kept of one sandbox; it counts against its disk"`
 
+	MaxStdoutChars    int `key:"max-stdout-chars" default:"50000" usage:"characters of stdout in the answer to code; 0: all"`
+	MaxStderrChars    int `key:"max-stderr-chars" default:"120000" usage:"characters of stderr in the answer to code; 0: all"`
+	MaxResultChars    int `key:"max-result-chars" default:"30000" usage:"characters of each text of the result in the answer to code; 0: all"`
+	MaxTracebackChars int `key:"max-traceback-chars" default:"8000" usage:"characters of an error's traceback in the answer to code; 0: all"`
+
 	BodyLimit       Bytes         `key:"body-limit" default:"1MiB" usage:"largest JSON request body; file uploads are not bound by it"`
 	ShutdownTimeout time.Duration `key:"shutdown-timeout" default:"10s" usage:"how long open requests may go on when the daemon stops, and after them the end of the sandboxes where on-shutdown is destroy"`
 

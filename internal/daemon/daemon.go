@@ -167,6 +167,7 @@ func (d *Daemon) open(ctx context.Context, o options) error {
 		Egress: egress.Config{Operator: operator, Log: d.log}, Authorities: authorities(), Log: d.log, Metrics: d.metrics, Now: time.Now, Defaults: d.defaults(o.defaults),
 		IdleTimeout: d.idleTimeout(o.defaults),
 		Caps:        core.Caps{All: d.cfg.MaxSandboxes, PerTenant: d.cfg.MaxPerTenant, PerThread: d.cfg.MaxPerThread}, MinFreeMemory: int64(d.cfg.MinFreeMemory),
+		Code:     &core.CodeCaps{Stdout: d.cfg.MaxStdoutChars, Stderr: d.cfg.MaxStderrChars, Result: d.cfg.MaxResultChars, Traceback: d.cfg.MaxTracebackChars},
 		Archives: archives, JournalBytes: int64(d.cfg.JournalPerBox), HistoryRetention: d.cfg.HistoryRetention,
 	})
 	if err != nil {
