@@ -79,9 +79,12 @@ type Network struct {
 	// Mode is "none", "allowlist" or "open". Open never includes private
 	// addresses.
 	Mode string `json:"mode,omitempty"`
-	// Allow lists exact host names, for "allowlist"; empty is the default
-	// list of package indexes.
+	// Allow lists hosts, for "allowlist": names, *.names, addresses and
+	// networks, with or without a port. Empty is the default list of package
+	// indexes.
 	Allow []string `json:"allow,omitempty"`
+	// Deny comes before everything that allows, in every mode.
+	Deny []string `json:"deny,omitempty"`
 }
 
 // CreateOptions is what a caller asks for. Every field may be left zero.

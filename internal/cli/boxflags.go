@@ -20,7 +20,7 @@ type boxFlags struct {
 	memory, disk                                    byteSize
 	cpus                                            float64
 	pids                                            int64
-	env, envFiles, labels, metadata, allow          []string
+	env, envFiles, labels, metadata, allow, deny    []string
 	ports                                           []int
 	idleTimeout, execTimeout, maxLifetime           time.Duration
 }
@@ -43,6 +43,7 @@ func (b *boxFlags) register(cmd *cobra.Command) {
 	f.IntSliceVarP(&b.ports, "port", "p", nil, "`port` that something in the sandbox will serve; repeatable")
 	f.StringVar(&b.network, "network", "", "egress `mode`: none, allowlist or open (default allowlist)")
 	f.StringSliceVar(&b.allow, "allow", nil, "`host` that the sandbox may reach, instead of the default list; repeatable")
+	f.StringSliceVar(&b.deny, "deny", nil, "`host` that the sandbox may not reach, whatever allows it; repeatable")
 	f.DurationVar(&b.execTimeout, "exec-timeout", 0, "time `limit` of commands that name none (default 5m; 0: none)")
 	f.StringVar(&b.idlePolicy, "idle-policy", "", "`what` happens when nobody uses it: stop, destroy, sleep or always_on (the daemon's default: stop)")
 	f.DurationVar(&b.idleTimeout, "idle-timeout", 0, "`time` that it may be unused (the daemon's default: 30m; 0: for ever)")
@@ -76,8 +77,8 @@ func (b *boxFlags) options(a *app, cmd *cobra.Command) (client.CreateOptions, er
 	if limits != (client.Limits{}) {
 		o.Limits = &limits
 	}
-	if b.network != "" || len(b.allow) > 0 {
-		o.Network = &client.Network{Mode: b.network, Allow: b.allow}
+	if b.network != "" || len(b.allow)+len(b.deny) > 0 {
+		o.Network = &client.Network{Mode: b.network, Allow: b.allow, Deny: b.deny}
 		if b.network == "" {
 			o.Network.Mode = "allowlist"
 		}

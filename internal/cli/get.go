@@ -75,6 +75,9 @@ func (a *app) printBox(b client.Sandbox) error {
 	if len(b.Network.Allow) > 0 {
 		network += ": " + strings.Join(b.Network.Allow, ", ")
 	}
+	if len(b.Network.Deny) > 0 {
+		network += "; never " + strings.Join(b.Network.Deny, ", ")
+	}
 	rows := [][]string{
 		{"id", b.ID},
 		{"status", string(b.Status)},

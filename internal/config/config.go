@@ -35,6 +35,7 @@ type Config struct {
 	TLSKey       string `key:"tls-key" usage:"private key file (PEM) of tls-cert"`
 
 	EgressAllow []string `key:"egress-allow" usage:"hosts that every sandbox with network may reach, as host[:port],…; may name private addresses"`
+	EgressDeny  []string `key:"egress-deny" usage:"hosts that no sandbox may reach, as host[:port],…; comes before everything that allows"`
 
 	IdleTimeout time.Duration      `key:"idle-timeout" default:"30m" usage:"how long a sandbox that names no other time may be unused; 0: for ever"`
 	IdlePolicy  sandbox.IdlePolicy `key:"idle-policy" default:"stop" usage:"what happens then to one that names no other policy: stop, destroy, sleep or always_on"`
@@ -64,7 +65,7 @@ type Config struct {
 	MaxResultChars    int `key:"max-result-chars" default:"30000" usage:"characters of each text of the result in the answer to code; 0: all"`
 	MaxTracebackChars int `key:"max-traceback-chars" default:"8000" usage:"characters of an error's traceback in the answer to code; 0: all"`
 
-	BodyLimit       Bytes         `key:"body-limit" default:"1MiB" usage:"largest JSON request body; file uploads are not bound by it"`
+	BodyLimit       Bytes         `key:"body-limit" default:"1MiB" usage:"largest JSON request body; code may take 8MiB in any case, and file uploads are not bound by it"`
 	ShutdownTimeout time.Duration `key:"shutdown-timeout" default:"10s" usage:"how long open requests may go on when the daemon stops, and after them the end of the sandboxes where on-shutdown is destroy"`
 
 	LogLevel  slog.Level `key:"log-level" default:"info" usage:"debug, info, warn or error"`

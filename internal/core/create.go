@@ -13,6 +13,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/archive"
 	"github.com/cubbyhq/cubby/internal/auth"
 	"github.com/cubbyhq/cubby/internal/driver"
+	"github.com/cubbyhq/cubby/internal/egress"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/event"
 	"github.com/cubbyhq/cubby/internal/image"
@@ -108,7 +109,7 @@ func (s *Service) plan(ctx context.Context, r CreateRequest) (sandbox.Sandbox, e
 	if r.MaxLifetime != nil {
 		b.Spec.MaxLifetime = *r.MaxLifetime
 	}
-	if err := b.Spec.Validate(); err != nil {
+	if err := cmp.Or(b.Spec.Validate(), egress.CheckPolicy(b.Spec.Network)); err != nil {
 		return b, err
 	}
 	if err := s.host.fits(b.Spec.Limits); err != nil {

@@ -23,7 +23,7 @@ import (
 func TestEgressIsDecidedAndWrittenDown(t *testing.T) {
 	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "reached") }))
 	defer target.Close()
-	operator, err := egress.ParseOperator(strings.TrimPrefix(target.URL, "http://"))
+	operator, err := egress.ParseOperator(strings.TrimPrefix(target.URL, "http://"), "")
 	if err != nil {
 		t.Fatal(err)
 	}

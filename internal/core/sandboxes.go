@@ -1,11 +1,13 @@
 package core
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/auth"
+	"github.com/cubbyhq/cubby/internal/egress"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/event"
 	"github.com/cubbyhq/cubby/internal/image"
@@ -173,10 +175,16 @@ func (p Patch) network(now sandbox.Policy) *sandbox.Policy {
 	if p.Network == nil || p.Network.Mode != "" {
 		return p.Network
 	}
-	if p.Network.Allow == nil {
+	if p.Network.Allow == nil && p.Network.Deny == nil {
 		return nil
 	}
-	return &sandbox.Policy{Mode: now.Mode, Allow: p.Network.Allow}
+	if p.Network.Allow != nil {
+		now.Allow = p.Network.Allow
+	}
+	if p.Network.Deny != nil {
+		now.Deny = p.Network.Deny
+	}
+	return &now
 }
 
 func set[T any](fields *[]string, name string, to *T, from *T) {
@@ -197,7 +205,7 @@ func (s *Service) Update(ctx context.Context, id string, p Patch) (sandbox.Sandb
 	if len(fields) == 0 {
 		return s.upToDate(b), nil
 	}
-	if err := b.Spec.Validate(); err != nil {
+	if err := cmp.Or(b.Spec.Validate(), egress.CheckPolicy(b.Spec.Network)); err != nil {
 		return sandbox.Sandbox{}, err
 	}
 	if end := b.Ends(); p.MaxLifetime != nil && !end.IsZero() && !end.After(s.now()) {

@@ -113,7 +113,7 @@ func New(ctx context.Context, cfg config.Config, opts ...Option) (d *Daemon, err
 }
 
 func (d *Daemon) open(ctx context.Context, o options) error {
-	operator, err := egress.ParseOperator(strings.Join(d.cfg.EgressAllow, ","))
+	operator, err := egress.ParseOperator(strings.Join(d.cfg.EgressAllow, ","), strings.Join(d.cfg.EgressDeny, ","))
 	if err != nil {
 		return err
 	}

@@ -44,7 +44,7 @@ func (p *Proxy) dial(ctx context.Context, policy sandbox.Policy, hostname string
 	}
 	var denied, failed error
 	for _, a := range addrs[:min(len(addrs), maxAddresses)] {
-		checked := p.eval.decideAddress(d, a, p.ownClass(a))
+		checked := p.eval.decideAddress(policy, d, a, p.ownClass(a))
 		if !checked.Allow {
 			denied = &deniedError{checked}
 			continue

@@ -27,6 +27,8 @@ const (
 	RuleOpen Rule = "open"
 	// RuleOperator: the operator's list.
 	RuleOperator Rule = "operator"
+	// RuleDeny: the sandbox's or the operator's list of what is denied.
+	RuleDeny Rule = "deny"
 	// RuleAddress: the host is, or resolves to, an address of the host's own
 	// networks.
 	RuleAddress Rule = "address"

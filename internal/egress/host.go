@@ -67,35 +67,6 @@ func addressHost(a netip.Addr) host {
 	return host{name: a.String(), addr: a}
 }
 
-// splitHostPort reads "host", "host:port", "address", "[address]:port". A
-// missing port is 0.
-func splitHostPort(s string) (host, int, error) {
-	name, portText := s, ""
-	switch {
-	case strings.HasPrefix(s, "["):
-		end := strings.IndexByte(s, ']')
-		if end < 0 {
-			return host{}, 0, errs.E(errs.Invalid, "malformed host")
-		}
-		name, portText = s[:end+1], s[end+1:]
-		if portText != "" && portText[0] != ':' {
-			return host{}, 0, errs.E(errs.Invalid, "malformed host")
-		}
-	case strings.Count(s, ":") == 1:
-		i := strings.IndexByte(s, ':')
-		name, portText = s[:i], s[i:]
-	}
-	h, err := parseHost(name)
-	if err != nil {
-		return host{}, 0, err
-	}
-	if portText == "" {
-		return h, 0, nil
-	}
-	port, err := parsePort(portText[1:])
-	return h, port, err
-}
-
 func parsePort(s string) (int, error) {
 	n, err := strconv.ParseUint(s, 10, 16)
 	if err != nil || n == 0 {

@@ -4,56 +4,34 @@ import (
 	"net/netip"
 	"strings"
 
-	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
-// Operator is the operator's own list of hosts. It adds to every policy except
-// "none", and only what it names may lie on a private network.
-type Operator struct {
-	hosts map[string][]int // normal form to ports; no ports: any
-}
+// Operator is the operator's own lists of hosts. What it allows adds to every
+// policy except "none", and only what it names may lie on a private network;
+// what it denies nobody reaches.
+type Operator struct{ allow, deny patterns }
 
-// ParseOperator reads "host[:port],…"; a host is an exact name or an IP
-// address. Errors are Invalid and name the entry.
-func ParseOperator(s string) (Operator, error) {
-	o := Operator{hosts: map[string][]int{}}
-	for entry := range strings.SplitSeq(s, ",") {
-		entry = strings.TrimSpace(entry)
-		if entry == "" {
-			continue
+// ParseOperator reads two lists of patterns, separated by commas. Errors are
+// Invalid and name the entry.
+func ParseOperator(allow, deny string) (Operator, error) {
+	var o Operator
+	for _, list := range []struct {
+		text string
+		to   *patterns
+	}{{allow, &o.allow}, {deny, &o.deny}} {
+		for entry := range strings.SplitSeq(list.text, ",") {
+			if entry = strings.TrimSpace(entry); entry == "" {
+				continue
+			}
+			p, err := parsePattern(entry)
+			if err != nil {
+				return Operator{}, err
+			}
+			*list.to = append(*list.to, p)
 		}
-		h, port, err := splitHostPort(entry)
-		if err != nil {
-			return Operator{}, errs.E(errs.Invalid, "%q is not host or host:port", entry).
-				Hint("entries are exact host names or IP addresses, with or without a port: example.com, 10.0.0.5:8080, [fd00::1]:443")
-		}
-		o.add(h, port)
 	}
 	return o, nil
-}
-
-func (o Operator) add(h host, port int) {
-	ports, ok := o.hosts[h.name]
-	switch {
-	case port == 0:
-		o.hosts[h.name] = nil
-	case !ok || ports != nil:
-		o.hosts[h.name] = append(ports, port)
-	}
-}
-
-func (o Operator) lists(name string, port int) bool {
-	ports, ok := o.hosts[name]
-	if !ok {
-		return false
-	}
-	for _, p := range ports {
-		if p == port {
-			return true
-		}
-	}
-	return ports == nil
 }
 
 // Evaluator decides. It does no I/O and is safe for concurrent use.
@@ -76,14 +54,23 @@ func (e *Evaluator) Decide(policy sandbox.Policy, hostname string, port int) Dec
 	if policy.Mode == sandbox.NetworkNone {
 		return d.denied(RuleNone, "this sandbox has no network", `create the sandbox with network mode "allowlist" or "open"`)
 	}
-	if e.operator.lists(h.name, port) {
+	own, err := parsePatterns(policy.Deny)
+	switch {
+	case err != nil: // refused before it was stored
+		return d.denied(RuleDeny, "this sandbox's deny list cannot be read", "")
+	case e.operator.deny.names(h, port):
+		return d.denied(RuleDeny, "the operator denies "+h.name+" to every sandbox", "")
+	case own.names(h, port):
+		return d.denied(RuleDeny, h.name+" is on this sandbox's deny list", "it is in the sandbox's network.deny")
+	}
+	if e.operator.allow.names(h, port) {
 		return d.allowed(RuleOperator)
 	}
 	switch policy.Mode {
 	case sandbox.NetworkOpen:
 		d = d.allowed(RuleOpen)
 	case sandbox.NetworkAllowlist:
-		if !allows(policy, h.name, port) {
+		if !allows(policy, h, port) {
 			return d.denied(RuleAllowlist, h.name+" is not on this sandbox's allowlist",
 				"ask the operator to add "+h.name+" to CUBBY_EGRESS_ALLOW, or name it in the sandbox's network.allow")
 		}
@@ -93,7 +80,7 @@ func (e *Evaluator) Decide(policy sandbox.Policy, hostname string, port int) Dec
 		return d.denied(RuleNone, "this sandbox's network mode is unknown", "")
 	}
 	if h.addr.IsValid() {
-		return e.decideAddress(d, h.addr, public)
+		return e.decideAddress(policy, d, h.addr, public)
 	}
 	if localName(h.name) {
 		return d.denied(RuleName, h.name+" is a name of a local network", operatorHint(h.name))
@@ -104,10 +91,13 @@ func (e *Evaluator) Decide(policy sandbox.Policy, hostname string, port int) Dec
 // decideAddress completes an allowing decision about a name with one of the
 // addresses that the name has. own is ownHost when the address is one of the
 // host's, whatever network it lies in.
-func (e *Evaluator) decideAddress(d Decision, a netip.Addr, own class) Decision {
+func (e *Evaluator) decideAddress(policy sandbox.Policy, d Decision, a netip.Addr, own class) Decision {
 	a = a.WithZone("").Unmap()
 	if !d.Allow {
 		return d
+	}
+	if deny, err := parsePatterns(policy.Deny); err != nil || deny.contains(a, d.Port) || e.operator.deny.contains(a, d.Port) {
+		return d.denied(RuleDeny, d.Host+" leads to a denied address", "")
 	}
 	c := classify(a)
 	if c == public {
@@ -115,7 +105,7 @@ func (e *Evaluator) decideAddress(d Decision, a netip.Addr, own class) Decision 
 	}
 	switch {
 	case c == public,
-		e.operator.lists(a.String(), d.Port),
+		e.operator.allow.contains(a, d.Port),
 		d.Rule == RuleOperator && c.named():
 		return d
 	}
@@ -130,18 +120,13 @@ func operatorHint(name string) string {
 	return "addresses of local networks are refused in every mode; only the operator can allow one, by CUBBY_EGRESS_ALLOW=" + name + ":PORT"
 }
 
-func allows(p sandbox.Policy, name string, port int) bool {
-	list := p.Allow
-	if len(list) == 0 {
-		list = sandbox.DefaultAllow()
+func allows(p sandbox.Policy, h host, port int) bool {
+	entries := p.Allow
+	if len(entries) == 0 {
+		entries = sandbox.DefaultAllow()
 	}
-	for _, entry := range list {
-		h, only, err := splitHostPort(entry)
-		if err == nil && h.name == name && (only == 0 || only == port) {
-			return true
-		}
-	}
-	return false
+	list, err := parsePatterns(entries)
+	return err == nil && list.names(h, port)
 }
 
 // localName reports whether a name can only mean something on a local network.

@@ -91,7 +91,7 @@ func TestClassify(t *testing.T) {
 }
 
 func TestDecide(t *testing.T) {
-	op, err := ParseOperator("deb.debian.org, Build.Corp.:8080 ,10.0.0.5:9000,[fd00::7]:443,169.254.1.1,two.example:1,two.example:2,any.example:1,any.example")
+	op, err := ParseOperator("deb.debian.org, Build.Corp.:8080 ,10.0.0.5:9000,[fd00::7]:443,169.254.1.1,two.example:1,two.example:2,any.example:1,any.example", "")
 	if err != nil {
 		t.Fatalf("ParseOperator = %v", err)
 	}
@@ -159,7 +159,7 @@ func TestDecide(t *testing.T) {
 }
 
 func TestDecideAddress(t *testing.T) {
-	op, err := ParseOperator("build.corp,10.0.0.5:9000")
+	op, err := ParseOperator("build.corp,10.0.0.5:9000", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +185,7 @@ func TestDecideAddress(t *testing.T) {
 		{"build.corp", 80, "224.0.0.1", public, false},
 	}
 	for _, tt := range tests {
-		d := e.decideAddress(e.Decide(open, tt.host, tt.port), netip.MustParseAddr(tt.addr), tt.own)
+		d := e.decideAddress(open, e.Decide(open, tt.host, tt.port), netip.MustParseAddr(tt.addr), tt.own)
 		if d.Allow != tt.allow {
 			t.Errorf("%s:%d at %s: allow = %v (%s), want %v", tt.host, tt.port, tt.addr, d.Allow, d.Reason, tt.allow)
 		}
@@ -196,9 +196,11 @@ func TestDecideAddress(t *testing.T) {
 }
 
 func TestParseOperatorRefuses(t *testing.T) {
-	for _, s := range []string{"*.example.com", "http://a.example", "a.example:0", "a.example:70000", "a.example:x", "10.0.0.0/8", "[::1", "[::1]x", "a b"} {
-		if _, err := ParseOperator(s); !errors.Is(err, errs.Invalid) {
-			t.Errorf("ParseOperator(%q) = %v, want invalid", s, err)
+	for _, entry := range refusedPatterns() {
+		for _, lists := range [][2]string{{entry, ""}, {"", entry}} {
+			if _, err := ParseOperator(lists[0], lists[1]); !errors.Is(err, errs.Invalid) {
+				t.Errorf("ParseOperator(%q, %q) = %v, want invalid", lists[0], lists[1], err)
+			}
 		}
 	}
 }

@@ -66,7 +66,7 @@ type rig struct {
 
 func newRig(t testing.TB, operator string) *rig {
 	t.Helper()
-	op, err := ParseOperator(operator)
+	op, err := ParseOperator(operator, "")
 	if err != nil {
 		t.Fatal(err)
 	}

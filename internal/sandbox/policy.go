@@ -14,12 +14,15 @@ const (
 )
 
 // Policy is a sandbox's egress policy. Everything is denied that it does not
-// allow.
+// allow. The entries of its lists are host names, names with all below them
+// ("*.example.com"), addresses and networks, with or without ports; package
+// egress knows them.
 type Policy struct {
 	Mode NetworkMode `json:"mode"`
-	// Allow lists exact host names, for NetworkAllowlist. Empty means
-	// [DefaultAllow].
+	// Allow is for NetworkAllowlist. Empty means [DefaultAllow].
 	Allow []string `json:"allow,omitempty"`
+	// Deny comes before everything that allows, in every mode.
+	Deny []string `json:"deny,omitempty"`
 }
 
 // DefaultAllow returns the hosts that a sandbox may reach when its policy

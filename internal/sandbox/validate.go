@@ -118,16 +118,24 @@ func (p Policy) Validate() error {
 	if err := oneOf("network.mode", p.Mode, NetworkNone, NetworkAllowlist, NetworkOpen); err != nil {
 		return err
 	}
+	if len(p.Deny) > 0 && p.Mode == NetworkNone {
+		return invalid("network.deny: mode %q reaches nothing anyway", NetworkNone)
+	}
 	if len(p.Allow) > 0 && p.Mode != NetworkAllowlist {
 		return invalid("network.allow: a list of hosts needs mode %q", NetworkAllowlist)
 	}
-	if len(p.Allow) > MaxAllowHosts {
-		return invalid("network.allow: more than %d hosts", MaxAllowHosts)
-	}
-	for _, h := range p.Allow {
-		if !plausibleHost(h) {
-			return invalid("network.allow: %.80q is not a host name", h).
-				Hint("entries are exact host names, as pypi.org or example.com:8443: no scheme, path or wildcard")
+	for _, list := range []struct {
+		field   string
+		entries []string
+	}{{"network.allow", p.Allow}, {"network.deny", p.Deny}} {
+		if len(list.entries) > MaxAllowHosts {
+			return invalid("%s: more than %d entries", list.field, MaxAllowHosts)
+		}
+		for _, h := range list.entries {
+			if !plausibleHost(h) {
+				return invalid("%s: %.80q is not a host", list.field, h).
+					Hint("entries are host names, as pypi.org or example.com:8443, *.example.com, addresses and networks: no scheme and no path")
+			}
 		}
 	}
 	return nil
@@ -136,7 +144,8 @@ func (p Policy) Validate() error {
 // plausibleHost refuses what can never match: the exact form is the egress
 // policy's matter.
 func plausibleHost(h string) bool {
-	return h != "" && len(h) <= 260 && utf8.ValidString(h) && !strings.ContainsAny(h, "*/\\?#@ \"'<>%") &&
+	return h != "" && len(h) <= 260 && utf8.ValidString(h) && !strings.Contains(h, "//") &&
+		!strings.ContainsAny(strings.TrimPrefix(h, "*."), "*\\?#@ \"'<>%") &&
 		!strings.ContainsFunc(h, func(r rune) bool { return unicode.IsControl(r) || unicode.IsSpace(r) })
 }
 

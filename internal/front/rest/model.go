@@ -50,7 +50,8 @@ type Limits struct {
 // Network is a sandbox's egress policy.
 type Network struct {
 	Mode  string   `json:"mode,omitempty" enum:"none,allowlist,open"`
-	Allow []string `json:"allow,omitempty" nullable:"false" doc:"Exact host names for mode allowlist; empty means the default list."`
+	Allow []string `json:"allow,omitempty" nullable:"false" doc:"For mode allowlist: hosts, *.domains, addresses and networks, with or without a port; empty means the default list."`
+	Deny  []string `json:"deny,omitempty" nullable:"false" doc:"Comes before everything that allows, in every mode; entries as in allow."`
 }
 
 // SandboxInput is what a create takes. Every field is optional.
@@ -106,7 +107,7 @@ func sandboxJSON(b sandbox.Sandbox) Sandbox {
 		Runtime: s.Runtime, Dependencies: s.Dependencies,
 		Limits: Limits{s.Limits.MemoryBytes, s.Limits.CPUs, s.Limits.PIDs, s.Limits.DiskBytes, s.Limits.OpenFiles},
 		User:   s.User, Labels: nonNil(s.Labels), Metadata: nonNil(s.Metadata), Ports: append([]int{}, s.Ports...),
-		Network:    Network{Mode: string(s.Network.Mode), Allow: s.Network.Allow},
+		Network:    Network{Mode: string(s.Network.Mode), Allow: s.Network.Allow, Deny: s.Network.Deny},
 		Visibility: string(s.Visibility), IdlePolicy: string(s.IdlePolicy),
 		IdleTimeoutSeconds: s.IdleTimeout.Seconds(), ExecTimeoutSeconds: s.ExecTimeout.Seconds(),
 		MaxLifetimeSeconds: s.MaxLifetime.Seconds(), Thread: s.Thread,

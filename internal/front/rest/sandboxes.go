@@ -105,7 +105,7 @@ func (d *Door) createSandbox(ctx context.Context, in *createInput) (*sandboxOutp
 	spec.Labels, spec.Metadata, spec.Ports = body.Labels, body.Metadata, body.Ports
 	spec.Visibility, spec.IdlePolicy = sandbox.Visibility(body.Visibility), sandbox.IdlePolicy(body.IdlePolicy)
 	if body.Network != nil {
-		spec.Network = sandbox.Policy{Mode: sandbox.NetworkMode(body.Network.Mode), Allow: body.Network.Allow}
+		spec.Network = sandbox.Policy{Mode: sandbox.NetworkMode(body.Network.Mode), Allow: body.Network.Allow, Deny: body.Network.Deny}
 	}
 	var err error
 	if spec.Limits, err = body.limits(); err != nil {
@@ -202,7 +202,7 @@ func (d *Door) updateSandbox(ctx context.Context, in *updateInput) (*sandboxOutp
 	b := in.Body
 	p := core.Patch{Labels: b.Labels, Metadata: b.Metadata, Ports: b.Ports}
 	if b.Network != nil {
-		p.Network = &sandbox.Policy{Mode: sandbox.NetworkMode(b.Network.Mode), Allow: b.Network.Allow}
+		p.Network = &sandbox.Policy{Mode: sandbox.NetworkMode(b.Network.Mode), Allow: b.Network.Allow, Deny: b.Network.Deny}
 	}
 	if b.Visibility != nil {
 		v := sandbox.Visibility(*b.Visibility)
