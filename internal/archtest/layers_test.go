@@ -45,6 +45,7 @@ func places() map[string]place {
 		"internal/git":      {layer: 2},
 		// What a kernel shows; core reads it, the agent talks to kernels.
 		"internal/kernel":    {layer: 2},
+		"internal/packages":  {layer: 2},
 		"internal/seal":      {layer: 2},
 		"internal/session":   {layer: 2},
 		"internal/telemetry": {layer: 2},
@@ -71,10 +72,11 @@ func places() map[string]place {
 		// The program inside the sandbox is small and trusts nothing of the
 		// host's side.
 		"internal/guestd": {only: []string{"api/gen/…", "internal/errs", "internal/sandbox", "internal/filetree", "internal/session",
-			"internal/kernel", "internal/kernel/jupyter", "internal/kernel/node"},
+			"internal/kernel", "internal/kernel/jupyter", "internal/kernel/node", "internal/kernel/startup"},
 			by: []string{"cmd/cubby-init", "internal/driver/drivertest"}},
 		"internal/kernel/jupyter": {only: []string{"internal/kernel"}, by: []string{"internal/guestd"}},
 		"internal/kernel/node":    {only: []string{"internal/kernel"}, by: []string{"internal/guestd"}},
+		"internal/kernel/startup": {only: []string{}, by: []string{"internal/guestd"}},
 		// Anybody may build on the SDK without the engine.
 		"client": {only: []string{"api/gen/…"}},
 		// A command does what any client could; serve, image, doctor and bench
@@ -95,6 +97,7 @@ func places() map[string]place {
 		"internal/filetree/filetreetest": {layer: 3, by: []string{}},
 		"internal/archive/archivetest":   {only: []string{}, by: []string{}},
 		"internal/git/gittest":           {only: []string{}, by: []string{"test/e2e"}},
+		"internal/packages/packagestest": {only: []string{}, by: []string{"test/e2e"}},
 		"internal/store/postgrestest":    {only: []string{}, by: []string{}},
 		"internal/store/storetest":       {only: []string{}, by: []string{}},
 		"internal/daemon/daemontest":     {layer: 8, by: []string{}},

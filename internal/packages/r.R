@@ -1,0 +1,70 @@
+# Installs packages with install.packages. The arguments are NAME or NAME@VERSION.
+# The last line of standard output is JSON: {"installed": [{"name", "version"}]}.
+# install.packages only warns of what it could not do, so the end decides.
+mirror <- sub("/+$", "", Sys.getenv("CUBBY_CRAN_MIRROR", "https://cloud.r-project.org"))
+options(repos = c(CRAN = mirror), timeout = 600, warn = 1, Ncpus = 2)
+fail <- function(...) {
+  message("Error: ", ...)
+  quit(save = "no", status = 1)
+}
+library_dir <- .libPaths()[1]
+if (file.access(library_dir, 2) != 0) {
+  library_dir <- strsplit(Sys.getenv("R_LIBS_USER"), ":", fixed = TRUE)[[1]][1]
+  dir.create(library_dir, recursive = TRUE, showWarnings = FALSE)
+  .libPaths(c(library_dir, .libPaths()))
+}
+present <- function(name) suppressWarnings(utils::packageDescription(name, fields = "Version"))
+same <- function(a, b) !is.na(a) && package_version(a) == package_version(b)
+
+index <- NULL
+newest <- function(name) {
+  if (is.null(index)) index <<- utils::available.packages()
+  if (nrow(index) == 0) fail("the index of ", mirror, " cannot be read")
+  if (name %in% rownames(index)) index[name, "Version"] else NA
+}
+install <- function(names) {
+  for (name in names) if (is.na(newest(name))) fail("package '", name, "' is not available at ", mirror)
+  utils::install.packages(names, lib = library_dir)
+}
+# The tarball of one version: of the newest from the repository itself, of
+# earlier ones from its archive.
+tarball <- function(name, version) {
+  file <- paste0(name, "_", version, ".tar.gz")
+  to <- file.path(tempdir(), file)
+  for (dir in c("src/contrib", paste0("src/contrib/Archive/", name))) {
+    url <- paste(mirror, dir, file, sep = "/")
+    done <- tryCatch(utils::download.file(url, to, mode = "wb"), error = function(e) 1, warning = function(w) 1)
+    if (done == 0) return(to)
+  }
+  fail("package '", name, "' version ", version, " is not available at ", mirror)
+}
+needed <- function(name, file) {
+  utils::untar(file, paste0(name, "/DESCRIPTION"), exdir = tempdir())
+  fields <- read.dcf(file.path(tempdir(), name, "DESCRIPTION"), fields = c("Depends", "Imports", "LinkingTo"))
+  all <- trimws(sub("[(].*", "", unlist(strsplit(fields[!is.na(fields)], ","))))
+  all <- setdiff(all, c("", "R"))
+  all[vapply(all, function(p) is.na(present(p)), logical(1))]
+}
+
+wanted <- strsplit(commandArgs(trailingOnly = TRUE), "@", fixed = TRUE)
+# Exact ones first: the others may need them, and would bring the newest.
+wanted <- wanted[order(-lengths(wanted))]
+for (w in wanted) {
+  name <- w[1]
+  if (length(w) == 1) {
+    if (is.na(present(name))) install(name)
+  } else if (!same(present(name), w[2])) {
+    file <- tarball(name, w[2])
+    missing <- needed(name, file)
+    if (length(missing) > 0) install(missing)
+    utils::install.packages(file, lib = library_dir, repos = NULL, type = "source")
+  }
+}
+lines <- character()
+for (w in wanted) {
+  is <- present(w[1])
+  if (is.na(is)) fail("package '", w[1], "' could not be installed")
+  if (length(w) > 1 && !same(is, w[2])) fail("package '", w[1], "' is there in version ", is, ", not ", w[2])
+  lines <- c(lines, sprintf('{"name":"%s","version":"%s"}', w[1], is))
+}
+cat('{"installed":[', paste(lines, collapse = ","), "]}\n", sep = "")
