@@ -7,7 +7,7 @@ from types import TracebackType
 
 import httpx
 
-from .._decode import decode, decode_list
+from .._decode import decode, decode_list, malformed
 from .._request import DEFAULT_URL, path
 from ..models import Archive, Image, Problem
 from .sandboxes import AsyncSandboxes
@@ -82,6 +82,14 @@ class AsyncClient:
     async def remove_archive(self, name: str) -> None:
         """Delete an archive."""
         await self._transport.call("DELETE", path("archives", name), repeat=True)
+
+    async def destroy_thread(self, thread: str) -> int:
+        """Destroy the sandboxes of a thread, remove its uploads, and return how many sandboxes that were."""
+        answer = await self._transport.call("DELETE", path("threads", thread))
+        destroyed = answer.get("destroyed") if isinstance(answer, dict) else None
+        if not isinstance(destroyed, int):
+            raise malformed("destroyed is not a number")
+        return destroyed
 
     async def health(self) -> None:
         """Return when the daemon answers; it needs no token. Else raise a CubbyError."""
