@@ -5,7 +5,8 @@
 // The guest is hostile: it chooses every byte that the proxy reads. Names are
 // decided in one normal form, an address is dialled only after it was checked,
 // and what is checked is what is dialled, so a name cannot change its mind in
-// between. The proxy never looks into TLS, buffers no bodies, follows no
+// between. Of TLS the proxy reads the ClientHello, whose server name must be the
+// host that was allowed, and nothing more; it buffers no bodies, follows no
 // redirects and shares no upstream connection between two guest streams.
 package egress
 
@@ -32,6 +33,9 @@ const (
 	// RuleAddress: the host is, or resolves to, an address of the host's own
 	// networks.
 	RuleAddress Rule = "address"
+	// RuleServerName: a TLS connection that asks for another host than it was
+	// allowed for.
+	RuleServerName Rule = "server_name"
 	// RuleName: the host is not a name of the public Internet.
 	RuleName Rule = "name"
 )

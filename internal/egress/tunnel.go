@@ -2,6 +2,7 @@ package egress
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -42,12 +43,36 @@ func (s *stream) tunnel(w http.ResponseWriter, r *http.Request) {
 	if _, err := io.WriteString(guest, "HTTP/1.1 200 Connection established\r\n\r\n"); err != nil {
 		return
 	}
-	splice(guest, rw.Reader, up)
+	splice(guest, rw.Reader, up, func(from io.Reader) ([]byte, error) { return s.opening(from, d) })
+}
+
+// opening reads what the guest sends first through a tunnel. An error ends the
+// tunnel; the bytes beside it are the guest's last ones.
+func (s *stream) opening(from io.Reader, d Decision) ([]byte, error) {
+	read, name, isTLS, err := hello(from)
+	switch {
+	case errors.Is(err, errs.Invalid):
+		d = d.denied(RuleServerName, "a connection to "+d.Host+" begins as TLS and is none", "")
+	case err != nil || !isTLS:
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			err = nil // a guest that ends early is no failure
+		}
+		return read, err
+	default:
+		d = checkServerName(d, name)
+	}
+	if d.Allow {
+		return read, nil
+	}
+	s.onDecision(s.box, d)
+	return alertUnrecognizedName, &deniedError{d}
 }
 
 // splice copies both ways until both directions have ended or one has failed.
-// early holds what was read from the guest ahead of time.
-func splice(guest net.Conn, early *bufio.Reader, up net.Conn) {
+// early holds what was read from the guest ahead of time. open reads the
+// guest's first bytes and returns what is sent on; when it denies them, what it
+// returns is the guest's answer.
+func splice(guest net.Conn, early *bufio.Reader, up net.Conn, open func(io.Reader) ([]byte, error)) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -62,9 +87,15 @@ func splice(guest net.Conn, early *bufio.Reader, up net.Conn) {
 			up.Close()
 		}
 	}()
-	err := copyEarly(up, early)
+	from := io.MultiReader(io.LimitReader(early, int64(early.Buffered())), guest)
+	first, err := open(from)
+	if _, denied := asDenied(err); denied {
+		_, _ = guest.Write(first)
+	} else if err == nil {
+		_, err = up.Write(first)
+	}
 	if err == nil {
-		_, err = io.Copy(up, guest)
+		_, err = copyRest(up, from, early, guest)
 	}
 	if err == nil {
 		err = closeWrite(up)
@@ -76,17 +107,15 @@ func splice(guest net.Conn, early *bufio.Reader, up net.Conn) {
 	<-done
 }
 
-func copyEarly(to io.Writer, early *bufio.Reader) error {
-	n := early.Buffered()
-	if n == 0 {
-		return nil
+// copyRest copies what is left of the early bytes, then from the guest itself,
+// which the kernel can do without a copy in memory.
+func copyRest(to net.Conn, from io.Reader, early *bufio.Reader, guest net.Conn) (int64, error) {
+	if n := int64(early.Buffered()); n > 0 {
+		if copied, err := io.CopyN(to, from, n); err != nil {
+			return copied, err
+		}
 	}
-	b, err := early.Peek(n)
-	if err != nil {
-		return err
-	}
-	_, err = to.Write(b)
-	return err
+	return io.Copy(to, guest)
 }
 
 // closeWrite passes an end of stream on. A stream that cannot be half closed is
