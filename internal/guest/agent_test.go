@@ -130,6 +130,7 @@ func testContext(t testing.TB) context.Context {
 // result is a whole stream.
 type result struct {
 	stdout, stderr []byte
+	rich           []byte
 	started        *guest.Started
 	exit           *guest.Exit
 	next           int64
@@ -168,9 +169,12 @@ func (r *result) take(m guest.ExecMessage) {
 		r.started = m.Started
 	case m.Output != nil:
 		r.next += int64(len(m.Output.Data))
-		if m.Output.Stream == sandbox.Stderr {
+		switch m.Output.Stream {
+		case sandbox.Stderr:
 			r.stderr = append(r.stderr, m.Output.Data...)
-		} else {
+		case sandbox.Rich:
+			r.rich = append(r.rich, m.Output.Data...)
+		default:
 			r.stdout = append(r.stdout, m.Output.Data...)
 		}
 	case m.Exit != nil:

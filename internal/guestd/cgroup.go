@@ -114,7 +114,7 @@ func (g *cgroups) remove(c *cgroup) {
 	_ = g.box.Remove(c.name)
 }
 
-func (g *cgroups) launch(c command, files [3]int, tty bool) (tree, error) {
+func (g *cgroups) launch(c command, files []int, tty bool) (tree, error) {
 	cg, err := g.take()
 	if err != nil {
 		return nil, err

@@ -20,6 +20,7 @@ type exec struct {
 	uid   string
 	out   *output
 	begun chan struct{} // closed when it runs, or is known not to
+	cell  *cell         // nil: a command
 
 	mu        sync.Mutex
 	tree      tree   // nil: never ran
@@ -240,6 +241,22 @@ func (e *exec) finished() *guestv1.ExecExit {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.exit
+}
+
+// process returns what runs, or ran, and since when; pid is 0 when nothing ever
+// did. It has begun.
+func (e *exec) process() (pid int, at time.Time) {
+	if e.cell != nil {
+		e.cell.mu.Lock()
+		pid = e.cell.pid
+		e.cell.mu.Unlock()
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.tree != nil {
+		pid = e.tree.pid()
+	}
+	return pid, e.startedAt
 }
 
 // running waits until the command began and returns its tree, which may have

@@ -35,9 +35,9 @@ func (s *Server) Exec(ctx context.Context, req *connect.Request[guestv1.ExecRequ
 		return context.Cause(ctx)
 	case <-e.begun:
 	}
-	if t, _, err := e.running(ctx); err == nil {
+	if pid, at := e.process(); pid != 0 {
 		if err := to.Send(&guestv1.ExecResponse{Event: &guestv1.ExecResponse_Started{
-			Started: &guestv1.ExecStarted{Pid: int64(t.pid()), At: timestamppb.New(e.startedAt)},
+			Started: &guestv1.ExecStarted{Pid: int64(pid), At: timestamppb.New(at)},
 		}}); err != nil {
 			return err
 		}
@@ -69,8 +69,11 @@ func (s *Server) Exec(ctx context.Context, req *connect.Request[guestv1.ExecRequ
 
 func outputMessage(seg segment) *guestv1.ExecResponse {
 	name := guestv1.Stream_STREAM_STDOUT
-	if seg.stream == stderr {
+	switch seg.stream {
+	case stderr:
 		name = guestv1.Stream_STREAM_STDERR
+	case rich:
+		name = guestv1.Stream_STREAM_RICH
 	}
 	return &guestv1.ExecResponse{Event: &guestv1.ExecResponse_Output{Output: &guestv1.ExecOutput{
 		Offset: seg.offset, Stream: name, Data: seg.data, At: timestamppb.New(seg.at),
@@ -98,6 +101,10 @@ func (s *Server) startOrAttach(uid string, start *guestv1.ExecStart) (*exec, err
 	}
 	e := newExec(uid, s.budget)
 	s.execs[uid] = e
+	if start.GetCell() != nil {
+		s.enqueue(e, start)
+		return e, nil
+	}
 	s.running.Go(func() { s.run(e, start) })
 	return e, nil
 }
@@ -181,6 +188,9 @@ func (s *Server) SignalExec(ctx context.Context, req *connect.Request[guestv1.Si
 	if err != nil {
 		return nil, err
 	}
+	if e.cell != nil {
+		return connect.NewResponse(&guestv1.SignalExecResponse{}), e.cell.signal(ctx, sig, req.Msg.GetReason(), req.Msg.GetTree())
+	}
 	t, _, err := e.running(ctx)
 	if err != nil {
 		return nil, err
@@ -222,6 +232,10 @@ func (s *Server) WriteStdin(ctx context.Context, req *connect.Request[guestv1.Wr
 	if err != nil {
 		return nil, err
 	}
+	if e.cell != nil {
+		at, err := e.cell.write(req.Msg.GetOffset(), req.Msg.GetData(), req.Msg.GetEof())
+		return connect.NewResponse(&guestv1.WriteStdinResponse{Offset: at}), err
+	}
 	_, io, err := e.running(ctx)
 	if err != nil {
 		return nil, err
@@ -241,6 +255,9 @@ func (s *Server) ResizeExec(ctx context.Context, req *connect.Request[guestv1.Re
 	e, err := s.exec(req.Msg.GetExecUid())
 	if err != nil {
 		return nil, err
+	}
+	if e.cell != nil {
+		return nil, errs.E(errs.WrongState, "a cell has no terminal")
 	}
 	_, io, err := e.running(ctx)
 	if err != nil {

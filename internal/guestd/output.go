@@ -26,6 +26,7 @@ type stream uint8
 const (
 	stdout stream = 1
 	stderr stream = 2
+	rich   stream = 3 // of cells
 )
 
 // segment is a run of output bytes of one stream.
@@ -39,7 +40,7 @@ type segment struct {
 func (s segment) end() int64 { return s.offset + int64(len(s.data)) }
 
 // output holds an exec's output from the last acknowledged offset on. Writers
-// wait while it is full; nothing is ever dropped. Both streams share one
+// wait while it is full; nothing is ever dropped. All streams share one
 // offset space, in order of arrival.
 type output struct {
 	budget *budget

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -64,6 +65,7 @@ type Server struct {
 	started time.Time
 
 	budget     *budget
+	cellBytes  atomic.Int64 // what all cells hold of their output
 	buffers    outletBuffers
 	life       context.Context // ends when everything must
 	endLife    context.CancelFunc
@@ -77,10 +79,11 @@ type Server struct {
 	quit       chan struct{}  // closed when the host asked for the end
 	quitOnce   sync.Once
 
-	mu     sync.Mutex
-	execs  map[string]*exec
-	left   map[tree]*exec // trees whose command ended and that may still live
-	ending bool
+	mu      sync.Mutex
+	execs   map[string]*exec
+	left    map[tree]*exec         // trees whose command ended and that may still live, and those of kernels
+	kernels map[string]*liveKernel // by name
+	ending  bool
 }
 
 // New makes an agent; [Server.Serve] runs it.
@@ -109,6 +112,7 @@ func New(cfg Config) *Server {
 		quit:        make(chan struct{}),
 		execs:       make(map[string]*exec),
 		left:        make(map[tree]*exec),
+		kernels:     make(map[string]*liveKernel),
 	}
 }
 

@@ -38,6 +38,7 @@ func (s *Server) Shutdown(ctx context.Context, req *connect.Request[guestv1.Shut
 func (s *Server) endAll(ctx context.Context, grace time.Duration) {
 	trees := s.trees()
 	text := "the sandbox was stopped"
+	s.endKernels(blame{reason: guestv1.ExitReason_EXIT_REASON_SHUTDOWN, text: text})
 	for e, t := range trees {
 		e.setBlame(blame{reason: guestv1.ExitReason_EXIT_REASON_SHUTDOWN, signal: syscall.SIGTERM, text: text})
 		if grace > 0 {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -21,7 +22,7 @@ const terminalDrain = 50 * time.Millisecond
 
 // stdio is the agent's end of a command's descriptors.
 type stdio struct {
-	child [3]int // the command's ends; closed once it runs, except for null
+	child []int // the command's ends; closed once it runs, except for null
 	null  int
 	in    *stdin // nil: the command reads nothing
 	outs  []*outlet
@@ -31,7 +32,7 @@ type stdio struct {
 // openStdio makes the descriptors that start asks for. null is open on
 // /dev/null. On error nothing is left open.
 func openStdio(start *guestv1.ExecStart, null int) (_ *stdio, err error) {
-	s := &stdio{child: [3]int{null, null, null}, null: null}
+	s := &stdio{child: []int{null, null, null}, null: null}
 	defer func() {
 		if err != nil {
 			s.close()
@@ -96,7 +97,7 @@ func (s *stdio) openTerminal(size *guestv1.WindowSize) error {
 	if err != nil {
 		return os.NewSyscallError("open terminal", err)
 	}
-	s.child = [3]int{slave, slave, slave}
+	s.child = []int{slave, slave, slave}
 	s.in = newStdin(s.tty, true)
 	s.outs = []*outlet{{stream: stdout, file: s.tty, tty: true, done: make(chan struct{})}}
 	return s.resize(size)
@@ -130,10 +131,10 @@ func (s *stdio) resize(size *guestv1.WindowSize) error {
 // closeChild closes the command's ends here, so that theirs are the last.
 func (s *stdio) closeChild() {
 	open := s.child
-	s.child = [3]int{s.null, s.null, s.null}
+	s.child = nil
 	for i, fd := range open {
 		// A terminal is one descriptor three times.
-		if fd != s.null && (i == 0 || fd != open[0]) {
+		if fd != s.null && !slices.Contains(open[:i], fd) {
 			_ = unix.Close(fd)
 		}
 	}

@@ -102,7 +102,7 @@ func limitOpenFiles(s string) {
 	}
 }
 
-func obey(fd int, o order, files [3]int) error {
+func obey(fd int, o order, files []int) error {
 	c := command{path: o.Path, argv: o.Argv, env: o.Env, dir: o.Dir, account: account{uid: o.UID, gid: o.GID, groups: o.Groups}}
 	main, err := syscall.ForkExec(o.Path, o.Argv, c.attributes(files, o.TTY, o.OneUser))
 	for _, f := range files {
@@ -141,9 +141,9 @@ func tell(fd int, r report) error {
 	return err
 }
 
-func receiveOrder(fd int) (o order, files [3]int, err error) {
+func receiveOrder(fd int) (o order, files []int, err error) {
 	head := make([]byte, 4)
-	oob := make([]byte, unix.CmsgSpace(4*len(files)))
+	oob := make([]byte, unix.CmsgSpace(4*maxFiles))
 	n, oobn, _, _, err := unix.Recvmsg(fd, head, oob, unix.MSG_CMSG_CLOEXEC|unix.MSG_WAITALL)
 	for err == unix.EINTR {
 		n, oobn, _, _, err = unix.Recvmsg(fd, head, oob, unix.MSG_CMSG_CLOEXEC|unix.MSG_WAITALL)
@@ -162,10 +162,10 @@ func receiveOrder(fd int) (o order, files [3]int, err error) {
 	}
 	for _, m := range msgs {
 		fds, err := unix.ParseUnixRights(&m)
-		if err != nil || len(fds) != len(files) {
+		if err != nil || len(fds) < 3 {
 			return o, files, errors.New("an order without its descriptors")
 		}
-		copy(files[:], fds)
+		files = fds
 	}
 	size := binary.LittleEndian.Uint32(head)
 	if len(msgs) != 1 || size > maxOrder {

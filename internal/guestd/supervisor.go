@@ -62,7 +62,7 @@ func decodeReport(b []byte) report {
 	}
 }
 
-// order is what a supervisor is told to run; three descriptors come with it.
+// order is what a supervisor is told to run; its descriptors come with it.
 type order struct {
 	Path    string
 	Argv    []string
@@ -192,7 +192,7 @@ func (s *supervisors) spawn() (*supervisor, error) {
 	return v, nil
 }
 
-func (s *supervisors) launch(c command, files [3]int, tty bool) (tree, error) {
+func (s *supervisors) launch(c command, files []int, tty bool) (tree, error) {
 	v, err := s.take()
 	if err != nil {
 		return nil, err
@@ -240,7 +240,7 @@ type supervisor struct {
 }
 
 // run starts one command and returns when it was started or refused.
-func (v *supervisor) run(c command, files [3]int, tty, oneUser bool) (*supervised, error) {
+func (v *supervisor) run(c command, files []int, tty, oneUser bool) (*supervised, error) {
 	body, err := json.Marshal(order{
 		Path: c.path, Argv: c.argv, Env: c.env, Dir: c.dir, TTY: tty, OneUser: oneUser,
 		UID: c.account.uid, GID: c.account.gid, Groups: c.account.groups,
@@ -262,7 +262,7 @@ func (v *supervisor) run(c command, files [3]int, tty, oneUser bool) (*supervise
 	v.job = t
 	v.mu.Unlock()
 	head := binary.LittleEndian.AppendUint32(nil, uint32(len(body)))
-	rights := unix.UnixRights(files[:]...)
+	rights := unix.UnixRights(files...)
 	if _, _, err := v.conn.WriteMsgUnix(head, rights, nil); err != nil {
 		_ = v.conn.Close()
 		return nil, err

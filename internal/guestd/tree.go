@@ -10,12 +10,15 @@ import (
 // launcher starts commands so that everything that descends from one can be
 // found again, wherever it went.
 type launcher interface {
-	// launch starts c with files as its descriptors 0, 1 and 2; with tty the
-	// first is its controlling terminal. It is a syscall.Errno when the
-	// kernel refused, and nothing runs then.
-	launch(c command, files [3]int, tty bool) (tree, error)
+	// launch starts c with files as its descriptors from 0 on, three to
+	// maxFiles of them; with tty the first is its controlling terminal. It is a
+	// syscall.Errno when the kernel refused, and nothing runs then.
+	launch(c command, files []int, tty bool) (tree, error)
 	close()
 }
+
+// maxFiles bounds what a command is given.
+const maxFiles = 5
 
 // tree is a command that was started, with all that descends from it.
 type tree interface {
@@ -63,12 +66,14 @@ func stopAndKill(members func() []int) {
 
 // attributes of every command: a session of its own, its user, nothing
 // inherited but files.
-func (c command) attributes(files [3]int, tty, oneUser bool) *syscall.ProcAttr {
+func (c command) attributes(files []int, tty, oneUser bool) *syscall.ProcAttr {
 	attr := &syscall.ProcAttr{
-		Dir:   c.dir,
-		Env:   c.env,
-		Files: []uintptr{uintptr(files[0]), uintptr(files[1]), uintptr(files[2])},
-		Sys:   &syscall.SysProcAttr{Setsid: true, Setctty: tty},
+		Dir: c.dir,
+		Env: c.env,
+		Sys: &syscall.SysProcAttr{Setsid: true, Setctty: tty},
+	}
+	for _, fd := range files {
+		attr.Files = append(attr.Files, uintptr(fd))
 	}
 	if !oneUser {
 		attr.Sys.Credential = &syscall.Credential{Uid: c.account.uid, Gid: c.account.gid, Groups: c.account.groups}
@@ -84,7 +89,7 @@ type plainLauncher struct {
 	procs processes
 }
 
-func (l *plainLauncher) launch(c command, files [3]int, tty bool) (tree, error) {
+func (l *plainLauncher) launch(c command, files []int, tty bool) (tree, error) {
 	mark := "CUBBY_TREE=" + newMark()
 	c.env = append(c.env[:len(c.env):len(c.env)], mark)
 	attr := c.attributes(files, tty, l.cfg.OneUser)

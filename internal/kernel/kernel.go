@@ -80,6 +80,8 @@ type Cell struct {
 	Code string
 	// Stdin lets the cell ask for input; otherwise asking is an error in it.
 	Stdin bool
+	// Silent leaves no trace in the kernel's history and count.
+	Silent bool
 }
 
 // Reply is how a cell ended.

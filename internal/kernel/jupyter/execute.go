@@ -19,7 +19,7 @@ const settle = 5 * time.Second
 // cannot take.
 func (c *Client) Execute(ctx context.Context, cell kernel.Cell, show func(kernel.Output)) (kernel.Reply, error) {
 	x, forget, err := c.begin(c.shell, "execute_request", map[string]any{
-		"code": cell.Code, "silent": false, "store_history": true,
+		"code": cell.Code, "silent": cell.Silent, "store_history": !cell.Silent,
 		"user_expressions": struct{}{}, "allow_stdin": cell.Stdin, "stop_on_error": false,
 	}, func(m message) {
 		if o, ok := outputOf(m); ok {

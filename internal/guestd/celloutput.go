@@ -1,0 +1,278 @@
+package guestd
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unicode/utf8"
+
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/kernel"
+)
+
+// Bounds of the output of cells that waits for the host. A kernel must not
+// wait, or it drops what it says, so what is over them is counted and left
+// out. Text leaves room for what comes after it: the result, the error.
+const (
+	cellTextLimit  = 24 << 20
+	cellLimit      = 32 << 20
+	cellTotal      = 64 << 20 // over all cells, above their floors
+	cellFloor      = 1 << 20
+	maxRecord      = 16 << 20 // one rich record
+	maxPrompt      = 4 << 10
+	maxErrorName   = 1 << 10
+	maxErrorLines  = 1000
+	cellPieceBytes = 64 << 10
+)
+
+// cellOutput takes what a kernel shows at once and passes it on at the pace of
+// the host.
+type cellOutput struct {
+	total *atomic.Int64 // what all cells hold above their floors
+	now   func() time.Time
+	wake  chan struct{} // a token when there is a piece, or the end
+
+	mu     sync.Mutex
+	done   chan struct{}
+	pieces []cellPiece
+	held   int64
+	ended  bool
+	cut    [rich + 1]int64
+}
+
+type cellPiece struct {
+	stream stream
+	at     time.Time
+	data   []byte
+}
+
+func newCellOutput(total *atomic.Int64, now func() time.Time) *cellOutput {
+	return &cellOutput{total: total, now: now, wake: make(chan struct{}, 1), done: make(chan struct{})}
+}
+
+// text adds to a text stream, as much as there is room for.
+func (o *cellOutput) text(s stream, text string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for len(text) > 0 {
+		part := text[:min(len(text), cellPieceBytes)]
+		if !o.take(int64(len(part)), cellTextLimit) {
+			o.cut[s] += int64(len(text))
+			return
+		}
+		if n := len(o.pieces) - 1; n >= 0 && o.pieces[n].stream == s && len(o.pieces[n].data)+len(part) <= cellPieceBytes {
+			o.pieces[n].data = append(o.pieces[n].data, part...)
+		} else {
+			o.pieces = append(o.pieces, cellPiece{s, o.now(), []byte(part)})
+		}
+		text = text[len(part):]
+	}
+	o.stir()
+}
+
+// line adds one rich record, whole or not at all.
+func (o *cellOutput) line(data []byte) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.take(int64(len(data)), cellLimit) {
+		o.cut[rich] += int64(len(data))
+		return
+	}
+	o.pieces = append(o.pieces, cellPiece{rich, o.now(), data})
+	o.stir()
+}
+
+// leftOut counts bytes of a rich record that were replaced.
+func (o *cellOutput) leftOut(n int64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.cut[rich] += n
+}
+
+// take books n bytes. o.mu is held.
+func (o *cellOutput) take(n, limit int64) bool {
+	if o.held+n > limit {
+		return false
+	}
+	if more := aboveCellFloor(o.held+n) - aboveCellFloor(o.held); more > 0 {
+		if o.total.Add(more) > cellTotal {
+			o.total.Add(-more)
+			return false
+		}
+	}
+	o.held += n
+	return true
+}
+
+func (o *cellOutput) give(n int64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.total.Add(aboveCellFloor(o.held-n) - aboveCellFloor(o.held))
+	o.held -= n
+}
+
+func aboveCellFloor(held int64) int64 { return max(held-cellFloor, 0) }
+
+func (o *cellOutput) stir() {
+	select {
+	case o.wake <- struct{}{}:
+	default:
+	}
+}
+
+// pass hands the pieces over until finish was called and none is left, or ctx
+// ends.
+func (o *cellOutput) pass(ctx context.Context, to *output) {
+	defer close(o.done)
+	for {
+		o.mu.Lock()
+		pieces, ended := o.pieces, o.ended
+		o.pieces = nil
+		o.mu.Unlock()
+		for i := range pieces {
+			p := &pieces[i]
+			err := to.write(ctx, p.stream, p.data, p.at)
+			o.give(int64(len(p.data)))
+			p.data = nil
+			if err != nil {
+				return
+			}
+		}
+		if len(pieces) > 0 {
+			continue
+		}
+		if ended {
+			return
+		}
+		select {
+		case <-o.wake:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// finish waits until all of it was passed on.
+func (o *cellOutput) finish() {
+	o.mu.Lock()
+	o.ended = true
+	o.mu.Unlock()
+	o.stir()
+	<-o.done
+}
+
+func (o *cellOutput) cuts() (out, errors, records int64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.cut[stdout], o.cut[stderr], o.cut[rich]
+}
+
+// show takes one output of the kernel. Text goes to the streams of text,
+// everything else is a record.
+func (c *cell) show(o kernel.Output) {
+	switch {
+	case o.Stream != nil:
+		s := stdout
+		if o.Stream.Name == "stderr" {
+			s = stderr
+		}
+		c.out.text(s, o.Stream.Text)
+	case o.Display != nil:
+		c.out.bundle(o.Display.Data, o.Display.Metadata, func(data kernel.Bundle, metadata json.RawMessage) kernel.Output {
+			return kernel.Output{Display: &kernel.Display{Data: data, Metadata: metadata, ID: o.Display.ID, Update: o.Display.Update}}
+		})
+	case o.Result != nil:
+		c.out.bundle(o.Result.Data, o.Result.Metadata, func(data kernel.Bundle, metadata json.RawMessage) kernel.Output {
+			return kernel.Output{Result: &kernel.Result{Count: o.Result.Count, Data: data, Metadata: metadata}}
+		})
+	case o.Error != nil:
+		c.out.failure(*o.Error)
+	case o.Clear != nil:
+		c.out.record(kernel.Output{Clear: o.Clear})
+	case o.Input != nil:
+		c.out.record(kernel.Output{Input: &kernel.Input{Prompt: shorten(o.Input.Prompt, maxPrompt), Password: o.Input.Password}})
+		if c.in != nil {
+			c.in.asked()
+		}
+	}
+}
+
+// bundle adds a value in several types; one that is too large is replaced by a
+// note of what it was.
+func (o *cellOutput) bundle(data kernel.Bundle, metadata json.RawMessage, wrap func(kernel.Bundle, json.RawMessage) kernel.Output) {
+	size := len(metadata)
+	for name, value := range data {
+		size += len(name) + len(value)
+	}
+	if size <= maxRecord-(1<<10) {
+		o.record(wrap(data, metadata))
+		return
+	}
+	o.leftOut(int64(size))
+	var of []string
+	for _, name := range slices.Sorted(maps.Keys(data)) {
+		if len(of) < 10 {
+			of = append(of, fmt.Sprintf("%s (%d bytes)", shorten(name, 100), len(data[name])))
+		}
+	}
+	note, _ := json.Marshal(fmt.Sprintf("[left out: %s; a value may have %d bytes]", strings.Join(of, ", "), maxRecord))
+	o.record(wrap(kernel.Bundle{"text/plain": note}, nil))
+}
+
+// failure adds an error; of a long one the beginning and the end.
+func (o *cellOutput) failure(e kernel.Error) {
+	e.Name = shorten(e.Name, maxErrorName)
+	if len(e.Value) > maxRecord/4 {
+		o.leftOut(int64(len(e.Value) - maxRecord/4))
+		e.Value = shorten(e.Value, maxRecord/4)
+	}
+	if n := len(e.Traceback); n > maxErrorLines {
+		half := maxErrorLines / 2
+		e.Traceback = slices.Concat(e.Traceback[:half], []string{fmt.Sprintf("[%d lines left out]", n-2*half)}, e.Traceback[n-half:])
+	}
+	left := maxRecord / 4
+	for i, line := range e.Traceback {
+		e.Traceback[i] = shorten(line, left)
+		o.leftOut(int64(len(line) - len(e.Traceback[i])))
+		left -= len(e.Traceback[i])
+	}
+	o.record(kernel.Output{Error: &e})
+}
+
+// record adds a record.
+func (o *cellOutput) record(r kernel.Output) {
+	var line bytes.Buffer
+	e := json.NewEncoder(&line)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(r); err != nil {
+		return // a raw value that is no JSON: nobody can read it
+	}
+	data := line.Bytes()
+	if !utf8.Valid(data) {
+		data = bytes.ToValidUTF8(data, []byte("\uFFFD"))
+	}
+	o.line(data)
+}
+
+// shorten cuts a text, at a character.
+func shorten(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:max(most, 0)], "")
+}
+
+// write takes standard input.
+func (c *cell) write(offset int64, data []byte, eof bool) (int64, error) {
+	if c.in == nil {
+		return 0, errs.E(errs.WrongState, "the cell was started without standard input")
+	}
+	return c.in.write(offset, data, eof)
+}

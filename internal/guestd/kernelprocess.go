@@ -1,0 +1,484 @@
+package guestd
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	guestv1 "github.com/cubbyhq/cubby/api/gen/cubby/guest/v1"
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/kernel"
+	"github.com/cubbyhq/cubby/internal/kernel/jupyter"
+	"github.com/cubbyhq/cubby/internal/kernel/node"
+	"github.com/cubbyhq/cubby/internal/kernel/startup"
+)
+
+const (
+	// kernelStart is how long a kernel may take until it answers.
+	kernelStart = 60 * time.Second
+	// kernelLeave is how long one that is asked to end may take.
+	kernelLeave = 2 * time.Second
+	// portTries: somebody can take a port between its choice and its use.
+	portTries = 5
+)
+
+// engine is the agent's end of a kernel, whatever it speaks.
+type engine interface {
+	Execute(ctx context.Context, cell kernel.Cell, show func(kernel.Output)) (kernel.Reply, error)
+	// Answer answers what the cell asked.
+	Answer(value string) error
+	// Leave asks the kernel to end itself.
+	Leave(ctx context.Context)
+	// Gone is closed when the connection has ended.
+	Gone() <-chan struct{}
+	// Close ends the connection and waits for what reads from it.
+	Close()
+}
+
+type jupyterEngine struct{ *jupyter.Client }
+
+func (e jupyterEngine) Leave(ctx context.Context) { _ = e.Shutdown(ctx) }
+
+type nodeEngine struct{ *node.Client }
+
+// Answer implements engine: the kernel for Node never asks.
+func (nodeEngine) Answer(string) error { return nil }
+
+// Leave implements engine: the kernel ends with its input.
+func (e nodeEngine) Leave(context.Context) { e.Client.Close() }
+
+// Close implements engine.
+func (e nodeEngine) Close() {
+	e.Client.Close()
+	<-e.Gone()
+}
+
+// kernelProcess is a kernel's process, from its launch until nothing of its
+// tree is left.
+type kernelProcess struct {
+	s      *Server
+	tree   tree
+	exec   *exec // what the memory watchdog and the shutdown know it as
+	dir    string
+	engine engine
+	asks   bool // interrupts go by message
+	tail   tail
+
+	ended chan struct{} // closed when the process ended; status and known are set then
+	done  chan struct{} // closed when nothing is left
+
+	status syscall.WaitStatus
+	known  bool
+}
+
+// startKernel starts a kernel and returns when it answers. Its errors are
+// classified, or notStarted.
+func (s *Server) startKernel(ctx context.Context, asked *guestv1.KernelSpec) (*kernelProcess, kernelKind, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, kernelStart, errKernelSlow)
+	defer cancel()
+	for try := 1; ; try++ {
+		p, kind, err := s.tryKernel(ctx, asked)
+		if err == nil || try == portTries || !errors.Is(err, errPortTaken) {
+			return p, kind, err
+		}
+	}
+}
+
+var (
+	errKernelSlow  = fmt.Errorf("it did not answer within %s", kernelStart)
+	errKernelEnded = errors.New("its process ended")
+	errPortTaken   = errors.New("a port was taken")
+)
+
+func (s *Server) tryKernel(ctx context.Context, asked *guestv1.KernelSpec) (*kernelProcess, kernelKind, error) {
+	a, err := s.accounts.lookup(asked.GetUser())
+	if err != nil {
+		return nil, kernelKind{}, err
+	}
+	start := &guestv1.ExecStart{Cwd: asked.GetCwd(), Env: asked.GetEnv(), User: asked.GetUser()}
+	kind, err := findKind(s.kernelKinds(a, environment(s.cfg.Boot.GetEnv(), start, a)), asked.GetLanguage())
+	if err != nil {
+		return nil, kind, err
+	}
+	p := &kernelProcess{s: s, ended: make(chan struct{}), done: make(chan struct{})}
+	connect, err := p.launch(kind, start, a)
+	if err != nil {
+		p.removeFiles()
+		return nil, kind, err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	s.background.Go(func() {
+		select {
+		case <-p.ended:
+			cancel(errKernelEnded)
+		case <-ctx.Done():
+		}
+	})
+	if p.engine, err = connect.open(ctx); err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			err = cause
+		}
+		p.kill()
+		<-p.ended
+		p.settle()
+		return nil, kind, p.failed(kind, err)
+	}
+	s.background.Go(p.watch)
+	return p, kind, nil
+}
+
+// failed words why a kernel did not come up. Its tree is gone.
+func (p *kernelProcess) failed(kind kernelKind, err error) error {
+	<-p.tail.done
+	last := p.tail.text()
+	if errors.Is(err, errKernelEnded) && strings.Contains(strings.ToLower(last), "address already in use") {
+		return fmt.Errorf("%w: %w", errPortTaken, err)
+	}
+	why := err.Error()
+	if errors.Is(err, errKernelEnded) {
+		why = p.howEnded()
+	}
+	text := fmt.Sprintf("the kernel %s did not come up: %s", kind.spec, why)
+	if last != "" {
+		text += "; it printed last:\n" + last
+	}
+	return errs.E(errs.Unavailable, "%s", text)
+}
+
+// connector connects to a kernel that was launched; one of both is called.
+type connector struct {
+	open    func(context.Context) (engine, error)
+	abandon func()
+}
+
+// launch starts the process.
+func (p *kernelProcess) launch(kind kernelKind, start *guestv1.ExecStart, a account) (connect connector, err error) {
+	if err := p.makeDir(); err != nil {
+		return connect, classify(err, "the kernel's files")
+	}
+	io := &stdio{child: []int{p.s.null, p.s.null, p.s.null}, null: p.s.null}
+	out, theirs, err := pipe(true)
+	if err != nil {
+		return connect, classify(err, "the kernel's output")
+	}
+	io.child[1], io.child[2] = theirs, theirs
+	if kind.jupyter != nil {
+		connect, err = p.prepareJupyter(*kind.jupyter, start, a)
+	} else {
+		connect, err = p.prepareNode(io, start, a)
+	}
+	var c command
+	if err == nil {
+		c, err = resolve(p.s.cfg, &p.s.accounts, start)
+	}
+	if err == nil {
+		p.tree, err = p.s.launch(c, io, false)
+	}
+	io.closeChild()
+	if err != nil {
+		out.Close()
+		if connect.abandon != nil {
+			connect.abandon()
+		}
+		return connect, err
+	}
+	p.tail.done = make(chan struct{})
+	p.s.background.Go(func() { p.tail.follow(p.s.life, out) })
+	p.register()
+	return connect, nil
+}
+
+// register makes the process known to the memory watchdog and the shutdown.
+func (p *kernelProcess) register() {
+	s := p.s
+	p.exec = newExec("kernel", s.budget)
+	p.exec.tree = p.tree
+	s.mu.Lock()
+	s.left[p.tree] = p.exec
+	ending := s.ending
+	s.mu.Unlock()
+	s.stir()
+	s.background.Go(func() {
+		p.status, p.known = <-p.tree.ended()
+		close(p.ended)
+	})
+	if ending {
+		p.kill()
+	}
+}
+
+// watch ends the whole tree when the process or the connection to it has
+// ended: children live as long as their kernel.
+func (p *kernelProcess) watch() {
+	select {
+	case <-p.ended:
+		// What it sent before its end is still read.
+		t := time.NewTimer(kernelLeave)
+		defer t.Stop()
+		select {
+		case <-p.engine.Gone():
+		case <-t.C:
+		}
+	case <-p.engine.Gone():
+		select {
+		case <-p.ended: // by itself, as the reason shall say
+		case <-time.After(kernelLeave / 4):
+		}
+	}
+	p.kill()
+	<-p.ended
+	p.engine.Close()
+	p.settle()
+}
+
+// settle tidies up after the end.
+func (p *kernelProcess) settle() {
+	p.kill()
+	p.removeFiles()
+	p.s.mu.Lock()
+	delete(p.s.left, p.tree)
+	p.s.mu.Unlock()
+	close(p.done)
+}
+
+func (p *kernelProcess) isDone() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// prepare runs what makes the kernel cubby's, quietly. A kernel where it fails
+// is one all the same.
+func (p *kernelProcess) prepare(ctx context.Context, kind kernelKind) {
+	code := startup.Code(kind.language)
+	if code == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, kernelStart)
+	defer cancel()
+	if _, err := p.engine.Execute(ctx, kernel.Cell{Code: code, Silent: true}, func(kernel.Output) {}); err != nil {
+		p.s.cfg.Log.Debug("the preparation of a kernel failed", "kernel", kind.spec, "err", err)
+	}
+}
+
+// kill ends everything of the kernel and returns when it is gone.
+func (p *kernelProcess) kill() {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.s.life), treeKillTimeout)
+	defer cancel()
+	if err := p.tree.kill(ctx); err != nil {
+		p.s.cfg.Log.Warn("processes outlive their kernel", "err", err)
+	}
+}
+
+// leave lets an idle kernel end itself, for what it does at its exit, and ends
+// it then.
+func (p *kernelProcess) leave() {
+	ctx, cancel := context.WithTimeout(p.s.life, kernelLeave)
+	defer cancel()
+	p.engine.Leave(ctx)
+	select {
+	case <-p.ended:
+	case <-ctx.Done():
+	}
+	p.kill()
+	<-p.done
+}
+
+// interrupt asks the kernel to end its cell, at first only the kernel itself,
+// so that servers which cells started live on. group is for when that was not
+// enough: it may wait for a child and not listen meanwhile.
+func (p *kernelProcess) interrupt(group bool) {
+	if client, ok := p.engine.(jupyterEngine); ok && p.asks && !group {
+		ctx, cancel := context.WithTimeout(p.s.life, interruptGrace)
+		defer cancel()
+		_ = client.Interrupt(ctx)
+		return
+	}
+	pid := p.tree.pid()
+	if group {
+		pid = -pid
+	}
+	select {
+	case <-p.ended: // the pid may be somebody else's
+	default:
+		_ = syscall.Kill(pid, syscall.SIGINT)
+	}
+}
+
+// howEnded says how the process ended; it has.
+func (p *kernelProcess) howEnded() string {
+	if oom := p.oom(); oom != "" {
+		return oom
+	}
+	switch {
+	case !p.known:
+		return "its process was killed inside the sandbox"
+	case p.status.Signaled():
+		return "its process was killed by " + signalName(p.status.Signal())
+	}
+	return fmt.Sprintf("its process ended with exit code %d", p.status.ExitStatus())
+}
+
+// oom is what the memory watchdog did to one of its processes, since takeOOM.
+func (p *kernelProcess) oom() string {
+	p.exec.mu.Lock()
+	defer p.exec.mu.Unlock()
+	return p.exec.oom
+}
+
+func (p *kernelProcess) takeOOM() string {
+	p.exec.mu.Lock()
+	defer p.exec.mu.Unlock()
+	text := p.exec.oom
+	p.exec.oom = ""
+	return text
+}
+
+// makeDir makes a directory for what the kernel reads. It stays root's, so
+// that nothing in it can be turned into something else.
+func (p *kernelProcess) makeDir() (err error) {
+	p.dir, err = os.MkdirTemp(p.s.cfg.MapPath("/tmp"), ".cubby-kernel-")
+	if err == nil {
+		err = os.Chmod(p.dir, 0o711)
+	}
+	return err
+}
+
+func (p *kernelProcess) removeFiles() {
+	if p.dir != "" {
+		_ = os.RemoveAll(p.dir)
+	}
+}
+
+// file writes one for the account alone.
+func (p *kernelProcess) file(name string, content []byte, a account) (string, error) {
+	path := filepath.Join(p.dir, name)
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	if !p.s.cfg.OneUser {
+		if err := f.Chown(int(a.uid), int(a.gid)); err != nil {
+			return "", err
+		}
+	}
+	_, err = f.Write(content)
+	return path, err
+}
+
+func (p *kernelProcess) prepareJupyter(spec jupyter.Kernelspec, start *guestv1.ExecStart, a account) (c connector, err error) {
+	to, err := jupyter.NewConnection(spec.Name)
+	if err != nil {
+		return c, err
+	}
+	path, err := p.file("connection.json", to.File(), a)
+	if err != nil {
+		return c, classify(err, "the kernel's connection file")
+	}
+	start.Argv = spec.Command(path)
+	var env []string
+	for k, v := range spec.Env {
+		env = append(env, k+"="+v)
+	}
+	start.Env = append(env, start.GetEnv()...)
+	p.asks = spec.InterruptByMessage()
+	c.abandon = func() {}
+	c.open = func(ctx context.Context) (engine, error) {
+		client, err := jupyter.Dial(ctx, to)
+		if err != nil {
+			return nil, err
+		}
+		return jupyterEngine{client}, nil
+	}
+	return c, nil
+}
+
+func (p *kernelProcess) prepareNode(io *stdio, start *guestv1.ExecStart, a account) (c connector, err error) {
+	script, err := p.file("kernel.cjs", node.Script, a)
+	if err != nil {
+		return c, classify(err, "the kernel's script")
+	}
+	start.Argv = []string{nodeKernel, script}
+	in, cells, err := pipe(false)
+	if err != nil {
+		return c, classify(err, "the kernel's pipes")
+	}
+	io.child = append(io.child, cells)
+	out, messages, err := pipe(true)
+	if err != nil {
+		in.Close()
+		return c, classify(err, "the kernel's pipes")
+	}
+	io.child = append(io.child, messages)
+	c.abandon = func() {
+		in.Close()
+		out.Close()
+	}
+	c.open = func(ctx context.Context) (engine, error) {
+		client, err := node.Open(ctx, in, out)
+		if err != nil {
+			return nil, err
+		}
+		return nodeEngine{client}, nil
+	}
+	return c, nil
+}
+
+// tail keeps the end of what a kernel itself prints.
+type tail struct {
+	done chan struct{} // closed at the end
+
+	mu   sync.Mutex
+	last []byte
+}
+
+const tailSize = 4 << 10
+
+// follow reads until the end, so that nothing ever waits.
+func (t *tail) follow(ctx context.Context, f *os.File) {
+	defer close(t.done)
+	defer f.Close()
+	stop := context.AfterFunc(ctx, func() { _ = f.SetReadDeadline(time.Unix(1, 0)) })
+	defer stop()
+	buf := make([]byte, tailSize)
+	for {
+		n, err := f.Read(buf)
+		t.mu.Lock()
+		t.last = append(t.last, buf[:n]...)
+		if over := len(t.last) - tailSize; over > 0 {
+			t.last = append(t.last[:0], t.last[over:]...)
+		}
+		t.mu.Unlock()
+		if err != nil {
+			return
+		}
+	}
+}
+
+// text is the last lines, at most 2000 bytes.
+func (t *tail) text() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	b := t.last
+	if over := len(b) - 1800; over > 0 {
+		b = b[over:]
+		if i := bytes.IndexByte(b, '\n'); i >= 0 {
+			b = b[i+1:]
+		}
+	}
+	return strings.TrimSpace(strings.ToValidUTF8(string(b), "\uFFFD"))
+}
