@@ -208,10 +208,9 @@ func codeError(x sandbox.Exec, o *cellOutput, caps CodeCaps, truncated map[strin
 	if x.Exit == nil && o.fault == nil || succeeded(x) {
 		return nil
 	}
-	e := &CodeError{}
-	if raised := o.fault; raised != nil {
-		e.Type, e.Message = raised.Name, withoutANSI(raised.Value)
-		e.Traceback = withoutANSI(strings.Join(raised.Traceback, "\n"))
+	e := new(CodeError)
+	if o.fault != nil {
+		*e = *o.fault
 	}
 	if x.Exit != nil {
 		switch reason := x.Exit.Reason; {
@@ -231,7 +230,7 @@ func codeError(x sandbox.Exec, o *cellOutput, caps CodeCaps, truncated map[strin
 			e.Message = cmp.Or(x.Exit.Message, o.died, "the code did not end by itself: "+string(reason))
 		}
 	}
-	e.Type = cmp.Or(firstChars(e.Type, maxErrorType), "Error")
+	e.Type = cmp.Or(e.Type, "Error")
 	e.Message = capText(e.Message, caps.Traceback, "error.message", truncated)
 	e.Traceback = capText(e.Traceback, caps.Traceback, "error.traceback", truncated)
 	return e

@@ -32,8 +32,10 @@ const (
 	// said about a value.
 	maxMIME     = 127
 	maxMetadata = 64 << 10
-	// maxFrames bounds the pieces of a traceback.
-	maxFrames = 10_000
+	// maxTexts bounds the pieces of a text that comes in pieces, and
+	// maxFaultBytes each text of an error.
+	maxTexts      = 10_000
+	maxFaultBytes = 1 << 20
 )
 
 // Execution is a cell with what it has shown so far. Updates of displays and
@@ -78,35 +80,46 @@ type CodeError struct {
 
 // execution reads what a cell has shown.
 func (s *Service) execution(ctx context.Context, x sandbox.Exec) (Execution, error) {
-	caps := s.codeCaps
-	var o cellOutput
-	o.stdout.limit, o.stderr.limit = caps.Stdout, caps.Stderr
-	e := Execution{Exec: x, Success: succeeded(x), Truncated: make(map[string]int64)}
-	err := s.readCell(ctx, x, &o)
-	switch {
-	case errors.Is(err, errs.NotFound):
-		if e.Pruned = !withoutJournal(x); e.Pruned {
-			o.recall(x.Result)
-		}
-	case err != nil:
+	// The journal first says how much it has cut: it may be gone a moment later.
+	var missing sandbox.Exit
+	if x.Exit != nil {
+		missing = *x.Exit
+	} else if live := s.live(x.Box, x.Seq); live != nil {
+		missing = withCuts(missing, live.log)
+	}
+	o := newCellOutput(s.codeCaps)
+	err := s.readCell(ctx, x, o)
+	if errors.Is(err, errs.NotFound) && !withoutJournal(x) {
+		o.recall(x.Result)
+		e := o.execution(x, s.codeCaps, sandbox.Exit{})
+		e.Pruned = true
+		return e, nil
+	}
+	if err != nil && !errors.Is(err, errs.NotFound) {
 		return Execution{}, err
 	}
-	var cut sandbox.Exit
-	if x.Exit != nil {
-		cut = *x.Exit
-	} else if live := s.live(x.Box, x.Seq); live != nil {
-		cut.StdoutCut, cut.StderrCut, cut.RichCut = live.log.Cut()
+	return o.execution(x, s.codeCaps, missing), nil
+}
+
+func newCellOutput(caps CodeCaps) *cellOutput {
+	return &cellOutput{stdout: textBuffer{limit: caps.Stdout}, stderr: textBuffer{limit: caps.Stderr}}
+}
+
+// execution is what has come so far. Of what is missing only the counts of cut
+// bytes are read.
+func (o *cellOutput) execution(x sandbox.Exec, caps CodeCaps, missing sandbox.Exit) Execution {
+	truncated := make(map[string]int64)
+	return Execution{
+		Exec: x, Success: succeeded(x), Truncated: truncated,
+		Stdout:  o.stdout.text("stdout", missing.StdoutCut, truncated),
+		Stderr:  o.stderr.text("stderr", missing.StderrCut, truncated),
+		Count:   o.count,
+		Result:  capResult(o.result, caps.Result, truncated),
+		Outputs: o.outputs(missing.RichCut),
+		Error:   codeError(x, o, caps, truncated),
+
+		KernelRestarted: firstChars(o.restarted, maxFault),
 	}
-	if e.Pruned {
-		cut = sandbox.Exit{}
-	}
-	e.Stdout = o.stdout.text("stdout", cut.StdoutCut, e.Truncated)
-	e.Stderr = o.stderr.text("stderr", cut.StderrCut, e.Truncated)
-	e.Count, e.KernelRestarted = o.count, firstChars(o.restarted, maxFault)
-	e.Result = capResult(o.result, caps.Result, e.Truncated)
-	e.Outputs = o.outputs(cut.RichCut)
-	e.Error = codeError(x, &o, caps, e.Truncated)
-	return e, nil
 }
 
 // capResult bounds the texts of a result; other values are whole.
@@ -143,9 +156,9 @@ type cellOutput struct {
 	stdout, stderr textBuffer
 	count          int
 	result         kernel.Bundle
-	fault          *kernel.Error
-	restarted      string // why the kernel began anew before the cell
-	died           string // why it ended under it
+	fault          *CodeError // what the cell raised
+	restarted      string     // why the kernel began anew before the cell
+	died           string     // why it ended under it
 
 	line     []byte // of rich output, as far as it came
 	tooLong  bool   // the line is longer than is read
@@ -248,7 +261,11 @@ func (o *cellOutput) record(line []byte) {
 		o.result, o.count = bundle(r.Result.Data), r.Result.Count
 	case r.Error != nil:
 		o.clearIfDue()
-		o.fault = &kernel.Error{Name: r.Error.Name, Value: r.Error.Value, Traceback: texts(r.Error.Traceback)}
+		lines := strings.Join(texts(r.Error.Traceback), "\n")
+		o.fault = &CodeError{
+			Type: firstChars(r.Error.Name, maxErrorType), Message: withoutANSI(firstBytes(r.Error.Value, maxFaultBytes)),
+			Traceback: withoutANSI(firstBytes(lines, maxFaultBytes)),
+		}
 	case r.Clear != nil:
 		o.clearing = true
 		if !r.Clear.Wait {
@@ -350,7 +367,7 @@ func (o *cellOutput) recall(stored json.RawMessage) {
 	}
 	o.count, o.restarted = r.Count, r.KernelRestarted
 	if r.Error != nil {
-		o.fault = &kernel.Error{Name: r.Error.Type, Value: r.Error.Message}
+		o.fault = &CodeError{Type: r.Error.Type, Message: r.Error.Message}
 	}
 }
 
@@ -393,7 +410,7 @@ func valueOf(mime string, v json.RawMessage) json.RawMessage {
 	}
 	var text string
 	switch {
-	case v[0] == '"' && !bytes.Contains(bytes.ToLower(v), []byte(`\ud`)):
+	case v[0] == '"' && !bytes.Contains(v, []byte(`\ud`)) && !bytes.Contains(v, []byte(`\uD`)):
 		return v
 	case v[0] == '"':
 		// Half a surrogate pair is no text; decoding replaces it.
@@ -415,7 +432,7 @@ func texts(raw json.RawMessage) []string {
 	if t, err := dec.Token(); err != nil || t != json.Delim('[') {
 		return nil
 	}
-	for dec.More() && len(all) < maxFrames {
+	for dec.More() && len(all) < maxTexts {
 		var v any
 		if dec.Decode(&v) != nil {
 			break

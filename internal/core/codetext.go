@@ -3,6 +3,7 @@ package core
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -38,7 +39,7 @@ type textBuffer struct {
 func (t *textBuffer) add(p []byte) {
 	if len(t.torn) > 0 {
 		// At most three bytes wait, and a few more settle what they are.
-		head := append(t.torn, p[:min(len(p), utf8.UTFMax)]...)
+		head := slices.Concat(t.torn, p[:min(len(p), utf8.UTFMax)])
 		used := 0
 		for used < len(t.torn) && utf8.FullRune(head[used:]) {
 			r, n := utf8.DecodeRune(head[used:])
@@ -51,20 +52,23 @@ func (t *textBuffer) add(p []byte) {
 		}
 		p, t.torn = p[used-len(t.torn):], nil
 	}
-	for len(p) > 0 {
-		if t.limit > 0 && t.shown >= t.limit {
-			whole := len(p) - tornTail(p)
-			t.chars += int64(utf8.RuneCount(p[:whole]))
-			t.torn = append([]byte(nil), p[whole:]...)
-			return
+	whole := len(p) - tornTail(p)
+	t.torn = append(t.torn[:0], p[whole:]...)
+	p = p[:whole]
+	n := utf8.RuneCount(p)
+	switch {
+	case t.limit > 0 && t.shown >= t.limit:
+		t.chars += int64(n)
+	case (t.limit <= 0 || t.shown+n <= t.limit) && utf8.Valid(p):
+		t.kept.Write(p)
+		t.shown += n
+		t.chars += int64(n)
+	default:
+		for len(p) > 0 {
+			r, n := utf8.DecodeRune(p)
+			t.put(r)
+			p = p[n:]
 		}
-		if !utf8.FullRune(p) {
-			t.torn = append([]byte(nil), p...)
-			return
-		}
-		r, n := utf8.DecodeRune(p)
-		t.put(r)
-		p = p[n:]
 	}
 }
 
@@ -96,7 +100,7 @@ func (t *textBuffer) text(field string, cut int64, truncated map[string]int64) s
 	for range t.torn {
 		t.put(utf8.RuneError)
 	}
-	t.torn = nil
+	t.torn = t.torn[:0]
 	if t.chars == int64(t.shown) && cut == 0 {
 		return t.kept.String()
 	}
@@ -129,6 +133,14 @@ func firstChars(text string, limit int) string {
 		n++
 	}
 	return text
+}
+
+// firstBytes is the beginning of a text, of whole characters.
+func firstBytes(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	return strings.ToValidUTF8(text[:limit], "")
 }
 
 // ansi is what terminals act upon: colours, cursor moves, titles.

@@ -1,0 +1,361 @@
+package core
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cubbyhq/cubby/internal/kernel"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+)
+
+// rich is a line of rich output.
+func rich(o kernel.Output) sandbox.Output {
+	line, err := json.Marshal(o)
+	if err != nil {
+		panic(err)
+	}
+	return richText(string(line) + "\n")
+}
+
+func richText(text string) sandbox.Output {
+	return sandbox.Output{Stream: sandbox.Rich, Data: []byte(text)}
+}
+
+func printed(text string) sandbox.Output {
+	return sandbox.Output{Stream: sandbox.Stdout, Data: []byte(text)}
+}
+
+func shows(id, text string) sandbox.Output {
+	return rich(kernel.Output{Display: &kernel.Display{Data: plain(text), ID: id}})
+}
+
+func updates(id, text string) sandbox.Output {
+	return rich(kernel.Output{Display: &kernel.Display{Data: plain(text), ID: id, Update: true}})
+}
+
+func clears(wait bool) sandbox.Output {
+	return rich(kernel.Output{Clear: &kernel.Clear{Wait: wait}})
+}
+
+func plain(text string) kernel.Bundle { return kernel.Bundle{"text/plain": quote(text)} }
+
+// ended is a cell that ended.
+func ended(reason sandbox.EndReason, code int) sandbox.Exec {
+	limit := 2 * time.Second
+	return sandbox.Exec{
+		Spec: sandbox.ExecSpec{Kind: kindCode, Cell: &sandbox.Cell{Kernel: "python"}, Timeout: &limit},
+		Exit: &sandbox.Exit{Reason: reason, Code: &code},
+	}
+}
+
+func assemble(x sandbox.Exec, caps CodeCaps, all ...sandbox.Output) Execution {
+	o := newCellOutput(caps)
+	for _, out := range all {
+		o.add(out)
+	}
+	var missing sandbox.Exit
+	if x.Exit != nil {
+		missing = *x.Exit
+	}
+	return o.execution(x, caps, missing)
+}
+
+func TestExecutionOfEverything(t *testing.T) {
+	e := assemble(ended(sandbox.EndExited, 0), DefaultCodeCaps(),
+		rich(kernel.Output{Kernel: &kernel.Notice{Restarted: true, Reason: "it had died"}}),
+		printed("a"),
+		rich(kernel.Output{Display: &kernel.Display{
+			Data: kernel.Bundle{"image/png": quote("iVBO"), "text/plain": quote("Figure")}, Metadata: json.RawMessage(`{"image/png":{"width":3}}`),
+		}}),
+		sandbox.Output{Stream: sandbox.Stderr, Data: []byte("warning\n")},
+		printed("b\n"),
+		rich(kernel.Output{Input: &kernel.Input{Prompt: "? "}}),
+		rich(kernel.Output{Result: &kernel.Result{Count: 7, Data: kernel.Bundle{
+			"text/plain": quote("(3, 2)"), "application/json": json.RawMessage(`{"a": [1, 2.50]}`),
+		}}}),
+	)
+	want := Execution{
+		Exec: e.Exec, Success: true, Stdout: "ab\n", Stderr: "warning\n", Count: 7, KernelRestarted: "it had died",
+		Result: kernel.Bundle{"text/plain": quote("(3, 2)"), "application/json": json.RawMessage(`{"a":[1,2.50]}`)},
+		Outputs: []Display{{
+			Data:     kernel.Bundle{"image/png": quote("iVBO"), "text/plain": quote("Figure")},
+			Metadata: json.RawMessage(`{"image/png":{"width":3}}`),
+		}},
+		Truncated: map[string]int64{},
+	}
+	if diff := cmp.Diff(want, e); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestDisplaysAreUpdatedAndCleared(t *testing.T) {
+	tests := []struct {
+		name string
+		all  []sandbox.Output
+		want []string
+	}{
+		{"updated in place", []sandbox.Output{shows("a", "1"), shows("", "2"), updates("a", "3")}, []string{"3", "2"}},
+		{"updated everywhere", []sandbox.Output{shows("a", "1"), shows("a", "2"), updates("a", "3")}, []string{"3", "3"}},
+		{"shown again", []sandbox.Output{shows("a", "1"), shows("a", "2")}, []string{"2", "2"}},
+		{"of an earlier cell", []sandbox.Output{updates("a", "1"), updates("a", "2")}, []string{"2"}},
+		{"no id", []sandbox.Output{updates("", "1"), updates("", "2")}, []string{"1", "2"}},
+		{"cleared", []sandbox.Output{shows("a", "1"), clears(false), shows("", "2")}, []string{"2"}},
+		{"an update of what was cleared", []sandbox.Output{shows("a", "1"), clears(false), updates("a", "2")}, []string{"2"}},
+		{"cleared at the end", []sandbox.Output{shows("a", "1"), clears(false)}, nil},
+		{"cleared by the next", []sandbox.Output{shows("a", "1"), clears(true), shows("", "2")}, []string{"2"}},
+		{"cleared by text", []sandbox.Output{shows("a", "1"), clears(true), printed("x")}, nil},
+		{"nothing came next", []sandbox.Output{shows("a", "1"), clears(true)}, []string{"1"}},
+		{"an animation", []sandbox.Output{shows("", "1"), clears(true), shows("", "2"), clears(true), shows("", "3")}, []string{"3"}},
+		{"torn apart", func() []sandbox.Output {
+			var all []sandbox.Output
+			for _, b := range shows("a", "1").Data {
+				all = append(all, richText(string(b)))
+			}
+			return append(all, richText(`{"display":{"data":{"text/plain":"torn`))
+		}(), []string{"1"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			e := assemble(ended(sandbox.EndExited, 0), CodeCaps{}, tt.all...)
+			var got []string
+			for _, d := range e.Outputs {
+				var text string
+				if err := json.Unmarshal(d.Data["text/plain"], &text); err != nil {
+					t.Fatal(err)
+				}
+				got = append(got, text)
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("it shows (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestCodeErrors(t *testing.T) {
+	raised := rich(kernel.Output{Error: &kernel.Error{
+		Name: "ValueError", Value: "\x1b[31mbad\x1b[0m", Traceback: []string{"\x1b[0;31mTraceback\x1b[0m", "line 1"},
+	}})
+	own := &CodeError{Type: "ValueError", Message: "bad", Traceback: "Traceback\nline 1"}
+	died := rich(kernel.Output{Kernel: &kernel.Notice{Reason: "the kernel did not stop and was killed"}})
+	said := ended(sandbox.EndKernel, 1)
+	said.Exit.Message = "the kernel exited with code 3"
+	tests := []struct {
+		name string
+		x    sandbox.Exec
+		all  []sandbox.Output
+		want *CodeError
+	}{
+		{"none", ended(sandbox.EndExited, 0), nil, nil},
+		{"none yet", sandbox.Exec{}, nil, nil},
+		{"raised", ended(sandbox.EndExited, 1), []sandbox.Output{raised}, own},
+		{"raised while it still runs", sandbox.Exec{}, []sandbox.Output{raised}, own},
+		{"failed without a word", ended(sandbox.EndExited, 1), nil,
+			&CodeError{Type: "Error", Message: "the code failed; what it said about that is not kept"}},
+		{"timeout", ended(sandbox.EndTimeout, 1), []sandbox.Output{raised},
+			&CodeError{Type: "TimeoutError", Message: "Execution timed out after 2s", Traceback: own.Traceback}},
+		{"timeout that the kernel ignored", ended(sandbox.EndTimeout, 1), []sandbox.Output{died},
+			&CodeError{Type: "TimeoutError", Message: "Execution timed out after 2s; the kernel did not stop and was killed"}},
+		{"interrupted", ended(sandbox.EndKilled, 1), []sandbox.Output{raised}, own},
+		{"interrupted without a word", ended(sandbox.EndKilled, 1), nil,
+			&CodeError{Type: "InterruptedError", Message: "the code did not end by itself: killed"}},
+		{"the kernel died", said, nil, &CodeError{Type: "KernelDiedError", Message: "the kernel exited with code 3"}},
+		{"the kernel died after an error", said, []sandbox.Output{raised},
+			&CodeError{Type: "KernelDiedError", Message: "the kernel exited with code 3", Traceback: own.Traceback}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			e := assemble(tt.x, DefaultCodeCaps(), tt.all...)
+			if diff := cmp.Diff(tt.want, e.Error); diff != "" {
+				t.Errorf("the error (-want +got):\n%s", diff)
+			}
+		})
+	}
+	for _, reason := range []sandbox.EndReason{
+		sandbox.EndTimeout, sandbox.EndOOM, sandbox.EndKilled, sandbox.EndDiskFull, sandbox.EndDestroyed, sandbox.EndStopped,
+		sandbox.EndDied, sandbox.EndLost, sandbox.EndNotRun, sandbox.EndKernel,
+	} {
+		e := assemble(ended(reason, 1), DefaultCodeCaps())
+		if e.Success || e.Error == nil || e.Error.Type == "" || e.Error.Type == "Error" || e.Error.Message == "" {
+			t.Errorf("a cell that ended %s has the error %+v", reason, e.Error)
+		}
+	}
+}
+
+func TestLongTextsAreTruncated(t *testing.T) {
+	caps := CodeCaps{Stdout: 10, Stderr: 4, Result: 6, Traceback: 5}
+	e := assemble(ended(sandbox.EndExited, 1), caps,
+		printed("0123456789"), printed("é"),
+		sandbox.Output{Stream: sandbox.Stderr, Data: []byte("äöüß")},
+		rich(kernel.Output{Result: &kernel.Result{Data: kernel.Bundle{
+			"text/plain": quote("äöüäöüx"), "text/html": quote("123456"), "image/png": quote("0123456789"),
+		}}}),
+		rich(kernel.Output{Error: &kernel.Error{Name: "E", Value: "short", Traceback: []string{"abc", "def"}}}),
+	)
+	text := func(original int, limit int, first string) string {
+		return first + fmt.Sprintf("\n\n... [truncated — %d chars total, showing first %d]", original, limit)
+	}
+	want := Execution{
+		Exec: e.Exec, Stdout: text(11, 10, "0123456789"), Stderr: "äöüß",
+		Result: kernel.Bundle{"text/plain": quote(text(7, 6, "äöüäöü")), "text/html": quote("123456"), "image/png": quote("0123456789")},
+		Error:  &CodeError{Type: "E", Message: "short", Traceback: text(7, 5, "abc\nd")},
+		Truncated: map[string]int64{
+			"stdout": 11, "result.text/plain": 7, "error.traceback": 7,
+		},
+	}
+	if diff := cmp.Diff(want, e); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	// What the journal did not keep counts too.
+	x := ended(sandbox.EndExited, 0)
+	x.Exit.StdoutCut, x.Exit.RichCut = 1000, 7
+	e = assemble(x, CodeCaps{}, printed("01\xff"))
+	if want := text(1003, 3, "01\uFFFD"); e.Stdout != want || e.Truncated["stdout"] != 1003 {
+		t.Errorf("stdout = %q, %v, want %q", e.Stdout, e.Truncated, want)
+	}
+	if len(e.Outputs) != 1 || !strings.Contains(string(e.Outputs[0].Data["text/plain"]), "7 bytes") {
+		t.Errorf("the outputs are %v, want a word about 7 bytes", e.Outputs)
+	}
+}
+
+// TestTextInPieces compares every way to cut a text with the text.
+func TestTextInPieces(t *testing.T) {
+	for _, text := range []string{"", "plain", "añ€😀z", "\xff\xfe", "a\xe2\x82", "\xe2\x82a", "\xf0\x9f\x98\xe2\x82\xac", "\x80\x80\x80\x80\x80", "\xc3\xc3\xa9", "😀😀\xf0"} {
+		for _, limit := range []int{0, 1, 2, 3, 100} {
+			want := []rune(text)
+			for at := range len(text) + 1 {
+				for then := at; then <= len(text); then++ {
+					b := textBuffer{limit: limit}
+					truncated := make(map[string]int64)
+					for _, piece := range []string{text[:at], text[at:then], text[then:]} {
+						b.add([]byte(piece))
+					}
+					got := b.text("stdout", 0, truncated)
+					if limit > 0 && len(want) > limit {
+						if w := string(want[:limit]) + suffix(int64(len(want)), limit); got != w || truncated["stdout"] != int64(len(want)) {
+							t.Fatalf("%q cut at %d and %d under %d is %q, %v, want %q", text, at, then, limit, got, truncated, w)
+						}
+					} else if got != string(want) || len(truncated) != 0 {
+						t.Fatalf("%q cut at %d and %d under %d is %q, want %q", text, at, then, limit, got, string(want))
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestHostileRecords(t *testing.T) {
+	deep := strings.Repeat("[", 20_000) + strings.Repeat("]", 20_000)
+	var many strings.Builder
+	for i := range 5000 {
+		fmt.Fprintf(&many, `,"x/t%d":1`, i)
+	}
+	big := strings.Repeat("x", 5<<20)
+	tests := []struct {
+		name string
+		in   string
+		// outputs is how many displays come of it, with the one that says what
+		// is missing.
+		outputs int
+		left    bool
+	}{
+		{"no JSON", "nonsense\n", 1, true},
+		{"no record", "[]\n", 1, true},
+		{"unknown record", `{"future":{"a":1}}` + "\n", 0, false},
+		{"empty lines", "\n \n\r\n", 0, false},
+		{"NULs", "\x00\x00\n", 1, true},
+		{"deep", `{"display":{"data":{"application/json":` + deep + "}}}\n", 1, true},
+		{"deep garbage", deep + "\n", 1, true},
+		{"a number out of range", `{"result":{"execution_count":1e300,"data":{}}}` + "\n", 1, true},
+		{"no data", `{"display":{}}` + "\n", 1, false},
+		{"data of another kind", `{"display":{"data":[1]}}` + "\n", 1, false},
+		{"null", `{"display":null}` + "\n", 0, false},
+		{"too many types", `{"display":{"data":{"text/plain":"a"` + many.String() + "}}}\n", 1, false},
+		{"a line without end", strings.Repeat("x", maxRecord+10), 0, false},
+		{"a line that is too long", `{"display":{"data":{"a/b":"` + strings.Repeat("x", maxRecord) + `"}}}` + "\n", 1, true},
+		{"too much together", strings.Repeat(`{"display":{"data":{"text/plain":"`+big+`"}}}`+"\n", 10), 7, true},
+		{"too many", strings.Repeat(`{"display":{"data":{"text/plain":"a"}}}`+"\n", 3000), maxShown + 1, true},
+		{"too many of one id", strings.Repeat(`{"display":{"data":{"text/plain":"a"},"display_id":"i"}}`+"\n", 3000), maxShown + 1, true},
+		{"an update that is too large everywhere", strings.Repeat(`{"display":{"data":{},"display_id":"i"}}`+"\n", 900) +
+			`{"display":{"data":{"text/plain":"` + big + `"},"display_id":"i","update":true}}` + "\n", 901, true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			e := assemble(ended(sandbox.EndExited, 0), DefaultCodeCaps(), richText(tt.in))
+			if len(e.Outputs) != tt.outputs {
+				t.Fatalf("there are %d outputs, want %d", len(e.Outputs), tt.outputs)
+			}
+			if tt.left && !strings.Contains(string(e.Outputs[len(e.Outputs)-1].Data["text/plain"]), "not part of this answer") {
+				t.Errorf("nothing says what is missing: %.200s", e.Outputs[len(e.Outputs)-1].Data)
+			}
+			total := 0
+			for _, d := range e.Outputs {
+				total += d.size()
+				if len(d.Data) > maxTypes {
+					t.Errorf("a value has %d types", len(d.Data))
+				}
+			}
+			if total > maxShownBytes+1000 {
+				t.Errorf("the outputs take %d bytes", total)
+			}
+			if e.Error != nil || e.Result != nil {
+				t.Errorf("error %v, result %v, want none", e.Error, e.Result)
+			}
+		})
+	}
+}
+
+func TestValuesAreWhatTheirTypeSays(t *testing.T) {
+	in := `{"text/plain":7,"text/a":{"b":1},"text/list":["a\n","b",3],"text/null":null,"image/png":"iV\/BO","text/bad":"x\ud800y",` +
+		`"text/pair":"\ud83d\ude00","application/json":{"a":"\u003c"},"application/vnd.plotly.v1+json":[1],"":"x","bad type":"x","ümlaut/x":"x"}`
+	want := kernel.Bundle{
+		"text/plain": quote("7"), "text/a": quote(`{"b":1}`), "text/list": quote("a\nb"), "text/null": quote("null"),
+		"image/png": json.RawMessage(`"iV\/BO"`), "text/bad": quote("x\uFFFDy"), "text/pair": quote("😀"),
+		"application/json": json.RawMessage(`{"a":"\u003c"}`), "application/vnd.plotly.v1+json": json.RawMessage(`[1]`),
+	}
+	if diff := cmp.Diff(want, bundle(json.RawMessage(in))); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// FuzzRichOutput has anything for what a cell shows: what comes of it is
+// bounded, valid UTF-8 and can be encoded.
+func FuzzRichOutput(f *testing.F) {
+	for _, out := range []sandbox.Output{
+		shows("a", "1"), updates("a", "2"), clears(true), clears(false),
+		rich(kernel.Output{Result: &kernel.Result{Count: 3, Data: plain("x")}}),
+		rich(kernel.Output{Error: &kernel.Error{Name: "E", Value: "\x1b]0;t\x07v", Traceback: []string{"a", "b"}}}),
+		rich(kernel.Output{Kernel: &kernel.Notice{Restarted: true, Reason: "r"}}),
+		rich(kernel.Output{Kernel: &kernel.Notice{Reason: "r"}}),
+	} {
+		f.Add(out.Data, uint8(3))
+	}
+	f.Add([]byte("{\"display\":{\"data\":{\"text/plain\":\"\xff\\ud800\",\"a/json\":[[[{}]]]},\"metadata\":{\"a\":1}}}\n"), uint8(1))
+	f.Fuzz(func(t *testing.T, data []byte, step uint8) {
+		for _, reason := range []sandbox.EndReason{sandbox.EndExited, sandbox.EndTimeout} {
+			o := newCellOutput(CodeCaps{Result: 3, Traceback: 3})
+			for rest := data; len(rest) > 0; {
+				n := min(len(rest), 1+int(step))
+				o.add(sandbox.Output{Stream: sandbox.Rich, Data: bytes.Clone(rest[:n])})
+				rest = rest[n:]
+			}
+			e := o.execution(ended(reason, 1), CodeCaps{Result: 3, Traceback: 3}, sandbox.Exit{})
+			text, err := json.Marshal(struct {
+				Result  kernel.Bundle
+				Outputs []Display
+				Error   *CodeError
+				Why     string
+			}{e.Result, e.Outputs, e.Error, e.KernelRestarted})
+			if err != nil || !utf8.Valid(text) {
+				t.Fatalf("%q became %q, %v", data, text, err)
+			}
+		}
+	})
+}
