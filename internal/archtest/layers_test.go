@@ -54,6 +54,7 @@ func places() map[string]place {
 		"internal/auth":      {layer: 3},
 		"internal/egress":    {layer: 3},
 		"internal/guest":     {layer: 3},
+		"internal/hostfiles": {layer: 3},
 		"internal/image":     {layer: 3},
 		"internal/journal":   {layer: 3},
 		"internal/store":     {layer: 3},

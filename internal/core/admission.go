@@ -37,6 +37,7 @@ type admission struct {
 	taken   map[sandbox.UID]place // that run or come up; guarded by mu
 	tenants map[string]int        // of taken; guarded by mu
 	threads map[place]int         // of taken that have a thread; guarded by mu
+	grouped map[string]int        // of taken that have a thread, by tenant; guarded by mu
 	booting int64                 // of taken; guarded by mu
 }
 
@@ -46,6 +47,7 @@ type Caps struct {
 	All       int
 	PerTenant int
 	PerThread int // threads of different tenants are different
+	InThreads int // of one tenant's threads together
 }
 
 // place is what a running sandbox takes of the bounds.
@@ -57,7 +59,7 @@ func newAdmission(cfg Config, cpus int) *admission {
 	a := &admission{
 		caps: cfg.Caps, minFree: cfg.MinFreeMemory, available: cfg.MemAvailable, disks: cfg.Disks,
 		boots: make(chan struct{}, max(4, 2*cpus)),
-		taken: make(map[sandbox.UID]place), tenants: make(map[string]int), threads: make(map[place]int),
+		taken: make(map[sandbox.UID]place), tenants: make(map[string]int), threads: make(map[place]int), grouped: make(map[string]int),
 	}
 	if a.available == nil {
 		a.available = memAvailable
@@ -98,9 +100,7 @@ func (a *admission) reserve(uid sandbox.UID, p place) error {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if err := decideAdmission(a.caps, occupancy{
-		all: len(a.taken), tenant: a.tenants[p.tenant], thread: a.threads[p], inThread: p.thread != "",
-	}); err != nil {
+	if err := decideAdmission(a.caps, a.occupied(p)); err != nil {
 		return err
 	}
 	if free := available - a.booting*bootMemory; free < a.minFree+bootMemory {
@@ -112,9 +112,24 @@ func (a *admission) reserve(uid sandbox.UID, p place) error {
 	return nil
 }
 
+// check is the error of a take whose turn were now, as far as the bounds go.
+func (a *admission) check(p place) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return decideAdmission(a.caps, a.occupied(p))
+}
+
+// occupied looks from one place. The caller holds mu.
+func (a *admission) occupied(p place) occupancy {
+	return occupancy{
+		all: len(a.taken), tenant: a.tenants[p.tenant], thread: a.threads[p], threads: a.grouped[p.tenant], inThread: p.thread != "",
+	}
+}
+
 // occupancy is how many run beside the one that asks.
 type occupancy struct {
 	all, tenant, thread int
+	threads             int  // in all threads of the tenant
 	inThread            bool // it names a thread
 }
 
@@ -123,8 +138,11 @@ type occupancy struct {
 func decideAdmission(caps Caps, o occupancy) error {
 	switch {
 	case caps.PerThread > 0 && o.inThread && o.thread >= caps.PerThread:
-		return errs.E(errs.OverQuota, "all %d places for running sandboxes of this thread are taken", caps.PerThread).
+		return errs.E(errs.OverQuota, "Maximum sessions per conversation (%d) reached. Stop an existing session first.", caps.PerThread).
 			Hint("stop or destroy a sandbox of the thread; the operator's bound is max-per-thread").RetryAfter(capacityRetry)
+	case caps.InThreads > 0 && o.inThread && o.threads >= caps.InThreads:
+		return errs.E(errs.OverQuota, "Maximum number of sessions (%d) reached. Stop an existing session first.", caps.InThreads).
+			Hint("stop or destroy a sandbox of a thread; the operator's bound is max-thread-sandboxes").RetryAfter(capacityRetry)
 	case caps.PerTenant > 0 && o.tenant >= caps.PerTenant:
 		return errs.E(errs.OverQuota, "all %d places for running sandboxes of this tenant are taken", caps.PerTenant).
 			Hint("stop or destroy a sandbox; the operator's bound is max-per-tenant").RetryAfter(capacityRetry)
@@ -151,6 +169,7 @@ func (a *admission) enter(uid sandbox.UID, p place) {
 	a.tenants[p.tenant]++
 	if p.thread != "" {
 		a.threads[p]++
+		a.grouped[p.tenant]++
 	}
 }
 
@@ -166,6 +185,7 @@ func (a *admission) give(uid sandbox.UID) {
 	leave(a.tenants, p.tenant)
 	if p.thread != "" {
 		leave(a.threads, p)
+		leave(a.grouped, p.tenant)
 	}
 }
 

@@ -99,7 +99,7 @@ func (s *Service) plan(ctx context.Context, r CreateRequest) (sandbox.Sandbox, e
 		}
 	}
 	r.Spec.ExecTimeout, r.Spec.IdleTimeout, r.Spec.MaxLifetime, r.Spec.KeptUntil = 0, 0, 0, time.Time{}
-	b.Spec = fill(r.Spec, s.defaults)
+	b.Spec = fill(r.Spec, s.defaultsFor(r.Spec))
 	if r.ExecTimeout != nil {
 		b.Spec.ExecTimeout = *r.ExecTimeout
 	}
@@ -209,6 +209,11 @@ func (s *Service) create(ctx context.Context, b sandbox.Sandbox, diskBytes int64
 			return b, err
 		}
 	}
+	leave, err := s.threadSeat(ctx, b)
+	if err != nil {
+		return b, err
+	}
+	defer leave()
 	booted, err := s.admission.take(ctx, b)
 	if err != nil {
 		return b, err
@@ -221,6 +226,7 @@ func (s *Service) create(ctx context.Context, b sandbox.Sandbox, diskBytes int64
 		s.admission.give(b.UID)
 		return b, err
 	}
+	leave()
 	made, err := s.build(ctx, &b, img, from, claim)
 	if err != nil {
 		undo, cancel := undoing(ctx)

@@ -29,6 +29,9 @@ type fileAPI interface {
 	Rename(ctx context.Context, from, to string, replace bool) (sandbox.File, error)
 	Remove(ctx context.Context, name string, recursive bool) error
 	Archive(ctx context.Context, name string) (io.ReadCloser, error)
+	// Within is for names that must not lead out of a directory.
+	ReadWithin(ctx context.Context, dir, name string, offset, length int64) (io.ReadCloser, sandbox.File, error)
+	ArchiveWithin(ctx context.Context, dir, name string) (io.ReadCloser, error)
 	Extract(ctx context.Context, name string, r io.Reader, user string) error
 }
 

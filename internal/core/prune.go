@@ -31,6 +31,7 @@ func (s *Service) pruneLoop(ctx context.Context) {
 	for {
 		s.prune(ctx)
 		s.sweepImages(ctx)
+		s.sweepUploads(ctx)
 		select {
 		case <-ctx.Done():
 			return

@@ -31,6 +31,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/egress"
 	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/hostfiles"
 	"github.com/cubbyhq/cubby/internal/image"
 	"github.com/cubbyhq/cubby/internal/journal"
 	"github.com/cubbyhq/cubby/internal/sandbox"
@@ -105,6 +106,15 @@ type Config struct {
 
 	// Caps bound how many sandboxes run at once.
 	Caps Caps
+	// Threads is what holds for sandboxes in a thread.
+	Threads ThreadLimits
+	// Uploads keeps files of threads; nil: none.
+	Uploads *hostfiles.Uploads
+	// ImportDirs are the directories of the host that sandboxes may import
+	// from; nil: none.
+	ImportDirs *hostfiles.Allowed
+	// BaseURL is where clients reach the API; nil: download URLs are not known.
+	BaseURL func() string
 	// MinFreeMemory refuses creates and starts while the host has less
 	// memory available, in bytes.
 	MinFreeMemory int64
@@ -139,6 +149,7 @@ type Service struct {
 
 	life      *lifecycle
 	ids       keyedLocks // by sandbox.ID.Key; held by whoever changes a sandbox
+	seats     keyedLocks // by tenant; held by whoever makes a thread active
 	admission *admission
 	lifetimes lifetimes
 	reaper    *reaper

@@ -25,6 +25,8 @@ const (
 	DirMade          = "file.dir_made"
 	SessionForgotten = "session.forgotten"
 	ArchiveExtracted = "file.extracted"
+	FileExported     = "file.exported"
+	FileImported     = "file.imported"
 	EgressAllowed    = "egress.allowed"
 	EgressDenied     = "egress.denied"
 	DiskFrozen       = "host.disk_frozen"
@@ -147,6 +149,19 @@ type MakeDir struct {
 	Path string `json:"path"`
 }
 
+// FileExport: a path was given out, for download and for other sandboxes.
+type FileExport struct {
+	Path string `json:"path"`
+	Size int64  `json:"size"`
+}
+
+// FileImport: a file or directory came in from another sandbox, the host or a
+// client.
+type FileImport struct {
+	Path string `json:"path"`
+	Size int64  `json:"size"`
+}
+
 // Extract: an archive was unpacked through the API.
 type Extract struct {
 	Path string `json:"path"`
@@ -230,6 +245,8 @@ func (Frozen) Kind() string        { return DiskFrozen }
 func (Thawed) Kind() string        { return DiskThawed }
 func (Purged) Kind() string        { return DiskPurged }
 
+func (FileExport) Kind() string    { return FileExported }
+func (FileImport) Kind() string    { return FileImported }
 func (KernelCreate) Kind() string  { return KernelCreated }
 func (KernelRestart) Kind() string { return KernelRestarted }
 func (KernelDelete) Kind() string  { return KernelDeleted }

@@ -81,7 +81,7 @@ func (s Spec) Validate() error {
 		func() error { return validateDuration("exec_timeout", s.ExecTimeout) },
 		func() error { return validateDuration("idle_timeout", s.IdleTimeout) },
 		func() error { return validateDuration("max_lifetime", s.MaxLifetime) },
-		func() error { return validateThread(s.Thread) },
+		func() error { return ValidateThread(s.Thread) },
 		s.External.Validate,
 	} {
 		if err := check(); err != nil {
@@ -412,7 +412,8 @@ func validateDependencies(runtime string, list map[string]string) error {
 	return nil
 }
 
-func validateThread(thread string) error {
+// ValidateThread checks the name of a thread; "" is none.
+func ValidateThread(thread string) error {
 	if len(thread) > MaxThread || !printable(thread) {
 		return invalid("thread: %.80q is not allowed", thread).
 			Hint("a thread has at most %d bytes and no control characters", MaxThread)

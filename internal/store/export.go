@@ -2,6 +2,8 @@ package store
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/errs"
@@ -53,13 +55,24 @@ func (s *Store) AddExports(ctx context.Context, box sandbox.UID, exports []Expor
 // Exports returns the paths that a sandbox gave out, in their order.
 func (s *Store) Exports(ctx context.Context, box sandbox.UID) ([]Export, error) {
 	rows, err := s.rows(ctx, `SELECT path, kind, size, created_at FROM exports WHERE box = $1 ORDER BY path`, box)
-	exports, err := collect(rows, err, func(r row) (e Export, err error) {
-		var at int64
-		err = r.Scan(&e.Path, &e.Kind, &e.Size, &at)
-		e.At = fromMicros(at)
-		return e, err
-	})
+	exports, err := collect(rows, err, scanExport)
 	return exports, s.fault(err)
+}
+
+// Export returns one path that a sandbox gave out; NotFound when it did not.
+func (s *Store) Export(ctx context.Context, box sandbox.UID, path string) (Export, error) {
+	e, err := scanExport(s.row(ctx, `SELECT path, kind, size, created_at FROM exports WHERE box = $1 AND path = $2`, box, path))
+	if errors.Is(err, sql.ErrNoRows) {
+		return e, errs.E(errs.NotFound, "the path is not exported")
+	}
+	return e, s.fault(err)
+}
+
+func scanExport(r row) (e Export, err error) {
+	var at int64
+	err = r.Scan(&e.Path, &e.Kind, &e.Size, &at)
+	e.At = fromMicros(at)
+	return e, err
 }
 
 func (t *tx) dropExports(box sandbox.UID) error {

@@ -33,6 +33,11 @@ func TestExports(t *testing.T) {
 	if diff := cmp.Diff([]Export{dir, file}, list(a.UID)); diff != "" {
 		t.Errorf("Exports (-want +got):\n%s", diff)
 	}
+	if e, err := s.Export(t.Context(), a.UID, dir.Path); e != dir || err != nil {
+		t.Errorf("Export = %+v, %v", e, err)
+	}
+	_, err := s.Export(t.Context(), a.UID, "/workspace/a")
+	wantKind(t, "Export of what is not exported", err, errs.NotFound)
 
 	many := make([]Export, maxExports)
 	for i := range many {

@@ -79,6 +79,7 @@ func tour(ctx context.Context, s *Store, id string) []step {
 	list("tenant and thread", Query{Tenant: &b.Tenant, Thread: "t"})
 	add("AddExports", true, func() error { return s.AddExports(ctx, b.UID, []Export{{Path: "/workspace/a"}}) })
 	read("Exports", func() error { _, err := s.Exports(ctx, b.UID); return err })
+	read("Export", func() error { _, err := s.Export(ctx, b.UID, "/workspace/a"); return err })
 	read("Threads", func() error { _, err := s.Threads(ctx, b.Tenant); return err })
 	read("AllThreads", func() error { _, err := s.AllThreads(ctx); return err })
 	list("label, tenant and state", Query{Labels: map[string]string{"k": "v"}, Tenant: &b.Tenant, States: []sandbox.State{sandbox.Running}})

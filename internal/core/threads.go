@@ -1,0 +1,367 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/cubbyhq/cubby/internal/auth"
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/hostfiles"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/store"
+	"github.com/cubbyhq/cubby/internal/telemetry"
+)
+
+// A thread is a conversation: a name that sandboxes of one tenant have in
+// common. It begins with its first sandbox or upload and is active while it has
+// a sandbox, and what its sandboxes export is for all of them.
+
+// ThreadLimits are what holds for sandboxes in a thread and for nobody else.
+type ThreadLimits struct {
+	// IdleTimeout and MaxLifetime are their defaults, 0 being never; nil leaves
+	// them to those of all sandboxes. Their default idle policy is to destroy.
+	IdleTimeout *time.Duration
+	MaxLifetime *time.Duration
+	// MaxActive bounds the active threads of a tenant; 0 is no bound.
+	MaxActive int
+}
+
+// defaultsFor completes the spec of a create.
+func (s *Service) defaultsFor(asked sandbox.Spec) sandbox.Spec {
+	d := s.defaults
+	if asked.Thread == "" {
+		return d
+	}
+	d.IdlePolicy = sandbox.IdleDestroy
+	if t := s.cfg.Threads.IdleTimeout; t != nil {
+		d.IdleTimeout = *t
+	}
+	if t := s.cfg.Threads.MaxLifetime; t != nil {
+		d.MaxLifetime = *t
+	}
+	return d
+}
+
+// Thread is a thread that has sandboxes.
+type Thread struct {
+	Name         string
+	Sandboxes    int // that are not failed or destroyed
+	Running      int
+	CreatedAt    time.Time // of its oldest sandbox
+	LastActiveAt time.Time
+}
+
+// Threads returns the active threads of the caller's tenant, by name.
+func (s *Service) Threads(ctx context.Context) ([]Thread, error) {
+	rows, err := s.cfg.Store.Threads(ctx, auth.From(ctx).Tenant)
+	if err != nil {
+		return nil, err
+	}
+	threads := make([]Thread, len(rows))
+	for i, t := range rows {
+		threads[i] = Thread{Name: t.Name, Sandboxes: t.Sandboxes, Running: t.Running, CreatedAt: t.CreatedAt, LastActiveAt: t.LastActiveAt}
+	}
+	return threads, nil
+}
+
+// ThreadSandboxes returns the sandboxes of a thread that are neither failed nor
+// destroyed, newest first.
+func (s *Service) ThreadSandboxes(ctx context.Context, thread string) ([]sandbox.Sandbox, error) {
+	if err := checkThread(thread); err != nil {
+		return nil, err
+	}
+	live, err := s.threadSandboxes(ctx, auth.From(ctx).Tenant, thread)
+	for i := range live {
+		live[i] = s.upToDate(live[i])
+	}
+	return live, err
+}
+
+func checkThread(thread string) error {
+	if thread == "" {
+		return errs.E(errs.Invalid, "thread: required")
+	}
+	return sandbox.ValidateThread(thread)
+}
+
+func (s *Service) threadSandboxes(ctx context.Context, tenant, thread string) (live []sandbox.Sandbox, err error) {
+	q := store.Query{Tenant: &tenant, Thread: thread, Limit: 1000}
+	for {
+		items, next, err := s.cfg.Store.Sandboxes(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		for _, b := range items {
+			if b.State.Live() {
+				live = append(live, b)
+			}
+		}
+		if next == "" {
+			return live, nil
+		}
+		q.After = next
+	}
+}
+
+// threadSeat makes sure that b's thread is or may become an active one, and
+// that nobody else's does until leave: the row has to be stored by then. When
+// there are as many as may be, the one that was unused longest and in which
+// nothing happens now is destroyed; OverQuota when there is none.
+func (s *Service) threadSeat(ctx context.Context, b sandbox.Sandbox) (leave func(), err error) {
+	most := s.cfg.Threads.MaxActive
+	if b.Spec.Thread == "" || most <= 0 {
+		return func() {}, nil
+	}
+	leave, err = s.seats.lock(ctx, b.Tenant)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			leave()
+		}
+	}()
+	threads, err := s.cfg.Store.Threads(ctx, b.Tenant)
+	if err != nil {
+		return nil, err
+	}
+	there := slices.ContainsFunc(threads, func(t store.Thread) bool { return t.Name == b.Spec.Thread })
+	if there || len(threads) < most {
+		return leave, nil
+	}
+	// Nobody is evicted for a sandbox that cannot be made anyway.
+	if err := s.admission.check(placeOf(b)); err != nil {
+		return nil, err
+	}
+	return leave, s.evictThreads(ctx, b.Tenant, threads, len(threads)-most+1)
+}
+
+// unusedThread is a thread that may be evicted.
+type unusedThread struct {
+	name      string
+	sandboxes []sandbox.Sandbox
+	last      time.Time // when any of them was used
+}
+
+// evictThreads destroys so many threads.
+func (s *Service) evictThreads(ctx context.Context, tenant string, threads []store.Thread, n int) error {
+	var unused []unusedThread
+	for _, t := range threads {
+		live, err := s.threadSandboxes(ctx, tenant, t.Name)
+		if err != nil {
+			return err
+		}
+		if u := (unusedThread{name: t.Name, sandboxes: live}); s.isUnused(&u) {
+			unused = append(unused, u)
+		}
+	}
+	slices.SortFunc(unused, func(a, b unusedThread) int { return a.last.Compare(b.last) })
+	for _, u := range unused {
+		if n == 0 {
+			break
+		}
+		gone, err := s.evictThread(ctx, tenant, u)
+		if err != nil {
+			return err
+		}
+		if gone {
+			n--
+		}
+	}
+	if n > 0 {
+		return errs.E(errs.OverQuota, "all %d active threads are in use", s.cfg.Threads.MaxActive).
+			Hint("destroy a thread; the operator's bound is max-active-threads").RetryAfter(capacityRetry)
+	}
+	return nil
+}
+
+// isUnused reports whether nothing happens in a thread, and notes when it was
+// used last.
+func (s *Service) isUnused(u *unusedThread) bool {
+	for _, b := range u.sandboxes {
+		if b.State == sandbox.Creating {
+			return false
+		}
+		last := b.LastActiveAt
+		if r := s.runOf(b.UID); r != nil {
+			if a := r.attention(); a.inUse || a.lease > 0 {
+				return false
+			}
+			last, _ = r.use()
+		}
+		if last.After(u.last) {
+			u.last = last
+		}
+	}
+	return true
+}
+
+// evictThread destroys a thread unless somebody comes to use it.
+func (s *Service) evictThread(ctx context.Context, tenant string, u unusedThread) (gone bool, err error) {
+	for _, b := range u.sandboxes {
+		unlock, free := s.ids.tryLock(b.ID.Key())
+		if !free {
+			return false, nil
+		}
+		err := func() error {
+			defer unlock()
+			now, err := s.cfg.Store.SandboxByUID(ctx, b.UID)
+			if err != nil || !now.State.Live() {
+				return err
+			}
+			if !s.isUnused(&unusedThread{sandboxes: []sandbox.Sandbox{now}}) {
+				return errInUse
+			}
+			_, err = s.destroy(ctx, now, destruction{
+				reason: fmt.Sprintf("its thread was the longest unused of %d", s.cfg.Threads.MaxActive),
+			})
+			return err
+		}()
+		if errors.Is(err, errInUse) {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+	}
+	s.removeUploads(tenant, u.name)
+	return true, nil
+}
+
+var errInUse = errs.E(errs.Conflict, "the sandbox is in use")
+
+func (s *Service) removeUploads(tenant, thread string) {
+	if s.cfg.Uploads == nil {
+		return
+	}
+	if err := s.cfg.Uploads.Remove(tenant, thread); err != nil {
+		// The prune looks for what is left.
+		s.log.Error("remove the uploads of a thread", telemetry.KeyErr, err)
+	}
+}
+
+// DestroyThread destroys the sandboxes of a thread, with what they exported, and
+// removes its uploads. It returns how many sandboxes there were. A thread that
+// has nothing is no error, so what an interrupted call left can be ended by
+// another one.
+func (s *Service) DestroyThread(ctx context.Context, thread string) (n int, err error) {
+	if err := checkThread(thread); err != nil {
+		return 0, err
+	}
+	leave, err := s.life.enter(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer leave()
+	return s.destroyThread(ctx, thread)
+}
+
+// EndThread is DestroyThread in the background: what goes wrong is logged.
+func (s *Service) EndThread(ctx context.Context, thread string) error {
+	if err := checkThread(thread); err != nil {
+		return err
+	}
+	if err := s.life.wait(ctx); err != nil {
+		return err
+	}
+	who := auth.From(ctx)
+	if !s.life.spawn(func(ctx context.Context) {
+		if _, err := s.destroyThread(auth.WithPrincipal(ctx, who), thread); err != nil {
+			s.log.Error("destroy a thread", telemetry.KeyErr, err)
+		}
+	}) {
+		return errShuttingDown()
+	}
+	return nil
+}
+
+// destroyAtOnce bounds how many sandboxes of a thread end at a time.
+const destroyAtOnce = 4
+
+func (s *Service) destroyThread(ctx context.Context, thread string) (n int, err error) {
+	tenant := auth.From(ctx).Tenant
+	live, err := s.threadSandboxes(ctx, tenant, thread)
+	if err != nil {
+		return 0, err
+	}
+	results := make([]error, len(live))
+	var group sync.WaitGroup
+	places := make(chan struct{}, destroyAtOnce)
+	for i, b := range live {
+		places <- struct{}{}
+		group.Go(func() {
+			defer func() { <-places }()
+			results[i] = s.destroyOne(ctx, b)
+		})
+	}
+	group.Wait()
+	for _, err := range results {
+		if err == nil {
+			n++
+		}
+	}
+	if err := errors.Join(results...); err != nil {
+		return n, err
+	}
+	if s.cfg.Uploads != nil {
+		if err := s.cfg.Uploads.Remove(tenant, thread); err != nil {
+			return n, errs.E(errs.Unavailable, "the uploads of the thread are not removed").Because(err)
+		}
+	}
+	return n, nil
+}
+
+// destroyOne destroys an incarnation and not whoever has its id then.
+func (s *Service) destroyOne(ctx context.Context, b sandbox.Sandbox) error {
+	unlock, err := s.ids.lock(ctx, b.ID.Key())
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	b, err = s.cfg.Store.SandboxByUID(ctx, b.UID)
+	if errors.Is(err, errs.NotFound) || err == nil && !b.State.Live() {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	_, err = s.destroy(ctx, b, destruction{})
+	return err
+}
+
+// Upload stores a file of a thread, from which its sandboxes can import it.
+// Unsupported where the daemon keeps none.
+func (s *Service) Upload(ctx context.Context, thread, name string, r io.Reader) (hostfiles.Upload, error) {
+	if err := checkThread(thread); err != nil {
+		return hostfiles.Upload{}, err
+	}
+	if s.cfg.Uploads == nil {
+		return hostfiles.Upload{}, errs.E(errs.Unsupported, "this daemon keeps no uploads")
+	}
+	return s.cfg.Uploads.Put(ctx, auth.From(ctx).Tenant, thread, name, r)
+}
+
+// sweepUploads removes uploads of threads that have no sandbox and were not
+// used for as long as a thread's sandboxes may live.
+func (s *Service) sweepUploads(ctx context.Context) {
+	age := s.cfg.Threads.MaxLifetime
+	if s.cfg.Uploads == nil || age == nil || *age <= 0 {
+		return
+	}
+	threads, err := s.cfg.Store.AllThreads(ctx)
+	if err == nil {
+		live := make(map[[2]string]bool, len(threads))
+		for _, t := range threads {
+			live[[2]string{t.Tenant, t.Name}] = true
+		}
+		err = s.cfg.Uploads.Sweep(live, s.now().Add(-*age))
+	}
+	if err != nil && ctx.Err() == nil {
+		s.log.Error("remove old uploads", telemetry.KeyErr, err)
+	}
+}
