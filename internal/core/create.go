@@ -42,11 +42,16 @@ type CreateRequest struct {
 	// IdempotencyKey makes a repeat of the same request return the first
 	// one's sandbox.
 	IdempotencyKey string
+	// Progress, when not nil, hears what the installation of the spec's
+	// dependencies prints, in the goroutine of the create.
+	Progress func(sandbox.Output) `json:"-"`
 }
 
 // Create makes a sandbox and returns when commands can run in it. When a step
 // fails everything before it is undone and the row ends failed with the
-// reason. Kinds: Invalid, NotFound (image), Conflict (the id is in use, or its
+// reason. A spec with dependencies has them installed first, as an exec whose
+// output stays; when ctx ends meanwhile the create is undone. Kinds: Invalid,
+// NotFound (image), Conflict (the id is in use, or its
 // kept disk belongs to somebody else), Exhausted (no room; with RetryAfter),
 // Unsupported (isolation), Unavailable.
 func (s *Service) Create(ctx context.Context, r CreateRequest) (b sandbox.Sandbox, err error) {
@@ -112,6 +117,11 @@ func (s *Service) plan(ctx context.Context, r CreateRequest) (sandbox.Sandbox, e
 	if err := cmp.Or(b.Spec.Validate(), egress.CheckPolicy(b.Spec.Network)); err != nil {
 		return b, err
 	}
+	if len(b.Spec.Dependencies) > 0 {
+		if _, err := s.installation(b.Spec, PackagesRequest{b.Spec.Runtime, b.Spec.Dependencies}); err != nil {
+			return b, err
+		}
+	}
 	if err := s.host.fits(b.Spec.Limits); err != nil {
 		return b, err
 	}
@@ -158,22 +168,30 @@ func (s *Service) repeated(ctx context.Context, uid string) (sandbox.Sandbox, er
 	return s.upToDate(b), nil
 }
 
-// createFrom is create with the archive that the request names, if any.
-func (s *Service) createFrom(ctx context.Context, b sandbox.Sandbox, r CreateRequest, claim *store.Claim) (sandbox.Sandbox, error) {
-	if r.Restore == "" {
-		return s.create(ctx, b, r.Spec.Limits.DiskBytes, nil, claim)
-	}
-	from, err := s.ArchiveByName(ctx, r.Restore)
-	if err != nil {
-		return b, err
-	}
-	return s.create(ctx, b, r.Spec.Limits.DiskBytes, &from, claim)
+// making is what a create needs beside the sandbox that shall be.
+type making struct {
+	diskBytes int64             // that the caller asked for; 0: a default
+	from      *archive.Manifest // the files to begin with; nil: none
+	claim     *store.Claim      // nil: none
+	progress  func(sandbox.Output)
+	booted    func() // ends the boot for those who wait for their turn
 }
 
-// create carries a plan out, or undoes what it did of it. diskBytes is the disk
-// limit that the caller asked for, 0 when it is a default; from, when not nil,
-// has the files to begin with.
-func (s *Service) create(ctx context.Context, b sandbox.Sandbox, diskBytes int64, from *archive.Manifest, claim *store.Claim) (sandbox.Sandbox, error) {
+// createFrom is create with the archive that the request names, if any.
+func (s *Service) createFrom(ctx context.Context, b sandbox.Sandbox, r CreateRequest, claim *store.Claim) (sandbox.Sandbox, error) {
+	m := making{diskBytes: r.Spec.Limits.DiskBytes, claim: claim, progress: r.Progress}
+	if r.Restore != "" {
+		from, err := s.ArchiveByName(ctx, r.Restore)
+		if err != nil {
+			return b, err
+		}
+		m.from = &from
+	}
+	return s.create(ctx, b, m)
+}
+
+// create carries a plan out, or undoes what it did of it.
+func (s *Service) create(ctx context.Context, b sandbox.Sandbox, m making) (sandbox.Sandbox, error) {
 	// A create of an id that is in use is refused at once, not when the
 	// present holder lets go of the lock.
 	if err := s.vacant(ctx, b); err != nil {
@@ -193,7 +211,7 @@ func (s *Service) create(ctx context.Context, b sandbox.Sandbox, diskBytes int64
 	if err := s.vacant(ctx, b); err != nil {
 		return b, err
 	}
-	if from != nil {
+	if m.from != nil {
 		if _, kept, err := s.keptDisk(ctx, b.ID); err != nil || kept {
 			return b, cmp.Or(err, diskIsKept())
 		}
@@ -205,7 +223,7 @@ func (s *Service) create(ctx context.Context, b sandbox.Sandbox, diskBytes int64
 	b.DiskUID = b.UID
 	if ok {
 		b.DiskUID = kept
-		if err := s.sizeOfKept(ctx, &b, diskBytes); err != nil {
+		if err := s.sizeOfKept(ctx, &b, m.diskBytes); err != nil {
 			return b, err
 		}
 	}
@@ -214,11 +232,10 @@ func (s *Service) create(ctx context.Context, b sandbox.Sandbox, diskBytes int64
 		return b, err
 	}
 	defer leave()
-	booted, err := s.admission.take(ctx, b)
-	if err != nil {
+	if m.booted, err = s.admission.take(ctx, b); err != nil {
 		return b, err
 	}
-	defer booted()
+	defer m.booted()
 
 	if err := s.cfg.Store.CreateSandbox(ctx, b, event.New(b.UID, actor(ctx), event.Created{
 		ID: b.ID, Image: b.Spec.Image, Isolation: b.Spec.Isolation,
@@ -227,7 +244,7 @@ func (s *Service) create(ctx context.Context, b sandbox.Sandbox, diskBytes int64
 		return b, err
 	}
 	leave()
-	made, err := s.build(ctx, &b, img, from, claim)
+	made, err := s.build(ctx, &b, img, m)
 	if err != nil {
 		undo, cancel := undoing(ctx)
 		defer cancel()
@@ -235,7 +252,9 @@ func (s *Service) create(ctx context.Context, b sandbox.Sandbox, diskBytes int64
 		return b, fmt.Errorf("create sandbox %s: %w", b.ID, err)
 	}
 	s.lifetimes.note(made, s.now(), s.uptime())
-	s.attach(made)
+	if s.runOf(made.UID) == nil {
+		s.attach(made)
+	}
 	return s.upToDate(made), nil
 }
 
@@ -256,7 +275,7 @@ func (s *Service) vacant(ctx context.Context, b sandbox.Sandbox) error {
 
 // build takes the steps from the row to a sandbox that runs. The handle is in
 // b as soon as there is one.
-func (s *Service) build(ctx context.Context, b *sandbox.Sandbox, img image.Image, from *archive.Manifest, claim *store.Claim) (sandbox.Sandbox, error) {
+func (s *Service) build(ctx context.Context, b *sandbox.Sandbox, img image.Image, m making) (sandbox.Sandbox, error) {
 	if err := s.cfg.Images.Pin(ctx, img.Digest, b.UID); err != nil {
 		return *b, err
 	}
@@ -264,8 +283,8 @@ func (s *Service) build(ctx context.Context, b *sandbox.Sandbox, img image.Image
 	if err != nil {
 		return *b, err
 	}
-	if from != nil {
-		if err := s.restore(ctx, *b, *from); err != nil {
+	if m.from != nil {
+		if err := s.restore(ctx, *b, *m.from); err != nil {
 			return *b, err
 		}
 	}
@@ -280,8 +299,14 @@ func (s *Service) build(ctx context.Context, b *sandbox.Sandbox, img image.Image
 	if err := s.cfg.Driver.Start(ctx, handle); err != nil {
 		return *b, err
 	}
+	if len(b.Spec.Dependencies) > 0 {
+		m.booted()
+		if err := s.provide(ctx, *b, m.progress); err != nil {
+			return *b, err
+		}
+	}
 	return s.cfg.Store.Move(ctx, b.UID, sandbox.Running, store.Change{
-		ImageDigest: img.Digest, Claim: claim,
+		ImageDigest: img.Digest, Claim: m.claim,
 		Events: []sandbox.Event{event.New(b.UID, actor(ctx), event.Started{})},
 	})
 }
@@ -330,7 +355,7 @@ func limitOfDisk(size, journalBytes int64) int64 {
 func (s *Service) driverSpec(b sandbox.Sandbox, img image.Image, disk workspace.Disk) driver.Spec {
 	return driver.Spec{
 		UID: b.UID, Hostname: string(b.ID), Isolation: b.Spec.Isolation, Limits: b.Spec.Limits,
-		Rootfs: img.Dir, Env: environment(img, b.Spec, s.cfg.Authorities != ""), Disk: disk.Dir,
+		Rootfs: img.Dir, Env: environment(img, b.Spec, s.cfg.Authorities != "", s.cfg.Packages.Indexes.Env()), Disk: disk.Dir,
 		Authorities: s.cfg.Authorities,
 	}
 }
@@ -340,7 +365,15 @@ func (s *Service) driverSpec(b sandbox.Sandbox, img image.Image, disk workspace.
 // cannot remove is an orphan then, which the reconciler removes.
 func (s *Service) abandon(ctx context.Context, b sandbox.Sandbox, reason string) {
 	log := s.log.With(telemetry.KeySandbox, b.ID, telemetry.KeyUID, b.UID)
+	undone := ending{sandbox.EndDestroyed, "the create of the sandbox was undone"}
+	r := s.runOf(b.UID) // while packages are being installed
+	if r != nil {
+		r.end(undone)
+	}
 	clean := s.tearDown(ctx, b)
+	if r != nil {
+		r.finish()
+	}
 	tookOver := b.DiskUID != "" && b.DiskUID != b.UID
 	if tookOver && !clean {
 		// The disk must not be found by the next sandbox while something may
@@ -359,6 +392,10 @@ func (s *Service) abandon(ctx context.Context, b sandbox.Sandbox, reason string)
 		return
 	}
 	s.told(b.UID)
+	if err := s.endExecs(ctx, b, undone); err != nil {
+		log.Error("end the execs of an undone create", telemetry.KeyErr, err)
+		s.lookAtAll()
+	}
 	if !tookOver {
 		if _, err := s.cfg.Disks.Remove(ctx, b.DiskUID); err != nil {
 			log.Error("remove the disk of an undone create", telemetry.KeyErr, err)

@@ -123,7 +123,7 @@ func authorityVariables() []string {
 // variables, then cubby's, then the caller's, each name once. HOME, USER and
 // LOGNAME follow from the user that a command runs as and are the agent's to
 // set, unless the caller names them.
-func environment(img image.Image, s sandbox.Spec, authorities bool) []string {
+func environment(img image.Image, s sandbox.Spec, authorities bool, indexes map[string]string) []string {
 	env := map[string]string{"PATH": defaultPath, "LANG": "C.UTF-8"}
 	for _, kv := range img.Env {
 		if name, value, ok := strings.Cut(kv, "="); ok && name != "" && !strings.ContainsRune(kv, 0) {
@@ -142,6 +142,7 @@ func environment(img image.Image, s sandbox.Spec, authorities bool) []string {
 			env[name] = driver.AuthoritiesPath
 		}
 	}
+	maps.Copy(env, indexes)
 	maps.Copy(env, s.Env)
 	list := make([]string, 0, len(env))
 	for _, name := range slices.Sorted(maps.Keys(env)) {

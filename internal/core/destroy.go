@@ -18,6 +18,7 @@ import (
 // that the same owner creates with this id. NotFound when there is no such
 // sandbox.
 func (s *Service) Destroy(ctx context.Context, id string, keepDisk bool) error {
+	s.cutInstallation(ctx, id)
 	b, unlock, err := s.change(ctx, id)
 	if err != nil {
 		return err
@@ -40,6 +41,7 @@ func (s *Service) Purge(ctx context.Context, id string) (freed int64, err error)
 		return 0, err
 	}
 	defer leave()
+	s.cutInstallation(ctx, id)
 	unlock, err := s.ids.lock(ctx, parsed.Key())
 	if err != nil {
 		return 0, err

@@ -65,7 +65,13 @@ func (s *Service) beginExec(ctx context.Context, id string, spec sandbox.ExecSpe
 	if err != nil {
 		return nil, err
 	}
-	if err := r.reserve(); err != nil {
+	return s.begin(ctx, b, r, spec)
+}
+
+// begin is beginExec of a valid command in the run of b.
+func (s *Service) begin(ctx context.Context, b sandbox.Sandbox, r *run, spec sandbox.ExecSpec) (*liveExec, error) {
+	err := r.reserve()
+	if err != nil {
 		return nil, err
 	}
 	x := sandbox.Exec{

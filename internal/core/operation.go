@@ -23,8 +23,9 @@ type operation struct {
 // operations are known by the first word of their kind.
 func operations() map[string]operation {
 	return map[string]operation{
-		"git":  {result: gitResult, show: showPatch},
-		"code": {result: endOfCode},
+		"git":      {result: gitResult, show: showPatch},
+		"code":     {result: endOfCode},
+		"packages": {result: packagesResult},
 	}
 }
 

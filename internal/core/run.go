@@ -2,7 +2,9 @@ package core
 
 import (
 	"context"
+	"maps"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -47,6 +49,8 @@ type run struct {
 	over    context.Context // ends when the agent is gone for good: nobody dials it any more
 	setOver context.CancelFunc
 	pumps   sync.WaitGroup // Add only under mu while ending is nil
+	dead    chan struct{}  // closed when the driver says that the sandbox does not run any more
+	death   driver.Death   // set before dead is closed
 	// sessions orders those who put commands into queues, by queue.
 	sessions keyedLocks
 
@@ -81,7 +85,7 @@ func (s *Service) attach(b sandbox.Sandbox) *run {
 		s: s, uid: b.UID, id: b.ID, handle: driver.Handle(b.Handle),
 		events: rate.NewLimiter(rate.Limit(5), 50),
 		execs:  make(map[int64]*liveExec), queues: make(map[string]*queue), queued: make(map[int64]*queued),
-		activeAt: b.LastActiveAt,
+		activeAt: b.LastActiveAt, dead: make(chan struct{}),
 	}
 	r.activeUp = s.uptime() - unusedAtReturn(b.Spec, s.now(), b.LastActiveAt)
 	r.touched = r.activeUp
@@ -191,6 +195,8 @@ func (r *run) watch() {
 			return
 		}
 		if err == nil {
+			r.death = death
+			close(r.dead)
 			r.s.died(r, death)
 			return
 		}
@@ -335,6 +341,12 @@ func (r *run) register(e *liveExec, pump func()) bool {
 		r.pumps.Done()
 	}
 	return true
+}
+
+func (r *run) liveExecs() []*liveExec {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Collect(maps.Values(r.execs))
 }
 
 func (r *run) liveExec(seq int64) *liveExec {

@@ -104,6 +104,9 @@ type Config struct {
 	// Defaults.
 	IdleTimeout *time.Duration
 
+	// Packages says how packages are installed.
+	Packages Packages
+
 	// Caps bound how many sandboxes run at once.
 	Caps Caps
 	// Threads is what holds for sandboxes in a thread.

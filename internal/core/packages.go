@@ -1,0 +1,207 @@
+package core
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/cubbyhq/cubby/internal/driver"
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/packages"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+)
+
+// Packages says how packages are installed.
+type Packages struct {
+	Indexes packages.Indexes
+	// Timeout bounds an installation; 0 is [DefaultPackagesTimeout].
+	Timeout time.Duration
+}
+
+// DefaultPackagesTimeout bounds an installation.
+const DefaultPackagesTimeout = 10 * time.Minute
+
+// packagesOutput bounds the streams of an installation's answer.
+const packagesOutput = 1 << 20
+
+// PackagesRequest asks for packages. Runtime "" is the sandbox's, or Python.
+type PackagesRequest struct {
+	Runtime      string
+	Dependencies map[string]string // versions by name; "" is any
+}
+
+// InstallPackages starts an installation and waits for its end as
+// [Service.RunExec] does; the installation goes on without the caller. It is an
+// exec of kind [packages.Kind] of the sandbox's user, and its Result is a
+// [packages.Result]. A failure of the installer is not an error of this call.
+// It is Invalid for a name or version that the runtime does not have, and in a
+// sandbox without network.
+func (s *Service) InstallPackages(ctx context.Context, id string, r PackagesRequest, wait time.Duration) (Result, error) {
+	b, err := s.find(ctx, id)
+	if err != nil {
+		return Result{}, err
+	}
+	spec, err := s.installation(b.Spec, r)
+	if err != nil {
+		return Result{}, err
+	}
+	return s.RunExec(ctx, id, spec, wait, OutputCaps{Stdout: packagesOutput, Stderr: packagesOutput})
+}
+
+// installation is the exec that carries a request out.
+func (s *Service) installation(b sandbox.Spec, r PackagesRequest) (sandbox.ExecSpec, error) {
+	if r.Runtime == "" {
+		r.Runtime = b.Runtime
+	}
+	c, err := packages.Make(packages.Request{Runtime: r.Runtime, Dependencies: r.Dependencies})
+	if err != nil {
+		return sandbox.ExecSpec{}, err
+	}
+	if b.Network.Mode == sandbox.NetworkNone {
+		return sandbox.ExecSpec{}, errs.E(errs.Invalid, "dependencies: the sandbox has no network to get packages from").
+			Hint(`use network mode "allowlist" or "open", or an image that has them`)
+	}
+	// The indexes that are set now, whatever was when the sandbox was made,
+	// except where it has its own.
+	env := s.cfg.Packages.Indexes.InstallEnv()
+	for name := range b.Env {
+		delete(env, name)
+	}
+	timeout := s.cfg.Packages.Timeout
+	if timeout == 0 {
+		timeout = DefaultPackagesTimeout
+	}
+	return sandbox.ExecSpec{Kind: packages.Kind, Detail: c.Detail, Argv: c.Argv, Cwd: c.Cwd, Env: env, Timeout: &timeout}, nil
+}
+
+// provide installs the dependencies of a sandbox that is being made and whose
+// agent answers. Its run begins with that. Progress, when not nil, hears what
+// the installer prints.
+func (s *Service) provide(ctx context.Context, b sandbox.Sandbox, progress func(sandbox.Output)) error {
+	spec, err := s.installation(b.Spec, PackagesRequest{Runtime: b.Spec.Runtime, Dependencies: b.Spec.Dependencies})
+	if err != nil {
+		return err
+	}
+	r := s.attach(b)
+	e, err := s.begin(ctx, b, r, spec)
+	if err != nil {
+		return err
+	}
+	if progress != nil {
+		s.tell(ctx, e, progress)
+	}
+	select {
+	case <-e.done:
+	case <-r.dead:
+		return deathWhileInstalling(r.death)
+	case <-s.life.ended:
+		return errShuttingDown()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return installError(e.snapshot())
+}
+
+// tell follows an exec's output until its end, the sandbox's or that of ctx.
+func (s *Service) tell(ctx context.Context, e *liveExec, progress func(sandbox.Output)) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		select {
+		case <-e.run.dead:
+		case <-s.life.ended:
+		case <-ctx.Done():
+		}
+		cancel()
+	}()
+	for entry, err := range s.cfg.Journals.Read(ctx, e.run.uid, e.seq, 0, true) {
+		if err != nil || entry.Exit != nil {
+			return // what is wrong with the exec its end says
+		}
+		progress(entry.Output)
+	}
+}
+
+func deathWhileInstalling(d driver.Death) error {
+	if d.Cause == driver.DeathOOM {
+		return errs.E(errs.Unsupported, "the sandbox ran out of memory while its packages were installed").
+			Hint("create it with more limits.memory_bytes")
+	}
+	return errs.E(errs.Unavailable, "the sandbox died while its packages were installed")
+}
+
+// installError is why an installation that has ended installed nothing; nil
+// when it did.
+func installError(x sandbox.Exec) error {
+	var r packages.Result
+	if err := json.Unmarshal(x.Result, &r); err != nil {
+		return errs.E(errs.Internal, "an installation ended without a result").Because(err)
+	}
+	f := r.Error
+	if f == nil {
+		return nil
+	}
+	kind := errs.Unsupported
+	switch f.Code {
+	case packages.Unreachable:
+		kind = errs.Unavailable
+	case packages.Timeout:
+		kind = errs.Timeout
+	case packages.Canceled:
+		kind = errs.Conflict
+	}
+	hint := f.Hint
+	if f.Log != "" {
+		if hint != "" {
+			hint += "; "
+		}
+		hint += "the end of the log:\n" + f.Log
+	}
+	e := errs.E(kind, "dependencies: %s", f.Message)
+	if hint == "" {
+		return e
+	}
+	return e.Hint("%s", hint)
+}
+
+// cutInstallation ends the installation of a sandbox that is being made, for an
+// act that would have to wait for it. The create is undone then.
+func (s *Service) cutInstallation(ctx context.Context, id string) {
+	b, err := s.find(ctx, id)
+	if err != nil || b.State != sandbox.Creating {
+		return
+	}
+	r := s.runOf(b.UID)
+	if r == nil {
+		return
+	}
+	for _, e := range r.liveExecs() {
+		s.life.spawn(func(ctx context.Context) { e.kill(ctx, sandbox.EndKilled) })
+	}
+}
+
+// packagesResult makes the result of an installation.
+func packagesResult(s *Service, ctx context.Context, x sandbox.Exec) (json.RawMessage, error) {
+	var stdout, all []byte
+	keepTail := func(b, data []byte) []byte {
+		b = append(b, data...)
+		if len(b) > 2*packages.Tail {
+			b = append(b[:0], b[len(b)-packages.Tail:]...)
+		}
+		return b
+	}
+	for entry, err := range s.cfg.Journals.Read(ctx, x.Box, x.Seq, 0, false) {
+		if errors.Is(err, errs.NotFound) {
+			break // it never printed anything
+		}
+		if err != nil {
+			return nil, err
+		}
+		all = keepTail(all, entry.Output.Data)
+		if entry.Output.Stream == sandbox.Stdout {
+			stdout = keepTail(stdout, entry.Output.Data)
+		}
+	}
+	return json.Marshal(packages.ResultOf(*x.Exit, stdout, all))
+}
