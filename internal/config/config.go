@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"math"
 	"net"
+	"net/url"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -37,14 +38,23 @@ type Config struct {
 	EgressAllow []string `key:"egress-allow" usage:"hosts that every sandbox with network may reach, as host[:port],…; may name private addresses"`
 	EgressDeny  []string `key:"egress-deny" usage:"hosts that no sandbox may reach, as host[:port],…; comes before everything that allows"`
 
+	PipIndexURL     string        `key:"pip-index-url" usage:"index that pip installs from, as https://host/simple, for every sandbox; allows its host; empty: pypi.org"`
+	NPMRegistry     string        `key:"npm-registry" usage:"registry that npm installs from, as https://host, for every sandbox; allows its host; empty: registry.npmjs.org"`
+	CRANMirror      string        `key:"cran-mirror" usage:"mirror that R's packages come from, as https://host, for every sandbox; allows its host; empty: cloud.r-project.org, which nothing allows by itself"`
+	PackagesTimeout time.Duration `key:"packages-timeout" default:"10m" usage:"how long an installation of packages may take, at create and later"`
+
 	IdleTimeout time.Duration      `key:"idle-timeout" default:"30m" usage:"how long a sandbox that names no other time may be unused; 0: for ever"`
 	IdlePolicy  sandbox.IdlePolicy `key:"idle-policy" default:"stop" usage:"what happens then to one that names no other policy: stop, destroy, sleep or always_on"`
 	MaxLifetime time.Duration      `key:"max-lifetime" default:"0" usage:"after that long a sandbox that names no other time is destroyed; 0: never"`
+	ThreadIdle  time.Duration      `key:"thread-idle-timeout" default:"30m" usage:"idle-timeout of sandboxes in a thread, which are destroyed then if they name no other policy"`
+	ThreadLife  time.Duration      `key:"thread-max-lifetime" default:"2h" usage:"max-lifetime of sandboxes in a thread, and how long uploads of a thread without sandboxes are kept"`
 	OnShutdown  OnShutdown         `key:"on-shutdown" default:"keep" usage:"what becomes of the sandboxes when the daemon stops in good order: keep (they go on) or destroy"`
 
 	MaxSandboxes   int     `key:"max-sandboxes" default:"1000" usage:"sandboxes that may run at once"`
 	MaxPerTenant   int     `key:"max-per-tenant" default:"0" usage:"sandboxes of one tenant that may run at once; 0: no bound"`
-	MaxPerThread   int     `key:"max-per-thread" default:"0" usage:"sandboxes of one thread that may run at once; 0: no bound"`
+	MaxPerThread   int     `key:"max-per-thread" default:"3" usage:"sandboxes of one thread that may run at once; 0: no bound"`
+	MaxInThreads   int     `key:"max-thread-sandboxes" default:"5" usage:"sandboxes of one tenant's threads together that may run at once; those in no thread do not count; 0: no bound"`
+	MaxThreads     int     `key:"max-active-threads" default:"10" usage:"threads of one tenant that may have sandboxes; one more destroys the longest unused; 0: no bound"`
 	MinFreeMemory  Bytes   `key:"min-free-memory" default:"256MiB" usage:"creates and starts are refused while the host has less memory available"`
 	DiskReserve    Bytes   `key:"disk-reserve" default:"0" usage:"free space of the host's disk that sandboxes never use; 0: 5% of the disk, at least 1GiB"`
 	DiskOvercommit float64 `key:"disk-overcommit" default:"0" usage:"how much disk may be promised, as a multiple of the real one; 0: no bound"`
@@ -64,6 +74,10 @@ type Config struct {
 	MaxStderrChars    int `key:"max-stderr-chars" default:"120000" usage:"characters of stderr in the answer to code; 0: all"`
 	MaxResultChars    int `key:"max-result-chars" default:"30000" usage:"characters of each text of the result in the answer to code; 0: all"`
 	MaxTracebackChars int `key:"max-traceback-chars" default:"8000" usage:"characters of an error's traceback in the answer to code; 0: all"`
+
+	ImportDirs    []string `key:"import-allowed-dirs" usage:"directories of the host that sandboxes may import from, as /dir,…; empty: none"`
+	ThreadUploads Bytes    `key:"max-thread-uploads" default:"1GiB" usage:"what the uploaded files of one thread may take"`
+	APIBaseURL    string   `key:"api-base-url" usage:"where clients reach the API, as https://host[:port][/path]; for the download URLs of exports; empty: the address that is served"`
 
 	BodyLimit       Bytes         `key:"body-limit" default:"1MiB" usage:"largest JSON request body; code may take 8MiB in any case, and file uploads are not bound by it"`
 	ShutdownTimeout time.Duration `key:"shutdown-timeout" default:"10s" usage:"how long open requests may go on when the daemon stops, and after them the end of the sandboxes where on-shutdown is destroy"`
@@ -114,14 +128,16 @@ func (c Config) Validate() error {
 		return errs.E(errs.Invalid, "log-format: %q is neither text nor json", c.LogFormat)
 	case c.MaxSandboxes < 1:
 		return errs.E(errs.Invalid, "max-sandboxes: %d leaves no room for a sandbox", c.MaxSandboxes)
-	case c.MaxPerTenant < 0 || c.MaxPerThread < 0:
-		return errs.E(errs.Invalid, "max-per-tenant and max-per-thread are not negative").Hint("0 is no bound")
+	case min(c.MaxPerTenant, c.MaxPerThread, c.MaxInThreads, c.MaxThreads) < 0:
+		return errs.E(errs.Invalid, "max-per-tenant, max-per-thread, max-thread-sandboxes and max-active-threads are not negative").Hint("0 is no bound")
+	case !baseURL(c.APIBaseURL):
+		return errs.E(errs.Invalid, "api-base-url: %q is not http:// or https:// with a host", c.APIBaseURL)
 	case c.OnShutdown != Keep && c.OnShutdown != Destroy:
 		return errs.E(errs.Invalid, "on-shutdown: %q is neither keep nor destroy", c.OnShutdown)
 	case !slices.Contains(idlePolicies, c.IdlePolicy):
 		return errs.E(errs.Invalid, "idle-policy: %q is not stop, destroy, sleep or always_on", c.IdlePolicy)
-	case outside(c.IdleTimeout) || outside(c.MaxLifetime):
-		return errs.E(errs.Invalid, "idle-timeout and max-lifetime are between 0 and %d hours", int(sandbox.MaxDuration.Hours()))
+	case outside(c.IdleTimeout) || outside(c.MaxLifetime) || outside(c.ThreadIdle) || outside(c.ThreadLife):
+		return errs.E(errs.Invalid, "idle-timeout and max-lifetime, also of threads, are between 0 and %d hours", int(sandbox.MaxDuration.Hours()))
 	case c.DiskPool < 0 || c.DiskPool > 1000:
 		return errs.E(errs.Invalid, "disk-pool: %d is not between 0 and 1000", c.DiskPool)
 	case c.DiskOvercommit < 0 || math.IsNaN(c.DiskOvercommit) || math.IsInf(c.DiskOvercommit, 0):
@@ -130,10 +146,18 @@ func (c Config) Validate() error {
 		return errs.E(errs.Invalid, "body-limit: %s is less than 1KiB", c.BodyLimit)
 	case c.JournalPerExec < 4096 || c.JournalPerBox < c.JournalPerExec:
 		return errs.E(errs.Invalid, "journal-per-sandbox must be at least journal-per-exec, and that at least 4KiB")
+	case c.PackagesTimeout <= 0 || outside(c.PackagesTimeout):
+		return errs.E(errs.Invalid, "packages-timeout: %s is no time to install packages in", c.PackagesTimeout)
 	case c.HistoryRetention < 0 || c.ShutdownTimeout < 0:
 		return errs.E(errs.Invalid, "history-retention and shutdown-timeout are not negative")
 	}
 	return nil
+}
+
+// baseURL accepts "".
+func baseURL(text string) bool {
+	u, err := url.Parse(text)
+	return text == "" || err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.RawQuery == "" && u.Fragment == ""
 }
 
 var idlePolicies = []sandbox.IdlePolicy{sandbox.IdleStop, sandbox.IdleDestroy, sandbox.IdleSleep, sandbox.IdleAlwaysOn}

@@ -12,7 +12,10 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -26,8 +29,10 @@ import (
 	"github.com/cubbyhq/cubby/internal/front"
 	"github.com/cubbyhq/cubby/internal/front/rest"
 	"github.com/cubbyhq/cubby/internal/front/terminal"
+	"github.com/cubbyhq/cubby/internal/hostfiles"
 	"github.com/cubbyhq/cubby/internal/image"
 	"github.com/cubbyhq/cubby/internal/journal"
+	"github.com/cubbyhq/cubby/internal/packages"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 	"github.com/cubbyhq/cubby/internal/seal"
 	"github.com/cubbyhq/cubby/internal/store"
@@ -113,7 +118,13 @@ func New(ctx context.Context, cfg config.Config, opts ...Option) (d *Daemon, err
 }
 
 func (d *Daemon) open(ctx context.Context, o options) error {
-	operator, err := egress.ParseOperator(strings.Join(d.cfg.EgressAllow, ","), strings.Join(d.cfg.EgressDeny, ","))
+	indexes, err := packageIndexes(d.cfg)
+	if err != nil {
+		return err
+	}
+	// Whoever sets an index wants sandboxes to reach it.
+	allow := slices.Concat(d.cfg.EgressAllow, indexes.Hosts())
+	operator, err := egress.ParseOperator(strings.Join(allow, ","), strings.Join(d.cfg.EgressDeny, ","))
 	if err != nil {
 		return err
 	}
@@ -162,13 +173,24 @@ func (d *Daemon) open(ctx context.Context, o options) error {
 		}
 	}
 	d.closers = append(d.closers, d.driver)
+	imports, err := hostfiles.Allow(d.cfg.ImportDirs)
+	if err != nil {
+		return err
+	}
+	uploads, err := hostfiles.OpenUploads(dirs.threads, int64(d.cfg.ThreadUploads), d.disks.Admit)
+	if err != nil {
+		return err
+	}
 	d.core, err = core.New(core.Config{
 		Store: d.store, Driver: d.driver, Disks: d.disks, Images: images, Journals: d.journals,
 		Egress: egress.Config{Operator: operator, Log: d.log}, Authorities: authorities(), Log: d.log, Metrics: d.metrics, Now: time.Now, Defaults: d.defaults(o.defaults),
 		IdleTimeout: d.idleTimeout(o.defaults),
-		Caps:        core.Caps{All: d.cfg.MaxSandboxes, PerTenant: d.cfg.MaxPerTenant, PerThread: d.cfg.MaxPerThread}, MinFreeMemory: int64(d.cfg.MinFreeMemory),
-		Code:     &core.CodeCaps{Stdout: d.cfg.MaxStdoutChars, Stderr: d.cfg.MaxStderrChars, Result: d.cfg.MaxResultChars, Traceback: d.cfg.MaxTracebackChars},
+		Caps:        core.Caps{All: d.cfg.MaxSandboxes, PerTenant: d.cfg.MaxPerTenant, PerThread: d.cfg.MaxPerThread, InThreads: d.cfg.MaxInThreads}, MinFreeMemory: int64(d.cfg.MinFreeMemory),
+		Code:    &core.CodeCaps{Stdout: d.cfg.MaxStdoutChars, Stderr: d.cfg.MaxStderrChars, Result: d.cfg.MaxResultChars, Traceback: d.cfg.MaxTracebackChars},
+		Threads: core.ThreadLimits{IdleTimeout: &d.cfg.ThreadIdle, MaxLifetime: &d.cfg.ThreadLife, MaxActive: d.cfg.MaxThreads},
+		Uploads: uploads, ImportDirs: imports, BaseURL: d.baseURL,
 		Archives: archives, JournalBytes: int64(d.cfg.JournalPerBox), HistoryRetention: d.cfg.HistoryRetention,
+		Packages: core.Packages{Indexes: indexes, Timeout: d.cfg.PackagesTimeout},
 	})
 	if err != nil {
 		return err
@@ -221,6 +243,22 @@ func (d *Daemon) bind(ctx context.Context) error {
 	return nil
 }
 
+// baseURL is where clients reach the API; without a setting, on this machine.
+func (d *Daemon) baseURL() string {
+	if d.cfg.APIBaseURL != "" {
+		return d.cfg.APIBaseURL
+	}
+	scheme := "http://"
+	if d.cfg.TLS() {
+		scheme = "https://"
+	}
+	addr := d.Addr().String()
+	if at, err := netip.ParseAddrPort(addr); err == nil && at.Addr().IsUnspecified() {
+		addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(int(at.Port())))
+	}
+	return scheme + addr
+}
+
 // Addr is the address that is bound, with the real port.
 func (d *Daemon) Addr() net.Addr { return d.listener.Addr() }
 
@@ -245,6 +283,15 @@ func (l closeListener) Close() error {
 		return err
 	}
 	return nil
+}
+
+// packageIndexes are where the operator has packages come from.
+func packageIndexes(cfg config.Config) (packages.Indexes, error) {
+	return packages.Indexes{PyPI: cfg.PipIndexURL, NPM: cfg.NPMRegistry, CRAN: cfg.CRANMirror}, errors.Join(
+		packages.Validate("pip-index-url", cfg.PipIndexURL),
+		packages.Validate("npm-registry", cfg.NPMRegistry),
+		packages.Validate("cran-mirror", cfg.CRANMirror),
+	)
 }
 
 // defaults completes what a create leaves open with what the operator set.

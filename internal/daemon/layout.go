@@ -14,7 +14,7 @@ import (
 
 // dirs is where things are kept below the data directory.
 type dirs struct {
-	data, database, sealKey, journals, disks, state, runtimes, images string
+	data, database, sealKey, journals, disks, state, runtimes, images, threads string
 }
 
 // layout makes the directories. They are the daemon's alone: they hold the
@@ -32,7 +32,7 @@ func layout(cfg config.Config) (dirs, error) {
 		data: data, database: filepath.Join(data, "cubby.db"), sealKey: filepath.Join(data, "seal.key"),
 		journals: filepath.Join(data, "journals"),
 		disks:    filepath.Join(data, "disks"), state: filepath.Join(data, "run", "oci"),
-		runtimes: filepath.Join(data, "runtimes"), images: images,
+		runtimes: filepath.Join(data, "runtimes"), images: images, threads: filepath.Join(data, "threads"),
 	}
 	for _, dir := range []string{data, d.journals, d.disks, d.state, d.runtimes} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
