@@ -51,6 +51,9 @@ func addrs(list ...string) []netip.Addr {
 	return out
 }
 
+// answers is one answer with these addresses.
+func answers(list ...string) [][]netip.Addr { return [][]netip.Addr{addrs(list...)} }
+
 // rig is a proxy with everything around it that a test wants to see.
 type rig struct {
 	t      testing.TB

@@ -70,6 +70,7 @@ func New(c Config) *Door {
 	d.keptArchiveRoutes()
 	d.terminalRoutes()
 	d.sessionRoutes()
+	d.networkRoutes()
 	d.codeRoutes()
 	d.kernelRoutes()
 	d.hostRoutes()
