@@ -54,8 +54,8 @@ class Network:
     """How far a sandbox can reach.
 
     ``mode`` is ``"none"``, ``"allowlist"`` or ``"open"``; open never includes private addresses. ``allow`` lists hosts
-    for ``"allowlist"``: names, ``*.names``, addresses and networks, with or without a port; empty is the daemon's list of
-    package indexes. ``deny`` comes before everything that allows, in every mode.
+    for ``"allowlist"``: names, ``*.names``, addresses and networks, with or without a port; empty is the daemon's list
+    of package indexes. ``deny`` comes before everything that allows, in every mode.
     """
 
     mode: str | None = None
