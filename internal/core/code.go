@@ -224,7 +224,9 @@ func codeError(x sandbox.Exec, o *cellOutput, caps CodeCaps, truncated map[strin
 				e.Message += "; " + o.died
 			}
 		case reason == sandbox.EndExited && o.fault == nil:
-			e.Message = cmp.Or(x.Exit.Message, "the code failed; what it said about that is not kept")
+			// The record of it was not kept, for much was shown before.
+			name, message, _ := strings.Cut(x.Exit.Message, ": ")
+			e.Type, e.Message = name, cmp.Or(message, "the code failed")
 		case reason != sandbox.EndExited && (reason != sandbox.EndKilled || o.fault == nil):
 			e.Type = endTypes[reason]
 			e.Message = cmp.Or(x.Exit.Message, o.died, "the code did not end by itself: "+string(reason))

@@ -229,6 +229,7 @@ type record struct {
 	} `json:"error"`
 	Clear  *kernel.Clear  `json:"clear"`
 	Kernel *kernel.Notice `json:"kernel"`
+	Done   *kernel.Done   `json:"done"`
 }
 
 type value struct {
@@ -275,6 +276,8 @@ func (o *cellOutput) record(line []byte) {
 		o.restarted = r.Kernel.Reason
 	case r.Kernel != nil:
 		o.died = r.Kernel.Reason
+	case r.Done != nil:
+		o.count = r.Done.Count
 	}
 }
 

@@ -77,6 +77,7 @@ func TestExecutionOfEverything(t *testing.T) {
 		sandbox.Output{Stream: sandbox.Stderr, Data: []byte("warning\n")},
 		printed("b\n"),
 		rich(kernel.Output{Input: &kernel.Input{Prompt: "? "}}),
+		rich(kernel.Output{Done: &kernel.Done{Count: 7}}),
 		rich(kernel.Output{Result: &kernel.Result{Count: 7, Data: kernel.Bundle{
 			"text/plain": quote("(3, 2)"), "application/json": json.RawMessage(`{"a": [1, 2.50]}`),
 		}}}),
@@ -145,6 +146,8 @@ func TestCodeErrors(t *testing.T) {
 	}})
 	own := &CodeError{Type: "ValueError", Message: "bad", Traceback: "Traceback\nline 1"}
 	died := rich(kernel.Output{Kernel: &kernel.Notice{Reason: "the kernel did not stop and was killed"}})
+	cutOff := ended(sandbox.EndExited, 1)
+	cutOff.Exit.Message = "ValueError: bad: worse"
 	said := ended(sandbox.EndKernel, 1)
 	said.Exit.Message = "the kernel exited with code 3"
 	tests := []struct {
@@ -158,7 +161,8 @@ func TestCodeErrors(t *testing.T) {
 		{"raised", ended(sandbox.EndExited, 1), []sandbox.Output{raised}, own},
 		{"raised while it still runs", sandbox.Exec{}, []sandbox.Output{raised}, own},
 		{"failed without a word", ended(sandbox.EndExited, 1), nil,
-			&CodeError{Type: "Error", Message: "the code failed; what it said about that is not kept"}},
+			&CodeError{Type: "Error", Message: "the code failed"}},
+		{"raised and not kept", cutOff, nil, &CodeError{Type: "ValueError", Message: "bad: worse"}},
 		{"timeout", ended(sandbox.EndTimeout, 1), []sandbox.Output{raised},
 			&CodeError{Type: "TimeoutError", Message: "Execution timed out after 2s", Traceback: own.Traceback}},
 		{"timeout that the kernel ignored", ended(sandbox.EndTimeout, 1), []sandbox.Output{died},

@@ -106,6 +106,7 @@ func (c *cell) run(process *kernelProcess) (exit *guestv1.ExecExit, died string)
 	b, forced := c.end()
 	if err == nil {
 		exit = c.conclude(reply, b, process.takeOOM())
+		c.out.record(kernel.Output{Done: &kernel.Done{Count: reply.Count}})
 	} else {
 		exit, died = c.concludeDeath(process, b, forced, c.s.ooms.count() > ooms)
 		if b == nil && !isGone(err) {
@@ -215,6 +216,10 @@ func (c *cell) conclude(reply kernel.Reply, b *blame, oom string) *guestv1.ExecE
 		exit.Reason, exit.Message = b.reason, b.text+"; the kernel keeps its state"
 	case oom != "":
 		exit.Reason = guestv1.ExitReason_EXIT_REASON_OOM
+	case reply.Name != "":
+		// For who cannot read the record of it: much output may have left no
+		// room for that.
+		exit.Message = shorten(reply.Name+": "+reply.Value, maxErrorName)
 	}
 	return exit
 }

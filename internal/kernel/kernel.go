@@ -24,6 +24,12 @@ type Output struct {
 	Clear   *Clear   `json:"clear,omitempty"`
 	Input   *Input   `json:"input,omitempty"`
 	Kernel  *Notice  `json:"kernel,omitempty"`
+	Done    *Done    `json:"done,omitempty"`
+}
+
+// Done is the last thing of a cell that the kernel has answered.
+type Done struct {
+	Count int `json:"execution_count"`
 }
 
 // Notice is about the kernel itself, from whoever runs it.
