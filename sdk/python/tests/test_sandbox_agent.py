@@ -229,7 +229,8 @@ def test_local_files_are_only_read_where_that_is_allowed(tmp_path: Path, manager
     allowed.mkdir()
     secret.write_text("s")
     (allowed / "link").symlink_to(secret)
-    script = answer_with(manager)
+    denied = {"source": "x", "destination": "", "success": False, "error": "Import from 'x' denied: configure it"}
+    script = answer_with(manager, *(httpx.Response(200, json={"files": [denied]}) for _ in range(3)))
     manager._allowed = [allowed]
     sources = [str(secret), str(allowed / "link"), f"{allowed}/../secret", "", str(allowed / "missing")]
     result = manager.import_files("s1", [{"source": s} for s in sources])
@@ -238,7 +239,8 @@ def test_local_files_are_only_read_where_that_is_allowed(tmp_path: Path, manager
     assert all("denied — path is outside allowed directories" in f.error for f in result.files[:3])
     assert result.files[3].error == "source or (session_id, path) is required"
     assert result.files[4].error == f"File or directory not found: {allowed}/missing"
-    assert script.requests == []
+    # The daemon may have them, as uploads of the conversation: it is asked, and gets names only.
+    assert [json.loads(r.content)["files"] for r in script.requests] == [[{"source": s}] for s in sources[:3]]
 
 
 def test_what_the_daemon_imports(manager: SandboxManager) -> None:

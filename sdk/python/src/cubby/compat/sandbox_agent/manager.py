@@ -115,15 +115,23 @@ class SandboxManager(Sessions):
         if other or "file_content" in entry:
             name = f"{other}:{entry.get('path', '')}" if other else "inline"
             try:
-                [done] = box.import_files(_wanted(entry))
+                return _imported(box, _wanted(entry))
             except InvalidRequestError as e:
                 return ImportFileResult(name, destination, False, error=str(e))
-            return ImportFileResult(done.source, done.destination, done.success, done.size, done.error)
         if not source:
             return ImportFileResult(source, destination, False, error="source or (session_id, path) is required")
         try:
             path = hostfiles.allowed_source(source, self._allowed)
-            destination = hostfiles.destination_of(path, destination)
+        except FileNotFoundError as e:
+            return ImportFileResult(source, destination, False, error=str(e))
+        except PermissionError as e:
+            # The daemon has the conversation's uploads, and a list of its own.
+            there = _imported(box, FileToImport(destination, source=source))
+            if not there.success and "denied" in there.error:
+                there.error = str(e)
+            return there
+        destination = hostfiles.destination_of(path, destination)
+        try:
             size = hostfiles.size_of(path)
             if path.is_dir():
                 box.files.upload_dir(path, destination)
@@ -131,8 +139,6 @@ class SandboxManager(Sessions):
                 box.files.upload(path, destination)
         except (NotFoundError, WrongStateError):
             raise
-        except (PermissionError, FileNotFoundError) as e:
-            return ImportFileResult(source, destination, False, error=str(e))
         except (CubbyError, OSError) as e:
             return ImportFileResult(source, destination, False, error=f"{type(e).__name__}: {e}")
         return ImportFileResult(source, destination, True, size)
@@ -185,6 +191,11 @@ class SandboxManager(Sessions):
         _, box = self._find(session_id)
         with told(), box.open_export(hostfiles.in_workspace(path)) as pieces:
             yield from pieces
+
+
+def _imported(box: Sandbox, file: FileToImport) -> ImportFileResult:
+    [done] = box.import_files(file)
+    return ImportFileResult(done.source, done.destination, done.success, done.size, done.error)
 
 
 def _wanted(entry: Mapping[str, str]) -> FileToImport:
