@@ -1,0 +1,443 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/creack/pty"
+
+	"github.com/cubbyhq/cubby/client"
+)
+
+// pixel is the smallest PNG.
+const pixel = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+
+// kernelStub is a daemon whose sandbox "box" has a kernel that knows a few
+// words.
+type kernelStub struct {
+	*httptest.Server
+	mu       sync.Mutex
+	requests []map[string]any
+	cells    []*stubCell
+}
+
+type stubCell struct {
+	code     string
+	canceled chan struct{}
+	stdin    chan string
+}
+
+func newKernelStub(t *testing.T) *kernelStub {
+	k := &kernelStub{}
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /v1/sandboxes/box/code", k.start)
+	mux.HandleFunc("GET /v1/sandboxes/box/code/{seq}", func(w http.ResponseWriter, r *http.Request) {
+		k.answer(w, k.cell(r), r.PathValue("seq"))
+	})
+	mux.HandleFunc("GET /v1/sandboxes/box/execs/{seq}", func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, `{"seq":%s,"status":"done"}`, r.PathValue("seq"))
+	})
+	mux.HandleFunc("GET /v1/sandboxes/box/execs/{seq}/stream", k.stream)
+	mux.HandleFunc("POST /v1/sandboxes/box/execs/{seq}/cancel", func(w http.ResponseWriter, r *http.Request) {
+		close(k.cell(r).canceled)
+		_, _ = io.WriteString(w, `{}`)
+	})
+	mux.HandleFunc("POST /v1/sandboxes/box/execs/{seq}/stdin", func(w http.ResponseWriter, r *http.Request) {
+		data, _ := io.ReadAll(r.Body)
+		k.cell(r).stdin <- string(data)
+		fmt.Fprintf(w, `{"offset":%d}`, len(data))
+	})
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(404)
+		_, _ = io.WriteString(w, `{"error":{"code":"not_found","message":"no such sandbox"}}`)
+	})
+	k.Server = httptest.NewServer(mux)
+	t.Cleanup(func() {
+		k.CloseClientConnections()
+		k.Close()
+	})
+	return k
+}
+
+func (k *kernelStub) cell(r *http.Request) *stubCell {
+	var seq int
+	_, _ = fmt.Sscan(r.PathValue("seq"), &seq)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.cells[seq-1]
+}
+
+func (k *kernelStub) start(w http.ResponseWriter, r *http.Request) {
+	var body map[string]any
+	_ = json.NewDecoder(r.Body).Decode(&body)
+	c := &stubCell{code: body["code"].(string), canceled: make(chan struct{}), stdin: make(chan string, 1)}
+	k.mu.Lock()
+	k.requests, k.cells = append(k.requests, body), append(k.cells, c)
+	seq := len(k.cells)
+	k.mu.Unlock()
+	if body["wait"] == true {
+		k.answer(w, c, fmt.Sprint(seq))
+		return
+	}
+	w.WriteHeader(202)
+	fmt.Fprintf(w, `{"seq":%d,"status":"pending"}`, seq)
+}
+
+func (k *kernelStub) answer(w io.Writer, c *stubCell, seq string) {
+	language := "python"
+	k.mu.Lock()
+	if l, ok := k.requests[0]["language"].(string); ok {
+		language = l
+	}
+	k.mu.Unlock()
+	end := `"status":"done","success":true,"reason":"exited"`
+	switch c.code {
+	case "boom":
+		end = `"status":"done","success":false,"reason":"exited","error":{"type":"E","message":"v"}`
+	case "slow":
+		end = `"status":"error","success":false,"reason":"killed","error":{"type":"KeyboardInterrupt"}`
+	case "late":
+		end = `"status":"error","success":false,"reason":"timeout","error":{"type":"TimeoutError","message":"Execution timed out"}`
+	case "none":
+		end = `"status":"error","success":false,"reason":"not_started","error":{"type":"NotStartedError","message":"no kernel for \"r\""}`
+	}
+	fmt.Fprintf(w, `{"seq":%s,%s,"kernel":"main","language":%q,"outputs":[]}`, seq, end, language)
+}
+
+func (k *kernelStub) stream(w http.ResponseWriter, r *http.Request) {
+	at := 0
+	send := func(event, data string) {
+		at += 10
+		fmt.Fprintf(w, "id: %d\nevent: %s\ndata: %s\n\n", at, event, data)
+		w.(http.Flusher).Flush()
+	}
+	text := func(stream, s string) {
+		data, _ := json.Marshal(map[string]any{"data": s, "encoding": "utf-8", "offset": at})
+		at += len(s) - 10
+		send(stream, string(data))
+	}
+	c := k.cell(r)
+	switch c.code {
+	case "boom":
+		text("stderr", "warning\n")
+		send("rich", `{"error":{"ename":"E","evalue":"v","traceback":["\u001b[31mTraceback\u001b[0m","E: v"]}}`)
+	case "slow":
+		text("stdout", "begun\n")
+		select {
+		case <-c.canceled:
+		case <-r.Context().Done():
+			return
+		}
+		send("rich", `{"error":{"ename":"KeyboardInterrupt","evalue":"","traceback":[]}}`)
+	case "ask", "secret":
+		send("rich", fmt.Sprintf(`{"input":{"prompt":"name? ","password":%v}}`, c.code == "secret"))
+		select {
+		case line := <-c.stdin:
+			text("stdout", fmt.Sprintf("got %q\n", line))
+		case <-c.canceled:
+			text("stdout", "no answer\n")
+		case <-r.Context().Done():
+			return
+		}
+	case "impatient": // its time is up while it asks
+		send("rich", `{"input":{"prompt":"quick? "}}`)
+	case "plot":
+		send("rich", `{"display":{"data":{"image/png":"`+pixel+`","text/plain":"<Figure>"}}}`)
+	case "partial":
+		text("stdout", "no end")
+	case "6*7":
+		send("rich", `{"kernel":{"restarted":true,"reason":"it was killed"}}`)
+		send("rich", `{"result":{"execution_count":1,"data":{"text/plain":"42","text/html":"<b>42</b>"}}}`)
+	case "late", "none", "":
+	default:
+		text("stdout", fmt.Sprintf("ran %q\n", c.code))
+	}
+	send("exit", `{"seq":1,"status":"done"}`)
+}
+
+func (k *kernelStub) last() map[string]any {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.requests[len(k.requests)-1]
+}
+
+func TestCode(t *testing.T) {
+	k := newKernelStub(t)
+	dir := t.TempDir()
+	file := filepath.Join(dir, "cell.py")
+	if err := os.WriteFile(file, []byte("x = 1\nx"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tests := []struct {
+		name           string
+		stdin          string
+		args           []string
+		code           int
+		stdout, stderr string
+	}{
+		{"a result", "", []string{"-c", "6*7"}, 0, "42\n", "cubby: the kernel began anew, what cells before had defined is gone: it was killed\n"},
+		{"text as it is", "", []string{"-c", "partial"}, 0, "no end", ""},
+		{"a file", "", []string{file}, 0, `ran "x = 1\nx"` + "\n", ""},
+		{"the input", "y = 2\n", []string{"-"}, 0, `ran "y = 2\n"` + "\n", ""},
+		{"the input without being asked", "y = 3\n", nil, 0, `ran "y = 3\n"` + "\n", ""},
+		{"it raises", "", []string{"-c", "boom"}, 1, "", "warning\nTraceback\nE: v\n"},
+		{"its time is up", "", []string{"-c", "late"}, 1, "", "cubby: the time of the cell was up, and the kernel kept its state; --timeout sets another limit, 0 none\n"},
+		{"no kernel", "", []string{"-c", "none"}, 125, "", "cubby: no kernel for \"r\"\n"},
+		{"it asks", "Ada\nGrace\n", []string{"-c", "ask"}, 0, `name? got "Ada\n"` + "\n", ""},
+		{"it asks nobody", "", []string{"-c", "ask"}, 0, `name? got ""` + "\n", ""},
+		{"an image", "", []string{"--files", dir, "-c", "plot"}, 0, filepath.Join(dir, "box-11-1.png") + "\n", ""},
+		{"two sources", "", []string{"-c", "1", file}, 125, "", "cubby: give a file or -c, not both\n  cubby code --help\n"},
+		{"no file", "", []string{file + "x"}, 125, "", "cubby: open " + file + "x: no such file or directory\n"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			res := cubby(t, k.URL, strings.NewReader(tt.stdin), append([]string{"code", "box"}, tt.args...)...)
+			if want := (result{tt.stdout, tt.stderr, tt.code}); res != want {
+				t.Errorf("got %+v\nwant %+v", res, want)
+			}
+		})
+	}
+	want, _ := base64.StdEncoding.DecodeString(pixel)
+	if got, err := os.ReadFile(filepath.Join(dir, "box-11-1.png")); !bytes.Equal(got, want) {
+		t.Errorf("the image is %q, %v", got, err)
+	}
+
+	res := cubby(t, k.URL, nil, "code", "box", "-c", "1", "--language", "r", "--kernel", "k", "--timeout", "0", "--json")
+	if body := k.last(); body["language"] != "r" || body["kernel"] != "k" || body["timeout_seconds"] != 0.0 || body["stdin"] != nil {
+		t.Errorf("asked for %v", body)
+	}
+	if res.code != 0 || !strings.Contains(res.stdout, `"kernel": "main"`) {
+		t.Errorf("got %+v", res)
+	}
+	if res := cubby(t, k.URL, nil, "code", "nobody", "-c", "1"); res.code != 125 || res.stderr != "cubby: no such sandbox\n" {
+		t.Errorf("got %+v", res)
+	}
+}
+
+// TestCodePrompt sits before a terminal.
+func TestCodePrompt(t *testing.T) {
+	k := newKernelStub(t)
+	state := t.TempDir()
+	sitDown := func(environ ...string) *seat {
+		user, tty, err := pty.Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { user.Close() })
+		s := &seat{newScreen(t, user), user, make(chan int, 1)}
+		go func() {
+			code := Main(t.Context(), Env{
+				Args: []string{"code", "box"}, Environ: append(environ, "CUBBY_URL="+k.URL, "XDG_STATE_HOME="+state), Stdin: tty, Stdout: tty, Stderr: tty,
+			})
+			_ = tty.Close() // the reader sees the end
+			s.done <- code
+		}()
+		return s
+	}
+	s := sitDown("TERM=xterm-kitty")
+	s.wait("python, kernel main of box")
+	s.wait(">>> ")
+	s.typed("6*7\r")
+	s.wait("42\r\n")
+	s.wait(">>> ")
+	s.typed("partial\r")
+	s.wait("no end\r\n>>> ")
+
+	// Several lines, typed and pasted.
+	s.typed("def f():\r")
+	s.wait("... ")
+	s.typed("\treturn 1\r")
+	s.wait("... ")
+	s.typed("\r")
+	s.wait(`ran "def f():\n    return 1\n"`)
+	s.wait(">>> ")
+	s.typed("\x1b[200~if x:\r\ty()\r\r\tz()\x1b[201~")
+	s.wait("z()")
+	s.typed("\r")
+	s.wait("... ")
+	s.typed("\r")
+	s.wait(`ran "if x:\n\ty()\n\n\tz()\n"`)
+	s.wait(">>> ")
+
+	// Ctrl-C takes back a line and interrupts a cell; the prompt stays.
+	s.typed("nonsense\x03")
+	s.wait(">>> ")
+	s.typed("slow\r")
+	s.wait("begun")
+	s.typed("\x03")
+	s.wait("KeyboardInterrupt")
+	s.wait(">>> ")
+
+	// Questions.
+	s.typed("ask\r")
+	s.wait("name? ")
+	s.typed("Ada\r")
+	s.wait(`got "Ada\n"`)
+	s.wait(">>> ")
+	s.typed("secret\r")
+	s.wait("name? ")
+	s.typed("hunter2\r")
+	s.wait(`got "hunter2\n"`)
+	s.wait(">>> ")
+	s.typed("ask\r")
+	s.wait("name? ")
+	s.typed("\x03")
+	s.wait("no answer")
+	s.wait(">>> ")
+	s.typed("impatient\r")
+	s.wait("quick? ")
+	s.wait(">>> ")
+
+	s.typed("plot\r")
+	s.wait("\x1b_Ga=T,f=100,m=0;" + pixel + "\x1b\\")
+	s.wait(">>> ")
+	s.typed("\x04")
+	if code := <-s.done; code != 0 {
+		t.Errorf("Ctrl-D exits with %d", code)
+	}
+
+	// The history is that of last time, without answers.
+	s = sitDown()
+	s.wait(">>> ")
+	s.typed("\x1b[A")
+	s.wait("plot")
+	s.typed("\x1b[A\x1b[A") // impatient, ask
+	s.typed("\r")
+	s.wait("name? ")
+	s.typed("\x03")
+	s.wait(">>> ")
+	s.typed("\x04")
+	<-s.done
+	if text, err := os.ReadFile(filepath.Join(state, "cubby", "code_history")); err != nil || strings.Contains(string(text), "hunter2") || strings.Contains(string(text), "Ada") {
+		t.Errorf("the history is %q, %v", text, err)
+	}
+}
+
+func TestUnfinished(t *testing.T) {
+	tests := []struct {
+		language, text string
+		want           bool
+	}{
+		{"python", "1 + 1", false},
+		{"python", "f(", true},
+		{"python", "f(')')", false},
+		{"python", "x = '(", false}, // a mistake that the kernel explains
+		{"python", "x = '''", true},
+		{"python", "x = '''a\nb'''", false},
+		{"python", `"""it's"""`, false},
+		{"python", "if x:", true},
+		{"python", "if x:\n    y", true},
+		{"python", "if x:\n    y\n", false},
+		{"python", "if x: y", false},
+		{"python", "if x: # why:", true},
+		{"python", "d = {1: 2} # :", false},
+		{"python", "@cache", true},
+		{"python", "@cache\ndef f():\n  pass\n", false},
+		{"python", "x = [\n", true},
+		{"python", "x = [\n\n", false}, // two empty lines
+		{"python", "a = 1 + \\", true},
+		{"python", "# (", false},
+		{"python", "%%bash\nls", true},
+		{"python", "%%bash\nls\n", false},
+		{"node", "function f() {", true},
+		{"node", "function f() {\n}", false},
+		{"node", "`a", true},
+		{"node", "`a\nb`", false},
+		{"node", "// {", false},
+		{"node", "x = 'it`s'", false},
+		{"r", "f <- function(x) {", true},
+		{"r", "ggplot(d) +", true},
+		{"r", "ggplot(d) +\n  geom_point()", false},
+		{"r", "x |>", true},
+		{"r", "'a", true},
+		{"bash", "echo 'a", true},
+		{"bash", "case $x in a)", false},
+		{"bash", "echo $#", false},
+		{"bash", "ls \\", true},
+		{"cobol", "f(", false},
+	}
+	for _, tt := range tests {
+		if got := unfinished(tt.language, strings.Split(tt.text, "\n")); got != tt.want {
+			t.Errorf("%s: unfinished(%q) = %v", tt.language, tt.text, got)
+		}
+	}
+}
+
+func TestImagesOfTerminals(t *testing.T) {
+	tests := []struct {
+		environ string
+		want    imageProtocol
+	}{
+		{"TERM=xterm-256color", noImages},
+		{"TERM=xterm-kitty", kittyImages},
+		{"TERM=xterm-256color TERM_PROGRAM=ghostty", kittyImages},
+		{"TERM=xterm-256color TERM_PROGRAM=iTerm.app", itermImages},
+		{"TERM=xterm-256color TERM_PROGRAM=WezTerm", itermImages},
+		{"TERM=tmux-256color TERM_PROGRAM=iTerm.app", noImages},
+		{"TERM=xterm-kitty TMUX=/tmp/tmux", noImages},
+	}
+	for _, tt := range tests {
+		a := &app{Env: Env{Environ: strings.Fields(tt.environ)}}
+		if got := protocolOf(a.getenv); got != tt.want {
+			t.Errorf("%s: %v, want %v", tt.environ, got, tt.want)
+		}
+	}
+	if got := kittyImages.draw("image/png", make([]byte, 4096)); strings.Count(got, "\x1b_G") != 2 ||
+		!strings.HasPrefix(got, "\x1b_Ga=T,f=100,m=1;") || !strings.Contains(got, "\x1b\\\x1b_Gm=0;") {
+		t.Errorf("an image in two pieces is %q", got)
+	}
+	if got, want := itermImages.draw("image/jpeg", []byte("abc")), "\x1b]1337;File=inline=1;size=3:YWJj\a"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	for _, p := range []imageProtocol{noImages, kittyImages} {
+		if got := p.draw("image/jpeg", []byte("abc")); got != "" {
+			t.Errorf("%v draws %q", p, got)
+		}
+	}
+}
+
+func TestShownValues(t *testing.T) {
+	raw := func(s string) json.RawMessage { b, _ := json.Marshal(s); return b }
+	dir := t.TempDir()
+	tests := []struct {
+		value      client.Bundle
+		want, file string
+	}{
+		{client.Bundle{"text/plain": raw("   a\n0  1"), "text/html": raw("<table>")}, "   a\n0  1\n", ""},
+		{client.Bundle{"text/html": raw("<p>")}, "box-3-1.html\n", "<p>"},
+		{client.Bundle{"text/html": raw("<div>"), "text/plain": raw("Figure"), "application/vnd.plotly.v1+json": raw("{}")}, "box-3-1.html\n", "<div>"},
+		{client.Bundle{"image/svg+xml": raw("<svg/>"), "text/plain": raw("plot")}, "box-3-1.svg\n", "<svg/>"},
+		{client.Bundle{"image/png": raw("***"), "text/plain": raw("broken")}, "broken\n", ""},
+		{client.Bundle{"application/json": json.RawMessage(`{"a":1}`)}, "{\"a\":1}\n", ""},
+		{client.Bundle{"text/markdown": raw("# a")}, "# a\n", ""},
+		{client.Bundle{"application/x-\x1bodd": raw("a")}, "note: application/x-?odd\n", ""},
+		{nil, "", ""},
+	}
+	for _, tt := range tests {
+		var out strings.Builder
+		a := &app{}
+		s := a.shower(&out, &out, "box", dir)
+		s.note = func(_ string, args ...any) { fmt.Fprintf(&out, "note: %s\n", args...) }
+		if err := s.value(3, tt.value); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.ReplaceAll(out.String(), dir+"/", ""); got != tt.want {
+			t.Errorf("%s: got %q, want %q", tt.value, got, tt.want)
+		}
+		if tt.file != "" {
+			if got, err := os.ReadFile(filepath.Join(dir, strings.TrimSpace(tt.want))); string(got) != tt.file {
+				t.Errorf("the file has %q, %v; want %q", got, err, tt.file)
+			}
+		}
+	}
+}

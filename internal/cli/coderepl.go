@@ -1,0 +1,225 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/cubbyhq/cubby/client"
+)
+
+// prompt is a conversation with a kernel on a terminal in raw mode.
+type prompt struct {
+	a        *app
+	id       string
+	request  client.CodeRequest // of every cell, but for the code
+	language string
+	show     *shower
+	edit     *lineEditor
+	// interrupts brings SIGINTs that come as signals; Ctrl-C comes as a key.
+	interrupts chan struct{}
+}
+
+// codePrompt talks to a kernel until Ctrl-D.
+func (a *app) codePrompt(ctx context.Context, id string, r client.CodeRequest, tty *os.File, files string) error {
+	// An empty cell makes the kernel, or says why there is none.
+	ready, err := a.client().RunCode(ctx, id, r)
+	if err == nil && !ready.Success {
+		err = ready.Err()
+	}
+	if err != nil {
+		return err
+	}
+	p := &prompt{a: a, id: id, request: r, language: ready.Language, interrupts: make(chan struct{}, 1)}
+	p.request.Kernel, p.request.Language, p.request.Stdin = ready.Kernel, ready.Language, true
+	p.edit = newLineEditor(readKeys(a.Stdin), a.Stdout, openHistory(a.getenv))
+	p.show = a.shower(p.edit, p.edit, id, files)
+	p.show.wholeLines = true
+	p.show.note = func(format string, args ...any) { fmt.Fprintf(p.edit, "cubby: "+format+"\n", args...) }
+
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	giveBack := a.takeSignals(func(sig os.Signal) {
+		if sig != os.Interrupt {
+			cancel()
+			return
+		}
+		select {
+		case p.interrupts <- struct{}{}:
+		default:
+		}
+	})
+	defer giveBack()
+	restore, err := a.rawMode(ctx, func(_ context.Context, size client.WindowSize) error {
+		return p.edit.resize(size)
+	}, tty)
+	if err != nil {
+		return err
+	}
+	defer restore()
+	if err := p.edit.resize(*a.windowSize()); err != nil {
+		return err
+	}
+	defer p.edit.pasting()()
+	fmt.Fprintf(p.edit, "%s, kernel %s of %s; Ctrl-C interrupts, Ctrl-D ends\n", ready.Language, ready.Kernel, id)
+	return p.loop(ctx)
+}
+
+// loop reads cells and runs them.
+func (p *prompt) loop(ctx context.Context) error {
+	for {
+		code, err := p.read(ctx)
+		switch {
+		case errors.Is(err, errInterrupted):
+			continue
+		case errors.Is(err, io.EOF):
+			fmt.Fprintln(p.edit)
+			return nil
+		case err != nil:
+			return err
+		case strings.TrimSpace(code) == "":
+			continue
+		}
+		if err := p.run(ctx, code); err != nil {
+			if ctx.Err() != nil || errors.Is(err, io.EOF) {
+				return err
+			}
+			p.show.note("%v", err)
+		}
+	}
+}
+
+// read reads a cell, of one line or several.
+func (p *prompt) read(ctx context.Context) (string, error) {
+	first, more := "> ", "+ "
+	if p.language == "python" {
+		first, more = ">>> ", "... "
+	}
+	var lines []string
+	ask := first
+	for {
+		line, pasted, err := p.edit.line(ctx, ask)
+		if err != nil {
+			return "", err
+		}
+		lines = append(lines, line)
+		if !pasted && !unfinished(p.language, lines) {
+			return strings.Join(lines, "\n"), nil
+		}
+		ask = more
+	}
+}
+
+// answered is what was typed for a question of a cell.
+type answered struct {
+	line string
+	err  error
+}
+
+// run runs a cell and shows it. Its errors are of the connection.
+func (p *prompt) run(ctx context.Context, code string) error {
+	r := p.request
+	r.Code = code
+	c := p.a.client()
+	cell, err := c.StartCode(ctx, p.id, r)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	type shown struct {
+		client.CodeOutput
+		err error
+	}
+	outputs := make(chan shown)
+	go func() {
+		defer close(outputs)
+		for o, err := range cell.StreamCode(ctx, 0) {
+			select {
+			case outputs <- shown{o, err}:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	stdin := cell.Stdin(ctx)
+	asking, stopAsking := context.WithCancel(ctx)
+	defer stopAsking()
+	var answers chan answered // not nil while the user answers a question
+	interrupt := func() {
+		go func() { _ = cell.Cancel(ctx) }() // the stream reports the end
+	}
+	for {
+		keys := p.edit.keys.pieces
+		if answers != nil {
+			keys = nil // the editor has them
+		}
+		select {
+		case o, ok := <-outputs:
+			switch {
+			case !ok:
+				return ctx.Err()
+			case o.err != nil:
+				return o.err
+			case o.Input != nil && answers == nil:
+				answers = make(chan answered, 1)
+				go p.answer(asking, *o.Input, answers)
+			case o.Done != nil:
+				if answers != nil {
+					stopAsking()
+					<-answers
+				}
+				p.show.end(*o.Done)
+				return nil
+			default:
+				if err := p.show.output(cell.Seq, o.CodeOutput); err != nil {
+					return err
+				}
+			}
+		case got := <-answers:
+			answers = nil
+			switch {
+			case got.err == nil:
+				_, err := io.WriteString(stdin, got.line+"\n")
+				p.feedFailed(err)
+			case errors.Is(got.err, io.EOF):
+				p.feedFailed(stdin.Close())
+			default:
+				interrupt()
+			}
+		case piece, ok := <-keys:
+			if !ok {
+				interrupt()
+				return io.EOF
+			}
+			if p.edit.keys.hold(piece) {
+				interrupt()
+			}
+		case <-p.interrupts:
+			interrupt()
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (p *prompt) answer(ctx context.Context, q client.InputRequest, to chan<- answered) {
+	var a answered
+	if q.Password {
+		a.line, a.err = p.edit.password(ctx, q.Prompt)
+	} else {
+		a.line, a.err = p.edit.answer(ctx, q.Prompt)
+	}
+	p.show.midLine = false
+	to <- a
+}
+
+// feedFailed: that the cell has ended meanwhile is nobody's mistake.
+func (p *prompt) feedFailed(err error) {
+	if err != nil && !errors.Is(err, client.WrongState) && !errors.Is(err, client.NotFound) {
+		p.show.note("the answer was not handed on: %v", err)
+	}
+}
