@@ -80,8 +80,12 @@ func (s *Service) letGo(ctx context.Context, b sandbox.Sandbox) error {
 	return nil
 }
 
-// diedPrefix begins the reason of every sandbox that died.
-const diedPrefix = "CONTAINER_DIED: "
+const (
+	// diedPrefix begins the reason of every sandbox that died, and oomPrefix
+	// that of one for which there was not enough memory.
+	diedPrefix = "CONTAINER_DIED: "
+	oomPrefix  = diedPrefix + "OOM-killed: "
+)
 
 // deathReason says for people why a sandbox died and what they can do.
 func deathReason(d driver.Death, spec sandbox.Spec) string {
@@ -89,7 +93,7 @@ func deathReason(d driver.Death, spec sandbox.Spec) string {
 	var what string
 	switch d.Cause {
 	case driver.DeathOOM:
-		return fmt.Sprintf(diedPrefix+"out of memory: the host killed the sandbox at its limit of %d MiB%s, or create one with more limits.memory_bytes",
+		return fmt.Sprintf(oomPrefix+"out of memory: the host killed the sandbox at its limit of %d MiB%s, or create one with more limits.memory_bytes",
 			spec.Limits.MemoryBytes>>20, files)
 	case driver.DeathSignal:
 		what = "it was killed by " + d.Signal

@@ -302,7 +302,7 @@ func TestDeathIsReported(t *testing.T) {
 		want  string
 		end   sandbox.EndReason // of the command that ran
 	}{
-		{driver.Death{Cause: driver.DeathOOM}, "CONTAINER_DIED: out of memory", sandbox.EndOOM},
+		{driver.Death{Cause: driver.DeathOOM}, "CONTAINER_DIED: OOM-killed: out of memory", sandbox.EndOOM},
 		{driver.Death{Cause: driver.DeathSignal, Signal: "SIGKILL"}, "CONTAINER_DIED: it was killed by SIGKILL", sandbox.EndDied},
 		{driver.Death{Cause: driver.DeathExit, Code: 2}, "CONTAINER_DIED: its init process exited with code 2", sandbox.EndDied},
 		{driver.Death{Cause: driver.DeathRemoved}, "CONTAINER_DIED: it was removed from the host", sandbox.EndDied},

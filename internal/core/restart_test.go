@@ -121,7 +121,7 @@ func TestSandboxThatDiedWhileNobodyWatched(t *testing.T) {
 	w.start()
 	w.until("it is stopped", func() bool {
 		b, err := w.Sandbox(w.ctx, "a")
-		return err == nil && b.State == sandbox.Stopped && strings.HasPrefix(b.Reason, "CONTAINER_DIED: out of memory")
+		return err == nil && b.State == sandbox.Stopped && strings.HasPrefix(b.Reason, "CONTAINER_DIED: OOM-killed: out of memory")
 	})
 	if x := w.wait("a", x.Seq); x.Exit.Reason != sandbox.EndOOM {
 		t.Errorf("its exec ended %+v, want oom", x.Exit)

@@ -107,6 +107,9 @@ func (s *Service) stopped(ctx context.Context, b sandbox.Sandbox, reason string,
 
 // endOf is how execs ended that were lost with a sandbox.
 func endOf(reason string) ending {
+	if strings.HasPrefix(reason, oomPrefix) {
+		return ending{sandbox.EndOOM, reason}
+	}
 	if strings.HasPrefix(reason, diedPrefix) {
 		return ending{sandbox.EndDied, reason}
 	}

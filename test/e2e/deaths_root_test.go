@@ -48,7 +48,7 @@ func TestDeaths(t *testing.T) {
 			v.shrink(t, 8<<20)
 			// Where the agent is faster than the kernel the next one is too big.
 			call(t, "POST", v.url+"/v1/sandboxes/a/exec", `{"cmd":"tail /dev/zero","wait":false}`)
-		}, "out of memory", "oom"},
+		}, "OOM-killed: out of memory", "oom"},
 	}
 	for _, isolation := range []string{"gvisor", "container"} {
 		t.Run(isolation, func(t *testing.T) {
