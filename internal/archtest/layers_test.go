@@ -66,6 +66,7 @@ func places() map[string]place {
 		"internal/front":      {layer: 5},
 		"internal/front/rest": {layer: 6},
 		// Doors do not know each other.
+		"internal/front/mcp":      {layer: 6},
 		"internal/front/terminal": {layer: 6},
 		"internal/front/web":      {layer: 6},
 		"internal/daemon":         {layer: 7},
@@ -82,8 +83,10 @@ func places() map[string]place {
 		"client": {only: []string{"api/gen/…"}},
 		// A command does what any client could; serve, image, doctor and bench
 		// are the programs that run on the host itself.
-		"internal/cli": {only: []string{"client", "internal/bench", "internal/config", "internal/daemon", "internal/driver/oci",
+		"internal/cli": {only: []string{"client", "internal/bench", "internal/bridge", "internal/config", "internal/daemon", "internal/driver/oci",
 			"internal/embedded", "internal/errs", "internal/image", "internal/sandbox", "internal/telemetry"}, by: []string{"cmd/cubby"}},
+		// MCP to MCP: it knows the protocol and nothing of sandboxes.
+		"internal/bridge": {only: []string{}, by: []string{"internal/cli"}},
 		"internal/bench": {only: []string{"client", "internal/embedded", "internal/errs", "internal/image", "internal/sandbox",
 			"internal/store", "internal/telemetry"}, by: []string{"internal/cli"}},
 		"cmd/cubby":              {only: []string{"internal/cli"}},

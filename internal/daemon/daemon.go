@@ -27,6 +27,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/egress"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/front"
+	"github.com/cubbyhq/cubby/internal/front/mcp"
 	"github.com/cubbyhq/cubby/internal/front/rest"
 	"github.com/cubbyhq/cubby/internal/front/terminal"
 	"github.com/cubbyhq/cubby/internal/hostfiles"
@@ -58,6 +59,7 @@ type Daemon struct {
 	listener  net.Listener
 	server    *http.Server
 	terminals *terminal.Door
+	agents    *mcp.Door
 	fresh     freshConns
 	drain     context.CancelFunc // ends streams and waits
 	cut       context.CancelFunc // ends every request

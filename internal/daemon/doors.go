@@ -5,9 +5,11 @@ import (
 	"net/http"
 
 	"github.com/cubbyhq/cubby/internal/front"
+	"github.com/cubbyhq/cubby/internal/front/mcp"
 	"github.com/cubbyhq/cubby/internal/front/rest"
 	"github.com/cubbyhq/cubby/internal/front/terminal"
 	"github.com/cubbyhq/cubby/internal/front/web"
+	"github.com/cubbyhq/cubby/internal/telemetry"
 )
 
 // doors puts the doors beside each other. REST has what no other one takes.
@@ -15,6 +17,8 @@ func (d *Daemon) doors(api *rest.Door, life context.Context) http.Handler {
 	d.terminals = terminal.New(terminal.Config{Core: d.core, Log: d.log, Life: life})
 	mux := http.NewServeMux()
 	mux.Handle(terminal.Pattern, d.terminals)
+	d.agents = mcp.New(mcp.Config{Core: d.core, Log: d.log, Version: telemetry.Version, Life: life})
+	d.agents.Register(mux)
 	web.Register(mux)
 	mux.Handle("/", api)
 	return mux

@@ -132,6 +132,7 @@ func (d *Daemon) serve(ctx context.Context) error {
 	gone, cancel := context.WithTimeout(context.WithoutCancel(ctx), cutGrace)
 	defer cancel()
 	d.terminals.Wait(gone)
+	d.agents.Close(gone)
 	if errors.Is(err, http.ErrServerClosed) {
 		err = nil
 	}

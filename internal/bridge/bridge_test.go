@@ -1,0 +1,119 @@
+package bridge_test
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+	"go.uber.org/goleak"
+
+	"github.com/cubbyhq/cubby/internal/bridge"
+	"github.com/cubbyhq/cubby/internal/daemon/daemontest"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		http.DefaultClient.CloseIdleConnections()
+		os.Exit(code)
+	}))
+}
+
+// bridged is a client of a bridge.
+type bridged struct {
+	*sdk.ClientSession
+	hangUp func() error // closes the bridge's input and waits for its end
+}
+
+// start runs a bridge to url until the test ends.
+func start(t *testing.T, daemon func(context.Context) (string, error), version string, o sdk.ClientOptions) bridged {
+	t.Helper()
+	in, toBridge := io.Pipe()
+	fromBridge, out := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		ended <- bridge.Run(context.Background(), bridge.Config{
+			Daemon: daemon, Thread: "test", Stdin: in, Stdout: out, Log: slog.New(slog.DiscardHandler),
+		})
+		_ = out.Close()
+	}()
+	hangUp := sync.OnceValue(func() error {
+		_ = toBridge.Close()
+		return <-ended
+	})
+	t.Cleanup(func() {
+		if err := hangUp(); err != nil {
+			t.Errorf("the bridge ended with %v", err)
+		}
+	})
+	s, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, &o).
+		Connect(t.Context(), &sdk.IOTransport{Reader: fromBridge, Writer: toBridge}, &sdk.ClientSessionOptions{ProtocolVersion: version})
+	if err != nil {
+		t.Fatalf("connect: %v", err)
+	}
+	return bridged{s, hangUp}
+}
+
+func at(url string) func(context.Context) (string, error) {
+	return func(context.Context) (string, error) { return url, nil }
+}
+
+type object = map[string]any
+
+func (b bridged) call(t *testing.T, tool string, args object) (object, bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	res, err := b.CallTool(ctx, &sdk.CallToolParams{Name: tool, Arguments: args})
+	if err != nil {
+		t.Fatalf("%s: %v", tool, err)
+	}
+	out, ok := res.StructuredContent.(map[string]any)
+	if !ok {
+		t.Fatalf("%s: structured content is %T", tool, res.StructuredContent)
+	}
+	var text object
+	if err := json.Unmarshal([]byte(res.Content[0].(*sdk.TextContent).Text), &text); err != nil {
+		t.Errorf("%s: the text is no JSON: %v", tool, err)
+	}
+	return out, res.IsError
+}
+
+func (b bridged) good(t *testing.T, tool string, args object) object {
+	t.Helper()
+	out, failed := b.call(t, tool, args)
+	if failed {
+		t.Fatalf("%s(%v) = %v", tool, args, out)
+	}
+	return out
+}
+
+func TestCallsGoThrough(t *testing.T) {
+	d := daemontest.Start(t, daemontest.Options{})
+	for _, version := range []string{"2026-07-28", "2025-11-25", "2024-11-05"} {
+		t.Run(version, func(t *testing.T) {
+			b := start(t, at(d.URL), version, sdk.ClientOptions{})
+			tools, err := b.ListTools(t.Context(), nil)
+			if err != nil || len(tools.Tools) != 13 {
+				t.Fatalf("tools = %v, %v", tools, err)
+			}
+			id := b.good(t, "create_session", object{})["session_id"].(string)
+			out := b.good(t, "execute_terminal", object{"session_id": id, "command": "echo hello"})
+			if out["stdout"] != "hello\n" || out["exit_code"] != 0.0 {
+				t.Errorf("execute_terminal = %v", out)
+			}
+			if out, failed := b.call(t, "execute_terminal", object{"session_id": id}); !failed || out["error"] != "INVALID_INPUT" {
+				t.Errorf("without a command: %v", out)
+			}
+			if out := b.good(t, "stop_session", object{"session_id": id}); out["success"] != true {
+				t.Errorf("stop_session = %v", out)
+			}
+		})
+	}
+}

@@ -1,0 +1,140 @@
+package mcp
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/cubbyhq/cubby/internal/auth"
+	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+)
+
+// call is one call of a tool.
+type call struct {
+	*arguments
+	door *Door
+	core *core.Service
+	req  *sdk.CallToolRequest
+}
+
+func newCall(d *Door, req *sdk.CallToolRequest) *call {
+	return &call{arguments: parseArguments(req.Params.Arguments), door: d, core: d.core, req: req}
+}
+
+// localThread is the conversation of a daemon's local user, who has no name.
+const localThread = "local"
+
+// thread returns the conversation of a request.
+func thread(ctx context.Context, extra *sdk.RequestExtra) string {
+	header := ""
+	if extra != nil {
+		header = extra.Header.Get(ThreadHeader)
+	}
+	return cmp.Or(header, auth.From(ctx).Name, localThread)
+}
+
+func (c *call) thread(ctx context.Context) string { return thread(ctx, c.req.Extra) }
+
+// session returns a sandbox of the conversation.
+func (c *call) session(ctx context.Context, id string) (sandbox.Sandbox, error) {
+	return findSession(ctx, c.core, id, c.thread(ctx))
+}
+
+func findSession(ctx context.Context, s *core.Service, id, thread string) (sandbox.Sandbox, error) {
+	b, err := s.Sandbox(ctx, id)
+	switch {
+	case errors.Is(err, errs.Invalid) || errors.Is(err, errs.NotFound):
+		return b, errs.E(errs.NotFound, "Session '%.64s' not found", id)
+	case err != nil:
+		return b, err
+	case b.Spec.Thread != thread:
+		return b, errs.E(errs.Forbidden, "Session '%s' belongs to another conversation", id)
+	}
+	return b, nil
+}
+
+// running returns a sandbox of the conversation that runs: one that was
+// stopped because nobody used it is started again.
+func (c *call) running(ctx context.Context, id string) error {
+	b, err := c.session(ctx, id)
+	if err != nil {
+		return err
+	}
+	switch b.State {
+	case sandbox.Stopped, sandbox.Sleeping:
+		if why, dead := deathOf(b); dead {
+			return &died{id, why, hintDied}
+		}
+		_, err = c.core.Start(ctx, id)
+	case sandbox.Failed:
+		return &died{id, b.Reason, hintDied}
+	}
+	return err
+}
+
+// deathOf returns why a sandbox ended that nobody wanted to end.
+func deathOf(b sandbox.Sandbox) (why string, dead bool) {
+	return strings.CutPrefix(b.Reason, "CONTAINER_DIED: ")
+}
+
+// status names the state of a session.
+func status(b sandbox.Sandbox) string {
+	_, dead := deathOf(b)
+	switch {
+	case b.State == sandbox.Creating:
+		return "starting"
+	case b.State == sandbox.Failed || b.State == sandbox.Stopped && dead:
+		return "dead"
+	}
+	return string(b.State)
+}
+
+// active lists the sessions of the conversation, oldest first.
+func (c *call) active(ctx context.Context) ([]activeSession, error) {
+	list := []activeSession{}
+	boxes, err := c.core.ThreadSandboxes(ctx, c.thread(ctx))
+	for _, b := range boxes {
+		list = append(list, activeSession{string(b.ID), runtimeOf(b), status(b)})
+	}
+	return list, err
+}
+
+// runtimeOf is the language of a session.
+func runtimeOf(b sandbox.Sandbox) string { return cmp.Or(b.Spec.Runtime, "python") }
+
+// cancelWait bounds how long a command that nobody waits for any more may take
+// to end.
+const cancelWait = 30 * time.Second
+
+// await waits for the end of an exec and reports its progress. When the caller
+// gives up the exec is canceled: a cell is interrupted and its kernel keeps
+// its state, a command is killed. When the daemon stops it goes on.
+func (c *call) await(ctx context.Context, id string, seq int64) error {
+	waiting, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(c.door.life, cancel)()
+	done := c.progress(waiting, id, seq)
+	defer done()
+	_, err := c.core.WaitExec(waiting, id, seq, -1)
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil && c.door.work.Err() == nil:
+		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelWait)
+		defer cancel()
+		if _, err := c.core.Cancel(ending, id, seq); err != nil && !errors.Is(err, errs.WrongState) {
+			c.door.log.WarnContext(ctx, "cancel what a client gave up", "exec", seq, "err", err)
+		}
+		return ctx.Err()
+	case c.door.life.Err() != nil:
+		return errs.E(errs.Unready, "the daemon is stopping, and the command goes on").
+			Hint("ask get_output with command_id %d later", seq)
+	}
+	return err
+}

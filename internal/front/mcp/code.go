@@ -1,0 +1,127 @@
+package mcp
+
+import (
+	"cmp"
+	"context"
+	"strings"
+	"time"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+)
+
+// How long a tool may take, in seconds. Clients give up after a minute when
+// nobody told them more.
+const (
+	defaultTimeout = 30
+	longestTimeout = 300
+)
+
+type executed struct {
+	Success        bool             `json:"success" jsonschema:"whether the code ran to its end"`
+	Stdout         string           `json:"stdout"`
+	Stderr         string           `json:"stderr"`
+	Result         *value           `json:"result" jsonschema:"the value of the last expression"`
+	Error          *codeError       `json:"error" jsonschema:"what the code raised"`
+	DisplayOutputs []display        `json:"display_outputs" jsonschema:"plots, tables and what else was shown"`
+	Restarted      string           `json:"kernel_restarted,omitempty" jsonschema:"why the interpreter began anew and has forgotten what was before"`
+	Truncated      map[string]int64 `json:"truncated,omitempty" jsonschema:"how many characters the texts had that were cut"`
+	DurationMS     int64            `json:"duration_ms"`
+}
+
+type value struct {
+	Text string `json:"text/plain"`
+}
+
+type codeError struct {
+	Type      string `json:"type"`
+	Message   string `json:"message"`
+	Traceback string `json:"traceback"`
+}
+
+func (d *Door) executeCodeTool() tool {
+	return tool{
+		name: "execute_code", title: "Run code",
+		description: "Runs code in the session's interpreter and returns what it prints, the value of its last expression and what it shows. " +
+			"Variables, functions and imports stay for later calls. When the time is over the code is interrupted and the variables stay.",
+		input: object([]string{"session_id", "code"}, map[string]*jsonschema.Schema{
+			"session_id": sessionID(),
+			"code":       filled("Code in the session's language."),
+			"timeout":    number(defaultTimeout, 1, longestTimeout, "Seconds that the code may run."),
+		}),
+		output: shape[executed](), destructive: true, open: true, run: executeCode,
+	}
+}
+
+func executeCode(ctx context.Context, c *call) (answer, error) {
+	id, code := c.text("session_id"), c.text("code")
+	seconds := c.number("timeout", defaultTimeout, 1, longestTimeout)
+	if err := c.check(); err != nil {
+		return answer{}, err
+	}
+	if err := c.running(ctx, id); err != nil {
+		return answer{}, err
+	}
+	limit := time.Duration(seconds) * time.Second
+	x, err := c.core.StartCode(ctx, id, core.CodeRequest{Code: code, Timeout: &limit})
+	if err != nil {
+		return answer{}, err
+	}
+	if err := c.await(ctx, id, x.Seq); err != nil {
+		return answer{}, err
+	}
+	e, err := c.core.Execution(ctx, id, x.Seq)
+	if err != nil {
+		return answer{}, err
+	}
+	if err := c.ended(ctx, id, e.Exec); err != nil {
+		return answer{}, err
+	}
+	out := executed{
+		Success: e.Success, Stdout: e.Stdout, Stderr: e.Stderr, Restarted: e.KernelRestarted, Truncated: e.Truncated,
+		DurationMS: e.Exec.Took().Milliseconds(),
+	}
+	if s, ok := e.Result["text/plain"]; ok {
+		out.Result = &value{textOf(s)}
+	}
+	if e.Error != nil {
+		out.Error = &codeError{e.Error.Type, e.Error.Message, e.Error.Traceback}
+	}
+	return shown(id, e, out), nil
+}
+
+// ended is an error when code did not run or its session did not outlive it.
+// How it ended otherwise is in its result.
+func (c *call) ended(ctx context.Context, id string, x sandbox.Exec) error {
+	if x.Exit == nil {
+		return errs.E(errs.Internal, "a cell that has ended has no end")
+	}
+	switch x.Exit.Reason {
+	case sandbox.EndNotRun:
+		return errs.E(errs.Unsupported, "%s", cmp.Or(x.Exit.Message, "the code could not be run"))
+	case sandbox.EndOOM, sandbox.EndDied, sandbox.EndStopped, sandbox.EndDestroyed, sandbox.EndLost:
+		return c.lost(ctx, id, x)
+	}
+	return nil
+}
+
+// lost is the error of a command that ended with its session, or that nobody
+// knows the end of.
+func (c *call) lost(ctx context.Context, id string, x sandbox.Exec) error {
+	switch x.Exit.Reason {
+	case sandbox.EndOOM:
+		return &died{id, "OOM-killed — the code exhausted the container memory limit", hintOOM}
+	case sandbox.EndDied, sandbox.EndStopped, sandbox.EndDestroyed:
+		why := cmp.Or(x.Exit.Message, strings.ReplaceAll(string(x.Exit.Reason), "_", " "))
+		if b, err := c.core.Sandbox(ctx, id); err == nil {
+			if reason, dead := deathOf(b); dead {
+				why = reason
+			}
+		}
+		return &died{id, why, hintDied}
+	}
+	return errs.E(errs.Unavailable, "%s", cmp.Or(x.Exit.Message, "the command's end is not known"))
+}

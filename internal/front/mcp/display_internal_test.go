@@ -1,0 +1,88 @@
+package mcp
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/kernel"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+)
+
+func bundle(pairs ...string) kernel.Bundle {
+	b := kernel.Bundle{}
+	for i := 0; i < len(pairs); i += 2 {
+		b[pairs[i]], _ = json.Marshal(pairs[i+1])
+	}
+	return b
+}
+
+func TestPick(t *testing.T) {
+	for _, tt := range []struct {
+		b          kernel.Bundle
+		mime, data string
+	}{
+		{bundle("text/plain", "x"), "text/plain", "x"},
+		{bundle("text/plain", "x", "image/png", "p"), "image/png", "p"},
+		{bundle("image/png", "p", "image/svg+xml", "s"), "image/svg+xml", "s"},
+		{bundle("image/png", "p", "text/html", "h", "image/svg+xml", "s"), "text/html", "h"},
+		{bundle("video/mp4", "v", "audio/ogg", "o", "audio/mpeg", "m", "audio/wav", "w"), "audio/wav", "w"},
+		{bundle("application/x-own", "o", "text/plain", "x"), "application/x-own", "o"},
+		{kernel.Bundle{"application/json": json.RawMessage(`{"a":[1]}`)}, "application/json", `{"a":[1]}`},
+		{nil, "", ""},
+	} {
+		if mime, data := pick(tt.b); mime != tt.mime || data != tt.data {
+			t.Errorf("%v: picked %q %q, want %q %q", tt.b, mime, data, tt.mime, tt.data)
+		}
+	}
+}
+
+// TestShown: an answer never gets larger than clients take, and what is left
+// out can be read.
+func TestShown(t *testing.T) {
+	image := base64.StdEncoding.EncodeToString([]byte("\x89PNG\r\n\x1a\n" + strings.Repeat("x", 1000)))
+	large := base64.StdEncoding.EncodeToString(make([]byte, 3<<20))
+	half := base64.StdEncoding.EncodeToString(make([]byte, 1<<20))
+	e := core.Execution{Exec: sandbox.Exec{Seq: 7}, Result: bundle("text/plain", "x", "text/html", "<b>r</b>")}
+	for _, b := range []kernel.Bundle{
+		bundle("image/png", image+"\n"), bundle("image/png", large), bundle("text/html", "<b>"+strings.Repeat("y", 3000)),
+		bundle("image/png", half), bundle("image/png", half), bundle("image/png", half), bundle("image/png", "no base64!"),
+	} {
+		e.Outputs = append(e.Outputs, core.Display{Data: b})
+	}
+	a := shown("box", e, executed{Truncated: map[string]int64{"stdout": 9}})
+	out, read := a.value.(executed), a.text.(executed)
+	var kinds []string
+	for _, c := range a.extra {
+		switch c := c.(type) {
+		case *sdk.ImageContent:
+			kinds = append(kinds, "image")
+		case *sdk.ResourceLink:
+			kinds = append(kinds, c.URI)
+		}
+	}
+	const base = "sandbox-output://box/7/"
+	want := []string{"image", base + "1", base + "2", "image", "image", base + "5", base + "6", base + "7", base + "stdout"}
+	if strings.Join(kinds, " ") != strings.Join(want, " ") {
+		t.Errorf("content = %v, want %v", kinds, want)
+	}
+	if out.DisplayOutputs[0].Data != image || out.DisplayOutputs[0].URI != "" || strings.Contains(read.DisplayOutputs[0].Data, "iVBOR") {
+		t.Errorf("the first output is %.80v, and as text %v", out.DisplayOutputs[0], read.DisplayOutputs[0])
+	}
+	if o := out.DisplayOutputs[1]; o.Data != "" || o.URI != base+"1" {
+		t.Errorf("the one that is too large is %.80v", o)
+	}
+	if o := out.DisplayOutputs[7]; o.Data != "<b>r</b>" || o.Type != "text/html" {
+		t.Errorf("the result's table is %v", o)
+	}
+	if n := len(encode(out)); n > maxInlineAll+1<<20 {
+		t.Errorf("the answer has %d bytes", n)
+	}
+	if n := len(encode(read)); n > 64<<10 {
+		t.Errorf("the text has %d bytes", n)
+	}
+}

@@ -1,0 +1,81 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/front"
+	"github.com/cubbyhq/cubby/internal/telemetry"
+)
+
+// failure is what every tool answers when it cannot do its work.
+type failure struct {
+	Success        bool             `json:"success" jsonschema:"always false"`
+	Error          string           `json:"error" jsonschema:"INVALID_INPUT, CONTAINER_DIED: why, or the type of the error and what happened"`
+	Details        []detail         `json:"details,omitempty" jsonschema:"of INVALID_INPUT: everything that is wrong"`
+	SessionID      string           `json:"session_id,omitempty" jsonschema:"of CONTAINER_DIED: whose"`
+	ActiveSessions *[]activeSession `json:"active_sessions,omitempty" jsonschema:"the sessions that there are"`
+	Hint           string           `json:"hint,omitempty" jsonschema:"what to do"`
+}
+
+type activeSession struct {
+	SessionID string `json:"session_id"`
+	Runtime   string `json:"runtime"`
+	Status    string `json:"status" jsonschema:"starting, running, stopped, sleeping or dead"`
+}
+
+const (
+	hintActive = "Use one of the active session_ids listed above."
+	hintNone   = "No active sessions. Call create_session first."
+	hintDied   = "The session is dead. Call stop_session and then create_session. Find out why it died before you go on, and never run the same code again unchanged."
+	hintOOM    = "Variables are lost, files are not. Find out what took the memory before you go on (work in pieces, load less at once), and never run " +
+		"the same code again unchanged. If the session does not answer, call stop_session and then create_session."
+)
+
+// died says that what a tool ran was ended with its session, or with all the
+// memory that the session may have.
+type died struct {
+	session, reason, hint string
+}
+
+func (e *died) Error() string { return "CONTAINER_DIED: " + e.reason }
+
+// types names kinds of errors as clients of sandbox-agent know them.
+var types = map[errs.Kind]string{
+	errs.Invalid: "ValueError", errs.NotFound: "ValueError", errs.TooLarge: "ValueError", errs.Unsupported: "ValueError",
+	errs.Forbidden: "PermissionError", errs.Unauthenticated: "PermissionError", errs.Timeout: "TimeoutError",
+}
+
+// failure turns an error into what a model can read.
+func (d *Door) failure(ctx context.Context, c *call, err error) failure {
+	var invalid *invalidInput
+	if errors.As(err, &invalid) {
+		return failure{Error: "INVALID_INPUT", Details: invalid.details}
+	}
+	// Whoever was canceled is not listening, and the list costs nothing.
+	active, listErr := c.active(context.WithoutCancel(ctx))
+	f := failure{ActiveSessions: &active, Hint: hintActive}
+	if len(active) == 0 && listErr == nil {
+		f.Hint = hintNone
+	}
+	var dead *died
+	if errors.As(err, &dead) {
+		f.Error, f.SessionID, f.Hint = dead.Error(), dead.session, dead.hint
+		return f
+	}
+	info := errs.Public(err)
+	if info.Kind == errs.Internal {
+		d.log.ErrorContext(ctx, "a tool failed", telemetry.KeyRequest, front.RequestID(ctx), "tool", c.req.Params.Name, telemetry.KeyErr, err)
+	}
+	kind, ok := types[info.Kind]
+	if !ok {
+		kind = "RuntimeError"
+	}
+	f.Error = fmt.Sprintf("%s: %s", kind, info.Message)
+	if info.Hint != "" {
+		f.Error += " (" + info.Hint + ")"
+	}
+	return f
+}

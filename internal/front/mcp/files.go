@@ -1,0 +1,201 @@
+package mcp
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/google/jsonschema-go/jsonschema"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+)
+
+const (
+	// defaultRead and mostRead bound what read_file returns at once, in bytes.
+	defaultRead = 100_000
+	mostRead    = 1 << 20
+	// maxListed bounds the entries of a list.
+	maxListed = 1000
+)
+
+// The encodings of contents.
+const (
+	asText   = "text"
+	asBase64 = "base64"
+)
+
+func filePath(description string) *jsonschema.Schema {
+	return filled(description + " Relative to /workspace, or absolute.")
+}
+
+type fileContent struct {
+	Success    bool   `json:"success"`
+	Path       string `json:"path"`
+	Content    string `json:"content"`
+	Encoding   string `json:"encoding" jsonschema:"text, or base64 when it is not UTF-8"`
+	Size       int64  `json:"size" jsonschema:"of the whole file, in bytes"`
+	NextOffset int64  `json:"next_offset" jsonschema:"the offset to go on from"`
+	More       bool   `json:"more" jsonschema:"whether there is more to read"`
+}
+
+func (d *Door) readFileTool() tool {
+	return tool{
+		name: "read_file", title: "Read a file", description: "Returns a file of the session, or a part of a large one.",
+		input: object([]string{"session_id", "path"}, map[string]*jsonschema.Schema{
+			"session_id": sessionID(), "path": filePath("The file."),
+			"offset": number(0, 0, 1<<53, "The byte to begin at."),
+			"limit":  number(defaultRead, 1, mostRead, "How many bytes at most."),
+		}),
+		output: shape[fileContent](), readOnly: true, idempotent: true, run: readFile,
+	}
+}
+
+func readFile(ctx context.Context, c *call) (answer, error) {
+	id, path := c.text("session_id"), c.text("path")
+	offset, limit := c.number("offset", 0, 0, 1<<53), c.number("limit", defaultRead, 1, mostRead)
+	if err := c.check(); err != nil {
+		return answer{}, err
+	}
+	if _, err := c.session(ctx, id); err != nil {
+		return answer{}, err
+	}
+	r, f, err := c.core.ReadFile(ctx, id, path, offset, limit)
+	if err != nil {
+		return answer{}, err
+	}
+	defer r.Close()
+	b, err := io.ReadAll(r)
+	if err != nil {
+		return answer{}, err
+	}
+	out := fileContent{Success: true, Path: f.Path, Size: f.Size, Encoding: asText}
+	if offset+int64(len(b)) < f.Size && len(b) > incomplete(b) {
+		b = b[:len(b)-incomplete(b)]
+	}
+	out.NextOffset = offset + int64(len(b))
+	out.More = out.NextOffset < f.Size
+	a := answer{}
+	if isText(b) {
+		out.Content = string(b)
+	} else {
+		out.Content, out.Encoding = base64.StdEncoding.EncodeToString(b), asBase64
+		if kind := http.DetectContentType(b); offset == 0 && !out.More && isImage(kind) {
+			a.extra = []sdk.Content{&sdk.ImageContent{Data: b, MIMEType: kind}}
+			read := out
+			read.Content = "[" + kind + " image displayed to user]"
+			a.text = read
+		}
+	}
+	a.value = out
+	return a, nil
+}
+
+type writtenFile struct {
+	Success bool   `json:"success"`
+	Path    string `json:"path"`
+	Size    int64  `json:"size"`
+}
+
+func (d *Door) writeFileTool() tool {
+	return tool{
+		name: "write_file", title: "Write a file", description: "Writes a file of the session and makes the directories that it needs.",
+		input: object([]string{"session_id", "path", "content"}, map[string]*jsonschema.Schema{
+			"session_id": sessionID(), "path": filePath("The file."),
+			"content":  text("What to write."),
+			"encoding": encodings(),
+			"append":   {Type: "boolean", Description: "Add it to the end of the file instead of replacing that."},
+		}),
+		output: shape[writtenFile](), destructive: true,
+		run: func(ctx context.Context, c *call) (answer, error) {
+			id, path := c.text("session_id"), c.text("path")
+			content, more := c.content("content", "encoding"), c.truth("append")
+			if err := c.check(); err != nil {
+				return answer{}, err
+			}
+			if _, err := c.session(ctx, id); err != nil {
+				return answer{}, err
+			}
+			f, err := c.core.WriteFile(ctx, id, path, bytes.NewReader(content), sandbox.FileWrite{Append: more, Parents: true})
+			return answer{value: writtenFile{true, f.Path, f.Size}}, err
+		},
+	}
+}
+
+func encodings() *jsonschema.Schema {
+	return &jsonschema.Schema{Type: "string", Enum: []any{asText, asBase64}, Default: []byte(`"text"`), Description: "How the content is written."}
+}
+
+// content reads a field that is text, or base64 where another field says so.
+func (a *arguments) content(name, encoding string) []byte {
+	if _, ok := a.fields[name]; !ok {
+		a.add("missing", name, "Field required")
+		return nil
+	}
+	s, _ := a.str(name)
+	if a.oneOf(encoding, asText, asBase64) != asBase64 {
+		return []byte(s)
+	}
+	b, err := base64.StdEncoding.DecodeString(s)
+	if err != nil {
+		a.add("value_error", name, "Value error, the content is not base64")
+	}
+	return b
+}
+
+type fileList struct {
+	Success   bool   `json:"success"`
+	Path      string `json:"path"`
+	Files     []file `json:"files"`
+	Truncated bool   `json:"truncated" jsonschema:"whether there are more than are listed"`
+}
+
+type file struct {
+	Path     string    `json:"path"`
+	Type     string    `json:"type" jsonschema:"file, dir, symlink or other"`
+	Size     int64     `json:"size"`
+	Modified time.Time `json:"modified"`
+}
+
+func (d *Door) listFilesTool() tool {
+	return tool{
+		name: "list_files", title: "List files", description: "Lists a directory of the session, at most 1000 entries.",
+		input: object([]string{"session_id"}, map[string]*jsonschema.Schema{
+			"session_id": sessionID(),
+			"path":       {Type: "string", Default: []byte(`"/workspace"`), Description: "The directory. Relative to /workspace, or absolute."},
+			"recursive":  {Type: "boolean", Description: "List everything below it too."},
+		}),
+		output: shape[fileList](), readOnly: true, idempotent: true,
+		run: func(ctx context.Context, c *call) (answer, error) {
+			id, path := c.text("session_id"), c.textOr("path", sandbox.WorkspaceDir)
+			recursive := c.truth("recursive")
+			if err := c.check(); err != nil {
+				return answer{}, err
+			}
+			if _, err := c.session(ctx, id); err != nil {
+				return answer{}, err
+			}
+			out := fileList{Success: true, Path: path, Files: []file{}}
+			for f, err := range c.core.ListFiles(ctx, id, path, recursive) {
+				if err != nil {
+					return answer{}, err
+				}
+				if len(out.Files) == maxListed {
+					out.Truncated = true
+					break
+				}
+				out.Files = append(out.Files, file{f.Path, string(f.Type), f.Size, f.ModTime.UTC()})
+			}
+			return answer{value: out}, nil
+		},
+	}
+}
+
+// tooLarge is the error of what does not fit into an answer.
+func tooLarge(what string, limit int64) error {
+	return errs.E(errs.TooLarge, "%s is larger than %d bytes", what, limit).Hint("read it in parts with read_file, or download it")
+}

@@ -1,0 +1,144 @@
+package mcp
+
+import (
+	"encoding/json"
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestArguments(t *testing.T) {
+	read := func(a *arguments) {
+		a.text("session_id")
+		a.number("timeout", 30, 1, 300)
+		a.oneOf("language", "python", "node", "r")
+		a.versions("dependencies")
+		a.truth("flag")
+		for _, in := range a.list("files") {
+			in.textOr("source", "")
+			if in.has("content") {
+				in.content("content", "encoding")
+			}
+		}
+	}
+	const good = `"session_id":"a","files":[{"source":"x"}]`
+	for _, tt := range []struct {
+		name, raw string
+		want      []detail
+	}{
+		{"complete", `{` + good + `}`, nil},
+		{"optional ones that are null", `{` + good + `,"timeout":null,"language":null,"dependencies":null,"flag":null}`, nil},
+		{"fields of others", `{` + good + `,"sessionId":"x","action":"sendMessage"}`, nil},
+		{"a number in text", `{` + good + `,"timeout":"30"}`, nil},
+		{"a whole fraction", `{` + good + `,"timeout":30.0}`, nil},
+		{"nothing", ``, []detail{{"missing", []any{"session_id"}, "Field required"}, {"missing", []any{"files"}, "Field required"}}},
+		{"no object", `[]`, []detail{
+			{"dict_type", []any{}, "Input should be a valid dictionary"},
+			{"missing", []any{"session_id"}, "Field required"}, {"missing", []any{"files"}, "Field required"},
+		}},
+		{"too short", `{"session_id":"","files":[]}`, []detail{
+			{"string_too_short", []any{"session_id"}, "String should have at least 1 character"},
+			{"too_short", []any{"files"}, "List should have at least 1 item after validation, not 0"},
+		}},
+		{"wrong types", `{"session_id":1,"files":{},"timeout":[],"flag":"maybe","dependencies":[]}`, []detail{
+			{"string_type", []any{"session_id"}, "Input should be a valid string"},
+			{"int_type", []any{"timeout"}, "Input should be a valid integer"},
+			{"dict_type", []any{"dependencies"}, "Input should be a valid dictionary"},
+			{"bool_type", []any{"flag"}, "Input should be a valid boolean"},
+			{"list_type", []any{"files"}, "Input should be a valid list"},
+		}},
+		{"out of bounds", `{` + good + `,"timeout":0}`, []detail{{"greater_than_equal", []any{"timeout"}, "Input should be greater than or equal to 1"}}},
+		{"beyond them", `{` + good + `,"timeout":301}`, []detail{{"less_than_equal", []any{"timeout"}, "Input should be less than or equal to 300"}}},
+		{"half a second", `{` + good + `,"timeout":1.5}`, []detail{{"int_type", []any{"timeout"}, "Input should be a valid integer"}}},
+		{"far too much", `{` + good + `,"timeout":1e300}`, []detail{{"int_type", []any{"timeout"}, "Input should be a valid integer"}}},
+		{"none of the options", `{` + good + `,"language":"julia"}`, []detail{{"literal_error", []any{"language"}, "Input should be 'python', 'node' or 'r'"}}},
+		{"a version that is none", `{` + good + `,"dependencies":{"a":{}}}`, []detail{{"string_type", []any{"dependencies", "a"}, "Input should be a valid string"}}},
+		{"in a list", `{"session_id":"a","files":[{},null,{"source":1},{"content":"!","encoding":"base64"},{"content":"a","encoding":"hex"}]}`, []detail{
+			{"dict_type", []any{"files", 1}, "Input should be a valid dictionary"},
+			{"string_type", []any{"files", 2, "source"}, "Input should be a valid string"},
+			{"value_error", []any{"files", 3, "content"}, "Value error, the content is not base64"},
+			{"literal_error", []any{"files", 4, "encoding"}, "Input should be 'text' or 'base64'"},
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			a := parseArguments(json.RawMessage(tt.raw))
+			read(a)
+			err := a.check()
+			var invalid *invalidInput
+			var got []detail
+			if errors.As(err, &invalid) {
+				got = invalid.details
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", tt.raw, diff)
+			}
+		})
+	}
+}
+
+func TestVersions(t *testing.T) {
+	a := parseArguments(json.RawMessage(`{"dependencies":{"a":null,"b":2.20,"c":"1.0","d":3,"e":""}}`))
+	want := map[string]string{"a": "", "b": "2.20", "c": "1.0", "d": "3", "e": ""}
+	if diff := cmp.Diff(want, a.versions("dependencies")); diff != "" || a.check() != nil {
+		t.Errorf("versions (-want +got):\n%s%v", diff, a.check())
+	}
+}
+
+func FuzzArguments(f *testing.F) {
+	f.Add([]byte(`{"session_id":"a","timeout":"1e1","files":[{"source":null}],"dependencies":{"a":1e400}}`))
+	f.Add([]byte(`{"session_id":"\ud800","files":[[]]}`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		a := parseArguments(raw)
+		if n := a.number("timeout", 30, 1, 300); a.check() == nil && (n < 1 || n > 300) {
+			t.Errorf("%q: the number is %d", raw, n)
+		}
+		if s := a.text("session_id"); a.check() == nil && s == "" {
+			t.Errorf("%q: the text is empty", raw)
+		}
+		a.versions("dependencies")
+		if l := a.list("files"); a.check() == nil && len(l) == 0 {
+			t.Errorf("%q: the list is empty", raw)
+		}
+		if err := a.check(); err != nil {
+			encode(failure{Error: "INVALID_INPUT", Details: *a.wrong})
+		}
+	})
+}
+
+func TestLine(t *testing.T) {
+	for _, tt := range []struct {
+		pieces []string
+		want   string
+	}{
+		{nil, ""},
+		{[]string{"one\n"}, "one"},
+		{[]string{"one\ntwo"}, "two"},
+		{[]string{"one\n\n  \n"}, "one"},
+		{[]string{"on", "e\n", "  "}, "one"},
+		{[]string{"\xff\xfeabc\n"}, "abc"},
+	} {
+		var l line
+		for _, p := range tt.pieces {
+			l.add([]byte(p))
+		}
+		if got := l.text(); got != tt.want {
+			t.Errorf("%q: last line %q, want %q", tt.pieces, got, tt.want)
+		}
+	}
+	var l line
+	for range 1000 {
+		l.add(make([]byte, 1000))
+	}
+	if len(l.open) > maxLine {
+		t.Errorf("%d bytes of a line are kept", len(l.open))
+	}
+}
+
+func TestIncomplete(t *testing.T) {
+	for s, want := range map[string]int{"": 0, "a": 0, "é": 0, "a\xc3": 1, "a\xe2\x82": 2, "\xf0\x9f\x98": 3, "\xff": 0, "\x80\x80\x80\x80": 0} {
+		if got := incomplete([]byte(s)); got != want {
+			t.Errorf("%q: %d bytes are incomplete, want %d", s, got, want)
+		}
+	}
+}

@@ -1,0 +1,174 @@
+// Package mcp is the door for agents: the Model Context Protocol over
+// streamable HTTP at /mcp. Its tools are the six of sandbox-agent, with the
+// shapes that those have, and some more for files and long commands; files are
+// resources too. A tool decodes, asks core and encodes.
+//
+// A session of the tools is a sandbox of a thread, the conversation: that of
+// the request's Cubby-Thread header, else the principal's name. Sandboxes of
+// other threads cannot be used. What a tool refuses or fails at is a result
+// that a model can read, never an error of the protocol.
+//
+// The endpoint speaks the protocol's stateless revisions and the older ones
+// with sessions: each has its handler, and the version header decides.
+package mcp
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/cubbyhq/cubby/internal/auth"
+	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/front"
+)
+
+const (
+	// Path is where the door is.
+	Path = "/mcp"
+	// ThreadHeader names the conversation that a request belongs to.
+	ThreadHeader = "Cubby-Thread"
+	// MaxBody bounds a request. Files that are imported inline are in it, and
+	// base64 takes a third more than they do.
+	MaxBody = 64 << 20
+
+	// stateless is the first revision without sessions.
+	stateless = "2026-07-28"
+	// maxSessions bounds the protocol sessions of a principal, which idleAfter
+	// without a request ends.
+	maxSessions = 1000
+	idleAfter   = 4 * time.Hour
+)
+
+// Config is what a Door needs.
+type Config struct {
+	Core    *core.Service
+	Log     *slog.Logger
+	Version string
+	// Life ends when the daemon begins to stop: streams end, and tools that
+	// wait say under which number their command goes on.
+	Life context.Context //nolint:containedctx // it outlives every request
+}
+
+// Door serves MCP. It expects to stand behind [front.Handler].
+type Door struct {
+	core    *core.Service
+	log     *slog.Logger
+	version string
+	life    context.Context //nolint:containedctx // as in Config
+	work    context.Context //nolint:containedctx // ends when nothing may go on any more
+	cut     context.CancelFunc
+
+	mu        sync.Mutex
+	endpoints map[auth.Principal]*endpoint // guarded by mu
+	closed    bool                         // guarded by mu
+}
+
+// endpoint serves one principal. A protocol session keeps the principal that
+// began it, and in another one's handler its id does not exist.
+type endpoint struct {
+	server             *sdk.Server // of the sessions
+	sessions, requests http.Handler
+}
+
+// New returns a Door. It starts nothing.
+func New(c Config) *Door {
+	d := &Door{core: c.Core, log: c.Log, version: c.Version, life: c.Life, endpoints: make(map[auth.Principal]*endpoint)}
+	d.work, d.cut = context.WithCancel(context.WithoutCancel(c.Life))
+	return d
+}
+
+// Register puts the door on mux.
+func (d *Door) Register(mux *http.ServeMux) {
+	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodDelete} {
+		mux.Handle(method+" "+Path, d)
+	}
+	mux.HandleFunc(Path, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Allow", "GET, POST, DELETE")
+		_, p := front.ProblemOf(r.Context(), errs.E(errs.Invalid, "%s is not a method of this endpoint", r.Method))
+		front.WriteJSON(w, http.StatusMethodNotAllowed, p)
+	})
+}
+
+func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	e := d.endpoint(auth.From(r.Context()))
+	if e == nil {
+		front.WriteProblem(w, r, errs.E(errs.Unready, "the daemon is stopping"))
+		return
+	}
+	if r.Header.Get("Mcp-Protocol-Version") >= stateless {
+		e.requests.ServeHTTP(w, r)
+		return
+	}
+	if r.Method == http.MethodPost && r.Header.Get("Mcp-Session-Id") == "" && e.full() {
+		front.WriteProblem(w, r, errs.E(errs.OverQuota, "this client has %d MCP sessions open", maxSessions).
+			Hint("end sessions that are not needed with DELETE").RetryAfter(time.Minute))
+		return
+	}
+	if r.Method == http.MethodGet { // a stream that lasts as long as the client likes
+		ctx, cancel := context.WithCancel(r.Context())
+		defer cancel()
+		defer context.AfterFunc(d.life, cancel)()
+		r = r.WithContext(ctx)
+	}
+	e.sessions.ServeHTTP(w, r)
+}
+
+// endpoint returns that of a principal; nil when the door is closed.
+func (d *Door) endpoint(p auth.Principal) *endpoint {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return nil
+	}
+	e := d.endpoints[p]
+	if e == nil {
+		e = d.newEndpoint()
+		d.endpoints[p] = e
+	}
+	return e
+}
+
+func (d *Door) newEndpoint() *endpoint {
+	handler := func(s *sdk.Server, o sdk.StreamableHTTPOptions) http.Handler {
+		// What a Host and an Origin may be is decided before the doors.
+		o.DisableLocalhostProtection, o.MaxRequestBodyBytes = true, MaxBody
+		return sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return s }, &o)
+	}
+	e := &endpoint{server: d.newServer()}
+	e.sessions = handler(e.server, sdk.StreamableHTTPOptions{SessionTimeout: idleAfter})
+	e.requests = handler(d.newServer(), sdk.StreamableHTTPOptions{Stateless: true, PropagateRequestCancellation: true})
+	return e
+}
+
+// full reports whether there is no room for one more session.
+func (e *endpoint) full() bool {
+	n := 0
+	for range e.server.Sessions() {
+		n++
+	}
+	return n >= maxSessions
+}
+
+// Close ends every session and waits for their calls, until ctx ends; then it
+// breaks the calls off. It is called when no requests come any more.
+func (d *Door) Close(ctx context.Context) {
+	d.mu.Lock()
+	d.closed = true
+	endpoints := d.endpoints
+	d.endpoints = nil
+	d.mu.Unlock()
+	defer context.AfterFunc(ctx, d.cut)()
+	var sessions sync.WaitGroup
+	for _, e := range endpoints {
+		for s := range e.server.Sessions() {
+			sessions.Go(func() { _ = s.Close() }) // what it could say is of a transport that is gone
+		}
+	}
+	sessions.Wait()
+	d.cut()
+}

@@ -1,0 +1,171 @@
+package mcp
+
+import (
+	"context"
+	"encoding/base64"
+	"mime"
+	"net/http"
+	"net/url"
+	"path"
+	"strconv"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/front"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/telemetry"
+)
+
+const (
+	fileScheme   = "sandbox"
+	outputScheme = "sandbox-output"
+	// maxResource bounds a resource, in bytes.
+	maxResource = 6 << 20
+)
+
+func (d *Door) addResources(s *sdk.Server) {
+	s.AddResourceTemplate(&sdk.ResourceTemplate{
+		Name: "file", Title: "A file of a session", URITemplate: fileScheme + "://{session_id}/{+path}",
+		Description: "A regular file, by its absolute path: sandbox://SESSION_ID/workspace/output.csv. At most 6 MiB.",
+	}, d.resource(readFileResource))
+	s.AddResourceTemplate(&sdk.ResourceTemplate{
+		Name: "output", Title: "What a call has shown", URITemplate: outputScheme + "://{session_id}/{command_id}/{name}",
+		Description: "One output of code, or all of stdout or stderr. Results of tools link to these.",
+	}, d.resource(readOutputResource))
+}
+
+// reader reads the resource that has the path in a session.
+type reader func(ctx context.Context, s *core.Service, id, path string) (kind string, data []byte, err error)
+
+func (d *Door) resource(read reader) sdk.ResourceHandler {
+	return func(ctx context.Context, req *sdk.ReadResourceRequest) (*sdk.ReadResourceResult, error) {
+		u, err := url.Parse(req.Params.URI)
+		if err != nil {
+			return nil, sdk.ResourceNotFoundError(req.Params.URI)
+		}
+		_, err = findSession(ctx, d.core, u.Host, thread(ctx, req.Extra))
+		var kind string
+		var data []byte
+		if err == nil {
+			kind, data, err = read(ctx, d.core, u.Host, u.Path)
+		}
+		if err != nil {
+			return nil, d.resourceError(ctx, req.Params.URI, err)
+		}
+		contents := &sdk.ResourceContents{URI: req.Params.URI, MIMEType: kind}
+		if isText(data) {
+			contents.Text = string(data)
+		} else {
+			contents.Blob = data
+		}
+		return &sdk.ReadResourceResult{Contents: []*sdk.ResourceContents{contents}}, nil
+	}
+}
+
+// resourceError is an error of the protocol: there is nothing else here.
+func (d *Door) resourceError(ctx context.Context, uri string, err error) error {
+	info := errs.Public(err)
+	switch info.Kind {
+	case errs.NotFound:
+		return sdk.ResourceNotFoundError(uri)
+	case errs.Internal:
+		d.log.ErrorContext(ctx, "read a resource", telemetry.KeyRequest, front.RequestID(ctx), telemetry.KeyErr, err)
+		return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: info.Message}
+	}
+	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: info.Message}
+}
+
+// fileURI names a file of a session, by its absolute path.
+func fileURI(id, name string) string {
+	u := url.URL{Scheme: fileScheme, Host: id, Path: path.Clean("/" + name)}
+	return u.String()
+}
+
+func outputURI(id string, seq int64, name string) string {
+	return outputScheme + "://" + id + "/" + strconv.FormatInt(seq, 10) + "/" + name
+}
+
+func readFileResource(ctx context.Context, s *core.Service, id, name string) (string, []byte, error) {
+	f, err := s.Stat(ctx, id, name, true)
+	if err == nil && f.Size > maxResource {
+		err = tooLarge("the file", maxResource)
+	}
+	if err != nil {
+		return "", nil, err
+	}
+	r, _, err := s.ReadFile(ctx, id, name, 0, -1)
+	if err != nil {
+		return "", nil, err
+	}
+	defer r.Close()
+	data, ok, err := atMost(r, maxResource)
+	if err == nil && !ok { // it grew
+		err = tooLarge("the file", maxResource)
+	}
+	return fileType(name, data), data, err
+}
+
+// fileType is the type of a file by its name, else by what it begins with.
+func fileType(name string, data []byte) string {
+	if kind := mime.TypeByExtension(path.Ext(name)); kind != "" {
+		return kind
+	}
+	return http.DetectContentType(data)
+}
+
+// readOutputResource reads "/<seq>/<n>", "/<seq>/stdout" or "/<seq>/stderr".
+func readOutputResource(ctx context.Context, s *core.Service, id, name string) (string, []byte, error) {
+	number, name, _ := strings.Cut(strings.TrimPrefix(name, "/"), "/")
+	seq, err := strconv.ParseInt(number, 10, 64)
+	if err != nil {
+		return "", nil, errs.E(errs.NotFound, "no such output")
+	}
+	if name == sandbox.Stdout.String() || name == sandbox.Stderr.String() {
+		r, err := s.Result(ctx, id, seq, core.OutputCaps{Stdout: maxResource, Stderr: maxResource})
+		if err != nil {
+			return "", nil, err
+		}
+		data, cut := r.Stdout, r.StdoutCut
+		if name == sandbox.Stderr.String() {
+			data, cut = r.Stderr, r.StderrCut
+		}
+		return "text/plain", []byte(clipped(data, cut)), nil
+	}
+	n, err := strconv.Atoi(name)
+	if err != nil {
+		return "", nil, errs.E(errs.NotFound, "no such output")
+	}
+	e, err := s.Execution(ctx, id, seq)
+	if err != nil {
+		return "", nil, err
+	}
+	list := displays(e)
+	if n < 0 || n >= len(list) {
+		return "", nil, errs.E(errs.NotFound, "no such output")
+	}
+	data := []byte(list[n].Data)
+	if binary(list[n].Type) {
+		if data, err = base64.StdEncoding.DecodeString(strings.Join(strings.Fields(list[n].Data), "")); err != nil {
+			return "", nil, errs.E(errs.Unsupported, "the output is not what its type says").Because(err)
+		}
+	}
+	if len(data) > maxResource {
+		return "", nil, tooLarge("the output", maxResource)
+	}
+	return list[n].Type, data, nil
+}
+
+// binary reports whether kernels give values of a type as base64.
+func binary(kind string) bool {
+	switch top, _, _ := strings.Cut(kind, "/"); top {
+	case "image":
+		return kind != "image/svg+xml"
+	case "audio", "video":
+		return true
+	}
+	return kind == "application/pdf"
+}
