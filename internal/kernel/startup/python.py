@@ -1,0 +1,149 @@
+def _cubby():
+    import os
+    import site
+    import sys
+    from base64 import b64encode
+
+    from IPython import get_ipython
+
+    shell = get_ipython()
+
+    def plain_text():
+        # For the traceback, and for programs that the cell starts.
+        for style in ("NoColor", "nocolor"):
+            try:
+                shell.run_line_magic("colors", style)
+                break
+            except Exception:
+                continue
+        for name in ("CLICOLOR", "CLICOLOR_FORCE", "FORCE_COLOR"):
+            os.environ.pop(name, None)
+        os.environ["TERM"] = "dumb"
+
+    def user_packages():
+        # The directory has to be there for what pip puts into it later.
+        if site.ENABLE_USER_SITE:
+            packages = site.getusersitepackages()
+            os.makedirs(packages, exist_ok=True)
+            site.addsitedir(packages)
+
+    def plots():
+        # The backend shows the figures of a cell at its end; it is loaded with
+        # matplotlib.
+        os.environ.setdefault("MPLBACKEND", "module://matplotlib_inline.backend_inline")
+
+    def history():
+        # In and Out stay; a database on the disk would be written with each cell.
+        shell.history_manager.enabled = False
+
+    def recordings():
+        # Beside HTML that plays them, what they are.
+        def of(kind):
+            def bundle(media, include=None, exclude=None):
+                data = getattr(media, "data", None)
+                mime = getattr(media, "mimetype", None) or kind
+                if isinstance(data, bytes) and data:
+                    return {mime: b64encode(data).decode()}
+                if kind == "video/mp4" and getattr(media, "embed", False) and isinstance(data, str):
+                    if os.path.isfile(data):
+                        with open(data, "rb") as file:
+                            return {mime: b64encode(file.read()).decode()}
+                    return {mime: data}
+                return None
+
+            return bundle
+
+        formatter = shell.display_formatter.mimebundle_formatter
+        formatter.for_type_by_name("IPython.lib.display", "Audio", of("audio/wav"))
+        formatter.for_type_by_name("IPython.core.display", "Video", of("video/mp4"))
+
+    def coroutines():
+        # A coroutine that is a cell's value is awaited, and what it returns is
+        # the value: as a cell of its own that counts as part of the first.
+        import functools
+        import types
+
+        kernel, hook = shell.kernel, shell.displayhook
+        waiting = []
+
+        class Hook(type(hook)):
+            def __call__(self, result=None):
+                if type(result) is types.CoroutineType:
+                    waiting.append(result)
+                else:
+                    super().__call__(result)
+
+        hook.__class__ = Hook
+        execute = kernel.do_execute
+
+        @functools.wraps(execute)
+        async def do_execute(code, silent, *args, **options):
+            waiting.clear()
+            reply = await execute(code, silent, *args, **options)
+            while waiting and reply["status"] == "ok":
+                count = shell.execution_count
+                shell.user_ns["__coroutine__"] = waiting.pop()
+                shell.execution_count = reply["execution_count"]
+                try:
+                    reply = await execute("await __coroutine__", silent, False, None, options.get("allow_stdin", False))
+                finally:
+                    reply["execution_count"] = shell.execution_count
+                    shell.execution_count = count
+                    shell.user_ns.pop("__coroutine__", None)
+            return reply
+
+        kernel.do_execute = do_execute
+
+    def plotly():
+        # Its figures are one page each that needs nothing else. The renderer is
+        # added when plotly is imported.
+        from importlib.abc import MetaPathFinder
+        from importlib.util import find_spec
+
+        name = "plotly.io._renderers"
+
+        def add(renderers):
+            from IPython.display import display
+            from plotly.io._base_renderers import ExternalRenderer
+
+            class Page(ExternalRenderer):
+                def render(self, fig_dict):
+                    from plotly.io import to_html
+
+                    page = to_html(fig_dict, include_plotlyjs=True, full_html=True, validate=False)
+                    display({"text/html": page}, raw=True)
+
+            renderers.renderers["cubby"] = Page()
+            if "PLOTLY_RENDERER" not in os.environ:
+                renderers.renderers.default = "cubby"
+
+        class Finder(MetaPathFinder):
+            def find_spec(self, fullname, path, target=None):
+                if fullname != name:
+                    return None
+                sys.meta_path.remove(self)
+                spec = find_spec(name)
+                if spec is not None:
+                    load = spec.loader.exec_module
+
+                    def exec_module(module):
+                        load(module)
+                        try:
+                            add(module)
+                        except Exception:
+                            pass  # another plotly than the known ones shows itself in its own way
+
+                    spec.loader.exec_module = exec_module
+                return spec
+
+        sys.meta_path.insert(0, Finder())
+
+    for part in (plain_text, user_packages, plots, history, recordings, coroutines, plotly):
+        try:
+            part()
+        except Exception:
+            continue  # a shell of another make; the rest may still fit
+
+
+_cubby()
+del _cubby
