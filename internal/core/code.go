@@ -124,6 +124,9 @@ func defaultLanguage(box sandbox.Spec) string {
 	return cmp.Or(box.Runtime, sandbox.RuntimePython)
 }
 
+// languageBash is no runtime: no package manager goes with it.
+const languageBash = "bash"
+
 // canonicalLanguage is the name that a language's default kernel has. What it
 // does not know is a kernelspec's name.
 func canonicalLanguage(name string) string {
@@ -132,10 +135,10 @@ func canonicalLanguage(name string) string {
 		return sandbox.RuntimePython
 	case "node", "nodejs", "javascript", "js":
 		return sandbox.RuntimeNode
-	case "r":
+	case "r", "ir":
 		return sandbox.RuntimeR
-	case "bash":
-		return "bash"
+	case "bash", "sh", "shell":
+		return languageBash
 	}
 	return name
 }
@@ -143,7 +146,7 @@ func canonicalLanguage(name string) string {
 // namesLanguage reports whether a kernel's name alone says what to make.
 func namesLanguage(kernel string) bool {
 	switch kernel {
-	case sandbox.RuntimePython, sandbox.RuntimeNode, sandbox.RuntimeR, "bash":
+	case sandbox.RuntimePython, sandbox.RuntimeNode, sandbox.RuntimeR, languageBash:
 		return true
 	}
 	return false
@@ -156,8 +159,10 @@ type codeResult struct {
 	Count    int        `json:"execution_count"`
 	Success  bool       `json:"success"`
 	Error    *codeFault `json:"error"`
-	// KernelRestarted says why what earlier cells had made was gone.
+	// KernelRestarted says why what earlier cells had made was gone, and
+	// KernelDied why what this one made is.
 	KernelRestarted string `json:"kernel_restarted,omitempty"`
+	KernelDied      string `json:"kernel_died,omitempty"`
 }
 
 type codeFault struct {
@@ -177,7 +182,7 @@ func endOfCode(s *Service, ctx context.Context, x sandbox.Exec) (json.RawMessage
 	}
 	r := codeResult{
 		Kernel: x.Spec.Cell.Kernel, Language: x.Spec.Cell.Language, Count: o.count, Success: succeeded(x),
-		KernelRestarted: firstChars(o.restarted, maxFault),
+		KernelRestarted: firstChars(o.restarted, maxFault), KernelDied: firstChars(o.died, maxFault),
 	}
 	if e := codeError(x, &o, CodeCaps{}, nil); e != nil {
 		r.Error = &codeFault{Type: e.Type, Message: firstChars(e.Message, maxFault)}

@@ -368,7 +368,7 @@ func (o *cellOutput) recall(stored json.RawMessage) {
 	if stored == nil || json.Unmarshal(stored, &r) != nil {
 		return
 	}
-	o.count, o.restarted = r.Count, r.KernelRestarted
+	o.count, o.restarted, o.died = r.Count, r.KernelRestarted, r.KernelDied
 	if r.Error != nil {
 		o.fault = &CodeError{Type: r.Error.Type, Message: r.Error.Message}
 	}

@@ -27,8 +27,8 @@ func Ended(x sandbox.Exec) []sandbox.Event {
 		e.Seq = x.Seq
 		all = append(all, e)
 	}
-	if c := x.Spec.Cell; c != nil && !x.StartedAt.IsZero() && (x.Exit.Reason == sandbox.EndKernel || x.Exit.Reason == sandbox.EndOOM) {
-		e := New(x.Box, x.Actor, KernelDeath{Kernel: c.Kernel, Seq: x.Seq, Reason: x.Exit.Reason})
+	if why := kernelDeath(x); why != "" {
+		e := New(x.Box, x.Actor, KernelDeath{Kernel: x.Spec.Cell.Kernel, Seq: x.Seq, Reason: why})
 		e.Seq = x.Seq
 		all = append(all, e)
 	}
@@ -41,6 +41,19 @@ func Ended(x sandbox.Exec) []sandbox.Event {
 		})
 	}
 	return append(all, e)
+}
+
+// kernelDeath is why a kernel ended under its code; "": it did not.
+func kernelDeath(x sandbox.Exec) string {
+	if x.Spec.Cell == nil || x.Result == nil {
+		return ""
+	}
+	var result struct {
+		Died string `json:"kernel_died"`
+	}
+	// A result that is no object tells of no death.
+	_ = json.Unmarshal(x.Result, &result)
+	return result.Died
 }
 
 // ending is the result of a plain command; its output is in the journal.

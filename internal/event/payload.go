@@ -215,9 +215,9 @@ type KernelDelete struct {
 
 // KernelDeath: a kernel ended under its code.
 type KernelDeath struct {
-	Kernel string            `json:"kernel"`
-	Seq    int64             `json:"seq"` // of the code
-	Reason sandbox.EndReason `json:"reason"`
+	Kernel string `json:"kernel"`
+	Seq    int64  `json:"seq"` // of the code
+	Reason string `json:"reason"`
 }
 
 func (Created) Kind() string       { return SandboxCreated }
