@@ -117,13 +117,13 @@ func (s *Service) threadSeat(ctx context.Context, b sandbox.Sandbox) (leave func
 	if b.Spec.Thread == "" || most <= 0 {
 		return func() {}, nil
 	}
-	leave, err = s.seats.lock(ctx, b.Tenant)
+	unlock, err := s.seats.lock(ctx, b.Tenant)
 	if err != nil {
 		return nil, err
 	}
 	defer func() {
 		if err != nil {
-			leave()
+			unlock()
 		}
 	}()
 	threads, err := s.cfg.Store.Threads(ctx, b.Tenant)
@@ -132,13 +132,13 @@ func (s *Service) threadSeat(ctx context.Context, b sandbox.Sandbox) (leave func
 	}
 	there := slices.ContainsFunc(threads, func(t store.Thread) bool { return t.Name == b.Spec.Thread })
 	if there || len(threads) < most {
-		return leave, nil
+		return unlock, nil
 	}
 	// Nobody is evicted for a sandbox that cannot be made anyway.
 	if err := s.admission.check(placeOf(b)); err != nil {
 		return nil, err
 	}
-	return leave, s.evictThreads(ctx, b.Tenant, threads, len(threads)-most+1)
+	return unlock, s.evictThreads(ctx, b.Tenant, threads, len(threads)-most+1)
 }
 
 // unusedThread is a thread that may be evicted.
