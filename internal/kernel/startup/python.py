@@ -36,6 +36,15 @@ def _cubby():
         # In and Out stay; a database on the disk would be written with each cell.
         shell.history_manager.enabled = False
 
+    def interrupts():
+        # A signal that comes while the loop sleeps has to wake it: the handler
+        # that cancels a cell only leaves it something to do. The loop hears of
+        # all signals once it handles one; this one means nothing.
+        import asyncio
+        import signal
+
+        asyncio.get_running_loop().add_signal_handler(signal.SIGURG, lambda: None)
+
     def recordings():
         # Beside HTML that plays them, what they are.
         def of(kind):
@@ -138,7 +147,7 @@ def _cubby():
 
         sys.meta_path.insert(0, Finder())
 
-    for part in (plain_text, user_packages, plots, history, recordings, coroutines, plotly):
+    for part in (plain_text, user_packages, plots, history, interrupts, recordings, coroutines, plotly):
         try:
             part()
         except Exception:

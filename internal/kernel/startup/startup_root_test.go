@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -158,7 +157,7 @@ func TestPython(t *testing.T) {
 		{"async def outer(): return f(8)\nouter()", shown{Stdout: "in\n", Result: plain("8")}},
 		{"x", shown{Result: plain("20")}},
 		// What is not a module of the user's stays out of sight.
-		{"[n for n in dir() if not n.startswith('_')]", shown{Result: plain("['In', 'Out', 'exit', 'f', 'get_ipython', 'bad', 'open', 'outer', 'quit', 'x']")}},
+		{"sorted({n for n in dir() if not n.startswith('_')} - {'open'})", shown{Result: plain("['In', 'Out', 'bad', 'exit', 'f', 'get_ipython', 'outer', 'quit', 'x']")}},
 		{"'__coroutine__' in globals(), '_cubby' in globals()", shown{Result: plain("(False, False)")}},
 		{"import sys, site, os\nsite.getusersitepackages() in sys.path, os.environ.get('FORCE_COLOR'), os.environ['MPLBACKEND']", shown{
 			Result: plain("(True, None, 'module://matplotlib_inline.backend_inline')"),
@@ -228,7 +227,7 @@ func TestPlotly(t *testing.T) {
 }
 
 func TestR(t *testing.T) {
-	c, cmd, home := start(t, "ir", "R")
+	c, cmd, _ := start(t, "ir", "R")
 	run(t, c, []check{
 		{"x <- 20", shown{}},
 		{"x + 22", shown{Result: plain("[1] 42")}},
@@ -236,7 +235,7 @@ func TestR(t *testing.T) {
 		{"print(1:3)", shown{Stdout: "[1] 1 2 3\n"}},
 		{"1; 'two'", shown{Displays: []kernel.Bundle{plain("[1] 1")}, Result: plain(`[1] "two"`)}},
 		{"ls()", shown{Result: plain(`[1] "x"`)}},
-		{"3; stop('bad')", shown{Displays: []kernel.Bundle{plain("[1] 3")}, Error: "simpleError: bad"}},
+		{"3\nstop('bad')", shown{Displays: []kernel.Bundle{plain("[1] 3")}, Error: "simpleError: bad"}},
 		{"f <- function(n) stop('deep'); f(1)", shown{Error: "simpleError: deep"}},
 		{"stop(structure(class = c('mine', 'error', 'condition'), list(message = 'own', call = NULL)))", shown{Error: "mine: own"}},
 		{"nope", shown{Error: "simpleError: object 'nope' not found"}},
@@ -258,7 +257,6 @@ func TestR(t *testing.T) {
 	if png := string(got.Displays[0]["image/png"]); len(got.Displays) != 1 || !strings.HasPrefix(png, `"iVBOR`) {
 		t.Errorf("a plot: %s", got.Displays)
 	}
-	_ = home
 
 	var s shown
 	r, err := c.Execute(t.Context(), kernel.Cell{Code: "cat('on\\n'); flush.console()\nrepeat {}"}, func(o kernel.Output) {
@@ -275,10 +273,8 @@ func TestR(t *testing.T) {
 	run(t, c, []check{{"x", shown{Result: plain("[1] 20")}}})
 }
 
-var color = regexp.MustCompile(`\x1b\[[0-9;]*m`)
-
 func TestUnknownLanguage(t *testing.T) {
-	if got := Code("cobol"); got != "" || color.MatchString(got) {
+	if got := Code("cobol"); got != "" {
 		t.Errorf("Code(cobol) = %q", got)
 	}
 }
