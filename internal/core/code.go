@@ -102,16 +102,39 @@ func (r *run) cell(ctx context.Context, box sandbox.Spec, req CodeRequest) (sand
 		return spec, err
 	}
 	if c.Language == "" {
-		k, err := r.kernel(ctx, c.Kernel)
-		if err != nil {
+		var err error
+		if c.Language, err = r.languageOf(ctx, c.Kernel); err != nil {
 			return spec, err
 		}
-		c.Language = k.Language
 	}
 	detail, err := json.Marshal(codeDetail{Kernel: c.Kernel, Language: c.Language})
 	spec.Detail = detail
 	return spec, err
 }
+
+// languageOf returns the language of a kernel that somebody has made.
+func (r *run) languageOf(ctx context.Context, kernel string) (string, error) {
+	r.mu.Lock()
+	language := r.languages[kernel]
+	r.mu.Unlock()
+	if language != "" {
+		return language, nil
+	}
+	k, err := r.kernel(ctx, kernel)
+	if err != nil {
+		return "", err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.languages) >= maxLanguages {
+		clear(r.languages)
+	}
+	r.languages[kernel] = k.Language
+	return k.Language, nil
+}
+
+// maxLanguages bounds the kernels whose language is remembered.
+const maxLanguages = 256
 
 // codeDetail is what histories show of a cell. As for commands that is not the
 // code.

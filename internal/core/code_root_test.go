@@ -333,6 +333,9 @@ func TestKernels(t *testing.T) {
 	if x = w.wait("a", x.Seq); x.Exit.Reason != sandbox.EndKilled {
 		t.Errorf("its cell ended %+v", x.Exit)
 	}
+	if _, err := w.StartCode(w.ctx, "a", core.CodeRequest{Kernel: "mine", Code: "1"}); !errors.Is(err, errs.NotFound) {
+		t.Errorf("code for it = %v, want not found", err)
+	}
 	if x = w.wait("a", waiting.Seq); x.Exit.Reason != sandbox.EndNotRun || !strings.Contains(x.Exit.Message, "deleted") {
 		t.Errorf("the cell that waited ended %+v", x.Exit)
 	}

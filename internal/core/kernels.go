@@ -166,7 +166,11 @@ func (s *Service) DeleteKernel(ctx context.Context, id, name string) error {
 	if err := r.emptyQueue(ctx, kernelQueue(name), "the kernel was deleted before its turn came"); err != nil {
 		return err
 	}
-	if err := r.guest.DeleteKernel(ctx, name); err != nil {
+	err = r.guest.DeleteKernel(ctx, name)
+	r.mu.Lock()
+	delete(r.languages, name)
+	r.mu.Unlock()
+	if err != nil {
 		return err
 	}
 	s.note(ctx, event.New(b.UID, actor(ctx), event.KernelDelete{Kernel: name}))

@@ -59,6 +59,7 @@ type run struct {
 	execs     map[int64]*liveExec // by seq; guarded by mu
 	queues    map[string]*queue   // by name; guarded by mu
 	queued    map[int64]*queued   // by seq; guarded by mu
+	languages map[string]string   // of kernels that the agent had, by name; guarded by mu
 	queueing  int                 // commands of sessions that have no seq yet; guarded by mu
 	starting  int                 // execs that have no seq yet; guarded by mu
 	streams   int                 // open files, dials and watches; guarded by mu
@@ -85,7 +86,8 @@ func (s *Service) attach(b sandbox.Sandbox) *run {
 		s: s, uid: b.UID, id: b.ID, handle: driver.Handle(b.Handle),
 		events: rate.NewLimiter(rate.Limit(5), 50),
 		execs:  make(map[int64]*liveExec), queues: make(map[string]*queue), queued: make(map[int64]*queued),
-		activeAt: b.LastActiveAt, dead: make(chan struct{}),
+		languages: make(map[string]string),
+		activeAt:  b.LastActiveAt, dead: make(chan struct{}),
 	}
 	r.activeUp = s.uptime() - unusedAtReturn(b.Spec, s.now(), b.LastActiveAt)
 	r.touched = r.activeUp
