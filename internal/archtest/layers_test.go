@@ -67,6 +67,7 @@ func places() map[string]place {
 		"internal/front/rest": {layer: 6},
 		// Doors do not know each other.
 		"internal/front/mcp":      {layer: 6},
+		"internal/front/rpc":      {layer: 6},
 		"internal/front/terminal": {layer: 6},
 		"internal/front/web":      {layer: 6},
 		"internal/daemon":         {layer: 7},

@@ -23,8 +23,9 @@ import (
 // list of keys: flag --key, variable CUBBY_KEY, key in the file. [Load] and
 // [Default] give complete ones; the defaults are the safe choice.
 type Config struct {
-	Listen  string `key:"listen" default:"127.0.0.1:9090" usage:"address to serve the API on; beyond loopback it needs tokens"`
-	DataDir string `key:"data-dir" default:"/var/lib/cubby" usage:"directory for everything that cubby keeps"`
+	Listen     string `key:"listen" default:"127.0.0.1:9090" usage:"address to serve the API on; beyond loopback it needs tokens"`
+	GRPCListen string `key:"grpc-listen" usage:"a second address to serve the API on, where clients of agentbox look for it: 127.0.0.1:50051; empty: none"`
+	DataDir    string `key:"data-dir" default:"/var/lib/cubby" usage:"directory for everything that cubby keeps"`
 	// ImageDir is empty unless it was set; read it through [Config.Images].
 	ImageDir string `key:"image-dir" usage:"directory of sandbox images; empty: images below the data directory"`
 	// DatabaseURL holds a password.
@@ -104,20 +105,13 @@ func (c Config) TLS() bool { return c.TLSCert != "" }
 // Values that another package parses (tokens, egress-allow) are checked where
 // the daemon is assembled.
 func (c Config) Validate() error {
-	host, port, err := net.SplitHostPort(c.Listen)
-	if err != nil {
-		return errs.E(errs.Invalid, "listen: %q is not host:port", c.Listen)
+	if err := c.validateListen("listen", c.Listen); err != nil {
+		return err
 	}
-	if n, err := strconv.ParseUint(port, 10, 16); err != nil || strconv.FormatUint(n, 10) != port {
-		return errs.E(errs.Invalid, "listen: %q has no port number", c.Listen)
-	}
-	if !c.Authenticated() && !loopbackHost(host) {
-		what := "there are no tokens"
-		if c.AuthDisabled {
-			what = "authentication is disabled"
+	if c.GRPCListen != "" {
+		if err := c.validateListen("grpc-listen", c.GRPCListen); err != nil {
+			return err
 		}
-		return errs.E(errs.Invalid, "listen: %s is reachable from other machines and %s", c.Listen, what).
-			Hint("set CUBBY_TOKENS=name:secret, or listen on 127.0.0.1")
 	}
 	switch {
 	case (c.TLSCert == "") != (c.TLSKey == ""):
@@ -158,6 +152,27 @@ func (c Config) Validate() error {
 func baseURL(text string) bool {
 	u, err := url.Parse(text)
 	return text == "" || err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.RawQuery == "" && u.Fragment == ""
+}
+
+// validateListen refuses an address that is none, and one that would give
+// other machines what they need no token for.
+func (c Config) validateListen(key, listen string) error {
+	host, port, err := net.SplitHostPort(listen)
+	if err != nil {
+		return errs.E(errs.Invalid, "%s: %q is not host:port", key, listen)
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || strconv.FormatUint(n, 10) != port {
+		return errs.E(errs.Invalid, "%s: %q has no port number", key, listen)
+	}
+	if c.Authenticated() || loopbackHost(host) {
+		return nil
+	}
+	what := "there are no tokens"
+	if c.AuthDisabled {
+		what = "authentication is disabled"
+	}
+	return errs.E(errs.Invalid, "%s: %s is reachable from other machines and %s", key, listen, what).
+		Hint("set CUBBY_TOKENS=name:secret, or listen on 127.0.0.1")
 }
 
 var idlePolicies = []sandbox.IdlePolicy{sandbox.IdleStop, sandbox.IdleDestroy, sandbox.IdleSleep, sandbox.IdleAlwaysOn}

@@ -57,6 +57,7 @@ type Daemon struct {
 	core     *core.Service
 
 	listener  net.Listener
+	second    net.Listener // nil: none
 	server    *http.Server
 	terminals *terminal.Door
 	agents    *mcp.Door
@@ -226,7 +227,7 @@ func (d *Daemon) bind(ctx context.Context) error {
 	})
 	d.server = &http.Server{
 		Handler: front.Handler(front.Config{
-			Auth: authenticator, Access: access(door), Log: d.log, Metrics: d.metrics, Error: door.Error,
+			Auth: authenticator, Access: access(door), Log: d.log, Metrics: d.metrics, Error: refusals(door),
 		}, d.doors(door, life)),
 		TLSConfig:         tlsConfig,
 		ReadHeaderTimeout: 10 * time.Second, // bodies and answers are bounded by front, per read and write
@@ -235,14 +236,24 @@ func (d *Daemon) bind(ctx context.Context) error {
 		ErrorLog:          slog.NewLogLogger(d.log.Handler(), slog.LevelDebug),
 		ConnState:         d.fresh.note,
 		BaseContext:       func(net.Listener) context.Context { return base },
+		Protocols:         protocols(),
 	}
+	if d.listener, err = d.listen(ctx, "listen", d.cfg.Listen); err != nil || d.cfg.GRPCListen == "" {
+		return err
+	}
+	d.second, err = d.listen(ctx, "grpc-listen", d.cfg.GRPCListen)
+	return err
+}
+
+func (d *Daemon) listen(ctx context.Context, key, address string) (net.Listener, error) {
 	var lc net.ListenConfig
-	if d.listener, err = lc.Listen(ctx, "tcp", d.cfg.Listen); err != nil {
-		return errs.E(errs.Unavailable, "cannot listen on %s: %v", d.cfg.Listen, errors.Unwrap(err)).
-			Hint("another program may use the port; choose one with --listen")
+	l, err := lc.Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, errs.E(errs.Unavailable, "cannot listen on %s: %v", address, errors.Unwrap(err)).
+			Hint("another program may use the port; choose one with --%s", key)
 	}
-	d.closers = append(d.closers, closeListener{d.listener})
-	return nil
+	d.closers = append(d.closers, closeListener{l})
+	return l, nil
 }
 
 // baseURL is where clients reach the API; without a setting, on this machine.
@@ -263,6 +274,14 @@ func (d *Daemon) baseURL() string {
 
 // Addr is the address that is bound, with the real port.
 func (d *Daemon) Addr() net.Addr { return d.listener.Addr() }
+
+// SecondAddr is the address that grpc-listen bound; nil without one.
+func (d *Daemon) SecondAddr() net.Addr {
+	if d.second == nil {
+		return nil
+	}
+	return d.second.Addr()
+}
 
 // close closes what New opened, the last one first.
 func (d *Daemon) close() error {

@@ -7,6 +7,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/front"
 	"github.com/cubbyhq/cubby/internal/front/mcp"
 	"github.com/cubbyhq/cubby/internal/front/rest"
+	"github.com/cubbyhq/cubby/internal/front/rpc"
 	"github.com/cubbyhq/cubby/internal/front/terminal"
 	"github.com/cubbyhq/cubby/internal/front/web"
 	"github.com/cubbyhq/cubby/internal/telemetry"
@@ -20,8 +21,30 @@ func (d *Daemon) doors(api *rest.Door, life context.Context) http.Handler {
 	d.agents = mcp.New(mcp.Config{Core: d.core, Log: d.log, Version: telemetry.Version, Life: life})
 	d.agents.Register(mux)
 	web.Register(mux)
+	rpc.Register(mux, rpc.Config{Core: d.core, Log: d.log, Life: life})
 	mux.Handle("/", api)
 	return mux
+}
+
+// refusals answer in the dialect of the door that a request was for.
+func refusals(api *rest.Door) func(http.ResponseWriter, *http.Request, error) {
+	return func(w http.ResponseWriter, r *http.Request, err error) {
+		if rpc.Spoken(r) {
+			rpc.WriteError(w, r, err)
+			return
+		}
+		api.Error(w, r, err)
+	}
+}
+
+// protocols are what the daemon speaks: gRPC needs HTTP/2, and most of its
+// clients speak it without TLS on a network of their own.
+func protocols() *http.Protocols {
+	p := new(http.Protocols)
+	p.SetHTTP1(true)
+	p.SetHTTP2(true)
+	p.SetUnencryptedHTTP2(true)
+	return p
 }
 
 // access says what a request needs.

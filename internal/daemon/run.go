@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"time"
 
@@ -101,14 +102,20 @@ func (d *Daemon) serve(ctx context.Context) error {
 	if d.cfg.Tokens != "" && d.cfg.AuthDisabled {
 		d.log.Warn("tokens are set and authentication is disabled: every program of this machine can use the API")
 	}
-	served := make(chan error, 1)
-	go func() {
-		if d.server.TLSConfig != nil {
-			served <- d.server.Serve(tls.NewListener(d.listener, d.server.TLSConfig))
-			return
+	// The server changes its own as it starts to serve.
+	tlsConfig := d.server.TLSConfig.Clone()
+	served := make(chan error, 2)
+	for _, l := range []net.Listener{d.listener, d.second} {
+		if l == nil {
+			continue
 		}
-		served <- d.server.Serve(d.listener)
-	}()
+		go func() {
+			if tlsConfig != nil {
+				l = tls.NewListener(l, tlsConfig)
+			}
+			served <- d.server.Serve(l)
+		}()
+	}
 	d.notify.send(d.log, "READY=1")
 	var err error
 	select {

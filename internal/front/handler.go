@@ -53,7 +53,7 @@ func Handler(c Config, next http.Handler) http.Handler {
 		begun := time.Now()
 		ctx, id := withRequestID(r.Context(), r.Header.Get("X-Request-Id"))
 		r = r.WithContext(ctx)
-		w := newResponse(rw)
+		w := newResponse(rw, r)
 		w.Header().Set("X-Request-Id", id)
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		if r.Body != nil && r.Body != http.NoBody {

@@ -24,10 +24,13 @@ type response struct {
 	bytes    int64
 	hijacked bool
 	deadline time.Time
+	// timed: a deadline ends the request when it passes, also while nothing is
+	// written (HTTP/2); otherwise only a write that it finds.
+	timed bool
 }
 
-func newResponse(w http.ResponseWriter) *response {
-	return &response{ResponseWriter: w, control: http.NewResponseController(w)}
+func newResponse(w http.ResponseWriter, r *http.Request) *response {
+	return &response{ResponseWriter: w, control: http.NewResponseController(w), timed: r.ProtoMajor >= 2}
 }
 
 // Unwrap lets http.ResponseController reach the connection.
@@ -45,6 +48,7 @@ func (w *response) Write(p []byte) (int, error) {
 	w.begin()
 	n, err := w.ResponseWriter.Write(p)
 	w.bytes += int64(n)
+	w.rest()
 	return n, err
 }
 
@@ -52,6 +56,15 @@ func (w *response) Write(p []byte) (int, error) {
 func (w *response) Flush() {
 	w.begin()
 	_ = w.control.Flush() // what cannot flush does not stream either
+	w.rest()
+}
+
+// rest lets a stream be quiet.
+func (w *response) rest() {
+	if w.timed {
+		w.deadline = time.Time{}
+		_ = w.control.SetWriteDeadline(w.deadline)
+	}
 }
 
 func (w *response) begin() {

@@ -1,0 +1,219 @@
+package rpc
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"connectrpc.com/connect"
+
+	sandboxv1 "github.com/cubbyhq/cubby/api/gen/sandbox/v1"
+	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+)
+
+const (
+	execTimeout   = 30 * time.Second  // of an Exec that names none
+	streamTimeout = 300 * time.Second // of an ExecStream, which cannot name one
+	pipTimeout    = 120 * time.Second
+	// noCode is agentbox's exit code of a command that did not end by itself.
+	noCode = -1
+)
+
+// Exec implements the service.
+func (d *Door) Exec(ctx context.Context, req *connect.Request[sandboxv1.ExecRequest]) (*connect.Response[sandboxv1.ExecResponse], error) {
+	in := req.Msg
+	timeout := execTimeout
+	switch {
+	case in.GetTimeout() < 0:
+		return nil, errs.E(errs.Invalid, "timeout: not negative")
+	case in.GetTimeout() > 0:
+		timeout = time.Duration(in.GetTimeout()) * time.Second
+	}
+	return d.run(ctx, in.GetSessionId(), sandbox.ExecSpec{Shell: in.GetCommand(), Cwd: in.GetWorkdir(), Timeout: &timeout})
+}
+
+// run runs a command to its end, which the caller's leaving brings about.
+func (d *Door) run(ctx context.Context, id string, spec sandbox.ExecSpec) (*connect.Response[sandboxv1.ExecResponse], error) {
+	res, err := d.core.RunExec(ctx, id, spec, -1, core.OutputCaps{Stdout: maxText, Stderr: maxText})
+	if err != nil {
+		if ctx.Err() != nil && res.Exec.Seq > 0 {
+			d.abandon(ctx, id, res.Exec.Seq)
+		}
+		if unknownSession(err) {
+			return connect.NewResponse(&sandboxv1.ExecResponse{ExitCode: noCode, Stderr: "Session not found"}), nil
+		}
+		return nil, err
+	}
+	out := &sandboxv1.ExecResponse{Stdout: text(res.Stdout), Stderr: text(res.Stderr)}
+	out.ExitCode, out.TimedOut = exitCode(res.Exec.Exit)
+	if out.TimedOut {
+		out.Stderr = withLine(out.Stderr, "Command timed out")
+	} else if x := res.Exec.Exit; x.Reason != sandbox.EndExited {
+		out.Stderr = withLine(out.Stderr, reason(x))
+	}
+	if cut := res.StdoutCut + res.StderrCut; cut > 0 {
+		out.Stderr = withLine(out.Stderr, fmt.Sprintf("cubby: %d bytes of output are not part of this answer", cut))
+	}
+	return connect.NewResponse(out), nil
+}
+
+// abandon ends a command whose caller left: agentbox's callers can neither
+// find it again nor end it.
+func (d *Door) abandon(ctx context.Context, id string, seq int64) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+	defer cancel()
+	if _, err := d.core.Cancel(ctx, id, seq); err != nil && errs.KindOf(err) == errs.Internal {
+		d.log.ErrorContext(ctx, "end a command whose caller left", "seq", seq, "err", err)
+	}
+}
+
+// unknownSession reports that there is no such session to run a command in.
+// Other invalid requests are errors.
+func unknownSession(err error) bool { return errs.KindOf(err) == errs.NotFound }
+
+func exitCode(x *sandbox.Exit) (code int32, timedOut bool) {
+	switch {
+	case x.Reason == sandbox.EndTimeout:
+		return noCode, true
+	case x.Code == nil:
+		return noCode, false
+	}
+	return int32(*x.Code), false
+}
+
+// reason says why a command did not end by itself.
+func reason(x *sandbox.Exit) string {
+	if x.Message != "" {
+		return "cubby: " + x.Message
+	}
+	return "cubby: the command did not end by itself: " + string(x.Reason)
+}
+
+func withLine(s, line string) string {
+	if s != "" && !strings.HasSuffix(s, "\n") {
+		s += "\n"
+	}
+	return s + line
+}
+
+// text is bytes as a protobuf string, which is UTF-8.
+func text(b []byte) string { return strings.ToValidUTF8(string(b), "\uFFFD") }
+
+// ExecStream implements the service. Output is sent when it comes; a character
+// that comes in two pieces is sent whole.
+func (d *Door) ExecStream(ctx context.Context, req *connect.Request[sandboxv1.ExecStreamRequest], to *connect.ServerStream[sandboxv1.ExecStreamResponse]) error {
+	in, limit := req.Msg, streamTimeout
+	x, err := d.core.Exec(ctx, in.GetSessionId(), sandbox.ExecSpec{Shell: in.GetCommand(), Cwd: in.GetWorkdir(), Timeout: &limit})
+	if err != nil {
+		if unknownSession(err) {
+			return to.Send(&sandboxv1.ExecStreamResponse{Type: "error", Data: "Session not found"})
+		}
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(d.life, cancel)()
+	var pieces [4]characters // by stream
+	for entry, err := range d.core.Output(ctx, in.GetSessionId(), x.Seq, 0, true) {
+		if err != nil {
+			return d.left(ctx, in.GetSessionId(), x.Seq, err)
+		}
+		if entry.Exit != nil {
+			for _, stream := range []sandbox.Stream{sandbox.Stdout, sandbox.Stderr} {
+				if rest := pieces[stream].rest(); rest != "" {
+					if err := to.Send(&sandboxv1.ExecStreamResponse{Type: stream.String(), Data: rest}); err != nil {
+						return d.left(ctx, in.GetSessionId(), x.Seq, err)
+					}
+				}
+			}
+			return to.Send(streamEnd(entry.Exit))
+		}
+		whole := pieces[entry.Output.Stream&3].whole(entry.Output.Data)
+		if whole == "" {
+			continue
+		}
+		if err := to.Send(&sandboxv1.ExecStreamResponse{Type: entry.Output.Stream.String(), Data: whole}); err != nil {
+			return d.left(ctx, in.GetSessionId(), x.Seq, err)
+		}
+	}
+	return d.left(ctx, in.GetSessionId(), x.Seq, errs.E(errs.Unavailable, "the stream ended early"))
+}
+
+// left ends the command of a stream that nobody follows any more; a daemon
+// that stops lets it go on.
+func (d *Door) left(ctx context.Context, id string, seq int64, err error) error {
+	if d.life.Err() != nil {
+		return errs.E(errs.Unready, "the daemon is stopping")
+	}
+	d.abandon(ctx, id, seq)
+	return err
+}
+
+func streamEnd(x *sandbox.Exit) *sandboxv1.ExecStreamResponse {
+	code, timedOut := exitCode(x)
+	switch {
+	case timedOut:
+		return &sandboxv1.ExecStreamResponse{Type: "error", Data: "Command timed out"}
+	case x.Reason != sandbox.EndExited && x.Reason != sandbox.EndNotRun:
+		return &sandboxv1.ExecStreamResponse{Type: "error", Data: reason(x)}
+	}
+	return &sandboxv1.ExecStreamResponse{Type: "exit", ExitCode: &code}
+}
+
+// characters keeps the beginning of a character until its end comes.
+type characters struct{ begun []byte }
+
+// whole returns the whole characters of what came so far.
+func (c *characters) whole(data []byte) string {
+	data = slices.Concat(c.begun, data)
+	end := len(data)
+	for i := 1; i < utf8.UTFMax && i <= len(data); i++ {
+		if b := data[len(data)-i]; utf8.RuneStart(b) {
+			if b >= utf8.RuneSelf && !utf8.FullRune(data[len(data)-i:]) {
+				end = len(data) - i
+			}
+			break
+		}
+	}
+	c.begun = data[end:]
+	return text(data[:end])
+}
+
+// rest is what never became a character.
+func (c *characters) rest() string { return text(c.begun) }
+
+// PipInstall implements the service.
+func (d *Door) PipInstall(ctx context.Context, req *connect.Request[sandboxv1.PipInstallRequest]) (*connect.Response[sandboxv1.ExecResponse], error) {
+	in := req.Msg
+	refused := func(why string) (*connect.Response[sandboxv1.ExecResponse], error) {
+		return connect.NewResponse(&sandboxv1.ExecResponse{ExitCode: noCode, Stderr: why}), nil
+	}
+	b, err := d.session(ctx, in.GetSessionId())
+	if unknown(err) {
+		return refused("Session not found")
+	}
+	if err != nil {
+		return nil, err
+	}
+	hosts := info(b).GetAllowedHosts()
+	if !slices.Contains(hosts, "pypi.org") || !slices.Contains(hosts, "files.pythonhosted.org") {
+		return refused("pip install requires pypi.org and files.pythonhosted.org in allowed_hosts")
+	}
+	if len(in.GetPackages()) == 0 {
+		return refused("no packages are named")
+	}
+	argv := []string{"python3", "-m", "pip", "install", "--user", "--no-input", "--disable-pip-version-check", "--"}
+	for _, p := range in.GetPackages() {
+		if !requirement.MatchString(p) {
+			return refused("Invalid package specifier: " + p)
+		}
+		argv = append(argv, p)
+	}
+	timeout := pipTimeout
+	return d.run(ctx, in.GetSessionId(), sandbox.ExecSpec{Argv: argv, Timeout: &timeout})
+}

@@ -1,0 +1,112 @@
+package rpc
+
+import (
+	"context"
+	"io"
+	"path"
+	"regexp"
+	"strings"
+	"unicode/utf8"
+
+	"connectrpc.com/connect"
+
+	sandboxv1 "github.com/cubbyhq/cubby/api/gen/sandbox/v1"
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+)
+
+// requirement is a package as agentbox takes it: a name, extras in brackets, a
+// version; no spaces, and nothing that pip could take for an option or a URL.
+var requirement = regexp.MustCompile(`^[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?(?:\[[A-Za-z0-9._,-]+\])?(?:(?:===|==|~=|!=|<=|>=|<|>)[A-Za-z0-9.*+!_-]+(?:,(?:==|~=|!=|<=|>=|<|>)[A-Za-z0-9.*+!_-]+)*)?$`)
+
+// WriteFile implements the service. Whatever stands in the way of one file is
+// said in band, as agentbox does.
+func (d *Door) WriteFile(ctx context.Context, req *connect.Request[sandboxv1.WriteFileRequest]) (*connect.Response[sandboxv1.WriteFileResponse], error) {
+	in := req.Msg
+	failed := func(err error) (*connect.Response[sandboxv1.WriteFileResponse], error) {
+		why, err := inBand(err)
+		return connect.NewResponse(&sandboxv1.WriteFileResponse{Error: why}), err
+	}
+	name, err := allowed(in.GetPath(), writable())
+	if err != nil {
+		return failed(err)
+	}
+	if mode := in.GetMode(); mode != "" && mode != "w" && mode != "a" {
+		return failed(errs.E(errs.Invalid, "mode: neither w nor a"))
+	}
+	_, err = d.core.WriteFile(ctx, in.GetSessionId(), name, strings.NewReader(in.GetContent()),
+		sandbox.FileWrite{Append: in.GetMode() == "a", Parents: true})
+	if err != nil {
+		return failed(err)
+	}
+	return connect.NewResponse(&sandboxv1.WriteFileResponse{Success: true}), nil
+}
+
+// ReadFile implements the service.
+func (d *Door) ReadFile(ctx context.Context, req *connect.Request[sandboxv1.ReadFileRequest]) (*connect.Response[sandboxv1.ReadFileResponse], error) {
+	in := req.Msg
+	failed := func(err error) (*connect.Response[sandboxv1.ReadFileResponse], error) {
+		why, err := inBand(err)
+		return connect.NewResponse(&sandboxv1.ReadFileResponse{Error: why}), err
+	}
+	name, err := allowed(in.GetPath(), readable())
+	if err != nil {
+		return failed(err)
+	}
+	r, f, err := d.core.ReadFile(ctx, in.GetSessionId(), name, 0, maxText+1)
+	if err != nil {
+		return failed(err)
+	}
+	defer r.Close()
+	content, err := io.ReadAll(io.LimitReader(r, maxText+1))
+	switch {
+	case err != nil:
+		return failed(err)
+	case len(content) > maxText:
+		return failed(errs.E(errs.TooLarge, "the file of %d bytes is larger than %d", f.Size, maxText))
+	case !utf8.Valid(content):
+		return failed(errs.E(errs.Invalid, "the file is not text in UTF-8"))
+	}
+	whole := string(content)
+	return connect.NewResponse(&sandboxv1.ReadFileResponse{Success: true, Content: &whole}), nil
+}
+
+// inBand is an error as agentbox's answers have it. What is cubby's own fault,
+// and what may go better later, stays an error of the call.
+func inBand(err error) (why *string, fault error) {
+	info := errs.Public(err)
+	switch info.Kind {
+	case errs.Invalid, errs.NotFound, errs.Conflict, errs.Forbidden, errs.TooLarge, errs.WrongState, errs.Unsupported, errs.Exhausted, errs.OverQuota:
+		said := sentence(info)
+		if info.Message == "no such sandbox" {
+			said = "Session not found"
+		}
+		return &said, nil
+	case errs.Unauthenticated, errs.Unavailable, errs.Unready, errs.Timeout, errs.Canceled, errs.Internal:
+	}
+	return nil, err
+}
+
+// writable and readable are the trees that agentbox's calls reach; commands
+// reach all that their user may.
+func writable() []string { return []string{sandbox.WorkspaceDir, "/mnt/user-data/outputs"} }
+func readable() []string { return []string{sandbox.WorkspaceDir, "/mnt/user-data"} }
+
+// allowed resolves a path, which is relative to the workspace, and refuses one
+// outside of the trees. A link that leads out of them leads to nothing that the
+// sandbox's own commands could not read: the wall is the sandbox's.
+func allowed(name string, trees []string) (string, error) {
+	if name == "" {
+		return "", errs.E(errs.Invalid, "path: required")
+	}
+	if !path.IsAbs(name) {
+		name = path.Join(sandbox.WorkspaceDir, name)
+	}
+	name = path.Clean(name)
+	for _, tree := range trees {
+		if name == tree || strings.HasPrefix(name, tree+"/") {
+			return name, nil
+		}
+	}
+	return "", errs.E(errs.Forbidden, "Path not allowed")
+}

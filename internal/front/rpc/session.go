@@ -1,0 +1,145 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/google/uuid"
+
+	sandboxv1 "github.com/cubbyhq/cubby/api/gen/sandbox/v1"
+	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+)
+
+// CreateSession implements the service.
+func (d *Door) CreateSession(ctx context.Context, req *connect.Request[sandboxv1.CreateSessionRequest]) (*connect.Response[sandboxv1.CreateSessionResponse], error) {
+	in := req.Msg
+	if in.GetTenantId() != "" {
+		return nil, errs.E(errs.Unsupported, "tenant_id: storage that sessions of a tenant share is not there yet").
+			Hint("leave it out, and move files with ReadFile and WriteFile")
+	}
+	id := in.GetSessionId()
+	if id == "" {
+		id = uuid.NewString()
+	}
+	idle := idleTimeout
+	spec := sandbox.Spec{
+		Isolation: d.core.Defaults().Isolation, IdlePolicy: sandbox.IdleDestroy, Labels: map[string]string{label: "true"},
+		Network: sandbox.Policy{Mode: sandbox.NetworkAllowlist, Allow: in.GetAllowedHosts()},
+	}
+	if spec.Isolation == sandbox.GVisor {
+		spec.User = sandbox.UserRoot // as in agentbox, whose users install packages
+	}
+	b, err := d.core.Create(ctx, core.CreateRequest{ID: id, Spec: spec, IdleTimeout: &idle})
+	if errors.Is(err, errs.Conflict) {
+		// The same id again is the same session, also when it is just being
+		// created by another call.
+		b, err = d.existing(ctx, id)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&sandboxv1.CreateSessionResponse{Session: info(b)}), nil
+}
+
+// existing returns the session of an id that is in use.
+func (d *Door) existing(ctx context.Context, id string) (sandbox.Sandbox, error) {
+	const look = 50 * time.Millisecond
+	t := time.NewTicker(look)
+	defer t.Stop()
+	for {
+		b, err := d.session(ctx, id)
+		if err != nil || b.State != sandbox.Creating {
+			return b, err
+		}
+		select {
+		case <-ctx.Done():
+			return b, ctx.Err()
+		case <-t.C:
+		}
+	}
+}
+
+// session finds a session and counts as use of it.
+func (d *Door) session(ctx context.Context, id string) (sandbox.Sandbox, error) {
+	b, err := d.core.Sandbox(ctx, id)
+	switch {
+	case errors.Is(err, errs.Invalid), err == nil && !b.State.Live():
+		return b, notFound() // no session can have such an id; a failed one is none
+	case err != nil:
+		return b, err
+	case b.State == sandbox.Running:
+		if used, err := d.core.Keepalive(ctx, id, core.Keepalive{}); err == nil {
+			return used, nil
+		}
+	}
+	return b, nil
+}
+
+func notFound() error { return errs.E(errs.NotFound, "Session not found") }
+
+// DestroySession implements the service.
+func (d *Door) DestroySession(ctx context.Context, req *connect.Request[sandboxv1.DestroySessionRequest]) (*connect.Response[sandboxv1.DestroySessionResponse], error) {
+	err := d.core.Destroy(ctx, req.Msg.GetSessionId(), false)
+	if err != nil && !unknown(err) {
+		return nil, err
+	}
+	return connect.NewResponse(&sandboxv1.DestroySessionResponse{Success: err == nil}), nil
+}
+
+// unknown reports that an error says that there is no such session.
+func unknown(err error) bool { return errors.Is(err, errs.NotFound) || errors.Is(err, errs.Invalid) }
+
+// GetSession implements the service.
+func (d *Door) GetSession(ctx context.Context, req *connect.Request[sandboxv1.GetSessionRequest]) (*connect.Response[sandboxv1.GetSessionResponse], error) {
+	b, err := d.session(ctx, req.Msg.GetSessionId())
+	if errors.Is(err, errs.NotFound) {
+		err = notFound()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&sandboxv1.GetSessionResponse{Session: info(b)}), nil
+}
+
+// ListSessions implements the service.
+func (d *Door) ListSessions(ctx context.Context, _ *connect.Request[sandboxv1.ListSessionsRequest]) (*connect.Response[sandboxv1.ListSessionsResponse], error) {
+	const page = 1000
+	out := &sandboxv1.ListSessionsResponse{}
+	for q := (core.Query{Labels: map[string]string{label: "true"}, Limit: page}); ; {
+		p, err := d.core.List(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		for _, b := range p.Sandboxes {
+			if b.State.Live() {
+				out.Sessions = append(out.Sessions, info(b))
+			}
+		}
+		if q.Cursor = p.Next; q.Cursor == "" {
+			return connect.NewResponse(out), nil
+		}
+	}
+}
+
+func info(b sandbox.Sandbox) *sandboxv1.SessionInfo {
+	hosts := b.Spec.Network.Allow
+	if len(hosts) == 0 && b.Spec.Network.Mode == sandbox.NetworkAllowlist {
+		hosts = sandbox.DefaultAllow()
+	}
+	return &sandboxv1.SessionInfo{
+		SessionId: string(b.ID), ContainerId: string(b.UID), Status: string(b.State), AllowedHosts: hosts,
+		CreatedAt: unix(b.CreatedAt), LastActivity: unix(b.LastActiveAt),
+	}
+}
+
+// unix is seconds since 1970 with their fraction; 0 for no time.
+func unix(t time.Time) float64 {
+	if t.IsZero() {
+		return 0
+	}
+	return float64(t.UnixMicro()) / 1e6
+}
