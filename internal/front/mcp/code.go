@@ -111,17 +111,21 @@ func (c *call) ended(ctx context.Context, id string, x sandbox.Exec) error {
 // lost is the error of a command that ended with its session, or that nobody
 // knows the end of.
 func (c *call) lost(ctx context.Context, id string, x sandbox.Exec) error {
+	b, err := c.core.Sandbox(ctx, id)
+	reason, dead := deathOf(b)
+	dead = dead && err == nil
 	switch x.Exit.Reason {
 	case sandbox.EndOOM:
-		return &died{id, "OOM-killed — the code exhausted the container memory limit", hintOOM}
-	case sandbox.EndDied, sandbox.EndStopped, sandbox.EndDestroyed:
-		why := cmp.Or(x.Exit.Message, strings.ReplaceAll(string(x.Exit.Reason), "_", " "))
-		if b, err := c.core.Sandbox(ctx, id); err == nil {
-			if reason, dead := deathOf(b); dead {
-				why = reason
-			}
+		e := &died{id, "OOM-killed — the code exhausted the container memory limit", hintOOM}
+		if dead {
+			e.hint = hintDied
 		}
-		return &died{id, why, hintDied}
+		return e
+	case sandbox.EndDied, sandbox.EndStopped, sandbox.EndDestroyed:
+		if !dead {
+			reason = cmp.Or(x.Exit.Message, strings.ReplaceAll(string(x.Exit.Reason), "_", " "))
+		}
+		return &died{id, reason, hintDied}
 	}
 	return errs.E(errs.Unavailable, "%s", cmp.Or(x.Exit.Message, "the command's end is not known"))
 }

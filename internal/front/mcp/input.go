@@ -17,16 +17,19 @@ import (
 // does not have are ignored: some clients add their own to every call.
 type arguments struct {
 	fields map[string]json.RawMessage
-	at     []any // where this object is
+	at     []step // where this object is
 	wrong  *[]detail
 }
 
 // detail is one mistake.
 type detail struct {
 	Type string `json:"type" jsonschema:"what kind of mistake"`
-	Loc  []any  `json:"loc" jsonschema:"the path to it: names of fields and places in lists"`
+	Loc  []step `json:"loc" jsonschema:"the path to it"`
 	Msg  string `json:"msg"`
 }
+
+// step is the name of a field or a place in a list.
+type step any
 
 // invalidInput is the error of arguments that a tool cannot take.
 type invalidInput struct{ details []detail }
@@ -58,7 +61,7 @@ func (a *arguments) add(kind string, name any, msg string) {
 		loc = append(loc, name)
 	}
 	if loc == nil {
-		loc = []any{}
+		loc = []step{}
 	}
 	*a.wrong = append(*a.wrong, detail{kind, loc, msg})
 }

@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"encoding/json"
+	"reflect"
 	"strconv"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -27,7 +28,7 @@ func filled(description string) *jsonschema.Schema {
 
 func sessionID() *jsonschema.Schema { return filled("What create_session returned.") }
 
-// whole is a whole number between bounds.
+// number is a whole number between bounds.
 func number(absent, least, most int64, description string) *jsonschema.Schema {
 	low, high := float64(least), float64(most)
 	return &jsonschema.Schema{
@@ -41,18 +42,23 @@ func list(items *jsonschema.Schema, description string) *jsonschema.Schema {
 	return &jsonschema.Schema{Type: "array", MinItems: &one, Items: items, Description: description}
 }
 
-// shape is the schema of what a tool answers. Fields may be added to it.
+// shape is the schema of what a tool answers.
 func shape[T any]() *jsonschema.Schema {
-	s, err := jsonschema.For[T](nil)
+	s, err := jsonschema.For[T](&jsonschema.ForOptions{TypeSchemas: map[reflect.Type]*jsonschema.Schema{
+		// A step of a path to a mistake.
+		reflect.TypeFor[step](): anyOf(&jsonschema.Schema{Type: "string"}, &jsonschema.Schema{Type: "integer"}),
+	}})
 	if err != nil {
 		panic(err) // every T is a struct of this package
 	}
-	open(s)
+	plain(s)
 	return s
 }
 
-// open lets objects have further fields.
-func open(s *jsonschema.Schema) {
+// plain turns what is made from a Go type into what is true and what simple
+// clients can read: objects may have further fields, lists are never null, and
+// a schema has one type.
+func plain(s *jsonschema.Schema) {
 	if s == nil {
 		return
 	}
@@ -60,7 +66,24 @@ func open(s *jsonschema.Schema) {
 		s.AdditionalProperties = nil
 	}
 	for _, p := range s.Properties {
-		open(p)
+		plain(p)
 	}
-	open(s.Items)
+	plain(s.Items)
+	plain(s.AdditionalProperties)
+	if len(s.Types) != 2 || s.Types[0] != "null" {
+		return
+	}
+	kind := s.Types[1]
+	s.Types, s.Type = nil, kind
+	if kind == "array" {
+		return
+	}
+	description, value := s.Description, *s
+	value.Description = ""
+	*s = *anyOf(&value, &jsonschema.Schema{Type: "null"})
+	s.Description = description
+}
+
+func anyOf(schemas ...*jsonschema.Schema) *jsonschema.Schema {
+	return &jsonschema.Schema{AnyOf: schemas}
 }

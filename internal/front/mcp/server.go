@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"log/slog"
 
 	"github.com/google/jsonschema-go/jsonschema"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -23,7 +24,7 @@ not needed any more: its files are gone then.`
 func (d *Door) newServer() *sdk.Server {
 	s := sdk.NewServer(&sdk.Implementation{Name: "cubby", Title: "Cubby sandboxes", Version: d.version}, &sdk.ServerOptions{
 		Instructions: instructions,
-		Logger:       d.log,
+		Logger:       slog.New(warnings{d.log.Handler()}),
 		// The lists never change, and there is no logging to clients.
 		Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}, Resources: &sdk.ResourceCapabilities{}},
 	})
@@ -35,6 +36,19 @@ func (d *Door) newServer() *sdk.Server {
 	d.addResources(s)
 	return s
 }
+
+// warnings keeps what the SDK tells of every request out of the log.
+type warnings struct{ slog.Handler }
+
+func (w warnings) Enabled(ctx context.Context, level slog.Level) bool {
+	return level >= slog.LevelWarn && w.Handler.Enabled(ctx, level)
+}
+
+func (w warnings) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return warnings{w.Handler.WithAttrs(attrs)}
+}
+
+func (w warnings) WithGroup(name string) slog.Handler { return warnings{w.Handler.WithGroup(name)} }
 
 // tool is one of the tools.
 type tool struct {

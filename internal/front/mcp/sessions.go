@@ -33,7 +33,7 @@ func (d *Door) createSessionTool() tool {
 				Description: "What execute_code runs.",
 			},
 			"dependencies": {
-				Type: "object", AdditionalProperties: &jsonschema.Schema{Types: []string{"string", "number", "null"}}, Default: []byte(`{}`),
+				Type: "object", AdditionalProperties: anyOf(&jsonschema.Schema{Type: "string"}, &jsonschema.Schema{Type: "number"}, &jsonschema.Schema{Type: "null"}), Default: []byte(`{}`),
 				Description: `Packages to install, as {"name": "version"}; an empty version is the newest. From PyPI, npm or CRAN.`,
 			},
 		}),
