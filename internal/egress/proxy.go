@@ -2,6 +2,7 @@ package egress
 
 import (
 	"context"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -62,15 +63,28 @@ func New(c Config) *Proxy {
 	return p
 }
 
-// Serve answers the proxy requests of one guest stream until either side
+// Serve answers the proxy requests of one guest stream, in HTTP or SOCKS, until either side
 // closes it or ctx ends; it closes conn and returns when nothing of it is left.
 // policy is asked for every request, so a change holds from the next one on.
 func (p *Proxy) Serve(ctx context.Context, conn net.Conn, box sandbox.UID, policy func() sandbox.Policy) {
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	defer stop()
+	defer conn.Close()
 	s := &stream{Proxy: p, box: box, policy: policy, conn: conn}
+	first := make([]byte, 1)
+	_ = conn.SetReadDeadline(time.Now().Add(headerTimeout))
+	if _, err := io.ReadFull(conn, first); err != nil {
+		return
+	}
+	_ = conn.SetReadDeadline(time.Time{})
+	if first[0] == socksVersion {
+		s.socks(ctx)
+		return
+	}
 	s.transport = s.newTransport()
 	defer s.transport.CloseIdleConnections()
 
-	guard := &headerGuard{Conn: conn}
+	guard := &headerGuard{Conn: &replayed{Conn: conn, first: first}}
 	l := newSingleListener(guard)
 	srv := &http.Server{
 		Handler:           s,
@@ -94,12 +108,9 @@ func (p *Proxy) Serve(ctx context.Context, conn net.Conn, box sandbox.UID, polic
 			}
 		},
 	}
-	stop := context.AfterFunc(ctx, func() { conn.Close() })
-	defer stop()
 	s.end = l.Close
 	_ = srv.Serve(l) // always net.ErrClosed: the stream has ended
 	s.running.Wait()
-	conn.Close()
 }
 
 // stream is one guest stream while it is served.
