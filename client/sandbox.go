@@ -110,6 +110,8 @@ type CreateOptions struct {
 	// Dependencies are packages of the runtime (default python) to install, with
 	// their versions; "" is any.
 	Dependencies map[string]string `json:"dependencies,omitempty"`
+	// Progress, when not nil, hears what their installation prints.
+	Progress func(Output) `json:"-"`
 	// Restore names an archive whose files the sandbox begins with.
 	Restore string `json:"restore,omitempty"`
 
@@ -118,12 +120,16 @@ type CreateOptions struct {
 	IdempotencyKey string `json:"-"`
 }
 
-// Create makes a sandbox and returns when it runs.
+// Create makes a sandbox and returns when it runs and has its dependencies.
+// When they cannot be installed, or ctx ends before, there is no sandbox.
 func (c *Client) Create(ctx context.Context, o CreateOptions) (Sandbox, error) {
 	var box Sandbox
 	r := call{method: http.MethodPost, path: "/v1/sandboxes", json: o, header: http.Header{}}
 	if o.IdempotencyKey != "" {
 		r.header.Set("Idempotency-Key", o.IdempotencyKey)
+	}
+	if o.Progress != nil {
+		return c.follow(ctx, r, o.Progress)
 	}
 	return box, c.do(ctx, r, &box)
 }

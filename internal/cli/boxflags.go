@@ -20,6 +20,7 @@ type boxFlags struct {
 	memory, disk                                    byteSize
 	cpus                                            float64
 	pids                                            int64
+	dependencies                                    []string
 	env, envFiles, labels, metadata, allow, deny    []string
 	ports                                           []int
 	idleTimeout, execTimeout, maxLifetime           time.Duration
@@ -49,6 +50,7 @@ func (b *boxFlags) register(cmd *cobra.Command) {
 	f.DurationVar(&b.idleTimeout, "idle-timeout", 0, "`time` that it may be unused (the daemon's default: 30m; 0: for ever)")
 	f.DurationVar(&b.maxLifetime, "max-lifetime", 0, "`time` after which it is destroyed, whatever it does (the daemon's default: none; 0: none)")
 	f.StringVar(&b.thread, "thread", "", "`name` of the group that a bound of the operator holds for")
+	f.StringArrayVar(&b.dependencies, "dep", nil, "package to install first, as `NAME[=VERSION]`; repeatable")
 	complete(cmd, "runtime", "python", "node", "r")
 	complete(cmd, "isolation", "gvisor", "container")
 	complete(cmd, "network", "none", "allowlist", "open")
@@ -66,6 +68,12 @@ func (b *boxFlags) options(a *app, cmd *cobra.Command) (client.CreateOptions, er
 	var err error
 	if o.Env, err = environment(a, b.env, b.envFiles); err != nil {
 		return o, usageError{cmd, err}
+	}
+	if o.Dependencies, err = dependencies(b.dependencies); err != nil {
+		return o, usageError{cmd, err}
+	}
+	if len(o.Dependencies) > 0 {
+		o.Progress = a.installing
 	}
 	if o.Labels, err = pairs("label", b.labels); err != nil {
 		return o, usageError{cmd, err}

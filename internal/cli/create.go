@@ -14,7 +14,8 @@ func (a *app) createCommand() *cobra.Command {
 		Use:   "create [flags]",
 		Short: "create a sandbox and print its id",
 		Example: `  ID=$(cubby create)
-  cubby create --id my-box --isolation container --memory 512MiB --label team=red`,
+  cubby create --id my-box --isolation container --memory 512MiB --label team=red
+  cubby create --runtime python --dep pandas=2.2.3 --dep matplotlib`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o, err := flags.options(a, cmd)

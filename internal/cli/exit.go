@@ -116,6 +116,7 @@ func (a *app) report(err error) {
 	var remote *client.Error
 	var local *errs.Error
 	var refused *client.GitError
+	var missing *client.PackagesError
 	hint := ""
 	switch {
 	case errors.As(err, &usage):
@@ -133,6 +134,8 @@ func (a *app) report(err error) {
 		}
 	case errors.As(err, &refused):
 		hint = refused.Hint
+	case errors.As(err, &missing):
+		hint = missing.Hint
 	case errors.As(err, &local):
 		hint = errs.Public(err).Hint
 	}

@@ -64,13 +64,23 @@ func (a *app) run(cmd *cobra.Command, flags *boxFlags, ex *execFlags, keep bool,
 	// From here on a signal must not leave a sandbox behind, so nothing below
 	// ends by the default.
 	var early atomic.Pointer[os.Signal]
-	giveBack := a.takeSignals(func(sig os.Signal) { early.Store(&sig) })
-	defer giveBack()
 	ctx := context.WithoutCancel(cmd.Context())
+	creating, endCreate := context.WithCancel(ctx)
+	defer endCreate()
+	giveBack := a.takeSignals(func(sig os.Signal) {
+		early.Store(&sig)
+		if len(o.Dependencies) > 0 {
+			endCreate() // which may take minutes
+		}
+	})
+	defer giveBack()
 	c := a.client()
 
-	if _, err := c.Create(ctx, o); err != nil {
-		if errors.Is(err, client.Unreachable) {
+	if _, err := c.Create(creating, o); err != nil {
+		if sig := early.Load(); sig != nil && creating.Err() != nil {
+			err = &codeError{exitSignal + signalNumber(*sig), nil}
+		}
+		if errors.Is(err, client.Unreachable) || creating.Err() != nil {
 			err = a.destroyAfter(ctx, c, o.ID, err) // the answer may be what was lost
 		}
 		return err

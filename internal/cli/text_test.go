@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"maps"
 	"os"
 	"path/filepath"
 	"testing"
@@ -117,8 +118,27 @@ func TestTables(t *testing.T) {
 	if err := a.printExecs([]client.Exec{
 		{Seq: 1, Status: client.ExecDone, ExitCode: &code, Reason: "exited", DurationMS: 12, Cmd: client.Cmd{Argv: []string{"echo", "a b"}}},
 		{Seq: 2, Status: client.ExecRunning, Cmd: client.Cmd{Shell: "sleep 1 && echo \x1b"}},
+		{Seq: 3, Status: client.ExecRunning, Kind: "code.run", Kernel: "python", Code: "x = 1\nx\n"},
 	}); err != nil {
 		t.Fatal(err)
 	}
 	golden(t, "tables.txt", out.String())
+}
+
+func TestDependencies(t *testing.T) {
+	got, err := dependencies([]string{
+		"pandas", "six=1.16.0", "numpy==1.26.4", "django>=4.2,<5", "flask ~= 3.0", "lodash@4.17.21", "@types/node", "@types/react@^18", "x!=1", "react@>=17 <19",
+	})
+	want := map[string]string{
+		"pandas": "", "six": "1.16.0", "numpy": "1.26.4", "django": ">=4.2,<5", "flask": "~= 3.0", "lodash": "4.17.21",
+		"@types/node": "", "@types/react": "^18", "x": "!=1", "react": ">=17 <19",
+	}
+	if err != nil || !maps.Equal(got, want) {
+		t.Errorf("dependencies = %v, %v, want %v", got, err, want)
+	}
+	for _, list := range [][]string{{""}, {"a", "a=1"}, {" "}} {
+		if got, err := dependencies(list); err == nil {
+			t.Errorf("dependencies(%q) = %v", list, got)
+		}
+	}
 }

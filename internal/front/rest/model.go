@@ -84,6 +84,7 @@ type SandboxInput struct {
 	Restore     string  `json:"restore,omitempty" doc:"The name of an archive whose files it begins with."`
 
 	Dependencies map[string]string `json:"dependencies,omitempty" doc:"Packages of the runtime (default python) to install, with their versions; an empty one is any."`
+	Stream       bool              `json:"stream,omitempty" doc:"Answer with Server-Sent Events, as Accept: text/event-stream does: what the installation prints, and at last the sandbox."`
 }
 
 func (in *SandboxInput) limits() (sandbox.Limits, error) {

@@ -41,6 +41,7 @@ func apiConfig(version string) huma.Config {
 				{Name: "files", Description: "What is on a sandbox's disk."},
 				{Name: "archives", Description: "Files of destroyed sandboxes, in the storage that the operator set up."},
 				{Name: "code", Description: "Kernels, which keep their state, and the cells that run in them."},
+				{Name: "packages", Description: "What runtimes install."},
 				{Name: "git", Description: "Operations on repositories in a sandbox."},
 				{Name: "host", Description: "The daemon itself."},
 				{Name: "sandboxed", Description: "The paths of sandboxed, with its shapes."},

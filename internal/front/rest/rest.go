@@ -67,6 +67,7 @@ func New(c Config) *Door {
 	d.fileRoutes()
 	d.archiveRoutes()
 	d.gitRoutes()
+	d.packagesRoutes()
 	d.keptArchiveRoutes()
 	d.terminalRoutes()
 	d.sessionRoutes()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/core"
 	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/front"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
@@ -26,8 +27,14 @@ type sandboxOutput struct{ Body Sandbox }
 func (d *Door) sandboxRoutes() {
 	register(d, operation{
 		id: "create-sandbox", method: http.MethodPost, path: "/v1/sandboxes", tag: "sandboxes", status: http.StatusCreated,
-		summary:     "Create a sandbox and wait until it runs",
-		description: "Every field is optional and so is the body. With an Idempotency-Key a repeat of the same request returns the sandbox of the first.",
+		summary: "Create a sandbox and wait until it runs",
+		description: "Every field is optional and so is the body. With an Idempotency-Key a repeat of the same request returns the sandbox of the first. " +
+			"Dependencies are installed before the answer, and when that fails the create is undone. " +
+			"The events of a stream are stdout and stderr of the installation as in GET …/execs/{seq}/stream, ping, and as the last one sandbox or error.",
+		responses: map[string]*huma.Response{
+			"200": {Description: "A stream", Content: map[string]*huma.MediaType{"text/event-stream": {Schema: &huma.Schema{Type: huma.TypeString}}}},
+			"201": {Description: "Created", Content: content("application/json", d.schema(Sandbox{}, "Sandbox"))},
+		},
 	}, d.createSandbox)
 	register(d, operation{
 		id: "list-sandboxes", method: http.MethodGet, path: "/v1/sandboxes", tag: "sandboxes",
@@ -89,15 +96,37 @@ func sandboxOut(b sandbox.Sandbox, err error) (*sandboxOutput, error) {
 }
 
 type createInput struct {
+	exchange
 	IdempotencyKey string        `header:"Idempotency-Key" maxLength:"255" doc:"Makes a repeat of this request return the same sandbox."`
 	Body           *SandboxInput `doc:"Optional."`
 }
 
-func (d *Door) createSandbox(ctx context.Context, in *createInput) (*sandboxOutput, error) {
+func (d *Door) createSandbox(ctx context.Context, in *createInput) (*streamed, error) {
 	body := in.Body
 	if body == nil {
 		body = new(SandboxInput)
 	}
+	req, err := in.request(body)
+	if err != nil {
+		return nil, err
+	}
+	if body.Stream || wantsEvents(in.r.Header.Get("Accept")) {
+		return stream(func() { d.followCreate(ctx, in.exchange, req) }), nil
+	}
+	working, done := ctx, func() {}
+	if len(body.Dependencies) > 0 { // which may take longer than a daemon that stops can wait
+		working, done = d.untilDrain(ctx)
+	}
+	b, err := d.core.Create(working, req)
+	done()
+	if err != nil {
+		return nil, err
+	}
+	return stream(func() { front.WriteJSON(in.w, http.StatusCreated, sandboxJSON(b)) }), nil
+}
+
+// request is what core is asked.
+func (in *createInput) request(body *SandboxInput) (core.CreateRequest, error) {
 	req := core.CreateRequest{ID: body.ID, IdempotencyKey: in.IdempotencyKey}
 	spec := &req.Spec
 	spec.Image, spec.Isolation, spec.Env, spec.User = body.Image, sandbox.Isolation(body.Isolation), body.Env, body.User
@@ -107,21 +136,19 @@ func (d *Door) createSandbox(ctx context.Context, in *createInput) (*sandboxOutp
 	if body.Network != nil {
 		spec.Network = sandbox.Policy{Mode: sandbox.NetworkMode(body.Network.Mode), Allow: body.Network.Allow, Deny: body.Network.Deny}
 	}
+	spec.Thread, req.Restore = body.Thread, body.Restore
 	var err error
 	if spec.Limits, err = body.limits(); err != nil {
-		return nil, err
+		return req, err
 	}
 	if req.IdleTimeout, err = optionalSeconds("idle_timeout_seconds", body.IdleTimeoutSeconds); err != nil {
-		return nil, err
+		return req, err
 	}
 	if req.ExecTimeout, err = optionalSeconds("exec_timeout_seconds", body.ExecTimeoutSeconds); err != nil {
-		return nil, err
+		return req, err
 	}
-	if req.MaxLifetime, err = optionalSeconds("max_lifetime_seconds", body.MaxLifetimeSeconds); err != nil {
-		return nil, err
-	}
-	spec.Thread, req.Restore = body.Thread, body.Restore
-	return sandboxOut(d.core.Create(ctx, req))
+	req.MaxLifetime, err = optionalSeconds("max_lifetime_seconds", body.MaxLifetimeSeconds)
+	return req, err
 }
 
 func optionalSeconds(field string, s *float64) (*time.Duration, error) {

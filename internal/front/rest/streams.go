@@ -68,6 +68,22 @@ type outputEvent struct {
 	Offset   int64  `json:"offset"`
 }
 
+// outputs writes pieces of output, each with the offset to resume after as its
+// id.
+func (s *eventStream) outputs(list []sandbox.Output) error {
+	for _, o := range list {
+		e := outputEvent{Encoding: "utf-8", Offset: o.Offset}
+		var encoding string
+		if e.Data, encoding = encodeText(o.Data); encoding != "" {
+			e.Encoding = encoding
+		}
+		if err := s.send(o.Offset+int64(len(o.Data)), o.Stream.String(), e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // followExec writes the whole response; end makes the data of the last event.
 // The client may leave at any time: the command does not notice.
 func (d *Door) followExec(ctx context.Context, w http.ResponseWriter, id string, seq, after int64, end endOf) {
@@ -77,19 +93,7 @@ func (d *Door) followExec(ctx context.Context, w http.ResponseWriter, id string,
 	}
 	var join joiner
 	var rich richLines
-	send := func(outputs []sandbox.Output) error {
-		for _, o := range outputs {
-			e := outputEvent{Encoding: "utf-8", Offset: o.Offset}
-			var encoding string
-			if e.Data, encoding = encodeText(o.Data); encoding != "" {
-				e.Encoding = encoding
-			}
-			if err := s.send(o.Offset+int64(len(o.Data)), o.Stream.String(), e); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
+	send := s.outputs
 	at := after
 	err = pump(ctx, d.life.Done(), d.output(id, seq, after, true), pingEvery, func(e journal.Entry) error {
 		if e.Exit == nil {

@@ -1,0 +1,70 @@
+package rest
+
+import (
+	"context"
+	"errors"
+	"iter"
+
+	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+)
+
+// step is what a create tells: what an installation prints, and at last the
+// sandbox.
+type step struct {
+	output sandbox.Output
+	made   *sandbox.Sandbox
+}
+
+// followCreate creates and writes the whole response: stdout and stderr of the
+// installation as events, and as the last one sandbox or error. What fails
+// before there is anything to tell is answered as without a stream. When the
+// client leaves, the create is undone.
+func (d *Door) followCreate(ctx context.Context, x exchange, r core.CreateRequest) {
+	steps := func(ctx context.Context) iter.Seq2[step, error] {
+		return func(yield func(step, error) bool) {
+			wanted := true
+			r.Progress = func(o sandbox.Output) { wanted = wanted && yield(step{output: o}, nil) }
+			b, err := d.core.Create(ctx, r)
+			if wanted {
+				yield(step{made: &b}, err)
+			}
+		}
+	}
+	var s *eventStream
+	open := func() (err error) {
+		if s == nil {
+			s, err = newEventStream(x.w)
+		}
+		return err
+	}
+	var join joiner
+	err := pump(ctx, d.life.Done(), steps, pingEvery, func(now step) error {
+		if err := open(); err != nil {
+			return err
+		}
+		if now.made == nil {
+			return s.outputs(join.add(now.output))
+		}
+		if err := s.outputs(join.flush()); err != nil {
+			return err
+		}
+		return s.send(-1, "sandbox", sandboxJSON(*now.made))
+	}, func() error {
+		if err := open(); err != nil {
+			return err
+		}
+		return s.ping()
+	})
+	if errors.Is(err, errDraining) {
+		err = errs.E(errs.Unavailable, "the daemon stops; the create was undone").Hint("try again")
+	}
+	switch {
+	case err == nil || ctx.Err() != nil:
+	case s == nil:
+		d.Error(x.w, x.r, err)
+	default:
+		d.failStream(ctx, s, err)
+	}
+}
