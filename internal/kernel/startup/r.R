@@ -15,7 +15,8 @@ local({
   if (nzchar(mine) && file.access(.libPaths()[1L], 2L) != 0L && dir.create(mine, FALSE, TRUE)) .libPaths(c(mine, .libPaths()))
 
   # The kernel's one way out. It shows all visible values of a cell alike, calls
-  # every error ERROR, and says nothing of an interrupt.
+  # every error ERROR, says nothing of an interrupt, asks also where nobody can
+  # answer, and leaves it to others to end it.
   executor <- NULL
   for (frame in sys.frames()) {
     self <- get0(".self", frame, inherits = TRUE)
@@ -43,8 +44,22 @@ local({
       return(invisible())
     }
     if (type == "stream") content$text <- sub("\n\n$", "\n", content$text) # message() ends its line itself
+    if (type == "display_data") {
+      for (mime in names(Filter(is.raw, content$data))) { # base64 in one line
+        content$data[[mime]] <- base64enc::base64encode(content$data[[mime]])
+      }
+    }
+    if (type == "input_request" && !isTRUE(request$content$allow_stdin)) {
+      stop(structure(
+        class = c("StdinNotImplementedError", "error", "condition"),
+        list(message = "the code asked for input, and nothing was connected to answer", call = NULL)
+      ))
+    }
     if (type == "error" && inherits(from$e, "condition")) {
       content <- fail(content, class(from$e)[[1L]], conditionMessage(from$e))
+      # How the condition came here is nobody's business.
+      own <- grep("^[0-9]+\\. (\\.handleSimpleError|signalCondition)\\(", content$traceback)
+      if (length(own)) content$traceback <- content$traceback[seq_len(own[[1L]] - 1L)]
       executor$err <- content
     }
     if (type == "execute_reply") {
@@ -57,5 +72,8 @@ local({
       }
     }
     send(type, request, socket, content)
+    if (type == "execute_reply" && any(vapply(content$payload, function(p) identical(p$source, "ask_exit"), NA))) {
+      eval(quote(.Internal(quit("no", 0L, FALSE))), baseenv())
+    }
   }
 })

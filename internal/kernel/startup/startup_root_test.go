@@ -5,6 +5,7 @@ package startup
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -238,6 +239,7 @@ func TestR(t *testing.T) {
 		{"3\nstop('bad')", shown{Displays: []kernel.Bundle{plain("[1] 3")}, Error: "simpleError: bad"}},
 		{"f <- function(n) stop('deep'); f(1)", shown{Error: "simpleError: deep"}},
 		{"stop(structure(class = c('mine', 'error', 'condition'), list(message = 'own', call = NULL)))", shown{Error: "mine: own"}},
+		{"answer <- readline('name? ')", shown{Error: "StdinNotImplementedError: the code asked for input, and nothing was connected to answer"}},
 		{"nope", shown{Error: "simpleError: object 'nope' not found"}},
 		{"getOption('repos')[['CRAN']]", shown{Result: plain(`[1] "http://127.0.0.1:9/cran"`)}},
 		{".libPaths()[1] == path.expand(Sys.getenv('R_LIBS_USER')) || file.access(.libPaths()[1], 2) == 0", shown{Result: plain("[1] TRUE")}},
@@ -254,8 +256,11 @@ func TestR(t *testing.T) {
 		t.Errorf("a table: %s", got.Result)
 	}
 	got = execute(t, c, "plot(1:10)")
-	if png := string(got.Displays[0]["image/png"]); len(got.Displays) != 1 || !strings.HasPrefix(png, `"iVBOR`) {
-		t.Errorf("a plot: %s", got.Displays)
+	if len(got.Displays) != 1 {
+		t.Fatalf("a plot: %+v", got)
+	}
+	if png := string(got.Displays[0]["image/png"]); !strings.HasPrefix(png, `"iVBOR`) || strings.Contains(png, `\n`) {
+		t.Errorf("a plot: %.100q", png)
 	}
 
 	var s shown
@@ -271,6 +276,34 @@ func TestR(t *testing.T) {
 		t.Errorf("interrupted: %+v, %+v, %v", s, r, err)
 	}
 	run(t, c, []check{{"x", shown{Result: plain("[1] 20")}}})
+
+	// quit() ends the kernel, though it may have answered before.
+	_, err = c.Execute(t.Context(), kernel.Cell{Code: "quit('no')"}, func(kernel.Output) {})
+	if err != nil && !errors.Is(err, kernel.ErrGone) {
+		t.Errorf("quit: %v", err)
+	}
+	select {
+	case <-c.Gone():
+	case <-time.After(time.Minute):
+		t.Error("the kernel goes on after quit()")
+	}
+}
+
+// readline() with somebody to answer.
+func TestRInput(t *testing.T) {
+	c, _, _ := start(t, "ir", "R")
+	var s shown
+	_, err := c.Execute(t.Context(), kernel.Cell{Code: "answer <- readline('name? ')\nanswer", Stdin: true}, func(o kernel.Output) {
+		if o.Input != nil {
+			if err := c.Answer("Ada"); err != nil {
+				t.Error(err)
+			}
+		}
+		s.take(o)
+	})
+	if err != nil || string(s.Result["text/plain"]) != `"[1] \"Ada\""` {
+		t.Errorf("readline = %+v, %v", s, err)
+	}
 }
 
 func TestUnknownLanguage(t *testing.T) {
