@@ -225,6 +225,9 @@ func (c Config) record(w *response, r *http.Request, who string, d time.Duration
 func route(r *http.Request) string {
 	_, pattern, ok := strings.Cut(r.Pattern, " ")
 	if !ok {
+		pattern = r.Pattern // of every method
+	}
+	if pattern == "" || pattern == "/" {
 		return "none"
 	}
 	return pattern
