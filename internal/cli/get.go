@@ -119,7 +119,7 @@ func (a *app) printBox(b client.Sandbox) error {
 func (a *app) printExecs(execs []client.Exec) error {
 	rows := make([][]string, len(execs))
 	for i, e := range execs {
-		rows[i] = []string{strconv.FormatInt(e.Seq, 10), exitText(e), duration(e), cmdText(e.Cmd)}
+		rows[i] = []string{strconv.FormatInt(e.Seq, 10), exitText(e), duration(e), cmdText(e)}
 	}
 	return table(a.Stdout, []string{"SEQ", "EXIT", "TIME", "COMMAND"}, rows)
 }
@@ -147,12 +147,15 @@ func duration(e client.Exec) string {
 	return d.Round(time.Millisecond).String()
 }
 
-// cmdText shows a command on one line of bounded length.
-func cmdText(c client.Cmd) string {
-	text := c.Shell
-	if text == "" {
-		quoted := make([]string, len(c.Argv))
-		for i, arg := range c.Argv {
+// cmdText shows a command, or a cell, on one line of bounded length.
+func cmdText(e client.Exec) string {
+	text := e.Cmd.Shell
+	switch {
+	case e.Kernel != "":
+		text = e.Kernel + ": " + strings.TrimSpace(e.Code)
+	case text == "":
+		quoted := make([]string, len(e.Cmd.Argv))
+		for i, arg := range e.Cmd.Argv {
 			quoted[i] = shellQuote(arg)
 		}
 		text = strings.Join(quoted, " ")
