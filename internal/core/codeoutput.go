@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -23,9 +22,6 @@ const (
 	// maxShown and maxShownBytes bound the outputs of one execution together.
 	maxShown      = 1000
 	maxShownBytes = 32 << 20
-	// maxNesting is how deep JSON may be: deeper than anything that is drawn,
-	// and not too deep for any reader.
-	maxNesting = 128
 	// maxTypes bounds the MIME types of one value.
 	maxTypes = 64
 	// maxMIME is the longest name of one, in bytes, and maxMetadata what may be
@@ -120,31 +116,6 @@ func (o *cellOutput) execution(x sandbox.Exec, caps CodeCaps, missing sandbox.Ex
 
 		KernelRestarted: firstChars(o.restarted, maxFault),
 	}
-}
-
-// capResult bounds the texts of a result; other values are whole.
-func capResult(b kernel.Bundle, limit int, truncated map[string]int64) kernel.Bundle {
-	for mime, value := range b {
-		if !strings.HasPrefix(mime, "text/") || limit <= 0 || len(value) <= limit {
-			continue
-		}
-		var text string
-		if json.Unmarshal(value, &text) != nil {
-			continue // JSON of a text type
-		}
-		b[mime] = quote(capText(text, limit, "result."+mime, truncated))
-	}
-	return b
-}
-
-// quote is text as JSON, with <, > and & as they are.
-func quote(text string) json.RawMessage {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	// No string fails.
-	_ = enc.Encode(text)
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
 // cellOutput assembles what a cell shows out of its journal. Nothing of it is
@@ -245,7 +216,7 @@ func (o *cellOutput) record(line []byte) {
 		line = bytes.ToValidUTF8(line, []byte("\uFFFD"))
 	}
 	var r record
-	if nesting(line) > maxNesting || json.Unmarshal(line, &r) != nil {
+	if kernel.Nesting(line) > kernel.MaxNesting || json.Unmarshal(line, &r) != nil {
 		o.left++
 		return
 	}
@@ -372,105 +343,4 @@ func (o *cellOutput) recall(stored json.RawMessage) {
 	if r.Error != nil {
 		o.fault = &CodeError{Type: r.Error.Type, Message: r.Error.Message}
 	}
-}
-
-// bundle reads a value in its MIME types, those that make sense. It is never
-// nil.
-func bundle(raw json.RawMessage) kernel.Bundle {
-	b := make(kernel.Bundle)
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
-		return b
-	}
-	for dec.More() && len(b) < maxTypes {
-		t, err := dec.Token()
-		if err != nil {
-			return b
-		}
-		var v json.RawMessage
-		if dec.Decode(&v) != nil {
-			return b
-		}
-		if mime, ok := t.(string); ok && isMIME(mime) {
-			b[mime] = valueOf(mime, v)
-		}
-	}
-	return b
-}
-
-// isMIME reports whether a name could be that of a MIME type.
-func isMIME(name string) bool {
-	if name == "" || len(name) > maxMIME {
-		return false
-	}
-	return !strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' })
-}
-
-// valueOf makes a value what its type says: a string, or any JSON.
-func valueOf(mime string, v json.RawMessage) json.RawMessage {
-	if strings.HasSuffix(mime, "json") {
-		return v
-	}
-	var text string
-	switch {
-	case v[0] == '"' && !bytes.Contains(v, []byte(`\ud`)) && !bytes.Contains(v, []byte(`\uD`)):
-		return v
-	case v[0] == '"':
-		// Half a surrogate pair is no text; decoding replaces it.
-		if json.Unmarshal(v, &text) != nil {
-			return quote("")
-		}
-	case v[0] == '[':
-		text = strings.Join(texts(v), "")
-	default:
-		text = string(v)
-	}
-	return quote(text)
-}
-
-// texts reads a list of strings.
-func texts(raw json.RawMessage) []string {
-	var all []string
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	if t, err := dec.Token(); err != nil || t != json.Delim('[') {
-		return nil
-	}
-	for dec.More() && len(all) < maxTexts {
-		var v any
-		if dec.Decode(&v) != nil {
-			break
-		}
-		if s, ok := v.(string); ok {
-			all = append(all, s)
-		}
-	}
-	return all
-}
-
-// metadata is what is said about a value, nil when that is nothing.
-func metadata(raw json.RawMessage) json.RawMessage {
-	if len(raw) <= len("{}") || raw[0] != '{' || len(raw) > maxMetadata {
-		return nil
-	}
-	return slices.Clone(raw)
-}
-
-// nesting is how deep a JSON text goes, or seems to.
-func nesting(text []byte) int {
-	depth, deepest, quoted := 0, 0, false
-	for i := 0; i < len(text); i++ {
-		switch c := text[i]; {
-		case quoted && c == '\\':
-			i++
-		case c == '"':
-			quoted = !quoted
-		case quoted:
-		case c == '[' || c == '{':
-			depth++
-			deepest = max(deepest, depth)
-		case c == ']' || c == '}':
-			depth--
-		}
-	}
-	return deepest
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/event"
+	"github.com/cubbyhq/cubby/internal/guest"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
@@ -112,24 +113,23 @@ func (r *run) kernel(ctx context.Context, name string) (sandbox.Kernel, error) {
 // InterruptKernel ends the cell that runs, if one does; the kernel's state
 // stays and the cells behind it go on.
 func (s *Service) InterruptKernel(ctx context.Context, id, name string) (sandbox.Kernel, error) {
-	if err := sandbox.ValidateName("kernel", name); err != nil {
-		return sandbox.Kernel{}, err
-	}
-	_, r, done, err := s.useKernels(ctx, id)
-	if err != nil {
-		return sandbox.Kernel{}, err
-	}
-	defer done()
-	k, err := r.guest.InterruptKernel(ctx, name)
-	if err != nil {
-		return sandbox.Kernel{}, err
-	}
-	return r.withQueue(k), nil
+	return s.actOnKernel(ctx, id, name, (*guest.Client).InterruptKernel, nil)
 }
 
 // RestartKernel ends the kernel's process, and the cell that runs with it, and
 // returns when a new one answers. The cells behind it run there.
 func (s *Service) RestartKernel(ctx context.Context, id, name string) (sandbox.Kernel, error) {
+	return s.actOnKernel(ctx, id, name, (*guest.Client).RestartKernel, func(k sandbox.Kernel) event.Payload {
+		return event.KernelRestart{Kernel: k.Name, Language: k.Language}
+	})
+}
+
+// actOnKernel has the agent do something to a kernel, and notes it when told
+// is not nil.
+func (s *Service) actOnKernel(
+	ctx context.Context, id, name string,
+	act func(c *guest.Client, ctx context.Context, name string) (sandbox.Kernel, error), told func(sandbox.Kernel) event.Payload,
+) (sandbox.Kernel, error) {
 	if err := sandbox.ValidateName("kernel", name); err != nil {
 		return sandbox.Kernel{}, err
 	}
@@ -138,11 +138,13 @@ func (s *Service) RestartKernel(ctx context.Context, id, name string) (sandbox.K
 		return sandbox.Kernel{}, err
 	}
 	defer done()
-	k, err := r.guest.RestartKernel(ctx, name)
+	k, err := act(r.guest, ctx, name)
 	if err != nil {
 		return sandbox.Kernel{}, err
 	}
-	s.note(ctx, event.New(b.UID, actor(ctx), event.KernelRestart{Kernel: k.Name, Language: k.Language}))
+	if told != nil {
+		s.note(ctx, event.New(b.UID, actor(ctx), told(k)))
+	}
 	return r.withQueue(k), nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 
+	"github.com/cubbyhq/cubby/internal/kernel"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
@@ -56,13 +57,9 @@ func (r *richLines) add(o sandbox.Output) []richLine {
 	return out
 }
 
-// deepestRich bounds the nesting of a line: readers in many languages go down
-// a tree by calling themselves.
-const deepestRich = 200
-
 // oneObject is the line as one JSON object without line breaks, in UTF-8.
 func oneObject(line []byte) (json.RawMessage, bool) {
-	if len(line) == 0 || line[0] != '{' || nesting(line) > deepestRich {
+	if len(line) == 0 || line[0] != '{' || kernel.Nesting(line) > kernel.MaxNesting {
 		return nil, false
 	}
 	var b bytes.Buffer
@@ -70,24 +67,4 @@ func oneObject(line []byte) (json.RawMessage, bool) {
 		return nil, false
 	}
 	return b.Bytes(), true
-}
-
-// nesting is how deep JSON is nested at most.
-func nesting(text []byte) int {
-	depth, deepest, quoted := 0, 0, false
-	for i := 0; i < len(text); i++ {
-		switch c := text[i]; {
-		case quoted && c == '\\':
-			i++
-		case c == '"':
-			quoted = !quoted
-		case quoted:
-		case c == '{' || c == '[':
-			depth++
-			deepest = max(deepest, depth)
-		case c == '}' || c == ']':
-			depth--
-		}
-	}
-	return deepest
 }

@@ -1,0 +1,132 @@
+//go:build root
+
+package core_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/event"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+)
+
+func TestKernelThatDies(t *testing.T) {
+	w := newWorld(t)
+	b := w.create("a")
+	w.python("a", "x = 7")
+	e := w.python("a", "import os; print('last words', flush=True); os._exit(3)")
+	if e.Success || e.Exec.Exit.Reason != sandbox.EndKernel || e.Error == nil || e.Error.Type != "KernelDiedError" || !strings.Contains(e.Error.Message, "3") {
+		t.Errorf("it ended %+v, error %+v", e.Exec.Exit, e.Error)
+	}
+	k, err := w.Kernel(w.ctx, "a", "python")
+	if err != nil || k.Status != sandbox.KernelDead || k.Reason == "" {
+		t.Errorf("the kernel is %+v, %v", k, err)
+	}
+	e = w.python("a", "'x' in globals()")
+	if plainResult(e) != "False" || e.KernelRestarted == "" || e.Count != 1 {
+		t.Errorf("the next one is %+v, error %+v", e, e.Error)
+	}
+	if e := w.python("a", "1"); e.KernelRestarted != "" {
+		t.Errorf("the one after says that the kernel was restarted: %s", e.KernelRestarted)
+	}
+	w.until("the history tells of it", func() bool {
+		events, err := w.store.Events(w.ctx, b.UID, 0, 0)
+		return err == nil && count(events, event.KernelDied) == 1
+	})
+}
+
+func TestKernels(t *testing.T) {
+	w := newWorld(t)
+	b := w.create("a")
+	kernels, kinds, err := w.Kernels(w.ctx, "a")
+	if err != nil || len(kernels) != 0 || !slices.ContainsFunc(kinds, func(k sandbox.KernelKind) bool { return k.Language == "python" && k.Spec == "python3" }) {
+		t.Fatalf("Kernels = %v, %v, %v", kernels, kinds, err)
+	}
+	k, err := w.CreateKernel(w.ctx, "a", sandbox.KernelSpec{Name: "mine", Cwd: "dir/..", Env: map[string]string{"MINE": "yes"}})
+	if err != nil || k.Name != "mine" || k.Language != "python" || k.Status != sandbox.KernelIdle {
+		t.Fatalf("CreateKernel = %+v, %v", k, err)
+	}
+	if _, err := w.CreateKernel(w.ctx, "a", sandbox.KernelSpec{Name: "mine", Language: "python"}); !errors.Is(err, errs.Conflict) {
+		t.Errorf("a second one = %v, want conflict", err)
+	}
+	if e := w.code("a", core.CodeRequest{Kernel: "mine", Code: "import os; x = 1; print(os.environ['MINE'], os.path.basename(os.getcwd()))"}); e.Stdout != "yes workspace\n" {
+		t.Errorf("in it: %+v, error %+v", e, e.Error)
+	}
+	hold, _ := held(t)
+	x := w.startCode("a", core.CodeRequest{Kernel: "mine", Code: hold})
+	w.says("a", x.Seq, "ready")
+	if _, err := w.InterruptKernel(w.ctx, "a", "mine"); err != nil {
+		t.Errorf("InterruptKernel: %v", err)
+	}
+	if x = w.wait("a", x.Seq); x.Exit.Reason != sandbox.EndKilled {
+		t.Errorf("the interrupted cell ended %+v", x.Exit)
+	}
+	if e := w.code("a", core.CodeRequest{Kernel: "mine", Code: "x"}); plainResult(e) != "1" {
+		t.Errorf("then x is %+v, error %+v", e, e.Error)
+	}
+	if k, err := w.RestartKernel(w.ctx, "a", "mine"); err != nil || k.Restarts != 1 || k.Count != 0 {
+		t.Errorf("RestartKernel = %+v, %v", k, err)
+	}
+	if e := w.code("a", core.CodeRequest{Kernel: "mine", Code: "'x' in globals()"}); plainResult(e) != "False" || e.KernelRestarted == "" {
+		t.Errorf("then x is there: %+v, error %+v", e, e.Error)
+	}
+
+	// A deleted kernel takes its cells with it, and is not made again for those
+	// that wait.
+	x = w.startCode("a", core.CodeRequest{Kernel: "mine", Code: hold})
+	waiting := w.startCode("a", core.CodeRequest{Kernel: "mine", Code: "1"})
+	w.says("a", x.Seq, "ready")
+	if err := w.DeleteKernel(w.ctx, "a", "mine"); err != nil {
+		t.Errorf("DeleteKernel: %v", err)
+	}
+	if x = w.wait("a", x.Seq); x.Exit.Reason != sandbox.EndKilled {
+		t.Errorf("its cell ended %+v", x.Exit)
+	}
+	if _, err := w.StartCode(w.ctx, "a", core.CodeRequest{Kernel: "mine", Code: "1"}); !errors.Is(err, errs.NotFound) {
+		t.Errorf("code for it = %v, want not found", err)
+	}
+	if x = w.wait("a", waiting.Seq); x.Exit.Reason != sandbox.EndNotRun || !strings.Contains(x.Exit.Message, "deleted") {
+		t.Errorf("the cell that waited ended %+v", x.Exit)
+	}
+	kernels, _, err = w.Kernels(w.ctx, "a")
+	if err != nil || len(kernels) != 0 {
+		t.Errorf("there are still %v, %v", kernels, err)
+	}
+	events, err := w.store.Events(w.ctx, b.UID, 0, 0)
+	for _, kind := range []string{event.KernelCreated, event.KernelRestarted, event.KernelDeleted} {
+		if err != nil || count(events, kind) != 1 {
+			t.Errorf("the history has %d %s, %v", count(events, kind), kind, err)
+		}
+	}
+}
+
+// A kernel that nobody uses does not keep its sandbox; code does.
+func TestIdleKernelDoesNotKeepASandbox(t *testing.T) {
+	w := newWorld(t)
+	w.create("a")
+	limit := time.Millisecond
+	hold, open := held(t)
+	x := w.startCode("a", core.CodeRequest{Code: hold})
+	w.says("a", x.Seq, "ready")
+	if _, err := w.Update(w.ctx, "a", core.Patch{IdleTimeout: &limit}); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := w.Sandbox(w.ctx, "a"); err != nil || !got.IdleAt.IsZero() {
+		t.Errorf("a sandbox with code is idle at %v, %v", got.IdleAt, err)
+	}
+	if ends := w.Reap(); len(ends) != 0 {
+		t.Errorf("the reaper took it: %v", ends)
+	}
+	open()
+	w.wait("a", x.Seq)
+	w.until("the sandbox is stopped", func() bool {
+		w.Reap()
+		got, err := w.Sandbox(w.ctx, "a")
+		return err == nil && got.State == sandbox.Stopped
+	})
+}
