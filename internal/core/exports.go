@@ -3,6 +3,7 @@ package core
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/url"
 	"path"
@@ -84,6 +85,15 @@ func checkTransfers(n int) error {
 		return errs.E(errs.Invalid, "files: between 1 and %d entries", maxTransfers)
 	}
 	return nil
+}
+
+// FailedTransfers says of an import or export how many of its entries failed;
+// "" is none.
+func FailedTransfers(failed, of int) string {
+	if failed == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d of %d files failed", failed, of)
 }
 
 func (s *Service) exportedFile(b sandbox.Sandbox, e store.Export) ExportedFile {

@@ -84,6 +84,7 @@ type Query struct {
 	Labels   map[string]string // all must match
 	States   []sandbox.State   // none: all but destroyed
 	External sandbox.External  // fields that are not empty must match
+	Thread   string            // "": any
 	Cursor   string            // Next of the page before
 	Limit    int               // 0: 100, at most 1000
 }
@@ -127,7 +128,7 @@ func (s *Service) upToDate(b sandbox.Sandbox) sandbox.Sandbox {
 func (s *Service) List(ctx context.Context, q Query) (Page, error) {
 	tenant := auth.From(ctx).Tenant
 	items, next, err := s.cfg.Store.Sandboxes(ctx, store.Query{
-		Tenant: &tenant, Labels: q.Labels, States: q.States, External: q.External, After: q.Cursor, Limit: q.Limit,
+		Tenant: &tenant, Labels: q.Labels, States: q.States, External: q.External, Thread: q.Thread, After: q.Cursor, Limit: q.Limit,
 	})
 	if err != nil {
 		return Page{}, err

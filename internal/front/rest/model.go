@@ -73,7 +73,7 @@ type SandboxInput struct {
 	IdleTimeoutSeconds *float64 `json:"idle_timeout_seconds,omitempty" minimum:"0" doc:"0: never idle."`
 	ExecTimeoutSeconds *float64 `json:"exec_timeout_seconds,omitempty" minimum:"0" doc:"Of execs that name none; 0: none."`
 	MaxLifetimeSeconds *float64 `json:"max_lifetime_seconds,omitempty" minimum:"0" doc:"After that it is destroyed, whatever it does; 0: never."`
-	Thread             string   `json:"thread,omitempty" maxLength:"128" doc:"Groups sandboxes that the operator's max-per-thread holds for."`
+	Thread             string   `json:"thread,omitempty" maxLength:"128" doc:"A conversation: its sandboxes share exports and uploads, and bounds of the operator hold for them."`
 
 	// The limits may also stand at the top.
 	MemoryBytes int64   `json:"memory_bytes,omitempty" minimum:"0" doc:"Same as limits.memory_bytes."`

@@ -45,13 +45,15 @@ type Door struct {
 	limit   int64
 	life    context.Context //nolint:containedctx // as in Config
 
+	imports chan struct{} // places for large bodies
+
 	mux *http.ServeMux
 	api huma.API
 }
 
 // New registers every route.
 func New(c Config) *Door {
-	d := &Door{core: c.Core, metrics: c.Metrics, log: c.Log, limit: c.BodyLimit, life: c.Life, mux: http.NewServeMux()}
+	d := &Door{core: c.Core, metrics: c.Metrics, log: c.Log, limit: c.BodyLimit, life: c.Life, mux: http.NewServeMux(), imports: make(chan struct{}, importsAtOnce)}
 	if d.life == nil {
 		d.life = context.Background()
 	}
@@ -66,6 +68,9 @@ func New(c Config) *Door {
 	d.streamRoutes()
 	d.fileRoutes()
 	d.archiveRoutes()
+	d.exportRoutes()
+	d.importRoutes()
+	d.threadRoutes()
 	d.gitRoutes()
 	d.packagesRoutes()
 	d.keptArchiveRoutes()
@@ -106,6 +111,10 @@ func (d *Door) Error(w http.ResponseWriter, r *http.Request, err error) {
 		return
 	case sandboxedPath(r.URL.Path):
 		writeSandboxedError(w, err)
+		return
+	}
+	if agentPath(r.URL.Path) {
+		writeAgentError(w, err)
 		return
 	}
 	front.WriteProblem(w, r, err)

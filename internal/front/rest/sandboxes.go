@@ -162,6 +162,7 @@ func optionalSeconds(field string, s *float64) (*time.Duration, error) {
 type listInput struct {
 	Label  []string `query:"label,explode" doc:"key=value; several must all match."`
 	Status []string `query:"status,explode" enum:"creating,running,sleeping,stopped,failed,destroyed" doc:"Several match any."`
+	Thread string   `query:"thread" maxLength:"128"`
 	Limit  int      `query:"limit" minimum:"1" maximum:"1000" default:"100"`
 	Cursor string   `query:"cursor" doc:"next_cursor of the page before."`
 }
@@ -177,7 +178,7 @@ func (d *Door) listSandboxes(ctx context.Context, in *listInput) (*struct{ Body 
 	if err != nil {
 		return nil, err
 	}
-	q := core.Query{Labels: labels, Cursor: in.Cursor, Limit: in.Limit}
+	q := core.Query{Labels: labels, Thread: in.Thread, Cursor: in.Cursor, Limit: in.Limit}
 	for _, s := range in.Status {
 		q.States = append(q.States, sandbox.State(s))
 	}

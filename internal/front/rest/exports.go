@@ -1,0 +1,167 @@
+package rest
+
+import (
+	"context"
+	"mime"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/errs"
+)
+
+// ExportsInput names paths to give out.
+type ExportsInput struct {
+	Files []ExportSource `json:"files" minItems:"1" maxItems:"1000" nullable:"false"`
+}
+
+// ExportSource is one of them.
+type ExportSource struct {
+	Source string `json:"source" doc:"A file or directory: absolute below /workspace, or relative to it."`
+}
+
+// Exported is what became of a path.
+type Exported struct {
+	SessionID   string `json:"session_id" doc:"The sandbox's id."`
+	Path        string `json:"path" doc:"Absolute, inside the sandbox."`
+	Success     bool   `json:"success"`
+	Size        int64  `json:"size" doc:"In bytes; of a directory, all files below it."`
+	Dir         bool   `json:"dir"`
+	Error       string `json:"error"`
+	DownloadURL string `json:"download_url"`
+}
+
+// ExportResult says what became of all.
+type ExportResult struct {
+	Success bool       `json:"success" doc:"All are registered."`
+	Files   []Exported `json:"files" nullable:"false"`
+	Error   string     `json:"error"`
+}
+
+// ExportEntry is a path that is registered.
+type ExportEntry struct {
+	SessionID   string    `json:"session_id"`
+	Path        string    `json:"path"`
+	Size        int64     `json:"size" doc:"When it was registered."`
+	Dir         bool      `json:"dir"`
+	DownloadURL string    `json:"download_url"`
+	CreatedAt   time.Time `json:"created_at"`
+}
+
+// ExportList is what a sandbox gave out.
+type ExportList struct {
+	Files []ExportEntry `json:"files" nullable:"false"`
+}
+
+func (d *Door) exportRoutes() {
+	const path = "/v1/sandboxes/{id}/exports"
+	register(d, operation{
+		id: "export-files", method: http.MethodPost, path: path, tag: "files",
+		summary: "Give out files and directories of /workspace, for download and for other sandboxes of the thread",
+		description: "Nothing is copied: a path that is registered can be read as it is then, while the sandbox is there, also when it is stopped. " +
+			"Each has its own result; the good ones are registered whatever becomes of the others.",
+	}, func(ctx context.Context, in *struct {
+		IDInput
+		Body ExportsInput
+	}) (*struct{ Body ExportResult }, error) {
+		sources := make([]string, len(in.Body.Files))
+		for i, f := range in.Body.Files {
+			sources[i] = f.Source
+		}
+		files, err := d.core.ExportFiles(ctx, in.ID, sources)
+		if err != nil {
+			return nil, err
+		}
+		return &struct{ Body ExportResult }{d.exportResult(ctx, files)}, nil
+	})
+	register(d, operation{
+		id: "list-exports", method: http.MethodGet, path: path, tag: "files", summary: "List what a sandbox has given out",
+	}, func(ctx context.Context, in *IDInput) (*struct{ Body ExportList }, error) {
+		files, err := d.core.Exports(ctx, in.ID)
+		if err != nil {
+			return nil, err
+		}
+		out := ExportList{Files: make([]ExportEntry, len(files))}
+		for i, f := range files {
+			out.Files[i] = ExportEntry{
+				SessionID: f.SessionID, Path: f.Path, Size: f.Size, Dir: f.Dir, DownloadURL: f.DownloadURL, CreatedAt: f.At.UTC(),
+			}
+		}
+		return &struct{ Body ExportList }{out}, nil
+	})
+	register(d, operation{
+		id: "download-export", method: http.MethodGet, path: path + "/download", tag: "files",
+		summary:     "Download what was given out: a file as it is, a directory as an archive",
+		description: "An archive has everything below the directory's own name; links that lead out of it are left out.",
+		responses: map[string]*huma.Response{"200": {Description: "The file or archive, streamed", Content: map[string]*huma.MediaType{
+			"application/octet-stream": content("", nil)[""], "application/zip": content("", nil)[""], "application/gzip": content("", nil)[""],
+		}}},
+	}, func(ctx context.Context, in *struct {
+		exchange
+		PathInput
+		Format string `query:"format" enum:"zip,tar.gz" default:"zip" doc:"Of a directory."`
+	}) (*streamed, error) {
+		if in.Path == "" {
+			return nil, errs.E(errs.Invalid, "path: missing")
+		}
+		file, err := d.core.OpenExport(ctx, in.ID, in.Path, in.Format)
+		if err != nil {
+			return nil, err
+		}
+		return stream(func() { d.sendExport(in.w, in.r, file) }), nil
+	})
+}
+
+func (d *Door) exportResult(ctx context.Context, files []core.ExportedFile) ExportResult {
+	out := ExportResult{Files: make([]Exported, len(files))}
+	failed := 0
+	for i, f := range files {
+		out.Files[i] = Exported{
+			SessionID: f.SessionID, Path: f.Path, Success: f.Err == nil, Size: f.Size, Dir: f.Dir, DownloadURL: f.DownloadURL,
+		}
+		if f.Err != nil {
+			failed++
+			out.Files[i].Error = d.said(ctx, f.Err)
+		}
+	}
+	out.Success, out.Error = failed == 0, core.FailedTransfers(failed, len(files))
+	return out
+}
+
+// said is the text of one entry's error.
+func (d *Door) said(ctx context.Context, err error) string {
+	d.logInternal(ctx, err)
+	return errs.Public(err).Message
+}
+
+// sendExport streams a download and closes it.
+func (d *Door) sendExport(w http.ResponseWriter, r *http.Request, file *core.Download) {
+	defer file.Close()
+	h := w.Header()
+	h.Set("Content-Type", "application/octet-stream")
+	if file.Dir {
+		h.Set("Content-Type", archiveTypes[file.Format])
+	}
+	h.Set("Cache-Control", "no-store")
+	if disposition := mime.FormatMediaType("attachment", map[string]string{"filename": file.Name}); disposition != "" {
+		h.Set("Content-Disposition", disposition)
+	}
+	if file.Size >= 0 {
+		h.Set("Content-Length", strconv.FormatInt(file.Size, 10))
+	}
+	if !file.ModTime.IsZero() {
+		h.Set("Last-Modified", file.ModTime.UTC().Format(http.TimeFormat))
+	}
+	w.WriteHeader(http.StatusOK)
+	if r.Method == http.MethodHead {
+		return
+	}
+	n, err := d.copy(r.Context(), w, file)
+	if err != nil || file.Size >= 0 && n != file.Size {
+		// It is not whole: only a broken connection can tell now.
+		panic(http.ErrAbortHandler)
+	}
+}
