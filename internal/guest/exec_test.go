@@ -178,7 +178,12 @@ func TestBackgroundChildDoesNotHoldTheExit(t *testing.T) {
 // eventually waits for something that another process does.
 func eventually(t *testing.T, done func() bool) {
 	t.Helper()
-	for end := time.Now().Add(patience); !done(); time.Sleep(2 * time.Millisecond) {
+	within(t, patience, done)
+}
+
+func within(t *testing.T, limit time.Duration, done func() bool) {
+	t.Helper()
+	for end := time.Now().Add(limit); !done(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("it did not happen")
 		}

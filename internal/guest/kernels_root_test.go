@@ -38,6 +38,11 @@ func withKernels(t testing.TB, change func(*guestd.Config)) host {
 	})
 }
 
+func eventuallyKernel(t *testing.T, done func() bool) {
+	t.Helper()
+	within(t, kernelPatience, done)
+}
+
 func kernelContext(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), kernelPatience)
 	t.Cleanup(cancel)

@@ -89,11 +89,11 @@ func (o *cellOutput) line(data []byte) {
 	o.stir()
 }
 
-// leftOut counts bytes of a rich record that were replaced.
-func (o *cellOutput) leftOut(n int64) {
+// leftOut counts bytes that did not even come this far.
+func (o *cellOutput) leftOut(s stream, n int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.cut[rich] += n
+	o.cut[s] += n
 }
 
 // take books n bytes. o.mu is held.
@@ -184,16 +184,17 @@ func (c *cell) show(o kernel.Output) {
 			s = stderr
 		}
 		c.out.text(s, o.Stream.Text)
+		c.out.leftOut(s, o.Cut)
 	case o.Display != nil:
-		c.out.bundle(o.Display.Data, o.Display.Metadata, func(data kernel.Bundle, metadata json.RawMessage) kernel.Output {
+		c.out.bundle(o.Display.Data, o.Display.Metadata, o.Cut, func(data kernel.Bundle, metadata json.RawMessage) kernel.Output {
 			return kernel.Output{Display: &kernel.Display{Data: data, Metadata: metadata, ID: o.Display.ID, Update: o.Display.Update}}
 		})
 	case o.Result != nil:
-		c.out.bundle(o.Result.Data, o.Result.Metadata, func(data kernel.Bundle, metadata json.RawMessage) kernel.Output {
+		c.out.bundle(o.Result.Data, o.Result.Metadata, o.Cut, func(data kernel.Bundle, metadata json.RawMessage) kernel.Output {
 			return kernel.Output{Result: &kernel.Result{Count: o.Result.Count, Data: data, Metadata: metadata}}
 		})
 	case o.Error != nil:
-		c.out.failure(*o.Error)
+		c.out.failure(*o.Error, o.Cut)
 	case o.Clear != nil:
 		c.out.record(kernel.Output{Clear: o.Clear})
 	case o.Input != nil:
@@ -205,32 +206,40 @@ func (c *cell) show(o kernel.Output) {
 }
 
 // bundle adds a value in several types; one that is too large is replaced by a
-// note of what it was.
-func (o *cellOutput) bundle(data kernel.Bundle, metadata json.RawMessage, wrap func(kernel.Bundle, json.RawMessage) kernel.Output) {
-	size := len(metadata)
+// note of what it was. cut is the size of one that did not even come this far.
+func (o *cellOutput) bundle(data kernel.Bundle, metadata json.RawMessage, cut int64, wrap func(kernel.Bundle, json.RawMessage) kernel.Output) {
+	size := int64(len(metadata))
 	for name, value := range data {
-		size += len(name) + len(value)
+		size += int64(len(name) + len(value))
 	}
-	if size <= maxRecord-(1<<10) {
+	if size = max(size, cut); size <= maxRecord-(1<<10) {
 		o.record(wrap(data, metadata))
 		return
 	}
-	o.leftOut(int64(size))
+	o.leftOut(rich, size)
 	var of []string
 	for _, name := range slices.Sorted(maps.Keys(data)) {
 		if len(of) < 10 {
-			of = append(of, fmt.Sprintf("%s (%d bytes)", shorten(name, 100), len(data[name])))
+			of = append(of, shorten(name, 100))
 		}
 	}
-	note, _ := json.Marshal(fmt.Sprintf("[left out: %s; a value may have %d bytes]", strings.Join(of, ", "), maxRecord))
+	note, _ := json.Marshal(fmt.Sprintf("[left out: %s, %d bytes; a value may have %d]", strings.Join(of, ", "), size, maxRecord))
 	o.record(wrap(kernel.Bundle{"text/plain": note}, nil))
 }
 
-// failure adds an error; of a long one the beginning and the end.
-func (o *cellOutput) failure(e kernel.Error) {
+// failure adds an error; of a long one the beginning and the end. cut is as for
+// bundle.
+func (o *cellOutput) failure(e kernel.Error, cut int64) {
+	o.leftOut(rich, cut)
+	if e.Name == "" {
+		e.Name = "Error"
+	}
+	if e.Value == "" && cut > 0 {
+		e.Value = fmt.Sprintf("[left out: %d bytes]", cut)
+	}
 	e.Name = shorten(e.Name, maxErrorName)
 	if len(e.Value) > maxRecord/4 {
-		o.leftOut(int64(len(e.Value) - maxRecord/4))
+		o.leftOut(rich, int64(len(e.Value)-maxRecord/4))
 		e.Value = shorten(e.Value, maxRecord/4)
 	}
 	if n := len(e.Traceback); n > maxErrorLines {
@@ -240,7 +249,7 @@ func (o *cellOutput) failure(e kernel.Error) {
 	left := maxRecord / 4
 	for i, line := range e.Traceback {
 		e.Traceback[i] = shorten(line, left)
-		o.leftOut(int64(len(line) - len(e.Traceback[i])))
+		o.leftOut(rich, int64(len(line)-len(e.Traceback[i])))
 		left -= len(e.Traceback[i])
 	}
 	o.record(kernel.Output{Error: &e})

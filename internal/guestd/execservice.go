@@ -30,6 +30,12 @@ func (s *Server) Exec(ctx context.Context, req *connect.Request[guestv1.ExecRequ
 	}
 	more, stop := e.out.subscribe()
 	defer stop()
+	if e.cell != nil {
+		// It may be long until its turn comes; so the host knows that it waits.
+		if err := to.Send(&guestv1.ExecResponse{}); err != nil {
+			return err
+		}
+	}
 	select {
 	case <-ctx.Done():
 		return context.Cause(ctx)

@@ -45,8 +45,9 @@ func canonicalLanguage(name string) string {
 // kernelKinds are the kernels that an account can start, by spec.
 func (s *Server) kernelKinds(a account, env []string) []kernelKind {
 	root := specFiles{root: s.cfg.MapPath("/"), rootOnly: a.uid == 0 && !s.cfg.OneUser}
+	home, _ := lookupEnv(env, "HOME")
 	var kinds []kernelKind
-	for _, spec := range jupyter.Find(root, a.home) {
+	for _, spec := range jupyter.Find(root, home) {
 		if spec.Name == nodeKernel {
 			continue
 		}

@@ -87,16 +87,20 @@ func (s *Server) startKernel(ctx context.Context, asked *guestv1.KernelSpec) (*k
 	defer cancel()
 	for try := 1; ; try++ {
 		p, kind, err := s.tryKernel(ctx, asked)
-		if err == nil || try == portTries || !errors.Is(err, errPortTaken) {
+		if taken, ok := errors.AsType[portTaken](err); !ok {
 			return p, kind, err
+		} else if try == portTries {
+			return p, kind, taken.error
 		}
 	}
 }
 
+// portTaken is an error that another try can have no more.
+type portTaken struct{ error }
+
 var (
 	errKernelSlow  = fmt.Errorf("it did not answer within %s", kernelStart)
 	errKernelEnded = errors.New("its process ended")
-	errPortTaken   = errors.New("a port was taken")
 )
 
 func (s *Server) tryKernel(ctx context.Context, asked *guestv1.KernelSpec) (*kernelProcess, kernelKind, error) {
@@ -141,18 +145,19 @@ func (s *Server) tryKernel(ctx context.Context, asked *guestv1.KernelSpec) (*ker
 func (p *kernelProcess) failed(kind kernelKind, err error) error {
 	<-p.tail.done
 	last := p.tail.text()
-	if errors.Is(err, errKernelEnded) && strings.Contains(strings.ToLower(last), "address already in use") {
-		return fmt.Errorf("%w: %w", errPortTaken, err)
-	}
-	why := err.Error()
-	if errors.Is(err, errKernelEnded) {
+	why, ended := err.Error(), errors.Is(err, errKernelEnded)
+	if ended {
 		why = p.howEnded()
 	}
 	text := fmt.Sprintf("the kernel %s did not come up: %s", kind.spec, why)
 	if last != "" {
 		text += "; it printed last:\n" + last
 	}
-	return errs.E(errs.Unavailable, "%s", text)
+	err = errs.E(errs.Unavailable, "%s", text)
+	if ended && strings.Contains(strings.ToLower(last), "address already in use") {
+		return portTaken{err}
+	}
+	return err
 }
 
 // connector connects to a kernel that was launched; one of both is called.

@@ -25,6 +25,11 @@ type Output struct {
 	Input   *Input   `json:"input,omitempty"`
 	Kernel  *Notice  `json:"kernel,omitempty"`
 	Done    *Done    `json:"done,omitempty"`
+
+	// Cut is not 0 when it was too large to take. A Stream has its beginning
+	// then, and as many encoded bytes followed; of everything else only its kind
+	// and some of its names are left, and it had as many bytes.
+	Cut int64 `json:"-"`
 }
 
 // Done is the last thing of a cell that the kernel has answered.

@@ -235,18 +235,16 @@ func (c *Client) await(ctx context.Context, x *exchange) (message, error) {
 // read passes on what one socket receives, until it ends.
 func (c *Client) read(s *socket, to func(message, *exchange)) {
 	for {
-		frames, err := s.receive()
-		if err != nil {
-			if errors.Is(err, errTooLarge) {
-				c.fail(errTooLarge)
-			} else {
-				c.fail(fmt.Errorf("%w: %w", kernel.ErrGone, err))
-			}
-			return
-		}
-		m, err := c.key.parse(frames)
-		if err != nil {
+		m, err := s.receive(c.key)
+		switch {
+		case errors.Is(err, errMalformed), errors.Is(err, errSignature):
 			continue // not from the kernel, or nonsense
+		case errors.Is(err, errTooLarge):
+			c.fail(errTooLarge)
+			return
+		case err != nil:
+			c.fail(fmt.Errorf("%w: %w", kernel.ErrGone, err))
+			return
 		}
 		c.mu.Lock()
 		x := c.waiting[m.Parent.ID]

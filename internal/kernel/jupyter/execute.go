@@ -8,9 +8,13 @@ import (
 	"github.com/cubbyhq/cubby/internal/kernel"
 )
 
-// settle is how long output may come after the reply. Kernels send it before,
-// on another connection.
-const settle = 5 * time.Second
+// Kernels send output before the reply, but on another connection. So it may
+// come later: settle is how long nothing may come of it, settleMost how long
+// it may take in all.
+const (
+	settle     = 5 * time.Second
+	settleMost = 2 * time.Minute
+)
 
 // Execute runs a cell and returns when the kernel has said how it ended and
 // everything that it printed has been given to show, which is called in order
@@ -38,19 +42,37 @@ func (c *Client) Execute(ctx context.Context, cell kernel.Cell, show func(kernel
 	if err := json.Unmarshal(m.Content, &r); err != nil {
 		return kernel.Reply{}, errMalformed
 	}
-	t := time.NewTimer(settle)
-	defer t.Stop()
-	select {
-	case <-x.idle:
-	case <-t.C:
-	case <-c.gone:
-	}
+	c.settle(x)
 	return r, nil
+}
+
+// settle returns when all output of a request has come, or no more does.
+func (c *Client) settle(x *exchange) {
+	most := time.NewTimer(settleMost)
+	defer most.Stop()
+	for {
+		before := c.iopub.came.Load()
+		t := time.NewTimer(settle)
+		select {
+		case <-x.idle:
+		case <-most.C:
+		case <-c.gone:
+		case <-t.C:
+			if c.iopub.came.Load() != before {
+				continue
+			}
+		}
+		t.Stop()
+		return
+	}
 }
 
 // outputOf reads what a cell shows.
 func outputOf(m message) (kernel.Output, bool) {
-	var o kernel.Output
+	o := kernel.Output{Cut: m.Cut}
+	if o.Cut > 0 && m.Header.Type != "stream" {
+		o.Cut += keptOfMore
+	}
 	var into any
 	switch m.Header.Type {
 	case "stream":

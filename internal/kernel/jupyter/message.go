@@ -34,6 +34,7 @@ type message struct {
 	Parent   header
 	Metadata json.RawMessage
 	Content  json.RawMessage
+	Cut      int64 // bytes of the content that are missing, see whole
 }
 
 // signer signs with the key of the connection file.
@@ -96,6 +97,11 @@ func (k signer) parse(frames [][]byte) (message, error) {
 	if !hmac.Equal(signature, k.sign(parts)) {
 		return m, errSignature
 	}
+	return read4(parts)
+}
+
+// read4 reads the four parts of a message whose signature is right.
+func read4(parts [][]byte) (m message, err error) {
 	if json.Unmarshal(parts[0], &m.Header) != nil || json.Unmarshal(parts[1], &m.Parent) != nil ||
 		!isObject(parts[2]) || !isObject(parts[3]) {
 		return m, errMalformed

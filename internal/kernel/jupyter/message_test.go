@@ -72,10 +72,10 @@ func TestBounds(t *testing.T) {
 		"nothing but the greeting": {greeting, nil},
 		"small messages":           {append(append(append([]byte{}, greeting...), small...), small...), nil},
 		"a long frame":             {append(append([]byte{}, greeting...), frame(flagLong, 4, []byte("abcd"))...), nil},
-		"the largest":              {append(append([]byte{}, greeting...), frame(flagLong, maxMessage, nil)...), nil},
-		"one byte more":            {append(append([]byte{}, greeting...), frame(flagLong, maxMessage+1, nil)...), errTooLarge},
+		"the largest":              {append(append([]byte{}, greeting...), frame(flagLong, maxHandshake, nil)...), nil},
+		"one byte more":            {append(append([]byte{}, greeting...), frame(flagLong, maxHandshake+1, nil)...), errTooLarge},
 		"all bits":                 {append(append([]byte{}, greeting...), frame(flagLong, 1<<64-1, nil)...), errTooLarge},
-		"larger in parts":          {append(append(append([]byte{}, greeting...), frame(flagMore, 1, []byte("a"))...), frame(flagLong, maxMessage, nil)...), errTooLarge},
+		"larger in parts":          {append(append(append([]byte{}, greeting...), frame(flagMore, 1, []byte("a"))...), frame(flagLong, maxHandshake, nil)...), errTooLarge},
 		"as many frames as may be": {many, nil},
 		"one frame more":           {append(many[:len(many):len(many)], small...), errTooLarge},
 	} {

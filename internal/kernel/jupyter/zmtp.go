@@ -1,20 +1,21 @@
 package jupyter
 
 import (
+	"bufio"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
 	"sync"
+	"sync/atomic"
 
 	"github.com/go-zeromq/zmq4"
 	"github.com/go-zeromq/zmq4/security/null"
 )
 
-// maxMessage bounds a message of a kernel, in bytes: a kernel that sends more
-// loses its connection, not the agent its memory.
-const maxMessage = 64 << 20
+// maxHandshake bounds a message before the connection stands, in bytes.
+const maxHandshake = 64 << 10
 
 // maxFrames bounds the parts of a message.
 const maxFrames = 256
@@ -22,8 +23,22 @@ const maxFrames = 256
 // socket is one ZeroMQ connection to a kernel. Sends may come from any
 // goroutine; receives from one.
 type socket struct {
-	conn *zmq4.Conn
-	mu   sync.Mutex // serialises sends
+	conn *zmq4.Conn // shakes hands and sends
+	in   *bufio.Reader
+	came atomic.Int64 // bytes, for who waits for the end of a long message
+	mu   sync.Mutex   // serialises sends
+}
+
+// incoming counts what a connection brings.
+type incoming struct {
+	net.Conn
+	came *atomic.Int64
+}
+
+func (i incoming) Read(p []byte) (int, error) {
+	n, err := i.Conn.Read(p)
+	i.came.Add(int64(n))
+	return n, err
 }
 
 // dial connects to a kernel's port and shakes hands. The identity is what a
@@ -44,7 +59,9 @@ func dial(ctx context.Context, addr string, kind zmq4.SocketType, identity strin
 		raw.Close()
 		return nil, fmt.Errorf("connect to a kernel: %w", err)
 	}
-	return &socket{conn: conn}, nil
+	s := &socket{conn: conn}
+	s.in = bufio.NewReaderSize(incoming{raw, &s.came}, readBuffer)
+	return s, nil
 }
 
 // subscribe asks a PUB socket for everything.
@@ -56,19 +73,6 @@ func (s *socket) send(frames [][]byte) error {
 	return s.conn.SendMsg(zmq4.NewMsgFrom(frames...))
 }
 
-// receive returns the next message; commands of the transport are skipped.
-func (s *socket) receive() ([][]byte, error) {
-	for {
-		m, err := s.conn.RecvMsg()
-		if err != nil {
-			return nil, err
-		}
-		if m.Type != zmq4.CmdMsg {
-			return m.Frames, nil
-		}
-	}
-}
-
 func (s *socket) close() { s.conn.Close() }
 
 var errTooLarge = errors.New("the kernel sent a message that is too large")
@@ -78,10 +82,11 @@ const (
 	greetingSize = 64
 	flagMore     = 1
 	flagLong     = 2
+	flagCommand  = 4
 )
 
-// bounded watches the frames of a connection go by and ends it at the first
-// one that claims more than there may be: zmq4 allocates what a header says.
+// bounded watches the frames of a handshake go by and ends it at the first one
+// that claims more than there may be: zmq4 allocates what a header says.
 type bounded struct {
 	net.Conn
 	greeted int     // bytes of the greeting
@@ -132,7 +137,7 @@ func (b *bounded) scan(p []byte) error {
 		}
 		b.got = 0
 		b.frames++
-		if size > maxMessage-b.message || b.frames > maxFrames {
+		if size > maxHandshake-b.message || b.frames > maxFrames {
 			return errTooLarge
 		}
 		b.message += size

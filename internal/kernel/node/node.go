@@ -15,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 
 	"github.com/cubbyhq/cubby/internal/kernel"
@@ -25,8 +26,12 @@ import (
 //go:embed kernel.cjs
 var Script []byte
 
-// maxLine bounds a message of the kernel, in bytes.
-const maxLine = 64 << 20
+// maxLine bounds a message of the kernel, in bytes; of a longer one keptOfMore
+// are looked at.
+const (
+	maxLine    = 24 << 20
+	keptOfMore = 8 << 20
+)
 
 // Client is a connection to one running kernel. Cells run one after another.
 type Client struct {
@@ -92,23 +97,89 @@ func (c *Client) Close() {
 // open to the cell's own code.
 func next(lines *bufio.Reader) (message, error) {
 	var line []byte
+	var cut int64
 	for {
 		part, err := lines.ReadSlice('\n')
-		line = append(line, part...)
 		switch {
-		case len(line) > maxLine:
-			return message{}, errors.New("the kernel sent a message that is too large")
+		case cut > 0:
+			cut += int64(len(part))
+		case len(line)+len(part) > maxLine:
+			cut = int64(len(line) + len(part) - keptOfMore)
+			line = line[:keptOfMore:keptOfMore]
+		default:
+			line = append(line, part...)
+		}
+		switch {
 		case errors.Is(err, bufio.ErrBufferFull):
 			continue
 		case err != nil:
 			return message{}, err
 		}
 		var m message
-		if json.Unmarshal(bytes.TrimSpace(line), &m) == nil {
+		switch {
+		case cut > 0:
+			if m, ok := begun(line, cut); ok {
+				return m, nil
+			}
+		case json.Unmarshal(bytes.TrimSpace(line), &m) == nil:
 			return m, nil
 		}
-		line = line[:0]
+		line, cut = line[:0], 0
 	}
+}
+
+// What long messages begin with, behind the cell's number.
+var beginnings = []struct {
+	text string
+	make func(rest []byte) kernel.Output
+}{
+	{`"output":{"stream":{"name":"stdout","text":"`, func(rest []byte) kernel.Output {
+		return kernel.Output{Stream: &kernel.Stream{Name: "stdout", Text: text(rest)}}
+	}},
+	{`"output":{"stream":{"name":"stderr","text":"`, func(rest []byte) kernel.Output {
+		return kernel.Output{Stream: &kernel.Stream{Name: "stderr", Text: text(rest)}}
+	}},
+	{`"output":{"display":`, func([]byte) kernel.Output { return kernel.Output{Display: &kernel.Display{}} }},
+	{`"output":{"result":`, func([]byte) kernel.Output { return kernel.Output{Result: &kernel.Result{}} }},
+	{`"output":{"error":`, func([]byte) kernel.Output { return kernel.Output{Error: &kernel.Error{}} }},
+	{`"reply":{"status":"error",`, nil},
+}
+
+// begun makes a message out of the beginning of one.
+func begun(line []byte, cut int64) (m message, ok bool) {
+	head, rest, ok := bytes.Cut(line, []byte{','})
+	if !ok || json.Unmarshal(append(bytes.Clone(head), '}'), &m) != nil {
+		return m, false
+	}
+	for _, b := range beginnings {
+		after, ok := bytes.CutPrefix(rest, []byte(b.text))
+		switch {
+		case !ok:
+		case b.make == nil:
+			m.Reply = &kernel.Reply{Status: "error"}
+			return m, true
+		default:
+			o := b.make(after)
+			if o.Cut = cut; o.Stream == nil {
+				o.Cut += int64(len(line))
+			}
+			m.Output = &o
+			return m, true
+		}
+	}
+	return m, false
+}
+
+// text is the beginning of a JSON string, up to a character.
+func text(begin []byte) (s string) {
+	// The longest character is two escapes.
+	for cut := range min(13, len(begin)) {
+		whole := append(append([]byte{'"'}, begin[:len(begin)-cut]...), '"')
+		if json.Unmarshal(whole, &s) == nil {
+			return strings.TrimSuffix(s, "\uFFFD")
+		}
+	}
+	return ""
 }
 
 func (c *Client) read(lines *bufio.Reader) {
