@@ -16,10 +16,24 @@ if (file.access(library_dir, 2) != 0) {
 present <- function(name) suppressWarnings(utils::packageDescription(name, fields = "Version"))
 same <- function(a, b) !is.na(a) && package_version(a) == package_version(b)
 
+# That something is not found is no surprise; every other reason is told.
+fetch <- function(url, to) {
+  why <- character()
+  done <- tryCatch(
+    withCallingHandlers(utils::download.file(url, to, mode = "wb"), warning = function(w) {
+      why <<- c(why, conditionMessage(w))
+      invokeRestart("muffleWarning")
+    }),
+    error = function(e) { why <<- c(why, conditionMessage(e)); 1 }
+  )
+  status <- grep("status was", why, fixed = TRUE, value = TRUE)
+  if (done != 0 && !any(grepl("'404", status, fixed = TRUE))) message("Cannot fetch: ", c(status, why)[1])
+  done == 0
+}
 index <- NULL
 newest <- function(name) {
   if (is.null(index)) index <<- utils::available.packages()
-  if (nrow(index) == 0) fail("the index of ", mirror, " cannot be read")
+  if (nrow(index) == 0 && !fetch(paste0(mirror, "/src/contrib/PACKAGES"), tempfile())) fail("the index of ", mirror, " cannot be read")
   if (name %in% rownames(index)) index[name, "Version"] else NA
 }
 install <- function(names) {
@@ -32,9 +46,7 @@ tarball <- function(name, version) {
   file <- paste0(name, "_", version, ".tar.gz")
   to <- file.path(tempdir(), file)
   for (dir in c("src/contrib", paste0("src/contrib/Archive/", name))) {
-    url <- paste(mirror, dir, file, sep = "/")
-    done <- tryCatch(utils::download.file(url, to, mode = "wb"), error = function(e) 1, warning = function(w) 1)
-    if (done == 0) return(to)
+    if (fetch(paste(mirror, dir, file, sep = "/"), to)) return(to)
   }
   fail("package '", name, "' version ", version, " is not available at ", mirror)
 }
