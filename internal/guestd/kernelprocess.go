@@ -1,14 +1,12 @@
 package guestd
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -17,8 +15,6 @@ import (
 	guestv1 "github.com/cubbyhq/cubby/api/gen/cubby/guest/v1"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/kernel"
-	"github.com/cubbyhq/cubby/internal/kernel/jupyter"
-	"github.com/cubbyhq/cubby/internal/kernel/node"
 	"github.com/cubbyhq/cubby/internal/kernel/startup"
 )
 
@@ -30,37 +26,6 @@ const (
 	// portTries: somebody can take a port between its choice and its use.
 	portTries = 5
 )
-
-// engine is the agent's end of a kernel, whatever it speaks.
-type engine interface {
-	Execute(ctx context.Context, cell kernel.Cell, show func(kernel.Output)) (kernel.Reply, error)
-	// Answer answers what the cell asked.
-	Answer(value string) error
-	// Leave asks the kernel to end itself.
-	Leave(ctx context.Context)
-	// Gone is closed when the connection has ended.
-	Gone() <-chan struct{}
-	// Close ends the connection and waits for what reads from it.
-	Close()
-}
-
-type jupyterEngine struct{ *jupyter.Client }
-
-func (e jupyterEngine) Leave(ctx context.Context) { _ = e.Shutdown(ctx) }
-
-type nodeEngine struct{ *node.Client }
-
-// Answer implements engine: the kernel for Node never asks.
-func (nodeEngine) Answer(string) error { return nil }
-
-// Leave implements engine: the kernel ends with its input.
-func (e nodeEngine) Leave(context.Context) { e.Client.Close() }
-
-// Close implements engine.
-func (e nodeEngine) Close() {
-	e.Client.Close()
-	<-e.Gone()
-}
 
 // kernelProcess is a kernel's process, from its launch until nothing of its
 // tree is left.
@@ -158,12 +123,6 @@ func (p *kernelProcess) failed(kind kernelKind, err error) error {
 		return portTaken{err}
 	}
 	return err
-}
-
-// connector connects to a kernel that was launched; one of both is called.
-type connector struct {
-	open    func(context.Context) (engine, error)
-	abandon func()
 }
 
 // launch starts the process.
@@ -383,107 +342,4 @@ func (p *kernelProcess) file(name string, content []byte, a account) (string, er
 	}
 	_, err = f.Write(content)
 	return path, err
-}
-
-func (p *kernelProcess) prepareJupyter(spec jupyter.Kernelspec, start *guestv1.ExecStart, a account) (c connector, err error) {
-	to, err := jupyter.NewConnection(spec.Name)
-	if err != nil {
-		return c, err
-	}
-	path, err := p.file("connection.json", to.File(), a)
-	if err != nil {
-		return c, classify(err, "the kernel's connection file")
-	}
-	start.Argv = spec.Command(path)
-	var env []string
-	for k, v := range spec.Env {
-		env = append(env, k+"="+v)
-	}
-	start.Env = append(env, start.GetEnv()...)
-	p.asks = spec.InterruptByMessage()
-	c.abandon = func() {}
-	c.open = func(ctx context.Context) (engine, error) {
-		client, err := jupyter.Dial(ctx, to)
-		if err != nil {
-			return nil, err
-		}
-		return jupyterEngine{client}, nil
-	}
-	return c, nil
-}
-
-func (p *kernelProcess) prepareNode(io *stdio, start *guestv1.ExecStart, a account) (c connector, err error) {
-	script, err := p.file("kernel.cjs", node.Script, a)
-	if err != nil {
-		return c, classify(err, "the kernel's script")
-	}
-	start.Argv = []string{nodeKernel, script}
-	in, cells, err := pipe(false)
-	if err != nil {
-		return c, classify(err, "the kernel's pipes")
-	}
-	io.child = append(io.child, cells)
-	out, messages, err := pipe(true)
-	if err != nil {
-		in.Close()
-		return c, classify(err, "the kernel's pipes")
-	}
-	io.child = append(io.child, messages)
-	c.abandon = func() {
-		in.Close()
-		out.Close()
-	}
-	c.open = func(ctx context.Context) (engine, error) {
-		client, err := node.Open(ctx, in, out)
-		if err != nil {
-			return nil, err
-		}
-		return nodeEngine{client}, nil
-	}
-	return c, nil
-}
-
-// tail keeps the end of what a kernel itself prints.
-type tail struct {
-	done chan struct{} // closed at the end
-
-	mu   sync.Mutex
-	last []byte
-}
-
-const tailSize = 4 << 10
-
-// follow reads until the end, so that nothing ever waits.
-func (t *tail) follow(ctx context.Context, f *os.File) {
-	defer close(t.done)
-	defer f.Close()
-	stop := context.AfterFunc(ctx, func() { _ = f.SetReadDeadline(time.Unix(1, 0)) })
-	defer stop()
-	buf := make([]byte, tailSize)
-	for {
-		n, err := f.Read(buf)
-		t.mu.Lock()
-		t.last = append(t.last, buf[:n]...)
-		if over := len(t.last) - tailSize; over > 0 {
-			t.last = append(t.last[:0], t.last[over:]...)
-		}
-		t.mu.Unlock()
-		if err != nil {
-			return
-		}
-	}
-}
-
-// text is the last lines, at most 2000 bytes.
-func (t *tail) text() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	b := t.last
-	if over := len(b) - 1800; over > 0 {
-		b = b[over:]
-		if i := bytes.IndexByte(b, '\n'); i >= 0 {
-			b = b[i+1:]
-		}
-	}
-	return strings.TrimSpace(strings.ToValidUTF8(string(b), "\uFFFD"))
 }

@@ -1,0 +1,189 @@
+//go:build root
+
+package guest_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/guest"
+	"github.com/cubbyhq/cubby/internal/kernel"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+)
+
+func TestCellInput(t *testing.T) {
+	h := withKernels(t, nil)
+	ctx := kernelContext(t)
+	spec := python("import getpass\na = input('name? ')\nb = getpass.getpass('word? ')\nprint(a, b)\ntry:\n  input()\nexcept EOFError:\n  print('end')")
+	spec.Stdin = true
+	uid := sandbox.NewUID()
+	s, err := h.Exec(ctx, uid, &guest.Start{ExecSpec: spec}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	var r result
+	for answered := false; r.exit == nil; {
+		m, err := s.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.take(m)
+		if bytes.Contains(r.rich, []byte("name? ")) && !answered {
+			answered = true
+			at, err := h.WriteStdin(ctx, uid, 0, []byte("it\r\nsecr"), false)
+			if err != nil || at != 8 {
+				t.Fatalf("WriteStdin = %d, %v", at, err)
+			}
+			if at, err = h.WriteStdin(ctx, uid, 4, []byte("secret\n"), true); err != nil || at != 11 {
+				t.Fatalf("WriteStdin = %d, %v", at, err)
+			}
+		}
+	}
+	got := records(t, r)
+	got.wants(t, 0, sandbox.EndExited)
+	if string(got.stdout) != "it secret\nend\n" {
+		t.Errorf("stdout = %q", got.stdout)
+	}
+	var asked []kernel.Input
+	for _, o := range got.records {
+		if o.Input != nil {
+			asked = append(asked, *o.Input)
+		}
+	}
+	if len(asked) != 3 || asked[0] != (kernel.Input{Prompt: "name? "}) || asked[1] != (kernel.Input{Prompt: "word? ", Password: true}) {
+		t.Errorf("questions: %+v", asked)
+	}
+	if _, err := h.WriteStdin(ctx, uid, 11, []byte("late"), false); !errors.Is(err, errs.WrongState) {
+		t.Errorf("WriteStdin after the end = %v", err)
+	}
+	silent := h.cell(t, python("input('name? ')"))
+	silent.wants(t, 1, sandbox.EndExited)
+	if silent.failure() != "StdinNotImplementedError" {
+		t.Errorf("input() without standard input: %s", silent.rich)
+	}
+}
+
+func TestMuchOutputOfCells(t *testing.T) {
+	h := withKernels(t, nil)
+	t.Run("a gigabyte of text", func(t *testing.T) {
+		s := h.cell(t, python("for _ in range(1000): print('x' * (1 << 20))\n7"))
+		s.wants(t, 0, sandbox.EndExited)
+		if got := int64(len(s.stdout)) + s.exit.StdoutCut; got < 1000<<20 || s.value() != "7" {
+			t.Errorf("%d bytes kept, %d cut, value %q", len(s.stdout), s.exit.StdoutCut, s.value())
+		}
+	})
+	t.Run("nobody reads", func(t *testing.T) {
+		ctx := kernelContext(t)
+		uid := sandbox.NewUID()
+		stream, err := h.Exec(ctx, uid, &guest.Start{ExecSpec: python("for _ in range(100): print('x' * (1 << 20))\n7")}, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		eventuallyKernel(t, func() bool { k := h.kernel(t, "python"); return k.Count == 2 && k.Status == sandbox.KernelIdle })
+		stream.Close()
+		s := h.rest(t, ctx, uid)
+		s.wants(t, 0, sandbox.EndExited)
+		if got := int64(len(s.stdout)) + s.exit.StdoutCut; got < 100<<20 || s.exit.StdoutCut == 0 || len(s.stdout) > 40<<20 || s.value() != "7" {
+			t.Errorf("%d bytes kept, %d cut, value %q", len(s.stdout), s.exit.StdoutCut, s.value())
+		}
+	})
+	t.Run("a display of 50 MB", func(t *testing.T) {
+		s := h.cell(t, python("from IPython.display import display\ndisplay({'text/html': 'x' * 50_000_000}, raw=True)\n7"))
+		s.wants(t, 0, sandbox.EndExited)
+		if s.exit.RichCut < 50_000_000 || len(s.rich) > 10_000 || s.value() != "7" || !strings.Contains(plainText(s.records[0].Display.Data), "left out: text/html, 50") {
+			t.Errorf("%d bytes cut, value %q, %.1000s", s.exit.RichCut, s.value(), s.rich)
+		}
+	})
+	t.Run("JavaScript", func(t *testing.T) {
+		s := h.cell(t, cellSpec("node", "node", "console.log('x'.repeat(1e8)); display({html: 'x'.repeat(5e7)}); 7"))
+		s.wants(t, 0, sandbox.EndExited)
+		if got := int64(len(s.stdout)) + s.exit.StdoutCut; got < 1e8 || !bytes.HasPrefix(s.stdout, []byte("xxx")) || s.exit.RichCut < 5e7 || s.value() != "7" {
+			t.Errorf("%d bytes kept, %d and %d cut, value %q", len(s.stdout), s.exit.StdoutCut, s.exit.RichCut, s.value())
+		}
+	})
+	t.Run("a long error", func(t *testing.T) {
+		s := h.cell(t, python("raise ValueError('x' * 30_000_000)"))
+		s.wants(t, 1, sandbox.EndExited)
+		if s.failure() == "" || len(s.rich) > 17<<20 || s.exit.RichCut == 0 {
+			t.Errorf("error %q in %d bytes, %d cut", s.failure(), len(s.rich), s.exit.RichCut)
+		}
+	})
+}
+
+func TestStrangeOutputOfCells(t *testing.T) {
+	h := withKernels(t, nil)
+	for _, tt := range []struct{ name, code, value string }{
+		{"bytes that are no text", `import os, sys; os.write(1, b'a\xff\xfeb\n'); sys.stdout.flush(); print('\udcff'.encode('utf-8', 'surrogateescape')); 7`, "7"},
+		{"a lone surrogate", `'\ud800'`, `'\ud800'`},
+		{"a value that is made of itself", "a = []; a.append(a); a", "[[...]]"},
+		{"JSON that is very deep", `
+from IPython.display import display
+import json
+deep = 1
+for _ in range(900): deep = [deep]
+display({'application/json': deep}, raw=True)
+7`, "7"},
+		{"nonsense as types", "display({'': '', 'a\\nb': 'x', 'text/plain': ['no', 'text']}, raw=True); 7", "7"},
+	} {
+		s := h.cell(t, python(tt.code))
+		s.wants(t, 0, sandbox.EndExited)
+		if s.value() != tt.value {
+			t.Errorf("%s: value %q, want %q; %s", tt.name, s.value(), tt.value, s.rich)
+		}
+	}
+	// Deeper than any parser goes; the kernel for Node sends what it is given.
+	s := h.cell(t, cellSpec("node", "node", `
+const fs = require('fs');
+const deep = '['.repeat(200000) + ']'.repeat(200000);
+fs.writeSync(4, '{"id":1,"output":{"display":{"data":{"application/json":' + deep + '}}}}\n');
+fs.writeSync(4, '{"id":1,"output":{"kernel":{"restarted":true,"reason":"forged"}}}\n');
+7`))
+	if s.wants(t, 0, sandbox.EndExited); s.value() != "7" || s.restarted() != "" {
+		t.Errorf("deep JSON: %.500s", s.rich)
+	}
+}
+
+// A stream that is cut and attached again has everything once.
+func TestCellAttachedAgain(t *testing.T) {
+	h := withKernels(t, nil)
+	ctx := kernelContext(t)
+	uid := sandbox.NewUID()
+	begin := &guest.Start{ExecSpec: python(`
+from IPython.display import display
+for i in range(2000):
+    print(i)
+    if i % 100 == 0: display({'text/html': 'x' * 100_000}, raw=True)
+`)}
+	var r result
+	for cut := 0; r.exit == nil; cut++ {
+		s, err := h.Exec(ctx, uid, begin, r.next)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 5 {
+			m, err := s.Next()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r.take(m); m.Exit != nil {
+				break
+			}
+		}
+		s.Close()
+		if err := h.Ack(ctx, uid, r.next); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var want strings.Builder
+	for i := range 2000 {
+		fmt.Fprintln(&want, i)
+	}
+	if s := records(t, r); string(s.stdout) != want.String() || len(s.records) != 21 {
+		t.Errorf("%d bytes of text, %d records", len(s.stdout), len(s.records))
+	}
+}
