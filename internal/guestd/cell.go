@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"sync"
 	"syscall"
 	"time"
@@ -39,6 +40,7 @@ type cell struct {
 	pid     int            // it ran in
 	over    bool           // no blame any more
 	blame   *blame         // the first
+	again   bool           // what the cell waited for was interrupted too
 	forced  bool           // the kernel was killed because of the blame
 	timers  []*time.Timer
 }
@@ -172,8 +174,18 @@ func (c *cell) interrupt(b blame) {
 	}
 	go process.interrupt(false)
 	c.timers = append(c.timers,
-		time.AfterFunc(interruptAgain, func() { process.interrupt(true) }),
+		time.AfterFunc(interruptAgain, func() { c.interruptAll(process) }),
 		time.AfterFunc(interruptGrace, func() { c.force(process) }))
+}
+
+// interruptAll interrupts a cell that goes on, with the programs it waits for.
+func (c *cell) interruptAll(process *kernelProcess) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.over {
+		c.again = true
+		process.interrupt(true)
+	}
 }
 
 // force kills the kernel of a cell that did not end.
@@ -207,7 +219,10 @@ func (c *cell) endWithKernel(b blame) {
 // conclude says how a cell ended whose kernel lives on.
 func (c *cell) conclude(reply kernel.Reply, b *blame, oom string) *guestv1.ExecExit {
 	exit := &guestv1.ExecExit{Reason: guestv1.ExitReason_EXIT_REASON_EXITED, Message: oom}
-	if reply.Status == "ok" {
+	c.mu.Lock()
+	cutShort := c.again
+	c.mu.Unlock()
+	if reply.Status == "ok" && !cutShort {
 		return exit
 	}
 	exit.Code = 1
@@ -267,6 +282,10 @@ func (c *cell) finish(exit *guestv1.ExecExit) {
 	exit.StdoutCut, exit.StderrCut, exit.RichCut = c.out.cuts()
 	c.exec.finish(exit)
 	close(c.drained)
+	if c.out.wasLarge() {
+		// The memory is the sandbox's, who needs it.
+		debug.FreeOSMemory()
+	}
 }
 
 func (c *cell) isDrained() bool {

@@ -43,6 +43,7 @@ type cellOutput struct {
 	done   chan struct{}
 	pieces []cellPiece
 	held   int64
+	peak   int64 // of held
 	ended  bool
 	cut    [rich + 1]int64
 }
@@ -108,6 +109,7 @@ func (o *cellOutput) take(n, limit int64) bool {
 		}
 	}
 	o.held += n
+	o.peak = max(o.peak, o.held)
 	return true
 }
 
@@ -172,6 +174,14 @@ func (o *cellOutput) cuts() (out, errors, records int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.cut[stdout], o.cut[stderr], o.cut[rich]
+}
+
+// wasLarge reports whether it took much memory.
+func (o *cellOutput) wasLarge() bool {
+	const large = 4 << 20
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.peak > large || o.cut != [rich + 1]int64{}
 }
 
 // show takes one output of the kernel. Text goes to the streams of text,
