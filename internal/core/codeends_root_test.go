@@ -22,7 +22,7 @@ func TestCodeGoesOnOverARestartOfTheDaemon(t *testing.T) {
 	running := w.startCode("a", core.CodeRequest{Code: hold + "\nn += 1\nprint('went on')\n{'n': n}"})
 	var waiting []sandbox.Exec
 	for range 5 {
-		waiting = append(waiting, w.startCode("a", core.CodeRequest{Code: "n += 1; n"}))
+		waiting = append(waiting, w.startCode("a", core.CodeRequest{Code: "n += 1; n # " + strings.Repeat("long", 10_000)}))
 	}
 	w.says("a", running.Seq, "ready")
 	w.restart()

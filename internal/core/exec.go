@@ -235,7 +235,8 @@ type ExecQuery struct {
 	Limit    int // 0: 100, at most 1000
 }
 
-// Execs lists the execs of a sandbox, without their env.
+// Execs lists the execs of a sandbox, without their env and of long code the
+// beginning.
 func (s *Service) Execs(ctx context.Context, id string, q ExecQuery) ([]sandbox.Exec, error) {
 	b, err := s.findHistory(ctx, id)
 	if err != nil {
@@ -251,7 +252,7 @@ func (s *Service) Execs(ctx context.Context, id string, q ExecQuery) ([]sandbox.
 		}
 		// The store learns of a start a little later.
 		if e := s.live(b.UID, list[i].Seq); e != nil {
-			list[i] = e.snapshot()
+			list[i] = e.snapshot().Listed()
 		}
 	}
 	return list, nil

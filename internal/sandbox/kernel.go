@@ -1,6 +1,9 @@
 package sandbox
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // Cell is code for a kernel.
 type Cell struct {
@@ -9,6 +12,20 @@ type Cell struct {
 	// name.
 	Language string `json:"language,omitempty"`
 	Code     string `json:"code"`
+}
+
+// listedCode is how much of a cell's code lists show, in bytes.
+const listedCode = 4 << 10
+
+// Listed is the exec for a list, which is not to hold thousands of long codes:
+// of such only the beginning.
+func (e Exec) Listed() Exec {
+	if c := e.Spec.Cell; c != nil && len(c.Code) > listedCode {
+		short := *c
+		short.Code = strings.ToValidUTF8(c.Code[:listedCode], "") + "…"
+		e.Spec.Cell = &short
+	}
+	return e
 }
 
 // KernelSpec is a kernel to make.

@@ -203,8 +203,9 @@ type ExecQuery struct {
 	Newest     bool   // in descending order of seq
 }
 
-// Execs returns execs in ascending order of seq, without their env. Old
-// finished ones may be missing at the front: see [Store.Prune].
+// Execs returns execs in ascending order of seq, without their env and of long
+// code the beginning. Old finished ones may be missing at the front: see
+// [Store.Prune].
 func (s *Store) Execs(ctx context.Context, box sandbox.UID, q ExecQuery) ([]sandbox.Exec, error) {
 	query := `SELECT ` + execColumns + ` FROM execs e WHERE e.box = $1 AND e.seq > $2`
 	if q.Unfinished {
@@ -220,17 +221,22 @@ func (s *Store) Execs(ctx context.Context, box sandbox.UID, q ExecQuery) ([]sand
 		query += ` DESC`
 	}
 	rows, err := s.rows(ctx, query+` LIMIT $3`, args...)
-	execs, err := collect(rows, err, scanExec)
+	execs, err := collect(rows, err, scanListed)
 	return execs, s.fault(err)
 }
 
 // UnfinishedExecs returns all that have not finished, of every sandbox, by
-// sandbox and seq, without their env.
+// sandbox and seq, without their env and of long code the beginning.
 func (s *Store) UnfinishedExecs(ctx context.Context) ([]sandbox.Exec, error) {
 	rows, err := s.rows(ctx, `SELECT `+execColumns+` FROM execs e
 		WHERE e.status IN ('pending', 'running') ORDER BY e.box, e.seq`)
-	execs, err := collect(rows, err, scanExec)
+	execs, err := collect(rows, err, scanListed)
 	return execs, s.fault(err)
+}
+
+func scanListed(r row) (sandbox.Exec, error) {
+	e, err := scanExec(r)
+	return e.Listed(), err
 }
 
 // scanExec returns NotFound for a row that is not there.
