@@ -9,6 +9,7 @@ const inspector = require('node:inspector');
 const Module = require('node:module');
 const net = require('node:net');
 const path = require('node:path');
+const { pathToFileURL } = require('node:url');
 const util = require('node:util');
 const vm = require('node:vm');
 
@@ -38,14 +39,19 @@ function show(output) {
   send({ id: cell ? cell.id : 0, output });
 }
 
+// PIECE bounds what one message carries of a stream, in bytes.
+const PIECE = 1 << 20;
+
 // What a program writes to its standard streams belongs to the cell that runs.
 for (const name of ['stdout', 'stderr']) {
   const decoder = new util.TextDecoder();
   process[name].write = (chunk, encoding, done) => {
     if (typeof encoding === 'function') [encoding, done] = [undefined, encoding];
     const bytes = typeof chunk === 'string' ? Buffer.from(chunk, encoding) : chunk;
-    const text = decoder.decode(bytes, { stream: true });
-    if (text !== '') show({ stream: { name, text } });
+    for (let at = 0; at < bytes.length; at += PIECE) {
+      const text = decoder.decode(bytes.subarray(at, at + PIECE), { stream: true });
+      if (text !== '') show({ stream: { name, text } });
+    }
     if (done) process.nextTick(done);
     return true;
   };
@@ -77,7 +83,11 @@ function display(value) {
 // would lose as the console shows it.
 function plain(value) {
   if (typeof value === 'string') return value;
-  if (isData(value, new Set())) return JSON.stringify(value, null, 2);
+  try {
+    if (isData(value, new Set())) return JSON.stringify(value, null, 2);
+  } catch {
+    // It nests too deep, or its author's code in it throws.
+  }
   return util.inspect(value, { depth: 6, maxArrayLength: 1000, maxStringLength: 100000 });
 }
 
@@ -120,7 +130,7 @@ function stray(error) {
   if (cell) {
     cell.stray ??= { ename: 'AsyncError', evalue: `${f.ename}: ${f.evalue}`, traceback: f.traceback };
     show({ stream: { name: 'stderr', text } });
-  } else early += text;
+  } else if (early.length < PIECE) early += text;
 }
 process.on('uncaughtException', stray);
 process.on('unhandledRejection', stray);
@@ -131,8 +141,87 @@ process.on('SIGINT', () => {
   if (cell && cell.interrupt) cell.interrupt();
 });
 
-globalThis.require = Module.createRequire(path.join(process.cwd(), 'cell.js'));
+// Packages that npm installed with --global are found after the workspace's,
+// by programs that the cell starts, too.
+const prefix = process.env.NPM_CONFIG_PREFIX || process.env.npm_config_prefix || path.dirname(path.dirname(process.execPath));
+process.env.NODE_PATH = [process.env.NODE_PATH, path.join(prefix, 'lib', 'node_modules')].filter(Boolean).join(path.delimiter);
+Module._initPaths();
+
+const here = path.join(process.cwd(), 'cell.js');
+globalThis.require = Module.createRequire(here);
 globalThis.display = display;
+
+// The engine's import() does not work in cells: they are no files. This one is
+// of a file in the working directory, where Node can make one.
+let load = (specifier, options) => import(specifier, options);
+if (vm.constants?.USE_MAIN_CONTEXT_DEFAULT_LOADER) {
+  load = vm.runInThisContext('(specifier, options) => import(specifier, options)', {
+    filename: here, importModuleDynamically: vm.constants.USE_MAIN_CONTEXT_DEFAULT_LOADER,
+  });
+}
+const IMPORT = '__import';
+Object.defineProperty(globalThis, IMPORT, {
+  value: async (specifier, options) => {
+    const file = /^\.{0,2}\//.test(specifier) ? path.resolve(specifier) : null;
+    try {
+      return await load(file ? pathToFileURL(file).href : specifier, options);
+    } catch (e) {
+      if (e.code !== 'ERR_MODULE_NOT_FOUND' || file) throw e;
+      let found;
+      try {
+        found = globalThis.require.resolve(String(specifier)); // where require looks and import does not
+      } catch {
+        throw e;
+      }
+      return load(pathToFileURL(found).href, options);
+    }
+  },
+});
+
+// What a scanner of JavaScript has to tell apart to see which "import" is one.
+const TOKEN = /\/\/[^\n]*|\/\*[^]*?\*\/|"(?:\\[^]|[^"\\\n])*"|'(?:\\[^]|[^'\\\n])*'|[\w$]+|\s+|[^]/y;
+const REGEXP = /\/(?:\\.|\[(?:\\.|[^\]\\\n])*\]|[^/\\\n[])+\/\w*/y;
+const TEMPLATE = /(?:\\[^]|\$(?!\{)|[^`\\$])*(`|\$\{)?/y;
+const BEFORE_REGEXP = /^(?:[([{},;:=!&|?+\-*%<>~^]|return|typeof|case|in|of|void|delete|throw|new|await|yield|)$/;
+
+// imports writes every call of import as one of IMPORT.
+function imports(code) {
+  if (!/\bimport\s*\(/.test(code)) return code;
+  let out = '';
+  let before = ''; // the last token that is not space
+  let at = 0;
+  const braces = []; // of those that are open, whether a template goes on behind
+  const take = (pattern) => {
+    pattern.lastIndex = at;
+    const m = pattern.exec(code);
+    if (m) at = pattern.lastIndex;
+    return m;
+  };
+  const template = () => {
+    const m = take(TEMPLATE);
+    out += m[0];
+    if (m[1] === '${') braces.push(true);
+    before = m[1] === '${' ? '{' : '`';
+  };
+  while (at < code.length) {
+    if (code[at] === '/' && !/^[/*]/.test(code.slice(at + 1, at + 2)) && BEFORE_REGEXP.test(before)) {
+      const m = take(REGEXP);
+      if (m) {
+        out += m[0];
+        before = m[0];
+        continue;
+      }
+    }
+    let [text] = take(TOKEN);
+    if (text === 'import' && before !== '.' && /^\s*\(/.test(code.slice(at, at + 100))) text = IMPORT;
+    out += text;
+    if (/^(?:\s|\/\/|\/\*)/.test(text)) continue;
+    before = text;
+    if (text === '{') braces.push(false);
+    if (text === '`' || (text === '}' && braces.pop())) template();
+  }
+  return out;
+}
 
 const session = new inspector.Session();
 session.connect();
@@ -200,21 +289,24 @@ async function execute(request) {
     early = '';
   }
   let error = null;
-  const ended = await new Promise((resolve) => {
-    cell.interrupt = () => resolve({ error: interrupted() });
-    try {
-      evaluate(source(request.code), (failed, answer) => {
-        if (failed) return resolve({ error: failure(failed) });
-        if (answer.exceptionDetails) {
-          const d = answer.exceptionDetails;
-          return resolve({ error: failure(d.exception ? take(d.exception) : new Error(d.text)) });
-        }
-        resolve({ value: take(answer.result) });
-      });
-    } catch (e) {
-      resolve({ error: e.code === 'ERR_SCRIPT_EXECUTION_INTERRUPTED' ? interrupted() : failure(e) });
-    }
+  let end;
+  const answered = new Promise((resolve) => {
+    end = resolve;
   });
+  cell.interrupt = () => end({ error: interrupted() });
+  try {
+    evaluate(source(imports(request.code)), (failed, answer) => {
+      if (failed) return end({ error: failure(failed) });
+      if (answer.exceptionDetails) {
+        const d = answer.exceptionDetails;
+        return end({ error: failure(d.exception ? take(d.exception) : new Error(d.text)) });
+      }
+      end({ value: take(answer.result) });
+    });
+  } catch (e) {
+    end({ error: e.code === 'ERR_SCRIPT_EXECUTION_INTERRUPTED' ? interrupted() : failure(e) });
+  }
+  const ended = await answered;
   error = ended.error ?? null;
   if (!error) {
     try {

@@ -1,5 +1,5 @@
 // Package node runs cells of JavaScript in a kernel of cubby's own, a script
-// for Node 20 or newer that the agent carries. The kernel is code of the guest:
+// for Node 18 or newer that the agent carries. The kernel is code of the guest:
 // what it sends is bounded and may be nonsense.
 //
 // It starts no process: that is the caller's, with [Script] as the program and

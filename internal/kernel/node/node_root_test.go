@@ -115,6 +115,9 @@ func TestCells(t *testing.T) {
 		{"NaN", shown{Result: "NaN"}},
 		{"new Map([[1, 2]])", shown{Result: "Map(1) { 1 => 2 }"}},
 		{"const o = {}; o.o = o; o", shown{Result: "<ref *1> { o: [Circular *1] }"}},
+		{"new Date(0)", shown{Result: "\"1970-01-01T00:00:00.000Z\""}},
+		{"({a: 1, f() {}})", shown{Result: "{ a: 1, f: [Function: f] }"}},
+		{"({toJSON() { throw new Error('no') }})", shown{Result: "{ toJSON: [Function: toJSON] }"}},
 		{"await Promise.resolve(5)", shown{Result: "5"}},
 		{"Promise.resolve({p: 1})", shown{Result: "{\n  \"p\": 1\n}"}},
 		{"async function* g() { yield 1; yield 2 }\nfor await (const v of g()) console.log(v)", shown{Stdout: "1\n2\n"}},
@@ -125,6 +128,8 @@ func TestCells(t *testing.T) {
 		{"throw 5", shown{Error: "Error: 5"}},
 		{"nope", shown{Error: "ReferenceError: nope is not defined"}},
 		{"const z = ;", shown{Error: "SyntaxError: Unexpected token ';'"}},
+		{"console.dir({b: 2}); console.info('i'); console.warn('w')", shown{Stdout: "{ b: 2 }\ni\n", Stderr: "w\n"}},
+		{"process.stdout.write('a'); process.stderr.write(Buffer.from('é')); process.cwd() === require('path').resolve('.')", shown{Stdout: "a", Stderr: "é", Result: "true"}},
 		{"Promise.reject(new RangeError('r'))", shown{Error: "RangeError: r"}},
 		{"(async () => { throw new Error('nobody waits') })(); 3", shown{
 			Result: "3", Stderr: "[async Error] nobody waits\n", Error: "AsyncError: Error: nobody waits",
@@ -146,11 +151,14 @@ func TestCells(t *testing.T) {
 }
 
 func TestInterruptKeepsState(t *testing.T) {
-	for _, code := range []string{"while (true) {}", "await new Promise(() => {})", "new Promise(() => {})"} {
+	// A cell that waits says so from the event loop, when all of it has run:
+	// the engine may drop a signal that comes as its code ends.
+	const waits = "setTimeout(() => console.log('on'), 20); "
+	for _, code := range []string{"console.log('on'); while (true) {}", waits + "await new Promise(() => {})", waits + "new Promise(() => {})"} {
 		c, cmd := start(t)
 		execute(t, c, "const kept = 'yes'")
 		var s shown
-		_, err := c.Execute(t.Context(), kernel.Cell{Code: "console.log('on');" + code}, func(o kernel.Output) {
+		_, err := c.Execute(t.Context(), kernel.Cell{Code: code}, func(o kernel.Output) {
 			if o.Stream != nil {
 				if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
 					t.Error(err)
@@ -182,6 +190,37 @@ func TestNonsenseOnTheKernelsDescriptor(t *testing.T) {
 	code := `require('fs').writeSync(4, 'nonsense\n{"id":1,"reply":5}\n{"id":99,"reply":{"status":"ok"}}\n[]\n'); 7`
 	if got := execute(t, c, code); got.Result != "7" {
 		t.Errorf("%+v", got)
+	}
+}
+
+func TestDeepResult(t *testing.T) {
+	c, _ := start(t)
+	if got := execute(t, c, "let deep = []; for (let i = 0; i < 100000; i++) deep = [deep]; deep"); !strings.Contains(got.Result, "[Array]") || got.Error != "" {
+		t.Errorf("%+v", got)
+	}
+}
+
+// Frames of the kernel are not the cell's.
+func TestTraceback(t *testing.T) {
+	c, _ := start(t)
+	for _, code := range []string{"nope", "(() => { throw new Error('x') })()", "await (async () => { nope })()"} {
+		var trace string
+		if _, err := c.Execute(t.Context(), kernel.Cell{Code: code}, func(o kernel.Output) {
+			if o.Error != nil {
+				trace = strings.Join(o.Error.Traceback, "\n")
+			}
+		}); err != nil || !strings.Contains(trace, "<anonymous>:1:") || strings.Contains(trace, "kernel.cjs") || strings.Contains(trace, "new Promise") {
+			t.Errorf("%s: %v\n%s", code, err, trace)
+		}
+	}
+}
+
+// One write of more than a message may carry, in characters of several bytes.
+func TestLargeWrite(t *testing.T) {
+	c, _ := start(t)
+	got := execute(t, c, "process.stdout.write('€'.repeat(20 << 20))")
+	if len(got.Stdout) != 60<<20 || strings.Trim(got.Stdout, "€") != "" {
+		t.Errorf("%d bytes", len(got.Stdout))
 	}
 }
 
