@@ -22,6 +22,7 @@ import httpx
 import pytest
 
 from cubby import Client, NotFoundError, Sandbox
+from registries import Registries
 from scripting import scripted
 
 __all__ = ["scripted"]
@@ -55,6 +56,7 @@ class Daemon:
         self.data = Path(tempfile.mkdtemp(prefix="cubby-sdk-", dir="/var/tmp"))
         self.log = self.data.with_suffix(".log")
         self.port = free_port()
+        self.registries = Registries()
         self.process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -73,7 +75,8 @@ class Daemon:
     def _try(self) -> bool:
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("CUBBY_", "SANDBOXD_"))}
         environment["CUBBY_TOKENS"] = f"sdk:{TOKEN}"
-        # Git servers of the tests are on this machine.
+        environment |= self.registries.environment
+        # Git servers and package indexes of the tests are on this machine.
         environment["CUBBY_EGRESS_ALLOW"] = "127.0.0.1,localhost"
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
@@ -128,6 +131,7 @@ class Daemon:
 
     def clean(self) -> None:
         """Destroy what the tests left, and remove everything of the daemon from this machine."""
+        self.registries.close()
         if self.process is None:
             self.start()
         with Client(self.url, TOKEN) as client:

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from conftest import TOKEN, Daemon
-from cubby import AsyncClient, Client, Event, EventStream, Output, Sandbox
+from cubby import AsyncClient, Client, Event, EventStream, Output, RichOutput, Sandbox
 
 
 class CuttingProxy:
@@ -93,6 +93,36 @@ def test_async_streams_over_connections_that_break(proxy: CuttingProxy, box: San
             assert data == LINES
 
     asyncio.run(scenario())
+
+
+def test_cells_over_connections_that_break(proxy: CuttingProxy, box: Sandbox) -> None:
+    # The whole answer has the last of them, and fits.
+    shows = "display({'text/html': str(i) * 30_000}, raw=True, display_id='d', update=i > 0)"
+    seq = box.start_code(f"for i in range(20): print(i); {shows}").seq
+    with Client(proxy.url, TOKEN) as client:
+        chunks = list(client.sandboxes.get(box.id).cell(seq).stream())
+    assert b"".join(c.data for c in chunks if isinstance(c, Output)) == "".join(f"{i}\n" for i in range(20)).encode()
+    shown = [c.display.html for c in chunks if isinstance(c, RichOutput) and c.display is not None]
+    assert shown == [str(i) * 30_000 for i in range(20)]
+    assert proxy.connections > 3
+
+
+def test_a_cell_goes_on_when_the_daemon_is_killed(daemon: Daemon, box: Sandbox) -> None:
+    box.run_code("kept = 1", check=True)
+    cell = box.start_code(
+        "print('one'); print(input('more? ')); display({'text/html': 'x'}, raw=True); kept", stdin=True
+    )
+    with ThreadPoolExecutor() as threads, cell.stream() as stream:
+        waiting = threads.submit(cell.wait)
+        chunks = [next(stream), next(stream)]  # what it printed and what it asks, in either order
+        daemon.kill()
+        daemon.start()
+        cell.write_stdin("two\n")
+        chunks += list(stream)
+        assert b"".join(c.data for c in chunks if isinstance(c, Output)) == b"one\ntwo\n"
+        assert [c.kind for c in chunks if isinstance(c, RichOutput)] == ["input", "display", "result"]
+        assert waiting.result().text == "1"
+    assert box.run_code("kept").text == "1"
 
 
 def test_everything_goes_on_when_the_daemon_is_killed(daemon: Daemon, box: Sandbox) -> None:
