@@ -84,7 +84,7 @@ func places() map[string]place {
 		"client": {only: []string{"api/gen/…"}},
 		// A command does what any client could; serve, image, doctor and bench
 		// are the programs that run on the host itself.
-		"internal/cli": {only: []string{"client", "internal/bench", "internal/bridge", "internal/config", "internal/daemon", "internal/driver/oci",
+		"internal/cli": {only: []string{"client", "internal/bench", "internal/bridge", "internal/config", "internal/daemon", "internal/driver/oci", "internal/egress",
 			"internal/embedded", "internal/errs", "internal/image", "internal/sandbox", "internal/telemetry"}, by: []string{"cmd/cubby"}},
 		// MCP to MCP: it knows the protocol and nothing of sandboxes.
 		"internal/bridge": {only: []string{}, by: []string{"internal/cli"}},

@@ -37,6 +37,8 @@ type Config struct {
 	TLSKey       string `key:"tls-key" usage:"private key file (PEM) of tls-cert"`
 
 	EgressAllow []string `key:"egress-allow" usage:"hosts that every sandbox with network may reach, as host[:port],…; may name private addresses"`
+	EgressProxy string   `key:"egress-proxy" usage:"proxy of its own (cubby egress-proxy) that makes sandboxes' connections, as http://host:port; empty: the daemon makes them"`
+	EgressKey   Secret   `key:"egress-signing-key" usage:"key of the tokens for egress-proxy, at least 16 characters; or several as id:key,id2:key2, of which the first signs"`
 	EgressDeny  []string `key:"egress-deny" usage:"hosts that no sandbox may reach, as host[:port],…; comes before everything that allows"`
 
 	PipIndexURL     string        `key:"pip-index-url" usage:"index that pip installs from, as https://host/simple, for every sandbox; allows its host; empty: pypi.org"`

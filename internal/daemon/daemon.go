@@ -131,6 +131,10 @@ func (d *Daemon) open(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
+	upstream, err := egressUpstream(d.cfg)
+	if err != nil {
+		return err
+	}
 	archives, err := archiveStorage(d.cfg)
 	if err != nil {
 		return err
@@ -186,7 +190,7 @@ func (d *Daemon) open(ctx context.Context, o options) error {
 	}
 	d.core, err = core.New(core.Config{
 		Store: d.store, Driver: d.driver, Disks: d.disks, Images: images, Journals: d.journals,
-		Egress: egress.Config{Operator: operator, Log: d.log}, Authorities: authorities(), Log: d.log, Metrics: d.metrics, Now: time.Now, Defaults: d.defaults(o.defaults),
+		Egress: egress.Config{Operator: operator, Upstream: upstream, Log: d.log}, Authorities: authorities(), Log: d.log, Metrics: d.metrics, Now: time.Now, Defaults: d.defaults(o.defaults),
 		IdleTimeout: d.idleTimeout(o.defaults),
 		Caps:        core.Caps{All: d.cfg.MaxSandboxes, PerTenant: d.cfg.MaxPerTenant, PerThread: d.cfg.MaxPerThread, InThreads: d.cfg.MaxInThreads}, MinFreeMemory: int64(d.cfg.MinFreeMemory),
 		Code:    &core.CodeCaps{Stdout: d.cfg.MaxStdoutChars, Stderr: d.cfg.MaxStderrChars, Result: d.cfg.MaxResultChars, Traceback: d.cfg.MaxTracebackChars},
@@ -304,6 +308,24 @@ func (l closeListener) Close() error {
 		return err
 	}
 	return nil
+}
+
+// egressUpstream is the proxy that makes sandboxes' connections; nil without
+// one.
+func egressUpstream(cfg config.Config) (*egress.Upstream, error) {
+	switch {
+	case cfg.EgressProxy == "" && cfg.EgressKey == "":
+		return nil, nil //nolint:nilnil // none is a configuration
+	case cfg.EgressProxy == "":
+		return nil, errs.E(errs.Invalid, "egress-signing-key: there is no egress-proxy that it would be for")
+	case cfg.EgressKey == "":
+		return nil, errs.E(errs.Invalid, "egress-proxy: egress-signing-key is missing").Hint("both programs need the same key")
+	}
+	keys, err := egress.ParseKeys(string(cfg.EgressKey))
+	if err != nil {
+		return nil, err
+	}
+	return egress.NewUpstream(cfg.EgressProxy, keys)
 }
 
 // packageIndexes are where the operator has packages come from.

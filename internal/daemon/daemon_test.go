@@ -69,6 +69,10 @@ func TestNewRefuses(t *testing.T) {
 	}{
 		{"listening beyond loopback without tokens", func(c *config.Config) { c.Listen = "0.0.0.0:0" }, errs.Invalid},
 		{"tokens that are none", func(c *config.Config) { c.Tokens = "alice" }, errs.Invalid},
+		{"an egress proxy without a key", func(c *config.Config) { c.EgressProxy = "http://127.0.0.1:1" }, errs.Invalid},
+		{"a key without an egress proxy", func(c *config.Config) { c.EgressKey = "a key of some length" }, errs.Invalid},
+		{"a short key", func(c *config.Config) { c.EgressProxy, c.EgressKey = "http://127.0.0.1:1", "short" }, errs.Invalid},
+		{"an egress proxy that is no URL", func(c *config.Config) { c.EgressProxy, c.EgressKey = "127.0.0.1:1", "a key of some length" }, errs.Invalid},
 		{"an egress entry that is no host", func(c *config.Config) { c.EgressAllow = []string{"http://x/"} }, errs.Invalid},
 		{"a certificate that is not there", func(c *config.Config) { c.TLSCert, c.TLSKey = "/none.crt", "/none.key" }, errs.Invalid},
 		{"a busy port", func(c *config.Config) { c.Listen = busy.Addr().String() }, errs.Unavailable},

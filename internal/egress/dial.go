@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/errs"
-	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
 const (
@@ -31,12 +30,17 @@ func (e *deniedError) Error() string { return e.d.Reason }
 // dial decides on host:port, looks the name up, and connects to the first
 // address that the policy allows and that answers. The error is a
 // *deniedError, or says what went wrong on the way.
-func (p *Proxy) dial(ctx context.Context, policy sandbox.Policy, hostname string, port int) (net.Conn, Decision, error) {
+func (s *stream) dial(ctx context.Context, hostname string, port int) (net.Conn, Decision, error) {
+	p, policy := s.Proxy, s.policy()
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	d := p.eval.Decide(policy, hostname, port)
 	if !d.Allow {
 		return nil, d, &deniedError{d}
+	}
+	if p.upstream != nil {
+		conn, err := p.upstream.connect(ctx, p.dialer, s.box, policy, d)
+		return conn, d, err
 	}
 	addrs, err := p.lookup(ctx, d)
 	if err != nil {

@@ -111,7 +111,7 @@ func (s *stream) newTransport() *http.Transport {
 			if err != nil {
 				return nil, err
 			}
-			conn, _, err := s.dial(ctx, s.policy(), hostname, port)
+			conn, _, err := s.dial(ctx, hostname, port)
 			if err != nil {
 				return nil, err
 			}

@@ -29,6 +29,8 @@ type Config struct {
 	// OnDecision hears every decision, one per request, before the first
 	// byte of the answer. It must not block.
 	OnDecision func(box sandbox.UID, d Decision)
+	// Upstream, when not nil, makes the connections instead of this proxy.
+	Upstream *Upstream
 }
 
 // Proxy serves the streams that sandboxes open. It is safe for concurrent use
@@ -40,13 +42,14 @@ type Proxy struct {
 	dialer     func(ctx context.Context, network, address string) (net.Conn, error)
 	ownAddrs   func() ([]net.Addr, error)
 	onDecision func(box sandbox.UID, d Decision)
+	upstream   *Upstream // nil: it connects by itself
 }
 
 // New returns a Proxy. It starts nothing.
 func New(c Config) *Proxy {
 	p := &Proxy{
 		eval: NewEvaluator(c.Operator), log: c.Log, resolver: c.Resolver,
-		dialer: c.Dial, ownAddrs: net.InterfaceAddrs, onDecision: c.OnDecision,
+		dialer: c.Dial, ownAddrs: net.InterfaceAddrs, onDecision: c.OnDecision, upstream: c.Upstream,
 	}
 	if p.log == nil {
 		p.log = slog.New(slog.DiscardHandler)
@@ -67,10 +70,13 @@ func New(c Config) *Proxy {
 // closes it or ctx ends; it closes conn and returns when nothing of it is left.
 // policy is asked for every request, so a change holds from the next one on.
 func (p *Proxy) Serve(ctx context.Context, conn net.Conn, box sandbox.UID, policy func() sandbox.Policy) {
+	p.serve(ctx, conn, &stream{Proxy: p, box: box, policy: policy, conn: conn})
+}
+
+func (p *Proxy) serve(ctx context.Context, conn net.Conn, s *stream) {
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
 	defer conn.Close()
-	s := &stream{Proxy: p, box: box, policy: policy, conn: conn}
 	first := make([]byte, 1)
 	_ = conn.SetReadDeadline(time.Now().Add(headerTimeout))
 	if _, err := io.ReadFull(conn, first); err != nil {
@@ -78,7 +84,9 @@ func (p *Proxy) Serve(ctx context.Context, conn net.Conn, box sandbox.UID, polic
 	}
 	_ = conn.SetReadDeadline(time.Time{})
 	if first[0] == socksVersion {
-		s.socks(ctx)
+		if s.admit == nil { // SOCKS carries no token
+			s.socks(ctx)
+		}
 		return
 	}
 	s.transport = s.newTransport()
@@ -118,6 +126,7 @@ type stream struct {
 	*Proxy
 	box       sandbox.UID
 	policy    func() sandbox.Policy
+	admit     func(*stream, *http.Request) error // sets box and policy by the request; nil: they are known
 	conn      net.Conn
 	transport *http.Transport
 	end       func() error   // lets Serve return
@@ -135,6 +144,13 @@ func (s *stream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			_ = s.end()
 		}
 	}()
+	if s.admit != nil {
+		if err := s.admit(s, r); err != nil {
+			unauthenticated(w, err)
+			return
+		}
+		r.Header.Del("Proxy-Authorization")
+	}
 	switch {
 	case r.Method == http.MethodConnect:
 		s.tunnel(w, r)

@@ -43,7 +43,7 @@ func (s *stream) socks(ctx context.Context) {
 		return
 	}
 	_ = s.conn.SetDeadline(time.Time{}) // the dial has its own bounds
-	up, d, err := s.dial(ctx, s.policy(), hostname, port)
+	up, d, err := s.dial(ctx, hostname, port)
 	if err != nil {
 		code := byte(socksFailure)
 		if denied, ok := asDenied(err); ok {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/errs"
@@ -26,7 +27,7 @@ func (s *stream) tunnel(w http.ResponseWriter, r *http.Request) {
 		badRequest(w, "CONNECT takes host:port")
 		return
 	}
-	up, d, err := s.dial(r.Context(), s.policy(), hostname, port)
+	up, d, err := s.dial(r.Context(), hostname, port)
 	if err != nil {
 		s.refuse(w, d, err)
 		return
@@ -127,6 +128,9 @@ func closeWrite(c net.Conn) error {
 	return c.Close()
 }
 
+// ruleHeader names the rule of a refusal, to a proxy that passes it on.
+const ruleHeader = "X-Cubby-Egress-Rule"
+
 // refuse answers a request that was denied, or allowed and then failed, and
 // reports the decision.
 func (s *stream) refuse(w http.ResponseWriter, d Decision, err error) {
@@ -136,7 +140,7 @@ func (s *stream) refuse(w http.ResponseWriter, d Decision, err error) {
 	}
 	s.onDecision(s.box, d)
 	if ok {
-		s.answer(w, http.StatusForbidden, denialLine(d), denialText(d))
+		s.answer(w, http.StatusForbidden, denialLine(d), denialText(d), ruleHeader+": "+string(d.Rule))
 		return
 	}
 	s.log.Debug("egress upstream", "sandbox", s.box, "host", d.Host, "err", err)
@@ -155,7 +159,7 @@ func denialLine(d Decision) string {
 }
 
 func denialText(d Decision) string {
-	text := fmt.Sprintf("cubby: egress to %s denied (rule %s): %s\n", d.HostPort(), d.Rule, d.Reason)
+	text := fmt.Sprintf("Host not allowed: %s\ncubby: egress to %s denied (rule %s): %s\n", d.Host, d.HostPort(), d.Rule, d.Reason)
 	if d.Hint != "" {
 		text += d.Hint + "\n"
 	}
@@ -164,15 +168,15 @@ func denialText(d Decision) string {
 
 // answer writes a refusal and ends the stream. It carries its reason in the
 // status line too: that is all that pip and apt show of an answer.
-func (s *stream) answer(w http.ResponseWriter, code int, line, text string) {
+func (s *stream) answer(w http.ResponseWriter, code int, line, text string, headers ...string) {
 	guest, rw, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		http.Error(w, text, code)
 		return
 	}
 	_ = guest.SetDeadline(time.Now().Add(headerTimeout))
-	_, err = fmt.Fprintf(guest, "HTTP/1.1 %d %s\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: %d\r\nConnection: close\r\nX-Cubby-Egress: %d\r\n\r\n%s",
-		code, printable(line, maxStatusLine), len(text), code, text)
+	_, err = fmt.Fprintf(guest, "HTTP/1.1 %d %s\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: %d\r\nConnection: close\r\nX-Cubby-Egress: %d\r\n%s\r\n%s",
+		code, printable(line, maxStatusLine), len(text), code, strings.Join(append(headers, ""), "\r\n"), text)
 	if err != nil || closeWrite(guest) != nil {
 		return
 	}

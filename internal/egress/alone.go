@@ -1,0 +1,107 @@
+package egress
+
+import (
+	"context"
+	"encoding/base64"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+)
+
+// maxStreams bounds the connections that a proxy alone serves at once.
+const maxStreams = 10_000
+
+// Alone serves proxy requests that come over the network, each with a token
+// that says what it may reach. Without a good token nothing is reached: 407.
+type Alone struct {
+	proxy *Proxy
+	keys  Keys
+	now   func() time.Time // nil: time.Now
+}
+
+// NewAlone returns a proxy that takes the tokens of keys.
+func NewAlone(c Config, keys Keys) *Alone { return &Alone{proxy: New(c), keys: keys} }
+
+// Serve answers until ctx ends; then it closes the listener and every
+// connection, and returns when nothing is left of them. Its error is the
+// listener's.
+func (a *Alone) Serve(ctx context.Context, l net.Listener) error {
+	stop := context.AfterFunc(ctx, func() { l.Close() })
+	defer stop()
+	var streams sync.WaitGroup
+	defer streams.Wait()
+	places := make(chan struct{}, maxStreams)
+	for {
+		select {
+		case places <- struct{}{}: // who comes too many waits in the kernel's queue
+		case <-ctx.Done():
+			return nil
+		}
+		conn, err := l.Accept()
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return errs.E(errs.Unavailable, "the proxy cannot take connections").Because(err)
+		}
+		streams.Go(func() {
+			defer func() { <-places }()
+			a.proxy.serve(ctx, conn, &stream{Proxy: a.proxy, conn: conn, admit: a.admit})
+		})
+	}
+}
+
+// admit reads the token of a request. A connection is one session's: its later
+// requests may have a newer token, and none of another session's.
+func (a *Alone) admit(s *stream, r *http.Request) error {
+	now := time.Now
+	if a.now != nil {
+		now = a.now
+	}
+	session, policy, err := a.keys.verify(proxyToken(r.Header), now())
+	if err != nil {
+		return err
+	}
+	if s.box != "" && string(s.box) != session {
+		return errs.E(errs.Unauthenticated, "the connection belongs to another session")
+	}
+	s.box, s.policy = sandbox.UID(session), func() sandbox.Policy { return policy }
+	return nil
+}
+
+// proxyToken is the token that a request has: a bearer's, or the password of
+// anybody behind "jwt_".
+func proxyToken(h http.Header) string {
+	scheme, value, _ := strings.Cut(h.Get("Proxy-Authorization"), " ")
+	value = strings.TrimSpace(value)
+	switch {
+	case strings.EqualFold(scheme, "bearer"):
+		return strings.TrimPrefix(value, "jwt_")
+	case strings.EqualFold(scheme, "basic"):
+		if len(value) > 2*maxToken {
+			return ""
+		}
+		text, err := base64.StdEncoding.DecodeString(value)
+		if err != nil {
+			return ""
+		}
+		_, password, _ := strings.Cut(string(text), ":")
+		token, ok := strings.CutPrefix(password, "jwt_")
+		if ok {
+			return token
+		}
+	}
+	return ""
+}
+
+// unauthenticated answers a request without a good token.
+func unauthenticated(w http.ResponseWriter, err error) {
+	w.Header().Set("Connection", "close")
+	w.Header().Set("Proxy-Authenticate", `Basic realm="cubby"`)
+	http.Error(w, "cubby: "+errs.Public(err).Message, http.StatusProxyAuthRequired)
+}
