@@ -103,12 +103,13 @@ def test_limits_of_memory() -> None:
 @pytest.mark.parametrize(
     ("reason", "want", "code"),
     [
-        ("CONTAINER_DIED: out of memory: the host killed it", "OOM-killed — the code exhausted", 137),
+        ("CONTAINER_DIED: OOM-killed: out of memory: the host killed it", "OOM-killed — the code exhausted", 137),
         ("CONTAINER_DIED: it was killed by SIGKILL", "signal 9 (SIGKILL)", 137),
         ("CONTAINER_DIED: it was killed by SIGSEGV", "segmentation fault (SIGSEGV)", 139),
         ("CONTAINER_DIED: it was killed by SIGTERM", "terminated by SIGTERM", 143),
         ("CONTAINER_DIED: its init process exited with code 3", "exited with status 3 (container status", 3),
-        ("CONTAINER_DIED: it was removed", "it was removed", None),
+        ("CONTAINER_DIED: it was removed from the host behind it", "container no longer exists (removed", None),
+        ("CONTAINER_DIED: it was stopped; its files are kept", "it was stopped", None),
         ("", "container status: stopped", None),
     ],
 )

@@ -8,6 +8,7 @@ import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 
 from conftest import TOKEN, Daemon
@@ -268,7 +269,7 @@ def test_five_sessions_and_three_in_a_conversation(managers: Made) -> None:
     assert str(caught.value) == "Maximum number of sessions (5) reached. Stop an existing session first."
 
 
-def test_conversations(managers: Made, client: Client) -> None:
+def test_conversations(managers: Made, client: Client, daemon: Daemon) -> None:
     ours, theirs, also_ours = (
         managers(thread_id="sdk-ours"),
         managers(thread_id="sdk-theirs"),
@@ -290,7 +291,21 @@ def test_conversations(managers: Made, client: Client) -> None:
     refused = theirs.import_files(other, [{"session_id": sid, "path": "/workspace/f"}])
     assert refused.files[0].error == "Source session belongs to another conversation"
 
+    answer = httpx.post(
+        f"{daemon.url}/threads/sdk-ours/files/upload",
+        files={"files": ("up.txt", b"uploaded")},
+        headers={"Authorization": f"Bearer {TOKEN}"},
+        trust_env=False,
+        timeout=60,
+    )
+    uploaded = answer.raise_for_status().json()[0]["path"]
+    result = ours.import_files(sid, [{"source": uploaded, "destination": "in/"}])
+    assert result.success, result
+    assert ours.execute_terminal(sid, "cat in/up.txt").stdout == "uploaded"
+    assert not theirs.import_files(other, [{"source": uploaded}]).success
+
     assert ours.cleanup_thread_sessions("sdk-ours") == 1
+    assert not Path(uploaded).exists()
     assert ours.sessions == {}
     assert sid not in {b.id for b in client.sandboxes.list()}
     with pytest.raises(ContainerDiedError, match="removed externally"):

@@ -113,4 +113,7 @@ def death(status: str, reason: str) -> tuple[str, int | None]:
     exited = re.search(r"exited with code (\d+)", reason)
     if exited is not None:
         return f"exited with status {exited[1]} (container status: exited)", int(exited[1])
-    return reason.removeprefix("CONTAINER_DIED: ") or f"container status: {status}", None
+    if "removed from the host" in reason:
+        return REMOVED, None
+    # What follows is for those who can start a sandbox again.
+    return reason.removeprefix("CONTAINER_DIED: ").split(";")[0] or f"container status: {status}", None
