@@ -23,7 +23,7 @@ func (d *Door) streamRoutes() {
 	register(d, operation{
 		id: "stream-exec", method: http.MethodGet, path: "/v1/sandboxes/{id}/execs/{seq}/stream", tag: "execs",
 		summary: "Follow a command's output as Server-Sent Events",
-		description: "Events: stdout and stderr with {data,encoding,offset}, rich of a cell with what it shows beside text (one of display, result, error, clear, input, kernel), ping, and as the last one exit with the exec without its output. " +
+		description: "Events: stdout and stderr with {data,encoding,offset}, rich of a cell with what it shows beside text (one of display, result, error, clear, input, kernel, done), ping, and as the last one exit with the exec without its output. " +
 			"The id of an event is the offset to resume after, by Last-Event-ID or after. An error event ends a stream that could not go on.",
 		responses: map[string]*huma.Response{
 			"200": {Description: "Events", Content: map[string]*huma.MediaType{"text/event-stream": {Schema: &huma.Schema{Type: huma.TypeString}}}},
