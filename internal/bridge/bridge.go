@@ -40,7 +40,7 @@ type Config struct {
 
 // Run serves until the input or ctx ends. Calls that run then are canceled.
 func Run(ctx context.Context, c Config) error {
-	b := &bridge{remote: newRemote(c), log: c.Log, progress: make(map[string]*sdk.CallToolRequest)}
+	b := &bridge{life: ctx, remote: newRemote(c), log: c.Log, progress: make(map[string]*sdk.CallToolRequest)}
 	b.remote.options.ProgressNotificationHandler = b.progressed
 	defer b.remote.close()
 	server, err := b.mirror(ctx)
@@ -64,6 +64,7 @@ type writer struct{ io.Writer }
 func (writer) Close() error { return nil }
 
 type bridge struct {
+	life   context.Context //nolint:containedctx // calls end with it
 	remote *remote
 	log    *slog.Logger
 	tokens atomic.Int64
@@ -112,6 +113,9 @@ func (b *bridge) mirror(ctx context.Context) (*sdk.Server, error) {
 // call passes a call on. Trouble on the way is a result that a model can read;
 // an error is one of the protocol, from the daemon.
 func (b *bridge) call(ctx context.Context, req *sdk.CallToolRequest, args any) (*sdk.CallToolResult, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(b.life, cancel)()
 	s, err := b.remote.session(ctx)
 	if err != nil {
 		return unreachable(err), nil
@@ -169,6 +173,9 @@ func (b *bridge) progressed(ctx context.Context, n *sdk.ProgressNotificationClie
 
 // read passes the reading of a resource on.
 func (b *bridge) read(ctx context.Context, req *sdk.ReadResourceRequest) (*sdk.ReadResourceResult, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(b.life, cancel)()
 	s, err := b.remote.session(ctx)
 	if err != nil {
 		return nil, err
