@@ -105,7 +105,8 @@ type CreateOptions struct {
 	IdleTimeoutSeconds *float64          `json:"idle_timeout_seconds,omitempty"`
 	ExecTimeoutSeconds *float64          `json:"exec_timeout_seconds,omitempty"`
 	MaxLifetimeSeconds *float64          `json:"max_lifetime_seconds,omitempty"` // 0: none
-	// Thread groups sandboxes that one bound of the operator holds for.
+	// Thread is the conversation that the sandbox belongs to: its sandboxes share
+	// exports and uploads, and bounds of the operator.
 	Thread string `json:"thread,omitempty"`
 	// Dependencies are packages of the runtime (default python) to install, with
 	// their versions; "" is any.
@@ -144,7 +145,8 @@ func (c *Client) Get(ctx context.Context, id string) (Sandbox, error) {
 type ListOptions struct {
 	Labels   map[string]string // all must match
 	Status   Status
-	PageSize int // of one request; 0: the daemon's choice
+	Thread   string // "": any
+	PageSize int    // of one request; 0: the daemon's choice
 }
 
 // List iterates over sandboxes, newest first, fetching page by page. After an
@@ -179,6 +181,9 @@ func (c *Client) ListPage(ctx context.Context, o ListOptions, cursor string) (bo
 	}
 	if o.Status != "" {
 		q.Set("status", string(o.Status))
+	}
+	if o.Thread != "" {
+		q.Set("thread", o.Thread)
 	}
 	if o.PageSize > 0 {
 		q.Set("limit", strconv.Itoa(o.PageSize))

@@ -13,7 +13,7 @@ import (
 
 func (a *app) lsCommand() *cobra.Command {
 	var labels []string
-	var status string
+	var status, thread string
 	var quiet, asJSON bool
 	cmd := &cobra.Command{
 		Use:     "ls [flags]",
@@ -21,7 +21,7 @@ func (a *app) lsCommand() *cobra.Command {
 		Short:   "list sandboxes",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			o := client.ListOptions{Status: client.Status(status)}
+			o := client.ListOptions{Status: client.Status(status), Thread: thread}
 			var err error
 			if o.Labels, err = pairs("label", labels); err != nil {
 				return usageError{cmd, err}
@@ -49,6 +49,7 @@ func (a *app) lsCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.StringArrayVarP(&labels, "label", "l", nil, "only those with the label `KEY=VALUE`; repeatable")
 	f.StringVar(&status, "status", "", "only those whose `status` is running, stopped, failed, …")
+	f.StringVar(&thread, "thread", "", "only those of the thread `name`")
 	f.BoolVarP(&quiet, "quiet", "q", false, "print ids only")
 	jsonFlag(cmd, &asJSON)
 	complete(cmd, "status", "creating", "running", "stopped", "failed")
