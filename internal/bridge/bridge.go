@@ -134,17 +134,31 @@ func (b *bridge) call(ctx context.Context, req *sdk.CallToolRequest, args any) (
 		defer b.note(token, nil)
 	}
 	res, err := s.CallTool(ctx, params)
-	var wire *jsonrpc.Error
 	switch {
 	case err == nil:
 		return res, nil
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
-	case errors.As(err, &wire):
-		return nil, wire
+	}
+	if said := fromDaemon(err); said != nil {
+		return nil, said
 	}
 	b.remote.drop(s)
 	return unreachable(err), nil
+}
+
+// rejected is the code of the SDK's own error for a request that did not
+// arrive.
+const rejected = -32005
+
+// fromDaemon returns the error that the daemon answered with; nil when it did
+// not answer.
+func fromDaemon(err error) error {
+	var wire *jsonrpc.Error
+	if errors.As(err, &wire) && wire.Code != rejected {
+		return wire
+	}
+	return nil
 }
 
 func (b *bridge) note(token string, req *sdk.CallToolRequest) {
@@ -181,9 +195,8 @@ func (b *bridge) read(ctx context.Context, req *sdk.ReadResourceRequest) (*sdk.R
 		return nil, err
 	}
 	res, err := s.ReadResource(ctx, &sdk.ReadResourceParams{URI: req.Params.URI})
-	var wire *jsonrpc.Error
-	if errors.As(err, &wire) {
-		return nil, wire
+	if said := fromDaemon(err); said != nil {
+		return nil, said
 	}
 	if err != nil && ctx.Err() == nil {
 		b.remote.drop(s)
