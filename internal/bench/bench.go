@@ -10,6 +10,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,7 +53,7 @@ type Config struct {
 
 // Sections names what can be measured, in the order in which it is.
 func Sections() []string {
-	return []string{"create", "exec", "burst", "transfer", "stream", "memory", "rows"}
+	return []string{"create", "exec", "burst", "transfer", "stream", "code", "memory", "rows"}
 }
 
 // bench is one run.
@@ -112,7 +113,7 @@ func (b *bench) run(ctx context.Context) error {
 	}
 	steps := map[string]func(context.Context) error{
 		"create": b.create, "exec": b.exec, "burst": b.burst, "transfer": b.transfer,
-		"stream": b.stream, "memory": b.memory, "rows": b.rows,
+		"stream": b.stream, "code": b.code, "memory": b.memory, "rows": b.rows,
 	}
 	if b.wants("create") || b.wants("exec") {
 		if b.docker = b.findDocker(ctx); b.docker != nil {
@@ -166,8 +167,13 @@ func (b *bench) note(format string, args ...any) {
 
 // box creates a sandbox for a measurement. remove destroys it.
 func (b *bench) box(ctx context.Context, isolation string) (id string, remove func(), err error) {
+	return b.boxOf(ctx, isolation, "")
+}
+
+// boxOf is box with another image; "" is that of the run.
+func (b *bench) boxOf(ctx context.Context, isolation, image string) (id string, remove func(), err error) {
 	box, err := b.client.Create(ctx, client.CreateOptions{
-		Image: b.Image, Isolation: isolation, Labels: map[string]string{"cubby.bench": "true"},
+		Image: cmp.Or(image, b.Image), Isolation: isolation, Labels: map[string]string{"cubby.bench": "true"},
 	})
 	if err != nil {
 		return "", nil, fmt.Errorf("create %s: %w", isolation, err)
