@@ -149,7 +149,7 @@ func TestCodeThatPrintsTooMuch(t *testing.T) {
 	w := newWorld(t)
 	w.create("a")
 	// The journal keeps 1 MiB of it.
-	e := w.python("a", "for _ in range(300): print('x' * 99_999, flush=True)\nraise ValueError('kept')")
+	e := w.python("a", "for _ in range(300): print('x' * 99_999)\nraise ValueError('kept')")
 	if e.Success || e.Error == nil || e.Error.Type != "ValueError" || e.Error.Message != "kept" {
 		t.Errorf("the error is %+v", e.Error)
 	}

@@ -27,6 +27,31 @@ def _cubby():
             os.makedirs(packages, exist_ok=True)
             site.addsitedir(packages)
 
+    def pace():
+        # What is printed faster than it is read would fill the memory, or be
+        # dropped: the printing waits instead.
+        import zmq
+
+        outlet = shell.kernel.iopub_socket.io_thread
+        outlet.schedule(lambda: outlet.socket.setsockopt(zmq.XPUB_NODROP, 1))
+
+        def paced(stream):
+            write, ahead = stream.write, 0
+
+            def write_paced(text):
+                nonlocal ahead
+                n = write(text)
+                ahead += len(text)
+                if ahead >= 1 << 16:
+                    ahead = 0
+                    stream.flush()
+                return n
+
+            stream.write = write_paced
+
+        paced(sys.stdout)
+        paced(sys.stderr)
+
     def plots():
         # The backend shows the figures of a cell at its end; it is loaded with
         # matplotlib.
@@ -147,7 +172,7 @@ def _cubby():
 
         sys.meta_path.insert(0, Finder())
 
-    for part in (plain_text, user_packages, plots, history, interrupts, recordings, coroutines, plotly):
+    for part in (plain_text, user_packages, pace, plots, history, interrupts, recordings, coroutines, plotly):
         try:
             part()
         except Exception:
