@@ -160,16 +160,35 @@ const boxJSON = `{"id":"a","status":"running","image":"base","isolation":"gvisor
 "network":{"mode":"allowlist"},"visibility":"private","idle_policy":"stop","idle_timeout_seconds":1800,"exec_timeout_seconds":300,
 "created_at":"2026-01-02T03:04:05Z","updated_at":"2026-01-02T03:04:05Z","started_at":"2026-01-02T03:04:06Z","last_active_at":"2026-01-02T03:04:05Z"}`
 
+// requestTest is a call of the SDK and the request that it makes.
+type requestTest struct {
+	name   string
+	call   func(context.Context, *client.Client) error
+	status int // of the answer
+	answer string
+	want   request
+}
+
+func testRequests(t *testing.T, tests []requestTest) {
+	t.Helper()
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var got request
+			c := record(t, &got, tt.status, tt.answer)
+			if err := tt.call(t.Context(), c); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("request (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 func TestRequests(t *testing.T) {
 	type m = map[string]any
 	five := 5.0
-	tests := []struct {
-		name   string
-		call   func(context.Context, *client.Client) error
-		status int
-		answer string
-		want   request
-	}{
+	testRequests(t, []requestTest{
 		{"create", func(ctx context.Context, c *client.Client) error {
 			_, err := c.Create(ctx, client.CreateOptions{})
 			return err
@@ -251,19 +270,7 @@ func TestRequests(t *testing.T) {
 			_, err := c.Files("a").List(ctx, "x", true)
 			return err
 		}, 200, `{"path":"x","entries":[]}`, request{"GET", "/v1/sandboxes/a/files", "path=x&recursive=true", nil}},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			var got request
-			c := record(t, &got, tt.status, tt.answer)
-			if err := tt.call(t.Context(), c); err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Errorf("request (-want +got):\n%s", diff)
-			}
-		})
-	}
+	})
 }
 
 func TestTokenAndKeys(t *testing.T) {

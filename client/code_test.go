@@ -166,13 +166,7 @@ func TestCopyLeavesRichOut(t *testing.T) {
 func TestKernelRequests(t *testing.T) {
 	type m = map[string]any
 	const kernel = `{"name":"k","language":"python","status":"idle","created_at":"2026-01-02T03:04:05Z"}`
-	tests := []struct {
-		name   string
-		call   func(context.Context, *client.Client) error
-		status int
-		answer string
-		want   request
-	}{
+	testRequests(t, []requestTest{
 		{"create", func(ctx context.Context, c *client.Client) error {
 			k, err := c.CreateKernel(ctx, "a", client.KernelOptions{Name: "k", Language: "python", User: "root"})
 			if err == nil && (k.Name != "k" || k.Status != "idle" || k.CreatedAt.IsZero()) {
@@ -205,19 +199,7 @@ func TestKernelRequests(t *testing.T) {
 			_, err := c.Code(ctx, "a", 3)
 			return err
 		}, 200, `{"seq":3}`, request{"GET", "/v1/sandboxes/a/code/3", "", nil}},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			var got request
-			c := record(t, &got, tt.status, tt.answer)
-			if err := tt.call(t.Context(), c); err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Errorf("request (-want +got):\n%s", diff)
-			}
-		})
-	}
+	})
 }
 
 // TestSchemas: the SDK's types have every field that the API documents, and no
