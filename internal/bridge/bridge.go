@@ -38,7 +38,8 @@ type Config struct {
 	Log    *slog.Logger
 }
 
-// Run serves until the input or ctx ends. Calls that run then are canceled.
+// Run serves until the input or ctx ends. Calls that run then, and do not end
+// within moments of the end of the input, are canceled.
 func Run(ctx context.Context, c Config) error {
 	b := &bridge{life: ctx, remote: newRemote(c), log: c.Log, progress: make(map[string]*sdk.CallToolRequest)}
 	b.remote.options.ProgressNotificationHandler = b.progressed
@@ -47,11 +48,12 @@ func Run(ctx context.Context, c Config) error {
 	if err != nil {
 		return err
 	}
-	in, out := io.NopCloser(c.Stdin), writer{c.Stdout}
+	in := &lingering{ReadCloser: io.NopCloser(c.Stdin), life: ctx}
 	if closer, ok := c.Stdin.(io.ReadCloser); ok {
-		in = closer // so that a read that waits ends
+		in.ReadCloser = closer // so that a read that waits ends
 	}
-	err = server.Run(ctx, &sdk.IOTransport{Reader: in, Writer: out, MaxLineLength: maxMessage})
+	server.AddReceivingMiddleware(in.count)
+	err = server.Run(ctx, &sdk.IOTransport{Reader: in, Writer: writer{c.Stdout}, MaxLineLength: maxMessage})
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
