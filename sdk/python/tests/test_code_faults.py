@@ -334,3 +334,20 @@ def test_exports_and_imports(tmp_path: Path, scripted: Any) -> None:
     for bad in (FileToImport(), FileToImport("a", "b", sandbox="x"), FileToImport(path="a", source="b")):
         with pytest.raises(cubby.InvalidRequestError):
             box.import_files(bad)
+
+
+def test_threads(scripted: Any) -> None:
+    listing = {"threads": [{"thread": "a/b", "sandboxes": 2, "running": 1, "created_at": "2026-01-02T03:04:05Z"}]}
+    answers = (
+        httpx.Response(200, json=listing),
+        httpx.Response(200, json={"destroyed": 2}),
+        httpx.Response(200, json=[]),
+    )
+    script, _ = scripted(*answers)
+    client = cubby.Client("http://daemon", transport=httpx.MockTransport(script))
+    assert [(t.thread, t.sandboxes, t.running) for t in client.threads()] == [("a/b", 2, 1)]
+    assert client.destroy_thread("a/b") == 2
+    assert script.requests[1].url.raw_path == b"/v1/threads/a%2Fb"
+    with pytest.raises(cubby.InternalError):
+        client.destroy_thread("a")
+    client.close()

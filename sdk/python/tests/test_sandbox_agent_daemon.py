@@ -23,7 +23,7 @@ def managers(daemon: Daemon) -> Iterator[Made]:
     made: list[SandboxManager] = []
 
     def make(**options: object) -> SandboxManager:
-        options.setdefault("isolation", "container")
+        options = {"isolation": "container", "execution_timeout": 120, **options}
         made.append(SandboxManager(daemon.url, TOKEN, **options))  # type: ignore[arg-type]
         return made[-1]
 
@@ -35,7 +35,7 @@ def managers(daemon: Daemon) -> Iterator[Made]:
 @pytest.fixture(scope="module")
 def python(daemon: Daemon) -> Iterator[tuple[SandboxManager, str]]:
     """A manager with a session of Python in gVisor, which tests share."""
-    with SandboxManager(daemon.url, TOKEN, isolation="gvisor") as manager:
+    with SandboxManager(daemon.url, TOKEN, isolation="gvisor", execution_timeout=120) as manager:
         yield manager, manager.create_session().session_id
 
 
@@ -291,6 +291,8 @@ def test_conversations(managers: Made, client: Client, daemon: Daemon) -> None:
     refused = theirs.import_files(other, [{"session_id": sid, "path": "/workspace/f"}])
     assert refused.files[0].error == "Source session belongs to another conversation"
 
+    assert [b.id for b in client.sandboxes.list(thread="sdk-ours")] == [sid]
+    assert {"sdk-ours", "sdk-theirs"} <= {t.thread for t in client.threads() if t.running == 1}
     answer = httpx.post(
         f"{daemon.url}/threads/sdk-ours/files/upload",
         files={"files": ("up.txt", b"uploaded")},

@@ -89,6 +89,7 @@ from .models import (
     SandboxInfo,
     SessionInfo,
     Stats,
+    ThreadInfo,
     Truncated,
     WindowSize,
 )
@@ -180,6 +181,7 @@ __all__ = [
     "SessionInfo",
     "Stats",
     "Stream",
+    "ThreadInfo",
     "TooLargeError",
     "Truncated",
     "UnauthorizedError",

@@ -33,6 +33,7 @@ __all__ = [
     "SandboxInfo",
     "SessionInfo",
     "Stats",
+    "ThreadInfo",
     "Truncated",
     "WindowSize",
 ]
@@ -139,6 +140,17 @@ class Image:
     source: str = ""
     damaged: bool = False
     problem: str = ""
+
+
+@dataclass(frozen=True)
+class ThreadInfo:
+    """A thread that has sandboxes. ``running`` of them run; ``created_at`` is of the oldest."""
+
+    thread: str
+    sandboxes: int = 0
+    running: int = 0
+    created_at: datetime | None = None
+    last_active_at: datetime | None = None
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import httpx
 
 from .._decode import decode, decode_list, malformed
 from .._request import DEFAULT_URL, path
-from ..models import Archive, Image, Problem
+from ..models import Archive, Image, Problem, ThreadInfo
 from .sandboxes import AsyncSandboxes
 from .transport import AsyncTransport
 
@@ -82,6 +82,10 @@ class AsyncClient:
     async def remove_archive(self, name: str) -> None:
         """Delete an archive."""
         await self._transport.call("DELETE", path("archives", name), repeat=True)
+
+    async def threads(self) -> list[ThreadInfo]:
+        """Return the threads that have sandboxes."""
+        return decode_list(ThreadInfo, await self._transport.call("GET", path("threads"), repeat=True), "threads")
 
     async def destroy_thread(self, thread: str) -> int:
         """Destroy the sandboxes of a thread, remove its uploads, and return how many sandboxes that were."""

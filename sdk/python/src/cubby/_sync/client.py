@@ -10,7 +10,7 @@ import httpx
 
 from .._decode import decode, decode_list, malformed
 from .._request import DEFAULT_URL, path
-from ..models import Archive, Image, Problem
+from ..models import Archive, Image, Problem, ThreadInfo
 from .sandboxes import Sandboxes
 from .transport import Transport
 
@@ -83,6 +83,10 @@ class Client:
     def remove_archive(self, name: str) -> None:
         """Delete an archive."""
         self._transport.call("DELETE", path("archives", name), repeat=True)
+
+    def threads(self) -> list[ThreadInfo]:
+        """Return the threads that have sandboxes."""
+        return decode_list(ThreadInfo, self._transport.call("GET", path("threads"), repeat=True), "threads")
 
     def destroy_thread(self, thread: str) -> int:
         """Destroy the sandboxes of a thread, remove its uploads, and return how many sandboxes that were."""

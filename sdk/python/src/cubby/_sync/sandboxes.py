@@ -106,19 +106,25 @@ class Sandboxes:
         return Sandbox(self._transport, decode(SandboxInfo, answer))
 
     def list(
-        self, *, labels: Mapping[str, str] | None = None, status: str | None = None, page_size: int | None = None
+        self,
+        *,
+        labels: Mapping[str, str] | None = None,
+        status: str | None = None,
+        thread: str | None = None,
+        page_size: int | None = None,
     ) -> Iterator[Sandbox]:
         """Iterate over sandboxes, newest first, fetching page by page.
 
         Args:
             labels: only those that have all of these.
             status: only those; without it all but destroyed ones.
+            thread: only those of a thread.
             page_size: how many are fetched at a time; None is the daemon's choice.
         """
         cursor: str | None = None
         filters = [("label", f"{k}={v}") for k, v in (labels or {}).items()]
         while True:
-            params: Params = [*filters, *query(status=status, limit=page_size, cursor=cursor).items()]
+            params: Params = [*filters, *query(status=status, thread=thread, limit=page_size, cursor=cursor).items()]
             answer = self._transport.call("GET", path("sandboxes"), params=params, repeat=True)
             for info in decode_list(SandboxInfo, answer, "sandboxes"):
                 yield Sandbox(self._transport, info)
