@@ -187,3 +187,32 @@ for i in range(2000):
 		t.Errorf("%d bytes of text, %d records", len(s.stdout), len(s.records))
 	}
 }
+
+// What programs that a cell starts write to the kernel's own streams is the
+// cell's.
+func TestOutputOfProgramsInCells(t *testing.T) {
+	h := withKernels(t, nil)
+	for _, tt := range []struct {
+		language, code, stdout, stderr string
+	}{
+		{"node", "require('child_process').execSync('echo out; echo err >&2', {stdio: 'inherit'})", "out\n", "err\n"},
+		{"node", "console.log('quiet')", "quiet\n", ""},
+		{"r", "invisible(system('echo out; echo err >&2'))", "out\n", "err\n"},
+		{"python", "import os; os.system('echo out; echo err >&2');", "out\n", "err\n"},
+	} {
+		s := h.cell(t, cellSpec(tt.language, tt.language, tt.code))
+		s.wants(t, 0, sandbox.EndExited)
+		if string(s.stdout) != tt.stdout || string(s.stderr) != tt.stderr {
+			t.Errorf("%s: stdout %q, stderr %q, want %q, %q", tt.code, s.stdout, s.stderr, tt.stdout, tt.stderr)
+		}
+	}
+	// More than the pipe holds, from somebody who goes on.
+	s := h.cell(t, cellSpec("node", "", "require('child_process').spawn('sh', ['-c', 'yes | head -c 3000000'], {stdio: 'inherit'}); 7"))
+	if s.wants(t, 0, sandbox.EndExited); s.value() != "7" {
+		t.Errorf("value %q", s.value())
+	}
+	s = h.cell(t, cellSpec("node", "", "process.abort()"))
+	if s.wants(t, 134, sandbox.EndKernel); len(s.stderr) == 0 {
+		t.Error("a crash says nothing")
+	}
+}

@@ -95,6 +95,7 @@ func (c *cell) run(process *kernelProcess) (exit *guestv1.ExecExit, died string)
 		stop := c.in.answer(process.engine)
 		defer stop()
 	}
+	process.print.attach(c.out)
 	reply, err := process.engine.Execute(c.s.life, kernel.Cell{
 		Code: c.start.GetCell().GetCode(), Stdin: c.in != nil,
 	}, c.show)
@@ -104,7 +105,9 @@ func (c *cell) run(process *kernelProcess) (exit *guestv1.ExecExit, died string)
 			process.kill()
 		}
 		<-process.done
+		<-process.print.done
 	}
+	process.print.detach()
 	b, forced := c.end()
 	if err == nil {
 		exit = c.conclude(reply, b, process.takeOOM())

@@ -36,7 +36,7 @@ type kernelProcess struct {
 	dir    string
 	engine engine
 	asks   bool // interrupts go by message
-	tail   tail
+	print  kernelPrint
 
 	ended chan struct{} // closed when the process ended; status and known are set then
 	done  chan struct{} // closed when nothing is left
@@ -108,8 +108,8 @@ func (s *Server) tryKernel(ctx context.Context, asked *guestv1.KernelSpec) (*ker
 
 // failed words why a kernel did not come up. Its tree is gone.
 func (p *kernelProcess) failed(kind kernelKind, err error) error {
-	<-p.tail.done
-	last := p.tail.text()
+	<-p.print.done
+	last := p.print.text()
 	why, ended := err.Error(), errors.Is(err, errKernelEnded)
 	if ended {
 		why = p.howEnded()
@@ -131,14 +131,19 @@ func (p *kernelProcess) launch(kind kernelKind, start *guestv1.ExecStart, a acco
 		return connect, classify(err, "the kernel's files")
 	}
 	io := &stdio{child: []int{p.s.null, p.s.null, p.s.null}, null: p.s.null}
-	out, theirs, err := pipe(true)
-	if err != nil {
-		return connect, classify(err, "the kernel's output")
+	var ours [2]*os.File
+	for i := range ours {
+		if ours[i], io.child[i+1], err = pipe(true); err != nil {
+			io.child[i+1] = p.s.null
+			break
+		}
 	}
-	io.child[1], io.child[2] = theirs, theirs
-	if kind.jupyter != nil {
+	switch {
+	case err != nil:
+		err = classify(err, "the kernel's output")
+	case kind.jupyter != nil:
 		connect, err = p.prepareJupyter(*kind.jupyter, start, a)
-	} else {
+	default:
 		connect, err = p.prepareNode(io, start, a)
 	}
 	var c command
@@ -150,14 +155,19 @@ func (p *kernelProcess) launch(kind kernelKind, start *guestv1.ExecStart, a acco
 	}
 	io.closeChild()
 	if err != nil {
-		out.Close()
+		for _, f := range ours {
+			if f != nil {
+				f.Close()
+			}
+		}
 		if connect.abandon != nil {
 			connect.abandon()
 		}
 		return connect, err
 	}
-	p.tail.done = make(chan struct{})
-	p.s.background.Go(func() { p.tail.follow(p.s.life, out) })
+	p.print.done = make(chan struct{})
+	p.print.shown = kind.jupyter != nil && canonicalLanguage(kind.language) != "r"
+	p.s.background.Go(func() { p.print.follow(p.s.life, ours[0], ours[1]) })
 	p.register()
 	return connect, nil
 }
