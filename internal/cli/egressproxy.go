@@ -22,14 +22,16 @@ func (a *app) egressProxyCommand() *cobra.Command {
 		Use:   "egress-proxy [flags]",
 		Short: "run the proxy that makes sandboxes' connections",
 		Long: `Runs the egress proxy by itself, for daemons that are told of it with
-CUBBY_EGRESS_PROXY. Every request needs a token that is signed with the same key and
-says what its sandbox may reach; without one nothing is reached (407). What is denied
-gets 403, as does every address of a local network that --allow does not name.
+CUBBY_EGRESS_PROXY. Every request needs a token that is signed with the same key
+and says what its sandbox may reach; without one nothing is reached (407). What is
+denied gets 403, as does every address of a local network that --allow does not
+name.
 
 The key is read from CUBBY_EGRESS_SIGNING_KEY; --signing-key shows it to everybody
 who can list processes. Several keys are id:key,id2:key2.`,
-		Example: `  CUBBY_EGRESS_SIGNING_KEY=… cubby egress-proxy --listen 10.0.0.2:15004 --tls-cert c.pem --tls-key k.pem
-  CUBBY_EGRESS_SIGNING_KEY=… CUBBY_EGRESS_PROXY=https://proxy.internal:15004 cubby serve`,
+		Example: `  export CUBBY_EGRESS_SIGNING_KEY=…
+  cubby egress-proxy --listen 10.0.0.2:15004 --tls-cert c.pem --tls-key k.pem
+  cubby serve --egress-proxy https://proxy.internal:15004`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return p.run(cmd.Context(), a) },
 	}

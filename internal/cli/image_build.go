@@ -14,8 +14,8 @@ func (a *app) imageBuildCommand() *cobra.Command {
 		Use:   "build [flags] RECIPE",
 		Short: "build an image from Debian packages",
 		Long: `Builds one of cubby's own images with mmdebstrap, as root. The packages are kept, so
-that a second build needs no network. The recipes: base has Python and Node, r has R, debian
-no language but C.`,
+that a second build needs no network. The recipes: base has Python and Node, r has R,
+debian no language but C.`,
 		Example:   "  cubby image build base\n  cubby image build r",
 		Args:      cobra.ExactArgs(1),
 		ValidArgs: image.Recipes(),
