@@ -59,6 +59,29 @@ func overlay(t *testing.T, lower string) string {
 	return root
 }
 
+// promise is a line of shell, and what it prints.
+type promise struct{ name, cmd, want string }
+
+// runIn keeps the promises of an image as the sandbox's user, with the image's
+// own environment.
+func runIn(t *testing.T, img Image, root string, promises []promise) {
+	for _, tt := range promises {
+		t.Run(tt.name, func(t *testing.T) {
+			cmd := exec.Command("/bin/bash", "-c", tt.cmd)
+			cmd.Env = append([]string{"HOME=/home/sandbox", "USER=sandbox"}, img.Env...)
+			cmd.Dir = "/"
+			cmd.SysProcAttr = &syscall.SysProcAttr{
+				Chroot: root, Cloneflags: syscall.CLONE_NEWNET, // nothing may depend on a network
+				Credential: &syscall.Credential{Uid: 1000, Gid: 1000},
+			}
+			out, err := cmd.CombinedOutput()
+			if got := strings.TrimSpace(string(out)); err != nil || got != tt.want {
+				t.Errorf("%s = %q, %v, want %q", tt.cmd, got, err, tt.want)
+			}
+		})
+	}
+}
+
 // What the base image promises, as the sandbox's user and with its own
 // environment.
 func TestBaseRuns(t *testing.T) {
@@ -71,7 +94,7 @@ func TestBaseRuns(t *testing.T) {
 		t.Fatalf("Resolve(base) = %v", err)
 	}
 	root := overlay(t, img.Dir)
-	tests := []struct{ name, cmd, want string }{
+	runIn(t, img, root, []promise{
 		{"user", "id", "uid=1000(sandbox) gid=1000(sandbox) groups=1000(sandbox)"},
 		{"python", "python3 -c 'import numpy, pandas, matplotlib, IPython, ipykernel; print(6*7)'", "42"},
 		{"python's short name", "python -c 'print(1+1)'", "2"},
@@ -106,22 +129,7 @@ P
 		{"fetch asks the proxy", `HTTPS_PROXY=http://127.0.0.1:1 node -e 'fetch("https://example.com").catch(e => console.log(e.cause.code, e.cause.port))'`, "ENETUNREACH 1"},
 		{"fetch without a proxy is left alone", `node -e 'fetch("http://127.0.0.1:9").catch(e => console.log(String(e.cause)))' | head -1`, "Error: bad port"},
 		{"virtual environments", "python3 -m venv /tmp/v && /tmp/v/bin/pip --version | cut -d' ' -f1", "pip"},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			cmd := exec.Command("/bin/bash", "-c", tt.cmd)
-			cmd.Env = append([]string{"HOME=/home/sandbox", "USER=sandbox"}, img.Env...)
-			cmd.Dir = "/"
-			cmd.SysProcAttr = &syscall.SysProcAttr{
-				Chroot: root, Cloneflags: syscall.CLONE_NEWNET, // nothing may depend on a network
-				Credential: &syscall.Credential{Uid: 1000, Gid: 1000},
-			}
-			out, err := cmd.CombinedOutput()
-			if got := strings.TrimSpace(string(out)); err != nil || got != tt.want {
-				t.Errorf("%s = %q, %v, want %q", tt.cmd, got, err, tt.want)
-			}
-		})
-	}
+	})
 	// pip, as root, too.
 	cmd := exec.Command("/usr/bin/pip", "install", "-q", "--no-index", "--no-build-isolation", "/tmp/p")
 	cmd.Env = append([]string{"HOME=/root"}, img.Env...)
@@ -133,4 +141,29 @@ P
 	if _, err := s.Verify(t.Context(), "base", nil); err != nil {
 		t.Errorf("Verify after all that = %v", err)
 	}
+}
+
+// What the image r promises.
+func TestRRuns(t *testing.T) {
+	s, err := Open(testImageDir(t), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	img, err := s.Resolve(t.Context(), "r")
+	if err != nil {
+		t.Fatalf("Resolve(r) = %v", err)
+	}
+	runIn(t, img, overlay(t, img.Dir), []promise{
+		{"user", "id -un", "sandbox"},
+		{"kernel", "ls /usr/share/jupyter/kernels; Rscript -e 'library(IRkernel)'", "ir"},
+		{"packages", `Rscript -e 'for (p in c("jsonlite", "base64enc", "readr", "dplyr", "tidyr", "ggplot2", "data.table", "readxl", "haven", "httr2", "DBI", "RSQLite", "rmarkdown", "knitr", "htmlwidgets", "randomForest", "glmnet")) suppressWarnings(suppressPackageStartupMessages(library(p, character.only = TRUE))); cat("ok")'`, "ok"},
+		{"plots", `Rscript -e 'png("/tmp/a.png"); plot(1); invisible(dev.off())'; head -c 4 /tmp/a.png | tail -c 3`, "PNG"},
+		{"a library of one's own", `Rscript -e 'cat(startsWith(.libPaths()[1], "/home/sandbox/"), file.access(.libPaths()[1], 2))'`, "TRUE 0"},
+		{"mirror", `Rscript -e 'cat(getOption("repos"))'; CUBBY_CRAN_MIRROR=http://127.0.0.1:9/ Rscript -e 'cat("", getOption("repos"))'`, "https://cloud.r-project.org http://127.0.0.1:9/"},
+		// A package that has to be compiled, and needs nothing from the network.
+		{"packages in C", `mkdir -p /tmp/p/R /tmp/p/src && cd /tmp/p && printf 'Package: answer\nVersion: 1.0\nTitle: A\nDescription: A.\nAuthor: A\nMaintainer: A <a@b.c>\nLicense: MIT\n' > DESCRIPTION &&
+			printf 'useDynLib(answer)\nexport(answer)\n' > NAMESPACE && echo 'answer <- function() .C("answer", n = 0L)$n' > R/a.R && echo 'void answer(int *n) { *n = 42; }' > src/a.c &&
+			cd /tmp && R CMD build p >/dev/null 2>&1 && Rscript -e 'install.packages("answer_1.0.tar.gz", repos = NULL, quiet = TRUE)' 2>&1 && Rscript -e 'cat(answer::answer())'`, "42"},
+		{"tools", "for p in curl wget jq rg unzip git gcc make; do command -v $p >/dev/null || echo missing: $p; done; echo ok", "ok"},
+	})
 }
