@@ -220,12 +220,9 @@ func processesOf(t *testing.T, dir string) []string {
 func TestMCPWithoutADaemon(t *testing.T) {
 	s := ownStdio(t)
 	program := filepath.Join("/var/tmp", filepath.Base(s.data)+"-program") // where anybody can run it
-	b, err := os.ReadFile(s.program)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(program, b, 0o755); err != nil {
-		t.Fatal(err)
+	// Not written by this process: what is open for writing cannot be run.
+	if out, err := exec.Command("install", "-m", "0755", s.program, program).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
 	}
 	defer os.Remove(program)
 	for _, env := range [][]string{s.env, append([]string{"CUBBY_URL=http://127.0.0.1:1"}, s.env...)} {
