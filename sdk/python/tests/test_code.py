@@ -114,9 +114,11 @@ def test_callbacks(code_box: Sandbox) -> None:
 
 
 def test_code_that_is_not_waited_for_can_be_canceled(code_box: Sandbox) -> None:
-    running = code_box.run_code("import time; time.sleep(600)", wait=False)
+    running = code_box.run_code("import time; print('go'); time.sleep(600)", wait=False)
     assert not running.finished
     behind = code_box.start_code("'next'")
+    with code_box.cell(running.seq).stream() as stream:
+        next(stream)
     canceled = code_box.cell(running.seq).cancel()
     assert canceled.seq == running.seq
     assert code_box.cell(running.seq).wait(60).reason == "killed"
