@@ -52,6 +52,11 @@ def _cubby():
         paced(sys.stdout)
         paced(sys.stderr)
 
+    def at_once():
+        # The kernel would rest after each cell, for clients that take its reply
+        # for the end of the output; cubby waits for the output's own end.
+        shell.kernel._execute_sleep = 0
+
     def plots():
         # The backend shows the figures of a cell at its end; it is loaded with
         # matplotlib.
@@ -172,7 +177,7 @@ def _cubby():
 
         sys.meta_path.insert(0, Finder())
 
-    for part in (plain_text, user_packages, pace, plots, history, interrupts, recordings, coroutines, plotly):
+    for part in (plain_text, user_packages, pace, at_once, plots, history, interrupts, recordings, coroutines, plotly):
         try:
             part()
         except Exception:
