@@ -100,7 +100,7 @@ func outputOf(m message) (kernel.Output, bool) {
 		if json.Unmarshal(m.Content, &d) != nil {
 			return o, false
 		}
-		d.Display.ID, d.Display.Update = d.Transient.ID, m.Header.Type == "update_display_data"
+		d.ID, d.Update = d.Transient.ID, m.Header.Type == "update_display_data"
 		o.Display = &d.Display
 		return o, true
 	default:

@@ -78,7 +78,7 @@ func (s *socket) receive(k signer) (message, error) {
 			}
 			next++
 		}
-		var also io.Writer = io.Discard
+		also := io.Discard
 		if next == partCount && cut > 0 {
 			also = mac
 		}

@@ -73,7 +73,7 @@ func (s *socket) send(frames [][]byte) error {
 	return s.conn.SendMsg(zmq4.NewMsgFrom(frames...))
 }
 
-func (s *socket) close() { s.conn.Close() }
+func (s *socket) close() { _ = s.conn.Close() }
 
 var errTooLarge = errors.New("the kernel sent a message that is too large")
 
