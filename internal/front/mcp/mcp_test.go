@@ -63,7 +63,7 @@ func (c client) tryConnect(t *testing.T) (*sdk.ClientSession, error) {
 	t.Helper()
 	tr := &http.Transport{}
 	transport := &sdk.StreamableClientTransport{
-		Endpoint: c.url + "/mcp", HTTPClient: &http.Client{Transport: headers{c, tr}}, MaxRetries: -1,
+		Endpoint: c.url + "/mcp", HTTPClient: &http.Client{Transport: headers{c, tr}},
 	}
 	s, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, &c.options).
 		Connect(t.Context(), transport, &sdk.ClientSessionOptions{ProtocolVersion: c.version})
