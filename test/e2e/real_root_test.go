@@ -171,6 +171,8 @@ func (h *realHost) clean() {
 	if h.t.Failed() {
 		h.t.Logf("the daemon's log:\n%s", h.log.String())
 	}
+	// A test that ended early left it running.
+	_ = h.stop() // says so itself
 	url, err := h.start(nil)
 	if err != nil {
 		h.t.Errorf("start again to clean up: %v", err)
