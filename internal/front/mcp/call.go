@@ -108,6 +108,19 @@ func (c *call) active(ctx context.Context) ([]activeSession, error) {
 // runtimeOf is the language of a session.
 func runtimeOf(b sandbox.Sandbox) string { return cmp.Or(b.Spec.Runtime, "python") }
 
+// runToEnd starts an exec in a session that it makes run, and returns its
+// number when it has ended.
+func (c *call) runToEnd(ctx context.Context, id string, start func() (sandbox.Exec, error)) (int64, error) {
+	if err := c.running(ctx, id); err != nil {
+		return 0, err
+	}
+	x, err := start()
+	if err != nil {
+		return 0, err
+	}
+	return x.Seq, c.await(ctx, id, x.Seq)
+}
+
 // cancelWait bounds how long a command that nobody waits for any more may take
 // to end.
 const cancelWait = 30 * time.Second

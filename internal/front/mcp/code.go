@@ -62,18 +62,14 @@ func executeCode(ctx context.Context, c *call) (answer, error) {
 	if err := c.check(); err != nil {
 		return answer{}, err
 	}
-	if err := c.running(ctx, id); err != nil {
-		return answer{}, err
-	}
 	limit := time.Duration(seconds) * time.Second
-	x, err := c.core.StartCode(ctx, id, core.CodeRequest{Code: code, Timeout: &limit})
+	seq, err := c.runToEnd(ctx, id, func() (sandbox.Exec, error) {
+		return c.core.StartCode(ctx, id, core.CodeRequest{Code: code, Timeout: &limit})
+	})
 	if err != nil {
 		return answer{}, err
 	}
-	if err := c.await(ctx, id, x.Seq); err != nil {
-		return answer{}, err
-	}
-	e, err := c.core.Execution(ctx, id, x.Seq)
+	e, err := c.core.Execution(ctx, id, seq)
 	if err != nil {
 		return answer{}, err
 	}

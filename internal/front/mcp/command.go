@@ -49,18 +49,14 @@ func executeTerminal(ctx context.Context, c *call) (answer, error) {
 	if err := c.check(); err != nil {
 		return answer{}, err
 	}
-	if err := c.running(ctx, id); err != nil {
-		return answer{}, err
-	}
 	limit := time.Duration(seconds) * time.Second
-	x, err := c.core.Exec(ctx, id, sandbox.ExecSpec{Shell: command, Timeout: &limit})
+	seq, err := c.runToEnd(ctx, id, func() (sandbox.Exec, error) {
+		return c.core.Exec(ctx, id, sandbox.ExecSpec{Shell: command, Timeout: &limit})
+	})
 	if err != nil {
 		return answer{}, err
 	}
-	if err := c.await(ctx, id, x.Seq); err != nil {
-		return answer{}, err
-	}
-	r, err := c.core.Result(ctx, id, x.Seq, core.OutputCaps{Stdout: maxStdout, Stderr: maxStderr})
+	r, err := c.core.Result(ctx, id, seq, core.OutputCaps{Stdout: maxStdout, Stderr: maxStderr})
 	if err != nil {
 		return answer{}, err
 	}
@@ -85,10 +81,10 @@ func executeTerminal(ctx context.Context, c *call) (answer, error) {
 	}
 	a := answer{value: out}
 	if r.StdoutCut > 0 {
-		a.extra = append(a.extra, fullText(id, x.Seq, "stdout"))
+		a.extra = append(a.extra, fullText(id, seq, "stdout"))
 	}
 	if r.StderrCut > 0 {
-		a.extra = append(a.extra, fullText(id, x.Seq, "stderr"))
+		a.extra = append(a.extra, fullText(id, seq, "stderr"))
 	}
 	return a, nil
 }
