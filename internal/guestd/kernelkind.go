@@ -162,8 +162,9 @@ func (f specFiles) ReadDir(name string) ([]fs.DirEntry, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer file.Close()
-	entries, err := file.(specFile).File.ReadDir(maxSpecEntries)
+	dir := file.(specFile)
+	defer dir.Close()
+	entries, err := dir.ReadDir(maxSpecEntries)
 	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
 	return entries, err
 }

@@ -2,6 +2,7 @@ package guestd
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"unicode"
@@ -159,7 +160,8 @@ func (s *Server) DeleteKernel(ctx context.Context, req *connect.Request[guestv1.
 
 // startError classifies why a kernel was not started.
 func startError(err error) error {
-	if ns, ok := err.(*notStarted); ok {
+	var ns *notStarted
+	if errors.As(err, &ns) {
 		return errs.E(errs.Unavailable, "%s", ns.message)
 	}
 	return err

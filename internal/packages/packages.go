@@ -68,7 +68,7 @@ func Make(r Request) (Command, error) {
 		}
 		wanted = append(wanted, requirement{Name: name, Argument: argument})
 	}
-	detail, err := plainJSON(asked{r.Runtime, r.Dependencies})
+	detail, err := plainJSON(asked(r))
 	if err != nil {
 		return Command{}, err
 	}

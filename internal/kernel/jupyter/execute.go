@@ -3,6 +3,7 @@ package jupyter
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/kernel"
@@ -14,6 +15,9 @@ import (
 const (
 	settle     = 5 * time.Second
 	settleMost = 2 * time.Minute
+	// replyLate is how long a reply may come after the kernel said that it is
+	// idle again: it is sent before.
+	replyLate = 3 * time.Second
 )
 
 // Execute runs a cell and returns when the kernel has said how it ended and
@@ -34,7 +38,28 @@ func (c *Client) Execute(ctx context.Context, cell kernel.Cell, show func(kernel
 		return kernel.Reply{}, err
 	}
 	defer forget()
-	m, err := c.await(ctx, x)
+	waiting, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	go func() {
+		select {
+		case <-x.idle:
+		case <-waiting.Done():
+			return
+		}
+		t := time.NewTimer(replyLate)
+		defer t.Stop()
+		select {
+		case <-t.C:
+			stop(errNoReply)
+		case <-waiting.Done():
+		}
+	}()
+	m, err := c.await(waiting, x)
+	if errors.Is(err, errNoReply) {
+		// An interrupt that comes before the cell itself runs ends the request
+		// and not the cell: ipykernel goes on without a word about it.
+		return kernel.Reply{Status: "aborted", Error: kernel.Error{Name: "KeyboardInterrupt"}}, nil
+	}
 	if err != nil {
 		return kernel.Reply{}, err
 	}
@@ -45,6 +70,9 @@ func (c *Client) Execute(ctx context.Context, cell kernel.Cell, show func(kernel
 	c.settle(x)
 	return r, nil
 }
+
+// errNoReply: the kernel is idle again and has not said how a cell ended.
+var errNoReply = errors.New("the kernel did not reply")
 
 // settle returns when all output of a request has come, or no more does.
 func (c *Client) settle(x *exchange) {
