@@ -144,13 +144,16 @@ func TestOutputsShareOneBudget(t *testing.T) {
 			t.Errorf("all outputs hold %d bytes, want at most %d", total, limit)
 		}
 		// Freeing one lets others go on.
-		_, was := outs[1].offsets()
+		was := make([]int64, len(outs))
+		for i, o := range outs {
+			_, was[i] = o.offsets()
+		}
 		outs[0].drop()
 		synctest.Wait()
 		moved := false
-		for _, o := range outs {
+		for i, o := range outs {
 			_, w := o.offsets()
-			moved = moved || w > was
+			moved = moved || w > was[i]
 		}
 		if !moved {
 			t.Error("nobody went on after room was made")
