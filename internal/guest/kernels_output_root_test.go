@@ -70,17 +70,19 @@ func TestCellInput(t *testing.T) {
 
 func TestMuchOutputOfCells(t *testing.T) {
 	h := withKernels(t, nil)
-	t.Run("a gigabyte of text", func(t *testing.T) {
-		s := h.cell(t, python("for _ in range(1000): print('x' * (1 << 20))\n7"))
+	// A gigabyte comes from a real sandbox, in test/e2e: here the agent is part
+	// of the test and slow under the race detector.
+	t.Run("much text", func(t *testing.T) {
+		s := h.cell(t, python("for _ in range(150): print('x' * (1 << 20))\n7"))
 		s.wants(t, 0, sandbox.EndExited)
-		if got := int64(len(s.stdout)) + s.exit.StdoutCut; got < 1000<<20 || s.value() != "7" {
+		if got := int64(len(s.stdout)) + s.exit.StdoutCut; got < 150<<20 || s.value() != "7" {
 			t.Errorf("%d bytes kept, %d cut, value %q", len(s.stdout), s.exit.StdoutCut, s.value())
 		}
 	})
 	t.Run("nobody reads", func(t *testing.T) {
 		ctx := kernelContext(t)
 		uid := sandbox.NewUID()
-		stream, err := h.Exec(ctx, uid, &guest.Start{ExecSpec: python("for _ in range(100): print('x' * (1 << 20))\n7")}, 0)
+		stream, err := h.Exec(ctx, uid, &guest.Start{ExecSpec: python("for _ in range(60): print('x' * (1 << 20))\n7")}, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -88,7 +90,7 @@ func TestMuchOutputOfCells(t *testing.T) {
 		stream.Close()
 		s := h.rest(t, ctx, uid)
 		s.wants(t, 0, sandbox.EndExited)
-		if got := int64(len(s.stdout)) + s.exit.StdoutCut; got < 100<<20 || s.exit.StdoutCut == 0 || len(s.stdout) > 40<<20 || s.value() != "7" {
+		if got := int64(len(s.stdout)) + s.exit.StdoutCut; got < 60<<20 || s.exit.StdoutCut == 0 || len(s.stdout) > 40<<20 || s.value() != "7" {
 			t.Errorf("%d bytes kept, %d cut, value %q", len(s.stdout), s.exit.StdoutCut, s.value())
 		}
 	})
