@@ -28,7 +28,7 @@ demo-stop: ## stop what demo started and remove its sandboxes
 test: setup-test build images ## set up and run every test, with real gVisor and crun sandboxes (root)
 	@if [ "$$(id -u)" != 0 ]; then echo "make test starts real sandboxes and needs root; make test-unit does not" >&2; exit 1; fi
 	CUBBY_TEST_IMAGE_DIR=$(IMAGE_DIR) CUBBY_TEST_BIN=$(CURDIR)/bin/cubby \
-		scripts/test.sh -race -shuffle=on -tags root -p 2 -timeout 25m
+		scripts/test.sh -race -shuffle=on -tags root -p 2 -timeout 45m
 
 .PHONY: test-sdk-python
 test-sdk-python: setup-test build images ## test the Python SDK against a real daemon, and build its packages (root)
