@@ -26,7 +26,7 @@ ratio to the floor and the goals.
 
 A daemon of its own is started on a scratch directory; --use-daemon measures the one
 at CUBBY_URL instead. Needs root and an image; takes up to five minutes, with --quick
-up to one.`,
+up to two.`,
 		Example: `  sudo cubby bench
   sudo cubby bench --quick --only create,exec`,
 		Args: cobra.NoArgs,

@@ -3,6 +3,7 @@ package rpc
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -186,6 +187,10 @@ func (c *characters) whole(data []byte) string {
 
 // rest is what never became a character.
 func (c *characters) rest() string { return text(c.begun) }
+
+// requirement is a package as agentbox takes it: a name, extras in brackets, a
+// version; no spaces, and nothing that pip could take for an option or a URL.
+var requirement = regexp.MustCompile(`^[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?(?:\[[A-Za-z0-9._,-]+\])?(?:(?:===|==|~=|!=|<=|>=|<|>)[A-Za-z0-9.*+!_-]+(?:,(?:==|~=|!=|<=|>=|<|>)[A-Za-z0-9.*+!_-]+)*)?$`)
 
 // PipInstall implements the service.
 func (d *Door) PipInstall(ctx context.Context, req *connect.Request[sandboxv1.PipInstallRequest]) (*connect.Response[sandboxv1.ExecResponse], error) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 	"path"
-	"regexp"
 	"strings"
 	"unicode/utf8"
 
@@ -14,10 +13,6 @@ import (
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
-
-// requirement is a package as agentbox takes it: a name, extras in brackets, a
-// version; no spaces, and nothing that pip could take for an option or a URL.
-var requirement = regexp.MustCompile(`^[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?(?:\[[A-Za-z0-9._,-]+\])?(?:(?:===|==|~=|!=|<=|>=|<|>)[A-Za-z0-9.*+!_-]+(?:,(?:==|~=|!=|<=|>=|<|>)[A-Za-z0-9.*+!_-]+)*)?$`)
 
 // WriteFile implements the service. Whatever stands in the way of one file is
 // said in band, as agentbox does.
