@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cubbyhq/cubby/internal/daemon/daemontest"
 )
@@ -200,23 +201,33 @@ func TestClientGoneMidDownload(t *testing.T) {
 	}
 }
 
-// TestWatch reports changes while they happen.
+// TestWatch reports the changes that are made after it said that it is ready.
 func TestWatch(t *testing.T) {
 	t.Parallel()
 	box := sandboxOn(t)
-	res, err := http.Get(box + "/files/watch?recursive=true")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, "GET", box+"/files/watch?recursive=true", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := http.DefaultClient.Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer res.Body.Close()
-	call(t, "PUT", box+"/files?path=dir/seen.txt&parents=true", "x")
-	lines := bufio.NewScanner(res.Body)
-	for lines.Scan() {
-		if data, ok := strings.CutPrefix(lines.Text(), "data: "); ok && strings.Contains(data, "/workspace/dir") {
+	for lines := bufio.NewScanner(res.Body); ; {
+		if !lines.Scan() {
+			t.Fatalf("the watch ended without the change: %v", lines.Err())
+		}
+		data, _ := strings.CutPrefix(lines.Text(), "data: ")
+		switch {
+		case strings.Contains(data, `"op":"ready"`):
+			call(t, "PUT", box+"/files?path=dir/seen.txt&parents=true", "x")
+		case strings.Contains(data, "/workspace/dir"):
 			return
 		}
 	}
-	t.Errorf("the watch ended without the change: %v", lines.Err())
 }
 
 // TestManyFollowers read one output at once, each from another offset.
