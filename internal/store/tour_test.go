@@ -83,6 +83,13 @@ func tour(ctx context.Context, s *Store, id string) []step {
 	read("Threads", func() error { _, err := s.Threads(ctx, b.Tenant); return err })
 	read("AllThreads", func() error { _, err := s.AllThreads(ctx); return err })
 	list("label, tenant and state", Query{Labels: map[string]string{"k": "v"}, Tenant: &b.Tenant, States: []sandbox.State{sandbox.Running}})
+	add("MakeTenant", true, func() error { _, err := s.MakeTenant(ctx, "t-"+id); return err })
+	add("ReadyTenant", true, func() error { return s.ReadyTenant(ctx, "t-"+id) })
+	read("Tenant", func() error { _, err := s.Tenant(ctx, "t-"+id); return err })
+	read("Tenants", func() error { _, err := s.Tenants(ctx, "", 0); return err })
+	read("TenantUse", func() error { _, err := s.TenantUse(ctx, "t-"+id); return err })
+	add("DropTenant", true, func() error { _, err := s.DropTenant(ctx, "t-"+id); return err })
+
 	add("Move to Destroyed, keeping the disk", true, func() error {
 		_, err := s.Move(ctx, b.UID, sandbox.Destroyed, Change{KeepDisk: true})
 		return err

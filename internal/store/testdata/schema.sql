@@ -90,6 +90,13 @@ CREATE TABLE sandboxes (
     destroyed_at          INTEGER NOT NULL
 , env TEXT NOT NULL DEFAULT '', thread TEXT NOT NULL DEFAULT '');
 
+CREATE TABLE tenants (
+    name       TEXT    NOT NULL PRIMARY KEY,
+    disk_uid   TEXT    NOT NULL UNIQUE,
+    ready      INTEGER NOT NULL,
+    created_at INTEGER NOT NULL
+);
+
 CREATE INDEX events_by_age ON events (at);
 
 CREATE INDEX events_by_box ON events (box, cursor);
