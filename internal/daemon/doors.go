@@ -50,7 +50,7 @@ func protocols() *http.Protocols {
 // access says what a request needs.
 func access(api *rest.Door) func(*http.Request) front.Access {
 	return func(r *http.Request) front.Access {
-		if web.Path(r.URL.Path) {
+		if web.Path(r.URL.Path) || rpc.Open(r) {
 			return front.Anyone
 		}
 		return api.Access(r)

@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -45,8 +46,8 @@ func (d *Door) run(ctx context.Context, id string, spec sandbox.ExecSpec) (*conn
 		if ctx.Err() != nil && res.Exec.Seq > 0 {
 			d.abandon(ctx, id, res.Exec.Seq)
 		}
-		if unknownSession(err) {
-			return connect.NewResponse(&sandboxv1.ExecResponse{ExitCode: noCode, Stderr: "Session not found"}), nil
+		if d.unknownSession(ctx, id, err) {
+			return connect.NewResponse(&sandboxv1.ExecResponse{ExitCode: noCode, Stderr: noSession}), nil
 		}
 		return nil, err
 	}
@@ -73,9 +74,15 @@ func (d *Door) abandon(ctx context.Context, id string, seq int64) {
 	}
 }
 
-// unknownSession reports that there is no such session to run a command in.
-// Other invalid requests are errors.
-func unknownSession(err error) bool { return errs.KindOf(err) == errs.NotFound }
+// unknownSession reports that a command was refused because there is no such
+// session, which no other mistake in the request hides.
+func (d *Door) unknownSession(ctx context.Context, id string, err error) bool {
+	if errors.Is(err, errs.Invalid) {
+		_, err = d.core.Sandbox(ctx, id)
+		return unknown(err)
+	}
+	return errors.Is(err, errs.NotFound)
+}
 
 func exitCode(x *sandbox.Exit) (code int32, timedOut bool) {
 	switch {
@@ -111,8 +118,8 @@ func (d *Door) ExecStream(ctx context.Context, req *connect.Request[sandboxv1.Ex
 	in, limit := req.Msg, streamTimeout
 	x, err := d.core.Exec(ctx, in.GetSessionId(), sandbox.ExecSpec{Shell: in.GetCommand(), Cwd: in.GetWorkdir(), Timeout: &limit})
 	if err != nil {
-		if unknownSession(err) {
-			return to.Send(&sandboxv1.ExecStreamResponse{Type: "error", Data: "Session not found"})
+		if d.unknownSession(ctx, in.GetSessionId(), err) {
+			return to.Send(&sandboxv1.ExecStreamResponse{Type: "error", Data: noSession})
 		}
 		return err
 	}
@@ -200,13 +207,14 @@ func (d *Door) PipInstall(ctx context.Context, req *connect.Request[sandboxv1.Pi
 	}
 	b, err := d.session(ctx, in.GetSessionId())
 	if unknown(err) {
-		return refused("Session not found")
+		return refused(noSession)
 	}
 	if err != nil {
 		return nil, err
 	}
 	hosts := info(b).GetAllowedHosts()
-	if !slices.Contains(hosts, "pypi.org") || !slices.Contains(hosts, "files.pythonhosted.org") {
+	named := slices.Contains(hosts, "pypi.org") && slices.Contains(hosts, "files.pythonhosted.org")
+	if !named && b.Spec.Network.Mode != sandbox.NetworkOpen {
 		return refused("pip install requires pypi.org and files.pythonhosted.org in allowed_hosts")
 	}
 	if len(in.GetPackages()) == 0 {

@@ -19,7 +19,7 @@ import (
 func (d *Door) WriteFile(ctx context.Context, req *connect.Request[sandboxv1.WriteFileRequest]) (*connect.Response[sandboxv1.WriteFileResponse], error) {
 	in := req.Msg
 	failed := func(err error) (*connect.Response[sandboxv1.WriteFileResponse], error) {
-		why, err := inBand(err)
+		why, err := d.inBand(ctx, in.GetSessionId(), err)
 		return connect.NewResponse(&sandboxv1.WriteFileResponse{Error: why}), err
 	}
 	name, err := allowed(in.GetPath(), writable())
@@ -41,7 +41,7 @@ func (d *Door) WriteFile(ctx context.Context, req *connect.Request[sandboxv1.Wri
 func (d *Door) ReadFile(ctx context.Context, req *connect.Request[sandboxv1.ReadFileRequest]) (*connect.Response[sandboxv1.ReadFileResponse], error) {
 	in := req.Msg
 	failed := func(err error) (*connect.Response[sandboxv1.ReadFileResponse], error) {
-		why, err := inBand(err)
+		why, err := d.inBand(ctx, in.GetSessionId(), err)
 		return connect.NewResponse(&sandboxv1.ReadFileResponse{Error: why}), err
 	}
 	name, err := allowed(in.GetPath(), readable())
@@ -67,14 +67,15 @@ func (d *Door) ReadFile(ctx context.Context, req *connect.Request[sandboxv1.Read
 }
 
 // inBand is an error as agentbox's answers have it. What is cubby's own fault,
-// and what may go better later, stays an error of the call.
-func inBand(err error) (why *string, fault error) {
+// and what may go better later, stays an error of the call. An unknown session
+// is said before anything that is wrong with the path.
+func (d *Door) inBand(ctx context.Context, id string, err error) (why *string, fault error) {
 	info := errs.Public(err)
 	switch info.Kind {
 	case errs.Invalid, errs.NotFound, errs.Conflict, errs.Forbidden, errs.TooLarge, errs.WrongState, errs.Unsupported, errs.Exhausted, errs.OverQuota:
 		said := sentence(info)
-		if info.Message == "no such sandbox" {
-			said = "Session not found"
+		if _, err := d.core.Sandbox(ctx, id); unknown(err) {
+			said = noSession
 		}
 		return &said, nil
 	case errs.Unauthenticated, errs.Unavailable, errs.Unready, errs.Timeout, errs.Canceled, errs.Internal:

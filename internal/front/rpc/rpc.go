@@ -26,8 +26,9 @@ const (
 	// maxMessage bounds a request; agentbox's own bound, gRPC's default, is
 	// 4 MiB.
 	maxMessage = 32 << 20
+	maxHealthMessage = 4 << 10 // of callers without a token
 	// maxText bounds each stream of an Exec's answer and the content of a
-	// ReadFile's, so that an answer fits what clients accept.
+	// ReadFile's. gRPC's own clients accept 4 MiB unless they are told of more.
 	maxText = 16 << 20
 	// idleTimeout destroys a session that nobody uses (agentbox's
 	// SESSION_TIMEOUT).
@@ -61,10 +62,30 @@ func Register(mux *http.ServeMux, c Config) {
 	)
 	service := sandboxv1connect.SandboxServiceName
 	mux.Handle(sandboxv1connect.NewSandboxServiceHandler(d, options))
-	mux.Handle(grpchealth.NewHandler(grpchealth.NewStaticChecker(service), options))
+	mux.Handle(grpchealth.NewHandler(health{c.Life}, options, connect.WithReadMaxBytes(maxHealthMessage)))
 	reflector := grpcreflect.NewStaticReflector(service)
 	mux.Handle(grpcreflect.NewHandlerV1(reflector, options))
 	mux.Handle(grpcreflect.NewHandlerV1Alpha(reflector, options))
+}
+
+// Open reports whether a request needs no token: what looks after the daemon
+// asks after its health and has none.
+func Open(r *http.Request) bool {
+	return r.URL.Path == "/"+grpchealth.HealthV1ServiceName+"/Check"
+}
+
+// health answers gRPC's health service, in one call: Watch is not there.
+type health struct{ life context.Context } //nolint:containedctx // as in Config
+
+func (h health) Check(_ context.Context, req *grpchealth.CheckRequest) (*grpchealth.CheckResponse, error) {
+	if req.Service != "" && req.Service != sandboxv1connect.SandboxServiceName {
+		return nil, connect.NewError(connect.CodeNotFound, errors.New("no such service"))
+	}
+	status := grpchealth.StatusServing
+	if h.life.Err() != nil {
+		status = grpchealth.StatusNotServing
+	}
+	return &grpchealth.CheckResponse{Status: status}, nil
 }
 
 // Spoken reports whether a request is for this door.
@@ -87,7 +108,7 @@ var codes = map[errs.Kind]connect.Code{
 	errs.NotFound:        connect.CodeNotFound,
 	errs.Conflict:        connect.CodeAlreadyExists,
 	errs.WrongState:      connect.CodeFailedPrecondition,
-	errs.TooLarge:        connect.CodeOutOfRange,
+	errs.TooLarge:        connect.CodeResourceExhausted, // as gRPC itself says it
 	errs.Exhausted:       connect.CodeResourceExhausted,
 	errs.OverQuota:       connect.CodeResourceExhausted,
 	errs.Unavailable:     connect.CodeUnavailable,

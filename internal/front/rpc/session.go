@@ -33,27 +33,44 @@ func (d *Door) CreateSession(ctx context.Context, req *connect.Request[sandboxv1
 	if spec.Isolation == sandbox.GVisor {
 		spec.User = sandbox.UserRoot // as in agentbox, whose users install packages
 	}
-	b, err := d.core.Create(ctx, core.CreateRequest{ID: id, Spec: spec, IdleTimeout: &idle})
-	if errors.Is(err, errs.Conflict) {
-		// The same id again is the same session, also when it is just being
-		// created by another call.
-		b, err = d.existing(ctx, id)
-	}
+	b, err := d.ensure(ctx, core.CreateRequest{ID: id, Spec: spec, IdleTimeout: &idle})
 	if err != nil {
 		return nil, err
 	}
 	return connect.NewResponse(&sandboxv1.CreateSessionResponse{Session: info(b)}), nil
 }
 
-// existing returns the session of an id that is in use.
+// ensure returns the session of an id, whatever else is asked, and makes it
+// when there is none. Calls that ask for one id at once get the same session.
+func (d *Door) ensure(ctx context.Context, r core.CreateRequest) (sandbox.Sandbox, error) {
+	const attempts = 3 // another call may take the id in between, and give it up again
+	for attempt := 1; ; attempt++ {
+		b, err := d.existing(ctx, r.ID)
+		if !errors.Is(err, errs.NotFound) {
+			return b, err
+		}
+		b, err = d.core.Create(ctx, r)
+		if !errors.Is(err, errs.Conflict) || attempt == attempts {
+			return b, err
+		}
+	}
+}
+
+// existing returns the session of an id that is in use, when commands can run
+// in it. One that was stopped is started.
 func (d *Door) existing(ctx context.Context, id string) (sandbox.Sandbox, error) {
 	const look = 50 * time.Millisecond
 	t := time.NewTicker(look)
 	defer t.Stop()
 	for {
 		b, err := d.session(ctx, id)
-		if err != nil || b.State != sandbox.Creating {
+		switch {
+		case err != nil:
 			return b, err
+		case b.State == sandbox.Stopped, b.State == sandbox.Sleeping:
+			return d.core.Start(ctx, id)
+		case b.State != sandbox.Creating:
+			return b, nil
 		}
 		select {
 		case <-ctx.Done():
@@ -72,14 +89,21 @@ func (d *Door) session(ctx context.Context, id string) (sandbox.Sandbox, error) 
 	case err != nil:
 		return b, err
 	case b.State == sandbox.Running:
-		if used, err := d.core.Keepalive(ctx, id, core.Keepalive{}); err == nil {
+		used, err := d.core.Keepalive(ctx, id, core.Keepalive{})
+		switch {
+		case err == nil:
 			return used, nil
+		case errors.Is(err, errs.NotFound):
+			return b, notFound() // it was just being destroyed
 		}
 	}
 	return b, nil
 }
 
-func notFound() error { return errs.E(errs.NotFound, "Session not found") }
+// noSession is what agentbox says where there is no such session.
+const noSession = "Session not found"
+
+func notFound() error { return errs.E(errs.NotFound, noSession) }
 
 // DestroySession implements the service.
 func (d *Door) DestroySession(ctx context.Context, req *connect.Request[sandboxv1.DestroySessionRequest]) (*connect.Response[sandboxv1.DestroySessionResponse], error) {
