@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
 const (
@@ -28,10 +29,10 @@ type deniedError struct{ d Decision }
 func (e *deniedError) Error() string { return e.d.Reason }
 
 // dial decides on host:port, looks the name up, and connects to the first
-// address that the policy allows and that answers. The error is a
-// *deniedError, or says what went wrong on the way.
-func (s *stream) dial(ctx context.Context, hostname string, port int) (net.Conn, Decision, error) {
-	p, policy := s.Proxy, s.policy()
+// address that policy allows and that answers. The error is a *deniedError, or
+// says what went wrong on the way.
+func (s *stream) dial(ctx context.Context, policy sandbox.Policy, hostname string, port int) (net.Conn, Decision, error) {
+	p := s.Proxy
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	d := p.eval.Decide(policy, hostname, port)

@@ -11,9 +11,11 @@ import (
 	"net/textproto"
 	"net/url"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
 // forward carries a request with an absolute URL.
@@ -23,28 +25,45 @@ func (s *stream) forward(w http.ResponseWriter, r *http.Request) {
 		badRequest(w, "malformed host in the URL")
 		return
 	}
-	d := s.eval.Decide(s.policy(), hostname, port)
+	f, policy := s.begin(ProtocolHTTP), s.policy()
+	d := s.eval.Decide(policy, hostname, port)
 	if !d.Allow {
-		s.refuseRequest(w, r, d, &deniedError{d})
+		s.refuseRequest(w, r, f, d, &deniedError{d})
 		return
 	}
+	if s.transport == nil || !samePolicy(s.asked, policy) {
+		// A kept connection leads to an address that the policy allowed then.
+		if s.transport != nil {
+			s.transport.CloseIdleConnections()
+		}
+		s.transport, s.asked = s.newTransport(policy), policy
+	}
 
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
 	var report sync.Once // one decision per request, whichever way it goes
-	var guard *headerGuard
+	var conn *hostConn
+	var sent, received int64
+	defer func() {
+		if conn != nil { // it was opened
+			f.done(conn.sent.Load()-sent, conn.received.Load()-received, EndClosed)
+		}
+	}()
 	trace := &httptrace.ClientTrace{
 		GotConn: func(c httptrace.GotConnInfo) {
-			if guard, _ = c.Conn.(*headerGuard); guard != nil {
-				guard.expect()
-			}
+			conn = c.Conn.(*hostConn) // as the transport's dial made it
+			conn.expect()
+			sent, received = conn.sent.Load(), conn.received.Load()
 			report.Do(func() {
-				d.Address, _ = netip.ParseAddrPort(c.Conn.RemoteAddr().String())
-				s.onDecision(s.box, d)
+				d.Address = conn.address
+				f.open(d, policy, func() {
+					cancel()
+					s.conn.Close()
+				})
 			})
 		},
 		Got1xxResponse: func(int, textproto.MIMEHeader) error {
-			if guard != nil {
-				guard.expect()
-			}
+			conn.expect()
 			return nil
 		},
 	}
@@ -65,13 +84,13 @@ func (s *stream) forward(w http.ResponseWriter, r *http.Request) {
 				http.Error(w, "cubby: the connection to "+d.HostPort()+" broke", http.StatusBadGateway)
 				return
 			}
-			s.refuseRequest(w, r, d, err)
+			s.refuseRequest(w, r, f, d, err)
 		},
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
 	// An answer may begin while the request is still being sent.
 	_ = http.NewResponseController(w).EnableFullDuplex()
-	rp.ServeHTTP(w, r.WithContext(httptrace.WithClientTrace(r.Context(), trace)))
+	rp.ServeHTTP(w, r.WithContext(httptrace.WithClientTrace(ctx, trace)))
 }
 
 // keepForwarded gives the headers back that ReverseProxy takes away as a
@@ -86,9 +105,9 @@ func keepForwarded(pr *httputil.ProxyRequest) {
 
 // refuseRequest is refuse for a request that may have a body: one that has is
 // answered through the server, which reads the rest of it away.
-func (s *stream) refuseRequest(w http.ResponseWriter, r *http.Request, d Decision, err error) {
+func (s *stream) refuseRequest(w http.ResponseWriter, r *http.Request, f *flow, d Decision, err error) {
 	if r.ContentLength == 0 {
-		s.refuse(w, d, err)
+		s.refuse(w, f, d, err)
 		return
 	}
 	if denied, ok := asDenied(err); ok {
@@ -96,14 +115,33 @@ func (s *stream) refuseRequest(w http.ResponseWriter, r *http.Request, d Decisio
 		http.Error(w, denialText(denied), http.StatusForbidden)
 		return
 	}
-	s.onDecision(s.box, d)
+	f.fail(d)
 	s.log.Debug("egress upstream", "sandbox", s.box, "host", d.Host, "err", err)
 	http.Error(w, "cubby: "+errs.Public(err).Message, http.StatusBadGateway)
 }
 
+// hostConn is a connection to a host that carries requests, one after another.
+type hostConn struct {
+	headerGuard
+	address        netip.AddrPort // that was decided; invalid behind another proxy
+	sent, received atomic.Int64   // bytes
+}
+
+func (c *hostConn) Read(p []byte) (int, error) {
+	n, err := c.headerGuard.Read(p)
+	c.received.Add(int64(n))
+	return n, err
+}
+
+func (c *hostConn) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	c.sent.Add(int64(n))
+	return n, err
+}
+
 // newTransport makes the stream's own connection pool: no two sandboxes ever
-// speak on one upstream connection.
-func (s *stream) newTransport() *http.Transport {
+// speak on one upstream connection, and none was made under another policy.
+func (s *stream) newTransport(policy sandbox.Policy) *http.Transport {
 	return &http.Transport{
 		Proxy: func(*http.Request) (*url.URL, error) { return nil, nil },
 		DialContext: func(ctx context.Context, _, addr string) (net.Conn, error) {
@@ -111,11 +149,11 @@ func (s *stream) newTransport() *http.Transport {
 			if err != nil {
 				return nil, err
 			}
-			conn, _, err := s.dial(ctx, hostname, port)
+			conn, d, err := s.dial(ctx, policy, hostname, port)
 			if err != nil {
 				return nil, err
 			}
-			return &headerGuard{Conn: conn}, nil
+			return &hostConn{headerGuard: headerGuard{Conn: conn}, address: d.Address}, nil
 		},
 		DisableCompression:     true,
 		MaxIdleConns:           8,

@@ -27,14 +27,17 @@ type Config struct {
 	Resolver Resolver
 	Dial     func(ctx context.Context, network, address string) (net.Conn, error)
 	// OnDecision hears every decision, one per request, before the first
-	// byte of the answer. It must not block.
+	// byte of the answer, and one more when TLS asks for another host than
+	// was allowed. OnEnd hears what became of every request that was allowed.
+	// They must not block.
 	OnDecision func(box sandbox.UID, d Decision)
+	OnEnd      func(box sandbox.UID, c Connection)
 	// Upstream, when not nil, makes the connections instead of this proxy.
 	Upstream *Upstream
 }
 
 // Proxy serves the streams that sandboxes open. It is safe for concurrent use
-// and holds nothing between streams.
+// and shares nothing between streams.
 type Proxy struct {
 	eval       *Evaluator
 	log        *slog.Logger
@@ -42,14 +45,16 @@ type Proxy struct {
 	dialer     func(ctx context.Context, network, address string) (net.Conn, error)
 	ownAddrs   func() ([]net.Addr, error)
 	onDecision func(box sandbox.UID, d Decision)
+	onEnd      func(box sandbox.UID, c Connection)
 	upstream   *Upstream // nil: it connects by itself
+	flows      flows
 }
 
 // New returns a Proxy. It starts nothing.
 func New(c Config) *Proxy {
 	p := &Proxy{
 		eval: NewEvaluator(c.Operator), log: c.Log, resolver: c.Resolver,
-		dialer: c.Dial, ownAddrs: net.InterfaceAddrs, onDecision: c.OnDecision, upstream: c.Upstream,
+		dialer: c.Dial, ownAddrs: net.InterfaceAddrs, onDecision: c.OnDecision, onEnd: c.OnEnd, upstream: c.Upstream,
 	}
 	if p.log == nil {
 		p.log = slog.New(slog.DiscardHandler)
@@ -62,6 +67,9 @@ func New(c Config) *Proxy {
 	}
 	if p.onDecision == nil {
 		p.onDecision = func(sandbox.UID, Decision) {}
+	}
+	if p.onEnd == nil {
+		p.onEnd = func(sandbox.UID, Connection) {}
 	}
 	return p
 }
@@ -89,8 +97,11 @@ func (p *Proxy) serve(ctx context.Context, conn net.Conn, s *stream) {
 		}
 		return
 	}
-	s.transport = s.newTransport()
-	defer s.transport.CloseIdleConnections()
+	defer func() {
+		if s.transport != nil {
+			s.transport.CloseIdleConnections()
+		}
+	}()
 
 	guard := &headerGuard{Conn: &replayed{Conn: conn, first: first}}
 	l := newSingleListener(guard)
@@ -128,7 +139,8 @@ type stream struct {
 	policy    func() sandbox.Policy
 	admit     func(*stream, *http.Request) error // sets box and policy by the request; nil: they are known
 	conn      net.Conn
-	transport *http.Transport
+	transport *http.Transport // with connections that were made under asked; nil before the first request
+	asked     sandbox.Policy
 	end       func() error   // lets Serve return
 	hijacked  atomic.Bool    // conn belongs to the handler
 	running   sync.WaitGroup // handlers; one that took conn over outlives its server

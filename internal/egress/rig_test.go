@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -60,9 +61,11 @@ type rig struct {
 	proxy  *Proxy
 	names  *names
 	policy sandbox.Policy
+	live   *atomic.Pointer[sandbox.Policy] // not nil: instead of policy, for one that changes while it is asked for
 
 	mu        sync.Mutex
 	decisions []Decision
+	ends      []Connection
 	dialled   []string
 	routes    map[string]string // address that the proxy dials to the one that the test listens on
 }
@@ -94,6 +97,11 @@ func newRig(t testing.TB, operator string) *rig {
 			defer r.mu.Unlock()
 			r.decisions = append(r.decisions, d)
 		},
+		OnEnd: func(_ sandbox.UID, c Connection) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.ends = append(r.ends, c)
+		},
 	})
 	return r
 }
@@ -117,7 +125,12 @@ func (r *rig) dial() net.Conn {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		r.proxy.Serve(context.Background(), host, "box", func() sandbox.Policy { return r.policy })
+		r.proxy.Serve(context.Background(), host, "box", func() sandbox.Policy {
+			if r.live != nil {
+				return *r.live.Load()
+			}
+			return r.policy
+		})
 	}()
 	r.t.Cleanup(func() { guest.Close(); <-done })
 	return guest

@@ -43,24 +43,26 @@ func (s *stream) socks(ctx context.Context) {
 		return
 	}
 	_ = s.conn.SetDeadline(time.Time{}) // the dial has its own bounds
-	up, d, err := s.dial(ctx, hostname, port)
+	f, policy := s.begin(ProtocolSocks), s.policy()
+	up, d, err := s.dial(ctx, policy, hostname, port)
 	if err != nil {
 		code := byte(socksFailure)
 		if denied, ok := asDenied(err); ok {
-			d, code = denied, socksNotAllowed
-		} else if errs.KindOf(err) == errs.Unavailable {
-			code = socksNoHost
+			code = socksNotAllowed
+			s.onDecision(s.box, denied)
+		} else {
+			if errs.KindOf(err) == errs.Unavailable {
+				code = socksNoHost
+			}
+			f.fail(d)
 		}
-		s.onDecision(s.box, d)
 		_, _ = s.conn.Write(socksReply(code))
 		return
 	}
-	defer up.Close()
-	s.onDecision(s.box, d)
-	if _, err := s.conn.Write(socksReply(socksGranted)); err != nil {
-		return
-	}
-	splice(s.conn, bufio.NewReader(strings.NewReader("")), up, func(from io.Reader) ([]byte, error) { return s.opening(from, d) })
+	s.carry(f, d, policy, up, func() (net.Conn, *bufio.Reader, error) {
+		_, err := s.conn.Write(socksReply(socksGranted))
+		return s.conn, bufio.NewReader(strings.NewReader("")), err
+	})
 }
 
 // socksReply is an answer to a request. The address that it has room for is

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
 const (
@@ -27,24 +28,46 @@ func (s *stream) tunnel(w http.ResponseWriter, r *http.Request) {
 		badRequest(w, "CONNECT takes host:port")
 		return
 	}
-	up, d, err := s.dial(r.Context(), hostname, port)
+	f, policy := s.begin(ProtocolConnect), s.policy()
+	up, d, err := s.dial(r.Context(), policy, hostname, port)
 	if err != nil {
-		s.refuse(w, d, err)
+		s.refuse(w, f, d, err)
 		return
 	}
-	defer up.Close()
-	s.onDecision(s.box, d)
+	s.carry(f, d, policy, up, func() (net.Conn, *bufio.Reader, error) {
+		guest, rw, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			return nil, nil, err
+		}
+		_ = guest.SetDeadline(time.Time{})
+		_, err = io.WriteString(guest, "HTTP/1.1 200 Connection established\r\n\r\n")
+		return guest, rw.Reader, err
+	})
+}
 
-	guest, rw, err := http.NewResponseController(w).Hijack()
+// carry is a tunnel from its connection to its end. grant tells the guest that
+// it stands, and returns its stream with what was read of it ahead.
+func (s *stream) carry(f *flow, d Decision, policy sandbox.Policy, up net.Conn, grant func() (net.Conn, *bufio.Reader, error)) {
+	defer up.Close()
+	f.open(d, policy, func() {
+		s.conn.Close()
+		up.Close()
+	})
+	guest, early, err := grant()
 	if err != nil {
 		s.log.Debug("taking over a guest's stream", "sandbox", s.box, "err", err)
+		f.done(0, 0, EndClosed)
 		return
 	}
-	_ = guest.SetDeadline(time.Time{})
-	if _, err := io.WriteString(guest, "HTTP/1.1 200 Connection established\r\n\r\n"); err != nil {
-		return
-	}
-	splice(guest, rw.Reader, up, func(from io.Reader) ([]byte, error) { return s.opening(from, d) })
+	end := EndClosed
+	sent, received := splice(guest, early, up, func(from io.Reader) ([]byte, error) {
+		first, err := s.opening(from, d)
+		if _, denied := asDenied(err); denied {
+			end = EndDenied
+		}
+		return first, err
+	})
+	f.done(sent, received, end)
 }
 
 // opening reads what the guest sends first through a tunnel. An error ends the
@@ -69,15 +92,16 @@ func (s *stream) opening(from io.Reader, d Decision) ([]byte, error) {
 	return alertUnrecognizedName, &deniedError{d}
 }
 
-// splice copies both ways until both directions have ended or one has failed.
-// early holds what was read from the guest ahead of time. open reads the
-// guest's first bytes and returns what is sent on; when it denies them, what it
-// returns is the guest's answer.
-func splice(guest net.Conn, early *bufio.Reader, up net.Conn, open func(io.Reader) ([]byte, error)) {
+// splice copies both ways until both directions have ended or one has failed,
+// and returns the bytes to and from up. early holds what was read from the
+// guest ahead of time. open reads the guest's first bytes and returns what is
+// sent on; when it denies them, what it returns is the guest's answer.
+func splice(guest net.Conn, early *bufio.Reader, up net.Conn, open func(io.Reader) ([]byte, error)) (sent, received int64) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_, err := io.Copy(guest, up)
+		var err error
+		received, err = io.Copy(guest, up)
 		if err == nil {
 			err = closeWrite(guest)
 		}
@@ -93,10 +117,14 @@ func splice(guest net.Conn, early *bufio.Reader, up net.Conn, open func(io.Reade
 	if _, denied := asDenied(err); denied {
 		_, _ = guest.Write(first)
 	} else if err == nil {
-		_, err = up.Write(first)
+		var n int
+		n, err = up.Write(first)
+		sent = int64(n)
 	}
 	if err == nil {
-		_, err = copyRest(up, from, early, guest)
+		var n int64
+		n, err = copyRest(up, from, early, guest)
+		sent += n
 	}
 	if err == nil {
 		err = closeWrite(up)
@@ -106,6 +134,7 @@ func splice(guest net.Conn, early *bufio.Reader, up net.Conn, open func(io.Reade
 		up.Close()
 	}
 	<-done
+	return sent, received
 }
 
 // copyRest copies what is left of the early bytes, then from the guest itself,
@@ -133,16 +162,14 @@ const ruleHeader = "X-Cubby-Egress-Rule"
 
 // refuse answers a request that was denied, or allowed and then failed, and
 // reports the decision.
-func (s *stream) refuse(w http.ResponseWriter, d Decision, err error) {
-	denied, ok := asDenied(err)
-	if ok {
+func (s *stream) refuse(w http.ResponseWriter, f *flow, d Decision, err error) {
+	if denied, ok := asDenied(err); ok {
 		d = denied
-	}
-	s.onDecision(s.box, d)
-	if ok {
+		s.onDecision(s.box, d)
 		s.answer(w, http.StatusForbidden, denialLine(d), denialText(d), ruleHeader+": "+string(d.Rule))
 		return
 	}
+	f.fail(d)
 	s.log.Debug("egress upstream", "sandbox", s.box, "host", d.Host, "err", err)
 	text := errs.Public(err).Message
 	if errs.KindOf(err) == errs.Internal {
