@@ -60,7 +60,7 @@ build() {
   cd /
   "$clean/bin/python" -I - <<'PY'
 import importlib.metadata as metadata
-import cubby, cubby.compat.ecs_sandbox, cubby.compat.sandbox_agent
+import cubby, cubby.compat.agentbox, cubby.compat.ecs_sandbox, cubby.compat.sandbox_agent
 files = {str(f) for f in metadata.files("cubby-sdk")}
 assert "cubby/py.typed" in files, files
 assert any(f.endswith("LICENSE") for f in files), files

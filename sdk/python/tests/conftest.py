@@ -22,7 +22,7 @@ import httpx
 import pytest
 
 from cubby import Client, NotFoundError, Sandbox
-from registries import Registries
+from registries import ELSEWHERE, Registries
 from scripting import scripted
 
 __all__ = ["scripted"]
@@ -77,7 +77,7 @@ class Daemon:
         environment["CUBBY_TOKENS"] = f"sdk:{TOKEN}"
         environment |= self.registries.environment
         # Git servers and package indexes of the tests are on this machine.
-        environment["CUBBY_EGRESS_ALLOW"] = "127.0.0.1,localhost"
+        environment["CUBBY_EGRESS_ALLOW"] = f"127.0.0.1,{ELSEWHERE},localhost"
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
                 [

@@ -14,6 +14,9 @@ import threading
 import zipfile
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+# An address of this machine that NO_PROXY of a sandbox does not name.
+ELSEWHERE = "127.0.0.2"
+
 AIOHTTP = """
 import asyncio
 
@@ -87,8 +90,8 @@ class Registries:
             def log_message(self, format: str, *args: object) -> None:
                 pass
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+        self._server = ThreadingHTTPServer((ELSEWHERE, 0), Handler)
+        self.url = f"http://{ELSEWHERE}:{self._server.server_address[1]}"
         for name, version, source in (
             ("aiohttp", "3.99.0", AIOHTTP),
             ("demo", "1.0", "x = 1"),

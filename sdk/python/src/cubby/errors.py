@@ -296,6 +296,35 @@ def from_envelope(data: object, status: int = 0, retry_after: float | None = Non
     )
 
 
+_BY_CONNECT = {
+    "invalid_argument": "invalid_request",
+    "unauthenticated": "unauthorized",
+    "permission_denied": "forbidden",
+    "not_found": "not_found",
+    "already_exists": "conflict",
+    "failed_precondition": "wrong_state",
+    "out_of_range": "too_large",
+    "resource_exhausted": "sandbox_capacity",
+    "unavailable": "sandbox_unavailable",
+    "deadline_exceeded": "timeout",
+    "canceled": "canceled",
+    "unimplemented": "unsupported",
+    "unknown": "internal",
+    "internal": "internal",
+}
+
+
+def from_status(data: object, status: int = 0) -> CubbyError | None:
+    """Read an error as Connect writes it, ``{"code":"not_found","message":…}``; None when data is something else."""
+    detail = data if isinstance(data, Mapping) else {}
+    code = _BY_CONNECT.get(str(detail.get("code")))
+    if code is None:
+        return None
+    return _CLASSES[code](
+        str(detail.get("message") or code.replace("_", " ")), retryable=code == "sandbox_unavailable", status=status
+    )
+
+
 def from_answer(status: int, reason: str, headers: Mapping[str, str], body: bytes) -> CubbyError:
     """Return the error that an answer reports.
 
@@ -307,7 +336,7 @@ def from_answer(status: int, reason: str, headers: Mapping[str, str], body: byte
         data: object = json.loads(body)
     except ValueError:
         data = None
-    error = from_envelope(data, status, retry_after)
+    error = from_envelope(data, status, retry_after) or from_status(data, status)
     if error is not None:
         return error
     if status == 416:

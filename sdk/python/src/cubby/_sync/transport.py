@@ -176,15 +176,17 @@ class Transport:
         self,
         path: str,
         *,
+        method: str = "GET",
         params: Params | None = None,
         headers: Mapping[str, str] | None = None,
+        content: bytes | None = None,
         silence: float | None = None,
     ) -> Iterator[httpx.Response]:
         """Get an answer piece by piece. silence bounds the time between two pieces."""
         timeout = httpx.Timeout(silence if silence is not None else self._timeout, connect=10)
         with self._telling():
             with self._http.stream(
-                "GET", self.url + path, params=params, headers=headers, timeout=timeout
+                method, self.url + path, params=params, headers=headers, content=content, timeout=timeout
             ) as response:
                 if response.status_code >= 300:
                     response.read()
