@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from ._async.client import AsyncClient
 from ._async.code import AsyncCell
+from ._async.egress import AsyncEgress
 from ._async.events import AsyncEvents
 from ._async.files import AsyncFiles
 from ._async.git import AsyncGit
@@ -24,6 +25,7 @@ from ._async.session import AsyncSession
 from ._async.streams import AsyncCodeStream, AsyncEventStream, AsyncOutputStream, AsyncStream
 from ._sync.client import Client
 from ._sync.code import Cell
+from ._sync.egress import Egress
 from ._sync.events import Events
 from ._sync.files import Files
 from ._sync.git import Git
@@ -75,6 +77,7 @@ from .gitresults import (
 from .models import (
     Archive,
     Chunk,
+    EgressDecision,
     Event,
     EventPage,
     ExecResult,
@@ -100,6 +103,7 @@ __all__ = [
     "AsyncCell",
     "AsyncClient",
     "AsyncCodeStream",
+    "AsyncEgress",
     "AsyncEventStream",
     "AsyncEvents",
     "AsyncFiles",
@@ -125,6 +129,8 @@ __all__ = [
     "ConflictError",
     "CubbyError",
     "Display",
+    "Egress",
+    "EgressDecision",
     "Event",
     "EventPage",
     "EventStream",

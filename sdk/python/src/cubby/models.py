@@ -19,6 +19,7 @@ from .errors import ExecFailedError
 __all__ = [
     "Archive",
     "Chunk",
+    "EgressDecision",
     "Event",
     "EventPage",
     "ExecResult",
@@ -62,6 +63,22 @@ class Network:
     mode: str | None = None
     allow: list[str] = field(default_factory=list)
     deny: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class EgressDecision:
+    """What a sandbox would get that asks for a host.
+
+    ``host`` is in the form that rules compare. ``rule`` is what decides: ``none``, ``allowlist``, ``open``,
+    ``operator``, ``deny``, ``address``, ``name`` …; ``hint`` is how to allow what is denied.
+    """
+
+    allow: bool
+    host: str
+    port: int
+    rule: str
+    reason: str = ""
+    hint: str = ""
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from ..errors import CubbyError, InstallFailedError, NotFoundError, WrongStateEr
 from ..models import Archive, ExecResult, Network, SandboxInfo, SessionInfo, Stats, WindowSize, decode_exec
 from ..transferresults import ExportedFile, FileToImport, ImportedFile, Package
 from .code import AsyncCell, AsyncCode
+from .egress import AsyncEgress
 from .events import AsyncEvents
 from .files import AsyncFiles
 from .git import AsyncGit
@@ -33,6 +34,7 @@ class AsyncSandbox:
         files: its files.
         git: git in it.
         kernels: its interpreters of code.
+        egress: what it may reach.
         events: its history.
         info: how it stood when the daemon was last asked by a method of this object.
     """
@@ -43,6 +45,7 @@ class AsyncSandbox:
         self.files = AsyncFiles(transport, info.id)
         self.git = AsyncGit(transport, info.id)
         self.kernels = AsyncKernels(transport, info.id)
+        self.egress = AsyncEgress(self)
         self.events = AsyncEvents(transport, info.id)
         self._code = AsyncCode(transport, info.id)
         self._transfers = AsyncTransfers(transport, info.id)
@@ -387,8 +390,10 @@ class AsyncSandbox:
             exec_timeout_seconds=seconds(exec_timeout),
             max_lifetime_seconds=seconds(max_lifetime),
         )
-        answer = await self._transport.call("PATCH", self._path(), json=body, repeat=True)
-        self.info = decode(SandboxInfo, answer)
+        return await self._patch(body)
+
+    async def _patch(self, fields: Mapping[str, object]) -> SandboxInfo:
+        self.info = decode(SandboxInfo, await self._transport.call("PATCH", self._path(), json=fields, repeat=True))
         return self.info
 
     async def destroy(self, *, keep_disk: bool = False, archive: bool = False) -> Archive | None:

@@ -16,6 +16,7 @@ from ..errors import CubbyError, InstallFailedError, NotFoundError, WrongStateEr
 from ..models import Archive, ExecResult, Network, SandboxInfo, SessionInfo, Stats, WindowSize, decode_exec
 from ..transferresults import ExportedFile, FileToImport, ImportedFile, Package
 from .code import Cell, Code
+from .egress import Egress
 from .events import Events
 from .files import Files
 from .git import Git
@@ -34,6 +35,7 @@ class Sandbox:
         files: its files.
         git: git in it.
         kernels: its interpreters of code.
+        egress: what it may reach.
         events: its history.
         info: how it stood when the daemon was last asked by a method of this object.
     """
@@ -44,6 +46,7 @@ class Sandbox:
         self.files = Files(transport, info.id)
         self.git = Git(transport, info.id)
         self.kernels = Kernels(transport, info.id)
+        self.egress = Egress(self)
         self.events = Events(transport, info.id)
         self._code = Code(transport, info.id)
         self._transfers = Transfers(transport, info.id)
@@ -388,8 +391,10 @@ class Sandbox:
             exec_timeout_seconds=seconds(exec_timeout),
             max_lifetime_seconds=seconds(max_lifetime),
         )
-        answer = self._transport.call("PATCH", self._path(), json=body, repeat=True)
-        self.info = decode(SandboxInfo, answer)
+        return self._patch(body)
+
+    def _patch(self, fields: Mapping[str, object]) -> SandboxInfo:
+        self.info = decode(SandboxInfo, self._transport.call("PATCH", self._path(), json=fields, repeat=True))
         return self.info
 
     def destroy(self, *, keep_disk: bool = False, archive: bool = False) -> Archive | None:

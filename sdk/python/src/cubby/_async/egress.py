@@ -1,0 +1,54 @@
+"""What a sandbox may reach."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from .._decode import decode
+from .._request import compact, path, query
+from ..models import EgressDecision, Network
+
+if TYPE_CHECKING:
+    from .sandbox import AsyncSandbox
+
+
+class AsyncEgress:
+    """A sandbox's network policy. What it decided is in the sandbox's history, as ``egress.allowed`` and
+    ``egress.denied``.
+    """
+
+    def __init__(self, box: AsyncSandbox) -> None:
+        self._box = box
+
+    async def policy(self) -> Network:
+        """Return the policy as it is now."""
+        return (await self._box.refresh()).network
+
+    async def update(
+        self, *, mode: str | None = None, allow: Sequence[str] | None = None, deny: Sequence[str] | None = None
+    ) -> Network:
+        """Change the policy, from the next connection on, and return it.
+
+        Args:
+            mode: ``"none"``, ``"allowlist"`` or ``"open"``, and with it the lists as they are given; None changes only
+                the lists that are given.
+            allow: hosts for ``"allowlist"``; an empty list is the daemon's list of package indexes.
+            deny: hosts that are refused whatever allows them.
+        """
+        network = compact(
+            mode=mode, allow=None if allow is None else list(allow), deny=None if deny is None else list(deny)
+        )
+        return (await self._box._patch({"network": network})).network
+
+    async def explain(self, target: str) -> EgressDecision:
+        """Tell what a request of the sandbox would get, and which rule decides.
+
+        The name is looked up and nothing is connected.
+
+        Args:
+            target: ``"host"``, or ``"host:port"``; the port is 443 when it is left out.
+        """
+        url = path("sandboxes", self._box.id, "network", "explain")
+        answer = await self._box._transport.call("GET", url, params=query(target=target), repeat=True)
+        return decode(EgressDecision, answer)
