@@ -392,3 +392,31 @@ func TestKernelsThatCannotBe(t *testing.T) {
 	s = h.cell(t, sandbox.ExecSpec{Cell: &sandbox.Cell{Kernel: "python", Language: "python", Code: "1"}, Cwd: "/no/such"})
 	s.wants(t, 126, sandbox.EndNotRun)
 }
+
+// Whoever heard that a kernel did not come up finds nothing of it in the way.
+func TestCellsAfterAKernelThatDidNotComeUp(t *testing.T) {
+	h := withKernels(t, nil)
+	ctx := kernelContext(t)
+	home := strings.TrimSpace(string(h.run(t, shell("echo $HOME")).stdout))
+	dir := filepath.Join(home, ".local/share/jupyter/kernels/absent")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "kernel.json"), []byte(`{"argv": ["no-such-program"], "language": "absent"}`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for range 100 {
+		if _, err := h.CreateKernel(ctx, sandbox.KernelSpec{Language: "absent"}); !errors.Is(err, errs.Unavailable) {
+			t.Fatalf("CreateKernel = %v", err)
+		}
+		for range 2 {
+			s := h.cell(t, cellSpec("", "absent", "1"))
+			if s.exit.Reason != sandbox.EndNotRun || !strings.Contains(s.exit.Message, "command not found") {
+				t.Fatalf("a cell: %+v", s.exit)
+			}
+		}
+		if all, _, err := h.Kernels(ctx); err != nil || len(all) != 0 {
+			t.Fatalf("Kernels = %+v, %v", all, err)
+		}
+	}
+}

@@ -64,9 +64,7 @@ func (k *liveKernel) run() {
 	for k.step() {
 	}
 	k.s.mu.Lock()
-	if k.s.kernels[k.name] == k {
-		delete(k.s.kernels, k.name)
-	}
+	k.forget()
 	k.s.mu.Unlock()
 	k.mu.Lock()
 	process, waiting, ending := k.process, k.restart, k.ending
@@ -158,7 +156,7 @@ func (k *liveKernel) begin() error {
 	defer k.mu.Unlock()
 	k.abort = nil
 	if err != nil {
-		k.status, k.reason = guestv1.KernelStatus_KERNEL_STATUS_DEAD, errs.Public(err).Message
+		k.status, k.reason = guestv1.KernelStatus_KERNEL_STATUS_DEAD, errs.Public(startError(err)).Message
 		return err
 	}
 	if k.came {
@@ -171,15 +169,29 @@ func (k *liveKernel) begin() error {
 
 var errNoMore = errs.E(errs.WrongState, "the kernel is being ended")
 
+// forget gives the name free. s.mu is held.
+func (k *liveKernel) forget() {
+	if k.s.kernels[k.name] == k {
+		delete(k.s.kernels, k.name)
+	}
+}
+
 // answer tells how a start went to those who wait for it. Cells that waited
-// for one that failed end with it, and a kernel that never was up does too.
+// for one that failed end with it, and a kernel that never was up does too: who
+// hears of it can have another of its name at once.
 func (k *liveKernel) answer(waiting []chan error, err error) {
+	k.s.mu.Lock()
+	defer k.s.mu.Unlock()
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if err != nil && (k.ending != nil || len(k.restart) > 0) {
 		// A later order ended the start.
 		k.restart = append(waiting, k.restart...)
 		return
+	}
+	if err != nil && !k.came {
+		k.ending = &blame{text: "the kernel did not come up"}
+		k.forget()
 	}
 	for _, w := range waiting {
 		w <- err
@@ -191,9 +203,6 @@ func (k *liveKernel) answer(waiting []chan error, err error) {
 		c.notStarted(err)
 	}
 	k.queue = nil
-	if !k.came {
-		k.ending = &blame{text: "the kernel did not come up"}
-	}
 }
 
 // died notes the end of the process. k.mu is held.

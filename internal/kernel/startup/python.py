@@ -52,6 +52,103 @@ def _cubby():
         paced(sys.stdout)
         paced(sys.stderr)
 
+    def programs():
+        # What is written to the process's own streams, as programs that a cell
+        # starts do, comes through a pipe and a thread, late or after the end of
+        # the cell. It is taken before what the cell prints next, and before it
+        # ends.
+        import codecs
+        import contextvars
+        import fcntl
+        import functools
+        import select
+        import struct
+        import termios
+        import threading
+        from time import monotonic
+
+        main = threading.main_thread().ident
+        streams = []
+
+        class Reader(threading.Thread):
+            def __init__(self, stream):
+                super().__init__(daemon=True)
+                self.stream, self.write, self.old = stream, stream.write, stream.watch_fd_thread
+                self.pipe = stream._fid
+                self.into = getattr(sys, "__" + stream.name + "__").fileno()
+                self.decoder = codecs.getincrementaldecoder("utf-8")("replace")
+                self.lock = threading.RLock()
+                self.next_look = 0
+
+            def replace_old(self):
+                stream = self.stream
+                stream._should_watch = False
+                os.write(self.into, b"\0")
+                self.old.join()
+                os.set_blocking(self.pipe, False)
+                stream._should_watch, stream.watch_fd_thread = True, self
+                # For programs that are given the stream.
+                stream.fileno = lambda: self.into
+                stream.write = self.write_in_order
+                self.start()
+
+            def run(self):
+                events = select.poll()
+                events.register(self.pipe, select.POLLIN)
+                while events.poll()[0][1] & select.POLLIN and self.stream._should_watch:
+                    with self.lock:
+                        self.take()
+
+            def take(self):
+                # What is there now, and no more: somebody may go on writing.
+                left = struct.unpack("i", fcntl.ioctl(self.pipe, termios.FIONREAD, b"    "))[0]
+                while left > 0:
+                    try:
+                        data = os.read(self.pipe, min(left, 1 << 16))
+                    except BlockingIOError:
+                        break  # a signal's handler that printed has it
+                    left -= len(data)
+                    self.write(self.decoder.decode(data))
+
+            def drain(self):
+                # It is the running cell's, whoever comes by; a child that was
+                # forked has the lock as it was.
+                if streams and threading.get_ident() == main:
+                    with self.lock:
+                        contextvars.Context().run(self.take)
+
+            def finish(self):
+                self.drain()
+                with self.lock:
+                    rest = self.decoder.decode(b"", True)
+                    if rest:
+                        self.write(rest)
+
+            def write_in_order(self, text):
+                # Looking costs as much as printing, and no program is quicker.
+                if monotonic() > self.next_look:
+                    self.drain()
+                    self.next_look = monotonic() + 0.0005
+                return self.write(text)
+
+        streams = [Reader(sys.stdout), Reader(sys.stderr)]
+        os.register_at_fork(after_in_child=streams.clear)
+        for stream in streams:
+            stream.replace_old()
+
+        def drained(execute):
+            @functools.wraps(execute)
+            async def do_execute(*args, **options):
+                try:
+                    return await execute(*args, **options)
+                finally:
+                    for stream in streams:
+                        stream.finish()
+
+            return do_execute
+
+        shell.kernel.do_execute = drained(shell.kernel.do_execute)
+
     def at_once():
         # The kernel would rest after each cell, for clients that take its reply
         # for the end of the output; cubby waits for the output's own end.
@@ -177,7 +274,7 @@ def _cubby():
 
         sys.meta_path.insert(0, Finder())
 
-    for part in (plain_text, user_packages, pace, at_once, plots, history, interrupts, recordings, coroutines, plotly):
+    for part in (plain_text, user_packages, pace, programs, at_once, plots, history, interrupts, recordings, coroutines, plotly):
         try:
             part()
         except Exception:

@@ -202,6 +202,31 @@ func TestPython(t *testing.T) {
 	run(t, c, []check{{"x", shown{Result: plain("20")}}})
 }
 
+// What is written to the process's own streams is the running cell's, all of
+// it and in its place, however late the kernel's own thread would come to it.
+func TestPythonPrograms(t *testing.T) {
+	c, _, _ := start(t, "python3", "python")
+	run(t, c, []check{
+		{"import ctypes, multiprocessing, os, subprocess, sys, threading\nwrite = ctypes.PyDLL(None).write", shown{}},
+		{"print('a'); os.system('echo b'); print('c'); os.system('echo d');", shown{Stdout: "a\nb\nc\nd\n"}},
+		{"done = subprocess.run('echo out; echo err >&2', shell=True, stdout=sys.stdout, stderr=sys.stderr)", shown{Stdout: "out\n", Stderr: "err\n"}},
+		{"os.system('yes é 2>/dev/null | head -c 3000000');", shown{Stdout: strings.Repeat("é\n", 1_000_000)}},
+		{`n = write(1, b"caf\xe9", 4)`, shown{Stdout: "caf\uFFFD"}},
+		{"child = multiprocessing.get_context('fork').Process(target=print, args=('child',)); child.start(); child.join()", shown{Stdout: "child\n"}},
+		{"if os.fork() == 0:\n    os.system('echo child')\n    os._exit(0)\nos.wait()[1]", shown{Stdout: "child\n", Result: plain("0")}},
+	})
+	for range 50 {
+		// Nobody else runs between the write and the end of the code.
+		run(t, c, []check{
+			{"n = write(1, b'out\\n', 4) + write(2, b'err\\n', 4)", shown{Stdout: "out\n", Stderr: "err\n"}},
+			{"", shown{}},
+		})
+	}
+	// Who goes on to write does not hold up the end.
+	execute(t, c, "more = subprocess.Popen(['yes'])")
+	execute(t, c, "more.kill()")
+}
+
 // plotly has the two modules of it that matter.
 var plotly = map[string]string{
 	"plotly/__init__.py":           "",
