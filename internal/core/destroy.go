@@ -137,6 +137,7 @@ func (s *Service) destroy(ctx context.Context, b sandbox.Sandbox, how destructio
 	r := s.runOf(b.UID)
 	if r != nil {
 		r.end(ending{sandbox.EndDestroyed, "the sandbox was destroyed"})
+		r.hangUp() // before the last event of its history
 	}
 	if !keepDisk {
 		if err := move(); err != nil {

@@ -5,7 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cubbyhq/cubby/internal/egress"
 	"github.com/cubbyhq/cubby/internal/event"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 	"github.com/cubbyhq/cubby/internal/telemetry"
@@ -104,44 +103,6 @@ func pauseFor(ctx context.Context, delay time.Duration) time.Duration {
 	case <-ctx.Done():
 	}
 	return min(2*delay, retryLast)
-}
-
-// decided hears every decision of the egress proxy. It does not block: of a
-// sandbox that asks without end not every decision becomes an event, but every
-// one is counted.
-func (s *Service) decided(box sandbox.UID, d egress.Decision) {
-	s.metrics.Egress(d.Allow)
-	r := s.runOf(box)
-	if r == nil {
-		return
-	}
-	r.active(context.Background())
-	if !r.events.Allow() {
-		return
-	}
-	var p event.Payload = event.Denied{Host: d.Host, Port: d.Port, Rule: string(d.Rule)}
-	if d.Allow {
-		p = event.Allowed{Host: d.Host, Port: d.Port, Rule: string(d.Rule)}
-	}
-	e := event.New(box, "", p)
-	e.Time = s.now()
-	select {
-	case s.decisions <- e:
-	default:
-		s.log.Warn("too many egress decisions to write all down", telemetry.KeyUID, box)
-	}
-}
-
-// writeDecisions writes the egress proxy's decisions down.
-func (s *Service) writeDecisions(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case e := <-s.decisions:
-			s.note(ctx, e)
-		}
-	}
 }
 
 // DiskPressure is what workspace.Config.OnPressure calls.

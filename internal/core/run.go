@@ -13,6 +13,7 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/event"
 	"github.com/cubbyhq/cubby/internal/guest"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 	"github.com/cubbyhq/cubby/internal/telemetry"
@@ -42,7 +43,7 @@ type run struct {
 	handle driver.Handle
 	guest  *guest.Client
 	spec   atomic.Pointer[sandbox.Spec]
-	events *rate.Limiter // of the egress proxy's decisions
+	listed *rate.Limiter // events about what the egress proxy decides
 
 	ctx     context.Context // of everything that talks to the agent
 	cancel  context.CancelFunc
@@ -55,6 +56,9 @@ type run struct {
 	sessions keyedLocks
 
 	mu        sync.Mutex
+	net       *network            // of the streams that come next; guarded by mu
+	unlisted  event.Unlisted      // since the last event that said so; guarded by mu
+	telling   bool                // somebody will tell of unlisted; guarded by mu
 	ending    *ending             // not nil: no exec is taken any more; guarded by mu
 	execs     map[int64]*liveExec // by seq; guarded by mu
 	queues    map[string]*queue   // by name; guarded by mu
@@ -84,7 +88,7 @@ type ending struct {
 func (s *Service) attach(b sandbox.Sandbox) *run {
 	r := &run{
 		s: s, uid: b.UID, id: b.ID, handle: driver.Handle(b.Handle),
-		events: rate.NewLimiter(rate.Limit(5), 50),
+		listed: rate.NewLimiter(listedRate, listedBurst),
 		execs:  make(map[int64]*liveExec), queues: make(map[string]*queue), queued: make(map[int64]*queued),
 		languages: make(map[string]string),
 		activeAt:  b.LastActiveAt, dead: make(chan struct{}),
@@ -94,6 +98,7 @@ func (s *Service) attach(b sandbox.Sandbox) *run {
 	r.setSpec(b.Spec)
 	r.ctx, r.cancel = context.WithCancel(s.life.context())
 	r.over, r.setOver = context.WithCancel(context.Background())
+	r.net = newNetwork(r.ctx)
 	r.guest = guest.New(r.dial)
 
 	s.admission.adopt(b)
@@ -165,6 +170,7 @@ func (r *run) finish() {
 	}
 	r.cancel()
 	<-drained
+	r.hangUp()
 
 	s := r.s
 	s.mu.Lock()
@@ -223,12 +229,7 @@ func (r *run) serveEgress() {
 			continue
 		}
 		delay = retryFirst
-		served := r.s.life.spawn(func(context.Context) {
-			r.s.proxy.Serve(r.ctx, conn, r.uid, func() sandbox.Policy { return r.spec.Load().Network })
-		})
-		if !served {
-			conn.Close()
-		}
+		r.serveStream(conn)
 	}
 }
 

@@ -147,7 +147,11 @@ type Patch struct {
 	Ports    *[]int
 	// Network holds from the next request of the sandbox on. Without a mode
 	// the present one stays, and without a mode and a list nothing changes.
-	Network     *sandbox.Policy
+	Network *sandbox.Policy
+	// CutConnections ends the open connections that the policy, changed or
+	// not, does not allow; else they go on.
+	CutConnections bool
+
 	Visibility  *sandbox.Visibility
 	IdlePolicy  *sandbox.IdlePolicy
 	IdleTimeout *time.Duration
@@ -204,6 +208,9 @@ func (s *Service) Update(ctx context.Context, id string, p Patch) (sandbox.Sandb
 	defer unlock()
 	fields := p.apply(&b.Spec)
 	if len(fields) == 0 {
+		if p.CutConnections {
+			s.proxy.Cut(b.UID, b.Spec.Network)
+		}
 		return s.upToDate(b), nil
 	}
 	if err := cmp.Or(b.Spec.Validate(), egress.CheckPolicy(b.Spec.Network)); err != nil {
@@ -222,6 +229,9 @@ func (s *Service) Update(ctx context.Context, id string, p Patch) (sandbox.Sandb
 	s.lifetimes.note(b, s.now(), s.uptime())
 	if r := s.runOf(b.UID); r != nil {
 		r.setSpec(b.Spec)
+	}
+	if p.CutConnections {
+		s.proxy.Cut(b.UID, b.Spec.Network)
 	}
 	return s.upToDate(b), nil
 }

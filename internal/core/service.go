@@ -44,7 +44,9 @@ import (
 type Metrics interface {
 	Create(isolation, result string, d time.Duration)
 	Exec(reason string, d time.Duration)
-	Egress(allowed bool)
+	Egress(allowed bool, rule string)
+	EgressEnded(protocol, end string, sent, received int64, d time.Duration)
+	EgressUnlisted()
 	DiskPressure(frozen bool, free int64)
 }
 
@@ -80,8 +82,8 @@ type Config struct {
 	Journals *journal.Journals
 	// Archives is where destroyed sandboxes' files can go; nil: nowhere.
 	Archives *archive.Storage
-	// Egress is what the proxy is made from; its OnDecision, if any, hears
-	// decisions after core.
+	// Egress is what the proxy is made from; its OnDecision and OnEnd, if
+	// any, hear after core.
 	Egress egress.Config
 
 	Log     *slog.Logger     // nil: silent
@@ -157,8 +159,8 @@ type Service struct {
 	lifetimes lifetimes
 	reaper    *reaper
 	trees     trees
-	terminals keyedLocks         // by sandbox.UID and name; held by whoever opens one
-	decisions chan sandbox.Event // of the egress proxy, to be written down
+	terminals keyedLocks    // by sandbox.UID and name; held by whoever opens one
+	decisions chan decision // of the egress proxy, to be written down
 	notes     notebook
 	wake      chan struct{} // asks for a reconciliation soon
 
@@ -179,7 +181,7 @@ func New(cfg Config) (*Service, error) {
 		host:      cfg.Host,
 		life:      newLifecycle(),
 		reaper:    newReaper(),
-		decisions: make(chan sandbox.Event, 1024),
+		decisions: make(chan decision, 1024),
 		wake:      make(chan struct{}, 1),
 		running:   make(map[sandbox.UID]*run),
 		untold:    make(map[sandbox.UID]string),
@@ -227,11 +229,17 @@ func New(cfg Config) (*Service, error) {
 	}
 	s.admission = newAdmission(cfg, s.host.CPUs)
 	eg := cfg.Egress
-	heard := eg.OnDecision
+	heardDecision, heardEnd := eg.OnDecision, eg.OnEnd
 	eg.OnDecision = func(box sandbox.UID, d egress.Decision) {
 		s.decided(box, d)
-		if heard != nil {
-			heard(box, d)
+		if heardDecision != nil {
+			heardDecision(box, d)
+		}
+	}
+	eg.OnEnd = func(box sandbox.UID, c egress.Connection) {
+		s.connectionEnded(box, c)
+		if heardEnd != nil {
+			heardEnd(box, c)
 		}
 	}
 	s.proxy = egress.New(eg)
@@ -250,7 +258,11 @@ func (s *Service) Run(ctx context.Context) error {
 	if err := s.life.begin(inner); err != nil {
 		return err
 	}
-	s.life.spawn(s.writeDecisions)
+	ended, written := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(written)
+		s.writeDecisions(ended)
+	}()
 	s.life.spawn(s.warm)
 	s.reconcile(ctx)
 	s.life.open()
@@ -260,8 +272,13 @@ func (s *Service) Run(ctx context.Context) error {
 
 	<-ctx.Done()
 	s.life.end(cancel)
+	close(ended) // nobody decides any more
+	<-written
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	for _, r := range s.running {
+		r.tellUnlisted()
+	}
 	clear(s.running)
 	return nil
 }
@@ -366,5 +383,8 @@ type noMetrics struct{}
 
 func (noMetrics) Create(string, string, time.Duration) {}
 func (noMetrics) Exec(string, time.Duration)           {}
-func (noMetrics) Egress(bool)                          {}
+func (noMetrics) Egress(bool, string)                  {}
 func (noMetrics) DiskPressure(bool, int64)             {}
+func (noMetrics) EgressUnlisted()                      {}
+
+func (noMetrics) EgressEnded(string, string, int64, int64, time.Duration) {}

@@ -72,7 +72,7 @@ func facts() []fact {
 		of[Created](), of[Started](), of[Updated](), of[Stopped](), of[Failed](), of[Died](), of[Destroyed](), of[Adopted](), of[Archived](), of[ArchiveFailed](), of[Kept](),
 		of[ExecQueue](), of[ExecStart](), of[ExecEnd](), of[Limit](), of[SessionForget](),
 		of[FileWrite](), of[FileRemove](), of[FileMove](), of[MakeDir](), of[Extract](), of[FileExport](), of[FileImport](),
-		of[Allowed](), of[Denied](),
+		of[Allowed](), of[Denied](), of[Unlisted](),
 		of[Frozen](), of[Thawed](), of[Purged](),
 		of[KernelCreate](), of[KernelRestart](), of[KernelDelete](), of[KernelDeath](),
 	}

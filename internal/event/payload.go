@@ -29,6 +29,7 @@ const (
 	FileImported     = "file.imported"
 	EgressAllowed    = "egress.allowed"
 	EgressDenied     = "egress.denied"
+	EgressUnlisted   = "egress.unlisted"
 	DiskFrozen       = "host.disk_frozen"
 	DiskThawed       = "host.disk_thawed"
 	DiskPurged       = "disk.purged"
@@ -167,18 +168,34 @@ type Extract struct {
 	Path string `json:"path"`
 }
 
-// Allowed: the egress proxy let a connection out.
+// Allowed: a connection that the egress proxy let out has ended. Protocol and
+// End are those of egress; End is "" when one of its sides ended it.
 type Allowed struct {
-	Host string `json:"host"`
-	Port int    `json:"port"`
-	Rule string `json:"rule"`
+	Host          string `json:"host"`
+	Port          int    `json:"port"`
+	Rule          string `json:"rule"`
+	Protocol      string `json:"protocol"`
+	BytesSent     int64  `json:"bytes_sent"`
+	BytesReceived int64  `json:"bytes_received"`
+	DurationMS    int64  `json:"duration_ms"`
+	End           string `json:"end,omitempty"`
 }
 
 // Denied: the egress proxy refused a connection.
 type Denied struct {
-	Host string `json:"host"`
-	Port int    `json:"port"`
-	Rule string `json:"rule"`
+	Host    string `json:"host"`
+	Port    int    `json:"port"`
+	Rule    string `json:"rule"`
+	Message string `json:"message"`
+}
+
+// Unlisted: what the egress proxy decided beside the events above and below,
+// which are bounded for a sandbox that asks very often.
+type Unlisted struct {
+	Allowed       int64 `json:"allowed"`
+	Denied        int64 `json:"denied"`
+	BytesSent     int64 `json:"bytes_sent"` // on those that were allowed
+	BytesReceived int64 `json:"bytes_received"`
 }
 
 // Frozen: the host's disk ran low and the sandboxes' disks wait.
@@ -241,6 +258,7 @@ func (MakeDir) Kind() string       { return DirMade }
 func (Extract) Kind() string       { return ArchiveExtracted }
 func (Allowed) Kind() string       { return EgressAllowed }
 func (Denied) Kind() string        { return EgressDenied }
+func (Unlisted) Kind() string      { return EgressUnlisted }
 func (Frozen) Kind() string        { return DiskFrozen }
 func (Thawed) Kind() string        { return DiskThawed }
 func (Purged) Kind() string        { return DiskPurged }

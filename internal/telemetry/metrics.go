@@ -27,6 +27,9 @@ type Metrics struct {
 	execs          *prometheus.CounterVec
 	execSeconds    prometheus.Histogram
 	egress         *prometheus.CounterVec
+	egressBytes    *prometheus.CounterVec
+	egressSeconds  *prometheus.HistogramVec
+	egressUnlisted prometheus.Counter
 	diskFrozen     prometheus.Gauge
 	diskFree       prometheus.Gauge
 }
@@ -57,8 +60,18 @@ func NewMetrics(version string) *Metrics {
 			Buckets: []float64{.001, .0025, .005, .01, .05, .1, .5, 1, 5, 30, 60, 300, 1800},
 		}),
 		egress: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "cubby_egress_decisions_total", Help: "Decisions of the egress proxy.",
-		}, []string{"decision"}),
+			Name: "cubby_egress_decisions_total", Help: "Decisions of the egress proxy, by the kind of rule that decided.",
+		}, []string{"decision", "rule"}),
+		egressBytes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "cubby_egress_bytes_total", Help: "Bytes between sandboxes and hosts outside, counted when a connection ends.",
+		}, []string{"direction"}),
+		egressSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "cubby_egress_connection_seconds", Help: "How long allowed connections lasted, by protocol and end.",
+			Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 5, 30, 120, 600, 3600},
+		}, []string{"protocol", "end"}),
+		egressUnlisted: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "cubby_egress_unlisted_total", Help: "Connections and denials that have no event of their own in their sandbox's history.",
+		}),
 		diskFrozen: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "cubby_disk_frozen", Help: "1 while the sandboxes' disks are frozen because the host's disk is nearly full.",
 		}),
@@ -72,7 +85,7 @@ func NewMetrics(version string) *Metrics {
 	build.Set(1)
 	m.registry.MustRegister(
 		m.requests, m.requestSeconds, m.creates, m.createSeconds, m.execs, m.execSeconds,
-		m.egress, m.diskFrozen, m.diskFree, build,
+		m.egress, m.egressBytes, m.egressSeconds, m.egressUnlisted, m.diskFrozen, m.diskFree, build,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
 	return m
@@ -107,8 +120,8 @@ func (m *Metrics) Exec(reason string, d time.Duration) {
 	m.execSeconds.Observe(d.Seconds())
 }
 
-// Egress records one decision of the egress proxy.
-func (m *Metrics) Egress(allowed bool) {
+// Egress records one decision of the egress proxy, by a kind of rule.
+func (m *Metrics) Egress(allowed bool, rule string) {
 	if m == nil {
 		return
 	}
@@ -116,7 +129,37 @@ func (m *Metrics) Egress(allowed bool) {
 	if allowed {
 		decision = "allowed"
 	}
-	m.egress.WithLabelValues(decision).Inc()
+	m.egress.WithLabelValues(decision, rule).Inc()
+}
+
+// EgressEnded records a connection of a sandbox that has ended; an end of ""
+// is an ordinary one.
+func (m *Metrics) EgressEnded(protocol, end string, sent, received int64, d time.Duration) {
+	if m == nil {
+		return
+	}
+	if end == "" {
+		end = "closed"
+	}
+	m.egressBytes.WithLabelValues("sent").Add(float64(sent))
+	m.egressBytes.WithLabelValues("received").Add(float64(received))
+	m.egressSeconds.WithLabelValues(protocol, end).Observe(d.Seconds())
+}
+
+// EgressUnlisted records one more fact about egress that has no event.
+func (m *Metrics) EgressUnlisted() {
+	if m == nil {
+		return
+	}
+	m.egressUnlisted.Inc()
+}
+
+// EgressOpen makes the number of open connections a gauge; count is asked at
+// every scrape.
+func (m *Metrics) EgressOpen(count func() int) {
+	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "cubby_egress_connections", Help: "Connections of sandboxes to hosts outside that are open now.",
+	}, func() float64 { return float64(count()) }))
 }
 
 // DiskPressure records what the watch over the host's disk saw.

@@ -30,7 +30,11 @@ func TestMetrics(t *testing.T) {
 	m.Create("gvisor", "ok", time.Second)
 	m.Create("container", "exhausted", time.Second)
 	m.Exec("oom", time.Second)
-	m.Egress(false)
+	m.Egress(false, "allowlist")
+	m.EgressEnded("connect", "", 10, 20, 2*time.Second)
+	m.EgressEnded("http", "cut", 1, 2, time.Second)
+	m.EgressUnlisted()
+	m.EgressOpen(func() int { return 7 })
 	m.DiskPressure(true, 42)
 	m.Sandboxes(func(context.Context) (map[string]int, error) {
 		return map[string]int{"running": 3, "stopped": 1}, nil
@@ -42,7 +46,10 @@ func TestMetrics(t *testing.T) {
 		`cubby_sandbox_creates_total{isolation="container",result="exhausted"} 1`,
 		`cubby_sandbox_create_seconds_count{isolation="gvisor"} 1`,
 		`cubby_execs_total{reason="oom"} 1`,
-		`cubby_egress_decisions_total{decision="denied"} 1`,
+		`cubby_egress_decisions_total{decision="denied",rule="allowlist"} 1`,
+		`cubby_egress_bytes_total{direction="sent"} 11`, `cubby_egress_bytes_total{direction="received"} 22`,
+		`cubby_egress_connection_seconds_sum{end="closed",protocol="connect"} 2`, `cubby_egress_connection_seconds_count{end="cut",protocol="http"} 1`,
+		`cubby_egress_unlisted_total 1`, `cubby_egress_connections 7`,
 		`cubby_disk_frozen 1`, `cubby_disk_free_bytes 42`,
 		`cubby_sandboxes{state="running"} 3`, `cubby_sandboxes{state="stopped"} 1`,
 		`cubby_build_info{version="v1.2.3"} 1`, `go_goroutines`,
@@ -69,7 +76,9 @@ func TestNilMetricsRecordNothing(t *testing.T) {
 	m.Request("GET", "/", 200, 0)
 	m.Create("gvisor", "ok", 0)
 	m.Exec("exited", 0)
-	m.Egress(true)
+	m.Egress(true, "open")
+	m.EgressEnded("socks", "failed", 0, 0, time.Second)
+	m.EgressUnlisted()
 	m.DiskPressure(false, 0)
 }
 
