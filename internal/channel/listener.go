@@ -28,9 +28,9 @@ import (
 
 // Bounds of one sandbox's connections.
 const (
-	maxPool     = 256 // waiting to be dialled; the agent bounds those in use
-	maxEgress   = 256 // waiting or handed out
-	maxPending  = 64  // that have not proven yet who they are
+	maxPool     = 256  // waiting to be dialled; the agent bounds those in use
+	maxEgress   = 1280 // waiting or handed out; the agent opens fewer, and closes some before we do
+	maxPending  = 64   // that have not proven yet who they are
 	helloWithin = 2 * time.Second
 )
 

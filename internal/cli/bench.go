@@ -25,8 +25,8 @@ runc, and Docker where an engine answers. Prints Markdown with p50, p95, p99, th
 ratio to the floor and the goals.
 
 A daemon of its own is started on a scratch directory; --use-daemon measures the one
-at CUBBY_URL instead. Needs root and an image; takes up to five minutes, with --quick
-up to two.`,
+at CUBBY_URL instead. Needs root and an image; takes up to six minutes, with --quick
+up to two and a half.`,
 		Example: `  sudo cubby bench
   sudo cubby bench --quick --only create,exec`,
 		Args: cobra.NoArgs,
@@ -73,11 +73,21 @@ up to two.`,
 	f.BoolVar(&quick, "quick", false, "few repetitions")
 	f.BoolVar(&useDaemon, "use-daemon", false, "measure the daemon at CUBBY_URL")
 	f.IntVarP(&n, "n", "n", 0, "`number` of creates (default 30, quick 5); the rest follows")
-	f.StringSliceVar(&only, "only", nil, "`sections` to measure: create, exec, burst, transfer, stream, code, memory, rows")
+	f.StringSliceVar(&only, "only", nil, "`sections` to measure: create, exec, burst, transfer, stream, egress, code, memory, rows")
 	f.StringSliceVar(&isolations, "isolation", nil, "`walls` to measure (default gvisor,container)")
 	f.StringVar(&name, "image", "base", "`image` to start from")
 	complete(cmd, "only", bench.Sections()...)
 	complete(cmd, "isolation", "gvisor", "container")
 	jsonFlag(cmd, &asJSON)
+	cmd.AddCommand(a.benchProbeCommand())
 	return cmd
+}
+
+// benchProbeCommand is bench's own client, which it also runs in sandboxes.
+func (a *app) benchProbeCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "probe JSON", Hidden: true, Args: cobra.ExactArgs(1),
+		Short: "what bench runs inside a sandbox to measure its network",
+		RunE:  func(cmd *cobra.Command, args []string) error { return bench.RunProbe(cmd.Context(), args[0], a.Stdout) },
+	}
 }

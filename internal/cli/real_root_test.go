@@ -141,6 +141,7 @@ func TestBenchMeasures(t *testing.T) {
 		"create/runsc run", "create/crun run", "create/gvisor: create, first command", "create/container: create, first command",
 		"exec/gvisor: exec", "exec/container: exec", "burst/gvisor × 10: succeeded", "burst/container × 10: succeeded",
 		"transfer/gvisor: upload", "transfer/container: download", "stream/gvisor: line", "stream/container: line",
+		"egress/gvisor: request", "egress/gvisor: tunnels that answer", "egress/container: new connection", "egress/container: upload",
 		"memory/gvisor: PSS of an idle sandbox", "memory/daemon, resident, idle", "rows/exec, container, 10000 rows",
 	} {
 		if !strings.Contains(all, want) {

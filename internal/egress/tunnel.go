@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/relay"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
@@ -101,7 +102,7 @@ func splice(guest net.Conn, early *bufio.Reader, up net.Conn, open func(io.Reade
 	go func() {
 		defer close(done)
 		var err error
-		received, err = io.Copy(guest, up)
+		received, err = relay.Copy(guest, bare(up))
 		if err == nil {
 			err = closeWrite(guest)
 		}
@@ -137,15 +138,32 @@ func splice(guest net.Conn, early *bufio.Reader, up net.Conn, open func(io.Reade
 	return sent, received
 }
 
-// copyRest copies what is left of the early bytes, then from the guest itself,
-// which the kernel can do without a copy in memory.
+// copyRest copies what is left of the early bytes, then from the guest itself.
 func copyRest(to net.Conn, from io.Reader, early *bufio.Reader, guest net.Conn) (int64, error) {
 	if n := int64(early.Buffered()); n > 0 {
 		if copied, err := io.CopyN(to, from, n); err != nil {
 			return copied, err
 		}
 	}
-	return io.Copy(to, guest)
+	return relay.Copy(to, bare(guest))
+}
+
+// bare is the connection below what reads a request's header, of which nothing
+// is left there any more.
+func bare(c net.Conn) net.Conn {
+	for {
+		switch w := c.(type) {
+		case *headerGuard:
+			c = w.Conn
+		case *replayed:
+			if len(w.first) > 0 {
+				return c
+			}
+			c = w.Conn
+		default:
+			return c
+		}
+	}
 }
 
 // closeWrite passes an end of stream on. A stream that cannot be half closed is

@@ -8,7 +8,7 @@ import (
 )
 
 // maxEgress bounds the streams to the outside that are open at once.
-const maxEgress = 256
+const maxEgress = 1024
 
 // egress is the sandbox's proxy port: every connection to it becomes a stream
 // to the host, byte for byte. Who is allowed to go where is decided there.

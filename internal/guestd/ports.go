@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/relay"
 )
 
 const (
@@ -89,7 +90,7 @@ func join(a, b net.Conn) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	one := func(to, from net.Conn) {
-		if _, err := io.Copy(to, from); err != nil {
+		if _, err := relay.Copy(to, from); err != nil {
 			a.Close()
 			b.Close()
 			return
