@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from ._async.client import AsyncClient
 from ._async.code import AsyncCell
-from ._async.egress import AsyncEgress
 from ._async.events import AsyncEvents
 from ._async.files import AsyncFiles
 from ._async.git import AsyncGit
 from ._async.kernels import AsyncKernel, AsyncKernels
+from ._async.network import AsyncNetworkAccess
 from ._async.process import AsyncProcess
 from ._async.sandbox import AsyncSandbox
 from ._async.sandboxes import AsyncSandboxes
@@ -25,11 +25,11 @@ from ._async.session import AsyncSession
 from ._async.streams import AsyncCodeStream, AsyncEventStream, AsyncOutputStream, AsyncStream
 from ._sync.client import Client
 from ._sync.code import Cell
-from ._sync.egress import Egress
 from ._sync.events import Events
 from ._sync.files import Files
 from ._sync.git import Git
 from ._sync.kernels import Kernel, Kernels
+from ._sync.network import NetworkAccess
 from ._sync.process import Process
 from ._sync.sandbox import Sandbox
 from ._sync.sandboxes import Sandboxes
@@ -103,13 +103,13 @@ __all__ = [
     "AsyncCell",
     "AsyncClient",
     "AsyncCodeStream",
-    "AsyncEgress",
     "AsyncEventStream",
     "AsyncEvents",
     "AsyncFiles",
     "AsyncGit",
     "AsyncKernel",
     "AsyncKernels",
+    "AsyncNetworkAccess",
     "AsyncOutputStream",
     "AsyncProcess",
     "AsyncSandbox",
@@ -129,7 +129,6 @@ __all__ = [
     "ConflictError",
     "CubbyError",
     "Display",
-    "Egress",
     "EgressDecision",
     "Event",
     "EventPage",
@@ -172,6 +171,7 @@ __all__ = [
     "Kernels",
     "Limits",
     "Network",
+    "NetworkAccess",
     "NotFoundError",
     "Output",
     "OutputStream",

@@ -11,8 +11,9 @@ from typing import Any
 import httpx
 
 from .._decode import decode
-from .._request import DEFAULT_URL, compact, stream_cut
+from .._request import compact, stream_cut
 from ..compat._agentbox import (
+    AGENTBOX_URL,
     EXEC_LIMIT,
     PIP_HOSTS,
     PIP_LIMIT,
@@ -39,7 +40,8 @@ class AsyncSandbox:
     session, and a :class:`cubby.CubbyError` when the daemon cannot be reached or refuses.
 
     Args:
-        base_url: the daemon; default ``CUBBY_URL`` of the environment, else http://127.0.0.1:9090.
+        base_url: the daemon; default ``CUBBY_URL`` of the environment, else http://localhost:50051,
+            which the setting ``grpc-listen`` opens.
         token: default ``CUBBY_TOKEN`` of the environment.
         transport: what httpx sends requests by, for tests and special networks.
     """
@@ -52,7 +54,7 @@ class AsyncSandbox:
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         self._transport = AsyncTransport(
-            base_url or os.environ.get("CUBBY_URL") or DEFAULT_URL,
+            base_url or os.environ.get("CUBBY_URL") or AGENTBOX_URL,
             token if token is not None else os.environ.get("CUBBY_TOKEN", ""),
             timeout=600.0,
             retries=2,

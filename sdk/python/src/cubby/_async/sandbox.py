@@ -15,11 +15,11 @@ from ..errors import CubbyError, InstallFailedError, NotFoundError, WrongStateEr
 from ..models import Archive, ExecResult, Network, SandboxInfo, SessionInfo, Stats, WindowSize, decode_exec
 from ..transferresults import ExportedFile, FileToImport, ImportedFile, Package
 from .code import AsyncCell, AsyncCode
-from .egress import AsyncEgress
 from .events import AsyncEvents
 from .files import AsyncFiles
 from .git import AsyncGit
 from .kernels import AsyncKernels
+from .network import AsyncNetworkAccess
 from .process import AsyncProcess
 from .session import AsyncSession
 from .transfers import AsyncTransfers
@@ -34,7 +34,7 @@ class AsyncSandbox:
         files: its files.
         git: git in it.
         kernels: its interpreters of code.
-        egress: what it may reach.
+        network: what it may reach.
         events: its history.
         info: how it stood when the daemon was last asked by a method of this object.
     """
@@ -45,7 +45,7 @@ class AsyncSandbox:
         self.files = AsyncFiles(transport, info.id)
         self.git = AsyncGit(transport, info.id)
         self.kernels = AsyncKernels(transport, info.id)
-        self.egress = AsyncEgress(self)
+        self.network = AsyncNetworkAccess(self)
         self.events = AsyncEvents(transport, info.id)
         self._code = AsyncCode(transport, info.id)
         self._transfers = AsyncTransfers(transport, info.id)

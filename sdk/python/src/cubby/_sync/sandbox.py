@@ -16,11 +16,11 @@ from ..errors import CubbyError, InstallFailedError, NotFoundError, WrongStateEr
 from ..models import Archive, ExecResult, Network, SandboxInfo, SessionInfo, Stats, WindowSize, decode_exec
 from ..transferresults import ExportedFile, FileToImport, ImportedFile, Package
 from .code import Cell, Code
-from .egress import Egress
 from .events import Events
 from .files import Files
 from .git import Git
 from .kernels import Kernels
+from .network import NetworkAccess
 from .process import Process
 from .session import Session
 from .transfers import Transfers
@@ -35,7 +35,7 @@ class Sandbox:
         files: its files.
         git: git in it.
         kernels: its interpreters of code.
-        egress: what it may reach.
+        network: what it may reach.
         events: its history.
         info: how it stood when the daemon was last asked by a method of this object.
     """
@@ -46,7 +46,7 @@ class Sandbox:
         self.files = Files(transport, info.id)
         self.git = Git(transport, info.id)
         self.kernels = Kernels(transport, info.id)
-        self.egress = Egress(self)
+        self.network = NetworkAccess(self)
         self.events = Events(transport, info.id)
         self._code = Code(transport, info.id)
         self._transfers = Transfers(transport, info.id)

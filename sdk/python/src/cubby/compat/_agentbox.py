@@ -11,6 +11,9 @@ from typing import Any
 from .._decode import decode, malformed
 from ..errors import from_status
 
+AGENTBOX_URL = "http://localhost:50051"
+"""Where agentbox's clients look for a server that nobody names."""
+
 SERVICE = "/sandbox.v1.SandboxService/"
 
 PIP_HOSTS = ("pypi.org", "files.pythonhosted.org")

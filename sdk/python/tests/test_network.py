@@ -23,34 +23,34 @@ def test_policy(daemon: Daemon, client: Client) -> None:
     target = daemon.registries.url.removeprefix("http://")
     with client.sandboxes.create(isolation="container") as box:
         # The operator of the test's daemon allows this address to every sandbox that has a network.
-        assert box.egress.policy().mode == "allowlist"
+        assert box.network.get().mode == "allowlist"
         assert status(box, index) == "200"
-        decided = box.egress.explain(target)
+        decided = box.network.explain(target)
         assert (decided.allow, decided.host, decided.rule) == (True, ELSEWHERE, "operator")
         assert decided.port == int(target.split(":")[1])
 
-        assert box.egress.update(deny=[ELSEWHERE]) == Network("allowlist", deny=[ELSEWHERE])
+        assert box.network.update(deny=[ELSEWHERE]) == Network("allowlist", deny=[ELSEWHERE])
         assert status(box, index) == "403"
-        decided = box.egress.explain(target)
+        decided = box.network.explain(target)
         assert (decided.allow, decided.rule) == (False, "deny")
         assert decided.reason
 
-        assert box.egress.update(allow=["*.example.com"]) == Network("allowlist", ["*.example.com"], [ELSEWHERE])
-        assert box.egress.update(deny=[]).deny == []
+        assert box.network.update(allow=["*.example.com"]) == Network("allowlist", ["*.example.com"], [ELSEWHERE])
+        assert box.network.update(deny=[]).deny == []
         assert status(box, index) == "200"
-        assert box.egress.update(mode="none").mode == box.info.network.mode == "none"
+        assert box.network.update(mode="none").mode == box.info.network.mode == "none"
         assert status(box, index) == "403"
-        refused = box.egress.explain("pypi.org")
+        refused = box.network.explain("pypi.org")
         assert (refused.allow, refused.port, refused.rule) == (False, 443, "none")
         assert refused.hint
 
         for bad in ("", "host:port"):
             with pytest.raises(InvalidRequestError):
-                box.egress.explain(bad)
+                box.network.explain(bad)
         with pytest.raises(InvalidRequestError):
-            box.egress.update(mode="sometimes")
+            box.network.update(mode="sometimes")
         with pytest.raises(InvalidRequestError):
-            box.egress.update(allow=["not a host"])
+            box.network.update(allow=["not a host"])
 
 
 def test_asyncio(daemon: Daemon) -> None:
@@ -69,8 +69,8 @@ def test_asyncio(daemon: Daemon) -> None:
                         break
             assert hosts == {"egress.allowed": ELSEWHERE, "egress.denied": "10.0.0.1"}
 
-            assert (await box.egress.update(mode="open", deny=["example.com"])).mode == "open"
-            assert (await box.egress.policy()).deny == ["example.com"]
-            assert not (await box.egress.explain("example.com")).allow
+            assert (await box.network.update(mode="open", deny=["example.com"])).mode == "open"
+            assert (await box.network.get()).deny == ["example.com"]
+            assert not (await box.network.explain("example.com")).allow
 
     asyncio.run(asyncio.wait_for(run(), 120))

@@ -1,4 +1,4 @@
-# Made from ../_async/egress.py by tools/unasync.py; change that one.
+# Made from ../_async/network.py by tools/unasync.py; change that one.
 """What a sandbox may reach."""
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .sandbox import Sandbox
 
 
-class Egress:
+class NetworkAccess:
     """A sandbox's network policy. What it decided is in the sandbox's history, as ``egress.allowed`` and
     ``egress.denied``.
     """
@@ -22,7 +22,7 @@ class Egress:
     def __init__(self, box: Sandbox) -> None:
         self._box = box
 
-    def policy(self) -> Network:
+    def get(self) -> Network:
         """Return the policy as it is now."""
         return (self._box.refresh()).network
 

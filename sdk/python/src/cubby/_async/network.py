@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from .sandbox import AsyncSandbox
 
 
-class AsyncEgress:
+class AsyncNetworkAccess:
     """A sandbox's network policy. What it decided is in the sandbox's history, as ``egress.allowed`` and
     ``egress.denied``.
     """
@@ -21,7 +21,7 @@ class AsyncEgress:
     def __init__(self, box: AsyncSandbox) -> None:
         self._box = box
 
-    async def policy(self) -> Network:
+    async def get(self) -> Network:
         """Return the policy as it is now."""
         return (await self._box.refresh()).network
 
