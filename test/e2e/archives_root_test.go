@@ -24,7 +24,7 @@ func TestArchives(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := sdk.New(url)
+	c := clientOf(url)
 	ctx := t.Context()
 	name := ""
 	for _, isolation := range []string{"gvisor", "container"} {

@@ -98,11 +98,10 @@ func TestClientGoneWhileACommandRuns(t *testing.T) {
 				}
 				left <- err
 			}()
-			for {
-				if status, _ := call(t, "GET", box+"/files/stat?path=started", ""); status == http.StatusOK {
-					break
-				}
-			}
+			eventually(t, time.Minute, "the command runs", func() bool {
+				status, _ := call(t, "GET", box+"/files/stat?path=started", "")
+				return status == http.StatusOK
+			})
 			leave()
 			if err := <-left; !errors.Is(err, context.Canceled) {
 				t.Fatalf("the request ended with %v before the client left", err)
@@ -146,7 +145,7 @@ func TestClientGoneMidUpload(t *testing.T) {
 			Path, Type string
 		}
 	}
-	for range 500 {
+	eventually(t, time.Minute, "nothing else is left", func() bool {
 		_, body := call(t, "GET", box+"/files?recursive=true", "")
 		if err := json.Unmarshal([]byte(body), &listing); err != nil {
 			t.Fatal(err)
@@ -157,11 +156,17 @@ func TestClientGoneMidUpload(t *testing.T) {
 				files++
 			}
 		}
-		if files == 1 {
-			return
+		return files == 1
+	})
+}
+
+func eventually(t testing.TB, limit time.Duration, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(limit); !ok(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not within %s", what, limit)
 		}
 	}
-	t.Errorf("left behind: %v", listing.Entries)
 }
 
 type failing struct{}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -35,7 +36,7 @@ func eachIsolation(t *testing.T, o sdk.CreateOptions, test func(t *testing.T, h 
 			if err != nil {
 				t.Fatal(err)
 			}
-			c := sdk.New(url)
+			c := clientOf(url)
 			o.ID, o.Isolation = "a", isolation
 			if _, err := c.Create(t.Context(), o); err != nil {
 				t.Fatal(err)
@@ -46,6 +47,10 @@ func eachIsolation(t *testing.T, o sdk.CreateOptions, test func(t *testing.T, h 
 			}
 		})
 	}
+}
+
+func clientOf(url string) *sdk.Client {
+	return sdk.New(url, sdk.WithHTTPClient(&http.Client{Timeout: patience}))
 }
 
 // sh runs a line of shell in the sandbox and returns what it printed.

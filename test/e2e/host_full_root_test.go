@@ -99,15 +99,6 @@ func (h *smallHost) makeRoom() {
 }
 
 // eventually polls for what happens elsewhere.
-func eventually(t testing.TB, limit time.Duration, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(limit); !ok(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within %s", what, limit)
-		}
-	}
-}
-
 func mustStart(t *testing.T, h *realHost, flags ...string) (url string) {
 	t.Helper()
 	url, err := h.start(flags)

@@ -49,7 +49,7 @@ func indexHost(t *testing.T, o packagestest.Options) (*realHost, *sdk.Client, *p
 	if err != nil {
 		t.Fatal(err)
 	}
-	return h, sdk.New(url), x
+	return h, clientOf(url), x
 }
 
 func wantPackagesError(t *testing.T, err error, code string) *sdk.PackagesError {
@@ -234,7 +234,7 @@ func TestPackagesBadEnds(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			c = sdk.New(url)
+			c = clientOf(url)
 			if e, err := c.Process("b", 1).Wait(ctx); err != nil || e.Reason != "sandbox_destroyed" {
 				t.Errorf("the installation under which the daemon was killed is %+v, %v", e, err)
 			}
@@ -267,7 +267,7 @@ func TestPackagesOfTheSandboxesOwnIndex(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c := sdk.New(url)
+		c := clientOf(url)
 		for runtime, env := range map[string]map[string]string{
 			"python": {"PIP_INDEX_URL": x.PyPI, "PIP_RETRIES": "0"},
 			"node":   {"NPM_CONFIG_REGISTRY": x.NPM, "NPM_CONFIG_FETCH_RETRIES": "0"},

@@ -71,9 +71,21 @@ type realHost struct {
 	dir string
 	cmd *exec.Cmd
 	log bytes.Buffer
+	// guard ends a daemon that a test hangs on, with all its goroutines in the
+	// log: then the test does too.
+	guard *time.Timer
 }
 
-func (h *realHost) start(flags []string) (string, error) {
+func (h *realHost) start(flags []string) (url string, err error) {
+	for range 5 {
+		if url, err = h.tryStart(flags); err == nil || !strings.Contains(err.Error(), "address already in use") {
+			break
+		}
+	}
+	return url, err
+}
+
+func (h *realHost) tryStart(flags []string) (string, error) {
 	if h.dir == "" {
 		// Not below the script's directory: the paths of sockets are short.
 		dir, err := os.MkdirTemp("/var/tmp", "cubby")
@@ -99,8 +111,10 @@ func (h *realHost) start(flags []string) (string, error) {
 	if err := h.cmd.Start(); err != nil {
 		return "", err
 	}
+	running := h.cmd.Process
+	h.guard = time.AfterFunc(3*patience/2, func() { _ = running.Signal(syscall.SIGQUIT) })
 	url := fmt.Sprintf("http://127.0.0.1:%d", port)
-	for deadline := time.Now().Add(30 * time.Second); ; {
+	for deadline := time.Now().Add(2 * time.Minute); ; {
 		if h.exited() {
 			return "", fmt.Errorf("the daemon ended: %s", h.log.String())
 		}
@@ -136,6 +150,7 @@ func (h *realHost) stop() error {
 		return nil
 	}
 	defer func() { h.cmd = nil }()
+	h.guard.Stop()
 	if err := h.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		return err
 	}
@@ -147,10 +162,10 @@ func (h *realHost) stop() error {
 			h.t.Errorf("the daemon stopped with: %v\n%s", err, h.log.String())
 		}
 		return err
-	case <-time.After(time.Minute):
-		_ = h.cmd.Process.Kill()
+	case <-time.After(2 * time.Minute):
+		_ = h.cmd.Process.Signal(syscall.SIGQUIT)
 		<-done
-		h.t.Errorf("the daemon did not stop within a minute\n%s", h.log.String())
+		h.t.Errorf("the daemon did not stop within two minutes\n%s", h.log.String())
 		return errors.New("the daemon did not stop")
 	}
 }
@@ -159,6 +174,7 @@ func (h *realHost) kill() error {
 	if h.cmd == nil {
 		return nil
 	}
+	h.guard.Stop()
 	err := h.cmd.Process.Kill()
 	_ = h.cmd.Wait() // it was killed
 	h.cmd = nil

@@ -18,7 +18,8 @@
 //	set NAME PATH       takes a field of the last body into a variable
 //	body REGEXP         matches the last body
 //	size N              compares the size of the last body
-//	until N REGEXP CMD… repeats a command until its output matches, N seconds
+//	until N REGEXP CMD… repeats a command until its output matches, for N
+//	                    seconds, at least 60
 package e2e_test
 
 import (
@@ -41,7 +42,12 @@ import (
 	"github.com/cubbyhq/cubby/internal/cli"
 )
 
+// patience bounds whatever is awaited of a daemon: what never comes fails its
+// test and does not hang it. The machine may be slow and busy.
+const patience = 10 * time.Minute
+
 func TestMain(m *testing.M) {
+	http.DefaultClient.Timeout = patience
 	testscript.Main(m, map[string]func(){
 		"cubby": func() {
 			os.Exit(cli.Main(mainContext(), cli.Env{
@@ -315,6 +321,7 @@ func cmdUntil(ts *testscript.TestScript, _ bool, args []string) {
 	}
 	limit, err := strconv.ParseFloat(args[0], 64)
 	ts.Check(err)
+	limit = max(limit, 60)
 	re, err := regexp.Compile("(?s)" + args[1])
 	ts.Check(err)
 	deadline := time.Now().Add(time.Duration(limit * float64(time.Second)))
