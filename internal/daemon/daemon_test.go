@@ -317,7 +317,7 @@ func TestSystemdIsTold(t *testing.T) {
 	runOnce(t, d)
 	for _, want := range []string{"READY=1", "STOPPING=1"} {
 		buf := make([]byte, 64)
-		if err := conn.SetReadDeadline(time.Now().Add(5 * time.Second)); err != nil {
+		if err := conn.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
 			t.Fatal(err)
 		}
 		n, err := conn.Read(buf)

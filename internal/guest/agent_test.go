@@ -24,7 +24,7 @@ import (
 const secret = "a-secret-of-the-test"
 
 // patience is how long a test waits for something that must happen.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 func TestMain(m *testing.M) {
 	code := m.Run()

@@ -125,7 +125,7 @@ func TestWatch(t *testing.T) {
 	if _, err := e.MakeDir(t.Context(), "/workspace/old/deep", 0, true, ""); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	// Each step is taken when the one before it was reported.
 	steps := []struct {
@@ -164,7 +164,7 @@ func TestWatchEndsWithItsDirectory(t *testing.T) {
 	if _, err := e.MakeDir(t.Context(), "/workspace/d", 0, true, ""); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var last error
 	for change, err := range c.Watch(ctx, "/workspace/d", false) {
@@ -189,7 +189,7 @@ func TestWatchEndsWithItsDirectory(t *testing.T) {
 func TestWatchReportsOverflow(t *testing.T) {
 	e := filesEnv(t)
 	c := e.Files.(*guest.Client)
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for change, err := range c.Watch(ctx, "/workspace", false) {
 		if err != nil {

@@ -49,8 +49,8 @@ func registryProcess(t *testing.T) string {
 			t.Logf("the registry says: %s", out.String())
 		}
 	})
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: time.Second}
-	for deadline := time.Now().Add(20 * time.Second); ; {
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 10 * time.Second}
+	for deadline := time.Now().Add(time.Minute); ; {
 		if res, err := client.Get("http://" + addr + "/v2/"); err == nil {
 			res.Body.Close()
 			return addr

@@ -58,7 +58,7 @@ func realDisks(t *testing.T, cfg Config) *Disks {
 
 func nothingBelow(t *testing.T, dir string) {
 	t.Helper()
-	until := time.Now().Add(10 * time.Second)
+	until := time.Now().Add(time.Minute)
 	for {
 		loops, err := loopsBelow(dir)
 		if err != nil {
@@ -276,7 +276,7 @@ func TestDeletedFilesGiveTheirSpaceBack(t *testing.T) {
 // eventually waits for what the kernel does in its own time.
 func eventually(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	for until := time.Now().Add(10 * time.Second); !done(); time.Sleep(5 * time.Millisecond) {
+	for until := time.Now().Add(time.Minute); !done(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(until) {
 			t.Fatalf("waited in vain for %s", what)
 		}

@@ -114,7 +114,7 @@ func (h *tightHost) wantPressure(t *testing.T, frozen bool) {
 		if got != frozen {
 			t.Fatalf("frozen is reported as %v, want %v", got, frozen)
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatalf("waited in vain for frozen = %v", frozen)
 	}
 }
@@ -246,7 +246,7 @@ func TestRunThawsOnItsWayOut(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		thawDir(disk.Dir)
 		t.Error("the writer still waits after Run has ended: not thawed")
 	}
@@ -268,7 +268,7 @@ func TestNewThawsWhatACrashLeftFrozen(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		thawDir(disk.Dir)
 		t.Error("the disk is still frozen")
 	}
