@@ -35,6 +35,11 @@ test-sdk-python: setup-test build images ## test the Python SDK against a real d
 	CUBBY_TEST_IMAGE_DIR=$(IMAGE_DIR) CUBBY_TEST_BIN=$(CURDIR)/bin/cubby scripts/sdk-python.sh test
 	scripts/sdk-python.sh build
 
+.PHONY: test-sdk-typescript
+test-sdk-typescript: setup-test build image ## test the TypeScript SDK against a real daemon, and build its package (root)
+	CUBBY_TEST_IMAGE_DIR=$(IMAGE_DIR) CUBBY_TEST_BIN=$(CURDIR)/bin/cubby scripts/sdk-typescript.sh test
+	scripts/sdk-typescript.sh build
+
 .PHONY: test-unit
 test-unit: ## the tests that need neither root nor installed programs
 	$(GO) test -race -shuffle=on ./...

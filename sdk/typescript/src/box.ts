@@ -1,0 +1,350 @@
+/** One sandbox. */
+
+import { Cell, type CodeOptions, type Execution, runCode, startCode } from './code.js';
+import { type CallOptions, Deadline } from './deadline.js';
+import { ExecFailedError, InstallFailedError, isObject, malformed, NotFoundError, WrongStateError } from './errors.js';
+import { Events } from './events.js';
+import { Files } from './files.js';
+import { Kernels } from './kernels.js';
+import {
+  type ExecResult,
+  type ExportedFile,
+  execFromWire,
+  type ImportedFile,
+  type Output,
+  type Package,
+  type SandboxInfo,
+  type SessionShell,
+  type Stats,
+} from './models.js';
+import { Network } from './network.js';
+import { firstWait } from './operation.js';
+import { type CommandOptions, type OutputBound, Process, type WindowSize } from './process.js';
+import { path, type Transport } from './transport.js';
+import { fromWire, listFromWire, toBase64, toWire } from './wire.js';
+
+/** What an update changes. What is given replaces the old value as a whole. */
+export interface Changes {
+  labels?: Record<string, string>;
+  metadata?: Record<string, string>;
+  ports?: number[];
+  network?: Partial<SandboxInfo['network']>;
+  visibility?: string;
+  idlePolicy?: string;
+  idleTimeoutSeconds?: number;
+  execTimeoutSeconds?: number;
+  /** From its creation on. */
+  maxLifetimeSeconds?: number;
+}
+
+/** A file to bring in: its content, or what another sandbox exported, or a path of the daemon's host. */
+export interface FileToImport {
+  /** Where to, relative to `/workspace` or absolute; default the last part of the source's name. */
+  destination?: string;
+  content?: string | Uint8Array;
+  /** A sandbox that exported `path`. */
+  sandbox?: string;
+  path?: string;
+  /** A path of the daemon's host, where its operator allows it. */
+  source?: string;
+}
+
+/** A sandbox of a daemon. Handles are cheap: any number of them may name the same sandbox. */
+export class Box {
+  readonly id: string;
+  /** What the daemon said last; {@link refresh} asks again. */
+  info: SandboxInfo;
+  readonly files: Files;
+  readonly kernels: Kernels;
+  readonly network: Network;
+  readonly events: Events;
+  readonly #transport: Transport;
+
+  /** @internal */
+  constructor(transport: Transport, info: SandboxInfo) {
+    if (typeof info.id !== 'string') throw malformed('it is not a sandbox');
+    this.#transport = transport;
+    this.id = info.id;
+    this.info = info;
+    this.files = new Files(transport, info.id);
+    this.kernels = new Kernels(transport, info.id);
+    this.network = new Network(transport, info.id);
+    this.events = new Events(transport, info.id);
+  }
+
+  #path(...elements: (string | number)[]): string {
+    return path('sandboxes', this.id, ...elements);
+  }
+
+  // Commands.
+
+  /**
+   * Runs a command and returns it when it has ended, with its output. A string is a line of shell, an array a program
+   * with its arguments. A command that fails is not an error, unless check asks for one. When the options end the call,
+   * the command goes on.
+   *
+   * @param options.stdin its whole input.
+   * @param options.check throws an {@link ExecFailedError} when it ended otherwise than with exit code 0.
+   */
+  async exec(
+    cmd: string | readonly string[],
+    options: CommandOptions & OutputBound & CallOptions & { stdin?: string | Uint8Array; check?: boolean } = {},
+  ): Promise<ExecResult> {
+    const deadline = new Deadline(this.#transport.url, options);
+    try {
+      const call = { signal: deadline.signal };
+      const bound = { maxOutputBytes: options.maxOutputBytes };
+      let result: ExecResult;
+      if (options.stdin !== undefined) {
+        const process = await this.startExec(cmd, { ...options, ...call, timeoutMs: undefined, stdin: true });
+        result = await feed(process, options.stdin, { ...call, ...bound });
+      } else {
+        const waiting = { wait: true, wait_seconds: firstWait, max_output_bytes: options.maxOutputBytes };
+        const request = { json: { ...execBody(cmd, options), ...waiting }, wait: firstWait };
+        result = execFromWire(await this.#transport.call('POST', this.#path('exec'), request, call));
+        if (!result.finished) result = await this.process(result.seq).wait({ ...call, ...bound });
+      }
+      if (options.check && !result.ok) throw new ExecFailedError(result);
+      return result;
+    } catch (e) {
+      if (!(e instanceof ExecFailedError)) deadline.check();
+      throw e;
+    } finally {
+      deadline.clear();
+    }
+  }
+
+  /**
+   * Starts a command and returns a handle at once.
+   *
+   * @param options.stdin keeps its input open for {@link Process.writeStdin}.
+   * @param options.pty gives it a terminal of that size; stdout and stderr are then one stream.
+   */
+  async startExec(
+    cmd: string | readonly string[],
+    options: CommandOptions & CallOptions & { stdin?: boolean; pty?: WindowSize } = {},
+  ): Promise<Process> {
+    const json = { ...execBody(cmd, options), stdin: options.stdin, pty: options.pty, wait: false };
+    const answer = await this.#transport.call('POST', this.#path('exec'), { json }, options);
+    return new Process(this.#transport, this.id, execFromWire(answer).seq, true);
+  }
+
+  /** Returns a handle on a command by its number. Nobody is asked whether it exists. */
+  process(seq: number): Process {
+    return new Process(this.#transport, this.id, seq);
+  }
+
+  /** Returns commands after a number, in order, without their output. */
+  async execs(options: CallOptions & { afterSeq?: number; limit?: number } = {}): Promise<ExecResult[]> {
+    const query = { after_seq: options.afterSeq || undefined, limit: options.limit };
+    const answer = await this.#transport.call('GET', this.#path('execs'), { query, repeat: true }, options);
+    const items = isObject(answer) ? answer.execs : undefined;
+    if (!Array.isArray(items)) throw malformed('execs is not a list');
+    return items.map(execFromWire);
+  }
+
+  /** Lists the session shells. */
+  async sessions(options: CallOptions = {}): Promise<SessionShell[]> {
+    return listFromWire(
+      await this.#transport.call('GET', this.#path('sessions'), { repeat: true }, options),
+      'sessions',
+    );
+  }
+
+  /** Forgets the state of a session shell. */
+  async deleteSession(name: string, options: CallOptions = {}): Promise<void> {
+    await this.#transport.call('DELETE', this.#path('sessions', name), { repeat: true }, options);
+  }
+
+  // Code.
+
+  /**
+   * Runs code in a kernel, which keeps its state between calls, and returns when it has ended. Code that throws is not
+   * an error, unless check asks for one. When the options end the call, the code goes on.
+   */
+  async runCode(code: string, options: CodeOptions & CallOptions & { check?: boolean } = {}): Promise<Execution> {
+    return runCode(this.#transport, this.id, code, options);
+  }
+
+  /** Starts code and returns a handle at once. With stdin it may ask for input. */
+  async startCode(code: string, options: CodeOptions & CallOptions & { stdin?: boolean } = {}): Promise<Cell> {
+    return startCode(this.#transport, this.id, code, options);
+  }
+
+  /** Returns a handle on a cell by its number. Nobody is asked whether it exists. */
+  cell(seq: number): Cell {
+    return new Cell(this.#transport, this.id, seq);
+  }
+
+  // Packages.
+
+  /**
+   * Installs packages and returns those that were asked for with the versions that are there now. Throws an
+   * {@link InstallFailedError} with the log when that fails.
+   *
+   * @param dependencies names, or names with versions; an empty version is any.
+   * @param options.runtime `python`, `node` or `r`; default the sandbox's, or python.
+   * @param options.onOutput hears what the installer prints.
+   */
+  async install(
+    dependencies: readonly string[] | Record<string, string>,
+    options: CallOptions & { runtime?: string; onOutput?: (output: Output) => void } = {},
+  ): Promise<Package[]> {
+    const deadline = new Deadline(this.#transport.url, options);
+    try {
+      const call = { signal: deadline.signal };
+      const process = await this.startInstall(dependencies, {
+        ...call,
+        ...(options.runtime && { runtime: options.runtime }),
+      });
+      if (options.onOutput) {
+        for await (const item of process.stream(call)) if (item.type !== 'exit') options.onOutput(item);
+      }
+      const result = await process.wait(call);
+      const failed = !isObject(result.result) || result.result.error !== undefined;
+      if (failed) throw new InstallFailedError(result);
+      return listFromWire(result.result, 'installed');
+    } catch (e) {
+      if (!(e instanceof InstallFailedError)) deadline.check();
+      throw e;
+    } finally {
+      deadline.clear();
+    }
+  }
+
+  /** Starts to install packages and returns a handle at once, whose stream is the progress. */
+  async startInstall(
+    dependencies: readonly string[] | Record<string, string>,
+    options: CallOptions & { runtime?: string } = {},
+  ): Promise<Process> {
+    const names = Array.isArray(dependencies) ? Object.fromEntries(dependencies.map((n) => [n, ''])) : dependencies;
+    const json = { runtime: options.runtime, dependencies: names, wait: false };
+    const answer = await this.#transport.call('POST', this.#path('packages'), { json }, options);
+    return new Process(this.#transport, this.id, execFromWire(answer).seq);
+  }
+
+  // Files for other sandboxes.
+
+  /** Offers files and directories of /workspace for download and to other sandboxes. Each has its own result. */
+  async exportFiles(paths: readonly string[], options: CallOptions = {}): Promise<ExportedFile[]> {
+    const json = { files: paths.map((source) => ({ source })) };
+    return listFromWire(await this.#transport.call('POST', this.#path('exports'), { json }, options), 'files');
+  }
+
+  /** Lists what is exported. */
+  async exports(options: CallOptions = {}): Promise<ExportedFile[]> {
+    return listFromWire(await this.#transport.call('GET', this.#path('exports'), { repeat: true }, options), 'files');
+  }
+
+  /** Streams something exported: a file as it is, a directory as an archive. */
+  async openExport(
+    file: string,
+    options: CallOptions & { format?: 'zip' | 'tar.gz' } = {},
+  ): Promise<ReadableStream<Uint8Array>> {
+    const query = { path: file, format: options.format };
+    const response = await this.#transport.open('GET', this.#path('exports', 'download'), { query }, options);
+    return response.body ?? new Blob([]).stream();
+  }
+
+  /** Brings files in. Each has its own result. */
+  async importFiles(files: readonly FileToImport[], options: CallOptions = {}): Promise<ImportedFile[]> {
+    const json = { files: files.map(importBody) };
+    return listFromWire(await this.#transport.call('POST', this.#path('imports'), { json }, options), 'files');
+  }
+
+  // Life.
+
+  /** Asks how the sandbox stands. */
+  async refresh(options: CallOptions = {}): Promise<SandboxInfo> {
+    return this.#told(await this.#transport.call('GET', this.#path(), { repeat: true }, options));
+  }
+
+  async stats(options: CallOptions = {}): Promise<Stats> {
+    return fromWire(await this.#transport.call('GET', this.#path('stats'), { repeat: true }, options));
+  }
+
+  async update(changes: Changes, options: CallOptions = {}): Promise<SandboxInfo> {
+    const request = { json: toWire(changes), repeat: true };
+    return this.#told(await this.#transport.call('PATCH', this.#path(), request, options));
+  }
+
+  /** Runs a stopped sandbox and returns when it runs. Starting a running one does nothing. */
+  async start(options: CallOptions = {}): Promise<SandboxInfo> {
+    return this.#told(await this.#transport.call('POST', this.#path('start'), { repeat: true }, options));
+  }
+
+  /** Ends the processes, which have graceSeconds for it, and keeps the files. */
+  async stop(options: CallOptions & { graceSeconds?: number } = {}): Promise<SandboxInfo> {
+    const json = options.graceSeconds === undefined ? undefined : { grace_seconds: options.graceSeconds };
+    return this.#told(await this.#transport.call('POST', this.#path('stop'), { json, repeat: true }, options));
+  }
+
+  /** Counts as use of the sandbox, now, or for so many seconds, so that it does not become idle. */
+  async keepalive(options: CallOptions & { seconds?: number } = {}): Promise<SandboxInfo> {
+    const json = options.seconds === undefined ? undefined : { seconds: options.seconds };
+    return this.#told(await this.#transport.call('POST', this.#path('keepalive'), { json, repeat: true }, options));
+  }
+
+  /**
+   * Ends the sandbox and removes everything of it but its history.
+   *
+   * @param options.keepDisk keeps /workspace and /home/sandbox: a create with the same id gets them back.
+   */
+  async destroy(options: CallOptions & { keepDisk?: boolean } = {}): Promise<void> {
+    const query = { keep_disk: options.keepDisk };
+    await this.#transport.call('DELETE', this.#path(), { query, repeat: true }, options);
+  }
+
+  /** Destroys the sandbox with a disk that was kept, and returns the bytes that became free. */
+  async purge(options: CallOptions = {}): Promise<number> {
+    const answer = await this.#transport.call('POST', this.#path('purge'), {}, options);
+    if (!isObject(answer) || typeof answer.freed_bytes !== 'number') throw malformed('freed_bytes is not a number');
+    return answer.freed_bytes;
+  }
+
+  /** Destroys the sandbox at the end of an `await using`. One that is gone already is no error. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    try {
+      await this.destroy();
+    } catch (e) {
+      if (!(e instanceof NotFoundError)) throw e;
+    }
+  }
+
+  #told(answer: unknown): SandboxInfo {
+    this.info = fromWire(answer);
+    return this.info;
+  }
+}
+
+/** Writes the input while it waits for the end: a command need not read all of its input. */
+async function feed(
+  process: Process,
+  input: string | Uint8Array,
+  options: CallOptions & OutputBound,
+): Promise<ExecResult> {
+  const over = new AbortController();
+  const signal = options.signal ? AbortSignal.any([options.signal, over.signal]) : over.signal;
+  const written = process.writeStdin(input, { eof: true, signal }).catch((e: unknown) => {
+    if (!(e instanceof WrongStateError) && !over.signal.aborted) throw e;
+  });
+  try {
+    const [result] = await Promise.all([process.wait({ ...options, signal }).finally(() => over.abort()), written]);
+    return result;
+  } finally {
+    over.abort();
+  }
+}
+
+function execBody(cmd: string | readonly string[], o: CommandOptions): Record<string, unknown> {
+  const { env, cwd, user, session } = o;
+  return { cmd, env, cwd, user, session, timeout_seconds: o.timeoutSeconds };
+}
+
+function importBody(file: FileToImport): Record<string, unknown> {
+  const { source, destination, content } = file;
+  const body = { source, destination, session_id: file.sandbox, path: file.path };
+  if (content === undefined) return body;
+  const bytes = typeof content === 'string' ? new TextEncoder().encode(content) : content;
+  return { ...body, file_content: toBase64(bytes), encoding: 'base64' };
+}

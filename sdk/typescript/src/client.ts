@@ -1,0 +1,165 @@
+/** A daemon and its sandboxes. */
+
+import { Box } from './box.js';
+import { type CallOptions, Deadline } from './deadline.js';
+import { isObject, malformed } from './errors.js';
+import type { Image, Limits, NetworkPolicy, Output, Problem, SandboxInfo, Status } from './models.js';
+import { eventJSON } from './sse.js';
+import { readOutput, Texts } from './stream.js';
+import { type ClientOptions, path, streamCut, Transport } from './transport.js';
+import { fromWire, listFromWire, toWire } from './wire.js';
+
+/** A sandbox to make. Everything may be left out. */
+export interface CreateOptions {
+  /** Default: generated. */
+  id?: string;
+  /** Default `base`, or `r` for the runtime r. */
+  image?: string;
+  isolation?: 'gvisor' | 'container';
+  /** The language that it is for: that of code and packages that name none. */
+  runtime?: string;
+  /** Packages of the runtime to install, with their versions; an empty version is any. */
+  dependencies?: Record<string, string>;
+  limits?: Limits;
+  /** Variables of every command. */
+  env?: Record<string, string>;
+  /** Who commands run as; default `sandbox`. */
+  user?: string;
+  labels?: Record<string, string>;
+  metadata?: Record<string, string>;
+  ports?: number[];
+  network?: NetworkPolicy;
+  visibility?: string;
+  idlePolicy?: string;
+  /** Seconds without use after which the idle policy comes into force; 0 is never. */
+  idleTimeoutSeconds?: number;
+  /** Of commands that name none; 0 is none. */
+  execTimeoutSeconds?: number;
+  /** 0 is none. */
+  maxLifetimeSeconds?: number;
+  /** The conversation that it belongs to. */
+  thread?: string;
+  /** Whose durable storage it has at /workspace. */
+  tenantId?: string;
+  /** The archive to begin with. */
+  restore?: string;
+}
+
+/** Which sandboxes. */
+export interface ListOptions {
+  /** All must match. */
+  labels?: Record<string, string>;
+  /** Default all but destroyed ones. */
+  status?: Status;
+  thread?: string;
+  /** How many are fetched at a time. */
+  pageSize?: number;
+}
+
+/** A daemon. It holds no state beyond its options. */
+export class Client {
+  readonly sandboxes: Sandboxes;
+  readonly #transport: Transport;
+
+  constructor(options: ClientOptions = {}) {
+    this.#transport = new Transport(options);
+    this.sandboxes = new Sandboxes(this.#transport);
+  }
+
+  /** The daemon's URL, without a slash at its end. */
+  get url(): string {
+    return this.#transport.url;
+  }
+
+  /** Returns when a daemon answers. It needs no token. */
+  async health(options: CallOptions = {}): Promise<void> {
+    await this.#transport.bytes('GET', '/healthz', {}, options);
+  }
+
+  /** Returns what keeps the daemon from serving well; nothing when it is ready. */
+  async ready(options: CallOptions = {}): Promise<Problem[]> {
+    return this.#transport.probe('/readyz', options);
+  }
+
+  async images(options: CallOptions = {}): Promise<Image[]> {
+    return listFromWire(await this.#transport.call('GET', path('images'), { repeat: true }, options), 'images');
+  }
+}
+
+/** The sandboxes of a daemon, as far as the token may see them. */
+export class Sandboxes {
+  readonly #transport: Transport;
+
+  /** @internal */
+  constructor(transport: Transport) {
+    this.#transport = transport;
+  }
+
+  /**
+   * Makes a sandbox and returns when it runs and has its dependencies. A request whose answer was lost is repeated
+   * without making a second sandbox.
+   *
+   * @param call.idempotencyKey makes a repeat of the same create, also by another program, return the same sandbox.
+   * @param call.onOutput hears what the installer of the dependencies prints.
+   */
+  async create(
+    options: CreateOptions = {},
+    call: CallOptions & { idempotencyKey?: string; onOutput?: (output: Output) => void } = {},
+  ): Promise<Box> {
+    const headers = { 'Idempotency-Key': call.idempotencyKey ?? `typescript-${crypto.randomUUID()}` };
+    const request = { json: toWire(options), headers, repeat: true };
+    if (options.dependencies && Object.keys(options.dependencies).length > 0) {
+      return new Box(this.#transport, await this.#follow(request, call));
+    }
+    return new Box(this.#transport, fromWire(await this.#transport.call('POST', path('sandboxes'), request, call)));
+  }
+
+  /** An installation takes longer than a connection may be silent: its create is followed as a stream. */
+  async #follow(
+    request: { json: unknown; headers: Record<string, string> },
+    call: CallOptions & { onOutput?: (output: Output) => void },
+  ): Promise<SandboxInfo> {
+    const deadline = new Deadline(this.#transport.url, call);
+    const read = readOutput(new Texts());
+    try {
+      let position = 0;
+      for await (const event of this.#transport.events('POST', path('sandboxes'), request, deadline.signal)) {
+        if (event.name === 'sandbox') return fromWire(eventJSON(event));
+        const got = read(event, position);
+        position = got.position;
+        if (got.item && got.item.type !== 'exit') call.onOutput?.(got.item);
+      }
+      throw streamCut();
+    } catch (e) {
+      deadline.check();
+      throw e;
+    } finally {
+      deadline.clear();
+    }
+  }
+
+  /** Returns a sandbox by its id. */
+  async get(id: string, options: CallOptions = {}): Promise<Box> {
+    const answer = await this.#transport.call('GET', path('sandboxes', id), { repeat: true }, options);
+    return new Box(this.#transport, fromWire(answer));
+  }
+
+  /** Iterates over sandboxes, newest first, fetching page by page. */
+  async *list(options: ListOptions & CallOptions = {}): AsyncGenerator<Box> {
+    const query = {
+      label: Object.entries(options.labels ?? {}).map(([k, v]) => `${k}=${v}`),
+      status: options.status,
+      thread: options.thread,
+      limit: options.pageSize,
+    };
+    for (let cursor: string | undefined; ; ) {
+      const request = { query: { ...query, cursor }, repeat: true };
+      const page = await this.#transport.call('GET', path('sandboxes'), request, options);
+      for (const info of listFromWire<SandboxInfo>(page, 'sandboxes')) yield new Box(this.#transport, info);
+      const next = isObject(page) ? page.next_cursor : undefined;
+      if (next !== undefined && typeof next !== 'string') throw malformed('the cursor is not text');
+      if (!next) return;
+      cursor = next;
+    }
+  }
+}

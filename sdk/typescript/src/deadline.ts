@@ -1,0 +1,60 @@
+/** What bounds a call. */
+
+import { RequestTimeoutError } from './errors.js';
+
+/** What every call takes beside its own options. */
+export interface CallOptions {
+  /** Ends the call, which then throws the signal's reason. What the daemon does for it may go on. */
+  signal?: AbortSignal | undefined;
+  /** Bounds the call as a whole; after that it throws a {@link RequestTimeoutError}. */
+  timeoutMs?: number | undefined;
+}
+
+/** Ends a call by its signal or its time, and says which. @internal */
+export class Deadline {
+  readonly signal: AbortSignal;
+  readonly #url: string;
+  readonly #caller: AbortSignal | undefined;
+  readonly #own = new AbortController();
+  readonly #timer: ReturnType<typeof setTimeout> | undefined;
+
+  constructor(url: string, { signal, timeoutMs }: CallOptions) {
+    signal?.throwIfAborted();
+    this.#url = url;
+    this.#caller = signal;
+    this.signal = signal ? AbortSignal.any([signal, this.#own.signal]) : this.#own.signal;
+    if (timeoutMs !== undefined && timeoutMs !== Number.POSITIVE_INFINITY) {
+      // A timer cannot be set for longer than about 24 days.
+      this.#timer = setTimeout(() => this.#own.abort(), Math.max(0, Math.min(timeoutMs, 2 ** 31 - 1)));
+    }
+  }
+
+  /** Throws when one of them has ended the call. */
+  check(): void {
+    this.#caller?.throwIfAborted();
+    if (this.#own.signal.aborted) {
+      throw new RequestTimeoutError(`no answer of ${this.#url} in time`, { retryable: true });
+    }
+  }
+
+  /** Ends the timer; the call is over. */
+  clear(): void {
+    clearTimeout(this.#timer);
+  }
+}
+
+/** Waits; throws the signal's reason when that comes first. @internal */
+export function sleep(ms: number, signal: AbortSignal | undefined): Promise<void> {
+  return new Promise((resolve, reject) => {
+    if (signal?.aborted) return reject(signal.reason);
+    const left = () => {
+      clearTimeout(timer);
+      reject(signal?.reason);
+    };
+    const timer = setTimeout(() => {
+      signal?.removeEventListener('abort', left);
+      resolve();
+    }, ms);
+    signal?.addEventListener('abort', left, { once: true });
+  });
+}

@@ -1,0 +1,63 @@
+/** The history of a sandbox. */
+
+import type { CallOptions } from './deadline.js';
+import { isObject, malformed } from './errors.js';
+import type { HistoryEvent } from './models.js';
+import { eventError, eventJSON, type ServerEvent } from './sse.js';
+import { Stream } from './stream.js';
+import { path, type Transport } from './transport.js';
+import { fromWire, listFromWire } from './wire.js';
+
+/** Which entries of a history. */
+export interface EventsOptions {
+  /** A cursor; 0, the default, is the beginning. */
+  after?: number;
+  /** Only these: `exec.finished`, or `egress.*` for all that begin with `egress.`. */
+  kinds?: string[];
+}
+
+/** What happened to one sandbox. */
+export class Events {
+  readonly #transport: Transport;
+  readonly #box: string;
+
+  /** @internal */
+  constructor(transport: Transport, box: string) {
+    this.#transport = transport;
+    this.#box = box;
+  }
+
+  #path(): string {
+    return path('sandboxes', this.#box, 'events');
+  }
+
+  /** Returns a page of entries and the cursor to go on from. */
+  async list(
+    options: CallOptions & EventsOptions & { limit?: number } = {},
+  ): Promise<{ events: HistoryEvent[]; next: number }> {
+    const query = { after: options.after || undefined, limit: options.limit, kinds: options.kinds?.join(',') };
+    const answer = await this.#transport.call('GET', this.#path(), { query, repeat: true }, options);
+    const next = isObject(answer) ? answer.next : undefined;
+    if (typeof next !== 'number') throw malformed('it has no cursor');
+    return { events: listFromWire(answer, 'events'), next };
+  }
+
+  /** Follows the history until the sandbox is destroyed. Connections that break are bridged. */
+  follow(options: CallOptions & EventsOptions = {}): Stream<HistoryEvent> {
+    const query = { kinds: options.kinds?.join(',') };
+    return new Stream(this.#transport.url, options, (signal) =>
+      this.#transport.follow(this.#path(), query, options.after ?? 0, readEntry, signal),
+    );
+  }
+}
+
+function readEntry(event: ServerEvent, position: number): { item?: HistoryEvent; position: number; last?: boolean } {
+  // What has no id is not part of the history: a ping, an error of the stream, or the end.
+  if (event.id === '') {
+    if (event.name === 'error') throw eventError(event);
+    return { position, last: event.name === 'end' };
+  }
+  const item = fromWire<HistoryEvent>(eventJSON(event));
+  if (typeof item.cursor !== 'number') throw malformed('an entry of the history has no cursor');
+  return item.cursor <= position ? { position } : { item, position: item.cursor };
+}

@@ -1,0 +1,198 @@
+/** Files of a sandbox. */
+
+import type { CallOptions } from './deadline.js';
+import { malformed, NotFoundError } from './errors.js';
+import { eventError, eventJSON } from './sse.js';
+import { Stream } from './stream.js';
+import { type Content, path, streamCut, type Transport } from './transport.js';
+import { fromWire, listFromWire } from './wire.js';
+
+/** Describes one path. */
+export interface FileInfo {
+  /** Absolute, inside the sandbox. */
+  path: string;
+  name: string;
+  type: 'file' | 'dir' | 'symlink' | 'other';
+  size: number;
+  /** Permission bits. */
+  mode: number;
+  uid: number;
+  gid: number;
+  modTime: Date;
+  /** Of a symlink, as stored. */
+  target?: string;
+}
+
+/** A change that a watch reports. */
+export interface FileChange {
+  path: string;
+  /** `ready` is the first; after `overflow` some were not reported. */
+  op: 'ready' | 'create' | 'write' | 'remove' | 'rename' | 'chmod' | 'overflow';
+  time?: Date;
+}
+
+/**
+ * The files of one sandbox. Relative paths are relative to `/workspace`. While the sandbox is stopped it works for
+ * `/workspace` and `/home/sandbox`.
+ */
+export class Files {
+  readonly #transport: Transport;
+  readonly #box: string;
+
+  /** @internal */
+  constructor(transport: Transport, box: string) {
+    this.#transport = transport;
+    this.#box = box;
+  }
+
+  #path(...elements: string[]): string {
+    return path('sandboxes', this.#box, 'files', ...elements);
+  }
+
+  /** Returns a whole file, or length bytes of it from offset. */
+  async read(file: string, options: CallOptions & Range = {}): Promise<Uint8Array> {
+    if (options.length === 0) return new Uint8Array();
+    const request = { query: { path: file }, headers: rangeHeader(options), repeat: true };
+    return this.#transport.bytes('GET', this.#path('content'), request, options);
+  }
+
+  /** Returns a whole file as text in UTF-8. What is not is replaced. */
+  async readText(file: string, options: CallOptions = {}): Promise<string> {
+    return new TextDecoder('utf-8', { ignoreBOM: true }).decode(await this.read(file, options));
+  }
+
+  /** Streams a file, or length bytes of it from offset. Cancel the stream to leave early. */
+  async open(file: string, options: CallOptions & Range = {}): Promise<ReadableStream<Uint8Array>> {
+    if (options.length === 0) return new Blob([]).stream();
+    const request = { query: { path: file }, headers: rangeHeader(options) };
+    return streamOf(await this.#transport.open('GET', this.#path('content'), request, options));
+  }
+
+  /**
+   * Writes a file. It is replaced at once: readers see the old or the new content, never a part.
+   *
+   * @param options.mode permission bits; default those of the file that is there, else 0o644.
+   * @param options.append adds to the file instead.
+   * @param options.parents makes missing directories.
+   */
+  async write(
+    file: string,
+    content: Content,
+    options: CallOptions & { mode?: number; append?: boolean; parents?: boolean } = {},
+  ): Promise<FileInfo> {
+    const { append, parents } = options;
+    const whole = typeof content === 'string' || content instanceof Uint8Array || content instanceof ArrayBuffer;
+    const answer = await this.#transport.call(
+      'PUT',
+      this.#path(),
+      { query: { path: file, append, parents, mode: octal(options.mode) }, body: content, repeat: whole && !append },
+      options,
+    );
+    return fileFromWire(answer);
+  }
+
+  /** Lists a directory by name; with recursive everything below it. */
+  async list(dir = '.', options: CallOptions & { recursive?: boolean } = {}): Promise<FileInfo[]> {
+    const query = { path: dir, recursive: options.recursive };
+    const answer = await this.#transport.call('GET', this.#path(), { query, repeat: true }, options);
+    return listFromWire(answer, 'entries').map(modeOf);
+  }
+
+  /** Describes a path; of a symlink what it leads to, unless follow is false. */
+  async stat(file: string, options: CallOptions & { follow?: boolean } = {}): Promise<FileInfo> {
+    const query = { path: file, follow: options.follow ?? true };
+    return fileFromWire(await this.#transport.call('GET', this.#path('stat'), { query, repeat: true }, options));
+  }
+
+  /** Whether there is anything at a path. */
+  async exists(file: string, options: CallOptions = {}): Promise<boolean> {
+    try {
+      await this.stat(file, { ...options, follow: false });
+      return true;
+    } catch (e) {
+      if (e instanceof NotFoundError) return false;
+      throw e;
+    }
+  }
+
+  /** Makes a directory; with parents also those above it, and one that is there is then no error. */
+  async mkdir(dir: string, options: CallOptions & { mode?: number; parents?: boolean } = {}): Promise<FileInfo> {
+    const json = { path: dir, parents: options.parents ?? false, mode: octal(options.mode) };
+    return fileFromWire(
+      await this.#transport.call('POST', this.#path('mkdir'), { json, repeat: options.parents }, options),
+    );
+  }
+
+  /** Renames. Something at the target is a conflict, unless replace says otherwise. */
+  async move(from: string, to: string, options: CallOptions & { replace?: boolean } = {}): Promise<FileInfo> {
+    const json = { from, to, replace: options.replace ?? false };
+    return fileFromWire(await this.#transport.call('POST', this.#path('move'), { json }, options));
+  }
+
+  /** Removes a file or, with recursive, a whole tree. */
+  async remove(file: string, options: CallOptions & { recursive?: boolean } = {}): Promise<void> {
+    const query = { path: file, recursive: options.recursive };
+    await this.#transport.call('DELETE', this.#path(), { query, repeat: true }, options);
+  }
+
+  /** Streams a directory as an archive, whose names are relative to it. */
+  async archive(
+    dir: string,
+    options: CallOptions & { format?: 'tar' | 'tar.gz' | 'zip' } = {},
+  ): Promise<ReadableStream<Uint8Array>> {
+    const query = { path: dir, format: options.format };
+    return streamOf(await this.#transport.open('GET', this.#path('archive'), { query }, options));
+  }
+
+  /** Unpacks a tar or tar.gz into a directory, which is made when it is missing. */
+  async extract(dir: string, archive: Content, options: CallOptions = {}): Promise<void> {
+    const headers = { 'Content-Type': 'application/x-tar' };
+    const request = { query: { path: dir }, headers, body: archive };
+    await this.#transport.call('PUT', this.#path('archive'), request, options);
+  }
+
+  /**
+   * Reports changes of a directory, with recursive of everything below it, until it is left. Changes have no offsets:
+   * a broken connection ends the watch with an error.
+   */
+  watch(dir: string, options: CallOptions & { recursive?: boolean } = {}): Stream<FileChange> {
+    const request = { query: { path: dir, recursive: options.recursive } };
+    const events = (signal: AbortSignal) => this.#transport.events('GET', this.#path('watch'), request, signal);
+    return new Stream(this.#transport.url, options, async function* (signal) {
+      for await (const event of events(signal)) {
+        if (event.name === 'error') throw eventError(event);
+        if (event.name === 'change') yield fromWire<FileChange>(eventJSON(event));
+      }
+      throw streamCut();
+    });
+  }
+}
+
+/** A part of a file, in bytes. */
+export interface Range {
+  offset?: number;
+  length?: number;
+}
+
+function rangeHeader({ offset = 0, length }: Range): Record<string, string> | undefined {
+  if (length === undefined) return offset > 0 ? { Range: `bytes=${offset}-` } : undefined;
+  return { Range: `bytes=${offset}-${offset + length - 1}` };
+}
+
+function octal(mode: number | undefined): string | undefined {
+  return mode === undefined ? undefined : mode.toString(8).padStart(4, '0');
+}
+
+function fileFromWire(value: unknown): FileInfo {
+  return modeOf(fromWire(value));
+}
+
+function modeOf(fields: unknown): FileInfo {
+  const file = fields as Omit<FileInfo, 'mode'> & { mode: unknown };
+  if (typeof file.path !== 'string') throw malformed('it is not a file');
+  return { ...file, mode: typeof file.mode === 'string' ? Number.parseInt(file.mode, 8) : Number(file.mode) };
+}
+
+function streamOf(response: Response): ReadableStream<Uint8Array> {
+  return response.body ?? new Blob([]).stream();
+}

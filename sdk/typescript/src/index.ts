@@ -1,0 +1,76 @@
+/**
+ * The client of Cubby: sandboxes, commands, code and files of one daemon.
+ *
+ *     const client = new Client();
+ *     const box = await client.sandboxes.create();
+ *     const { stdout } = await box.exec(['python3', '-c', 'print(1 + 1)']);
+ *     await box.destroy();
+ *
+ * `Sandbox` is agentbox's class, for programs that were written for it.
+ *
+ * @packageDocumentation
+ */
+
+export * from './agentbox.js';
+export { Box, type Changes, type FileToImport } from './box.js';
+export { Client, type CreateOptions, type ListOptions, type Sandboxes } from './client.js';
+export {
+  Cell,
+  type CodeError,
+  type CodeEvent,
+  type CodeOptions,
+  CodeStream,
+  type Display,
+  type Execution,
+  type MimeBundle,
+} from './code.js';
+export type { CallOptions } from './deadline.js';
+export {
+  CanceledError,
+  CapacityError,
+  CodeFailedError,
+  ConflictError,
+  CubbyError,
+  type ErrorDetail,
+  ExecFailedError,
+  ForbiddenError,
+  InstallFailedError,
+  InternalError,
+  InvalidRequestError,
+  NotFoundError,
+  QuotaExceededError,
+  RequestTimeoutError,
+  TooLargeError,
+  UnauthorizedError,
+  UnavailableError,
+  UnreachableError,
+  UnsupportedError,
+  WrongStateError,
+} from './errors.js';
+export type { Events, EventsOptions } from './events.js';
+export type { FileChange, FileInfo, Files, Range } from './files.js';
+export type { Kernel, KernelKind, KernelOptions, Kernels } from './kernels.js';
+export type {
+  EgressDecision,
+  ExecResult,
+  ExecStatus,
+  Exit,
+  ExportedFile,
+  HistoryEvent,
+  Image,
+  ImportedFile,
+  Limits,
+  NetworkPolicy,
+  Output,
+  Package,
+  Problem,
+  SandboxInfo,
+  SessionShell,
+  Stats,
+  Status,
+} from './models.js';
+export type { Network } from './network.js';
+export { type CommandOptions, type OutputBound, Process, type WindowSize } from './process.js';
+export { OutputStream, Stream } from './stream.js';
+export type { ClientOptions, Content } from './transport.js';
+export { version } from './version.js';

@@ -1,0 +1,239 @@
+/** What the daemon tells. */
+
+import { isObject, malformed } from './errors.js';
+import { fromWire, outputBytes } from './wire.js';
+
+/** Where a sandbox stands in its life. A stopped one has its files. */
+export type Status = 'creating' | 'running' | 'sleeping' | 'stopped' | 'failed' | 'destroyed';
+
+/** Bounds of what a sandbox can use. What is not given is the daemon's default. */
+export interface Limits {
+  memoryBytes?: number;
+  cpus?: number;
+  pids?: number;
+  diskBytes?: number;
+  openFiles?: number;
+}
+
+/** How far a sandbox can reach. */
+export interface NetworkPolicy {
+  /** `open` never includes private addresses. */
+  mode: 'none' | 'allowlist' | 'open';
+  /** Hosts, for `allowlist`: names, `*.names`, addresses and networks, with or without a port. */
+  allow?: string[];
+  /** Comes before everything that allows, in every mode. */
+  deny?: string[];
+}
+
+/** What a sandbox would get that asks for a host. */
+export interface EgressDecision {
+  allow: boolean;
+  /** In the form that the rules compare. */
+  host: string;
+  port: number;
+  /** What decides: `none`, `allowlist`, `open`, `operator`, `deny`, `address` or `name`. */
+  rule: string;
+  reason: string;
+  /** How to allow what is denied. */
+  hint?: string;
+}
+
+/** One sandbox. Its environment is never told. */
+export interface SandboxInfo {
+  id: string;
+  status: Status;
+  /** Why it failed, or stopped when nobody asked. */
+  reason?: string;
+  image: string;
+  runtime?: string;
+  dependencies?: Record<string, string>;
+  isolation: string;
+  limits: Limits;
+  user: string;
+  labels?: Record<string, string>;
+  metadata?: Record<string, string>;
+  ports?: number[];
+  network: NetworkPolicy;
+  visibility: string;
+  idlePolicy: string;
+  idleTimeoutSeconds: number;
+  /** 0: none. */
+  execTimeoutSeconds: number;
+  /** 0: none. */
+  maxLifetimeSeconds: number;
+  thread?: string;
+  tenantId?: string;
+  createdAt: Date;
+  updatedAt: Date;
+  startedAt?: Date;
+  stoppedAt?: Date;
+  lastActiveAt: Date;
+  /** When its idle policy comes into force unless somebody uses it before. */
+  idleAt?: Date;
+  keptUntil?: Date;
+  expiresAt?: Date;
+}
+
+/** What a sandbox uses now. */
+export interface Stats {
+  memoryBytes: number;
+  cpuSeconds: number;
+  /** -1 for gVisor, whose processes are not the host's. */
+  pids: number;
+  diskBytes: number;
+}
+
+/** Where a command stands: `done` when it ended itself, with any exit code, `error` when something else ended it. */
+export type ExecStatus = 'pending' | 'running' | 'done' | 'error';
+
+/** A command with what it has printed so far. */
+export interface ExecResult {
+  /** 1, 2, 3 … within the sandbox. */
+  seq: number;
+  status: ExecStatus;
+  /** Whether nothing will change any more. */
+  readonly finished: boolean;
+  /** Whether it ended by itself with exit code 0. */
+  readonly ok: boolean;
+  /** Names the operation, `packages.install` for example; absent for a plain command. */
+  kind?: string;
+  detail?: unknown;
+  result?: unknown;
+  cmd?: string | string[];
+  session?: string;
+  cwd?: string;
+  user?: string;
+  /** As text; what is not UTF-8 is replaced. */
+  stdout: string;
+  stderr: string;
+  /** As it came. */
+  readonly stdoutBytes: Uint8Array;
+  readonly stderrBytes: Uint8Array;
+  /** 128 + signal when a signal ended it; null while it runs, and when nobody can know. */
+  exitCode: number | null;
+  signal?: string;
+  /** Why it ended: `exited`, `timeout`, `oom`, `killed`, `container_died` … */
+  reason?: string;
+  /** The same for people. */
+  message?: string;
+  durationMs?: number;
+  /** Bytes that are not in the answer. */
+  truncated?: { stdout?: number; stderr?: number; rich?: number };
+  /** The output was removed to make room for later ones. */
+  outputPruned?: boolean;
+  createdAt: Date;
+  startedAt?: Date;
+  finishedAt?: Date;
+}
+
+/** A piece of what a command printed. */
+export interface Output {
+  type: 'stdout' | 'stderr';
+  data: Uint8Array;
+  /** The characters that end in data; a character that came in two pieces is in the text of the second. */
+  text: string;
+  /** Where data begins in the output, counted over all streams. */
+  offset: number;
+  /** The offset to go on from. */
+  next: number;
+}
+
+/** The end of a command, without its output. */
+export interface Exit {
+  type: 'exit';
+  result: ExecResult;
+}
+
+/** A package of a runtime. */
+export interface Package {
+  name: string;
+  version: string;
+}
+
+/** One entry of a sandbox's history. */
+export interface HistoryEvent {
+  /** Ascending; where to go on after this one. */
+  cursor: number;
+  time: Date;
+  /** `sandbox.created`, `exec.finished`, `egress.denied` … */
+  kind: string;
+  actor?: string;
+  /** The operation that it is about. */
+  seq?: number;
+  status: ExecStatus;
+  payload?: unknown;
+  result?: unknown;
+}
+
+/** A session shell. */
+export interface SessionShell {
+  name: string;
+  cwd: string;
+  status: 'idle' | 'busy' | 'queued';
+  runningSeq?: number;
+  pending: number;
+  lastUsedAt: Date;
+}
+
+/** A path that a sandbox gives out, or was to. */
+export interface ExportedFile {
+  /** The sandbox's id. */
+  sessionId: string;
+  /** Absolute, inside the sandbox. */
+  path: string;
+  success: boolean;
+  /** Of a directory, all files below it. */
+  size: number;
+  dir: boolean;
+  error: string;
+  downloadUrl: string;
+  createdAt?: Date;
+}
+
+/** What became of a file that was to come in. */
+export interface ImportedFile {
+  source: string;
+  destination: string;
+  success: boolean;
+  size: number;
+  error: string;
+}
+
+/** A root filesystem that sandboxes start from. */
+export interface Image {
+  name: string;
+  digest: string;
+  size: number;
+  createdAt: Date;
+  source?: string;
+  damaged?: boolean;
+}
+
+/** Something that keeps a daemon from being ready. */
+export interface Problem {
+  part: string;
+  message: string;
+  hint?: string;
+}
+
+/** Reads a command. @internal */
+export function execFromWire(value: unknown): ExecResult {
+  if (!isObject(value) || typeof value.seq !== 'number' || typeof value.status !== 'string') {
+    throw malformed('it is not a command');
+  }
+  const { stdout_encoding: outEncoding, stderr_encoding: errEncoding, ...fields } = value;
+  const exec = { exitCode: null, ...fromWire<Record<string, unknown>>(fields) } as unknown as ExecResult;
+  const bytes = {
+    stdout: () => outputBytes(fields.stdout ?? '', outEncoding),
+    stderr: () => outputBytes(fields.stderr ?? '', errEncoding),
+  };
+  exec.stdout = outEncoding === 'base64' ? new TextDecoder().decode(bytes.stdout()) : String(fields.stdout ?? '');
+  exec.stderr = errEncoding === 'base64' ? new TextDecoder().decode(bytes.stderr()) : String(fields.stderr ?? '');
+  const finished = exec.status === 'done' || exec.status === 'error';
+  return Object.defineProperties(exec, {
+    stdoutBytes: { get: bytes.stdout },
+    stderrBytes: { get: bytes.stderr },
+    finished: { value: finished },
+    ok: { value: exec.status === 'done' && exec.exitCode === 0 },
+  });
+}

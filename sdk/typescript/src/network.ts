@@ -1,0 +1,47 @@
+/** How far a sandbox can reach. */
+
+import type { CallOptions } from './deadline.js';
+import { malformed } from './errors.js';
+import type { EgressDecision, NetworkPolicy, SandboxInfo } from './models.js';
+import { path, type Transport } from './transport.js';
+import { fromWire } from './wire.js';
+
+/** The egress policy of one sandbox. */
+export class Network {
+  readonly #transport: Transport;
+  readonly #box: string;
+
+  /** @internal */
+  constructor(transport: Transport, box: string) {
+    this.#transport = transport;
+    this.#box = box;
+  }
+
+  async get(options: CallOptions = {}): Promise<NetworkPolicy> {
+    return policyOf(await this.#transport.call('GET', path('sandboxes', this.#box), { repeat: true }, options));
+  }
+
+  /**
+   * Changes the policy, for new connections at once. What is given replaces the old value as a whole, and without a
+   * mode the present one stays.
+   */
+  async update(policy: Partial<NetworkPolicy>, options: CallOptions = {}): Promise<NetworkPolicy> {
+    const request = { json: { network: policy }, repeat: true };
+    return policyOf(await this.#transport.call('PATCH', path('sandboxes', this.#box), request, options));
+  }
+
+  /**
+   * Tells what a request for `host` or `host:port` (443 when it is left out) would get, and why. The name is looked up;
+   * nothing is connected.
+   */
+  async explain(target: string, options: CallOptions = {}): Promise<EgressDecision> {
+    const where = path('sandboxes', this.#box, 'network', 'explain');
+    return fromWire(await this.#transport.call('GET', where, { query: { target }, repeat: true }, options));
+  }
+}
+
+function policyOf(answer: unknown): NetworkPolicy {
+  const { network } = fromWire<SandboxInfo>(answer);
+  if (typeof network?.mode !== 'string') throw malformed('it has no network');
+  return network;
+}

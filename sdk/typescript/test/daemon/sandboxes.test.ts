@@ -1,0 +1,76 @@
+import { expect, inject, test } from 'vitest';
+import { Client, NotFoundError } from '../../src/index.js';
+
+const { url, token } = inject('daemon');
+const client = new Client({ baseUrl: url, token });
+
+test('the life of a sandbox', async () => {
+  await client.health();
+  expect(await client.ready()).toEqual([]);
+  expect((await client.images()).map((i) => i.name)).toContain('base');
+
+  const box = await client.sandboxes.create({
+    isolation: 'container',
+    labels: { team: 'red', snake_case: 'kept' },
+    env: { MODE_X: 'test' },
+    limits: { memoryBytes: 256 << 20 },
+    network: { mode: 'none' },
+    idleTimeoutSeconds: 600,
+  });
+  expect(box.info.status).toBe('running');
+  expect(box.info.labels).toEqual({ team: 'red', snake_case: 'kept' });
+  expect(box.info.limits.memoryBytes).toBe(256 << 20);
+  expect(box.info.createdAt).toBeInstanceOf(Date);
+  expect((await box.exec('echo $MODE_X')).stdout).toBe('test\n');
+
+  const listed: string[] = [];
+  for await (const b of client.sandboxes.list({ labels: { team: 'red' } })) listed.push(b.id);
+  expect(listed).toEqual([box.id]);
+
+  expect((await box.update({ labels: { team: 'blue' }, idleTimeoutSeconds: 700 })).idleTimeoutSeconds).toBe(700);
+  expect((await box.keepalive({ seconds: 60 })).keptUntil).toBeInstanceOf(Date);
+  expect((await box.stats()).memoryBytes).toBeGreaterThan(0);
+
+  await box.files.write('kept', 'over a stop');
+  expect((await box.stop()).status).toBe('stopped');
+  expect((await box.start()).status).toBe('running');
+  expect(await box.files.readText('kept')).toBe('over a stop');
+
+  const again = await client.sandboxes.get(box.id);
+  await again.destroy();
+  await expect(client.sandboxes.get(box.id)).rejects.toBeInstanceOf(NotFoundError);
+  await expect(box.destroy()).rejects.toMatchObject({ code: 'not_found', status: 404 });
+});
+
+test('a create with a key is carried out once', async () => {
+  const call = { idempotencyKey: `typescript-test-${process.pid}` };
+  const first = await client.sandboxes.create({ isolation: 'container' }, call);
+  const second = await client.sandboxes.create({ isolation: 'container' }, call);
+  expect(second.id).toBe(first.id);
+  await first.destroy();
+});
+
+test('dependencies are installed before a sandbox is there', async () => {
+  let printed = '';
+  const box = await client.sandboxes.create(
+    { isolation: 'container', dependencies: { demo: '1.0' } },
+    {
+      onOutput: (o) => {
+        printed += o.text;
+      },
+    },
+  );
+  expect(printed).not.toBe('');
+  expect((await box.exec(['python3', '-c', 'import demo; print(demo.x)'])).stdout).toBe('41\n');
+  expect(await box.install(['demo'])).toEqual([{ name: 'demo', version: '1.0' }]);
+  await expect(box.install({ demo: '9.9' })).rejects.toMatchObject({ name: 'InstallFailedError', code: 'not_found' });
+  await box.destroy();
+  await expect(
+    client.sandboxes.create({ isolation: 'container', dependencies: { demo: '9.9' } }),
+  ).rejects.toMatchObject({ code: 'unsupported' });
+});
+
+test('a wrong token is refused', async () => {
+  const stranger = new Client({ baseUrl: url, token: 'wrong' });
+  await expect(stranger.images()).rejects.toMatchObject({ name: 'UnauthorizedError', status: 401 });
+});
