@@ -204,7 +204,8 @@ type Patch struct {
 	Labels             map[string]string `json:"labels,omitempty"`   // replaces all
 	Metadata           map[string]string `json:"metadata,omitempty"` // replaces all
 	Ports              []int             `json:"ports,omitempty"`
-	Network            *Network          `json:"network,omitempty"`
+	Network            *Network          `json:"network,omitempty"`         // holds from the next connection on
+	CutConnections     bool              `json:"cut_connections,omitempty"` // end the open ones that Network does not allow
 	Visibility         *string           `json:"visibility,omitempty"`
 	IdlePolicy         *string           `json:"idle_policy,omitempty"`
 	IdleTimeoutSeconds *float64          `json:"idle_timeout_seconds,omitempty"`

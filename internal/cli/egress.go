@@ -1,16 +1,19 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"strconv"
 
 	"github.com/spf13/cobra"
+
+	"github.com/cubbyhq/cubby/client"
 )
 
 func (a *app) egressCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "egress", Short: "what sandboxes can reach"}
-	cmd.AddCommand(a.egressExplainCommand())
+	cmd.AddCommand(a.egressExplainCommand(), a.egressSetCommand())
 	return cmd
 }
 
@@ -48,6 +51,48 @@ code is 0 for what is allowed and 1 for what is denied.`,
 			return err
 		},
 	}
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+func (a *app) egressSetCommand() *cobra.Command {
+	var network client.Network
+	var cut, asJSON bool
+	cmd := &cobra.Command{
+		Use:   "set [flags] ID",
+		Short: "change what a sandbox can reach",
+		Long: `set changes the egress policy of a sandbox. Without --mode the present mode stays
+and so does a list that is not named; with it the whole policy is replaced.
+The change holds for the next connection and the next request of a kept one.
+What is open goes on, unless --cut ends what the policy does not allow.`,
+		Example: `  cubby egress set my-box --allow pypi.org --allow files.pythonhosted.org
+  cubby egress set my-box --mode none --cut`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: a.completeIDs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			p := client.Patch{CutConnections: cut}
+			if network.Mode != "" || len(network.Allow)+len(network.Deny) > 0 {
+				p.Network = &network
+			} else if !cut {
+				return usageError{cmd, errors.New("nothing to change: name --mode, --allow, --deny or --cut")}
+			}
+			box, err := a.client().Update(cmd.Context(), args[0], p)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(a.Stdout, box)
+			}
+			_, err = fmt.Fprintln(a.Stdout, box.Network.Mode)
+			return err
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&network.Mode, "mode", "", "`mode`: none, allowlist or open (default: as it is)")
+	f.StringSliceVar(&network.Allow, "allow", nil, "`host` that the sandbox may reach; repeatable")
+	f.StringSliceVar(&network.Deny, "deny", nil, "`host` that the sandbox may not reach, whatever allows it; repeatable")
+	f.BoolVar(&cut, "cut", false, "end the open connections that the policy does not allow")
+	complete(cmd, "mode", "none", "allowlist", "open")
 	jsonFlag(cmd, &asJSON)
 	return cmd
 }

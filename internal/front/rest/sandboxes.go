@@ -214,6 +214,7 @@ type SandboxPatch struct {
 	Metadata           *map[string]string `json:"metadata,omitempty"`
 	Ports              *[]int             `json:"ports,omitempty"`
 	Network            *Network           `json:"network,omitempty"`
+	CutConnections     bool               `json:"cut_connections,omitempty" doc:"End the open connections to hosts that network, changed or not, does not allow; else they go on."`
 	Visibility         *string            `json:"visibility,omitempty" enum:"public,private"`
 	IdlePolicy         *string            `json:"idle_policy,omitempty" enum:"stop,destroy,sleep,always_on"`
 	IdleTimeoutSeconds *float64           `json:"idle_timeout_seconds,omitempty" minimum:"0"`
@@ -228,7 +229,7 @@ type updateInput struct {
 
 func (d *Door) updateSandbox(ctx context.Context, in *updateInput) (*sandboxOutput, error) {
 	b := in.Body
-	p := core.Patch{Labels: b.Labels, Metadata: b.Metadata, Ports: b.Ports}
+	p := core.Patch{Labels: b.Labels, Metadata: b.Metadata, Ports: b.Ports, CutConnections: b.CutConnections}
 	if b.Network != nil {
 		p.Network = &sandbox.Policy{Mode: sandbox.NetworkMode(b.Network.Mode), Allow: b.Network.Allow, Deny: b.Network.Deny}
 	}
