@@ -26,12 +26,14 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -48,6 +50,11 @@ const patience = 10 * time.Minute
 
 func TestMain(m *testing.M) {
 	http.DefaultClient.Timeout = patience
+	// Most of the time the scripts wait; the command line can say otherwise.
+	testing.Init()
+	if err := flag.Set("test.parallel", strconv.Itoa(2*runtime.NumCPU())); err != nil {
+		panic(err)
+	}
 	testscript.Main(m, map[string]func(){
 		"cubby": func() {
 			os.Exit(cli.Main(mainContext(), cli.Env{
@@ -92,7 +99,9 @@ func params(dirs []string, newHost func(*testscript.Env) host, facts ...string) 
 		Setup: func(env *testscript.Env) error {
 			s := &script{host: newHost(env)}
 			env.Values[scriptKey{}] = s
-			env.Defer(func() { _ = s.host.stop() })
+			if h, ok := s.host.(*fakeHost); ok {
+				env.Defer(func() { _ = h.stop() })
+			}
 			for _, f := range facts {
 				if f == "gvisor" || f == "container" {
 					env.Setenv("ISOLATION", f)
