@@ -21,11 +21,11 @@ const maxStreams = 10_000
 type Alone struct {
 	proxy *Proxy
 	keys  Keys
-	now   func() time.Time // nil: time.Now
+	now   func() time.Time
 }
 
 // NewAlone returns a proxy that takes the tokens of keys.
-func NewAlone(c Config, keys Keys) *Alone { return &Alone{proxy: New(c), keys: keys} }
+func NewAlone(c Config, keys Keys) *Alone { return &Alone{proxy: New(c), keys: keys, now: time.Now} }
 
 // Serve answers until ctx ends; then it closes the listener and every
 // connection, and returns when nothing is left of them. Its error is the
@@ -59,11 +59,7 @@ func (a *Alone) Serve(ctx context.Context, l net.Listener) error {
 // admit reads the token of a request. A connection is one session's: its later
 // requests may have a newer token, and none of another session's.
 func (a *Alone) admit(s *stream, r *http.Request) error {
-	now := time.Now
-	if a.now != nil {
-		now = a.now
-	}
-	session, policy, err := a.keys.verify(proxyToken(r.Header), now())
+	session, policy, err := a.keys.verify(proxyToken(r.Header), a.now())
 	if err != nil {
 		return err
 	}

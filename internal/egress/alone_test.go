@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -131,7 +132,10 @@ func TestTokens(t *testing.T) {
 func second(_ string, _ sandbox.Policy, err error) error { return err }
 
 // startAlone serves the rig's proxy by itself, and returns its URL.
-func (r *rig) startAlone(k Keys) string {
+func (r *rig) startAlone(k Keys) string { return r.startAloneAt(k, time.Now) }
+
+// startAloneAt is startAlone with a clock.
+func (r *rig) startAloneAt(k Keys, now func() time.Time) string {
 	r.t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -139,7 +143,7 @@ func (r *rig) startAlone(k Keys) string {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
-	go func() { served <- (&Alone{proxy: r.proxy, keys: k}).Serve(ctx, l) }()
+	go func() { served <- (&Alone{proxy: r.proxy, keys: k, now: now}).Serve(ctx, l) }()
 	r.t.Cleanup(func() {
 		cancel()
 		if err := <-served; err != nil {
@@ -334,4 +338,100 @@ func FuzzToken(f *testing.F) {
 			t.Fatalf("verify(%q) = %q, %+v", text, session, p)
 		}
 	})
+}
+
+// A sandbox that is older than any token keeps its policy, on kept connections
+// and on new ones; its clock and the proxy's may be a little apart, keys are
+// replaced meanwhile, and what its policy does not name it never reaches.
+func TestTokensAreRenewed(t *testing.T) {
+	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(w, "hello"+r.Header.Get("Proxy-Authorization"))
+	}))
+	defer up.Close()
+	var clock atomic.Int64
+	began := time.Now()
+	at := func(skew time.Duration) func() time.Time {
+		return func() time.Time { return began.Add(time.Duration(clock.Load()) + skew) }
+	}
+	far := newRig(t, "")
+	far.publish("a.example.com", "93.184.215.14", hostOf(up.URL), 80)
+	first, next := "one:"+testKey, "two:"+testKey[:20]
+	both := far.startAloneAt(keys(t, first+","+next), at(0))
+
+	near := newRig(t, "")
+	near.policy = sandbox.Policy{Mode: sandbox.NetworkAllowlist, Allow: []string{"a.example.com"}}
+	signWith := func(k Keys, skew time.Duration) {
+		u, err := NewUpstream(both, k)
+		if err != nil {
+			t.Fatal(err)
+		}
+		u.now = at(skew)
+		near.proxy.upstream = u
+	}
+	signWith(keys(t, first), 0)
+	kept := near.client()
+	reaches := func(what string, c *http.Client, want int) {
+		t.Helper()
+		if code, body, _ := get(t, c, "http://a.example.com/"); code != want || code == 200 && body != "hello" {
+			t.Errorf("%s: %d %q, want %d", what, code, body, want)
+		}
+	}
+	for range 4 {
+		reaches("a kept connection", kept, 200)
+		reaches("a new one", near.client(), 200)
+		if code, _, _ := get(t, near.client(), "http://pypi.org/"); code != 403 {
+			t.Errorf("a host that the policy does not name: %d, want 403", code)
+		}
+		clock.Add(int64(2 * time.Hour))
+	}
+	signWith(keys(t, next+","+first), tokenSkew/2)
+	reaches("with the next key", near.client(), 200)
+	signWith(keys(t, next), -tokenLife-tokenSkew/2)
+	reaches("within the skew", near.client(), 200)
+	signWith(keys(t, next), -tokenLife-2*tokenSkew)
+	reaches("with clocks too far apart", near.client(), 502)
+	signWith(keys(t, "three:"+testKey+"x"), 0)
+	reaches("with a key that is not known", near.client(), 502)
+}
+
+// Answers begin with the words that agentbox's proxy has for them.
+func TestAnswersInAgentboxWords(t *testing.T) {
+	r := newRig(t, "")
+	r.policy = sandbox.Policy{Mode: sandbox.NetworkAllowlist, Allow: []string{"gone.example.com"}}
+	k := keys(t, testKey)
+	address := r.startAlone(k)
+	token, err := k.sign("box", r.policy, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for request, want := range map[string]struct {
+		code int
+		body string
+	}{
+		"CONNECT b.example.com:443":       {403, "Host not allowed: b.example.com\n"},
+		"GET http://b.example.com:81/":    {403, "Host not allowed: b.example.com\n"},
+		"CONNECT gone.example.com:443":    {502, "Failed to connect: gone.example.com"},
+		"GET http://gone.example.com/":    {502, "Proxy error: gone.example.com"},
+		"GET /":                           {400, "Invalid proxy request\n"},
+		"GET https://gone.example.com/":   {400, "Invalid proxy request\n"},
+		"GET http://gone.example.com:xx/": {400, ""},
+		"GET http://gone.example.com:0/":  {400, "Could not parse host from URL\n"},
+		"CONNECT gone.example.com":        {400, "Could not parse host from URL\n"},
+	} {
+		conn, err := net.Dial("tcp", hostOf(address))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = conn.SetDeadline(time.Now().Add(patience))
+		fmt.Fprintf(conn, "%s HTTP/1.1\r\nHost: x\r\nProxy-Authorization: Bearer %s\r\n\r\n", request, token)
+		res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Fatalf("%s: %v", request, err)
+		}
+		body, _ := io.ReadAll(res.Body)
+		if res.StatusCode != want.code || !strings.HasPrefix(string(body), want.body) {
+			t.Errorf("%s = %d %q, want %d %q", request, res.StatusCode, body, want.code, want.body)
+		}
+		conn.Close()
+	}
 }

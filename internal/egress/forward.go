@@ -22,7 +22,7 @@ import (
 func (s *stream) forward(w http.ResponseWriter, r *http.Request) {
 	hostname, port, err := targetOf(r.URL.Host, 80)
 	if err != nil {
-		badRequest(w, "malformed host in the URL")
+		badRequest(w, "Could not parse host from URL", "malformed host in the URL")
 		return
 	}
 	f, policy := s.begin(ProtocolHTTP), s.policy()
@@ -81,7 +81,7 @@ func (s *stream) forward(w http.ResponseWriter, r *http.Request) {
 			if reported {
 				// The guest sees a failed connection, not a failed decision.
 				s.log.Debug("egress upstream", "sandbox", s.box, "host", d.Host, "err", err)
-				http.Error(w, "cubby: the connection to "+d.HostPort()+" broke", http.StatusBadGateway)
+				http.Error(w, failureText(ProtocolHTTP, "the connection to "+d.HostPort()+" broke"), http.StatusBadGateway)
 				return
 			}
 			s.refuseRequest(w, r, f, d, err)
@@ -117,7 +117,7 @@ func (s *stream) refuseRequest(w http.ResponseWriter, r *http.Request, f *flow, 
 	}
 	f.fail(d)
 	s.log.Debug("egress upstream", "sandbox", s.box, "host", d.Host, "err", err)
-	http.Error(w, "cubby: "+errs.Public(err).Message, http.StatusBadGateway)
+	http.Error(w, failureText(ProtocolHTTP, errs.Public(err).Message), http.StatusBadGateway)
 }
 
 // hostConn is a connection to a host that carries requests, one after another.

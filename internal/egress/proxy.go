@@ -167,17 +167,19 @@ func (s *stream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.Method == http.MethodConnect:
 		s.tunnel(w, r)
 	case r.URL.Host == "" || r.URL.Opaque != "":
-		badRequest(w, "this is an HTTP proxy: it takes absolute URLs and CONNECT")
+		badRequest(w, "Invalid proxy request", "this is an HTTP proxy: it takes absolute URLs and CONNECT")
 	case r.URL.Scheme != "http":
-		badRequest(w, "this proxy carries http URLs; use CONNECT for anything else")
+		badRequest(w, "Invalid proxy request", "this proxy carries http URLs; use CONNECT for anything else")
 	default:
 		s.forward(w, r)
 	}
 }
 
-func badRequest(w http.ResponseWriter, text string) {
+// badRequest answers what cannot be decided: what it is, in agentbox's words,
+// and why.
+func badRequest(w http.ResponseWriter, what, why string) {
 	w.Header().Set("Connection", "close")
-	http.Error(w, "cubby: "+text, http.StatusBadRequest)
+	http.Error(w, what+"\ncubby: "+why, http.StatusBadRequest)
 }
 
 // singleListener is a net.Listener of one connection. Its second Accept blocks

@@ -26,7 +26,7 @@ const (
 func (s *stream) tunnel(w http.ResponseWriter, r *http.Request) {
 	hostname, port, err := targetOf(r.Host, 0)
 	if err != nil {
-		badRequest(w, "CONNECT takes host:port")
+		badRequest(w, "Could not parse host from URL", "CONNECT takes host:port")
 		return
 	}
 	f, policy := s.begin(ProtocolConnect), s.policy()
@@ -193,7 +193,7 @@ func (s *stream) refuse(w http.ResponseWriter, f *flow, d Decision, err error) {
 	if errs.KindOf(err) == errs.Internal {
 		text = "the connection to " + d.HostPort() + " broke"
 	}
-	s.answer(w, http.StatusBadGateway, "cubby: "+text, "cubby: "+text+"\n")
+	s.answer(w, http.StatusBadGateway, "cubby: "+text, failureText(f.about.Protocol, text)+"\n")
 }
 
 func denialLine(d Decision) string {
@@ -209,6 +209,15 @@ func denialText(d Decision) string {
 		text += d.Hint + "\n"
 	}
 	return text
+}
+
+// failureText says that an allowed host could not be reached, in agentbox's
+// words and then why.
+func failureText(by Protocol, why string) string {
+	if by == ProtocolConnect {
+		return "Failed to connect: " + why + "\ncubby: " + why
+	}
+	return "Proxy error: " + why + "\ncubby: " + why
 }
 
 // answer writes a refusal and ends the stream. It carries its reason in the

@@ -21,6 +21,7 @@ type Upstream struct {
 	address string // host:port
 	tls     *tls.Config
 	keys    Keys
+	now     func() time.Time
 }
 
 // NewUpstream reads the URL of a proxy, http://host:port or https://host:port.
@@ -32,7 +33,7 @@ func NewUpstream(proxy string, keys Keys) (*Upstream, error) {
 	if len(keys.list) == 0 {
 		return nil, errs.E(errs.Invalid, "egress-proxy: a signing key is needed").Hint("set CUBBY_EGRESS_SIGNING_KEY to the key of the proxy")
 	}
-	up := &Upstream{address: u.Host, keys: keys}
+	up := &Upstream{address: u.Host, keys: keys, now: time.Now}
 	if u.Scheme == "https" {
 		up.tls = &tls.Config{ServerName: u.Hostname(), MinVersion: tls.VersionTLS12}
 	}
@@ -49,7 +50,7 @@ func NewUpstream(proxy string, keys Keys) (*Upstream, error) {
 // connect opens a tunnel for a sandbox to what d allows, with a token that was
 // made for it. The error is a *deniedError, or says what went wrong.
 func (u *Upstream) connect(ctx context.Context, dial func(ctx context.Context, network, address string) (net.Conn, error), box sandbox.UID, policy sandbox.Policy, d Decision) (net.Conn, error) {
-	token, err := u.keys.sign(box, policy, time.Now())
+	token, err := u.keys.sign(box, policy, u.now())
 	if err != nil {
 		return nil, errs.E(errs.Internal, "sign a token for the egress proxy").Because(err)
 	}
