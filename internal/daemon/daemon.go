@@ -74,6 +74,7 @@ type options struct {
 	log        *slog.Logger
 	defaults   sandbox.Spec
 	plainDisks bool
+	now        func() time.Time
 }
 
 // WithDriver replaces the embedded OCI driver. The daemon closes it.
@@ -84,6 +85,9 @@ func WithLog(log *slog.Logger) Option { return func(o *options) { o.log = log } 
 
 // WithDefaults replaces what a create leaves open.
 func WithDefaults(s sandbox.Spec) Option { return func(o *options) { o.defaults = s } }
+
+// WithClock replaces the clock that sandboxes' use and age are told by.
+func WithClock(now func() time.Time) Option { return func(o *options) { o.now = now } }
 
 // WithPlainDisks makes sandboxes' disks directories without quota.
 func WithPlainDisks() Option { return func(o *options) { o.plainDisks = true } }
@@ -96,7 +100,7 @@ func New(ctx context.Context, cfg config.Config, opts ...Option) (d *Daemon, err
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	var o options
+	o := options{now: time.Now}
 	for _, opt := range opts {
 		opt(&o)
 	}
@@ -190,7 +194,7 @@ func (d *Daemon) open(ctx context.Context, o options) error {
 	}
 	d.core, err = core.New(core.Config{
 		Store: d.store, Driver: d.driver, Disks: d.disks, Images: images, Journals: d.journals,
-		Egress: egress.Config{Operator: operator, Upstream: upstream, Log: d.log}, Authorities: authorities(), Log: d.log, Metrics: d.metrics, Now: time.Now, Defaults: d.defaults(o.defaults),
+		Egress: egress.Config{Operator: operator, Upstream: upstream, Log: d.log}, Authorities: authorities(), Log: d.log, Metrics: d.metrics, Now: o.now, Defaults: d.defaults(o.defaults),
 		IdleTimeout: d.idleTimeout(o.defaults),
 		Caps:        core.Caps{All: d.cfg.MaxSandboxes, PerTenant: d.cfg.MaxPerTenant, PerThread: d.cfg.MaxPerThread, InThreads: d.cfg.MaxInThreads}, MinFreeMemory: int64(d.cfg.MinFreeMemory),
 		Code:    &core.CodeCaps{Stdout: d.cfg.MaxStdoutChars, Stderr: d.cfg.MaxStderrChars, Result: d.cfg.MaxResultChars, Traceback: d.cfg.MaxTracebackChars},

@@ -30,6 +30,9 @@ type Options struct {
 	// Driver is what runs the sandboxes; nil is a new Fake, which the daemon
 	// closes when it stops.
 	Driver *drivertest.Fake
+	// Now is the clock that sandboxes' use and age are told by; nil is the
+	// real one.
+	Now func() time.Time
 	// Config changes the configuration.
 	Config func(*config.Config)
 }
@@ -71,7 +74,10 @@ func Start(t testing.TB, o Options) *Daemon {
 	makeBase(t, cfg.Images(), logger)
 
 	ctx, cancel := context.WithCancel(context.Background())
-	d, err := daemon.New(ctx, cfg, daemon.WithDriver(o.Driver), daemon.WithLog(logger), daemon.WithPlainDisks(), daemon.WithDefaults(sandbox.Spec{
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	d, err := daemon.New(ctx, cfg, daemon.WithDriver(o.Driver), daemon.WithClock(o.Now), daemon.WithLog(logger), daemon.WithPlainDisks(), daemon.WithDefaults(sandbox.Spec{
 		Isolation: sandbox.Container, // the fake has no walls: the cheaper name
 	}))
 	if err != nil {

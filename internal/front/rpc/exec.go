@@ -20,7 +20,7 @@ import (
 
 const (
 	execTimeout   = 30 * time.Second  // of an Exec that names none
-	streamTimeout = 300 * time.Second // of an ExecStream, which cannot name one
+	streamTimeout = 300 * time.Second // of an ExecStream whose call has no deadline
 	pipTimeout    = 120 * time.Second
 	// noCode is agentbox's exit code of a command that did not end by itself.
 	noCode = -1
@@ -115,7 +115,7 @@ func text(b []byte) string { return strings.ToValidUTF8(string(b), "\uFFFD") }
 // ExecStream implements the service. Output is sent when it comes; a character
 // that comes in two pieces is sent whole.
 func (d *Door) ExecStream(ctx context.Context, req *connect.Request[sandboxv1.ExecStreamRequest], to *connect.ServerStream[sandboxv1.ExecStreamResponse]) error {
-	in, limit := req.Msg, streamTimeout
+	in, limit := req.Msg, streamLimit(ctx)
 	x, err := d.core.Exec(ctx, in.GetSessionId(), sandbox.ExecSpec{Shell: in.GetCommand(), Cwd: in.GetWorkdir(), Timeout: &limit})
 	if err != nil {
 		if d.unknownSession(ctx, in.GetSessionId(), err) {
@@ -150,6 +150,16 @@ func (d *Door) ExecStream(ctx context.Context, req *connect.Request[sandboxv1.Ex
 		}
 	}
 	return d.left(ctx, in.GetSessionId(), x.Seq, errs.E(errs.Unavailable, "the stream ended early"))
+}
+
+// streamLimit is the time limit of a command whose request cannot name one:
+// the caller's deadline is.
+func streamLimit(ctx context.Context) time.Duration {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return streamTimeout
+	}
+	return min(max(time.Until(deadline), time.Millisecond), sandbox.MaxDuration)
 }
 
 // left ends the command of a stream that nobody follows any more; a daemon

@@ -25,7 +25,7 @@ import (
 const (
 	// maxMessage bounds a request; agentbox's own bound, gRPC's default, is
 	// 4 MiB.
-	maxMessage = 32 << 20
+	maxMessage       = 32 << 20
 	maxHealthMessage = 4 << 10 // of callers without a token
 	// maxText bounds each stream of an Exec's answer and the content of a
 	// ReadFile's. gRPC's own clients accept 4 MiB unless they are told of more.

@@ -1,31 +1,24 @@
 package rpc_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
+	"math"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
-	healthpb "google.golang.org/grpc/health/grpc_health_v1"
-	"google.golang.org/grpc/metadata"
-	reflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	sandboxv1 "github.com/cubbyhq/cubby/api/gen/sandbox/v1"
-	"github.com/cubbyhq/cubby/api/gen/sandbox/v1/sandboxv1connect"
-	"github.com/cubbyhq/cubby/internal/config"
 	"github.com/cubbyhq/cubby/internal/daemon/daemontest"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
@@ -39,9 +32,10 @@ type service struct {
 	conn *grpc.ClientConn
 }
 
-func dial(t *testing.T, d *daemontest.Daemon) service {
+func dial(t *testing.T, d *daemontest.Daemon, options ...grpc.DialOption) service {
 	t.Helper()
-	conn, err := grpc.NewClient(strings.TrimPrefix(d.URL, "http://"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	options = append(options, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient(strings.TrimPrefix(d.URL, "http://"), options...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,9 +49,16 @@ func (s service) call(ctx context.Context, method string, in, out proto.Message)
 
 func (s service) must(method string, in, out proto.Message) {
 	s.t.Helper()
-	if err := s.call(s.t.Context(), method, in, out); err != nil {
+	if err := s.call(bounded(s.t), method, in, out); err != nil {
 		s.t.Fatalf("%s: %v", method, err)
 	}
+}
+
+// bounded is the test's context with an end that no test of these reaches.
+func bounded(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	t.Cleanup(cancel)
+	return ctx
 }
 
 func (s service) create(in *sandboxv1.CreateSessionRequest) *sandboxv1.SessionInfo {
@@ -123,7 +124,7 @@ func TestSessions(t *testing.T) {
 		t.Errorf("GetSession = %v", got.GetSession())
 	}
 	for _, id := range []string{"unknown", "../x", ""} {
-		err := s.call(t.Context(), "GetSession", &sandboxv1.GetSessionRequest{SessionId: id}, &got)
+		err := s.call(bounded(t), "GetSession", &sandboxv1.GetSessionRequest{SessionId: id}, &got)
 		if st := status.Convert(err); st.Code() != codes.NotFound || st.Message() != "Session not found" {
 			t.Errorf("GetSession(%q) = %v", id, err)
 		}
@@ -144,35 +145,12 @@ func TestSessions(t *testing.T) {
 		codes.InvalidArgument: {AllowedHosts: []string{"http://a.example/"}},
 		codes.Unimplemented:   {TenantId: ptr("acme")},
 	} {
-		if err := s.call(t.Context(), "CreateSession", in, &sandboxv1.CreateSessionResponse{}); status.Code(err) != code {
+		if err := s.call(bounded(t), "CreateSession", in, &sandboxv1.CreateSessionResponse{}); status.Code(err) != code {
 			t.Errorf("CreateSession(%v) = %v, want %v", in, err, code)
 		}
 	}
-	if err := s.call(t.Context(), "CreateSession", &sandboxv1.CreateSessionRequest{SessionId: ptr("../x")}, &sandboxv1.CreateSessionResponse{}); status.Code(err) != codes.InvalidArgument {
+	if err := s.call(bounded(t), "CreateSession", &sandboxv1.CreateSessionRequest{SessionId: ptr("../x")}, &sandboxv1.CreateSessionResponse{}); status.Code(err) != codes.InvalidArgument {
 		t.Errorf("a malformed id = %v", err)
-	}
-}
-
-// Calls that create one id at once all get the one session.
-func TestCreatesOfOneID(t *testing.T) {
-	s := dial(t, daemontest.Start(t, daemontest.Options{}))
-	uids := make(chan string)
-	const calls = 8
-	for range calls {
-		go func() {
-			var out sandboxv1.CreateSessionResponse
-			if err := s.call(t.Context(), "CreateSession", &sandboxv1.CreateSessionRequest{SessionId: ptr("one")}, &out); err != nil {
-				uids <- err.Error()
-				return
-			}
-			uids <- out.GetSession().GetContainerId()
-		}()
-	}
-	first := <-uids
-	for range calls - 1 {
-		if uid := <-uids; uid != first {
-			t.Errorf("two creates of one id gave %s and %s", first, uid)
-		}
 	}
 }
 
@@ -191,7 +169,12 @@ func TestExec(t *testing.T) {
 		{&sandboxv1.ExecRequest{Command: "touch test && echo ok"}, &sandboxv1.ExecResponse{Stdout: "ok\n"}},
 		{&sandboxv1.ExecRequest{Command: "printf 'a\\377b'"}, &sandboxv1.ExecResponse{Stdout: "a\uFFFDb"}},
 		{&sandboxv1.ExecRequest{Command: "echo part; exec sleep 100", Timeout: 1}, &sandboxv1.ExecResponse{ExitCode: -1, Stdout: "part\n", Stderr: "Command timed out", TimedOut: true}},
+		{&sandboxv1.ExecRequest{Command: "echo why >&2; exec sleep 100", Timeout: 1}, &sandboxv1.ExecResponse{ExitCode: -1, Stderr: "why\nCommand timed out", TimedOut: true}},
+		{&sandboxv1.ExecRequest{Command: "mkdir -p sub && cd sub && pwd | grep -o '/sub$'"}, &sandboxv1.ExecResponse{Stdout: "/sub\n"}},
+		{&sandboxv1.ExecRequest{Command: "pwd | grep -o '/sub$'", Workdir: "sub"}, &sandboxv1.ExecResponse{Stdout: "/sub\n"}},
 		{&sandboxv1.ExecRequest{SessionId: "unknown", Command: "true"}, &sandboxv1.ExecResponse{ExitCode: -1, Stderr: "Session not found"}},
+		{&sandboxv1.ExecRequest{SessionId: "unknown", Command: ""}, &sandboxv1.ExecResponse{ExitCode: -1, Stderr: "Session not found"}},
+		{&sandboxv1.ExecRequest{SessionId: "../x", Command: "true"}, &sandboxv1.ExecResponse{ExitCode: -1, Stderr: "Session not found"}},
 	} {
 		if tt.in.SessionId == "" {
 			tt.in.SessionId = "a"
@@ -200,38 +183,14 @@ func TestExec(t *testing.T) {
 			t.Errorf("Exec(%v) = %v, want %v", tt.in, got, tt.want)
 		}
 	}
-	for _, in := range []*sandboxv1.ExecRequest{{SessionId: "a"}, {SessionId: "a", Command: "true", Timeout: -1}} {
-		if err := s.call(t.Context(), "Exec", in, &sandboxv1.ExecResponse{}); status.Code(err) != codes.InvalidArgument {
+	if out := s.exec(&sandboxv1.ExecRequest{SessionId: "a", Command: "true", Workdir: "/nonexistent"}); out.GetExitCode() == 0 || out.GetStderr() == "" || out.GetTimedOut() {
+		t.Errorf("Exec where no directory is = %v", out)
+	}
+	for _, in := range []*sandboxv1.ExecRequest{{SessionId: "a"}, {SessionId: "a", Command: "true", Timeout: -1}, {SessionId: "a", Command: "true", Timeout: math.MaxInt32}} {
+		if err := s.call(bounded(t), "Exec", in, &sandboxv1.ExecResponse{}); status.Code(err) != codes.InvalidArgument {
 			t.Errorf("Exec(%v) = %v, want invalid", in, err)
 		}
 	}
-}
-
-// A caller that leaves takes its command along: nobody could find it again.
-func TestCallerLeaves(t *testing.T) {
-	s := dial(t, daemontest.Start(t, daemontest.Options{}))
-	s.create(&sandboxv1.CreateSessionRequest{SessionId: ptr("a")})
-	alive := func() bool {
-		return s.exec(&sandboxv1.ExecRequest{SessionId: "a", Command: "kill -0 $(cat pid)"}).GetExitCode() == 0
-	}
-	leave := func(name string, call func(ctx context.Context)) {
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() { defer close(done); call(ctx) }()
-		wait(t, name+" to start", func() bool {
-			return s.exec(&sandboxv1.ExecRequest{SessionId: "a", Command: "test -s pid"}).GetExitCode() == 0 && alive()
-		})
-		cancel()
-		<-done
-		wait(t, name+" to end", func() bool { return !alive() })
-		s.exec(&sandboxv1.ExecRequest{SessionId: "a", Command: "rm pid"})
-	}
-	leave("Exec", func(ctx context.Context) {
-		_ = s.call(ctx, "Exec", &sandboxv1.ExecRequest{SessionId: "a", Command: "echo $$ >pid; exec sleep 1000"}, &sandboxv1.ExecResponse{})
-	})
-	leave("ExecStream", func(ctx context.Context) {
-		_ = s.stream(ctx, &sandboxv1.ExecStreamRequest{SessionId: "a", Command: "echo $$ >pid; exec sleep 1000"}, func(*sandboxv1.ExecStreamResponse) {})
-	})
 }
 
 func wait(t *testing.T, what string, ok func() bool) {
@@ -248,7 +207,7 @@ func TestExecStreamIsLive(t *testing.T) {
 	s.create(&sandboxv1.CreateSessionRequest{SessionId: ptr("a")})
 	// The command goes on only when its first line was read here.
 	var got []string
-	err := s.stream(t.Context(), &sandboxv1.ExecStreamRequest{
+	err := s.stream(bounded(t), &sandboxv1.ExecStreamRequest{
 		SessionId: "a", Command: "echo first; until test -e go; do sleep 0.05; done; echo oops >&2; pwd; exit 7", Workdir: "/tmp",
 	}, func(m *sandboxv1.ExecStreamResponse) {
 		got = append(got, fmt.Sprintf("%s %q", m.GetType(), m.GetData()))
@@ -271,10 +230,10 @@ func TestExecStreamIsLive(t *testing.T) {
 	}
 	var last *sandboxv1.ExecStreamResponse
 	keep := func(m *sandboxv1.ExecStreamResponse) { last = m }
-	if err := s.stream(t.Context(), &sandboxv1.ExecStreamRequest{SessionId: "unknown", Command: "true"}, keep); err != nil || last.GetType() != "error" || last.GetData() != "Session not found" {
+	if err := s.stream(bounded(t), &sandboxv1.ExecStreamRequest{SessionId: "unknown", Command: "true"}, keep); err != nil || last.GetType() != "error" || last.GetData() != "Session not found" {
 		t.Errorf("ExecStream in no session = %v, %v", last, err)
 	}
-	if err := s.stream(t.Context(), &sandboxv1.ExecStreamRequest{SessionId: "a", Command: "kill -9 $$"}, keep); err != nil || last.GetType() != "exit" || last.GetExitCode() != 137 {
+	if err := s.stream(bounded(t), &sandboxv1.ExecStreamRequest{SessionId: "a", Command: "kill -9 $$"}, keep); err != nil || last.GetType() != "exit" || last.GetExitCode() != 137 {
 		t.Errorf("a command that kills itself = %v, %v", last, err)
 	}
 }
@@ -314,10 +273,19 @@ func TestFiles(t *testing.T) {
 			t.Errorf("WriteFile(%q) = %v", w, out)
 		}
 	}
-	var out sandboxv1.ReadFileResponse
-	s.must("ReadFile", &sandboxv1.ReadFileRequest{SessionId: "unknown", Path: "x"}, &out)
-	if out.GetSuccess() || out.GetError() != "Session not found" {
-		t.Errorf("ReadFile in no session = %v", &out)
+	for _, id := range []string{"unknown", "../x", ""} {
+		for _, path := range []string{"x", "/etc/passwd", ""} {
+			var read sandboxv1.ReadFileResponse
+			s.must("ReadFile", &sandboxv1.ReadFileRequest{SessionId: id, Path: path}, &read)
+			if read.GetSuccess() || read.GetError() != "Session not found" {
+				t.Errorf("ReadFile(%q) in session %q = %v", path, id, &read)
+			}
+			var wrote sandboxv1.WriteFileResponse
+			s.must("WriteFile", &sandboxv1.WriteFileRequest{SessionId: id, Path: path}, &wrote)
+			if wrote.GetSuccess() || wrote.GetError() != "Session not found" {
+				t.Errorf("WriteFile(%q) in session %q = %v", path, id, &wrote)
+			}
+		}
 	}
 }
 
@@ -333,104 +301,14 @@ func TestPipInstallRefuses(t *testing.T) {
 	if out := pip("b", "requests"); out.GetExitCode() != -1 || out.GetStderr() != "pip install requires pypi.org and files.pythonhosted.org in allowed_hosts" {
 		t.Errorf("without the hosts = %v", out)
 	}
-	if out := pip("unknown", "requests"); out.GetExitCode() != -1 || out.GetStderr() != "Session not found" {
-		t.Errorf("in no session = %v", out)
+	for _, id := range []string{"unknown", "../x", ""} {
+		if out := pip(id, "requests"); out.GetExitCode() != -1 || out.GetStderr() != "Session not found" {
+			t.Errorf("in session %q = %v", id, out)
+		}
 	}
 	for _, p := range []string{"foo; rm -rf /", "--index-url=http://x", "-r", "a b", "git+https://x/y", "a==", "a @ http://x", "", "a[", "../x", "./x", "a;python_version>'3'"} {
 		if out := pip("a", "requests", p); out.GetExitCode() != -1 || out.GetStderr() != "Invalid package specifier: "+p {
 			t.Errorf("PipInstall(%q) = %v", p, out)
-		}
-	}
-}
-
-// What clients ask a service about itself.
-func TestHealthAndReflection(t *testing.T) {
-	d := daemontest.Start(t, daemontest.Options{Config: func(c *config.Config) { c.GRPCListen = "127.0.0.1:0" }})
-	s := dial(t, d)
-	health := healthpb.NewHealthClient(s.conn)
-	for service, want := range map[string]codes.Code{"": codes.OK, "sandbox.v1.SandboxService": codes.OK, "other": codes.NotFound} {
-		res, err := health.Check(t.Context(), &healthpb.HealthCheckRequest{Service: service})
-		if status.Code(err) != want || err == nil && res.GetStatus() != healthpb.HealthCheckResponse_SERVING {
-			t.Errorf("health of %q = %v, %v", service, res, err)
-		}
-	}
-	st, err := reflectionpb.NewServerReflectionClient(s.conn).ServerReflectionInfo(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	ask := &reflectionpb.ServerReflectionRequest{MessageRequest: &reflectionpb.ServerReflectionRequest_ListServices{}}
-	if err := st.Send(ask); err != nil {
-		t.Fatal(err)
-	}
-	res, err := st.Recv()
-	if err != nil || len(res.GetListServicesResponse().GetService()) != 1 || res.GetListServicesResponse().GetService()[0].GetName() != "sandbox.v1.SandboxService" {
-		t.Errorf("reflection = %v, %v", res, err)
-	}
-	if err := st.CloseSend(); err != nil {
-		t.Error(err)
-	}
-	for err == nil {
-		_, err = st.Recv()
-	}
-}
-
-// The same service for gRPC-Web and Connect clients, on HTTP/1.1.
-func TestOtherProtocols(t *testing.T) {
-	d := daemontest.Start(t, daemontest.Options{})
-	for name, options := range map[string][]connect.ClientOption{
-		"gRPC-Web": {connect.WithGRPCWeb()}, "Connect": nil, "Connect with JSON": {connect.WithProtoJSON()},
-	} {
-		transport := new(http.Transport)
-		c := sandboxv1connect.NewSandboxServiceClient(&http.Client{Transport: transport}, d.URL, options...)
-		made, err := c.CreateSession(t.Context(), connect.NewRequest(&sandboxv1.CreateSessionRequest{}))
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		id := made.Msg.GetSession().GetSessionId()
-		out, err := c.Exec(t.Context(), connect.NewRequest(&sandboxv1.ExecRequest{SessionId: id, Command: "echo hello"}))
-		if err != nil || out.Msg.GetStdout() != "hello\n" {
-			t.Errorf("%s: Exec = %v, %v", name, out, err)
-		}
-		st, err := c.ExecStream(t.Context(), connect.NewRequest(&sandboxv1.ExecStreamRequest{SessionId: id, Command: "echo live"}))
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		var types []string
-		for st.Receive() {
-			types = append(types, st.Msg().GetType())
-		}
-		if err := errors.Join(st.Err(), st.Close()); err != nil || !slices.Equal(types, []string{"stdout", "exit"}) {
-			t.Errorf("%s: ExecStream = %v, %v", name, types, err)
-		}
-		if _, err := c.GetSession(t.Context(), connect.NewRequest(&sandboxv1.GetSessionRequest{SessionId: "unknown"})); connect.CodeOf(err) != connect.CodeNotFound {
-			t.Errorf("%s: GetSession = %v", name, err)
-		}
-		transport.CloseIdleConnections()
-	}
-	res, err := http.Post(d.URL+"/sandbox.v1.SandboxService/GetSession", "application/json", strings.NewReader(`{"sessionId":"unknown"}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer res.Body.Close()
-	defer http.DefaultTransport.(*http.Transport).CloseIdleConnections()
-	if body, _ := io.ReadAll(res.Body); res.StatusCode != 404 || !bytes.Contains(body, []byte(`"not_found"`)) {
-		t.Errorf("by hand = %d %s", res.StatusCode, body)
-	}
-}
-
-func TestAuthentication(t *testing.T) {
-	s := dial(t, daemontest.Start(t, daemontest.Options{Config: func(c *config.Config) { c.Tokens = "me:secret" }}))
-	in, out := &sandboxv1.ListSessionsRequest{}, &sandboxv1.ListSessionsResponse{}
-	for _, pairs := range [][]string{nil, {"authorization", "Bearer wrong"}, {"authorization", "Basic secret"}} {
-		ctx := metadata.NewOutgoingContext(t.Context(), metadata.Pairs(pairs...))
-		if err := s.call(ctx, "ListSessions", in, out); status.Code(err) != codes.Unauthenticated {
-			t.Errorf("with %v = %v, want unauthenticated", pairs, err)
-		}
-	}
-	for _, pairs := range [][]string{{"authorization", "Bearer secret"}, {"x-api-key", "secret"}} {
-		ctx := metadata.NewOutgoingContext(t.Context(), metadata.Pairs(pairs...))
-		if err := s.call(ctx, "ListSessions", in, out); err != nil {
-			t.Errorf("with %v = %v", pairs, err)
 		}
 	}
 }
