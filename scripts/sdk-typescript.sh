@@ -59,7 +59,7 @@ build() {
     cat >main.mts <<'TS'
 import { Client, Sandbox, UnreachableError, version } from '@cubby/sdk';
 
-const client: Client = new Client({ baseUrl: 'http://127.0.0.1:9', retries: 0 });
+const client: Client = new Client({ baseUrl: 'http://127.0.0.1:2', retries: 0 });
 const met: unknown = await client.health().then(
   () => undefined,
   (e: unknown) => e,
