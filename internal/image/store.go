@@ -204,11 +204,11 @@ func (s *Store) check(ctx context.Context, r record, root string) error {
 	if known {
 		return nil
 	}
-	tree, err := readTree(ctx, root)
+	now, err := stampTree(ctx, root)
 	if err != nil {
 		return err
 	}
-	if stamp(tree) != r.Stamp {
+	if now != r.Stamp {
 		return errChanged
 	}
 	s.mu.Lock()

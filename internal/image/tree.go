@@ -37,13 +37,21 @@ type entry struct {
 // opens nothing.
 func readTree(ctx context.Context, root string) ([]entry, error) {
 	var tree []entry
-	err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
+	err := walkTree(ctx, root, func(e entry) { tree = append(tree, e) })
+	return tree, err
+}
+
+// walkTree is readTree without the list.
+func walkTree(ctx context.Context, root string, each func(entry)) error {
+	seen := 0
+	return filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		if len(tree)%4096 == 0 && ctx.Err() != nil {
+		if seen%4096 == 0 && ctx.Err() != nil {
 			return ctx.Err()
 		}
+		seen++
 		info, err := d.Info()
 		if err != nil {
 			return err
@@ -52,10 +60,9 @@ func readTree(ctx context.Context, root string) ([]entry, error) {
 		if err != nil {
 			return err
 		}
-		tree = append(tree, newEntry(rel, info))
+		each(newEntry(rel, info))
 		return nil
 	})
-	return tree, err
 }
 
 func newEntry(rel string, info fs.FileInfo) entry {
@@ -142,9 +149,21 @@ func digest(tree []entry, env []string) string {
 func stamp(tree []entry) string {
 	h := sha256.New()
 	for _, e := range tree {
-		fmt.Fprintf(h, "%q %o %d %d %d %d\n", e.path, e.mode, e.uid, e.gid, e.size, e.mtime)
+		e.stamp(h)
 	}
 	return hex.EncodeToString(h.Sum(nil))
+}
+
+func (e entry) stamp(h hash.Hash) {
+	fmt.Fprintf(h, "%q %o %d %d %d %d\n", e.path, e.mode, e.uid, e.gid, e.size, e.mtime)
+}
+
+// stampTree is the stamp of the tree below root. It keeps none of it: there are
+// tens of thousands of files.
+func stampTree(ctx context.Context, root string) (string, error) {
+	h := sha256.New()
+	err := walkTree(ctx, root, func(e entry) { e.stamp(h) })
+	return hex.EncodeToString(h.Sum(nil)), err
 }
 
 // topDepth is how deep the part of the tree is that is looked at on every use.
