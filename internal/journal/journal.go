@@ -9,8 +9,8 @@
 // was written in the last half minute; such a log is a true prefix, without an
 // exit, and never a wrong one, because every record carries a checksum.
 //
-// Logs are bounded. A log over its own cap keeps its beginning and counts
-// what it cut; a ring ([Journals.CreateRing]) keeps its end instead. A sandbox
+// Logs are bounded. A log over its own cap keeps its beginning, and what is not
+// text as long as there is room for that, and counts what it cut; a ring ([Journals.CreateRing]) keeps its end instead. A sandbox
 // over its cap loses its oldest finished logs, whole; reading one of those is
 // errs.NotFound. The package knows no execs but by
 // number and does not log.
@@ -35,8 +35,17 @@ import (
 
 // Limits bound what is kept; 0 means no limit.
 type Limits struct {
-	PerExec    int64 // bytes of output, all streams
+	PerExec    int64 // bytes of output, all streams; rich output may be a quarter over it
 	PerSandbox int64 // bytes on disk
+}
+
+// perExec is up to where output of a kind is kept. A cell that printed too much
+// still has a result.
+func (l Limits) perExec(k kind) int64 {
+	if k == kindRich {
+		return l.PerExec + l.PerExec/4
+	}
+	return l.PerExec
 }
 
 // Journals are all logs below one directory, which belongs to them alone. The

@@ -239,7 +239,7 @@ func TestRemoveAndBoxes(t *testing.T) {
 
 func TestRichOutput(t *testing.T) {
 	dir, box := t.TempDir(), sandbox.NewUID()
-	j := openDir(t, dir, Limits{PerExec: 10})
+	j := openDir(t, dir, Limits{PerExec: 8})
 	l := create(t, j, box, 1)
 	write(t, l, sandbox.Stdout, "out")
 	write(t, l, sandbox.Rich, "{1}\n")
@@ -250,7 +250,7 @@ func TestRichOutput(t *testing.T) {
 	if err := j.Close(); err != nil {
 		t.Fatal(err)
 	}
-	j = openDir(t, dir, Limits{PerExec: 10})
+	j = openDir(t, dir, Limits{PerExec: 8})
 	l = create(t, j, box, 1)
 	write(t, l, sandbox.Rich, "more")
 	exit := exited(0)
@@ -291,7 +291,7 @@ func TestOldCutRecord(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, string(box), "1.log"), text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	l := create(t, openDir(t, dir, Limits{PerExec: 5}), box, 1)
+	l := create(t, openDir(t, dir, Limits{PerExec: 3}), box, 1)
 	if out, stderr, rich := l.Cut(); out != 3 || stderr != 4 || rich != 0 || l.Size() != 12 {
 		t.Fatalf("Cut = %d, %d, %d, Size = %d", out, stderr, rich, l.Size())
 	}

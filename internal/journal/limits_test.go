@@ -3,8 +3,10 @@ package journal
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -61,6 +63,66 @@ func TestPerExecCap(t *testing.T) {
 	want := Collected{Stdout: []byte("12345"), Stderr: []byte("abc"), StdoutCut: 1004, StderrCut: 4, Exit: &exit}
 	if diff := cmp.Diff(want, c); diff != "" {
 		t.Errorf("Collect (-want +got):\n%s", diff)
+	}
+}
+
+// A cell that printed more than is kept still has what it showed at its end,
+// at the offsets that it had.
+func TestRichAfterTextWasCut(t *testing.T) {
+	dir, box := t.TempDir(), sandbox.NewUID()
+	j := openDir(t, dir, Limits{PerExec: 20})
+	l := create(t, j, box, 1)
+	follow, stop := iter.Pull2(j.Read(t.Context(), box, 1, 0, true))
+	defer stop()
+	wants := func(next func() (Entry, error, bool), offset int64, text string) {
+		t.Helper()
+		if e, err, ok := next(); err != nil || !ok || e.Exit != nil || e.Output.Offset != offset || string(e.Output.Data) != text {
+			t.Errorf("read %+v, %v, want %q at %d", e, err, text, offset)
+		}
+	}
+	write(t, l, sandbox.Stdout, strings.Repeat("o", 30)) // 20 are kept
+	wants(follow, 0, strings.Repeat("o", 20))
+	write(t, l, sandbox.Stderr, "e")
+	write(t, l, sandbox.Rich, "{}\n")
+	wants(follow, 31, "{}\n")
+	write(t, l, sandbox.Stdout, "oo")
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	j = openDir(t, dir, Limits{PerExec: 20})
+	l = create(t, j, box, 1)
+	write(t, l, sandbox.Stderr, "ee")
+	write(t, l, sandbox.Rich, "{2}\n") // 2 are kept
+	write(t, l, sandbox.Rich, "{3}\n")
+	if first, end, err := j.Span(box, 1); first != 0 || end != 40 || err != nil {
+		t.Errorf("Span = %d, %d, %v", first, end, err)
+	}
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	j = openDir(t, dir, Limits{PerExec: 20})
+	l = create(t, j, box, 1)
+	write(t, l, sandbox.Rich, "{4}\n")
+	if err := l.Finish(exited(0)); err != nil {
+		t.Fatal(err)
+	}
+	if first, end, err := j.Span(box, 1); first != 0 || end != 40 || err != nil {
+		t.Errorf("Span of a finished log = %d, %d, %v", first, end, err)
+	}
+	exit := exited(0)
+	exit.StdoutCut, exit.StderrCut, exit.RichCut = 12, 3, 10
+	want := Collected{
+		Stdout: []byte(strings.Repeat("o", 20)), Rich: []byte("{}\n{2"), StdoutCut: 12, StderrCut: 3, RichCut: 10, Exit: &exit,
+	}
+	c, err := j.Collect(t.Context(), box, 1, Caps{Stdout: -1, Stderr: -1, Rich: -1})
+	if diff := cmp.Diff(want, c); diff != "" || err != nil {
+		t.Errorf("Collect (-want +got):\n%s%v", diff, err)
+	}
+	for after, offset := range map[int64]int64{20: 31, 25: 31, 31: 31, 34: 38, 37: 38} {
+		next, stop := iter.Pull2(j.Read(t.Context(), box, 1, after, false))
+		wants(next, offset, map[int64]string{31: "{}\n", 38: "{2"}[offset])
+		stop()
 	}
 }
 

@@ -36,9 +36,11 @@ type Log struct {
 	outEnd   int64         // file bytes up to the last output record: what readers see
 	size     int64         // output bytes, kept or cut
 	kept     int64         // output bytes that are kept
-	cutting  bool          // the log is at a cap and keeps no more
-	cutAt    int64         // file position of the cut record; 0: none
-	cut      cuts          // while cutting
+	cutting  bool          // the log is at a cap and keeps no more text
+	cutRich  bool          // nor anything else
+	cutAt    int64         // file position of the cut record at the end; 0: none is there
+	run      cuts          // what that record counts
+	cut      cuts          // in all
 	exit     *sandbox.Exit // how it ended; nil before Finish
 	index    []mark        // by position, one every markEvery bytes
 	wake     chan struct{} // closed by the next change; nil when nobody waits
@@ -101,13 +103,13 @@ func (l *Log) Append(o sandbox.Output) error {
 	}
 	data := o.Data[l.size-o.Offset:]
 	defer l.broadcast()
-	for len(data) > 0 && !l.cutting {
+	for len(data) > 0 && !l.full(k) {
 		n := min(len(data), maxPayload)
-		if limit := l.box.limits.PerExec; limit > 0 && l.ring == 0 {
+		if limit := l.box.limits.perExec(k); limit > 0 && l.ring == 0 {
 			n = int(min(int64(n), limit-l.kept))
 		}
 		if n <= 0 || !l.box.admit(l, l.end+headerSize+int64(n)) && l.ring == 0 {
-			l.cutting = true
+			l.cutting, l.cutRich = true, l.cutRich || k == kindRich
 			break
 		}
 		if err := l.appendOutput(k, o.Time, data[:n]); err != nil {
@@ -121,6 +123,11 @@ func (l *Log) Append(o sandbox.Output) error {
 	return l.countCut(o.Stream, o.Time, int64(len(data)))
 }
 
+// full reports whether the log keeps no more of a kind. Once a part is missing
+// of what is not text no more of it is kept: it is lines, and the next would
+// be taken for the rest of the one that broke off.
+func (l *Log) full(k kind) bool { return l.cutting && k != kindRich || l.cutRich }
+
 func (l *Log) appendOutput(k kind, at time.Time, data []byte) error {
 	position := l.end
 	if err := l.put(position, k, l.size, at, data); err != nil {
@@ -130,6 +137,7 @@ func (l *Log) appendOutput(k kind, at time.Time, data []byte) error {
 	l.size += int64(len(data))
 	l.kept += int64(len(data))
 	l.outEnd = l.end
+	l.cutAt, l.run = 0, cuts{}
 	if err := l.dropOldest(); err != nil {
 		return fmt.Errorf("drop the oldest of log %d: %w", l.seq, fault(err))
 	}
@@ -157,16 +165,17 @@ func (l *Log) becomeLog() {
 // countCut writes the cut record in its place: a log over its cap must not
 // grow by counting.
 func (l *Log) countCut(s sandbox.Stream, at time.Time, n int64) error {
-	cut, position := l.cut, l.cutAt
-	cut.add(s, n)
+	run, position := l.run, l.cutAt
+	run.add(s, n)
 	if position == 0 {
 		position = l.end
 	}
-	offset := l.size - l.cut.total() // where the cutting began
-	if err := l.put(position, kindCut, offset, at, cut.encode()); err != nil {
+	offset := l.size - l.run.total() // where the cutting began
+	if err := l.put(position, kindCut, offset, at, run.encode()); err != nil {
 		return err
 	}
-	l.cut, l.cutAt = cut, position
+	l.run, l.cutAt = run, position
+	l.cut.add(s, n)
 	l.size += n
 	return nil
 }
@@ -335,16 +344,21 @@ func (l *Log) replay(h header, payload []byte) bool {
 			return false
 		}
 		l.exit, l.closed = exit, true
-	case h.offset != l.size || l.cutting:
+	case h.offset != l.size:
 		return false
 	case h.kind == kindCut:
-		cut, err := decodeCuts(payload)
-		if err != nil {
+		run, err := decodeCuts(payload)
+		if err != nil || l.cutAt != 0 {
 			return false
 		}
-		l.cutting, l.cut, l.cutAt = true, cut, position
-		l.size += cut.total()
+		l.cutting, l.cutRich = true, l.cutRich || run.rich > 0
+		l.run, l.cutAt = run, position
+		l.cut = l.cut.plus(run)
+		l.size += run.total()
+	case l.full(h.kind):
+		return false
 	default:
+		l.cutAt, l.run = 0, cuts{}
 		l.remember(position)
 		l.size += int64(len(payload))
 		l.kept += int64(len(payload))

@@ -35,8 +35,9 @@ const (
 	kindStdout = kind(sandbox.Stdout)
 	kindStderr = kind(sandbox.Stderr)
 	// kindCut counts what was not kept: 64-bit numbers, of stdout, stderr and
-	// rich, the last of which older logs do not have. It is the last record but
-	// for the exit, and written over while the counts grow.
+	// rich, the last of which older logs do not have. While it is the last
+	// record it is written over as the counts grow; after it only rich output
+	// can come, or the exit.
 	kindCut kind = 3
 	// kindExit is the last record: a sandbox.Exit in JSON.
 	kindExit kind = 4
@@ -145,6 +146,10 @@ func (c *cuts) add(s sandbox.Stream, n int64) {
 	default:
 		c.stdout += n
 	}
+}
+
+func (c cuts) plus(d cuts) cuts {
+	return cuts{c.stdout + d.stdout, c.stderr + d.stderr, c.rich + d.rich}
 }
 
 func (c cuts) total() int64 { return c.stdout + c.stderr + c.rich }

@@ -60,7 +60,7 @@ func (j *Journals) Span(uid sandbox.UID, seq int64) (first, end int64, err error
 	if l := src.log; l != nil {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		return l.first.offset, l.size - l.cut.total(), nil
+		return l.first.offset, l.size - l.run.total(), nil
 	}
 	sc, oldest, err := src.scan()
 	if err != nil {
@@ -73,10 +73,12 @@ func (j *Journals) Span(uid sandbox.UID, seq int64) (first, end int64, err error
 		if err != nil {
 			return oldest.offset, end, r.explain(err)
 		}
-		if !h.kind.output() {
+		switch {
+		case h.kind == kindExit:
 			return oldest.offset, end, nil
+		case h.kind.output():
+			end = h.offset + int64(h.length)
 		}
-		end = h.offset + int64(h.length)
 		sc.skip(h)
 	}
 }
