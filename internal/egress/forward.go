@@ -72,7 +72,8 @@ func (s *stream) forward(w http.ResponseWriter, r *http.Request) {
 		FlushInterval: -1,
 		Rewrite: func(pr *httputil.ProxyRequest) {
 			pr.Out.URL.Host = d.HostPort()
-			pr.Out.Host = pr.In.URL.Host // never a Host header that differs from what was decided
+			pr.Out.Host = pr.In.URL.Host   // never a Host header that differs from what was decided
+			pr.Out.Trailer = pr.In.Trailer // itself: its values come after the body
 			keepForwarded(pr)
 		},
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
