@@ -52,12 +52,18 @@ func TestProgressGoesThrough(t *testing.T) {
 				_, err := b.CallTool(context.Background(), params)
 				done <- err
 			}()
-			for n := range heard {
-				if n.ProgressToken != "mine" {
-					t.Errorf("progress of %v", n.ProgressToken)
-				}
-				if n.Message == "a line" {
-					break
+			late := time.After(2 * time.Minute)
+			for came := false; !came; {
+				select {
+				case n := <-heard:
+					if n.ProgressToken != "mine" {
+						t.Errorf("progress of %v", n.ProgressToken)
+					}
+					came = n.Message == "a line"
+				case err := <-done:
+					t.Fatalf("the call ended before its progress came: %v", err)
+				case <-late:
+					t.Fatal("no progress came")
 				}
 			}
 			b.good(t, "write_file", object{"session_id": id, "path": "go", "content": ""})

@@ -161,7 +161,7 @@ func TestInput(t *testing.T) {
 		t.Errorf("input without stdin: %+v", got.Error)
 	}
 	var s shown
-	_, err := c.Execute(t.Context(), kernel.Cell{Code: "input('name? ')", Stdin: true}, func(o kernel.Output) {
+	_, err := c.Execute(inTime(t), kernel.Cell{Code: "input('name? ')", Stdin: true}, func(o kernel.Output) {
 		if o.Input != nil {
 			if o.Input.Prompt != "name? " {
 				t.Errorf("prompt = %+v", o.Input)
@@ -181,7 +181,7 @@ func TestInterruptKeepsState(t *testing.T) {
 	c, cmd := start(t, "python3")
 	execute(t, c, "kept = 'yes'")
 	var s shown
-	_, err := c.Execute(t.Context(), kernel.Cell{Code: "print('on', flush=True)\nwhile True: pass"}, func(o kernel.Output) {
+	_, err := c.Execute(inTime(t), kernel.Cell{Code: "print('on', flush=True)\nwhile True: pass"}, func(o kernel.Output) {
 		if o.Stream != nil {
 			if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
 				t.Error(err)
@@ -200,10 +200,10 @@ func TestInterruptKeepsState(t *testing.T) {
 func TestKernelThatDies(t *testing.T) {
 	for _, code := range []string{"import os; os._exit(1)", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"} {
 		c, _ := start(t, "python3")
-		if _, err := c.Execute(t.Context(), kernel.Cell{Code: code}, func(kernel.Output) {}); !errors.Is(err, kernel.ErrGone) {
+		if _, err := c.Execute(inTime(t), kernel.Cell{Code: code}, func(kernel.Output) {}); !errors.Is(err, kernel.ErrGone) {
 			t.Errorf("%s: %v, want ErrGone", code, err)
 		}
-		if _, err := c.Execute(t.Context(), kernel.Cell{Code: "1"}, func(kernel.Output) {}); !errors.Is(err, kernel.ErrGone) {
+		if _, err := c.Execute(inTime(t), kernel.Cell{Code: "1"}, func(kernel.Output) {}); !errors.Is(err, kernel.ErrGone) {
 			t.Errorf("after %s: %v, want ErrGone", code, err)
 		}
 	}
@@ -214,7 +214,7 @@ func TestLargeDisplay(t *testing.T) {
 	for size, whole := range map[int]bool{20 << 20: true, 70 << 20: false} {
 		var shown []kernel.Output
 		code := fmt.Sprintf("from IPython.display import display\ndisplay({'text/plain': 'x' * %d}, raw=True)", size)
-		r, err := c.Execute(t.Context(), kernel.Cell{Code: code}, func(o kernel.Output) {
+		r, err := c.Execute(inTime(t), kernel.Cell{Code: code}, func(o kernel.Output) {
 			if o.Display != nil {
 				shown = append(shown, o)
 			}
@@ -241,4 +241,12 @@ func TestR(t *testing.T) {
 	if got.Stdout != "out\n" || r.Status != "error" {
 		t.Errorf("R error: %+v, %+v", got, r)
 	}
+}
+
+// inTime bounds what may never come: it shall fail its test and not hang it.
+func inTime(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	t.Cleanup(cancel)
+	return ctx
 }

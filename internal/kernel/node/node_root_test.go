@@ -158,7 +158,7 @@ func TestInterruptKeepsState(t *testing.T) {
 		c, cmd := start(t)
 		execute(t, c, "const kept = 'yes'")
 		var s shown
-		_, err := c.Execute(t.Context(), kernel.Cell{Code: code}, func(o kernel.Output) {
+		_, err := c.Execute(inTime(t), kernel.Cell{Code: code}, func(o kernel.Output) {
 			if o.Stream != nil {
 				if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
 					t.Error(err)
@@ -177,10 +177,10 @@ func TestInterruptKeepsState(t *testing.T) {
 
 func TestKernelThatDies(t *testing.T) {
 	c, _ := start(t)
-	if _, err := c.Execute(t.Context(), kernel.Cell{Code: "process.exit(3)"}, func(kernel.Output) {}); !errors.Is(err, kernel.ErrGone) {
+	if _, err := c.Execute(inTime(t), kernel.Cell{Code: "process.exit(3)"}, func(kernel.Output) {}); !errors.Is(err, kernel.ErrGone) {
 		t.Errorf("Execute = %v, want ErrGone", err)
 	}
-	if _, err := c.Execute(t.Context(), kernel.Cell{Code: "1"}, func(kernel.Output) {}); !errors.Is(err, kernel.ErrGone) {
+	if _, err := c.Execute(inTime(t), kernel.Cell{Code: "1"}, func(kernel.Output) {}); !errors.Is(err, kernel.ErrGone) {
 		t.Errorf("afterwards: %v, want ErrGone", err)
 	}
 }
@@ -205,7 +205,7 @@ func TestTraceback(t *testing.T) {
 	c, _ := start(t)
 	for _, code := range []string{"nope", "(() => { throw new Error('x') })()", "await (async () => { nope })()"} {
 		var trace string
-		if _, err := c.Execute(t.Context(), kernel.Cell{Code: code}, func(o kernel.Output) {
+		if _, err := c.Execute(inTime(t), kernel.Cell{Code: code}, func(o kernel.Output) {
 			if o.Error != nil {
 				trace = strings.Join(o.Error.Traceback, "\n")
 			}
@@ -230,4 +230,12 @@ func TestMuchOutput(t *testing.T) {
 	if strings.Count(got.Stdout, "\n") != 100000 || !strings.HasSuffix(got.Stdout, "99999\n") {
 		t.Errorf("%d bytes", len(got.Stdout))
 	}
+}
+
+// inTime bounds what may never come: it shall fail its test and not hang it.
+func inTime(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	t.Cleanup(cancel)
+	return ctx
 }

@@ -188,7 +188,7 @@ func TestPython(t *testing.T) {
 
 	// An interrupt ends a coroutine that was awaited for its author, too.
 	var s shown
-	_, err := c.Execute(t.Context(), kernel.Cell{Code: "async def long():\n    print('on', flush=True)\n    import asyncio\n    await asyncio.sleep(3600)\nlong()"}, func(o kernel.Output) {
+	_, err := c.Execute(inTime(t), kernel.Cell{Code: "async def long():\n    print('on', flush=True)\n    import asyncio\n    await asyncio.sleep(3600)\nlong()"}, func(o kernel.Output) {
 		if o.Stream != nil && strings.Contains(o.Stream.Text, "on") {
 			if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
 				t.Error(err)
@@ -289,7 +289,7 @@ func TestR(t *testing.T) {
 	}
 
 	var s shown
-	r, err := c.Execute(t.Context(), kernel.Cell{Code: "cat('on\\n'); flush.console()\nrepeat {}"}, func(o kernel.Output) {
+	r, err := c.Execute(inTime(t), kernel.Cell{Code: "cat('on\\n'); flush.console()\nrepeat {}"}, func(o kernel.Output) {
 		if o.Stream != nil {
 			if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
 				t.Error(err)
@@ -303,7 +303,7 @@ func TestR(t *testing.T) {
 	run(t, c, []check{{"x", shown{Result: plain("[1] 20")}}})
 
 	// quit() ends the kernel, though it may have answered before.
-	_, err = c.Execute(t.Context(), kernel.Cell{Code: "quit('no')"}, func(kernel.Output) {})
+	_, err = c.Execute(inTime(t), kernel.Cell{Code: "quit('no')"}, func(kernel.Output) {})
 	if err != nil && !errors.Is(err, kernel.ErrGone) {
 		t.Errorf("quit: %v", err)
 	}
@@ -318,7 +318,7 @@ func TestR(t *testing.T) {
 func TestRInput(t *testing.T) {
 	c, _, _ := start(t, "ir", "R")
 	var s shown
-	_, err := c.Execute(t.Context(), kernel.Cell{Code: "answer <- readline('name? ')\nanswer", Stdin: true}, func(o kernel.Output) {
+	_, err := c.Execute(inTime(t), kernel.Cell{Code: "answer <- readline('name? ')\nanswer", Stdin: true}, func(o kernel.Output) {
 		if o.Input != nil {
 			if err := c.Answer("Ada"); err != nil {
 				t.Error(err)
@@ -335,4 +335,12 @@ func TestUnknownLanguage(t *testing.T) {
 	if got := Code("cobol"); got != "" {
 		t.Errorf("Code(cobol) = %q", got)
 	}
+}
+
+// inTime bounds what may never come: it shall fail its test and not hang it.
+func inTime(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	t.Cleanup(cancel)
+	return ctx
 }
