@@ -3,8 +3,6 @@ package client
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"io"
 	"iter"
 	"net/http"
 	"net/url"
@@ -47,10 +45,7 @@ func (c *Client) Events(ctx context.Context, id string, after int64, limit int, 
 }
 
 func eventsQuery(after int64, kinds []string) url.Values {
-	q := url.Values{}
-	if after > 0 {
-		q.Set("after", strconv.FormatInt(after, 10))
-	}
+	q := afterQuery(after)
 	if len(kinds) > 0 {
 		q.Set("kinds", strings.Join(kinds, ","))
 	}
@@ -62,74 +57,27 @@ func eventsQuery(after int64, kinds []string) url.Values {
 // daemon is bridged: it goes on at its cursor, without a gap or a repetition.
 // After an error the iteration ends.
 func (c *Client) FollowEvents(ctx context.Context, id string, after int64, kinds ...string) iter.Seq2[Event, error] {
-	return func(yield func(Event, error) bool) {
-		again := c.newBackoff()
-		for {
-			begun, from := time.Now(), after
-			ended, err := c.followEvents(ctx, id, &after, kinds, func(e Event) bool { return yield(e, nil) })
-			if ended {
-				return
-			}
-			if after > from || time.Since(begun) > 5*time.Second {
-				again.reset()
-			}
-			if !again.worthwhile(ctx, err) {
-				yield(Event{}, err)
-				return
-			}
-		}
-	}
+	query := func(after int64) url.Values { return eventsQuery(after, kinds) }
+	return following[Event]{c, sandboxPath(id, "events"), query, errEventsCut, readEvent}.from(ctx, after)
 }
 
-// followEvents reads one connection. It moves *after along and returns true
-// when the consumer has had enough or everything.
-func (c *Client) followEvents(ctx context.Context, id string, after *int64, kinds []string, emit func(Event) bool) (ended bool, err error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	res, err := c.send(ctx, call{
-		method: http.MethodGet, path: sandboxPath(id, "events"), query: eventsQuery(*after, kinds),
-		header: http.Header{"Accept": {"text/event-stream"}},
-	})
-	if err != nil {
-		return false, err
+func readEvent(ev event, after int64) (step[Event], error) {
+	switch ev.name {
+	case "ping":
+		return step[Event]{}, nil
+	case "end":
+		return step[Event]{last: true}, nil
+	case "error":
+		if e, ok := decodeEnvelope(ev.data); ok {
+			return step[Event]{}, e
+		}
+		return step[Event]{}, badEvent(nil)
 	}
-	defer res.Body.Close()
-
-	alive := time.AfterFunc(streamSilence, func() { cancel(errEventsCut) })
-	defer alive.Stop()
-	events := newEventReader(res.Body)
-	for {
-		ev, err := events.next()
-		if err != nil {
-			if cause := context.Cause(ctx); errors.Is(cause, errEventsCut) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-				return false, errEventsCut
-			}
-			return false, c.readError(ctx, err)
-		}
-		alive.Reset(streamSilence)
-		switch ev.name {
-		case "ping":
-			continue
-		case "end":
-			return true, nil
-		case "error":
-			if e, ok := decodeEnvelope(ev.data); ok {
-				return false, e
-			}
-			return false, badEvent(nil)
-		}
-		var e Event
-		if err := json.Unmarshal(ev.data, &e); err != nil {
-			return false, badEvent(err)
-		}
-		if e.Cursor <= *after {
-			continue
-		}
-		*after = e.Cursor
-		if !emit(e) {
-			return true, nil
-		}
+	var e Event
+	if err := json.Unmarshal(ev.data, &e); err != nil {
+		return step[Event]{}, badEvent(err)
 	}
+	return step[Event]{item: e, some: e.Cursor > after, next: e.Cursor}, nil
 }
 
 // errEventsCut: the stream ended before the history did.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"iter"
-	"net/http"
 	"net/url"
 	"strconv"
 	"time"
@@ -51,75 +50,24 @@ func (o Output) MarshalJSON() ([]byte, error) {
 // After an error the iteration ends; the last item's Next is where another
 // Stream can go on.
 func (p *Process) Stream(ctx context.Context, after int64) iter.Seq2[Output, error] {
-	return func(yield func(Output, error) bool) {
-		again := p.c.newBackoff()
-		for {
-			begun, from := time.Now(), after
-			ended, err := p.stream(ctx, &after, func(o Output) bool { return yield(o, nil) })
-			if ended {
-				return
-			}
-			if after > from || time.Since(begun) > 5*time.Second {
-				again.reset()
-			}
-			if !again.worthwhile(ctx, err) {
-				yield(Output{}, err)
-				return
-			}
-		}
+	return following[Output]{p.c, p.path("stream"), afterQuery, errStreamCut, readOutput}.from(ctx, after)
+}
+
+func afterQuery(after int64) url.Values {
+	q := url.Values{}
+	if after > 0 {
+		q.Set("after", strconv.FormatInt(after, 10))
 	}
+	return q
 }
 
 // errStreamCut: the stream ended without the command's end.
 var errStreamCut = &Error{Code: Unavailable, Message: "the stream ended before the command did", Retryable: true}
 
-// stream reads one connection. It moves *after along and returns true when the
-// consumer has had enough or everything.
-func (p *Process) stream(ctx context.Context, after *int64, emit func(Output) bool) (ended bool, err error) {
-	q := url.Values{}
-	if *after > 0 {
-		q.Set("after", strconv.FormatInt(*after, 10))
-	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	res, err := p.c.send(ctx, call{
-		method: http.MethodGet, path: p.path("stream"), query: q,
-		header: http.Header{"Accept": {"text/event-stream"}},
-	})
-	if err != nil {
-		return false, err
-	}
-	defer res.Body.Close()
-
-	alive := time.AfterFunc(streamSilence, func() { cancel(errStreamCut) })
-	defer alive.Stop()
-	events := newEventReader(res.Body)
-	for {
-		ev, err := events.next()
-		if err != nil {
-			if cause := context.Cause(ctx); errors.Is(cause, errStreamCut) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-				return false, errStreamCut
-			}
-			return false, p.c.readError(ctx, err)
-		}
-		alive.Reset(streamSilence)
-		out, ok, err := ev.output(*after)
-		if err != nil {
-			return false, err
-		}
-		if !ok {
-			continue
-		}
-		*after = out.Next
-		if !emit(out) || out.Exit != nil {
-			return true, nil
-		}
-	}
+func readOutput(ev event, after int64) (step[Output], error) {
+	out, ok, err := ev.output(after)
+	return step[Output]{item: out, some: ok, next: out.Next, last: out.Exit != nil}, err
 }
-
-// streamSilence is how long a stream may say nothing before its connection is
-// taken for dead. The daemon sends a ping every 15 seconds.
-const streamSilence = time.Minute
 
 // output turns an event into what the caller sees; false for pings and for
 // output that it had before.
