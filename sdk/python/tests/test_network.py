@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from conftest import TOKEN, Daemon
-from cubby import AsyncClient, Client, InvalidRequestError, Network, Sandbox
+from cubby import AsyncClient, Client, InvalidRequestError, Network, Output, Sandbox
 from registries import ELSEWHERE
 
 ASK = "curl -sS -o /dev/null -w '%{{http_code}}' {0}"
@@ -51,6 +51,33 @@ def test_policy(daemon: Daemon, client: Client) -> None:
             box.network.update(mode="sometimes")
         with pytest.raises(InvalidRequestError):
             box.network.update(allow=["not a host"])
+
+
+HOLD = """
+import socket, sys
+with socket.create_connection(("127.0.0.1", 3128)) as s:
+    s.sendall(f"CONNECT {sys.argv[1]} HTTP/1.1\\r\\nHost: {sys.argv[1]}\\r\\n\\r\\n".encode())
+    print(s.recv(4096).split()[1].decode(), flush=True)
+    try:
+        more = s.recv(1)
+    except ConnectionError:
+        more = b""
+    print("more" if more else "ended")
+"""
+
+
+def test_open_connections_are_cut_on_request(daemon: Daemon, client: Client) -> None:
+    target = daemon.registries.url.removeprefix("http://")
+    with client.sandboxes.create(isolation="container") as box:
+        holding = box.start_exec(["python3", "-c", HOLD, target], timeout=120)
+        with holding.stream() as stream:
+            first = next(stream)
+            assert isinstance(first, Output)
+            assert first.text == "200\n"
+            box.network.update(deny=[ELSEWHERE])
+            assert holding.get().status == "running"
+            box.network.update(cut=True)
+        assert holding.wait(120).stdout == "200\nended\n"
 
 
 def test_asyncio(daemon: Daemon) -> None:

@@ -28,6 +28,7 @@ WORDS = [
     (r"\bStopAsyncIteration\b", "StopIteration"),
     (r"\basynccontextmanager\b", "contextmanager"),
     (r"\baclosing\b", "closing"),
+    (r"\benter_async_context\b", "enter_context"),
     (r"\b(?:a)(close|iter_bytes|read|next|iter)\(", r"\1("),
 ]
 

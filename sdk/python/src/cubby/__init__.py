@@ -23,6 +23,7 @@ from ._async.sandbox import AsyncSandbox
 from ._async.sandboxes import AsyncSandboxes
 from ._async.session import AsyncSession
 from ._async.streams import AsyncCodeStream, AsyncEventStream, AsyncOutputStream, AsyncStream
+from ._async.terminal import AsyncTerminal
 from ._sync.client import Client
 from ._sync.code import Cell
 from ._sync.events import Events
@@ -35,6 +36,7 @@ from ._sync.sandbox import Sandbox
 from ._sync.sandboxes import Sandboxes
 from ._sync.session import Session
 from ._sync.streams import CodeStream, EventStream, OutputStream, Stream
+from ._sync.terminal import Terminal
 from ._version import __version__
 from .coderesults import CodeChunk, CodeEnd, CodeError, Display, Execution, KernelInfo, KernelKind, RichOutput
 from .errors import (
@@ -92,6 +94,8 @@ from .models import (
     SandboxInfo,
     SessionInfo,
     Stats,
+    TerminalExit,
+    TerminalInfo,
     ThreadInfo,
     Truncated,
     WindowSize,
@@ -116,6 +120,7 @@ __all__ = [
     "AsyncSandboxes",
     "AsyncSession",
     "AsyncStream",
+    "AsyncTerminal",
     "CanceledError",
     "CapacityError",
     "Cell",
@@ -187,6 +192,9 @@ __all__ = [
     "SessionInfo",
     "Stats",
     "Stream",
+    "Terminal",
+    "TerminalExit",
+    "TerminalInfo",
     "ThreadInfo",
     "TooLargeError",
     "Truncated",

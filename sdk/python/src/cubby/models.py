@@ -34,6 +34,8 @@ __all__ = [
     "SandboxInfo",
     "SessionInfo",
     "Stats",
+    "TerminalExit",
+    "TerminalInfo",
     "ThreadInfo",
     "Truncated",
     "WindowSize",
@@ -373,6 +375,32 @@ class SessionInfo:
     running_seq: int | None = None
     pending: int = 0
     last_used_at: datetime | None = None
+
+
+@dataclass(frozen=True)
+class TerminalInfo:
+    """A terminal that is open.
+
+    ``seq`` is the command that runs in it; ``cmd`` is empty for an interactive shell; ``viewers`` look at it now.
+    """
+
+    name: str
+    seq: int
+    cmd: str = ""
+    user: str = ""
+    cols: int = 0
+    rows: int = 0
+    viewers: int = 0
+    created_at: datetime | None = None
+
+
+@dataclass(frozen=True)
+class TerminalExit:
+    """How the program of a terminal ended, as of an :class:`ExecResult`."""
+
+    exit_code: int | None = None
+    reason: str = ""
+    message: str = ""
 
 
 @dataclass(frozen=True)

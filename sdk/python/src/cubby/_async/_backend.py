@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
-from typing import ParamSpec, TypeVar
+from contextlib import AbstractAsyncContextManager
+from typing import Any, ParamSpec, TypeVar
 
 from .._request import Readable
 
@@ -29,6 +30,13 @@ async def tell(callback: Callable[[T], object] | None, value: T) -> None:
         answer = callback(value)
         if inspect.isawaitable(answer):
             await answer
+
+
+def connect_websocket(url: str, **options: Any) -> AbstractAsyncContextManager[Any]:
+    """Open a WebSocket, which is closed at the end of the context."""
+    from websockets.asyncio.client import connect
+
+    return connect(url, **options)
 
 
 async def in_thread(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

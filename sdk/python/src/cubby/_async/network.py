@@ -26,7 +26,12 @@ class AsyncNetworkAccess:
         return (await self._box.refresh()).network
 
     async def update(
-        self, *, mode: str | None = None, allow: Sequence[str] | None = None, deny: Sequence[str] | None = None
+        self,
+        *,
+        mode: str | None = None,
+        allow: Sequence[str] | None = None,
+        deny: Sequence[str] | None = None,
+        cut: bool = False,
     ) -> Network:
         """Change the policy, from the next connection on, and return it.
 
@@ -35,11 +40,12 @@ class AsyncNetworkAccess:
                 the lists that are given.
             allow: hosts for ``"allowlist"``; an empty list is the daemon's list of package indexes.
             deny: hosts that are refused whatever allows them.
+            cut: end the open connections that the policy does not allow; without it they go on.
         """
         network = compact(
             mode=mode, allow=None if allow is None else list(allow), deny=None if deny is None else list(deny)
         )
-        return (await self._box._patch({"network": network})).network
+        return (await self._box._patch(compact(network=network, cut_connections=cut or None))).network
 
     async def explain(self, target: str) -> EgressDecision:
         """Tell what a request of the sandbox would get, and which rule decides.

@@ -66,6 +66,12 @@ class AsyncTransport:
         except UnicodeError as e:
             raise InvalidRequestError("the token is not plain text") from e
 
+    @property
+    def authorization(self) -> dict[str, str]:
+        """The header that authenticates; none without a token."""
+        value = self._http.headers.get("Authorization")
+        return {} if value is None else {"Authorization": value}
+
     async def aclose(self) -> None:
         """Close the connections."""
         await self._http.aclose()

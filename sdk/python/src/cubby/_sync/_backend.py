@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
-from typing import ParamSpec, TypeVar
+from contextlib import AbstractContextManager
+from typing import Any, ParamSpec, TypeVar
 
 from .._request import Readable
 
@@ -26,6 +27,14 @@ def tell(callback: Callable[[T], object] | None, value: T) -> None:
     """Call back, if there is somebody to call."""
     if callback is not None:
         callback(value)
+
+
+def connect_websocket(url: str, **options: Any) -> AbstractContextManager[Any]:
+    """Open a WebSocket, which is closed at the end of the context."""
+    from websockets.sync.client import connect
+
+    context: AbstractContextManager[Any] = connect(url, **options)
+    return context
 
 
 def in_thread(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

@@ -27,7 +27,12 @@ class NetworkAccess:
         return (self._box.refresh()).network
 
     def update(
-        self, *, mode: str | None = None, allow: Sequence[str] | None = None, deny: Sequence[str] | None = None
+        self,
+        *,
+        mode: str | None = None,
+        allow: Sequence[str] | None = None,
+        deny: Sequence[str] | None = None,
+        cut: bool = False,
     ) -> Network:
         """Change the policy, from the next connection on, and return it.
 
@@ -36,11 +41,12 @@ class NetworkAccess:
                 the lists that are given.
             allow: hosts for ``"allowlist"``; an empty list is the daemon's list of package indexes.
             deny: hosts that are refused whatever allows them.
+            cut: end the open connections that the policy does not allow; without it they go on.
         """
         network = compact(
             mode=mode, allow=None if allow is None else list(allow), deny=None if deny is None else list(deny)
         )
-        return (self._box._patch({"network": network})).network
+        return (self._box._patch(compact(network=network, cut_connections=cut or None))).network
 
     def explain(self, target: str) -> EgressDecision:
         """Tell what a request of the sandbox would get, and which rule decides.

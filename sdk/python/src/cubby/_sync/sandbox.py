@@ -13,7 +13,17 @@ from .._decode import decode, decode_list, malformed
 from .._request import FIRST_WAIT, compact, exec_body, path, query, rfc3339, seconds
 from ..coderesults import Execution, RichOutput
 from ..errors import CubbyError, InstallFailedError, NotFoundError, WrongStateError
-from ..models import Archive, ExecResult, Network, SandboxInfo, SessionInfo, Stats, WindowSize, decode_exec
+from ..models import (
+    Archive,
+    ExecResult,
+    Network,
+    SandboxInfo,
+    SessionInfo,
+    Stats,
+    TerminalInfo,
+    WindowSize,
+    decode_exec,
+)
 from ..transferresults import ExportedFile, FileToImport, ImportedFile, Package
 from .code import Cell, Code
 from .events import Events
@@ -23,6 +33,7 @@ from .kernels import Kernels
 from .network import NetworkAccess
 from .process import Process
 from .session import Session
+from .terminal import Terminal, open_terminal
 from .transfers import Transfers
 from .transport import Transport
 from .waiting import wait_up_to
@@ -314,6 +325,43 @@ class Sandbox:
     def download_export(self, path: str, local: str | PathLike[str], *, format: str | None = None) -> None:
         """Copy something exported to a local file. Takes what open_export takes."""
         self._transfers.download(path, local, format)
+
+    # Terminals.
+
+    def open_terminal(
+        self,
+        name: str | None = None,
+        *,
+        size: WindowSize | None = None,
+        cmd: str | None = None,
+        user: str | None = None,
+        cwd: str | None = None,
+        seq: int | None = None,
+        after: int | None = None,
+    ) -> Terminal:
+        """Attach to a terminal, which is made when none has the name. It needs ``pip install 'cubby-sdk[terminal]'``.
+
+        Args:
+            name: default ``main``.
+            size: the terminal's from now on; None leaves the one that it has.
+            cmd: what a new one runs; default an interactive shell.
+            user: who runs it.
+            cwd: where.
+            seq: exactly that one, open or ended, instead of one by its name.
+            after: the offset to begin at; default about the last 256 KiB.
+        """
+        params = query(name=name, cmd=cmd, user=user, cwd=cwd, seq=seq, after=after)
+        return open_terminal(self._transport, self.id, size, params)
+
+    def terminals(self) -> list[TerminalInfo]:
+        """Return the sandbox's open terminals."""
+        return decode_list(
+            TerminalInfo, self._transport.call("GET", self._path("terminals"), repeat=True), "terminals"
+        )
+
+    def close_terminal(self, name: str) -> None:
+        """Kill a terminal's program with everything that descends from it."""
+        self._transport.call("DELETE", self._path("terminals", name), repeat=True)
 
     # Sessions.
 

@@ -67,6 +67,12 @@ class Transport:
         except UnicodeError as e:
             raise InvalidRequestError("the token is not plain text") from e
 
+    @property
+    def authorization(self) -> dict[str, str]:
+        """The header that authenticates; none without a token."""
+        value = self._http.headers.get("Authorization")
+        return {} if value is None else {"Authorization": value}
+
     def close(self) -> None:
         """Close the connections."""
         self._http.close()
