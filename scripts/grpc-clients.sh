@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs gRPC's own clients for Python and Node against a daemon. Usage:
-# scripts/grpc-clients.sh python|node HOST:PORT
+# scripts/grpc-clients.sh python|node HOST:PORT PACKAGE, which pip can install
 set -euo pipefail
 cd "$(dirname "$0")/.."
 cache=$PWD/.cache/grpc-clients/$1
@@ -19,7 +19,7 @@ python)
       api/proto/sandbox/v1/sandbox.proto
     echo "$want" >"$cache/made"
   fi
-  exec "$cache/venv/bin/python" -B test/grpc/python/client.py "$2" "$cache/stubs"
+  exec "$cache/venv/bin/python" -B test/grpc/python/client.py "$2" "$cache/stubs" "$3"
   ;;
 node)
   want=$(sha256sum test/grpc/node/package-lock.json)
@@ -31,7 +31,7 @@ node)
   fi
   # Modules are found beside the program.
   cp test/grpc/node/client.mjs "$cache"
-  exec node "$cache/client.mjs" "$2" "$PWD/api/proto"
+  exec node "$cache/client.mjs" "$2" "$PWD/api/proto" "$3"
   ;;
 *)
   sed -n '2,4p' "$0" >&2
