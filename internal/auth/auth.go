@@ -12,18 +12,23 @@ import (
 	"strings"
 
 	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
 // Principal is who makes a request. The zero value is the local user of a
 // daemon without tokens.
 type Principal struct {
 	Name   string
-	Tenant string // "": the daemon has no tenants
+	Tenant string // "": it belongs to none, and sees those of all
 }
+
+// Sees reports whether p may know of what belongs to a tenant.
+func (p Principal) Sees(tenant string) bool { return p.Tenant == "" || p.Tenant == tenant }
 
 // Token gives a secret a name. Several names let the operator withdraw one.
 type Token struct {
 	Name   string
+	Tenant string // that it belongs to; "" is none
 	Secret string
 }
 
@@ -36,12 +41,13 @@ func (t Token) GoString() string { return t.String() }
 const maxNameLength = 64
 
 // Parse reads a comma-separated token list; each entry is name:secret or
-// name=secret, and what follows the first of these marks is the secret. Spaces
-// around entries do not count, an empty list has no tokens. It is errs.Invalid
-// for empty entries, names or secrets, for names of other characters than
-// A-Z a-z 0-9 . _ -, for secrets with spaces or control characters, which no
-// header could carry, and for names or secrets that occur twice. The error
-// names the entry by its place and never shows it.
+// name=secret, and what follows the first of these marks is the secret. A token
+// of a tenant is name@tenant:secret. Spaces around entries do not count, an
+// empty list has no tokens. It is errs.Invalid for empty entries, names or
+// secrets, for names of other characters than A-Z a-z 0-9 . _ -, for tenants
+// that [sandbox.ValidateTenant] refuses, for secrets with spaces or control
+// characters, which no header could carry, and for names or secrets that occur
+// twice. The error names the entry by its place and never shows it.
 func Parse(list string) ([]Token, error) {
 	if strings.TrimSpace(list) == "" {
 		return nil, nil
@@ -52,7 +58,11 @@ func Parse(list string) ([]Token, error) {
 		if at < 0 {
 			return nil, malformed(i, "has no secret")
 		}
-		tokens = append(tokens, Token{Name: strings.TrimSpace(entry[:at]), Secret: strings.TrimSpace(entry[at+1:])})
+		name, tenant, owned := strings.Cut(strings.TrimSpace(entry[:at]), "@")
+		if owned && tenant == "" {
+			return nil, malformed(i, "has an empty tenant")
+		}
+		tokens = append(tokens, Token{Name: name, Tenant: tenant, Secret: strings.TrimSpace(entry[at+1:])})
 	}
 	if err := check(tokens); err != nil {
 		return nil, err
@@ -62,7 +72,7 @@ func Parse(list string) ([]Token, error) {
 
 func malformed(i int, what string) error {
 	return errs.E(errs.Invalid, "token %d of the list %s", i+1, what).
-		Hint("tokens are name:secret or name=secret, separated by commas")
+		Hint("tokens are name:secret or name@tenant:secret, separated by commas")
 }
 
 func check(tokens []Token) error {
@@ -74,6 +84,8 @@ func check(tokens []Token) error {
 			return malformed(i, "has no name")
 		case len(t.Name) > maxNameLength || strings.ContainsFunc(t.Name, func(c rune) bool { return !nameChar(c) }):
 			return malformed(i, "has a malformed name")
+		case t.Tenant != "" && sandbox.ValidateTenant(t.Tenant) != nil:
+			return malformed(i, "has a malformed tenant")
 		case t.Secret == "":
 			return malformed(i, "has an empty secret")
 		case strings.ContainsFunc(t.Secret, func(c rune) bool { return c <= ' ' || c >= 0x7f }):
@@ -99,8 +111,8 @@ type Authenticator struct {
 }
 
 type entry struct {
-	name string
-	sum  [sha256.Size]byte
+	who Principal
+	sum [sha256.Size]byte
 }
 
 // New returns an Authenticator for tokens; errs.Invalid where [Parse] would
@@ -111,7 +123,7 @@ func New(tokens []Token) (*Authenticator, error) {
 	}
 	a := new(Authenticator)
 	for _, t := range tokens {
-		a.entries = append(a.entries, entry{t.Name, sha256.Sum256([]byte(t.Secret))})
+		a.entries = append(a.entries, entry{Principal{t.Name, t.Tenant}, sha256.Sum256([]byte(t.Secret))})
 	}
 	return a, nil
 }
@@ -133,7 +145,7 @@ func (a *Authenticator) Authenticate(secret string) (Principal, bool) {
 	if found < 0 || secret == "" {
 		return Principal{}, false
 	}
-	return Principal{Name: a.entries[found].name}, true
+	return a.entries[found].who, true
 }
 
 type contextKey struct{}

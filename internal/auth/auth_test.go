@@ -19,14 +19,21 @@ func TestParse(t *testing.T) {
 	}{
 		{"", nil, true},
 		{"  ", nil, true},
-		{"a:s3cret", []Token{{"a", "s3cret"}}, true},
-		{"a=s3cret", []Token{{"a", "s3cret"}}, true},
-		{"a:s", []Token{{"a", "s"}}, true},
-		{" a:x , b=y ", []Token{{"a", "x"}, {"b", "y"}}, true},
-		{"a:x=y:z", []Token{{"a", "x=y:z"}}, true},
-		{"a=x:y", []Token{{"a", "x:y"}}, true},
-		{"ci.bot_1-b:dGVzdA==", []Token{{"ci.bot_1-b", "dGVzdA=="}}, true},
+		{"a:s3cret", []Token{{Name: "a", Secret: "s3cret"}}, true},
+		{"a=s3cret", []Token{{Name: "a", Secret: "s3cret"}}, true},
+		{"a:s", []Token{{Name: "a", Secret: "s"}}, true},
+		{" a:x , b=y ", []Token{{Name: "a", Secret: "x"}, {Name: "b", Secret: "y"}}, true},
+		{"a:x=y:z", []Token{{Name: "a", Secret: "x=y:z"}}, true},
+		{"a=x:y", []Token{{Name: "a", Secret: "x:y"}}, true},
+		{"ci.bot_1-b:dGVzdA==", []Token{{Name: "ci.bot_1-b", Secret: "dGVzdA=="}}, true},
+		{"a@acme:x, b@Ac.me-1=y,c:z", []Token{{Name: "a", Tenant: "acme", Secret: "x"}, {Name: "b", Tenant: "Ac.me-1", Secret: "y"}, {Name: "c", Secret: "z"}}, true},
+		{"a:x@acme", []Token{{Name: "a", Secret: "x@acme"}}, true},
 		{"s3cret", nil, false},
+		{"a@:s3cret", nil, false},
+		{"@acme:s3cret", nil, false},
+		{"a@../b:s3cret", nil, false},
+		{"a@b@c:s3cret", nil, false},
+		{"a@acme:s3cret,a@other:x", nil, false},
 		{":s3cret", nil, false},
 		{"a:", nil, false},
 		{"a= ", nil, false},
@@ -75,7 +82,7 @@ func FuzzParse(f *testing.F) {
 }
 
 func TestAuthenticate(t *testing.T) {
-	a, err := New([]Token{{"one", "first"}, {"two", "second"}, {"three", "x"}})
+	a, err := New([]Token{{Name: "one", Secret: "first"}, {Name: "two", Secret: "second"}, {Name: "three", Secret: "x"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +107,7 @@ func TestAuthenticate(t *testing.T) {
 			t.Errorf("Authenticate(%q) succeeds without tokens", tt.secret)
 		}
 	}
-	for _, bad := range [][]Token{{{"", "x"}}, {{"a", ""}}, {{"a", "x"}, {"a", "y"}}, {{"a", "x"}, {"b", "x"}}} {
+	for _, bad := range [][]Token{{{Name: "", Secret: "x"}}, {{Name: "a", Secret: ""}}, {{Name: "a", Secret: "x"}, {Name: "a", Secret: "y"}}, {{Name: "a", Secret: "x"}, {Name: "b", Secret: "x"}}} {
 		if _, err := New(bad); !errors.Is(err, errs.Invalid) {
 			t.Errorf("New(%v) = %v, want invalid", bad, err)
 		}
@@ -108,7 +115,7 @@ func TestAuthenticate(t *testing.T) {
 }
 
 func TestTokensDoNotPrintSecrets(t *testing.T) {
-	tokens := []Token{{"one", "s3cret"}}
+	tokens := []Token{{Name: "one", Secret: "s3cret"}}
 	a, err := New(tokens)
 	if err != nil {
 		t.Fatal(err)
@@ -117,6 +124,33 @@ func TestTokensDoNotPrintSecrets(t *testing.T) {
 		if text := fmt.Sprintf(format+format, tokens, a); strings.Contains(text, "s3cret") {
 			t.Errorf("%s prints %s", format, text)
 		}
+	}
+}
+
+func TestTokensOfTenants(t *testing.T) {
+	tokens, err := Parse("all:x,one@acme:y")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := New(tokens)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, _ := a.Authenticate("x")
+	one, _ := a.Authenticate("y")
+	if one != (Principal{Name: "one", Tenant: "acme"}) {
+		t.Fatalf("Authenticate = %+v", one)
+	}
+	for tenant, want := range map[string]bool{"acme": true, "Acme": false, "other": false, "": false} {
+		if one.Sees(tenant) != want {
+			t.Errorf("a token of acme sees what belongs to %q = %v", tenant, !want)
+		}
+		if !all.Sees(tenant) {
+			t.Errorf("a token of no tenant does not see what belongs to %q", tenant)
+		}
+	}
+	if _, err := New([]Token{{Name: "a", Tenant: "../b", Secret: "x"}}); !errors.Is(err, errs.Invalid) {
+		t.Errorf("New with a malformed tenant = %v, want invalid", err)
 	}
 }
 

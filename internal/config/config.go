@@ -31,7 +31,7 @@ type Config struct {
 	// DatabaseURL holds a password.
 	DatabaseURL Secret `key:"database-url" usage:"PostgreSQL database to keep the state in, as postgres://user:password@host/name; empty: SQLite in the data directory"`
 
-	Tokens       Secret `key:"tokens" usage:"API tokens as name:secret[,name2:secret2]; none: no authentication, loopback only"`
+	Tokens       Secret `key:"tokens" usage:"API tokens as name:secret[,name2@tenant:secret2]; none: no authentication, loopback only"`
 	AuthDisabled bool   `key:"auth-disabled" default:"false" usage:"serve without authentication although tokens are set; loopback only"`
 	TLSCert      string `key:"tls-cert" usage:"certificate file (PEM); together with tls-key the API is served over TLS"`
 	TLSKey       string `key:"tls-key" usage:"private key file (PEM) of tls-cert"`
@@ -61,6 +61,7 @@ type Config struct {
 	MinFreeMemory  Bytes   `key:"min-free-memory" default:"256MiB" usage:"creates and starts are refused while the host has less memory available"`
 	DiskReserve    Bytes   `key:"disk-reserve" default:"0" usage:"free space of the host's disk that sandboxes never use; 0: 5% of the disk, at least 1GiB"`
 	DiskOvercommit float64 `key:"disk-overcommit" default:"0" usage:"how much disk may be promised, as a multiple of the real one; 0: no bound"`
+	TenantDisk     Bytes   `key:"tenant-disk" default:"10GiB" usage:"size of the disk that the sandboxes of a tenant share; disks that exist keep theirs"`
 	DiskPool       int     `key:"disk-pool" default:"4" usage:"formatted sandbox disks that are kept ready"`
 
 	ArchiveURL       string `key:"archive-url" usage:"where the files of destroyed sandboxes can be archived, as s3://bucket[/prefix]; empty: nowhere"`
@@ -136,6 +137,8 @@ func (c Config) Validate() error {
 		return errs.E(errs.Invalid, "idle-timeout and max-lifetime, also of threads, are between 0 and %d hours", int(sandbox.MaxDuration.Hours()))
 	case c.DiskPool < 0 || c.DiskPool > 1000:
 		return errs.E(errs.Invalid, "disk-pool: %d is not between 0 and 1000", c.DiskPool)
+	case c.TenantDisk < sandbox.MinDiskBytes || c.TenantDisk > sandbox.MaxDiskBytes:
+		return errs.E(errs.Invalid, "tenant-disk: %s is less than 16MiB or more than 1PiB", c.TenantDisk)
 	case c.DiskOvercommit < 0 || math.IsNaN(c.DiskOvercommit) || math.IsInf(c.DiskOvercommit, 0):
 		return errs.E(errs.Invalid, "disk-overcommit: %v is not a multiple", c.DiskOvercommit)
 	case c.BodyLimit < 1024:

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,9 +14,15 @@ import (
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
-// archivedTrees are what an archive holds of a sandbox: all that its disk
-// keeps of its users. Its system files are not part of it.
-func archivedTrees() []string { return []string{sandbox.WorkspaceDir, sandbox.HomeDir} }
+// archivedTrees are what an archive holds of a sandbox: all that its own disk
+// keeps of its users. Its system files are not part of it, nor is what it
+// shares with others of its tenant.
+func archivedTrees(b sandbox.Sandbox) []string {
+	if b.Tenant != "" {
+		return []string{sandbox.HomeDir}
+	}
+	return []string{sandbox.WorkspaceDir, sandbox.HomeDir}
+}
 
 // DestroyArchived destroys a sandbox after its files have been put into the
 // archive storage and read back from there. The sandbox is stopped first. When
@@ -60,41 +67,47 @@ func (s *Service) archive(ctx context.Context, b sandbox.Sandbox) (archive.Manif
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(s.life.context(), cancel)()
-	tree, err := s.cfg.Disks.Tree(ctx, b.DiskUID)
+	tree, err := s.tree(ctx, b)
 	if err != nil {
 		return archive.Manifest{}, err
 	}
 	defer s.trees.use(b, s.now)()
 	m, err := s.cfg.Archives.Put(ctx, archive.Manifest{
 		Tenant: b.Tenant, ID: b.ID, UID: b.UID, Image: b.Spec.Image, Isolation: b.Spec.Isolation, CreatedAt: s.now().UTC(),
-	}, archivedTrees(), func(ctx context.Context, path string) (io.ReadCloser, error) { return tree.Archive(ctx, path) })
+	}, archivedTrees(b), func(ctx context.Context, path string) (io.ReadCloser, error) { return tree.Archive(ctx, path) })
 	if err != nil && s.life.context().Err() != nil {
 		return m, errors.Join(errShuttingDown(), err)
 	}
 	return m, err
 }
 
-// ArchiveByName describes one of the caller's archives. NotFound when there is
-// none of this name.
-func (s *Service) ArchiveByName(ctx context.Context, name string) (archive.Manifest, error) {
+// ArchiveByName describes an archive of a tenant, "" being the caller's own if
+// any. NotFound when there is none of this name.
+func (s *Service) ArchiveByName(ctx context.Context, tenant, name string) (archive.Manifest, error) {
 	if s.cfg.Archives == nil {
 		return archive.Manifest{}, noArchives()
 	}
-	return s.cfg.Archives.Get(ctx, auth.From(ctx).Tenant, name)
+	if err := mayName(ctx, tenant); err != nil {
+		return archive.Manifest{}, err
+	}
+	return s.cfg.Archives.Get(ctx, cmp.Or(tenant, auth.From(ctx).Tenant), name)
 }
 
-// RemoveArchive deletes one of the caller's archives. NotFound when there is
-// none of this name.
-func (s *Service) RemoveArchive(ctx context.Context, name string) error {
+// RemoveArchive deletes an archive of a tenant, "" being the caller's own if
+// any. NotFound when there is none of this name.
+func (s *Service) RemoveArchive(ctx context.Context, tenant, name string) error {
 	if s.cfg.Archives == nil {
 		return noArchives()
 	}
-	return s.cfg.Archives.Remove(ctx, auth.From(ctx).Tenant, name)
+	if err := mayName(ctx, tenant); err != nil {
+		return err
+	}
+	return s.cfg.Archives.Remove(ctx, cmp.Or(tenant, auth.From(ctx).Tenant), name)
 }
 
 // restore puts the files of an archive on a new disk.
 func (s *Service) restore(ctx context.Context, b sandbox.Sandbox, m archive.Manifest) error {
-	tree, err := s.cfg.Disks.Tree(ctx, b.DiskUID)
+	tree, err := s.tree(ctx, b)
 	if err != nil {
 		return err
 	}

@@ -22,7 +22,7 @@ import (
 func TestArchiveAndRestore(t *testing.T) {
 	srv := archivetest.Start(t)
 	w := newWorld(t, withArchives(t, srv.URL))
-	acme := auth.WithPrincipal(w.ctx, auth.Principal{Name: "alice", Tenant: "acme"})
+	alice := auth.WithPrincipal(w.ctx, auth.Principal{Name: "alice"})
 	other := auth.WithPrincipal(w.ctx, auth.Principal{Name: "bob", Tenant: "other"})
 	restore := func(ctx context.Context, id, name string) error {
 		_, err := w.Create(ctx, core.CreateRequest{ID: id, Restore: name})
@@ -30,37 +30,37 @@ func TestArchiveAndRestore(t *testing.T) {
 	}
 	exec := func(id, script string) string {
 		t.Helper()
-		r, err := w.RunExec(acme, id, sandbox.ExecSpec{Shell: script}, -1, core.OutputCaps{Stdout: -1, Stderr: -1})
+		r, err := w.RunExec(alice, id, sandbox.ExecSpec{Shell: script}, -1, core.OutputCaps{Stdout: -1, Stderr: -1})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return string(r.Stdout) + string(r.Stderr)
 	}
 
-	first, err := w.Create(acme, core.CreateRequest{ID: "a"})
+	first, err := w.Create(alice, core.CreateRequest{ID: "a"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	exec("a", `mkdir -p deep/er && echo text > deep/er/file && chmod 750 deep/er/file && ln -s deep/er link && ln -s /etc/shadow away && echo h > ../home/marker`)
-	made, err := w.DestroyArchived(acme, "a")
+	made, err := w.DestroyArchived(alice, "a")
 	if err != nil || made.Name != "a."+string(first.UID) || made.Bytes() == 0 {
 		t.Fatalf("DestroyArchived = %+v, %v", made, err)
 	}
 	w.nothingLeft()
-	if _, err := w.Sandbox(acme, "a"); !errors.Is(err, errs.NotFound) {
+	if _, err := w.Sandbox(alice, "a"); !errors.Is(err, errs.NotFound) {
 		t.Errorf("the sandbox after it: %v", err)
 	}
 
 	if err := restore(other, "b", made.Name); !errors.Is(err, errs.NotFound) {
 		t.Errorf("another tenant's Create = %v", err)
 	}
-	if err := w.RemoveArchive(other, made.Name); !errors.Is(err, errs.NotFound) {
+	if err := w.RemoveArchive(other, "", made.Name); !errors.Is(err, errs.NotFound) {
 		t.Errorf("another tenant's RemoveArchive = %v", err)
 	}
-	if err := restore(acme, "b", "a."+string(sandbox.NewUID())); !errors.Is(err, errs.NotFound) {
+	if err := restore(alice, "b", "a."+string(sandbox.NewUID())); !errors.Is(err, errs.NotFound) {
 		t.Errorf("Create from an archive that is not there = %v", err)
 	}
-	if err := restore(acme, "b", made.Name); err != nil {
+	if err := restore(alice, "b", made.Name); err != nil {
 		t.Fatal(err)
 	}
 	if got := exec("b", `cat link/file && stat -c %a deep/er/file && readlink away && cat ../home/marker`); got != "text\n750\n/etc/shadow\nh\n" {
@@ -68,19 +68,19 @@ func TestArchiveAndRestore(t *testing.T) {
 	}
 
 	// Where a disk is kept under the id it is not clear what to begin with.
-	if err := w.Destroy(acme, "b", true); err != nil {
+	if err := w.Destroy(alice, "b", true); err != nil {
 		t.Fatal(err)
 	}
-	if err := restore(acme, "b", made.Name); !errors.Is(err, errs.Conflict) {
+	if err := restore(alice, "b", made.Name); !errors.Is(err, errs.Conflict) {
 		t.Errorf("Create beside a kept disk = %v", err)
 	}
-	if _, err := w.Purge(acme, "b"); err != nil {
+	if _, err := w.Purge(alice, "b"); err != nil {
 		t.Error(err)
 	}
-	if err := w.RemoveArchive(acme, made.Name); err != nil {
+	if err := w.RemoveArchive(alice, "", made.Name); err != nil {
 		t.Error(err)
 	}
-	if err := restore(acme, "b", made.Name); !errors.Is(err, errs.NotFound) {
+	if err := restore(alice, "b", made.Name); !errors.Is(err, errs.NotFound) {
 		t.Errorf("Create from a removed archive = %v", err)
 	}
 	w.nothingLeft()

@@ -29,6 +29,9 @@ const maxIdempotencyKey = 255
 // CreateRequest asks for a sandbox.
 type CreateRequest struct {
 	ID string // "" generates one
+	// Tenant is whose sandbox it is and whose files it shares; "" is the
+	// caller's own, if any.
+	Tenant string `json:",omitempty"`
 	// Spec says what it shall be; zero fields take the defaults. ExecTimeout,
 	// IdleTimeout and MaxLifetime are read from the pointers below, because 0
 	// has a meaning there; KeptUntil is a keepalive's to set.
@@ -36,7 +39,7 @@ type CreateRequest struct {
 	ExecTimeout *time.Duration // nil: the default; 0: none
 	IdleTimeout *time.Duration // nil: the default; 0: never idle
 	MaxLifetime *time.Duration // nil: the default; 0: none
-	// Restore names an archive of the tenant's whose files the sandbox begins
+	// Restore names an archive of its tenant's whose files the sandbox begins
 	// with.
 	Restore string
 	// IdempotencyKey makes a repeat of the same request return the first
@@ -96,7 +99,10 @@ func (s *Service) Create(ctx context.Context, r CreateRequest) (b sandbox.Sandbo
 // plan turns a request into the sandbox that shall be, and refuses what can
 // never be. It changes nothing.
 func (s *Service) plan(ctx context.Context, r CreateRequest) (sandbox.Sandbox, error) {
-	b := sandbox.Sandbox{UID: sandbox.NewUID(), ID: sandbox.NewID(), Tenant: auth.From(ctx).Tenant}
+	if err := mayName(ctx, r.Tenant); err != nil {
+		return sandbox.Sandbox{}, err
+	}
+	b := sandbox.Sandbox{UID: sandbox.NewUID(), ID: sandbox.NewID(), Tenant: cmp.Or(r.Tenant, auth.From(ctx).Tenant)}
 	if r.ID != "" {
 		var err error
 		if b.ID, err = sandbox.ParseID(r.ID); err != nil {
@@ -181,7 +187,7 @@ type making struct {
 func (s *Service) createFrom(ctx context.Context, b sandbox.Sandbox, r CreateRequest, claim *store.Claim) (sandbox.Sandbox, error) {
 	m := making{diskBytes: r.Spec.Limits.DiskBytes, claim: claim, progress: r.Progress}
 	if r.Restore != "" {
-		from, err := s.ArchiveByName(ctx, r.Restore)
+		from, err := s.ArchiveByName(ctx, b.Tenant, r.Restore)
 		if err != nil {
 			return b, err
 		}
@@ -283,12 +289,16 @@ func (s *Service) build(ctx context.Context, b *sandbox.Sandbox, img image.Image
 	if err != nil {
 		return *b, err
 	}
+	common, err := s.share(ctx, b.Tenant, b.UID)
+	if err != nil {
+		return *b, err
+	}
 	if m.from != nil {
 		if err := s.restore(ctx, *b, *m.from); err != nil {
 			return *b, err
 		}
 	}
-	handle, err := s.cfg.Driver.Create(ctx, s.driverSpec(*b, img, disk))
+	handle, err := s.cfg.Driver.Create(ctx, s.driverSpec(*b, img, disk, common))
 	if err != nil {
 		return *b, err
 	}
@@ -352,10 +362,10 @@ func limitOfDisk(size, journalBytes int64) int64 {
 	return size + size/7
 }
 
-func (s *Service) driverSpec(b sandbox.Sandbox, img image.Image, disk workspace.Disk) driver.Spec {
+func (s *Service) driverSpec(b sandbox.Sandbox, img image.Image, disk, common workspace.Disk) driver.Spec {
 	return driver.Spec{
 		UID: b.UID, Hostname: string(b.ID), Isolation: b.Spec.Isolation, Limits: b.Spec.Limits,
-		Rootfs: img.Dir, Env: environment(img, b.Spec, s.cfg.Authorities != "", s.cfg.Packages.Indexes.Env()), Disk: disk.Dir,
+		Rootfs: img.Dir, Env: environment(img, b.Spec, s.cfg.Authorities != "", s.cfg.Packages.Indexes.Env()), Disk: disk.Dir, Shared: common.Dir,
 		Authorities: s.cfg.Authorities,
 	}
 }
@@ -397,11 +407,11 @@ func (s *Service) abandon(ctx context.Context, b sandbox.Sandbox, reason string)
 		s.lookAtAll()
 	}
 	if !tookOver {
-		if _, err := s.cfg.Disks.Remove(ctx, b.DiskUID); err != nil {
+		if _, err := s.removeDisk(ctx, b); err != nil {
 			log.Error("remove the disk of an undone create", telemetry.KeyErr, err)
 			clean = false
 		}
-	} else if err := s.cfg.Disks.Unmount(ctx, b.DiskUID); err != nil {
+	} else if err := s.unmount(ctx, b); err != nil {
 		log.Warn("unmount a kept disk", telemetry.KeyErr, err)
 	}
 	s.admission.give(b.UID)

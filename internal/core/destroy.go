@@ -83,14 +83,14 @@ func (s *Service) Purge(ctx context.Context, id string) (freed int64, err error)
 	return freed, nil
 }
 
-// keptDisk returns the disk that is kept under an id for the caller's tenant.
+// keptDisk returns the disk that is kept under an id, if the caller sees it.
 func (s *Service) keptDisk(ctx context.Context, id sandbox.ID) (store.KeptDisk, bool, error) {
 	disks, err := s.cfg.Store.KeptDisks(ctx)
 	if err != nil {
 		return store.KeptDisk{}, false, err
 	}
 	for _, d := range disks {
-		if d.IDKey == id.Key() && d.Tenant == auth.From(ctx).Tenant {
+		if d.IDKey == id.Key() && auth.From(ctx).Sees(d.Tenant) {
 			return d, true, nil
 		}
 	}
@@ -170,12 +170,12 @@ func (s *Service) destroy(ctx context.Context, b sandbox.Sandbox, how destructio
 			return 0, err
 		}
 		s.told(b.UID)
-		if err := s.cfg.Disks.Unmount(ctx, b.DiskUID); err != nil {
+		if err := s.unmount(ctx, b); err != nil {
 			s.log.Warn("unmount a kept disk", telemetry.KeyUID, b.DiskUID, telemetry.KeyErr, err)
 		}
 		return 0, nil
 	}
-	freed, err = s.cfg.Disks.Remove(ctx, b.DiskUID)
+	freed, err = s.removeDisk(ctx, b)
 	if err != nil {
 		s.log.Error("remove the disk of a destroyed sandbox", telemetry.KeyUID, b.UID, telemetry.KeyErr, err)
 		clean = false

@@ -16,7 +16,8 @@ import (
 
 // Paths are absolute inside the sandbox or relative to /workspace. The files
 // of a running sandbox are reached through its agent, those of a stopped one
-// on its disk: there only /workspace and /home/sandbox exist.
+// on its disk: there only /workspace and /home/sandbox exist, and of a tenant's
+// also /mnt/user-data.
 
 // fileAPI is what a running sandbox's agent and a stopped one's disk have in
 // common.
@@ -85,7 +86,7 @@ func (s *Service) filesOfStopped(ctx context.Context, b sandbox.Sandbox) (*acces
 	if now.State != b.State {
 		return nil, errs.E(errs.Unavailable, "the sandbox was just %s", now.State).Hint("try again")
 	}
-	tree, err := s.cfg.Disks.Tree(ctx, b.DiskUID)
+	tree, err := s.tree(ctx, b)
 	if err != nil {
 		return nil, err
 	}

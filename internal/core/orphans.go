@@ -32,6 +32,14 @@ func (s *Service) removeOrphans(ctx context.Context, f findings, rows []sandbox.
 	for _, d := range kept {
 		wanted[d.DiskUID] = true
 	}
+	tenants, err := s.tenants(ctx)
+	if err != nil {
+		faults.add("store", err)
+		return
+	}
+	for _, t := range tenants {
+		wanted[t.DiskUID] = true
+	}
 	for _, uid := range orphans(f.disks, wanted) {
 		if err := s.removeOrphanDisk(ctx, uid); err != nil {
 			faults.add("disks", err)
@@ -166,7 +174,11 @@ func (s *Service) diskIsWanted(ctx context.Context, uid sandbox.UID) (bool, erro
 		rows, err := s.liveRows(ctx)
 		return slices.ContainsFunc(rows, func(b sandbox.Sandbox) bool { return b.DiskUID == uid }), err
 	}
-	for _, ask := range []func() (bool, error){isKept, hasSandbox, isKept} {
+	isShared := func() (bool, error) {
+		tenants, err := s.tenants(ctx)
+		return slices.ContainsFunc(tenants, func(t store.Tenant) bool { return t.DiskUID == uid }), err
+	}
+	for _, ask := range []func() (bool, error){isShared, isKept, hasSandbox, isKept} {
 		if yes, err := ask(); yes || err != nil {
 			return yes, err
 		}

@@ -188,6 +188,7 @@ func (s *Service) reconcile(ctx context.Context) {
 		s.removeOrphans(ctx, found, rows, &faults)
 		s.unpinOrphans(ctx, found.pins, rows, &faults)
 		if full {
+			s.closeShared(ctx, rows, &faults)
 			s.removeOldJournals(ctx, found.journals, rows, &faults)
 			if err := s.endForgotten(ctx); err != nil {
 				faults.add("store", err)
@@ -335,7 +336,7 @@ func (s *Service) repair(ctx context.Context, b sandbox.Sandbox) error {
 			return fmt.Errorf("stop what should not run: %w", err)
 		}
 		s.admission.give(b.UID)
-		if err := s.cfg.Disks.Unmount(ctx, b.DiskUID); err != nil {
+		if err := s.unmount(ctx, b); err != nil {
 			return fmt.Errorf("unmount the disk of what should not run: %w", err)
 		}
 	case leaveIt:
@@ -371,6 +372,10 @@ func (s *Service) adopt(ctx context.Context, b sandbox.Sandbox) error {
 	}
 	if err != nil {
 		return fmt.Errorf("adopt: %w", err)
+	}
+	if _, err := s.share(ctx, b.Tenant, b.UID); err != nil {
+		// It has its own way to the disk already, and keeps it.
+		s.log.Error("mount the disk of a tenant", telemetry.KeyUID, b.UID, telemetry.KeyErr, err)
 	}
 	r := s.attach(b)
 	if err := s.resume(ctx, r); err != nil {

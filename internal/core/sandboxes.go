@@ -28,7 +28,7 @@ func (s *Service) find(ctx context.Context, id string) (sandbox.Sandbox, error) 
 	if err != nil {
 		return sandbox.Sandbox{}, err
 	}
-	if b.Tenant != auth.From(ctx).Tenant {
+	if !auth.From(ctx).Sees(b.Tenant) {
 		return sandbox.Sandbox{}, noSuchSandbox()
 	}
 	return b, nil
@@ -48,7 +48,7 @@ func (s *Service) findHistory(ctx context.Context, id string) (sandbox.Sandbox, 
 	if err != nil {
 		return b, err
 	}
-	return s.cfg.Store.DestroyedSandbox(ctx, parsed, auth.From(ctx).Tenant)
+	return s.cfg.Store.DestroyedSandbox(ctx, parsed, whose(ctx, ""))
 }
 
 // change finds a sandbox and holds its lock, so that what it returns stays
@@ -78,9 +78,10 @@ func (s *Service) change(ctx context.Context, id string) (b sandbox.Sandbox, unl
 
 func actor(ctx context.Context) string { return auth.From(ctx).Name }
 
-// Query selects sandboxes of the caller's tenant. The zero value selects all
-// that are not destroyed.
+// Query selects sandboxes that the caller sees. The zero value selects all that
+// are not destroyed.
 type Query struct {
+	Tenant   string            // "": any
 	Labels   map[string]string // all must match
 	States   []sandbox.State   // none: all but destroyed
 	External sandbox.External  // fields that are not empty must match
@@ -126,9 +127,11 @@ func (s *Service) upToDate(b sandbox.Sandbox) sandbox.Sandbox {
 
 // List returns sandboxes.
 func (s *Service) List(ctx context.Context, q Query) (Page, error) {
-	tenant := auth.From(ctx).Tenant
+	if err := mayName(ctx, q.Tenant); err != nil {
+		return Page{}, err
+	}
 	items, next, err := s.cfg.Store.Sandboxes(ctx, store.Query{
-		Tenant: &tenant, Labels: q.Labels, States: q.States, External: q.External, Thread: q.Thread, After: q.Cursor, Limit: q.Limit,
+		Tenant: whose(ctx, q.Tenant), Labels: q.Labels, States: q.States, External: q.External, Thread: q.Thread, After: q.Cursor, Limit: q.Limit,
 	})
 	if err != nil {
 		return Page{}, err

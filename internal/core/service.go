@@ -70,6 +70,9 @@ type Disks interface {
 	List() ([]sandbox.UID, error)
 	Usage(ctx context.Context, uid sandbox.UID) (workspace.Usage, error)
 	Tree(ctx context.Context, uid sandbox.UID) (*workspace.Tree, error)
+	CreateShared(ctx context.Context, uid sandbox.UID, bytes int64) (workspace.Disk, error)
+	SharedTree(ctx context.Context, uid, shared sandbox.UID) (*workspace.Tree, error)
+	UploadTree(ctx context.Context, shared sandbox.UID) (*workspace.Tree, error)
 }
 
 // Config is what a Service needs. Store, Driver, Disks, Images and Journals
@@ -128,6 +131,9 @@ type Config struct {
 	// JournalBytes is what the output of a sandbox's execs may take on the
 	// host; it is taken off the sandbox's disk.
 	JournalBytes int64
+	// TenantDiskBytes is the size of the disk that the sandboxes of a tenant
+	// share; 0: [DefaultTenantDisk]. Disks that exist keep theirs.
+	TenantDiskBytes int64
 	// HistoryRetention is how long events and output outlive a sandbox; 0 is
 	// for ever.
 	HistoryRetention time.Duration
@@ -159,6 +165,7 @@ type Service struct {
 	lifetimes lifetimes
 	reaper    *reaper
 	trees     trees
+	shared    shared
 	terminals keyedLocks    // by sandbox.UID and name; held by whoever opens one
 	decisions chan decision // of the egress proxy, to be written down
 	notes     notebook
@@ -193,6 +200,7 @@ func New(cfg Config) (*Service, error) {
 	if s.now == nil {
 		s.now = time.Now
 	}
+	s.cfg.TenantDiskBytes = cmp.Or(cfg.TenantDiskBytes, DefaultTenantDisk)
 	s.began, s.uptime = s.now(), cfg.Uptime
 	if s.uptime == nil {
 		s.uptime = func() time.Duration { return s.now().Sub(s.began) }

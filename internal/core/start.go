@@ -50,6 +50,10 @@ func (s *Service) bringUp(ctx context.Context, b sandbox.Sandbox) (sandbox.Sandb
 	if err != nil {
 		return b, err
 	}
+	common, err := s.share(ctx, b.Tenant, b.UID)
+	if err != nil {
+		return b, err
+	}
 	handle := driver.Handle(b.Handle)
 	err = errs.E(errs.NotFound, "the sandbox has no handle")
 	if handle != nil {
@@ -58,7 +62,7 @@ func (s *Service) bringUp(ctx context.Context, b sandbox.Sandbox) (sandbox.Sandb
 	if errors.Is(err, errs.NotFound) {
 		// What the driver kept of it is gone, but its disk and its spec are
 		// enough to make it anew.
-		handle, err = s.recreate(ctx, b, disk)
+		handle, err = s.recreate(ctx, b, disk, common)
 	}
 	if err != nil {
 		return b, err
@@ -68,7 +72,7 @@ func (s *Service) bringUp(ctx context.Context, b sandbox.Sandbox) (sandbox.Sandb
 	})
 }
 
-func (s *Service) recreate(ctx context.Context, b sandbox.Sandbox, disk workspace.Disk) (driver.Handle, error) {
+func (s *Service) recreate(ctx context.Context, b sandbox.Sandbox, disk, common workspace.Disk) (driver.Handle, error) {
 	img, err := s.cfg.Images.Resolve(ctx, b.ImageDigest)
 	if err != nil {
 		return nil, err
@@ -79,7 +83,7 @@ func (s *Service) recreate(ctx context.Context, b sandbox.Sandbox, disk workspac
 	if err := s.cfg.Images.Pin(ctx, img.Digest, b.UID); err != nil {
 		return nil, err
 	}
-	handle, err := s.cfg.Driver.Create(ctx, s.driverSpec(b, img, disk))
+	handle, err := s.cfg.Driver.Create(ctx, s.driverSpec(b, img, disk, common))
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +112,7 @@ func (s *Service) takeDown(ctx context.Context, b sandbox.Sandbox) {
 			return
 		}
 	}
-	if err := s.cfg.Disks.Unmount(undo, b.DiskUID); err != nil {
+	if err := s.unmount(undo, b); err != nil {
 		log.Warn("unmount the disk of a sandbox whose start failed", telemetry.KeyErr, err)
 	}
 	s.admission.give(b.UID)

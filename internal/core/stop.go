@@ -98,7 +98,7 @@ func (s *Service) stopped(ctx context.Context, b sandbox.Sandbox, reason string,
 	b = now
 	s.told(b.UID)
 	s.admission.give(b.UID)
-	if err := s.cfg.Disks.Unmount(ctx, b.DiskUID); err != nil {
+	if err := s.unmount(ctx, b); err != nil {
 		// It stays mounted until somebody needs it otherwise.
 		s.log.Warn("unmount the disk of a stopped sandbox", telemetry.KeyUID, b.UID, telemetry.KeyErr, err)
 	}

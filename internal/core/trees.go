@@ -90,5 +90,5 @@ func (s *Service) closeTree(ctx context.Context, b sandbox.Sandbox) error {
 	if err != nil || b.State != sandbox.Stopped && b.State != sandbox.Sleeping {
 		return err
 	}
-	return s.cfg.Disks.Unmount(ctx, b.DiskUID)
+	return s.unmount(ctx, b)
 }

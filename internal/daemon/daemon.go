@@ -200,7 +200,8 @@ func (d *Daemon) open(ctx context.Context, o options) error {
 		Code:    &core.CodeCaps{Stdout: d.cfg.MaxStdoutChars, Stderr: d.cfg.MaxStderrChars, Result: d.cfg.MaxResultChars, Traceback: d.cfg.MaxTracebackChars},
 		Threads: core.ThreadLimits{IdleTimeout: &d.cfg.ThreadIdle, MaxLifetime: &d.cfg.ThreadLife, MaxActive: d.cfg.MaxThreads},
 		Uploads: uploads, ImportDirs: imports, BaseURL: d.baseURL,
-		Archives: archives, JournalBytes: int64(d.cfg.JournalPerBox), HistoryRetention: d.cfg.HistoryRetention,
+		TenantDiskBytes: int64(d.cfg.TenantDisk),
+		Archives:        archives, JournalBytes: int64(d.cfg.JournalPerBox), HistoryRetention: d.cfg.HistoryRetention,
 		Packages: core.Packages{Indexes: indexes, Timeout: d.cfg.PackagesTimeout},
 	})
 	if err != nil {

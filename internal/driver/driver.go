@@ -132,6 +132,13 @@ type Spec struct {
 	// /workspace and /home/sandbox and keeps the root filesystem's changes
 	// below the third. Files on it carry the ids that the sandbox sees.
 	Disk string
+
+	// Shared is a mounted disk that the sandbox has in common with others, with
+	// the directories "workspace", "outputs" and "uploads"; "" for none. The
+	// first is bind-mounted to /workspace in place of the one on Disk, the
+	// others below [UserData], the last of them read-only. What another sandbox
+	// changes there is seen at once.
+	Shared string
 }
 
 // OOMReader is a Driver that can tell which processes the host's kernel killed

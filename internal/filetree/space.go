@@ -67,7 +67,7 @@ func (s whole) top(name string) bool {
 type confined struct{ mounts []Mount }
 
 var errOutside = errs.E(errs.WrongState, "the path is not on the sandbox's disk").
-	Hint("while the sandbox is stopped only /workspace and /home/sandbox can be used; start it to reach everything else")
+	Hint("while the sandbox is stopped only /workspace and /home/sandbox can be used, and of a tenant's /mnt/user-data/outputs; start it to reach everything else")
 
 func (s confined) openDir(name string) (*os.File, error) {
 	for _, m := range s.mounts {

@@ -53,6 +53,9 @@ const (
 const (
 	WorkspaceDir = "/workspace"
 	HomeDir      = "/home/sandbox"
+	// Sandboxes of a tenant share WorkspaceDir and these.
+	OutputsDir = "/mnt/user-data/outputs"
+	UploadsDir = "/mnt/user-data/uploads" // read-only
 	// UserID is the uid and gid of UserSandbox. It needs no passwd entry.
 	UserID = 1000
 )
@@ -116,7 +119,7 @@ type External struct {
 type Sandbox struct {
 	UID    UID
 	ID     ID
-	Tenant string // "" when the daemon has no tenants
+	Tenant string // whose files it shares; "" is none
 	Spec   Spec
 	State  State
 	// Reason says why the sandbox is Failed or Stopped when nobody asked for

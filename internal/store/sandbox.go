@@ -26,6 +26,11 @@ const selectDestroyedByID = `SELECT ` + sandboxColumns + `
 	FROM sandboxes s JOIN sandbox_activity a ON a.box = s.uid
 	WHERE s.id_key = $1 AND s.tenant = $2 AND s.state = 'destroyed' ORDER BY s.uid DESC LIMIT 1`
 
+// selectDestroyedOfAny has no order: no index of all tenants together gives it.
+const selectDestroyedOfAny = `SELECT ` + sandboxColumns + `
+	FROM sandboxes s JOIN sandbox_activity a ON a.box = s.uid
+	WHERE s.uid = (SELECT MAX(uid) FROM sandboxes WHERE id_key = $1 AND state = 'destroyed')`
+
 // noSuchSandbox is the same for a sandbox that never was, one that is gone and
 // one that somebody else owns.
 func noSuchSandbox() error { return errs.E(errs.NotFound, "no such sandbox") }
@@ -110,9 +115,14 @@ func (s *Store) Sandbox(ctx context.Context, id sandbox.ID) (sandbox.Sandbox, er
 }
 
 // DestroyedSandbox returns the newest of a tenant's destroyed sandboxes that had
-// the id, in any case, until it is pruned; then it is NotFound.
-func (s *Store) DestroyedSandbox(ctx context.Context, id sandbox.ID, tenant string) (sandbox.Sandbox, error) {
-	b, err := s.seal.scanSandbox(s.row(ctx, selectDestroyedByID, id.Key(), tenant))
+// the id, in any case, until it is pruned; then it is NotFound. A nil tenant is
+// any.
+func (s *Store) DestroyedSandbox(ctx context.Context, id sandbox.ID, tenant *string) (sandbox.Sandbox, error) {
+	query, args := selectDestroyedOfAny, []any{id.Key()}
+	if tenant != nil {
+		query, args = selectDestroyedByID, append(args, *tenant)
+	}
+	b, err := s.seal.scanSandbox(s.row(ctx, query, args...))
 	return b, s.fault(err)
 }
 

@@ -55,7 +55,7 @@ func program(name string) string {
 
 // build makes a disk, formatted and mounted, in a directory of the pool that
 // nobody else knows, and returns it. After an error nothing is left.
-func (d *Disks) build(ctx context.Context, bytes int64) (dir string, err error) {
+func (d *Disks) build(ctx context.Context, bytes int64, dirs []diskDir) (dir string, err error) {
 	dir, err = os.MkdirTemp(filepath.Join(d.cfg.Dir, poolName), unfinished)
 	if err != nil {
 		return "", fmt.Errorf("make a disk: %w", err)
@@ -73,7 +73,7 @@ func (d *Disks) build(ctx context.Context, bytes int64) (dir string, err error) 
 		if err := os.WriteFile(filepath.Join(dir, plainName), []byte(strconv.FormatInt(bytes, 10)), 0o600); err != nil {
 			return "", fmt.Errorf("make a disk: %w", err)
 		}
-		return dir, populate(mnt)
+		return dir, populate(mnt, dirs)
 	}
 	if err := d.format.Acquire(ctx, 1); err != nil {
 		return "", err
@@ -86,7 +86,7 @@ func (d *Disks) build(ctx context.Context, bytes int64) (dir string, err error) 
 	if err := mountImage(ctx, dir); err != nil {
 		return "", err
 	}
-	return dir, populate(mnt)
+	return dir, populate(mnt, dirs)
 }
 
 // makeImage formats a sparse file. Its tables and journal are left to be
@@ -138,8 +138,21 @@ func journalMiB(size int64) int64 {
 	}
 }
 
+// diskDir is a directory at the top of a disk.
+type diskDir struct {
+	name string
+	mode fs.FileMode
+	own  bool // it belongs to the default user
+	link bool // it holds the link to the workspace
+}
+
+// ownDirs are those of a sandbox's own disk.
+func ownDirs() []diskDir {
+	return []diskDir{{name: "workspace", mode: 0o755, own: true}, {name: "home", mode: 0o755, own: true, link: true}, {name: "root", mode: 0o700}}
+}
+
 // populate makes the directories that a sandbox sees.
-func populate(mnt string) error {
+func populate(mnt string, dirs []diskDir) error {
 	// The default user owns the first two; where this process may not give
 	// files away, everything belongs to who runs it.
 	own := func(path string) error {
@@ -149,11 +162,7 @@ func populate(mnt string) error {
 		}
 		return err
 	}
-	for _, dir := range []struct {
-		name string
-		mode fs.FileMode
-		own  bool
-	}{{"workspace", 0o755, true}, {"home", 0o755, true}, {"root", 0o700, false}} {
+	for _, dir := range dirs {
 		p := filepath.Join(mnt, dir.name)
 		if err := os.Mkdir(p, dir.mode); err != nil {
 			return fmt.Errorf("fill a disk: %w", err)
@@ -166,13 +175,15 @@ func populate(mnt string) error {
 				return fmt.Errorf("fill a disk: %w", err)
 			}
 		}
-	}
-	link := filepath.Join(mnt, "home", "workspace")
-	if err := os.Symlink(sandbox.WorkspaceDir, link); err != nil {
-		return fmt.Errorf("fill a disk: %w", err)
-	}
-	if err := own(link); err != nil {
-		return fmt.Errorf("fill a disk: %w", err)
+		if dir.link {
+			link := filepath.Join(p, "workspace")
+			if err := os.Symlink(sandbox.WorkspaceDir, link); err != nil {
+				return fmt.Errorf("fill a disk: %w", err)
+			}
+			if err := own(link); err != nil {
+				return fmt.Errorf("fill a disk: %w", err)
+			}
+		}
 	}
 	if err := os.Remove(filepath.Join(mnt, "lost+found")); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("fill a disk: %w", err)

@@ -104,7 +104,7 @@ func (d *Disks) refill(ctx context.Context) error {
 		if err := d.Admit(); err != nil {
 			return err
 		}
-		dir, err := d.build(ctx, bytes)
+		dir, err := d.build(ctx, bytes, ownDirs())
 		if err != nil {
 			return err
 		}

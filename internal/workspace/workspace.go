@@ -187,6 +187,16 @@ func (d *Disks) bytes(uid sandbox.UID) int64 {
 // disk exists, and errs.Exhausted below the reserve or beyond the overcommit
 // bound. After an error nothing is left.
 func (d *Disks) Create(ctx context.Context, uid sandbox.UID, bytes int64) (Disk, error) {
+	return d.make(ctx, uid, bytes, func() (string, error) {
+		if ready, ok := d.take(bytes); ok {
+			return ready, nil
+		}
+		return d.build(ctx, bytes, ownDirs())
+	})
+}
+
+// make books a disk, has it built, and gives it its name.
+func (d *Disks) make(ctx context.Context, uid sandbox.UID, bytes int64, build func() (dir string, err error)) (Disk, error) {
 	if _, err := sandbox.ParseUID(string(uid)); err != nil {
 		return Disk{}, err
 	}
@@ -203,20 +213,17 @@ func (d *Disks) Create(ctx context.Context, uid sandbox.UID, bytes int64) (Disk,
 	if err := d.promise(bytes); err != nil {
 		return Disk{}, err
 	}
-	if err := d.create(ctx, uid, bytes); err != nil {
+	if err := d.create(uid, build); err != nil {
 		d.unpromise(bytes)
 		return Disk{}, err
 	}
 	return Disk{UID: uid, Dir: d.mnt(uid), Bytes: bytes, Quota: d.loopErr == nil}, nil
 }
 
-func (d *Disks) create(ctx context.Context, uid sandbox.UID, bytes int64) error {
-	ready, ok := d.take(bytes)
-	if !ok {
-		var err error
-		if ready, err = d.build(ctx, bytes); err != nil {
-			return err
-		}
+func (d *Disks) create(uid sandbox.UID, build func() (dir string, err error)) error {
+	ready, err := build()
+	if err != nil {
+		return err
 	}
 	if err := os.Rename(ready, d.dir(uid)); err != nil {
 		d.discard(ready)
@@ -342,6 +349,24 @@ func (d *Disks) Usage(_ context.Context, uid sandbox.UID) (Usage, error) {
 	return u, nil
 }
 
+// guard refuses writes to a disk while the host is nearly full.
+func (d *Disks) guard(disk Disk) func() error {
+	if disk.Quota {
+		return func() error {
+			if d.isFrozen() {
+				return hostFull()
+			}
+			return nil
+		}
+	}
+	return func() error {
+		if s, err := hostSpace(d.cfg.Dir); err == nil && s.free < d.cfg.Reserve/2 {
+			return hostFull()
+		}
+		return nil
+	}
+}
+
 // Tree mounts the disk when it is not and gives the file API on it. Writing
 // through it is errs.Exhausted while the host's disk is nearly full.
 func (d *Disks) Tree(ctx context.Context, uid sandbox.UID) (*Tree, error) {
@@ -349,21 +374,7 @@ func (d *Disks) Tree(ctx context.Context, uid sandbox.UID) (*Tree, error) {
 	if err != nil {
 		return nil, err
 	}
-	guard := func() error {
-		if d.isFrozen() {
-			return hostFull()
-		}
-		return nil
-	}
-	if !disk.Quota {
-		guard = func() error {
-			if s, err := hostSpace(d.cfg.Dir); err == nil && s.free < d.cfg.Reserve/2 {
-				return hostFull()
-			}
-			return nil
-		}
-	}
-	return filetree.Confined(filetree.Options{Guard: guard},
+	return filetree.Confined(filetree.Options{Guard: d.guard(disk)},
 		filetree.Mount{Path: sandbox.WorkspaceDir, Dir: filepath.Join(disk.Dir, "workspace")},
 		filetree.Mount{Path: sandbox.HomeDir, Dir: filepath.Join(disk.Dir, "home")},
 	), nil

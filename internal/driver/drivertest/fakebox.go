@@ -43,9 +43,17 @@ type fakeRun struct {
 
 // mapPath puts the sandbox's own directories onto its disk.
 func (b *fakeBox) mapPath(path string) string {
-	for from, to := range map[string]string{sandbox.WorkspaceDir: "workspace", sandbox.HomeDir: "home"} {
+	dirs := map[string]string{
+		sandbox.WorkspaceDir: filepath.Join(b.spec.Disk, "workspace"), sandbox.HomeDir: filepath.Join(b.spec.Disk, "home"),
+	}
+	if b.spec.Shared != "" {
+		dirs[sandbox.WorkspaceDir] = filepath.Join(b.spec.Shared, "workspace")
+		dirs[sandbox.OutputsDir] = filepath.Join(b.spec.Shared, "outputs")
+		dirs[sandbox.UploadsDir] = filepath.Join(b.spec.Shared, "uploads")
+	}
+	for from, to := range dirs {
 		if path == from || strings.HasPrefix(path, from+"/") {
-			return filepath.Join(b.spec.Disk, to) + path[len(from):]
+			return to + path[len(from):]
 		}
 	}
 	return path

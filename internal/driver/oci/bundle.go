@@ -24,6 +24,8 @@ type bundle struct {
 	root    string // the root filesystem as the runtime sees it
 	sysfs   string // prepared /sys of a container
 	cgroup  string // prepared directory of its cgroup view
+	// uploadsDir is the prepared tree of a container's uploads.
+	uploadsDir string
 }
 
 const specVersion = "1.0.2" // the oldest that says all that is needed; crun 1.8 and runc 1.1 warn above theirs
@@ -67,12 +69,20 @@ func (b bundle) shared() []specs.Mount {
 	bind := func(from, to string, options ...string) specs.Mount {
 		return specs.Mount{Destination: to, Type: "bind", Source: from, Options: append([]string{"bind"}, options...)}
 	}
-	mounts := []specs.Mount{
-		bind(filepath.Join(b.note.Disk, "workspace"), sandbox.WorkspaceDir, "rw", "nosuid", "nodev"),
+	var mounts []specs.Mount
+	if b.note.Shared == "" {
+		mounts = append(mounts, bind(filepath.Join(b.note.Disk, "workspace"), sandbox.WorkspaceDir, "rw", "nosuid", "nodev"))
+	} else {
+		mounts = append(mounts,
+			bind(filepath.Join(b.note.Shared, "workspace"), sandbox.WorkspaceDir, "rw", "nosuid", "nodev"),
+			bind(filepath.Join(b.note.Shared, "outputs"), sandbox.OutputsDir, "rw", "nosuid", "nodev"),
+			bind(b.uploads(), sandbox.UploadsDir, "ro", "nosuid", "nodev"))
+	}
+	mounts = append(mounts,
 		bind(filepath.Join(b.note.Disk, "home"), sandbox.HomeDir, "rw", "nosuid", "nodev"),
 		bind(b.box.channel(), driver.ChannelDir, "ro", "nosuid", "nodev", "noexec"),
 		bind(b.note.Init.Path, driver.InitPath, "ro", "nosuid", "nodev"),
-	}
+	)
 	for _, name := range []string{"hosts", "hostname", "resolv.conf"} {
 		mounts = append(mounts, bind(filepath.Join(b.note.Disk, "root/etc", name), "/etc/"+name, "rw", "nosuid", "nodev", "noexec"))
 	}
@@ -80,6 +90,14 @@ func (b bundle) shared() []specs.Mount {
 		mounts = append(mounts, bind(filepath.Join(b.note.Disk, "root/etc", authoritiesFile), driver.AuthoritiesPath, "rw", "nosuid", "nodev", "noexec"))
 	}
 	return mounts
+}
+
+// uploads is where the runtime finds the uploads.
+func (b bundle) uploads() string {
+	if b.uploadsDir != "" {
+		return b.uploadsDir
+	}
+	return filepath.Join(b.note.Shared, "uploads")
 }
 
 const authoritiesFile = "ca-certificates.crt"

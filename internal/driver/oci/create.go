@@ -46,7 +46,7 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) (h driver.Handle,
 		// cannot map ids, a container's root is the host's root without its
 		// capabilities: less, but what containers commonly are.
 		ids, err := d.namespaces.fresh()
-		if err == nil && mapsIDs(ids.file, spec.Rootfs, spec.Disk, b.channel()) {
+		if err == nil && mapsIDs(ids.file, append(n.disks(), spec.Rootfs, b.channel())...) {
 			n.IDBase = ids.base
 			d.namespaces.keep(spec.UID, ids)
 		} else if err == nil {
@@ -60,12 +60,22 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) (h driver.Handle,
 	return h, os.WriteFile(b.noteFile(), h, 0o600)
 }
 
+// disks are where the sandbox's files are on the host.
+func (n note) disks() []string {
+	if n.Shared == "" {
+		return []string{n.Disk}
+	}
+	return []string{n.Disk, n.Shared}
+}
+
 // lay makes the directories of a sandbox. It may be called again.
 func (b box) lay(n note) error {
 	// The sandbox's disk is mounted by its owner; a path that is not there
 	// must not be made on the host's disk instead.
-	if _, err := os.Stat(filepath.Join(n.Disk, "workspace")); err != nil {
-		return errs.E(errs.Unavailable, "the sandbox's disk is not in place").Because(err)
+	for _, disk := range n.disks() {
+		if _, err := os.Stat(filepath.Join(disk, "workspace")); err != nil {
+			return errs.E(errs.Unavailable, "the sandbox's disk is not in place").Because(err)
+		}
 	}
 	for _, dir := range []string{b.dir, b.bundle(), b.runtime(), b.channel()} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -94,8 +104,16 @@ func check(spec driver.Spec) error {
 		return errs.E(errs.Invalid, "host name is longer than 64 bytes")
 	case !filepath.IsAbs(spec.Rootfs) || !filepath.IsAbs(spec.Disk):
 		return errs.E(errs.Invalid, "rootfs and disk need absolute paths")
+	case spec.Shared != "" && !filepath.IsAbs(spec.Shared):
+		return errs.E(errs.Invalid, "the shared disk needs an absolute path")
 	}
-	for _, path := range []string{spec.Rootfs, filepath.Join(spec.Disk, "workspace"), filepath.Join(spec.Disk, "home")} {
+	paths := []string{spec.Rootfs, filepath.Join(spec.Disk, "workspace"), filepath.Join(spec.Disk, "home")}
+	if spec.Shared != "" {
+		for _, name := range []string{"workspace", "outputs", "uploads"} {
+			paths = append(paths, filepath.Join(spec.Shared, name))
+		}
+	}
+	for _, path := range paths {
 		if info, err := os.Stat(path); err != nil || !info.IsDir() {
 			return errs.E(errs.Invalid, "the sandbox's files are not in place").Because(err)
 		}

@@ -23,6 +23,7 @@ type note struct {
 	Limits    sandbox.Limits    `json:"limits"`
 	Rootfs    string            `json:"rootfs"`
 	Disk      string            `json:"disk"`
+	Shared    string            `json:"shared,omitempty"`
 	Env       []string          `json:"env,omitempty"`
 	// Authorities is a file of the host, copied when the sandbox is created.
 	Authorities string `json:"authorities,omitempty"`
@@ -70,13 +71,16 @@ func parseHandle(h driver.Handle) (note, error) {
 			return note{}, errs.E(errs.Invalid, "malformed handle: path %q", path)
 		}
 	}
+	if n.Shared != "" && (!filepath.IsAbs(n.Shared) || filepath.Clean(n.Shared) != n.Shared) {
+		return note{}, errs.E(errs.Invalid, "malformed handle: path %q", n.Shared)
+	}
 	return n, nil
 }
 
 func noteOf(spec driver.Spec) note {
 	return note{
 		UID: spec.UID, Hostname: spec.Hostname, Isolation: spec.Isolation, Limits: spec.Limits,
-		Rootfs: spec.Rootfs, Disk: spec.Disk, Env: spec.Env, Authorities: spec.Authorities,
+		Rootfs: spec.Rootfs, Disk: spec.Disk, Shared: spec.Shared, Env: spec.Env, Authorities: spec.Authorities,
 	}
 }
 

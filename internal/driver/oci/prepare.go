@@ -24,6 +24,15 @@ type stage struct{ dir string }
 
 func (s stage) path(name string) string { return filepath.Join(s.dir, name) }
 
+// tree is a part of the host's files that a container's start needs.
+type tree struct {
+	name, source string
+	mapped       bool // its ids are the sandbox's
+	// Binds made of a tree inherit these, also where a runtime forgets the ones
+	// that it was asked for.
+	set uint64
+}
+
 // prepare makes the namespaces and mounts that a container starts in. It
 // changes the calling thread for good: use it on a [thread] of its own.
 func (b bundle) prepare(userns *os.File) (s stage, err error) {
@@ -34,19 +43,18 @@ func (b bundle) prepare(userns *os.File) (s stage, err error) {
 		return s, fmt.Errorf("let unmounts in: %w", err)
 	}
 	// Trees are taken before the stage covers a part of the host.
-	trees := []struct {
-		name, source string
-		mapped       bool
-		// Binds made of a tree inherit these, also where a runtime forgets
-		// the ones that it was asked for.
-		set uint64
-	}{
+	trees := []tree{
 		{"lower", b.note.Rootfs, true, unix.MOUNT_ATTR_RDONLY},
 		{"disk", b.note.Disk, true, unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV},
 		{"channel", b.box.channel(), true, unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_NOEXEC},
 		{"bundle", b.box.bundle(), false, 0},
 		{"runtime", b.box.runtime(), false, 0},
 		{"init", b.note.Init.Path, false, unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV},
+	}
+	if shared := b.note.Shared; shared != "" {
+		trees = append(trees,
+			tree{"shared", shared, true, unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV},
+			tree{"uploads", filepath.Join(shared, "uploads"), true, unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV})
 	}
 	fds := make([]int, 0, len(trees))
 	defer func() {

@@ -378,6 +378,9 @@ func (b bundle) staged(s stage, cmd *exec.Cmd) error {
 	b.root, b.sysfs, b.cgroup = s.path("rootfs"), s.path("sysfs"), s.path("cgroup")
 	inside := b
 	inside.note.Disk = s.path("disk")
+	if b.note.Shared != "" {
+		inside.note.Shared, inside.uploadsDir = s.path("shared"), s.path("uploads")
+	}
 	inside.note.Init.Path = s.path("init")
 	inside.box = box{uid: b.box.uid, dir: s.dir}
 	if err := inside.write(); err != nil {

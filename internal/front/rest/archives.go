@@ -51,14 +51,15 @@ func (d *Door) destroySandbox(ctx context.Context, in *destroyInput) (*streamed,
 }
 
 type archiveName struct {
-	Name string `path:"name"`
+	Name   string `path:"name"`
+	Tenant string `query:"tenant_id" doc:"Whose archive it is, for a token of no tenant."`
 }
 
 func (d *Door) keptArchiveRoutes() {
 	register(d, operation{
 		id: "get-archive", method: http.MethodGet, path: "/v1/archives/{name}", tag: "archives", summary: "Describe the archive of a destroyed sandbox",
 	}, func(ctx context.Context, in *archiveName) (*struct{ Body Archive }, error) {
-		m, err := d.core.ArchiveByName(ctx, in.Name)
+		m, err := d.core.ArchiveByName(ctx, in.Tenant, in.Name)
 		if err != nil {
 			return nil, err
 		}
@@ -68,6 +69,6 @@ func (d *Door) keptArchiveRoutes() {
 		id: "remove-archive", method: http.MethodDelete, path: "/v1/archives/{name}", tag: "archives", status: http.StatusNoContent,
 		summary: "Delete an archive",
 	}, func(ctx context.Context, in *archiveName) (*struct{}, error) {
-		return nil, d.core.RemoveArchive(ctx, in.Name)
+		return nil, d.core.RemoveArchive(ctx, in.Tenant, in.Name)
 	})
 }

@@ -10,6 +10,7 @@ import (
 // Sandbox is the canonical JSON of a sandbox. Its env is never shown.
 type Sandbox struct {
 	ID                 string            `json:"id"`
+	TenantID           string            `json:"tenant_id,omitempty" doc:"Whose files it shares."`
 	Status             string            `json:"status" enum:"creating,running,sleeping,stopped,failed,destroyed"`
 	Reason             string            `json:"reason,omitempty" doc:"Why it failed or stopped when nobody asked for it."`
 	Image              string            `json:"image"`
@@ -57,6 +58,7 @@ type Network struct {
 // SandboxInput is what a create takes. Every field is optional.
 type SandboxInput struct {
 	ID         string            `json:"id,omitempty" doc:"1 to 55 of A-Z a-z 0-9 - _; generated when absent."`
+	TenantID   string            `json:"tenant_id,omitempty" maxLength:"64" doc:"Whose files it shares: /workspace and /mnt/user-data. Default the token's tenant, if it belongs to one."`
 	Image      string            `json:"image,omitempty" doc:"Default base; r for the runtime r."`
 	Runtime    string            `json:"runtime,omitempty" enum:"python,node,r" doc:"The language that it is for; default none in particular."`
 	Isolation  string            `json:"isolation,omitempty" enum:"gvisor,container" doc:"Default gvisor."`
@@ -104,7 +106,7 @@ func (in *SandboxInput) limits() (sandbox.Limits, error) {
 func sandboxJSON(b sandbox.Sandbox) Sandbox {
 	s := b.Spec
 	return Sandbox{
-		ID: string(b.ID), Status: string(b.State), Reason: b.Reason, Image: s.Image, Isolation: string(s.Isolation),
+		ID: string(b.ID), TenantID: b.Tenant, Status: string(b.State), Reason: b.Reason, Image: s.Image, Isolation: string(s.Isolation),
 		Runtime: s.Runtime, Dependencies: s.Dependencies,
 		Limits: Limits{s.Limits.MemoryBytes, s.Limits.CPUs, s.Limits.PIDs, s.Limits.DiskBytes, s.Limits.OpenFiles},
 		User:   s.User, Labels: nonNil(s.Labels), Metadata: nonNil(s.Metadata), Ports: append([]int{}, s.Ports...),

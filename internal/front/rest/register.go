@@ -45,6 +45,7 @@ func apiConfig(version string) huma.Config {
 				{Name: "git", Description: "Operations on repositories in a sandbox."},
 				{Name: "host", Description: "The daemon itself."},
 				{Name: "threads", Description: "Conversations: sandboxes that share bounds, exports and uploads."},
+				{Name: "tenants", Description: "Whose sandboxes share files, and their uploads."},
 				{Name: "sandboxed", Description: "The paths of sandboxed, with its shapes."},
 				{Name: "ecs-sandbox", Description: "The paths of ecs-sandbox, with its shapes. The header X-Sandbox-Secret selects them where sandboxed has the same."},
 				{Name: "sandbox-agent", Description: "The paths of sandbox-agent, with its shapes."},

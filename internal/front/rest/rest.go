@@ -71,6 +71,7 @@ func New(c Config) *Door {
 	d.exportRoutes()
 	d.importRoutes()
 	d.threadRoutes()
+	d.tenantRoutes()
 	d.gitRoutes()
 	d.packagesRoutes()
 	d.keptArchiveRoutes()

@@ -127,7 +127,7 @@ func (d *Door) createSandbox(ctx context.Context, in *createInput) (*streamed, e
 
 // request is what core is asked.
 func (in *createInput) request(body *SandboxInput) (core.CreateRequest, error) {
-	req := core.CreateRequest{ID: body.ID, IdempotencyKey: in.IdempotencyKey}
+	req := core.CreateRequest{ID: body.ID, Tenant: body.TenantID, IdempotencyKey: in.IdempotencyKey}
 	spec := &req.Spec
 	spec.Image, spec.Isolation, spec.Env, spec.User = body.Image, sandbox.Isolation(body.Isolation), body.Env, body.User
 	spec.Runtime, spec.Dependencies = body.Runtime, body.Dependencies
@@ -163,6 +163,7 @@ type listInput struct {
 	Label  []string `query:"label,explode" doc:"key=value; several must all match."`
 	Status []string `query:"status,explode" enum:"creating,running,sleeping,stopped,failed,destroyed" doc:"Several match any."`
 	Thread string   `query:"thread" maxLength:"128"`
+	Tenant string   `query:"tenant_id" maxLength:"64"`
 	Limit  int      `query:"limit" minimum:"1" maximum:"1000" default:"100"`
 	Cursor string   `query:"cursor" doc:"next_cursor of the page before."`
 }
@@ -178,7 +179,7 @@ func (d *Door) listSandboxes(ctx context.Context, in *listInput) (*struct{ Body 
 	if err != nil {
 		return nil, err
 	}
-	q := core.Query{Labels: labels, Thread: in.Thread, Cursor: in.Cursor, Limit: in.Limit}
+	q := core.Query{Labels: labels, Thread: in.Thread, Tenant: in.Tenant, Cursor: in.Cursor, Limit: in.Limit}
 	for _, s := range in.Status {
 		q.States = append(q.States, sandbox.State(s))
 	}

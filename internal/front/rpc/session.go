@@ -17,10 +17,6 @@ import (
 // CreateSession implements the service.
 func (d *Door) CreateSession(ctx context.Context, req *connect.Request[sandboxv1.CreateSessionRequest]) (*connect.Response[sandboxv1.CreateSessionResponse], error) {
 	in := req.Msg
-	if in.GetTenantId() != "" {
-		return nil, errs.E(errs.Unsupported, "tenant_id: storage that sessions of a tenant share is not there yet").
-			Hint("leave it out, and move files with ReadFile and WriteFile")
-	}
 	id := in.GetSessionId()
 	if id == "" {
 		id = uuid.NewString()
@@ -33,7 +29,7 @@ func (d *Door) CreateSession(ctx context.Context, req *connect.Request[sandboxv1
 	if spec.Isolation == sandbox.GVisor {
 		spec.User = sandbox.UserRoot // as in agentbox, whose users install packages
 	}
-	b, err := d.ensure(ctx, core.CreateRequest{ID: id, Spec: spec, IdleTimeout: &idle})
+	b, err := d.ensure(ctx, core.CreateRequest{ID: id, Tenant: in.GetTenantId(), Spec: spec, IdleTimeout: &idle})
 	if err != nil {
 		return nil, err
 	}
@@ -46,6 +42,9 @@ func (d *Door) ensure(ctx context.Context, r core.CreateRequest) (sandbox.Sandbo
 	const attempts = 3 // another call may take the id in between, and give it up again
 	for attempt := 1; ; attempt++ {
 		b, err := d.existing(ctx, r.ID)
+		if err == nil && r.Tenant != "" && r.Tenant != b.Tenant {
+			return b, errs.E(errs.Conflict, "the session with this id belongs to another tenant").Hint("choose another session_id")
+		}
 		if !errors.Is(err, errs.NotFound) {
 			return b, err
 		}
@@ -154,7 +153,12 @@ func info(b sandbox.Sandbox) *sandboxv1.SessionInfo {
 	if len(hosts) == 0 && b.Spec.Network.Mode == sandbox.NetworkAllowlist {
 		hosts = sandbox.DefaultAllow()
 	}
+	var tenant *string
+	if b.Tenant != "" {
+		tenant = &b.Tenant
+	}
 	return &sandboxv1.SessionInfo{
+		TenantId:  tenant,
 		SessionId: string(b.ID), ContainerId: string(b.UID), Status: string(b.State), AllowedHosts: hosts,
 		CreatedAt: unix(b.CreatedAt), LastActivity: unix(b.LastActiveAt),
 	}

@@ -1,0 +1,156 @@
+package core
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"time"
+
+	"github.com/cubbyhq/cubby/internal/auth"
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/store"
+	"github.com/cubbyhq/cubby/internal/telemetry"
+	"github.com/cubbyhq/cubby/internal/workspace"
+)
+
+// A tenant is a name that sandboxes belong to. They share a disk, with one
+// /workspace and one /mnt/user-data for all of them. It begins with its first
+// sandbox or upload and stays until it is removed.
+
+// mayName refuses a tenant that the caller may not name. "" names none.
+func mayName(ctx context.Context, tenant string) error {
+	if tenant == "" {
+		return nil
+	}
+	if err := sandbox.ValidateTenant(tenant); err != nil {
+		return err
+	}
+	if !auth.From(ctx).Sees(tenant) {
+		return errs.E(errs.Forbidden, "tenant_id: the token belongs to another tenant").Hint("leave it out")
+	}
+	return nil
+}
+
+// whose is the tenant that the store is asked for, nil being any.
+func whose(ctx context.Context, tenant string) *string {
+	if tenant = cmp.Or(auth.From(ctx).Tenant, tenant); tenant == "" {
+		return nil
+	}
+	return &tenant
+}
+
+func noSuchTenant() error { return errs.E(errs.NotFound, "no such tenant") }
+
+// seenTenant finds a tenant that the caller sees: another one does not exist
+// for it.
+func (s *Service) seenTenant(ctx context.Context, name string) (store.Tenant, error) {
+	if err := sandbox.ValidateTenant(name); err != nil {
+		return store.Tenant{}, err
+	}
+	if !auth.From(ctx).Sees(name) {
+		return store.Tenant{}, noSuchTenant()
+	}
+	return s.cfg.Store.Tenant(ctx, name)
+}
+
+// Tenant is a tenant and what it takes.
+type Tenant struct {
+	Name      string
+	CreatedAt time.Time
+	Sandboxes int // that are not failed or destroyed
+	Running   int
+	Disk      workspace.Usage // that its sandboxes share
+}
+
+// Tenant describes a tenant. NotFound when it never had a sandbox or an upload.
+func (s *Service) Tenant(ctx context.Context, name string) (Tenant, error) {
+	t, err := s.seenTenant(ctx, name)
+	if err != nil {
+		return Tenant{}, err
+	}
+	return s.describeTenant(ctx, t)
+}
+
+func (s *Service) describeTenant(ctx context.Context, t store.Tenant) (Tenant, error) {
+	use, err := s.cfg.Store.TenantUse(ctx, t.Name)
+	if err != nil {
+		return Tenant{}, err
+	}
+	d := Tenant{Name: t.Name, CreatedAt: t.CreatedAt, Sandboxes: use.Sandboxes, Running: use.Running}
+	d.Disk, err = s.cfg.Disks.Usage(ctx, t.DiskUID)
+	if errors.Is(err, errs.NotFound) && !t.Ready {
+		err = nil // it is just being made
+	}
+	return d, err
+}
+
+// Tenants returns the tenants whose names come after one, by name, at most
+// limit (0: 100; never more than 1000), and what to give as after for the next
+// page, "" on the last.
+func (s *Service) Tenants(ctx context.Context, after string, limit int) (page []Tenant, next string, err error) {
+	var rows []store.Tenant
+	if own := auth.From(ctx).Tenant; own == "" {
+		rows, err = s.cfg.Store.Tenants(ctx, after, limit)
+	} else if own > after {
+		var t store.Tenant
+		if t, err = s.cfg.Store.Tenant(ctx, own); err == nil {
+			return s.describeTenants(ctx, []store.Tenant{t}, "")
+		}
+		if errors.Is(err, errs.NotFound) {
+			err = nil
+		}
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	if n := len(rows); n > 0 && n >= min(cmp.Or(limit, 100), 1000) {
+		next = rows[n-1].Name
+	}
+	return s.describeTenants(ctx, rows, next)
+}
+
+func (s *Service) describeTenants(ctx context.Context, rows []store.Tenant, next string) ([]Tenant, string, error) {
+	page := make([]Tenant, 0, len(rows))
+	for _, t := range rows {
+		d, err := s.describeTenant(ctx, t)
+		if err != nil {
+			return nil, "", err
+		}
+		page = append(page, d)
+	}
+	return page, next, nil
+}
+
+// RemoveTenant deletes what the sandboxes of a tenant shared, and its uploads.
+// Conflict while it has sandboxes, also stopped ones; NotFound when there is no
+// such tenant.
+func (s *Service) RemoveTenant(ctx context.Context, name string) error {
+	leave, err := s.life.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	if _, err := s.seenTenant(ctx, name); err != nil {
+		return err
+	}
+	unlock, err := s.shared.locks.lock(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if s.shared.used(name) {
+		return errs.E(errs.Conflict, "the files of the tenant are in use").Hint("try again in a moment")
+	}
+	t, err := s.cfg.Store.DropTenant(ctx, name)
+	if err != nil {
+		return err
+	}
+	undo, cancel := undoing(ctx)
+	defer cancel()
+	if _, err := s.cfg.Disks.Remove(undo, t.DiskUID); err != nil {
+		s.log.Error("remove the disk of a tenant", telemetry.KeyUID, t.DiskUID, telemetry.KeyErr, err)
+		s.reconcileSoon() // it belongs to nobody now
+	}
+	return nil
+}
