@@ -5,7 +5,7 @@ import type { AddressInfo } from 'node:net';
 /** An address of this machine that NO_PROXY of a sandbox does not name. */
 export const elsewhere = '127.0.0.2';
 
-/** A package index with one package, `demo`, which has `x`. */
+/** A package index with `demo`, which has `x`, and a stand-in for `requests`. */
 export class PackageIndex {
   readonly #server: Server;
 
@@ -14,19 +14,19 @@ export class PackageIndex {
   }
 
   static async start(): Promise<PackageIndex> {
-    const file = 'demo-1.0-py3-none-any.whl';
-    const data = wheel();
-    const hash = createHash('sha256').update(data).digest('hex');
+    const pages = new Map<string, string | Buffer>();
+    for (const name of ['demo', 'requests']) {
+      const file = `${name}-1.0-py3-none-any.whl`;
+      const data = wheel(name);
+      const hash = createHash('sha256').update(data).digest('hex');
+      pages.set(`/simple/${name}/`, `<!DOCTYPE html><a href="/${file}#sha256=${hash}">${file}</a>`);
+      pages.set(`/${file}`, data);
+    }
     const server = createServer((request, response) => {
-      if (request.url === '/simple/demo/') {
-        response.setHeader('Content-Type', 'text/html');
-        response.end(`<!DOCTYPE html><a href="/${file}#sha256=${hash}">${file}</a>`);
-      } else if (request.url === `/${file}`) {
-        response.end(data);
-      } else {
-        response.statusCode = 404;
-        response.end();
-      }
+      const page = pages.get(request.url ?? '');
+      if (typeof page === 'string') response.setHeader('Content-Type', 'text/html');
+      response.statusCode = page === undefined ? 404 : 200;
+      response.end(page);
     });
     await new Promise<void>((resolve, reject) => {
       server.once('error', reject);
@@ -45,13 +45,13 @@ export class PackageIndex {
   }
 }
 
-function wheel(): Buffer {
-  const info = 'demo-1.0.dist-info';
+function wheel(name: string): Buffer {
+  const info = `${name}-1.0.dist-info`;
   return zip({
-    'demo.py': 'x = 41\n',
-    [`${info}/METADATA`]: 'Metadata-Version: 2.1\nName: demo\nVersion: 1.0\n',
+    [`${name}.py`]: 'x = 41\n',
+    [`${info}/METADATA`]: `Metadata-Version: 2.1\nName: ${name}\nVersion: 1.0\n`,
     [`${info}/WHEEL`]: 'Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n',
-    [`${info}/RECORD`]: ['demo.py', ...['METADATA', 'WHEEL', 'RECORD'].map((f) => `${info}/${f}`)]
+    [`${info}/RECORD`]: [`${name}.py`, ...['METADATA', 'WHEEL', 'RECORD'].map((f) => `${info}/${f}`)]
       .map((f) => `${f},,\n`)
       .join(''),
   });
