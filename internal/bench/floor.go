@@ -50,7 +50,7 @@ func (b *bench) runtimes() []bare {
 		r := bare{name: name, path: path, args: root(name)}
 		if name == "crun" {
 			if _, err := os.Stat(unified); err == nil {
-				if hide, err = hideUnified(); err != nil {
+				if hide, err = hideUnified(b.Scratch); err != nil {
 					b.note("no bare crun: %v", err)
 					continue
 				}

@@ -1,8 +1,11 @@
 package bench
 
 import (
+	"errors"
 	"fmt"
+	"os"
 	goruntime "runtime"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -11,12 +14,14 @@ import (
 const unified = "/sys/fs/cgroup/unified"
 
 // hidden is an operating-system thread in a mount namespace without the
-// unified cgroups. Processes that it starts live there.
+// unified cgroups. Processes that it starts live there. It does not have what is
+// mounted below the scratch directory either: a disk that this namespace held
+// could not be let go of by the daemon, which waits for that.
 type hidden struct {
 	calls chan func()
 }
 
-func hideUnified() (*hidden, error) {
+func hideUnified(scratch string) (*hidden, error) {
 	h := &hidden{calls: make(chan func())}
 	ready := make(chan error, 1)
 	go func() {
@@ -27,6 +32,9 @@ func hideUnified() (*hidden, error) {
 		}
 		if err == nil {
 			err = unix.Unmount(unified, unix.MNT_DETACH)
+		}
+		if err == nil {
+			err = detachBelow(scratch)
 		}
 		if err != nil {
 			ready <- fmt.Errorf("hide %s: %w", unified, err)
@@ -41,6 +49,25 @@ func hideUnified() (*hidden, error) {
 		return nil, err
 	}
 	return h, nil
+}
+
+// detachBelow takes every mount below dir out of this thread's namespace.
+func detachBelow(dir string) error {
+	table, err := os.ReadFile("/proc/thread-self/mountinfo")
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(string(table)) {
+		fields := strings.Fields(line)
+		if len(fields) < 5 || !strings.HasPrefix(fields[4], dir+"/") {
+			continue
+		}
+		// One above it may have taken it along.
+		if err := unix.Unmount(fields[4], unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
+			return err
+		}
+	}
+	return nil
 }
 
 // do calls fn on the thread.

@@ -20,7 +20,7 @@ func (b *bench) memory(ctx context.Context) error {
 		s.value("daemon, resident, idle", "MB", float64(statusNumber(b.daemon.pid(), "VmRSS"))/1024, 1, 60, false)
 	}
 	goals := map[string]float64{"gvisor": 20}
-	n := b.count(10, 3)
+	n := b.count(10, 10) // what sandboxes share is divided by it
 	for _, isolation := range b.Isolations {
 		before := pids()
 		available := memAvailable()
