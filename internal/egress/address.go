@@ -82,19 +82,26 @@ var (
 	nonPublic = blocks()
 )
 
-// classify says which network a lies in. Addresses that carry an IPv4 address
-// are what that one is.
-func classify(a netip.Addr) class {
+// carried returns the IPv4 address that a gateway makes of an IPv6 address, and
+// a itself when none does.
+func carried(a netip.Addr) netip.Addr {
 	a = a.WithZone("").Unmap()
 	if a.Is6() {
 		b := a.As16()
 		switch {
 		case nat64.Contains(a):
-			return classify(netip.AddrFrom4([4]byte(b[12:16])))
+			return netip.AddrFrom4([4]byte(b[12:16]))
 		case sixToFour.Contains(a):
-			return classify(netip.AddrFrom4([4]byte(b[2:6])))
+			return netip.AddrFrom4([4]byte(b[2:6]))
 		}
 	}
+	return a
+}
+
+// classify says which network a lies in. Addresses that carry an IPv4 address
+// are what that one is.
+func classify(a netip.Addr) class {
+	a = carried(a)
 	for _, b := range nonPublic {
 		if b.prefix.Contains(a) {
 			return b.class

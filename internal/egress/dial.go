@@ -109,7 +109,7 @@ func (p *Proxy) ownClass(a netip.Addr) class {
 	}
 	for _, n := range own {
 		if ip, ok := n.(*net.IPNet); ok {
-			if o, ok := netip.AddrFromSlice(ip.IP); ok && o.Unmap() == a.Unmap() {
+			if o, ok := netip.AddrFromSlice(ip.IP); ok && (o.Unmap() == a.Unmap() || o.Unmap() == carried(a)) {
 				return ownHost
 			}
 		}

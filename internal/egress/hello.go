@@ -12,7 +12,9 @@ import (
 )
 
 const (
-	recordHandshake = 0x16 // first byte of a TLS connection (RFC 8446, 5.1)
+	// The first byte of a TLS record (RFC 8446, 5.1) is one of these. A
+	// connection begins with a handshake; servers pass over warnings before it.
+	firstRecordType, lastRecordType = 0x14, 0x18
 	// maxHello bounds a ClientHello with its record headers; crypto/tls
 	// refuses longer messages as well.
 	maxHello = 128 << 10
@@ -32,12 +34,13 @@ func hello(from io.Reader) (read []byte, name string, isTLS bool, err error) {
 		return nil, "", false, err
 	}
 	seen.Write(first)
-	if first[0] != recordHandshake {
+	if first[0] < firstRecordType || first[0] > lastRecordType {
 		return seen.Bytes(), "", false, nil
 	}
 	var info *tls.ClientHelloInfo
 	stop := errors.New("enough")
-	rest := io.TeeReader(io.LimitReader(from, maxHello), &seen)
+	source := &endNoter{Reader: from}
+	rest := io.TeeReader(io.LimitReader(source, maxHello), &seen)
 	err = tls.Server(helloConn{io.MultiReader(bytes.NewReader(first), rest)}, &tls.Config{
 		MinVersion: tls.VersionTLS10, //nolint:gosec // nothing is negotiated here
 		GetConfigForClient: func(i *tls.ClientHelloInfo) (*tls.Config, error) {
@@ -46,12 +49,26 @@ func hello(from io.Reader) (read []byte, name string, isTLS bool, err error) {
 		},
 	}).Handshake()
 	if info == nil {
-		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		// Not by the error: a hello beyond the bound and an alert that closes
+		// look like an end, and more would follow unread.
+		if source.ended {
 			return seen.Bytes(), "", true, io.ErrUnexpectedEOF
 		}
 		return seen.Bytes(), "", true, errs.E(errs.Invalid, "the connection begins as TLS and is none").Because(err)
 	}
 	return seen.Bytes(), info.ServerName, true, nil
+}
+
+// endNoter notes that its reader has ended.
+type endNoter struct {
+	io.Reader
+	ended bool
+}
+
+func (r *endNoter) Read(p []byte) (int, error) {
+	n, err := r.Reader.Read(p)
+	r.ended = r.ended || errors.Is(err, io.EOF)
+	return n, err
 }
 
 // helloConn lets crypto/tls read a ClientHello and answer nothing.

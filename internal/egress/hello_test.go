@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -28,6 +29,25 @@ func clientHello(t testing.TB, serverName string) []byte {
 	return sent.Bytes()
 }
 
+// longHello is a ClientHello that servers take, in records of one byte each: more
+// bytes than any hello may have.
+func longHello(t testing.TB, serverName string) []byte {
+	t.Helper()
+	var sent bytes.Buffer
+	protocols := slices.Repeat([]string{strings.Repeat("a", 255)}, 100)
+	c := tls.Client(recorder{&sent}, &tls.Config{ServerName: serverName, NextProtos: protocols})
+	_ = c.Handshake()
+	message := sent.Bytes()[5:]
+	var out []byte
+	for _, b := range message {
+		out = append(out, 0x16, 3, 1, 0, 1, b)
+	}
+	if len(out) <= maxHello {
+		t.Fatalf("%d bytes are no long hello", len(out))
+	}
+	return out
+}
+
 // recorder keeps what is written and has nothing to read.
 type recorder struct{ to *bytes.Buffer }
 
@@ -42,6 +62,7 @@ func (r recorder) SetWriteDeadline(time.Time) error { return nil }
 
 func TestHello(t *testing.T) {
 	named := clientHello(t, "a.example.com")
+	warning, closing := []byte{0x15, 3, 1, 0, 2, 1, 90}, []byte{0x15, 3, 1, 0, 2, 1, 0}
 	for _, tt := range []struct {
 		name  string
 		in    []byte
@@ -51,6 +72,10 @@ func TestHello(t *testing.T) {
 	}{
 		{"named", named, "a.example.com", true, false},
 		{"unnamed", clientHello(t, ""), "", true, false},
+		{"behind a warning", slices.Concat(warning, named), "a.example.com", true, false},
+		{"behind an alert that closes", slices.Concat(closing, named), "", true, true},
+		{"behind a change of ciphers", slices.Concat([]byte{0x14, 3, 3, 0, 1, 1}, named), "", true, true},
+		{"longer than a hello", longHello(t, "a.example.com"), "", true, true},
 		{"not TLS", []byte("SSH-2.0-x\r\n"), "", false, false},
 		{"garbage in a record", append([]byte{0x16, 3, 1, 0, 4}, "abcd"...), "", true, true},
 		{"no record", []byte{0x16, 0xff, 0xff, 0xff, 0xff, 0, 0}, "", true, true},

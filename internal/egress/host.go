@@ -39,7 +39,6 @@ func parseHost(s string) (host, error) {
 		}
 		return addressHost(a), nil
 	}
-	s = strings.TrimSuffix(s, ".")
 	if s == "" || len(s) > 4*maxNameLength {
 		return host{}, errs.E(errs.Invalid, "malformed host")
 	}
@@ -48,7 +47,7 @@ func parseHost(s string) (host, error) {
 		// Underscores and the like appear in real names that IDNA refuses.
 		name = strings.ToLower(s)
 	}
-	name = strings.TrimSuffix(name, ".")
+	name = strings.TrimSuffix(name, ".") // after IDNA, which knows other dots
 	if !validName(name) {
 		return host{}, errs.E(errs.Invalid, "malformed host")
 	}

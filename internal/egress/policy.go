@@ -96,7 +96,10 @@ func (e *Evaluator) decideAddress(policy sandbox.Policy, d Decision, a netip.Add
 	if !d.Allow {
 		return d
 	}
-	if deny, err := parsePatterns(policy.Deny); err != nil || deny.contains(a, d.Port) || e.operator.deny.contains(a, d.Port) {
+	deny, err := parsePatterns(policy.Deny)
+	// Behind a gateway an IPv6 address leads to the IPv4 one that it carries.
+	denied := func(a netip.Addr) bool { return deny.contains(a, d.Port) || e.operator.deny.contains(a, d.Port) }
+	if err != nil || denied(a) || denied(carried(a)) {
 		return d.denied(RuleDeny, d.Host+" leads to a denied address", "")
 	}
 	c := classify(a)

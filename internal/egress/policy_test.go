@@ -40,6 +40,7 @@ func TestParseHost(t *testing.T) {
 		{"", ""},
 		{".", ""},
 		{"a..b", ""},
+		{"a.b..", ""},
 		{"-a.example", ""},
 		{"a b", ""},
 		{"a\r\nb", ""},
@@ -191,6 +192,27 @@ func TestDecideAddress(t *testing.T) {
 		}
 		if !d.Allow && (d.Rule != RuleAddress || strings.Contains(d.Reason+d.Hint, tt.addr)) {
 			t.Errorf("%s:%d at %s: rule %q, reason %q: want rule %q and no address", tt.host, tt.port, tt.addr, d.Rule, d.Reason, RuleAddress)
+		}
+	}
+}
+
+// Behind a gateway an IPv6 address leads to the IPv4 one that it carries.
+func TestDenyFollowsGateways(t *testing.T) {
+	op, err := ParseOperator("", "198.51.100.0/24")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := NewEvaluator(op)
+	open := sandbox.Policy{Mode: sandbox.NetworkOpen, Deny: []string{"203.0.113.7"}}
+	for host, allow := range map[string]bool{
+		"64:ff9b::198.51.100.5": false, "2002:c633:6405::1": false, "64:ff9b::203.0.113.7": false, "2002:cb00:7107::": false,
+		"64:ff9b::203.0.113.8": true, "64:ff9b::10.0.0.1": false,
+	} {
+		if d := e.Decide(open, host, 443); d.Allow != allow {
+			t.Errorf("%s: allow = %v (%s), want %v", host, d.Allow, d.Reason, allow)
+		}
+		if d := e.decideAddress(open, e.Decide(open, "example.org", 443), netip.MustParseAddr(host), public); d.Allow != allow {
+			t.Errorf("a name at %s: allow = %v (%s), want %v", host, d.Allow, d.Reason, allow)
 		}
 	}
 }

@@ -166,6 +166,10 @@ func TestOwnAddress(t *testing.T) {
 	if code, body, _ := get(t, r.client(), "http://me.example.com/"); code != 403 {
 		t.Errorf("GET = %d %q, want 403", code, body)
 	}
+	// By way of a gateway.
+	if code, body, _ := get(t, r.client(), "http://[2002:5db8:d70e::1]/"); code != 403 {
+		t.Errorf("GET by 6to4 = %d %q, want 403", code, body)
+	}
 	r.proxy.ownAddrs = func() ([]net.Addr, error) { return nil, errors.New("netlink") }
 	if code, body, _ := get(t, r.client(), "http://me.example.com/"); code != 403 {
 		t.Errorf("GET with unknown interfaces = %d %q, want 403", code, body)
