@@ -110,12 +110,17 @@ const (
 	defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 )
 
+// javaProxy is how Java hears of the proxy: of the usual variables it reads
+// none. (It says on standard error that it was told.)
+const javaProxy = "-Dhttp.proxyHost=127.0.0.1 -Dhttp.proxyPort=3128 -Dhttps.proxyHost=127.0.0.1 -Dhttps.proxyPort=3128"
+
 // authorityVariables are what programs read to learn whom to trust: OpenSSL
-// and Go, curl, git, Python's requests and pip, Node, cargo, AWS tools.
+// and Go, curl and with it R, git, Python's requests and pip, Node, Deno, cargo,
+// AWS tools. Java has no such variable.
 func authorityVariables() []string {
 	return []string{
 		"SSL_CERT_FILE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "REQUESTS_CA_BUNDLE", "PIP_CERT",
-		"NODE_EXTRA_CA_CERTS", "CARGO_HTTP_CAINFO", "AWS_CA_BUNDLE",
+		"NODE_EXTRA_CA_CERTS", "DENO_CERT", "CARGO_HTTP_CAINFO", "AWS_CA_BUNDLE",
 	}
 }
 
@@ -137,6 +142,7 @@ func environment(img image.Image, s sandbox.Spec, authorities bool, indexes map[
 		env[name] = proxyURL
 	}
 	env["NO_PROXY"], env["no_proxy"] = noProxy, noProxy
+	env["JAVA_TOOL_OPTIONS"] = strings.TrimSpace(env["JAVA_TOOL_OPTIONS"] + " " + javaProxy)
 	if authorities {
 		for _, name := range authorityVariables() {
 			env[name] = driver.AuthoritiesPath
