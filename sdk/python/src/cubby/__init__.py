@@ -23,6 +23,7 @@ from ._async.sandbox import AsyncSandbox
 from ._async.sandboxes import AsyncSandboxes
 from ._async.session import AsyncSession
 from ._async.streams import AsyncCodeStream, AsyncEventStream, AsyncOutputStream, AsyncStream
+from ._async.tenants import AsyncTenants
 from ._async.terminal import AsyncTerminal
 from ._sync.client import Client
 from ._sync.code import Cell
@@ -36,6 +37,7 @@ from ._sync.sandbox import Sandbox
 from ._sync.sandboxes import Sandboxes
 from ._sync.session import Session
 from ._sync.streams import CodeStream, EventStream, OutputStream, Stream
+from ._sync.tenants import Tenants
 from ._sync.terminal import Terminal
 from ._version import __version__
 from .coderesults import CodeChunk, CodeEnd, CodeError, Display, Execution, KernelInfo, KernelKind, RichOutput
@@ -94,6 +96,8 @@ from .models import (
     SandboxInfo,
     SessionInfo,
     Stats,
+    TenantDisk,
+    TenantInfo,
     TerminalExit,
     TerminalInfo,
     ThreadInfo,
@@ -120,6 +124,7 @@ __all__ = [
     "AsyncSandboxes",
     "AsyncSession",
     "AsyncStream",
+    "AsyncTenants",
     "AsyncTerminal",
     "CanceledError",
     "CapacityError",
@@ -192,6 +197,9 @@ __all__ = [
     "SessionInfo",
     "Stats",
     "Stream",
+    "TenantDisk",
+    "TenantInfo",
+    "Tenants",
     "Terminal",
     "TerminalExit",
     "TerminalInfo",

@@ -34,6 +34,8 @@ __all__ = [
     "SandboxInfo",
     "SessionInfo",
     "Stats",
+    "TenantDisk",
+    "TenantInfo",
     "TerminalExit",
     "TerminalInfo",
     "ThreadInfo",
@@ -107,6 +109,7 @@ class SandboxInfo:
     network: Network = field(default_factory=Network)
     visibility: str = ""
     thread: str = ""
+    tenant_id: str = ""
     idle_policy: str = ""
     idle_timeout_seconds: float = 0.0
     exec_timeout_seconds: float = 0.0
@@ -170,6 +173,29 @@ class ThreadInfo:
     running: int = 0
     created_at: datetime | None = None
     last_active_at: datetime | None = None
+
+
+@dataclass(frozen=True)
+class TenantDisk:
+    """The disk that a tenant's sandboxes share.
+
+    ``used_bytes`` is 0 while nothing of the tenant runs; ``allocated_bytes`` is what it takes on the host.
+    """
+
+    bytes: int = 0
+    used_bytes: int = 0
+    allocated_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class TenantInfo:
+    """A tenant that has shared files. ``sandboxes`` run or are stopped; ``running`` of them run."""
+
+    tenant_id: str
+    sandboxes: int = 0
+    running: int = 0
+    disk: TenantDisk = field(default_factory=TenantDisk)
+    created_at: datetime | None = None
 
 
 @dataclass(frozen=True)

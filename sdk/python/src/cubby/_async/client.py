@@ -11,6 +11,7 @@ from .._decode import decode, decode_list, malformed
 from .._request import DEFAULT_URL, path
 from ..models import Archive, Image, Problem, ThreadInfo
 from .sandboxes import AsyncSandboxes
+from .tenants import AsyncTenants
 from .transport import AsyncTransport
 
 
@@ -29,6 +30,7 @@ class AsyncClient:
 
     Attributes:
         sandboxes: makes, finds and lists sandboxes.
+        tenants: whose sandboxes share files.
     """
 
     def __init__(
@@ -50,6 +52,7 @@ class AsyncClient:
             transport=transport,
         )
         self.sandboxes = AsyncSandboxes(self._transport)
+        self.tenants = AsyncTenants(self._transport)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.url}>"

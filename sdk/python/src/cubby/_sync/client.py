@@ -12,6 +12,7 @@ from .._decode import decode, decode_list, malformed
 from .._request import DEFAULT_URL, path
 from ..models import Archive, Image, Problem, ThreadInfo
 from .sandboxes import Sandboxes
+from .tenants import Tenants
 from .transport import Transport
 
 
@@ -30,6 +31,7 @@ class Client:
 
     Attributes:
         sandboxes: makes, finds and lists sandboxes.
+        tenants: whose sandboxes share files.
     """
 
     def __init__(
@@ -51,6 +53,7 @@ class Client:
             transport=transport,
         )
         self.sandboxes = Sandboxes(self._transport)
+        self.tenants = Tenants(self._transport)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.url}>"

@@ -37,6 +37,7 @@ class Sandboxes:
         network: Network | None = None,
         visibility: str | None = None,
         thread: str | None = None,
+        tenant_id: str | None = None,
         idle_policy: str | None = None,
         idle_timeout: float | timedelta | None = None,
         exec_timeout: float | timedelta | None = None,
@@ -65,6 +66,8 @@ class Sandboxes:
             network: how far it can reach.
             visibility: ``"private"`` (default) or ``"public"``.
             thread: groups sandboxes of one conversation; the daemon may bound their number.
+            tenant_id: whose sandboxes share /workspace and /mnt/user-data with it; default the token's tenant, if it
+                belongs to one.
             idle_policy: what happens when it is not used: ``"stop"``, ``"destroy"``, ``"sleep"`` or ``"always_on"``.
             idle_timeout: seconds without use after which that happens; 0 is never.
             exec_timeout: seconds after which commands that name none are killed; 0 is never.
@@ -87,6 +90,7 @@ class Sandboxes:
             network=network,
             visibility=visibility,
             thread=thread,
+            tenant_id=tenant_id,
             idle_policy=idle_policy,
             idle_timeout_seconds=seconds(idle_timeout),
             exec_timeout_seconds=seconds(exec_timeout),
@@ -111,6 +115,7 @@ class Sandboxes:
         labels: Mapping[str, str] | None = None,
         status: str | None = None,
         thread: str | None = None,
+        tenant_id: str | None = None,
         page_size: int | None = None,
     ) -> Iterator[Sandbox]:
         """Iterate over sandboxes, newest first, fetching page by page.
@@ -119,12 +124,14 @@ class Sandboxes:
             labels: only those that have all of these.
             status: only those; without it all but destroyed ones.
             thread: only those of a thread.
+            tenant_id: only those of a tenant.
             page_size: how many are fetched at a time; None is the daemon's choice.
         """
         cursor: str | None = None
         filters = [("label", f"{k}={v}") for k, v in (labels or {}).items()]
         while True:
-            params: Params = [*filters, *query(status=status, thread=thread, limit=page_size, cursor=cursor).items()]
+            fields = query(status=status, thread=thread, tenant_id=tenant_id, limit=page_size, cursor=cursor)
+            params: Params = [*filters, *fields.items()]
             answer = self._transport.call("GET", path("sandboxes"), params=params, repeat=True)
             for info in decode_list(SandboxInfo, answer, "sandboxes"):
                 yield Sandbox(self._transport, info)
