@@ -181,7 +181,7 @@ func TestStopEndsStreamsAndNotSandboxes(t *testing.T) {
 		text, _ := io.ReadAll(res.Body)
 		waited <- res.Status + " " + string(text)
 	}()
-	for { // until that command runs
+	for late := time.Now().Add(time.Minute); ; { // until that command runs
 		res, err := http.Get(d.URL + "/v1/sandboxes/a/files/stat?path=waiting")
 		if err != nil {
 			t.Fatal(err)
@@ -189,6 +189,9 @@ func TestStopEndsStreamsAndNotSandboxes(t *testing.T) {
 		res.Body.Close()
 		if res.StatusCode == http.StatusOK {
 			break
+		}
+		if time.Now().After(late) {
+			t.Fatal("the second command does not run")
 		}
 	}
 	if err := d.Stop(); err != nil {

@@ -27,7 +27,7 @@ type row struct {
 // check compares what the daemon says with what the worker was told.
 func (w *worker) check(f *figures) {
 	w.d.t.Helper()
-	c := &client{ctx: context.Background(), url: w.d.url, http: http.DefaultClient}
+	c := &client{ctx: context.Background(), url: w.d.url, http: &http.Client{Timeout: patience}}
 	for _, b := range w.gone {
 		w.checkGone(c, b, f)
 	}
@@ -319,7 +319,7 @@ func (w *worker) finish() {
 	if w.box == nil {
 		return
 	}
-	c := &client{ctx: context.Background(), url: w.d.url, http: http.DefaultClient}
+	c := &client{ctx: context.Background(), url: w.d.url, http: &http.Client{Timeout: patience}}
 	if status, text := c.call("DELETE", "/v1/sandboxes/"+w.box.id, ""); status != http.StatusNoContent {
 		w.d.t.Errorf("destroy %s = %d %s", w.box.id, status, text)
 	}

@@ -67,7 +67,7 @@ func (d *daemon) start() {
 		if d.exited() {
 			d.t.Fatalf("the daemon ended: %s", d.log)
 		}
-		res, err := http.Get(d.url + "/readyz")
+		res, err := (&http.Client{Timeout: patience}).Get(d.url + "/readyz")
 		if err != nil {
 			last = err.Error()
 			return false
