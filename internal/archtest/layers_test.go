@@ -109,6 +109,7 @@ func places() map[string]place {
 		"internal/daemon/daemontest":     {layer: 8, by: []string{}},
 		"test/e2e":                       {layer: 9},
 		"test/durability":                {layer: 9},
+		"test/security/egress":           {only: []string{"client"}},
 	}
 }
 

@@ -175,6 +175,7 @@ func TestServerSpeaksFirst(t *testing.T) {
 }
 
 func FuzzHello(f *testing.F) {
+	f.Add(slices.Concat([]byte{0x15, 3, 1, 0, 2, 1, 90}, clientHello(f, "a.example.com")))
 	f.Add(clientHello(f, "a.example.com"))
 	f.Add([]byte("GET / HTTP/1.1\r\n"))
 	f.Add([]byte{0x16, 3, 1, 0, 4, 1, 0, 0, 0})
