@@ -23,7 +23,7 @@ import (
 
 // kernelPatience is how long a test waits for a cell: kernels are slow to
 // start on a busy machine.
-const kernelPatience = 3 * time.Minute
+const kernelPatience = 6 * time.Minute
 
 // withKernels makes an agent's commands find this machine's kernels, with a
 // home directory of their own.

@@ -40,6 +40,7 @@ const caFile = "/workspace/ca.pem"
 // path, untouched but for the authority of the test's own servers, to servers
 // that are allowed and to one that is not.
 func TestEgressOfEverydayTools(t *testing.T) {
+	t.Parallel()
 	trust := map[string]string{}
 	for _, name := range []string{"SSL_CERT_FILE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "REQUESTS_CA_BUNDLE", "PIP_CERT", "NODE_EXTRA_CA_CERTS"} {
 		trust[name] = caFile

@@ -146,6 +146,7 @@ var bashCells = []cell{
 // TestCode runs cells of all languages that the images have, and of one that
 // is installed in the sandbox.
 func TestCode(t *testing.T) {
+	t.Parallel()
 	wheels := bashKernel(t)
 	limits := sdk.CreateOptions{Limits: &sdk.Limits{MemoryBytes: 1 << 30}}
 	eachIsolation(t, limits, func(t *testing.T, h *realHost, c *sdk.Client) {

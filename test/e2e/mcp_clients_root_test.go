@@ -79,7 +79,8 @@ func inspectedJSON(t *testing.T, text string) inspected {
 }
 
 func TestInspector(t *testing.T) {
-	i := installInspector(t)
+	i := installInspector(t) // not beside another
+	t.Parallel()
 	program, images := realPaths(t)
 	h := &realHost{t: t, program: program, images: images}
 	url, err := h.start([]string{"--tokens", "me:s3cret"})
@@ -130,7 +131,8 @@ func TestInspector(t *testing.T) {
 // TestConformance runs what the official suite can ask of any server. Its other
 // scenarios need tools with names of their own.
 func TestConformance(t *testing.T) {
-	i := installInspector(t)
+	i := installInspector(t) // not beside another
+	t.Parallel()
 	program, images := realPaths(t)
 	h := &realHost{t: t, program: program, images: images}
 	url, err := h.start(nil)

@@ -65,6 +65,7 @@ func wantPackagesError(t *testing.T, err error, code string) *sdk.PackagesError 
 // TestPackages installs packages of every runtime at create and later, from
 // indexes on this machine.
 func TestPackages(t *testing.T) {
+	t.Parallel()
 	for _, isolation := range []string{"gvisor", "container"} {
 		for runtime, p := range packagesOf {
 			t.Run(isolation+"/"+runtime, func(t *testing.T) {
@@ -166,6 +167,7 @@ func TestPackages(t *testing.T) {
 // TestPackagesBadEnds: an installation that fills the disk, one that is
 // canceled, and one under which the daemon is killed.
 func TestPackagesBadEnds(t *testing.T) {
+	t.Parallel()
 	for _, isolation := range []string{"gvisor", "container"} {
 		t.Run(isolation, func(t *testing.T) {
 			asked := make(chan struct{}, 1000)
@@ -218,6 +220,9 @@ func TestPackagesBadEnds(t *testing.T) {
 			}
 
 			// Killed under a create. A repeat with the same key begins anew.
+			for len(asked) > 0 {
+				<-asked
+			}
 			gone := make(chan error, 1)
 			go func() {
 				_, err := c.Create(ctx, sdk.CreateOptions{ID: "b", Isolation: isolation, Dependencies: map[string]string{"cubbyneeds": ""}, IdempotencyKey: "key"})

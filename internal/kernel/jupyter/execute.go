@@ -13,8 +13,8 @@ import (
 // come later: settle is how long nothing may come of it, settleMost how long
 // it may take in all.
 const (
-	settle     = 5 * time.Second
-	settleMost = 2 * time.Minute
+	settle     = 15 * time.Second
+	settleMost = 10 * time.Minute
 	// replyLate is how long a reply may come after the kernel said that it is
 	// idle again: it is sent before.
 	replyLate = 3 * time.Second
