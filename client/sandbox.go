@@ -38,6 +38,7 @@ type Sandbox struct {
 	// MaxLifetimeSeconds counts from CreatedAt; 0 is none.
 	MaxLifetimeSeconds float64    `json:"max_lifetime_seconds"`
 	Thread             string     `json:"thread,omitempty"`
+	TenantID           string     `json:"tenant_id,omitempty"` // whose files it shares
 	CreatedAt          time.Time  `json:"created_at"`
 	UpdatedAt          time.Time  `json:"updated_at"`
 	StartedAt          *time.Time `json:"started_at,omitempty"`
@@ -108,6 +109,9 @@ type CreateOptions struct {
 	// Thread is the conversation that the sandbox belongs to: its sandboxes share
 	// exports and uploads, and bounds of the operator.
 	Thread string `json:"thread,omitempty"`
+	// TenantID is whose files the sandbox shares: /workspace and /mnt/user-data.
+	// Default the token's tenant, if it belongs to one.
+	TenantID string `json:"tenant_id,omitempty"`
 	// Dependencies are packages of the runtime (default python) to install, with
 	// their versions; "" is any.
 	Dependencies map[string]string `json:"dependencies,omitempty"`
@@ -146,6 +150,7 @@ type ListOptions struct {
 	Labels   map[string]string // all must match
 	Status   Status
 	Thread   string // "": any
+	TenantID string // "": any
 	PageSize int    // of one request; 0: the daemon's choice
 }
 
@@ -184,6 +189,9 @@ func (c *Client) ListPage(ctx context.Context, o ListOptions, cursor string) (bo
 	}
 	if o.Thread != "" {
 		q.Set("thread", o.Thread)
+	}
+	if o.TenantID != "" {
+		q.Set("tenant_id", o.TenantID)
 	}
 	if o.PageSize > 0 {
 		q.Set("limit", strconv.Itoa(o.PageSize))

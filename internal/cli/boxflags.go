@@ -16,7 +16,7 @@ import (
 // boxFlags are the flags of create and run that describe a sandbox.
 type boxFlags struct {
 	id, image, isolation, user, network, idlePolicy string
-	thread, runtime                                 string
+	thread, runtime, tenant                         string
 	memory, disk                                    byteSize
 	cpus                                            float64
 	pids                                            int64
@@ -50,6 +50,7 @@ func (b *boxFlags) register(cmd *cobra.Command) {
 	f.DurationVar(&b.idleTimeout, "idle-timeout", 0, "`time` that it may be unused (the daemon's default: 30m; 0: for ever)")
 	f.DurationVar(&b.maxLifetime, "max-lifetime", 0, "`time` after which it is destroyed, whatever it does (the daemon's default: none; 0: none)")
 	f.StringVar(&b.thread, "thread", "", "`name` of the group that a bound of the operator holds for")
+	f.StringVar(&b.tenant, "tenant", "", "`name` of the tenant whose files it shares (default the token's, if it belongs to one)")
 	f.StringArrayVar(&b.dependencies, "dep", nil, "package to install first, as `NAME[=VERSION]`; repeatable")
 	complete(cmd, "runtime", "python", "node", "r")
 	complete(cmd, "isolation", "gvisor", "container")
@@ -63,7 +64,7 @@ func (b *boxFlags) register(cmd *cobra.Command) {
 func (b *boxFlags) options(a *app, cmd *cobra.Command) (client.CreateOptions, error) {
 	o := client.CreateOptions{
 		ID: b.id, Image: b.image, Isolation: b.isolation, User: b.user, Ports: b.ports, IdlePolicy: b.idlePolicy, Thread: b.thread,
-		Runtime: b.runtime,
+		Runtime: b.runtime, TenantID: b.tenant,
 	}
 	var err error
 	if o.Env, err = environment(a, b.env, b.envFiles); err != nil {

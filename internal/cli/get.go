@@ -110,6 +110,7 @@ func (a *app) printBox(b client.Sandbox) error {
 	if b.ExpiresAt != nil {
 		row("destroyed at", b.ExpiresAt.Local().Format(time.DateTime))
 	}
+	row("tenant", b.TenantID)
 	row("thread", b.Thread)
 	row("created", fmt.Sprintf("%s (%s)", b.CreatedAt.Local().Format(time.DateTime), age(b.CreatedAt, now)))
 	row("last active", age(b.LastActiveAt, now))

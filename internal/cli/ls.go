@@ -13,7 +13,7 @@ import (
 
 func (a *app) lsCommand() *cobra.Command {
 	var labels []string
-	var status, thread string
+	var status, thread, tenant string
 	var quiet, asJSON bool
 	cmd := &cobra.Command{
 		Use:     "ls [flags]",
@@ -21,7 +21,7 @@ func (a *app) lsCommand() *cobra.Command {
 		Short:   "list sandboxes",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			o := client.ListOptions{Status: client.Status(status), Thread: thread}
+			o := client.ListOptions{Status: client.Status(status), Thread: thread, TenantID: tenant}
 			var err error
 			if o.Labels, err = pairs("label", labels); err != nil {
 				return usageError{cmd, err}
@@ -50,6 +50,7 @@ func (a *app) lsCommand() *cobra.Command {
 	f.StringArrayVarP(&labels, "label", "l", nil, "only those with the label `KEY=VALUE`; repeatable")
 	f.StringVar(&status, "status", "", "only those whose `status` is running, stopped, failed, …")
 	f.StringVar(&thread, "thread", "", "only those of the thread `name`")
+	f.StringVar(&tenant, "tenant", "", "only those of the tenant `name`")
 	f.BoolVarP(&quiet, "quiet", "q", false, "print ids only")
 	jsonFlag(cmd, &asJSON)
 	complete(cmd, "status", "creating", "running", "stopped", "failed")
