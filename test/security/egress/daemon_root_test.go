@@ -42,7 +42,7 @@ func startDaemon(t *testing.T, flags ...string) *daemon {
 		}
 	})
 	// Nobody else is in this network namespace.
-	d := &daemon{t: t, dir: dir, api: "127.0.0.1:9090", grpc: "127.0.0.1:50051"}
+	d := &daemon{t: t, dir: dir, api: "127.0.0.1:9090", grpc: "127.0.0.1:9091"}
 	d.client = client.New("http://" + d.api)
 	cmd := exec.Command(program, append([]string{
 		"serve", "--listen", d.api, "--grpc-listen", d.grpc, "--data-dir", dir, "--image-dir", images,
