@@ -2,12 +2,12 @@
 
 import { Box } from './box.js';
 import { type CallOptions, Deadline } from './deadline.js';
-import { isObject, malformed } from './errors.js';
 import type { Image, Limits, NetworkPolicy, Output, Problem, SandboxInfo, Status } from './models.js';
 import { eventJSON } from './sse.js';
 import { readOutput, Texts } from './stream.js';
+import { Tenants } from './tenants.js';
 import { type ClientOptions, path, streamCut, Transport } from './transport.js';
-import { fromWire, listFromWire, toWire } from './wire.js';
+import { fromWire, listFromWire, pageFromWire, toWire } from './wire.js';
 
 /** A sandbox to make. Everything may be left out. */
 export interface CreateOptions {
@@ -39,7 +39,7 @@ export interface CreateOptions {
   maxLifetimeSeconds?: number;
   /** The conversation that it belongs to. */
   thread?: string;
-  /** Whose durable storage it has at /workspace. */
+  /** The tenant whose files it shares: /workspace and /mnt/user-data; default the token's, if it belongs to one. */
   tenantId?: string;
   /** The archive to begin with. */
   restore?: string;
@@ -52,6 +52,7 @@ export interface ListOptions {
   /** Default all but destroyed ones. */
   status?: Status;
   thread?: string;
+  tenantId?: string;
   /** How many are fetched at a time. */
   pageSize?: number;
 }
@@ -59,11 +60,13 @@ export interface ListOptions {
 /** A daemon. It holds no state beyond its options. */
 export class Client {
   readonly sandboxes: Sandboxes;
+  readonly tenants: Tenants;
   readonly #transport: Transport;
 
   constructor(options: ClientOptions = {}) {
     this.#transport = new Transport(options);
     this.sandboxes = new Sandboxes(this.#transport);
+    this.tenants = new Tenants(this.#transport);
   }
 
   /** The daemon's URL, without a slash at its end. */
@@ -150,14 +153,14 @@ export class Sandboxes {
       label: Object.entries(options.labels ?? {}).map(([k, v]) => `${k}=${v}`),
       status: options.status,
       thread: options.thread,
+      tenant_id: options.tenantId,
       limit: options.pageSize,
     };
     for (let cursor: string | undefined; ; ) {
       const request = { query: { ...query, cursor }, repeat: true };
       const page = await this.#transport.call('GET', path('sandboxes'), request, options);
-      for (const info of listFromWire<SandboxInfo>(page, 'sandboxes')) yield new Box(this.#transport, info);
-      const next = isObject(page) ? page.next_cursor : undefined;
-      if (next !== undefined && typeof next !== 'string') throw malformed('the cursor is not text');
+      const { items, next } = pageFromWire<SandboxInfo>(page, 'sandboxes');
+      for (const info of items) yield new Box(this.#transport, info);
       if (!next) return;
       cursor = next;
     }

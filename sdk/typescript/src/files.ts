@@ -94,8 +94,7 @@ export class Files {
   /** Lists a directory by name; with recursive everything below it. */
   async list(dir = '.', options: CallOptions & { recursive?: boolean } = {}): Promise<FileInfo[]> {
     const query = { path: dir, recursive: options.recursive };
-    const answer = await this.#transport.call('GET', this.#path(), { query, repeat: true }, options);
-    return listFromWire(answer, 'entries').map(modeOf);
+    return filesFromWire(await this.#transport.call('GET', this.#path(), { query, repeat: true }, options));
   }
 
   /** Describes a path; of a symlink what it leads to, unless follow is false. */
@@ -183,7 +182,13 @@ function octal(mode: number | undefined): string | undefined {
   return mode === undefined ? undefined : mode.toString(8).padStart(4, '0');
 }
 
-function fileFromWire(value: unknown): FileInfo {
+/** @internal */
+export function filesFromWire(value: unknown): FileInfo[] {
+  return listFromWire(value, 'entries').map(modeOf);
+}
+
+/** @internal */
+export function fileFromWire(value: unknown): FileInfo {
   return modeOf(fromWire(value));
 }
 

@@ -72,5 +72,6 @@ export type {
 export type { Network } from './network.js';
 export { type CommandOptions, type OutputBound, Process, type WindowSize } from './process.js';
 export { OutputStream, Stream } from './stream.js';
+export type { Tenant, Tenants, Uploads } from './tenants.js';
 export type { ClientOptions, Content } from './transport.js';
 export { version } from './version.js';

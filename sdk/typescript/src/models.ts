@@ -31,7 +31,7 @@ export interface EgressDecision {
   /** In the form that the rules compare. */
   host: string;
   port: number;
-  /** What decides: `none`, `allowlist`, `open`, `operator`, `deny`, `address` or `name`. */
+  /** What decides: `none`, `allowlist`, `open`, `operator`, `deny`, `address`, `name` or `server_name`. */
   rule: string;
   reason: string;
   /** How to allow what is denied. */

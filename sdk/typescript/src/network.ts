@@ -24,10 +24,12 @@ export class Network {
   /**
    * Changes the policy, for new connections at once. What is given replaces the old value as a whole, and without a
    * mode the present one stays.
+   *
+   * @param options.cut ends the open connections that the policy does not allow; without it they go on.
    */
-  async update(policy: Partial<NetworkPolicy>, options: CallOptions = {}): Promise<NetworkPolicy> {
-    const request = { json: { network: policy }, repeat: true };
-    return policyOf(await this.#transport.call('PATCH', path('sandboxes', this.#box), request, options));
+  async update(policy: Partial<NetworkPolicy>, options: CallOptions & { cut?: boolean } = {}): Promise<NetworkPolicy> {
+    const json = { network: policy, cut_connections: options.cut };
+    return policyOf(await this.#transport.call('PATCH', path('sandboxes', this.#box), { json, repeat: true }, options));
   }
 
   /**

@@ -30,6 +30,14 @@ export function listFromWire<T>(value: unknown, field: string): T[] {
   return items.map((item) => fromWire<T>(item));
 }
 
+/** Reads a page of a list. @internal */
+export function pageFromWire<T>(value: unknown, field: string): { items: T[]; next: string | undefined } {
+  const items = listFromWire<T>(value, field);
+  const next = isObject(value) ? value.next_cursor : undefined;
+  if (next !== undefined && typeof next !== 'string') throw malformed('the cursor is not text');
+  return { items, next: next || undefined };
+}
+
 /** Writes a request: names become snake_case. Undefined fields are left out. @internal */
 export function toWire(value: object): Record<string, unknown> {
   const out: Record<string, unknown> = {};

@@ -1,0 +1,25 @@
+import { expect, onTestFinished, test } from 'vitest';
+import { Client } from '../../src/index.js';
+import { Daemon } from '../real.js';
+
+test('streams, waits and input outlive a daemon that is killed', async () => {
+  const daemon = new Daemon('http://127.0.0.2:2/simple');
+  onTestFinished(() => daemon.clean());
+  await daemon.start();
+  const client = new Client({ baseUrl: daemon.url, token: daemon.token });
+  const box = await client.sandboxes.create({ isolation: 'container' });
+
+  const process = await box.startExec('while read x; do echo got $x; done', { stdin: true });
+  const stream = process.stream();
+  await process.writeStdin('one\n');
+  expect((await stream.next()).value).toMatchObject({ text: 'got one\n' });
+  const waiting = process.wait();
+  const next = stream.next();
+  await daemon.kill();
+  await daemon.start();
+  await process.writeStdin('two\n');
+  expect((await next).value).toMatchObject({ text: 'got two\n', offset: 8 });
+  await process.closeStdin();
+  expect((await stream.next()).value).toMatchObject({ type: 'exit', result: { exitCode: 0 } });
+  expect((await waiting).stdout).toBe('got one\ngot two\n');
+});
