@@ -18,6 +18,9 @@ const (
 	listedBurst = 50
 	// unlistedEvery is how often a history says what has no event.
 	unlistedEvery = 10 * time.Second
+	// hangUpTime is how long the end of a sandbox waits for its connections to
+	// be in the history: a moment, unless the host has too much to do.
+	hangUpTime = 10 * time.Second
 )
 
 // ExplainEgress tells what a sandbox would get that asks for target, as "host"
@@ -90,7 +93,7 @@ func (r *run) hangUp() {
 	if !waiting {
 		return
 	}
-	t := time.NewTimer(drainTime)
+	t := time.NewTimer(hangUpTime)
 	defer t.Stop()
 	select {
 	case <-written:
