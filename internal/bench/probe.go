@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"bufio"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -8,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
@@ -26,6 +28,8 @@ type Probe struct {
 	URL, Root string
 	// Proxy, when not empty, is the way.
 	Proxy string
+	// Plain speaks no TLS, also in a tunnel.
+	Plain bool
 
 	Kept     int   // small requests on one connection
 	New      int   // small requests, each on a connection of its own
@@ -60,7 +64,7 @@ func (p Probe) Run(ctx context.Context) (out Probed, err error) {
 			return out, err
 		}
 		defer s.close()
-		p.URL, p.Root = s.url, s.root
+		p = p.to(s)
 	}
 	c, err := p.client()
 	if err != nil {
@@ -109,7 +113,7 @@ func (p Probe) Run(ctx context.Context) (out Probed, err error) {
 }
 
 // tunnels opens connections, each of which carries something, waits at the
-// gate with all of them open and then asks on each again.
+// gate while they are open and then asks on each again.
 func (p Probe) tunnels(ctx context.Context, gate *http.Client, out *Probed) error {
 	clients := make([]*http.Client, p.Tunnels)
 	for i := range clients {
@@ -125,42 +129,41 @@ func (p Probe) tunnels(ctx context.Context, gate *http.Client, out *Probed) erro
 		return err
 	}
 	out.AgentBefore = statusNumber(1, "VmRSS") << 10
-	var open, answered atomic.Int64
-	each := func(fn func(c *http.Client) error) error {
+	each := func(fn func(c *http.Client) error) (int, error) {
+		var good atomic.Int64
 		var group errgroup.Group
 		group.SetLimit(atOnce)
 		for _, c := range clients {
-			group.Go(func() error { return fn(c) })
+			group.Go(func() error {
+				err := fn(c)
+				if err == nil {
+					good.Add(1)
+				}
+				return err
+			})
 		}
-		return group.Wait()
+		err := group.Wait()
+		return int(good.Load()), err
 	}
-	err := each(func(c *http.Client) error {
-		err := p.get(ctx, c, fmt.Sprintf("/bytes?n=%d", eachTransfer), nil)
-		if err == nil {
-			open.Add(1)
-		}
+	// Those that fail are missing in the count.
+	var err error
+	if out.Open, err = each(func(c *http.Client) error {
+		return p.get(ctx, c, fmt.Sprintf("/bytes?n=%d", eachTransfer), nil)
+	}); out.Open == 0 {
 		return err
-	})
-	out.Open = int(open.Load())
-	if err != nil {
-		return fmt.Errorf("%d are open: %w", out.Open, err)
 	}
 	if err := p.get(ctx, gate, "/gate", nil); err != nil {
 		return err
 	}
 	out.AgentWith = statusNumber(1, "VmRSS") << 10
-	err = each(func(c *http.Client) error {
+	out.Answered, _ = each(func(c *http.Client) error {
 		var kept bool
 		err := p.get(ctx, c, "/small", &kept)
-		if err == nil && kept {
-			answered.Add(1)
+		if err == nil && !kept {
+			err = errors.New("the connection was lost")
 		}
 		return err
 	})
-	out.Answered = int(answered.Load())
-	if err != nil {
-		return fmt.Errorf("%d answered again: %w", out.Answered, err)
-	}
 	return nil
 }
 
@@ -180,8 +183,53 @@ func (p Probe) client() (*http.Client, error) {
 			return nil, err
 		}
 		t.Proxy = http.ProxyURL(proxy)
+		if p.Plain {
+			t.Proxy, t.DialContext = nil, tunnelBy(proxy.Host)
+		}
 	}
 	return &http.Client{Transport: t}, nil
+}
+
+// tunnelBy dials through a proxy: a client of HTTP asks for a tunnel only to
+// speak TLS in it.
+func tunnelBy(proxy string) func(ctx context.Context, network, address string) (net.Conn, error) {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := new(net.Dialer).DialContext(ctx, network, proxy)
+		if err != nil {
+			return nil, err
+		}
+		if _, err = fmt.Fprintf(conn, "CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n", address, address); err == nil {
+			err = granted(conn)
+		}
+		if err != nil {
+			conn.Close()
+			return nil, err
+		}
+		return conn, nil
+	}
+}
+
+// granted reads the answer to a CONNECT. A server of HTTP says nothing before it
+// is asked, so nothing else comes with it.
+func granted(conn net.Conn) error {
+	res, err := http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: http.MethodConnect})
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		return errors.New(res.Status)
+	}
+	return nil
+}
+
+// to returns the probe of a server.
+func (p Probe) to(s *probeServer) Probe {
+	p.URL, p.Root = s.url, s.root
+	if p.Plain {
+		p.URL = s.plain
+	}
+	return p
 }
 
 // get wants an answer and reads all of it. kept, when not nil, tells whether

@@ -20,10 +20,11 @@ import (
 	"time"
 )
 
-// probeServer is the HTTPS server on loopback that probes talk to.
+// probeServer is the server on loopback that probes talk to.
 type probeServer struct {
-	url  string
-	root string // its certificate, PEM
+	url   string // HTTPS
+	plain string // the same without TLS
+	root  string // its certificate, PEM
 	// arrived gets a value when a probe waits at the gate, and release lets
 	// it go on.
 	arrived, release chan struct{}
@@ -43,7 +44,12 @@ func startProbeServer(ctx context.Context) (*probeServer, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &probeServer{url: "https://" + l.Addr().String(), root: root, arrived: make(chan struct{}, 1), release: make(chan struct{})}
+	plain, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		l.Close()
+		return nil, err
+	}
+	s := &probeServer{url: "https://" + l.Addr().String(), plain: "http://" + plain.Addr().String(), root: root, arrived: make(chan struct{}, 1), release: make(chan struct{})}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /small", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "here\n") })
 	mux.HandleFunc("GET /bytes", func(w http.ResponseWriter, r *http.Request) {
@@ -73,7 +79,9 @@ func startProbeServer(ctx context.Context) (*probeServer, error) {
 		// measured.
 		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){},
 	}
-	s.serve.Go(func() { _ = s.server.ServeTLS(l, "", "") }) // ends with close
+	// Both end with close.
+	s.serve.Go(func() { _ = s.server.ServeTLS(l, "", "") })
+	s.serve.Go(func() { _ = s.server.Serve(plain) })
 	return s, nil
 }
 
