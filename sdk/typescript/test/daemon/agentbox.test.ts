@@ -55,7 +55,7 @@ test('commands', async () => {
   expect(await sandbox.exec('exit 42')).toEqual({ ...ended, exitCode: 42 });
   expect((await sandbox.exec('pwd', { workdir: '/tmp' })).stdout).toBe('/tmp\n');
   expect((await sandbox.exec('touch /workspace/test && echo ok')).stdout).toBe('ok\n');
-  const late = await sandbox.exec('echo part; exec sleep 1000', { timeout: 1 });
+  const late = await sandbox.exec('echo part; exec sleep 1000', { timeout: 5 });
   expect(late).toMatchObject({ exitCode: -1, timedOut: true, stdout: 'part\n' });
 });
 

@@ -107,7 +107,7 @@ test('a terminal', async () => {
 test('a session shell', async () => {
   await box.exec('cd /tmp; export V=1', { session: 'main' });
   expect((await box.exec('pwd; echo $V', { session: 'main' })).stdout).toBe('/tmp\n1\n');
-  expect(await box.sessions()).toMatchObject([{ name: 'main', cwd: '/tmp', status: 'idle' }]);
+  expect(await box.sessions()).toMatchObject([{ name: 'main', cwd: '/tmp' }]);
   await box.deleteSession('main');
   expect(await box.sessions()).toEqual([]);
 });

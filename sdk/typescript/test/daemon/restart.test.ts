@@ -6,7 +6,7 @@ test('streams, waits and input outlive a daemon that is killed', async () => {
   const daemon = new Daemon('http://127.0.0.2:2/simple');
   onTestFinished(() => daemon.clean());
   await daemon.start();
-  const client = new Client({ baseUrl: daemon.url, token: daemon.token });
+  const client = new Client({ baseUrl: daemon.url, token: daemon.token, resumeMs: 300_000 });
   const box = await client.sandboxes.create({ isolation: 'container' });
 
   const process = await box.startExec('while read x; do echo got $x; done', { stdin: true });
