@@ -141,16 +141,26 @@ func TestSessions(t *testing.T) {
 			t.Errorf("destroy %d = %v", i+1, gone.GetSuccess())
 		}
 	}
-	for code, in := range map[codes.Code]*sandboxv1.CreateSessionRequest{
-		codes.InvalidArgument: {AllowedHosts: []string{"http://a.example/"}},
-		codes.Unimplemented:   {TenantId: ptr("acme")},
+	for _, in := range []*sandboxv1.CreateSessionRequest{
+		{AllowedHosts: []string{"http://a.example/"}}, {SessionId: ptr("../x")}, {TenantId: ptr("../x")}, {TenantId: ptr("a/b")},
 	} {
-		if err := s.call(bounded(t), "CreateSession", in, &sandboxv1.CreateSessionResponse{}); status.Code(err) != code {
-			t.Errorf("CreateSession(%v) = %v, want %v", in, err, code)
+		if err := s.call(bounded(t), "CreateSession", in, &sandboxv1.CreateSessionResponse{}); status.Code(err) != codes.InvalidArgument {
+			t.Errorf("CreateSession(%v) = %v, want invalid", in, err)
 		}
 	}
-	if err := s.call(bounded(t), "CreateSession", &sandboxv1.CreateSessionRequest{SessionId: ptr("../x")}, &sandboxv1.CreateSessionResponse{}); status.Code(err) != codes.InvalidArgument {
-		t.Errorf("a malformed id = %v", err)
+}
+
+// A session says whose it is, and another tenant does not get it by its id.
+func TestTenants(t *testing.T) {
+	s := dial(t, daemontest.Start(t, daemontest.Options{}))
+	made := s.create(&sandboxv1.CreateSessionRequest{SessionId: ptr("a"), TenantId: ptr("acme")})
+	again := s.create(&sandboxv1.CreateSessionRequest{SessionId: ptr("a"), TenantId: ptr("acme")})
+	if made.GetTenantId() != "acme" || again.GetTenantId() != "acme" || made.GetContainerId() != again.GetContainerId() {
+		t.Errorf("CreateSession = %v, then %v", made, again)
+	}
+	in := &sandboxv1.CreateSessionRequest{SessionId: ptr("a"), TenantId: ptr("other")}
+	if err := s.call(bounded(t), "CreateSession", in, &sandboxv1.CreateSessionResponse{}); status.Code(err) != codes.AlreadyExists {
+		t.Errorf("CreateSession of another tenant's id = %v", err)
 	}
 }
 
