@@ -1,9 +1,10 @@
 //go:build root
 
 // Package egress_test attacks the way out of sandboxes, from inside of real
-// ones under a real daemon. The attacks are the scripts in testdata. Each of
-// them runs first on the host against a proxy without policy, where it must get
-// through: what a sandbox stops is something that works.
+// ones under a real daemon. The attacks are the scripts in testdata. Those
+// that something would answer run first on the host against a proxy without
+// policy, where they must get through: what a sandbox stops is something that
+// works.
 package egress_test
 
 import (
