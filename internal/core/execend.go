@@ -83,6 +83,12 @@ func (e *liveExec) refused(err error) sandbox.Exit {
 	if e.exec.Spec.NeedsSecrets && info.Kind == errs.NotFound {
 		return sandbox.Exit{Reason: sandbox.EndLost, Message: forgottenSecrets}
 	}
+	if info.Kind == errs.WrongState {
+		// Its turn came while the sandbox was being stopped.
+		if end := e.run.endingNow(); end != nil {
+			return sandbox.Exit{Reason: end.reason, Message: end.message}
+		}
+	}
 	return sandbox.Exit{Reason: sandbox.EndNotRun, Message: info.Message}
 }
 

@@ -183,7 +183,12 @@ func TestCancelOfAQueuedCommand(t *testing.T) {
 	w := newWorld(t)
 	w.create("a")
 	hold, open := gate(t)
-	first := w.queue("a", sandbox.ExecSpec{Shell: hold})
+	begun := filepath.Join(t.TempDir(), "begun")
+	first := w.queue("a", sandbox.ExecSpec{Shell: "touch " + begun + "; " + hold})
+	w.until("the first runs", func() bool {
+		_, err := os.Stat(begun)
+		return err == nil
+	})
 	canceled := w.queue("a", sandbox.ExecSpec{Shell: "echo canceled >> log"})
 	signalled := w.queue("a", sandbox.ExecSpec{Shell: "echo signalled >> log"})
 	last := w.queue("a", sandbox.ExecSpec{Shell: "echo last >> log"})
