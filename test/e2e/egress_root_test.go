@@ -117,10 +117,10 @@ func TestEgressProtocols(t *testing.T) {
 				{"a request", "curl -sS --http1.1 URL/hello", "hello over HTTP/1.1"},
 				{"HTTP/2", "curl -sS --http2 URL/hello", map[string]string{"http": "hello over", "https": "hello over HTTP/2.0"}[scheme]},
 				{"SOCKS", "curl -sS --noproxy '' --proxy socks5h://127.0.0.1:3128 URL/hello", "hello over"},
-				{"an upgrade", "curl -sS --http1.1 --max-time 60 -i -N -H 'Connection: Upgrade' -H 'Upgrade: websocket' -H 'Sec-WebSocket-Version: 13' -H 'Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==' URL/socket | tr -d '\\000'", "hello from a socket"},
-				{"half an answer", "curl -sSN --max-time 60 URL/halves/NAME | (read -r first; curl -sS URL/seen/NAME; echo \"$first\"; cat)", "first\nsecond"},
-				{"an upload that goes on", "(echo one; echo two) | curl -sSN --http1.1 --max-time 60 -T - -X POST -H 'Transfer-Encoding: chunked' URL/upper", "ONE\nTWO"},
-				{"a body that waits for its turn", "curl -sS --http1.1 -H 'Expect: 100-continue' --expect100-timeout 60 --data-binary @/workspace/ca.pem URL/upper | head -1", "-----BEGIN CERTIFICATE-----"},
+				{"an upgrade", "curl -sS --http1.1 --max-time 280 -i -N -H 'Connection: Upgrade' -H 'Upgrade: websocket' -H 'Sec-WebSocket-Version: 13' -H 'Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==' URL/socket | tr -d '\\000'", "hello from a socket"},
+				{"half an answer", "curl -sSN --max-time 280 URL/halves/NAME | (read -r first; curl -sS URL/seen/NAME; echo \"$first\"; cat)", "first\nsecond"},
+				{"an upload that goes on", "(echo one; echo two) | curl -sSN --http1.1 --max-time 280 -T - -X POST -H 'Transfer-Encoding: chunked' URL/upper", "ONE\nTWO"},
+				{"a body that waits for its turn", "curl -sS --http1.1 -H 'Expect: 100-continue' --expect100-timeout 280 --data-binary @/workspace/ca.pem URL/upper | head -1", "-----BEGIN CERTIFICATE-----"},
 			} {
 				line := strings.NewReplacer("URL", scheme+"://"+host, "NAME", name).Replace(tt.line)
 				if e := sh(t, c, line); !strings.Contains(e.Stdout, tt.want) {
@@ -158,8 +158,8 @@ func TestEgressProtocols(t *testing.T) {
 func cutsWhatIsOpen(t *testing.T, c *sdk.Client, o *origin) {
 	t.Helper()
 	name := strings.ReplaceAll(t.Name(), "/", "-")
-	sh(t, c, "(curl -sSkN --max-time 120 https://"+o.secure+"/halves/"+name+"-kept > kept; echo $? > kept.code) > /dev/null 2>&1 & "+
-		"(curl -sSN --max-time 120 http://"+o.plain+"/halves/"+name+"-cut > cut; echo $? > cut.code) > /dev/null 2>&1 & "+
+	sh(t, c, "(curl -sSkN --max-time 280 https://"+o.secure+"/halves/"+name+"-kept > kept; echo $? > kept.code) > /dev/null 2>&1 & "+
+		"(curl -sSN --max-time 280 http://"+o.plain+"/halves/"+name+"-cut > cut; echo $? > cut.code) > /dev/null 2>&1 & "+
 		"until grep -q first kept && grep -q first cut; do sleep 0.05; done")
 	_, port, _ := net.SplitHostPort(o.plain)
 	if _, err := c.Update(t.Context(), "a", sdk.Patch{Network: &sdk.Network{Deny: []string{elsewhere + ":" + port}}, CutConnections: true}); err != nil {
@@ -252,4 +252,24 @@ func TestNoSandboxSeesAToken(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestEgressOfR has R ask as R does, with the authorities that the sandbox has.
+func TestEgressOfR(t *testing.T) {
+	o, authority := newOrigin(t)
+	eachIsolation(t, sdk.CreateOptions{Image: "r", Env: map[string]string{"CURL_CA_BUNDLE": caFile}}, func(t *testing.T, _ *realHost, c *sdk.Client) {
+		if _, err := c.Files("a").Write(t.Context(), caFile, strings.NewReader(authority), sdk.WriteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		for _, url := range []string{"http://" + o.plain, "https://" + o.secure} {
+			e := sh(t, c, `Rscript -e 'cat(readLines(url("`+url+`/hello"))); download.file("`+url+`/hello", "got", quiet = TRUE); cat("", readLines("got"))'`)
+			if n := strings.Count(e.Stdout, "hello over"); n != 2 {
+				t.Errorf("R over %s: %q %q", url, e.Stdout, e.Stderr)
+			}
+		}
+		// An authority that it does not have it does not trust.
+		if e := sh(t, c, `CURL_CA_BUNDLE= Rscript -e 'cat(readLines(url("https://`+o.secure+`/hello")))'`); strings.Contains(e.Stdout, "hello over") {
+			t.Errorf("R trusts anybody: %q", e.Stdout)
+		}
+	})
 }
