@@ -140,7 +140,7 @@ func (s *Service) RemoveTenant(ctx context.Context, name string) error {
 	}
 	defer unlock()
 	if s.shared.used(name) {
-		return errs.E(errs.Conflict, "the files of the tenant are in use").Hint("try again in a moment")
+		return errs.E(errs.Conflict, "the tenant has sandboxes, or its files are being read").Hint("destroy its sandboxes first")
 	}
 	t, err := s.cfg.Store.DropTenant(ctx, name)
 	if err != nil {
