@@ -97,7 +97,8 @@ func parseMeminfo(text string) (used int64, ok bool) {
 func (s *Server) killLargest(used, budget int64) int {
 	victim, size, all := 0, int64(0), int64(0)
 	var name string
-	for pid, p := range processTable() {
+	table, _ := processTable() // the largest of those that can be seen
+	for pid, p := range table {
 		all += p.rss
 		if pid != os.Getpid() && !p.zombie && p.rss > size {
 			victim, size, name = pid, p.rss, p.name

@@ -3,12 +3,15 @@ package guestd
 import (
 	"bytes"
 	"crypto/rand"
+	"errors"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 )
 
 // Everything below /proc/PID is text that a process can shape (its name) or
@@ -24,31 +27,37 @@ type processInfo struct {
 	since   int64 // start, in clock ticks after the kernel's
 }
 
-// processTable reads every process that /proc shows.
-func processTable() map[int]processInfo {
+// processTable reads every process that /proc shows. With an error, which only
+// an agent that lacks descriptors or memory gets, the table lacks some: then
+// who is not in it may live all the same.
+func processTable() (map[int]processInfo, error) {
 	table := make(map[int]processInfo)
-	for _, pid := range pids() {
-		if p, ok := readProcess(pid); ok {
+	all, unread := pids()
+	for _, pid := range all {
+		b, err := readWhole("/proc/"+strconv.Itoa(pid)+"/stat", 4096)
+		if p, ok := parseStat(b); ok {
 			table[pid] = p
+		} else if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ESRCH) {
+			unread = err
 		}
 	}
-	return table
+	return table, unread
 }
 
-func pids() []int {
+func pids() ([]int, error) {
 	dir, err := os.Open("/proc")
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	defer dir.Close()
-	names, _ := dir.Readdirnames(-1)
+	names, err := dir.Readdirnames(-1)
 	var out []int
 	for _, n := range names {
 		if pid, err := strconv.Atoi(n); err == nil {
 			out = append(out, pid)
 		}
 	}
-	return out
+	return out, err
 }
 
 func readProcess(pid int) (processInfo, bool) {
@@ -88,13 +97,17 @@ func readProc(pid int, file string, limit int64) []byte {
 }
 
 func readBounded(path string, limit int64) []byte {
+	b, _ := readWhole(path, limit)
+	return b
+}
+
+func readWhole(path string, limit int64) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	defer f.Close()
-	b, _ := io.ReadAll(io.LimitReader(f, limit))
-	return b
+	return io.ReadAll(io.LimitReader(f, limit))
 }
 
 // descendants are the live processes below root, without root.

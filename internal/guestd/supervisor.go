@@ -351,12 +351,12 @@ func (v *supervisor) gone() {
 // killOrphans ends what lives below PID 1 and below no supervisor.
 func (s *supervisors) killOrphans() {
 	self := os.Getpid()
-	orphans := func() []int {
+	orphans := func() ([]int, error) {
 		s.forking.Lock()
 		defer s.forking.Unlock()
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		table := processTable()
+		table, err := processTable()
 		in := make(map[int]bool)
 		for pid, p := range table {
 			if p.parent == self && !p.zombie && !s.live[pid] {
@@ -366,11 +366,13 @@ func (s *supervisors) killOrphans() {
 				}
 			}
 		}
-		return keys(in)
+		return keys(in), err
 	}
+	seen := func() []int { pids, _ := orphans(); return pids }
+	left := func() bool { pids, err := orphans(); return err != nil || len(pids) > 0 }
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	if err := killUntil(ctx, func() bool { return len(orphans()) > 0 }, func() { stopAndKill(orphans) }); err != nil {
+	if err := killUntil(ctx, left, func() { stopAndKill(seen) }); err != nil {
 		s.log.Warn("orphans of a lost supervisor live on", "err", err)
 	}
 }
@@ -390,7 +392,8 @@ func (t *supervised) members() []int {
 	if !t.alive() {
 		return nil
 	}
-	return keys(descendants(processTable(), t.by.pid))
+	table, _ := processTable()
+	return keys(descendants(table, t.by.pid))
 }
 
 func (t *supervised) alive() bool {

@@ -117,10 +117,16 @@ type plainTree struct {
 
 func (t *plainTree) pid() int                         { return t.main }
 func (t *plainTree) ended() <-chan syscall.WaitStatus { return t.status }
-func (t *plainTree) alive() bool                      { return len(t.members()) > 0 }
+func (t *plainTree) members() []int                   { pids, _ := t.find(); return pids }
 
-func (t *plainTree) members() []int {
-	all := processTable()
+// alive takes who cannot be seen to live.
+func (t *plainTree) alive() bool {
+	pids, err := t.find()
+	return err != nil || len(pids) > 0
+}
+
+func (t *plainTree) find() ([]int, error) {
+	all, err := processTable()
 	in := descendants(all, t.main)
 	for pid, p := range all {
 		if !in[pid] && !p.zombie && p.since >= t.since && (p.session == t.main || hasEnviron(pid, t.mark)) {
@@ -130,7 +136,7 @@ func (t *plainTree) members() []int {
 	if p, ok := all[t.main]; ok && !p.zombie && p.session == t.main {
 		in[t.main] = true
 	}
-	return keys(in)
+	return keys(in), err
 }
 
 func (t *plainTree) kill(ctx context.Context) error {
