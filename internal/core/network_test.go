@@ -2,10 +2,12 @@ package core_test
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -75,7 +77,7 @@ func (c tunnel) echo(t *testing.T, line string) {
 func (c tunnel) ended(t *testing.T) {
 	t.Helper()
 	if _, err := io.Copy(io.Discard, c.in); err != nil {
-		if e, ok := err.(net.Error); ok && e.Timeout() {
+		if errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Fatal("the connection goes on")
 		}
 	}

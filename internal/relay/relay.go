@@ -5,6 +5,7 @@
 package relay
 
 import (
+	"errors"
 	"io"
 	"net"
 	"os"
@@ -91,7 +92,7 @@ func (s *source) next() ([]byte, error) {
 func (s *source) try(fd uintptr) bool {
 	s.buf = take(s.fast)
 	for {
-		if s.n, s.err = unix.Read(int(fd), s.buf.bytes()); s.err != unix.EINTR {
+		if s.n, s.err = unix.Read(int(fd), s.buf.bytes()); !errors.Is(s.err, unix.EINTR) {
 			break
 		}
 	}
@@ -100,7 +101,7 @@ func (s *source) try(fd uintptr) bool {
 	} else {
 		s.fast = s.n >= small
 	}
-	return s.err != unix.EAGAIN
+	return !errors.Is(s.err, unix.EAGAIN)
 }
 
 // buffer is one of the two, or none.

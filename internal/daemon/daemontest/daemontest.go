@@ -9,7 +9,6 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
-	"net/http"
 	"os"
 	"sync"
 	"testing"
@@ -21,10 +20,6 @@ import (
 	"github.com/cubbyhq/cubby/internal/image"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
-
-// What a daemon never says fails a test and does not hang it: no request of one
-// takes that long, not even one that streams.
-func init() { http.DefaultClient.Timeout = 5 * time.Minute }
 
 // Options change what [Start] starts. The zero value is a daemon without
 // tokens in a directory of its own.

@@ -2,17 +2,14 @@ package rpc_test
 
 import (
 	"bytes"
-	"crypto/tls"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
 
 	"connectrpc.com/connect"
-	"golang.org/x/net/http2"
 
 	sandboxv1 "github.com/cubbyhq/cubby/api/gen/sandbox/v1"
 	"github.com/cubbyhq/cubby/api/gen/sandbox/v1/sandboxv1connect"
@@ -30,7 +27,9 @@ func protocols() map[string][]connect.ClientOption {
 // Every call in every protocol, over HTTP/1.1 and HTTP/2.
 func TestOtherProtocols(t *testing.T) {
 	d := daemontest.Start(t, daemontest.Options{})
-	one, two := new(http.Transport), &http2.Transport{AllowHTTP: true, DialTLS: func(network, addr string, _ *tls.Config) (net.Conn, error) { return net.Dial(network, addr) }}
+	one, two := new(http.Transport), new(http.Transport)
+	two.Protocols = new(http.Protocols)
+	two.Protocols.SetUnencryptedHTTP2(true)
 	defer one.CloseIdleConnections()
 	defer two.CloseIdleConnections()
 	for name, options := range protocols() {
