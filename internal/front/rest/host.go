@@ -7,7 +7,9 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/cubbyhq/cubby/internal/auth"
 	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/front"
 )
 
@@ -61,7 +63,14 @@ func (d *Door) hostRoutes() {
 	d.plain("health-json", "/health", "Whether the daemon answers, as JSON", func(w http.ResponseWriter, _ *http.Request) {
 		front.WriteJSON(w, http.StatusOK, map[string]string{"status": "ok"})
 	})
-	d.plain("metrics", "/metrics", "Metrics in the Prometheus text format", d.metrics.Handler().ServeHTTP)
+	d.plain("metrics", "/metrics", "Metrics in the Prometheus text format; not for tokens of a tenant", func(w http.ResponseWriter, r *http.Request) {
+		// They count what all tenants do.
+		if auth.From(r.Context()).Tenant != "" {
+			d.Error(w, r, errs.E(errs.Forbidden, "metrics are the operator's").Hint("use a token that belongs to no tenant"))
+			return
+		}
+		d.metrics.Handler().ServeHTTP(w, r)
+	})
 }
 
 // plain adds an endpoint without input that writes its own response.
