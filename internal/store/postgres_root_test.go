@@ -53,6 +53,8 @@ var shared = map[string]func(*testing.T){
 	"TestUnfinishedClaimsEndWithTheProcess": TestUnfinishedClaimsEndWithTheProcess,
 	"TestUpdateSpec":                        TestUpdateSpec,
 	"TestWatchEvents":                       TestWatchEvents,
+	"TestTenants":                           TestTenants,
+	"TestTenantWithSandboxesIsNotDropped":   TestTenantWithSandboxesIsNotDropped,
 }
 
 // onlySQLite are those of what only an SQLite file has.
