@@ -45,7 +45,7 @@ func TestSession(t *testing.T) {
 		},
 		"the environment of children is clean": {
 			{cmd: "true"},
-			{cmd: "env | grep -ci cubby; env | grep ^HOME", out: "0\nHOME={home}\n"},
+			{cmd: "env | grep -ci '^[^=]*cubby'; env | grep ^HOME", out: "0\nHOME={home}\n"},
 			{cmd: "compgen -v | grep -c __cubby_main; bash -c 'echo ${__cubby_name-clean}'", out: "0\nclean\n"},
 		},
 		"the directory": {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -43,20 +44,32 @@ type fakeRun struct {
 
 // mapPath puts the sandbox's own directories onto its disk.
 func (b *fakeBox) mapPath(path string) string {
-	dirs := map[string]string{
-		sandbox.WorkspaceDir: filepath.Join(b.spec.Disk, "workspace"), sandbox.HomeDir: filepath.Join(b.spec.Disk, "home"),
-	}
-	if b.spec.Shared != "" {
-		dirs[sandbox.WorkspaceDir] = filepath.Join(b.spec.Shared, "workspace")
-		dirs[sandbox.OutputsDir] = filepath.Join(b.spec.Shared, "outputs")
-		dirs[sandbox.UploadsDir] = filepath.Join(b.spec.Shared, "uploads")
-	}
-	for from, to := range dirs {
-		if path == from || strings.HasPrefix(path, from+"/") {
-			return to + path[len(from):]
+	for _, d := range b.dirs() {
+		if path == d.inside || strings.HasPrefix(path, d.inside+"/") {
+			return d.here + path[len(d.inside):]
 		}
 	}
 	return path
+}
+
+type fakeDir struct{ inside, here string }
+
+// dirs are the directories that are not this machine's; what is in another
+// comes before it.
+func (b *fakeBox) dirs() []fakeDir {
+	workspace := b.spec.Disk
+	var dirs []fakeDir
+	if b.spec.Shared != "" {
+		workspace = b.spec.Shared
+		dirs = []fakeDir{
+			{sandbox.OutputsDir, filepath.Join(b.spec.Shared, "outputs")},
+			{sandbox.UploadsDir, filepath.Join(b.spec.Shared, "uploads")},
+		}
+	}
+	return append(dirs,
+		fakeDir{driver.UserData, filepath.Join(b.spec.Disk, "user-data")},
+		fakeDir{sandbox.WorkspaceDir, filepath.Join(workspace, "workspace")},
+		fakeDir{sandbox.HomeDir, filepath.Join(b.spec.Disk, "home")})
 }
 
 // start runs the agent unless it runs.
@@ -65,6 +78,9 @@ func (b *fakeBox) start() error {
 	defer b.mu.Unlock()
 	if b.run != nil {
 		return nil
+	}
+	if err := os.MkdirAll(b.mapPath(driver.UserData), 0o755); err != nil {
+		return err
 	}
 	// All of 127/8 is the host's own: an address per run needs no look for a
 	// port that is free.
