@@ -274,7 +274,21 @@ def _cubby():
 
         sys.meta_path.insert(0, Finder())
 
-    for part in (plain_text, user_packages, pace, programs, at_once, plots, history, interrupts, recordings, coroutines, plotly):
+    def strange_texts():
+        # Whether a cell awaits is found by compiling it, which can fail with what
+        # nobody expects there: a string of half a character as the first line.
+        # The cell's own run says what is wrong, if anything is.
+        awaits = shell.should_run_async
+
+        def should_run_async(*args, **options):
+            try:
+                return awaits(*args, **options)
+            except Exception:
+                return False
+
+        shell.should_run_async = should_run_async
+
+    for part in (plain_text, user_packages, pace, programs, at_once, plots, history, interrupts, recordings, coroutines, strange_texts, plotly):
         try:
             part()
         except Exception:
