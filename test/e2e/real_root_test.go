@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -71,10 +72,34 @@ type realHost struct {
 	dir string
 	url string
 	cmd *exec.Cmd
-	log bytes.Buffer
+	log logBuffer
 	// guard ends a daemon that a test hangs on, with all its goroutines in the
 	// log: then the test does too.
 	guard *time.Timer
+}
+
+// logBuffer is written by a daemon while the test reads it.
+type logBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+func (b *logBuffer) Reset() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.text.Reset()
 }
 
 func (h *realHost) start(flags []string) (url string, err error) {
