@@ -30,6 +30,10 @@ const tenantColumns = `name, disk_uid, ready, created_at`
 // MakeTenant returns the tenant with a name; one that is not known is written
 // down with a fresh disk uid and not ready.
 func (s *Store) MakeTenant(ctx context.Context, name string) (t Tenant, err error) {
+	// Most are known, and looking is no write that has to be synced.
+	if t, err = s.Tenant(ctx, name); !errors.Is(err, errs.NotFound) {
+		return t, err
+	}
 	err = s.update(ctx, durable, func(x *tx) error {
 		if _, err := x.exec(`INSERT INTO tenants (`+tenantColumns+`) VALUES ($1, $2, $3, $4) ON CONFLICT (name) DO NOTHING`,
 			name, sandbox.NewUID(), 0, micros(s.now())); err != nil {
