@@ -44,6 +44,7 @@ require (
 	google.golang.org/protobuf v1.36.12
 	gvisor.dev/gvisor v0.0.0-20260905035102-160fafc42237
 	modernc.org/sqlite v1.50.1
+	software.sslmate.com/src/go-pkcs12 v0.7.4
 )
 
 require (

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Installs what building and running cubby needs on Debian or Ubuntu, and only
-# what is missing. Safe to run again. Usage: scripts/setup.sh [run|test]
+# what is missing. Safe to run again. Usage: scripts/setup.sh [run|test|vm]
 #
 #   run   what `make build` and `make demo` need (default)
 #   test  also what the test suite needs
+#   vm    also what scripts/vm.sh needs
 set -euo pipefail
 cd "$(dirname "$0")/.."
 want=${1:-run}
@@ -23,7 +24,9 @@ say() { printf '\033[1m==>\033[0m %s\n' "$*"; }
 packages=(
   curl:curl git:git unzip:unzip mmdebstrap:mmdebstrap mkfs.ext4:e2fsprogs crun:crun xz:xz-utils
 )
-[ "$want" = test ] && packages+=(runc:runc gcc:gcc busybox:busybox-static ip:iproute2 jq:jq docker-registry:docker-registry chromium:chromium node:nodejs npm:npm pip3:python3-pip)
+[ "$want" = test ] && packages+=(runc:runc gcc:gcc busybox:busybox-static ip:iproute2 jq:jq docker-registry:docker-registry chromium:chromium node:nodejs npm:npm pip3:python3-pip javac:default-jdk-headless)
+
+[ "$want" = vm ] && packages+=(qemu-system-x86_64:qemu-system-x86 qemu-system-aarch64:qemu-system-arm cpio:cpio depmod:kmod)
 
 missing=()
 for entry in "${packages[@]}"; do

@@ -110,13 +110,17 @@ const (
 	defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 )
 
-// javaProxy is how Java hears of the proxy: of the usual variables it reads
-// none. (It says on standard error that it was told.)
-const javaProxy = "-Dhttp.proxyHost=127.0.0.1 -Dhttp.proxyPort=3128 -Dhttps.proxyHost=127.0.0.1 -Dhttps.proxyPort=3128"
+// javaProxy and javaAuthorities are how Java hears of the proxy and of whom to
+// trust: of the usual variables it reads none. (It says on standard error that
+// it was told.)
+const (
+	javaProxy       = "-Dhttp.proxyHost=127.0.0.1 -Dhttp.proxyPort=3128 -Dhttps.proxyHost=127.0.0.1 -Dhttps.proxyPort=3128"
+	javaAuthorities = "-Djavax.net.ssl.trustStore=" + driver.TrustStorePath
+)
 
 // authorityVariables are what programs read to learn whom to trust: OpenSSL
 // and Go, curl and with it R, git, Python's requests and pip, Node, Deno, cargo,
-// AWS tools. Java has no such variable.
+// AWS tools.
 func authorityVariables() []string {
 	return []string{
 		"SSL_CERT_FILE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "REQUESTS_CA_BUNDLE", "PIP_CERT",
@@ -142,12 +146,14 @@ func environment(img image.Image, s sandbox.Spec, authorities bool, indexes map[
 		env[name] = proxyURL
 	}
 	env["NO_PROXY"], env["no_proxy"] = noProxy, noProxy
-	env["JAVA_TOOL_OPTIONS"] = strings.TrimSpace(env["JAVA_TOOL_OPTIONS"] + " " + javaProxy)
+	java := []string{env["JAVA_TOOL_OPTIONS"], javaProxy}
 	if authorities {
+		java = append(java, javaAuthorities)
 		for _, name := range authorityVariables() {
 			env[name] = driver.AuthoritiesPath
 		}
 	}
+	env["JAVA_TOOL_OPTIONS"] = strings.TrimSpace(strings.Join(java, " "))
 	maps.Copy(env, indexes)
 	maps.Copy(env, s.Env)
 	list := make([]string, 0, len(env))

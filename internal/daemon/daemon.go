@@ -194,7 +194,7 @@ func (d *Daemon) open(ctx context.Context, o options) error {
 	}
 	d.core, err = core.New(core.Config{
 		Store: d.store, Driver: d.driver, Disks: d.disks, Images: images, Journals: d.journals,
-		Egress: egress.Config{Operator: operator, Upstream: upstream, Log: d.log}, Authorities: authorities(), Log: d.log, Metrics: d.metrics, Now: o.now, Defaults: d.defaults(o.defaults),
+		Egress: egress.Config{Operator: operator, Upstream: upstream, Log: d.log}, Authorities: authorities(os.Getenv), Log: d.log, Metrics: d.metrics, Now: o.now, Defaults: d.defaults(o.defaults),
 		IdleTimeout: d.idleTimeout(o.defaults),
 		Caps:        core.Caps{All: d.cfg.MaxSandboxes, PerTenant: d.cfg.MaxPerTenant, PerThread: d.cfg.MaxPerThread, InThreads: d.cfg.MaxInThreads}, MinFreeMemory: int64(d.cfg.MinFreeMemory),
 		Code:    &core.CodeCaps{Stdout: d.cfg.MaxStdoutChars, Stderr: d.cfg.MaxStderrChars, Result: d.cfg.MaxResultChars, Traceback: d.cfg.MaxTracebackChars},

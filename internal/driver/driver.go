@@ -123,8 +123,8 @@ type Spec struct {
 	Env []string
 
 	// Authorities is a file of the host with the certificate authorities that
-	// the sandbox trusts. The driver shows a copy, which the sandbox's root may
-	// change, at [AuthoritiesPath]; "" for none.
+	// the sandbox trusts. The driver shows copies, which the sandbox's root may
+	// change, at [AuthoritiesPath] and [TrustStorePath]; "" for none.
 	Authorities string
 
 	// Disk is the sandbox's mounted disk on the host, with the directories

@@ -23,10 +23,13 @@ const (
 	ChannelDir = "/run/cubby"       // the guest's end of the channel
 	InitPath   = "/sbin/cubby-init" // the agent's program
 	StateDir   = "/.cubby"          // the agent's own notes; root only
-	// AuthoritiesPath holds the host's certificate authorities: a sandbox
-	// trusts whom its host trusts, whatever its image knows.
-	AuthoritiesPath = "/etc/cubby/ca-certificates.crt"
-	UserData        = "/mnt/user-data" // uploads and outputs, linked to the disk
+	// AuthoritiesDir holds the host's certificate authorities: a sandbox trusts
+	// whom its host trusts, whatever its image knows.
+	AuthoritiesDir  = "/etc/cubby"
+	AuthoritiesPath = AuthoritiesDir + "/ca-certificates.crt" // PEM
+	// TrustStorePath is the same for Java: PKCS #12 without a password.
+	TrustStorePath = AuthoritiesDir + "/ca-certificates.p12"
+	UserData       = "/mnt/user-data" // uploads and outputs, linked to the disk
 )
 
 // MountTargets lists every path that a driver may mount over, parents first.
@@ -59,7 +62,7 @@ func MountTargets() []Target {
 		{Path: "/etc/hosts", Mode: 0o644},
 		{Path: "/etc/hostname", Mode: 0o644},
 		{Path: "/etc/resolv.conf", Mode: 0o644},
-		{Path: "/etc/cubby", Dir: true, Mode: 0o755},
+		{Path: AuthoritiesDir, Dir: true, Mode: 0o755},
 		{Path: AuthoritiesPath, Mode: 0o644},
 		{Path: InitPath, Mode: 0o755},
 	}

@@ -86,7 +86,11 @@ func (b bundle) shared() []specs.Mount {
 	for _, name := range []string{"hosts", "hostname", "resolv.conf"} {
 		mounts = append(mounts, bind(filepath.Join(b.note.Disk, "root/etc", name), "/etc/"+name, "rw", "nosuid", "nodev", "noexec"))
 	}
-	if b.note.Authorities != "" {
+	switch {
+	case b.note.Authorities == "":
+	case b.note.AuthoritiesDir:
+		mounts = append(mounts, bind(b.note.authoritiesDir(), driver.AuthoritiesDir, "rw", "nosuid", "nodev", "noexec"))
+	default:
 		mounts = append(mounts, bind(filepath.Join(b.note.Disk, "root/etc", authoritiesFile), driver.AuthoritiesPath, "rw", "nosuid", "nodev", "noexec"))
 	}
 	return mounts
@@ -114,7 +118,7 @@ func (n note) machineFiles() error {
 		"hostname":    n.Hostname + "\n",
 		"resolv.conf": "# No name server: names are resolved by the proxy at the end of HTTPS_PROXY.\n",
 	}
-	if n.Authorities != "" {
+	if n.Authorities != "" && !n.AuthoritiesDir {
 		pem, err := os.ReadFile(n.Authorities)
 		if err != nil {
 			return errs.E(errs.Unavailable, "the host's certificate authorities cannot be read").Because(err)

@@ -38,7 +38,7 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) (h driver.Handle,
 	if err := os.RemoveAll(filepath.Join(spec.Disk, "root")); err != nil {
 		return nil, err
 	}
-	if err := b.lay(n); err != nil {
+	if err := b.lay(n, &d.authorities); err != nil {
 		return nil, err
 	}
 	if spec.Isolation == sandbox.Container {
@@ -69,7 +69,7 @@ func (n note) disks() []string {
 }
 
 // lay makes the directories of a sandbox. It may be called again.
-func (b box) lay(n note) error {
+func (b box) lay(n note, a *authorities) error {
 	// The sandbox's disk is mounted by its owner; a path that is not there
 	// must not be made on the host's disk instead.
 	for _, disk := range n.disks() {
@@ -85,7 +85,10 @@ func (b box) lay(n note) error {
 	if err := os.MkdirAll(filepath.Join(n.Disk, "root"), 0o700); err != nil {
 		return err
 	}
-	return n.machineFiles()
+	if err := n.machineFiles(); err != nil {
+		return err
+	}
+	return n.layAuthorities(a)
 }
 
 func check(spec driver.Spec) error {

@@ -27,6 +27,9 @@ type note struct {
 	Env       []string          `json:"env,omitempty"`
 	// Authorities is a file of the host, copied when the sandbox is created.
 	Authorities string `json:"authorities,omitempty"`
+	// AuthoritiesDir: the copy is a directory of several forms. Sandboxes that
+	// were created before there was one have a file.
+	AuthoritiesDir bool `json:"authorities_dir,omitempty"`
 	// Init and Runtime are the programs that the sandbox was created with:
 	// an upgrade of cubby does not change them under it.
 	Init    program `json:"init"`
@@ -80,7 +83,7 @@ func parseHandle(h driver.Handle) (note, error) {
 func noteOf(spec driver.Spec) note {
 	return note{
 		UID: spec.UID, Hostname: spec.Hostname, Isolation: spec.Isolation, Limits: spec.Limits,
-		Rootfs: spec.Rootfs, Disk: spec.Disk, Shared: spec.Shared, Env: spec.Env, Authorities: spec.Authorities,
+		Rootfs: spec.Rootfs, Disk: spec.Disk, Shared: spec.Shared, Env: spec.Env, Authorities: spec.Authorities, AuthoritiesDir: true,
 	}
 }
 

@@ -58,7 +58,8 @@ type Driver struct {
 	cgroups hierarchy
 	progs   programs
 
-	namespaces namespaces
+	namespaces  namespaces
+	authorities authorities
 
 	hostID string // changes with every boot of the host
 	nofile uint64 // this process's hard limit, the most that anybody below gets

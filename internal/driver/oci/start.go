@@ -58,7 +58,7 @@ func (d *Driver) Start(ctx context.Context, h driver.Handle) (err error) {
 	if err := d.clear(ctx, n.UID); err != nil {
 		return err
 	}
-	if err := b.lay(n); err != nil {
+	if err := b.lay(n, &d.authorities); err != nil {
 		return err
 	}
 	if err := d.progs.replaceMissing(&n); err != nil {
