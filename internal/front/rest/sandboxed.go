@@ -3,6 +3,7 @@ package rest
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -55,6 +56,7 @@ type SandboxedRow struct {
 	UpdatedAt           time.Time `json:"updated_at"`
 	LastActiveAt        int64     `json:"last_active_at" doc:"Unix seconds."`
 	StoppedAt           *int64    `json:"stopped_at,omitempty" doc:"Unix seconds."`
+	KeepaliveUntil      *int64    `json:"keepalive_until,omitempty" doc:"Unix seconds."`
 	ContainerIP         string    `json:"container_ip"`
 	ExternalUserID      string    `json:"external_user_id,omitempty"`
 	ExternalProjectID   string    `json:"external_project_id,omitempty"`
@@ -85,6 +87,10 @@ func sandboxedRow(b sandbox.Sandbox) SandboxedRow {
 	if !b.StoppedAt.IsZero() && b.State != sandbox.Running {
 		at := b.StoppedAt.Unix()
 		row.StoppedAt = &at
+	}
+	if !s.KeptUntil.IsZero() {
+		at := s.KeptUntil.Unix()
+		row.KeepaliveUntil = &at
 	}
 	return row
 }
@@ -127,6 +133,20 @@ type SandboxedResult struct {
 	ExitCode int    `json:"exit_code"`
 }
 
+// SandboxedKeepalive postpones the end of an idle sandbox.
+type SandboxedKeepalive struct {
+	Until *int64 `json:"until,omitempty" doc:"Unix seconds, at most a day from now; default: as long as any use keeps it."`
+}
+
+// SandboxedKept is when a sandbox may be found idle at the earliest.
+type SandboxedKept struct {
+	ID             string `json:"id"`
+	KeepaliveUntil *int64 `json:"keepalive_until" doc:"Unix seconds; null when it is never idle, or in use until further notice."`
+}
+
+// longestKeepalive is the longest lease of the dialect; longer ones are cut.
+const longestKeepalive = 24 * time.Hour
+
 func (d *Door) sandboxedRoutes() {
 	row, rows := d.schema(SandboxedRow{}, "SandboxedRow"), &huma.Schema{Type: huma.TypeArray, Items: d.schema(SandboxedRow{}, "SandboxedRow")}
 	d.dialect("sandboxed-create", "POST /sandbox", "Create a sandbox", SandboxedInput{}, "201", row, spoken(d.ecsCreate, d.sandboxedCreate))
@@ -134,6 +154,7 @@ func (d *Door) sandboxedRoutes() {
 	d.dialect("sandboxed-get", "GET /sandbox/{id}", "Get a sandbox", nil, "200", d.schema(SandboxedDetail{}, "SandboxedDetail"), d.sandboxedGet)
 	d.dialect("sandboxed-delete", "DELETE /sandbox/{id}", "Destroy a sandbox and keep its files for the next one with this id", nil, "204", nil, spoken(d.ecsDelete, d.sandboxedDelete))
 	d.dialect("sandboxed-purge", "POST /sandbox/{id}/purge", "Destroy a sandbox with its files", nil, "200", d.schema(Purged{}, "Purged"), d.sandboxedPurge)
+	d.dialect("sandboxed-keepalive", "POST /sandbox/{id}/keepalive", "Keep a sandbox that nobody uses", SandboxedKeepalive{}, "200", d.schema(SandboxedKept{}, "SandboxedKept"), d.sandboxedKeepalive)
 	d.dialect("sandboxed-exec", "POST /sandbox/{id}/exec", "Run a program and wait for its end", SandboxedExec{}, "200", d.schema(SandboxedResult{}, "SandboxedResult"), d.spokenExec)
 }
 
@@ -264,6 +285,31 @@ func (d *Door) sandboxedPurge(w http.ResponseWriter, r *http.Request) error {
 		return noRow(err)
 	}
 	front.WriteJSON(w, http.StatusOK, Purged{Purged: true, FreedBytes: freed})
+	return nil
+}
+
+func (d *Door) sandboxedKeepalive(w http.ResponseWriter, r *http.Request) error {
+	var in SandboxedKeepalive
+	if err := d.body(r, &in); err != nil {
+		return err
+	}
+	var k core.Keepalive
+	if in.Until != nil {
+		k.Until = time.Unix(*in.Until, 0)
+		if longest := time.Now().Add(longestKeepalive); k.Until.After(longest) {
+			k.Until = longest
+		}
+	}
+	b, err := d.core.Keepalive(r.Context(), r.PathValue("id"), k)
+	if err != nil {
+		return noRow(err)
+	}
+	out := SandboxedKept{ID: string(b.ID)}
+	if until := slices.MaxFunc([]time.Time{b.Spec.KeptUntil, b.IdleAt}, time.Time.Compare); !until.IsZero() {
+		at := until.Unix()
+		out.KeepaliveUntil = &at
+	}
+	front.WriteJSON(w, http.StatusOK, out)
 	return nil
 }
 
