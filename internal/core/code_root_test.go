@@ -202,6 +202,20 @@ func TestCodeThatTakesTooLongIsInterrupted(t *testing.T) {
 	if e.Success || e.Exec.Exit.Reason != sandbox.EndTimeout || e.Error == nil || e.Error.Type != "TimeoutError" || e.Error.Message != "Execution timed out after 0.1s" {
 		t.Errorf("it ended %+v, error %+v", e.Exec.Exit, e.Error)
 	}
+	// What the kernel answers to an interrupt changes nothing about that.
+	for _, code := range []string{
+		"!sleep 3600",
+		"import time\ntry:\n    while True: time.sleep(0.01)\nexcept KeyboardInterrupt: print('caught')\n'went on'",
+		"%%bash\nsleep 3600; echo went on",
+	} {
+		second := time.Second
+		e := w.code("a", core.CodeRequest{Code: code, Timeout: &second})
+		if e.Success || e.Exec.Exit.Reason != sandbox.EndTimeout || e.Exec.Exit.Code == nil || *e.Exec.Exit.Code == 0 ||
+			e.Error == nil || e.Error.Type != "TimeoutError" || e.Error.Message != "Execution timed out after 1s" ||
+			strings.Contains(code, "caught") && (e.Stdout != "caught\n" || plainResult(e) != "'went on'") {
+			t.Errorf("%s ended %+v with %q, error %+v", code, e.Exec.Exit, e.Stdout, e.Error)
+		}
+	}
 	if e := w.python("a", "x"); plainResult(e) != "7" || e.KernelRestarted != "" {
 		t.Errorf("then x is %+v, error %+v", e, e.Error)
 	}

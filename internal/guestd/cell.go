@@ -40,7 +40,6 @@ type cell struct {
 	pid     int            // it ran in
 	over    bool           // no blame any more
 	blame   *blame         // the first
-	again   bool           // what the cell waited for was interrupted too
 	forced  bool           // the kernel was killed because of the blame
 	timers  []*time.Timer
 }
@@ -186,7 +185,6 @@ func (c *cell) interruptAll(process *kernelProcess) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.over {
-		c.again = true
 		process.interrupt(true)
 	}
 }
@@ -219,13 +217,12 @@ func (c *cell) endWithKernel(b blame) {
 	}
 }
 
-// conclude says how a cell ended whose kernel lives on.
+// conclude says how a cell ended whose kernel lives on. One that was
+// interrupted ended of that, also when the kernel calls it a success: code may
+// catch the interrupt, and programs that it waits for may take it.
 func (c *cell) conclude(reply kernel.Reply, b *blame, oom string) *guestv1.ExecExit {
 	exit := &guestv1.ExecExit{Reason: guestv1.ExitReason_EXIT_REASON_EXITED, Message: oom}
-	c.mu.Lock()
-	cutShort := c.again
-	c.mu.Unlock()
-	if reply.Status == "ok" && !cutShort {
+	if reply.Status == "ok" && b == nil {
 		return exit
 	}
 	exit.Code = 1

@@ -90,12 +90,20 @@ func (p *kernelProcess) prepareNode(io *stdio, start *guestv1.ExecStart, a accou
 		return c, classify(err, "the kernel's pipes")
 	}
 	io.child = append(io.child, messages)
+	stop, stops, err := pipe(false)
+	if err != nil {
+		in.Close()
+		out.Close()
+		return c, classify(err, "the kernel's pipes")
+	}
+	io.child = append(io.child, stops)
 	c.abandon = func() {
 		in.Close()
+		stop.Close()
 		out.Close()
 	}
 	c.open = func(ctx context.Context) (engine, error) {
-		client, err := node.Open(ctx, in, out)
+		client, err := node.Open(ctx, in, stop, out)
 		if err != nil {
 			return nil, err
 		}

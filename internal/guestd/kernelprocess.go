@@ -287,8 +287,12 @@ func (p *kernelProcess) interrupt(group bool) {
 	}
 	select {
 	case <-p.ended: // the pid may be somebody else's
+		return
 	default:
 		_ = syscall.Kill(pid, syscall.SIGINT)
+	}
+	if client, ok := p.engine.(nodeEngine); ok && !group {
+		_ = client.Interrupt()
 	}
 }
 

@@ -86,6 +86,8 @@ main()`, stdout: "from a coroutine\n", result: "7"},
 	{code: "while True: pass", timeout: 2 * time.Second, failure: "TimeoutError", message: "after 2s", reason: "timeout"},
 	{code: "await asyncio.sleep(3600)", timeout: time.Second, failure: "TimeoutError", reason: "timeout"},
 	{code: "import subprocess; subprocess.run(['sleep', '3600'])", timeout: time.Second, failure: "TimeoutError", reason: "timeout"},
+	{code: "!sleep 3600", timeout: time.Second, stdout: "\n", failure: "TimeoutError", reason: "timeout"},
+	{code: "import time\ntry:\n    while True: time.sleep(0.01)\nexcept KeyboardInterrupt: print('caught')", timeout: time.Second, stdout: "caught\n", failure: "TimeoutError", reason: "timeout"},
 	{code: "df.shape", result: "(3, 2)"},
 	// What ends the kernel: the next cell has a new one, and says why.
 	{code: "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: pass", timeout: time.Second,
@@ -113,6 +115,8 @@ fetchAll()`, stdout: "out\n", stderr: "err\n", result: "{\n  \"got\": [\n    1,\
 	{code: "setTimeout(() => { throw new TypeError('late') }, 5); 1", result: "1", stderr: "[async TypeError] late", failure: "AsyncError", message: "late"},
 	{code: "while (true) {}", timeout: time.Second, failure: "TimeoutError", reason: "timeout"},
 	{code: "await new Promise(() => {})", timeout: time.Second, failure: "TimeoutError", reason: "timeout"},
+	{code: "await 1; for (;;) { try { for (;;); } catch {} }", timeout: time.Second, failure: "TimeoutError", reason: "timeout"},
+	{code: "setTimeout(() => { for (;;); }, 1); await new Promise(() => {})", timeout: time.Second, failure: "TimeoutError", reason: "timeout"},
 	{code: "x", result: "21"},
 	{code: "process.exit(3)", failure: "KernelDiedError", message: "exit code 3", reason: "kernel_died"},
 	{code: "typeof x", result: "undefined", anew: "exit code 3"},
@@ -133,6 +137,7 @@ var rCells = []cell{
 	{code: "readline('name? ')", failure: "StdinNotImplementedError", message: "input"},
 	{code: "repeat {}", timeout: time.Second, failure: "TimeoutError", reason: "timeout"},
 	{code: "Sys.sleep(3600)", timeout: time.Second, failure: "TimeoutError", reason: "timeout"},
+	{code: "tryCatch(repeat {}, interrupt = function(e) cat('caught\\n'))", timeout: time.Second, stdout: "caught\n", failure: "TimeoutError", reason: "timeout"},
 	{code: "x", result: "[1] 20"},
 }
 
@@ -140,7 +145,8 @@ var bashCells = []cell{
 	{code: "x=kept; echo $x", stdout: "kept\n"},
 	{code: "echo still $x; cd /tmp; pwd", stdout: "still kept\n/tmp\n"},
 	{code: "sleep 3600", timeout: time.Second, stdout: "\n", failure: "TimeoutError", reason: "timeout"},
-	{code: "pwd", stdout: "/tmp\n"},
+	{code: "trap 'echo caught' INT; sleep 3600; echo went on", timeout: time.Second, stdout: "\n", failure: "TimeoutError", reason: "timeout"},
+	{code: "trap - INT; pwd", stdout: "/tmp\n"},
 }
 
 // TestCode runs cells of all languages that the images have, and of one that

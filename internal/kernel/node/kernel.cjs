@@ -1,7 +1,8 @@
 // The kernel for JavaScript: it reads cells from file descriptor 3 and writes
 // what they show to file descriptor 4, one JSON object a line. Cells run
 // through the engine's own inspector in REPL mode, which is what allows await
-// at the top level and a second const of the same name.
+// at the top level and a second const of the same name. File descriptor 5
+// brings the numbers of cells that are to end.
 'use strict';
 
 const fs = require('node:fs');
@@ -12,27 +13,40 @@ const path = require('node:path');
 const { pathToFileURL } = require('node:url');
 const util = require('node:util');
 const vm = require('node:vm');
+const { Worker } = require('node:worker_threads');
+
+// Cells may put fakes in the place of what the kernel itself goes on using.
+const { setImmediate, setTimeout } = globalThis;
+const { parse, stringify } = JSON;
+const { store } = Atomics;
+const { now } = Date;
+const { writeSync } = fs;
 
 const IN = 3;
 const OUT = 4;
+const STOP = 5;
 // How long what a cell left running may still fail on the cell's account.
 const DRAIN_MS = 150;
 
 let cell = null; // the one that runs
 let count = 0;
 let early = ''; // what failed between two cells
+let stopped = 0; // cells up to this one are to end
 
 // send writes one message whole. The pipe blocks, so a reader that is slow
-// slows the cell.
+// slows the cell. One that was ended in the middle leaves a torn line behind.
+let torn = false;
 function send(message) {
-  let rest = Buffer.from(JSON.stringify(message) + '\n');
+  let rest = Buffer.from((torn ? '\n' : '') + stringify(message) + '\n');
+  torn = true;
   while (rest.length > 0) {
     try {
-      rest = rest.subarray(fs.writeSync(OUT, rest));
+      rest = rest.subarray(writeSync(OUT, rest));
     } catch (e) {
       if (e.code !== 'EAGAIN') throw e;
     }
   }
+  torn = false;
 }
 
 function show(output) {
@@ -84,7 +98,7 @@ function display(value) {
 function plain(value) {
   if (typeof value === 'string') return value;
   try {
-    if (isData(value, new Set())) return JSON.stringify(value, null, 2);
+    if (isData(value, new Set())) return stringify(value, null, 2);
   } catch {
     // It nests too deep, or its author's code in it throws.
   }
@@ -138,8 +152,63 @@ process.on('unhandledRejection', stray);
 // SIGINT reaches this handler only while a cell waits; a cell that computes is
 // interrupted by the engine.
 process.on('SIGINT', () => {
-  if (cell && cell.interrupt) cell.interrupt();
+  if (cell) conclude(cell, interrupted());
 });
+
+// The engine interrupts code of the cell itself and not what an event calls:
+// what comes after an await, timers, handlers. For these there is a thread that
+// asks first, ends whatever runs when that was not heard, and does it again.
+const ended = new Int32Array(new SharedArrayBuffer(4)); // the number of the last cell
+const watcher = `
+const inspector = require('node:inspector');
+const net = require('node:net');
+const { parentPort, workerData } = require('node:worker_threads');
+const wait = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+const over = (id) => Atomics.load(workerData.ended, 0) >= id;
+async function end(id) {
+  while (!over(id)) {
+    parentPort.postMessage(id);
+    for (let i = 0; i < 20 && !over(id); i++) await wait(10);
+    if (over(id)) return;
+    const session = new inspector.Session();
+    session.connectToMainThread();
+    // The engine looks whether contexts are left in the order in which they were
+    // entered, and they will not be.
+    session.post('Runtime.evaluate', { expression: "globalThis[Symbol.for('cubby.unwind')]()" });
+    session.post('Runtime.terminateExecution');
+    await wait(50);
+    session.disconnect();
+  }
+}
+let rest = '';
+new net.Socket({ fd: workerData.stop, readable: true, writable: false }).on('data', (chunk) => {
+  const lines = (rest + chunk).split('\\n');
+  rest = lines.pop();
+  for (const line of lines) end(Number(line));
+});
+`;
+process.noDeprecation = true;
+const unwind = process.binding?.('async_wrap').clearAsyncIdStack ?? (() => {});
+delete process.noDeprecation;
+Object.defineProperty(globalThis, Symbol.for('cubby.unwind'), { value: () => unwind() });
+
+function watch() {
+  try {
+    const worker = new Worker(watcher, {
+      eval: true, env: {}, execArgv: [], workerData: { ended, stop: STOP },
+      resourceLimits: { maxOldGenerationSizeMb: 16, maxYoungGenerationSizeMb: 2 },
+    });
+    worker.on('message', (id) => {
+      stopped = Math.max(stopped, id);
+      if (cell && cell.id <= stopped) conclude(cell, interrupted());
+      work();
+    });
+    worker.on('error', () => {});
+    worker.unref();
+  } catch {
+    // There is no room for a thread: SIGINT alone has to do.
+  }
+}
 
 // Packages that npm installed with --global are found after the workspace's,
 // by programs that the cell starts, too.
@@ -282,69 +351,60 @@ const pending = () => process.getActiveResourcesInfo().filter((r) => r !== 'Imme
 
 async function execute(request) {
   const quiet = pending();
-  cell = { id: request.id };
+  const mine = { id: request.id };
+  cell = mine;
   count++;
   if (early) {
     show({ stream: { name: 'stderr', text: early } });
     early = '';
   }
-  let error = null;
+  if (mine.id <= stopped) return conclude(mine, interrupted());
   let end;
   const answered = new Promise((resolve) => {
     end = resolve;
   });
-  cell.interrupt = () => end({ error: interrupted() });
   try {
     evaluate(source(imports(request.code)), (failed, answer) => {
+      if (mine.over) return undefined;
       if (failed) return end({ error: failure(failed) });
       if (answer.exceptionDetails) {
         const d = answer.exceptionDetails;
         return end({ error: failure(d.exception ? take(d.exception) : new Error(d.text)) });
       }
-      end({ value: take(answer.result) });
+      return end({ value: take(answer.result) });
     });
   } catch (e) {
     end({ error: e.code === 'ERR_SCRIPT_EXECUTION_INTERRUPTED' ? interrupted() : failure(e) });
   }
-  const ended = await answered;
-  error = ended.error ?? null;
+  let { value, error = null } = await answered;
   if (!error) {
     try {
-      const value = await settled(ended.value);
-      if (value !== undefined) show({ result: { execution_count: count, data: { 'text/plain': plain(value) } } });
+      value = await value;
+      if (!mine.over && value !== undefined) show({ result: { execution_count: count, data: { 'text/plain': plain(value) } } });
     } catch (e) {
-      error = e === cell ? interrupted() : failure(e);
+      error = failure(e);
     }
   }
   // What the cell left running gets a moment to fail on its account.
   await turn();
-  const until = Date.now() + DRAIN_MS;
-  while (!error && !cell.stray && pending() > quiet && Date.now() < until) await new Promise((r) => setTimeout(r, 5));
-  error ??= cell.stray ?? null;
-  if (error) show({ error });
-  const { id } = cell;
-  cell = null;
-  send({ id, reply: { status: error ? 'error' : 'ok', execution_count: count, ...(error ?? {}) } });
+  const until = now() + DRAIN_MS;
+  while (!error && !mine.stray && !mine.over && pending() > quiet && now() < until) await new Promise((r) => setTimeout(r, 5));
+  return conclude(mine, error ?? mine.stray ?? null);
 }
 
-// settled waits for a promise that is the cell's value; an interrupt ends the
-// wait by throwing the cell.
-function settled(value) {
-  if (value === null || (typeof value !== 'object' && typeof value !== 'function') || typeof value.then !== 'function') return value;
-  const mine = cell;
-  return new Promise((resolve, reject) => {
-    mine.interrupt = () => reject(mine);
-    value.then(resolve, reject);
-  });
+// conclude ends a cell, once.
+function conclude(mine, error) {
+  if (mine.over) return;
+  if (error) show({ error });
+  mine.over = true;
+  cell = null;
+  store(ended, 0, mine.id);
+  send({ id: mine.id, reply: { status: error ? 'error' : 'ok', execution_count: count, ...(error ?? {}) } });
 }
 
 const queue = [];
-let busy = false;
-async function work() {
-  if (busy) return;
-  busy = true;
-  while (queue.length > 0) await execute(queue.shift());
-  busy = false;
+function work() {
+  if (!cell && queue.length > 0) execute(queue.shift());
 }
 
 let line = [];
@@ -357,10 +417,11 @@ input.on('data', (chunk) => {
     chunk = chunk.subarray(end + 1);
     const text = Buffer.concat(line).toString();
     line = [];
-    queue.push(JSON.parse(text));
+    queue.push(parse(text));
   }
   if (chunk.length > 0) line.push(chunk);
-  work();
+  setImmediate(work);
 });
 input.on('end', () => process.exit(0));
 send({ ready: { implementation: 'cubby-node', version: process.version } });
+watch();

@@ -3,7 +3,8 @@
 // what it sends is bounded and may be nonsense.
 //
 // It starts no process: that is the caller's, with [Script] as the program and
-// two pipes as file descriptors 3 (cells go in) and 4 (messages come out).
+// three pipes as file descriptors 3 (cells go in), 4 (messages come out) and 5
+// (interrupts go in).
 package node
 
 import (
@@ -15,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -36,6 +38,7 @@ const (
 // Client is a connection to one running kernel. Cells run one after another.
 type Client struct {
 	in      io.WriteCloser
+	stop    io.WriteCloser
 	out     io.ReadCloser
 	version string
 	gone    chan struct{}
@@ -58,12 +61,11 @@ type message struct {
 	} `json:"ready"`
 }
 
-// Open returns when the kernel at the other end of the pipes is ready. The
-// client closes them.
-func Open(ctx context.Context, in io.WriteCloser, out io.ReadCloser) (*Client, error) {
-	c := &Client{in: in, out: out, gone: make(chan struct{})}
-	stop := context.AfterFunc(ctx, c.Close)
-	defer stop()
+// Open returns when the kernel at the other end of the pipes is ready: in takes
+// cells, stop takes interrupts. The client closes them.
+func Open(ctx context.Context, in, stop io.WriteCloser, out io.ReadCloser) (*Client, error) {
+	c := &Client{in: in, stop: stop, out: out, gone: make(chan struct{})}
+	defer context.AfterFunc(ctx, c.Close)()
 	lines := bufio.NewReaderSize(out, 64<<10)
 	m, err := next(lines)
 	if err == nil && m.Ready == nil {
@@ -90,7 +92,18 @@ func (c *Client) Gone() <-chan struct{} { return c.gone }
 // Close ends the connection, at which the kernel ends itself when it is idle.
 func (c *Client) Close() {
 	c.in.Close()
+	c.stop.Close()
 	c.out.Close()
+}
+
+// Interrupt ends the cell that runs, whatever it does: SIGINT alone does not
+// reach what an event calls. It returns at once.
+func (c *Client) Interrupt() error {
+	c.mu.Lock()
+	id := c.id
+	c.mu.Unlock()
+	_, err := c.stop.Write(append(strconv.AppendInt(nil, id, 10), '\n'))
+	return err
 }
 
 // next reads one message. Lines that are none are skipped: the descriptor is
@@ -211,7 +224,8 @@ func (c *Client) read(lines *bufio.Reader) {
 
 // Execute runs a cell and returns when it has ended and all that it showed has
 // been given to show, in order and from one goroutine. When ctx ends the cell
-// goes on, and what it shows is dropped; SIGINT to the process ends it.
+// goes on, and what it shows is dropped. SIGINT to the process and
+// [Client.Interrupt] end it.
 func (c *Client) Execute(ctx context.Context, cell kernel.Cell, show func(kernel.Output)) (kernel.Reply, error) {
 	c.turn.Lock()
 	defer c.turn.Unlock()

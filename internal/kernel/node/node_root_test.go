@@ -35,18 +35,23 @@ func start(t *testing.T) (*Client, *exec.Cmd) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	stopR, stopW, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
 	cmd := exec.Command("node", script)
 	cmd.Dir = dir
-	cmd.ExtraFiles = []*os.File{inR, outW}
+	cmd.ExtraFiles = []*os.File{inR, outW, stopR}
 	cmd.Stderr = os.Stderr
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	inR.Close()
 	outW.Close()
+	stopR.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	c, err := Open(ctx, inW, outR)
+	c, err := Open(ctx, inW, stopW, outR)
 	t.Cleanup(func() {
 		cmd.Process.Kill()
 		cmd.Wait()
@@ -150,17 +155,32 @@ func TestCells(t *testing.T) {
 	}
 }
 
+// What an event calls is out of SIGINT's reach.
 func TestInterruptKeepsState(t *testing.T) {
-	// A cell that waits says so from the event loop, when all of it has run:
-	// the engine may drop a signal that comes as its code ends.
-	const waits = "setTimeout(() => console.log('on'), 20); "
-	for _, code := range []string{"console.log('on'); while (true) {}", waits + "await new Promise(() => {})", waits + "new Promise(() => {})"} {
-		c, cmd := start(t)
-		execute(t, c, "const kept = 'yes'")
+	const spin = "console.log('on'); for (;;) { try { for (;;); } catch {} }"
+	c, cmd := start(t)
+	execute(t, c, "const kept = 'yes'; const { AsyncLocalStorage } = require('node:async_hooks')")
+	for _, code := range []string{
+		spin,
+		// A cell that waits says so from the event loop, when all of it has run:
+		// the engine may drop a signal that comes as its code ends.
+		"setTimeout(() => console.log('on'), 20); await new Promise(() => {})",
+		"setTimeout(() => console.log('on'), 20); new Promise(() => {})",
+		"await 1; " + spin,
+		"(async () => { await 1; " + spin + " })()",
+		"({ get a() { " + spin + " } })",
+		"({ then() { " + spin + " } })",
+		"setTimeout(() => { " + spin + " }, 1); await new Promise(() => {})",
+		"setImmediate(() => { " + spin + " }); await new Promise(() => {})",
+		"process.nextTick(() => { " + spin + " }); await new Promise(() => {})",
+		"require('fs').readFile('/dev/null', () => { " + spin + " }); await new Promise(() => {})",
+		"new AsyncLocalStorage().run(1, () => setTimeout(() => { " + spin + " }, 1)); await new Promise(() => {})",
+		"await 1; new (require('node:vm').Script)(\"" + spin + "\").runInThisContext()",
+	} {
 		var s shown
 		_, err := c.Execute(inTime(t), kernel.Cell{Code: code}, func(o kernel.Output) {
 			if o.Stream != nil {
-				if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+				if err := errors.Join(cmd.Process.Signal(syscall.SIGINT), c.Interrupt()); err != nil {
 					t.Error(err)
 				}
 			}
@@ -169,9 +189,62 @@ func TestInterruptKeepsState(t *testing.T) {
 		if err != nil || s.Error != "Interrupted: the cell was interrupted" {
 			t.Errorf("%s: %+v, %v", code, s, err)
 		}
-		if got := execute(t, c, "kept"); got.Result != "yes" {
-			t.Errorf("state after an interrupt of %s: %+v", code, got)
+		if got := execute(t, c, "await new Promise((r) => setTimeout(r, 5)); await 1; kept"); got.Result != "yes" {
+			t.Fatalf("state after an interrupt of %s: %+v", code, got)
 		}
+	}
+}
+
+// The kernel goes on where a test library has put fakes.
+func TestFakes(t *testing.T) {
+	c, cmd := start(t)
+	execute(t, c, "const { setTimeout: later } = globalThis; globalThis.setTimeout = globalThis.setImmediate = () => 0; Date.now = () => 0;"+
+		"JSON.stringify = JSON.parse = () => null; Atomics.load = Atomics.store = () => 0; require('fs').writeSync = () => 0")
+	if got := execute(t, c, "await new Promise((r) => later(r, 5)); [1]"); got.Result != "[\n  1\n]" {
+		t.Errorf("%+v", got)
+	}
+	var s shown
+	if _, err := c.Execute(inTime(t), kernel.Cell{Code: "await 1; console.log('on'); for (;;);"}, func(o kernel.Output) {
+		if o.Stream != nil {
+			if err := errors.Join(cmd.Process.Signal(syscall.SIGINT), c.Interrupt()); err != nil {
+				t.Error(err)
+			}
+		}
+		s.take(o)
+	}); err != nil || s.Error != "Interrupted: the cell was interrupted" {
+		t.Errorf("%+v, %v", s, err)
+	}
+}
+
+// What a cell left running holds up the next one, which can be ended all the
+// same, and ends that too.
+func TestInterruptOfACellThatCannotBegin(t *testing.T) {
+	c, _ := start(t)
+	execute(t, c, "let turns = 0; setInterval(() => { turns++; for (;;); }, 250)")
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for range time.Tick(300 * time.Millisecond) {
+			select {
+			case ended <- struct{}{}:
+				return
+			default:
+				_ = c.Interrupt()
+			}
+		}
+	}()
+	var s shown
+	for s.Error == "" { // the first may be in time
+		if _, err := c.Execute(inTime(t), kernel.Cell{Code: "await new Promise((r) => setTimeout(r, 1000))"}, s.take); err != nil {
+			t.Fatal(err)
+		}
+	}
+	<-ended
+	if s.Error != "Interrupted: the cell was interrupted" {
+		t.Errorf("%+v", s)
+	}
+	if got := execute(t, c, "turns"); got.Result != "1" {
+		t.Errorf("%+v", got)
 	}
 }
 
