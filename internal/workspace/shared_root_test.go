@@ -1,0 +1,66 @@
+//go:build root
+
+package workspace
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+)
+
+// A full host stops writers of the disk that sandboxes share as it stops those
+// of their own, and thaws it as it does these.
+func TestSharedDisksFreezeToo(t *testing.T) {
+	h := newTightHost(t, 512<<20, 128<<20)
+	own := mustCreate(t, h.Disks, 64<<20)
+	shared, err := h.CreateShared(t.Context(), sandbox.NewUID(), 64<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree, err := h.SharedTree(t.Context(), own.UID, shared.UID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	uploads, err := h.UploadTree(t.Context(), shared.UID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.fill(t, 32<<20)
+	h.wantPressure(t, true)
+
+	inside := make(chan error, 1)
+	name := filepath.Join(shared.Dir, "workspace", "from-inside")
+	go func() { inside <- os.WriteFile(name, []byte("kept"), 0o644) }()
+	for path, tree := range map[string]*Tree{"/workspace/a": tree, "/mnt/user-data/outputs/a": tree, "/mnt/user-data/uploads/a": uploads} {
+		if _, err := tree.Write(t.Context(), path, strings.NewReader("x"), sandbox.FileWrite{}); !errors.Is(err, errs.Exhausted) {
+			t.Errorf("Write of %s on a nearly full host = %v, want exhausted", path, err)
+		}
+		if _, err := tree.Stat(t.Context(), filepath.Dir(path), true); err != nil {
+			t.Errorf("Stat of the directory of %s = %v", path, err)
+		}
+	}
+	select {
+	case err := <-inside:
+		t.Fatalf("a writer ended with %v, want it to wait", err)
+	default:
+	}
+
+	if err := os.Remove(h.filler); err != nil {
+		t.Fatal(err)
+	}
+	h.wantPressure(t, false)
+	if err := <-inside; err != nil {
+		t.Errorf("the writer that waited ended with %v", err)
+	}
+	if got, err := os.ReadFile(name); err != nil || string(got) != "kept" {
+		t.Errorf("it wrote %q, %v", got, err)
+	}
+	if _, err := tree.Write(t.Context(), "/workspace/a", strings.NewReader("x"), sandbox.FileWrite{}); err != nil {
+		t.Errorf("Write afterwards = %v", err)
+	}
+}
