@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/subcommands"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
+	"gvisor.dev/gvisor/pkg/log"
 	"gvisor.dev/gvisor/runsc/cmd/sentry/sentrycmd"
 	"gvisor.dev/gvisor/runsc/flag"
 )
@@ -28,6 +29,9 @@ func (b *boot) Execute(ctx context.Context, f *flag.FlagSet, args ...any) subcom
 			// root tests read the result inside a sandbox.
 			_ = f.Set(name, value)
 		}
+	}
+	if err := leaveCPUID(); err != nil {
+		log.Warningf("CPUID faults, and all system calls are slower: %v", err)
 	}
 	return b.Boot.Execute(ctx, f, args...)
 }
