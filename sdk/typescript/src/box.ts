@@ -1,10 +1,12 @@
 /** One sandbox. */
 
+import type { Archive } from './archives.js';
 import { Cell, type CodeOptions, type Execution, runCode, startCode } from './code.js';
-import { type CallOptions, Deadline } from './deadline.js';
+import { type CallOptions, within } from './deadline.js';
 import { ExecFailedError, InstallFailedError, isObject, malformed, NotFoundError, WrongStateError } from './errors.js';
 import { Events } from './events.js';
 import { Files } from './files.js';
+import { Git } from './git.js';
 import { Kernels } from './kernels.js';
 import {
   type ExecResult,
@@ -20,6 +22,8 @@ import {
 import { Network } from './network.js';
 import { firstWait } from './operation.js';
 import { type CommandOptions, type OutputBound, Process, type WindowSize } from './process.js';
+import { Session } from './session.js';
+import { openTerminal, type Terminal, type TerminalInfo, type TerminalOptions } from './terminal.js';
 import { path, type Transport } from './transport.js';
 import { fromWire, listFromWire, toBase64, toWire } from './wire.js';
 
@@ -55,6 +59,7 @@ export class Box {
   /** What the daemon said last; {@link refresh} asks again. */
   info: SandboxInfo;
   readonly files: Files;
+  readonly git: Git;
   readonly kernels: Kernels;
   readonly network: Network;
   readonly events: Events;
@@ -67,6 +72,7 @@ export class Box {
     this.id = info.id;
     this.info = info;
     this.files = new Files(transport, info.id);
+    this.git = new Git(transport, info.id);
     this.kernels = new Kernels(transport, info.id);
     this.network = new Network(transport, info.id);
     this.events = new Events(transport, info.id);
@@ -90,28 +96,19 @@ export class Box {
     cmd: string | readonly string[],
     options: CommandOptions & OutputBound & CallOptions & { stdin?: string | Uint8Array; check?: boolean } = {},
   ): Promise<ExecResult> {
-    const deadline = new Deadline(this.#transport.url, options);
-    try {
-      const call = { signal: deadline.signal };
-      const bound = { maxOutputBytes: options.maxOutputBytes };
-      let result: ExecResult;
+    const result = await within(this.#transport.url, options, async (call) => {
+      const bounds = { ...call, maxOutputBytes: options.maxOutputBytes };
       if (options.stdin !== undefined) {
         const process = await this.startExec(cmd, { ...options, ...call, timeoutMs: undefined, stdin: true });
-        result = await feed(process, options.stdin, { ...call, ...bound });
-      } else {
-        const waiting = { wait: true, wait_seconds: firstWait, max_output_bytes: options.maxOutputBytes };
-        const request = { json: { ...execBody(cmd, options), ...waiting }, wait: firstWait };
-        result = execFromWire(await this.#transport.call('POST', this.#path('exec'), request, call));
-        if (!result.finished) result = await this.process(result.seq).wait({ ...call, ...bound });
+        return feed(process, options.stdin, bounds);
       }
-      if (options.check && !result.ok) throw new ExecFailedError(result);
-      return result;
-    } catch (e) {
-      if (!(e instanceof ExecFailedError)) deadline.check();
-      throw e;
-    } finally {
-      deadline.clear();
-    }
+      const waiting = { wait: true, wait_seconds: firstWait, max_output_bytes: options.maxOutputBytes };
+      const request = { json: { ...execBody(cmd, options), ...waiting }, wait: firstWait };
+      const begun = execFromWire(await this.#transport.call('POST', this.#path('exec'), request, call));
+      return begun.finished ? begun : this.process(begun.seq).wait(bounds);
+    });
+    if (options.check && !result.ok) throw new ExecFailedError(result);
+    return result;
   }
 
   /**
@@ -143,6 +140,11 @@ export class Box {
     return items.map(execFromWire);
   }
 
+  /** Returns a session shell by its name. It begins with its first command. */
+  session(name: string): Session {
+    return new Session(this, name);
+  }
+
   /** Lists the session shells. */
   async sessions(options: CallOptions = {}): Promise<SessionShell[]> {
     return listFromWire(
@@ -154,6 +156,27 @@ export class Box {
   /** Forgets the state of a session shell. */
   async deleteSession(name: string, options: CallOptions = {}): Promise<void> {
     await this.#transport.call('DELETE', this.#path('sessions', name), { repeat: true }, options);
+  }
+
+  // Terminals.
+
+  /**
+   * Attaches to a terminal, which is made when none has the name, and returns when it can be read. The options bound the
+   * opening only. It needs the package `ws`; without it, it throws an {@link UnsupportedError}.
+   */
+  async openTerminal(options: TerminalOptions & CallOptions = {}): Promise<Terminal> {
+    return openTerminal(this.#transport, this.id, options);
+  }
+
+  /** Lists the open terminals. */
+  async terminals(options: CallOptions = {}): Promise<TerminalInfo[]> {
+    const answer = await this.#transport.call('GET', this.#path('terminals'), { repeat: true }, options);
+    return listFromWire(answer, 'terminals');
+  }
+
+  /** Kills a terminal's program with everything that descends from it. */
+  async closeTerminal(name: string, options: CallOptions = {}): Promise<void> {
+    await this.#transport.call('DELETE', this.#path('terminals', name), { repeat: true }, options);
   }
 
   // Code.
@@ -190,26 +213,16 @@ export class Box {
     dependencies: readonly string[] | Record<string, string>,
     options: CallOptions & { runtime?: string; onOutput?: (output: Output) => void } = {},
   ): Promise<Package[]> {
-    const deadline = new Deadline(this.#transport.url, options);
-    try {
-      const call = { signal: deadline.signal };
-      const process = await this.startInstall(dependencies, {
-        ...call,
-        ...(options.runtime && { runtime: options.runtime }),
-      });
-      if (options.onOutput) {
-        for await (const item of process.stream(call)) if (item.type !== 'exit') options.onOutput(item);
+    const { runtime, onOutput } = options;
+    const ended = await within(this.#transport.url, options, async (call) => {
+      const process = await this.startInstall(dependencies, { ...call, ...(runtime && { runtime }) });
+      if (onOutput) {
+        for await (const item of process.stream(call)) if (item.type !== 'exit') onOutput(item);
       }
-      const result = await process.wait(call);
-      const failed = !isObject(result.result) || result.result.error !== undefined;
-      if (failed) throw new InstallFailedError(result);
-      return listFromWire(result.result, 'installed');
-    } catch (e) {
-      if (!(e instanceof InstallFailedError)) deadline.check();
-      throw e;
-    } finally {
-      deadline.clear();
-    }
+      return process.wait(call);
+    });
+    if (!isObject(ended.result) || ended.result.error !== undefined) throw new InstallFailedError(ended);
+    return listFromWire(ended.result, 'installed');
   }
 
   /** Starts to install packages and returns a handle at once, whose stream is the progress. */
@@ -279,9 +292,10 @@ export class Box {
     return this.#told(await this.#transport.call('POST', this.#path('stop'), { json, repeat: true }, options));
   }
 
-  /** Counts as use of the sandbox, now, or for so many seconds, so that it does not become idle. */
-  async keepalive(options: CallOptions & { seconds?: number } = {}): Promise<SandboxInfo> {
-    const json = options.seconds === undefined ? undefined : { seconds: options.seconds };
+  /** Counts as use of the sandbox, now, for so many seconds or until a time, so that it does not become idle. */
+  async keepalive(options: CallOptions & { seconds?: number; until?: Date } = {}): Promise<SandboxInfo> {
+    const { seconds, until } = options;
+    const json = seconds === undefined && until === undefined ? undefined : { seconds, until };
     return this.#told(await this.#transport.call('POST', this.#path('keepalive'), { json, repeat: true }, options));
   }
 
@@ -289,10 +303,17 @@ export class Box {
    * Ends the sandbox and removes everything of it but its history.
    *
    * @param options.keepDisk keeps /workspace and /home/sandbox: a create with the same id gets them back.
+   * @param options.archive puts them into the daemon's archive storage first, and returns where. When that cannot be
+   *   done the sandbox stays, stopped.
    */
-  async destroy(options: CallOptions & { keepDisk?: boolean } = {}): Promise<void> {
-    const query = { keep_disk: options.keepDisk };
-    await this.#transport.call('DELETE', this.#path(), { query, repeat: true }, options);
+  async destroy(options?: CallOptions & { keepDisk?: boolean; archive?: false }): Promise<void>;
+  async destroy(options: CallOptions & { archive: true }): Promise<Archive>;
+  async destroy(options: CallOptions & { keepDisk?: boolean; archive?: boolean } = {}): Promise<unknown> {
+    const { archive = false, keepDisk } = options;
+    // An archive's answer is not to be lost in a repetition that finds nothing.
+    const request = { query: { keep_disk: keepDisk, archive }, repeat: !archive };
+    const answer = await this.#transport.call('DELETE', this.#path(), request, options);
+    return archive ? fromWire(answer) : undefined;
   }
 
   /** Destroys the sandbox with a disk that was kept, and returns the bytes that became free. */

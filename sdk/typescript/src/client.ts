@@ -1,11 +1,13 @@
 /** A daemon and its sandboxes. */
 
+import { Archives } from './archives.js';
 import { Box } from './box.js';
 import { type CallOptions, Deadline } from './deadline.js';
 import type { Image, Limits, NetworkPolicy, Output, Problem, SandboxInfo, Status } from './models.js';
 import { eventJSON } from './sse.js';
 import { readOutput, Texts } from './stream.js';
 import { Tenants } from './tenants.js';
+import { Threads } from './threads.js';
 import { type ClientOptions, path, streamCut, Transport } from './transport.js';
 import { fromWire, listFromWire, pageFromWire, toWire } from './wire.js';
 
@@ -61,12 +63,16 @@ export interface ListOptions {
 export class Client {
   readonly sandboxes: Sandboxes;
   readonly tenants: Tenants;
+  readonly threads: Threads;
+  readonly archives: Archives;
   readonly #transport: Transport;
 
   constructor(options: ClientOptions = {}) {
     this.#transport = new Transport(options);
     this.sandboxes = new Sandboxes(this.#transport);
     this.tenants = new Tenants(this.#transport);
+    this.threads = new Threads(this.#transport);
+    this.archives = new Archives(this.#transport);
   }
 
   /** The daemon's URL, without a slash at its end. */

@@ -43,6 +43,23 @@ export class Deadline {
   }
 }
 
+/** Does what takes several requests within the bounds of one call. @internal */
+export async function within<T>(
+  url: string,
+  options: CallOptions,
+  work: (call: CallOptions) => Promise<T>,
+): Promise<T> {
+  const deadline = new Deadline(url, options);
+  try {
+    return await work({ signal: deadline.signal });
+  } catch (e) {
+    deadline.check();
+    throw e;
+  } finally {
+    deadline.clear();
+  }
+}
+
 /** Waits; throws the signal's reason when that comes first. @internal */
 export function sleep(ms: number, signal: AbortSignal | undefined): Promise<void> {
   return new Promise((resolve, reject) => {

@@ -134,13 +134,33 @@ export class InstallFailedError extends CubbyError {
   readonly log: string;
 
   constructor(result: ExecResult) {
-    const failure = isObject(result.result) && isObject(result.result.error) ? result.result.error : {};
+    const failure = failureOf(result);
     super(text(failure.message) || describeEnd(result), {
       code: text(failure.code) || result.reason || 'failed',
       hint: text(failure.hint),
     });
     this.result = result;
     this.log = text(failure.log);
+  }
+}
+
+/**
+ * Git did not do what it was asked. Its code is git's, of docs/git.md: `auth_required`, `nothing_to_commit`,
+ * `non_fast_forward` …, or why the operation was ended, `timeout` for example.
+ */
+export class GitError extends CubbyError {
+  readonly result: ExecResult;
+  /** The paths in conflict. */
+  readonly files: string[];
+
+  constructor(result: ExecResult) {
+    const failure = failureOf(result);
+    super(text(failure.message) || describeEnd(result), {
+      code: text(failure.code) || (result.reason && result.reason !== 'exited' ? result.reason : 'failed'),
+      hint: text(failure.hint),
+    });
+    this.result = result;
+    this.files = Array.isArray(failure.files) ? failure.files.map(String) : [];
   }
 }
 
@@ -225,6 +245,11 @@ function codeOfStatus(status: number): string {
     504: 'timeout',
   };
   return codes[status] ?? (status < 500 ? 'invalid_request' : 'internal');
+}
+
+/** What the result of an operation says about its failure. */
+function failureOf({ result }: ExecResult): Record<string, unknown> {
+  return isObject(result) && isObject(result.error) ? result.error : {};
 }
 
 function describeEnd(end: { exitCode?: number | null; reason?: string; message?: string; status: string }): string {

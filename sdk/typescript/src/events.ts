@@ -2,7 +2,9 @@
 
 import type { CallOptions } from './deadline.js';
 import { isObject, malformed } from './errors.js';
-import type { HistoryEvent } from './models.js';
+import { type ExecResult, execFromWire, type HistoryEvent } from './models.js';
+import { poll } from './operation.js';
+import type { OutputBound } from './process.js';
 import { eventError, eventJSON, type ServerEvent } from './sse.js';
 import { Stream } from './stream.js';
 import { path, type Transport } from './transport.js';
@@ -27,8 +29,8 @@ export class Events {
     this.#box = box;
   }
 
-  #path(): string {
-    return path('sandboxes', this.#box, 'events');
+  #path(...elements: number[]): string {
+    return path('sandboxes', this.#box, 'events', ...elements);
   }
 
   /** Returns a page of entries and the cursor to go on from. */
@@ -48,6 +50,15 @@ export class Events {
     return new Stream(this.#transport.url, options, (signal) =>
       this.#transport.follow(this.#path(), query, options.after ?? 0, readEntry, signal),
     );
+  }
+
+  /**
+   * Returns an operation, be it a command, a cell, of git or of packages, when it has ended. It outlives restarts of the
+   * daemon. When the options end the wait, the operation goes on.
+   */
+  async wait(seq: number, options: CallOptions & OutputBound = {}): Promise<ExecResult> {
+    const query = { max_output_bytes: options.maxOutputBytes };
+    return poll(this.#transport, this.#path(seq), query, execFromWire, options);
   }
 }
 

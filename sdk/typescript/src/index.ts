@@ -12,6 +12,7 @@
  */
 
 export * from './agentbox.js';
+export type { Archive, Archives } from './archives.js';
 export { Box, type Changes, type FileToImport } from './box.js';
 export { Client, type CreateOptions, type ListOptions, type Sandboxes } from './client.js';
 export {
@@ -34,6 +35,7 @@ export {
   type ErrorDetail,
   ExecFailedError,
   ForbiddenError,
+  GitError,
   InstallFailedError,
   InternalError,
   InvalidRequestError,
@@ -49,6 +51,8 @@ export {
 } from './errors.js';
 export type { Events, EventsOptions } from './events.js';
 export type { FileChange, FileInfo, Files, Range } from './files.js';
+export type { Git, GitLogin, GitOptions, GitRequests } from './git.js';
+export type * from './gitresults.js';
 export type { Kernel, KernelKind, KernelOptions, Kernels } from './kernels.js';
 export type {
   EgressDecision,
@@ -71,7 +75,10 @@ export type {
 } from './models.js';
 export type { Network } from './network.js';
 export { type CommandOptions, type OutputBound, Process, type WindowSize } from './process.js';
+export type { Session, SessionCommandOptions } from './session.js';
 export { OutputStream, Stream } from './stream.js';
 export type { Tenant, Tenants, Uploads } from './tenants.js';
+export type { Terminal, TerminalExit, TerminalInfo, TerminalOptions } from './terminal.js';
+export type { Thread, Threads } from './threads.js';
 export type { ClientOptions, Content } from './transport.js';
 export { version } from './version.js';

@@ -80,7 +80,11 @@ export interface Stats {
   cpuSeconds: number;
   /** -1 for gVisor, whose processes are not the host's. */
   pids: number;
+  /** Its size. */
   diskBytes: number;
+  diskUsedBytes: number;
+  /** How many commands run. */
+  execs: number;
 }
 
 /** Where a command stands: `done` when it ended itself, with any exit code, `error` when something else ended it. */
@@ -101,6 +105,12 @@ export interface ExecResult {
   result?: unknown;
   cmd?: string | string[];
   session?: string;
+  /** The name of the terminal that it runs in. */
+  terminal?: string;
+  /** Of a cell; {@link Box.cell} has what it showed. */
+  code?: string;
+  kernel?: string;
+  language?: string;
   cwd?: string;
   user?: string;
   /** As text; what is not UTF-8 is replaced. */
@@ -207,6 +217,8 @@ export interface Image {
   createdAt: Date;
   source?: string;
   damaged?: boolean;
+  /** What is wrong with a damaged one. */
+  problem?: string;
 }
 
 /** Something that keeps a daemon from being ready. */

@@ -356,7 +356,8 @@ export function checkToken(token: string): string {
   return trimmed;
 }
 
-function queryString(query: Query | undefined): string {
+/** @internal */
+export function queryString(query: Query | undefined): string {
   const params = new URLSearchParams();
   for (const [name, value] of Object.entries(query ?? {})) {
     if (value === undefined || value === false) continue;

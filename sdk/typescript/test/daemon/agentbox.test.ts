@@ -1,4 +1,6 @@
+import { connect } from 'node:http2';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
+import { Connect } from '../../src/connect.js';
 import { Client, InvalidRequestError, Sandbox } from '../../src/index.js';
 
 const { url, token } = inject('daemon');
@@ -128,6 +130,41 @@ test('what the daemon refuses is an error', async () => {
   const { sessionId } = await gone.create();
   await (await new Client({ baseUrl: url, token }).sandboxes.get(sessionId)).destroy();
   expect(await gone.exec('true')).toMatchObject({ exitCode: -1, stderr: 'Session not found' });
+});
+
+const service = 'sandbox.v1.SandboxService';
+
+test('a session that nobody made is not found, as JSON and as gRPC', async () => {
+  const call = new Connect(url, service, token).unary('GetSession', { sessionId: 'unknown' }, {});
+  await expect(call).rejects.toMatchObject({ name: 'NotFoundError', message: 'Session not found', status: 404 });
+
+  const id = Buffer.from('unknown');
+  const message = Buffer.concat([Buffer.from([0x0a, id.length]), id]); // string session_id = 1
+  const head = Buffer.alloc(5);
+  head.writeUInt32BE(message.length, 1);
+  const connection = connect(url);
+  const stream = connection.request({
+    ':method': 'POST',
+    ':path': `/${service}/GetSession`,
+    'content-type': 'application/grpc',
+    te: 'trailers',
+    authorization: `Bearer ${token}`,
+  });
+  const told = new Promise<Record<string, unknown>>((resolve, reject) => {
+    let all: Record<string, unknown> = {};
+    const add = (headers: Record<string, unknown>) => {
+      all = { ...all, ...headers };
+    };
+    stream
+      .on('response', add)
+      .on('trailers', add)
+      .on('error', reject)
+      .on('end', () => resolve(all))
+      .resume();
+  });
+  stream.end(Buffer.concat([head, message]));
+  expect(await told).toMatchObject({ 'grpc-status': '5', 'grpc-message': 'Session not found' });
+  connection.close();
 });
 
 test('a call that is left ends its command', async () => {

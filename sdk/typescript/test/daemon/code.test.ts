@@ -72,6 +72,14 @@ test('an exception is told as it happens', async () => {
   expect((await endless.wait()).success).toBe(false);
 });
 
+test('every language of the image', async () => {
+  const sums: Record<string, string> = { python: '20 + 22', node: '20 + 22', bash: 'echo $((20 + 22))' };
+  for (const { language } of await box.kernels.available()) {
+    const e = await box.runCode(sums[language] ?? '20 + 22', { language });
+    expect({ ...e, shown: (e.text || e.stdout).trim() }).toMatchObject({ language, success: true, shown: '42' });
+  }
+});
+
 test('kernels', async () => {
   const { kernels } = box;
   expect((await kernels.available()).map((k) => k.language)).toContain('python');

@@ -108,8 +108,17 @@ test('a session shell', async () => {
   await box.exec('cd /tmp; export V=1', { session: 'main' });
   expect((await box.exec('pwd; echo $V', { session: 'main' })).stdout).toBe('/tmp\n1\n');
   expect(await box.sessions()).toMatchObject([{ name: 'main', cwd: '/tmp' }]);
-  await box.deleteSession('main');
+  const session = box.session('main');
+  expect((await session.exec('pwd; echo $W; read x; echo $x', { env: { W: '2' }, stdin: 'in' })).stdout).toBe(
+    '/tmp\n2\nin\n',
+  );
+  const queued = await session.startExec('read x; echo $V$x', { stdin: true });
+  await expect(session.close()).rejects.toMatchObject({ name: expect.stringMatching(/Conflict|WrongState/) });
+  await queued.writeStdin('3\n');
+  expect((await queued.wait()).stdout).toBe('13\n');
+  await session.close();
   expect(await box.sessions()).toEqual([]);
+  await expect(box.deleteSession('main')).rejects.toMatchObject({ code: 'not_found' });
 });
 
 test('a call ends with its signal or its time, and the command goes on', async () => {
@@ -138,6 +147,12 @@ test('the history tells it', async () => {
     expect(e.time).toBeInstanceOf(Date);
     if (e.seq === seq && e.kind === 'exec.finished') break;
   }
+  expect(await box.events.wait(seq)).toMatchObject({ seq, exitCode: 0, cmd: 'true' });
+  const open = await box.startExec('read x; echo got $x', { stdin: true });
+  await expect(box.events.wait(open.seq, { timeoutMs: 50 })).rejects.toMatchObject({ name: 'RequestTimeoutError' });
+  await open.writeStdin('it', { eof: true });
+  expect(await box.events.wait(open.seq, { maxOutputBytes: 3 })).toMatchObject({ stdout: 'got', ok: true });
+  await expect(box.events.wait(1_000_000)).rejects.toMatchObject({ code: 'not_found' });
   const { events, next } = await box.events.list({ kinds, limit: 2 });
   expect(events).toHaveLength(2);
   expect(next).toBe(events[1]?.cursor);

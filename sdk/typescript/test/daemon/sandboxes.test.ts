@@ -29,7 +29,12 @@ test('the life of a sandbox', async () => {
 
   expect((await box.update({ labels: { team: 'blue' }, idleTimeoutSeconds: 700 })).idleTimeoutSeconds).toBe(700);
   expect((await box.keepalive({ seconds: 60 })).keptUntil).toBeInstanceOf(Date);
-  expect((await box.stats()).memoryBytes).toBeGreaterThan(0);
+  const until = new Date(Math.ceil(Date.now() / 1000 + 3600) * 1000);
+  expect((await box.keepalive({ until })).keptUntil).toEqual(until);
+  const stats = await box.stats();
+  expect(stats.memoryBytes).toBeGreaterThan(0);
+  expect(stats.diskUsedBytes).toBeLessThan(stats.diskBytes);
+  expect(stats.execs).toBe(0);
 
   await box.files.write('kept', 'over a stop');
   expect((await box.stop()).status).toBe('stopped');
@@ -68,6 +73,31 @@ test('dependencies are installed before a sandbox is there', async () => {
   await expect(
     client.sandboxes.create({ isolation: 'container', dependencies: { demo: '9.9' } }),
   ).rejects.toMatchObject({ code: 'unsupported' });
+});
+
+test('threads', async () => {
+  const thread = 'a conversation/of ours';
+  const made = [1, 2].map(() => client.sandboxes.create({ isolation: 'container', thread }));
+  const [first, second] = (await Promise.all(made)).map((b) => b.id).sort();
+  const mine = (await client.threads.list()).filter((t) => t.thread === thread);
+  expect(mine).toMatchObject([{ sandboxes: 2, running: 2 }]);
+  expect(mine[0]?.createdAt).toBeInstanceOf(Date);
+  const listed: string[] = [];
+  for await (const b of client.sandboxes.list({ thread })) listed.push(b.id);
+  expect(listed.sort()).toEqual([first, second]);
+  expect(await client.threads.destroy(thread)).toBe(2);
+  expect((await client.threads.list()).map((t) => t.thread)).not.toContain(thread);
+  expect(await client.threads.destroy(thread)).toBe(0);
+});
+
+test('a daemon without archives says so', async () => {
+  const box = await client.sandboxes.create({ isolation: 'container' });
+  await expect(box.destroy({ archive: true })).rejects.toMatchObject({ name: 'UnsupportedError' });
+  expect((await box.refresh()).status).toBe('running');
+  await box.destroy();
+  await expect(client.archives.get('none')).rejects.toMatchObject({ name: 'UnsupportedError' });
+  await expect(client.archives.delete('none')).rejects.toMatchObject({ name: 'UnsupportedError' });
+  await expect(client.sandboxes.create({ restore: 'none' })).rejects.toMatchObject({ name: 'UnsupportedError' });
 });
 
 test('a wrong token is refused', async () => {
