@@ -181,10 +181,12 @@ func TestPageInABrowser(t *testing.T) {
 
 	const rows = "document.querySelector('.xterm-rows').children.length"
 	before := b.get("String(" + rows + ")")
-	b.typed("while :; do echo rows-$(stty size | cut -d' ' -f1); sleep 0.1; done\r")
+	b.typed("while ! test -e sized; do echo rows-$(stty size | cut -d' ' -f1); sleep 0.1; done\r")
 	b.do(chromedp.EmulateViewport(700, 400))
 	b.until(rows + " !== " + before + " && (" + screenText + ").split('\\n').includes('rows-' + " + rows + ")")
-	b.ctrlC()
+	if status := api(t, d.URL, "PUT", "/v1/sandboxes/box/files?path=sized", "x"); status != http.StatusOK {
+		t.Errorf("write: %d", status)
+	}
 	b.do(chromedp.EmulateViewport(1000, 640))
 
 	if *screenshot != "" {
