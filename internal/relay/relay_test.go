@@ -138,6 +138,39 @@ func TestErrors(t *testing.T) {
 	})
 }
 
+// writes passes on what is written in one go.
+type writes chan []byte
+
+func (w writes) Write(p []byte) (int, error) {
+	w <- bytes.Clone(p)
+	return len(p), nil
+}
+
+// TestRecords: a record of TLS, which comes in one piece, is carried in one.
+func TestRecords(t *testing.T) {
+	record := make([]byte, 5+16<<10+1+16) // header, content, its kind, seal
+	writer, in := connected(t, "unix")
+	got := make(writes, 16) // also those that should not be
+	done := start(got, in)
+	for range 5 {
+		if _, err := writer.Write(record); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case p := <-got:
+			if len(p) != len(record) {
+				t.Errorf("%d bytes of a record of %d were carried at once", len(p), len(record))
+			}
+		case <-time.After(patience):
+			t.Fatal("a record does not arrive")
+		}
+	}
+	writer.Close()
+	if c := <-done; c.err != nil || c.n != int64(5*len(record)) {
+		t.Errorf("Copy = %d, %v", c.n, c.err)
+	}
+}
+
 // stuck is a reader that stands still until it is let go.
 type stuck struct {
 	entered chan struct{}
