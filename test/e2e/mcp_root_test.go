@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	sdk "github.com/cubbyhq/cubby/client"
 )
 
 // agent is an MCP client of the official SDK.
@@ -177,6 +179,7 @@ func (a agent) giveUp(id string) {
 // TestMCPOverHTTP is a daemon with tokens and clients of both kinds of the
 // protocol.
 func TestMCPOverHTTP(t *testing.T) {
+	t.Parallel()
 	program, images := realPaths(t)
 	h := &realHost{t: t, program: program, images: images}
 	url, err := h.start([]string{"--tokens", "me:s3cret"})
@@ -189,7 +192,14 @@ func TestMCPOverHTTP(t *testing.T) {
 			if got := a.InitializeResult().ProtocolVersion; got != version {
 				t.Fatalf("the protocol is %s, want %s", got, version)
 			}
-			id := a.does("create_session", object{})["session_id"].(string)
+			id := "container" // a session of this conversation that another door made
+			if version == "2026-07-28" {
+				id = a.does("create_session", object{})["session_id"].(string)
+			} else if _, err := sdk.New(url, sdk.WithToken("s3cret")).Create(t.Context(), sdk.CreateOptions{
+				ID: id, Isolation: id, Runtime: "python", Thread: "me",
+			}); err != nil {
+				t.Fatal(err)
+			}
 			a.interpreter(id)
 			if out := a.does("stop_session", object{"session_id": id}); out["success"] != true {
 				t.Errorf("stop_session = %v", out)
