@@ -118,6 +118,8 @@ func New(cfg Config) (*Driver, error) {
 		hostID: string(hostID[:len(hostID)-1]),
 		nofile: limit.Max,
 		runs:   make(map[sandbox.UID]*run),
+
+		namespaces: namespaces{ending: make(chan struct{})},
 	}
 	d.cgroups = openHierarchy(cfg.CgroupParent)
 	d.progs = programs{dir: cfg.RuntimesDir, init: cfg.Init, runsc: cfg.Runsc, container: cfg.ContainerRuntime}

@@ -51,6 +51,9 @@ func (b bundle) prepare(userns *os.File) (s stage, err error) {
 		{"runtime", b.box.runtime(), false, 0},
 		{"init", b.note.Init.Path, false, unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV},
 	}
+	if b.note.Runtime.Kind == crun {
+		trees = append(trees, tree{crun, b.note.Runtime.Path, false, unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV})
+	}
 	if shared := b.note.Shared; shared != "" {
 		trees = append(trees,
 			tree{"shared", shared, true, unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV},
@@ -91,7 +94,7 @@ func (b bundle) prepare(userns *os.File) (s stage, err error) {
 	}
 	for i, t := range trees {
 		target := s.path(t.name)
-		if t.name == "init" {
+		if t.name == "init" || t.name == crun {
 			err = os.WriteFile(target, nil, 0o755)
 		} else {
 			err = os.Mkdir(target, 0o755)

@@ -7,8 +7,6 @@ import (
 	"os"
 	"sync"
 
-	"github.com/google/renameio/v2"
-
 	"github.com/cubbyhq/cubby/internal/channel"
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/errs"
@@ -39,6 +37,10 @@ func (b box) record() (record, bool, error) {
 		return record{}, false, err
 	}
 	var r record
+	if len(data) == 0 {
+		// What a crash of the host can leave of it. No run outlived that.
+		return r, true, nil
+	}
 	if err := json.Unmarshal(data, &r); err != nil {
 		return record{}, false, errs.E(errs.Internal, "damaged note of a run").Because(err)
 	}
@@ -52,7 +54,18 @@ func (b box) setRecord(r record) error {
 	}
 	// Not synced to the disk: after a crash of the host no run is left that
 	// it could speak of. Replaced atomically: the daemon alone may die.
-	return renameio.WriteFile(b.runFile(), data, 0o600, renameio.WithTempDir(b.dir))
+	next, err := os.CreateTemp(b.dir, ".run-")
+	if err != nil {
+		return err
+	}
+	_, err = next.Write(data)
+	if err = errors.Join(err, next.Close()); err == nil {
+		err = os.Rename(next.Name(), b.runFile())
+	}
+	if err != nil {
+		_ = os.Remove(next.Name())
+	}
+	return err
 }
 
 // run is what this process holds of a running sandbox.

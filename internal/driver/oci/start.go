@@ -389,6 +389,12 @@ func (b bundle) staged(s stage, cmd *exec.Cmd) error {
 	args := []string{"--root=" + inside.box.runtime(), "--log=" + inside.box.bundle() + "/log", "--log-format=json"}
 	if b.note.Runtime.Kind == crun {
 		args = append(args, "--cgroup-manager=disabled")
+		// So that nothing inside can write to the program through
+		// /proc/PID/exe, crun would make a read-only mount of itself, or a
+		// copy, and execute that. It is on one already; this says so, and
+		// crun looks whether it is true.
+		cmd.Path = s.path(crun)
+		cmd.Env = append(cmd.Env, "_LIBCONTAINER_CLONED_BINARY=1")
 	}
 	args = append(args, "run", "--detach", "--bundle="+inside.box.bundle(), "--pid-file="+inside.box.bundle()+"/pid", string(b.note.UID))
 	cmd.Args = append(cmd.Args[:1], args...)

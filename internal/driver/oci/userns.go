@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -27,40 +28,62 @@ type idRange struct {
 // should wait.
 type namespaces struct {
 	making sync.WaitGroup
+	ending chan struct{} // closed by close
 
-	mu     sync.Mutex
-	spare  *idRange                // guarded by mu
-	held   map[sandbox.UID]idRange // of created containers that did not start yet; guarded by mu
-	closed bool                    // guarded by mu
+	mu      sync.Mutex
+	spare   []idRange               // guarded by mu
+	filling bool                    // somebody fills spare; guarded by mu
+	held    map[sandbox.UID]idRange // of created containers that did not start yet; guarded by mu
+	closed  bool                    // guarded by mu
 }
 
 // fresh returns a namespace with a range of its own. The caller closes it.
 func (s *namespaces) fresh() (idRange, error) {
 	s.mu.Lock()
-	spare := s.spare
-	s.spare = nil
-	if !s.closed {
+	if !s.closed && !s.filling {
+		s.filling = true
 		s.making.Go(s.refill)
 	}
-	s.mu.Unlock()
-	if spare != nil {
-		return *spare, nil
+	if n := len(s.spare); n > 0 {
+		r := s.spare[n-1]
+		s.spare = s.spare[:n-1]
+		s.mu.Unlock()
+		return r, nil
 	}
+	s.mu.Unlock()
 	return newRange()
 }
 
+const (
+	spareNamespaces = 4
+	// refillAfter is longer than a create takes: the fork copies this
+	// process's page tables and makes its next writes slow.
+	refillAfter = 250 * time.Millisecond
+)
+
 func (s *namespaces) refill() {
-	r, err := newRange()
-	if err != nil {
-		return // the next one who asks is told
+	select {
+	case <-s.ending:
+	case <-time.After(refillAfter):
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed || s.spare != nil {
-		_ = r.file.Close()
-		return
+	for {
+		s.mu.Lock()
+		if s.closed || len(s.spare) >= spareNamespaces {
+			s.filling = false
+			s.mu.Unlock()
+			return
+		}
+		s.mu.Unlock()
+		r, err := newRange()
+		s.mu.Lock()
+		if err != nil {
+			s.filling = false // the next one who asks is told
+			s.mu.Unlock()
+			return
+		}
+		s.spare = append(s.spare, r)
+		s.mu.Unlock()
 	}
-	s.spare = &r
 }
 
 // keep holds a namespace for the start of a sandbox.
@@ -101,6 +124,9 @@ func (s *namespaces) drop(uid sandbox.UID) {
 
 func (s *namespaces) close() {
 	s.mu.Lock()
+	if !s.closed {
+		close(s.ending)
+	}
 	s.closed = true
 	for uid, r := range s.held {
 		_ = r.file.Close()
@@ -110,10 +136,10 @@ func (s *namespaces) close() {
 	s.making.Wait()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.spare != nil {
-		_ = s.spare.file.Close()
-		s.spare = nil
+	for _, r := range s.spare {
+		_ = r.file.Close()
 	}
+	s.spare = nil
 }
 
 func newRange() (idRange, error) {
