@@ -83,7 +83,7 @@ func (d *Disks) build(ctx context.Context, bytes int64, dirs []diskDir) (dir str
 	if err := d.makeImage(ctx, image, bytes); err != nil {
 		return "", err
 	}
-	if err := mountImage(ctx, dir); err != nil {
+	if err := mountNew(ctx, dir); err != nil {
 		return "", err
 	}
 	return dir, populate(mnt, dirs)

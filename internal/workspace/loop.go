@@ -30,10 +30,29 @@ func mountImage(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
+	return mountDevice(ctx, dev, dir)
+}
+
+// mountNew is mountImage for an image that nobody can have attached before.
+func mountNew(ctx context.Context, dir string) error {
+	f, err := openImage(filepath.Join(dir, imageName))
+	if err != nil {
+		return err
+	}
+	dev, err := configure(f)
+	_ = f.Close()
+	if err != nil {
+		return err
+	}
+	return mountDevice(ctx, dev, dir)
+}
+
+// mountDevice mounts a disk's device and closes it.
+func mountDevice(ctx context.Context, dev *os.File, dir string) error {
 	// The device clears itself at its last close; the mount keeps it.
 	defer dev.Close()
 	mnt := filepath.Join(dir, mountName)
-	err = unix.Mount(dev.Name(), mnt, "ext4", mountFlags, mountOptions)
+	err := unix.Mount(dev.Name(), mnt, "ext4", mountFlags, mountOptions)
 	if errors.Is(err, unix.EUCLEAN) || errors.Is(err, unix.EIO) {
 		if err = repair(ctx, dev.Name()); err == nil {
 			err = unix.Mount(dev.Name(), mnt, "ext4", mountFlags, mountOptions)
@@ -103,9 +122,9 @@ func loopOf(mnt string) (file string, ok bool) {
 // one image would be two file systems on the same blocks. The caller closes
 // it; a device that nobody opened or mounted then clears itself.
 func attach(image string) (*os.File, error) {
-	f, err := os.OpenFile(image, os.O_RDWR, 0)
+	f, err := openImage(image)
 	if err != nil {
-		return nil, fmt.Errorf("open the disk image: %w", err)
+		return nil, err
 	}
 	defer f.Close()
 	loops, err := loopsBelow(image)
@@ -123,6 +142,14 @@ func attach(image string) (*os.File, error) {
 		dev.Close()
 	}
 	return configure(f)
+}
+
+func openImage(image string) (*os.File, error) {
+	f, err := os.OpenFile(image, os.O_RDWR, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open the disk image: %w", err)
+	}
+	return f, nil
 }
 
 // backs says whether the device's file is f.

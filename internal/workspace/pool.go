@@ -211,7 +211,36 @@ func (d *Disks) discard(dir string) {
 // discardTime bounds how long rubbish is worked on.
 const discardTime = 10 * time.Second
 
-const refillPause = 10 * time.Second
+const (
+	refillPause = 10 * time.Second // after an error
+	// settleTime is longer than a create takes.
+	settleTime = 250 * time.Millisecond
+)
+
+// settle waits until the create that took a disk is over: making the next one
+// takes the processors and the host's disk away from it. It does not wait while
+// a size in demand has no ready disk.
+func (d *Disks) settle(ctx context.Context) {
+	t := time.NewTimer(settleTime)
+	defer t.Stop()
+	for !d.pool.dry() {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+			return
+		case <-d.pool.kick:
+			t.Reset(settleTime)
+		}
+	}
+}
+
+// dry says that the next one who asks may find nothing.
+func (p *pool) dry() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.ContainsFunc(p.demand, func(bytes int64) bool { return len(p.ready[bytes]) == 0 })
+}
 
 // keepPool refills the pool whenever it is used, and slowly after an error.
 func (d *Disks) keepPool(ctx context.Context) {
@@ -242,6 +271,7 @@ func (d *Disks) keepPool(ctx context.Context) {
 				case <-retry:
 				}
 			}
+			d.settle(ctx)
 		}
 	}
 }
