@@ -31,17 +31,9 @@ func (d *doctor) host() {
 	}
 	d.cgroups("/sys/fs/cgroup")
 	d.device("loop devices", "/dev/loop-control", "disks would have no hard size", "modprobe loop")
-	if data, err := os.ReadFile("/proc/filesystems"); err == nil {
-		for _, fs := range []struct{ name, why string }{
-			{"overlay", "container sandboxes need it"}, {"ext4", "disks of sandboxes are ext4"},
-		} {
-			if strings.Contains(string(data), "\t"+fs.name+"\n") {
-				d.good(fs.name, "in the kernel")
-			} else {
-				d.fail(fs.name, "not in the kernel: "+fs.why, "modprobe "+fs.name)
-			}
-		}
-	}
+	modules := filepath.Join("/lib/modules", unix.ByteSliceToString(u.Release[:]), "modules.dep")
+	d.fileSystem("overlay", "container sandboxes need it", "/proc/filesystems", modules)
+	d.fileSystem("ext4", "disks of sandboxes are ext4", "/proc/filesystems", modules)
 	d.userNamespaces("/proc/sys/user/max_user_namespaces")
 }
 
@@ -90,6 +82,24 @@ func (d *doctor) cgroups(root string) {
 		return
 	}
 	d.good("cgroups", "%s with %s", kind, strings.Join(wanted, ", "))
+}
+
+// fileSystem wants one that the kernel has or loads when it is mounted.
+func (d *doctor) fileSystem(name, why, filesystems, modules string) {
+	data, err := os.ReadFile(filesystems)
+	if err != nil {
+		return
+	}
+	if strings.Contains(string(data), "\t"+name+"\n") {
+		d.good(name, "in the kernel")
+		return
+	}
+	data, err = os.ReadFile(modules)
+	if err == nil && strings.Contains(string(data), "/"+name+".ko") {
+		d.good(name, "a module, loaded when it is needed")
+		return
+	}
+	d.fail(name, "not in the kernel: "+why, "modprobe "+name)
 }
 
 func (d *doctor) device(name, path, why, fix string) {

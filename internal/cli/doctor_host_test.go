@@ -1,0 +1,38 @@
+package cli
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// A file system that is a module is in /proc/filesystems only once something
+// has been mounted of it.
+func TestFileSystems(t *testing.T) {
+	dir := t.TempDir()
+	filesystems, modules := filepath.Join(dir, "filesystems"), filepath.Join(dir, "modules.dep")
+	for path, text := range map[string]string{
+		filesystems: "nodev\tcgroup2\n\text4\n",
+		modules:     "kernel/fs/overlayfs/overlay.ko.xz:\nkernel/fs/jfs/jfs.ko.xz: kernel/fs/nls/nls_base.ko.xz\n",
+	} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		name, modules string
+		want          verdict
+	}{
+		{"ext4", modules, good},
+		{"overlay", modules, good},
+		{"xfs", modules, broken},
+		{"overlay", filepath.Join(dir, "none"), broken},
+	} {
+		d := &doctor{out: io.Discard}
+		d.fileSystem(c.name, "a test wants it", filesystems, c.modules)
+		if len(d.checks) != 1 || d.checks[0].Verdict != c.want {
+			t.Errorf("%s with %s: %+v, want %s", c.name, filepath.Base(c.modules), d.checks, c.want)
+		}
+	}
+}
