@@ -55,7 +55,7 @@ func (b *bench) egress(ctx context.Context) error {
 	}
 	s.Note = "A request is a small GET on a connection that is kept; a new connection is CONNECT, the TLS handshake and the same GET. " +
 		"The client is the same program everywhere, and \"added\" is its p50 inside and through the proxy, less that of outside and direct: " +
-		"what the client itself is slower inside counts. Client and server without a proxy in the sandbox show that part. " +
+		"what the client itself is slower inside counts. Client and server without a proxy in the sandbox show that part: in one process, and for transfers also in two, as client and agent are. " +
 		"A transfer is 500 MB (quick: 200) through TLS, or through the same tunnel without, which leaves the way alone. Each tunnel has carried 64 KiB before its memory is measured."
 	return nil
 }
@@ -92,6 +92,12 @@ func (b *bench) egressOf(ctx context.Context, s *Section, server *probeServer, i
 		return err
 	}
 	b.transferred(s, isolation+", no proxy", out, 0)
+	apart := transfers
+	apart.Apart = true
+	if out, err = b.probeInside(ctx, id, apart); err != nil {
+		return err
+	}
+	b.transferred(s, isolation+", no proxy, two processes", out, 0)
 	if out, err = b.probeInside(ctx, id, through(transfers)); err != nil {
 		return err
 	}

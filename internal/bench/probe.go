@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
+	"os"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -26,6 +27,8 @@ type Probe struct {
 	// URL and Root are the server's address and its certificate; an empty URL
 	// is a server of the probe's own, in the same process.
 	URL, Root string
+	// Apart makes that server a process of its own.
+	Apart bool
 	// Proxy, when not empty, is the way.
 	Proxy string
 	// Plain speaks no TLS, also in a tunnel.
@@ -59,7 +62,11 @@ const (
 // Run does it.
 func (p Probe) Run(ctx context.Context) (out Probed, err error) {
 	if p.URL == "" {
-		s, err := startProbeServer(ctx)
+		start := startProbeServer
+		if p.Apart {
+			start = startServerApart
+		}
+		s, err := start(ctx)
 		if err != nil {
 			return out, err
 		}
@@ -275,8 +282,12 @@ func answer(c *http.Client, r *http.Request, to io.Writer) error {
 	return err
 }
 
-// RunProbe does a [Probe] that comes as JSON and writes what came out.
+// RunProbe does a [Probe] that comes as JSON and writes what came out, or is
+// the server of one when the text says so.
 func RunProbe(ctx context.Context, text string, out io.Writer) error {
+	if text == serveProbes {
+		return serveApart(ctx, os.Stdin, out)
+	}
 	var p Probe
 	if err := json.Unmarshal([]byte(text), &p); err != nil {
 		return err

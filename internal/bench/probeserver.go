@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/json"
 	"encoding/pem"
 	"fmt"
 	"io"
@@ -15,6 +16,8 @@ import (
 	"math/big"
 	"net"
 	"net/http"
+	"os"
+	"os/exec"
 	"strconv"
 	"sync"
 	"time"
@@ -31,6 +34,7 @@ type probeServer struct {
 
 	server http.Server
 	serve  sync.WaitGroup
+	apart  func() // ends the process that serves, if that is another
 }
 
 // startProbeServer serves until close.
@@ -86,8 +90,63 @@ func startProbeServer(ctx context.Context) (*probeServer, error) {
 }
 
 func (s *probeServer) close() {
+	if s.apart != nil {
+		s.apart()
+		return
+	}
 	_ = s.server.Close()
 	s.serve.Wait()
+}
+
+// serveProbes asks for a process that serves.
+const serveProbes = "serve"
+
+// served is what such a process says first.
+type served struct{ URL, Plain, Root string }
+
+// startServerApart starts this program again as the server.
+func startServerApart(ctx context.Context) (*probeServer, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, self, "bench", "probe", serveProbes)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	said, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	s := &probeServer{apart: func() {
+		_ = in.Close()
+		_ = cmd.Wait() // it has nothing to say about its end
+	}}
+	var a served
+	if err := json.NewDecoder(said).Decode(&a); err != nil {
+		s.close()
+		return nil, fmt.Errorf("a server of its own: %w", err)
+	}
+	s.url, s.plain, s.root = a.URL, a.Plain, a.Root
+	return s, nil
+}
+
+// serveApart serves until its input ends.
+func serveApart(ctx context.Context, in io.Reader, out io.Writer) error {
+	s, err := startProbeServer(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	if err := json.NewEncoder(out).Encode(served{s.url, s.plain, s.root}); err != nil {
+		return err
+	}
+	_, err = io.Copy(io.Discard, in)
+	return err
 }
 
 // transferBuffer is what the ends of a transfer read and write at once.
