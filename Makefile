@@ -75,6 +75,10 @@ image: build ## build the base image into IMAGE_DIR unless it is there
 images: image ## build the images base and r into IMAGE_DIR unless they are there
 	@scripts/image-ready.sh $(IMAGE_DIR) r || bin/cubby image build r --image-dir $(IMAGE_DIR)
 
+.PHONY: test-vm
+test-vm: ## try cubby in a virtual machine with cgroup version 2 and systemd; ARCH=arm64: an arm64 one (root)
+	scripts/vm.sh
+
 .PHONY: bench
 bench: images ## print the figures of docs/performance.md (root)
 	bin/cubby bench --image-dir $(IMAGE_DIR)
