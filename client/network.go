@@ -6,6 +6,30 @@ import (
 	"net/url"
 )
 
+// EgressConnection is a connection that a sandbox has to a host outside.
+type EgressConnection struct {
+	Host string `json:"host"` // in the form that the rules compare
+	Port int    `json:"port"`
+	Rule string `json:"rule"` // what allowed it: "allowlist", "open" or "operator"
+	// Protocol is how the sandbox asked for it: "connect", "socks", or "http"
+	// for one request with an absolute URL.
+	Protocol string `json:"protocol"`
+	// Bytes by now, as seen from the sandbox.
+	BytesSent     int64 `json:"bytes_sent"`
+	BytesReceived int64 `json:"bytes_received"`
+	AgeMS         int64 `json:"age_ms"` // milliseconds since it was asked for
+}
+
+// EgressConnections lists the connections that a sandbox has to hosts outside
+// now, the oldest first. What has ended is in its history.
+func (c *Client) EgressConnections(ctx context.Context, id string) ([]EgressConnection, error) {
+	var list struct {
+		Connections []EgressConnection `json:"connections"`
+	}
+	err := c.do(ctx, call{method: http.MethodGet, path: sandboxPath(id, "network", "connections")}, &list)
+	return list.Connections, err
+}
+
 // EgressDecision is what a sandbox would get that asks for a host.
 type EgressDecision struct {
 	Allow bool   `json:"allow"`

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -13,7 +14,39 @@ import (
 
 func (a *app) egressCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "egress", Short: "what sandboxes can reach"}
-	cmd.AddCommand(a.egressExplainCommand(), a.egressSetCommand())
+	cmd.AddCommand(a.egressConnectionsCommand(), a.egressExplainCommand(), a.egressSetCommand())
+	return cmd
+}
+
+func (a *app) egressConnectionsCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "connections [flags] ID",
+		Short: "list the connections that a sandbox has to hosts outside now",
+		Long: `connections lists what is open now, the oldest first, with the bytes so far as
+seen from the sandbox. What has ended is in the sandbox's events.`,
+		Example:           `  cubby egress connections my-box`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: a.completeIDs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			list, err := a.client().EgressConnections(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(a.Stdout, list)
+			}
+			now, rows := time.Now(), make([][]string, 0, len(list))
+			for _, c := range list {
+				rows = append(rows, []string{
+					net.JoinHostPort(c.Host, strconv.Itoa(c.Port)), c.Protocol, c.Rule, size(c.BytesSent), size(c.BytesReceived),
+					age(now.Add(-time.Duration(c.AgeMS)*time.Millisecond), now),
+				})
+			}
+			return table(a.Stdout, []string{"HOST", "PROTOCOL", "RULE", "SENT", "RECEIVED", "OPENED"}, rows)
+		},
+	}
+	jsonFlag(cmd, &asJSON)
 	return cmd
 }
 

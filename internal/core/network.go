@@ -38,8 +38,20 @@ func (s *Service) ExplainEgress(ctx context.Context, id, target string) (egress.
 	return s.proxy.Explain(ctx, b.Spec.Network, host, port)
 }
 
-// OpenConnections is how many connections sandboxes have to hosts outside.
-func (s *Service) OpenConnections() int { return s.proxy.Connections() }
+// EgressConnections is the connections to hosts outside that a sandbox has
+// now, the oldest first, with what each carried so far. A sandbox that does not
+// run has none.
+func (s *Service) EgressConnections(ctx context.Context, id string) ([]egress.Connection, error) {
+	b, err := s.find(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return s.proxy.Open(b.UID), nil
+}
+
+// EgressTraffic is how many connections sandboxes have to hosts outside, and
+// the bytes that these and all before them carried.
+func (s *Service) EgressTraffic() (open int, sent, received int64) { return s.proxy.Traffic() }
 
 // network is the egress streams of a run that end together.
 type network struct {
@@ -124,7 +136,7 @@ func (s *Service) decided(box sandbox.UID, d egress.Decision) {
 // connectionEnded hears what became of every connection that was allowed. It
 // does not block.
 func (s *Service) connectionEnded(box sandbox.UID, c egress.Connection) {
-	s.metrics.EgressEnded(string(c.Protocol), string(c.End), c.Sent, c.Received, c.Duration)
+	s.metrics.EgressEnded(string(c.Protocol), string(c.End), c.Duration)
 	if r := s.runOf(box); r != nil {
 		r.list(event.Allowed{
 			Host: c.Host, Port: c.Port, Rule: string(c.Rule), Protocol: string(c.Protocol),

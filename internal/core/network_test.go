@@ -9,12 +9,14 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/core"
 	"github.com/cubbyhq/cubby/internal/egress"
+	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/event"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
@@ -116,6 +118,12 @@ func history[P event.Payload](w *world, id string) (list []P, kinds []string) {
 	return list, kinds
 }
 
+// connections is how many are open.
+func connections(w *world) int {
+	open, _, _ := w.EgressTraffic()
+	return open
+}
+
 // The end of a connection is an event, whatever ends it, and stands before the
 // end of the sandbox.
 func TestConnectionsAreInTheHistory(t *testing.T) {
@@ -153,7 +161,7 @@ func TestConnectionsAreInTheHistory(t *testing.T) {
 			w := newWorld(t, withOperator(t, host))
 			c := w.tunnel(w.create("a"), host)
 			c.echo(t, "hello")
-			if n := w.OpenConnections(); n != 1 {
+			if n := connections(w); n != 1 {
 				t.Errorf("%d connections are open, want 1", n)
 			}
 			tt.end(w, c)
@@ -232,6 +240,19 @@ func TestCutConnections(t *testing.T) {
 	b := w.create("a")
 	other := w.create("b")
 	kept, cut, others := w.tunnel(b, stays), w.tunnel(b, goes), w.tunnel(other, goes)
+	kept.echo(t, "half a line of bytes")
+	// What is open can be seen, with what it carried so far.
+	w.until("the bytes of an open connection are counted", func() bool {
+		list, err := w.EgressConnections(w.ctx, "a")
+		return err == nil && len(list) == 2 && net.JoinHostPort(list[0].Host, strconv.Itoa(list[0].Port)) == stays &&
+			list[0].Sent == 21 && list[0].Received == 21 && list[1].Sent == 0 && list[0].Duration >= list[1].Duration
+	})
+	if open, sent, received := w.EgressTraffic(); open != 3 || sent != 21 || received != 21 {
+		t.Errorf("%d connections are open with %d and %d bytes, want 3 with 21", open, sent, received)
+	}
+	if _, err := w.EgressConnections(w.ctx, "nobody"); errs.KindOf(err) != errs.NotFound {
+		t.Errorf("connections of no sandbox = %v", err)
+	}
 	deny := core.Patch{Network: &sandbox.Policy{Deny: []string{goes}}}
 	if _, err := w.Update(w.ctx, "a", deny); err != nil {
 		t.Fatal(err)

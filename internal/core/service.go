@@ -45,7 +45,7 @@ type Metrics interface {
 	Create(isolation, result string, d time.Duration)
 	Exec(reason string, d time.Duration)
 	Egress(allowed bool, rule string)
-	EgressEnded(protocol, end string, sent, received int64, d time.Duration)
+	EgressEnded(protocol, end string, d time.Duration)
 	EgressUnlisted()
 	DiskPressure(frozen bool, free int64)
 }
@@ -395,4 +395,4 @@ func (noMetrics) Egress(bool, string)                  {}
 func (noMetrics) DiskPressure(bool, int64)             {}
 func (noMetrics) EgressUnlisted()                      {}
 
-func (noMetrics) EgressEnded(string, string, int64, int64, time.Duration) {}
+func (noMetrics) EgressEnded(string, string, time.Duration) {}

@@ -208,7 +208,7 @@ func (d *Daemon) open(ctx context.Context, o options) error {
 		return err
 	}
 	d.metrics.Sandboxes(d.core.CountSandboxes)
-	d.metrics.EgressOpen(d.core.OpenConnections)
+	d.metrics.EgressTraffic(d.core.EgressTraffic)
 	return nil
 }
 

@@ -1,6 +1,8 @@
 package egress
 
 import (
+	"cmp"
+	"io"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -28,7 +30,8 @@ const (
 	EndCut    End = "cut"    // by a change of the policy
 )
 
-// Connection is what became of a request that was allowed.
+// Connection is what became of a request that was allowed, or of one that is
+// still open what it is by now.
 type Connection struct {
 	Decision
 	Protocol Protocol
@@ -46,6 +49,9 @@ type flow struct {
 	began time.Time
 	shut  func() // ends the connection; from any goroutine
 	isCut atomic.Bool
+	// sent and received count while bytes flow, over all connections that the
+	// request took.
+	sent, received atomic.Int64
 }
 
 // begin times a request.
@@ -73,14 +79,31 @@ func (f *flow) cut() {
 }
 
 // done reports how an open one ended.
-func (f *flow) done(sent, received int64, end End) {
-	f.s.flows.remove(f.s.box, f)
-	if f.isCut.Load() {
-		end = EndCut
+func (f *flow) done(end End) {
+	c := f.s.flows.remove(f.s.box, f)
+	if c.End = end; f.isCut.Load() {
+		c.End = EndCut
 	}
-	f.about.Sent, f.about.Received, f.about.End = sent, received, end
-	f.about.Duration = time.Since(f.began)
-	f.s.onEnd(f.s.box, f.about)
+	f.s.onEnd(f.s.box, c)
+}
+
+// now is what an open one is by now.
+func (f *flow) now() Connection {
+	c := f.about
+	c.Sent, c.Received, c.Duration = f.sent.Load(), f.received.Load(), time.Since(f.began)
+	return c
+}
+
+// counted counts what is written to a side of a flow.
+type counted struct {
+	io.Writer
+	n *atomic.Int64
+}
+
+func (c counted) Write(p []byte) (int, error) {
+	n, err := c.Writer.Write(p)
+	c.n.Add(int64(n))
+	return n, err
 }
 
 // fail reports an allowed request that got no connection.
@@ -95,6 +118,8 @@ type flows struct {
 	mu    sync.Mutex
 	count int
 	boxes map[sandbox.UID]map[*flow]struct{}
+	// What those carried that have ended.
+	sent, received int64
 }
 
 func (o *flows) add(box sandbox.UID, f *flow) {
@@ -110,13 +135,18 @@ func (o *flows) add(box sandbox.UID, f *flow) {
 	o.count++
 }
 
-func (o *flows) remove(box sandbox.UID, f *flow) {
+// remove returns what became of f, which is what its bytes are counted as.
+func (o *flows) remove(box sandbox.UID, f *flow) Connection {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	c := f.now()
+	o.sent += c.Sent
+	o.received += c.Received
 	if delete(o.boxes[box], f); len(o.boxes[box]) == 0 {
 		delete(o.boxes, box)
 	}
 	o.count--
+	return c
 }
 
 func (o *flows) of(box sandbox.UID) []*flow {
@@ -129,11 +159,30 @@ func (o *flows) of(box sandbox.UID) []*flow {
 	return list
 }
 
-// Connections is how many connections are open now, of all sandboxes.
-func (p *Proxy) Connections() int {
-	p.flows.mu.Lock()
-	defer p.flows.mu.Unlock()
-	return p.flows.count
+// Traffic is how many connections are open now, of all sandboxes, and the bytes
+// that these and all earlier ones carried.
+func (p *Proxy) Traffic() (open int, sent, received int64) {
+	o := &p.flows
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	sent, received = o.sent, o.received
+	for _, box := range o.boxes {
+		for f := range box {
+			sent += f.sent.Load()
+			received += f.received.Load()
+		}
+	}
+	return o.count, sent, received
+}
+
+// Open is the connections that a sandbox has now, the oldest first.
+func (p *Proxy) Open(box sandbox.UID) []Connection {
+	var list []Connection
+	for _, f := range p.flows.of(box) {
+		list = append(list, f.now())
+	}
+	slices.SortFunc(list, func(a, b Connection) int { return cmp.Compare(b.Duration, a.Duration) })
+	return list
 }
 
 // Cut ends the open connections of a sandbox that policy does not allow, and

@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -33,6 +34,16 @@ func (r *rig) ended(n int) []Connection {
 		}
 		if time.Now().After(deadline) {
 			r.t.Fatalf("%d connections have ended, want %d: %+v", len(list), n, list)
+		}
+	}
+}
+
+// until waits for a condition.
+func (r *rig) until(what string, holds func() bool) {
+	r.t.Helper()
+	for deadline := time.Now().Add(patience); !holds(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			r.t.Fatalf("it does not come to pass that %s", what)
 		}
 	}
 }
@@ -97,10 +108,21 @@ func TestConnectionsAreAccountedFor(t *testing.T) {
 	r.publish("dead.example.com", "93.184.215.16", "127.0.0.1:1", 80)
 
 	c, br := r.connect("echo.example.com:7")
-	if n := r.proxy.Connections(); n != 1 {
-		t.Errorf("%d connections are open, want 1", n)
+	if n, sent, received := r.proxy.Traffic(); n != 1 || sent+received != 0 {
+		t.Errorf("%d connections are open with %d and %d bytes, want 1 with none", n, sent, received)
 	}
 	echoes(t, c, br, strings.Repeat("x", 99_999))
+	// While it is open it counts already. (The guest may read the last bytes
+	// before they are counted.)
+	r.until("the bytes of an open tunnel are counted", func() bool {
+		n, sent, received := r.proxy.Traffic()
+		list := r.proxy.Open("box")
+		return n == 1 && sent == 100_000 && received == 100_000 && len(list) == 1 &&
+			list[0].Host == "echo.example.com" && list[0].Sent == 100_000 && list[0].Received == 100_000 && list[0].Duration > 0
+	})
+	if list := r.proxy.Open("another"); len(list) != 0 {
+		t.Errorf("another sandbox has %+v", list)
+	}
 	c.Close()
 	got := r.ended(1)[0]
 	if got.Protocol != ProtocolConnect || got.Sent != 100_000 || got.Received != 100_000 || got.End != EndClosed ||
@@ -130,12 +152,81 @@ func TestConnectionsAreAccountedFor(t *testing.T) {
 			t.Errorf("a host that does not answer = %+v", got)
 		}
 	}
-	if n := len(r.ended(5)); n != 5 || r.proxy.Connections() != 0 {
-		t.Errorf("%d ends and %d open connections, want 5 and none", n, r.proxy.Connections())
+	open, sent, received := r.proxy.Traffic()
+	if n := len(r.ended(5)); n != 5 || open != 0 || len(r.proxy.Open("box")) != 0 {
+		t.Errorf("%d ends and %d open connections, want 5 and none", n, open)
+	}
+	for _, c := range r.ended(5) {
+		sent -= c.Sent
+		received -= c.Received
+	}
+	if sent != 0 || received != 0 {
+		t.Errorf("%d bytes sent and %d received are in the sums and in no connection", sent, received)
 	}
 }
 
 // TLS for another host than was allowed is a denial, and the connection's end.
+// A request that is sent again, because a kept connection ended under it, is
+// one request with the bytes of both.
+func TestRepeatedRequestCountsBothConnections(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	var mu sync.Mutex
+	arrived := 0 // bytes of requests for /again, and how often they came
+	times := 0
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				for br := bufio.NewReader(c); ; {
+					size, again := 0, false
+					for line := ""; line != "\r\n"; size += len(line) {
+						if line, err = br.ReadString('\n'); err != nil {
+							return
+						}
+						again = again || strings.HasPrefix(line, "GET /again ")
+					}
+					if again {
+						mu.Lock()
+						arrived += size
+						times++
+						first := times == 1
+						mu.Unlock()
+						if first {
+							return
+						}
+					}
+					_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+				}
+			}()
+		}
+	}()
+	r := newRig(t, "")
+	r.publish("web.example.com", "93.184.215.15", l.Addr().String(), 80)
+	client := r.client()
+	for _, path := range []string{"/", "/again"} {
+		if code, body, _ := get(t, client, "http://web.example.com"+path); code != 200 || body != "ok" {
+			t.Fatalf("%s = %d %q", path, code, body)
+		}
+	}
+	got := r.ended(2)[1]
+	mu.Lock()
+	defer mu.Unlock()
+	if times != 2 || got.Sent != int64(arrived) {
+		t.Errorf("%d bytes are counted of %d that arrived in %d requests", got.Sent, arrived, times)
+	}
+	if n := len(r.seen()); n != 2 {
+		t.Errorf("%d decisions, want one per request", n)
+	}
+}
+
 func TestDeniedServerNameIsAnEnd(t *testing.T) {
 	r := newRig(t, "")
 	r.policy = sandbox.Policy{Mode: sandbox.NetworkAllowlist, Allow: []string{"a.example.com"}}
@@ -215,7 +306,7 @@ func TestCut(t *testing.T) {
 		t.Fatal(res, err)
 	}
 	idle := r.client()
-	if n := r.proxy.Connections(); n != 4 {
+	if n, _, _ := r.proxy.Traffic(); n != 4 {
 		t.Fatalf("%d connections, want 4", n)
 	}
 

@@ -43,17 +43,19 @@ func (s *stream) forward(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	var report sync.Once // one decision per request, whichever way it goes
 	var conn *hostConn
-	var sent, received int64
 	defer func() {
 		if conn != nil { // it was opened
-			f.done(conn.sent.Load()-sent, conn.received.Load()-received, EndClosed)
+			conn.carries.Store(nil)
+			f.done(EndClosed)
 		}
 	}()
 	trace := &httptrace.ClientTrace{
 		GotConn: func(c httptrace.GotConnInfo) {
-			conn = c.Conn.(*hostConn) // as the transport's dial made it
+			// As the transport's dial made it. A request that is sent again
+			// has more than one.
+			conn = c.Conn.(*hostConn)
 			conn.expect()
-			sent, received = conn.sent.Load(), conn.received.Load()
+			conn.carries.Store(f)
 			report.Do(func() {
 				d.Address = conn.address
 				f.open(d, policy, func() {
@@ -124,19 +126,23 @@ func (s *stream) refuseRequest(w http.ResponseWriter, r *http.Request, f *flow, 
 // hostConn is a connection to a host that carries requests, one after another.
 type hostConn struct {
 	headerGuard
-	address        netip.AddrPort // that was decided; invalid behind another proxy
-	sent, received atomic.Int64   // bytes
+	address netip.AddrPort       // that was decided; invalid behind another proxy
+	carries atomic.Pointer[flow] // the request that it is for now
 }
 
 func (c *hostConn) Read(p []byte) (int, error) {
 	n, err := c.headerGuard.Read(p)
-	c.received.Add(int64(n))
+	if f := c.carries.Load(); f != nil {
+		f.received.Add(int64(n))
+	}
 	return n, err
 }
 
 func (c *hostConn) Write(p []byte) (int, error) {
 	n, err := c.Conn.Write(p)
-	c.sent.Add(int64(n))
+	if f := c.carries.Load(); f != nil {
+		f.sent.Add(int64(n))
+	}
 	return n, err
 }
 

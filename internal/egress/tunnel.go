@@ -57,18 +57,18 @@ func (s *stream) carry(f *flow, d Decision, policy sandbox.Policy, up net.Conn, 
 	guest, early, err := grant()
 	if err != nil {
 		s.log.Debug("taking over a guest's stream", "sandbox", s.box, "err", err)
-		f.done(0, 0, EndClosed)
+		f.done(EndClosed)
 		return
 	}
 	end := EndClosed
-	sent, received := splice(guest, early, up, func(from io.Reader) ([]byte, error) {
+	splice(f, guest, early, up, func(from io.Reader) ([]byte, error) {
 		first, err := s.opening(from, d)
 		if _, denied := asDenied(err); denied {
 			end = EndDenied
 		}
 		return first, err
 	})
-	f.done(sent, received, end)
+	f.done(end)
 }
 
 // opening reads what the guest sends first through a tunnel. An error ends the
@@ -94,15 +94,14 @@ func (s *stream) opening(from io.Reader, d Decision) ([]byte, error) {
 }
 
 // splice copies both ways until both directions have ended or one has failed,
-// and returns the bytes to and from up. early holds what was read from the
-// guest ahead of time. open reads the guest's first bytes and returns what is
+// and counts the bytes to and from up. early holds what was read from the guest
+// ahead of time. open reads the guest's first bytes and returns what is
 // sent on; when it denies them, what it returns is the guest's answer.
-func splice(guest net.Conn, early *bufio.Reader, up net.Conn, open func(io.Reader) ([]byte, error)) (sent, received int64) {
+func splice(f *flow, guest net.Conn, early *bufio.Reader, up net.Conn, open func(io.Reader) ([]byte, error)) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		var err error
-		received, err = relay.Copy(guest, bare(up))
+		_, err := relay.Copy(counted{guest, &f.received}, bare(up))
 		if err == nil {
 			err = closeWrite(guest)
 		}
@@ -114,18 +113,15 @@ func splice(guest net.Conn, early *bufio.Reader, up net.Conn, open func(io.Reade
 		}
 	}()
 	from := io.MultiReader(io.LimitReader(early, int64(early.Buffered())), guest)
+	to := counted{up, &f.sent}
 	first, err := open(from)
 	if _, denied := asDenied(err); denied {
 		_, _ = guest.Write(first)
 	} else if err == nil {
-		var n int
-		n, err = up.Write(first)
-		sent = int64(n)
+		_, err = to.Write(first)
 	}
 	if err == nil {
-		var n int64
-		n, err = copyRest(up, from, early, guest)
-		sent += n
+		err = copyRest(to, from, early, guest)
 	}
 	if err == nil {
 		err = closeWrite(up)
@@ -135,17 +131,17 @@ func splice(guest net.Conn, early *bufio.Reader, up net.Conn, open func(io.Reade
 		up.Close()
 	}
 	<-done
-	return sent, received
 }
 
 // copyRest copies what is left of the early bytes, then from the guest itself.
-func copyRest(to net.Conn, from io.Reader, early *bufio.Reader, guest net.Conn) (int64, error) {
+func copyRest(to io.Writer, from io.Reader, early *bufio.Reader, guest net.Conn) error {
 	if n := int64(early.Buffered()); n > 0 {
-		if copied, err := io.CopyN(to, from, n); err != nil {
-			return copied, err
+		if _, err := io.CopyN(to, from, n); err != nil {
+			return err
 		}
 	}
-	return relay.Copy(to, bare(guest))
+	_, err := relay.Copy(to, bare(guest))
+	return err
 }
 
 // bare is the connection below what reads a request's header, of which nothing

@@ -27,7 +27,6 @@ type Metrics struct {
 	execs          *prometheus.CounterVec
 	execSeconds    prometheus.Histogram
 	egress         *prometheus.CounterVec
-	egressBytes    *prometheus.CounterVec
 	egressSeconds  *prometheus.HistogramVec
 	egressUnlisted prometheus.Counter
 	diskFrozen     prometheus.Gauge
@@ -36,6 +35,19 @@ type Metrics struct {
 
 // NewMetrics registers all metrics, those of the Go runtime included.
 func NewMetrics(version string) *Metrics {
+	m := newMetrics(version)
+	m.registry.MustRegister(
+		m.requests, m.requestSeconds, m.creates, m.createSeconds, m.execs, m.execSeconds, m.diskFrozen, m.diskFree,
+	)
+	return m
+}
+
+// NewEgressMetrics registers those of a proxy that runs alone, under the same
+// names.
+func NewEgressMetrics(version string) *Metrics { return newMetrics(version) }
+
+// newMetrics makes all metrics and registers those that every program has.
+func newMetrics(version string) *Metrics {
 	m := &Metrics{
 		registry: prometheus.NewRegistry(),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -62,9 +74,6 @@ func NewMetrics(version string) *Metrics {
 		egress: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "cubby_egress_decisions_total", Help: "Decisions of the egress proxy, by the kind of rule that decided.",
 		}, []string{"decision", "rule"}),
-		egressBytes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "cubby_egress_bytes_total", Help: "Bytes between sandboxes and hosts outside, counted when a connection ends.",
-		}, []string{"direction"}),
 		egressSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "cubby_egress_connection_seconds", Help: "How long allowed connections lasted, by protocol and end.",
 			Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 5, 30, 120, 600, 3600},
@@ -84,8 +93,7 @@ func NewMetrics(version string) *Metrics {
 	})
 	build.Set(1)
 	m.registry.MustRegister(
-		m.requests, m.requestSeconds, m.creates, m.createSeconds, m.execs, m.execSeconds,
-		m.egress, m.egressBytes, m.egressSeconds, m.egressUnlisted, m.diskFrozen, m.diskFree, build,
+		m.egress, m.egressSeconds, m.egressUnlisted, build,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
 	return m
@@ -134,15 +142,13 @@ func (m *Metrics) Egress(allowed bool, rule string) {
 
 // EgressEnded records a connection of a sandbox that has ended; an end of ""
 // is an ordinary one.
-func (m *Metrics) EgressEnded(protocol, end string, sent, received int64, d time.Duration) {
+func (m *Metrics) EgressEnded(protocol, end string, d time.Duration) {
 	if m == nil {
 		return
 	}
 	if end == "" {
 		end = "closed"
 	}
-	m.egressBytes.WithLabelValues("sent").Add(float64(sent))
-	m.egressBytes.WithLabelValues("received").Add(float64(received))
 	m.egressSeconds.WithLabelValues(protocol, end).Observe(d.Seconds())
 }
 
@@ -154,12 +160,31 @@ func (m *Metrics) EgressUnlisted() {
 	m.egressUnlisted.Inc()
 }
 
-// EgressOpen makes the number of open connections a gauge; count is asked at
-// every scrape.
-func (m *Metrics) EgressOpen(count func() int) {
-	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "cubby_egress_connections", Help: "Connections of sandboxes to hosts outside that are open now.",
-	}, func() float64 { return float64(count()) }))
+// EgressTraffic makes metrics of the open connections and of what all together
+// carried, those that are open included; traffic is asked at every scrape.
+func (m *Metrics) EgressTraffic(traffic func() (open int, sent, received int64)) {
+	bytes := func(direction string, count func() int64) prometheus.Collector {
+		return prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "cubby_egress_bytes_total", Help: "Bytes between sandboxes and hosts outside, counted while they flow.",
+			ConstLabels: prometheus.Labels{"direction": direction},
+		}, func() float64 { return float64(count()) })
+	}
+	m.registry.MustRegister(
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "cubby_egress_connections", Help: "Connections of sandboxes to hosts outside that are open now.",
+		}, func() float64 {
+			open, _, _ := traffic()
+			return float64(open)
+		}),
+		bytes("sent", func() int64 {
+			_, sent, _ := traffic()
+			return sent
+		}),
+		bytes("received", func() int64 {
+			_, _, received := traffic()
+			return received
+		}),
+	)
 }
 
 // DiskPressure records what the watch over the host's disk saw.

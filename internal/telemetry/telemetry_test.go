@@ -31,10 +31,10 @@ func TestMetrics(t *testing.T) {
 	m.Create("container", "exhausted", time.Second)
 	m.Exec("oom", time.Second)
 	m.Egress(false, "allowlist")
-	m.EgressEnded("connect", "", 10, 20, 2*time.Second)
-	m.EgressEnded("http", "cut", 1, 2, time.Second)
+	m.EgressEnded("connect", "", 2*time.Second)
+	m.EgressEnded("http", "cut", time.Second)
 	m.EgressUnlisted()
-	m.EgressOpen(func() int { return 7 })
+	m.EgressTraffic(func() (int, int64, int64) { return 7, 11, 22 })
 	m.DiskPressure(true, 42)
 	m.Sandboxes(func(context.Context) (map[string]int, error) {
 		return map[string]int{"running": 3, "stopped": 1}, nil
@@ -77,7 +77,7 @@ func TestNilMetricsRecordNothing(t *testing.T) {
 	m.Create("gvisor", "ok", 0)
 	m.Exec("exited", 0)
 	m.Egress(true, "open")
-	m.EgressEnded("socks", "failed", 0, 0, time.Second)
+	m.EgressEnded("socks", "failed", time.Second)
 	m.EgressUnlisted()
 	m.DiskPressure(false, 0)
 }
