@@ -254,6 +254,7 @@ func TestStopEndsTheQueue(t *testing.T) {
 // A session cannot take the memory or the places of others, however much is
 // put into it.
 func TestTenThousandQueuedCommands(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.create("a")
 	hold, _ := gate(t)

@@ -42,7 +42,8 @@ func TestMain(m *testing.M) {
 
 var agentDir string
 
-// agentBinary builds cubby-init once for all tests.
+// agentBinary builds cubby-init once for all tests, as make does and out of the
+// same cache.
 var agentBinary = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "cubby-guest-test")
 	if err != nil {
@@ -50,7 +51,7 @@ var agentBinary = sync.OnceValues(func() (string, error) {
 	}
 	agentDir = dir
 	path := filepath.Join(dir, "cubby-init")
-	cmd := exec.Command("go", "build", "-o", path, "github.com/cubbyhq/cubby/cmd/cubby-init")
+	cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", path, "github.com/cubbyhq/cubby/cmd/cubby-init")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", errors.New(string(out))

@@ -41,7 +41,7 @@ var runscBinary = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	path := filepath.Join(filepath.Dir(init), "runsc")
-	cmd := exec.Command("go", "build", "-o", path, "github.com/cubbyhq/cubby/cmd/runsc")
+	cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", path, "github.com/cubbyhq/cubby/cmd/runsc")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build runsc: %s", out)

@@ -14,6 +14,7 @@ import (
 // TestArchives destroys a sandbox of each isolation with an archive in a real
 // S3 server and begins one of the other isolation with it.
 func TestArchives(t *testing.T) {
+	t.Parallel()
 	program, images := realPaths(t)
 	srv := archivetest.Start(t)
 	h := &realHost{t: t, program: program, images: images}

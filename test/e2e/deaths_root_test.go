@@ -20,6 +20,7 @@ import (
 // Each death is told with its reason to the sandbox and to the command that ran,
 // takes no place, and can be undone by a start.
 func TestDeaths(t *testing.T) {
+	t.Parallel()
 	program, images := realPaths(t)
 	deaths := []struct {
 		name      string

@@ -106,6 +106,7 @@ func newOrigin(t *testing.T) (o *origin, authority string) {
 // TestEgressProtocols takes what programs speak through the egress path of
 // real sandboxes.
 func TestEgressProtocols(t *testing.T) {
+	t.Parallel()
 	o, authority := newOrigin(t)
 	eachIsolation(t, sdk.CreateOptions{Env: map[string]string{"CURL_CA_BUNDLE": caFile}}, func(t *testing.T, _ *realHost, c *sdk.Client) {
 		if _, err := c.Files("a").Write(t.Context(), caFile, strings.NewReader(authority), sdk.WriteOptions{}); err != nil {
@@ -182,6 +183,7 @@ func cutsWhatIsOpen(t *testing.T, c *sdk.Client, o *origin) {
 // own. Requests arrive there with tokens, and neither a process of the sandbox
 // nor the server at the other end sees one.
 func TestNoSandboxSeesAToken(t *testing.T) {
+	t.Parallel()
 	program, images := realPaths(t)
 	o, _ := newOrigin(t)
 	const key = "a key of the tokens that nobody sees"
@@ -256,6 +258,7 @@ func TestNoSandboxSeesAToken(t *testing.T) {
 
 // TestEgressOfR has R ask as R does, with the authorities that the sandbox has.
 func TestEgressOfR(t *testing.T) {
+	t.Parallel()
 	o, authority := newOrigin(t)
 	eachIsolation(t, sdk.CreateOptions{Image: "r", Env: map[string]string{"CURL_CA_BUNDLE": caFile}}, func(t *testing.T, _ *realHost, c *sdk.Client) {
 		if _, err := c.Files("a").Write(t.Context(), caFile, strings.NewReader(authority), sdk.WriteOptions{}); err != nil {

@@ -76,6 +76,7 @@ func wantGitError(t *testing.T, err error, code string) *sdk.GitError {
 // TestGit works on repositories of a real server on this machine, public and
 // private, and looks for the credentials everywhere afterwards.
 func TestGit(t *testing.T) {
+	t.Parallel()
 	const user, secret = "alice-the-user", "s3cr3t-pa55word"
 	eachIsolation(t, sdk.CreateOptions{}, func(t *testing.T, h *realHost, c *sdk.Client) {
 		ctx := t.Context()

@@ -34,6 +34,7 @@ var agentboxSnippets = []string{
 // TestGRPCClients does agentbox's snippets with the official clients for Go,
 // Python and Node.
 func TestGRPCClients(t *testing.T) {
+	t.Parallel()
 	program, images := realPaths(t)
 	x := packagestest.New(t, packagestest.Options{Address: elsewhere + ":0"})
 	h := &realHost{t: t, program: program, images: images}

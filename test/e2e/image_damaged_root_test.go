@@ -56,6 +56,7 @@ func programImage(t *testing.T, program string) string {
 // isolations: none is made from it, the error says what to do, what runs goes
 // on, and importing it again heals it.
 func TestImageDirectoryDamaged(t *testing.T) {
+	t.Parallel()
 	program, _ := realPaths(t)
 	archive := programImage(t, program)
 	dir := t.TempDir()

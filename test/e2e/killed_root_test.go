@@ -15,6 +15,7 @@ import (
 // an exec and a destroy. The next daemon has every sandbox either whole or not
 // at all, its id can be used, and the host has no trace of what is gone.
 func TestDaemonKilledAtEveryStep(t *testing.T) {
+	t.Parallel()
 	program, images := realPaths(t)
 	for _, isolation := range []string{"gvisor", "container"} {
 		t.Run(isolation, func(t *testing.T) {

@@ -71,6 +71,7 @@ func (s stdio) command(t *testing.T) *exec.Cmd {
 // daemon of its own, and twice: the second run finds the first one's
 // conversation.
 func TestMCPOverStdio(t *testing.T) {
+	t.Parallel()
 	s := ownStdio(t)
 	s.env = append(s.env, "CUBBY_ON_SHUTDOWN=keep")
 	cmd := s.command(t)
@@ -131,6 +132,7 @@ func TestMCPOverStdio(t *testing.T) {
 // TestMCPEndsItsDaemon: when the client goes away, nothing stays that nobody
 // looks after.
 func TestMCPEndsItsDaemon(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name   string
 		asked  bool // by a signal; else the input ends

@@ -69,6 +69,7 @@ func TestPackages(t *testing.T) {
 	for _, isolation := range []string{"gvisor", "container"} {
 		for runtime, p := range packagesOf {
 			t.Run(isolation+"/"+runtime, func(t *testing.T) {
+				t.Parallel()
 				h, c, x := indexHost(t, packagestest.Options{})
 				ctx := t.Context()
 
@@ -264,6 +265,7 @@ func TestPackagesBadEnds(t *testing.T) {
 // TestPackagesOfTheSandboxesOwnIndex: an index that the operator did not set
 // needs to be allowed, and the refusal says how.
 func TestPackagesOfTheSandboxesOwnIndex(t *testing.T) {
+	t.Parallel()
 	program, images := realPaths(t)
 	x := packagestest.New(t, packagestest.Options{Address: elsewhere + ":0"})
 	for _, allow := range []string{"", x.HostPort} {

@@ -23,6 +23,7 @@ import (
 // TestRealOnPostgreSQL runs the scripts of the API once more on the other
 // database, with real containers.
 func TestRealOnPostgreSQL(t *testing.T) {
+	t.Parallel()
 	program, images := realPaths(t)
 	postgrestest.New(t) // keeps the server for all scripts
 	testscript.Run(t, params([]string{"api"}, func(env *testscript.Env) host {
@@ -50,6 +51,7 @@ func askUntil(t *testing.T, method, url, body string, want func(status int, text
 // sandbox and its commands go on, requests are refused and say so, nothing is
 // reaped, and after the server's return everything is as if it had been there.
 func TestPostgreSQLGoneAndBack(t *testing.T) {
+	t.Parallel()
 	program, images := realPaths(t)
 	server := postgrestest.Start(t)
 	h := &realHost{t: t, program: program, images: images, database: server.NewDatabase(t)}

@@ -26,9 +26,11 @@ import (
 // sandboxes of both isolations on the image "base". It needs bin/cubby (make
 // build) and the image (make test builds both).
 func TestReal(t *testing.T) {
+	t.Parallel()
 	program, images := realPaths(t)
 	for _, isolation := range []string{"gvisor", "container"} {
 		t.Run(isolation, func(t *testing.T) {
+			t.Parallel()
 			testscript.Run(t, params([]string{"api", "real"}, func(env *testscript.Env) host {
 				return &realHost{t: env.T().(testing.TB), program: program, images: images}
 			}, "real", isolation))

@@ -84,6 +84,7 @@ func (w *tenantWorld) mounted() int {
 // see at once, whatever they saw before, and owners are the same in both
 // isolations.
 func TestTenantFilesAreCoherent(t *testing.T) {
+	t.Parallel()
 	w := newTenantWorld(t)
 	w.create("g2", "acme", "gvisor")
 	for _, pair := range [][2]string{{"g", "c"}, {"c", "g"}, {"g", "g2"}} {
@@ -106,6 +107,7 @@ func TestTenantFilesAreCoherent(t *testing.T) {
 
 // TestTenantAttacks are attempts to get out of what a tenant shares.
 func TestTenantAttacks(t *testing.T) {
+	t.Parallel()
 	w := newTenantWorld(t)
 	w.create("other", "other", "container")
 	if status, text := call(t, "PUT", w.url+"/v1/tenants/acme/uploads?path=in/f", "upload\n"); status != http.StatusOK {
@@ -155,6 +157,7 @@ func TestTenantAttacks(t *testing.T) {
 // TestTenantQuota: the disk of a tenant is full for all of its sandboxes at
 // once, for nobody else, and takes no more of the host.
 func TestTenantQuota(t *testing.T) {
+	t.Parallel()
 	w := newTenantWorld(t)
 	w.create("other", "other", "gvisor")
 	for _, id := range []string{"g", "c"} {
@@ -180,6 +183,7 @@ func TestTenantQuota(t *testing.T) {
 // run, and while only a stopped one is read: its disk stays usable, the files
 // stay, and it is not mounted when nobody uses it.
 func TestTenantFilesOutliveEverything(t *testing.T) {
+	t.Parallel()
 	w := newTenantWorld(t)
 	restart := func() {
 		t.Helper()

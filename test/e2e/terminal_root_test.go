@@ -81,6 +81,7 @@ func (s *screen) end() {
 // TestTerminalOfARealSandbox does what people do in a terminal, kills the
 // daemon in the middle and goes on.
 func TestTerminalOfARealSandbox(t *testing.T) {
+	t.Parallel()
 	program, images := realPaths(t)
 	for _, isolation := range []string{"gvisor", "container"} {
 		t.Run(isolation, func(t *testing.T) {

@@ -93,7 +93,7 @@ func build(t testing.TB) string {
 	}
 	root := filepath.Dir(string(bytes.TrimSpace(module)))
 	program := filepath.Join(t.TempDir(), "versitygw")
-	cmd := exec.Command("go", "build", "-trimpath", "-modfile=tools/s3/go.mod", "-o", program, "github.com/versity/versitygw/cmd/versitygw")
+	cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-modfile=tools/s3/go.mod", "-o", program, "github.com/versity/versitygw/cmd/versitygw")
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
