@@ -143,6 +143,7 @@ func (a *app) runCell(ctx context.Context, id string, r client.CodeRequest, flag
 		case err != nil:
 			return err
 		case o.Input != nil:
+			show.anew()
 			go answers(*o.Input)
 		case o.Done != nil:
 			show.end(*o.Done)

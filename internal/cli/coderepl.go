@@ -181,6 +181,7 @@ func (p *prompt) run(ctx context.Context, code string) error {
 			}
 		case got := <-answers:
 			answers = nil
+			p.show.anew()
 			switch {
 			case got.err == nil:
 				_, err := io.WriteString(stdin, got.line+"\n")
@@ -213,7 +214,6 @@ func (p *prompt) answer(ctx context.Context, q client.InputRequest, to chan<- an
 	} else {
 		a.line, a.err = p.edit.answer(ctx, q.Prompt)
 	}
-	p.show.midLine = false
 	to <- a
 }
 

@@ -23,13 +23,19 @@ type shower struct {
 	files       int
 	midLine     bool // what was printed last did not end its line
 	wholeLines  bool // end what a cell prints with the end of a line
+
+	// size is the terminal's that shows out; nil: it is none, and what was
+	// shown stays.
+	size     func() *client.WindowSize
+	shown    extent // of what the cell may still take back
+	clearing bool   // with the next output
 }
 
 // shower prints to out and errOut, and writes files to dir, "" for a new one.
 func (a *app) shower(out, errOut io.Writer, id, dir string) *shower {
 	s := &shower{out: out, errOut: errOut, note: a.note, id: id, dir: dir}
 	if _, ok := terminal(a.Stdout); ok {
-		s.inline = protocolOf(a.getenv)
+		s.inline, s.size = protocolOf(a.getenv), a.windowSize
 	}
 	_, s.colors = terminal(a.Stderr)
 	return s
@@ -43,9 +49,14 @@ func (s *shower) output(seq int64, o client.CodeOutput) error {
 		if o.Stream == "stderr" {
 			w = s.errOut
 		}
+		if err := s.print(w, o.Text); err != nil {
+			return err
+		}
 		s.midLine = !strings.HasSuffix(o.Text, "\n")
-		_, err := io.WriteString(w, o.Text)
-		return err
+	case o.Clear != nil:
+		if s.clearing = true; !o.Clear.Wait {
+			return s.clear()
+		}
 	case o.Display != nil:
 		return s.value(seq, o.Display.Data)
 	case o.Result != nil:
@@ -61,6 +72,7 @@ func (s *shower) output(seq int64, o client.CodeOutput) error {
 		return s.line(s.errOut, text)
 	case o.Kernel != nil && o.Kernel.Restarted:
 		s.note("the kernel began anew, what cells before had defined is gone: %s", o.Kernel.Reason)
+		s.anew()
 	}
 	return nil
 }
@@ -68,14 +80,44 @@ func (s *shower) output(seq int64, o client.CodeOutput) error {
 // escapes are the colours and such of terminals.
 var escapes = regexp.MustCompile("\x1b\\[[0-9;?]*[ -/]*[@-~]")
 
+// print prints text as it is.
+func (s *shower) print(w io.Writer, text string) error {
+	if err := s.clear(); err != nil {
+		return err
+	}
+	if s.size != nil && (w == s.out || s.colors) {
+		s.shown.add(text, s.size().Cols)
+	}
+	_, err := io.WriteString(w, text)
+	return err
+}
+
+// clear takes back what the cell has shown, if that is due.
+func (s *shower) clear() error {
+	if !s.clearing || s.size == nil {
+		return nil
+	}
+	text := s.shown.erase(s.size().Rows)
+	s.anew()
+	_, err := io.WriteString(s.out, text)
+	return err
+}
+
+// anew: what is shown by now stays, and the cursor is at the left edge.
+func (s *shower) anew() {
+	s.shown, s.clearing, s.midLine = extent{}, false, false
+}
+
 // line prints text on lines of its own.
 func (s *shower) line(w io.Writer, text string) error {
+	if err := s.clear(); err != nil {
+		return err
+	}
 	if s.midLine {
 		text = "\n" + text
 	}
 	s.midLine = false
-	_, err := io.WriteString(w, strings.TrimRight(text, "\n")+"\n")
-	return err
+	return s.print(w, strings.TrimRight(text, "\n")+"\n")
 }
 
 // extensions of files, by MIME type, of what a terminal cannot print: the
@@ -109,7 +151,9 @@ func (s *shower) value(seq int64, b client.Bundle) error {
 			continue
 		}
 		if picture := s.inline.draw(e.mime, data); picture != "" {
-			return s.line(s.out, picture)
+			err := s.line(s.out, picture)
+			s.anew() // nobody knows how high it is
+			return err
 		}
 		return s.file(seq, e.ext, data)
 	}
@@ -157,6 +201,7 @@ func (s *shower) end(e client.Execution) {
 		_ = s.line(s.out, "") // a terminal that is gone: the next read tells
 	}
 	s.files = 0
+	s.anew()
 	if e.OutputPruned {
 		s.note("the output was removed to make room for later ones")
 	}
