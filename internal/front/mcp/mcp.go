@@ -62,6 +62,7 @@ type Door struct {
 	life    context.Context //nolint:containedctx // as in Config
 	work    context.Context //nolint:containedctx // ends when nothing may go on any more
 	cut     context.CancelFunc
+	idle    time.Duration // ends protocol sessions that nobody uses
 
 	mu        sync.Mutex
 	endpoints map[auth.Principal]*endpoint // guarded by mu
@@ -77,7 +78,7 @@ type endpoint struct {
 
 // New returns a Door. It starts nothing.
 func New(c Config) *Door {
-	d := &Door{core: c.Core, log: c.Log, version: c.Version, life: c.Life, endpoints: make(map[auth.Principal]*endpoint)}
+	d := &Door{core: c.Core, log: c.Log, version: c.Version, life: c.Life, idle: idleAfter, endpoints: make(map[auth.Principal]*endpoint)}
 	d.work, d.cut = context.WithCancel(context.WithoutCancel(c.Life))
 	return d
 }
@@ -140,7 +141,7 @@ func (d *Door) newEndpoint() *endpoint {
 		return sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return s }, &o)
 	}
 	e := &endpoint{server: d.newServer()}
-	e.sessions = handler(e.server, sdk.StreamableHTTPOptions{SessionTimeout: idleAfter})
+	e.sessions = handler(e.server, sdk.StreamableHTTPOptions{SessionTimeout: d.idle})
 	e.requests = handler(d.newServer(), sdk.StreamableHTTPOptions{Stateless: true, PropagateRequestCancellation: true})
 	return e
 }
