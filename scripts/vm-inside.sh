@@ -126,10 +126,10 @@ step_daemon() {
 life() {
   local wall=$1 id=life-$1 g out
   say "a sandbox of isolation $wall"
-  make_ "$id" --isolation "$wall" --memory 192MiB --cpus 0.5 --pids 64 --disk 256MiB
+  make_ "$id" --isolation "$wall" --memory 192MiB --cpus 1 --pids 64 --disk 256MiB
   g=${group[$id]}
   is "its cgroup" "$g" '/sys/fs/cgroup/cubby-*/*'
-  is "cpu.max" "$(cat "$g/cpu.max")" "50000 100000"
+  is "cpu.max" "$(cat "$g/cpu.max")" "100000 100000"
   is "memory.max" "$(cat "$g/memory.max")" '[0-9]*'
   is "memory.swap.max" "$(cat "$g/memory.swap.max" 2>/dev/null || echo 0)" 0
   is "pids.max" "$(cat "$g/pids.max")" '[0-9]*'
@@ -170,7 +170,7 @@ goes_on() {
     n=$(beats $id 1)
     is "$1: no beat of $id is missing" "$n" '[1-9]*'
     check "$1: $id beats on" until_ 60 beyond "$n" $id
-    is "$1: $id has its limit" "$(cat "${group[$id]}/cpu.max")" "50000 100000"
+    is "$1: $id has its limit" "$(cat "${group[$id]}/cpu.max")" "100000 100000"
   done
 }
 
@@ -182,7 +182,7 @@ step_service() {
   check "the service answers" until_ 120 answers
   local id service=/sys/fs/cgroup/system.slice/cubby.service
   for id in gvisor container; do
-    make_ $id --isolation $id --memory 192MiB --cpus 0.5 --pids 64 --disk 256MiB --idle-timeout 0
+    make_ $id --isolation $id --memory 192MiB --cpus 1 --pids 64 --disk 256MiB --idle-timeout 0
     cubby exec -d --timeout 0 $id -- sh -c "$beat" >/dev/null
     check "$id beats" until_ 60 beyond 0 $id
   done
