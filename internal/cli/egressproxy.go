@@ -7,7 +7,10 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -37,6 +40,7 @@ who can list processes. Several keys are id:key,id2:key2.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&p.listen, "listen", "127.0.0.1:15004", "`address` to take connections on")
+	f.StringVar(&p.metrics, "metrics-listen", "", "`address` that serves /metrics to everybody who reaches it (default: none)")
 	f.StringVar(&p.key, "signing-key", "", "the `key`; better in CUBBY_EGRESS_SIGNING_KEY")
 	f.StringVar(&p.allow, "allow", "", "`hosts` that every sandbox with network may reach; may name private addresses (CUBBY_EGRESS_ALLOW)")
 	f.StringVar(&p.deny, "deny", "", "`hosts` that no sandbox may reach (CUBBY_EGRESS_DENY)")
@@ -45,7 +49,7 @@ who can list processes. Several keys are id:key,id2:key2.`,
 	return cmd
 }
 
-type egressProxy struct{ listen, key, allow, deny, cert, certKey string }
+type egressProxy struct{ listen, metrics, key, allow, deny, cert, certKey string }
 
 func (p egressProxy) run(ctx context.Context, a *app) error {
 	for name, value := range map[string]*string{
@@ -71,8 +75,34 @@ func (p egressProxy) run(ctx context.Context, a *app) error {
 		return err
 	}
 	log := telemetry.NewLogger(a.Stderr, slog.LevelInfo, "text")
+	metrics := telemetry.NewEgressMetrics(telemetry.Version)
+	ledger := egress.NewLedger(log, metrics)
+	proxy := egress.NewAlone(egress.Config{Operator: operator, Log: log, OnDecision: ledger.Decided, OnEnd: ledger.Ended}, keys)
+	metrics.EgressTraffic(proxy.Traffic)
+	var scraped net.Listener
+	if p.metrics != "" {
+		if scraped, err = listen(ctx, p.metrics); err != nil {
+			l.Close()
+			return err
+		}
+	}
 	log.Info("serving", "listen", l.Addr().String(), "tls", p.cert != "")
-	return egress.NewAlone(egress.Config{Operator: operator, Log: log}, keys).Serve(ctx, l)
+	var beside sync.WaitGroup
+	ctx, cancel := context.WithCancel(ctx)
+	if scraped != nil {
+		log.Info("serving metrics", "listen", scraped.Addr().String())
+		mux := http.NewServeMux()
+		mux.Handle("GET /metrics", metrics.Handler())
+		server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}
+		beside.Go(func() { _ = server.Serve(scraped) }) // until it is closed
+		context.AfterFunc(ctx, func() { _ = server.Close() })
+	}
+	beside.Go(func() { ledger.Run(ctx) })
+	err = proxy.Serve(ctx, l)
+	cancel()
+	beside.Wait()
+	ledger.Flush()
+	return err
 }
 
 func (p egressProxy) open(ctx context.Context) (net.Listener, error) {
@@ -87,13 +117,20 @@ func (p egressProxy) open(ctx context.Context) (net.Listener, error) {
 		}
 		config = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
 	}
-	var lc net.ListenConfig
-	l, err := lc.Listen(ctx, "tcp", p.listen)
+	l, err := listen(ctx, p.listen)
 	if err != nil {
-		return nil, errs.E(errs.Unavailable, "cannot listen on %s: %s", p.listen, lastCause(err))
+		return nil, err
 	}
 	if config != nil {
 		l = tls.NewListener(l, config)
+	}
+	return l, nil
+}
+
+func listen(ctx context.Context, address string) (net.Listener, error) {
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, errs.E(errs.Unavailable, "cannot listen on %s: %s", address, lastCause(err))
 	}
 	return l, nil
 }

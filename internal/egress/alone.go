@@ -27,6 +27,9 @@ type Alone struct {
 // NewAlone returns a proxy that takes the tokens of keys.
 func NewAlone(c Config, keys Keys) *Alone { return &Alone{proxy: New(c), keys: keys, now: time.Now} }
 
+// Traffic is [Proxy.Traffic].
+func (a *Alone) Traffic() (open int, sent, received int64) { return a.proxy.Traffic() }
+
 // Serve answers until ctx ends; then it closes the listener and every
 // connection, and returns when nothing is left of them. Its error is the
 // listener's.

@@ -36,6 +36,8 @@ const (
 	// RuleServerName: a TLS connection that asks for another host than it was
 	// allowed for.
 	RuleServerName Rule = "server_name"
+	// RuleToken: a request to a proxy that runs alone, without a good token.
+	RuleToken Rule = "token"
 	// RuleName: the host is not a name of the public Internet.
 	RuleName Rule = "name"
 )

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
@@ -158,6 +159,11 @@ func (s *stream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}()
 	if s.admit != nil {
 		if err := s.admit(s, r); err != nil {
+			d := Decision{Host: printable(r.Host, 80)}
+			if host, port, err := targetOf(r.Host, 80); err == nil {
+				d.Host, d.Port = printable(host, 80), port
+			}
+			s.onDecision(s.box, d.denied(RuleToken, errs.Public(err).Message, ""))
 			unauthenticated(w, err)
 			return
 		}
