@@ -118,6 +118,9 @@ func (e *liveExec) finish(exit sandbox.Exit, at time.Time) {
 	if e.backstop != nil {
 		e.backstop.Stop()
 	}
+	if e.noteLater != nil {
+		e.noteLater.Stop()
+	}
 	x := e.exec
 	e.mu.Unlock()
 	if finishErr != nil {

@@ -68,6 +68,8 @@ type liveExec struct {
 	acks     chan struct{} // has a token when offset moved
 	viewers  atomic.Int32  // of a terminal
 	backstop *time.Timer   // nil without a time limit
+	// noteLater calls noteStart; nil before the start.
+	noteLater *time.Timer // guarded by mu
 }
 
 func newLiveExec(r *run, x sandbox.Exec, log *journal.Log) *liveExec {
@@ -196,7 +198,7 @@ func (e *liveExec) start(at time.Time) {
 	}
 	e.exec.Status, e.exec.StartedAt = sandbox.ExecRunning, within(at, e.exec.CreatedAt, now)
 	close(e.begun)
-	time.AfterFunc(noteStartAfter, func() {
+	e.noteLater = time.AfterFunc(noteStartAfter, func() {
 		e.run.s.life.spawn(e.noteStart)
 	})
 	e.arm()

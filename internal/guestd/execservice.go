@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"syscall"
+	"time"
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -18,6 +19,10 @@ const (
 	maxExecID = 64
 )
 
+// startAlone is how long the news of a start waits for output or the exit to
+// go with: each message that goes alone wakes the host.
+const startAlone = 5 * time.Millisecond
+
 // Exec implements the guest service.
 func (s *Server) Exec(ctx context.Context, req *connect.Request[guestv1.ExecRequest], to *connect.ServerStream[guestv1.ExecResponse]) error {
 	e, err := s.startOrAttach(req.Msg.GetExecUid(), req.Msg.GetStart())
@@ -30,18 +35,24 @@ func (s *Server) Exec(ctx context.Context, req *connect.Request[guestv1.ExecRequ
 	}
 	more, stop := e.out.subscribe()
 	defer stop()
+	flush := flusherOf(ctx)
 	if e.cell != nil {
 		// It may be long until its turn comes; so the host knows that it waits.
 		if err := to.Send(&guestv1.ExecResponse{}); err != nil {
 			return err
 		}
+		flush()
 	}
 	select {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-e.begun:
 	}
+	var news <-chan time.Time // when the start goes out alone
 	if pid, at := e.process(); pid != 0 {
+		t := time.NewTimer(startAlone)
+		defer t.Stop()
+		news = t.C
 		if err := to.Send(&guestv1.ExecResponse{Event: &guestv1.ExecResponse_Started{
 			Started: &guestv1.ExecStarted{Pid: int64(pid), At: timestamppb.New(at)},
 		}}); err != nil {
@@ -63,12 +74,15 @@ func (s *Server) Exec(ctx context.Context, req *connect.Request[guestv1.ExecRequ
 			return to.Send(&guestv1.ExecResponse{Event: &guestv1.ExecResponse_Exit{Exit: e.finished()}})
 		}
 		if len(segs) > 0 {
+			flush()
 			continue
 		}
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-more:
+		case <-news:
+			flush()
 		}
 	}
 }

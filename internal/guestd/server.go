@@ -230,6 +230,7 @@ func (s *Server) Handler() http.Handler {
 		connect.WithReadMaxBytes(maxMessage),
 		connect.WithCompression("gzip", nil, nil))
 	mux.Handle(path, h)
+	mux.Handle(guestv1connect.GuestServiceExecProcedure, held(h))
 	mux.HandleFunc("GET "+pathDial, s.dialPort)
 	s.register(mux)
 	return mux

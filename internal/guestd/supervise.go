@@ -129,15 +129,29 @@ func obey(fd int, o order, files []int) error {
 			return err
 		case pid == main:
 			main = 0
-			if err := tell(fd, report{kind: reportEnded, ws: uint32(ws)}); err != nil {
+			ended := report{kind: reportEnded, ws: uint32(ws)}
+			if childless() {
+				return tell(fd, ended, report{kind: reportEmpty})
+			}
+			if err := tell(fd, ended); err != nil {
 				return err
 			}
 		}
 	}
 }
 
-func tell(fd int, r report) error {
-	_, err := syscall.Write(fd, r.encode())
+// childless reports that no child is left, also none that waits to be reaped.
+func childless() bool {
+	return unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT|unix.WALL, nil) == unix.ECHILD
+}
+
+// tell sends reports with one write: each wakes the agent.
+func tell(fd int, reports ...report) error {
+	var b []byte
+	for _, r := range reports {
+		b = append(b, r.encode()...)
+	}
+	_, err := syscall.Write(fd, b)
 	return err
 }
 

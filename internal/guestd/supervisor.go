@@ -1,6 +1,7 @@
 package guestd
 
 import (
+	"bufio"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -261,13 +262,7 @@ func (v *supervisor) run(c command, files []int, tty, oneUser bool) (*supervised
 	v.mu.Lock()
 	v.job = t
 	v.mu.Unlock()
-	head := binary.LittleEndian.AppendUint32(nil, uint32(len(body)))
-	rights := unix.UnixRights(files...)
-	if _, _, err := v.conn.WriteMsgUnix(head, rights, nil); err != nil {
-		_ = v.conn.Close()
-		return nil, err
-	}
-	if _, err := v.conn.Write(body); err != nil {
+	if err := v.send(body, files); err != nil {
 		_ = v.conn.Close()
 		return nil, err
 	}
@@ -276,6 +271,17 @@ func (v *supervisor) run(c command, files []int, tty, oneUser bool) (*supervised
 		return nil, err
 	}
 	return t, nil
+}
+
+// send passes an order on with its descriptors, at once where it fits.
+func (v *supervisor) send(body []byte, files []int) error {
+	msg := binary.LittleEndian.AppendUint32(make([]byte, 0, 4+len(body)), uint32(len(body)))
+	msg = append(msg, body...)
+	n, _, err := v.conn.WriteMsgUnix(msg, unix.UnixRights(files...), nil)
+	if err == nil && n < len(msg) {
+		_, err = v.conn.Write(msg[n:])
+	}
+	return err
 }
 
 // wake lets a supervisor go on that root inside stopped: it has to start the
@@ -289,9 +295,11 @@ func (v *supervisor) wake() {
 // listen takes the supervisor's reports until it is gone.
 func (v *supervisor) listen() {
 	defer func() { _ = v.conn.Close() }()
+	// The end of a command and of its tree mostly come together.
+	from := bufio.NewReaderSize(v.conn, 4*reportSize)
 	buf := make([]byte, reportSize)
 	for {
-		if _, err := io.ReadFull(v.conn, buf); err != nil {
+		if _, err := io.ReadFull(from, buf); err != nil {
 			v.gone()
 			return
 		}
