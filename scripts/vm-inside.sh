@@ -4,11 +4,17 @@
 # result to another: 0, or 1 when a check failed.
 set -u
 
+if [ ! -d /run/systemd/system ]; then
+  # No package was configured here: what alternatives would name is missing.
+  /usr/bin/busybox mkdir -p /opt/busybox && /usr/bin/busybox --install -s /opt/busybox
+  PATH=$PATH:/opt/busybox
+fi
+
 # port is the device of a port by its name; without udev it has no other.
 port() { echo "/dev/$(basename "$(dirname "$(grep -lx "$1" /sys/class/virtio-ports/*/name)")")"; }
 exec >"$(port out)" 2>&1 </dev/null
 
-export TMPDIR=/var/tmp HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+export TMPDIR=/var/tmp HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/busybox
 export CUBBY_URL=http://127.0.0.1:9090
 kept=/var/lib/vm # what is known after a reboot
 . /try/settings
@@ -84,7 +90,7 @@ step_host() {
   uname -srm
   crun --version | head -n 1
   [ -d /run/systemd/system ] && systemctl --version | head -n 1
-  install -m 0755 /try/cubby /usr/local/bin/cubby
+  install -D -m 0755 /try/cubby /usr/local/bin/cubby
   rootfs /var/tmp/rootfs
   tar -C /var/tmp/rootfs -cf /var/tmp/rootfs.tar .
   check "image import" cubby image import /var/tmp/rootfs.tar --name base

@@ -41,7 +41,7 @@ trap 'exit 130' INT TERM
 
 # root makes the disk that the machine boots from: Debian with what a host of
 # cubby has, and a first program that runs what is on the second disk.
-packages=$kernel,systemd,systemd-sysv,dbus,udev,crun,runc,e2fsprogs,kmod,busybox-static,procps,ca-certificates
+packages=$kernel,base-files,bash,coreutils,findutils,grep,sed,tar,util-linux,mount,libc-bin,systemd,systemd-sysv,dbus,udev,crun,runc,e2fsprogs,kmod,busybox-static,procps,ca-certificates
 root() {
   local variant=minbase
   # Nothing of the other architecture can run here: its packages are unpacked
@@ -104,8 +104,8 @@ mount -t devtmpfs dev /dev; mount -t proc proc /proc; mount -t sysfs sys /sys
 while read -r module; do insmod "/modules/$module"; done </modules/order
 until [ -b /dev/vda ] && [ -b /dev/vdb ]; do sleep 1; done
 mount -t ext4 /dev/vda /root
-for dir in dev proc sys; do mount -o move /$dir /root/$dir; done
 mkdir -p /root/try; mount -t ext4 -o ro /dev/vdb /root/try
+for dir in dev proc sys; do mount -o move /$dir /root/$dir; done
 exec switch_root /root /bin/bash /try/inside.sh
 INIT
   chmod +x "$to/init"
