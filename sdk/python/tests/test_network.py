@@ -24,6 +24,7 @@ def test_policy(daemon: Daemon, client: Client) -> None:
     with client.sandboxes.create(isolation="container") as box:
         # The operator of the test's daemon allows this address to every sandbox that has a network.
         assert box.network.get().mode == "allowlist"
+        assert box.network.connections() == []
         assert status(box, index) == "200"
         decided = box.network.explain(target)
         assert (decided.allow, decided.host, decided.rule) == (True, ELSEWHERE, "operator")

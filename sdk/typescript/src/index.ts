@@ -55,6 +55,7 @@ export type { Git, GitLogin, GitOptions, GitRequests } from './git.js';
 export type * from './gitresults.js';
 export type { Kernel, KernelKind, KernelOptions, Kernels } from './kernels.js';
 export type {
+  EgressConnection,
   EgressDecision,
   ExecResult,
   ExecStatus,

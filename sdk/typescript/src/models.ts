@@ -38,6 +38,21 @@ export interface EgressDecision {
   hint?: string;
 }
 
+/** A connection of a sandbox to a host outside. Bytes are as the sandbox sees them. */
+export interface EgressConnection {
+  /** In the form that the rules compare. */
+  host: string;
+  port: number;
+  /** What allowed it. */
+  rule: 'allowlist' | 'open' | 'operator';
+  /** How it was asked for; `http` is one request. */
+  protocol: 'connect' | 'socks' | 'http';
+  bytesSent: number;
+  bytesReceived: number;
+  /** Since it was asked for. */
+  ageMs: number;
+}
+
 /** One sandbox. Its environment is never told. */
 export interface SandboxInfo {
   id: string;

@@ -2,9 +2,9 @@
 
 import type { CallOptions } from './deadline.js';
 import { malformed } from './errors.js';
-import type { EgressDecision, NetworkPolicy, SandboxInfo } from './models.js';
+import type { EgressConnection, EgressDecision, NetworkPolicy, SandboxInfo } from './models.js';
 import { path, type Transport } from './transport.js';
-import { fromWire } from './wire.js';
+import { fromWire, listFromWire } from './wire.js';
 
 /** The egress policy of one sandbox. */
 export class Network {
@@ -39,6 +39,12 @@ export class Network {
   async explain(target: string, options: CallOptions = {}): Promise<EgressDecision> {
     const where = path('sandboxes', this.#box, 'network', 'explain');
     return fromWire(await this.#transport.call('GET', where, { query: { target }, repeat: true }, options));
+  }
+
+  /** Lists the connections that are open now, the oldest first. */
+  async connections(options: CallOptions = {}): Promise<EgressConnection[]> {
+    const where = path('sandboxes', this.#box, 'network', 'connections');
+    return listFromWire(await this.#transport.call('GET', where, { repeat: true }, options), 'connections');
   }
 }
 

@@ -81,6 +81,7 @@ from .gitresults import (
 from .models import (
     Archive,
     Chunk,
+    EgressConnection,
     EgressDecision,
     Event,
     EventPage,
@@ -139,6 +140,7 @@ __all__ = [
     "ConflictError",
     "CubbyError",
     "Display",
+    "EgressConnection",
     "EgressDecision",
     "Event",
     "EventPage",

@@ -19,6 +19,7 @@ from .errors import ExecFailedError
 __all__ = [
     "Archive",
     "Chunk",
+    "EgressConnection",
     "EgressDecision",
     "Event",
     "EventPage",
@@ -83,6 +84,23 @@ class EgressDecision:
     rule: str
     reason: str = ""
     hint: str = ""
+
+
+@dataclass(frozen=True)
+class EgressConnection:
+    """A connection of a sandbox to a host outside.
+
+    ``rule`` is what allowed it; ``protocol`` is how it was asked for: ``connect``, ``socks``, or ``http`` for one
+    request. Bytes are as the sandbox sees them; ``age_ms`` counts from when it was asked for.
+    """
+
+    host: str
+    port: int
+    rule: str = ""
+    protocol: str = ""
+    bytes_sent: int = 0
+    bytes_received: int = 0
+    age_ms: int = 0
 
 
 @dataclass(frozen=True)

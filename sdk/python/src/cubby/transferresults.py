@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from .errors import InvalidRequestError
@@ -69,11 +70,16 @@ class ImportedFile:
 
 @dataclass(frozen=True)
 class ExportedFile:
-    """One file or directory that was to be exported. ``path`` is absolute; ``error`` says why it is not exported."""
+    """One file or directory that is exported, or was to be.
+
+    ``path`` is absolute; ``size`` of a directory is that of all files below it; ``error`` says why it is not exported.
+    """
 
     session_id: str
     path: str
     success: bool = False
     size: int = 0
+    dir: bool = False
     error: str = ""
     download_url: str | None = None
+    created_at: datetime | None = None

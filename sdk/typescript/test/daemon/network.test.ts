@@ -11,6 +11,7 @@ test('the egress policy of a running sandbox', async () => {
   });
   expect(await box.network.get()).toMatchObject({ mode: 'allowlist', allow: ['192.0.2.1'] });
   expect(await box.network.explain('192.0.2.1:443')).toMatchObject({ allow: true, port: 443, rule: 'allowlist' });
+  expect(await box.network.connections()).toEqual([]);
   const denied = await box.network.explain('198.51.100.7:80');
   expect(denied).toMatchObject({ allow: false, host: '198.51.100.7', port: 80 });
   expect(denied.reason).not.toBe('');

@@ -90,6 +90,7 @@ const calls: Record<string, (client: Client, box: Box) => Promise<unknown>> = {
     await b.keepalive({ until: new Date() });
   },
   'get-stats': (_, b) => b.stats(),
+  'list-egress-connections': (_, b) => b.network.connections(),
   'explain-egress': (_, b) => b.network.explain('h'),
 
   exec: async (_, b) => {
@@ -168,6 +169,7 @@ const kinds: Record<string, string> = {
   Archive: 'Archive',
   CodeError: 'CodeError',
   DisplayOutput: 'Display',
+  EgressConnection: 'EgressConnection',
   EgressDecision: 'EgressDecision',
   Event: 'HistoryEvent',
   Exec: 'ExecResult',

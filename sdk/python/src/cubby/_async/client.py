@@ -8,7 +8,7 @@ from types import TracebackType
 import httpx
 
 from .._decode import decode, decode_list, malformed
-from .._request import DEFAULT_URL, path
+from .._request import DEFAULT_URL, path, query
 from ..models import Archive, Image, Problem, ThreadInfo
 from .sandboxes import AsyncSandboxes
 from .tenants import AsyncTenants
@@ -78,13 +78,19 @@ class AsyncClient:
         """Return the images that sandboxes can start from."""
         return decode_list(Image, await self._transport.call("GET", "/v1/images", repeat=True), "images")
 
-    async def archive(self, name: str) -> Archive:
-        """Return the archive of a destroyed sandbox."""
-        return decode(Archive, await self._transport.call("GET", path("archives", name), repeat=True))
+    async def archive(self, name: str, *, tenant_id: str | None = None) -> Archive:
+        """Return the archive of a destroyed sandbox.
 
-    async def remove_archive(self, name: str) -> None:
-        """Delete an archive."""
-        await self._transport.call("DELETE", path("archives", name), repeat=True)
+        Args:
+            name: the archive's.
+            tenant_id: whose sandbox it was; default the token's tenant, if it belongs to one.
+        """
+        params = query(tenant_id=tenant_id)
+        return decode(Archive, await self._transport.call("GET", path("archives", name), params=params, repeat=True))
+
+    async def remove_archive(self, name: str, *, tenant_id: str | None = None) -> None:
+        """Delete an archive. Takes what :meth:`archive` takes."""
+        await self._transport.call("DELETE", path("archives", name), params=query(tenant_id=tenant_id), repeat=True)
 
     async def threads(self) -> list[ThreadInfo]:
         """Return the threads that have sandboxes."""

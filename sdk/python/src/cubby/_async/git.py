@@ -34,7 +34,8 @@ class AsyncGit:
     Each call waits for its end and raises a :class:`cubby.GitError` when git did not do it; :meth:`start` gives a
     handle at once, whose stream is git's progress.
 
-    ``path`` is the repository; relative ones are relative to /workspace, which is the default. ``username`` with
+    ``path`` is the repository; relative ones are relative to /workspace, which is the default. ``timeout``
+    is how many seconds the operation may take; default the sandbox's limit, 0 is none. ``username`` with
     ``password``, or ``token``, are for this one call: they are written neither to the sandbox's disk nor to its
     history.
     """
@@ -110,12 +111,17 @@ class AsyncGit:
             token=token,
         )
 
-    async def status(self, path: str | None = None) -> GitStatus:
+    async def status(self, path: str | None = None, *, timeout: float | None = None) -> GitStatus:
         """Tell what differs between the last commit, the index and the files."""
-        return await self._run(GitStatus, "status", path=path)
+        return await self._run(GitStatus, "status", timeout, path=path)
 
     async def diff(
-        self, path: str | None = None, *, staged: bool = False, files: Sequence[str] | None = None
+        self,
+        path: str | None = None,
+        *,
+        staged: bool = False,
+        files: Sequence[str] | None = None,
+        timeout: float | None = None,
     ) -> GitDiff:
         """Tell what changed in tracked files and is not committed.
 
@@ -123,15 +129,23 @@ class AsyncGit:
             path: the repository.
             staged: between the last commit and the index, instead of the index and the files.
             files: only these, and what lies below them.
+            timeout: seconds after which it is ended.
         """
         fields = {"path": path, "staged": staged or None, "files": _names(files)}
-        result = await self._finish("diff", None, fields)
+        result = await self._finish("diff", timeout, fields)
         changes = _typed(GitDiff, result)
         return GitDiff(changes.files, changes.additions, changes.deletions, changes.omitted, result.stdout)
 
-    async def add(self, files: Sequence[str] | None = None, *, all: bool = False, path: str | None = None) -> GitStatus:
+    async def add(
+        self,
+        files: Sequence[str] | None = None,
+        *,
+        all: bool = False,
+        path: str | None = None,
+        timeout: float | None = None,
+    ) -> GitStatus:
         """Put files into the index, or with all everything that differs. Names are names, not patterns."""
-        return await self._run(GitStatus, "add", path=path, files=_names(files), all=all or None)
+        return await self._run(GitStatus, "add", timeout, path=path, files=_names(files), all=all or None)
 
     async def commit(
         self,
@@ -142,6 +156,7 @@ class AsyncGit:
         path: str | None = None,
         author_name: str | None = None,
         author_email: str | None = None,
+        timeout: float | None = None,
     ) -> GitCommitted:
         """Record the index.
 
@@ -152,10 +167,12 @@ class AsyncGit:
             path: the repository.
             author_name: who commits; default the sandbox's configuration.
             author_email: likewise.
+            timeout: seconds after which it is ended.
         """
         return await self._run(
             GitCommitted,
             "commit",
+            timeout,
             message=message,
             files=_names(files),
             all=all or None,
@@ -164,13 +181,17 @@ class AsyncGit:
             author_email=author_email,
         )
 
-    async def branch(self, name: str | None = None, *, path: str | None = None) -> GitBranches:
+    async def branch(
+        self, name: str | None = None, *, path: str | None = None, timeout: float | None = None
+    ) -> GitBranches:
         """List branches, after making one when a name is given."""
-        return await self._run(GitBranches, "branch", path=path, name=name)
+        return await self._run(GitBranches, "branch", timeout, path=path, name=name)
 
-    async def checkout(self, name: str, *, create: bool = False, path: str | None = None) -> GitHead:
+    async def checkout(
+        self, name: str, *, create: bool = False, path: str | None = None, timeout: float | None = None
+    ) -> GitHead:
         """Switch to a branch, a tag or a commit; with create to a new branch."""
-        return await self._run(GitHead, "checkout", path=path, name=name, create=create or None)
+        return await self._run(GitHead, "checkout", timeout, path=path, name=name, create=create or None)
 
     async def log(
         self,
@@ -179,6 +200,7 @@ class AsyncGit:
         branch: str | None = None,
         limit: int | None = None,
         files: Sequence[str] | None = None,
+        timeout: float | None = None,
     ) -> list[GitRevision]:
         """Return commits, newest first.
 
@@ -187,8 +209,9 @@ class AsyncGit:
             branch: or any commit to begin with; default what is checked out.
             limit: how many; default 20, at most 200.
             files: only commits that touch these.
+            timeout: seconds after which it is ended.
         """
-        history = await self._run(_History, "log", path=path, branch=branch, limit=limit, files=_names(files))
+        history = await self._run(_History, "log", timeout, path=path, branch=branch, limit=limit, files=_names(files))
         return history.commits
 
     async def pull(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from .._decode import decode
+from .._decode import decode, decode_list
 from .._request import compact, path, query
-from ..models import EgressDecision, Network
+from ..models import EgressConnection, EgressDecision, Network
 
 if TYPE_CHECKING:
     from .sandbox import AsyncSandbox
@@ -58,3 +58,9 @@ class AsyncNetworkAccess:
         url = path("sandboxes", self._box.id, "network", "explain")
         answer = await self._box._transport.call("GET", url, params=query(target=target), repeat=True)
         return decode(EgressDecision, answer)
+
+    async def connections(self) -> list[EgressConnection]:
+        """Return the connections that are open now, the oldest first."""
+        url = path("sandboxes", self._box.id, "network", "connections")
+        answer = await self._box._transport.call("GET", url, repeat=True)
+        return decode_list(EgressConnection, answer, "connections")

@@ -9,7 +9,7 @@ from types import TracebackType
 import httpx
 
 from .._decode import decode, decode_list, malformed
-from .._request import DEFAULT_URL, path
+from .._request import DEFAULT_URL, path, query
 from ..models import Archive, Image, Problem, ThreadInfo
 from .sandboxes import Sandboxes
 from .tenants import Tenants
@@ -79,13 +79,19 @@ class Client:
         """Return the images that sandboxes can start from."""
         return decode_list(Image, self._transport.call("GET", "/v1/images", repeat=True), "images")
 
-    def archive(self, name: str) -> Archive:
-        """Return the archive of a destroyed sandbox."""
-        return decode(Archive, self._transport.call("GET", path("archives", name), repeat=True))
+    def archive(self, name: str, *, tenant_id: str | None = None) -> Archive:
+        """Return the archive of a destroyed sandbox.
 
-    def remove_archive(self, name: str) -> None:
-        """Delete an archive."""
-        self._transport.call("DELETE", path("archives", name), repeat=True)
+        Args:
+            name: the archive's.
+            tenant_id: whose sandbox it was; default the token's tenant, if it belongs to one.
+        """
+        params = query(tenant_id=tenant_id)
+        return decode(Archive, self._transport.call("GET", path("archives", name), params=params, repeat=True))
+
+    def remove_archive(self, name: str, *, tenant_id: str | None = None) -> None:
+        """Delete an archive. Takes what :meth:`archive` takes."""
+        self._transport.call("DELETE", path("archives", name), params=query(tenant_id=tenant_id), repeat=True)
 
     def threads(self) -> list[ThreadInfo]:
         """Return the threads that have sandboxes."""

@@ -35,7 +35,8 @@ class Git:
     Each call waits for its end and raises a :class:`cubby.GitError` when git did not do it; :meth:`start` gives a
     handle at once, whose stream is git's progress.
 
-    ``path`` is the repository; relative ones are relative to /workspace, which is the default. ``username`` with
+    ``path`` is the repository; relative ones are relative to /workspace, which is the default. ``timeout``
+    is how many seconds the operation may take; default the sandbox's limit, 0 is none. ``username`` with
     ``password``, or ``token``, are for this one call: they are written neither to the sandbox's disk nor to its
     history.
     """
@@ -111,12 +112,17 @@ class Git:
             token=token,
         )
 
-    def status(self, path: str | None = None) -> GitStatus:
+    def status(self, path: str | None = None, *, timeout: float | None = None) -> GitStatus:
         """Tell what differs between the last commit, the index and the files."""
-        return self._run(GitStatus, "status", path=path)
+        return self._run(GitStatus, "status", timeout, path=path)
 
     def diff(
-        self, path: str | None = None, *, staged: bool = False, files: Sequence[str] | None = None
+        self,
+        path: str | None = None,
+        *,
+        staged: bool = False,
+        files: Sequence[str] | None = None,
+        timeout: float | None = None,
     ) -> GitDiff:
         """Tell what changed in tracked files and is not committed.
 
@@ -124,15 +130,23 @@ class Git:
             path: the repository.
             staged: between the last commit and the index, instead of the index and the files.
             files: only these, and what lies below them.
+            timeout: seconds after which it is ended.
         """
         fields = {"path": path, "staged": staged or None, "files": _names(files)}
-        result = self._finish("diff", None, fields)
+        result = self._finish("diff", timeout, fields)
         changes = _typed(GitDiff, result)
         return GitDiff(changes.files, changes.additions, changes.deletions, changes.omitted, result.stdout)
 
-    def add(self, files: Sequence[str] | None = None, *, all: bool = False, path: str | None = None) -> GitStatus:
+    def add(
+        self,
+        files: Sequence[str] | None = None,
+        *,
+        all: bool = False,
+        path: str | None = None,
+        timeout: float | None = None,
+    ) -> GitStatus:
         """Put files into the index, or with all everything that differs. Names are names, not patterns."""
-        return self._run(GitStatus, "add", path=path, files=_names(files), all=all or None)
+        return self._run(GitStatus, "add", timeout, path=path, files=_names(files), all=all or None)
 
     def commit(
         self,
@@ -143,6 +157,7 @@ class Git:
         path: str | None = None,
         author_name: str | None = None,
         author_email: str | None = None,
+        timeout: float | None = None,
     ) -> GitCommitted:
         """Record the index.
 
@@ -153,10 +168,12 @@ class Git:
             path: the repository.
             author_name: who commits; default the sandbox's configuration.
             author_email: likewise.
+            timeout: seconds after which it is ended.
         """
         return self._run(
             GitCommitted,
             "commit",
+            timeout,
             message=message,
             files=_names(files),
             all=all or None,
@@ -165,13 +182,17 @@ class Git:
             author_email=author_email,
         )
 
-    def branch(self, name: str | None = None, *, path: str | None = None) -> GitBranches:
+    def branch(
+        self, name: str | None = None, *, path: str | None = None, timeout: float | None = None
+    ) -> GitBranches:
         """List branches, after making one when a name is given."""
-        return self._run(GitBranches, "branch", path=path, name=name)
+        return self._run(GitBranches, "branch", timeout, path=path, name=name)
 
-    def checkout(self, name: str, *, create: bool = False, path: str | None = None) -> GitHead:
+    def checkout(
+        self, name: str, *, create: bool = False, path: str | None = None, timeout: float | None = None
+    ) -> GitHead:
         """Switch to a branch, a tag or a commit; with create to a new branch."""
-        return self._run(GitHead, "checkout", path=path, name=name, create=create or None)
+        return self._run(GitHead, "checkout", timeout, path=path, name=name, create=create or None)
 
     def log(
         self,
@@ -180,6 +201,7 @@ class Git:
         branch: str | None = None,
         limit: int | None = None,
         files: Sequence[str] | None = None,
+        timeout: float | None = None,
     ) -> list[GitRevision]:
         """Return commits, newest first.
 
@@ -188,8 +210,9 @@ class Git:
             branch: or any commit to begin with; default what is checked out.
             limit: how many; default 20, at most 200.
             files: only commits that touch these.
+            timeout: seconds after which it is ended.
         """
-        history = self._run(_History, "log", path=path, branch=branch, limit=limit, files=_names(files))
+        history = self._run(_History, "log", timeout, path=path, branch=branch, limit=limit, files=_names(files))
         return history.commits
 
     def pull(

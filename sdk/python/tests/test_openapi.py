@@ -1,0 +1,265 @@
+"""The package compared with api/openapi.json: what the API gains has to be called, or left out here for a reason."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import threading
+from collections.abc import Callable, Iterator
+from datetime import datetime, timezone
+from typing import Any
+
+import httpx
+import pytest
+from websockets.sync.server import ServerConnection, serve
+
+import cubby
+from cubby import Client, FileToImport, Limits, Network, Sandbox, WindowSize
+from documented import OPERATIONS, SCHEMAS, Documented
+
+OMITTED = {
+    "health-json": "health says the same",
+    "metrics": "it is for Prometheus",
+    **{
+        o.id: "it is the interface of another system, whose clients call it"
+        for o in OPERATIONS
+        if o.id.startswith(("sandboxed-", "ecs-", "sandbox-agent-"))
+    },
+}
+
+SHORT = "limits has it"
+FOLLOWED = "the output is followed by its own request, which can go on"
+# What is not sent, by operation.
+UNSENT: dict[str, dict[str, str]] = {
+    "create-sandbox": dict.fromkeys(("memory_bytes", "cpus", "pids", "disk_bytes", "open_files"), SHORT)
+    | {"stream": "the answer is waited for"},
+    "exec": {"stream": FOLLOWED},
+    "run-code": {"stream": FOLLOWED},
+    "install-packages": {"stream": FOLLOWED, "wait_seconds": "start_install and wait"},
+    "exec-output": {"follow": "stream does"},
+    "stream-exec": {"after": "the header Last-Event-ID says it"},
+    "get-operation": {"max_output_bytes": "process has it for commands"},
+    "write-file": {"content": "the body is the content", "encoding": "as content"},
+}
+
+LOGIN = {"username": "u", "password": "p", "token": "t", "timeout": 1.0}
+POLICY: dict[str, Any] = {
+    "labels": {"l": "v"},
+    "metadata": {"m": "v"},
+    "ports": [80],
+    "network": Network("allowlist", ["a"], ["b"]),
+    "visibility": "private",
+    "idle_policy": "stop",
+    "idle_timeout": 1,
+    "exec_timeout": 1,
+    "max_lifetime": 1,
+}
+CREATE: dict[str, Any] = {
+    **dict.fromkeys(("image", "runtime", "user", "thread", "tenant_id", "restore"), "x"),
+    **POLICY,
+    "isolation": "container",
+    "limits": Limits(1, 1, 1, 1, 1),
+    "dependencies": {"d": "1"},
+    "env": {"a": "b"},
+}
+COMMAND: dict[str, Any] = {"timeout": 1, "env": {"a": "b"}, "cwd": "/", "user": "u", "session": "s"}
+CODE: dict[str, Any] = {"kernel": "k", "timeout": 1, "cwd": "/", "env": {"a": "b"}}
+
+
+def _exec(_: Client, box: Sandbox) -> None:
+    box.exec("c", **COMMAND, max_output_bytes=1)
+    box.start_exec(["c"], **COMMAND, stdin=True, pty=WindowSize(1, 1))
+
+
+def _run_code(_: Client, box: Sandbox) -> None:
+    box.run_code("c", "python", **CODE)
+    box.start_code("c", "python", **CODE, stdin=True)
+
+
+def _keep(_: Client, box: Sandbox) -> None:
+    box.keepalive(duration=1)
+    box.keepalive(until=datetime.now(timezone.utc))
+
+
+def _update(_: Client, box: Sandbox) -> None:
+    box.update(**POLICY)
+    box.network.update(mode="none", cut=True)
+
+
+def _events(_: Client, box: Sandbox) -> None:
+    box.events.list(after=1, limit=1, kinds=["k"])
+    list(box.events.follow(after=1))
+
+
+def _archive(_: Client, box: Sandbox) -> None:
+    with box.files.archive("p", format="zip") as pieces:
+        list(pieces)
+
+
+def _export(_: Client, box: Sandbox) -> None:
+    with box.open_export("p", format="zip") as pieces:
+        list(pieces)
+
+
+def _import(_: Client, box: Sandbox) -> None:
+    box.import_files(FileToImport("d", b"x"), FileToImport(sandbox="s", path="p"), FileToImport(source="/p"))
+
+
+def _terminal(_: Client, box: Sandbox) -> None:
+    box.open_terminal("n", size=WindowSize(1, 1), cmd="c", user="u", cwd="/", seq=1, after=1).close()
+
+
+# A call, or several, of everything that an operation takes.
+CALLS: dict[str, Callable[[Client, Sandbox], object]] = {
+    "health": lambda c, _: c.health(),
+    "ready": lambda c, _: c.ready(),
+    "list-images": lambda c, _: c.images(),
+    "get-archive": lambda c, _: c.archive("a", tenant_id="t"),
+    "remove-archive": lambda c, _: c.remove_archive("a", tenant_id="t"),
+    "list-threads": lambda c, _: c.threads(),
+    "destroy-thread": lambda c, _: c.destroy_thread("t"),
+    "list-tenants": lambda c, _: list(c.tenants.list(page_size=1)),
+    "get-tenant": lambda c, _: c.tenants.get("t"),
+    "remove-tenant": lambda c, _: c.tenants.remove("t"),
+    "list-uploads": lambda c, _: c.tenants.uploads("t", "p", recursive=True),
+    "write-upload": lambda c, _: c.tenants.write_upload("t", "p", "x"),
+    "read-upload": lambda c, _: c.tenants.read_upload("t", "p"),
+    "remove-upload": lambda c, _: c.tenants.remove_upload("t", "p", recursive=True),
+    "list-sandboxes": lambda c, _: list(
+        c.sandboxes.list(labels={"l": "v"}, status="running", thread="t", tenant_id="t", page_size=1)
+    ),
+    "create-sandbox": lambda c, _: c.sandboxes.create("b", **CREATE),
+    "get-sandbox": lambda _, b: b.refresh(),
+    "update-sandbox": _update,
+    "destroy-sandbox": lambda _, b: b.destroy(keep_disk=True, archive=True),
+    "purge-sandbox": lambda _, b: b.purge(),
+    "start-sandbox": lambda _, b: b.start(),
+    "stop-sandbox": lambda _, b: b.stop(grace=1),
+    "keep-sandbox": _keep,
+    "get-stats": lambda _, b: b.stats(),
+    "list-egress-connections": lambda _, b: b.network.connections(),
+    "explain-egress": lambda _, b: b.network.explain("h"),
+    "exec": _exec,
+    "list-execs": lambda _, b: b.execs(after_seq=1, limit=1),
+    "get-exec": lambda _, b: b.process(1).wait(max_output_bytes=1),
+    "cancel-exec": lambda _, b: b.process(1).cancel(),
+    "exec-output": lambda _, b: b.process(1).output(1, stream="stdout"),
+    "resize-exec": lambda _, b: b.process(1).resize(1, 1),
+    "signal-exec": lambda _, b: b.process(1).signal("INT", tree=True),
+    "write-stdin": lambda _, b: b.process(1).close_stdin(),
+    "stream-exec": lambda _, b: list(b.process(1).stream(1)),
+    "list-sessions": lambda _, b: b.sessions(),
+    "forget-session": lambda _, b: b.session("s").close(),
+    "run-code": _run_code,
+    "get-code": lambda _, b: b.cell(1).wait(),
+    "list-kernels": lambda _, b: b.kernels.list(),
+    "create-kernel": lambda _, b: b.kernels.create("l", "n", cwd="/", env={"a": "b"}, user="u"),
+    "get-kernel": lambda _, b: b.kernels.get("k"),
+    "delete-kernel": lambda _, b: b.kernels.get("k").delete(),
+    "interrupt-kernel": lambda _, b: b.kernels.get("k").interrupt(),
+    "restart-kernel": lambda _, b: b.kernels.get("k").restart(),
+    "install-packages": lambda _, b: b.install(["p"], runtime="python"),
+    "list-events": _events,
+    "get-operation": lambda _, b: b.events.wait(1, 1),
+    "list-files": lambda _, b: b.files.list("p", recursive=True),
+    "read-file": lambda _, b: b.files.read("p", offset=1),
+    "write-file": lambda _, b: b.files.write("p", "x", append=True, mode=0o600, parents=True),
+    "remove-file": lambda _, b: b.files.remove("p", recursive=True),
+    "stat-file": lambda _, b: b.files.stat("p"),
+    "make-dir": lambda _, b: b.files.mkdir("p", mode=0o700),
+    "move-file": lambda _, b: b.files.move("p", "q", replace=True),
+    "download-archive": _archive,
+    "upload-archive": lambda _, b: b.files.extract("p", io.BytesIO(b"x")),
+    "watch-files": lambda _, b: next(b.files.watch("p", recursive=True)),
+    "export-files": lambda _, b: b.export_files("p"),
+    "list-exports": lambda _, b: b.exports(),
+    "download-export": _export,
+    "import-files": _import,
+    "git-clone": lambda _, b: b.git.clone("u", "d", branch="b", depth=1, path="r", **LOGIN),
+    "git-status": lambda _, b: b.git.status("r", timeout=1),
+    "git-diff": lambda _, b: b.git.diff("r", staged=True, files=["f"], timeout=1),
+    "git-add": lambda _, b: b.git.add(["f"], all=True, path="r", timeout=1),
+    "git-commit": lambda _, b: b.git.commit(
+        "m", files=["f"], all=True, path="r", author_name="a", author_email="e", timeout=1
+    ),
+    "git-branch": lambda _, b: b.git.branch("n", path="r", timeout=1),
+    "git-checkout": lambda _, b: b.git.checkout("n", create=True, path="r", timeout=1),
+    "git-log": lambda _, b: b.git.log("r", branch="b", limit=1, files=["f"], timeout=1),
+    "git-pull": lambda _, b: b.git.pull("r", remote="o", branch="b", **LOGIN),
+    "git-push": lambda _, b: b.git.push("r", remote="o", branch="b", force=True, **LOGIN),
+    "open-terminal": _terminal,
+    "list-terminals": lambda _, b: b.terminals(),
+    "close-terminal": lambda _, b: b.close_terminal("t"),
+}
+
+# The classes of what answers hold.
+KINDS: dict[str, type] = {
+    "Archive": cubby.Archive,
+    "EgressConnection": cubby.EgressConnection,
+    "EgressDecision": cubby.EgressDecision,
+    "Event": cubby.Event,
+    "Exec": cubby.ExecResult,
+    "ExportEntry": cubby.ExportedFile,
+    "Exported": cubby.ExportedFile,
+    "File": cubby.FileInfo,
+    "Image": cubby.Image,
+    "Imported": cubby.ImportedFile,
+    "Kernel": cubby.KernelInfo,
+    "KernelKind": cubby.KernelKind,
+    "Limits": cubby.Limits,
+    "Network": cubby.Network,
+    "Sandbox": cubby.SandboxInfo,
+    "Session": cubby.SessionInfo,
+    "Stats": cubby.Stats,
+    "Tenant": cubby.TenantInfo,
+    "TenantDisk": cubby.TenantDisk,
+    "Terminal": cubby.TerminalInfo,
+    "Thread": cubby.ThreadInfo,
+}
+# Fields of answers that have another shape here: output is bytes.
+SHAPED = {f"Exec.{stream}{what}" for stream in ("stdout", "stderr") for what in ("", "_encoding")}
+
+
+@pytest.fixture(scope="module")
+def daemon() -> Iterator[tuple[Documented, Client]]:
+    """A daemon of the document, and a client of it. Terminals have a connection of their own."""
+    documented = Documented()
+
+    def view(connection: ServerConnection) -> None:
+        assert connection.request is not None
+        documented.note("GET", connection.request.path, set(), {})
+        connection.send('{"type":"attached","name":"n","seq":1,"offset":0,"new":true}')
+        for _ in connection:
+            pass
+
+    with serve(view, "127.0.0.1", 0) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        url = f"http://127.0.0.1:{server.socket.getsockname()[1]}"
+        with Client(url, "t", retries=0, resume=0, transport=httpx.MockTransport(documented)) as client:
+            yield documented, client
+        server.shutdown()
+        thread.join()
+
+
+def test_every_operation_is_called_or_left_out_for_a_reason() -> None:
+    assert sorted([*CALLS, *OMITTED]) == sorted(o.id for o in OPERATIONS)
+
+
+@pytest.mark.parametrize("id", CALLS)
+def test_everything_that_it_takes_can_be_sent(daemon: tuple[Documented, Client], id: str) -> None:
+    documented, client = daemon
+    CALLS[id](client, client.sandboxes.get("b"))
+    [operation] = [o for o in OPERATIONS if o.id == id]
+    assert documented.got[id] | set(UNSENT.get(id, {})) == operation.takes
+
+
+def test_every_field_of_an_answer_is_there() -> None:
+    missing = [
+        f"{schema}.{name}"
+        for schema, kind in KINDS.items()
+        for name in SCHEMAS[schema]["properties"].keys()
+        - {f.metadata.get("json", f.name) for f in dataclasses.fields(kind)}
+        - {"$schema"}
+    ]
+    assert set(missing) - SHAPED == set()
