@@ -247,7 +247,7 @@ rebooted() {
   done
   check "rm" cubby rm gvisor container halted
   is "no cgroup is left" "$(ours)" ""
-  is "no disk is mounted but those of the pool" "$(ls /var/lib/cubby/run)" ""
+  is "nothing of a sandbox is left" "$(ls /var/lib/cubby/run/oci)" ""
   # Nothing wants the controllers now, and the daemon is started again.
   check "restart" systemctl restart cubby
   check "the service answers" until_ 120 answers
