@@ -1,11 +1,13 @@
 package oci
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"io/fs"
 	"os"
 	"sync"
+	"time"
 
 	"github.com/cubbyhq/cubby/internal/channel"
 	"github.com/cubbyhq/cubby/internal/driver"
@@ -100,6 +102,25 @@ func (r *run) release() {
 	r.process.close()
 	r.watched.Wait()
 }
+
+// awaitEnd waits for the end of a run that was killed, so that those who wait
+// for it hear of it before release takes away what tells them.
+func (r *run) awaitEnd(ctx context.Context) error {
+	t := time.NewTimer(endPatience)
+	defer t.Stop()
+	select {
+	case <-r.dead:
+		return nil
+	case <-t.C:
+		return errs.E(errs.Unavailable, "a process of the sandbox does not end, although it was killed")
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// endPatience is how long a killed process that has left its cgroup may take
+// to end.
+const endPatience = 10 * time.Second
 
 func (r *run) ended() bool {
 	select {

@@ -107,6 +107,10 @@ func (d *Driver) clear(ctx context.Context, uid sandbox.UID) error {
 		return err
 	}
 	if r != nil {
+		// A process leaves its cgroup a moment before it ends.
+		if err := r.awaitEnd(ctx); err != nil {
+			return err
+		}
 		r.release()
 		d.mu.Lock()
 		delete(d.runs, uid)
