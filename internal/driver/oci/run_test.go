@@ -1,6 +1,7 @@
 package oci
 
 import (
+	"errors"
 	"os"
 	"testing"
 
@@ -38,7 +39,7 @@ func TestRecordEmptiedByACrash(t *testing.T) {
 		t.Fatalf("record = %t, %v, want one", found, err)
 	}
 	d := &Driver{hostID: "boot"}
-	if _, err := d.open(rec); err != os.ErrProcessDone {
+	if _, err := d.open(rec); !errors.Is(err, os.ErrProcessDone) {
 		t.Errorf("open = %v, want a process that is done", err)
 	}
 }
