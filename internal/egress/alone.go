@@ -3,10 +3,13 @@ package egress
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/errs"
@@ -15,6 +18,10 @@ import (
 
 // maxStreams bounds the connections that a proxy alone serves at once.
 const maxStreams = 10_000
+
+// acceptPause is how long it waits when the system has nothing left for another
+// connection.
+const acceptPause = 100 * time.Millisecond
 
 // Alone serves proxy requests that come over the network, each with a token
 // that says what it may reach. Without a good token nothing is reached: 407.
@@ -50,6 +57,16 @@ func (a *Alone) Serve(ctx context.Context, l net.Listener) error {
 			if ctx.Err() != nil {
 				return nil
 			}
+			<-places
+			if isExhausted(err) {
+				// Whoever holds the descriptors must not end the proxy for all.
+				a.proxy.log.Error("taking a connection", "err", err)
+				select {
+				case <-time.After(acceptPause):
+				case <-ctx.Done():
+				}
+				continue
+			}
 			return errs.E(errs.Unavailable, "the proxy cannot take connections").Because(err)
 		}
 		streams.Go(func() {
@@ -57,6 +74,11 @@ func (a *Alone) Serve(ctx context.Context, l net.Listener) error {
 			a.proxy.serve(ctx, conn, &stream{Proxy: a.proxy, conn: conn, admit: a.admit})
 		})
 	}
+}
+
+// isExhausted reports an error of Accept that passes when something is closed.
+func isExhausted(err error) bool {
+	return slices.ContainsFunc([]error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM}, func(e error) bool { return errors.Is(err, e) })
 }
 
 // admit reads the token of a request. A connection is one session's: its later

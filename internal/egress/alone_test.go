@@ -11,9 +11,11 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -151,6 +153,56 @@ func (r *rig) startAloneAt(k Keys, now func() time.Time) string {
 		}
 	})
 	return "http://" + l.Addr().String()
+}
+
+// exhausted is a listener for which there is no descriptor left at first.
+type exhausted struct {
+	net.Listener
+	errs []error // of the first times
+}
+
+func (l *exhausted) Accept() (net.Conn, error) {
+	if len(l.errs) > 0 {
+		err := l.errs[0]
+		l.errs = l.errs[1:]
+		return nil, &net.OpError{Op: "accept", Err: os.NewSyscallError("accept4", err)}
+	}
+	return l.Listener.Accept()
+}
+
+// One session that takes all descriptors must not end the proxy of all others.
+func TestAloneOutlivesExhaustion(t *testing.T) {
+	r := newRig(t, "")
+	serve := func(ctx context.Context, failures ...error) (string, chan error) {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		served := make(chan error, 1)
+		go func() {
+			defer l.Close()
+			served <- (&Alone{proxy: r.proxy, keys: keys(t, testKey), now: time.Now}).Serve(ctx, &exhausted{l, failures})
+		}()
+		return "http://" + l.Addr().String(), served
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	u, served := serve(ctx, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM)
+	res, err := http.Get(u)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res.Body.Close()
+	if res.StatusCode != http.StatusProxyAuthRequired {
+		t.Errorf("GET = %d, want 407", res.StatusCode)
+	}
+	cancel()
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+	if _, served := serve(t.Context(), syscall.EINVAL); !errors.Is(<-served, errs.Unavailable) {
+		t.Error("a listener that is broken is no error")
+	}
 }
 
 func TestAloneNeedsAToken(t *testing.T) {

@@ -5,7 +5,7 @@
 // The guest is hostile: it chooses every byte that the proxy reads. Names are
 // decided in one normal form, an address is dialled only after it was checked,
 // and what is checked is what is dialled, so a name cannot change its mind in
-// between. Of TLS the proxy reads the ClientHello, whose server name must be the
+// between. Of TLS the proxy reads each ClientHello, whose server name must be the
 // host that was allowed, and nothing more; it buffers no bodies, follows no
 // redirects and shares no upstream connection between two guest streams.
 package egress

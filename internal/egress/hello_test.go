@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"crypto/tls"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -48,6 +49,12 @@ func longHello(t testing.TB, serverName string) []byte {
 	return out
 }
 
+// joined is two messages in one record.
+func joined(a, b []byte) []byte {
+	body := slices.Concat(a[recordHeader:], b[recordHeader:])
+	return append(binary.BigEndian.AppendUint16([]byte{recordHandshake, 3, 1}, uint16(len(body))), body...)
+}
+
 // recorder keeps what is written and has nothing to read.
 type recorder struct{ to *bytes.Buffer }
 
@@ -73,18 +80,23 @@ func TestHello(t *testing.T) {
 		{"named", named, "a.example.com", true, false},
 		{"unnamed", clientHello(t, ""), "", true, false},
 		{"behind a warning", slices.Concat(warning, named), "a.example.com", true, false},
-		{"behind an alert that closes", slices.Concat(closing, named), "", true, true},
-		{"behind a change of ciphers", slices.Concat([]byte{0x14, 3, 3, 0, 1, 1}, named), "", true, true},
-		{"longer than a hello", longHello(t, "a.example.com"), "", true, true},
+		{"behind an alert that closes", slices.Concat(closing, named), "", false, true},
+		{"behind a change of ciphers", slices.Concat([]byte{0x14, 3, 3, 0, 1, 1}, named), "", false, true},
+		{"longer than a hello", longHello(t, "a.example.com"), "", false, true},
+		{"with more in its record", joined(named, named), "", false, true},
 		{"not TLS", []byte("SSH-2.0-x\r\n"), "", false, false},
-		{"garbage in a record", append([]byte{0x16, 3, 1, 0, 4}, "abcd"...), "", true, true},
-		{"no record", []byte{0x16, 0xff, 0xff, 0xff, 0xff, 0, 0}, "", true, true},
-		{"another handshake message", []byte{0x16, 3, 1, 0, 4, 2, 0, 0, 0}, "", true, true},
+		{"garbage in a record", append([]byte{0x16, 3, 1, 0, 4}, "abcd"...), "", false, true},
+		{"no record", []byte{0x16, 0xff, 0xff, 0xff, 0xff, 0, 0}, "", false, true},
+		{"another handshake message", []byte{0x16, 3, 1, 0, 4, 2, 0, 0, 0}, "", false, true},
 	} {
 		for way, from := range map[string]io.Reader{"at once": bytes.NewReader(tt.in), "byte by byte": iotest.OneByteReader(bytes.NewReader(tt.in))} {
-			read, host, isTLS, err := hello(from)
-			if host != tt.host || isTLS != tt.isTLS || errors.Is(err, errs.Invalid) != tt.bad || !bytes.HasPrefix(tt.in, read) {
-				t.Errorf("%s, %s: hello = %d bytes, %q, %v, %v", tt.name, way, len(read), host, isTLS, err)
+			read, info, err := hello(from)
+			var host string
+			if info != nil {
+				host = info.ServerName
+			}
+			if host != tt.host || (info != nil) != tt.isTLS || errors.Is(err, errs.Invalid) != tt.bad || !bytes.HasPrefix(tt.in, read) {
+				t.Errorf("%s, %s: hello = %d bytes, %q, %v, %v", tt.name, way, len(read), host, info != nil, err)
 			}
 			rest, _ := io.ReadAll(from)
 			if err == nil && !bytes.Equal(append(read, rest...), tt.in) {
@@ -92,7 +104,7 @@ func TestHello(t *testing.T) {
 			}
 		}
 	}
-	if _, _, _, err := hello(bytes.NewReader(named[:20])); !errors.Is(err, io.ErrUnexpectedEOF) {
+	if _, _, err := hello(bytes.NewReader(named[:20])); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("half a hello = %v", err)
 	}
 }
@@ -181,12 +193,12 @@ func FuzzHello(f *testing.F) {
 	f.Add([]byte{0x16, 3, 1, 0, 4, 1, 0, 0, 0})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		from := bytes.NewReader(b)
-		read, name, isTLS, err := hello(from)
+		read, info, err := hello(from)
 		if err != nil && !errors.Is(err, errs.Invalid) && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Fatalf("hello = %v", err)
 		}
-		if !bytes.HasPrefix(b, read) || name != "" && !isTLS {
-			t.Fatalf("hello(%q) = %q, %q, %v", b, read, name, isTLS)
+		if !bytes.HasPrefix(b, read) || info != nil && err != nil {
+			t.Fatalf("hello(%q) = %q, %v, %v", b, read, info, err)
 		}
 		if err == nil && len(read)+from.Len() != len(b) {
 			t.Fatalf("%d of %d bytes were lost", len(b)-len(read)-from.Len(), len(b))

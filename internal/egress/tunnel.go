@@ -2,7 +2,6 @@ package egress
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -61,43 +60,21 @@ func (s *stream) carry(f *flow, d Decision, policy sandbox.Policy, up net.Conn, 
 		return
 	}
 	end := EndClosed
-	splice(f, guest, early, up, func(from io.Reader) ([]byte, error) {
-		first, err := s.opening(from, d)
+	splice(f, guest, early, up, func(from io.Reader, to io.Writer) error {
+		err := s.opening(from, to, policy, d)
 		if _, denied := asDenied(err); denied {
 			end = EndDenied
 		}
-		return first, err
+		return err
 	})
 	f.done(end)
 }
 
-// opening reads what the guest sends first through a tunnel. An error ends the
-// tunnel; the bytes beside it are the guest's last ones.
-func (s *stream) opening(from io.Reader, d Decision) ([]byte, error) {
-	read, name, isTLS, err := hello(from)
-	switch {
-	case errors.Is(err, errs.Invalid):
-		d = d.denied(RuleServerName, "a connection to "+d.Host+" begins as TLS and is none", "")
-	case err != nil || !isTLS:
-		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			err = nil // a guest that ends early is no failure
-		}
-		return read, err
-	default:
-		d = checkServerName(d, name)
-	}
-	if d.Allow {
-		return read, nil
-	}
-	s.onDecision(s.box, d)
-	return alertUnrecognizedName, &deniedError{d}
-}
-
 // splice copies both ways until both directions have ended or one has failed,
 // and counts the bytes to and from up. early holds what was read from the guest
-// ahead of time. open reads the guest's first bytes and returns what is
-// sent on; when it denies them, what it returns is the guest's answer.
-func splice(f *flow, guest net.Conn, early *bufio.Reader, up net.Conn, open func(io.Reader) ([]byte, error)) {
+// ahead of time. open carries the guest's first bytes; when it denies them, the
+// guest is told in TLS.
+func splice(f *flow, guest net.Conn, early *bufio.Reader, up net.Conn, open func(from io.Reader, to io.Writer) error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -114,11 +91,9 @@ func splice(f *flow, guest net.Conn, early *bufio.Reader, up net.Conn, open func
 	}()
 	from := io.MultiReader(io.LimitReader(early, int64(early.Buffered())), guest)
 	to := counted{up, &f.sent}
-	first, err := open(from)
+	err := open(from, to)
 	if _, denied := asDenied(err); denied {
-		_, _ = guest.Write(first)
-	} else if err == nil {
-		_, err = to.Write(first)
+		_, _ = guest.Write(alertUnrecognizedName)
 	}
 	if err == nil {
 		err = copyRest(to, from, early, guest)
