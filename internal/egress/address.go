@@ -60,7 +60,9 @@ func blocks() []block {
 		{"240.0.0.0/4", reserved},
 		{"::/128", loopback},
 		{"::1/128", loopback},
-		{"fd00:ec2::254/128", metadata},
+		{"fd00:ec2::/32", metadata},          // AWS's, of which ::23 gives credentials to pods too
+		{"fd00:c1::a9fe:a9fe/128", metadata}, // Oracle's
+		{"fd00:42::42/128", metadata},        // Scaleway's
 		{"fd20:ce::254/128", metadata},
 		{"fc00::/7", private},
 		{"fe80::/10", linkLocal},

@@ -8,7 +8,6 @@ import (
 	"net/http/httptrace"
 	"net/http/httputil"
 	"net/netip"
-	"net/textproto"
 	"net/url"
 	"sync"
 	"sync/atomic"
@@ -63,10 +62,6 @@ func (s *stream) forward(w http.ResponseWriter, r *http.Request) {
 					s.conn.Close()
 				})
 			})
-		},
-		Got1xxResponse: func(int, textproto.MIMEHeader) error {
-			conn.expect()
-			return nil
 		},
 	}
 	rp := &httputil.ReverseProxy{
@@ -160,7 +155,7 @@ func (s *stream) newTransport(policy sandbox.Policy) *http.Transport {
 			if err != nil {
 				return nil, err
 			}
-			return &hostConn{headerGuard: headerGuard{Conn: conn}, address: d.Address}, nil
+			return &hostConn{headerGuard: headerGuard{Conn: conn, answers: true}, address: d.Address}, nil
 		},
 		DisableCompression:     true,
 		MaxIdleConns:           8,

@@ -104,6 +104,38 @@ func TestHeaderLinesOfBodiesAreNotCounted(t *testing.T) {
 	}
 }
 
+// What comes before an answer may come together with it and its body.
+func TestHeaderLinesBehindAHint(t *testing.T) {
+	body := strings.Repeat("line\n", 40*maxHeaderLines)
+	for what, first := range map[string]string{
+		"a hint":     "HTTP/1.1 103 Early Hints\r\nLink: </a>; rel=preload\r\n\r\n",
+		"two hints":  "HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n",
+		"a continue": "HTTP/1.1 100 Continue\r\n\r\n",
+		"nothing":    "",
+	} {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			defer conn.Close()
+			_, _ = conn.Read(make([]byte, 4096))
+			_, _ = fmt.Fprintf(conn, "%sHTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", first, len(body), body)
+			_, _ = io.Copy(io.Discard, conn)
+		}()
+		r := newRig(t, "")
+		r.publish("a.example", "203.0.113.1", l.Addr().String(), 80)
+		if code, got, _ := get(t, r.client(), "http://a.example/"); code != 200 || got != body {
+			t.Errorf("behind %s: %d with %d bytes, want 200 with %d", what, code, len(got), len(body))
+		}
+		l.Close()
+	}
+}
+
 // Once there were too many lines nothing more is read: the rest of a line that
 // was cut in two must not pass for the end of the header.
 func TestHeaderGuardStaysShut(t *testing.T) {

@@ -75,7 +75,7 @@ func TestClassify(t *testing.T) {
 		{"127.8.8.8", loopback}, {"0.0.0.0", loopback}, {"0.1.2.3", loopback}, {"::", loopback}, {"::1", loopback},
 		{"::ffff:10.0.0.1", private}, {"::ffff:8.8.8.8", public},
 		{"169.254.169.254", linkLocal}, {"169.254.170.2", linkLocal}, {"fe80::1", linkLocal},
-		{"168.63.129.16", metadata}, {"100.100.100.200", metadata}, {"fd00:ec2::254", metadata}, {"192.0.0.192", metadata},
+		{"168.63.129.16", metadata}, {"100.100.100.200", metadata}, {"fd00:ec2::254", metadata}, {"fd00:ec2::23", metadata}, {"fd00:c1::a9fe:a9fe", metadata}, {"fd00:42::42", metadata}, {"192.0.0.192", metadata},
 		{"224.0.0.1", multicast}, {"ff02::1", multicast},
 		{"255.255.255.255", reserved}, {"240.0.0.1", reserved}, {"192.0.0.1", reserved},
 		{"192.0.2.1", public}, {"203.0.113.80", public}, {"2001:db8::1", public},
