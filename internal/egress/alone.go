@@ -19,6 +19,10 @@ import (
 // maxStreams bounds the connections that a proxy alone serves at once.
 const maxStreams = 10_000
 
+// maxSessionStreams bounds those of one session, so that it leaves some to the
+// others. A sandbox has fewer open at once.
+const maxSessionStreams = 2048
+
 // acceptPause is how long it waits when the system has nothing left for another
 // connection.
 const acceptPause = 100 * time.Millisecond
@@ -26,13 +30,19 @@ const acceptPause = 100 * time.Millisecond
 // Alone serves proxy requests that come over the network, each with a token
 // that says what it may reach. Without a good token nothing is reached: 407.
 type Alone struct {
-	proxy *Proxy
-	keys  Keys
-	now   func() time.Time
+	proxy      *Proxy
+	keys       Keys
+	now        func() time.Time
+	perSession int // connections
+
+	mu      sync.Mutex
+	streams map[sandbox.UID]int // connections of each session that has one
 }
 
 // NewAlone returns a proxy that takes the tokens of keys.
-func NewAlone(c Config, keys Keys) *Alone { return &Alone{proxy: New(c), keys: keys, now: time.Now} }
+func NewAlone(c Config, keys Keys) *Alone {
+	return &Alone{proxy: New(c), keys: keys, now: time.Now, perSession: maxSessionStreams}
+}
 
 // Traffic is [Proxy.Traffic].
 func (a *Alone) Traffic() (open int, sent, received int64) { return a.proxy.Traffic() }
@@ -71,7 +81,9 @@ func (a *Alone) Serve(ctx context.Context, l net.Listener) error {
 		}
 		streams.Go(func() {
 			defer func() { <-places }()
-			a.proxy.serve(ctx, conn, &stream{Proxy: a.proxy, conn: conn, admit: a.admit})
+			s := &stream{Proxy: a.proxy, conn: conn, admit: a.admit}
+			defer a.leave(s)
+			a.proxy.serve(ctx, conn, s)
 		})
 	}
 }
@@ -91,8 +103,37 @@ func (a *Alone) admit(s *stream, r *http.Request) error {
 	if s.box != "" && string(s.box) != session {
 		return errs.E(errs.Unauthenticated, "the connection belongs to another session")
 	}
+	if s.box == "" && !a.enter(sandbox.UID(session)) {
+		return errs.E(errs.OverQuota, "the session has %d connections, which is the most", a.perSession)
+	}
 	s.box, s.policy = sandbox.UID(session), func() sandbox.Policy { return policy }
 	return nil
+}
+
+// enter counts a connection of a session; false when it has the most.
+func (a *Alone) enter(session sandbox.UID) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.streams[session] >= a.perSession {
+		return false
+	}
+	if a.streams == nil {
+		a.streams = make(map[sandbox.UID]int)
+	}
+	a.streams[session]++
+	return true
+}
+
+// leave forgets a connection that is over.
+func (a *Alone) leave(s *stream) {
+	if s.box == "" {
+		return // it never had a good token
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.streams[s.box]--; a.streams[s.box] <= 0 {
+		delete(a.streams, s.box)
+	}
 }
 
 // proxyToken is the token that a request has: a bearer's, or the password of
@@ -120,9 +161,14 @@ func proxyToken(h http.Header) string {
 	return ""
 }
 
-// unauthenticated answers a request without a good token.
-func unauthenticated(w http.ResponseWriter, err error) {
+// notAdmitted answers a request without a good token, or of a session that has
+// too many connections.
+func notAdmitted(w http.ResponseWriter, err error) {
 	w.Header().Set("Connection", "close")
+	if errs.KindOf(err) == errs.OverQuota {
+		http.Error(w, "cubby: "+errs.Public(err).Message, http.StatusServiceUnavailable)
+		return
+	}
 	w.Header().Set("Proxy-Authenticate", `Basic realm="cubby"`)
 	http.Error(w, "cubby: "+errs.Public(err).Message, http.StatusProxyAuthRequired)
 }

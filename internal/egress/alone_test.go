@@ -138,6 +138,10 @@ func (r *rig) startAlone(k Keys) string { return r.startAloneAt(k, time.Now) }
 
 // startAloneAt is startAlone with a clock.
 func (r *rig) startAloneAt(k Keys, now func() time.Time) string {
+	return r.serveAlone(&Alone{proxy: r.proxy, keys: k, now: now, perSession: maxSessionStreams})
+}
+
+func (r *rig) serveAlone(a *Alone) string {
 	r.t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -145,7 +149,7 @@ func (r *rig) startAloneAt(k Keys, now func() time.Time) string {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
-	go func() { served <- (&Alone{proxy: r.proxy, keys: k, now: now}).Serve(ctx, l) }()
+	go func() { served <- a.Serve(ctx, l) }()
 	r.t.Cleanup(func() {
 		cancel()
 		if err := <-served; err != nil {
@@ -203,6 +207,51 @@ func TestAloneOutlivesExhaustion(t *testing.T) {
 	if _, served := serve(t.Context(), syscall.EINVAL); !errors.Is(<-served, errs.Unavailable) {
 		t.Error("a listener that is broken is no error")
 	}
+}
+
+// A session that opens what it can leaves the others theirs, and has its own
+// again when it closes some.
+func TestASessionHasABound(t *testing.T) {
+	r := newRig(t, "")
+	r.publish("a.example.com", "93.184.215.14", echoServer(t), 7)
+	k := keys(t, testKey)
+	at := r.serveAlone(&Alone{proxy: r.proxy, keys: k, now: time.Now, perSession: 3})
+	connect := func(session string) (net.Conn, int) {
+		t.Helper()
+		token, err := k.sign(sandbox.UID(session), sandbox.Policy{Mode: sandbox.NetworkOpen}, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := net.Dial("tcp", hostOf(at))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		_ = c.SetDeadline(time.Now().Add(patience))
+		fmt.Fprintf(c, "CONNECT a.example.com:7 HTTP/1.1\r\nHost: x\r\nProxy-Authorization: Bearer %s\r\n\r\n", token)
+		res, err := http.ReadResponse(bufio.NewReader(c), &http.Request{Method: http.MethodConnect})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c, res.StatusCode
+	}
+	var last net.Conn
+	for i := range 3 {
+		c, code := connect("one")
+		if last = c; code != 200 {
+			t.Fatalf("connection %d = %d", i, code)
+		}
+	}
+	for session, want := range map[string]int{"one": 503, "two": 200} {
+		if _, code := connect(session); code != want {
+			t.Errorf("one more of session %s = %d, want %d", session, code, want)
+		}
+	}
+	last.Close()
+	r.until("the session can connect again", func() bool {
+		_, code := connect("one")
+		return code == 200
+	})
 }
 
 func TestAloneNeedsAToken(t *testing.T) {

@@ -158,7 +158,7 @@ func (s *stream) newTransport(policy sandbox.Policy) *http.Transport {
 			return &hostConn{headerGuard: headerGuard{Conn: conn, answers: true}, address: d.Address}, nil
 		},
 		DisableCompression:     true,
-		MaxIdleConns:           8,
+		MaxIdleConns:           2, // a stream carries one request at a time, mostly to one host
 		MaxIdleConnsPerHost:    2,
 		IdleConnTimeout:        30 * time.Second,
 		ExpectContinueTimeout:  time.Second,

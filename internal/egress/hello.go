@@ -21,9 +21,9 @@ const (
 	maxRecord                       = 18 << 10 // without the header (RFC 5246, 6.2.3)
 	messageHeader                   = 4        // bytes: type, size
 	messageHello                    = 1        // a ClientHello
-	// maxHello bounds a ClientHello with its record headers; crypto/tls
-	// refuses longer messages as well.
-	maxHello = 128 << 10
+	// maxHello bounds a ClientHello with its record headers: a guest that never
+	// ends one holds as much. Clients send a twentieth of it.
+	maxHello = 32 << 10
 )
 
 // alertUnrecognizedName is the fatal alert to a ClientHello (RFC 6066, 3).

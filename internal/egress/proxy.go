@@ -164,7 +164,7 @@ func (s *stream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 				d.Host, d.Port = printable(host, 80), port
 			}
 			s.onDecision(s.box, d.denied(RuleToken, errs.Public(err).Message, ""))
-			unauthenticated(w, err)
+			notAdmitted(w, err)
 			return
 		}
 		r.Header.Del("Proxy-Authorization")
