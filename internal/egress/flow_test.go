@@ -48,8 +48,8 @@ func (r *rig) until(what string, holds func() bool) {
 	}
 }
 
-// echoServer answers every connection with what it says.
-func echoServer(t testing.TB) string {
+// server handles every connection that comes, and closes it.
+func server(t testing.TB, handle func(net.Conn)) (address string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -64,11 +64,16 @@ func echoServer(t testing.TB) string {
 			}
 			go func() {
 				defer c.Close()
-				_, _ = io.Copy(c, c)
+				handle(c)
 			}()
 		}
 	}()
 	return l.Addr().String()
+}
+
+// echoServer answers every connection with what it says.
+func echoServer(t testing.TB) string {
+	return server(t, func(c net.Conn) { _, _ = io.Copy(c, c) })
 }
 
 // connect opens a tunnel through a stream of the guest.
@@ -165,7 +170,6 @@ func TestConnectionsAreAccountedFor(t *testing.T) {
 	}
 }
 
-// TLS for another host than was allowed is a denial, and the connection's end.
 // A request that is sent again, because a kept connection ended under it, is
 // one request with the bytes of both.
 func TestRepeatedRequestCountsBothConnections(t *testing.T) {
@@ -227,6 +231,7 @@ func TestRepeatedRequestCountsBothConnections(t *testing.T) {
 	}
 }
 
+// TLS for another host than was allowed is a denial, and the connection's end.
 func TestDeniedServerNameIsAnEnd(t *testing.T) {
 	r := newRig(t, "")
 	r.policy = sandbox.Policy{Mode: sandbox.NetworkAllowlist, Allow: []string{"a.example.com"}}

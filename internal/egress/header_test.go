@@ -113,26 +113,16 @@ func TestHeaderLinesBehindAHint(t *testing.T) {
 		"a continue": "HTTP/1.1 100 Continue\r\n\r\n",
 		"nothing":    "",
 	} {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		go func() {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			defer conn.Close()
+		address := server(t, func(conn net.Conn) {
 			_, _ = conn.Read(make([]byte, 4096))
 			_, _ = fmt.Fprintf(conn, "%sHTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", first, len(body), body)
 			_, _ = io.Copy(io.Discard, conn)
-		}()
+		})
 		r := newRig(t, "")
-		r.publish("a.example", "203.0.113.1", l.Addr().String(), 80)
+		r.publish("a.example", "203.0.113.1", address, 80)
 		if code, got, _ := get(t, r.client(), "http://a.example/"); code != 200 || got != body {
 			t.Errorf("behind %s: %d with %d bytes, want 200 with %d", what, code, len(got), len(body))
 		}
-		l.Close()
 	}
 }
 

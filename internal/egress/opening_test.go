@@ -18,31 +18,20 @@ import (
 
 // sink is a server that says nothing and keeps what it hears until the end.
 func sink(t testing.TB) (address string, heard func() []byte) {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
 	all := make(chan []byte, 1)
-	go func() {
-		c, err := l.Accept()
-		if err != nil {
-			return
+	return server(t, func(c net.Conn) {
+			b, _ := io.ReadAll(c)
+			all <- b
+		}), func() []byte {
+			t.Helper()
+			select {
+			case b := <-all:
+				return b
+			case <-time.After(patience):
+				t.Fatal("the server's connection does not end")
+				return nil
+			}
 		}
-		defer c.Close()
-		b, _ := io.ReadAll(c)
-		all <- b
-	}()
-	return l.Addr().String(), func() []byte {
-		select {
-		case b := <-all:
-			return b
-		case <-time.After(patience):
-			t.Fatal("the server's connection does not end")
-			return nil
-		}
-	}
 }
 
 // pieces is a record as records of one byte each, but for the last one.

@@ -21,47 +21,29 @@ type arrivals struct {
 	list []string
 }
 
-func (a *arrivals) serve(t testing.TB) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer c.Close()
-				for br := bufio.NewReader(c); ; {
-					req, err := http.ReadRequest(br)
-					var got string
-					if err == nil {
-						var body []byte
-						body, err = io.ReadAll(req.Body)
-						got = fmt.Sprintf("%s %s %s %q", req.Method, req.Host, req.RequestURI, body)
-					}
-					if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-						return // the end, or half a request, which is none
-					}
-					if err != nil {
-						got = err.Error()
-					}
-					a.mu.Lock()
-					a.list = append(a.list, got)
-					a.mu.Unlock()
-					if err != nil {
-						return
-					}
-					_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
-				}
-			}()
+func (a *arrivals) serve(c net.Conn) {
+	for br := bufio.NewReader(c); ; {
+		req, err := http.ReadRequest(br)
+		var got string
+		if err == nil {
+			var body []byte
+			body, err = io.ReadAll(req.Body)
+			got = fmt.Sprintf("%s %s %s %q", req.Method, req.Host, req.RequestURI, body)
 		}
-	}()
-	return l.Addr().String()
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			return // the end, or half a request, which is none
+		}
+		if err != nil {
+			got = err.Error()
+		}
+		a.mu.Lock()
+		a.list = append(a.list, got)
+		a.mu.Unlock()
+		if err != nil {
+			return
+		}
+		_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+	}
 }
 
 // What a server gets on a connection is what was decided, whatever else could
@@ -102,8 +84,8 @@ func TestSmuggling(t *testing.T) {
 			var got arrivals
 			r := newRig(t, "")
 			r.policy = sandbox.Policy{Mode: sandbox.NetworkAllowlist, Allow: []string{"a.example"}}
-			r.publish("a.example", "203.0.113.1", got.serve(t), 80)
-			r.publish("evil.example", "203.0.113.2", got.serve(t), 80)
+			r.publish("a.example", "203.0.113.1", server(t, got.serve), 80)
+			r.publish("evil.example", "203.0.113.2", server(t, got.serve), 80)
 			guest := r.dial()
 			_ = guest.SetDeadline(time.Now().Add(patience))
 			_, _ = io.WriteString(guest, tt.in)
