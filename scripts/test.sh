@@ -32,12 +32,13 @@ run)
   again=.cache/tests-run-again.txt
   rm -f "$again"
   CGO_ENABLED=0 scripts/go build -trimpath -modfile=tools/test/go.mod -o .cache/tools/gotestsum gotest.tools/gotestsum
-  CGO_ENABLED=0 scripts/go test -trimpath -vet=off ./cmd/runsc
+  CGO_ENABLED=0 scripts/go test -trimpath -vet=off "$@" ./cmd/runsc
+  tested=$(packages | tr '\n' ' ')
   # By default a program with the race detector sleeps a second before it
   # exits, and the scripts of test/e2e run hundreds. make lint does the vetting.
   PATH="$(scripts/go env GOROOT)/bin:$PATH" GORACE="atexit_sleep_ms=10 ${GORACE:-}" \
     .cache/tools/gotestsum --format pkgname-and-test-fails --format-hide-empty-pkg \
-    --packages "$(packages | tr '\n' ' ')" --rerun-fails=2 --rerun-fails-max-failures=5 --rerun-fails-abort-on-data-race \
+    --packages "$tested" --rerun-fails=2 --rerun-fails-max-failures=5 --rerun-fails-abort-on-data-race \
     --rerun-fails-report "$again" --jsonfile .cache/tests.json -- "${flags[@]}" -vet=off -p 3 -timeout 45m "$@"
   if [ -s "$again" ]; then
     echo "tests that did not pass at once:"

@@ -23,13 +23,16 @@ func TestRefuseCPUIDFaults(t *testing.T) {
 	}
 	ask := make(chan struct{})
 	answers := make(chan unix.Errno)
+	there := make(chan struct{})
 	go func() { // a thread that is there before
 		runtime.LockOSThread()
+		close(there)
 		for range ask {
 			_, _, errno := unix.RawSyscall(unix.SYS_ARCH_PRCTL, archSetCPUID, cpuidAllowed, 0)
 			answers <- errno
 		}
 	}()
+	<-there
 	runtime.LockOSThread()
 	if err := refuseCPUIDFaults(); err != nil {
 		t.Fatal(err)

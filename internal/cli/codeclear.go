@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 	"unicode"
@@ -15,9 +16,9 @@ type extent struct{ rows, col int }
 // add follows what is written to a terminal of so many columns.
 func (e *extent) add(text string, cols int) {
 	for text != "" {
-		if loc := escapes.FindStringIndex(text); loc != nil && loc[0] == 0 {
-			e.move(text[:loc[1]])
-			text = text[loc[1]:]
+		if sequence := leading.FindString(text); sequence != "" {
+			e.move(sequence)
+			text = text[len(sequence):]
 			continue
 		}
 		r, size := utf8.DecodeRuneInString(text)
@@ -40,6 +41,9 @@ func (e *extent) add(text string, cols int) {
 		}
 	}
 }
+
+// leading is an escape sequence that a text begins with.
+var leading = regexp.MustCompile("^(?:" + escapes.String() + ")")
 
 // move follows the escape sequences that progress bars use.
 func (e *extent) move(sequence string) {

@@ -174,10 +174,21 @@ func (c *cell) interrupt(b blame) {
 	if process == nil {
 		return // its turn comes now: see begin
 	}
-	go process.interrupt(false)
+	id := process.running()
+	go func() {
+		if !c.isOver() {
+			process.interrupt(id)
+		}
+	}()
 	c.timers = append(c.timers,
 		time.AfterFunc(interruptAgain, func() { c.interruptAll(process) }),
 		time.AfterFunc(interruptGrace, func() { c.force(process) }))
+}
+
+func (c *cell) isOver() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.over
 }
 
 // interruptAll interrupts a cell that goes on, with the programs it waits for.
@@ -185,7 +196,7 @@ func (c *cell) interruptAll(process *kernelProcess) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.over {
-		process.interrupt(true)
+		process.interruptAll()
 	}
 }
 

@@ -271,28 +271,39 @@ func (p *kernelProcess) leave() {
 	<-p.done
 }
 
-// interrupt asks the kernel to end its cell, at first only the kernel itself,
-// so that servers which cells started live on. group is for when that was not
-// enough: it may wait for a child and not listen meanwhile.
-func (p *kernelProcess) interrupt(group bool) {
-	if client, ok := p.engine.(jupyterEngine); ok && p.asks && !group {
+// running is the number that the kernel's client gave the cell that runs, where
+// it numbers them.
+func (p *kernelProcess) running() int64 {
+	if client, ok := p.engine.(nodeEngine); ok {
+		return client.Running()
+	}
+	return 0
+}
+
+// interrupt asks the kernel to end its cell, and only the kernel itself, so
+// that servers which cells started live on.
+func (p *kernelProcess) interrupt(cell int64) {
+	if client, ok := p.engine.(jupyterEngine); ok && p.asks {
 		ctx, cancel := context.WithTimeout(p.s.life, interruptGrace)
 		defer cancel()
 		_ = client.Interrupt(ctx)
 		return
 	}
-	pid := p.tree.pid()
-	if group {
-		pid = -pid
+	p.signal(p.tree.pid())
+	if client, ok := p.engine.(nodeEngine); ok {
+		_ = client.Interrupt(cell)
 	}
+}
+
+// interruptAll is for when that was not enough: the kernel may wait for a child
+// and not listen meanwhile.
+func (p *kernelProcess) interruptAll() { p.signal(-p.tree.pid()) }
+
+func (p *kernelProcess) signal(pid int) {
 	select {
 	case <-p.ended: // the pid may be somebody else's
-		return
 	default:
 		_ = syscall.Kill(pid, syscall.SIGINT)
-	}
-	if client, ok := p.engine.(nodeEngine); ok && !group {
-		_ = client.Interrupt()
 	}
 }
 

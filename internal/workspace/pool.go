@@ -213,7 +213,7 @@ const discardTime = 10 * time.Second
 
 const (
 	refillPause = 10 * time.Second // after an error
-	// settleTime is longer than a create takes.
+	// settleTime is longer than most creates take.
 	settleTime = 250 * time.Millisecond
 )
 

@@ -39,7 +39,7 @@ func (b box) record() (record, bool, error) {
 		return record{}, false, err
 	}
 	var r record
-	if len(data) == 0 {
+	if len(data) == 0 || data[0] == 0 {
 		// What a crash of the host can leave of it. No run outlived that.
 		return r, true, nil
 	}
@@ -106,6 +106,9 @@ func (r *run) release() {
 // awaitEnd waits for the end of a run that was killed, so that those who wait
 // for it hear of it before release takes away what tells them.
 func (r *run) awaitEnd(ctx context.Context) error {
+	if r.ended() {
+		return nil
+	}
 	t := time.NewTimer(endPatience)
 	defer t.Stop()
 	select {

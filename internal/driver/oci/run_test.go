@@ -31,15 +31,17 @@ func TestRecord(t *testing.T) {
 // over then, and the sandbox must not be stuck with a note that nobody reads.
 func TestRecordEmptiedByACrash(t *testing.T) {
 	b := box{uid: sandbox.NewUID(), dir: t.TempDir()}
-	if err := os.WriteFile(b.runFile(), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	rec, found, err := b.record()
-	if !found || err != nil {
-		t.Fatalf("record = %t, %v, want one", found, err)
-	}
-	d := &Driver{hostID: "boot"}
-	if _, err := d.open(rec); !errors.Is(err, os.ErrProcessDone) {
-		t.Errorf("open = %v, want a process that is done", err)
+	for _, left := range [][]byte{nil, make([]byte, 100)} {
+		if err := os.WriteFile(b.runFile(), left, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		rec, found, err := b.record()
+		if !found || err != nil {
+			t.Fatalf("record = %t, %v, want one", found, err)
+		}
+		d := &Driver{hostID: "boot"}
+		if _, err := d.open(rec); !errors.Is(err, os.ErrProcessDone) {
+			t.Errorf("open = %v, want a process that is done", err)
+		}
 	}
 }

@@ -56,7 +56,7 @@ func (s *namespaces) fresh() (idRange, error) {
 
 const (
 	spareNamespaces = 4
-	// refillAfter is longer than a create takes: the fork copies this
+	// refillAfter is longer than most creates take: the fork copies this
 	// process's page tables and makes its next writes slow.
 	refillAfter = 250 * time.Millisecond
 )

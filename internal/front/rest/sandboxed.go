@@ -295,10 +295,8 @@ func (d *Door) sandboxedKeepalive(w http.ResponseWriter, r *http.Request) error 
 	}
 	var k core.Keepalive
 	if in.Until != nil {
-		k.Until = time.Unix(*in.Until, 0)
-		if longest := time.Now().Add(longestKeepalive); k.Until.After(longest) {
-			k.Until = longest
-		}
+		longest := time.Now().Add(longestKeepalive)
+		k.Until = time.Unix(min(*in.Until, longest.Unix()), 0)
 	}
 	b, err := d.core.Keepalive(r.Context(), r.PathValue("id"), k)
 	if err != nil {

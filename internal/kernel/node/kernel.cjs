@@ -392,14 +392,18 @@ async function execute(request) {
   return conclude(mine, error ?? mine.stray ?? null);
 }
 
-// conclude ends a cell, once.
+// conclude ends a cell, once. It may itself be ended in the middle, and is called
+// again then: the reply goes out before the watcher hears that it is over.
 function conclude(mine, error) {
   if (mine.over) return;
-  if (error) show({ error });
+  if (!mine.end) {
+    mine.end = { id: mine.id, reply: { status: error ? 'error' : 'ok', execution_count: count, ...(error ?? {}) } };
+    if (error) show({ error });
+  }
+  send(mine.end);
   mine.over = true;
   cell = null;
   store(ended, 0, mine.id);
-  send({ id: mine.id, reply: { status: error ? 'error' : 'ok', execution_count: count, ...(error ?? {}) } });
 }
 
 const queue = [];

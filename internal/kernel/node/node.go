@@ -96,12 +96,16 @@ func (c *Client) Close() {
 	c.out.Close()
 }
 
-// Interrupt ends the cell that runs, whatever it does: SIGINT alone does not
-// reach what an event calls. It returns at once.
-func (c *Client) Interrupt() error {
+// Running is the number of the cell that runs, or ran last.
+func (c *Client) Running() int64 {
 	c.mu.Lock()
-	id := c.id
-	c.mu.Unlock()
+	defer c.mu.Unlock()
+	return c.id
+}
+
+// Interrupt ends a cell, whatever it does: SIGINT alone does not reach what an
+// event calls. It does nothing to later cells, and returns at once.
+func (c *Client) Interrupt(id int64) error {
 	_, err := c.stop.Write(append(strconv.AppendInt(nil, id, 10), '\n'))
 	return err
 }

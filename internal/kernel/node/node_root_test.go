@@ -180,7 +180,7 @@ func TestInterruptKeepsState(t *testing.T) {
 		var s shown
 		_, err := c.Execute(inTime(t), kernel.Cell{Code: code}, func(o kernel.Output) {
 			if o.Stream != nil {
-				if err := errors.Join(cmd.Process.Signal(syscall.SIGINT), c.Interrupt()); err != nil {
+				if err := errors.Join(cmd.Process.Signal(syscall.SIGINT), c.Interrupt(c.Running())); err != nil {
 					t.Error(err)
 				}
 			}
@@ -206,7 +206,7 @@ func TestFakes(t *testing.T) {
 	var s shown
 	if _, err := c.Execute(inTime(t), kernel.Cell{Code: "await 1; console.log('on'); for (;;);"}, func(o kernel.Output) {
 		if o.Stream != nil {
-			if err := errors.Join(cmd.Process.Signal(syscall.SIGINT), c.Interrupt()); err != nil {
+			if err := errors.Join(cmd.Process.Signal(syscall.SIGINT), c.Interrupt(c.Running())); err != nil {
 				t.Error(err)
 			}
 		}
@@ -229,7 +229,7 @@ func TestInterruptOfACellThatCannotBegin(t *testing.T) {
 			case ended <- struct{}{}:
 				return
 			default:
-				_ = c.Interrupt()
+				_ = c.Interrupt(c.Running())
 			}
 		}
 	}()

@@ -145,7 +145,9 @@ def test_kernels_are_made_and_end(code_box: Sandbox) -> None:
             assert kernel.refresh().status == "busy"
             kernel.interrupt()
             assert "stopped\n" in "".join(c.text for c in [first, *stream] if isinstance(c, Output))
-        assert cell.get().success
+        ended = cell.get()
+        assert not ended.success
+        assert ended.reason == "killed"
         before = kernel.info.pid
         assert kernel.restart().pid != before
         assert "NameError" in str(kernel.run("y").error)
