@@ -173,47 +173,34 @@ func TestConnectionsAreAccountedFor(t *testing.T) {
 // A request that is sent again, because a kept connection ended under it, is
 // one request with the bytes of both.
 func TestRepeatedRequestCountsBothConnections(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
 	var mu sync.Mutex
 	arrived := 0 // bytes of requests for /again, and how often they came
 	times := 0
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer c.Close()
-				for br := bufio.NewReader(c); ; {
-					size, again := 0, false
-					for line := ""; line != "\r\n"; size += len(line) {
-						if line, err = br.ReadString('\n'); err != nil {
-							return
-						}
-						again = again || strings.HasPrefix(line, "GET /again ")
-					}
-					if again {
-						mu.Lock()
-						arrived += size
-						times++
-						first := times == 1
-						mu.Unlock()
-						if first {
-							return
-						}
-					}
-					_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+	address := server(t, func(c net.Conn) {
+		for br := bufio.NewReader(c); ; {
+			size, again := 0, false
+			for line := ""; line != "\r\n"; size += len(line) {
+				var err error
+				if line, err = br.ReadString('\n'); err != nil {
+					return
 				}
-			}()
+				again = again || strings.HasPrefix(line, "GET /again ")
+			}
+			if again {
+				mu.Lock()
+				arrived += size
+				times++
+				first := times == 1
+				mu.Unlock()
+				if first {
+					return
+				}
+			}
+			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
 		}
-	}()
+	})
 	r := newRig(t, "")
-	r.publish("web.example.com", "93.184.215.15", l.Addr().String(), 80)
+	r.publish("web.example.com", "93.184.215.15", address, 80)
 	client := r.client()
 	for _, path := range []string{"/", "/again"} {
 		if code, body, _ := get(t, client, "http://web.example.com"+path); code != 200 || body != "ok" {
