@@ -44,7 +44,7 @@ func (t *Tree) makeDir(name string, mode fs.FileMode, parents bool, user string)
 		p, err = t.find(name, parents)
 	}
 	if err != nil {
-		return none, err
+		return none, missingParent(name, err)
 	}
 	defer p.close()
 	if p.found {

@@ -65,6 +65,15 @@ func classify(name string, err error) error {
 	return err
 }
 
+// missingParent says how to write into a directory that does not exist.
+func missingParent(name string, err error) error {
+	if !errors.Is(err, unix.ENOENT) {
+		return err
+	}
+	return errs.E(errs.NotFound, "%s: no such file or directory", strings.ToValidUTF8(name, "\uFFFD")).
+		Hint("parents=true makes the directories that are missing").Because(err)
+}
+
 var diskFull = errs.E(errs.Exhausted, "disk full").
 	Hint("remove files, or use a sandbox with a larger disk")
 

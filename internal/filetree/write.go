@@ -46,7 +46,7 @@ func (t *Tree) write(ctx context.Context, name string, r io.Reader, w sandbox.Fi
 		p, err = t.find(name, true)
 	}
 	if err != nil {
-		return none, err
+		return none, missingParent(name, err)
 	}
 	defer p.close()
 	mode := w.Mode & fs.ModePerm

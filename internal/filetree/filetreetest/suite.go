@@ -323,6 +323,10 @@ func testWriteRefusals(t *testing.T, e Env) {
 	} {
 		_, err := e.Write(t.Context(), tt.name, strings.NewReader("x"), tt.w)
 		wantKind(t, "Write("+tt.name+")", err, tt.kind)
+		// One that asks for the missing directory says how to have it made.
+		if hint := errs.Public(err).Hint; strings.Contains(hint, "parents=true") != (tt.kind == errs.NotFound) {
+			t.Errorf("Write(%s): hint %q", tt.name, hint)
+		}
 	}
 }
 

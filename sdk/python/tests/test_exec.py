@@ -135,6 +135,40 @@ def test_terminal(box: Sandbox) -> None:
     assert b"40 120" in b"".join(c.data for c in stream if isinstance(c, Output))
 
 
+def test_callbacks_hear_a_command_while_it_runs(box: Sandbox) -> None:
+    heard: list[str] = []
+
+    def answer(text: str) -> None:
+        heard.append(text)
+        box.files.write("heard", text)  # without it the command does not end
+
+    cmd = "echo one; until [ -e heard ]; do sleep 0.05; done; echo two >&2; exit 3"
+    result = box.exec(cmd, on_stdout=answer, on_stderr=heard.append)
+    assert heard == ["one\n", "two\n"]
+    assert (result.stdout, result.stderr, result.exit_code) == ("one\n", "two\n", 3)
+
+
+def test_a_canceled_call_kills_only_where_that_was_asked(daemon: Daemon, box: Sandbox) -> None:
+    async def scenario() -> None:
+        async with AsyncClient(daemon.url, TOKEN) as client:
+            box_ = await client.sandboxes.get(box.id)
+            for kill in (True, False):
+                started = asyncio.Event()
+                task = asyncio.create_task(
+                    box_.exec("echo $$; sleep 600", on_stdout=lambda _, s=started: s.set(), kill_on_cancel=kill)
+                )
+                await started.wait()
+                task.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await task
+                [left] = [e for e in await box_.execs() if e.cmd == "echo $$; sleep 600" and not e.finished] or [None]
+                assert (left is None) == kill
+                if left is not None:
+                    await box_.process(left.seq).cancel()
+
+    asyncio.run(scenario())
+
+
 def test_list_of_commands(box: Sandbox) -> None:
     seq = box.exec("echo listed").seq
     assert [e.seq for e in box.execs(after_seq=seq - 1, limit=1)] == [seq]

@@ -72,6 +72,8 @@ def _converter(hint: Any) -> Converter:
         # The unions of the models are X | None, and None never comes here; "any" is a union that is left as it is.
         kinds = [a for a in args if a is not type(None)]
         return _converter(kinds[0]) if len(kinds) == 1 else _same
+    if origin is typing.Literal:  # of which a newer daemon may have more
+        return _SCALARS[str]
     if origin is list:
         item = _converter(args[0])
         return lambda v: [item(x) for x in _expect(list, v)]

@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from ._decode import decode, malformed
+from ._short import Short
 from .errors import CodeFailedError
 from .models import Output
 
@@ -80,8 +81,8 @@ class _Rich:
         return self.get("application/json")
 
 
-@dataclass(frozen=True)
-class CodeError:
+@dataclass(frozen=True, repr=False)
+class CodeError(Short):
     """The exception that ended a cell.
 
     ``type`` is its class, ``ZeroDivisionError`` for example; ``traceback`` is text without colors.
@@ -110,7 +111,8 @@ class Display(_Rich):
     display_id: str = ""
 
     def __repr__(self) -> str:
-        return f"<Display {', '.join(self.data)}>"
+        more = ", …" if len(self.data) > 5 else ""
+        return f"<Display {', '.join(list(self.data)[:5])}{more}>"
 
     def _bundles(self) -> Iterator[Mapping[str, Any]]:
         yield self.data
@@ -175,7 +177,8 @@ class Execution(_Rich):
 
     def __repr__(self) -> str:
         shown = f", {len(self.outputs)} outputs" if self.outputs else ""
-        return f"<Execution {self.seq} {self.status}: {self.error or self.text!r}{shown}>"
+        said = f"{self.status}: {self.error or repr(self.text)}"
+        return f"<Execution {self.seq} {said[:200]}{'…' if len(said) > 200 else ''}{shown}>"
 
     def _bundles(self) -> Iterator[Mapping[str, Any]]:
         if self.result is not None:
@@ -229,8 +232,8 @@ def _chosen(
     return {k: v for k, v in bundle.items() if (not include or k in include) and (not exclude or k not in exclude)}
 
 
-@dataclass(frozen=True)
-class RichOutput:
+@dataclass(frozen=True, repr=False)
+class RichOutput(Short):
     """A thing beside text that a cell shows, as it comes.
 
     Attributes:
@@ -255,8 +258,8 @@ class RichOutput:
     next: int = 0
 
 
-@dataclass(frozen=True)
-class CodeEnd:
+@dataclass(frozen=True, repr=False)
+class CodeEnd(Short):
     """The end of a cell, the last chunk of its stream, with everything that it printed and showed."""
 
     execution: Execution
@@ -267,8 +270,8 @@ CodeChunk = Output | RichOutput | CodeEnd
 """What the stream of a cell gives."""
 
 
-@dataclass(frozen=True)
-class KernelInfo:
+@dataclass(frozen=True, repr=False)
+class KernelInfo(Short):
     """How a kernel stood when the daemon was asked.
 
     ``status`` is ``starting``, ``idle``, ``busy`` or ``dead``, and then ``reason`` says why; the next cell starts it
@@ -290,8 +293,8 @@ class KernelInfo:
     started_at: datetime | None = None
 
 
-@dataclass(frozen=True)
-class KernelKind:
+@dataclass(frozen=True, repr=False)
+class KernelKind(Short):
     """A kernel that the sandbox's image can run."""
 
     spec: str

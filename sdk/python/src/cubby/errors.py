@@ -10,6 +10,8 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
+from ._short import command_line, tail
+
 if TYPE_CHECKING:
     from .coderesults import Execution
     from .models import ExecResult
@@ -27,6 +29,7 @@ __all__ = [
     "InternalError",
     "InvalidRequestError",
     "NotFoundError",
+    "QuotaExceededError",
     "RequestTimeoutError",
     "TooLargeError",
     "UnauthorizedError",
@@ -139,8 +142,16 @@ class CapacityError(CubbyError):
     default_code = "sandbox_capacity"
 
 
+class QuotaExceededError(CubbyError):
+    """The tenant, the thread or the sandbox has all that a bound of the operator gives; give something back, or try
+    again after ``retry_after``.
+    """
+
+    default_code = "quota_exceeded"
+
+
 class UnavailableError(CubbyError):
-    """The sandbox, or a part of the daemon, does not answer now."""
+    """The sandbox (``sandbox_unavailable``), or the daemon itself (``unavailable``), cannot answer now."""
 
     default_code = "sandbox_unavailable"
 
@@ -178,6 +189,8 @@ class UnreachableError(CubbyError):
 class ExecFailedError(CubbyError):
     """A command did not end with exit code 0; raised only where that was asked for, by ``check``.
 
+    The message has the command and the end of what it wrote to standard error.
+
     Attributes:
         result: the command, with its output.
     """
@@ -185,7 +198,11 @@ class ExecFailedError(CubbyError):
     default_code = "exec_failed"
 
     def __init__(self, result: ExecResult) -> None:
-        super().__init__(result.describe_end())
+        name = command_line(result.cmd)
+        said = tail(result.stderr)
+        super().__init__(
+            result.describe_end() + (f"\n$ {name}" if name else "") + (f"\n{said}" if said else ""),
+        )
         self.result = result
 
 
@@ -253,6 +270,7 @@ _CLASSES: dict[str, type[CubbyError]] = {
         WrongStateError,
         TooLargeError,
         CapacityError,
+        QuotaExceededError,
         UnavailableError,
         RequestTimeoutError,
         CanceledError,
@@ -261,6 +279,7 @@ _CLASSES: dict[str, type[CubbyError]] = {
         UnreachableError,
     )
 }
+_CLASSES["unavailable"] = UnavailableError
 
 _BY_STATUS = {
     401: "unauthorized",

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from ._short import Short
+
 __all__ = [
     "GitBranch",
     "GitBranches",
@@ -23,8 +25,8 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True)
-class GitCloned:
+@dataclass(frozen=True, repr=False)
+class GitCloned(Short):
     """A clone. ``branch`` is empty when a tag was asked for, ``commit`` in an empty repository."""
 
     path: str
@@ -32,8 +34,8 @@ class GitCloned:
     commit: str = ""
 
 
-@dataclass(frozen=True)
-class GitFileStatus:
+@dataclass(frozen=True, repr=False)
+class GitFileStatus(Short):
     """A path that differs.
 
     ``index`` and ``worktree`` are empty, ``modified``, ``added``, ``deleted``, ``renamed``, ``copied``,
@@ -47,8 +49,8 @@ class GitFileStatus:
     from_path: str = field(default="", metadata={"json": "from"})
 
 
-@dataclass(frozen=True)
-class GitStatus:
+@dataclass(frozen=True, repr=False)
+class GitStatus(Short):
     """What differs between the last commit, the index and the files.
 
     ``omitted`` counts files that are not listed.
@@ -64,8 +66,8 @@ class GitStatus:
     omitted: int = 0
 
 
-@dataclass(frozen=True)
-class GitFileDiff:
+@dataclass(frozen=True, repr=False)
+class GitFileDiff(Short):
     """How much a file changed, in lines; ``from_path`` is what a renamed one was."""
 
     path: str
@@ -75,8 +77,8 @@ class GitFileDiff:
     from_path: str = field(default="", metadata={"json": "from"})
 
 
-@dataclass(frozen=True)
-class GitDiff:
+@dataclass(frozen=True, repr=False)
+class GitDiff(Short):
     """Changes. ``patch`` is the diff as text, where it was asked for; ``omitted`` counts files that are not listed."""
 
     files: list[GitFileDiff] = field(default_factory=list)
@@ -86,8 +88,8 @@ class GitDiff:
     patch: str = ""
 
 
-@dataclass(frozen=True)
-class GitPerson:
+@dataclass(frozen=True, repr=False)
+class GitPerson(Short):
     """Who made a commit, and when."""
 
     name: str = ""
@@ -95,8 +97,8 @@ class GitPerson:
     time: datetime | None = None
 
 
-@dataclass(frozen=True)
-class GitRevision:
+@dataclass(frozen=True, repr=False)
+class GitRevision(Short):
     """A commit. ``body`` is what follows the first line of its message, up to 4 KiB."""
 
     commit: str
@@ -107,7 +109,7 @@ class GitRevision:
     body: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class GitCommitted(GitRevision):
     """A commit that was just made, with its branch and what changed."""
 
@@ -115,8 +117,8 @@ class GitCommitted(GitRevision):
     changes: GitDiff = field(default_factory=GitDiff)
 
 
-@dataclass(frozen=True)
-class GitBranch:
+@dataclass(frozen=True, repr=False)
+class GitBranch(Short):
     """A branch: ``main``, or ``origin/main`` of a remote."""
 
     name: str
@@ -127,24 +129,24 @@ class GitBranch:
     behind: int = 0
 
 
-@dataclass(frozen=True)
-class GitBranches:
+@dataclass(frozen=True, repr=False)
+class GitBranches(Short):
     """Branches, and which one is checked out; empty when none is."""
 
     current: str = ""
     branches: list[GitBranch] = field(default_factory=list)
 
 
-@dataclass(frozen=True)
-class GitHead:
+@dataclass(frozen=True, repr=False)
+class GitHead(Short):
     """What is checked out."""
 
     branch: str = ""
     commit: str = ""
 
 
-@dataclass(frozen=True)
-class GitPulled:
+@dataclass(frozen=True, repr=False)
+class GitPulled(Short):
     """What a pull did: from the commit ``before`` to ``commit``."""
 
     branch: str = ""
@@ -153,8 +155,8 @@ class GitPulled:
     updated: bool = False
 
 
-@dataclass(frozen=True)
-class GitPushedRef:
+@dataclass(frozen=True, repr=False)
+class GitPushedRef(Short):
     """What became of a branch: ``new``, ``updated``, ``forced``, ``deleted``, ``up_to_date`` or ``rejected``."""
 
     status: str
@@ -163,8 +165,8 @@ class GitPushedRef:
     to_ref: str = field(default="", metadata={"json": "to"})
 
 
-@dataclass(frozen=True)
-class GitPushed:
+@dataclass(frozen=True, repr=False)
+class GitPushed(Short):
     """What a push did."""
 
     remote: str = ""

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 from ._decode import decode, malformed
+from ._lists import items
+from ._short import Short
 from .errors import ExecFailedError
 
 __all__ = [
@@ -27,9 +29,12 @@ __all__ = [
     "Exit",
     "FileChange",
     "FileInfo",
+    "IdlePolicy",
     "Image",
+    "Isolation",
     "Limits",
     "Network",
+    "NetworkMode",
     "Output",
     "Problem",
     "SandboxInfo",
@@ -41,12 +46,26 @@ __all__ = [
     "TerminalInfo",
     "ThreadInfo",
     "Truncated",
+    "Visibility",
     "WindowSize",
 ]
 
 
-@dataclass(frozen=True)
-class Limits:
+Isolation = Literal["gvisor", "container"]
+"""What keeps a sandbox from the host."""
+
+NetworkMode = Literal["none", "allowlist", "open"]
+"""How far a sandbox can reach."""
+
+IdlePolicy = Literal["stop", "destroy", "sleep", "always_on"]
+"""What happens to a sandbox that is not used."""
+
+Visibility = Literal["private", "public"]
+"""Who may see a sandbox's ports."""
+
+
+@dataclass(frozen=True, repr=False)
+class Limits(Short):
     """Bounds of what a sandbox can use. In a request, None is the daemon's default."""
 
     memory_bytes: int | None = None
@@ -56,8 +75,8 @@ class Limits:
     open_files: int | None = None
 
 
-@dataclass(frozen=True)
-class Network:
+@dataclass(frozen=True, repr=False, init=False)
+class Network(Short):
     """How far a sandbox can reach.
 
     ``mode`` is ``"none"``, ``"allowlist"`` or ``"open"``; open never includes private addresses. ``allow`` lists hosts
@@ -65,13 +84,19 @@ class Network:
     of package indexes. ``deny`` comes before everything that allows, in every mode.
     """
 
-    mode: str | None = None
+    mode: NetworkMode | None = None
     allow: list[str] = field(default_factory=list)
     deny: list[str] = field(default_factory=list)
 
+    def __init__(
+        self, mode: NetworkMode | None = None, allow: str | Sequence[str] = (), deny: str | Sequence[str] = ()
+    ) -> None:
+        for name, value in (("mode", mode), ("allow", items(allow)), ("deny", items(deny))):
+            object.__setattr__(self, name, value)
 
-@dataclass(frozen=True)
-class EgressDecision:
+
+@dataclass(frozen=True, repr=False)
+class EgressDecision(Short):
     """What a sandbox would get that asks for a host.
 
     ``host`` is in the form that rules compare. ``rule`` is what decides: ``none``, ``allowlist``, ``open``,
@@ -86,8 +111,8 @@ class EgressDecision:
     hint: str = ""
 
 
-@dataclass(frozen=True)
-class EgressConnection:
+@dataclass(frozen=True, repr=False)
+class EgressConnection(Short):
     """A connection of a sandbox to a host outside.
 
     ``rule`` is what allowed it; ``protocol`` is how it was asked for: ``connect``, ``socks``, or ``http`` for one
@@ -103,14 +128,16 @@ class EgressConnection:
     age_ms: int = 0
 
 
-@dataclass(frozen=True)
-class SandboxInfo:
+@dataclass(frozen=True, repr=False)
+class SandboxInfo(Short):
     """How a sandbox stood when the daemon was asked. Its environment is never reported.
 
     ``status`` is ``creating``, ``running``, ``sleeping``, ``stopped``, ``failed`` or ``destroyed``; ``reason`` says why
     it failed, or stopped when nobody asked. ``expires_at``, ``idle_at`` and ``kept_until`` are None where they do not
     apply.
     """
+
+    _shown: ClassVar[Sequence[str]] = ("id", "status", "reason", "image", "isolation", "runtime", "tenant_id")
 
     id: str
     status: str
@@ -142,8 +169,8 @@ class SandboxInfo:
     expires_at: datetime | None = None
 
 
-@dataclass(frozen=True)
-class Stats:
+@dataclass(frozen=True, repr=False)
+class Stats(Short):
     """What a sandbox uses now. ``pids`` is -1 where the host cannot count them."""
 
     memory_bytes: int = 0
@@ -154,8 +181,8 @@ class Stats:
     execs: int = 0
 
 
-@dataclass(frozen=True)
-class Archive:
+@dataclass(frozen=True, repr=False)
+class Archive(Short):
     """The files of a destroyed sandbox in the daemon's archive storage; a create takes its name as ``restore``.
 
     ``id`` is the sandbox's; ``bytes`` is what the archive takes in the storage.
@@ -169,8 +196,8 @@ class Archive:
     created_at: datetime | None = None
 
 
-@dataclass(frozen=True)
-class Image:
+@dataclass(frozen=True, repr=False)
+class Image(Short):
     """A root filesystem that sandboxes start from."""
 
     name: str
@@ -182,8 +209,8 @@ class Image:
     problem: str = ""
 
 
-@dataclass(frozen=True)
-class ThreadInfo:
+@dataclass(frozen=True, repr=False)
+class ThreadInfo(Short):
     """A thread that has sandboxes. ``running`` of them run; ``created_at`` is of the oldest."""
 
     thread: str
@@ -193,8 +220,8 @@ class ThreadInfo:
     last_active_at: datetime | None = None
 
 
-@dataclass(frozen=True)
-class TenantDisk:
+@dataclass(frozen=True, repr=False)
+class TenantDisk(Short):
     """The disk that a tenant's sandboxes share.
 
     ``used_bytes`` is 0 while nothing of the tenant runs; ``allocated_bytes`` is what it takes on the host.
@@ -205,8 +232,8 @@ class TenantDisk:
     allocated_bytes: int = 0
 
 
-@dataclass(frozen=True)
-class TenantInfo:
+@dataclass(frozen=True, repr=False)
+class TenantInfo(Short):
     """A tenant that has shared files. ``sandboxes`` run or are stopped; ``running`` of them run."""
 
     tenant_id: str
@@ -216,8 +243,8 @@ class TenantInfo:
     created_at: datetime | None = None
 
 
-@dataclass(frozen=True)
-class Problem:
+@dataclass(frozen=True, repr=False)
+class Problem(Short):
     """Something that keeps a daemon from being ready."""
 
     part: str
@@ -225,24 +252,24 @@ class Problem:
     hint: str = ""
 
 
-@dataclass(frozen=True)
-class WindowSize:
+@dataclass(frozen=True, repr=False)
+class WindowSize(Short):
     """A terminal's size in characters."""
 
     cols: int
     rows: int
 
 
-@dataclass(frozen=True)
-class Truncated:
+@dataclass(frozen=True, repr=False)
+class Truncated(Short):
     """Bytes of output that an answer leaves out."""
 
     stdout: int = 0
     stderr: int = 0
 
 
-@dataclass(frozen=True)
-class ExecResult:
+@dataclass(frozen=True, repr=False)
+class ExecResult(Short):
     """One command of a sandbox: how it stands, and when it has finished how it ended.
 
     Attributes:
@@ -262,6 +289,8 @@ class ExecResult:
         output_pruned: the output was removed to make room for later commands'.
         detail: what an operation was asked; its result is in ``result``.
     """
+
+    _shown: ClassVar[Sequence[str]] = ("seq", "status", "kind", "cmd", "exit_code", "reason", "stdout", "stderr")
 
     seq: int
     status: str
@@ -347,8 +376,8 @@ def decode_text(text: object, encoding: object) -> bytes:
         raise malformed(f"output: {e}") from e
 
 
-@dataclass(frozen=True)
-class Output:
+@dataclass(frozen=True, repr=False)
+class Output(Short):
     """A piece of what a command printed.
 
     ``offset`` is where ``data`` begins in the output, counted over both streams; ``next`` is where the piece after it
@@ -366,8 +395,8 @@ class Output:
         return self.data.decode("utf-8", "replace")
 
 
-@dataclass(frozen=True)
-class Exit:
+@dataclass(frozen=True, repr=False)
+class Exit(Short):
     """The end of a command, the last chunk of its stream. ``result`` has no output."""
 
     result: ExecResult
@@ -378,14 +407,16 @@ Chunk = Output | Exit
 """What a stream of a command gives."""
 
 
-@dataclass(frozen=True)
-class Event:
+@dataclass(frozen=True, repr=False)
+class Event(Short):
     """An entry of a sandbox's history.
 
     Events are facts and never change: an operation that takes its time leaves one for each status that it reached, all
     with its ``seq``. ``seq`` is None for acts that were over at once. ``payload`` is what was asked, ``result`` what
     came of it.
     """
+
+    _shown: ClassVar[Sequence[str]] = ("cursor", "kind", "time", "seq", "status", "payload", "result")
 
     cursor: int
     kind: str
@@ -397,16 +428,16 @@ class Event:
     result: Any = None
 
 
-@dataclass(frozen=True)
-class EventPage:
+@dataclass(frozen=True, repr=False)
+class EventPage(Short):
     """Events in order, and the cursor to go on from."""
 
     events: list[Event]
     next: int
 
 
-@dataclass(frozen=True)
-class SessionInfo:
+@dataclass(frozen=True, repr=False)
+class SessionInfo(Short):
     """A session shell.
 
     ``status`` is ``idle``, ``busy`` or ``queued``; ``running_seq`` is the command that runs now; ``pending`` is how
@@ -421,8 +452,8 @@ class SessionInfo:
     last_used_at: datetime | None = None
 
 
-@dataclass(frozen=True)
-class TerminalInfo:
+@dataclass(frozen=True, repr=False)
+class TerminalInfo(Short):
     """A terminal that is open.
 
     ``seq`` is the command that runs in it; ``cmd`` is empty for an interactive shell; ``viewers`` look at it now.
@@ -438,8 +469,8 @@ class TerminalInfo:
     created_at: datetime | None = None
 
 
-@dataclass(frozen=True)
-class TerminalExit:
+@dataclass(frozen=True, repr=False)
+class TerminalExit(Short):
     """How the program of a terminal ended, as of an :class:`ExecResult`."""
 
     exit_code: int | None = None
@@ -447,13 +478,15 @@ class TerminalExit:
     message: str = ""
 
 
-@dataclass(frozen=True)
-class FileInfo:
+@dataclass(frozen=True, repr=False)
+class FileInfo(Short):
     """A path inside a sandbox.
 
     ``type`` is ``file``, ``dir``, ``symlink`` or ``other``; ``mode`` is octal text, ``"0644"``; ``target`` is where a
     symlink leads, as stored.
     """
+
+    _shown: ClassVar[Sequence[str]] = ("path", "type", "size", "mode", "target")
 
     path: str
     name: str
@@ -476,8 +509,8 @@ class FileInfo:
         return self.type == "file"
 
 
-@dataclass(frozen=True)
-class FileChange:
+@dataclass(frozen=True, repr=False)
+class FileChange(Short):
     """A change that a watch reports.
 
     ``op`` is ``create``, ``write``, ``remove``, ``rename``, ``chmod``, or ``overflow`` when changes came too fast and

@@ -7,21 +7,22 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from ._short import Short
 from .errors import InvalidRequestError
 
 __all__ = ["ExportedFile", "FileToImport", "ImportedFile", "Package"]
 
 
-@dataclass(frozen=True)
-class Package:
+@dataclass(frozen=True, repr=False)
+class Package(Short):
     """A package that was installed."""
 
     name: str
     version: str = ""
 
 
-@dataclass(frozen=True)
-class FileToImport:
+@dataclass(frozen=True, repr=False)
+class FileToImport(Short):
     """What to bring into a sandbox: one of content, ``path`` of another sandbox, or ``source``.
 
     Attributes:
@@ -57,8 +58,8 @@ class FileToImport:
         return fields
 
 
-@dataclass(frozen=True)
-class ImportedFile:
+@dataclass(frozen=True, repr=False)
+class ImportedFile(Short):
     """One file or directory that was to be imported: where it is in the sandbox, or why it is not."""
 
     source: str
@@ -68,8 +69,8 @@ class ImportedFile:
     error: str = ""
 
 
-@dataclass(frozen=True)
-class ExportedFile:
+@dataclass(frozen=True, repr=False)
+class ExportedFile(Short):
     """One file or directory that is exported, or was to be.
 
     ``path`` is absolute; ``size`` of a directory is that of all files below it; ``error`` says why it is not exported.

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
-from contextlib import AbstractAsyncContextManager
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterable,
+    Iterator,
+)
+from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any, ParamSpec, TypeVar
 
 from .._request import Readable
+from ..errors import CubbyError
 
 T = TypeVar("T")
+R = TypeVar("R")
 P = ParamSpec("P")
 
 AsyncGen = AsyncGenerator[T, None]
@@ -30,6 +41,31 @@ async def tell(callback: Callable[[T], object] | None, value: T) -> None:
         answer = callback(value)
         if inspect.isawaitable(answer):
             await answer
+
+
+async def owned(
+    start: Callable[[], Coroutine[Any, Any, T]],
+    follow: Callable[[T], Awaitable[R]],
+    kill: Callable[[T], Awaitable[object]],
+) -> R:
+    """Start something and follow it to its end; kill it when the caller is interrupted meanwhile.
+
+    An interruption of the start waits for its answer, which has the name of what is to be killed. What the daemon says
+    is no interruption.
+    """
+    begun = asyncio.ensure_future(start())
+    try:
+        return await follow(await asyncio.shield(begun))
+    except CubbyError:
+        raise
+    except BaseException:
+        await asyncio.shield(asyncio.ensure_future(_kill(begun, kill)))
+        raise
+
+
+async def _kill(begun: asyncio.Future[T], kill: Callable[[T], Awaitable[object]]) -> None:
+    with suppress(Exception):  # the interruption is what is told
+        await kill(await begun)
 
 
 def connect_websocket(url: str, **options: Any) -> AbstractAsyncContextManager[Any]:

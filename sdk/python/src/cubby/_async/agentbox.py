@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 
 from .._decode import decode
+from .._lists import items
 from .._request import compact, stream_cut
 from ..compat._agentbox import (
     AGENTBOX_URL,
@@ -101,7 +102,7 @@ class AsyncSandbox:
         session_id: str | None = None,
         *,
         tenant_id: str | None = None,
-        allowed_hosts: Sequence[str] | None = None,
+        allowed_hosts: str | Sequence[str] | None = None,
     ) -> SessionInfo:
         """Make a session, or take up the live one of that id, and return when commands can run.
 
@@ -114,7 +115,7 @@ class AsyncSandbox:
         fields = {
             "sessionId": session_id or str(uuid.uuid4()),
             "tenantId": tenant_id,
-            "allowedHosts": list(allowed_hosts or ()),
+            "allowedHosts": items(allowed_hosts) or [],
         }
         answer = await self._call("CreateSession", fields, repeat=True)
         self._session = decode(SessionInfo, answer.get("session"))
@@ -175,7 +176,7 @@ class AsyncSandbox:
         check_success(answer, "Failed to read file")
         return str(answer.get("content", ""))
 
-    async def pip_install(self, packages: Sequence[str]) -> ExecResult:
+    async def pip_install(self, packages: str | Sequence[str]) -> ExecResult:
         """Install Python packages, for at most 120 seconds.
 
         Raises a RuntimeError when the session may not reach pypi.org and files.pythonhosted.org.
@@ -187,7 +188,7 @@ class AsyncSandbox:
         missing = [h for h in PIP_HOSTS if h not in self.allowed_hosts]
         if missing:
             raise RuntimeError("pip_install needs these hosts in allowed_hosts: " + ", ".join(missing))
-        fields = {"sessionId": session, "packages": list(packages)}
+        fields = {"sessionId": session, "packages": items(packages)}
         return decode(ExecResult, await self._call("PipInstall", fields, wait=PIP_LIMIT))
 
     async def run_python(self, code: str, *, timeout: int = EXEC_LIMIT) -> ExecResult:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import codecs
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
 
 from .._request import FIRST_WAIT, CodeEvent, compact, path, read_code_chunk
 from ..coderesults import CodeChunk, CodeEnd, Execution, RichOutput, decode_execution
 from ..models import Exit, Output
-from ._backend import AsyncGen, tell
+from ._backend import AsyncGen, owned, tell
 from .process import AsyncProcess
+from .relaying import AsyncRelay
 from .streams import AsyncCodeStream
 from .transport import AsyncTransport
 from .waiting import poll, poll_finished
@@ -119,13 +119,22 @@ class AsyncCode:
         on_stdout: Callable[[str], object] | None,
         on_stderr: Callable[[str], object] | None,
         on_output: Callable[[RichOutput], object] | None,
+        kill_on_cancel: bool,
         **fields: object,
     ) -> Execution:
         """Run a cell with the fields of a request; see :meth:`cubby.Sandbox.run_code`."""
-        if on_stdout is not None or on_stderr is not None or on_output is not None:
-            cell = await self.start(code, **fields)
-            return await _relay(cell, on_stdout, on_stderr, on_output)
         limit: float | None = None if wait is True else float(wait)
+        calls_back = on_stdout is not None or on_stderr is not None or on_output is not None
+
+        async def follow(cell: AsyncCell) -> Execution:
+            if calls_back:
+                return await _call_back(cell, AsyncRelay(on_stdout, on_stderr), on_output)
+            return await poll(self._transport, cell._path(), limit, decode_execution)
+
+        if kill_on_cancel:
+            return await owned(lambda: self.start(code, **fields), follow, lambda cell: cell._process._abandon())
+        if calls_back:
+            return await follow(await self.start(code, **fields))
         first = FIRST_WAIT if limit is None else min(FIRST_WAIT, limit)
         execution = await self._post(compact(code=code, wait=first > 0, wait_seconds=first or None, **fields))
         left = None if limit is None else limit - first
@@ -139,26 +148,15 @@ class AsyncCode:
         return decode_execution(await self._transport.call("POST", url, json=body))
 
 
-async def _relay(
-    cell: AsyncCell,
-    on_stdout: Callable[[str], object] | None,
-    on_stderr: Callable[[str], object] | None,
-    on_output: Callable[[RichOutput], object] | None,
-) -> Execution:
+async def _call_back(cell: AsyncCell, relay: AsyncRelay, on_output: Callable[[RichOutput], object] | None) -> Execution:
     """Follow a cell to its end and call back with what comes."""
-    callbacks = {"stdout": on_stdout, "stderr": on_stderr}
-    # A piece may end within a character.
-    texts = {name: codecs.getincrementaldecoder("utf-8")("replace") for name in callbacks}
     async with cell.stream() as stream:
         async for chunk in stream:
             if isinstance(chunk, Output):
-                if text := texts[chunk.stream].decode(chunk.data):
-                    await tell(callbacks[chunk.stream], text)
+                await relay.take(chunk)
             elif isinstance(chunk, RichOutput):
                 await tell(on_output, chunk)
             else:
-                for name, callback in callbacks.items():
-                    if text := texts[name].decode(b"", True):
-                        await tell(callback, text)
+                await relay.finish()
                 return chunk.execution
     return await cell.wait()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from .._decode import decode
+from .._lists import items
 from .._request import path, query, read_event
 from ..models import EventPage, ExecResult
 from .streams import AsyncEventStream
@@ -19,7 +20,9 @@ class AsyncEvents:
         self._transport = transport
         self._box_id = box_id
 
-    async def list(self, *, after: int = 0, limit: int | None = None, kinds: Iterable[str] | None = None) -> EventPage:
+    async def list(
+        self, *, after: int = 0, limit: int | None = None, kinds: str | Iterable[str] | None = None
+    ) -> EventPage:
         """Return entries, oldest first, and the cursor to go on from.
 
         Args:
@@ -35,7 +38,7 @@ class AsyncEvents:
         )
         return decode(EventPage, answer)
 
-    def follow(self, *, after: int = 0, kinds: Iterable[str] | None = None) -> AsyncEventStream:
+    def follow(self, *, after: int = 0, kinds: str | Iterable[str] | None = None) -> AsyncEventStream:
         """Follow the history from a cursor, 0 for the start, until the sandbox is destroyed.
 
         Args:
@@ -56,5 +59,5 @@ class AsyncEvents:
         return await wait_finished(self._transport, path("sandboxes", self._box_id, "events", seq), timeout)
 
 
-def _join(kinds: Iterable[str] | None) -> str | None:
-    return None if kinds is None else ",".join(kinds)
+def _join(kinds: str | Iterable[str] | None) -> str | None:
+    return None if kinds is None else ",".join(items(kinds) or ())

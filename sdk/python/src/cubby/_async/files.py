@@ -70,7 +70,7 @@ class AsyncFiles:
         *,
         mode: int | str | None = None,
         append: bool = False,
-        parents: bool = False,
+        parents: bool = True,
     ) -> FileInfo:
         """Write a file. It belongs to the sandbox's default user.
 
@@ -81,7 +81,7 @@ class AsyncFiles:
             content: text, bytes, a file that is open for reading bytes, or an iterable of bytes.
             mode: its permissions, ``0o755`` or ``"0755"``; None keeps an existing file's, else 0644.
             append: add to the file instead of replacing it.
-            parents: make missing directories.
+            parents: make missing directories; without it they are a NotFoundError.
         """
         octal = f"{mode:04o}" if isinstance(mode, int) else mode
         answer = await self._transport.send(
@@ -112,8 +112,8 @@ class AsyncFiles:
         try:
             await self.stat(path, follow=False)
         except NotFoundError as e:
-            if e.message.startswith("no such sandbox"):
-                raise
+            if "no such file or directory" not in e.message:
+                raise  # it is the sandbox that is not there
             return False
         return True
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from .._decode import decode
+from .._lists import items
 from .._request import FIRST_WAIT, compact, path
 from ..errors import GitError
 from ..gitresults import (
@@ -120,7 +121,7 @@ class AsyncGit:
         path: str | None = None,
         *,
         staged: bool = False,
-        files: Sequence[str] | None = None,
+        files: str | Sequence[str] | None = None,
         timeout: float | None = None,
     ) -> GitDiff:
         """Tell what changed in tracked files and is not committed.
@@ -131,27 +132,27 @@ class AsyncGit:
             files: only these, and what lies below them.
             timeout: seconds after which it is ended.
         """
-        fields = {"path": path, "staged": staged or None, "files": _names(files)}
+        fields = {"path": path, "staged": staged or None, "files": items(files)}
         result = await self._finish("diff", timeout, fields)
         changes = _typed(GitDiff, result)
         return GitDiff(changes.files, changes.additions, changes.deletions, changes.omitted, result.stdout)
 
     async def add(
         self,
-        files: Sequence[str] | None = None,
+        files: str | Sequence[str] | None = None,
         *,
         all: bool = False,
         path: str | None = None,
         timeout: float | None = None,
     ) -> GitStatus:
         """Put files into the index, or with all everything that differs. Names are names, not patterns."""
-        return await self._run(GitStatus, "add", timeout, path=path, files=_names(files), all=all or None)
+        return await self._run(GitStatus, "add", timeout, path=path, files=items(files), all=all or None)
 
     async def commit(
         self,
         message: str,
         *,
-        files: Sequence[str] | None = None,
+        files: str | Sequence[str] | None = None,
         all: bool = False,
         path: str | None = None,
         author_name: str | None = None,
@@ -174,7 +175,7 @@ class AsyncGit:
             "commit",
             timeout,
             message=message,
-            files=_names(files),
+            files=items(files),
             all=all or None,
             path=path,
             author_name=author_name,
@@ -199,7 +200,7 @@ class AsyncGit:
         *,
         branch: str | None = None,
         limit: int | None = None,
-        files: Sequence[str] | None = None,
+        files: str | Sequence[str] | None = None,
         timeout: float | None = None,
     ) -> list[GitRevision]:
         """Return commits, newest first.
@@ -211,7 +212,7 @@ class AsyncGit:
             files: only commits that touch these.
             timeout: seconds after which it is ended.
         """
-        history = await self._run(_History, "log", timeout, path=path, branch=branch, limit=limit, files=_names(files))
+        history = await self._run(_History, "log", timeout, path=path, branch=branch, limit=limit, files=items(files))
         return history.commits
 
     async def pull(
@@ -284,10 +285,6 @@ class AsyncGit:
             password=password,
             token=token,
         )
-
-
-def _names(files: Sequence[str] | None) -> list[str] | None:
-    return None if files is None else list(files)
 
 
 def _typed(kind: type[T], result: ExecResult) -> T:

@@ -46,10 +46,11 @@ class AsyncKernel:
         on_stdout: Callable[[str], object] | None = None,
         on_stderr: Callable[[str], object] | None = None,
         on_output: Callable[[RichOutput], object] | None = None,
+        kill_on_cancel: bool = False,
     ) -> Execution:
         """Run a cell in it. Takes what :meth:`cubby.Sandbox.run_code` takes."""
         execution = await self._code.run(
-            code, wait, on_stdout, on_stderr, on_output, kernel=self.name, timeout_seconds=timeout
+            code, wait, on_stdout, on_stderr, on_output, kill_on_cancel, kernel=self.name, timeout_seconds=timeout
         )
         return execution.raise_for_error() if check and execution.finished else execution
 

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from .._decode import decode, decode_list
+from .._lists import items
 from .._request import compact, path, query
-from ..models import EgressConnection, EgressDecision, Network
+from ..models import EgressConnection, EgressDecision, Network, NetworkMode
 
 if TYPE_CHECKING:
     from .sandbox import AsyncSandbox
@@ -28,9 +29,9 @@ class AsyncNetworkAccess:
     async def update(
         self,
         *,
-        mode: str | None = None,
-        allow: Sequence[str] | None = None,
-        deny: Sequence[str] | None = None,
+        mode: NetworkMode | None = None,
+        allow: str | Sequence[str] | None = None,
+        deny: str | Sequence[str] | None = None,
         cut: bool = False,
     ) -> Network:
         """Change the policy, from the next connection on, and return it.
@@ -42,9 +43,7 @@ class AsyncNetworkAccess:
             deny: hosts that are refused whatever allows them.
             cut: end the open connections that the policy does not allow; without it they go on.
         """
-        network = compact(
-            mode=mode, allow=None if allow is None else list(allow), deny=None if deny is None else list(deny)
-        )
+        network = compact(mode=mode, allow=items(allow), deny=items(deny))
         return (await self._box._patch(compact(network=network, cut_connections=cut or None))).network
 
     async def explain(self, target: str) -> EgressDecision:

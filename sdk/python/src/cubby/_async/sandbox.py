@@ -3,28 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from os import PathLike
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from .._decode import decode, decode_list, malformed
-from .._request import FIRST_WAIT, compact, exec_body, path, query, rfc3339, seconds
+from .._lists import port_list, wanted
+from .._request import compact, exec_body, path, query, rfc3339, seconds
 from ..coderesults import Execution, RichOutput
-from ..errors import CubbyError, InstallFailedError, NotFoundError, WrongStateError
+from ..errors import CubbyError, InstallFailedError, NotFoundError
 from ..models import (
     Archive,
     ExecResult,
+    IdlePolicy,
     Network,
     SandboxInfo,
     SessionInfo,
     Stats,
     TerminalInfo,
+    Visibility,
     WindowSize,
     decode_exec,
 )
 from ..transferresults import ExportedFile, FileToImport, ImportedFile, Package
 from .code import AsyncCell, AsyncCode
+from .commands import AsyncCommands
 from .events import AsyncEvents
 from .files import AsyncFiles
 from .git import AsyncGit
@@ -35,7 +40,12 @@ from .session import AsyncSession
 from .terminal import AsyncTerminal, open_terminal
 from .transfers import AsyncTransfers
 from .transport import AsyncTransport
-from .waiting import wait_up_to
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ..options import CreateOptions
+    from .client import AsyncClient
 
 
 class AsyncSandbox:
@@ -58,8 +68,45 @@ class AsyncSandbox:
         self.kernels = AsyncKernels(transport, info.id)
         self.network = AsyncNetworkAccess(self)
         self.events = AsyncEvents(transport, info.id)
+        self._client: AsyncClient | None = None  # its own, when it was made without one
+        self._commands = AsyncCommands(transport, info.id)
         self._code = AsyncCode(transport, info.id)
         self._transfers = AsyncTransfers(transport, info.id)
+
+    @classmethod
+    async def create(
+        cls,
+        id: str | None = None,
+        *,
+        url: str | None = None,
+        token: str | None = None,
+        **options: Unpack[CreateOptions],
+    ) -> AsyncSandbox:
+        """Make a sandbox without a client. Takes what :meth:`cubby.Sandboxes.create` takes, and:
+
+        The connections end with the sandbox's ``with``, or with its :meth:`aclose`, after which the sandbox goes on.
+
+        Args:
+            id: its name; generated when absent.
+            url: the daemon; default ``CUBBY_URL`` of the environment, else http://127.0.0.1:9090.
+            token: default ``CUBBY_TOKEN`` of the environment.
+            options: the sandbox.
+        """
+        from .client import AsyncClient
+
+        client = AsyncClient(url, token)
+        try:
+            box = await client.sandboxes.create(id, **options)
+        except BaseException:
+            await client.aclose()
+            raise
+        box._client = client
+        return box
+
+    async def aclose(self) -> None:
+        """Close the connections of a sandbox that was made without a client; else nothing. The sandbox goes on."""
+        if self._client is not None:
+            await self._client.aclose()
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.id} {self.info.status}>"
@@ -87,6 +134,8 @@ class AsyncSandbox:
         except CubbyError:
             if error is None:  # what went wrong inside says more
                 raise
+        finally:
+            await self.aclose()
 
     def _path(self, *elements: str | int) -> str:
         return path("sandboxes", self.id, *elements)
@@ -110,6 +159,9 @@ class AsyncSandbox:
         stdin: bytes | str | None = None,
         wait: bool | float = True,
         check: bool = False,
+        on_stdout: Callable[[str], object] | None = None,
+        on_stderr: Callable[[str], object] | None = None,
+        kill_on_cancel: bool = False,
         max_output_bytes: int | None = None,
     ) -> ExecResult:
         """Run a command and return it when it has ended, with its output.
@@ -126,28 +178,27 @@ class AsyncSandbox:
             session: the name of a session shell to run it in.
             stdin: its whole input; None is an empty one.
             wait: True waits for the end, a number at most for so many seconds, False not at all. A command that has
-                not ended by then goes on, and the result says so in ``status``.
+                not ended by then goes on, and the result says so in ``status``. With callbacks it is not looked at.
             check: raise ExecFailedError when it ended otherwise than with exit code 0.
+            on_stdout: called with text as it is printed.
+            on_stderr: called with text as it is printed.
+            kill_on_cancel: kill the command when the call is left before its end, by Ctrl-C, the cancellation of its
+                task, or a callback that raises. Without it the command goes on.
             max_output_bytes: most of stdout and of stderr in the result, each; the daemon's default is 8 MiB. What is
                 left out is counted in ``truncated``.
         """
         body = exec_body(
             cmd, timeout=timeout, env=env, cwd=cwd, user=user, session=session, stdin=stdin is not None, pty=None
         )
-        limit: float | None = None if wait is True else float(wait)
-        if stdin is not None:
-            body["wait"] = False
-            process = await self._start(body)
-            with suppress(WrongStateError):  # it ended without reading all of it
-                await process.write_stdin(stdin, eof=True)
-            result = await wait_up_to(self._transport, self._path("execs", process.seq), limit, max_output_bytes)
-        else:
-            first = FIRST_WAIT if limit is None else min(FIRST_WAIT, limit)
-            body |= compact(wait=first > 0, wait_seconds=first or None, max_output_bytes=max_output_bytes)
-            result = decode_exec(await self._transport.call("POST", self._path("exec"), json=body))
-            left = None if limit is None else limit - first
-            if not result.finished and (left is None or left > 0):
-                result = await wait_up_to(self._transport, self._path("execs", result.seq), left, max_output_bytes)
+        result = await self._commands.run(
+            body,
+            stdin=stdin,
+            wait=wait,
+            on_stdout=on_stdout,
+            on_stderr=on_stderr,
+            kill_on_cancel=kill_on_cancel,
+            max_output_bytes=max_output_bytes,
+        )
         return result.check() if check and result.finished else result
 
     async def start_exec(
@@ -175,12 +226,7 @@ class AsyncSandbox:
             pty: give it a terminal of that size; stdout and stderr are then one stream.
         """
         body = exec_body(cmd, timeout=timeout, env=env, cwd=cwd, user=user, session=session, stdin=stdin, pty=pty)
-        body["wait"] = False
-        return await self._start(body)
-
-    async def _start(self, body: dict[str, object]) -> AsyncProcess:
-        result = decode_exec(await self._transport.call("POST", self._path("exec"), json=body))
-        return AsyncProcess(self._transport, self.id, result.seq, fresh=True)
+        return await self._commands.start(body)
 
     def process(self, seq: int) -> AsyncProcess:
         """Return a handle on a command by its number. Nobody is asked whether it exists."""
@@ -212,6 +258,7 @@ class AsyncSandbox:
         on_stdout: Callable[[str], object] | None = None,
         on_stderr: Callable[[str], object] | None = None,
         on_output: Callable[[RichOutput], object] | None = None,
+        kill_on_cancel: bool = False,
     ) -> Execution:
         """Run code in a kernel, which keeps its state between calls, and return what came of it.
 
@@ -232,9 +279,11 @@ class AsyncSandbox:
             on_stdout: called with text as it is printed.
             on_stderr: called with text as it is printed.
             on_output: called with everything else as it is shown.
+            kill_on_cancel: interrupt the cell when the call is left before its end, by Ctrl-C, the cancellation of its
+                task, or a callback that raises. Without it the cell goes on.
         """
         fields = {"language": language, "kernel": kernel, "timeout_seconds": timeout, "cwd": cwd, "env": env}
-        execution = await self._code.run(code, wait, on_stdout, on_stderr, on_output, **fields)
+        execution = await self._code.run(code, wait, on_stdout, on_stderr, on_output, kill_on_cancel, **fields)
         return execution.raise_for_error() if check and execution.finished else execution
 
     async def start_code(
@@ -269,12 +318,12 @@ class AsyncSandbox:
         return AsyncCell(self._transport, self.id, seq)
 
     async def install(
-        self, dependencies: Mapping[str, str] | Sequence[str], *, runtime: str | None = None
+        self, dependencies: str | Mapping[str, str] | Sequence[str], *, runtime: str | None = None
     ) -> list[Package]:
         """Install packages and return what was installed; raise InstallFailedError with the log when that fails.
 
         Args:
-            dependencies: names, or names with versions; an empty version is any.
+            dependencies: a name, names, or names with versions; an empty version is any.
             runtime: ``"python"``, ``"node"`` or ``"r"``; default the sandbox's runtime, else Python.
         """
         process = await self.start_install(dependencies, runtime=runtime)
@@ -284,11 +333,10 @@ class AsyncSandbox:
         return decode_list(Package, result.result, "installed")
 
     async def start_install(
-        self, dependencies: Mapping[str, str] | Sequence[str], *, runtime: str | None = None
+        self, dependencies: str | Mapping[str, str] | Sequence[str], *, runtime: str | None = None
     ) -> AsyncProcess:
         """Start to install packages and return a handle at once, whose stream is the installer's progress."""
-        names = dependencies if isinstance(dependencies, Mapping) else dict.fromkeys(dependencies, "")
-        body = compact(runtime=runtime, dependencies=names, wait=False)
+        body = compact(runtime=runtime, dependencies=wanted(dependencies), wait=False)
         result = decode_exec(await self._transport.call("POST", self._path("packages"), json=body))
         return AsyncProcess(self._transport, self.id, result.seq)
 
@@ -415,10 +463,10 @@ class AsyncSandbox:
         *,
         labels: Mapping[str, str] | None = None,
         metadata: Mapping[str, str] | None = None,
-        ports: Sequence[int] | None = None,
+        ports: int | Sequence[int] | None = None,
         network: Network | None = None,
-        visibility: str | None = None,
-        idle_policy: str | None = None,
+        visibility: Visibility | None = None,
+        idle_policy: IdlePolicy | None = None,
         idle_timeout: float | timedelta | None = None,
         exec_timeout: float | timedelta | None = None,
         max_lifetime: float | timedelta | None = None,
@@ -430,7 +478,7 @@ class AsyncSandbox:
         body = compact(
             labels=labels,
             metadata=metadata,
-            ports=None if ports is None else list(ports),
+            ports=port_list(ports),
             network=network,
             visibility=visibility,
             idle_policy=idle_policy,

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import AbstractContextManager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, suppress
 from typing import Any, ParamSpec, TypeVar
 
 from .._request import Readable
+from ..errors import CubbyError
 
 T = TypeVar("T")
+R = TypeVar("R")
 P = ParamSpec("P")
 
 Gen = Generator[T, None, None]
@@ -27,6 +30,24 @@ def tell(callback: Callable[[T], object] | None, value: T) -> None:
     """Call back, if there is somebody to call."""
     if callback is not None:
         callback(value)
+
+
+def owned(start: Callable[[], T], follow: Callable[[T], R], kill: Callable[[T], object]) -> R:
+    """Start something and follow it to its end; kill it when the caller is interrupted meanwhile.
+
+    It starts in a thread, which no KeyboardInterrupt reaches: the answer has the name of what is to be killed. What the
+    daemon says is no interruption.
+    """
+    with ThreadPoolExecutor(1) as pool:
+        begun = pool.submit(start)
+        try:
+            return follow(begun.result())
+        except CubbyError:
+            raise
+        except BaseException:
+            with suppress(Exception):  # the interruption is what is told
+                kill(begun.result())
+            raise
 
 
 def connect_websocket(url: str, **options: Any) -> AbstractContextManager[Any]:

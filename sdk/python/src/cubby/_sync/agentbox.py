@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 
 from .._decode import decode
+from .._lists import items
 from .._request import compact, stream_cut
 from ..compat._agentbox import (
     AGENTBOX_URL,
@@ -102,7 +103,7 @@ class Sandbox:
         session_id: str | None = None,
         *,
         tenant_id: str | None = None,
-        allowed_hosts: Sequence[str] | None = None,
+        allowed_hosts: str | Sequence[str] | None = None,
     ) -> SessionInfo:
         """Make a session, or take up the live one of that id, and return when commands can run.
 
@@ -115,7 +116,7 @@ class Sandbox:
         fields = {
             "sessionId": session_id or str(uuid.uuid4()),
             "tenantId": tenant_id,
-            "allowedHosts": list(allowed_hosts or ()),
+            "allowedHosts": items(allowed_hosts) or [],
         }
         answer = self._call("CreateSession", fields, repeat=True)
         self._session = decode(SessionInfo, answer.get("session"))
@@ -176,7 +177,7 @@ class Sandbox:
         check_success(answer, "Failed to read file")
         return str(answer.get("content", ""))
 
-    def pip_install(self, packages: Sequence[str]) -> ExecResult:
+    def pip_install(self, packages: str | Sequence[str]) -> ExecResult:
         """Install Python packages, for at most 120 seconds.
 
         Raises a RuntimeError when the session may not reach pypi.org and files.pythonhosted.org.
@@ -188,7 +189,7 @@ class Sandbox:
         missing = [h for h in PIP_HOSTS if h not in self.allowed_hosts]
         if missing:
             raise RuntimeError("pip_install needs these hosts in allowed_hosts: " + ", ".join(missing))
-        fields = {"sessionId": session, "packages": list(packages)}
+        fields = {"sessionId": session, "packages": items(packages)}
         return decode(ExecResult, self._call("PipInstall", fields, wait=PIP_LIMIT))
 
     def run_python(self, code: str, *, timeout: int = EXEC_LIMIT) -> ExecResult:

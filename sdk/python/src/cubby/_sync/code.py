@@ -3,15 +3,15 @@
 
 from __future__ import annotations
 
-import codecs
 from collections.abc import Callable, Mapping
 from contextlib import closing
 
 from .._request import FIRST_WAIT, CodeEvent, compact, path, read_code_chunk
 from ..coderesults import CodeChunk, CodeEnd, Execution, RichOutput, decode_execution
 from ..models import Exit, Output
-from ._backend import Gen, tell
+from ._backend import Gen, owned, tell
 from .process import Process
+from .relaying import Relay
 from .streams import CodeStream
 from .transport import Transport
 from .waiting import poll, poll_finished
@@ -120,13 +120,22 @@ class Code:
         on_stdout: Callable[[str], object] | None,
         on_stderr: Callable[[str], object] | None,
         on_output: Callable[[RichOutput], object] | None,
+        kill_on_cancel: bool,
         **fields: object,
     ) -> Execution:
         """Run a cell with the fields of a request; see :meth:`cubby.Sandbox.run_code`."""
-        if on_stdout is not None or on_stderr is not None or on_output is not None:
-            cell = self.start(code, **fields)
-            return _relay(cell, on_stdout, on_stderr, on_output)
         limit: float | None = None if wait is True else float(wait)
+        calls_back = on_stdout is not None or on_stderr is not None or on_output is not None
+
+        def follow(cell: Cell) -> Execution:
+            if calls_back:
+                return _call_back(cell, Relay(on_stdout, on_stderr), on_output)
+            return poll(self._transport, cell._path(), limit, decode_execution)
+
+        if kill_on_cancel:
+            return owned(lambda: self.start(code, **fields), follow, lambda cell: cell._process._abandon())
+        if calls_back:
+            return follow(self.start(code, **fields))
         first = FIRST_WAIT if limit is None else min(FIRST_WAIT, limit)
         execution = self._post(compact(code=code, wait=first > 0, wait_seconds=first or None, **fields))
         left = None if limit is None else limit - first
@@ -140,26 +149,15 @@ class Code:
         return decode_execution(self._transport.call("POST", url, json=body))
 
 
-def _relay(
-    cell: Cell,
-    on_stdout: Callable[[str], object] | None,
-    on_stderr: Callable[[str], object] | None,
-    on_output: Callable[[RichOutput], object] | None,
-) -> Execution:
+def _call_back(cell: Cell, relay: Relay, on_output: Callable[[RichOutput], object] | None) -> Execution:
     """Follow a cell to its end and call back with what comes."""
-    callbacks = {"stdout": on_stdout, "stderr": on_stderr}
-    # A piece may end within a character.
-    texts = {name: codecs.getincrementaldecoder("utf-8")("replace") for name in callbacks}
     with cell.stream() as stream:
         for chunk in stream:
             if isinstance(chunk, Output):
-                if text := texts[chunk.stream].decode(chunk.data):
-                    tell(callbacks[chunk.stream], text)
+                relay.take(chunk)
             elif isinstance(chunk, RichOutput):
                 tell(on_output, chunk)
             else:
-                for name, callback in callbacks.items():
-                    if text := texts[name].decode(b"", True):
-                        tell(callback, text)
+                relay.finish()
                 return chunk.execution
     return cell.wait()

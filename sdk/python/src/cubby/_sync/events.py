@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from .._decode import decode
+from .._lists import items
 from .._request import path, query, read_event
 from ..models import EventPage, ExecResult
 from .streams import EventStream
@@ -20,7 +21,9 @@ class Events:
         self._transport = transport
         self._box_id = box_id
 
-    def list(self, *, after: int = 0, limit: int | None = None, kinds: Iterable[str] | None = None) -> EventPage:
+    def list(
+        self, *, after: int = 0, limit: int | None = None, kinds: str | Iterable[str] | None = None
+    ) -> EventPage:
         """Return entries, oldest first, and the cursor to go on from.
 
         Args:
@@ -36,7 +39,7 @@ class Events:
         )
         return decode(EventPage, answer)
 
-    def follow(self, *, after: int = 0, kinds: Iterable[str] | None = None) -> EventStream:
+    def follow(self, *, after: int = 0, kinds: str | Iterable[str] | None = None) -> EventStream:
         """Follow the history from a cursor, 0 for the start, until the sandbox is destroyed.
 
         Args:
@@ -57,5 +60,5 @@ class Events:
         return wait_finished(self._transport, path("sandboxes", self._box_id, "events", seq), timeout)
 
 
-def _join(kinds: Iterable[str] | None) -> str | None:
-    return None if kinds is None else ",".join(kinds)
+def _join(kinds: str | Iterable[str] | None) -> str | None:
+    return None if kinds is None else ",".join(items(kinds) or ())

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from .._decode import decode
+from .._lists import items
 from .._request import FIRST_WAIT, compact, path
 from ..errors import GitError
 from ..gitresults import (
@@ -121,7 +122,7 @@ class Git:
         path: str | None = None,
         *,
         staged: bool = False,
-        files: Sequence[str] | None = None,
+        files: str | Sequence[str] | None = None,
         timeout: float | None = None,
     ) -> GitDiff:
         """Tell what changed in tracked files and is not committed.
@@ -132,27 +133,27 @@ class Git:
             files: only these, and what lies below them.
             timeout: seconds after which it is ended.
         """
-        fields = {"path": path, "staged": staged or None, "files": _names(files)}
+        fields = {"path": path, "staged": staged or None, "files": items(files)}
         result = self._finish("diff", timeout, fields)
         changes = _typed(GitDiff, result)
         return GitDiff(changes.files, changes.additions, changes.deletions, changes.omitted, result.stdout)
 
     def add(
         self,
-        files: Sequence[str] | None = None,
+        files: str | Sequence[str] | None = None,
         *,
         all: bool = False,
         path: str | None = None,
         timeout: float | None = None,
     ) -> GitStatus:
         """Put files into the index, or with all everything that differs. Names are names, not patterns."""
-        return self._run(GitStatus, "add", timeout, path=path, files=_names(files), all=all or None)
+        return self._run(GitStatus, "add", timeout, path=path, files=items(files), all=all or None)
 
     def commit(
         self,
         message: str,
         *,
-        files: Sequence[str] | None = None,
+        files: str | Sequence[str] | None = None,
         all: bool = False,
         path: str | None = None,
         author_name: str | None = None,
@@ -175,7 +176,7 @@ class Git:
             "commit",
             timeout,
             message=message,
-            files=_names(files),
+            files=items(files),
             all=all or None,
             path=path,
             author_name=author_name,
@@ -200,7 +201,7 @@ class Git:
         *,
         branch: str | None = None,
         limit: int | None = None,
-        files: Sequence[str] | None = None,
+        files: str | Sequence[str] | None = None,
         timeout: float | None = None,
     ) -> list[GitRevision]:
         """Return commits, newest first.
@@ -212,7 +213,7 @@ class Git:
             files: only commits that touch these.
             timeout: seconds after which it is ended.
         """
-        history = self._run(_History, "log", timeout, path=path, branch=branch, limit=limit, files=_names(files))
+        history = self._run(_History, "log", timeout, path=path, branch=branch, limit=limit, files=items(files))
         return history.commits
 
     def pull(
@@ -285,10 +286,6 @@ class Git:
             password=password,
             token=token,
         )
-
-
-def _names(files: Sequence[str] | None) -> list[str] | None:
-    return None if files is None else list(files)
 
 
 def _typed(kind: type[T], result: ExecResult) -> T:

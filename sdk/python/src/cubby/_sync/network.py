@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from .._decode import decode, decode_list
+from .._lists import items
 from .._request import compact, path, query
-from ..models import EgressConnection, EgressDecision, Network
+from ..models import EgressConnection, EgressDecision, Network, NetworkMode
 
 if TYPE_CHECKING:
     from .sandbox import Sandbox
@@ -29,9 +30,9 @@ class NetworkAccess:
     def update(
         self,
         *,
-        mode: str | None = None,
-        allow: Sequence[str] | None = None,
-        deny: Sequence[str] | None = None,
+        mode: NetworkMode | None = None,
+        allow: str | Sequence[str] | None = None,
+        deny: str | Sequence[str] | None = None,
         cut: bool = False,
     ) -> Network:
         """Change the policy, from the next connection on, and return it.
@@ -43,9 +44,7 @@ class NetworkAccess:
             deny: hosts that are refused whatever allows them.
             cut: end the open connections that the policy does not allow; without it they go on.
         """
-        network = compact(
-            mode=mode, allow=None if allow is None else list(allow), deny=None if deny is None else list(deny)
-        )
+        network = compact(mode=mode, allow=items(allow), deny=items(deny))
         return (self._box._patch(compact(network=network, cut_connections=cut or None))).network
 
     def explain(self, target: str) -> EgressDecision:

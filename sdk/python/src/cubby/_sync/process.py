@@ -16,6 +16,7 @@ from .waiting import wait_finished
 
 _INPUT_PIECE = 256 << 10
 _INPUT_WAIT = 60.0
+_CANCEL_WAIT = 5.0
 
 
 class Process:
@@ -78,6 +79,10 @@ class Process:
     def cancel(self) -> ExecResult:
         """Kill the command with everything that descends from it. Canceling one that has ended does nothing."""
         return decode_exec(self._transport.call("POST", self._path("cancel"), repeat=True))
+
+    def _abandon(self) -> None:
+        """Kill the command for a caller who is about to leave and waits for no more than half a minute."""
+        self._transport.call("POST", self._path("cancel"), wait=_CANCEL_WAIT)
 
     def signal(self, signal: str | int, *, tree: bool = False) -> None:
         """Send a signal to the command, and with tree to everything that descends from it.

@@ -4,28 +4,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Callable, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from os import PathLike
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from .._decode import decode, decode_list, malformed
-from .._request import FIRST_WAIT, compact, exec_body, path, query, rfc3339, seconds
+from .._lists import port_list, wanted
+from .._request import compact, exec_body, path, query, rfc3339, seconds
 from ..coderesults import Execution, RichOutput
-from ..errors import CubbyError, InstallFailedError, NotFoundError, WrongStateError
+from ..errors import CubbyError, InstallFailedError, NotFoundError
 from ..models import (
     Archive,
     ExecResult,
+    IdlePolicy,
     Network,
     SandboxInfo,
     SessionInfo,
     Stats,
     TerminalInfo,
+    Visibility,
     WindowSize,
     decode_exec,
 )
 from ..transferresults import ExportedFile, FileToImport, ImportedFile, Package
 from .code import Cell, Code
+from .commands import Commands
 from .events import Events
 from .files import Files
 from .git import Git
@@ -36,7 +41,12 @@ from .session import Session
 from .terminal import Terminal, open_terminal
 from .transfers import Transfers
 from .transport import Transport
-from .waiting import wait_up_to
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ..options import CreateOptions
+    from .client import Client
 
 
 class Sandbox:
@@ -59,8 +69,45 @@ class Sandbox:
         self.kernels = Kernels(transport, info.id)
         self.network = NetworkAccess(self)
         self.events = Events(transport, info.id)
+        self._client: Client | None = None  # its own, when it was made without one
+        self._commands = Commands(transport, info.id)
         self._code = Code(transport, info.id)
         self._transfers = Transfers(transport, info.id)
+
+    @classmethod
+    def create(
+        cls,
+        id: str | None = None,
+        *,
+        url: str | None = None,
+        token: str | None = None,
+        **options: Unpack[CreateOptions],
+    ) -> Sandbox:
+        """Make a sandbox without a client. Takes what :meth:`cubby.Sandboxes.create` takes, and:
+
+        The connections end with the sandbox's ``with``, or with its :meth:`aclose`, after which the sandbox goes on.
+
+        Args:
+            id: its name; generated when absent.
+            url: the daemon; default ``CUBBY_URL`` of the environment, else http://127.0.0.1:9090.
+            token: default ``CUBBY_TOKEN`` of the environment.
+            options: the sandbox.
+        """
+        from .client import Client
+
+        client = Client(url, token)
+        try:
+            box = client.sandboxes.create(id, **options)
+        except BaseException:
+            client.close()
+            raise
+        box._client = client
+        return box
+
+    def close(self) -> None:
+        """Close the connections of a sandbox that was made without a client; else nothing. The sandbox goes on."""
+        if self._client is not None:
+            self._client.close()
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.id} {self.info.status}>"
@@ -88,6 +135,8 @@ class Sandbox:
         except CubbyError:
             if error is None:  # what went wrong inside says more
                 raise
+        finally:
+            self.close()
 
     def _path(self, *elements: str | int) -> str:
         return path("sandboxes", self.id, *elements)
@@ -111,6 +160,9 @@ class Sandbox:
         stdin: bytes | str | None = None,
         wait: bool | float = True,
         check: bool = False,
+        on_stdout: Callable[[str], object] | None = None,
+        on_stderr: Callable[[str], object] | None = None,
+        kill_on_cancel: bool = False,
         max_output_bytes: int | None = None,
     ) -> ExecResult:
         """Run a command and return it when it has ended, with its output.
@@ -127,28 +179,27 @@ class Sandbox:
             session: the name of a session shell to run it in.
             stdin: its whole input; None is an empty one.
             wait: True waits for the end, a number at most for so many seconds, False not at all. A command that has
-                not ended by then goes on, and the result says so in ``status``.
+                not ended by then goes on, and the result says so in ``status``. With callbacks it is not looked at.
             check: raise ExecFailedError when it ended otherwise than with exit code 0.
+            on_stdout: called with text as it is printed.
+            on_stderr: called with text as it is printed.
+            kill_on_cancel: kill the command when the call is left before its end, by Ctrl-C, the cancellation of its
+                task, or a callback that raises. Without it the command goes on.
             max_output_bytes: most of stdout and of stderr in the result, each; the daemon's default is 8 MiB. What is
                 left out is counted in ``truncated``.
         """
         body = exec_body(
             cmd, timeout=timeout, env=env, cwd=cwd, user=user, session=session, stdin=stdin is not None, pty=None
         )
-        limit: float | None = None if wait is True else float(wait)
-        if stdin is not None:
-            body["wait"] = False
-            process = self._start(body)
-            with suppress(WrongStateError):  # it ended without reading all of it
-                process.write_stdin(stdin, eof=True)
-            result = wait_up_to(self._transport, self._path("execs", process.seq), limit, max_output_bytes)
-        else:
-            first = FIRST_WAIT if limit is None else min(FIRST_WAIT, limit)
-            body |= compact(wait=first > 0, wait_seconds=first or None, max_output_bytes=max_output_bytes)
-            result = decode_exec(self._transport.call("POST", self._path("exec"), json=body))
-            left = None if limit is None else limit - first
-            if not result.finished and (left is None or left > 0):
-                result = wait_up_to(self._transport, self._path("execs", result.seq), left, max_output_bytes)
+        result = self._commands.run(
+            body,
+            stdin=stdin,
+            wait=wait,
+            on_stdout=on_stdout,
+            on_stderr=on_stderr,
+            kill_on_cancel=kill_on_cancel,
+            max_output_bytes=max_output_bytes,
+        )
         return result.check() if check and result.finished else result
 
     def start_exec(
@@ -176,12 +227,7 @@ class Sandbox:
             pty: give it a terminal of that size; stdout and stderr are then one stream.
         """
         body = exec_body(cmd, timeout=timeout, env=env, cwd=cwd, user=user, session=session, stdin=stdin, pty=pty)
-        body["wait"] = False
-        return self._start(body)
-
-    def _start(self, body: dict[str, object]) -> Process:
-        result = decode_exec(self._transport.call("POST", self._path("exec"), json=body))
-        return Process(self._transport, self.id, result.seq, fresh=True)
+        return self._commands.start(body)
 
     def process(self, seq: int) -> Process:
         """Return a handle on a command by its number. Nobody is asked whether it exists."""
@@ -213,6 +259,7 @@ class Sandbox:
         on_stdout: Callable[[str], object] | None = None,
         on_stderr: Callable[[str], object] | None = None,
         on_output: Callable[[RichOutput], object] | None = None,
+        kill_on_cancel: bool = False,
     ) -> Execution:
         """Run code in a kernel, which keeps its state between calls, and return what came of it.
 
@@ -233,9 +280,11 @@ class Sandbox:
             on_stdout: called with text as it is printed.
             on_stderr: called with text as it is printed.
             on_output: called with everything else as it is shown.
+            kill_on_cancel: interrupt the cell when the call is left before its end, by Ctrl-C, the cancellation of its
+                task, or a callback that raises. Without it the cell goes on.
         """
         fields = {"language": language, "kernel": kernel, "timeout_seconds": timeout, "cwd": cwd, "env": env}
-        execution = self._code.run(code, wait, on_stdout, on_stderr, on_output, **fields)
+        execution = self._code.run(code, wait, on_stdout, on_stderr, on_output, kill_on_cancel, **fields)
         return execution.raise_for_error() if check and execution.finished else execution
 
     def start_code(
@@ -270,12 +319,12 @@ class Sandbox:
         return Cell(self._transport, self.id, seq)
 
     def install(
-        self, dependencies: Mapping[str, str] | Sequence[str], *, runtime: str | None = None
+        self, dependencies: str | Mapping[str, str] | Sequence[str], *, runtime: str | None = None
     ) -> list[Package]:
         """Install packages and return what was installed; raise InstallFailedError with the log when that fails.
 
         Args:
-            dependencies: names, or names with versions; an empty version is any.
+            dependencies: a name, names, or names with versions; an empty version is any.
             runtime: ``"python"``, ``"node"`` or ``"r"``; default the sandbox's runtime, else Python.
         """
         process = self.start_install(dependencies, runtime=runtime)
@@ -285,11 +334,10 @@ class Sandbox:
         return decode_list(Package, result.result, "installed")
 
     def start_install(
-        self, dependencies: Mapping[str, str] | Sequence[str], *, runtime: str | None = None
+        self, dependencies: str | Mapping[str, str] | Sequence[str], *, runtime: str | None = None
     ) -> Process:
         """Start to install packages and return a handle at once, whose stream is the installer's progress."""
-        names = dependencies if isinstance(dependencies, Mapping) else dict.fromkeys(dependencies, "")
-        body = compact(runtime=runtime, dependencies=names, wait=False)
+        body = compact(runtime=runtime, dependencies=wanted(dependencies), wait=False)
         result = decode_exec(self._transport.call("POST", self._path("packages"), json=body))
         return Process(self._transport, self.id, result.seq)
 
@@ -416,10 +464,10 @@ class Sandbox:
         *,
         labels: Mapping[str, str] | None = None,
         metadata: Mapping[str, str] | None = None,
-        ports: Sequence[int] | None = None,
+        ports: int | Sequence[int] | None = None,
         network: Network | None = None,
-        visibility: str | None = None,
-        idle_policy: str | None = None,
+        visibility: Visibility | None = None,
+        idle_policy: IdlePolicy | None = None,
         idle_timeout: float | timedelta | None = None,
         exec_timeout: float | timedelta | None = None,
         max_lifetime: float | timedelta | None = None,
@@ -431,7 +479,7 @@ class Sandbox:
         body = compact(
             labels=labels,
             metadata=metadata,
-            ports=None if ports is None else list(ports),
+            ports=port_list(ports),
             network=network,
             visibility=visibility,
             idle_policy=idle_policy,

@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 
 from .._decode import decode, decode_list
+from .._lists import port_list, wanted
 from .._request import INSTALL_WAIT, compact, path, query, seconds
-from ..models import Limits, Network, SandboxInfo
+from ..models import IdlePolicy, Isolation, Limits, Network, SandboxInfo, Visibility
 from .sandbox import Sandbox
 from .transport import Transport, Params
 
@@ -25,20 +26,20 @@ class Sandboxes:
         id: str | None = None,
         *,
         image: str | None = None,
-        isolation: str | None = None,
+        isolation: Isolation | None = None,
         limits: Limits | None = None,
         runtime: str | None = None,
-        dependencies: Mapping[str, str] | None = None,
+        dependencies: str | Mapping[str, str] | Sequence[str] | None = None,
         env: Mapping[str, str] | None = None,
         user: str | None = None,
         labels: Mapping[str, str] | None = None,
         metadata: Mapping[str, str] | None = None,
-        ports: Sequence[int] | None = None,
+        ports: int | Sequence[int] | None = None,
         network: Network | None = None,
-        visibility: str | None = None,
+        visibility: Visibility | None = None,
         thread: str | None = None,
         tenant_id: str | None = None,
-        idle_policy: str | None = None,
+        idle_policy: IdlePolicy | None = None,
         idle_timeout: float | timedelta | None = None,
         exec_timeout: float | timedelta | None = None,
         max_lifetime: float | timedelta | None = None,
@@ -56,8 +57,8 @@ class Sandboxes:
             limits: bounds of what it can use.
             runtime: the language that it is for, ``"python"``, ``"node"`` or ``"r"``: that of code and packages that
                 name none.
-            dependencies: packages of the runtime to install, with their versions; an empty version is any. When that
-                fails there is no sandbox, and the error has the end of the installer's log.
+            dependencies: packages of the runtime to install: a name, names, or names with versions; an empty version
+                is any. When that fails there is no sandbox, and the error has the end of the installer's log.
             env: variables of every command.
             user: who commands run as; default ``sandbox``.
             labels: what lists can be filtered by.
@@ -81,12 +82,12 @@ class Sandboxes:
             isolation=isolation,
             limits=limits,
             runtime=runtime,
-            dependencies=dependencies or None,
+            dependencies=wanted(dependencies or ()) or None,
             env=env,
             user=user,
             labels=labels,
             metadata=metadata,
-            ports=None if ports is None else list(ports),
+            ports=port_list(ports),
             network=network,
             visibility=visibility,
             thread=thread,

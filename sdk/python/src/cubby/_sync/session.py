@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from .._request import path
@@ -39,13 +39,26 @@ class Session:
         stdin: bytes | str | None = None,
         wait: bool | float = True,
         check: bool = False,
+        on_stdout: Callable[[str], object] | None = None,
+        on_stderr: Callable[[str], object] | None = None,
+        kill_on_cancel: bool = False,
     ) -> ExecResult:
         """Run a line of shell in the session. Takes what :meth:`cubby.Sandbox.exec` takes.
 
         env and cwd hold for this command only.
         """
         return self._box.exec(
-            cmd, session=self.name, timeout=timeout, env=env, cwd=cwd, stdin=stdin, wait=wait, check=check
+            cmd,
+            session=self.name,
+            timeout=timeout,
+            env=env,
+            cwd=cwd,
+            stdin=stdin,
+            wait=wait,
+            check=check,
+            on_stdout=on_stdout,
+            on_stderr=on_stderr,
+            kill_on_cancel=kill_on_cancel,
         )
 
     def start(

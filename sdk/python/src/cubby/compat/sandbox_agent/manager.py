@@ -7,6 +7,7 @@ import binascii
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 
+from ..._lists import entries
 from ..._sync.sandbox import Sandbox
 from ...errors import CubbyError, InvalidRequestError, NotFoundError, WrongStateError
 from ...transferresults import FileToImport
@@ -92,7 +93,7 @@ class SandboxManager(Sessions):
 
     # Files.
 
-    def import_files(self, session_id: str, files: Sequence[Mapping[str, str]]) -> ImportResult:
+    def import_files(self, session_id: str, files: Mapping[str, str] | Sequence[Mapping[str, str]]) -> ImportResult:
         """Copy files and directories into a session.
 
         Args:
@@ -104,7 +105,7 @@ class SandboxManager(Sessions):
         """
         info, box = self._use(session_id)
         done = []
-        for entry in files:
+        for entry in entries(files):
             with self._watching(info, box):
                 done.append(self._import(box, entry))
         return ImportResult(all(f.success for f in done), done)
@@ -143,7 +144,7 @@ class SandboxManager(Sessions):
             return ImportFileResult(source, destination, False, error=f"{type(e).__name__}: {e}")
         return ImportFileResult(source, destination, True, size)
 
-    def export_files(self, session_id: str, files: Sequence[Mapping[str, str]]) -> ExportResult:
+    def export_files(self, session_id: str, files: Mapping[str, str] | Sequence[Mapping[str, str]]) -> ExportResult:
         """Register files and directories of a session for download and for other sessions. Nothing is copied.
 
         Args:
@@ -152,7 +153,7 @@ class SandboxManager(Sessions):
         """
         info, box = self._use(session_id)
         with self._watching(info, box):
-            done = box.export_files(*(entry.get("source", "") for entry in files))
+            done = box.export_files(*(entry.get("source", "") for entry in entries(files)))
         results = [ExportFileResult(session_id, f.path, f.success, f.size, f.error, f.download_url) for f in done]
         return ExportResult(all(f.success for f in results), results)
 

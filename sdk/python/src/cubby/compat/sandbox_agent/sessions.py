@@ -13,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
 
+from ..._lists import directories, wanted
 from ..._sync.client import Client
 from ..._sync.sandbox import Sandbox
 from ...errors import (
@@ -23,7 +24,7 @@ from ...errors import (
     RequestTimeoutError,
     WrongStateError,
 )
-from ...models import Limits, Network, SandboxInfo
+from ...models import Isolation, Limits, Network, SandboxInfo
 from . import answers
 from .models import ContainerDiedError, SessionInfo, _now
 
@@ -45,12 +46,12 @@ class Sessions:
         token: str | None = None,
         *,
         thread_id: str | None = None,
-        isolation: str | None = None,
+        isolation: Isolation | None = None,
         mem_limit: str = "2048m",
         execution_timeout: float = 30,
         terminal_timeout: float = 300,
         max_sessions: int = 5,
-        import_allowed_dirs: Sequence[str | PathLike[str]] = (),
+        import_allowed_dirs: str | PathLike[str] | Sequence[str | PathLike[str]] = (),
         storage_dir: str | PathLike[str] | None = None,
         max_stdout_chars: int = 50_000,
         max_stderr_chars: int = 120_000,
@@ -67,8 +68,8 @@ class Sessions:
         self._execution_timeout = execution_timeout
         self._terminal_timeout = terminal_timeout
         self._max_sessions = max_sessions
-        allowed = [*import_allowed_dirs, *([] if storage_dir is None else [storage_dir])]
-        self._allowed = [Path(directory).resolve() for directory in allowed]
+        allowed = [*directories(import_allowed_dirs), *([] if storage_dir is None else [Path(storage_dir)])]
+        self._allowed = [directory.resolve() for directory in allowed]
         self._max_stdout, self._max_stderr = max_stdout_chars, max_stderr_chars
         atexit.register(self.cleanup_all)
 
@@ -91,7 +92,7 @@ class Sessions:
     def create_session(
         self,
         runtime: str = "python",
-        dependencies: Mapping[str, str] | None = None,
+        dependencies: str | Mapping[str, str] | Sequence[str] | None = None,
         mem_limit: str | int | None = None,
         cpu_quota: int | None = None,
         network: bool = True,
@@ -100,16 +101,16 @@ class Sessions:
 
         Args:
             runtime: ``"python"``, ``"node"`` or ``"r"``.
-            dependencies: packages to install, with their versions; an empty one is any. When that fails there is no
-                session, and the RuntimeError has the installer's log.
+            dependencies: packages to install: a name, names, or names with versions, of which an empty one is any.
+                When that fails there is no session, and the RuntimeError has the installer's log.
             mem_limit: its memory, ``"512m"`` for example.
             cpu_quota: its processors, in 100000ths of one.
             network: whether it may use the network, as far as the daemon allows.
         """
         if runtime not in RUNTIMES:
             raise ValueError(f"Runtime '{runtime}' not supported. Use: {list(RUNTIMES)}")
-        wanted = {name: version or "" for name, version in (dependencies or {}).items()}
-        for name in wanted:
+        packages = wanted(dependencies or ())
+        for name in packages:
             if not _PACKAGE_NAME.fullmatch(name):
                 raise ValueError(
                     f"Invalid package name: {name!r}. "
@@ -121,14 +122,14 @@ class Sessions:
         )
         with self._room(), told():
             box = self._create(runtime, limits, network)
-            info = SessionInfo(box.id, box.id, f"sandbox-{box.id}", runtime, "starting", self.thread_id, wanted)
+            info = SessionInfo(box.id, box.id, f"sandbox-{box.id}", runtime, "starting", self.thread_id, packages)
             with self._lock:
                 self.sessions[box.id], self._boxes[box.id] = info, box
                 self._made.add(box.id)
         try:
             with told():
-                if wanted:
-                    info.stderr = self._install(box, runtime, wanted)
+                if packages:
+                    info.stderr = self._install(box, runtime, packages)
                 box.kernels.create(runtime)
         except BaseException:
             self._forget(info)
@@ -171,12 +172,12 @@ class Sessions:
                     max_lifetime=_LIFETIME_SECONDS if alone else None,
                 )
 
-    def _install(self, box: Sandbox, runtime: str, wanted: Mapping[str, str]) -> str:
-        result = box.start_install(wanted, runtime=runtime).wait()
+    def _install(self, box: Sandbox, runtime: str, packages: Mapping[str, str]) -> str:
+        result = box.start_install(packages, runtime=runtime).wait()
         stderr = answers.truncated(result.stderr, self._max_stderr)
         if not result.ok:
             log = answers.truncated(result.stdout, self._max_stdout) + stderr
-            raise RuntimeError(f"Installing {', '.join(wanted)} failed: {result.describe_end()}\n{log}")
+            raise RuntimeError(f"Installing {', '.join(packages)} failed: {result.describe_end()}\n{log}")
         return stderr
 
     def stop_session(self, session_id: str) -> bool:

@@ -1,0 +1,76 @@
+# Made from ../_async/commands.py by tools/unasync.py; change that one.
+"""Runs commands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from .._request import FIRST_WAIT, compact, path
+from ..errors import WrongStateError
+from ..models import ExecResult, Output, decode_exec
+from ._backend import owned
+from .process import Process
+from .relaying import Relay
+from .transport import Transport
+from .waiting import wait_up_to
+
+
+class Commands:
+    """Runs commands in one sandbox."""
+
+    def __init__(self, transport: Transport, box_id: str) -> None:
+        self._transport = transport
+        self._box_id = box_id
+
+    def _path(self, *elements: str | int) -> str:
+        return path("sandboxes", self._box_id, *elements)
+
+    def start(self, body: dict[str, Any]) -> Process:
+        """Start a command with the fields of a request."""
+        answer = self._transport.call("POST", self._path("exec"), json={**body, "wait": False})
+        return Process(self._transport, self._box_id, decode_exec(answer).seq, fresh=True)
+
+    def run(
+        self,
+        body: dict[str, Any],
+        *,
+        stdin: bytes | str | None,
+        wait: bool | float,
+        on_stdout: Callable[[str], object] | None,
+        on_stderr: Callable[[str], object] | None,
+        kill_on_cancel: bool,
+        max_output_bytes: int | None,
+    ) -> ExecResult:
+        """Run a command with the fields of a request; see :meth:`cubby.Sandbox.exec`."""
+        limit: float | None = None if wait is True else float(wait)
+        relay = None if on_stdout is None and on_stderr is None else Relay(on_stdout, on_stderr)
+
+        def follow(process: Process) -> ExecResult:
+            if stdin is not None:
+                with suppress(WrongStateError):  # it ended without reading all of it
+                    process.write_stdin(stdin, eof=True)
+            if relay is not None:
+                _call_back(process, relay)
+            return wait_up_to(self._transport, self._path("execs", process.seq), limit, max_output_bytes)
+
+        if kill_on_cancel:
+            return owned(lambda: self.start(body), follow, lambda process: process._abandon())
+        if stdin is not None or relay is not None:
+            return follow(self.start(body))
+        first = FIRST_WAIT if limit is None else min(FIRST_WAIT, limit)
+        asked = body | compact(wait=first > 0, wait_seconds=first or None, max_output_bytes=max_output_bytes)
+        result = decode_exec(self._transport.call("POST", self._path("exec"), json=asked))
+        left = None if limit is None else limit - first
+        if not result.finished and (left is None or left > 0):
+            result = wait_up_to(self._transport, self._path("execs", result.seq), left, max_output_bytes)
+        return result
+
+
+def _call_back(process: Process, relay: Relay) -> None:
+    with process.stream() as stream:
+        for chunk in stream:
+            if isinstance(chunk, Output):
+                relay.take(chunk)
+    relay.finish()

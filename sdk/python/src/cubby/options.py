@@ -1,0 +1,36 @@
+"""What can be asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import TypedDict
+
+from .models import IdlePolicy, Isolation, Limits, Network, Visibility
+
+__all__ = ["CreateOptions"]
+
+
+class CreateOptions(TypedDict, total=False):
+    """What :meth:`cubby.Sandboxes.create` takes by name, which says what each of them means."""
+
+    image: str | None
+    isolation: Isolation | None
+    limits: Limits | None
+    runtime: str | None
+    dependencies: str | Mapping[str, str] | Sequence[str] | None
+    env: Mapping[str, str] | None
+    user: str | None
+    labels: Mapping[str, str] | None
+    metadata: Mapping[str, str] | None
+    ports: int | Sequence[int] | None
+    network: Network | None
+    visibility: Visibility | None
+    thread: str | None
+    tenant_id: str | None
+    idle_policy: IdlePolicy | None
+    idle_timeout: float | timedelta | None
+    exec_timeout: float | timedelta | None
+    max_lifetime: float | timedelta | None
+    restore: str | None
+    idempotency_key: str | None
