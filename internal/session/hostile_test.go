@@ -100,6 +100,29 @@ func TestStateThatKillsItsShell(t *testing.T) {
 	)
 }
 
+// A signal that ends the shell while it restores its state, as a stop of the
+// sandbox sends, takes that command and not the state.
+func TestSignalWhileAStateIsRestored(t *testing.T) {
+	t.Parallel()
+	for _, sig := range []string{"HUP", "INT", "USR1", "USR2", "PIPE", "ALRM", "TERM", "VTALRM", "XCPU", "KILL"} {
+		t.Run(sig, func(t *testing.T) {
+			t.Parallel()
+			b := newBox(t)
+			b.do(step{cmd: "x=0; f() { echo f; }; cd /"})
+			path := filepath.Join(b.dir("main"), session.File)
+			state, err := os.ReadFile(path)
+			must(t, err)
+			hit := filepath.Join(b.work, "hit")
+			must(t, os.WriteFile(hit, nil, 0o600))
+			first, rest, _ := strings.Cut(string(state), "__cubby_cwd=")
+			write(first+"[[ ! -e "+hit+" ]] || kill -"+sig+" $$\n__cubby_cwd="+rest)(t, path)
+			b.do(step{cmd: "echo no", code: -1})
+			must(t, os.Remove(hit))
+			b.do(step{cmd: "echo $x; f; pwd", out: "0\nf\n/\n"})
+		})
+	}
+}
+
 // Nothing below a home is trusted, and what cannot be kept is said.
 func TestHostileDirectory(t *testing.T) {
 	t.Parallel()

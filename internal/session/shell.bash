@@ -37,14 +37,25 @@ __cubby_traps() { builtin :; }
 
 if [[ -n $__cubby_dir && -e $__cubby_dir/state ]]; then
 	unset -v "${!__cubby_base_@}"
+	# A signal says nothing about the state. Bash runs the trap of EXIT for
+	# one that ends it, so these have traps of their own: it dies of the
+	# signal, and the state stays as it is.
+	__cubby_signals=(HUP INT USR1 USR2 PIPE ALRM TERM VTALRM XCPU)
+	for __cubby_n in "${__cubby_signals[@]}"; do
+		trap "builtin trap - EXIT $__cubby_n; builtin kill -$__cubby_n \$\$" "$__cubby_n"
+	done
 	printf . >>"$__cubby_dir/loading"
 	trap '__cubby_start_over "$@"' EXIT
 	# Not by "source": functions would say in their errors that they are of it.
-	mapfile -d '' -t __cubby_state <"$__cubby_dir/state"
+	mapfile -d '' -t __cubby_state <"$__cubby_dir/state" || {
+		trap - EXIT
+		__cubby_say 'its saved state cannot be read at the moment; the command was not run'
+		exit 126
+	}
 	eval "${__cubby_state[0]}" </dev/null >/dev/null 2>&1
 	builtin unset -v __cubby_state
 	[[ $__cubby_loaded == yes ]] || __cubby_start_over "$@"
-	builtin trap - EXIT
+	builtin trap - EXIT "${__cubby_signals[@]}"
 	builtin : >|"$__cubby_dir/loading"
 else
 	for __cubby_n in "${!__cubby_base_@}"; do
