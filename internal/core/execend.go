@@ -198,13 +198,20 @@ func (e *liveExec) tell(x sandbox.Exec) {
 // better why it happened. The caller holds mu.
 func (e *liveExec) judge(exit sandbox.Exit) sandbox.Exit {
 	why := e.verdict
-	if why == nil && exit.Reason == sandbox.EndStopped {
+	if why == nil && endsWithSandbox(exit.Reason) {
 		why = e.run.endingNow()
 	}
 	if why != nil {
 		exit.Reason, exit.Message = why.reason, why.message
 	}
 	return exit
+}
+
+// endsWithSandbox reports whether an agent's reason may be the end of the whole
+// sandbox as the agent sees it: it was told to shut down, or what watches over
+// the command was killed before the agent itself.
+func endsWithSandbox(reason sandbox.EndReason) bool {
+	return reason == sandbox.EndStopped || reason == sandbox.EndLost
 }
 
 func endStatus(exit sandbox.Exit) sandbox.ExecStatus {

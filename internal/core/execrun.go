@@ -179,7 +179,7 @@ func (e *liveExec) stream(start *guest.Start) error {
 			if end := e.position(); m.Exit.Offset > end {
 				return errs.E(errs.Unavailable, "output is missing between %d and %d", end, m.Exit.Offset)
 			}
-			if m.Exit.Reason == sandbox.EndStopped {
+			if endsWithSandbox(m.Exit.Reason) {
 				e.awaitVerdict()
 			}
 			e.finish(e.run.explainOOM(m.Exit.Exit, e.snapshot().StartedAt), m.Exit.At)

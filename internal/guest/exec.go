@@ -184,6 +184,7 @@ var reasons = map[guestv1.ExitReason]sandbox.EndReason{
 	guestv1.ExitReason_EXIT_REASON_NOT_STARTED: sandbox.EndNotRun,
 	guestv1.ExitReason_EXIT_REASON_SHUTDOWN:    sandbox.EndStopped,
 	guestv1.ExitReason_EXIT_REASON_KERNEL_DIED: sandbox.EndKernel,
+	guestv1.ExitReason_EXIT_REASON_LOST:        sandbox.EndLost,
 }
 
 // reasonOf is EndLost for a reason that this version does not know.

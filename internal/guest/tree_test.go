@@ -204,7 +204,7 @@ func TestSupervisorKilled(t *testing.T) {
 			}
 		}
 	}
-	if r.exit.Reason != sandbox.EndKilled || r.exit.Message == "" {
+	if r.exit.Reason != sandbox.EndLost || r.exit.Message == "" {
 		t.Errorf("exit = %+v, want killed with a message", r.exit)
 	}
 	if r := h.run(t, shell("echo fine")); string(r.stdout) != "fine\n" {

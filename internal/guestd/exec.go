@@ -197,8 +197,11 @@ func (e *exec) conclude(ws syscall.WaitStatus, known bool, kernelOOM func() bool
 	exit := &guestv1.ExecExit{Reason: guestv1.ExitReason_EXIT_REASON_EXITED}
 	if !known {
 		exit.Code, exit.Signal = 128+int32(syscall.SIGKILL), "SIGKILL"
-		exit.Reason = guestv1.ExitReason_EXIT_REASON_KILLED
+		exit.Reason = guestv1.ExitReason_EXIT_REASON_LOST
 		exit.Message = "the process that watched over the command was killed inside the sandbox, and the command with it"
+		if e.blame.signal == syscall.SIGKILL {
+			exit.Reason, exit.Message = e.blame.reason, e.blame.text
+		}
 		return exit
 	}
 	exit.Code = int32(ws.ExitStatus())

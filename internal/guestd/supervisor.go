@@ -401,6 +401,11 @@ func (t *supervised) members() []int {
 		return nil
 	}
 	table, _ := processTable()
+	if !t.alive() {
+		// Its supervisor may have the next command already, which is not to be
+		// taken for this one.
+		return nil
+	}
 	return keys(descendants(table, t.by.pid))
 }
 

@@ -102,6 +102,11 @@ func (p *process) control(f func(fd uintptr)) {
 	}
 }
 
+// kill ends the process; one that has ended stays as it is.
+func (p *process) kill() {
+	p.control(func(fd uintptr) { _ = unix.PidfdSendSignal(int(fd), unix.SIGKILL, nil, 0) })
+}
+
 // done reports whether the process has ended.
 func (p *process) done() (done bool) {
 	p.control(func(fd uintptr) { done = ended(fd) })

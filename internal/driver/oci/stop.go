@@ -102,6 +102,9 @@ func (d *Driver) clear(ctx context.Context, uid sandbox.UID) error {
 		r.mu.Lock()
 		r.stopping = true
 		r.mu.Unlock()
+		// The agent first: it must not see its commands being killed one by one
+		// and report that as their own ends.
+		r.process.kill()
 	}
 	if err := group.kill(ctx); err != nil {
 		return err

@@ -94,6 +94,7 @@ const (
 	ExitReason_EXIT_REASON_NOT_STARTED ExitReason = 5 // cwd missing, no such user, …: message says
 	ExitReason_EXIT_REASON_SHUTDOWN    ExitReason = 6
 	ExitReason_EXIT_REASON_KERNEL_DIED ExitReason = 7 // the kernel ended under the cell
+	ExitReason_EXIT_REASON_LOST        ExitReason = 8 // what watched over the command was killed, and the command with it
 )
 
 // Enum value maps for ExitReason.
@@ -107,6 +108,7 @@ var (
 		5: "EXIT_REASON_NOT_STARTED",
 		6: "EXIT_REASON_SHUTDOWN",
 		7: "EXIT_REASON_KERNEL_DIED",
+		8: "EXIT_REASON_LOST",
 	}
 	ExitReason_value = map[string]int32{
 		"EXIT_REASON_UNSPECIFIED": 0,
@@ -117,6 +119,7 @@ var (
 		"EXIT_REASON_NOT_STARTED": 5,
 		"EXIT_REASON_SHUTDOWN":    6,
 		"EXIT_REASON_KERNEL_DIED": 7,
+		"EXIT_REASON_LOST":        8,
 	}
 )
 
@@ -3412,7 +3415,7 @@ const file_cubby_guest_v1_guest_proto_rawDesc = "" +
 	"\x12STREAM_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rSTREAM_STDOUT\x10\x01\x12\x11\n" +
 	"\rSTREAM_STDERR\x10\x02\x12\x0f\n" +
-	"\vSTREAM_RICH\x10\x03*\xdb\x01\n" +
+	"\vSTREAM_RICH\x10\x03*\xf1\x01\n" +
 	"\n" +
 	"ExitReason\x12\x1b\n" +
 	"\x17EXIT_REASON_UNSPECIFIED\x10\x00\x12\x16\n" +
@@ -3422,7 +3425,8 @@ const file_cubby_guest_v1_guest_proto_rawDesc = "" +
 	"\x12EXIT_REASON_KILLED\x10\x04\x12\x1b\n" +
 	"\x17EXIT_REASON_NOT_STARTED\x10\x05\x12\x18\n" +
 	"\x14EXIT_REASON_SHUTDOWN\x10\x06\x12\x1b\n" +
-	"\x17EXIT_REASON_KERNEL_DIED\x10\a*\x91\x01\n" +
+	"\x17EXIT_REASON_KERNEL_DIED\x10\a\x12\x14\n" +
+	"\x10EXIT_REASON_LOST\x10\b*\x91\x01\n" +
 	"\fKernelStatus\x12\x1d\n" +
 	"\x19KERNEL_STATUS_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16KERNEL_STATUS_STARTING\x10\x01\x12\x16\n" +
