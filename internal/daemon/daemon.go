@@ -242,11 +242,12 @@ func (d *Daemon) bind(ctx context.Context) error {
 		TLSConfig:         tlsConfig,
 		ReadHeaderTimeout: 10 * time.Second, // bodies and answers are bounded by front, per read and write
 		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    64 << 10,
+		MaxHeaderBytes:    32 << 10,
 		ErrorLog:          slog.NewLogLogger(d.log.Handler(), slog.LevelDebug),
 		ConnState:         d.fresh.note,
 		BaseContext:       func(net.Listener) context.Context { return base },
 		Protocols:         protocols(),
+		HTTP2:             http2(),
 	}
 	if d.listener, err = d.listen(ctx, "listen", d.cfg.Listen); err != nil || d.cfg.GRPCListen == "" {
 		return err

@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"net/http"
+	"time"
 
 	"github.com/cubbyhq/cubby/internal/front"
 	"github.com/cubbyhq/cubby/internal/front/mcp"
@@ -45,6 +46,25 @@ func protocols() *http.Protocols {
 	p.SetHTTP2(true)
 	p.SetUnencryptedHTTP2(true)
 	return p
+}
+
+// http2 bounds what a connection of HTTP/2 makes the daemon hold, also before
+// its client has shown a token. What is bounded anyway: streams that are reset
+// at once still count until their handlers end, and so do frames of control
+// and of headers that wait.
+func http2() *http.HTTP2Config {
+	return &http.HTTP2Config{
+		MaxConcurrentStreams: 250,
+		// A connection keeps a buffer for its largest frame.
+		MaxReadFrameSize: 16 << 10,
+		// What was received and no handler has read yet.
+		MaxReceiveBufferPerConnection: 256 << 10,
+		MaxReceiveBufferPerStream:     128 << 10,
+		// Peers that are gone, or take no bytes.
+		SendPingTimeout:  time.Minute,
+		PingTimeout:      30 * time.Second,
+		WriteByteTimeout: time.Minute,
+	}
 }
 
 // access says what a request needs.

@@ -44,7 +44,7 @@ type Config struct {
 
 // Handler is what every request passes through before a door sees it: it gives
 // the request its id, bounds its stalls, checks its path, its Host and Origin
-// or its token, and afterwards recovers panics, counts and logs. The log line
+// or its token before it reads any of the body, and afterwards recovers panics, counts and logs. The log line
 // holds the route's pattern and never the path, the query, a header or a body.
 // Clients that hold too many requests open or try too many tokens are refused.
 func Handler(c Config, next http.Handler) http.Handler {
@@ -57,7 +57,11 @@ func Handler(c Config, next http.Handler) http.Handler {
 		w.Header().Set("X-Request-Id", id)
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		if r.Body != nil && r.Body != http.NoBody {
-			r.Body = &body{ReadCloser: r.Body, control: w.control}
+			b := &body{ReadCloser: r.Body, control: w.control}
+			r.Body = b
+			// After the handler the server reads what is left of a body, and
+			// the answer waits for that.
+			defer b.abandon()
 		}
 		who := ""
 		defer func() {
@@ -79,7 +83,7 @@ func Handler(c Config, next http.Handler) http.Handler {
 		}
 		who = p.Name
 		if c.Access(r) != Anyone { // who looks after the daemon can always ask it
-			leave, err := held.enter(client(who, r))
+			leave, err := held.enter(clientOf(p, r.RemoteAddr))
 			if err != nil {
 				c.Error(w, r, err)
 				return
@@ -94,6 +98,9 @@ func Handler(c Config, next http.Handler) http.Handler {
 func (c Config) admit(r *http.Request, held *limits) (auth.Principal, error) {
 	if !plainPath(r.URL.Path) {
 		return auth.Principal{}, errs.E(errs.Invalid, "malformed path")
+	}
+	if fields(r.Header) > maxFields {
+		return auth.Principal{}, errs.E(errs.TooLarge, "the request has more than %d header fields", maxFields)
 	}
 	if c.Auth == nil {
 		return auth.Principal{}, ownMachine(r)
@@ -131,6 +138,17 @@ func secrets(h http.Header) []string {
 		return []string{h.Get("X-Sandbox-Secret")}
 	}
 	return webSocketSecret(h)
+}
+
+// maxFields bounds the header fields of a request: each takes many times its
+// bytes for as long as the request lasts.
+const maxFields = 256
+
+func fields(h http.Header) (n int) {
+	for _, values := range h {
+		n += len(values)
+	}
+	return n
 }
 
 // ownMachine refuses what a web page can do to a daemon without tokens: send

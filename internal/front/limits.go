@@ -2,23 +2,25 @@ package front
 
 import (
 	"net"
-	"net/http"
 	"net/netip"
 	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
 
+	"github.com/cubbyhq/cubby/internal/auth"
 	"github.com/cubbyhq/cubby/internal/errs"
 )
 
-// What clients may hold and try. A client is a token's name, or an address
-// where nobody authenticates.
+// What clients may hold and try.
 const (
 	// maxOpen bounds the requests that are open at once: streams, waits and
 	// transfers hold a connection and memory for as long as they last.
 	maxOpen          = 4096
 	maxOpenPerClient = 1024
+	// operatorOpen of them are for tokens without a tenant only: whoever looks
+	// after the daemon gets in whatever the tenants do.
+	operatorOpen = 512
 
 	// Wrong tokens of one address: so many at once, then one in guessEvery.
 	guessBurst = 20
@@ -31,37 +33,45 @@ const (
 type limits struct {
 	mu       sync.Mutex
 	total    int                          // guarded by mu
-	open     map[string]int               // by client; guarded by mu
+	tenants  int                          // of total, those of tenants; guarded by mu
+	open     map[client]int               // guarded by mu
 	guessers map[netip.Addr]*rate.Limiter // guarded by mu
 	now      func() time.Time             // nil: time.Now
 }
 
 // enter counts a request of a client until leave. It is OverQuota when there
 // are too many.
-func (l *limits) enter(client string) (leave func(), err error) {
+func (l *limits) enter(c client) (leave func(), err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
-	case l.open[client] >= maxOpenPerClient:
-		return nil, errs.E(errs.OverQuota, "this client has %d requests open at once", maxOpenPerClient).
+	case l.open[c] >= maxOpenPerClient:
+		return nil, errs.E(errs.OverQuota, "this %s has %d requests open at once", c.noun(), maxOpenPerClient).
 			Hint("end streams and waits that are not needed").RetryAfter(time.Second)
-	case l.total >= maxOpen:
-		return nil, errs.E(errs.OverQuota, "the daemon has %d requests open at once", maxOpen).
+	case l.total >= maxOpen, c.isTenant() && l.tenants >= maxOpen-operatorOpen:
+		return nil, errs.E(errs.OverQuota, "the daemon has %d requests open at once", l.total).
 			Hint("try again when other clients have ended theirs").RetryAfter(time.Second)
 	}
 	if l.open == nil {
-		l.open = make(map[string]int)
+		l.open = make(map[client]int)
 	}
-	l.open[client]++
-	l.total++
+	l.count(c, 1)
 	return func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.total--
-		if l.open[client]--; l.open[client] == 0 {
-			delete(l.open, client)
-		}
+		l.count(c, -1)
 	}, nil
+}
+
+// count is called with mu held.
+func (l *limits) count(c client, n int) {
+	l.total += n
+	if c.isTenant() {
+		l.tenants += n
+	}
+	if l.open[c] += n; l.open[c] == 0 {
+		delete(l.open, c)
+	}
 }
 
 // guessed notes a wrong token from an address. It is OverQuota when these come
@@ -105,14 +115,29 @@ func network(remote string) netip.Addr {
 	return addr
 }
 
-// client names who a request is counted for.
-func client(principal string, r *http.Request) string {
-	if principal != "" {
-		return principal
+// client is who shares a bound: all tokens of a tenant together, else one
+// token, else one address where nobody authenticates.
+type client struct{ tenant, token, address string }
+
+func clientOf(p auth.Principal, remote string) client {
+	switch {
+	case p.Tenant != "":
+		return client{tenant: p.Tenant}
+	case p.Name != "":
+		return client{token: p.Name}
 	}
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	host, _, err := net.SplitHostPort(remote)
 	if err != nil {
-		return ""
+		return client{}
 	}
-	return "@" + host // no token has such a name
+	return client{address: host}
+}
+
+func (c client) isTenant() bool { return c.tenant != "" }
+
+func (c client) noun() string {
+	if c.isTenant() {
+		return "tenant"
+	}
+	return "client"
 }

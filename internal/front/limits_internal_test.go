@@ -6,14 +6,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cubbyhq/cubby/internal/auth"
 	"github.com/cubbyhq/cubby/internal/errs"
 )
 
 func TestOpenRequestsAreBounded(t *testing.T) {
 	l := new(limits)
 	var leaves []func()
-	enter := func(client string) error {
-		leave, err := l.enter(client)
+	enter := func(name string) error {
+		leave, err := l.enter(client{token: name})
 		if err == nil {
 			leaves = append(leaves, leave)
 		}
@@ -86,5 +87,37 @@ func TestWrongTokensAreBounded(t *testing.T) {
 	}
 	if len(l.guessers) > maxGuessers {
 		t.Errorf("%d addresses are remembered", len(l.guessers))
+	}
+}
+
+// TestTokensOfATenantTakeEveryConnection: a tenant's tokens share one bound, and
+// all tenants together leave room for the operator.
+func TestTokensOfATenantTakeEveryConnection(t *testing.T) {
+	l := new(limits)
+	fill := func(p auth.Principal) (n int) {
+		for ; n <= maxOpen; n++ {
+			if _, err := l.enter(clientOf(p, "192.0.2.1:1")); err != nil {
+				if !errors.Is(err, errs.OverQuota) {
+					t.Fatal(err)
+				}
+				break
+			}
+		}
+		return n
+	}
+	if n := fill(auth.Principal{Name: "web", Tenant: "acme"}); n != maxOpenPerClient {
+		t.Errorf("the first token of a tenant gets %d requests, want %d", n, maxOpenPerClient)
+	}
+	if n := fill(auth.Principal{Name: "worker", Tenant: "acme"}); n != 0 {
+		t.Errorf("another token of the tenant gets %d requests more", n)
+	}
+	for i := range maxOpen / maxOpenPerClient {
+		fill(auth.Principal{Name: "t", Tenant: fmt.Sprint("tenant-", i)})
+	}
+	if want := maxOpen - operatorOpen; l.tenants != want {
+		t.Errorf("all tenants together have %d requests, want %d", l.tenants, want)
+	}
+	if n := fill(auth.Principal{Name: "operator"}); n != operatorOpen {
+		t.Errorf("the operator gets %d requests beside them, want %d", n, operatorOpen)
 	}
 }

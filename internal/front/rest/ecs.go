@@ -69,14 +69,22 @@ func writeECSError(w http.ResponseWriter, err error) {
 		status, code = fault.status, fault.code
 	case info.Kind == errs.NotFound:
 		code = "session_not_found"
-	case info.Kind == errs.Exhausted, info.Kind == errs.OverQuota:
-		status, code = http.StatusServiceUnavailable, "max_containers_reached"
+	case info.Kind == errs.OverQuota:
+		code = "too_many_requests" // of requests, commands or wrong tokens
 	}
 	detail := info.Message
 	if info.Hint != "" && info.Kind != errs.Unauthenticated {
 		detail += ": " + info.Hint
 	}
 	front.WriteJSON(w, status, ecsError{Error: code, Detail: detail})
+}
+
+// noRoom is the dialect's word for a create that finds no place.
+func noRoom(err error) error {
+	if kind := errs.KindOf(err); kind == errs.Exhausted || kind == errs.OverQuota {
+		return &ecsFault{http.StatusServiceUnavailable, "max_containers_reached", err}
+	}
+	return err
 }
 
 // notActive is the dialect's word for a sandbox that does not run.
@@ -222,7 +230,7 @@ func (d *Door) ecsCreate(w http.ResponseWriter, r *http.Request) error {
 		return &ecsFault{http.StatusConflict, "session_already_active", err}
 	}
 	if err != nil {
-		return err
+		return noRoom(err)
 	}
 	if in.Metadata == nil {
 		in.Metadata = map[string]any{}
