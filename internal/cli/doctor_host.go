@@ -35,6 +35,33 @@ func (d *doctor) host() {
 	d.fileSystem("overlay", "container sandboxes need it", "/proc/filesystems", modules)
 	d.fileSystem("ext4", "disks of sandboxes are ext4", "/proc/filesystems", modules)
 	d.userNamespaces("/proc/sys/user/max_user_namespaces")
+	d.shares("/proc/sys")
+}
+
+// shares checks what the kernel has once for the whole machine and no cgroup
+// counts by sandbox: each sandbox gets a part of it.
+func (d *doctor) shares(sysctls string) {
+	read := func(name string) (uint64, bool) {
+		data, err := os.ReadFile(filepath.Join(sysctls, name))
+		if err != nil {
+			return 0, false
+		}
+		n, err := strconv.ParseUint(strings.TrimSpace(string(data)), 10, 64)
+		return n, err == nil
+	}
+	const manyPIDs, manyFiles = 1 << 17, 1 << 26
+	if n, ok := read("kernel/pid_max"); ok && n < manyPIDs {
+		d.warn("process ids", fmt.Sprintf("%d for the whole machine: a sandbox gets at most %d", n, n/4),
+			"sysctl -w kernel.pid_max=4194304")
+	} else if ok {
+		d.good("process ids", "%d", n)
+	}
+	if n, ok := read("fs/file-max"); ok && n < manyFiles {
+		d.warn("open files of all", fmt.Sprintf("%d for the whole machine: with 512 processes a container gets %d for each", n, max(4096, n/2/512)),
+			"sysctl -w fs.file-max=9223372036854775807")
+	} else if ok {
+		d.good("open files of all", "%d", n)
+	}
 }
 
 func (d *doctor) kernel(release string) {

@@ -36,3 +36,31 @@ func TestFileSystems(t *testing.T) {
 		}
 	}
 }
+
+// What the machine has once for all its sandboxes is worth a warning where it
+// is little.
+func TestSharesOfTheMachine(t *testing.T) {
+	for _, c := range []struct {
+		pids, files string
+		want        verdict
+	}{
+		{"32768\n", "2466174\n", warned},
+		{"4194304\n", "9223372036854775807\n", good},
+	} {
+		dir := t.TempDir()
+		for name, text := range map[string]string{"kernel/pid_max": c.pids, "fs/file-max": c.files} {
+			path := filepath.Join(dir, name)
+			if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		d := &doctor{out: io.Discard}
+		d.shares(dir)
+		if len(d.checks) != 2 || d.checks[0].Verdict != c.want || d.checks[1].Verdict != c.want {
+			t.Errorf("with %q and %q: %+v, want %s", c.pids, c.files, d.checks, c.want)
+		}
+	}
+}

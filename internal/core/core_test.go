@@ -101,7 +101,7 @@ func (w *world) start() {
 		Store: w.store, Driver: w.fake, Disks: w.disks, Images: w.images, Journals: w.journals,
 		Log:          slog.New(slog.NewTextHandler(testWriter{w.t}, &slog.HandlerOptions{Level: slog.LevelInfo})),
 		MemAvailable: func() (int64, error) { return 64 << 30, nil },
-		Host:         core.Host{CPUs: 4, MemoryBytes: 64 << 30, OpenFiles: 100_000},
+		Host:         core.Host{CPUs: 4, MemoryBytes: 64 << 30, OpenFiles: 100_000, PIDs: 32768, Files: 8 << 20},
 	}
 	for _, edit := range w.edit {
 		edit(&cfg)

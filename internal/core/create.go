@@ -131,7 +131,7 @@ func (s *Service) plan(ctx context.Context, r CreateRequest) (sandbox.Sandbox, e
 	if err := s.host.fits(b.Spec.Limits); err != nil {
 		return b, err
 	}
-	b.Spec.Limits = s.host.clamp(b.Spec.Limits)
+	b.Spec.Limits = s.host.clamp(b.Spec.Limits, b.Spec.Isolation)
 	return b, s.supports(b.Spec.Isolation)
 }
 

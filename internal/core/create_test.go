@@ -46,6 +46,39 @@ func TestOpenFilesAreWhatIsInForce(t *testing.T) {
 	}
 }
 
+// A sandbox could take every process id of the host: four million were taken
+// for granted where the host has 32768, and in gVisor were an internal error.
+func TestProcessesAreAShareOfTheHosts(t *testing.T) {
+	w := newWorld(t) // of a host with 32768 process ids
+	for asked, want := range map[int64]int64{0: 512, 8192: 8192, 8193: 8192, 4_000_000: 8192} {
+		for _, isolation := range []sandbox.Isolation{sandbox.GVisor, sandbox.Container} {
+			b, err := w.Create(w.ctx, core.CreateRequest{Spec: sandbox.Spec{Isolation: isolation, Limits: sandbox.Limits{PIDs: asked}}})
+			if err != nil || b.Spec.Limits.PIDs != want {
+				t.Errorf("Create in %s with %d = %d, %v, want %d", isolation, asked, b.Spec.Limits.PIDs, err, want)
+			}
+		}
+	}
+}
+
+// The processes of one container could open every file that the host can have
+// open.
+func TestOpenFilesOfAContainerAreAShareOfTheHosts(t *testing.T) {
+	w := newWorld(t) // of a host with 8388608 open files
+	for _, tt := range []struct{ pids, asked, want int64 }{
+		{512, 65536, 8192},
+		{64, 1 << 20, 65536},
+		{8192, 65536, 4096},
+		{512, 1024, 1024},
+	} {
+		b, err := w.Create(w.ctx, core.CreateRequest{Spec: sandbox.Spec{
+			Isolation: sandbox.Container, Limits: sandbox.Limits{PIDs: tt.pids, OpenFiles: tt.asked},
+		}})
+		if err != nil || b.Spec.Limits.OpenFiles != tt.want {
+			t.Errorf("Create with %d pids and %d files = %d, %v, want %d", tt.pids, tt.asked, b.Spec.Limits.OpenFiles, err, tt.want)
+		}
+	}
+}
+
 func TestCreateRefusesBeforeItActs(t *testing.T) {
 	negative := -time.Second
 	tests := []struct {

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/driver"
-	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/image"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
@@ -43,22 +42,6 @@ func DefaultSpec() sandbox.Spec {
 // Defaults is what a create without a spec makes.
 func (s *Service) Defaults() sandbox.Spec { return s.defaults }
 
-// Host is what the machine has.
-type Host struct {
-	CPUs        int
-	MemoryBytes int64
-	OpenFiles   int64 // this process's hard limit, the most that a sandbox gets
-}
-
-// clamp lowers what is given as far as the host allows, so that a spec says
-// what is in force.
-func (h Host) clamp(l sandbox.Limits) sandbox.Limits {
-	if h.OpenFiles > 0 {
-		l.OpenFiles = min(l.OpenFiles, h.OpenFiles)
-	}
-	return l
-}
-
 // fill completes a spec with defaults.
 func fill(s, d sandbox.Spec) sandbox.Spec {
 	if len(s.Dependencies) > 0 {
@@ -91,17 +74,6 @@ func fill(s, d sandbox.Spec) sandbox.Spec {
 	s.IdleTimeout = cmp.Or(s.IdleTimeout, d.IdleTimeout)
 	s.MaxLifetime = cmp.Or(s.MaxLifetime, d.MaxLifetime)
 	return s
-}
-
-// fits refuses what this host can never give, however empty it is.
-func (h Host) fits(l sandbox.Limits) error {
-	if l.CPUs > float64(h.CPUs) {
-		return errs.E(errs.Invalid, "limits.cpus: %v are more than the host's %d", l.CPUs, h.CPUs)
-	}
-	if h.MemoryBytes > 0 && l.MemoryBytes > h.MemoryBytes {
-		return errs.E(errs.Invalid, "limits.memory_bytes: %d is more than the host's %d", l.MemoryBytes, h.MemoryBytes)
-	}
-	return nil
 }
 
 const (

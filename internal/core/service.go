@@ -20,12 +20,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"math"
-	"runtime"
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
 
 	"github.com/cubbyhq/cubby/internal/archive"
 	"github.com/cubbyhq/cubby/internal/driver"
@@ -208,22 +205,9 @@ func New(cfg Config) (*Service, error) {
 	if s.metrics == nil {
 		s.metrics = noMetrics{}
 	}
-	if s.host.CPUs == 0 {
-		s.host.CPUs = runtime.NumCPU()
-	}
-	if s.host.MemoryBytes == 0 {
-		total, err := readMeminfo("MemTotal")
-		if err != nil {
-			return nil, fmt.Errorf("measure the host: %w", err)
-		}
-		s.host.MemoryBytes = total
-	}
-	if s.host.OpenFiles == 0 {
-		var limit unix.Rlimit
-		if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-			return nil, fmt.Errorf("measure the host: %w", err)
-		}
-		s.host.OpenFiles = int64(min(limit.Max, math.MaxInt64))
+	var err error
+	if s.host, err = s.host.measure(); err != nil {
+		return nil, err
 	}
 	builtIn := DefaultSpec()
 	builtIn.Limits.CPUs = min(builtIn.Limits.CPUs, float64(s.host.CPUs))

@@ -182,6 +182,11 @@ type limits struct {
 	pids   int64
 }
 
+// socketMemory is how much of the host's memory the buffers of a sandbox's TCP
+// and UDP sockets may take beside its limit, on cgroup version 1. Sockets that
+// have reached it become slow; none fails.
+func socketMemory(limit int64) int64 { return max(limit/16, 4<<20) }
+
 const cpuPeriod = 100 * time.Millisecond
 
 func cpuQuota(cpus float64) int64 {
@@ -266,7 +271,10 @@ func (c cgroup) settings(l limits) []setting {
 			s = append(s,
 				setting{file: file("memory", "memory.limit_in_bytes"), value: bytes},
 				setting{file: file("memory", "memory.memsw.limit_in_bytes"), value: bytes, optional: true},
-				setting{file: file("memory", "memory.swappiness"), value: "0", optional: true})
+				setting{file: file("memory", "memory.swappiness"), value: "0", optional: true},
+				// Version 1 counts the buffers of TCP and UDP apart from all other
+				// memory, and not at all without this.
+				setting{file: file("memory", "memory.kmem.tcp.limit_in_bytes"), value: strconv.FormatInt(socketMemory(l.memory), 10), optional: true})
 		}
 	}
 	if l.cpus > 0 {
@@ -280,7 +288,7 @@ func (c cgroup) settings(l limits) []setting {
 		}
 	}
 	if l.pids > 0 {
-		s = append(s, setting{file: file("pids", "pids.max"), value: strconv.FormatInt(l.pids, 10)})
+		s = append(s, setting{file: file("pids", "pids.max"), value: strconv.FormatInt(min(l.pids, maxTasks), 10)})
 	}
 	return s
 }

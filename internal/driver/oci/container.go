@@ -4,6 +4,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"sync"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
@@ -30,6 +31,10 @@ var maskedPaths = []string{
 
 var readonlyPaths = []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys"}
 
+// maxTerminals is how many pseudo-terminals a container can have at once. The
+// host has 3072 for all of them (kernel.pty.max less kernel.pty.reserve).
+const maxTerminals = 64
+
 // compiledFilter is the annotation's value; compiling takes no time worth
 // speaking of, encoding it per start would still be work for nothing.
 var compiledFilter = sync.OnceValue(func() string { return encodeFilter(seccompFilter()) })
@@ -43,7 +48,7 @@ func (b bundle) container(s *specs.Spec) {
 	s.Mounts = []specs.Mount{
 		{Destination: "/proc", Type: "proc", Source: "proc", Options: []string{"nosuid", "noexec", "nodev"}},
 		{Destination: "/dev", Type: "tmpfs", Source: "tmpfs", Options: []string{"nosuid", "noexec", "strictatime", "mode=755", "size=65536k"}},
-		{Destination: "/dev/pts", Type: "devpts", Source: "devpts", Options: []string{"nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5"}},
+		{Destination: "/dev/pts", Type: "devpts", Source: "devpts", Options: []string{"nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5", "max=" + strconv.Itoa(maxTerminals)}},
 		{Destination: "/dev/mqueue", Type: "mqueue", Source: "mqueue", Options: []string{"nosuid", "noexec", "nodev"}},
 		tmpfs("/dev/shm", "1777", memory/2),
 		{Destination: "/sys", Type: "bind", Source: b.sysfs, Options: []string{"bind", "ro", "nosuid", "noexec", "nodev"}},

@@ -58,7 +58,11 @@ func gvisorMemory(budget int64) int64 {
 // The host's limit of tasks of a gVisor sandbox is far above what its processes
 // need: gVisor has a task or two of the host for each, and some dozens for
 // itself. It is there for a gVisor that was taken over.
-func gvisorTasks(pids int64) int64 { return 8*pids + 1024 }
+func gvisorTasks(pids int64) int64 { return min(8*pids+1024, maxTasks) }
+
+// maxTasks is the largest limit that the kernel takes: it has no more process
+// ids (PID_MAX_LIMIT).
+const maxTasks = 4 << 20
 
 func (b bundle) overlayDir() string { return filepath.Join(b.note.Disk, "root/overlay") }
 func (b bundle) tmpDir() string     { return filepath.Join(b.note.Disk, "root/tmp") }

@@ -1,0 +1,116 @@
+package core
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+)
+
+// Host is what the machine has. Zero fields of a Config are measured.
+type Host struct {
+	CPUs        int
+	MemoryBytes int64
+	OpenFiles   int64 // this process's hard limit, the most that a sandbox gets
+	PIDs        int64 // processes and threads that the machine can have
+	Files       int64 // open files that the machine can have
+}
+
+// measure fills the zero fields in.
+func (h Host) measure() (Host, error) {
+	if h.CPUs == 0 {
+		h.CPUs = runtime.NumCPU()
+	}
+	if h.MemoryBytes == 0 {
+		total, err := readMeminfo("MemTotal")
+		if err != nil {
+			return h, fmt.Errorf("measure the host: %w", err)
+		}
+		h.MemoryBytes = total
+	}
+	if h.OpenFiles == 0 {
+		var limit unix.Rlimit
+		if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+			return h, fmt.Errorf("measure the host: %w", err)
+		}
+		h.OpenFiles = int64(min(limit.Max, math.MaxInt64))
+	}
+	if h.PIDs == 0 {
+		ids, err := readSysctl("kernel/pid_max")
+		if err != nil {
+			return h, fmt.Errorf("measure the host: %w", err)
+		}
+		threads, err := readSysctl("kernel/threads-max")
+		if err != nil {
+			return h, fmt.Errorf("measure the host: %w", err)
+		}
+		h.PIDs = min(ids, threads)
+	}
+	if h.Files == 0 {
+		files, err := readSysctl("fs/file-max")
+		if err != nil {
+			return h, fmt.Errorf("measure the host: %w", err)
+		}
+		h.Files = files
+	}
+	return h, nil
+}
+
+func readSysctl(name string) (int64, error) {
+	data, err := os.ReadFile("/proc/sys/" + name)
+	if err != nil {
+		return 0, err
+	}
+	n, err := strconv.ParseUint(strings.TrimSpace(string(data)), 10, 64)
+	return int64(min(n, math.MaxInt64)), err
+}
+
+// What one sandbox gets of what the kernel has once for the whole machine and
+// no cgroup counts by sandbox.
+const (
+	pidsShare  = 4 // one of so many parts
+	filesShare = 8
+	// leastFiles is what every process gets, also on a host with few: programs
+	// do not expect less.
+	leastFiles = 4096
+)
+
+// clamp lowers limits as far as the host demands, so that a spec says what is
+// in force. One sandbox gets a share of the host's process ids. In a container
+// each process can have its own open files, so the limit of one process times
+// the processes stays below what the host has; gVisor holds all of them in one
+// process of the host.
+func (h Host) clamp(l sandbox.Limits, isolation sandbox.Isolation) sandbox.Limits {
+	if h.PIDs > 0 {
+		l.PIDs = min(l.PIDs, max(h.PIDs/pidsShare, sandbox.MinPIDs))
+	}
+	if h.OpenFiles > 0 {
+		l.OpenFiles = min(l.OpenFiles, h.OpenFiles)
+	}
+	if h.Files > 0 {
+		most := h.Files / filesShare
+		if isolation == sandbox.Container {
+			most = h.Files / 2 / l.PIDs
+		}
+		l.OpenFiles = min(l.OpenFiles, max(most, leastFiles))
+	}
+	return l
+}
+
+// fits refuses what this host can never give, however empty it is.
+func (h Host) fits(l sandbox.Limits) error {
+	if l.CPUs > float64(h.CPUs) {
+		return errs.E(errs.Invalid, "limits.cpus: %v are more than the host's %d", l.CPUs, h.CPUs)
+	}
+	if h.MemoryBytes > 0 && l.MemoryBytes > h.MemoryBytes {
+		return errs.E(errs.Invalid, "limits.memory_bytes: %d is more than the host's %d", l.MemoryBytes, h.MemoryBytes)
+	}
+	return nil
+}
