@@ -23,7 +23,6 @@ import (
 	"sync"
 	"time"
 
-
 	"github.com/cubbyhq/cubby/internal/archive"
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/egress"
