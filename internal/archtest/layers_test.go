@@ -109,7 +109,9 @@ func places() map[string]place {
 		"internal/daemon/daemontest":     {layer: 8, by: []string{}},
 		"test/e2e":                       {layer: 9},
 		"test/durability":                {layer: 9},
-		"test/security/egress":           {only: []string{"client"}},
+		"test/security/egress":           {only: []string{"client", "test/harness"}},
+		// What a test may know of the built program: its command line and HTTP.
+		"test/harness": {only: []string{}},
 	}
 }
 

@@ -13,68 +13,20 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/creack/pty"
+
+	"github.com/cubbyhq/cubby/test/harness"
 )
-
-// testImages is the directory with the image "base".
-func testImages(t *testing.T) string {
-	t.Helper()
-	dir := os.Getenv("CUBBY_TEST_IMAGE_DIR")
-	if dir == "" {
-		dir = "../../.cache/images"
-	}
-	dir, err := filepath.Abs(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(filepath.Join(dir, "names.json")); err != nil {
-		t.Fatalf("%v: build the image base into CUBBY_TEST_IMAGE_DIR first", err)
-	}
-	return dir
-}
-
-// program is the cubby that users run.
-func program(t *testing.T) string {
-	t.Helper()
-	path := os.Getenv("CUBBY_TEST_BIN")
-	if path == "" {
-		path = "../../bin/cubby"
-	}
-	path, err := filepath.Abs(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(path); err != nil {
-		t.Fatalf("%v: run make build first", err)
-	}
-	return path
-}
-
-// shortTemp is a directory whose path leaves room for the names of sockets.
-func shortTemp(t *testing.T) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("/var/tmp", "cubby")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Errorf("left behind: %v", err)
-		}
-	})
-	return dir
-}
 
 // TestDoctorBootsRealSandboxes with the image that is there, and with nothing
 // but cubby itself where there is none.
 func TestDoctorBootsRealSandboxes(t *testing.T) {
-	for name, images := range map[string]string{"base": testImages(t), "no image": filepath.Join(shortTemp(t), "none")} {
+	for name, images := range map[string]string{"base": harness.Images(t), "no image": filepath.Join(harness.TempDir(t), "none")} {
 		t.Run(name, func(t *testing.T) {
 			// The program and not Main: without an image it boots itself, which
 			// has to be static.
-			cmd := exec.Command(program(t), "doctor", "--json", "--data-dir", shortTemp(t), "--image-dir", images)
+			cmd := exec.Command(harness.Program(t), "doctor", "--json", "--data-dir", harness.TempDir(t), "--image-dir", images)
 			cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "CUBBY_URL=http://127.0.0.1:1"}
 			var stderr bytes.Buffer
 			cmd.Stderr = &stderr
@@ -109,8 +61,8 @@ func TestDoctorBootsRealSandboxes(t *testing.T) {
 
 // TestBenchMeasures every section once.
 func TestBenchMeasures(t *testing.T) {
-	cmd := exec.Command(program(t), "bench", "--quick", "-n", "1", "--json", "--image-dir", testImages(t))
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "TMPDIR=" + shortTemp(t)}
+	cmd := exec.Command(harness.Program(t), "bench", "--quick", "-n", "1", "--json", "--image-dir", harness.Images(t))
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "TMPDIR=" + harness.TempDir(t)}
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
@@ -158,7 +110,7 @@ func TestBenchMeasures(t *testing.T) {
 // TestRealRun: the two walls from the command line, with input, exit code and
 // Ctrl-C.
 func TestRealRun(t *testing.T) {
-	url := serveReal(t)
+	url := harness.Start(t, harness.Options{}).URL
 	for _, isolation := range []string{"gvisor", "container"} {
 		t.Run(isolation, func(t *testing.T) {
 			run := func(stdin io.Reader, args ...string) result {
@@ -197,7 +149,7 @@ func TestRealRun(t *testing.T) {
 
 // TestRealShell: a terminal into each wall.
 func TestRealShell(t *testing.T) {
-	url := serveReal(t)
+	url := harness.Start(t, harness.Options{}).URL
 	for _, isolation := range []string{"gvisor", "container"} {
 		t.Run(isolation, func(t *testing.T) {
 			if res := cubby(t, url, nil, "create", "--id", isolation, "--isolation", isolation); res.code != 0 {
@@ -239,39 +191,4 @@ func TestRealShell(t *testing.T) {
 			}
 		})
 	}
-}
-
-// serveReal runs `cubby serve` until the test ends.
-func serveReal(t *testing.T) (url string) {
-	t.Helper()
-	dir := shortTemp(t)
-	log := watch("msg=serving")
-	cmd := exec.Command(program(t), "serve", "--listen", "127.0.0.1:0", "--data-dir", dir, "--image-dir", testImages(t))
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
-	cmd.Stderr = log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	t.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM)
-		if err := <-ended; err != nil {
-			t.Errorf("serve ended with %v", err)
-		}
-		if t.Failed() {
-			t.Logf("the daemon's log:\n%s", log)
-		}
-	})
-	select {
-	case <-log.seen:
-	case err := <-ended:
-		ended <- err
-		t.Fatalf("serve: %v\n%s", err, log)
-	case <-time.After(30 * time.Second):
-		t.Fatalf("serve says nothing:\n%s", log)
-	}
-	_, rest, _ := strings.Cut(log.String(), "listen=")
-	addr, _, _ := strings.Cut(rest, " ")
-	return "http://" + addr
 }

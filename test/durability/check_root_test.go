@@ -9,8 +9,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"testing"
-	"time"
 )
 
 // row is a command as the daemon tells it.
@@ -324,26 +322,4 @@ func (w *worker) finish() {
 		w.d.t.Errorf("destroy %s = %d %s", w.box.id, status, text)
 	}
 	w.box = nil
-}
-
-// destroyAll purges what a failed test left.
-func destroyAll(t *testing.T, url string) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	c := &client{ctx: ctx, url: url, http: &http.Client{Timeout: time.Minute}}
-	_, text := c.call("GET", "/v1/sandboxes?limit=1000", "")
-	var list struct {
-		Sandboxes []struct {
-			ID string `json:"id"`
-		} `json:"sandboxes"`
-	}
-	if err := json.Unmarshal([]byte(text), &list); err != nil {
-		t.Errorf("list: %s", text)
-	}
-	for _, b := range list.Sandboxes {
-		if status, text := c.call("POST", "/v1/sandboxes/"+b.ID+"/purge", ""); status != http.StatusOK {
-			t.Errorf("purge %s = %d %s", b.ID, status, text)
-		}
-	}
 }

@@ -15,9 +15,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -111,7 +109,9 @@ func run(t *testing.T, c configuration, rng *rand.Rand) {
 		w.finish()
 	}
 	d.checkOrphans()
-	d.stop()
+	if err := d.program.Stop(); err != nil {
+		t.Fatal(err)
+	}
 	total.print(t, c, all)
 }
 
@@ -146,29 +146,4 @@ func (f figures) print(t *testing.T, c configuration, all []*worker) {
 			t.Error(err)
 		}
 	}
-}
-
-// programs finds the daemon's program and the images.
-func programs(t *testing.T) (program, images string) {
-	t.Helper()
-	for _, p := range []struct {
-		to                *string
-		env, usual, there string
-	}{
-		{&program, "CUBBY_TEST_BIN", "../../bin/cubby", ""}, {&images, "CUBBY_TEST_IMAGE_DIR", "../../.cache/images", "names.json"},
-	} {
-		path := os.Getenv(p.env)
-		if path == "" {
-			path = p.usual
-		}
-		path, err := filepath.Abs(path)
-		if err == nil {
-			_, err = os.Stat(filepath.Join(path, p.there))
-		}
-		if err != nil {
-			t.Fatalf("%v: make build image, or set %s", err, p.env)
-		}
-		*p.to = path
-	}
-	return program, strings.TrimSuffix(images, "/")
 }

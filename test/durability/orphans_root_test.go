@@ -16,6 +16,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
 	_ "modernc.org/sqlite" // the daemon's own driver, to read beside it
+
+	"github.com/cubbyhq/cubby/test/harness"
 )
 
 // known is what the database has, by uid.
@@ -78,7 +80,7 @@ func (d *daemon) traces() []trace {
 		}
 		all = append(all, trace{what + " " + path, uidPattern.FindString(path)})
 	}
-	for _, m := range mountsBelow(d.dir) {
+	for _, m := range harness.MountsBelow(d.dir) {
 		add("mount", m)
 	}
 	loops, _ := filepath.Glob("/sys/block/loop*/loop/backing_file") // the pattern is right
@@ -100,7 +102,7 @@ func (d *daemon) traces() []trace {
 	}
 	processes, _ := filepath.Glob("/proc/[0-9]*")
 	for _, p := range processes {
-		if d.cmd != nil && p == fmt.Sprint("/proc/", d.cmd.Process.Pid) || p == fmt.Sprint("/proc/", os.Getpid()) {
+		if p == fmt.Sprint("/proc/", d.program.PID()) || p == fmt.Sprint("/proc/", os.Getpid()) {
 			continue
 		}
 		cmdline, _ := os.ReadFile(p + "/cmdline") // it may have ended
@@ -160,19 +162,4 @@ func (d *daemon) checkOrphans() {
 			d.t.Errorf("orphan: %s", tr.what)
 		}
 	}
-}
-
-func mountsBelow(dir string) []string {
-	data, err := os.ReadFile("/proc/self/mounts")
-	if err != nil {
-		return []string{err.Error()}
-	}
-	var found []string
-	for line := range strings.Lines(string(data)) {
-		if f := strings.Fields(line); len(f) > 1 && strings.HasPrefix(f[1], dir+"/") {
-			found = append(found, f[1])
-		}
-	}
-	slices.Reverse(found)
-	return found
 }

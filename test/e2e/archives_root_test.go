@@ -9,15 +9,15 @@ import (
 
 	sdk "github.com/cubbyhq/cubby/client"
 	"github.com/cubbyhq/cubby/internal/archive/archivetest"
+	"github.com/cubbyhq/cubby/test/harness"
 )
 
 // TestArchives destroys a sandbox of each isolation with an archive in a real
 // S3 server and begins one of the other isolation with it.
 func TestArchives(t *testing.T) {
 	t.Parallel()
-	program, images := realPaths(t)
 	srv := archivetest.Start(t)
-	h := &realHost{t: t, program: program, images: images}
+	h := newReal(t, harness.Options{})
 	url, err := h.start([]string{
 		"--archive-url", "s3://" + archivetest.Bucket, "--archive-endpoint", srv.URL, "--archive-region", "us-east-1",
 		"--archive-access-key", archivetest.AccessKey, "--archive-secret-key", archivetest.SecretKey,
@@ -56,7 +56,7 @@ func TestArchives(t *testing.T) {
 	if err := h.stop(); err != nil {
 		t.Error(err)
 	}
-	if strings.Contains(h.log.String(), archivetest.SecretKey) {
+	if strings.Contains(h.Log(), archivetest.SecretKey) {
 		t.Error("the storage's key is in the log")
 	}
 }

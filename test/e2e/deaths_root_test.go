@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/cubbyhq/cubby/test/harness"
 )
 
 // TestDeaths kills sandboxes under their commands in the ways that a host has.
@@ -21,7 +23,6 @@ import (
 // takes no place, and can be undone by a start.
 func TestDeaths(t *testing.T) {
 	t.Parallel()
-	program, images := realPaths(t)
 	deaths := []struct {
 		name      string
 		isolation string // "" is both
@@ -54,7 +55,7 @@ func TestDeaths(t *testing.T) {
 	for _, isolation := range []string{"gvisor", "container"} {
 		t.Run(isolation, func(t *testing.T) {
 			t.Parallel()
-			h := &realHost{t: t, program: program, images: images}
+			h := newReal(t, harness.Options{})
 			url, err := h.start([]string{"--max-sandboxes=1"})
 			if err != nil {
 				t.Fatal(err)
@@ -71,7 +72,7 @@ func TestDeaths(t *testing.T) {
 				if d.isolation != "" && d.isolation != isolation {
 					continue
 				}
-				v := victim{url: url, record: onlyFile(t, filepath.Join(h.dir, "run/oci/*/run.json"))}
+				v := victim{url: url, record: onlyFile(t, filepath.Join(h.Dir, "run/oci/*/run.json"))}
 				var x struct{ Seq int64 }
 				decode(t, must(t, http.StatusAccepted, "POST", box+"/exec", `{"cmd":"echo ready; sleep 1000","wait":false}`), &x)
 				began := time.Now()

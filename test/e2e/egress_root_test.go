@@ -19,6 +19,7 @@ import (
 	sdk "github.com/cubbyhq/cubby/client"
 	"github.com/cubbyhq/cubby/internal/egress"
 	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/test/harness"
 )
 
 // origin is a server elsewhere that remembers the headers of what it was asked.
@@ -108,7 +109,7 @@ func newOrigin(t *testing.T) (o *origin, authority string) {
 func TestEgressProtocols(t *testing.T) {
 	t.Parallel()
 	o, authority := newOrigin(t)
-	eachIsolation(t, sdk.CreateOptions{Env: map[string]string{"CURL_CA_BUNDLE": caFile}}, func(t *testing.T, _ *realHost, c *sdk.Client) {
+	eachIsolation(t, sdk.CreateOptions{Env: map[string]string{"CURL_CA_BUNDLE": caFile}}, func(t *testing.T, _ realHost, c *sdk.Client) {
 		if _, err := c.Files("a").Write(t.Context(), caFile, strings.NewReader(authority), sdk.WriteOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -184,7 +185,6 @@ func cutsWhatIsOpen(t *testing.T, c *sdk.Client, o *origin) {
 // nor the server at the other end sees one.
 func TestNoSandboxSeesAToken(t *testing.T) {
 	t.Parallel()
-	program, images := realPaths(t)
 	o, _ := newOrigin(t)
 	const key = "a key of the tokens that nobody sees"
 	keys, err := egress.ParseKeys(key)
@@ -213,7 +213,7 @@ func TestNoSandboxSeesAToken(t *testing.T) {
 	t.Cleanup(func() { cancel(); serving.Wait() })
 	for _, isolation := range []string{"gvisor", "container"} {
 		t.Run(isolation, func(t *testing.T) {
-			h := &realHost{t: t, program: program, images: images}
+			h := newReal(t, harness.Options{})
 			url, err := h.start([]string{"--egress-allow", elsewhere, "--egress-proxy", "http://" + l.Addr().String(), "--egress-signing-key", key})
 			if err != nil {
 				t.Fatal(err)
@@ -260,7 +260,7 @@ func TestNoSandboxSeesAToken(t *testing.T) {
 func TestEgressOfR(t *testing.T) {
 	t.Parallel()
 	o, authority := newOrigin(t)
-	eachIsolation(t, sdk.CreateOptions{Image: "r", Env: map[string]string{"CURL_CA_BUNDLE": caFile}}, func(t *testing.T, _ *realHost, c *sdk.Client) {
+	eachIsolation(t, sdk.CreateOptions{Image: "r", Env: map[string]string{"CURL_CA_BUNDLE": caFile}}, func(t *testing.T, _ realHost, c *sdk.Client) {
 		if _, err := c.Files("a").Write(t.Context(), caFile, strings.NewReader(authority), sdk.WriteOptions{}); err != nil {
 			t.Fatal(err)
 		}

@@ -51,7 +51,7 @@ func TestEgressOfEverydayTools(t *testing.T) {
 		"http":  gittest.New(t, gittest.Options{Address: elsewhere + ":0"}),
 		"https": gittest.New(t, gittest.Options{Address: elsewhere + ":0", TLS: served}),
 	}
-	eachIsolation(t, sdk.CreateOptions{Env: trust}, func(t *testing.T, _ *realHost, c *sdk.Client) {
+	eachIsolation(t, sdk.CreateOptions{Env: trust}, func(t *testing.T, _ realHost, c *sdk.Client) {
 		if _, err := c.Files("a").Write(t.Context(), caFile, strings.NewReader(authority), sdk.WriteOptions{}); err != nil {
 			t.Fatal(err)
 		}

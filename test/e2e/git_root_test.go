@@ -19,6 +19,7 @@ import (
 
 	sdk "github.com/cubbyhq/cubby/client"
 	"github.com/cubbyhq/cubby/internal/git/gittest"
+	"github.com/cubbyhq/cubby/test/harness"
 )
 
 // elsewhere is an address of this machine that NO_PROXY of a sandbox does not
@@ -27,11 +28,10 @@ const elsewhere = "127.0.0.2"
 
 // eachIsolation runs a test against a daemon that lets sandboxes reach
 // elsewhere, with a sandbox "a" of each isolation.
-func eachIsolation(t *testing.T, o sdk.CreateOptions, test func(t *testing.T, h *realHost, c *sdk.Client)) {
-	program, images := realPaths(t)
+func eachIsolation(t *testing.T, o sdk.CreateOptions, test func(t *testing.T, h realHost, c *sdk.Client)) {
 	for _, isolation := range []string{"gvisor", "container"} {
 		t.Run(isolation, func(t *testing.T) {
-			h := &realHost{t: t, program: program, images: images}
+			h := newReal(t, harness.Options{})
 			url, err := h.start([]string{"--egress-allow", elsewhere})
 			if err != nil {
 				t.Fatal(err)
@@ -78,7 +78,7 @@ func wantGitError(t *testing.T, err error, code string) *sdk.GitError {
 func TestGit(t *testing.T) {
 	t.Parallel()
 	const user, secret = "alice-the-user", "s3cr3t-pa55word"
-	eachIsolation(t, sdk.CreateOptions{}, func(t *testing.T, h *realHost, c *sdk.Client) {
+	eachIsolation(t, sdk.CreateOptions{}, func(t *testing.T, h realHost, c *sdk.Client) {
 		ctx := t.Context()
 		public := gittest.New(t, gittest.Options{Address: elsewhere + ":0"})
 		var once sync.Once
@@ -193,7 +193,7 @@ func TestGit(t *testing.T) {
 		if err := h.stop(); err != nil {
 			t.Fatal(err)
 		}
-		for name, text := range map[string]string{"events": events, "execs": history, "the daemon's log": h.log.String()} {
+		for name, text := range map[string]string{"events": events, "execs": history, "the daemon's log": h.Log()} {
 			if strings.Contains(text, secret) || strings.Contains(text, user) {
 				t.Errorf("the credentials are in %s", name)
 			}
@@ -202,11 +202,11 @@ func TestGit(t *testing.T) {
 			t.Errorf("no operation in %.2000s", history)
 		}
 		for _, what := range []string{secret, user} {
-			if found := filesWith(t, h.dir, what); found != nil {
+			if found := filesWith(t, h.Dir, what); found != nil {
 				t.Errorf("%s is in %q", what, found)
 			}
 		}
-		if filesWith(t, h.dir, "it's new.txt") == nil {
+		if filesWith(t, h.Dir, "it's new.txt") == nil {
 			t.Error("the search finds nothing at all")
 		}
 	})

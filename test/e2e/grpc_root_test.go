@@ -23,6 +23,7 @@ import (
 	sdk "github.com/cubbyhq/cubby/client"
 	"github.com/cubbyhq/cubby/internal/packages/packagestest"
 	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/test/harness"
 )
 
 // agentboxSnippets are those of agentbox's documentation that a gRPC client
@@ -35,9 +36,8 @@ var agentboxSnippets = []string{
 // Python and Node.
 func TestGRPCClients(t *testing.T) {
 	t.Parallel()
-	program, images := realPaths(t)
 	x := packagestest.New(t, packagestest.Options{Address: elsewhere + ":0"})
-	h := &realHost{t: t, program: program, images: images}
+	h := newReal(t, harness.Options{})
 	url, err := h.start([]string{"--pip-index-url", x.PyPI})
 	if err != nil {
 		t.Fatal(err)

@@ -17,19 +17,20 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/config"
 	"github.com/cubbyhq/cubby/internal/daemon/daemontest"
+	"github.com/cubbyhq/cubby/test/harness"
 )
 
 // smallHost is a daemon whose data directory is on a small file system of its
 // own, and a filler file that takes what room it is told to.
 type smallHost struct {
-	*realHost
+	realHost
+	t      *testing.T
 	mnt    string
 	filler string
 }
 
 func newSmallHost(t *testing.T, bytes int64) *smallHost {
 	t.Helper()
-	program, images := realPaths(t)
 	// Not below t.TempDir: the paths of sockets are short.
 	dir, err := os.MkdirTemp("/var/tmp", "small")
 	if err != nil {
@@ -62,14 +63,11 @@ func newSmallHost(t *testing.T, bytes int64) *smallHost {
 		// A device that is going away may hold it for a moment.
 		eventually(t, time.Minute, "the small file system is free", func() bool { return unix.Unmount(mnt, 0) == nil })
 	})
-	h := &smallHost{
-		realHost: &realHost{t: t, program: program, images: images, dir: filepath.Join(mnt, "d")},
-		mnt:      mnt, filler: filepath.Join(mnt, "filler"),
-	}
-	if err := os.Mkdir(h.dir, 0o700); err != nil {
+	data := filepath.Join(mnt, "d")
+	if err := os.Mkdir(data, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(h.clean)
+	h := &smallHost{realHost: newReal(t, harness.Options{Dir: data}), t: t, mnt: mnt, filler: filepath.Join(mnt, "filler")}
 	t.Cleanup(func() { _ = h.kill() })
 	return h
 }
@@ -99,7 +97,7 @@ func (h *smallHost) makeRoom() {
 }
 
 // eventually polls for what happens elsewhere.
-func mustStart(t *testing.T, h *realHost, flags ...string) (url string) {
+func mustStart(t *testing.T, h realHost, flags ...string) (url string) {
 	t.Helper()
 	url, err := h.start(flags)
 	if err != nil {

@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/cubbyhq/cubby/test/harness"
 )
 
 // programImage makes an archive of a root filesystem that has the program
@@ -57,7 +59,7 @@ func programImage(t *testing.T, program string) string {
 // on, and importing it again heals it.
 func TestImageDirectoryDamaged(t *testing.T) {
 	t.Parallel()
-	program, _ := realPaths(t)
+	program := harness.Program(t)
 	archive := programImage(t, program)
 	dir := t.TempDir()
 	importIt := func() {
@@ -91,7 +93,7 @@ func TestImageDirectoryDamaged(t *testing.T) {
 			return os.WriteFile(filepath.Join(filepath.Dir(image), "names.json"), []byte("{"), 0o600)
 		}, "names"},
 	}
-	h := &realHost{t: t, program: program, images: dir}
+	h := newReal(t, harness.Options{Images: dir})
 	url := mustStart(t, h)
 	t.Cleanup(func() { _ = h.kill() })
 	create := func(id, isolation string) (int, string) {

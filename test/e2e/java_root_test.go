@@ -52,7 +52,7 @@ func TestEgressOfJava(t *testing.T) {
 			t.Fatalf("%s: %v: %s", argv[0], err, out)
 		}
 	}
-	eachIsolation(t, sdk.CreateOptions{}, func(t *testing.T, _ *realHost, c *sdk.Client) {
+	eachIsolation(t, sdk.CreateOptions{}, func(t *testing.T, _ realHost, c *sdk.Client) {
 		files, err := os.Open(filepath.Join(dir, "java.tar"))
 		if err != nil {
 			t.Fatal(err)

@@ -155,7 +155,7 @@ func TestCode(t *testing.T) {
 	t.Parallel()
 	wheels := bashKernel(t)
 	limits := sdk.CreateOptions{Limits: &sdk.Limits{MemoryBytes: 1 << 30}}
-	eachIsolation(t, limits, func(t *testing.T, h *realHost, c *sdk.Client) {
+	eachIsolation(t, limits, func(t *testing.T, h realHost, c *sdk.Client) {
 		runCells(t, c, "a", "python", pythonCells)
 		runCells(t, c, "a", "node", nodeCells)
 		runCells(t, c, "a", "r", []cell{{code: "1", failure: "NotStartedError", message: "the image r has", reason: "not_started"}})

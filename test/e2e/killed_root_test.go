@@ -6,9 +6,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/cubbyhq/cubby/test/harness"
 )
 
 // TestDaemonKilledAtEveryStep kills the daemon at moments spread over a create,
@@ -16,11 +19,10 @@ import (
 // at all, its id can be used, and the host has no trace of what is gone.
 func TestDaemonKilledAtEveryStep(t *testing.T) {
 	t.Parallel()
-	program, images := realPaths(t)
 	for _, isolation := range []string{"gvisor", "container"} {
 		t.Run(isolation, func(t *testing.T) {
 			t.Parallel()
-			h := &realHost{t: t, program: program, images: images}
+			h := newReal(t, harness.Options{})
 			const steps = 12
 			for step := range steps {
 				url, err := h.start(nil)
@@ -29,11 +31,11 @@ func TestDaemonKilledAtEveryStep(t *testing.T) {
 				}
 				body := fmt.Sprintf(`{"id":"a","isolation":%q}`, isolation)
 				cut := time.AfterFunc(time.Duration(step*step)*4*time.Millisecond, func() {
-					_ = h.cmd.Process.Kill() // reaped below
+					_ = h.Signal(os.Kill) // reaped below
 				})
 				life(url, body)
 				cut.Stop()
-				if err := h.kill(); err != nil && !strings.Contains(err.Error(), "finished") {
+				if err := h.kill(); err != nil {
 					t.Fatal(err)
 				}
 				if url, err = h.start(nil); err != nil {

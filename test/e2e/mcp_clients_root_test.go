@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/cubbyhq/cubby/test/harness"
 )
 
 // inspector runs clients that know nothing of this project: the MCP Inspector
@@ -81,8 +83,8 @@ func inspectedJSON(t *testing.T, text string) inspected {
 func TestInspector(t *testing.T) {
 	i := installInspector(t) // not beside another
 	t.Parallel()
-	program, images := realPaths(t)
-	h := &realHost{t: t, program: program, images: images}
+	program := harness.Program(t)
+	h := newReal(t, harness.Options{})
 	url, err := h.start([]string{"--tokens", "me:s3cret"})
 	if err != nil {
 		t.Fatal(err)
@@ -133,8 +135,7 @@ func TestInspector(t *testing.T) {
 func TestConformance(t *testing.T) {
 	i := installInspector(t) // not beside another
 	t.Parallel()
-	program, images := realPaths(t)
-	h := &realHost{t: t, program: program, images: images}
+	h := newReal(t, harness.Options{})
 	url, err := h.start(nil)
 	if err != nil {
 		t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	sdk "github.com/cubbyhq/cubby/client"
+	"github.com/cubbyhq/cubby/test/harness"
 )
 
 // agent is an MCP client of the official SDK.
@@ -180,8 +181,7 @@ func (a agent) giveUp(id string) {
 // protocol.
 func TestMCPOverHTTP(t *testing.T) {
 	t.Parallel()
-	program, images := realPaths(t)
-	h := &realHost{t: t, program: program, images: images}
+	h := newReal(t, harness.Options{})
 	url, err := h.start([]string{"--tokens", "me:s3cret"})
 	if err != nil {
 		t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	sdk "github.com/cubbyhq/cubby/client"
+	"github.com/cubbyhq/cubby/test/harness"
 )
 
 // TestMCPClients has the official SDKs for TypeScript and Python, of both
@@ -20,8 +21,8 @@ import (
 func TestMCPClients(t *testing.T) {
 	i := installInspector(t) // not beside another
 	t.Parallel()
-	program, images := realPaths(t)
-	h := &realHost{t: t, program: program, images: images}
+	program := harness.Program(t)
+	h := newReal(t, harness.Options{})
 	url, err := h.start([]string{"--tokens", "me:s3cret"})
 	if err != nil {
 		t.Fatal(err)

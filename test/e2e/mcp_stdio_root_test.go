@@ -5,7 +5,6 @@ package e2e_test
 import (
 	"context"
 	"encoding/base64"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +14,8 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/cubbyhq/cubby/test/harness"
 )
 
 // stdio is a way to run `cubby mcp` with a daemon of its own, at an address
@@ -27,28 +28,16 @@ type stdio struct {
 
 func ownStdio(t *testing.T) stdio {
 	t.Helper()
-	program, images := realPaths(t)
-	port, err := freePort()
+	program := harness.Program(t)
+	images := harness.Images(t)
+	address, err := harness.FreeAddress()
 	if err != nil {
 		t.Fatal(err)
 	}
-	data, err := os.MkdirTemp("/var/tmp", "cubby") // the paths of sockets are short
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		for _, left := range mountsBelow(data) {
-			if !strings.Contains(left, "/disks/pool/") {
-				t.Errorf("left mounted: %s", left)
-			}
-			_ = exec.Command("umount", "-l", left).Run()
-		}
-		if err := os.RemoveAll(data); err != nil {
-			t.Errorf("left behind: %v", err)
-		}
-	})
+	data := harness.TempDir(t)
+	t.Cleanup(func() { harness.Unmount(t, data) })
 	return stdio{program, []string{
-		"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), fmt.Sprintf("CUBBY_LISTEN=127.0.0.1:%d", port),
+		"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "CUBBY_LISTEN=" + address,
 		"CUBBY_DATA_DIR=" + data, "CUBBY_IMAGE_DIR=" + images, "CUBBY_DISK_POOL=0", "CUBBY_LOG_LEVEL=debug",
 	}, data}
 }

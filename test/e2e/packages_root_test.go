@@ -12,6 +12,7 @@ import (
 
 	sdk "github.com/cubbyhq/cubby/client"
 	"github.com/cubbyhq/cubby/internal/packages/packagestest"
+	"github.com/cubbyhq/cubby/test/harness"
 )
 
 // packagesOf tells how a runtime's packages are used in these tests.
@@ -39,12 +40,11 @@ var packagesOf = map[string]struct {
 var once = map[string]string{"PIP_RETRIES": "0", "NPM_CONFIG_FETCH_RETRIES": "0"}
 
 // indexHost starts a daemon whose packages come from indexes of the test.
-func indexHost(t *testing.T, o packagestest.Options) (*realHost, *sdk.Client, *packagestest.Indexes) {
+func indexHost(t *testing.T, o packagestest.Options) (realHost, *sdk.Client, *packagestest.Indexes) {
 	t.Helper()
-	program, images := realPaths(t)
 	o.Address = elsewhere + ":0"
 	x := packagestest.New(t, o)
-	h := &realHost{t: t, program: program, images: images}
+	h := newReal(t, harness.Options{})
 	url, err := h.start([]string{"--pip-index-url", x.PyPI, "--npm-registry", x.NPM, "--cran-mirror", x.CRAN})
 	if err != nil {
 		t.Fatal(err)
@@ -266,10 +266,9 @@ func TestPackagesBadEnds(t *testing.T) {
 // needs to be allowed, and the refusal says how.
 func TestPackagesOfTheSandboxesOwnIndex(t *testing.T) {
 	t.Parallel()
-	program, images := realPaths(t)
 	x := packagestest.New(t, packagestest.Options{Address: elsewhere + ":0"})
 	for _, allow := range []string{"", x.HostPort} {
-		h := &realHost{t: t, program: program, images: images}
+		h := newReal(t, harness.Options{})
 		url, err := h.start([]string{"--egress-allow", allow})
 		if err != nil {
 			t.Fatal(err)

@@ -18,17 +18,17 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/cubbyhq/cubby/internal/store/postgrestest"
+	"github.com/cubbyhq/cubby/test/harness"
 )
 
 // TestRealOnPostgreSQL runs the scripts of the API once more on the other
 // database, with real containers.
 func TestRealOnPostgreSQL(t *testing.T) {
 	t.Parallel()
-	program, images := realPaths(t)
 	postgrestest.New(t) // keeps the server for all scripts
 	testscript.Run(t, params([]string{"api"}, func(env *testscript.Env) host {
 		t := env.T().(testing.TB)
-		return &realHost{t: t, program: program, images: images, database: postgrestest.New(t)}
+		return newReal(t, harness.Options{Database: postgrestest.New(t)})
 	}, "real", "container"))
 }
 
@@ -52,9 +52,8 @@ func askUntil(t *testing.T, method, url, body string, want func(status int, text
 // reaped, and after the server's return everything is as if it had been there.
 func TestPostgreSQLGoneAndBack(t *testing.T) {
 	t.Parallel()
-	program, images := realPaths(t)
 	server := postgrestest.Start(t)
-	h := &realHost{t: t, program: program, images: images, database: server.NewDatabase(t)}
+	h := newReal(t, harness.Options{Database: server.NewDatabase(t)})
 	url, err := h.start(nil)
 	if err != nil {
 		t.Fatal(err)
@@ -83,7 +82,7 @@ func TestPostgreSQLGoneAndBack(t *testing.T) {
 	if status, text := call(t, "PUT", box+"/files?path=mark", "here"); status >= 300 {
 		t.Fatalf("write a file = %d %s", status, text)
 	}
-	found, err := filepath.Glob(filepath.Join(h.dir, "disks", "*", "*", "*", "mark"))
+	found, err := filepath.Glob(filepath.Join(h.Dir, "disks", "*", "*", "*", "mark"))
 	if err != nil || len(found) != 1 {
 		t.Fatalf("the sandbox's disk: %q, %v", found, err)
 	}

@@ -17,6 +17,7 @@ import (
 
 	sandboxv1 "github.com/cubbyhq/cubby/api/gen/sandbox/v1"
 	sdk "github.com/cubbyhq/cubby/client"
+	"github.com/cubbyhq/cubby/test/harness"
 )
 
 // TestRealWorld installs packages from the public registries in a gVisor
@@ -24,7 +25,7 @@ import (
 // on it: directly, and through a proxy of its own. Where this machine does not
 // reach the registries by their names, that part is skipped and says so.
 func TestRealWorld(t *testing.T) {
-	program, images := realPaths(t)
+	program := harness.Program(t)
 	registries := reachRegistries(t)
 	const key = "a key for the real world"
 	for _, mode := range []string{"direct", "egress-proxy"} {
@@ -36,7 +37,7 @@ func TestRealWorld(t *testing.T) {
 				proxy := startEgressProxy(t, program, key, registries.local)
 				flags = append(flags, "--egress-proxy", "http://"+proxy, "--egress-signing-key", key)
 			}
-			h := &realHost{t: t, program: program, images: images}
+			h := newReal(t, harness.Options{})
 			url, err := h.start(flags)
 			if err != nil {
 				t.Fatal(err)

@@ -9,20 +9,21 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/cubbyhq/cubby/test/harness"
 )
 
 // tenantWorld is a daemon with sandboxes of both isolations in one tenant, and
 // one of another tenant.
 type tenantWorld struct {
 	t   *testing.T
-	h   *realHost
+	h   realHost
 	url string
 }
 
 func newTenantWorld(t *testing.T) *tenantWorld {
 	t.Helper()
-	program, images := realPaths(t)
-	w := &tenantWorld{t: t, h: &realHost{t: t, program: program, images: images}}
+	w := &tenantWorld{t: t, h: newReal(t, harness.Options{})}
 	w.start()
 	w.create("g", "acme", "gvisor")
 	w.create("c", "acme", "container")
@@ -73,7 +74,7 @@ func (w *tenantWorld) want(id, user, command, want string) {
 // mounted counts the disks of tenants that are mounted.
 func (w *tenantWorld) mounted() int {
 	w.t.Helper()
-	dirs, err := filepath.Glob(filepath.Join(w.h.dir, "disks", "*", "mnt", "uploads"))
+	dirs, err := filepath.Glob(filepath.Join(w.h.Dir, "disks", "*", "mnt", "uploads"))
 	if err != nil {
 		w.t.Fatal(err)
 	}

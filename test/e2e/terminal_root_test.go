@@ -11,6 +11,7 @@ import (
 	"time"
 
 	sdk "github.com/cubbyhq/cubby/client"
+	"github.com/cubbyhq/cubby/test/harness"
 )
 
 // screen is a terminal and all that it has shown since the last wait.
@@ -82,11 +83,10 @@ func (s *screen) end() {
 // daemon in the middle and goes on.
 func TestTerminalOfARealSandbox(t *testing.T) {
 	t.Parallel()
-	program, images := realPaths(t)
 	for _, isolation := range []string{"gvisor", "container"} {
 		t.Run(isolation, func(t *testing.T) {
 			t.Parallel()
-			h := &realHost{t: t, program: program, images: images}
+			h := newReal(t, harness.Options{})
 			url, err := h.start(nil)
 			if err != nil {
 				t.Fatal(err)

@@ -189,30 +189,3 @@ func (n *netns) do(f func() error) error {
 	n.jobs <- func() { done <- f() }
 	return <-done
 }
-
-// realPaths finds the program and the images.
-func realPaths(t *testing.T) (program, images string) {
-	t.Helper()
-	program = os.Getenv("CUBBY_TEST_BIN")
-	if program == "" {
-		program = "../../../bin/cubby"
-	}
-	images = os.Getenv("CUBBY_TEST_IMAGE_DIR")
-	if images == "" {
-		images = "../../../.cache/images"
-	}
-	for _, p := range []*string{&program, &images} {
-		absolute, err := filepath.Abs(*p)
-		if err != nil {
-			t.Fatal(err)
-		}
-		*p = absolute
-	}
-	if _, err := os.Stat(program); err != nil {
-		t.Fatalf("%v: run make build first", err)
-	}
-	if _, err := os.Stat(filepath.Join(images, "names.json")); err != nil {
-		t.Fatalf("%v: build the image base into CUBBY_TEST_IMAGE_DIR first", err)
-	}
-	return program, images
-}
