@@ -2,7 +2,7 @@
 // /mcp. It offers the tools and resources that the daemon offers and passes
 // calls, their progress and their cancellation on, so that it knows none of
 // them but one: the files of this machine that import_files names are read
-// here, with the rights of whoever runs the bridge, and sent along.
+// here, where whoever runs the bridge allows it, and sent along.
 //
 // It keeps nothing. A daemon that was restarted, or another one at the same
 // address, is found again by the next call.
@@ -33,15 +33,21 @@ type Config struct {
 	Token  string // "": none
 	// Thread is the conversation that the sessions belong to.
 	Thread string
-	Stdin  io.Reader
-	Stdout io.Writer
-	Log    *slog.Logger
+	// SixTools offers sandbox-agent's six tools and no others.
+	SixTools bool
+	// ImportDirs are directories of this machine whose files import_files may
+	// read, beside the working directory and the client's roots; NeverImport are
+	// those that it may not, wherever they are.
+	ImportDirs, NeverImport []string
+	Stdin                   io.Reader
+	Stdout                  io.Writer
+	Log                     *slog.Logger
 }
 
 // Run serves until the input or ctx ends. Calls that run then, and do not end
 // within moments of the end of the input, are canceled.
 func Run(ctx context.Context, c Config) error {
-	b := &bridge{life: ctx, remote: newRemote(c), log: c.Log, progress: make(map[string]*sdk.CallToolRequest)}
+	b := &bridge{life: ctx, remote: newRemote(c), log: c.Log, importable: newImportable(c.ImportDirs, c.NeverImport), progress: make(map[string]*sdk.CallToolRequest)}
 	b.remote.options.ProgressNotificationHandler = b.progressed
 	defer b.remote.close()
 	server, err := b.mirror(ctx)
@@ -70,6 +76,7 @@ type bridge struct {
 	remote *remote
 	log    *slog.Logger
 	tokens atomic.Int64
+	importable
 
 	mu       sync.Mutex
 	progress map[string]*sdk.CallToolRequest // calls that want progress, by the token of the remote side; guarded by mu

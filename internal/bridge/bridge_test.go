@@ -34,13 +34,18 @@ type bridged struct {
 // start runs a bridge to url until the test ends.
 func start(t *testing.T, daemon func(context.Context) (string, error), version string, o sdk.ClientOptions) bridged {
 	t.Helper()
+	return startWith(t, bridge.Config{Daemon: daemon}, version, o, nil)
+}
+
+// startWith runs a bridge as c says, for a client that works in roots.
+func startWith(t *testing.T, c bridge.Config, version string, o sdk.ClientOptions, roots []string) bridged {
+	t.Helper()
 	in, toBridge := io.Pipe()
 	fromBridge, out := io.Pipe()
 	ended := make(chan error, 1)
 	go func() {
-		ended <- bridge.Run(context.Background(), bridge.Config{
-			Daemon: daemon, Thread: "test", Stdin: in, Stdout: out, Log: slog.New(slog.DiscardHandler),
-		})
+		c.Thread, c.Stdin, c.Stdout, c.Log = "test", in, out, slog.New(slog.DiscardHandler)
+		ended <- bridge.Run(context.Background(), c)
 		_ = out.Close()
 	}()
 	hangUp := sync.OnceValue(func() error {
@@ -52,8 +57,11 @@ func start(t *testing.T, daemon func(context.Context) (string, error), version s
 			t.Errorf("the bridge ended with %v", err)
 		}
 	})
-	s, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, &o).
-		Connect(t.Context(), &sdk.IOTransport{Reader: fromBridge, Writer: toBridge}, &sdk.ClientSessionOptions{ProtocolVersion: version})
+	client := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, &o)
+	for _, root := range roots {
+		client.AddRoots(&sdk.Root{URI: "file://" + root})
+	}
+	s, err := client.Connect(t.Context(), &sdk.IOTransport{Reader: fromBridge, Writer: toBridge}, &sdk.ClientSessionOptions{ProtocolVersion: version})
 	if err != nil {
 		t.Fatalf("connect: %v", err)
 	}

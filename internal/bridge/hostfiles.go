@@ -11,6 +11,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -52,10 +53,14 @@ func (b *bridge) callImport(ctx context.Context, req *sdk.CallToolRequest, args 
 	if !ok {
 		return b.call(ctx, req, args)
 	}
-	out := newImports(list)
-	if !out.local {
+	if !namesHostFiles(list) {
 		return b.call(ctx, req, args)
 	}
+	roots, ask := roots(ctx, req)
+	if ask != nil {
+		return ask, nil
+	}
+	out := newImports(list, b.importable.with(roots))
 	in["files"] = out.send
 	if len(out.send) == 0 {
 		return result(out.answer(nil), false), nil
@@ -79,9 +84,9 @@ func (b *bridge) callImport(ctx context.Context, req *sdk.CallToolRequest, args 
 
 // imports is a call of import_files with the files of this machine in it.
 type imports struct {
+	importable
 	send  []entry
 	parts []part
-	local bool // there are files of this machine
 	bytes int64
 }
 
@@ -94,19 +99,33 @@ type part struct {
 	err                 error
 }
 
-func newImports(list []any) *imports {
-	in := &imports{send: []entry{}}
+// hostFile returns the name that an entry has on this machine; "" when its
+// content is elsewhere.
+func hostFile(item any) string {
+	e, _ := item.(entry)
+	source, _ := e["source"].(string)
+	if e["file_content"] != nil || e["session_id"] != nil {
+		return ""
+	}
+	return source
+}
+
+func namesHostFiles(list []any) bool {
+	return slices.ContainsFunc(list, func(item any) bool { return hostFile(item) != "" })
+}
+
+func newImports(list []any, may importable) *imports {
+	in := &imports{importable: may, send: []entry{}}
 	for _, item := range list {
 		e, ok := item.(entry)
-		source, _ := e["source"].(string)
-		if !ok || source == "" || e["file_content"] != nil || e["session_id"] != nil {
+		source := hostFile(item)
+		if source == "" {
 			if !ok {
 				e = entry{"source": item} // for the daemon to refuse
 			}
 			in.send, in.parts = append(in.send, e), append(in.parts, part{count: 1})
 			continue
 		}
-		in.local = true
 		destination, _ := e["destination"].(string)
 		before, bytes := len(in.send), in.bytes
 		p := part{source: source, destination: destination}
@@ -114,7 +133,7 @@ func newImports(list []any) *imports {
 		if p.err != nil {
 			in.send, in.bytes = in.send[:before], bytes // all of a directory or nothing
 		}
-		if errors.Is(p.err, fs.ErrNotExist) { // it may be one that the daemon has
+		if notHere(p.err) { // it may be one that the daemon has
 			in.send = append(in.send, e)
 		}
 		p.count = len(in.send) - before
@@ -130,28 +149,40 @@ func (in *imports) add(source, destination string) (tree bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	info, err := os.Stat(name)
+	root, rel, err := in.root(source, name)
 	if err != nil {
 		return false, err
 	}
-	if info.Mode().IsRegular() {
-		return false, in.read(name, source, destination)
-	} else if !info.IsDir() {
-		return false, fmt.Errorf("%s is neither a file nor a directory", source)
+	defer root.Close()
+	f, err := in.open(root, rel, source)
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil {
+		return false, err
+	} else if info.Mode().IsRegular() {
+		return false, in.read(f, source, destination)
 	}
 	if destination == "" {
 		destination = filepath.Base(name)
 	}
 	before := len(in.send)
-	err = filepath.WalkDir(name, func(file string, d fs.DirEntry, err error) error {
+	err = fs.WalkDir(root.FS(), rel, func(file string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
 			return err
 		}
-		rel, err := filepath.Rel(name, file)
+		below, err := filepath.Rel(rel, file)
 		if err != nil {
 			return err
 		}
-		return in.read(file, file, path.Join(destination, filepath.ToSlash(rel)))
+		source := filepath.Join(name, below)
+		f, err := in.open(root, file, source)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		return in.read(f, source, path.Join(destination, filepath.ToSlash(below)))
 	})
 	if err == nil && len(in.send) == before {
 		err = fmt.Errorf("%s has no files", source)
@@ -160,15 +191,10 @@ func (in *imports) add(source, destination string) (tree bool, err error) {
 }
 
 // read adds one file.
-func (in *imports) read(name, source, destination string) error {
+func (in *imports) read(f *os.File, source, destination string) error {
 	if len(in.send) >= maxImportFiles {
 		return fmt.Errorf("one call brings at most %d files; send an archive and unpack it in the session", maxImportFiles)
 	}
-	f, err := os.Open(name)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
 	b, err := io.ReadAll(io.LimitReader(f, maxImport-in.bytes+1))
 	if err != nil {
 		return err

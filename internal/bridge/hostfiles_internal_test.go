@@ -51,7 +51,7 @@ func TestImports(t *testing.T) {
 		entry{"source": filepath.Join(dir, "missing"), "destination": "m"},
 		entry{"source": "/dev/null"},
 		"nonsense",
-	})
+	}, importable{dirs: []string{dir, "/dev"}, never: []string{"/proc"}})
 	var got []string
 	for _, e := range in.send {
 		got = append(got, sent(e))
@@ -76,7 +76,7 @@ func TestImports(t *testing.T) {
 	}
 	want = []string{
 		"/a.txt /workspace/d ok", "/tree project/ ok", "x /workspace/d ok", "x /workspace/d ok",
-		"/empty empty " + dir + "/empty has no files", "/missing /workspace/d stat " + dir + "/missing: no such file or directory",
+		"/empty empty " + dir + "/empty has no files", "/missing /workspace/d openat missing: no such file or directory",
 		"/dev/null  /dev/null is neither a file nor a directory", "x /workspace/d ok",
 	}
 	if diff := cmp.Diff(want, lines); diff != "" || a.Success || a.Files[1].Size != 2 {
@@ -98,7 +98,7 @@ func TestImportsAreBounded(t *testing.T) {
 	for i := range maxImportFiles + 1 {
 		write(t, filepath.Join(many, strings.Repeat("n", i%50+1)+string(rune('a'+i%26))+strings.Repeat("m", i/50)), "")
 	}
-	in := newImports([]any{entry{"source": big}, entry{"source": many}, entry{"source": small}})
+	in := newImports([]any{entry{"source": big}, entry{"source": many}, entry{"source": small}}, importable{dirs: []string{dir}})
 	if len(in.send) != 1 || sent(in.send[0]) != "=x" || in.parts[0].err == nil || in.parts[1].err == nil || in.parts[2].err != nil {
 		t.Errorf("sent are %d entries; %+v", len(in.send), in.parts)
 	}

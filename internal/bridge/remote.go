@@ -23,13 +23,15 @@ type remote struct {
 func newRemote(c Config) *remote {
 	return &remote{
 		cfg: c, options: sdk.ClientOptions{Logger: c.Log, Capabilities: &sdk.ClientCapabilities{}},
-		http: &http.Client{Transport: &authorized{c.Token, c.Thread, http.DefaultTransport.(*http.Transport).Clone()}},
+		http: &http.Client{Transport: &authorized{c.Token, c.Thread, c.SixTools, http.DefaultTransport.(*http.Transport).Clone()}},
 	}
 }
 
-// authorized says in every request who asks and for which conversation.
+// authorized says in every request who asks and for which conversation, and which
+// tools are wanted.
 type authorized struct {
 	token, thread string
+	six           bool
 	next          *http.Transport
 }
 
@@ -39,6 +41,9 @@ func (a *authorized) RoundTrip(r *http.Request) (*http.Response, error) {
 		r.Header.Set("Authorization", "Bearer "+a.token)
 	}
 	r.Header.Set("Cubby-Thread", a.thread)
+	if a.six {
+		r.Header.Set("Cubby-Tools", "six")
+	}
 	return a.next.RoundTrip(r)
 }
 

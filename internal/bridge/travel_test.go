@@ -157,9 +157,9 @@ func TestDaemonRestarts(t *testing.T) {
 
 func TestHostFiles(t *testing.T) {
 	d := daemontest.Start(t, daemontest.Options{})
-	b := start(t, at(d.URL), "", sdk.ClientOptions{})
-	id := b.good(t, "create_session", object{})["session_id"].(string)
 	dir := t.TempDir()
+	b := startWith(t, bridge.Config{Daemon: at(d.URL), ImportDirs: []string{dir}}, "", sdk.ClientOptions{}, nil)
+	id := b.good(t, "create_session", object{})["session_id"].(string)
 	for name, text := range map[string]string{"one": "1", "tree/two": "2", "tree/deep/three": "3"} {
 		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755); err != nil {
 			t.Fatal(err)

@@ -139,7 +139,7 @@ func decideAdmission(caps Caps, o occupancy) error {
 	switch {
 	case caps.PerThread > 0 && o.inThread && o.thread >= caps.PerThread:
 		return errs.E(errs.OverQuota, "Maximum sessions per conversation (%d) reached. Stop an existing session first.", caps.PerThread).
-			Hint("stop or destroy a sandbox of the thread; the operator's bound is max-per-thread").RetryAfter(capacityRetry)
+			Hint("stop or destroy a sandbox of the thread, or name another thread: thread of a new sandbox, for MCP the header Cubby-Thread or cubby mcp --thread NAME; the operator's bound is max-per-thread").RetryAfter(capacityRetry)
 	case caps.InThreads > 0 && o.inThread && o.threads >= caps.InThreads:
 		return errs.E(errs.OverQuota, "Maximum number of sessions (%d) reached. Stop an existing session first.", caps.InThreads).
 			Hint("stop or destroy a sandbox of a thread; the operator's bound is max-thread-sandboxes").RetryAfter(capacityRetry)
