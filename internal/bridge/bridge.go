@@ -58,7 +58,7 @@ func Run(ctx context.Context, c Config) error {
 	if closer, ok := c.Stdin.(io.ReadCloser); ok {
 		in.ReadCloser = closer // so that a read that waits ends
 	}
-	server.AddReceivingMiddleware(in.count)
+	server.AddReceivingMiddleware(in.count, conform)
 	err = server.Run(ctx, &sdk.IOTransport{Reader: in, Writer: writer{c.Stdout}, MaxLineLength: maxMessage})
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -206,6 +206,9 @@ func (b *bridge) read(ctx context.Context, req *sdk.ReadResourceRequest) (*sdk.R
 	res, err := s.ReadResource(ctx, &sdk.ReadResourceParams{URI: req.Params.URI})
 	if said := fromDaemon(err); said != nil {
 		return nil, said
+	}
+	if res != nil {
+		res.TTLMs, res.CacheScope = 0, "private"
 	}
 	if err != nil && ctx.Err() == nil {
 		b.remote.drop(s)

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/cubbyhq/cubby/internal/bridge"
@@ -195,6 +196,26 @@ func TestHostFiles(t *testing.T) {
 	if out, failed := b.call(t, "import_files", object{"session_id": "none", "files": []any{object{"source": filepath.Join(dir, "one")}}}); !failed ||
 		out["error"] != "ValueError: Session 'none' not found" {
 		t.Errorf("no session: %v", out)
+	}
+}
+
+// TestErrorsOfTheClientsRevision: the bridge speaks another revision with the
+// daemon than its client with it.
+func TestErrorsOfTheClientsRevision(t *testing.T) {
+	d := daemontest.Start(t, daemontest.Options{})
+	for version, want := range map[string]int64{"2026-07-28": -32602, "2025-11-25": -32002} {
+		b := start(t, at(d.URL), version, sdk.ClientOptions{})
+		for _, uri := range []string{"sandbox://none/workspace/x", "test://nothing"} {
+			var wire *jsonrpc.Error
+			_, err := b.ReadResource(t.Context(), &sdk.ReadResourceParams{URI: uri})
+			if !errors.As(err, &wire) || wire.Code != want {
+				t.Errorf("%s: %s = %v, want %d", version, uri, err, want)
+			}
+		}
+		var wire *jsonrpc.Error
+		if _, err := b.ListPrompts(t.Context(), nil); !errors.As(err, &wire) || wire.Code != jsonrpc.CodeMethodNotFound {
+			t.Errorf("%s: prompts = %v", version, err)
+		}
 	}
 }
 

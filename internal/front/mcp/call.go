@@ -50,11 +50,11 @@ func findSession(ctx context.Context, s *core.Service, id, thread string) (sandb
 	b, err := s.Sandbox(ctx, id)
 	switch {
 	case errors.Is(err, errs.Invalid) || errors.Is(err, errs.NotFound):
-		return b, errs.E(errs.NotFound, "Session '%.64s' not found", id)
+		return b, &noSession{errs.E(errs.NotFound, "Session '%.64s' not found", id)}
 	case err != nil:
 		return b, err
 	case b.Spec.Thread != thread:
-		return b, errs.E(errs.Forbidden, "Session '%s' belongs to another conversation", id)
+		return b, &noSession{errs.E(errs.Forbidden, "Session '%s' belongs to another conversation", id)}
 	}
 	return b, nil
 }

@@ -19,6 +19,8 @@ import (
 const (
 	maxStdout = 50_000
 	maxStderr = 120_000
+	// maxText bounds one of them as it is sent.
+	maxText = 256 << 10
 )
 
 type terminalOutput struct {
@@ -79,13 +81,17 @@ func executeTerminal(ctx context.Context, c *call) (answer, error) {
 	default:
 		return answer{}, c.lost(ctx, id, r.Exec)
 	}
-	a := answer{value: out}
-	if r.StdoutCut > 0 {
+	a := answer{}
+	var cut bool
+	if out.Stdout, cut = bounded(out.Stdout, maxText); cut || r.StdoutCut > 0 {
 		a.extra = append(a.extra, fullText(id, seq, "stdout"))
 	}
-	if r.StderrCut > 0 {
+	if out.Stderr, cut = bounded(out.Stderr, maxText); cut || r.StderrCut > 0 {
 		a.extra = append(a.extra, fullText(id, seq, "stderr"))
 	}
+	read := out
+	read.Stdout, read.Stderr = repeated(out.Stdout), repeated(out.Stderr)
+	a.value, a.text = out, read
 	return a, nil
 }
 
@@ -154,7 +160,7 @@ func (d *Door) getOutputTool() tool {
 		description: "Returns what a command of start_command (or any earlier call) has printed since an offset, and how it ended.",
 		input: object([]string{"session_id", "command_id"}, map[string]*jsonschema.Schema{
 			"session_id": sessionID(),
-			"command_id": number(0, 1, 1<<53, "What start_command returned."),
+			"command_id": commandID(),
 			"offset":     number(0, 0, 1<<53, "next_offset of the call before; 0 is the beginning."),
 			"wait":       number(0, 0, longestWait, "Seconds to wait for the end of the command."),
 		}),
@@ -192,6 +198,7 @@ func getOutput(ctx context.Context, c *call) (answer, error) {
 		out.ExitCode, out.Reason = x.Exit.Code, string(x.Exit.Reason)
 	}
 	var stdout, stderr []byte
+	room := maxRepeated // there is always more to be had
 	for entry, err := range c.core.Output(ctx, id, seq, offset, false) {
 		if err != nil {
 			return answer{}, err
@@ -204,10 +211,11 @@ func getOutput(ctx context.Context, c *call) (answer, error) {
 		if o.Stream == sandbox.Stderr {
 			to = &stderr
 		}
-		if room := maxStdout - len(stdout) - len(stderr); len(o.Data) > room {
-			o.Data, out.More = o.Data[:room], true
+		if fits := head(string(o.Data), room); len(fits) < len(o.Data) {
+			o.Data, out.More = []byte(fits), true
 			o.Data = o.Data[:len(o.Data)-incomplete(o.Data)]
 		}
+		room -= weight(string(o.Data))
 		if o.Stream != sandbox.Rich {
 			*to = append(*to, o.Data...)
 		}
@@ -254,7 +262,7 @@ func (d *Door) killCommandTool() tool {
 		name: "kill_command", title: "Kill a command",
 		description: "Ends a command and everything that it started. Ending one that has ended does nothing to it.",
 		input: object([]string{"session_id", "command_id"}, map[string]*jsonschema.Schema{
-			"session_id": sessionID(), "command_id": number(0, 1, 1<<53, "What start_command returned."),
+			"session_id": sessionID(), "command_id": commandID(),
 		}),
 		output: shape[killedCommand](), destructive: true, idempotent: true,
 		run: func(ctx context.Context, c *call) (answer, error) {

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -15,13 +16,16 @@ import (
 )
 
 const (
-	// maxInline bounds one output in an answer, as it is sent, and
-	// maxInlineAll all of them: what is larger is a resource. Clients of the
-	// official SDKs take messages of 16 MiB, and an image is in them twice.
-	maxInline    = 2 << 20
-	maxInlineAll = 4 << 20
+	// maxData bounds the data of one output in structuredContent, as it is sent;
+	// larger ones are resources. Images are content too, so less is repeated.
+	maxData      = 384 << 10
+	maxImageData = 96 << 10
 	// maxShown bounds what is repeated in the text for the model.
 	maxShown = 2 << 10
+	// maxOutputs bounds how many outputs an answer has, and outputWeight is what
+	// one takes beside its data.
+	maxOutputs   = 100
+	outputWeight = 1 << 10
 )
 
 // display is one thing that code has shown.
@@ -93,45 +97,115 @@ func isImage(mime string) bool {
 }
 
 // shown completes the answer of a cell: images are content, other things links
-// to resources.
+// to resources. What has no room in a message is a link alone.
 func shown(id string, e core.Execution, out executed) answer {
-	out.DisplayOutputs = displays(e)
+	a := answer{}
 	read := out
+	for _, t := range []struct {
+		name     string
+		to, text *string
+		limit    int
+	}{
+		{"stdout", &out.Stdout, &read.Stdout, 160 << 10},
+		{"stderr", &out.Stderr, &read.Stderr, 160 << 10},
+	} {
+		all := *t.to
+		cut := false
+		*t.to, cut = bounded(all, t.limit)
+		*t.text = repeated(*t.to)
+		if cut {
+			out.truncate(t.name, all)
+		}
+		if out.Truncated[t.name] > 0 {
+			a.extra = append(a.extra, fullText(id, e.Exec.Seq, t.name))
+		}
+	}
+	if out.Result != nil {
+		text, cut := bounded(out.Result.Text, 96<<10)
+		if cut {
+			out.truncate("result", out.Result.Text)
+		}
+		out.Result, read.Result = &value{text}, &value{repeated(text)}
+	}
+	if out.Error != nil {
+		message, _ := bounded(out.Error.Message, 16<<10)
+		traceback, _ := bounded(out.Error.Traceback, 48<<10)
+		out.Error = &codeError{head(out.Error.Type, 1<<10), message, traceback}
+		read.Error = out.Error
+	}
+	read.Truncated = out.Truncated
+
+	all := displays(e)
+	out.DisplayOutputs = slices.Clip(all[:min(len(all), maxOutputs)])
+	if len(all) > maxOutputs {
+		out.truncate("display_outputs", "")
+		out.Truncated["display_outputs"] = int64(len(all))
+		read.Truncated = out.Truncated
+	}
+	room := maxEvent - len(out.DisplayOutputs)*outputWeight
+	bare := out
+	bare.DisplayOutputs = nil
+	room -= size(&sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: string(encode(read))}}, StructuredContent: encode(bare)})
 	read.DisplayOutputs = slices.Clone(out.DisplayOutputs)
-	var extra []sdk.Content
-	room := maxInlineAll
-	for i := range out.DisplayOutputs {
+	links := make([]bool, len(out.DisplayOutputs))
+	for i := range out.DisplayOutputs { // what is seen comes before what is read by programs
 		o, note := &out.DisplayOutputs[i], &read.DisplayOutputs[i]
-		size := len(o.Data)
-		uri := outputURI(id, e.Exec.Seq, fmt.Sprint(i))
-		fits := size <= maxInline && size <= room
+		o.URI = outputURI(id, e.Exec.Seq, fmt.Sprint(i))
+		note.URI = o.URI
+		if len(o.Data) > maxShown {
+			note.Data = fmt.Sprintf("[%s output displayed to user]", o.Type)
+		}
+		links[i] = true
 		image, err := base64.StdEncoding.DecodeString(o.Data)
-		switch {
-		case fits && isImage(o.Type) && err == nil:
-			extra = append(extra, &sdk.ImageContent{Data: image, MIMEType: o.Type})
-			note.Data = fmt.Sprintf("[%s image displayed to user]", o.Type)
-		default:
-			length := int64(size)
-			extra = append(extra, &sdk.ResourceLink{
-				URI: uri, Name: fmt.Sprintf("output-%d-%d", e.Exec.Seq, i), Title: o.Type + " output", MIMEType: o.Type, Size: &length,
+		if !isImage(o.Type) || err != nil {
+			continue
+		}
+		content, scaled := picture(image, o.Type, min(maxInline, room))
+		if content == nil {
+			continue
+		}
+		room -= base64.StdEncoding.EncodedLen(len(content.Data))
+		a.extra = append(a.extra, content)
+		links[i] = scaled
+		note.Data = fmt.Sprintf("[%s image displayed to user]", o.Type)
+		if scaled {
+			note.Data = fmt.Sprintf("[%s image displayed to user, smaller than it is]", o.Type)
+		}
+	}
+	for i := range out.DisplayOutputs {
+		o := &out.DisplayOutputs[i]
+		size, most := weight(o.Data), maxData
+		if isImage(o.Type) {
+			most = maxImageData
+		}
+		if links[i] {
+			length := int64(len(o.Data))
+			a.extra = append(a.extra, &sdk.ResourceLink{
+				URI: o.URI, Name: fmt.Sprintf("output-%d-%d", e.Exec.Seq, i), Title: o.Type + " output", MIMEType: o.Type, Size: &length,
 			})
-			o.URI, note.URI = uri, uri
-			if size > maxShown {
-				note.Data = fmt.Sprintf("[%s output displayed to user]", o.Type)
-			}
 		}
-		if fits {
-			room -= size
-		} else {
+		if size > min(most, room) {
 			o.Data = ""
+			continue
+		}
+		room -= size
+		if !links[i] {
+			o.URI, read.DisplayOutputs[i].URI = "", ""
 		}
 	}
-	for _, name := range []string{"stdout", "stderr"} {
-		if out.Truncated[name] > 0 {
-			extra = append(extra, fullText(id, e.Exec.Seq, name))
-		}
+	a.value, a.text = out, read
+	return a
+}
+
+// truncate notes how long a text was that was cut.
+func (e *executed) truncate(name, text string) {
+	e.Truncated = maps.Clone(e.Truncated)
+	if e.Truncated == nil {
+		e.Truncated = map[string]int64{}
 	}
-	return answer{value: out, text: read, extra: extra}
+	if e.Truncated[name] == 0 {
+		e.Truncated[name] = int64(utf8.RuneCountInString(text))
+	}
 }
 
 // fullText links to what a command printed.

@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,6 +43,20 @@ type died struct {
 
 func (e *died) Error() string { return "CONTAINER_DIED: " + e.reason }
 
+// noSession is the error of a session that the conversation does not have.
+type noSession struct{ error }
+
+func (e *noSession) Unwrap() error { return e.error }
+
+// hints say what to do about errors that do not say it themselves.
+var hints = map[errs.Kind]string{
+	errs.Invalid:     "Correct the arguments and call again.",
+	errs.NotFound:    "Check the name, and look at what there is first.",
+	errs.TooLarge:    "Use less at once.",
+	errs.Unsupported: "This cannot be done here. Use another way.",
+	errs.Internal:    "This is a fault of the server, which its log explains. Tell the user.",
+}
+
 // types names kinds of errors as clients of sandbox-agent know them.
 var types = map[errs.Kind]string{
 	errs.Invalid: "ValueError", errs.NotFound: "ValueError", errs.TooLarge: "ValueError", errs.Unsupported: "ValueError",
@@ -66,6 +81,10 @@ func (d *Door) failure(ctx context.Context, c *call, err error) failure {
 		return f
 	}
 	info := errs.Public(err)
+	var nowhere *noSession
+	if !errors.As(err, &nowhere) {
+		f.Hint = cmp.Or(info.Hint, hints[info.Kind])
+	}
 	if info.Kind == errs.Internal {
 		d.log.ErrorContext(ctx, "a tool failed", telemetry.KeyRequest, front.RequestID(ctx), "tool", c.req.Params.Name, telemetry.KeyErr, err)
 	}
@@ -74,8 +93,5 @@ func (d *Door) failure(ctx context.Context, c *call, err error) failure {
 		kind = "RuntimeError"
 	}
 	f.Error = fmt.Sprintf("%s: %s", kind, info.Message)
-	if info.Hint != "" {
-		f.Error += " (" + info.Hint + ")"
-	}
 	return f
 }

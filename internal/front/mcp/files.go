@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
+	"fmt"
 	"io"
 	"net/http"
 	"time"
@@ -19,8 +20,12 @@ const (
 	// defaultRead and mostRead bound what read_file returns at once, in bytes.
 	defaultRead = 100_000
 	mostRead    = 1 << 20
+	// maxContent bounds it as it is sent.
+	maxContent = 660 << 10
 	// maxListed bounds the entries of a list.
 	maxListed = 1000
+	// fileWeight is what an entry takes beside its path.
+	fileWeight = 160
 )
 
 // The encodings of contents.
@@ -45,11 +50,11 @@ type fileContent struct {
 
 func (d *Door) readFileTool() tool {
 	return tool{
-		name: "read_file", title: "Read a file", description: "Returns a file of the session, or a part of a large one.",
+		name: "read_file", title: "Read a file", description: "Returns a file of the session, or a part of a large one: go on from next_offset while more is true. Images are shown.",
 		input: object([]string{"session_id", "path"}, map[string]*jsonschema.Schema{
 			"session_id": sessionID(), "path": filePath("The file."),
 			"offset": number(0, 0, 1<<53, "The byte to begin at."),
-			"limit":  number(defaultRead, 1, mostRead, "How many bytes at most."),
+			"limit":  number(defaultRead, 1, mostRead, "How many bytes at most. It may be fewer."),
 		}),
 		output: shape[fileContent](), readOnly: true, idempotent: true, run: readFile,
 	}
@@ -77,22 +82,50 @@ func readFile(ctx context.Context, c *call) (answer, error) {
 	if offset+int64(len(b)) < f.Size && len(b) > incomplete(b) {
 		b = b[:len(b)-incomplete(b)]
 	}
-	out.NextOffset = offset + int64(len(b))
-	out.More = out.NextOffset < f.Size
-	a := answer{}
 	if isText(b) {
-		out.Content = string(b)
-	} else {
-		out.Content, out.Encoding = base64.StdEncoding.EncodeToString(b), asBase64
-		if kind := http.DetectContentType(b); offset == 0 && !out.More && isImage(kind) {
-			a.extra = []sdk.Content{&sdk.ImageContent{Data: b, MIMEType: kind}}
-			read := out
+		out.Content = head(string(b), maxContent)
+		out.next(offset + int64(len(out.Content)))
+		read := out
+		if h := head(out.Content, maxRepeated); len(h) < len(out.Content) {
+			read.Content = fmt.Sprintf("%s\n\n... [the rest of this part is in structuredContent; or go on with offset %d]", h, offset+int64(len(h)))
+		}
+		return answer{value: out, text: read}, nil
+	}
+	part := b[:min(len(b), maxContent/4*3)]
+	out.Content, out.Encoding = base64.StdEncoding.EncodeToString(part), asBase64
+	out.next(offset + int64(len(part)))
+	a, read := answer{}, out
+	if kind := http.DetectContentType(b); offset == 0 && isImage(kind) && f.Size <= maxPicture {
+		if content := c.pictureOf(ctx, id, path, kind, b, f.Size); content != nil {
+			a.extra = []sdk.Content{content}
 			read.Content = "[" + kind + " image displayed to user]"
-			a.text = read
 		}
 	}
-	a.value = out
+	if len(read.Content) > maxRepeated {
+		read.Content = fmt.Sprintf("[%d bytes as base64 are in structuredContent]", len(part))
+	}
+	a.value, a.text = out, read
 	return a, nil
+}
+
+func (f *fileContent) next(offset int64) { f.NextOffset, f.More = offset, offset < f.Size }
+
+// pictureOf shows an image of which the beginning was read; nil when it cannot.
+func (c *call) pictureOf(ctx context.Context, id, path, kind string, begin []byte, size int64) sdk.Content {
+	if int64(len(begin)) < size {
+		r, _, err := c.core.ReadFile(ctx, id, path, 0, maxPicture)
+		if err != nil {
+			return nil
+		}
+		defer r.Close()
+		if begin, err = io.ReadAll(r); err != nil {
+			return nil
+		}
+	}
+	if content, _ := picture(begin, kind, maxInline); content != nil {
+		return content
+	}
+	return nil
 }
 
 type writtenFile struct {
@@ -180,11 +213,13 @@ func (d *Door) listFilesTool() tool {
 				return answer{}, err
 			}
 			out := fileList{Success: true, Path: path, Files: []file{}}
+			room := maxEvent/2 - weight(path)
 			for f, err := range c.core.ListFiles(ctx, id, path, recursive) {
 				if err != nil {
 					return answer{}, err
 				}
-				if len(out.Files) == maxListed {
+				room -= weight(f.Path) + fileWeight
+				if len(out.Files) == maxListed || room < 0 {
 					out.Truncated = true
 					break
 				}

@@ -38,8 +38,8 @@ const (
 
 	// stateless is the first revision without sessions.
 	stateless = "2026-07-28"
-	// maxSessions bounds the protocol sessions of a principal, which idleAfter
-	// without a request ends.
+	// maxSessions bounds the protocol sessions of a principal: the one that is
+	// idle longest gives way. idleAfter without a request ends one too.
 	maxSessions = 1000
 	idleAfter   = 4 * time.Hour
 )
@@ -63,6 +63,8 @@ type Door struct {
 	work    context.Context //nolint:containedctx // ends when nothing may go on any more
 	cut     context.CancelFunc
 	idle    time.Duration // ends protocol sessions that nobody uses
+	quiet   time.Duration // after which a stream says that it lives
+	streams sync.Map      // the responses that are being written, by a name of their own
 
 	mu        sync.Mutex
 	endpoints map[auth.Principal]*endpoint // guarded by mu
@@ -73,12 +75,13 @@ type Door struct {
 // began it, and in another one's handler its id does not exist.
 type endpoint struct {
 	server             *sdk.Server // of the sessions
+	clients            *clients
 	sessions, requests http.Handler
 }
 
 // New returns a Door. It starts nothing.
 func New(c Config) *Door {
-	d := &Door{core: c.Core, log: c.Log, version: c.Version, life: c.Life, idle: idleAfter, endpoints: make(map[auth.Principal]*endpoint)}
+	d := &Door{core: c.Core, log: c.Log, version: c.Version, life: c.Life, idle: idleAfter, quiet: keepAlive, endpoints: make(map[auth.Principal]*endpoint)}
 	d.work, d.cut = context.WithCancel(context.WithoutCancel(c.Life))
 	return d
 }
@@ -102,21 +105,26 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if r.Header.Get("Mcp-Protocol-Version") >= stateless {
-		e.requests.ServeHTTP(w, r)
+		d.serve(e.requests, w, r)
 		return
 	}
-	if r.Method == http.MethodPost && r.Header.Get("Mcp-Session-Id") == "" && e.full() {
-		front.WriteProblem(w, r, errs.E(errs.OverQuota, "this client has %d MCP sessions open", maxSessions).
-			Hint("end sessions that are not needed with DELETE").RetryAfter(time.Minute))
+	session := r.Header.Get("Mcp-Session-Id")
+	if r.Method == http.MethodPost && session == "" && !e.clients.room() {
+		front.WriteProblem(w, r, errs.E(errs.OverQuota, "this client has %d MCP sessions in use", maxSessions).
+			Hint("wait for the calls of some to end").RetryAfter(time.Minute))
 		return
 	}
+	defer e.clients.using(session, r.Method)()
 	if r.Method == http.MethodGet { // a stream that lasts as long as the client likes
 		ctx, cancel := context.WithCancel(r.Context())
 		defer cancel()
 		defer context.AfterFunc(d.life, cancel)()
 		r = r.WithContext(ctx)
 	}
-	e.sessions.ServeHTTP(w, r)
+	d.serve(e.sessions, w, r)
+	if session == "" {
+		e.clients.began(w.Header().Get("Mcp-Session-Id"))
+	}
 }
 
 // endpoint returns that of a principal; nil when the door is closed.
@@ -141,18 +149,10 @@ func (d *Door) newEndpoint() *endpoint {
 		return sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return s }, &o)
 	}
 	e := &endpoint{server: d.newServer()}
-	e.sessions = handler(e.server, sdk.StreamableHTTPOptions{SessionTimeout: d.idle})
+	e.clients = newClients(e.server)
+	e.sessions = handler(e.server, sdk.StreamableHTTPOptions{SessionTimeout: d.idle, EventStore: newReplay()})
 	e.requests = handler(d.newServer(), sdk.StreamableHTTPOptions{Stateless: true, PropagateRequestCancellation: true})
 	return e
-}
-
-// full reports whether there is no room for one more session.
-func (e *endpoint) full() bool {
-	n := 0
-	for range e.server.Sessions() {
-		n++
-	}
-	return n >= maxSessions
 }
 
 // Close ends every session and waits for their calls, until ctx ends; then it

@@ -39,6 +39,7 @@ func eras(t *testing.T, test func(t *testing.T, version string)) {
 // client is what a client is made from.
 type client struct {
 	url, version, thread, token string
+	six                         bool
 	options                     sdk.ClientOptions
 }
 
@@ -52,6 +53,9 @@ func (h headers) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
 	if h.c.thread != "" {
 		r.Header.Set("Cubby-Thread", h.c.thread)
+	}
+	if h.c.six {
+		r.Header.Set("Cubby-Tools", "six")
 	}
 	if h.c.token != "" {
 		r.Header.Set("Authorization", "Bearer "+h.c.token)

@@ -133,7 +133,7 @@ func TestStop(t *testing.T) {
 		if e.err != nil {
 			t.Fatalf("who waited got %v", e.err)
 		}
-		if out := structured(t, "execute_terminal", e.res); !e.res.IsError || !strings.Contains(out["error"].(string), "command_id 1") {
+		if out := structured(t, "execute_terminal", e.res); !e.res.IsError || !strings.Contains(out["hint"].(string), "command_id 1") {
 			t.Errorf("who waited got %v", out)
 		}
 		again := daemontest.Start(t, daemontest.Options{Dir: d.Dir, Driver: d.Driver.Restart(t)})

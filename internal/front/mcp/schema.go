@@ -28,6 +28,13 @@ func filled(description string) *jsonschema.Schema {
 
 func sessionID() *jsonschema.Schema { return filled("What create_session returned.") }
 
+// commandID is a required number, which has no default.
+func commandID() *jsonschema.Schema {
+	s := number(0, 1, 1<<53, "What start_command returned.")
+	s.Default = nil
+	return s
+}
+
 // number is a whole number between bounds.
 func number(absent, least, most int64, description string) *jsonschema.Schema {
 	low, high := float64(least), float64(most)

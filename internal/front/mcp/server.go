@@ -10,14 +10,27 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-const instructions = `Cubby gives you Linux computers of your own, called sessions, to run code and commands in.
-
-Call create_session once and reuse its session_id: variables, files and installed packages stay in it. execute_code
+const (
+	instructions = intro + `
 runs Python, JavaScript or R in an interpreter that remembers what earlier calls defined and shows the value of the last
 expression, plots and tables. execute_terminal runs shell commands; for servers and anything that takes longer than five
 minutes use start_command and get_output. The working directory is /workspace. Files come in with import_files or
-write_file; export_files makes results available to the user and to other sessions. Call stop_session when a session is
+write_file; ` + outro
+
+	instructionsSix = intro + `
+runs Python, JavaScript or R in an interpreter that remembers what earlier calls defined and shows the value of the last
+expression, plots and tables. execute_terminal runs shell commands. The working directory is /workspace. Files come in with
+import_files; ` + outro
+
+	intro = `Cubby gives you Linux computers of your own, called sessions, to run code and commands in.
+
+Call create_session once and reuse its session_id: variables, files and installed packages stay in it. execute_code`
+	outro = `export_files makes results available to the user and to other sessions. Call stop_session when a session is
 not needed any more: its files are gone then.`
+)
+
+// sixTools are those of sandbox-agent.
+var sixTools = []string{"create_session", "execute_code", "execute_terminal", "import_files", "export_files", "stop_session"}
 
 // newServer returns a server with all tools and resources. It keeps nothing
 // about its clients.
@@ -25,6 +38,7 @@ func (d *Door) newServer() *sdk.Server {
 	s := sdk.NewServer(&sdk.Implementation{Name: "cubby", Title: "Cubby sandboxes", Version: d.version}, &sdk.ServerOptions{
 		Instructions: instructions,
 		Logger:       slog.New(warnings{d.log.Handler()}),
+		SetCacheable: caching,
 		// The lists never change, and there is no logging to clients.
 		Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}, Resources: &sdk.ResourceCapabilities{}},
 	})
@@ -34,6 +48,7 @@ func (d *Door) newServer() *sdk.Server {
 		})
 	}
 	d.addResources(s)
+	s.AddReceivingMiddleware(conform)
 	return s
 }
 
@@ -95,6 +110,7 @@ func (d *Door) call(ctx context.Context, t tool, req *sdk.CallToolRequest) *sdk.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(d.work, cancel)()
+	d.beginStream(req.Extra)
 	c := newCall(d, req)
 	a, err := t.run(ctx, c)
 	if err != nil {
@@ -107,11 +123,11 @@ func result(a answer, failed bool) *sdk.CallToolResult {
 	if a.text == nil {
 		a.text = a.value
 	}
-	return &sdk.CallToolResult{
+	return sendable(&sdk.CallToolResult{
 		Content:           append([]sdk.Content{&sdk.TextContent{Text: string(encode(a.text))}}, a.extra...),
 		StructuredContent: encode(a.value),
 		IsError:           failed,
-	}
+	})
 }
 
 // encode writes compact JSON that a person can read.
