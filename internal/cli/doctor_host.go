@@ -308,6 +308,9 @@ func (d *doctor) images(ctx context.Context) {
 		case img.Damaged:
 			d.fail("image "+img.Name, "damaged: it is not what was unpacked", fmt.Sprintf("cubby image rm %s, and build, pull or import it again", img.Name))
 		default:
+			if img.Outdated {
+				d.warn("image "+img.Name, "older than its recipe", "sudo cubby image build "+img.Name)
+			}
 			names = append(names, img.Name)
 			base = base || img.Name == "base"
 		}

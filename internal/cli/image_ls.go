@@ -42,7 +42,15 @@ func (a *app) imageLsCommand() *cobra.Command {
 				}
 				rows[i] = []string{name, shortDigest(img.Digest), size(img.Size), age(img.CreatedAt, now), img.Source}
 			}
-			return table(a.Stdout, []string{"NAME", "DIGEST", "SIZE", "CREATED", "SOURCE"}, rows)
+			if err := table(a.Stdout, []string{"NAME", "DIGEST", "SIZE", "CREATED", "SOURCE"}, rows); err != nil {
+				return err
+			}
+			for _, img := range list {
+				if img.Outdated && img.Name != "" && !img.Damaged {
+					a.note("%s is older than its recipe: cubby image build %s", img.Name, img.Name)
+				}
+			}
+			return nil
 		},
 	}
 	jsonFlag(cmd, &asJSON)

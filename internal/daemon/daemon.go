@@ -170,6 +170,11 @@ func (d *Daemon) open(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
+	if old, err := images.Outdated(); err == nil {
+		for _, name := range old {
+			d.log.Warn("an image is older than its recipe", "image", name, "renew", "cubby image build "+name)
+		}
+	}
 	pressure := func(frozen bool, free int64) { d.core.DiskPressure(frozen, free) }
 	d.disks, err = workspace.New(workspace.Config{
 		Dir: dirs.disks, Pool: d.cfg.DiskPool, Reserve: int64(d.cfg.DiskReserve), Overcommit: d.cfg.DiskOvercommit,

@@ -194,6 +194,42 @@ func TestKernelThatDies(t *testing.T) {
 	})
 }
 
+// TestCellAfterQuit queues a cell behind one that ends its kernel in the way
+// that the language knows: it has a new kernel, whenever the old one's end is
+// noticed.
+func TestCellAfterQuit(t *testing.T) {
+	h := withKernels(t, nil)
+	ctx := kernelContext(t)
+	for _, tt := range []struct {
+		language, code string
+		rounds         int
+	}{
+		{"python", "exit()", 6}, {"python", "quit()", 1}, {"r", "quit()", 6}, {"r", "q('no')", 1},
+		{"python", "import os, threading; threading.Timer(0, os._exit, [0]).start()", 3},
+		{"node", "setTimeout(() => process.exit(0)); 1", 3},
+	} {
+		for range tt.rounds {
+			uid, next := sandbox.NewUID(), sandbox.NewUID()
+			for _, u := range []sandbox.UID{uid, next} {
+				code := tt.code
+				if u == next {
+					code = "6 * 7"
+				}
+				s, err := h.Exec(ctx, u, &guest.Start{ExecSpec: cellSpec(tt.language, tt.language, code)}, 0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				s.Close()
+			}
+			h.rest(t, ctx, uid)
+			got := h.rest(t, ctx, next)
+			if got.wants(t, 0, sandbox.EndExited); got.restarted() == "" || !strings.Contains(got.value(), "42") {
+				t.Errorf("after %s: value %q, began anew because of %q, exit %+v", tt.code, got.value(), got.restarted(), got.exit)
+			}
+		}
+	}
+}
+
 // alive is false for zombies too.
 func alive(proc string) bool {
 	stat, err := os.ReadFile(proc + "/stat")

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
@@ -187,6 +188,51 @@ for i in range(2000):
 	}
 	if s := records(t, r); string(s.stdout) != want.String() || len(s.records) != 21 {
 		t.Errorf("%d bytes of text, %d records", len(s.stdout), len(s.records))
+	}
+}
+
+// TestOutputAfterItsCell: what a thread, a timer or a program shows when its
+// cell has ended is shown by the next one.
+func TestOutputAfterItsCell(t *testing.T) {
+	h := withKernels(t, nil)
+	for language, code := range map[string]string{
+		"python": `
+import os, sys, threading, time
+def late():
+    while not os.path.exists("GO"): time.sleep(0.01)
+    print("late", flush=True)
+    open("DONE", "w").close()
+threading.Thread(target=late).start()`,
+		"node": `
+const timer = setInterval(() => {
+  if (!require("fs").existsSync("GO")) return
+  clearInterval(timer)
+  console.log("late")
+  require("fs").writeFileSync("DONE", "")
+}, 10); 0`,
+		"r": `system('(until [ -e "GO" ]; do sleep 0.01; done; echo late; : > "DONE") &')`,
+	} {
+		dir := t.TempDir()
+		if err := os.Chmod(dir, 0o777); err != nil {
+			t.Fatal(err)
+		}
+		code = strings.NewReplacer("GO", dir+"/go", "DONE", dir+"/done").Replace(code)
+		if s := h.cell(t, cellSpec(language, language, code)); len(s.stdout) > 0 {
+			t.Errorf("%s: its own cell: %q", language, s.stdout)
+		}
+		if err := os.WriteFile(dir+"/go", nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		eventuallyKernel(t, func() bool {
+			_, err := os.Stat(dir + "/done")
+			return err == nil
+		})
+		if s := h.cell(t, cellSpec(language, language, "1")); string(s.stdout) != "late\n" {
+			t.Errorf("%s: the next cell: stdout %q, want what came late", language, s.stdout)
+		}
+		if s := h.cell(t, cellSpec(language, language, "2")); len(s.stdout) > 0 {
+			t.Errorf("%s: the cell after that: stdout %q", language, s.stdout)
+		}
 	}
 }
 

@@ -79,8 +79,8 @@ func (s *Server) enqueue(e *exec, start *guestv1.ExecStart) {
 }
 
 // run executes the cell, and says how it ended and, when the kernel did too,
-// why that was.
-func (c *cell) run(process *kernelProcess) (exit *guestv1.ExecExit, died string) {
+// why that was. With leaves the kernel was asked to end by the cell itself.
+func (c *cell) run(process *kernelProcess) (exit *guestv1.ExecExit, died string, leaves bool) {
 	ooms := c.s.ooms.count()
 	process.takeOOM() // of the time between the cells
 	c.s.running.Go(func() { c.out.pass(c.s.life, c.exec.out) })
@@ -88,13 +88,13 @@ func (c *cell) run(process *kernelProcess) (exit *guestv1.ExecExit, died string)
 		// It was ended in the moment in which its turn came.
 		return &guestv1.ExecExit{
 			Code: codeNotExecutable, Reason: b.reason, Message: b.text, At: timestamppb.New(c.s.cfg.Now()),
-		}, ""
+		}, "", false
 	}
 	if c.in != nil {
 		stop := c.in.answer(process.engine)
 		defer stop()
 	}
-	process.print.attach(c.out)
+	process.print.attach(c.show)
 	reply, err := process.engine.Execute(c.s.life, kernel.Cell{
 		Code: c.start.GetCell().GetCode(), Stdin: c.in != nil,
 	}, c.show)
@@ -120,7 +120,7 @@ func (c *cell) run(process *kernelProcess) (exit *guestv1.ExecExit, died string)
 		c.out.record(kernel.Output{Kernel: &kernel.Notice{Reason: died}})
 	}
 	exit.At = timestamppb.New(c.s.cfg.Now())
-	return exit, died
+	return exit, died, reply.Leaves
 }
 
 // begin makes it the cell that runs, unless it has a blame already.

@@ -33,6 +33,7 @@ type liveKernel struct {
 	restarts int64
 	lost     string // why the state is not that of the cell before; "": it is
 	used     bool   // a cell ran in the present process
+	leaving  bool   // a cell asked for the end of the present process
 	came     bool   // it was up once
 	process  *kernelProcess
 	abort    context.CancelFunc // ends the start that is under way; nil: none is
@@ -103,6 +104,11 @@ func (k *liveKernel) step() bool {
 			k.stop(process, "the kernel was restarted")
 		}
 		k.answer(waiting, k.begin())
+		return true
+	case process != nil && !process.isDone() && (k.leaving || process.hasEnded()):
+		// No cell is given to a process that is on its way out.
+		k.mu.Unlock()
+		process.expire()
 		return true
 	case process != nil && process.isDone():
 		k.died("the kernel ended between two cells: " + process.howEnded())
@@ -210,7 +216,7 @@ func (k *liveKernel) died(reason string) {
 	if k.used && k.lost == "" {
 		k.lost = reason
 	}
-	k.process, k.used = nil, false
+	k.process, k.used, k.leaving = nil, false, false
 	k.status, k.reason = guestv1.KernelStatus_KERNEL_STATUS_DEAD, reason
 }
 
@@ -231,8 +237,9 @@ func (k *liveKernel) execute(process *kernelProcess, c *cell) {
 	if lost != "" {
 		c.out.record(kernel.Output{Kernel: &kernel.Notice{Restarted: true, Reason: lost}})
 	}
-	exit, died := c.run(process)
+	exit, died, leaves := c.run(process)
 	k.mu.Lock()
+	k.leaving = leaves
 	k.current, k.draining = nil, c
 	k.count++
 	k.status = guestv1.KernelStatus_KERNEL_STATUS_IDLE

@@ -9,21 +9,24 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cubbyhq/cubby/internal/kernel"
 )
 
 // kernelPrint is what a kernel's process writes to its own standard streams,
 // beside what the kernel shows by message: programs that cells start do, and
-// an interpreter that crashes. It is the running cell's; of all of it the end
-// is kept, for a kernel that does not come up.
+// an interpreter that crashes. It is the running cell's, or the next one's; of
+// all of it the end is kept, for a kernel that does not come up.
 type kernelPrint struct {
 	// shown: the kernel shows it by message too, as those made of ipykernel do,
 	// so cells have it already.
 	shown bool
 	done  chan struct{} // closed when both streams ended
+	cells kernel.Backlog
 
 	mu      sync.Mutex
-	streams []*os.File  // stdout and stderr
-	cell    *cellOutput // of the cell that runs; nil: none does
+	streams []*os.File // stdout and stderr
+	used    bool       // a cell ran: what comes is of cells
 	last    []byte
 	buf     [8 << 10]byte
 }
@@ -89,8 +92,12 @@ func (p *kernelPrint) read(f *os.File, s stream) {
 
 // take passes bytes on. p.mu is held.
 func (p *kernelPrint) take(s stream, b []byte) {
-	if len(b) > 0 && p.cell != nil {
-		p.cell.text(s, string(b))
+	if len(b) > 0 && p.used && !p.shown {
+		name := "stdout"
+		if s == stderr {
+			name = "stderr"
+		}
+		p.cells.Add(kernel.Output{Stream: &kernel.Stream{Name: name, Text: string(b)}})
 	}
 	p.last = append(p.last, b...)
 	if over := len(p.last) - printKept; over > 0 {
@@ -98,14 +105,14 @@ func (p *kernelPrint) take(s stream, b []byte) {
 	}
 }
 
-// attach makes what comes from now on the output of a cell.
-func (p *kernelPrint) attach(to *cellOutput) {
+// attach makes what comes from now on, and what came since the last cell ended,
+// the output of a cell.
+func (p *kernelPrint) attach(show func(kernel.Output)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.drain()
-	if !p.shown {
-		p.cell = to
-	}
+	p.used = true
+	p.cells.Begin(show)
 }
 
 // detach gives the cell what was written for it.
@@ -113,7 +120,7 @@ func (p *kernelPrint) detach() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.drain()
-	p.cell = nil
+	p.cells.End()
 }
 
 // drain takes what is in the pipes. p.mu is held.

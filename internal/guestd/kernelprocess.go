@@ -234,6 +234,30 @@ func (p *kernelProcess) isDone() bool {
 	}
 }
 
+// hasEnded reports whether the process has ended, though what it left may not
+// be gone yet.
+func (p *kernelProcess) hasEnded() bool {
+	select {
+	case <-p.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// expire waits for the end of a process that ends by itself, and ends it when
+// that takes too long.
+func (p *kernelProcess) expire() {
+	t := time.NewTimer(kernelLeave)
+	defer t.Stop()
+	select {
+	case <-p.ended:
+	case <-t.C:
+		p.kill()
+	}
+	<-p.done
+}
+
 // prepare runs what makes the kernel cubby's, quietly. A kernel where it fails
 // is one all the same.
 func (p *kernelProcess) prepare(ctx context.Context, kind kernelKind) {

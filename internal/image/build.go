@@ -65,6 +65,25 @@ func (s *Store) outdated(img Image) bool {
 	return err == nil && now.key != img.recipe
 }
 
+// Outdated lists the names of the images that were built by another version of
+// their recipe than the built-in one. They work; cubby image build renews them.
+// It reads records only, not the images.
+func (s *Store) Outdated() ([]string, error) {
+	named, err := s.readNames()
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for name, digest := range named {
+		r, err := readRecord(filepath.Join(s.dir, digest))
+		if err == nil && s.outdated(Image{Source: r.Source, recipe: r.Recipe}) {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return out, nil
+}
+
 // build is one build.
 type build struct {
 	store    *Store

@@ -69,6 +69,9 @@ func TestOutdated(t *testing.T) {
 		if err != nil || len(list) != 1 || list[0].Outdated != tt.want {
 			t.Errorf("%+v: List = %+v, %v", tt, list, err)
 		}
+		if old, err := s.Outdated(); err != nil || (len(old) == 1) != tt.want {
+			t.Errorf("%+v: Outdated = %q, %v", tt, old, err)
+		}
 	}
 }
 

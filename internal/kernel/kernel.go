@@ -100,6 +100,9 @@ type Reply struct {
 	Status string `json:"status"` // "ok", "error" or "aborted"
 	Count  int    `json:"execution_count"`
 	Error         // of status "error"
+	// Leaves: the cell asked for the kernel's end, as quit() does. The kernel
+	// runs nothing more, though it may take a moment to end.
+	Leaves bool `json:"-"`
 }
 
 // ErrGone is what calls return when the connection to the kernel has ended.

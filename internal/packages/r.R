@@ -16,6 +16,24 @@ if (file.access(library_dir, 2) != 0) {
 present <- function(name) suppressWarnings(utils::packageDescription(name, fields = "Version"))
 same <- function(a, b) !is.na(a) && package_version(a) == package_version(b)
 
+# What the proxy says of a mirror that it refuses, in its own words: R hides them
+# behind "HTTP response code said error".
+refusal <- function(url) {
+  tryCatch({
+    proxy <- regmatches(Sys.getenv("https_proxy"), regexec("^http://([^:/]+):([0-9]+)", Sys.getenv("https_proxy")))[[1]]
+    if (length(proxy) != 3 || !startsWith(url, "https://")) return()
+    host <- sub("^https://([^/]+).*", "\\1", url)
+    if (!grepl(":[0-9]+$", host)) host <- paste0(host, ":443")
+    to <- socketConnection(proxy[2], as.integer(proxy[3]), blocking = TRUE, open = "r+b", timeout = 10)
+    on.exit(close(to))
+    writeLines(c(paste("CONNECT", host, "HTTP/1.1"), paste("Host:", host), ""), to, sep = "\r\n")
+    status <- readLines(to, 1)
+    if (grepl(" 200 ", status)) return()
+    said <- sub("\r$", "", readLines(to, 40, warn = FALSE))
+    message(paste(said[-seq_len(max(0, which(said == "")[1], na.rm = TRUE))], collapse = "\n"))
+  }, error = function(e) NULL)
+}
+
 # That something is not found is no surprise; every other reason is told.
 fetch <- function(url, to) {
   why <- character()
@@ -27,7 +45,10 @@ fetch <- function(url, to) {
     error = function(e) { why <<- c(why, conditionMessage(e)); 1 }
   )
   status <- grep("status was", why, fixed = TRUE, value = TRUE)
-  if (done != 0 && !any(grepl("'404", status, fixed = TRUE))) message("Cannot fetch: ", c(status, why)[1])
+  if (done != 0 && !any(grepl("'404", status, fixed = TRUE))) {
+    message("Cannot fetch: ", c(status, why)[1])
+    refusal(url)
+  }
   done == 0
 }
 index <- NULL

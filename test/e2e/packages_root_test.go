@@ -5,6 +5,7 @@ package e2e_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -296,5 +297,29 @@ func TestPackagesOfTheSandboxesOwnIndex(t *testing.T) {
 		if err := h.stop(); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// TestPackagesDeniedAtCreate asks for packages of an HTTPS index that the
+// sandbox may not reach. The failure is that of the packages, names the denial,
+// and is not worth another try.
+func TestPackagesDeniedAtCreate(t *testing.T) {
+	t.Parallel()
+	h, c, _ := indexHost(t, packagestest.Options{})
+	for runtime, index := range map[string]string{"python": "PIP_INDEX_URL", "node": "NPM_CONFIG_REGISTRY", "r": "CUBBY_CRAN_MIRROR"} {
+		env := map[string]string{index: "https://index.invalid/simple"}
+		maps.Copy(env, once)
+		_, err := c.Create(t.Context(), sdk.CreateOptions{Isolation: "container", Runtime: runtime, Env: env, Dependencies: map[string]string{"cubbydemo": ""}})
+		var failed *sdk.Error
+		if !errors.As(err, &failed) {
+			t.Errorf("%s: Create = %v, want an error of the API", runtime, err)
+			continue
+		}
+		if failed.Retryable || failed.Code == "sandbox_unavailable" || !strings.Contains(failed.Message+failed.Hint, "index.invalid is not on this sandbox's allowlist") {
+			t.Errorf("%s: Create = %+v, want the denial", runtime, failed)
+		}
+	}
+	if err := h.stop(); err != nil {
+		t.Error(err)
 	}
 }

@@ -22,6 +22,7 @@ type Client struct {
 
 	shell, control, stdin, iopub *socket
 
+	late    kernel.Backlog // of cells that have ended
 	readers sync.WaitGroup
 	gone    chan struct{} // closed when the connection ended
 
@@ -251,7 +252,16 @@ func (c *Client) read(s *socket, to func(message, *exchange)) {
 		c.mu.Unlock()
 		if x != nil {
 			to(m, x)
+		} else if s == c.iopub && m.Parent.Session == c.session {
+			c.afterward(m)
 		}
+	}
+}
+
+// afterward takes what a cell shows after its end.
+func (c *Client) afterward(m message) {
+	if o, ok := outputOf(m); ok && (o.Stream != nil || o.Display != nil) {
+		c.late.Add(o)
 	}
 }
 

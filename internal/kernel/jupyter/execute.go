@@ -22,10 +22,15 @@ const (
 
 // Execute runs a cell and returns when the kernel has said how it ended and
 // everything that it printed has been given to show, which is called in order
-// and from one goroutine at a time. When ctx ends the cell goes on; see
+// and from one goroutine at a time; what earlier cells showed after their end
+// comes first. When ctx ends the cell goes on; see
 // [Client.Interrupt]. show must not wait: a kernel drops what its connection
 // cannot take.
 func (c *Client) Execute(ctx context.Context, cell kernel.Cell, show func(kernel.Output)) (kernel.Reply, error) {
+	if !cell.Silent {
+		c.late.Begin(show)
+		defer c.late.End()
+	}
 	x, forget, err := c.begin(c.shell, "execute_request", map[string]any{
 		"code": cell.Code, "silent": cell.Silent, "store_history": !cell.Silent,
 		"user_expressions": struct{}{}, "allow_stdin": cell.Stdin, "stop_on_error": false,
@@ -63,12 +68,32 @@ func (c *Client) Execute(ctx context.Context, cell kernel.Cell, show func(kernel
 	if err != nil {
 		return kernel.Reply{}, err
 	}
-	var r kernel.Reply
+	var r struct {
+		kernel.Reply
+		Payload json.RawMessage `json:"payload"`
+	}
 	if err := json.Unmarshal(m.Content, &r); err != nil {
 		return kernel.Reply{}, errMalformed
 	}
+	r.Leaves = leaves(r.Payload)
 	c.settle(x)
-	return r, nil
+	return r.Reply, nil
+}
+
+// leaves reports whether a cell asked for the kernel's end. A payload that is
+// not what the protocol says asks for nothing.
+func leaves(payload json.RawMessage) bool {
+	var asked []struct {
+		Source string `json:"source"`
+		Keep   bool   `json:"keepkernel"`
+	}
+	_ = json.Unmarshal(payload, &asked)
+	for _, a := range asked {
+		if a.Source == "ask_exit" && !a.Keep {
+			return true
+		}
+	}
+	return false
 }
 
 // errNoReply: the kernel is idle again and has not said how a cell ended.

@@ -43,12 +43,12 @@ type Client struct {
 	version string
 	gone    chan struct{}
 	turn    sync.Mutex // held by the cell that runs
+	late    kernel.Backlog
 
 	mu    sync.Mutex
-	err   error               // why it ended; guarded by mu
-	id    int64               // of the cell that runs; guarded by mu
-	show  func(kernel.Output) // of the cell that runs; guarded by mu
-	reply chan kernel.Reply   // of the cell that runs; guarded by mu
+	err   error             // why it ended; guarded by mu
+	id    int64             // of the cell that runs; guarded by mu
+	reply chan kernel.Reply // of the cell that runs; guarded by mu
 }
 
 // message is one line of the kernel.
@@ -211,7 +211,7 @@ func (c *Client) read(lines *bufio.Reader) {
 			return
 		}
 		c.mu.Lock()
-		show, reply := c.show, c.reply
+		reply := c.reply
 		mine := m.ID == c.id && reply != nil
 		c.mu.Unlock()
 		switch {
@@ -220,8 +220,8 @@ func (c *Client) read(lines *bufio.Reader) {
 			case reply <- *m.Reply:
 			default: // one reply is enough
 			}
-		case m.Output != nil && show != nil:
-			show(*m.Output)
+		case m.Output != nil:
+			c.late.Add(*m.Output)
 		}
 	}
 }
@@ -240,11 +240,13 @@ func (c *Client) Execute(ctx context.Context, cell kernel.Cell, show func(kernel
 		ID   int64  `json:"id"`
 		Code string `json:"code"`
 	}{c.id, cell.Code}
-	c.show, c.reply = show, reply
+	c.reply = reply
 	c.mu.Unlock()
+	c.late.Begin(show)
 	defer func() {
+		c.late.End()
 		c.mu.Lock()
-		c.show, c.reply = nil, nil
+		c.reply = nil
 		c.mu.Unlock()
 	}()
 	line, err := json.Marshal(request)

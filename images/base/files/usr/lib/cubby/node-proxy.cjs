@@ -1,6 +1,7 @@
 // Makes Node's built-in fetch use HTTP_PROXY, HTTPS_PROXY and NO_PROXY, which
-// Node 20 ignores. It is preloaded by NODE_OPTIONS into every node process, so
-// it loads undici only when fetch first asks for its dispatcher.
+// Node 20 ignores, and say why a request failed. It is preloaded by
+// NODE_OPTIONS into every node process, so it loads undici only when fetch
+// first asks for its dispatcher.
 'use strict';
 
 const env = process.env;
@@ -18,8 +19,8 @@ if ((env.HTTPS_PROXY || env.https_proxy || env.HTTP_PROXY || env.http_proxy) && 
       const warn = process.emitWarning;
       process.emitWarning = () => {}; // that the agent is experimental
       try {
-        const { EnvHttpProxyAgent, setGlobalDispatcher } = require('/usr/share/nodejs/undici');
-        setGlobalDispatcher(new EnvHttpProxyAgent());
+        const { EnvHttpProxyAgent, Pool, setGlobalDispatcher } = require('/usr/share/nodejs/undici');
+        setGlobalDispatcher(new EnvHttpProxyAgent({ clientFactory: (origin, options) => explaining(new Pool(origin, options)) }));
       } catch {
         // Without undici fetch goes its own way, which leads nowhere.
       } finally {
@@ -28,5 +29,53 @@ if ((env.HTTPS_PROXY || env.https_proxy || env.HTTP_PROXY || env.http_proxy) && 
       return globalThis[key];
     },
     set: define,
+  });
+
+  // fetch says only "fetch failed", and hides why in the error's cause.
+  const { fetch } = globalThis;
+  const property = Object.getOwnPropertyDescriptor(globalThis, 'fetch');
+  const value = {
+    fetch(input, init = undefined) {
+      return fetch(input, init).catch((error) => {
+        const { cause } = error;
+        if (error.message === 'fetch failed' && cause?.message) error.message += `: ${cause.message}`;
+        throw error;
+      });
+    },
+  }.fetch;
+  Object.defineProperty(globalThis, 'fetch', {
+    value, writable: true, enumerable: property?.enumerable, configurable: true,
+  });
+}
+
+// explaining makes the error of a tunnel that the proxy refused carry what the
+// proxy said. undici drops the body of that answer.
+function explaining(pool) {
+  const connect = pool.connect.bind(pool);
+  pool.connect = async (options) => {
+    const answer = await connect(options);
+    if (answer.statusCode === 200) return answer;
+    throw Object.assign(new Error(await said(answer)), { code: 'ERR_PROXY_REFUSED', statusCode: answer.statusCode });
+  };
+  return pool;
+}
+
+// said reads an answer's body, of which 4 KiB and 2 seconds are enough.
+function said({ statusCode, socket }) {
+  const most = 4096;
+  return new Promise((resolve) => {
+    let text = '';
+    const timer = setTimeout(end, 2000);
+    function end() {
+      clearTimeout(timer);
+      socket.destroy();
+      resolve(text.slice(0, most).trim() || `the proxy answered ${statusCode}`);
+    }
+    socket.setEncoding('utf8');
+    socket.on('error', end).on('end', end).on('close', end).on('data', (chunk) => {
+      text += chunk;
+      if (text.length >= most) end();
+    });
+    socket.resume();
   });
 }
