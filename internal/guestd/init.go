@@ -36,6 +36,7 @@ func Prepare(boot *guestv1.Boot, log *slog.Logger) error {
 	if boot.GetHostname() != "" {
 		_ = unix.Sethostname([]byte(boot.GetHostname()))
 	}
+	writeProfile(profileDir)
 	if err := loopbackUp(); err != nil && boot.GetEgressListen() != "" {
 		return err
 	}

@@ -3,9 +3,12 @@
 package image
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -130,6 +133,21 @@ P
 		{"fetch without a proxy is left alone", `node -e 'fetch("http://127.0.0.1:9").catch(e => console.log(String(e.cause)))' | head -1`, "Error: bad port"},
 		{"virtual environments", "python3 -m venv /tmp/v && /tmp/v/bin/pip --version | cut -d' ' -f1", "pip"},
 	})
+	// An image that was built by an earlier recipe is not held to what came later.
+	if old, err := s.Outdated(); err != nil || slices.Contains(old, "base") {
+		t.Logf("the image is older than its recipe: cubby image build base (%v)", err)
+	} else {
+		runIn(t, img, root, []promise{
+			{"npx in a fresh home", `export NPM_CONFIG_PREFIX=$HOME/fresh; mkdir -p /tmp/x && cd /tmp/x && printf '{"name":"hello","version":"1.0.0","bin":"h.js"}' > package.json &&
+				printf '#!/usr/bin/env node\nconsole.log("hello")\n' > h.js && chmod +x h.js && npx --offline --yes . && ls $NPM_CONFIG_PREFIX`, "hello\nbin\nlib"},
+			{"npm", "command -v npm npx; npm config get prefix", "/usr/local/bin/npm\n/usr/local/bin/npx\n/home/sandbox/.npm-global"},
+			{"fetch says why it failed", `HTTPS_PROXY=http://127.0.0.1:1 node -e 'fetch("https://example.com").catch(e => console.log(e.name + ": " + e.message))' | cut -d' ' -f1-5`, "TypeError: fetch failed: connect ENETUNREACH"},
+			{"what scripts import", "python3 -c 'import yaml, openpyxl; print(1)'", "1"},
+			{"fonts", "fc-match Arial | cut -d: -f1", "LiberationSans-Regular.ttf"},
+			{"more tools", "for p in bc ip lsof nano nc pipx sqlite3 tmux xxd; do command -v $p >/dev/null || echo missing: $p; done; echo ok", "ok"},
+		})
+		fetchTellsTheDenial(t, img, root)
+	}
 	// pip, as root, too.
 	cmd := exec.Command("/usr/bin/pip", "install", "-q", "--no-index", "--no-build-isolation", "/tmp/p")
 	cmd.Env = append([]string{"HOME=/root"}, img.Env...)
@@ -140,6 +158,23 @@ P
 	}
 	if _, err := s.Verify(t.Context(), "base", nil); err != nil {
 		t.Errorf("Verify after all that = %v", err)
+	}
+}
+
+// fetchTellsTheDenial lets Node's fetch meet a proxy that refuses.
+func fetchTellsTheDenial(t *testing.T, img Image, root string) {
+	const denial = "Host not allowed: example.com"
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, denial, http.StatusForbidden)
+	}))
+	defer proxy.Close()
+	cmd := exec.Command("/usr/bin/node", "-e", `fetch("https://example.com").catch(e => console.log(e.message, e.cause.code))`)
+	cmd.Env = append([]string{"HOME=/home/sandbox", "HTTPS_PROXY=" + proxy.URL}, img.Env...)
+	cmd.Dir = "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: root, Credential: &syscall.Credential{Uid: 1000, Gid: 1000}}
+	out, err := cmd.CombinedOutput()
+	if got, want := strings.TrimSpace(string(out)), "fetch failed: "+denial+" ERR_PROXY_REFUSED"; err != nil || got != want {
+		t.Errorf("fetch of a host that is denied says %q, %v, want %q", got, err, want)
 	}
 }
 

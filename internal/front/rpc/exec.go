@@ -230,7 +230,12 @@ func (d *Door) PipInstall(ctx context.Context, req *connect.Request[sandboxv1.Pi
 	if len(in.GetPackages()) == 0 {
 		return refused("no packages are named")
 	}
-	argv := []string{"python3", "-m", "pip", "install", "--user", "--no-input", "--disable-pip-version-check", "--"}
+	argv := []string{"python3", "-m", "pip", "install", "--no-input", "--disable-pip-version-check"}
+	if b.Spec.User != sandbox.UserRoot {
+		// Root's own directory is not on the PATH; /usr/local/bin is.
+		argv = append(argv, "--user")
+	}
+	argv = append(argv, "--")
 	for _, p := range in.GetPackages() {
 		if !requirement.MatchString(p) {
 			return refused("Invalid package specifier: " + p)
