@@ -49,7 +49,7 @@ test-sdk-typescript: setup-test build image ## test the TypeScript SDK against a
 
 .PHONY: test-unit
 test-unit: ## the tests that need neither root nor installed programs
-	$(GO) test -race -shuffle=on ./...
+	$(GO) test -race -shuffle=on github.com/cubbyhq/cubby/...
 
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME (default 20s)
@@ -103,8 +103,10 @@ install: build ## install to /usr/local/bin and set up the systemd service
 .PHONY: lint
 lint: setup ## formatting, vet, golangci-lint
 	@scripts/gofmt.sh
-	$(STATIC) $(GO) vet -trimpath ./... && $(STATIC) $(GO) vet -trimpath -tags root ./...
+	$(STATIC) $(GO) vet -trimpath github.com/cubbyhq/cubby/... && $(STATIC) $(GO) vet -trimpath -tags root ./...
 	$(STATIC) GOFLAGS=-trimpath $(GO) tool -modfile=tools/lint/go.mod golangci-lint run --build-tags root ./...
+	cd client && $(STATIC) GOFLAGS=-trimpath ../$(GO) tool -modfile=../tools/lint/go.mod golangci-lint run ./...
+	@scripts/client-oldest.sh
 
 .PHONY: generate
 generate: setup ## regenerate api/gen, api/openapi.json and the Python SDK's blocking half

@@ -2,6 +2,8 @@ module github.com/cubbyhq/cubby
 
 go 1.26.3
 
+replace github.com/cubbyhq/cubby/client => ./client
+
 require (
 	connectrpc.com/connect v1.21.1
 	connectrpc.com/grpchealth v1.5.0
@@ -11,6 +13,7 @@ require (
 	github.com/chromedp/chromedp v0.14.2
 	github.com/coder/websocket v1.8.15
 	github.com/creack/pty v1.1.24
+	github.com/cubbyhq/cubby/client v0.0.0
 	github.com/danielgtaylor/huma/v2 v2.37.2
 	github.com/fsnotify/fsnotify v1.10.1
 	github.com/go-zeromq/zmq4 v0.17.0

@@ -253,7 +253,7 @@ func TestRequests(t *testing.T) {
 			return err
 		}, 200, `{"events":[],"next":7}`, request{"GET", "/v1/sandboxes/a/events", "after=7&limit=10", nil}},
 		{"write", func(ctx context.Context, c *client.Client) error {
-			_, err := c.Files("a").Write(ctx, "/x y", strings.NewReader("data"), client.WriteOptions{Mode: 0o755, Append: true, Parents: true})
+			_, err := c.Files("a").Write(ctx, "/x y", strings.NewReader("data"), client.WriteOptions{Mode: 0o755, Append: true})
 			return err
 		}, 200, `{}`, request{"PUT", "/v1/sandboxes/a/files", "append=true&mode=0755&parents=true&path=%2Fx+y", "data"}},
 		{"move", func(ctx context.Context, c *client.Client) error {

@@ -8,9 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
-	"strings"
 )
 
 // UploadDir copies what is in the local directory into the sandbox's
@@ -66,7 +64,7 @@ func packEntry(tw *tar.Writer, root *os.Root, name string, d fs.DirEntry) error 
 	switch {
 	case info.Mode().IsRegular(), info.IsDir():
 	case info.Mode()&fs.ModeSymlink != 0:
-		if target, err = root.Readlink(name); err != nil {
+		if target, err = os.Readlink(filepath.Join(root.Name(), name)); err != nil {
 			return err
 		}
 	default:
@@ -131,102 +129,4 @@ func (f *Files) DownloadDir(ctx context.Context, remote, local string) error {
 		return f.c.readError(ctx, err)
 	}
 	return nil
-}
-
-// unpackDir writes a tar below root. Directories get their modes at the end,
-// so that a read-only one can be filled.
-func unpackDir(root *os.Root, r io.Reader) error {
-	modes := map[string]fs.FileMode{}
-	tr := tar.NewReader(r)
-	for {
-		h, err := tr.Next()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return err
-		}
-		name := strings.TrimPrefix(path.Clean("/"+h.Name), "/")
-		if name == "" || !filepath.IsLocal(filepath.FromSlash(name)) {
-			continue
-		}
-		if err := unpackEntry(root, filepath.FromSlash(name), h, tr, modes); err != nil {
-			return err
-		}
-	}
-	for name, mode := range modes {
-		if err := root.Chmod(name, mode); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func unpackEntry(root *os.Root, name string, h *tar.Header, content io.Reader, modes map[string]fs.FileMode) error {
-	if dir := filepath.Dir(name); dir != "." {
-		if err := root.MkdirAll(dir, 0o755); err != nil {
-			return err
-		}
-	}
-	perm := fs.FileMode(h.Mode).Perm()
-	switch h.Typeflag {
-	case tar.TypeDir:
-		if err := root.MkdirAll(name, perm|0o700); err != nil {
-			return err
-		}
-		modes[name] = perm
-		return nil
-	case tar.TypeReg:
-		return unpackFile(root, name, perm, h, content)
-	case tar.TypeSymlink:
-		if err := replaceable(root, name); err != nil {
-			return err
-		}
-		return root.Symlink(h.Linkname, name)
-	case tar.TypeLink:
-		target := strings.TrimPrefix(path.Clean("/"+h.Linkname), "/")
-		if err := replaceable(root, name); err != nil {
-			return err
-		}
-		return root.Link(filepath.FromSlash(target), name)
-	}
-	return nil
-}
-
-// unpackFile replaces what stands at name: opening it instead would write
-// through a symlink that an earlier entry made.
-func unpackFile(root *os.Root, name string, perm fs.FileMode, h *tar.Header, content io.Reader) error {
-	if err := replaceable(root, name); err != nil {
-		return err
-	}
-	f, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm|0o200)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(f, content)
-	if err == nil {
-		err = f.Chmod(perm)
-	}
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	if err == nil && !h.ModTime.IsZero() {
-		err = root.Chtimes(name, h.ModTime, h.ModTime)
-	}
-	return err
-}
-
-// replaceable makes room for a new entry at name; a directory stays, and the
-// making of the entry then fails.
-func replaceable(root *os.Root, name string) error {
-	info, err := root.Lstat(name)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil
-	case err != nil:
-		return err
-	case info.IsDir():
-		return &fs.PathError{Op: "replace", Path: name, Err: errors.New("a directory is in the way")}
-	}
-	return root.Remove(name)
 }

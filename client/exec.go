@@ -5,10 +5,13 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 	"unicode/utf8"
 )
@@ -29,6 +32,13 @@ type ExecOptions struct {
 	Stdin bool
 	// PTY gives the command a terminal of that size.
 	PTY *WindowSize
+	// Stdout and Stderr, where [Client.Exec] is given them, hear what the
+	// command prints while it runs. A write that fails ends the call.
+	Stdout, Stderr io.Writer
+	// KillOnCancel kills the command when the context of [Client.Exec] ends
+	// before it, or the call fails by a write to Stdout or Stderr. Without it
+	// the command goes on.
+	KillOnCancel bool
 	// Timeout kills the command with all its children; zero is the
 	// sandbox's default, [NoTimeout] is none.
 	Timeout time.Duration
@@ -165,18 +175,64 @@ func (e Exec) Err() error {
 // ExitError is a command that did not end well.
 type ExitError struct{ Exec Exec }
 
+// Error says how it ended, which command it was, and the end of what it wrote
+// to stderr.
 func (e *ExitError) Error() string {
-	if e.Exec.Message != "" {
-		return e.Exec.Message
+	what := e.Exec.ending()
+	if line := e.Exec.Cmd.String(); line != "" {
+		what += ": " + line
 	}
-	what := "unknown exit"
-	if e.Exec.ExitCode != nil {
-		what = fmt.Sprintf("exit code %d", *e.Exec.ExitCode)
-	}
-	if e.Exec.Reason != "" && e.Exec.Reason != "exited" {
-		what += " (" + e.Exec.Reason + ")"
+	if said := tail(e.Exec.Stderr); said != "" {
+		what += "\n" + said
 	}
 	return what
+}
+
+// ending says in a few words how the command ended.
+func (e Exec) ending() string {
+	if e.Message != "" {
+		return e.Message
+	}
+	what := "unknown exit"
+	if e.ExitCode != nil {
+		what = fmt.Sprintf("exit code %d", *e.ExitCode)
+	}
+	if e.Reason != "" && e.Reason != "exited" {
+		what += " (" + e.Reason + ")"
+	}
+	return what
+}
+
+// String is short, for logs: the number, where it stands, and the command.
+func (e Exec) String() string {
+	what := string(e.Status)
+	if e.Finished() {
+		what = e.ending()
+	}
+	if line := e.Cmd.String(); line != "" {
+		what += ": " + line
+	}
+	return fmt.Sprintf("exec %d: %s", e.Seq, what)
+}
+
+const (
+	maxCommandShown = 100
+	maxTail         = 2000
+	maxTailLines    = 20
+)
+
+// tail is the last lines of an output; "…" stands for those before.
+func tail(text string) string {
+	text = strings.TrimSpace(strings.ToValidUTF8(text, "\uFFFD"))
+	lines := strings.Split(text, "\n")
+	end := strings.Join(lines[max(0, len(lines)-maxTailLines):], "\n")
+	if len(end) > maxTail {
+		end = strings.ToValidUTF8(end[len(end)-maxTail:], "")
+	}
+	if len(end) < len(text) {
+		end = "…" + end
+	}
+	return end
 }
 
 // UnmarshalJSON decodes output that came as base64 because it is not UTF-8.
@@ -235,6 +291,34 @@ type Cmd struct {
 	Shell string
 }
 
+// String is the command on one line, cut where it is long.
+func (c Cmd) String() string {
+	line := c.Shell
+	if line == "" {
+		words := make([]string, len(c.Argv))
+		for i, a := range c.Argv {
+			words[i] = quote(a)
+		}
+		line = strings.Join(words, " ")
+	}
+	line = strings.Join(strings.Fields(line), " ")
+	if runes := []rune(line); len(runes) > maxCommandShown {
+		line = string(runes[:maxCommandShown-1]) + "…"
+	}
+	return line
+}
+
+// quote writes an argument as a shell would read it.
+func quote(arg string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("@%+=:,./-_", r)
+	}
+	if arg != "" && strings.TrimLeftFunc(arg, plain) == "" {
+		return arg
+	}
+	return "'" + strings.ReplaceAll(arg, "'", `'"'"'`) + "'"
+}
+
 // UnmarshalJSON takes a string or an array of strings.
 func (c *Cmd) UnmarshalJSON(data []byte) error {
 	*c = Cmd{}
@@ -268,8 +352,12 @@ const waitSlice = 50 * time.Second
 
 // Exec runs a command and returns when it has ended, with its output. A
 // command that fails is not an error of this call: see [Exec.Err]. When ctx
-// ends the command goes on; [Client.StartExec] gives more control.
+// ends the command goes on, unless KillOnCancel is set; [Client.StartExec]
+// gives more control.
 func (c *Client) Exec(ctx context.Context, id string, o ExecOptions) (Exec, error) {
+	if o.KillOnCancel || o.Stdout != nil || o.Stderr != nil {
+		return c.execAttached(ctx, id, o)
+	}
 	body := o.wire()
 	body["wait"] = true
 	body["wait_seconds"] = int(waitSlice.Seconds())
@@ -281,6 +369,55 @@ func (c *Client) Exec(ctx context.Context, id string, o ExecOptions) (Exec, erro
 		return e, nil
 	}
 	return c.Process(id, e.Seq).Wait(ctx)
+}
+
+// killWait is how long a call goes on after its context ended, to learn which
+// command it started and to kill it.
+const killWait = 10 * time.Second
+
+// execAttached runs a command that is followed, or that ends with the call.
+func (c *Client) execAttached(ctx context.Context, id string, o ExecOptions) (e Exec, err error) {
+	if err := ctx.Err(); err != nil {
+		return e, c.transportError(ctx, err)
+	}
+	starting := ctx
+	if o.KillOnCancel {
+		var release context.CancelFunc
+		starting, release = outlive(ctx, killWait)
+		defer release()
+	}
+	p, err := c.StartExec(starting, id, o)
+	if err != nil {
+		return e, err
+	}
+	told := false // whether it was the daemon that ended the call
+	defer func() {
+		if !o.KillOnCancel || err == nil || told && ctx.Err() == nil {
+			return
+		}
+		killing, stop := context.WithTimeout(context.WithoutCancel(ctx), killWait)
+		defer stop()
+		if kerr := p.Cancel(killing); kerr != nil {
+			err = fmt.Errorf("%w; killing the command: %w", err, kerr)
+		}
+	}()
+	if o.Stdout != nil || o.Stderr != nil {
+		if _, err = p.Copy(ctx, o.Stdout, o.Stderr); err != nil {
+			var e *Error
+			told = errors.As(err, &e)
+			return Exec{}, err
+		}
+	}
+	e, err = p.Wait(ctx)
+	told = err != nil
+	return e, err
+}
+
+// outlive returns a context that ends d after ctx.
+func outlive(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(d, cancel) })
+	return longer, func() { stop(); cancel() }
 }
 
 // StartExec starts a command and returns at once.

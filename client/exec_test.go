@@ -35,8 +35,8 @@ func TestExec(t *testing.T) {
 		t.Errorf("got %+v", e)
 	}
 	var exit *client.ExitError
-	if !errors.As(e.Err(), &exit) || exit.Error() != "exit code 3" {
-		t.Errorf("Err() = %v, want exit code 3", e.Err())
+	if !errors.As(e.Err(), &exit) || exit.Error() != "exit code 3: true\ne" {
+		t.Errorf("Err() = %q, want how it ended, the command and its stderr", e.Err())
 	}
 	want := map[string]any{
 		"cmd": []any{"sh", "-c", "x"}, "cwd": "/tmp", "env": map[string]any{"A": "1"}, "timeout_seconds": 1.5,

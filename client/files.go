@@ -146,8 +146,8 @@ type WriteOptions struct {
 	// Append adds to the file; otherwise it is replaced atomically: readers
 	// see the old or the new content, never a part.
 	Append bool
-	// Parents makes missing directories.
-	Parents bool
+	// NoParents makes a missing directory an error; else it is made.
+	NoParents bool
 	// Size is the content's length where it is known; it lets the daemon
 	// refuse early. 0 is unknown.
 	Size int64
@@ -161,7 +161,7 @@ func (f *Files) Write(ctx context.Context, path string, content io.Reader, o Wri
 	if o.Append {
 		q.Set("append", "true")
 	}
-	if o.Parents {
+	if !o.NoParents {
 		q.Set("parents", "true")
 	}
 	if o.Mode != 0 {

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"fmt"
 	"iter"
 	"net/http"
 	"net/url"
@@ -22,7 +23,7 @@ type Sandbox struct {
 	// asked for.
 	Dependencies map[string]string `json:"dependencies,omitempty"`
 
-	Isolation  string            `json:"isolation"`
+	Isolation  Isolation         `json:"isolation"`
 	Limits     Limits            `json:"limits"`
 	User       string            `json:"user"`
 	Labels     map[string]string `json:"labels,omitempty"`
@@ -52,6 +53,24 @@ type Sandbox struct {
 	// ExpiresAt is when it is destroyed because its lifetime is over.
 	ExpiresAt *time.Time `json:"expires_at,omitempty"`
 }
+
+// String is short, for logs.
+func (b Sandbox) String() string {
+	text := fmt.Sprintf("sandbox %s: %s", b.ID, b.Status)
+	if b.Reason != "" {
+		text += " (" + b.Reason + ")"
+	}
+	return text
+}
+
+// Isolation is what keeps a sandbox from the host.
+type Isolation = string
+
+// The isolations of the API.
+const (
+	GVisor    Isolation = "gvisor"    // a kernel of its own; the default
+	Container Isolation = "container" // the host's kernel, hardened
+)
 
 // Status is where a sandbox stands in its life.
 type Status string
@@ -93,7 +112,7 @@ type CreateOptions struct {
 	ID                 string            `json:"id,omitempty"`        // default: generated
 	Image              string            `json:"image,omitempty"`     // default "base", or "r" for the runtime r
 	Runtime            string            `json:"runtime,omitempty"`   // "python", "node" or "r"; default none in particular
-	Isolation          string            `json:"isolation,omitempty"` // "gvisor" (default) or "container"
+	Isolation          Isolation         `json:"isolation,omitempty"` // default [GVisor]
 	Limits             *Limits           `json:"limits,omitempty"`
 	Env                map[string]string `json:"env,omitempty"`
 	User               string            `json:"user,omitempty"` // "sandbox" (default) or "root"

@@ -18,7 +18,7 @@ flags=(-race -tags root)
 # program is tested by itself: it takes minutes to compile for the race
 # detector, and the test of its flags starts no goroutine.
 packages() {
-  scripts/go list "${flags[@]}" ./test/e2e ./internal/core ./internal/driver/oci ./internal/cli ./internal/guest ./test/... ./... |
+  scripts/go list "${flags[@]}" ./test/e2e ./internal/core ./internal/driver/oci ./internal/cli ./internal/guest ./test/... github.com/cubbyhq/cubby/... |
     grep -v '/cmd/runsc$'
 }
 

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -112,17 +113,46 @@ func TestFiles(t *testing.T) {
 
 func TestGoMod(t *testing.T) {
 	var mod struct {
-		Replace []struct{ Old struct{ Path string } }
+		Replace []struct{ Old, New struct{ Path string } }
 		Exclude []struct{ Path string }
 	}
 	if err := json.Unmarshal([]byte(command(t, "mod", "edit", "-json")), &mod); err != nil {
 		t.Fatal(err)
 	}
+	// The SDK is a module of this repository (docs/adr/0017).
 	for _, r := range mod.Replace {
-		t.Errorf("go.mod replaces %s: `go install` of a module with replacements does not work", r.Old.Path)
+		if r.Old.Path != module+"client" || r.New.Path != "./client" {
+			t.Errorf("go.mod replaces %s by %s: only the SDK's module is in this repository", r.Old.Path, r.New.Path)
+		}
 	}
 	for _, e := range mod.Exclude {
 		t.Errorf("go.mod excludes %s", e.Path)
+	}
+}
+
+// TestClientMod: the SDK asks no newer Go of its users than docs/api.md says, and
+// few other modules.
+func TestClientMod(t *testing.T) {
+	var mod struct {
+		Go      string
+		Require []struct {
+			Path     string
+			Indirect bool
+		}
+		Replace []struct{ Old struct{ Path string } }
+	}
+	if err := json.Unmarshal([]byte(command(t, "mod", "edit", "-json", "client/go.mod")), &mod); err != nil {
+		t.Fatal(err)
+	}
+	if mod.Go != "1.24.0" || len(mod.Replace) > 0 {
+		t.Errorf("client/go.mod: go %s and %d replacements, want 1.24.0 and none", mod.Go, len(mod.Replace))
+	}
+	// The last two are of its tests alone.
+	known := []string{"github.com/coder/websocket", "github.com/google/go-cmp", "go.uber.org/goleak"}
+	for _, r := range mod.Require {
+		if !slices.Contains(known, r.Path) {
+			t.Errorf("client/go.mod requires %s: users of the SDK get it too", r.Path)
+		}
 	}
 }
 

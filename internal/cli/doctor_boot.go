@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -98,7 +97,7 @@ func (d *doctor) bootOne(ctx context.Context, c *client.Client, isolation, image
 	case err != nil:
 		broke(err)
 	case e.Err() != nil:
-		d.fail(isolation, fmt.Sprintf("%s: %v\n%s", strings.Join(argv, " "), e.Err(), e.Stderr), "")
+		d.fail(isolation, e.Err().Error(), "")
 	default:
 		line, _, _ := strings.Cut(e.Stdout, "\n")
 		d.good(isolation, "up in %d ms, first command after %d ms: %s", created.Milliseconds(), time.Since(began).Milliseconds(), line)

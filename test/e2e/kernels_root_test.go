@@ -161,7 +161,7 @@ func TestCode(t *testing.T) {
 		runCells(t, c, "a", "r", []cell{{code: "1", failure: "NotStartedError", message: "the image r has", reason: "not_started"}})
 
 		for name, wheel := range wheels {
-			if _, err := c.Files("a").Write(t.Context(), "/workspace/wheels/"+name, strings.NewReader(wheel), sdk.WriteOptions{Parents: true}); err != nil {
+			if _, err := c.Files("a").Write(t.Context(), "/workspace/wheels/"+name, strings.NewReader(wheel), sdk.WriteOptions{}); err != nil {
 				t.Fatal(err)
 			}
 		}
