@@ -36,6 +36,8 @@ type Config struct {
 	TLSCert      string `key:"tls-cert" usage:"certificate file (PEM); together with tls-key the API is served over TLS"`
 	TLSKey       string `key:"tls-key" usage:"private key file (PEM) of tls-cert"`
 
+	CORSOrigins []string `key:"cors-origins" usage:"origins whose web pages may use the API, as https://host[:port],…; * with tokens: all; empty: none but the daemon's own"`
+
 	EgressAllow []string `key:"egress-allow" usage:"hosts that every sandbox with network may reach, as host[:port],…; may name private addresses"`
 	EgressProxy string   `key:"egress-proxy" usage:"proxy of its own (cubby egress-proxy) that makes sandboxes' connections, as http://host:port; empty: the daemon makes them"`
 	EgressKey   Secret   `key:"egress-signing-key" usage:"key of the tokens for egress-proxy, at least 16 characters; or several as id:key,id2:key2, of which the first signs"`
@@ -129,6 +131,10 @@ func (c Config) Validate() error {
 		return errs.E(errs.Invalid, "max-per-tenant, max-per-thread, max-thread-sandboxes and max-active-threads are not negative").Hint("0 is no bound")
 	case !baseURL(c.APIBaseURL):
 		return errs.E(errs.Invalid, "api-base-url: %q is not http:// or https:// with a host", c.APIBaseURL)
+	case slices.ContainsFunc(c.CORSOrigins, func(o string) bool { return o != "*" && !origin(o) }):
+		return errs.E(errs.Invalid, "cors-origins: %q are not all origins as https://host[:port]", c.CORSOrigins)
+	case slices.Contains(c.CORSOrigins, "*") && !c.Authenticated():
+		return errs.E(errs.Invalid, "cors-origins: * without tokens would give every web page all sandboxes").Hint("set tokens, or name the origins")
 	case c.OnShutdown != Keep && c.OnShutdown != Destroy:
 		return errs.E(errs.Invalid, "on-shutdown: %q is neither keep nor destroy", c.OnShutdown)
 	case !slices.Contains(idlePolicies, c.IdlePolicy):
@@ -157,6 +163,12 @@ func (c Config) Validate() error {
 func baseURL(text string) bool {
 	u, err := url.Parse(text)
 	return text == "" || err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.RawQuery == "" && u.Fragment == ""
+}
+
+// origin reports whether a text is one as browsers write it.
+func origin(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.Scheme+"://"+u.Host == text
 }
 
 // validateListen refuses an address that is none, and one that would give

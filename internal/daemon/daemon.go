@@ -241,9 +241,9 @@ func (d *Daemon) bind(ctx context.Context) error {
 		BodyLimit: int64(d.cfg.BodyLimit), Life: life,
 	})
 	d.server = &http.Server{
-		Handler: front.Handler(front.Config{
-			Auth: authenticator, Access: access(door), Log: d.log, Metrics: d.metrics, Error: refusals(door),
-		}, d.doors(door, life)),
+		Handler: front.CORS(d.cfg.CORSOrigins, front.Handler(front.Config{
+			Auth: authenticator, Origins: d.cfg.CORSOrigins, Access: access(door), Log: d.log, Metrics: d.metrics, Error: refusals(door),
+		}, d.doors(door, life))),
 		TLSConfig:         tlsConfig,
 		ReadHeaderTimeout: 10 * time.Second, // bodies and answers are bounded by front, per read and write
 		IdleTimeout:       2 * time.Minute,

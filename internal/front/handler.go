@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"path"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -33,7 +34,9 @@ const (
 type Config struct {
 	// Auth names the principals. Nil means that there is no authentication:
 	// then every request must be of this machine, by its Host and its Origin.
-	Auth    *auth.Authenticator
+	Auth *auth.Authenticator
+	// Origins are those whose web pages may use the daemon.
+	Origins []string
 	Access  func(*http.Request) Access
 	Log     *slog.Logger
 	Metrics *telemetry.Metrics
@@ -103,7 +106,7 @@ func (c Config) admit(r *http.Request, held *limits) (auth.Principal, error) {
 		return auth.Principal{}, errs.E(errs.TooLarge, "the request has more than %d header fields", maxFields)
 	}
 	if c.Auth == nil {
-		return auth.Principal{}, ownMachine(r)
+		return auth.Principal{}, c.ownMachine(r)
 	}
 	access := c.Access(r)
 	for _, secret := range secrets(r.Header) {
@@ -118,7 +121,7 @@ func (c Config) admit(r *http.Request, held *limits) (auth.Principal, error) {
 				Hint("the token that was sent is not one of this daemon's")
 		}
 	}
-	if access == Anyone || access == TokenOrLocal && localPeer(r) && ownMachine(r) == nil {
+	if access == Anyone || access == TokenOrLocal && localPeer(r) && c.ownMachine(r) == nil {
 		return auth.Principal{}, nil
 	}
 	return auth.Principal{}, errs.E(errs.Unauthenticated, "unauthorized").
@@ -154,18 +157,18 @@ func fields(h http.Header) (n int) {
 // ownMachine refuses what a web page can do to a daemon without tokens: send
 // requests to it from a foreign origin, or under a foreign name that was bent
 // to this machine (DNS rebinding).
-func ownMachine(r *http.Request) error {
+func (c Config) ownMachine(r *http.Request) error {
 	if !loopbackName(r.Host) {
 		return errs.E(errs.Forbidden, "requests for a foreign host name are refused").
 			Hint("without tokens the daemon answers to localhost and 127.0.0.1 only; set CUBBY_TOKENS to use other names")
 	}
 	origin := r.Header.Get("Origin")
-	if origin == "" {
+	if origin == "" || slices.Contains(c.Origins, origin) {
 		return nil
 	}
 	if u, err := url.Parse(origin); err != nil || u.Host == "" || !strings.EqualFold(u.Host, r.Host) {
 		return errs.E(errs.Forbidden, "requests of a foreign origin are refused").
-			Hint("without tokens the daemon refuses web pages of other origins; set CUBBY_TOKENS and send one")
+			Hint("without tokens the daemon refuses web pages of other origins; name theirs in CUBBY_CORS_ORIGINS, or set CUBBY_TOKENS and send one")
 	}
 	return nil
 }

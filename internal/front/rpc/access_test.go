@@ -97,7 +97,7 @@ func TestHealthAndReflection(t *testing.T) {
 		t.Errorf("reflection without a token = %v", err)
 	}
 	known, err := services(metadata.NewOutgoingContext(bounded(t), metadata.Pairs("x-api-key", "secret")), s)
-	if err != nil || len(known) != 1 || known[0].GetName() != "sandbox.v1.SandboxService" {
+	if err != nil || len(known) != 2 || known[0].GetName() != "sandbox.v1.SandboxService" || known[1].GetName() != "grpc.health.v1.Health" {
 		t.Errorf("reflection = %v, %v", known, err)
 	}
 }

@@ -61,31 +61,18 @@ func Register(mux *http.ServeMux, c Config) {
 		connect.WithReadMaxBytes(maxMessage),
 	)
 	service := sandboxv1connect.SandboxServiceName
-	mux.Handle(sandboxv1connect.NewSandboxServiceHandler(d, options))
-	mux.Handle(grpchealth.NewHandler(health{c.Life}, options, connect.WithReadMaxBytes(maxHealthMessage)))
-	reflector := grpcreflect.NewStaticReflector(service)
-	mux.Handle(grpcreflect.NewHandlerV1(reflector, options))
-	mux.Handle(grpcreflect.NewHandlerV1Alpha(reflector, options))
+	handle := func(path string, h http.Handler) { mux.Handle(path, asText(h)) }
+	handle(sandboxv1connect.NewSandboxServiceHandler(d, options))
+	handle(grpchealth.NewHandler(health{c.Life}, options, connect.WithInterceptors(newEndings(c.Life)), connect.WithReadMaxBytes(maxHealthMessage)))
+	reflector := grpcreflect.NewStaticReflector(service, grpchealth.HealthV1ServiceName)
+	handle(grpcreflect.NewHandlerV1(reflector, options))
+	handle(grpcreflect.NewHandlerV1Alpha(reflector, options))
 }
 
 // Open reports whether a request needs no token: what looks after the daemon
 // asks after its health and has none.
 func Open(r *http.Request) bool {
 	return r.URL.Path == "/"+grpchealth.HealthV1ServiceName+"/Check"
-}
-
-// health answers gRPC's health service, in one call: Watch is not there.
-type health struct{ life context.Context } //nolint:containedctx // as in Config
-
-func (h health) Check(_ context.Context, req *grpchealth.CheckRequest) (*grpchealth.CheckResponse, error) {
-	if req.Service != "" && req.Service != sandboxv1connect.SandboxServiceName {
-		return nil, connect.NewError(connect.CodeNotFound, errors.New("no such service"))
-	}
-	status := grpchealth.StatusServing
-	if h.life.Err() != nil {
-		status = grpchealth.StatusNotServing
-	}
-	return &grpchealth.CheckResponse{Status: status}, nil
 }
 
 // Spoken reports whether a request is for this door.
@@ -95,6 +82,8 @@ func Spoken(r *http.Request) bool {
 
 // WriteError answers a request that did not get through to the service.
 func WriteError(w http.ResponseWriter, r *http.Request, err error) {
+	w, r, end := fromText(w, r)
+	defer end()
 	if connect.NewErrorWriter().Write(w, r, statusOf(err)) != nil {
 		front.WriteProblem(w, r, err)
 	}
