@@ -101,15 +101,16 @@ install: build ## install to /usr/local/bin and set up the systemd service
 	@echo "now: systemctl daemon-reload && systemctl enable --now cubby"
 
 .PHONY: lint
-lint: setup ## formatting, vet, golangci-lint
+lint: setup-test ## formatting, vet, golangci-lint, the linters of api/openapi.json
 	@scripts/gofmt.sh
+	@scripts/lint-openapi.sh
 	$(STATIC) $(GO) vet -trimpath github.com/cubbyhq/cubby/... && $(STATIC) $(GO) vet -trimpath -tags root ./...
 	$(STATIC) GOFLAGS=-trimpath $(GO) tool -modfile=tools/lint/go.mod golangci-lint run --build-tags root ./...
 	cd client && $(STATIC) GOFLAGS=-trimpath ../$(GO) tool -modfile=../tools/lint/go.mod golangci-lint run ./...
 	@scripts/client-oldest.sh
 
 .PHONY: generate
-generate: setup ## regenerate api/gen, api/openapi.json and the Python SDK's blocking half
+generate: setup-test ## regenerate api/gen, api/openapi.json, the TypeScript SDK's types and the Python SDK's blocking half
 	scripts/generate.sh
 
 .PHONY: check-generate

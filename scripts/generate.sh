@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Regenerates everything that is made from something else: under api/ the Go
-# code of the guest protocol, the OpenAPI document of the REST door; and the
-# blocking half of the Python SDK.
+# code of the guest protocol, the OpenAPI document of the REST door; its
+# types in the TypeScript SDK; and the blocking half of the Python SDK.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 tools=$PWD/.cache/tools
@@ -15,4 +15,6 @@ export CGO_ENABLED=0 GOFLAGS=-trimpath
 PATH=$tools:$PATH buf lint
 PATH=$tools:$PATH buf generate
 scripts/go test -vet=off ./internal/front/rest -run '^TestOpenAPI$' -update >/dev/null
+node_modules=$(scripts/openapi-tools.sh)/node_modules
+"$node_modules/.bin/openapi-typescript" api/openapi.json --output sdk/typescript/src/openapi.ts >/dev/null
 python3 sdk/python/tools/unasync.py

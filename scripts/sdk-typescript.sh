@@ -39,9 +39,16 @@ run_tests() {
   node_modules/.bin/vitest run "$@"
 }
 
+# The package as modules, and the same files for require(), with their types.
 compile() {
   rm -rf "$sdk/dist"
-  (cd "$sdk" && node_modules/.bin/tsc --project tsconfig.build.json)
+  (
+    cd "$sdk"
+    node_modules/.bin/tsc --project tsconfig.build.json
+    node_modules/.bin/esbuild src/*.ts --outdir=dist/cjs --format=cjs --platform=node --target=node20.3 --log-level=warning
+    cp dist/*.d.ts dist/cjs
+    echo '{"type":"commonjs","sideEffects":["./index.js","./node.js"]}' >dist/cjs/package.json
+  )
 }
 
 build() {
@@ -53,23 +60,40 @@ build() {
   (
     cd "$into"
     echo '{"name":"installed","private":true,"type":"module"}' >package.json
-    npm install --offline --ignore-scripts "$cache"/*.tgz >/dev/null
-    [ "$(ls node_modules/@cubby)" = sdk ] && [ "$(ls node_modules)" = @cubby ] # nothing comes with it
+    npm install --prefer-offline --ignore-scripts "$cache"/*.tgz >/dev/null
+    [ "$(ls node_modules | tr '\n' ' ')" = '@cubby eventsource-parser modern-tar ' ] # what comes with it
     [ -e node_modules/@cubby/sdk/LICENSE ]
     cat >main.mts <<'TS'
-import { Client, Sandbox, UnreachableError, version } from '@cubby/sdk';
+import { Client, type Isolation, Sandbox, UnreachableError, version } from '@cubby/sdk';
+import { Sandbox as AgentboxSandbox } from '@cubby/sdk/agentbox';
+import type { paths } from '@cubby/sdk/openapi';
 
 const client: Client = new Client({ baseUrl: 'http://127.0.0.1:2', retries: 0 });
 const met: unknown = await client.health().then(
   () => undefined,
   (e: unknown) => e,
 );
-const id: string | null = new Sandbox().sessionId;
-if (!(met instanceof UnreachableError) || id !== null || !/^\d+\.\d+\.\d+$/.test(version)) throw met;
+const id: string | null = new AgentboxSandbox().sessionId;
+const isolation: Isolation = 'gvisor';
+type Made = paths['/v1/sandboxes']['post']['responses'][201]['content']['application/json'];
+const made: Pick<Made, 'isolation'> = { isolation };
+if (!(met instanceof UnreachableError) || id !== null || !/^\d+\.\d+\.\d+$/.test(version) || !made) throw met;
+if (typeof Sandbox.create !== 'function') throw new Error('Sandbox.create');
+TS
+    cat >main.cts <<'TS'
+import { Client, type Isolation, Sandbox, UnreachableError } from '@cubby/sdk';
+import { Sandbox as AgentboxSandbox } from '@cubby/sdk/agentbox';
+
+const isolation: Isolation = 'gvisor';
+const id: string | null = new AgentboxSandbox().sessionId;
+new Client({ baseUrl: 'http://127.0.0.1:2', retries: 0 }).health().catch((e: unknown) => {
+  if (!(e instanceof UnreachableError) || id !== null || !isolation || typeof Sandbox.create !== 'function') throw e;
+});
 TS
     ln -s "$sdk/node_modules/@types" "$sdk/node_modules/undici-types" node_modules/
-    "$sdk/node_modules/.bin/tsc" --strict --target es2022 --module nodenext --types node main.mts
+    "$sdk/node_modules/.bin/tsc" --strict --target es2022 --module nodenext --types node main.mts main.cts
     node main.mjs
+    node main.cjs
   )
   rm -rf "$into"
   ls "$cache"/*.tgz

@@ -11,7 +11,8 @@
 //	daemon-kill         kills it, as kill -9 does (real only)
 //	http METHOD PATH [BODY] [Name:Value…]
 //	                    sends a request; BODY is text, @FILE, @zeros:N or -;
-//	                    stdout is the status, the headers and the body
+//	                    stdout is the status, the headers and the body; the
+//	                    answer must be as api/openapi.json says
 //	status N            compares the status of the last answer
 //	json PATH [VALUE]   compares a field of the last body, with \n for line ends;
 //	                    ! json PATH: it is absent
@@ -214,6 +215,9 @@ func send(ts *testscript.TestScript, args []string) error {
 	s.status, s.header = res.StatusCode, res.Header
 	if s.body, err = io.ReadAll(res.Body); err != nil {
 		return fmt.Errorf("%d, and the body broke off after %d bytes: %w", res.StatusCode, len(s.body), err)
+	}
+	if err := keepsContract(method, req.URL.EscapedPath(), s.status, s.header, s.body); err != nil {
+		return err
 	}
 	out := ts.Stdout()
 	fmt.Fprintf(out, "%d\n", s.status)

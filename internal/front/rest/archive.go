@@ -35,7 +35,7 @@ func (d *Door) archiveRoutes() {
 		id: "watch-files", method: http.MethodGet, path: filesPath + "/watch", tag: "files", summary: "Follow changes of files as Server-Sent Events",
 		description: "Events: change with {path,op,time}, ping. The sandbox must run. An error event ends a stream that could not go on.",
 		responses: map[string]*huma.Response{
-			"200": {Description: "Events", Content: map[string]*huma.MediaType{"text/event-stream": {Schema: &huma.Schema{Type: huma.TypeString}}}},
+			"200": {Description: "Events", Content: events()},
 		},
 	}, d.watchFiles)
 }
@@ -110,10 +110,10 @@ func (d *Door) watchFiles(ctx context.Context, in *watchRequest) (*streamed, err
 		return nil, err
 	}
 	if in.head() {
-		return &streamed{Body: nothing("text/event-stream")}, nil
+		return &streamed{Body: nothing(eventStreams)}, nil
 	}
 	return stream(func() {
-		s, err := newEventStream(in.w)
+		s, err := newEventStream(in.w, http.StatusOK)
 		if err != nil {
 			return
 		}

@@ -18,8 +18,7 @@ import (
 const codeBody = 2 * sandbox.MaxCode
 
 func (d *Door) codeRoutes() {
-	answers := content("application/json", d.schema(Execution{}, "Execution"))
-	answers["text/event-stream"] = &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString}}
+	answers := orEvents(content("application/json", d.schema(Execution{}, "Execution")))
 	register(d, operation{
 		id: "run-code", method: http.MethodPost, path: "/v1/sandboxes/{id}/code", tag: "code", body: codeBody, summary: "Run a cell of code in a kernel",
 		description: "Cells of one kernel run one after another in one state. Answers 200 when the cell has ended, 202 when it goes on (wait is false, or its time is over), " +

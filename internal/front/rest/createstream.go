@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"net/http"
 
 	"github.com/cubbyhq/cubby/internal/core"
 	"github.com/cubbyhq/cubby/internal/errs"
@@ -35,7 +36,7 @@ func (d *Door) followCreate(ctx context.Context, x exchange, r core.CreateReques
 	var s *eventStream
 	open := func() (err error) {
 		if s == nil {
-			s, err = newEventStream(x.w)
+			s, err = newEventStream(x.w, http.StatusCreated)
 		}
 		return err
 	}

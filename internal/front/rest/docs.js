@@ -13,7 +13,9 @@ const refName = (s) => s.$ref.slice(s.$ref.lastIndexOf("/") + 1);
 function typeOf(s) {
   if (!s) return "";
   if (s.$ref) return refName(s);
-  if (s.oneOf) return s.oneOf.map(typeOf).join(" or ");
+  const either = s.oneOf || s.anyOf;
+  if (either) return either.map(typeOf).filter(Boolean).join(" or ");
+  if (s.type === "null") return "null";
   const types = [].concat(s.type || []).filter((t) => t !== "null");
   if (types[0] === "array") return typeOf(s.items) + "[]";
   if (types[0] === "object" && s.additionalProperties && s.additionalProperties !== true) return "map of " + typeOf(s.additionalProperties);
@@ -35,6 +37,13 @@ function notes(s) {
 function fields(doc, schema, depth) {
   while (schema && schema.$ref) schema = doc.components.schemas[refName(schema)];
   if (schema && schema.items) return fields(doc, schema.items, depth);
+  if (schema && schema.anyOf) {
+    const shapes = schema.anyOf.filter((s) => s.$ref);
+    if (shapes.length === 1) return fields(doc, shapes[0], depth);
+    const all = el("div");
+    for (const s of shapes) all.append(el("div", { class: "dim" }, refName(s)), fields(doc, s, depth) || "");
+    return all;
+  }
   if (!schema || !schema.properties || depth > 3) return null;
   const required = schema.required || [];
   const table = el("table");
@@ -74,7 +83,8 @@ function operation(doc, method, path, op) {
   for (const [type, media] of Object.entries((op.requestBody || {}).content || {})) {
     s.append(el("h4", {}, "Body: " + type), fields(doc, media.schema, 0) || el("div", { class: "dim" }, typeOf(media.schema)));
   }
-  for (const [status, r] of Object.entries(op.responses)) {
+  for (const [status, answer] of Object.entries(op.responses)) {
+    const r = answer.$ref ? doc.components.responses[refName(answer)] : answer;
     const d = el("details", {}, el("summary", {}, el("code", {}, status), " ", r.description || ""));
     for (const [type, media] of Object.entries(r.content || {})) {
       d.append(el("div", { class: "dim" }, type + ": " + typeOf(media.schema)), fields(doc, media.schema, 0) || "");
@@ -90,22 +100,47 @@ async function render() {
   const main = document.getElementById("main"), toc = document.getElementById("toc");
   main.replaceChildren(el("h1", {}, doc.info.title + " API"), el("div", { class: "dim" }, "Version " + doc.info.version), el("p", {}, doc.info.description));
   main.append(el("p", {}, el("a", { href: "/openapi.json" }, "openapi.json")));
-  for (const tag of doc.tags) {
-    toc.append(el("h2", {}, tag.name));
-    main.append(el("h2", {}, tag.name), el("p", { class: "dim" }, tag.description));
-    for (const [path, item] of Object.entries(doc.paths)) {
-      for (const method of ["get", "post", "put", "patch", "delete"]) {
-        const op = item[method];
-        if (!op || !op.tags.includes(tag.name)) continue;
-        toc.append(el("a", { href: "#" + op.operationId, "data-text": (method + path + op.summary).toLowerCase() }, op.summary));
-        main.append(operation(doc, method.toUpperCase(), path, op));
-      }
+  const tags = new Map(doc.tags.map((t) => [t.name, { description: t.description, operations: [] }]));
+  for (const [path, item] of Object.entries(doc.paths)) {
+    for (const method of ["get", "post", "put", "patch", "delete"]) {
+      const op = item[method];
+      if (!op) continue;
+      const name = op.tags[0];
+      if (!tags.has(name)) tags.set(name, { description: "", operations: [] });
+      tags.get(name).operations.push({ method, path, op });
     }
   }
+  const groups = [];
+  for (const [name, { description, operations }] of tags) {
+    const heads = [el("h2", {}, name)], shown = [el("h2", { id: "tag-" + name }, name), el("p", { class: "dim" }, description)];
+    toc.append(...heads);
+    main.append(...shown);
+    const items = operations.map(({ method, path, op }) => {
+      const link = el("a", { href: "#" + op.operationId }, op.summary);
+      const section = operation(doc, method.toUpperCase(), path, op);
+      toc.append(link);
+      main.append(section);
+      return { text: [method, path, op.operationId, op.summary, name].join(" ").toLowerCase(), nodes: [link, section] };
+    });
+    groups.push({ heads: [...heads, ...shown], items });
+  }
+  // Every word must be in what describes an operation; a heading stays with one of its operations.
   document.getElementById("filter").addEventListener("input", (e) => {
-    for (const a of toc.querySelectorAll("a")) a.hidden = !a.dataset.text.includes(e.target.value.toLowerCase());
+    const words = e.target.value.toLowerCase().split(/\s+/).filter(Boolean);
+    let any = false;
+    for (const { heads, items } of groups) {
+      let some = false;
+      for (const { text, nodes } of items) {
+        const match = words.every((w) => text.includes(w));
+        some = some || match;
+        for (const n of nodes) n.hidden = !match;
+      }
+      for (const h of heads) h.hidden = !some;
+      any = any || some;
+    }
+    document.getElementById("none").hidden = any;
   });
-  if (location.hash) document.querySelector(location.hash)?.scrollIntoView();
+  if (location.hash) document.getElementById(location.hash.slice(1))?.scrollIntoView();
 }
 
 render().catch((e) => { document.getElementById("main").textContent = "The description could not be loaded: " + e; });

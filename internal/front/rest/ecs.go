@@ -242,10 +242,15 @@ func (d *Door) ecsCreate(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
+// ECSDestroyed says that a session is gone.
+type ECSDestroyed struct {
+	Status string `json:"status" enum:"destroyed"`
+}
+
 func (d *Door) ecsDelete(w http.ResponseWriter, r *http.Request) error {
 	if err := d.core.Destroy(r.Context(), r.PathValue("id"), false); err != nil {
 		return err
 	}
-	front.WriteJSON(w, http.StatusOK, map[string]string{"status": "destroyed"})
+	front.WriteJSON(w, http.StatusOK, ECSDestroyed{"destroyed"})
 	return nil
 }

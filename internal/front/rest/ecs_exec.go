@@ -49,6 +49,13 @@ type ECSDone struct {
 	Result ECSResult `json:"result"`
 }
 
+// ECSGoesOn is the answer of sync to what takes longer.
+type ECSGoesOn struct {
+	Error  string `json:"error" enum:"timeout"`
+	Detail string `json:"detail"`
+	Seq    int64  `json:"seq"`
+}
+
 // ECSResult is what came of an operation.
 type ECSResult struct {
 	Stdout     string `json:"stdout"`
@@ -118,10 +125,7 @@ func (d *Door) ecsRun(w http.ResponseWriter, r *http.Request, sync bool, run fun
 	case res.Exec.Status.Finished():
 		front.WriteJSON(w, http.StatusOK, ECSDone{Seq: res.Exec.Seq, Status: string(res.Exec.Status), Result: ecsResult(res)})
 	default:
-		front.WriteJSON(w, http.StatusRequestTimeout, struct {
-			ecsError
-			Seq int64 `json:"seq"`
-		}{ecsError{"timeout", "the command goes on: ask for its event"}, res.Exec.Seq})
+		front.WriteJSON(w, http.StatusRequestTimeout, ECSGoesOn{"timeout", "the command goes on: ask for its event", res.Exec.Seq})
 	}
 	return nil
 }

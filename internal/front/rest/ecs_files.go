@@ -36,6 +36,11 @@ type ECSFile struct {
 	SizeBytes  int64   `json:"size_bytes"`
 }
 
+// ECSDeleted names a file that is gone.
+type ECSDeleted struct {
+	Deleted string `json:"deleted"`
+}
+
 // ECSDir is a directory, sorted by name.
 type ECSDir struct {
 	Path    string     `json:"path"`
@@ -119,7 +124,7 @@ func (d *Door) ecsDeleteFile(w http.ResponseWriter, r *http.Request) error {
 	if err := d.core.RemoveFile(r.Context(), r.PathValue("id"), name, false); err != nil {
 		return d.fileFault(r, err)
 	}
-	front.WriteJSON(w, http.StatusOK, map[string]string{"deleted": name})
+	front.WriteJSON(w, http.StatusOK, ECSDeleted{name})
 	return nil
 }
 

@@ -82,9 +82,7 @@ func (d *Door) execRoutes() {
 }
 
 func execContent(d *Door) map[string]*huma.MediaType {
-	c := content("application/json", d.schema(Exec{}, "Exec"))
-	c["text/event-stream"] = &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString}}
-	return c
+	return orEvents(content("application/json", d.schema(Exec{}, "Exec")))
 }
 
 // SignalInput names a signal and whom it goes to.
@@ -156,7 +154,7 @@ func execPath(id string, seq int64) string {
 func wantsEvents(accept string) bool {
 	for part := range strings.SplitSeq(accept, ",") {
 		media, _, _ := strings.Cut(part, ";")
-		if strings.EqualFold(textproto.TrimString(media), "text/event-stream") {
+		if strings.EqualFold(textproto.TrimString(media), eventStreams) {
 			return true
 		}
 	}

@@ -65,8 +65,7 @@ func (d *Door) historyRoutes() {
 			DiskUsed: s.Disk.Used, Execs: s.Execs,
 		}}, nil
 	})
-	list := content("application/json", d.schema(EventList{}, "EventList"))
-	list["text/event-stream"] = &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString}}
+	list := orEvents(content("application/json", d.schema(EventList{}, "EventList")))
 	register(d, operation{
 		id: "list-events", method: http.MethodGet, path: "/v1/sandboxes/{id}/events", tag: "history",
 		summary: "A sandbox's history, oldest first",
@@ -110,10 +109,10 @@ func (d *Door) followEvents(ctx context.Context, in *eventsInput) (*streamed, er
 		return nil, err
 	}
 	if in.head() {
-		return &streamed{Body: nothing("text/event-stream")}, nil
+		return &streamed{Body: nothing(eventStreams)}, nil
 	}
 	return stream(func() {
-		s, err := newEventStream(in.w)
+		s, err := newEventStream(in.w, http.StatusOK)
 		if err != nil {
 			return
 		}

@@ -8,7 +8,6 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/cubbyhq/cubby/internal/auth"
-	"github.com/cubbyhq/cubby/internal/core"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/front"
 )
@@ -29,10 +28,22 @@ type ImageList struct {
 	Images []Image `json:"images" nullable:"false"`
 }
 
-// notReady is the answer of /readyz when something is wrong.
-type notReady struct {
-	Error    string         `json:"error"`
-	Problems []core.Problem `json:"problems"`
+// NotReady is the answer of /readyz when something is wrong.
+type NotReady struct {
+	Error    string        `json:"error"`
+	Problems []HostProblem `json:"problems" nullable:"false"`
+}
+
+// HostProblem is a part of the daemon that does not work.
+type HostProblem struct {
+	Part    string `json:"part" example:"store"`
+	Message string `json:"message"`
+	Hint    string `json:"hint,omitempty"`
+}
+
+// Health is the answer of /health.
+type Health struct {
+	Status string `json:"status" enum:"ok"`
 }
 
 func (d *Door) hostRoutes() {
@@ -49,21 +60,29 @@ func (d *Door) hostRoutes() {
 		}
 		return &struct{ Body ImageList }{out}, nil
 	})
-	d.plain("health", "/healthz", "Whether the daemon answers", func(w http.ResponseWriter, _ *http.Request) {
+	text := content("text/plain", &huma.Schema{Type: huma.TypeString})
+	d.plain("health", "/healthz", "Whether the daemon answers", text, func(w http.ResponseWriter, _ *http.Request) {
 		writeText(w, "ok\n")
 	})
-	d.plain("ready", "/readyz", "Whether the daemon can do its work, and what is wrong", func(w http.ResponseWriter, r *http.Request) {
+	d.plain("ready", "/readyz", "Whether the daemon can do its work, and what is wrong", text, func(w http.ResponseWriter, r *http.Request) {
 		problems := d.core.Ready(r.Context())
 		if len(problems) == 0 {
 			writeText(w, "ready\n")
 			return
 		}
-		front.WriteJSON(w, http.StatusServiceUnavailable, notReady{Error: problems[0].Part + ": " + problems[0].Message, Problems: problems})
+		out := NotReady{Error: problems[0].Part + ": " + problems[0].Message}
+		for _, p := range problems {
+			out.Problems = append(out.Problems, HostProblem(p))
+		}
+		front.WriteJSON(w, http.StatusServiceUnavailable, out)
 	})
-	d.plain("health-json", "/health", "Whether the daemon answers, as JSON", func(w http.ResponseWriter, _ *http.Request) {
-		front.WriteJSON(w, http.StatusOK, map[string]string{"status": "ok"})
+	d.plain("health-json", "/health", "Whether the daemon answers, as JSON", content("application/json", d.schema(Health{}, "Health")), func(w http.ResponseWriter, _ *http.Request) {
+		front.WriteJSON(w, http.StatusOK, Health{"ok"})
 	})
-	d.plain("metrics", "/metrics", "Metrics in the Prometheus text format; not for tokens of a tenant", func(w http.ResponseWriter, r *http.Request) {
+	d.documented(http.MethodGet, "/readyz").Responses["503"] = &huma.Response{
+		Description: "Not ready", Content: content("application/json", d.schema(NotReady{}, "NotReady")),
+	}
+	d.plain("metrics", "/metrics", "Metrics in the Prometheus text format; not for tokens of a tenant", text, func(w http.ResponseWriter, r *http.Request) {
 		// They count what all tenants do.
 		if auth.From(r.Context()).Tenant != "" {
 			d.Error(w, r, errs.E(errs.Forbidden, "metrics are the operator's").Hint("use a token that belongs to no tenant"))
@@ -74,14 +93,16 @@ func (d *Door) hostRoutes() {
 }
 
 // plain adds an endpoint without input that writes its own response.
-func (d *Door) plain(id, path, summary string, h http.HandlerFunc) {
+func (d *Door) plain(id, path, summary string, answer map[string]*huma.MediaType, h http.HandlerFunc) {
 	d.mux.HandleFunc("GET "+path, h)
 	op := &huma.Operation{
 		OperationID: id, Method: http.MethodGet, Path: path, Tags: []string{"host"}, Summary: summary,
-		Responses: map[string]*huma.Response{"200": {Description: "OK"}},
+		Responses: map[string]*huma.Response{"200": {Description: "OK", Content: answer}},
 	}
 	if r, err := http.NewRequest(http.MethodGet, path, nil); err == nil && d.Access(r) == front.Anyone {
 		op.Security = []map[string][]string{}
+	} else {
+		op.Responses["default"] = d.errorResponse()
 	}
 	d.api.OpenAPI().AddOperation(op)
 }

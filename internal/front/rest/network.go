@@ -33,7 +33,7 @@ type EgressConnection struct {
 
 // EgressConnections is the list of them.
 type EgressConnections struct {
-	Connections []EgressConnection `json:"connections" doc:"The oldest first."`
+	Connections []EgressConnection `json:"connections" nullable:"false" doc:"The oldest first."`
 }
 
 func (d *Door) networkRoutes() {

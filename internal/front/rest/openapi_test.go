@@ -6,6 +6,7 @@ import (
 	"flag"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -120,6 +121,77 @@ func TestOpenAPIIsComplete(t *testing.T) {
 	for _, foreign := range []string{"ErrorModel", "ErrorDetail"} {
 		if doc.Components.Schemas[foreign] != nil {
 			t.Errorf("huma's own schema %s is in the document", foreign)
+		}
+	}
+}
+
+// TestGeneratedClientsCanReadAnswers: what generators of clients stumble over
+// is not in the document.
+func TestGeneratedClientsCanReadAnswers(t *testing.T) {
+	type answer struct {
+		Ref     string                     `json:"$ref"`
+		Content map[string]json.RawMessage `json:"content"`
+	}
+	var doc struct {
+		Servers []struct{ URL string }
+		Tags    []struct{ Name, Description string }
+		Paths   map[string]map[string]struct {
+			Tags      []string
+			Responses map[string]answer
+		}
+		Components struct {
+			Responses map[string]answer
+			Schemas   map[string]struct {
+				Required   []string
+				Properties map[string]json.RawMessage
+			}
+		}
+	}
+	if err := json.Unmarshal(document(t), &doc); err != nil {
+		t.Fatal(err)
+	}
+	if len(doc.Servers) == 0 || doc.Servers[0].URL == "" {
+		t.Error("no server is named")
+	}
+	declared := map[string]bool{}
+	for _, tag := range doc.Tags {
+		declared[tag.Name] = tag.Description != ""
+	}
+	for path, ops := range doc.Paths {
+		for method, op := range ops {
+			where := strings.ToUpper(method) + " " + path
+			if !declared[op.Tags[0]] {
+				t.Errorf("%s: the tag %s is not declared with a description", where, op.Tags[0])
+			}
+			refusals, texts, streams := 0, 0, 0
+			for status, a := range op.Responses {
+				if name, ok := strings.CutPrefix(a.Ref, "#/components/responses/"); ok && doc.Components.Responses[name].Content["application/json"] == nil {
+					t.Errorf("%s: %s refers to %s, which is not there", where, status, name)
+				}
+				switch {
+				case status[0] == '4':
+					refusals++
+				case status[0] == '2' && a.Content["application/json"] != nil:
+					texts++
+				case status[0] == '2' && a.Content["text/event-stream"] != nil:
+					streams++
+				}
+			}
+			if refusals == 0 && !slices.Contains([]string{"/healthz", "/health", "/readyz"}, path) {
+				t.Errorf("%s declares no 4xx", where)
+			}
+			// A client has one type for a status: a stream by itself hides what
+			// another status has.
+			if texts > 0 && streams > 0 {
+				t.Errorf("%s: one success is a stream alone, and another one is JSON", where)
+			}
+		}
+	}
+	for schema, fields := range map[string][]string{"Execution": {"error", "result"}, "ECSEvent": {"result", "completed_at"}, "Exec": {"exit_code"}} {
+		for _, field := range fields {
+			if s := doc.Components.Schemas[schema]; !slices.Contains(s.Required, field) || !strings.Contains(string(s.Properties[field]), `"null"`) {
+				t.Errorf("%s.%s is null at times, and the document does not say so: %s", schema, field, s.Properties[field])
+			}
 		}
 	}
 }

@@ -24,6 +24,7 @@ func apiConfig(version string) huma.Config {
 				Title:       "Cubby",
 				Version:     version,
 				Description: "Sandboxes for AI agents: computers with a shell, files and a controlled network.",
+				Contact:     &huma.Contact{Name: "Cubby", URL: "https://github.com/cubbyhq/cubby"},
 				License:     &huma.License{Name: "Apache-2.0", Identifier: "Apache-2.0"},
 			},
 			Components: &huma.Components{
@@ -33,10 +34,13 @@ func apiConfig(version string) huma.Config {
 					"apiKey": {Type: "apiKey", In: "header", Name: "X-API-Key", Description: "The same tokens."},
 				},
 			},
+			Servers:  []*huma.Server{{URL: "/", Description: "The daemon that serves this document, http://127.0.0.1:9090 by default."}},
 			Security: []map[string][]string{{"bearer": {}}, {"apiKey": {}}},
 			Tags: []*huma.Tag{
 				{Name: "sandboxes", Description: "Computers and their lives."},
 				{Name: "execs", Description: "Commands, their output and their ends."},
+				{Name: "sessions", Description: "Shells that keep directory, variables and functions from one command to the next."},
+				{Name: "terminals", Description: "Programs with a PTY and a name, which viewers come to and leave."},
 				{Name: "history", Description: "What happened in a sandbox, and to it."},
 				{Name: "files", Description: "What is on a sandbox's disk."},
 				{Name: "archives", Description: "Files of destroyed sandboxes, in the storage that the operator set up."},

@@ -85,7 +85,7 @@ func New(c Config) *Door {
 	d.ecsRoutes()
 	d.docsRoutes()
 	d.mux.HandleFunc("/", d.unknown)
-	dropUnusedSchemas(d.api.OpenAPI())
+	d.completeDocument()
 	return d
 }
 

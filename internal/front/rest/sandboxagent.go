@@ -50,6 +50,17 @@ type AgentSession struct {
 	LastActivity  time.Time `json:"last_activity"`
 }
 
+// AgentThreadDeleted says that the end of a thread has begun.
+type AgentThreadDeleted struct {
+	Status string `json:"status" enum:"deleted"`
+}
+
+// AgentDeleted names a session that is gone.
+type AgentDeleted struct {
+	OK        bool   `json:"ok"`
+	SessionID string `json:"session_id"`
+}
+
 // AgentUpload is a file that was stored.
 type AgentUpload struct {
 	Name string `json:"name" doc:"Without what would lead elsewhere."`
@@ -112,12 +123,17 @@ type missingField struct {
 	Input any      `json:"input"`
 }
 
+// AgentMissing is an error of a request that lacks something.
+type AgentMissing struct {
+	Detail []missingField `json:"detail" nullable:"false"`
+}
+
 func writeMissing(w http.ResponseWriter, where string, names ...string) {
 	fields := make([]missingField, len(names))
 	for i, name := range names {
 		fields[i] = missingField{Type: "missing", Loc: []string{where, name}, Msg: "Field required"}
 	}
-	front.WriteJSON(w, http.StatusUnprocessableEntity, map[string]any{"detail": fields})
+	front.WriteJSON(w, http.StatusUnprocessableEntity, AgentMissing{fields})
 }
 
 func (d *Door) agentDownload(w http.ResponseWriter, r *http.Request) error {
@@ -204,7 +220,7 @@ func (d *Door) agentDeleteThread(w http.ResponseWriter, r *http.Request) error {
 	if err := d.core.EndThread(r.Context(), r.PathValue("thread_id")); err != nil {
 		return err
 	}
-	front.WriteJSON(w, http.StatusOK, map[string]string{"status": "deleted"})
+	front.WriteJSON(w, http.StatusOK, AgentThreadDeleted{"deleted"})
 	return nil
 }
 
@@ -238,13 +254,13 @@ func (d *Door) agentDeleteSession(w http.ResponseWriter, r *http.Request) error 
 	err := d.core.Destroy(r.Context(), id, false)
 	switch {
 	case errors.Is(err, errs.NotFound), errors.Is(err, errs.Invalid):
-		front.WriteJSON(w, http.StatusNotFound, map[string]string{"error": "Session not found"})
+		front.WriteJSON(w, http.StatusNotFound, sandboxedError{"Session not found"})
 		return nil
 	case err != nil:
 		d.logInternal(r.Context(), err)
-		front.WriteJSON(w, http.StatusInternalServerError, map[string]string{"error": "Failed to stop session"})
+		front.WriteJSON(w, http.StatusInternalServerError, sandboxedError{"Failed to stop session"})
 		return nil
 	}
-	front.WriteJSON(w, http.StatusOK, map[string]any{"ok": true, "session_id": id})
+	front.WriteJSON(w, http.StatusOK, AgentDeleted{true, id})
 	return nil
 }

@@ -32,8 +32,7 @@ func (d *Door) sandboxRoutes() {
 			"Dependencies are installed before the answer, and when that fails the create is undone. " +
 			"The events of a stream are stdout and stderr of the installation as in GET …/execs/{seq}/stream, ping, and as the last one sandbox or error.",
 		responses: map[string]*huma.Response{
-			"200": {Description: "A stream", Content: map[string]*huma.MediaType{"text/event-stream": {Schema: &huma.Schema{Type: huma.TypeString}}}},
-			"201": {Description: "Created", Content: content("application/json", d.schema(Sandbox{}, "Sandbox"))},
+			"201": {Description: "Created; a stream begins before it is", Content: orEvents(content("application/json", d.schema(Sandbox{}, "Sandbox")))},
 		},
 	}, d.createSandbox)
 	register(d, operation{

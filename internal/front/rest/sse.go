@@ -25,12 +25,13 @@ type eventStream struct {
 	buf     bytes.Buffer
 }
 
-func newEventStream(w http.ResponseWriter) (*eventStream, error) {
+// newEventStream begins an answer of the given status.
+func newEventStream(w http.ResponseWriter, status int) (*eventStream, error) {
 	h := w.Header()
-	h.Set("Content-Type", "text/event-stream")
+	h.Set("Content-Type", eventStreams)
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Accel-Buffering", "no")
-	w.WriteHeader(http.StatusOK)
+	w.WriteHeader(status)
 	s := &eventStream{w: w, control: http.NewResponseController(w)}
 	return s, s.control.Flush()
 }

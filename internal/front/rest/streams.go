@@ -26,7 +26,7 @@ func (d *Door) streamRoutes() {
 		description: "Events: stdout and stderr with {data,encoding,offset}, rich of a cell with what it shows beside text (one of display, result, error, clear, input, kernel, done), ping, and as the last one exit with the exec without its output. " +
 			"The id of an event is the offset to resume after, by Last-Event-ID or after. An error event ends a stream that could not go on.",
 		responses: map[string]*huma.Response{
-			"200": {Description: "Events", Content: map[string]*huma.MediaType{"text/event-stream": {Schema: &huma.Schema{Type: huma.TypeString}}}},
+			"200": {Description: "Events", Content: events()},
 		},
 	}, d.streamExec)
 	register(d, operation{
@@ -56,7 +56,7 @@ func (d *Door) streamExec(ctx context.Context, in *streamInput) (*streamed, erro
 		return nil, err
 	}
 	if in.head() {
-		return &streamed{Body: nothing("text/event-stream")}, nil
+		return &streamed{Body: nothing(eventStreams)}, nil
 	}
 	return stream(func() { d.followExec(ctx, in.w, in.ID, in.Seq, after, d.ended) }), nil
 }
@@ -87,7 +87,7 @@ func (s *eventStream) outputs(list []sandbox.Output) error {
 // followExec writes the whole response; end makes the data of the last event.
 // The client may leave at any time: the command does not notice.
 func (d *Door) followExec(ctx context.Context, w http.ResponseWriter, id string, seq, after int64, end endOf) {
-	s, err := newEventStream(w)
+	s, err := newEventStream(w, http.StatusOK)
 	if err != nil {
 		return
 	}

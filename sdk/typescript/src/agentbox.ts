@@ -168,7 +168,7 @@ export class Sandbox {
 }
 
 function bounded(options: CallOptions, seconds: number): CallOptions {
-  return { signal: options.signal, timeoutMs: options.timeoutMs ?? seconds * 1000 };
+  return { signal: options.signal, requestTimeoutMs: options.requestTimeoutMs ?? seconds * 1000 };
 }
 
 function sessionOf(value: unknown): SessionInfo {

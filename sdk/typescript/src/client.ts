@@ -1,15 +1,35 @@
 /** A daemon and its sandboxes. */
 
 import { Archives } from './archives.js';
-import { Box } from './box.js';
 import { type CallOptions, Deadline } from './deadline.js';
-import type { Image, Limits, NetworkPolicy, Output, Problem, SandboxInfo, Status } from './models.js';
+import type {
+  IdlePolicy,
+  Image,
+  Isolation,
+  Limits,
+  NetworkPolicy,
+  Output,
+  Problem,
+  Runtime,
+  SandboxInfo,
+  Status,
+  Visibility,
+} from './models.js';
+import { Sandbox } from './sandbox.js';
 import { eventJSON } from './sse.js';
 import { readOutput, Texts } from './stream.js';
 import { Tenants } from './tenants.js';
 import { Threads } from './threads.js';
 import { type ClientOptions, path, streamCut, Transport } from './transport.js';
-import { fromWire, listFromWire, pageFromWire, toWire } from './wire.js';
+import { fromWire, inspected, listFromWire, pageFromWire, toWire } from './wire.js';
+
+/** What a create takes beside the sandbox. */
+export interface Creation extends CallOptions {
+  /** Makes a repeat of the same create, also by another program, return the same sandbox. */
+  idempotencyKey?: string;
+  /** Hears what the installer of the dependencies prints. */
+  onOutput?: (output: Output) => void;
+}
 
 /** A sandbox to make. Everything may be left out. */
 export interface CreateOptions {
@@ -17,9 +37,10 @@ export interface CreateOptions {
   id?: string;
   /** Default `base`, or `r` for the runtime r. */
   image?: string;
-  isolation?: 'gvisor' | 'container';
+  /** Default `gvisor`, unless the operator chose another. */
+  isolation?: Isolation;
   /** The language that it is for: that of code and packages that name none. */
-  runtime?: string;
+  runtime?: Runtime;
   /** Packages of the runtime to install, with their versions; an empty version is any. */
   dependencies?: Record<string, string>;
   limits?: Limits;
@@ -31,8 +52,8 @@ export interface CreateOptions {
   metadata?: Record<string, string>;
   ports?: number[];
   network?: NetworkPolicy;
-  visibility?: string;
-  idlePolicy?: string;
+  visibility?: Visibility;
+  idlePolicy?: IdlePolicy;
   /** Seconds without use after which the idle policy comes into force; 0 is never. */
   idleTimeoutSeconds?: number;
   /** Of commands that name none; 0 is none. */
@@ -90,6 +111,16 @@ export class Client {
     return this.#transport.probe('/readyz', options);
   }
 
+  /** @internal */
+  toString(): string {
+    return `Client(${this.url})`;
+  }
+
+  /** @internal */
+  [inspected](): string {
+    return this.toString();
+  }
+
   async images(options: CallOptions = {}): Promise<Image[]> {
     return listFromWire(await this.#transport.call('GET', path('images'), { repeat: true }, options), 'images');
   }
@@ -107,20 +138,14 @@ export class Sandboxes {
   /**
    * Makes a sandbox and returns when it runs and has its dependencies. A request whose answer was lost is repeated
    * without making a second sandbox.
-   *
-   * @param call.idempotencyKey makes a repeat of the same create, also by another program, return the same sandbox.
-   * @param call.onOutput hears what the installer of the dependencies prints.
    */
-  async create(
-    options: CreateOptions = {},
-    call: CallOptions & { idempotencyKey?: string; onOutput?: (output: Output) => void } = {},
-  ): Promise<Box> {
+  async create(options: CreateOptions = {}, call: Creation = {}): Promise<Sandbox> {
     const headers = { 'Idempotency-Key': call.idempotencyKey ?? `typescript-${crypto.randomUUID()}` };
     const request = { json: toWire(options), headers, repeat: true };
     if (options.dependencies && Object.keys(options.dependencies).length > 0) {
-      return new Box(this.#transport, await this.#follow(request, call));
+      return new Sandbox(this.#transport, await this.#follow(request, call));
     }
-    return new Box(this.#transport, fromWire(await this.#transport.call('POST', path('sandboxes'), request, call)));
+    return new Sandbox(this.#transport, fromWire(await this.#transport.call('POST', path('sandboxes'), request, call)));
   }
 
   /** An installation takes longer than a connection may be silent: its create is followed as a stream. */
@@ -148,13 +173,13 @@ export class Sandboxes {
   }
 
   /** Returns a sandbox by its id. */
-  async get(id: string, options: CallOptions = {}): Promise<Box> {
+  async get(id: string, options: CallOptions = {}): Promise<Sandbox> {
     const answer = await this.#transport.call('GET', path('sandboxes', id), { repeat: true }, options);
-    return new Box(this.#transport, fromWire(answer));
+    return new Sandbox(this.#transport, fromWire(answer));
   }
 
   /** Iterates over sandboxes, newest first, fetching page by page. */
-  async *list(options: ListOptions & CallOptions = {}): AsyncGenerator<Box> {
+  async *list(options: ListOptions & CallOptions = {}): AsyncGenerator<Sandbox> {
     const query = {
       label: Object.entries(options.labels ?? {}).map(([k, v]) => `${k}=${v}`),
       status: options.status,
@@ -166,7 +191,7 @@ export class Sandboxes {
       const request = { query: { ...query, cursor }, repeat: true };
       const page = await this.#transport.call('GET', path('sandboxes'), request, options);
       const { items, next } = pageFromWire<SandboxInfo>(page, 'sandboxes');
-      for (const info of items) yield new Box(this.#transport, info);
+      for (const info of items) yield new Sandbox(this.#transport, info);
       if (!next) return;
       cursor = next;
     }

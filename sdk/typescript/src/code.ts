@@ -152,8 +152,9 @@ export async function runCode(
     await transport.call('POST', path('sandboxes', box, 'code'), { json, wait: firstWait }, options),
   );
   if (!execution.finished) {
-    const left = options.timeoutMs === undefined ? undefined : options.timeoutMs - (performance.now() - begun);
-    execution = await new Cell(transport, box, execution.seq).wait({ signal: options.signal, timeoutMs: left });
+    const left =
+      options.requestTimeoutMs === undefined ? undefined : options.requestTimeoutMs - (performance.now() - begun);
+    execution = await new Cell(transport, box, execution.seq).wait({ signal: options.signal, requestTimeoutMs: left });
   }
   if (options.check && !execution.success) throw new CodeFailedError(execution);
   return execution;

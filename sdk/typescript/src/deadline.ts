@@ -1,13 +1,16 @@
 /** What bounds a call. */
 
-import { RequestTimeoutError } from './errors.js';
+import { InvalidRequestError, RequestTimeoutError } from './errors.js';
 
 /** What every call takes beside its own options. */
 export interface CallOptions {
   /** Ends the call, which then throws the signal's reason. What the daemon does for it may go on. */
   signal?: AbortSignal | undefined;
-  /** Bounds the call as a whole; after that it throws a {@link RequestTimeoutError}. */
-  timeoutMs?: number | undefined;
+  /**
+   * Bounds the call as a whole, in milliseconds; after that it throws a {@link RequestTimeoutError}, and what the daemon
+   * does for it goes on. What bounds a command is its own `timeoutSeconds`.
+   */
+  requestTimeoutMs?: number | undefined;
 }
 
 /** Ends a call by its signal or its time, and says which. @internal */
@@ -18,14 +21,22 @@ export class Deadline {
   readonly #own = new AbortController();
   readonly #timer: ReturnType<typeof setTimeout> | undefined;
 
-  constructor(url: string, { signal, timeoutMs }: CallOptions) {
+  constructor(url: string, options: CallOptions) {
+    const { signal, requestTimeoutMs } = options;
+    for (const name of ['timeout', 'timeoutMs']) {
+      if (Object.hasOwn(options, name)) {
+        throw new InvalidRequestError(`'${name}' is not an option`, {
+          hint: 'timeoutSeconds ends a command, requestTimeoutMs ends the call and leaves the command alone',
+        });
+      }
+    }
     signal?.throwIfAborted();
     this.#url = url;
     this.#caller = signal;
     this.signal = signal ? AbortSignal.any([signal, this.#own.signal]) : this.#own.signal;
-    if (timeoutMs !== undefined && timeoutMs !== Number.POSITIVE_INFINITY) {
+    if (requestTimeoutMs !== undefined && requestTimeoutMs !== Number.POSITIVE_INFINITY) {
       // A timer cannot be set for longer than about 24 days.
-      this.#timer = setTimeout(() => this.#own.abort(), Math.max(0, Math.min(timeoutMs, 2 ** 31 - 1)));
+      this.#timer = setTimeout(() => this.#own.abort(), Math.max(0, Math.min(requestTimeoutMs, 2 ** 31 - 1)));
     }
   }
 
@@ -33,7 +44,7 @@ export class Deadline {
   check(): void {
     this.#caller?.throwIfAborted();
     if (this.#own.signal.aborted) {
-      throw new RequestTimeoutError(`no answer of ${this.#url} in time`, { retryable: true });
+      throw new RequestTimeoutError(`no answer of ${this.#url} within requestTimeoutMs`, { retryable: true });
     }
   }
 

@@ -110,7 +110,7 @@ export class ExecFailedError extends CubbyError {
   readonly result: ExecResult;
 
   constructor(result: ExecResult) {
-    super(describeEnd(result), { code: 'exec_failed' });
+    super(describeFailure(result), { code: 'exec_failed' });
     this.result = result;
   }
 }
@@ -257,6 +257,28 @@ function describeEnd(end: { exitCode?: number | null; reason?: string; message?:
   if (end.reason && end.reason !== 'exited') return `it did not end by itself: ${end.reason}`;
   if (typeof end.exitCode === 'number') return `exit code ${end.exitCode}`;
   return `it is ${end.status}`;
+}
+
+/** The end of a command, what it was, and the last that it said. */
+function describeFailure(result: ExecResult): string {
+  const cmd = Array.isArray(result.cmd) ? result.cmd.map(quoted).join(' ') : (result.cmd ?? '');
+  const said = lastLines(result.stderr || result.stdout);
+  return `${describeEnd(result)}: ${shortened(cmd)}${said && `\n${said}`}`;
+}
+
+function quoted(word: string): string {
+  return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
+}
+
+function shortened(cmd: string): string {
+  const line = cmd.trim().replace(/\s*\n\s*/g, '; ');
+  return line.length > 200 ? `${line.slice(0, 199)}…` : line;
+}
+
+/** At most the last 20 lines, and 2,000 characters. */
+function lastLines(text: string): string {
+  const lines = text.trimEnd().slice(-2000).split('\n');
+  return lines.slice(-20).join('\n');
 }
 
 /** @internal */

@@ -2,6 +2,7 @@
 
 import type { CallOptions } from './deadline.js';
 import { malformed, NotFoundError } from './errors.js';
+import { platform } from './platform.js';
 import { eventError, eventJSON } from './sse.js';
 import { Stream } from './stream.js';
 import { type Content, path, streamCut, type Transport } from './transport.js';
@@ -73,14 +74,14 @@ export class Files {
    *
    * @param options.mode permission bits; default those of the file that is there, else 0o644.
    * @param options.append adds to the file instead.
-   * @param options.parents makes missing directories.
+   * @param options.parents makes missing directories, unless it is false.
    */
   async write(
     file: string,
     content: Content,
     options: CallOptions & { mode?: number; append?: boolean; parents?: boolean } = {},
   ): Promise<FileInfo> {
-    const { append, parents } = options;
+    const { append, parents = true } = options;
     const whole = typeof content === 'string' || content instanceof Uint8Array || content instanceof ArrayBuffer;
     const answer = await this.#transport.call(
       'PUT',
@@ -148,6 +149,24 @@ export class Files {
     const headers = { 'Content-Type': 'application/x-tar' };
     const request = { query: { path: dir }, headers, body: archive };
     await this.#transport.call('PUT', this.#path('archive'), request, options);
+  }
+
+  /**
+   * Copies what is in a directory of this machine into one of the sandbox, which is made when it is missing. Needs Node.
+   * Files that are there already are replaced, others stay.
+   */
+  async upload(local: string, dir = '.', options: CallOptions = {}): Promise<void> {
+    const archive = await platform('directories of this machine').pack(local);
+    await this.extract(dir, archive, options);
+  }
+
+  /**
+   * Copies what is in a directory of the sandbox into one of this machine, which is made when it is missing. Needs Node.
+   * Everything stays below it: an archive with a path or a link that leads out of it is an error.
+   */
+  async download(dir: string, local: string, options: CallOptions = {}): Promise<void> {
+    const { unpack } = platform('directories of this machine');
+    await unpack(local, await this.archive(dir, { ...options, format: 'tar' }));
   }
 
   /**

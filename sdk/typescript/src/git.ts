@@ -190,8 +190,8 @@ export class Git {
   }
 
   async #finish<K extends keyof GitRequests>(operation: K, options: CallOptions & GitRequests[K]): Promise<ExecResult> {
-    const { signal, timeoutMs, ...request } = options;
-    return within(this.#transport.url, { signal, timeoutMs }, async (call) => {
+    const { signal, requestTimeoutMs, ...request } = options;
+    return within(this.#transport.url, { signal, requestTimeoutMs }, async (call) => {
       const json = { ...toWire(request), wait: true, wait_seconds: firstWait };
       const begun = await this.#post(operation, json, call);
       return begun.finished ? begun : new Process(this.#transport, this.#box, begun.seq).wait(call);

@@ -1,85 +1,15 @@
 /**
  * The client of Cubby: sandboxes, commands, code and files of one daemon.
  *
- *     const client = new Client();
- *     const box = await client.sandboxes.create();
- *     const { stdout } = await box.exec(['python3', '-c', 'print(1 + 1)']);
- *     await box.destroy();
+ *     const sandbox = await Sandbox.create();
+ *     const { stdout } = await sandbox.exec(['python3', '-c', 'print(1 + 1)']);
+ *     await sandbox.destroy();
  *
- * `Sandbox` is agentbox's class, for programs that were written for it.
+ * agentbox's class is in `@cubby/sdk/agentbox`, the types of the API's JSON are in `@cubby/sdk/openapi`.
  *
  * @packageDocumentation
  */
 
-export * from './agentbox.js';
-export type { Archive, Archives } from './archives.js';
-export { Box, type Changes, type FileToImport } from './box.js';
-export { Client, type CreateOptions, type ListOptions, type Sandboxes } from './client.js';
-export {
-  Cell,
-  type CodeError,
-  type CodeEvent,
-  type CodeOptions,
-  CodeStream,
-  type Display,
-  type Execution,
-  type MimeBundle,
-} from './code.js';
-export type { CallOptions } from './deadline.js';
-export {
-  CanceledError,
-  CapacityError,
-  CodeFailedError,
-  ConflictError,
-  CubbyError,
-  type ErrorDetail,
-  ExecFailedError,
-  ForbiddenError,
-  GitError,
-  InstallFailedError,
-  InternalError,
-  InvalidRequestError,
-  NotFoundError,
-  QuotaExceededError,
-  RequestTimeoutError,
-  TooLargeError,
-  UnauthorizedError,
-  UnavailableError,
-  UnreachableError,
-  UnsupportedError,
-  WrongStateError,
-} from './errors.js';
-export type { Events, EventsOptions } from './events.js';
-export type { FileChange, FileInfo, Files, Range } from './files.js';
-export type { Git, GitLogin, GitOptions, GitRequests } from './git.js';
-export type * from './gitresults.js';
-export type { Kernel, KernelKind, KernelOptions, Kernels } from './kernels.js';
-export type {
-  EgressConnection,
-  EgressDecision,
-  ExecResult,
-  ExecStatus,
-  Exit,
-  ExportedFile,
-  HistoryEvent,
-  Image,
-  ImportedFile,
-  Limits,
-  NetworkPolicy,
-  Output,
-  Package,
-  Problem,
-  SandboxInfo,
-  SessionShell,
-  Stats,
-  Status,
-} from './models.js';
-export type { Network } from './network.js';
-export { type CommandOptions, type OutputBound, Process, type WindowSize } from './process.js';
-export type { Session, SessionCommandOptions } from './session.js';
-export { OutputStream, Stream } from './stream.js';
-export type { Tenant, Tenants, Uploads } from './tenants.js';
-export type { Terminal, TerminalExit, TerminalInfo, TerminalOptions } from './terminal.js';
-export type { Thread, Threads } from './threads.js';
-export type { ClientOptions, Content } from './transport.js';
-export { version } from './version.js';
+import './node.js';
+
+export * from './web.js';

@@ -1,10 +1,25 @@
 /** What the daemon tells. */
 
 import { isObject, malformed } from './errors.js';
+import type { components } from './openapi.js';
 import { fromWire, outputBytes } from './wire.js';
 
 /** Where a sandbox stands in its life. A stopped one has its files. */
-export type Status = 'creating' | 'running' | 'sleeping' | 'stopped' | 'failed' | 'destroyed';
+export type Status = Wire['Sandbox']['status'];
+
+type Wire = components['schemas'];
+
+/** What keeps a sandbox apart from its host. */
+export type Isolation = Wire['Sandbox']['isolation'];
+
+/** The language that a sandbox is for. */
+export type Runtime = NonNullable<Wire['Sandbox']['runtime']>;
+
+/** What happens to a sandbox that nobody uses. */
+export type IdlePolicy = Wire['Sandbox']['idle_policy'];
+
+/** Who besides its tenant may see a sandbox. */
+export type Visibility = Wire['Sandbox']['visibility'];
 
 /** Bounds of what a sandbox can use. What is not given is the daemon's default. */
 export interface Limits {
@@ -60,17 +75,17 @@ export interface SandboxInfo {
   /** Why it failed, or stopped when nobody asked. */
   reason?: string;
   image: string;
-  runtime?: string;
+  runtime?: Runtime;
   dependencies?: Record<string, string>;
-  isolation: string;
+  isolation: Isolation;
   limits: Limits;
   user: string;
   labels?: Record<string, string>;
   metadata?: Record<string, string>;
   ports?: number[];
   network: NetworkPolicy;
-  visibility: string;
-  idlePolicy: string;
+  visibility: Visibility;
+  idlePolicy: IdlePolicy;
   idleTimeoutSeconds: number;
   /** 0: none. */
   execTimeoutSeconds: number;
@@ -103,7 +118,7 @@ export interface Stats {
 }
 
 /** Where a command stands: `done` when it ended itself, with any exit code, `error` when something else ended it. */
-export type ExecStatus = 'pending' | 'running' | 'done' | 'error';
+export type ExecStatus = Wire['Exec']['status'];
 
 /** A command with what it has printed so far. */
 export interface ExecResult {
@@ -122,7 +137,7 @@ export interface ExecResult {
   session?: string;
   /** The name of the terminal that it runs in. */
   terminal?: string;
-  /** Of a cell; {@link Box.cell} has what it showed. */
+  /** Of a cell; {@link Sandbox.cell} has what it showed. */
   code?: string;
   kernel?: string;
   language?: string;
@@ -137,8 +152,8 @@ export interface ExecResult {
   /** 128 + signal when a signal ended it; null while it runs, and when nobody can know. */
   exitCode: number | null;
   signal?: string;
-  /** Why it ended: `exited`, `timeout`, `oom`, `killed`, `container_died` … */
-  reason?: string;
+  /** Why it ended. */
+  reason?: NonNullable<Wire['Exec']['reason']>;
   /** The same for people. */
   message?: string;
   durationMs?: number;

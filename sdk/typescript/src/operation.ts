@@ -5,6 +5,7 @@ import { type CallOptions, Deadline, sleep } from './deadline.js';
 import { isObject, malformed, RequestTimeoutError, WrongStateError } from './errors.js';
 import { type ExecResult, execFromWire } from './models.js';
 import { path, type Transport } from './transport.js';
+import { inspected } from './wire.js';
 
 // How long one request waits for an end: less than the time after which proxies cut silent connections.
 const waitSlice = 50;
@@ -65,6 +66,15 @@ export abstract class Operation {
     this.box = box;
     this.seq = seq;
     if (fresh) this.#input = 0;
+  }
+
+  toString(): string {
+    return `${this.constructor.name}(${this.box}, ${this.seq})`;
+  }
+
+  /** @internal */
+  [inspected](): string {
+    return this.toString();
   }
 
   /** @internal */

@@ -8,7 +8,10 @@ import { OutputStream, readOutput, Texts } from './stream.js';
 
 /** How a command runs. */
 export interface CommandOptions {
-  /** Kills the command with everything that descends from it; default the sandbox's, 0 is none. */
+  /**
+   * Seconds after which the daemon kills the command with everything that descends from it; default the sandbox's, 0 is
+   * none. It bounds the command; what bounds the call alone is `requestTimeoutMs`.
+   */
   timeoutSeconds?: number;
   /** On top of the sandbox's. */
   env?: Record<string, string>;

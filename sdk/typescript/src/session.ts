@@ -1,9 +1,9 @@
 /** Session shells. */
 
-import type { Box } from './box.js';
 import type { CallOptions } from './deadline.js';
 import type { ExecResult } from './models.js';
-import type { CommandOptions, OutputBound, Process } from './process.js';
+import type { CommandOptions, Process } from './process.js';
+import type { ExecOptions, Sandbox } from './sandbox.js';
 
 /** How a line of shell runs in a session. Variables and a directory that are given here hold for it alone. */
 export type SessionCommandOptions = Omit<CommandOptions, 'session' | 'user'>;
@@ -14,19 +14,16 @@ export type SessionCommandOptions = Omit<CommandOptions, 'session' | 'user'>;
  */
 export class Session {
   readonly name: string;
-  readonly #box: Box;
+  readonly #box: Sandbox;
 
   /** @internal */
-  constructor(box: Box, name: string) {
+  constructor(box: Sandbox, name: string) {
     this.#box = box;
     this.name = name;
   }
 
-  /** Runs a line of shell and returns it when it has ended. It takes what {@link Box.exec} takes. */
-  async exec(
-    cmd: string,
-    options: SessionCommandOptions & OutputBound & CallOptions & { stdin?: string | Uint8Array; check?: boolean } = {},
-  ): Promise<ExecResult> {
+  /** Runs a line of shell and returns it when it has ended. It takes what {@link Sandbox.exec} takes. */
+  async exec(cmd: string, options: Omit<ExecOptions, 'session' | 'user'> = {}): Promise<ExecResult> {
     return this.#box.exec(cmd, { ...options, session: this.name });
   }
 

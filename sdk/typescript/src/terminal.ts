@@ -82,7 +82,7 @@ export class Terminal implements AsyncIterable<Uint8Array> {
 
   /** Connects and reads the first message. @internal */
   async connect(query: Query, signal: AbortSignal | undefined): Promise<void> {
-    const deadline = new Deadline(this.#transport.url, { signal, timeoutMs: connectMs });
+    const deadline = new Deadline(this.#transport.url, { signal, requestTimeoutMs: connectMs });
     try {
       const url = this.#transport.url + this.#path + queryString({ ...query, ...this.#size });
       const connection = await Connection.open(url, this.#transport.token, deadline.signal);
@@ -112,10 +112,10 @@ export class Terminal implements AsyncIterable<Uint8Array> {
    * options end loses nothing: the next read goes on. One read at a time.
    */
   async read(options: CallOptions = {}): Promise<Uint8Array | undefined> {
-    const { signal, timeoutMs } = options;
+    const { signal, requestTimeoutMs } = options;
     const either = signal ? AbortSignal.any([signal, this.#left.signal]) : this.#left.signal;
     try {
-      return await within(this.#transport.url, { signal: either, timeoutMs }, (call) => this.#next(call.signal));
+      return await within(this.#transport.url, { signal: either, requestTimeoutMs }, (call) => this.#next(call.signal));
     } catch (e) {
       if (this.#left.signal.aborted) return undefined;
       throw e;

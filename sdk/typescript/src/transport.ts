@@ -23,8 +23,8 @@ export interface ClientOptions {
   baseUrl?: string | undefined;
   /** Default `CUBBY_TOKEN` of the environment; empty is none. */
   token?: string | undefined;
-  /** How long one request may take to be answered; default 600,000. Waits, streams and transfers are not bound by it. */
-  timeoutMs?: number | undefined;
+  /** How many milliseconds one request may take to be answered; default 600,000. Waits, streams and transfers are not bound by it. */
+  requestTimeoutMs?: number | undefined;
   /** How often a harmless request is repeated; default 2. */
   retries?: number | undefined;
   /** How long streams and waits try to reach the daemon again; default 60,000. */
@@ -66,7 +66,7 @@ export class Transport {
   readonly url: string;
   readonly token: string;
   readonly resumeMs: number;
-  readonly #timeoutMs: number;
+  readonly #requestTimeoutMs: number;
   readonly #retries: number;
   readonly #fetch: typeof fetch;
 
@@ -74,7 +74,7 @@ export class Transport {
     this.url = baseUrl(options.baseUrl ?? environment('CUBBY_URL') ?? 'http://127.0.0.1:9090');
     this.token = checkToken(options.token ?? environment('CUBBY_TOKEN') ?? '');
     this.resumeMs = options.resumeMs ?? 60_000;
-    this.#timeoutMs = options.timeoutMs ?? 600_000;
+    this.#requestTimeoutMs = options.requestTimeoutMs ?? 600_000;
     this.#retries = options.retries ?? 2;
     this.#fetch = options.fetch ?? fetch;
   }
@@ -126,7 +126,10 @@ export class Transport {
 
   /** Asks a probe, whose 503 lists what is wrong. */
   async probe(path: string, options: CallOptions): Promise<Problem[]> {
-    const deadline = new Deadline(this.url, { ...options, timeoutMs: options.timeoutMs ?? this.#timeoutMs });
+    const deadline = new Deadline(this.url, {
+      ...options,
+      requestTimeoutMs: options.requestTimeoutMs ?? this.#requestTimeoutMs,
+    });
     try {
       const response = await this.#fetch(this.url + path, { signal: deadline.signal, redirect: 'manual' });
       const body = await response.text();
@@ -228,8 +231,8 @@ export class Transport {
   }
 
   async #once(method: string, path: string, request: Request, signal: AbortSignal): Promise<Uint8Array> {
-    const limit = request.wait ? (request.wait + 30) * 1000 : this.#timeoutMs;
-    const attempt = new Deadline(this.url, { signal, timeoutMs: limit });
+    const limit = request.wait ? (request.wait + 30) * 1000 : this.#requestTimeoutMs;
+    const attempt = new Deadline(this.url, { signal, requestTimeoutMs: limit });
     try {
       const response = await this.#send(method, path, request, attempt.signal);
       return new Uint8Array(await response.arrayBuffer());
@@ -316,13 +319,15 @@ export function transportError(url: string, error: unknown): CubbyError {
     return new RequestTimeoutError(`no answer of ${url} in time`, { retryable: true, cause: error });
   }
   if (codes.includes('ECONNREFUSED')) {
-    const hint = 'start one with `cubby serve`, or set CUBBY_URL';
+    const hint = 'start one with `cubby serve`, or check CUBBY_URL';
     return new UnreachableError(`no daemon answers at ${url}`, { hint, cause: error });
   }
   if (codes.includes('ENOTFOUND')) {
     return new UnreachableError(`no such host: ${url}`, { hint: 'check CUBBY_URL', retryable: false, cause: error });
   }
-  return new UnreachableError(`talking to ${url}: ${message || String(error)}`, { cause: error });
+  const reason = [...new Set([message || String(error), ...codes])].filter((t) => t !== 'undefined').join(', ');
+  const hint = 'check CUBBY_URL, and that the daemon runs: `cubby doctor`, or the log of `cubby serve`';
+  return new UnreachableError(`no answer of the daemon at ${url}: ${reason}`, { hint, cause: error });
 }
 
 /** @internal */

@@ -1,7 +1,8 @@
 /** The connection of a terminal. */
 
 import type { RawData, WebSocket } from 'ws';
-import { type CubbyError, fromAnswer, InvalidRequestError, UnavailableError, UnsupportedError } from './errors.js';
+import { type CubbyError, fromAnswer, InvalidRequestError, UnavailableError } from './errors.js';
+import { platform } from './platform.js';
 import { transportError } from './transport.js';
 
 const protocol = 'cubby.terminal.v1';
@@ -31,7 +32,7 @@ export class Connection {
 
   /** Connects. What the daemon refuses is its error. */
   static async open(url: string, token: string, signal: AbortSignal): Promise<Connection> {
-    const Socket = await library();
+    const Socket = await platform('terminals').socket();
     signal.throwIfAborted();
     const headers: Record<string, string> = token ? { Authorization: `Bearer ${token}` } : {};
     const socket = new Socket(url.replace(/^http/, 'ws'), [protocol], {
@@ -155,18 +156,6 @@ export class Connection {
       this.#end(broken());
       this.#socket.terminate();
     }, silenceMs);
-  }
-}
-
-async function library(): Promise<typeof WebSocket> {
-  try {
-    return (await import('ws')).WebSocket;
-  } catch (e) {
-    throw new UnsupportedError('terminals need the package ws', {
-      code: 'unsupported',
-      hint: 'npm install ws',
-      cause: e,
-    });
   }
 }
 

@@ -2,6 +2,9 @@
 
 import { isObject, malformed } from './errors.js';
 
+/** The name of the method by which Node's `console.log` shows an object. @internal */
+export const inspected: unique symbol = Symbol.for('nodejs.util.inspect.custom') as never;
+
 // Fields whose values are the user's or a format of their own: what is in them is passed as it is.
 const verbatim = new Set([
   'env',

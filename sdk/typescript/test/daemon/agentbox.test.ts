@@ -1,7 +1,8 @@
 import { connect } from 'node:http2';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
+import { Sandbox } from '../../src/agentbox.js';
 import { Connect } from '../../src/connect.js';
-import { Client, InvalidRequestError, Sandbox } from '../../src/index.js';
+import { Client, InvalidRequestError } from '../../src/index.js';
 
 const { url, token } = inject('daemon');
 const sandbox = new Sandbox(url, { token });

@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
-import { type Box, Client, CodeFailedError } from '../../src/index.js';
+import { Client, CodeFailedError, type Sandbox } from '../../src/index.js';
 
 const { url, token } = inject('daemon');
 const client = new Client({ baseUrl: url, token });
-let box: Box;
+let box: Sandbox;
 
 beforeAll(async () => {
   box = await client.sandboxes.create({ isolation: 'container' });

@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
-import { type Box, Client, ExecFailedError, WrongStateError } from '../../src/index.js';
+import { Client, ExecFailedError, type Sandbox, WrongStateError } from '../../src/index.js';
 
 const { url, token } = inject('daemon');
 const client = new Client({ baseUrl: url, token });
-let box: Box;
+let box: Sandbox;
 
 beforeAll(async () => {
   box = await client.sandboxes.create({ isolation: 'container', execTimeoutSeconds: 120 });
@@ -127,8 +127,11 @@ test('a call ends with its signal or its time, and the command goes on', async (
   const waiting = process.wait({ signal: leave.signal });
   leave.abort(new Error('enough'));
   await expect(waiting).rejects.toThrow('enough');
-  await expect(process.wait({ timeoutMs: 50 })).rejects.toMatchObject({ name: 'RequestTimeoutError', code: 'timeout' });
-  const stream = process.stream({ timeoutMs: 50 });
+  await expect(process.wait({ requestTimeoutMs: 50 })).rejects.toMatchObject({
+    name: 'RequestTimeoutError',
+    code: 'timeout',
+  });
+  const stream = process.stream({ requestTimeoutMs: 50 });
   await expect(stream.next()).rejects.toMatchObject({ name: 'RequestTimeoutError' });
   expect(await stream.next()).toEqual({ done: true, value: undefined });
   const left = process.stream();
@@ -149,7 +152,9 @@ test('the history tells it', async () => {
   }
   expect(await box.events.wait(seq)).toMatchObject({ seq, exitCode: 0, cmd: 'true' });
   const open = await box.startExec('read x; echo got $x', { stdin: true });
-  await expect(box.events.wait(open.seq, { timeoutMs: 50 })).rejects.toMatchObject({ name: 'RequestTimeoutError' });
+  await expect(box.events.wait(open.seq, { requestTimeoutMs: 50 })).rejects.toMatchObject({
+    name: 'RequestTimeoutError',
+  });
   await open.writeStdin('it', { eof: true });
   expect(await box.events.wait(open.seq, { maxOutputBytes: 3 })).toMatchObject({ stdout: 'got', ok: true });
   await expect(box.events.wait(1_000_000)).rejects.toMatchObject({ code: 'not_found' });

@@ -1,5 +1,6 @@
 import { expect, inject, test } from 'vitest';
-import { Client, ConflictError, NotFoundError, Sandbox } from '../../src/index.js';
+import { Sandbox } from '../../src/agentbox.js';
+import { Client, ConflictError, NotFoundError } from '../../src/index.js';
 
 const { url, token } = inject('daemon');
 const client = new Client({ baseUrl: url, token });

@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
-import { type Box, Client, type Terminal } from '../../src/index.js';
+import { Client, type Sandbox, type Terminal } from '../../src/index.js';
 
 const { url, token } = inject('daemon');
 const client = new Client({ baseUrl: url, token });
-let box: Box;
+let box: Sandbox;
 
 beforeAll(async () => {
   box = await client.sandboxes.create({ isolation: 'container' });
@@ -66,7 +66,7 @@ test('leaving, and killing', async () => {
 
 test('a read that its options end loses nothing', async () => {
   await using terminal = await box.openTerminal({ name: 'quiet', cmd: 'read x; echo got $x' });
-  await expect(terminal.read({ timeoutMs: 20 })).rejects.toMatchObject({ name: 'RequestTimeoutError' });
+  await expect(terminal.read({ requestTimeoutMs: 20 })).rejects.toMatchObject({ name: 'RequestTimeoutError' });
   await expect(terminal.read({ signal: AbortSignal.abort('enough') })).rejects.toBe('enough');
   await terminal.write('it\n');
   expect(await until(terminal, 'got it\r\n')).toMatch(/^it\r\ngot it/);

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
+import { type ExecStreamResponse, Sandbox } from '../../src/agentbox.js';
 import { envelopes } from '../../src/connect.js';
-import { type ExecStreamResponse, Sandbox } from '../../src/index.js';
 import { type Answer, cut, json, plain, script, silent } from './script.js';
 
 const session = {
@@ -94,11 +94,11 @@ test('errors have the codes of the API', async () => {
 
 test('a call ends with its time or its signal', async () => {
   const { sandbox } = await opened(silent, silent, silent);
-  await expect(sandbox.exec('x', { timeoutMs: 50 })).rejects.toMatchObject({ name: 'RequestTimeoutError' });
+  await expect(sandbox.exec('x', { requestTimeoutMs: 50 })).rejects.toMatchObject({ name: 'RequestTimeoutError' });
   const leave = new AbortController();
   setTimeout(() => leave.abort(new Error('enough')), 50);
   await expect(sandbox.readFile('x', { signal: leave.signal })).rejects.toThrow('enough');
-  const events = sandbox.execStream('x', '/', { timeoutMs: 50 });
+  const events = sandbox.execStream('x', '/', { requestTimeoutMs: 50 });
   await expect(events.next()).rejects.toMatchObject({ name: 'RequestTimeoutError' });
 });
 

@@ -2,7 +2,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { WebSocketServer } from 'ws';
-import { type Box, Client } from '../../src/index.js';
+import { Client, type Sandbox } from '../../src/index.js';
 import { Documented, fields, interfaces, operationIds, takes } from './openapi.js';
 
 // What this package does not call, and why.
@@ -42,14 +42,15 @@ const login = { username: 'u', password: 'p', token: 't' };
 const repository = { path: 'r', timeoutSeconds: 5 };
 const command = { timeoutSeconds: 1, env: { A_B: 'c' }, cwd: '/', user: 'u', session: 's' };
 const limits = { memoryBytes: 1, cpus: 1, pids: 1, diskBytes: 1, openFiles: 1 };
-const network = { mode: 'allowlist', allow: ['a'], deny: ['b'] } as const;
-const policy = { network: { ...network, allow: ['a'], deny: ['b'] }, visibility: 'private', idlePolicy: 'stop' };
+const network = { mode: 'allowlist' as const, allow: ['a'], deny: ['b'] };
+const words = { visibility: 'private', idlePolicy: 'stop' } as const;
+const policy = { network: { ...network, allow: ['a'], deny: ['b'] }, ...words };
 const times = { idleTimeoutSeconds: 1, execTimeoutSeconds: 1, maxLifetimeSeconds: 1 };
 const notes = { labels: { l: 'v' }, metadata: { m: 'v' }, ports: [80], ...policy, ...times };
 const tree = { recursive: true };
 
 // A call, or several, of everything that an operation takes.
-const calls: Record<string, (client: Client, box: Box) => Promise<unknown>> = {
+const calls: Record<string, (client: Client, box: Sandbox) => Promise<unknown>> = {
   health: (c) => c.health(),
   ready: (c) => c.ready(),
   'list-images': (c) => c.images(),
@@ -68,7 +69,15 @@ const calls: Record<string, (client: Client, box: Box) => Promise<unknown>> = {
   'list-sandboxes': (c) =>
     all(c.sandboxes.list({ labels: { l: 'v' }, status: 'running', thread: 't', tenantId: 't', pageSize: 1 })),
   'create-sandbox': async (c) => {
-    const from = { id: 'b', image: 'i', runtime: 'python', user: 'u', thread: 't', tenantId: 't', restore: 'a' };
+    const from = {
+      id: 'b',
+      image: 'i',
+      runtime: 'python' as const,
+      user: 'u',
+      thread: 't',
+      tenantId: 't',
+      restore: 'a',
+    };
     const options = { ...from, ...notes, isolation: 'container' as const, env: { A_B: 'c' }, limits };
     await c.sandboxes.create(options);
     await c.sandboxes.create({ ...options, dependencies: { d: '1' } });

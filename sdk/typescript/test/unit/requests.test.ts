@@ -1,6 +1,5 @@
 import { expect, test } from 'vitest';
 import {
-  type Box,
   CanceledError,
   CapacityError,
   Client,
@@ -12,6 +11,7 @@ import {
   NotFoundError,
   QuotaExceededError,
   RequestTimeoutError,
+  type Sandbox,
   TooLargeError,
   UnauthorizedError,
   UnavailableError,
@@ -106,7 +106,7 @@ test('repetitions are bounded', async () => {
 });
 
 test('what is not harmless is not repeated', async () => {
-  const acts: ((box: Box) => Promise<unknown>)[] = [
+  const acts: ((box: Sandbox) => Promise<unknown>)[] = [
     (b) => b.exec('true'),
     (b) => b.startExec('true'),
     (b) => b.runCode('1'),
@@ -147,10 +147,10 @@ test('a destroy whose answer was lost is done', async () => {
 });
 
 test('a call ends with its time', async () => {
-  const { box, client } = await scripted([silent, silent, silent], { timeoutMs: 50 });
+  const { box, client } = await scripted([silent, silent, silent], { requestTimeoutMs: 50 });
   await expect(box.refresh()).rejects.toMatchObject({ name: 'RequestTimeoutError', retryable: true });
   await expect(client.ready()).rejects.toMatchObject({ name: 'RequestTimeoutError' });
-  await expect(box.exec('true', { timeoutMs: 50 })).rejects.toMatchObject({ name: 'RequestTimeoutError' });
+  await expect(box.exec('true', { requestTimeoutMs: 50 })).rejects.toMatchObject({ name: 'RequestTimeoutError' });
 });
 
 test('a call ends with its signal, also between repetitions', async () => {
@@ -214,7 +214,7 @@ test('a transfer that breaks off is an error', async () => {
   ]);
   const stream = await box.files.open('f');
   await expect(new Response(stream).text()).rejects.toBeInstanceOf(UnreachableError);
-  const slow = box.files.open('f', { timeoutMs: 200 }).then((body) => new Response(body).text());
+  const slow = box.files.open('f', { requestTimeoutMs: 200 }).then((body) => new Response(body).text());
   await expect(slow).rejects.toMatchObject({ name: 'RequestTimeoutError' });
 });
 

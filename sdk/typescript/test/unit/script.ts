@@ -1,7 +1,7 @@
 import { createServer, type IncomingHttpHeaders, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { onTestFinished } from 'vitest';
-import { Box, Client, type ClientOptions } from '../../src/index.js';
+import { Client, type ClientOptions, Sandbox } from '../../src/index.js';
 import { Transport } from '../../src/transport.js';
 import { fromWire } from '../../src/wire.js';
 
@@ -47,7 +47,7 @@ export async function script(...answers: Answer[]): Promise<{ url: string; asked
 export async function scripted(answers: Answer[], options: ClientOptions = {}) {
   const { url, asked } = await script(...answers);
   const all = { baseUrl: `${url}/prefix/`, token: 'secret', ...options };
-  return { client: new Client(all), box: new Box(new Transport(all), fromWire(sandbox)), asked };
+  return { client: new Client(all), box: new Sandbox(new Transport(all), fromWire(sandbox)), asked };
 }
 
 export const sandbox = { id: 'b', status: 'running', created_at: '2026-01-02T03:04:05.123456789Z' };

@@ -2,7 +2,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterEach, expect, onTestFinished, test, vi } from 'vitest';
 import { type WebSocket, WebSocketServer } from 'ws';
-import { Box, type ClientOptions, type Terminal } from '../../src/index.js';
+import { type ClientOptions, Sandbox, type Terminal } from '../../src/index.js';
 import { Transport } from '../../src/transport.js';
 import { fromWire } from '../../src/wire.js';
 import { sandbox } from './script.js';
@@ -37,7 +37,7 @@ async function viewed(viewers: Viewer[], options: ClientOptions = {}) {
   });
   const baseUrl = `http://127.0.0.1:${(server.address() as AddressInfo).port}/prefix`;
   const transport = new Transport({ baseUrl, token: 'secret', ...options });
-  return { box: new Box(transport, fromWire(sandbox)), asked, headers, typed };
+  return { box: new Sandbox(transport, fromWire(sandbox)), asked, headers, typed };
 }
 
 function attached(offset: number, created = false): string {
@@ -136,11 +136,11 @@ test('what the daemon closes for is told', async () => {
 
 test('an opening ends with its time, its signal or the server', async () => {
   const { box } = await viewed([() => undefined, () => undefined]);
-  await expect(box.openTerminal({ timeoutMs: 50 })).rejects.toMatchObject({ name: 'RequestTimeoutError' });
+  await expect(box.openTerminal({ requestTimeoutMs: 50 })).rejects.toMatchObject({ name: 'RequestTimeoutError' });
   const leave = new AbortController();
   setTimeout(() => leave.abort(new Error('enough')), 50);
   await expect(box.openTerminal({ signal: leave.signal })).rejects.toThrow('enough');
-  const nobody = new Box(new Transport({ baseUrl: 'http://127.0.0.1:2', token: '' }), fromWire(sandbox));
+  const nobody = new Sandbox(new Transport({ baseUrl: 'http://127.0.0.1:2', token: '' }), fromWire(sandbox));
   await expect(nobody.openTerminal()).rejects.toMatchObject({ name: 'UnreachableError' });
 });
 
@@ -173,6 +173,6 @@ test('without the package ws the other half works', async () => {
   });
   const sdk = await import('../../src/index.js');
   const transport = await import('../../src/transport.js');
-  const box = new sdk.Box(new transport.Transport({ baseUrl: 'http://127.0.0.1:2' }), fromWire(sandbox));
+  const box = new sdk.Sandbox(new transport.Transport({ baseUrl: 'http://127.0.0.1:2' }), fromWire(sandbox));
   await expect(box.openTerminal()).rejects.toMatchObject({ name: 'UnsupportedError', hint: 'npm install ws' });
 });

@@ -1,6 +1,7 @@
 /** One sandbox. */
 
 import type { Archive } from './archives.js';
+import { Client, type CreateOptions, type Creation } from './client.js';
 import { Cell, type CodeOptions, type Execution, runCode, startCode } from './code.js';
 import { type CallOptions, within } from './deadline.js';
 import { ExecFailedError, InstallFailedError, isObject, malformed, NotFoundError, WrongStateError } from './errors.js';
@@ -12,20 +13,23 @@ import {
   type ExecResult,
   type ExportedFile,
   execFromWire,
+  type IdlePolicy,
   type ImportedFile,
   type Output,
   type Package,
+  type Runtime,
   type SandboxInfo,
   type SessionShell,
   type Stats,
+  type Visibility,
 } from './models.js';
 import { Network } from './network.js';
 import { firstWait } from './operation.js';
 import { type CommandOptions, type OutputBound, Process, type WindowSize } from './process.js';
 import { Session } from './session.js';
 import { openTerminal, type Terminal, type TerminalInfo, type TerminalOptions } from './terminal.js';
-import { path, type Transport } from './transport.js';
-import { fromWire, listFromWire, toBase64, toWire } from './wire.js';
+import { type ClientOptions, path, type Transport } from './transport.js';
+import { fromWire, inspected, listFromWire, toBase64, toWire } from './wire.js';
 
 /** What an update changes. What is given replaces the old value as a whole. */
 export interface Changes {
@@ -33,8 +37,8 @@ export interface Changes {
   metadata?: Record<string, string>;
   ports?: number[];
   network?: Partial<SandboxInfo['network']>;
-  visibility?: string;
-  idlePolicy?: string;
+  visibility?: Visibility;
+  idlePolicy?: IdlePolicy;
   idleTimeoutSeconds?: number;
   execTimeoutSeconds?: number;
   /** From its creation on. */
@@ -53,8 +57,24 @@ export interface FileToImport {
   source?: string;
 }
 
+/** How {@link Sandbox.exec} runs a command. */
+export interface ExecOptions extends CommandOptions, OutputBound, CallOptions {
+  /** Its whole input. */
+  stdin?: string | Uint8Array;
+  /** Throws an {@link ExecFailedError} when it ended otherwise than with exit code 0. */
+  check?: boolean;
+  /** Hears its output while it runs, as text. What it throws ends the call. */
+  onStdout?: (text: string, output: Output) => void;
+  onStderr?: (text: string, output: Output) => void;
+  /** Kills the command when the call ends before it does: by `signal`, by `requestTimeoutMs`, or by an error. */
+  killOnCancel?: boolean;
+}
+
+// How long a command that is killed with its call is waited for.
+const killMs = 30_000;
+
 /** A sandbox of a daemon. Handles are cheap: any number of them may name the same sandbox. */
-export class Box {
+export class Sandbox {
   readonly id: string;
   /** What the daemon said last; {@link refresh} asks again. */
   info: SandboxInfo;
@@ -78,6 +98,29 @@ export class Box {
     this.events = new Events(transport, info.id);
   }
 
+  /**
+   * Makes a sandbox and returns when it runs. It is `client.sandboxes.create` without a client.
+   *
+   * @param connection which daemon; default `CUBBY_URL` and `CUBBY_TOKEN` of the environment.
+   */
+  static async create(options: CreateOptions = {}, connection: ClientOptions & Creation = {}): Promise<Sandbox> {
+    return new Client(connection).sandboxes.create(options, connection);
+  }
+
+  /** Returns a sandbox that is there, by its id. It is `client.sandboxes.get` without a client. */
+  static async connect(id: string, connection: ClientOptions & CallOptions = {}): Promise<Sandbox> {
+    return new Client(connection).sandboxes.get(id, connection);
+  }
+
+  toString(): string {
+    return `Sandbox(${this.id}, ${this.info.status})`;
+  }
+
+  /** @internal */
+  [inspected](): string {
+    return this.toString();
+  }
+
   #path(...elements: (string | number)[]): string {
     return path('sandboxes', this.id, ...elements);
   }
@@ -86,29 +129,50 @@ export class Box {
 
   /**
    * Runs a command and returns it when it has ended, with its output. A string is a line of shell, an array a program
-   * with its arguments. A command that fails is not an error, unless check asks for one. When the options end the call,
-   * the command goes on.
-   *
-   * @param options.stdin its whole input.
-   * @param options.check throws an {@link ExecFailedError} when it ended otherwise than with exit code 0.
+   * with its arguments. A command that fails is not an error, unless check asks for one. When `signal` or
+   * `requestTimeoutMs` end the call, the command goes on, unless killOnCancel says otherwise.
    */
-  async exec(
-    cmd: string | readonly string[],
-    options: CommandOptions & OutputBound & CallOptions & { stdin?: string | Uint8Array; check?: boolean } = {},
-  ): Promise<ExecResult> {
+  async exec(cmd: string | readonly string[], options: ExecOptions = {}): Promise<ExecResult> {
     const result = await within(this.#transport.url, options, async (call) => {
-      const bounds = { ...call, maxOutputBytes: options.maxOutputBytes };
-      if (options.stdin !== undefined) {
-        const process = await this.startExec(cmd, { ...options, ...call, timeoutMs: undefined, stdin: true });
-        return feed(process, options.stdin, bounds);
-      }
+      const { stdin, onStdout, onStderr, killOnCancel } = options;
+      if (stdin !== undefined || onStdout || onStderr || killOnCancel) return this.#attended(cmd, options, call);
       const waiting = { wait: true, wait_seconds: firstWait, max_output_bytes: options.maxOutputBytes };
       const request = { json: { ...execBody(cmd, options), ...waiting }, wait: firstWait };
       const begun = execFromWire(await this.#transport.call('POST', this.#path('exec'), request, call));
-      return begun.finished ? begun : this.process(begun.seq).wait(bounds);
+      if (begun.finished) return begun;
+      return this.process(begun.seq).wait({ ...call, maxOutputBytes: options.maxOutputBytes });
     });
     if (options.check && !result.ok) throw new ExecFailedError(result);
     return result;
+  }
+
+  /** Runs a command that is fed, heard, or killed with its call. */
+  async #attended(cmd: string | readonly string[], options: ExecOptions, call: CallOptions): Promise<ExecResult> {
+    const { stdin, maxOutputBytes, killOnCancel } = options;
+    const over = new AbortController();
+    const signal = call.signal ? AbortSignal.any([call.signal, over.signal]) : over.signal;
+    // Cut off, the start would leave a command whose number nobody knows.
+    const begun = this.startExec(cmd, {
+      ...execOptions(options),
+      stdin: stdin !== undefined,
+      signal: killOnCancel ? undefined : signal,
+    });
+    try {
+      const process = await unless(signal, begun);
+      const [result] = await Promise.all([
+        stdin === undefined
+          ? process.wait({ signal, maxOutputBytes })
+          : feed(process, stdin, { signal, maxOutputBytes }),
+        hear(process, options, signal),
+      ]);
+      return result;
+    } catch (e) {
+      if (killOnCancel)
+        await begun.then((process) => process.cancel({ requestTimeoutMs: killMs })).catch(() => undefined);
+      throw e;
+    } finally {
+      over.abort();
+    }
   }
 
   /**
@@ -211,7 +275,7 @@ export class Box {
    */
   async install(
     dependencies: readonly string[] | Record<string, string>,
-    options: CallOptions & { runtime?: string; onOutput?: (output: Output) => void } = {},
+    options: CallOptions & { runtime?: Runtime; onOutput?: (output: Output) => void } = {},
   ): Promise<Package[]> {
     const { runtime, onOutput } = options;
     const ended = await within(this.#transport.url, options, async (call) => {
@@ -228,7 +292,7 @@ export class Box {
   /** Starts to install packages and returns a handle at once, whose stream is the progress. */
   async startInstall(
     dependencies: readonly string[] | Record<string, string>,
-    options: CallOptions & { runtime?: string } = {},
+    options: CallOptions & { runtime?: Runtime } = {},
   ): Promise<Process> {
     const names = Array.isArray(dependencies) ? Object.fromEntries(dependencies.map((n) => [n, ''])) : dependencies;
     const json = { runtime: options.runtime, dependencies: names, wait: false };
@@ -355,6 +419,37 @@ async function feed(
   } finally {
     over.abort();
   }
+}
+
+/** Tells the callbacks what the command prints, to its end. */
+async function hear(process: Process, options: ExecOptions, signal: AbortSignal): Promise<void> {
+  const { onStdout, onStderr } = options;
+  if (!onStdout && !onStderr) return;
+  for await (const item of process.stream({ signal })) {
+    if (item.type === 'stdout') onStdout?.(item.text, item);
+    else if (item.type === 'stderr') onStderr?.(item.text, item);
+  }
+}
+
+/** Waits for what cannot be ended, unless the signal comes first. */
+async function unless<T>(signal: AbortSignal, work: Promise<T>): Promise<T> {
+  signal.throwIfAborted();
+  let leave = (): void => undefined;
+  const ended = new Promise<never>((_, reject) => {
+    leave = () => reject(signal.reason);
+    signal.addEventListener('abort', leave, { once: true });
+  });
+  try {
+    return await Promise.race([work, ended]);
+  } finally {
+    signal.removeEventListener('abort', leave);
+  }
+}
+
+function execOptions({ env, cwd, user, session, timeoutSeconds }: CommandOptions): CommandOptions {
+  return Object.fromEntries(
+    Object.entries({ env, cwd, user, session, timeoutSeconds }).filter(([, v]) => v !== undefined),
+  );
 }
 
 function execBody(cmd: string | readonly string[], o: CommandOptions): Record<string, unknown> {

@@ -1,0 +1,82 @@
+/**
+ * The client without what only Node has: terminals, and directories of this machine. Browsers and edge runtimes get it
+ * under the name of the package.
+ *
+ * @packageDocumentation
+ */
+
+export type { Archive, Archives } from './archives.js';
+export { Client, type CreateOptions, type Creation, type ListOptions, type Sandboxes } from './client.js';
+export {
+  Cell,
+  type CodeError,
+  type CodeEvent,
+  type CodeOptions,
+  CodeStream,
+  type Display,
+  type Execution,
+  type MimeBundle,
+} from './code.js';
+export type { CallOptions } from './deadline.js';
+export {
+  CanceledError,
+  CapacityError,
+  CodeFailedError,
+  ConflictError,
+  CubbyError,
+  type ErrorDetail,
+  ExecFailedError,
+  ForbiddenError,
+  GitError,
+  InstallFailedError,
+  InternalError,
+  InvalidRequestError,
+  NotFoundError,
+  QuotaExceededError,
+  RequestTimeoutError,
+  TooLargeError,
+  UnauthorizedError,
+  UnavailableError,
+  UnreachableError,
+  UnsupportedError,
+  WrongStateError,
+} from './errors.js';
+export type { Events, EventsOptions } from './events.js';
+export type { FileChange, FileInfo, Files, Range } from './files.js';
+export type { Git, GitLogin, GitOptions, GitRequests } from './git.js';
+export type * from './gitresults.js';
+export type { Kernel, KernelKind, KernelOptions, Kernels } from './kernels.js';
+export type {
+  EgressConnection,
+  EgressDecision,
+  ExecResult,
+  ExecStatus,
+  Exit,
+  ExportedFile,
+  HistoryEvent,
+  IdlePolicy,
+  Image,
+  ImportedFile,
+  Isolation,
+  Limits,
+  NetworkPolicy,
+  Output,
+  Package,
+  Problem,
+  Runtime,
+  SandboxInfo,
+  SessionShell,
+  Stats,
+  Status,
+  Visibility,
+} from './models.js';
+export type { Network } from './network.js';
+export { type CommandOptions, type OutputBound, Process, type WindowSize } from './process.js';
+export { type Changes, type ExecOptions, type FileToImport, Sandbox } from './sandbox.js';
+export type { Session, SessionCommandOptions } from './session.js';
+export { OutputStream, Stream } from './stream.js';
+export type { Tenant, Tenants, Uploads } from './tenants.js';
+export type { Terminal, TerminalExit, TerminalInfo, TerminalOptions } from './terminal.js';
+export type { Thread, Threads } from './threads.js';
+export type { ClientOptions, Content } from './transport.js';
+export { version } from './version.js';
