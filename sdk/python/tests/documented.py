@@ -23,8 +23,9 @@ LAST_EVENTS = {
 
 
 def _resolved(schema: dict[str, Any]) -> dict[str, Any]:
-    while "$ref" in schema:
-        schema = SCHEMAS[schema["$ref"].rsplit("/", 1)[-1]]
+    while "$ref" in schema or "anyOf" in schema:
+        # The first of several is the one that is not null.
+        schema = schema["anyOf"][0] if "anyOf" in schema else SCHEMAS[schema["$ref"].rsplit("/", 1)[-1]]
     return schema
 
 
