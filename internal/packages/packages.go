@@ -9,10 +9,12 @@ package packages
 
 import (
 	"bytes"
+	"cmp"
 	_ "embed"
 	"encoding/json"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
@@ -109,6 +111,24 @@ type requirement struct {
 type asked struct {
 	Runtime      string            `json:"runtime"`
 	Dependencies map[string]string `json:"dependencies"`
+}
+
+// Describe says in words what an installation was asked, from the Detail of its
+// command: "install numpy 2.1.0, six (pip)".
+func Describe(detail json.RawMessage) string {
+	var r asked
+	if json.Unmarshal(detail, &r) != nil || len(r.Dependencies) == 0 {
+		return "install packages"
+	}
+	names := make([]string, 0, len(r.Dependencies))
+	for _, name := range slices.Sorted(maps.Keys(r.Dependencies)) {
+		if version := r.Dependencies[name]; version != "" {
+			name += " " + version
+		}
+		names = append(names, name)
+	}
+	installer := map[string]string{sandbox.RuntimeNode: "npm", sandbox.RuntimeR: "CRAN"}[r.Runtime]
+	return "install " + strings.Join(names, ", ") + " (" + cmp.Or(installer, "pip") + ")"
 }
 
 func invalid(format string, args ...any) *errs.Error {

@@ -3,10 +3,13 @@ package rest
 import (
 	"bytes"
 	"encoding/json"
+	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/packages"
+	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
 // Command is the "cmd" of an exec: a string for the shell, or an array that
@@ -61,4 +64,20 @@ func (c Command) validate() error {
 		return errs.E(errs.Invalid, "cmd: empty").Hint(`give a string for the shell, or an array: {"cmd":["ls","-l"]}`)
 	}
 	return nil
+}
+
+// asked is the command as its caller knows it. What cubby runs for an operation
+// or a terminal is a program of its own, which says nothing to anybody.
+func asked(x sandbox.ExecSpec) Command {
+	switch {
+	case x.Cell != nil:
+		return Command{}
+	case x.Kind == packages.Kind:
+		return Command{Shell: packages.Describe(x.Detail)}
+	case x.Kind != "":
+		return Command{Shell: strings.ReplaceAll(x.Kind, ".", " ")}
+	case x.Terminal != "" && x.Shell == "":
+		return Command{Shell: "terminal " + x.Terminal}
+	}
+	return Command{Shell: x.Shell, Argv: x.Argv}
 }

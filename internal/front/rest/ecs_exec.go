@@ -160,6 +160,12 @@ func ecsEvent(res core.Result) ECSEvent {
 		out.Kind, out.Payload = "code_run", x.Spec.Cell
 	case x.Spec.Kind != "":
 		out.Kind, out.Payload = strings.ReplaceAll(x.Spec.Kind, ".", "_"), rawJSON(x.Spec.Detail)
+	case x.Spec.Terminal != "":
+		out.Kind = "terminal_open"
+		out.Payload = struct {
+			Name string `json:"name"`
+			Cmd  string `json:"cmd,omitempty"`
+		}{x.Spec.Terminal, x.Spec.Shell}
 	default:
 		var limit float64
 		if x.Spec.Timeout != nil {

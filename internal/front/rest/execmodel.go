@@ -113,7 +113,7 @@ type Truncated struct {
 func execJSON(e sandbox.Exec, now time.Time) Exec {
 	out := Exec{
 		Seq: e.Seq, Status: string(e.Status), Kind: e.Spec.Kind, Session: e.Spec.Session, Terminal: e.Spec.Terminal,
-		Detail: rawJSON(e.Spec.Detail), Result: rawJSON(e.Result), Cmd: Command{Shell: e.Spec.Shell, Argv: e.Spec.Argv}, Cwd: e.Spec.Cwd, User: e.Spec.User,
+		Detail: rawJSON(e.Spec.Detail), Result: rawJSON(e.Result), Cmd: asked(e.Spec), Cwd: e.Spec.Cwd, User: e.Spec.User,
 		CreatedAt: e.CreatedAt.UTC(), StartedAt: timeOrNil(e.StartedAt), FinishedAt: timeOrNil(e.FinishedAt),
 	}
 	if c := e.Spec.Cell; c != nil {

@@ -204,7 +204,7 @@ func TestPageInABrowser(t *testing.T) {
 
 	// A link makes nothing; a click does.
 	b.do(chromedp.Navigate(d.URL + "/web?id=made"))
-	b.status("there is no such sandbox")
+	b.status(`there is no sandbox "made"`)
 	if status := api(t, d.URL, "GET", "/v1/sandboxes/made", ""); status != http.StatusNotFound {
 		t.Errorf("the link made a sandbox: %d", status)
 	}
@@ -219,7 +219,14 @@ func TestPageInABrowser(t *testing.T) {
 	b.until("document.getElementById('id').value.startsWith('web-')")
 	b.do(chromedp.SetValue("#id", "box"), chromedp.SetValue("#token", "wrong"), chromedp.Click("#connect"))
 	b.status("the token is wrong")
-	b.do(chromedp.SetValue("#token", token), chromedp.Click("#connect"))
+	// A mistyped id is not the id of a new sandbox.
+	b.do(chromedp.SetValue("#token", token), chromedp.SetValue("#id", "bxo"), chromedp.Click("#connect"))
+	b.status(`there is no sandbox "bxo"`)
+	b.until("!document.getElementById('create').hidden")
+	if status := api(t, d.URL, "GET", "/v1/sandboxes/bxo", ""); status != http.StatusNotFound {
+		t.Errorf("a mistyped id made a sandbox: %d", status)
+	}
+	b.do(chromedp.SetValue("#id", "box"), chromedp.Click("#connect"))
 	b.status("connected")
 
 	// The daemon stops; the terminal goes on and the page comes back to it.

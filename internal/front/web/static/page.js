@@ -19,6 +19,7 @@
 
   // What is attached: the seq and the offset are where to come back to.
   let at = null; // {id, name, seq, offset}
+  let suggested = ''; // the id that the page made up
   let socket = null, retry = 0, timer = 0;
 
   function show(state, text) {
@@ -89,7 +90,7 @@
     }
     if (box.status === 404) {
       offer('create');
-      return show('error', 'there is no such sandbox');
+      return show('error', 'there is no sandbox "' + id + '"');
     }
     if (box.status === 401) {
       sessionStorage.removeItem(remembered);
@@ -197,7 +198,8 @@
 
   form.addEventListener('submit', (event) => {
     event.preventDefault();
-    connect(true);
+    // An id that was typed may be mistyped: making it takes another click.
+    connect($('id').value.trim() === suggested);
   });
   $('create').addEventListener('click', () => connect(true));
   $('start').addEventListener('click', async () => {
@@ -223,6 +225,6 @@
     $('id').value = id;
     connect(false);
   } else {
-    $('id').value = 'web-' + Array.from(crypto.getRandomValues(new Uint8Array(4)), (b) => b.toString(16).padStart(2, '0')).join('');
+    $('id').value = suggested = 'web-' + Array.from(crypto.getRandomValues(new Uint8Array(4)), (b) => b.toString(16).padStart(2, '0')).join('');
   }
 })();
