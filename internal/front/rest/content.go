@@ -87,7 +87,7 @@ func (d *Door) readFile(ctx context.Context, in *readRequest) (*streamed, error)
 		}
 		status = http.StatusPartialContent
 	}
-	body, f, err := d.core.ReadFile(ctx, in.ID, in.Path, offset, length)
+	body, f, err := d.core.ReadFile(ctx, in.ID, d.within(ctx, in.ID, in.Path), offset, length)
 	if err != nil {
 		return nil, err
 	}

@@ -72,7 +72,7 @@ func (d *Door) fileRoutes() {
 		PathInput
 		Follow bool `query:"follow" doc:"Describe what a symlink leads to."`
 	}) (*fileOutput, error) {
-		return fileOut(d.core.Stat(ctx, in.ID, in.Path, in.Follow))
+		return fileOut(d.core.Stat(ctx, in.ID, d.within(ctx, in.ID, in.Path), in.Follow))
 	})
 	register(d, operation{
 		id: "read-file", method: http.MethodGet, path: filesPath + "/content", tag: "files", summary: "Read a file",
@@ -102,7 +102,7 @@ func (d *Door) fileRoutes() {
 		if in.Path == "" {
 			return nil, errs.E(errs.Invalid, "path: missing")
 		}
-		return nil, d.core.RemoveFile(ctx, in.ID, in.Path, in.Recursive)
+		return nil, d.core.RemoveFile(ctx, in.ID, d.within(ctx, in.ID, in.Path), in.Recursive)
 	})
 	register(d, operation{
 		id: "move-file", method: http.MethodPost, path: filesPath + "/move", tag: "files", summary: "Rename a file or directory",
@@ -110,7 +110,7 @@ func (d *Door) fileRoutes() {
 		IDInput
 		Body MoveInput
 	}) (*fileOutput, error) {
-		return fileOut(d.core.MoveFile(ctx, in.ID, in.Body.From, in.Body.To, in.Body.Replace))
+		return fileOut(d.core.MoveFile(ctx, in.ID, d.within(ctx, in.ID, in.Body.From), d.within(ctx, in.ID, in.Body.To), in.Body.Replace))
 	})
 	register(d, operation{
 		id: "make-dir", method: http.MethodPost, path: filesPath + "/mkdir", tag: "files", summary: "Make a directory",
@@ -122,7 +122,7 @@ func (d *Door) fileRoutes() {
 		if err != nil {
 			return nil, err
 		}
-		return fileOut(d.core.MakeDir(ctx, in.ID, in.Body.Path, mode, in.Body.Parents))
+		return fileOut(d.core.MakeDir(ctx, in.ID, d.within(ctx, in.ID, in.Body.Path), mode, in.Body.Parents))
 	})
 }
 
@@ -158,7 +158,7 @@ func (d *Door) listFiles(ctx context.Context, in *struct {
 	Recursive bool `query:"recursive" doc:"Everything below, not only the directory itself."`
 },
 ) (*struct{ Body FileList }, error) {
-	dir := in.Path
+	dir := d.within(ctx, in.ID, in.Path)
 	if dir == "" {
 		dir = sandbox.WorkspaceDir
 	}
@@ -173,6 +173,22 @@ func (d *Door) listFiles(ctx context.Context, in *struct {
 		out.Entries = append(out.Entries, fileJSON(f))
 	}
 	return &struct{ Body FileList }{out}, nil
+}
+
+// within gives a relative path of a sandboxed sandbox the root that sandboxed
+// documents. "" is that root.
+func (d *Door) within(ctx context.Context, id, p string) string {
+	if path.IsAbs(p) {
+		return p
+	}
+	b, err := d.core.Sandbox(ctx, id)
+	if err != nil || b.Spec.Labels[sandboxedLabel] == "" {
+		return p // what is wrong with the id the act itself says
+	}
+	if p == "" {
+		return sandboxedApp
+	}
+	return sandboxedApp + "/" + p // whatever p climbs over, as in any other path
 }
 
 func absolute(p string) string {
@@ -229,7 +245,7 @@ func (d *Door) writeFile(ctx context.Context, in *writeRequest) (*fileOutput, er
 	if w.Mode, err = parseMode(text); err != nil {
 		return nil, err
 	}
-	return fileOut(d.core.WriteFile(ctx, in.ID, file, body, w))
+	return fileOut(d.core.WriteFile(ctx, in.ID, d.within(ctx, in.ID, file), body, w))
 }
 
 func (in WriteInput) reader() (io.Reader, error) {

@@ -24,6 +24,13 @@ import (
 // defaultExternalUser owns what a request does not ascribe to anybody.
 const defaultExternalUser = "local"
 
+// sandboxedLabel marks the sandboxes that the dialect made. Relative paths of
+// their files are below sandboxedApp, which they begin with.
+const (
+	sandboxedLabel = "sandboxd.managed"
+	sandboxedApp   = sandbox.WorkspaceDir + "/app"
+)
+
 // sandboxedPath reports whether a path speaks the dialect.
 func sandboxedPath(p string) bool {
 	return p == "/sandbox" || p == "/sandboxes" || strings.HasPrefix(p, "/sandbox/")
@@ -214,6 +221,7 @@ func (d *Door) sandboxedCreate(w http.ResponseWriter, r *http.Request) error {
 	req := core.CreateRequest{ID: in.ID, IdempotencyKey: r.Header.Get("Idempotency-Key"), Spec: sandbox.Spec{
 		Image: in.Image, Isolation: sandbox.Isolation(in.Isolation), Env: in.Env, Ports: in.Ports,
 		Visibility: sandbox.Visibility(in.Visibility), IdlePolicy: sandbox.IdleSleep, External: sandbox.External{UserID: defaultExternalUser},
+		Labels: map[string]string{sandboxedLabel: "true"},
 	}}
 	if in.Visibility == "" {
 		req.Spec.Visibility = sandbox.Public // as sandboxed's previews are
@@ -231,6 +239,8 @@ func (d *Door) sandboxedCreate(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	// The sandbox is there without it too: a full disk says so at the first write.
+	_, _ = d.core.MakeDir(r.Context(), string(b.ID), sandboxedApp, 0, true)
 	front.WriteJSON(w, http.StatusCreated, sandboxedRow(b))
 	return nil
 }
