@@ -25,6 +25,15 @@ type Principal struct {
 // Sees reports whether p may know of what belongs to a tenant.
 func (p Principal) Sees(tenant string) bool { return p.Tenant == "" || p.Tenant == tenant }
 
+// Key names p among the principals of all times: a name that an operator gives
+// to another tenant's token is somebody else. Names have no "@".
+func (p Principal) Key() string {
+	if p.Tenant == "" {
+		return p.Name
+	}
+	return p.Name + "@" + p.Tenant
+}
+
 // Token gives a secret a name. Several names let the operator withdraw one.
 type Token struct {
 	Name   string

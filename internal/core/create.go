@@ -149,9 +149,7 @@ func (s *Service) claim(ctx context.Context, r CreateRequest) (claim *store.Clai
 		return nil, "", errs.E(errs.Invalid, "the request cannot be compared with others").Because(err)
 	}
 	hash := sha256.Sum256(text)
-	p := auth.From(ctx)
-	// Names are unique, so no tenant can meet another's key.
-	claim, err = s.cfg.Store.Idempotency(ctx, p.Name, r.IdempotencyKey, hex.EncodeToString(hash[:]))
+	claim, err = s.cfg.Store.Idempotency(ctx, auth.From(ctx).Key(), r.IdempotencyKey, hex.EncodeToString(hash[:]))
 	if err != nil {
 		return nil, "", err
 	}
@@ -166,6 +164,9 @@ func (s *Service) repeated(ctx context.Context, uid string) (sandbox.Sandbox, er
 	b, err := s.cfg.Store.SandboxByUID(ctx, sandbox.UID(uid))
 	if err != nil {
 		return b, err
+	}
+	if !auth.From(ctx).Sees(b.Tenant) {
+		return sandbox.Sandbox{}, noSuchSandbox()
 	}
 	if b.State == sandbox.Destroyed {
 		return b, errs.E(errs.Conflict, "the sandbox that this idempotency key made was destroyed").

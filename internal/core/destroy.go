@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -41,6 +42,12 @@ func (s *Service) Purge(ctx context.Context, id string) (freed int64, err error)
 		return 0, err
 	}
 	defer leave()
+	// Who sees neither the sandbox nor a disk does not wait for the lock.
+	if _, err := s.find(ctx, id); errors.Is(err, errs.NotFound) {
+		if _, kept, keptErr := s.keptDisk(ctx, parsed); keptErr != nil || !kept {
+			return 0, cmp.Or(keptErr, err)
+		}
+	}
 	s.cutInstallation(ctx, id)
 	unlock, err := s.ids.lock(ctx, parsed.Key())
 	if err != nil {

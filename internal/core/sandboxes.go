@@ -52,18 +52,18 @@ func (s *Service) findHistory(ctx context.Context, id string) (sandbox.Sandbox, 
 }
 
 // change finds a sandbox and holds its lock, so that what it returns stays
-// true until unlock.
+// true until unlock. Only who may see the sandbox waits for its lock: to
+// everybody else it takes no longer than one that does not exist.
 func (s *Service) change(ctx context.Context, id string) (b sandbox.Sandbox, unlock func(), err error) {
 	leave, err := s.life.enter(ctx)
 	if err != nil {
 		return b, nil, err
 	}
-	parsed, err := sandbox.ParseID(id)
-	if err != nil {
+	if b, err = s.find(ctx, id); err != nil {
 		leave()
 		return b, nil, err
 	}
-	release, err := s.ids.lock(ctx, parsed.Key())
+	release, err := s.ids.lock(ctx, b.ID.Key())
 	if err != nil {
 		leave()
 		return b, nil, err

@@ -84,7 +84,7 @@ func (t *tx) move(b sandbox.Sandbox, to sandbox.State, c Change) (sandbox.Sandbo
 	n, err := t.exec(`UPDATE sandboxes SET state = $1, reason = $2, handle = $3, image_digest = $4, disk_uid = $5,
 			spec = $6, env = $7, updated_at = $8, started_at = $9, stopped_at = $10, destroyed_at = $11
 			WHERE uid = $12 AND state = $13`,
-		b.State, b.Reason, nullBytes(b.Handle), b.ImageDigest, b.DiskUID,
+		b.State, b.Reason, t.seal.handleColumn(b.UID, b.Handle), b.ImageDigest, b.DiskUID,
 		spec, env, micros(at), micros(b.StartedAt), micros(b.StoppedAt), micros(b.DestroyedAt), b.UID, from)
 	if err != nil {
 		return b, err

@@ -10,7 +10,6 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
-	"github.com/cubbyhq/cubby/internal/seal"
 )
 
 const sandboxColumns = `s.uid, s.id, s.tenant, s.spec, s.state, s.reason, s.handle, s.image_digest, s.disk_uid,
@@ -54,6 +53,7 @@ func (s *Store) CreateSandbox(ctx context.Context, b sandbox.Sandbox, events ...
 	if err != nil {
 		return err
 	}
+	handle := s.seal.handleColumn(b.UID, b.Handle)
 	err = s.update(ctx, relaxed, func(t *tx) error {
 		if err := t.vacate(b.ID, now); err != nil {
 			return err
@@ -70,7 +70,7 @@ func (s *Store) CreateSandbox(ctx context.Context, b sandbox.Sandbox, events ...
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)`,
 			b.UID, b.ID, b.ID.Key(), b.Tenant, b.Spec.Thread, spec, env,
 			b.Spec.External.UserID, b.Spec.External.ProjectID, b.Spec.External.WorkspaceID,
-			b.State, b.Reason, nullBytes(b.Handle), b.ImageDigest, b.DiskUID,
+			b.State, b.Reason, handle, b.ImageDigest, b.DiskUID,
 			micros(b.CreatedAt), micros(b.UpdatedAt), micros(b.StartedAt), micros(b.StoppedAt), micros(b.DestroyedAt),
 		); err != nil {
 			return err
@@ -133,11 +133,11 @@ func (s *Store) SandboxByUID(ctx context.Context, uid sandbox.UID) (sandbox.Sand
 	return b, s.fault(err)
 }
 
-// SetHandle stores the driver's note verbatim.
+// SetHandle stores the driver's note, which may hold env values: it is sealed.
 func (s *Store) SetHandle(ctx context.Context, uid sandbox.UID, handle []byte) error {
 	return s.update(ctx, relaxed, func(t *tx) error {
 		n, err := t.exec(`UPDATE sandboxes SET handle = $1, updated_at = $2 WHERE uid = $3`,
-			nullBytes(handle), micros(s.now()), uid)
+			s.seal.handleColumn(uid, handle), micros(s.now()), uid)
 		if err == nil && n == 0 {
 			err = noSuchSandbox()
 		}
@@ -205,21 +205,6 @@ func (t *tx) setLabels(uid sandbox.UID, labels map[string]string) error {
 	return nil
 }
 
-// sealer reads and writes the columns that hold env values.
-type sealer struct{ *seal.Key }
-
-// specColumns renders a sandbox's spec; env is apart from it and sealed, "" is
-// none.
-func (k sealer) specColumns(b sandbox.Sandbox) (spec, env string, err error) {
-	values := b.Spec.Env
-	b.Spec.Env = nil
-	if spec, err = encode(b.Spec); err != nil || len(values) == 0 {
-		return spec, "", err
-	}
-	text, err := encode(values)
-	return spec, k.Seal(string(b.UID), []byte(text)), err
-}
-
 // scanSandbox returns NotFound for a row that is not there.
 func (k sealer) scanSandbox(r row) (sandbox.Sandbox, error) {
 	var b sandbox.Sandbox
@@ -232,6 +217,9 @@ func (k sealer) scanSandbox(r row) (sandbox.Sandbox, error) {
 		return sandbox.Sandbox{}, noSuchSandbox()
 	}
 	if err != nil {
+		return sandbox.Sandbox{}, err
+	}
+	if b.Handle, err = k.openHandle(b.UID, b.Handle); err != nil {
 		return sandbox.Sandbox{}, err
 	}
 	if err := decode(spec, &b.Spec); err != nil {
@@ -266,13 +254,6 @@ func decode(text []byte, v any) error {
 		return errs.E(errs.Internal, "the store is damaged").Because(err)
 	}
 	return nil
-}
-
-func nullBytes(b []byte) any {
-	if len(b) == 0 {
-		return nil
-	}
-	return b
 }
 
 func orTime(t, or time.Time) time.Time {

@@ -127,7 +127,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 		s.reads.db, s.writes.db = s.engine.read, s.engine.write
 	}
 	s.turn <- struct{}{}
-	if err := s.releaseUnfinishedClaims(ctx); err != nil {
+	if err := errors.Join(s.releaseUnfinishedClaims(ctx), s.sealHandles(ctx)); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil

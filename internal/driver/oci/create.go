@@ -57,7 +57,13 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) (h driver.Handle,
 	if err != nil {
 		return nil, err
 	}
-	return h, os.WriteFile(b.noteFile(), h, 0o600)
+	// The copy is for what looks at all sandboxes, and env values are secrets.
+	n.Env = nil
+	short, err := n.handle()
+	if err != nil {
+		return nil, err
+	}
+	return h, os.WriteFile(b.noteFile(), short, 0o600)
 }
 
 // disks are where the sandbox's files are on the host.

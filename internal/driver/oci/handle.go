@@ -105,7 +105,8 @@ func (b box) channel() string { return b.path("channel") }
 func (b box) socket() string  { return b.path("channel/host.sock") }
 func (b box) runFile() string { return b.path("run.json") }
 
-// noteFile is a copy of the handle, for what has to look at all sandboxes.
+// noteFile is a copy of the handle without its env, for what has to look at
+// all sandboxes.
 func (b box) noteFile() string { return b.path("note.json") }
 func (b box) log() string      { return b.path("bundle/log") }
 func (b box) pidFile() string  { return b.path("bundle/pid") }

@@ -1,0 +1,80 @@
+package core_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+)
+
+// TestAStrangerDoesNotWaitForTheLockOfAnotherTenantsSandbox holds the lock of a
+// sandbox in the middle of a stop: every act of another tenant ends meanwhile,
+// as for an id that nobody has.
+func TestAStrangerDoesNotWaitForTheLockOfAnotherTenantsSandbox(t *testing.T) {
+	w := stoppedWorld(t)
+	stopping, goOn := make(chan struct{}), make(chan struct{})
+	w.fake.Before = func(_ context.Context, method string, _ sandbox.UID) {
+		if method == "Stop" {
+			close(stopping)
+			<-goOn
+		}
+	}
+	w.start()
+	w.createIn("acme", "a")
+	stopped := make(chan error, 1)
+	go func() {
+		_, err := w.Stop(as(w.ctx, "alice", "acme"), "a", 0)
+		stopped <- err
+	}()
+	<-stopping
+
+	ctx, cancel := context.WithTimeout(as(w.ctx, "bob", "beta"), 30*time.Second)
+	defer cancel()
+	ports := []int{80}
+	for name, act := range map[string]func() error{
+		"Update":          func() error { _, err := w.Update(ctx, "a", core.Patch{Ports: &ports}); return err },
+		"Keepalive":       func() error { _, err := w.Keepalive(ctx, "a", core.Keepalive{}); return err },
+		"Start":           func() error { _, err := w.Start(ctx, "a"); return err },
+		"Stop":            func() error { _, err := w.Stop(ctx, "a", 0); return err },
+		"Destroy":         func() error { return w.Destroy(ctx, "a", false) },
+		"Purge":           func() error { _, err := w.Purge(ctx, "a"); return err },
+		"ReadFile":        func() error { _, _, err := w.ReadFile(ctx, "a", "f", 0, -1); return err },
+		"Exec":            func() error { _, err := w.Exec(ctx, "a", sandbox.ExecSpec{Shell: "true"}); return err },
+		"InstallPackages": func() error { _, err := w.InstallPackages(ctx, "a", core.PackagesRequest{Runtime: "python"}, 0); return err },
+		"Terminals":       func() error { _, err := w.Terminals(ctx, "a"); return err },
+	} {
+		if err := act(); !errors.Is(err, errs.NotFound) {
+			t.Errorf("%s of a stranger = %v, want not found", name, err)
+		}
+	}
+	if _, err := w.Create(ctx, core.CreateRequest{ID: "a"}); !errors.Is(err, errs.Conflict) {
+		t.Errorf("Create of a stranger = %v, want conflict", err)
+	}
+	close(goOn)
+	if err := <-stopped; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestTheNameOfATokenGivenToAnotherTenantHasNoneOfItsIdempotencyKeys renames a
+// token: web@acme becomes web@beta.
+func TestTheNameOfATokenGivenToAnotherTenantHasNoneOfItsIdempotencyKeys(t *testing.T) {
+	w := newWorld(t)
+	req := core.CreateRequest{IdempotencyKey: "k"}
+	acme, err := w.Create(as(w.ctx, "web", "acme"), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	beta, err := w.Create(as(w.ctx, "web", "beta"), req)
+	if err != nil || beta.UID == acme.UID || beta.Tenant != "beta" {
+		t.Errorf("the create of web@beta = %s of %q, %v, want a sandbox of its own", beta.ID, beta.Tenant, err)
+	}
+	again, err := w.Create(as(w.ctx, "web", "acme"), req)
+	if err != nil || again.UID != acme.UID {
+		t.Errorf("the repeated create of web@acme = %s, %v, want %s", again.UID, err, acme.UID)
+	}
+}
