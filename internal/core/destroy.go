@@ -55,10 +55,10 @@ func (s *Service) Purge(ctx context.Context, id string) (freed int64, err error)
 	}
 	defer unlock()
 
-	b, err := s.find(ctx, id)
-	there := err == nil
-	if err != nil && !errors.Is(err, errs.NotFound) {
-		return 0, err
+	b, findErr := s.find(ctx, id)
+	there := findErr == nil
+	if !there && !errors.Is(findErr, errs.NotFound) {
+		return 0, findErr
 	}
 	if there {
 		if freed, err = s.destroy(ctx, b, destruction{}); err != nil {
@@ -71,7 +71,7 @@ func (s *Service) Purge(ctx context.Context, id string) (freed int64, err error)
 	}
 	if !kept {
 		if !there {
-			return 0, noSuchSandbox()
+			return 0, findErr
 		}
 		return freed, nil
 	}

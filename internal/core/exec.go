@@ -148,7 +148,7 @@ func (s *Service) findRunning(ctx context.Context, id string) (sandbox.Sandbox, 
 		return b, nil, err
 	}
 	if b.State != sandbox.Running {
-		return b, nil, notRunning(b)
+		return b, nil, s.notRunning(b)
 	}
 	r := s.runOf(b.UID)
 	if r == nil {
@@ -157,8 +157,8 @@ func (s *Service) findRunning(ctx context.Context, id string) (sandbox.Sandbox, 
 	return b, r, nil
 }
 
-func notRunning(b sandbox.Sandbox) error {
-	e := errs.E(errs.WrongState, "the sandbox is %s", b.State)
+func (s *Service) notRunning(b sandbox.Sandbox) error {
+	e := errs.E(errs.WrongState, "the sandbox is %s%s", b.State, rested(b, s.now()))
 	switch b.State {
 	case sandbox.Creating:
 		return e.Hint("wait until it is running").RetryAfter(time.Second)

@@ -66,7 +66,7 @@ func (s *Service) files(ctx context.Context, id string) (*access, error) {
 		return &access{fileAPI: r.guest, b: b, run: r, done: r.open(ctx)}, nil
 	}
 	if b.State != sandbox.Stopped && b.State != sandbox.Sleeping {
-		return nil, notRunning(b)
+		return nil, s.notRunning(b)
 	}
 	return s.filesOfStopped(ctx, b)
 }

@@ -30,7 +30,7 @@ func (s *Service) Keepalive(ctx context.Context, id string, k Keepalive) (sandbo
 	}
 	defer unlock()
 	if b.State != sandbox.Running {
-		return sandbox.Sandbox{}, notRunning(b)
+		return sandbox.Sandbox{}, s.notRunning(b)
 	}
 	r := s.runOf(b.UID)
 	if r == nil {

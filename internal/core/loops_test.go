@@ -118,8 +118,13 @@ func TestIdleSandboxes(t *testing.T) {
 			t.Errorf("%s was stopped because of %q", id, b.Reason)
 		}
 	}
-	if _, err := w.Sandbox(w.ctx, "destroy"); !errors.Is(err, errs.NotFound) {
-		t.Errorf("destroy: %v, want not found", err)
+	_, err := w.Sandbox(w.ctx, "destroy")
+	if info := errs.Public(err); info.Kind != errs.NotFound || !strings.HasPrefix(info.Message, "no such sandbox: destroyed ") || !strings.HasSuffix(info.Message, " ago: idle") || info.Hint == "" {
+		t.Errorf("destroy: %+v, want not found, and why", info)
+	}
+	_, err = w.Exec(w.ctx, "stop", sandbox.ExecSpec{Shell: "true"})
+	if info := errs.Public(err); info.Kind != errs.WrongState || !strings.HasPrefix(info.Message, "the sandbox is stopped (") || !strings.HasSuffix(info.Message, " ago: idle)") {
+		t.Errorf("a command in the one that rests: %+v, want that it was stopped, and why", info)
 	}
 }
 

@@ -18,18 +18,19 @@ import (
 
 func noSuchSandbox() error { return errs.E(errs.NotFound, "no such sandbox") }
 
-// find returns the caller's sandbox with an id.
+// find returns the caller's sandbox with an id. NotFound says what became of the
+// last one that had it.
 func (s *Service) find(ctx context.Context, id string) (sandbox.Sandbox, error) {
 	parsed, err := sandbox.ParseID(id)
 	if err != nil {
 		return sandbox.Sandbox{}, err
 	}
 	b, err := s.cfg.Store.Sandbox(ctx, parsed)
+	if errors.Is(err, errs.NotFound) || err == nil && !auth.From(ctx).Sees(b.Tenant) {
+		err = s.noSuch(ctx, parsed)
+	}
 	if err != nil {
 		return sandbox.Sandbox{}, err
-	}
-	if !auth.From(ctx).Sees(b.Tenant) {
-		return sandbox.Sandbox{}, noSuchSandbox()
 	}
 	return b, nil
 }

@@ -28,7 +28,7 @@ func (s *Service) Start(ctx context.Context, id string) (sandbox.Sandbox, error)
 		return s.upToDate(b), nil
 	case sandbox.Stopped, sandbox.Sleeping:
 	default:
-		return sandbox.Sandbox{}, notRunning(b)
+		return sandbox.Sandbox{}, s.notRunning(b)
 	}
 	booted, err := s.admission.take(ctx, b)
 	if err != nil {

@@ -36,16 +36,19 @@ func TestAStrangerDoesNotWaitForTheLockOfAnotherTenantsSandbox(t *testing.T) {
 	defer cancel()
 	ports := []int{80}
 	for name, act := range map[string]func() error{
-		"Update":          func() error { _, err := w.Update(ctx, "a", core.Patch{Ports: &ports}); return err },
-		"Keepalive":       func() error { _, err := w.Keepalive(ctx, "a", core.Keepalive{}); return err },
-		"Start":           func() error { _, err := w.Start(ctx, "a"); return err },
-		"Stop":            func() error { _, err := w.Stop(ctx, "a", 0); return err },
-		"Destroy":         func() error { return w.Destroy(ctx, "a", false) },
-		"Purge":           func() error { _, err := w.Purge(ctx, "a"); return err },
-		"ReadFile":        func() error { _, _, err := w.ReadFile(ctx, "a", "f", 0, -1); return err },
-		"Exec":            func() error { _, err := w.Exec(ctx, "a", sandbox.ExecSpec{Shell: "true"}); return err },
-		"InstallPackages": func() error { _, err := w.InstallPackages(ctx, "a", core.PackagesRequest{Runtime: "python"}, 0); return err },
-		"Terminals":       func() error { _, err := w.Terminals(ctx, "a"); return err },
+		"Update":    func() error { _, err := w.Update(ctx, "a", core.Patch{Ports: &ports}); return err },
+		"Keepalive": func() error { _, err := w.Keepalive(ctx, "a", core.Keepalive{}); return err },
+		"Start":     func() error { _, err := w.Start(ctx, "a"); return err },
+		"Stop":      func() error { _, err := w.Stop(ctx, "a", 0); return err },
+		"Destroy":   func() error { return w.Destroy(ctx, "a", false) },
+		"Purge":     func() error { _, err := w.Purge(ctx, "a"); return err },
+		"ReadFile":  func() error { _, _, err := w.ReadFile(ctx, "a", "f", 0, -1); return err },
+		"Exec":      func() error { _, err := w.Exec(ctx, "a", sandbox.ExecSpec{Shell: "true"}); return err },
+		"InstallPackages": func() error {
+			_, err := w.InstallPackages(ctx, "a", core.PackagesRequest{Runtime: "python"}, 0)
+			return err
+		},
+		"Terminals": func() error { _, err := w.Terminals(ctx, "a"); return err },
 	} {
 		if err := act(); !errors.Is(err, errs.NotFound) {
 			t.Errorf("%s of a stranger = %v, want not found", name, err)
@@ -76,5 +79,36 @@ func TestTheNameOfATokenGivenToAnotherTenantHasNoneOfItsIdempotencyKeys(t *testi
 	again, err := w.Create(as(w.ctx, "web", "acme"), req)
 	if err != nil || again.UID != acme.UID {
 		t.Errorf("the repeated create of web@acme = %s, %v, want %s", again.UID, err, acme.UID)
+	}
+}
+
+// TestADestroyedSandboxIsNotUnknown: those of its tenant learn when and why it
+// ended, others that there is none.
+func TestADestroyedSandboxIsNotUnknown(t *testing.T) {
+	c := &clock{now: time.Now()}
+	w := newWorld(t, func(cfg *core.Config) { cfg.Now = c.Now })
+	w.createIn("acme", "a")
+	if err := w.Destroy(w.ctx, "a", false); err != nil {
+		t.Fatal(err)
+	}
+	message := func(ctx context.Context) string {
+		t.Helper()
+		_, err := w.Exec(ctx, "a", sandbox.ExecSpec{Shell: "true"})
+		if !errors.Is(err, errs.NotFound) {
+			t.Errorf("Exec = %v, want not found", err)
+		}
+		return errs.Public(err).Message
+	}
+	for tenant, want := range map[string]string{
+		"acme": "no such sandbox: destroyed just now", "": "no such sandbox: destroyed just now", "beta": "no such sandbox",
+	} {
+		if got := message(as(w.ctx, "x", tenant)); got != want {
+			t.Errorf("a caller of %q hears %q, want %q", tenant, got, want)
+		}
+	}
+	// Another tenant has the id now: acme still learns of its own.
+	w.createIn("beta", "a")
+	if got := message(as(w.ctx, "x", "acme")); got != "no such sandbox: destroyed just now" {
+		t.Errorf("with the id in other hands acme hears %q", got)
 	}
 }

@@ -50,7 +50,7 @@ func findSession(ctx context.Context, s *core.Service, id, thread string) (sandb
 	b, err := s.Sandbox(ctx, id)
 	switch {
 	case errors.Is(err, errs.Invalid) || errors.Is(err, errs.NotFound):
-		return b, &noSession{errs.E(errs.NotFound, "Session '%.64s' not found", id)}
+		return b, &noSession{errs.E(errs.NotFound, "Session '%.64s' not found%s", id, core.Fate(err))}
 	case err != nil:
 		return b, err
 	case b.Spec.Thread != thread:

@@ -254,7 +254,7 @@ func (d *Door) agentDeleteSession(w http.ResponseWriter, r *http.Request) error 
 	err := d.core.Destroy(r.Context(), id, false)
 	switch {
 	case errors.Is(err, errs.NotFound), errors.Is(err, errs.Invalid):
-		front.WriteJSON(w, http.StatusNotFound, sandboxedError{"Session not found"})
+		front.WriteJSON(w, http.StatusNotFound, sandboxedError{"Session not found" + core.Fate(err)})
 		return nil
 	case err != nil:
 		d.logInternal(r.Context(), err)

@@ -86,7 +86,7 @@ var sandboxedStatus = map[sandbox.State]string{
 func sandboxedRow(b sandbox.Sandbox) SandboxedRow {
 	s := b.Spec
 	row := SandboxedRow{
-		ID: string(b.ID), Status: sandboxedStatus[b.State], Image: s.Image, WorkspaceMnt: sandbox.WorkspaceDir, ErrorMessage: b.Reason,
+		ID: string(b.ID), Status: sandboxedStatus[b.State], Image: s.Image, WorkspaceMnt: sandbox.WorkspaceDir, ErrorMessage: core.Fault(b),
 		Ports: append([]int{}, s.Ports...), CreatedAt: b.CreatedAt.UTC(), UpdatedAt: b.UpdatedAt.UTC(), LastActiveAt: b.LastActiveAt.Unix(),
 		ExternalUserID: s.External.UserID, ExternalProjectID: s.External.ProjectID, ExternalWorkspaceID: s.External.WorkspaceID,
 		Visibility: string(s.Visibility), IdlePolicy: string(s.IdlePolicy),
@@ -324,7 +324,7 @@ func (d *Door) sandboxedKeepalive(w http.ResponseWriter, r *http.Request) error 
 // noRow gives an unknown id sandboxed's words.
 func noRow(err error) error {
 	if errs.KindOf(err) == errs.NotFound {
-		return errs.E(errs.NotFound, "no sandbox row for that id").Because(err)
+		return errs.E(errs.NotFound, "no sandbox row for that id%s", core.Fate(err)).Because(err)
 	}
 	return err
 }

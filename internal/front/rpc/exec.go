@@ -47,7 +47,7 @@ func (d *Door) run(ctx context.Context, id string, spec sandbox.ExecSpec) (*conn
 			d.abandon(ctx, id, res.Exec.Seq)
 		}
 		if d.unknownSession(ctx, id, err) {
-			return connect.NewResponse(&sandboxv1.ExecResponse{ExitCode: noCode, Stderr: noSession}), nil
+			return connect.NewResponse(&sandboxv1.ExecResponse{ExitCode: noCode, Stderr: missing(err)}), nil
 		}
 		return nil, err
 	}
@@ -119,7 +119,7 @@ func (d *Door) ExecStream(ctx context.Context, req *connect.Request[sandboxv1.Ex
 	x, err := d.core.Exec(ctx, in.GetSessionId(), sandbox.ExecSpec{Shell: in.GetCommand(), Cwd: in.GetWorkdir(), Timeout: &limit})
 	if err != nil {
 		if d.unknownSession(ctx, in.GetSessionId(), err) {
-			return to.Send(&sandboxv1.ExecStreamResponse{Type: "error", Data: noSession})
+			return to.Send(&sandboxv1.ExecStreamResponse{Type: "error", Data: missing(err)})
 		}
 		return err
 	}
@@ -217,7 +217,7 @@ func (d *Door) PipInstall(ctx context.Context, req *connect.Request[sandboxv1.Pi
 	}
 	b, err := d.session(ctx, in.GetSessionId())
 	if unknown(err) {
-		return refused(noSession)
+		return refused(missing(err))
 	}
 	if err != nil {
 		return nil, err

@@ -75,7 +75,7 @@ func (d *Door) inBand(ctx context.Context, id string, err error) (why *string, f
 	case errs.Invalid, errs.NotFound, errs.Conflict, errs.Forbidden, errs.TooLarge, errs.WrongState, errs.Unsupported, errs.Exhausted, errs.OverQuota:
 		said := sentence(info)
 		if _, err := d.core.Sandbox(ctx, id); unknown(err) {
-			said = noSession
+			said = missing(err)
 		}
 		return &said, nil
 	case errs.Unauthenticated, errs.Unavailable, errs.Unready, errs.Timeout, errs.Canceled, errs.Internal:

@@ -84,7 +84,7 @@ func (d *Door) session(ctx context.Context, id string) (sandbox.Sandbox, error) 
 	b, err := d.core.Sandbox(ctx, id)
 	switch {
 	case errors.Is(err, errs.Invalid), err == nil && !b.State.Live():
-		return b, notFound() // no session can have such an id; a failed one is none
+		return b, notFound(err) // no session can have such an id; a failed one is none
 	case err != nil:
 		return b, err
 	case b.State == sandbox.Running:
@@ -93,7 +93,7 @@ func (d *Door) session(ctx context.Context, id string) (sandbox.Sandbox, error) 
 		case err == nil:
 			return used, nil
 		case errors.Is(err, errs.NotFound):
-			return b, notFound() // it was just being destroyed
+			return b, notFound(err) // it was just being destroyed
 		}
 	}
 	return b, nil
@@ -102,7 +102,10 @@ func (d *Door) session(ctx context.Context, id string) (sandbox.Sandbox, error) 
 // noSession is what agentbox says where there is no such session.
 const noSession = "Session not found"
 
-func notFound() error { return errs.E(errs.NotFound, noSession) }
+func notFound(err error) error { return errs.E(errs.NotFound, "%s", missing(err)).Because(err) }
+
+// missing is noSession with what is known of the session that err does not find.
+func missing(err error) string { return noSession + core.Fate(err) }
 
 // DestroySession implements the service.
 func (d *Door) DestroySession(ctx context.Context, req *connect.Request[sandboxv1.DestroySessionRequest]) (*connect.Response[sandboxv1.DestroySessionResponse], error) {
@@ -120,7 +123,7 @@ func unknown(err error) bool { return errors.Is(err, errs.NotFound) || errors.Is
 func (d *Door) GetSession(ctx context.Context, req *connect.Request[sandboxv1.GetSessionRequest]) (*connect.Response[sandboxv1.GetSessionResponse], error) {
 	b, err := d.session(ctx, req.Msg.GetSessionId())
 	if errors.Is(err, errs.NotFound) {
-		err = notFound()
+		err = notFound(err)
 	}
 	if err != nil {
 		return nil, err

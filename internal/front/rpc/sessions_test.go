@@ -3,6 +3,7 @@ package rpc_test
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -93,7 +94,7 @@ func TestIdleSessions(t *testing.T) {
 	if ids := s.list(); len(ids) != 2 {
 		t.Errorf("left are %v", ids)
 	}
-	if out := s.exec(&sandboxv1.ExecRequest{SessionId: "unused", Command: "true"}); out.GetStderr() != "Session not found" {
+	if out := s.exec(&sandboxv1.ExecRequest{SessionId: "unused", Command: "true"}); !strings.HasPrefix(out.GetStderr(), "Session not found: destroyed ") || !strings.HasSuffix(out.GetStderr(), " ago: idle") {
 		t.Errorf("Exec in it = %v", out)
 	}
 	now.add(24 * time.Hour)
