@@ -57,6 +57,8 @@ type Config struct {
 
 	MaxSandboxes   int     `key:"max-sandboxes" default:"1000" usage:"sandboxes that may run at once"`
 	MaxPerTenant   int     `key:"max-per-tenant" default:"0" usage:"sandboxes of one tenant that may run at once; 0: no bound"`
+	MaxOfTenant    int     `key:"max-sandboxes-per-tenant" default:"1000" usage:"sandboxes that a tenant may have, stopped ones and disks kept for an id included; 0: no bound"`
+	DiskOfTenant   Bytes   `key:"max-disk-per-tenant" default:"0" usage:"size that the disks of a tenant's sandboxes, stopped ones and kept disks included, may have together; 0: no bound"`
 	MaxPerThread   int     `key:"max-per-thread" default:"3" usage:"sandboxes of one thread that may run at once; 0: no bound"`
 	MaxInThreads   int     `key:"max-thread-sandboxes" default:"5" usage:"sandboxes of one tenant's threads together that may run at once; those in no thread do not count; 0: no bound"`
 	MaxThreads     int     `key:"max-active-threads" default:"10" usage:"threads of one tenant that may have sandboxes; one more destroys the longest unused; 0: no bound"`
@@ -72,7 +74,13 @@ type Config struct {
 	ArchiveAccessKey Secret `key:"archive-access-key" usage:"access key id for archive-url"`
 	ArchiveSecretKey Secret `key:"archive-secret-key" usage:"secret access key for archive-url"`
 
+	AgentboxLimits  Limits `key:"agentbox-limits" usage:"limits of sandboxes made through agentbox's gRPC, as memory=4GiB,cpus=4,pids=512,disk=4GiB; what is left out is as in agentbox: 4GiB and 4 CPUs, or what the host has"`
+	SandboxedLimits Limits `key:"sandboxed-limits" usage:"the same for sandboxed's POST /sandbox; as in sandboxed: 10GiB, 1024 processes and all CPUs of the host"`
+	ECSLimits       Limits `key:"ecs-sandbox-limits" usage:"the same for ecs-sandbox's POST /sandbox; what is left out is as for POST /v1/sandboxes"`
+	MCPLimits       Limits `key:"mcp-limits" usage:"the same for sandboxes made over MCP; what is left out is as for POST /v1/sandboxes"`
+
 	HistoryRetention time.Duration `key:"history-retention" default:"168h" usage:"how long events and finished commands with their output are kept; 0: for ever"`
+	HistoryOfTenant  Bytes         `key:"max-history-per-tenant" default:"1GiB" usage:"what the history of a tenant may take: events, finished commands, and the output of destroyed sandboxes; the oldest goes first; 0: no bound"`
 	JournalPerExec   Bytes         `key:"journal-per-exec" default:"64MiB" usage:"output that is kept of one exec; what is cut is counted"`
 	JournalPerBox    Bytes         `key:"journal-per-sandbox" default:"256MiB" usage:"output that is kept of one sandbox; it counts against its disk"`
 
@@ -83,6 +91,7 @@ type Config struct {
 
 	ImportDirs    []string `key:"import-allowed-dirs" usage:"directories of the host that sandboxes may import from, as /dir,…; empty: none"`
 	ThreadUploads Bytes    `key:"max-thread-uploads" default:"1GiB" usage:"what the uploaded files of one thread may take"`
+	TenantUploads Bytes    `key:"max-tenant-uploads" default:"10GiB" usage:"what the uploaded files of all threads of a tenant may take; 0: no bound"`
 	APIBaseURL    string   `key:"api-base-url" usage:"where clients reach the API, as https://host[:port][/path]; for the download URLs of exports; empty: the address that is served"`
 
 	BodyLimit       Bytes         `key:"body-limit" default:"1MiB" usage:"largest JSON request body; code may take 8MiB in any case, and file uploads are not bound by it"`
@@ -127,6 +136,8 @@ func (c Config) Validate() error {
 		return errs.E(errs.Invalid, "log-format: %q is neither text nor json", c.LogFormat)
 	case c.MaxSandboxes < 1:
 		return errs.E(errs.Invalid, "max-sandboxes: %d leaves no room for a sandbox", c.MaxSandboxes)
+	case c.MaxOfTenant < 0:
+		return errs.E(errs.Invalid, "max-sandboxes-per-tenant: not negative").Hint("0 is no bound")
 	case min(c.MaxPerTenant, c.MaxPerThread, c.MaxInThreads, c.MaxThreads) < 0:
 		return errs.E(errs.Invalid, "max-per-tenant, max-per-thread, max-thread-sandboxes and max-active-threads are not negative").Hint("0 is no bound")
 	case !baseURL(c.APIBaseURL):

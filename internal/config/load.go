@@ -165,32 +165,7 @@ func parseEnv(environ []string) (map[string]string, error) {
 		return nil, errs.E(errs.Invalid, "unknown environment variable %s", strings.Join(unknown, ", ")).
 			Hint("the variables are listed in docs/configuration.md")
 	}
-	return values, sandboxedEnv(environ, values)
-}
-
-// sandboxedEnv accepts the two variables with which sandboxed's users
-// configure authentication.
-func sandboxedEnv(environ []string, values map[string]string) error {
-	for _, kv := range environ {
-		name, value, _ := strings.Cut(kv, "=")
-		switch {
-		case name == "SANDBOXD_API_TOKENS" && value != "":
-			if own, ok := values["tokens"]; ok && own != value {
-				return errs.E(errs.Invalid, "CUBBY_TOKENS and SANDBOXD_API_TOKENS are both set and differ")
-			}
-			values["tokens"] = value
-		case name == "SANDBOXD_API_AUTH_DISABLED":
-			if _, ok := values["auth-disabled"]; ok {
-				continue
-			}
-			switch strings.ToLower(value) {
-			case "", "0", "false", "no":
-			default:
-				values["auth-disabled"] = "true"
-			}
-		}
-	}
-	return nil
+	return values, referenceEnv(environ, values)
 }
 
 // parseFile returns the file's values as text, so that one parser per type
@@ -269,6 +244,12 @@ func set(f reflect.Value, text string) error {
 			return err
 		}
 		*p = n
+	case *Limits:
+		l, err := ParseLimits(text)
+		if err != nil {
+			return err
+		}
+		*p = l
 	case *time.Duration:
 		d, err := time.ParseDuration(text)
 		if err != nil {

@@ -46,8 +46,12 @@ type admission struct {
 type Caps struct {
 	All       int
 	PerTenant int
-	PerThread int // threads of different tenants are different
-	InThreads int // of one tenant's threads together
+	// OfTenant counts all that a tenant has, whether it runs or not, and
+	// DiskOfTenant the sizes of their disks: see [Service.tenantSeat].
+	OfTenant     int
+	DiskOfTenant int64
+	PerThread    int // threads of different tenants are different
+	InThreads    int // of one tenant's threads together
 }
 
 // place is what a running sandbox takes of the bounds.

@@ -32,6 +32,8 @@ type CreateRequest struct {
 	// Tenant is whose sandbox it is and whose files it shares; "" is the
 	// caller's own, if any.
 	Tenant string `json:",omitempty"`
+	// Interface is the way it came by.
+	Interface Interface `json:",omitempty"`
 	// Spec says what it shall be; zero fields take the defaults. ExecTimeout,
 	// IdleTimeout and MaxLifetime are read from the pointers below, because 0
 	// has a meaning there; KeptUntil is a keepalive's to set.
@@ -110,7 +112,11 @@ func (s *Service) plan(ctx context.Context, r CreateRequest) (sandbox.Sandbox, e
 		}
 	}
 	r.Spec.ExecTimeout, r.Spec.IdleTimeout, r.Spec.MaxLifetime, r.Spec.KeptUntil = 0, 0, 0, time.Time{}
-	b.Spec = fill(r.Spec, s.defaultsFor(r.Spec))
+	d := s.defaultsFor(r.Spec)
+	if limits, ok := s.limits[r.Interface]; ok {
+		d.Limits = limits
+	}
+	b.Spec = fill(r.Spec, d)
 	if r.ExecTimeout != nil {
 		b.Spec.ExecTimeout = *r.ExecTimeout
 	}
@@ -234,7 +240,7 @@ func (s *Service) create(ctx context.Context, b sandbox.Sandbox, m making) (sand
 			return b, err
 		}
 	}
-	leave, err := s.threadSeat(ctx, b)
+	leave, err := s.seat(ctx, b)
 	if err != nil {
 		return b, err
 	}

@@ -70,6 +70,10 @@ func (s *Service) beginExec(ctx context.Context, id string, spec sandbox.ExecSpe
 
 // begin is beginExec of a valid command in the run of b.
 func (s *Service) begin(ctx context.Context, b sandbox.Sandbox, r *run, spec sandbox.ExecSpec) (*liveExec, error) {
+	// What is kept of a command takes the host's disk.
+	if err := s.cfg.Disks.Admit(); err != nil {
+		return nil, err
+	}
 	err := r.reserve()
 	if err != nil {
 		return nil, err

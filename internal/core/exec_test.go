@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -419,4 +420,63 @@ func TestCancelOfAFinishedExecKillsWhatItLeft(t *testing.T) {
 		return err
 	})
 	left(func(seq int64) error { return w.Signal(w.ctx, "a", seq, "TERM", true) })
+}
+
+// TestLongCommandsAreCutInTheHistory: 0.9 MB of arguments are run whole and
+// leave a few KiB behind.
+func TestLongCommandsAreCutInTheHistory(t *testing.T) {
+	w := newWorld(t)
+	w.create("a")
+	long := strings.Repeat("x", 900_000)
+	for name, spec := range map[string]sandbox.ExecSpec{
+		"argv":     {Argv: []string{"sh", "-c", `printf %s "${#1}" "${#2}" "${#3}" "${#4}" "${#5}" "${#6}" "${#7}"`, "sh", long[:120_000], long[:120_000], long[:120_000], long[:120_000], long[:120_000], long[:120_000], long[:120_000]}},
+		"sessions": {Shell: "printf '%s' 120000120000120000120000120000120000120000 #" + long[:100_000], Session: "s"},
+	} {
+		r, err := w.RunExec(w.ctx, "a", spec, -1, core.OutputCaps{Stdout: -1, Stderr: -1})
+		if err != nil || string(r.Stdout) != strings.Repeat("120000", 7) {
+			t.Fatalf("%s: %.100q %.300q, %v", name, r.Stdout, r.Stderr, err)
+		}
+		w.until("its end is in the store", func() bool {
+			b, err := w.Sandbox(w.ctx, "a")
+			if err != nil {
+				t.Fatal(err)
+			}
+			x, err := w.store.Exec(w.ctx, b.UID, r.Exec.Seq)
+			if err != nil || !x.Status.Finished() {
+				return false
+			}
+			kept := x.Spec.Shell + strings.Join(x.Spec.Argv, "")
+			if len(kept) > 2*sandbox.KeptText || !strings.Contains(kept, "not kept]") {
+				t.Errorf("%s: the history keeps %d bytes: %.40q…%q", name, len(kept), kept, kept[max(0, len(kept)-60):])
+			}
+			return true
+		})
+	}
+}
+
+// TestCommandsRespectTheDiskReserve: what is kept of them takes the host's disk.
+func TestCommandsRespectTheDiskReserve(t *testing.T) {
+	var full atomic.Bool
+	w := newWorld(t, func(c *core.Config) { c.Disks = fullDisks{c.Disks, &full} })
+	w.create("a")
+	full.Store(true)
+	for _, session := range []string{"", "s"} {
+		if _, err := w.Exec(w.ctx, "a", sandbox.ExecSpec{Shell: "true", Session: session}); !errors.Is(err, errs.Exhausted) {
+			t.Errorf("Exec in session %q on a full host = %v, want exhausted", session, err)
+		}
+	}
+	full.Store(false)
+	w.sh("a", "true")
+}
+
+type fullDisks struct {
+	core.Disks
+	full *atomic.Bool
+}
+
+func (d fullDisks) Admit() error {
+	if d.full.Load() {
+		return errs.E(errs.Exhausted, "full")
+	}
+	return d.Disks.Admit()
 }

@@ -67,6 +67,9 @@ func (s *Service) enqueue(ctx context.Context, id string, spec sandbox.ExecSpec)
 // enqueue numbers a command that is valid and puts it into its queue.
 func (r *run) enqueue(ctx context.Context, b sandbox.Sandbox, spec sandbox.ExecSpec) (sandbox.Exec, error) {
 	s := r.s
+	if err := s.cfg.Disks.Admit(); err != nil {
+		return sandbox.Exec{}, err
+	}
 	// The order of the numbers is the order of the queue.
 	unlock, err := r.sessions.lock(ctx, queueOf(spec))
 	if err != nil {

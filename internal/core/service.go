@@ -130,6 +130,12 @@ type Config struct {
 	// TenantDiskBytes is the size of the disk that the sandboxes of a tenant
 	// share; 0: [DefaultTenantDisk]. Disks that exist keep theirs.
 	TenantDiskBytes int64
+	// HistoryOfTenant is what the history of one tenant may take in bytes; 0 is
+	// no bound.
+	HistoryOfTenant int64
+	// Limits are the operator's defaults for sandboxes made through an
+	// interface; zero fields are filled by [InterfaceLimits].
+	Limits map[Interface]sandbox.Limits
 	// HistoryRetention is how long events and output outlive a sandbox; 0 is
 	// for ever.
 	HistoryRetention time.Duration
@@ -151,11 +157,13 @@ type Service struct {
 	metrics  Metrics
 	host     Host
 	defaults sandbox.Spec
+	limits   map[Interface]sandbox.Limits
 	codeCaps CodeCaps
 	proxy    *egress.Proxy
 
 	life      *lifecycle
 	ids       keyedLocks // by sandbox.ID.Key; held by whoever changes a sandbox
+	quotas    keyedLocks // by tenant; held while a sandbox is counted and stored
 	seats     keyedLocks // by tenant; held by whoever makes a thread active
 	admission *admission
 	lifetimes lifetimes
@@ -175,7 +183,7 @@ type Service struct {
 }
 
 // New returns a Service. It starts nothing and changes nothing.
-func New(cfg Config) (*Service, error) {
+func New(cfg Config) (_ *Service, err error) {
 	s := &Service{
 		cfg:       cfg,
 		log:       cmp.Or(cfg.Log, slog.New(slog.DiscardHandler)),
@@ -217,6 +225,9 @@ func New(cfg Config) (*Service, error) {
 	}
 	if err := s.defaults.Validate(); err != nil {
 		return nil, fmt.Errorf("the defaults of sandboxes: %w", err)
+	}
+	if s.limits, err = interfaceLimits(cfg.Limits, s.defaults.Limits, s.host); err != nil {
+		return nil, err
 	}
 	s.admission = newAdmission(cfg, s.host.CPUs)
 	eg := cfg.Egress

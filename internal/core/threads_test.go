@@ -133,7 +133,7 @@ func TestDefaultsOfThreads(t *testing.T) {
 // none that is in use.
 func TestActiveThreads(t *testing.T) {
 	c := &clock{now: time.Now()}
-	uploads, err := hostfiles.OpenUploads(t.TempDir(), 1<<20, func() error { return nil })
+	uploads, err := hostfiles.OpenUploads(t.TempDir(), hostfiles.UploadLimits{Thread: 1 << 20}, func() error { return nil })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -237,7 +237,7 @@ func TestDestroyThread(t *testing.T) {
 	dir := t.TempDir()
 	w := newWorld(t, func(c *core.Config) {
 		var err error
-		if c.Uploads, err = hostfiles.OpenUploads(dir, 1<<20, func() error { return nil }); err != nil {
+		if c.Uploads, err = hostfiles.OpenUploads(dir, hostfiles.UploadLimits{Thread: 1 << 20}, func() error { return nil }); err != nil {
 			t.Fatal(err)
 		}
 	})

@@ -193,7 +193,7 @@ func (d *Daemon) open(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	uploads, err := hostfiles.OpenUploads(dirs.threads, int64(d.cfg.ThreadUploads), d.disks.Admit)
+	uploads, err := hostfiles.OpenUploads(dirs.threads, hostfiles.UploadLimits{Thread: int64(d.cfg.ThreadUploads), Tenant: int64(d.cfg.TenantUploads)}, d.disks.Admit)
 	if err != nil {
 		return err
 	}
@@ -201,12 +201,16 @@ func (d *Daemon) open(ctx context.Context, o options) error {
 		Store: d.store, Driver: d.driver, Disks: d.disks, Images: images, Journals: d.journals,
 		Egress: egress.Config{Operator: operator, Upstream: upstream, Log: d.log}, Authorities: authorities(os.Getenv), Log: d.log, Metrics: d.metrics, Now: o.now, Defaults: d.defaults(o.defaults),
 		IdleTimeout: d.idleTimeout(o.defaults),
-		Caps:        core.Caps{All: d.cfg.MaxSandboxes, PerTenant: d.cfg.MaxPerTenant, PerThread: d.cfg.MaxPerThread, InThreads: d.cfg.MaxInThreads}, MinFreeMemory: int64(d.cfg.MinFreeMemory),
+		Caps:        core.Caps{All: d.cfg.MaxSandboxes, PerTenant: d.cfg.MaxPerTenant, OfTenant: d.cfg.MaxOfTenant, DiskOfTenant: int64(d.cfg.DiskOfTenant), PerThread: d.cfg.MaxPerThread, InThreads: d.cfg.MaxInThreads}, MinFreeMemory: int64(d.cfg.MinFreeMemory),
 		Code:    &core.CodeCaps{Stdout: d.cfg.MaxStdoutChars, Stderr: d.cfg.MaxStderrChars, Result: d.cfg.MaxResultChars, Traceback: d.cfg.MaxTracebackChars},
 		Threads: core.ThreadLimits{IdleTimeout: &d.cfg.ThreadIdle, MaxLifetime: &d.cfg.ThreadLife, MaxActive: d.cfg.MaxThreads},
 		Uploads: uploads, ImportDirs: imports, BaseURL: d.baseURL,
-		TenantDiskBytes: int64(d.cfg.TenantDisk),
-		Archives:        archives, JournalBytes: int64(d.cfg.JournalPerBox), HistoryRetention: d.cfg.HistoryRetention,
+		TenantDiskBytes: int64(d.cfg.TenantDisk), HistoryOfTenant: int64(d.cfg.HistoryOfTenant),
+		Limits: map[core.Interface]sandbox.Limits{
+			core.Agentbox: sandbox.Limits(d.cfg.AgentboxLimits), core.Sandboxed: sandbox.Limits(d.cfg.SandboxedLimits),
+			core.ECSSandbox: sandbox.Limits(d.cfg.ECSLimits), core.MCP: sandbox.Limits(d.cfg.MCPLimits),
+		},
+		Archives: archives, JournalBytes: int64(d.cfg.JournalPerBox), HistoryRetention: d.cfg.HistoryRetention,
 		Packages: core.Packages{Indexes: indexes, Timeout: d.cfg.PackagesTimeout},
 	})
 	if err != nil {

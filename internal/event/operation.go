@@ -69,7 +69,7 @@ type ending struct {
 func ofExec(x sandbox.Exec, status sandbox.ExecStatus, p Payload) sandbox.Event {
 	e := New(x.Box, x.Actor, p)
 	if x.Spec.Kind != "" {
-		e.Kind, e.Payload = x.Spec.Kind, x.Spec.Detail
+		e.Kind, e.Payload = x.Spec.Kind, sandbox.KeptDetail(x.Spec.Detail)
 	}
 	e.Seq, e.Status = x.Seq, status
 	return e

@@ -12,7 +12,6 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
-	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -24,27 +23,35 @@ import (
 // Uploads are files of threads, below one directory of the host. Names of
 // tenants and threads are never part of a path: their sums are.
 type Uploads struct {
-	dir   string
-	limit int64
-	admit func() error
+	dir    string
+	limits UploadLimits
+	most   int // files and directories of one thread
+	admit  func() error
+	ledger uploadLedger
+}
 
-	mu sync.Mutex // held while a file is counted and gets its name
+// UploadLimits bound what uploads take in bytes.
+type UploadLimits struct {
+	Thread int64
+	Tenant int64 // of all its threads together; 0: no bound
 }
 
 // Bounds of one thread's uploads.
 const (
-	maxUploads    = 10_000
-	maxUploadName = 255 // bytes, of one part
+	maxUploads    = 10_000 // directories count
+	maxUploadName = 255    // bytes, of one part
 	maxUploadPath = 1024
+	// maxUploadDepth keeps the files of a thread quick to count.
+	maxUploadDepth = 32
 )
 
-// OpenUploads makes the directory. Limit bounds the bytes that one thread keeps;
-// admit is asked before and while files are written, and its error ends that.
-func OpenUploads(dir string, limit int64, admit func() error) (*Uploads, error) {
+// OpenUploads makes the directory. Admit is asked before and while files are
+// written, and its error ends that.
+func OpenUploads(dir string, limits UploadLimits, admit func() error) (*Uploads, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, errs.E(errs.Unavailable, "cannot make the directory of uploads").Because(err)
 	}
-	return &Uploads{dir: dir, limit: limit, admit: admit}, nil
+	return &Uploads{dir: dir, limits: limits, most: maxUploads, admit: admit}, nil
 }
 
 // Upload is a file that a thread has.
@@ -80,11 +87,15 @@ func UploadName(name string) (string, error) {
 	if clean == "" || len(clean) > maxUploadPath {
 		return "", errs.E(errs.Invalid, "the file name is empty or too long")
 	}
+	if len(parts) > maxUploadDepth {
+		return "", errs.E(errs.Invalid, "the file name has more than %d directories", maxUploadDepth-1)
+	}
 	return clean, nil
 }
 
 // Put stores a file of a thread; one of the same name is replaced when it is
-// complete. TooLarge beyond the thread's bound, Conflict when a directory has
+// complete. TooLarge beyond the thread's bound, OverQuota beyond the tenant's,
+// Conflict when a directory has
 // the name or a file is where a directory has to be.
 func (u *Uploads) Put(ctx context.Context, tenant, thread, name string, r io.Reader) (Upload, error) {
 	name, err := UploadName(name)
@@ -99,10 +110,15 @@ func (u *Uploads) Put(ctx context.Context, tenant, thread, name string, r io.Rea
 		return Upload{}, unwritten(err)
 	}
 	defer root.Close()
+	use, err := u.ledger.open(u, key(tenant), key(thread))
+	if err != nil {
+		return Upload{}, unwritten(err)
+	}
+	defer use.close()
 	temp := ".upload-" + rand.Text()
-	size, err := u.receive(ctx, root, temp, r)
+	size, err := u.receive(ctx, root, temp, r, use)
 	if err == nil {
-		err = u.publish(root, temp, name, size)
+		err = u.publish(root, temp, name, size, use)
 	}
 	if err != nil {
 		_ = root.Remove(temp)
@@ -130,7 +146,7 @@ func (u *Uploads) thread(tenant, thread string) (*os.Root, error) {
 	return root.OpenRoot(dir)
 }
 
-func (u *Uploads) receive(ctx context.Context, root *os.Root, temp string, r io.Reader) (size int64, err error) {
+func (u *Uploads) receive(ctx context.Context, root *os.Root, temp string, r io.Reader, use *uploadUse) (size int64, err error) {
 	f, err := root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return 0, err
@@ -141,50 +157,68 @@ func (u *Uploads) receive(ctx context.Context, root *os.Root, temp string, r io.
 		if err := errors.Join(ctx.Err(), u.admit()); err != nil {
 			return size, err
 		}
-		n, err := io.Copy(f, io.LimitReader(r, min(piece, u.limit-size+1)))
+		n, err := io.Copy(f, io.LimitReader(r, min(piece, u.limits.Thread-size+1)))
 		size += n
 		switch {
 		case err != nil:
 			return size, err
-		case size > u.limit:
+		case size > u.limits.Thread:
 			return size, u.full()
 		case n == 0:
 			return size, f.Sync()
+		}
+		if err := use.receive(n); err != nil {
+			return size, err
 		}
 	}
 }
 
 func (u *Uploads) full() error {
-	return errs.E(errs.TooLarge, "the files of a thread take at most %d bytes", u.limit).
+	return errs.E(errs.TooLarge, "the files of a thread take at most %d bytes", u.limits.Thread).
 		Hint("destroy the thread, or raise max-thread-uploads")
 }
 
-func (u *Uploads) publish(root *os.Root, temp, name string, size int64) error {
-	u.mu.Lock()
-	defer u.mu.Unlock()
+// publish counts a received file among those of its thread and gives it its
+// name. Other threads do not wait for it.
+func (u *Uploads) publish(root *os.Root, temp, name string, size int64, use *uploadUse) error {
+	use.thread.Lock()
+	defer use.thread.Unlock()
 	kept, err := root.OpenRoot(uploadsDir)
 	if err != nil {
 		return err
 	}
 	defer kept.Close()
-	total, files := size, 1
+	total, entries := size, 1
+	dirs := make(map[string]bool)
 	if err := walk(kept, func(rel string, kind fs.FileMode) error {
+		if kind.IsDir() {
+			dirs[filepath.ToSlash(rel)] = true
+			entries++
+		}
 		if !kind.IsRegular() || rel == filepath.FromSlash(name) {
 			return nil
 		}
 		info, err := kept.Lstat(rel)
 		if err == nil {
-			total, files = total+info.Size(), files+1
+			total, entries = total+info.Size(), entries+1
 		}
 		return err
 	}); err != nil {
 		return err
 	}
-	if total > u.limit {
+	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
+		if !dirs[dir] {
+			entries++
+		}
+	}
+	if total > u.limits.Thread {
 		return u.full()
 	}
-	if files > maxUploads {
-		return errs.E(errs.TooLarge, "a thread has at most %d files", maxUploads)
+	if entries > u.most {
+		return errs.E(errs.TooLarge, "a thread has at most %d files and directories", u.most).Hint("destroy the thread, or use fewer directories")
+	}
+	if err := use.keep(total, size); err != nil {
+		return err
 	}
 	if dir := path.Dir(name); dir != "." {
 		if err := kept.MkdirAll(filepath.FromSlash(dir), 0o700); err != nil {
@@ -230,6 +264,7 @@ func (u *Uploads) Remove(tenant, thread string) error {
 		return err
 	}
 	defer root.Close()
+	defer u.ledger.forget(key(tenant))
 	return root.RemoveAll(threadDir(tenant, thread))
 }
 
@@ -250,6 +285,7 @@ func (u *Uploads) Sweep(live map[[2]string]bool, before time.Time) error {
 		info, e := root.Lstat(dir)
 		if e == nil && !keep[dir] && info.ModTime().Before(before) {
 			e = root.RemoveAll(dir)
+			u.ledger.forget(filepath.Dir(dir))
 		}
 		if !errors.Is(e, fs.ErrNotExist) {
 			err = errors.Join(err, e)

@@ -20,7 +20,7 @@ import (
 func uploads(t *testing.T, limit int64) (*hostfiles.Uploads, string) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "threads")
-	u, err := hostfiles.OpenUploads(dir, limit, func() error { return nil })
+	u, err := hostfiles.OpenUploads(dir, hostfiles.UploadLimits{Thread: limit}, func() error { return nil })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +151,7 @@ func TestUploadsAtOnce(t *testing.T) {
 
 func TestUploadsWithoutRoom(t *testing.T) {
 	full := errs.E(errs.Exhausted, "full")
-	u, err := hostfiles.OpenUploads(t.TempDir(), 100, func() error { return full })
+	u, err := hostfiles.OpenUploads(t.TempDir(), hostfiles.UploadLimits{Thread: 100}, func() error { return full })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -109,8 +109,8 @@ func (s *Store) FinishExec(ctx context.Context, box sandbox.UID, seq int64, exit
 
 // FinishStartedExec is [Store.FinishExec] for an exec of which nobody has said
 // yet that it started, which costs a short one one write less, or which has a
-// result. Of e it reads Box, Seq, StartedAt, FinishedAt, Status, Exit and
-// Result.
+// result. Of e it reads Box, Seq, StartedAt, FinishedAt, Status, Exit, Result
+// and Spec, whose long texts are cut from now on.
 func (s *Store) FinishStartedExec(ctx context.Context, e sandbox.Exec, events ...sandbox.Event) (first bool, err error) {
 	if !e.Status.Finished() || e.Exit == nil {
 		return false, errs.E(errs.Internal, "%s is no end of an exec", e.Status)
@@ -118,6 +118,13 @@ func (s *Store) FinishStartedExec(ctx context.Context, e sandbox.Exec, events ..
 	text, err := encode(e.Exit)
 	if err != nil {
 		return false, err
+	}
+	var shorter string
+	if kept, cut := e.Spec.Kept(); cut {
+		kept.Env = nil
+		if shorter, err = encode(kept); err != nil {
+			return false, err
+		}
 	}
 	box, seq, at := e.Box, e.Seq, e.FinishedAt
 	err = s.update(ctx, relaxed, func(t *tx) error {
@@ -133,6 +140,11 @@ func (s *Store) FinishStartedExec(ctx context.Context, e sandbox.Exec, events ..
 			return err
 		}
 		first = true
+		if shorter != "" {
+			if _, err := t.exec(`UPDATE execs SET spec = $1 WHERE box = $2 AND seq = $3`, shorter, box, seq); err != nil {
+				return err
+			}
+		}
 		if err := t.dropEnv(box, seq); err != nil {
 			return err
 		}

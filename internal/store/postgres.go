@@ -117,13 +117,14 @@ func openPostgres(ctx context.Context, c Config, log *slog.Logger, patience time
 	return engine{
 		write: p.write, read: p.read,
 		// A commit is on disk when the server has acknowledged it.
-		flush:    func() error { return nil },
-		tidy:     p.watch,
-		classify: classifyPostgres,
-		begin:    p.begin,
-		commit:   p.commit,
-		again:    p.again,
-		close:    p.close,
+		flush:     func() error { return nil },
+		tidy:      p.watch,
+		classify:  classifyPostgres,
+		diskBytes: `(spec::json #>> '{limits,disk_bytes}')::bigint`,
+		begin:     p.begin,
+		commit:    p.commit,
+		again:     p.again,
+		close:     p.close,
 	}, nil
 }
 

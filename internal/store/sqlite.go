@@ -91,12 +91,13 @@ func openSQLite(ctx context.Context, path string) (_ engine, err error) {
 
 	return engine{
 		write: write, read: read, compiles: true,
-		begin:    func(ctx context.Context) (*sql.Tx, error) { return write.BeginTx(ctx, nil) },
-		commit:   (*sql.Tx).Commit,
-		flush:    newGroupSync(wal.sync).do,
-		tidy:     func(ctx context.Context) error { return checkpoint(ctx, read) },
-		classify: classifySQLite,
-		close:    closeAll,
+		begin:     func(ctx context.Context) (*sql.Tx, error) { return write.BeginTx(ctx, nil) },
+		commit:    (*sql.Tx).Commit,
+		flush:     newGroupSync(wal.sync).do,
+		tidy:      func(ctx context.Context) error { return checkpoint(ctx, read) },
+		classify:  classifySQLite,
+		diskBytes: `json_extract(spec, '$.limits.disk_bytes')`,
+		close:     closeAll,
 	}, nil
 }
 

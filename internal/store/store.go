@@ -91,7 +91,10 @@ type engine struct {
 	again func(ctx context.Context, n int, err error) bool
 	// classify gives a driver's error its kind.
 	classify func(error) error
-	close    func() error
+	// diskBytes is the expression that reads the size of a sandbox's disk out of
+	// its spec.
+	diskBytes string
+	close     func() error
 }
 
 // Open opens the database, makes it when it is missing and brings its schema

@@ -79,6 +79,24 @@ func (s *Store) TenantUse(ctx context.Context, name string) (TenantUse, error) {
 	return use, s.fault(err)
 }
 
+// Holdings is what a tenant has, whether it runs or not.
+type Holdings struct {
+	Sandboxes int   // that are not failed or destroyed
+	DiskBytes int64 // the limits of their disks
+	KeptDisks []sandbox.UID
+}
+
+// Holdings counts what a tenant has.
+func (s *Store) Holdings(ctx context.Context, tenant string) (h Holdings, err error) {
+	if err := s.row(ctx, `SELECT COUNT(*), CAST(COALESCE(SUM(`+s.engine.diskBytes+`), 0) AS BIGINT) FROM sandboxes
+			WHERE tenant = $1 AND state <> 'destroyed' AND state <> 'failed'`, tenant).Scan(&h.Sandboxes, &h.DiskBytes); err != nil {
+		return h, s.fault(err)
+	}
+	rows, err := s.rows(ctx, `SELECT disk_uid FROM kept_disks WHERE tenant = $1`, tenant)
+	h.KeptDisks, err = collect(rows, err, func(r row) (uid sandbox.UID, err error) { return uid, r.Scan(&uid) })
+	return h, s.fault(err)
+}
+
 // DropTenant forgets a tenant and returns it, for the caller to remove its
 // disk. NotFound when there is none, and Conflict while it has sandboxes.
 func (s *Store) DropTenant(ctx context.Context, name string) (t Tenant, err error) {

@@ -47,6 +47,7 @@ func tour(ctx context.Context, s *Store, id string) []step {
 		_, err := s.UpdateSpec(ctx, b.UID, func(*sandbox.Spec) error { return nil })
 		return err
 	})
+	read("Holdings", func() error { _, err := s.Holdings(ctx, b.Tenant); return err })
 	add("Touch", false, func() error { return s.Touch(ctx, b.UID, s.now()) })
 	add("CreateExec", false, func() error { _, err := s.CreateExec(ctx, e); return err })
 	read("ExecEnv", func() error { _, err := s.ExecEnv(ctx, b.UID, 1); return err })

@@ -225,7 +225,7 @@ func (d *Door) ecsCreate(w http.ResponseWriter, r *http.Request) error {
 		}
 		spec.Metadata[key] = text
 	}
-	b, err := d.core.Create(r.Context(), core.CreateRequest{ID: in.ID, Spec: spec, IdleTimeout: &ttl})
+	b, err := d.core.Create(r.Context(), core.CreateRequest{Interface: core.ECSSandbox, ID: in.ID, Spec: spec, IdleTimeout: &ttl})
 	if errs.KindOf(err) == errs.Conflict {
 		return &ecsFault{http.StatusConflict, "session_already_active", err}
 	}

@@ -218,7 +218,7 @@ func (d *Door) sandboxedCreate(w http.ResponseWriter, r *http.Request) error {
 	case in.IdlePolicy != "" && in.IdlePolicy != string(sandbox.IdleSleep) && in.IdlePolicy != string(sandbox.IdleAlwaysOn):
 		return errs.E(errs.Invalid, "idle_policy must be sleep or always_on")
 	}
-	req := core.CreateRequest{ID: in.ID, IdempotencyKey: r.Header.Get("Idempotency-Key"), Spec: sandbox.Spec{
+	req := core.CreateRequest{Interface: core.Sandboxed, ID: in.ID, IdempotencyKey: r.Header.Get("Idempotency-Key"), Spec: sandbox.Spec{
 		Image: in.Image, Isolation: sandbox.Isolation(in.Isolation), Env: in.Env, Ports: in.Ports,
 		Visibility: sandbox.Visibility(in.Visibility), IdlePolicy: sandbox.IdleSleep, External: sandbox.External{UserID: defaultExternalUser},
 		Labels: map[string]string{sandboxedLabel: "true"},

@@ -1,0 +1,84 @@
+package core
+
+import (
+	"context"
+	"sync"
+
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/store"
+)
+
+// seat makes sure that b may be one more sandbox of its tenant and thread, and
+// that no other takes the place until leave: the row has to be stored by then.
+func (s *Service) seat(ctx context.Context, b sandbox.Sandbox) (leave func(), err error) {
+	leaveTenant, err := s.tenantSeat(ctx, b)
+	if err != nil {
+		return nil, err
+	}
+	leaveThread, err := s.threadSeat(ctx, b)
+	if err != nil {
+		leaveTenant()
+		return nil, err
+	}
+	return func() { leaveThread(); leaveTenant() }, nil
+}
+
+// tenantSeat is for what a tenant has whether it runs or not. Sandboxes of no
+// tenant are the operator's and not bound.
+func (s *Service) tenantSeat(ctx context.Context, b sandbox.Sandbox) (leave func(), err error) {
+	caps := s.cfg.Caps
+	if b.Tenant == "" || caps.OfTenant <= 0 && caps.DiskOfTenant <= 0 {
+		return func() {}, nil
+	}
+	unlock, err := s.quotas.lock(ctx, b.Tenant)
+	if err != nil {
+		return nil, err
+	}
+	unlock = sync.OnceFunc(unlock)
+	if err := s.checkQuota(ctx, b); err != nil {
+		unlock()
+		return nil, err
+	}
+	return unlock, nil
+}
+
+func (s *Service) checkQuota(ctx context.Context, b sandbox.Sandbox) error {
+	h, err := s.cfg.Store.Holdings(ctx, b.Tenant)
+	if err != nil {
+		return err
+	}
+	var kept int64
+	if s.cfg.Caps.DiskOfTenant > 0 {
+		for _, uid := range h.KeptDisks {
+			if uid == b.DiskUID {
+				continue // it is the one that b takes over
+			}
+			use, err := s.cfg.Disks.Usage(ctx, uid)
+			if err != nil {
+				return err
+			}
+			kept += use.Bytes
+		}
+	}
+	return decideQuota(s.cfg.Caps, h, kept, b)
+}
+
+// decideQuota is the rule of what a tenant may have.
+func decideQuota(caps Caps, h store.Holdings, keptBytes int64, b sandbox.Sandbox) error {
+	others := h.Sandboxes
+	for _, uid := range h.KeptDisks {
+		if uid != b.DiskUID {
+			others++
+		}
+	}
+	if caps.OfTenant > 0 && others >= caps.OfTenant {
+		return errs.E(errs.OverQuota, "the tenant has all %d sandboxes that it may have, stopped ones and kept disks included", caps.OfTenant).
+			Hint("destroy or purge one; the operator's bound is max-sandboxes-per-tenant").RetryAfter(capacityRetry)
+	}
+	if has := h.DiskBytes + keptBytes; caps.DiskOfTenant > 0 && has+b.Spec.Limits.DiskBytes > caps.DiskOfTenant {
+		return errs.E(errs.OverQuota, "a disk of %d bytes is more than the tenant has left: its sandboxes have %d of %d", b.Spec.Limits.DiskBytes, has, caps.DiskOfTenant).
+			Hint("destroy or purge a sandbox, or ask for a smaller disk; the operator's bound is max-disk-per-tenant").RetryAfter(capacityRetry)
+	}
+	return nil
+}

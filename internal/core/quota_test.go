@@ -1,0 +1,100 @@
+package core_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+)
+
+// TestStoppedSandboxesAndKeptDisksOfATenantAreBounded: what does not run counts
+// too, and nobody else is held up.
+func TestStoppedSandboxesAndKeptDisksOfATenantAreBounded(t *testing.T) {
+	w := newWorld(t, func(c *core.Config) { c.Caps.OfTenant = 2 })
+	w.createIn("acme", "a")
+	w.createIn("acme", "b")
+	if _, err := w.Stop(w.ctx, "a", 0); err != nil {
+		t.Fatal(err)
+	}
+	full := func(when string) {
+		t.Helper()
+		_, err := w.Create(w.ctx, core.CreateRequest{ID: "c", Tenant: "acme"})
+		if info := errs.Public(orNone(err)); info.Kind != errs.OverQuota || info.Hint == "" {
+			t.Errorf("%s: Create = %v, want over quota with a hint", when, err)
+		}
+	}
+	full("with a stopped one")
+	if err := w.Destroy(w.ctx, "a", true); err != nil {
+		t.Fatal(err)
+	}
+	full("with a kept disk")
+	w.createIn("acme", "a") // takes the kept disk over
+	w.createIn("beta", "d")
+	w.create("e")
+	if _, err := w.Purge(w.ctx, "a"); err != nil {
+		t.Fatal(err)
+	}
+	w.createIn("acme", "c")
+}
+
+func TestTheDisksOfATenantAreBounded(t *testing.T) {
+	const size = 64 << 20
+	w := newWorld(t, func(c *core.Config) { c.Caps.DiskOfTenant = 2*size + size/2 })
+	create := func(id string) error {
+		_, err := w.Create(w.ctx, core.CreateRequest{ID: id, Tenant: "acme", Spec: sandbox.Spec{Limits: sandbox.Limits{DiskBytes: size}}})
+		return err
+	}
+	for _, id := range []string{"a", "b"} {
+		if err := create(id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := create("c"); !errors.Is(err, errs.OverQuota) {
+		t.Errorf("the third disk = %v, want over quota", err)
+	}
+	if err := w.Destroy(w.ctx, "b", false); err != nil {
+		t.Fatal(err)
+	}
+	if err := create("c"); err != nil {
+		t.Errorf("a disk in place of another = %v", err)
+	}
+}
+
+func orNone(err error) error {
+	if err == nil {
+		return errs.E(errs.Internal, "none")
+	}
+	return err
+}
+
+// TestInterfacesHaveTheirOwnLimits: what their systems document as far as the
+// host has it, and what the operator says instead.
+func TestInterfacesHaveTheirOwnLimits(t *testing.T) {
+	w := newWorld(t, func(c *core.Config) {
+		c.Host = core.Host{CPUs: 3, MemoryBytes: 8 << 30, OpenFiles: 1 << 20}
+		c.Limits = map[core.Interface]sandbox.Limits{core.MCP: {MemoryBytes: 512 << 20}}
+	})
+	for i, want := range map[core.Interface]sandbox.Limits{
+		"":              {MemoryBytes: 1 << 30, CPUs: 2, PIDs: 512, DiskBytes: 4 << 30},
+		core.Agentbox:   {MemoryBytes: 4 << 30, CPUs: 3, PIDs: 512, DiskBytes: 4 << 30},
+		core.Sandboxed:  {MemoryBytes: 8 << 30, CPUs: 3, PIDs: 1024, DiskBytes: 4 << 30},
+		core.ECSSandbox: {MemoryBytes: 1 << 30, CPUs: 2, PIDs: 512, DiskBytes: 4 << 30},
+		core.MCP:        {MemoryBytes: 512 << 20, CPUs: 2, PIDs: 512, DiskBytes: 4 << 30},
+	} {
+		b, err := w.Create(w.ctx, core.CreateRequest{Interface: i})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := b.Spec.Limits
+		got.OpenFiles = 0
+		if got != want {
+			t.Errorf("%q: %+v, want %+v", i, got, want)
+		}
+	}
+	b, err := w.Create(w.ctx, core.CreateRequest{Interface: core.Agentbox, Spec: sandbox.Spec{Limits: sandbox.Limits{CPUs: 1}}})
+	if err != nil || b.Spec.Limits.CPUs != 1 {
+		t.Errorf("a limit that the caller names is %v, %v", b.Spec.Limits.CPUs, err)
+	}
+}

@@ -1,0 +1,69 @@
+package sandbox
+
+import (
+	"encoding/json"
+	"fmt"
+	"unicode/utf8"
+)
+
+// KeptText is how much of a command's text its history keeps: of a shell string,
+// of all arguments together, of code, and of each field of an operation.
+const KeptText = 16 << 10
+
+// Kept returns the spec as the history of a finished exec keeps it: long texts
+// are cut and say so. ok is false when there was nothing to cut.
+func (x ExecSpec) Kept() (kept ExecSpec, ok bool) {
+	kept = x
+	if len(x.Shell) > KeptText {
+		kept.Shell, ok = cutText(x.Shell, KeptText), true
+	}
+	room := KeptText
+	for i, arg := range x.Argv {
+		if len(arg) > room {
+			kept.Argv = append(append([]string{}, x.Argv[:i]...), cutText(arg, room))
+			if left := len(x.Argv) - i - 1; left > 0 {
+				kept.Argv = append(kept.Argv, fmt.Sprintf("… [%d arguments are not kept]", left))
+			}
+			ok = true
+			break
+		}
+		room -= len(arg) + 1 // an empty one takes room too
+	}
+	if x.Cell != nil && len(x.Cell.Code) > KeptText {
+		cell := *x.Cell
+		cell.Code = cutText(cell.Code, KeptText)
+		kept.Cell, ok = &cell, true
+	}
+	if detail := KeptDetail(x.Detail); len(detail) != len(x.Detail) {
+		kept.Detail, ok = detail, true
+	}
+	return kept, ok
+}
+
+// KeptDetail cuts the long fields of an operation's JSON object.
+func KeptDetail(detail json.RawMessage) json.RawMessage {
+	var fields map[string]json.RawMessage
+	if len(detail) <= KeptText || json.Unmarshal(detail, &fields) != nil {
+		return detail
+	}
+	for name, value := range fields {
+		if len(value) > KeptText {
+			// A string always has a JSON form.
+			fields[name], _ = json.Marshal(fmt.Sprintf("[%d bytes are not kept]", len(value)))
+		}
+	}
+	kept, err := json.Marshal(fields)
+	if err != nil {
+		return detail
+	}
+	return kept
+}
+
+// cutText keeps the first n bytes of text, less what would split a character.
+func cutText(text string, n int) string {
+	n = max(n, 0)
+	for n > 0 && !utf8.RuneStart(text[n]) {
+		n--
+	}
+	return fmt.Sprintf("%s… [%d bytes are not kept]", text[:n], len(text)-n)
+}
