@@ -183,7 +183,7 @@ type Service struct {
 }
 
 // New returns a Service. It starts nothing and changes nothing.
-func New(cfg Config) (_ *Service, err error) {
+func New(cfg Config) (*Service, error) {
 	s := &Service{
 		cfg:       cfg,
 		log:       cmp.Or(cfg.Log, slog.New(slog.DiscardHandler)),
