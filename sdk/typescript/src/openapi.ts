@@ -1539,8 +1539,15 @@ export interface paths {
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
+        AgentDeleted: {
+            ok: boolean;
+            session_id: string;
+        };
         AgentError: {
             detail: string;
+        };
+        AgentMissing: {
+            detail: components["schemas"]["MissingField"][];
         };
         AgentSession: {
             /** @description Of this incarnation of the session, shortened. */
@@ -1555,6 +1562,10 @@ export interface components {
             /** @enum {string} */
             status: "starting" | "running" | "dead";
             thread_id: string | null;
+        };
+        AgentThreadDeleted: {
+            /** @enum {string} */
+            status: "deleted";
         };
         AgentUpload: {
             /** @description Without what would lead elsewhere. */
@@ -1761,6 +1772,13 @@ export interface components {
         ECSFileInput: {
             content_b64: string;
             path: string;
+        };
+        ECSGoesOn: {
+            detail: string;
+            /** @enum {string} */
+            error: "timeout";
+            /** Format: int64 */
+            seq: number;
         };
         ECSHistory: {
             events: components["schemas"]["ECSEvent"][];
@@ -2499,6 +2517,12 @@ export interface components {
             /** @description Make missing parents; an existing directory is fine then. */
             parents?: boolean;
             path: string;
+        };
+        MissingField: {
+            input: unknown;
+            loc: string[] | null;
+            msg: string;
+            type: string;
         };
         MoveInput: {
             from: string;
@@ -3435,6 +3459,7 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["SandboxedResult"] | components["schemas"]["ECSDone"];
+                    "text/plain": string;
                 };
             };
             /** @description Accepted */
@@ -3444,6 +3469,15 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ECSAccepted"];
+                };
+            };
+            /** @description Request Timeout */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ECSGoesOn"];
                 };
             };
             /** @description The request is refused */
@@ -3952,7 +3986,27 @@ export interface operations {
                 headers: {
                     [name: string]: unknown;
                 };
-                content?: never;
+                content: {
+                    "application/json": components["schemas"]["AgentDeleted"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SandboxedError"];
+                };
+            };
+            /** @description Internal Server Error */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SandboxedError"];
+                };
             };
             /** @description The request is refused */
             "4XX": {
@@ -3990,7 +4044,9 @@ export interface operations {
                 headers: {
                     [name: string]: unknown;
                 };
-                content?: never;
+                content: {
+                    "application/json": components["schemas"]["AgentThreadDeleted"];
+                };
             };
             /** @description The request is refused */
             "4XX": {
@@ -4033,6 +4089,16 @@ export interface operations {
                 };
                 content: {
                     "application/octet-stream": string;
+                    "application/zip": string;
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AgentMissing"];
                 };
             };
             /** @description The request is refused */
@@ -4079,6 +4145,15 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["AgentUpload"][];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AgentMissing"];
                 };
             };
             /** @description The request is refused */
