@@ -70,8 +70,8 @@ export interface ExecOptions extends CommandOptions, OutputBound, CallOptions {
   killOnCancel?: boolean;
 }
 
-// How long a command that is killed with its call is waited for.
-const killMs = 30_000;
+// How long the daemon has to start a command that is killed with its call, and to kill it.
+const killMs = 60_000;
 
 /** A sandbox of a daemon. Handles are cheap: any number of them may name the same sandbox. */
 export class Sandbox {
@@ -151,11 +151,11 @@ export class Sandbox {
     const { stdin, maxOutputBytes, killOnCancel } = options;
     const over = new AbortController();
     const signal = call.signal ? AbortSignal.any([call.signal, over.signal]) : over.signal;
-    // Cut off, the start would leave a command whose number nobody knows.
+    // Cut off, the start would leave a command whose number nobody knows: it has a time of its own.
     const begun = this.startExec(cmd, {
       ...execOptions(options),
       stdin: stdin !== undefined,
-      signal: killOnCancel ? undefined : signal,
+      ...(killOnCancel ? { requestTimeoutMs: killMs } : { signal }),
     });
     try {
       const process = await unless(signal, begun);
@@ -433,6 +433,7 @@ async function hear(process: Process, options: ExecOptions, signal: AbortSignal)
 
 /** Waits for what cannot be ended, unless the signal comes first. */
 async function unless<T>(signal: AbortSignal, work: Promise<T>): Promise<T> {
+  work.catch(() => undefined); // when it loses, its error is nobody's
   signal.throwIfAborted();
   let leave = (): void => undefined;
   const ended = new Promise<never>((_, reject) => {
