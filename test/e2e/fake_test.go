@@ -17,19 +17,21 @@ func mainContext() context.Context { return context.Background() }
 // walls: what they prove is the API, not the isolation.
 func TestScripts(t *testing.T) {
 	t.Parallel()
-	testscript.Run(t, params([]string{"api"}, func(env *testscript.Env) host {
+	testscript.Run(t, params([]string{"api", "isolation"}, func(env *testscript.Env) host {
 		return &fakeHost{t: env.T().(testing.TB)}
 	}, "fake", "container"))
 }
 
 // fakeHost runs the daemon inside of the test.
 type fakeHost struct {
-	t      testing.TB
-	daemon *daemontest.Daemon
+	t        testing.TB
+	database string // URL of a PostgreSQL; "" is SQLite
+	daemon   *daemontest.Daemon
 }
 
-func (h *fakeHost) start(flags []string) (string, error) {
-	o := daemontest.Options{}
+// start starts a daemon for this script, also where it may share one.
+func (h *fakeHost) start(flags []string, _ bool) (string, error) {
+	o := daemontest.Options{Config: func(c *config.Config) { c.DatabaseURL = config.Secret(h.database) }}
 	if h.daemon != nil {
 		o.Dir, o.Driver = h.daemon.Dir, h.daemon.Driver.Restart(h.t)
 	}
@@ -40,6 +42,7 @@ func (h *fakeHost) start(flags []string) (string, error) {
 			return "", err
 		}
 		o.Config = func(c *config.Config) {
+			c.DatabaseURL = config.Secret(h.database)
 			c.Tokens, c.AuthDisabled, c.MaxSandboxes, c.BodyLimit = over.Tokens, over.AuthDisabled, over.MaxSandboxes, over.BodyLimit
 			c.EgressAllow, c.DiskReserve, c.MinFreeMemory = over.EgressAllow, max(1, over.DiskReserve), 1
 			c.IdleTimeout, c.IdlePolicy, c.MaxLifetime, c.OnShutdown = over.IdleTimeout, over.IdlePolicy, over.MaxLifetime, over.OnShutdown

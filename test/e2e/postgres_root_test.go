@@ -21,15 +21,15 @@ import (
 	"github.com/cubbyhq/cubby/test/harness"
 )
 
-// TestRealOnPostgreSQL runs the scripts of the API once more on the other
-// database, with real containers.
-func TestRealOnPostgreSQL(t *testing.T) {
+// TestScriptsOnPostgreSQL runs the scripts of the API once more on the other
+// database. What it keeps does not depend on what runs the sandboxes.
+func TestScriptsOnPostgreSQL(t *testing.T) {
 	t.Parallel()
 	postgrestest.New(t) // keeps the server for all scripts
-	testscript.Run(t, params([]string{"api"}, func(env *testscript.Env) host {
+	testscript.Run(t, params([]string{"api", "isolation"}, func(env *testscript.Env) host {
 		t := env.T().(testing.TB)
-		return newReal(t, harness.Options{Database: postgrestest.New(t)})
-	}, "real", "container"))
+		return &fakeHost{t: t, database: postgrestest.New(t)}
+	}, "fake", "container"))
 }
 
 // askUntil repeats a request until its answer is as wanted.

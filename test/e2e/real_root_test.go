@@ -10,18 +10,27 @@ import (
 	"github.com/cubbyhq/cubby/test/harness"
 )
 
-// TestReal runs all scripts against the program that users run, with real
-// sandboxes of both isolations on the image "base".
+// TestReal runs the scripts against the program that users run, with real
+// sandboxes on the image "base": those that depend on the isolation with both.
 func TestReal(t *testing.T) {
 	t.Parallel()
-	for _, isolation := range []string{"gvisor", "container"} {
+	for isolation, dirs := range map[string][]string{
+		"gvisor":    {"isolation", "real"},
+		"container": {"isolation", "real", "api"},
+	} {
 		t.Run(isolation, func(t *testing.T) {
 			t.Parallel()
-			testscript.Run(t, params([]string{"api", "real"}, func(env *testscript.Env) host {
-				return newReal(env.T().(testing.TB), harness.Options{})
-			}, "real", isolation))
+			runReal(t, isolation, dirs)
 		})
 	}
+}
+
+func runReal(t *testing.T, isolation string, dirs []string) {
+	t.Helper()
+	daemons := newPool(t, 2)
+	testscript.Run(t, params(dirs, func(env *testscript.Env) host {
+		return &lent{t: env.T().(testing.TB), pool: daemons}
+	}, "real", isolation))
 }
 
 // realHost runs the program as a child process.

@@ -1,12 +1,17 @@
-// Package e2e drives a whole daemon with scripts. The scripts of testdata/api
-// run everywhere: against a daemon without isolation in go test, and against
-// the real program with real sandboxes of both isolations as root. Those of
-// testdata/real need real walls and run as root only. Every bug and every
-// attack has a script that is named after it.
+// Package e2e drives a whole daemon with scripts. Those of testdata/api and
+// testdata/isolation run against a daemon without isolation in go test, and as
+// root against the real program with real sandboxes: testdata/isolation, which
+// depends on what runs the sandboxes, with both isolations, testdata/api with
+// containers (make test-long: with both). Those of testdata/real need real
+// walls and run as root only. Every bug and every attack has a script that is
+// named after it.
 //
 // Beside the commands of testscript there are:
 //
-//	daemon [FLAG…]      starts a daemon, or the stopped one again
+//	daemon              takes a daemon that scripts use one after the other, or
+//	                    starts the script's own again
+//	daemon own          starts one for this script, which it may stop and kill
+//	daemon FLAG…        the same, with flags
 //	daemon-stop         stops it in good order
 //	daemon-kill         kills it, as kill -9 does (real only)
 //	http METHOD PATH [BODY] [Name:Value…]
@@ -67,7 +72,8 @@ func TestMain(m *testing.M) {
 
 // host is a daemon that scripts talk to.
 type host interface {
-	start(flags []string) (url string, err error)
+	// start starts a daemon with flags. Own: not one that other scripts use.
+	start(flags []string, own bool) (url string, err error)
 	stop() error
 	kill() error
 }
@@ -133,7 +139,11 @@ func of(ts *testscript.TestScript) *script { return ts.Value(scriptKey{}).(*scri
 
 func cmdDaemon(ts *testscript.TestScript, neg bool, args []string) {
 	s := of(ts)
-	url, err := s.host.start(args)
+	own := len(args) == 1 && args[0] == "own"
+	if own {
+		args = nil
+	}
+	url, err := s.host.start(args, own)
 	if neg {
 		if err == nil {
 			ts.Fatalf("the daemon started")
