@@ -24,14 +24,34 @@ demo: build ## set up, build, make the base image, start the daemon, run Python 
 demo-stop: ## stop what demo started and remove its sandboxes
 	@scripts/demo.sh stop
 
-# What waits for the network or one processor goes beside what compiles.
 TESTFLAGS ?=
+TESTENV = CUBBY_TEST_IMAGE_DIR=$(IMAGE_DIR) CUBBY_TEST_BIN=$(CURDIR)/bin/cubby
 .PHONY: test
-test: ## set up and run every test, with real gVisor and crun sandboxes (root); TESTFLAGS=-count=1 those too whose result is known
-	@if [ "$$(id -u)" != 0 ]; then echo "make test starts real sandboxes and needs root; make test-unit does not" >&2; exit 1; fi
+test: test-ready ## set up and run every test but the long ones, with real gVisor and crun sandboxes (root); TESTFLAGS=-count=1 those too whose result is known
+	$(TESTENV) scripts/test.sh run $(TESTFLAGS)
+
+SEEDS ?= 50
+.PHONY: test-long
+test-long: test-ready ## what make test has no time for: official clients, everyday tools, public registries, a race-built daemon, SEEDS durability seeds, fuzzing (root, hours)
+	CGO_ENABLED=1 $(GO) build -race -o bin/cubby-race ./cmd/cubby
+	$(TESTENV) scripts/test.sh long
+	for seed in $$(shuf -i 1-4294967295 -n $(SEEDS)); do $(MAKE) --no-print-directory durability ROUNDS=6 SEED=$$seed || exit 1; done
+	$(MAKE) --no-print-directory fuzz
+
+.PHONY: test-budget
+test-budget: test-ready ## every test of make test, one package at a time; fails when a package takes half again as long as test/budgets.txt gives it (root)
+	$(TESTENV) scripts/test.sh budget
+
+.PHONY: test-flaky
+test-flaky: test-ready ## every test of make test ten times; fails when one failed twice (root, hours)
+	$(TESTENV) scripts/test.sh flaky
+
+# What waits for the network or one processor goes beside what compiles.
+.PHONY: test-ready
+test-ready:
+	@if [ "$$(id -u)" != 0 ]; then echo "this starts real sandboxes and needs root; make test-unit does not" >&2; exit 1; fi
 	@$(MAKE) --no-print-directory -j2 setup-test build
 	@$(MAKE) --no-print-directory -j2 images compile-tests
-	CUBBY_TEST_IMAGE_DIR=$(IMAGE_DIR) CUBBY_TEST_BIN=$(CURDIR)/bin/cubby scripts/test.sh run $(TESTFLAGS)
 
 .PHONY: compile-tests
 compile-tests: setup-test embedded
@@ -47,6 +67,9 @@ test-sdk-typescript: setup-test build image ## test the TypeScript SDK against a
 	CUBBY_TEST_IMAGE_DIR=$(IMAGE_DIR) CUBBY_TEST_BIN=$(CURDIR)/bin/cubby scripts/sdk-typescript.sh test
 	scripts/sdk-typescript.sh build
 
+.PHONY: test-sdks
+test-sdks: test-sdk-python test-sdk-typescript
+
 .PHONY: test-unit
 test-unit: ## the tests that need neither root nor installed programs
 	$(GO) test -race -shuffle=on github.com/cubbyhq/cubby/...
@@ -57,7 +80,7 @@ fuzz: ## run every fuzz target for FUZZTIME (default 20s)
 
 ROUNDS ?= 20
 .PHONY: durability
-durability: setup-test build image ## kill the daemon under load ROUNDS times in each configuration; SEED repeats the choices (root)
+durability: setup-test build image ## kill the daemon under load ROUNDS times in each configuration; SEED repeats the random choices (root)
 	CUBBY_TEST_IMAGE_DIR=$(IMAGE_DIR) CUBBY_TEST_BIN=$(CURDIR)/bin/cubby CUBBY_TEST_ROUNDS=$(ROUNDS) CUBBY_TEST_SEED=$(SEED) \
 		$(GO) test -tags root -count 1 -timeout 4h -v -run TestDurability ./test/durability
 
@@ -104,8 +127,8 @@ install: build ## install to /usr/local/bin and set up the systemd service
 lint: setup-test ## formatting, vet, golangci-lint, the linters of api/openapi.json
 	@scripts/gofmt.sh
 	@scripts/lint-openapi.sh
-	$(STATIC) $(GO) vet -trimpath github.com/cubbyhq/cubby/... && $(STATIC) $(GO) vet -trimpath -tags root ./...
-	$(STATIC) GOFLAGS=-trimpath $(GO) tool -modfile=tools/lint/go.mod golangci-lint run --build-tags root ./...
+	$(STATIC) $(GO) vet -trimpath github.com/cubbyhq/cubby/... && $(STATIC) $(GO) vet -trimpath -tags root,long ./...
+	$(STATIC) GOFLAGS=-trimpath $(GO) tool -modfile=tools/lint/go.mod golangci-lint run --build-tags root,long ./...
 	cd client && $(STATIC) GOFLAGS=-trimpath ../$(GO) tool -modfile=../tools/lint/go.mod golangci-lint run ./...
 	@scripts/client-oldest.sh
 

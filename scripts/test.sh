@@ -1,52 +1,131 @@
 #!/usr/bin/env bash
-# Runs every Go test, with real sandboxes and the race detector.
+# Runs the Go tests, with real sandboxes.
 #
-#   compile     what is tested, into go's cache
-#   run [FLAG…] flags are those of go test
+#   compile        what is tested, into go's cache
+#   run [FLAG…]    every test but the long ones; flags are those of go test
+#   long           the tests of the tag long, and the scripts of test/e2e and the
+#                  runtime drivers with the race detector
+#   budget         as run, one package at a time: red when one takes half again
+#                  as long as test/budgets.txt gives it
+#   flaky          as run, ten times: red when a test failed twice
 #
-# A test that fails is run again by itself, at most twice and only when few
-# failed: real sandboxes on a loaded machine miss a time limit now and then.
-# What passed only then is listed at the end, so that it is seen and mended; a
-# data race is never run again. The events of every test stay in
-# .cache/tests.json (gotestsum tool slowest --jsonfile .cache/tests.json).
+# Packages whose subject is the built program or a runtime are tested without
+# the race detector, which would see the test alone; all others with it.
+#
+# A test that fails is run again by itself, at most twice, and no more than two
+# tests: real sandboxes on a loaded machine miss a time limit now and then. What
+# passed only then is listed at the end; a data race is never run again. The
+# events of every test stay in .cache/tests.json (gotestsum tool slowest
+# --jsonfile .cache/tests.json).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 mkdir -p .cache
-flags=(-race -tags root)
+most_again=2
+programs=(./test/... ./internal/driver/oci)
 
-# In the order in which they begin: what takes longest comes first. gVisor's
-# program is tested by itself: it takes minutes to compile for the race
-# detector, and the test of its flags starts no goroutine.
-packages() {
-  scripts/go list "${flags[@]}" ./test/e2e ./internal/core ./internal/driver/oci ./internal/cli ./internal/guest ./test/... github.com/cubbyhq/cubby/... |
-    grep -v '/cmd/runsc$'
+list() { scripts/go list -tags root "$@" | tr '\n' ' '; }
+# gVisor's program is tested by itself: it takes minutes to compile for the race
+# detector, and the test of its flags starts no goroutine. Long ones come first.
+raced() {
+  local others
+  others=$(list "${programs[@]}")
+  for p in $(list ./internal/core ./internal/cli ./internal/guest github.com/cubbyhq/cubby/...); do
+    [[ " $others " == *" $p "* || $p == */cmd/runsc ]] || echo "$p"
+  done
 }
 
-case $1 in
+# tests NAME PACKAGES FLAG… runs packages and keeps their events.
+tests() {
+  local name=$1 packages=$2
+  shift 2
+  .cache/tools/gotestsum --format pkgname-and-test-fails --format-hide-empty-pkg --packages "$packages" "${again[@]}" \
+    --rerun-fails-report ".cache/tests-$name.again" --jsonfile ".cache/tests-$name.json" -- -vet=off -timeout 45m "$@"
+}
+
+# The three kinds of tests. The scripts of test/e2e run once more with the race
+# detector, against the daemon inside of the test; they need no root for that.
+program_tests() { CGO_ENABLED=0 tests program "$(list ./test/e2e "${programs[@]}")" -trimpath -tags root "$@"; }
+raced_tests() { tests raced "$(raced | tr '\n' ' ')" -race -tags root "$@"; }
+script_tests() { tests scripts ./test/e2e -race "$@"; }
+
+prepare() {
+  rm -f .cache/tests-*.json .cache/tests-*.again
+  CGO_ENABLED=0 scripts/go build -trimpath -modfile=tools/test/go.mod -o .cache/tools/gotestsum gotest.tools/gotestsum
+  PATH="$(scripts/go env GOROOT)/bin:$PATH"
+  # By default a program with the race detector sleeps a second before it
+  # exits, and the scripts of test/e2e run hundreds. make lint does the vetting.
+  export PATH GORACE="atexit_sleep_ms=10 ${GORACE:-}"
+}
+
+# over FACTOR lists the packages that took longer than that many budgets.
+over() {
+  jq -rs 'map(select(.Test == null and .Elapsed != null and (.Action == "pass" or .Action == "fail"))) | group_by(.Package)[] |
+    "\(.[0].Package) \(map(.Elapsed) | add)"' .cache/tests.json |
+    awk -v factor="$1" 'NR == FNR { if ($1 !~ /^#/) budget[$1] = $2; next }
+      { b = ($1 in budget) ? budget[$1] : 20; if ($2 > b * factor) printf "%s took %.0f s, budget %d s\n", $1, $2, b }' test/budgets.txt -
+}
+
+case ${1:-} in
 compile)
   # shellcheck disable=SC2046 # one argument a package
-  scripts/go list "${flags[@]}" -export -test $(packages) >/dev/null
+  scripts/go list -race -tags root -export -test $(raced) >/dev/null
+  scripts/go list -race -export -test ./test/e2e >/dev/null
+  # shellcheck disable=SC2046 # as above
+  CGO_ENABLED=0 scripts/go list -trimpath -tags root -export -test $(list "${programs[@]}") >/dev/null
   ;;
 run)
   shift
-  again=.cache/tests-run-again.txt
-  rm -f "$again"
-  CGO_ENABLED=0 scripts/go build -trimpath -modfile=tools/test/go.mod -o .cache/tools/gotestsum gotest.tools/gotestsum
+  prepare
+  again=(--rerun-fails=2 "--rerun-fails-max-failures=$most_again" --rerun-fails-abort-on-data-race)
   CGO_ENABLED=0 scripts/go test -trimpath -vet=off "$@" ./cmd/runsc
-  tested=$(packages | tr '\n' ' ')
-  # By default a program with the race detector sleeps a second before it
-  # exits, and the scripts of test/e2e run hundreds. make lint does the vetting.
-  PATH="$(scripts/go env GOROOT)/bin:$PATH" GORACE="atexit_sleep_ms=10 ${GORACE:-}" \
-    .cache/tools/gotestsum --format pkgname-and-test-fails --format-hide-empty-pkg \
-    --packages "$tested" --rerun-fails=2 --rerun-fails-max-failures=5 --rerun-fails-abort-on-data-race \
-    --rerun-fails-report "$again" --jsonfile .cache/tests.json -- "${flags[@]}" -vet=off -p 3 -timeout 45m "$@"
-  if [ -s "$again" ]; then
-    echo "tests that did not pass at once:"
-    cat "$again"
+  # What waits for sandboxes goes beside what computes.
+  program_tests -p 2 "$@" &
+  beside=$!
+  failed=0
+  raced_tests -p 2 "$@" || failed=1
+  script_tests "$@" || failed=1
+  wait "$beside" || failed=1
+  cat .cache/tests-*.json >.cache/tests.json
+  slow=$(over 1)
+  [ -z "$slow" ] || printf 'packages over their budget:\n%s\n' "$slow"
+  run_again=$(cat .cache/tests-*.again 2>/dev/null || true)
+  if [ -n "$run_again" ]; then
+    printf 'tests that did not pass at once:\n%s\n' "$run_again"
+    [ "$(wc -l <<<"$run_again")" -le "$most_again" ] || failed=1
   fi
+  exit "$failed"
+  ;;
+budget)
+  prepare
+  again=()
+  program_tests -p 1 -count=1
+  raced_tests -p 1 -count=1
+  script_tests -count=1
+  cat .cache/tests-*.json >.cache/tests.json
+  slow=$(over 1.5)
+  [ -z "$slow" ] || { printf 'packages over one and a half times their budget:\n%s\n' "$slow" >&2; exit 1; }
+  ;;
+flaky)
+  prepare
+  again=()
+  program_tests -p 2 -count=10 -timeout 6h || true
+  raced_tests -p 2 -count=10 -timeout 6h || true
+  script_tests -count=10 -timeout 6h || true
+  cat .cache/tests-*.json >.cache/tests.json
+  # That of a subtest is one of its test too.
+  failures=$(jq -r 'select(.Action == "fail") | "\(.Package) \(.Test // "")"' .cache/tests.json | sort | uniq -c | sort -rn)
+  [ -z "$failures" ] || printf 'failures of ten runs:\n%s\n' "$failures"
+  awk '$1 > 1 { twice = 1 } END { exit twice }' <<<"$failures"
+  ;;
+long)
+  prepare
+  again=()
+  CGO_ENABLED=0 tests long "$(list ./test/e2e ./internal/cli)" -trimpath -tags root,long -count=1 -timeout 3h
+  CUBBY_TEST_BIN=$PWD/bin/cubby-race CGO_ENABLED=0 tests race-built ./test/e2e -trimpath -tags root,long -run 'TestReal$' -count=1 -timeout 3h
+  tests drivers ./internal/driver/oci -race -tags root -count=1
   ;;
 *)
-  echo "usage: $0 compile|run [FLAG…]" >&2
+  sed -n '2,12s/^# \{0,1\}//p' "$0" >&2
   exit 2
   ;;
 esac

@@ -59,54 +59,6 @@ func TestDoctorBootsRealSandboxes(t *testing.T) {
 	}
 }
 
-// TestBenchMeasures every section once.
-func TestBenchMeasures(t *testing.T) {
-	cmd := exec.Command(harness.Program(t), "bench", "--quick", "-n", "1", "--json", "--image-dir", harness.Images(t))
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "TMPDIR=" + harness.TempDir(t)}
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("bench: %v\n%s", err, &stderr)
-	}
-	var report struct {
-		Sections []struct {
-			Name string `json:"name"`
-			Rows []struct {
-				Name string  `json:"name"`
-				P50  float64 `json:"p50"`
-			} `json:"rows"`
-		} `json:"sections"`
-		Notes []string `json:"notes"`
-	}
-	if err := json.Unmarshal(out, &report); err != nil {
-		t.Fatal(err)
-	}
-	var rows []string
-	for _, s := range report.Sections {
-		for _, r := range s.Rows {
-			rows = append(rows, s.Name+"/"+r.Name)
-		}
-	}
-	all := strings.Join(rows, "\n")
-	for _, want := range []string{
-		"create/runsc run", "create/crun run", "create/gvisor: create, first command", "create/container: create, first command",
-		"exec/gvisor: exec", "exec/container: exec", "burst/gvisor × 10: succeeded", "burst/container × 10: succeeded",
-		"transfer/gvisor: upload", "transfer/container: download", "stream/gvisor: line", "stream/container: line",
-		"egress/gvisor: request", "egress/gvisor: tunnels that answer", "egress/container: new connection", "egress/container: upload",
-		"memory/gvisor: PSS of an idle sandbox", "memory/daemon, resident, idle", "rows/exec, container, 10000 rows",
-	} {
-		if !strings.Contains(all, want) {
-			t.Errorf("no figure %q; notes: %q; all:\n%s", want, report.Notes, all)
-		}
-	}
-	for _, n := range report.Notes {
-		if !strings.Contains(n, "docker") {
-			t.Errorf("note: %s", n)
-		}
-	}
-}
-
 // TestRealRun: the two walls from the command line, with input, exit code and
 // Ctrl-C.
 func TestRealRun(t *testing.T) {

@@ -5,22 +5,11 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/rogpeppe/go-internal/testscript"
-
 	"github.com/cubbyhq/cubby/internal/config"
 	"github.com/cubbyhq/cubby/internal/daemon/daemontest"
 )
 
 func mainContext() context.Context { return context.Background() }
-
-// TestScripts runs the scripts against a whole daemon whose sandboxes have no
-// walls: what they prove is the API, not the isolation.
-func TestScripts(t *testing.T) {
-	t.Parallel()
-	testscript.Run(t, params([]string{"api", "isolation"}, func(env *testscript.Env) host {
-		return &fakeHost{t: env.T().(testing.TB)}
-	}, "fake", "container"))
-}
 
 // fakeHost runs the daemon inside of the test.
 type fakeHost struct {

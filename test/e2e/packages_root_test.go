@@ -170,7 +170,7 @@ func TestPackages(t *testing.T) {
 // canceled, and one under which the daemon is killed.
 func TestPackagesBadEnds(t *testing.T) {
 	t.Parallel()
-	for _, isolation := range []string{"gvisor", "container"} {
+	for _, isolation := range anyIsolation {
 		t.Run(isolation, func(t *testing.T) {
 			asked := make(chan struct{}, 1000)
 			h, c, _ := indexHost(t, packagestest.Options{OnRequest: func(ctx context.Context, path string) {

@@ -3,6 +3,7 @@
 package e2e_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -14,10 +15,11 @@ import (
 // sandboxes on the image "base": those that depend on the isolation with both.
 func TestReal(t *testing.T) {
 	t.Parallel()
-	for isolation, dirs := range map[string][]string{
-		"gvisor":    {"isolation", "real"},
-		"container": {"isolation", "real", "api"},
-	} {
+	for _, isolation := range []string{"gvisor", "container"} {
+		dirs := []string{"isolation", "real"}
+		if slices.Contains(anyIsolation, isolation) {
+			dirs = append(dirs, "api")
+		}
 		t.Run(isolation, func(t *testing.T) {
 			t.Parallel()
 			runReal(t, isolation, dirs)

@@ -208,6 +208,9 @@ func (d *Daemon) Launch(flags ...string) error {
 	p.guard = time.AfterFunc(hung, func() { _ = cmd.Process.Signal(syscall.SIGQUIT) })
 	go func() {
 		p.err = cmd.Wait()
+		if strings.Contains(d.Log(), "WARNING: DATA RACE") { // of one that was built with -race
+			d.t.Errorf("the daemon has a data race:\n%s", d.Log())
+		}
 		close(p.ended)
 	}()
 	d.mu.Lock()

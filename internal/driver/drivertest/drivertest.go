@@ -40,9 +40,10 @@ type Env struct {
 }
 
 // patience bounds every step of the suite; nothing is expected to take it.
-const patience = 60 * time.Second
+const patience = 3 * time.Minute
 
-// Run proves the contract. setup is called once per subtest.
+// Run proves the contract. setup is called once per subtest; subtests run in
+// parallel.
 func Run(t *testing.T, setup func(t *testing.T) (driver.Driver, Env)) {
 	tests := []struct {
 		name string
@@ -76,6 +77,7 @@ func Run(t *testing.T, setup func(t *testing.T) (driver.Driver, Env)) {
 	}
 	for _, tt := range tests {
 		t.Run(strings.ReplaceAll(tt.name, " ", "-"), func(t *testing.T) {
+			t.Parallel()
 			d, env := setup(t)
 			ctx, cancel := context.WithTimeout(context.Background(), patience)
 			t.Cleanup(cancel)

@@ -23,6 +23,7 @@ var walls = []struct {
 func TestContract(t *testing.T) {
 	for _, w := range walls {
 		t.Run(w.runtime, func(t *testing.T) {
+			t.Parallel()
 			drivertest.Run(t, func(t *testing.T) (driver.Driver, drivertest.Env) {
 				m := newMachine(t, w.runtime)
 				t.Cleanup(func() { m.left(t) })

@@ -1,4 +1,4 @@
-//go:build root
+//go:build root && long
 
 package e2e_test
 
@@ -8,33 +8,22 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/sha1"
 	"crypto/sha512"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
-	"encoding/pem"
 	"fmt"
-	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	sdk "github.com/cubbyhq/cubby/client"
 	"github.com/cubbyhq/cubby/internal/git/gittest"
 )
-
-// caFile is where a sandbox of these tests has the authority of their servers.
-const caFile = "/workspace/ca.pem"
 
 // TestEgressOfEverydayTools runs the tools that agents use through the egress
 // path, untouched but for the authority of the test's own servers, to servers
@@ -214,42 +203,23 @@ func demoTarball(t *testing.T) []byte {
 	return b.Bytes()
 }
 
-// ownAuthority makes a certificate authority and a server's certificate for
-// elsewhere that it signed.
-func ownAuthority(t *testing.T) (server *tls.Config, authority string) {
-	t.Helper()
-	must := func(der []byte, err error) []byte {
-		t.Helper()
-		if err != nil {
+// TestEgressOfR has R ask as R does, with the authorities that the sandbox has.
+func TestEgressOfR(t *testing.T) {
+	t.Parallel()
+	o, authority := newOrigin(t)
+	eachIsolation(t, sdk.CreateOptions{Image: "r", Env: map[string]string{"CURL_CA_BUNDLE": caFile}}, func(t *testing.T, _ realHost, c *sdk.Client) {
+		if _, err := c.Files("a").Write(t.Context(), caFile, strings.NewReader(authority), sdk.WriteOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		return der
-	}
-	key := func() *ecdsa.PrivateKey {
-		k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-		if err != nil {
-			t.Fatal(err)
+		for _, url := range []string{"http://" + o.plain, "https://" + o.secure} {
+			e := sh(t, c, `Rscript -e 'cat(readLines(url("`+url+`/hello"))); download.file("`+url+`/hello", "got", quiet = TRUE); cat("", readLines("got"))'`)
+			if n := strings.Count(e.Stdout, "hello over"); n != 2 {
+				t.Errorf("R over %s: %q %q", url, e.Stdout, e.Stderr)
+			}
 		}
-		return k
-	}
-	caKey, serverKey := key(), key()
-	ca := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "Test Authority"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	caDER := must(x509.CreateCertificate(rand.Reader, ca, ca, &caKey.PublicKey, caKey))
-	// With the key's id, which strict clients want to see in what it signs.
-	ca, err := x509.ParseCertificate(caDER)
-	if err != nil {
-		t.Fatal(err)
-	}
-	leaf := &x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: elsewhere}, IPAddresses: []net.IP{net.ParseIP(elsewhere)},
-		NotBefore: ca.NotBefore, NotAfter: ca.NotAfter, KeyUsage: x509.KeyUsageDigitalSignature,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-	}
-	leafDER := must(x509.CreateCertificate(rand.Reader, leaf, ca, &serverKey.PublicKey, caKey))
-	return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{leafDER}, PrivateKey: serverKey}}},
-		string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: caDER}))
+		// An authority that it does not have it does not trust.
+		if e := sh(t, c, `CURL_CA_BUNDLE= Rscript -e 'cat(readLines(url("https://`+o.secure+`/hello")))'`); strings.Contains(e.Stdout, "hello over") {
+			t.Errorf("R trusts anybody: %q", e.Stdout)
+		}
+	})
 }
