@@ -4,7 +4,9 @@ package oci
 
 import (
 	"crypto/rand"
+	"crypto/sha256"
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -130,10 +132,16 @@ func newMachine(t testing.TB, runtime string) *machine {
 	return m
 }
 
-// runtimes is shared by all tests: unpacking takes longer than a sandbox.
+// runtimes is shared by all tests: unpacking takes longer than a sandbox. Each
+// checkout has its own, since a driver removes programs of other versions.
 func runtimes(t testing.TB) string {
 	t.Helper()
-	dir := filepath.Join(os.TempDir(), "cubby-test-runtimes")
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := sha256.Sum256([]byte(here))
+	dir := filepath.Join(os.TempDir(), fmt.Sprintf("cubby-test-runtimes-%x", sum[:4]))
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
