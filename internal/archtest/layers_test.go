@@ -111,6 +111,7 @@ func places() map[string]place {
 		"test/e2e":                       {layer: 9},
 		"test/durability":                {layer: 9},
 		"test/security/egress":           {only: []string{"client", "test/harness"}},
+		"test/security/resources":        {layer: 9},
 		// What a test may know of the built program: its command line and HTTP.
 		"test/harness": {only: []string{}},
 	}

@@ -2,7 +2,6 @@ package core
 
 import (
 	"archive/tar"
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -25,8 +24,7 @@ type ImportEntry struct {
 	Source string
 	// SessionID is a sandbox, and Path what it exported.
 	SessionID, Path string
-	Content         []byte
-	HasContent      bool
+	Content         io.Reader // nil: none
 	// Destination is where it goes to, relative to /workspace or absolute. ""
 	// is the last part of the source's name. A file goes into a destination
 	// that ends with "/"; a directory's content is put at its destination.
@@ -115,12 +113,12 @@ func (s *Service) importOne(ctx context.Context, a *access, e ImportEntry) Impor
 
 func (s *Service) openImport(ctx context.Context, b sandbox.Sandbox, e ImportEntry) (*incoming, error) {
 	switch {
-	case e.HasContent:
+	case e.Content != nil:
 		name := ""
 		if e.Source != "" {
 			name = path.Base(e.Source)
 		}
-		return &incoming{ReadCloser: io.NopCloser(bytes.NewReader(e.Content)), name: name}, nil
+		return &incoming{ReadCloser: io.NopCloser(e.Content), name: name}, nil
 	case e.SessionID != "" && e.Path != "":
 		return s.openImportOfSession(ctx, b, e)
 	case e.SessionID == "" && e.Path == "" && e.Source != "":

@@ -32,17 +32,17 @@ func TestImportOfContent(t *testing.T) {
 	w := newWorld(t)
 	w.member("a", "")
 	files, err := w.ImportFiles(w.ctx, "a", []core.ImportEntry{
-		{Content: []byte("text"), HasContent: true, Destination: "in/a.txt"},
-		{Source: "some/name.bin", Content: []byte{0, 255}, HasContent: true},
-		{Source: "b.txt", Content: []byte("x"), HasContent: true, Destination: "sub/"},
-		{HasContent: true, Destination: "empty"},
-		{HasContent: true},
+		{Content: strings.NewReader("text"), Destination: "in/a.txt"},
+		{Source: "some/name.bin", Content: strings.NewReader("\x00\xff")},
+		{Source: "b.txt", Content: strings.NewReader("x"), Destination: "sub/"},
+		{Content: strings.NewReader(""), Destination: "empty"},
+		{Content: strings.NewReader("")},
 		{},
 		{SessionID: "a"},
-		{HasContent: true, Destination: "in"},
-		{HasContent: true, Destination: "in/a.txt/b"},
-		{HasContent: true, Destination: "a\x00b"},
-		{HasContent: true, Destination: "/"},
+		{Content: strings.NewReader(""), Destination: "in"},
+		{Content: strings.NewReader(""), Destination: "in/a.txt/b"},
+		{Content: strings.NewReader(""), Destination: "a\x00b"},
+		{Content: strings.NewReader(""), Destination: "/"},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -280,7 +280,7 @@ func TestAttackImportWhereTheUserCannotWrite(t *testing.T) {
 	t.Cleanup(func() { _ = os.Chmod(locked, 0o700) }) //nolint:gosec // for its removal
 	w.sh("a", "ln -s "+locked+" link; ln -s "+locked+"/dangling dangling; mkdir -m 500 mine")
 	for _, name := range []string{locked + "/new", locked + "/sub/new", "link/new", "link", "dangling", "mine/new"} {
-		for _, e := range []core.ImportEntry{{HasContent: true, Destination: name}, {SessionID: "b", Path: "d", Destination: name}} {
+		for _, e := range []core.ImportEntry{{Content: strings.NewReader(""), Destination: name}, {SessionID: "b", Path: "d", Destination: name}} {
 			if got := w.importOne("a", e); got.Err == nil {
 				t.Errorf("%+v was imported to %s", e, got.Destination)
 			}
@@ -293,7 +293,7 @@ func TestAttackImportWhereTheUserCannotWrite(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := w.importOne(string(root.ID), core.ImportEntry{HasContent: true, Destination: locked + "/new"}); os.Getuid() == 0 && got.Err != nil {
+	if got := w.importOne(string(root.ID), core.ImportEntry{Content: strings.NewReader(""), Destination: locked + "/new"}); os.Getuid() == 0 && got.Err != nil {
 		t.Errorf("import by root = %+v", got)
 	}
 }

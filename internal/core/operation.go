@@ -44,6 +44,12 @@ func (s *Service) resultOf(ctx context.Context, x sandbox.Exec) json.RawMessage 
 	return result
 }
 
+// madeOfOutput reports whether the result of an exec is made of its output.
+func madeOfOutput(x sandbox.Exec) bool {
+	noun, _, _ := strings.Cut(x.Spec.Kind, ".")
+	return operations()[noun].show != nil
+}
+
 // shown is the result of an exec beside its output.
 func shown(x sandbox.Exec, stdout []byte) json.RawMessage {
 	noun, _, _ := strings.Cut(x.Spec.Kind, ".")

@@ -12,7 +12,12 @@ import (
 
 // OutputCaps bound how many bytes of each stream a [Result] holds; a negative
 // one is all.
-type OutputCaps struct{ Stdout, Stderr, Rich int64 }
+type OutputCaps struct {
+	Stdout, Stderr, Rich int64
+	// Hold is how much of stdout and stderr together a Result holds: what is
+	// longer is its Long. 0 is all.
+	Hold int64
+}
 
 // Result is an exec with its output. The cut counts are the bytes that are
 // missing, whether the journal or the caps left them out. Pruned says that the
@@ -24,7 +29,27 @@ type Result struct {
 	Rich                          []byte // of a cell: see [Service.Execution]
 	StdoutCut, StderrCut, RichCut int64
 	Pruned                        bool
+	// Long is output that is longer than Hold; Stdout and Stderr are empty
+	// then.
+	Long *LongOutput
 }
+
+// LongOutput is output that is read when it is needed.
+type LongOutput struct{ Stdout, Stderr LongText }
+
+// LongText is a stream of output that is not held.
+type LongText struct {
+	Size int64
+	Text bool // it is UTF-8
+	read func(context.Context) iter.Seq2[[]byte, error]
+}
+
+// Read returns the bytes, piece by piece, as often as it is called. It is
+// errs.NotFound or errs.Unavailable when they were removed meanwhile.
+func (t LongText) Read(ctx context.Context) iter.Seq2[[]byte, error] { return t.read(ctx) }
+
+// mostShown bounds the output of an operation whose result is made of it.
+const mostShown = 8 << 20
 
 // Result returns an exec with its output so far.
 func (s *Service) Result(ctx context.Context, id string, seq int64, caps OutputCaps) (Result, error) {
@@ -36,6 +61,9 @@ func (s *Service) Result(ctx context.Context, id string, seq int64, caps OutputC
 }
 
 func (s *Service) result(ctx context.Context, x sandbox.Exec, caps OutputCaps) (Result, error) {
+	if madeOfOutput(x) {
+		caps.Hold, caps.Stdout, caps.Stderr = 0, min(caps.Stdout, mostShown), min(caps.Stderr, mostShown)
+	}
 	c, err := s.cfg.Journals.Collect(ctx, x.Box, x.Seq, journal.Caps(caps))
 	if errors.Is(err, errs.NotFound) {
 		r := Result{Exec: x, Pruned: !withoutJournal(x)}
@@ -48,8 +76,17 @@ func (s *Service) result(ctx context.Context, x sandbox.Exec, caps OutputCaps) (
 		return Result{}, err
 	}
 	x.Result = shown(x, c.Stdout)
+	var long *LongOutput
+	if c.Measured {
+		text := func(stream sandbox.Stream, size journal.Size) LongText {
+			return LongText{Size: size.Bytes, Text: size.UTF8, read: func(ctx context.Context) iter.Seq2[[]byte, error] {
+				return s.cfg.Journals.ReadStream(ctx, x.Box, x.Seq, stream, size.Bytes)
+			}}
+		}
+		long = &LongOutput{Stdout: text(sandbox.Stdout, c.StdoutSize), Stderr: text(sandbox.Stderr, c.StderrSize)}
+	}
 	return Result{
-		Exec: x, Stdout: c.Stdout, Stderr: c.Stderr, Rich: c.Rich,
+		Exec: x, Long: long, Stdout: c.Stdout, Stderr: c.Stderr, Rich: c.Rich,
 		StdoutCut: c.StdoutCut, StderrCut: c.StderrCut, RichCut: c.RichCut,
 	}, nil
 }

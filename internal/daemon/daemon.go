@@ -240,14 +240,16 @@ func (d *Daemon) bind(ctx context.Context) error {
 	base, cut := context.WithCancel(context.WithoutCancel(ctx))
 	life, drain := context.WithCancel(base)
 	d.cut, d.drain = cut, drain
+	memory := front.NewBudget(0)
+	spool := front.Spool{Dir: d.cfg.DataDir, Disk: front.NewBudget(front.DefaultSpoolSpace), Memory: memory}
 	door := rest.New(rest.Config{
 		Core: d.core, Metrics: d.metrics, Log: d.log, Version: telemetry.Version,
-		BodyLimit: int64(d.cfg.BodyLimit), Life: life,
+		BodyLimit: int64(d.cfg.BodyLimit), Spool: spool, Life: life,
 	})
 	d.server = &http.Server{
 		Handler: front.CORS(d.cfg.CORSOrigins, front.Handler(front.Config{
-			Auth: authenticator, Origins: d.cfg.CORSOrigins, Access: access(door), Log: d.log, Metrics: d.metrics, Error: refusals(door),
-		}, d.doors(door, life))),
+			Auth: authenticator, Origins: d.cfg.CORSOrigins, Access: access(door), Log: d.log, Metrics: d.metrics, Memory: memory, Error: refusals(door),
+		}, d.doors(door, spool, life))),
 		TLSConfig:         tlsConfig,
 		ReadHeaderTimeout: 10 * time.Second, // bodies and answers are bounded by front, per read and write
 		IdleTimeout:       2 * time.Minute,

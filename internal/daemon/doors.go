@@ -15,11 +15,11 @@ import (
 )
 
 // doors puts the doors beside each other. REST has what no other one takes.
-func (d *Daemon) doors(api *rest.Door, life context.Context) http.Handler {
+func (d *Daemon) doors(api *rest.Door, spool front.Spool, life context.Context) http.Handler {
 	d.terminals = terminal.New(terminal.Config{Core: d.core, Log: d.log, Life: life})
 	mux := http.NewServeMux()
 	mux.Handle(terminal.Pattern, d.terminals)
-	d.agents = mcp.New(mcp.Config{Core: d.core, Log: d.log, Version: telemetry.Version, Life: life})
+	d.agents = mcp.New(mcp.Config{Core: d.core, Log: d.log, Version: telemetry.Version, Spool: spool, Life: life})
 	d.agents.Register(mux)
 	web.Register(mux)
 	rpc.Register(mux, rpc.Config{Core: d.core, Log: d.log, Life: life})

@@ -40,6 +40,9 @@ type Config struct {
 	Access  func(*http.Request) Access
 	Log     *slog.Logger
 	Metrics *telemetry.Metrics
+	// Memory bounds what requests make the daemon hold; nil is one of the
+	// default size.
+	Memory *Budget
 	// Error answers in the dialect of the path. It is called for requests
 	// that never reach the doors.
 	Error func(http.ResponseWriter, *http.Request, error)
@@ -47,36 +50,46 @@ type Config struct {
 
 // Handler is what every request passes through before a door sees it: it gives
 // the request its id, bounds its stalls, checks its path, its Host and Origin
-// or its token before it reads any of the body, and afterwards recovers panics, counts and logs. The log line
-// holds the route's pattern and never the path, the query, a header or a body.
-// Clients that hold too many requests open or try too many tokens are refused.
+// or its token before it reads any of the body, and afterwards recovers panics,
+// counts and logs. The log line holds the route's pattern and never the path,
+// the query, a header or a body. Clients that hold too many requests open or
+// too much memory, or try too many tokens, are refused.
 func Handler(c Config, next http.Handler) http.Handler {
 	held := new(limits)
+	if c.Memory == nil {
+		c.Memory = NewBudget(0)
+	}
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		begun := time.Now()
 		ctx, id := withRequestID(r.Context(), r.Header.Get("X-Request-Id"))
 		r = r.WithContext(ctx)
 		w := newResponse(rw, r)
-		w.Header().Set("X-Request-Id", id)
-		w.Header().Set("X-Content-Type-Options", "nosniff")
+		first := func() {
+			w.Header().Set("X-Request-Id", id)
+			w.Header().Set("X-Content-Type-Options", "nosniff")
+		}
+		first()
+		b := new(body)
 		if r.Body != nil && r.Body != http.NoBody {
-			b := &body{ReadCloser: r.Body, control: w.control}
+			b = &body{ReadCloser: r.Body, control: w.control}
 			r.Body = b
 			// After the handler the server reads what is left of a body, and
 			// the answer waits for that.
 			defer b.abandon()
 		}
-		who := ""
+		name := ""
 		defer func() {
 			if !w.hijacked {
 				w.extend() // for the flush that follows the handler
 			}
-			c.record(w, r, who, time.Since(begun))
+			c.record(w, r, name, time.Since(begun))
 		}()
 		defer func() {
+			b.charged.release()
 			if v := recover(); v != nil {
 				c.recovered(w, r, v)
 			}
+			w.end()
 		}()
 
 		p, err := c.admit(r, held)
@@ -84,14 +97,21 @@ func Handler(c Config, next http.Handler) http.Handler {
 			c.Error(w, r, err)
 			return
 		}
-		who = p.Name
+		name = p.Name
+		who := clientOf(p, r.RemoteAddr)
 		if c.Access(r) != Anyone { // who looks after the daemon can always ask it
-			leave, err := held.enter(clientOf(p, r.RemoteAddr))
+			leave, err := held.enter(who)
 			if err != nil {
 				c.Error(w, r, err)
 				return
 			}
 			defer leave()
+		}
+		b.charged = charged{memory: c.Memory, client: who, refuse: w.drop}
+		w.memory, w.client = c.Memory, who
+		w.refuse = func(err error) {
+			first()
+			c.Error(w, r, err)
 		}
 		r = r.WithContext(auth.WithPrincipal(ctx, p))
 		next.ServeHTTP(w, r)
@@ -212,7 +232,8 @@ func (c Config) recovered(w *response, r *http.Request, v any) {
 	}
 	c.Log.ErrorContext(r.Context(), "request panicked",
 		telemetry.KeyRequest, RequestID(r.Context()), telemetry.KeyRoute, route(r), "panic", v, "stack", string(debug.Stack()))
-	if w.status == 0 {
+	if !w.sent {
+		w.status = 0
 		c.Error(w, r, errs.E(errs.Internal, "internal error"))
 		return
 	}

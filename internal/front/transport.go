@@ -25,18 +25,29 @@ const (
 	deadlineSlack = time.Second
 )
 
-// response notes what was answered and keeps a client that takes no bytes from
-// holding its handler.
+// response notes what was answered, keeps a client that takes no bytes from
+// holding its handler, and charges large writes to the client's memory until
+// they have left. A status waits for the first byte of its answer: until then
+// the whole may be replaced by a refusal.
 type response struct {
 	http.ResponseWriter
 	control  *http.ResponseController
-	status   int
+	status   int  // of the answer, or what it will be
+	sent     bool // the status
 	bytes    int64
 	hijacked bool
 	deadline time.Time
 	// timed: a deadline ends the request when it passes, also while nothing is
 	// written (HTTP/2); otherwise only a write that it finds.
 	timed bool
+
+	memory *Budget // nil: nothing is charged
+	client client
+	// refused is why the answer was or is to be replaced; what the handler
+	// writes is then dropped.
+	refused error
+	refuse  func(error) // writes the refusal
+	writing bool        // the refusal
 }
 
 func newResponse(w http.ResponseWriter, r *http.Request) *response {
@@ -47,14 +58,72 @@ func newResponse(w http.ResponseWriter, r *http.Request) *response {
 func (w *response) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func (w *response) WriteHeader(status int) {
-	if w.status == 0 && (status >= 200 || status == http.StatusSwitchingProtocols) {
-		w.status = status
-		w.hijacked = status == http.StatusSwitchingProtocols
+	switch {
+	case status == http.StatusSwitchingProtocols:
+		w.hijacked, w.sent, w.status = true, true, status
+	case status < http.StatusOK:
+	case w.dropped() || w.sent:
+		return
+	default:
+		if w.status == 0 {
+			w.status = status
+		}
+		return
 	}
 	w.ResponseWriter.WriteHeader(status)
 }
 
+// send sends the status, if there is one to send.
+func (w *response) send() {
+	if w.status != 0 && !w.sent {
+		w.sent = true
+		w.ResponseWriter.WriteHeader(w.status)
+	}
+}
+
+// end answers where the handler has left it to the server.
+func (w *response) end() {
+	if w.refused != nil {
+		w.replace(w.refused)
+		return
+	}
+	w.send()
+}
+
+// replace gives up the answer for a refusal: as its status, or where another
+// status has been sent by breaking the connection.
+func (w *response) replace(err error) {
+	w.refused = err
+	switch {
+	case w.writing:
+	case w.sent && w.refuse != nil:
+		panic(http.ErrAbortHandler)
+	case w.refuse != nil:
+		clear(w.Header())
+		w.status, w.writing = 0, true
+		w.refuse(err)
+		w.send()
+		w.refuse, w.writing = nil, false
+	}
+}
+
+// drop makes a refusal the answer when the handler has ended.
+func (w *response) drop(err error) { w.refused = err }
+
+// dropped reports whether what the handler writes goes nowhere.
+func (w *response) dropped() bool { return w.refused != nil && !w.writing }
+
 func (w *response) Write(p []byte) (int, error) {
+	if w.dropped() {
+		return len(p), nil
+	}
+	if n := int64(len(p)); w.memory != nil && n > freeWrite && !w.writing {
+		if err := w.memory.charge(w.client, n*writeWeight); err != nil {
+			w.replace(err)
+			return 0, err
+		}
+		defer w.memory.give(w.client, n*writeWeight)
+	}
 	w.begin()
 	n, err := w.ResponseWriter.Write(p)
 	w.bytes += int64(n)
@@ -64,6 +133,9 @@ func (w *response) Write(p []byte) (int, error) {
 
 // Flush sends what was written so far.
 func (w *response) Flush() {
+	if w.dropped() {
+		return
+	}
 	w.begin()
 	_ = w.control.Flush() // what cannot flush does not stream either
 	w.rest()
@@ -81,6 +153,7 @@ func (w *response) begin() {
 	if w.status == 0 {
 		w.status = http.StatusOK
 	}
+	w.send()
 	w.extend()
 }
 
@@ -104,10 +177,14 @@ type body struct {
 	taken    int64
 	waited   time.Duration
 	ended    bool
+	charged  charged
 }
 
 func (b *body) Read(p []byte) (int, error) {
 	now := time.Now()
+	if b.charged.err != nil {
+		return 0, b.charged.err
+	}
 	patience := stallTimeout + time.Duration(b.taken/minBodyRate)*time.Second - b.waited
 	if patience <= 0 {
 		return 0, errSlowBody
@@ -120,6 +197,9 @@ func (b *body) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.taken += int64(n)
 	b.waited += time.Since(now)
+	if err := b.charged.cover(b.taken); err != nil {
+		return 0, err
+	}
 	if errors.Is(err, io.EOF) {
 		b.ended = true
 		_ = b.control.SetReadDeadline(time.Time{})

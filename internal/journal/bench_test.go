@@ -72,7 +72,7 @@ func BenchmarkShortExec(b *testing.B) {
 				if err := l.Finish(exited(0)); err != nil {
 					b.Fatal(err)
 				}
-				if _, err := j.Collect(b.Context(), box, seq, Caps{-1, -1, -1}); err != nil {
+				if _, err := j.Collect(b.Context(), box, seq, Caps{Stdout: -1, Stderr: -1, Rich: -1}); err != nil {
 					b.Fatal(err)
 				}
 			}

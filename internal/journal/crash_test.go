@@ -233,7 +233,7 @@ func FuzzFile(f *testing.F) {
 				t.Fatal(err)
 			}
 		}
-		c, err := j.Collect(t.Context(), box, 1, Caps{-1, -1, -1})
+		c, err := j.Collect(t.Context(), box, 1, Caps{Stdout: -1, Stderr: -1, Rich: -1})
 		if err != nil || c.Exit == nil {
 			t.Fatalf("Collect after reopening: %+v, %v", c, err)
 		}

@@ -51,7 +51,7 @@ func TestFullHostDisk(t *testing.T) {
 	if err := l.Finish(exited(0)); err != nil {
 		t.Fatal(err)
 	}
-	c, err := j.Collect(t.Context(), box, 1, Caps{-1, -1, -1})
+	c, err := j.Collect(t.Context(), box, 1, Caps{Stdout: -1, Stderr: -1, Rich: -1})
 	if err != nil || string(c.Stdout) != string(pattern(0, int(full)+1000)) {
 		t.Errorf("Collect = %d bytes, %v, want %d", len(c.Stdout), err, full+1000)
 	}

@@ -21,8 +21,9 @@ type Entry struct {
 	Exit   *sandbox.Exit
 }
 
-// readChunk is how much a reader takes at a time: a few records.
-const readChunk = 2 * (headerSize + maxPayload)
+// readChunk is how much a reader takes at a time: one large record, or many
+// small ones. A thousand readers may wait for their clients with it.
+const readChunk = headerSize + maxPayload
 
 // Read returns the output from an offset on and, when the log has one, the
 // exit as the last entry. Neighbouring records of a stream may come as one
@@ -204,6 +205,7 @@ func (s *source) read(ctx context.Context, after int64, follow bool, yield func(
 		case v.closed != nil:
 			return v.closed
 		}
+		sc.buf = nil // a follower may wait for long
 		select {
 		case <-v.wake:
 		case <-ctx.Done():
@@ -294,60 +296,4 @@ func (r *reader) explain(err error) error {
 		return errs.E(errs.Internal, "the output is damaged after byte %d", r.after).Because(err)
 	}
 	return fault(err)
-}
-
-// Caps bound what Collect returns of each stream: that many of its first
-// bytes; less than 0 is all.
-type Caps struct{ Stdout, Stderr, Rich int64 }
-
-// Collected is a log in memory. The counts of cut bytes include what the log
-// itself did not keep.
-type Collected struct {
-	Stdout, Stderr, Rich          []byte
-	StdoutCut, StderrCut, RichCut int64
-	Exit                          *sandbox.Exit // nil: not finished, or torn by a crash
-}
-
-// Collect reads what a log has now. Its errors are those of Read.
-func (j *Journals) Collect(ctx context.Context, uid sandbox.UID, seq int64, caps Caps) (Collected, error) {
-	src, err := j.source(uid, seq)
-	if err != nil {
-		return Collected{}, err
-	}
-	defer src.close()
-	var c Collected
-	take := func(to *[]byte, cut *int64, limit int64, data []byte) {
-		if n := limit - int64(len(*to)); limit >= 0 && n < int64(len(data)) {
-			*cut += int64(len(data)) - n
-			data = data[:n]
-		}
-		*to = append(*to, data...)
-	}
-	err = src.read(ctx, 0, false, func(e Entry, _ error) bool {
-		switch {
-		case e.Exit != nil:
-			c.Exit = e.Exit
-		case e.Output.Stream == sandbox.Stderr:
-			take(&c.Stderr, &c.StderrCut, caps.Stderr, e.Output.Data)
-		case e.Output.Stream == sandbox.Rich:
-			take(&c.Rich, &c.RichCut, caps.Rich, e.Output.Data)
-		default:
-			take(&c.Stdout, &c.StdoutCut, caps.Stdout, e.Output.Data)
-		}
-		return true
-	})
-	if err != nil {
-		return Collected{}, err
-	}
-	var out, stderr, rich int64
-	switch {
-	case c.Exit != nil:
-		out, stderr, rich = c.Exit.StdoutCut, c.Exit.StderrCut, c.Exit.RichCut
-	case src.log != nil:
-		out, stderr, rich = src.log.Cut()
-	}
-	c.StdoutCut += out
-	c.StderrCut += stderr
-	c.RichCut += rich
-	return c, nil
 }

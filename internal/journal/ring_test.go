@@ -121,7 +121,7 @@ func TestRingKeepsTheNewest(t *testing.T) {
 		if f, e, err := j.Span(box, 1); f != first || e != size || err != nil {
 			t.Errorf("%s: Span = %d, %d, %v", state, f, e, err)
 		}
-		c, err := j.Collect(t.Context(), box, 1, Caps{-1, -1, -1})
+		c, err := j.Collect(t.Context(), box, 1, Caps{Stdout: -1, Stderr: -1, Rich: -1})
 		if err != nil || int64(len(c.Stdout)) != size-first || c.StdoutCut != first {
 			t.Errorf("%s: Collect = %d bytes, %d cut, %v", state, len(c.Stdout), c.StdoutCut, err)
 		}

@@ -24,7 +24,9 @@ type call struct {
 }
 
 func newCall(d *Door, req *sdk.CallToolRequest) *call {
-	return &call{arguments: parseArguments(req.Params.Arguments), door: d, core: d.core, req: req}
+	c := &call{arguments: parseArguments(req.Params.Arguments), door: d, core: d.core, req: req}
+	c.long = &d.long
+	return c
 }
 
 // localThread is the conversation of a daemon's local user, who has no name.

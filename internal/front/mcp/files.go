@@ -1,18 +1,19 @@
 package mcp
 
 import (
-	"bytes"
 	"context"
 	"encoding/base64"
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/front"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
@@ -153,7 +154,7 @@ func (d *Door) writeFileTool() tool {
 			if _, err := c.session(ctx, id); err != nil {
 				return answer{}, err
 			}
-			f, err := c.core.WriteFile(ctx, id, path, bytes.NewReader(content), sandbox.FileWrite{Append: more, Parents: true})
+			f, err := c.core.WriteFile(ctx, id, path, content, sandbox.FileWrite{Append: more, Parents: true})
 			return answer{value: writtenFile{true, f.Path, f.Size}}, err
 		},
 	}
@@ -164,20 +165,24 @@ func encodings() *jsonschema.Schema {
 }
 
 // content reads a field that is text, or base64 where another field says so.
-func (a *arguments) content(name, encoding string) []byte {
+func (a *arguments) content(name, encoding string) io.Reader {
 	if _, ok := a.fields[name]; !ok {
 		a.add("missing", name, "Field required")
 		return nil
 	}
 	s, _ := a.str(name)
-	if a.oneOf(encoding, asText, asBase64) != asBase64 {
-		return []byte(s)
+	var r io.Reader = strings.NewReader(s)
+	if a.long != nil {
+		r, _ = a.long.Text(s)
 	}
-	b, err := base64.StdEncoding.DecodeString(s)
+	if a.oneOf(encoding, asText, asBase64) != asBase64 {
+		return r
+	}
+	r, err := front.Base64(name, r)
 	if err != nil {
 		a.add("value_error", name, "Value error, the content is not base64")
 	}
-	return b
+	return r
 }
 
 type fileList struct {

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/cubbyhq/cubby/internal/front"
 )
 
 // arguments reads what a tool was given and collects everything that is wrong
@@ -19,6 +21,7 @@ type arguments struct {
 	fields map[string]json.RawMessage
 	at     []step // where this object is
 	wrong  *[]detail
+	long   *front.Documents // nil: nothing was set aside
 }
 
 // detail is one mistake.
@@ -207,7 +210,7 @@ func (a *arguments) list(name string) []*arguments {
 	}
 	list := make([]*arguments, len(items))
 	for i, item := range items {
-		list[i] = &arguments{at: append(slices.Clone(a.at), name, i), wrong: a.wrong}
+		list[i] = &arguments{at: append(slices.Clone(a.at), name, i), wrong: a.wrong, long: a.long}
 		if string(item) == "null" || json.Unmarshal(item, &list[i].fields) != nil {
 			list[i].add("dict_type", nil, "Input should be a valid dictionary")
 		}

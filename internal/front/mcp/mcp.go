@@ -13,7 +13,9 @@
 package mcp
 
 import (
+	"bytes"
 	"context"
+	"io"
 	"log/slog"
 	"net/http"
 	"sync"
@@ -49,6 +51,8 @@ type Config struct {
 	Core    *core.Service
 	Log     *slog.Logger
 	Version string
+	// Spool is where files are that come inside of requests.
+	Spool front.Spool
 	// Life ends when the daemon begins to stop: streams end, and tools that
 	// wait say under which number their command goes on.
 	Life context.Context //nolint:containedctx // it outlives every request
@@ -62,9 +66,15 @@ type Door struct {
 	life    context.Context //nolint:containedctx // as in Config
 	work    context.Context //nolint:containedctx // ends when nothing may go on any more
 	cut     context.CancelFunc
+<<<<<<< HEAD
 	idle    time.Duration // ends protocol sessions that nobody uses
 	quiet   time.Duration // after which a stream says that it lives
 	streams sync.Map      // the responses that are being written, by a name of their own
+=======
+	spool   front.Spool
+	long    front.Documents // of the requests that are being served
+	idle    time.Duration   // ends protocol sessions that nobody uses
+>>>>>>> 95900fb (front, core, journal: output and files in JSON are not held; a budget of memory for what is)
 
 	mu        sync.Mutex
 	endpoints map[auth.Principal]*endpoint // guarded by mu
@@ -81,7 +91,11 @@ type endpoint struct {
 
 // New returns a Door. It starts nothing.
 func New(c Config) *Door {
+<<<<<<< HEAD
 	d := &Door{core: c.Core, log: c.Log, version: c.Version, life: c.Life, idle: idleAfter, quiet: keepAlive, endpoints: make(map[auth.Principal]*endpoint)}
+=======
+	d := &Door{core: c.Core, log: c.Log, version: c.Version, spool: c.Spool, life: c.Life, idle: idleAfter, endpoints: make(map[auth.Principal]*endpoint)}
+>>>>>>> 95900fb (front, core, journal: output and files in JSON are not held; a budget of memory for what is)
 	d.work, d.cut = context.WithCancel(context.WithoutCancel(c.Life))
 	return d
 }
@@ -103,6 +117,16 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if e == nil {
 		front.WriteProblem(w, r, errs.E(errs.Unready, "the daemon is stopping"))
 		return
+	}
+	if r.Method == http.MethodPost {
+		doc, err := d.spool.SetAside(r.Context(), front.StreamedBody(r), MaxBody)
+		if err != nil {
+			front.WriteProblem(w, r, err)
+			return
+		}
+		defer doc.Close()
+		defer d.long.Add(doc)()
+		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(doc.JSON)), int64(len(doc.JSON))
 	}
 	if r.Header.Get("Mcp-Protocol-Version") >= stateless {
 		d.serve(e.requests, w, r)

@@ -52,7 +52,7 @@ func importFiles(ctx context.Context, c *call) (answer, error) {
 			Source: in.textOr("source", ""), SessionID: in.textOr("session_id", ""), Path: in.textOr("path", ""),
 			Destination: in.textOr("destination", ""),
 		}
-		if e.HasContent = in.has("file_content"); e.HasContent {
+		if in.has("file_content") {
 			e.Content = in.content("file_content", "encoding")
 		}
 		entries = append(entries, e)

@@ -11,6 +11,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/front"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
@@ -84,7 +85,7 @@ func (d *Door) uploadArchive(ctx context.Context, in *extractRequest) (*struct{}
 	if in.Path == "" {
 		return nil, errs.E(errs.Invalid, "path: missing")
 	}
-	return nil, d.core.Extract(ctx, in.ID, in.Path, &uploadReader{r: in.r.Body})
+	return nil, d.core.Extract(ctx, in.ID, in.Path, &uploadReader{r: front.StreamedBody(in.r)})
 }
 
 type watchRequest struct {

@@ -14,7 +14,7 @@ import (
 )
 
 // copyBuffer is the piece in which bodies are copied.
-const copyBuffer = 256 << 10
+const copyBuffer = 32 << 10
 
 type readRequest struct {
 	exchange

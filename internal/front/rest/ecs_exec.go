@@ -123,18 +123,22 @@ func (d *Door) ecsRun(w http.ResponseWriter, r *http.Request, sync bool, run fun
 	case !sync:
 		front.WriteJSON(w, http.StatusAccepted, ECSAccepted{Seq: res.Exec.Seq, Status: string(sandbox.ExecPending)})
 	case res.Exec.Status.Finished():
-		front.WriteJSON(w, http.StatusOK, ECSDone{Seq: res.Exec.Seq, Status: string(res.Exec.Status), Result: ecsResult(res)})
+		var long longTexts
+		d.writeLong(r.Context(), w, http.StatusOK, ECSDone{Seq: res.Exec.Seq, Status: string(res.Exec.Status), Result: ecsResult(r.Context(), res, &long)}, &long)
 	default:
 		front.WriteJSON(w, http.StatusRequestTimeout, ECSGoesOn{"timeout", "the command goes on: ask for its event", res.Exec.Seq})
 	}
 	return nil
 }
 
-func ecsResult(res core.Result) ECSResult {
+func ecsResult(ctx context.Context, res core.Result, long *longTexts) ECSResult {
 	x := res.Exec
 	out := ECSResult{
 		Stdout: string(res.Stdout), Stderr: string(res.Stderr), ExitCode: exitCode(x.Exit), DurationMS: x.Took().Milliseconds(),
 		Operation: rawJSON(x.Result),
+	}
+	if res.Long != nil {
+		out.Stdout, out.Stderr = long.plain(ctx, res.Long.Stdout), long.plain(ctx, res.Long.Stderr)
 	}
 	if x.Spec.Kind != "" && x.Spec.Cell == nil {
 		out.Stdout = "" // it is for programs, and Operation is made of it
@@ -152,7 +156,7 @@ func ecsResult(res core.Result) ECSResult {
 	return out
 }
 
-func ecsEvent(res core.Result) ECSEvent {
+func ecsEvent(ctx context.Context, res core.Result, long *longTexts) ECSEvent {
 	x := res.Exec
 	out := ECSEvent{Seq: x.Seq, Status: string(x.Status), Kind: "exec_submit", SubmittedAt: x.CreatedAt.UnixMilli()}
 	switch {
@@ -178,7 +182,7 @@ func ecsEvent(res core.Result) ECSEvent {
 		}{Command{Shell: x.Spec.Shell, Argv: x.Spec.Argv}, x.Spec.Cwd, limit}
 	}
 	if x.Status.Finished() {
-		result, at := ecsResult(res), x.FinishedAt.UnixMilli()
+		result, at := ecsResult(ctx, res, long), x.FinishedAt.UnixMilli()
 		out.Result, out.CompletedAt = &result, &at
 	}
 	return out
@@ -203,7 +207,8 @@ func (d *Door) ecsEvent(w http.ResponseWriter, r *http.Request) error {
 		front.WriteJSON(w, http.StatusAccepted, ECSAccepted{Seq: seq, Status: string(res.Exec.Status)})
 		return nil
 	}
-	front.WriteJSON(w, http.StatusOK, ecsEvent(res))
+	var long longTexts
+	d.writeLong(r.Context(), w, http.StatusOK, ecsEvent(r.Context(), res, &long), &long)
 	return nil
 }
 
@@ -229,7 +234,7 @@ func (d *Door) ecsHistory(w http.ResponseWriter, r *http.Request) error {
 				return err
 			}
 		}
-		out.Events = append(out.Events, ecsEvent(res))
+		out.Events = append(out.Events, ecsEvent(r.Context(), res, nil))
 	}
 	front.WriteJSON(w, http.StatusOK, out)
 	return nil

@@ -1,9 +1,9 @@
 package rest
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/base64"
+	"errors"
 	"io"
 	"net/http"
 	"path"
@@ -75,39 +75,51 @@ func (d *Door) ecsReadFile(w http.ResponseWriter, r *http.Request) error {
 		return d.fileFault(r, err)
 	}
 	defer content.Close()
-	data, err := io.ReadAll(content)
-	if err != nil {
-		return err
+	if f.Size > ecsFileLimit {
+		return errs.E(errs.TooLarge, "the file is over %d bytes", ecsFileLimit).Hint("read it with GET /v1/sandboxes/{id}/files/content")
 	}
-	if len(data) > ecsFileLimit {
-		return errs.E(errs.TooLarge, "the file is over %d bytes", ecsFileLimit).Hint("read it with GET /v1/sandboxes/{id}/files")
-	}
-	text := base64.StdEncoding.EncodeToString(data)
-	front.WriteJSON(w, http.StatusOK, ECSFile{Path: f.Path, ContentB64: &text, SizeBytes: int64(len(data))})
+	// A file that is cut meanwhile breaks the answer off, and what is added to
+	// it is not in it.
+	var long longTexts
+	text := long.add(func(w io.Writer) error {
+		e := base64.NewEncoder(base64.StdEncoding, w)
+		n, err := io.Copy(e, io.LimitReader(content, f.Size))
+		if err == nil && n < f.Size {
+			err = errs.E(errs.Unavailable, "the file was cut while it was read")
+		}
+		return errors.Join(err, e.Close())
+	})
+	d.writeLong(r.Context(), w, http.StatusOK, ECSFile{Path: f.Path, ContentB64: &text, SizeBytes: f.Size}, &long)
 	return nil
 }
 
 func (d *Door) ecsWriteFile(w http.ResponseWriter, r *http.Request) error {
-	body, err := readAtMost(r.Body, ecsFileLimit/3*4+64<<10)
+	// For whom is known before the body is read.
+	if _, err := d.core.Sandbox(r.Context(), r.PathValue("id")); err != nil {
+		return err
+	}
+	doc, err := d.spool.SetAside(r.Context(), front.StreamedBody(r), ecsFileLimit/3*4+64<<10)
 	if err != nil {
 		return err
 	}
+	defer doc.Close()
 	var in ECSFileInput
-	if err := decodeLoose(body, &in); err != nil {
+	if err := decodeLoose(doc.JSON, &in); err != nil {
 		return err
 	}
 	if in.Path == "" {
 		return errs.E(errs.Invalid, "path: required")
 	}
-	data, err := base64.StdEncoding.DecodeString(in.ContentB64)
+	text, _ := doc.Text(in.ContentB64)
+	content, err := front.Base64("content_b64", text)
 	if err != nil {
-		return errs.E(errs.Invalid, "content_b64: not base64")
+		return err
 	}
-	f, err := d.core.WriteFile(r.Context(), r.PathValue("id"), in.Path, bytes.NewReader(data), sandbox.FileWrite{Parents: true})
+	f, err := d.core.WriteFile(r.Context(), r.PathValue("id"), in.Path, content, sandbox.FileWrite{Parents: true})
 	if err != nil {
 		return d.fileFault(r, err)
 	}
-	front.WriteJSON(w, http.StatusCreated, ECSFile{Path: f.Path, SizeBytes: int64(len(data))})
+	front.WriteJSON(w, http.StatusCreated, ECSFile{Path: f.Path, SizeBytes: f.Size})
 	return nil
 }
 
@@ -131,9 +143,13 @@ func (d *Door) ecsDeleteFile(w http.ResponseWriter, r *http.Request) error {
 func (d *Door) ecsListFiles(w http.ResponseWriter, r *http.Request) error {
 	name := cmp.Or(r.URL.Query().Get("path"), sandbox.WorkspaceDir)
 	out := ECSDir{Path: name, Entries: []ECSEntry{}}
+	size := 0
 	for f, err := range d.core.ListFiles(r.Context(), r.PathValue("id"), name, false) {
 		if err != nil {
 			return d.fileFault(r, err)
+		}
+		if size += len(f.Path) + 64; size > maxListingBytes/8 { // as JSON it may be six times that
+			return errs.E(errs.TooLarge, "the listing is too long").Hint("list it with GET /v1/sandboxes/{id}/files")
 		}
 		e := ECSEntry{Name: path.Base(f.Path), Type: "file", SizeBytes: f.Size}
 		if f.Type == sandbox.Directory {

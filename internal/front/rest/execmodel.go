@@ -16,6 +16,8 @@ const (
 	longestWait   = 10 * time.Minute
 	defaultOutput = 8 << 20  // bytes per stream
 	largestOutput = 64 << 20 // bytes per stream
+	// heldOutput is how much of both an answer holds until it is sent.
+	heldOutput = 128 << 10
 )
 
 // ExecInput starts a command.

@@ -44,6 +44,7 @@ func (d *Door) execRoutes() {
 	register(d, operation{
 		id: "get-exec", method: http.MethodGet, path: "/v1/sandboxes/{id}/execs/{seq}", tag: "execs",
 		summary: "Get a command with its output so far", description: "With wait_seconds it waits for the end first.",
+		responses: execResponse(d),
 	}, d.getExec)
 	register(d, operation{
 		id: "signal-exec", method: http.MethodPost, path: "/v1/sandboxes/{id}/execs/{seq}/signal", tag: "execs", status: http.StatusNoContent,
@@ -83,6 +84,11 @@ func (d *Door) execRoutes() {
 
 func execContent(d *Door) map[string]*huma.MediaType {
 	return orEvents(content("application/json", d.schema(Exec{}, "Exec")))
+}
+
+// execResponse is for an exec that is written by itself.
+func execResponse(d *Door) map[string]*huma.Response {
+	return map[string]*huma.Response{"200": {Description: "OK", Content: content("application/json", d.schema(Exec{}, "Exec"))}}
 }
 
 // SignalInput names a signal and whom it goes to.
@@ -132,7 +138,7 @@ func (d *Door) exec(ctx context.Context, in *execRequest) (*streamed, error) {
 		status = http.StatusAccepted
 		in.w.Header().Set("Location", execPath(in.ID, res.Exec.Seq))
 	}
-	return stream(func() { front.WriteJSON(in.w, status, resultJSON(res, time.Now())) }), nil
+	return stream(func() { d.writeResult(ctx, in.w, status, res) }), nil
 }
 
 // untilDrain bounds a wait to the life of the daemon.
@@ -166,15 +172,32 @@ func capsOf(given *int64) core.OutputCaps {
 	if given != nil {
 		n = min(*given, largestOutput)
 	}
-	return core.OutputCaps{Stdout: n, Stderr: n}
+	return core.OutputCaps{Stdout: n, Stderr: n, Hold: heldOutput}
 }
 
-func resultJSON(r core.Result, now time.Time) Exec {
+// writeResult answers with a command and its output, which is read from the
+// journal as the client takes it when there is much of it.
+func (d *Door) writeResult(ctx context.Context, w http.ResponseWriter, status int, res core.Result) {
+	var long longTexts
+	out := resultJSON(ctx, res, time.Now(), &long)
+	if res.Long == nil {
+		front.WriteJSON(w, status, out)
+		return
+	}
+	d.writeLong(ctx, w, status, out, &long)
+}
+
+func resultJSON(ctx context.Context, r core.Result, now time.Time, long *longTexts) Exec {
 	out := execJSON(r.Exec, now)
-	stdout, encoding := encodeText(r.Stdout)
-	out.Stdout, out.StdoutEncoding = &stdout, encoding
-	stderr, encoding := encodeText(r.Stderr)
-	out.Stderr, out.StderrEncoding = &stderr, encoding
+	var stdout, stderr string
+	if r.Long != nil {
+		stdout, out.StdoutEncoding = long.output(ctx, r.Long.Stdout)
+		stderr, out.StderrEncoding = long.output(ctx, r.Long.Stderr)
+	} else {
+		stdout, out.StdoutEncoding = encodeText(r.Stdout)
+		stderr, out.StderrEncoding = encodeText(r.Stderr)
+	}
+	out.Stdout, out.Stderr = &stdout, &stderr
 	out.OutputPruned = r.Pruned
 	cut := Truncated{Stdout: r.StdoutCut, Stderr: r.StderrCut}
 	if x := r.Exec.Exit; x != nil {
@@ -212,12 +235,13 @@ func (d *Door) listExecs(ctx context.Context, in *listExecsInput) (*struct{ Body
 }
 
 type getExecInput struct {
+	exchange
 	SeqInput
 	WaitSeconds    float64 `query:"wait_seconds" minimum:"0" maximum:"600" doc:"Wait for the end that long."`
 	MaxOutputBytes int64   `query:"max_output_bytes" minimum:"0" maximum:"67108864" default:"8388608"`
 }
 
-func (d *Door) getExec(ctx context.Context, in *getExecInput) (*execOutput, error) {
+func (d *Door) getExec(ctx context.Context, in *getExecInput) (*streamed, error) {
 	if err := d.await(ctx, in.SeqInput, in.WaitSeconds); err != nil {
 		return nil, err
 	}
@@ -225,7 +249,7 @@ func (d *Door) getExec(ctx context.Context, in *getExecInput) (*execOutput, erro
 	if err != nil {
 		return nil, err
 	}
-	return &execOutput{resultJSON(res, time.Now())}, nil
+	return stream(func() { d.writeResult(ctx, in.w, http.StatusOK, res) }), nil
 }
 
 // await waits for an exec's end, up to the daemon's own.

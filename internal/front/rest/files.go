@@ -15,6 +15,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/front"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
@@ -64,7 +65,8 @@ const filesPath = "/v1/sandboxes/{id}/files"
 func (d *Door) fileRoutes() {
 	register(d, operation{
 		id: "list-files", method: http.MethodGet, path: filesPath, tag: "files", summary: "List a directory",
-		description: "Symlinks are listed and not followed.",
+		description: "Symlinks are listed and not followed. At most 100,000 entries and 32 MiB of JSON.",
+		responses:   map[string]*huma.Response{"200": {Description: "OK", Content: content("application/json", d.schema(FileList{}, "FileList"))}},
 	}, d.listFiles)
 	register(d, operation{
 		id: "stat-file", method: http.MethodGet, path: filesPath + "/stat", tag: "files", summary: "Describe a path",
@@ -150,31 +152,6 @@ type WriteInput struct {
 	Parents  bool   `json:"parents,omitempty" doc:"Make missing directories."`
 }
 
-// maxListing bounds a listing, which is held until it is complete.
-const maxListing = 100_000
-
-func (d *Door) listFiles(ctx context.Context, in *struct {
-	PathInput
-	Recursive bool `query:"recursive" doc:"Everything below, not only the directory itself."`
-},
-) (*struct{ Body FileList }, error) {
-	dir := d.within(ctx, in.ID, in.Path)
-	if dir == "" {
-		dir = sandbox.WorkspaceDir
-	}
-	out := FileList{Path: absolute(dir), Entries: []File{}}
-	for f, err := range d.core.ListFiles(ctx, in.ID, dir, in.Recursive) {
-		if err != nil {
-			return nil, err
-		}
-		if len(out.Entries) == maxListing {
-			return nil, errs.E(errs.TooLarge, "the listing is over %d entries", maxListing).Hint("list a smaller directory, or one level at a time")
-		}
-		out.Entries = append(out.Entries, fileJSON(f))
-	}
-	return &struct{ Body FileList }{out}, nil
-}
-
 // within gives a relative path of a sandboxed sandbox the root that sandboxed
 // documents. "" is that root.
 func (d *Door) within(ctx context.Context, id, p string) string {
@@ -220,8 +197,10 @@ type writeRequest struct {
 func (d *Door) writeFile(ctx context.Context, in *writeRequest) (*fileOutput, error) {
 	w := sandbox.FileWrite{Append: in.Append, Parents: in.Parents}
 	file, text := in.Path, in.Mode
-	var body io.Reader = &uploadReader{r: in.r.Body}
-	if file == "" {
+	var body io.Reader
+	if file != "" {
+		body = &uploadReader{r: front.StreamedBody(in.r)}
+	} else {
 		data, err := readAtMost(in.r.Body, d.limit)
 		if err != nil {
 			return nil, err

@@ -8,7 +8,6 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/cubbyhq/cubby/internal/core"
-	"github.com/cubbyhq/cubby/internal/front"
 	"github.com/cubbyhq/cubby/internal/git"
 )
 
@@ -190,5 +189,5 @@ func (d *Door) git(ctx context.Context, x exchange, id string, run GitRun, op gi
 		status = http.StatusAccepted
 		x.w.Header().Set("Location", execPath(id, res.Exec.Seq))
 	}
-	return stream(func() { front.WriteJSON(x.w, status, resultJSON(res, time.Now())) }), nil
+	return stream(func() { d.writeResult(ctx, x.w, status, res) }), nil
 }

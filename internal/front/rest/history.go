@@ -77,6 +77,7 @@ func (d *Door) historyRoutes() {
 		id: "get-operation", method: http.MethodGet, path: "/v1/sandboxes/{id}/events/{seq}", tag: "history",
 		summary:     "An operation with its output and result so far",
 		description: "Commands, operations of git and programs of terminals are all numbered by seq. With wait_seconds it waits for the end first.",
+		responses:   execResponse(d),
 	}, d.getExec)
 }
 

@@ -1,9 +1,7 @@
 package rest
 
 import (
-	"bytes"
 	"context"
-	"encoding/base64"
 	"io"
 	"net/http"
 
@@ -11,15 +9,11 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/core"
 	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/front"
 )
 
-const (
-	// largestImport bounds the body of an import, which may hold files.
-	largestImport = 32 << 20
-	// importsAtOnce bounds how many bodies are held that are over the limit of
-	// others.
-	importsAtOnce = 8
-)
+// largestImport bounds the body of an import, which may hold files.
+const largestImport = 32 << 20
 
 // ImportsInput names what comes into a sandbox.
 type ImportsInput struct {
@@ -71,13 +65,17 @@ func (d *Door) importFiles(ctx context.Context, in *struct {
 	IDInput
 },
 ) (*struct{ Body ImportResult }, error) {
-	data, release, err := d.importBody(ctx, in.r.Body)
+	// For whom and where to is known before the body is read.
+	if _, err := d.core.Sandbox(ctx, in.ID); err != nil {
+		return nil, err
+	}
+	doc, err := d.spool.SetAside(ctx, front.StreamedBody(in.r), max(largestImport, d.limit))
 	if err != nil {
 		return nil, err
 	}
-	defer release()
+	defer doc.Close()
 	var body ImportsInput
-	if err := decodeStrict(data, &body); err != nil {
+	if err := decodeStrict(doc.JSON, &body); err != nil {
 		return nil, err
 	}
 	entries := make([]core.ImportEntry, len(body.Files))
@@ -86,10 +84,10 @@ func (d *Door) importFiles(ctx context.Context, in *struct {
 		if f.FileContent == nil {
 			continue
 		}
-		if entries[i].Content, err = decodeContent(*f.FileContent, f.Encoding); err != nil {
+		text, _ := doc.Text(*f.FileContent)
+		if entries[i].Content, err = decodeContent(text, f.Encoding); err != nil {
 			return nil, err
 		}
-		entries[i].HasContent = true
 	}
 	files, err := d.core.ImportFiles(ctx, in.ID, entries)
 	if err != nil {
@@ -108,41 +106,12 @@ func (d *Door) importFiles(ctx context.Context, in *struct {
 	return &struct{ Body ImportResult }{out}, nil
 }
 
-func decodeContent(text, encoding string) ([]byte, error) {
+func decodeContent(text io.Reader, encoding string) (io.Reader, error) {
 	switch encoding {
 	case "", "text":
-		return []byte(text), nil
+		return text, nil
 	case "base64":
-		data, err := base64.StdEncoding.DecodeString(text)
-		if err != nil {
-			return nil, errs.E(errs.Invalid, "file_content: not base64")
-		}
-		return data, nil
+		return front.Base64("file_content", text)
 	}
 	return nil, errs.E(errs.Invalid, "encoding: neither text nor base64")
-}
-
-// importBody reads a body; one that is over the limit of others waits for its
-// turn, which release ends.
-func (d *Door) importBody(ctx context.Context, r io.Reader) (data []byte, release func(), err error) {
-	var head bytes.Buffer
-	n, err := io.Copy(&head, io.LimitReader(r, d.limit+1))
-	if err != nil {
-		return nil, nil, errs.E(errs.Canceled, "the request body ended early").Because(err)
-	}
-	if n <= d.limit {
-		return head.Bytes(), func() {}, nil
-	}
-	select {
-	case d.imports <- struct{}{}:
-	case <-ctx.Done():
-		return nil, nil, ctx.Err()
-	}
-	release = func() { <-d.imports }
-	data, err = readAtMost(io.MultiReader(&head, r), max(largestImport, d.limit))
-	if err != nil {
-		release()
-		return nil, nil, err
-	}
-	return data, release, nil
 }

@@ -3,12 +3,10 @@ package rest
 import (
 	"context"
 	"net/http"
-	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/cubbyhq/cubby/internal/core"
-	"github.com/cubbyhq/cubby/internal/front"
 )
 
 // PackagesInput asks for packages.
@@ -62,5 +60,5 @@ func (d *Door) installPackages(ctx context.Context, in *packagesRequest) (*strea
 		status = http.StatusAccepted
 		in.w.Header().Set("Location", execPath(in.ID, res.Exec.Seq))
 	}
-	return stream(func() { front.WriteJSON(in.w, status, resultJSON(res, time.Now())) }), nil
+	return stream(func() { d.writeResult(ctx, in.w, status, res) }), nil
 }

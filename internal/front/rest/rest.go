@@ -31,6 +31,9 @@ type Config struct {
 	Version string
 	// BodyLimit bounds JSON bodies; 0 is 1 MiB.
 	BodyLimit int64
+	// Spool is where the files are that come inside of JSON; the zero value is
+	// below the system's directory for temporary files.
+	Spool front.Spool
 	// Life ends when the daemon begins to stop. Streams and waits, which could
 	// go on for ever, end with it; their clients resume at the next daemon.
 	// Nil never ends.
@@ -45,7 +48,7 @@ type Door struct {
 	limit   int64
 	life    context.Context //nolint:containedctx // as in Config
 
-	imports chan struct{} // places for large bodies
+	spool front.Spool
 
 	mux *http.ServeMux
 	api huma.API
@@ -53,7 +56,7 @@ type Door struct {
 
 // New registers every route.
 func New(c Config) *Door {
-	d := &Door{core: c.Core, metrics: c.Metrics, log: c.Log, limit: c.BodyLimit, life: c.Life, mux: http.NewServeMux(), imports: make(chan struct{}, importsAtOnce)}
+	d := &Door{core: c.Core, metrics: c.Metrics, log: c.Log, limit: c.BodyLimit, life: c.Life, spool: c.Spool, mux: http.NewServeMux()}
 	if d.life == nil {
 		d.life = context.Background()
 	}

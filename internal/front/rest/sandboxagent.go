@@ -167,6 +167,7 @@ func (d *Door) agentDownload(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (d *Door) agentUpload(w http.ResponseWriter, r *http.Request) error {
+	front.StreamedBody(r)
 	parts, err := r.MultipartReader()
 	if err != nil {
 		writeMissing(w, "body", "files")

@@ -348,7 +348,7 @@ func (d *Door) sandboxedExec(w http.ResponseWriter, r *http.Request) error {
 		d.sandboxedStream(ctx, w, id, e.Seq)
 		return nil
 	}
-	caps := core.OutputCaps{Stdout: largestOutput, Stderr: largestOutput}
+	caps := core.OutputCaps{Stdout: largestOutput, Stderr: largestOutput, Hold: heldOutput}
 	res, err := d.core.RunExec(ctx, id, spec, longestWait, caps)
 	for err == nil && !res.Exec.Status.Finished() {
 		if _, err = d.core.WaitExec(ctx, id, res.Exec.Seq, longestWait); err == nil {
@@ -358,9 +358,13 @@ func (d *Door) sandboxedExec(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return noRow(err)
 	}
-	front.WriteJSON(w, http.StatusOK, SandboxedResult{
-		Stdout: string(res.Stdout), Stderr: string(res.Stderr) + ending(res.Exec.Exit), ExitCode: exitCode(res.Exec.Exit),
-	})
+	var long longTexts
+	out := SandboxedResult{Stdout: string(res.Stdout), Stderr: string(res.Stderr), ExitCode: exitCode(res.Exec.Exit)}
+	if res.Long != nil {
+		out.Stdout, out.Stderr = long.plain(ctx, res.Long.Stdout), long.plain(ctx, res.Long.Stderr)
+	}
+	out.Stderr += ending(res.Exec.Exit)
+	d.writeLong(ctx, w, http.StatusOK, out, &long)
 	return nil
 }
 

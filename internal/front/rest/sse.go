@@ -17,6 +17,9 @@ import (
 // pingEvery keeps proxies and clients from giving up a quiet stream.
 const pingEvery = 15 * time.Second
 
+// largestKept is the largest buffer that a quiet stream keeps.
+const largestKept = 16 << 10
+
 // eventStream writes Server-Sent Events. Methods are called from one
 // goroutine.
 type eventStream struct {
@@ -39,7 +42,9 @@ func newEventStream(w http.ResponseWriter, status int) (*eventStream, error) {
 // send writes one event and flushes it. An id below zero is left out.
 func (s *eventStream) send(id int64, name string, data any) error {
 	b := &s.buf
-	b.Reset()
+	if b.Reset(); b.Cap() > largestKept {
+		*b = bytes.Buffer{}
+	}
 	if id >= 0 {
 		b.WriteString("id: ")
 		b.Write(strconv.AppendInt(b.AvailableBuffer(), id, 10))

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/core"
 	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/front"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
@@ -115,7 +116,7 @@ func (d *Door) uploadRoutes() {
 		if in.Path == "" {
 			return nil, errs.E(errs.Invalid, "path: missing")
 		}
-		return fileOut(d.core.WriteUpload(ctx, in.Tenant, in.Path, &uploadReader{r: in.r.Body}))
+		return fileOut(d.core.WriteUpload(ctx, in.Tenant, in.Path, &uploadReader{r: front.StreamedBody(in.r)}))
 	})
 	d.documented(http.MethodPut, uploads).RequestBody = &huma.RequestBody{Content: map[string]*huma.MediaType{
 		"application/octet-stream": {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}},

@@ -1,0 +1,133 @@
+package front
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/cubbyhq/cubby/internal/auth"
+	"github.com/cubbyhq/cubby/internal/errs"
+)
+
+// What requests may make the daemon hold, all together. A client of its own,
+// which is a tenant or a token without one, has half of it, and all tenants
+// together leave a quarter to the operator.
+const defaultMemory = 128 << 20
+
+const (
+	// freeBody of every body is not counted, nor a write of an answer up to
+	// freeWrite: most requests are smaller.
+	freeBody  = 16 << 10
+	freeWrite = 64 << 10
+	// bodyWeight and writeWeight are what a byte takes: what was decoded from
+	// a body beside it, what was encoded into an answer beside that.
+	bodyWeight  = 2
+	writeWeight = 2
+	// chargeStep is the piece in which a body that comes is charged.
+	chargeStep = 64 << 10
+)
+
+// Budget bounds the bytes that the daemon holds for requests: bodies that are
+// not streamed, and answers whose clients take their time. Beyond it requests
+// are errs.Unready, so that one client's cannot end the daemon.
+type Budget struct {
+	whole int64
+
+	mu      sync.Mutex
+	used    int64            // guarded by mu
+	tenants int64            // of used, what tenants hold; guarded by mu
+	held    map[client]int64 // guarded by mu
+}
+
+// NewBudget returns a budget of so many bytes; 0 is the default for memory.
+func NewBudget(whole int64) *Budget {
+	if whole == 0 {
+		whole = defaultMemory
+	}
+	return &Budget{whole: whole, held: make(map[client]int64)}
+}
+
+// Hold charges n bytes to who makes the request of ctx, until release, which
+// may be called more than once.
+func (m *Budget) Hold(ctx context.Context, n int64) (release func(), err error) {
+	c := clientOf(auth.From(ctx), "")
+	if err := m.charge(c, n); err != nil {
+		return nil, err
+	}
+	return sync.OnceFunc(func() { m.give(c, n) }), nil
+}
+
+func (m *Budget) charge(c client, n int64) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case m.held[c]+n > m.whole/2:
+		return errs.E(errs.Unready, "the large requests of this %s take all the room that it may have", c.noun()).
+			Hint("send fewer at a time, and take their answers").RetryAfter(time.Second)
+	case m.used+n > m.whole, c.isTenant() && m.tenants+n > m.whole/4*3:
+		return errs.E(errs.Unready, "large requests take all the room that the daemon has for them").
+			Hint("try again when others have ended").RetryAfter(time.Second)
+	}
+	m.add(c, n)
+	return nil
+}
+
+func (m *Budget) give(c client, n int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.add(c, -n)
+}
+
+// add is called with mu held.
+func (m *Budget) add(c client, n int64) {
+	m.used += n
+	if c.isTenant() {
+		m.tenants += n
+	}
+	if m.held[c] += n; m.held[c] == 0 {
+		delete(m.held, c)
+	}
+}
+
+// charged is what a body has been charged for.
+type charged struct {
+	memory *Budget
+	client client
+	bytes  int64
+	err    error // why no more of the body is taken
+	refuse func(error)
+}
+
+// cover charges for a body of which so many bytes came.
+func (c *charged) cover(taken int64) error {
+	want := (taken - freeBody) * bodyWeight
+	if c.memory == nil || c.err != nil || want <= c.bytes {
+		return c.err
+	}
+	more := want - c.bytes + chargeStep*bodyWeight
+	if c.err = c.memory.charge(c.client, more); c.err != nil {
+		// What a door makes of a body that was cut off here is no answer.
+		c.refuse(c.err)
+		return c.err
+	}
+	c.bytes += more
+	return nil
+}
+
+func (c *charged) release() {
+	if c.memory != nil {
+		c.memory.give(c.client, c.bytes)
+	}
+	c.memory, c.bytes = nil, 0
+}
+
+// StreamedBody returns the body of a request whose handler passes it on as it
+// comes and does not hold it: it is not charged to the client's memory.
+func StreamedBody(r *http.Request) io.ReadCloser {
+	if b, ok := r.Body.(*body); ok {
+		b.charged.release()
+	}
+	return r.Body
+}

@@ -1,0 +1,223 @@
+// Package resources_test attacks what all clients of a daemon share: its
+// memory, its connections and its places. The daemon is a process of its own,
+// whose memory the kernel counts; its sandboxes have no walls, which these
+// attacks are not about.
+package resources_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cubbyhq/cubby/client"
+	"github.com/cubbyhq/cubby/internal/config"
+	"github.com/cubbyhq/cubby/internal/daemon/daemontest"
+)
+
+const (
+	// mostMemory is what the daemon may take of the host whatever clients do.
+	mostMemory = 300 << 20
+	acme       = "acme-secret-1234"
+	other      = "other-secret-1234"
+	operator   = "operator-secret-1234"
+)
+
+// BenchmarkDaemon is the daemon's process. It runs until its standard input
+// ends.
+func BenchmarkDaemon(b *testing.B) {
+	d := daemontest.Start(b, daemontest.Options{Config: func(c *config.Config) {
+		c.Tokens = config.Secret("web@acme:" + acme + ",web2@other:" + other + ",op:" + operator)
+	}})
+	fmt.Printf("URL %s\n", d.URL)
+	_, _ = io.Copy(io.Discard, os.Stdin) // it ends when the test does
+}
+
+type daemon struct {
+	t       *testing.T
+	address string
+	pid     int
+}
+
+func start(t *testing.T) *daemon {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(exe, "-test.run=^$", "-test.bench=^BenchmarkDaemon$", "-test.benchtime=1x")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	d := &daemon{t: t, pid: cmd.Process.Pid}
+	for d.address == "" && lines.Scan() {
+		if _, url, ok := strings.Cut(lines.Text(), "URL http://"); ok {
+			d.address = url
+		}
+	}
+	var rest sync.WaitGroup
+	rest.Go(func() { _, _ = io.Copy(io.Discard, out) }) // what a benchmark says at its end
+	t.Cleanup(func() {
+		_ = in.Close() // it ends the daemon
+		rest.Wait()
+		_ = cmd.Wait() // killed sandboxes are not this test's
+	})
+	if d.address == "" {
+		t.Fatal("the daemon did not start")
+	}
+	return d
+}
+
+// client is the SDK's with a token.
+func (d *daemon) client(token string) *client.Client {
+	c := client.New("http://"+d.address, client.WithToken(token))
+	d.t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// send begins a request on a connection of its own, whose client takes few
+// bytes at a time, and leaves it open.
+func (d *daemon) send(token, request, body string) net.Conn {
+	d.t.Helper()
+	conn, err := net.Dial("tcp", d.address)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	d.t.Cleanup(func() { _ = conn.Close() })
+	if err := conn.(*net.TCPConn).SetReadBuffer(4 << 10); err != nil {
+		d.t.Fatal(err)
+	}
+	if err := conn.SetDeadline(time.Now().Add(2 * time.Minute)); err != nil {
+		d.t.Fatal(err)
+	}
+	// A server that refuses does not read the rest.
+	_, _ = io.Copy(conn, io.MultiReader(strings.NewReader(request+"\r\nHost: cubby\r\nAuthorization: Bearer "+token+"\r\n\r\n"), strings.NewReader(body)))
+	return conn
+}
+
+// bounded fails when the daemon has taken more than it may at any time.
+func (d *daemon) bounded(after string) {
+	d.t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", d.pid))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	for line := range strings.Lines(string(status)) {
+		if text, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+			kib, err := strconv.Atoi(strings.Fields(text)[0])
+			if err != nil {
+				d.t.Fatal(err)
+			}
+			d.t.Logf("after %s: at most %d MiB", after, kib>>10)
+			if kib<<10 > mostMemory {
+				d.t.Errorf("%s: the daemon took %d MiB, want less than %d", after, kib>>10, mostMemory>>20)
+			}
+		}
+	}
+}
+
+func run(t *testing.T, c *client.Client, id, script string) {
+	t.Helper()
+	x, err := c.Exec(t.Context(), id, client.Shell(script))
+	if err != nil || x.ExitCode == nil || *x.ExitCode != 0 {
+		t.Fatalf("%s: %+v, %v", script, x, err)
+	}
+}
+
+// TestMemoryOfTheDaemon: answers that nobody reads, listings of long names and
+// bodies that never end, a thousand connections of them, one kind after
+// another and all kept open.
+func TestMemoryOfTheDaemon(t *testing.T) {
+	d := start(t)
+	c := d.client(acme)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	box, err := c.Create(ctx, client.CreateOptions{ID: "box"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := string(box.ID)
+	p, err := c.StartExec(ctx, id, client.Shell(`head -c 25165824 /dev/zero | tr '\0' '\1'`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Wait(ctx); err != nil {
+		t.Fatal(err)
+	}
+
+	// 24 MiB of output that JSON writes as 144.
+	for range 400 {
+		conn := d.send(acme, "GET /v1/sandboxes/"+id+"/execs/1?max_output_bytes=67108864 HTTP/1.1", "")
+		if _, err := io.ReadFull(conn, make([]byte, 1<<10)); err != nil {
+			t.Fatalf("an answer did not begin: %v", err)
+		}
+	}
+	d.bounded("400 readers that do not read")
+
+	// 12,000 files whose names JSON writes six times as long.
+	run(t, c, id, `mkdir many; cd many; n=$(head -c 220 /dev/zero | tr '\0' '\1'); for i in $(seq 12000); do echo "$n$i"; done | xargs -n 500 touch`)
+	for range 4 {
+		conn := d.send(acme, "GET /v1/sandboxes/"+id+"/files?recursive=true&path=many HTTP/1.1", "")
+		head := make([]byte, len("HTTP/1.1 413"))
+		if _, err := io.ReadFull(conn, head); err != nil || string(head) != "HTTP/1.1 413" && string(head) != "HTTP/1.1 503" {
+			t.Errorf("a listing that is too large: %q, %v", head, err)
+		}
+	}
+	d.bounded("listings of long names")
+
+	// Bodies whose ends do not come.
+	half := strings.Repeat("A", 4<<20)
+	for name, body := range map[string]string{
+		"/sandbox/" + id + "/fs":               `{"path":"x","content_b64":"` + half,
+		"/mcp":                                 `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"import_files","arguments":{"x":"` + half,
+		"/v1/sandboxes/" + id + "/imports":     `{"files":[{"file_content":"` + half,
+		"/v1/sandboxes/" + id + "/exec":        `{"cmd":"` + half[:1<<20-100],
+		"/sandbox.v1.SandboxService/WriteFile": `{"content":"` + half,
+	} {
+		for range 50 {
+			d.send(acme, "POST "+name+" HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: "+strconv.Itoa(len(body)+100), body)
+		}
+		d.bounded("half a body to " + name)
+	}
+
+	// The others go on.
+	for _, token := range []string{other, operator} {
+		if _, err := d.client(token).Create(ctx, client.CreateOptions{}); err != nil {
+			t.Errorf("another client meanwhile: %v", err)
+		}
+	}
+	big := bytes.Repeat([]byte("x"), 8<<20)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPut, "http://"+d.address+"/v1/sandboxes/"+id+"/files?path=big", bytes.NewReader(big))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+operator)
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		t.Errorf("an upload meanwhile: %s", res.Status)
+	}
+}
