@@ -218,8 +218,11 @@ func (s *setter) text() error {
 	}
 	for s.small.Len()-begin <= longString {
 		c, err := s.next()
+		if errors.Is(err, io.EOF) {
+			return nil // who decodes it says so
+		}
 		if err != nil {
-			return early(err)
+			return err
 		}
 		if err := s.keep(c); err != nil {
 			return err
@@ -228,8 +231,11 @@ func (s *setter) text() error {
 		case '"':
 			return nil
 		case '\\':
-			if c, err = s.next(); err != nil {
-				return early(err)
+			if c, err = s.next(); errors.Is(err, io.EOF) {
+				return nil
+			}
+			if err != nil {
+				return err
 			}
 			if err := s.keep(c); err != nil {
 				return err

@@ -66,15 +66,11 @@ type Door struct {
 	life    context.Context //nolint:containedctx // as in Config
 	work    context.Context //nolint:containedctx // ends when nothing may go on any more
 	cut     context.CancelFunc
-<<<<<<< HEAD
-	idle    time.Duration // ends protocol sessions that nobody uses
-	quiet   time.Duration // after which a stream says that it lives
-	streams sync.Map      // the responses that are being written, by a name of their own
-=======
 	spool   front.Spool
 	long    front.Documents // of the requests that are being served
 	idle    time.Duration   // ends protocol sessions that nobody uses
->>>>>>> 95900fb (front, core, journal: output and files in JSON are not held; a budget of memory for what is)
+	quiet   time.Duration   // after which a stream says that it lives
+	streams sync.Map        // the responses that are being written, by a name of their own
 
 	mu        sync.Mutex
 	endpoints map[auth.Principal]*endpoint // guarded by mu
@@ -91,11 +87,10 @@ type endpoint struct {
 
 // New returns a Door. It starts nothing.
 func New(c Config) *Door {
-<<<<<<< HEAD
-	d := &Door{core: c.Core, log: c.Log, version: c.Version, life: c.Life, idle: idleAfter, quiet: keepAlive, endpoints: make(map[auth.Principal]*endpoint)}
-=======
-	d := &Door{core: c.Core, log: c.Log, version: c.Version, spool: c.Spool, life: c.Life, idle: idleAfter, endpoints: make(map[auth.Principal]*endpoint)}
->>>>>>> 95900fb (front, core, journal: output and files in JSON are not held; a budget of memory for what is)
+	d := &Door{
+		core: c.Core, log: c.Log, version: c.Version, spool: c.Spool, life: c.Life, idle: idleAfter, quiet: keepAlive,
+		endpoints: make(map[auth.Principal]*endpoint),
+	}
 	d.work, d.cut = context.WithCancel(context.WithoutCancel(c.Life))
 	return d
 }
