@@ -174,8 +174,8 @@ func TestMemoryOfTheDaemon(t *testing.T) {
 	}
 	d.bounded("400 readers that do not read")
 
-	// 12,000 files whose names JSON writes six times as long.
-	run(t, c, id, `mkdir many; cd many; n=$(head -c 220 /dev/zero | tr '\0' '\1'); for i in $(seq 12000); do echo "$n$i"; done | xargs -n 500 touch`)
+	// 16,000 files whose names JSON writes six times as long.
+	run(t, c, id, `mkdir many; cd many; n=$(head -c 220 /dev/zero | tr '\0' '\1'); for i in $(seq 16000); do echo "$n$i"; done | xargs -n 500 touch`)
 	for range 4 {
 		conn := d.send(acme, "GET /v1/sandboxes/"+id+"/files?recursive=true&path=many HTTP/1.1", "")
 		head := make([]byte, len("HTTP/1.1 413"))
