@@ -99,7 +99,9 @@ func (w *response) replace(err error) {
 	case w.sent && w.refuse != nil:
 		panic(http.ErrAbortHandler)
 	case w.refuse != nil:
-		clear(w.Header())
+		for _, name := range []string{"Content-Length", "Content-Range", "Content-Disposition", "Location", "Trailer"} {
+			w.Header().Del(name)
+		}
 		w.status, w.writing = 0, true
 		w.refuse(err)
 		w.send()

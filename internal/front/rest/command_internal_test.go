@@ -37,7 +37,7 @@ func TestCubbysOwnProgramsAreNotShown(t *testing.T) {
 		if err != nil || string(cmd) != tt.cmd {
 			t.Errorf("%+v: cmd = %s, %v, want %s", tt.spec, cmd, err, tt.cmd)
 		}
-		event := ecsEvent(core.Result{Exec: x})
+		event := ecsEvent(t.Context(), core.Result{Exec: x}, nil)
 		payload, err := json.Marshal(event.Payload)
 		if err != nil || event.Kind != tt.kind || string(payload) != tt.ecs {
 			t.Errorf("%+v: ecs event %s %s, %v, want %s %s", tt.spec, event.Kind, payload, err, tt.kind, tt.ecs)
