@@ -16,6 +16,7 @@ type Image struct {
 	CreatedAt time.Time `json:"created_at"`
 	Source    string    `json:"source,omitempty"`
 	Damaged   bool      `json:"damaged,omitempty"`
+	Problem   string    `json:"problem,omitempty"` // what is wrong with a damaged one
 }
 
 // Images lists the daemon's images.

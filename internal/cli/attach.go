@@ -151,6 +151,9 @@ func (a *app) ended(e client.Exec) error {
 		a.note("the command's time was up; --timeout sets another limit, 0 none")
 	case "not_started":
 		a.note("%s", orElse(e.Message, "the command did not start"))
+		if hint := lineHint(e.Cmd.Argv); hint != "" {
+			a.note("%s", hint)
+		}
 	case "oom":
 		a.note("%s; --memory gives the sandbox more", orElse(e.Message, "out of memory"))
 	default:

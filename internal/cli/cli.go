@@ -122,7 +122,7 @@ The daemon is started with "cubby serve". The other commands find it at CUBBY_UR
 	root.SetIn(a.Stdin)
 	root.SetOut(a.Stdout)
 	root.SetErr(a.Stderr)
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError{cmd, err} })
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError{cmd, likelyFlag(cmd, err)} })
 	root.PersistentFlags().StringVar(&a.url, "url", "", "the daemon's `URL` (default $CUBBY_URL, else "+client.DefaultURL+")")
 	root.SetHelpCommandGroupID("other")
 
@@ -142,8 +142,26 @@ The daemon is started with "cubby serve". The other commands find it at CUBBY_UR
 		a.lsCommand(), a.getCommand(), a.logsCommand(), a.eventsCommand(), a.stopCommand(), a.startCommand(), a.keepaliveCommand(), a.egressCommand(), a.tenantsCommand(), a.rmCommand())
 	add(machine, a.serveCommand(), a.egressProxyCommand(), a.mcpCommand(), a.imageCommand(), a.doctorCommand(), a.benchCommand())
 	add(other, a.versionCommand(), a.completionCommand())
+	knownCommands(root)
 	wrapArgs(root)
+	a.resolveIDs(root)
 	return root
+}
+
+// knownCommands makes commands that only have others complain about a word
+// that is none of these.
+func knownCommands(cmd *cobra.Command) {
+	if cmd.HasSubCommands() {
+		cmd.Args = func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			return likelyCommand(cmd, args[0])
+		}
+	}
+	for _, sub := range cmd.Commands() {
+		knownCommands(sub)
+	}
 }
 
 // wrapArgs turns complaints about arguments into usage errors, everywhere.

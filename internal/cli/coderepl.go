@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/cubbyhq/cubby/client"
@@ -64,7 +65,7 @@ func (a *app) codePrompt(ctx context.Context, id string, r client.CodeRequest, t
 		return err
 	}
 	defer p.edit.pasting()()
-	fmt.Fprintf(p.edit, "%s, kernel %s of %s; Ctrl-C interrupts, Ctrl-D ends\n", ready.Language, ready.Kernel, id)
+	fmt.Fprintf(p.edit, "%s, kernel %s of %s; Ctrl-C interrupts, Ctrl-D and exit leave\n", ready.Language, ready.Kernel, id)
 	return p.loop(ctx)
 }
 
@@ -82,6 +83,9 @@ func (p *prompt) loop(ctx context.Context) error {
 			return err
 		case strings.TrimSpace(code) == "":
 			continue
+		case leaves(p.language, code):
+			p.show.note("the kernel keeps its state; `cubby kernels rm` ends it")
+			return nil
 		}
 		if err := p.run(ctx, code); err != nil {
 			if ctx.Err() != nil || errors.Is(err, io.EOF) {
@@ -90,6 +94,21 @@ func (p *prompt) loop(ctx context.Context) error {
 			p.show.note("%v", err)
 		}
 	}
+}
+
+// leaves reports that a line is what people type to leave a prompt of the
+// language. Run as a cell it would end the kernel under them.
+func leaves(language, code string) bool {
+	line := strings.TrimSuffix(strings.TrimSpace(code), ";")
+	switch language {
+	case "python", "bash":
+		return slices.Contains([]string{"exit", "exit()", "quit", "quit()"}, line)
+	case "node":
+		return slices.Contains([]string{".exit", "exit", "exit()", "process.exit()"}, line)
+	case "r":
+		return slices.Contains([]string{"q()", "quit()", "q", "quit"}, line)
+	}
+	return line == "exit"
 }
 
 // read reads a cell, of one line or several.

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -39,6 +40,25 @@ func complete(cmd *cobra.Command, flag string, values ...string) {
 	if err != nil {
 		panic("cli: " + err.Error()) // a flag that does not exist: a mistake of this package
 	}
+}
+
+// completePlaces offers files here and, as "ID:", the sandboxes.
+func (a *app) completePlaces(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+	if strings.ContainsAny(word, ":/.") {
+		return nil, cobra.ShellCompDirectiveDefault
+	}
+	ids, _ := a.completeIDs(-1)(cmd, args, word)
+	var places []string
+	for _, id := range ids {
+		id, what, _ := strings.Cut(id, "\t")
+		if strings.HasPrefix(id, word) {
+			places = append(places, cobra.CompletionWithDesc(id+":", what))
+		}
+	}
+	if len(places) == 0 {
+		return nil, cobra.ShellCompDirectiveDefault
+	}
+	return places, cobra.ShellCompDirectiveNoSpace
 }
 
 // completeIDs offers the ids of sandboxes for the first n arguments, all of

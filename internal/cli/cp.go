@@ -18,28 +18,75 @@ import (
 
 func (a *app) cpCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "cp SOURCE TARGET",
-		Short: "copy files and directories in and out of a sandbox",
-		Long: `One of the two is ID:path, the other a path here; "-" is the input or the output.
+		Use:   "cp SOURCE… TARGET",
+		Short: "copy files and directories in and out of sandboxes, and between them",
+		Long: `ID:path is in a sandbox, another path is here; "-" is the input or the output.
 Paths in a sandbox are relative to /workspace. As with cp, a target that is a
-directory gets the source in it, and "dir/." means what is in dir. A directory that
-is copied to "-" comes as tar.`,
+directory gets the source in it, and "dir/." means what is in dir; several sources
+need such a target. A directory that is copied to "-" comes as tar.`,
 		Example: `  cubby cp data.csv my-box:/workspace/
-  cubby cp project my-box:
-  cubby cp my-box:results ./out
+  cubby cp *.csv project my-box:
+  cubby cp my-box:results other-box:/home/sandbox ./out
+  cubby cp my-box:results other-box:
   cubby cp my-box:plot.png - | display`,
-		Args: cobra.ExactArgs(2),
+		Args:              cobra.MinimumNArgs(2),
+		ValidArgsFunction: a.completePlaces,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			from, to := parsePlace(args[0]), parsePlace(args[1])
-			switch {
-			case from.box == "" && to.box != "":
-				return a.copyIn(cmd.Context(), from.path, to)
-			case from.box != "" && to.box == "":
-				return a.copyOut(cmd.Context(), from, to.path)
+			places := make([]place, len(args))
+			for i, arg := range args {
+				places[i] = parsePlace(arg)
+				box, err := a.resolve(cmd.Context(), places[i].box, false)
+				if err != nil {
+					return err
+				}
+				places[i].box = box
 			}
-			return usageError{cmd, errors.New("one of the two must be ID:path, the other a path here")}
+			last := len(places) - 1
+			sources, to := places[:last], places[last]
+			if len(sources) > 1 {
+				if err := a.needDirectory(cmd.Context(), to); err != nil {
+					return err
+				}
+			}
+			for _, from := range sources {
+				if err := a.copy(cmd, from, to); err != nil {
+					return err
+				}
+			}
+			return nil
 		},
 	}
+}
+
+// copy copies one source.
+func (a *app) copy(cmd *cobra.Command, from, to place) error {
+	switch {
+	case from.box == "" && to.box != "":
+		return a.copyIn(cmd.Context(), from.path, to)
+	case from.box != "" && to.box == "":
+		return a.copyOut(cmd.Context(), from, to.path)
+	case from.box != "":
+		return a.copyAcross(cmd.Context(), from, to)
+	}
+	return usageError{cmd, errors.New("write a path in a sandbox as ID:path; cubby copies nothing from here to here")}
+}
+
+// needDirectory fails unless a target can take several sources.
+func (a *app) needDirectory(ctx context.Context, to place) error {
+	if to.box == "" {
+		if info, err := os.Stat(to.path); err != nil || !info.IsDir() {
+			return fmt.Errorf("%s is no directory: several sources need one", to.path)
+		}
+		return nil
+	}
+	stat, err := a.client().Files(to.box).Stat(ctx, to.path)
+	switch {
+	case err == nil && stat.Type == client.Directory:
+		return nil
+	case err == nil, errors.Is(err, client.NotFound) && strings.Contains(err.Error(), "no such file"):
+		return fmt.Errorf("%s is no directory of %s: several sources need one", to.path, to.box)
+	}
+	return err
 }
 
 // place is a path here, or in a sandbox.
@@ -67,7 +114,7 @@ func (a *app) copyIn(ctx context.Context, from string, to place) error {
 		if strings.HasSuffix(to.path, "/") || to.path == "." {
 			return errors.New("the input has no name: give the target a file's path")
 		}
-		_, err := files.Write(ctx, to.path, a.Stdin, client.WriteOptions{})
+		_, err := files.Write(ctx, to.path, a.Stdin, client.WriteOptions{NoParents: true})
 		return err
 	}
 	info, err := os.Stat(from)
@@ -88,7 +135,7 @@ func (a *app) copyIn(ctx context.Context, from string, to place) error {
 		return err
 	}
 	defer f.Close()
-	o := client.WriteOptions{Mode: info.Mode().Perm()}
+	o := client.WriteOptions{Mode: info.Mode().Perm(), NoParents: true}
 	if info.Mode().IsRegular() {
 		o.Size = info.Size()
 	}
@@ -112,6 +159,39 @@ func remoteTarget(ctx context.Context, files *client.Files, p, name string, dir 
 		return p, nil
 	}
 	return "", err
+}
+
+// copyAcross copies from one sandbox into another, through here; nothing of it
+// touches this machine's disk.
+func (a *app) copyAcross(ctx context.Context, from, to place) error {
+	source, target := a.client().Files(from.box), a.client().Files(to.box)
+	stat, err := source.Stat(ctx, from.path)
+	if err != nil {
+		return err
+	}
+	dir := stat.Type == client.Directory
+	clean := path.Clean(from.path)
+	where := to.path
+	if contents := dir && (strings.HasSuffix(from.path, "/.") || clean == "."); !contents {
+		if where, err = remoteTarget(ctx, target, to.path, path.Base(clean), dir); err != nil {
+			return err
+		}
+	}
+	if dir {
+		r, err := source.Archive(ctx, from.path, "tar")
+		if err != nil {
+			return err
+		}
+		defer r.Close()
+		return target.Extract(ctx, where, r)
+	}
+	r, err := source.Open(ctx, from.path)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	_, err = target.Write(ctx, where, r, client.WriteOptions{Mode: fs.FileMode(stat.Mode).Perm(), NoParents: true, Size: stat.Size})
+	return err
 }
 
 // copyOut copies a path of a sandbox here.

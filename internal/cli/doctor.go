@@ -44,7 +44,7 @@ warnings are about things that only some uses need.`,
 			if err != nil {
 				return err
 			}
-			d := &doctor{app: a, cfg: cfg, out: a.Stdout, color: a.colors()}
+			d := &doctor{app: a, cmd: cmd, cfg: cfg, out: a.Stdout, color: a.colors()}
 			if asJSON {
 				d.out = io.Discard
 			}
@@ -73,6 +73,7 @@ func (a *app) colors() bool {
 // doctor gathers checks and prints each as it is known.
 type doctor struct {
 	app    *app
+	cmd    *cobra.Command
 	cfg    config.Config
 	out    io.Writer
 	color  bool

@@ -286,6 +286,10 @@ func memAvailable(path string) (int64, bool) {
 
 // images checks that there is something to start from.
 func (d *doctor) images(ctx context.Context) {
+	if list, err := d.app.daemonImages(ctx, d.cmd); err == nil && list != nil {
+		d.imagesThere(list)
+		return
+	}
 	if _, err := os.Stat(d.cfg.Images()); err != nil { // looking must not make it
 		d.warn("images", "none in "+d.cfg.Images(), "sudo cubby image build base")
 		return
@@ -321,6 +325,29 @@ func (d *doctor) images(ctx context.Context) {
 		return
 	}
 	d.good("images", "%s", strings.Join(names, ", "))
+}
+
+// imagesThere looks at the images of the daemon that was meant.
+func (d *doctor) imagesThere(list []client.Image) {
+	var names []string
+	base := false
+	for _, img := range list {
+		switch {
+		case img.Name == "": // waits to be swept
+		case img.Damaged:
+			d.fail("image "+img.Name, "damaged: "+orElse(img.Problem, "it is not what was unpacked"), "cubby image rm "+img.Name+" on the daemon's machine, and build, pull or import it again")
+		default:
+			names = append(names, img.Name)
+			base = base || img.Name == "base"
+		}
+	}
+	where := d.app.client().URL()
+	if !base {
+		d.warn("images", fmt.Sprintf("no image \"base\" at %s (there: %s)", where, orElse(strings.Join(names, ", "), "none")),
+			"sudo cubby image build base on the daemon's machine")
+		return
+	}
+	d.good("images", "%s at %s", strings.Join(names, ", "), where)
 }
 
 func (d *doctor) daemon(ctx context.Context) {

@@ -1,10 +1,12 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -27,7 +29,10 @@ connections and restarts of the daemon.`,
 		ValidArgsFunction: a.completeIDs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, id := a.client(), args[0]
-			show := eventLine
+			commands := commandsOf{c: c, id: id, lines: map[int64]string{}}
+			show := func(w io.Writer, e client.Event) error {
+				return eventLine(w, e, commands.line(cmd.Context(), e))
+			}
 			if asJSON {
 				show = eventJSON
 			}
@@ -73,9 +78,34 @@ func eventJSON(w io.Writer, e client.Event) error {
 	return enc.Encode(e)
 }
 
-// eventLine is an event as people read it. Parts of it come from inside the
-// sandbox.
-func eventLine(w io.Writer, e client.Event) error {
+// commandsOf knows the commands of a sandbox, which events name by number.
+type commandsOf struct {
+	c     *client.Client
+	id    string
+	lines map[int64]string
+	gone  bool // nobody can tell any more
+}
+
+// line is the command that an event is about; "" when it is about none.
+func (k *commandsOf) line(ctx context.Context, e client.Event) string {
+	if e.Seq == 0 || !strings.HasPrefix(e.Kind, "exec.") {
+		return ""
+	}
+	if line, known := k.lines[e.Seq]; known || k.gone {
+		return line
+	}
+	const page = 200
+	execs, err := k.c.Execs(ctx, k.id, e.Seq-1, page)
+	k.gone = err != nil
+	for _, x := range execs {
+		k.lines[x.Seq] = x.Cmd.String()
+	}
+	return k.lines[e.Seq]
+}
+
+// eventLine is an event as people read it, with the command that it is about.
+// Parts of it come from inside the sandbox.
+func eventLine(w io.Writer, e client.Event, command string) error {
 	seq, what := "-", e.Payload
 	if e.Seq > 0 {
 		seq = strconv.FormatInt(e.Seq, 10)
@@ -83,11 +113,15 @@ func eventLine(w io.Writer, e client.Event) error {
 	if e.Result != nil {
 		what = e.Result
 	}
+	text := string(what)
+	if command != "" {
+		text = "`" + command + "` " + text
+	}
 	by := ""
 	if e.Actor != "" {
 		by = " by " + e.Actor
 	}
 	_, err := fmt.Fprintln(w, printable(fmt.Sprintf("%d  %s  %-18s %3s %-7s %s%s",
-		e.Cursor, e.Time.Local().Format(time.DateTime), e.Kind, seq, e.Status, what, by)))
+		e.Cursor, e.Time.Local().Format(time.DateTime), e.Kind, seq, e.Status, text, by)))
 	return err
 }

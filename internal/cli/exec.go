@@ -64,6 +64,15 @@ func (e *execFlags) options(a *app, cmd *cobra.Command, argv []string) (client.E
 	return o, nil
 }
 
+// lineHint says how to run what looks like a line of shell and was given as the
+// name of a program.
+func lineHint(argv []string) string {
+	if len(argv) != 1 || !strings.ContainsAny(argv[0], " \t\n|&;<>$`*?(){}[]~") {
+		return ""
+	}
+	return "for a line of shell: sh -c " + shellLine([]string{"", argv[0]})[3:]
+}
+
 // plainText is what no shell acts upon; a word of it may be an alias.
 const plainText = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-"
 

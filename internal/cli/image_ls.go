@@ -1,10 +1,13 @@
 package cli
 
 import (
+	"context"
+	"errors"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/cubbyhq/cubby/client"
 	"github.com/cubbyhq/cubby/internal/image"
 )
 
@@ -13,8 +16,14 @@ func (a *app) imageLsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ls [flags]",
 		Short: "list images",
-		Args:  cobra.NoArgs,
+		Long: `Lists the images of the daemon at CUBBY_URL, which may be on another machine, or of
+an image directory of this one: with --image-dir or --data-dir, and when no daemon
+answers at the default address.`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if there, err := a.daemonImages(cmd.Context(), cmd); err != nil || there != nil {
+				return a.printImages(there, asJSON, err)
+			}
 			store, err := a.images(cmd)
 			if err != nil {
 				return err
@@ -55,4 +64,49 @@ func (a *app) imageLsCommand() *cobra.Command {
 	}
 	jsonFlag(cmd, &asJSON)
 	return cmd
+}
+
+// daemonImages asks the daemon for its images. It is nil where this machine's
+// directory is meant: one was named, or no daemon was and none answers.
+func (a *app) daemonImages(ctx context.Context, cmd *cobra.Command) ([]client.Image, error) {
+	for _, name := range []string{"image-dir", "data-dir"} {
+		if f := cmd.Flags().Lookup(name); f != nil && f.Changed {
+			return nil, nil
+		}
+	}
+	named := a.url != "" || a.getenv("CUBBY_URL") != ""
+	if !named && (a.getenv("CUBBY_IMAGE_DIR") != "" || a.getenv("CUBBY_DATA_DIR") != "") {
+		return nil, nil
+	}
+	list, err := a.client().Images(ctx)
+	if errors.Is(err, client.Unreachable) && !named {
+		return nil, nil
+	}
+	if list == nil && err == nil {
+		list = []client.Image{}
+	}
+	return list, err
+}
+
+// printImages prints what a daemon has.
+func (a *app) printImages(list []client.Image, asJSON bool, err error) error {
+	switch {
+	case err != nil:
+		return err
+	case asJSON:
+		return printJSON(a.Stdout, list)
+	case len(list) == 0:
+		a.note("the daemon has no images; `cubby image build base` on its machine makes the default one")
+		return nil
+	}
+	now := time.Now()
+	rows := make([][]string, len(list))
+	for i, img := range list {
+		name := orElse(img.Name, "-")
+		if img.Damaged {
+			name += " (damaged)"
+		}
+		rows[i] = []string{name, shortDigest(img.Digest), size(img.Size), age(img.CreatedAt, now), img.Source}
+	}
+	return table(a.Stdout, []string{"NAME", "DIGEST", "SIZE", "CREATED", "SOURCE"}, rows)
 }

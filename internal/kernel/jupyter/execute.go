@@ -77,7 +77,28 @@ func (c *Client) Execute(ctx context.Context, cell kernel.Cell, show func(kernel
 	}
 	r.Leaves = leaves(r.Payload)
 	c.settle(x)
+	for _, page := range pages(r.Payload) {
+		show(page)
+	}
 	return r.Reply, nil
+}
+
+// pages are what a kernel wants to be shown in a pager, as the help of
+// IPython's ?name. It comes with the reply, and is shown as a display. A
+// payload that is not what the protocol says shows nothing.
+func pages(payload json.RawMessage) []kernel.Output {
+	var asked []struct {
+		Source string        `json:"source"`
+		Data   kernel.Bundle `json:"data"`
+	}
+	_ = json.Unmarshal(payload, &asked)
+	var shown []kernel.Output
+	for _, p := range asked {
+		if p.Source == "page" && len(p.Data) > 0 {
+			shown = append(shown, kernel.Output{Display: &kernel.Display{Data: p.Data}})
+		}
+	}
+	return shown
 }
 
 // leaves reports whether a cell asked for the kernel's end. A payload that is

@@ -1,0 +1,191 @@
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cubbyhq/cubby/internal/daemon/daemontest"
+)
+
+// TestPrefixOfAnID: commands take the beginning of an id, and never one that
+// somebody else's longer name begins with.
+func TestPrefixOfAnID(t *testing.T) {
+	d := daemontest.Start(t, daemontest.Options{})
+	do := func(args ...string) result {
+		t.Helper()
+		return cubby(t, d.URL, nil, args...)
+	}
+	made := strings.TrimSpace(do("create").stdout)
+	for _, id := range []string{"web-one", "web-two", "data"} {
+		if res := do("create", "--id", id); res.code != 0 {
+			t.Fatalf("create: %+v", res)
+		}
+	}
+	for _, tt := range []struct {
+		args   []string
+		code   int
+		stdout string
+		stderr string // a part of it
+	}{
+		{[]string{"exec", "dat", "echo", "here"}, 0, "here\n", ""},
+		{[]string{"exec", "DAT", "echo", "here"}, 0, "here\n", ""},
+		{[]string{"exec", made[:20], "echo", "here"}, 0, "here\n", ""},
+		{[]string{"exec", "web", "true"}, 125, "", "2 sandboxes begin with \"web\": web-"},
+		{[]string{"stop", "web-t"}, 0, "web-two\n", ""},
+		{[]string{"stop", "nothing"}, 1, "", "nothing"},
+		// A name is destroyed by the whole of it.
+		{[]string{"rm", "dat"}, 1, "", "dat"},
+		{[]string{"rm", made[:20]}, 0, made + "\n", ""},
+		{[]string{"rm", "data"}, 0, "data\n", ""},
+	} {
+		res := do(tt.args...)
+		if res.code != tt.code || res.stdout != tt.stdout || !strings.Contains(res.stderr, tt.stderr) {
+			t.Errorf("%q: %+v, want %+v", tt.args, res, tt)
+		}
+	}
+	// What was destroyed is not taken for another whose name begins so.
+	if res := do("create", "--id", "data-2"); res.code != 0 {
+		t.Fatalf("create: %+v", res)
+	}
+	if res := do("exec", "data", "true"); res.code != 125 || res.stdout != "" {
+		t.Errorf("exec in a destroyed sandbox: %+v", res)
+	}
+}
+
+// TestWhatTakesIDs: every command that completes ids takes them by a prefix.
+func TestWhatTakesIDs(t *testing.T) {
+	var walk func(cmd *cobra.Command)
+	found := 0
+	walk = func(cmd *cobra.Command) {
+		for _, sub := range cmd.Commands() {
+			walk(sub)
+		}
+		if cmd.ValidArgsFunction != nil && cmd.Name() != "cp" { // which takes ID:path
+			found++
+			if idArgs(cmd.Use) == 0 {
+				t.Errorf("%s: its usage %q does not say that it takes an ID", cmd.CommandPath(), cmd.Use)
+			}
+		}
+	}
+	walk((&app{}).root())
+	if found < 20 {
+		t.Errorf("found %d commands", found)
+	}
+}
+
+func TestTypos(t *testing.T) {
+	for _, tt := range []struct {
+		a, b string
+		want int
+	}{{"", "", 0}, {"a", "", 1}, {"create", "creat", 1}, {"sl", "ls", 1}, {"memroy", "memory", 1}, {"exec", "events", 4}} {
+		if got := typos(tt.a, tt.b); got != tt.want {
+			t.Errorf("typos(%q, %q) = %d, want %d", tt.a, tt.b, got, tt.want)
+		}
+	}
+}
+
+// TestCopySeveral: several sources, and between sandboxes.
+func TestCopySeveral(t *testing.T) {
+	d := daemontest.Start(t, daemontest.Options{})
+	do := func(args ...string) result {
+		t.Helper()
+		return cubby(t, d.URL, nil, args...)
+	}
+	for _, id := range []string{"one", "two"} {
+		if res := do("create", "--id", id); res.code != 0 {
+			t.Fatalf("create: %+v", res)
+		}
+	}
+	dir := t.TempDir()
+	for _, name := range []string{"a", "b"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(name), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a, b := filepath.Join(dir, "a"), filepath.Join(dir, "b")
+	ok := func(args ...string) {
+		t.Helper()
+		if res := do(args...); res != (result{}) {
+			t.Errorf("%q: %+v", args, res)
+		}
+	}
+	ok("cp", a, b, "one:")
+	if res := do("exec", "one", "mkdir", "-p", "tree/deep"); res.code != 0 {
+		t.Fatalf("mkdir: %+v", res)
+	}
+	ok("cp", "one:a", "one:b", a, "one:tree/deep")
+	ok("cp", "one:tree", "tw:") // a prefix
+	ok("cp", "one:a", "two:renamed")
+	ok("cp", "one:tree/.", "two:flat")
+	if res := do("exec", "two", "--", "sh", "-c", "cat tree/deep/a tree/deep/b renamed flat/deep/b"); res.stdout != "abab" {
+		t.Errorf("in two: %+v", res)
+	}
+	for _, tt := range []struct{ args, reason string }{
+		{a + " " + b + " one:file", "file is no directory of one"},
+		{"one:a one:b " + a, a + " is no directory"},
+		{"one:a none:", "no such sandbox"},
+	} {
+		if res := do(append([]string{"cp"}, strings.Fields(tt.args)...)...); res.code != 1 || !strings.Contains(res.stderr, tt.reason) {
+			t.Errorf("cp %s: %+v, want exit 1 and %q", tt.args, res, tt.reason)
+		}
+	}
+	res := do("__complete", "cp", "o")
+	if !strings.HasPrefix(res.stdout, "one:") || strings.Contains(res.stdout, "two:") {
+		t.Errorf("completion of o: %q", res.stdout)
+	}
+}
+
+// TestExecOfALine: what was meant for a shell and given as a program says how.
+func TestExecOfALine(t *testing.T) {
+	d := daemontest.Start(t, daemontest.Options{})
+	if res := cubby(t, d.URL, nil, "create", "--id", "box"); res.code != 0 {
+		t.Fatalf("create: %+v", res)
+	}
+	res := cubby(t, d.URL, nil, "exec", "box", "echo a | cat")
+	if res.code != 127 || !strings.Contains(res.stderr, "for a line of shell: sh -c 'echo a | cat'") {
+		t.Errorf("exec of a line: %+v", res)
+	}
+	if res := cubby(t, d.URL, nil, "exec", "box", "no-such-program"); strings.Contains(res.stderr, "line of shell") {
+		t.Errorf("exec of a program: %+v", res)
+	}
+	// The history says which command it was.
+	res = cubby(t, d.URL, nil, "events", "box")
+	if got := strings.Count(res.stdout, "`echo a | cat`") + strings.Count(res.stdout, "`'echo a | cat'`"); got == 0 {
+		t.Errorf("events: %s", res.stdout)
+	}
+}
+
+// TestImagesOfTheDaemon: the images are those of the daemon that was named.
+func TestImagesOfTheDaemon(t *testing.T) {
+	d := daemontest.Start(t, daemontest.Options{})
+	res := cubby(t, d.URL, nil, "image", "ls")
+	if res.code != 0 || !strings.Contains(res.stdout, "base") {
+		t.Errorf("image ls: %+v", res)
+	}
+	here := cubby(t, d.URL, nil, "image", "ls", "--image-dir", t.TempDir())
+	if strings.Contains(here.stdout, "base") {
+		t.Errorf("image ls --image-dir: %+v", here)
+	}
+	if res := cubby(t, "http://127.0.0.1:9", nil, "image", "ls"); res.code != 1 || !strings.Contains(res.stderr, "no daemon answers at http://127.0.0.1:9") {
+		t.Errorf("image ls of a daemon that is not there: %+v", res)
+	}
+}
+
+func TestLeavingThePrompt(t *testing.T) {
+	for _, tt := range []struct {
+		language, code string
+		want           bool
+	}{
+		{"python", "exit", true}, {"python", " exit() ", true}, {"python", "quit()", true}, {"python", "exit = 1", false},
+		{"python", "print(exit)", false}, {"node", ".exit", true}, {"node", "process.exit();", true}, {"r", "q()", true}, {"r", "q", true},
+		{"bash", "exit", true}, {"julia", "exit", true}, {"julia", "x", false},
+	} {
+		if got := leaves(tt.language, tt.code); got != tt.want {
+			t.Errorf("leaves(%s, %q) = %v, want %v", tt.language, tt.code, got, tt.want)
+		}
+	}
+}
