@@ -82,7 +82,7 @@ func (a *app) resolve(ctx context.Context, prefix string, generated bool) (strin
 	var found []string
 	for box, err := range c.List(ctx, client.ListOptions{}) {
 		if err != nil {
-			return "", err
+			return prefix, nil //nolint:nilerr // as above
 		}
 		if strings.HasPrefix(strings.ToLower(box.ID), strings.ToLower(prefix)) && (!generated || generatedID.MatchString(box.ID)) {
 			found = append(found, box.ID)
