@@ -17,6 +17,8 @@ const (
 	Sandboxed  Interface = "sandboxed"
 	ECSSandbox Interface = "ecs-sandbox"
 	MCP        Interface = "mcp"
+	// SandboxAgent is MCP with the tools of sandbox-agent alone.
+	SandboxAgent Interface = "sandbox-agent"
 )
 
 // InterfaceLimits are what the system documents whose interface it is, on a
@@ -27,6 +29,8 @@ func InterfaceLimits(i Interface, host Host) sandbox.Limits {
 		return sandbox.Limits{MemoryBytes: 4 << 30, CPUs: 4}
 	case Sandboxed:
 		return sandbox.Limits{MemoryBytes: 10 << 30, CPUs: float64(host.CPUs), PIDs: 1024}
+	case SandboxAgent:
+		return sandbox.Limits{MemoryBytes: 2 << 30, CPUs: 2, PIDs: 512}
 	case ECSSandbox, MCP:
 	}
 	return sandbox.Limits{}
@@ -37,7 +41,7 @@ func InterfaceLimits(i Interface, host Host) sandbox.Limits {
 // is an error.
 func interfaceLimits(set map[Interface]sandbox.Limits, d sandbox.Limits, host Host) (map[Interface]sandbox.Limits, error) {
 	all := make(map[Interface]sandbox.Limits)
-	for _, i := range []Interface{Agentbox, Sandboxed, ECSSandbox, MCP} {
+	for _, i := range []Interface{Agentbox, Sandboxed, ECSSandbox, MCP, SandboxAgent} {
 		own, op := InterfaceLimits(i, host), set[i]
 		own.CPUs = min(own.CPUs, float64(host.CPUs))
 		own.MemoryBytes = min(own.MemoryBytes, host.MemoryBytes)

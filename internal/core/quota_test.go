@@ -77,11 +77,12 @@ func TestInterfacesHaveTheirOwnLimits(t *testing.T) {
 		c.Limits = map[core.Interface]sandbox.Limits{core.MCP: {MemoryBytes: 512 << 20}}
 	})
 	for i, want := range map[core.Interface]sandbox.Limits{
-		"":              {MemoryBytes: 1 << 30, CPUs: 2, PIDs: 512, DiskBytes: 4 << 30},
-		core.Agentbox:   {MemoryBytes: 4 << 30, CPUs: 3, PIDs: 512, DiskBytes: 4 << 30},
-		core.Sandboxed:  {MemoryBytes: 8 << 30, CPUs: 3, PIDs: 1024, DiskBytes: 4 << 30},
-		core.ECSSandbox: {MemoryBytes: 1 << 30, CPUs: 2, PIDs: 512, DiskBytes: 4 << 30},
-		core.MCP:        {MemoryBytes: 512 << 20, CPUs: 2, PIDs: 512, DiskBytes: 4 << 30},
+		"":                {MemoryBytes: 1 << 30, CPUs: 2, PIDs: 512, DiskBytes: 4 << 30},
+		core.Agentbox:     {MemoryBytes: 4 << 30, CPUs: 3, PIDs: 512, DiskBytes: 4 << 30},
+		core.Sandboxed:    {MemoryBytes: 8 << 30, CPUs: 3, PIDs: 1024, DiskBytes: 4 << 30},
+		core.ECSSandbox:   {MemoryBytes: 1 << 30, CPUs: 2, PIDs: 512, DiskBytes: 4 << 30},
+		core.SandboxAgent: {MemoryBytes: 2 << 30, CPUs: 2, PIDs: 512, DiskBytes: 4 << 30},
+		core.MCP:          {MemoryBytes: 512 << 20, CPUs: 2, PIDs: 512, DiskBytes: 4 << 30},
 	} {
 		b, err := w.Create(w.ctx, core.CreateRequest{Interface: i})
 		if err != nil {

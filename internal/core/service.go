@@ -130,9 +130,6 @@ type Config struct {
 	// TenantDiskBytes is the size of the disk that the sandboxes of a tenant
 	// share; 0: [DefaultTenantDisk]. Disks that exist keep theirs.
 	TenantDiskBytes int64
-	// HistoryOfTenant is what the history of one tenant may take in bytes; 0 is
-	// no bound.
-	HistoryOfTenant int64
 	// Limits are the operator's defaults for sandboxes made through an
 	// interface; zero fields are filled by [InterfaceLimits].
 	Limits map[Interface]sandbox.Limits

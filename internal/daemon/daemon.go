@@ -205,10 +205,11 @@ func (d *Daemon) open(ctx context.Context, o options) error {
 		Code:    &core.CodeCaps{Stdout: d.cfg.MaxStdoutChars, Stderr: d.cfg.MaxStderrChars, Result: d.cfg.MaxResultChars, Traceback: d.cfg.MaxTracebackChars},
 		Threads: core.ThreadLimits{IdleTimeout: &d.cfg.ThreadIdle, MaxLifetime: &d.cfg.ThreadLife, MaxActive: d.cfg.MaxThreads},
 		Uploads: uploads, ImportDirs: imports, BaseURL: d.baseURL,
-		TenantDiskBytes: int64(d.cfg.TenantDisk), HistoryOfTenant: int64(d.cfg.HistoryOfTenant),
+		TenantDiskBytes: int64(d.cfg.TenantDisk),
 		Limits: map[core.Interface]sandbox.Limits{
 			core.Agentbox: sandbox.Limits(d.cfg.AgentboxLimits), core.Sandboxed: sandbox.Limits(d.cfg.SandboxedLimits),
 			core.ECSSandbox: sandbox.Limits(d.cfg.ECSLimits), core.MCP: sandbox.Limits(d.cfg.MCPLimits),
+			core.SandboxAgent: sandbox.Limits(d.cfg.SandboxAgentLimits),
 		},
 		Archives: archives, JournalBytes: int64(d.cfg.JournalPerBox), HistoryRetention: d.cfg.HistoryRetention,
 		Packages: core.Packages{Indexes: indexes, Timeout: d.cfg.PackagesTimeout},

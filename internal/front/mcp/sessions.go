@@ -52,7 +52,11 @@ func createSession(ctx context.Context, c *call) (answer, error) {
 	}
 	done := c.doing(ctx, "creating the session")
 	defer done()
-	req := core.CreateRequest{Interface: core.MCP, Spec: sandbox.Spec{Runtime: language, Dependencies: dependencies, Thread: c.thread(ctx)}}
+	door := core.MCP
+	if wantsSix(c.req.Extra) {
+		door = core.SandboxAgent
+	}
+	req := core.CreateRequest{Interface: door, Spec: sandbox.Spec{Runtime: language, Dependencies: dependencies, Thread: c.thread(ctx)}}
 	var b sandbox.Sandbox
 	err := error(errs.Conflict)
 	for try := 0; try < idTries && errors.Is(err, errs.Conflict); try++ {
