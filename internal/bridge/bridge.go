@@ -66,6 +66,17 @@ func Run(ctx context.Context, c Config) error {
 	return err
 }
 
+// untilEnd keeps what the SDK tells of a bridge that was asked to end out of the
+// log: that is no error.
+type untilEnd struct {
+	slog.Handler
+	life context.Context //nolint:containedctx // as in bridge
+}
+
+func (u untilEnd) Enabled(ctx context.Context, level slog.Level) bool {
+	return u.life.Err() == nil && u.Handler.Enabled(ctx, level)
+}
+
 // writer is what is written to and not closed.
 type writer struct{ io.Writer }
 
@@ -101,7 +112,7 @@ func (b *bridge) mirror(ctx context.Context) (*sdk.Server, error) {
 		about.ServerInfo = &sdk.Implementation{Name: "cubby"}
 	}
 	server := sdk.NewServer(about.ServerInfo, &sdk.ServerOptions{
-		Instructions: about.Instructions, Logger: b.log,
+		Instructions: about.Instructions, Logger: slog.New(untilEnd{b.log.Handler(), b.life}),
 		Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}, Resources: &sdk.ResourceCapabilities{}},
 	})
 	for _, t := range tools.Tools {

@@ -219,6 +219,33 @@ func TestErrorsOfTheClientsRevision(t *testing.T) {
 	}
 }
 
+// TestErrorAtNormalEnd: who was asked to end by a signal logged an error.
+func TestErrorAtNormalEnd(t *testing.T) {
+	d := daemontest.Start(t, daemontest.Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	in, toBridge := io.Pipe()
+	fromBridge, out := io.Pipe()
+	defer toBridge.Close()
+	var log strings.Builder
+	ended := make(chan error, 1)
+	go func() {
+		ended <- bridge.Run(ctx, bridge.Config{Daemon: at(d.URL), Stdin: in, Stdout: out, Log: slog.New(slog.NewTextHandler(&log, nil))})
+		_ = out.Close()
+	}()
+	s, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), &sdk.IOTransport{Reader: fromBridge, Writer: toBridge}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("Run = %v", err)
+	}
+	_ = s.Close()
+	if strings.Contains(log.String(), "ERROR") {
+		t.Errorf("the log has %s", log.String())
+	}
+}
+
 // TestNoDaemon: there is nothing to offer.
 func TestNoDaemon(t *testing.T) {
 	err := runUntilItFails(t)

@@ -111,8 +111,15 @@ func (s *stream) Write(p []byte) (int, error) {
 		return s.held.Write(p)
 	}
 	s.start()
-	return s.ResponseWriter.Write(p)
+	named := len(p)
+	p = bytes.TrimPrefix(p, []byte(primeName))
+	n, err := s.ResponseWriter.Write(p)
+	return n + named - len(p), err
 }
+
+// primeName is the SDK's name of the event that a stream begins with. The
+// protocol gives it none, and Python's SDK warns of names that it does not know.
+const primeName = "event: prime\n"
 
 // Flush sends what was written of a stream.
 func (s *stream) Flush() {
