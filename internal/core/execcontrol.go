@@ -68,7 +68,7 @@ func (s *Service) reach(ctx context.Context, id string, seq int64) (*liveExec, e
 // a kernel may take long to start.
 func (e *liveExec) signal(ctx context.Context, sig syscall.Signal, tree bool) error {
 	for delay := retryFirst; ; delay = pauseFor(ctx, delay) {
-		err := e.run.guest.Signal(ctx, e.uid, sig, tree, sandbox.EndKilled)
+		err := e.run.signal(ctx, e.uid, sig, tree, sandbox.EndKilled)
 		if !e.cell || !errors.Is(err, errs.NotFound) || e.started() || e.run.ctx.Err() != nil || ctx.Err() != nil {
 			return err
 		}
@@ -117,7 +117,7 @@ func (s *Service) signalLeft(ctx context.Context, id string, seq int64, sig sysc
 	if r == nil {
 		return execFinished()
 	}
-	return gone(r.guest.Signal(ctx, x.UID, sig, true, sandbox.EndKilled))
+	return gone(r.signal(ctx, x.UID, sig, true, sandbox.EndKilled))
 }
 
 // Signal sends a signal ("SIGINT", "INT") to the command's process group, or

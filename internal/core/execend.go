@@ -30,7 +30,7 @@ func (e *liveExec) arm() {
 // command, and when even that has no effect stops waiting for it.
 func (e *liveExec) enforceTimeout(ctx context.Context) {
 	e.run.s.log.Warn("an agent did not enforce a time limit", telemetry.KeyUID, e.run.uid, telemetry.KeySeq, e.seq)
-	ctx, cancel := context.WithTimeout(ctx, timeoutSlack)
+	ctx, cancel := context.WithTimeout(ctx, reportSlack)
 	defer cancel()
 	e.kill(ctx, sandbox.EndTimeout)
 	select {

@@ -28,8 +28,11 @@ const (
 	// verdictTime is what the news of a sandbox's death may take.
 	verdictTime = 2 * time.Second
 	// timeoutSlack is what an agent gets to enforce a time limit before core
-	// does, and again to report the end before core stops waiting.
-	timeoutSlack = 20 * time.Second
+	// does; a fork storm leaves it little time.
+	timeoutSlack = 5 * time.Second
+	// reportSlack is what it gets then to report the end before core stops
+	// waiting.
+	reportSlack = 20 * time.Second
 	// interruptGrace is what an agent gives a cell to heed an interrupt before
 	// it kills the kernel.
 	interruptGrace = 5 * time.Second
@@ -182,7 +185,11 @@ func (e *liveExec) stream(start *guest.Start) error {
 			if endsWithSandbox(m.Exit.Reason) {
 				e.awaitVerdict()
 			}
-			e.finish(e.run.explainOOM(m.Exit.Exit, e.snapshot().StartedAt), m.Exit.At)
+			exit := e.run.explainOOM(m.Exit.Exit, e.snapshot().StartedAt)
+			if m.Exit.Outlived {
+				exit = e.killRest(exit)
+			}
+			e.finish(exit, m.Exit.At)
 			return nil
 		}
 	}
@@ -298,7 +305,7 @@ func (e *liveExec) started() bool {
 // kill ends everything that descends from the command. A cell is interrupted,
 // and its kernel killed when that has no effect.
 func (e *liveExec) kill(ctx context.Context, reason sandbox.EndReason) {
-	if err := e.run.guest.Signal(ctx, e.uid, syscall.SIGKILL, true, reason); err != nil && !errors.Is(err, errs.NotFound) {
+	if err := e.run.signal(ctx, e.uid, syscall.SIGKILL, true, reason); err != nil && !errors.Is(err, errs.NotFound) {
 		e.run.s.log.Warn("kill an exec", telemetry.KeyUID, e.run.uid, telemetry.KeySeq, e.seq, telemetry.KeyErr, err)
 	}
 }

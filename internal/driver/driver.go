@@ -161,6 +161,17 @@ type OOMKill struct {
 	Files int64
 }
 
+// TreeKiller is a Driver whose sandboxes share the host's kernel: there the host
+// can end processes that the agent is too starved to end.
+type TreeKiller interface {
+	// KillOthers ends every process of a running sandbox but its agent and what
+	// descends from those in spare, process ids inside, which are the agent's
+	// children. It returns when they are gone; nothing can be forked in the
+	// sandbox for some of that time. Unsupported where the sandbox has a kernel
+	// of its own.
+	KillOthers(ctx context.Context, h Handle, spare []int64) error
+}
+
 // Capabilities are facts about a driver on this host.
 type Capabilities struct {
 	Isolations []IsolationSupport

@@ -34,6 +34,9 @@ type Exit struct {
 	sandbox.Exit
 	Offset int64
 	At     time.Time
+	// Outlived: the command was killed and some of its processes live on. See
+	// [Client.KillTree].
+	Outlived bool
 }
 
 // ExecMessage is one message of an exec's stream: exactly one field is set.
@@ -164,8 +167,9 @@ func (s *ExecStream) exit(e *guestv1.ExecExit) (ExecMessage, error) {
 			StderrCut: max(e.GetStderrCut(), 0),
 			RichCut:   max(e.GetRichCut(), 0),
 		},
-		Offset: e.GetOffset(),
-		At:     timeOf(e.GetAt()),
+		Offset:   e.GetOffset(),
+		At:       timeOf(e.GetAt()),
+		Outlived: e.GetOutlived(),
 	}}, nil
 }
 
@@ -259,6 +263,21 @@ func (c *Client) Signal(ctx context.Context, uid sandbox.UID, sig syscall.Signal
 		ExecUid: string(uid), Signal: int32(sig), Tree: tree, Reason: reasonMessage(reason),
 	}))
 	return fromWire(ctx, err)
+}
+
+// KillTree kills everything that descends from the command. When the agent
+// cannot do so within patience, outlived is true, and the host can: of the
+// sandbox's processes, spare and what descends from them belong to others. It
+// is what the agent says, so it is good for its own sandbox only.
+func (c *Client) KillTree(ctx context.Context, uid sandbox.UID, reason sandbox.EndReason, patience time.Duration) (spare []int64, outlived bool, err error) {
+	res, err := c.rpc.SignalExec(ctx, connect.NewRequest(&guestv1.SignalExecRequest{
+		ExecUid: string(uid), Signal: int32(syscall.SIGKILL), Tree: true, Reason: reasonMessage(reason),
+		Patience: durationpb.New(patience),
+	}))
+	if err != nil {
+		return nil, false, fromWire(ctx, err)
+	}
+	return res.Msg.GetSpare(), res.Msg.GetOutlived(), nil
 }
 
 // WriteStdin writes at offset and returns the offset reached; bytes that were

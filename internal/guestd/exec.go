@@ -73,6 +73,12 @@ func (s *Server) run(e *exec, start *guestv1.ExecStart) {
 	}
 	exit := e.conclude(ws, known, func() bool { return s.ooms.count() > ooms })
 	exit.At = timestamppb.New(at)
+	if !known || exit.Reason == guestv1.ExitReason_EXIT_REASON_TIMEOUT {
+		// "Killed" is said of all of it.
+		ctx, cancel := context.WithTimeout(s.life, outliveAfter)
+		exit.Outlived = !awaitGone(ctx, t) && s.life.Err() == nil
+		cancel()
+	}
 	e.finish(exit)
 	for _, o := range e.io.outs {
 		s.background.Go(func() { o.discard(s.life) })
@@ -167,6 +173,10 @@ func (s *Server) timeout(e *exec, t tree, limit time.Duration) {
 		s.cfg.Log.Warn("a command outlives its time limit", "err", err)
 	}
 }
+
+// outliveAfter is how long the processes of a command that was killed may live
+// on before the host is asked to end them.
+const outliveAfter = 2 * time.Second
 
 // treeKillTimeout bounds kills that nobody waits for.
 const treeKillTimeout = 30 * time.Second

@@ -218,7 +218,27 @@ func (s *Server) SignalExec(ctx context.Context, req *connect.Request[guestv1.Si
 	if reason := req.Msg.GetReason(); reason != guestv1.ExitReason_EXIT_REASON_UNSPECIFIED {
 		e.setBlame(blame{reason: reason, signal: sig})
 	}
+	if patience := req.Msg.GetPatience(); patience != nil && req.Msg.GetTree() && sig == syscall.SIGKILL {
+		return e.killFor(ctx, t, patience.AsDuration())
+	}
 	return connect.NewResponse(&guestv1.SignalExecResponse{}), e.signal(ctx, t, sig, req.Msg.GetTree())
+}
+
+// killFor kills a tree, and asks the host to do so when that takes longer than
+// patience: what starves the agent does not starve the host.
+func (e *exec) killFor(ctx context.Context, t tree, patience time.Duration) (*connect.Response[guestv1.SignalExecResponse], error) {
+	s, shared := t.(*supervised)
+	if !shared {
+		return connect.NewResponse(&guestv1.SignalExecResponse{}), e.signal(ctx, t, syscall.SIGKILL, true)
+	}
+	within, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	err := e.signal(within, t, syscall.SIGKILL, true)
+	if within.Err() == nil || ctx.Err() != nil {
+		return connect.NewResponse(&guestv1.SignalExecResponse{}), err
+	}
+	spare, outlived := s.by.pool.spare(s)
+	return connect.NewResponse(&guestv1.SignalExecResponse{Outlived: outlived, Spare: spare}), nil
 }
 
 func (e *exec) signal(ctx context.Context, t tree, sig syscall.Signal, all bool) error {

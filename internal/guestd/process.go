@@ -30,7 +30,7 @@ func (d *direct) start(path string, argv []string, attr *syscall.ProcAttr) (int,
 	d.wg.Go(func() {
 		var ws syscall.WaitStatus
 		for {
-			if _, err := syscall.Wait4(pid, &ws, 0, nil); err != syscall.EINTR {
+			if _, err := syscall.Wait4(pid, &ws, 0, nil); err != syscall.EINTR && (err != nil || over(ws)) {
 				break
 			}
 		}
@@ -38,6 +38,10 @@ func (d *direct) start(path string, argv []string, attr *syscall.ProcAttr) (int,
 	})
 	return pid, ended, nil
 }
+
+// over reports whether a wait status is an end. A child that asked to be traced
+// (PTRACE_TRACEME) reports its stops to whoever waits for it, too.
+func over(ws syscall.WaitStatus) bool { return ws.Exited() || ws.Signaled() }
 
 func (d *direct) close() { d.wg.Wait() }
 
@@ -88,6 +92,8 @@ func (r *reaper) reap() {
 			continue
 		case err != nil || pid <= 0:
 			return
+		case !over(ws):
+			continue
 		}
 		r.mu.Lock()
 		r.settle(pid, ws)

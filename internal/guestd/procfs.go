@@ -85,10 +85,11 @@ func parseStat(b []byte) (processInfo, bool) {
 	return processInfo{
 		parent:  parent,
 		session: session,
-		zombie:  f[0] == "Z" || f[0] == "X",
-		name:    strings.ToValidUTF8(string(b[open+1:end]), "\uFFFD"),
-		rss:     rss,
-		since:   since,
+		// Where only the first thread of several has ended, the others go on.
+		zombie: f[0] == "Z" && (f[17] == "0" || f[17] == "1") || f[0] == "X",
+		name:   strings.ToValidUTF8(string(b[open+1:end]), "\uFFFD"),
+		rss:    rss,
+		since:  since,
 	}, true
 }
 

@@ -69,9 +69,7 @@ func supervise(fd int) error {
 	}
 	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
 	limitOpenFiles(os.Getenv(envOpenFiles))
-	if score := os.Getenv(envOOMScore); score != "" {
-		_ = os.WriteFile("/proc/self/oom_score_adj", []byte(score), 0)
-	}
+	oom := openScore(os.Getenv(envOOMScore))
 	for {
 		o, files, err := receiveOrder(fd)
 		if errors.Is(err, io.EOF) {
@@ -80,7 +78,7 @@ func supervise(fd int) error {
 		if err != nil {
 			return err
 		}
-		if err := obey(fd, o, files); err != nil {
+		if err := obey(fd, o, files, oom); err != nil {
 			return err
 		}
 	}
@@ -102,9 +100,46 @@ func limitOpenFiles(s string) {
 	}
 }
 
-func obey(fd int, o order, files []int) error {
+// score is the supervisor's oom_score_adj, which its commands inherit. The
+// kernel kills the largest process among those of one score: a supervisor with
+// the score of its commands would go before a thousand small ones.
+type score struct {
+	file          *os.File // nil: all of them keep what they have
+	own, commands []byte
+}
+
+func openScore(commands string) score {
+	if commands == "" {
+		return score{}
+	}
+	file, err := os.OpenFile("/proc/self/oom_score_adj", os.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return score{}
+	}
+	own := make([]byte, 16)
+	n, _ := file.Read(own)
+	return score{file: file, own: own[:n], commands: []byte(commands)}
+}
+
+// forCommand sets the score that the next child starts with; restore sets the
+// supervisor's own again.
+func (s score) forCommand() {
+	if s.file != nil {
+		_, _ = s.file.WriteAt(s.commands, 0)
+	}
+}
+
+func (s score) restore() {
+	if s.file != nil {
+		_, _ = s.file.WriteAt(s.own, 0)
+	}
+}
+
+func obey(fd int, o order, files []int, oom score) error {
 	c := command{path: o.Path, argv: o.Argv, env: o.Env, dir: o.Dir, account: account{uid: o.UID, gid: o.GID, groups: o.Groups}}
+	oom.forCommand()
 	main, err := syscall.ForkExec(o.Path, o.Argv, c.attributes(files, o.TTY, o.OneUser))
+	oom.restore()
 	for _, f := range files {
 		_ = syscall.Close(f)
 	}
@@ -127,6 +162,7 @@ func obey(fd int, o order, files []int) error {
 			return tell(fd, report{kind: reportEmpty})
 		case err != nil:
 			return err
+		case !over(ws):
 		case pid == main:
 			main = 0
 			ended := report{kind: reportEnded, ws: uint32(ws)}

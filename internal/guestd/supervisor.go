@@ -96,6 +96,7 @@ type supervisors struct {
 	// forking is read-locked while a supervisor is being started, so that
 	// nobody takes it for an orphan before it is in live.
 	forking sync.RWMutex
+	doomed  doomed
 }
 
 func newSupervisors(cfg Config, procs processes) *supervisors {
@@ -163,7 +164,7 @@ func (s *supervisors) spawn() (*supervisor, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.forking.RLock()
+	s.lockForking()
 	defer s.forking.RUnlock()
 	pid, ended, err := s.procs.start(s.argv[0], s.argv, &syscall.ProcAttr{
 		Dir:   "/",
@@ -236,8 +237,9 @@ type supervisor struct {
 	conn *net.UnixConn
 	lost atomic.Bool
 
-	mu  sync.Mutex
-	job *supervised // what it runs
+	mu    sync.Mutex
+	job   *supervised // what it runs
+	spent bool        // it gets no further job
 }
 
 // run starts one command and returns when it was started or refused.
@@ -320,7 +322,7 @@ func (v *supervisor) listen() {
 		case reportEnded:
 			t.status <- syscall.WaitStatus(r.ws)
 		case reportEmpty:
-			close(t.empty)
+			t.settle()
 			v.release()
 		}
 	}
@@ -329,13 +331,31 @@ func (v *supervisor) listen() {
 func (v *supervisor) release() {
 	v.mu.Lock()
 	v.job = nil
+	spent := v.spent
 	v.mu.Unlock()
+	if spent {
+		_ = v.conn.Close()
+		return
+	}
 	v.pool.put(v)
+}
+
+// spend keeps the supervisor from getting another job after t. False when t is
+// its job no more.
+func (v *supervisor) spend(t *supervised) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.job != t {
+		return t.orphaned.Load()
+	}
+	v.spent = true
+	return true
 }
 
 // gone settles the job of a supervisor that is not there any more: it was
 // closed, or root inside killed it. What it held together belongs to PID 1
-// now and is ended, because it can no longer be told apart.
+// now and is ended, because it can no longer be told apart. The command's tree
+// is not gone before that.
 func (v *supervisor) gone() {
 	v.lost.Store(true)
 	v.mu.Lock()
@@ -349,78 +369,15 @@ func (v *supervisor) gone() {
 	case t.begun <- io.ErrUnexpectedEOF:
 	default:
 	}
+	t.orphaned.Store(v.pool.cfg.Init)
 	close(t.status)
-	close(t.empty)
-	if v.pool.cfg.Init {
-		v.pool.killOrphans()
+	if !v.pool.cfg.Init {
+		t.settle()
+		return
 	}
-}
-
-// killOrphans ends what lives below PID 1 and below no supervisor.
-func (s *supervisors) killOrphans() {
-	self := os.Getpid()
-	orphans := func() ([]int, error) {
-		s.forking.Lock()
-		defer s.forking.Unlock()
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		table, err := processTable()
-		in := make(map[int]bool)
-		for pid, p := range table {
-			if p.parent == self && !p.zombie && !s.live[pid] {
-				in[pid] = true
-				for d := range descendants(table, pid) {
-					in[d] = true
-				}
-			}
-		}
-		return keys(in), err
-	}
-	seen := func() []int { pids, _ := orphans(); return pids }
-	left := func() bool { pids, err := orphans(); return err != nil || len(pids) > 0 }
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	if err := killUntil(ctx, left, func() { stopAndKill(seen) }); err != nil {
-		s.log.Warn("orphans of a lost supervisor live on", "err", err)
+	if err := t.kill(ctx); err != nil {
+		v.pool.log.Warn("orphans of a lost supervisor live on", "err", err)
 	}
-}
-
-// supervised is the tree below a supervisor.
-type supervised struct {
-	by     *supervisor
-	main   int
-	begun  chan error
-	status chan syscall.WaitStatus
-	empty  chan struct{}
-}
-
-func (t *supervised) pid() int                         { return t.main }
-func (t *supervised) ended() <-chan syscall.WaitStatus { return t.status }
-func (t *supervised) members() []int {
-	if !t.alive() {
-		return nil
-	}
-	table, _ := processTable()
-	if !t.alive() {
-		// Its supervisor may have the next command already, which is not to be
-		// taken for this one.
-		return nil
-	}
-	return keys(descendants(table, t.by.pid))
-}
-
-func (t *supervised) alive() bool {
-	select {
-	case <-t.empty:
-		return false
-	default:
-		return true
-	}
-}
-
-func (t *supervised) kill(ctx context.Context) error {
-	return killUntil(ctx, t.alive, func() {
-		t.by.wake()
-		stopAndKill(t.members)
-	})
 }

@@ -54,14 +54,34 @@ func killUntil(ctx context.Context, alive func() bool, strike func()) error {
 }
 
 // stopAndKill hits a tree that is found through /proc: first everything is
-// stopped, so that nothing can fork away while it is being killed.
+// stopped, so that nothing can fork away while it is being killed. What was
+// forked between being seen and being hit is stopped in the next round; the
+// stopped ones keep their places meanwhile, so a fork storm runs out of them.
 func stopAndKill(members func() []int) {
-	for _, pid := range members() {
-		_ = syscall.Kill(pid, syscall.SIGSTOP)
+	const rounds = 8
+	stopped := make(map[int]bool)
+	var all []int
+	for range rounds {
+		before := len(stopped)
+		all = members()
+		for _, pid := range all {
+			if !stopped[pid] {
+				_ = syscall.Kill(pid, syscall.SIGSTOP)
+				stopped[pid] = true
+			}
+		}
+		if len(stopped) == before {
+			break
+		}
 	}
-	for _, pid := range members() {
+	for _, pid := range all {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 	}
+}
+
+// awaitGone waits until nothing lives in a tree that was killed, or ctx ends.
+func awaitGone(ctx context.Context, t tree) bool {
+	return killUntil(ctx, t.alive, func() {}) == nil
 }
 
 // attributes of every command: a session of its own, its user, nothing

@@ -20,6 +20,7 @@ import (
 // cannot be outrun by forks: what forks is killed in the next pass, and how
 // many there can be is limited.
 func (c cgroup) kill(ctx context.Context) error {
+	_ = c.limitTasks(0) // makes it faster; a start sets the limit again
 	if c.h.v2 != "" {
 		err := os.WriteFile(filepath.Join(c.h.v2, c.path, "cgroup.kill"), []byte("1"), 0)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -231,6 +231,12 @@ func (d *Driver) Adopt(ctx context.Context, h driver.Handle) error {
 		p.close()
 		return err
 	}
+	if n.Isolation == sandbox.Container {
+		// The earlier daemon may have been killed while it was 0.
+		if err := d.cgroups.cgroup(n.UID).limitTasks(n.Limits.PIDs); err != nil {
+			d.log.Warn("the limit of processes was not restored", "box", n.UID, "err", err)
+		}
+	}
 	r = hold(p, l)
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
@@ -107,6 +108,34 @@ func TestSocketBuffersAreLimited(t *testing.T) {
 					t.Errorf("%s: %d MiB in buffers, although the limit is %d", name, n>>20, socketMemory(r.spec.Limits.MemoryBytes)>>20)
 				}
 				t.Logf("%s", out)
+				r.alive()
+			})
+		}
+	}
+}
+
+// A fork storm outlived the end of its command: hundreds of its processes lived
+// on. The host ends them, and nothing else.
+func TestForkStormIsEndedByTheHost(t *testing.T) {
+	for _, w := range walls {
+		if w.isolation != sandbox.Container {
+			continue
+		}
+		for _, user := range []string{"sandbox", "root"} {
+			t.Run(w.runtime+"/"+user, func(t *testing.T) {
+				r := armed(t, start(t, w.runtime, testSpec(t, w.isolation))) // 128 pids
+				// Ten minutes of forking, with nobody who waits for it.
+				r.exec(user, "/workspace/attack storm 600000 >/dev/null 2>&1 & sleep 0.5")
+				began := time.Now()
+				if err := r.d.KillOthers(r.ctx, r.h, nil); err != nil {
+					t.Fatal(err)
+				}
+				t.Logf("after %s", time.Since(began))
+				// Its supervisors went too; the agent starts others.
+				out, exit := r.exec("root", "ps -o comm | grep -c attack")
+				if out != "0\n" {
+					t.Errorf("%q processes of the storm are left, %v", out, exit)
+				}
 				r.alive()
 			})
 		}

@@ -78,6 +78,8 @@ type run struct {
 	watched sync.WaitGroup
 	dead    chan struct{} // closed when the process has ended
 
+	forks sync.Mutex // held while the limit of processes is not the sandbox's
+
 	mu       sync.Mutex
 	stopping bool          // guarded by mu
 	death    *driver.Death // guarded by mu

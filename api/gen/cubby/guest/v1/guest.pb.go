@@ -887,9 +887,12 @@ type ExecExit struct {
 	Offset  int64                  `protobuf:"varint,5,opt,name=offset,proto3" json:"offset,omitempty"` // all output ends here
 	At      *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=at,proto3" json:"at,omitempty"`
 	// Bytes that the agent did not keep: a kernel does not wait.
-	StdoutCut     int64 `protobuf:"varint,7,opt,name=stdout_cut,json=stdoutCut,proto3" json:"stdout_cut,omitempty"`
-	StderrCut     int64 `protobuf:"varint,8,opt,name=stderr_cut,json=stderrCut,proto3" json:"stderr_cut,omitempty"`
-	RichCut       int64 `protobuf:"varint,9,opt,name=rich_cut,json=richCut,proto3" json:"rich_cut,omitempty"`
+	StdoutCut int64 `protobuf:"varint,7,opt,name=stdout_cut,json=stdoutCut,proto3" json:"stdout_cut,omitempty"`
+	StderrCut int64 `protobuf:"varint,8,opt,name=stderr_cut,json=stderrCut,proto3" json:"stderr_cut,omitempty"`
+	RichCut   int64 `protobuf:"varint,9,opt,name=rich_cut,json=richCut,proto3" json:"rich_cut,omitempty"`
+	// The command was killed and some of its processes live on: the host has to
+	// end them.
+	Outlived      bool `protobuf:"varint,10,opt,name=outlived,proto3" json:"outlived,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -985,6 +988,13 @@ func (x *ExecExit) GetRichCut() int64 {
 		return x.RichCut
 	}
 	return 0
+}
+
+func (x *ExecExit) GetOutlived() bool {
+	if x != nil {
+		return x.Outlived
+	}
+	return false
 }
 
 type ExecResponse struct {
@@ -1334,11 +1344,14 @@ func (x *ListExecsResponse) GetExecs() []*ListExecsResponse_Item {
 }
 
 type SignalExecRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	ExecUid       string                 `protobuf:"bytes,1,opt,name=exec_uid,json=execUid,proto3" json:"exec_uid,omitempty"`
-	Signal        int32                  `protobuf:"varint,2,opt,name=signal,proto3" json:"signal,omitempty"`
-	Tree          bool                   `protobuf:"varint,3,opt,name=tree,proto3" json:"tree,omitempty"`
-	Reason        ExitReason             `protobuf:"varint,4,opt,name=reason,proto3,enum=cubby.guest.v1.ExitReason" json:"reason,omitempty"` // what the exit shall say when this ends the command
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	ExecUid string                 `protobuf:"bytes,1,opt,name=exec_uid,json=execUid,proto3" json:"exec_uid,omitempty"`
+	Signal  int32                  `protobuf:"varint,2,opt,name=signal,proto3" json:"signal,omitempty"`
+	Tree    bool                   `protobuf:"varint,3,opt,name=tree,proto3" json:"tree,omitempty"`
+	Reason  ExitReason             `protobuf:"varint,4,opt,name=reason,proto3,enum=cubby.guest.v1.ExitReason" json:"reason,omitempty"` // what the exit shall say when this ends the command
+	// Of a tree kill: how long the agent tries before it asks the host to do it.
+	// Unset: it does not ask.
+	Patience      *durationpb.Duration `protobuf:"bytes,5,opt,name=patience,proto3" json:"patience,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1401,8 +1414,20 @@ func (x *SignalExecRequest) GetReason() ExitReason {
 	return ExitReason_EXIT_REASON_UNSPECIFIED
 }
 
+func (x *SignalExecRequest) GetPatience() *durationpb.Duration {
+	if x != nil {
+		return x.Patience
+	}
+	return nil
+}
+
 type SignalExecResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Some processes of the tree live on. The host can end them by ending all
+	// processes but PID 1 and what descends from spare. No process joins spare
+	// until the tree is gone, or a few seconds are over.
+	Outlived      bool    `protobuf:"varint,1,opt,name=outlived,proto3" json:"outlived,omitempty"`
+	Spare         []int64 `protobuf:"varint,2,rep,packed,name=spare,proto3" json:"spare,omitempty"` // process ids inside
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1435,6 +1460,20 @@ func (x *SignalExecResponse) ProtoReflect() protoreflect.Message {
 // Deprecated: Use SignalExecResponse.ProtoReflect.Descriptor instead.
 func (*SignalExecResponse) Descriptor() ([]byte, []int) {
 	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *SignalExecResponse) GetOutlived() bool {
+	if x != nil {
+		return x.Outlived
+	}
+	return false
+}
+
+func (x *SignalExecResponse) GetSpare() []int64 {
+	if x != nil {
+		return x.Spare
+	}
+	return nil
 }
 
 type WriteStdinRequest struct {
@@ -3266,7 +3305,7 @@ const file_cubby_guest_v1_guest_proto_rawDesc = "" +
 	"\x06offset\x18\x01 \x01(\x03R\x06offset\x12.\n" +
 	"\x06stream\x18\x02 \x01(\x0e2\x16.cubby.guest.v1.StreamR\x06stream\x12\x12\n" +
 	"\x04data\x18\x03 \x01(\fR\x04data\x12*\n" +
-	"\x02at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"\xa1\x02\n" +
+	"\x02at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"\xbd\x02\n" +
 	"\bExecExit\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\x05R\x04code\x12\x16\n" +
 	"\x06signal\x18\x02 \x01(\tR\x06signal\x122\n" +
@@ -3278,7 +3317,9 @@ const file_cubby_guest_v1_guest_proto_rawDesc = "" +
 	"stdout_cut\x18\a \x01(\x03R\tstdoutCut\x12\x1d\n" +
 	"\n" +
 	"stderr_cut\x18\b \x01(\x03R\tstderrCut\x12\x19\n" +
-	"\brich_cut\x18\t \x01(\x03R\arichCut\"\xb6\x01\n" +
+	"\brich_cut\x18\t \x01(\x03R\arichCut\x12\x1a\n" +
+	"\boutlived\x18\n" +
+	" \x01(\bR\boutlived\"\xb6\x01\n" +
 	"\fExecResponse\x127\n" +
 	"\astarted\x18\x01 \x01(\v2\x1b.cubby.guest.v1.ExecStartedH\x00R\astarted\x124\n" +
 	"\x06output\x18\x02 \x01(\v2\x1a.cubby.guest.v1.ExecOutputH\x00R\x06output\x12.\n" +
@@ -3298,13 +3339,16 @@ const file_cubby_guest_v1_guest_proto_rawDesc = "" +
 	"\bexec_uid\x18\x01 \x01(\tR\aexecUid\x12\x1a\n" +
 	"\bfinished\x18\x02 \x01(\bR\bfinished\x12\x14\n" +
 	"\x05acked\x18\x03 \x01(\x03R\x05acked\x12\x18\n" +
-	"\awritten\x18\x04 \x01(\x03R\awritten\"\x8e\x01\n" +
+	"\awritten\x18\x04 \x01(\x03R\awritten\"\xc5\x01\n" +
 	"\x11SignalExecRequest\x12\x19\n" +
 	"\bexec_uid\x18\x01 \x01(\tR\aexecUid\x12\x16\n" +
 	"\x06signal\x18\x02 \x01(\x05R\x06signal\x12\x12\n" +
 	"\x04tree\x18\x03 \x01(\bR\x04tree\x122\n" +
-	"\x06reason\x18\x04 \x01(\x0e2\x1a.cubby.guest.v1.ExitReasonR\x06reason\"\x14\n" +
-	"\x12SignalExecResponse\"l\n" +
+	"\x06reason\x18\x04 \x01(\x0e2\x1a.cubby.guest.v1.ExitReasonR\x06reason\x125\n" +
+	"\bpatience\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\bpatience\"F\n" +
+	"\x12SignalExecResponse\x12\x1a\n" +
+	"\boutlived\x18\x01 \x01(\bR\boutlived\x12\x14\n" +
+	"\x05spare\x18\x02 \x03(\x03R\x05spare\"l\n" +
 	"\x11WriteStdinRequest\x12\x19\n" +
 	"\bexec_uid\x18\x01 \x01(\tR\aexecUid\x12\x16\n" +
 	"\x06offset\x18\x02 \x01(\x03R\x06offset\x12\x12\n" +
@@ -3554,69 +3598,70 @@ var file_cubby_guest_v1_guest_proto_depIdxs = []int32{
 	13, // 12: cubby.guest.v1.ExecResponse.exit:type_name -> cubby.guest.v1.ExecExit
 	55, // 13: cubby.guest.v1.ListExecsResponse.execs:type_name -> cubby.guest.v1.ListExecsResponse.Item
 	1,  // 14: cubby.guest.v1.SignalExecRequest.reason:type_name -> cubby.guest.v1.ExitReason
-	7,  // 15: cubby.guest.v1.ResizeExecRequest.size:type_name -> cubby.guest.v1.WindowSize
-	2,  // 16: cubby.guest.v1.Kernel.status:type_name -> cubby.guest.v1.KernelStatus
-	56, // 17: cubby.guest.v1.Kernel.created_at:type_name -> google.protobuf.Timestamp
-	56, // 18: cubby.guest.v1.Kernel.started_at:type_name -> google.protobuf.Timestamp
-	27, // 19: cubby.guest.v1.CreateKernelRequest.kernel:type_name -> cubby.guest.v1.KernelSpec
-	28, // 20: cubby.guest.v1.CreateKernelResponse.kernel:type_name -> cubby.guest.v1.Kernel
-	28, // 21: cubby.guest.v1.ListKernelsResponse.kernels:type_name -> cubby.guest.v1.Kernel
-	29, // 22: cubby.guest.v1.ListKernelsResponse.kinds:type_name -> cubby.guest.v1.KernelKind
-	28, // 23: cubby.guest.v1.InterruptKernelResponse.kernel:type_name -> cubby.guest.v1.Kernel
-	28, // 24: cubby.guest.v1.RestartKernelResponse.kernel:type_name -> cubby.guest.v1.Kernel
-	3,  // 25: cubby.guest.v1.File.type:type_name -> cubby.guest.v1.FileType
-	56, // 26: cubby.guest.v1.File.mod_time:type_name -> google.protobuf.Timestamp
-	40, // 27: cubby.guest.v1.StatResponse.file:type_name -> cubby.guest.v1.File
-	40, // 28: cubby.guest.v1.ListDirResponse.files:type_name -> cubby.guest.v1.File
-	40, // 29: cubby.guest.v1.MakeDirResponse.file:type_name -> cubby.guest.v1.File
-	40, // 30: cubby.guest.v1.RenameResponse.file:type_name -> cubby.guest.v1.File
-	56, // 31: cubby.guest.v1.WatchResponse.at:type_name -> google.protobuf.Timestamp
-	57, // 32: cubby.guest.v1.ShutdownRequest.grace:type_name -> google.protobuf.Duration
-	5,  // 33: cubby.guest.v1.GuestService.Hello:input_type -> cubby.guest.v1.HelloRequest
-	10, // 34: cubby.guest.v1.GuestService.Exec:input_type -> cubby.guest.v1.ExecRequest
-	15, // 35: cubby.guest.v1.GuestService.AckExec:input_type -> cubby.guest.v1.AckExecRequest
-	17, // 36: cubby.guest.v1.GuestService.ReleaseExec:input_type -> cubby.guest.v1.ReleaseExecRequest
-	19, // 37: cubby.guest.v1.GuestService.ListExecs:input_type -> cubby.guest.v1.ListExecsRequest
-	21, // 38: cubby.guest.v1.GuestService.SignalExec:input_type -> cubby.guest.v1.SignalExecRequest
-	23, // 39: cubby.guest.v1.GuestService.WriteStdin:input_type -> cubby.guest.v1.WriteStdinRequest
-	25, // 40: cubby.guest.v1.GuestService.ResizeExec:input_type -> cubby.guest.v1.ResizeExecRequest
-	30, // 41: cubby.guest.v1.GuestService.CreateKernel:input_type -> cubby.guest.v1.CreateKernelRequest
-	32, // 42: cubby.guest.v1.GuestService.ListKernels:input_type -> cubby.guest.v1.ListKernelsRequest
-	34, // 43: cubby.guest.v1.GuestService.InterruptKernel:input_type -> cubby.guest.v1.InterruptKernelRequest
-	36, // 44: cubby.guest.v1.GuestService.RestartKernel:input_type -> cubby.guest.v1.RestartKernelRequest
-	38, // 45: cubby.guest.v1.GuestService.DeleteKernel:input_type -> cubby.guest.v1.DeleteKernelRequest
-	41, // 46: cubby.guest.v1.GuestService.Stat:input_type -> cubby.guest.v1.StatRequest
-	43, // 47: cubby.guest.v1.GuestService.ListDir:input_type -> cubby.guest.v1.ListDirRequest
-	45, // 48: cubby.guest.v1.GuestService.MakeDir:input_type -> cubby.guest.v1.MakeDirRequest
-	47, // 49: cubby.guest.v1.GuestService.Rename:input_type -> cubby.guest.v1.RenameRequest
-	49, // 50: cubby.guest.v1.GuestService.Remove:input_type -> cubby.guest.v1.RemoveRequest
-	51, // 51: cubby.guest.v1.GuestService.Watch:input_type -> cubby.guest.v1.WatchRequest
-	53, // 52: cubby.guest.v1.GuestService.Shutdown:input_type -> cubby.guest.v1.ShutdownRequest
-	6,  // 53: cubby.guest.v1.GuestService.Hello:output_type -> cubby.guest.v1.HelloResponse
-	14, // 54: cubby.guest.v1.GuestService.Exec:output_type -> cubby.guest.v1.ExecResponse
-	16, // 55: cubby.guest.v1.GuestService.AckExec:output_type -> cubby.guest.v1.AckExecResponse
-	18, // 56: cubby.guest.v1.GuestService.ReleaseExec:output_type -> cubby.guest.v1.ReleaseExecResponse
-	20, // 57: cubby.guest.v1.GuestService.ListExecs:output_type -> cubby.guest.v1.ListExecsResponse
-	22, // 58: cubby.guest.v1.GuestService.SignalExec:output_type -> cubby.guest.v1.SignalExecResponse
-	24, // 59: cubby.guest.v1.GuestService.WriteStdin:output_type -> cubby.guest.v1.WriteStdinResponse
-	26, // 60: cubby.guest.v1.GuestService.ResizeExec:output_type -> cubby.guest.v1.ResizeExecResponse
-	31, // 61: cubby.guest.v1.GuestService.CreateKernel:output_type -> cubby.guest.v1.CreateKernelResponse
-	33, // 62: cubby.guest.v1.GuestService.ListKernels:output_type -> cubby.guest.v1.ListKernelsResponse
-	35, // 63: cubby.guest.v1.GuestService.InterruptKernel:output_type -> cubby.guest.v1.InterruptKernelResponse
-	37, // 64: cubby.guest.v1.GuestService.RestartKernel:output_type -> cubby.guest.v1.RestartKernelResponse
-	39, // 65: cubby.guest.v1.GuestService.DeleteKernel:output_type -> cubby.guest.v1.DeleteKernelResponse
-	42, // 66: cubby.guest.v1.GuestService.Stat:output_type -> cubby.guest.v1.StatResponse
-	44, // 67: cubby.guest.v1.GuestService.ListDir:output_type -> cubby.guest.v1.ListDirResponse
-	46, // 68: cubby.guest.v1.GuestService.MakeDir:output_type -> cubby.guest.v1.MakeDirResponse
-	48, // 69: cubby.guest.v1.GuestService.Rename:output_type -> cubby.guest.v1.RenameResponse
-	50, // 70: cubby.guest.v1.GuestService.Remove:output_type -> cubby.guest.v1.RemoveResponse
-	52, // 71: cubby.guest.v1.GuestService.Watch:output_type -> cubby.guest.v1.WatchResponse
-	54, // 72: cubby.guest.v1.GuestService.Shutdown:output_type -> cubby.guest.v1.ShutdownResponse
-	53, // [53:73] is the sub-list for method output_type
-	33, // [33:53] is the sub-list for method input_type
-	33, // [33:33] is the sub-list for extension type_name
-	33, // [33:33] is the sub-list for extension extendee
-	0,  // [0:33] is the sub-list for field type_name
+	57, // 15: cubby.guest.v1.SignalExecRequest.patience:type_name -> google.protobuf.Duration
+	7,  // 16: cubby.guest.v1.ResizeExecRequest.size:type_name -> cubby.guest.v1.WindowSize
+	2,  // 17: cubby.guest.v1.Kernel.status:type_name -> cubby.guest.v1.KernelStatus
+	56, // 18: cubby.guest.v1.Kernel.created_at:type_name -> google.protobuf.Timestamp
+	56, // 19: cubby.guest.v1.Kernel.started_at:type_name -> google.protobuf.Timestamp
+	27, // 20: cubby.guest.v1.CreateKernelRequest.kernel:type_name -> cubby.guest.v1.KernelSpec
+	28, // 21: cubby.guest.v1.CreateKernelResponse.kernel:type_name -> cubby.guest.v1.Kernel
+	28, // 22: cubby.guest.v1.ListKernelsResponse.kernels:type_name -> cubby.guest.v1.Kernel
+	29, // 23: cubby.guest.v1.ListKernelsResponse.kinds:type_name -> cubby.guest.v1.KernelKind
+	28, // 24: cubby.guest.v1.InterruptKernelResponse.kernel:type_name -> cubby.guest.v1.Kernel
+	28, // 25: cubby.guest.v1.RestartKernelResponse.kernel:type_name -> cubby.guest.v1.Kernel
+	3,  // 26: cubby.guest.v1.File.type:type_name -> cubby.guest.v1.FileType
+	56, // 27: cubby.guest.v1.File.mod_time:type_name -> google.protobuf.Timestamp
+	40, // 28: cubby.guest.v1.StatResponse.file:type_name -> cubby.guest.v1.File
+	40, // 29: cubby.guest.v1.ListDirResponse.files:type_name -> cubby.guest.v1.File
+	40, // 30: cubby.guest.v1.MakeDirResponse.file:type_name -> cubby.guest.v1.File
+	40, // 31: cubby.guest.v1.RenameResponse.file:type_name -> cubby.guest.v1.File
+	56, // 32: cubby.guest.v1.WatchResponse.at:type_name -> google.protobuf.Timestamp
+	57, // 33: cubby.guest.v1.ShutdownRequest.grace:type_name -> google.protobuf.Duration
+	5,  // 34: cubby.guest.v1.GuestService.Hello:input_type -> cubby.guest.v1.HelloRequest
+	10, // 35: cubby.guest.v1.GuestService.Exec:input_type -> cubby.guest.v1.ExecRequest
+	15, // 36: cubby.guest.v1.GuestService.AckExec:input_type -> cubby.guest.v1.AckExecRequest
+	17, // 37: cubby.guest.v1.GuestService.ReleaseExec:input_type -> cubby.guest.v1.ReleaseExecRequest
+	19, // 38: cubby.guest.v1.GuestService.ListExecs:input_type -> cubby.guest.v1.ListExecsRequest
+	21, // 39: cubby.guest.v1.GuestService.SignalExec:input_type -> cubby.guest.v1.SignalExecRequest
+	23, // 40: cubby.guest.v1.GuestService.WriteStdin:input_type -> cubby.guest.v1.WriteStdinRequest
+	25, // 41: cubby.guest.v1.GuestService.ResizeExec:input_type -> cubby.guest.v1.ResizeExecRequest
+	30, // 42: cubby.guest.v1.GuestService.CreateKernel:input_type -> cubby.guest.v1.CreateKernelRequest
+	32, // 43: cubby.guest.v1.GuestService.ListKernels:input_type -> cubby.guest.v1.ListKernelsRequest
+	34, // 44: cubby.guest.v1.GuestService.InterruptKernel:input_type -> cubby.guest.v1.InterruptKernelRequest
+	36, // 45: cubby.guest.v1.GuestService.RestartKernel:input_type -> cubby.guest.v1.RestartKernelRequest
+	38, // 46: cubby.guest.v1.GuestService.DeleteKernel:input_type -> cubby.guest.v1.DeleteKernelRequest
+	41, // 47: cubby.guest.v1.GuestService.Stat:input_type -> cubby.guest.v1.StatRequest
+	43, // 48: cubby.guest.v1.GuestService.ListDir:input_type -> cubby.guest.v1.ListDirRequest
+	45, // 49: cubby.guest.v1.GuestService.MakeDir:input_type -> cubby.guest.v1.MakeDirRequest
+	47, // 50: cubby.guest.v1.GuestService.Rename:input_type -> cubby.guest.v1.RenameRequest
+	49, // 51: cubby.guest.v1.GuestService.Remove:input_type -> cubby.guest.v1.RemoveRequest
+	51, // 52: cubby.guest.v1.GuestService.Watch:input_type -> cubby.guest.v1.WatchRequest
+	53, // 53: cubby.guest.v1.GuestService.Shutdown:input_type -> cubby.guest.v1.ShutdownRequest
+	6,  // 54: cubby.guest.v1.GuestService.Hello:output_type -> cubby.guest.v1.HelloResponse
+	14, // 55: cubby.guest.v1.GuestService.Exec:output_type -> cubby.guest.v1.ExecResponse
+	16, // 56: cubby.guest.v1.GuestService.AckExec:output_type -> cubby.guest.v1.AckExecResponse
+	18, // 57: cubby.guest.v1.GuestService.ReleaseExec:output_type -> cubby.guest.v1.ReleaseExecResponse
+	20, // 58: cubby.guest.v1.GuestService.ListExecs:output_type -> cubby.guest.v1.ListExecsResponse
+	22, // 59: cubby.guest.v1.GuestService.SignalExec:output_type -> cubby.guest.v1.SignalExecResponse
+	24, // 60: cubby.guest.v1.GuestService.WriteStdin:output_type -> cubby.guest.v1.WriteStdinResponse
+	26, // 61: cubby.guest.v1.GuestService.ResizeExec:output_type -> cubby.guest.v1.ResizeExecResponse
+	31, // 62: cubby.guest.v1.GuestService.CreateKernel:output_type -> cubby.guest.v1.CreateKernelResponse
+	33, // 63: cubby.guest.v1.GuestService.ListKernels:output_type -> cubby.guest.v1.ListKernelsResponse
+	35, // 64: cubby.guest.v1.GuestService.InterruptKernel:output_type -> cubby.guest.v1.InterruptKernelResponse
+	37, // 65: cubby.guest.v1.GuestService.RestartKernel:output_type -> cubby.guest.v1.RestartKernelResponse
+	39, // 66: cubby.guest.v1.GuestService.DeleteKernel:output_type -> cubby.guest.v1.DeleteKernelResponse
+	42, // 67: cubby.guest.v1.GuestService.Stat:output_type -> cubby.guest.v1.StatResponse
+	44, // 68: cubby.guest.v1.GuestService.ListDir:output_type -> cubby.guest.v1.ListDirResponse
+	46, // 69: cubby.guest.v1.GuestService.MakeDir:output_type -> cubby.guest.v1.MakeDirResponse
+	48, // 70: cubby.guest.v1.GuestService.Rename:output_type -> cubby.guest.v1.RenameResponse
+	50, // 71: cubby.guest.v1.GuestService.Remove:output_type -> cubby.guest.v1.RemoveResponse
+	52, // 72: cubby.guest.v1.GuestService.Watch:output_type -> cubby.guest.v1.WatchResponse
+	54, // 73: cubby.guest.v1.GuestService.Shutdown:output_type -> cubby.guest.v1.ShutdownResponse
+	54, // [54:74] is the sub-list for method output_type
+	34, // [34:54] is the sub-list for method input_type
+	34, // [34:34] is the sub-list for extension type_name
+	34, // [34:34] is the sub-list for extension extendee
+	0,  // [0:34] is the sub-list for field type_name
 }
 
 func init() { file_cubby_guest_v1_guest_proto_init() }

@@ -11,17 +11,20 @@ import (
 	"io"
 	"net"
 	"os"
+	"runtime"
 	"strconv"
 	"syscall"
 	"time"
 	"unsafe"
 )
 
+func init() { runtime.LockOSThread() }
+
 func main() {
 	attacks := map[string]func(most int) int{
 		"terminals": terminals, "aio": aio, "tcp": tcp, "udp": udp, "locks": locks,
 		"pipes": pipes, "watches": watches, "timers": timers, "semaphores": semaphores,
-		"messages": messages, "epoll": epolls, "traceme": traceMe,
+		"messages": messages, "epoll": epolls, "traceme": traceMe, "storm": storm,
 	}
 	attack := attacks[os.Args[1]]
 	most, err := strconv.Atoi(os.Args[2])
@@ -249,6 +252,31 @@ func epolls(most int) (n int) {
 		}
 	}
 	return n
+}
+
+// storm forks for most milliseconds: everybody who is there forks on, half of
+// them with a first thread that has ended, and all wake who was stopped.
+func storm(most int) int {
+	if os.Getenv("HEADLESS") == "" {
+		_ = os.Setenv("HEADLESS", "1")
+	} else {
+		_ = os.Unsetenv("HEADLESS")
+		// main runs on the first thread: see init.
+		go rage(most)
+		_, _, _ = syscall.RawSyscall(syscall.SYS_EXIT, 0, 0, 0)
+	}
+	rage(most)
+	return 0
+}
+
+func rage(most int) {
+	for end := time.Now().Add(time.Duration(most) * time.Millisecond); time.Now().Before(end); {
+		_, _ = syscall.ForkExec("/proc/self/exe", os.Args, &syscall.ProcAttr{
+			Env: os.Environ(), Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Setsid: true},
+		})
+		_ = syscall.Kill(-1, syscall.SIGCONT)
+	}
+	os.Exit(0)
 }
 
 // traceMe asks to be traced by whoever started it and stops with a signal:

@@ -1,0 +1,171 @@
+package oci
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/cubbyhq/cubby/internal/driver"
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+)
+
+// A fork storm leaves the agent next to no CPU time, and forks faster than the
+// agent looks. The host has time of its own, and can stop the forking: while
+// the cgroup's limit of processes is 0 no fork succeeds, so that one look sees
+// all there is.
+
+var _ driver.TreeKiller = (*Driver)(nil)
+
+// KillOthers implements driver.TreeKiller.
+func (d *Driver) KillOthers(ctx context.Context, h driver.Handle, spare []int64) error {
+	n, err := parseHandle(h)
+	if err != nil {
+		return err
+	}
+	if n.Isolation != sandbox.Container {
+		return errs.E(errs.Unsupported, "the sandbox has a kernel of its own")
+	}
+	r, err := d.held(h)
+	if err != nil {
+		return err
+	}
+	r.forks.Lock()
+	defer r.forks.Unlock()
+	group := d.cgroups.cgroup(n.UID)
+	const first, longest = time.Millisecond, 20 * time.Millisecond
+	for wait := first; !r.ended(); wait = min(2*wait, longest) {
+		left, err := group.killOthers(r.process.pid, spare, n.Limits.PIDs)
+		if err != nil || left == 0 {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return errs.E(errs.Unavailable, "%d processes of the sandbox do not end", left).Because(ctx.Err())
+		case <-time.After(wait):
+		}
+	}
+	return nil
+}
+
+// killOthers kills all that is neither init nor descends from spare, in one
+// pass during which nothing forks. It returns how many of them were there.
+func (c cgroup) killOthers(init int, spare []int64, limit int64) (left int, err error) {
+	if err := c.limitTasks(0); err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, c.limitTasks(limit)) }()
+	// A process whose parent ended during the look has another one in the next.
+	for range 3 {
+		pids, err := c.procs()
+		if err != nil {
+			return 0, err
+		}
+		others, unsure := strangers(processTree(pids), init, func(pid int) bool {
+			inside, ok := pidInside(pid)
+			return !ok || slices.Contains(spare, inside)
+		})
+		for _, pid := range others {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+		left = len(others) + unsure
+		if unsure == 0 {
+			break
+		}
+	}
+	return left, nil
+}
+
+// limitTasks sets how many processes and threads the cgroup may have. Those
+// that are there stay.
+func (c cgroup) limitTasks(n int64) error {
+	for _, set := range c.settings(limits{pids: max(n, 1)}) {
+		value := set.value
+		if n == 0 {
+			value = "0"
+		}
+		if err := os.WriteFile(set.file, []byte(value), 0); err != nil {
+			return fmt.Errorf("limit the processes: %w", err)
+		}
+	}
+	return nil
+}
+
+// processTree reads the parents of living processes.
+func processTree(pids []int) map[int]int {
+	parents := make(map[int]int, len(pids))
+	for _, pid := range pids {
+		stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+		if err != nil {
+			continue
+		}
+		fields := statFields(stat)
+		if len(fields) < 18 || fields[0][0] == 'X' || fields[0][0] == 'Z' && string(fields[17]) <= "1" {
+			continue // a zombie; with more than one thread only its first one has ended
+		}
+		if parent, err := strconv.Atoi(string(fields[1])); err == nil {
+			parents[pid] = parent
+		}
+	}
+	return parents
+}
+
+// strangers are the processes below init that are not below a spared child of
+// it. unsure counts those of which that cannot be said.
+func strangers(parents map[int]int, init int, spared func(pid int) bool) (others []int, unsure int) {
+	const kept, stranger, unknown = 1, 2, 3
+	known := map[int]int{init: kept}
+	var judge func(pid, depth int) int
+	judge = func(pid, depth int) int {
+		if v := known[pid]; v != 0 {
+			return v
+		}
+		parent, lives := parents[pid]
+		v := unknown
+		switch {
+		case !lives || depth > len(parents):
+		case parent == init && spared(pid):
+			v = kept
+		case parent == init:
+			v = stranger
+		default:
+			v = judge(parent, depth+1)
+		}
+		known[pid] = v
+		return v
+	}
+	for pid := range parents {
+		switch judge(pid, 0) {
+		case stranger:
+			others = append(others, pid)
+		case unknown:
+			unsure++
+		}
+	}
+	return others, unsure
+}
+
+// pidInside is the id that a process has in its sandbox.
+func pidInside(pid int) (int64, bool) {
+	status, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
+	if err != nil {
+		return 0, false
+	}
+	for line := range strings.Lines(string(status)) {
+		if ids, ok := strings.CutPrefix(line, "NSpid:"); ok {
+			fields := strings.Fields(ids)
+			if len(fields) == 0 {
+				return 0, false
+			}
+			inside, err := strconv.ParseInt(fields[len(fields)-1], 10, 64)
+			return inside, err == nil
+		}
+	}
+	return 0, false
+}

@@ -1,0 +1,175 @@
+package guestd
+
+import (
+	"context"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// supervised is the tree below a supervisor.
+type supervised struct {
+	by     *supervisor
+	main   int
+	begun  chan error
+	status chan syscall.WaitStatus
+
+	settled sync.Once
+	empty   chan struct{} // closed by settle
+	// orphaned: the supervisor is lost, and whatever lives below PID 1 and below
+	// no supervisor may be the tree's.
+	orphaned atomic.Bool
+}
+
+func (t *supervised) pid() int                         { return t.main }
+func (t *supervised) ended() <-chan syscall.WaitStatus { return t.status }
+func (t *supervised) members() []int {
+	if !t.alive() {
+		return nil
+	}
+	if t.orphaned.Load() {
+		pids, _ := t.by.pool.orphans()
+		return pids
+	}
+	table, _ := processTable()
+	if !t.alive() {
+		// Its supervisor may have the next command already, which is not to be
+		// taken for this one.
+		return nil
+	}
+	return keys(descendants(table, t.by.pid))
+}
+
+// alive takes orphans that cannot be seen to live.
+func (t *supervised) alive() bool {
+	select {
+	case <-t.empty:
+		return false
+	default:
+	}
+	if t.orphaned.Load() {
+		if pids, err := t.by.pool.orphans(); err == nil && len(pids) == 0 {
+			t.settle()
+			return false
+		}
+	}
+	return true
+}
+
+func (t *supervised) kill(ctx context.Context) error {
+	return killUntil(ctx, t.alive, func() {
+		t.by.wake()
+		stopAndKill(t.members)
+	})
+}
+
+// settle notes that nothing of the tree is left.
+func (t *supervised) settle() {
+	t.settled.Do(func() { close(t.empty) })
+	t.by.pool.doomed.remove(t)
+}
+
+// orphans are the processes that live below PID 1 and below no supervisor.
+func (s *supervisors) orphans() ([]int, error) {
+	self := os.Getpid()
+	s.forking.Lock()
+	defer s.forking.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	table, err := processTable()
+	in := make(map[int]bool)
+	for pid, p := range table {
+		if p.parent == self && !p.zombie && !s.live[pid] {
+			in[pid] = true
+			for d := range descendants(table, pid) {
+				in[d] = true
+			}
+		}
+	}
+	return keys(in), err
+}
+
+// spare are the supervisors of all trees but t. While t is doomed no supervisor
+// is started, so that the host, which ends everything else, ends no other
+// command. False when t is gone.
+func (s *supervisors) spare(t *supervised) ([]int64, bool) {
+	s.forking.Lock()
+	defer s.forking.Unlock()
+	if !t.by.spend(t) {
+		return nil, false
+	}
+	s.doomed.add(t)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var pids []int64
+	for pid := range s.live {
+		if pid != t.by.pid {
+			pids = append(pids, int64(pid))
+		}
+	}
+	return pids, true
+}
+
+// lockForking read-locks forking when no tree is doomed.
+func (s *supervisors) lockForking() {
+	for {
+		s.forking.RLock()
+		wait := s.doomed.waiting()
+		if wait == nil {
+			return
+		}
+		s.forking.RUnlock()
+		<-wait
+	}
+}
+
+// doomed are the trees that the host was asked to end. The zero value has none.
+type doomed struct {
+	mu    sync.Mutex
+	trees map[*supervised]*time.Timer
+	none  chan struct{} // closed when trees is empty again; nil while it is
+}
+
+// doomedFor is how long the host has to end a tree: then commands start again,
+// whatever it did.
+const doomedFor = 5 * time.Second
+
+func (d *doomed) add(t *supervised) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.trees == nil {
+		d.trees = make(map[*supervised]*time.Timer)
+	}
+	if timer := d.trees[t]; timer != nil {
+		timer.Reset(doomedFor)
+		return
+	}
+	d.trees[t] = time.AfterFunc(doomedFor, func() { d.remove(t) })
+	if d.none == nil {
+		d.none = make(chan struct{})
+	}
+}
+
+func (d *doomed) remove(t *supervised) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	timer := d.trees[t]
+	if timer == nil {
+		return
+	}
+	timer.Stop()
+	delete(d.trees, t)
+	if len(d.trees) == 0 {
+		close(d.none)
+		d.none = nil
+	}
+}
+
+// waiting is closed when none is doomed any more; nil when none is.
+func (d *doomed) waiting() <-chan struct{} {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.none
+}
