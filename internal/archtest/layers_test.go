@@ -112,6 +112,7 @@ func places() map[string]place {
 		"test/durability":                {layer: 9},
 		"test/security/egress":           {only: []string{"client", "test/harness"}},
 		"test/security/resources":        {layer: 9},
+		"test/security/walls":            {only: []string{"client", "test/harness"}},
 		// What a test may know of the built program: its command line and HTTP.
 		"test/harness": {only: []string{}},
 	}
