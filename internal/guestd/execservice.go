@@ -219,25 +219,36 @@ func (s *Server) SignalExec(ctx context.Context, req *connect.Request[guestv1.Si
 		e.setBlame(blame{reason: reason, signal: sig})
 	}
 	if patience := req.Msg.GetPatience(); patience != nil && req.Msg.GetTree() && sig == syscall.SIGKILL {
-		return e.killFor(ctx, t, patience.AsDuration())
+		return s.killFor(ctx, e, t, patience.AsDuration())
 	}
 	return connect.NewResponse(&guestv1.SignalExecResponse{}), e.signal(ctx, t, sig, req.Msg.GetTree())
 }
 
 // killFor kills a tree, and asks the host to do so when that takes longer than
 // patience: what starves the agent does not starve the host.
-func (e *exec) killFor(ctx context.Context, t tree, patience time.Duration) (*connect.Response[guestv1.SignalExecResponse], error) {
-	s, shared := t.(*supervised)
+func (s *Server) killFor(ctx context.Context, e *exec, t tree, patience time.Duration) (*connect.Response[guestv1.SignalExecResponse], error) {
+	held, shared := t.(*supervised)
 	if !shared {
 		return connect.NewResponse(&guestv1.SignalExecResponse{}), e.signal(ctx, t, syscall.SIGKILL, true)
 	}
 	within, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	err := e.signal(within, t, syscall.SIGKILL, true)
-	if within.Err() == nil || ctx.Err() != nil {
-		return connect.NewResponse(&guestv1.SignalExecResponse{}), err
+	killed := make(chan error, 1)
+	s.background.Go(func() { killed <- e.signal(within, t, syscall.SIGKILL, true) })
+	select {
+	case err := <-killed:
+		if within.Err() == nil || ctx.Err() != nil {
+			return connect.NewResponse(&guestv1.SignalExecResponse{}), err
+		}
+	case <-within.Done():
+		if ctx.Err() != nil {
+			return nil, errs.E(errs.Timeout, "some processes are not gone yet").Because(context.Cause(ctx))
+		}
 	}
-	spare, outlived := s.by.pool.spare(s)
+	if !t.alive() {
+		return connect.NewResponse(&guestv1.SignalExecResponse{}), nil
+	}
+	spare, outlived := held.by.pool.spare(held)
 	return connect.NewResponse(&guestv1.SignalExecResponse{Outlived: outlived, Spare: spare}), nil
 }
 

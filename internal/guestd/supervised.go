@@ -30,8 +30,7 @@ func (t *supervised) members() []int {
 		return nil
 	}
 	if t.orphaned.Load() {
-		pids, _ := t.by.pool.orphans()
-		return pids
+		return nil // endOrphans looks for them; twice at once helps nobody
 	}
 	table, _ := processTable()
 	if !t.alive() {
@@ -42,26 +41,40 @@ func (t *supervised) members() []int {
 	return keys(descendants(table, t.by.pid))
 }
 
-// alive takes orphans that cannot be seen to live.
 func (t *supervised) alive() bool {
 	select {
 	case <-t.empty:
 		return false
 	default:
+		return true
 	}
-	if t.orphaned.Load() {
-		if pids, err := t.by.pool.orphans(); err == nil && len(pids) == 0 {
-			t.settle()
-			return false
+}
+
+// endOrphans ends what a lost supervisor held together. It tries hard at first,
+// and goes on as long as something lives: the host may have to help.
+func (t *supervised) endOrphans() {
+	const hard, then = 10 * time.Second, time.Second
+	s := t.by.pool
+	look := func() []int { pids, _ := s.orphans(); return pids }
+	left := func() bool { pids, err := s.orphans(); return err != nil || len(pids) > 0 }
+	try := func(limit time.Duration) error {
+		ctx, cancel := context.WithTimeout(context.Background(), limit)
+		defer cancel()
+		return killUntil(ctx, left, func() { stopAndKill(ctx, look) })
+	}
+	if try(hard) != nil {
+		s.log.Warn("orphans of a lost supervisor live on")
+		for try(then) != nil && !s.isClosed() {
+			time.Sleep(then)
 		}
 	}
-	return true
+	t.settle()
 }
 
 func (t *supervised) kill(ctx context.Context) error {
 	return killUntil(ctx, t.alive, func() {
 		t.by.wake()
-		stopAndKill(t.members)
+		stopAndKill(ctx, t.members)
 	})
 }
 

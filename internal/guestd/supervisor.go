@@ -2,7 +2,6 @@ package guestd
 
 import (
 	"bufio"
-	"context"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -230,6 +229,12 @@ func (s *supervisors) close() {
 	s.wg.Wait()
 }
 
+func (s *supervisors) isClosed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed
+}
+
 // supervisor is one such process.
 type supervisor struct {
 	pool *supervisors
@@ -375,9 +380,5 @@ func (v *supervisor) gone() {
 		t.settle()
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	if err := t.kill(ctx); err != nil {
-		v.pool.log.Warn("orphans of a lost supervisor live on", "err", err)
-	}
+	t.endOrphans()
 }

@@ -57,7 +57,8 @@ func killUntil(ctx context.Context, alive func() bool, strike func()) error {
 // stopped, so that nothing can fork away while it is being killed. What was
 // forked between being seen and being hit is stopped in the next round; the
 // stopped ones keep their places meanwhile, so a fork storm runs out of them.
-func stopAndKill(members func() []int) {
+// When ctx ends it stops looking: a look takes a starved agent seconds.
+func stopAndKill(ctx context.Context, members func() []int) {
 	const rounds = 8
 	stopped := make(map[int]bool)
 	var all []int
@@ -70,7 +71,7 @@ func stopAndKill(members func() []int) {
 				stopped[pid] = true
 			}
 		}
-		if len(stopped) == before {
+		if len(stopped) == before || ctx.Err() != nil {
 			break
 		}
 	}
@@ -160,5 +161,5 @@ func (t *plainTree) find() ([]int, error) {
 }
 
 func (t *plainTree) kill(ctx context.Context) error {
-	return killUntil(ctx, t.alive, func() { stopAndKill(t.members) })
+	return killUntil(ctx, t.alive, func() { stopAndKill(ctx, t.members) })
 }
