@@ -185,10 +185,13 @@ func (s *supervisors) spawn() (*supervisor, error) {
 	s.live[pid] = true
 	s.wg.Go(func() {
 		v.listen()
+		// Its connection ends before its children become PID 1's: whoever looks
+		// for them sooner sees none.
 		<-ended
 		s.mu.Lock()
 		delete(s.live, pid)
 		s.mu.Unlock()
+		v.gone()
 	})
 	return v, nil
 }
@@ -301,20 +304,21 @@ func (v *supervisor) wake() {
 
 // listen takes the supervisor's reports until it is gone.
 func (v *supervisor) listen() {
-	defer func() { _ = v.conn.Close() }()
+	defer func() {
+		v.lost.Store(true)
+		_ = v.conn.Close()
+	}()
 	// The end of a command and of its tree mostly come together.
 	from := bufio.NewReaderSize(v.conn, 4*reportSize)
 	buf := make([]byte, reportSize)
 	for {
 		if _, err := io.ReadFull(from, buf); err != nil {
-			v.gone()
 			return
 		}
 		v.mu.Lock()
 		t := v.job
 		v.mu.Unlock()
 		if t == nil {
-			v.gone()
 			return
 		}
 		switch r := decodeReport(buf); r.kind {
@@ -362,7 +366,6 @@ func (v *supervisor) spend(t *supervised) bool {
 // now and is ended, because it can no longer be told apart. The command's tree
 // is not gone before that.
 func (v *supervisor) gone() {
-	v.lost.Store(true)
 	v.mu.Lock()
 	t := v.job
 	v.job = nil
