@@ -24,6 +24,7 @@ type stdio struct {
 	program string
 	env     []string
 	data    string
+	imports string // the directory whose files import_files may read
 }
 
 func ownStdio(t *testing.T) stdio {
@@ -39,12 +40,12 @@ func ownStdio(t *testing.T) stdio {
 	return stdio{program, []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "CUBBY_LISTEN=" + address,
 		"CUBBY_DATA_DIR=" + data, "CUBBY_IMAGE_DIR=" + images, "CUBBY_DISK_POOL=0", "CUBBY_LOG_LEVEL=debug",
-	}, data}
+	}, data, t.TempDir()}
 }
 
 func (s stdio) command(t *testing.T) *exec.Cmd {
 	t.Helper()
-	cmd := exec.Command(s.program, "mcp")
+	cmd := exec.Command(s.program, "mcp", "--import-dir", s.imports)
 	cmd.Env = s.env
 	var log strings.Builder
 	cmd.Stderr = &log
@@ -80,7 +81,7 @@ func TestMCPOverStdio(t *testing.T) {
 	}
 	id := a.does("create_session", object{"language": "python", "dependencies": object{}})["session_id"].(string)
 
-	dir := t.TempDir()
+	dir := s.imports
 	if err := os.MkdirAll(filepath.Join(dir, "project/src"), 0o755); err != nil {
 		t.Fatal(err)
 	}

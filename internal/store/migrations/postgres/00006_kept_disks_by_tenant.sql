@@ -1,0 +1,2 @@
+-- +goose Up
+CREATE INDEX kept_disks_by_tenant ON kept_disks (tenant);
