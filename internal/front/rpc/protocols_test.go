@@ -96,7 +96,7 @@ func everyCall(t *testing.T, c sandboxv1connect.SandboxServiceClient) {
 	}
 	_, err = c.GetSession(ctx, connect.NewRequest(&sandboxv1.GetSessionRequest{SessionId: id}))
 	var status *connect.Error
-	if !errors.As(err, &status) || status.Code() != connect.CodeNotFound || status.Message() != "Session not found" {
+	if !errors.As(err, &status) || status.Code() != connect.CodeNotFound || !strings.HasPrefix(status.Message(), "Session not found: destroyed ") {
 		t.Errorf("GetSession of a destroyed one = %v", err)
 	}
 }

@@ -111,6 +111,8 @@ CREATE INDEX execs_unfinished ON execs (box, seq) WHERE status IN ('pending', 'r
 
 CREATE INDEX idempotency_by_age ON idempotency (claimed_at);
 
+CREATE INDEX kept_disks_by_tenant ON kept_disks (tenant);
+
 CREATE INDEX sandbox_labels_by_box ON sandbox_labels (box);
 
 CREATE UNIQUE INDEX sandboxes_by_id ON sandboxes (id_key) WHERE state <> 'destroyed';
