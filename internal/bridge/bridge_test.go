@@ -59,7 +59,7 @@ func startWith(t *testing.T, c bridge.Config, version string, o sdk.ClientOption
 	})
 	client := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, &o)
 	for _, root := range roots {
-		client.AddRoots(&sdk.Root{URI: "file://" + root})
+		client.AddRoots(&sdk.Root{URI: "file://" + root}) //nolint:staticcheck // deprecated and in use
 	}
 	s, err := client.Connect(t.Context(), &sdk.IOTransport{Reader: fromBridge, Writer: toBridge}, &sdk.ClientSessionOptions{ProtocolVersion: version})
 	if err != nil {

@@ -60,7 +60,7 @@ func (b *bridge) callImport(ctx context.Context, req *sdk.CallToolRequest, args 
 	if ask != nil {
 		return ask, nil
 	}
-	out := newImports(list, b.importable.with(roots))
+	out := newImports(list, b.with(roots))
 	in["files"] = out.send
 	if len(out.send) == 0 {
 		return result(out.answer(nil), false), nil

@@ -49,7 +49,7 @@ func newImportable(dirs, never []string) importable {
 }
 
 // with also allows the client's roots.
-func (i importable) with(roots []*sdk.Root) importable {
+func (i importable) with(roots []*sdk.Root) importable { //nolint:staticcheck // deprecated and in use
 	i.dirs = slices.Clone(i.dirs)
 	for _, r := range roots {
 		u, err := url.Parse(r.URI)
@@ -176,16 +176,16 @@ const (
 
 // roots returns the directories that the client works in. A client of the
 // stateless protocol is asked by the result that is returned, and calls again.
-func roots(ctx context.Context, req *sdk.CallToolRequest) ([]*sdk.Root, *sdk.CallToolResult) {
+func roots(ctx context.Context, req *sdk.CallToolRequest) ([]*sdk.Root, *sdk.CallToolResult) { //nolint:staticcheck // deprecated and in use
 	can := req.ClientCapabilities()
 	if can == nil || can.RootsV2 == nil { //nolint:staticcheck // the clients that have roots name them so
 		return nil, nil
 	}
 	if req.ProtocolVersion() >= statelessProtocol {
 		if req.Params.InputResponses == nil {
-			return nil, &sdk.CallToolResult{InputRequests: sdk.InputRequestMap{rootsRequest: &sdk.ListRootsParams{}}}
+			return nil, &sdk.CallToolResult{InputRequests: sdk.InputRequestMap{rootsRequest: &sdk.ListRootsParams{}}} //nolint:staticcheck // deprecated and in use
 		}
-		if res, ok := req.Params.InputResponses[rootsRequest].(*sdk.ListRootsResult); ok {
+		if res, ok := req.Params.InputResponses[rootsRequest].(*sdk.ListRootsResult); ok { //nolint:staticcheck // deprecated and in use
 			return res.Roots, nil
 		}
 		return nil, nil

@@ -110,8 +110,8 @@ func shown(id string, e core.Execution, out executed) answer {
 		{"stderr", &out.Stderr, &read.Stderr, 160 << 10},
 	} {
 		all := *t.to
-		cut := false
-		*t.to, cut = bounded(all, t.limit)
+		text, cut := bounded(all, t.limit)
+		*t.to = text
 		*t.text = repeated(*t.to)
 		if cut {
 			out.truncate(t.name, all)

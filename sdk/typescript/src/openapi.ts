@@ -743,7 +743,7 @@ export interface paths {
         };
         /**
          * List a directory
-         * @description Symlinks are listed and not followed.
+         * @description Symlinks are listed and not followed. At most 100,000 entries and 32 MiB of JSON.
          */
         get: operations["list-files"];
         /**

@@ -156,7 +156,7 @@ func TestMemoryOfTheDaemon(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	id := string(box.ID)
+	id := box.ID
 	p, err := c.StartExec(ctx, id, client.Shell(`head -c 25165824 /dev/zero | tr '\0' '\1'`))
 	if err != nil {
 		t.Fatal(err)
