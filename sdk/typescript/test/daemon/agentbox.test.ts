@@ -130,7 +130,10 @@ test('what the daemon refuses is an error', async () => {
   const gone = new Sandbox(url, { token });
   const { sessionId } = await gone.create();
   await (await new Client({ baseUrl: url, token }).sandboxes.get(sessionId)).destroy();
-  expect(await gone.exec('true')).toMatchObject({ exitCode: -1, stderr: expect.stringMatching(/^Session not found: destroyed /) });
+  expect(await gone.exec('true')).toMatchObject({
+    exitCode: -1,
+    stderr: expect.stringMatching(/^Session not found: destroyed /),
+  });
 });
 
 const service = 'sandbox.v1.SandboxService';
