@@ -113,8 +113,9 @@ func mustStart(t *testing.T, h realHost, flags ...string) (url string) {
 func TestHostNearlyFull(t *testing.T) {
 	for _, isolation := range []string{"gvisor", "container"} {
 		t.Run(isolation, func(t *testing.T) {
-			h := newSmallHost(t, 2<<30)
-			const reserve = "--disk-reserve=256MiB"
+			h := newSmallHost(t, 4<<30)
+			// The smallest that a daemon sets by itself.
+			const reserve = "--disk-reserve=1GiB"
 			url := mustStart(t, h.realHost, reserve)
 			for _, id := range []string{"a", "b"} {
 				body := fmt.Sprintf(`{"id":%q,"isolation":%q,"limits":{"disk_bytes":%d}}`, id, isolation, 1<<30)
@@ -122,8 +123,8 @@ func TestHostNearlyFull(t *testing.T) {
 					t.Fatalf("create = %d %s", status, text)
 				}
 			}
-			h.fill(512 << 20)
-			const write = `dd if=/dev/urandom bs=1M count=300 status=none | tee big | sha256sum > /tmp/want &&
+			h.fill(1536 << 20)
+			const write = `dd if=/dev/urandom bs=1M count=700 status=none | tee big | sha256sum > /tmp/want &&
 				sync && sha256sum < big | cmp - /tmp/want && echo whole`
 			cmd, err := json.Marshal(map[string]any{"cmd": write, "wait": false, "timeout_seconds": 600})
 			if err != nil {
