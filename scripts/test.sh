@@ -65,6 +65,18 @@ over() {
       { b = ($1 in budget) ? budget[$1] : 20; if ($2 > b * factor) printf "%s took %.0f s, budget %d s\n", $1, $2, b }' test/budgets.txt -
 }
 
+# leaves reads a report of tests that were run again, without those that failed
+# because a test below them did.
+leaves() {
+  awk -F': ' '{ name[NR] = $1 } END {
+    for (i = 1; i <= NR; i++) {
+      parent = 0
+      for (j = 1; j <= NR; j++) parent = parent || index(name[j], name[i] "/") == 1
+      if (!parent) print name[i]
+    }
+  }'
+}
+
 case ${1:-} in
 compile)
   # shellcheck disable=SC2046 # one argument a package
@@ -91,7 +103,7 @@ run)
   run_again=$(cat .cache/tests-*.again 2>/dev/null || true)
   if [ -n "$run_again" ]; then
     printf 'tests that did not pass at once:\n%s\n' "$run_again"
-    [ "$(wc -l <<<"$run_again")" -le "$most_again" ] || failed=1
+    [ "$(leaves <<<"$run_again" | wc -l)" -le "$most_again" ] || failed=1
   fi
   exit "$failed"
   ;;
