@@ -3,6 +3,8 @@ package cli
 import (
 	"context"
 	"errors"
+	"os"
+	"runtime/debug"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -35,7 +37,14 @@ of the file named by --config; flags win over variables, and those over the file
 	return cmd
 }
 
+// gcPercent is how much the daemon's heap may grow between collections: what
+// clients make it hold then costs half as much memory again, and not twice.
+const gcPercent = 50
+
 func serve(ctx context.Context, cfg config.Config) error {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
 	d, err := daemon.New(ctx, cfg)
 	if err != nil {
 		return err

@@ -56,6 +56,7 @@ func start(t *testing.T) *daemon {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(exe, "-test.run=^$", "-test.bench=^BenchmarkDaemon$", "-test.benchtime=1x")
+	cmd.Env = append(os.Environ(), "GOGC=50") // as cubby serve sets it
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
