@@ -136,6 +136,9 @@ type Config struct {
 	// HistoryRetention is how long events and output outlive a sandbox; 0 is
 	// for ever.
 	HistoryRetention time.Duration
+	// HistoryOfTenant is how many bytes of history, output included, a tenant
+	// may have, and the sandboxes of no tenant together; 0 is no bound.
+	HistoryOfTenant int64
 
 	// Host is what the machine has, and MemAvailable its free memory in
 	// bytes; zero fields are measured.
@@ -268,6 +271,7 @@ func (s *Service) Run(ctx context.Context) error {
 	s.life.spawn(s.reconcileLoop)
 	s.life.spawn(s.reapLoop)
 	s.life.spawn(s.pruneLoop)
+	s.life.spawn(s.historyQuotaLoop)
 
 	<-ctx.Done()
 	s.life.end(cancel)

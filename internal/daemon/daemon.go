@@ -211,7 +211,7 @@ func (d *Daemon) open(ctx context.Context, o options) error {
 			core.ECSSandbox: sandbox.Limits(d.cfg.ECSLimits), core.MCP: sandbox.Limits(d.cfg.MCPLimits),
 			core.SandboxAgent: sandbox.Limits(d.cfg.SandboxAgentLimits),
 		},
-		Archives: archives, JournalBytes: int64(d.cfg.JournalPerBox), HistoryRetention: d.cfg.HistoryRetention,
+		Archives: archives, JournalBytes: int64(d.cfg.JournalPerBox), HistoryRetention: d.cfg.HistoryRetention, HistoryOfTenant: int64(d.cfg.HistoryOfTenant),
 		Packages: core.Packages{Indexes: indexes, Timeout: d.cfg.PackagesTimeout},
 	})
 	if err != nil {

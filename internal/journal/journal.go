@@ -155,6 +155,28 @@ func (j *Journals) Prune(before time.Time) error {
 	return err
 }
 
+// RemoveLog deletes one log that is not open and returns what it took on disk:
+// 0 when it is open or not there.
+func (j *Journals) RemoveLog(uid sandbox.UID, seq int64) (freed int64, err error) {
+	b, err := j.box(uid)
+	if err != nil {
+		return 0, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	i, found := b.find(seq)
+	if !found {
+		return 0, nil
+	}
+	if err := os.Remove(b.path(seq)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return 0, fault(err)
+	}
+	freed = b.closed[i].usage
+	b.usage -= freed
+	b.closed = slices.Delete(b.closed, i, i+1)
+	return freed, nil
+}
+
 // box returns a sandbox's logs; what is on disk is read once.
 func (j *Journals) box(uid sandbox.UID) (*box, error) {
 	if _, err := sandbox.ParseUID(string(uid)); err != nil {

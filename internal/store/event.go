@@ -36,8 +36,8 @@ func (t *tx) appendEvent(e sandbox.Event, now time.Time) (cursor int64, err erro
 	if payload == "" {
 		payload = "{}"
 	}
-	err = t.row(`INSERT INTO events (box, kind, actor, seq, status, payload, result, at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8) RETURNING cursor`,
+	err = t.row(`INSERT INTO events (box, kind, actor, seq, status, payload, result, at, tenant)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, COALESCE((SELECT tenant FROM sandboxes WHERE uid = $1), '')) RETURNING cursor`,
 		e.Box, e.Kind, e.Actor, e.Seq, cmp.Or(e.Status, sandbox.ExecDone), payload, nullText(e.Result),
 		micros(orTime(e.Time, now))).Scan(&cursor)
 	if err == nil {

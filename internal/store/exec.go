@@ -36,7 +36,8 @@ func (s *Store) CreateExec(ctx context.Context, e sandbox.Exec, events ...sandbo
 	}
 	err = s.update(ctx, relaxed, func(t *tx) error {
 		var state sandbox.State
-		if err := t.row(`SELECT state FROM sandboxes WHERE uid = $1`, e.Box).Scan(&state); errors.Is(err, sql.ErrNoRows) {
+		var tenant string
+		if err := t.row(`SELECT state, tenant FROM sandboxes WHERE uid = $1`, e.Box).Scan(&state, &tenant); errors.Is(err, sql.ErrNoRows) {
 			return noSuchSandbox()
 		} else if err != nil {
 			return err
@@ -50,10 +51,10 @@ func (s *Store) CreateExec(ctx context.Context, e sandbox.Exec, events ...sandbo
 			return err
 		}
 		if _, err := t.exec(`INSERT INTO execs (box, seq, uid, spec, kind, session, terminal, actor, status,
-				created_at, started_at, finished_at)
-				VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 0, 0)`,
+				created_at, started_at, finished_at, tenant)
+				VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 0, 0, $11)`,
 			e.Box, seq, e.UID, spec, e.Spec.Kind, e.Spec.Session, e.Spec.Terminal, e.Actor,
-			sandbox.ExecPending, micros(created)); err != nil {
+			sandbox.ExecPending, micros(created), tenant); err != nil {
 			return err
 		}
 		if len(env) > 0 {

@@ -109,6 +109,8 @@ func tour(ctx context.Context, s *Store, id string) []step {
 	add("Complete", true, func() error { return second.Complete(ctx, "r") })
 	add("Idempotency, a third", false, func() (err error) { claim, err = s.Idempotency(ctx, "p", id+"3", "h"); return err })
 	add("Release", false, func() error { return claim.Release(ctx) })
+	read("HistoryBytes", func() error { _, err := s.HistoryBytes(ctx); return err })
+	add("EvictHistory", false, func() error { _, err := s.EvictHistory(ctx, b.Tenant, s.now().Add(1)); return err })
 	add("Prune", false, func() error { _, err := s.Prune(ctx, s.now().Add(1)); return err })
 	add("Ping", false, func() error { return s.Ping(ctx) })
 	return steps
@@ -152,6 +154,7 @@ func TestEveryStatementUsesAnIndex(t *testing.T) {
 	allowed := map[string]string{
 		"SELECT " + keptColumns + " FROM kept_disks ORDER BY id_key": "all kept disks are what it is asked for",
 		"DELETE FROM idempotency WHERE result IS NULL":               "runs once, at Open",
+		"SELECT tenant, bytes FROM history":                          "all tenants are what it is asked for",
 	}
 	seen := 0
 	for _, cache := range []*statements{&s.reads, &s.writes} {

@@ -1,3 +1,43 @@
+CREATE TRIGGER events_added AFTER INSERT ON events BEGIN
+    INSERT INTO history (tenant, bytes) VALUES (NEW.tenant, 256 + octet_length(NEW.payload) + COALESCE(octet_length(NEW.result), 0))
+        ON CONFLICT (tenant) DO UPDATE SET bytes = bytes + excluded.bytes;
+END;
+
+CREATE TRIGGER events_removed AFTER DELETE ON events BEGIN
+    UPDATE history SET bytes = bytes - 256 - octet_length(OLD.payload) - COALESCE(octet_length(OLD.result), 0)
+        WHERE tenant = OLD.tenant;
+END;
+
+CREATE TRIGGER execs_added AFTER INSERT ON execs BEGIN
+    INSERT INTO history (tenant, bytes) VALUES (NEW.tenant, 512 + octet_length(NEW.spec) + COALESCE(octet_length(NEW.exit), 0) + COALESCE(octet_length(NEW.result), 0))
+        ON CONFLICT (tenant) DO UPDATE SET bytes = bytes + excluded.bytes;
+END;
+
+CREATE TRIGGER execs_changed AFTER UPDATE OF spec, exit, result ON execs BEGIN
+    UPDATE history SET bytes = bytes
+        + octet_length(NEW.spec) + COALESCE(octet_length(NEW.exit), 0) + COALESCE(octet_length(NEW.result), 0)
+        - octet_length(OLD.spec) - COALESCE(octet_length(OLD.exit), 0) - COALESCE(octet_length(OLD.result), 0)
+        WHERE tenant = NEW.tenant;
+END;
+
+CREATE TRIGGER execs_removed AFTER DELETE ON execs BEGIN
+    UPDATE history SET bytes = bytes - 512 - octet_length(OLD.spec) - COALESCE(octet_length(OLD.exit), 0) - COALESCE(octet_length(OLD.result), 0)
+        WHERE tenant = OLD.tenant;
+END;
+
+CREATE TRIGGER sandboxes_ended AFTER UPDATE OF state, spec ON sandboxes
+    WHEN NEW.state IN ('failed', 'destroyed') OR OLD.state IN ('failed', 'destroyed') BEGIN
+    INSERT INTO history (tenant, bytes) VALUES (NEW.tenant,
+            CASE WHEN NEW.state IN ('failed', 'destroyed') THEN 1024 + octet_length(NEW.spec) ELSE 0 END
+            - CASE WHEN OLD.state IN ('failed', 'destroyed') THEN 1024 + octet_length(OLD.spec) ELSE 0 END)
+        ON CONFLICT (tenant) DO UPDATE SET bytes = bytes + excluded.bytes;
+END;
+
+CREATE TRIGGER sandboxes_removed AFTER DELETE ON sandboxes
+    WHEN OLD.state IN ('failed', 'destroyed') BEGIN
+    UPDATE history SET bytes = bytes - 1024 - octet_length(OLD.spec) WHERE tenant = OLD.tenant;
+END;
+
 CREATE TABLE events (
     cursor  INTEGER PRIMARY KEY AUTOINCREMENT,
     box     TEXT    NOT NULL,
@@ -5,7 +45,7 @@ CREATE TABLE events (
     actor   TEXT    NOT NULL,
     payload TEXT    NOT NULL,
     at      INTEGER NOT NULL
-, seq INTEGER NOT NULL DEFAULT 0, status TEXT NOT NULL DEFAULT 'done', result TEXT);
+, seq INTEGER NOT NULL DEFAULT 0, status TEXT NOT NULL DEFAULT 'done', result TEXT, tenant TEXT NOT NULL DEFAULT '');
 
 CREATE TABLE exec_env (
     box TEXT    NOT NULL,
@@ -24,7 +64,7 @@ CREATE TABLE execs (
     exit        TEXT,
     created_at  INTEGER NOT NULL,
     started_at  INTEGER NOT NULL,
-    finished_at INTEGER NOT NULL, kind TEXT NOT NULL DEFAULT '', session TEXT NOT NULL DEFAULT '', terminal TEXT NOT NULL DEFAULT '', actor TEXT NOT NULL DEFAULT '', result TEXT,
+    finished_at INTEGER NOT NULL, kind TEXT NOT NULL DEFAULT '', session TEXT NOT NULL DEFAULT '', terminal TEXT NOT NULL DEFAULT '', actor TEXT NOT NULL DEFAULT '', result TEXT, tenant TEXT NOT NULL DEFAULT '',
     PRIMARY KEY (box, seq)
 );
 
@@ -35,6 +75,11 @@ CREATE TABLE exports (
     size       INTEGER NOT NULL,
     created_at INTEGER NOT NULL,
     PRIMARY KEY (box, path)
+);
+
+CREATE TABLE history (
+    tenant TEXT    NOT NULL PRIMARY KEY,
+    bytes  INTEGER NOT NULL
 );
 
 CREATE TABLE idempotency (
@@ -101,11 +146,15 @@ CREATE INDEX events_by_age ON events (at);
 
 CREATE INDEX events_by_box ON events (box, cursor);
 
+CREATE INDEX events_by_tenant ON events (tenant, at);
+
 CREATE INDEX execs_by_session ON execs (box, session, seq) WHERE session <> '';
 
 CREATE INDEX execs_by_terminal ON execs (box, terminal, seq) WHERE terminal <> '';
 
 CREATE INDEX execs_finished ON execs (finished_at) WHERE status NOT IN ('pending', 'running');
+
+CREATE INDEX execs_finished_by_tenant ON execs (tenant, finished_at) WHERE status NOT IN ('pending', 'running');
 
 CREATE INDEX execs_unfinished ON execs (box, seq) WHERE status IN ('pending', 'running');
 
@@ -128,6 +177,8 @@ CREATE INDEX sandboxes_by_thread ON sandboxes (tenant, thread, uid) WHERE thread
 CREATE INDEX sandboxes_by_user ON sandboxes (external_user_id, uid) WHERE state <> 'destroyed';
 
 CREATE INDEX sandboxes_ended ON sandboxes (updated_at) WHERE state IN ('failed', 'destroyed');
+
+CREATE INDEX sandboxes_ended_by_tenant ON sandboxes (tenant, updated_at) WHERE state IN ('failed', 'destroyed');
 
 CREATE INDEX sandboxes_gone ON sandboxes (id_key, tenant, uid) WHERE state = 'destroyed';
 
