@@ -94,17 +94,14 @@ func listenUnix(path string) (*net.UnixListener, error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	address := path
-	// The kernel takes 107 bytes; a longer path is reached through its
-	// directory.
-	if len(path) > 107 {
-		dir, err := unix.Open(filepath.Dir(path), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-		if err != nil {
-			return nil, &fs.PathError{Op: "open", Path: filepath.Dir(path), Err: err}
-		}
-		defer func() { _ = unix.Close(dir) }()
-		address = fmt.Sprintf("/proc/self/fd/%d/%s", dir, filepath.Base(path))
+	// It is bound through its directory: the kernel takes 107 bytes of a path,
+	// and shows what it was given to whoever is connected, inside too.
+	dir, err := unix.Open(filepath.Dir(path), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: filepath.Dir(path), Err: err}
 	}
+	defer func() { _ = unix.Close(dir) }()
+	address := fmt.Sprintf("/proc/self/fd/%d/%s", dir, filepath.Base(path))
 	socket, err := net.ListenUnix("unix", &net.UnixAddr{Name: address, Net: "unix"})
 	if err != nil {
 		return nil, err

@@ -3,7 +3,6 @@ package oci
 import (
 	"encoding/json"
 	"flag"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"testing"
@@ -133,15 +132,6 @@ func FuzzHandle(f *testing.F) {
 			t.Errorf("the handle %q has relative paths", data)
 		}
 	})
-}
-
-func TestIDBase(t *testing.T) {
-	for range 1000 {
-		base := idBase(rand.Uint32())
-		if base < 0x2000_0000 || base > 0x7fff_0000-idCount || base%idCount != 0 {
-			t.Fatalf("idBase = %#x: not a range of its own", base)
-		}
-	}
 }
 
 func TestGVisorMemory(t *testing.T) {

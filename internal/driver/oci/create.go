@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/errs"
@@ -46,11 +47,15 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) (h driver.Handle,
 		// cannot map ids, a container's root is the host's root without its
 		// capabilities: less, but what containers commonly are.
 		ids, err := d.namespaces.fresh()
-		if err == nil && mapsIDs(ids.file, append(n.disks(), spec.Rootfs, b.channel())...) {
+		switch {
+		case scarce(err):
+			return nil, err
+		case err != nil:
+		case mapsIDs(ids.file, append(n.disks(), spec.Rootfs)...):
 			n.IDBase = ids.base
 			d.namespaces.keep(spec.UID, ids)
-		} else if err == nil {
-			_ = ids.file.Close()
+		default:
+			d.namespaces.discard(ids)
 		}
 	}
 	h, err = n.handle()
@@ -64,6 +69,13 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) (h driver.Handle,
 		return nil, err
 	}
 	return h, os.WriteFile(b.noteFile(), short, 0o600)
+}
+
+// scarce reports whether a namespace is not there for a moment: that is no
+// reason for a container without one.
+func scarce(err error) bool {
+	return errors.Is(err, errs.Exhausted) || errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.ENOMEM) ||
+		errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 }
 
 // disks are where the sandbox's files are on the host.

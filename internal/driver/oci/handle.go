@@ -35,7 +35,8 @@ type note struct {
 	Init    program `json:"init"`
 	Runtime program `json:"runtime"`
 	// IDBase is the first id of the host that a container's ids are mapped
-	// to; 0: no user namespace.
+	// to; 0: no user namespace. In a handle it is that of the first run: each
+	// run has a range of its own, and files carry the ids that are seen inside.
 	IDBase uint32 `json:"id_base,omitempty"`
 }
 

@@ -1,6 +1,7 @@
 package oci
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -10,7 +11,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/cubbyhq/cubby/internal/channel"
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
@@ -226,10 +226,13 @@ func (d *Driver) Adopt(ctx context.Context, h driver.Handle) error {
 	if err != nil {
 		return err
 	}
-	l, err := channel.Listen(b.socket(), rec.Secret, d.log.With("box", n.UID))
+	l, err := d.listenAgain(b, rec.Secret)
 	if err != nil {
 		p.close()
 		return err
+	}
+	if base := cmp.Or(rec.IDBase, n.IDBase); base > 0 && !d.namespaces.adopt(n.UID, base) {
+		d.log.Warn("another sandbox has the same user ids of the host: start this one again to give it others", "box", n.UID)
 	}
 	if n.Isolation == sandbox.Container {
 		// The earlier daemon may have been killed while it was 0.

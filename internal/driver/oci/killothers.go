@@ -106,14 +106,20 @@ func processTree(pids []int) map[int]int {
 			continue
 		}
 		fields := statFields(stat)
-		if len(fields) < 18 || fields[0][0] == 'X' || fields[0][0] == 'Z' && string(fields[17]) <= "1" {
-			continue // a zombie; with more than one thread only its first one has ended
+		if !lives(fields) {
+			continue
 		}
 		if parent, err := strconv.Atoi(string(fields[1])); err == nil {
 			parents[pid] = parent
 		}
 	}
 	return parents
+}
+
+// lives reports whether a process, of which these are the [statFields], can
+// still run. One whose first thread has ended looks like a zombie.
+func lives(fields [][]byte) bool {
+	return len(fields) >= 18 && fields[0][0] != 'X' && (fields[0][0] != 'Z' || string(fields[17]) > "1")
 }
 
 // strangers are the processes below init that are not below a spared child of

@@ -58,7 +58,7 @@ type Driver struct {
 	cgroups hierarchy
 	progs   programs
 
-	namespaces  namespaces
+	namespaces  *namespaces
 	authorities authorities
 
 	hostID string // changes with every boot of the host
@@ -119,7 +119,7 @@ func New(cfg Config) (*Driver, error) {
 		nofile: limit.Max,
 		runs:   make(map[sandbox.UID]*run),
 
-		namespaces: namespaces{ending: make(chan struct{})},
+		namespaces: newNamespaces(openIDRanges(idLocks)),
 	}
 	d.cgroups = openHierarchy(cfg.CgroupParent)
 	d.progs = programs{dir: cfg.RuntimesDir, init: cfg.Init, runsc: cfg.Runsc, container: cfg.ContainerRuntime}

@@ -46,10 +46,10 @@ func (b bundle) prepare(userns *os.File) (s stage, err error) {
 	trees := []tree{
 		{"lower", b.note.Rootfs, true, unix.MOUNT_ATTR_RDONLY},
 		{"disk", b.note.Disk, true, unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV},
-		{"channel", b.box.channel(), true, unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_NOEXEC},
+		{"channel", b.box.channel(), false, unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_NOEXEC},
 		{"bundle", b.box.bundle(), false, 0},
 		{"runtime", b.box.runtime(), false, 0},
-		{"init", b.note.Init.Path, false, unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV},
+		{"agent", filepath.Dir(b.note.Init.Path), false, unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV},
 	}
 	if b.note.Runtime.Kind == crun {
 		trees = append(trees, tree{crun, b.note.Runtime.Path, false, unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV})
@@ -94,7 +94,7 @@ func (b bundle) prepare(userns *os.File) (s stage, err error) {
 	}
 	for i, t := range trees {
 		target := s.path(t.name)
-		if t.name == "init" || t.name == crun {
+		if t.name == crun {
 			err = os.WriteFile(target, nil, 0o755)
 		} else {
 			err = os.Mkdir(target, 0o755)
@@ -107,6 +107,9 @@ func (b bundle) prepare(userns *os.File) (s stage, err error) {
 		}
 	}
 	if err := asOwner(b.note.IDBase, s.overlay); err != nil {
+		return s, err
+	}
+	if err := s.overlayAgent(); err != nil {
 		return s, err
 	}
 	if err := loopbackOnly(); err != nil {
@@ -142,6 +145,27 @@ func (s stage) overlay() error {
 		return fmt.Errorf("mount overlay: %w", err)
 	}
 	return nil
+}
+
+// overlayAgent shows the agent's directory through a file system of its own: of
+// a part of the host's, the container would see the path in
+// /proc/self/mountinfo. An overlay without an upper directory has two layers.
+func (s stage) overlayAgent() error {
+	for _, name := range []string{"program", "empty"} {
+		if err := os.Mkdir(s.path(name), 0o755); err != nil {
+			return err
+		}
+	}
+	options := "lowerdir=" + s.path("agent") + ":" + s.path("empty")
+	if err := unix.Mount("overlay", s.path("program"), "overlay", unix.MS_RDONLY|unix.MS_NODEV|unix.MS_NOSUID, options); err != nil {
+		return fmt.Errorf("mount the agent: %w", err)
+	}
+	return nil
+}
+
+// program is the agent as the runtime finds it.
+func (s stage) program(n note) string {
+	return filepath.Join(s.path("program"), filepath.Base(n.Init.Path))
 }
 
 // asOwner runs f as the file owner id, with all capabilities. The overlay works

@@ -24,6 +24,9 @@ type record struct {
 	PID       int    `json:"pid,omitempty"`
 	StartTime uint64 `json:"start_time,omitempty"`
 	HostID    string `json:"host_id"` // boot of the host in which the pid means something
+	// IDBase is where the run's range of the host's ids begins; 0: it has none,
+	// or an earlier version started it and has it in its handle.
+	IDBase uint32 `json:"id_base,omitempty"`
 	// Stopping: the end of the run was asked for, it is no death.
 	Stopping bool `json:"stopping,omitempty"`
 	// Death is how the run ended, once that was seen.

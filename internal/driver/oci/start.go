@@ -6,8 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,8 +18,6 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	guestv1 "github.com/cubbyhq/cubby/api/gen/cubby/guest/v1"
-	"github.com/cubbyhq/cubby/api/gen/cubby/guest/v1/guestv1connect"
-	"github.com/cubbyhq/cubby/internal/channel"
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
@@ -77,7 +73,14 @@ func (d *Driver) Start(ctx context.Context, h driver.Handle) (err error) {
 		}
 	}()
 
-	rec := record{Secret: rand.Text(), HostID: d.hostID}
+	userns, err := d.userNamespace(&n)
+	if err != nil {
+		return err
+	}
+	if userns != nil {
+		defer userns.Close()
+	}
+	rec := record{Secret: rand.Text(), HostID: d.hostID, IDBase: n.IDBase}
 	if err := b.setRecord(rec); err != nil {
 		return err
 	}
@@ -86,11 +89,11 @@ func (d *Driver) Start(ctx context.Context, h driver.Handle) (err error) {
 		return err
 	}
 	defer place.leave()
-	l, err := channel.Listen(b.socket(), rec.Secret, d.log.With("box", n.UID))
+	l, err := d.listen(n, rec.Secret)
 	if err != nil {
 		return err
 	}
-	p, err := d.launch(ctx, n, rec.Secret, place)
+	p, err := d.launch(ctx, n, rec.Secret, userns, place)
 	if err != nil {
 		_ = l.Close()
 		return err
@@ -104,6 +107,20 @@ func (d *Driver) Start(ctx context.Context, h driver.Handle) (err error) {
 		return err
 	}
 	return d.greet(ctx, r)
+}
+
+// userNamespace returns the namespace of a container's run and notes its range;
+// nil where it has none.
+func (d *Driver) userNamespace(n *note) (*os.File, error) {
+	if n.IDBase == 0 {
+		return nil, nil
+	}
+	ids, err := d.namespaces.take(n.UID)
+	if err != nil {
+		return nil, fmt.Errorf("user ids of the container: %w", err)
+	}
+	n.IDBase = ids.base
+	return ids.file, nil
 }
 
 // greet returns when the agent answers.
@@ -130,29 +147,6 @@ func (d *Driver) greet(ctx context.Context, r *run) error {
 		return errs.E(errs.Unavailable, "the sandbox's agent does not answer").Because(err)
 	}
 	return nil
-}
-
-// What an agent may answer to a single call.
-const (
-	maxAnswer       = 64 << 10
-	maxAnswerHeader = 16 << 10
-)
-
-// agent returns a client for single calls: a fresh connection each. Whoever
-// took the agent over can answer anything.
-func agent(l *channel.Listener) guestv1connect.GuestServiceClient {
-	transport := &http.Transport{
-		DisableKeepAlives:      true,
-		DisableCompression:     true,
-		MaxResponseHeaderBytes: maxAnswerHeader,
-		DialContext:            func(ctx context.Context, _, _ string) (net.Conn, error) { return l.Dial(ctx) },
-	}
-	h := &http.Client{
-		Transport:     shortAnswers{transport},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
-	return guestv1connect.NewGuestServiceClient(h, "http://guest",
-		connect.WithAcceptCompression("gzip", nil, nil), connect.WithReadMaxBytes(maxAnswer))
 }
 
 // place is a thread on its way into a sandbox's cgroup. Moving it there takes
@@ -192,21 +186,8 @@ func (p *place) leave() {
 	p.thread.end()
 }
 
-// shortAnswers cuts answers off. The client has a bound of its own, but reads
-// on to the end of what is longer, and an answer may have none.
-type shortAnswers struct{ http.RoundTripper }
-
-func (s shortAnswers) RoundTrip(r *http.Request) (*http.Response, error) {
-	res, err := s.RoundTripper.RoundTrip(r)
-	if err != nil {
-		return nil, err
-	}
-	res.Body = http.MaxBytesReader(nil, res.Body, maxAnswer+1)
-	return res, nil
-}
-
 // launch starts the runtime and returns the process that is the sandbox.
-func (d *Driver) launch(ctx context.Context, n note, secret string, place *place) (*process, error) {
+func (d *Driver) launch(ctx context.Context, n note, secret string, userns *os.File, place *place) (*process, error) {
 	b := d.box(n.UID)
 	group := d.cgroups.cgroup(n.UID)
 	boot, err := protojson.Marshal(d.boot(n, secret))
@@ -225,7 +206,7 @@ func (d *Driver) launch(ctx context.Context, n note, secret string, place *place
 	if err != nil {
 		return nil, err
 	}
-	if err := d.execute(ctx, cmd, bun, boot, place); err != nil {
+	if err := d.execute(ctx, cmd, bun, boot, userns, place); err != nil {
 		return nil, err
 	}
 	data, err := os.ReadFile(b.pidFile())
@@ -298,7 +279,7 @@ func (d *Driver) containerCommand(b bundle) (*exec.Cmd, error) {
 
 // execute runs the runtime to its end, in the sandbox's cgroup, and gives the
 // agent its boot message. The sandbox itself goes on.
-func (d *Driver) execute(ctx context.Context, cmd *exec.Cmd, b bundle, boot []byte, place *place) error {
+func (d *Driver) execute(ctx context.Context, cmd *exec.Cmd, b bundle, boot []byte, userns *os.File, place *place) error {
 	in, out, err := os.Pipe()
 	if err != nil {
 		return err
@@ -318,14 +299,6 @@ func (d *Driver) execute(ctx context.Context, cmd *exec.Cmd, b bundle, boot []by
 	if dir != nil {
 		defer dir.Close()
 		cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, int(dir.Fd())
-	}
-	var userns *os.File
-	if b.note.IDBase > 0 {
-		if userns, err = d.namespaces.take(b.note.UID, b.note.IDBase); err != nil {
-			_ = in.Close()
-			return err
-		}
-		defer userns.Close()
 	}
 	err = place.thread.do(func() error {
 		if b.note.Isolation == sandbox.Container {
@@ -381,7 +354,7 @@ func (b bundle) staged(s stage, cmd *exec.Cmd) error {
 	if b.note.Shared != "" {
 		inside.note.Shared, inside.uploadsDir = s.path("shared"), s.path("uploads")
 	}
-	inside.note.Init.Path = s.path("init")
+	inside.note.Init.Path = s.program(b.note)
 	inside.box = box{uid: b.box.uid, dir: s.dir}
 	if err := inside.write(); err != nil {
 		return err

@@ -122,7 +122,9 @@ func (d *Driver) clear(ctx context.Context, uid sandbox.UID) error {
 	if err := group.remove(ctx); err != nil {
 		return err
 	}
+	d.namespaces.ended(uid)
 	unmountNetns(b.runtime())
+	unmountAll(b.channel())
 	// Where the path of its directory is too long for a socket, runsc puts
 	// its own here.
 	for _, dir := range []string{"/run", "/tmp"} {
@@ -142,8 +144,10 @@ func (d *Driver) clear(ctx context.Context, uid sandbox.UID) error {
 
 // unmountNetns removes the mount with which runsc keeps an empty network
 // namespace for its file servers.
-func unmountNetns(dir string) {
-	for unix.Unmount(filepath.Join(dir, "null-netns"), unix.MNT_DETACH) == nil {
+func unmountNetns(dir string) { unmountAll(filepath.Join(dir, "null-netns")) }
+
+func unmountAll(path string) {
+	for unix.Unmount(path, unix.MNT_DETACH) == nil {
 	}
 }
 

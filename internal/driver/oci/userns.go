@@ -2,7 +2,6 @@ package oci
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"strconv"
 	"sync"
@@ -14,9 +13,6 @@ import (
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
-// idCount is how many ids a container with a user namespace has.
-const idCount = 1 << 16
-
 // idRange is a user namespace that maps a container's ids 0… to base….
 type idRange struct {
 	base uint32
@@ -27,6 +23,8 @@ type idRange struct {
 // namespace needs a process to be born in, which takes longer than a container
 // should wait.
 type namespaces struct {
+	ranges *idRanges
+	spares int // how many are made ahead
 	making sync.WaitGroup
 	ending chan struct{} // closed by close
 
@@ -34,7 +32,15 @@ type namespaces struct {
 	spare   []idRange               // guarded by mu
 	filling bool                    // somebody fills spare; guarded by mu
 	held    map[sandbox.UID]idRange // of created containers that did not start yet; guarded by mu
+	running map[sandbox.UID]uint32  // ranges of those that did; guarded by mu
 	closed  bool                    // guarded by mu
+}
+
+func newNamespaces(ranges *idRanges) *namespaces {
+	return &namespaces{
+		ranges: ranges, spares: spareNamespaces, ending: make(chan struct{}),
+		held: make(map[sandbox.UID]idRange), running: make(map[sandbox.UID]uint32),
+	}
 }
 
 // fresh returns a namespace with a range of its own. The caller closes it.
@@ -51,7 +57,7 @@ func (s *namespaces) fresh() (idRange, error) {
 		return r, nil
 	}
 	s.mu.Unlock()
-	return newRange()
+	return s.newRange()
 }
 
 const (
@@ -68,13 +74,13 @@ func (s *namespaces) refill() {
 	}
 	for {
 		s.mu.Lock()
-		if s.closed || len(s.spare) >= spareNamespaces {
+		if s.closed || len(s.spare) >= s.spares {
 			s.filling = false
 			s.mu.Unlock()
 			return
 		}
 		s.mu.Unlock()
-		r, err := newRange()
+		r, err := s.newRange()
 		s.mu.Lock()
 		if err != nil {
 			s.filling = false // the next one who asks is told
@@ -86,30 +92,55 @@ func (s *namespaces) refill() {
 	}
 }
 
-// keep holds a namespace for the start of a sandbox.
+// keep holds a namespace for the first start of a sandbox.
 func (s *namespaces) keep(uid sandbox.UID, r idRange) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.held == nil {
-		s.held = make(map[sandbox.UID]idRange)
-	}
 	s.held[uid] = r
 }
 
-// take returns the namespace of a sandbox, a fresh one with the same range
-// where none is held. The caller closes it.
-func (s *namespaces) take(uid sandbox.UID, base uint32) (*os.File, error) {
+// take returns the namespace of a sandbox's next run, which owns its range until
+// [namespaces.ended]. The caller closes its file.
+func (s *namespaces) take(uid sandbox.UID) (idRange, error) {
 	s.mu.Lock()
 	r, ok := s.held[uid]
 	delete(s.held, uid)
 	s.mu.Unlock()
-	if ok && r.base == base {
-		return r.file, nil
+	if !ok {
+		var err error
+		if r, err = s.fresh(); err != nil {
+			return r, err
+		}
 	}
-	if ok {
-		_ = r.file.Close()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.running[uid] = r.base
+	return r, nil
+}
+
+// adopt notes the range of a run that an earlier daemon started. False when
+// somebody else uses it too.
+func (s *namespaces) adopt(uid sandbox.UID, base uint32) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.running[uid] == base {
+		return true
 	}
-	return userNamespace(base)
+	if !s.ranges.adopt(base) {
+		return false
+	}
+	s.running[uid] = base
+	return true
+}
+
+// ended gives the range of a run back, of which no process is left.
+func (s *namespaces) ended(uid sandbox.UID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if base, ok := s.running[uid]; ok {
+		s.ranges.release(base)
+		delete(s.running, uid)
+	}
 }
 
 // drop forgets what is held for a sandbox.
@@ -117,9 +148,15 @@ func (s *namespaces) drop(uid sandbox.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if r, ok := s.held[uid]; ok {
-		_ = r.file.Close()
+		s.discard(r)
 		delete(s.held, uid)
 	}
+}
+
+// discard gives back a namespace that nothing was started in.
+func (s *namespaces) discard(r idRange) {
+	_ = r.file.Close()
+	s.ranges.release(r.base)
 }
 
 func (s *namespaces) close() {
@@ -129,7 +166,7 @@ func (s *namespaces) close() {
 	}
 	s.closed = true
 	for uid, r := range s.held {
-		_ = r.file.Close()
+		s.discard(r)
 		delete(s.held, uid)
 	}
 	s.mu.Unlock()
@@ -137,24 +174,22 @@ func (s *namespaces) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, r := range s.spare {
-		_ = r.file.Close()
+		s.discard(r)
 	}
 	s.spare = nil
+	s.ranges.close()
 }
 
-func newRange() (idRange, error) {
-	base := idBase(rand.Uint32())
+func (s *namespaces) newRange() (idRange, error) {
+	base, err := s.ranges.claim()
+	if err != nil {
+		return idRange{}, err
+	}
 	file, err := userNamespace(base)
+	if err != nil {
+		s.ranges.release(base)
+	}
 	return idRange{base: base, file: file}, err
-}
-
-// idBase makes a range of the host's ids from a number: 65536 ids above
-// everything that people and distributions use. Two sandboxes that fall on one
-// range (a chance of one in 24000) still have separate namespaces of every
-// other kind.
-func idBase(n uint32) uint32 {
-	const first, last = 0x2000_0000, 0x7fff_0000
-	return first + n%((last-first)/idCount)*idCount
 }
 
 // userNamespace returns a namespace that maps ids 0… to base…, for the
