@@ -59,7 +59,7 @@ func lastExecs(cmd *cobra.Command, c *client.Client, id string) (last []client.E
 		}
 		last = append(last, execs...)
 		last = last[max(0, len(last)-shown):]
-		if len(execs) < page {
+		if len(execs) == 0 { // a page of long commands is shorter
 			break
 		}
 	}

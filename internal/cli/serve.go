@@ -38,8 +38,8 @@ of the file named by --config; flags win over variables, and those over the file
 }
 
 // gcPercent is how much the daemon's heap may grow between collections: what
-// clients make it hold then costs half as much memory again, and not twice.
-const gcPercent = 50
+// clients make it hold then costs a third of that again, and not twice.
+const gcPercent = 33
 
 func serve(ctx context.Context, cfg config.Config) error {
 	if os.Getenv("GOGC") == "" {

@@ -84,6 +84,9 @@ func (s *Service) execution(ctx context.Context, x sandbox.Exec) (Execution, err
 		missing = withCuts(missing, live.log)
 	}
 	o := newCellOutput(s.codeCaps)
+	if err := s.chargeCell(ctx, x); err != nil {
+		return Execution{}, err
+	}
 	err := s.readCell(ctx, x, o)
 	if errors.Is(err, errs.NotFound) && !withoutJournal(x) {
 		o.recall(x.Result)

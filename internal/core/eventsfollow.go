@@ -78,15 +78,23 @@ func (s *Service) followEvents(ctx context.Context, id string, after int64, kind
 		if err != nil {
 			return err
 		}
+		release, err := s.hold(ctx, eventBytes(events))
+		if err != nil {
+			return err
+		}
+		left := false
 		for _, e := range events {
 			after = e.Cursor
 			look = look || e.Kind == event.SandboxDestroyed || e.Kind == event.SandboxFailed
-			if kindIn(e.Kind, kinds) && !yield(e) {
-				return nil
+			if left = kindIn(e.Kind, kinds) && !yield(e); left {
+				break
 			}
 		}
+		release()
 		switch {
-		case len(events) == page:
+		case left:
+			return nil
+		case len(events) > 0: // a page may be short because its events are long
 			continue
 		case over:
 			return nil

@@ -239,14 +239,15 @@ type ExecQuery struct {
 	Limit    int // 0: 100, at most 1000
 }
 
-// Execs lists the execs of a sandbox, without their env and of long code the
-// beginning.
+// Execs lists the execs of a sandbox, without their env and of long commands
+// and code the beginning. The list may end before its limit when much is in it:
+// only an empty one says that there are no more.
 func (s *Service) Execs(ctx context.Context, id string, q ExecQuery) ([]sandbox.Exec, error) {
 	b, err := s.findHistory(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	list, err := s.cfg.Store.Execs(ctx, b.UID, store.ExecQuery{AfterSeq: q.AfterSeq, Limit: q.Limit})
+	list, err := s.cfg.Store.Execs(ctx, b.UID, store.ExecQuery{AfterSeq: q.AfterSeq, Limit: q.Limit, Brief: true})
 	if err != nil {
 		return nil, err
 	}
@@ -256,8 +257,12 @@ func (s *Service) Execs(ctx context.Context, id string, q ExecQuery) ([]sandbox.
 		}
 		// The store learns of a start a little later.
 		if e := s.live(b.UID, list[i].Seq); e != nil {
-			list[i] = e.snapshot().Listed()
+			list[i] = e.snapshot().Brief()
 		}
 	}
-	return list, nil
+	var bytes int64
+	for _, x := range list {
+		bytes += x.Bytes()
+	}
+	return list, s.charge(ctx, bytes)
 }

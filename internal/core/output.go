@@ -64,6 +64,9 @@ func (s *Service) result(ctx context.Context, x sandbox.Exec, caps OutputCaps) (
 	if madeOfOutput(x) {
 		caps.Hold, caps.Stdout, caps.Stderr = 0, min(caps.Stdout, mostShown), min(caps.Stderr, mostShown)
 	}
+	if err := s.chargeOutput(ctx, x, caps); err != nil {
+		return Result{}, err
+	}
 	c, err := s.cfg.Journals.Collect(ctx, x.Box, x.Seq, journal.Caps(caps))
 	if errors.Is(err, errs.NotFound) {
 		r := Result{Exec: x, Pruned: !withoutJournal(x)}

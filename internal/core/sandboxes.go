@@ -137,8 +137,13 @@ func (s *Service) List(ctx context.Context, q Query) (Page, error) {
 	if err != nil {
 		return Page{}, err
 	}
+	var bytes int64
 	for i := range items {
 		items[i] = s.upToDate(items[i])
+		bytes += items[i].Spec.Bytes()
+	}
+	if err := s.charge(ctx, bytes); err != nil {
+		return Page{}, err
 	}
 	return Page{Sandboxes: items, Next: next}, nil
 }
@@ -302,7 +307,7 @@ func (s *Service) Events(ctx context.Context, id string, after int64, limit int,
 	if n := len(events); n > 0 {
 		next = events[n-1].Cursor
 	}
-	return events, next, nil
+	return events, next, s.charge(ctx, eventBytes(events))
 }
 
 // Images lists the images that sandboxes can be created from.

@@ -71,6 +71,15 @@ type Disks interface {
 	UploadTree(ctx context.Context, shared sandbox.UID) (*workspace.Tree, error)
 }
 
+// Memory bounds what answers take of the daemon's memory, per caller.
+// *front.Budget is one. Beyond it, it is errs.Unready.
+type Memory interface {
+	// Charge counts bytes until the request of ctx has ended.
+	Charge(ctx context.Context, bytes int64) error
+	// Hold counts them until release.
+	Hold(ctx context.Context, bytes int64) (release func(), err error)
+}
+
 // Config is what a Service needs. Store, Driver, Disks, Images and Journals
 // are required and stay the caller's to close, after Run has returned.
 type Config struct {
@@ -139,6 +148,9 @@ type Config struct {
 	// HistoryOfTenant is how many bytes of history, output included, a tenant
 	// may have, and the sandboxes of no tenant together; 0 is no bound.
 	HistoryOfTenant int64
+
+	// Memory counts what the answers of reads take; nil: nothing is counted.
+	Memory Memory
 
 	// Host is what the machine has, and MemAvailable its free memory in
 	// bytes; zero fields are measured.

@@ -61,6 +61,7 @@ type Daemon struct {
 	server    *http.Server
 	terminals *terminal.Door
 	agents    *mcp.Door
+	memory    *front.Budget
 	fresh     freshConns
 	drain     context.CancelFunc // ends streams and waits
 	cut       context.CancelFunc // ends every request
@@ -197,6 +198,7 @@ func (d *Daemon) open(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
+	d.memory = front.NewBudget(int64(d.cfg.MemoryBudget))
 	d.core, err = core.New(core.Config{
 		Store: d.store, Driver: d.driver, Disks: d.disks, Images: images, Journals: d.journals,
 		Egress: egress.Config{Operator: operator, Upstream: upstream, Log: d.log}, Authorities: authorities(os.Getenv), Log: d.log, Metrics: d.metrics, Now: o.now, Defaults: d.defaults(o.defaults),
@@ -212,6 +214,7 @@ func (d *Daemon) open(ctx context.Context, o options) error {
 			core.SandboxAgent: sandbox.Limits(d.cfg.SandboxAgentLimits),
 		},
 		Archives: archives, JournalBytes: int64(d.cfg.JournalPerBox), HistoryRetention: d.cfg.HistoryRetention, HistoryOfTenant: int64(d.cfg.HistoryOfTenant),
+		Memory:   d.memory,
 		Packages: core.Packages{Indexes: indexes, Timeout: d.cfg.PackagesTimeout},
 	})
 	if err != nil {
@@ -241,8 +244,8 @@ func (d *Daemon) bind(ctx context.Context) error {
 	base, cut := context.WithCancel(context.WithoutCancel(ctx))
 	life, drain := context.WithCancel(base)
 	d.cut, d.drain = cut, drain
-	memory := front.NewBudget(0)
-	spool := front.Spool{Dir: d.cfg.DataDir, Disk: front.NewBudget(front.DefaultSpoolSpace), Memory: memory}
+	memory := d.memory
+	spool := front.Spool{Dir: d.cfg.DataDir, Disk: front.NewBudget(int64(d.cfg.SpoolSpace)), Admit: d.disks.Admit, Memory: memory}
 	door := rest.New(rest.Config{
 		Core: d.core, Metrics: d.metrics, Log: d.log, Version: telemetry.Version,
 		BodyLimit: int64(d.cfg.BodyLimit), Spool: spool, Life: life,

@@ -108,12 +108,13 @@ func Handler(c Config, next http.Handler) http.Handler {
 			defer leave()
 		}
 		b.charged = charged{memory: c.Memory, client: who, refuse: w.drop}
-		w.memory, w.client = c.Memory, who
+		w.account = &account{memory: c.Memory, client: who}
+		defer w.account.close()
 		w.refuse = func(err error) {
 			first()
 			c.Error(w, r, err)
 		}
-		r = r.WithContext(auth.WithPrincipal(ctx, p))
+		r = r.WithContext(context.WithValue(auth.WithPrincipal(ctx, p), accountKey{}, w.account))
 		next.ServeHTTP(w, r)
 	})
 }

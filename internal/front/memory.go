@@ -14,7 +14,7 @@ import (
 // What requests may make the daemon hold, all together. A client of its own,
 // which is a tenant or a token without one, has half of it, and all tenants
 // together leave a quarter to the operator.
-const defaultMemory = 128 << 20
+const defaultMemory = 80 << 20
 
 const (
 	// freeBody of every body is not counted, nor a write of an answer up to
@@ -59,11 +59,69 @@ func (m *Budget) Hold(ctx context.Context, n int64) (release func(), err error) 
 	return sync.OnceFunc(func() { m.give(c, n) }), nil
 }
 
+// Charge holds n bytes for the answer to the request of ctx until the request
+// has ended; for a call that outlives its request, until ctx has. One that has
+// no other is not refused for its size alone: what a request is charged for ends
+// at its client's share. Outside of a request nothing is charged.
+func (m *Budget) Charge(ctx context.Context, n int64) error {
+	a, ok := ctx.Value(accountKey{}).(*account)
+	if !ok || a.memory != m {
+		return nil
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if n = min(n, m.share()-a.held); n <= 0 {
+		return nil
+	}
+	if a.closed {
+		release, err := m.Hold(ctx, n)
+		if err == nil {
+			context.AfterFunc(ctx, release)
+		}
+		return err
+	}
+	if err := m.charge(a.client, n); err != nil {
+		return err
+	}
+	a.held += n
+	return nil
+}
+
+// share is what one client may hold.
+func (m *Budget) share() int64 { return m.whole / 2 }
+
+// account is what one request has been charged for beside its body and its
+// writes. It is in the request's context.
+type account struct {
+	memory *Budget
+	client client
+
+	mu     sync.Mutex
+	held   int64 // guarded by mu
+	closed bool  // guarded by mu
+}
+
+type accountKey struct{}
+
+// covers returns what of n bytes that are to be charged is not yet.
+func (a *account) covers(n int64) int64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return max(0, min(n, a.memory.share())-a.held)
+}
+
+func (a *account) close() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.memory.give(a.client, a.held)
+	a.held, a.closed = 0, true
+}
+
 func (m *Budget) charge(c client, n int64) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch {
-	case m.held[c]+n > m.whole/2:
+	case m.held[c]+n > m.share():
 		return errs.E(errs.Unready, "the large requests of this %s take all the room that it may have", c.noun()).
 			Hint("send fewer at a time, and take their answers").RetryAfter(time.Second)
 	case m.used+n > m.whole, c.isTenant() && m.tenants+n > m.whole/4*3:
@@ -106,7 +164,11 @@ func (c *charged) cover(taken int64) error {
 	if c.memory == nil || c.err != nil || want <= c.bytes {
 		return c.err
 	}
-	more := want - c.bytes + chargeStep*bodyWeight
+	// A body alone is not refused for its size: limits of bodies are.
+	more := min(want+chargeStep*bodyWeight, c.memory.share()) - c.bytes
+	if more <= 0 {
+		return nil
+	}
 	if c.err = c.memory.charge(c.client, more); c.err != nil {
 		// What a door makes of a body that was cut off here is no answer.
 		c.refuse(c.err)

@@ -1,12 +1,14 @@
 package front_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -64,10 +66,17 @@ func TestBodiesAndAnswersBeyondTheMemory(t *testing.T) {
 		w.WriteHeader(http.StatusOK)
 		_, _ = w.Write(make([]byte, 1<<20))
 	})
+	m := front.NewBudget(1 << 20)
 	h := front.Handler(front.Config{
-		Log: slog.New(slog.DiscardHandler), Error: front.WriteProblem, Memory: front.NewBudget(1 << 20),
+		Log: slog.New(slog.DiscardHandler), Error: front.WriteProblem, Memory: m,
 		Access: func(*http.Request) front.Access { return front.Token },
 	}, mux)
+	// One answer alone is not refused for its size: others hold some.
+	for name, n := range map[string]int64{"a": 512 << 10, "b": 1 << 10} {
+		if _, err := m.Hold(auth.WithPrincipal(t.Context(), auth.Principal{Name: name}), n); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for range 3 { // what one holds must not stay
 		for _, tt := range []struct {
 			path string
@@ -91,5 +100,68 @@ func TestBodiesAndAnswersBeyondTheMemory(t *testing.T) {
 				t.Errorf("%s is refused as %v %s", tt.path, w.Header(), w.Body)
 			}
 		}
+	}
+}
+
+// TestAnAnswerIsChargedUntilItsRequestHasEnded: what a read holds counts beside
+// what is written, one answer alone is never too large, and a call that outlives
+// its request is charged as long as it goes on.
+func TestAnAnswerIsChargedUntilItsRequestHasEnded(t *testing.T) {
+	m := front.NewBudget(1 << 20)
+	outlives := make(chan context.Context, 1)
+	inside, leave := make(chan error), make(chan struct{})
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /read", func(w http.ResponseWriter, r *http.Request) {
+		err := m.Charge(r.Context(), 8<<20)
+		inside <- err
+		if err != nil {
+			front.WriteProblem(w, r, err)
+			return
+		}
+		<-leave
+		_, _ = w.Write(make([]byte, 2<<20)) // covered by the charge
+	})
+	mux.HandleFunc("GET /session", func(_ http.ResponseWriter, r *http.Request) { outlives <- context.WithoutCancel(r.Context()) })
+	h := front.Handler(front.Config{
+		Log: slog.New(slog.DiscardHandler), Error: front.WriteProblem, Memory: m,
+		Access: func(*http.Request) front.Access { return front.Token },
+	}, mux)
+	get := func(path string) <-chan int {
+		status := make(chan int, 1)
+		go func() {
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "http://localhost"+path, nil))
+			status <- w.Code
+		}()
+		return status
+	}
+	for range 2 {
+		first := get("/read")
+		if err := <-inside; err != nil {
+			t.Fatalf("the first read: %v", err)
+		}
+		second := get("/read")
+		if err := <-inside; !errors.Is(err, errs.Unready) {
+			t.Errorf("a second one beside it: %v, want no room", err)
+		}
+		leave <- struct{}{}
+		if a, b := <-first, <-second; a != http.StatusOK || b != http.StatusServiceUnavailable {
+			t.Errorf("they were answered %d and %d", a, b)
+		}
+	}
+	<-get("/session")
+	ctx, end := context.WithCancel(<-outlives)
+	if err := m.Charge(ctx, 8<<20); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Charge(ctx, 1); !errors.Is(err, errs.Unready) {
+		t.Errorf("beside a call of a session: %v, want no room", err)
+	}
+	end()
+	for m.Charge(ctx, 1) != nil { // released by a goroutine
+		runtime.Gosched()
+	}
+	if err := m.Charge(t.Context(), 8<<20); err != nil {
+		t.Errorf("outside of a request: %v", err)
 	}
 }

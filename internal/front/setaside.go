@@ -35,6 +35,8 @@ type Spool struct {
 	Dir    string
 	Disk   *Budget // of the directory's space; nil is one of the default size
 	Memory *Budget // for the rest of the documents; nil: not counted
+	// Admit is the error of a host whose disk has no room; nil: it has.
+	Admit func() error
 }
 
 // DefaultSpoolSpace is the disk space that all documents may take together.
@@ -284,6 +286,11 @@ func early(err error) error {
 func (s *setter) put(p []byte) error {
 	if more := s.at + int64(len(p)) - s.charged; more > 0 {
 		more += spoolStep
+		if s.spool.Admit != nil {
+			if err := s.spool.Admit(); err != nil {
+				return err
+			}
+		}
 		if err := s.spool.Disk.charge(s.client, more); err != nil {
 			return err
 		}

@@ -41,8 +41,7 @@ type response struct {
 	// written (HTTP/2); otherwise only a write that it finds.
 	timed bool
 
-	memory *Budget // nil: nothing is charged
-	client client
+	account *account // nil: nothing is charged
 	// refused is why the answer was or is to be replaced; what the handler
 	// writes is then dropped.
 	refused error
@@ -119,12 +118,14 @@ func (w *response) Write(p []byte) (int, error) {
 	if w.dropped() {
 		return len(p), nil
 	}
-	if n := int64(len(p)); w.memory != nil && n > freeWrite && !w.writing {
-		if err := w.memory.charge(w.client, n*writeWeight); err != nil {
+	if n := int64(len(p)); w.account != nil && n > freeWrite && !w.writing {
+		more := w.account.covers(n * writeWeight)
+		if err := w.account.memory.charge(w.account.client, more); err != nil {
+			// The rest is dropped: an error would make huma panic.
 			w.replace(err)
-			return 0, err
+			return len(p), nil
 		}
-		defer w.memory.give(w.client, n*writeWeight)
+		defer w.account.memory.give(w.account.client, more)
 	}
 	w.begin()
 	n, err := w.ResponseWriter.Write(p)

@@ -141,6 +141,23 @@ func (j *Journals) Usage(uid sandbox.UID) (int64, error) {
 	return b.usage, nil
 }
 
+// LogUsage returns the bytes on disk of one log, about; 0 when there is none.
+func (j *Journals) LogUsage(uid sandbox.UID, seq int64) (int64, error) {
+	b, err := j.box(uid)
+	if err != nil {
+		return 0, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if l := b.open[seq]; l != nil {
+		return l.charged, nil
+	}
+	if i, found := b.find(seq); found {
+		return b.closed[i].usage, nil
+	}
+	return 0, nil
+}
+
 // Prune deletes the logs that are not open and were last written before a
 // time, in every sandbox.
 func (j *Journals) Prune(before time.Time) error {

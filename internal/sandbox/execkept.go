@@ -12,12 +12,15 @@ const KeptText = 16 << 10
 
 // Kept returns the spec as the history of a finished exec keeps it: long texts
 // are cut and say so. ok is false when there was nothing to cut.
-func (x ExecSpec) Kept() (kept ExecSpec, ok bool) {
+func (x ExecSpec) Kept() (kept ExecSpec, ok bool) { return x.cut(KeptText) }
+
+// cut shortens each long text to about n bytes.
+func (x ExecSpec) cut(n int) (kept ExecSpec, ok bool) {
 	kept = x
-	if len(x.Shell) > KeptText {
-		kept.Shell, ok = cutText(x.Shell, KeptText), true
+	if len(x.Shell) > n {
+		kept.Shell, ok = cutText(x.Shell, n), true
 	}
-	room := KeptText
+	room := n
 	for i, arg := range x.Argv {
 		if len(arg) > room {
 			kept.Argv = append(append([]string{}, x.Argv[:i]...), cutText(arg, room))
@@ -29,9 +32,9 @@ func (x ExecSpec) Kept() (kept ExecSpec, ok bool) {
 		}
 		room -= len(arg) + 1 // an empty one takes room too
 	}
-	if x.Cell != nil && len(x.Cell.Code) > KeptText {
+	if x.Cell != nil && len(x.Cell.Code) > max(n, listedCode+len("…")) {
 		cell := *x.Cell
-		cell.Code = cutText(cell.Code, KeptText)
+		cell.Code = cutText(cell.Code, n)
 		kept.Cell, ok = &cell, true
 	}
 	if detail := KeptDetail(x.Detail); len(detail) != len(x.Detail) {

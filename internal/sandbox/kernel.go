@@ -14,8 +14,16 @@ type Cell struct {
 	Code     string `json:"code"`
 }
 
-// listedCode is how much of a cell's code lists show, in bytes.
+// listedCode is how much of a cell's code, and of a command, lists show, in
+// bytes.
 const listedCode = 4 << 10
+
+// Brief is [Exec.Listed] for who only looks at the list: of a long command, too,
+// only the beginning.
+func (e Exec) Brief() Exec {
+	e.Spec, _ = e.Listed().Spec.cut(listedCode)
+	return e
+}
 
 // Listed is the exec for a list, which is not to hold thousands of long codes:
 // of such only the beginning.

@@ -79,11 +79,11 @@ func (s *Store) Events(ctx context.Context, box sandbox.UID, after int64, n int,
 		query += ` AND (` + strings.Join(either, ` OR `) + `)`
 	}
 	rows, err := s.rows(ctx, query+` ORDER BY cursor LIMIT $2`, args...)
-	events, err := collect(rows, err, func(r row) (e sandbox.Event, err error) {
+	events, _, err := collectPage(rows, err, func(r row) (e sandbox.Event, err error) {
 		var at int64
 		err = r.Scan(&e.Cursor, &e.Box, &e.Kind, &e.Actor, &e.Seq, &e.Status, (*[]byte)(&e.Payload), (*[]byte)(&e.Result), &at)
 		e.Time = fromMicros(at)
 		return e, err
-	})
+	}, sandbox.Event.Bytes)
 	return events, s.fault(err)
 }

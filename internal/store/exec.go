@@ -214,6 +214,9 @@ type ExecQuery struct {
 	Unfinished bool
 	Kind       string // "": any
 	Newest     bool   // in descending order of seq
+	// Brief is for who looks at a list: of long commands too it has only the
+	// beginning, and it ends early when what it has is large.
+	Brief bool
 }
 
 // Execs returns execs in ascending order of seq, without their env and of long
@@ -234,6 +237,10 @@ func (s *Store) Execs(ctx context.Context, box sandbox.UID, q ExecQuery) ([]sand
 		query += ` DESC`
 	}
 	rows, err := s.rows(ctx, query+` LIMIT $3`, args...)
+	if q.Brief {
+		execs, _, err := collectPage(rows, err, scanBrief, sandbox.Exec.Bytes)
+		return execs, s.fault(err)
+	}
 	execs, err := collect(rows, err, scanListed)
 	return execs, s.fault(err)
 }
@@ -245,6 +252,11 @@ func (s *Store) UnfinishedExecs(ctx context.Context) ([]sandbox.Exec, error) {
 		WHERE e.status IN ('pending', 'running') ORDER BY e.box, e.seq`)
 	execs, err := collect(rows, err, scanListed)
 	return execs, s.fault(err)
+}
+
+func scanBrief(r row) (sandbox.Exec, error) {
+	e, err := scanExec(r)
+	return e.Brief(), err
 }
 
 func scanListed(r row) (sandbox.Exec, error) {

@@ -35,7 +35,7 @@ func limit(n int) int {
 }
 
 // Sandboxes returns a page of sandboxes, newest first, and the cursor of the
-// next page, "" after the last. What is created while a client pages is not
+// next page, "" after the last. A page ends early when what it has is large. What is created while a client pages is not
 // seen, nothing is seen twice.
 func (s *Store) Sandboxes(ctx context.Context, q Query) (items []sandbox.Sandbox, next string, err error) {
 	if q.After != "" {
@@ -47,13 +47,15 @@ func (s *Store) Sandboxes(ctx context.Context, q Query) (items []sandbox.Sandbox
 	n := limit(q.Limit)
 	query, args := q.build(n + 1)
 	rows, err := s.rows(ctx, query, args...)
-	items, err = collect(rows, err, s.seal.scanSandbox)
+	items, short, err := collectPage(rows, err, s.seal.scanSandbox, func(b sandbox.Sandbox) int64 { return b.Spec.Bytes() })
 	if err != nil {
 		return nil, "", s.fault(err)
 	}
 	if len(items) > n {
-		items = items[:n]
-		next = string(items[n-1].UID)
+		items, short = items[:n], true
+	}
+	if short {
+		next = string(items[len(items)-1].UID)
 	}
 	return items, next, nil
 }

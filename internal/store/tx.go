@@ -233,6 +233,29 @@ func collect[T any](rows *sql.Rows, err error, scan func(row) (T, error)) ([]T, 
 	return all, rows.Err()
 }
 
+// pageBytes bounds what a page takes in memory: it ends early after the row
+// that reaches it.
+const pageBytes = 2 << 20
+
+// collectPage is collect up to pageBytes; short reports that it stopped there.
+func collectPage[T any](rows *sql.Rows, err error, scan func(row) (T, error), size func(T) int64) (page []T, short bool, _ error) {
+	if err != nil {
+		return nil, false, err
+	}
+	defer rows.Close() //nolint:errcheck // rows.Err reports what matters
+	for left := int64(pageBytes); rows.Next(); {
+		if left <= 0 {
+			return page, true, nil
+		}
+		v, err := scan(rows)
+		if err != nil {
+			return nil, false, err
+		}
+		page, left = append(page, v), left-size(v)
+	}
+	return page, false, rows.Err()
+}
+
 // row is one *sql.Row or the present one of *sql.Rows.
 type row interface{ Scan(dest ...any) error }
 

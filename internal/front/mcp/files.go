@@ -75,6 +75,9 @@ func readFile(ctx context.Context, c *call) (answer, error) {
 		return answer{}, err
 	}
 	defer r.Close()
+	if err := c.core.ChargeRead(ctx, min(limit, f.Size)); err != nil {
+		return answer{}, err
+	}
 	b, err := io.ReadAll(r)
 	if err != nil {
 		return answer{}, err
@@ -119,6 +122,9 @@ func (c *call) pictureOf(ctx context.Context, id, path, kind string, begin []byt
 			return nil
 		}
 		defer r.Close()
+		if c.core.ChargeRead(ctx, min(maxPicture, size)) != nil {
+			return nil
+		}
 		if begin, err = io.ReadAll(r); err != nil {
 			return nil
 		}

@@ -24,7 +24,9 @@ const (
 	// ecsHistoryOutput is how much output, in bytes of each stream, an entry
 	// of a history has; an operation by itself has more.
 	ecsHistoryOutput = 16 << 10
-	ecsTimedOut      = 124 // the exit code of a command whose time was over
+	// ecsHistoryBytes is where a page of a history ends early.
+	ecsHistoryBytes = 2 << 20
+	ecsTimedOut     = 124 // the exit code of a command whose time was over
 )
 
 // ECSExec runs a command in the session's shell.
@@ -227,14 +229,31 @@ func (d *Door) ecsHistory(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	out := ECSHistory{Events: []ECSEvent{}, HasMore: len(execs) > int(limit)}
-	for _, x := range execs[:min(len(execs), int(limit))] {
+	held := int64(0)
+	for i, x := range execs[:min(len(execs), int(limit))] {
+		if held >= ecsHistoryBytes {
+			out.HasMore = true
+			break
+		}
 		res := core.Result{Exec: x}
 		if x.Status.Finished() {
 			if res, err = d.core.Result(r.Context(), id, x.Seq, core.OutputCaps{Stdout: ecsHistoryOutput, Stderr: ecsHistoryOutput}); err != nil {
 				return err
 			}
 		}
+		more := x.Bytes() + sandbox.TextBytes(res.Stdout) + sandbox.TextBytes(res.Stderr)
+		if err := d.charge(r.Context(), 3*more); err != nil {
+			return err
+		}
+		held += more
 		out.Events = append(out.Events, ecsEvent(r.Context(), res, nil))
+		if i == len(execs)-1 && !out.HasMore { // a list of long commands may be short
+			more, err := d.core.Execs(r.Context(), id, core.ExecQuery{AfterSeq: x.Seq, Limit: 1})
+			if err != nil {
+				return err
+			}
+			out.HasMore = len(more) > 0
+		}
 	}
 	front.WriteJSON(w, http.StatusOK, out)
 	return nil

@@ -39,7 +39,8 @@ func (d *Door) execRoutes() {
 	}, d.exec)
 	register(d, operation{
 		id: "list-execs", method: http.MethodGet, path: "/v1/sandboxes/{id}/execs", tag: "execs",
-		summary: "List commands by their seq, without output",
+		summary:     "List commands by their seq, without output",
+		description: "Of long commands and code there are the first 4 KiB. A list of long ones may end before its limit: go on after its last seq until one is empty.",
 	}, d.listExecs)
 	register(d, operation{
 		id: "get-exec", method: http.MethodGet, path: "/v1/sandboxes/{id}/execs/{seq}", tag: "execs",

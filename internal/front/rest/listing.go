@@ -60,6 +60,14 @@ func (l *listing) add(ctx context.Context, entry any) error {
 	return nil
 }
 
+// charge counts what an answer holds until its request has ended.
+func (d *Door) charge(ctx context.Context, bytes int64) error {
+	if d.spool.Memory == nil {
+		return nil
+	}
+	return d.spool.Memory.Charge(ctx, bytes)
+}
+
 func (l *listing) release() {
 	for _, release := range l.charges {
 		release()

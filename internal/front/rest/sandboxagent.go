@@ -228,26 +228,36 @@ func (d *Door) agentDeleteThread(w http.ResponseWriter, r *http.Request) error {
 var agentStatus = map[sandbox.State]string{sandbox.Creating: "starting", sandbox.Running: "running"}
 
 func (d *Door) agentSessions(w http.ResponseWriter, r *http.Request) error {
-	page, err := d.core.List(r.Context(), core.Query{
+	q := core.Query{
 		States: []sandbox.State{sandbox.Creating, sandbox.Running, sandbox.Sleeping, sandbox.Stopped}, Limit: 1000,
-	})
-	if err != nil {
-		return err
 	}
-	list := make([]AgentSession, len(page.Sandboxes))
-	for i, b := range page.Sandboxes {
-		uid := string(b.UID)
-		list[i] = AgentSession{
-			SessionID: string(b.ID), ContainerID: uid[max(0, len(uid)-12):], ContainerName: "sandbox-" + string(b.ID),
-			Runtime: cmp.Or(b.Spec.Runtime, "python"), Status: cmp.Or(agentStatus[b.State], "dead"),
-			CreatedAt: b.CreatedAt.UTC(), LastActivity: b.LastActiveAt.UTC(),
+	list := []AgentSession{}
+	for {
+		page, err := d.core.List(r.Context(), q)
+		if err != nil {
+			return err
 		}
-		if b.Spec.Thread != "" {
-			list[i].ThreadID = &b.Spec.Thread
+		for _, b := range page.Sandboxes {
+			list = append(list, agentSession(b))
+		}
+		if q.Cursor = page.Next; q.Cursor == "" {
+			front.WriteJSON(w, http.StatusOK, list)
+			return nil
 		}
 	}
-	front.WriteJSON(w, http.StatusOK, list)
-	return nil
+}
+
+func agentSession(b sandbox.Sandbox) AgentSession {
+	uid := string(b.UID)
+	s := AgentSession{
+		SessionID: string(b.ID), ContainerID: uid[max(0, len(uid)-12):], ContainerName: "sandbox-" + string(b.ID),
+		Runtime: cmp.Or(b.Spec.Runtime, "python"), Status: cmp.Or(agentStatus[b.State], "dead"),
+		CreatedAt: b.CreatedAt.UTC(), LastActivity: b.LastActiveAt.UTC(),
+	}
+	if b.Spec.Thread != "" {
+		s.ThreadID = &b.Spec.Thread
+	}
+	return s
 }
 
 func (d *Door) agentDeleteSession(w http.ResponseWriter, r *http.Request) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"regexp"
 	"slices"
 	"strings"
@@ -36,11 +37,11 @@ func (d *Door) Exec(ctx context.Context, req *connect.Request[sandboxv1.ExecRequ
 	case in.GetTimeout() > 0:
 		timeout = time.Duration(in.GetTimeout()) * time.Second
 	}
-	return d.run(ctx, in.GetSessionId(), sandbox.ExecSpec{Shell: in.GetCommand(), Cwd: in.GetWorkdir(), Timeout: &timeout})
+	return d.run(ctx, req.Header(), in.GetSessionId(), sandbox.ExecSpec{Shell: in.GetCommand(), Cwd: in.GetWorkdir(), Timeout: &timeout})
 }
 
 // run runs a command to its end, which the caller's leaving brings about.
-func (d *Door) run(ctx context.Context, id string, spec sandbox.ExecSpec) (*connect.Response[sandboxv1.ExecResponse], error) {
+func (d *Door) run(ctx context.Context, head http.Header, id string, spec sandbox.ExecSpec) (*connect.Response[sandboxv1.ExecResponse], error) {
 	res, err := d.core.RunExec(ctx, id, spec, -1, core.OutputCaps{Stdout: maxText, Stderr: maxText})
 	if err != nil {
 		if ctx.Err() != nil && res.Exec.Seq > 0 {
@@ -50,6 +51,19 @@ func (d *Door) run(ctx context.Context, id string, spec sandbox.ExecSpec) (*conn
 			return connect.NewResponse(&sandboxv1.ExecResponse{ExitCode: noCode, Stderr: missing(err)}), nil
 		}
 		return nil, err
+	}
+	for _, stream := range []struct {
+		text *[]byte
+		cut  *int64
+	}{{&res.Stdout, &res.StdoutCut}, {&res.Stderr, &res.StderrCut}} {
+		switch err := d.weigh(ctx, head, *stream.text); {
+		case errors.Is(err, errs.TooLarge):
+			const most = maxText / 6 // whatever it is
+			*stream.cut += int64(len(*stream.text) - most)
+			*stream.text = (*stream.text)[:most]
+		case err != nil:
+			return nil, err
+		}
 	}
 	out := &sandboxv1.ExecResponse{Stdout: text(res.Stdout), Stderr: text(res.Stderr)}
 	out.ExitCode, out.TimedOut = exitCode(res.Exec.Exit)
@@ -62,6 +76,21 @@ func (d *Door) run(ctx context.Context, id string, spec sandbox.ExecSpec) (*conn
 		out.Stderr = withLine(out.Stderr, fmt.Sprintf("cubby: %d bytes of output are not part of this answer", cut))
 	}
 	return connect.NewResponse(out), nil
+}
+
+// weigh counts what a text takes when a call's answer is JSON, where control
+// characters take six times their length. It is TooLarge beyond what the answer
+// may have.
+func (d *Door) weigh(ctx context.Context, head http.Header, text []byte) error {
+	if !strings.Contains(head.Get("Content-Type"), "json") {
+		return nil
+	}
+	n := sandbox.TextBytes(text)
+	if n > maxText+maxText/4 {
+		return errs.E(errs.TooLarge, "the text takes %d bytes as JSON, more than %d", n, maxText).
+			Hint("ask for it as protobuf, or with the REST API")
+	}
+	return d.core.ChargeRead(ctx, n)
 }
 
 // abandon ends a command whose caller left: agentbox's callers can neither
@@ -243,5 +272,5 @@ func (d *Door) PipInstall(ctx context.Context, req *connect.Request[sandboxv1.Pi
 		argv = append(argv, p)
 	}
 	timeout := pipTimeout
-	return d.run(ctx, in.GetSessionId(), sandbox.ExecSpec{Argv: argv, Timeout: &timeout})
+	return d.run(ctx, req.Header(), in.GetSessionId(), sandbox.ExecSpec{Argv: argv, Timeout: &timeout})
 }

@@ -53,6 +53,9 @@ func (d *Door) ReadFile(ctx context.Context, req *connect.Request[sandboxv1.Read
 		return failed(err)
 	}
 	defer r.Close()
+	if err := d.core.ChargeRead(ctx, min(f.Size, maxText)); err != nil {
+		return nil, err
+	}
 	content, err := io.ReadAll(io.LimitReader(r, maxText+1))
 	switch {
 	case err != nil:
@@ -61,6 +64,9 @@ func (d *Door) ReadFile(ctx context.Context, req *connect.Request[sandboxv1.Read
 		return failed(errs.E(errs.TooLarge, "the file of %d bytes is larger than %d", f.Size, maxText))
 	case !utf8.Valid(content):
 		return failed(errs.E(errs.Invalid, "the file is not text in UTF-8"))
+	}
+	if err := d.weigh(ctx, req.Header(), content); err != nil {
+		return failed(err)
 	}
 	whole := string(content)
 	return connect.NewResponse(&sandboxv1.ReadFileResponse{Success: true, Content: &whole}), nil

@@ -549,7 +549,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List commands by their seq, without output */
+        /**
+         * List commands by their seq, without output
+         * @description Of long commands and code there are the first 4 KiB. A list of long ones may end before its limit: go on after its last seq until one is empty.
+         */
         get: operations["list-execs"];
         put?: never;
         post?: never;

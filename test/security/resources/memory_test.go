@@ -56,7 +56,7 @@ func start(t *testing.T) *daemon {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(exe, "-test.run=^$", "-test.bench=^BenchmarkDaemon$", "-test.benchtime=1x")
-	cmd.Env = append(os.Environ(), "GOGC=50") // as cubby serve sets it
+	cmd.Env = append(os.Environ(), "GOGC=33") // as cubby serve sets it
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -116,6 +116,47 @@ func (d *daemon) send(token, request, body string) net.Conn {
 	return conn
 }
 
+// crowd has n clients do the same at once, few of them at a time: the test is
+// not to be what is short of something.
+func crowd(n int, do func()) {
+	var all sync.WaitGroup
+	turns := make(chan struct{}, 16)
+	for range n {
+		turns <- struct{}{}
+		all.Go(func() { defer func() { <-turns }(); do() })
+	}
+	all.Wait()
+}
+
+// get begins a request whose answer is not read beyond its status.
+func (d *daemon) get(token, request, body string) string {
+	d.t.Helper()
+	conn := d.send(token, request, body)
+	head := make([]byte, len("HTTP/1.1 200"))
+	if _, err := io.ReadFull(conn, head); err != nil {
+		d.t.Errorf("%.80s: %v", request, err)
+	}
+	return string(head[len("HTTP/1.1 "):])
+}
+
+// unread has many clients ask for what is large and read nothing of it: some
+// are answered, the others are told to come again.
+func (d *daemon) unread(n int, what, token, request, body string) {
+	d.t.Helper()
+	var mu sync.Mutex
+	statuses := make(map[string]int)
+	crowd(n, func() {
+		status := d.get(token, request, body)
+		mu.Lock()
+		defer mu.Unlock()
+		statuses[status]++
+	})
+	if statuses["200"]+statuses["503"] != n {
+		d.t.Errorf("%s: answers %v, want 200 or 503", what, statuses)
+	}
+	d.bounded(fmt.Sprintf("%d × %s (%v)", n, what, statuses))
+}
+
 // bounded fails when the daemon has taken more than it may at any time.
 func (d *daemon) bounded(after string) {
 	d.t.Helper()
@@ -167,12 +208,12 @@ func TestMemoryOfTheDaemon(t *testing.T) {
 	}
 
 	// 24 MiB of output that JSON writes as 144.
-	for range 400 {
+	crowd(400, func() {
 		conn := d.send(acme, "GET /v1/sandboxes/"+id+"/execs/1?max_output_bytes=67108864 HTTP/1.1", "")
 		if _, err := io.ReadFull(conn, make([]byte, 1<<10)); err != nil {
-			t.Fatalf("an answer did not begin: %v", err)
+			t.Errorf("an answer did not begin: %v", err)
 		}
-	}
+	})
 	d.bounded("400 readers that do not read")
 
 	// 16,000 files whose names JSON writes six times as long.
@@ -195,11 +236,12 @@ func TestMemoryOfTheDaemon(t *testing.T) {
 		"/v1/sandboxes/" + id + "/exec":        `{"cmd":"` + half[:1<<20-100],
 		"/sandbox.v1.SandboxService/WriteFile": `{"content":"` + half,
 	} {
-		for range 50 {
+		crowd(50, func() {
 			d.send(acme, "POST "+name+" HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: "+strconv.Itoa(len(body)+100), body)
-		}
+		})
 		d.bounded("half a body to " + name)
 	}
+	d.lists(ctx)
 
 	// The others go on.
 	for _, token := range []string{other, operator} {
@@ -221,4 +263,52 @@ func TestMemoryOfTheDaemon(t *testing.T) {
 	if res.StatusCode != http.StatusOK {
 		t.Errorf("an upload meanwhile: %s", res.Status)
 	}
+}
+
+// lists are of what a tenant has filled with text that JSON writes six times as
+// long: commands, their history and events, sandboxes, and files as gRPC reads
+// them.
+func (d *daemon) lists(ctx context.Context) {
+	t := d.t
+	t.Helper()
+	c := d.client(other)
+	box, err := c.Create(ctx, client.CreateOptions{ID: "other"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	control := strings.Repeat("\x01", 16<<10)
+	crowd(40, func() {
+		if _, err := c.Exec(ctx, box.ID, client.Shell(": '"+control+"'; head -c 16384 /dev/zero | tr '\\0' '\\1'")); err != nil {
+			t.Error(err)
+		}
+	})
+	metadata := make(map[string]string)
+	for i := range 9 {
+		metadata[fmt.Sprint(i)] = control
+	}
+	for range 6 {
+		if _, err := c.Create(ctx, client.CreateOptions{Metadata: metadata}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run(t, c, box.ID, "head -c 1500000 /dev/zero >file")
+
+	read := `{"session_id":"other","path":"file"}`
+	byGRPC := "POST /sandbox.v1.SandboxService/ReadFile HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: " + strconv.Itoa(len(read))
+	path := "GET /v1/sandboxes/" + box.ID
+	d.unread(60, "lists of commands", other, path+"/execs?limit=1000 HTTP/1.1", "")
+	d.unread(40, "histories", other, "GET /sandbox/"+box.ID+"/history?limit=999 HTTP/1.1", "")
+	d.unread(40, "lists of events", other, path+"/events?limit=1000 HTTP/1.1", "")
+	crowd(150, func() { d.get(other, path+"/events?follow=true HTTP/1.1", "") })
+	d.bounded("150 followers of events")
+	d.unread(40, "lists of sandboxes", other, "GET /v1/sandboxes?limit=1000 HTTP/1.1", "")
+	d.unread(40, "files by gRPC", other, byGRPC, read)
+
+	// Who looks after the daemon is answered.
+	for _, request := range []string{"GET /v1/sandboxes?limit=1000 HTTP/1.1", path + "/execs HTTP/1.1"} {
+		if status := d.get(operator, request, ""); status != "200" {
+			t.Errorf("%s of the operator meanwhile: %s", request, status)
+		}
+	}
+	d.bounded("the operator")
 }
