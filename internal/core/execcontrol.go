@@ -67,6 +67,9 @@ func (s *Service) reach(ctx context.Context, id string, seq int64) (*liveExec, e
 // signal sends a signal to what the agent runs or, for a cell, is about to run:
 // a kernel may take long to start.
 func (e *liveExec) signal(ctx context.Context, sig syscall.Signal, tree bool) error {
+	if e.cell && deadly(sig) {
+		e.helpCell()
+	}
 	for delay := retryFirst; ; delay = pauseFor(ctx, delay) {
 		err := e.run.signal(ctx, e.uid, sig, tree, sandbox.EndKilled)
 		if !e.cell || !errors.Is(err, errs.NotFound) || e.started() || e.run.ctx.Err() != nil || ctx.Err() != nil {

@@ -17,11 +17,13 @@ func (e *liveExec) arm() {
 	if limit == nil || *limit <= 0 || e.backstop != nil {
 		return
 	}
-	left := max(0, *limit-e.run.s.now().Sub(e.exec.StartedAt)) + timeoutSlack
+	left := max(0, *limit-e.run.s.now().Sub(e.exec.StartedAt))
+	slack := timeoutSlack
 	if e.cell {
-		left += interruptGrace
+		e.helper = time.AfterFunc(left, e.helpCell)
+		slack += interruptGrace
 	}
-	e.backstop = time.AfterFunc(left, func() {
+	e.backstop = time.AfterFunc(left+slack, func() {
 		e.run.s.life.spawn(e.enforceTimeout)
 	})
 }
@@ -117,6 +119,9 @@ func (e *liveExec) finish(exit sandbox.Exit, at time.Time) {
 	e.exec.Result = s.resultOf(context.WithoutCancel(e.run.ctx), e.exec)
 	if e.backstop != nil {
 		e.backstop.Stop()
+	}
+	if e.helper != nil {
+		e.helper.Stop()
 	}
 	if e.noteLater != nil {
 		e.noteLater.Stop()

@@ -47,7 +47,8 @@ type liveExec struct {
 	log *journal.Log
 	// terminal is the name of the terminal whose program this is; "" is none.
 	terminal string
-	cell     bool // code for a kernel
+	cell     bool   // code for a kernel
+	kernel   string // its name
 	// stdin serialises writers that append.
 	stdin sync.Mutex
 
@@ -71,6 +72,8 @@ type liveExec struct {
 	acks     chan struct{} // has a token when offset moved
 	viewers  atomic.Int32  // of a terminal
 	backstop *time.Timer   // nil without a time limit
+	helper   *time.Timer   // calls helpCell; nil without a time limit, and for commands
+	helped   bool          // helpKills runs for it, or did; guarded by mu
 	// noteLater calls noteStart; nil before the start.
 	noteLater *time.Timer // guarded by mu
 }
@@ -82,6 +85,9 @@ func newLiveExec(r *run, x sandbox.Exec, log *journal.Log) *liveExec {
 		offset: log.Size(), noted: x.Status == sandbox.ExecRunning,
 	}
 	e.ctx, e.cancel = context.WithCancel(r.ctx)
+	if e.cell {
+		e.kernel = x.Spec.Cell.Kernel
+	}
 	// A finished exec is shown without its env, as the store shows it.
 	e.exec.Spec.Env, e.exec.Spec.Secrets = nil, nil
 	if e.noted {
@@ -305,6 +311,9 @@ func (e *liveExec) started() bool {
 // kill ends everything that descends from the command. A cell is interrupted,
 // and its kernel killed when that has no effect.
 func (e *liveExec) kill(ctx context.Context, reason sandbox.EndReason) {
+	if e.cell {
+		e.helpCell()
+	}
 	if err := e.run.signal(ctx, e.uid, syscall.SIGKILL, true, reason); err != nil && !errors.Is(err, errs.NotFound) {
 		e.run.s.log.Warn("kill an exec", telemetry.KeyUID, e.run.uid, telemetry.KeySeq, e.seq, telemetry.KeyErr, err)
 	}

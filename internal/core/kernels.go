@@ -138,8 +138,13 @@ func (s *Service) actOnKernel(
 		return sandbox.Kernel{}, err
 	}
 	defer done()
-	k, err := act(r.guest, ctx, name)
-	if err != nil {
+	// An interrupt returns before the agent gives up on the cell.
+	r.helpCells(name)
+	var k sandbox.Kernel
+	if err := r.withHelp(ctx, func() (err error) {
+		k, err = act(r.guest, ctx, name)
+		return err
+	}); err != nil {
 		return sandbox.Kernel{}, err
 	}
 	if told != nil {
@@ -168,7 +173,7 @@ func (s *Service) DeleteKernel(ctx context.Context, id, name string) error {
 	if err := r.emptyQueue(ctx, kernelQueue(name), "the kernel was deleted before its turn came"); err != nil {
 		return err
 	}
-	err = r.guest.DeleteKernel(ctx, name)
+	err = r.withHelp(ctx, func() error { return r.guest.DeleteKernel(ctx, name) })
 	r.mu.Lock()
 	delete(r.languages, name)
 	r.mu.Unlock()

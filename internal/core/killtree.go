@@ -3,6 +3,7 @@ package core
 import (
 	"context"
 	"errors"
+	"sync"
 	"syscall"
 	"time"
 
@@ -45,6 +46,70 @@ func (r *run) signal(ctx context.Context, uid sandbox.UID, sig syscall.Signal, t
 	}
 	return errs.E(errs.Unavailable, "some processes of the command do not end").
 		Hint("stop the sandbox: that ends all of it")
+}
+
+// helpKills ends what the agent is killing and cannot, until stop. It is for
+// what the agent kills by itself, as kernels.
+func (r *run) helpKills(ctx context.Context, stop <-chan struct{}) {
+	killer, _ := r.s.cfg.Driver.(driver.TreeKiller)
+	if killer == nil {
+		return
+	}
+	tick := time.NewTicker(killPatience)
+	defer tick.Stop()
+	for {
+		select {
+		case <-stop:
+			return
+		case <-r.ctx.Done():
+			return
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		spare, outlived, err := r.guest.Unkilled(ctx, killPatience)
+		if err == nil && outlived {
+			err = killer.KillOthers(ctx, r.handle, spare)
+		}
+		if errors.Is(err, errs.Unsupported) {
+			return // the agent is older, or has no need of help
+		}
+		if err != nil && ctx.Err() == nil {
+			r.s.log.Debug("help the agent to kill", telemetry.KeyUID, r.uid, telemetry.KeyErr, err)
+		}
+	}
+}
+
+// helpCell is [run.helpKills] for the end of a cell that is interrupted, or
+// about to be: after its grace that is the end of its kernel.
+func (e *liveExec) helpCell() {
+	e.mu.Lock()
+	helped := e.helped
+	e.helped = true
+	e.mu.Unlock()
+	if !helped {
+		e.run.s.life.spawn(func(ctx context.Context) { e.run.helpKills(ctx, e.done) })
+	}
+}
+
+// helpCells does so for those of a kernel that is interrupted.
+func (r *run) helpCells(kernel string) {
+	for _, e := range r.liveExecs() {
+		if e.cell && e.kernel == kernel {
+			e.helpCell()
+		}
+	}
+}
+
+// withHelp runs something that ends a kernel.
+func (r *run) withHelp(ctx context.Context, f func() error) error {
+	done := make(chan struct{})
+	var helping sync.WaitGroup
+	helping.Go(func() { r.helpKills(ctx, done) })
+	err := f()
+	close(done)
+	helping.Wait()
+	return err
 }
 
 // killRest ends what a command left that was killed, before its end is told.

@@ -280,6 +280,16 @@ func (c *Client) KillTree(ctx context.Context, uid sandbox.UID, reason sandbox.E
 	return res.Msg.GetSpare(), res.Msg.GetOutlived(), nil
 }
 
+// Unkilled asks for what KillTree answers of all trees that the agent has been
+// killing for longer than patience, those of kernels too.
+func (c *Client) Unkilled(ctx context.Context, patience time.Duration) (spare []int64, outlived bool, err error) {
+	res, err := c.rpc.Unkilled(ctx, connect.NewRequest(&guestv1.UnkilledRequest{Patience: durationpb.New(patience)}))
+	if err != nil {
+		return nil, false, fromWire(ctx, err)
+	}
+	return res.Msg.GetSpare(), res.Msg.GetOutlived(), nil
+}
+
 // WriteStdin writes at offset and returns the offset reached; bytes that were
 // written already are skipped, so repeats are harmless. WrongState when the
 // command reads no more.

@@ -108,11 +108,22 @@ func (c *cell) run(process *kernelProcess) (exit *guestv1.ExecExit, died string,
 	}
 	process.print.detach()
 	b, forced := c.end()
+	if err == nil && b != nil && process.storms() {
+		// It went on after the cell, which it must not outlive.
+		process.kill()
+		<-process.done
+		<-process.print.done
+		err = errStorm
+	}
 	if err == nil {
 		exit = c.conclude(reply, b, process.takeOOM())
 		c.out.record(kernel.Output{Done: &kernel.Done{Count: reply.Count}})
 	} else {
 		exit, died = c.concludeDeath(process, b, forced, c.s.ooms.count() > ooms)
+		if errors.Is(err, errStorm) {
+			died = b.text + "; what it had started forked on and on, so the kernel was killed with them: its state is lost"
+			exit.Reason, exit.Message = b.reason, died
+		}
 		if b == nil && !isGone(err) {
 			died = "the kernel was ended: " + err.Error()
 			exit.Message = died

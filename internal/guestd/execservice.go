@@ -252,6 +252,16 @@ func (s *Server) killFor(ctx context.Context, e *exec, t tree, patience time.Dur
 	return connect.NewResponse(&guestv1.SignalExecResponse{Outlived: outlived, Spare: spare}), nil
 }
 
+// Unkilled implements the guest service.
+func (s *Server) Unkilled(_ context.Context, req *connect.Request[guestv1.UnkilledRequest]) (*connect.Response[guestv1.UnkilledResponse], error) {
+	pool, shared := s.launcher.(*supervisors)
+	if !shared {
+		return connect.NewResponse(&guestv1.UnkilledResponse{}), nil
+	}
+	trees, spare := pool.unkilled(req.Msg.GetPatience().AsDuration())
+	return connect.NewResponse(&guestv1.UnkilledResponse{Outlived: len(trees) > 0, Spare: spare}), nil
+}
+
 func (e *exec) signal(ctx context.Context, t tree, sig syscall.Signal, all bool) error {
 	switch {
 	case all && e.finished() != nil && !t.alive():

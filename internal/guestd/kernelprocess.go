@@ -281,6 +281,32 @@ func (p *kernelProcess) kill() {
 	}
 }
 
+// errStorm is why a kernel ends that heeded an interrupt.
+var errStorm = errors.New("its processes go on forking")
+
+// What tells a fork storm from servers that cells started and that live on.
+const (
+	stormSize   = 16 // with fewer processes it is none
+	stormGrowth = 250 * time.Millisecond
+)
+
+// storms reports whether the kernel's processes are a fork storm: they are more
+// than half of what the sandbox may have, or become more and more.
+func (p *kernelProcess) storms() bool {
+	first := len(p.tree.members())
+	if most := p.s.cfg.Boot.GetPids(); most > 0 && int64(first) > most/2 {
+		return true
+	}
+	if first < stormSize {
+		return false
+	}
+	select {
+	case <-time.After(stormGrowth):
+	case <-p.ended:
+	}
+	return len(p.tree.members()) > first+first/4
+}
+
 // leave lets an idle kernel end itself, for what it does at its exit, and ends
 // it then.
 func (p *kernelProcess) leave() {

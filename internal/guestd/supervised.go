@@ -72,6 +72,7 @@ func (t *supervised) endOrphans() {
 }
 
 func (t *supervised) kill(ctx context.Context) error {
+	t.by.pool.killing.add(t)
 	return killUntil(ctx, t.alive, func() {
 		t.by.wake()
 		stopAndKill(ctx, t.members)
@@ -82,6 +83,7 @@ func (t *supervised) kill(ctx context.Context) error {
 func (t *supervised) settle() {
 	t.settled.Do(func() { close(t.empty) })
 	t.by.pool.doomed.remove(t)
+	t.by.pool.killing.remove(t)
 }
 
 // orphans are the processes that live below PID 1 and below no supervisor.
@@ -102,6 +104,71 @@ func (s *supervisors) orphans() ([]int, error) {
 		}
 	}
 	return keys(in), err
+}
+
+// unkilled are the trees that are being killed for longer than patience, and
+// the supervisors of all others as with [supervisors.spare]. None: there is no
+// such tree.
+func (s *supervisors) unkilled(patience time.Duration) (trees []*supervised, spare []int64) {
+	late := s.killing.since(time.Now().Add(-patience))
+	s.forking.Lock()
+	defer s.forking.Unlock()
+	of := make(map[int]bool)
+	for _, t := range late {
+		if t.alive() && t.by.spend(t) {
+			s.doomed.add(t)
+			of[t.by.pid] = true
+			trees = append(trees, t)
+		}
+	}
+	if len(trees) == 0 {
+		return nil, nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for pid := range s.live {
+		if !of[pid] {
+			spare = append(spare, int64(pid))
+		}
+	}
+	return trees, spare
+}
+
+// killing are the trees that somebody began to kill and that live. The zero
+// value has none.
+type killing struct {
+	mu    sync.Mutex
+	trees map[*supervised]time.Time // guarded by mu
+}
+
+func (k *killing) add(t *supervised) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if _, known := k.trees[t]; known || !t.alive() {
+		return
+	}
+	if k.trees == nil {
+		k.trees = make(map[*supervised]time.Time)
+	}
+	k.trees[t] = time.Now()
+}
+
+func (k *killing) remove(t *supervised) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.trees, t)
+}
+
+// since returns those whose kill began before a time.
+func (k *killing) since(begun time.Time) (trees []*supervised) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for t, at := range k.trees {
+		if !at.After(begun) {
+			trees = append(trees, t)
+		}
+	}
+	return trees
 }
 
 // spare are the supervisors of all trees but t. While t is doomed no supervisor

@@ -96,6 +96,7 @@ type supervisors struct {
 	// nobody takes it for an orphan before it is in live.
 	forking sync.RWMutex
 	doomed  doomed
+	killing killing
 }
 
 func newSupervisors(cfg Config, procs processes) *supervisors {

@@ -232,12 +232,13 @@ func (d *Driver) boot(n note, secret string) *guestv1.Boot {
 		Secret:       secret,
 		Socket:       filepath.Join(driver.ChannelDir, "host.sock"),
 		Hostname:     n.Hostname,
+		Pids:         n.Limits.PIDs,
 		Env:          n.Env,
 		OpenFiles:    min(n.Limits.OpenFiles, int64(d.nofile)),
 		EgressListen: egressListen,
 	}
 	if n.Isolation == sandbox.GVisor {
-		boot.MemoryBytes, boot.Pids, boot.InSandboxCgroup = n.Limits.MemoryBytes, n.Limits.PIDs, true
+		boot.MemoryBytes, boot.InSandboxCgroup = n.Limits.MemoryBytes, true
 	}
 	return boot
 }

@@ -269,7 +269,7 @@ type Boot struct {
 	Hostname        string                 `protobuf:"bytes,3,opt,name=hostname,proto3" json:"hostname,omitempty"`
 	Env             []string               `protobuf:"bytes,4,rep,name=env,proto3" json:"env,omitempty"`                                                   // KEY=VALUE, inherited by every command
 	MemoryBytes     int64                  `protobuf:"varint,5,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"`               // the budget that the memory watchdog keeps; 0: no watchdog
-	Pids            int64                  `protobuf:"varint,6,opt,name=pids,proto3" json:"pids,omitempty"`                                                // most processes inside; 0: not enforced by the agent
+	Pids            int64                  `protobuf:"varint,6,opt,name=pids,proto3" json:"pids,omitempty"`                                                // most processes inside; the agent enforces it with in_sandbox_cgroup
 	InSandboxCgroup bool                   `protobuf:"varint,7,opt,name=in_sandbox_cgroup,json=inSandboxCgroup,proto3" json:"in_sandbox_cgroup,omitempty"` // the kernel inside is the sandbox's own (gVisor): cgroups kill trees and bound pids
 	OpenFiles       int64                  `protobuf:"varint,8,opt,name=open_files,json=openFiles,proto3" json:"open_files,omitempty"`                     // RLIMIT_NOFILE of commands
 	EgressListen    string                 `protobuf:"bytes,9,opt,name=egress_listen,json=egressListen,proto3" json:"egress_listen,omitempty"`             // "127.0.0.1:3128"; empty: no way out
@@ -1476,6 +1476,102 @@ func (x *SignalExecResponse) GetSpare() []int64 {
 	return nil
 }
 
+type UnkilledRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Patience      *durationpb.Duration   `protobuf:"bytes,1,opt,name=patience,proto3" json:"patience,omitempty"` // how long the agent must have tried
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UnkilledRequest) Reset() {
+	*x = UnkilledRequest{}
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UnkilledRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UnkilledRequest) ProtoMessage() {}
+
+func (x *UnkilledRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UnkilledRequest.ProtoReflect.Descriptor instead.
+func (*UnkilledRequest) Descriptor() ([]byte, []int) {
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *UnkilledRequest) GetPatience() *durationpb.Duration {
+	if x != nil {
+		return x.Patience
+	}
+	return nil
+}
+
+type UnkilledResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Outlived      bool                   `protobuf:"varint,1,opt,name=outlived,proto3" json:"outlived,omitempty"`
+	Spare         []int64                `protobuf:"varint,2,rep,packed,name=spare,proto3" json:"spare,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UnkilledResponse) Reset() {
+	*x = UnkilledResponse{}
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UnkilledResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UnkilledResponse) ProtoMessage() {}
+
+func (x *UnkilledResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UnkilledResponse.ProtoReflect.Descriptor instead.
+func (*UnkilledResponse) Descriptor() ([]byte, []int) {
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *UnkilledResponse) GetOutlived() bool {
+	if x != nil {
+		return x.Outlived
+	}
+	return false
+}
+
+func (x *UnkilledResponse) GetSpare() []int64 {
+	if x != nil {
+		return x.Spare
+	}
+	return nil
+}
+
 type WriteStdinRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	ExecUid       string                 `protobuf:"bytes,1,opt,name=exec_uid,json=execUid,proto3" json:"exec_uid,omitempty"`
@@ -1488,7 +1584,7 @@ type WriteStdinRequest struct {
 
 func (x *WriteStdinRequest) Reset() {
 	*x = WriteStdinRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[19]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1500,7 +1596,7 @@ func (x *WriteStdinRequest) String() string {
 func (*WriteStdinRequest) ProtoMessage() {}
 
 func (x *WriteStdinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[19]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1513,7 +1609,7 @@ func (x *WriteStdinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteStdinRequest.ProtoReflect.Descriptor instead.
 func (*WriteStdinRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{19}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *WriteStdinRequest) GetExecUid() string {
@@ -1553,7 +1649,7 @@ type WriteStdinResponse struct {
 
 func (x *WriteStdinResponse) Reset() {
 	*x = WriteStdinResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[20]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1565,7 +1661,7 @@ func (x *WriteStdinResponse) String() string {
 func (*WriteStdinResponse) ProtoMessage() {}
 
 func (x *WriteStdinResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[20]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1578,7 +1674,7 @@ func (x *WriteStdinResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteStdinResponse.ProtoReflect.Descriptor instead.
 func (*WriteStdinResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{20}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *WriteStdinResponse) GetOffset() int64 {
@@ -1598,7 +1694,7 @@ type ResizeExecRequest struct {
 
 func (x *ResizeExecRequest) Reset() {
 	*x = ResizeExecRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[21]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1610,7 +1706,7 @@ func (x *ResizeExecRequest) String() string {
 func (*ResizeExecRequest) ProtoMessage() {}
 
 func (x *ResizeExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[21]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1623,7 +1719,7 @@ func (x *ResizeExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeExecRequest.ProtoReflect.Descriptor instead.
 func (*ResizeExecRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{21}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ResizeExecRequest) GetExecUid() string {
@@ -1648,7 +1744,7 @@ type ResizeExecResponse struct {
 
 func (x *ResizeExecResponse) Reset() {
 	*x = ResizeExecResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[22]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1660,7 +1756,7 @@ func (x *ResizeExecResponse) String() string {
 func (*ResizeExecResponse) ProtoMessage() {}
 
 func (x *ResizeExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[22]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1673,7 +1769,7 @@ func (x *ResizeExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeExecResponse.ProtoReflect.Descriptor instead.
 func (*ResizeExecResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{22}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{24}
 }
 
 type KernelSpec struct {
@@ -1689,7 +1785,7 @@ type KernelSpec struct {
 
 func (x *KernelSpec) Reset() {
 	*x = KernelSpec{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[23]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1701,7 +1797,7 @@ func (x *KernelSpec) String() string {
 func (*KernelSpec) ProtoMessage() {}
 
 func (x *KernelSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[23]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1714,7 +1810,7 @@ func (x *KernelSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KernelSpec.ProtoReflect.Descriptor instead.
 func (*KernelSpec) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{23}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *KernelSpec) GetName() string {
@@ -1772,7 +1868,7 @@ type Kernel struct {
 
 func (x *Kernel) Reset() {
 	*x = Kernel{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[24]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1784,7 +1880,7 @@ func (x *Kernel) String() string {
 func (*Kernel) ProtoMessage() {}
 
 func (x *Kernel) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[24]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1797,7 +1893,7 @@ func (x *Kernel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Kernel.ProtoReflect.Descriptor instead.
 func (*Kernel) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{24}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Kernel) GetName() string {
@@ -1896,7 +1992,7 @@ type KernelKind struct {
 
 func (x *KernelKind) Reset() {
 	*x = KernelKind{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[25]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1908,7 +2004,7 @@ func (x *KernelKind) String() string {
 func (*KernelKind) ProtoMessage() {}
 
 func (x *KernelKind) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[25]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1921,7 +2017,7 @@ func (x *KernelKind) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KernelKind.ProtoReflect.Descriptor instead.
 func (*KernelKind) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{25}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *KernelKind) GetSpec() string {
@@ -1954,7 +2050,7 @@ type CreateKernelRequest struct {
 
 func (x *CreateKernelRequest) Reset() {
 	*x = CreateKernelRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[26]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1966,7 +2062,7 @@ func (x *CreateKernelRequest) String() string {
 func (*CreateKernelRequest) ProtoMessage() {}
 
 func (x *CreateKernelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[26]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1979,7 +2075,7 @@ func (x *CreateKernelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateKernelRequest.ProtoReflect.Descriptor instead.
 func (*CreateKernelRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{26}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *CreateKernelRequest) GetKernel() *KernelSpec {
@@ -1998,7 +2094,7 @@ type CreateKernelResponse struct {
 
 func (x *CreateKernelResponse) Reset() {
 	*x = CreateKernelResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[27]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2010,7 +2106,7 @@ func (x *CreateKernelResponse) String() string {
 func (*CreateKernelResponse) ProtoMessage() {}
 
 func (x *CreateKernelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[27]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2023,7 +2119,7 @@ func (x *CreateKernelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateKernelResponse.ProtoReflect.Descriptor instead.
 func (*CreateKernelResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{27}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *CreateKernelResponse) GetKernel() *Kernel {
@@ -2041,7 +2137,7 @@ type ListKernelsRequest struct {
 
 func (x *ListKernelsRequest) Reset() {
 	*x = ListKernelsRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[28]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2053,7 +2149,7 @@ func (x *ListKernelsRequest) String() string {
 func (*ListKernelsRequest) ProtoMessage() {}
 
 func (x *ListKernelsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[28]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2066,7 +2162,7 @@ func (x *ListKernelsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListKernelsRequest.ProtoReflect.Descriptor instead.
 func (*ListKernelsRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{28}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{30}
 }
 
 type ListKernelsResponse struct {
@@ -2079,7 +2175,7 @@ type ListKernelsResponse struct {
 
 func (x *ListKernelsResponse) Reset() {
 	*x = ListKernelsResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[29]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2091,7 +2187,7 @@ func (x *ListKernelsResponse) String() string {
 func (*ListKernelsResponse) ProtoMessage() {}
 
 func (x *ListKernelsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[29]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2104,7 +2200,7 @@ func (x *ListKernelsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListKernelsResponse.ProtoReflect.Descriptor instead.
 func (*ListKernelsResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{29}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ListKernelsResponse) GetKernels() []*Kernel {
@@ -2130,7 +2226,7 @@ type InterruptKernelRequest struct {
 
 func (x *InterruptKernelRequest) Reset() {
 	*x = InterruptKernelRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[30]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2142,7 +2238,7 @@ func (x *InterruptKernelRequest) String() string {
 func (*InterruptKernelRequest) ProtoMessage() {}
 
 func (x *InterruptKernelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[30]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2155,7 +2251,7 @@ func (x *InterruptKernelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterruptKernelRequest.ProtoReflect.Descriptor instead.
 func (*InterruptKernelRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{30}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *InterruptKernelRequest) GetName() string {
@@ -2174,7 +2270,7 @@ type InterruptKernelResponse struct {
 
 func (x *InterruptKernelResponse) Reset() {
 	*x = InterruptKernelResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[31]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2186,7 +2282,7 @@ func (x *InterruptKernelResponse) String() string {
 func (*InterruptKernelResponse) ProtoMessage() {}
 
 func (x *InterruptKernelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[31]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2199,7 +2295,7 @@ func (x *InterruptKernelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterruptKernelResponse.ProtoReflect.Descriptor instead.
 func (*InterruptKernelResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{31}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *InterruptKernelResponse) GetKernel() *Kernel {
@@ -2218,7 +2314,7 @@ type RestartKernelRequest struct {
 
 func (x *RestartKernelRequest) Reset() {
 	*x = RestartKernelRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[32]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2230,7 +2326,7 @@ func (x *RestartKernelRequest) String() string {
 func (*RestartKernelRequest) ProtoMessage() {}
 
 func (x *RestartKernelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[32]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2243,7 +2339,7 @@ func (x *RestartKernelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestartKernelRequest.ProtoReflect.Descriptor instead.
 func (*RestartKernelRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{32}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *RestartKernelRequest) GetName() string {
@@ -2262,7 +2358,7 @@ type RestartKernelResponse struct {
 
 func (x *RestartKernelResponse) Reset() {
 	*x = RestartKernelResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[33]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2274,7 +2370,7 @@ func (x *RestartKernelResponse) String() string {
 func (*RestartKernelResponse) ProtoMessage() {}
 
 func (x *RestartKernelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[33]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2287,7 +2383,7 @@ func (x *RestartKernelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestartKernelResponse.ProtoReflect.Descriptor instead.
 func (*RestartKernelResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{33}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *RestartKernelResponse) GetKernel() *Kernel {
@@ -2306,7 +2402,7 @@ type DeleteKernelRequest struct {
 
 func (x *DeleteKernelRequest) Reset() {
 	*x = DeleteKernelRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[34]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2318,7 +2414,7 @@ func (x *DeleteKernelRequest) String() string {
 func (*DeleteKernelRequest) ProtoMessage() {}
 
 func (x *DeleteKernelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[34]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2331,7 +2427,7 @@ func (x *DeleteKernelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteKernelRequest.ProtoReflect.Descriptor instead.
 func (*DeleteKernelRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{34}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *DeleteKernelRequest) GetName() string {
@@ -2349,7 +2445,7 @@ type DeleteKernelResponse struct {
 
 func (x *DeleteKernelResponse) Reset() {
 	*x = DeleteKernelResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[35]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2361,7 +2457,7 @@ func (x *DeleteKernelResponse) String() string {
 func (*DeleteKernelResponse) ProtoMessage() {}
 
 func (x *DeleteKernelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[35]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2374,7 +2470,7 @@ func (x *DeleteKernelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteKernelResponse.ProtoReflect.Descriptor instead.
 func (*DeleteKernelResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{35}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{37}
 }
 
 type File struct {
@@ -2393,7 +2489,7 @@ type File struct {
 
 func (x *File) Reset() {
 	*x = File{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[36]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2405,7 +2501,7 @@ func (x *File) String() string {
 func (*File) ProtoMessage() {}
 
 func (x *File) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[36]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2418,7 +2514,7 @@ func (x *File) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use File.ProtoReflect.Descriptor instead.
 func (*File) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{36}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *File) GetPath() string {
@@ -2487,7 +2583,7 @@ type StatRequest struct {
 
 func (x *StatRequest) Reset() {
 	*x = StatRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[37]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2499,7 +2595,7 @@ func (x *StatRequest) String() string {
 func (*StatRequest) ProtoMessage() {}
 
 func (x *StatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[37]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2512,7 +2608,7 @@ func (x *StatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatRequest.ProtoReflect.Descriptor instead.
 func (*StatRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{37}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *StatRequest) GetPath() string {
@@ -2538,7 +2634,7 @@ type StatResponse struct {
 
 func (x *StatResponse) Reset() {
 	*x = StatResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[38]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2550,7 +2646,7 @@ func (x *StatResponse) String() string {
 func (*StatResponse) ProtoMessage() {}
 
 func (x *StatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[38]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2563,7 +2659,7 @@ func (x *StatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatResponse.ProtoReflect.Descriptor instead.
 func (*StatResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{38}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *StatResponse) GetFile() *File {
@@ -2583,7 +2679,7 @@ type ListDirRequest struct {
 
 func (x *ListDirRequest) Reset() {
 	*x = ListDirRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[39]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2595,7 +2691,7 @@ func (x *ListDirRequest) String() string {
 func (*ListDirRequest) ProtoMessage() {}
 
 func (x *ListDirRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[39]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2608,7 +2704,7 @@ func (x *ListDirRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDirRequest.ProtoReflect.Descriptor instead.
 func (*ListDirRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{39}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ListDirRequest) GetPath() string {
@@ -2634,7 +2730,7 @@ type ListDirResponse struct {
 
 func (x *ListDirResponse) Reset() {
 	*x = ListDirResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[40]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2646,7 +2742,7 @@ func (x *ListDirResponse) String() string {
 func (*ListDirResponse) ProtoMessage() {}
 
 func (x *ListDirResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[40]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2659,7 +2755,7 @@ func (x *ListDirResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDirResponse.ProtoReflect.Descriptor instead.
 func (*ListDirResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{40}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ListDirResponse) GetFiles() []*File {
@@ -2681,7 +2777,7 @@ type MakeDirRequest struct {
 
 func (x *MakeDirRequest) Reset() {
 	*x = MakeDirRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[41]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2693,7 +2789,7 @@ func (x *MakeDirRequest) String() string {
 func (*MakeDirRequest) ProtoMessage() {}
 
 func (x *MakeDirRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[41]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2706,7 +2802,7 @@ func (x *MakeDirRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MakeDirRequest.ProtoReflect.Descriptor instead.
 func (*MakeDirRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{41}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *MakeDirRequest) GetPath() string {
@@ -2746,7 +2842,7 @@ type MakeDirResponse struct {
 
 func (x *MakeDirResponse) Reset() {
 	*x = MakeDirResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[42]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2758,7 +2854,7 @@ func (x *MakeDirResponse) String() string {
 func (*MakeDirResponse) ProtoMessage() {}
 
 func (x *MakeDirResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[42]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2771,7 +2867,7 @@ func (x *MakeDirResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MakeDirResponse.ProtoReflect.Descriptor instead.
 func (*MakeDirResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{42}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *MakeDirResponse) GetFile() *File {
@@ -2792,7 +2888,7 @@ type RenameRequest struct {
 
 func (x *RenameRequest) Reset() {
 	*x = RenameRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[43]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2804,7 +2900,7 @@ func (x *RenameRequest) String() string {
 func (*RenameRequest) ProtoMessage() {}
 
 func (x *RenameRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[43]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2817,7 +2913,7 @@ func (x *RenameRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenameRequest.ProtoReflect.Descriptor instead.
 func (*RenameRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{43}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *RenameRequest) GetFrom() string {
@@ -2850,7 +2946,7 @@ type RenameResponse struct {
 
 func (x *RenameResponse) Reset() {
 	*x = RenameResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[44]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2862,7 +2958,7 @@ func (x *RenameResponse) String() string {
 func (*RenameResponse) ProtoMessage() {}
 
 func (x *RenameResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[44]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2875,7 +2971,7 @@ func (x *RenameResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenameResponse.ProtoReflect.Descriptor instead.
 func (*RenameResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{44}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *RenameResponse) GetFile() *File {
@@ -2895,7 +2991,7 @@ type RemoveRequest struct {
 
 func (x *RemoveRequest) Reset() {
 	*x = RemoveRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[45]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2907,7 +3003,7 @@ func (x *RemoveRequest) String() string {
 func (*RemoveRequest) ProtoMessage() {}
 
 func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[45]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2920,7 +3016,7 @@ func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveRequest.ProtoReflect.Descriptor instead.
 func (*RemoveRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{45}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *RemoveRequest) GetPath() string {
@@ -2945,7 +3041,7 @@ type RemoveResponse struct {
 
 func (x *RemoveResponse) Reset() {
 	*x = RemoveResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[46]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2957,7 +3053,7 @@ func (x *RemoveResponse) String() string {
 func (*RemoveResponse) ProtoMessage() {}
 
 func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[46]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2970,7 +3066,7 @@ func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveResponse.ProtoReflect.Descriptor instead.
 func (*RemoveResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{46}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{48}
 }
 
 type WatchRequest struct {
@@ -2983,7 +3079,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[47]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2995,7 +3091,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[47]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3008,7 +3104,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{47}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *WatchRequest) GetPath() string {
@@ -3037,7 +3133,7 @@ type WatchResponse struct {
 
 func (x *WatchResponse) Reset() {
 	*x = WatchResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[48]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3049,7 +3145,7 @@ func (x *WatchResponse) String() string {
 func (*WatchResponse) ProtoMessage() {}
 
 func (x *WatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[48]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3062,7 +3158,7 @@ func (x *WatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
 func (*WatchResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{48}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *WatchResponse) GetReady() bool {
@@ -3105,7 +3201,7 @@ type ShutdownRequest struct {
 
 func (x *ShutdownRequest) Reset() {
 	*x = ShutdownRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[49]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3117,7 +3213,7 @@ func (x *ShutdownRequest) String() string {
 func (*ShutdownRequest) ProtoMessage() {}
 
 func (x *ShutdownRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[49]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3130,7 +3226,7 @@ func (x *ShutdownRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownRequest.ProtoReflect.Descriptor instead.
 func (*ShutdownRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{49}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ShutdownRequest) GetGrace() *durationpb.Duration {
@@ -3155,7 +3251,7 @@ type ShutdownResponse struct {
 
 func (x *ShutdownResponse) Reset() {
 	*x = ShutdownResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[50]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3167,7 +3263,7 @@ func (x *ShutdownResponse) String() string {
 func (*ShutdownResponse) ProtoMessage() {}
 
 func (x *ShutdownResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[50]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3180,7 +3276,7 @@ func (x *ShutdownResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownResponse.ProtoReflect.Descriptor instead.
 func (*ShutdownResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{50}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{52}
 }
 
 type ListExecsResponse_Item struct {
@@ -3195,7 +3291,7 @@ type ListExecsResponse_Item struct {
 
 func (x *ListExecsResponse_Item) Reset() {
 	*x = ListExecsResponse_Item{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[51]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3207,7 +3303,7 @@ func (x *ListExecsResponse_Item) String() string {
 func (*ListExecsResponse_Item) ProtoMessage() {}
 
 func (x *ListExecsResponse_Item) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[51]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3348,6 +3444,11 @@ const file_cubby_guest_v1_guest_proto_rawDesc = "" +
 	"\bpatience\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\bpatience\"F\n" +
 	"\x12SignalExecResponse\x12\x1a\n" +
 	"\boutlived\x18\x01 \x01(\bR\boutlived\x12\x14\n" +
+	"\x05spare\x18\x02 \x03(\x03R\x05spare\"H\n" +
+	"\x0fUnkilledRequest\x125\n" +
+	"\bpatience\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\bpatience\"D\n" +
+	"\x10UnkilledResponse\x12\x1a\n" +
+	"\boutlived\x18\x01 \x01(\bR\boutlived\x12\x14\n" +
 	"\x05spare\x18\x02 \x03(\x03R\x05spare\"l\n" +
 	"\x11WriteStdinRequest\x12\x19\n" +
 	"\bexec_uid\x18\x01 \x01(\tR\aexecUid\x12\x16\n" +
@@ -3482,7 +3583,7 @@ const file_cubby_guest_v1_guest_proto_rawDesc = "" +
 	"\x11FILE_TYPE_REGULAR\x10\x01\x12\x17\n" +
 	"\x13FILE_TYPE_DIRECTORY\x10\x02\x12\x15\n" +
 	"\x11FILE_TYPE_SYMLINK\x10\x03\x12\x13\n" +
-	"\x0fFILE_TYPE_OTHER\x10\x042\xe4\f\n" +
+	"\x0fFILE_TYPE_OTHER\x10\x042\xb3\r\n" +
 	"\fGuestService\x12D\n" +
 	"\x05Hello\x12\x1c.cubby.guest.v1.HelloRequest\x1a\x1d.cubby.guest.v1.HelloResponse\x12C\n" +
 	"\x04Exec\x12\x1b.cubby.guest.v1.ExecRequest\x1a\x1c.cubby.guest.v1.ExecResponse0\x01\x12J\n" +
@@ -3490,7 +3591,8 @@ const file_cubby_guest_v1_guest_proto_rawDesc = "" +
 	"\vReleaseExec\x12\".cubby.guest.v1.ReleaseExecRequest\x1a#.cubby.guest.v1.ReleaseExecResponse\x12P\n" +
 	"\tListExecs\x12 .cubby.guest.v1.ListExecsRequest\x1a!.cubby.guest.v1.ListExecsResponse\x12S\n" +
 	"\n" +
-	"SignalExec\x12!.cubby.guest.v1.SignalExecRequest\x1a\".cubby.guest.v1.SignalExecResponse\x12S\n" +
+	"SignalExec\x12!.cubby.guest.v1.SignalExecRequest\x1a\".cubby.guest.v1.SignalExecResponse\x12M\n" +
+	"\bUnkilled\x12\x1f.cubby.guest.v1.UnkilledRequest\x1a .cubby.guest.v1.UnkilledResponse\x12S\n" +
 	"\n" +
 	"WriteStdin\x12!.cubby.guest.v1.WriteStdinRequest\x1a\".cubby.guest.v1.WriteStdinResponse\x12S\n" +
 	"\n" +
@@ -3521,7 +3623,7 @@ func file_cubby_guest_v1_guest_proto_rawDescGZIP() []byte {
 }
 
 var file_cubby_guest_v1_guest_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_cubby_guest_v1_guest_proto_msgTypes = make([]protoimpl.MessageInfo, 52)
+var file_cubby_guest_v1_guest_proto_msgTypes = make([]protoimpl.MessageInfo, 54)
 var file_cubby_guest_v1_guest_proto_goTypes = []any{
 	(Stream)(0),                     // 0: cubby.guest.v1.Stream
 	(ExitReason)(0),                 // 1: cubby.guest.v1.ExitReason
@@ -3546,122 +3648,127 @@ var file_cubby_guest_v1_guest_proto_goTypes = []any{
 	(*ListExecsResponse)(nil),       // 20: cubby.guest.v1.ListExecsResponse
 	(*SignalExecRequest)(nil),       // 21: cubby.guest.v1.SignalExecRequest
 	(*SignalExecResponse)(nil),      // 22: cubby.guest.v1.SignalExecResponse
-	(*WriteStdinRequest)(nil),       // 23: cubby.guest.v1.WriteStdinRequest
-	(*WriteStdinResponse)(nil),      // 24: cubby.guest.v1.WriteStdinResponse
-	(*ResizeExecRequest)(nil),       // 25: cubby.guest.v1.ResizeExecRequest
-	(*ResizeExecResponse)(nil),      // 26: cubby.guest.v1.ResizeExecResponse
-	(*KernelSpec)(nil),              // 27: cubby.guest.v1.KernelSpec
-	(*Kernel)(nil),                  // 28: cubby.guest.v1.Kernel
-	(*KernelKind)(nil),              // 29: cubby.guest.v1.KernelKind
-	(*CreateKernelRequest)(nil),     // 30: cubby.guest.v1.CreateKernelRequest
-	(*CreateKernelResponse)(nil),    // 31: cubby.guest.v1.CreateKernelResponse
-	(*ListKernelsRequest)(nil),      // 32: cubby.guest.v1.ListKernelsRequest
-	(*ListKernelsResponse)(nil),     // 33: cubby.guest.v1.ListKernelsResponse
-	(*InterruptKernelRequest)(nil),  // 34: cubby.guest.v1.InterruptKernelRequest
-	(*InterruptKernelResponse)(nil), // 35: cubby.guest.v1.InterruptKernelResponse
-	(*RestartKernelRequest)(nil),    // 36: cubby.guest.v1.RestartKernelRequest
-	(*RestartKernelResponse)(nil),   // 37: cubby.guest.v1.RestartKernelResponse
-	(*DeleteKernelRequest)(nil),     // 38: cubby.guest.v1.DeleteKernelRequest
-	(*DeleteKernelResponse)(nil),    // 39: cubby.guest.v1.DeleteKernelResponse
-	(*File)(nil),                    // 40: cubby.guest.v1.File
-	(*StatRequest)(nil),             // 41: cubby.guest.v1.StatRequest
-	(*StatResponse)(nil),            // 42: cubby.guest.v1.StatResponse
-	(*ListDirRequest)(nil),          // 43: cubby.guest.v1.ListDirRequest
-	(*ListDirResponse)(nil),         // 44: cubby.guest.v1.ListDirResponse
-	(*MakeDirRequest)(nil),          // 45: cubby.guest.v1.MakeDirRequest
-	(*MakeDirResponse)(nil),         // 46: cubby.guest.v1.MakeDirResponse
-	(*RenameRequest)(nil),           // 47: cubby.guest.v1.RenameRequest
-	(*RenameResponse)(nil),          // 48: cubby.guest.v1.RenameResponse
-	(*RemoveRequest)(nil),           // 49: cubby.guest.v1.RemoveRequest
-	(*RemoveResponse)(nil),          // 50: cubby.guest.v1.RemoveResponse
-	(*WatchRequest)(nil),            // 51: cubby.guest.v1.WatchRequest
-	(*WatchResponse)(nil),           // 52: cubby.guest.v1.WatchResponse
-	(*ShutdownRequest)(nil),         // 53: cubby.guest.v1.ShutdownRequest
-	(*ShutdownResponse)(nil),        // 54: cubby.guest.v1.ShutdownResponse
-	(*ListExecsResponse_Item)(nil),  // 55: cubby.guest.v1.ListExecsResponse.Item
-	(*timestamppb.Timestamp)(nil),   // 56: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),     // 57: google.protobuf.Duration
+	(*UnkilledRequest)(nil),         // 23: cubby.guest.v1.UnkilledRequest
+	(*UnkilledResponse)(nil),        // 24: cubby.guest.v1.UnkilledResponse
+	(*WriteStdinRequest)(nil),       // 25: cubby.guest.v1.WriteStdinRequest
+	(*WriteStdinResponse)(nil),      // 26: cubby.guest.v1.WriteStdinResponse
+	(*ResizeExecRequest)(nil),       // 27: cubby.guest.v1.ResizeExecRequest
+	(*ResizeExecResponse)(nil),      // 28: cubby.guest.v1.ResizeExecResponse
+	(*KernelSpec)(nil),              // 29: cubby.guest.v1.KernelSpec
+	(*Kernel)(nil),                  // 30: cubby.guest.v1.Kernel
+	(*KernelKind)(nil),              // 31: cubby.guest.v1.KernelKind
+	(*CreateKernelRequest)(nil),     // 32: cubby.guest.v1.CreateKernelRequest
+	(*CreateKernelResponse)(nil),    // 33: cubby.guest.v1.CreateKernelResponse
+	(*ListKernelsRequest)(nil),      // 34: cubby.guest.v1.ListKernelsRequest
+	(*ListKernelsResponse)(nil),     // 35: cubby.guest.v1.ListKernelsResponse
+	(*InterruptKernelRequest)(nil),  // 36: cubby.guest.v1.InterruptKernelRequest
+	(*InterruptKernelResponse)(nil), // 37: cubby.guest.v1.InterruptKernelResponse
+	(*RestartKernelRequest)(nil),    // 38: cubby.guest.v1.RestartKernelRequest
+	(*RestartKernelResponse)(nil),   // 39: cubby.guest.v1.RestartKernelResponse
+	(*DeleteKernelRequest)(nil),     // 40: cubby.guest.v1.DeleteKernelRequest
+	(*DeleteKernelResponse)(nil),    // 41: cubby.guest.v1.DeleteKernelResponse
+	(*File)(nil),                    // 42: cubby.guest.v1.File
+	(*StatRequest)(nil),             // 43: cubby.guest.v1.StatRequest
+	(*StatResponse)(nil),            // 44: cubby.guest.v1.StatResponse
+	(*ListDirRequest)(nil),          // 45: cubby.guest.v1.ListDirRequest
+	(*ListDirResponse)(nil),         // 46: cubby.guest.v1.ListDirResponse
+	(*MakeDirRequest)(nil),          // 47: cubby.guest.v1.MakeDirRequest
+	(*MakeDirResponse)(nil),         // 48: cubby.guest.v1.MakeDirResponse
+	(*RenameRequest)(nil),           // 49: cubby.guest.v1.RenameRequest
+	(*RenameResponse)(nil),          // 50: cubby.guest.v1.RenameResponse
+	(*RemoveRequest)(nil),           // 51: cubby.guest.v1.RemoveRequest
+	(*RemoveResponse)(nil),          // 52: cubby.guest.v1.RemoveResponse
+	(*WatchRequest)(nil),            // 53: cubby.guest.v1.WatchRequest
+	(*WatchResponse)(nil),           // 54: cubby.guest.v1.WatchResponse
+	(*ShutdownRequest)(nil),         // 55: cubby.guest.v1.ShutdownRequest
+	(*ShutdownResponse)(nil),        // 56: cubby.guest.v1.ShutdownResponse
+	(*ListExecsResponse_Item)(nil),  // 57: cubby.guest.v1.ListExecsResponse.Item
+	(*timestamppb.Timestamp)(nil),   // 58: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),     // 59: google.protobuf.Duration
 }
 var file_cubby_guest_v1_guest_proto_depIdxs = []int32{
-	56, // 0: cubby.guest.v1.HelloResponse.started_at:type_name -> google.protobuf.Timestamp
+	58, // 0: cubby.guest.v1.HelloResponse.started_at:type_name -> google.protobuf.Timestamp
 	7,  // 1: cubby.guest.v1.ExecStart.pty:type_name -> cubby.guest.v1.WindowSize
-	57, // 2: cubby.guest.v1.ExecStart.timeout:type_name -> google.protobuf.Duration
+	59, // 2: cubby.guest.v1.ExecStart.timeout:type_name -> google.protobuf.Duration
 	9,  // 3: cubby.guest.v1.ExecStart.cell:type_name -> cubby.guest.v1.Cell
 	8,  // 4: cubby.guest.v1.ExecRequest.start:type_name -> cubby.guest.v1.ExecStart
-	56, // 5: cubby.guest.v1.ExecStarted.at:type_name -> google.protobuf.Timestamp
+	58, // 5: cubby.guest.v1.ExecStarted.at:type_name -> google.protobuf.Timestamp
 	0,  // 6: cubby.guest.v1.ExecOutput.stream:type_name -> cubby.guest.v1.Stream
-	56, // 7: cubby.guest.v1.ExecOutput.at:type_name -> google.protobuf.Timestamp
+	58, // 7: cubby.guest.v1.ExecOutput.at:type_name -> google.protobuf.Timestamp
 	1,  // 8: cubby.guest.v1.ExecExit.reason:type_name -> cubby.guest.v1.ExitReason
-	56, // 9: cubby.guest.v1.ExecExit.at:type_name -> google.protobuf.Timestamp
+	58, // 9: cubby.guest.v1.ExecExit.at:type_name -> google.protobuf.Timestamp
 	11, // 10: cubby.guest.v1.ExecResponse.started:type_name -> cubby.guest.v1.ExecStarted
 	12, // 11: cubby.guest.v1.ExecResponse.output:type_name -> cubby.guest.v1.ExecOutput
 	13, // 12: cubby.guest.v1.ExecResponse.exit:type_name -> cubby.guest.v1.ExecExit
-	55, // 13: cubby.guest.v1.ListExecsResponse.execs:type_name -> cubby.guest.v1.ListExecsResponse.Item
+	57, // 13: cubby.guest.v1.ListExecsResponse.execs:type_name -> cubby.guest.v1.ListExecsResponse.Item
 	1,  // 14: cubby.guest.v1.SignalExecRequest.reason:type_name -> cubby.guest.v1.ExitReason
-	57, // 15: cubby.guest.v1.SignalExecRequest.patience:type_name -> google.protobuf.Duration
-	7,  // 16: cubby.guest.v1.ResizeExecRequest.size:type_name -> cubby.guest.v1.WindowSize
-	2,  // 17: cubby.guest.v1.Kernel.status:type_name -> cubby.guest.v1.KernelStatus
-	56, // 18: cubby.guest.v1.Kernel.created_at:type_name -> google.protobuf.Timestamp
-	56, // 19: cubby.guest.v1.Kernel.started_at:type_name -> google.protobuf.Timestamp
-	27, // 20: cubby.guest.v1.CreateKernelRequest.kernel:type_name -> cubby.guest.v1.KernelSpec
-	28, // 21: cubby.guest.v1.CreateKernelResponse.kernel:type_name -> cubby.guest.v1.Kernel
-	28, // 22: cubby.guest.v1.ListKernelsResponse.kernels:type_name -> cubby.guest.v1.Kernel
-	29, // 23: cubby.guest.v1.ListKernelsResponse.kinds:type_name -> cubby.guest.v1.KernelKind
-	28, // 24: cubby.guest.v1.InterruptKernelResponse.kernel:type_name -> cubby.guest.v1.Kernel
-	28, // 25: cubby.guest.v1.RestartKernelResponse.kernel:type_name -> cubby.guest.v1.Kernel
-	3,  // 26: cubby.guest.v1.File.type:type_name -> cubby.guest.v1.FileType
-	56, // 27: cubby.guest.v1.File.mod_time:type_name -> google.protobuf.Timestamp
-	40, // 28: cubby.guest.v1.StatResponse.file:type_name -> cubby.guest.v1.File
-	40, // 29: cubby.guest.v1.ListDirResponse.files:type_name -> cubby.guest.v1.File
-	40, // 30: cubby.guest.v1.MakeDirResponse.file:type_name -> cubby.guest.v1.File
-	40, // 31: cubby.guest.v1.RenameResponse.file:type_name -> cubby.guest.v1.File
-	56, // 32: cubby.guest.v1.WatchResponse.at:type_name -> google.protobuf.Timestamp
-	57, // 33: cubby.guest.v1.ShutdownRequest.grace:type_name -> google.protobuf.Duration
-	5,  // 34: cubby.guest.v1.GuestService.Hello:input_type -> cubby.guest.v1.HelloRequest
-	10, // 35: cubby.guest.v1.GuestService.Exec:input_type -> cubby.guest.v1.ExecRequest
-	15, // 36: cubby.guest.v1.GuestService.AckExec:input_type -> cubby.guest.v1.AckExecRequest
-	17, // 37: cubby.guest.v1.GuestService.ReleaseExec:input_type -> cubby.guest.v1.ReleaseExecRequest
-	19, // 38: cubby.guest.v1.GuestService.ListExecs:input_type -> cubby.guest.v1.ListExecsRequest
-	21, // 39: cubby.guest.v1.GuestService.SignalExec:input_type -> cubby.guest.v1.SignalExecRequest
-	23, // 40: cubby.guest.v1.GuestService.WriteStdin:input_type -> cubby.guest.v1.WriteStdinRequest
-	25, // 41: cubby.guest.v1.GuestService.ResizeExec:input_type -> cubby.guest.v1.ResizeExecRequest
-	30, // 42: cubby.guest.v1.GuestService.CreateKernel:input_type -> cubby.guest.v1.CreateKernelRequest
-	32, // 43: cubby.guest.v1.GuestService.ListKernels:input_type -> cubby.guest.v1.ListKernelsRequest
-	34, // 44: cubby.guest.v1.GuestService.InterruptKernel:input_type -> cubby.guest.v1.InterruptKernelRequest
-	36, // 45: cubby.guest.v1.GuestService.RestartKernel:input_type -> cubby.guest.v1.RestartKernelRequest
-	38, // 46: cubby.guest.v1.GuestService.DeleteKernel:input_type -> cubby.guest.v1.DeleteKernelRequest
-	41, // 47: cubby.guest.v1.GuestService.Stat:input_type -> cubby.guest.v1.StatRequest
-	43, // 48: cubby.guest.v1.GuestService.ListDir:input_type -> cubby.guest.v1.ListDirRequest
-	45, // 49: cubby.guest.v1.GuestService.MakeDir:input_type -> cubby.guest.v1.MakeDirRequest
-	47, // 50: cubby.guest.v1.GuestService.Rename:input_type -> cubby.guest.v1.RenameRequest
-	49, // 51: cubby.guest.v1.GuestService.Remove:input_type -> cubby.guest.v1.RemoveRequest
-	51, // 52: cubby.guest.v1.GuestService.Watch:input_type -> cubby.guest.v1.WatchRequest
-	53, // 53: cubby.guest.v1.GuestService.Shutdown:input_type -> cubby.guest.v1.ShutdownRequest
-	6,  // 54: cubby.guest.v1.GuestService.Hello:output_type -> cubby.guest.v1.HelloResponse
-	14, // 55: cubby.guest.v1.GuestService.Exec:output_type -> cubby.guest.v1.ExecResponse
-	16, // 56: cubby.guest.v1.GuestService.AckExec:output_type -> cubby.guest.v1.AckExecResponse
-	18, // 57: cubby.guest.v1.GuestService.ReleaseExec:output_type -> cubby.guest.v1.ReleaseExecResponse
-	20, // 58: cubby.guest.v1.GuestService.ListExecs:output_type -> cubby.guest.v1.ListExecsResponse
-	22, // 59: cubby.guest.v1.GuestService.SignalExec:output_type -> cubby.guest.v1.SignalExecResponse
-	24, // 60: cubby.guest.v1.GuestService.WriteStdin:output_type -> cubby.guest.v1.WriteStdinResponse
-	26, // 61: cubby.guest.v1.GuestService.ResizeExec:output_type -> cubby.guest.v1.ResizeExecResponse
-	31, // 62: cubby.guest.v1.GuestService.CreateKernel:output_type -> cubby.guest.v1.CreateKernelResponse
-	33, // 63: cubby.guest.v1.GuestService.ListKernels:output_type -> cubby.guest.v1.ListKernelsResponse
-	35, // 64: cubby.guest.v1.GuestService.InterruptKernel:output_type -> cubby.guest.v1.InterruptKernelResponse
-	37, // 65: cubby.guest.v1.GuestService.RestartKernel:output_type -> cubby.guest.v1.RestartKernelResponse
-	39, // 66: cubby.guest.v1.GuestService.DeleteKernel:output_type -> cubby.guest.v1.DeleteKernelResponse
-	42, // 67: cubby.guest.v1.GuestService.Stat:output_type -> cubby.guest.v1.StatResponse
-	44, // 68: cubby.guest.v1.GuestService.ListDir:output_type -> cubby.guest.v1.ListDirResponse
-	46, // 69: cubby.guest.v1.GuestService.MakeDir:output_type -> cubby.guest.v1.MakeDirResponse
-	48, // 70: cubby.guest.v1.GuestService.Rename:output_type -> cubby.guest.v1.RenameResponse
-	50, // 71: cubby.guest.v1.GuestService.Remove:output_type -> cubby.guest.v1.RemoveResponse
-	52, // 72: cubby.guest.v1.GuestService.Watch:output_type -> cubby.guest.v1.WatchResponse
-	54, // 73: cubby.guest.v1.GuestService.Shutdown:output_type -> cubby.guest.v1.ShutdownResponse
-	54, // [54:74] is the sub-list for method output_type
-	34, // [34:54] is the sub-list for method input_type
-	34, // [34:34] is the sub-list for extension type_name
-	34, // [34:34] is the sub-list for extension extendee
-	0,  // [0:34] is the sub-list for field type_name
+	59, // 15: cubby.guest.v1.SignalExecRequest.patience:type_name -> google.protobuf.Duration
+	59, // 16: cubby.guest.v1.UnkilledRequest.patience:type_name -> google.protobuf.Duration
+	7,  // 17: cubby.guest.v1.ResizeExecRequest.size:type_name -> cubby.guest.v1.WindowSize
+	2,  // 18: cubby.guest.v1.Kernel.status:type_name -> cubby.guest.v1.KernelStatus
+	58, // 19: cubby.guest.v1.Kernel.created_at:type_name -> google.protobuf.Timestamp
+	58, // 20: cubby.guest.v1.Kernel.started_at:type_name -> google.protobuf.Timestamp
+	29, // 21: cubby.guest.v1.CreateKernelRequest.kernel:type_name -> cubby.guest.v1.KernelSpec
+	30, // 22: cubby.guest.v1.CreateKernelResponse.kernel:type_name -> cubby.guest.v1.Kernel
+	30, // 23: cubby.guest.v1.ListKernelsResponse.kernels:type_name -> cubby.guest.v1.Kernel
+	31, // 24: cubby.guest.v1.ListKernelsResponse.kinds:type_name -> cubby.guest.v1.KernelKind
+	30, // 25: cubby.guest.v1.InterruptKernelResponse.kernel:type_name -> cubby.guest.v1.Kernel
+	30, // 26: cubby.guest.v1.RestartKernelResponse.kernel:type_name -> cubby.guest.v1.Kernel
+	3,  // 27: cubby.guest.v1.File.type:type_name -> cubby.guest.v1.FileType
+	58, // 28: cubby.guest.v1.File.mod_time:type_name -> google.protobuf.Timestamp
+	42, // 29: cubby.guest.v1.StatResponse.file:type_name -> cubby.guest.v1.File
+	42, // 30: cubby.guest.v1.ListDirResponse.files:type_name -> cubby.guest.v1.File
+	42, // 31: cubby.guest.v1.MakeDirResponse.file:type_name -> cubby.guest.v1.File
+	42, // 32: cubby.guest.v1.RenameResponse.file:type_name -> cubby.guest.v1.File
+	58, // 33: cubby.guest.v1.WatchResponse.at:type_name -> google.protobuf.Timestamp
+	59, // 34: cubby.guest.v1.ShutdownRequest.grace:type_name -> google.protobuf.Duration
+	5,  // 35: cubby.guest.v1.GuestService.Hello:input_type -> cubby.guest.v1.HelloRequest
+	10, // 36: cubby.guest.v1.GuestService.Exec:input_type -> cubby.guest.v1.ExecRequest
+	15, // 37: cubby.guest.v1.GuestService.AckExec:input_type -> cubby.guest.v1.AckExecRequest
+	17, // 38: cubby.guest.v1.GuestService.ReleaseExec:input_type -> cubby.guest.v1.ReleaseExecRequest
+	19, // 39: cubby.guest.v1.GuestService.ListExecs:input_type -> cubby.guest.v1.ListExecsRequest
+	21, // 40: cubby.guest.v1.GuestService.SignalExec:input_type -> cubby.guest.v1.SignalExecRequest
+	23, // 41: cubby.guest.v1.GuestService.Unkilled:input_type -> cubby.guest.v1.UnkilledRequest
+	25, // 42: cubby.guest.v1.GuestService.WriteStdin:input_type -> cubby.guest.v1.WriteStdinRequest
+	27, // 43: cubby.guest.v1.GuestService.ResizeExec:input_type -> cubby.guest.v1.ResizeExecRequest
+	32, // 44: cubby.guest.v1.GuestService.CreateKernel:input_type -> cubby.guest.v1.CreateKernelRequest
+	34, // 45: cubby.guest.v1.GuestService.ListKernels:input_type -> cubby.guest.v1.ListKernelsRequest
+	36, // 46: cubby.guest.v1.GuestService.InterruptKernel:input_type -> cubby.guest.v1.InterruptKernelRequest
+	38, // 47: cubby.guest.v1.GuestService.RestartKernel:input_type -> cubby.guest.v1.RestartKernelRequest
+	40, // 48: cubby.guest.v1.GuestService.DeleteKernel:input_type -> cubby.guest.v1.DeleteKernelRequest
+	43, // 49: cubby.guest.v1.GuestService.Stat:input_type -> cubby.guest.v1.StatRequest
+	45, // 50: cubby.guest.v1.GuestService.ListDir:input_type -> cubby.guest.v1.ListDirRequest
+	47, // 51: cubby.guest.v1.GuestService.MakeDir:input_type -> cubby.guest.v1.MakeDirRequest
+	49, // 52: cubby.guest.v1.GuestService.Rename:input_type -> cubby.guest.v1.RenameRequest
+	51, // 53: cubby.guest.v1.GuestService.Remove:input_type -> cubby.guest.v1.RemoveRequest
+	53, // 54: cubby.guest.v1.GuestService.Watch:input_type -> cubby.guest.v1.WatchRequest
+	55, // 55: cubby.guest.v1.GuestService.Shutdown:input_type -> cubby.guest.v1.ShutdownRequest
+	6,  // 56: cubby.guest.v1.GuestService.Hello:output_type -> cubby.guest.v1.HelloResponse
+	14, // 57: cubby.guest.v1.GuestService.Exec:output_type -> cubby.guest.v1.ExecResponse
+	16, // 58: cubby.guest.v1.GuestService.AckExec:output_type -> cubby.guest.v1.AckExecResponse
+	18, // 59: cubby.guest.v1.GuestService.ReleaseExec:output_type -> cubby.guest.v1.ReleaseExecResponse
+	20, // 60: cubby.guest.v1.GuestService.ListExecs:output_type -> cubby.guest.v1.ListExecsResponse
+	22, // 61: cubby.guest.v1.GuestService.SignalExec:output_type -> cubby.guest.v1.SignalExecResponse
+	24, // 62: cubby.guest.v1.GuestService.Unkilled:output_type -> cubby.guest.v1.UnkilledResponse
+	26, // 63: cubby.guest.v1.GuestService.WriteStdin:output_type -> cubby.guest.v1.WriteStdinResponse
+	28, // 64: cubby.guest.v1.GuestService.ResizeExec:output_type -> cubby.guest.v1.ResizeExecResponse
+	33, // 65: cubby.guest.v1.GuestService.CreateKernel:output_type -> cubby.guest.v1.CreateKernelResponse
+	35, // 66: cubby.guest.v1.GuestService.ListKernels:output_type -> cubby.guest.v1.ListKernelsResponse
+	37, // 67: cubby.guest.v1.GuestService.InterruptKernel:output_type -> cubby.guest.v1.InterruptKernelResponse
+	39, // 68: cubby.guest.v1.GuestService.RestartKernel:output_type -> cubby.guest.v1.RestartKernelResponse
+	41, // 69: cubby.guest.v1.GuestService.DeleteKernel:output_type -> cubby.guest.v1.DeleteKernelResponse
+	44, // 70: cubby.guest.v1.GuestService.Stat:output_type -> cubby.guest.v1.StatResponse
+	46, // 71: cubby.guest.v1.GuestService.ListDir:output_type -> cubby.guest.v1.ListDirResponse
+	48, // 72: cubby.guest.v1.GuestService.MakeDir:output_type -> cubby.guest.v1.MakeDirResponse
+	50, // 73: cubby.guest.v1.GuestService.Rename:output_type -> cubby.guest.v1.RenameResponse
+	52, // 74: cubby.guest.v1.GuestService.Remove:output_type -> cubby.guest.v1.RemoveResponse
+	54, // 75: cubby.guest.v1.GuestService.Watch:output_type -> cubby.guest.v1.WatchResponse
+	56, // 76: cubby.guest.v1.GuestService.Shutdown:output_type -> cubby.guest.v1.ShutdownResponse
+	56, // [56:77] is the sub-list for method output_type
+	35, // [35:56] is the sub-list for method input_type
+	35, // [35:35] is the sub-list for extension type_name
+	35, // [35:35] is the sub-list for extension extendee
+	0,  // [0:35] is the sub-list for field type_name
 }
 
 func init() { file_cubby_guest_v1_guest_proto_init() }
@@ -3680,7 +3787,7 @@ func file_cubby_guest_v1_guest_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cubby_guest_v1_guest_proto_rawDesc), len(file_cubby_guest_v1_guest_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   52,
+			NumMessages:   54,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

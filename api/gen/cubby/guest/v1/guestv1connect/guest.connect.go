@@ -54,6 +54,8 @@ const (
 	GuestServiceListExecsProcedure = "/cubby.guest.v1.GuestService/ListExecs"
 	// GuestServiceSignalExecProcedure is the fully-qualified name of the GuestService's SignalExec RPC.
 	GuestServiceSignalExecProcedure = "/cubby.guest.v1.GuestService/SignalExec"
+	// GuestServiceUnkilledProcedure is the fully-qualified name of the GuestService's Unkilled RPC.
+	GuestServiceUnkilledProcedure = "/cubby.guest.v1.GuestService/Unkilled"
 	// GuestServiceWriteStdinProcedure is the fully-qualified name of the GuestService's WriteStdin RPC.
 	GuestServiceWriteStdinProcedure = "/cubby.guest.v1.GuestService/WriteStdin"
 	// GuestServiceResizeExecProcedure is the fully-qualified name of the GuestService's ResizeExec RPC.
@@ -108,6 +110,9 @@ type GuestServiceClient interface {
 	// process that descends from it, wherever it went. A tree kill returns when
 	// none of them is left.
 	SignalExec(context.Context, *connect.Request[v1.SignalExecRequest]) (*connect.Response[v1.SignalExecResponse], error)
+	// Unkilled says which of all trees that the agent is killing live on, those
+	// of kernels too. The host asks while it waits for the end of one.
+	Unkilled(context.Context, *connect.Request[v1.UnkilledRequest]) (*connect.Response[v1.UnkilledResponse], error)
 	// WriteStdin writes at an offset: bytes that were written already are
 	// skipped, so a repeat is harmless. It returns when the command took them.
 	WriteStdin(context.Context, *connect.Request[v1.WriteStdinRequest]) (*connect.Response[v1.WriteStdinResponse], error)
@@ -179,6 +184,12 @@ func NewGuestServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			httpClient,
 			baseURL+GuestServiceSignalExecProcedure,
 			connect.WithSchema(guestServiceMethods.ByName("SignalExec")),
+			connect.WithClientOptions(opts...),
+		),
+		unkilled: connect.NewClient[v1.UnkilledRequest, v1.UnkilledResponse](
+			httpClient,
+			baseURL+GuestServiceUnkilledProcedure,
+			connect.WithSchema(guestServiceMethods.ByName("Unkilled")),
 			connect.WithClientOptions(opts...),
 		),
 		writeStdin: connect.NewClient[v1.WriteStdinRequest, v1.WriteStdinResponse](
@@ -276,6 +287,7 @@ type guestServiceClient struct {
 	releaseExec     *connect.Client[v1.ReleaseExecRequest, v1.ReleaseExecResponse]
 	listExecs       *connect.Client[v1.ListExecsRequest, v1.ListExecsResponse]
 	signalExec      *connect.Client[v1.SignalExecRequest, v1.SignalExecResponse]
+	unkilled        *connect.Client[v1.UnkilledRequest, v1.UnkilledResponse]
 	writeStdin      *connect.Client[v1.WriteStdinRequest, v1.WriteStdinResponse]
 	resizeExec      *connect.Client[v1.ResizeExecRequest, v1.ResizeExecResponse]
 	createKernel    *connect.Client[v1.CreateKernelRequest, v1.CreateKernelResponse]
@@ -320,6 +332,11 @@ func (c *guestServiceClient) ListExecs(ctx context.Context, req *connect.Request
 // SignalExec calls cubby.guest.v1.GuestService.SignalExec.
 func (c *guestServiceClient) SignalExec(ctx context.Context, req *connect.Request[v1.SignalExecRequest]) (*connect.Response[v1.SignalExecResponse], error) {
 	return c.signalExec.CallUnary(ctx, req)
+}
+
+// Unkilled calls cubby.guest.v1.GuestService.Unkilled.
+func (c *guestServiceClient) Unkilled(ctx context.Context, req *connect.Request[v1.UnkilledRequest]) (*connect.Response[v1.UnkilledResponse], error) {
+	return c.unkilled.CallUnary(ctx, req)
 }
 
 // WriteStdin calls cubby.guest.v1.GuestService.WriteStdin.
@@ -411,6 +428,9 @@ type GuestServiceHandler interface {
 	// process that descends from it, wherever it went. A tree kill returns when
 	// none of them is left.
 	SignalExec(context.Context, *connect.Request[v1.SignalExecRequest]) (*connect.Response[v1.SignalExecResponse], error)
+	// Unkilled says which of all trees that the agent is killing live on, those
+	// of kernels too. The host asks while it waits for the end of one.
+	Unkilled(context.Context, *connect.Request[v1.UnkilledRequest]) (*connect.Response[v1.UnkilledResponse], error)
 	// WriteStdin writes at an offset: bytes that were written already are
 	// skipped, so a repeat is harmless. It returns when the command took them.
 	WriteStdin(context.Context, *connect.Request[v1.WriteStdinRequest]) (*connect.Response[v1.WriteStdinResponse], error)
@@ -478,6 +498,12 @@ func NewGuestServiceHandler(svc GuestServiceHandler, opts ...connect.HandlerOpti
 		GuestServiceSignalExecProcedure,
 		svc.SignalExec,
 		connect.WithSchema(guestServiceMethods.ByName("SignalExec")),
+		connect.WithHandlerOptions(opts...),
+	)
+	guestServiceUnkilledHandler := connect.NewUnaryHandler(
+		GuestServiceUnkilledProcedure,
+		svc.Unkilled,
+		connect.WithSchema(guestServiceMethods.ByName("Unkilled")),
 		connect.WithHandlerOptions(opts...),
 	)
 	guestServiceWriteStdinHandler := connect.NewUnaryHandler(
@@ -578,6 +604,8 @@ func NewGuestServiceHandler(svc GuestServiceHandler, opts ...connect.HandlerOpti
 			guestServiceListExecsHandler.ServeHTTP(w, r)
 		case GuestServiceSignalExecProcedure:
 			guestServiceSignalExecHandler.ServeHTTP(w, r)
+		case GuestServiceUnkilledProcedure:
+			guestServiceUnkilledHandler.ServeHTTP(w, r)
 		case GuestServiceWriteStdinProcedure:
 			guestServiceWriteStdinHandler.ServeHTTP(w, r)
 		case GuestServiceResizeExecProcedure:
@@ -637,6 +665,10 @@ func (UnimplementedGuestServiceHandler) ListExecs(context.Context, *connect.Requ
 
 func (UnimplementedGuestServiceHandler) SignalExec(context.Context, *connect.Request[v1.SignalExecRequest]) (*connect.Response[v1.SignalExecResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("cubby.guest.v1.GuestService.SignalExec is not implemented"))
+}
+
+func (UnimplementedGuestServiceHandler) Unkilled(context.Context, *connect.Request[v1.UnkilledRequest]) (*connect.Response[v1.UnkilledResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("cubby.guest.v1.GuestService.Unkilled is not implemented"))
 }
 
 func (UnimplementedGuestServiceHandler) WriteStdin(context.Context, *connect.Request[v1.WriteStdinRequest]) (*connect.Response[v1.WriteStdinResponse], error) {

@@ -1,0 +1,54 @@
+//go:build root
+
+package walls_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cubbyhq/cubby/client"
+)
+
+// What of a cell goes on when the cell is interrupted: the interpreter itself,
+// which heeds no interrupt, or children of one that does. In gVisor the first
+// ends the sandbox: it takes all of its memory.
+var cellStorms = []struct{ name, language, code string }{
+	{"interpreter", "python", storm},
+	{"children", "javascript", "require('child_process').spawn('python3', ['-c', `" + storm + "`]); await new Promise(r => setTimeout(r, 100000))"},
+}
+
+// A fork storm that a cell had begun went on after the cell's time limit: only
+// commands were ended by the host.
+func TestForkStormOfACellEndsWithIt(t *testing.T) {
+	sandboxes(t, func(t *testing.T, c *client.Client, id string) {
+		for _, s := range cellStorms {
+			if s.name == "interpreter" && strings.HasSuffix(t.Name(), "/gvisor") {
+				continue
+			}
+			x, err := c.RunCode(t.Context(), id, client.CodeRequest{Code: s.code, Language: s.language, Timeout: time.Second})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("%s: %s", s.name, x.Message)
+			if x.Reason != "timeout" {
+				t.Errorf("%s: it ended with %s: %s", s.name, x.Reason, x.Message)
+			}
+			none(t, c, id)
+		}
+	})
+}
+
+// What a cell leaves belongs to its kernel, and ends with it.
+func TestForkStormThatACellLeftEndsWithItsKernel(t *testing.T) {
+	sandboxes(t, func(t *testing.T, c *client.Client, id string) {
+		code := "import subprocess; subprocess.Popen(['python3', '-c', \"\"\"" + storm + "\"\"\"]); 1"
+		if x, err := c.RunCode(t.Context(), id, client.CodeRequest{Code: code, Language: "python"}); err != nil || x.Reason != "exited" {
+			t.Fatalf("%+v, %v", x, err)
+		}
+		if err := c.DeleteKernel(t.Context(), id, "python"); err != nil {
+			t.Errorf("delete the kernel: %v", err)
+		}
+		none(t, c, id)
+	})
+}
