@@ -22,6 +22,7 @@ type bundle struct {
 	nofile  uint64 // most that RLIMIT_NOFILE can be here
 	oom     int    // oom_score_adj: what the host kills first
 	root    string // the root filesystem as the runtime sees it
+	userns  string // the user namespace that crun joins
 	sysfs   string // prepared /sys of a container
 	cgroup  string // prepared directory of its cgroup view
 	// uploadsDir is the prepared tree of a container's uploads.

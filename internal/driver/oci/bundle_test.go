@@ -51,6 +51,9 @@ func TestBundleGolden(t *testing.T) {
 				note: n, box: box{uid: n.UID, dir: "/data/run/oci/" + string(n.UID)}, cgroups: tt.cgroups, nofile: 20000,
 				root: "/mnt/rootfs", sysfs: "/mnt/sysfs", cgroup: "/mnt/cgroup",
 			}
+			if tt.runtime == crun && tt.idBase > 0 {
+				b.userns = "/proc/1/fd/9"
+			}
 			spec := b.spec()
 			if spec.Annotations[crunFilter] != "" {
 				spec.Annotations[crunFilter] = "(compiled)" // the numbers differ between architectures

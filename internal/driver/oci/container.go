@@ -61,13 +61,16 @@ func (b bundle) container(s *specs.Spec) {
 		s.Linux.Namespaces = append(s.Linux.Namespaces, specs.LinuxNamespace{Type: ns})
 	}
 	if base := b.note.IDBase; base > 0 {
-		s.Linux.Namespaces = append(s.Linux.Namespaces, specs.LinuxNamespace{Type: specs.UserNamespace})
+		s.Linux.Namespaces = append(s.Linux.Namespaces, specs.LinuxNamespace{Type: specs.UserNamespace, Path: b.userns})
 		mapping := []specs.LinuxIDMapping{{ContainerID: 0, HostID: base, Size: idCount}}
 		s.Linux.UIDMappings, s.Linux.GIDMappings = mapping, mapping
 	}
 	// Shared memory dies with the last process that has it: a leftover would
-	// fill the sandbox's memory with nobody to kill for it.
-	s.Linux.Sysctl = map[string]string{"kernel.shm_rmid_forced": "1"}
+	// fill the sandbox's memory with nobody to kill for it. So would semaphores
+	// and message queues of System V, which no process has; they get 2 MiB each.
+	s.Linux.Sysctl = map[string]string{
+		"kernel.shm_rmid_forced": "1", "kernel.sem": "250 32000 100 256", "kernel.msgmni": "128",
+	}
 	s.Linux.RootfsPropagation = "private"
 	s.Linux.MaskedPaths, s.Linux.ReadonlyPaths = maskedPaths, readonlyPaths
 	if b.note.Runtime.Kind == crun {

@@ -301,6 +301,12 @@ func (d *Driver) execute(ctx context.Context, cmd *exec.Cmd, b bundle, boot []by
 		defer dir.Close()
 		cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, int(dir.Fd())
 	}
+	if userns != nil && b.note.Runtime.Kind == crun {
+		// runc makes one of its own: in this one, which is not its user's, it
+		// cannot raise limits without CAP_SYS_RESOURCE, which not all hosts
+		// give.
+		b.userns = fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), userns.Fd())
+	}
 	err = place.thread.do(func() error {
 		if b.note.Isolation == sandbox.Container {
 			s, err := b.prepare(userns)

@@ -192,9 +192,38 @@ func (s *namespaces) newRange() (idRange, error) {
 	return idRange{base: base, file: file}, err
 }
 
-// userNamespace returns a namespace that maps ids 0… to base…, for the
-// id-mapped mounts of a container.
-func userNamespace(base uint32) (*os.File, error) {
+// userNamespace returns a namespace that maps ids 0… to base…. It belongs to
+// the user base: what the kernel counts per user (signals that wait, message
+// queues, inotify instances, locked memory) it counts for the owner of the
+// namespace too, which with root would be all containers and the host's root
+// together.
+func userNamespace(base uint32) (ns *os.File, err error) {
+	t := newThread()
+	defer t.end()
+	err = t.do(func() error {
+		if err := become(base); err != nil {
+			return fmt.Errorf("become the owner of a user namespace: %w", err)
+		}
+		ns, err = bearNamespace(base)
+		return err
+	})
+	return ns, err
+}
+
+// become gives the calling thread other user ids for good, and leaves it its
+// capabilities.
+func become(uid uint32) error {
+	const keepThem = 1 << 2 // SECBIT_NO_SETUID_FIXUP
+	if err := unix.Prctl(unix.PR_SET_SECUREBITS, keepThem, 0, 0, 0); err != nil {
+		return err
+	}
+	if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, uintptr(uid), uintptr(uid), uintptr(uid)); errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+func bearNamespace(base uint32) (*os.File, error) {
 	mapping := []syscall.SysProcIDMap{{ContainerID: 0, HostID: int(base), Size: idCount}}
 	// A namespace needs a process to be born in. With ptrace it stops before
 	// its first instruction and never runs.
@@ -202,8 +231,10 @@ func userNamespace(base uint32) (*os.File, error) {
 		Cloneflags:  unix.CLONE_NEWUSER,
 		UidMappings: mapping,
 		GidMappings: mapping,
-		Ptrace:      true,
-		Pdeathsig:   syscall.SIGKILL,
+		// The agent gives commands their groups.
+		GidMappingsEnableSetgroups: true,
+		Ptrace:                     true,
+		Pdeathsig:                  syscall.SIGKILL,
 	}})
 	if err != nil {
 		return nil, fmt.Errorf("make user namespace: %w", err)
