@@ -10,7 +10,9 @@
 #   flaky          as run, ten times: red when a test failed twice
 #
 # Packages whose subject is the built program or a runtime are tested without
-# the race detector, which would see the test alone; all others with it.
+# the race detector, which would see the test alone; all others with it, but for
+# the tests in files *_volume_*test.go: they move so many bytes that the race
+# detector makes seconds minutes, and what they do is done in small with it.
 #
 # A test that fails is run again by itself, at most twice, and no more than two
 # tests: real sandboxes on a loaded machine miss a time limit now and then. What
@@ -42,10 +44,16 @@ tests() {
     --rerun-fails-report ".cache/tests-$name.again" --jsonfile ".cache/tests-$name.json" -- -vet=off -timeout 45m "$@"
 }
 
-# The three kinds of tests. The scripts of test/e2e run once more with the race
+# volumes lists the files of such tests.
+volumes() { find internal -name '*_volume*_test.go'; }
+volume_packages() { volumes | xargs dirname | sort -u | sed 's,^,./,' | tr '\n' ' '; }
+volume_names() { volumes | xargs sed -n 's/^func \(Test[A-Za-z0-9]*\)(.*/\1/p' | paste -sd'|'; }
+
+# The four kinds of tests. The scripts of test/e2e run once more with the race
 # detector, against the daemon inside of the test; they need no root for that.
 program_tests() { CGO_ENABLED=0 tests program "$(list ./test/e2e "${programs[@]}")" -trimpath -tags root "$@"; }
 raced_tests() { tests raced "$(raced | tr '\n' ' ')" -race -tags root "$@"; }
+volume_tests() { CGO_ENABLED=0 tests volume "$(volume_packages)" -trimpath -tags root -run "^($(volume_names))\$" "$@"; }
 script_tests() { tests scripts ./test/e2e -race "$@"; }
 
 prepare() {
@@ -82,8 +90,10 @@ compile)
   # shellcheck disable=SC2046 # one argument a package
   scripts/go list -race -tags root -export -test $(raced) >/dev/null
   scripts/go list -race -export -test ./test/e2e >/dev/null
+  # The S3 server of internal/archive/archivetest.
+  CGO_ENABLED=0 scripts/go build -trimpath -ldflags='-s -w' -modfile=tools/s3/go.mod -o .cache/tools/versitygw github.com/versity/versitygw/cmd/versitygw
   # shellcheck disable=SC2046 # as above
-  CGO_ENABLED=0 scripts/go list -trimpath -tags root -export -test $(list "${programs[@]}") >/dev/null
+  CGO_ENABLED=0 scripts/go list -trimpath -tags root -export -test $(list "${programs[@]}") $(volume_packages) >/dev/null
   ;;
 run)
   shift
@@ -95,6 +105,7 @@ run)
   beside=$!
   failed=0
   raced_tests -p 2 "$@" || failed=1
+  volume_tests "$@" || failed=1
   script_tests "$@" || failed=1
   wait "$beside" || failed=1
   cat .cache/tests-*.json >.cache/tests.json
@@ -112,6 +123,7 @@ budget)
   again=()
   program_tests -p 1 -count=1
   raced_tests -p 1 -count=1
+  volume_tests -p 1 -count=1
   script_tests -count=1
   cat .cache/tests-*.json >.cache/tests.json
   slow=$(over 1.5)
@@ -122,6 +134,7 @@ flaky)
   again=()
   program_tests -p 2 -count=10 -timeout 6h || true
   raced_tests -p 2 -count=10 -timeout 6h || true
+  volume_tests -p 2 -count=10 -timeout 6h || true
   script_tests -count=10 -timeout 6h || true
   cat .cache/tests-*.json >.cache/tests.json
   # That of a subtest is one of its test too.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
+	"golang.org/x/sys/unix"
 )
 
 // The server's keys and its one bucket.
@@ -84,7 +85,8 @@ func Start(t testing.TB) *Server {
 // Kill ends the server, as a storage that is away.
 func (s *Server) Kill() error { return s.cmd.Process.Kill() }
 
-// build makes the program once; later calls find it in go's cache.
+// build makes the program once for all packages: go leaves alone what is there
+// and up to date.
 func build(t testing.TB) string {
 	t.Helper()
 	module, err := exec.Command("go", "env", "GOMOD").Output()
@@ -92,7 +94,19 @@ func build(t testing.TB) string {
 		t.Fatal(err)
 	}
 	root := filepath.Dir(string(bytes.TrimSpace(module)))
-	program := filepath.Join(t.TempDir(), "versitygw")
+	program := filepath.Join(root, ".cache", "tools", "versitygw")
+	if err := os.MkdirAll(filepath.Dir(program), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	// Another package's test may be writing or starting it.
+	lock, err := os.OpenFile(program+".lock", os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
 	cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-modfile=tools/s3/go.mod", "-o", program, "github.com/versity/versitygw/cmd/versitygw")
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
