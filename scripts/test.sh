@@ -145,7 +145,7 @@ flaky)
 long)
   prepare
   again=()
-  CGO_ENABLED=0 tests long "$(list ./test/e2e ./internal/cli)" -trimpath -tags root,long -count=1 -timeout 3h
+  CGO_ENABLED=0 tests long "$(list ./test/e2e ./internal/cli ./internal/image)" -trimpath -tags root,long -count=1 -timeout 3h
   CUBBY_TEST_BIN=$PWD/bin/cubby-race CGO_ENABLED=0 tests race-built ./test/e2e -trimpath -tags root,long -run 'TestReal$' -count=1 -timeout 3h
   tests drivers ./internal/driver/oci -race -tags root -count=1
   ;;

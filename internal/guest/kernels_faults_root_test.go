@@ -204,9 +204,9 @@ func TestCellAfterQuit(t *testing.T) {
 		language, code string
 		rounds         int
 	}{
-		{"python", "exit()", 6}, {"python", "quit()", 1}, {"r", "quit()", 6}, {"r", "q('no')", 1},
-		{"python", "import os, threading; threading.Timer(0, os._exit, [0]).start()", 3},
-		{"node", "setTimeout(() => process.exit(0)); 1", 3},
+		{"python", "exit()", 3}, {"python", "quit()", 1}, {"r", "quit()", 3}, {"r", "q('no')", 1},
+		{"python", "import os, threading; threading.Timer(0, os._exit, [0]).start()", 2},
+		{"node", "setTimeout(() => process.exit(0)); 1", 2},
 	} {
 		for range tt.rounds {
 			uid, next := sandbox.NewUID(), sandbox.NewUID()

@@ -83,18 +83,7 @@ func buildTiny(t *testing.T, dir string, offline bool) Image {
 // With a warm cache a build needs no network, and gives the same image again.
 func TestBuildOffline(t *testing.T) {
 	dir := t.TempDir()
-	cache := filepath.Join(dir, cacheName, "tiny")
-	// The base image's cache has all that the tiny one needs. Where it is
-	// missing, the first build fetches.
-	warm := false
-	if from := filepath.Join(testImageDir(t), cacheName, "base"); os.MkdirAll(cache, 0o755) == nil {
-		link := exec.Command("sh", "-c", `cp -al "$@" 2>/dev/null || cp -a "$@"`, "sh", filepath.Join(from, "debs"), filepath.Join(from, "lists"), cache)
-		out, err := link.CombinedOutput()
-		if warm = err == nil; !warm {
-			t.Logf("no cache of the base image: %s", out)
-		}
-	}
-	first := buildTiny(t, dir, warm)
+	first := buildTiny(t, dir, warmCache(t, filepath.Join(dir, cacheName, "tiny")))
 	if again := buildTiny(t, dir, true); again.Digest != first.Digest || !again.CreatedAt.Equal(first.CreatedAt) {
 		t.Errorf("the same inputs were built again: %+v, then %+v", first, again)
 	}
@@ -106,21 +95,25 @@ func TestBuildOffline(t *testing.T) {
 	if left, _ := filepath.Glob(filepath.Join(first.Dir, "var/cache/apt/archives/*.deb")); len(left) > 0 {
 		t.Errorf("%d packages were left in the image", len(left))
 	}
-
-	other := t.TempDir()
-	if err := os.MkdirAll(filepath.Join(other, cacheName), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(cache, filepath.Join(other, cacheName, "tiny")); err != nil {
-		t.Fatal(err)
-	}
-	if second := buildTiny(t, other, true); second.Digest != first.Digest {
-		diff, _ := exec.Command("diff", "-rq", "--no-dereference", first.Dir, second.Dir).CombinedOutput()
-		t.Errorf("two builds of the same packages differ: %s and %s\n%s", first.Digest, second.Digest, diff)
-	}
-	if entries, _ := filepath.Glob(filepath.Join(other, tmpPrefix+"*")); len(entries) > 0 {
+	if entries, _ := filepath.Glob(filepath.Join(dir, tmpPrefix+"*")); len(entries) > 0 {
 		t.Errorf("left behind: %v", entries)
 	}
+}
+
+// warmCache fills the cache of a build with that of the base image, which has
+// all that the tiny one needs. Where that is missing, the first build fetches.
+func warmCache(t *testing.T, cache string) (warm bool) {
+	t.Helper()
+	if err := os.MkdirAll(cache, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	from := filepath.Join(testImageDir(t), cacheName, "base")
+	link := exec.Command("sh", "-c", `cp -al "$@" 2>/dev/null || cp -a "$@"`, "sh", filepath.Join(from, "debs"), filepath.Join(from, "lists"), cache)
+	out, err := link.CombinedOutput()
+	if err != nil {
+		t.Logf("no cache of the base image: %s", out)
+	}
+	return err == nil
 }
 
 // Owners are kept, and what only root can make is kept or left out on purpose.
