@@ -23,12 +23,12 @@ func TestDaemonKilledAtEveryStep(t *testing.T) {
 		t.Run(isolation, func(t *testing.T) {
 			t.Parallel()
 			h := newReal(t, harness.Options{})
+			url, err := h.start(nil)
+			if err != nil {
+				t.Fatal(err)
+			}
 			const steps = 12
 			for step := range steps {
-				url, err := h.start(nil)
-				if err != nil {
-					t.Fatal(err)
-				}
 				body := fmt.Sprintf(`{"id":"a","isolation":%q}`, isolation)
 				cut := time.AfterFunc(time.Duration(step*step)*4*time.Millisecond, func() {
 					_ = h.Signal(os.Kill) // reaped below
@@ -49,9 +49,9 @@ func TestDaemonKilledAtEveryStep(t *testing.T) {
 					t.Errorf("step %d: exec = %d %s", step, status, text)
 				}
 				call(t, "DELETE", url+"/v1/sandboxes/a", "")
-				if err := h.stop(); err != nil {
-					t.Fatal(err)
-				}
+			}
+			if err := h.stop(); err != nil {
+				t.Fatal(err)
 			}
 		})
 	}

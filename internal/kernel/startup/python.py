@@ -28,22 +28,57 @@ def _cubby():
             site.addsitedir(packages)
 
     def pace():
-        # What is printed faster than it is read would fill the memory, or be
-        # dropped: the printing waits instead.
+        # What is shown faster than it is read would fill the memory, or be
+        # dropped: whoever shows it waits instead.
+        import threading
+
         import zmq
 
         outlet = shell.kernel.iopub_socket.io_thread
-        outlet.schedule(lambda: outlet.socket.setsockopt(zmq.XPUB_NODROP, 1))
+        room, ahead, most = threading.Condition(), 0, 1 << 20
+
+        def bound():
+            outlet.socket.setsockopt(zmq.XPUB_NODROP, 1)
+            # In messages, and more than this connection has had before: only
+            # from now on the other end tells often what it has taken.
+            outlet.socket.setsockopt(zmq.SNDHWM, 16)
+
+        outlet.schedule(bound)
+
+        def send_paced(msg, *args, **kwargs):
+            nonlocal ahead
+            size = sum(map(len, msg))
+
+            def send():
+                nonlocal ahead
+                try:
+                    outlet._really_send(msg, *args, **kwargs)
+                finally:
+                    with room:
+                        ahead -= size
+                        room.notify_all()
+
+            if outlet.thread.is_alive() and threading.current_thread() is not outlet.thread:
+                with room:
+                    room.wait_for(lambda: ahead == 0 or ahead + size <= most)
+                    ahead += size
+                outlet.schedule(send)
+            else:
+                outlet.schedule(lambda: outlet._really_send(msg, *args, **kwargs))
+
+        outlet.send_multipart = send_paced
 
         def paced(stream):
-            write, ahead = stream.write, 0
+            write, unsent, piece = stream.write, 0, 1 << 16
 
             def write_paced(text):
-                nonlocal ahead
+                nonlocal unsent
+                if len(text) > piece:
+                    return sum(write_paced(text[i : i + piece]) for i in range(0, len(text), piece))
                 n = write(text)
-                ahead += len(text)
-                if ahead >= 1 << 16:
-                    ahead = 0
+                unsent += len(text)
+                if unsent >= piece:
+                    unsent = 0
                     stream.flush()
                 return n
 
