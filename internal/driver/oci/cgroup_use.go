@@ -191,3 +191,12 @@ func number(file string) (int64, error) {
 	}
 	return strconv.ParseInt(strings.TrimSpace(string(data)), 10, 64)
 }
+
+// score sets the oom_score_adj of all processes that are there. One that has
+// ended meanwhile needs none.
+func (c cgroup) score(adj int) {
+	pids, _ := c.procs()
+	for _, pid := range pids {
+		_ = os.WriteFile("/proc/"+strconv.Itoa(pid)+"/oom_score_adj", []byte(strconv.Itoa(adj)), 0)
+	}
+}

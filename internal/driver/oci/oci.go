@@ -72,6 +72,12 @@ type Driver struct {
 	runs map[sandbox.UID]*run // what this process holds of running sandboxes; guarded by mu
 }
 
+// sandboxScore is added to this process's oom_score_adj: as if each process of a
+// sandbox had a fifth of the host's memory more than it has. The agent gives the
+// commands of a container 300, which must be more than this: they go before
+// their supervisors.
+const sandboxScore = 200
+
 var _ driver.Driver = (*Driver)(nil)
 
 // New opens the driver: it makes its directories and looks at the host. It
@@ -106,13 +112,13 @@ func New(cfg Config) (*Driver, error) {
 		return nil, err
 	}
 	// A daemon may be protected from the host's out-of-memory killer; its
-	// sandboxes are not. Going below one's own score takes a capability.
+	// sandboxes go first in any case, however large it is.
 	oom, err := number("/proc/self/oom_score_adj")
 	if err != nil {
 		return nil, err
 	}
 	d := &Driver{
-		oom:    int(max(oom, 0)),
+		oom:    int(min(max(oom, 0)+sandboxScore, max(oom, 299))),
 		cfg:    cfg,
 		log:    cfg.Log,
 		hostID: string(hostID[:len(hostID)-1]),

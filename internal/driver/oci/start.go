@@ -217,6 +217,10 @@ func (d *Driver) launch(ctx context.Context, n note, secret string, userns *os.F
 	if err != nil || pid <= 1 {
 		return nil, errs.E(errs.Internal, "the runtime wrote a strange pid").Because(err)
 	}
+	if n.Isolation == sandbox.GVisor {
+		// runsc does so for its kernel and not for its file servers.
+		group.score(d.oom)
+	}
 	p, err := openProcess(pid, 0)
 	if errors.Is(err, os.ErrProcessDone) || err == nil && !group.contains(pid) {
 		if err == nil {
