@@ -59,6 +59,12 @@ func classify(name string, err error) error {
 		return diskFull.Because(err)
 	case unix.EFBIG:
 		return say(errs.TooLarge, "the file is too large for the file system")
+	case unix.EUCLEAN, unix.EBADMSG: // ext4's "corrupted" and "wrong checksum"
+		return say(errs.Unavailable, "the disk is damaged here").
+			Hint("other files may be whole; stop and start the sandbox: its disk is repaired where that is possible")
+	case unix.EIO, unix.ESHUTDOWN:
+		return say(errs.Unavailable, "it cannot be read or written (input/output error)").
+			Hint("on a sandbox's disk: the disk is damaged, or is being removed")
 	case unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.EAGAIN:
 		return say(errs.Exhausted, "out of files or memory")
 	}

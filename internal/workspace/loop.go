@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -24,13 +23,24 @@ const (
 	mountOptions = "discard,noinit_itable,errors=remount-ro"
 )
 
-// mountImage mounts the image of a disk's directory on its mountpoint.
+// mountImage mounts the image of a disk's directory on its mountpoint. What the
+// kernel finds wrong with it is repaired as far as that loses nothing.
 func mountImage(ctx context.Context, dir string) error {
-	dev, err := attach(filepath.Join(dir, imageName))
+	image := filepath.Join(dir, imageName)
+	f, err := openImage(image)
 	if err != nil {
 		return err
 	}
-	return mountDevice(ctx, dev, dir)
+	faulty, err := checkSuperblock(f)
+	_ = f.Close()
+	if err != nil {
+		return err
+	}
+	dev, err := attach(image)
+	if err != nil {
+		return err
+	}
+	return mountDevice(ctx, dev, dir, faulty)
 }
 
 // mountNew is mountImage for an image that nobody can have attached before.
@@ -44,25 +54,43 @@ func mountNew(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	return mountDevice(ctx, dev, dir)
+	return mountDevice(ctx, dev, dir, false)
 }
 
-// mountDevice mounts a disk's device and closes it.
-func mountDevice(ctx context.Context, dev *os.File, dir string) error {
+// mountDevice mounts a disk's device and closes it. A file system in which a
+// fault was noted is repaired first; the kernel decides whether that was enough.
+func mountDevice(ctx context.Context, dev *os.File, dir string, faulty bool) error {
 	// The device clears itself at its last close; the mount keeps it.
 	defer dev.Close()
 	mnt := filepath.Join(dir, mountName)
+	var repaired error
+	if faulty {
+		repaired = repair(ctx, dev.Name())
+	}
 	err := unix.Mount(dev.Name(), mnt, "ext4", mountFlags, mountOptions)
-	if errors.Is(err, unix.EUCLEAN) || errors.Is(err, unix.EIO) {
-		if err = repair(ctx, dev.Name()); err == nil {
+	if wrongContent(err) && !faulty {
+		if repaired = repair(ctx, dev.Name()); repaired == nil {
 			err = unix.Mount(dev.Name(), mnt, "ext4", mountFlags, mountOptions)
 		}
 	}
-	if err != nil {
-		return errs.E(errs.Unavailable, "the sandbox's disk cannot be mounted").
-			Hint("the log of the host's kernel says why; e2fsck may repair the image").Because(err)
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errs.KindOf(repaired) == errs.Unsupported:
+		return repaired
+	case wrongContent(err), errors.Is(err, unix.EINVAL), errors.Is(err, unix.EOPNOTSUPP):
+		return damaged(errors.Join(err, repaired))
 	}
-	return nil
+	return errs.E(errs.Unavailable, "the sandbox's disk cannot be mounted").
+		Hint("the log of the host's kernel says why").Because(err)
+}
+
+// wrongContent says whether the kernel refused a file system for what is in it.
+func wrongContent(err error) bool {
+	const corrupted, badChecksum = unix.EUCLEAN, unix.EBADMSG
+	return errors.Is(err, corrupted) || errors.Is(err, badChecksum) || errors.Is(err, unix.EIO)
 }
 
 // loopDevice is one that is in use.
@@ -330,26 +358,6 @@ func punch(image string) error {
 	}
 	if err != nil {
 		return fmt.Errorf("empty the disk image: %w", err)
-	}
-	return nil
-}
-
-// repair runs the checker over a device whose file system the kernel refused.
-func repair(ctx context.Context, dev string) error {
-	e2fsck := program("e2fsck")
-	if e2fsck == "" {
-		return errs.E(errs.Unavailable, "the sandbox's disk is damaged and e2fsck is missing").
-			Hint("install it: apt-get install e2fsprogs")
-	}
-	cmd := exec.CommandContext(ctx, e2fsck, "-p", dev)
-	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"}
-	out, err := cmd.CombinedOutput()
-	var exit *exec.ExitError
-	if errors.As(err, &exit) && exit.ExitCode() == 1 {
-		return nil // errors corrected
-	}
-	if err != nil {
-		return fmt.Errorf("repair the disk: %w: %.500s", err, out)
 	}
 	return nil
 }

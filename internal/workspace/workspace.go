@@ -262,7 +262,13 @@ func (d *Disks) mount(ctx context.Context, uid sandbox.UID) (Disk, error) {
 	if d.isFrozen() {
 		return Disk{}, hostFull()
 	}
-	return disk, mountImage(ctx, d.dir(uid))
+	if err := mountImage(ctx, d.dir(uid)); err != nil {
+		return Disk{}, err
+	}
+	if err := checkDirs(disk.Dir); err != nil {
+		return Disk{}, errors.Join(err, unmountDir(d.dir(uid)))
+	}
+	return disk, nil
 }
 
 // Unmount takes a disk down and keeps its content. Unmounting what is not
