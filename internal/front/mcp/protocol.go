@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -66,13 +67,13 @@ func wantsSix(extra *sdk.RequestExtra) bool {
 func noResource(req sdk.Request, err error) error {
 	var wire *jsonrpc.Error
 	versioned, ok := req.(interface{ ProtocolVersion() string })
-	if !ok || versioned.ProtocolVersion() >= stateless || !errors.As(err, &wire) || wire.Message != noSuchResource {
+	if !ok || versioned.ProtocolVersion() >= stateless || !errors.As(err, &wire) || !strings.HasPrefix(wire.Message, noSuchResource) {
 		return err
 	}
 	return &jsonrpc.Error{Code: codeNoResource, Message: wire.Message, Data: wire.Data}
 }
 
-// noSuchResource is the SDK's message for a resource that is not there.
+// noSuchResource begins the message for a resource that is not there.
 var noSuchResource = sdk.ResourceNotFoundError("").Error()
 
 // caching says who may keep what: the lists are the same for everybody, and

@@ -3,6 +3,7 @@ package mcp
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"mime"
 	"net/http"
 	"net/url"
@@ -71,7 +72,11 @@ func (d *Door) resourceError(ctx context.Context, uri string, err error) error {
 	info := errs.Public(err)
 	switch info.Kind {
 	case errs.NotFound:
-		return sdk.ResourceNotFoundError(uri)
+		missing := sdk.ResourceNotFoundError(uri)
+		if e, ok := errors.AsType[*jsonrpc.Error](missing); ok {
+			e.Message += ": " + info.Message
+		}
+		return missing
 	case errs.Internal:
 		d.log.ErrorContext(ctx, "read a resource", telemetry.KeyRequest, front.RequestID(ctx), telemetry.KeyErr, err)
 		return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: info.Message}

@@ -317,5 +317,15 @@ func TestResources(t *testing.T) {
 		if c, err := read(other, base+"bin"); err == nil {
 			t.Errorf("of another conversation: %+v", c)
 		}
+		gone := begin(t, s)
+		good(t, s, "stop_session", object{"session_id": gone})
+		for _, uri := range []string{"sandbox://" + gone + "/workspace/x", "sandbox-output://" + gone + "/1/stdout"} {
+			if c, err := read(s, uri); err == nil || !strings.Contains(err.Error(), "destroyed ") {
+				t.Errorf("%s of a destroyed session = %+v, %v", uri, c, err)
+			}
+			if c, err := read(other, uri); err == nil {
+				t.Errorf("%s of another conversation: %+v, %v", uri, c, err)
+			}
+		}
 	})
 }

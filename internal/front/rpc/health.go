@@ -13,13 +13,25 @@ import (
 // health answers gRPC's health service until life ends.
 type health struct{ life context.Context } //nolint:containedctx // as in Config
 
-func (h health) Check(_ context.Context, req *grpchealth.CheckRequest) (*grpchealth.CheckResponse, error) {
-	if req.Service != "" && req.Service != sandboxv1connect.SandboxServiceName {
-		return nil, connect.NewError(connect.CodeNotFound, errors.New("no such service"))
-	}
+// statusServiceUnknown is what a watch hears of a service that is not here, in
+// the place of an error: it may come, so the stream stays open.
+const statusServiceUnknown = grpchealth.Status(3)
+
+// watching marks the context of a watch: it asks with the same Check.
+type watching struct{}
+
+func (h health) Check(ctx context.Context, req *grpchealth.CheckRequest) (*grpchealth.CheckResponse, error) {
 	status := grpchealth.StatusServing
 	if h.life.Err() != nil {
 		status = grpchealth.StatusNotServing
+	}
+	if req.Service != "" && req.Service != sandboxv1connect.SandboxServiceName {
+		if ctx.Value(watching{}) == nil {
+			return nil, connect.NewError(connect.CodeNotFound, errors.New("no such service"))
+		}
+		if h.life.Err() == nil { // otherwise a change, which ends the stream
+			status = statusServiceUnknown
+		}
 	}
 	return &grpchealth.CheckResponse{Status: status}, nil
 }
@@ -43,7 +55,7 @@ func newEndings(life context.Context) endings {
 
 func (e endings) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
 	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
-		return next(ctx, endingConn{conn, e.life})
+		return next(context.WithValue(ctx, watching{}, true), endingConn{conn, e.life})
 	}
 }
 

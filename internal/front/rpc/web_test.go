@@ -14,6 +14,7 @@ import (
 	"connectrpc.com/connect"
 	"connectrpc.com/grpchealth"
 	"connectrpc.com/grpcreflect"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/protobuf/proto"
 
 	sandboxv1 "github.com/cubbyhq/cubby/api/gen/sandbox/v1"
@@ -171,19 +172,26 @@ func TestHealthIsListedAndWatched(t *testing.T) {
 	if e := <-events; e.Err != nil || e.Response.Status != grpchealth.StatusServing {
 		t.Fatalf("Watch = %+v", e)
 	}
+	// A service that is not here may come: the protocol wants the stream open.
+	unknown := grpchealth.NewClient(c, d.URL, connect.WithGRPC()).Watch(ctx, &grpchealth.CheckRequest{Service: "other"})
+	if e := <-unknown; e.Err != nil || int32(e.Response.Status) != int32(healthpb.HealthCheckResponse_SERVICE_UNKNOWN) {
+		t.Fatalf("Watch of an unknown service = %+v", e)
+	}
 	stopped := make(chan error, 1)
 	go func() { stopped <- d.Stop() }()
-	var last grpchealth.WatchEvent
-	for e := range events {
-		if e.Err != nil {
-			last.Err = e.Err
-			break
+	for service, events := range map[string]<-chan grpchealth.WatchEvent{"": events, "other": unknown} {
+		var last grpchealth.WatchEvent
+		for e := range events {
+			if e.Err != nil {
+				last.Err = e.Err
+				break
+			}
+			last = e
 		}
-		last = e
-	}
-	var status *connect.Error
-	if last.Response == nil || last.Response.Status != grpchealth.StatusNotServing || !errors.As(last.Err, &status) || status.Code() != connect.CodeUnavailable {
-		t.Errorf("when the daemon stops: %+v", last)
+		var status *connect.Error
+		if last.Response == nil || last.Response.Status != grpchealth.StatusNotServing || !errors.As(last.Err, &status) || status.Code() != connect.CodeUnavailable {
+			t.Errorf("%q, when the daemon stops: %+v", service, last)
+		}
 	}
 	cancel()
 	if err := <-stopped; err != nil {
