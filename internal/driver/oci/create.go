@@ -51,6 +51,7 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) (h driver.Handle,
 		case scarce(err):
 			return nil, err
 		case err != nil:
+			d.log.Warn("a container begins without a user namespace", "box", spec.UID, "err", err)
 		case mapsIDs(ids.file, append(n.disks(), spec.Rootfs)...):
 			n.IDBase = ids.base
 			d.namespaces.keep(spec.UID, ids)

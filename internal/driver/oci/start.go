@@ -309,7 +309,8 @@ func (d *Driver) execute(ctx context.Context, cmd *exec.Cmd, b bundle, boot []by
 		// runc makes one of its own: in this one, which is not its user's, it
 		// cannot raise limits without CAP_SYS_RESOURCE, which not all hosts
 		// give.
-		b.userns = fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), userns.Fd())
+		b.userns = "/proc/self/fd/3" // a daemon's own would need the right to trace it
+		cmd.ExtraFiles = []*os.File{userns}
 	}
 	err = place.thread.do(func() error {
 		if b.note.Isolation == sandbox.Container {

@@ -196,7 +196,8 @@ func (s *namespaces) newRange() (idRange, error) {
 // the user base: what the kernel counts per user (signals that wait, message
 // queues, inotify instances, locked memory) it counts for the owner of the
 // namespace too, which with root would be all containers and the host's root
-// together.
+// together. Where base cannot bear one, as when only root may run this
+// program, it is root's all the same.
 func userNamespace(base uint32) (ns *os.File, err error) {
 	t := newThread()
 	defer t.end()
@@ -207,7 +208,10 @@ func userNamespace(base uint32) (ns *os.File, err error) {
 		ns, err = bearNamespace(base)
 		return err
 	})
-	return ns, err
+	if err != nil {
+		return bearNamespace(base)
+	}
+	return ns, nil
 }
 
 // become gives the calling thread other user ids for good, and leaves it its
