@@ -60,9 +60,11 @@ def _cubby():
 
             if outlet.thread.is_alive() and threading.current_thread() is not outlet.thread:
                 with room:
-                    room.wait_for(lambda: ahead == 0 or ahead + size <= most)
+                    room.wait_for(lambda: ahead <= 0 or ahead + size <= most)
+                    # In this order: an interrupt in between makes the bound
+                    # wider and does not use it up.
+                    outlet.schedule(send)
                     ahead += size
-                outlet.schedule(send)
             else:
                 outlet.schedule(lambda: outlet._really_send(msg, *args, **kwargs))
 
