@@ -107,8 +107,8 @@ func Handler(c Config, next http.Handler) http.Handler {
 			}
 			defer leave()
 		}
-		b.charged = charged{memory: c.Memory, client: who, refuse: w.drop}
 		w.account = &account{memory: c.Memory, client: who}
+		b.charged = charged{memory: c.Memory, client: who, account: w.account, refuse: w.drop}
 		defer w.account.close()
 		w.refuse = func(err error) {
 			first()

@@ -70,7 +70,7 @@ func (m *Budget) Charge(ctx context.Context, n int64) error {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if n = min(n, m.share()-a.held); n <= 0 {
+	if n = min(n, m.share()-a.body-a.held); n <= 0 {
 		return nil
 	}
 	if a.closed {
@@ -98,6 +98,7 @@ type account struct {
 
 	mu     sync.Mutex
 	held   int64 // guarded by mu
+	body   int64 // what the request's body is charged for; guarded by mu
 	closed bool  // guarded by mu
 }
 
@@ -107,7 +108,17 @@ type accountKey struct{}
 func (a *account) covers(n int64) int64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return max(0, min(n, a.memory.share())-a.held)
+	return max(0, min(n, a.memory.share()-a.body)-a.held)
+}
+
+// charged notes what the request's body takes of its client's share.
+func (a *account) charged(n int64) {
+	if a == nil {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.body = n
 }
 
 func (a *account) close() {
@@ -151,11 +162,12 @@ func (m *Budget) add(c client, n int64) {
 
 // charged is what a body has been charged for.
 type charged struct {
-	memory *Budget
-	client client
-	bytes  int64
-	err    error // why no more of the body is taken
-	refuse func(error)
+	memory  *Budget
+	client  client
+	account *account // of the request whose body it is, or nil
+	bytes   int64
+	err     error // why no more of the body is taken
+	refuse  func(error)
 }
 
 // cover charges for a body of which so many bytes came.
@@ -175,6 +187,7 @@ func (c *charged) cover(taken int64) error {
 		return c.err
 	}
 	c.bytes += more
+	c.account.charged(c.bytes)
 	return nil
 }
 
@@ -183,6 +196,7 @@ func (c *charged) release() {
 		c.memory.give(c.client, c.bytes)
 	}
 	c.memory, c.bytes = nil, 0
+	c.account.charged(0)
 }
 
 // StreamedBody returns the body of a request whose handler passes it on as it

@@ -121,6 +121,13 @@ func TestAnAnswerIsChargedUntilItsRequestHasEnded(t *testing.T) {
 		<-leave
 		_, _ = w.Write(make([]byte, 2<<20)) // covered by the charge
 	})
+	mux.HandleFunc("POST /read", func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		if err := m.Charge(r.Context(), 8<<20); err != nil {
+			t.Errorf("alone, with a body that is charged too: %v", err)
+		}
+		_, _ = w.Write(make([]byte, 2<<20))
+	})
 	mux.HandleFunc("GET /session", func(_ http.ResponseWriter, r *http.Request) { outlives <- context.WithoutCancel(r.Context()) })
 	h := front.Handler(front.Config{
 		Log: slog.New(slog.DiscardHandler), Error: front.WriteProblem, Memory: m,
@@ -148,6 +155,10 @@ func TestAnAnswerIsChargedUntilItsRequestHasEnded(t *testing.T) {
 		if a, b := <-first, <-second; a != http.StatusOK || b != http.StatusServiceUnavailable {
 			t.Errorf("they were answered %d and %d", a, b)
 		}
+	}
+	w := httptest.NewRecorder()
+	if h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "http://localhost/read", strings.NewReader(strings.Repeat("x", 64<<10)))); w.Code != http.StatusOK {
+		t.Errorf("an answer alone, to a large request: %d %s", w.Code, w.Body)
 	}
 	<-get("/session")
 	ctx, end := context.WithCancel(<-outlives)
