@@ -46,10 +46,9 @@ func (s *Service) boundHistory(ctx context.Context, tenants map[sandbox.UID]stri
 	if err != nil {
 		return err
 	}
+	// What cannot be read does not count, and does not free the rest of its
+	// bound.
 	output, err := s.outputBytes(ctx, tenants)
-	if err != nil {
-		return err
-	}
 	for tenant := range output {
 		rows[tenant] += 0 // also of one that has nothing else
 	}
@@ -61,32 +60,35 @@ func (s *Service) boundHistory(ctx context.Context, tenants map[sandbox.UID]stri
 	return err
 }
 
-// outputBytes returns what the journals of each tenant's sandboxes take.
-func (s *Service) outputBytes(ctx context.Context, tenants map[sandbox.UID]string) (map[string]int64, error) {
+// outputBytes returns what the journals of each tenant's sandboxes take, of
+// those that it could read when there is an error.
+func (s *Service) outputBytes(ctx context.Context, tenants map[sandbox.UID]string) (bytes map[string]int64, err error) {
 	boxes, err := s.cfg.Journals.Boxes()
 	if err != nil {
 		return nil, err
 	}
-	bytes := make(map[string]int64)
+	bytes = make(map[string]int64)
 	there := make(map[sandbox.UID]bool, len(boxes))
 	for _, uid := range boxes {
-		usage, err := s.cfg.Journals.Usage(uid)
-		if err != nil {
-			return nil, err
+		there[uid] = true
+		usage, failed := s.cfg.Journals.Usage(uid)
+		if failed != nil {
+			err = errors.Join(err, failed)
+			continue
 		}
 		tenant, known := tenants[uid]
 		if !known {
-			b, err := s.cfg.Store.SandboxByUID(ctx, uid)
-			if errors.Is(err, errs.NotFound) {
+			b, failed := s.cfg.Store.SandboxByUID(ctx, uid)
+			if errors.Is(failed, errs.NotFound) {
 				continue // an orphan, which a reconciliation removes
 			}
-			if err != nil {
-				return nil, err
+			if failed != nil {
+				err = errors.Join(err, failed)
+				continue
 			}
 			tenant = b.Tenant
 			tenants[uid] = tenant
 		}
-		there[uid] = true
 		bytes[tenant] += usage
 	}
 	for uid := range tenants {
@@ -94,7 +96,7 @@ func (s *Service) outputBytes(ctx context.Context, tenants map[sandbox.UID]strin
 			delete(tenants, uid)
 		}
 	}
-	return bytes, nil
+	return bytes, err
 }
 
 // evictHistory brings a tenant a little below its bound, so that it does not
