@@ -61,9 +61,11 @@ def _cubby():
             if outlet.thread.is_alive() and threading.current_thread() is not outlet.thread:
                 with room:
                     room.wait_for(lambda: ahead <= 0 or ahead + size <= most)
-                    # In this order: an interrupt in between makes the bound
-                    # wider and does not use it up.
-                    outlet.schedule(send)
+                # Without the lock: it may wait for the thread that sends. In
+                # this order: an interrupt in between makes the bound wider and
+                # does not use it up.
+                outlet.schedule(send)
+                with room:
                     ahead += size
             else:
                 outlet.schedule(lambda: outlet._really_send(msg, *args, **kwargs))
