@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -28,7 +29,7 @@ func conform(next sdk.MethodHandler) sdk.MethodHandler {
 		}
 		res, err := next(ctx, method, req)
 		var wire *jsonrpc.Error
-		if read, ok := req.(*sdk.ReadResourceRequest); ok && errors.As(err, &wire) && wire.Message == noSuchResource {
+		if read, ok := req.(*sdk.ReadResourceRequest); ok && errors.As(err, &wire) && strings.HasPrefix(wire.Message, noSuchResource) {
 			code := int64(jsonrpc.CodeInvalidParams)
 			if read.ProtocolVersion() < statelessProtocol {
 				code = codeNoResource
@@ -39,5 +40,5 @@ func conform(next sdk.MethodHandler) sdk.MethodHandler {
 	}
 }
 
-// noSuchResource is the SDK's message for a resource that is not there.
+// noSuchResource begins the message for a resource that is not there.
 var noSuchResource = sdk.ResourceNotFoundError("").Error()
