@@ -18,9 +18,13 @@ import (
 
 func noSuchSandbox() error { return errs.E(errs.NotFound, "no such sandbox") }
 
-// find returns the caller's sandbox with an id. NotFound says what became of the
-// last one that had it.
+// find returns the caller's sandbox with an id, once what an earlier daemon left
+// is reconciled: until then a row may say what is no longer so. NotFound says
+// what became of the last one that had the id.
 func (s *Service) find(ctx context.Context, id string) (sandbox.Sandbox, error) {
+	if err := s.life.wait(ctx); err != nil {
+		return sandbox.Sandbox{}, err
+	}
 	parsed, err := sandbox.ParseID(id)
 	if err != nil {
 		return sandbox.Sandbox{}, err
@@ -38,9 +42,6 @@ func (s *Service) find(ctx context.Context, id string) (sandbox.Sandbox, error) 
 // findHistory returns the sandbox that has an id or, when the caller has none,
 // the newest that had it and was destroyed: its history is kept for a while.
 func (s *Service) findHistory(ctx context.Context, id string) (sandbox.Sandbox, error) {
-	if err := s.life.wait(ctx); err != nil {
-		return sandbox.Sandbox{}, err
-	}
 	b, err := s.find(ctx, id)
 	if !errors.Is(err, errs.NotFound) {
 		return b, err
@@ -128,6 +129,9 @@ func (s *Service) upToDate(b sandbox.Sandbox) sandbox.Sandbox {
 
 // List returns sandboxes.
 func (s *Service) List(ctx context.Context, q Query) (Page, error) {
+	if err := s.life.wait(ctx); err != nil {
+		return Page{}, err
+	}
 	if err := mayName(ctx, q.Tenant); err != nil {
 		return Page{}, err
 	}
