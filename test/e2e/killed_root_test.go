@@ -27,10 +27,10 @@ func TestDaemonKilledAtEveryStep(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			const steps = 12
+			const steps = 8
 			for step := range steps {
 				body := fmt.Sprintf(`{"id":"a","isolation":%q}`, isolation)
-				cut := time.AfterFunc(time.Duration(step*step)*4*time.Millisecond, func() {
+				cut := time.AfterFunc(time.Duration(step*step)*9*time.Millisecond, func() {
 					_ = h.Signal(os.Kill) // reaped below
 				})
 				life(url, body)
