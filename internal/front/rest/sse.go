@@ -112,7 +112,7 @@ func pump[T any](ctx context.Context, drain <-chan struct{}, source func(context
 		select {
 		case n, ok := <-items:
 			if !ok {
-				return nil
+				return ctx.Err() // a source that the client's leaving ended has no end of its own
 			}
 			if n.err != nil {
 				return n.err
