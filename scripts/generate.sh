@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Regenerates everything that is made from something else: under api/ the Go
 # code of the guest protocol, the OpenAPI document of the REST door; its
-# types in the TypeScript SDK; and the blocking half of the Python SDK.
+# types and agentbox's messages in the TypeScript SDK; and the blocking half of
+# the Python SDK.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 tools=$PWD/.cache/tools
@@ -14,6 +15,8 @@ export CGO_ENABLED=0 GOFLAGS=-trimpath
   connectrpc.com/connect/cmd/protoc-gen-connect-go)
 PATH=$tools:$PATH buf lint
 PATH=$tools:$PATH buf generate
+scripts/sdk-typescript.sh setup
+(cd sdk/typescript && "$tools/buf" generate ../../api/proto --path ../../api/proto/sandbox)
 scripts/go test -vet=off ./internal/front/rest -run '^TestOpenAPI$' -update >/dev/null
 node_modules=$(scripts/openapi-tools.sh)/node_modules
 "$node_modules/.bin/openapi-typescript" api/openapi.json --output sdk/typescript/src/openapi.ts >/dev/null

@@ -45,8 +45,9 @@ compile() {
   (
     cd "$sdk"
     node_modules/.bin/tsc --project tsconfig.build.json
-    node_modules/.bin/esbuild src/*.ts --outdir=dist/cjs --format=cjs --platform=node --target=node20.3 --log-level=warning
-    cp dist/*.d.ts dist/cjs
+    find src -name '*.ts' -exec node_modules/.bin/esbuild --outbase=src --outdir=dist/cjs --format=cjs --platform=node \
+      --target=node20.3 --log-level=warning {} +
+    (cd dist && find . -path ./cjs -prune -o -name '*.d.ts' -exec cp --parents -t cjs {} +)
     echo '{"type":"commonjs","sideEffects":["./index.js","./node.js"]}' >dist/cjs/package.json
   )
 }
@@ -61,7 +62,7 @@ build() {
     cd "$into"
     echo '{"name":"installed","private":true,"type":"module"}' >package.json
     npm install --prefer-offline --ignore-scripts "$cache"/*.tgz >/dev/null
-    [ "$(ls node_modules | tr '\n' ' ')" = '@cubby eventsource-parser modern-tar ' ] # what comes with it
+    [ "$(ls node_modules | tr '\n' ' ')" = '@bufbuild @connectrpc @cubby eventsource-parser modern-tar ' ] # what comes with it
     [ -e node_modules/@cubby/sdk/LICENSE ]
     cat >main.mts <<'TS'
 import { Client, type Isolation, Sandbox, UnreachableError, version } from '@cubby/sdk';

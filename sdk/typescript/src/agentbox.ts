@@ -1,8 +1,9 @@
 /** agentbox's client: the same class, for a cubby daemon. */
 
-import { Connect, type Message } from './connect.js';
+import { Service } from './connect.js';
 import type { CallOptions } from './deadline.js';
-import { isObject, malformed } from './errors.js';
+import { InvalidRequestError, malformed } from './errors.js';
+import type * as wire from './gen/sandbox/v1/sandbox_pb.js';
 import { baseUrl, checkToken, environment } from './transport.js';
 
 /** A session as agentbox tells it. */
@@ -62,7 +63,7 @@ const slackSeconds = 60; // for the daemon to tell that a time is over
  * daemon refuses is a `CubbyError`; a command that fails is not an error.
  */
 export class Sandbox {
-  readonly #connect: Connect;
+  readonly #service: Service;
   #session: SessionInfo | undefined;
 
   /**
@@ -71,7 +72,7 @@ export class Sandbox {
    */
   constructor(url = 'http://localhost:50051', options: { token?: string } = {}) {
     const token = checkToken(options.token ?? environment('CUBBY_TOKEN') ?? '');
-    this.#connect = new Connect(baseUrl(url), 'sandbox.v1.SandboxService', token);
+    this.#service = new Service(baseUrl(url), token);
   }
 
   /** The session's id; null without one. */
@@ -92,8 +93,10 @@ export class Sandbox {
   /** Makes a session, which is this object's from then on, and returns when commands can run. */
   async create(options: SandboxOptions & CallOptions = {}): Promise<SessionInfo> {
     const { sessionId, tenantId, allowedHosts } = options;
-    const answer = await this.#call('CreateSession', { sessionId, tenantId, allowedHosts }, createSeconds, options);
-    this.#session = sessionOf(answer.session);
+    const { session } = await this.#service.call(bounded(options, createSeconds), (service, call) =>
+      service.createSession({ sessionId, tenantId, allowedHosts }, call),
+    );
+    this.#session = sessionOf(session);
     return { ...this.#session, allowedHosts: this.allowedHosts };
   }
 
@@ -101,17 +104,21 @@ export class Sandbox {
   async destroy(options: CallOptions = {}): Promise<boolean> {
     if (!this.#session) return false;
     const { sessionId } = this.#session;
-    const answer = await this.#call('DestroySession', { sessionId }, quickSeconds, options);
+    const { success } = await this.#service.call(bounded(options, quickSeconds), (service, call) =>
+      service.destroySession({ sessionId }, call),
+    );
     this.#session = undefined;
-    return answer.success === true;
+    return success;
   }
 
   /** Runs a line of shell to its end. The timeout is in seconds; when the options end the call, the command ends too. */
   async exec(command: string, options: ExecOptions & CallOptions = {}): Promise<ExecResponse> {
     const sessionId = this.#id();
     const { timeout = 30, workdir = '/workspace' } = options;
-    const bound = (timeout || 30) + slackSeconds;
-    return resultOf(await this.#call('Exec', { sessionId, command, timeout, workdir }, bound, options));
+    if (!Number.isFinite(timeout)) throw new InvalidRequestError(`timeout: ${timeout} is not a number of seconds`);
+    const request = { sessionId, command, timeout: Math.ceil(timeout), workdir };
+    const bounds = bounded(options, (timeout || 30) + slackSeconds);
+    return resultOf(await this.#service.call(bounds, (service, call) => service.exec(request, call)));
   }
 
   /** Runs a line of shell and gives what it prints when it prints it. Leaving the loop ends the command. */
@@ -120,31 +127,36 @@ export class Sandbox {
     workdir = '/workspace',
     options: CallOptions = {},
   ): AsyncGenerator<ExecStreamResponse, void, undefined> {
-    const message = { sessionId: this.#id(), command, workdir };
+    const request = { sessionId: this.#id(), command, workdir };
     const bounds = bounded(options, streamSeconds + slackSeconds);
-    for await (const event of this.#connect.stream('ExecStream', message, bounds)) yield eventOf(event);
+    const events = this.#service.stream(bounds, (service, call) => service.execStream(request, call));
+    for await (const event of events) yield eventOf(event);
   }
 
   /** Writes a text file: anew with mode `w`, at its end with `a`. */
   async writeFile(path: string, content: string, mode: 'w' | 'a' = 'w', options: CallOptions = {}): Promise<void> {
-    const message = { sessionId: this.#id(), path, content, mode };
-    const answer = await this.#call('WriteFile', message, quickSeconds, options);
-    if (answer.success !== true) throw new Error(`Failed to write file: ${text(answer.error)}`);
+    const request = { sessionId: this.#id(), path, content, mode };
+    const bounds = bounded(options, quickSeconds);
+    const answer = await this.#service.call(bounds, (service, call) => service.writeFile(request, call));
+    if (!answer.success) throw new Error(`Failed to write file: ${answer.error ?? ''}`);
   }
 
   /** Reads a text file. */
   async readFile(path: string, options: CallOptions = {}): Promise<string> {
-    const answer = await this.#call('ReadFile', { sessionId: this.#id(), path }, quickSeconds, options);
-    if (answer.success !== true) throw new Error(`Failed to read file: ${text(answer.error)}`);
-    return text(answer.content);
+    const request = { sessionId: this.#id(), path };
+    const bounds = bounded(options, quickSeconds);
+    const answer = await this.#service.call(bounds, (service, call) => service.readFile(request, call));
+    if (!answer.success) throw new Error(`Failed to read file: ${answer.error ?? ''}`);
+    return answer.content ?? '';
   }
 
   /** Installs Python packages. The session's allowed hosts must name pypi.org and files.pythonhosted.org. */
   async pipInstall(packages: string[], options: CallOptions = {}): Promise<ExecResponse> {
-    const sessionId = this.#id();
+    const request = { sessionId: this.#id(), packages };
     const missing = pipHosts.filter((host) => !this.allowedHosts.includes(host));
     if (missing.length > 0) throw new Error(`pip install requires ${missing.join(' and ')} in allowedHosts`);
-    return resultOf(await this.#call('PipInstall', { sessionId, packages }, pipSeconds + slackSeconds, options));
+    const bounds = bounded(options, pipSeconds + slackSeconds);
+    return resultOf(await this.#service.call(bounds, (service, call) => service.pipInstall(request, call)));
   }
 
   /** Runs Python code as a program of its own, from a file that is removed afterwards. The timeout is in seconds. */
@@ -161,51 +173,26 @@ export class Sandbox {
     if (!this.#session) throw new Error('No active session. Call create() first.');
     return this.#session.sessionId;
   }
-
-  #call(method: string, message: Message, seconds: number, options: CallOptions): Promise<Message> {
-    return this.#connect.unary(method, message, bounded(options, seconds));
-  }
 }
 
 function bounded(options: CallOptions, seconds: number): CallOptions {
   return { signal: options.signal, requestTimeoutMs: options.requestTimeoutMs ?? seconds * 1000 };
 }
 
-function sessionOf(value: unknown): SessionInfo {
-  if (!isObject(value) || typeof value.sessionId !== 'string') throw malformed('it has no session');
-  const hosts = Array.isArray(value.allowedHosts) ? value.allowedHosts.map(String) : [];
-  return {
-    sessionId: value.sessionId,
-    containerId: text(value.containerId),
-    createdAt: number(value.createdAt),
-    lastActivity: number(value.lastActivity),
-    status: text(value.status),
-    ...(typeof value.tenantId === 'string' && { tenantId: value.tenantId }),
-    allowedHosts: hosts,
-  };
+function sessionOf(session: wire.SessionInfo | undefined): SessionInfo {
+  if (!session?.sessionId) throw malformed('it has no session');
+  const { sessionId, containerId, createdAt, lastActivity, status, tenantId, allowedHosts } = session;
+  const info = { sessionId, containerId, createdAt, lastActivity, status, allowedHosts };
+  return tenantId === undefined ? info : { ...info, tenantId };
 }
 
-function resultOf(value: Message): ExecResponse {
-  return {
-    exitCode: number(value.exitCode),
-    stdout: text(value.stdout),
-    stderr: text(value.stderr),
-    timedOut: value.timedOut === true,
-  };
+function resultOf({ exitCode, stdout, stderr, timedOut }: wire.ExecResponse): ExecResponse {
+  return { exitCode, stdout, stderr, timedOut };
 }
 
-function eventOf(value: Message): ExecStreamResponse {
-  const { type } = value;
+function eventOf({ type, data, exitCode }: wire.ExecStreamResponse): ExecStreamResponse {
   if (type !== 'stdout' && type !== 'stderr' && type !== 'exit' && type !== 'error') {
     throw malformed(`an event of type '${type}'`);
   }
-  return { type, data: text(value.data), ...(type === 'exit' && { exitCode: number(value.exitCode) }) };
-}
-
-function text(value: unknown): string {
-  return typeof value === 'string' ? value : '';
-}
-
-function number(value: unknown): number {
-  return Number(value ?? 0);
+  return { type, data, ...(type === 'exit' && { exitCode: exitCode ?? 0 }) };
 }

@@ -1,194 +1,107 @@
 /**
- * The Connect protocol with JSON, as far as agentbox's service needs it.
- *
- * It speaks HTTP through Node's own client: a unary call has no headers before its end, and Node's fetch gives up after
- * 300 seconds without them.
+ * agentbox's service through connect-node: the Connect protocol with JSON, over Node's own HTTP client. A unary call has
+ * no headers before its end, and Node's fetch gives up after 300 seconds without them.
  */
 
-import { request as httpRequest, type IncomingMessage } from 'node:http';
-import { request as httpsRequest } from 'node:https';
+import { type Client, Code, ConnectError, createClient } from '@connectrpc/connect';
+import { createConnectTransport } from '@connectrpc/connect-node';
 import { type CallOptions, Deadline } from './deadline.js';
-import { CubbyError, errorOf, isObject, malformed } from './errors.js';
+import { CubbyError, errorOf, malformed } from './errors.js';
+import { SandboxService } from './gen/sandbox/v1/sandbox_pb.js';
 import { streamCut, transportError } from './transport.js';
 import { version } from './version.js';
 
 // More than the largest message of the service, with JSON's escapes.
 const maxMessage = 256 << 20;
 
-const flagCompressed = 1;
-const flagEnd = 2;
-
-// The API's codes by those of Connect.
-const codes: Readonly<Record<string, string>> = {
-  canceled: 'canceled',
-  invalid_argument: 'invalid_request',
-  deadline_exceeded: 'timeout',
-  not_found: 'not_found',
-  already_exists: 'conflict',
-  permission_denied: 'forbidden',
-  resource_exhausted: 'sandbox_capacity',
-  failed_precondition: 'wrong_state',
-  aborted: 'conflict',
-  out_of_range: 'too_large',
-  unimplemented: 'unsupported',
-  unavailable: 'sandbox_unavailable',
-  unauthenticated: 'unauthorized',
+// The API's codes by those of Connect, with the status that Connect gives them.
+const codes: Readonly<Record<Code, [code: string, status: number]>> = {
+  [Code.Canceled]: ['canceled', 499],
+  [Code.Unknown]: ['internal', 500],
+  [Code.InvalidArgument]: ['invalid_request', 400],
+  [Code.DeadlineExceeded]: ['timeout', 504],
+  [Code.NotFound]: ['not_found', 404],
+  [Code.AlreadyExists]: ['conflict', 409],
+  [Code.PermissionDenied]: ['forbidden', 403],
+  [Code.ResourceExhausted]: ['sandbox_capacity', 429],
+  [Code.FailedPrecondition]: ['wrong_state', 400],
+  [Code.Aborted]: ['conflict', 409],
+  [Code.OutOfRange]: ['too_large', 400],
+  [Code.Unimplemented]: ['unsupported', 501],
+  [Code.Internal]: ['internal', 500],
+  [Code.Unavailable]: ['sandbox_unavailable', 503],
+  [Code.DataLoss]: ['internal', 500],
+  [Code.Unauthenticated]: ['unauthorized', 401],
 };
 
-/** A message as JSON has it: fields that have their default are missing. @internal */
-export type Message = Record<string, unknown>;
+/** agentbox's service of one daemon. @internal */
+export class Service {
+  readonly #url: string;
+  readonly #client: Client<typeof SandboxService>;
 
-/** Calls one service of one server. @internal */
-export class Connect {
-  readonly url: string;
-  readonly #service: string;
-  readonly #token: string;
-
-  constructor(url: string, service: string, token: string) {
-    this.url = url;
-    this.#service = service;
-    this.#token = token;
-  }
-
-  /** Sends a message and returns the one that answers it. */
-  async unary(method: string, message: Message, options: CallOptions): Promise<Message> {
-    return this.#bounded(options, async (signal) => {
-      const response = await this.#post(method, 'application/json', Buffer.from(JSON.stringify(message)), signal);
-      const pieces: Uint8Array[] = [];
-      for await (const piece of response) pieces.push(piece);
-      const body = Buffer.concat(pieces).toString();
-      if (response.statusCode !== 200) throw refusal(response, body);
-      return messageOf(body);
+  constructor(url: string, token: string) {
+    this.#url = url;
+    const transport = createConnectTransport({
+      baseUrl: url,
+      httpVersion: '1.1',
+      // A connection of its own: no call fails because the server gave up an idle one.
+      nodeOptions: { agent: false },
+      useBinaryFormat: false,
+      acceptCompression: [],
+      readMaxBytes: maxMessage,
+      interceptors: [
+        (next) => (request) => {
+          request.header.set('User-Agent', `cubby-sdk-typescript/${version}`);
+          if (token) request.header.set('Authorization', `Bearer ${token}`);
+          return next(request);
+        },
+      ],
     });
+    this.#client = createClient(SandboxService, transport);
   }
 
-  /** Sends a message and gives those that answer it, when they come. Leaving it ends the call. */
-  async *stream(method: string, message: Message, options: CallOptions): AsyncGenerator<Message> {
-    const deadline = new Deadline(this.url, options);
-    const left = new AbortController();
+  /** Makes one call, whose errors are this package's. */
+  async call<T>(
+    options: CallOptions,
+    make: (client: Client<typeof SandboxService>, call: { signal: AbortSignal }) => Promise<T>,
+  ): Promise<T> {
+    const deadline = new Deadline(this.#url, options);
     try {
-      const signal = AbortSignal.any([deadline.signal, left.signal]);
-      const body = envelope(Buffer.from(JSON.stringify(message)));
-      const response = await this.#post(method, 'application/connect+json', body, signal);
-      if (response.statusCode !== 200) {
-        const pieces: Uint8Array[] = [];
-        for await (const piece of response) pieces.push(piece);
-        throw refusal(response, Buffer.concat(pieces).toString());
-      }
-      const type = response.headers['content-type'] ?? '';
-      if (!type.startsWith('application/connect+json')) throw malformed(`a stream of type '${type}'`);
-      for await (const { flags, data } of envelopes(response)) {
-        if (flags & flagCompressed) throw malformed('a message is compressed');
-        const got = messageOf(data.toString());
-        if (!(flags & flagEnd)) {
-          yield got;
-          continue;
-        }
-        if (got.error !== undefined) throw failure(got.error, 200);
-        return;
-      }
-      throw streamCut();
+      return await make(this.#client, { signal: deadline.signal });
     } catch (e) {
       deadline.check();
-      throw e instanceof CubbyError ? e : transportError(this.url, e);
+      throw told(this.#url, e);
+    } finally {
+      deadline.clear();
+    }
+  }
+
+  /** Gives the messages that answer a call, when they come. Leaving it ends the call. */
+  async *stream<T>(
+    options: CallOptions,
+    make: (client: Client<typeof SandboxService>, call: { signal: AbortSignal }) => AsyncIterable<T>,
+  ): AsyncGenerator<T, void, undefined> {
+    const deadline = new Deadline(this.#url, options);
+    const left = new AbortController();
+    try {
+      yield* make(this.#client, { signal: AbortSignal.any([deadline.signal, left.signal]) });
+    } catch (e) {
+      deadline.check();
+      throw told(this.#url, e);
     } finally {
       deadline.clear();
       left.abort();
     }
   }
-
-  async #bounded<T>(options: CallOptions, call: (signal: AbortSignal) => Promise<T>): Promise<T> {
-    const deadline = new Deadline(this.url, options);
-    try {
-      return await call(deadline.signal);
-    } catch (e) {
-      deadline.check();
-      throw e instanceof CubbyError ? e : transportError(this.url, e);
-    } finally {
-      deadline.clear();
-    }
-  }
-
-  #post(method: string, type: string, body: Buffer, signal: AbortSignal): Promise<IncomingMessage> {
-    const headers: Record<string, string> = {
-      'Content-Type': type,
-      'Connect-Protocol-Version': '1',
-      'Content-Length': String(body.length),
-      'User-Agent': `cubby-sdk-typescript/${version}`,
-    };
-    if (this.#token) headers.Authorization = `Bearer ${this.#token}`;
-    const send = this.url.startsWith('https:') ? httpsRequest : httpRequest;
-    return new Promise((resolve, reject) => {
-      // A connection of its own: no call fails because the server gave up an idle one.
-      const options = { method: 'POST', headers, signal, agent: false as const };
-      const sent = send(`${this.url}/${this.#service}/${method}`, options, resolve);
-      sent.on('error', reject);
-      sent.end(body);
-    });
-  }
 }
 
-/** Puts a message into the frame of a stream. */
-function envelope(data: Buffer): Buffer {
-  const head = Buffer.alloc(5);
-  head.writeUInt32BE(data.length, 1);
-  return Buffer.concat([head, data]);
-}
-
-/** Takes frames out of pieces of any size. What the end of the body cut is an error. @internal */
-export async function* envelopes(body: AsyncIterable<Uint8Array>): AsyncGenerator<{ flags: number; data: Buffer }> {
-  let pieces: Buffer[] = [];
-  let size = 0;
-  let want = 5;
-  let flags: number | undefined; // of the frame whose data is read; undefined: its head is read
-  for await (const piece of body) {
-    pieces.push(Buffer.from(piece.buffer, piece.byteOffset, piece.byteLength));
-    size += piece.byteLength;
-    while (size >= want) {
-      const all = Buffer.concat(pieces, size);
-      const taken = all.subarray(0, want);
-      pieces = [all.subarray(want)];
-      size -= want;
-      if (flags === undefined) {
-        flags = taken.readUInt8(0);
-        want = taken.readUInt32BE(1);
-        if (want > maxMessage) throw malformed(`a message of ${want} bytes`);
-      } else {
-        yield { flags, data: taken };
-        flags = undefined;
-        want = 5;
-      }
-    }
-  }
-  if (size > 0 || flags !== undefined) throw streamCut();
-}
-
-function messageOf(body: string): Message {
-  let value: unknown;
-  try {
-    value = JSON.parse(body);
-  } catch (e) {
-    throw malformed('a message is not JSON', e);
-  }
-  if (!isObject(value)) throw malformed('a message is not an object');
-  return value;
-}
-
-function refusal(response: IncomingMessage, body: string): CubbyError {
-  const status = response.statusCode ?? 0;
-  let value: unknown;
-  try {
-    value = JSON.parse(body);
-  } catch {
-    value = undefined;
-  }
-  return failure(value, status, String(response.headers['x-request-id'] ?? ''));
-}
-
-/** Makes an error of `{code, message}`. */
-function failure(value: unknown, status: number, requestId = ''): CubbyError {
-  const code = isObject(value) && typeof value.code === 'string' ? value.code : '';
-  if (!isObject(value) || code === '') {
+/** Turns an error of connect-node into one of this package. */
+function told(url: string, error: unknown): unknown {
+  if (error instanceof CubbyError || !(error instanceof ConnectError)) return error;
+  const requestId = error.metadata.get('x-request-id') ?? '';
+  const alone = /^HTTP (\d{3})$/.exec(error.rawMessage);
+  if (alone) {
+    const status = Number(alone[1]);
     return errorOf(status >= 500 ? 'sandbox_unavailable' : 'invalid_request', `the server answered ${status}`, {
       status,
       requestId,
@@ -196,7 +109,19 @@ function failure(value: unknown, status: number, requestId = ''): CubbyError {
       retryable: [429, 502, 503, 504].includes(status),
     });
   }
-  const message = typeof value.message === 'string' && value.message ? value.message : code;
-  const retryable = code === 'unavailable' || code === 'resource_exhausted';
-  return errorOf(codes[code] ?? 'internal', message, { status, requestId, retryable });
+  // What the server wrote comes with the headers of its answer.
+  if (/^application\/(connect\+)?json\b/.test(error.metadata.get('content-type') ?? '')) {
+    const [code, status] = codes[error.code] ?? ['internal', 500];
+    const retryable = error.code === Code.Unavailable || error.code === Code.ResourceExhausted;
+    return errorOf(code, error.rawMessage || Code[error.code], { status, requestId, retryable });
+  }
+  if (ofNode(error.cause)) return transportError(url, error.cause);
+  if (error.cause === undefined && error.code === Code.InvalidArgument) return streamCut();
+  return malformed(error.rawMessage, error);
+}
+
+/** Whether it is an error of the connection, which have codes. */
+function ofNode(error: unknown): boolean {
+  for (let e = error; e instanceof Error; e = e.cause) if ('code' in e && typeof e.code === 'string') return true;
+  return false;
 }

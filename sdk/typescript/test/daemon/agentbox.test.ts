@@ -1,7 +1,7 @@
 import { connect } from 'node:http2';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
 import { Sandbox } from '../../src/agentbox.js';
-import { Connect } from '../../src/connect.js';
+import { Service } from '../../src/connect.js';
 import { Client, InvalidRequestError } from '../../src/index.js';
 
 const { url, token } = inject('daemon');
@@ -139,7 +139,9 @@ test('what the daemon refuses is an error', async () => {
 const service = 'sandbox.v1.SandboxService';
 
 test('a session that nobody made is not found, as JSON and as gRPC', async () => {
-  const call = new Connect(url, service, token).unary('GetSession', { sessionId: 'unknown' }, {});
+  const call = new Service(url, token).call({}, (client, options) =>
+    client.getSession({ sessionId: 'unknown' }, options),
+  );
   await expect(call).rejects.toMatchObject({ name: 'NotFoundError', message: 'Session not found', status: 404 });
 
   const id = Buffer.from('unknown');
