@@ -1,6 +1,7 @@
 /** Archives of destroyed sandboxes. */
 
 import type { CallOptions } from './deadline.js';
+import { query } from './request.js';
 import { path, type Transport } from './transport.js';
 import { fromWire } from './wire.js';
 
@@ -27,13 +28,13 @@ export class Archives {
 
   /** @param options.tenantId whose sandbox it was; default the token's tenant, if it belongs to one. */
   async get(name: string, options: CallOptions & { tenantId?: string } = {}): Promise<Archive> {
-    const query = { tenant_id: options.tenantId };
-    return fromWire(await this.#transport.call('GET', path('archives', name), { query, repeat: true }, options));
+    const request = { query: query<'get-archive'>({ tenant_id: options.tenantId }), repeat: true };
+    return fromWire(await this.#transport.call('GET', path('archives', name), request, options));
   }
 
   /** @param options.tenantId as for {@link get}. */
   async delete(name: string, options: CallOptions & { tenantId?: string } = {}): Promise<void> {
-    const query = { tenant_id: options.tenantId };
-    await this.#transport.call('DELETE', path('archives', name), { query, repeat: true }, options);
+    const request = { query: query<'remove-archive'>({ tenant_id: options.tenantId }), repeat: true };
+    await this.#transport.call('DELETE', path('archives', name), request, options);
   }
 }

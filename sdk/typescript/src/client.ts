@@ -15,6 +15,7 @@ import type {
   Status,
   Visibility,
 } from './models.js';
+import { type Body, body, query } from './request.js';
 import { Sandbox } from './sandbox.js';
 import { eventJSON } from './sse.js';
 import { readOutput, Texts } from './stream.js';
@@ -141,7 +142,7 @@ export class Sandboxes {
    */
   async create(options: CreateOptions = {}, call: Creation = {}): Promise<Sandbox> {
     const headers = { 'Idempotency-Key': call.idempotencyKey ?? `typescript-${crypto.randomUUID()}` };
-    const request = { json: toWire(options), headers, repeat: true };
+    const request = { json: body<'create-sandbox'>(toWire(options)), headers, repeat: true };
     if (options.dependencies && Object.keys(options.dependencies).length > 0) {
       return new Sandbox(this.#transport, await this.#follow(request, call));
     }
@@ -150,7 +151,7 @@ export class Sandboxes {
 
   /** An installation takes longer than a connection may be silent: its create is followed as a stream. */
   async #follow(
-    request: { json: unknown; headers: Record<string, string> },
+    request: { json: Body; headers: Record<string, string> },
     call: CallOptions & { onOutput?: (output: Output) => void },
   ): Promise<SandboxInfo> {
     const deadline = new Deadline(this.#transport.url, call);
@@ -180,15 +181,15 @@ export class Sandboxes {
 
   /** Iterates over sandboxes, newest first, fetching page by page. */
   async *list(options: ListOptions & CallOptions = {}): AsyncGenerator<Sandbox> {
-    const query = {
+    const some = {
       label: Object.entries(options.labels ?? {}).map(([k, v]) => `${k}=${v}`),
-      status: options.status,
+      status: options.status && [options.status],
       thread: options.thread,
       tenant_id: options.tenantId,
       limit: options.pageSize,
     };
     for (let cursor: string | undefined; ; ) {
-      const request = { query: { ...query, cursor }, repeat: true };
+      const request = { query: query<'list-sandboxes'>({ ...some, cursor }), repeat: true };
       const page = await this.#transport.call('GET', path('sandboxes'), request, options);
       const { items, next } = pageFromWire<SandboxInfo>(page, 'sandboxes');
       for (const info of items) yield new Sandbox(this.#transport, info);

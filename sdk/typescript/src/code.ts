@@ -3,7 +3,8 @@
 import type { CallOptions } from './deadline.js';
 import { CodeFailedError, isObject, malformed } from './errors.js';
 import type { ExecStatus, Exit, Output } from './models.js';
-import { firstWait, Operation, poll } from './operation.js';
+import { firstWait, Operation, poll, waitSlice } from './operation.js';
+import { type BodyOf, body, query } from './request.js';
 import { eventJSON, type ServerEvent } from './sse.js';
 import { readOutput, Stream, Texts } from './stream.js';
 import { path, type Transport } from './transport.js';
@@ -120,7 +121,13 @@ export class Cell extends Operation {
 
   /** Returns when the cell has ended. When the options end the wait, it goes on. */
   async wait(options: CallOptions = {}): Promise<Execution> {
-    return poll(this.transport, this.#code(), {}, executionFromWire, options);
+    return poll(
+      this.transport,
+      this.#code(),
+      query<'get-code'>({ wait_seconds: waitSlice }),
+      executionFromWire,
+      options,
+    );
   }
 
   /** Follows the cell from an offset, 0 for the beginning. Leaving it does not touch the cell. */
@@ -132,7 +139,7 @@ export class Cell extends Operation {
   }
 
   async *#events(after: number, signal: AbortSignal): AsyncGenerator<CodeEvent> {
-    for await (const item of this.transport.follow(this.path('stream'), {}, after, readCode(), signal)) {
+    for await (const item of this.transport.follow(this.path('stream'), undefined, after, readCode(), signal)) {
       if (item.type === 'exit') yield { type: 'end', execution: await this.wait({ signal }) };
       else yield item;
     }
@@ -146,7 +153,7 @@ export async function runCode(
   code: string,
   options: CodeOptions & CallOptions & { check?: boolean },
 ): Promise<Execution> {
-  const json = { ...codeBody(code, options), wait: true, wait_seconds: firstWait };
+  const json = body<'run-code'>({ ...codeBody(code, options), wait: true, wait_seconds: firstWait });
   const begun = performance.now();
   let execution = executionFromWire(
     await transport.call('POST', path('sandboxes', box, 'code'), { json, wait: firstWait }, options),
@@ -167,12 +174,12 @@ export async function startCode(
   code: string,
   options: CodeOptions & CallOptions & { stdin?: boolean },
 ): Promise<Cell> {
-  const json = { ...codeBody(code, options), stdin: options.stdin, wait: false };
+  const json = body<'run-code'>({ ...codeBody(code, options), stdin: options.stdin, wait: false });
   const answer = await transport.call('POST', path('sandboxes', box, 'code'), { json }, options);
   return new Cell(transport, box, executionFromWire(answer).seq, true);
 }
 
-function codeBody(code: string, o: CodeOptions): Record<string, unknown> {
+function codeBody(code: string, o: CodeOptions): BodyOf<'run-code'> {
   const { language, kernel, cwd, env } = o;
   return { code, language, kernel, cwd, env, timeout_seconds: o.timeoutSeconds };
 }

@@ -3,8 +3,9 @@
 import type { CallOptions } from './deadline.js';
 import { isObject, malformed } from './errors.js';
 import { type ExecResult, execFromWire, type HistoryEvent } from './models.js';
-import { poll } from './operation.js';
+import { poll, waitSlice } from './operation.js';
 import type { OutputBound } from './process.js';
+import { query } from './request.js';
 import { eventError, eventJSON, type ServerEvent } from './sse.js';
 import { Stream } from './stream.js';
 import { path, type Transport } from './transport.js';
@@ -37,8 +38,9 @@ export class Events {
   async list(
     options: CallOptions & EventsOptions & { limit?: number } = {},
   ): Promise<{ events: HistoryEvent[]; next: number }> {
-    const query = { after: options.after || undefined, limit: options.limit, kinds: options.kinds?.join(',') };
-    const answer = await this.#transport.call('GET', this.#path(), { query, repeat: true }, options);
+    const { after, limit, kinds } = options;
+    const page = query<'list-events'>({ after: after || undefined, limit, kinds: joined(kinds) });
+    const answer = await this.#transport.call('GET', this.#path(), { query: page, repeat: true }, options);
     const next = isObject(answer) ? answer.next : undefined;
     if (typeof next !== 'number') throw malformed('it has no cursor');
     return { events: listFromWire(answer, 'events'), next };
@@ -46,9 +48,9 @@ export class Events {
 
   /** Follows the history until the sandbox is destroyed. Connections that break are bridged. */
   follow(options: CallOptions & EventsOptions = {}): Stream<HistoryEvent> {
-    const query = { kinds: options.kinds?.join(',') };
+    const some = query<'list-events'>({ kinds: joined(options.kinds) });
     return new Stream(this.#transport.url, options, (signal) =>
-      this.#transport.follow(this.#path(), query, options.after ?? 0, readEntry, signal),
+      this.#transport.follow(this.#path(), some, options.after ?? 0, readEntry, signal),
     );
   }
 
@@ -57,9 +59,14 @@ export class Events {
    * daemon. When the options end the wait, the operation goes on.
    */
   async wait(seq: number, options: CallOptions & OutputBound = {}): Promise<ExecResult> {
-    const query = { max_output_bytes: options.maxOutputBytes };
-    return poll(this.#transport, this.#path(seq), query, execFromWire, options);
+    const slice = query<'get-operation'>({ max_output_bytes: options.maxOutputBytes, wait_seconds: waitSlice });
+    return poll(this.#transport, this.#path(seq), slice, execFromWire, options);
   }
+}
+
+/** The kinds are one value, separated by commas. */
+function joined(kinds: string[] | undefined): string[] | undefined {
+  return kinds && [kinds.join(',')];
 }
 
 function readEntry(event: ServerEvent, position: number): { item?: HistoryEvent; position: number; last?: boolean } {

@@ -3,6 +3,7 @@
 import type { CallOptions } from './deadline.js';
 import { malformed, NotFoundError } from './errors.js';
 import { platform } from './platform.js';
+import { body, query } from './request.js';
 import { eventError, eventJSON } from './sse.js';
 import { Stream } from './stream.js';
 import { type Content, path, streamCut, type Transport } from './transport.js';
@@ -53,7 +54,7 @@ export class Files {
   /** Returns a whole file, or length bytes of it from offset. */
   async read(file: string, options: CallOptions & Range = {}): Promise<Uint8Array> {
     if (options.length === 0) return new Uint8Array();
-    const request = { query: { path: file }, headers: rangeHeader(options), repeat: true };
+    const request = { query: query<'read-file'>({ path: file }), headers: rangeHeader(options), repeat: true };
     return this.#transport.bytes('GET', this.#path('content'), request, options);
   }
 
@@ -65,7 +66,7 @@ export class Files {
   /** Streams a file, or length bytes of it from offset. Cancel the stream to leave early. */
   async open(file: string, options: CallOptions & Range = {}): Promise<ReadableStream<Uint8Array>> {
     if (options.length === 0) return new Blob([]).stream();
-    const request = { query: { path: file }, headers: rangeHeader(options) };
+    const request = { query: query<'read-file'>({ path: file }), headers: rangeHeader(options) };
     return streamOf(await this.#transport.open('GET', this.#path('content'), request, options));
   }
 
@@ -83,25 +84,21 @@ export class Files {
   ): Promise<FileInfo> {
     const { append, parents = true } = options;
     const whole = typeof content === 'string' || content instanceof Uint8Array || content instanceof ArrayBuffer;
-    const answer = await this.#transport.call(
-      'PUT',
-      this.#path(),
-      { query: { path: file, append, parents, mode: octal(options.mode) }, body: content, repeat: whole && !append },
-      options,
-    );
-    return fileFromWire(answer);
+    const where = query<'write-file'>({ path: file, append, parents, mode: octal(options.mode) });
+    const request = { query: where, body: content, repeat: whole && !append };
+    return fileFromWire(await this.#transport.call('PUT', this.#path(), request, options));
   }
 
   /** Lists a directory by name; with recursive everything below it. */
   async list(dir = '.', options: CallOptions & { recursive?: boolean } = {}): Promise<FileInfo[]> {
-    const query = { path: dir, recursive: options.recursive };
-    return filesFromWire(await this.#transport.call('GET', this.#path(), { query, repeat: true }, options));
+    const request = { query: query<'list-files'>({ path: dir, recursive: options.recursive }), repeat: true };
+    return filesFromWire(await this.#transport.call('GET', this.#path(), request, options));
   }
 
   /** Describes a path; of a symlink what it leads to, unless follow is false. */
   async stat(file: string, options: CallOptions & { follow?: boolean } = {}): Promise<FileInfo> {
-    const query = { path: file, follow: options.follow ?? true };
-    return fileFromWire(await this.#transport.call('GET', this.#path('stat'), { query, repeat: true }, options));
+    const request = { query: query<'stat-file'>({ path: file, follow: options.follow ?? true }), repeat: true };
+    return fileFromWire(await this.#transport.call('GET', this.#path('stat'), request, options));
   }
 
   /** Whether there is anything at a path. */
@@ -117,7 +114,7 @@ export class Files {
 
   /** Makes a directory; with parents also those above it, and one that is there is then no error. */
   async mkdir(dir: string, options: CallOptions & { mode?: number; parents?: boolean } = {}): Promise<FileInfo> {
-    const json = { path: dir, parents: options.parents ?? false, mode: octal(options.mode) };
+    const json = body<'make-dir'>({ path: dir, parents: options.parents ?? false, mode: octal(options.mode) });
     return fileFromWire(
       await this.#transport.call('POST', this.#path('mkdir'), { json, repeat: options.parents }, options),
     );
@@ -125,14 +122,14 @@ export class Files {
 
   /** Renames. Something at the target is a conflict, unless replace says otherwise. */
   async move(from: string, to: string, options: CallOptions & { replace?: boolean } = {}): Promise<FileInfo> {
-    const json = { from, to, replace: options.replace ?? false };
+    const json = body<'move-file'>({ from, to, replace: options.replace ?? false });
     return fileFromWire(await this.#transport.call('POST', this.#path('move'), { json }, options));
   }
 
   /** Removes a file or, with recursive, a whole tree. */
   async remove(file: string, options: CallOptions & { recursive?: boolean } = {}): Promise<void> {
-    const query = { path: file, recursive: options.recursive };
-    await this.#transport.call('DELETE', this.#path(), { query, repeat: true }, options);
+    const request = { query: query<'remove-file'>({ path: file, recursive: options.recursive }), repeat: true };
+    await this.#transport.call('DELETE', this.#path(), request, options);
   }
 
   /** Streams a directory as an archive, whose names are relative to it. */
@@ -140,14 +137,14 @@ export class Files {
     dir: string,
     options: CallOptions & { format?: 'tar' | 'tar.gz' | 'zip' } = {},
   ): Promise<ReadableStream<Uint8Array>> {
-    const query = { path: dir, format: options.format };
-    return streamOf(await this.#transport.open('GET', this.#path('archive'), { query }, options));
+    const request = { query: query<'download-archive'>({ path: dir, format: options.format }) };
+    return streamOf(await this.#transport.open('GET', this.#path('archive'), request, options));
   }
 
   /** Unpacks a tar or tar.gz into a directory, which is made when it is missing. */
   async extract(dir: string, archive: Content, options: CallOptions = {}): Promise<void> {
     const headers = { 'Content-Type': 'application/x-tar' };
-    const request = { query: { path: dir }, headers, body: archive };
+    const request = { query: query<'upload-archive'>({ path: dir }), headers, body: archive };
     await this.#transport.call('PUT', this.#path('archive'), request, options);
   }
 
@@ -174,7 +171,7 @@ export class Files {
    * a broken connection ends the watch with an error.
    */
   watch(dir: string, options: CallOptions & { recursive?: boolean } = {}): Stream<FileChange> {
-    const request = { query: { path: dir, recursive: options.recursive } };
+    const request = { query: query<'watch-files'>({ path: dir, recursive: options.recursive }) };
     const events = (signal: AbortSignal) => this.#transport.events('GET', this.#path('watch'), request, signal);
     return new Stream(this.#transport.url, options, async function* (signal) {
       for await (const event of events(signal)) {

@@ -16,6 +16,7 @@ import type {
 import { type ExecResult, execFromWire } from './models.js';
 import { firstWait } from './operation.js';
 import { Process } from './process.js';
+import { type BodyOf, body } from './request.js';
 import { path, type Transport } from './transport.js';
 import { fromWire, listFromWire, toWire } from './wire.js';
 
@@ -106,6 +107,27 @@ export interface GitRequests {
     };
 }
 
+/** Whether, and for how many seconds, an operation's end is waited for. */
+type Waiting = { wait: boolean; wait_seconds?: number };
+
+function bodyOf<T extends object>(request: T, wait: Waiting) {
+  return Object.assign(toWire(request), wait);
+}
+
+// What each operation sends, as the API takes it.
+const bodies: { [K in keyof GitRequests]: (request: GitRequests[K], wait: Waiting) => BodyOf<`git-${K}`> } = {
+  clone: bodyOf,
+  status: bodyOf,
+  diff: bodyOf,
+  add: bodyOf,
+  commit: bodyOf,
+  branch: bodyOf,
+  checkout: bodyOf,
+  log: bodyOf,
+  pull: bodyOf,
+  push: bodyOf,
+};
+
 /**
  * Git in one sandbox. Everything is given to git as arguments, never to a shell. Each call waits for its end and throws
  * a {@link GitError} when git did not do it; when its options end the call, the operation goes on.
@@ -126,7 +148,7 @@ export class Git {
     request: GitRequests[K],
     options: CallOptions = {},
   ): Promise<Process> {
-    const { seq } = await this.#post(operation, { ...toWire(request), wait: false }, options);
+    const { seq } = await this.#post(operation, bodies[operation](request, { wait: false }), options);
     return new Process(this.#transport, this.#box, seq);
   }
 
@@ -184,16 +206,21 @@ export class Git {
     return fromWire(await this.#run('push', options));
   }
 
-  async #post(operation: string, json: Record<string, unknown>, call: CallOptions): Promise<ExecResult> {
+  async #post<K extends keyof GitRequests>(
+    operation: K,
+    request: BodyOf<`git-${K}`>,
+    call: CallOptions,
+  ): Promise<ExecResult> {
     const where = path('sandboxes', this.#box, 'git', operation);
+    const json = body<`git-${K}`>(request);
     return execFromWire(await this.#transport.call('POST', where, { json, wait: firstWait }, call));
   }
 
   async #finish<K extends keyof GitRequests>(operation: K, options: CallOptions & GitRequests[K]): Promise<ExecResult> {
     const { signal, requestTimeoutMs, ...request } = options;
     return within(this.#transport.url, { signal, requestTimeoutMs }, async (call) => {
-      const json = { ...toWire(request), wait: true, wait_seconds: firstWait };
-      const begun = await this.#post(operation, json, call);
+      const asked = bodies[operation](request as GitRequests[K], { wait: true, wait_seconds: firstWait });
+      const begun = await this.#post(operation, asked, call);
       return begun.finished ? begun : new Process(this.#transport, this.#box, begun.seq).wait(call);
     });
   }

@@ -1,6 +1,7 @@
 /** Kernels of a sandbox. */
 
 import type { CallOptions } from './deadline.js';
+import { body } from './request.js';
 import { path, type Transport } from './transport.js';
 import { fromWire, listFromWire } from './wire.js';
 
@@ -69,7 +70,7 @@ export class Kernels {
 
   /** Starts a kernel and returns when it takes cells. A name that is taken is a conflict. */
   async create(kernel: KernelOptions = {}, options: CallOptions = {}): Promise<Kernel> {
-    return fromWire(await this.#transport.call('POST', this.#path(), { json: kernel }, options));
+    return fromWire(await this.#transport.call('POST', this.#path(), { json: body<'create-kernel'>(kernel) }, options));
   }
 
   async get(name: string, options: CallOptions = {}): Promise<Kernel> {

@@ -3,6 +3,7 @@
 import type { CallOptions } from './deadline.js';
 import { malformed } from './errors.js';
 import type { EgressConnection, EgressDecision, NetworkPolicy, SandboxInfo } from './models.js';
+import { body, query } from './request.js';
 import { path, type Transport } from './transport.js';
 import { fromWire, listFromWire } from './wire.js';
 
@@ -28,7 +29,7 @@ export class Network {
    * @param options.cut ends the open connections that the policy does not allow; without it they go on.
    */
   async update(policy: Partial<NetworkPolicy>, options: CallOptions & { cut?: boolean } = {}): Promise<NetworkPolicy> {
-    const json = { network: policy, cut_connections: options.cut };
+    const json = body<'update-sandbox'>({ network: policy, cut_connections: options.cut });
     return policyOf(await this.#transport.call('PATCH', path('sandboxes', this.#box), { json, repeat: true }, options));
   }
 
@@ -38,7 +39,9 @@ export class Network {
    */
   async explain(target: string, options: CallOptions = {}): Promise<EgressDecision> {
     const where = path('sandboxes', this.#box, 'network', 'explain');
-    return fromWire(await this.#transport.call('GET', where, { query: { target }, repeat: true }, options));
+    return fromWire(
+      await this.#transport.call('GET', where, { query: query<'explain-egress'>({ target }), repeat: true }, options),
+    );
   }
 
   /** Lists the connections that are open now, the oldest first. */

@@ -4,11 +4,13 @@ import { Backoff } from './backoff.js';
 import { type CallOptions, Deadline, sleep } from './deadline.js';
 import { isObject, malformed, RequestTimeoutError, WrongStateError } from './errors.js';
 import { type ExecResult, execFromWire } from './models.js';
+import { type Query, query } from './request.js';
 import { path, type Transport } from './transport.js';
 import { inspected } from './wire.js';
 
 // How long one request waits for an end: less than the time after which proxies cut silent connections.
-const waitSlice = 50;
+/** @internal */
+export const waitSlice = 50;
 const inputPiece = 256 << 10;
 const inputWait = 60;
 
@@ -18,11 +20,11 @@ const inputWait = 60;
  */
 export const firstWait = 2;
 
-/** Asks for the operation at a path until it has ended, over broken connections and restarts. @internal */
+/** Asks for the operation at a path, with a query that waits a slice, until it has ended, over broken connections and restarts. @internal */
 export async function poll<T extends { finished: boolean }>(
   transport: Transport,
   path: string,
-  query: Record<string, number | undefined>,
+  query: Query,
   read: (value: unknown) => T,
   options: CallOptions,
 ): Promise<T> {
@@ -33,7 +35,7 @@ export async function poll<T extends { finished: boolean }>(
       const asked = performance.now();
       let pause: number | undefined;
       try {
-        const request = { query: { ...query, wait_seconds: waitSlice }, wait: waitSlice };
+        const request = { query, wait: waitSlice };
         const got = read(await transport.call('GET', path, request, { signal: deadline.signal }));
         if (got.finished) return got;
         backoff.reset();
@@ -92,8 +94,9 @@ export abstract class Operation {
    * It does not wait for more.
    */
   async output(options: CallOptions & { after?: number; stream?: 'stdout' | 'stderr' } = {}): Promise<Uint8Array> {
-    const query = { after: options.after || undefined, stream: options.stream };
-    return this.transport.bytes('GET', this.path('output'), { query, repeat: true }, options);
+    const { after, stream } = options;
+    const request = { query: query<'exec-output'>({ after: after || undefined, stream }), repeat: true };
+    return this.transport.bytes('GET', this.path('output'), request, options);
   }
 
   /**
@@ -146,7 +149,7 @@ export abstract class Operation {
     const backoff = new Backoff(this.transport.resumeMs);
     for (;;) {
       try {
-        const request = { query: { offset, eof }, body, wait: inputWait };
+        const request = { query: query<'write-stdin'>({ offset, eof }), body, wait: inputWait };
         const answer = await this.transport.call('POST', this.path('stdin'), request, { signal: deadline.signal });
         if (!isObject(answer) || typeof answer.offset !== 'number') throw malformed('it has no offset');
         return answer.offset;

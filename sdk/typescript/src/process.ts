@@ -3,7 +3,8 @@
 import type { CallOptions } from './deadline.js';
 import type { ExecResult } from './models.js';
 import { execFromWire } from './models.js';
-import { Operation, poll } from './operation.js';
+import { Operation, poll, waitSlice } from './operation.js';
+import { body, query } from './request.js';
 import { OutputStream, readOutput, Texts } from './stream.js';
 
 /** How a command runs. */
@@ -41,8 +42,8 @@ export interface OutputBound {
 export class Process extends Operation {
   /** Returns how the command stands now, with its output so far. */
   async get(options: CallOptions & OutputBound = {}): Promise<ExecResult> {
-    const query = { max_output_bytes: options.maxOutputBytes };
-    return execFromWire(await this.transport.call('GET', this.path(), { query, repeat: true }, options));
+    const request = { query: query<'get-exec'>({ max_output_bytes: options.maxOutputBytes }), repeat: true };
+    return execFromWire(await this.transport.call('GET', this.path(), request, options));
   }
 
   /**
@@ -50,14 +51,15 @@ export class Process extends Operation {
    * wait, the command goes on.
    */
   async wait(options: CallOptions & OutputBound = {}): Promise<ExecResult> {
-    return poll(this.transport, this.path(), { max_output_bytes: options.maxOutputBytes }, execFromWire, options);
+    const slice = query<'get-exec'>({ max_output_bytes: options.maxOutputBytes, wait_seconds: waitSlice });
+    return poll(this.transport, this.path(), slice, execFromWire, options);
   }
 
   /** Follows the output from an offset, 0 for the beginning, to the end. Leaving it does not touch the command. */
   stream(options: CallOptions & { after?: number } = {}): OutputStream {
     const after = options.after ?? 0;
     const stream = new OutputStream(this.transport.url, options, (signal) =>
-      this.transport.follow(this.path('stream'), {}, after, readOutput(new Texts()), signal),
+      this.transport.follow(this.path('stream'), undefined, after, readOutput(new Texts()), signal),
     );
     stream.offset = after;
     return stream;
@@ -66,11 +68,12 @@ export class Process extends Operation {
   /** Sends a signal, `SIGINT` or `INT`, to the command, and with tree to everything that descends from it. */
   async signal(name: string, options: CallOptions & { tree?: boolean } = {}): Promise<void> {
     const signal = name.startsWith('SIG') ? name : `SIG${name}`;
-    await this.transport.call('POST', this.path('signal'), { json: { signal, tree: options.tree ?? false } }, options);
+    const json = body<'signal-exec'>({ signal, tree: options.tree ?? false });
+    await this.transport.call('POST', this.path('signal'), { json }, options);
   }
 
   /** Changes the size of the command's terminal. */
   async resize(size: WindowSize, options: CallOptions = {}): Promise<void> {
-    await this.transport.call('POST', this.path('resize'), { json: size, repeat: true }, options);
+    await this.transport.call('POST', this.path('resize'), { json: body<'resize-exec'>(size), repeat: true }, options);
   }
 }

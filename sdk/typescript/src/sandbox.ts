@@ -26,6 +26,7 @@ import {
 import { Network } from './network.js';
 import { firstWait } from './operation.js';
 import { type CommandOptions, type OutputBound, Process, type WindowSize } from './process.js';
+import { type BodyOf, body, query } from './request.js';
 import { Session } from './session.js';
 import { openTerminal, type Terminal, type TerminalInfo, type TerminalOptions } from './terminal.js';
 import { type ClientOptions, path, type Transport } from './transport.js';
@@ -137,7 +138,7 @@ export class Sandbox {
       const { stdin, onStdout, onStderr, killOnCancel } = options;
       if (stdin !== undefined || onStdout || onStderr || killOnCancel) return this.#attended(cmd, options, call);
       const waiting = { wait: true, wait_seconds: firstWait, max_output_bytes: options.maxOutputBytes };
-      const request = { json: { ...execBody(cmd, options), ...waiting }, wait: firstWait };
+      const request = { json: body<'exec'>({ ...execBody(cmd, options), ...waiting }), wait: firstWait };
       const begun = execFromWire(await this.#transport.call('POST', this.#path('exec'), request, call));
       if (begun.finished) return begun;
       return this.process(begun.seq).wait({ ...call, maxOutputBytes: options.maxOutputBytes });
@@ -185,7 +186,8 @@ export class Sandbox {
     cmd: string | readonly string[],
     options: CommandOptions & CallOptions & { stdin?: boolean; pty?: WindowSize } = {},
   ): Promise<Process> {
-    const json = { ...execBody(cmd, options), stdin: options.stdin, pty: options.pty, wait: false };
+    const { stdin, pty } = options;
+    const json = body<'exec'>({ ...execBody(cmd, options), stdin, pty, wait: false });
     const answer = await this.#transport.call('POST', this.#path('exec'), { json }, options);
     return new Process(this.#transport, this.id, execFromWire(answer).seq, true);
   }
@@ -197,8 +199,8 @@ export class Sandbox {
 
   /** Returns commands after a number, in order, without their output. */
   async execs(options: CallOptions & { afterSeq?: number; limit?: number } = {}): Promise<ExecResult[]> {
-    const query = { after_seq: options.afterSeq || undefined, limit: options.limit };
-    const answer = await this.#transport.call('GET', this.#path('execs'), { query, repeat: true }, options);
+    const page = query<'list-execs'>({ after_seq: options.afterSeq || undefined, limit: options.limit });
+    const answer = await this.#transport.call('GET', this.#path('execs'), { query: page, repeat: true }, options);
     const items = isObject(answer) ? answer.execs : undefined;
     if (!Array.isArray(items)) throw malformed('execs is not a list');
     return items.map(execFromWire);
@@ -295,7 +297,7 @@ export class Sandbox {
     options: CallOptions & { runtime?: Runtime } = {},
   ): Promise<Process> {
     const names = Array.isArray(dependencies) ? Object.fromEntries(dependencies.map((n) => [n, ''])) : dependencies;
-    const json = { runtime: options.runtime, dependencies: names, wait: false };
+    const json = body<'install-packages'>({ runtime: options.runtime, dependencies: names, wait: false });
     const answer = await this.#transport.call('POST', this.#path('packages'), { json }, options);
     return new Process(this.#transport, this.id, execFromWire(answer).seq);
   }
@@ -304,7 +306,7 @@ export class Sandbox {
 
   /** Offers files and directories of /workspace for download and to other sandboxes. Each has its own result. */
   async exportFiles(paths: readonly string[], options: CallOptions = {}): Promise<ExportedFile[]> {
-    const json = { files: paths.map((source) => ({ source })) };
+    const json = body<'export-files'>({ files: paths.map((source) => ({ source })) });
     return listFromWire(await this.#transport.call('POST', this.#path('exports'), { json }, options), 'files');
   }
 
@@ -318,14 +320,14 @@ export class Sandbox {
     file: string,
     options: CallOptions & { format?: 'zip' | 'tar.gz' } = {},
   ): Promise<ReadableStream<Uint8Array>> {
-    const query = { path: file, format: options.format };
-    const response = await this.#transport.open('GET', this.#path('exports', 'download'), { query }, options);
+    const request = { query: query<'download-export'>({ path: file, format: options.format }) };
+    const response = await this.#transport.open('GET', this.#path('exports', 'download'), request, options);
     return response.body ?? new Blob([]).stream();
   }
 
   /** Brings files in. Each has its own result. */
   async importFiles(files: readonly FileToImport[], options: CallOptions = {}): Promise<ImportedFile[]> {
-    const json = { files: files.map(importBody) };
+    const json = body<'import-files'>({ files: files.map(importBody) });
     return listFromWire(await this.#transport.call('POST', this.#path('imports'), { json }, options), 'files');
   }
 
@@ -341,7 +343,7 @@ export class Sandbox {
   }
 
   async update(changes: Changes, options: CallOptions = {}): Promise<SandboxInfo> {
-    const request = { json: toWire(changes), repeat: true };
+    const request = { json: body<'update-sandbox'>(toWire(changes)), repeat: true };
     return this.#told(await this.#transport.call('PATCH', this.#path(), request, options));
   }
 
@@ -352,14 +354,16 @@ export class Sandbox {
 
   /** Ends the processes, which have graceSeconds for it, and keeps the files. */
   async stop(options: CallOptions & { graceSeconds?: number } = {}): Promise<SandboxInfo> {
-    const json = options.graceSeconds === undefined ? undefined : { grace_seconds: options.graceSeconds };
+    const { graceSeconds } = options;
+    const json = graceSeconds === undefined ? undefined : body<'stop-sandbox'>({ grace_seconds: graceSeconds });
     return this.#told(await this.#transport.call('POST', this.#path('stop'), { json, repeat: true }, options));
   }
 
   /** Counts as use of the sandbox, now, for so many seconds or until a time, so that it does not become idle. */
   async keepalive(options: CallOptions & { seconds?: number; until?: Date } = {}): Promise<SandboxInfo> {
     const { seconds, until } = options;
-    const json = seconds === undefined && until === undefined ? undefined : { seconds, until };
+    const now = seconds === undefined && until === undefined;
+    const json = now ? undefined : body<'keep-sandbox'>({ seconds, until: until?.toISOString() });
     return this.#told(await this.#transport.call('POST', this.#path('keepalive'), { json, repeat: true }, options));
   }
 
@@ -375,7 +379,7 @@ export class Sandbox {
   async destroy(options: CallOptions & { keepDisk?: boolean; archive?: boolean } = {}): Promise<unknown> {
     const { archive = false, keepDisk } = options;
     // An archive's answer is not to be lost in a repetition that finds nothing.
-    const request = { query: { keep_disk: keepDisk, archive }, repeat: !archive };
+    const request = { query: query<'destroy-sandbox'>({ keep_disk: keepDisk, archive }), repeat: !archive };
     const answer = await this.#transport.call('DELETE', this.#path(), request, options);
     return archive ? fromWire(answer) : undefined;
   }
@@ -453,12 +457,12 @@ function execOptions({ env, cwd, user, session, timeoutSeconds }: CommandOptions
   );
 }
 
-function execBody(cmd: string | readonly string[], o: CommandOptions): Record<string, unknown> {
+function execBody(cmd: string | readonly string[], o: CommandOptions): BodyOf<'exec'> {
   const { env, cwd, user, session } = o;
-  return { cmd, env, cwd, user, session, timeout_seconds: o.timeoutSeconds };
+  return { cmd: typeof cmd === 'string' ? cmd : [...cmd], env, cwd, user, session, timeout_seconds: o.timeoutSeconds };
 }
 
-function importBody(file: FileToImport): Record<string, unknown> {
+function importBody(file: FileToImport): NonNullable<BodyOf<'import-files'>['files']>[number] {
   const { source, destination, content } = file;
   const body = { source, destination, session_id: file.sandbox, path: file.path };
   if (content === undefined) return body;

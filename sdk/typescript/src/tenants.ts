@@ -2,6 +2,7 @@
 
 import type { CallOptions } from './deadline.js';
 import { type FileInfo, fileFromWire, filesFromWire } from './files.js';
+import { query } from './request.js';
 import { type Content, path, type Transport } from './transport.js';
 import { fromWire, pageFromWire } from './wire.js';
 
@@ -28,7 +29,7 @@ export class Tenants {
   /** Iterates over tenants that have shared files, by name. A token of a tenant sees that one. */
   async *list(options: CallOptions & { pageSize?: number } = {}): AsyncGenerator<Tenant> {
     for (let cursor: string | undefined; ; ) {
-      const request = { query: { limit: options.pageSize, cursor }, repeat: true };
+      const request = { query: query<'list-tenants'>({ limit: options.pageSize, cursor }), repeat: true };
       const page = pageFromWire<Tenant>(
         await this.#transport.call('GET', path('tenants'), request, options),
         'tenants',
@@ -67,30 +68,33 @@ export class Uploads {
 
   /** Lists a directory; with recursive everything below it. */
   async list(options: CallOptions & { path?: string; recursive?: boolean } = {}): Promise<FileInfo[]> {
-    const query = { path: options.path, recursive: options.recursive };
-    return filesFromWire(await this.#transport.call('GET', this.#path, { query, repeat: true }, options));
+    const { path, recursive } = options;
+    const request = { query: query<'list-uploads'>({ path, recursive }), repeat: true };
+    return filesFromWire(await this.#transport.call('GET', this.#path, request, options));
   }
 
   async read(file: string, options: CallOptions = {}): Promise<Uint8Array> {
-    return this.#transport.bytes('GET', `${this.#path}/content`, { query: { path: file }, repeat: true }, options);
+    const request = { query: query<'read-upload'>({ path: file }), repeat: true };
+    return this.#transport.bytes('GET', `${this.#path}/content`, request, options);
   }
 
   /** Streams an upload. Cancel the stream to leave early. */
   async open(file: string, options: CallOptions = {}): Promise<ReadableStream<Uint8Array>> {
-    const response = await this.#transport.open('GET', `${this.#path}/content`, { query: { path: file } }, options);
+    const request = { query: query<'read-upload'>({ path: file }) };
+    const response = await this.#transport.open('GET', `${this.#path}/content`, request, options);
     return response.body ?? new Blob([]).stream();
   }
 
   /** Writes an upload. It is replaced at once, and missing directories are made. */
   async write(file: string, content: Content, options: CallOptions = {}): Promise<FileInfo> {
     const whole = typeof content === 'string' || content instanceof Uint8Array || content instanceof ArrayBuffer;
-    const request = { query: { path: file }, body: content, repeat: whole };
+    const request = { query: query<'write-upload'>({ path: file }), body: content, repeat: whole };
     return fileFromWire(await this.#transport.call('PUT', this.#path, request, options));
   }
 
   /** Removes an upload or, with recursive, a whole tree. */
   async remove(file: string, options: CallOptions & { recursive?: boolean } = {}): Promise<void> {
-    const query = { path: file, recursive: options.recursive };
-    await this.#transport.call('DELETE', this.#path, { query, repeat: true }, options);
+    const request = { query: query<'remove-upload'>({ path: file, recursive: options.recursive }), repeat: true };
+    await this.#transport.call('DELETE', this.#path, request, options);
   }
 }

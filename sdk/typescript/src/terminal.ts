@@ -4,7 +4,8 @@ import { Backoff } from './backoff.js';
 import { type CallOptions, Deadline, sleep, within } from './deadline.js';
 import { isObject, malformed } from './errors.js';
 import type { WindowSize } from './process.js';
-import { path, type Query, queryString, type Transport } from './transport.js';
+import { type QueryOf, query } from './request.js';
+import { path, queryString, type Transport } from './transport.js';
 import { broken, Connection } from './websocket.js';
 
 /** A terminal that is open. */
@@ -81,10 +82,10 @@ export class Terminal implements AsyncIterable<Uint8Array> {
   }
 
   /** Connects and reads the first message. @internal */
-  async connect(query: Query, signal: AbortSignal | undefined): Promise<void> {
+  async connect(which: NonNullable<QueryOf<'open-terminal'>>, signal: AbortSignal | undefined): Promise<void> {
     const deadline = new Deadline(this.#transport.url, { signal, requestTimeoutMs: connectMs });
     try {
-      const url = this.#transport.url + this.#path + queryString({ ...query, ...this.#size });
+      const url = this.#transport.url + this.#path + queryString(query<'open-terminal'>({ ...which, ...this.#size }));
       const connection = await Connection.open(url, this.#transport.token, deadline.signal);
       try {
         const first = messageOf(await connection.receive(deadline.signal));

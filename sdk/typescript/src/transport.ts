@@ -13,6 +13,7 @@ import {
   UnreachableError,
 } from './errors.js';
 import type { Problem } from './models.js';
+import type { Body, Query } from './request.js';
 import { EventDecoder, type ServerEvent } from './sse.js';
 import { version } from './version.js';
 import { listFromWire } from './wire.js';
@@ -39,7 +40,7 @@ export type Content = string | Uint8Array | ArrayBuffer | Blob | ReadableStream<
 /** @internal */
 export interface Request {
   query?: Query | undefined;
-  json?: unknown;
+  json?: Body | undefined;
   body?: Content | undefined;
   headers?: Record<string, string> | undefined;
   /** The request is harmless to repeat. */
@@ -47,9 +48,6 @@ export interface Request {
   /** How many seconds the daemon was asked to wait before it answers. */
   wait?: number | undefined;
 }
-
-/** @internal */
-export type Query = Record<string, string | number | boolean | readonly string[] | undefined>;
 
 // How long a stream may say nothing before its connection is taken for dead; the daemon pings every 15 seconds.
 const silenceMs = 60_000;
@@ -202,7 +200,7 @@ export class Transport {
    */
   async *follow<T>(
     path: string,
-    query: Query,
+    query: Query | undefined,
     position: number,
     read: (event: ServerEvent, position: number) => { item?: T; position: number; last?: boolean },
     signal: AbortSignal | undefined,

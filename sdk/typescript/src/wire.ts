@@ -6,7 +6,7 @@ import { isObject, malformed } from './errors.js';
 export const inspected: unique symbol = Symbol.for('nodejs.util.inspect.custom') as never;
 
 // Fields whose values are the user's or a format of their own: what is in them is passed as it is.
-const verbatim = new Set([
+const names = [
   'env',
   'labels',
   'metadata',
@@ -16,7 +16,10 @@ const verbatim = new Set([
   'payload',
   'result',
   'truncated',
-]);
+] as const;
+const verbatim: ReadonlySet<string> = new Set(names);
+
+type Verbatim = (typeof names)[number];
 
 const time = /(?:_at|_until)$|^(?:mod_time|time)$/;
 
@@ -41,15 +44,29 @@ export function pageFromWire<T>(value: unknown, field: string): { items: T[]; ne
   return { items, next: next || undefined };
 }
 
+type SnakeCase<S extends string> = S extends `${infer First}${infer Rest}`
+  ? First extends Lowercase<First>
+    ? `${First}${SnakeCase<Rest>}`
+    : `_${Lowercase<First>}${SnakeCase<Rest>}`
+  : S;
+
+type Wired<T, Name = ''> = T extends string | number | boolean | null | undefined | Date
+  ? T
+  : T extends readonly (infer Item)[]
+    ? Item[]
+    : Name extends Verbatim
+      ? T
+      : { [K in keyof T as K extends string ? SnakeCase<K> : never]: Wired<T[K], K> };
+
 /** Writes a request: names become snake_case. Undefined fields are left out. @internal */
-export function toWire(value: object): Record<string, unknown> {
+export function toWire<T extends object>(value: T): Wired<T> {
   const out: Record<string, unknown> = {};
   for (const [name, v] of Object.entries(value)) {
     if (v === undefined) continue;
     const key = name.replace(/[A-Z]/g, (c) => `_${c.toLowerCase()}`);
     out[key] = isObject(v) && !(v instanceof Date) && !verbatim.has(key) ? toWire(v) : v;
   }
-  return out;
+  return out as Wired<T>;
 }
 
 function camel(value: unknown): unknown {
