@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"iter"
 	"net/http"
 	"net/url"
@@ -28,6 +29,16 @@ type CodeRequest struct {
 	Stdin bool
 	Cwd   string            // of a kernel that is made for the cell
 	Env   map[string]string // of a kernel that is made for the cell
+	// Stdout and Stderr, where [Client.RunCode] is given them, hear what the
+	// cell prints while it runs. A write that fails ends the call.
+	Stdout, Stderr io.Writer
+	// Shown, where [Client.RunCode] is given it, is called with everything
+	// that the cell shows beside text. An error of it ends the call.
+	Shown func(CodeOutput) error
+	// KillOnCancel interrupts the cell when the context of [Client.RunCode]
+	// ends before it, or the call fails by one of the above. Without it the
+	// cell goes on.
+	KillOnCancel bool
 }
 
 func (r CodeRequest) wire() map[string]any {
@@ -164,8 +175,19 @@ func (e *CellError) Unwrap() error {
 
 // RunCode runs a cell and returns when it has ended, with its output. A cell
 // that raises is not an error of this call: see [Execution.Err]. When ctx ends
-// the cell goes on; [Client.StartCode] gives more control.
+// the cell goes on, unless KillOnCancel is set; [Client.StartCode] gives more
+// control.
 func (c *Client) RunCode(ctx context.Context, id string, r CodeRequest) (Execution, error) {
+	heard := r.Stdout != nil || r.Stderr != nil || r.Shown != nil
+	if heard || r.KillOnCancel {
+		start := func(ctx context.Context) (*Process, error) { return c.StartCode(ctx, id, r) }
+		return attended(ctx, c, r.KillOnCancel, start, func(p *Process) (Execution, error) {
+			if heard {
+				return p.hearCode(ctx, r)
+			}
+			return c.waitCode(ctx, id, p.Seq)
+		})
+	}
 	body := r.wire()
 	body["wait"] = true
 	body["wait_seconds"] = int(waitSlice.Seconds())
@@ -177,6 +199,28 @@ func (c *Client) RunCode(ctx context.Context, id string, r CodeRequest) (Executi
 		return e, nil
 	}
 	return c.waitCode(ctx, id, e.Seq)
+}
+
+// hearCode passes on what a cell prints and shows, to its end.
+func (p *Process) hearCode(ctx context.Context, r CodeRequest) (Execution, error) {
+	for out, err := range p.StreamCode(ctx, 0) {
+		switch {
+		case err != nil:
+			return Execution{}, err
+		case out.Done != nil:
+			return *out.Done, nil
+		case out.Stream == "stdout" && r.Stdout != nil:
+			_, err = io.WriteString(r.Stdout, out.Text)
+		case out.Stream == "stderr" && r.Stderr != nil:
+			_, err = io.WriteString(r.Stderr, out.Text)
+		case out.Stream == "" && r.Shown != nil:
+			err = r.Shown(out)
+		}
+		if err != nil {
+			return Execution{}, err
+		}
+	}
+	return p.c.waitCode(ctx, p.Box, p.Seq)
 }
 
 // StartCode starts a cell and returns at once.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -355,8 +354,17 @@ const waitSlice = 50 * time.Second
 // ends the command goes on, unless KillOnCancel is set; [Client.StartExec]
 // gives more control.
 func (c *Client) Exec(ctx context.Context, id string, o ExecOptions) (Exec, error) {
-	if o.KillOnCancel || o.Stdout != nil || o.Stderr != nil {
-		return c.execAttached(ctx, id, o)
+	heard := o.Stdout != nil || o.Stderr != nil
+	if heard || o.KillOnCancel {
+		start := func(ctx context.Context) (*Process, error) { return c.StartExec(ctx, id, o) }
+		return attended(ctx, c, o.KillOnCancel, start, func(p *Process) (Exec, error) {
+			if heard {
+				if _, err := p.Copy(ctx, o.Stdout, o.Stderr); err != nil {
+					return Exec{}, err
+				}
+			}
+			return p.Wait(ctx)
+		})
 	}
 	body := o.wire()
 	body["wait"] = true
@@ -369,55 +377,6 @@ func (c *Client) Exec(ctx context.Context, id string, o ExecOptions) (Exec, erro
 		return e, nil
 	}
 	return c.Process(id, e.Seq).Wait(ctx)
-}
-
-// killWait is how long a call goes on after its context ended, to learn which
-// command it started and to kill it.
-const killWait = 10 * time.Second
-
-// execAttached runs a command that is followed, or that ends with the call.
-func (c *Client) execAttached(ctx context.Context, id string, o ExecOptions) (e Exec, err error) {
-	if err := ctx.Err(); err != nil {
-		return e, c.transportError(ctx, err)
-	}
-	starting := ctx
-	if o.KillOnCancel {
-		var release context.CancelFunc
-		starting, release = outlive(ctx, killWait)
-		defer release()
-	}
-	p, err := c.StartExec(starting, id, o)
-	if err != nil {
-		return e, err
-	}
-	told := false // whether it was the daemon that ended the call
-	defer func() {
-		if !o.KillOnCancel || err == nil || told && ctx.Err() == nil {
-			return
-		}
-		killing, stop := context.WithTimeout(context.WithoutCancel(ctx), killWait)
-		defer stop()
-		if kerr := p.Cancel(killing); kerr != nil {
-			err = fmt.Errorf("%w; killing the command: %w", err, kerr)
-		}
-	}()
-	if o.Stdout != nil || o.Stderr != nil {
-		if _, err = p.Copy(ctx, o.Stdout, o.Stderr); err != nil {
-			var e *Error
-			told = errors.As(err, &e)
-			return Exec{}, err
-		}
-	}
-	e, err = p.Wait(ctx)
-	told = err != nil
-	return e, err
-}
-
-// outlive returns a context that ends d after ctx.
-func outlive(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
-	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(ctx, func() { time.AfterFunc(d, cancel) })
-	return longer, func() { stop(); cancel() }
 }
 
 // StartExec starts a command and returns at once.

@@ -91,6 +91,56 @@ func TestExecWriters(t *testing.T) {
 	}
 }
 
+// TestRunCodeWriters: what a cell prints and shows comes while it runs, and what
+// ends the call ends the cell where that was asked for.
+func TestRunCodeWriters(t *testing.T) {
+	var asked []string
+	c := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		what := r.Method + " " + strings.TrimPrefix(r.URL.Path, "/v1/sandboxes/a/")
+		asked = append(asked, what)
+		switch what {
+		case "POST code":
+			answer(w, 202, `{"seq":1,"status":"running"}`)
+		case "GET execs/1/stream":
+			sse(w, 2, "stdout", outputEvent(0, "ab"))
+			sse(w, 4, "stderr", outputEvent(2, "cd"))
+			sse(w, 20, "rich", `{"display":{"data":{"text/plain":"d"}}}`)
+			sse(w, 20, "exit", `{"seq":1,"status":"done","exit_code":0,"reason":"exited"}`)
+		default:
+			answer(w, 200, `{"seq":1,"status":"done","success":true,"stdout":"ab","stderr":"cd"}`)
+		}
+	})
+	var stdout, stderr, shown strings.Builder
+	r := client.CodeRequest{Code: "x", Stdout: &stdout, Stderr: &stderr, Shown: func(o client.CodeOutput) error {
+		shown.WriteString(o.Display.Data.Text())
+		return nil
+	}}
+	e, err := c.RunCode(t.Context(), "a", r)
+	if err != nil || stdout.String() != "ab" || stderr.String() != "cd" || shown.String() != "d" || e.Stdout != "ab" || e.Err() != nil {
+		t.Errorf("RunCode = %v, %v; heard %q, %q and %q", e, err, stdout.String(), stderr.String(), shown.String())
+	}
+	full := errors.New("full")
+	for name, r := range map[string]client.CodeRequest{
+		"stdout": {Code: "x", Stdout: failing{full}, KillOnCancel: true},
+		"stderr": {Code: "x", Stderr: failing{full}, KillOnCancel: true},
+		"shown":  {Code: "x", Shown: func(client.CodeOutput) error { return full }, KillOnCancel: true},
+	} {
+		asked = nil
+		if _, err := c.RunCode(t.Context(), "a", r); !errors.Is(err, full) {
+			t.Errorf("%s: RunCode = %v, want the error of who hears", name, err)
+		}
+		if diff := cmp.Diff([]string{"POST code", "GET execs/1/stream", "POST execs/1/cancel"}, asked); diff != "" {
+			t.Errorf("%s: requests (-want +got):\n%s", name, diff)
+		}
+	}
+	asked = nil
+	ctx, cancel := context.WithCancel(t.Context())
+	r = client.CodeRequest{Code: "x", KillOnCancel: true, Shown: func(client.CodeOutput) error { cancel(); return ctx.Err() }}
+	if _, err := c.RunCode(ctx, "a", r); !errors.Is(err, context.Canceled) || asked[len(asked)-1] != "POST execs/1/cancel" {
+		t.Errorf("RunCode = %v after %v, want canceled and a cancel", err, asked)
+	}
+}
+
 type failing struct{ err error }
 
 func (f failing) Write([]byte) (int, error) { return 0, f.err }

@@ -15,7 +15,7 @@ type Archive struct {
 	Name      string    `json:"name" doc:"For restore of a create."`
 	ID        string    `json:"id" doc:"The sandbox's."`
 	Image     string    `json:"image"`
-	Isolation string    `json:"isolation"`
+	Isolation string    `json:"isolation" enum:"gvisor,container"`
 	Bytes     int64     `json:"bytes" doc:"What it takes in the storage."`
 	CreatedAt time.Time `json:"created_at"`
 }

@@ -40,6 +40,19 @@ def _fields(schema: dict[str, Any], prefix: str = "") -> set[str]:
     return found
 
 
+def words_of(schema: dict[str, Any], prefix: str = "") -> list[tuple[str, set[str]]]:
+    """Return the fields that have to be one of some words, as ``a.b``, with the words."""
+    found: list[tuple[str, set[str]]] = []
+    for name, value in _resolved(schema).get("properties", {}).items():
+        inner = _resolved(value)
+        inner = _resolved(inner.get("items") or inner)
+        if "enum" in inner:
+            found.append((prefix + name, set(inner["enum"]) - {None}))
+        elif name not in FREE:
+            found += words_of(inner, f"{prefix}{name}.")
+    return found
+
+
 def _sent(value: Any, prefix: str = "") -> set[str]:
     found: set[str] = set()
     for one in value if isinstance(value, list) else [value]:
@@ -81,6 +94,8 @@ class Operation:
         self.takes = {p["name"] for p in spec.get("parameters", []) if p["in"] != "path"}
         body = spec.get("requestBody", {}).get("content", {}).get("application/json", {})
         self.takes |= _fields(body.get("schema", {}))
+        parameters = {p["name"]: p["schema"] for p in spec.get("parameters", [])}
+        self.words = words_of({"properties": parameters}) + words_of(body.get("schema", {}))
         self.responses = [(int(c), r.get("content", {})) for c, r in spec["responses"].items() if c[0] in "12"]
 
     def answer(self, again: bool) -> httpx.Response:

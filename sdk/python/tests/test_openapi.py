@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import io
 import threading
+import typing
 from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
 from typing import Any
@@ -15,7 +17,7 @@ from websockets.sync.server import ServerConnection, serve
 
 import cubby
 from cubby import Client, FileToImport, Limits, Network, Sandbox, WindowSize
-from documented import OPERATIONS, SCHEMAS, Documented
+from documented import OPERATIONS, SCHEMAS, Documented, words_of
 
 OMITTED = {
     "health-json": "health says the same",
@@ -216,6 +218,23 @@ KINDS: dict[str, type] = {
     "Terminal": cubby.TerminalInfo,
     "Thread": cubby.ThreadInfo,
 }
+# What takes what can be asked with one of some words, by operation and name; None: this package sends it by itself.
+ASKED: dict[str, tuple[Any, str] | None] = {
+    **{
+        f"create-sandbox.{name}": (cubby.CreateOptions, name)
+        for name in ("isolation", "runtime", "visibility", "idle_policy")
+    },
+    **{f"update-sandbox.{name}": (cubby.Sandbox.update, name) for name in ("visibility", "idle_policy")},
+    "create-sandbox.network.mode": (cubby.Network.__init__, "mode"),
+    "update-sandbox.network.mode": (cubby.Network.__init__, "mode"),
+    "list-sandboxes.status": (cubby.Sandboxes.list, "status"),
+    "install-packages.runtime": (cubby.Sandbox.install, "runtime"),
+    "exec-output.stream": (cubby.Process.output, "stream"),
+    "download-archive.format": (cubby.Files.archive, "format"),
+    "download-export.format": (cubby.Sandbox.open_export, "format"),
+    "import-files.files.encoding": None,
+    "write-file.encoding": None,
+}
 # Fields of answers that have another shape here: output is bytes.
 SHAPED = {f"Exec.{stream}{what}" for stream in ("stdout", "stderr") for what in ("", "_encoding")}
 
@@ -263,3 +282,38 @@ def test_every_field_of_an_answer_is_there() -> None:
         - {"$schema"}
     ]
     assert set(missing) - SHAPED == set()
+
+
+def _literals(hint: Any) -> set[str]:
+    """The words that a type hint allows; "" and None, for what is not there, are not among them."""
+    if typing.get_origin(hint) is typing.Literal:
+        return set(typing.get_args(hint)) - {""}
+    return {word for arg in typing.get_args(hint) if arg is not type(None) for word in _literals(arg)} or {repr(hint)}
+
+
+def _hint(of: Any, name: str) -> Any:
+    if inspect.isfunction(of):  # a generator function that became a context manager too
+        of = inspect.unwrap(of)
+    return typing.get_type_hints(of)[name]
+
+
+def test_what_has_to_be_one_of_some_words_is_a_literal() -> None:
+    answers = KINDS | {"Execution": cubby.Execution}
+    want = {
+        f"{schema}.{name}": words
+        for schema, kind in answers.items()
+        for name, words in words_of(SCHEMAS[schema])
+        if f"{schema}.{name}" not in SHAPED and name in SCHEMAS[schema]["properties"]
+    }
+    got = {key: _literals(_hint(answers[key.split(".")[0]], key.split(".")[1])) for key in want}
+    for operation in OPERATIONS:
+        if operation.id in OMITTED:
+            continue
+        for name, words in operation.words:
+            key = f"{operation.id}.{name}"
+            assert key in ASKED, f"{key} is one of {words}"
+            if (through := ASKED[key]) is not None:
+                want[key] = words
+                got[key] = _literals(_hint(*through))
+    assert got == want
+    assert len(want) > 25

@@ -1,6 +1,7 @@
 /** Archives of destroyed sandboxes. */
 
 import type { CallOptions } from './deadline.js';
+import type { Isolation } from './models.js';
 import { query } from './request.js';
 import { path, type Transport } from './transport.js';
 import { fromWire } from './wire.js';
@@ -11,7 +12,7 @@ export interface Archive {
   /** The sandbox's. */
   id: string;
   image: string;
-  isolation: string;
+  isolation: Isolation;
   /** What it takes in the storage. */
   bytes: number;
   createdAt: Date;

@@ -1,13 +1,14 @@
 /** Code in kernels. */
 
-import type { CallOptions } from './deadline.js';
+import { type CallOptions, within } from './deadline.js';
 import { CodeFailedError, isObject, malformed } from './errors.js';
 import type { ExecStatus, Exit, Output } from './models.js';
-import { firstWait, Operation, poll, waitSlice } from './operation.js';
+import type { components } from './openapi.js';
+import { attended, firstWait, Operation, poll, waitSlice } from './operation.js';
 import { type BodyOf, body, query } from './request.js';
 import { eventJSON, type ServerEvent } from './sse.js';
 import { readOutput, Stream, Texts } from './stream.js';
-import { path, type Transport } from './transport.js';
+import { path, streamCut, type Transport } from './transport.js';
 import { fromBase64, fromWire } from './wire.js';
 
 /** A value by MIME type: text as it is, images and sound in base64, types that end in json as their value. */
@@ -47,7 +48,7 @@ export interface Execution {
   outputs: Display[];
   error: CodeError | null;
   /** Why it ended: `exited`, also with an exception, `timeout`, `killed`, `kernel_died` … */
-  reason?: string;
+  reason?: NonNullable<components['schemas']['Execution']['reason']>;
   message?: string;
   /** Why what earlier cells defined is gone; absent when it is there. */
   kernelRestarted?: string;
@@ -93,6 +94,22 @@ export type CodeEvent =
   | { type: 'input'; prompt: string; password: boolean; next: number }
   | { type: 'kernel' /** Otherwise it ended under the cell. */; restarted: boolean; reason: string; next: number }
   | { type: 'end'; execution: Execution };
+
+/** One thing that a cell shows beside text: a display, a result, an error, a question … */
+export type RichEvent = Exclude<CodeEvent, Output | { type: 'end' }>;
+
+/** How {@link Sandbox.runCode} runs code. */
+export interface RunCodeOptions extends CodeOptions, CallOptions {
+  /** Throws a {@link CodeFailedError} when it threw, or did not end by itself. */
+  check?: boolean;
+  /** Hears what it prints while it runs, as text. What it throws ends the call. */
+  onStdout?: (text: string, output: Output) => void;
+  onStderr?: (text: string, output: Output) => void;
+  /** Hears everything else as it is shown. */
+  onOutput?: (event: RichEvent) => void;
+  /** Interrupts the code when the call ends before it does: by `signal`, by `requestTimeoutMs`, or by an error. */
+  killOnCancel?: boolean;
+}
 
 /** What a cell prints and shows, and at last how it ended. Connections that break are bridged. */
 export class CodeStream extends Stream<CodeEvent> {
@@ -151,20 +168,36 @@ export async function runCode(
   transport: Transport,
   box: string,
   code: string,
-  options: CodeOptions & CallOptions & { check?: boolean },
+  options: RunCodeOptions,
 ): Promise<Execution> {
-  const json = body<'run-code'>({ ...codeBody(code, options), wait: true, wait_seconds: firstWait });
-  const begun = performance.now();
-  let execution = executionFromWire(
-    await transport.call('POST', path('sandboxes', box, 'code'), { json, wait: firstWait }, options),
-  );
-  if (!execution.finished) {
-    const left =
-      options.requestTimeoutMs === undefined ? undefined : options.requestTimeoutMs - (performance.now() - begun);
-    execution = await new Cell(transport, box, execution.seq).wait({ signal: options.signal, requestTimeoutMs: left });
-  }
+  const execution = await within(transport.url, options, async (call) => {
+    const { onStdout, onStderr, onOutput, killOnCancel } = options;
+    const heard = Boolean(onStdout || onStderr || onOutput);
+    if (heard || killOnCancel) {
+      const start = (bounds: CallOptions) => startCode(transport, box, code, { ...cellOptions(options), ...bounds });
+      return attended(call, killOnCancel, start, (cell, signal) =>
+        heard ? hear(cell, options, signal) : cell.wait({ signal }),
+      );
+    }
+    const json = body<'run-code'>({ ...codeBody(code, options), wait: true, wait_seconds: firstWait });
+    const begun = executionFromWire(
+      await transport.call('POST', path('sandboxes', box, 'code'), { json, wait: firstWait }, call),
+    );
+    return begun.finished ? begun : new Cell(transport, box, begun.seq).wait(call);
+  });
   if (options.check && !execution.success) throw new CodeFailedError(execution);
   return execution;
+}
+
+/** Tells the callbacks what the cell prints and shows, to its end. */
+async function hear(cell: Cell, options: RunCodeOptions, signal: AbortSignal): Promise<Execution> {
+  for await (const event of cell.stream({ signal })) {
+    if (event.type === 'end') return event.execution;
+    if ('text' in event) {
+      (event.type === 'stdout' ? options.onStdout : options.onStderr)?.(event.text, event);
+    } else options.onOutput?.(event);
+  }
+  throw streamCut();
 }
 
 /** Starts a cell. @internal */
@@ -177,6 +210,12 @@ export async function startCode(
   const json = body<'run-code'>({ ...codeBody(code, options), stdin: options.stdin, wait: false });
   const answer = await transport.call('POST', path('sandboxes', box, 'code'), { json }, options);
   return new Cell(transport, box, executionFromWire(answer).seq, true);
+}
+
+function cellOptions({ language, kernel, cwd, env, timeoutSeconds }: CodeOptions): CodeOptions {
+  return Object.fromEntries(
+    Object.entries({ language, kernel, cwd, env, timeoutSeconds }).filter(([, v]) => v !== undefined),
+  );
 }
 
 function codeBody(code: string, o: CodeOptions): BodyOf<'run-code'> {

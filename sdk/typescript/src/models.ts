@@ -33,7 +33,7 @@ export interface Limits {
 /** How far a sandbox can reach. */
 export interface NetworkPolicy {
   /** `open` never includes private addresses. */
-  mode: 'none' | 'allowlist' | 'open';
+  mode: NonNullable<Wire['Network']['mode']>;
   /** Hosts, for `allowlist`: names, `*.names`, addresses and networks, with or without a port. */
   allow?: string[];
   /** Comes before everything that allows, in every mode. */
@@ -46,8 +46,8 @@ export interface EgressDecision {
   /** In the form that the rules compare. */
   host: string;
   port: number;
-  /** What decides: `none`, `allowlist`, `open`, `operator`, `deny`, `address`, `name` or `server_name`. */
-  rule: string;
+  /** What decides. */
+  rule: Wire['EgressDecision']['rule'];
   reason: string;
   /** How to allow what is denied. */
   hint?: string;
@@ -59,9 +59,9 @@ export interface EgressConnection {
   host: string;
   port: number;
   /** What allowed it. */
-  rule: 'allowlist' | 'open' | 'operator';
+  rule: Wire['EgressConnection']['rule'];
   /** How it was asked for; `http` is one request. */
-  protocol: 'connect' | 'socks' | 'http';
+  protocol: Wire['EgressConnection']['protocol'];
   bytesSent: number;
   bytesReceived: number;
   /** Since it was asked for. */
@@ -209,7 +209,7 @@ export interface HistoryEvent {
 export interface SessionShell {
   name: string;
   cwd: string;
-  status: 'idle' | 'busy' | 'queued';
+  status: Wire['Session']['status'];
   runningSeq?: number;
   pending: number;
   lastUsedAt: Date;

@@ -1589,7 +1589,8 @@ export interface components {
             /** @description The sandbox's. */
             id: string;
             image: string;
-            isolation: string;
+            /** @enum {string} */
+            isolation: "gvisor" | "container";
             /** @description For restore of a create. */
             name: string;
         };

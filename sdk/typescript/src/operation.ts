@@ -90,10 +90,13 @@ export abstract class Operation {
   }
 
   /**
-   * Returns what was printed so far, after an offset, all streams in the order in which it came, or only one of them.
+   * Returns what was printed so far, after an offset, all streams in the order in which it came, or only one of them;
+   * `rich` is what a cell showed, one JSON object a line.
    * It does not wait for more.
    */
-  async output(options: CallOptions & { after?: number; stream?: 'stdout' | 'stderr' } = {}): Promise<Uint8Array> {
+  async output(
+    options: CallOptions & { after?: number; stream?: 'stdout' | 'stderr' | 'rich' } = {},
+  ): Promise<Uint8Array> {
     const { after, stream } = options;
     const request = { query: query<'exec-output'>({ after: after || undefined, stream }), repeat: true };
     return this.transport.bytes('GET', this.path('output'), request, options);
@@ -161,5 +164,48 @@ export abstract class Operation {
         await sleep(pause, deadline.signal).catch(() => deadline.check());
       }
     }
+  }
+}
+
+// How long the daemon has to start what is ended with its call, and to end it.
+const endMs = 60_000;
+
+/**
+ * Starts an operation and follows it. What ends the call, its signal or an error, ends the operation too when `kill`
+ * says so. @internal
+ */
+export async function attended<O extends Operation, R>(
+  call: CallOptions,
+  kill: boolean | undefined,
+  start: (bounds: CallOptions) => Promise<O>,
+  follow: (operation: O, signal: AbortSignal) => Promise<R>,
+): Promise<R> {
+  const over = new AbortController();
+  const signal = call.signal ? AbortSignal.any([call.signal, over.signal]) : over.signal;
+  // Cut off, the start would leave an operation whose number nobody knows: it has a time of its own.
+  const begun = start(kill ? { requestTimeoutMs: endMs } : { signal });
+  try {
+    return await follow(await unless(signal, begun), signal);
+  } catch (e) {
+    if (kill) await begun.then((operation) => operation.cancel({ requestTimeoutMs: endMs })).catch(() => undefined);
+    throw e;
+  } finally {
+    over.abort();
+  }
+}
+
+/** Waits for what cannot be ended, unless the signal comes first. */
+async function unless<T>(signal: AbortSignal, work: Promise<T>): Promise<T> {
+  work.catch(() => undefined); // when it loses, its error is nobody's
+  signal.throwIfAborted();
+  let leave = (): void => undefined;
+  const ended = new Promise<never>((_, reject) => {
+    leave = () => reject(signal.reason);
+    signal.addEventListener('abort', leave, { once: true });
+  });
+  try {
+    return await Promise.race([work, ended]);
+  } finally {
+    signal.removeEventListener('abort', leave);
   }
 }

@@ -2,7 +2,7 @@
 
 import type { Archive } from './archives.js';
 import { Client, type CreateOptions, type Creation } from './client.js';
-import { Cell, type CodeOptions, type Execution, runCode, startCode } from './code.js';
+import { Cell, type CodeOptions, type Execution, type RunCodeOptions, runCode, startCode } from './code.js';
 import { type CallOptions, within } from './deadline.js';
 import { ExecFailedError, InstallFailedError, isObject, malformed, NotFoundError, WrongStateError } from './errors.js';
 import { Events } from './events.js';
@@ -24,7 +24,7 @@ import {
   type Visibility,
 } from './models.js';
 import { Network } from './network.js';
-import { firstWait } from './operation.js';
+import { attended, firstWait } from './operation.js';
 import { type CommandOptions, type OutputBound, Process, type WindowSize } from './process.js';
 import { type BodyOf, body, query } from './request.js';
 import { Session } from './session.js';
@@ -70,9 +70,6 @@ export interface ExecOptions extends CommandOptions, OutputBound, CallOptions {
   /** Kills the command when the call ends before it does: by `signal`, by `requestTimeoutMs`, or by an error. */
   killOnCancel?: boolean;
 }
-
-// How long the daemon has to start a command that is killed with its call, and to kill it.
-const killMs = 60_000;
 
 /** A sandbox of a daemon. Handles are cheap: any number of them may name the same sandbox. */
 export class Sandbox {
@@ -150,30 +147,14 @@ export class Sandbox {
   /** Runs a command that is fed, heard, or killed with its call. */
   async #attended(cmd: string | readonly string[], options: ExecOptions, call: CallOptions): Promise<ExecResult> {
     const { stdin, maxOutputBytes, killOnCancel } = options;
-    const over = new AbortController();
-    const signal = call.signal ? AbortSignal.any([call.signal, over.signal]) : over.signal;
-    // Cut off, the start would leave a command whose number nobody knows: it has a time of its own.
-    const begun = this.startExec(cmd, {
-      ...execOptions(options),
-      stdin: stdin !== undefined,
-      ...(killOnCancel ? { requestTimeoutMs: killMs } : { signal }),
-    });
-    try {
-      const process = await unless(signal, begun);
-      const [result] = await Promise.all([
-        stdin === undefined
-          ? process.wait({ signal, maxOutputBytes })
-          : feed(process, stdin, { signal, maxOutputBytes }),
-        hear(process, options, signal),
-      ]);
+    const start = (bounds: CallOptions) =>
+      this.startExec(cmd, { ...execOptions(options), stdin: stdin !== undefined, ...bounds });
+    return attended(call, killOnCancel, start, async (process, signal) => {
+      const bounds = { signal, maxOutputBytes };
+      const ended = stdin === undefined ? process.wait(bounds) : feed(process, stdin, bounds);
+      const [result] = await Promise.all([ended, hear(process, options, signal)]);
       return result;
-    } catch (e) {
-      if (killOnCancel)
-        await begun.then((process) => process.cancel({ requestTimeoutMs: killMs })).catch(() => undefined);
-      throw e;
-    } finally {
-      over.abort();
-    }
+    });
   }
 
   /**
@@ -249,9 +230,10 @@ export class Sandbox {
 
   /**
    * Runs code in a kernel, which keeps its state between calls, and returns when it has ended. Code that throws is not
-   * an error, unless check asks for one. When the options end the call, the code goes on.
+   * an error, unless check asks for one. When `signal` or `requestTimeoutMs` end the call, the code goes on, unless
+   * killOnCancel says otherwise.
    */
-  async runCode(code: string, options: CodeOptions & CallOptions & { check?: boolean } = {}): Promise<Execution> {
+  async runCode(code: string, options: RunCodeOptions = {}): Promise<Execution> {
     return runCode(this.#transport, this.id, code, options);
   }
 
@@ -432,22 +414,6 @@ async function hear(process: Process, options: ExecOptions, signal: AbortSignal)
   for await (const item of process.stream({ signal })) {
     if (item.type === 'stdout') onStdout?.(item.text, item);
     else if (item.type === 'stderr') onStderr?.(item.text, item);
-  }
-}
-
-/** Waits for what cannot be ended, unless the signal comes first. */
-async function unless<T>(signal: AbortSignal, work: Promise<T>): Promise<T> {
-  work.catch(() => undefined); // when it loses, its error is nobody's
-  signal.throwIfAborted();
-  let leave = (): void => undefined;
-  const ended = new Promise<never>((_, reject) => {
-    leave = () => reject(signal.reason);
-    signal.addEventListener('abort', leave, { once: true });
-  });
-  try {
-    return await Promise.race([work, ended]);
-  } finally {
-    signal.removeEventListener('abort', leave);
   }
 }
 

@@ -16,6 +16,8 @@ export {
   type Display,
   type Execution,
   type MimeBundle,
+  type RichEvent,
+  type RunCodeOptions,
 } from './code.js';
 export type { CallOptions } from './deadline.js';
 export {

@@ -251,16 +251,18 @@ def _read_rich(data: object, following: int) -> RichOutput | None:
     value = data.get(kind)
     if not isinstance(value, dict):
         raise malformed("an event of the stream has no content")
-    if kind in ("display", "result"):
-        return RichOutput(kind, decode(Display, value), update=value.get("update") is True, next=following)
+    if kind == "display":
+        return RichOutput("display", decode(Display, value), update=value.get("update") is True, next=following)
+    if kind == "result":
+        return RichOutput("result", decode(Display, value), next=following)
     if kind == "error":
-        return RichOutput(kind, error=_read_code_error(value), next=following)
+        return RichOutput("error", error=_read_code_error(value), next=following)
     if kind == "input":
         password = value.get("password") is True
-        return RichOutput(kind, prompt=str(value.get("prompt") or ""), password=password, next=following)
+        return RichOutput("input", prompt=str(value.get("prompt") or ""), password=password, next=following)
     if kind == "kernel":
-        return RichOutput(kind, message=str(value.get("reason") or ""), next=following)
-    return RichOutput(kind, next=following) if kind == "clear" else None
+        return RichOutput("kernel", message=str(value.get("reason") or ""), next=following)
+    return RichOutput("clear", next=following) if kind == "clear" else None
 
 
 def _read_code_error(value: Mapping[str, Any]) -> CodeError:

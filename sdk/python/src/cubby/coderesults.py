@@ -7,12 +7,12 @@ import binascii
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from ._decode import decode, malformed
 from ._short import Short
 from .errors import CodeFailedError
-from .models import Output
+from .models import EndReason, ExecStatus, Output
 
 __all__ = ["CodeChunk", "CodeEnd", "CodeError", "Display", "Execution", "KernelInfo", "KernelKind", "RichOutput"]
 
@@ -155,7 +155,7 @@ class Execution(_Rich):
     """
 
     seq: int
-    status: str
+    status: ExecStatus
     success: bool = False
     kernel: str = ""
     language: str = ""
@@ -165,7 +165,7 @@ class Execution(_Rich):
     result: dict[str, Any] | None = None
     outputs: list[Display] = field(default_factory=list)
     error: CodeError | None = None
-    reason: str = ""
+    reason: Literal[EndReason, ""] = ""
     message: str = ""
     kernel_restarted: str = ""
     truncated: dict[str, int] = field(default_factory=dict)
@@ -248,7 +248,7 @@ class RichOutput(Short):
         next: the offset after it.
     """
 
-    kind: str
+    kind: Literal["display", "result", "error", "clear", "input", "kernel"]
     display: Display | None = None
     update: bool = False
     error: CodeError | None = None
@@ -283,7 +283,7 @@ class KernelInfo(Short):
     language: str = ""
     spec: str = ""
     display_name: str = ""
-    status: str = ""
+    status: Literal["starting", "idle", "busy", "dead", ""] = ""
     reason: str = ""
     execution_count: int = 0
     pid: int = 0

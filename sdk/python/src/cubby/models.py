@@ -23,12 +23,16 @@ __all__ = [
     "Chunk",
     "EgressConnection",
     "EgressDecision",
+    "EgressRule",
+    "EndReason",
     "Event",
     "EventPage",
     "ExecResult",
+    "ExecStatus",
     "Exit",
     "FileChange",
     "FileInfo",
+    "FileType",
     "IdlePolicy",
     "Image",
     "Isolation",
@@ -36,10 +40,13 @@ __all__ = [
     "Network",
     "NetworkMode",
     "Output",
+    "OutputKind",
     "Problem",
+    "Runtime",
     "SandboxInfo",
     "SessionInfo",
     "Stats",
+    "Status",
     "TenantDisk",
     "TenantInfo",
     "TerminalExit",
@@ -53,6 +60,39 @@ __all__ = [
 
 Isolation = Literal["gvisor", "container"]
 """What keeps a sandbox from the host."""
+
+Status = Literal["creating", "running", "sleeping", "stopped", "failed", "destroyed"]
+"""Where a sandbox stands in its life. A stopped one has its files."""
+
+Runtime = Literal["python", "node", "r"]
+"""The language that a sandbox is for."""
+
+ExecStatus = Literal["pending", "running", "done", "error"]
+"""Where an operation stands: ``done`` when it ended itself, ``error`` when something else ended it."""
+
+EndReason = Literal[
+    "exited",
+    "timeout",
+    "oom",
+    "killed",
+    "disk_full",
+    "sandbox_destroyed",
+    "sandbox_stopped",
+    "container_died",
+    "lost",
+    "not_started",
+    "kernel_died",
+]
+"""Why an operation ended."""
+
+EgressRule = Literal["none", "allowlist", "open", "operator", "deny", "address", "name", "server_name"]
+"""What decides whether a sandbox reaches a host."""
+
+FileType = Literal["file", "dir", "symlink", "other"]
+"""What there is at a path."""
+
+OutputKind = Literal["stdout", "stderr", "rich"]
+"""A stream of an operation; ``rich`` is what a cell shows, one JSON object per line."""
 
 NetworkMode = Literal["none", "allowlist", "open"]
 """How far a sandbox can reach."""
@@ -99,14 +139,13 @@ class Network(Short):
 class EgressDecision(Short):
     """What a sandbox would get that asks for a host.
 
-    ``host`` is in the form that rules compare. ``rule`` is what decides: ``none``, ``allowlist``, ``open``,
-    ``operator``, ``deny``, ``address``, ``name`` …; ``hint`` is how to allow what is denied.
+    ``host`` is in the form that rules compare. ``rule`` is what decides; ``hint`` is how to allow what is denied.
     """
 
     allow: bool
     host: str
     port: int
-    rule: str
+    rule: EgressRule
     reason: str = ""
     hint: str = ""
 
@@ -121,8 +160,8 @@ class EgressConnection(Short):
 
     host: str
     port: int
-    rule: str = ""
-    protocol: str = ""
+    rule: Literal["allowlist", "open", "operator", ""] = ""
+    protocol: Literal["connect", "socks", "http", ""] = ""
     bytes_sent: int = 0
     bytes_received: int = 0
     age_ms: int = 0
@@ -140,11 +179,11 @@ class SandboxInfo(Short):
     _shown: ClassVar[Sequence[str]] = ("id", "status", "reason", "image", "isolation", "runtime", "tenant_id")
 
     id: str
-    status: str
+    status: Status
     reason: str = ""
     image: str = ""
-    isolation: str = ""
-    runtime: str = ""
+    isolation: Literal[Isolation, ""] = ""
+    runtime: Literal[Runtime, ""] = ""
     dependencies: dict[str, str] = field(default_factory=dict)
     limits: Limits = field(default_factory=Limits)
     user: str = ""
@@ -152,10 +191,10 @@ class SandboxInfo(Short):
     metadata: dict[str, str] = field(default_factory=dict)
     ports: list[int] = field(default_factory=list)
     network: Network = field(default_factory=Network)
-    visibility: str = ""
+    visibility: Literal[Visibility, ""] = ""
     thread: str = ""
     tenant_id: str = ""
-    idle_policy: str = ""
+    idle_policy: Literal[IdlePolicy, ""] = ""
     idle_timeout_seconds: float = 0.0
     exec_timeout_seconds: float = 0.0
     max_lifetime_seconds: float = 0.0
@@ -191,7 +230,7 @@ class Archive(Short):
     name: str
     id: str = ""
     image: str = ""
-    isolation: str = ""
+    isolation: Literal[Isolation, ""] = ""
     bytes: int = 0
     created_at: datetime | None = None
 
@@ -293,7 +332,7 @@ class ExecResult(Short):
     _shown: ClassVar[Sequence[str]] = ("seq", "status", "kind", "cmd", "exit_code", "reason", "stdout", "stderr")
 
     seq: int
-    status: str
+    status: ExecStatus
     cmd: str | list[str] = ""
     kind: str = ""
     session: str = ""
@@ -307,7 +346,7 @@ class ExecResult(Short):
     stderr_bytes: bytes = b""
     exit_code: int | None = None
     signal: str = ""
-    reason: str = ""
+    reason: Literal[EndReason, ""] = ""
     message: str = ""
     duration_ms: float = 0.0
     truncated: Truncated | None = None
@@ -423,7 +462,7 @@ class Event(Short):
     time: datetime
     actor: str = ""
     seq: int | None = None
-    status: str = "done"
+    status: ExecStatus = "done"
     payload: Any = None
     result: Any = None
 
@@ -446,7 +485,7 @@ class SessionInfo(Short):
 
     name: str
     cwd: str = ""
-    status: str = ""
+    status: Literal["idle", "busy", "queued", ""] = ""
     running_seq: int | None = None
     pending: int = 0
     last_used_at: datetime | None = None
@@ -474,7 +513,7 @@ class TerminalExit(Short):
     """How the program of a terminal ended, as of an :class:`ExecResult`."""
 
     exit_code: int | None = None
-    reason: str = ""
+    reason: Literal[EndReason, ""] = ""
     message: str = ""
 
 
@@ -490,7 +529,7 @@ class FileInfo(Short):
 
     path: str
     name: str
-    type: str
+    type: FileType
     size: int = 0
     mode: str = ""
     uid: int = 0

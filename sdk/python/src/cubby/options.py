@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TypedDict
 
-from .models import IdlePolicy, Isolation, Limits, Network, Visibility
+from .models import IdlePolicy, Isolation, Limits, Network, Runtime, Visibility
 
 __all__ = ["CreateOptions"]
 
@@ -17,7 +17,7 @@ class CreateOptions(TypedDict, total=False):
     image: str | None
     isolation: Isolation | None
     limits: Limits | None
-    runtime: str | None
+    runtime: Runtime | None
     dependencies: str | Mapping[str, str] | Sequence[str] | None
     env: Mapping[str, str] | None
     user: str | None

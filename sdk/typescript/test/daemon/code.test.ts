@@ -38,6 +38,60 @@ test('what a cell shows is an image too', async () => {
   expect([...(e.png ?? [])].slice(1, 4)).toEqual([0x50, 0x4e, 0x47]);
 });
 
+test('output is heard while the code runs', async () => {
+  const heard: string[] = [];
+  let first: () => void = () => undefined;
+  const begun = new Promise<void>((resolve) => {
+    first = resolve;
+  });
+  const code = [
+    'import os, sys, time',
+    'from IPython.display import display',
+    'print("ü", flush=True)',
+    'while not os.path.exists("/workspace/heard"): time.sleep(0.05)',
+    'print("two", file=sys.stderr, flush=True)',
+    'display("shown")',
+    '40 + 2',
+  ];
+  // The cell ends only after its first line was heard.
+  const running = box.runCode(code.join('\n'), {
+    onStdout: (text) => {
+      heard.push(`out ${text.trim()}`);
+      first();
+    },
+    onStderr: (text) => heard.push(`err ${text.trim()}`),
+    onOutput: (event) => heard.push(event.type),
+  });
+  await begun;
+  await box.files.write('heard', '');
+  expect(await running).toMatchObject({ success: true, stdout: 'ü\n', stderr: 'two\n', text: '42' });
+  expect(heard.filter((h) => !/^(out|err) $/.test(h))).toEqual(['out ü', 'err two', 'display', 'result']);
+});
+
+test('a call that ends interrupts its code when it is asked to', async () => {
+  await box.runCode('kept = 7', { check: true });
+  const boom = new Error('boom');
+  const leave = new AbortController();
+  const forever = 'import time\nprint("begun", flush=True)\ntime.sleep(1000)';
+  const thrown = box.runCode(forever, {
+    killOnCancel: true,
+    onStdout: () => {
+      throw boom;
+    },
+  });
+  await expect(thrown).rejects.toBe(boom);
+  const left = box.runCode(forever, {
+    killOnCancel: true,
+    signal: leave.signal,
+    onStdout: () => leave.abort(new Error('enough')),
+  });
+  await expect(left).rejects.toThrow('enough');
+  for (const e of (await box.execs()).slice(-2)) {
+    expect(await box.cell(e.seq).wait()).toMatchObject({ success: false, reason: 'killed' });
+  }
+  expect((await box.runCode('kept')).text).toBe('7');
+});
+
 test('a cell is followed, and asks', async () => {
   const cell = await box.startCode('name = input("Who? ")\nprint("Hello", name)\nname', { stdin: true });
   const seen: string[] = [];

@@ -3,7 +3,7 @@ import type { AddressInfo } from 'node:net';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { WebSocketServer } from 'ws';
 import { Client, type Sandbox } from '../../src/index.js';
-import { Documented, fields, interfaces, operationIds, takes } from './openapi.js';
+import { Documented, enums, fields, interfaces, literals, operationIds, takes } from './openapi.js';
 
 // What this package does not call, and why.
 const omitted: Record<string, string> = {
@@ -254,6 +254,22 @@ test('every field of an answer has its type', () => {
       .map((field) => `${name}.${field}`),
   );
   expect(missing).toEqual([]);
+});
+
+// Of requests the compiler sees to it: see request.test.ts.
+test('what has to be one of some words is a literal type', () => {
+  const words = literals();
+  const got: Record<string, string[]> = {};
+  const want: Record<string, string[]> = {};
+  for (const [schema, name] of Object.entries(kinds)) {
+    for (const [field, those] of enums(schema)) {
+      if (shaped.has(`${schema}.${field}`)) continue;
+      want[`${name}.${field}`] = those;
+      got[`${name}.${field}`] = words(name, field);
+    }
+  }
+  expect(got).toEqual(want);
+  expect(Object.keys(want).length).toBeGreaterThan(15);
 });
 
 async function all(items: AsyncIterable<unknown>): Promise<void> {

@@ -172,3 +172,34 @@ function example(schema: Schema, name: string): unknown {
   if (kinds.includes('object')) return {};
   return { commits: [], installed: [] }; // what came of an operation
 }
+
+/** The words that a field of the API has to be one of, by field; in camelCase as this package has them. */
+export function enums(schema: string): [field: string, words: string[]][] {
+  return Object.entries(document.components.schemas[schema]?.properties ?? {}).flatMap(([name, s]) => {
+    const words = resolved(s).enum ?? resolved(resolved(s).items ?? {}).enum;
+    const field = name.replace(/_([a-z0-9])/g, (_, c: string) => c.toUpperCase());
+    return words ? [[field, words.map(String).sort()] as [string, string[]]] : [];
+  });
+}
+
+/** The string literals that members of types of this package can be, as the compiler sees them: `Type.member`. */
+export function literals(): (type: string, member: string) => string[] {
+  const entry = fileURLToPath(new URL('../../src/web.ts', import.meta.url));
+  const options = { module: ts.ModuleKind.NodeNext, moduleResolution: ts.ModuleResolutionKind.NodeNext, strict: true };
+  const program = ts.createProgram([entry], { ...options, noEmit: true, types: [], skipLibCheck: true });
+  const checker = program.getTypeChecker();
+  const source = program.getSourceFile(entry);
+  const exported = new Map(
+    checker.getExportsOfModule(checker.getSymbolAtLocation(source as ts.SourceFile) as ts.Symbol).map((s) => {
+      const aliased = s.flags & ts.SymbolFlags.Alias ? checker.getAliasedSymbol(s) : s;
+      return [s.name, checker.getDeclaredTypeOfSymbol(aliased)] as const;
+    }),
+  );
+  return (type, member) => {
+    const found = exported.get(type)?.getProperty(member);
+    if (!found) return [`${type}.${member} is not there`];
+    const kind = checker.getNonNullableType(checker.getTypeOfSymbol(found));
+    const kinds = kind.isUnion() ? kind.types : [kind];
+    return kinds.map((k) => (k.isStringLiteral() ? k.value : checker.typeToString(k))).sort();
+  };
+}

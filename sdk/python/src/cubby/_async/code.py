@@ -7,7 +7,7 @@ from contextlib import aclosing
 
 from .._request import FIRST_WAIT, CodeEvent, compact, path, read_code_chunk
 from ..coderesults import CodeChunk, CodeEnd, Execution, RichOutput, decode_execution
-from ..models import Exit, Output
+from ..models import Exit, Output, OutputKind
 from ._backend import AsyncGen, owned, tell
 from .process import AsyncProcess
 from .relaying import AsyncRelay
@@ -66,7 +66,7 @@ class AsyncCell:
                 else:
                     yield chunk
 
-    async def output(self, after: int = 0, *, stream: str | None = None) -> bytes:
+    async def output(self, after: int = 0, *, stream: OutputKind | None = None) -> bytes:
         """Return all that the cell printed so far, however long it is.
 
         Args:

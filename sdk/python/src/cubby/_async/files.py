@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Literal
 
 from .._decode import decode, decode_list
 from .._request import path as url_path
@@ -172,7 +172,9 @@ class AsyncFiles:
         into.seek(0)
 
     @asynccontextmanager
-    async def archive(self, path: str, *, format: str = "tar.gz") -> AsyncIterator[AsyncIterator[bytes]]:
+    async def archive(
+        self, path: str, *, format: Literal["tar", "tar.gz", "zip"] = "tar.gz"
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
         """Read a directory as an archive, piece by piece. Names in it are relative to the directory.
 
         Args:

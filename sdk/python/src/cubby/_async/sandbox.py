@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from os import PathLike
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from .._decode import decode, decode_list, malformed
 from .._lists import port_list, wanted
@@ -19,9 +19,11 @@ from ..models import (
     ExecResult,
     IdlePolicy,
     Network,
+    Runtime,
     SandboxInfo,
     SessionInfo,
     Stats,
+    Status,
     TerminalInfo,
     Visibility,
     WindowSize,
@@ -117,7 +119,7 @@ class AsyncSandbox:
         return self.info.id
 
     @property
-    def status(self) -> str:
+    def status(self) -> Status:
         """The status in :attr:`info`; :meth:`refresh` asks again."""
         return self.info.status
 
@@ -318,7 +320,7 @@ class AsyncSandbox:
         return AsyncCell(self._transport, self.id, seq)
 
     async def install(
-        self, dependencies: str | Mapping[str, str] | Sequence[str], *, runtime: str | None = None
+        self, dependencies: str | Mapping[str, str] | Sequence[str], *, runtime: Runtime | None = None
     ) -> list[Package]:
         """Install packages and return what was installed; raise InstallFailedError with the log when that fails.
 
@@ -333,7 +335,7 @@ class AsyncSandbox:
         return decode_list(Package, result.result, "installed")
 
     async def start_install(
-        self, dependencies: str | Mapping[str, str] | Sequence[str], *, runtime: str | None = None
+        self, dependencies: str | Mapping[str, str] | Sequence[str], *, runtime: Runtime | None = None
     ) -> AsyncProcess:
         """Start to install packages and return a handle at once, whose stream is the installer's progress."""
         body = compact(runtime=runtime, dependencies=wanted(dependencies), wait=False)
@@ -359,7 +361,9 @@ class AsyncSandbox:
         return await self._transfers.take(files)
 
     @asynccontextmanager
-    async def open_export(self, path: str, *, format: str | None = None) -> AsyncIterator[AsyncIterator[bytes]]:
+    async def open_export(
+        self, path: str, *, format: Literal["zip", "tar.gz"] | None = None
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
         """Read something exported piece by piece: the context gives an iterator over bytes.
 
         Args:
@@ -369,7 +373,9 @@ class AsyncSandbox:
         async with self._transfers.open(path, format) as pieces:
             yield pieces
 
-    async def download_export(self, path: str, local: str | PathLike[str], *, format: str | None = None) -> None:
+    async def download_export(
+        self, path: str, local: str | PathLike[str], *, format: Literal["zip", "tar.gz"] | None = None
+    ) -> None:
         """Copy something exported to a local file. Takes what open_export takes."""
         await self._transfers.download(path, local, format)
 

@@ -9,7 +9,7 @@ from datetime import timedelta
 from .._decode import decode, decode_list
 from .._lists import port_list, wanted
 from .._request import INSTALL_WAIT, compact, path, query, seconds
-from ..models import IdlePolicy, Isolation, Limits, Network, SandboxInfo, Visibility
+from ..models import IdlePolicy, Isolation, Limits, Network, Runtime, SandboxInfo, Status, Visibility
 from .sandbox import AsyncSandbox
 from .transport import AsyncTransport, Params
 
@@ -27,7 +27,7 @@ class AsyncSandboxes:
         image: str | None = None,
         isolation: Isolation | None = None,
         limits: Limits | None = None,
-        runtime: str | None = None,
+        runtime: Runtime | None = None,
         dependencies: str | Mapping[str, str] | Sequence[str] | None = None,
         env: Mapping[str, str] | None = None,
         user: str | None = None,
@@ -113,7 +113,7 @@ class AsyncSandboxes:
         self,
         *,
         labels: Mapping[str, str] | None = None,
-        status: str | None = None,
+        status: Status | None = None,
         thread: str | None = None,
         tenant_id: str | None = None,
         page_size: int | None = None,

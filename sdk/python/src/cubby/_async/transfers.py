@@ -6,6 +6,7 @@ import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Literal
 
 from .._decode import decode_list
 from .._request import path as url_path
@@ -42,14 +43,14 @@ class AsyncTransfers:
         return decode_list(ImportedFile, await self._transport.call("POST", self._url("imports"), json=body), "files")
 
     @asynccontextmanager
-    async def open(self, path: str, format: str | None) -> AsyncIterator[AsyncIterator[bytes]]:
+    async def open(self, path: str, format: Literal["zip", "tar.gz"] | None) -> AsyncIterator[AsyncIterator[bytes]]:
         """Read something exported piece by piece."""
         async with self._transport.stream(
             self._url("exports", "download"), params=query(path=path, format=format)
         ) as response:
             yield response.aiter_bytes()
 
-    async def download(self, path: str, local: str | os.PathLike[str], format: str | None) -> None:
+    async def download(self, path: str, local: str | os.PathLike[str], format: Literal["zip", "tar.gz"] | None) -> None:
         """Copy something exported to a local file, which is there when all of it has come."""
         async with self.open(path, format) as pieces:
             await save(pieces, Path(local))

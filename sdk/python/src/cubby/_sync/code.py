@@ -8,7 +8,7 @@ from contextlib import closing
 
 from .._request import FIRST_WAIT, CodeEvent, compact, path, read_code_chunk
 from ..coderesults import CodeChunk, CodeEnd, Execution, RichOutput, decode_execution
-from ..models import Exit, Output
+from ..models import Exit, Output, OutputKind
 from ._backend import Gen, owned, tell
 from .process import Process
 from .relaying import Relay
@@ -67,7 +67,7 @@ class Cell:
                 else:
                     yield chunk
 
-    def output(self, after: int = 0, *, stream: str | None = None) -> bytes:
+    def output(self, after: int = 0, *, stream: OutputKind | None = None) -> bytes:
         """Return all that the cell printed so far, however long it is.
 
         Args:

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Literal
 
 from .._decode import decode, decode_list
 from .._request import path as url_path
@@ -173,7 +173,9 @@ class Files:
         into.seek(0)
 
     @contextmanager
-    def archive(self, path: str, *, format: str = "tar.gz") -> Iterator[Iterator[bytes]]:
+    def archive(
+        self, path: str, *, format: Literal["tar", "tar.gz", "zip"] = "tar.gz"
+    ) -> Iterator[Iterator[bytes]]:
         """Read a directory as an archive, piece by piece. Names in it are relative to the directory.
 
         Args:

@@ -8,7 +8,7 @@ import signal as signals
 from .._decode import malformed
 from .._request import Backoff, path, query, read_chunk
 from ..errors import CubbyError, RequestTimeoutError, WrongStateError
-from ..models import ExecResult, decode_exec
+from ..models import ExecResult, OutputKind, decode_exec
 from ._backend import sleep
 from .streams import OutputStream
 from .transport import Transport
@@ -64,12 +64,13 @@ class Process:
         """
         return OutputStream(self._transport.follow(self._path("stream"), {}, after, read_chunk), after)
 
-    def output(self, after: int = 0, *, stream: str | None = None) -> bytes:
+    def output(self, after: int = 0, *, stream: OutputKind | None = None) -> bytes:
         """Return what the command printed so far, after an offset, both streams in the order in which it came.
 
         Args:
             after: bytes of both streams to leave out.
-            stream: ``"stdout"`` or ``"stderr"`` for only that one.
+            stream: ``"stdout"`` or ``"stderr"`` for only that one; ``"rich"`` for what a cell showed, as JSON
+                lines.
         """
         response = self._transport.fetch(
             "GET", self._path("output"), params=query(after=after or None, stream=stream), repeat=True

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 from os import PathLike
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from .._decode import decode, decode_list, malformed
 from .._lists import port_list, wanted
@@ -20,9 +20,11 @@ from ..models import (
     ExecResult,
     IdlePolicy,
     Network,
+    Runtime,
     SandboxInfo,
     SessionInfo,
     Stats,
+    Status,
     TerminalInfo,
     Visibility,
     WindowSize,
@@ -118,7 +120,7 @@ class Sandbox:
         return self.info.id
 
     @property
-    def status(self) -> str:
+    def status(self) -> Status:
         """The status in :attr:`info`; :meth:`refresh` asks again."""
         return self.info.status
 
@@ -319,7 +321,7 @@ class Sandbox:
         return Cell(self._transport, self.id, seq)
 
     def install(
-        self, dependencies: str | Mapping[str, str] | Sequence[str], *, runtime: str | None = None
+        self, dependencies: str | Mapping[str, str] | Sequence[str], *, runtime: Runtime | None = None
     ) -> list[Package]:
         """Install packages and return what was installed; raise InstallFailedError with the log when that fails.
 
@@ -334,7 +336,7 @@ class Sandbox:
         return decode_list(Package, result.result, "installed")
 
     def start_install(
-        self, dependencies: str | Mapping[str, str] | Sequence[str], *, runtime: str | None = None
+        self, dependencies: str | Mapping[str, str] | Sequence[str], *, runtime: Runtime | None = None
     ) -> Process:
         """Start to install packages and return a handle at once, whose stream is the installer's progress."""
         body = compact(runtime=runtime, dependencies=wanted(dependencies), wait=False)
@@ -360,7 +362,9 @@ class Sandbox:
         return self._transfers.take(files)
 
     @contextmanager
-    def open_export(self, path: str, *, format: str | None = None) -> Iterator[Iterator[bytes]]:
+    def open_export(
+        self, path: str, *, format: Literal["zip", "tar.gz"] | None = None
+    ) -> Iterator[Iterator[bytes]]:
         """Read something exported piece by piece: the context gives an iterator over bytes.
 
         Args:
@@ -370,7 +374,9 @@ class Sandbox:
         with self._transfers.open(path, format) as pieces:
             yield pieces
 
-    def download_export(self, path: str, local: str | PathLike[str], *, format: str | None = None) -> None:
+    def download_export(
+        self, path: str, local: str | PathLike[str], *, format: Literal["zip", "tar.gz"] | None = None
+    ) -> None:
         """Copy something exported to a local file. Takes what open_export takes."""
         self._transfers.download(path, local, format)
 

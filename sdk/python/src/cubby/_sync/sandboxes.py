@@ -10,7 +10,7 @@ from datetime import timedelta
 from .._decode import decode, decode_list
 from .._lists import port_list, wanted
 from .._request import INSTALL_WAIT, compact, path, query, seconds
-from ..models import IdlePolicy, Isolation, Limits, Network, SandboxInfo, Visibility
+from ..models import IdlePolicy, Isolation, Limits, Network, Runtime, SandboxInfo, Status, Visibility
 from .sandbox import Sandbox
 from .transport import Transport, Params
 
@@ -28,7 +28,7 @@ class Sandboxes:
         image: str | None = None,
         isolation: Isolation | None = None,
         limits: Limits | None = None,
-        runtime: str | None = None,
+        runtime: Runtime | None = None,
         dependencies: str | Mapping[str, str] | Sequence[str] | None = None,
         env: Mapping[str, str] | None = None,
         user: str | None = None,
@@ -114,7 +114,7 @@ class Sandboxes:
         self,
         *,
         labels: Mapping[str, str] | None = None,
-        status: str | None = None,
+        status: Status | None = None,
         thread: str | None = None,
         tenant_id: str | None = None,
         page_size: int | None = None,

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Literal
 
 from .._decode import decode_list
 from .._request import path as url_path
@@ -43,14 +44,14 @@ class Transfers:
         return decode_list(ImportedFile, self._transport.call("POST", self._url("imports"), json=body), "files")
 
     @contextmanager
-    def open(self, path: str, format: str | None) -> Iterator[Iterator[bytes]]:
+    def open(self, path: str, format: Literal["zip", "tar.gz"] | None) -> Iterator[Iterator[bytes]]:
         """Read something exported piece by piece."""
         with self._transport.stream(
             self._url("exports", "download"), params=query(path=path, format=format)
         ) as response:
             yield response.iter_bytes()
 
-    def download(self, path: str, local: str | os.PathLike[str], format: str | None) -> None:
+    def download(self, path: str, local: str | os.PathLike[str], format: Literal["zip", "tar.gz"] | None) -> None:
         """Copy something exported to a local file, which is there when all of it has come."""
         with self.open(path, format) as pieces:
             save(pieces, Path(local))

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from ..._lists import directories, wanted
 from ..._sync.client import Client
@@ -24,7 +24,7 @@ from ...errors import (
     RequestTimeoutError,
     WrongStateError,
 )
-from ...models import Isolation, Limits, Network, SandboxInfo
+from ...models import Isolation, Limits, Network, Runtime, SandboxInfo
 from . import answers
 from .models import ContainerDiedError, SessionInfo, _now
 
@@ -121,7 +121,7 @@ class Sessions:
             cpus=None if cpu_quota is None else cpu_quota / 100_000,
         )
         with self._room(), told():
-            box = self._create(runtime, limits, network)
+            box = self._create(cast(Runtime, runtime), limits, network)
             info = SessionInfo(box.id, box.id, f"sandbox-{box.id}", runtime, "starting", self.thread_id, packages)
             with self._lock:
                 self.sessions[box.id], self._boxes[box.id] = info, box
@@ -129,7 +129,7 @@ class Sessions:
         try:
             with told():
                 if packages:
-                    info.stderr = self._install(box, runtime, packages)
+                    info.stderr = self._install(box, cast(Runtime, runtime), packages)
                 box.kernels.create(runtime)
         except BaseException:
             self._forget(info)
@@ -155,7 +155,7 @@ class Sessions:
             with self._lock:
                 self._coming -= 1
 
-    def _create(self, runtime: str, limits: Limits, network: bool) -> Sandbox:
+    def _create(self, runtime: Runtime, limits: Limits, network: bool) -> Sandbox:
         # The daemon looks after the sandboxes of threads as a whole.
         alone = self.thread_id is None
         while True:
@@ -172,7 +172,7 @@ class Sessions:
                     max_lifetime=_LIFETIME_SECONDS if alone else None,
                 )
 
-    def _install(self, box: Sandbox, runtime: str, packages: Mapping[str, str]) -> str:
+    def _install(self, box: Sandbox, runtime: Runtime, packages: Mapping[str, str]) -> str:
         result = box.start_install(packages, runtime=runtime).wait()
         stderr = answers.truncated(result.stderr, self._max_stderr)
         if not result.ok:
