@@ -39,6 +39,15 @@ func Fate(err error) string {
 	return ": " + g.String()
 }
 
+// Failure returns why a sandbox failed, as a continuation of a door's own words
+// where a failed one is none: ": it failed: create: …", or "".
+func Failure(b sandbox.Sandbox) string {
+	if b.State != sandbox.Failed || b.Reason == "" {
+		return ""
+	}
+	return ": it failed: " + b.Reason
+}
+
 // noSuch is the error for an id that no sandbox of the caller's has: it says
 // when and why the last one of this id ended, as long as its history is kept.
 func (s *Service) noSuch(ctx context.Context, id sandbox.ID) error {

@@ -246,7 +246,7 @@ func (d *Door) PipInstall(ctx context.Context, req *connect.Request[sandboxv1.Pi
 	}
 	b, err := d.session(ctx, in.GetSessionId())
 	if unknown(err) {
-		return refused(missing(err))
+		return refused(errs.Public(err).Message)
 	}
 	if err != nil {
 		return nil, err

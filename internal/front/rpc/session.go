@@ -79,12 +79,15 @@ func (d *Door) existing(ctx context.Context, id string) (sandbox.Sandbox, error)
 	}
 }
 
-// session finds a session and counts as use of it.
+// session finds a session and counts as use of it. NotFound has agentbox's words,
+// and what is known of a session that was there.
 func (d *Door) session(ctx context.Context, id string) (sandbox.Sandbox, error) {
 	b, err := d.core.Sandbox(ctx, id)
 	switch {
-	case errors.Is(err, errs.Invalid), err == nil && !b.State.Live():
-		return b, notFound(err) // no session can have such an id; a failed one is none
+	case unknown(err):
+		return b, notFound(err) // no session can have an id that is invalid
+	case err == nil && !b.State.Live():
+		return b, errs.E(errs.NotFound, "%s%s", noSession, core.Failure(b)) // a failed one is none
 	case err != nil:
 		return b, err
 	case b.State == sandbox.Running:
@@ -122,9 +125,6 @@ func unknown(err error) bool { return errors.Is(err, errs.NotFound) || errors.Is
 // GetSession implements the service.
 func (d *Door) GetSession(ctx context.Context, req *connect.Request[sandboxv1.GetSessionRequest]) (*connect.Response[sandboxv1.GetSessionResponse], error) {
 	b, err := d.session(ctx, req.Msg.GetSessionId())
-	if errors.Is(err, errs.NotFound) {
-		err = notFound(err)
-	}
 	if err != nil {
 		return nil, err
 	}
