@@ -99,10 +99,14 @@ func readFile(ctx context.Context, c *call) (answer, error) {
 	out.Content, out.Encoding = base64.StdEncoding.EncodeToString(part), asBase64
 	out.next(offset + int64(len(part)))
 	a, read := answer{}, out
-	if kind := http.DetectContentType(b); offset == 0 && isImage(kind) && f.Size <= maxPicture {
-		if content := c.pictureOf(ctx, id, path, kind, b, f.Size); content != nil {
-			a.extra = []sdk.Content{content}
+	if kind := http.DetectContentType(b); offset == 0 && isImage(kind) {
+		content, whole := c.pictureOf(ctx, id, path, kind, b, f.Size)
+		if content != nil {
+			a.extra = append(a.extra, content)
 			read.Content = "[" + kind + " image displayed to user]"
+		}
+		if !whole && f.Size <= maxResource {
+			a.extra = append(a.extra, &sdk.ResourceLink{URI: fileURI(id, f.Path), Name: f.Path, Title: "The image as it is", MIMEType: kind, Size: &f.Size})
 		}
 	}
 	if len(read.Content) > maxRepeated {
@@ -114,25 +118,30 @@ func readFile(ctx context.Context, c *call) (answer, error) {
 
 func (f *fileContent) next(offset int64) { f.NextOffset, f.More = offset, offset < f.Size }
 
-// pictureOf shows an image of which the beginning was read; nil when it cannot.
-func (c *call) pictureOf(ctx context.Context, id, path, kind string, begin []byte, size int64) sdk.Content {
+// pictureOf shows an image of which the beginning was read, and says whether it
+// is shown as it is. Nil when it cannot be shown.
+func (c *call) pictureOf(ctx context.Context, id, path, kind string, begin []byte, size int64) (shown sdk.Content, whole bool) {
+	if size > maxPicture {
+		return nil, false
+	}
 	if int64(len(begin)) < size {
 		r, _, err := c.core.ReadFile(ctx, id, path, 0, maxPicture)
 		if err != nil {
-			return nil
+			return nil, false
 		}
 		defer r.Close()
 		if c.core.ChargeRead(ctx, min(maxPicture, size)) != nil {
-			return nil
+			return nil, false
 		}
 		if begin, err = io.ReadAll(r); err != nil {
-			return nil
+			return nil, false
 		}
 	}
-	if content, _ := picture(begin, kind, maxInline); content != nil {
-		return content
+	content, scaled := picture(begin, kind, maxInline)
+	if content == nil {
+		return nil, false
 	}
-	return nil
+	return content, !scaled
 }
 
 type writtenFile struct {

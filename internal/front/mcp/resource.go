@@ -24,14 +24,17 @@ import (
 const (
 	fileScheme   = "sandbox"
 	outputScheme = "sandbox-output"
-	// maxResource bounds a resource, in bytes.
-	maxResource = 6 << 20
+	// maxResource bounds a resource, in bytes: what answers link to can be read,
+	// and an output of a cell has at most 16 MiB of base64.
+	maxResource = 12 << 20
+	// maxOutputText bounds stdout and stderr as resources.
+	maxOutputText = 6 << 20
 )
 
 func (d *Door) addResources(s *sdk.Server) {
 	s.AddResourceTemplate(&sdk.ResourceTemplate{
 		Name: "file", Title: "A file of a session", URITemplate: fileScheme + "://{session_id}/{+path}",
-		Description: "A regular file, by its absolute path: sandbox://SESSION_ID/workspace/output.csv. At most 6 MiB.",
+		Description: "A regular file, by its absolute path: sandbox://SESSION_ID/workspace/output.csv. At most 12 MiB.",
 	}, d.resource(readFileResource))
 	s.AddResourceTemplate(&sdk.ResourceTemplate{
 		Name: "output", Title: "What a call has shown", URITemplate: outputScheme + "://{session_id}/{command_id}/{name}",
@@ -130,7 +133,7 @@ func readOutputResource(ctx context.Context, s *core.Service, id, name string) (
 		return "", nil, errs.E(errs.NotFound, "no such output")
 	}
 	if name == sandbox.Stdout.String() || name == sandbox.Stderr.String() {
-		r, err := s.Result(ctx, id, seq, core.OutputCaps{Stdout: maxResource, Stderr: maxResource})
+		r, err := s.Result(ctx, id, seq, core.OutputCaps{Stdout: maxOutputText, Stderr: maxOutputText})
 		if err != nil {
 			return "", nil, err
 		}

@@ -291,7 +291,7 @@ func TestResources(t *testing.T) {
 		defer good(t, s, "stop_session", object{"session_id": id})
 		good(t, s, "write_file", object{"session_id": id, "path": "a b.json", "content": `{"a":1}`})
 		good(t, s, "write_file", object{"session_id": id, "path": "bin", "content": "AP8B", "encoding": "base64"})
-		good(t, s, "execute_terminal", object{"session_id": id, "command": "truncate -s 7M large; mkdir dir"})
+		good(t, s, "execute_terminal", object{"session_id": id, "command": "truncate -s 13M large; mkdir dir"})
 		read := func(s *sdk.ClientSession, uri string) (*sdk.ResourceContents, error) {
 			res, err := s.ReadResource(t.Context(), &sdk.ReadResourceParams{URI: uri})
 			if err != nil {
