@@ -241,7 +241,7 @@ func (s *Service) exported(ctx context.Context, b sandbox.Sandbox, name string) 
 		}
 	}()
 	if a.b.UID != b.UID {
-		return nil, f, noSuchSandbox()
+		return nil, f, s.noSuch(ctx, b.ID)
 	}
 	if f, err = a.Stat(ctx, name, true); err != nil {
 		return nil, f, exportFault(name, err)
@@ -271,8 +271,8 @@ type Download struct {
 	ModTime time.Time             // of a file
 }
 
-func notExported() error {
-	return errs.E(errs.Forbidden, "File not exported or access denied")
+func notExported(why string) error {
+	return errs.E(errs.Forbidden, "File not exported or access denied%s", why)
 }
 
 // OpenExport streams a path that was exported, or one below a directory that
@@ -291,7 +291,7 @@ func (s *Service) OpenExport(ctx context.Context, id, name, format string) (*Dow
 func (s *Service) OpenThreadExport(ctx context.Context, thread, id, name, format string) (*Download, error) {
 	b, err := s.find(ctx, id)
 	if errors.Is(err, errs.NotFound) || errors.Is(err, errs.Invalid) || err == nil && b.Spec.Thread != thread {
-		return nil, notExported()
+		return nil, notExported(Fate(err))
 	}
 	if err != nil {
 		return nil, err
@@ -317,7 +317,7 @@ func (s *Service) openExport(ctx context.Context, b sandbox.Sandbox, name, forma
 		return nil, err
 	}
 	if !given {
-		return nil, notExported()
+		return nil, notExported("")
 	}
 	r, f, err := s.exported(ctx, b, name)
 	if err != nil {

@@ -130,7 +130,7 @@ func (s *Service) openImport(ctx context.Context, b sandbox.Sandbox, e ImportEnt
 func (s *Service) openImportOfSession(ctx context.Context, b sandbox.Sandbox, e ImportEntry) (*incoming, error) {
 	from, err := s.find(ctx, e.SessionID)
 	if errors.Is(err, errs.NotFound) || errors.Is(err, errs.Invalid) || err == nil && !from.State.Live() {
-		return nil, errs.E(errs.NotFound, "Source session %s not found", quoted(e.SessionID))
+		return nil, errs.E(errs.NotFound, "Source session %s not found%s", quoted(e.SessionID), Fate(err)+Failure(from))
 	}
 	if err != nil {
 		return nil, err

@@ -90,7 +90,8 @@
     }
     if (box.status === 404) {
       offer('create');
-      return show('error', 'there is no sandbox "' + id + '"');
+      const ended = /: (destroyed .*)/.exec(message(box));
+      return show('error', 'there is no sandbox "' + id + '"' + (ended ? ': ' + ended[1] : ''));
     }
     if (box.status === 401) {
       sessionStorage.removeItem(remembered);
