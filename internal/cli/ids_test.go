@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -175,6 +176,44 @@ func TestImagesOfTheDaemon(t *testing.T) {
 	}
 }
 
+// TestDoctorAsksTheDaemon: images and readiness are those of the daemon that was
+// named, which may be on another machine.
+func TestDoctorAsksTheDaemon(t *testing.T) {
+	d := daemontest.Start(t, daemontest.Options{})
+	examine := func(url string, args ...string) map[string]check {
+		t.Helper()
+		res := cubbyEnv(t, []string{"CUBBY_URL=" + url, "CUBBY_DATA_DIR=" + t.TempDir()}, nil, nil, append([]string{"doctor", "--no-boot", "--json"}, args...)...)
+		var checks []check
+		if err := json.Unmarshal([]byte(res.stdout), &checks); err != nil {
+			t.Fatalf("%v: %+v", err, res)
+		}
+		byName := map[string]check{}
+		for _, c := range checks {
+			if c.Group == "Images and daemon" {
+				byName[c.Name] = c
+			}
+		}
+		return byName
+	}
+	there := examine(d.URL)
+	if c := there["images"]; c.Verdict != good || c.Detail != "base at "+d.URL {
+		t.Errorf("images: %+v", c)
+	}
+	if c := there["daemon"]; c.Verdict != good || c.Detail != "ready at "+d.URL {
+		t.Errorf("daemon: %+v", c)
+	}
+	if c := examine(d.URL, "--image-dir", t.TempDir())["images"]; c.Verdict != warned || strings.Contains(c.Detail, d.URL) {
+		t.Errorf("images of a directory that was named: %+v", c)
+	}
+	gone := examine("http://127.0.0.1:9")
+	if c := gone["daemon"]; c.Verdict != warned || !strings.Contains(c.Detail, "no daemon answers at http://127.0.0.1:9") {
+		t.Errorf("a daemon that is not there: %+v", c)
+	}
+	if c := gone["images"]; c.Verdict == good {
+		t.Errorf("images of a daemon that is not there: %+v", c)
+	}
+}
+
 func TestLeavingThePrompt(t *testing.T) {
 	for _, tt := range []struct {
 		language, code string
@@ -187,5 +226,49 @@ func TestLeavingThePrompt(t *testing.T) {
 		if got := leaves(tt.language, tt.code); got != tt.want {
 			t.Errorf("leaves(%s, %q) = %v, want %v", tt.language, tt.code, got, tt.want)
 		}
+	}
+}
+
+// TestGoneSandboxInTheCommandLine: every command that takes an id says what
+// became of the sandbox that had it.
+func TestGoneSandboxInTheCommandLine(t *testing.T) {
+	d := daemontest.Start(t, daemontest.Options{})
+	for _, args := range [][]string{{"create", "--id", "gone"}, {"rm", "gone"}} {
+		if res := cubby(t, d.URL, nil, args...); res.code != 0 {
+			t.Fatalf("%q: %+v", args, res)
+		}
+	}
+	more := map[string][]string{
+		"exec": {"true"}, "install": {"six"}, "code": {"-c", "1"}, "egress explain": {"example.com"}, "egress set": {"--mode", "none"},
+		"git checkout": {"x"}, "git clone": {"https://example.com/x"}, "git commit": {"-m", "x"}, "import": {os.Args[0]},
+		"kernels interrupt": {"k"}, "kernels restart": {"k"}, "kernels rm": {"k"},
+	}
+	history := map[string]bool{"events": true, "logs": true} // is kept
+	terminal := map[string]bool{"shell": true}               // is the first that it asks for
+	asked := 0
+	var walk func(cmd *cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		for _, sub := range cmd.Commands() {
+			walk(sub)
+		}
+		path := strings.TrimPrefix(cmd.CommandPath(), "cubby ")
+		if cmd.ValidArgsFunction == nil || idArgs(cmd.Use) == 0 || history[path] || terminal[path] {
+			return
+		}
+		asked++
+		args := append(strings.Fields(path), "gone")
+		res := cubby(t, d.URL, nil, append(args, more[path]...)...)
+		if res.code == 0 || !strings.Contains(res.stderr, "destroyed ") {
+			t.Errorf("%q: %+v", append(args, more[path]...), res)
+		}
+	}
+	walk((&app{}).root())
+	for _, args := range [][]string{{"cp", "gone:/workspace/x", t.TempDir()}, {"cp", os.Args[0], "gone:x"}} {
+		if res := cubby(t, d.URL, nil, args...); res.code == 0 || !strings.Contains(res.stderr, "destroyed ") {
+			t.Errorf("%q: %+v", args, res)
+		}
+	}
+	if asked < 15 {
+		t.Errorf("%d commands were asked", asked)
 	}
 }

@@ -19,7 +19,7 @@ import (
 func TestMCP(t *testing.T) {
 	d := daemontest.Start(t, daemontest.Options{})
 	state := t.TempDir()
-	run := func(args ...string) {
+	run := func(args ...string) (names []string) {
 		t.Helper()
 		var out, log bytes.Buffer
 		code := cli.Main(context.Background(), cli.Env{
@@ -31,7 +31,6 @@ func TestMCP(t *testing.T) {
 		if code != 0 {
 			t.Errorf("exit code %d: %s", code, log.String())
 		}
-		var names []string
 		for line := range strings.Lines(out.String()) {
 			var reply struct {
 				Result struct{ Tools []struct{ Name string } }
@@ -48,6 +47,10 @@ func TestMCP(t *testing.T) {
 				t.Errorf("the tools are %q, without %s", names, want)
 			}
 		}
+		return names
+	}
+	if all, six := run("--thread", "mine"), run("--thread", "mine", "--tools", "six"); len(all) != 13 || len(six) != 6 {
+		t.Errorf("all tools are %q, the six %q", all, six)
 	}
 	file := filepath.Join(state, "cubby/mcp-thread.json")
 	run("--thread", "mine")

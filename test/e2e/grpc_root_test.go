@@ -49,8 +49,30 @@ func TestGRPC(t *testing.T) {
 		t.Run(isolation+"/go", func(t *testing.T) { goSnippets(t, address, isolation) })
 		t.Run(isolation+"/leave", func(t *testing.T) { callerLeaves(t, address, isolation) })
 	}
+	t.Run("scripts of packages", func(t *testing.T) { scriptsOfPackages(t, address) })
 	if err := h.stop(); err != nil {
 		t.Error(err)
+	}
+}
+
+// scriptsOfPackages: what PipInstall installs can be run by its name, by the root
+// of agentbox's sessions too.
+func scriptsOfPackages(t *testing.T, address string) {
+	c := newGRPCClient(t, address)
+	c.id = c.create(&sandboxv1.CreateSessionRequest{}).GetSessionId()
+	defer c.destroy(c.id)
+	if out := c.exec("id -un"); out.GetStdout() != "root\n" {
+		t.Fatalf("the session is not root's: %v", out)
+	}
+	var done sandboxv1.ExecResponse
+	c.call("PipInstall", &sandboxv1.PipInstallRequest{SessionId: c.id, Packages: []string{"cubbydemo==1.1.0"}}, &done)
+	if done.GetExitCode() != 0 {
+		t.Fatalf("PipInstall = %v", &done)
+	}
+	for _, command := range []string{"cubbydemo", "bash -lc cubbydemo", "env -i sh -lc cubbydemo", "cd /tmp && exec cubbydemo"} {
+		if out := c.exec(command); out.GetStdout() != "1.1.0\n" {
+			t.Errorf("%s = %v", command, out)
+		}
 	}
 }
 

@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -253,8 +255,23 @@ func TestSixTools(t *testing.T) {
 	eras(t, func(t *testing.T, version string) {
 		s := client{url: d.URL, version: version, six: true}.connect(t)
 		list, err := s.ListTools(t.Context(), nil)
-		if err != nil || len(list.Tools) != 6 {
-			t.Fatalf("tools = %v, %v", list, err)
+		if err != nil {
+			t.Fatal(err)
+		}
+		names := map[string]*sdk.Tool{}
+		for _, tool := range list.Tools {
+			names[tool.Name] = tool
+		}
+		six := []string{"create_session", "execute_code", "execute_terminal", "export_files", "import_files", "stop_session"}
+		if got := slices.Sorted(maps.Keys(names)); !slices.Equal(got, six) {
+			t.Errorf("tools = %q, want %q", got, six)
+		}
+		for _, tool := range []string{"execute_code", "execute_terminal"} {
+			in, _ := names[tool].InputSchema.(object)
+			limit, _ := in["properties"].(object)["timeout"].(object)
+			if limit["minimum"] != 1.0 || limit["maximum"] != 300.0 || limit["default"] != 30.0 {
+				t.Errorf("timeout of %s is %v", tool, limit)
+			}
 		}
 		if text := s.InitializeResult().Instructions; strings.Contains(text, "start_command") || !strings.Contains(text, "create_session") {
 			t.Errorf("the instructions are %q", text)
@@ -262,7 +279,23 @@ func TestSixTools(t *testing.T) {
 		if _, err := s.CallTool(t.Context(), &sdk.CallToolParams{Name: "list_sessions"}); err == nil {
 			t.Error("another tool is there")
 		}
-		good(t, s, "stop_session", object{"session_id": begin(t, s)})
+		// Their limits are those of sandbox-agent: what is shown of a command, and
+		// three sessions of a conversation.
+		id := begin(t, s)
+		out := good(t, s, "execute_terminal", object{"session_id": id, "command": "yes x | head -c 50001; yes y | head -c 120001 >&2"})
+		for stream, most := range map[string]int{"stdout": 50_000, "stderr": 120_000} {
+			shown, note, cut := strings.Cut(out[stream].(string), "\n\n... [truncated")
+			if !cut || len(shown) != most || !strings.Contains(note, fmt.Sprintf("%d bytes total, showing first %d]", most+1, most)) {
+				t.Errorf("%s has %d bytes, then %q", stream, len(shown), note)
+			}
+		}
+		ids := []string{id, begin(t, s), begin(t, s)}
+		if out := bad(t, s, "create_session", object{}); !strings.Contains(out["error"].(string), "Maximum sessions per conversation (3) reached") {
+			t.Errorf("the fourth of a conversation: %v", out)
+		}
+		for _, id := range ids {
+			good(t, s, "stop_session", object{"session_id": id})
+		}
 		if all, err := (client{url: d.URL, version: version}).connect(t).ListTools(t.Context(), nil); err != nil || len(all.Tools) != 13 {
 			t.Errorf("all tools = %v, %v", all, err)
 		}

@@ -30,7 +30,7 @@ func (x *Indexes) servePyPI(mux *http.ServeMux) {
 	right := func(data []byte) string { sum := sha256.Sum256(data); return hex.EncodeToString(sum[:]) }
 	wrong := func([]byte) string { return strings.Repeat("0", 64) }
 	add("cubbydemo", versions(), func(v string) []byte {
-		return wheel("cubbydemo", v, "", file{"cubbydemo.py", "def version():\n    return '" + v + "'\n"})
+		return wheel("cubbydemo", v, "", file{"cubbydemo.py", "def version():\n    return '" + v + "'\n\ndef main():\n    print(version())\n"})
 	}, right)
 	add("cubbyneeds", []string{"1.0.0"}, func(v string) []byte {
 		return wheel("cubbyneeds", v, "Requires-Dist: cubbydemo\n", file{"cubbyneeds.py", "from cubbydemo import version\n"})
@@ -43,13 +43,19 @@ func (x *Indexes) servePyPI(mux *http.ServeMux) {
 	}, right)
 }
 
-// wheel is a pure Python package.
+// wheel is a pure Python package. One with a main function brings a script of
+// its name.
 func wheel(name, version, metadata string, content file) []byte {
 	info := name + "-" + version + ".dist-info/"
+	scripts := ""
+	if strings.Contains(content.text, "def main():") {
+		scripts = "[console_scripts]\n" + name + " = " + name + ":main\n"
+	}
 	return zipOf(
 		content,
 		file{info + "METADATA", "Metadata-Version: 2.1\nName: " + name + "\nVersion: " + version + "\n" + metadata},
 		file{info + "WHEEL", "Wheel-Version: 1.0\nGenerator: packagestest\nRoot-Is-Purelib: true\nTag: py3-none-any\n"},
-		file{info + "RECORD", content.name + ",,\n" + info + "METADATA,,\n" + info + "WHEEL,,\n" + info + "RECORD,,\n"},
+		file{info + "entry_points.txt", scripts},
+		file{info + "RECORD", content.name + ",,\n" + info + "METADATA,,\n" + info + "WHEEL,,\n" + info + "entry_points.txt,,\n" + info + "RECORD,,\n"},
 	)
 }
