@@ -33,3 +33,22 @@ func TestKeptCutsLongTexts(t *testing.T) {
 		t.Errorf("a short one became %+v", kept)
 	}
 }
+
+// TestBriefDoesNotSayWhatIsKept: a list shows the beginning of a long command,
+// of which all is kept while it runs, and what was kept after it.
+func TestBriefDoesNotSayWhatIsKept(t *testing.T) {
+	long := strings.Repeat("é", 500_000)
+	kept, _ := sandbox.ExecSpec{Shell: long}.Kept()
+	for name, x := range map[string]sandbox.ExecSpec{
+		"shell":        {Shell: long},
+		"kept":         kept,
+		"an argument":  {Argv: []string{"echo", long, "more"}},
+		"code":         {Cell: &sandbox.Cell{Code: long}},
+		"a long field": {Argv: []string{"git"}, Detail: json.RawMessage(`{"message":"` + long + `"}`)},
+	} {
+		text, err := json.Marshal(sandbox.Exec{Spec: x}.Brief().Spec)
+		if err != nil || len(text) > 10_000 || !strings.Contains(string(text), `…"`) || strings.Contains(string(text), "kept") {
+			t.Errorf("%s: %d bytes, %v: %.60s … %s", name, len(text), err, text, text[max(0, len(text)-60):])
+		}
+	}
+}

@@ -19,9 +19,10 @@ type Cell struct {
 const listedCode = 4 << 10
 
 // Brief is [Exec.Listed] for who only looks at the list: of a long command, too,
-// only the beginning.
+// only the beginning. How much more there is, it does not say: the history may
+// have cut the command already.
 func (e Exec) Brief() Exec {
-	e.Spec, _ = e.Listed().Spec.cut(listedCode)
+	e.Spec, _ = e.Listed().Spec.cut(listedCode, func(int, string) string { return "" })
 	return e
 }
 
