@@ -213,13 +213,17 @@ func endOfCode(s *Service, ctx context.Context, x sandbox.Exec) (json.RawMessage
 	return json.Marshal(r)
 }
 
-// readCell gives what the journal has of a cell to o.
+// readCell gives what the journal has of a cell to o, and charges for it.
 func (s *Service) readCell(ctx context.Context, x sandbox.Exec, o *cellOutput) error {
+	charged := int64(0)
 	for entry, err := range s.cfg.Journals.Read(ctx, x.Box, x.Seq, 0, false) {
 		if err != nil {
 			return err
 		}
 		if entry.Exit == nil {
+			if charged, err = s.chargeCell(ctx, o, entry.Output, charged); err != nil {
+				return err
+			}
 			o.add(entry.Output)
 		}
 	}

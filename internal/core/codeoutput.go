@@ -84,9 +84,6 @@ func (s *Service) execution(ctx context.Context, x sandbox.Exec) (Execution, err
 		missing = withCuts(missing, live.log)
 	}
 	o := newCellOutput(s.codeCaps)
-	if err := s.chargeCell(ctx, x); err != nil {
-		return Execution{}, err
-	}
 	err := s.readCell(ctx, x, o)
 	if errors.Is(err, errs.NotFound) && !withoutJournal(x) {
 		o.recall(x.Result)
@@ -334,6 +331,15 @@ func (o *cellOutput) outputs(cut int64) []Display {
 		all = append(all, Display{Data: kernel.Bundle{"text/plain": quote("[" + strings.Join(missing, "; ") + "]")}})
 	}
 	return all
+}
+
+// held is what the output takes so far.
+func (o *cellOutput) held() int64 {
+	n := o.stdout.kept.Len() + o.stderr.kept.Len() + cap(o.line) + o.bytes
+	for mime, v := range o.result {
+		n += len(mime) + len(v)
+	}
+	return int64(n)
 }
 
 // recall takes what is known without the journal.

@@ -12,6 +12,8 @@ const (
 	// copies on its way.
 	listWeight   = 3
 	outputWeight = 3
+	// cellStep is the piece in which an execution is charged.
+	cellStep = 64 << 10
 	// heldAnyway is what every answer may hold without being counted.
 	heldAnyway = 16 << 10
 )
@@ -59,13 +61,16 @@ func (s *Service) chargeOutput(ctx context.Context, x sandbox.Exec, caps OutputC
 	return s.ChargeRead(ctx, min(bytes, most))
 }
 
-// chargeCell counts what an execution will hold, before its log is read.
-func (s *Service) chargeCell(ctx context.Context, x sandbox.Exec) error {
-	bytes, err := s.logBytes(x)
-	if err != nil {
-		return err
+// chargeCell counts what an execution holds while its log is read: of long texts
+// only the beginning, of rich output all that is shown. It is called before each
+// piece of the log with what has been charged, and returns what is then.
+func (s *Service) chargeCell(ctx context.Context, o *cellOutput, piece sandbox.Output, charged int64) (int64, error) {
+	more := o.held() + int64(len(piece.Data)) - charged
+	if s.cfg.Memory == nil || more <= heldAnyway {
+		return charged, nil
 	}
-	return s.ChargeRead(ctx, min(bytes, maxShownBytes+maxRecord))
+	more += cellStep
+	return charged + more, s.cfg.Memory.Charge(ctx, more*outputWeight)
 }
 
 // logBytes is the size of an exec's log; 0 when nothing is counted.
