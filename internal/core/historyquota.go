@@ -54,6 +54,11 @@ func (s *Service) boundHistory(ctx context.Context, tenants map[sandbox.UID]stri
 	}
 	for tenant := range rows {
 		if rows[tenant]+output[tenant] > s.cfg.HistoryOfTenant {
+			freed, removeErr := s.removeUnlisted(ctx, tenant, tenants)
+			output[tenant] -= freed
+			err = errors.Join(err, removeErr)
+		}
+		if rows[tenant]+output[tenant] > s.cfg.HistoryOfTenant {
 			err = errors.Join(err, s.evictHistory(ctx, tenant, rows[tenant], output[tenant]))
 		}
 	}
@@ -99,6 +104,35 @@ func (s *Service) outputBytes(ctx context.Context, tenants map[sandbox.UID]strin
 	return bytes, err
 }
 
+// removeUnlisted removes the logs of a tenant's sandboxes whose commands are no
+// more in the history: those that could not be removed with them.
+func (s *Service) removeUnlisted(ctx context.Context, tenant string, tenants map[sandbox.UID]string) (freed int64, err error) {
+	for uid, of := range tenants {
+		if of != tenant {
+			continue
+		}
+		// In this order: a command is in the store before it has a log.
+		logs, failed := s.cfg.Journals.Closed(uid)
+		if failed != nil || len(logs) == 0 {
+			err = errors.Join(err, failed)
+			continue
+		}
+		listed, failed := s.cfg.Store.ExecSeqs(ctx, uid)
+		if failed != nil {
+			err = errors.Join(err, failed)
+			continue
+		}
+		for _, seq := range logs {
+			if !listed[seq] {
+				n, failed := s.cfg.Journals.RemoveLog(uid, seq)
+				freed += n
+				err = errors.Join(err, failed)
+			}
+		}
+	}
+	return freed, err
+}
+
 // evictHistory brings a tenant a little below its bound, so that it does not
 // have to do so at every turn.
 func (s *Service) evictHistory(ctx context.Context, tenant string, rows, output int64) error {
@@ -114,7 +148,7 @@ func (s *Service) evictHistory(ctx context.Context, tenant string, rows, output 
 		}
 		rows = gone.Bytes
 		commands += len(gone.Execs)
-		// A log that stays all the same goes with its sandbox's.
+		// A log that stays all the same goes at the next turn.
 		for _, x := range gone.Execs {
 			freed, removeErr := s.cfg.Journals.RemoveLog(x.Box, x.Seq)
 			output -= freed

@@ -104,3 +104,34 @@ func TestHistoryOfATenantIsBounded(t *testing.T) {
 		})
 	}
 }
+
+// TestOutputWithoutItsCommandGoesFirst: a log that stayed when its command was
+// forgotten takes nothing of its tenant's bound for ever.
+func TestOutputWithoutItsCommandGoesFirst(t *testing.T) {
+	const bound = 2 << 20
+	c := &clock{now: time.Now()}
+	w := newWorld(t, func(cfg *core.Config) { cfg.Now, cfg.HistoryOfTenant = c.Now, bound })
+	b := w.createIn("acme", "a")
+	kept := w.sh("a", "head -c 500000 /dev/zero").Exec
+	const forgotten = 1000
+	log, err := w.journals.Create(b.UID, forgotten)
+	if err == nil {
+		err = log.Append(sandbox.Output{Stream: sandbox.Stdout, Time: c.Now(), Data: make([]byte, bound)})
+	}
+	if err == nil {
+		err = log.Finish(sandbox.Exit{Reason: sandbox.EndExited})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.add(time.Hour)
+	if err := w.BoundHistory(w.ctx); err != nil {
+		t.Fatal(err)
+	}
+	if usage, err := w.journals.LogUsage(b.UID, forgotten); err != nil || usage != 0 {
+		t.Errorf("the output without a command takes %d bytes, %v", usage, err)
+	}
+	if _, err := w.ExecByID(w.ctx, "a", kept.Seq); err != nil {
+		t.Errorf("a command of the history went instead: %v", err)
+	}
+}

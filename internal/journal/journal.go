@@ -130,6 +130,21 @@ func (j *Journals) Boxes() ([]sandbox.UID, error) {
 	return uids, nil
 }
 
+// Closed returns the logs of a sandbox that are not open, in ascending order.
+func (j *Journals) Closed(uid sandbox.UID) ([]int64, error) {
+	b, err := j.box(uid)
+	if err != nil {
+		return nil, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	seqs := make([]int64, len(b.closed))
+	for i, k := range b.closed {
+		seqs[i] = k.seq
+	}
+	return seqs, nil
+}
+
 // Usage returns the bytes on disk of a sandbox's logs, as the cap counts them.
 func (j *Journals) Usage(uid sandbox.UID) (int64, error) {
 	b, err := j.box(uid)

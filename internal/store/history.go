@@ -33,6 +33,20 @@ func (s *Store) HistoryBytes(ctx context.Context) (map[string]int64, error) {
 	return bytes, nil
 }
 
+// ExecSeqs returns the execs of a sandbox that are in its history.
+func (s *Store) ExecSeqs(ctx context.Context, box sandbox.UID) (map[int64]bool, error) {
+	rows, err := s.rows(ctx, `SELECT seq FROM execs WHERE box = $1`, box)
+	seqs, err := collect(rows, err, func(r row) (seq int64, err error) { return seq, r.Scan(&seq) })
+	if err != nil {
+		return nil, s.fault(err)
+	}
+	there := make(map[int64]bool, len(seqs))
+	for _, seq := range seqs {
+		there[seq] = true
+	}
+	return there, nil
+}
+
 // Evicted is what [Store.EvictHistory] removed. Its journals are the caller's
 // to remove.
 type Evicted struct {
