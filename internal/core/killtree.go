@@ -55,14 +55,22 @@ func (r *run) helpKills(ctx context.Context, stop <-chan struct{}) {
 	if killer == nil {
 		return
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		defer cancel() // also what is under way
+		select {
+		case <-stop:
+		case <-r.ctx.Done():
+		case <-ctx.Done():
+		}
+	})
+	defer watching.Wait()
+	defer cancel()
 	tick := time.NewTicker(killPatience)
 	defer tick.Stop()
 	for {
 		select {
-		case <-stop:
-			return
-		case <-r.ctx.Done():
-			return
 		case <-ctx.Done():
 			return
 		case <-tick.C:

@@ -60,9 +60,6 @@ var agentBinary = sync.OnceValues(func() (string, error) {
 })
 
 func mustAgentBinary(t testing.TB) string {
-	if p := os.Getenv("ZZ_INIT"); p != "" {
-		return p
-	}
 	t.Helper()
 	path, err := agentBinary()
 	if err != nil {

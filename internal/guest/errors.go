@@ -22,8 +22,9 @@ const (
 	headerErrorHint = "Cubby-Error-Hint"
 )
 
-// fromWire rebuilds the classified error that the agent sent. Failures of the
-// transport are Unavailable, those of ctx stay what they are.
+// fromWire rebuilds the classified error that the agent sent. What the agent
+// does not know is Unsupported, failures of the transport are Unavailable, those
+// of ctx stay what they are.
 func fromWire(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -35,6 +36,12 @@ func fromWire(ctx context.Context, err error) error {
 	if errors.As(err, &ce) {
 		if kind := ce.Meta().Get(headerErrorKind); kind != "" {
 			return wireError(kind, ce.Message(), ce.Meta().Get(headerErrorHint))
+		}
+		// An agent lives as long as its sandbox runs, and may be older than the
+		// host's program.
+		if ce.Code() == connect.CodeUnimplemented {
+			return errs.E(errs.Unsupported, "the sandbox's agent does not know this call").
+				Hint("the sandbox was started by an older version: stop and start it").Because(err)
 		}
 	}
 	var classified *errs.Error

@@ -3,13 +3,16 @@ package guest_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/guest"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
@@ -92,5 +95,20 @@ func TestAnswersOfAHostileAgent(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestAnOlderAgentSaysWhatItDoesNotKnow: a sandbox keeps its agent when the host
+// gets a newer program.
+func TestAnOlderAgentSaysWhatItDoesNotKnow(t *testing.T) {
+	agent := httptest.NewServer(http.NotFoundHandler())
+	defer agent.Close()
+	c := guest.New(func(ctx context.Context) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "tcp", agent.Listener.Addr().String())
+	})
+	defer c.Close()
+	_, _, err := c.Unkilled(t.Context(), time.Second)
+	if !errors.Is(err, errs.Unsupported) || errs.Public(err).Hint == "" {
+		t.Errorf("a call that the agent does not know: %v, want unsupported and a hint", err)
 	}
 }
