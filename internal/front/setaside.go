@@ -57,8 +57,9 @@ type span struct{ at, size int64 }
 
 // SetAside reads a JSON document, such as one with files in it, of at most
 // limit bytes. It is errs.TooLarge beyond that, and when much of it is not in
-// long strings, and errs.Unready when the spool is full; that it is valid JSON
-// is left to who decodes it. The document is to be closed.
+// long strings, or these are more than half of the spool, and errs.Unready when
+// others fill the spool; that it is valid JSON is left to who decodes it. The
+// document is to be closed.
 func (p Spool) SetAside(ctx context.Context, r io.Reader, limit int64) (*Document, error) {
 	if p.Disk == nil {
 		p.Disk = NewBudget(DefaultSpoolSpace)
@@ -285,7 +286,12 @@ func early(err error) error {
 
 func (s *setter) put(p []byte) error {
 	if more := s.at + int64(len(p)) - s.charged; more > 0 {
-		more += spoolStep
+		most := s.spool.Disk.share() - s.charged
+		if more > most {
+			return errs.E(errs.TooLarge, "the files in the request body have more than %d bytes", s.spool.Disk.share()).
+				Hint("send them one by one, raw instead of in JSON; an operator can set a larger spool-space")
+		}
+		more = min(more+spoolStep, most)
 		if s.spool.Admit != nil {
 			if err := s.spool.Admit(); err != nil {
 				return err

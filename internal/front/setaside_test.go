@@ -95,7 +95,7 @@ func TestSetAsideIsBounded(t *testing.T) {
 		{"ends early", long[:len(long)-1], errs.Invalid},
 		{"a wrong escape", long[:len(long)-1] + `\q"`, errs.Invalid},
 		{"a wrong character", long[:len(long)-1] + `\uzzzz"`, errs.Invalid},
-		{"more than the spool", `["` + strings.Repeat("x", 2900<<10) + `"]`, errs.Unready},
+		{"more than half of the spool", `["` + strings.Repeat("x", 2900<<10) + `"]`, errs.TooLarge},
 	} {
 		spool := front.Spool{Dir: t.TempDir(), Disk: front.NewBudget(5 << 20)}
 		if _, err := spool.SetAside(t.Context(), strings.NewReader(tt.text), 3<<20); !errors.Is(err, tt.want) {
@@ -107,5 +107,21 @@ func TestSetAsideIsBounded(t *testing.T) {
 		} else {
 			d.Close()
 		}
+	}
+}
+
+// TestHalfOfTheSpoolHasRoomForOneRequest: the largest body of a door is half of
+// the smallest spool-space.
+func TestHalfOfTheSpoolHasRoomForOneRequest(t *testing.T) {
+	spool := front.Spool{Dir: t.TempDir(), Disk: front.NewBudget(8 << 20)}
+	whole := strings.NewReader(`["` + strings.Repeat("x", 4<<20) + `"]`)
+	d, err := spool.SetAside(t.Context(), whole, 5<<20)
+	if err != nil {
+		t.Fatalf("files that take half of the spool: %v", err)
+	}
+	defer d.Close()
+	long := strings.NewReader(`["` + strings.Repeat("x", 1<<20) + `"]`)
+	if _, err := spool.SetAside(t.Context(), long, 5<<20); !errors.Is(err, errs.Unready) {
+		t.Errorf("more beside them: %v, want unready", err)
 	}
 }
