@@ -55,6 +55,12 @@ func TestMessageSizes(t *testing.T) {
 	if want := fmt.Sprintf("cubby: %d bytes of output are not part of this answer", 2*size-16<<20); len(out.GetStdout()) != 16<<20 || out.GetStderr() != want || out.GetExitCode() != 0 {
 		t.Errorf("Exec that prints too much has %d bytes and %q", len(out.GetStdout()), out.GetStderr())
 	}
+	// Each byte that is not UTF-8 becomes three.
+	const lines = 5 << 20
+	out = large.exec(&sandboxv1.ExecRequest{SessionId: "a", Command: fmt.Sprintf(`printf 'a\377\n' >line; yes "$(cat line)" | head -n %d`, lines)})
+	if n := len(out.GetStdout()); n > 16<<20 || !strings.Contains(out.GetStderr(), "bytes of output are not part of this answer") {
+		t.Errorf("Exec that prints no text has %d bytes and %q", n, out.GetStderr())
+	}
 	printed := 0
 	err := s.stream(bounded(t), &sandboxv1.ExecStreamRequest{SessionId: "a", Command: "cat f"}, func(m *sandboxv1.ExecStreamResponse) { printed += len(m.GetData()) })
 	if err != nil || printed != size {

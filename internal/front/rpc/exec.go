@@ -58,7 +58,10 @@ func (d *Door) run(ctx context.Context, head http.Header, id string, spec sandbo
 	}{{&res.Stdout, &res.StdoutCut}, {&res.Stderr, &res.StderrCut}} {
 		switch err := d.weigh(ctx, head, *stream.text); {
 		case errors.Is(err, errs.TooLarge):
-			const most = maxText / 6 // whatever it is
+			most := maxText / 2 // whatever it is
+			if isJSON(head) {
+				most = maxText / 6
+			}
 			*stream.cut += int64(len(*stream.text) - most)
 			*stream.text = (*stream.text)[:most]
 		case err != nil:
@@ -78,19 +81,41 @@ func (d *Door) run(ctx context.Context, head http.Header, id string, spec sandbo
 	return connect.NewResponse(out), nil
 }
 
-// weigh counts what a text takes when a call's answer is JSON, where control
-// characters take six times their length. It is TooLarge beyond what the answer
-// may have.
+// weigh counts what a text takes in a call's answer beyond its length: bytes that
+// are not UTF-8 become characters of three, and in JSON control characters take
+// six times their length. It is TooLarge beyond what the answer may have.
 func (d *Door) weigh(ctx context.Context, head http.Header, text []byte) error {
-	if !strings.Contains(head.Get("Content-Type"), "json") {
-		return nil
+	more := replaced(text)
+	n, held := int64(len(text))+more, more
+	if isJSON(head) {
+		n = sandbox.TextBytes(text) + more
+		held = n
 	}
-	n := sandbox.TextBytes(text)
 	if n > maxText+maxText/4 {
-		return errs.E(errs.TooLarge, "the text takes %d bytes as JSON, more than %d", n, maxText).
+		return errs.E(errs.TooLarge, "the text takes %d bytes in the answer, more than %d", n, maxText).
 			Hint("ask for it as protobuf, or with the REST API")
 	}
-	return d.core.ChargeRead(ctx, n)
+	return d.core.ChargeRead(ctx, held)
+}
+
+func isJSON(head http.Header) bool { return strings.Contains(head.Get("Content-Type"), "json") }
+
+// replaced is how many bytes longer [text] makes b.
+func replaced(b []byte) (more int64) {
+	for invalid := false; len(b) > 0; {
+		r, size := utf8.DecodeRune(b)
+		switch {
+		case r != utf8.RuneError || size > 1:
+			invalid = false
+		case invalid: // the whole run becomes one character
+			more--
+		default:
+			invalid = true
+			more += int64(len("\uFFFD")) - 1
+		}
+		b = b[size:]
+	}
+	return more
 }
 
 // abandon ends a command whose caller left: agentbox's callers can neither

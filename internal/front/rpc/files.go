@@ -57,6 +57,9 @@ func (d *Door) ReadFile(ctx context.Context, req *connect.Request[sandboxv1.Read
 		return nil, err
 	}
 	content, err := io.ReadAll(io.LimitReader(r, maxText+1))
+	if err == nil { // it has grown, or its size is not known before
+		err = d.core.ChargeRead(ctx, int64(len(content))-f.Size)
+	}
 	switch {
 	case err != nil:
 		return failed(err)

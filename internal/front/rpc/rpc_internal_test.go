@@ -109,3 +109,13 @@ func TestCharacters(t *testing.T) {
 		}
 	}
 }
+
+// TestReplacedBytesAreCounted: what is not UTF-8 takes more in an answer than
+// the command printed.
+func TestReplacedBytesAreCounted(t *testing.T) {
+	for _, b := range []string{"", "text", "é€😀", "\xff", "a\xff", "\xff\xfe\xfd", "a\xff\xffb\xc3", "\uFFFD\xff\uFFFD", "é\xc3(\xa9€\xe2\x82"} {
+		if got, want := replaced([]byte(b)), int64(len(text([]byte(b)))-len(b)); got != want {
+			t.Errorf("%q is %d bytes longer, want %d", b, got, want)
+		}
+	}
+}
