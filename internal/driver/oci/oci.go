@@ -112,7 +112,9 @@ func New(cfg Config) (*Driver, error) {
 		return nil, err
 	}
 	// A daemon may be protected from the host's out-of-memory killer; its
-	// sandboxes go first in any case, however large it is.
+	// sandboxes go first in any case, however large it is. One that was given
+	// more than 99 leaves them less than sandboxScore more than itself, or
+	// nothing.
 	oom, err := number("/proc/self/oom_score_adj")
 	if err != nil {
 		return nil, err
