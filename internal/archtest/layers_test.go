@@ -50,6 +50,7 @@ func places() map[string]place {
 		"internal/seal":      {layer: 2},
 		"internal/session":   {layer: 2},
 		"internal/telemetry": {layer: 2},
+		"internal/tenancy":   {layer: 2},
 
 		"internal/archive":   {layer: 3},
 		"internal/auth":      {layer: 3},
