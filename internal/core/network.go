@@ -35,7 +35,7 @@ func (s *Service) ExplainEgress(ctx context.Context, id, target string) (egress.
 	if err != nil {
 		return egress.Decision{}, err
 	}
-	return s.proxy.Explain(ctx, b.Spec.Network, host, port)
+	return s.proxy.Explain(ctx, b.Tenant, b.Spec.Network, host, port)
 }
 
 // EgressConnections is the connections to hosts outside that a sandbox has
@@ -76,7 +76,7 @@ func (r *run) serveStream(conn net.Conn) {
 	r.mu.Unlock()
 	served := r.s.life.spawn(func(context.Context) {
 		defer n.streams.Done()
-		r.s.proxy.Serve(n.ctx, conn, r.uid, func() sandbox.Policy { return r.spec.Load().Network })
+		r.s.proxy.Serve(n.ctx, conn, egress.Guest{Box: r.uid, Tenant: r.tenant}, func() sandbox.Policy { return r.spec.Load().Network })
 	})
 	if !served {
 		n.streams.Done()

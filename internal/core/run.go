@@ -40,6 +40,7 @@ type run struct {
 	s      *Service
 	uid    sandbox.UID
 	id     sandbox.ID
+	tenant string
 	handle driver.Handle
 	guest  *guest.Client
 	spec   atomic.Pointer[sandbox.Spec]
@@ -87,7 +88,7 @@ type ending struct {
 // caller holds the sandbox's lock.
 func (s *Service) attach(b sandbox.Sandbox) *run {
 	r := &run{
-		s: s, uid: b.UID, id: b.ID, handle: driver.Handle(b.Handle),
+		s: s, uid: b.UID, id: b.ID, tenant: b.Tenant, handle: driver.Handle(b.Handle),
 		listed: rate.NewLimiter(listedRate, listedBurst),
 		execs:  make(map[int64]*liveExec), queues: make(map[string]*queue), queued: make(map[int64]*queued),
 		languages: make(map[string]string),

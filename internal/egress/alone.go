@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -23,6 +24,10 @@ const maxStreams = 10_000
 // others. A sandbox has fewer open at once.
 const maxSessionStreams = 2048
 
+// maxStrangers bounds the connections from one address that have shown no good
+// token yet: who has none cannot keep the proxy from those that do.
+const maxStrangers = 1024
+
 // acceptPause is how long it waits when the system has nothing left for another
 // connection.
 const acceptPause = 100 * time.Millisecond
@@ -34,14 +39,16 @@ type Alone struct {
 	keys       Keys
 	now        func() time.Time
 	perSession int // connections
+	strangers  int // connections of one address
 
-	mu      sync.Mutex
-	streams map[sandbox.UID]int // connections of each session that has one
+	mu        sync.Mutex
+	streams   map[sandbox.UID]int // connections of each session that has one; guarded by mu
+	addresses map[netip.Addr]int  // connections of each address without a session; guarded by mu
 }
 
 // NewAlone returns a proxy that takes the tokens of keys.
 func NewAlone(c Config, keys Keys) *Alone {
-	return &Alone{proxy: New(c), keys: keys, now: time.Now, perSession: maxSessionStreams}
+	return &Alone{proxy: New(c), keys: keys, now: time.Now, perSession: maxSessionStreams, strangers: maxStrangers}
 }
 
 // Traffic is [Proxy.Traffic].
@@ -79,9 +86,15 @@ func (a *Alone) Serve(ctx context.Context, l net.Listener) error {
 			}
 			return errs.E(errs.Unavailable, "the proxy cannot take connections").Because(err)
 		}
+		from := addressOf(conn.RemoteAddr())
+		if !a.arrive(from) {
+			conn.Close()
+			<-places
+			continue
+		}
 		streams.Go(func() {
 			defer func() { <-places }()
-			s := &stream{Proxy: a.proxy, conn: conn, admit: a.admit}
+			s := &stream{Proxy: a.proxy, conn: conn, admit: a.admit, from: from}
 			defer a.leave(s)
 			a.proxy.serve(ctx, conn, s)
 		})
@@ -103,15 +116,51 @@ func (a *Alone) admit(s *stream, r *http.Request) error {
 	if s.box != "" && string(s.box) != session {
 		return errs.E(errs.Unauthenticated, "the connection belongs to another session")
 	}
-	if s.box == "" && !a.enter(sandbox.UID(session)) {
+	if s.box == "" && !a.enter(sandbox.UID(session), s.from) {
 		return errs.E(errs.OverQuota, "the session has %d connections, which is the most", a.perSession)
 	}
-	s.box, s.policy = sandbox.UID(session), func() sandbox.Policy { return policy }
+	s.box, s.tenant, s.policy = sandbox.UID(session), session, func() sandbox.Policy { return policy }
 	return nil
 }
 
-// enter counts a connection of a session; false when it has the most.
-func (a *Alone) enter(session sandbox.UID) bool {
+// arrive counts a connection that has shown no token; false when its address
+// has the most of these.
+func (a *Alone) arrive(from netip.Addr) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.addresses[from] >= a.strangers {
+		return false
+	}
+	if a.addresses == nil {
+		a.addresses = make(map[netip.Addr]int)
+	}
+	a.addresses[from]++
+	return true
+}
+
+// known forgets it as one. It is called with mu held.
+func (a *Alone) known(from netip.Addr) {
+	if a.addresses[from]--; a.addresses[from] <= 0 {
+		delete(a.addresses, from)
+	}
+}
+
+// addressOf is whom a connection without a token is counted for: one IPv4
+// address, or the /64 that an IPv6 host can choose its addresses from.
+func addressOf(remote net.Addr) netip.Addr {
+	at, err := netip.ParseAddrPort(remote.String())
+	if err != nil {
+		return netip.Addr{}
+	}
+	addr := at.Addr().Unmap().WithZone("")
+	if p, err := addr.Prefix(64); err == nil && addr.Is6() {
+		return p.Addr()
+	}
+	return addr
+}
+
+// enter counts a connection as one of a session; false when that has the most.
+func (a *Alone) enter(session sandbox.UID, from netip.Addr) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.streams[session] >= a.perSession {
@@ -121,16 +170,18 @@ func (a *Alone) enter(session sandbox.UID) bool {
 		a.streams = make(map[sandbox.UID]int)
 	}
 	a.streams[session]++
+	a.known(from)
 	return true
 }
 
 // leave forgets a connection that is over.
 func (a *Alone) leave(s *stream) {
-	if s.box == "" {
-		return // it never had a good token
-	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if s.box == "" { // it never had a good token
+		a.known(s.from)
+		return
+	}
 	if a.streams[s.box]--; a.streams[s.box] <= 0 {
 		delete(a.streams, s.box)
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"syscall"
 	"testing"
@@ -42,7 +43,7 @@ func TestAloneOutlivesExhaustion(t *testing.T) {
 		served := make(chan error, 1)
 		go func() {
 			defer l.Close()
-			served <- (&Alone{proxy: r.proxy, keys: keys(t, testKey), now: time.Now}).Serve(ctx, &exhausted{l, failures})
+			served <- (&Alone{proxy: r.proxy, keys: keys(t, testKey), now: time.Now, strangers: maxStrangers}).Serve(ctx, &exhausted{l, failures})
 		}()
 		return "http://" + l.Addr().String(), served
 	}
@@ -72,7 +73,7 @@ func TestASessionHasABound(t *testing.T) {
 	r := newRig(t, "")
 	r.publish("a.example.com", "93.184.215.14", echoServer(t), 7)
 	k := keys(t, testKey)
-	at := r.serveAlone(&Alone{proxy: r.proxy, keys: k, now: time.Now, perSession: 3})
+	at := r.serveAlone(&Alone{proxy: r.proxy, keys: k, now: time.Now, perSession: 3, strangers: maxStrangers})
 	connect := func(session string) (net.Conn, int) {
 		t.Helper()
 		token, err := k.sign(sandbox.UID(session), sandbox.Policy{Mode: sandbox.NetworkOpen}, time.Now())
@@ -109,4 +110,52 @@ func TestASessionHasABound(t *testing.T) {
 		_, code := connect("one")
 		return code == 200
 	})
+}
+
+// Whoever has no token holds no more than a bound: those that have one get in.
+func TestStrangersHaveABound(t *testing.T) {
+	r := newRig(t, "")
+	r.publish("a.example.com", "93.184.215.14", echoServer(t), 7)
+	k := keys(t, testKey)
+	const bound = 3
+	a := &Alone{proxy: r.proxy, keys: k, now: time.Now, perSession: maxSessionStreams, strangers: bound}
+	at := hostOf(r.serveAlone(a))
+	counted := func() int {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		return a.addresses[netip.MustParseAddr("127.0.0.1")]
+	}
+	dial := func() net.Conn {
+		t.Helper()
+		c, err := net.Dial("tcp", at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		_ = c.SetDeadline(time.Now().Add(patience))
+		return c
+	}
+	// Those with a token do not count, however many.
+	for range 2 * bound {
+		token, err := k.sign("box", sandbox.Policy{Mode: sandbox.NetworkOpen}, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := dial()
+		fmt.Fprintf(c, "CONNECT a.example.com:7 HTTP/1.1\r\nHost: x\r\nProxy-Authorization: Bearer %s\r\n\r\n", token)
+		if res, err := http.ReadResponse(bufio.NewReader(c), &http.Request{Method: http.MethodConnect}); err != nil || res.StatusCode != 200 {
+			t.Fatalf("a connection with a token: %v, %v", res, err)
+		}
+	}
+	if n := counted(); n != 0 {
+		t.Fatalf("%d of the connections with a token count as without", n)
+	}
+	for range bound {
+		fmt.Fprint(dial(), "CONNECT a.exa") // and no more
+	}
+	r.until("they are counted", func() bool { return counted() == bound })
+	// It is closed, with a reset when it has sent something.
+	if n, err := dial().Read(make([]byte, 1)); n != 0 || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("one more connection without a token: %d bytes, %v, want its end", n, err)
+	}
 }

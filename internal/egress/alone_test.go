@@ -136,7 +136,7 @@ func (r *rig) startAlone(k Keys) string { return r.startAloneAt(k, time.Now) }
 
 // startAloneAt is startAlone with a clock.
 func (r *rig) startAloneAt(k Keys, now func() time.Time) string {
-	return r.serveAlone(&Alone{proxy: r.proxy, keys: k, now: now, perSession: maxSessionStreams})
+	return r.serveAlone(&Alone{proxy: r.proxy, keys: k, now: now, perSession: maxSessionStreams, strangers: maxStrangers})
 }
 
 func (r *rig) serveAlone(a *Alone) string {

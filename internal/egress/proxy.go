@@ -6,12 +6,14 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/tenancy"
 )
 
 const (
@@ -49,6 +51,8 @@ type Proxy struct {
 	onEnd      func(box sandbox.UID, c Connection)
 	upstream   *Upstream // nil: it connects by itself
 	flows      flows
+	streams    *tenancy.Places
+	lookups    *tenancy.Turns
 }
 
 // New returns a Proxy. It starts nothing.
@@ -56,6 +60,7 @@ func New(c Config) *Proxy {
 	p := &Proxy{
 		eval: NewEvaluator(c.Operator), log: c.Log, resolver: c.Resolver,
 		dialer: c.Dial, ownAddrs: net.InterfaceAddrs, onDecision: c.OnDecision, onEnd: c.OnEnd, upstream: c.Upstream,
+		streams: tenancy.NewPlaces(streamsOpen, streamBound), lookups: tenancy.NewTurns(lookupBound),
 	}
 	if p.log == nil {
 		p.log = slog.New(slog.DiscardHandler)
@@ -77,9 +82,16 @@ func New(c Config) *Proxy {
 
 // Serve answers the proxy requests of one guest stream, in HTTP or SOCKS, until either side
 // closes it or ctx ends; it closes conn and returns when nothing of it is left.
-// policy is asked for every request, so a change holds from the next one on.
-func (p *Proxy) Serve(ctx context.Context, conn net.Conn, box sandbox.UID, policy func() sandbox.Policy) {
-	p.serve(ctx, conn, &stream{Proxy: p, box: box, policy: policy, conn: conn})
+// policy is asked for every request, so a change holds from the next one on. A
+// stream beyond what its tenant may have open is answered 503.
+func (p *Proxy) Serve(ctx context.Context, conn net.Conn, from Guest, policy func() sandbox.Policy) {
+	leave, err := p.streams.Enter(from.Tenant)
+	if err != nil {
+		turnAway(ctx, conn, err)
+		return
+	}
+	defer leave()
+	p.serve(ctx, conn, &stream{Proxy: p, box: from.Box, tenant: from.Tenant, policy: policy, conn: conn})
 }
 
 func (p *Proxy) serve(ctx context.Context, conn net.Conn, s *stream) {
@@ -137,6 +149,8 @@ func (p *Proxy) serve(ctx context.Context, conn net.Conn, s *stream) {
 type stream struct {
 	*Proxy
 	box       sandbox.UID
+	tenant    string     // whose share of lookups it takes; of a proxy alone, its session
+	from      netip.Addr // of a proxy alone, where it came from
 	policy    func() sandbox.Policy
 	admit     func(*stream, *http.Request) error // sets box and policy by the request; nil: they are known
 	conn      net.Conn
