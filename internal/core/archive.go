@@ -11,6 +11,7 @@ import (
 	"io"
 	"io/fs"
 
+	"github.com/cubbyhq/cubby/internal/auth"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/event"
 	"github.com/cubbyhq/cubby/internal/sandbox"
@@ -30,7 +31,7 @@ func (s *Service) Archive(ctx context.Context, id, name string, format sandbox.A
 	if err != nil {
 		return nil, err
 	}
-	from, err := a.Archive(ctx, name)
+	from, err := s.archiving.open(ctx, func() (io.ReadCloser, error) { return a.Archive(ctx, name) })
 	if err != nil {
 		a.done()
 		return nil, err
@@ -39,11 +40,11 @@ func (s *Service) Archive(ctx context.Context, id, name string, format sandbox.A
 	if convert == nil {
 		return from, nil
 	}
-	return converted(from, convert), nil
+	return converted(from, s.archiving.within(convert)), nil
 }
 
 // converters turn a tar into another format. Nil is the tar itself.
-var converters = map[sandbox.ArchiveFormat]func(w io.Writer, from io.Reader) error{
+var converters = map[sandbox.ArchiveFormat]conversionFunc{
 	sandbox.Tar:   nil,
 	sandbox.TarGz: tarToGzip,
 	sandbox.Zip:   tarToZip,
@@ -51,7 +52,7 @@ var converters = map[sandbox.ArchiveFormat]func(w io.Writer, from io.Reader) err
 
 // converted runs a conversion while its result is read. Closing the result
 // ends it.
-func converted(from io.ReadCloser, convert func(w io.Writer, from io.Reader) error) io.ReadCloser {
+func converted(from io.ReadCloser, convert conversionFunc) io.ReadCloser {
 	r, w := io.Pipe()
 	c := &conversion{PipeReader: r, from: from, done: make(chan struct{})}
 	go func() {
@@ -155,12 +156,17 @@ func zipEntry(z *zip.Writer, h *tar.Header, content io.Reader) error {
 // Extract unpacks a tar, plain or gzipped, into a directory. What it makes
 // belongs to the sandbox's user.
 func (s *Service) Extract(ctx context.Context, id, name string, r io.Reader) error {
-	plain, err := plainTar(r)
-	if err != nil {
-		return err
-	}
-	_, err = withFile(ctx, s, id, name, func(a *access, name string) (struct{}, error) {
-		err := a.Extract(ctx, name, plain, a.b.Spec.User)
+	_, err := withFile(ctx, s, id, name, func(a *access, name string) (struct{}, error) {
+		leave, err := s.archiving.places.Enter(auth.From(ctx).Tenant)
+		if err != nil {
+			return struct{}{}, err
+		}
+		defer leave()
+		plain, err := s.archiving.plainTar(r)
+		if err != nil {
+			return struct{}{}, err
+		}
+		err = a.Extract(ctx, name, plain, a.b.Spec.User)
 		if err == nil {
 			s.note(ctx, event.New(a.b.UID, actor(ctx), event.Extract{Path: name}))
 		}
@@ -169,27 +175,37 @@ func (s *Service) Extract(ctx context.Context, id, name string, r io.Reader) err
 	return err
 }
 
-// plainTar takes the compression off, which it knows by the first bytes.
-func plainTar(r io.Reader) (io.Reader, error) {
-	b := bufio.NewReaderSize(r, 64<<10)
-	head, err := b.Peek(2)
-	if err != nil && !errors.Is(err, io.EOF) {
+// plainTar takes the compression off, which it knows by the first bytes. A few
+// bytes can hold very much: what decompresses does so in its turn.
+func (a *archiving) plainTar(r io.Reader) (io.Reader, error) {
+	const pieces = 64 << 10
+	head := make([]byte, 2)
+	n, err := io.ReadFull(r, head)
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return nil, err
 	}
+	r = io.MultiReader(bytes.NewReader(head[:n]), r)
 	if !bytes.Equal(head, []byte{0x1f, 0x8b}) {
-		return b, nil
+		return bufio.NewReaderSize(r, pieces), nil
 	}
-	z, err := gzip.NewReader(b)
+	a.turns <- struct{}{} // whoever has one works and gives it back
+	defer func() { <-a.turns }()
+	z, err := gzip.NewReader(bufio.NewReaderSize(pausedReader{r, a}, pieces))
 	if err != nil {
 		return nil, errs.E(errs.Invalid, "the archive is not a gzipped tar").Because(err)
 	}
-	return &gunzip{z}, nil
+	return bufio.NewReaderSize(&gunzip{z, a}, pieces), nil
 }
 
 // gunzip says what a broken archive is: the caller's mistake.
-type gunzip struct{ z *gzip.Reader }
+type gunzip struct {
+	z *gzip.Reader
+	a *archiving
+}
 
 func (g *gunzip) Read(p []byte) (int, error) {
+	g.a.turns <- struct{}{}
+	defer func() { <-g.a.turns }()
 	n, err := g.z.Read(p)
 	if errors.Is(err, gzip.ErrChecksum) || errors.Is(err, gzip.ErrHeader) || errors.Is(err, io.ErrUnexpectedEOF) {
 		err = errs.E(errs.Invalid, "the archive is damaged or cut off").Because(err)

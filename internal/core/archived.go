@@ -67,6 +67,11 @@ func (s *Service) archive(ctx context.Context, b sandbox.Sandbox) (archive.Manif
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(s.life.context(), cancel)()
+	done, err := s.archiving.storing.Take(ctx, b.Tenant)
+	if err != nil {
+		return archive.Manifest{}, errShuttingDown()
+	}
+	defer done()
 	tree, err := s.tree(ctx, b)
 	if err != nil {
 		return archive.Manifest{}, err
@@ -107,6 +112,11 @@ func (s *Service) RemoveArchive(ctx context.Context, tenant, name string) error 
 
 // restore puts the files of an archive on a new disk.
 func (s *Service) restore(ctx context.Context, b sandbox.Sandbox, m archive.Manifest) error {
+	done, err := s.archiving.storing.Take(ctx, b.Tenant)
+	if err != nil {
+		return err
+	}
+	defer done()
 	tree, err := s.tree(ctx, b)
 	if err != nil {
 		return err

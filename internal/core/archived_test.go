@@ -4,7 +4,9 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"path"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/cubbyhq/cubby/internal/archive"
@@ -70,5 +72,60 @@ func TestDestroyArchivedWithoutStorage(t *testing.T) {
 	}
 	if _, err := w.Create(w.ctx, core.CreateRequest{Restore: "a." + string(sandbox.NewUID())}); !errors.Is(err, errs.Unsupported) {
 		t.Errorf("Create without a storage = %v", err)
+	}
+}
+
+// TestArchivesOfATenantTakeTurns: each one that is on its way holds megabytes of
+// the daemon's memory and what compresses.
+func TestArchivesOfATenantTakeTurns(t *testing.T) {
+	var mu sync.Mutex
+	under := make(map[string]int) // way, by archive; guarded by mu
+	most := 0                     // guarded by mu
+	gate := make(chan struct{})
+	storage := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		name := path.Dir(r.URL.Path)
+		mu.Lock()
+		under[name]++
+		most = max(most, len(under))
+		mu.Unlock()
+		<-gate
+		mu.Lock()
+		if under[name]--; under[name] == 0 {
+			delete(under, name)
+		}
+		mu.Unlock()
+		http.Error(w, `<Error><Code>AccessDenied</Code></Error>`, http.StatusForbidden)
+	}))
+	defer storage.Close()
+	opened := sync.OnceFunc(func() { close(gate) })
+	defer opened()
+	w := newWorld(t, withArchives(t, storage.URL))
+	ids := []string{"a", "b", "c", "d", "e", "f"}
+	for _, id := range ids {
+		w.createIn("acme", id)
+	}
+	var all sync.WaitGroup
+	for _, id := range ids {
+		all.Go(func() {
+			if _, err := w.DestroyArchived(w.ctx, id); !errors.Is(err, errs.Unavailable) {
+				t.Errorf("DestroyArchived = %v", err)
+			}
+		})
+	}
+	for _, id := range ids {
+		w.until("it is stopped", func() bool {
+			b, err := w.Sandbox(w.ctx, id)
+			return err == nil && b.State == sandbox.Stopped
+		})
+	}
+	w.until("some are on their way", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return len(under) >= 2
+	})
+	opened()
+	all.Wait()
+	if most > 2 {
+		t.Errorf("%d archives of a tenant were on their way at once, want 2", most)
 	}
 }

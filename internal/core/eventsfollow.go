@@ -6,13 +6,18 @@ import (
 	"iter"
 	"strings"
 
+	"github.com/cubbyhq/cubby/internal/auth"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/event"
 	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/tenancy"
 )
 
 // maxKinds bounds what a filter names.
 const maxKinds = 32
+
+// Each follower of events reads the database whenever its sandbox has a new one.
+var followerBound = tenancy.Bound{All: 1024, Tenant: 256, Reserved: 128}
 
 // checkKinds is about patterns as [Service.Events] takes them.
 func checkKinds(kinds []string) error {
@@ -46,13 +51,24 @@ func kindIn(kind string, patterns []string) bool {
 // FollowEvents is [Service.Events] that goes on: it yields a sandbox's events
 // after a cursor in the order of their cursors, waits for more, and ends when
 // the sandbox has ended and all is told. Nobody polls meanwhile. It is an error
-// when ctx or the service ends first.
+// when ctx or the service ends first, and OverQuota when the caller's tenant
+// follows too many already.
 func (s *Service) FollowEvents(ctx context.Context, id string, after int64, kinds ...string) iter.Seq2[sandbox.Event, error] {
 	return func(yield func(sandbox.Event, error) bool) {
 		if err := s.followEvents(ctx, id, after, kinds, func(e sandbox.Event) bool { return yield(e, nil) }); err != nil {
 			yield(sandbox.Event{}, err)
 		}
 	}
+}
+
+// CheckFollow is the error that [Service.FollowEvents] would begin with when the
+// caller's tenant follows too many; nil: it would begin.
+func (s *Service) CheckFollow(ctx context.Context) error {
+	leave, err := s.followers.Enter(auth.From(ctx).Tenant)
+	if err == nil {
+		leave()
+	}
+	return err
 }
 
 func (s *Service) followEvents(ctx context.Context, id string, after int64, kinds []string, yield func(sandbox.Event) bool) error {
@@ -63,6 +79,11 @@ func (s *Service) followEvents(ctx context.Context, id string, after int64, kind
 	if err != nil {
 		return err
 	}
+	leave, err := s.followers.Enter(auth.From(ctx).Tenant)
+	if err != nil {
+		return err
+	}
+	defer leave()
 	// Watched before anything is read: what is committed after a read is told.
 	more, stop := s.cfg.Store.WatchEvents(b.UID)
 	defer stop()

@@ -250,7 +250,7 @@ func (s *Service) exported(ctx context.Context, b sandbox.Sandbox, name string) 
 	case sandbox.RegularFile:
 		r, f, err = a.ReadWithin(ctx, sandbox.WorkspaceDir, name, 0, -1)
 	case sandbox.Directory:
-		r, err = a.ArchiveWithin(ctx, sandbox.WorkspaceDir, name)
+		r, err = s.archiving.open(ctx, func() (io.ReadCloser, error) { return a.ArchiveWithin(ctx, sandbox.WorkspaceDir, name) })
 	default:
 		err = errs.E(errs.Invalid, "Not a regular file or directory")
 	}
@@ -333,7 +333,7 @@ func (s *Service) openExport(ctx context.Context, b sandbox.Sandbox, name, forma
 	}
 	base := path.Base(name)
 	return &Download{
-		ReadCloser: converted(r, func(w io.Writer, from io.Reader) error { return convert(w, from, base) }),
+		ReadCloser: converted(r, s.archiving.within(func(w io.Writer, from io.Reader) error { return convert(w, from, base) })),
 		Name:       base + "." + string(archive), Size: -1, Dir: true, Format: archive,
 	}, nil
 }

@@ -33,6 +33,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/sandbox"
 	"github.com/cubbyhq/cubby/internal/store"
 	"github.com/cubbyhq/cubby/internal/telemetry"
+	"github.com/cubbyhq/cubby/internal/tenancy"
 	"github.com/cubbyhq/cubby/internal/workspace"
 )
 
@@ -178,6 +179,8 @@ type Service struct {
 	quotas    keyedLocks // by tenant; held while a sandbox is counted and stored
 	seats     keyedLocks // by tenant; held by whoever makes a thread active
 	admission *admission
+	archiving *archiving
+	followers *tenancy.Places // of events
 	lifetimes lifetimes
 	reaper    *reaper
 	trees     trees
@@ -242,6 +245,8 @@ func New(cfg Config) (*Service, error) {
 		return nil, err
 	}
 	s.admission = newAdmission(cfg, s.host.CPUs)
+	s.archiving = newArchiving(s.host.CPUs)
+	s.followers = tenancy.NewPlaces("streams of events open", followerBound)
 	eg := cfg.Egress
 	heardDecision, heardEnd := eg.OnDecision, eg.OnEnd
 	eg.OnDecision = func(box sandbox.UID, d egress.Decision) {

@@ -18,8 +18,10 @@ import (
 // Archive streams a directory's content as tar, with names relative to the
 // directory, or a regular file under its own name. Symbolic links are stored
 // as they are, hard links as files of their own; devices, FIFOs and sockets
-// are left out, as is what vanishes meanwhile. An error after the start of the
-// stream comes out of the reader, and the archive then has no end.
+// are left out, as is what vanishes meanwhile. Holes of sparse files are written
+// as zeros and not read. An archive whose files are much larger than what is on
+// the disk is TooLarge, see [maxHoles]. An error after the start of the stream
+// comes out of the reader, and the archive then has no end.
 func (t *Tree) Archive(ctx context.Context, name string) (io.ReadCloser, error) {
 	name, err := Clean(name)
 	if err != nil {
@@ -35,6 +37,11 @@ func (t *Tree) Archive(ctx context.Context, name string) (io.ReadCloser, error) 
 		from, err = openDirAt(p.dir, p.base)
 	} else {
 		from, _, err = p.openRegular(name, unix.O_RDONLY)
+		if err == nil {
+			if err = new(sizes).add(from, name, &p.st); err != nil {
+				from.Close()
+			}
+		}
 	}
 	if err != nil {
 		return nil, classify(name, err)
@@ -75,8 +82,9 @@ func (r *archiveReader) Close() error {
 }
 
 type archiver struct {
-	ctx context.Context
-	tw  *tar.Writer
+	ctx   context.Context
+	tw    *tar.Writer
+	sizes sizes // of the files so far
 }
 
 func (a *archiver) dir(dir *os.File, name string) error {
@@ -117,12 +125,15 @@ func (a *archiver) file(f *os.File, name string) error {
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
 		return err
 	}
+	if err := a.sizes.add(f, name, &st); err != nil {
+		return err
+	}
 	h := header(describe(name, &st))
 	h.Name, h.Typeflag, h.Size = name, tar.TypeReg, st.Size
 	if err := a.tw.WriteHeader(h); err != nil {
 		return err
 	}
-	return copyTo(a.ctx, a.tw, io.LimitReader(io.MultiReader(f, zeros{}), st.Size), func() error { return nil })
+	return copyTo(a.ctx, a.tw, &solidReader{f: f, size: st.Size}, func() error { return nil })
 }
 
 func header(f sandbox.File) *tar.Header {
@@ -132,11 +143,4 @@ func header(f sandbox.File) *tar.Header {
 		Gid:     int(f.GID),
 		ModTime: f.ModTime.Truncate(time.Second),
 	}
-}
-
-type zeros struct{}
-
-func (zeros) Read(b []byte) (int, error) {
-	clear(b)
-	return len(b), nil
 }

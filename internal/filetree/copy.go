@@ -61,7 +61,7 @@ func (t *Tree) copyAcross(ctx context.Context, from *os.File, base string, to *o
 			return err
 		}
 		defer dst.Close()
-		if err := t.copyTo(ctx, dst, src); err != nil {
+		if err := t.copySolid(ctx, dst, src, st.Size); err != nil {
 			return err
 		}
 		if err := dst.Sync(); err != nil {

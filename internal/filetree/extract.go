@@ -15,6 +15,10 @@ import (
 	"github.com/cubbyhq/cubby/internal/errs"
 )
 
+// maxEntries bounds an archive that is unpacked: compressed, entries that make
+// nothing take next to no bytes.
+const maxEntries = 1_000_000
+
 // Extract unpacks a tar stream into a directory, which is made when missing.
 // Everything belongs to user, whatever the archive says; set-id bits are
 // dropped. Files replace files and symbolic links of the same name, and
@@ -22,9 +26,9 @@ import (
 //
 // Names that are absolute or climb with "..", entries below a symbolic link
 // (of the archive or of the tree), hard links to anything but a regular file
-// of the target directory, and devices and FIFOs are errs.Invalid. Symbolic links are
-// stored whatever they say: nothing follows them here. What was unpacked
-// before an error stays.
+// of the target directory, and devices and FIFOs are errs.Invalid; more than
+// [maxEntries] are errs.TooLarge. Symbolic links are stored whatever they say:
+// nothing follows them here. What was unpacked before an error stays.
 func (t *Tree) Extract(ctx context.Context, name string, r io.Reader, user string) error {
 	return classify(name, t.extract(ctx, name, r, user))
 }
@@ -57,13 +61,16 @@ func (t *Tree) extract(ctx context.Context, name string, r io.Reader, user strin
 	x := &extractor{ctx: ctx, tree: t, root: root, uid: uid, gid: gid}
 	defer x.leave()
 	tr := tar.NewReader(r)
-	for {
+	for entries := 0; ; entries++ {
 		h, err := tr.Next()
 		if err == io.EOF {
 			break
 		}
 		if err != nil {
 			return notTar(err)
+		}
+		if entries == maxEntries {
+			return errs.E(errs.TooLarge, "the archive has more than %d entries", maxEntries).Hint("unpack it in parts")
 		}
 		if err := t.guard(); err != nil {
 			return err

@@ -1,7 +1,10 @@
 package rest
 
 import (
+	"bytes"
 	"context"
+	"errors"
+	"io"
 	"iter"
 	"mime"
 	"net/http"
@@ -65,6 +68,18 @@ func (d *Door) downloadArchive(ctx context.Context, in *archiveRequest) (*stream
 	if err != nil {
 		return nil, err
 	}
+	// What goes wrong before much was read is still a status.
+	begin := make([]byte, copyBuffer)
+	n, err := 0, error(nil)
+	for n < len(begin) && err == nil {
+		var m int
+		m, err = body.Read(begin[n:])
+		n += m
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		_ = body.Close() // it has failed already
+		return nil, err
+	}
 	return stream(func() {
 		defer body.Close()
 		h := in.w.Header()
@@ -72,7 +87,7 @@ func (d *Door) downloadArchive(ctx context.Context, in *archiveRequest) (*stream
 		h.Set("Cache-Control", "no-store")
 		h.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": path.Base(absolute(dir)) + "." + in.Format}))
 		in.w.WriteHeader(http.StatusOK)
-		_, _ = d.copy(ctx, in.w, body) // the client went away
+		_, _ = d.copy(ctx, in.w, io.MultiReader(bytes.NewReader(begin[:n]), body)) // the client went away
 	}), nil
 }
 

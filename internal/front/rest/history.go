@@ -112,6 +112,9 @@ func (d *Door) followEvents(ctx context.Context, in *eventsInput) (*streamed, er
 	if in.head() {
 		return &streamed{Body: nothing(eventStreams)}, nil
 	}
+	if err := d.core.CheckFollow(ctx); err != nil {
+		return nil, err
+	}
 	return stream(func() {
 		s, err := newEventStream(in.w, http.StatusOK)
 		if err != nil {
