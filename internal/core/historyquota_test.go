@@ -108,7 +108,7 @@ func TestHistoryOfATenantIsBounded(t *testing.T) {
 // TestOutputWithoutItsCommandGoesFirst: a log that stayed when its command was
 // forgotten takes nothing of its tenant's bound for ever.
 func TestOutputWithoutItsCommandGoesFirst(t *testing.T) {
-	const bound = 2 << 20
+	const bound = 1 << 20
 	c := &clock{now: time.Now()}
 	w := newWorld(t, func(cfg *core.Config) { cfg.Now, cfg.HistoryOfTenant = c.Now, bound })
 	b := w.createIn("acme", "a")

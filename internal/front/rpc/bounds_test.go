@@ -42,7 +42,14 @@ func TestMessageSizes(t *testing.T) {
 		t.Errorf("ReadFile by a client that accepts less = %v", err)
 	}
 	var got sandboxv1.ReadFileResponse
-	large.must("ReadFile", read, &got)
+	// What the last answer holds is free when the daemon has seen that nobody
+	// takes it.
+	ctx := bounded(t)
+	for err := status.Error(codes.Unavailable, ""); status.Code(err) == codes.Unavailable; {
+		if err = large.call(ctx, "ReadFile", read, &got); err != nil && status.Code(err) != codes.Unavailable {
+			t.Fatal(err)
+		}
+	}
 	if !got.GetSuccess() || len(got.GetContent()) != size {
 		t.Errorf("ReadFile has %d bytes, %s", len(got.GetContent()), got.GetError())
 	}

@@ -102,6 +102,9 @@ func isJSON(head http.Header) bool { return strings.Contains(head.Get("Content-T
 
 // replaced is how many bytes longer [text] makes b.
 func replaced(b []byte) (more int64) {
+	if utf8.Valid(b) {
+		return 0
+	}
 	for invalid := false; len(b) > 0; {
 		r, size := utf8.DecodeRune(b)
 		switch {

@@ -19,7 +19,7 @@ func TestArchivesOfSparseFilesAreRefused(t *testing.T) {
 	c := client.New(d.URL)
 	for _, isolation := range []string{"gvisor", "container"} {
 		t.Run(isolation, func(t *testing.T) {
-			b, err := c.Create(t.Context(), client.CreateOptions{Isolation: isolation, DiskBytes: 1 << 30})
+			b, err := c.Create(t.Context(), client.CreateOptions{Isolation: isolation, Limits: &client.Limits{DiskBytes: 1 << 30}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -35,7 +35,7 @@ truncate -s 1G linked/0; for i in $(seq 64); do ln linked/0 linked/$i; done`
 					if err == nil {
 						_ = r.Close()
 					}
-					if !errors.Is(err, client.ErrTooLarge) {
+					if !errors.Is(err, client.TooLarge) {
 						t.Errorf("%s of %s: %v, want too large", format, path, err)
 					}
 				}
