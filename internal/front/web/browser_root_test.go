@@ -213,6 +213,11 @@ func TestPageInABrowser(t *testing.T) {
 	if status := api(t, d.URL, "GET", "/v1/sandboxes/made", ""); status != http.StatusOK {
 		t.Errorf("the click made none: %d", status)
 	}
+	if status := api(t, d.URL, "DELETE", "/v1/sandboxes/made", ""); status != http.StatusNoContent {
+		t.Errorf("destroy: %d", status)
+	}
+	b.do(chromedp.Navigate(d.URL + "/web?id=made"))
+	b.until(statusText + `.startsWith('there is no sandbox "made": destroyed ')`)
 
 	// The form, in a tab that knows no token.
 	b.do(chromedp.Evaluate("sessionStorage.clear()", nil), chromedp.Navigate(d.URL+"/web"))
