@@ -109,7 +109,7 @@ var answersAllTheSame = map[string]string{
 func TestGoneSandboxSaysWhatBecameOfIt(t *testing.T) {
 	var late atomic.Int64
 	d := daemontest.Start(t, daemontest.Options{Now: func() time.Time { return time.Now().Add(time.Duration(late.Load())) }})
-	request := func(t *testing.T, method, path, kind, body string) (int, string) {
+	request := func(t *testing.T, method, path, kind, body string, header ...string) (int, string) {
 		t.Helper()
 		req, err := http.NewRequestWithContext(t.Context(), method, d.URL+path, strings.NewReader(body))
 		if err != nil {
@@ -117,6 +117,9 @@ func TestGoneSandboxSaysWhatBecameOfIt(t *testing.T) {
 		}
 		if kind != "" {
 			req.Header.Set("Content-Type", kind)
+		}
+		for _, name := range header {
+			req.Header.Set(name, "x")
 		}
 		res, err := http.DefaultClient.Do(req)
 		if err != nil {
@@ -210,6 +213,17 @@ func TestGoneSandboxSaysWhatBecameOfIt(t *testing.T) {
 				}
 				if status < 400 || status >= 500 || !told.MatchString(answer) {
 					t.Errorf("%s %s %s = %d %s", method, url, body, status, answer)
+				}
+				if !slices.Contains([]string{"sandboxed-get", "sandboxed-delete", "sandboxed-exec"}, op.ID) {
+					return
+				}
+				// The path is ecs-sandbox's too.
+				if op.ID == "sandboxed-exec" {
+					body = `{"cmd":"true"}`
+				}
+				status, answer = request(t, strings.ToUpper(method), url, kind, body, "X-Sandbox-Secret")
+				if status != http.StatusNotFound || !told.MatchString(answer) || !strings.Contains(answer, "session_not_found") {
+					t.Errorf("%s %s %s of ecs-sandbox = %d %s", method, url, body, status, answer)
 				}
 			})
 		}
