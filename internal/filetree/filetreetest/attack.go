@@ -31,6 +31,7 @@ func Attacks(t *testing.T, open func(t *testing.T) Env) {
 		{"SymlinkOutOfADirectory", attackWithin},
 		{"SymlinkSwappedDuringReadsWithin", attackSwapWithin},
 		{"SymlinkSwappedDuringWrites", attackSwap},
+		{"SymlinkSwappedDuringReadsAndMoves", attackSwapReads},
 		{"HardLinkIsNotWrittenThrough", attackHardLink},
 		{"DeepTree", attackDeepTree},
 		{"TarAbsolute", attackTar(errs.Invalid, tar.Header{Name: "/etc/x"})},
