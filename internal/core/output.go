@@ -138,12 +138,24 @@ func (s *Service) Output(ctx context.Context, id string, seq, after int64, follo
 			yield(journal.Entry{}, err)
 			return
 		}
-		for entry, err := range s.cfg.Journals.Read(ctx, b.UID, seq, after, follow && e != nil) {
+		follow := follow && e != nil
+		var follower *outputFollower
+		if follow {
+			if follower, err = s.followOutput(ctx); err != nil {
+				yield(journal.Entry{}, err)
+				return
+			}
+			defer follower.leave()
+		}
+		for entry, err := range s.cfg.Journals.Read(ctx, b.UID, seq, after, follow) {
 			if errors.Is(err, errs.NotFound) && withoutJournal(x) {
 				break
 			}
 			if !yield(entry, err) || err != nil || entry.Exit != nil {
 				return
+			}
+			if follow {
+				follower.pause(ctx, entry)
 			}
 		}
 		if x.Exit != nil {

@@ -181,6 +181,7 @@ type Service struct {
 	admission *admission
 	archiving *archiving
 	followers *tenancy.Places // of events
+	outputs   *tenancy.Places // of output
 	lifetimes lifetimes
 	reaper    *reaper
 	trees     trees
@@ -247,6 +248,7 @@ func New(cfg Config) (*Service, error) {
 	s.admission = newAdmission(cfg, s.host.CPUs)
 	s.archiving = newArchiving(s.host.CPUs)
 	s.followers = tenancy.NewPlaces("streams of events open", followerBound)
+	s.outputs = tenancy.NewPlaces("streams of output open", outputFollowerBound)
 	eg := cfg.Egress
 	heardDecision, heardEnd := eg.OnDecision, eg.OnEnd
 	eg.OnDecision = func(box sandbox.UID, d egress.Decision) {

@@ -256,6 +256,12 @@ func (v *Viewer) Close() { v.closed() }
 func (v *Viewer) Output(ctx context.Context) iter.Seq2[journal.Entry, error] {
 	return func(yield func(journal.Entry, error) bool) {
 		var q quieter
+		follower, err := v.s.followOutput(ctx)
+		if err != nil {
+			yield(journal.Entry{}, err)
+			return
+		}
+		defer follower.leave()
 		for entry, err := range v.s.cfg.Journals.Read(ctx, v.box, v.Seq, v.Offset, v.exec != nil) {
 			if o := entry.Output; o.Offset < v.replay {
 				q.quiet(o.Data[:min(int64(len(o.Data)), v.replay-o.Offset)])
@@ -263,6 +269,7 @@ func (v *Viewer) Output(ctx context.Context) iter.Seq2[journal.Entry, error] {
 			if !yield(entry, err) || err != nil || entry.Exit != nil {
 				return
 			}
+			follower.pause(ctx, entry)
 		}
 		end := v.end
 		if v.exec != nil {

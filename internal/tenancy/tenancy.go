@@ -64,6 +64,13 @@ func (p *Places) Enter(tenant string) (leave func(), err error) {
 	}), nil
 }
 
+// Held returns how many places a tenant has now.
+func (p *Places) Held(tenant string) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.held[tenant]
+}
+
 // Turns has what would take too much at once happen one after another. Its
 // methods are safe for concurrent use.
 type Turns struct {

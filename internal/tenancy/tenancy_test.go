@@ -38,7 +38,7 @@ func TestPlaces(t *testing.T) {
 	for _, leave := range leaves {
 		leave()
 	}
-	if p.held["b"] != 0 || len(p.held) != 3 {
+	if p.Held("a") != 2 || p.Held("b") != 0 || len(p.held) != 3 {
 		t.Errorf("held = %v, want two of a, one of c and one of none", p.held)
 	}
 }
