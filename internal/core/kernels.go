@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 
-	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/event"
 	"github.com/cubbyhq/cubby/internal/guest"
 	"github.com/cubbyhq/cubby/internal/sandbox"
@@ -107,7 +106,7 @@ func (r *run) kernel(ctx context.Context, name string) (sandbox.Kernel, error) {
 			return r.withQueue(k), nil
 		}
 	}
-	return sandbox.Kernel{}, errs.E(errs.NotFound, "no such kernel").Hint("create it, or name the language: then the code makes it")
+	return sandbox.Kernel{}, errNoKernel
 }
 
 // InterruptKernel ends the cell that runs, if one does; the kernel's state

@@ -36,6 +36,10 @@ func TestAnswersOfAHostileAgent(t *testing.T) {
 			_, err := c.Stat(ctx, "/", true)
 			return err
 		},
+		"CompleteCode": func(ctx context.Context, c *guest.Client) error {
+			_, err := c.CompleteCode(ctx, "python", "x", 1)
+			return err
+		},
 		"Exec": func(ctx context.Context, c *guest.Client) error {
 			s, err := c.Exec(ctx, sandbox.NewUID(), nil, 0)
 			if err != nil {

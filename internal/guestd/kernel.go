@@ -36,11 +36,12 @@ type liveKernel struct {
 	leaving  bool   // a cell asked for the end of the present process
 	came     bool   // it was up once
 	process  *kernelProcess
-	abort    context.CancelFunc // ends the start that is under way; nil: none is
+	abort    context.CancelFunc // ends the start or the question that is under way; nil: none is
 	queue    []*cell
 	current  *cell
 	draining *cell // the one before, while its output waits for the host
 	restart  []chan error
+	asks     []*ask
 	ending   *blame // the order to end
 }
 
@@ -113,6 +114,12 @@ func (k *liveKernel) step() bool {
 	case process != nil && process.isDone():
 		k.died("the kernel ended between two cells: " + process.howEnded())
 		k.mu.Unlock()
+		return true
+	case len(k.asks) > 0:
+		a := k.asks[0]
+		k.asks = k.asks[1:]
+		k.mu.Unlock()
+		k.put(process, a)
 		return true
 	case len(k.queue) > 0 && draining == nil:
 		if process == nil {
@@ -289,7 +296,7 @@ func (k *liveKernel) end(b blame) {
 	k.stir()
 }
 
-// unblock ends a start that is under way and returns the cell that runs. k.mu
+// unblock ends a start or a question that is under way and returns the cell that runs. k.mu
 // is held.
 func (k *liveKernel) unblock() *cell {
 	if k.abort != nil {

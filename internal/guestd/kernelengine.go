@@ -12,6 +12,10 @@ import (
 // engine is the agent's end of a kernel, whatever it speaks.
 type engine interface {
 	Execute(ctx context.Context, cell kernel.Cell, show func(kernel.Output)) (kernel.Reply, error)
+	// Complete, Inspect and Check ask about code that is not run.
+	Complete(ctx context.Context, code string, cursor int) (kernel.Completion, error)
+	Inspect(ctx context.Context, code string, cursor, detail int) (kernel.Inspection, error)
+	Check(ctx context.Context, code string) (kernel.Completeness, error)
 	// Answer answers what the cell asked.
 	Answer(value string) error
 	// Leave asks the kernel to end itself.

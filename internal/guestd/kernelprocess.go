@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -35,7 +36,8 @@ type kernelProcess struct {
 	exec   *exec // what the memory watchdog and the shutdown know it as
 	dir    string
 	engine engine
-	asks   bool // interrupts go by message
+	asks   bool        // interrupts go by message
+	asked  atomic.Bool // a question is on its way, also one that was given up
 	print  kernelPrint
 
 	ended chan struct{} // closed when the process ended; status and known are set then

@@ -68,9 +68,8 @@ func (j *Journals) Check(uid sandbox.UID, seq int64) error {
 
 // source is where a reader reads: an open log, which can grow, or a file.
 type source struct {
-	log   *Log // nil: a file that does not change
-	file  *os.File
-	reuse bool // what it yields is valid until the next entry
+	log  *Log // nil: a file that does not change
+	file *os.File
 }
 
 func (j *Journals) source(uid sandbox.UID, seq int64) (*source, error) {
@@ -163,7 +162,7 @@ func (s *source) scan() (*scanner, mark, error) {
 	if err != nil {
 		return nil, mark{}, fault(err)
 	}
-	sc := &scanner{file: s.file, limit: info.Size(), reuse: s.reuse}
+	sc := &scanner{file: s.file, limit: info.Size()}
 	oldest, err := sc.oldest()
 	sc.position = oldest.position
 	return sc, oldest, err
@@ -177,7 +176,7 @@ func (s *source) read(ctx context.Context, after int64, follow bool, yield func(
 		}
 		return (&reader{scanner: sc, after: after}).run(ctx, yield)
 	}
-	sc := &scanner{file: s.file, position: s.log.start(after), reuse: s.reuse}
+	sc := &scanner{file: s.file, position: s.log.start(after)}
 	r := &reader{scanner: sc, after: after}
 	for {
 		v := s.log.look(sc.position, follow)

@@ -7,7 +7,8 @@ import (
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
-type kernelInput struct {
+// KernelNameInput is exported because huma sets it inside of other inputs.
+type KernelNameInput struct {
 	IDInput
 	Kernel string `path:"kernel" doc:"Its name."`
 }
@@ -47,25 +48,25 @@ func (d *Door) kernelRoutes() {
 	})
 	register(d, operation{
 		id: "get-kernel", method: http.MethodGet, path: path + "/{kernel}", tag: "code", summary: "Get a kernel",
-	}, func(ctx context.Context, in *kernelInput) (*kernelOutput, error) {
+	}, func(ctx context.Context, in *KernelNameInput) (*kernelOutput, error) {
 		return kernelAnswer(d.core.Kernel(ctx, in.ID, in.Kernel))
 	})
 	register(d, operation{
 		id: "interrupt-kernel", method: http.MethodPost, path: path + "/{kernel}/interrupt", tag: "code", summary: "Interrupt the cell that runs",
 		description: "The kernel keeps its state. A cell that does not end within 5 seconds takes the kernel with it.",
-	}, func(ctx context.Context, in *kernelInput) (*kernelOutput, error) {
+	}, func(ctx context.Context, in *KernelNameInput) (*kernelOutput, error) {
 		return kernelAnswer(d.core.InterruptKernel(ctx, in.ID, in.Kernel))
 	})
 	register(d, operation{
 		id: "restart-kernel", method: http.MethodPost, path: path + "/{kernel}/restart", tag: "code", summary: "Start a kernel anew, without its state",
 		description: "The cell that runs ends with the process; those that wait run in the new one.",
-	}, func(ctx context.Context, in *kernelInput) (*kernelOutput, error) {
+	}, func(ctx context.Context, in *KernelNameInput) (*kernelOutput, error) {
 		return kernelAnswer(d.core.RestartKernel(ctx, in.ID, in.Kernel))
 	})
 	register(d, operation{
 		id: "delete-kernel", method: http.MethodDelete, path: path + "/{kernel}", tag: "code", status: http.StatusNoContent,
 		summary: "End a kernel and forget it",
-	}, func(ctx context.Context, in *kernelInput) (*struct{}, error) {
+	}, func(ctx context.Context, in *KernelNameInput) (*struct{}, error) {
 		return nil, d.core.DeleteKernel(ctx, in.ID, in.Kernel)
 	})
 }

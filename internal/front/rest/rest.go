@@ -83,6 +83,7 @@ func New(c Config) *Door {
 	d.networkRoutes()
 	d.codeRoutes()
 	d.kernelRoutes()
+	d.codeAskRoutes()
 	d.hostRoutes()
 	d.sandboxedRoutes()
 	d.ecsRoutes()

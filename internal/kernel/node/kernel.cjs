@@ -408,7 +408,11 @@ function conclude(mine, error) {
 
 const queue = [];
 function work() {
-  if (!cell && queue.length > 0) execute(queue.shift());
+  while (!cell && queue.length > 0) {
+    const request = queue.shift();
+    if (request.question) answer(request);
+    else execute(request);
+  }
 }
 
 let line = [];

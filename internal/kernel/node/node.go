@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -24,9 +25,14 @@ import (
 )
 
 // Script is the kernel's source, a CommonJS module.
-//
-//go:embed kernel.cjs
-var Script []byte
+var Script = slices.Concat(kernelScript, askScript)
+
+var (
+	//go:embed kernel.cjs
+	kernelScript []byte
+	//go:embed ask.cjs
+	askScript []byte
+)
 
 // maxLine bounds a message of the kernel, in bytes; of a longer one keptOfMore
 // are looked at.
@@ -43,19 +49,25 @@ type Client struct {
 	version string
 	gone    chan struct{}
 	turn    sync.Mutex // held by the cell that runs
+	writing sync.Mutex // held by who writes to in
 	late    kernel.Backlog
 
 	mu    sync.Mutex
-	err   error             // why it ended; guarded by mu
-	id    int64             // of the cell that runs; guarded by mu
-	reply chan kernel.Reply // of the cell that runs; guarded by mu
+	err   error                  // why it ended; guarded by mu
+	id    int64                  // of the cell that runs; guarded by mu
+	reply chan kernel.Reply      // of the cell that runs; guarded by mu
+	asked int64                  // number of the last question; guarded by mu
+	asks  map[int64]chan message // what waits for an answer; guarded by mu
 }
 
 // message is one line of the kernel.
 type message struct {
-	ID     int64          `json:"id"`
-	Output *kernel.Output `json:"output"`
-	Reply  *kernel.Reply  `json:"reply"`
+	ID     int64           `json:"id"`
+	Output *kernel.Output  `json:"output"`
+	Reply  *kernel.Reply   `json:"reply"`
+	Asked  int64           `json:"asked"` // number of the question that Answer or Failed is for
+	Answer json.RawMessage `json:"answer"`
+	Failed string          `json:"failed"`
 	Ready  *struct {
 		Version string `json:"version"`
 	} `json:"ready"`
@@ -64,7 +76,7 @@ type message struct {
 // Open returns when the kernel at the other end of the pipes is ready: in takes
 // cells, stop takes interrupts. The client closes them.
 func Open(ctx context.Context, in, stop io.WriteCloser, out io.ReadCloser) (*Client, error) {
-	c := &Client{in: in, stop: stop, out: out, gone: make(chan struct{})}
+	c := &Client{in: in, stop: stop, out: out, gone: make(chan struct{}), asks: map[int64]chan message{}}
 	defer context.AfterFunc(ctx, c.Close)()
 	lines := bufio.NewReaderSize(out, 64<<10)
 	m, err := next(lines)
@@ -213,8 +225,12 @@ func (c *Client) read(lines *bufio.Reader) {
 		c.mu.Lock()
 		reply := c.reply
 		mine := m.ID == c.id && reply != nil
+		asker := c.asks[m.Asked]
+		delete(c.asks, m.Asked)
 		c.mu.Unlock()
 		switch {
+		case asker != nil:
+			asker <- m // it holds one
 		case mine && m.Reply != nil:
 			select {
 			case reply <- *m.Reply:
@@ -253,8 +269,8 @@ func (c *Client) Execute(ctx context.Context, cell kernel.Cell, show func(kernel
 	if err != nil {
 		return kernel.Reply{}, err
 	}
-	if _, err := c.in.Write(append(line, '\n')); err != nil {
-		return kernel.Reply{}, fmt.Errorf("%w: %w", kernel.ErrGone, err)
+	if err := c.write(line); err != nil {
+		return kernel.Reply{}, err
 	}
 	select {
 	case r := <-reply:

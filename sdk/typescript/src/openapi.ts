@@ -1153,6 +1153,46 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/sandboxes/{id}/kernels/{kernel}/complete": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Ask a kernel how code can go on
+         * @description What Jupyter's complete_request says. 409 while it runs a cell, is starting or has ended; 504 when it does not answer within 5 seconds. Nothing is run, and no history has it.
+         */
+        post: operations["complete-code"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/sandboxes/{id}/kernels/{kernel}/inspect": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Ask a kernel what a name is
+         * @description What Jupyter's inspect_request says: documentation, the type, the source. 409 while it runs a cell, is starting or has ended; 504 when it does not answer within 5 seconds. Nothing is run, and no history has it.
+         */
+        post: operations["inspect-code"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/sandboxes/{id}/kernels/{kernel}/interrupt": {
         parameters: {
             query?: never;
@@ -1167,6 +1207,26 @@ export interface paths {
          * @description The kernel keeps its state. A cell that does not end within 5 seconds takes the kernel with it.
          */
         post: operations["interrupt-kernel"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/sandboxes/{id}/kernels/{kernel}/is-complete": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Ask a kernel whether code is whole
+         * @description What Jupyter's is_complete_request says, for prompts: run it, or read another line. 409 while it runs a cell, is starting or has ended; 504 when it does not answer within 5 seconds. Nothing is run, and no history has it.
+         */
+        post: operations["check-code"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1594,6 +1654,35 @@ export interface components {
             /** @description For restore of a create. */
             name: string;
         };
+        CheckInput: {
+            /** @description At most 4 MiB. */
+            code: string;
+        };
+        CodeCompleteness: {
+            /** @description What the next line of incomplete code begins with. */
+            indent: string;
+            /**
+             * @description incomplete: more lines belong to it. invalid: no line can mend it. unknown: the kernel cannot say.
+             * @enum {string}
+             */
+            status: "complete" | "incomplete" | "invalid" | "unknown";
+        };
+        CodeCompletion: {
+            /**
+             * Format: int64
+             * @description In Unicode code points.
+             */
+            cursor_end: number;
+            /**
+             * Format: int64
+             * @description In Unicode code points.
+             */
+            cursor_start: number;
+            /** @description What may stand from cursor_start to cursor_end; at most 1000. */
+            matches: string[];
+            /** @description There are more matches. */
+            truncated: boolean;
+        };
         CodeError: {
             message: string;
             traceback: string;
@@ -1632,6 +1721,22 @@ export interface components {
              * @description Default 60: after that 202; the cell goes on.
              */
             wait_seconds?: number;
+        };
+        CodeInspection: {
+            /** @description Texts by MIME type, text/plain without colours; at most 256 KiB together. */
+            data: {
+                [key: string]: string;
+            };
+            found: boolean;
+        };
+        CodePosition: {
+            /** @description At most 4 MiB. */
+            code: string;
+            /**
+             * Format: int64
+             * @description In Unicode code points. Default: the end of the code.
+             */
+            cursor_pos?: number;
         };
         Detail: {
             /**
@@ -2426,6 +2531,20 @@ export interface components {
         };
         ImportsInput: {
             files: components["schemas"]["ImportSource"][];
+        };
+        InspectInput: {
+            /** @description At most 4 MiB. */
+            code: string;
+            /**
+             * Format: int64
+             * @description In Unicode code points. Default: the end of the code.
+             */
+            cursor_pos?: number;
+            /**
+             * Format: int64
+             * @description 1: more, as the source.
+             */
+            detail_level?: number;
         };
         KeepaliveInput: {
             /**
@@ -6464,6 +6583,98 @@ export interface operations {
             };
         };
     };
+    "complete-code": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The sandbox's id. */
+                id: string;
+                /** @description Its name. */
+                kernel: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CodePosition"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CodeCompletion"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            422: components["responses"]["Unsupported"];
+            429: components["responses"]["QuotaExceeded"];
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "inspect-code": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The sandbox's id. */
+                id: string;
+                /** @description Its name. */
+                kernel: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["InspectInput"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CodeInspection"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            422: components["responses"]["Unsupported"];
+            429: components["responses"]["QuotaExceeded"];
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     "interrupt-kernel": {
         parameters: {
             query?: never;
@@ -6492,6 +6703,52 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
+            422: components["responses"]["Unsupported"];
+            429: components["responses"]["QuotaExceeded"];
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "check-code": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The sandbox's id. */
+                id: string;
+                /** @description Its name. */
+                kernel: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CheckInput"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CodeCompleteness"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
             422: components["responses"]["Unsupported"];
             429: components["responses"]["QuotaExceeded"];
             /** @description Error */

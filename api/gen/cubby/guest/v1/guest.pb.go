@@ -2473,6 +2473,393 @@ func (*DeleteKernelResponse) Descriptor() ([]byte, []int) {
 	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{37}
 }
 
+// CodeCompletion is what may stand in place of a part of the code.
+type CodeCompletion struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Matches       []string               `protobuf:"bytes,1,rep,name=matches,proto3" json:"matches,omitempty"`
+	More          bool                   `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`                                  // matches that are left out
+	CursorStart   int32                  `protobuf:"varint,3,opt,name=cursor_start,json=cursorStart,proto3" json:"cursor_start,omitempty"` // of the part, in Unicode code points
+	CursorEnd     int32                  `protobuf:"varint,4,opt,name=cursor_end,json=cursorEnd,proto3" json:"cursor_end,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CodeCompletion) Reset() {
+	*x = CodeCompletion{}
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CodeCompletion) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CodeCompletion) ProtoMessage() {}
+
+func (x *CodeCompletion) ProtoReflect() protoreflect.Message {
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CodeCompletion.ProtoReflect.Descriptor instead.
+func (*CodeCompletion) Descriptor() ([]byte, []int) {
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *CodeCompletion) GetMatches() []string {
+	if x != nil {
+		return x.Matches
+	}
+	return nil
+}
+
+func (x *CodeCompletion) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
+func (x *CodeCompletion) GetCursorStart() int32 {
+	if x != nil {
+		return x.CursorStart
+	}
+	return 0
+}
+
+func (x *CodeCompletion) GetCursorEnd() int32 {
+	if x != nil {
+		return x.CursorEnd
+	}
+	return 0
+}
+
+// CodeInspection is what the kernel knows about a name.
+type CodeInspection struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Found         bool                   `protobuf:"varint,1,opt,name=found,proto3" json:"found,omitempty"`
+	Data          map[string]string      `protobuf:"bytes,2,rep,name=data,proto3" json:"data,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // texts by MIME type
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CodeInspection) Reset() {
+	*x = CodeInspection{}
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CodeInspection) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CodeInspection) ProtoMessage() {}
+
+func (x *CodeInspection) ProtoReflect() protoreflect.Message {
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CodeInspection.ProtoReflect.Descriptor instead.
+func (*CodeInspection) Descriptor() ([]byte, []int) {
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *CodeInspection) GetFound() bool {
+	if x != nil {
+		return x.Found
+	}
+	return false
+}
+
+func (x *CodeInspection) GetData() map[string]string {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+// CodeCompleteness is whether code can be run as it stands.
+type CodeCompleteness struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Status        string                 `protobuf:"bytes,1,opt,name=status,proto3" json:"status,omitempty"` // "complete", "incomplete", "invalid" or "unknown"
+	Indent        string                 `protobuf:"bytes,2,opt,name=indent,proto3" json:"indent,omitempty"` // of the next line of incomplete code
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CodeCompleteness) Reset() {
+	*x = CodeCompleteness{}
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CodeCompleteness) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CodeCompleteness) ProtoMessage() {}
+
+func (x *CodeCompleteness) ProtoReflect() protoreflect.Message {
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CodeCompleteness.ProtoReflect.Descriptor instead.
+func (*CodeCompleteness) Descriptor() ([]byte, []int) {
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *CodeCompleteness) GetStatus() string {
+	if x != nil {
+		return x.Status
+	}
+	return ""
+}
+
+func (x *CodeCompleteness) GetIndent() string {
+	if x != nil {
+		return x.Indent
+	}
+	return ""
+}
+
+type AskKernelRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Code  string                 `protobuf:"bytes,2,opt,name=code,proto3" json:"code,omitempty"`
+	// Types that are valid to be assigned to Question:
+	//
+	//	*AskKernelRequest_Complete_
+	//	*AskKernelRequest_Inspect_
+	//	*AskKernelRequest_Check_
+	Question      isAskKernelRequest_Question `protobuf_oneof:"question"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AskKernelRequest) Reset() {
+	*x = AskKernelRequest{}
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AskKernelRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AskKernelRequest) ProtoMessage() {}
+
+func (x *AskKernelRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AskKernelRequest.ProtoReflect.Descriptor instead.
+func (*AskKernelRequest) Descriptor() ([]byte, []int) {
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *AskKernelRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *AskKernelRequest) GetCode() string {
+	if x != nil {
+		return x.Code
+	}
+	return ""
+}
+
+func (x *AskKernelRequest) GetQuestion() isAskKernelRequest_Question {
+	if x != nil {
+		return x.Question
+	}
+	return nil
+}
+
+func (x *AskKernelRequest) GetComplete() *AskKernelRequest_Complete {
+	if x != nil {
+		if x, ok := x.Question.(*AskKernelRequest_Complete_); ok {
+			return x.Complete
+		}
+	}
+	return nil
+}
+
+func (x *AskKernelRequest) GetInspect() *AskKernelRequest_Inspect {
+	if x != nil {
+		if x, ok := x.Question.(*AskKernelRequest_Inspect_); ok {
+			return x.Inspect
+		}
+	}
+	return nil
+}
+
+func (x *AskKernelRequest) GetCheck() *AskKernelRequest_Check {
+	if x != nil {
+		if x, ok := x.Question.(*AskKernelRequest_Check_); ok {
+			return x.Check
+		}
+	}
+	return nil
+}
+
+type isAskKernelRequest_Question interface {
+	isAskKernelRequest_Question()
+}
+
+type AskKernelRequest_Complete_ struct {
+	Complete *AskKernelRequest_Complete `protobuf:"bytes,3,opt,name=complete,proto3,oneof"`
+}
+
+type AskKernelRequest_Inspect_ struct {
+	Inspect *AskKernelRequest_Inspect `protobuf:"bytes,4,opt,name=inspect,proto3,oneof"`
+}
+
+type AskKernelRequest_Check_ struct {
+	Check *AskKernelRequest_Check `protobuf:"bytes,5,opt,name=check,proto3,oneof"`
+}
+
+func (*AskKernelRequest_Complete_) isAskKernelRequest_Question() {}
+
+func (*AskKernelRequest_Inspect_) isAskKernelRequest_Question() {}
+
+func (*AskKernelRequest_Check_) isAskKernelRequest_Question() {}
+
+type AskKernelResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Answer:
+	//
+	//	*AskKernelResponse_Completion
+	//	*AskKernelResponse_Inspection
+	//	*AskKernelResponse_Completeness
+	Answer        isAskKernelResponse_Answer `protobuf_oneof:"answer"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AskKernelResponse) Reset() {
+	*x = AskKernelResponse{}
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[42]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AskKernelResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AskKernelResponse) ProtoMessage() {}
+
+func (x *AskKernelResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[42]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AskKernelResponse.ProtoReflect.Descriptor instead.
+func (*AskKernelResponse) Descriptor() ([]byte, []int) {
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{42}
+}
+
+func (x *AskKernelResponse) GetAnswer() isAskKernelResponse_Answer {
+	if x != nil {
+		return x.Answer
+	}
+	return nil
+}
+
+func (x *AskKernelResponse) GetCompletion() *CodeCompletion {
+	if x != nil {
+		if x, ok := x.Answer.(*AskKernelResponse_Completion); ok {
+			return x.Completion
+		}
+	}
+	return nil
+}
+
+func (x *AskKernelResponse) GetInspection() *CodeInspection {
+	if x != nil {
+		if x, ok := x.Answer.(*AskKernelResponse_Inspection); ok {
+			return x.Inspection
+		}
+	}
+	return nil
+}
+
+func (x *AskKernelResponse) GetCompleteness() *CodeCompleteness {
+	if x != nil {
+		if x, ok := x.Answer.(*AskKernelResponse_Completeness); ok {
+			return x.Completeness
+		}
+	}
+	return nil
+}
+
+type isAskKernelResponse_Answer interface {
+	isAskKernelResponse_Answer()
+}
+
+type AskKernelResponse_Completion struct {
+	Completion *CodeCompletion `protobuf:"bytes,1,opt,name=completion,proto3,oneof"`
+}
+
+type AskKernelResponse_Inspection struct {
+	Inspection *CodeInspection `protobuf:"bytes,2,opt,name=inspection,proto3,oneof"`
+}
+
+type AskKernelResponse_Completeness struct {
+	Completeness *CodeCompleteness `protobuf:"bytes,3,opt,name=completeness,proto3,oneof"`
+}
+
+func (*AskKernelResponse_Completion) isAskKernelResponse_Answer() {}
+
+func (*AskKernelResponse_Inspection) isAskKernelResponse_Answer() {}
+
+func (*AskKernelResponse_Completeness) isAskKernelResponse_Answer() {}
+
 type File struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
@@ -2489,7 +2876,7 @@ type File struct {
 
 func (x *File) Reset() {
 	*x = File{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[38]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2501,7 +2888,7 @@ func (x *File) String() string {
 func (*File) ProtoMessage() {}
 
 func (x *File) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[38]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2514,7 +2901,7 @@ func (x *File) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use File.ProtoReflect.Descriptor instead.
 func (*File) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{38}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *File) GetPath() string {
@@ -2583,7 +2970,7 @@ type StatRequest struct {
 
 func (x *StatRequest) Reset() {
 	*x = StatRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[39]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2595,7 +2982,7 @@ func (x *StatRequest) String() string {
 func (*StatRequest) ProtoMessage() {}
 
 func (x *StatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[39]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2608,7 +2995,7 @@ func (x *StatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatRequest.ProtoReflect.Descriptor instead.
 func (*StatRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{39}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *StatRequest) GetPath() string {
@@ -2634,7 +3021,7 @@ type StatResponse struct {
 
 func (x *StatResponse) Reset() {
 	*x = StatResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[40]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2646,7 +3033,7 @@ func (x *StatResponse) String() string {
 func (*StatResponse) ProtoMessage() {}
 
 func (x *StatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[40]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2659,7 +3046,7 @@ func (x *StatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatResponse.ProtoReflect.Descriptor instead.
 func (*StatResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{40}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *StatResponse) GetFile() *File {
@@ -2679,7 +3066,7 @@ type ListDirRequest struct {
 
 func (x *ListDirRequest) Reset() {
 	*x = ListDirRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[41]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2691,7 +3078,7 @@ func (x *ListDirRequest) String() string {
 func (*ListDirRequest) ProtoMessage() {}
 
 func (x *ListDirRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[41]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2704,7 +3091,7 @@ func (x *ListDirRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDirRequest.ProtoReflect.Descriptor instead.
 func (*ListDirRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{41}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ListDirRequest) GetPath() string {
@@ -2730,7 +3117,7 @@ type ListDirResponse struct {
 
 func (x *ListDirResponse) Reset() {
 	*x = ListDirResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[42]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2742,7 +3129,7 @@ func (x *ListDirResponse) String() string {
 func (*ListDirResponse) ProtoMessage() {}
 
 func (x *ListDirResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[42]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2755,7 +3142,7 @@ func (x *ListDirResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDirResponse.ProtoReflect.Descriptor instead.
 func (*ListDirResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{42}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ListDirResponse) GetFiles() []*File {
@@ -2777,7 +3164,7 @@ type MakeDirRequest struct {
 
 func (x *MakeDirRequest) Reset() {
 	*x = MakeDirRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[43]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2789,7 +3176,7 @@ func (x *MakeDirRequest) String() string {
 func (*MakeDirRequest) ProtoMessage() {}
 
 func (x *MakeDirRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[43]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2802,7 +3189,7 @@ func (x *MakeDirRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MakeDirRequest.ProtoReflect.Descriptor instead.
 func (*MakeDirRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{43}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *MakeDirRequest) GetPath() string {
@@ -2842,7 +3229,7 @@ type MakeDirResponse struct {
 
 func (x *MakeDirResponse) Reset() {
 	*x = MakeDirResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[44]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2854,7 +3241,7 @@ func (x *MakeDirResponse) String() string {
 func (*MakeDirResponse) ProtoMessage() {}
 
 func (x *MakeDirResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[44]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2867,7 +3254,7 @@ func (x *MakeDirResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MakeDirResponse.ProtoReflect.Descriptor instead.
 func (*MakeDirResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{44}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *MakeDirResponse) GetFile() *File {
@@ -2888,7 +3275,7 @@ type RenameRequest struct {
 
 func (x *RenameRequest) Reset() {
 	*x = RenameRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[45]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2900,7 +3287,7 @@ func (x *RenameRequest) String() string {
 func (*RenameRequest) ProtoMessage() {}
 
 func (x *RenameRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[45]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2913,7 +3300,7 @@ func (x *RenameRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenameRequest.ProtoReflect.Descriptor instead.
 func (*RenameRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{45}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *RenameRequest) GetFrom() string {
@@ -2946,7 +3333,7 @@ type RenameResponse struct {
 
 func (x *RenameResponse) Reset() {
 	*x = RenameResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[46]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2958,7 +3345,7 @@ func (x *RenameResponse) String() string {
 func (*RenameResponse) ProtoMessage() {}
 
 func (x *RenameResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[46]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2971,7 +3358,7 @@ func (x *RenameResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenameResponse.ProtoReflect.Descriptor instead.
 func (*RenameResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{46}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *RenameResponse) GetFile() *File {
@@ -2991,7 +3378,7 @@ type RemoveRequest struct {
 
 func (x *RemoveRequest) Reset() {
 	*x = RemoveRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[47]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3003,7 +3390,7 @@ func (x *RemoveRequest) String() string {
 func (*RemoveRequest) ProtoMessage() {}
 
 func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[47]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3016,7 +3403,7 @@ func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveRequest.ProtoReflect.Descriptor instead.
 func (*RemoveRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{47}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *RemoveRequest) GetPath() string {
@@ -3041,7 +3428,7 @@ type RemoveResponse struct {
 
 func (x *RemoveResponse) Reset() {
 	*x = RemoveResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[48]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3053,7 +3440,7 @@ func (x *RemoveResponse) String() string {
 func (*RemoveResponse) ProtoMessage() {}
 
 func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[48]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3066,7 +3453,7 @@ func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveResponse.ProtoReflect.Descriptor instead.
 func (*RemoveResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{48}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{53}
 }
 
 type WatchRequest struct {
@@ -3079,7 +3466,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[49]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3091,7 +3478,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[49]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3104,7 +3491,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{49}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *WatchRequest) GetPath() string {
@@ -3133,7 +3520,7 @@ type WatchResponse struct {
 
 func (x *WatchResponse) Reset() {
 	*x = WatchResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[50]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3145,7 +3532,7 @@ func (x *WatchResponse) String() string {
 func (*WatchResponse) ProtoMessage() {}
 
 func (x *WatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[50]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3158,7 +3545,7 @@ func (x *WatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
 func (*WatchResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{50}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *WatchResponse) GetReady() bool {
@@ -3201,7 +3588,7 @@ type ShutdownRequest struct {
 
 func (x *ShutdownRequest) Reset() {
 	*x = ShutdownRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[51]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3213,7 +3600,7 @@ func (x *ShutdownRequest) String() string {
 func (*ShutdownRequest) ProtoMessage() {}
 
 func (x *ShutdownRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[51]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3226,7 +3613,7 @@ func (x *ShutdownRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownRequest.ProtoReflect.Descriptor instead.
 func (*ShutdownRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{51}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ShutdownRequest) GetGrace() *durationpb.Duration {
@@ -3251,7 +3638,7 @@ type ShutdownResponse struct {
 
 func (x *ShutdownResponse) Reset() {
 	*x = ShutdownResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[52]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3263,7 +3650,7 @@ func (x *ShutdownResponse) String() string {
 func (*ShutdownResponse) ProtoMessage() {}
 
 func (x *ShutdownResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[52]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3276,7 +3663,7 @@ func (x *ShutdownResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownResponse.ProtoReflect.Descriptor instead.
 func (*ShutdownResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{52}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{57}
 }
 
 type ListExecsResponse_Item struct {
@@ -3291,7 +3678,7 @@ type ListExecsResponse_Item struct {
 
 func (x *ListExecsResponse_Item) Reset() {
 	*x = ListExecsResponse_Item{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[53]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3303,7 +3690,7 @@ func (x *ListExecsResponse_Item) String() string {
 func (*ListExecsResponse_Item) ProtoMessage() {}
 
 func (x *ListExecsResponse_Item) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[53]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3345,6 +3732,138 @@ func (x *ListExecsResponse_Item) GetWritten() int64 {
 		return x.Written
 	}
 	return 0
+}
+
+type AskKernelRequest_Complete struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Cursor        int32                  `protobuf:"varint,1,opt,name=cursor,proto3" json:"cursor,omitempty"` // in Unicode code points
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AskKernelRequest_Complete) Reset() {
+	*x = AskKernelRequest_Complete{}
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[60]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AskKernelRequest_Complete) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AskKernelRequest_Complete) ProtoMessage() {}
+
+func (x *AskKernelRequest_Complete) ProtoReflect() protoreflect.Message {
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[60]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AskKernelRequest_Complete.ProtoReflect.Descriptor instead.
+func (*AskKernelRequest_Complete) Descriptor() ([]byte, []int) {
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{41, 0}
+}
+
+func (x *AskKernelRequest_Complete) GetCursor() int32 {
+	if x != nil {
+		return x.Cursor
+	}
+	return 0
+}
+
+type AskKernelRequest_Inspect struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Cursor        int32                  `protobuf:"varint,1,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	Detail        int32                  `protobuf:"varint,2,opt,name=detail,proto3" json:"detail,omitempty"` // 0, or 1 for more, as the source
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AskKernelRequest_Inspect) Reset() {
+	*x = AskKernelRequest_Inspect{}
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[61]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AskKernelRequest_Inspect) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AskKernelRequest_Inspect) ProtoMessage() {}
+
+func (x *AskKernelRequest_Inspect) ProtoReflect() protoreflect.Message {
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[61]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AskKernelRequest_Inspect.ProtoReflect.Descriptor instead.
+func (*AskKernelRequest_Inspect) Descriptor() ([]byte, []int) {
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{41, 1}
+}
+
+func (x *AskKernelRequest_Inspect) GetCursor() int32 {
+	if x != nil {
+		return x.Cursor
+	}
+	return 0
+}
+
+func (x *AskKernelRequest_Inspect) GetDetail() int32 {
+	if x != nil {
+		return x.Detail
+	}
+	return 0
+}
+
+type AskKernelRequest_Check struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AskKernelRequest_Check) Reset() {
+	*x = AskKernelRequest_Check{}
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[62]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AskKernelRequest_Check) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AskKernelRequest_Check) ProtoMessage() {}
+
+func (x *AskKernelRequest_Check) ProtoReflect() protoreflect.Message {
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[62]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AskKernelRequest_Check.ProtoReflect.Descriptor instead.
+func (*AskKernelRequest_Check) Descriptor() ([]byte, []int) {
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{41, 2}
 }
 
 var File_cubby_guest_v1_guest_proto protoreflect.FileDescriptor
@@ -3507,7 +4026,45 @@ const file_cubby_guest_v1_guest_proto_rawDesc = "" +
 	"\x06kernel\x18\x01 \x01(\v2\x16.cubby.guest.v1.KernelR\x06kernel\")\n" +
 	"\x13DeleteKernelRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"\x16\n" +
-	"\x14DeleteKernelResponse\"\xe3\x01\n" +
+	"\x14DeleteKernelResponse\"\x80\x01\n" +
+	"\x0eCodeCompletion\x12\x18\n" +
+	"\amatches\x18\x01 \x03(\tR\amatches\x12\x12\n" +
+	"\x04more\x18\x02 \x01(\bR\x04more\x12!\n" +
+	"\fcursor_start\x18\x03 \x01(\x05R\vcursorStart\x12\x1d\n" +
+	"\n" +
+	"cursor_end\x18\x04 \x01(\x05R\tcursorEnd\"\x9d\x01\n" +
+	"\x0eCodeInspection\x12\x14\n" +
+	"\x05found\x18\x01 \x01(\bR\x05found\x12<\n" +
+	"\x04data\x18\x02 \x03(\v2(.cubby.guest.v1.CodeInspection.DataEntryR\x04data\x1a7\n" +
+	"\tDataEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"B\n" +
+	"\x10CodeCompleteness\x12\x16\n" +
+	"\x06status\x18\x01 \x01(\tR\x06status\x12\x16\n" +
+	"\x06indent\x18\x02 \x01(\tR\x06indent\"\xfd\x02\n" +
+	"\x10AskKernelRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04code\x18\x02 \x01(\tR\x04code\x12G\n" +
+	"\bcomplete\x18\x03 \x01(\v2).cubby.guest.v1.AskKernelRequest.CompleteH\x00R\bcomplete\x12D\n" +
+	"\ainspect\x18\x04 \x01(\v2(.cubby.guest.v1.AskKernelRequest.InspectH\x00R\ainspect\x12>\n" +
+	"\x05check\x18\x05 \x01(\v2&.cubby.guest.v1.AskKernelRequest.CheckH\x00R\x05check\x1a\"\n" +
+	"\bComplete\x12\x16\n" +
+	"\x06cursor\x18\x01 \x01(\x05R\x06cursor\x1a9\n" +
+	"\aInspect\x12\x16\n" +
+	"\x06cursor\x18\x01 \x01(\x05R\x06cursor\x12\x16\n" +
+	"\x06detail\x18\x02 \x01(\x05R\x06detail\x1a\a\n" +
+	"\x05CheckB\n" +
+	"\n" +
+	"\bquestion\"\xe9\x01\n" +
+	"\x11AskKernelResponse\x12@\n" +
+	"\n" +
+	"completion\x18\x01 \x01(\v2\x1e.cubby.guest.v1.CodeCompletionH\x00R\n" +
+	"completion\x12@\n" +
+	"\n" +
+	"inspection\x18\x02 \x01(\v2\x1e.cubby.guest.v1.CodeInspectionH\x00R\n" +
+	"inspection\x12F\n" +
+	"\fcompleteness\x18\x03 \x01(\v2 .cubby.guest.v1.CodeCompletenessH\x00R\fcompletenessB\b\n" +
+	"\x06answer\"\xe3\x01\n" +
 	"\x04File\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12,\n" +
 	"\x04type\x18\x02 \x01(\x0e2\x18.cubby.guest.v1.FileTypeR\x04type\x12\x12\n" +
@@ -3583,7 +4140,7 @@ const file_cubby_guest_v1_guest_proto_rawDesc = "" +
 	"\x11FILE_TYPE_REGULAR\x10\x01\x12\x17\n" +
 	"\x13FILE_TYPE_DIRECTORY\x10\x02\x12\x15\n" +
 	"\x11FILE_TYPE_SYMLINK\x10\x03\x12\x13\n" +
-	"\x0fFILE_TYPE_OTHER\x10\x042\xb3\r\n" +
+	"\x0fFILE_TYPE_OTHER\x10\x042\x85\x0e\n" +
 	"\fGuestService\x12D\n" +
 	"\x05Hello\x12\x1c.cubby.guest.v1.HelloRequest\x1a\x1d.cubby.guest.v1.HelloResponse\x12C\n" +
 	"\x04Exec\x12\x1b.cubby.guest.v1.ExecRequest\x1a\x1c.cubby.guest.v1.ExecResponse0\x01\x12J\n" +
@@ -3601,7 +4158,8 @@ const file_cubby_guest_v1_guest_proto_rawDesc = "" +
 	"\vListKernels\x12\".cubby.guest.v1.ListKernelsRequest\x1a#.cubby.guest.v1.ListKernelsResponse\x12b\n" +
 	"\x0fInterruptKernel\x12&.cubby.guest.v1.InterruptKernelRequest\x1a'.cubby.guest.v1.InterruptKernelResponse\x12\\\n" +
 	"\rRestartKernel\x12$.cubby.guest.v1.RestartKernelRequest\x1a%.cubby.guest.v1.RestartKernelResponse\x12Y\n" +
-	"\fDeleteKernel\x12#.cubby.guest.v1.DeleteKernelRequest\x1a$.cubby.guest.v1.DeleteKernelResponse\x12A\n" +
+	"\fDeleteKernel\x12#.cubby.guest.v1.DeleteKernelRequest\x1a$.cubby.guest.v1.DeleteKernelResponse\x12P\n" +
+	"\tAskKernel\x12 .cubby.guest.v1.AskKernelRequest\x1a!.cubby.guest.v1.AskKernelResponse\x12A\n" +
 	"\x04Stat\x12\x1b.cubby.guest.v1.StatRequest\x1a\x1c.cubby.guest.v1.StatResponse\x12L\n" +
 	"\aListDir\x12\x1e.cubby.guest.v1.ListDirRequest\x1a\x1f.cubby.guest.v1.ListDirResponse0\x01\x12J\n" +
 	"\aMakeDir\x12\x1e.cubby.guest.v1.MakeDirRequest\x1a\x1f.cubby.guest.v1.MakeDirResponse\x12G\n" +
@@ -3623,152 +4181,170 @@ func file_cubby_guest_v1_guest_proto_rawDescGZIP() []byte {
 }
 
 var file_cubby_guest_v1_guest_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_cubby_guest_v1_guest_proto_msgTypes = make([]protoimpl.MessageInfo, 54)
+var file_cubby_guest_v1_guest_proto_msgTypes = make([]protoimpl.MessageInfo, 63)
 var file_cubby_guest_v1_guest_proto_goTypes = []any{
-	(Stream)(0),                     // 0: cubby.guest.v1.Stream
-	(ExitReason)(0),                 // 1: cubby.guest.v1.ExitReason
-	(KernelStatus)(0),               // 2: cubby.guest.v1.KernelStatus
-	(FileType)(0),                   // 3: cubby.guest.v1.FileType
-	(*Boot)(nil),                    // 4: cubby.guest.v1.Boot
-	(*HelloRequest)(nil),            // 5: cubby.guest.v1.HelloRequest
-	(*HelloResponse)(nil),           // 6: cubby.guest.v1.HelloResponse
-	(*WindowSize)(nil),              // 7: cubby.guest.v1.WindowSize
-	(*ExecStart)(nil),               // 8: cubby.guest.v1.ExecStart
-	(*Cell)(nil),                    // 9: cubby.guest.v1.Cell
-	(*ExecRequest)(nil),             // 10: cubby.guest.v1.ExecRequest
-	(*ExecStarted)(nil),             // 11: cubby.guest.v1.ExecStarted
-	(*ExecOutput)(nil),              // 12: cubby.guest.v1.ExecOutput
-	(*ExecExit)(nil),                // 13: cubby.guest.v1.ExecExit
-	(*ExecResponse)(nil),            // 14: cubby.guest.v1.ExecResponse
-	(*AckExecRequest)(nil),          // 15: cubby.guest.v1.AckExecRequest
-	(*AckExecResponse)(nil),         // 16: cubby.guest.v1.AckExecResponse
-	(*ReleaseExecRequest)(nil),      // 17: cubby.guest.v1.ReleaseExecRequest
-	(*ReleaseExecResponse)(nil),     // 18: cubby.guest.v1.ReleaseExecResponse
-	(*ListExecsRequest)(nil),        // 19: cubby.guest.v1.ListExecsRequest
-	(*ListExecsResponse)(nil),       // 20: cubby.guest.v1.ListExecsResponse
-	(*SignalExecRequest)(nil),       // 21: cubby.guest.v1.SignalExecRequest
-	(*SignalExecResponse)(nil),      // 22: cubby.guest.v1.SignalExecResponse
-	(*UnkilledRequest)(nil),         // 23: cubby.guest.v1.UnkilledRequest
-	(*UnkilledResponse)(nil),        // 24: cubby.guest.v1.UnkilledResponse
-	(*WriteStdinRequest)(nil),       // 25: cubby.guest.v1.WriteStdinRequest
-	(*WriteStdinResponse)(nil),      // 26: cubby.guest.v1.WriteStdinResponse
-	(*ResizeExecRequest)(nil),       // 27: cubby.guest.v1.ResizeExecRequest
-	(*ResizeExecResponse)(nil),      // 28: cubby.guest.v1.ResizeExecResponse
-	(*KernelSpec)(nil),              // 29: cubby.guest.v1.KernelSpec
-	(*Kernel)(nil),                  // 30: cubby.guest.v1.Kernel
-	(*KernelKind)(nil),              // 31: cubby.guest.v1.KernelKind
-	(*CreateKernelRequest)(nil),     // 32: cubby.guest.v1.CreateKernelRequest
-	(*CreateKernelResponse)(nil),    // 33: cubby.guest.v1.CreateKernelResponse
-	(*ListKernelsRequest)(nil),      // 34: cubby.guest.v1.ListKernelsRequest
-	(*ListKernelsResponse)(nil),     // 35: cubby.guest.v1.ListKernelsResponse
-	(*InterruptKernelRequest)(nil),  // 36: cubby.guest.v1.InterruptKernelRequest
-	(*InterruptKernelResponse)(nil), // 37: cubby.guest.v1.InterruptKernelResponse
-	(*RestartKernelRequest)(nil),    // 38: cubby.guest.v1.RestartKernelRequest
-	(*RestartKernelResponse)(nil),   // 39: cubby.guest.v1.RestartKernelResponse
-	(*DeleteKernelRequest)(nil),     // 40: cubby.guest.v1.DeleteKernelRequest
-	(*DeleteKernelResponse)(nil),    // 41: cubby.guest.v1.DeleteKernelResponse
-	(*File)(nil),                    // 42: cubby.guest.v1.File
-	(*StatRequest)(nil),             // 43: cubby.guest.v1.StatRequest
-	(*StatResponse)(nil),            // 44: cubby.guest.v1.StatResponse
-	(*ListDirRequest)(nil),          // 45: cubby.guest.v1.ListDirRequest
-	(*ListDirResponse)(nil),         // 46: cubby.guest.v1.ListDirResponse
-	(*MakeDirRequest)(nil),          // 47: cubby.guest.v1.MakeDirRequest
-	(*MakeDirResponse)(nil),         // 48: cubby.guest.v1.MakeDirResponse
-	(*RenameRequest)(nil),           // 49: cubby.guest.v1.RenameRequest
-	(*RenameResponse)(nil),          // 50: cubby.guest.v1.RenameResponse
-	(*RemoveRequest)(nil),           // 51: cubby.guest.v1.RemoveRequest
-	(*RemoveResponse)(nil),          // 52: cubby.guest.v1.RemoveResponse
-	(*WatchRequest)(nil),            // 53: cubby.guest.v1.WatchRequest
-	(*WatchResponse)(nil),           // 54: cubby.guest.v1.WatchResponse
-	(*ShutdownRequest)(nil),         // 55: cubby.guest.v1.ShutdownRequest
-	(*ShutdownResponse)(nil),        // 56: cubby.guest.v1.ShutdownResponse
-	(*ListExecsResponse_Item)(nil),  // 57: cubby.guest.v1.ListExecsResponse.Item
-	(*timestamppb.Timestamp)(nil),   // 58: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),     // 59: google.protobuf.Duration
+	(Stream)(0),                       // 0: cubby.guest.v1.Stream
+	(ExitReason)(0),                   // 1: cubby.guest.v1.ExitReason
+	(KernelStatus)(0),                 // 2: cubby.guest.v1.KernelStatus
+	(FileType)(0),                     // 3: cubby.guest.v1.FileType
+	(*Boot)(nil),                      // 4: cubby.guest.v1.Boot
+	(*HelloRequest)(nil),              // 5: cubby.guest.v1.HelloRequest
+	(*HelloResponse)(nil),             // 6: cubby.guest.v1.HelloResponse
+	(*WindowSize)(nil),                // 7: cubby.guest.v1.WindowSize
+	(*ExecStart)(nil),                 // 8: cubby.guest.v1.ExecStart
+	(*Cell)(nil),                      // 9: cubby.guest.v1.Cell
+	(*ExecRequest)(nil),               // 10: cubby.guest.v1.ExecRequest
+	(*ExecStarted)(nil),               // 11: cubby.guest.v1.ExecStarted
+	(*ExecOutput)(nil),                // 12: cubby.guest.v1.ExecOutput
+	(*ExecExit)(nil),                  // 13: cubby.guest.v1.ExecExit
+	(*ExecResponse)(nil),              // 14: cubby.guest.v1.ExecResponse
+	(*AckExecRequest)(nil),            // 15: cubby.guest.v1.AckExecRequest
+	(*AckExecResponse)(nil),           // 16: cubby.guest.v1.AckExecResponse
+	(*ReleaseExecRequest)(nil),        // 17: cubby.guest.v1.ReleaseExecRequest
+	(*ReleaseExecResponse)(nil),       // 18: cubby.guest.v1.ReleaseExecResponse
+	(*ListExecsRequest)(nil),          // 19: cubby.guest.v1.ListExecsRequest
+	(*ListExecsResponse)(nil),         // 20: cubby.guest.v1.ListExecsResponse
+	(*SignalExecRequest)(nil),         // 21: cubby.guest.v1.SignalExecRequest
+	(*SignalExecResponse)(nil),        // 22: cubby.guest.v1.SignalExecResponse
+	(*UnkilledRequest)(nil),           // 23: cubby.guest.v1.UnkilledRequest
+	(*UnkilledResponse)(nil),          // 24: cubby.guest.v1.UnkilledResponse
+	(*WriteStdinRequest)(nil),         // 25: cubby.guest.v1.WriteStdinRequest
+	(*WriteStdinResponse)(nil),        // 26: cubby.guest.v1.WriteStdinResponse
+	(*ResizeExecRequest)(nil),         // 27: cubby.guest.v1.ResizeExecRequest
+	(*ResizeExecResponse)(nil),        // 28: cubby.guest.v1.ResizeExecResponse
+	(*KernelSpec)(nil),                // 29: cubby.guest.v1.KernelSpec
+	(*Kernel)(nil),                    // 30: cubby.guest.v1.Kernel
+	(*KernelKind)(nil),                // 31: cubby.guest.v1.KernelKind
+	(*CreateKernelRequest)(nil),       // 32: cubby.guest.v1.CreateKernelRequest
+	(*CreateKernelResponse)(nil),      // 33: cubby.guest.v1.CreateKernelResponse
+	(*ListKernelsRequest)(nil),        // 34: cubby.guest.v1.ListKernelsRequest
+	(*ListKernelsResponse)(nil),       // 35: cubby.guest.v1.ListKernelsResponse
+	(*InterruptKernelRequest)(nil),    // 36: cubby.guest.v1.InterruptKernelRequest
+	(*InterruptKernelResponse)(nil),   // 37: cubby.guest.v1.InterruptKernelResponse
+	(*RestartKernelRequest)(nil),      // 38: cubby.guest.v1.RestartKernelRequest
+	(*RestartKernelResponse)(nil),     // 39: cubby.guest.v1.RestartKernelResponse
+	(*DeleteKernelRequest)(nil),       // 40: cubby.guest.v1.DeleteKernelRequest
+	(*DeleteKernelResponse)(nil),      // 41: cubby.guest.v1.DeleteKernelResponse
+	(*CodeCompletion)(nil),            // 42: cubby.guest.v1.CodeCompletion
+	(*CodeInspection)(nil),            // 43: cubby.guest.v1.CodeInspection
+	(*CodeCompleteness)(nil),          // 44: cubby.guest.v1.CodeCompleteness
+	(*AskKernelRequest)(nil),          // 45: cubby.guest.v1.AskKernelRequest
+	(*AskKernelResponse)(nil),         // 46: cubby.guest.v1.AskKernelResponse
+	(*File)(nil),                      // 47: cubby.guest.v1.File
+	(*StatRequest)(nil),               // 48: cubby.guest.v1.StatRequest
+	(*StatResponse)(nil),              // 49: cubby.guest.v1.StatResponse
+	(*ListDirRequest)(nil),            // 50: cubby.guest.v1.ListDirRequest
+	(*ListDirResponse)(nil),           // 51: cubby.guest.v1.ListDirResponse
+	(*MakeDirRequest)(nil),            // 52: cubby.guest.v1.MakeDirRequest
+	(*MakeDirResponse)(nil),           // 53: cubby.guest.v1.MakeDirResponse
+	(*RenameRequest)(nil),             // 54: cubby.guest.v1.RenameRequest
+	(*RenameResponse)(nil),            // 55: cubby.guest.v1.RenameResponse
+	(*RemoveRequest)(nil),             // 56: cubby.guest.v1.RemoveRequest
+	(*RemoveResponse)(nil),            // 57: cubby.guest.v1.RemoveResponse
+	(*WatchRequest)(nil),              // 58: cubby.guest.v1.WatchRequest
+	(*WatchResponse)(nil),             // 59: cubby.guest.v1.WatchResponse
+	(*ShutdownRequest)(nil),           // 60: cubby.guest.v1.ShutdownRequest
+	(*ShutdownResponse)(nil),          // 61: cubby.guest.v1.ShutdownResponse
+	(*ListExecsResponse_Item)(nil),    // 62: cubby.guest.v1.ListExecsResponse.Item
+	nil,                               // 63: cubby.guest.v1.CodeInspection.DataEntry
+	(*AskKernelRequest_Complete)(nil), // 64: cubby.guest.v1.AskKernelRequest.Complete
+	(*AskKernelRequest_Inspect)(nil),  // 65: cubby.guest.v1.AskKernelRequest.Inspect
+	(*AskKernelRequest_Check)(nil),    // 66: cubby.guest.v1.AskKernelRequest.Check
+	(*timestamppb.Timestamp)(nil),     // 67: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),       // 68: google.protobuf.Duration
 }
 var file_cubby_guest_v1_guest_proto_depIdxs = []int32{
-	58, // 0: cubby.guest.v1.HelloResponse.started_at:type_name -> google.protobuf.Timestamp
+	67, // 0: cubby.guest.v1.HelloResponse.started_at:type_name -> google.protobuf.Timestamp
 	7,  // 1: cubby.guest.v1.ExecStart.pty:type_name -> cubby.guest.v1.WindowSize
-	59, // 2: cubby.guest.v1.ExecStart.timeout:type_name -> google.protobuf.Duration
+	68, // 2: cubby.guest.v1.ExecStart.timeout:type_name -> google.protobuf.Duration
 	9,  // 3: cubby.guest.v1.ExecStart.cell:type_name -> cubby.guest.v1.Cell
 	8,  // 4: cubby.guest.v1.ExecRequest.start:type_name -> cubby.guest.v1.ExecStart
-	58, // 5: cubby.guest.v1.ExecStarted.at:type_name -> google.protobuf.Timestamp
+	67, // 5: cubby.guest.v1.ExecStarted.at:type_name -> google.protobuf.Timestamp
 	0,  // 6: cubby.guest.v1.ExecOutput.stream:type_name -> cubby.guest.v1.Stream
-	58, // 7: cubby.guest.v1.ExecOutput.at:type_name -> google.protobuf.Timestamp
+	67, // 7: cubby.guest.v1.ExecOutput.at:type_name -> google.protobuf.Timestamp
 	1,  // 8: cubby.guest.v1.ExecExit.reason:type_name -> cubby.guest.v1.ExitReason
-	58, // 9: cubby.guest.v1.ExecExit.at:type_name -> google.protobuf.Timestamp
+	67, // 9: cubby.guest.v1.ExecExit.at:type_name -> google.protobuf.Timestamp
 	11, // 10: cubby.guest.v1.ExecResponse.started:type_name -> cubby.guest.v1.ExecStarted
 	12, // 11: cubby.guest.v1.ExecResponse.output:type_name -> cubby.guest.v1.ExecOutput
 	13, // 12: cubby.guest.v1.ExecResponse.exit:type_name -> cubby.guest.v1.ExecExit
-	57, // 13: cubby.guest.v1.ListExecsResponse.execs:type_name -> cubby.guest.v1.ListExecsResponse.Item
+	62, // 13: cubby.guest.v1.ListExecsResponse.execs:type_name -> cubby.guest.v1.ListExecsResponse.Item
 	1,  // 14: cubby.guest.v1.SignalExecRequest.reason:type_name -> cubby.guest.v1.ExitReason
-	59, // 15: cubby.guest.v1.SignalExecRequest.patience:type_name -> google.protobuf.Duration
-	59, // 16: cubby.guest.v1.UnkilledRequest.patience:type_name -> google.protobuf.Duration
+	68, // 15: cubby.guest.v1.SignalExecRequest.patience:type_name -> google.protobuf.Duration
+	68, // 16: cubby.guest.v1.UnkilledRequest.patience:type_name -> google.protobuf.Duration
 	7,  // 17: cubby.guest.v1.ResizeExecRequest.size:type_name -> cubby.guest.v1.WindowSize
 	2,  // 18: cubby.guest.v1.Kernel.status:type_name -> cubby.guest.v1.KernelStatus
-	58, // 19: cubby.guest.v1.Kernel.created_at:type_name -> google.protobuf.Timestamp
-	58, // 20: cubby.guest.v1.Kernel.started_at:type_name -> google.protobuf.Timestamp
+	67, // 19: cubby.guest.v1.Kernel.created_at:type_name -> google.protobuf.Timestamp
+	67, // 20: cubby.guest.v1.Kernel.started_at:type_name -> google.protobuf.Timestamp
 	29, // 21: cubby.guest.v1.CreateKernelRequest.kernel:type_name -> cubby.guest.v1.KernelSpec
 	30, // 22: cubby.guest.v1.CreateKernelResponse.kernel:type_name -> cubby.guest.v1.Kernel
 	30, // 23: cubby.guest.v1.ListKernelsResponse.kernels:type_name -> cubby.guest.v1.Kernel
 	31, // 24: cubby.guest.v1.ListKernelsResponse.kinds:type_name -> cubby.guest.v1.KernelKind
 	30, // 25: cubby.guest.v1.InterruptKernelResponse.kernel:type_name -> cubby.guest.v1.Kernel
 	30, // 26: cubby.guest.v1.RestartKernelResponse.kernel:type_name -> cubby.guest.v1.Kernel
-	3,  // 27: cubby.guest.v1.File.type:type_name -> cubby.guest.v1.FileType
-	58, // 28: cubby.guest.v1.File.mod_time:type_name -> google.protobuf.Timestamp
-	42, // 29: cubby.guest.v1.StatResponse.file:type_name -> cubby.guest.v1.File
-	42, // 30: cubby.guest.v1.ListDirResponse.files:type_name -> cubby.guest.v1.File
-	42, // 31: cubby.guest.v1.MakeDirResponse.file:type_name -> cubby.guest.v1.File
-	42, // 32: cubby.guest.v1.RenameResponse.file:type_name -> cubby.guest.v1.File
-	58, // 33: cubby.guest.v1.WatchResponse.at:type_name -> google.protobuf.Timestamp
-	59, // 34: cubby.guest.v1.ShutdownRequest.grace:type_name -> google.protobuf.Duration
-	5,  // 35: cubby.guest.v1.GuestService.Hello:input_type -> cubby.guest.v1.HelloRequest
-	10, // 36: cubby.guest.v1.GuestService.Exec:input_type -> cubby.guest.v1.ExecRequest
-	15, // 37: cubby.guest.v1.GuestService.AckExec:input_type -> cubby.guest.v1.AckExecRequest
-	17, // 38: cubby.guest.v1.GuestService.ReleaseExec:input_type -> cubby.guest.v1.ReleaseExecRequest
-	19, // 39: cubby.guest.v1.GuestService.ListExecs:input_type -> cubby.guest.v1.ListExecsRequest
-	21, // 40: cubby.guest.v1.GuestService.SignalExec:input_type -> cubby.guest.v1.SignalExecRequest
-	23, // 41: cubby.guest.v1.GuestService.Unkilled:input_type -> cubby.guest.v1.UnkilledRequest
-	25, // 42: cubby.guest.v1.GuestService.WriteStdin:input_type -> cubby.guest.v1.WriteStdinRequest
-	27, // 43: cubby.guest.v1.GuestService.ResizeExec:input_type -> cubby.guest.v1.ResizeExecRequest
-	32, // 44: cubby.guest.v1.GuestService.CreateKernel:input_type -> cubby.guest.v1.CreateKernelRequest
-	34, // 45: cubby.guest.v1.GuestService.ListKernels:input_type -> cubby.guest.v1.ListKernelsRequest
-	36, // 46: cubby.guest.v1.GuestService.InterruptKernel:input_type -> cubby.guest.v1.InterruptKernelRequest
-	38, // 47: cubby.guest.v1.GuestService.RestartKernel:input_type -> cubby.guest.v1.RestartKernelRequest
-	40, // 48: cubby.guest.v1.GuestService.DeleteKernel:input_type -> cubby.guest.v1.DeleteKernelRequest
-	43, // 49: cubby.guest.v1.GuestService.Stat:input_type -> cubby.guest.v1.StatRequest
-	45, // 50: cubby.guest.v1.GuestService.ListDir:input_type -> cubby.guest.v1.ListDirRequest
-	47, // 51: cubby.guest.v1.GuestService.MakeDir:input_type -> cubby.guest.v1.MakeDirRequest
-	49, // 52: cubby.guest.v1.GuestService.Rename:input_type -> cubby.guest.v1.RenameRequest
-	51, // 53: cubby.guest.v1.GuestService.Remove:input_type -> cubby.guest.v1.RemoveRequest
-	53, // 54: cubby.guest.v1.GuestService.Watch:input_type -> cubby.guest.v1.WatchRequest
-	55, // 55: cubby.guest.v1.GuestService.Shutdown:input_type -> cubby.guest.v1.ShutdownRequest
-	6,  // 56: cubby.guest.v1.GuestService.Hello:output_type -> cubby.guest.v1.HelloResponse
-	14, // 57: cubby.guest.v1.GuestService.Exec:output_type -> cubby.guest.v1.ExecResponse
-	16, // 58: cubby.guest.v1.GuestService.AckExec:output_type -> cubby.guest.v1.AckExecResponse
-	18, // 59: cubby.guest.v1.GuestService.ReleaseExec:output_type -> cubby.guest.v1.ReleaseExecResponse
-	20, // 60: cubby.guest.v1.GuestService.ListExecs:output_type -> cubby.guest.v1.ListExecsResponse
-	22, // 61: cubby.guest.v1.GuestService.SignalExec:output_type -> cubby.guest.v1.SignalExecResponse
-	24, // 62: cubby.guest.v1.GuestService.Unkilled:output_type -> cubby.guest.v1.UnkilledResponse
-	26, // 63: cubby.guest.v1.GuestService.WriteStdin:output_type -> cubby.guest.v1.WriteStdinResponse
-	28, // 64: cubby.guest.v1.GuestService.ResizeExec:output_type -> cubby.guest.v1.ResizeExecResponse
-	33, // 65: cubby.guest.v1.GuestService.CreateKernel:output_type -> cubby.guest.v1.CreateKernelResponse
-	35, // 66: cubby.guest.v1.GuestService.ListKernels:output_type -> cubby.guest.v1.ListKernelsResponse
-	37, // 67: cubby.guest.v1.GuestService.InterruptKernel:output_type -> cubby.guest.v1.InterruptKernelResponse
-	39, // 68: cubby.guest.v1.GuestService.RestartKernel:output_type -> cubby.guest.v1.RestartKernelResponse
-	41, // 69: cubby.guest.v1.GuestService.DeleteKernel:output_type -> cubby.guest.v1.DeleteKernelResponse
-	44, // 70: cubby.guest.v1.GuestService.Stat:output_type -> cubby.guest.v1.StatResponse
-	46, // 71: cubby.guest.v1.GuestService.ListDir:output_type -> cubby.guest.v1.ListDirResponse
-	48, // 72: cubby.guest.v1.GuestService.MakeDir:output_type -> cubby.guest.v1.MakeDirResponse
-	50, // 73: cubby.guest.v1.GuestService.Rename:output_type -> cubby.guest.v1.RenameResponse
-	52, // 74: cubby.guest.v1.GuestService.Remove:output_type -> cubby.guest.v1.RemoveResponse
-	54, // 75: cubby.guest.v1.GuestService.Watch:output_type -> cubby.guest.v1.WatchResponse
-	56, // 76: cubby.guest.v1.GuestService.Shutdown:output_type -> cubby.guest.v1.ShutdownResponse
-	56, // [56:77] is the sub-list for method output_type
-	35, // [35:56] is the sub-list for method input_type
-	35, // [35:35] is the sub-list for extension type_name
-	35, // [35:35] is the sub-list for extension extendee
-	0,  // [0:35] is the sub-list for field type_name
+	63, // 27: cubby.guest.v1.CodeInspection.data:type_name -> cubby.guest.v1.CodeInspection.DataEntry
+	64, // 28: cubby.guest.v1.AskKernelRequest.complete:type_name -> cubby.guest.v1.AskKernelRequest.Complete
+	65, // 29: cubby.guest.v1.AskKernelRequest.inspect:type_name -> cubby.guest.v1.AskKernelRequest.Inspect
+	66, // 30: cubby.guest.v1.AskKernelRequest.check:type_name -> cubby.guest.v1.AskKernelRequest.Check
+	42, // 31: cubby.guest.v1.AskKernelResponse.completion:type_name -> cubby.guest.v1.CodeCompletion
+	43, // 32: cubby.guest.v1.AskKernelResponse.inspection:type_name -> cubby.guest.v1.CodeInspection
+	44, // 33: cubby.guest.v1.AskKernelResponse.completeness:type_name -> cubby.guest.v1.CodeCompleteness
+	3,  // 34: cubby.guest.v1.File.type:type_name -> cubby.guest.v1.FileType
+	67, // 35: cubby.guest.v1.File.mod_time:type_name -> google.protobuf.Timestamp
+	47, // 36: cubby.guest.v1.StatResponse.file:type_name -> cubby.guest.v1.File
+	47, // 37: cubby.guest.v1.ListDirResponse.files:type_name -> cubby.guest.v1.File
+	47, // 38: cubby.guest.v1.MakeDirResponse.file:type_name -> cubby.guest.v1.File
+	47, // 39: cubby.guest.v1.RenameResponse.file:type_name -> cubby.guest.v1.File
+	67, // 40: cubby.guest.v1.WatchResponse.at:type_name -> google.protobuf.Timestamp
+	68, // 41: cubby.guest.v1.ShutdownRequest.grace:type_name -> google.protobuf.Duration
+	5,  // 42: cubby.guest.v1.GuestService.Hello:input_type -> cubby.guest.v1.HelloRequest
+	10, // 43: cubby.guest.v1.GuestService.Exec:input_type -> cubby.guest.v1.ExecRequest
+	15, // 44: cubby.guest.v1.GuestService.AckExec:input_type -> cubby.guest.v1.AckExecRequest
+	17, // 45: cubby.guest.v1.GuestService.ReleaseExec:input_type -> cubby.guest.v1.ReleaseExecRequest
+	19, // 46: cubby.guest.v1.GuestService.ListExecs:input_type -> cubby.guest.v1.ListExecsRequest
+	21, // 47: cubby.guest.v1.GuestService.SignalExec:input_type -> cubby.guest.v1.SignalExecRequest
+	23, // 48: cubby.guest.v1.GuestService.Unkilled:input_type -> cubby.guest.v1.UnkilledRequest
+	25, // 49: cubby.guest.v1.GuestService.WriteStdin:input_type -> cubby.guest.v1.WriteStdinRequest
+	27, // 50: cubby.guest.v1.GuestService.ResizeExec:input_type -> cubby.guest.v1.ResizeExecRequest
+	32, // 51: cubby.guest.v1.GuestService.CreateKernel:input_type -> cubby.guest.v1.CreateKernelRequest
+	34, // 52: cubby.guest.v1.GuestService.ListKernels:input_type -> cubby.guest.v1.ListKernelsRequest
+	36, // 53: cubby.guest.v1.GuestService.InterruptKernel:input_type -> cubby.guest.v1.InterruptKernelRequest
+	38, // 54: cubby.guest.v1.GuestService.RestartKernel:input_type -> cubby.guest.v1.RestartKernelRequest
+	40, // 55: cubby.guest.v1.GuestService.DeleteKernel:input_type -> cubby.guest.v1.DeleteKernelRequest
+	45, // 56: cubby.guest.v1.GuestService.AskKernel:input_type -> cubby.guest.v1.AskKernelRequest
+	48, // 57: cubby.guest.v1.GuestService.Stat:input_type -> cubby.guest.v1.StatRequest
+	50, // 58: cubby.guest.v1.GuestService.ListDir:input_type -> cubby.guest.v1.ListDirRequest
+	52, // 59: cubby.guest.v1.GuestService.MakeDir:input_type -> cubby.guest.v1.MakeDirRequest
+	54, // 60: cubby.guest.v1.GuestService.Rename:input_type -> cubby.guest.v1.RenameRequest
+	56, // 61: cubby.guest.v1.GuestService.Remove:input_type -> cubby.guest.v1.RemoveRequest
+	58, // 62: cubby.guest.v1.GuestService.Watch:input_type -> cubby.guest.v1.WatchRequest
+	60, // 63: cubby.guest.v1.GuestService.Shutdown:input_type -> cubby.guest.v1.ShutdownRequest
+	6,  // 64: cubby.guest.v1.GuestService.Hello:output_type -> cubby.guest.v1.HelloResponse
+	14, // 65: cubby.guest.v1.GuestService.Exec:output_type -> cubby.guest.v1.ExecResponse
+	16, // 66: cubby.guest.v1.GuestService.AckExec:output_type -> cubby.guest.v1.AckExecResponse
+	18, // 67: cubby.guest.v1.GuestService.ReleaseExec:output_type -> cubby.guest.v1.ReleaseExecResponse
+	20, // 68: cubby.guest.v1.GuestService.ListExecs:output_type -> cubby.guest.v1.ListExecsResponse
+	22, // 69: cubby.guest.v1.GuestService.SignalExec:output_type -> cubby.guest.v1.SignalExecResponse
+	24, // 70: cubby.guest.v1.GuestService.Unkilled:output_type -> cubby.guest.v1.UnkilledResponse
+	26, // 71: cubby.guest.v1.GuestService.WriteStdin:output_type -> cubby.guest.v1.WriteStdinResponse
+	28, // 72: cubby.guest.v1.GuestService.ResizeExec:output_type -> cubby.guest.v1.ResizeExecResponse
+	33, // 73: cubby.guest.v1.GuestService.CreateKernel:output_type -> cubby.guest.v1.CreateKernelResponse
+	35, // 74: cubby.guest.v1.GuestService.ListKernels:output_type -> cubby.guest.v1.ListKernelsResponse
+	37, // 75: cubby.guest.v1.GuestService.InterruptKernel:output_type -> cubby.guest.v1.InterruptKernelResponse
+	39, // 76: cubby.guest.v1.GuestService.RestartKernel:output_type -> cubby.guest.v1.RestartKernelResponse
+	41, // 77: cubby.guest.v1.GuestService.DeleteKernel:output_type -> cubby.guest.v1.DeleteKernelResponse
+	46, // 78: cubby.guest.v1.GuestService.AskKernel:output_type -> cubby.guest.v1.AskKernelResponse
+	49, // 79: cubby.guest.v1.GuestService.Stat:output_type -> cubby.guest.v1.StatResponse
+	51, // 80: cubby.guest.v1.GuestService.ListDir:output_type -> cubby.guest.v1.ListDirResponse
+	53, // 81: cubby.guest.v1.GuestService.MakeDir:output_type -> cubby.guest.v1.MakeDirResponse
+	55, // 82: cubby.guest.v1.GuestService.Rename:output_type -> cubby.guest.v1.RenameResponse
+	57, // 83: cubby.guest.v1.GuestService.Remove:output_type -> cubby.guest.v1.RemoveResponse
+	59, // 84: cubby.guest.v1.GuestService.Watch:output_type -> cubby.guest.v1.WatchResponse
+	61, // 85: cubby.guest.v1.GuestService.Shutdown:output_type -> cubby.guest.v1.ShutdownResponse
+	64, // [64:86] is the sub-list for method output_type
+	42, // [42:64] is the sub-list for method input_type
+	42, // [42:42] is the sub-list for extension type_name
+	42, // [42:42] is the sub-list for extension extendee
+	0,  // [0:42] is the sub-list for field type_name
 }
 
 func init() { file_cubby_guest_v1_guest_proto_init() }
@@ -3781,13 +4357,23 @@ func file_cubby_guest_v1_guest_proto_init() {
 		(*ExecResponse_Output)(nil),
 		(*ExecResponse_Exit)(nil),
 	}
+	file_cubby_guest_v1_guest_proto_msgTypes[41].OneofWrappers = []any{
+		(*AskKernelRequest_Complete_)(nil),
+		(*AskKernelRequest_Inspect_)(nil),
+		(*AskKernelRequest_Check_)(nil),
+	}
+	file_cubby_guest_v1_guest_proto_msgTypes[42].OneofWrappers = []any{
+		(*AskKernelResponse_Completion)(nil),
+		(*AskKernelResponse_Inspection)(nil),
+		(*AskKernelResponse_Completeness)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cubby_guest_v1_guest_proto_rawDesc), len(file_cubby_guest_v1_guest_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   54,
+			NumMessages:   63,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -75,6 +75,8 @@ const (
 	// GuestServiceDeleteKernelProcedure is the fully-qualified name of the GuestService's DeleteKernel
 	// RPC.
 	GuestServiceDeleteKernelProcedure = "/cubby.guest.v1.GuestService/DeleteKernel"
+	// GuestServiceAskKernelProcedure is the fully-qualified name of the GuestService's AskKernel RPC.
+	GuestServiceAskKernelProcedure = "/cubby.guest.v1.GuestService/AskKernel"
 	// GuestServiceStatProcedure is the fully-qualified name of the GuestService's Stat RPC.
 	GuestServiceStatProcedure = "/cubby.guest.v1.GuestService/Stat"
 	// GuestServiceListDirProcedure is the fully-qualified name of the GuestService's ListDir RPC.
@@ -128,6 +130,9 @@ type GuestServiceClient interface {
 	RestartKernel(context.Context, *connect.Request[v1.RestartKernelRequest]) (*connect.Response[v1.RestartKernelResponse], error)
 	// DeleteKernel ends the kernel and every cell of it.
 	DeleteKernel(context.Context, *connect.Request[v1.DeleteKernelRequest]) (*connect.Response[v1.DeleteKernelResponse], error)
+	// AskKernel asks an idle kernel about code that is not run. It returns within
+	// some seconds, whatever the kernel does.
+	AskKernel(context.Context, *connect.Request[v1.AskKernelRequest]) (*connect.Response[v1.AskKernelResponse], error)
 	Stat(context.Context, *connect.Request[v1.StatRequest]) (*connect.Response[v1.StatResponse], error)
 	ListDir(context.Context, *connect.Request[v1.ListDirRequest]) (*connect.ServerStreamForClient[v1.ListDirResponse], error)
 	MakeDir(context.Context, *connect.Request[v1.MakeDirRequest]) (*connect.Response[v1.MakeDirResponse], error)
@@ -234,6 +239,12 @@ func NewGuestServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithSchema(guestServiceMethods.ByName("DeleteKernel")),
 			connect.WithClientOptions(opts...),
 		),
+		askKernel: connect.NewClient[v1.AskKernelRequest, v1.AskKernelResponse](
+			httpClient,
+			baseURL+GuestServiceAskKernelProcedure,
+			connect.WithSchema(guestServiceMethods.ByName("AskKernel")),
+			connect.WithClientOptions(opts...),
+		),
 		stat: connect.NewClient[v1.StatRequest, v1.StatResponse](
 			httpClient,
 			baseURL+GuestServiceStatProcedure,
@@ -295,6 +306,7 @@ type guestServiceClient struct {
 	interruptKernel *connect.Client[v1.InterruptKernelRequest, v1.InterruptKernelResponse]
 	restartKernel   *connect.Client[v1.RestartKernelRequest, v1.RestartKernelResponse]
 	deleteKernel    *connect.Client[v1.DeleteKernelRequest, v1.DeleteKernelResponse]
+	askKernel       *connect.Client[v1.AskKernelRequest, v1.AskKernelResponse]
 	stat            *connect.Client[v1.StatRequest, v1.StatResponse]
 	listDir         *connect.Client[v1.ListDirRequest, v1.ListDirResponse]
 	makeDir         *connect.Client[v1.MakeDirRequest, v1.MakeDirResponse]
@@ -374,6 +386,11 @@ func (c *guestServiceClient) DeleteKernel(ctx context.Context, req *connect.Requ
 	return c.deleteKernel.CallUnary(ctx, req)
 }
 
+// AskKernel calls cubby.guest.v1.GuestService.AskKernel.
+func (c *guestServiceClient) AskKernel(ctx context.Context, req *connect.Request[v1.AskKernelRequest]) (*connect.Response[v1.AskKernelResponse], error) {
+	return c.askKernel.CallUnary(ctx, req)
+}
+
 // Stat calls cubby.guest.v1.GuestService.Stat.
 func (c *guestServiceClient) Stat(ctx context.Context, req *connect.Request[v1.StatRequest]) (*connect.Response[v1.StatResponse], error) {
 	return c.stat.CallUnary(ctx, req)
@@ -446,6 +463,9 @@ type GuestServiceHandler interface {
 	RestartKernel(context.Context, *connect.Request[v1.RestartKernelRequest]) (*connect.Response[v1.RestartKernelResponse], error)
 	// DeleteKernel ends the kernel and every cell of it.
 	DeleteKernel(context.Context, *connect.Request[v1.DeleteKernelRequest]) (*connect.Response[v1.DeleteKernelResponse], error)
+	// AskKernel asks an idle kernel about code that is not run. It returns within
+	// some seconds, whatever the kernel does.
+	AskKernel(context.Context, *connect.Request[v1.AskKernelRequest]) (*connect.Response[v1.AskKernelResponse], error)
 	Stat(context.Context, *connect.Request[v1.StatRequest]) (*connect.Response[v1.StatResponse], error)
 	ListDir(context.Context, *connect.Request[v1.ListDirRequest], *connect.ServerStream[v1.ListDirResponse]) error
 	MakeDir(context.Context, *connect.Request[v1.MakeDirRequest]) (*connect.Response[v1.MakeDirResponse], error)
@@ -548,6 +568,12 @@ func NewGuestServiceHandler(svc GuestServiceHandler, opts ...connect.HandlerOpti
 		connect.WithSchema(guestServiceMethods.ByName("DeleteKernel")),
 		connect.WithHandlerOptions(opts...),
 	)
+	guestServiceAskKernelHandler := connect.NewUnaryHandler(
+		GuestServiceAskKernelProcedure,
+		svc.AskKernel,
+		connect.WithSchema(guestServiceMethods.ByName("AskKernel")),
+		connect.WithHandlerOptions(opts...),
+	)
 	guestServiceStatHandler := connect.NewUnaryHandler(
 		GuestServiceStatProcedure,
 		svc.Stat,
@@ -620,6 +646,8 @@ func NewGuestServiceHandler(svc GuestServiceHandler, opts ...connect.HandlerOpti
 			guestServiceRestartKernelHandler.ServeHTTP(w, r)
 		case GuestServiceDeleteKernelProcedure:
 			guestServiceDeleteKernelHandler.ServeHTTP(w, r)
+		case GuestServiceAskKernelProcedure:
+			guestServiceAskKernelHandler.ServeHTTP(w, r)
 		case GuestServiceStatProcedure:
 			guestServiceStatHandler.ServeHTTP(w, r)
 		case GuestServiceListDirProcedure:
@@ -697,6 +725,10 @@ func (UnimplementedGuestServiceHandler) RestartKernel(context.Context, *connect.
 
 func (UnimplementedGuestServiceHandler) DeleteKernel(context.Context, *connect.Request[v1.DeleteKernelRequest]) (*connect.Response[v1.DeleteKernelResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("cubby.guest.v1.GuestService.DeleteKernel is not implemented"))
+}
+
+func (UnimplementedGuestServiceHandler) AskKernel(context.Context, *connect.Request[v1.AskKernelRequest]) (*connect.Response[v1.AskKernelResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("cubby.guest.v1.GuestService.AskKernel is not implemented"))
 }
 
 func (UnimplementedGuestServiceHandler) Stat(context.Context, *connect.Request[v1.StatRequest]) (*connect.Response[v1.StatResponse], error) {
