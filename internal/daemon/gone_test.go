@@ -105,7 +105,8 @@ var answersAllTheSame = map[string]string{
 
 // TestGoneSandboxSaysWhatBecameOfIt asks every operation of the REST API and of
 // the dialects that names a sandbox, every tool that takes a session, every call
-// of the gRPC service and the terminal for a sandbox that ended by itself.
+// of the gRPC service and the terminal for a sandbox that ended by itself, and
+// what has to run for one that was stopped so.
 func TestGoneSandboxSaysWhatBecameOfIt(t *testing.T) {
 	var late atomic.Int64
 	d := daemontest.Start(t, daemontest.Options{Now: func() time.Time { return time.Now().Add(time.Duration(late.Load())) }})
@@ -132,11 +133,9 @@ func TestGoneSandboxSaysWhatBecameOfIt(t *testing.T) {
 		}
 		return res.StatusCode, string(answer)
 	}
-	for _, id := range []string{"box", "here"} {
-		idle := ""
-		if id == "box" {
-			idle = `,"idle_policy":"destroy","idle_timeout_seconds":60`
-		}
+	for id, idle := range map[string]string{
+		"box": `,"idle_policy":"destroy","idle_timeout_seconds":60`, "rests": `,"idle_policy":"stop","idle_timeout_seconds":60`, "here": `,"idle_policy":"always_on"`,
+	} {
 		if status, answer := request(t, "POST", "/v1/sandboxes", "application/json", `{"id":"`+id+`"`+idle+`}`); status != http.StatusCreated {
 			t.Fatalf("create = %d %s", status, answer)
 		}
@@ -149,7 +148,8 @@ func TestGoneSandboxSaysWhatBecameOfIt(t *testing.T) {
 	defer look.Stop()
 	for {
 		late.Add(int64(time.Minute))
-		if status, _ := request(t, "GET", "/v1/sandboxes/box", "", ""); status == http.StatusNotFound {
+		status, _ := request(t, "GET", "/v1/sandboxes/box", "", "")
+		if _, answer := request(t, "GET", "/v1/sandboxes/rests", "", ""); status == http.StatusNotFound && strings.Contains(answer, `"status":"stopped"`) {
 			break
 		}
 		<-look.C
@@ -276,6 +276,34 @@ func TestGoneSandboxSaysWhatBecameOfIt(t *testing.T) {
 			t.Error(answer)
 		}
 	})
+
+	// One that rests says since when and why, wherever it has to run.
+	const rested = "the sandbox is stopped (3 minutes ago: idle)"
+	for _, tt := range []struct{ path, body, header string }{
+		{"/v1/sandboxes/rests/exec", `{"cmd":"true"}`, ""},
+		{"/v1/sandboxes/rests/code", `{"code":"1"}`, ""},
+		{"/v1/sandboxes/rests/kernels", `{}`, ""},
+		{"/v1/sandboxes/rests/packages", `{"dependencies":{"x":""}}`, ""},
+		{"/v1/sandboxes/rests/git/status", `{}`, ""},
+		{"/sandbox/rests/exec", `{"cmd":["true"]}`, ""},
+		{"/sandbox/rests/exec", `{"cmd":"true"}`, "X-Sandbox-Secret"},
+		{"/sandbox/rests/git/clone", `{"url":"https://example.com/r"}`, ""},
+		{"/sandbox.v1.SandboxService/Exec", `{"sessionId":"rests","command":"true"}`, ""},
+		{"/sandbox.v1.SandboxService/PipInstall", `{"sessionId":"rests","packages":["x"]}`, ""},
+	} {
+		header := []string{}
+		if tt.header != "" {
+			header = append(header, tt.header)
+		}
+		if status, answer := request(t, "POST", tt.path, "application/json", tt.body, header...); status < 400 || !strings.Contains(answer, rested) {
+			t.Errorf("%s %s = %d %s", tt.path, tt.body, status, answer)
+		}
+	}
+	if _, res, err := websocket.Dial(t.Context(), strings.Replace(d.URL, "http", "ws", 1)+"/v1/sandboxes/rests/terminal", nil); err == nil {
+		t.Error("a sandbox that rests has a terminal")
+	} else if answer, _ := io.ReadAll(res.Body); !strings.Contains(string(answer), rested) {
+		t.Errorf("its terminal: %v %s", err, answer)
+	}
 
 	agent, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil).
 		Connect(t.Context(), &sdk.StreamableClientTransport{Endpoint: d.URL + "/mcp"}, nil)

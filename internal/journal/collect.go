@@ -93,6 +93,7 @@ func (j *Journals) Collect(ctx context.Context, uid sandbox.UID, seq int64, caps
 		return Collected{}, err
 	}
 	defer src.close()
+	src.reuse = true // all that stays is copied
 	var c Collected
 	var stdout, stderr, rich capped
 	err = src.read(ctx, 0, false, func(e Entry, _ error) bool {

@@ -68,8 +68,9 @@ func (j *Journals) Check(uid sandbox.UID, seq int64) error {
 
 // source is where a reader reads: an open log, which can grow, or a file.
 type source struct {
-	log  *Log // nil: a file that does not change
-	file *os.File
+	log   *Log // nil: a file that does not change
+	file  *os.File
+	reuse bool // what it yields is valid until the next entry
 }
 
 func (j *Journals) source(uid sandbox.UID, seq int64) (*source, error) {
@@ -162,7 +163,7 @@ func (s *source) scan() (*scanner, mark, error) {
 	if err != nil {
 		return nil, mark{}, fault(err)
 	}
-	sc := &scanner{file: s.file, limit: info.Size()}
+	sc := &scanner{file: s.file, limit: info.Size(), reuse: s.reuse}
 	oldest, err := sc.oldest()
 	sc.position = oldest.position
 	return sc, oldest, err
@@ -176,7 +177,7 @@ func (s *source) read(ctx context.Context, after int64, follow bool, yield func(
 		}
 		return (&reader{scanner: sc, after: after}).run(ctx, yield)
 	}
-	sc := &scanner{file: s.file, position: s.log.start(after)}
+	sc := &scanner{file: s.file, position: s.log.start(after), reuse: s.reuse}
 	r := &reader{scanner: sc, after: after}
 	for {
 		v := s.log.look(sc.position, follow)

@@ -9,8 +9,7 @@ import (
 )
 
 // scanner walks the records of a file up to a limit, which may be raised
-// between calls. What it returns stays valid: it never reads into a buffer
-// twice.
+// between calls. What it returns stays valid, unless it reuses its buffer.
 type scanner struct {
 	file     *os.File
 	position int64 // of the next record
@@ -18,6 +17,8 @@ type scanner struct {
 
 	buf   []byte // bytes of the file from bufAt on
 	bufAt int64
+	// reuse: what it returns is valid until the next call.
+	reuse bool
 }
 
 // oldest returns where the records begin, of whichever kind the log is.
@@ -62,7 +63,13 @@ func (s *scanner) fill(n, chunk int64) ([]byte, error) {
 	if left < n {
 		return nil, errShort
 	}
-	buf := make([]byte, min(left, max(n, chunk)))
+	size := min(left, max(n, chunk))
+	buf := s.buf[:0]
+	if !s.reuse || int64(cap(buf)) < size {
+		buf = make([]byte, size)
+	}
+	buf = buf[:size]
+	s.buf = s.buf[:0] // it is overwritten, also when the read fails
 	got, err := s.file.ReadAt(buf, s.position)
 	if int64(got) < n {
 		if err == nil || errors.Is(err, io.EOF) {

@@ -183,10 +183,10 @@ func TestCode(t *testing.T) {
 			// However busy the reader is, what it has not taken waits in the
 			// code that shows it and not in memory.
 			runCells(t, c, "a", "python", []cell{
-				{code: "kept = 7\nfor _ in range(400): print('x' * (1 << 20))", stdout: "xxx"},
+				{code: "kept = 7\nfor _ in range(250): print('x' * (1 << 20))", stdout: "xxx"},
 				// Six of these are what the outputs of a cell may take.
-				{code: "for _ in range(60): display({'text/html': 'x' * 5_000_000}, raw=True)", shows: strings.Repeat("text/html", 6)},
-				{code: "[l for l in open('/proc/self/status') if l.startswith('VmHWM') and int(l.split()[1]) > 300_000]", result: "[]"},
+				{code: "for _ in range(50): display({'text/html': 'x' * 5_000_000}, raw=True)", shows: strings.Repeat("text/html", 6)},
+				{code: "[l for l in open('/proc/self/status') if l.startswith('VmHWM') and int(l.split()[1]) > 240_000]", result: "[]"},
 				{code: "kept", result: "7"},
 			})
 		}
