@@ -32,8 +32,9 @@ func (a *app) codeCommand() *cobra.Command {
 		Short: "run code in a kernel that keeps its state, or talk to it",
 		Long: `Runs one cell of code (of -c, a file, or the input) in a kernel of a sandbox and
 shows what it prints, its result and what it displays. What a cell defines is there
-for the next one. Without code, on a terminal, it is a prompt: Ctrl-C interrupts the
-cell, Ctrl-D ends.
+for the next one. Without code, on a terminal, it is a prompt: Tab completes, ?name or
+name? shows what the kernel knows about a name, Ctrl-C interrupts the cell. Ctrl-D, exit
+and quit leave it; the kernel lives on with its state until cubby kernels rm ends it.
 
 Images appear in terminals that can show them (kitty, Ghostty, iTerm2, WezTerm), and
 otherwise become files, whose names are printed. The exit code is 0 when the code ran

@@ -29,6 +29,9 @@ type kernelStub struct {
 	mu       sync.Mutex
 	requests []map[string]any
 	cells    []*stubCell
+	// questions answers those about code that is not run; nil: the daemon knows
+	// none.
+	questions func(kind string, asked map[string]any) string
 }
 
 type stubCell struct {
@@ -56,6 +59,19 @@ func newKernelStub(t *testing.T) *kernelStub {
 		data, _ := io.ReadAll(r.Body)
 		k.cell(r).stdin <- string(data)
 		fmt.Fprintf(w, `{"offset":%d}`, len(data))
+	})
+	mux.HandleFunc("POST /v1/sandboxes/box/kernels/main/{question}", func(w http.ResponseWriter, r *http.Request) {
+		var body map[string]any
+		_ = json.NewDecoder(r.Body).Decode(&body)
+		answer := ""
+		if k.questions != nil {
+			answer = k.questions(r.PathValue("question"), body)
+		}
+		if answer == "" {
+			w.WriteHeader(404)
+			answer = `{"error":{"code":"not_found","message":"no such endpoint"}}`
+		}
+		_, _ = io.WriteString(w, answer)
 	})
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(404)
@@ -230,27 +246,29 @@ func TestCode(t *testing.T) {
 	}
 }
 
+// sitDown begins a prompt on a terminal.
+func sitDown(t *testing.T, k *kernelStub, state string, environ ...string) *seat {
+	user, tty, err := pty.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { user.Close() })
+	s := &seat{newScreen(t, user), user, make(chan int, 1)}
+	go func() {
+		code := Main(t.Context(), Env{
+			Args: []string{"code", "box"}, Environ: append(environ, "CUBBY_URL="+k.URL, "XDG_STATE_HOME="+state), Stdin: tty, Stdout: tty, Stderr: tty,
+		})
+		_ = tty.Close() // the reader sees the end
+		s.done <- code
+	}()
+	return s
+}
+
 // TestCodePrompt sits before a terminal.
 func TestCodePrompt(t *testing.T) {
 	k := newKernelStub(t)
 	state := t.TempDir()
-	sitDown := func(environ ...string) *seat {
-		user, tty, err := pty.Open()
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { user.Close() })
-		s := &seat{newScreen(t, user), user, make(chan int, 1)}
-		go func() {
-			code := Main(t.Context(), Env{
-				Args: []string{"code", "box"}, Environ: append(environ, "CUBBY_URL="+k.URL, "XDG_STATE_HOME="+state), Stdin: tty, Stdout: tty, Stderr: tty,
-			})
-			_ = tty.Close() // the reader sees the end
-			s.done <- code
-		}()
-		return s
-	}
-	s := sitDown("TERM=xterm-kitty")
+	s := sitDown(t, k, state, "TERM=xterm-kitty")
 	s.wait("python, kernel main of box")
 	s.wait(">>> ")
 	s.typed("6*7\r")
@@ -316,7 +334,7 @@ func TestCodePrompt(t *testing.T) {
 	}
 
 	// The history is that of last time, without answers.
-	s = sitDown()
+	s = sitDown(t, k, state)
 	s.wait(">>> ")
 	s.typed("\x1b[A")
 	s.wait("plot")

@@ -8,10 +8,10 @@ import (
 // of a prompt: an open bracket or string, a line that goes on, and in Python a
 // block, which an empty line ends. Two empty lines end everything.
 func unfinished(language string, lines []string) bool {
-	last := strings.TrimSpace(lines[len(lines)-1])
-	if len(lines) > 2 && last == "" && strings.TrimSpace(lines[len(lines)-2]) == "" {
+	if givenUp(lines) {
 		return false
 	}
+	last := strings.TrimSpace(lines[len(lines)-1])
 	text := strings.Join(lines, "\n")
 	rules, known := languageRules[language]
 	if !known {
@@ -27,6 +27,12 @@ func unfinished(language string, lines []string) bool {
 		return last != "" && endsInOperator(s.last)
 	}
 	return false
+}
+
+// givenUp reports that lines end with two empty ones, which end everything.
+func givenUp(lines []string) bool {
+	n := len(lines)
+	return n > 2 && strings.TrimSpace(lines[n-1]) == "" && strings.TrimSpace(lines[n-2]) == ""
 }
 
 // syntax is as much of a language as it takes to find its brackets.

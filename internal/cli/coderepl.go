@@ -65,7 +65,7 @@ func (a *app) codePrompt(ctx context.Context, id string, r client.CodeRequest, t
 		return err
 	}
 	defer p.edit.pasting()()
-	fmt.Fprintf(p.edit, "%s, kernel %s of %s; Ctrl-C interrupts, Ctrl-D and exit leave\n", ready.Language, ready.Kernel, id)
+	fmt.Fprintf(p.edit, "%s, kernel %s of %s; Tab completes, ?name explains, Ctrl-C interrupts, Ctrl-D and exit leave\n", ready.Language, ready.Kernel, id)
 	return p.loop(ctx)
 }
 
@@ -84,8 +84,11 @@ func (p *prompt) loop(ctx context.Context) error {
 		case strings.TrimSpace(code) == "":
 			continue
 		case leaves(p.language, code):
-			p.show.note("the kernel keeps its state; `cubby kernels rm` ends it")
+			p.show.note("the kernel lives on with its state; `cubby kernels rm %s %s` ends it", p.id, p.request.Kernel)
 			return nil
+		}
+		if name, detail := helpFor(p.language, code); name != "" && p.help(ctx, name, detail) {
+			continue
 		}
 		if err := p.run(ctx, code); err != nil {
 			if ctx.Err() != nil || errors.Is(err, io.EOF) {
@@ -100,15 +103,16 @@ func (p *prompt) loop(ctx context.Context) error {
 // language. Run as a cell it would end the kernel under them.
 func leaves(language, code string) bool {
 	line := strings.TrimSuffix(strings.TrimSpace(code), ";")
-	switch language {
-	case "python", "bash":
-		return slices.Contains([]string{"exit", "exit()", "quit", "quit()"}, line)
-	case "node":
-		return slices.Contains([]string{".exit", "exit", "exit()", "process.exit()"}, line)
-	case "r":
-		return slices.Contains([]string{"q()", "quit()", "q", "quit"}, line)
+	if slices.Contains([]string{"exit", "exit()", "quit", "quit()"}, line) {
+		return true
 	}
-	return line == "exit"
+	switch language {
+	case "node":
+		return line == ".exit" || line == "process.exit()"
+	case "r":
+		return line == "q" || line == "q()"
+	}
+	return false
 }
 
 // read reads a cell, of one line or several.
@@ -120,13 +124,15 @@ func (p *prompt) read(ctx context.Context) (string, error) {
 	var lines []string
 	ask := first
 	for {
-		line, pasted, err := p.edit.line(ctx, ask)
+		line, pasted, err := p.edit.line(ctx, ask, p.completion(ctx, lines))
 		if err != nil {
 			return "", err
 		}
 		lines = append(lines, line)
-		if !pasted && !unfinished(p.language, lines) {
-			return strings.Join(lines, "\n"), nil
+		code := strings.Join(lines, "\n")
+		name, _ := helpFor(p.language, code)
+		if !pasted && (name != "" || leaves(p.language, code) || !p.goesOn(ctx, lines)) {
+			return code, nil
 		}
 		ask = more
 	}

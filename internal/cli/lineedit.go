@@ -2,9 +2,11 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io"
+	"strings"
 	"sync"
 
 	"golang.org/x/term"
@@ -92,6 +94,7 @@ type lineEditor struct {
 	keys    *keys
 	out     io.Writer
 	history term.History
+	tab     func(line string, pos int) (string, int) // of the line that is read; nil: nothing
 
 	mu   sync.Mutex
 	t    *term.Terminal // guarded by mu
@@ -113,17 +116,22 @@ func (e *lineEditor) renew() *term.Terminal {
 		io.Writer
 	}{e.keys, e.out}, "")
 	e.t.History = e.history
-	e.t.AutoCompleteCallback = indent
+	e.t.AutoCompleteCallback = e.pressed
 	if e.size.Cols > 0 {
 		_ = e.t.SetSize(e.size.Cols, e.size.Rows) // it writes nothing before a prompt
 	}
 	return e.t
 }
 
-// indent makes spaces of the tab key.
-func indent(line string, pos int, key rune) (string, int, bool) {
-	if key != '\t' {
+// pressed is what the tab key does: it indents at the beginning of a line, and
+// completes behind it.
+func (e *lineEditor) pressed(line string, pos int, key rune) (string, int, bool) {
+	switch {
+	case key != '\t':
 		return "", 0, false
+	case e.tab != nil && strings.TrimSpace(line[:pos]) != "":
+		line, pos = e.tab(line, pos)
+		return line, pos, true
 	}
 	const spaces = "    "
 	return line[:pos] + spaces + line[pos:], pos + len(spaces), true
@@ -150,8 +158,18 @@ func (e *lineEditor) pasting() (done func()) {
 
 func (e *lineEditor) Write(b []byte) (int, error) { return e.terminal().Write(b) }
 
-// line reads one line. Pasted lines that more follow say so.
-func (e *lineEditor) line(ctx context.Context, prompt string) (line string, pasted bool, err error) {
+// width is that of the terminal in characters, also of one that does not say.
+func (e *lineEditor) width() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return cmp.Or(e.size.Cols, 80)
+}
+
+// line reads one line, which tab completes. Pasted lines that more follow say
+// so.
+func (e *lineEditor) line(ctx context.Context, prompt string, tab func(line string, pos int) (string, int)) (line string, pasted bool, err error) {
+	e.tab = tab
+	defer func() { e.tab = nil }()
 	line, err = e.read(ctx, func(t *term.Terminal) (string, error) {
 		t.SetPrompt(prompt)
 		return t.ReadLine()

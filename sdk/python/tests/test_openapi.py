@@ -160,6 +160,9 @@ CALLS: dict[str, Callable[[Client, Sandbox], object]] = {
     "delete-kernel": lambda _, b: b.kernels.get("k").delete(),
     "interrupt-kernel": lambda _, b: b.kernels.get("k").interrupt(),
     "restart-kernel": lambda _, b: b.kernels.get("k").restart(),
+    "complete-code": lambda _, b: b.kernels.get("k").complete("c", 1),
+    "inspect-code": lambda _, b: b.kernels.get("k").inspect("c", 1, detail=1),
+    "check-code": lambda _, b: b.kernels.get("k").is_complete("c"),
     "install-packages": lambda _, b: b.install(["p"], runtime="python"),
     "list-events": _events,
     "get-operation": lambda _, b: b.events.wait(1, 1),
@@ -197,6 +200,9 @@ CALLS: dict[str, Callable[[Client, Sandbox], object]] = {
 # The classes of what answers hold.
 KINDS: dict[str, type] = {
     "Archive": cubby.Archive,
+    "CodeCompleteness": cubby.CodeCompleteness,
+    "CodeCompletion": cubby.CodeCompletion,
+    "CodeInspection": cubby.CodeInspection,
     "EgressConnection": cubby.EgressConnection,
     "EgressDecision": cubby.EgressDecision,
     "Event": cubby.Event,

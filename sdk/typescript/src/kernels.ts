@@ -3,7 +3,7 @@
 import type { CallOptions } from './deadline.js';
 import { body } from './request.js';
 import { path, type Transport } from './transport.js';
-import { fromWire, listFromWire } from './wire.js';
+import { fromWire, listFromWire, toWire } from './wire.js';
 
 /** A long-lived interpreter in a running sandbox. It ends with the sandbox's stop. */
 export interface Kernel {
@@ -44,6 +44,38 @@ export interface KernelOptions {
   user?: string;
 }
 
+/** A place in code that a kernel is asked about. Nothing of it is run. */
+export interface CodePosition {
+  code: string;
+  /** In Unicode code points, of which an emoji is one. Default the end of the code. */
+  cursorPos?: number;
+}
+
+/** How code can go on. */
+export interface CodeCompletion {
+  /** What may stand from `cursorStart` to `cursorEnd`, which are in Unicode code points. */
+  matches: string[];
+  cursorStart: number;
+  cursorEnd: number;
+  /** There are more matches. */
+  truncated: boolean;
+}
+
+/** What a kernel knows about a name. */
+export interface CodeInspection {
+  found: boolean;
+  /** Texts by MIME type. */
+  data: Record<string, string>;
+}
+
+/** Whether code can be run as it stands. */
+export interface CodeCompleteness {
+  /** `incomplete`: more lines belong to it. `invalid`: no line can mend it. `unknown`: the kernel cannot say. */
+  status: 'complete' | 'incomplete' | 'invalid' | 'unknown';
+  /** What the next line of incomplete code begins with. */
+  indent: string;
+}
+
 /** The kernels of one sandbox. Code makes the one that it needs by itself. */
 export class Kernels {
   readonly #transport: Transport;
@@ -75,6 +107,21 @@ export class Kernels {
 
   async get(name: string, options: CallOptions = {}): Promise<Kernel> {
     return fromWire(await this.#transport.call('GET', this.#path(name), { repeat: true }, options));
+  }
+
+  /** Asks how code can go on. A conflict while the kernel runs a cell, as with the other questions. */
+  async complete(name: string, at: CodePosition, options: CallOptions = {}): Promise<CodeCompletion> {
+    return fromWire(await this.#transport.call('POST', this.#path(name, 'complete'), { json: toWire(at), repeat: true }, options));
+  }
+
+  /** Asks what the name at a position is; with a `detailLevel` of 1 the answer has more, as the source. */
+  async inspect(name: string, at: CodePosition & { detailLevel?: 0 | 1 }, options: CallOptions = {}): Promise<CodeInspection> {
+    return fromWire(await this.#transport.call('POST', this.#path(name, 'inspect'), { json: toWire(at), repeat: true }, options));
+  }
+
+  /** Asks whether code can be run as it stands, or more lines belong to it. */
+  async isComplete(name: string, code: string, options: CallOptions = {}): Promise<CodeCompleteness> {
+    return fromWire(await this.#transport.call('POST', this.#path(name, 'is-complete'), { json: { code }, repeat: true }, options));
   }
 
   /** Interrupts the cell that runs; the state stays. */

@@ -47,7 +47,16 @@ export type { Events, EventsOptions } from './events.js';
 export type { FileChange, FileInfo, Files, Range } from './files.js';
 export type { Git, GitLogin, GitOptions, GitRequests } from './git.js';
 export type * from './gitresults.js';
-export type { Kernel, KernelKind, KernelOptions, Kernels } from './kernels.js';
+export type {
+  CodeCompleteness,
+  CodeCompletion,
+  CodeInspection,
+  CodePosition,
+  Kernel,
+  KernelKind,
+  KernelOptions,
+  Kernels,
+} from './kernels.js';
 export type {
   EgressConnection,
   EgressDecision,

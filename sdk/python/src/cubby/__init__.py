@@ -40,7 +40,19 @@ from ._sync.streams import CodeStream, EventStream, OutputStream, Stream
 from ._sync.tenants import Tenants
 from ._sync.terminal import Terminal
 from ._version import __version__
-from .coderesults import CodeChunk, CodeEnd, CodeError, Display, Execution, KernelInfo, KernelKind, RichOutput
+from .coderesults import (
+    CodeChunk,
+    CodeCompleteness,
+    CodeCompletion,
+    CodeEnd,
+    CodeError,
+    CodeInspection,
+    Display,
+    Execution,
+    KernelInfo,
+    KernelKind,
+    RichOutput,
+)
 from .errors import (
     CanceledError,
     CapacityError,
@@ -146,9 +158,12 @@ __all__ = [
     "Chunk",
     "Client",
     "CodeChunk",
+    "CodeCompleteness",
+    "CodeCompletion",
     "CodeEnd",
     "CodeError",
     "CodeFailedError",
+    "CodeInspection",
     "CodeStream",
     "ConflictError",
     "CreateOptions",

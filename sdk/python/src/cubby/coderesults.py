@@ -14,7 +14,19 @@ from ._short import Short
 from .errors import CodeFailedError
 from .models import EndReason, ExecStatus, Output
 
-__all__ = ["CodeChunk", "CodeEnd", "CodeError", "Display", "Execution", "KernelInfo", "KernelKind", "RichOutput"]
+__all__ = [
+    "CodeChunk",
+    "CodeCompleteness",
+    "CodeCompletion",
+    "CodeEnd",
+    "CodeError",
+    "CodeInspection",
+    "Display",
+    "Execution",
+    "KernelInfo",
+    "KernelKind",
+    "RichOutput",
+]
 
 
 class _Rich:
@@ -300,3 +312,45 @@ class KernelKind(Short):
     spec: str
     language: str = ""
     display_name: str = ""
+
+
+@dataclass(frozen=True, repr=False)
+class CodeCompletion(Short):
+    """How code can go on.
+
+    Attributes:
+        matches: what may stand in the place of ``code[cursor_start:cursor_end]``.
+        truncated: whether there are more matches.
+    """
+
+    matches: list[str] = field(default_factory=list)
+    cursor_start: int = 0
+    cursor_end: int = 0
+    truncated: bool = False
+
+
+@dataclass(frozen=True, repr=False)
+class CodeInspection(Short):
+    """What a kernel knows about a name, as texts by MIME type."""
+
+    found: bool
+    data: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        """The plain text."""
+        return self.data.get("text/plain", "")
+
+
+@dataclass(frozen=True, repr=False)
+class CodeCompleteness(Short):
+    """Whether code can be run as it stands.
+
+    Attributes:
+        status: ``"complete"``, ``"incomplete"`` when more lines belong to it, ``"invalid"`` when no line can mend it, or
+            ``"unknown"`` when the kernel cannot say.
+        indent: what the next line of incomplete code begins with.
+    """
+
+    status: Literal["complete", "incomplete", "invalid", "unknown"]
+    indent: str = ""

@@ -129,6 +129,9 @@ const calls: Record<string, (client: Client, box: Sandbox) => Promise<unknown>> 
   'delete-kernel': (_, b) => b.kernels.delete('k'),
   'interrupt-kernel': (_, b) => b.kernels.interrupt('k'),
   'restart-kernel': (_, b) => b.kernels.restart('k'),
+  'complete-code': (_, b) => b.kernels.complete('k', { code: 'c', cursorPos: 1 }),
+  'inspect-code': (_, b) => b.kernels.inspect('k', { code: 'c', cursorPos: 1, detailLevel: 1 }),
+  'check-code': (_, b) => b.kernels.isComplete('k', 'c'),
   'install-packages': (_, b) => b.install(['p'], { runtime: 'python' }),
 
   'list-events': async (_, b) => {
@@ -176,7 +179,10 @@ const calls: Record<string, (client: Client, box: Sandbox) => Promise<unknown>> 
 // The interfaces of what answers hold.
 const kinds: Record<string, string> = {
   Archive: 'Archive',
+  CodeCompleteness: 'CodeCompleteness',
+  CodeCompletion: 'CodeCompletion',
   CodeError: 'CodeError',
+  CodeInspection: 'CodeInspection',
   DisplayOutput: 'Display',
   EgressConnection: 'EgressConnection',
   EgressDecision: 'EgressDecision',

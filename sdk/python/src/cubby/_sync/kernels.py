@@ -7,7 +7,15 @@ from collections.abc import Callable, Mapping
 
 from .._decode import decode, decode_list
 from .._request import compact, path
-from ..coderesults import Execution, KernelInfo, KernelKind, RichOutput
+from ..coderesults import (
+    CodeCompleteness,
+    CodeCompletion,
+    CodeInspection,
+    Execution,
+    KernelInfo,
+    KernelKind,
+    RichOutput,
+)
 from .code import Cell, Code
 from .transport import Transport
 
@@ -58,6 +66,32 @@ class Kernel:
     def start(self, code: str, *, timeout: float | None = None, stdin: bool = False) -> Cell:
         """Queue a cell and return a handle at once. Takes what :meth:`cubby.Sandbox.start_code` takes."""
         return self._code.start(code, kernel=self.name, timeout_seconds=timeout, stdin=stdin or None)
+
+    def complete(self, code: str, cursor: int | None = None) -> CodeCompletion:
+        """Ask how code can go on. Nothing is run. A ConflictError while a cell runs, as with the other questions.
+
+        Args:
+            code: the code.
+            cursor: where in the code, as an index; default its end.
+        """
+        body = compact(code=code, cursor_pos=cursor)
+        return decode(CodeCompletion, self._transport.call("POST", self._path("complete"), json=body, repeat=True))
+
+    def inspect(self, code: str, cursor: int | None = None, *, detail: int = 0) -> CodeInspection:
+        """Ask what the name at the cursor is: its documentation, type and the like.
+
+        Args:
+            code: the code.
+            cursor: where in the code, as an index; default its end.
+            detail: 1 instead of 0 for more, as the source.
+        """
+        body = compact(code=code, cursor_pos=cursor, detail_level=detail)
+        return decode(CodeInspection, self._transport.call("POST", self._path("inspect"), json=body, repeat=True))
+
+    def is_complete(self, code: str) -> CodeCompleteness:
+        """Ask whether code can be run as it stands, or more lines belong to it."""
+        answer = self._transport.call("POST", self._path("is-complete"), json={"code": code}, repeat=True)
+        return decode(CodeCompleteness, answer)
 
     def refresh(self) -> KernelInfo:
         """Ask how the kernel stands."""

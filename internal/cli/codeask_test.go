@@ -1,0 +1,146 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// TestCodePromptAsksTheKernel sits before a terminal whose daemon can ask
+// kernels.
+func TestCodePromptAsksTheKernel(t *testing.T) {
+	k := newKernelStub(t)
+	hung := make(chan struct{})
+	goOn := sync.OnceFunc(func() { close(hung) })
+	t.Cleanup(goOn) // before the daemon's end, which waits for the answer
+	k.questions = func(kind string, asked map[string]any) string {
+		code := asked["code"].(string)
+		switch kind {
+		case "is-complete":
+			switch {
+			case strings.HasSuffix(strings.TrimRight(code, "\n"), "more"):
+				return `{"status":"incomplete","indent":""}`
+			case strings.HasSuffix(code, "perhaps("):
+				return `{"status":"unknown","indent":""}`
+			}
+			return `{"status":"complete","indent":""}`
+		case "inspect":
+			if code == "len" {
+				return fmt.Sprintf(`{"found":true,"data":{"text/plain":"Signature: len(obj), detail %v\n"}}`, asked["detail_level"])
+			}
+			return `{"found":false,"data":{}}`
+		}
+		at := int(asked["cursor_pos"].(float64))
+		head := string([]rune(code)[:at])
+		word := head[strings.LastIndexAny(head, " .\n")+1:]
+		if word == "hang" {
+			<-hung
+		}
+		matches := []string{}
+		for _, name := range []string{"alpha", "alphabet", "größe", "odd\x1b[2J", "many1", "many2"} {
+			if strings.HasPrefix(name, word) {
+				matches = append(matches, name)
+			}
+		}
+		answer, _ := json.Marshal(map[string]any{
+			"matches": matches, "cursor_start": at - len([]rune(word)), "cursor_end": at, "truncated": word == "m",
+		})
+		return string(answer)
+	}
+	s := sitDown(t, k, t.TempDir())
+	s.wait("Tab completes")
+	s.wait(">>> ")
+
+	// As far as it is certain; then what there is, and the line stays.
+	s.typed("al\t")
+	s.wait("alpha")
+	s.typed("\t")
+	s.wait("alpha     alphabet\r\n>>> alpha")
+	s.typed("b\t\r")
+	s.wait(`ran "alphabet"`)
+	s.wait(">>> ")
+	// Behind other characters and in the middle, on a later line of a cell.
+	s.typed("'π' more\r")
+	s.wait("... ")
+	s.typed("ä; gr + 1\x1b[D\x1b[D\x1b[D\x1b[D\t\r")
+	s.wait(`ran "'π' more\nä; größe + 1"`)
+	s.wait(">>> ")
+	// What a terminal would act upon is not typed, and a part of the matches is
+	// not all that there is.
+	s.typed("odd\t1\r")
+	s.wait(`ran "odd1"`)
+	s.wait(">>> ")
+	s.typed("m\t")
+	s.wait("many1  many2\r\n… and more\r\n>>> m")
+	s.typed("\x7f")
+	// Ctrl-C ends the waiting.
+	s.typed("hang\t")
+	s.typed("\x03")
+	s.typed("x\r")
+	s.wait(`ran "hangx"`)
+	goOn()
+	s.wait(">>> ")
+
+	// What the kernel does not know of looks as it looks.
+	s.typed("perhaps(\r")
+	s.wait("... ")
+	s.typed(")\r")
+	s.wait(`ran "perhaps(\n)"`)
+	s.wait(">>> ")
+	// Two empty lines end what the kernel wants more of.
+	s.typed("more\r")
+	s.wait("... ")
+	s.typed("\r\r")
+	s.wait(`ran "more\n\n"`)
+	s.wait(">>> ")
+
+	for line, want := range map[string]string{"?len": "detail <nil>", "len?": "detail <nil>", "len??": "detail 1", "?nobody": "knows nothing of nobody"} {
+		s.typed(line + "\r")
+		s.wait(want)
+		s.wait(">>> ")
+	}
+	s.typed("quit()\r")
+	s.wait("the kernel lives on with its state; `cubby kernels rm box main` ends it")
+	if code := <-s.done; code != 0 {
+		t.Errorf("quit() exits with %d", code)
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, r := range k.requests {
+		if code := r["code"].(string); strings.Contains(code, "?") || strings.Contains(code, "quit") {
+			t.Errorf("the kernel was given %q to run", code)
+		}
+	}
+}
+
+func TestHelpFor(t *testing.T) {
+	for line, want := range map[string]string{
+		"python ?len": "len 0", "python len?": "len 0", "python ??a.b": "a.b 1", "python  a.b?? ": "a.b 1", "python ?": " 0", "python *int*?": " 0",
+		"python %time?": " 0", "python a b?": " 0", "node ?größe": "größe 0", "node $x?": "$x 0", "r ?mean": " 0", "r mean?": "mean 0",
+		"r stats::sd?": "stats::sd 0", "bash ls?": " 0", "python x": " 0",
+	} {
+		language, line, _ := strings.Cut(line, " ")
+		name, detail := helpFor(language, line)
+		if got := fmt.Sprintf("%s %d", name, detail); got != want {
+			t.Errorf("%s: %s asks for %q, want %q", language, line, got, want)
+		}
+	}
+}
+
+func TestInColumns(t *testing.T) {
+	if got, want := inColumns([]string{"ccc", "a", "bb", "a"}, 10, false), "a    ccc\nbb\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got, want := inColumns([]string{"wide name", "a"}, 3, true), "a\nwide name\n… and more\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	var many []string
+	for i := range maxShown + 7 {
+		many = append(many, fmt.Sprint(i))
+	}
+	if got := inColumns(many, 80, false); !strings.HasSuffix(got, "\n… and 7 more\n") {
+		t.Errorf("got %q", got)
+	}
+}
