@@ -111,17 +111,42 @@ export class Kernels {
 
   /** Asks how code can go on. A conflict while the kernel runs a cell, as with the other questions. */
   async complete(name: string, at: CodePosition, options: CallOptions = {}): Promise<CodeCompletion> {
-    return fromWire(await this.#transport.call('POST', this.#path(name, 'complete'), { json: toWire(at), repeat: true }, options));
+    return fromWire(
+      await this.#transport.call(
+        'POST',
+        this.#path(name, 'complete'),
+        { json: body<'complete-code'>(toWire(at)), repeat: true },
+        options,
+      ),
+    );
   }
 
   /** Asks what the name at a position is; with a `detailLevel` of 1 the answer has more, as the source. */
-  async inspect(name: string, at: CodePosition & { detailLevel?: 0 | 1 }, options: CallOptions = {}): Promise<CodeInspection> {
-    return fromWire(await this.#transport.call('POST', this.#path(name, 'inspect'), { json: toWire(at), repeat: true }, options));
+  async inspect(
+    name: string,
+    at: CodePosition & { detailLevel?: 0 | 1 },
+    options: CallOptions = {},
+  ): Promise<CodeInspection> {
+    return fromWire(
+      await this.#transport.call(
+        'POST',
+        this.#path(name, 'inspect'),
+        { json: body<'inspect-code'>(toWire(at)), repeat: true },
+        options,
+      ),
+    );
   }
 
   /** Asks whether code can be run as it stands, or more lines belong to it. */
   async isComplete(name: string, code: string, options: CallOptions = {}): Promise<CodeCompleteness> {
-    return fromWire(await this.#transport.call('POST', this.#path(name, 'is-complete'), { json: { code }, repeat: true }, options));
+    return fromWire(
+      await this.#transport.call(
+        'POST',
+        this.#path(name, 'is-complete'),
+        { json: body<'check-code'>({ code }), repeat: true },
+        options,
+      ),
+    );
   }
 
   /** Interrupts the cell that runs; the state stays. */
