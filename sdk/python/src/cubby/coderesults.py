@@ -347,8 +347,8 @@ class CodeCompleteness(Short):
     """Whether code can be run as it stands.
 
     Attributes:
-        status: ``"complete"``, ``"incomplete"`` when more lines belong to it, ``"invalid"`` when no line can mend it, or
-            ``"unknown"`` when the kernel cannot say.
+        status: ``"complete"``, ``"incomplete"`` when more lines belong to it, ``"invalid"`` when no line can mend it,
+            or ``"unknown"`` when the kernel cannot say.
         indent: what the next line of incomplete code begins with.
     """
 

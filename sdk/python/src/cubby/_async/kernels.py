@@ -74,7 +74,8 @@ class AsyncKernel:
             cursor: where in the code, as an index; default its end.
         """
         body = compact(code=code, cursor_pos=cursor)
-        return decode(CodeCompletion, await self._transport.call("POST", self._path("complete"), json=body, repeat=True))
+        answer = await self._transport.call("POST", self._path("complete"), json=body, repeat=True)
+        return decode(CodeCompletion, answer)
 
     async def inspect(self, code: str, cursor: int | None = None, *, detail: int = 0) -> CodeInspection:
         """Ask what the name at the cursor is: its documentation, type and the like.
@@ -85,7 +86,8 @@ class AsyncKernel:
             detail: 1 instead of 0 for more, as the source.
         """
         body = compact(code=code, cursor_pos=cursor, detail_level=detail)
-        return decode(CodeInspection, await self._transport.call("POST", self._path("inspect"), json=body, repeat=True))
+        answer = await self._transport.call("POST", self._path("inspect"), json=body, repeat=True)
+        return decode(CodeInspection, answer)
 
     async def is_complete(self, code: str) -> CodeCompleteness:
         """Ask whether code can be run as it stands, or more lines belong to it."""

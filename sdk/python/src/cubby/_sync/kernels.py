@@ -75,7 +75,8 @@ class Kernel:
             cursor: where in the code, as an index; default its end.
         """
         body = compact(code=code, cursor_pos=cursor)
-        return decode(CodeCompletion, self._transport.call("POST", self._path("complete"), json=body, repeat=True))
+        answer = self._transport.call("POST", self._path("complete"), json=body, repeat=True)
+        return decode(CodeCompletion, answer)
 
     def inspect(self, code: str, cursor: int | None = None, *, detail: int = 0) -> CodeInspection:
         """Ask what the name at the cursor is: its documentation, type and the like.
@@ -86,7 +87,8 @@ class Kernel:
             detail: 1 instead of 0 for more, as the source.
         """
         body = compact(code=code, cursor_pos=cursor, detail_level=detail)
-        return decode(CodeInspection, self._transport.call("POST", self._path("inspect"), json=body, repeat=True))
+        answer = self._transport.call("POST", self._path("inspect"), json=body, repeat=True)
+        return decode(CodeInspection, answer)
 
     def is_complete(self, code: str) -> CodeCompleteness:
         """Ask whether code can be run as it stands, or more lines belong to it."""
