@@ -29,12 +29,23 @@ func archivedTrees(b sandbox.Sandbox) []string {
 // the archive cannot be made the sandbox stays, stopped, with all its files,
 // and the error says why. Unsupported when the daemon has no such storage.
 //
-// It takes as long as the files take to travel, goes on without the caller,
-// and ends with the service.
+// It takes as long as the files take to travel. Until its turn comes nothing is
+// changed, and it ends with its caller; from then on it goes on without the
+// caller, and ends with the service.
 func (s *Service) DestroyArchived(ctx context.Context, id string) (archive.Manifest, error) {
 	if s.cfg.Archives == nil {
 		return archive.Manifest{}, noArchives()
 	}
+	b, err := s.find(ctx, id)
+	if err != nil {
+		return archive.Manifest{}, err
+	}
+	// Before the lock: nobody waits for a sandbox that waits for its turn.
+	done, err := s.turnToStore(ctx, b.Tenant)
+	if err != nil {
+		return archive.Manifest{}, err
+	}
+	defer done()
 	b, unlock, err := s.change(ctx, id)
 	if err != nil {
 		return archive.Manifest{}, err
@@ -62,16 +73,11 @@ func (s *Service) DestroyArchived(ctx context.Context, id string) (archive.Manif
 }
 
 // archive puts the files of a stopped sandbox, whose lock is held, into the
-// storage.
+// storage. Its caller has the turn.
 func (s *Service) archive(ctx context.Context, b sandbox.Sandbox) (archive.Manifest, error) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(s.life.context(), cancel)()
-	done, err := s.archiving.storing.Take(ctx, b.Tenant)
-	if err != nil {
-		return archive.Manifest{}, errShuttingDown()
-	}
-	defer done()
 	tree, err := s.tree(ctx, b)
 	if err != nil {
 		return archive.Manifest{}, err
@@ -84,6 +90,18 @@ func (s *Service) archive(ctx context.Context, b sandbox.Sandbox) (archive.Manif
 		return m, errors.Join(errShuttingDown(), err)
 	}
 	return m, err
+}
+
+// turnToStore waits for one of the tenant's turns to exchange files with the
+// archive storage. Whoever waits holds nothing that others wait for.
+func (s *Service) turnToStore(ctx context.Context, tenant string) (done func(), err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(s.life.context(), cancel)()
+	if done, err = s.archiving.storing.Take(ctx, tenant); err != nil && s.life.context().Err() != nil {
+		err = errShuttingDown()
+	}
+	return done, err
 }
 
 // ArchiveByName describes an archive of a tenant, "" being the caller's own if
@@ -110,13 +128,8 @@ func (s *Service) RemoveArchive(ctx context.Context, tenant, name string) error 
 	return s.cfg.Archives.Remove(ctx, cmp.Or(tenant, auth.From(ctx).Tenant), name)
 }
 
-// restore puts the files of an archive on a new disk.
+// restore puts the files of an archive on a new disk. Its caller has the turn.
 func (s *Service) restore(ctx context.Context, b sandbox.Sandbox, m archive.Manifest) error {
-	done, err := s.archiving.storing.Take(ctx, b.Tenant)
-	if err != nil {
-		return err
-	}
-	defer done()
 	tree, err := s.tree(ctx, b)
 	if err != nil {
 		return err
@@ -126,7 +139,7 @@ func (s *Service) restore(ctx context.Context, b sandbox.Sandbox, m archive.Mani
 		if err != nil {
 			return err
 		}
-		err = tree.Extract(ctx, p.Path, r, b.Spec.User)
+		err = tree.Restore(ctx, p.Path, r, b.Spec.User)
 		// Whether the archive is whole comes first: an archive that was tampered
 		// with breaks in other ways too.
 		if wrong := r.Finish(); wrong != nil {

@@ -112,17 +112,21 @@ func TestArchivesOfATenantTakeTurns(t *testing.T) {
 			}
 		})
 	}
-	for _, id := range ids {
-		w.until("it is stopped", func() bool {
-			b, err := w.Sandbox(w.ctx, id)
-			return err == nil && b.State == sandbox.Stopped
-		})
-	}
 	w.until("some are on their way", func() bool {
 		mu.Lock()
 		defer mu.Unlock()
 		return len(under) >= 2
 	})
+	var waiting []string
+	for _, id := range ids {
+		if b, err := w.Sandbox(w.ctx, id); err == nil && b.State == sandbox.Running {
+			waiting = append(waiting, id)
+		}
+	}
+	if len(waiting) != 4 {
+		t.Fatalf("%q run, want four that wait for their turn", waiting)
+	}
+	w.sh(waiting[0], "true") // nobody waits for what waits
 	opened()
 	all.Wait()
 	if most > 2 {

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/archive"
@@ -186,6 +187,7 @@ type making struct {
 	diskBytes int64             // that the caller asked for; 0: a default
 	from      *archive.Manifest // the files to begin with; nil: none
 	claim     *store.Claim      // nil: none
+	restored  func()            // ends the turn that from has
 	progress  func(sandbox.Output)
 	booted    func() // ends the boot for those who wait for their turn
 }
@@ -199,6 +201,12 @@ func (s *Service) createFrom(ctx context.Context, b sandbox.Sandbox, r CreateReq
 			return b, err
 		}
 		m.from = &from
+		done, err := s.turnToStore(ctx, b.Tenant)
+		if err != nil {
+			return b, err
+		}
+		m.restored = sync.OnceFunc(done)
+		defer m.restored()
 	}
 	return s.create(ctx, b, m)
 }
@@ -304,6 +312,7 @@ func (s *Service) build(ctx context.Context, b *sandbox.Sandbox, img image.Image
 		if err := s.restore(ctx, *b, *m.from); err != nil {
 			return *b, err
 		}
+		m.restored()
 	}
 	handle, err := s.cfg.Driver.Create(ctx, s.driverSpec(*b, img, disk, common))
 	if err != nil {

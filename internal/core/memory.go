@@ -66,7 +66,7 @@ func (s *Service) chargeOutput(ctx context.Context, x sandbox.Exec, caps OutputC
 // piece of the log with what has been charged, and returns what is then.
 func (s *Service) chargeCell(ctx context.Context, o *cellOutput, piece sandbox.Output, charged int64) (int64, error) {
 	more := o.held() + int64(len(piece.Data)) - charged
-	if s.cfg.Memory == nil || more <= heldAnyway {
+	if s.cfg.Memory == nil || o.brief || more <= heldAnyway {
 		return charged, nil
 	}
 	more += cellStep

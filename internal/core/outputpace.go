@@ -40,7 +40,7 @@ func (s *Service) followOutput(ctx context.Context) (*outputFollower, error) {
 // pause waits after an entry.
 func (f *outputFollower) pause(ctx context.Context, e journal.Entry) {
 	n := f.s.outputs.Held(f.tenant)
-	if n > unpacedFollowers && e.Exit == nil && len(e.Output.Data) < smallPiece {
+	if n > unpacedFollowers && e.Exit == nil && !e.More && len(e.Output.Data) < smallPiece {
 		sleep(ctx, time.Duration(n)*followerPace)
 	}
 }

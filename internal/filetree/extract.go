@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"os"
 	"path"
 	"strings"
@@ -30,10 +31,16 @@ const maxEntries = 1_000_000
 // [maxEntries] are errs.TooLarge. Symbolic links are stored whatever they say:
 // nothing follows them here. What was unpacked before an error stays.
 func (t *Tree) Extract(ctx context.Context, name string, r io.Reader, user string) error {
-	return classify(name, t.extract(ctx, name, r, user))
+	return classify(name, t.extract(ctx, name, r, user, maxEntries))
 }
 
-func (t *Tree) extract(ctx context.Context, name string, r io.Reader, user string) error {
+// Restore is [Tree.Extract] of what [Tree.Archive] made, however many entries
+// that has.
+func (t *Tree) Restore(ctx context.Context, name string, r io.Reader, user string) error {
+	return classify(name, t.extract(ctx, name, r, user, math.MaxInt))
+}
+
+func (t *Tree) extract(ctx context.Context, name string, r io.Reader, user string, most int) error {
 	name, err := Clean(name)
 	if err != nil {
 		return err
@@ -69,8 +76,8 @@ func (t *Tree) extract(ctx context.Context, name string, r io.Reader, user strin
 		if err != nil {
 			return notTar(err)
 		}
-		if entries == maxEntries {
-			return errs.E(errs.TooLarge, "the archive has more than %d entries", maxEntries).Hint("unpack it in parts")
+		if entries == most {
+			return errs.E(errs.TooLarge, "the archive has more than %d entries", most).Hint("unpack it in parts")
 		}
 		if err := t.guard(); err != nil {
 			return err

@@ -19,6 +19,7 @@ import (
 type Entry struct {
 	Output sandbox.Output // when Exit is nil; its Data belongs to the receiver
 	Exit   *sandbox.Exit
+	More   bool // more of the log was there when this was read
 }
 
 // readChunk is how much a reader takes at a time: one large record, or many
@@ -260,6 +261,7 @@ func (r *reader) run(ctx context.Context, yield func(Entry, error) bool) error {
 				e.Output.Offset, e.Output.Data = r.after, e.Output.Data[skip:]
 			}
 			r.after = end
+			e.More = r.position < r.limit
 		}
 		if !yield(e, nil) {
 			r.stopped = true
