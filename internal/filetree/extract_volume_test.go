@@ -55,4 +55,9 @@ func TestEndlessEntriesOfAnArchive(t *testing.T) {
 	if !errors.Is(err, errs.TooLarge) || errs.Public(err).Hint == "" {
 		t.Errorf("endless entries: %v after %d bytes, want too large and a hint", err, entries.read)
 	}
+	// What a daemon archived comes back, however many files it has.
+	const beyond = (1_000_000 + 1) * 512
+	if err := tree.Restore(t.Context(), "/workspace", io.LimitReader(entries, beyond), ""); err != nil {
+		t.Errorf("Restore of more entries: %v", err)
+	}
 }
