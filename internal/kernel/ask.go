@@ -46,8 +46,11 @@ type Matches struct {
 func (m *Matches) UnmarshalJSON(text []byte) error {
 	*m = Matches{}
 	d := json.NewDecoder(bytes.NewReader(text))
-	if t, err := d.Token(); err != nil || t != json.Delim('[') {
-		return err // null is no matches
+	switch t, err := d.Token(); {
+	case err != nil || t == nil: // null is no matches
+		return err
+	case t != json.Delim('['):
+		return ErrNonsense
 	}
 	for d.More() {
 		var match string

@@ -57,7 +57,6 @@ func TestCompletion(t *testing.T) {
 		// What would have effects, and where there are no names.
 		{"table.evil.|", "", 11},
 		{"proxy.|", "", 6},
-		{"slow().|", "", 7},
 		{"nothing.|", "", 8},
 		{"1.|", "", 2},
 		{"x = 'tab|", "", 8},
@@ -84,6 +83,9 @@ func TestCompletion(t *testing.T) {
 	}
 	if s := execute(t, c, "typeof hit"); s.Result != "undefined" {
 		t.Errorf("the questions had effects: hit is %s", s.Result)
+	}
+	if got, err := c.Complete(t.Context(), "slow().", 7); err == nil {
+		t.Errorf("what has no end is %+v", got)
 	}
 	if _, err := c.Complete(t.Context(), "add", 0); err != nil {
 		t.Errorf("at the beginning: %v", err)
