@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -251,6 +252,10 @@ type supervisor struct {
 	spent bool        // it gets no further job
 }
 
+// errNoSupervisor is the end of a supervisor before it had its order. What a
+// command itself is refused with is a [syscall.Errno].
+var errNoSupervisor = errors.New("the supervisor is gone")
+
 // run starts one command and returns when it was started or refused.
 func (v *supervisor) run(c command, files []int, tty, oneUser bool) (*supervised, error) {
 	body, err := json.Marshal(order{
@@ -275,7 +280,7 @@ func (v *supervisor) run(c command, files []int, tty, oneUser bool) (*supervised
 	v.mu.Unlock()
 	if err := v.send(body, files); err != nil {
 		_ = v.conn.Close()
-		return nil, err
+		return nil, fmt.Errorf("%w: %v", errNoSupervisor, err) //nolint:errorlint // its number is not the command's
 	}
 	v.wake()
 	if err := <-t.begun; err != nil {
