@@ -26,6 +26,11 @@ func TestCodeGoesOnOverARestartOfTheDaemon(t *testing.T) {
 	}
 	w.says("a", running.Seq, "ready")
 	w.restart()
+	// That a cell began may not be written down before the agent says it again.
+	w.until("the running one is known to run", func() bool {
+		x, err := w.ExecByID(w.ctx, "a", running.Seq)
+		return err != nil || x.Status != sandbox.ExecPending
+	})
 	if k, err := w.Kernel(w.ctx, "a", "python"); err != nil || k.Status != sandbox.KernelBusy || k.Waiting != 5 {
 		t.Errorf("the kernel is %+v, %v", k, err)
 	}
