@@ -1,4 +1,4 @@
-//go:build root
+//go:build root && !race
 
 package core_test
 
