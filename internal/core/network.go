@@ -181,8 +181,11 @@ func (r *run) list(p event.Payload, otherwise event.Unlisted) {
 	})
 }
 
-// tellUnlisted says in the history what has no event of its own.
+// tellUnlisted says in the history what has no event of its own. When it returns
+// all of that is written, whoever began to.
 func (r *run) tellUnlisted() {
+	r.tells.Lock()
+	defer r.tells.Unlock()
 	r.mu.Lock()
 	u := r.unlisted
 	r.unlisted, r.telling = event.Unlisted{}, false

@@ -55,6 +55,8 @@ type run struct {
 	death   driver.Death   // set before dead is closed
 	// sessions orders those who put commands into queues, by queue.
 	sessions keyedLocks
+	// tells is held while unlisted is told of, before mu.
+	tells sync.Mutex
 
 	mu        sync.Mutex
 	net       *network            // of the streams that come next; guarded by mu
