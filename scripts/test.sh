@@ -115,7 +115,7 @@ run)
   program_tests -p 2 "$@" &
   beside=$!
   failed=0
-  in_memory raced_tests -p 3 "$@" || failed=1
+  in_memory raced_tests -p 2 "$@" || failed=1
   in_memory volume_tests "$@" || failed=1
   in_memory script_tests "$@" || failed=1
   wait "$beside" || failed=1

@@ -19,7 +19,7 @@ func sandboxes(t *testing.T, test func(t *testing.T, c *client.Client, id string
 	c := client.New(harness.Start(t, harness.Options{}).URL)
 	for _, isolation := range []string{"gvisor", "container"} {
 		t.Run(isolation, func(t *testing.T) {
-			b, err := c.Create(t.Context(), client.CreateOptions{Isolation: isolation, Limits: &client.Limits{PIDs: 128, CPUs: 0.5, MemoryBytes: 2 << 30}})
+			b, err := c.Create(t.Context(), client.CreateOptions{Isolation: isolation, Limits: &client.Limits{PIDs: 128, CPUs: 0.5}})
 			if err != nil {
 				t.Fatal(err)
 			}
