@@ -21,7 +21,7 @@ var cellStorms = []struct{ name, language, code string }{
 // A fork storm that a cell had begun went on after the cell's time limit: only
 // commands were ended by the host.
 func TestForkStormOfACellEndsWithIt(t *testing.T) {
-	sandboxes(t, func(t *testing.T, c *client.Client, id string) {
+	sandboxesOf(t, 128, func(t *testing.T, c *client.Client, id string) {
 		for _, s := range cellStorms {
 			if s.name == "interpreter" && strings.HasSuffix(t.Name(), "/gvisor") {
 				continue

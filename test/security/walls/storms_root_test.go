@@ -16,10 +16,15 @@ import (
 // sandboxes runs a test in a sandbox of each isolation, under one daemon.
 func sandboxes(t *testing.T, test func(t *testing.T, c *client.Client, id string)) {
 	t.Helper()
+	sandboxesOf(t, 256, test)
+}
+
+func sandboxesOf(t *testing.T, pids int64, test func(t *testing.T, c *client.Client, id string)) {
+	t.Helper()
 	c := client.New(harness.Start(t, harness.Options{}).URL)
 	for _, isolation := range []string{"gvisor", "container"} {
 		t.Run(isolation, func(t *testing.T) {
-			b, err := c.Create(t.Context(), client.CreateOptions{Isolation: isolation, Limits: &client.Limits{PIDs: 128, CPUs: 0.5}})
+			b, err := c.Create(t.Context(), client.CreateOptions{Isolation: isolation, Limits: &client.Limits{PIDs: pids, CPUs: 0.5}})
 			if err != nil {
 				t.Fatal(err)
 			}
