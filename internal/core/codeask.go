@@ -49,8 +49,7 @@ func (s *Service) CompleteCode(ctx context.Context, id, name string, at CodePosi
 }
 
 // InspectCode returns what the kernel knows about the name at a position, with
-// detail 1 instead of 0 more of it. Its texts have no
-// colours.
+// detail 1 instead of 0 more of it. Its texts have no colours.
 func (s *Service) InspectCode(ctx context.Context, id, name string, at CodePosition, detail int) (kernel.Inspection, error) {
 	if detail != 0 && detail != 1 {
 		return kernel.Inspection{}, errs.E(errs.Invalid, "detail_level: %d is neither 0 nor 1", detail)

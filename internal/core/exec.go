@@ -136,15 +136,6 @@ func startOf(x sandbox.ExecSpec) *guest.Start {
 	return start
 }
 
-// findExecs finds a sandbox whose execs have been taken over from an earlier
-// daemon.
-func (s *Service) findExecs(ctx context.Context, id string) (sandbox.Sandbox, error) {
-	if err := s.life.wait(ctx); err != nil {
-		return sandbox.Sandbox{}, err
-	}
-	return s.find(ctx, id)
-}
-
 // findRunning returns a sandbox and its run. WrongState says what to do.
 func (s *Service) findRunning(ctx context.Context, id string) (sandbox.Sandbox, *run, error) {
 	b, err := s.find(ctx, id)

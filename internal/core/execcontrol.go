@@ -43,7 +43,7 @@ func (s *Service) toSignal(ctx context.Context, id string, seq int64) (*liveExec
 
 // reach returns an exec that the agent has, or is about to get.
 func (s *Service) reach(ctx context.Context, id string, seq int64) (*liveExec, error) {
-	b, err := s.findExecs(ctx, id)
+	b, err := s.find(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +108,7 @@ func gone(err error) error {
 // signalLeft signals what a finished exec left running. WrongState when there is
 // nothing.
 func (s *Service) signalLeft(ctx context.Context, id string, seq int64, sig syscall.Signal) error {
-	b, err := s.findExecs(ctx, id)
+	b, err := s.find(ctx, id)
 	if err != nil {
 		return err
 	}

@@ -243,9 +243,6 @@ func (s *Service) RemoveFile(ctx context.Context, id, name string, recursive boo
 
 // CheckWatch is the error that [Service.Watch] would begin with.
 func (s *Service) CheckWatch(ctx context.Context, id, name string) error {
-	if err := s.life.wait(ctx); err != nil {
-		return err
-	}
 	if _, _, err := s.findRunning(ctx, id); err != nil {
 		return err
 	}
@@ -259,10 +256,6 @@ func (s *Service) Watch(ctx context.Context, id, name string, recursive bool) it
 	return func(yield func(sandbox.FileChange, error) bool) {
 		name, err := resolvePath(name)
 		if err != nil {
-			yield(sandbox.FileChange{}, err)
-			return
-		}
-		if err := s.life.wait(ctx); err != nil {
 			yield(sandbox.FileChange{}, err)
 			return
 		}
@@ -284,9 +277,6 @@ func (s *Service) Watch(ctx context.Context, id, name string, recursive bool) it
 // sandbox in use until it is closed.
 func (s *Service) DialPort(ctx context.Context, id string, port int) (net.Conn, error) {
 	if err := sandbox.ValidatePort(port); err != nil {
-		return nil, err
-	}
-	if err := s.life.wait(ctx); err != nil {
 		return nil, err
 	}
 	_, r, err := s.findRunning(ctx, id)

@@ -57,9 +57,6 @@ func (s *Service) useKernels(ctx context.Context, id string) (b sandbox.Sandbox,
 // Kernels lists the kernels of a sandbox by name, and those that its image
 // brings. It is no activity.
 func (s *Service) Kernels(ctx context.Context, id string) ([]sandbox.Kernel, []sandbox.KernelKind, error) {
-	if err := s.life.wait(ctx); err != nil {
-		return nil, nil, err
-	}
 	_, r, err := s.findRunning(ctx, id)
 	if err != nil {
 		return nil, nil, err
@@ -83,9 +80,6 @@ func (r *run) withQueue(k sandbox.Kernel) sandbox.Kernel {
 
 // Kernel returns a kernel. It is no activity.
 func (s *Service) Kernel(ctx context.Context, id, name string) (sandbox.Kernel, error) {
-	if err := s.life.wait(ctx); err != nil {
-		return sandbox.Kernel{}, err
-	}
 	_, r, err := s.findRunning(ctx, id)
 	if err != nil {
 		return sandbox.Kernel{}, err

@@ -360,7 +360,7 @@ func (s *Service) loadQueued(ctx context.Context, box sandbox.UID, item *queued)
 
 // cancelQueued ends an exec that waits. It reports false when that does not.
 func (s *Service) cancelQueued(ctx context.Context, id string, seq int64) (bool, error) {
-	b, err := s.findExecs(ctx, id)
+	b, err := s.find(ctx, id)
 	if err != nil {
 		return false, err
 	}

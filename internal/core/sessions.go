@@ -79,9 +79,6 @@ func (s *Service) Sessions(ctx context.Context, id string) ([]Session, error) {
 
 // look is files without the use of the sandbox that it is.
 func (s *Service) look(ctx context.Context, id string) (*access, error) {
-	if err := s.life.wait(ctx); err != nil {
-		return nil, err
-	}
 	b, err := s.find(ctx, id)
 	if err != nil {
 		return nil, err

@@ -190,7 +190,7 @@ func (r *run) terminals() []*liveExec {
 
 // Terminals lists the open terminals of a sandbox by name.
 func (s *Service) Terminals(ctx context.Context, id string) ([]Terminal, error) {
-	b, err := s.findExecs(ctx, id)
+	b, err := s.find(ctx, id)
 	if err != nil {
 		return nil, err
 	}
