@@ -74,7 +74,9 @@ export class Transport {
     this.resumeMs = options.resumeMs ?? 60_000;
     this.#requestTimeoutMs = options.requestTimeoutMs ?? 600_000;
     this.#retries = options.retries ?? 2;
-    this.#fetch = options.fetch ?? fetch;
+    // Browsers and edge runtimes refuse to run their fetch as a method of another object.
+    const call = options.fetch ?? fetch;
+    this.#fetch = (input, init) => call(input, init);
   }
 
   /** Sends a request and returns its JSON answer; undefined when it has none. */

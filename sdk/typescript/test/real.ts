@@ -12,11 +12,13 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import type { TestProject } from 'vitest/node';
 import { Client, NotFoundError } from '../src/index.js';
+import { Pages } from './pages.js';
 import { elsewhere, PackageIndex } from './wheel.js';
 
 declare module 'vitest' {
   export interface ProvidedContext {
-    daemon: { url: string; token: string; program: string; images: string };
+    /** Pages is the port of a web server whose pages may call the daemon. */
+    daemon: { url: string; token: string; program: string; images: string; pages: number };
   }
 }
 
@@ -35,8 +37,10 @@ export class Daemon {
   #child: ChildProcess | undefined;
   #listen = '127.0.0.1:0';
   readonly #index: string;
+  readonly #origin: string;
 
-  constructor(index: string) {
+  /** Index is where packages come from, origin whose web pages may call the daemon. */
+  constructor(index: string, origin = '') {
     if (!existsSync(this.program) || !existsSync(join(this.images, 'names.json'))) {
       throw new Error(
         `run make build image, or set CUBBY_TEST_BIN (${this.program}) and CUBBY_TEST_IMAGE_DIR (${this.images})`,
@@ -44,6 +48,7 @@ export class Daemon {
     }
     this.data = mkdtempSync('/var/tmp/cubby-sdk-ts-');
     this.#index = index;
+    this.#origin = origin;
   }
 
   get log(): string {
@@ -63,6 +68,7 @@ export class Daemon {
           CUBBY_TOKENS: `sdk:${token}`,
           CUBBY_EGRESS_ALLOW: `127.0.0.1,${elsewhere},localhost`,
           CUBBY_PIP_INDEX_URL: this.#index,
+          CUBBY_CORS_ORIGINS: this.#origin,
         },
       },
     );
@@ -120,12 +126,14 @@ export class Daemon {
 /** Runs a daemon that all tests share. */
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
   const index = await PackageIndex.start();
-  const daemon = new Daemon(index.url);
+  const pages = await Pages.start();
+  const daemon = new Daemon(index.url, `http://127.0.0.1:${pages.port}`);
   await daemon.start();
   const { url, program, images } = daemon;
-  project.provide('daemon', { url, token, program, images });
+  project.provide('daemon', { url, token, program, images, pages: pages.port });
   return async () => {
     await daemon.clean();
     await index.close();
+    await pages.close();
   };
 }
