@@ -11,8 +11,9 @@ type EgressConnection struct {
 	Host string `json:"host"` // in the form that the rules compare
 	Port int    `json:"port"`
 	Rule string `json:"rule"` // what allowed it: "allowlist", "open" or "operator"
-	// Protocol is how the sandbox asked for it: "connect", "socks", or "http"
-	// for one request with an absolute URL.
+	// Protocol is how the sandbox asked for it: "connect", "socks", "http" for
+	// one request with an absolute URL, or "transparent" for a program that
+	// connected by itself, without the proxy.
 	Protocol string `json:"protocol"`
 	// Bytes by now, as seen from the sandbox.
 	BytesSent     int64 `json:"bytes_sent"`

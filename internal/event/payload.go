@@ -181,12 +181,15 @@ type Allowed struct {
 	End           string `json:"end,omitempty"`
 }
 
-// Denied: the egress proxy refused a connection.
+// Denied: the egress proxy refused a connection, or a name was not resolved.
+// Protocol is one of egress, or "dns" for a name; it is absent where it is not
+// known.
 type Denied struct {
-	Host    string `json:"host"`
-	Port    int    `json:"port"`
-	Rule    string `json:"rule"`
-	Message string `json:"message"`
+	Host     string `json:"host"`
+	Port     int    `json:"port"`
+	Rule     string `json:"rule"`
+	Protocol string `json:"protocol,omitempty"`
+	Message  string `json:"message"`
 }
 
 // Unlisted: what the egress proxy decided beside the events above and below,

@@ -25,7 +25,7 @@ type EgressConnection struct {
 	Host          string `json:"host" doc:"In the form that the rules compare."`
 	Port          int    `json:"port"`
 	Rule          string `json:"rule" enum:"allowlist,open,operator" doc:"What allowed it."`
-	Protocol      string `json:"protocol" enum:"connect,socks,http" doc:"How the sandbox asked for it; http is one request with an absolute URL."`
+	Protocol      string `json:"protocol" enum:"connect,socks,http,transparent" doc:"How the sandbox asked for it: http is one request with an absolute URL, transparent a program that connected by itself, without the proxy."`
 	BytesSent     int64  `json:"bytes_sent" doc:"By now, as seen from the sandbox."`
 	BytesReceived int64  `json:"bytes_received"`
 	AgeMS         int64  `json:"age_ms" doc:"Milliseconds since it was asked for."`

@@ -60,7 +60,7 @@ export interface EgressConnection {
   port: number;
   /** What allowed it. */
   rule: Wire['EgressConnection']['rule'];
-  /** How it was asked for; `http` is one request. */
+  /** How it was asked for: `http` is one request, `transparent` a program that connected without the proxy. */
   protocol: Wire['EgressConnection']['protocol'];
   bytesSent: number;
   bytesReceived: number;

@@ -1935,10 +1935,10 @@ export interface components {
             /** Format: int64 */
             port: number;
             /**
-             * @description How the sandbox asked for it; http is one request with an absolute URL.
+             * @description How the sandbox asked for it: http is one request with an absolute URL, transparent a program that connected by itself, without the proxy.
              * @enum {string}
              */
-            protocol: "connect" | "socks" | "http";
+            protocol: "connect" | "socks" | "http" | "transparent";
             /**
              * @description What allowed it.
              * @enum {string}

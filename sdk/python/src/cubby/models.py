@@ -154,14 +154,15 @@ class EgressDecision(Short):
 class EgressConnection(Short):
     """A connection of a sandbox to a host outside.
 
-    ``rule`` is what allowed it; ``protocol`` is how it was asked for: ``connect``, ``socks``, or ``http`` for one
-    request. Bytes are as the sandbox sees them; ``age_ms`` counts from when it was asked for.
+    ``rule`` is what allowed it; ``protocol`` is how it was asked for: ``connect``, ``socks``, ``http`` for one request,
+    or ``transparent`` for a program that connected by itself, without the proxy. Bytes are as the sandbox sees them;
+    ``age_ms`` counts from when it was asked for.
     """
 
     host: str
     port: int
     rule: Literal["allowlist", "open", "operator", ""] = ""
-    protocol: Literal["connect", "socks", "http", ""] = ""
+    protocol: Literal["connect", "socks", "http", "transparent", ""] = ""
     bytes_sent: int = 0
     bytes_received: int = 0
     age_ms: int = 0
