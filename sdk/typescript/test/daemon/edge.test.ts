@@ -56,7 +56,7 @@ const config :Workerd.Config = (
   services = [
     (name = "worker", worker = (
       modules = [(name = "worker.mjs", esModule = embed ${JSON.stringify(code)})],
-      compatibilityDate = "2026-11-01",
+      compatibilityDate = "2026-10-01",
       bindings = [(name = "CUBBY_URL", text = ${JSON.stringify(url)}), (name = "CUBBY_TOKEN", text = ${JSON.stringify(token)})],
       globalOutbound = "host",
     )),
