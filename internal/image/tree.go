@@ -11,11 +11,13 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
-	"syscall"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
 )
 
 // entry is one file of an unpacked tree.
@@ -41,37 +43,66 @@ func readTree(ctx context.Context, root string) ([]entry, error) {
 	return tree, err
 }
 
-// walkTree is readTree without the list.
+// walkTree is readTree without the list. A name is looked up in its directory,
+// which is open, and never by its whole path: this runs over tens of thousands
+// of files when a daemon starts.
 func walkTree(ctx context.Context, root string, each func(entry)) error {
-	seen := 0
-	return filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if seen%4096 == 0 && ctx.Err() != nil {
-			return ctx.Err()
-		}
-		seen++
-		info, err := d.Info()
-		if err != nil {
-			return err
-		}
-		rel, err := filepath.Rel(root, p)
-		if err != nil {
-			return err
-		}
-		each(newEntry(rel, info))
-		return nil
-	})
+	dir, err := os.Open(root)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(int(dir.Fd()), &st); err != nil {
+		return &fs.PathError{Op: "stat", Path: root, Err: err}
+	}
+	each(newEntry(".", &st))
+	return walkBelow(ctx, dir, "", each)
 }
 
-func newEntry(rel string, info fs.FileInfo) entry {
-	st := info.Sys().(*syscall.Stat_t) //nolint:forcetypeassert // Lstat on Linux
+// walkBelow walks over what is in a directory whose path begins with prefix.
+func walkBelow(ctx context.Context, dir *os.File, prefix string, each func(entry)) error {
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	slices.Sort(names)
+	fd := int(dir.Fd())
+	for _, name := range names {
+		var st unix.Stat_t
+		if err := unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+			return &fs.PathError{Op: "stat", Path: filepath.Join(dir.Name(), name), Err: err}
+		}
+		each(newEntry(prefix+name, &st))
+		if st.Mode&unix.S_IFMT != unix.S_IFDIR {
+			continue
+		}
+		if err := walkInto(ctx, fd, filepath.Join(dir.Name(), name), name, prefix+name+"/", each); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func walkInto(ctx context.Context, parent int, path, name, prefix string, each func(entry)) error {
+	fd, err := unix.Openat(parent, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return &fs.PathError{Op: "open", Path: path, Err: err}
+	}
+	dir := os.NewFile(uintptr(fd), path)
+	defer dir.Close()
+	return walkBelow(ctx, dir, prefix, each)
+}
+
+func newEntry(rel string, st *unix.Stat_t) entry {
 	e := entry{
 		path: rel, mode: st.Mode, uid: st.Uid, gid: st.Gid, mtime: st.Mtim.Nano(),
 		blocks: st.Blocks, inode: st.Ino, links: uint64(st.Nlink), //nolint:unconvert // 32 bits on arm64
 	}
-	if st.Mode&syscall.S_IFMT == syscall.S_IFREG || st.Mode&syscall.S_IFMT == syscall.S_IFLNK {
+	if st.Mode&unix.S_IFMT == unix.S_IFREG || st.Mode&unix.S_IFMT == unix.S_IFLNK {
 		e.size = st.Size
 	}
 	return e
@@ -92,10 +123,10 @@ func sumContents(ctx context.Context, root string, tree []entry, p Progress) err
 				}
 				e := &tree[i]
 				var err error
-				switch e.mode & syscall.S_IFMT {
-				case syscall.S_IFREG:
+				switch e.mode & unix.S_IFMT {
+				case unix.S_IFREG:
 					e.sum, err = sumFile(h, filepath.Join(root, e.path), buf)
-				case syscall.S_IFLNK:
+				case unix.S_IFLNK:
 					var to string
 					to, err = os.Readlink(filepath.Join(root, e.path))
 					e.sum = []byte(to)
@@ -147,23 +178,50 @@ func digest(tree []entry, env []string) string {
 // stamp is a cheap digest over what lstat tells, times included: it changes
 // when anybody touches the tree, and costs no reading of files.
 func stamp(tree []entry) string {
-	h := sha256.New()
+	h := newStamper()
 	for _, e := range tree {
-		e.stamp(h)
+		h.add(e)
 	}
-	return hex.EncodeToString(h.Sum(nil))
+	return h.sum()
 }
 
-func (e entry) stamp(h hash.Hash) {
-	fmt.Fprintf(h, "%q %o %d %d %d %d\n", e.path, e.mode, e.uid, e.gid, e.size, e.mtime)
+// stamper digests the lines of files, many at a time.
+type stamper struct {
+	h    hash.Hash
+	text []byte
+}
+
+func newStamper() *stamper { return &stamper{h: sha256.New(), text: make([]byte, 0, 36<<10)} }
+
+func (s *stamper) add(e entry) {
+	if s.text = e.appendStamp(s.text); len(s.text) > 32<<10 {
+		_, _ = s.h.Write(s.text) // never fails
+		s.text = s.text[:0]
+	}
+}
+
+func (s *stamper) sum() string {
+	_, _ = s.h.Write(s.text) // as above
+	return hex.EncodeToString(s.h.Sum(nil))
+}
+
+// appendStamp appends the line of one file.
+func (e entry) appendStamp(b []byte) []byte {
+	b = strconv.AppendQuote(b, e.path)
+	b = strconv.AppendUint(append(b, ' '), uint64(e.mode), 8)
+	b = strconv.AppendUint(append(b, ' '), uint64(e.uid), 10)
+	b = strconv.AppendUint(append(b, ' '), uint64(e.gid), 10)
+	b = strconv.AppendInt(append(b, ' '), e.size, 10)
+	b = strconv.AppendInt(append(b, ' '), e.mtime, 10)
+	return append(b, '\n')
 }
 
 // stampTree is the stamp of the tree below root. It keeps none of it: there are
 // tens of thousands of files.
 func stampTree(ctx context.Context, root string) (string, error) {
-	h := sha256.New()
-	err := walkTree(ctx, root, func(e entry) { e.stamp(h) })
-	return hex.EncodeToString(h.Sum(nil)), err
+	h := newStamper()
+	err := walkTree(ctx, root, h.add)
+	return h.sum(), err
 }
 
 // topDepth is how deep the part of the tree is that is looked at on every use.
@@ -173,7 +231,7 @@ const topDepth = 2
 func top(tree []entry) []entry {
 	var out []entry
 	for _, e := range tree {
-		if e.mode&syscall.S_IFMT == syscall.S_IFDIR && depth(e.path) <= topDepth {
+		if e.mode&unix.S_IFMT == unix.S_IFDIR && depth(e.path) <= topDepth {
 			out = append(out, e)
 		}
 	}
@@ -192,11 +250,11 @@ func depth(rel string) int {
 func readTop(root string, dirs []string) ([]entry, error) {
 	out := make([]entry, 0, len(dirs))
 	for _, rel := range dirs {
-		info, err := os.Lstat(filepath.Join(root, rel))
-		if err != nil {
-			return nil, err
+		var st unix.Stat_t
+		if err := unix.Lstat(filepath.Join(root, rel), &st); err != nil {
+			return nil, &fs.PathError{Op: "lstat", Path: rel, Err: err}
 		}
-		out = append(out, newEntry(rel, info))
+		out = append(out, newEntry(rel, &st))
 	}
 	return out, nil
 }
@@ -206,7 +264,7 @@ func diskUse(tree []entry) int64 {
 	var n int64
 	seen := map[uint64]bool{}
 	for _, e := range tree {
-		if e.links > 1 && e.mode&syscall.S_IFMT != syscall.S_IFDIR {
+		if e.links > 1 && e.mode&unix.S_IFMT != unix.S_IFDIR {
 			if seen[e.inode] {
 				continue
 			}
