@@ -41,7 +41,7 @@ func (d *Door) completeDocument() {
 		}
 	}
 	nullablePointers(doc.Components.Schemas)
-	dropUnusedSchemas(doc)
+	dropErrorsOfHuma(doc)
 }
 
 // declareRefusals lists the 4xx answers that an operation can give. The shapes

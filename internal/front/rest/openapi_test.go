@@ -46,8 +46,8 @@ func TestOpenAPI(t *testing.T) {
 	}
 }
 
-// TestOpenAPIIsComplete: every operation has an id, a summary, a tag, a
-// success and an error, and every reference leads somewhere.
+// TestOpenAPIIsComplete: every operation has an id, a summary, a tag, a success
+// and an error, every reference leads somewhere, and every schema has one.
 func TestOpenAPIIsComplete(t *testing.T) {
 	type operation struct {
 		OperationID string                     `json:"operationId"`
@@ -121,6 +121,11 @@ func TestOpenAPIIsComplete(t *testing.T) {
 	for _, foreign := range []string{"ErrorModel", "ErrorDetail"} {
 		if doc.Components.Schemas[foreign] != nil {
 			t.Errorf("huma's own schema %s is in the document", foreign)
+		}
+	}
+	for name := range doc.Components.Schemas {
+		if !strings.Contains(string(text), `"#/components/schemas/`+name+`"`) {
+			t.Errorf("nothing refers to the schema %s", name)
 		}
 	}
 }
