@@ -21,10 +21,16 @@ func sandboxes(t *testing.T, test func(t *testing.T, c *client.Client, id string
 
 func sandboxesOf(t *testing.T, pids int64, test func(t *testing.T, c *client.Client, id string)) {
 	t.Helper()
+	sandboxesWith(t, client.CreateOptions{Limits: &client.Limits{PIDs: pids, CPUs: 0.5}}, test)
+}
+
+func sandboxesWith(t *testing.T, o client.CreateOptions, test func(t *testing.T, c *client.Client, id string)) {
+	t.Helper()
 	c := client.New(harness.Start(t, harness.Options{}).URL)
 	for _, isolation := range []string{"gvisor", "container"} {
 		t.Run(isolation, func(t *testing.T) {
-			b, err := c.Create(t.Context(), client.CreateOptions{Isolation: isolation, Limits: &client.Limits{PIDs: pids, CPUs: 0.5}})
+			o.Isolation = isolation
+			b, err := c.Create(t.Context(), o)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -57,7 +63,8 @@ if os.fork():
 `
 
 // counted is the script that counts a storm's processes.
-const counted = `n=0; for d in /proc/[0-9]*; do case "$(tr '\0' ' ' < $d/cmdline 2>/dev/null)" in python3\ -c*setsid*) n=$((n+1));; esac; done; echo $n`
+const counted = `n=0; for d in /proc/[0-9]*; do case "$(tr '\0' ' ' < $d/cmdline 2>/dev/null)" in
+python3\ -c*setsid*|perl\ -e*setsid*|*/R\ *) n=$((n+1));; esac; done; echo $n`
 
 // none fails when processes of the storm are left.
 func none(t *testing.T, c *client.Client, id string) {
