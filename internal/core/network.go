@@ -35,7 +35,7 @@ func (s *Service) ExplainEgress(ctx context.Context, id, target string) (egress.
 	if err != nil {
 		return egress.Decision{}, err
 	}
-	return s.proxy.Explain(ctx, b.Tenant, b.Spec.Network, host, port)
+	return s.proxy.Explain(ctx, egress.Guest{Box: b.UID, Tenant: b.Tenant}, b.Spec.Network, host, port)
 }
 
 // EgressConnections is the connections to hosts outside that a sandbox has

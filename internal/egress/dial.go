@@ -43,7 +43,7 @@ func (s *stream) dial(ctx context.Context, policy sandbox.Policy, hostname strin
 		conn, err := p.upstream.connect(ctx, p.dialer, s.box, policy, d)
 		return conn, d, err
 	}
-	addrs, err := p.lookup(ctx, s.tenant, d)
+	addrs, err := p.lookup(ctx, Guest{Box: s.box, Tenant: s.tenant}, d)
 	if err != nil {
 		return nil, d, err
 	}
@@ -71,11 +71,11 @@ func (s *stream) dial(ctx context.Context, policy sandbox.Policy, hostname strin
 	return nil, d, errs.E(errs.Unavailable, "%s has no address", d.Host)
 }
 
-func (p *Proxy) lookup(ctx context.Context, tenant string, d Decision) ([]netip.Addr, error) {
+func (p *Proxy) lookup(ctx context.Context, from Guest, d Decision) ([]netip.Addr, error) {
 	if a, err := netip.ParseAddr(d.Host); err == nil {
 		return []netip.Addr{a}, nil
 	}
-	done, err := p.lookups.Take(ctx, tenant)
+	done, err := p.lookups.TakeFor(ctx, from.Tenant, string(from.Box))
 	if err != nil {
 		return nil, errs.E(errs.Unavailable, "%s cannot be looked up: too many names are", d.Host).Because(err)
 	}

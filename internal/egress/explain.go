@@ -9,13 +9,13 @@ import (
 // Explain tells what a request for host:port would get, and why. The name is
 // looked up as for a request, and nothing is dialled: an address that is
 // allowed may still not answer. A name that cannot be looked up is an error of
-// kind Unavailable. It waits for a turn among the lookups of the tenant.
-func (p *Proxy) Explain(ctx context.Context, tenant string, policy sandbox.Policy, hostname string, port int) (Decision, error) {
+// kind Unavailable. It waits for a turn among the lookups of the guest.
+func (p *Proxy) Explain(ctx context.Context, from Guest, policy sandbox.Policy, hostname string, port int) (Decision, error) {
 	d := p.eval.Decide(policy, hostname, port)
 	if !d.Allow {
 		return d, nil
 	}
-	addrs, err := p.lookup(ctx, tenant, d)
+	addrs, err := p.lookup(ctx, from, d)
 	if err != nil {
 		return d, err
 	}

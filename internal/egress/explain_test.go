@@ -33,12 +33,12 @@ func TestExplain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		d, err := r.proxy.Explain(context.Background(), "", policy, host, port)
+		d, err := r.proxy.Explain(context.Background(), Guest{}, policy, host, port)
 		if err != nil || d.Allow != tt.allow || d.Rule != tt.rule || d.Reason == "" {
 			t.Errorf("Explain(%s) = %+v, %v, want allow %v by %q", tt.target, d, err, tt.allow, tt.rule)
 		}
 	}
-	if _, err := r.proxy.Explain(context.Background(), "", policy, "gone.example.com", 443); !errors.Is(err, errs.Unavailable) {
+	if _, err := r.proxy.Explain(context.Background(), Guest{}, policy, "gone.example.com", 443); !errors.Is(err, errs.Unavailable) {
 		t.Errorf("a name that nobody knows: %v, want unavailable", err)
 	}
 	if len(r.dialled) > 0 || len(r.seen()) > 0 {

@@ -83,9 +83,9 @@ func New(c Config) *Proxy {
 // Serve answers the proxy requests of one guest stream, in HTTP or SOCKS, until either side
 // closes it or ctx ends; it closes conn and returns when nothing of it is left.
 // policy is asked for every request, so a change holds from the next one on. A
-// stream beyond what its tenant may have open is answered 503.
+// stream beyond what its sandbox or tenant may have open is answered 503.
 func (p *Proxy) Serve(ctx context.Context, conn net.Conn, from Guest, policy func() sandbox.Policy) {
-	leave, err := p.streams.Enter(from.Tenant)
+	leave, err := p.streams.EnterFor(from.Tenant, string(from.Box))
 	if err != nil {
 		turnAway(ctx, conn, err)
 		return
@@ -149,7 +149,7 @@ func (p *Proxy) serve(ctx context.Context, conn net.Conn, s *stream) {
 type stream struct {
 	*Proxy
 	box       sandbox.UID
-	tenant    string     // whose share of lookups it takes; of a proxy alone, its session
+	tenant    string     // whose share of lookups it takes, with the box; of a proxy alone, its session
 	from      netip.Addr // of a proxy alone, where it came from
 	policy    func() sandbox.Policy
 	admit     func(*stream, *http.Request) error // sets box and policy by the request; nil: they are known

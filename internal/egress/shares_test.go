@@ -18,15 +18,16 @@ import (
 	"github.com/cubbyhq/cubby/internal/tenancy"
 )
 
-// A tenant whose sandboxes open what they can leaves the others theirs, is told
-// why it gets no more, and has its own again when it closes some.
+// A tenant whose sandboxes open what they can leaves the others theirs, as does
+// a sandbox of none, and is told why it gets no more; what it closes is there
+// again.
 func TestATenantHasABoundOfConnections(t *testing.T) {
 	r := newRig(t, "")
 	r.publish("a.example.com", "93.184.215.14", echoServer(t), 7)
-	r.proxy.streams = tenancy.NewPlaces(streamsOpen, tenancy.Bound{All: 6, Tenant: 3, Reserved: 2})
-	connect := func(tenant string) (net.Conn, int, string) {
+	r.proxy.streams = tenancy.NewPlaces(streamsOpen, tenancy.Bound{All: 10, Tenant: 3, Reserved: 4})
+	connect := func(tenant, box string) (net.Conn, int, string) {
 		t.Helper()
-		c := r.dialAs(Guest{Box: "box", Tenant: tenant})
+		c := r.dialAs(Guest{Box: sandbox.UID(box), Tenant: tenant})
 		_ = c.SetDeadline(time.Now().Add(patience))
 		fmt.Fprint(c, "CONNECT a.example.com:7 HTTP/1.1\r\nHost: x\r\n\r\n")
 		res, err := http.ReadResponse(bufio.NewReader(c), &http.Request{Method: http.MethodConnect})
@@ -44,23 +45,26 @@ func TestATenantHasABoundOfConnections(t *testing.T) {
 	}
 	var last net.Conn
 	for i, step := range []struct {
-		tenant string
-		want   int
-		why    string
+		tenant, box string
+		want        int
+		why         string
 	}{
-		{"one", 200, ""}, {"one", 200, ""}, {"one", 200, ""}, {"one", 503, "this tenant"},
-		{"two", 200, ""}, {"two", 503, "all tenants"},
-		{"", 200, ""}, {"", 200, ""}, {"", 503, "all tenants"},
+		{"one", "a", 200, ""}, {"one", "a", 200, ""}, {"one", "a", 503, "this sandbox"},
+		{"one", "b", 200, ""}, {"one", "b", 503, "this tenant"},
+		{"two", "c", 200, ""}, {"two", "d", 200, ""}, {"two", "d", 503, "this tenant"},
+		{"three", "e", 200, ""}, {"two", "d", 503, "all tenants"}, {"four", "f", 503, "all tenants"},
+		{"", "g", 200, ""}, {"", "g", 200, ""}, {"", "g", 503, "this sandbox"},
+		{"", "h", 200, ""}, {"", "h", 503, "this sandbox"}, {"", "i", 200, ""}, {"", "i", 503, "all tenants"},
 	} {
-		c, code, text := connect(step.tenant)
+		c, code, text := connect(step.tenant, step.box)
 		if code != step.want || !strings.Contains(text, step.why) {
 			t.Errorf("connection %d, of tenant %q = %d %q, want %d %s", i, step.tenant, code, text, step.want, step.why)
 		}
-		if step.tenant == "one" && code == 200 {
+		if step.box == "b" && code == 200 {
 			last = c
 		}
 	}
-	socks := r.dialAs(Guest{Box: "box", Tenant: "one"})
+	socks := r.dialAs(Guest{Box: "b", Tenant: "one"})
 	_ = socks.SetDeadline(time.Now().Add(patience))
 	if _, err := socks.Write([]byte{5, 1, 0, 5, 1, 0, 1, 93, 184, 215, 14, 0, 7}); err != nil {
 		t.Fatal(err)
@@ -69,8 +73,8 @@ func TestATenantHasABoundOfConnections(t *testing.T) {
 		t.Errorf("one more by SOCKS = %v, %v", got, err)
 	}
 	last.Close()
-	r.until("the tenant can connect again", func() bool {
-		_, code, _ := connect("one")
+	r.until("there is a place again", func() bool {
+		_, code, _ := connect("four", "f")
 		return code == 200
 	})
 }
@@ -106,29 +110,33 @@ func TestATenantHasABoundOfLookups(t *testing.T) {
 	r := newRig(t, "")
 	slow := &slowNames{let: make(chan struct{})}
 	r.proxy.resolver = slow
-	r.proxy.lookups = tenancy.NewTurns(tenancy.Bound{All: 4, Tenant: 2, Reserved: 1})
+	r.proxy.lookups = tenancy.NewTurns(tenancy.Bound{All: 5, Tenant: 2, Reserved: 2})
 	policy := sandbox.Policy{Mode: sandbox.NetworkOpen}
 	var all sync.WaitGroup
-	explain := func(tenant string) {
+	explain := func(from Guest) {
 		all.Go(func() {
-			d, err := r.proxy.Explain(t.Context(), tenant, policy, "name.example.com", 443)
+			d, err := r.proxy.Explain(t.Context(), from, policy, "name.example.com", 443)
 			if err != nil || !d.Allow {
-				t.Errorf("a lookup of tenant %q: %+v, %v", tenant, d, err)
+				t.Errorf("a lookup of %v: %+v, %v", from, d, err)
 			}
 		})
 	}
 	for range 5 {
-		explain("one")
+		explain(Guest{Tenant: "one"})
 	}
 	r.until("the tenant's turns are taken", func() bool { return slow.count() == 2 })
-	explain("two")
+	explain(Guest{Tenant: "two"})
 	r.until("another tenant's name is looked up", func() bool { return slow.count() == 3 })
-	explain("two")
-	explain("")
+	explain(Guest{Tenant: "two"})
+	for range 3 {
+		explain(Guest{Box: "greedy"})
+	}
 	r.until("a name of no tenant is looked up", func() bool { return slow.count() == 4 })
+	explain(Guest{Box: "other"})
+	r.until("a name of another sandbox of none is looked up", func() bool { return slow.count() == 5 })
 	close(slow.let)
 	all.Wait()
-	if n := slow.count(); n != 8 {
-		t.Errorf("%d names were looked up, want 8", n)
+	if n := slow.count(); n != 11 {
+		t.Errorf("%d names were looked up, want 11", n)
 	}
 }

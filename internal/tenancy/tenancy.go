@@ -5,14 +5,6 @@
 // place or a turn is for.
 package tenancy
 
-import (
-	"context"
-	"sync"
-	"time"
-
-	"github.com/cubbyhq/cubby/internal/errs"
-)
-
 // Bound is how many there are of something at once.
 type Bound struct {
 	All    int
@@ -21,122 +13,81 @@ type Bound struct {
 	Reserved int
 }
 
-// retryAfter is when to try again for a place.
-const retryAfter = 5 * time.Second
+// Nobody may hold as many as are left, or more: a tenant of what is left to all
+// tenants, and one of the holders that share a tenant's, of what is left to
+// that tenant. So a single holder gets all that the bound gives it, several end
+// with equal shares, and one more always finds some.
 
-// Places counts what is held. Its methods are safe for concurrent use.
-type Places struct {
-	bound Bound
-	what  string
+// holder is who holds: a tenant, "" being none, and one of those that share
+// what the tenant may hold, say a sandbox; "" is none that is named.
+type holder struct{ tenant, one string }
 
-	mu    sync.Mutex
-	total int            // guarded by mu
-	held  map[string]int // by tenant, "" is none; guarded by mu
+// ledger says who holds how many.
+type ledger struct {
+	bound   Bound
+	none    int // the most of no tenant
+	total   int
+	tenants map[string]int
+	ones    map[holder]int
 }
 
-// NewPlaces returns places for what is named, in the plural.
-func NewPlaces(what string, b Bound) *Places {
-	return &Places{bound: b, what: what, held: make(map[string]int)}
+func newLedger(b Bound, none int) ledger {
+	return ledger{bound: b, none: none, tenants: make(map[string]int), ones: make(map[holder]int)}
 }
 
-// Enter takes a place of a tenant, "" being none, until leave, which may be
-// called more than once. It is errs.OverQuota when there is none.
-func (p *Places) Enter(tenant string) (leave func(), err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+// verdict is why a holder gets no more.
+type verdict int
+
+const (
+	granted   verdict = iota
+	tenantMax         // the tenant has all that one may have
+	allMax            // none is left
+	tenantFair
+	oneFair
+)
+
+func (l *ledger) may(h holder) verdict {
+	held := l.tenants[h.tenant]
+	left, own := min(l.bound.All-l.total, l.none-held), 0
+	if h.tenant != "" {
+		left = min(l.bound.All-l.total, l.bound.All-l.bound.Reserved-(l.total-l.tenants[""]))
+		own = l.bound.Tenant - held
+	}
 	switch {
-	case tenant != "" && p.held[tenant] >= p.bound.Tenant:
-		return nil, errs.E(errs.OverQuota, "this tenant has %d %s, which is the most", p.bound.Tenant, p.what).
-			Hint("end some, or try again when they have ended").RetryAfter(retryAfter)
-	case p.total >= p.bound.All, tenant != "" && p.total-p.held[""] >= p.bound.All-p.bound.Reserved:
-		return nil, errs.E(errs.OverQuota, "all tenants together have %d %s, which is the most", p.total, p.what).
-			Hint("try again when some have ended").RetryAfter(retryAfter)
+	case h.tenant != "" && own <= 0:
+		return tenantMax
+	case left <= 0:
+		return allMax
+	case h.tenant != "" && held >= left:
+		return tenantFair
+	case h.one == "":
+		return granted
+	case h.tenant != "":
+		left = min(left, own)
 	}
-	p.total++
-	p.held[tenant]++
-	return sync.OnceFunc(func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.total--
-		if p.held[tenant]--; p.held[tenant] == 0 {
-			delete(p.held, tenant)
-		}
-	}), nil
+	if l.ones[h] >= left {
+		return oneFair
+	}
+	return granted
 }
 
-// Held returns how many places a tenant has now.
-func (p *Places) Held(tenant string) int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.held[tenant]
-}
-
-// Turns has what would take too much at once happen one after another. Its
-// methods are safe for concurrent use.
-type Turns struct {
-	bound    Bound
-	tenants  chan struct{} // turns of all tenants
-	reserved chan struct{} // of no tenant
-
-	mu  sync.Mutex
-	own map[string]*ownTurns // by tenant; guarded by mu
-}
-
-type ownTurns struct {
-	turns chan struct{}
-	users int // who has one or waits; guarded by Turns.mu
-}
-
-// NewTurns returns turns, of which at least one is reserved.
-func NewTurns(b Bound) *Turns {
-	b.Reserved = max(1, b.Reserved)
-	return &Turns{
-		bound: b, tenants: make(chan struct{}, max(1, b.All-b.Reserved)), reserved: make(chan struct{}, b.Reserved),
-		own: make(map[string]*ownTurns),
+func (l *ledger) take(h holder) {
+	l.total++
+	l.tenants[h.tenant]++
+	if h.one != "" {
+		l.ones[h]++
 	}
 }
 
-// Take waits for a turn of a tenant, "" being none, and holds it until done,
-// which is called once. The error is that of ctx, when it ends first.
-func (t *Turns) Take(ctx context.Context, tenant string) (done func(), err error) {
-	if tenant == "" {
-		return take(ctx, t.reserved)
+func (l *ledger) giveBack(h holder) {
+	l.total--
+	if l.tenants[h.tenant]--; l.tenants[h.tenant] == 0 {
+		delete(l.tenants, h.tenant)
 	}
-	t.mu.Lock()
-	own := t.own[tenant]
-	if own == nil {
-		own = &ownTurns{turns: make(chan struct{}, t.bound.Tenant)}
-		t.own[tenant] = own
+	if h.one == "" {
+		return
 	}
-	own.users++
-	t.mu.Unlock()
-	leave := func() {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		if own.users--; own.users == 0 {
-			delete(t.own, tenant)
-		}
-	}
-	// The tenant's own first: who waits for it holds nothing of the others'.
-	doneOwn, err := take(ctx, own.turns)
-	if err != nil {
-		leave()
-		return nil, err
-	}
-	doneAll, err := take(ctx, t.tenants)
-	if err != nil {
-		doneOwn()
-		leave()
-		return nil, err
-	}
-	return func() { doneAll(); doneOwn(); leave() }, nil
-}
-
-func take(ctx context.Context, turns chan struct{}) (done func(), err error) {
-	select {
-	case turns <- struct{}{}:
-		return func() { <-turns }, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	if l.ones[h]--; l.ones[h] == 0 {
+		delete(l.ones, h)
 	}
 }
