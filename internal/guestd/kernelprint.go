@@ -22,11 +22,13 @@ type kernelPrint struct {
 	// so cells have it already.
 	shown bool
 	done  chan struct{} // closed when both streams ended
+	inUse chan struct{} // closed when it says before its first cell that an address is in use
 	cells kernel.Backlog
 
 	mu      sync.Mutex
 	streams []*os.File // stdout and stderr
 	used    bool       // a cell ran: what comes is of cells
+	said    bool       // inUse is closed
 	last    []byte
 	buf     [8 << 10]byte
 }
@@ -103,6 +105,16 @@ func (p *kernelPrint) take(s stream, b []byte) {
 	if over := len(p.last) - printKept; over > 0 {
 		p.last = append(p.last[:0], p.last[over:]...)
 	}
+	if !p.used && !p.said && addressInUse(string(p.last)) {
+		p.said = true
+		close(p.inUse)
+	}
+}
+
+// addressInUse reports whether a text has the system's words for a port that
+// somebody else has.
+func addressInUse(text string) bool {
+	return strings.Contains(strings.ToLower(text), "address already in use")
 }
 
 // attach makes what comes from now on, and what came since the last cell ended,

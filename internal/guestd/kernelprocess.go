@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -26,6 +25,9 @@ const (
 	kernelLeave = 2 * time.Second
 	// portTries: somebody can take a port between its choice and its use.
 	portTries = 5
+	// portGrace is how long a kernel that misses a port may take until it
+	// answers all the same: some go on without the port of their heartbeat.
+	portGrace = 2 * time.Second
 )
 
 // kernelProcess is a kernel's process, from its launch until nothing of its
@@ -68,6 +70,7 @@ type portTaken struct{ error }
 var (
 	errKernelSlow  = fmt.Errorf("it did not answer within %s", kernelStart)
 	errKernelEnded = errors.New("its process ended")
+	errPortTaken   = errors.New("another process took its port")
 )
 
 func (s *Server) tryKernel(ctx context.Context, asked *guestv1.KernelSpec) (*kernelProcess, kernelKind, error) {
@@ -92,6 +95,15 @@ func (s *Server) tryKernel(ctx context.Context, asked *guestv1.KernelSpec) (*ker
 		select {
 		case <-p.ended:
 			cancel(errKernelEnded)
+		case <-p.print.inUse:
+			// ipykernel's threads can keep a process that has failed.
+			select {
+			case <-p.ended:
+				cancel(errKernelEnded)
+			case <-time.After(portGrace):
+				cancel(errPortTaken)
+			case <-ctx.Done():
+			}
 		case <-ctx.Done():
 		}
 	})
@@ -112,7 +124,7 @@ func (s *Server) tryKernel(ctx context.Context, asked *guestv1.KernelSpec) (*ker
 func (p *kernelProcess) failed(kind kernelKind, err error) error {
 	<-p.print.done
 	last := p.print.text()
-	why, ended := err.Error(), errors.Is(err, errKernelEnded)
+	why, ended, taken := err.Error(), errors.Is(err, errKernelEnded), errors.Is(err, errPortTaken)
 	if ended {
 		why = p.howEnded()
 	}
@@ -121,7 +133,7 @@ func (p *kernelProcess) failed(kind kernelKind, err error) error {
 		text += "; it printed last:\n" + last
 	}
 	err = errs.E(errs.Unavailable, "%s", text)
-	if ended && strings.Contains(strings.ToLower(last), "address already in use") {
+	if taken || ended && addressInUse(last) {
 		return portTaken{err}
 	}
 	return err
@@ -167,7 +179,7 @@ func (p *kernelProcess) launch(kind kernelKind, start *guestv1.ExecStart, a acco
 		}
 		return connect, err
 	}
-	p.print.done = make(chan struct{})
+	p.print.done, p.print.inUse = make(chan struct{}), make(chan struct{})
 	p.print.shown = kind.jupyter != nil && canonicalLanguage(kind.language) != "r"
 	p.s.background.Go(func() { p.print.follow(p.s.life, ours[0], ours[1]) })
 	p.register()
