@@ -32,8 +32,8 @@ type CodeRequest struct {
 	Env map[string]string
 }
 
-// kindCode is the kind of execs that are cells.
-const kindCode = "code.run"
+// KindCode is the kind of execs that are cells.
+const KindCode = "code.run"
 
 // StartCode starts a cell and returns at once. It is an exec: numbered, kept,
 // followed, canceled and waited for as a command is. The cells of one kernel
@@ -96,7 +96,7 @@ func (r *run) cell(ctx context.Context, box sandbox.Spec, req CodeRequest) (sand
 		c.Language = c.Kernel
 	}
 	spec := sandbox.ExecSpec{
-		Kind: kindCode, Cell: &c, Cwd: req.Cwd, Env: req.Env, Timeout: req.Timeout, Stdin: req.Stdin,
+		Kind: KindCode, Cell: &c, Cwd: req.Cwd, Env: req.Env, Timeout: req.Timeout, Stdin: req.Stdin,
 	}
 	if err := spec.Validate(); err != nil {
 		return spec, err

@@ -50,7 +50,7 @@ func plain(text string) kernel.Bundle { return kernel.Bundle{"text/plain": quote
 func ended(reason sandbox.EndReason, code int) sandbox.Exec {
 	limit := 2 * time.Second
 	return sandbox.Exec{
-		Spec: sandbox.ExecSpec{Kind: kindCode, Cell: &sandbox.Cell{Kernel: "python"}, Timeout: &limit},
+		Spec: sandbox.ExecSpec{Kind: KindCode, Cell: &sandbox.Cell{Kernel: "python"}, Timeout: &limit},
 		Exit: &sandbox.Exit{Reason: reason, Code: &code},
 	}
 }

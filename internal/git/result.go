@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 )
 
@@ -45,6 +46,16 @@ func parsers() map[string]func([]byte) (any, error) {
 		Commit{}.Name(): parseCommit, Branch{}.Name(): parseBranch, Checkout{}.Name(): parseCheckout, Log{}.Name(): parseLog,
 		Pull{}.Name(): parsePull, Push{}.Name(): parsePush,
 	}
+}
+
+// Kinds lists the kinds of all operations.
+func Kinds() []string {
+	var kinds []string
+	for name := range parsers() {
+		kinds = append(kinds, KindPrefix+name)
+	}
+	slices.Sort(kinds)
+	return kinds
 }
 
 func failed(f Failure) json.RawMessage {

@@ -78,7 +78,7 @@ func waitTime(given *float64) (time.Duration, error) {
 type Exec struct {
 	Seq            int64      `json:"seq" doc:"1, 2, 3 … within the sandbox."`
 	Status         string     `json:"status" enum:"pending,running,done,error"`
-	Kind           string     `json:"kind,omitempty" example:"git.clone" doc:"The operation; absent for a plain command."`
+	Kind           execKind   `json:"kind,omitempty" doc:"The operation; absent for a plain command."`
 	Session        string     `json:"session,omitempty"`
 	Terminal       string     `json:"terminal,omitempty" doc:"The terminal whose program this is."`
 	Cmd            Command    `json:"cmd" doc:"Empty for a cell."`
@@ -114,7 +114,7 @@ type Truncated struct {
 
 func execJSON(e sandbox.Exec, now time.Time) Exec {
 	out := Exec{
-		Seq: e.Seq, Status: string(e.Status), Kind: e.Spec.Kind, Session: e.Spec.Session, Terminal: e.Spec.Terminal,
+		Seq: e.Seq, Status: string(e.Status), Kind: execKind(e.Spec.Kind), Session: e.Spec.Session, Terminal: e.Spec.Terminal,
 		Detail: rawJSON(e.Spec.Detail), Result: rawJSON(e.Result), Cmd: asked(e.Spec), Cwd: e.Spec.Cwd, User: e.Spec.User,
 		CreatedAt: e.CreatedAt.UTC(), StartedAt: timeOrNil(e.StartedAt), FinishedAt: timeOrNil(e.FinishedAt),
 	}

@@ -28,7 +28,7 @@ type Stats struct {
 type Event struct {
 	Cursor  int64     `json:"cursor" doc:"Ascending: where to go on after this one."`
 	Time    time.Time `json:"time"`
-	Kind    string    `json:"kind" example:"exec.finished"`
+	Kind    eventKind `json:"kind"`
 	Actor   string    `json:"actor,omitempty" doc:"The principal's name; absent for cubby itself."`
 	Seq     int64     `json:"seq,omitempty" doc:"The operation that it is about, to be read at …/events/{seq}; absent for an act that was over at once."`
 	Status  string    `json:"status" enum:"pending,running,done,error" doc:"An operation leaves an event for each status that it reaches."`
@@ -135,7 +135,7 @@ func (d *Door) followEvents(ctx context.Context, in *eventsInput) (*streamed, er
 
 func eventJSON(e sandbox.Event) Event {
 	return Event{
-		Cursor: e.Cursor, Time: e.Time.UTC(), Kind: e.Kind, Actor: e.Actor, Seq: e.Seq, Status: string(e.Status),
+		Cursor: e.Cursor, Time: e.Time.UTC(), Kind: eventKind(e.Kind), Actor: e.Actor, Seq: e.Seq, Status: string(e.Status),
 		Payload: rawJSON(e.Payload), Result: rawJSON(e.Result),
 	}
 }

@@ -130,7 +130,7 @@ export interface ExecResult {
   /** Whether it ended by itself with exit code 0. */
   readonly ok: boolean;
   /** Names the operation, `packages.install` for example; absent for a plain command. */
-  kind?: string;
+  kind?: NonNullable<Wire['Exec']['kind']>;
   detail?: unknown;
   result?: unknown;
   cmd?: string | string[];
@@ -196,7 +196,7 @@ export interface HistoryEvent {
   cursor: number;
   time: Date;
   /** `sandbox.created`, `exec.finished`, `egress.denied` … */
-  kind: string;
+  kind: Wire['Event']['kind'];
   actor?: string;
   /** The operation that it is about. */
   seq?: number;

@@ -1972,8 +1972,8 @@ export interface components {
              * @description Ascending: where to go on after this one.
              */
             cursor: number;
-            /** @example exec.finished */
-            kind: string;
+            /** @enum {string} */
+            kind: "code.run" | "disk.purged" | "egress.allowed" | "egress.denied" | "egress.unlisted" | "exec.finished" | "exec.queued" | "exec.started" | "file.dir_made" | "file.exported" | "file.extracted" | "file.imported" | "file.moved" | "file.removed" | "file.written" | "git.add" | "git.branch" | "git.checkout" | "git.clone" | "git.commit" | "git.diff" | "git.log" | "git.pull" | "git.push" | "git.status" | "host.disk_frozen" | "host.disk_thawed" | "kernel.created" | "kernel.deleted" | "kernel.died" | "kernel.restarted" | "limit.hit" | "packages.install" | "sandbox.adopted" | "sandbox.archive_failed" | "sandbox.archived" | "sandbox.created" | "sandbox.destroyed" | "sandbox.died" | "sandbox.failed" | "sandbox.kept" | "sandbox.started" | "sandbox.stopped" | "sandbox.updated" | "session.forgotten";
             /** @description What was asked, by kind. */
             payload: unknown;
             /** @description What came of it. */
@@ -2029,9 +2029,9 @@ export interface components {
             kernel?: string;
             /**
              * @description The operation; absent for a plain command.
-             * @example git.clone
+             * @enum {string}
              */
-            kind?: string;
+            kind?: "code.run" | "git.add" | "git.branch" | "git.checkout" | "git.clone" | "git.commit" | "git.diff" | "git.log" | "git.pull" | "git.push" | "git.status" | "packages.install";
             /** @description Of the kernel, as the cell asked for it. */
             language?: string;
             /** @description More about the end, for people. */

@@ -21,7 +21,8 @@ from .errors import (
     UnreachableError,
     from_envelope,
 )
-from .models import Chunk, Event, Exit, FileChange, Output, WindowSize, decode_exec, decode_text
+from .execresults import decode_exec, decode_text
+from .models import Chunk, Event, Exit, FileChange, Output, WindowSize
 
 DEFAULT_URL = "http://127.0.0.1:9090"
 
@@ -219,7 +220,7 @@ def read_chunk(event: ServerEvent, after: int) -> tuple[Chunk | None, int, bool]
             return None, after, False
         if offset < after:  # a record that begins before the point of resumption
             data, offset = data[after - offset :], after
-        return Output(event.name, data, offset, following), following, False
+        return Output("stdout" if event.name == "stdout" else "stderr", data, offset, following), following, False
     if event.name == "exit":
         return Exit(decode_exec(event.json()), after), after, True
     if event.name == "error":

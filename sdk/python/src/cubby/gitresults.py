@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Literal
 
 from ._short import Short
 
 __all__ = [
     "GitBranch",
     "GitBranches",
+    "GitChange",
     "GitCloned",
     "GitCommitted",
     "GitDiff",
@@ -23,6 +25,10 @@ __all__ = [
     "GitRevision",
     "GitStatus",
 ]
+
+
+GitChange = Literal["modified", "added", "deleted", "renamed", "copied", "type_changed", "unmerged", "untracked"]
+"""How a path differs."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -43,8 +49,8 @@ class GitFileStatus(Short):
     """
 
     path: str
-    index: str = ""
-    worktree: str = ""
+    index: Literal[GitChange, ""] = ""
+    worktree: Literal[GitChange, ""] = ""
     conflict: bool = False
     from_path: str = field(default="", metadata={"json": "from"})
 
@@ -159,7 +165,7 @@ class GitPulled(Short):
 class GitPushedRef(Short):
     """What became of a branch: ``new``, ``updated``, ``forced``, ``deleted``, ``up_to_date`` or ``rejected``."""
 
-    status: str
+    status: Literal["new", "updated", "forced", "deleted", "up_to_date", "rejected"]
     summary: str = ""
     from_ref: str = field(default="", metadata={"json": "from"})
     to_ref: str = field(default="", metadata={"json": "to"})

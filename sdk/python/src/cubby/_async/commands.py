@@ -8,7 +8,8 @@ from typing import Any
 
 from .._request import FIRST_WAIT, compact, path
 from ..errors import WrongStateError
-from ..models import ExecResult, Output, decode_exec
+from ..execresults import decode_exec
+from ..models import ExecResult, Output
 from ._backend import owned
 from .process import AsyncProcess
 from .relaying import AsyncRelay

@@ -10,6 +10,7 @@ from .._decode import decode
 from .._lists import items
 from .._request import FIRST_WAIT, compact, path
 from ..errors import GitError
+from ..execresults import decode_exec
 from ..gitresults import (
     GitBranches,
     GitCloned,
@@ -21,7 +22,7 @@ from ..gitresults import (
     GitRevision,
     GitStatus,
 )
-from ..models import ExecResult, decode_exec
+from ..models import ExecResult
 from .process import AsyncProcess
 from .transport import AsyncTransport
 from .waiting import wait_up_to

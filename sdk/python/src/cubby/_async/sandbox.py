@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from os import PathLike
@@ -10,16 +10,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Literal
 
 from .._decode import decode, decode_list, malformed
-from .._lists import port_list, wanted
-from .._request import compact, exec_body, path, query, rfc3339, seconds
-from ..coderesults import Execution, RichOutput
-from ..errors import CubbyError, InstallFailedError, NotFoundError
+from .._lists import port_list
+from .._request import compact, query, rfc3339, seconds
+from ..errors import CubbyError, NotFoundError
 from ..models import (
     Archive,
-    ExecResult,
     IdlePolicy,
     Network,
-    Runtime,
     SandboxInfo,
     SessionInfo,
     Stats,
@@ -27,17 +24,14 @@ from ..models import (
     TerminalInfo,
     Visibility,
     WindowSize,
-    decode_exec,
 )
-from ..transferresults import ExportedFile, FileToImport, ImportedFile, Package
-from .code import AsyncCell, AsyncCode
-from .commands import AsyncCommands
+from ..transferresults import ExportedFile, FileToImport, ImportedFile
 from .events import AsyncEvents
 from .files import AsyncFiles
 from .git import AsyncGit
 from .kernels import AsyncKernels
 from .network import AsyncNetworkAccess
-from .process import AsyncProcess
+from .running import AsyncRunning
 from .session import AsyncSession
 from .terminal import AsyncTerminal, open_terminal
 from .transfers import AsyncTransfers
@@ -50,7 +44,7 @@ if TYPE_CHECKING:
     from .client import AsyncClient
 
 
-class AsyncSandbox:
+class AsyncSandbox(AsyncRunning):
     """A sandbox. Used as a context manager it is destroyed at the end.
 
     Attributes:
@@ -63,7 +57,7 @@ class AsyncSandbox:
     """
 
     def __init__(self, transport: AsyncTransport, info: SandboxInfo) -> None:
-        self._transport = transport
+        super().__init__(transport, info.id)
         self.info = info
         self.files = AsyncFiles(transport, info.id)
         self.git = AsyncGit(transport, info.id)
@@ -71,8 +65,6 @@ class AsyncSandbox:
         self.network = AsyncNetworkAccess(self)
         self.events = AsyncEvents(transport, info.id)
         self._client: AsyncClient | None = None  # its own, when it was made without one
-        self._commands = AsyncCommands(transport, info.id)
-        self._code = AsyncCode(transport, info.id)
         self._transfers = AsyncTransfers(transport, info.id)
 
     @classmethod
@@ -114,11 +106,6 @@ class AsyncSandbox:
         return f"<{type(self).__name__} {self.id} {self.info.status}>"
 
     @property
-    def id(self) -> str:
-        """The sandbox's id."""
-        return self.info.id
-
-    @property
     def status(self) -> Status:
         """The status in :attr:`info`; :meth:`refresh` asks again."""
         return self.info.status
@@ -139,208 +126,10 @@ class AsyncSandbox:
         finally:
             await self.aclose()
 
-    def _path(self, *elements: str | int) -> str:
-        return path("sandboxes", self.id, *elements)
-
     async def _act(self, act: str, body: Mapping[str, object] | None = None) -> SandboxInfo:
         """Do what is harmless to repeat."""
         self.info = decode(SandboxInfo, await self._transport.call("POST", self._path(act), json=body, repeat=True))
         return self.info
-
-    # Commands.
-
-    async def exec(
-        self,
-        cmd: str | Sequence[str],
-        *,
-        timeout: float | None = None,
-        env: Mapping[str, str] | None = None,
-        cwd: str | None = None,
-        user: str | None = None,
-        session: str | None = None,
-        stdin: bytes | str | None = None,
-        wait: bool | float = True,
-        check: bool = False,
-        on_stdout: Callable[[str], object] | None = None,
-        on_stderr: Callable[[str], object] | None = None,
-        kill_on_cancel: bool = False,
-        max_output_bytes: int | None = None,
-    ) -> ExecResult:
-        """Run a command and return it when it has ended, with its output.
-
-        A command that fails is not an error unless check says so; see :attr:`cubby.ExecResult.ok`.
-
-        Args:
-            cmd: a line of shell, or a program with its arguments, which no shell sees.
-            timeout: seconds after which the command is killed with everything that descends from it. None is the
-                sandbox's own, 0 is none.
-            env: variables on top of the sandbox's.
-            cwd: the working directory; default /workspace, or the session's.
-            user: who runs it; default the sandbox's user.
-            session: the name of a session shell to run it in.
-            stdin: its whole input; None is an empty one.
-            wait: True waits for the end, a number at most for so many seconds, False not at all. A command that has
-                not ended by then goes on, and the result says so in ``status``. With callbacks it is not looked at.
-            check: raise ExecFailedError when it ended otherwise than with exit code 0.
-            on_stdout: called with text as it is printed.
-            on_stderr: called with text as it is printed.
-            kill_on_cancel: kill the command when the call is left before its end, by Ctrl-C, the cancellation of its
-                task, or a callback that raises. Without it the command goes on.
-            max_output_bytes: most of stdout and of stderr in the result, each; the daemon's default is 8 MiB. What is
-                left out is counted in ``truncated``.
-        """
-        body = exec_body(
-            cmd, timeout=timeout, env=env, cwd=cwd, user=user, session=session, stdin=stdin is not None, pty=None
-        )
-        result = await self._commands.run(
-            body,
-            stdin=stdin,
-            wait=wait,
-            on_stdout=on_stdout,
-            on_stderr=on_stderr,
-            kill_on_cancel=kill_on_cancel,
-            max_output_bytes=max_output_bytes,
-        )
-        return result.check() if check and result.finished else result
-
-    async def start_exec(
-        self,
-        cmd: str | Sequence[str],
-        *,
-        timeout: float | None = None,
-        env: Mapping[str, str] | None = None,
-        cwd: str | None = None,
-        user: str | None = None,
-        session: str | None = None,
-        stdin: bool = False,
-        pty: WindowSize | None = None,
-    ) -> AsyncProcess:
-        """Start a command and return a handle at once. Takes what :meth:`exec` takes, and:
-
-        Args:
-            cmd: the command.
-            timeout: seconds after which it is killed.
-            env: variables on top of the sandbox's.
-            cwd: the working directory.
-            user: who runs it.
-            session: the session shell to run it in.
-            stdin: keep its input open for :meth:`cubby.Process.write_stdin`.
-            pty: give it a terminal of that size; stdout and stderr are then one stream.
-        """
-        body = exec_body(cmd, timeout=timeout, env=env, cwd=cwd, user=user, session=session, stdin=stdin, pty=pty)
-        return await self._commands.start(body)
-
-    def process(self, seq: int) -> AsyncProcess:
-        """Return a handle on a command by its number. Nobody is asked whether it exists."""
-        return AsyncProcess(self._transport, self.id, seq)
-
-    async def execs(self, *, after_seq: int = 0, limit: int | None = None) -> list[ExecResult]:
-        """Return commands after a number, in order, without their output."""
-        answer = await self._transport.call(
-            "GET", self._path("execs"), params=query(after_seq=after_seq or None, limit=limit), repeat=True
-        )
-        items = answer.get("execs") if isinstance(answer, dict) else None
-        if not isinstance(items, list):
-            raise malformed("execs is not a list")
-        return [decode_exec(item) for item in items]
-
-    # Code.
-
-    async def run_code(
-        self,
-        code: str,
-        language: str | None = None,
-        *,
-        kernel: str | None = None,
-        timeout: float | None = None,
-        cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
-        wait: bool | float = True,
-        check: bool = False,
-        on_stdout: Callable[[str], object] | None = None,
-        on_stderr: Callable[[str], object] | None = None,
-        on_output: Callable[[RichOutput], object] | None = None,
-        kill_on_cancel: bool = False,
-    ) -> Execution:
-        """Run code in a kernel, which keeps its state between calls, and return what came of it.
-
-        Code that raises is not an error unless check says so; see :meth:`cubby.Execution.raise_for_error`.
-
-        Args:
-            code: any number of lines; the value of the last expression is the result.
-            language: ``"python"``, ``"node"``, ``"r"`` or the name of a kernelspec of the image; default the kernel's,
-                else the sandbox's runtime, else Python.
-            kernel: the name of the kernel; default the one of the language. It begins with its first cell.
-            timeout: seconds after which the code is interrupted; what it has defined stays. None is the sandbox's own
-                limit, 0 is none. The time in which other cells run does not count.
-            cwd: where the kernel begins, if it has to; default /workspace.
-            env: variables of the kernel, if it has to begin.
-            wait: True waits for the end, a number at most for so many seconds, False not at all. Code that has not
-                ended by then goes on, and the result says so in ``status``. With callbacks it is not looked at.
-            check: raise CodeFailedError when the code raised an exception or did not end by itself.
-            on_stdout: called with text as it is printed.
-            on_stderr: called with text as it is printed.
-            on_output: called with everything else as it is shown.
-            kill_on_cancel: interrupt the cell when the call is left before its end, by Ctrl-C, the cancellation of its
-                task, or a callback that raises. Without it the cell goes on.
-        """
-        fields = {"language": language, "kernel": kernel, "timeout_seconds": timeout, "cwd": cwd, "env": env}
-        execution = await self._code.run(code, wait, on_stdout, on_stderr, on_output, kill_on_cancel, **fields)
-        return execution.raise_for_error() if check and execution.finished else execution
-
-    async def start_code(
-        self,
-        code: str,
-        language: str | None = None,
-        *,
-        kernel: str | None = None,
-        timeout: float | None = None,
-        cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
-        stdin: bool = False,
-    ) -> AsyncCell:
-        """Start code in a kernel and return a handle at once. Takes what :meth:`run_code` takes, and:
-
-        Args:
-            code: the code.
-            language: what it is written in.
-            kernel: the name of the kernel.
-            timeout: seconds after which it is interrupted.
-            cwd: where the kernel begins, if it has to.
-            env: variables of the kernel, if it has to begin.
-            stdin: let the code ask for input, which :meth:`cubby.Cell.write_stdin` answers; without it asking is an
-                exception.
-        """
-        return await self._code.start(
-            code, language=language, kernel=kernel, timeout_seconds=timeout, cwd=cwd, env=env, stdin=stdin or None
-        )
-
-    def cell(self, seq: int) -> AsyncCell:
-        """Return a handle on a cell by its number. Nobody is asked whether it exists."""
-        return AsyncCell(self._transport, self.id, seq)
-
-    async def install(
-        self, dependencies: str | Mapping[str, str] | Sequence[str], *, runtime: Runtime | None = None
-    ) -> list[Package]:
-        """Install packages and return what was installed; raise InstallFailedError with the log when that fails.
-
-        Args:
-            dependencies: a name, names, or names with versions; an empty version is any.
-            runtime: ``"python"``, ``"node"`` or ``"r"``; default the sandbox's runtime, else Python.
-        """
-        process = await self.start_install(dependencies, runtime=runtime)
-        result = await process.wait()
-        if not result.ok:
-            raise InstallFailedError(result)
-        return decode_list(Package, result.result, "installed")
-
-    async def start_install(
-        self, dependencies: str | Mapping[str, str] | Sequence[str], *, runtime: Runtime | None = None
-    ) -> AsyncProcess:
-        """Start to install packages and return a handle at once, whose stream is the installer's progress."""
-        body = compact(runtime=runtime, dependencies=wanted(dependencies), wait=False)
-        result = decode_exec(await self._transport.call("POST", self._path("packages"), json=body))
-        return AsyncProcess(self._transport, self.id, result.seq)
 
     # Files for other sandboxes.
 

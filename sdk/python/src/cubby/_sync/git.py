@@ -11,6 +11,7 @@ from .._decode import decode
 from .._lists import items
 from .._request import FIRST_WAIT, compact, path
 from ..errors import GitError
+from ..execresults import decode_exec
 from ..gitresults import (
     GitBranches,
     GitCloned,
@@ -22,7 +23,7 @@ from ..gitresults import (
     GitRevision,
     GitStatus,
 )
-from ..models import ExecResult, decode_exec
+from ..models import ExecResult
 from .process import Process
 from .transport import Transport
 from .waiting import wait_up_to

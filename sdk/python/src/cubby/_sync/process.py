@@ -8,7 +8,8 @@ import signal as signals
 from .._decode import malformed
 from .._request import Backoff, path, query, read_chunk
 from ..errors import CubbyError, RequestTimeoutError, WrongStateError
-from ..models import ExecResult, OutputKind, decode_exec
+from ..execresults import decode_exec
+from ..models import ExecResult, OutputKind
 from ._backend import sleep
 from .streams import OutputStream
 from .transport import Transport

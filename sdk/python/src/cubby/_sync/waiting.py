@@ -9,7 +9,8 @@ from typing import Protocol, TypeVar
 
 from .._request import WAIT_SLICE, Backoff, query
 from ..errors import CubbyError, RequestTimeoutError
-from ..models import ExecResult, decode_exec
+from ..execresults import decode_exec
+from ..models import ExecResult
 from ._backend import sleep
 from .transport import Transport
 
