@@ -27,10 +27,11 @@ type Policy struct {
 
 // DefaultAllow returns the hosts that a sandbox may reach when its policy
 // names none: the package indexes of pip, npm and cargo, and GitHub. The list
-// is agentbox's.
+// is agentbox's, and cargo's index, without which crates are not found.
 func DefaultAllow() []string {
 	return []string{
 		"pypi.org", "files.pythonhosted.org", "registry.npmjs.org", "github.com",
 		"raw.githubusercontent.com", "objects.githubusercontent.com", "crates.io", "static.crates.io",
+		"index.crates.io",
 	}
 }

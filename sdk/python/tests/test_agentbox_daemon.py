@@ -21,6 +21,7 @@ DEFAULTS = [
     "objects.githubusercontent.com",
     "crates.io",
     "static.crates.io",
+    "index.crates.io",
 ]
 
 

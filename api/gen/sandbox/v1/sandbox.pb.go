@@ -127,7 +127,8 @@ type CreateSessionRequest struct {
 	TenantId  *string                `protobuf:"bytes,2,opt,name=tenant_id,json=tenantId,proto3,oneof" json:"tenant_id,omitempty"`
 	// What the session may reach; empty: pypi.org, files.pythonhosted.org,
 	// registry.npmjs.org, github.com, raw.githubusercontent.com,
-	// objects.githubusercontent.com, crates.io, static.crates.io.
+	// objects.githubusercontent.com, crates.io, static.crates.io,
+	// index.crates.io.
 	AllowedHosts  []string `protobuf:"bytes,3,rep,name=allowed_hosts,json=allowedHosts,proto3" json:"allowed_hosts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -94,7 +94,8 @@ export type CreateSessionRequest = Message<"sandbox.v1.CreateSessionRequest"> & 
   /**
    * What the session may reach; empty: pypi.org, files.pythonhosted.org,
    * registry.npmjs.org, github.com, raw.githubusercontent.com,
-   * objects.githubusercontent.com, crates.io, static.crates.io.
+   * objects.githubusercontent.com, crates.io, static.crates.io,
+   * index.crates.io.
    *
    * @generated from field: repeated string allowed_hosts = 3;
    */
