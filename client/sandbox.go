@@ -105,6 +105,10 @@ type Network struct {
 	Allow []string `json:"allow,omitempty"`
 	// Deny comes before everything that allows, in every mode.
 	Deny []string `json:"deny,omitempty"`
+	// ProxyEnv is whether HTTP_PROXY and the other variables that name the proxy
+	// are set. Nil is true in a create; an answer always has it. It is fixed at
+	// create: in a patch it is nil or what the sandbox has.
+	ProxyEnv *bool `json:"proxy_env,omitempty"`
 }
 
 // CreateOptions is what a caller asks for. Every field may be left zero.

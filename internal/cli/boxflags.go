@@ -24,6 +24,7 @@ type boxFlags struct {
 	env, envFiles, labels, metadata, allow, deny    []string
 	ports                                           []int
 	idleTimeout, execTimeout, maxLifetime           time.Duration
+	proxyEnv                                        bool
 }
 
 func (b *boxFlags) register(cmd *cobra.Command) {
@@ -45,6 +46,7 @@ func (b *boxFlags) register(cmd *cobra.Command) {
 	f.StringVar(&b.network, "network", "", "egress `mode`: none, allowlist or open (default allowlist)")
 	f.StringSliceVar(&b.allow, "allow", nil, "`host` that the sandbox may reach, instead of the default list; repeatable")
 	f.StringSliceVar(&b.deny, "deny", nil, "`host` that the sandbox may not reach, whatever allows it; repeatable")
+	f.BoolVar(&b.proxyEnv, "proxy-env", true, "name the proxy in its environment, as HTTP_PROXY and so on")
 	f.DurationVar(&b.execTimeout, "exec-timeout", 0, "time `limit` of commands that name none (default 5m; 0: none)")
 	f.StringVar(&b.idlePolicy, "idle-policy", "", "`what` happens when nobody uses it: stop, destroy, sleep or always_on (the daemon's default: stop)")
 	f.DurationVar(&b.idleTimeout, "idle-timeout", 0, "`time` that it may be unused (the daemon's default: 30m; 0: for ever)")
@@ -91,6 +93,12 @@ func (b *boxFlags) options(a *app, cmd *cobra.Command) (client.CreateOptions, er
 		if b.network == "" {
 			o.Network.Mode = "allowlist"
 		}
+	}
+	if cmd.Flags().Changed("proxy-env") {
+		if o.Network == nil {
+			o.Network = new(client.Network)
+		}
+		o.Network.ProxyEnv = &b.proxyEnv
 	}
 	if cmd.Flags().Changed("exec-timeout") {
 		s := b.execTimeout.Seconds()

@@ -78,6 +78,9 @@ func (a *app) printBox(b client.Sandbox) error {
 	if len(b.Network.Deny) > 0 {
 		network += "; never " + strings.Join(b.Network.Deny, ", ")
 	}
+	if named := b.Network.ProxyEnv; named != nil && !*named {
+		network += "; no proxy variables"
+	}
 	rows := [][]string{
 		{"id", b.ID},
 		{"status", string(b.Status)},

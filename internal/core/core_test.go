@@ -164,7 +164,7 @@ func (i *images) Resolve(_ context.Context, name string) (image.Image, error) {
 	if name != "base" && name != digest {
 		return image.Image{}, errs.E(errs.NotFound, "no such image")
 	}
-	return image.Image{Name: "base", Digest: digest, Dir: i.dir, Env: []string{"IMAGE=yes", "OVER=image", "HOME=/nowhere"}}, nil
+	return image.Image{Name: "base", Digest: digest, Dir: i.dir, Env: []string{"IMAGE=yes", "OVER=image", "HOME=/nowhere", "ALL_PROXY=http://image.example", "https_proxy=http://image.example"}}, nil
 }
 
 func (i *images) Pin(_ context.Context, digest string, owner sandbox.UID) error {

@@ -333,21 +333,3 @@ func (onlyContainers) Capabilities() driver.Capabilities {
 		{Isolation: sandbox.Container},
 	}}
 }
-
-func TestEnvironment(t *testing.T) {
-	w := newWorld(t)
-	if _, err := w.Create(w.ctx, core.CreateRequest{ID: "a", Spec: sandbox.Spec{
-		Env: map[string]string{"OVER": "caller", "HTTPS_PROXY": "mine"},
-	}}); err != nil {
-		t.Fatal(err)
-	}
-	r, err := w.RunExec(w.ctx, "a", sandbox.ExecSpec{
-		Shell: `echo "$IMAGE $OVER $HTTPS_PROXY $https_proxy $http_proxy $NO_PROXY $LANG $HOME $USER $EXEC $JAVA_TOOL_OPTIONS"`,
-		Env:   map[string]string{"EXEC": "exec"},
-	}, -1, core.OutputCaps{Stdout: -1})
-	want := "yes caller mine http://127.0.0.1:3128 http://127.0.0.1:3128 localhost,127.0.0.1,::1 C.UTF-8 /home/sandbox sandbox exec " +
-		"-Dhttp.proxyHost=127.0.0.1 -Dhttp.proxyPort=3128 -Dhttps.proxyHost=127.0.0.1 -Dhttps.proxyPort=3128\n"
-	if err != nil || string(r.Stdout) != want {
-		t.Errorf("the environment is %q, %v, want %q", r.Stdout, err, want)
-	}
-}

@@ -82,6 +82,10 @@ const (
 	defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 )
 
+// foreignProxies are the variables in which an image could name a proxy of the
+// place where it was made.
+var foreignProxies = []string{"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"}
+
 // javaProxy and javaAuthorities are how Java hears of the proxy and of whom to
 // trust: of the usual variables it reads none. (It says on standard error that
 // it was told.)
@@ -103,7 +107,8 @@ func authorityVariables() []string {
 // environment is what every command of a sandbox inherits: the image's
 // variables, then cubby's, then the caller's, each name once. HOME, USER and
 // LOGNAME follow from the user that a command runs as and are the agent's to
-// set, unless the caller names them.
+// set, unless the caller names them. A proxy of the image's is left out: no sandbox
+// reaches it.
 func environment(img image.Image, s sandbox.Spec, authorities bool, indexes map[string]string) []string {
 	env := map[string]string{"PATH": defaultPath, "LANG": "C.UTF-8"}
 	for _, kv := range img.Env {
@@ -114,18 +119,24 @@ func environment(img image.Image, s sandbox.Spec, authorities bool, indexes map[
 	for _, name := range []string{"HOME", "USER", "LOGNAME", "HOSTNAME", "PWD"} {
 		delete(env, name)
 	}
-	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"} {
-		env[name] = proxyURL
+	java := []string{env["JAVA_TOOL_OPTIONS"]}
+	maps.DeleteFunc(env, func(name, _ string) bool { return slices.Contains(foreignProxies, strings.ToUpper(name)) })
+	if s.Network.NamesProxy() {
+		for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"} {
+			env[name] = proxyURL
+		}
+		env["NO_PROXY"], env["no_proxy"] = noProxy, noProxy
+		java = append(java, javaProxy)
 	}
-	env["NO_PROXY"], env["no_proxy"] = noProxy, noProxy
-	java := []string{env["JAVA_TOOL_OPTIONS"], javaProxy}
 	if authorities {
 		java = append(java, javaAuthorities)
 		for _, name := range authorityVariables() {
 			env[name] = driver.AuthoritiesPath
 		}
 	}
-	env["JAVA_TOOL_OPTIONS"] = strings.TrimSpace(strings.Join(java, " "))
+	if options := strings.TrimSpace(strings.Join(java, " ")); options != "" {
+		env["JAVA_TOOL_OPTIONS"] = options
+	}
 	maps.Copy(env, indexes)
 	maps.Copy(env, s.Env)
 	list := make([]string, 0, len(env))

@@ -159,7 +159,8 @@ type Patch struct {
 	Metadata *map[string]string
 	Ports    *[]int
 	// Network holds from the next request of the sandbox on. Without a mode
-	// the present one stays, and without a mode and a list nothing changes.
+	// the present one stays, and without a mode and a list nothing changes. Its
+	// ProxyEnv is nil or what the sandbox was created with.
 	Network *sandbox.Policy
 	// CutConnections ends the open connections that the policy, changed or
 	// not, does not allow; else they go on.
@@ -190,8 +191,13 @@ func (p Patch) apply(spec *sandbox.Spec) (fields []string) {
 
 // network completes the patch of a policy with the present one.
 func (p Patch) network(now sandbox.Policy) *sandbox.Policy {
-	if p.Network == nil || p.Network.Mode != "" {
-		return p.Network
+	if p.Network == nil {
+		return nil
+	}
+	if p.Network.Mode != "" {
+		whole := *p.Network
+		whole.ProxyEnv = now.ProxyEnv
+		return &whole
 	}
 	if p.Network.Allow == nil && p.Network.Deny == nil {
 		return nil
@@ -219,6 +225,10 @@ func (s *Service) Update(ctx context.Context, id string, p Patch) (sandbox.Sandb
 		return sandbox.Sandbox{}, err
 	}
 	defer unlock()
+	if n := p.Network; n != nil && n.ProxyEnv != nil && *n.ProxyEnv != b.Spec.Network.NamesProxy() {
+		return sandbox.Sandbox{}, errs.E(errs.Invalid, "network.proxy_env: it is fixed at create, and is %t", !*n.ProxyEnv).
+			Hint("leave proxy_env out, or create another sandbox with it")
+	}
 	fields := p.apply(&b.Spec)
 	if len(fields) == 0 {
 		if p.CutConnections {

@@ -23,7 +23,13 @@ type Policy struct {
 	Allow []string `json:"allow,omitempty"`
 	// Deny comes before everything that allows, in every mode.
 	Deny []string `json:"deny,omitempty"`
+	// ProxyEnv is whether the environment names the proxy; nil is true. It
+	// decides nothing, and is fixed at create.
+	ProxyEnv *bool `json:"proxy_env,omitempty"`
 }
+
+// NamesProxy reports whether the environment of the sandbox names the proxy.
+func (p Policy) NamesProxy() bool { return p.ProxyEnv == nil || *p.ProxyEnv }
 
 // DefaultAllow returns the hosts that a sandbox may reach when its policy
 // names none: the package indexes of pip, npm and cargo, and GitHub. The list

@@ -53,6 +53,17 @@ type Network struct {
 	Mode  string   `json:"mode,omitempty" enum:"none,allowlist,open"`
 	Allow []string `json:"allow,omitempty" nullable:"false" doc:"For mode allowlist: hosts, *.domains, addresses and networks, with or without a port; empty means the default list."`
 	Deny  []string `json:"deny,omitempty" nullable:"false" doc:"Comes before everything that allows, in every mode; entries as in allow."`
+
+	ProxyEnv *bool `json:"proxy_env,omitempty" doc:"Whether HTTP_PROXY and the other variables that name the proxy are set, for programs that would not connect by themselves; default true, fixed at create."`
+}
+
+func (n Network) policy() sandbox.Policy {
+	return sandbox.Policy{Mode: sandbox.NetworkMode(n.Mode), Allow: n.Allow, Deny: n.Deny, ProxyEnv: n.ProxyEnv}
+}
+
+func networkJSON(p sandbox.Policy) Network {
+	named := p.NamesProxy()
+	return Network{Mode: string(p.Mode), Allow: p.Allow, Deny: p.Deny, ProxyEnv: &named}
 }
 
 // SandboxInput is what a create takes. Every field is optional.
@@ -110,7 +121,7 @@ func sandboxJSON(b sandbox.Sandbox) Sandbox {
 		Runtime: s.Runtime, Dependencies: s.Dependencies,
 		Limits: Limits{s.Limits.MemoryBytes, s.Limits.CPUs, s.Limits.PIDs, s.Limits.DiskBytes, s.Limits.OpenFiles},
 		User:   s.User, Labels: nonNil(s.Labels), Metadata: nonNil(s.Metadata), Ports: append([]int{}, s.Ports...),
-		Network:    Network{Mode: string(s.Network.Mode), Allow: s.Network.Allow, Deny: s.Network.Deny},
+		Network:    networkJSON(s.Network),
 		Visibility: string(s.Visibility), IdlePolicy: string(s.IdlePolicy),
 		IdleTimeoutSeconds: s.IdleTimeout.Seconds(), ExecTimeoutSeconds: s.ExecTimeout.Seconds(),
 		MaxLifetimeSeconds: s.MaxLifetime.Seconds(), Thread: s.Thread,

@@ -133,7 +133,7 @@ func (in *createInput) request(body *SandboxInput) (core.CreateRequest, error) {
 	spec.Labels, spec.Metadata, spec.Ports = body.Labels, body.Metadata, body.Ports
 	spec.Visibility, spec.IdlePolicy = sandbox.Visibility(body.Visibility), sandbox.IdlePolicy(body.IdlePolicy)
 	if body.Network != nil {
-		spec.Network = sandbox.Policy{Mode: sandbox.NetworkMode(body.Network.Mode), Allow: body.Network.Allow, Deny: body.Network.Deny}
+		spec.Network = body.Network.policy()
 	}
 	spec.Thread, req.Restore = body.Thread, body.Restore
 	var err error
@@ -231,7 +231,8 @@ func (d *Door) updateSandbox(ctx context.Context, in *updateInput) (*sandboxOutp
 	b := in.Body
 	p := core.Patch{Labels: b.Labels, Metadata: b.Metadata, Ports: b.Ports, CutConnections: b.CutConnections}
 	if b.Network != nil {
-		p.Network = &sandbox.Policy{Mode: sandbox.NetworkMode(b.Network.Mode), Allow: b.Network.Allow, Deny: b.Network.Deny}
+		policy := b.Network.policy()
+		p.Network = &policy
 	}
 	if b.Visibility != nil {
 		v := sandbox.Visibility(*b.Visibility)

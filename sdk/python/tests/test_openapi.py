@@ -49,7 +49,7 @@ POLICY: dict[str, Any] = {
     "labels": {"l": "v"},
     "metadata": {"m": "v"},
     "ports": [80],
-    "network": Network("allowlist", ["a"], ["b"]),
+    "network": Network("allowlist", ["a"], ["b"], proxy_env=False),
     "visibility": "private",
     "idle_policy": "stop",
     "idle_timeout": 1,

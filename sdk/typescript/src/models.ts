@@ -38,6 +38,8 @@ export interface NetworkPolicy {
   allow?: string[];
   /** Comes before everything that allows, in every mode. */
   deny?: string[];
+  /** Whether `HTTP_PROXY` and the other variables that name the proxy are set: default true, fixed at create. */
+  proxyEnv?: boolean;
 }
 
 /** What a sandbox would get that asks for a host. */

@@ -2660,6 +2660,8 @@ export interface components {
             deny?: string[];
             /** @enum {string} */
             mode?: "none" | "allowlist" | "open";
+            /** @description Whether HTTP_PROXY and the other variables that name the proxy are set, for programs that would not connect by themselves; default true, fixed at create. */
+            proxy_env?: boolean;
         };
         NotReady: {
             error: string;

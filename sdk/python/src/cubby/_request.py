@@ -82,13 +82,18 @@ def path(*elements: str | int) -> str:
 
 
 def compact(**fields: Any) -> dict[str, Any]:
-    """Return the fields that are given; a dataclass becomes the object of its own given fields."""
+    """Return the fields that are given; a dataclass becomes the object of its own given fields.
+
+    Those whose metadata names their value as implied are not given.
+    """
     out: dict[str, Any] = {}
     for name, value in fields.items():
         if value is None:
             continue
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
-            value = compact(**dataclasses.asdict(value))
+            implied = {f.name: f.metadata["implied"] for f in dataclasses.fields(value) if "implied" in f.metadata}
+            given = dataclasses.asdict(value).items()
+            value = compact(**{k: v for k, v in given if k not in implied or v != implied[k]})
         elif isinstance(value, Mapping):
             value = dict(value)
         out[name] = value

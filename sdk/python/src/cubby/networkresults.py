@@ -31,17 +31,24 @@ class Network(Short):
 
     ``mode`` is ``"none"``, ``"allowlist"`` or ``"open"``; open never includes private addresses. ``allow`` lists hosts
     for ``"allowlist"``: names, ``*.names``, addresses and networks, with or without a port; empty is the daemon's list
-    of package indexes. ``deny`` comes before everything that allows, in every mode.
+    of package indexes. ``deny`` comes before everything that allows, in every mode. ``proxy_env`` is whether
+    ``HTTP_PROXY`` and the other variables that name the proxy are set; it is fixed when the sandbox is created.
     """
 
     mode: NetworkMode | None = None
     allow: list[str] = field(default_factory=list)
     deny: list[str] = field(default_factory=list)
+    # What is left out of a change is what the sandbox has.
+    proxy_env: bool = field(default=True, metadata={"implied": True})
 
     def __init__(
-        self, mode: NetworkMode | None = None, allow: str | Sequence[str] = (), deny: str | Sequence[str] = ()
+        self,
+        mode: NetworkMode | None = None,
+        allow: str | Sequence[str] = (),
+        deny: str | Sequence[str] = (),
+        proxy_env: bool = True,
     ) -> None:
-        for name, value in (("mode", mode), ("allow", items(allow)), ("deny", items(deny))):
+        for name, value in (("mode", mode), ("allow", items(allow)), ("deny", items(deny)), ("proxy_env", proxy_env)):
             object.__setattr__(self, name, value)
 
 
