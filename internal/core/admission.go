@@ -50,6 +50,7 @@ type Caps struct {
 	// DiskOfTenant the sizes of their disks: see [Service.tenantSeat].
 	OfTenant     int
 	DiskOfTenant int64
+	Commands     int // commands, cells and terminals of one tenant that run
 	PerThread    int // threads of different tenants are different
 	InThreads    int // of one tenant's threads together
 }

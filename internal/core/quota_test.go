@@ -62,6 +62,48 @@ func TestTheDisksOfATenantAreBounded(t *testing.T) {
 	}
 }
 
+// TestTheCommandsOfATenantAreBounded: those of all its sandboxes together, of
+// every kind, and nobody else's; what waits for its turn begins when one ends.
+func TestTheCommandsOfATenantAreBounded(t *testing.T) {
+	w := newWorld(t, func(c *core.Config) { c.Caps.Commands = 3 })
+	for id, tenant := range map[string]string{"a": "acme", "b": "acme", "c": "beta", "d": ""} {
+		w.createIn(tenant, id)
+	}
+	wait, open := gate(t)
+	begin := func(id, session string) error {
+		_, err := w.Exec(w.ctx, id, sandbox.ExecSpec{Shell: wait, Session: session})
+		return err
+	}
+	if err := errors.Join(begin("a", ""), begin("b", "")); err != nil {
+		t.Fatal(err)
+	}
+	v, err := w.OpenTerminal(w.ctx, "a", core.TerminalSpec{Shell: wait})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer v.Close()
+	info := errs.Public(orNone(begin("b", "")))
+	if info.Kind != errs.OverQuota || info.Hint == "" || info.RetryAfter == 0 {
+		t.Errorf("one more = %+v, want over quota with a hint", info)
+	}
+	if _, err := w.OpenTerminal(w.ctx, "b", core.TerminalSpec{Shell: wait}); !errors.Is(err, errs.OverQuota) {
+		t.Errorf("one more terminal = %v, want over quota", err)
+	}
+	if err := errors.Join(begin("b", "main"), begin("c", ""), begin("d", "")); err != nil {
+		t.Errorf("one that waits, and those of others = %v", err)
+	}
+	open()
+	w.wait("b", 2)
+	if err := w.Destroy(w.ctx, "a", false); err != nil {
+		t.Fatal(err)
+	}
+	for range 4 { // each gives its place back
+		if _, err := w.RunExec(w.ctx, "b", sandbox.ExecSpec{Shell: "true"}, -1, core.OutputCaps{}); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func orNone(err error) error {
 	if err == nil {
 		return errs.E(errs.Internal, "none")

@@ -56,7 +56,7 @@ func (s *Service) resumeExec(ctx context.Context, r *run, x sandbox.Exec) error 
 		// Only the store had not heard of it.
 		return s.endLost(ctx, x, ending{})
 	}
-	if err := r.reserve(); err != nil {
+	if err := r.reserveFor(true); err != nil {
 		s.shut(log)
 		return err
 	}

@@ -69,6 +69,7 @@ type run struct {
 	languages map[string]string   // of kernels that the agent had, by name; guarded by mu
 	queueing  int                 // commands of sessions that have no seq yet; guarded by mu
 	starting  int                 // execs that have no seq yet; guarded by mu
+	places    []func()            // gives back each one of the tenant's that the execs have; guarded by mu
 	streams   int                 // open files, dials and watches; guarded by mu
 	activeAt  time.Time           // for people; guarded by mu
 	activeUp  time.Duration       // uptime at activeAt; guarded by mu
@@ -309,9 +310,13 @@ func (r *run) attention() attention {
 	return a
 }
 
-// reserve takes a place for one more exec; it is given back by register or
-// unreserve.
-func (r *run) reserve() error {
+// reserve takes a place for one more exec, of the sandbox's and of its tenant's;
+// it is given back by unreserve, or by the end of what register made of it.
+func (r *run) reserve() error { return r.reserveFor(false) }
+
+// reserveFor does so for one that runs already, and that the tenant's bound
+// cannot undo.
+func (r *run) reserveFor(runs bool) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.ending != nil {
@@ -321,7 +326,14 @@ func (r *run) reserve() error {
 		return errs.E(errs.Exhausted, "%d commands run in this sandbox already", maxExecs).
 			Hint("wait for one to end, or cancel one").RetryAfter(time.Second)
 	}
+	leave, err := r.s.commandPlace(r.tenant)
+	if err != nil && !runs {
+		return err
+	}
 	r.starting++
+	if err == nil {
+		r.places = append(r.places, leave)
+	}
 	return nil
 }
 
@@ -329,6 +341,16 @@ func (r *run) unreserve() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.starting--
+	r.leavePlace()
+}
+
+// leavePlace gives one of the tenant's places back, of which those that are
+// beyond its bound have none. The caller holds mu.
+func (r *run) leavePlace() {
+	if n := len(r.places); n > len(r.execs)+r.starting {
+		r.places[n-1]()
+		r.places = r.places[:n-1]
+	}
 }
 
 // register makes the place of reserve the exec's and pumps its output. When
@@ -339,6 +361,7 @@ func (r *run) register(e *liveExec, pump func()) bool {
 	defer r.mu.Unlock()
 	r.starting--
 	if r.ending != nil {
+		r.leavePlace()
 		return false
 	}
 	r.execs[e.seq] = e
@@ -366,6 +389,7 @@ func (r *run) forget(e *liveExec) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.execs, e.seq)
+	r.leavePlace()
 	r.usedNow()
 	r.release(e.uid)
 }

@@ -20,6 +20,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"sync"
 	"time"
 
@@ -182,6 +183,7 @@ type Service struct {
 	archiving *archiving
 	followers *tenancy.Places // of events
 	outputs   *tenancy.Places // of output
+	commands  *tenancy.Places // that run, of tenants
 	lifetimes lifetimes
 	reaper    *reaper
 	trees     trees
@@ -249,6 +251,7 @@ func New(cfg Config) (*Service, error) {
 	s.archiving = newArchiving(s.host.CPUs)
 	s.followers = tenancy.NewPlaces("streams of events open", followerBound)
 	s.outputs = tenancy.NewPlaces("streams of output open", outputFollowerBound)
+	s.commands = tenancy.NewPlaces("commands running", tenancy.Bound{All: math.MaxInt, Tenant: cfg.Caps.Commands})
 	eg := cfg.Egress
 	heardDecision, heardEnd := eg.OnDecision, eg.OnEnd
 	eg.OnDecision = func(box sandbox.UID, d egress.Decision) {

@@ -203,7 +203,7 @@ func (d *Daemon) open(ctx context.Context, o options) error {
 		Store: d.store, Driver: d.driver, Disks: d.disks, Images: images, Journals: d.journals,
 		Egress: egress.Config{Operator: operator, Upstream: upstream, Log: d.log}, Authorities: authorities(os.Getenv), Log: d.log, Metrics: d.metrics, Now: o.now, Defaults: d.defaults(o.defaults),
 		IdleTimeout: d.idleTimeout(o.defaults),
-		Caps:        core.Caps{All: d.cfg.MaxSandboxes, PerTenant: d.cfg.MaxPerTenant, OfTenant: d.cfg.MaxOfTenant, DiskOfTenant: int64(d.cfg.DiskOfTenant), PerThread: d.cfg.MaxPerThread, InThreads: d.cfg.MaxInThreads}, MinFreeMemory: int64(d.cfg.MinFreeMemory),
+		Caps:        core.Caps{All: d.cfg.MaxSandboxes, PerTenant: d.cfg.MaxPerTenant, OfTenant: d.cfg.MaxOfTenant, DiskOfTenant: int64(d.cfg.DiskOfTenant), Commands: d.cfg.MaxCommands, PerThread: d.cfg.MaxPerThread, InThreads: d.cfg.MaxInThreads}, MinFreeMemory: int64(d.cfg.MinFreeMemory),
 		Code:    &core.CodeCaps{Stdout: d.cfg.MaxStdoutChars, Stderr: d.cfg.MaxStderrChars, Result: d.cfg.MaxResultChars, Traceback: d.cfg.MaxTracebackChars},
 		Threads: core.ThreadLimits{IdleTimeout: &d.cfg.ThreadIdle, MaxLifetime: &d.cfg.ThreadLife, MaxActive: d.cfg.MaxThreads},
 		Uploads: uploads, ImportDirs: imports, BaseURL: d.baseURL,
