@@ -123,9 +123,20 @@ func TestHostNearlyFull(t *testing.T) {
 					t.Fatalf("create = %d %s", status, text)
 				}
 			}
-			h.fill(1536 << 20)
-			const write = `dd if=/dev/urandom bs=1M count=700 status=none | tee big | sha256sum > /tmp/want &&
-				sync && sha256sum < big | cmp - /tmp/want && echo whole`
+			// They are held at half the reserve, where one of two files of 430
+			// MiB fits and both do not. No two MiB of a file are the same, and to
+			// make them is cheap.
+			h.fill(1152 << 20)
+			const write = `python3 -c '
+import os
+def block(i): return b"%015d\n" % i * 65536
+with open("big", "wb") as f:
+	for i in range(430): f.write(block(i))
+	f.flush()
+	os.fsync(f.fileno())
+with open("big", "rb") as f:
+	assert all(f.read(1 << 20) == block(i) for i in range(430)) and not f.read()
+' && echo whole`
 			cmd, err := json.Marshal(map[string]any{"cmd": write, "wait": false, "timeout_seconds": 600})
 			if err != nil {
 				t.Fatal(err)

@@ -71,7 +71,7 @@ func TestPackages(t *testing.T) {
 	t.Parallel()
 	for _, isolation := range []string{"gvisor", "container"} {
 		for runtime, p := range packagesOf {
-			if isolation != "gvisor" && runtime != "python" && !slices.Contains(anyIsolation, "gvisor") {
+			if !slices.Contains(anyIsolation, isolation) && runtime != "python" {
 				continue // in the long tests
 			}
 			t.Run(isolation+"/"+runtime, func(t *testing.T) {

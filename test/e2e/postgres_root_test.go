@@ -21,15 +21,17 @@ import (
 	"github.com/cubbyhq/cubby/test/harness"
 )
 
-// TestScriptsOnPostgreSQL runs the scripts of the API once more on the other
+// TestScriptsOnPostgreSQL runs scripts of the API once more on the other
 // database. What it keeps does not depend on what runs the sandboxes.
 func TestScriptsOnPostgreSQL(t *testing.T) {
 	t.Parallel()
 	postgrestest.New(t) // keeps the server for all scripts
-	testscript.Run(t, params([]string{"api", "isolation"}, func(env *testscript.Env) host {
+	p := params([]string{"api", "isolation"}, func(env *testscript.Env) host {
 		t := env.T().(testing.TB)
 		return &fakeHost{t: t, database: postgrestest.New(t)}
-	}, "fake", "container"))
+	}, "fake", "container")
+	p.Files = slices.DeleteFunc(p.Files, func(file string) bool { return !onPostgreSQL(file) })
+	testscript.Run(t, p)
 }
 
 // askUntil repeats a request until its answer is as wanted.
