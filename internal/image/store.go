@@ -32,6 +32,10 @@ type Store struct {
 	// sync brings an image to the disk before its name leads to it.
 	sync func(dir string) error
 
+	// walking is held by who looks at all files of an image. Whoever else wants
+	// to know waits: a daemon that starts is asked for sandboxes at once.
+	walking chan struct{}
+
 	mu    sync.Mutex
 	whole map[string]bool // digests whose full stamp was compared; guarded by mu
 }
@@ -56,6 +60,7 @@ func Open(dir string, log *slog.Logger) (*Store, error) {
 	s := &Store{
 		dir: dir, log: log, now: time.Now, chown: os.Geteuid() == 0,
 		recipes: images.FS(), limits: defaultLimits(), sync: syncTree, whole: map[string]bool{},
+		walking: make(chan struct{}, 1),
 	}
 	s.clearStale()
 	return s, nil
@@ -198,10 +203,16 @@ func (s *Store) check(ctx context.Context, r record, root string) error {
 	if r.Targets != targetsKey() {
 		return errTargets
 	}
-	s.mu.Lock()
-	known := s.whole[r.Digest]
-	s.mu.Unlock()
-	if known {
+	if s.isWhole(r.Digest) {
+		return nil
+	}
+	select {
+	case s.walking <- struct{}{}:
+		defer func() { <-s.walking }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if s.isWhole(r.Digest) {
 		return nil
 	}
 	now, err := stampTree(ctx, root)
@@ -215,6 +226,12 @@ func (s *Store) check(ctx context.Context, r record, root string) error {
 	s.whole[r.Digest] = true
 	s.mu.Unlock()
 	return nil
+}
+
+func (s *Store) isWhole(digest string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.whole[digest]
 }
 
 // problem says what is wrong without naming host paths.

@@ -1,8 +1,10 @@
 package image
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -56,5 +58,35 @@ func TestStampsOfEarlierVersionsHold(t *testing.T) {
 	got, err := stampTree(t.Context(), root)
 	if want := hex.EncodeToString(h.Sum(nil)); err != nil || got != want {
 		t.Errorf("stamp = %s, %v, want %s", got, err, want)
+	}
+}
+
+// TestOneWalkForAllWhoAsk: who asks for an image while its files are looked at
+// waits for the answer, no longer than it likes, and does not look itself.
+func TestOneWalkForAllWhoAsk(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	img := importRoot(t, s, "one", "1")
+	s = openStore(t, s.dir)
+	s.walking <- struct{}{}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := s.Resolve(ctx, "one"); !errors.Is(err, context.Canceled) {
+		t.Errorf("Resolve of one who left = %v", err)
+	}
+	answer := make(chan error)
+	go func() {
+		_, err := s.Resolve(t.Context(), "one")
+		answer <- err
+	}()
+	// A second look would see this.
+	if err := os.Truncate(filepath.Join(img.Dir, "usr/bin/sh"), 0); err != nil {
+		t.Fatal(err)
+	}
+	s.mu.Lock()
+	s.whole[img.Digest] = true
+	s.mu.Unlock()
+	<-s.walking
+	if err := <-answer; err != nil {
+		t.Errorf("Resolve = %v", err)
 	}
 }
