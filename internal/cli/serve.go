@@ -37,14 +37,19 @@ of the file named by --config; flags win over variables, and those over the file
 	return cmd
 }
 
-// gcPercent is how much the daemon's heap may grow between collections: what
+// gcPercent is how much the heap of a server may grow between collections: what
 // clients make it hold then costs a third of that again, and not twice.
 const gcPercent = 33
 
-func serve(ctx context.Context, cfg config.Config) error {
+// collectEarly sets it, unless the environment says otherwise.
+func collectEarly() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
+}
+
+func serve(ctx context.Context, cfg config.Config) error {
+	collectEarly()
 	d, err := daemon.New(ctx, cfg)
 	if err != nil {
 		return err
