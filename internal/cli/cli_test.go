@@ -174,6 +174,31 @@ func TestCompletion(t *testing.T) {
 	if res := cubby(t, "", nil, "completion", "tcsh"); res.code != 2 {
 		t.Errorf("completion tcsh: exit %d, want 2", res.code)
 	}
+
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"sandboxes":[{"id":"one","status":"running","image":"base"},{"id":"two","status":"stopped","image":"r"}]}`)
+	}))
+	defer s.Close()
+	const files, noFiles, noSpace = ":0\n", ":4\n", ":2\n" // what the shell does beside
+	ids := "one\trunning base\ntwo\tstopped r\n"
+	places := "one:\trunning base\ntwo:\tstopped r\n"
+	for _, tt := range []struct{ line, want string }{
+		{"exec ", ids + noFiles},
+		{"exec one ", files},
+		{"rm one ", ids + noFiles},
+		{"cp ", places + noSpace},
+		{"cp o", "one:\trunning base\n" + noSpace},
+		{"cp file t", "two:\tstopped r\n" + noSpace},
+		{"cp file one:a t", "two:\tstopped r\n" + noSpace}, // the last of several
+		{"cp x", files},
+		{"cp ./o", files},
+		{"cp one:", files},
+	} {
+		args := append([]string{"__complete"}, strings.Split(tt.line, " ")...)
+		if res := cubby(t, s.URL, nil, args...); res.stdout != tt.want {
+			t.Errorf("cubby %s<Tab> = %q, want %q", tt.line, res.stdout, tt.want)
+		}
+	}
 }
 
 // TestTokenIsSent: from the environment, and never from a flag.

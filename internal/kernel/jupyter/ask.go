@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/cubbyhq/cubby/internal/kernel"
 )
@@ -26,7 +27,33 @@ func (c *Client) Complete(ctx context.Context, code string, cursor int) (kernel.
 // 1 instead of 0 that is more, as the source.
 func (c *Client) Inspect(ctx context.Context, code string, cursor, detail int) (r kernel.Inspection, err error) {
 	err = c.question(ctx, "inspect_request", map[string]any{"code": code, "cursor_pos": cursor, "detail_level": detail}, &r)
+	if c.info.Language.Name == "R" {
+		r = known(r)
+	}
 	return r, err
+}
+
+// noHelp begin what IRkernel says, last, of a name that has no page of help. It
+// does so of names that there are not, too.
+var noHelp = map[string]string{
+	"text/plain": "# Help document:\nNo documentation for ",
+	"text/html":  "<h1>Help document:</h1>",
+}
+
+// known is what R knows about a name beside that it has no help.
+func known(r kernel.Inspection) kernel.Inspection {
+	if !strings.Contains(r.Data["text/plain"], noHelp["text/plain"]) {
+		return r
+	}
+	left := kernel.Texts{}
+	for mime, text := range r.Data {
+		text, _, _ = strings.Cut(text, noHelp[mime])
+		if text = strings.TrimSpace(text); text != "" {
+			left[mime] = text + "\n"
+		}
+	}
+	r.Data, r.Found = left, len(left) > 0
+	return r
 }
 
 // Check asks whether code can be run as it stands.

@@ -48,6 +48,21 @@ func TestQuestions(t *testing.T) {
 	}
 }
 
+// TestUnknownNamesOfR: IRkernel finds every name, and says that it has no help.
+func TestUnknownNamesOfR(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	c, _ := start(t, "ir")
+	execute(t, c, "thing <- list(inner = 7)")
+	for name, want := range map[string]string{"nothing_of_this_name": "", "thing": "inner", "median": "odd, robust"} {
+		got, err := c.Inspect(ctx, name, len(name), 0)
+		if text := got.Data["text/plain"]; err != nil || got.Found != (want != "") || !strings.Contains(text, want) ||
+			strings.Contains(text, "No documentation") || want == "" && len(got.Data) != 0 {
+			t.Errorf("%s is %+v, %v", name, got, err)
+		}
+	}
+}
+
 // A kernel is code of the sandbox: it answers what it likes.
 func TestHostileAnswers(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
