@@ -110,6 +110,10 @@ func (a agent) interpreter(id string) {
 	if raised, _ := out["error"].(object); out["success"] != false || raised["type"] != "TimeoutError" || raised["message"] != "Execution timed out after 2s" {
 		t.Errorf("an endless loop: %v", out)
 	}
+	out = a.does("execute_code", object{"session_id": id, "code": "1 / 0", "timeout": 120})
+	if raised, _ := out["error"].(object); out["success"] != false || raised["type"] != "ZeroDivisionError" {
+		t.Errorf("code that raises: %v", out)
+	}
 	if out := a.runs(id, "x"); out["result"].(object)["text/plain"] != "20" {
 		t.Errorf("the variable after it: %v", out)
 	}
