@@ -3,6 +3,7 @@
 package image
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // testImageDir is where make test has built the base image.
@@ -22,6 +24,24 @@ func testImageDir(t *testing.T) string {
 		t.Fatal("CUBBY_TEST_IMAGE_DIR is not set: run make test, or build the base image and name its directory")
 	}
 	return dir
+}
+
+// current returns an image that the recipe of its name made as it is now: what
+// an older one lacks says nothing about the recipe.
+func current(t *testing.T, s *Store, name string) Image {
+	t.Helper()
+	img, err := s.Resolve(t.Context(), name)
+	if err != nil {
+		t.Fatalf("Resolve(%s) = %v", name, err)
+	}
+	old, err := s.Outdated()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if slices.Contains(old, name) {
+		t.Fatalf("the image %s is older than its recipe: make images, or bin/cubby image build %s --image-dir %s", name, name, s.dir)
+	}
+	return img
 }
 
 // overlay mounts a writable copy of an image's tree.
@@ -92,10 +112,7 @@ func TestBaseRuns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	img, err := s.Resolve(t.Context(), "base")
-	if err != nil {
-		t.Fatalf("Resolve(base) = %v", err)
-	}
+	img := current(t, s, "base")
 	root := overlay(t, img.Dir)
 	runIn(t, img, root, []promise{
 		{"user", "id", "uid=1000(sandbox) gid=1000(sandbox) groups=1000(sandbox)"},
@@ -133,21 +150,16 @@ P
 		{"fetch without a proxy is left alone", `node -e 'fetch("http://127.0.0.1:9").catch(e => console.log(String(e.cause)))' | head -1`, "Error: bad port"},
 		{"virtual environments", "python3 -m venv /tmp/v && /tmp/v/bin/pip --version | cut -d' ' -f1", "pip"},
 	})
-	// An image that was built by an earlier recipe is not held to what came later.
-	if old, err := s.Outdated(); err != nil || slices.Contains(old, "base") {
-		t.Logf("the image is older than its recipe: cubby image build base (%v)", err)
-	} else {
-		runIn(t, img, root, []promise{
-			{"npx in a fresh home", `export NPM_CONFIG_PREFIX=$HOME/fresh; mkdir -p /tmp/x && cd /tmp/x && printf '{"name":"hello","version":"1.0.0","bin":"h.js"}' > package.json &&
-				printf '#!/usr/bin/env node\nconsole.log("hello")\n' > h.js && chmod +x h.js && npx --offline --yes . && ls $NPM_CONFIG_PREFIX`, "hello\nbin\nlib"},
-			{"npm", "command -v npm npx; npm config get prefix", "/usr/local/bin/npm\n/usr/local/bin/npx\n/home/sandbox/.npm-global"},
-			{"fetch says why it failed", `HTTPS_PROXY=http://127.0.0.1:1 node -e 'fetch("https://example.com").catch(e => console.log(e.name + ": " + e.message))' | cut -d' ' -f1-5`, "TypeError: fetch failed: connect ENETUNREACH"},
-			{"what scripts import", "python3 -c 'import yaml, openpyxl; print(1)'", "1"},
-			{"fonts", "fc-match Arial | cut -d: -f1", "LiberationSans-Regular.ttf"},
-			{"more tools", "for p in bc ip lsof nano nc pipx sqlite3 tmux xxd; do command -v $p >/dev/null || echo missing: $p; done; echo ok", "ok"},
-		})
-		fetchTellsTheDenial(t, img, root)
-	}
+	runIn(t, img, root, []promise{
+		{"npx in a fresh home", `export NPM_CONFIG_PREFIX=$HOME/fresh; mkdir -p /tmp/x && cd /tmp/x && printf '{"name":"hello","version":"1.0.0","bin":"h.js"}' > package.json &&
+			printf '#!/usr/bin/env node\nconsole.log("hello")\n' > h.js && chmod +x h.js && npx --offline --yes . && ls $NPM_CONFIG_PREFIX`, "hello\nbin\nlib"},
+		{"npm", "command -v npm npx; npm config get prefix", "/usr/local/bin/npm\n/usr/local/bin/npx\n/home/sandbox/.npm-global"},
+		{"fetch says why it failed", `HTTPS_PROXY=http://127.0.0.1:1 node -e 'fetch("https://example.com").catch(e => console.log(e.name + ": " + e.message))' | cut -d' ' -f1-5`, "TypeError: fetch failed: connect ENETUNREACH"},
+		{"what scripts import", "python3 -c 'import yaml, openpyxl; print(1)'", "1"},
+		{"fonts", "fc-match Arial | cut -d: -f1", "LiberationSans-Regular.ttf"},
+		{"more tools", "for p in bc ip lsof nano nc pipx sqlite3 tmux xxd; do command -v $p >/dev/null || echo missing: $p; done; echo ok", "ok"},
+	})
+	fetchTellsWhy(t, img, root)
 	// pip, as root, too.
 	cmd := exec.Command("/usr/bin/pip", "install", "-q", "--no-index", "--no-build-isolation", "/tmp/p")
 	cmd.Env = append([]string{"HOME=/root"}, img.Env...)
@@ -161,20 +173,45 @@ P
 	}
 }
 
-// fetchTellsTheDenial lets Node's fetch meet a proxy that refuses.
-func fetchTellsTheDenial(t *testing.T, img Image, root string) {
+// fetchTellsWhy lets Node's fetch meet proxies and servers that refuse, stop
+// and are not there.
+func fetchTellsWhy(t *testing.T, img Image, root string) {
 	const denial = "Host not allowed: example.com"
-	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		http.Error(w, denial, http.StatusForbidden)
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.Host == "denied.example:443":
+			http.Error(w, denial, http.StatusForbidden)
+		case r.URL.Path == "/half":
+			w.Header().Set("Content-Length", "100")
+			_, _ = w.Write([]byte("half"))
+		default: // it stops before it has said anything
+			conn, _, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			conn.Close()
+		}
 	}))
 	defer proxy.Close()
-	cmd := exec.Command("/usr/bin/node", "-e", `fetch("https://example.com").catch(e => console.log(e.message, e.cause.code))`)
-	cmd.Env = append([]string{"HOME=/home/sandbox", "HTTPS_PROXY=" + proxy.URL}, img.Env...)
-	cmd.Dir = "/"
-	cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: root, Credential: &syscall.Credential{Uid: 1000, Gid: 1000}}
-	out, err := cmd.CombinedOutput()
-	if got, want := strings.TrimSpace(string(out)), "fetch failed: "+denial+" ERR_PROXY_REFUSED"; err != nil || got != want {
-		t.Errorf("fetch of a host that is denied says %q, %v, want %q", got, err, want)
+	for _, tt := range []struct{ name, url, want string }{
+		{"a host that is denied", "https://denied.example", "fetch failed: " + denial + " ERR_PROXY_REFUSED"},
+		{"a proxy that stops", "https://example.com", "fetch failed: the proxy closed the connection ERR_PROXY_CLOSED"},
+		{"an answer that stops", proxy.URL + "/half", "terminated: other side closed UND_ERR_SOCKET"},
+		{"a server that is stopped", "http://localhost:1999", "fetch failed: connect ECONNREFUSED 127.0.0.1:1999 ECONNREFUSED"},
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // without an error it connects for ever
+		defer cancel()
+		cmd := exec.CommandContext(ctx, "/usr/bin/node", "-e", `fetch("`+tt.url+`").then(r => r.text()).catch(e => console.log(e.message, e.cause.code))`)
+		cmd.Env = append([]string{"HOME=/home/sandbox", "HTTP_PROXY=" + proxy.URL, "HTTPS_PROXY=" + proxy.URL, "NO_PROXY=localhost,127.0.0.1"}, img.Env...)
+		cmd.Dir = "/"
+		cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: root, Credential: &syscall.Credential{Uid: 1000, Gid: 1000}}
+		out, err := cmd.CombinedOutput()
+		// Where localhost is ::1 too, that was tried first.
+		got := strings.Replace(strings.TrimSpace(string(out)), "connect ECONNREFUSED ::1:1999, ", "", 1)
+		if err != nil || got != tt.want {
+			t.Errorf("fetch of %s says %q, %v, want %q", tt.name, got, err, tt.want)
+		}
 	}
 }
 
@@ -184,10 +221,7 @@ func TestRRuns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	img, err := s.Resolve(t.Context(), "r")
-	if err != nil {
-		t.Fatalf("Resolve(r) = %v", err)
-	}
+	img := current(t, s, "r")
 	runIn(t, img, overlay(t, img.Dir), []promise{
 		{"user", "id -un", "sandbox"},
 		{"kernel", "ls /usr/share/jupyter/kernels; Rscript -e 'library(IRkernel)'", "ir"},

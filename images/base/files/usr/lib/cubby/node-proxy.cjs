@@ -31,16 +31,13 @@ if ((env.HTTPS_PROXY || env.https_proxy || env.HTTP_PROXY || env.http_proxy) && 
     set: define,
   });
 
-  // fetch says only "fetch failed", and hides why in the error's cause.
+  // fetch says only "fetch failed", and reading an answer "terminated"; both
+  // hide why in the error's cause.
   const { fetch } = globalThis;
   const property = Object.getOwnPropertyDescriptor(globalThis, 'fetch');
   const value = {
     fetch(input, init = undefined) {
-      return fetch(input, init).catch((error) => {
-        const { cause } = error;
-        if (error.message === 'fetch failed' && cause?.message) error.message += `: ${cause.message}`;
-        throw error;
-      });
+      return fetch(input, init).then(readable, explain);
     },
   }.fetch;
   Object.defineProperty(globalThis, 'fetch', {
@@ -48,12 +45,40 @@ if ((env.HTTPS_PROXY || env.https_proxy || env.HTTP_PROXY || env.http_proxy) && 
   });
 }
 
+function explain(error) {
+  const why = reason(error?.cause);
+  if (why && (error.message === 'fetch failed' || error.message === 'terminated')) error.message += `: ${why}`;
+  throw error;
+}
+
+// reason is a cause's message. That of several addresses that were all tried in
+// vain is empty.
+function reason(cause) {
+  if (!cause) return '';
+  return cause.message || (cause.errors ?? []).map((e) => e.message).join(', ') || cause.code || '';
+}
+
+// readable makes the ways to read a whole answer say why they fail.
+function readable(answer) {
+  for (const name of ['arrayBuffer', 'blob', 'formData', 'json', 'text']) {
+    const read = answer[name];
+    Object.defineProperty(answer, name, {
+      value: { [name]() { return read.call(this).catch(explain); } }[name], writable: true, enumerable: false, configurable: true,
+    });
+  }
+  return answer;
+}
+
 // explaining makes the error of a tunnel that the proxy refused carry what the
 // proxy said. undici drops the body of that answer.
 function explaining(pool) {
   const connect = pool.connect.bind(pool);
   pool.connect = async (options) => {
-    const answer = await connect(options);
+    const answer = await connect(options).catch((cause) => {
+      // undici would connect again, for ever, to a proxy that closes.
+      if (cause.code !== 'UND_ERR_SOCKET') throw cause;
+      throw Object.assign(new Error('the proxy closed the connection', { cause }), { code: 'ERR_PROXY_CLOSED' });
+    });
     if (answer.statusCode === 200) return answer;
     throw Object.assign(new Error(await said(answer)), { code: 'ERR_PROXY_REFUSED', statusCode: answer.statusCode });
   };
