@@ -46,7 +46,9 @@ func places() map[string]place {
 		// What a kernel shows; core reads it, the agent talks to kernels.
 		"internal/kernel":    {layer: 2},
 		"internal/packages":  {layer: 2},
+		"internal/redirect":  {layer: 2, by: []string{"internal/driver/oci", "internal/guestd"}},
 		"internal/relay":     {layer: 2, by: []string{"internal/egress", "internal/guestd"}},
+		"internal/resolver":  {layer: 2, by: []string{"internal/guestd"}},
 		"internal/seal":      {layer: 2},
 		"internal/session":   {layer: 2},
 		"internal/telemetry": {layer: 2},
@@ -77,7 +79,7 @@ func places() map[string]place {
 		// The program inside the sandbox is small and trusts nothing of the
 		// host's side.
 		"internal/guestd": {only: []string{"api/gen/…", "internal/errs", "internal/sandbox", "internal/filetree", "internal/session",
-			"internal/kernel", "internal/kernel/jupyter", "internal/kernel/node", "internal/kernel/startup", "internal/relay"},
+			"internal/kernel", "internal/kernel/jupyter", "internal/kernel/node", "internal/kernel/startup", "internal/redirect", "internal/relay", "internal/resolver"},
 			by: []string{"cmd/cubby-init", "internal/driver/drivertest"}},
 		"internal/kernel/jupyter": {only: []string{"internal/kernel"}, by: []string{"internal/guestd"}},
 		"internal/kernel/node":    {only: []string{"internal/kernel"}, by: []string{"internal/guestd"}},

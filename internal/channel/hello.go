@@ -7,6 +7,8 @@ import (
 	"net"
 	"strings"
 	"time"
+
+	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
 // kind is what a connection is for.
@@ -15,8 +17,17 @@ type kind string
 const (
 	kindControl kind = "control"
 	kindPool    kind = "pool"
-	kindEgress  kind = "egress"
+	kindEgress  kind = "egress"  // to the proxy
+	kindConnect kind = "connect" // a connection that a program made by itself
+	kindResolve kind = "resolve" // questions about names
 )
+
+// doors are the kinds that lead to the outside.
+func doors() map[kind]sandbox.Door {
+	return map[kind]sandbox.Door{
+		kindEgress: sandbox.DoorProxy, kindConnect: sandbox.DoorConnect, kindResolve: sandbox.DoorResolve,
+	}
+}
 
 // maxHello bounds the first line, with its newline.
 const maxHello = 256
@@ -33,8 +44,7 @@ func readHello(conn net.Conn, secret string, deadline time.Time) (kind, error) {
 		return "", err
 	}
 	// What follows belongs to whoever gets the connection, so the line is
-	// read byte by byte. It is the agent that speaks next on no kind but
-	// egress, and there rarely at once.
+	// read byte by byte.
 	line := make([]byte, 0, maxHello)
 	for one := make([]byte, 1); ; {
 		if _, err := conn.Read(one); err != nil {
@@ -65,7 +75,7 @@ func parseHello(line, secret string) (kind, error) {
 		return "", errSecret
 	}
 	switch k := kind(f[2]); k {
-	case kindControl, kindPool, kindEgress:
+	case kindControl, kindPool, kindEgress, kindConnect, kindResolve:
 		return k, nil
 	}
 	return "", errHello

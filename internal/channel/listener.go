@@ -24,6 +24,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
 // Bounds of one sandbox's connections.
@@ -42,7 +43,7 @@ type Listener struct {
 	log    *slog.Logger
 
 	pool    chan net.Conn
-	streams chan net.Conn
+	streams chan *egressConn
 	egress  chan struct{} // a token for each egress stream that is open
 	pending chan struct{} // a token for each connection without hello
 
@@ -79,7 +80,7 @@ func Listen(path, secret string, log *slog.Logger) (*Listener, error) {
 		secret:  secret,
 		log:     log,
 		pool:    make(chan net.Conn, maxPool),
-		streams: make(chan net.Conn),
+		streams: make(chan *egressConn),
 		egress:  make(chan struct{}, maxEgress),
 		pending: make(chan struct{}, maxPending),
 		closed:  make(chan struct{}),
@@ -187,14 +188,14 @@ func (l *Listener) admit(conn *net.UnixConn, kind kind) {
 		default:
 			l.drop(conn)
 		}
-	case kindEgress:
+	case kindEgress, kindConnect, kindResolve:
 		select {
 		case l.egress <- struct{}{}:
 		default:
 			l.drop(conn)
 			return
 		}
-		stream := &egressConn{UnixConn: conn, release: sync.OnceFunc(func() { <-l.egress })}
+		stream := &egressConn{UnixConn: conn, door: doors()[kind], release: sync.OnceFunc(func() { <-l.egress })}
 		select {
 		case l.streams <- stream:
 		case <-l.closed:
@@ -315,19 +316,20 @@ func stale(conn net.Conn) bool {
 }
 
 // AcceptEgress returns the next stream that the sandbox opened towards the
-// outside. It counts against the sandbox's bound until it is closed.
-func (l *Listener) AcceptEgress(ctx context.Context) (net.Conn, error) {
+// outside, and by which door. It counts against the sandbox's bound until it is
+// closed.
+func (l *Listener) AcceptEgress(ctx context.Context) (net.Conn, sandbox.Door, error) {
 	for {
 		select {
 		case stream := <-l.streams:
-			if l.handOut(stream.(*egressConn).UnixConn) {
-				return stream, nil
+			if l.handOut(stream.UnixConn) {
+				return stream, stream.door, nil
 			}
 			stream.Close()
 		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+			return nil, "", context.Cause(ctx)
 		case <-l.closed:
-			return nil, errs.E(errs.Unavailable, "the sandbox's channel is closed")
+			return nil, "", errs.E(errs.Unavailable, "the sandbox's channel is closed")
 		}
 	}
 }
@@ -388,6 +390,7 @@ func (l *Listener) Close() error {
 // egressConn gives its slot back when it is closed.
 type egressConn struct {
 	*net.UnixConn
+	door    sandbox.Door
 	release func()
 }
 

@@ -197,7 +197,7 @@ func TestEgressIsBounded(t *testing.T) {
 	l := newListener(t, path)
 	ctx := short(t)
 	guest := dialAs(t, path, "CUBBY1 s3cret egress\nCONNECT x")
-	conn, err := l.AcceptEgress(ctx)
+	conn, _, err := l.AcceptEgress(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -216,7 +216,7 @@ func TestEgressIsBounded(t *testing.T) {
 	conn.Close() // gives its slot back once
 	guest.Close()
 	dialAs(t, path, "CUBBY1 s3cret egress\n")
-	again, err := l.AcceptEgress(ctx)
+	again, _, err := l.AcceptEgress(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -241,7 +241,7 @@ func TestListenReplacesAStaleSocket(t *testing.T) {
 	if _, err := old.Dial(t.Context()); !errors.Is(err, errs.Unavailable) {
 		t.Errorf("Dial on a closed listener = %v, want unavailable", err)
 	}
-	if _, err := old.AcceptEgress(t.Context()); !errors.Is(err, errs.Unavailable) {
+	if _, _, err := old.AcceptEgress(t.Context()); !errors.Is(err, errs.Unavailable) {
 		t.Errorf("AcceptEgress on a closed listener = %v, want unavailable", err)
 	}
 }

@@ -68,7 +68,7 @@ func newNetwork(ctx context.Context) *network {
 }
 
 // serveStream carries one stream that the sandbox opened to the outside.
-func (r *run) serveStream(conn net.Conn) {
+func (r *run) serveStream(conn net.Conn, door sandbox.Door) {
 	r.mu.Lock()
 	n := r.net
 	n.used = true
@@ -76,7 +76,7 @@ func (r *run) serveStream(conn net.Conn) {
 	r.mu.Unlock()
 	served := r.s.life.spawn(func(context.Context) {
 		defer n.streams.Done()
-		r.s.proxy.Serve(n.ctx, conn, egress.Guest{Box: r.uid, Tenant: r.tenant}, func() sandbox.Policy { return r.spec.Load().Network })
+		r.s.proxy.Serve(n.ctx, conn, door, egress.Guest{Box: r.uid, Tenant: r.tenant}, func() sandbox.Policy { return r.spec.Load().Network })
 	})
 	if !served {
 		n.streams.Done()

@@ -221,7 +221,7 @@ func (r *run) watch() {
 func (r *run) serveEgress() {
 	delay := retryFirst
 	for {
-		conn, err := r.s.cfg.Driver.AcceptEgress(r.ctx, r.handle)
+		conn, door, err := r.s.cfg.Driver.AcceptEgress(r.ctx, r.handle)
 		if r.ctx.Err() != nil {
 			if err == nil {
 				conn.Close()
@@ -233,7 +233,7 @@ func (r *run) serveEgress() {
 			continue
 		}
 		delay = retryFirst
-		r.serveStream(conn)
+		r.serveStream(conn, door)
 	}
 }
 

@@ -94,9 +94,9 @@ type Driver interface {
 	DialGuest(ctx context.Context, h Handle) (net.Conn, error)
 
 	// AcceptEgress blocks for the next stream that the sandbox opens to the
-	// outside through its proxy port. It returns an error when ctx ends or
+	// outside, and says by which door. It returns an error when ctx ends or
 	// the sandbox stops. At most one caller per sandbox.
-	AcceptEgress(ctx context.Context, h Handle) (net.Conn, error)
+	AcceptEgress(ctx context.Context, h Handle) (net.Conn, sandbox.Door, error)
 
 	// Stats reads what the sandbox uses now.
 	Stats(ctx context.Context, h Handle) (Stats, error)

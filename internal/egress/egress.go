@@ -46,8 +46,10 @@ const (
 type Decision struct {
 	Allow bool
 	Host  string // in normal form; as sent when it has none
-	Port  int
+	Port  int    // 0: the name itself was asked for
 	Rule  Rule
+	// Protocol is how it was asked for.
+	Protocol Protocol
 	// Reason and Hint are for people: why, and how to allow what was denied.
 	// Neither holds an address that the guest did not name itself.
 	Reason string

@@ -18,6 +18,11 @@ const (
 	ProtocolConnect Protocol = "connect"
 	ProtocolSocks   Protocol = "socks"
 	ProtocolHTTP    Protocol = "http" // a request with an absolute URL
+	// ProtocolTransparent: a program connected by itself, knowing of no proxy.
+	ProtocolTransparent Protocol = "transparent"
+	// ProtocolDNS: a program asked for the address of a name. Of these only what
+	// is denied is a decision.
+	ProtocolDNS Protocol = "dns"
 )
 
 // End is how a connection ended that was allowed.
@@ -34,7 +39,6 @@ const (
 // still open what it is by now.
 type Connection struct {
 	Decision
-	Protocol Protocol
 	// Sent and Received are bytes to and from the host, headers of HTTP
 	// included.
 	Sent, Received int64
@@ -56,7 +60,15 @@ type flow struct {
 
 // begin times a request.
 func (s *stream) begin(by Protocol) *flow {
-	return &flow{s: s, about: Connection{Protocol: by}, began: time.Now()}
+	return &flow{s: s, about: Connection{Decision: Decision{Protocol: by}}, began: time.Now()}
+}
+
+// decided reports the decision about the request, and returns it with how it was
+// asked for.
+func (f *flow) decided(d Decision) Decision {
+	d.Protocol = f.about.Protocol
+	f.s.onDecision(f.s.box, d)
+	return d
 }
 
 // open reports that the request has its connection, by a decision under
@@ -64,8 +76,7 @@ func (s *stream) begin(by Protocol) *flow {
 // meantime holds for it too.
 func (f *flow) open(d Decision, policy sandbox.Policy, shut func()) {
 	s := f.s
-	f.about.Decision, f.shut = d, shut
-	s.onDecision(s.box, d)
+	f.about.Decision, f.shut = f.decided(d), shut
 	s.flows.add(s.box, f)
 	if now := s.policy(); !samePolicy(policy, now) && !s.allows(now, d) {
 		f.cut()
@@ -108,8 +119,7 @@ func (c counted) Write(p []byte) (int, error) {
 
 // fail reports an allowed request that got no connection.
 func (f *flow) fail(d Decision) {
-	f.s.onDecision(f.s.box, d)
-	f.about.Decision, f.about.End, f.about.Duration = d, EndFailed, time.Since(f.began)
+	f.about.Decision, f.about.End, f.about.Duration = f.decided(d), EndFailed, time.Since(f.began)
 	f.s.onEnd(f.s.box, f.about)
 }
 

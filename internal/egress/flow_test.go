@@ -244,7 +244,7 @@ func TestConnectionsEndWithTheStream(t *testing.T) {
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
-		r.proxy.Serve(ctx, host, Guest{Box: "box"}, func() sandbox.Policy { return r.policy })
+		r.proxy.Serve(ctx, host, sandbox.DoorProxy, Guest{Box: "box"}, func() sandbox.Policy { return r.policy })
 	}()
 	_ = guest.SetDeadline(time.Now().Add(patience))
 	fmt.Fprint(guest, "CONNECT a.example.com:7 HTTP/1.1\r\nHost: x\r\n\r\n")

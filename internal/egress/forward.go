@@ -109,7 +109,7 @@ func (s *stream) refuseRequest(w http.ResponseWriter, r *http.Request, f *flow, 
 		return
 	}
 	if denied, ok := asDenied(err); ok {
-		s.onDecision(s.box, denied)
+		f.decided(denied)
 		http.Error(w, denialText(denied), http.StatusForbidden)
 		return
 	}

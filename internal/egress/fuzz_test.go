@@ -47,7 +47,7 @@ func FuzzServe(f *testing.F) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			p.Serve(context.Background(), host, Guest{Box: "box"}, func() sandbox.Policy {
+			p.Serve(context.Background(), host, sandbox.DoorProxy, Guest{Box: "box"}, func() sandbox.Policy {
 				return sandbox.Policy{Mode: sandbox.NetworkAllowlist, Allow: []string{"a.example.com"}}
 			})
 		}()

@@ -15,7 +15,7 @@ func TestLedger(t *testing.T) {
 	m := telemetry.NewEgressMetrics("v0")
 	l := NewLedger(slog.New(slog.NewTextHandler(&text, nil)), m)
 	d := Decision{Host: "example.com", Port: 443}.denied(RuleAllowlist, "it is not on the list", "")
-	ok := Connection{Decision: Decision{Host: "pypi.org", Port: 443}.allowed(RuleOpen), Protocol: ProtocolConnect, Sent: 3, Received: 4, Duration: time.Second}
+	ok := Connection{Decision: Decision{Host: "pypi.org", Port: 443, Protocol: ProtocolConnect}.allowed(RuleOpen), Sent: 3, Received: 4, Duration: time.Second}
 	const times = 1000
 	for range times {
 		l.Decided("noisy", d)

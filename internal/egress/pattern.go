@@ -123,9 +123,24 @@ func parsePatterns(entries []string) (patterns, error) {
 	return list, nil
 }
 
+// names reports whether an entry names h at a port, or with port 0 at every
+// port.
 func (l patterns) names(h host, port int) bool {
 	for _, p := range l {
 		if p.names(h, port) {
+			return true
+		}
+	}
+	return false
+}
+
+// allows is names, but with port 0 for some port.
+func (l patterns) allows(h host, port int) bool {
+	if port != 0 {
+		return l.names(h, port)
+	}
+	for _, p := range l {
+		if p.first = 0; p.names(h, 0) {
 			return true
 		}
 	}

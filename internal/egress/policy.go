@@ -42,7 +42,8 @@ func NewEvaluator(o Operator) *Evaluator { return &Evaluator{operator: o} }
 
 // Decide answers whether a sandbox with policy may talk to host:port. For a
 // name an allowing answer is only the first half: [Proxy] checks every address
-// that it resolves to before dialling it.
+// that it resolves to before dialling it. Port 0 asks for the name itself: it is
+// allowed when some port may be, and denied when no port can be.
 func (e *Evaluator) Decide(policy sandbox.Policy, hostname string, port int) Decision {
 	d := Decision{Host: hostname, Port: port}
 	h, err := parseHost(hostname)
@@ -63,7 +64,7 @@ func (e *Evaluator) Decide(policy sandbox.Policy, hostname string, port int) Dec
 	case own.names(h, port):
 		return d.denied(RuleDeny, h.name+" is on this sandbox's deny list", "it is in the sandbox's network.deny")
 	}
-	if e.operator.allow.names(h, port) {
+	if e.operator.allow.allows(h, port) {
 		return d.allowed(RuleOperator)
 	}
 	switch policy.Mode {
@@ -129,7 +130,7 @@ func allows(p sandbox.Policy, h host, port int) bool {
 		entries = sandbox.DefaultAllow()
 	}
 	list, err := parsePatterns(entries)
-	return err == nil && list.names(h, port)
+	return err == nil && list.allows(h, port)
 }
 
 // localName reports whether a name can only mean something on a local network.

@@ -80,18 +80,36 @@ func New(c Config) *Proxy {
 	return p
 }
 
-// Serve answers the proxy requests of one guest stream, in HTTP or SOCKS, until either side
+// Serve answers one guest stream, as the door by which it came wants, until either side
 // closes it or ctx ends; it closes conn and returns when nothing of it is left.
 // policy is asked for every request, so a change holds from the next one on. A
 // stream beyond what its sandbox or tenant may have open is answered 503.
-func (p *Proxy) Serve(ctx context.Context, conn net.Conn, from Guest, policy func() sandbox.Policy) {
+func (p *Proxy) Serve(ctx context.Context, conn net.Conn, door sandbox.Door, from Guest, policy func() sandbox.Policy) {
 	leave, err := p.streams.EnterFor(from.Tenant, string(from.Box))
 	if err != nil {
-		turnAway(ctx, conn, err)
+		turnAway(ctx, conn, door, err)
 		return
 	}
 	defer leave()
-	p.serve(ctx, conn, &stream{Proxy: p, box: from.Box, tenant: from.Tenant, policy: policy, conn: conn})
+	s := &stream{Proxy: p, box: from.Box, tenant: from.Tenant, policy: policy, conn: conn}
+	switch door {
+	case sandbox.DoorConnect:
+		s.whole(ctx, s.transparent)
+	case sandbox.DoorResolve:
+		s.whole(ctx, s.resolve)
+	case sandbox.DoorProxy:
+		p.serve(ctx, conn, s)
+	default:
+		conn.Close()
+	}
+}
+
+// whole serves a stream that is one thing from its beginning to its end.
+func (s *stream) whole(ctx context.Context, serve func(context.Context)) {
+	stop := context.AfterFunc(ctx, func() { s.conn.Close() })
+	defer stop()
+	defer s.conn.Close()
+	serve(ctx)
 }
 
 func (p *Proxy) serve(ctx context.Context, conn net.Conn, s *stream) {
@@ -177,6 +195,7 @@ func (s *stream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			if host, port, err := targetOf(r.Host, 80); err == nil {
 				d.Host, d.Port = printable(host, 80), port
 			}
+			d.Protocol = requestProtocol(r)
 			s.onDecision(s.box, d.denied(RuleToken, errs.Public(err).Message, ""))
 			notAdmitted(w, err)
 			return
@@ -193,6 +212,13 @@ func (s *stream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		s.forward(w, r)
 	}
+}
+
+func requestProtocol(r *http.Request) Protocol {
+	if r.Method == http.MethodConnect {
+		return ProtocolConnect
+	}
+	return ProtocolHTTP
 }
 
 // badRequest answers what cannot be decided: what it is, in agentbox's words,

@@ -121,13 +121,15 @@ func (r *rig) seen() []Decision {
 // dial opens a guest stream: a UNIX socket pair, as the channel's.
 func (r *rig) dial() net.Conn { return r.dialAs(Guest{Box: "box"}) }
 
-func (r *rig) dialAs(from Guest) net.Conn {
+func (r *rig) dialAs(from Guest) net.Conn { return r.dialDoor(sandbox.DoorProxy, from) }
+
+func (r *rig) dialDoor(door sandbox.Door, from Guest) net.Conn {
 	r.t.Helper()
 	guest, host := socketPair(r.t)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		r.proxy.Serve(context.Background(), host, from, func() sandbox.Policy {
+		r.proxy.Serve(context.Background(), host, door, from, func() sandbox.Policy {
 			if r.live != nil {
 				return *r.live.Load()
 			}

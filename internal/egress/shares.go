@@ -35,12 +35,18 @@ const streamsOpen = "connections to the outside open"
 const refusalTime = time.Second
 
 // turnAway answers the first request of a stream that has no place: as the proxy
-// does, HTTP or SOCKS.
-func turnAway(ctx context.Context, conn net.Conn, why error) {
+// does, HTTP or SOCKS, or as a host would that a program connected to.
+func turnAway(ctx context.Context, conn net.Conn, door sandbox.Door, why error) {
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(refusalTime))
+	if door != sandbox.DoorProxy {
+		if _, _, err := readTarget(conn); door == sandbox.DoorConnect && err == nil {
+			tellProgram(conn, http.StatusServiceUnavailable, "cubby: "+errs.Public(why).Message+"\n")
+		}
+		return
+	}
 	from := bufio.NewReader(io.LimitReader(conn, maxHeaderBytes))
 	first, err := from.ReadByte()
 	if err != nil {

@@ -49,7 +49,7 @@ func (s *stream) socks(ctx context.Context) {
 		code := byte(socksFailure)
 		if denied, ok := asDenied(err); ok {
 			code = socksNotAllowed
-			s.onDecision(s.box, denied)
+			f.decided(denied)
 		} else {
 			if errs.KindOf(err) == errs.Unavailable {
 				code = socksNoHost

@@ -136,7 +136,7 @@ func TestServeEndsWithContext(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			r.proxy.Serve(ctx, host, Guest{Box: "box"}, func() sandbox.Policy { return r.policy })
+			r.proxy.Serve(ctx, host, sandbox.DoorProxy, Guest{Box: "box"}, func() sandbox.Policy { return r.policy })
 		}()
 		if open {
 			fmt.Fprint(guest, "CONNECT quiet.example.com:443 HTTP/1.1\r\nHost: x\r\n\r\n")

@@ -49,6 +49,7 @@ func (s *stream) tunnel(w http.ResponseWriter, r *http.Request) {
 // it stands, and returns its stream with what was read of it ahead.
 func (s *stream) carry(f *flow, d Decision, policy sandbox.Policy, up net.Conn, grant func() (net.Conn, *bufio.Reader, error)) {
 	defer up.Close()
+	d.Protocol = f.about.Protocol
 	f.open(d, policy, func() {
 		s.conn.Close()
 		up.Close()
@@ -153,8 +154,7 @@ const ruleHeader = "X-Cubby-Egress-Rule"
 // reports the decision.
 func (s *stream) refuse(w http.ResponseWriter, f *flow, d Decision, err error) {
 	if denied, ok := asDenied(err); ok {
-		d = denied
-		s.onDecision(s.box, d)
+		d = f.decided(denied)
 		s.answer(w, http.StatusForbidden, denialLine(d), denialText(d), ruleHeader+": "+string(d.Rule))
 		return
 	}

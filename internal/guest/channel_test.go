@@ -150,7 +150,7 @@ func TestEgress(t *testing.T) {
 	if err := inside.(*net.TCPConn).CloseWrite(); err != nil {
 		t.Fatal(err)
 	}
-	outside, err := h.channel.AcceptEgress(ctx)
+	outside, _, err := h.channel.AcceptEgress(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}

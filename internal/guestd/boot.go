@@ -51,10 +51,18 @@ func checkBoot(b *guestv1.Boot) error {
 			return errors.New("boot document: malformed environment")
 		}
 	}
-	if b.GetEgressListen() != "" {
-		if a, err := netip.ParseAddrPort(b.GetEgressListen()); err != nil || !a.Addr().IsLoopback() {
-			return errors.New("boot document: egress_listen must be an address and port on loopback")
+	for name, listen := range map[string]string{
+		"egress_listen": b.GetEgressListen(), "resolver_listen": b.GetResolverListen(), "redirect_listen": b.GetRedirectListen(),
+	} {
+		if listen == "" {
+			continue
 		}
+		if a, err := netip.ParseAddrPort(listen); err != nil || !a.Addr().IsLoopback() {
+			return fmt.Errorf("boot document: %s must be an address and port on loopback", name)
+		}
+	}
+	if (b.GetResolverListen() == "") != (b.GetRedirectListen() == "") {
+		return errors.New("boot document: resolver_listen and redirect_listen go together")
 	}
 	return nil
 }

@@ -22,6 +22,8 @@ const (
 	kindControl = "control"
 	kindPool    = "pool"
 	kindEgress  = "egress"
+	kindConnect = "connect"
+	kindResolve = "resolve"
 )
 
 const (

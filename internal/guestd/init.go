@@ -2,6 +2,7 @@ package guestd
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -12,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	guestv1 "github.com/cubbyhq/cubby/api/gen/cubby/guest/v1"
+	"github.com/cubbyhq/cubby/internal/redirect"
 )
 
 // agentFiles is what the agent needs for itself: its connections, the
@@ -39,6 +41,11 @@ func Prepare(boot *guestv1.Boot, log *slog.Logger) error {
 	writeProfile(profileDir)
 	if err := loopbackUp(); err != nil && boot.GetEgressListen() != "" {
 		return err
+	}
+	if boot.GetSetRedirect() {
+		if err := redirect.Set(); err != nil {
+			return fmt.Errorf("redirect connections: %w", err)
+		}
 	}
 	raiseOpenFiles(boot)
 	if err := boundCommands(); err != nil {

@@ -33,6 +33,11 @@ func (s *Server) dialPort(w http.ResponseWriter, r *http.Request) {
 		writeError(w, errs.E(errs.Invalid, "a port is dialled with an upgrade to %s", upgradeProtocol))
 		return
 	}
+	boot := s.cfg.Boot
+	if ownPort([]string{boot.GetEgressListen(), boot.GetResolverListen(), boot.GetRedirectListen()}, uint16(port)) {
+		writeError(w, errs.E(errs.Unavailable, "nothing listens on port %d in the sandbox", port))
+		return
+	}
 	target, err := dialLoopback(r.Context(), strconv.FormatUint(port, 10))
 	if err != nil {
 		writeError(w, err)

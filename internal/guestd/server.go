@@ -134,11 +134,9 @@ func (s *Server) Serve(ctx context.Context) error {
 		return err
 	}
 	up := newUplink(s.cfg.Boot.GetSocket(), s.cfg.Boot.GetSecret(), s.cfg.Log)
-	var out *egress
-	if address := s.cfg.Boot.GetEgressListen(); address != "" {
-		if out, err = listenEgress(address, up); err != nil {
-			return fmt.Errorf("egress port: %w", err)
-		}
+	out, err := listenEgress(s.cfg, up)
+	if err != nil {
+		return fmt.Errorf("ports of the way out: %w", err)
 	}
 
 	ctx, cancel := context.WithCancel(ctx)
@@ -152,9 +150,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	}
 	parts.Go(func() { _ = web.Serve(up) })
 	parts.Go(func() { up.run(ctx) })
-	if out != nil {
-		parts.Go(func() { out.run(ctx) })
-	}
+	parts.Go(func() { out.run(ctx) })
 	if budget := s.cfg.Boot.GetMemoryBytes(); budget > 0 && s.cfg.Boot.GetInSandboxCgroup() {
 		parts.Go(func() { s.watchMemory(ctx, budget) })
 	}

@@ -336,7 +336,7 @@ func testEgress(t *testing.T, s *suite) {
 	spec, h := s.start(t)
 	served := make(chan error, 1)
 	go func() {
-		conn, err := s.d.AcceptEgress(s.ctx, h)
+		conn, _, err := s.d.AcceptEgress(s.ctx, h)
 		if err != nil {
 			served <- err
 			return
@@ -363,11 +363,11 @@ func testEgress(t *testing.T, s *suite) {
 
 	ctx, cancel := context.WithCancel(s.ctx)
 	cancel()
-	if _, err := s.d.AcceptEgress(ctx, h); err == nil {
+	if _, _, err := s.d.AcceptEgress(ctx, h); err == nil {
 		t.Error("AcceptEgress outlived its context")
 	}
 	go func() {
-		_, err := s.d.AcceptEgress(s.ctx, h)
+		_, _, err := s.d.AcceptEgress(s.ctx, h)
 		served <- err
 	}()
 	s.do(t, "Stop", s.d.Stop(s.ctx, h, 0))

@@ -411,19 +411,20 @@ func (f *Fake) DialGuest(ctx context.Context, h driver.Handle) (conn net.Conn, e
 }
 
 // AcceptEgress implements driver.Driver.
-func (f *Fake) AcceptEgress(ctx context.Context, h driver.Handle) (conn net.Conn, err error) {
+func (f *Fake) AcceptEgress(ctx context.Context, h driver.Handle) (conn net.Conn, door sandbox.Door, err error) {
 	uid, err := uidOf(h)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	return conn, f.call(ctx, "AcceptEgress", uid, func() error {
+	err = f.call(ctx, "AcceptEgress", uid, func() error {
 		l, err := f.listener(uid)
 		if err != nil {
 			return err
 		}
-		conn, err = l.AcceptEgress(ctx)
+		conn, door, err = l.AcceptEgress(ctx)
 		return err
 	})
+	return conn, door, err
 }
 
 func (f *Fake) listener(uid sandbox.UID) (*channel.Listener, error) {

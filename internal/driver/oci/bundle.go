@@ -16,15 +16,16 @@ import (
 
 // bundle is what the specification of a run depends on besides the note.
 type bundle struct {
-	note    note
-	box     box
-	cgroups hierarchy
-	nofile  uint64 // most that RLIMIT_NOFILE can be here
-	oom     int    // oom_score_adj: what the host kills first
-	root    string // the root filesystem as the runtime sees it
-	userns  string // the user namespace that crun joins
-	sysfs   string // prepared /sys of a container
-	cgroup  string // prepared directory of its cgroup view
+	note       note
+	box        box
+	cgroups    hierarchy
+	nofile     uint64 // most that RLIMIT_NOFILE can be here
+	oom        int    // oom_score_adj: what the host kills first
+	root       string // the root filesystem as the runtime sees it
+	userns     string // the user namespace that crun joins
+	sysfs      string // prepared /sys of a container
+	cgroup     string // prepared directory of its cgroup view
+	redirected bool   // connections of a container arrive at its agent
 	// uploadsDir is the prepared tree of a container's uploads.
 	uploadsDir string
 }
@@ -117,7 +118,7 @@ func (n note) machineFiles() error {
 	files := map[string]string{
 		"hosts":       fmt.Sprintf("127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n127.0.1.1\t%s\n", n.Hostname),
 		"hostname":    n.Hostname + "\n",
-		"resolv.conf": "# No name server: names are resolved by the proxy at the end of HTTPS_PROXY.\n",
+		"resolv.conf": "# The name server of this sandbox: it knows the hosts that the network policy allows.\nnameserver 127.0.0.1\n",
 	}
 	if n.Authorities != "" && !n.AuthoritiesDir {
 		pem, err := os.ReadFile(n.Authorities)

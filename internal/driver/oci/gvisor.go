@@ -13,7 +13,8 @@ import (
 func (b bundle) gvisor(s *specs.Spec) {
 	s.Process.Capabilities = capabilities(
 		"CAP_AUDIT_WRITE", "CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_FSETID", "CAP_KILL", "CAP_MKNOD",
-		"CAP_NET_ADMIN", "CAP_NET_BIND_SERVICE", "CAP_SETFCAP", "CAP_SETGID", "CAP_SETPCAP", "CAP_SETUID",
+		"CAP_NET_ADMIN", "CAP_NET_BIND_SERVICE", "CAP_NET_RAW", // the agent redirects connections to itself
+		"CAP_SETFCAP", "CAP_SETGID", "CAP_SETPCAP", "CAP_SETUID",
 		"CAP_SYS_ADMIN", // the agent mounts the sandbox's own cgroup filesystem
 		"CAP_SYS_CHROOT", "CAP_SYS_PTRACE", "CAP_SYS_RESOURCE",
 	)
@@ -74,6 +75,7 @@ func (b bundle) runscFlags() []string {
 		"--log=" + b.box.log(), "--log-format=json",
 		"--platform=systrap",
 		"--network=none",
+		"--net-raw",       // leaves the agent its capability; commands never have it
 		"--host-uds=open", // the agent dials the host's socket
 		"--ignore-cgroups",
 		"--in-sandbox-cgroup=v2",

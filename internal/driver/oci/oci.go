@@ -65,6 +65,7 @@ type Driver struct {
 	nofile uint64 // this process's hard limit, the most that anybody below gets
 	oom    int    // oom_score_adj of sandboxes
 
+	redirects    func() error // whether containers can be redirected, see redirectAll
 	probe        sync.Once
 	capabilities driver.Capabilities // set by probe
 
@@ -129,6 +130,13 @@ func New(cfg Config) (*Driver, error) {
 
 		namespaces: newNamespaces(openIDRanges(idLocks)),
 	}
+	d.redirects = sync.OnceValue(func() error {
+		err := probeRedirect()
+		if err != nil {
+			d.log.Warn("names are not resolved in containers", "err", err)
+		}
+		return err
+	})
 	d.cgroups = openHierarchy(cfg.CgroupParent)
 	d.progs = programs{dir: cfg.RuntimesDir, init: cfg.Init, runsc: cfg.Runsc, container: cfg.ContainerRuntime}
 	if err := d.prune(); err != nil {
@@ -179,10 +187,10 @@ func (d *Driver) DialGuest(ctx context.Context, h driver.Handle) (net.Conn, erro
 }
 
 // AcceptEgress implements driver.Driver.
-func (d *Driver) AcceptEgress(ctx context.Context, h driver.Handle) (net.Conn, error) {
+func (d *Driver) AcceptEgress(ctx context.Context, h driver.Handle) (net.Conn, sandbox.Door, error) {
 	r, err := d.held(h)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	return r.channel.AcceptEgress(ctx)
 }

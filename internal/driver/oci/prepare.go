@@ -115,6 +115,11 @@ func (b bundle) prepare(userns *os.File) (s stage, err error) {
 	if err := loopbackOnly(); err != nil {
 		return s, err
 	}
+	if b.redirected {
+		if err := redirectAll(); err != nil {
+			return s, err
+		}
+	}
 	if err := s.limitDirs(b.cgroups); err != nil {
 		return s, err
 	}

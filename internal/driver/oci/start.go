@@ -20,6 +20,7 @@ import (
 	guestv1 "github.com/cubbyhq/cubby/api/gen/cubby/guest/v1"
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/redirect"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
@@ -196,7 +197,7 @@ func (d *Driver) launch(ctx context.Context, n note, secret string, userns *os.F
 	}
 	_ = os.Remove(b.pidFile())
 	_ = os.Remove(b.log())
-	bun := bundle{note: n, box: b, cgroups: d.cgroups, nofile: d.nofile, oom: d.oom, root: n.Rootfs}
+	bun := bundle{note: n, box: b, cgroups: d.cgroups, nofile: d.nofile, oom: d.oom, root: n.Rootfs, redirected: n.Isolation == sandbox.Container && d.redirects() == nil}
 	var cmd *exec.Cmd
 	if n.Isolation == sandbox.GVisor {
 		cmd, err = d.gvisorCommand(bun)
@@ -242,13 +243,18 @@ func (d *Driver) boot(n note, secret string) *guestv1.Boot {
 		EgressListen: egressListen,
 	}
 	if n.Isolation == sandbox.GVisor {
-		boot.MemoryBytes, boot.InSandboxCgroup = n.Limits.MemoryBytes, true
+		boot.MemoryBytes, boot.InSandboxCgroup, boot.SetRedirect = n.Limits.MemoryBytes, true, true
+	}
+	if boot.GetSetRedirect() || d.redirects() == nil {
+		boot.ResolverListen, boot.RedirectListen = resolverListen, fmt.Sprintf("127.0.0.1:%d", redirect.Port)
 	}
 	return boot
 }
 
-// egressListen is where HTTP_PROXY of a sandbox points.
-const egressListen = "127.0.0.1:3128"
+const (
+	egressListen   = "127.0.0.1:3128" // where HTTP_PROXY of a sandbox points
+	resolverListen = "127.0.0.1:53"   // the name server of its resolv.conf
+)
 
 func (d *Driver) gvisorCommand(b bundle) (*exec.Cmd, error) {
 	// What an earlier run left in these died with it; gVisor starts its own.

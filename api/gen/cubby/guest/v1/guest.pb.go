@@ -273,6 +273,9 @@ type Boot struct {
 	InSandboxCgroup bool                   `protobuf:"varint,7,opt,name=in_sandbox_cgroup,json=inSandboxCgroup,proto3" json:"in_sandbox_cgroup,omitempty"` // the kernel inside is the sandbox's own (gVisor): cgroups kill trees and bound pids
 	OpenFiles       int64                  `protobuf:"varint,8,opt,name=open_files,json=openFiles,proto3" json:"open_files,omitempty"`                     // RLIMIT_NOFILE of commands
 	EgressListen    string                 `protobuf:"bytes,9,opt,name=egress_listen,json=egressListen,proto3" json:"egress_listen,omitempty"`             // "127.0.0.1:3128"; empty: no way out
+	ResolverListen  string                 `protobuf:"bytes,10,opt,name=resolver_listen,json=resolverListen,proto3" json:"resolver_listen,omitempty"`      // "127.0.0.1:53": where names get addresses; empty: programs need the proxy
+	RedirectListen  string                 `protobuf:"bytes,11,opt,name=redirect_listen,json=redirectListen,proto3" json:"redirect_listen,omitempty"`      // where the connections to those addresses arrive; with resolver_listen
+	SetRedirect     bool                   `protobuf:"varint,12,opt,name=set_redirect,json=setRedirect,proto3" json:"set_redirect,omitempty"`              // the kernel inside is the sandbox's own: the agent makes them arrive there
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -368,6 +371,27 @@ func (x *Boot) GetEgressListen() string {
 		return x.EgressListen
 	}
 	return ""
+}
+
+func (x *Boot) GetResolverListen() string {
+	if x != nil {
+		return x.ResolverListen
+	}
+	return ""
+}
+
+func (x *Boot) GetRedirectListen() string {
+	if x != nil {
+		return x.RedirectListen
+	}
+	return ""
+}
+
+func (x *Boot) GetSetRedirect() bool {
+	if x != nil {
+		return x.SetRedirect
+	}
+	return false
 }
 
 type HelloRequest struct {
@@ -3870,7 +3894,7 @@ var File_cubby_guest_v1_guest_proto protoreflect.FileDescriptor
 
 const file_cubby_guest_v1_guest_proto_rawDesc = "" +
 	"\n" +
-	"\x1acubby/guest/v1/guest.proto\x12\x0ecubby.guest.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x8b\x02\n" +
+	"\x1acubby/guest/v1/guest.proto\x12\x0ecubby.guest.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x80\x03\n" +
 	"\x04Boot\x12\x16\n" +
 	"\x06secret\x18\x01 \x01(\tR\x06secret\x12\x16\n" +
 	"\x06socket\x18\x02 \x01(\tR\x06socket\x12\x1a\n" +
@@ -3881,7 +3905,11 @@ const file_cubby_guest_v1_guest_proto_rawDesc = "" +
 	"\x11in_sandbox_cgroup\x18\a \x01(\bR\x0finSandboxCgroup\x12\x1d\n" +
 	"\n" +
 	"open_files\x18\b \x01(\x03R\topenFiles\x12#\n" +
-	"\regress_listen\x18\t \x01(\tR\fegressListen\"\x0e\n" +
+	"\regress_listen\x18\t \x01(\tR\fegressListen\x12'\n" +
+	"\x0fresolver_listen\x18\n" +
+	" \x01(\tR\x0eresolverListen\x12'\n" +
+	"\x0fredirect_listen\x18\v \x01(\tR\x0eredirectListen\x12!\n" +
+	"\fset_redirect\x18\f \x01(\bR\vsetRedirect\"\x0e\n" +
 	"\fHelloRequest\"}\n" +
 	"\rHelloResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x17\n" +

@@ -1,0 +1,68 @@
+package egress
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/cubbyhq/cubby/internal/sandbox"
+)
+
+const (
+	// resolveIdle is more than the agent keeps a stream that it asks nothing on.
+	resolveIdle = time.Minute
+	// A name that is asked for again at once is one denial: programs ask for
+	// its IPv4 address, its IPv6 address, and then once more.
+	sameDenial   = time.Second
+	rememberedAt = 64 // denials
+	maxReason    = 300
+)
+
+// resolve answers the agent's questions about names. Nothing is looked up: a
+// name that is allowed may not exist, and no name leaves the host before a
+// program connects to it.
+func (s *stream) resolve(context.Context) {
+	lines := bufio.NewReaderSize(io.Reader(s.conn), 2*maxNameLength)
+	told := make(map[string]time.Time)
+	for {
+		_ = s.conn.SetDeadline(time.Now().Add(resolveIdle))
+		line, err := lines.ReadSlice('\n')
+		if err != nil {
+			return
+		}
+		d := s.eval.Decide(s.policy(), strings.TrimSuffix(string(line), "\n"), 0)
+		if _, err := parseHost(d.Host); d.Allow && (err != nil || isAddress(d.Host)) {
+			d = d.denied(RuleName, d.Host+" is an address and no name", "connect to it")
+		}
+		answer := sandbox.ResolveAllow + " " + d.Host
+		if !d.Allow {
+			s.deniedName(told, d)
+			answer = sandbox.ResolveDeny + " " + printable(string(d.Rule)+": "+d.Reason, maxReason)
+		}
+		if _, err := io.WriteString(s.conn, answer+"\n"); err != nil {
+			return
+		}
+	}
+}
+
+func isAddress(name string) bool {
+	h, err := parseHost(name)
+	return err == nil && h.addr.IsValid()
+}
+
+// deniedName reports that a name was denied, once for several questions in a
+// row.
+func (s *stream) deniedName(told map[string]time.Time, d Decision) {
+	now := time.Now()
+	if now.Sub(told[d.Host]) < sameDenial {
+		return
+	}
+	if len(told) >= rememberedAt {
+		clear(told)
+	}
+	told[d.Host] = now
+	d.Protocol = ProtocolDNS
+	s.onDecision(s.box, d)
+}

@@ -1,0 +1,209 @@
+package guestd
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cubbyhq/cubby/internal/redirect"
+	"github.com/cubbyhq/cubby/internal/relay"
+	"github.com/cubbyhq/cubby/internal/resolver"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+)
+
+// transparent carries a connection that a program made by itself, to the address
+// of a name or to one of the world outside.
+func (e *egress) transparent(ctx context.Context, conn net.Conn) {
+	guest := conn.(*net.TCPConn)
+	defer guest.Close()
+	target, leave, err := e.target(guest)
+	if err != nil {
+		reset(guest)
+		return
+	}
+	defer leave()
+	out, err := e.up.dial(ctx, kindConnect)
+	if err == nil {
+		defer func() { _ = out.Close() }()
+		_, err = io.WriteString(out, target+"\n")
+	}
+	if err != nil {
+		reset(guest)
+		return
+	}
+	stop := context.AfterFunc(ctx, func() { guest.Close(); _ = out.Close() })
+	defer stop()
+	carry(guest, out)
+}
+
+var errNobody = errors.New("nobody has this address")
+
+// target is where a connection was to go, as host:port. Until leave is called
+// its name keeps its address.
+func (e *egress) target(guest *net.TCPConn) (target string, leave func(), err error) {
+	to, err := redirect.Original(guest)
+	if err != nil {
+		return "", nil, err
+	}
+	if redirect.Names().Contains(to.Addr()) {
+		name, leave, ok := e.names.Connect(to.Addr())
+		if !ok {
+			return "", nil, errNobody
+		}
+		return fmt.Sprintf("%s:%d", name, to.Port()), leave, nil
+	}
+	if redirect.Loopback().Contains(to.Addr()) { // to this port itself
+		return "", nil, errNobody
+	}
+	return to.String(), func() {}, nil
+}
+
+// reset ends a connection so that a program sees it fail, and not end well.
+func reset(conn *net.TCPConn) {
+	_ = conn.SetLinger(0)
+	_ = conn.Close()
+}
+
+// carry is join for a stream whose host says first what became of it: after
+// [sandbox.ConnectGranted] come the bytes of the other side, after anything else
+// perhaps something to tell the program, and then the end.
+func carry(guest *net.TCPConn, out *net.UnixConn) {
+	var up sync.WaitGroup
+	defer up.Wait()
+	up.Go(func() {
+		if _, err := relay.Copy(out, guest); err != nil {
+			_ = out.Close() // which ends the other direction, and the guest with it
+			return
+		}
+		_ = out.CloseWrite()
+	})
+	var verdict [1]byte
+	if _, err := io.ReadFull(out, verdict[:]); err != nil {
+		reset(guest)
+		return
+	}
+	n, err := relay.Copy(guest, out)
+	switch {
+	case err != nil, verdict[0] != sandbox.ConnectGranted && n == 0:
+		reset(guest)
+		_ = out.Close()
+	case verdict[0] != sandbox.ConnectGranted:
+		_ = guest.CloseWrite()
+		_ = out.Close()
+		linger(guest)
+	default:
+		_ = guest.CloseWrite()
+	}
+}
+
+// lingerTime is how long a program may take to read why it was refused.
+const lingerTime = 500 * time.Millisecond
+
+// linger reads what a program still sends: closing before it stopped would take
+// what it has not read yet away.
+func linger(conn *net.TCPConn) {
+	_ = conn.SetReadDeadline(time.Now().Add(lingerTime))
+	_, _ = io.Copy(io.Discard, conn)
+}
+
+// policyLine asks the host about names, one after another, on a stream that it
+// opens when there is something to ask and keeps for a while.
+type policyLine struct {
+	up *uplink
+
+	mu      sync.Mutex
+	conn    *net.UnixConn // nil: there is none; guarded by mu
+	answers *bufio.Reader // guarded by mu
+	idle    *time.Timer   // closes conn; guarded by mu
+}
+
+const (
+	policyIdle  = 10 * time.Second
+	maxVerdict  = 1024 // bytes of an answer
+	askDeadline = 3 * time.Second
+)
+
+// ask is [resolver.Config.Ask].
+func (l *policyLine) ask(ctx context.Context, name string) (resolver.Verdict, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if ctx.Err() != nil { // it waited too long
+		return resolver.Verdict{}, ctx.Err()
+	}
+	kept := l.conn != nil
+	v, err := l.askOnce(ctx, name)
+	if err != nil && kept {
+		// The host closes what is idle, and is away now and then.
+		v, err = l.askOnce(ctx, name)
+	}
+	return v, err
+}
+
+func (l *policyLine) askOnce(ctx context.Context, name string) (v resolver.Verdict, err error) {
+	if l.conn == nil {
+		if l.conn, err = l.up.dial(ctx, kindResolve); err != nil {
+			l.conn = nil
+			return v, err
+		}
+		l.answers = bufio.NewReaderSize(l.conn, maxVerdict)
+		conn := l.conn
+		l.idle = time.AfterFunc(policyIdle, func() { l.close(conn) })
+	}
+	l.idle.Reset(policyIdle)
+	defer func() {
+		if err != nil {
+			l.idle.Stop()
+			_ = l.conn.Close()
+			l.conn = nil
+		}
+	}()
+	_ = l.conn.SetDeadline(time.Now().Add(askDeadline))
+	if _, err = io.WriteString(l.conn, name+"\n"); err != nil {
+		return v, err
+	}
+	line, err := l.answers.ReadSlice('\n')
+	if err != nil {
+		return v, err
+	}
+	return parseVerdict(string(line))
+}
+
+// close ends a stream that nothing was asked on for a while.
+func (l *policyLine) close(conn *net.UnixConn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.conn == conn {
+		_ = conn.Close()
+		l.conn = nil
+	}
+}
+
+// parseVerdict reads an answer of the host: "allow NAME", or "deny WHY".
+func parseVerdict(line string) (resolver.Verdict, error) {
+	word, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+	switch {
+	case word == sandbox.ResolveAllow && rest != "":
+		return resolver.Verdict{Allow: true, Name: rest}, nil
+	case word == sandbox.ResolveDeny:
+		return resolver.Verdict{Why: rest}, nil
+	}
+	return resolver.Verdict{}, errors.New("the host does not answer about names")
+}
+
+// ownPort reports whether a port of loopback is the agent's, which is nothing
+// that runs in the sandbox.
+func ownPort(listen []string, port uint16) bool {
+	for _, address := range listen {
+		if a, err := netip.ParseAddrPort(address); err == nil && a.Port() == port {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,215 @@
+package redirect
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"os"
+	"runtime"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// What follows is the interface of the kernel's first packet filter, which
+// gVisor has too: linux/netfilter_ipv4/ip_tables.h and
+// linux/netfilter/x_tables.h, on 64-bit little-endian machines.
+const (
+	setReplace = 64 // IPT_SO_SET_REPLACE
+	getInfo    = 64 // IPT_SO_GET_INFO
+
+	hooks       = 5 // NF_INET_NUMHOOKS
+	prerouting  = 0
+	input       = 1
+	output      = 3
+	postrouting = 4
+	natHooks    = 1<<prerouting | 1<<input | 1<<output | 1<<postrouting
+
+	entrySize       = 112 // struct ipt_entry
+	entryDst        = 4
+	entryDstMask    = 12
+	entryProto      = 80
+	entryInvert     = 83
+	invertDst       = 0x10 // IPT_INV_DSTIP
+	entryTarget     = 88
+	entryNext       = 90
+	targetHeader    = 32 // struct xt_entry_target
+	targetName      = 2
+	replaceHeader   = 96 // struct ipt_replace
+	infoSize        = 84 // struct ipt_getinfo
+	infoEntries     = 76
+	counterSize     = 16 // struct xt_counters
+	rangeSpecified  = 2  // NF_NAT_RANGE_PROTO_SPECIFIED
+	verdictAccept   = ^uint32(1)
+	maxErrorName    = 30 // XT_FUNCTION_MAXNAMELEN
+	tableNameLength = 32
+)
+
+var order = binary.LittleEndian
+
+// Set redirects, to [Port], with IPT_SO_SET_REPLACE, and gives lo every IPv4
+// address, so that there is a way to what is redirected. It is for gVisor, and
+// needs CAP_NET_ADMIN and CAP_NET_RAW there. Linux counts what it follows to
+// nobody; see internal/driver/oci for how a container is kept from that.
+func Set() error {
+	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
+	if err != nil {
+		return os.NewSyscallError("raw socket", err)
+	}
+	defer func() { _ = unix.Close(socket) }()
+	info := make([]byte, infoSize)
+	copy(info, "nat")
+	size := uint32(len(info))
+	if _, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, uintptr(socket), unix.SOL_IP, getInfo,
+		uintptr(unsafe.Pointer(&info[0])), uintptr(unsafe.Pointer(&size)), 0); errno != 0 {
+		return os.NewSyscallError("getsockopt IPT_SO_GET_INFO", errno)
+	}
+	// The kernel gives back the counters of the rules that were there.
+	before := order.Uint32(info[infoEntries:])
+	counters := make([]byte, counterSize*max(1, int(before)))
+	table := natTable(before)
+	var pinned runtime.Pinner
+	pinned.Pin(&counters[0])
+	defer pinned.Unpin()
+	*(*uintptr)(unsafe.Pointer(&table[replaceHeader-8])) = uintptr(unsafe.Pointer(&counters[0]))
+	if _, _, errno := unix.Syscall6(unix.SYS_SETSOCKOPT, uintptr(socket), unix.SOL_IP, setReplace,
+		uintptr(unsafe.Pointer(&table[0])), uintptr(len(table)), 0); errno != 0 {
+		return os.NewSyscallError("setsockopt IPT_SO_SET_REPLACE", errno)
+	}
+	return everyAddress()
+}
+
+// natTable is the nat table with the redirect, as the argument of
+// IPT_SO_SET_REPLACE without the address of the counters, of which there are
+// before.
+func natTable(before uint32) []byte {
+	var entries []byte
+	var first, policy [hooks]uint32
+	count := uint32(0)
+	add := func(e []byte) uint32 {
+		at := uint32(len(entries))
+		entries = append(entries, e...)
+		count++
+		return at
+	}
+	any4 := netip.PrefixFrom(netip.IPv4Unspecified(), 0)
+	accept := func(hook int) {
+		policy[hook] = add(entry(any4, false, 0, target("", order.AppendUint32(nil, verdictAccept))))
+	}
+	for _, hook := range []int{prerouting, input, output, postrouting} {
+		first[hook] = uint32(len(entries))
+		if hook == output {
+			add(entry(Names(), false, unix.IPPROTO_TCP, redirectTarget()))
+			add(entry(Loopback(), true, unix.IPPROTO_TCP, redirectTarget()))
+		}
+		accept(hook)
+	}
+	errorName := make([]byte, maxErrorName)
+	copy(errorName, "ERROR")
+	add(entry(any4, false, 0, target("ERROR", errorName)))
+
+	table := make([]byte, replaceHeader, replaceHeader+len(entries))
+	copy(table, "nat")
+	header := order.AppendUint32(table[:tableNameLength], natHooks)
+	header = order.AppendUint32(header, count)
+	header = order.AppendUint32(header, uint32(len(entries)))
+	for _, offsets := range [][hooks]uint32{first, policy} {
+		for _, o := range offsets {
+			header = order.AppendUint32(header, o)
+		}
+	}
+	order.AppendUint32(header, before)
+	return append(table, entries...)
+}
+
+// entry is a rule for packets of a protocol (0: any) to addresses, or to all
+// others.
+func entry(to netip.Prefix, others bool, protocol uint16, target []byte) []byte {
+	e := make([]byte, entrySize, entrySize+len(target))
+	address := to.Addr().As4()
+	copy(e[entryDst:], address[:])
+	binary.BigEndian.PutUint32(e[entryDstMask:], ^uint32(0)<<(32-to.Bits()))
+	order.PutUint16(e[entryProto:], protocol)
+	if others {
+		e[entryInvert] = invertDst
+	}
+	order.PutUint16(e[entryTarget:], entrySize)
+	order.PutUint16(e[entryNext:], uint16(entrySize+len(target)))
+	return append(e, target...)
+}
+
+func target(name string, argument []byte) []byte {
+	size := (targetHeader + len(argument) + 7) &^ 7
+	t := make([]byte, size)
+	order.PutUint16(t, uint16(size))
+	copy(t[targetName:], name)
+	copy(t[targetHeader:], argument)
+	return t
+}
+
+// redirectTarget's argument is a struct nf_nat_ipv4_multi_range_compat.
+func redirectTarget() []byte {
+	argument := order.AppendUint32(nil, 1)
+	argument = order.AppendUint32(argument, rangeSpecified)
+	argument = append(argument, make([]byte, 8)...) // no addresses
+	argument = binary.BigEndian.AppendUint16(argument, Port)
+	argument = binary.BigEndian.AppendUint16(argument, Port)
+	return target("REDIRECT", argument)
+}
+
+// everyAddress gives lo an address whose network is all of IPv4: gVisor takes
+// what is in a network of loopback's for its own.
+func everyAddress() error {
+	lo, err := loopbackIndex()
+	if err != nil {
+		return err
+	}
+	socket, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
+	if err != nil {
+		return os.NewSyscallError("netlink socket", err)
+	}
+	defer func() { _ = unix.Close(socket) }()
+	address := Names().Addr().As4()
+	message := make([]byte, unix.SizeofNlMsghdr, 64)
+	order.PutUint16(message[4:], unix.RTM_NEWADDR)
+	order.PutUint16(message[6:], unix.NLM_F_REQUEST|unix.NLM_F_ACK|unix.NLM_F_CREATE)
+	message = append(message, unix.AF_INET, 0, 0, unix.RT_SCOPE_HOST) // of 0 bits
+	message = order.AppendUint32(message, lo)
+	for _, attribute := range []uint16{unix.IFA_LOCAL, unix.IFA_ADDRESS} {
+		message = order.AppendUint16(message, unix.SizeofRtAttr+4)
+		message = order.AppendUint16(message, attribute)
+		message = append(message, address[:]...)
+	}
+	order.PutUint32(message, uint32(len(message)))
+	if err := unix.Sendto(socket, message, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+		return os.NewSyscallError("netlink send", err)
+	}
+	reply := make([]byte, 4096)
+	n, _, err := unix.Recvfrom(socket, reply, 0)
+	if err != nil {
+		return os.NewSyscallError("netlink receive", err)
+	}
+	if n < unix.SizeofNlMsghdr+4 || order.Uint16(reply[4:]) != unix.NLMSG_ERROR {
+		return fmt.Errorf("netlink RTM_NEWADDR: an answer of %d bytes", n)
+	}
+	if code := int32(order.Uint32(reply[unix.SizeofNlMsghdr:])); code != 0 {
+		return os.NewSyscallError("netlink RTM_NEWADDR", unix.Errno(-code))
+	}
+	return nil
+}
+
+func loopbackIndex() (uint32, error) {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return 0, os.NewSyscallError("socket", err)
+	}
+	defer func() { _ = unix.Close(fd) }()
+	request, err := unix.NewIfreq("lo")
+	if err != nil {
+		return 0, err
+	}
+	if err := unix.IoctlIfreq(fd, unix.SIOCGIFINDEX, request); err != nil {
+		return 0, os.NewSyscallError("index of lo", err)
+	}
+	return request.Uint32(), nil
+}

@@ -1,0 +1,176 @@
+// Package resolver is the name server of a sandbox that has no network: it
+// answers every name that the sandbox may reach with an address of its own on
+// loopback, where whoever connects is carried to the host of that name.
+//
+// It decides nothing and asks nobody but [Config.Ask], which asks the policy:
+// whether a name exists in the world outside is not looked at, so that no name
+// leaves the sandbox this way. It refuses zone transfers, updates and every
+// other use of DNS than to ask for one name.
+package resolver
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+)
+
+const (
+	maxQuery   = 4096 // bytes of a query; programs send some 50
+	maxAsking  = 64   // queries that wait for an answer
+	maxStreams = 32   // TCP connections
+	askTimeout = 4 * time.Second
+	idle       = 10 * time.Second // between two queries of a TCP connection
+)
+
+// Verdict is what the policy says of a name.
+type Verdict struct {
+	Allow bool
+	Name  string // in normal form: other spellings of it are the same name
+	Why   string // it is denied, for people; in ASCII
+}
+
+// Config is what a Server needs.
+type Config struct {
+	Names *Names
+	// Ask asks the policy about a name, which consists of letters, digits, dots,
+	// hyphens and underscores. An error is answered as "try again".
+	Ask func(ctx context.Context, name string) (Verdict, error)
+	Log *slog.Logger
+}
+
+// Server answers DNS on one address, by UDP and by TCP.
+type Server struct {
+	c      Config
+	udp    *net.UDPConn
+	tcp    net.Listener
+	asking chan struct{}
+}
+
+// Listen takes the address; [Server.Run] serves it.
+func Listen(address netip.AddrPort, c Config) (*Server, error) {
+	udp, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(address))
+	if err != nil {
+		return nil, err
+	}
+	tcp, err := net.Listen("tcp", udp.LocalAddr().String())
+	if err != nil {
+		_ = udp.Close()
+		return nil, err
+	}
+	return &Server{c: c, udp: udp, tcp: tcp, asking: make(chan struct{}, maxAsking)}, nil
+}
+
+// Addr is where the server listens.
+func (s *Server) Addr() netip.AddrPort { return s.udp.LocalAddr().(*net.UDPAddr).AddrPort() }
+
+// Run serves until ctx ends and then closes everything.
+func (s *Server) Run(ctx context.Context) {
+	stop := context.AfterFunc(ctx, func() {
+		_ = s.udp.Close()
+		_ = s.tcp.Close()
+	})
+	defer stop()
+	var all sync.WaitGroup
+	defer all.Wait()
+	all.Go(func() { s.datagrams(ctx, &all) })
+	s.streams(ctx, &all)
+}
+
+func (s *Server) datagrams(ctx context.Context, all *sync.WaitGroup) {
+	buffer := make([]byte, maxQuery)
+	for {
+		n, from, err := s.udp.ReadFromUDPAddrPort(buffer)
+		if err != nil {
+			if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
+				return
+			}
+			continue // what a program did that left before its answer
+		}
+		query := append([]byte(nil), buffer[:n]...)
+		// Beyond the bound, queries wait in the kernel's buffer, and are lost
+		// there as in any network.
+		if !s.take(ctx) {
+			return
+		}
+		all.Go(func() {
+			defer s.give()
+			if reply := s.answer(ctx, query); reply != nil {
+				_, _ = s.udp.WriteToUDPAddrPort(reply, from)
+			}
+		})
+	}
+}
+
+func (s *Server) take(ctx context.Context) bool {
+	select {
+	case s.asking <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (s *Server) give() { <-s.asking }
+
+func (s *Server) streams(ctx context.Context, all *sync.WaitGroup) {
+	places := make(chan struct{}, maxStreams)
+	for {
+		select {
+		case places <- struct{}{}:
+		case <-ctx.Done():
+			return
+		}
+		conn, err := s.tcp.Accept()
+		if err != nil {
+			<-places
+			if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
+				return
+			}
+			continue
+		}
+		all.Go(func() {
+			defer func() { <-places }()
+			s.stream(ctx, conn)
+		})
+	}
+}
+
+// stream answers the queries of a TCP connection, one after another: each has
+// its size in front (RFC 1035, 4.2.2).
+func (s *Server) stream(ctx context.Context, conn net.Conn) {
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	defer stop()
+	defer conn.Close()
+	for {
+		_ = conn.SetDeadline(time.Now().Add(idle))
+		var size [2]byte
+		if _, err := io.ReadFull(conn, size[:]); err != nil {
+			return
+		}
+		n := binary.BigEndian.Uint16(size[:])
+		if n > maxQuery {
+			return
+		}
+		query := make([]byte, n)
+		if _, err := io.ReadFull(conn, query); err != nil {
+			return
+		}
+		if !s.take(ctx) {
+			return
+		}
+		reply := s.answer(ctx, query)
+		s.give()
+		if reply == nil {
+			return
+		}
+		if _, err := conn.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(reply))), reply...)); err != nil {
+			return
+		}
+	}
+}
