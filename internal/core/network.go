@@ -129,7 +129,7 @@ func (s *Service) decided(box sandbox.UID, d egress.Decision) {
 	}
 	r.active(context.Background())
 	if !d.Allow { // of what is allowed the end is the event
-		r.list(event.Denied{Host: d.Host, Port: d.Port, Rule: string(d.Rule), Message: d.Reason}, event.Unlisted{Denied: 1})
+		r.list(event.Denied{Host: d.Host, Port: d.Port, Rule: string(d.Rule), Protocol: string(d.Protocol), Message: d.Reason}, event.Unlisted{Denied: 1})
 	}
 }
 
