@@ -19,6 +19,10 @@ var alertAccessDenied = []byte{21, 3, 1, 0, 2, 2, 49}
 
 const recordVersion = 3 // the first byte of the version in every record of TLS
 
+// firstBytes is how long a program may take to show what it speaks. One that
+// waits for the host to speak first is kept waiting that long.
+const firstBytes = 250 * time.Millisecond
+
 // maxTarget bounds the line that begins a connection: a name, a port and the end.
 const maxTarget = maxNameLength + len("[]:65535\n")
 
@@ -80,7 +84,7 @@ func (s *stream) refuseProgram(f *flow, d Decision, err error) {
 // understands: one that speaks HTTP gets an answer, one that speaks TLS an alert,
 // and any other sees its connection reset.
 func tellProgram(conn net.Conn, code int, text string) {
-	_ = conn.SetDeadline(time.Now().Add(refusalTime))
+	_ = conn.SetDeadline(time.Now().Add(firstBytes))
 	answer := []byte{sandbox.ConnectRefused}
 	from := bufio.NewReaderSize(io.LimitReader(conn, maxHeaderBytes), 4<<10)
 	first, _ := from.Peek(2)
@@ -91,11 +95,11 @@ func tellProgram(conn net.Conn, code int, text string) {
 		answer = fmt.Appendf(answer, "HTTP/1.1 %d %s\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: %d\r\nConnection: close\r\nX-Cubby-Egress: %d\r\n\r\n%s",
 			code, http.StatusText(code), len(text), code, text)
 	}
+	_ = conn.SetDeadline(time.Now().Add(lingerTime))
 	_, err := conn.Write(answer)
-	if err != nil || closeWrite(conn) != nil {
+	if err != nil || closeWrite(conn) != nil || len(answer) == 1 {
 		return
 	}
-	_ = conn.SetReadDeadline(time.Now().Add(lingerTime))
 	_, _ = io.Copy(io.Discard, from)
 }
 

@@ -21,9 +21,9 @@ const (
 	hooks       = 5 // NF_INET_NUMHOOKS
 	prerouting  = 0
 	input       = 1
+	forward     = 2
 	output      = 3
 	postrouting = 4
-	natHooks    = 1<<prerouting | 1<<input | 1<<output | 1<<postrouting
 
 	entrySize       = 112 // struct ipt_entry
 	entryDst        = 4
@@ -41,6 +41,7 @@ const (
 	counterSize     = 16 // struct xt_counters
 	rangeSpecified  = 2  // NF_NAT_RANGE_PROTO_SPECIFIED
 	verdictAccept   = ^uint32(1)
+	verdictDrop     = ^uint32(0)
 	maxErrorName    = 30 // XT_FUNCTION_MAXNAMELEN
 	tableNameLength = 32
 )
@@ -57,8 +58,41 @@ func Set() error {
 		return os.NewSyscallError("raw socket", err)
 	}
 	defer func() { _ = unix.Close(socket) }()
+	for _, t := range []filter{nat(), unanswered()} {
+		if err := t.replace(socket); err != nil {
+			return fmt.Errorf("table %s: %w", t.name, err)
+		}
+	}
+	return everyAddress()
+}
+
+// filter is a table: where it looks at packets, and what it does with those that
+// go out. All others pass.
+type filter struct {
+	name   string
+	hooks  []int
+	output [][]byte
+}
+
+// nat turns connections.
+func nat() filter {
+	return filter{"nat", []int{prerouting, input, output, postrouting}, [][]byte{
+		entry(Names(), false, unix.IPPROTO_TCP, redirectTarget()),
+		entry(Loopback(), true, unix.IPPROTO_TCP, redirectTarget()),
+	}}
+}
+
+// unanswered keeps lo, which has every address now, from answering a ping for
+// the world outside.
+func unanswered() filter {
+	return filter{"filter", []int{input, forward, output}, [][]byte{
+		entry(Loopback(), true, unix.IPPROTO_ICMP, verdict(verdictDrop)),
+	}}
+}
+
+func (f filter) replace(socket int) error {
 	info := make([]byte, infoSize)
-	copy(info, "nat")
+	copy(info, f.name)
 	size := uint32(len(info))
 	if _, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, uintptr(socket), unix.SOL_IP, getInfo,
 		uintptr(unsafe.Pointer(&info[0])), uintptr(unsafe.Pointer(&size)), 0); errno != 0 {
@@ -67,7 +101,7 @@ func Set() error {
 	// The kernel gives back the counters of the rules that were there.
 	before := order.Uint32(info[infoEntries:])
 	counters := make([]byte, counterSize*max(1, int(before)))
-	table := natTable(before)
+	table := f.table(before)
 	var pinned runtime.Pinner
 	pinned.Pin(&counters[0])
 	defer pinned.Unpin()
@@ -76,16 +110,15 @@ func Set() error {
 		uintptr(unsafe.Pointer(&table[0])), uintptr(len(table)), 0); errno != 0 {
 		return os.NewSyscallError("setsockopt IPT_SO_SET_REPLACE", errno)
 	}
-	return everyAddress()
+	return nil
 }
 
-// natTable is the nat table with the redirect, as the argument of
-// IPT_SO_SET_REPLACE without the address of the counters, of which there are
-// before.
-func natTable(before uint32) []byte {
+// table is the argument of IPT_SO_SET_REPLACE without the address of the
+// counters, of which there are before.
+func (f filter) table(before uint32) []byte {
 	var entries []byte
 	var first, policy [hooks]uint32
-	count := uint32(0)
+	count, valid := uint32(0), uint32(0)
 	add := func(e []byte) uint32 {
 		at := uint32(len(entries))
 		entries = append(entries, e...)
@@ -93,24 +126,23 @@ func natTable(before uint32) []byte {
 		return at
 	}
 	any4 := netip.PrefixFrom(netip.IPv4Unspecified(), 0)
-	accept := func(hook int) {
-		policy[hook] = add(entry(any4, false, 0, target("", order.AppendUint32(nil, verdictAccept))))
-	}
-	for _, hook := range []int{prerouting, input, output, postrouting} {
+	for _, hook := range f.hooks {
+		valid |= 1 << hook
 		first[hook] = uint32(len(entries))
 		if hook == output {
-			add(entry(Names(), false, unix.IPPROTO_TCP, redirectTarget()))
-			add(entry(Loopback(), true, unix.IPPROTO_TCP, redirectTarget()))
+			for _, e := range f.output {
+				add(e)
+			}
 		}
-		accept(hook)
+		policy[hook] = add(entry(any4, false, 0, verdict(verdictAccept)))
 	}
 	errorName := make([]byte, maxErrorName)
 	copy(errorName, "ERROR")
 	add(entry(any4, false, 0, target("ERROR", errorName)))
 
 	table := make([]byte, replaceHeader, replaceHeader+len(entries))
-	copy(table, "nat")
-	header := order.AppendUint32(table[:tableNameLength], natHooks)
+	copy(table, f.name)
+	header := order.AppendUint32(table[:tableNameLength], valid)
 	header = order.AppendUint32(header, count)
 	header = order.AppendUint32(header, uint32(len(entries)))
 	for _, offsets := range [][hooks]uint32{first, policy} {
@@ -146,6 +178,8 @@ func target(name string, argument []byte) []byte {
 	copy(t[targetHeader:], argument)
 	return t
 }
+
+func verdict(v uint32) []byte { return target("", order.AppendUint32(nil, v)) }
 
 // redirectTarget's argument is a struct nf_nat_ipv4_multi_range_compat.
 func redirectTarget() []byte {

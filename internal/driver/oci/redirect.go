@@ -26,6 +26,10 @@ const (
 	// followSeconds is how long an ended connection is followed: there is no
 	// network on which a packet of it could be late.
 	followSeconds = 1
+
+	// redirectTable is the routing table of redirected connections, and the
+	// place of the rule that leads there: behind the table of loopback.
+	redirectTable = 100
 )
 
 // Offsets in the headers of IPv4 and TCP.
@@ -42,12 +46,18 @@ func redirectAll() error {
 	if err != nil {
 		return err
 	}
-	// Every address is this machine's own, so that there is a way to it.
+	// To TCP every address is this machine's own, so that there is a way to it;
+	// to all else the network stays unreachable.
 	if err := netlink.RouteAdd(&netlink.Route{
 		LinkIndex: lo.Index, Dst: &net.IPNet{IP: net.IPv4zero, Mask: net.CIDRMask(0, 32)},
-		Type: unix.RTN_LOCAL, Table: unix.RT_TABLE_LOCAL, Scope: netlink.SCOPE_HOST,
+		Type: unix.RTN_LOCAL, Table: redirectTable, Scope: netlink.SCOPE_HOST,
 	}); err != nil {
 		return fmt.Errorf("route to loopback: %w", err)
+	}
+	rule := netlink.NewRule()
+	rule.Family, rule.IPProto, rule.Table, rule.Priority = unix.AF_INET, unix.IPPROTO_TCP, redirectTable, redirectTable
+	if err := netlink.RuleAdd(rule); err != nil {
+		return fmt.Errorf("route of TCP: %w", err)
 	}
 	c, err := nftables.New()
 	if err != nil {
