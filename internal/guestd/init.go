@@ -56,15 +56,15 @@ func Prepare(boot *guestv1.Boot, log *slog.Logger) error {
 	}
 	// Threads inherit the filter, which is dear to put on many. A runtime
 	// that allows none leaves what its kernel allows.
-	last, _ := raiseShield(containerThreads)
+	last, _ := raiseShield(containerThreads, !boot.GetSetRedirect())
 	warmThreads(containerThreads, last)
 	return nil
 }
 
 // shieldCgroups is the end of what Prepare does where the agent has cgroups:
 // only the shield keeps root among the commands from mounting them too.
-func shieldCgroups() error {
-	last, err := raiseShield(gvisorThreads)
+func shieldCgroups(boot *guestv1.Boot) error {
+	last, err := raiseShield(gvisorThreads, !boot.GetSetRedirect())
 	if err != nil {
 		return err
 	}

@@ -196,7 +196,7 @@ func (s *Server) openLauncher() (processes, error) {
 		}
 		s.launcher = groups
 		if s.cfg.Init {
-			if err := shieldCgroups(); err != nil {
+			if err := shieldCgroups(boot); err != nil {
 				return nil, fmt.Errorf("shield the sandbox's cgroups: %w", err)
 			}
 		}

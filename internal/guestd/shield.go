@@ -17,6 +17,9 @@ import (
 // agent's threads. It saves users from an accident (kill -9 1); whoever finds
 // a thread that was made later harms nobody but himself.
 //
+// Where every address leads to loopback (see [redirect.Set]) it refuses sockets
+// for pings: loopback would answer for the whole world.
+//
 // It also refuses to mount. Root among the commands cannot do that anyway,
 // except in a user namespace of its own, which gVisor gives to everybody: from
 // there it could mount the cgroup filesystem, leave its group and with it the
@@ -52,10 +55,11 @@ func shieldRules() []shieldRule {
 func mountCalls() []uint32 { return []uint32{unix.SYS_MOUNT, unix.SYS_FSOPEN} }
 
 // raiseShield installs the filter on every thread; more is how many threads
-// will be made before the first command. Call it once, after the agent's last
+// will be made before the first command, pings whether commands may send some.
+// Call it once, after the agent's last
 // mount and the last use of syscall.AllThreadsSyscall, which sends signal 33.
 // It returns the last id that is behind the shield, 0 with an error.
-func raiseShield(more int) (last uint32, err error) {
+func raiseShield(more int, pings bool) (last uint32, err error) {
 	arch, ok := map[string]uint32{"amd64": unix.AUDIT_ARCH_X86_64, "arm64": unix.AUDIT_ARCH_AARCH64}[runtime.GOARCH]
 	if !ok {
 		return 0, errors.New("no filter for this architecture")
@@ -64,7 +68,7 @@ func raiseShield(more int) (last uint32, err error) {
 		return 0, err
 	}
 	last += uint32(more)
-	program := shieldProgram(arch, last)
+	program := shieldProgram(arch, last, pings)
 	prog := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
 	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&prog)))
 	runtime.KeepAlive(program)
@@ -97,7 +101,7 @@ const (
 	dataArgs = 16
 )
 
-func shieldProgram(arch, last uint32) []unix.SockFilter {
+func shieldProgram(arch, last uint32, pings bool) []unix.SockFilter {
 	const (
 		load   = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
 		equal  = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
@@ -135,6 +139,16 @@ func shieldProgram(arch, last uint32) []unix.SockFilter {
 		{Code: equal, K: arch, Jt: 1},
 		{Code: result, K: allow},
 		{Code: load, K: dataCall},
+	}
+	if !pings {
+		program = append(program,
+			unix.SockFilter{Code: equal, K: unix.SYS_SOCKET, Jf: 6},
+			unix.SockFilter{Code: load, K: arg(0)},
+			unix.SockFilter{Code: equal, K: unix.AF_INET, Jf: 3},
+			unix.SockFilter{Code: load, K: arg(2)},
+			unix.SockFilter{Code: equal, K: unix.IPPROTO_ICMP, Jf: 1},
+			unix.SockFilter{Code: result, K: refuse},
+			unix.SockFilter{Code: result, K: allow})
 	}
 	mounts := mountCalls()
 	for i, r := range rules {

@@ -15,13 +15,13 @@ import (
 // gVisor has too: linux/netfilter_ipv4/ip_tables.h and
 // linux/netfilter/x_tables.h, on 64-bit little-endian machines.
 const (
+	tableName  = "nat"
 	setReplace = 64 // IPT_SO_SET_REPLACE
 	getInfo    = 64 // IPT_SO_GET_INFO
 
 	hooks       = 5 // NF_INET_NUMHOOKS
 	prerouting  = 0
 	input       = 1
-	forward     = 2
 	output      = 3
 	postrouting = 4
 
@@ -41,7 +41,6 @@ const (
 	counterSize     = 16 // struct xt_counters
 	rangeSpecified  = 2  // NF_NAT_RANGE_PROTO_SPECIFIED
 	verdictAccept   = ^uint32(1)
-	verdictDrop     = ^uint32(0)
 	maxErrorName    = 30 // XT_FUNCTION_MAXNAMELEN
 	tableNameLength = 32
 )
@@ -58,41 +57,16 @@ func Set() error {
 		return os.NewSyscallError("raw socket", err)
 	}
 	defer func() { _ = unix.Close(socket) }()
-	for _, t := range []filter{nat(), unanswered()} {
-		if err := t.replace(socket); err != nil {
-			return fmt.Errorf("table %s: %w", t.name, err)
-		}
+	if err := replace(socket); err != nil {
+		return err
 	}
 	return everyAddress()
 }
 
-// filter is a table: where it looks at packets, and what it does with those that
-// go out. All others pass.
-type filter struct {
-	name   string
-	hooks  []int
-	output [][]byte
-}
-
-// nat turns connections.
-func nat() filter {
-	return filter{"nat", []int{prerouting, input, output, postrouting}, [][]byte{
-		entry(Names(), false, unix.IPPROTO_TCP, redirectTarget()),
-		entry(Loopback(), true, unix.IPPROTO_TCP, redirectTarget()),
-	}}
-}
-
-// unanswered keeps lo, which has every address now, from answering a ping for
-// the world outside.
-func unanswered() filter {
-	return filter{"filter", []int{input, forward, output}, [][]byte{
-		entry(Loopback(), true, unix.IPPROTO_ICMP, verdict(verdictDrop)),
-	}}
-}
-
-func (f filter) replace(socket int) error {
+// replace replaces the table of what is done with connections.
+func replace(socket int) error {
 	info := make([]byte, infoSize)
-	copy(info, f.name)
+	copy(info, tableName)
 	size := uint32(len(info))
 	if _, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, uintptr(socket), unix.SOL_IP, getInfo,
 		uintptr(unsafe.Pointer(&info[0])), uintptr(unsafe.Pointer(&size)), 0); errno != 0 {
@@ -101,7 +75,7 @@ func (f filter) replace(socket int) error {
 	// The kernel gives back the counters of the rules that were there.
 	before := order.Uint32(info[infoEntries:])
 	counters := make([]byte, counterSize*max(1, int(before)))
-	table := f.table(before)
+	table := natTable(before)
 	var pinned runtime.Pinner
 	pinned.Pin(&counters[0])
 	defer pinned.Unpin()
@@ -113,9 +87,9 @@ func (f filter) replace(socket int) error {
 	return nil
 }
 
-// table is the argument of IPT_SO_SET_REPLACE without the address of the
-// counters, of which there are before.
-func (f filter) table(before uint32) []byte {
+// natTable is that table, as the argument of IPT_SO_SET_REPLACE without the
+// address of the counters, of which there are before.
+func natTable(before uint32) []byte {
 	var entries []byte
 	var first, policy [hooks]uint32
 	count, valid := uint32(0), uint32(0)
@@ -126,22 +100,21 @@ func (f filter) table(before uint32) []byte {
 		return at
 	}
 	any4 := netip.PrefixFrom(netip.IPv4Unspecified(), 0)
-	for _, hook := range f.hooks {
+	for _, hook := range []int{prerouting, input, output, postrouting} {
 		valid |= 1 << hook
 		first[hook] = uint32(len(entries))
 		if hook == output {
-			for _, e := range f.output {
-				add(e)
-			}
+			add(entry(Names(), false, unix.IPPROTO_TCP, redirectTarget()))
+			add(entry(Loopback(), true, unix.IPPROTO_TCP, redirectTarget()))
 		}
-		policy[hook] = add(entry(any4, false, 0, verdict(verdictAccept)))
+		policy[hook] = add(entry(any4, false, 0, target("", order.AppendUint32(nil, verdictAccept))))
 	}
 	errorName := make([]byte, maxErrorName)
 	copy(errorName, "ERROR")
 	add(entry(any4, false, 0, target("ERROR", errorName)))
 
 	table := make([]byte, replaceHeader, replaceHeader+len(entries))
-	copy(table, f.name)
+	copy(table, tableName)
 	header := order.AppendUint32(table[:tableNameLength], valid)
 	header = order.AppendUint32(header, count)
 	header = order.AppendUint32(header, uint32(len(entries)))
@@ -179,8 +152,6 @@ func target(name string, argument []byte) []byte {
 	return t
 }
 
-func verdict(v uint32) []byte { return target("", order.AppendUint32(nil, v)) }
-
 // redirectTarget's argument is a struct nf_nat_ipv4_multi_range_compat.
 func redirectTarget() []byte {
 	argument := order.AppendUint32(nil, 1)
@@ -203,7 +174,7 @@ func everyAddress() error {
 		return os.NewSyscallError("netlink socket", err)
 	}
 	defer func() { _ = unix.Close(socket) }()
-	address := Names().Addr().As4()
+	address := Names().Addr().Next().As4()
 	message := make([]byte, unix.SizeofNlMsghdr, 64)
 	order.PutUint16(message[4:], unix.RTM_NEWADDR)
 	order.PutUint16(message[6:], unix.NLM_F_REQUEST|unix.NLM_F_ACK|unix.NLM_F_CREATE)

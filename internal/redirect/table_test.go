@@ -10,7 +10,7 @@ import (
 
 // The kernel refuses a table whose offsets do not lead from rule to rule.
 func TestTableLeadsFromRuleToRule(t *testing.T) {
-	table := nat().table(5)
+	table := natTable(5)
 	count, size := order.Uint32(table[36:]), order.Uint32(table[40:])
 	entries := table[replaceHeader:]
 	if int(size) != len(entries) {

@@ -49,7 +49,7 @@ func redirectAll() error {
 	// To TCP every address is this machine's own, so that there is a way to it;
 	// to all else the network stays unreachable.
 	if err := netlink.RouteAdd(&netlink.Route{
-		LinkIndex: lo.Index, Dst: &net.IPNet{IP: net.IPv4zero, Mask: net.CIDRMask(0, 32)},
+		LinkIndex: lo.Index, Dst: &net.IPNet{IP: net.IPv4zero, Mask: net.CIDRMask(0, 32)}, Src: net.IPv4(127, 0, 0, 1),
 		Type: unix.RTN_LOCAL, Table: redirectTable, Scope: netlink.SCOPE_HOST,
 	}); err != nil {
 		return fmt.Errorf("route to loopback: %w", err)
