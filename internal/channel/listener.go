@@ -325,7 +325,7 @@ func (l *Listener) AcceptEgress(ctx context.Context) (net.Conn, sandbox.Door, er
 			if l.handOut(stream.UnixConn) {
 				return stream, stream.door, nil
 			}
-			stream.Close()
+			_ = stream.Close()
 		case <-ctx.Done():
 			return nil, "", context.Cause(ctx)
 		case <-l.closed:

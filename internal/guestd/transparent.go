@@ -22,7 +22,7 @@ import (
 // of a name or to one of the world outside.
 func (e *egress) transparent(ctx context.Context, conn net.Conn) {
 	guest := conn.(*net.TCPConn)
-	defer guest.Close()
+	defer func() { _ = guest.Close() }()
 	target, leave, err := e.target(guest)
 	if err != nil {
 		reset(guest)
@@ -38,7 +38,7 @@ func (e *egress) transparent(ctx context.Context, conn net.Conn) {
 		reset(guest)
 		return
 	}
-	stop := context.AfterFunc(ctx, func() { guest.Close(); _ = out.Close() })
+	stop := context.AfterFunc(ctx, func() { _ = guest.Close(); _ = out.Close() })
 	defer stop()
 	carry(guest, out)
 }
