@@ -5,7 +5,6 @@ package guest_test
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -428,47 +427,6 @@ func TestKernelsThatCannotBe(t *testing.T) {
 	s.wants(t, 126, sandbox.EndNotRun)
 	s = h.cell(t, sandbox.ExecSpec{Cell: &sandbox.Cell{Kernel: "python", Language: "python", Code: "1"}, Cwd: "/no/such"})
 	s.wants(t, 126, sandbox.EndNotRun)
-}
-
-// TestKernelWhosePortIsTaken: ipykernel prints why it fails when it cannot bind
-// its port of outputs, and a thread of it keeps the process.
-func TestKernelWhosePortIsTaken(t *testing.T) {
-	h := withKernels(t, nil)
-	home := strings.TrimSpace(string(h.run(t, shell("echo $HOME")).stdout))
-	dir := filepath.Join(home, ".local/share/jupyter/kernels/late")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	// The first one finds that somebody has its port.
-	const program = `
-import json, os, socket, sys
-port = json.load(open(sys.argv[2]))['iopub_port']
-tries = open(os.environ['HOME'] + '/tries', 'a')
-tries.write('x')
-tries.close()
-if os.path.getsize(tries.name) == 1:
-    taker = socket.socket()
-    taker.bind(('127.0.0.1', port))
-    taker.listen()
-    os.set_inheritable(taker.fileno(), True)
-os.execv('/usr/bin/python3', ['python3', '-m', 'ipykernel_launcher', *sys.argv[1:]])`
-	text, err := json.Marshal(map[string]any{
-		"argv": []string{"/usr/bin/python3", "-c", program, "-f", "{connection_file}"}, "language": "late", "display_name": "late",
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "kernel.json"), text, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(kernelContext(t), 50*time.Second) // a kernel that says nothing has 60
-	defer cancel()
-	if _, err := h.CreateKernel(ctx, sandbox.KernelSpec{Language: "late"}); err != nil {
-		t.Fatalf("CreateKernel = %v", err)
-	}
-	if tries, err := os.ReadFile(filepath.Join(home, "tries")); string(tries) != "xx" {
-		t.Errorf("there were tries %q, %v, want two", tries, err)
-	}
 }
 
 // Whoever heard that a kernel did not come up finds nothing of it in the way.

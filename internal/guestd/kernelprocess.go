@@ -96,7 +96,8 @@ func (s *Server) tryKernel(ctx context.Context, asked *guestv1.KernelSpec) (*ker
 		case <-p.ended:
 			cancel(errKernelEnded)
 		case <-p.print.inUse:
-			// ipykernel's threads can keep a process that has failed.
+			// IRkernel goes on without its port, and threads of ipykernel keep a
+			// process that has failed.
 			select {
 			case <-p.ended:
 				cancel(errKernelEnded)
