@@ -12,6 +12,7 @@
 package archive
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -41,6 +42,8 @@ type Config struct {
 	SecretKey string
 	// Transport, when not nil, carries the requests.
 	Transport http.RoundTripper
+	// Stall is how long the storage may take for the next bytes; 0: two minutes.
+	Stall time.Duration
 }
 
 // Storage is where archives are. It is safe for concurrent use and holds
@@ -68,6 +71,11 @@ func Open(c Config) (*Storage, error) {
 	}
 	if c.AccessKey == "" || c.SecretKey == "" {
 		return nil, errs.E(errs.Invalid, "archive-access-key and archive-secret-key are needed with archive-url")
+	}
+	if c.Transport == nil {
+		if c.Transport, err = newTransport(at.Scheme == "https", cmp.Or(c.Stall, stallTime)); err != nil {
+			return nil, errs.E(errs.Invalid, "archive-endpoint: not one of an S3 storage").Because(err)
+		}
 	}
 	client, err := minio.New(at.Host, &minio.Options{
 		Creds:  credentials.NewStaticV4(c.AccessKey, c.SecretKey, ""),

@@ -74,6 +74,7 @@ type Reader struct {
 	object *minio.Object
 	sum    *summed
 	want   Part
+	given  int64
 }
 
 // Open reads a part. What was read is what was written only when Finish says
@@ -96,6 +97,9 @@ const maxWindow = 64 << 20
 
 func (r *Reader) Read(b []byte) (int, error) {
 	n, err := r.z.Read(b)
+	if r.given += int64(n); r.given > r.want.TarBytes {
+		return 0, damaged() // a few bytes can become terabytes
+	}
 	if err != nil && !errors.Is(err, io.EOF) {
 		err = r.classify(err)
 	}
