@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -24,11 +25,27 @@ import (
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
-// smallRootfs is an image with busybox alone.
+var sharedRootfs struct {
+	once sync.Once
+	dir  string // TestMain removes it
+}
+
+// smallRootfs is an image with busybox alone. All tests share one, as sandboxes
+// do: ext4 searches ever longer for each of its 400 links when as many have
+// been removed a moment ago.
 func smallRootfs(t testing.TB) string {
 	t.Helper()
-	root := filepath.Join(t.TempDir(), "rootfs")
-	if err := os.Mkdir(root, 0o755); err != nil {
+	sharedRootfs.once.Do(func() { sharedRootfs.dir = newRootfs(t) })
+	return sharedRootfs.dir
+}
+
+func newRootfs(t testing.TB) string {
+	t.Helper()
+	root, err := os.MkdirTemp("", "rootfs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(root, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	for _, target := range driver.MountTargets() {
