@@ -51,7 +51,11 @@ test-flaky: test-ready ## every test of make test ten times; fails when one fail
 test-ready:
 	@if [ "$$(id -u)" != 0 ]; then echo "this starts real sandboxes and needs root; make test-unit does not" >&2; exit 1; fi
 	@$(MAKE) --no-print-directory -j2 setup-test build
-	@$(MAKE) --no-print-directory -j2 images compile-tests
+	@$(MAKE) --no-print-directory -j2 images openapi-tools compile-tests
+
+.PHONY: openapi-tools
+openapi-tools: setup-test
+	@scripts/openapi-tools.sh >/dev/null
 
 .PHONY: compile-tests
 compile-tests: setup-test embedded

@@ -183,17 +183,23 @@ func TestCode(t *testing.T) {
 			// However busy the reader is, what it has not taken waits in the
 			// code that shows it and not in memory.
 			runCells(t, c, "a", "python", []cell{
-				{code: "kept = 7\nfor _ in range(250): print('x' * (1 << 20))", stdout: "xxx"},
+				{code: "kept = 7\nfor _ in range(150): print('x' * (1 << 20))", stdout: "xxx"},
 				// Six of these are what the outputs of a cell may take.
-				{code: "for _ in range(50): display({'text/html': 'x' * 5_000_000}, raw=True)", shows: strings.Repeat("text/html", 6)},
-				{code: "[l for l in open('/proc/self/status') if l.startswith('VmHWM') and int(l.split()[1]) > 240_000]", result: "[]"},
+				{code: "for _ in range(30): display({'text/html': 'x' * 5_000_000}, raw=True)", shows: strings.Repeat("text/html", 6)},
+				// The kernel itself takes 70 MB.
+				{code: "[l for l in open('/proc/self/status') if l.startswith('VmHWM') and int(l.split()[1]) > 200_000]", result: "[]"},
 				{code: "kept", result: "7"},
 			})
 		}
 		if _, err := c.Create(t.Context(), limits); err != nil {
 			t.Fatal(err)
 		}
-		runCells(t, c, "r", "r", rCells)
+		cells := rCells
+		if !slices.Contains(anyIsolation, limits.Isolation) {
+			// To load libraries takes gVisor most of the time.
+			cells = slices.DeleteFunc(slices.Clone(cells), func(w cell) bool { return strings.Contains(w.code, "library(") || strings.Contains(w.code, "::") })
+		}
+		runCells(t, c, "r", "r", cells)
 		runCells(t, c, "r", "python", []cell{{code: "1", failure: "NotStartedError", message: "the image base has", reason: "not_started"}})
 	})
 }
