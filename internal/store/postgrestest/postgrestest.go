@@ -135,7 +135,7 @@ func start() (_ *Server, err error) {
 		return nil, err
 	}
 	// Not below a test's directory: the paths of sockets are short.
-	if s.dir, err = os.MkdirTemp("/tmp", "pg"); err != nil {
+	if s.dir, err = os.MkdirTemp("", "pg"); err != nil {
 		return nil, err
 	}
 	defer func() {
