@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net"
+	"net/netip"
 	"os"
 	"os/exec"
 	"time"
@@ -21,6 +23,9 @@ const (
 // addedGoal is the goal of what the way out adds to a request, in ms.
 var addedGoal = map[string]float64{"gvisor": 3, "container": 1}
 
+// lookupGoal is that of the look for a name, in ms.
+var lookupGoal = map[string]float64{"gvisor": 1, "container": 0.3}
+
 // egress measures the way out of a sandbox to an HTTPS server of our own,
 // beside the same client outside, which reaches it directly.
 func (b *bench) egress(ctx context.Context) error {
@@ -29,7 +34,7 @@ func (b *bench) egress(ctx context.Context) error {
 		return err
 	}
 	defer server.close()
-	s := b.report.section("egress", "The way out: HTTPS through the proxy")
+	s := b.report.section("egress", "The way out: HTTPS through the proxy, and without")
 	requests := Probe{Kept: b.count(1000, 200), New: b.count(200, 40)}
 	transfers := Probe{Download: 500e6, Upload: 500e6, Rounds: 3}
 	if b.Quick {
@@ -56,6 +61,7 @@ func (b *bench) egress(ctx context.Context) error {
 	s.Note = "A request is a small GET on a connection that is kept; a new connection is CONNECT, the TLS handshake and the same GET. " +
 		"The client is the same program everywhere, and \"added\" is its p50 inside and through the proxy, less that of outside and direct: " +
 		"what the client itself is slower inside counts. Client and server without a proxy in the sandbox show that part: in one process, and for transfers also in two, as client and agent are. " +
+		"Transparent is the same without a proxy, by name: a new connection looks the name up first; it is missing where the name of this machine does not lead to 127.0.0.1. " +
 		"A transfer is 500 MB (quick: 200) through TLS, or through the same tunnel without, which leaves the way alone. Each tunnel has carried 64 KiB before its memory is measured."
 	return nil
 }
@@ -88,6 +94,20 @@ func (b *bench) egressOf(ctx context.Context, s *Section, server *probeServer, i
 	s.value(isolation+": added to a request", "ms", ms(sample(out.Kept).quantile(0.5))-direct, len(out.Kept), addedGoal[isolation], false)
 	s.times(isolation+": new connection", out.New, 0)
 	s.over(isolation+": new connection", "outside, direct: new connection")
+	if name := ownName(); name != "" {
+		byItself := requests.to(server)
+		byItself.Name, byItself.Lookups = name, requests.Kept
+		if out, err = b.probeInside(ctx, id, byItself); err != nil {
+			return err
+		}
+		transparent := isolation + ", transparent: "
+		s.times(transparent+"request", out.Kept, 0)
+		s.over(transparent+"request", "outside, direct: request")
+		s.value(transparent+"added to a request", "ms", ms(sample(out.Kept).quantile(0.5))-direct, len(out.Kept), addedGoal[isolation], false)
+		s.times(transparent+"new connection", out.New, 0)
+		s.over(transparent+"new connection", "outside, direct: new connection")
+		s.times(transparent+"lookup", out.Lookups, lookupGoal[isolation])
+	}
 	if out, err = b.probeInside(ctx, id, transfers); err != nil {
 		return err
 	}
@@ -109,6 +129,20 @@ func (b *bench) egressOf(ctx context.Context, s *Section, server *probeServer, i
 	}
 	b.transferred(s, isolation+", no TLS in the tunnel", out, 0)
 	return b.tunnels(ctx, s, server, isolation, id, through(Probe{Tunnels: manyTunnels}))
+}
+
+// ownName is a name of this machine that leads to loopback, where the server is;
+// "" where it has none.
+func ownName() string {
+	name, err := os.Hostname()
+	if err != nil {
+		return ""
+	}
+	addresses, err := net.DefaultResolver.LookupNetIP(context.Background(), "ip4", name)
+	if err != nil || len(addresses) == 0 || addresses[0].Unmap() != netip.AddrFrom4([4]byte{127, 0, 0, 1}) {
+		return ""
+	}
+	return name
 }
 
 func (b *bench) transferred(s *Section, name string, out Probed, goal float64) {

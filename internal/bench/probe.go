@@ -33,6 +33,9 @@ type Probe struct {
 	Proxy string
 	// Plain speaks no TLS, also in a tunnel.
 	Plain bool
+	// Name, when not empty, is what the client connects to in place of the
+	// address in the URL, looking it up each time.
+	Name string
 
 	Kept     int   // small requests on one connection
 	New      int   // small requests, each on a connection of its own
@@ -40,11 +43,13 @@ type Probe struct {
 	Upload   int64 // bytes
 	Rounds   int   // how often a download and an upload
 	Tunnels  int   // connections that are open at once
+	Lookups  int   // of Name
 }
 
 // Probed is what came out.
 type Probed struct {
 	Kept, New        []time.Duration `json:",omitempty"`
+	Lookups          []time.Duration `json:",omitempty"`
 	Download, Upload []float64       `json:",omitempty"` // MB/s
 	// Open connections had an answer, Answered of them one again after the
 	// gate.
@@ -93,6 +98,14 @@ func (p Probe) Run(ctx context.Context) (out Probed, err error) {
 			return p.get(ctx, c, "/small", nil)
 		}); err != nil {
 			return out, fmt.Errorf("new: %w", err)
+		}
+	}
+	if p.Lookups > 0 {
+		if out.Lookups, err = repeat(ctx, p.Lookups, func() error {
+			_, err := net.DefaultResolver.LookupNetIP(ctx, "ip4", p.Name+".")
+			return err
+		}); err != nil {
+			return out, fmt.Errorf("lookups: %w", err)
 		}
 	}
 	for range p.Rounds {
@@ -183,6 +196,15 @@ func (p Probe) client() (*http.Client, error) {
 	t := &http.Transport{
 		TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS13},
 		MaxConnsPerHost: 1, WriteBufferSize: transferBuffer,
+	}
+	if p.Name != "" {
+		t.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+			_, port, err := net.SplitHostPort(address)
+			if err != nil {
+				return nil, err
+			}
+			return new(net.Dialer).DialContext(ctx, network, net.JoinHostPort(p.Name, port))
+		}
 	}
 	if p.Proxy != "" {
 		proxy, err := url.Parse(p.Proxy)
