@@ -15,7 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cubbyhq/cubby/client"
+	"github.com/cubbyhq/cubby/internal/driver/oci"
 	"github.com/cubbyhq/cubby/internal/embedded"
+	"github.com/cubbyhq/cubby/internal/errs"
 )
 
 // host checks the kernel and what it lets us do.
@@ -35,7 +37,22 @@ func (d *doctor) host() {
 	d.fileSystem("overlay", "container sandboxes need it", "/proc/filesystems", modules)
 	d.fileSystem("ext4", "disks of sandboxes are ext4", "/proc/filesystems", modules)
 	d.userNamespaces("/proc/sys/user/max_user_namespaces")
+	d.redirects()
 	d.shares("/proc/sys")
+}
+
+// redirects checks whether programs in containers reach the network by
+// themselves.
+func (d *doctor) redirects() {
+	if os.Geteuid() != 0 {
+		return // which was said
+	}
+	if err := oci.CanRedirect(); err != nil {
+		p := errs.Public(err)
+		d.warn("container network", p.Message, p.Hint)
+		return
+	}
+	d.good("container network", "programs reach allowed hosts by name")
 }
 
 // shares checks what the kernel has once for the whole machine and no cgroup

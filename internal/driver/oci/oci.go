@@ -131,7 +131,7 @@ func New(cfg Config) (*Driver, error) {
 		namespaces: newNamespaces(openIDRanges(idLocks)),
 	}
 	d.redirects = sync.OnceValue(func() error {
-		err := probeRedirect()
+		err := CanRedirect()
 		if err != nil {
 			d.log.Warn("names are not resolved in containers", "err", err)
 		}

@@ -133,8 +133,10 @@ func destination(op expr.CmpOp, to netip.Prefix) []expr.Any {
 	}
 }
 
-// probeRedirect tries it in a network namespace of its own.
-func probeRedirect() error {
+// CanRedirect reports whether this host can redirect the connections of
+// containers, by doing so in a network namespace of its own; errs.Unsupported
+// says what is missing.
+func CanRedirect() error {
 	t := newThread()
 	defer t.end()
 	err := t.do(func() error {
