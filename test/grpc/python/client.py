@@ -36,7 +36,7 @@ def done(*snippets):
 session = call("CreateSession", pb.CreateSessionRequest()).session
 sid = session.session_id
 assert sid and session.container_id and "pypi.org" in session.allowed_hosts, session
-same(len(session.allowed_hosts), 8)
+same(len(session.allowed_hosts), 9)
 same(session.status, "running")
 done("2.2")
 same(list(call("CreateSession", pb.CreateSessionRequest(session_id=sid, allowed_hosts=["example.com"])).session.allowed_hosts), list(session.allowed_hosts))

@@ -23,7 +23,7 @@ test('a session is there from create to destroy', async () => {
   expect(info.containerId).not.toBe('');
   expect(info.status).toBe('running');
   expect(info.createdAt).toBeGreaterThan(1e9);
-  expect(s.allowedHosts).toHaveLength(8);
+  expect(s.allowedHosts).toHaveLength(9);
   expect(s.allowedHosts).toContain('pypi.org');
   expect(s.networkEnabled).toBe(true);
 
@@ -40,7 +40,7 @@ test('hosts are those that were asked for', async () => {
   expect((await s.create({ allowedHosts: ['example.com'] })).allowedHosts).toEqual(['example.com']);
   await expect(s.pipInstall(['demo'])).rejects.toThrow('pip install requires pypi.org and files.pythonhosted.org');
   await s.destroy();
-  expect((await s.create({ allowedHosts: [] })).allowedHosts).toHaveLength(8);
+  expect((await s.create({ allowedHosts: [] })).allowedHosts).toHaveLength(9);
   await s.destroy();
 
   await s.create({ allowedHosts: ['localhost'] });
