@@ -24,6 +24,8 @@ const (
 	// maxQueuedSecrets bounds the secrets that wait with them, in bytes: they
 	// are in memory only.
 	maxQueuedSecrets = 16 << 20
+	// maxQueuedText bounds what the store keeps of them, in bytes.
+	maxQueuedText = 64 << 20
 )
 
 // queue is a session or a kernel with commands that wait or run. One goroutine
@@ -42,6 +44,7 @@ type queued struct {
 	queue   *queue
 	exec    *sandbox.Exec     // of one that found the queue empty; the store has the others
 	secrets map[string]string // which no store has
+	text    int               // see textOf
 	begun   bool              // an earlier daemon may have started it
 	taken   bool              // somebody starts or ends it
 	turn    chan struct{}     // closed when it does not wait any more; nil: nobody asked
@@ -126,7 +129,12 @@ func (r *run) reserveQueued(x sandbox.Exec) (busy bool, err error) {
 		return false, errs.E(errs.OverQuota, "%d commands of this sandbox wait for their turn already", len(r.queued)+r.queueing).
 			Hint("wait for one to end, or cancel one").RetryAfter(time.Second)
 	}
+	if r.queuedText+textOf(x.Spec) > maxQueuedText {
+		return false, errs.E(errs.OverQuota, "the %d commands of this sandbox that wait for their turn have %d MiB together, which is the most", len(r.queued)+r.queueing, maxQueuedText>>20).
+			Hint("wait for one to end, or put what is long into files").RetryAfter(time.Second)
+	}
 	r.queueing++
+	r.queuedText += textOf(x.Spec)
 	r.queuedSecrets += size(x.Spec.Secrets)
 	return r.busy(queueOf(x.Spec)), nil
 }
@@ -135,7 +143,17 @@ func (r *run) unreserveQueued(x sandbox.Exec) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.queueing--
+	r.queuedText -= textOf(x.Spec)
 	r.queuedSecrets -= size(x.Spec.Secrets)
+}
+
+// textOf is how much text a command has that waits.
+func textOf(x sandbox.ExecSpec) int {
+	n := len(x.Shell) + len(x.Detail) + size(x.Env)
+	for _, arg := range x.Argv {
+		n += len(arg)
+	}
+	return n
 }
 
 func size(secrets map[string]string) (n int) {
@@ -153,6 +171,7 @@ func (r *run) addQueued(x sandbox.Exec, keep bool) *ending {
 	defer r.mu.Unlock()
 	r.queueing--
 	if r.ending != nil {
+		r.queuedText -= textOf(x.Spec)
 		r.queuedSecrets -= size(x.Spec.Secrets)
 		return r.ending
 	}
@@ -171,7 +190,7 @@ func (r *run) requeue(x sandbox.Exec, keep bool) {
 		r.queues[name] = q
 		r.s.life.spawn(func(context.Context) { r.serve(q) })
 	}
-	item := &queued{uid: x.UID, seq: x.Seq, queue: q, secrets: x.Spec.Secrets}
+	item := &queued{uid: x.UID, seq: x.Seq, queue: q, secrets: x.Spec.Secrets, text: textOf(x.Spec)}
 	if keep {
 		item.exec = &x
 	}
@@ -184,6 +203,7 @@ func (r *run) requeue(x sandbox.Exec, keep bool) {
 func (r *run) unqueue(item *queued) {
 	delete(r.queued, item.seq)
 	item.queue.waiting--
+	r.queuedText -= item.text
 	r.queuedSecrets -= size(item.secrets)
 	if item.turn != nil {
 		close(item.turn)

@@ -155,6 +155,36 @@ func TestRestartKeepsTheQueue(t *testing.T) {
 	}
 }
 
+// Long commands that wait could fill the host's disk up to its reserve.
+func TestTextThatWaitsIsBounded(t *testing.T) {
+	w := newWorld(t)
+	w.create("a")
+	wait, open := gate(t)
+	w.queue("a", sandbox.ExecSpec{Shell: wait})
+	long := sandbox.ExecSpec{Session: "main", Argv: []string{"true"}}
+	for range 8 {
+		long.Argv = append(long.Argv, strings.Repeat("x", 64<<10))
+	}
+	n := 0
+	for ; n < 200; n++ {
+		if _, err := w.Exec(w.ctx, "a", long); err != nil {
+			if info := errs.Public(err); info.Kind != errs.OverQuota || info.Hint == "" {
+				t.Errorf("one more = %v, want over quota with a hint", err)
+			}
+			break
+		}
+	}
+	if n < 120 || n > 128 {
+		t.Errorf("%d commands of 512 KiB wait, want 64 MiB of them", n)
+	}
+	w.queue("a", sandbox.ExecSpec{Shell: "true"}) // what is short still may
+	open()
+	w.in("a", "true")
+	if _, err := w.Exec(w.ctx, "a", long); err != nil {
+		t.Errorf("when they have ended = %v", err)
+	}
+}
+
 func TestQueuedSecretsAreLostWithTheDaemon(t *testing.T) {
 	w := newWorld(t)
 	w.create("a")

@@ -75,6 +75,7 @@ func (r *run) resumeQueued(x sandbox.Exec) {
 	defer r.mu.Unlock()
 	first := r.queues[queueOf(x.Spec)] == nil
 	r.requeue(x, false)
+	r.queuedText += textOf(x.Spec)
 	r.queued[x.Seq].begun = first
 }
 

@@ -77,6 +77,7 @@ type run struct {
 	leaseEnds time.Duration       // uptime at which the spec's lease is over; guarded by mu
 	// queuedSecrets is how many bytes of secrets wait in queues; guarded by mu.
 	queuedSecrets int
+	queuedText    int           // as much of what textOf counts; guarded by mu
 	releases      []sandbox.UID // finished execs that the agent may forget; guarded by mu
 	releasing     bool          // guarded by mu
 }
