@@ -29,7 +29,13 @@ const elsewhere = "127.0.0.2"
 // eachIsolation runs a test against a daemon that lets sandboxes reach
 // elsewhere, with a sandbox "a" of each isolation.
 func eachIsolation(t *testing.T, o sdk.CreateOptions, test func(t *testing.T, h realHost, c *sdk.Client)) {
-	for _, isolation := range []string{"gvisor", "container"} {
+	t.Helper()
+	inIsolations(t, []string{"gvisor", "container"}, o, test)
+}
+
+func inIsolations(t *testing.T, isolations []string, o sdk.CreateOptions, test func(t *testing.T, h realHost, c *sdk.Client)) {
+	t.Helper()
+	for _, isolation := range isolations {
 		t.Run(isolation, func(t *testing.T) {
 			h := newReal(t, harness.Options{})
 			url, err := h.start([]string{"--egress-allow", elsewhere})
@@ -78,7 +84,7 @@ func wantGitError(t *testing.T, err error, code string) *sdk.GitError {
 func TestGit(t *testing.T) {
 	t.Parallel()
 	const user, secret = "alice-the-user", "s3cr3t-pa55word"
-	eachIsolation(t, sdk.CreateOptions{}, func(t *testing.T, h realHost, c *sdk.Client) {
+	inIsolations(t, anyIsolation, sdk.CreateOptions{}, func(t *testing.T, h realHost, c *sdk.Client) {
 		ctx := t.Context()
 		public := gittest.New(t, gittest.Options{Address: elsewhere + ":0"})
 		var once sync.Once

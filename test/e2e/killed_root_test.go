@@ -19,7 +19,7 @@ import (
 // at all, its id can be used, and the host has no trace of what is gone.
 func TestDaemonKilledAtEveryStep(t *testing.T) {
 	t.Parallel()
-	for _, isolation := range []string{"gvisor", "container"} {
+	for _, isolation := range anyIsolation {
 		t.Run(isolation, func(t *testing.T) {
 			t.Parallel()
 			h := newReal(t, harness.Options{})
