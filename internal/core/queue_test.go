@@ -178,11 +178,19 @@ func TestTextThatWaitsIsBounded(t *testing.T) {
 		t.Errorf("%d commands of 512 KiB wait, want 64 MiB of them", n)
 	}
 	w.queue("a", sandbox.ExecSpec{Shell: "true"}) // what is short still may
-	open()
-	w.in("a", "true")
-	if _, err := w.Exec(w.ctx, "a", long); err != nil {
-		t.Errorf("when they have ended = %v", err)
+	for seq := int64(2); seq < 5; seq++ {
+		if _, err := w.Cancel(w.ctx, "a", seq); err != nil {
+			t.Error(err)
+		}
+		w.wait("a", seq)
 	}
+	if _, err := w.Exec(w.ctx, "a", long); err != nil {
+		t.Errorf("when some have ended = %v", err)
+	}
+	if _, err := w.Stop(w.ctx, "a", 0); err != nil {
+		t.Error(err)
+	}
+	open()
 }
 
 func TestQueuedSecretsAreLostWithTheDaemon(t *testing.T) {
