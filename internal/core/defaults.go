@@ -86,6 +86,18 @@ const (
 // place where it was made.
 var foreignProxies = []string{"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"}
 
+func namesProxy(variable string) bool {
+	return slices.Contains(foreignProxies, strings.ToUpper(variable))
+}
+
+// proxyVariables are how programs hear of the way out.
+func proxyVariables() map[string]string {
+	return map[string]string{
+		"HTTP_PROXY": proxyURL, "HTTPS_PROXY": proxyURL, "NO_PROXY": noProxy,
+		"http_proxy": proxyURL, "https_proxy": proxyURL, "no_proxy": noProxy,
+	}
+}
+
 // javaProxy and javaAuthorities are how Java hears of the proxy and of whom to
 // trust: of the usual variables it reads none. (It says on standard error that
 // it was told.)
@@ -120,12 +132,9 @@ func environment(img image.Image, s sandbox.Spec, authorities bool, indexes map[
 		delete(env, name)
 	}
 	java := []string{env["JAVA_TOOL_OPTIONS"]}
-	maps.DeleteFunc(env, func(name, _ string) bool { return slices.Contains(foreignProxies, strings.ToUpper(name)) })
+	maps.DeleteFunc(env, func(name, _ string) bool { return namesProxy(name) })
 	if s.Network.NamesProxy() {
-		for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"} {
-			env[name] = proxyURL
-		}
-		env["NO_PROXY"], env["no_proxy"] = noProxy, noProxy
+		maps.Copy(env, proxyVariables())
 		java = append(java, javaProxy)
 	}
 	if authorities {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/driver"
@@ -64,7 +66,7 @@ func (s *Service) installation(b sandbox.Spec, r PackagesRequest) (sandbox.ExecS
 	}
 	// The indexes that are set now, whatever was when the sandbox was made,
 	// except where it has its own.
-	env := s.cfg.Packages.Indexes.InstallEnv()
+	env := s.installationEnv(b)
 	for name := range b.Env {
 		delete(env, name)
 	}
@@ -73,6 +75,19 @@ func (s *Service) installation(b sandbox.Spec, r PackagesRequest) (sandbox.ExecS
 		timeout = DefaultPackagesTimeout
 	}
 	return sandbox.ExecSpec{Kind: packages.Kind, Detail: c.Detail, Argv: c.Argv, Cwd: c.Cwd, Env: env, Timeout: &timeout}, nil
+}
+
+// installationEnv is what an installation has beside the sandbox's environment.
+// The proxy is always in it: its refusals come at once and say why, and an
+// index on the host's loopback has no other way in. A sandbox that has
+// proxies of its own keeps those.
+func (s *Service) installationEnv(b sandbox.Spec) map[string]string {
+	env := map[string]string{}
+	if !b.Network.NamesProxy() && !slices.ContainsFunc(slices.Collect(maps.Keys(b.Env)), namesProxy) {
+		env = proxyVariables()
+	}
+	maps.Copy(env, s.cfg.Packages.Indexes.InstallEnv())
+	return env
 }
 
 // provide installs the dependencies of a sandbox that is being made and whose

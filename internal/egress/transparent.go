@@ -14,8 +14,12 @@ import (
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
-// alertAccessDenied is a record with the fatal alert access_denied (RFC 8446, 6.2).
-var alertAccessDenied = []byte{21, 3, 1, 0, 2, 2, 49}
+// Records of TLS with a fatal alert (RFC 8446, 6.2): access_denied says that the
+// policy denies the host, internal_error that it is allowed and was not reached.
+var (
+	alertAccessDenied  = []byte{21, 3, 1, 0, 2, 2, 49}
+	alertInternalError = []byte{21, 3, 1, 0, 2, 2, 80}
+)
 
 const recordVersion = 3 // the first byte of the version in every record of TLS
 
@@ -90,7 +94,11 @@ func tellProgram(conn net.Conn, code int, text string) {
 	first, _ := from.Peek(2)
 	switch {
 	case len(first) == 2 && first[0] == recordHandshake && first[1] == recordVersion:
-		answer = append(answer, alertAccessDenied...)
+		alert := alertInternalError
+		if code == http.StatusForbidden {
+			alert = alertAccessDenied
+		}
+		answer = append(answer, alert...)
 	case beginsRequest(from):
 		answer = fmt.Appendf(answer, "HTTP/1.1 %d %s\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: %d\r\nConnection: close\r\nX-Cubby-Egress: %d\r\n\r\n%s",
 			code, http.StatusText(code), len(text), code, text)

@@ -63,6 +63,7 @@ func TestTransparent(t *testing.T) {
 		"denied, in anything":    {"b.example.com:22", "SSH-2.0-OpenSSH_10.0\r\n", '-', ""},
 		"denied, in silence":     {"b.example.com:25", "", '-', ""},
 		"no host, in HTTP":       {"gone.example.com:80", request, '-', "HTTP/1.1 502 Bad Gateway"},
+		"no host, in TLS":        {"gone.example.com:443", "\x16\x03\x01\x00\x05", '-', string(alertInternalError)},
 		"no host, in anything":   {"gone.example.com:22", "SSH-2.0-x\r\n", '-', ""},
 		"the host's own network": {"127.0.0.1:80", request, '-', "403"},
 		"metadata":               {"169.254.169.254:80", request, '-', "403"},

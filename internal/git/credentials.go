@@ -89,7 +89,7 @@ func remoteURL(field, raw string, given Credentials) (clean, origin string, c Cr
 	switch u.Scheme {
 	case "http", "https":
 	default:
-		return bad("sandboxes reach the network by HTTP only: " + forms)
+		return bad("for ssh run git in the sandbox, where its keys are; here " + forms)
 	}
 	if u.Host == "" || u.Hostname() == "" || strings.ContainsAny(u.Host, "*?") || strings.HasPrefix(u.Host, "-") {
 		return bad(forms)

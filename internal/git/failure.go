@@ -61,9 +61,12 @@ func causes() []cause {
 		c(NoGit, `git: (command )?not found`, noGitHint),
 		c(NoDirectory, `^working directory .*: `, "path is relative to /workspace"),
 		c(DiskFull, `no space left on device|disk quota exceeded`, "the sandbox's disk is full"),
-		c(EgressDenied, `cubby: egress to |CONNECT tunnel failed, response 403|HTTP code 403 from proxy`, allow),
+		c(Unreachable, `temporary failure in name resolution`, "the way out of the sandbox is not connected at the moment; try again"),
+		// Without the proxy names that are denied are the only ones that are not found.
+		c(EgressDenied, `cubby: egress to |CONNECT tunnel failed, response 403|HTTP code 403 from proxy|`+
+			`could not resolve host|access was denied|alert access denied`, allow),
 		c(Unreachable, `CONNECT tunnel failed|from proxy after CONNECT|remote: cubby: `, "the host is allowed and does not answer"),
-		c(Protocol, `transport '.*' not allowed`, "http, https, ssh and paths are allowed; sandboxes reach the network by HTTP only"),
+		c(Protocol, `transport '.*' not allowed`, "http, https, ssh and paths are allowed"),
 		c(AuthRequired, `could not read (username|password)|terminal prompts disabled`, "give username and password, or token"),
 		c(AuthFailed, `authentication failed|returned error: 401|invalid credentials`, "the remote does not take these credentials"),
 		c(Forbidden, `returned error: 403|permission to .* denied|write access to repository not granted`, "the remote refuses this to these credentials"),
@@ -85,7 +88,7 @@ func causes() []cause {
 		c(RefNotFound, `remote branch .* not found|couldn't find remote ref|unknown revision|bad revision|invalid reference|not a valid (object name|branch)|pathspec '.*' did not match any file\(s\) known|src refspec .* does not match|does not have any commits yet|ambiguous argument|reference is not a tree`, "no such branch, tag or commit"),
 		c(FileNotFound, `pathspec '.*' did not match`, "paths are relative to path"),
 		c(Locked, `\.lock'?: file exists|another git process`, "another git runs in this repository; try again"),
-		c(Unreachable, `could not resolve (host|proxy)|failed to connect|unable to access|connection (refused|reset|timed out)|remote end hung up|early EOF|returned error: 5`, "the remote does not answer, or not as a git server"),
+		c(Unreachable, `could not resolve proxy|failed to connect|unable to access|connection (refused|reset|timed out)|remote end hung up|early EOF|returned error: 5`, "the remote does not answer, or not as a git server"),
 	}
 }
 

@@ -127,3 +127,19 @@ func TestSecretsHaveOnePlace(t *testing.T) {
 		t.Errorf("Make = %+v, %v; detail %s", c, err, c.Detail)
 	}
 }
+
+// TestResultOfNoWayOut: what git says where no proxy says it for the policy.
+func TestResultOfNoWayOut(t *testing.T) {
+	for stderr, want := range map[string]string{
+		"fatal: unable to access 'https://h/x/': Could not resolve host: h\n":                         git.EgressDenied,
+		"ssh: Could not resolve hostname h: Name or service not known\r\nfatal: Could not read\n":     git.EgressDenied,
+		"ssh: Could not resolve hostname h: Temporary failure in name resolution\r\nfatal: Could\n":   git.Unreachable,
+		"fatal: unable to access 'https://192.0.2.3/x/': GnuTLS, handshake failed: Access was denied": git.EgressDenied,
+		"fatal: unable to access 'https://h/x/': Could not resolve proxy: p\n":                        git.Unreachable,
+		"kex_exchange_identification: read: Connection reset by peer\n":                               git.Unreachable,
+	} {
+		if f := decodeFailure(t, git.Result("git.clone", 128, nil, []byte(stderr))); f.Code != want || f.Hint == "" {
+			t.Errorf("%q is %+v, want %s", stderr, f, want)
+		}
+	}
+}

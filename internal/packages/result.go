@@ -94,13 +94,15 @@ var causes = func() []cause {
 	c := func(code, says, hint string) cause { return cause{code, regexp.MustCompile("(?i)" + says), hint} }
 	return []cause{
 		c(DiskFull, `no space left on device|disk quota exceeded|ENOSPC`, "the sandbox's disk is full: create it with more limits.disk_bytes"),
-		c(EgressDenied, `cubby: egress to |Could not fetch URL .*: 403 |Tunnel connection failed: 403|E403|HTTP status was '403|status was '403|CONNECT tunnel failed, response 403|is not on this sandbox's allowlist|network mode "allowlist"`,
+		c(EgressDenied, `cubby: egress to |Could not fetch URL .*: 403 |Tunnel connection failed: 403|E403|HTTP status was '403|status was '403|CONNECT tunnel failed, response 403|is not on this sandbox's allowlist|network mode "allowlist"|`+
+			// Without the proxy: names that are denied are the only ones that are not found.
+			`Name or service not known|ENOTFOUND|Could not resolve host|alert[ _]access[ _]denied`,
 			"name the index's host in the sandbox's network.allow, or ask the operator to add it to CUBBY_EGRESS_ALLOW"),
 		c(NoInstaller, `No module named '?pip`, "the image has Python and no pip; use the image base"),
 		c(HashMismatch, `DO NOT MATCH THE HASHES|EINTEGRITY`, "the index serves another file than it says"),
 		c(Conflict, `ResolutionImpossible|conflicting dependencies|ERESOLVE`, "ask for other versions, or leave some empty"),
 		// What pip says last when it could not ask is that there is no such package.
-		c(Unreachable, `Could not fetch URL|^Cannot fetch: |Connection refused|Failed to establish a new connection|ProxyError|ConnectTimeout|Read timed out|Temporary failure in name resolution|ECONNREFUSED|ECONNRESET|ENOTFOUND|ETIMEDOUT|EAI_AGAIN|E50\d|HTTP error 50\d|too many 50\d error responses|cannot be read$|cannot open URL|unable to access index`,
+		c(Unreachable, `Could not fetch URL|^Cannot fetch: |Connection refused|Failed to establish a new connection|ProxyError|ConnectTimeout|Read timed out|Temporary failure in name resolution|ECONNREFUSED|ECONNRESET|ETIMEDOUT|EAI_AGAIN|E50\d|HTTP error 50\d|too many 50\d error responses|cannot be read$|cannot open URL|unable to access index`,
 			"the index does not answer; the operator sets it with pip-index-url, npm-registry and cran-mirror"),
 		c(NotFound, `No matching distribution found|Could not find a version that satisfies|E404|ETARGET|No matching version found|is not available at`,
 			"check the name and the version"),

@@ -269,9 +269,11 @@ func TestPackagesBadEnds(t *testing.T) {
 }
 
 // TestPackagesOfTheSandboxesOwnIndex: an index that the operator did not set
-// needs to be allowed, and the refusal says how.
+// needs to be allowed, and the refusal says how. Also where nothing else in the
+// sandbox is told of the proxy, an installation is.
 func TestPackagesOfTheSandboxesOwnIndex(t *testing.T) {
 	t.Parallel()
+	unnamed := false
 	x := packagestest.New(t, packagestest.Options{Address: elsewhere + ":0"})
 	for _, allow := range []string{"", x.HostPort} {
 		h := newReal(t, harness.Options{})
@@ -285,7 +287,9 @@ func TestPackagesOfTheSandboxesOwnIndex(t *testing.T) {
 			"node":   {"NPM_CONFIG_REGISTRY": x.NPM, "NPM_CONFIG_FETCH_RETRIES": "0"},
 			"r":      {"CUBBY_CRAN_MIRROR": x.CRAN},
 		} {
-			box, err := c.Create(t.Context(), sdk.CreateOptions{ID: runtime, Isolation: "container", Runtime: runtime, Env: env})
+			box, err := c.Create(t.Context(), sdk.CreateOptions{
+				ID: runtime, Isolation: "container", Runtime: runtime, Env: env, Network: &sdk.Network{ProxyEnv: &unnamed},
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
