@@ -299,7 +299,7 @@ func ownAuthority(t *testing.T) (server *tls.Config, authority string) {
 		t.Fatal(err)
 	}
 	leaf := &x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: elsewhere}, IPAddresses: []net.IP{net.ParseIP(elsewhere)},
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: elsewhere}, IPAddresses: []net.IP{net.ParseIP(elsewhere)}, DNSNames: []string{goodName},
 		NotBefore: ca.NotBefore, NotAfter: ca.NotAfter, KeyUsage: x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}

@@ -35,6 +35,7 @@ const hung = 15 * time.Minute
 type Options struct {
 	Dir      string   // data directory; "" is a fresh one, removed at the end
 	Images   string   // "" is [Images]
+	Program  string   // "" is [Program]
 	Listen   string   // "" is a free port of 127.0.0.1 at every start
 	Database string   // URL of a PostgreSQL; "" is SQLite
 	Flags    []string // of every start
@@ -129,6 +130,9 @@ func TempDir(t testing.TB) string {
 func New(t testing.TB, o Options) *Daemon {
 	t.Helper()
 	d := &Daemon{Program: Program(t), Dir: o.Dir, t: t, options: o}
+	if o.Program != "" {
+		d.Program = o.Program
+	}
 	if d.options.Images == "" {
 		d.options.Images = Images(t)
 	}
