@@ -29,10 +29,12 @@ func policy(_ context.Context, name string) (Verdict, error) {
 	return Verdict{Why: "allowlist: " + name + " is not on this sandbox's allowlist"}, nil
 }
 
-func newServer(t testing.TB) *Server {
+func newServer(t testing.TB) *Server { return serverThat(t, policy) }
+
+func serverThat(t testing.TB, ask func(context.Context, string) (Verdict, error)) *Server {
 	t.Helper()
 	s, err := Listen(netip.MustParseAddrPort("127.0.0.1:0"), Config{
-		Names: NewNames(netip.MustParsePrefix("127.64.0.0/10"), 100), Ask: policy, Log: slog.New(slog.DiscardHandler),
+		Names: NewNames(netip.MustParsePrefix("127.64.0.0/10"), 100), Ask: ask, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -223,10 +225,9 @@ func TestGoResolver(t *testing.T) {
 
 // Whoever sends much and reads nothing holds a bounded part.
 func TestManyQuestions(t *testing.T) {
-	s := newServer(t)
 	hold := make(chan struct{})
 	var asking, most atomic.Int32
-	s.c.Ask = func(ctx context.Context, name string) (Verdict, error) {
+	s := serverThat(t, func(ctx context.Context, name string) (Verdict, error) {
 		n := asking.Add(1)
 		defer asking.Add(-1)
 		for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
@@ -236,7 +237,7 @@ func TestManyQuestions(t *testing.T) {
 		case <-ctx.Done():
 		}
 		return policy(ctx, name)
-	}
+	})
 	c, err := net.Dial("udp", s.Addr().String())
 	if err != nil {
 		t.Fatal(err)
