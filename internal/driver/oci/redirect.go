@@ -26,6 +26,11 @@ const (
 	// followSeconds is how long an ended connection is followed: there is no
 	// network on which a packet of it could be late.
 	followSeconds = 1
+	// Linux collects what it follows no longer only now and then, up to a minute
+	// later, and does not count it among maxFollowed. So new connections beyond
+	// these have to come again, which programs notice as a slow network.
+	newPerSecond = 128
+	newAtOnce    = maxFollowed
 
 	// redirectTable is the routing table of redirected connections, and the
 	// place of the rule that leads there: behind the table of loopback.
@@ -111,15 +116,21 @@ func addRedirect(c *nftables.Conn) {
 	turn(tcp, outside, to)
 
 	bound := chain("bound", nftables.ChainTypeFilter, nftables.ChainPriorityFilter)
-	bound(tcp, []expr.Any{
+	isNew := []expr.Any{
 		&expr.Ct{Key: expr.CtKeySTATE, Register: 1},
 		&expr.Bitwise{
 			SourceRegister: 1, DestRegister: 1, Len: 4,
 			Mask: binaryutil.NativeEndian.PutUint32(expr.CtStateBitNEW), Xor: make([]byte, 4),
 		},
 		&expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: make([]byte, 4)},
+	}
+	bound(tcp, isNew, []expr.Any{
 		&expr.Connlimit{Count: maxFollowed, Flags: expr.NFT_CONNLIMIT_F_INV},
 		&expr.Reject{Type: unix.NFT_REJECT_TCP_RST},
+	})
+	bound(tcp, isNew, []expr.Any{
+		&expr.Limit{Type: expr.LimitTypePkts, Rate: newPerSecond, Unit: expr.LimitTimeSecond, Burst: newAtOnce, Over: true},
+		&expr.Verdict{Kind: expr.VerdictDrop},
 	})
 }
 
