@@ -35,7 +35,10 @@ func ParseOperator(allow, deny string) (Operator, error) {
 }
 
 // Evaluator decides. It does no I/O and is safe for concurrent use.
-type Evaluator struct{ operator Operator }
+type Evaluator struct {
+	operator Operator
+	read     lists
+}
 
 // NewEvaluator returns an Evaluator with the operator's list.
 func NewEvaluator(o Operator) *Evaluator { return &Evaluator{operator: o} }
@@ -55,7 +58,7 @@ func (e *Evaluator) Decide(policy sandbox.Policy, hostname string, port int) Dec
 	if policy.Mode == sandbox.NetworkNone {
 		return d.denied(RuleNone, "this sandbox has no network", `create the sandbox with network mode "allowlist" or "open"`)
 	}
-	own, err := parsePatterns(policy.Deny)
+	own, err := e.read.patterns(policy.Deny)
 	switch {
 	case err != nil: // refused before it was stored
 		return d.denied(RuleDeny, "this sandbox's deny list cannot be read", "")
@@ -71,7 +74,7 @@ func (e *Evaluator) Decide(policy sandbox.Policy, hostname string, port int) Dec
 	case sandbox.NetworkOpen:
 		d = d.allowed(RuleOpen)
 	case sandbox.NetworkAllowlist:
-		if !allows(policy, h, port) {
+		if !e.allows(policy, h, port) {
 			return d.denied(RuleAllowlist, h.name+" is not on this sandbox's allowlist",
 				"ask the operator to add "+h.name+" to CUBBY_EGRESS_ALLOW, or name it in the sandbox's network.allow")
 		}
@@ -97,7 +100,7 @@ func (e *Evaluator) decideAddress(policy sandbox.Policy, d Decision, a netip.Add
 	if !d.Allow {
 		return d
 	}
-	deny, err := parsePatterns(policy.Deny)
+	deny, err := e.read.patterns(policy.Deny)
 	// Behind a gateway an IPv6 address leads to the IPv4 one that it carries.
 	denied := func(a netip.Addr) bool { return deny.contains(a, d.Port) || e.operator.deny.contains(a, d.Port) }
 	if err != nil || denied(a) || denied(carried(a)) {
@@ -124,12 +127,12 @@ func operatorHint(name string) string {
 	return "addresses of local networks are refused in every mode; only the operator can allow one, by CUBBY_EGRESS_ALLOW=" + name + ":PORT"
 }
 
-func allows(p sandbox.Policy, h host, port int) bool {
+func (e *Evaluator) allows(p sandbox.Policy, h host, port int) bool {
 	entries := p.Allow
 	if len(entries) == 0 {
-		entries = sandbox.DefaultAllow()
+		entries = defaultAllow
 	}
-	list, err := parsePatterns(entries)
+	list, err := e.read.patterns(entries)
 	return err == nil && list.allows(h, port)
 }
 
