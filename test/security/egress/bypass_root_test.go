@@ -60,6 +60,7 @@ var families = []family{
 	{script: "tls", flows: true, proxy: true},
 	{script: "web", flows: true, proxy: true},
 	{script: "socksvariants", flows: true, proxy: true},
+	{script: "resolver"},
 }
 
 // policy is that of the sandbox in which the attacks run. Names that lead to
@@ -217,6 +218,9 @@ func (r *rig) attack(t *testing.T, isolation string) {
 		}
 		t.Run("targets of an open network/"+user, func(t *testing.T) { r.contained(t, open, user, family{script: "targets", proxy: true}) })
 	}
+	t.Run("floods", func(t *testing.T) {
+		r.contained(t, held, "sandbox", family{script: "floods", flows: true, proxy: true})
+	})
 	t.Run("while the policy changes", func(t *testing.T) { r.changes(t, held) })
 }
 

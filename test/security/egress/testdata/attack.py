@@ -102,7 +102,8 @@ def tcp(host, port, payload=None):
 
 def bare(host, port=80, payload=None):
     """By a socket of the program's own, which knows of no proxy."""
-    return tcp(as_bytes(host).removeprefix(b"[").removesuffix(b"]"), port, payload)
+    host = as_bytes(host)
+    return tcp(host.strip(b"[]") if b":" in host else host, port, payload)
 
 
 def udp(host, port, payload=b"hello", timeout=TIMEOUT):

@@ -1,4 +1,4 @@
-"""Addresses that no policy gives, in every spelling, through the proxy."""
+"""Addresses that no policy gives, in every spelling, through the proxy and without it."""
 
 import ipaddress
 
@@ -66,13 +66,15 @@ for what in [*TARGETS, "link-local", "multicast", "names"]:
         control = host not in MUTE and not quiet(host)
         case(f"CONNECT to {what}: {ascii(host)}", control)(lambda host=host: connect(host + ":80"))
         case(f"GET from {what}: {ascii(host)}", control)(lambda host=host: get("http://" + host + "/"))
-        bare = host.strip("[]")
-        case(f"SOCKS to {what}: {ascii(host)}", control and not host.startswith("[::ffff:0:"))(lambda bare=bare: socks(3, socks_name(bare), 80))
+        if what != "multicast":  # to which TCP has no connections
+            case(f"a connection to {what}: {ascii(host)}", control and "%" not in host)(lambda host=host: bare(host))
+        inner = host.strip("[]")
+        case(f"SOCKS to {what}: {ascii(host)}", control and not host.startswith("[::ffff:0:"))(lambda inner=inner: socks(3, socks_name(inner), 80))
         try:
-            packed = ipaddress.ip_address(bare).packed
+            packed = ipaddress.ip_address(inner).packed
         except ValueError:
             continue
-        if "%" not in bare:
+        if "%" not in inner:
             case(f"SOCKS to the address {what}: {ascii(host)}", control)(lambda packed=packed: socks(1 if len(packed) == 4 else 4, packed, 80))
 
 for which in ("API", "GRPC"):
@@ -80,8 +82,10 @@ for which in ("API", "GRPC"):
     for host in ("127.0.0.1", "localhost", "127.1", "0x7f000001", "[::ffff:127.0.0.1]", "loop.example.com", "203.0.113.77"):
         control = host not in ("203.0.113.77",)  # the daemon listens on loopback
         case(f"the daemon's port ({which}), CONNECT {host}", control)(lambda host=host, port=port: connect(f"{host}:{port}", request("/v1/sandboxes", "127.0.0.1")))
+        case(f"the daemon's port ({which}), a connection to {host}", control)(lambda host=host, port=port: bare(host, int(port), request("/v1/sandboxes", "127.0.0.1")))
         case(f"the daemon's port ({which}), GET {host}", control)(lambda host=host, port=port: get(f"http://{host}:{port}/v1/sandboxes", "127.0.0.1"))
 for port in (22, 53, 2375, 6379, 3128, 8099):
     case(f"CONNECT to the host's loopback, port {port}", port not in (3128, 8099))(lambda port=port: connect(f"127.0.0.1:{port}"))
+    case(f"a connection to a name of the host's loopback, port {port}", port not in (3128, 8099))(lambda port=port: bare("loop.example.com", port))
 
 main()

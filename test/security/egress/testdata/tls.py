@@ -1,4 +1,4 @@
-"""TLS that asks for another host than the tunnel was allowed for."""
+"""TLS that asks for another host than the connection was allowed for."""
 
 import ssl
 import struct
@@ -54,18 +54,35 @@ def handshake(s, name, mangle=plain, versions=None, protocols=()):
     return answer
 
 
-def by_connect(name, mangle=plain, versions=None, target=GOOD, protocols=()):
-    with tunnel(target + ":443") as s:
-        return handshake(s, name, mangle, versions, protocols)
+def by_connect(target):
+    return tunnel(target + ":443")
 
 
-def by_socks(name, mangle=plain):
-    with dial(*PROXY) as s:
-        s.sendall(b"\x05\x01\x00" + socks_request(3, socks_name(GOOD), 443))
-        read_exactly(s, 2)
-        if read_exactly(s, 10)[1]:
-            raise PermissionError("refused")
-        return handshake(s, name, mangle)
+def by_socks(target):
+    s = dial(*PROXY)
+    s.sendall(b"\x05\x01\x00" + socks_request(3, socks_name(target), 443))
+    read_exactly(s, 2)
+    if read_exactly(s, 10)[1]:
+        raise PermissionError("refused")
+    return s
+
+
+def by_itself(target):
+    return dial(target, 443)
+
+
+DOORS = {"by CONNECT": by_connect, "by SOCKS": by_socks, "without a proxy": by_itself}
+
+
+def tls(what, name, mangle=plain, control=True, allowed=False, target=GOOD, result=lambda answer: answer, **how):
+    """A case for every way to a host."""
+    for door, by in DOORS.items():
+
+        def attack(by=by):
+            with by(target) as s:
+                return result(handshake(s, name, mangle, **how))
+
+        case(f"{what}, {door}", control, allowed)(attack)
 
 
 def message(flight):
@@ -104,34 +121,33 @@ WARNING = b"\x15\x03\x01\x00\x02\x01\x5a"  # user_canceled, which servers pass o
 TLS12 = (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_2)
 TLS13 = (ssl.TLSVersion.TLSv1_3, ssl.TLSVersion.TLSv1_3)
 
-case("the allowed name", allowed=True)(lambda: by_connect(GOOD))
-case("the allowed name, by SOCKS", allowed=True)(lambda: by_socks(GOOD))
-case("the allowed name in many records", allowed=True)(lambda: by_connect(GOOD, records([1, 1, 3, 40])))
-case("the allowed name byte by byte", allowed=True)(lambda: by_connect(GOOD, dribble))
-case("no name", allowed=True)(lambda: by_connect(None))
+tls("the allowed name", GOOD, allowed=True)
+tls("the allowed name in many records", GOOD, records([1, 1, 3, 40]), allowed=True)
+tls("the allowed name byte by byte", GOOD, dribble, allowed=True)
+tls("no name", None, allowed=True)
 
 for other in (EVIL, "xgood.example.com", "good.example.com.evil.example.org", "www.good.example.com", "a.wild.example.com"):
-    case(f"the name {other}")(lambda other=other: by_connect(other))
-case("another name, TLS 1.2")(lambda: by_connect(EVIL, versions=TLS12))
-case("another name, TLS 1.3")(lambda: by_connect(EVIL, versions=TLS13))
-case("another name, by SOCKS")(lambda: by_socks(EVIL))
-case("another name, byte by byte")(lambda: by_connect(EVIL, dribble))
-case("another name, in records of one byte")(lambda: by_connect(EVIL, records([1] * 120)))
+    tls(f"the name {other}", other)
+tls("another name, TLS 1.2", EVIL, versions=TLS12)
+tls("another name, TLS 1.3", EVIL, versions=TLS13)
+tls("another name, byte by byte", EVIL, dribble)
+tls("another name, in records of one byte", EVIL, records([1] * 120))
 # More bytes of records than a hello may have, for a hello that servers take.
 LONG = ["http/1.1"] + ["a" * 255] * 100
-case("another name, in a long hello")(lambda: by_connect(EVIL, protocols=LONG))
-case("another name, in a long hello in records of one byte")(lambda: by_connect(EVIL, lambda f: records([1] * len(message(f)))(f), protocols=LONG))
-case("another name, cut within itself")(lambda: by_connect(EVIL, lambda f: records([f.index(EVIL.encode()) - 5 + 4])(f)))
-case("another name, behind a warning")(lambda: by_connect(EVIL, after(WARNING)))
-case("another name, behind three warnings")(lambda: by_connect(EVIL, after(WARNING * 3)))
-case("another name, behind a warning, by SOCKS")(lambda: by_socks(EVIL, after(WARNING)))
-case("another name, behind an alert that closes", False)(lambda: by_connect(EVIL, after(b"\x15\x03\x01\x00\x02\x01\x00")))
-case("another name, behind an empty record", False)(lambda: by_connect(EVIL, after(b"\x16\x03\x01\x00\x00")))
-case("another name, behind a change of ciphers", False)(lambda: by_connect(EVIL, after(b"\x14\x03\x03\x00\x01\x01")))
-case("another name, behind a heartbeat", False)(lambda: by_connect(EVIL, after(b"\x18\x03\x03\x00\x03\x01\x00\x00")))
-case("another name, behind a line end", False)(lambda: by_connect(EVIL, after(b"\r\n")))
-case("another name in a tunnel to another allowed host")(lambda: by_connect(EVIL, target="a.wild.example.com"))
-case("the SNI of an allowed host in a tunnel to another")(lambda: by_connect(GOOD + ".evil.example.org"))
+tls("another name, in a long hello", EVIL, protocols=LONG)
+tls("another name, in a long hello in records of one byte", EVIL, lambda f: records([1] * len(message(f)))(f), protocols=LONG)
+tls("another name, cut within itself", EVIL, lambda f: records([f.index(EVIL.encode()) - 5 + 4])(f))
+tls("another name, behind a warning", EVIL, after(WARNING))
+tls("another name, behind three warnings", EVIL, after(WARNING * 3))
+tls("another name, behind an alert that closes", EVIL, after(b"\x15\x03\x01\x00\x02\x01\x00"), control=False)
+tls("another name, behind an empty record", EVIL, after(b"\x16\x03\x01\x00\x00"), control=False)
+tls("another name, behind a change of ciphers", EVIL, after(b"\x14\x03\x03\x00\x01\x01"), control=False)
+tls("another name, behind a heartbeat", EVIL, after(b"\x18\x03\x03\x00\x03\x01\x00\x00"), control=False)
+tls("another name, behind a line end", EVIL, after(b"\r\n"), control=False)
+tls("another name in a connection to another allowed host", EVIL, target="a.wild.example.com")
+tls("the SNI of an allowed host in a connection to another", GOOD + ".evil.example.org")
+case("an allowed name at the address of a host that is denied")(lambda: handshake(by_itself("198.51.100.66"), GOOD))
+case("an allowed name at its own address, which is not allowed")(lambda: handshake(by_itself("198.51.100.10"), GOOD))
 
 
 def two_names(flight):
@@ -164,9 +180,6 @@ def lengths(flight, more):
     return bytes(b)
 
 
-case("two names in one list", False)(lambda: foreign_name(by_connect(GOOD, two_names)))
-
-
 def foreign_name(answer):
     return answer if EVIL.encode() in answer.partition(b"sni=")[2].partition(b" ")[0] else b""
 
@@ -178,6 +191,7 @@ def extension_twice(flight):
     return [lengths(flight[:at] + extension + flight[at:], len(extension))]
 
 
-case("the extension twice", False)(lambda: foreign_name(by_connect(GOOD, extension_twice)))
+tls("two names in one list", GOOD, two_names, control=False, result=foreign_name)
+tls("the extension twice", GOOD, extension_twice, control=False, result=foreign_name)
 
 main()

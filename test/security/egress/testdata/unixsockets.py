@@ -80,6 +80,10 @@ HELLOS = {
     "no secret": b"CUBBY1 egress\n",
     "the control connection": b"CUBBY1 wrong control\n",
     "the pool": b"CUBBY1 wrong pool\n",
+    "a connection": b"CUBBY1 wrong connect\ngood.example.com:80\n",
+    "a connection, no secret": b"CUBBY1 connect\ngood.example.com:80\n",
+    "a question about names": b"CUBBY1 wrong resolve\ngood.example.com\n",
+    "a question about names, an empty secret": b"CUBBY1  resolve\ngood.example.com\n",
     "a NUL": b"CUBBY1 \0 egress\n",
     "an endless line": b"CUBBY1 " + b"a" * 65536,
 }

@@ -170,4 +170,30 @@ def tunnelled_host():
     return connect(GOOD + ":80", request("/", EVIL))
 
 
+@case("what a connection to an allowed host carries is that host's affair", allowed=True)
+def carried_host():
+    return bare(GOOD, 80, request("/", EVIL))
+
+
+# Without a proxy: what is said on a connection that was denied goes nowhere.
+ADDRESS = "198.51.100.66"
+SPOKEN = {
+    "a Host header of an allowed host": (request("/", GOOD), True),
+    "an absolute URL of an allowed host": (request(URL, GOOD), True),
+    "a request for a proxy": (f"CONNECT {EVIL}:80 HTTP/1.1\r\nHost: {EVIL}\r\n\r\n".encode() + request("/", EVIL), False),
+    "a second request behind the refusal": ((ORIGIN.replace("close", "keep-alive") + ORIGIN).encode(), True),
+    "a line of the door's own": (f"{GOOD}:80\n".encode() + ORIGIN.encode(), False),
+    "an address for a proxy in front": (f"PROXY TCP4 198.51.100.10 198.51.100.10 80 80\r\n{ORIGIN}".encode(), False),
+    "SOCKS": (b"\x05\x01\x00" + socks_request(3, socks_name(GOOD), 80) + ORIGIN.encode(), False),
+    "HTTP/2": (h2(GOOD), False),
+    "half a request": (b"GET / HT", False),
+    "a request in parts": (b"G", False),
+    "bytes that are no protocol": (bytes(range(256)) * 4, False),
+    "the first two bytes of TLS": (b"\x16\x03", False),
+}
+for what, (payload, control) in SPOKEN.items():
+    for host in (ADDRESS, EVIL, "denied.example.com"):
+        case(f"without a proxy, to {host}: {what}", control)(lambda host=host, payload=payload: bare(host, 80, payload))
+
+
 main()
