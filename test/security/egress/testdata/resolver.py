@@ -250,14 +250,55 @@ case("hosts that leads an allowed name to an address", control=False)(lambda: wr
 libc = ctypes.CDLL(None, use_errno=True)
 
 
-def replaced_table():
-    """An empty table of netfilter's: nothing is redirected any more."""
-    with socket.socket(socket.AF_INET, socket.SOCK_RAW, 255) as s:
-        info = bytearray(84)
-        info[:4] = b"nat\0"
-        got = s.getsockopt(0, 64, 84)
-        s.setsockopt(0, 64, bytes(96))
-        return b"CANARY changed " + got
+NEWUSER, NEWNET = 0x10000000, 0x40000000
+
+
+def empty_table(counters):
+    """The argument of IPT_SO_SET_REPLACE for a table that redirects nothing."""
+
+    def target(name, argument):
+        size = 32 + len(argument) + 7 & ~7
+        return (struct.pack("<H", size) + name.ljust(30, b"\0") + argument).ljust(size, b"\0")
+
+    def entry(t):
+        return bytes(88) + struct.pack("<HH", 112, 112 + len(t)) + bytes(20) + t
+
+    rules, offsets = b"", [0] * 5
+    for hook in (0, 1, 3, 4):
+        offsets[hook] = len(rules)
+        rules += entry(target(b"", struct.pack("<I", 0xFFFFFFFE)))
+    rules += entry(target(b"ERROR", b"ERROR".ljust(30, b"\0")))
+    head = b"nat".ljust(32, b"\0") + struct.pack("<13I", 0b11011, 5, len(rules), *offsets, *offsets)
+    head += struct.pack("<I", len(counters) // 16)
+    return head.ljust(88, b"\0") + struct.pack("<Q", ctypes.addressof(counters)) + rules
+
+
+def replaced_table(namespaces):
+    """The sandbox's redirects removed, from new namespaces if there are any: what
+    is changed in a network namespace of one's own is not the sandbox's."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            uid, gid = os.getuid(), os.getgid()
+            if namespaces and libc.unshare(namespaces) < 0:
+                os._exit(1)
+            if namespaces & NEWUSER:
+                for name, text in (("setgroups", "deny"), ("uid_map", f"0 {uid} 1"), ("gid_map", f"0 {gid} 1")):
+                    with open("/proc/self/" + name, "w") as f:
+                        f.write(text)
+            with socket.socket(socket.AF_INET, socket.SOCK_RAW, 255) as s:
+                info, size = ctypes.create_string_buffer(b"nat", 84), ctypes.c_uint32(84)
+                if libc.getsockopt(s.fileno(), 0, 64, info, ctypes.byref(size)) < 0:
+                    os._exit(1)
+                counters = ctypes.create_string_buffer(16 * struct.unpack("<I", info.raw[76:80])[0])
+                table = empty_table(counters)
+                os._exit(0 if libc.setsockopt(s.fileno(), 0, 64, table, len(table)) == 0 else 1)
+        except BaseException:
+            os._exit(1)
+    changed = os.waitpid(pid, 0)[1] == 0
+    if changed and not namespaces & NEWNET:
+        return b"CANARY changed"
+    return b"changed in a namespace of its own" if changed else b"refused"
 
 
 def nf_tables(kind):
@@ -283,7 +324,8 @@ def nf_tables(kind):
     return f
 
 
-case("iptables replaced", control=False)(lambda: replaced_table())
+for what, namespaces in {"": 0, ", from a user namespace": NEWUSER, ", from a network namespace": NEWNET, ", from both": NEWUSER | NEWNET}.items():
+    case(f"iptables replaced{what}", control=False)(lambda namespaces=namespaces: replaced_table(namespaces))
 case("nf_tables: every rule removed", control=False)(lambda: nf_tables(8)())
 case("nf_tables: every table removed", control=False)(lambda: nf_tables(2)())
 
@@ -303,6 +345,16 @@ def settings():
         if after != before and "conntrack" in path:
             changed += b"CANARY changed " + path.encode()
     return changed
+
+
+@case("the way out is what it was", control=False, allowed=True)
+def goes_on():
+    """It is refused, which somebody has to say."""
+    if on_host():
+        return b"CANARY"
+    with socket.create_connection(("198.51.100.66", 80), TIMEOUT) as s:
+        s.sendall(request())
+        return b"CANARY" if read_all(s, until=(b"\r\n\r\n",)).startswith(b"HTTP/1.1 403") else b""
 
 
 main()
