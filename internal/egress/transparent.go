@@ -90,7 +90,7 @@ func (s *stream) refuseProgram(f *flow, d Decision, err error) {
 func tellProgram(conn net.Conn, code int, text string) {
 	_ = conn.SetDeadline(time.Now().Add(firstBytes))
 	answer := []byte{sandbox.ConnectRefused}
-	from := bufio.NewReaderSize(io.LimitReader(conn, maxHeaderBytes), 4<<10)
+	from := bufio.NewReaderSize(conn, maxHeaderBytes)
 	first, _ := from.Peek(2)
 	switch {
 	case len(first) == 2 && first[0] == recordHandshake && first[1] == recordVersion:

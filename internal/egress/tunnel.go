@@ -2,11 +2,13 @@ package egress
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/errs"
@@ -77,13 +79,16 @@ func (s *stream) carry(f *flow, d Decision, policy sandbox.Policy, up net.Conn, 
 // guest is told in TLS.
 func splice(f *flow, guest net.Conn, early *bufio.Reader, up net.Conn, open func(from io.Reader, to io.Writer) error) {
 	done := make(chan struct{})
+	var answered atomic.Bool // the host has said all
+	var told atomic.Bool     // the guest is being told that it was denied
 	go func() {
 		defer close(done)
 		_, err := relay.Copy(counted{guest, &f.received}, bare(up))
 		if err == nil {
+			answered.Store(true)
 			err = closeWrite(guest)
 		}
-		if err != nil {
+		if err != nil && !told.Load() {
 			// The other direction cannot know; it may be waiting for a guest
 			// that says nothing.
 			guest.Close()
@@ -94,10 +99,24 @@ func splice(f *flow, guest net.Conn, early *bufio.Reader, up net.Conn, open func
 	to := counted{up, &f.sent}
 	err := open(from, to)
 	if _, denied := asDenied(err); denied {
+		told.Store(true)
+		up.Close()
+		<-done
 		_, _ = guest.Write(alertUnrecognizedName)
+		_ = closeWrite(guest)
+		_ = guest.SetReadDeadline(time.Now().Add(lingerTime))
+		_, _ = io.Copy(io.Discard, bare(guest))
+		guest.Close()
+		return
 	}
 	if err == nil {
 		err = copyRest(to, from, early, guest)
+	}
+	if err == nil && relay.Gone(bare(guest)) && !answered.Load() {
+		// A program, or its whole sandbox, broke off. To the host that must not
+		// look like the end of what it was sent.
+		err = errBrokenOff
+		abort(up)
 	}
 	if err == nil {
 		err = closeWrite(up)
@@ -107,6 +126,16 @@ func splice(f *flow, guest net.Conn, early *bufio.Reader, up net.Conn, open func
 		up.Close()
 	}
 	<-done
+}
+
+var errBrokenOff = errors.New("the program broke off")
+
+// abort ends a connection with a reset, where it can.
+func abort(c net.Conn) {
+	if t, ok := bare(c).(*net.TCPConn); ok {
+		_ = t.SetLinger(0)
+	}
+	c.Close()
 }
 
 // copyRest copies what is left of the early bytes, then from the guest itself.

@@ -10,6 +10,8 @@ import (
 	"net/netip"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/redirect"
@@ -67,7 +69,7 @@ func (e *egress) target(guest *net.TCPConn) (target string, leave func(), err er
 
 // reset ends a connection so that a program sees it fail, and not end well.
 func reset(conn *net.TCPConn) {
-	_ = conn.SetLinger(0)
+	breakOff(conn)
 	_ = conn.Close()
 }
 
@@ -77,30 +79,40 @@ func reset(conn *net.TCPConn) {
 func carry(guest *net.TCPConn, out *net.UnixConn) {
 	var up sync.WaitGroup
 	defer up.Wait()
+	var sent, refused atomic.Bool
 	up.Go(func() {
-		if _, err := relay.Copy(out, guest); err != nil {
-			_ = out.Close() // which ends the other direction, and the guest with it
+		_, err := relay.Copy(out, guest)
+		sent.Store(true)
+		if err == nil || refused.Load() || errors.Is(err, syscall.EPIPE) {
+			// The host that stopped reading may have said why.
+			_ = out.CloseWrite()
 			return
 		}
-		_ = out.CloseWrite()
+		_ = out.Close() // which ends the other direction, and the guest with it
 	})
 	var verdict [1]byte
 	if _, err := io.ReadFull(out, verdict[:]); err != nil {
 		reset(guest)
 		return
 	}
-	n, err := relay.Copy(guest, out)
-	switch {
-	case err != nil, verdict[0] != sandbox.ConnectGranted && n == 0:
+	if verdict[0] != sandbox.ConnectGranted {
+		refused.Store(true)
+		if n, _ := relay.Copy(guest, out); n > 0 {
+			_ = guest.CloseWrite()
+			linger(guest)
+		} else {
+			reset(guest)
+		}
+		_ = out.Close()
+		return
+	}
+	// A host that hangs up on a program that still sends broke off.
+	if _, err := relay.Copy(guest, out); err != nil || !sent.Load() && relay.Gone(out) {
 		reset(guest)
 		_ = out.Close()
-	case verdict[0] != sandbox.ConnectGranted:
-		_ = guest.CloseWrite()
-		_ = out.Close()
-		linger(guest)
-	default:
-		_ = guest.CloseWrite()
+		return
 	}
+	_ = guest.CloseWrite()
 }
 
 // lingerTime is how long a program may take to read why it was refused.

@@ -47,8 +47,10 @@ const (
 
 var order = binary.LittleEndian
 
-// Set redirects, to [Port], with IPT_SO_SET_REPLACE, and gives lo every IPv4
-// address, so that there is a way to what is redirected. It is for gVisor, and
+// Set redirects, to [Port], with IPT_SO_SET_REPLACE, and makes loopback the
+// route to every IPv4 address, so that there is a way to what is redirected.
+// Datagrams to the outside go to a port that nobody has, for whoever sent them to
+// be told. It is for gVisor, and
 // needs CAP_NET_ADMIN and CAP_NET_RAW there. Linux counts what it follows to
 // nobody; see internal/driver/oci for how a container is kept from that.
 func Set() error {
@@ -60,7 +62,7 @@ func Set() error {
 	if err := replace(socket); err != nil {
 		return err
 	}
-	return everyAddress()
+	return routeToLoopback()
 }
 
 // replace replaces the table of what is done with connections.
@@ -106,6 +108,7 @@ func natTable(before uint32) []byte {
 		if hook == output {
 			add(entry(Names(), false, unix.IPPROTO_TCP, redirectTarget()))
 			add(entry(Loopback(), true, unix.IPPROTO_TCP, redirectTarget()))
+			add(entry(Loopback(), true, unix.IPPROTO_UDP, redirectTarget()))
 		}
 		policy[hook] = add(entry(any4, false, 0, target("", order.AppendUint32(nil, verdictAccept))))
 	}
@@ -162,9 +165,9 @@ func redirectTarget() []byte {
 	return target("REDIRECT", argument)
 }
 
-// everyAddress gives lo an address whose network is all of IPv4: gVisor takes
-// what is in a network of loopback's for its own.
-func everyAddress() error {
+// routeToLoopback makes loopback the way to every address. What is not redirected
+// finds nobody there.
+func routeToLoopback() error {
 	lo, err := loopbackIndex()
 	if err != nil {
 		return err
@@ -174,16 +177,17 @@ func everyAddress() error {
 		return os.NewSyscallError("netlink socket", err)
 	}
 	defer func() { _ = unix.Close(socket) }()
-	address := Names().Addr().Next().As4()
 	message := make([]byte, unix.SizeofNlMsghdr, 64)
-	order.PutUint16(message[4:], unix.RTM_NEWADDR)
+	order.PutUint16(message[4:], unix.RTM_NEWROUTE)
 	order.PutUint16(message[6:], unix.NLM_F_REQUEST|unix.NLM_F_ACK|unix.NLM_F_CREATE)
-	message = append(message, unix.AF_INET, 0, 0, unix.RT_SCOPE_HOST) // of 0 bits
-	message = order.AppendUint32(message, lo)
-	for _, attribute := range []uint16{unix.IFA_LOCAL, unix.IFA_ADDRESS} {
+	message = append(message, unix.AF_INET, 0, 0, 0, unix.RT_TABLE_MAIN, unix.RTPROT_BOOT, unix.RT_SCOPE_LINK, unix.RTN_UNICAST, 0, 0, 0, 0)
+	for _, attribute := range []struct {
+		kind  uint16
+		value uint32
+	}{{unix.RTA_DST, 0}, {unix.RTA_OIF, lo}} {
 		message = order.AppendUint16(message, unix.SizeofRtAttr+4)
-		message = order.AppendUint16(message, attribute)
-		message = append(message, address[:]...)
+		message = order.AppendUint16(message, attribute.kind)
+		message = order.AppendUint32(message, attribute.value)
 	}
 	order.PutUint32(message, uint32(len(message)))
 	if err := unix.Sendto(socket, message, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
@@ -195,10 +199,10 @@ func everyAddress() error {
 		return os.NewSyscallError("netlink receive", err)
 	}
 	if n < unix.SizeofNlMsghdr+4 || order.Uint16(reply[4:]) != unix.NLMSG_ERROR {
-		return fmt.Errorf("netlink RTM_NEWADDR: an answer of %d bytes", n)
+		return fmt.Errorf("netlink RTM_NEWROUTE: an answer of %d bytes", n)
 	}
 	if code := int32(order.Uint32(reply[unix.SizeofNlMsghdr:])); code != 0 {
-		return os.NewSyscallError("netlink RTM_NEWADDR", unix.Errno(-code))
+		return os.NewSyscallError("netlink RTM_NEWROUTE", unix.Errno(-code))
 	}
 	return nil
 }

@@ -142,3 +142,24 @@ func (b *buffer) give() {
 	}
 	*b = buffer{}
 }
+
+// Gone reports whether the other side of a connection has closed it whole, and
+// not only ended what it sends: after the end that [Copy] returned without an
+// error it tells a side that broke off from one that was done.
+func Gone(conn net.Conn) bool {
+	kernel, ok := conn.(syscall.Conn)
+	if !ok {
+		return false
+	}
+	raw, err := kernel.SyscallConn()
+	if err != nil {
+		return false
+	}
+	gone := false
+	err = raw.Control(func(fd uintptr) {
+		poll := []unix.PollFd{{Fd: int32(fd)}} // POLLHUP is told unasked
+		n, err := unix.Poll(poll, 0)
+		gone = err == nil && n == 1 && poll[0].Revents&unix.POLLHUP != 0
+	})
+	return err == nil && gone
+}

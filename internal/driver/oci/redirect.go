@@ -51,6 +51,13 @@ func redirectAll() error {
 	if err != nil {
 		return err
 	}
+	// An address that is not 127.0.0.1: without one, programs that ask for what
+	// this machine can reach (AI_ADDRCONFIG) are told that it has no IPv4. It
+	// is the one of the names' network that no name gets.
+	own := &netlink.Addr{IPNet: &net.IPNet{IP: redirect.Names().Addr().AsSlice(), Mask: net.CIDRMask(32, 32)}, Scope: int(netlink.SCOPE_HOST)}
+	if err := netlink.AddrAdd(&netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Index: lo.Index}}, own); err != nil {
+		return fmt.Errorf("address of loopback: %w", err)
+	}
 	// To TCP every address is this machine's own, so that there is a way to it;
 	// to all else the network stays unreachable.
 	if err := netlink.RouteAdd(&netlink.Route{
@@ -72,7 +79,8 @@ func redirectAll() error {
 	if err := c.Flush(); err != nil {
 		return fmt.Errorf("nf_tables: %w", err)
 	}
-	for _, state := range []string{"time_wait", "close", "close_wait", "fin_wait", "last_ack"} {
+	// A connection of which one half goes on is followed as long as it does.
+	for _, state := range []string{"time_wait", "close", "last_ack"} {
 		// Read-only where cubby itself runs in a container: then those that
 		// ended are followed as long as elsewhere.
 		_ = os.WriteFile("/proc/sys/net/netfilter/nf_conntrack_tcp_timeout_"+state, []byte(strconv.Itoa(followSeconds)), 0)
