@@ -127,7 +127,9 @@ func (s *Service) decided(box sandbox.UID, d egress.Decision) {
 	if r == nil {
 		return
 	}
-	r.active(context.Background())
+	if d.Protocol != egress.ProtocolDNS { // a program that asks for a name in vain uses nothing
+		r.active(context.Background())
+	}
 	if !d.Allow { // of what is allowed the end is the event
 		r.list(event.Denied{Host: d.Host, Port: d.Port, Rule: string(d.Rule), Protocol: string(d.Protocol), Message: d.Reason}, event.Unlisted{Denied: 1})
 	}

@@ -33,11 +33,11 @@ func (s *stream) resolve(context.Context) {
 			return
 		}
 		d := s.eval.Decide(s.policy(), strings.TrimSuffix(string(line), "\n"), 0)
-		if _, err := parseHost(d.Host); d.Allow && (err != nil || isAddress(d.Host)) {
-			d = d.denied(RuleName, d.Host+" is an address and no name", "connect to it")
-		}
 		answer := sandbox.ResolveAllow + " " + d.Host
-		if !d.Allow {
+		switch {
+		case d.Allow && isAddress(d.Host):
+			answer = sandbox.ResolveDeny + " " + string(RuleName) + ": " + d.Host + " is an address and no name: connect to it"
+		case !d.Allow:
 			s.deniedName(told, d)
 			answer = sandbox.ResolveDeny + " " + printable(string(d.Rule)+": "+d.Reason, maxReason)
 		}

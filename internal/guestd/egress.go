@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"time"
 
 	"github.com/cubbyhq/cubby/internal/redirect"
 	"github.com/cubbyhq/cubby/internal/resolver"
@@ -17,6 +18,8 @@ const maxEgress = 1024
 
 // maxNames bounds the names that have an address at once.
 const maxNames = 8192
+
+const acceptPause = 10 * time.Millisecond
 
 // door is where programs of the sandbox connect to get out: every connection to
 // it becomes a stream to the host. Who is allowed to go where is decided there.
@@ -104,6 +107,7 @@ func (e *egress) accept(ctx context.Context, d door) {
 			if ctx.Err() != nil {
 				return
 			}
+			time.Sleep(acceptPause) // out of descriptors: they come back
 			continue
 		}
 		streams.Go(func() {

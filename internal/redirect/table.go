@@ -2,7 +2,6 @@ package redirect
 
 import (
 	"encoding/binary"
-	"fmt"
 	"net/netip"
 	"os"
 	"runtime"
@@ -166,7 +165,9 @@ func redirectTarget() []byte {
 }
 
 // routeToLoopback makes loopback the way to every address. What is not redirected
-// finds nobody there.
+// finds nobody there. An address that is not 127.0.0.1 is for programs that ask
+// for what this machine can reach (AI_ADDRCONFIG), to which it had no IPv4; it is
+// the one of the names' network that no name gets.
 func routeToLoopback() error {
 	lo, err := loopbackIndex()
 	if err != nil {
@@ -177,32 +178,48 @@ func routeToLoopback() error {
 		return os.NewSyscallError("netlink socket", err)
 	}
 	defer func() { _ = unix.Close(socket) }()
-	message := make([]byte, unix.SizeofNlMsghdr, 64)
-	order.PutUint16(message[4:], unix.RTM_NEWROUTE)
-	order.PutUint16(message[6:], unix.NLM_F_REQUEST|unix.NLM_F_ACK|unix.NLM_F_CREATE)
-	message = append(message, unix.AF_INET, 0, 0, 0, unix.RT_TABLE_MAIN, unix.RTPROT_BOOT, unix.RT_SCOPE_LINK, unix.RTN_UNICAST, 0, 0, 0, 0)
-	for _, attribute := range []struct {
-		kind  uint16
-		value uint32
-	}{{unix.RTA_DST, 0}, {unix.RTA_OIF, lo}} {
-		message = order.AppendUint16(message, unix.SizeofRtAttr+4)
-		message = order.AppendUint16(message, attribute.kind)
-		message = order.AppendUint32(message, attribute.value)
+	own := Names().Addr().As4()
+	address := order.AppendUint32([]byte{unix.AF_INET, 32, 0, unix.RT_SCOPE_HOST}, lo) // struct ifaddrmsg
+	address = attribute(address, unix.IFA_LOCAL, own[:])
+	address = attribute(address, unix.IFA_ADDRESS, own[:])
+	if err := ask(socket, unix.RTM_NEWADDR, address); err != nil {
+		return os.NewSyscallError("netlink RTM_NEWADDR", err)
 	}
-	order.PutUint32(message, uint32(len(message)))
-	if err := unix.Sendto(socket, message, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
-		return os.NewSyscallError("netlink send", err)
+	route := []byte{unix.AF_INET, 0, 0, 0, unix.RT_TABLE_MAIN, unix.RTPROT_BOOT, unix.RT_SCOPE_LINK, unix.RTN_UNICAST, 0, 0, 0, 0} // struct rtmsg
+	route = attribute(route, unix.RTA_DST, make([]byte, 4))
+	route = attribute(route, unix.RTA_OIF, order.AppendUint32(nil, lo))
+	if err := ask(socket, unix.RTM_NEWROUTE, route); err != nil {
+		return os.NewSyscallError("netlink RTM_NEWROUTE", err)
+	}
+	return nil
+}
+
+// attribute appends an attribute of four bytes.
+func attribute(message []byte, kind uint16, value []byte) []byte {
+	message = order.AppendUint16(message, unix.SizeofRtAttr+4)
+	message = order.AppendUint16(message, kind)
+	return append(message, value...)
+}
+
+// ask has the kernel do something that it answers with a code.
+func ask(socket int, kind uint16, what []byte) error {
+	message := make([]byte, unix.SizeofNlMsghdr, unix.SizeofNlMsghdr+len(what))
+	order.PutUint32(message, uint32(unix.SizeofNlMsghdr+len(what)))
+	order.PutUint16(message[4:], kind)
+	order.PutUint16(message[6:], unix.NLM_F_REQUEST|unix.NLM_F_ACK|unix.NLM_F_CREATE)
+	if err := unix.Sendto(socket, append(message, what...), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+		return err
 	}
 	reply := make([]byte, 4096)
 	n, _, err := unix.Recvfrom(socket, reply, 0)
 	if err != nil {
-		return os.NewSyscallError("netlink receive", err)
+		return err
 	}
 	if n < unix.SizeofNlMsghdr+4 || order.Uint16(reply[4:]) != unix.NLMSG_ERROR {
-		return fmt.Errorf("netlink RTM_NEWROUTE: an answer of %d bytes", n)
+		return unix.EPROTO
 	}
 	if code := int32(order.Uint32(reply[unix.SizeofNlMsghdr:])); code != 0 {
-		return os.NewSyscallError("netlink RTM_NEWROUTE", unix.Errno(-code))
+		return unix.Errno(-code)
 	}
 	return nil
 }

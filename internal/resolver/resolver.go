@@ -132,6 +132,7 @@ func (s *Server) streams(ctx context.Context, all *sync.WaitGroup) {
 			if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
 				return
 			}
+			time.Sleep(10 * time.Millisecond) // out of descriptors: they come back
 			continue
 		}
 		all.Go(func() {

@@ -4,6 +4,7 @@ package e2e_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -11,7 +12,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	sdk "github.com/cubbyhq/cubby/client"
 	"github.com/cubbyhq/cubby/internal/git/gittest"
@@ -78,13 +81,14 @@ func buildGo(t *testing.T, source string) (path string) {
 
 // lastWords answers, on a port of elsewhere, what it was told when it has been
 // told all: it needs a connection to end in one direction alone.
-func lastWords(t *testing.T) (port string) {
+func lastWords(t *testing.T) (port string, broken chan error) {
 	t.Helper()
 	l, err := net.Listen("tcp", elsewhere+":0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { l.Close() })
+	broken = make(chan error, 100)
 	go func() {
 		for {
 			c, err := l.Accept()
@@ -93,13 +97,24 @@ func lastWords(t *testing.T) (port string) {
 			}
 			go func() {
 				defer c.Close()
-				all, _ := io.ReadAll(c)
-				fmt.Fprintf(c, "you said %s", all)
+				first := make([]byte, 4)
+				_, _ = io.ReadFull(c, first)
+				if string(first) == "snap" { // breaks off
+					fmt.Fprint(c, "half")
+					_ = c.(*net.TCPConn).SetLinger(0)
+					return
+				}
+				rest, err := io.ReadAll(c)
+				if string(first) == "wait" { // longer than the host's kernel follows what has ended
+					time.Sleep(3 * time.Second)
+				}
+				fmt.Fprintf(c, "you said %s%s", first, rest)
+				broken <- err
 			}()
 		}
 	}()
 	_, port, _ = net.SplitHostPort(l.Addr().String())
-	return port
+	return port, broken
 }
 
 // askDNS prints the code of an answer, and what an extended error says.
@@ -124,7 +139,8 @@ func TestProgramsWithoutProxy(t *testing.T) {
 	o, authority := newOrigin(t)
 	served, repoAuthority := ownAuthority(t)
 	git := gittest.New(t, gittest.Options{Address: elsewhere + ":0", TLS: served})
-	fetcher, words := buildGo(t, goFetch), lastWords(t)
+	fetcher := buildGo(t, goFetch)
+	words, broken := lastWords(t)
 	trust := map[string]string{}
 	for _, name := range []string{"SSL_CERT_FILE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "NODE_EXTRA_CA_CERTS"} {
 		trust[name] = caFile
@@ -175,6 +191,30 @@ s = socket.create_connection(('NAME', WORDS))
 s.sendall(b'x' * 200000)
 s.shutdown(socket.SHUT_WR)
 print(sum(len(b) for b in iter(lambda: s.recv(65536), b'')))"`, "200009\n"},
+				{"a late answer to half a connection", `python3 -c "
+import socket
+s = socket.create_connection(('NAME', WORDS))
+s.sendall(b'wait')
+s.shutdown(socket.SHUT_WR)
+s.settimeout(60)
+print(s.makefile().read())"`, "you said wait\n"},
+				{"a host that breaks off", `python3 -c "
+import socket
+s = socket.create_connection(('NAME', WORDS))
+s.sendall(b'snap')
+try:
+    for part in iter(lambda: s.recv(65536), b''):
+        pass
+    print('the end')
+except ConnectionResetError:
+    print('broken off')"`, "broken off\n"},
+				{"a program that breaks off", `python3 -c "
+import socket, struct, time
+s = socket.create_connection(('NAME', WORDS))
+s.sendall(b'half of it')
+time.sleep(1)
+s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, 0))
+s.close()"`, ""},
 				{"an upgrade", "curl -sS --http1.1 --max-time 280 -N -H 'Connection: Upgrade' -H 'Upgrade: websocket' -H 'Sec-WebSocket-Version: 13' -H 'Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==' HTTPS/socket | tr -cd '[:print:]' | grep -o 'hello.*socket'", "hello from a socket\n"},
 				{"half an answer", "curl -sSN --max-time 280 HTTPS/halves/HALVES | (read -r first; curl -sS HTTP/seen/HALVES; echo \"$first\"; cat)", "first\nsecond\n"},
 				{"an upload that goes on", "(echo one; echo two) | curl -sSN --http1.1 --max-time 280 -T - -X POST -H 'Transfer-Encoding: chunked' HTTPS/upper", "ONE\nTWO\n"},
@@ -189,6 +229,15 @@ print(sum(len(b) for b in iter(lambda: s.recv(65536), b'')))"`, "200009\n"},
 				e := sh(t, c, line)
 				switch {
 				case tt.want != "" && e.Stdout == tt.want:
+				case tt.what == "a program that breaks off":
+					var last error
+					eventually(t, patience, "the host sees the program break off", func() bool {
+						select {
+						case last = <-broken: // the others came to their end
+						default:
+						}
+						return errors.Is(last, syscall.ECONNRESET)
+					})
 				case tt.what == "a server on every address" && strings.HasPrefix(e.Stdout, "1\n"+goodName+":443 ") && strings.HasSuffix(e.Stdout, "\nhello over HTTP/1.1\n"):
 				case tt.what == "a name that is denied" && strings.Contains(e.Stdout, "rcode 3 error 18 allowlist: bad.example.org is not on this sandbox's allowlist") &&
 					strings.Contains(e.Stdout, "Could not resolve host") && strings.Contains(e.Stdout, "Host not allowed: 192.0.2.1"):

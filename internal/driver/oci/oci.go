@@ -26,6 +26,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -65,7 +66,7 @@ type Driver struct {
 	nofile uint64 // this process's hard limit, the most that anybody below gets
 	oom    int    // oom_score_adj of sandboxes
 
-	redirects    func() error // whether containers can be redirected, see redirectAll
+	redirected   atomic.Bool // containers can be redirected, as was seen; see redirects
 	probe        sync.Once
 	capabilities driver.Capabilities // set by probe
 
@@ -130,13 +131,6 @@ func New(cfg Config) (*Driver, error) {
 
 		namespaces: newNamespaces(openIDRanges(idLocks)),
 	}
-	d.redirects = sync.OnceValue(func() error {
-		err := CanRedirect()
-		if err != nil {
-			d.log.Warn("names are not resolved in containers", "err", err)
-		}
-		return err
-	})
 	d.cgroups = openHierarchy(cfg.CgroupParent)
 	d.progs = programs{dir: cfg.RuntimesDir, init: cfg.Init, runsc: cfg.Runsc, container: cfg.ContainerRuntime}
 	if err := d.prune(); err != nil {

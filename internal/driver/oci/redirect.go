@@ -152,6 +152,20 @@ func destination(op expr.CmpOp, to netip.Prefix) []expr.Any {
 	}
 }
 
+// redirects reports whether containers can be redirected. What worked once is not
+// tried again.
+func (d *Driver) redirects() bool {
+	if d.redirected.Load() {
+		return true
+	}
+	if err := CanRedirect(); err != nil {
+		d.log.Warn("names are not resolved in a container", "err", err)
+		return false
+	}
+	d.redirected.Store(true)
+	return true
+}
+
 // CanRedirect reports whether this host can redirect the connections of
 // containers, by doing so in a network namespace of its own; errs.Unsupported
 // says what is missing.

@@ -197,7 +197,7 @@ func (d *Driver) launch(ctx context.Context, n note, secret string, userns *os.F
 	}
 	_ = os.Remove(b.pidFile())
 	_ = os.Remove(b.log())
-	bun := bundle{note: n, box: b, cgroups: d.cgroups, nofile: d.nofile, oom: d.oom, root: n.Rootfs, redirected: n.Isolation == sandbox.Container && d.redirects() == nil}
+	bun := bundle{note: n, box: b, cgroups: d.cgroups, nofile: d.nofile, oom: d.oom, root: n.Rootfs, redirected: n.Isolation == sandbox.Container && d.redirects()}
 	var cmd *exec.Cmd
 	if n.Isolation == sandbox.GVisor {
 		cmd, err = d.gvisorCommand(bun)
@@ -245,7 +245,7 @@ func (d *Driver) boot(n note, secret string) *guestv1.Boot {
 	if n.Isolation == sandbox.GVisor {
 		boot.MemoryBytes, boot.InSandboxCgroup, boot.SetRedirect = n.Limits.MemoryBytes, true, true
 	}
-	if boot.GetSetRedirect() || d.redirects() == nil {
+	if boot.GetSetRedirect() || d.redirects() {
 		boot.ResolverListen, boot.RedirectListen = resolverListen, fmt.Sprintf("127.0.0.1:%d", redirect.Port)
 	}
 	return boot
