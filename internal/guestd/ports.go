@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -84,14 +83,6 @@ func dialLoopback(ctx context.Context, port string) (*net.TCPConn, error) {
 	return conn.(*net.TCPConn), nil
 }
 
-// breakOff has a TCP connection end with a reset: who reads it sees that it was
-// broken off, and not that it came to its end.
-func breakOff(conn net.Conn) {
-	if t, ok := conn.(*net.TCPConn); ok {
-		_ = t.SetLinger(0)
-	}
-}
-
 // halfCloser is a stream whose directions end one by one.
 type halfCloser interface {
 	net.Conn
@@ -103,11 +94,8 @@ type halfCloser interface {
 func join(a, b net.Conn) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	var ended atomic.Bool // one direction
 	one := func(to, from net.Conn) {
-		_, err := relay.Copy(to, from)
-		if first := ended.CompareAndSwap(false, true); err != nil || first && relay.Gone(from) {
-			breakOff(to)
+		if _, err := relay.Copy(to, from); err != nil {
 			a.Close()
 			b.Close()
 			return

@@ -69,7 +69,7 @@ func (e *egress) target(guest *net.TCPConn) (target string, leave func(), err er
 
 // reset ends a connection so that a program sees it fail, and not end well.
 func reset(conn *net.TCPConn) {
-	breakOff(conn)
+	_ = conn.SetLinger(0)
 	_ = conn.Close()
 }
 

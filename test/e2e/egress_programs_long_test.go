@@ -58,6 +58,14 @@ func TestRealProgramsWithoutProxy(t *testing.T) {
 			}); err != nil {
 				t.Fatal(err)
 			}
+			if _, err := c.Create(ctx, sdk.CreateOptions{ID: "r", Isolation: isolation, Image: "r", Network: &sdk.Network{ProxyEnv: &unnamed}}); err != nil {
+				t.Fatal(err)
+			}
+			// As install.packages reads an index.
+			const read = `download.file("https://pypi.org/simple/six/", "six", quiet = TRUE); cat(any(grepl("six-1", readLines("six"))))`
+			if e, err := c.Exec(ctx, "r", sdk.Command("Rscript", "-e", read)); err != nil || e.Stdout != "TRUE" {
+				t.Errorf("R: %v %+v", err, e)
+			}
 			for path, from := range map[string]string{"/workspace/key": key, "/workspace/fetch": fetcher} {
 				f, err := os.Open(from)
 				if err != nil {
