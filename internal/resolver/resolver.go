@@ -78,11 +78,15 @@ func (s *Server) Run(ctx context.Context) {
 	defer stop()
 	var all sync.WaitGroup
 	defer all.Wait()
-	all.Go(func() { s.datagrams(ctx, &all) })
+	all.Go(func() { s.datagrams(ctx) })
 	s.streams(ctx, &all)
 }
 
-func (s *Server) datagrams(ctx context.Context, all *sync.WaitGroup) {
+// datagrams answers queries one after another: the policy is asked so anyway,
+// and handing each to another goroutine would take longer than answering it.
+// What comes meanwhile waits in the kernel's buffer, and beyond that is lost as in
+// any network.
+func (s *Server) datagrams(ctx context.Context) {
 	buffer := make([]byte, maxQuery)
 	for {
 		n, from, err := s.udp.ReadFromUDPAddrPort(buffer)
@@ -92,18 +96,9 @@ func (s *Server) datagrams(ctx context.Context, all *sync.WaitGroup) {
 			}
 			continue // what a program did that left before its answer
 		}
-		query := append([]byte(nil), buffer[:n]...)
-		// Beyond the bound, queries wait in the kernel's buffer, and are lost
-		// there as in any network.
-		if !s.take(ctx) {
-			return
+		if reply := s.answer(ctx, buffer[:n]); reply != nil {
+			_, _ = s.udp.WriteToUDPAddrPort(reply, from)
 		}
-		all.Go(func() {
-			defer s.give()
-			if reply := s.answer(ctx, query); reply != nil {
-				_, _ = s.udp.WriteToUDPAddrPort(reply, from)
-			}
-		})
 	}
 }
 
