@@ -23,10 +23,8 @@ const (
 )
 
 // doors are the kinds that lead to the outside.
-func doors() map[kind]sandbox.Door {
-	return map[kind]sandbox.Door{
-		kindEgress: sandbox.DoorProxy, kindConnect: sandbox.DoorConnect, kindResolve: sandbox.DoorResolve,
-	}
+var doors = map[kind]sandbox.Door{
+	kindEgress: sandbox.DoorProxy, kindConnect: sandbox.DoorConnect, kindResolve: sandbox.DoorResolve,
 }
 
 // maxHello bounds the first line, with its newline.

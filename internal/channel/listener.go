@@ -195,7 +195,7 @@ func (l *Listener) admit(conn *net.UnixConn, kind kind) {
 			l.drop(conn)
 			return
 		}
-		stream := &egressConn{UnixConn: conn, door: doors()[kind], release: sync.OnceFunc(func() { <-l.egress })}
+		stream := &egressConn{UnixConn: conn, door: doors[kind], release: sync.OnceFunc(func() { <-l.egress })}
 		select {
 		case l.streams <- stream:
 		case <-l.closed:

@@ -3,7 +3,6 @@ package egress
 import (
 	"bufio"
 	"context"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -75,13 +74,7 @@ func (s *stream) refuseProgram(f *flow, d Decision, err error) {
 		tellProgram(s.conn, http.StatusForbidden, denialText(denied))
 		return
 	}
-	f.fail(d)
-	s.log.Debug("egress upstream", "sandbox", s.box, "host", d.Host, "err", err)
-	text := errs.Public(err).Message
-	if errs.KindOf(err) == errs.Internal {
-		text = "the connection to " + d.HostPort() + " broke"
-	}
-	tellProgram(s.conn, http.StatusBadGateway, failureText(ProtocolHTTP, text)+"\n")
+	tellProgram(s.conn, http.StatusBadGateway, failureText(ProtocolHTTP, f.failed(d, err))+"\n")
 }
 
 // tellProgram ends a stream with what a program that knows of no proxy
@@ -100,8 +93,7 @@ func tellProgram(conn net.Conn, code int, text string) {
 		}
 		answer = append(answer, alert...)
 	case beginsRequest(from):
-		answer = fmt.Appendf(answer, "HTTP/1.1 %d %s\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: %d\r\nConnection: close\r\nX-Cubby-Egress: %d\r\n\r\n%s",
-			code, http.StatusText(code), len(text), code, text)
+		answer = appendAnswer(answer, code, http.StatusText(code), text)
 	}
 	_ = conn.SetDeadline(time.Now().Add(lingerTime))
 	_, err := conn.Write(answer)

@@ -187,12 +187,7 @@ func (s *stream) refuse(w http.ResponseWriter, f *flow, d Decision, err error) {
 		s.answer(w, http.StatusForbidden, denialLine(d), denialText(d), ruleHeader+": "+string(d.Rule))
 		return
 	}
-	f.fail(d)
-	s.log.Debug("egress upstream", "sandbox", s.box, "host", d.Host, "err", err)
-	text := errs.Public(err).Message
-	if errs.KindOf(err) == errs.Internal {
-		text = "the connection to " + d.HostPort() + " broke"
-	}
+	text := f.failed(d, err)
 	s.answer(w, http.StatusBadGateway, "cubby: "+text, failureText(f.about.Protocol, text)+"\n")
 }
 
@@ -220,6 +215,23 @@ func failureText(by Protocol, why string) string {
 	return "Proxy error: " + why + "\ncubby: " + why
 }
 
+// failed reports an allowed request that got no connection, and says why.
+func (f *flow) failed(d Decision, err error) string {
+	f.fail(d)
+	f.s.log.Debug("egress upstream", "sandbox", f.s.box, "host", d.Host, "err", err)
+	if errs.KindOf(err) == errs.Internal {
+		return "the connection to " + d.HostPort() + " broke"
+	}
+	return errs.Public(err).Message
+}
+
+// appendAnswer appends an answer of this proxy's own, after which the connection
+// ends.
+func appendAnswer(to []byte, code int, line, text string, headers ...string) []byte {
+	return fmt.Appendf(to, "HTTP/1.1 %d %s\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: %d\r\nConnection: close\r\nX-Cubby-Egress: %d\r\n%s\r\n%s",
+		code, printable(line, maxStatusLine), len(text), code, strings.Join(append(headers, ""), "\r\n"), text)
+}
+
 // answer writes a refusal and ends the stream. It carries its reason in the
 // status line too: that is all that pip and apt show of an answer.
 func (s *stream) answer(w http.ResponseWriter, code int, line, text string, headers ...string) {
@@ -229,8 +241,7 @@ func (s *stream) answer(w http.ResponseWriter, code int, line, text string, head
 		return
 	}
 	_ = guest.SetDeadline(time.Now().Add(headerTimeout))
-	_, err = fmt.Fprintf(guest, "HTTP/1.1 %d %s\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: %d\r\nConnection: close\r\nX-Cubby-Egress: %d\r\n%s\r\n%s",
-		code, printable(line, maxStatusLine), len(text), code, strings.Join(append(headers, ""), "\r\n"), text)
+	_, err = guest.Write(appendAnswer(nil, code, line, text, headers...))
 	if err != nil || closeWrite(guest) != nil {
 		return
 	}

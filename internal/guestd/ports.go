@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"strconv"
 	"sync"
 	"syscall"
@@ -63,6 +64,17 @@ func (s *Server) dialPort(w http.ResponseWriter, r *http.Request) {
 	stop := context.AfterFunc(s.life, func() { conn.Close(); _ = target.Close() })
 	defer stop()
 	join(conn, target)
+}
+
+// ownPort reports whether a port of loopback is the agent's, which is nothing
+// that runs in the sandbox.
+func ownPort(listen []string, port uint16) bool {
+	for _, address := range listen {
+		if a, err := netip.ParseAddrPort(address); err == nil && a.Port() == port {
+			return true
+		}
+	}
+	return false
 }
 
 // dialLoopback tries both families: a server may listen on either.

@@ -17,8 +17,8 @@ import (
 // agent's threads. It saves users from an accident (kill -9 1); whoever finds
 // a thread that was made later harms nobody but himself.
 //
-// Where every address leads to loopback (see [redirect.Set]) it refuses sockets
-// for pings: loopback would answer for the whole world.
+// Where loopback is the route to every address (see [redirect.Set]) it refuses
+// sockets for pings: they would wait for answers that cannot come.
 //
 // It also refuses to mount. Root among the commands cannot do that anyway,
 // except in a user namespace of its own, which gVisor gives to everybody: from

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/netip"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -207,15 +206,4 @@ func parseVerdict(line string) (resolver.Verdict, error) {
 		return resolver.Verdict{Why: rest}, nil
 	}
 	return resolver.Verdict{}, errors.New("the host does not answer about names")
-}
-
-// ownPort reports whether a port of loopback is the agent's, which is nothing
-// that runs in the sandbox.
-func ownPort(listen []string, port uint16) bool {
-	for _, address := range listen {
-		if a, err := netip.ParseAddrPort(address); err == nil && a.Port() == port {
-			return true
-		}
-	}
-	return false
 }

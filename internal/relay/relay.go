@@ -143,6 +143,10 @@ func (b *buffer) give() {
 	*b = buffer{}
 }
 
+// closing is how many milliseconds pass at most between the two halves of a close:
+// gVisor ends what a program sends before it closes the host's socket.
+const closing = 10
+
 // Gone reports whether the other side of a connection has closed it whole, and
 // not only ended what it sends: after the end that [Copy] returned without an
 // error it tells a side that broke off from one that was done.
@@ -158,7 +162,7 @@ func Gone(conn net.Conn) bool {
 	gone := false
 	err = raw.Control(func(fd uintptr) {
 		poll := []unix.PollFd{{Fd: int32(fd)}} // POLLHUP is told unasked
-		n, err := unix.Poll(poll, 0)
+		n, err := unix.Poll(poll, closing)
 		gone = err == nil && n == 1 && poll[0].Revents&unix.POLLHUP != 0
 	})
 	return err == nil && gone

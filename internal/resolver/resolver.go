@@ -22,7 +22,6 @@ import (
 
 const (
 	maxQuery   = 4096 // bytes of a query; programs send some 50
-	maxAsking  = 64   // queries that wait for an answer
 	maxStreams = 32   // TCP connections
 	askTimeout = 4 * time.Second
 	idle       = 10 * time.Second // between two queries of a TCP connection
@@ -46,10 +45,9 @@ type Config struct {
 
 // Server answers DNS on one address, by UDP and by TCP.
 type Server struct {
-	c      Config
-	udp    *net.UDPConn
-	tcp    net.Listener
-	asking chan struct{}
+	c   Config
+	udp *net.UDPConn
+	tcp net.Listener
 }
 
 // Listen takes the address; [Server.Run] serves it.
@@ -63,7 +61,7 @@ func Listen(address netip.AddrPort, c Config) (*Server, error) {
 		_ = udp.Close()
 		return nil, err
 	}
-	return &Server{c: c, udp: udp, tcp: tcp, asking: make(chan struct{}, maxAsking)}, nil
+	return &Server{c: c, udp: udp, tcp: tcp}, nil
 }
 
 // Addr is where the server listens.
@@ -101,17 +99,6 @@ func (s *Server) datagrams(ctx context.Context) {
 		}
 	}
 }
-
-func (s *Server) take(ctx context.Context) bool {
-	select {
-	case s.asking <- struct{}{}:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-func (s *Server) give() { <-s.asking }
 
 func (s *Server) streams(ctx context.Context, all *sync.WaitGroup) {
 	places := make(chan struct{}, maxStreams)
@@ -157,11 +144,7 @@ func (s *Server) stream(ctx context.Context, conn net.Conn) {
 		if _, err := io.ReadFull(conn, query); err != nil {
 			return
 		}
-		if !s.take(ctx) {
-			return
-		}
 		reply := s.answer(ctx, query)
-		s.give()
 		if reply == nil {
 			return
 		}
