@@ -104,7 +104,7 @@ func (b *bench) run(ctx context.Context) error {
 	if b.Remote != nil {
 		b.client = b.Remote
 	} else {
-		if b.daemon, err = b.startDaemon(ctx, filepath.Join(b.Scratch, "data"), "--egress-allow="+strings.TrimSuffix("127.0.0.1,"+ownName(), ",")); err != nil {
+		if b.daemon, err = b.startDaemon(ctx, filepath.Join(b.Scratch, "data"), "--egress-allow="+ownHosts()); err != nil {
 			return err
 		}
 		defer b.daemon.stop()

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"strings"
 	"time"
 
 	"github.com/cubbyhq/cubby/client"
@@ -29,7 +30,8 @@ var lookupGoal = map[string]float64{"gvisor": 1, "container": 0.3}
 // egress measures the way out of a sandbox to an HTTPS server of our own,
 // beside the same client outside, which reaches it directly.
 func (b *bench) egress(ctx context.Context) error {
-	server, err := startProbeServer(ctx)
+	_, address := ownName()
+	server, err := startProbeServer(ctx, address)
 	if err != nil {
 		return err
 	}
@@ -61,7 +63,7 @@ func (b *bench) egress(ctx context.Context) error {
 	s.Note = "A request is a small GET on a connection that is kept; a new connection is CONNECT, the TLS handshake and the same GET. " +
 		"The client is the same program everywhere, and \"added\" is its p50 inside and through the proxy, less that of outside and direct: " +
 		"what the client itself is slower inside counts. Client and server without a proxy in the sandbox show that part: in one process, and for transfers also in two, as client and agent are. " +
-		"Transparent is the same without a proxy, by name: a new connection looks the name up first; it is missing where the name of this machine does not lead to 127.0.0.1. " +
+		"Transparent is the same without a proxy, by name: a new connection looks the name up first; it is missing where the name of this machine does not lead to loopback. A name that was asked for in the last seconds is answered inside, a new one by the daemon. " +
 		"A transfer is 500 MB (quick: 200) through TLS, or through the same tunnel without, which leaves the way alone. Each tunnel has carried 64 KiB before its memory is measured."
 	return nil
 }
@@ -94,9 +96,9 @@ func (b *bench) egressOf(ctx context.Context, s *Section, server *probeServer, i
 	s.value(isolation+": added to a request", "ms", ms(sample(out.Kept).quantile(0.5))-direct, len(out.Kept), addedGoal[isolation], false)
 	s.times(isolation+": new connection", out.New, 0)
 	s.over(isolation+": new connection", "outside, direct: new connection")
-	if name := ownName(); name != "" {
+	if name, _ := ownName(); name != "" {
 		byItself := requests.to(server)
-		byItself.Name, byItself.Lookups = name, requests.Kept
+		byItself.Name, byItself.Lookups, byItself.NewLookups = name, requests.Kept, requests.New
 		if out, err = b.probeInside(ctx, id, byItself); err != nil {
 			return err
 		}
@@ -107,6 +109,7 @@ func (b *bench) egressOf(ctx context.Context, s *Section, server *probeServer, i
 		s.times(transparent+"new connection", out.New, 0)
 		s.over(transparent+"new connection", "outside, direct: new connection")
 		s.times(transparent+"lookup", out.Lookups, lookupGoal[isolation])
+		s.times(transparent+"lookup of a new name", out.NewLookups, 0)
 	}
 	if out, err = b.probeInside(ctx, id, transfers); err != nil {
 		return err
@@ -131,18 +134,27 @@ func (b *bench) egressOf(ctx context.Context, s *Section, server *probeServer, i
 	return b.tunnels(ctx, s, server, isolation, id, through(Probe{Tunnels: manyTunnels}))
 }
 
-// ownName is a name of this machine that leads to loopback, where the server is;
-// "" where it has none.
-func ownName() string {
+// ownName is a name of this machine that leads to loopback, and the address
+// there, which is 127.0.1.1 on Debian; "" and 127.0.0.1 where it has none.
+func ownName() (string, netip.Addr) {
 	name, err := os.Hostname()
 	if err != nil {
-		return ""
+		return "", ownLoopback
 	}
 	addresses, err := net.DefaultResolver.LookupNetIP(context.Background(), "ip4", name)
-	if err != nil || len(addresses) == 0 || addresses[0].Unmap() != netip.AddrFrom4([4]byte{127, 0, 0, 1}) {
-		return ""
+	if err != nil || len(addresses) == 0 || !addresses[0].Unmap().IsLoopback() {
+		return "", ownLoopback
 	}
-	return name
+	return name, addresses[0].Unmap()
+}
+
+// ownHosts is what an operator allows for the section egress.
+func ownHosts() string {
+	name, address := ownName()
+	if name == "" {
+		return address.String()
+	}
+	return strings.Join([]string{address.String(), name, "*." + name}, ",")
 }
 
 func (b *bench) transferred(s *Section, name string, out Probed, goal float64) {

@@ -44,12 +44,15 @@ type Probe struct {
 	Rounds   int   // how often a download and an upload
 	Tunnels  int   // connections that are open at once
 	Lookups  int   // of Name
+	// NewLookups are of names below Name, each for the first time.
+	NewLookups int
 }
 
 // Probed is what came out.
 type Probed struct {
 	Kept, New        []time.Duration `json:",omitempty"`
 	Lookups          []time.Duration `json:",omitempty"`
+	NewLookups       []time.Duration `json:",omitempty"`
 	Download, Upload []float64       `json:",omitempty"` // MB/s
 	// Open connections had an answer, Answered of them one again after the
 	// gate.
@@ -67,7 +70,7 @@ const (
 // Run does it.
 func (p Probe) Run(ctx context.Context) (out Probed, err error) {
 	if p.URL == "" {
-		start := startProbeServer
+		start := func(ctx context.Context) (*probeServer, error) { return startProbeServer(ctx, ownLoopback) }
 		if p.Apart {
 			start = startServerApart
 		}
@@ -106,6 +109,14 @@ func (p Probe) Run(ctx context.Context) (out Probed, err error) {
 			return err
 		}); err != nil {
 			return out, fmt.Errorf("lookups: %w", err)
+		}
+		n := 0
+		if out.NewLookups, err = repeat(ctx, p.NewLookups, func() error {
+			n++
+			_, err := net.DefaultResolver.LookupNetIP(ctx, "ip4", fmt.Sprintf("n%d.%s.", n, p.Name))
+			return err
+		}); err != nil {
+			return out, fmt.Errorf("lookups of new names: %w", err)
 		}
 	}
 	for range p.Rounds {

@@ -16,6 +16,7 @@ import (
 	"math/big"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"os/exec"
 	"strconv"
@@ -37,18 +38,21 @@ type probeServer struct {
 	apart  func() // ends the process that serves, if that is another
 }
 
-// startProbeServer serves until close.
-func startProbeServer(ctx context.Context) (*probeServer, error) {
-	cert, root, err := loopbackCertificate()
+// ownLoopback is where a server listens that only its own machine reaches.
+var ownLoopback = netip.AddrFrom4([4]byte{127, 0, 0, 1})
+
+// startProbeServer serves on an address of loopback until close.
+func startProbeServer(ctx context.Context, on netip.Addr) (*probeServer, error) {
+	cert, root, err := loopbackCertificate(on)
 	if err != nil {
 		return nil, err
 	}
 	var lc net.ListenConfig
-	l, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
+	l, err := lc.Listen(ctx, "tcp", netip.AddrPortFrom(on, 0).String())
 	if err != nil {
 		return nil, err
 	}
-	plain, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
+	plain, err := lc.Listen(ctx, "tcp", netip.AddrPortFrom(on, 0).String())
 	if err != nil {
 		l.Close()
 		return nil, err
@@ -137,7 +141,7 @@ func startServerApart(ctx context.Context) (*probeServer, error) {
 
 // serveApart serves until its input ends.
 func serveApart(ctx context.Context, in io.Reader, out io.Writer) error {
-	s, err := startProbeServer(ctx)
+	s, err := startProbeServer(ctx, ownLoopback)
 	if err != nil {
 		return err
 	}
@@ -156,7 +160,7 @@ const transferBuffer = 256 << 10
 type onlyWriter struct{ io.Writer }
 
 // loopbackCertificate makes a certificate that signs itself.
-func loopbackCertificate() (cert tls.Certificate, root string, err error) {
+func loopbackCertificate(of netip.Addr) (cert tls.Certificate, root string, err error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return cert, "", err
@@ -165,7 +169,7 @@ func loopbackCertificate() (cert tls.Certificate, root string, err error) {
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "cubby bench"},
 		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(24 * time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
+		IPAddresses: []net.IP{of.AsSlice()}, IsCA: true, BasicConstraintsValid: true,
 		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)

@@ -253,6 +253,9 @@ func (s *Service) Update(ctx context.Context, id string, p Patch) (sandbox.Sandb
 	if r := s.runOf(b.UID); r != nil {
 		r.setSpec(b.Spec)
 	}
+	if p.Network != nil {
+		s.proxy.PolicyChanged(b.UID)
+	}
 	if p.CutConnections {
 		s.proxy.Cut(b.UID, b.Spec.Network)
 	}

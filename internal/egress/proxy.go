@@ -51,6 +51,7 @@ type Proxy struct {
 	onEnd      func(box sandbox.UID, c Connection)
 	upstream   *Upstream // nil: it connects by itself
 	flows      flows
+	questions  questions
 	streams    *tenancy.Places
 	lookups    *tenancy.Turns
 }
@@ -82,7 +83,8 @@ func New(c Config) *Proxy {
 
 // Serve answers one guest stream, as the door by which it came wants, until either side
 // closes it or ctx ends; it closes conn and returns when nothing of it is left.
-// policy is asked for every request, so a change holds from the next one on. A
+// policy is asked for every request, so a change holds from the next one on
+// (for names: see [Proxy.PolicyChanged]). A
 // stream beyond what its sandbox or tenant may have open is answered 503.
 func (p *Proxy) Serve(ctx context.Context, conn net.Conn, door sandbox.Door, from Guest, policy func() sandbox.Policy) {
 	leave, err := p.streams.EnterFor(from.Tenant, string(from.Box))

@@ -9,8 +9,10 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
@@ -214,6 +216,36 @@ func TestResolveFollowsThePolicy(t *testing.T) {
 	r.policy = sandbox.Policy{Mode: sandbox.NetworkOpen}
 	if got := ask(); got != "allow a.example.com\n" {
 		t.Errorf("with every public host: %q", got)
+	}
+}
+
+// What an agent was told holds as long as its stream stands, so the stream ends
+// with the policy, and before the change of it returns.
+func TestNamesOfAnOldPolicyEnd(t *testing.T) {
+	r := newRig(t, "")
+	r.policy = sandbox.Policy{Mode: sandbox.NetworkOpen}
+	open := map[sandbox.UID]net.Conn{}
+	for _, box := range []sandbox.UID{"box", "other"} {
+		c := r.dialDoor(sandbox.DoorResolve, Guest{Box: box})
+		if _, err := io.WriteString(c, "a.example.com\n"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := bufio.NewReader(c).ReadString('\n'); err != nil {
+			t.Fatal(err)
+		}
+		open[box] = c
+	}
+	r.proxy.PolicyChanged("box")
+	look := func(c net.Conn) error {
+		_ = c.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
+		_, err := c.Read(make([]byte, 1))
+		return err
+	}
+	if err := look(open["box"]); !errors.Is(err, io.EOF) {
+		t.Errorf("the stream of a sandbox whose policy changed: %v, want its end", err)
+	}
+	if err := look(open["other"]); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("the stream of another sandbox: %v, want that it stands", err)
 	}
 }
 

@@ -1,13 +1,11 @@
 package guestd
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -15,7 +13,6 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/redirect"
 	"github.com/cubbyhq/cubby/internal/relay"
-	"github.com/cubbyhq/cubby/internal/resolver"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
@@ -122,88 +119,4 @@ const lingerTime = 500 * time.Millisecond
 func linger(conn *net.TCPConn) {
 	_ = conn.SetReadDeadline(time.Now().Add(lingerTime))
 	_, _ = io.Copy(io.Discard, conn)
-}
-
-// policyLine asks the host about names, one after another, on a stream that it
-// opens when there is something to ask and keeps for a while.
-type policyLine struct {
-	up *uplink
-
-	mu      sync.Mutex
-	conn    *net.UnixConn // nil: there is none; guarded by mu
-	answers *bufio.Reader // guarded by mu
-	idle    *time.Timer   // closes conn; guarded by mu
-}
-
-const (
-	policyIdle  = 10 * time.Second
-	maxVerdict  = 1024 // bytes of an answer
-	askDeadline = 3 * time.Second
-)
-
-// ask is [resolver.Config.Ask].
-func (l *policyLine) ask(ctx context.Context, name string) (resolver.Verdict, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if ctx.Err() != nil { // it waited too long
-		return resolver.Verdict{}, ctx.Err()
-	}
-	kept := l.conn != nil
-	v, err := l.askOnce(ctx, name)
-	if err != nil && kept {
-		// The host closes what is idle, and is away now and then.
-		v, err = l.askOnce(ctx, name)
-	}
-	return v, err
-}
-
-func (l *policyLine) askOnce(ctx context.Context, name string) (v resolver.Verdict, err error) {
-	if l.conn == nil {
-		if l.conn, err = l.up.dial(ctx, kindResolve); err != nil {
-			l.conn = nil
-			return v, err
-		}
-		l.answers = bufio.NewReaderSize(l.conn, maxVerdict)
-		conn := l.conn
-		l.idle = time.AfterFunc(policyIdle, func() { l.close(conn) })
-	}
-	l.idle.Reset(policyIdle)
-	defer func() {
-		if err != nil {
-			l.idle.Stop()
-			_ = l.conn.Close()
-			l.conn = nil
-		}
-	}()
-	_ = l.conn.SetDeadline(time.Now().Add(askDeadline))
-	if _, err = io.WriteString(l.conn, name+"\n"); err != nil {
-		return v, err
-	}
-	line, err := l.answers.ReadSlice('\n')
-	if err != nil {
-		return v, err
-	}
-	return parseVerdict(string(line))
-}
-
-// close ends a stream that nothing was asked on for a while.
-func (l *policyLine) close(conn *net.UnixConn) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.conn == conn {
-		_ = conn.Close()
-		l.conn = nil
-	}
-}
-
-// parseVerdict reads an answer of the host: "allow NAME", or "deny WHY".
-func parseVerdict(line string) (resolver.Verdict, error) {
-	word, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
-	switch {
-	case word == sandbox.ResolveAllow && rest != "":
-		return resolver.Verdict{Allow: true, Name: rest}, nil
-	case word == sandbox.ResolveDeny:
-		return resolver.Verdict{Why: rest}, nil
-	}
-	return resolver.Verdict{}, errors.New("the host does not answer about names")
 }

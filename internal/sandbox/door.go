@@ -16,7 +16,8 @@ const (
 	DoorConnect Door = "connect"
 	// DoorResolve: the agent asks which names the policy allows. Each line is a
 	// name; each is answered with a line, "allow" and the name in normal form,
-	// or "deny" and why, for people.
+	// or "deny" and why, for people. A name that was allowed stays so until the
+	// stream ends: it does when the policy changes.
 	DoorResolve Door = "resolve"
 )
 
