@@ -194,16 +194,22 @@ func fetchTellsWhy(t *testing.T, img Image, root string) {
 		}
 	}))
 	defer proxy.Close()
-	for _, tt := range []struct{ name, url, want string }{
-		{"a host that is denied", "https://denied.example", "fetch failed: " + denial + " ERR_PROXY_REFUSED"},
-		{"a proxy that stops", "https://example.com", "fetch failed: the proxy closed the connection ERR_PROXY_CLOSED"},
-		{"an answer that stops", proxy.URL + "/half", "terminated: other side closed UND_ERR_SOCKET"},
-		{"a server that is stopped", "http://localhost:1999", "fetch failed: connect ECONNREFUSED 127.0.0.1:1999 ECONNREFUSED"},
+	proxies := []string{"HTTP_PROXY=" + proxy.URL, "HTTPS_PROXY=" + proxy.URL, "NO_PROXY=localhost,127.0.0.1"}
+	for _, tt := range []struct {
+		name, url, want string
+		env             []string
+	}{
+		{"a host that is denied", "https://denied.example", "fetch failed: " + denial + " ERR_PROXY_REFUSED", proxies},
+		{"a proxy that stops", "https://example.com", "fetch failed: the proxy closed the connection ERR_PROXY_CLOSED", proxies},
+		{"an answer that stops", proxy.URL + "/half", "terminated: other side closed UND_ERR_SOCKET", proxies},
+		{"a server that is stopped", "http://localhost:1999", "fetch failed: connect ECONNREFUSED 127.0.0.1:1999 ECONNREFUSED", proxies},
+		{"an answer that stops, without proxies", proxy.URL + "/half", "terminated: other side closed UND_ERR_SOCKET", nil},
+		{"a server that is stopped, without proxies", "http://localhost:1999", "fetch failed: connect ECONNREFUSED 127.0.0.1:1999 ECONNREFUSED", nil},
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // without an error it connects for ever
 		defer cancel()
 		cmd := exec.CommandContext(ctx, "/usr/bin/node", "-e", `fetch("`+tt.url+`").then(r => r.text()).catch(e => console.log(e.message, e.cause.code))`)
-		cmd.Env = append([]string{"HOME=/home/sandbox", "HTTP_PROXY=" + proxy.URL, "HTTPS_PROXY=" + proxy.URL, "NO_PROXY=localhost,127.0.0.1"}, img.Env...)
+		cmd.Env = append(append([]string{"HOME=/home/sandbox"}, tt.env...), img.Env...)
 		cmd.Dir = "/"
 		cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: root, Credential: &syscall.Credential{Uid: 1000, Gid: 1000}}
 		out, err := cmd.CombinedOutput()

@@ -30,10 +30,12 @@ if ((env.HTTPS_PROXY || env.https_proxy || env.HTTP_PROXY || env.http_proxy) && 
     },
     set: define,
   });
+}
 
-  // fetch says only "fetch failed", and reading an answer "terminated"; both
-  // hide why in the error's cause.
-  const { fetch } = globalThis;
+// fetch says only "fetch failed", and reading an answer "terminated"; both
+// hide why in the error's cause.
+const { fetch } = globalThis;
+if (fetch !== undefined) { // a flag of Node leaves it out
   const property = Object.getOwnPropertyDescriptor(globalThis, 'fetch');
   const value = {
     fetch(input, init = undefined) {
