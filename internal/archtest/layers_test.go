@@ -68,13 +68,14 @@ func places() map[string]place {
 
 		"internal/core":       {layer: 4},
 		"internal/front":      {layer: 5},
-		"internal/front/rest": {layer: 6},
+		"internal/front/sse":  {layer: 6, by: []string{"internal/front/…"}},
+		"internal/front/rest": {layer: 7},
 		// Doors do not know each other.
-		"internal/front/mcp":      {layer: 6},
-		"internal/front/rpc":      {layer: 6},
-		"internal/front/terminal": {layer: 6},
-		"internal/front/web":      {layer: 6},
-		"internal/daemon":         {layer: 7},
+		"internal/front/mcp":      {layer: 7},
+		"internal/front/rpc":      {layer: 7},
+		"internal/front/terminal": {layer: 7},
+		"internal/front/web":      {layer: 7},
+		"internal/daemon":         {layer: 8},
 
 		// The program inside the sandbox is small and trusts nothing of the
 		// host's side.
@@ -110,11 +111,11 @@ func places() map[string]place {
 		"internal/packages/packagestest": {only: []string{}, by: []string{"test/e2e"}},
 		"internal/store/postgrestest":    {only: []string{}, by: []string{}},
 		"internal/store/storetest":       {only: []string{}, by: []string{}},
-		"internal/daemon/daemontest":     {layer: 8, by: []string{}},
-		"test/e2e":                       {layer: 9},
-		"test/durability":                {layer: 9},
+		"internal/daemon/daemontest":     {layer: 9, by: []string{}},
+		"test/e2e":                       {layer: 10},
+		"test/durability":                {layer: 10},
 		"test/security/egress":           {only: []string{"client", "test/harness"}},
-		"test/security/resources":        {layer: 9},
+		"test/security/resources":        {layer: 10},
 		"test/security/walls":            {only: []string{"client", "test/harness"}},
 		// What a test may know of the built program: its command line and HTTP.
 		"test/harness": {only: []string{}},

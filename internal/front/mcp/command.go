@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/cubbyhq/cubby/internal/core"
 	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/front"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
@@ -213,7 +213,7 @@ func getOutput(ctx context.Context, c *call) (answer, error) {
 		}
 		if fits := head(string(o.Data), room); len(fits) < len(o.Data) {
 			o.Data, out.More = []byte(fits), true
-			o.Data = o.Data[:len(o.Data)-incomplete(o.Data)]
+			o.Data = o.Data[:len(o.Data)-front.PartialRune(o.Data)]
 		}
 		room -= weight(string(o.Data))
 		if o.Stream != sandbox.Rich {
@@ -235,20 +235,6 @@ func (c *call) commandID() int64 {
 		return 0
 	}
 	return c.number("command_id", 0, 1, 1<<53)
-}
-
-// incomplete counts the bytes at the end of b that begin a character and do
-// not finish it.
-func incomplete(b []byte) int {
-	for n := 1; n < utf8.UTFMax && n <= len(b); n++ {
-		if tail := b[len(b)-n:]; utf8.RuneStart(tail[0]) {
-			if !utf8.FullRune(tail) {
-				return n
-			}
-			return 0
-		}
-	}
-	return 0
 }
 
 type killedCommand struct {

@@ -83,8 +83,8 @@ func readFile(ctx context.Context, c *call) (answer, error) {
 		return answer{}, err
 	}
 	out := fileContent{Success: true, Path: f.Path, Size: f.Size, Encoding: asText}
-	if offset+int64(len(b)) < f.Size && len(b) > incomplete(b) {
-		b = b[:len(b)-incomplete(b)]
+	if offset+int64(len(b)) < f.Size && len(b) > front.PartialRune(b) {
+		b = b[:len(b)-front.PartialRune(b)]
 	}
 	if isText(b) {
 		out.Content = head(string(b), maxContent)

@@ -134,11 +134,3 @@ func TestLine(t *testing.T) {
 		t.Errorf("%d bytes of a line are kept", len(l.open))
 	}
 }
-
-func TestIncomplete(t *testing.T) {
-	for s, want := range map[string]int{"": 0, "a": 0, "é": 0, "a\xc3": 1, "a\xe2\x82": 2, "\xf0\x9f\x98": 3, "\xff": 0, "\x80\x80\x80\x80": 0} {
-		if got := incomplete([]byte(s)); got != want {
-			t.Errorf("%q: %d bytes are incomplete, want %d", s, got, want)
-		}
-	}
-}

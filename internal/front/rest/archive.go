@@ -15,6 +15,7 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/front"
+	"github.com/cubbyhq/cubby/internal/front/sse"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
@@ -126,19 +127,19 @@ func (d *Door) watchFiles(ctx context.Context, in *watchRequest) (*streamed, err
 		return nil, err
 	}
 	if in.head() {
-		return &streamed{Body: nothing(eventStreams)}, nil
+		return &streamed{Body: nothing(sse.MediaType)}, nil
 	}
 	return stream(func() {
-		s, err := newEventStream(in.w, http.StatusOK)
+		s, err := sse.New(in.w, http.StatusOK)
 		if err != nil {
 			return
 		}
 		source := func(ctx context.Context) iter.Seq2[sandbox.FileChange, error] {
 			return d.core.Watch(ctx, in.ID, dir, in.Recursive)
 		}
-		err = pump(ctx, d.life.Done(), source, pingEvery, func(c sandbox.FileChange) error {
-			return s.send(-1, "change", changeEvent{Path: c.Path, Op: c.Op, Time: c.Time.UTC()})
-		}, s.ping)
+		err = sse.Pump(ctx, d.life.Done(), source, sse.PingEvery, func(c sandbox.FileChange) error {
+			return s.Send(sse.NoID, "change", changeEvent{Path: c.Path, Op: c.Op, Time: c.Time.UTC()})
+		}, s.Ping)
 		d.failStream(ctx, s, err)
 	}), nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/core"
 	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/front/sse"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
@@ -33,32 +34,33 @@ func (d *Door) followCreate(ctx context.Context, x exchange, r core.CreateReques
 			}
 		}
 	}
-	var s *eventStream
+	var s *sse.Stream
+	var output *sse.Outputs
 	open := func() (err error) {
 		if s == nil {
-			s, err = newEventStream(x.w, http.StatusCreated)
+			s, err = sse.New(x.w, http.StatusCreated)
+			output = sse.NewOutputs(s)
 		}
 		return err
 	}
-	var join joiner
-	err := pump(ctx, d.life.Done(), steps, pingEvery, func(now step) error {
+	err := sse.Pump(ctx, d.life.Done(), steps, sse.PingEvery, func(now step) error {
 		if err := open(); err != nil {
 			return err
 		}
 		if now.made == nil {
-			return s.outputs(join.add(now.output))
+			return output.Add(now.output)
 		}
-		if err := s.outputs(join.flush()); err != nil {
+		if err := output.Flush(); err != nil {
 			return err
 		}
-		return s.send(-1, "sandbox", sandboxJSON(*now.made))
+		return s.Send(sse.NoID, "sandbox", sandboxJSON(*now.made))
 	}, func() error {
 		if err := open(); err != nil {
 			return err
 		}
-		return s.ping()
+		return s.Ping()
 	})
-	if errors.Is(err, errDraining) {
+	if errors.Is(err, sse.ErrDraining) {
 		err = errs.E(errs.Unavailable, "the daemon stops; the create was undone").Hint("try again")
 	}
 	switch {

@@ -7,10 +7,9 @@ import (
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
-)
 
-// eventStreams is the media type of Server-Sent Events.
-const eventStreams = "text/event-stream"
+	"github.com/cubbyhq/cubby/internal/front/sse"
+)
 
 // refusals are the client's errors that operations declare by reference. Which
 // codes stand behind a status is in front.Table.
@@ -115,7 +114,7 @@ func nullablePointers(schemas huma.Registry) {
 
 // events describes an answer of Server-Sent Events.
 func events() map[string]*huma.MediaType {
-	return content(eventStreams, &huma.Schema{Type: huma.TypeString, Description: "Server-Sent Events; what they are is in the operation's description."})
+	return content(sse.MediaType, &huma.Schema{Type: huma.TypeString, Description: "Server-Sent Events; what they are is in the operation's description."})
 }
 
 // orEvents adds events to an answer that the client can choose.

@@ -1,10 +1,8 @@
 package rest
 
 import (
-	"encoding/base64"
 	"encoding/json"
 	"time"
-	"unicode/utf8"
 
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
@@ -140,12 +138,4 @@ func rawJSON(text json.RawMessage) any {
 		return nil
 	}
 	return text
-}
-
-// encodeText gives bytes as text where they are text.
-func encodeText(b []byte) (text, encoding string) {
-	if utf8.Valid(b) {
-		return string(b), ""
-	}
-	return base64.StdEncoding.EncodeToString(b), "base64"
 }

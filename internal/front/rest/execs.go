@@ -14,6 +14,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/core"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/front"
+	"github.com/cubbyhq/cubby/internal/front/sse"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
@@ -161,7 +162,7 @@ func execPath(id string, seq int64) string {
 func wantsEvents(accept string) bool {
 	for part := range strings.SplitSeq(accept, ",") {
 		media, _, _ := strings.Cut(part, ";")
-		if strings.EqualFold(textproto.TrimString(media), eventStreams) {
+		if strings.EqualFold(textproto.TrimString(media), sse.MediaType) {
 			return true
 		}
 	}
@@ -195,8 +196,8 @@ func resultJSON(ctx context.Context, r core.Result, now time.Time, long *longTex
 		stdout, out.StdoutEncoding = long.output(ctx, r.Long.Stdout)
 		stderr, out.StderrEncoding = long.output(ctx, r.Long.Stderr)
 	} else {
-		stdout, out.StdoutEncoding = encodeText(r.Stdout)
-		stderr, out.StderrEncoding = encodeText(r.Stderr)
+		stdout, out.StdoutEncoding = front.EncodeText(r.Stdout)
+		stderr, out.StderrEncoding = front.EncodeText(r.Stderr)
 	}
 	out.Stdout, out.Stderr = &stdout, &stderr
 	out.OutputPruned = r.Pruned

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/front"
+	"github.com/cubbyhq/cubby/internal/front/sse"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
@@ -110,24 +111,24 @@ func (d *Door) followEvents(ctx context.Context, in *eventsInput) (*streamed, er
 		return nil, err
 	}
 	if in.head() {
-		return &streamed{Body: nothing(eventStreams)}, nil
+		return &streamed{Body: nothing(sse.MediaType)}, nil
 	}
 	if err := d.core.CheckFollow(ctx); err != nil {
 		return nil, err
 	}
 	return stream(func() {
-		s, err := newEventStream(in.w, http.StatusOK)
+		s, err := sse.New(in.w, http.StatusOK)
 		if err != nil {
 			return
 		}
 		source := func(ctx context.Context) iter.Seq2[sandbox.Event, error] {
 			return d.core.FollowEvents(ctx, in.ID, after, in.Kinds...)
 		}
-		err = pump(ctx, d.life.Done(), source, pingEvery, func(e sandbox.Event) error {
-			return s.send(e.Cursor, e.Kind, eventJSON(e))
-		}, s.ping)
+		err = sse.Pump(ctx, d.life.Done(), source, sse.PingEvery, func(e sandbox.Event) error {
+			return s.Send(e.Cursor, e.Kind, eventJSON(e))
+		}, s.Ping)
 		if err == nil {
-			err = s.send(-1, "end", struct{}{})
+			err = s.Send(sse.NoID, "end", struct{}{})
 		}
 		d.failStream(ctx, s, err)
 	}), nil

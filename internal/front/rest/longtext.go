@@ -73,7 +73,7 @@ func escapeText(w io.Writer, pieces iter.Seq2[[]byte, error]) error {
 		for len(b) > 0 {
 			n := min(len(b), escapePiece)
 			if n < len(b) {
-				n -= incomplete(b[:n])
+				n -= front.PartialRune(b[:n])
 			}
 			quoted.Reset()
 			enc := json.NewEncoder(&quoted)
@@ -96,7 +96,7 @@ func escapeText(w io.Writer, pieces iter.Seq2[[]byte, error]) error {
 		if len(held) > 0 {
 			piece = append(held, piece...)
 		}
-		whole := len(piece) - incomplete(piece)
+		whole := len(piece) - front.PartialRune(piece)
 		held = bytes.Clone(piece[whole:])
 		if err := put(piece[:whole]); err != nil {
 			return err

@@ -13,6 +13,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/core"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/front"
+	"github.com/cubbyhq/cubby/internal/front/sse"
 	"github.com/cubbyhq/cubby/internal/journal"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
@@ -376,7 +377,7 @@ func (d *Door) sandboxedStream(ctx context.Context, w http.ResponseWriter, id st
 	control := http.NewResponseController(w)
 	_ = control.Flush()
 	var stderr strings.Builder
-	err := pump(ctx, d.life.Done(), d.output(id, seq, 0, true), pingEvery, func(e journal.Entry) error {
+	err := sse.Pump(ctx, d.life.Done(), d.output(id, seq, 0, true), sse.PingEvery, func(e journal.Entry) error {
 		var text []byte
 		switch {
 		case e.Exit != nil:

@@ -11,6 +11,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/front/sse"
 	"github.com/cubbyhq/cubby/internal/journal"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
@@ -56,72 +57,45 @@ func (d *Door) streamExec(ctx context.Context, in *streamInput) (*streamed, erro
 		return nil, err
 	}
 	if in.head() {
-		return &streamed{Body: nothing(eventStreams)}, nil
+		return &streamed{Body: nothing(sse.MediaType)}, nil
 	}
 	return stream(func() { d.followExec(ctx, in.w, in.ID, in.Seq, after, d.ended) }), nil
-}
-
-// outputEvent is the data of a stdout or stderr event.
-type outputEvent struct {
-	Data     string `json:"data"`
-	Encoding string `json:"encoding"`
-	Offset   int64  `json:"offset"`
-}
-
-// outputs writes pieces of output, each with the offset to resume after as its
-// id.
-func (s *eventStream) outputs(list []sandbox.Output) error {
-	for _, o := range list {
-		e := outputEvent{Encoding: "utf-8", Offset: o.Offset}
-		var encoding string
-		if e.Data, encoding = encodeText(o.Data); encoding != "" {
-			e.Encoding = encoding
-		}
-		if err := s.send(o.Offset+int64(len(o.Data)), o.Stream.String(), e); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // followExec writes the whole response; end makes the data of the last event.
 // The client may leave at any time: the command does not notice.
 func (d *Door) followExec(ctx context.Context, w http.ResponseWriter, id string, seq, after int64, end endOf) {
-	s, err := newEventStream(w, http.StatusOK)
+	s, err := sse.New(w, http.StatusOK)
 	if err != nil {
 		return
 	}
-	var join joiner
-	var rich richLines
-	send := s.outputs
+	output := sse.NewOutputs(s)
 	at := after
-	err = pump(ctx, d.life.Done(), d.output(id, seq, after, true), pingEvery, func(e journal.Entry) error {
+	err = sse.Pump(ctx, d.life.Done(), d.output(id, seq, after, true), sse.PingEvery, func(e journal.Entry) error {
 		if e.Exit == nil {
 			at = e.Output.Offset + int64(len(e.Output.Data))
-			if e.Output.Stream != sandbox.Rich {
-				return send(join.add(e.Output))
-			}
-			if err := send(join.flush()); err != nil {
-				return err
-			}
-			for _, line := range rich.add(e.Output) {
-				if err := s.send(line.Next, "rich", line.JSON); err != nil {
-					return err
-				}
-			}
-			return nil
+			return output.Add(e.Output)
 		}
-		if err := send(join.flush()); err != nil {
+		if err := output.Flush(); err != nil {
 			return err
 		}
-		return s.send(at, "exit", end(ctx, id, seq, *e.Exit))
+		return s.Send(at, "exit", end(ctx, id, seq, *e.Exit))
 	}, func() error {
-		if err := send(join.flush()); err != nil {
+		if err := output.Flush(); err != nil {
 			return err
 		}
-		return s.ping()
+		return s.Ping()
 	})
 	d.failStream(ctx, s, err)
+}
+
+// failStream tells an error that came after the response had begun.
+func (d *Door) failStream(ctx context.Context, s *sse.Stream, err error) {
+	if err == nil || ctx.Err() != nil || errors.Is(err, sse.ErrDraining) {
+		return // a stream without its last event is resumed by its client
+	}
+	d.logInternal(ctx, err)
+	s.Fail(ctx, err)
 }
 
 // endOf makes the data of a stream's last event.
@@ -175,7 +149,7 @@ func (d *Door) rawOutput(ctx context.Context, in *rawOutputInput) (*streamed, er
 		if in.Follow {
 			_ = control.Flush()
 		}
-		err := pump(ctx, d.life.Done(), d.output(in.ID, in.Seq, in.After, in.Follow), pingEvery, func(e journal.Entry) error {
+		err := sse.Pump(ctx, d.life.Done(), d.output(in.ID, in.Seq, in.After, in.Follow), sse.PingEvery, func(e journal.Entry) error {
 			if e.Exit != nil || !in.wants(e.Output.Stream) {
 				return nil
 			}
@@ -204,7 +178,7 @@ func (d *Door) abort(ctx context.Context, err error) {
 // gone marks an error of the client's connection: nobody is left to tell.
 func gone(err error) error { return errs.E(errs.Canceled, "the client went away").Because(err) }
 
-// output is a source for pump.
+// output is a source for [sse.Pump].
 func (d *Door) output(id string, seq, after int64, follow bool) func(context.Context) iter.Seq2[journal.Entry, error] {
 	return func(ctx context.Context) iter.Seq2[journal.Entry, error] {
 		return d.core.Output(ctx, id, seq, after, follow)

@@ -1,4 +1,4 @@
-package rest
+package sse
 
 import (
 	"context"
@@ -61,14 +61,14 @@ func TestPumpKeepsOrderAndEndsForEveryReason(t *testing.T) {
 			return nil
 		}, want: context.Canceled},
 		{name: "a ping fails", tick: refused, want: refused},
-		{name: "the daemon drains", drain: drained, want: errDraining},
+		{name: "the daemon drains", drain: drained, want: ErrDraining},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(context.Background())
 			defer cancel()
 			last := -1
-			err := pump(ctx, tt.drain, numbers(10, tt.end), time.Millisecond, func(i int) error {
+			err := Pump(ctx, tt.drain, numbers(10, tt.end), time.Millisecond, func(i int) error {
 				if i != last+1 {
 					t.Errorf("item %d came after %d", i, last)
 				}
@@ -79,7 +79,7 @@ func TestPumpKeepsOrderAndEndsForEveryReason(t *testing.T) {
 				return nil
 			}, func() error { return tt.tick })
 			if !errors.Is(err, tt.want) {
-				t.Errorf("pump = %v, want %v", err, tt.want)
+				t.Errorf("Pump = %v, want %v", err, tt.want)
 			}
 		})
 	}
@@ -90,8 +90,8 @@ func TestPumpEndsWithItsSource(t *testing.T) {
 		return func(yield func(int, error) bool) { yield(1, nil) }
 	}
 	got := 0
-	if err := pump(context.Background(), nil, seq, time.Hour, func(i int) error { got += i; return nil }, nil); err != nil || got != 1 {
-		t.Errorf("pump = %v with %d, want nil with 1", err, got)
+	if err := Pump(context.Background(), nil, seq, time.Hour, func(i int) error { got += i; return nil }, nil); err != nil || got != 1 {
+		t.Errorf("Pump = %v with %d, want nil with 1", err, got)
 	}
 }
 
@@ -206,50 +206,4 @@ func TestRichLinesAreBounded(t *testing.T) {
 	if got := r.add(sandbox.Output{Offset: at, Stream: sandbox.Rich, Data: []byte("}\n{}\n")}); len(got) != 1 || string(got[0].JSON) != "{}" {
 		t.Errorf("after a line without an end came %v", got)
 	}
-}
-
-func TestParseRange(t *testing.T) {
-	const size = 10
-	tests := []struct {
-		header         string
-		ok, satisfied  bool
-		offset, length int64
-	}{
-		{"bytes=0-4", true, true, 0, 5}, {"bytes=5-", true, true, 5, 5}, {"bytes=-3", true, true, 7, 3}, {"bytes=-30", true, true, 0, 10},
-		{"bytes=0-99", true, true, 0, 10}, {"bytes=9-9", true, true, 9, 1}, {"bytes=10-", true, false, 0, 0}, {"bytes=99-100", true, false, 0, 0},
-		{"", false, false, 0, 0}, {"bytes=5-4", false, false, 0, 0}, {"bytes=-0", false, false, 0, 0}, {"bytes=a-b", false, false, 0, 0},
-		{"bytes=0-1,3-4", false, false, 0, 0}, {"items=0-1", false, false, 0, 0}, {"bytes=-", false, false, 0, 0}, {"bytes=+1-2", false, false, 0, 0},
-		{"bytes=99999999999999999999-", false, false, 0, 0},
-	}
-	for _, tt := range tests {
-		r, ok := parseRange(tt.header)
-		if ok != tt.ok {
-			t.Errorf("parseRange(%q) ok = %v, want %v", tt.header, ok, tt.ok)
-			continue
-		}
-		if !ok {
-			continue
-		}
-		offset, length, satisfied := r.resolve(size)
-		if satisfied != tt.satisfied || satisfied && (offset != tt.offset || length != tt.length) {
-			t.Errorf("%q of %d bytes = %d+%d %v, want %d+%d %v", tt.header, size, offset, length, satisfied, tt.offset, tt.length, tt.satisfied)
-		}
-	}
-}
-
-func FuzzParseRange(f *testing.F) {
-	f.Add("bytes=0-4", int64(10))
-	f.Add("bytes=-3", int64(0))
-	f.Fuzz(func(t *testing.T, header string, size int64) {
-		if size < 0 {
-			return
-		}
-		r, ok := parseRange(header)
-		if !ok {
-			return
-		}
-		if offset, length, ok := r.resolve(size); ok && (offset < 0 || length <= 0 || offset+length > size) {
-			t.Errorf("%q of %d bytes gives %d+%d", header, size, offset, length)
-		}
-	})
 }

@@ -1,8 +1,7 @@
-package rest
+package sse
 
 import (
-	"unicode/utf8"
-
+	"github.com/cubbyhq/cubby/internal/front"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
@@ -26,7 +25,7 @@ func (j *joiner) add(o sandbox.Output) []sandbox.Output {
 		}
 		j.held = sandbox.Output{}
 	}
-	if n := incomplete(o.Data); n > 0 {
+	if n := front.PartialRune(o.Data); n > 0 {
 		cut := len(o.Data) - n
 		j.held = o
 		j.held.Data = append([]byte(nil), o.Data[cut:]...)
@@ -47,18 +46,4 @@ func (j *joiner) flush() []sandbox.Output {
 		return nil
 	}
 	return []sandbox.Output{held}
-}
-
-// incomplete counts the bytes at the end of b that begin a character and do
-// not finish it.
-func incomplete(b []byte) int {
-	for n := 1; n < utf8.UTFMax && n <= len(b); n++ {
-		if tail := b[len(b)-n:]; utf8.RuneStart(tail[0]) {
-			if !utf8.FullRune(tail) {
-				return n
-			}
-			return 0
-		}
-	}
-	return 0
 }
