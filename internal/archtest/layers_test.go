@@ -64,7 +64,7 @@ func places() map[string]place {
 		"internal/store":     {layer: 3},
 		"internal/workspace": {layer: 3},
 		// Core knows drivers by their contract.
-		"internal/driver/oci": {layer: 3, by: []string{"internal/daemon", "internal/cli"}},
+		"internal/driver/oci": {layer: 3, by: []string{"internal/daemon", "internal/cli/doctor"}},
 
 		"internal/core":       {layer: 4},
 		"internal/front":      {layer: 5},
@@ -90,8 +90,18 @@ func places() map[string]place {
 		"client": {only: []string{}},
 		// A command does what any client could; serve, image, doctor and bench
 		// are the programs that run on the host itself.
-		"internal/cli": {only: []string{"client", "internal/bench", "internal/bridge", "internal/config", "internal/daemon", "internal/driver/oci", "internal/egress",
+		"internal/cli": {only: []string{"client", "internal/bench", "internal/bridge", "internal/cli/cp", "internal/cli/doctor", "internal/cli/format",
+			"internal/cli/localdaemon", "internal/cli/prompt", "internal/cli/render", "internal/cli/tty", "internal/config", "internal/daemon", "internal/egress",
 			"internal/embedded", "internal/errs", "internal/image", "internal/sandbox", "internal/telemetry"}, by: []string{"cmd/cubby"}},
+		"internal/cli/doctor": {only: []string{"client", "internal/cli/format", "internal/config", "internal/daemon", "internal/driver/oci",
+			"internal/embedded", "internal/errs", "internal/image"}, by: []string{"internal/cli"}},
+		"internal/cli/localdaemon": {only: []string{"internal/config", "internal/daemon", "internal/errs", "internal/telemetry"}, by: []string{"internal/cli"}},
+		// The other rooms know the SDK and each other at most.
+		"internal/cli/cp":     {only: []string{"client"}, by: []string{"internal/cli"}},
+		"internal/cli/format": {only: []string{}, by: []string{"internal/cli", "internal/cli/…"}},
+		"internal/cli/tty":    {only: []string{"client"}, by: []string{"internal/cli", "internal/cli/…"}},
+		"internal/cli/render": {only: []string{"client", "internal/cli/format"}, by: []string{"internal/cli", "internal/cli/prompt"}},
+		"internal/cli/prompt": {only: []string{"client", "internal/cli/render", "internal/cli/tty"}, by: []string{"internal/cli"}},
 		// MCP to MCP: it knows the protocol and nothing of sandboxes.
 		"internal/bridge": {only: []string{}, by: []string{"internal/cli"}},
 		"internal/bench": {only: []string{"client", "internal/embedded", "internal/errs", "internal/image", "internal/sandbox",

@@ -1,17 +1,17 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
 	"os"
-	"os/signal"
 	"syscall"
 	"time"
 
-	"golang.org/x/term"
-
 	"github.com/cubbyhq/cubby/client"
+	"github.com/cubbyhq/cubby/internal/cli/format"
+	"github.com/cubbyhq/cubby/internal/cli/tty"
 )
 
 // attachment says what of here is tied to a command over there.
@@ -35,7 +35,7 @@ func (a *app) attach(ctx context.Context, p *client.Process, at attachment) erro
 	defer giveBack()
 
 	if at.terminal != nil {
-		restore, err := a.rawMode(ctx, p.Resize, at.terminal)
+		restore, err := a.rawMode(ctx, at.terminal, p.Resize)
 		if err != nil {
 			return err
 		}
@@ -72,7 +72,7 @@ func (a *app) follow(ctx context.Context, p *client.Process, asJSON bool) (clien
 	if err != nil {
 		return e, err
 	}
-	return e, printJSON(a.Stdout, e)
+	return e, format.JSON(a.Stdout, e)
 }
 
 // handOn sends signals to the command: the first as it is, the second kills,
@@ -136,7 +136,7 @@ func (a *app) feedFailed(ctx context.Context, err error) {
 // the exit code does not.
 func (a *app) ended(e client.Exec) error {
 	if t := e.Truncated; t != nil && t.Stdout+t.Stderr > 0 {
-		a.note("%s of output was not kept", size(t.Stdout+t.Stderr))
+		a.note("%s of output was not kept", format.Size(t.Stdout+t.Stderr))
 	}
 	code := exitOwn
 	if e.ExitCode != nil {
@@ -150,14 +150,14 @@ func (a *app) ended(e client.Exec) error {
 	case "timeout":
 		a.note("the command's time was up; --timeout sets another limit, 0 none")
 	case "not_started":
-		a.note("%s", orElse(e.Message, "the command did not start"))
+		a.note("%s", cmp.Or(e.Message, "the command did not start"))
 		if hint := lineHint(e.Cmd.Argv); hint != "" {
 			a.note("%s", hint)
 		}
 	case "oom":
-		a.note("%s; --memory gives the sandbox more", orElse(e.Message, "out of memory"))
+		a.note("%s; --memory gives the sandbox more", cmp.Or(e.Message, "out of memory"))
 	default:
-		a.note("%s", orElse(e.Message, "the command was ended: "+e.Reason))
+		a.note("%s", cmp.Or(e.Message, "the command was ended: "+e.Reason))
 	}
 	if code == 0 {
 		if e.Status == client.ExecError {
@@ -169,48 +169,10 @@ func (a *app) ended(e client.Exec) error {
 	return &codeError{code, nil}
 }
 
-func orElse(s, other string) string {
-	if s != "" {
-		return s
-	}
-	return other
-}
+// windowSize is the size of the local terminal.
+func (a *app) windowSize() *client.WindowSize { return tty.Size(a.Stdout, a.Stdin) }
 
-// windowSize is the size of the local terminal, or the usual one.
-func (a *app) windowSize() *client.WindowSize {
-	for _, stream := range []any{a.Stdout, a.Stdin} {
-		if f, ok := terminal(stream); ok {
-			if cols, rows, err := term.GetSize(int(f.Fd())); err == nil && cols > 0 && rows > 0 {
-				return &client.WindowSize{Cols: cols, Rows: rows}
-			}
-		}
-	}
-	return &client.WindowSize{Cols: 80, Rows: 24}
-}
-
-// rawMode gives every key to the command, Ctrl-C too, and follows the size of
-// the terminal. restore ends both.
-func (a *app) rawMode(ctx context.Context, resize func(context.Context, client.WindowSize) error, tty *os.File) (restore func(), err error) {
-	state, err := term.MakeRaw(int(tty.Fd()))
-	if err != nil {
-		return nil, err
-	}
-	changed := make(chan os.Signal, 1)
-	signal.Notify(changed, syscall.SIGWINCH)
-	ctx, cancel := context.WithCancel(ctx)
-	go func() {
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-changed:
-				_ = resize(ctx, *a.windowSize()) // the next change tries again
-			}
-		}
-	}()
-	return func() {
-		cancel()
-		signal.Stop(changed)
-		_ = term.Restore(int(tty.Fd()), state) // nothing can be done about it
-	}, nil
+// rawMode gives every key to the command and follows the size of the terminal.
+func (a *app) rawMode(ctx context.Context, f *os.File, resize func(context.Context, client.WindowSize) error) (restore func(), err error) {
+	return tty.Raw(ctx, f, a.windowSize, resize)
 }

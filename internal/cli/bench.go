@@ -9,6 +9,8 @@ import (
 
 	"github.com/cubbyhq/cubby/client"
 	"github.com/cubbyhq/cubby/internal/bench"
+	"github.com/cubbyhq/cubby/internal/cli/format"
+	"github.com/cubbyhq/cubby/internal/cli/tty"
 	"github.com/cubbyhq/cubby/internal/config"
 )
 
@@ -52,7 +54,7 @@ up to two and a half.`,
 				remote = a.client()
 			}
 			progress := a.Stderr
-			if _, tty := terminal(a.Stderr); !tty && asJSON {
+			if _, ok := tty.File(a.Stderr); !ok && asJSON {
 				progress = io.Discard
 			}
 			report, err := bench.Run(cmd.Context(), bench.Config{
@@ -63,7 +65,7 @@ up to two and a half.`,
 				return err
 			}
 			if asJSON {
-				return printJSON(a.Stdout, report)
+				return format.JSON(a.Stdout, report)
 			}
 			return report.Markdown(a.Stdout)
 		},

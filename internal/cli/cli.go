@@ -13,13 +13,12 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"sync"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/cubbyhq/cubby/client"
+	"github.com/cubbyhq/cubby/internal/cli/format"
 )
 
 // Env is all that commands see of their surroundings.
@@ -188,19 +187,10 @@ func (a *app) client() *client.Client {
 	return client.New(base, client.WithToken(a.getenv("CUBBY_TOKEN")))
 }
 
+// getenv is a variable of the environment, "" when it is not set.
 func (a *app) getenv(name string) string {
-	for _, kv := range a.Environ {
-		if k, v, ok := strings.Cut(kv, "="); ok && k == name {
-			return v
-		}
-	}
-	return ""
-}
-
-// terminal returns the terminal behind a stream, if there is one.
-func terminal(stream any) (*os.File, bool) {
-	f, ok := stream.(*os.File)
-	return f, ok && term.IsTerminal(int(f.Fd()))
+	v, _ := a.lookupEnv(name)
+	return v
 }
 
 // note prints a line for people beside the output.
@@ -230,7 +220,7 @@ func (a *app) eachID(ids []string, asJSON bool, act func(id string) error) error
 		}
 	}
 	if asJSON {
-		if err := printJSON(a.Stdout, outcomes); err != nil {
+		if err := format.JSON(a.Stdout, outcomes); err != nil {
 			return err
 		}
 	}
@@ -238,4 +228,9 @@ func (a *app) eachID(ids []string, asJSON bool, act func(id string) error) error
 		return failed[0]
 	}
 	return errors.Join(failed...)
+}
+
+// jsonFlag adds --json.
+func jsonFlag(cmd *cobra.Command, to *bool) {
+	cmd.Flags().BoolVar(to, "json", false, "print JSON")
 }

@@ -14,6 +14,10 @@ import (
 	"golang.org/x/term"
 
 	"github.com/cubbyhq/cubby/client"
+	"github.com/cubbyhq/cubby/internal/cli/format"
+	"github.com/cubbyhq/cubby/internal/cli/prompt"
+	"github.com/cubbyhq/cubby/internal/cli/render"
+	"github.com/cubbyhq/cubby/internal/cli/tty"
 )
 
 // codeFlags are the flags of code.
@@ -70,7 +74,7 @@ func (a *app) code(cmd *cobra.Command, args []string, flags *codeFlags) error {
 		}
 	}
 	id := args[0]
-	tty, onTerminal := terminal(a.Stdin)
+	terminal, onTerminal := tty.File(a.Stdin)
 	fromStdin := false
 	switch given := cmd.Flags().Changed("code"); {
 	case given && len(args) == 2:
@@ -87,7 +91,10 @@ func (a *app) code(cmd *cobra.Command, args []string, flags *codeFlags) error {
 		if flags.asJSON {
 			return usageError{cmd, errors.New("a prompt has no JSON: give a file or -c")}
 		}
-		return a.codePrompt(cmd.Context(), id, r, tty, flags.files)
+		return prompt.Run(cmd.Context(), prompt.Options{
+			Client: a.client(), Request: r, Show: a.showing(id, flags.files), TTY: terminal, Stdin: a.Stdin, Stdout: a.Stdout,
+			Getenv: a.getenv, Signals: a.takeSignals,
+		})
 	default:
 		text, err := io.ReadAll(orNothing(a.Stdin))
 		if err != nil {
@@ -132,30 +139,41 @@ func (a *app) runCell(ctx context.Context, id string, r client.CodeRequest, flag
 		if err != nil {
 			return err
 		}
-		if err := printJSON(a.Stdout, e); err != nil {
+		if err := format.JSON(a.Stdout, e); err != nil {
 			return err
 		}
 		return cellExit(e)
 	}
-	show := a.shower(a.Stdout, a.Stderr, id, flags.files)
+	show := render.New(a.showing(id, flags.files))
 	answers := a.answers(ctx, p)
 	for o, err := range p.StreamCode(ctx, 0) {
 		switch {
 		case err != nil:
 			return err
 		case o.Input != nil:
-			show.anew()
+			show.Keep()
 			go answers(*o.Input)
 		case o.Done != nil:
-			show.end(*o.Done)
+			show.End(*o.Done)
 			return cellExit(*o.Done)
 		default:
-			if err := show.output(p.Seq, o); err != nil {
+			if err := show.Output(p.Seq, o); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// showing is how cells of a sandbox are shown on the streams of the command, with
+// files in dir, "" for a new one.
+func (a *app) showing(id, dir string) render.Options {
+	o := render.Options{Out: a.Stdout, ErrOut: a.Stderr, Note: a.note, Box: id, Dir: dir}
+	if _, ok := tty.File(a.Stdout); ok {
+		o.Images, o.Size = render.ProtocolOf(a.getenv), a.windowSize
+	}
+	_, o.Colors = tty.File(a.Stderr)
+	return o
 }
 
 // cellExit is the exit code of a cell, nil for 0.
@@ -199,8 +217,8 @@ func (a *app) answers(ctx context.Context, p *client.Process) func(client.InputR
 }
 
 func (a *app) answer(lines *bufio.Reader, password bool) (string, error) {
-	if tty, ok := terminal(a.Stdin); ok && password {
-		secret, err := term.ReadPassword(int(tty.Fd()))
+	if f, ok := tty.File(a.Stdin); ok && password {
+		secret, err := term.ReadPassword(int(f.Fd()))
 		fmt.Fprintln(a.Stdout)
 		return string(secret), err
 	}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+
+	"github.com/cubbyhq/cubby/internal/cli/format"
 )
 
 func (a *app) createCommand() *cobra.Command {
@@ -28,7 +30,7 @@ func (a *app) createCommand() *cobra.Command {
 				return err
 			}
 			if asJSON {
-				return printJSON(a.Stdout, box)
+				return format.JSON(a.Stdout, box)
 			}
 			fmt.Fprintln(a.Stdout, box.ID)
 			return nil

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cubbyhq/cubby/client"
+	"github.com/cubbyhq/cubby/internal/cli/format"
 )
 
 func (a *app) egressCommand() *cobra.Command {
@@ -34,16 +35,16 @@ seen from the sandbox. What has ended is in the sandbox's events.`,
 				return err
 			}
 			if asJSON {
-				return printJSON(a.Stdout, list)
+				return format.JSON(a.Stdout, list)
 			}
 			now, rows := time.Now(), make([][]string, 0, len(list))
 			for _, c := range list {
 				rows = append(rows, []string{
-					net.JoinHostPort(c.Host, strconv.Itoa(c.Port)), c.Protocol, c.Rule, size(c.BytesSent), size(c.BytesReceived),
-					age(now.Add(-time.Duration(c.AgeMS)*time.Millisecond), now),
+					net.JoinHostPort(c.Host, strconv.Itoa(c.Port)), c.Protocol, c.Rule, format.Size(c.BytesSent), format.Size(c.BytesReceived),
+					format.Age(now.Add(-time.Duration(c.AgeMS)*time.Millisecond), now),
 				})
 			}
-			return table(a.Stdout, []string{"HOST", "PROTOCOL", "RULE", "SENT", "RECEIVED", "OPENED"}, rows)
+			return format.Table(a.Stdout, []string{"HOST", "PROTOCOL", "RULE", "SENT", "RECEIVED", "OPENED"}, rows)
 		},
 	}
 	jsonFlag(cmd, &asJSON)
@@ -69,7 +70,7 @@ code is 0 for what is allowed and 1 for what is denied.`,
 			}
 			switch {
 			case asJSON:
-				err = printJSON(a.Stdout, d)
+				err = format.JSON(a.Stdout, d)
 			case d.Allow:
 				_, err = fmt.Fprintf(a.Stdout, "allowed: %s (rule %s)\n", net.JoinHostPort(d.Host, strconv.Itoa(d.Port)), d.Rule)
 			default:
@@ -114,7 +115,7 @@ What is open goes on, unless --cut ends what the policy does not allow.`,
 				return err
 			}
 			if asJSON {
-				return printJSON(a.Stdout, box)
+				return format.JSON(a.Stdout, box)
 			}
 			_, err = fmt.Fprintln(a.Stdout, box.Network.Mode)
 			return err

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cubbyhq/cubby/client"
+	"github.com/cubbyhq/cubby/internal/cli/format"
 )
 
 func (a *app) eventsCommand() *cobra.Command {
@@ -121,7 +122,7 @@ func eventLine(w io.Writer, e client.Event, command string) error {
 	if e.Actor != "" {
 		by = " by " + e.Actor
 	}
-	_, err := fmt.Fprintln(w, printable(fmt.Sprintf("%d  %s  %-18s %3s %-7s %s%s",
+	_, err := fmt.Fprintln(w, format.Printable(fmt.Sprintf("%d  %s  %-18s %3s %-7s %s%s",
 		e.Cursor, e.Time.Local().Format(time.DateTime), e.Kind, seq, e.Status, text, by)))
 	return err
 }

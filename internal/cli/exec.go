@@ -11,6 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cubbyhq/cubby/client"
+	"github.com/cubbyhq/cubby/internal/cli/format"
+	"github.com/cubbyhq/cubby/internal/cli/tty"
 )
 
 // execFlags are the flags of exec and run that describe a command.
@@ -111,7 +113,7 @@ func (e *execFlags) attachment(a *app, o client.ExecOptions) attachment {
 	if o.Stdin {
 		at.stdin = a.Stdin
 	}
-	if f, ok := terminal(a.Stdin); ok && o.PTY != nil {
+	if f, ok := tty.File(a.Stdin); ok && o.PTY != nil {
 		at.terminal = f
 	}
 	return at
@@ -175,7 +177,7 @@ func (a *app) exec(cmd *cobra.Command, id string, flags *execFlags, argv []strin
 	}
 	if detach {
 		if flags.asJSON {
-			return printJSON(a.Stdout, map[string]any{"id": id, "seq": p.Seq})
+			return format.JSON(a.Stdout, map[string]any{"id": id, "seq": p.Seq})
 		}
 		fmt.Fprintln(a.Stdout, p.Seq)
 		return nil

@@ -7,6 +7,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cubbyhq/cubby/client"
+	"github.com/cubbyhq/cubby/internal/cli/cp"
+	"github.com/cubbyhq/cubby/internal/cli/format"
 )
 
 func (a *app) exportCommand() *cobra.Command {
@@ -40,7 +42,7 @@ while the sandbox is there. Without a path, what is given out is listed.`,
 				if f.Success {
 					good = append(good, f)
 				} else {
-					failed = append(failed, fmt.Errorf("%s: %s", printable(f.Path), printable(f.Error)))
+					failed = append(failed, fmt.Errorf("%s: %s", format.Printable(f.Path), format.Printable(f.Error)))
 				}
 			}
 			if asJSON {
@@ -55,13 +57,13 @@ while the sandbox is there. Without a path, what is given out is listed.`,
 
 func (a *app) printExports(files []client.Exported, asJSON bool) error {
 	if asJSON {
-		return printJSON(a.Stdout, append([]client.Exported{}, files...))
+		return format.JSON(a.Stdout, append([]client.Exported{}, files...))
 	}
 	rows := make([][]string, len(files))
 	for i, f := range files {
-		rows[i] = []string{f.Path, size(f.Size), f.DownloadURL}
+		rows[i] = []string{f.Path, format.Size(f.Size), f.DownloadURL}
 	}
-	return table(a.Stdout, nil, rows)
+	return format.Table(a.Stdout, nil, rows)
 }
 
 func (a *app) importCommand() *cobra.Command {
@@ -82,8 +84,8 @@ place that --to names; one that ends with "/" is a directory to put files in.`,
 			imports := make([]client.Import, len(args)-1)
 			for i, source := range args[1:] {
 				imports[i] = client.Import{Source: source, Destination: to}
-				if from := parsePlace(source); from.box != "" {
-					imports[i] = client.Import{SessionID: from.box, Path: from.path, Destination: to}
+				if from := cp.ParsePlace(source); from.Box != "" {
+					imports[i] = client.Import{SessionID: from.Box, Path: from.Path, Destination: to}
 				}
 			}
 			results, err := a.client().Files(args[0]).Import(cmd.Context(), imports...)
@@ -91,7 +93,7 @@ place that --to names; one that ends with "/" is a directory to put files in.`,
 				return err
 			}
 			if asJSON {
-				if err := printJSON(a.Stdout, results); err != nil {
+				if err := format.JSON(a.Stdout, results); err != nil {
 					return err
 				}
 			}
@@ -99,13 +101,13 @@ place that --to names; one that ends with "/" is a directory to put files in.`,
 			var rows [][]string
 			for _, f := range results {
 				if f.Success {
-					rows = append(rows, []string{f.Destination, size(f.Size)})
+					rows = append(rows, []string{f.Destination, format.Size(f.Size)})
 				} else {
-					failed = append(failed, fmt.Errorf("%s: %s", printable(f.Source), printable(f.Error)))
+					failed = append(failed, fmt.Errorf("%s: %s", format.Printable(f.Source), format.Printable(f.Error)))
 				}
 			}
 			if !asJSON {
-				failed = append(failed, table(a.Stdout, nil, rows))
+				failed = append(failed, format.Table(a.Stdout, nil, rows))
 			}
 			return errors.Join(failed...)
 		},

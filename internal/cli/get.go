@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cubbyhq/cubby/client"
+	"github.com/cubbyhq/cubby/internal/cli/format"
 )
 
 func (a *app) getCommand() *cobra.Command {
@@ -25,7 +26,7 @@ func (a *app) getCommand() *cobra.Command {
 				return err
 			}
 			if asJSON {
-				return printJSON(a.Stdout, box)
+				return format.JSON(a.Stdout, box)
 			}
 			if err := a.printBox(box); err != nil {
 				return err
@@ -97,13 +98,13 @@ func (a *app) printBox(b client.Sandbox) error {
 	row("isolation", b.Isolation)
 	row("user", b.User)
 	row("limits", fmt.Sprintf("%s memory, %s CPUs, %d processes, %s disk",
-		size(b.Limits.MemoryBytes), strconv.FormatFloat(b.Limits.CPUs, 'g', -1, 64), b.Limits.PIDs, size(b.Limits.DiskBytes)))
+		format.Size(b.Limits.MemoryBytes), strconv.FormatFloat(b.Limits.CPUs, 'g', -1, 64), b.Limits.PIDs, format.Size(b.Limits.DiskBytes)))
 	row("network", network)
 	row("ports", strings.Trim(fmt.Sprint(b.Ports), "[]"))
 	row("labels", labelText(b.Labels))
 	row("metadata", labelText(b.Metadata))
-	row("exec timeout", seconds(b.ExecTimeoutSeconds))
-	row("when idle", fmt.Sprintf("%s after %s", b.IdlePolicy, seconds(b.IdleTimeoutSeconds)))
+	row("exec timeout", format.Seconds(b.ExecTimeoutSeconds))
+	row("when idle", fmt.Sprintf("%s after %s", b.IdlePolicy, format.Seconds(b.IdleTimeoutSeconds)))
 	if b.IdleAt != nil {
 		row("idle at", b.IdleAt.Local().Format(time.DateTime))
 	}
@@ -115,9 +116,9 @@ func (a *app) printBox(b client.Sandbox) error {
 	}
 	row("tenant", b.TenantID)
 	row("thread", b.Thread)
-	row("created", fmt.Sprintf("%s (%s)", b.CreatedAt.Local().Format(time.DateTime), age(b.CreatedAt, now)))
-	row("last active", age(b.LastActiveAt, now))
-	return table(a.Stdout, nil, rows)
+	row("created", fmt.Sprintf("%s (%s)", b.CreatedAt.Local().Format(time.DateTime), format.Age(b.CreatedAt, now)))
+	row("last active", format.Age(b.LastActiveAt, now))
+	return format.Table(a.Stdout, nil, rows)
 }
 
 func (a *app) printExecs(execs []client.Exec) error {
@@ -125,7 +126,7 @@ func (a *app) printExecs(execs []client.Exec) error {
 	for i, e := range execs {
 		rows[i] = []string{strconv.FormatInt(e.Seq, 10), exitText(e), duration(e), cmdText(e)}
 	}
-	return table(a.Stdout, []string{"SEQ", "EXIT", "TIME", "COMMAND"}, rows)
+	return format.Table(a.Stdout, []string{"SEQ", "EXIT", "TIME", "COMMAND"}, rows)
 }
 
 func exitText(e client.Exec) string {

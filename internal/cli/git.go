@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cubbyhq/cubby/client"
+	"github.com/cubbyhq/cubby/internal/cli/format"
 )
 
 // gitFlags are what operations on a repository share.
@@ -51,7 +52,7 @@ func (a *app) gitCommandOf(use, short string, args cobra.PositionalArgs, remote 
 			}
 			result, err := run(cmd, f, login, args)
 			if err == nil && f.asJSON {
-				err = printJSON(a.Stdout, result)
+				err = format.JSON(a.Stdout, result)
 			}
 			return err
 		},
@@ -90,9 +91,9 @@ func (f gitFlags) login(in io.Reader) (client.GitLogin, error) {
 }
 
 // say prints a line for people.
-func (a *app) say(f gitFlags, format string, args ...any) {
+func (a *app) say(f gitFlags, text string, args ...any) {
 	if !f.asJSON {
-		fmt.Fprintln(a.Stdout, printable(fmt.Sprintf(format, args...)))
+		fmt.Fprintln(a.Stdout, format.Printable(fmt.Sprintf(text, args...)))
 	}
 }
 

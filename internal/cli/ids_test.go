@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cubbyhq/cubby/internal/cli/doctor"
 	"github.com/cubbyhq/cubby/internal/daemon/daemontest"
 )
 
@@ -180,14 +181,14 @@ func TestImagesOfTheDaemon(t *testing.T) {
 // named, which may be on another machine.
 func TestDoctorAsksTheDaemon(t *testing.T) {
 	d := daemontest.Start(t, daemontest.Options{})
-	examine := func(url string, args ...string) map[string]check {
+	examine := func(url string, args ...string) map[string]doctor.Check {
 		t.Helper()
 		res := cubbyEnv(t, []string{"CUBBY_URL=" + url, "CUBBY_DATA_DIR=" + t.TempDir()}, nil, nil, append([]string{"doctor", "--no-boot", "--json"}, args...)...)
-		var checks []check
+		var checks []doctor.Check
 		if err := json.Unmarshal([]byte(res.stdout), &checks); err != nil {
 			t.Fatalf("%v: %+v", err, res)
 		}
-		byName := map[string]check{}
+		byName := map[string]doctor.Check{}
 		for _, c := range checks {
 			if c.Group == "Images and daemon" {
 				byName[c.Name] = c
@@ -196,36 +197,21 @@ func TestDoctorAsksTheDaemon(t *testing.T) {
 		return byName
 	}
 	there := examine(d.URL)
-	if c := there["images"]; c.Verdict != good || c.Detail != "base at "+d.URL {
+	if c := there["images"]; c.Verdict != doctor.Good || c.Detail != "base at "+d.URL {
 		t.Errorf("images: %+v", c)
 	}
-	if c := there["daemon"]; c.Verdict != good || c.Detail != "ready at "+d.URL {
+	if c := there["daemon"]; c.Verdict != doctor.Good || c.Detail != "ready at "+d.URL {
 		t.Errorf("daemon: %+v", c)
 	}
-	if c := examine(d.URL, "--image-dir", t.TempDir())["images"]; c.Verdict != warned || strings.Contains(c.Detail, d.URL) {
+	if c := examine(d.URL, "--image-dir", t.TempDir())["images"]; c.Verdict != doctor.Warned || strings.Contains(c.Detail, d.URL) {
 		t.Errorf("images of a directory that was named: %+v", c)
 	}
 	gone := examine("http://127.0.0.1:9")
-	if c := gone["daemon"]; c.Verdict != warned || !strings.Contains(c.Detail, "no daemon answers at http://127.0.0.1:9") {
+	if c := gone["daemon"]; c.Verdict != doctor.Warned || !strings.Contains(c.Detail, "no daemon answers at http://127.0.0.1:9") {
 		t.Errorf("a daemon that is not there: %+v", c)
 	}
-	if c := gone["images"]; c.Verdict == good {
+	if c := gone["images"]; c.Verdict == doctor.Good {
 		t.Errorf("images of a daemon that is not there: %+v", c)
-	}
-}
-
-func TestLeavingThePrompt(t *testing.T) {
-	for _, tt := range []struct {
-		language, code string
-		want           bool
-	}{
-		{"python", "exit", true}, {"python", " exit() ", true}, {"python", "quit()", true}, {"python", "exit = 1", false},
-		{"python", "print(exit)", false}, {"node", ".exit", true}, {"node", "process.exit();", true}, {"r", "q()", true}, {"r", "q", true},
-		{"bash", "exit", true}, {"julia", "exit", true}, {"julia", "x", false},
-	} {
-		if got := leaves(tt.language, tt.code); got != tt.want {
-			t.Errorf("leaves(%s, %q) = %v, want %v", tt.language, tt.code, got, tt.want)
-		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cubbyhq/cubby/internal/cli/format"
 	"github.com/cubbyhq/cubby/internal/config"
 	"github.com/cubbyhq/cubby/internal/image"
 )
@@ -40,15 +41,8 @@ func (a *app) images(cmd *cobra.Command) (*image.Store, error) {
 // printMade tells what an image command made.
 func (a *app) printMade(img image.Image, asJSON bool, began time.Time) error {
 	if asJSON {
-		return printJSON(a.Stdout, img)
+		return format.JSON(a.Stdout, img)
 	}
-	fmt.Fprintf(a.Stdout, "%s  %s  %s  in %s\n", img.Name, shortDigest(img.Digest), size(img.Size), time.Since(began).Round(100*time.Millisecond))
+	fmt.Fprintf(a.Stdout, "%s  %s  %s  in %s\n", img.Name, format.Digest(img.Digest), format.Size(img.Size), time.Since(began).Round(100*time.Millisecond))
 	return nil
-}
-
-func shortDigest(d string) string {
-	if len(d) > 12 {
-		return d[:12]
-	}
-	return d
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cubbyhq/cubby/client"
+	"github.com/cubbyhq/cubby/internal/cli/format"
 	"github.com/cubbyhq/cubby/internal/image"
 )
 
@@ -33,7 +35,7 @@ answers at the default address.`,
 				return err
 			}
 			if asJSON {
-				return printJSON(a.Stdout, append([]image.Image{}, list...))
+				return format.JSON(a.Stdout, append([]image.Image{}, list...))
 			}
 			if len(list) == 0 {
 				a.note("no images; `cubby image build base` makes the default one")
@@ -42,16 +44,16 @@ answers at the default address.`,
 			now := time.Now()
 			rows := make([][]string, len(list))
 			for i, img := range list {
-				name := orElse(img.Name, "-")
+				name := cmp.Or(img.Name, "-")
 				switch {
 				case img.Damaged:
 					name += " (damaged)"
 				case img.Outdated:
 					name += " (outdated)"
 				}
-				rows[i] = []string{name, shortDigest(img.Digest), size(img.Size), age(img.CreatedAt, now), img.Source}
+				rows[i] = []string{name, format.Digest(img.Digest), format.Size(img.Size), format.Age(img.CreatedAt, now), img.Source}
 			}
-			if err := table(a.Stdout, []string{"NAME", "DIGEST", "SIZE", "CREATED", "SOURCE"}, rows); err != nil {
+			if err := format.Table(a.Stdout, []string{"NAME", "DIGEST", "SIZE", "CREATED", "SOURCE"}, rows); err != nil {
 				return err
 			}
 			for _, img := range list {
@@ -94,7 +96,7 @@ func (a *app) printImages(list []client.Image, asJSON bool, err error) error {
 	case err != nil:
 		return err
 	case asJSON:
-		return printJSON(a.Stdout, list)
+		return format.JSON(a.Stdout, list)
 	case len(list) == 0:
 		a.note("the daemon has no images; `cubby image build base` on its machine makes the default one")
 		return nil
@@ -102,11 +104,11 @@ func (a *app) printImages(list []client.Image, asJSON bool, err error) error {
 	now := time.Now()
 	rows := make([][]string, len(list))
 	for i, img := range list {
-		name := orElse(img.Name, "-")
+		name := cmp.Or(img.Name, "-")
 		if img.Damaged {
 			name += " (damaged)"
 		}
-		rows[i] = []string{name, shortDigest(img.Digest), size(img.Size), age(img.CreatedAt, now), img.Source}
+		rows[i] = []string{name, format.Digest(img.Digest), format.Size(img.Size), format.Age(img.CreatedAt, now), img.Source}
 	}
-	return table(a.Stdout, []string{"NAME", "DIGEST", "SIZE", "CREATED", "SOURCE"}, rows)
+	return format.Table(a.Stdout, []string{"NAME", "DIGEST", "SIZE", "CREATED", "SOURCE"}, rows)
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+
+	"github.com/cubbyhq/cubby/internal/cli/format"
 )
 
 func (a *app) imagePruneCommand() *cobra.Command {
@@ -24,9 +26,9 @@ sandbox, running or stopped, was made from. A daemon does the same by itself, ev
 				return err
 			}
 			if asJSON {
-				return printJSON(a.Stdout, map[string]int64{"freed_bytes": freed})
+				return format.JSON(a.Stdout, map[string]int64{"freed_bytes": freed})
 			}
-			fmt.Fprintf(a.Stdout, "freed %s\n", size(freed))
+			fmt.Fprintf(a.Stdout, "freed %s\n", format.Size(freed))
 			return nil
 		},
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cubbyhq/cubby/client"
+	"github.com/cubbyhq/cubby/internal/cli/format"
 )
 
 func (a *app) installCommand() *cobra.Command {
@@ -33,10 +34,10 @@ that are there then. What the installer says goes to the standard error.`,
 				return err
 			}
 			if asJSON {
-				return printJSON(a.Stdout, installed)
+				return format.JSON(a.Stdout, installed)
 			}
 			for _, p := range installed {
-				fmt.Fprintln(a.Stdout, printable(p.Name+" "+p.Version))
+				fmt.Fprintln(a.Stdout, format.Printable(p.Name+" "+p.Version))
 			}
 			return nil
 		},

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cubbyhq/cubby/client"
+	"github.com/cubbyhq/cubby/internal/cli/format"
 )
 
 func (a *app) keepaliveCommand() *cobra.Command {
@@ -49,7 +50,7 @@ it is. A lease is not shortened by another one; --for 0s gives it up.`,
 				return err
 			}
 			if asJSON {
-				return printJSON(a.Stdout, box)
+				return format.JSON(a.Stdout, box)
 			}
 			return a.printKept(box)
 		},

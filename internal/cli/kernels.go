@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cubbyhq/cubby/client"
+	"github.com/cubbyhq/cubby/internal/cli/format"
 )
 
 func (a *app) kernelsCommand() *cobra.Command {
@@ -41,7 +42,7 @@ func (a *app) kernelsLsCommand() *cobra.Command {
 			case err != nil:
 				return err
 			case asJSON:
-				return printJSON(a.Stdout, map[string]any{"kernels": kernels, "available": kinds})
+				return format.JSON(a.Stdout, map[string]any{"kernels": kernels, "available": kinds})
 			case available:
 				return a.printKinds(kinds)
 			}
@@ -63,14 +64,14 @@ func (a *app) printKernels(kernels []client.Kernel) error {
 		}
 		started := ""
 		if k.StartedAt != nil {
-			started = age(*k.StartedAt, now)
+			started = format.Age(*k.StartedAt, now)
 		}
 		rows[i] = []string{
 			k.Name, k.Language, strconv.FormatInt(k.ExecutionCount, 10), strconv.FormatInt(k.Waiting, 10),
 			strconv.FormatInt(k.Restarts, 10), started, status,
 		}
 	}
-	return table(a.Stdout, []string{"NAME", "LANGUAGE", "CELLS", "WAITING", "RESTARTS", "STARTED", "STATUS"}, rows)
+	return format.Table(a.Stdout, []string{"NAME", "LANGUAGE", "CELLS", "WAITING", "RESTARTS", "STARTED", "STATUS"}, rows)
 }
 
 func (a *app) printKinds(kinds []client.KernelKind) error {
@@ -78,7 +79,7 @@ func (a *app) printKinds(kinds []client.KernelKind) error {
 	for i, k := range kinds {
 		rows[i] = []string{k.Spec, k.Language, k.DisplayName}
 	}
-	return table(a.Stdout, []string{"KERNEL", "LANGUAGE", "NAME"}, rows)
+	return format.Table(a.Stdout, []string{"KERNEL", "LANGUAGE", "NAME"}, rows)
 }
 
 func (a *app) kernelsCreateCommand() *cobra.Command {
@@ -98,7 +99,7 @@ func (a *app) kernelsCreateCommand() *cobra.Command {
 				return err
 			}
 			if asJSON {
-				return printJSON(a.Stdout, k)
+				return format.JSON(a.Stdout, k)
 			}
 			fmt.Fprintln(a.Stdout, k.Name)
 			return nil
@@ -125,7 +126,7 @@ func (a *app) kernelsActCommand(name, short string, act kernelAct) *cobra.Comman
 		RunE: func(cmd *cobra.Command, args []string) error {
 			k, err := act(a.client(), cmd.Context(), args[0], args[1])
 			if err == nil && asJSON {
-				err = printJSON(a.Stdout, k)
+				err = format.JSON(a.Stdout, k)
 			}
 			return err
 		},

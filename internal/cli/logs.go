@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cubbyhq/cubby/client"
+	"github.com/cubbyhq/cubby/internal/cli/format"
 )
 
 func (a *app) logsCommand() *cobra.Command {
@@ -38,7 +39,7 @@ daemon.`,
 				if err != nil {
 					return err
 				}
-				return printJSON(a.Stdout, e)
+				return format.JSON(a.Stdout, e)
 			}
 			r, err := p.Output(cmd.Context(), after)
 			if err != nil {

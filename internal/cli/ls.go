@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cubbyhq/cubby/client"
+	"github.com/cubbyhq/cubby/internal/cli/format"
 )
 
 func (a *app) lsCommand() *cobra.Command {
@@ -41,7 +42,7 @@ func (a *app) lsCommand() *cobra.Command {
 			case quiet:
 				return nil
 			case asJSON:
-				return printJSON(a.Stdout, boxes)
+				return format.JSON(a.Stdout, boxes)
 			}
 			return a.printBoxes(boxes)
 		},
@@ -65,9 +66,9 @@ func (a *app) printBoxes(boxes []client.Sandbox) error {
 	now := time.Now()
 	rows := make([][]string, len(boxes))
 	for i, b := range boxes {
-		rows[i] = []string{b.ID, string(b.Status), b.Isolation, b.Image, age(b.CreatedAt, now), age(b.LastActiveAt, now), labelText(b.Labels)}
+		rows[i] = []string{b.ID, string(b.Status), b.Isolation, b.Image, format.Age(b.CreatedAt, now), format.Age(b.LastActiveAt, now), labelText(b.Labels)}
 	}
-	return table(a.Stdout, []string{"ID", "STATUS", "ISOLATION", "IMAGE", "CREATED", "LAST ACTIVE", "LABELS"}, rows)
+	return format.Table(a.Stdout, []string{"ID", "STATUS", "ISOLATION", "IMAGE", "CREATED", "LAST ACTIVE", "LABELS"}, rows)
 }
 
 func labelText(labels map[string]string) string {

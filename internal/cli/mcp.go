@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cubbyhq/cubby/internal/bridge"
+	"github.com/cubbyhq/cubby/internal/cli/localdaemon"
 	"github.com/cubbyhq/cubby/internal/config"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/telemetry"
@@ -27,6 +28,15 @@ func (a *app) dataDirs() []string {
 		}
 	}
 	return dirs
+}
+
+// daemonURL is where the daemon is looked for: where the user says, or where one
+// with the user's settings would listen.
+func (a *app) daemonURL() string {
+	if listen := a.getenv("CUBBY_LISTEN"); listen != "" && a.url == "" && a.getenv("CUBBY_URL") == "" {
+		return "http://" + listen
+	}
+	return a.client().URL()
 }
 
 func (a *app) mcpCommand() *cobra.Command {
@@ -56,13 +66,16 @@ its sandboxes with it unless CUBBY_ON_SHUTDOWN is keep.`,
 			if tools != allTools && tools != sixTools {
 				return errs.E(errs.Invalid, "--tools is %s or %s, not %q", allTools, sixTools, tools)
 			}
-			d := &ownDaemon{app: a}
+			d := &localdaemon.Daemon{URL: a.daemonURL(), Environ: a.Environ, Log: a.Stderr}
+			if a.getenv("CUBBY_ON_SHUTDOWN") == "" {
+				d.Flags = []string{"--on-shutdown=" + string(config.Destroy)} // nobody would look after the sandboxes
+			}
 			err := bridge.Run(cmd.Context(), bridge.Config{
-				Daemon: d.find, Token: a.getenv("CUBBY_TOKEN"), Thread: thread, SixTools: tools == sixTools, Stdin: a.Stdin, Stdout: a.Stdout,
+				Daemon: d.Find, Token: a.getenv("CUBBY_TOKEN"), Thread: thread, SixTools: tools == sixTools, Stdin: a.Stdin, Stdout: a.Stdout,
 				ImportDirs: dirs, NeverImport: a.dataDirs(),
 				Log: telemetry.NewLogger(a.Stderr, slog.LevelWarn, "text"),
 			})
-			return errors.Join(err, d.close())
+			return errors.Join(err, d.Close())
 		},
 	}
 	cmd.Flags().StringArrayVar(&dirs, "import-dir", nil, "a directory whose files the agent may import; may be repeated")

@@ -7,6 +7,7 @@ import (
 
 	"github.com/schollz/progressbar/v3"
 
+	"github.com/cubbyhq/cubby/internal/cli/tty"
 	"github.com/cubbyhq/cubby/internal/image"
 )
 
@@ -20,8 +21,8 @@ type progress struct {
 }
 
 func (a *app) progress() *progress {
-	_, tty := terminal(a.Stderr)
-	return &progress{w: a.Stderr, tty: tty}
+	_, isTTY := tty.File(a.Stderr)
+	return &progress{w: a.Stderr, tty: isTTY}
 }
 
 func (p *progress) step(s image.Step) {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/spf13/cobra"
@@ -45,7 +46,7 @@ func (a *app) shell(ctx context.Context, cmd *cobra.Command, flags *execFlags, i
 		o.Env = map[string]string{}
 	}
 	if _, ok := o.Env["TERM"]; !ok {
-		o.Env["TERM"] = orElse(a.getenv("TERM"), "xterm-256color")
+		o.Env["TERM"] = cmp.Or(a.getenv("TERM"), "xterm-256color")
 	}
 	o.Timeout, o.Stdin = client.NoTimeout, true
 	p, err := a.client().StartExec(ctx, id, o)

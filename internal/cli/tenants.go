@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cubbyhq/cubby/client"
+	"github.com/cubbyhq/cubby/internal/cli/format"
 )
 
 func (a *app) tenantsCommand() *cobra.Command {
@@ -45,7 +46,7 @@ func (a *app) tenantsLsCommand() *cobra.Command {
 				list = append(list, t)
 			}
 			if asJSON {
-				return printJSON(a.Stdout, list)
+				return format.JSON(a.Stdout, list)
 			}
 			return a.printTenants(list)
 		},
@@ -66,7 +67,7 @@ func (a *app) tenantsGetCommand() *cobra.Command {
 				return err
 			}
 			if asJSON {
-				return printJSON(a.Stdout, t)
+				return format.JSON(a.Stdout, t)
 			}
 			return a.printTenants([]client.Tenant{t})
 		},
@@ -80,10 +81,10 @@ func (a *app) printTenants(list []client.Tenant) error {
 	rows := make([][]string, len(list))
 	for i, t := range list {
 		rows[i] = []string{
-			t.ID, strconv.Itoa(t.Running), strconv.Itoa(t.Sandboxes), size(t.Disk.Bytes), size(t.Disk.Allocated), age(t.CreatedAt, now),
+			t.ID, strconv.Itoa(t.Running), strconv.Itoa(t.Sandboxes), format.Size(t.Disk.Bytes), format.Size(t.Disk.Allocated), format.Age(t.CreatedAt, now),
 		}
 	}
-	return table(a.Stdout, []string{"TENANT", "RUNNING", "SANDBOXES", "DISK", "ON HOST", "CREATED"}, rows)
+	return format.Table(a.Stdout, []string{"TENANT", "RUNNING", "SANDBOXES", "DISK", "ON HOST", "CREATED"}, rows)
 }
 
 func (a *app) tenantsRmCommand() *cobra.Command {
@@ -150,13 +151,13 @@ func (a *app) tenantsUploadsCommand() *cobra.Command {
 				return err
 			}
 			if asJSON {
-				return printJSON(a.Stdout, files)
+				return format.JSON(a.Stdout, files)
 			}
 			rows := make([][]string, len(files))
 			for i, f := range files {
-				rows[i] = []string{f.Path, string(f.Type), size(f.Size)}
+				rows[i] = []string{f.Path, string(f.Type), format.Size(f.Size)}
 			}
-			return table(a.Stdout, nil, rows)
+			return format.Table(a.Stdout, nil, rows)
 		},
 	}
 	cmd.Flags().StringArrayVar(&remove, "rm", nil, "remove the upload `PATH` instead; repeatable")

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cubbyhq/cubby/client"
+	"github.com/cubbyhq/cubby/internal/cli/format"
+	"github.com/cubbyhq/cubby/internal/cli/tty"
 )
 
 // terminalFlags are those of terminal.
@@ -73,7 +76,7 @@ func (a *app) terminal(cmd *cobra.Command, id string, flags *terminalFlags) erro
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	if _, ok := terminal(a.Stdin); ok {
+	if _, ok := tty.File(a.Stdin); ok {
 		flags.options.Size = a.windowSize()
 	}
 	t, err := a.client().OpenTerminal(ctx, id, flags.options)
@@ -88,9 +91,9 @@ func (a *app) terminal(cmd *cobra.Command, id string, flags *terminalFlags) erro
 // leaves.
 func (a *app) look(ctx context.Context, t *client.Terminal, detach []byte) error {
 	restore := func() {}
-	if tty, ok := terminal(a.Stdin); ok {
+	if f, ok := tty.File(a.Stdin); ok {
 		var err error
-		if restore, err = a.rawMode(ctx, t.Resize, tty); err != nil {
+		if restore, err = a.rawMode(ctx, f, t.Resize); err != nil {
 			return err
 		}
 	}
@@ -202,14 +205,14 @@ func (a *app) listTerminals(ctx context.Context, id string, asJSON bool) error {
 		return err
 	}
 	if asJSON {
-		return printJSON(a.Stdout, all)
+		return format.JSON(a.Stdout, all)
 	}
 	now := time.Now()
 	rows := make([][]string, len(all))
 	for i, t := range all {
 		rows[i] = []string{
-			t.Name, orElse(t.Cmd, "(shell)"), t.User, fmt.Sprintf("%d×%d", t.Cols, t.Rows), strconv.Itoa(t.Viewers), age(t.CreatedAt, now),
+			t.Name, cmp.Or(t.Cmd, "(shell)"), t.User, fmt.Sprintf("%d×%d", t.Cols, t.Rows), strconv.Itoa(t.Viewers), format.Age(t.CreatedAt, now),
 		}
 	}
-	return table(a.Stdout, []string{"NAME", "COMMAND", "USER", "SIZE", "VIEWERS", "OPENED"}, rows)
+	return format.Table(a.Stdout, []string{"NAME", "COMMAND", "USER", "SIZE", "VIEWERS", "OPENED"}, rows)
 }

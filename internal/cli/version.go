@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cubbyhq/cubby/internal/cli/format"
 	"github.com/cubbyhq/cubby/internal/telemetry"
 )
 
@@ -17,7 +18,7 @@ func (a *app) versionCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			if asJSON {
-				return printJSON(a.Stdout, map[string]string{
+				return format.JSON(a.Stdout, map[string]string{
 					"version": telemetry.Version, "go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH,
 				})
 			}

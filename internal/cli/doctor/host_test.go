@@ -1,4 +1,4 @@
-package cli
+package doctor
 
 import (
 	"io"
@@ -22,14 +22,14 @@ func TestFileSystems(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name, modules string
-		want          verdict
+		want          Verdict
 	}{
-		{"ext4", modules, good},
-		{"overlay", modules, good},
-		{"xfs", modules, broken},
-		{"overlay", filepath.Join(dir, "none"), broken},
+		{"ext4", modules, Good},
+		{"overlay", modules, Good},
+		{"xfs", modules, Broken},
+		{"overlay", filepath.Join(dir, "none"), Broken},
 	} {
-		d := &doctor{out: io.Discard}
+		d := &doctor{Options: Options{Out: io.Discard}}
 		d.fileSystem(c.name, "a test wants it", filesystems, c.modules)
 		if len(d.checks) != 1 || d.checks[0].Verdict != c.want {
 			t.Errorf("%s with %s: %+v, want %s", c.name, filepath.Base(c.modules), d.checks, c.want)
@@ -42,10 +42,10 @@ func TestFileSystems(t *testing.T) {
 func TestSharesOfTheMachine(t *testing.T) {
 	for _, c := range []struct {
 		pids, files string
-		want        verdict
+		want        Verdict
 	}{
-		{"32768\n", "2466174\n", warned},
-		{"4194304\n", "9223372036854775807\n", good},
+		{"32768\n", "2466174\n", Warned},
+		{"4194304\n", "9223372036854775807\n", Good},
 	} {
 		dir := t.TempDir()
 		for name, text := range map[string]string{"kernel/pid_max": c.pids, "fs/file-max": c.files} {
@@ -57,7 +57,7 @@ func TestSharesOfTheMachine(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		d := &doctor{out: io.Discard}
+		d := &doctor{Options: Options{Out: io.Discard}}
 		d.shares(dir)
 		if len(d.checks) != 2 || d.checks[0].Verdict != c.want || d.checks[1].Verdict != c.want {
 			t.Errorf("with %q and %q: %+v, want %s", c.pids, c.files, d.checks, c.want)

@@ -1,4 +1,4 @@
-package cli
+package render
 
 import (
 	"fmt"
@@ -33,7 +33,7 @@ func (e *extent) add(text string, cols int) {
 		case '\t':
 			e.col = min(e.col/8*8+8, cols-1)
 		default:
-			n := columns(r)
+			n := Width(r)
 			if e.col+n > cols {
 				e.rows, e.col = e.rows+1, 0
 			}
@@ -65,8 +65,8 @@ func (e *extent) move(sequence string) {
 	}
 }
 
-// columns is how wide a character is on a terminal.
-func columns(r rune) int {
+// Width is how many columns a character takes on a terminal.
+func Width(r rune) int {
 	switch {
 	case r < ' ', unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf):
 		return 0

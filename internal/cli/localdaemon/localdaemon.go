@@ -1,8 +1,12 @@
-package cli
+// Package localdaemon finds the daemon of this machine for a command that needs one,
+// and runs one in the command's own process where none answers and the user is root.
+// A daemon of another machine is taken as it is named.
+package localdaemon
 
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/url"
 	"os"
@@ -23,28 +27,32 @@ const (
 	rivalTimeout = 20 * time.Second
 )
 
-// ownDaemon finds the daemon for a command, and starts one in this process
-// where none answers and this user may.
-type ownDaemon struct {
-	app *app
+// Daemon finds the daemon for a command, and starts one in this process where
+// none answers and this user may.
+type Daemon struct {
+	// URL is where one is looked for.
+	URL string
+	// Flags and Environ are the settings of one that is started.
+	Flags, Environ []string
+	Log            io.Writer // of one that is started
 
 	mu    sync.Mutex
-	url   string // of the one in this process; guarded by mu
+	own   string // URL of the one in this process; guarded by mu
 	stop  context.CancelFunc
 	ended chan error // gives one value
 }
 
-// find returns where a daemon answers. An address of another machine is
+// Find returns where a daemon answers. An address of another machine is
 // returned as it is.
-func (o *ownDaemon) find(ctx context.Context) (string, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.url != "" {
-		return o.url, nil
+func (d *Daemon) Find(ctx context.Context) (string, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.own != "" {
+		return d.own, nil
 	}
-	base, err := url.Parse(o.base())
+	base, err := url.Parse(d.URL)
 	if err != nil || base.Host == "" {
-		return "", errs.E(errs.Invalid, "%q is not the URL of a daemon", o.base()).Hint("write it as http://host:port")
+		return "", errs.E(errs.Invalid, "%q is not the URL of a daemon", d.URL).Hint("write it as http://host:port")
 	}
 	if !thisMachine(base.Hostname()) || answers(ctx, base) {
 		return base.String(), nil
@@ -53,28 +61,15 @@ func (o *ownDaemon) find(ctx context.Context) (string, error) {
 		return "", errs.E(errs.Unavailable, "no daemon answers at %s", base).
 			Hint("start one with `sudo cubby serve`, or set CUBBY_URL and CUBBY_TOKEN to one that runs; as root this command starts one of its own")
 	}
-	return o.start(ctx, base)
+	return d.start(ctx, base)
 }
 
-// base is where the daemon is looked for: where the user says, or where one
-// with the user's settings would listen.
-func (o *ownDaemon) base() string {
-	if listen := o.app.getenv("CUBBY_LISTEN"); listen != "" && o.app.url == "" && o.app.getenv("CUBBY_URL") == "" {
-		return "http://" + listen
-	}
-	return o.app.client().URL()
-}
-
-func (o *ownDaemon) start(ctx context.Context, base *url.URL) (string, error) {
-	var args []string
-	if o.app.getenv("CUBBY_ON_SHUTDOWN") == "" {
-		args = append(args, "--on-shutdown="+string(config.Destroy)) // nobody would look after them
-	}
-	cfg, err := config.Load(args, o.app.Environ)
+func (d *Daemon) start(ctx context.Context, base *url.URL) (string, error) {
+	cfg, err := config.Load(d.Flags, d.Environ)
 	if err != nil {
 		return "", err
 	}
-	d, err := daemon.New(ctx, cfg, daemon.WithLog(telemetry.NewLogger(o.app.Stderr, cfg.LogLevel, cfg.LogFormat)))
+	own, err := daemon.New(ctx, cfg, daemon.WithLog(telemetry.NewLogger(d.Log, cfg.LogLevel, cfg.LogFormat)))
 	if errors.Is(err, errs.Conflict) || errors.Is(err, errs.Unavailable) {
 		// Another command may be doing the same.
 		waiting, cancel := context.WithTimeout(ctx, rivalTimeout)
@@ -93,24 +88,24 @@ func (o *ownDaemon) start(ctx context.Context, base *url.URL) (string, error) {
 		return "", err
 	}
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
-	o.stop, o.ended = stop, make(chan error, 1)
-	go func() { o.ended <- d.Run(running) }()
-	o.url = "http://" + local(d.Addr())
+	d.stop, d.ended = stop, make(chan error, 1)
+	go func() { d.ended <- own.Run(running) }()
+	d.own = "http://" + local(own.Addr())
 	if cfg.TLS() {
-		o.url = "https://" + local(d.Addr())
+		d.own = "https://" + local(own.Addr())
 	}
-	return o.url, nil
+	return d.own, nil
 }
 
-// close ends the daemon of this process, if there is one.
-func (o *ownDaemon) close() error {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.stop == nil {
+// Close ends the daemon of this process, if there is one.
+func (d *Daemon) Close() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.stop == nil {
 		return nil
 	}
-	o.stop()
-	if err := <-o.ended; !errors.Is(err, context.Canceled) {
+	d.stop()
+	if err := <-d.ended; !errors.Is(err, context.Canceled) {
 		return err
 	}
 	return nil

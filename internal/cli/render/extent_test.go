@@ -1,4 +1,4 @@
-package cli
+package render
 
 import (
 	"encoding/json"
@@ -28,10 +28,9 @@ func TestClearOutput(t *testing.T) {
 	}
 	for _, tt := range tests {
 		var out strings.Builder
-		s := (&app{}).shower(&out, &out, "box", "")
-		s.size = func() *client.WindowSize { return &client.WindowSize{Cols: 10, Rows: 5} }
+		s := New(Options{Out: &out, ErrOut: &out, Box: "box", Size: func() *client.WindowSize { return &client.WindowSize{Cols: 10, Rows: 5} }})
 		for _, o := range tt.shown {
-			if err := s.output(1, o); err != nil {
+			if err := s.Output(1, o); err != nil {
 				t.Fatal(err)
 			}
 		}

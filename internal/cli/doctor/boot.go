@@ -1,4 +1,4 @@
-package cli
+package doctor
 
 import (
 	"archive/tar"
@@ -20,7 +20,7 @@ import (
 )
 
 func (d *doctor) openImages() (*image.Store, error) {
-	return image.Open(d.cfg.Images(), slog.New(slog.DiscardHandler))
+	return image.Open(d.Config.Images(), slog.New(slog.DiscardHandler))
 }
 
 // boot starts a whole daemon on a scratch directory and lets it run a command
@@ -136,10 +136,10 @@ func hostIDs(uidMap string) bool {
 // that holds nothing but this program.
 func (d *doctor) bootImage(ctx context.Context, scratch string) (dir, name string, argv []string, err error) {
 	uname := []string{"uname", "-sr"}
-	if _, err := os.Stat(d.cfg.Images()); err == nil {
+	if _, err := os.Stat(d.Config.Images()); err == nil {
 		if store, err := d.openImages(); err == nil {
 			if _, err := store.Resolve(ctx, "base"); err == nil {
-				return d.cfg.Images(), "base", uname, nil
+				return d.Config.Images(), "base", uname, nil
 			}
 		}
 	}

@@ -1,6 +1,7 @@
-package cli
+package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cubbyhq/cubby/client"
+	"github.com/cubbyhq/cubby/internal/cli/format"
 	"github.com/cubbyhq/cubby/internal/driver/oci"
 	"github.com/cubbyhq/cubby/internal/embedded"
 	"github.com/cubbyhq/cubby/internal/errs"
@@ -174,7 +176,7 @@ func (d *doctor) programs(ctx context.Context) {
 		if p, err := embedded.Open(name); err != nil {
 			d.fail(name, "this cubby was built without it", "make build")
 		} else {
-			d.good(name, "carried, %s", shortDigest(p.Digest))
+			d.good(name, "carried, %s", format.Digest(p.Digest))
 		}
 	}
 	crun, runc := version(ctx, "crun"), version(ctx, "runc")
@@ -241,15 +243,15 @@ func (d *doctor) room() {
 		const least, fine = 512 << 20, 2 << 30
 		switch {
 		case n < least:
-			d.fail("memory", size(n)+" available", "give the machine 2 GiB or more")
+			d.fail("memory", format.Size(n)+" available", "give the machine 2 GiB or more")
 		case n < fine:
-			d.warn("memory", size(n)+" available: room for a few sandboxes", "give the machine 2 GiB or more")
+			d.warn("memory", format.Size(n)+" available: room for a few sandboxes", "give the machine 2 GiB or more")
 		default:
-			d.good("memory", "%s available", size(n))
+			d.good("memory", "%s available", format.Size(n))
 		}
 	}
-	d.disk("disk", d.cfg.DataDir)
-	if images := d.cfg.Images(); !strings.HasPrefix(images, d.cfg.DataDir+string(filepath.Separator)) {
+	d.disk("disk", d.Config.DataDir)
+	if images := d.Config.Images(); !strings.HasPrefix(images, d.Config.DataDir+string(filepath.Separator)) {
 		d.disk("disk of images", images)
 	}
 	var limit unix.Rlimit
@@ -279,11 +281,11 @@ func (d *doctor) disk(name, dir string) {
 	free := int64(s.Bavail) * s.Bsize
 	switch {
 	case free < 2<<30:
-		d.fail(name, fmt.Sprintf("%s free at %s", size(free), dir), "free some, or choose another --data-dir")
+		d.fail(name, fmt.Sprintf("%s free at %s", format.Size(free), dir), "free some, or choose another --data-dir")
 	case free < 10<<30:
-		d.warn(name, fmt.Sprintf("%s free at %s", size(free), dir), "10 GiB and more are comfortable")
+		d.warn(name, fmt.Sprintf("%s free at %s", format.Size(free), dir), "10 GiB and more are comfortable")
 	default:
-		d.good(name, "%s free at %s", size(free), dir)
+		d.good(name, "%s free at %s", format.Size(free), dir)
 	}
 }
 
@@ -303,12 +305,12 @@ func memAvailable(path string) (int64, bool) {
 
 // images checks that there is something to start from.
 func (d *doctor) images(ctx context.Context) {
-	if list, err := d.app.daemonImages(ctx, d.cmd); err == nil && list != nil {
+	if list, err := d.Images(ctx); err == nil && list != nil {
 		d.imagesThere(list)
 		return
 	}
-	if _, err := os.Stat(d.cfg.Images()); err != nil { // looking must not make it
-		d.warn("images", "none in "+d.cfg.Images(), "sudo cubby image build base")
+	if _, err := os.Stat(d.Config.Images()); err != nil { // looking must not make it
+		d.warn("images", "none in "+d.Config.Images(), "sudo cubby image build base")
 		return
 	}
 	store, err := d.openImages()
@@ -337,7 +339,7 @@ func (d *doctor) images(ctx context.Context) {
 		}
 	}
 	if !base {
-		d.warn("images", fmt.Sprintf("no image \"base\" in %s (there: %s)", d.cfg.Images(), orElse(strings.Join(names, ", "), "none")),
+		d.warn("images", fmt.Sprintf("no image \"base\" in %s (there: %s)", d.Config.Images(), cmp.Or(strings.Join(names, ", "), "none")),
 			"sudo cubby image build base")
 		return
 	}
@@ -352,15 +354,15 @@ func (d *doctor) imagesThere(list []client.Image) {
 		switch {
 		case img.Name == "": // waits to be swept
 		case img.Damaged:
-			d.fail("image "+img.Name, "damaged: "+orElse(img.Problem, "it is not what was unpacked"), "cubby image rm "+img.Name+" on the daemon's machine, and build, pull or import it again")
+			d.fail("image "+img.Name, "damaged: "+cmp.Or(img.Problem, "it is not what was unpacked"), "cubby image rm "+img.Name+" on the daemon's machine, and build, pull or import it again")
 		default:
 			names = append(names, img.Name)
 			base = base || img.Name == "base"
 		}
 	}
-	where := d.app.client().URL()
+	where := d.Client.URL()
 	if !base {
-		d.warn("images", fmt.Sprintf("no image \"base\" at %s (there: %s)", where, orElse(strings.Join(names, ", "), "none")),
+		d.warn("images", fmt.Sprintf("no image \"base\" at %s (there: %s)", where, cmp.Or(strings.Join(names, ", "), "none")),
 			"sudo cubby image build base on the daemon's machine")
 		return
 	}
@@ -370,7 +372,7 @@ func (d *doctor) imagesThere(list []client.Image) {
 func (d *doctor) daemon(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	c := d.app.client()
+	c := d.Client
 	if err := c.Health(ctx); err != nil {
 		fix := "sudo cubby serve, or: systemctl enable --now cubby"
 		var e *client.Error
@@ -386,7 +388,7 @@ func (d *doctor) daemon(ctx context.Context) {
 		d.warn("daemon", err.Error(), "see its log")
 	case len(problems) > 0:
 		for _, p := range problems {
-			d.fail("daemon", p.Part+": "+p.Message, orElse(p.Hint, "see its log"))
+			d.fail("daemon", p.Part+": "+p.Message, cmp.Or(p.Hint, "see its log"))
 		}
 	default:
 		d.good("daemon", "ready at %s", c.URL())

@@ -1,4 +1,4 @@
-package cli
+package prompt
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/cubbyhq/cubby/client"
+	"github.com/cubbyhq/cubby/internal/cli/render"
 )
 
 // How long the prompt waits for what a kernel says about code: an answer that
@@ -55,7 +56,7 @@ func (p *prompt) goesOn(ctx context.Context, lines []string) bool {
 	}
 	var check client.CodeCompleteness
 	err := p.ask(ctx, checkPatience, func(ctx context.Context) (err error) {
-		check, err = p.a.client().CheckCode(ctx, p.id, p.request.Kernel, strings.Join(lines, "\n"))
+		check, err = p.client.CheckCode(ctx, p.id, p.request.Kernel, strings.Join(lines, "\n"))
 		return err
 	})
 	switch {
@@ -80,7 +81,7 @@ func (p *prompt) completion(ctx context.Context, lines []string) func(line strin
 		cursor := first + utf8.RuneCountInString(line[:pos])
 		var got client.CodeCompletion
 		err := p.ask(ctx, askPatience, func(ctx context.Context) (err error) {
-			got, err = p.a.client().CompleteCode(ctx, p.id, p.request.Kernel, client.CodePosition{Code: before + line, Cursor: &cursor})
+			got, err = p.client.CompleteCode(ctx, p.id, p.request.Kernel, client.CodePosition{Code: before + line, Cursor: &cursor})
 			return err
 		})
 		start, end := got.CursorStart-first, got.CursorEnd-first
@@ -129,7 +130,7 @@ func inColumns(names []string, width int, more bool) string {
 	names = names[:len(names)-left]
 	wide := func(name string) (n int) {
 		for _, r := range name {
-			n += columns(r)
+			n += render.Width(r)
 		}
 		return n
 	}
@@ -176,18 +177,18 @@ func helpFor(language, line string) (name string, detail int) {
 func (p *prompt) help(ctx context.Context, name string, detail int) bool {
 	var got client.CodeInspection
 	err := p.ask(ctx, askPatience, func(ctx context.Context) (err error) {
-		got, err = p.a.client().InspectCode(ctx, p.id, p.request.Kernel, client.CodePosition{Code: name}, detail)
+		got, err = p.client.InspectCode(ctx, p.id, p.request.Kernel, client.CodePosition{Code: name}, detail)
 		return err
 	})
 	switch {
 	case err != nil && p.language == "python":
 		return false // IPython answers it as a cell, too
 	case err != nil:
-		p.show.note("%v", err)
+		p.show.Note("%v", err)
 	case !got.Found || got.Text() == "":
-		p.show.note("the kernel knows nothing of %s", name)
+		p.show.Note("the kernel knows nothing of %s", name)
 	default:
-		_ = p.show.line(p.show.out, got.Text()) // a terminal that is gone: the next read tells
+		_ = p.show.Line(got.Text()) // a terminal that is gone: the next read tells
 	}
 	return true
 }

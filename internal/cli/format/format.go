@@ -1,4 +1,7 @@
-package cli
+// Package format writes what the commands say: JSON for programs, and for people
+// tables, sizes, ages and durations. Text that comes from outside is shown and
+// never obeyed by a terminal. It knows nothing of commands and of sandboxes.
+package format
 
 import (
 	"encoding/json"
@@ -7,26 +10,20 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
-
-	"github.com/spf13/cobra"
 )
 
-// jsonFlag adds --json.
-func jsonFlag(cmd *cobra.Command, to *bool) {
-	cmd.Flags().BoolVar(to, "json", false, "print JSON")
-}
-
-// printJSON writes v indented, one field per line.
-func printJSON(w io.Writer, v any) error {
+// JSON writes v indented, one field per line.
+func JSON(w io.Writer, v any) error {
 	enc := json.NewEncoder(w)
 	enc.SetIndent("", "  ")
 	enc.SetEscapeHTML(false)
 	return enc.Encode(v)
 }
 
-// table writes aligned columns. Cells come from outside, so control characters
-// in them are shown and not obeyed.
-func table(w io.Writer, head []string, rows [][]string) error {
+// Table writes aligned columns. Cells come from outside, so control characters
+// in them are shown and not obeyed. A nil head is
+// none.
+func Table(w io.Writer, head []string, rows [][]string) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
 	if head != nil {
 		fmt.Fprintln(tw, strings.Join(head, "\t"))
@@ -34,15 +31,15 @@ func table(w io.Writer, head []string, rows [][]string) error {
 	for _, row := range rows {
 		cells := make([]string, len(row))
 		for i, cell := range row {
-			cells[i] = printable(cell)
+			cells[i] = Printable(cell)
 		}
 		fmt.Fprintln(tw, strings.Join(cells, "\t"))
 	}
 	return tw.Flush()
 }
 
-// printable replaces what could move a terminal's cursor or break a row.
-func printable(s string) string {
+// Printable replaces what could move a terminal's cursor or break a row.
+func Printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 {
 			return '?'
@@ -51,8 +48,8 @@ func printable(s string) string {
 	}, s)
 }
 
-// age is a time in the past as people say it.
-func age(t, now time.Time) string {
+// Age is a time in the past as people say it.
+func Age(t, now time.Time) string {
 	if t.IsZero() {
 		return "never"
 	}
@@ -71,8 +68,8 @@ func age(t, now time.Time) string {
 	}
 }
 
-// size is a number of bytes as people say it.
-func size(n int64) string {
+// Size is a number of bytes as people say it.
+func Size(n int64) string {
 	const units = "KMGTPE"
 	if n < 1024 {
 		return fmt.Sprintf("%d B", n)
@@ -87,10 +84,18 @@ func size(n int64) string {
 	return fmt.Sprintf("%.0f %ciB", f, units[u])
 }
 
-// seconds is a duration of the API as people say it; 0 is none.
-func seconds(s float64) string {
+// Seconds is a duration of the API as people say it; 0 is none.
+func Seconds(s float64) string {
 	if s == 0 {
 		return "none"
 	}
 	return time.Duration(s * float64(time.Second)).String()
+}
+
+// Digest is a digest as people tell it from others.
+func Digest(d string) string {
+	if len(d) > 12 {
+		return d[:12]
+	}
+	return d
 }

@@ -1,4 +1,8 @@
-package cli
+// Package prompt is the conversation of "cubby code" with a kernel on a terminal:
+// it edits lines and keeps their history, asks the kernel whether a cell goes on,
+// how code can be completed and what a name is, and runs cells. What cells show is
+// printed by package render. A prompt starts no sandbox and ends no kernel.
+package prompt
 
 import (
 	"context"
@@ -10,40 +14,58 @@ import (
 	"strings"
 
 	"github.com/cubbyhq/cubby/client"
+	"github.com/cubbyhq/cubby/internal/cli/render"
+	"github.com/cubbyhq/cubby/internal/cli/tty"
 )
+
+// Options is whom a prompt talks to, and through what.
+type Options struct {
+	Client  *client.Client
+	Request client.CodeRequest // of every cell, but for the code
+	// Show is how cells are shown; the prompt says where to. Its Box is the
+	// sandbox.
+	Show   render.Options
+	TTY    *os.File // the terminal, which the prompt puts into raw mode
+	Stdin  io.Reader
+	Stdout io.Writer
+	Getenv func(string) string
+	// Signals makes handle see all signals of the process until giveBack.
+	Signals func(handle func(os.Signal)) (giveBack func())
+}
 
 // prompt is a conversation with a kernel on a terminal in raw mode.
 type prompt struct {
-	a        *app
+	client   *client.Client
 	id       string
 	request  client.CodeRequest // of every cell, but for the code
 	language string
-	show     *shower
+	show     *render.Printer
 	edit     *lineEditor
 	// interrupts brings SIGINTs that come as signals; Ctrl-C comes as a key.
 	interrupts chan struct{}
 }
 
-// codePrompt talks to a kernel until Ctrl-D.
-func (a *app) codePrompt(ctx context.Context, id string, r client.CodeRequest, tty *os.File, files string) error {
+// Run talks to a kernel until Ctrl-D. It makes the kernel when there is none.
+func Run(ctx context.Context, o Options) error {
 	// An empty cell makes the kernel, or says why there is none.
-	ready, err := a.client().RunCode(ctx, id, r)
+	ready, err := o.Client.RunCode(ctx, o.Show.Box, o.Request)
 	if err == nil && !ready.Success {
 		err = ready.Err()
 	}
 	if err != nil {
 		return err
 	}
-	p := &prompt{a: a, id: id, request: r, language: ready.Language, interrupts: make(chan struct{}, 1)}
+	p := &prompt{client: o.Client, id: o.Show.Box, request: o.Request, language: ready.Language, interrupts: make(chan struct{}, 1)}
 	p.request.Kernel, p.request.Language, p.request.Stdin = ready.Kernel, ready.Language, true
-	p.edit = newLineEditor(readKeys(a.Stdin), a.Stdout, openHistory(a.getenv))
-	p.show = a.shower(p.edit, p.edit, id, files)
-	p.show.wholeLines = true
-	p.show.note = func(format string, args ...any) { fmt.Fprintf(p.edit, "cubby: "+format+"\n", args...) }
+	p.edit = newLineEditor(readKeys(o.Stdin), o.Stdout, openHistory(o.Getenv))
+	show := o.Show
+	show.Out, show.ErrOut, show.WholeLines = p.edit, p.edit, true
+	show.Note = func(format string, args ...any) { fmt.Fprintf(p.edit, "cubby: "+format+"\n", args...) }
+	p.show = render.New(show)
 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	giveBack := a.takeSignals(func(sig os.Signal) {
+	giveBack := o.Signals(func(sig os.Signal) {
 		if sig != os.Interrupt {
 			cancel()
 			return
@@ -54,18 +76,19 @@ func (a *app) codePrompt(ctx context.Context, id string, r client.CodeRequest, t
 		}
 	})
 	defer giveBack()
-	restore, err := a.rawMode(ctx, func(_ context.Context, size client.WindowSize) error {
+	size := func() *client.WindowSize { return tty.Size(o.Stdout, o.Stdin) }
+	restore, err := tty.Raw(ctx, o.TTY, size, func(_ context.Context, size client.WindowSize) error {
 		return p.edit.resize(size)
-	}, tty)
+	})
 	if err != nil {
 		return err
 	}
 	defer restore()
-	if err := p.edit.resize(*a.windowSize()); err != nil {
+	if err := p.edit.resize(*size()); err != nil {
 		return err
 	}
 	defer p.edit.pasting()()
-	fmt.Fprintf(p.edit, "%s, kernel %s of %s; Tab completes, ?name explains, Ctrl-C interrupts, Ctrl-D and exit leave\n", ready.Language, ready.Kernel, id)
+	fmt.Fprintf(p.edit, "%s, kernel %s of %s; Tab completes, ?name explains, Ctrl-C interrupts, Ctrl-D and exit leave\n", ready.Language, ready.Kernel, p.id)
 	return p.loop(ctx)
 }
 
@@ -84,7 +107,7 @@ func (p *prompt) loop(ctx context.Context) error {
 		case strings.TrimSpace(code) == "":
 			continue
 		case leaves(p.language, code):
-			p.show.note("the kernel lives on with its state; `cubby kernels rm %s %s` ends it", p.id, p.request.Kernel)
+			p.show.Note("the kernel lives on with its state; `cubby kernels rm %s %s` ends it", p.id, p.request.Kernel)
 			return nil
 		}
 		if name, detail := helpFor(p.language, code); name != "" && p.help(ctx, name, detail) {
@@ -94,7 +117,7 @@ func (p *prompt) loop(ctx context.Context) error {
 			if ctx.Err() != nil || errors.Is(err, io.EOF) {
 				return err
 			}
-			p.show.note("%v", err)
+			p.show.Note("%v", err)
 		}
 	}
 }
@@ -148,8 +171,7 @@ type answered struct {
 func (p *prompt) run(ctx context.Context, code string) error {
 	r := p.request
 	r.Code = code
-	c := p.a.client()
-	cell, err := c.StartCode(ctx, p.id, r)
+	cell, err := p.client.StartCode(ctx, p.id, r)
 	if err != nil {
 		return err
 	}
@@ -197,16 +219,16 @@ func (p *prompt) run(ctx context.Context, code string) error {
 					stopAsking()
 					<-answers
 				}
-				p.show.end(*o.Done)
+				p.show.End(*o.Done)
 				return nil
 			default:
-				if err := p.show.output(cell.Seq, o.CodeOutput); err != nil {
+				if err := p.show.Output(cell.Seq, o.CodeOutput); err != nil {
 					return err
 				}
 			}
 		case got := <-answers:
 			answers = nil
-			p.show.anew()
+			p.show.Keep()
 			switch {
 			case got.err == nil:
 				_, err := io.WriteString(stdin, got.line+"\n")
@@ -245,6 +267,6 @@ func (p *prompt) answer(ctx context.Context, q client.InputRequest, to chan<- an
 // feedFailed: that the cell has ended meanwhile is nobody's mistake.
 func (p *prompt) feedFailed(err error) {
 	if err != nil && !errors.Is(err, client.WrongState) && !errors.Is(err, client.NotFound) {
-		p.show.note("the answer was not handed on: %v", err)
+		p.show.Note("the answer was not handed on: %v", err)
 	}
 }
