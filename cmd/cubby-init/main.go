@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cubbyhq/cubby/internal/guestd"
+	"github.com/cubbyhq/cubby/internal/guestd/proc"
 )
 
 // version is set by the build.
@@ -21,7 +22,7 @@ var version = "devel"
 
 func main() {
 	if len(os.Args) == 2 && os.Args[1] == "supervise" {
-		guestd.Supervise()
+		proc.Supervise()
 	}
 	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, "cubby-init:", err)

@@ -79,12 +79,16 @@ func places() map[string]place {
 
 		// The program inside the sandbox is small and trusts nothing of the
 		// host's side.
-		"internal/guestd": {only: []string{"api/gen/…", "internal/errs", "internal/sandbox", "internal/filetree", "internal/session",
-			"internal/kernel", "internal/kernel/jupyter", "internal/kernel/node", "internal/kernel/startup", "internal/redirect", "internal/relay", "internal/resolver"},
+		"internal/guestd": {only: []string{"api/gen/…", "internal/errs", "internal/sandbox", "internal/filetree",
+			"internal/guestd/kernels", "internal/guestd/proc", "internal/redirect", "internal/relay", "internal/resolver"},
 			by: []string{"cmd/cubby-init", "internal/driver/drivertest"}},
-		"internal/kernel/jupyter": {only: []string{"internal/kernel"}, by: []string{"internal/guestd"}},
-		"internal/kernel/node":    {only: []string{"internal/kernel"}, by: []string{"internal/guestd"}},
-		"internal/kernel/startup": {only: []string{}, by: []string{"internal/guestd"}},
+		"internal/guestd/kernels": {only: []string{"api/gen/…", "internal/errs", "internal/sandbox", "internal/guestd/proc",
+			"internal/kernel", "internal/kernel/jupyter", "internal/kernel/node", "internal/kernel/startup"}, by: []string{"internal/guestd"}},
+		"internal/guestd/proc": {only: []string{"api/gen/…", "internal/errs", "internal/sandbox", "internal/session"},
+			by: []string{"internal/guestd", "internal/guestd/kernels", "cmd/cubby-init"}},
+		"internal/kernel/jupyter": {only: []string{"internal/kernel"}, by: []string{"internal/guestd/kernels"}},
+		"internal/kernel/node":    {only: []string{"internal/kernel"}, by: []string{"internal/guestd/kernels"}},
+		"internal/kernel/startup": {only: []string{}, by: []string{"internal/guestd/kernels"}},
 		// Anybody may build on the SDK without the engine: it is a module of
 		// its own.
 		"client": {only: []string{}},
@@ -107,7 +111,7 @@ func places() map[string]place {
 		"internal/bench": {only: []string{"client", "internal/embedded", "internal/errs", "internal/image", "internal/sandbox",
 			"internal/store", "internal/telemetry"}, by: []string{"internal/cli"}},
 		"cmd/cubby":              {only: []string{"internal/cli"}},
-		"cmd/cubby-init":         {only: []string{"internal/guestd"}},
+		"cmd/cubby-init":         {only: []string{"internal/guestd", "internal/guestd/proc"}},
 		"cmd/runsc":              {only: []string{}},
 		"internal/embedded/pack": {only: []string{"internal/embedded"}},
 

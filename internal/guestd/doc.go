@@ -1,7 +1,7 @@
 // Package guestd is the program inside a sandbox. It dials the host over a
-// UNIX socket, serves the guest protocol on the connections it dialled, and
-// runs commands for the host: processes, terminals, files, port dials, and the
-// sandbox's end of the egress path.
+// UNIX socket and serves the guest protocol on the connections it dialled:
+// commands and terminals (package proc), kernels (package kernels), files, port
+// dials, and the sandbox's end of the egress path.
 //
 // As PID 1 (cmd/cubby-init) it is also the sandbox's init: it reaps orphans,
 // bounds the number of processes and, where the kernel is the sandbox's own,

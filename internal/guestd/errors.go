@@ -4,9 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io/fs"
 	"net/http"
-	"syscall"
 
 	"connectrpc.com/connect"
 
@@ -15,51 +13,12 @@ import (
 
 // Errors cross the channel with their kind, message and hint, so that the
 // host's client rebuilds the same classified error. Handlers return errors of
-// package errs (or let [classify] name the errno); one interceptor and one
+// package errs (or let [proc.Classify] name the errno); one interceptor and one
 // HTTP writer put them on the wire.
 const (
 	headerErrorKind = "Cubby-Error-Kind"
 	headerErrorHint = "Cubby-Error-Hint"
 )
-
-// classify gives errors of the operating system their kind. subject names
-// what was acted on ("/workspace/x"); classified errors pass unchanged.
-func classify(err error, subject string) error {
-	var classified *errs.Error
-	if err == nil || errors.As(err, &classified) {
-		return err
-	}
-	e := func(k errs.Kind, fact string) error { return errs.E(k, "%s: %s", subject, fact).Because(err) }
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return e(errs.NotFound, "no such file or directory")
-	case errors.Is(err, syscall.ENOTEMPTY):
-		return e(errs.Conflict, "directory not empty")
-	case errors.Is(err, fs.ErrExist):
-		return e(errs.Conflict, "exists already")
-	case errors.Is(err, fs.ErrPermission):
-		return e(errs.Forbidden, "permission denied")
-	case errors.Is(err, syscall.ENOTDIR):
-		return e(errs.Invalid, "not a directory")
-	case errors.Is(err, syscall.EISDIR):
-		return e(errs.Invalid, "is a directory")
-	case errors.Is(err, syscall.ENAMETOOLONG):
-		return e(errs.Invalid, "name too long")
-	case errors.Is(err, syscall.ELOOP):
-		return e(errs.Invalid, "too many symbolic links")
-	case errors.Is(err, syscall.EINVAL):
-		return e(errs.Invalid, "invalid argument")
-	case errors.Is(err, syscall.EROFS):
-		return e(errs.Forbidden, "read-only file system")
-	case errors.Is(err, syscall.EBUSY):
-		return e(errs.Conflict, "busy")
-	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		return e(errs.Exhausted, "no space left on the sandbox's disk")
-	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE), errors.Is(err, syscall.EAGAIN), errors.Is(err, syscall.ENOMEM):
-		return e(errs.Exhausted, "the sandbox is out of resources")
-	}
-	return err
-}
 
 // public is errs.Public, except that an unclassified error shows its text:
 // inside a sandbox there is nothing to hide from its owner, and the text

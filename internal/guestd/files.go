@@ -12,13 +12,14 @@ import (
 	guestv1 "github.com/cubbyhq/cubby/api/gen/cubby/guest/v1"
 	"github.com/cubbyhq/cubby/api/gen/cubby/guest/v1/guestv1connect"
 	"github.com/cubbyhq/cubby/internal/filetree"
+	"github.com/cubbyhq/cubby/internal/guestd/proc"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
 // fileService implements the file methods of the guest service. What they mean
 // is package filetree's matter; this is the wire.
 //
-// Handlers return errors of package errs (classify names an errno), never
+// Handlers return errors of package errs (proc.Classify names an errno), never
 // connect errors; raw paths answer with writeError.
 type fileService struct {
 	guestv1connect.UnimplementedGuestServiceHandler
@@ -31,8 +32,8 @@ func newFileService(cfg Config) *fileService {
 		cfg: cfg,
 		tree: filetree.Whole(filetree.Options{
 			Owner: func(user string) (uid, gid uint32, err error) {
-				a, err := lookupAccount(user)
-				return a.uid, a.gid, err
+				a, err := proc.LookupAccount(user)
+				return a.UID, a.GID, err
 			},
 			MapPath: cfg.MapPath,
 		}),

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/guestd/proc"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
@@ -112,7 +113,7 @@ func (f *fileService) readArchive(w http.ResponseWriter, r *http.Request) {
 		if gone(err) {
 			panic(http.ErrAbortHandler)
 		}
-		info := public(classify(err, "archive"))
+		info := public(proc.Classify(err, "archive"))
 		h.Set(headerErrorKind, string(info.Kind))
 		h.Set(headerErrorMessage, base64.StdEncoding.EncodeToString([]byte(info.Message)))
 	}
@@ -141,7 +142,7 @@ func upload(act func(ctx context.Context, r *http.Request) (sandbox.File, error)
 		}
 		file, err := act(r.Context(), r)
 		if err != nil {
-			writeError(w, classify(err, "upload"))
+			writeError(w, proc.Classify(err, "upload"))
 			_ = rc.Flush()
 			_, _ = io.Copy(io.Discard, r.Body)
 			return

@@ -15,6 +15,7 @@ import (
 	guestv1 "github.com/cubbyhq/cubby/api/gen/cubby/guest/v1"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/filetree"
+	"github.com/cubbyhq/cubby/internal/guestd/proc"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
@@ -116,7 +117,7 @@ func watchError(err error, name string) error {
 	if errors.Is(err, os.ErrNotExist) {
 		return errs.E(errs.NotFound, "%s: no such file or directory", name).Because(err)
 	}
-	return classify(err, name)
+	return proc.Classify(err, name)
 }
 
 // addBelow watches the directories below one; with report it also reports what

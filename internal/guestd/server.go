@@ -7,11 +7,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"os"
 	"path/filepath"
 	"sync"
-	"sync/atomic"
-	"syscall"
 	"time"
 
 	"connectrpc.com/connect"
@@ -19,9 +16,9 @@ import (
 
 	guestv1 "github.com/cubbyhq/cubby/api/gen/cubby/guest/v1"
 	"github.com/cubbyhq/cubby/api/gen/cubby/guest/v1/guestv1connect"
+	"github.com/cubbyhq/cubby/internal/guestd/kernels"
+	"github.com/cubbyhq/cubby/internal/guestd/proc"
 )
-
-const openNonblock = syscall.O_NONBLOCK | syscall.O_CLOEXEC
 
 // maxMessage bounds a request of the service; bulk goes over raw paths.
 const maxMessage = 16 << 20
@@ -39,7 +36,7 @@ type Config struct {
 	// change what belongs to the whole process and the whole sandbox
 	// (limits, cgroups, threads). Only one such Server may run.
 	Init bool
-	// Supervisor is the argv of a program that calls [Supervise], normally
+	// Supervisor is the argv of a program that calls [proc.Supervise], normally
 	// cubby-init itself. With it every command runs below a supervisor of its
 	// own, so that no descendant can leave its tree; without it (and without
 	// Boot.InSandboxCgroup) a descendant that left the session and cleared
@@ -64,26 +61,16 @@ type Server struct {
 	bootID  string
 	started time.Time
 
-	budget     *budget
-	cellBytes  atomic.Int64 // what all cells hold of their output
-	buffers    outletBuffers
-	life       context.Context // ends when everything must
-	endLife    context.CancelFunc
-	launcher   launcher
-	accounts   accounts
-	ooms       oomCounter
-	null       int            // /dev/null, for reading and writing
-	running    sync.WaitGroup // execs until their exit
-	background sync.WaitGroup // readers of what execs left behind
-	stirred    chan struct{}  // a token when a command began
-	quit       chan struct{}  // closed when the host asked for the end
-	quitOnce   sync.Once
+	procs    *proc.Runner
+	kernels  *kernels.Set
+	life     context.Context // ends when everything must
+	endLife  context.CancelFunc
+	quit     chan struct{} // closed when the host asked for the end
+	quitOnce sync.Once
 
-	mu      sync.Mutex
-	execs   map[string]*exec
-	left    map[tree]*exec         // trees whose command ended and that may still live, and those of kernels
-	kernels map[string]*liveKernel // by name
-	ending  bool
+	mu     sync.Mutex
+	execs  map[string]exec // by uid, until they are released
+	ending bool
 }
 
 // New makes an agent; [Server.Serve] runs it.
@@ -100,37 +87,43 @@ func New(cfg Config) *Server {
 	var id [16]byte
 	_, _ = rand.Read(id[:])
 	life, end := context.WithCancel(context.Background())
+	procs := proc.New(life, cfg.processes())
 	return &Server{
 		fileService: newFileService(cfg),
 		cfg:         cfg,
 		bootID:      hex.EncodeToString(id[:]),
 		started:     cfg.Now(),
-		budget:      newBudget(outputTotal),
-		life:        life,
-		endLife:     end,
-		stirred:     make(chan struct{}, 1),
-		quit:        make(chan struct{}),
-		execs:       make(map[string]*exec),
-		left:        make(map[tree]*exec),
-		kernels:     make(map[string]*liveKernel),
+		procs:       procs,
+		kernels: kernels.New(life, procs, kernels.Config{
+			PIDs: cfg.Boot.GetPids(), OneUser: cfg.OneUser, MapPath: cfg.MapPath, Log: cfg.Log, Now: cfg.Now,
+		}),
+		life:    life,
+		endLife: end,
+		quit:    make(chan struct{}),
+		execs:   make(map[string]exec),
 	}
+}
+
+// processes is how the agent's commands run.
+func (cfg Config) processes() proc.Config {
+	boot := cfg.Boot
+	c := proc.Config{
+		Env: boot.GetEnv(), PIDs: boot.GetPids(), OpenFiles: boot.GetOpenFiles(), Pings: !boot.GetSetRedirect(),
+		Init: cfg.Init, Supervisor: cfg.Supervisor, OneUser: cfg.OneUser, MapPath: cfg.MapPath,
+		Log: cfg.Log, Now: cfg.Now,
+	}
+	if boot.GetInSandboxCgroup() {
+		// The directory of the socket is a mount target that every sandbox has.
+		c.CgroupMount = filepath.Dir(boot.GetSocket())
+	}
+	return c
 }
 
 // Serve dials the host and answers it until ctx ends or the host asked for a
 // shutdown; it then ends all commands and returns nil. It may be called once.
 func (s *Server) Serve(ctx context.Context) error {
 	defer s.endLife()
-	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
-	if err != nil {
-		return err
-	}
-	defer null.Close()
-	s.null = int(null.Fd())
-	if s.cfg.Init {
-		s.ooms = newOOMCounter()
-	}
-	procs, err := s.openLauncher()
-	if err != nil {
+	if err := s.procs.Open(); err != nil {
 		return err
 	}
 	up := newUplink(s.cfg.Boot.GetSocket(), s.cfg.Boot.GetSecret(), s.cfg.Log)
@@ -152,16 +145,13 @@ func (s *Server) Serve(ctx context.Context) error {
 	parts.Go(func() { up.run(ctx) })
 	parts.Go(func() { out.run(ctx) })
 	if budget := s.cfg.Boot.GetMemoryBytes(); budget > 0 && s.cfg.Boot.GetInSandboxCgroup() {
-		parts.Go(func() { s.watchMemory(ctx, budget) })
+		parts.Go(func() { s.procs.WatchMemory(ctx, budget) })
 	}
 
 	select {
 	case <-ctx.Done():
 	case <-s.quit:
 	}
-	s.mu.Lock()
-	s.ending = true
-	s.mu.Unlock()
 	s.endAll(context.WithoutCancel(ctx), 0)
 	// Streams end with their exec's exit and the host reads the answer to
 	// its Shutdown; whoever does not in this time is cut off.
@@ -169,53 +159,10 @@ func (s *Server) Serve(ctx context.Context) error {
 	cancel()
 	s.endLife()
 	_ = web.Close()
-	s.running.Wait()
-	s.background.Wait()
-	s.launcher.close()
+	s.kernels.Wait()
+	s.procs.Close()
 	parts.Wait()
-	procs.close()
 	return nil
-}
-
-// openLauncher chooses how commands are started and held together.
-func (s *Server) openLauncher() (processes, error) {
-	var procs processes = &direct{}
-	if s.cfg.Init {
-		procs = newReaper(notifySignals())
-	}
-	switch boot := s.cfg.Boot; {
-	case boot.GetInSandboxCgroup():
-		// The directory of the socket is a mount target that every sandbox has.
-		files := boot.GetOpenFiles()
-		if files == openFiles() {
-			files = 0
-		}
-		groups, err := newCgroups(filepath.Dir(boot.GetSocket()), boot.GetPids(), files, procs)
-		if err != nil {
-			return nil, fmt.Errorf("cgroups inside the sandbox: %w", err)
-		}
-		s.launcher = groups
-		if s.cfg.Init {
-			if err := shieldCgroups(boot); err != nil {
-				return nil, fmt.Errorf("shield the sandbox's cgroups: %w", err)
-			}
-		}
-	case len(s.cfg.Supervisor) > 0:
-		supervisors := newSupervisors(s.cfg, procs)
-		s.launcher = supervisors
-		s.background.Go(supervisors.warm)
-	default:
-		s.launcher = &plainLauncher{cfg: s.cfg, procs: procs}
-	}
-	return procs, nil
-}
-
-func openFiles() int64 {
-	var lim syscall.Rlimit
-	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &lim) != nil || lim.Cur != lim.Max {
-		return -1
-	}
-	return int64(lim.Cur)
 }
 
 // Handler answers one connection's requests: the service and the raw paths.
@@ -239,70 +186,4 @@ func (s *Server) Hello(context.Context, *connect.Request[guestv1.HelloRequest]) 
 		BootId:    s.bootID,
 		StartedAt: timestamppb.New(s.started),
 	}), nil
-}
-
-// keep remembers a tree whose command ended, while something lives in it.
-func (s *Server) keep(t tree, e *exec) {
-	alive := t.alive()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if alive {
-		s.left[t] = e
-	}
-	// Looking at two others each time keeps the number bounded by what lives.
-	looks := 2
-	for other := range s.left {
-		if looks--; looks < 0 {
-			break
-		}
-		if other != t && !other.alive() {
-			delete(s.left, other)
-		}
-	}
-}
-
-// trees are all trees that may live, with the execs that they belong to.
-func (s *Server) trees() map[*exec]tree {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	all := make(map[*exec]tree, len(s.execs)+len(s.left))
-	for _, e := range s.execs {
-		e.mu.Lock()
-		if e.tree != nil {
-			all[e] = e.tree
-		}
-		e.mu.Unlock()
-	}
-	for t, e := range s.left {
-		all[e] = t
-	}
-	return all
-}
-
-func (s *Server) anyAlive() bool {
-	for _, t := range s.trees() {
-		if t.alive() {
-			return true
-		}
-	}
-	return false
-}
-
-// ownerOf returns the exec in whose tree pid lives, or nil.
-func (s *Server) ownerOf(pid int) *exec {
-	for e, t := range s.trees() {
-		for _, m := range t.members() {
-			if m == pid {
-				return e
-			}
-		}
-	}
-	return nil
-}
-
-func (s *Server) stir() {
-	select {
-	case s.stirred <- struct{}{}:
-	default:
-	}
 }
