@@ -45,6 +45,7 @@ func places() map[string]place {
 		"internal/git":      {layer: 2},
 		// What a kernel shows; core reads it, the agent talks to kernels.
 		"internal/kernel":    {layer: 2},
+		"internal/keylock":   {layer: 2},
 		"internal/packages":  {layer: 2},
 		"internal/redirect":  {layer: 2, by: []string{"internal/driver/oci", "internal/guestd"}},
 		"internal/relay":     {layer: 2, by: []string{"internal/egress", "internal/guestd"}},
@@ -66,16 +67,22 @@ func places() map[string]place {
 		// Core knows drivers by their contract.
 		"internal/driver/oci": {layer: 3, by: []string{"internal/daemon", "internal/cli/doctor"}},
 
-		"internal/core":       {layer: 4},
-		"internal/front":      {layer: 5},
-		"internal/front/sse":  {layer: 6, by: []string{"internal/front/…"}},
-		"internal/front/rest": {layer: 7},
+		// Core's rooms, from the leaves up: those of one layer do not know each
+		// other.
+		"internal/core/budget": {layer: 4},
+		"internal/core/gate":   {layer: 4},
+		"internal/core/scope":  {layer: 5},
+
+		"internal/core":       {layer: 9},
+		"internal/front":      {layer: 10},
+		"internal/front/sse":  {layer: 11, by: []string{"internal/front/…"}},
+		"internal/front/rest": {layer: 12},
 		// Doors do not know each other.
-		"internal/front/mcp":      {layer: 7},
-		"internal/front/rpc":      {layer: 7},
-		"internal/front/terminal": {layer: 7},
-		"internal/front/web":      {layer: 7},
-		"internal/daemon":         {layer: 8},
+		"internal/front/mcp":      {layer: 12},
+		"internal/front/rpc":      {layer: 12},
+		"internal/front/terminal": {layer: 12},
+		"internal/front/web":      {layer: 12},
+		"internal/daemon":         {layer: 13},
 
 		// The program inside the sandbox is small and trusts nothing of the
 		// host's side.
@@ -125,11 +132,11 @@ func places() map[string]place {
 		"internal/packages/packagestest": {only: []string{}, by: []string{"test/e2e"}},
 		"internal/store/postgrestest":    {only: []string{}, by: []string{}},
 		"internal/store/storetest":       {only: []string{}, by: []string{}},
-		"internal/daemon/daemontest":     {layer: 9, by: []string{}},
-		"test/e2e":                       {layer: 10},
-		"test/durability":                {layer: 10},
+		"internal/daemon/daemontest":     {layer: 14, by: []string{}},
+		"test/e2e":                       {layer: 15},
+		"test/durability":                {layer: 15},
 		"test/security/egress":           {only: []string{"client", "test/harness"}},
-		"test/security/resources":        {layer: 10},
+		"test/security/resources":        {layer: 15},
 		"test/security/walls":            {only: []string{"client", "test/harness"}},
 		// What a test may know of the built program: its command line and HTTP.
 		"test/harness": {only: []string{}},

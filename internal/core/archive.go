@@ -12,6 +12,7 @@ import (
 	"io/fs"
 
 	"github.com/cubbyhq/cubby/internal/auth"
+	"github.com/cubbyhq/cubby/internal/core/scope"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/event"
 	"github.com/cubbyhq/cubby/internal/sandbox"
@@ -168,7 +169,7 @@ func (s *Service) Extract(ctx context.Context, id, name string, r io.Reader) err
 		}
 		err = a.Extract(ctx, name, plain, a.b.Spec.User)
 		if err == nil {
-			s.note(ctx, event.New(a.b.UID, actor(ctx), event.Extract{Path: name}))
+			s.note(ctx, event.New(a.b.UID, scope.Actor(ctx), event.Extract{Path: name}))
 		}
 		return struct{}{}, err
 	})

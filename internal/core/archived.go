@@ -9,6 +9,8 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/archive"
 	"github.com/cubbyhq/cubby/internal/auth"
+	"github.com/cubbyhq/cubby/internal/core/gate"
+	"github.com/cubbyhq/cubby/internal/core/scope"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/event"
 	"github.com/cubbyhq/cubby/internal/sandbox"
@@ -36,7 +38,7 @@ func (s *Service) DestroyArchived(ctx context.Context, id string) (archive.Manif
 	if s.cfg.Archives == nil {
 		return archive.Manifest{}, noArchives()
 	}
-	b, err := s.find(ctx, id)
+	b, err := s.scope.Find(ctx, id)
 	if err != nil {
 		return archive.Manifest{}, err
 	}
@@ -63,11 +65,11 @@ func (s *Service) DestroyArchived(ctx context.Context, id string) (archive.Manif
 	m, err := s.archive(ctx, b)
 	if err != nil {
 		info := errs.Public(err)
-		s.note(context.WithoutCancel(ctx), event.New(b.UID, actor(ctx), event.ArchiveFailed{Reason: info.Message}))
+		s.note(context.WithoutCancel(ctx), event.New(b.UID, scope.Actor(ctx), event.ArchiveFailed{Reason: info.Message}))
 		return m, errs.E(info.Kind, "%s; the sandbox is stopped and keeps its files", info.Message).Hint("%s", info.Hint).
 			RetryAfter(info.RetryAfter).Because(fmt.Errorf("archive sandbox %s: %w", b.ID, err))
 	}
-	s.note(context.WithoutCancel(ctx), event.New(b.UID, actor(ctx), event.Archived{Archive: m.Name, Bytes: m.Bytes()}))
+	s.note(context.WithoutCancel(ctx), event.New(b.UID, scope.Actor(ctx), event.Archived{Archive: m.Name, Bytes: m.Bytes()}))
 	_, err = s.destroy(ctx, b, destruction{})
 	return m, err
 }
@@ -77,7 +79,7 @@ func (s *Service) DestroyArchived(ctx context.Context, id string) (archive.Manif
 func (s *Service) archive(ctx context.Context, b sandbox.Sandbox) (archive.Manifest, error) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	defer context.AfterFunc(s.life.context(), cancel)()
+	defer context.AfterFunc(s.gate.Context(), cancel)()
 	tree, err := s.tree(ctx, b)
 	if err != nil {
 		return archive.Manifest{}, err
@@ -86,8 +88,8 @@ func (s *Service) archive(ctx context.Context, b sandbox.Sandbox) (archive.Manif
 	m, err := s.cfg.Archives.Put(ctx, archive.Manifest{
 		Tenant: b.Tenant, ID: b.ID, UID: b.UID, Image: b.Spec.Image, Isolation: b.Spec.Isolation, CreatedAt: s.now().UTC(),
 	}, archivedTrees(b), func(ctx context.Context, path string) (io.ReadCloser, error) { return tree.Archive(ctx, path) })
-	if err != nil && s.life.context().Err() != nil {
-		return m, errors.Join(errShuttingDown(), err)
+	if err != nil && s.gate.Context().Err() != nil {
+		return m, errors.Join(gate.ErrShuttingDown(), err)
 	}
 	return m, err
 }
@@ -97,9 +99,9 @@ func (s *Service) archive(ctx context.Context, b sandbox.Sandbox) (archive.Manif
 func (s *Service) turnToStore(ctx context.Context, tenant string) (done func(), err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(s.life.context(), cancel)()
-	if done, err = s.archiving.storing.Take(ctx, tenant); err != nil && s.life.context().Err() != nil {
-		err = errShuttingDown()
+	defer context.AfterFunc(s.gate.Context(), cancel)()
+	if done, err = s.archiving.storing.Take(ctx, tenant); err != nil && s.gate.Context().Err() != nil {
+		err = gate.ErrShuttingDown()
 	}
 	return done, err
 }
@@ -110,7 +112,7 @@ func (s *Service) ArchiveByName(ctx context.Context, tenant, name string) (archi
 	if s.cfg.Archives == nil {
 		return archive.Manifest{}, noArchives()
 	}
-	if err := mayName(ctx, tenant); err != nil {
+	if err := scope.MayName(ctx, tenant); err != nil {
 		return archive.Manifest{}, err
 	}
 	return s.cfg.Archives.Get(ctx, cmp.Or(tenant, auth.From(ctx).Tenant), name)
@@ -122,7 +124,7 @@ func (s *Service) RemoveArchive(ctx context.Context, tenant, name string) error 
 	if s.cfg.Archives == nil {
 		return noArchives()
 	}
-	if err := mayName(ctx, tenant); err != nil {
+	if err := scope.MayName(ctx, tenant); err != nil {
 		return err
 	}
 	return s.cfg.Archives.Remove(ctx, cmp.Or(tenant, auth.From(ctx).Tenant), name)

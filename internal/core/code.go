@@ -41,7 +41,7 @@ const KindCode = "code.run"
 // when the sandbox does not run, NotFound when there is no kernel of this name
 // and nothing says of which language to make one.
 func (s *Service) StartCode(ctx context.Context, id string, r CodeRequest) (sandbox.Exec, error) {
-	leave, err := s.life.enter(ctx)
+	leave, err := s.gate.Enter(ctx)
 	if err != nil {
 		return sandbox.Exec{}, err
 	}

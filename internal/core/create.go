@@ -13,6 +13,8 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/archive"
 	"github.com/cubbyhq/cubby/internal/auth"
+	"github.com/cubbyhq/cubby/internal/core/gate"
+	"github.com/cubbyhq/cubby/internal/core/scope"
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/egress"
 	"github.com/cubbyhq/cubby/internal/errs"
@@ -61,7 +63,7 @@ type CreateRequest struct {
 // kept disk belongs to somebody else), Exhausted (no room; with RetryAfter),
 // Unsupported (isolation), Unavailable.
 func (s *Service) Create(ctx context.Context, r CreateRequest) (b sandbox.Sandbox, err error) {
-	leave, err := s.life.enter(ctx)
+	leave, err := s.gate.Enter(ctx)
 	if err != nil {
 		return sandbox.Sandbox{}, err
 	}
@@ -90,7 +92,7 @@ func (s *Service) Create(ctx context.Context, r CreateRequest) (b sandbox.Sandbo
 	made, err := s.createFrom(ctx, b, r, claim)
 	if err != nil {
 		if claim != nil {
-			undo, cancel := undoing(ctx)
+			undo, cancel := gate.Detached(ctx)
 			defer cancel()
 			err = errors.Join(err, claim.Release(undo))
 		}
@@ -102,7 +104,7 @@ func (s *Service) Create(ctx context.Context, r CreateRequest) (b sandbox.Sandbo
 // plan turns a request into the sandbox that shall be, and refuses what can
 // never be. It changes nothing.
 func (s *Service) plan(ctx context.Context, r CreateRequest) (sandbox.Sandbox, error) {
-	if err := mayName(ctx, r.Tenant); err != nil {
+	if err := scope.MayName(ctx, r.Tenant); err != nil {
 		return sandbox.Sandbox{}, err
 	}
 	b := sandbox.Sandbox{UID: sandbox.NewUID(), ID: sandbox.NewID(), Tenant: cmp.Or(r.Tenant, auth.From(ctx).Tenant)}
@@ -173,7 +175,7 @@ func (s *Service) repeated(ctx context.Context, uid string) (sandbox.Sandbox, er
 		return b, err
 	}
 	if !auth.From(ctx).Sees(b.Tenant) {
-		return sandbox.Sandbox{}, noSuchSandbox()
+		return sandbox.Sandbox{}, scope.NoSuchSandbox()
 	}
 	if b.State == sandbox.Destroyed {
 		return b, errs.E(errs.Conflict, "the sandbox that this idempotency key made was destroyed").
@@ -224,7 +226,7 @@ func (s *Service) create(ctx context.Context, b sandbox.Sandbox, m making) (sand
 	}
 	b.ImageDigest = img.Digest
 
-	unlock, err := s.ids.lock(ctx, b.ID.Key())
+	unlock, err := s.ids.Lock(ctx, b.ID.Key())
 	if err != nil {
 		return b, err
 	}
@@ -258,7 +260,7 @@ func (s *Service) create(ctx context.Context, b sandbox.Sandbox, m making) (sand
 	}
 	defer m.booted()
 
-	if err := s.cfg.Store.CreateSandbox(ctx, b, event.New(b.UID, actor(ctx), event.Created{
+	if err := s.cfg.Store.CreateSandbox(ctx, b, event.New(b.UID, scope.Actor(ctx), event.Created{
 		ID: b.ID, Image: b.Spec.Image, Isolation: b.Spec.Isolation,
 	})); err != nil {
 		s.admission.give(b.UID)
@@ -267,7 +269,7 @@ func (s *Service) create(ctx context.Context, b sandbox.Sandbox, m making) (sand
 	leave()
 	made, err := s.build(ctx, &b, img, m)
 	if err != nil {
-		undo, cancel := undoing(ctx)
+		undo, cancel := gate.Detached(ctx)
 		defer cancel()
 		s.abandon(undo, b, "create: "+errs.Public(err).Message)
 		return b, fmt.Errorf("create sandbox %s: %w", b.ID, err)
@@ -333,7 +335,7 @@ func (s *Service) build(ctx context.Context, b *sandbox.Sandbox, img image.Image
 	}
 	return s.cfg.Store.Move(ctx, b.UID, sandbox.Running, store.Change{
 		ImageDigest: img.Digest, Claim: m.claim,
-		Events: []sandbox.Event{event.New(b.UID, actor(ctx), event.Started{})},
+		Events: []sandbox.Event{event.New(b.UID, scope.Actor(ctx), event.Started{})},
 	})
 }
 

@@ -7,6 +7,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/cubbyhq/cubby/internal/core/gate"
+	"github.com/cubbyhq/cubby/internal/core/scope"
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/event"
@@ -26,7 +28,7 @@ func (s *Service) died(r *run, death driver.Death) {
 		}
 		return
 	}
-	unlock, err := s.ids.lock(r.ctx, b.ID.Key())
+	unlock, err := s.ids.Lock(r.ctx, b.ID.Key())
 	if err != nil {
 		return
 	}
@@ -34,7 +36,7 @@ func (s *Service) died(r *run, death driver.Death) {
 	if s.runOf(r.uid) != r {
 		return
 	}
-	ctx, cancel := undoing(r.ctx)
+	ctx, cancel := gate.Detached(r.ctx)
 	defer cancel()
 	if err := s.bury(ctx, b, death); err != nil {
 		s.log.Error("note the death of a sandbox", telemetry.KeyUID, r.uid, telemetry.KeyErr, err)
@@ -80,20 +82,13 @@ func (s *Service) letGo(ctx context.Context, b sandbox.Sandbox) error {
 	return nil
 }
 
-const (
-	// diedPrefix begins the reason of every sandbox that died, and oomPrefix
-	// that of one for which there was not enough memory.
-	diedPrefix = "CONTAINER_DIED: "
-	oomPrefix  = diedPrefix + "OOM-killed: "
-)
-
 // deathReason says for people why a sandbox died and what they can do.
 func deathReason(d driver.Death, spec sandbox.Spec) string {
 	const files = "; its files are kept: start it again"
 	var what string
 	switch d.Cause {
 	case driver.DeathOOM:
-		return fmt.Sprintf(oomPrefix+"out of memory: the host killed the sandbox at its limit of %d MiB%s, or create one with more limits.memory_bytes",
+		return fmt.Sprintf(scope.ReasonOOM+"out of memory: the host killed the sandbox at its limit of %d MiB%s, or create one with more limits.memory_bytes",
 			spec.Limits.MemoryBytes>>20, files)
 	case driver.DeathSignal:
 		what = "it was killed by " + d.Signal
@@ -106,7 +101,7 @@ func deathReason(d driver.Death, spec sandbox.Spec) string {
 	default:
 		what = "nobody knows why; the host may have been restarted"
 	}
-	return diedPrefix + what + files
+	return scope.ReasonDied + what + files
 }
 
 // endExecs finishes what the store has of unfinished execs of a sandbox that
@@ -124,7 +119,7 @@ func (s *Service) endExecs(ctx context.Context, b sandbox.Sandbox, end ending) e
 // have waited in a queue, and none of them is left without its end because
 // there were many.
 func (s *Service) endSome(ctx context.Context, b sandbox.Sandbox, end ending) (more bool, err error) {
-	ctx, cancel := undoing(ctx)
+	ctx, cancel := gate.Detached(ctx)
 	defer cancel()
 	list, err := s.unfinished(ctx, b.UID, 0)
 	if err != nil || len(list) == 0 {

@@ -6,6 +6,8 @@ import (
 	"errors"
 
 	"github.com/cubbyhq/cubby/internal/auth"
+	"github.com/cubbyhq/cubby/internal/core/gate"
+	"github.com/cubbyhq/cubby/internal/core/scope"
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/event"
@@ -37,25 +39,25 @@ func (s *Service) Purge(ctx context.Context, id string) (freed int64, err error)
 	if err != nil {
 		return 0, err
 	}
-	leave, err := s.life.enter(ctx)
+	leave, err := s.gate.Enter(ctx)
 	if err != nil {
 		return 0, err
 	}
 	defer leave()
 	// Who sees neither the sandbox nor a disk does not wait for the lock.
-	if _, err := s.find(ctx, id); errors.Is(err, errs.NotFound) {
+	if _, err := s.scope.Find(ctx, id); errors.Is(err, errs.NotFound) {
 		if _, kept, keptErr := s.keptDisk(ctx, parsed); keptErr != nil || !kept {
 			return 0, cmp.Or(keptErr, err)
 		}
 	}
 	s.cutInstallation(ctx, id)
-	unlock, err := s.ids.lock(ctx, parsed.Key())
+	unlock, err := s.ids.Lock(ctx, parsed.Key())
 	if err != nil {
 		return 0, err
 	}
 	defer unlock()
 
-	b, findErr := s.find(ctx, id)
+	b, findErr := s.scope.Find(ctx, id)
 	there := findErr == nil
 	if !there && !errors.Is(findErr, errs.NotFound) {
 		return 0, findErr
@@ -78,7 +80,7 @@ func (s *Service) Purge(ctx context.Context, id string) (freed int64, err error)
 	if _, _, err := s.cfg.Store.DropKeptDisk(ctx, parsed.Key()); err != nil {
 		return freed, err
 	}
-	undo, cancel := undoing(ctx)
+	undo, cancel := gate.Detached(ctx)
 	defer cancel()
 	n, err := s.cfg.Disks.Remove(undo, disk.DiskUID)
 	if err != nil {
@@ -86,7 +88,7 @@ func (s *Service) Purge(ctx context.Context, id string) (freed int64, err error)
 		return freed, err
 	}
 	freed += n
-	s.note(undo, event.New(disk.DiskUID, actor(ctx), event.Purged{FreedBytes: freed}))
+	s.note(undo, event.New(disk.DiskUID, scope.Actor(ctx), event.Purged{FreedBytes: freed}))
 	return freed, nil
 }
 
@@ -119,9 +121,9 @@ type destruction struct {
 // reconciliation removes. A disk that is kept must not be found by the next
 // sandbox while this one still writes to it, so there the move comes last.
 func (s *Service) destroy(ctx context.Context, b sandbox.Sandbox, how destruction) (freed int64, err error) {
-	by := actor(ctx)
+	by := scope.Actor(ctx)
 	keepDisk := how.keepDisk
-	ctx, cancel := undoing(ctx)
+	ctx, cancel := gate.Detached(ctx)
 	defer cancel()
 	if how.within != nil {
 		defer context.AfterFunc(how.within, cancel)()
@@ -168,7 +170,7 @@ func (s *Service) destroy(ctx context.Context, b sandbox.Sandbox, how destructio
 		s.log.Error("end the execs of a destroyed sandbox", telemetry.KeyUID, b.UID, telemetry.KeyErr, err)
 		s.lookAtAll()
 	}
-	ctx, cancelRest := undoing(ctx)
+	ctx, cancelRest := gate.Detached(ctx)
 	defer cancelRest()
 	s.admission.give(b.UID)
 	if keepDisk {

@@ -3,8 +3,8 @@ package core
 import (
 	"context"
 	"sync"
-	"time"
 
+	"github.com/cubbyhq/cubby/internal/core/gate"
 	"github.com/cubbyhq/cubby/internal/event"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 	"github.com/cubbyhq/cubby/internal/telemetry"
@@ -56,7 +56,7 @@ func (s *Service) keepNote(e sandbox.Event) {
 	if n.writing {
 		return
 	}
-	if n.writing = s.life.spawn(s.writeNotes); !n.writing {
+	if n.writing = s.gate.Spawn(s.writeNotes); !n.writing {
 		s.log.Error("cubby stops and an event is lost", "kind", e.Kind, telemetry.KeyUID, e.Box)
 	}
 }
@@ -65,7 +65,7 @@ func (s *Service) keepNote(e sandbox.Event) {
 // the last attempt.
 func (s *Service) writeNotes(ctx context.Context) {
 	n := &s.notes
-	delay := retryFirst
+	delay := gate.RetryFirst
 	for {
 		n.mu.Lock()
 		if len(n.waiting) == 0 {
@@ -81,7 +81,7 @@ func (s *Service) writeNotes(ctx context.Context) {
 			n.mu.Lock()
 			n.waiting = n.waiting[1:]
 			n.mu.Unlock()
-			delay = retryFirst
+			delay = gate.RetryFirst
 			continue
 		}
 		if last {
@@ -90,19 +90,8 @@ func (s *Service) writeNotes(ctx context.Context) {
 			n.mu.Unlock()
 			return
 		}
-		delay = pauseFor(ctx, delay)
+		delay = gate.Pause(ctx, delay)
 	}
-}
-
-// pauseFor waits for delay or the end of ctx and returns the next delay.
-func pauseFor(ctx context.Context, delay time.Duration) time.Duration {
-	t := time.NewTimer(delay)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
-	return min(2*delay, retryLast)
 }
 
 // DiskPressure is what workspace.Config.OnPressure calls.

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/cubbyhq/cubby/internal/auth"
+	"github.com/cubbyhq/cubby/internal/core/gate"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/event"
 	"github.com/cubbyhq/cubby/internal/sandbox"
@@ -75,7 +76,7 @@ func (s *Service) followEvents(ctx context.Context, id string, after int64, kind
 	if err := checkKinds(kinds); err != nil {
 		return err
 	}
-	b, err := s.findHistory(ctx, id)
+	b, err := s.scope.FindHistory(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -93,13 +94,13 @@ func (s *Service) followEvents(ctx context.Context, id string, after int64, kind
 	look, over := true, false
 	for {
 		events, err := s.cfg.Store.Events(ctx, b.UID, after, page)
-		if errors.Is(err, errs.Unready) && sleep(ctx, retryLast) {
+		if errors.Is(err, errs.Unready) && gate.Sleep(ctx, gate.RetryLast) {
 			continue // a reader outlives an absence of the database
 		}
 		if err != nil {
 			return err
 		}
-		release, err := s.hold(ctx, eventBytes(events))
+		release, err := s.budget.HoldList(ctx, eventBytes(events))
 		if err != nil {
 			return err
 		}
@@ -122,7 +123,7 @@ func (s *Service) followEvents(ctx context.Context, id string, after int64, kind
 		case look:
 			look = false
 			b, err := s.cfg.Store.SandboxByUID(ctx, b.UID)
-			if errors.Is(err, errs.Unready) && sleep(ctx, retryLast) {
+			if errors.Is(err, errs.Unready) && gate.Sleep(ctx, gate.RetryLast) {
 				look = true
 				continue
 			}
@@ -137,8 +138,8 @@ func (s *Service) followEvents(ctx context.Context, id string, after int64, kind
 		case <-more:
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-s.life.ended:
-			return errShuttingDown()
+		case <-s.gate.Ended():
+			return gate.ErrShuttingDown()
 		}
 	}
 }

@@ -6,9 +6,10 @@ import (
 	"maps"
 	"path"
 	"slices"
-	"strings"
 	"time"
 
+	"github.com/cubbyhq/cubby/internal/core/gate"
+	"github.com/cubbyhq/cubby/internal/core/scope"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/guest"
 	"github.com/cubbyhq/cubby/internal/sandbox"
@@ -53,7 +54,7 @@ func (s *Service) RunExec(ctx context.Context, id string, spec sandbox.ExecSpec,
 
 // beginExec gives a command its number and a pump that runs it.
 func (s *Service) beginExec(ctx context.Context, id string, spec sandbox.ExecSpec) (*liveExec, error) {
-	leave, err := s.life.enter(ctx)
+	leave, err := s.gate.Enter(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +81,7 @@ func (s *Service) begin(ctx context.Context, b sandbox.Sandbox, r *run, spec san
 	}
 	x := sandbox.Exec{
 		UID: sandbox.NewUID(), Box: b.UID, Spec: completeExec(spec, b.Spec),
-		Status: sandbox.ExecPending, Actor: actor(ctx), CreatedAt: s.now(),
+		Status: sandbox.ExecPending, Actor: scope.Actor(ctx), CreatedAt: s.now(),
 	}
 	// From the number on the exec exists, whether or not the caller waits.
 	ctx = context.WithoutCancel(ctx)
@@ -138,34 +139,18 @@ func startOf(x sandbox.ExecSpec) *guest.Start {
 
 // findRunning returns a sandbox and its run. WrongState says what to do.
 func (s *Service) findRunning(ctx context.Context, id string) (sandbox.Sandbox, *run, error) {
-	b, err := s.find(ctx, id)
+	b, err := s.scope.Find(ctx, id)
 	if err != nil {
 		return b, nil, err
 	}
 	if b.State != sandbox.Running {
-		return b, nil, s.notRunning(b)
+		return b, nil, s.scope.NotRunning(b)
 	}
 	r := s.runOf(b.UID)
 	if r == nil {
 		return b, nil, errs.E(errs.Unavailable, "the sandbox cannot be reached yet").RetryAfter(time.Second)
 	}
 	return b, r, nil
-}
-
-func (s *Service) notRunning(b sandbox.Sandbox) error {
-	e := errs.E(errs.WrongState, "the sandbox is %s%s", b.State, rested(b, s.now()))
-	switch b.State {
-	case sandbox.Creating:
-		return e.Hint("wait until it is running").RetryAfter(time.Second)
-	case sandbox.Stopped, sandbox.Sleeping:
-		if strings.HasPrefix(b.Reason, diedPrefix) {
-			return e.Hint("%s", b.Reason)
-		}
-		return e.Hint("start it first; its files are there")
-	case sandbox.Failed:
-		return e.Hint("%s; create a new one", b.Reason)
-	}
-	return e
 }
 
 // await waits for the end of e, at most for wait; a negative one is for ever.
@@ -182,8 +167,8 @@ func (s *Service) await(ctx context.Context, e *liveExec, wait time.Duration) er
 	case <-over:
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-s.life.ended:
-		return errShuttingDown()
+	case <-s.gate.Ended():
+		return gate.ErrShuttingDown()
 	}
 	return nil
 }
@@ -193,7 +178,7 @@ func (s *Service) await(ctx context.Context, e *liveExec, wait time.Duration) er
 // it finds those of a destroyed sandbox too, until they are pruned and while no
 // other sandbox has its id.
 func (s *Service) WaitExec(ctx context.Context, id string, seq int64, timeout time.Duration) (sandbox.Exec, error) {
-	b, err := s.findHistory(ctx, id)
+	b, err := s.scope.FindHistory(ctx, id)
 	if err != nil {
 		return sandbox.Exec{}, err
 	}
@@ -234,7 +219,7 @@ type ExecQuery struct {
 // and code the beginning. The list may end before its limit when much is in it:
 // only an empty one says that there are no more.
 func (s *Service) Execs(ctx context.Context, id string, q ExecQuery) ([]sandbox.Exec, error) {
-	b, err := s.findHistory(ctx, id)
+	b, err := s.scope.FindHistory(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -255,5 +240,5 @@ func (s *Service) Execs(ctx context.Context, id string, q ExecQuery) ([]sandbox.
 	for _, x := range list {
 		bytes += x.Bytes()
 	}
-	return list, s.charge(ctx, bytes)
+	return list, s.budget.ChargeList(ctx, bytes)
 }

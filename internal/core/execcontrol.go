@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/cubbyhq/cubby/internal/core/gate"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
@@ -43,7 +44,7 @@ func (s *Service) toSignal(ctx context.Context, id string, seq int64) (*liveExec
 
 // reach returns an exec that the agent has, or is about to get.
 func (s *Service) reach(ctx context.Context, id string, seq int64) (*liveExec, error) {
-	b, err := s.find(ctx, id)
+	b, err := s.scope.Find(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +71,7 @@ func (e *liveExec) signal(ctx context.Context, sig syscall.Signal, tree bool) er
 	if e.cell && deadly(sig) {
 		e.helpCell()
 	}
-	for delay := retryFirst; ; delay = pauseFor(ctx, delay) {
+	for delay := gate.RetryFirst; ; delay = gate.Pause(ctx, delay) {
 		err := e.run.signal(ctx, e.uid, sig, tree, sandbox.EndKilled)
 		if !e.cell || !errors.Is(err, errs.NotFound) || e.started() || e.run.ctx.Err() != nil || ctx.Err() != nil {
 			return err
@@ -86,8 +87,8 @@ func (e *liveExec) ready(ctx context.Context) error {
 	case <-e.begun:
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-e.run.s.life.ended:
-		return errShuttingDown()
+	case <-e.run.s.gate.Ended():
+		return gate.ErrShuttingDown()
 	}
 	if e.snapshot().Status.Finished() {
 		return execFinished()
@@ -108,7 +109,7 @@ func gone(err error) error {
 // signalLeft signals what a finished exec left running. WrongState when there is
 // nothing.
 func (s *Service) signalLeft(ctx context.Context, id string, seq int64, sig syscall.Signal) error {
-	b, err := s.find(ctx, id)
+	b, err := s.scope.Find(ctx, id)
 	if err != nil {
 		return err
 	}

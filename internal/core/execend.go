@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/cubbyhq/cubby/internal/core/gate"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/event"
 	"github.com/cubbyhq/cubby/internal/journal"
@@ -24,7 +25,7 @@ func (e *liveExec) arm() {
 		slack += interruptGrace
 	}
 	e.backstop = time.AfterFunc(left+slack, func() {
-		e.run.s.life.spawn(e.enforceTimeout)
+		e.run.s.gate.Spawn(e.enforceTimeout)
 	})
 }
 
@@ -136,7 +137,7 @@ func (e *liveExec) finish(exit sandbox.Exit, at time.Time) {
 	if err := e.writeEnd(context.WithoutCancel(e.run.ctx), x); err != nil {
 		s.log.Error("write the end of an exec; it is tried again",
 			telemetry.KeyUID, x.Box, telemetry.KeySeq, x.Seq, telemetry.KeyErr, err)
-		s.life.spawn(func(ctx context.Context) { e.writeEndLate(ctx, x) })
+		s.gate.Spawn(func(ctx context.Context) { e.writeEndLate(ctx, x) })
 	} else {
 		e.run.forget(e)
 	}
@@ -158,7 +159,7 @@ func (e *liveExec) writeEnd(ctx context.Context, x sandbox.Exec) error {
 // the exec stays a live one, so that its end is seen all the same; should the
 // service end first, the next boot copies it from the journal.
 func (e *liveExec) writeEndLate(ctx context.Context, x sandbox.Exec) {
-	for delay := retryFirst; ctx.Err() == nil; delay = pauseFor(ctx, delay) {
+	for delay := gate.RetryFirst; ctx.Err() == nil; delay = gate.Pause(ctx, delay) {
 		if e.writeEnd(context.WithoutCancel(ctx), x) == nil {
 			e.run.forget(e)
 			return

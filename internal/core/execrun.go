@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/cubbyhq/cubby/internal/core/gate"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/event"
 	"github.com/cubbyhq/cubby/internal/guest"
@@ -117,7 +118,7 @@ func (e *liveExec) pump(start *guest.Start) {
 	defer close(stop)
 
 	r := e.run
-	delay := retryFirst
+	delay := gate.RetryFirst
 	for {
 		if e.started() {
 			start = nil // by now only an attach is right
@@ -140,7 +141,7 @@ func (e *liveExec) pump(start *guest.Start) {
 			return
 		}
 		if e.position() > before {
-			delay = retryFirst
+			delay = gate.RetryFirst
 		}
 		delay = r.pause(delay)
 	}
@@ -212,7 +213,7 @@ func (e *liveExec) start(at time.Time) {
 	e.exec.Status, e.exec.StartedAt = sandbox.ExecRunning, within(at, e.exec.CreatedAt, now)
 	close(e.begun)
 	e.noteLater = time.AfterFunc(noteStartAfter, func() {
-		e.run.s.life.spawn(e.noteStart)
+		e.run.s.gate.Spawn(e.noteStart)
 	})
 	e.arm()
 }
@@ -246,7 +247,7 @@ func (e *liveExec) take(o sandbox.Output) error {
 			e.broken = true
 			e.verdict = &ending{sandbox.EndDiskFull, "the host could not keep the command's output"}
 			e.run.s.log.Error("write a journal", telemetry.KeyUID, e.exec.Box, telemetry.KeySeq, e.seq, telemetry.KeyErr, err)
-			e.run.s.life.spawn(func(ctx context.Context) { e.kill(ctx, sandbox.EndKilled) })
+			e.run.s.gate.Spawn(func(ctx context.Context) { e.kill(ctx, sandbox.EndKilled) })
 		}
 	}
 	if end := o.Offset + int64(len(o.Data)); end > e.offset {
@@ -285,7 +286,7 @@ func (e *liveExec) acknowledge(stop <-chan struct{}) {
 			}
 		}
 		offset := e.position()
-		ctx, cancel := context.WithTimeout(r.ctx, undoTimeout)
+		ctx, cancel := context.WithTimeout(r.ctx, gate.DetachedTime)
 		err := r.guest.Ack(ctx, e.uid, offset)
 		cancel()
 		if err == nil {

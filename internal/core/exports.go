@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cubbyhq/cubby/internal/core/scope"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/event"
 	"github.com/cubbyhq/cubby/internal/sandbox"
@@ -70,7 +71,7 @@ func (s *Service) ExportFiles(ctx context.Context, id string, sources []string) 
 		}
 		results[i] = s.exportedFile(a.b, e)
 		good = append(good, e)
-		events = append(events, event.New(a.b.UID, actor(ctx), event.FileExport{Path: e.Path, Size: e.Size}))
+		events = append(events, event.New(a.b.UID, scope.Actor(ctx), event.FileExport{Path: e.Path, Size: e.Size}))
 	}
 	if len(good) > 0 {
 		if err := s.cfg.Store.AddExports(ctx, a.b.UID, good, events...); err != nil {
@@ -198,7 +199,7 @@ func exportFault(name string, err error) error {
 // Exports returns the paths of a sandbox that are registered, in their order,
 // with the sizes that they had then.
 func (s *Service) Exports(ctx context.Context, id string) ([]ExportedFile, error) {
-	b, err := s.find(ctx, id)
+	b, err := s.scope.Find(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -241,7 +242,7 @@ func (s *Service) exported(ctx context.Context, b sandbox.Sandbox, name string) 
 		}
 	}()
 	if a.b.UID != b.UID {
-		return nil, f, s.noSuch(ctx, b.ID)
+		return nil, f, s.scope.NoSuch(ctx, b.ID)
 	}
 	if f, err = a.Stat(ctx, name, true); err != nil {
 		return nil, f, exportFault(name, err)
@@ -279,7 +280,7 @@ func notExported(why string) error {
 // was: a file as it is, a directory as zip, or as tar.gz where format says so.
 // Forbidden when it was not exported.
 func (s *Service) OpenExport(ctx context.Context, id, name, format string) (*Download, error) {
-	b, err := s.find(ctx, id)
+	b, err := s.scope.Find(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -289,9 +290,9 @@ func (s *Service) OpenExport(ctx context.Context, id, name, format string) (*Dow
 // OpenThreadExport is OpenExport of a sandbox in a thread. Sandboxes that do
 // not exist or are in no such thread are Forbidden too.
 func (s *Service) OpenThreadExport(ctx context.Context, thread, id, name, format string) (*Download, error) {
-	b, err := s.find(ctx, id)
+	b, err := s.scope.Find(ctx, id)
 	if errors.Is(err, errs.NotFound) || errors.Is(err, errs.Invalid) || err == nil && b.Spec.Thread != thread {
-		return nil, notExported(Fate(err))
+		return nil, notExported(scope.Fate(err))
 	}
 	if err != nil {
 		return nil, err

@@ -9,6 +9,7 @@ import (
 	"path"
 	"strings"
 
+	"github.com/cubbyhq/cubby/internal/core/scope"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/event"
 	"github.com/cubbyhq/cubby/internal/sandbox"
@@ -47,14 +48,14 @@ type access struct {
 // files gives access to a sandbox's files. The caller calls done when it has
 // finished.
 func (s *Service) files(ctx context.Context, id string) (*access, error) {
-	leave, err := s.life.enter(ctx)
+	leave, err := s.gate.Enter(ctx)
 	if err != nil {
 		return nil, err
 	}
 	// Only the beginning is waited for when the service ends: streams end
 	// with their caller.
 	defer leave()
-	b, err := s.find(ctx, id)
+	b, err := s.scope.Find(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +67,7 @@ func (s *Service) files(ctx context.Context, id string) (*access, error) {
 		return &access{fileAPI: r.guest, b: b, run: r, done: r.open(ctx)}, nil
 	}
 	if b.State != sandbox.Stopped && b.State != sandbox.Sleeping {
-		return nil, s.notRunning(b)
+		return nil, s.scope.NotRunning(b)
 	}
 	return s.filesOfStopped(ctx, b)
 }
@@ -74,7 +75,7 @@ func (s *Service) files(ctx context.Context, id string) (*access, error) {
 // filesOfStopped opens the disk of a stopped sandbox. Its lock keeps a start
 // or destroy from coming between the look at the state and the mount.
 func (s *Service) filesOfStopped(ctx context.Context, b sandbox.Sandbox) (*access, error) {
-	unlock, err := s.ids.lock(ctx, b.ID.Key())
+	unlock, err := s.ids.Lock(ctx, b.ID.Key())
 	if err != nil {
 		return nil, err
 	}
@@ -197,7 +198,7 @@ func (s *Service) WriteFile(ctx context.Context, id, name string, r io.Reader, w
 		w.Maker = a.b.Spec.User
 		f, err := a.Write(ctx, name, r, w)
 		if err == nil {
-			s.note(ctx, event.New(a.b.UID, actor(ctx), event.FileWrite{Path: f.Path, Size: f.Size}))
+			s.note(ctx, event.New(a.b.UID, scope.Actor(ctx), event.FileWrite{Path: f.Path, Size: f.Size}))
 		}
 		return f, err
 	})
@@ -208,7 +209,7 @@ func (s *Service) MakeDir(ctx context.Context, id, name string, mode fs.FileMode
 	return withFile(ctx, s, id, name, func(a *access, name string) (sandbox.File, error) {
 		f, err := a.MakeDir(ctx, name, mode, parents, a.b.Spec.User)
 		if err == nil {
-			s.note(ctx, event.New(a.b.UID, actor(ctx), event.MakeDir{Path: f.Path}))
+			s.note(ctx, event.New(a.b.UID, scope.Actor(ctx), event.MakeDir{Path: f.Path}))
 		}
 		return f, err
 	})
@@ -223,7 +224,7 @@ func (s *Service) MoveFile(ctx context.Context, id, from, to string, replace boo
 	return withFile(ctx, s, id, from, func(a *access, from string) (sandbox.File, error) {
 		f, err := a.Rename(ctx, from, to, replace)
 		if err == nil {
-			s.note(ctx, event.New(a.b.UID, actor(ctx), event.FileMove{From: from, To: to}))
+			s.note(ctx, event.New(a.b.UID, scope.Actor(ctx), event.FileMove{From: from, To: to}))
 		}
 		return f, err
 	})
@@ -234,7 +235,7 @@ func (s *Service) RemoveFile(ctx context.Context, id, name string, recursive boo
 	_, err := withFile(ctx, s, id, name, func(a *access, name string) (struct{}, error) {
 		err := a.Remove(ctx, name, recursive)
 		if err == nil {
-			s.note(ctx, event.New(a.b.UID, actor(ctx), event.FileRemove{Path: name}))
+			s.note(ctx, event.New(a.b.UID, scope.Actor(ctx), event.FileRemove{Path: name}))
 		}
 		return struct{}{}, err
 	})

@@ -43,7 +43,7 @@ const lastClones = 100
 // LastClone is the directory of the newest clone that did not fail, also of one
 // that has yet to end; the workspace when there is none.
 func (s *Service) LastClone(ctx context.Context, id string) (string, error) {
-	b, err := s.findHistory(ctx, id)
+	b, err := s.scope.FindHistory(ctx, id)
 	if err != nil {
 		return "", err
 	}

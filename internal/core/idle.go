@@ -1,9 +1,9 @@
 package core
 
 import (
-	"strings"
 	"time"
 
+	"github.com/cubbyhq/cubby/internal/core/scope"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
@@ -57,16 +57,11 @@ func untilIdle(spec sandbox.Spec, a attention) (left time.Duration, bounded bool
 func idleReason(spec sandbox.Spec) string {
 	switch spec.IdlePolicy {
 	case sandbox.IdleSleep:
-		return reasonIdle + ": this host cannot keep a sandbox's memory, so it was stopped and not put to sleep"
+		return scope.ReasonIdle + ": this host cannot keep a sandbox's memory, so it was stopped and not put to sleep"
 	default:
-		return reasonIdle
+		return scope.ReasonIdle
 	}
 }
-
-// reasonIdle is what every [idleReason] begins with.
-const reasonIdle = "idle"
-
-func isIdle(reason string) bool { return strings.HasPrefix(reason, reasonIdle) }
 
 // unusedAtReturn is how long a sandbox counts as unused when a run begins that
 // was last used at a time of the wall clock. After an absence of the daemon

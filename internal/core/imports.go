@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/cubbyhq/cubby/internal/core/scope"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/event"
 	"github.com/cubbyhq/cubby/internal/hostfiles"
@@ -59,7 +60,7 @@ func (s *Service) ImportFiles(ctx context.Context, id string, entries []ImportEn
 			return nil, err
 		}
 		if results[i].Err == nil {
-			s.note(ctx, event.New(a.b.UID, actor(ctx), event.FileImport{Path: results[i].Destination, Size: results[i].Size}))
+			s.note(ctx, event.New(a.b.UID, scope.Actor(ctx), event.FileImport{Path: results[i].Destination, Size: results[i].Size}))
 		}
 	}
 	return results, nil
@@ -128,9 +129,9 @@ func (s *Service) openImport(ctx context.Context, b sandbox.Sandbox, e ImportEnt
 }
 
 func (s *Service) openImportOfSession(ctx context.Context, b sandbox.Sandbox, e ImportEntry) (*incoming, error) {
-	from, err := s.find(ctx, e.SessionID)
+	from, err := s.scope.Find(ctx, e.SessionID)
 	if errors.Is(err, errs.NotFound) || errors.Is(err, errs.Invalid) || err == nil && !from.State.Live() {
-		return nil, errs.E(errs.NotFound, "Source session %s not found%s", quoted(e.SessionID), Fate(err)+Failure(from))
+		return nil, errs.E(errs.NotFound, "Source session %s not found%s", quoted(e.SessionID), scope.Fate(err)+scope.Failure(from))
 	}
 	if err != nil {
 		return nil, err

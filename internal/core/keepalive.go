@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/cubbyhq/cubby/internal/core/scope"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/event"
 	"github.com/cubbyhq/cubby/internal/sandbox"
@@ -30,7 +31,7 @@ func (s *Service) Keepalive(ctx context.Context, id string, k Keepalive) (sandbo
 	}
 	defer unlock()
 	if b.State != sandbox.Running {
-		return sandbox.Sandbox{}, s.notRunning(b)
+		return sandbox.Sandbox{}, s.scope.NotRunning(b)
 	}
 	r := s.runOf(b.UID)
 	if r == nil {
@@ -48,7 +49,7 @@ func (s *Service) Keepalive(ctx context.Context, id string, k Keepalive) (sandbo
 		b, err = s.cfg.Store.UpdateSpec(ctx, b.UID, func(spec *sandbox.Spec) error {
 			spec.KeptUntil = until
 			return nil
-		}, event.New(b.UID, actor(ctx), kept))
+		}, event.New(b.UID, scope.Actor(ctx), kept))
 		if err != nil {
 			return sandbox.Sandbox{}, err
 		}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/cubbyhq/cubby/internal/core/scope"
 	"github.com/cubbyhq/cubby/internal/event"
 	"github.com/cubbyhq/cubby/internal/guest"
 	"github.com/cubbyhq/cubby/internal/sandbox"
@@ -37,13 +38,13 @@ func (s *Service) CreateKernel(ctx context.Context, id string, k sandbox.KernelS
 	if err != nil {
 		return sandbox.Kernel{}, err
 	}
-	s.note(ctx, event.New(b.UID, actor(ctx), event.KernelCreate{Kernel: made.Name, Language: made.Language}))
+	s.note(ctx, event.New(b.UID, scope.Actor(ctx), event.KernelCreate{Kernel: made.Name, Language: made.Language}))
 	return made, nil
 }
 
 // useKernels finds a sandbox that runs, which is in use until done.
 func (s *Service) useKernels(ctx context.Context, id string) (b sandbox.Sandbox, r *run, done func(), err error) {
-	leave, err := s.life.enter(ctx)
+	leave, err := s.gate.Enter(ctx)
 	if err != nil {
 		return b, nil, nil, err
 	}
@@ -141,7 +142,7 @@ func (s *Service) actOnKernel(
 		return sandbox.Kernel{}, err
 	}
 	if told != nil {
-		s.note(ctx, event.New(b.UID, actor(ctx), told(k)))
+		s.note(ctx, event.New(b.UID, scope.Actor(ctx), told(k)))
 	}
 	return r.withQueue(k), nil
 }
@@ -158,7 +159,7 @@ func (s *Service) DeleteKernel(ctx context.Context, id, name string) error {
 	}
 	defer done()
 	// Nobody puts a cell behind those that are ended here.
-	unlock, err := r.sessions.lock(ctx, kernelQueue(name))
+	unlock, err := r.sessions.Lock(ctx, kernelQueue(name))
 	if err != nil {
 		return err
 	}
@@ -173,7 +174,7 @@ func (s *Service) DeleteKernel(ctx context.Context, id, name string) error {
 	if err != nil {
 		return err
 	}
-	s.note(ctx, event.New(b.UID, actor(ctx), event.KernelDelete{Kernel: name}))
+	s.note(ctx, event.New(b.UID, scope.Actor(ctx), event.KernelDelete{Kernel: name}))
 	return nil
 }
 

@@ -96,7 +96,7 @@ func (e *liveExec) helpCell() {
 	e.helped = true
 	e.mu.Unlock()
 	if !helped {
-		e.run.s.life.spawn(func(ctx context.Context) { e.run.helpKills(ctx, e.done) })
+		e.run.s.gate.Spawn(func(ctx context.Context) { e.run.helpKills(ctx, e.done) })
 	}
 }
 

@@ -3,45 +3,17 @@ package core
 import (
 	"context"
 
+	"github.com/cubbyhq/cubby/internal/core/budget"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
-const (
-	// What a byte takes before it has left: of a list, of which there are what
-	// was read and the buffer that its answer grows in; of output with the
-	// copies on its way.
-	listWeight   = 3
-	outputWeight = 3
-	// cellStep is the piece in which an execution is charged.
-	cellStep = 64 << 10
-	// heldAnyway is what every answer may hold without being counted.
-	heldAnyway = 16 << 10
-)
-
-// charge counts what a list holds against the caller's memory until its
-// request has ended.
-func (s *Service) charge(ctx context.Context, bytes int64) error {
-	if s.cfg.Memory == nil || bytes <= heldAnyway {
-		return nil
-	}
-	return s.cfg.Memory.Charge(ctx, bytes*listWeight)
-}
+// cellStep is the piece in which an execution is charged.
+const cellStep = 64 << 10
 
 // ChargeRead counts a file that a door reads whole against the caller's memory
 // until its request has ended.
 func (s *Service) ChargeRead(ctx context.Context, bytes int64) error {
-	if s.cfg.Memory == nil || bytes <= heldAnyway {
-		return nil
-	}
-	return s.cfg.Memory.Charge(ctx, bytes*outputWeight)
-}
-
-// hold is charge until release.
-func (s *Service) hold(ctx context.Context, bytes int64) (release func(), err error) {
-	if s.cfg.Memory == nil || bytes <= heldAnyway {
-		return func() {}, nil
-	}
-	return s.cfg.Memory.Hold(ctx, bytes*listWeight)
+	return s.budget.ChargeOutput(ctx, bytes)
 }
 
 // chargeOutput counts what a result will hold of an exec's output, before it is
@@ -58,7 +30,7 @@ func (s *Service) chargeOutput(ctx context.Context, x sandbox.Exec, caps OutputC
 		}
 		most += n
 	}
-	return s.ChargeRead(ctx, min(bytes, most))
+	return s.budget.ChargeOutput(ctx, min(bytes, most))
 }
 
 // chargeCell counts what an execution holds while its log is read: of long texts
@@ -66,16 +38,16 @@ func (s *Service) chargeOutput(ctx context.Context, x sandbox.Exec, caps OutputC
 // piece of the log with what has been charged, and returns what is then.
 func (s *Service) chargeCell(ctx context.Context, o *cellOutput, piece sandbox.Output, charged int64) (int64, error) {
 	more := o.held() + int64(len(piece.Data)) - charged
-	if s.cfg.Memory == nil || o.brief || more <= heldAnyway {
+	if !s.budget.Counts() || o.brief || more <= budget.Free {
 		return charged, nil
 	}
 	more += cellStep
-	return charged + more, s.cfg.Memory.Charge(ctx, more*outputWeight)
+	return charged + more, s.budget.ChargeOutput(ctx, more)
 }
 
 // logBytes is the size of an exec's log; 0 when nothing is counted.
 func (s *Service) logBytes(x sandbox.Exec) (int64, error) {
-	if s.cfg.Memory == nil {
+	if !s.budget.Counts() {
 		return 0, nil
 	}
 	return s.cfg.Journals.LogUsage(x.Box, x.Seq)

@@ -27,7 +27,7 @@ const (
 // or "host:port", and which rule decides. The name is looked up; nothing is
 // connected, and the sandbox's history does not have it.
 func (s *Service) ExplainEgress(ctx context.Context, id, target string) (egress.Decision, error) {
-	b, err := s.find(ctx, id)
+	b, err := s.scope.Find(ctx, id)
 	if err != nil {
 		return egress.Decision{}, err
 	}
@@ -42,7 +42,7 @@ func (s *Service) ExplainEgress(ctx context.Context, id, target string) (egress.
 // now, the oldest first, with what each carried so far. A sandbox that does not
 // run has none.
 func (s *Service) EgressConnections(ctx context.Context, id string) ([]egress.Connection, error) {
-	b, err := s.find(ctx, id)
+	b, err := s.scope.Find(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +74,7 @@ func (r *run) serveStream(conn net.Conn, door sandbox.Door) {
 	n.used = true
 	n.streams.Add(1)
 	r.mu.Unlock()
-	served := r.s.life.spawn(func(context.Context) {
+	served := r.s.gate.Spawn(func(context.Context) {
 		defer n.streams.Done()
 		r.s.proxy.Serve(n.ctx, conn, door, egress.Guest{Box: r.uid, Tenant: r.tenant}, func() sandbox.Policy { return r.spec.Load().Network })
 	})
@@ -97,7 +97,7 @@ func (r *run) hangUp() {
 		return
 	}
 	written := make(chan struct{})
-	waiting := r.s.life.spawn(func(context.Context) {
+	waiting := r.s.gate.Spawn(func(context.Context) {
 		n.streams.Wait()
 		r.tellUnlisted()
 		r.s.decisions <- decision{written: written}
@@ -172,7 +172,7 @@ func (r *run) list(p event.Payload, otherwise event.Unlisted) {
 		return
 	}
 	// Where nothing is spawned any more the end of the service tells.
-	r.telling = s.life.spawn(func(context.Context) {
+	r.telling = s.gate.Spawn(func(context.Context) {
 		t := time.NewTimer(unlistedEvery)
 		defer t.Stop()
 		select {

@@ -127,7 +127,7 @@ func (s *Service) lockEnded(ctx context.Context, uid sandbox.UID) (unlock func()
 	case err != nil:
 		o.unreadable = true
 	case !b.State.Live():
-		if release, ok := s.ids.tryLock(b.ID.Key()); ok {
+		if release, ok := s.ids.TryLock(b.ID.Key()); ok {
 			unlock = release
 		} else {
 			o.held = true
@@ -148,7 +148,7 @@ func (s *Service) removeOrphanDisk(ctx context.Context, uid sandbox.UID) error {
 		return err
 	}
 	if err == nil {
-		unlock, free := s.ids.tryLock(b.ID.Key())
+		unlock, free := s.ids.TryLock(b.ID.Key())
 		if !free {
 			return nil
 		}

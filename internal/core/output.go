@@ -120,7 +120,7 @@ func (s *Service) CheckOutput(ctx context.Context, id string, seq int64) error {
 // is NotFound when the output was removed to make room for later ones.
 func (s *Service) Output(ctx context.Context, id string, seq, after int64, follow bool) iter.Seq2[journal.Entry, error] {
 	return func(yield func(journal.Entry, error) bool) {
-		b, err := s.findHistory(ctx, id)
+		b, err := s.scope.FindHistory(ctx, id)
 		if err != nil {
 			yield(journal.Entry{}, err)
 			return

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/auth"
+	"github.com/cubbyhq/cubby/internal/core/gate"
 	"github.com/cubbyhq/cubby/internal/journal"
 	"github.com/cubbyhq/cubby/internal/tenancy"
 )
@@ -41,6 +42,6 @@ func (s *Service) followOutput(ctx context.Context) (*outputFollower, error) {
 func (f *outputFollower) pause(ctx context.Context, e journal.Entry) {
 	n := f.s.outputs.Held(f.tenant)
 	if n > unpacedFollowers && e.Exit == nil && !e.More && len(e.Output.Data) < smallPiece {
-		sleep(ctx, time.Duration(n)*followerPace)
+		gate.Sleep(ctx, time.Duration(n)*followerPace)
 	}
 }

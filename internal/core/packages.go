@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cubbyhq/cubby/internal/core/gate"
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/packages"
@@ -40,7 +41,7 @@ type PackagesRequest struct {
 // It is Invalid for a name or version that the runtime does not have, and in a
 // sandbox without network.
 func (s *Service) InstallPackages(ctx context.Context, id string, r PackagesRequest, wait time.Duration) (Result, error) {
-	b, err := s.find(ctx, id)
+	b, err := s.scope.Find(ctx, id)
 	if err != nil {
 		return Result{}, err
 	}
@@ -110,8 +111,8 @@ func (s *Service) provide(ctx context.Context, b sandbox.Sandbox, progress func(
 	case <-e.done:
 	case <-r.dead:
 		return deathWhileInstalling(r.death)
-	case <-s.life.ended:
-		return errShuttingDown()
+	case <-s.gate.Ended():
+		return gate.ErrShuttingDown()
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -125,7 +126,7 @@ func (s *Service) tell(ctx context.Context, e *liveExec, progress func(sandbox.O
 	go func() {
 		select {
 		case <-e.run.dead:
-		case <-s.life.ended:
+		case <-s.gate.Ended():
 		case <-ctx.Done():
 		}
 		cancel()
@@ -183,7 +184,7 @@ func installError(x sandbox.Exec) error {
 // cutInstallation ends the installation of a sandbox that is being made, for an
 // act that would have to wait for it. The create is undone then.
 func (s *Service) cutInstallation(ctx context.Context, id string) {
-	b, err := s.find(ctx, id)
+	b, err := s.scope.Find(ctx, id)
 	if err != nil || b.State != sandbox.Creating {
 		return
 	}
@@ -192,7 +193,7 @@ func (s *Service) cutInstallation(ctx context.Context, id string) {
 		return
 	}
 	for _, e := range r.liveExecs() {
-		s.life.spawn(func(ctx context.Context) { e.kill(ctx, sandbox.EndKilled) })
+		s.gate.Spawn(func(ctx context.Context) { e.kill(ctx, sandbox.EndKilled) })
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/cubbyhq/cubby/internal/core/gate"
+	"github.com/cubbyhq/cubby/internal/core/scope"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/event"
 	"github.com/cubbyhq/cubby/internal/guest"
@@ -52,7 +54,7 @@ type queued struct {
 
 // enqueue numbers a command of a session and puts it into the session's queue.
 func (s *Service) enqueue(ctx context.Context, id string, spec sandbox.ExecSpec) (sandbox.Exec, error) {
-	leave, err := s.life.enter(ctx)
+	leave, err := s.gate.Enter(ctx)
 	if err != nil {
 		return sandbox.Exec{}, err
 	}
@@ -74,14 +76,14 @@ func (r *run) enqueue(ctx context.Context, b sandbox.Sandbox, spec sandbox.ExecS
 		return sandbox.Exec{}, err
 	}
 	// The order of the numbers is the order of the queue.
-	unlock, err := r.sessions.lock(ctx, queueOf(spec))
+	unlock, err := r.sessions.Lock(ctx, queueOf(spec))
 	if err != nil {
 		return sandbox.Exec{}, err
 	}
 	defer unlock()
 	x := sandbox.Exec{
 		UID: sandbox.NewUID(), Box: b.UID, Spec: completeExec(spec, b.Spec),
-		Status: sandbox.ExecPending, Actor: actor(ctx), CreatedAt: s.now(),
+		Status: sandbox.ExecPending, Actor: scope.Actor(ctx), CreatedAt: s.now(),
 	}
 	busy, err := r.reserveQueued(x)
 	if err != nil {
@@ -188,7 +190,7 @@ func (r *run) requeue(x sandbox.Exec, keep bool) {
 	if q == nil {
 		q = &queue{name: name}
 		r.queues[name] = q
-		r.s.life.spawn(func(context.Context) { r.serve(q) })
+		r.s.gate.Spawn(func(context.Context) { r.serve(q) })
 	}
 	item := &queued{uid: x.UID, seq: x.Seq, queue: q, secrets: x.Spec.Secrets, text: textOf(x.Spec)}
 	if keep {
@@ -247,7 +249,7 @@ func (r *run) giveBack(item *queued) {
 // serve runs the commands of a queue until it is empty. It leaves them to the
 // next daemon when the service ends, and to who ends the sandbox when that does.
 func (r *run) serve(q *queue) {
-	delay := retryFirst
+	delay := gate.RetryFirst
 	for {
 		item := r.next(q)
 		if item == nil {
@@ -267,12 +269,12 @@ func (r *run) serve(q *queue) {
 		if err != nil {
 			// Whatever keeps it from being started, those behind it wait too.
 			delay = r.pause(delay)
-			if delay == retryLast {
+			if delay == gate.RetryLast {
 				r.s.log.Warn("start the next command of a queue; it is tried again", telemetry.KeyUID, r.uid, telemetry.KeySeq, item.seq, telemetry.KeyErr, err)
 			}
 			continue
 		}
-		delay = retryFirst
+		delay = gate.RetryFirst
 		r.mu.Lock()
 		r.unqueue(item)
 		if e != nil {
@@ -380,7 +382,7 @@ func (s *Service) loadQueued(ctx context.Context, box sandbox.UID, item *queued)
 
 // cancelQueued ends an exec that waits. It reports false when that does not.
 func (s *Service) cancelQueued(ctx context.Context, id string, seq int64) (bool, error) {
-	b, err := s.find(ctx, id)
+	b, err := s.scope.Find(ctx, id)
 	if err != nil {
 		return false, err
 	}
@@ -433,8 +435,8 @@ func (s *Service) awaitTurn(ctx context.Context, box sandbox.UID, seq int64) err
 	case <-r.ctx.Done():
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-s.life.ended:
-		return errShuttingDown()
+	case <-s.gate.Ended():
+		return gate.ErrShuttingDown()
 	}
 	return nil
 }
@@ -442,7 +444,7 @@ func (s *Service) awaitTurn(ctx context.Context, box sandbox.UID, seq int64) err
 // awaitLive waits until an exec that may wait in a queue is a live one, or has
 // ended: then it returns it as it is stored.
 func (s *Service) awaitLive(ctx context.Context, box sandbox.UID, seq int64) (*liveExec, sandbox.Exec, error) {
-	for delay := retryFirst; ; delay = pauseFor(ctx, delay) {
+	for delay := gate.RetryFirst; ; delay = gate.Pause(ctx, delay) {
 		if err := s.awaitTurn(ctx, box, seq); err != nil {
 			return nil, sandbox.Exec{}, err
 		}

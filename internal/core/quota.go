@@ -45,7 +45,7 @@ func (s *Service) tenantSeat(ctx context.Context, b sandbox.Sandbox) (leave func
 	if b.Tenant == "" || caps.OfTenant <= 0 && caps.DiskOfTenant <= 0 {
 		return func() {}, nil
 	}
-	unlock, err := s.quotas.lock(ctx, b.Tenant)
+	unlock, err := s.quotas.Lock(ctx, b.Tenant)
 	if err != nil {
 		return nil, err
 	}

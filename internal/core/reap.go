@@ -93,7 +93,7 @@ func (s *Service) reap(ended func(sandbox.UID, error)) (begun int) {
 		if !s.reaper.begin(uid, s.uptime()) {
 			return
 		}
-		spawned := s.life.spawn(func(ctx context.Context) {
+		spawned := s.gate.Spawn(func(ctx context.Context) {
 			err := end(ctx)
 			if err != nil && ctx.Err() == nil {
 				s.log.Error("reap a sandbox", "why", why, telemetry.KeyUID, uid, telemetry.KeyErr, err)
@@ -136,7 +136,7 @@ func (r *run) idle() idleAct { return decideIdle(*r.spec.Load(), r.attention()) 
 
 // reapIdle does what the idle policy says.
 func (s *Service) reapIdle(ctx context.Context, r *run) error {
-	unlock, free := s.ids.tryLock(r.id.Key())
+	unlock, free := s.ids.TryLock(r.id.Key())
 	if !free {
 		return nil // somebody uses it
 	}
@@ -170,7 +170,7 @@ func (s *Service) endLifetime(ctx context.Context, uid sandbox.UID) error {
 	if err != nil {
 		return err
 	}
-	unlock, err := s.ids.lock(ctx, b.ID.Key())
+	unlock, err := s.ids.Lock(ctx, b.ID.Key())
 	if err != nil {
 		return err
 	}

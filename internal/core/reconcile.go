@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/cubbyhq/cubby/internal/core/gate"
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/event"
@@ -136,7 +137,7 @@ func (s *Service) reconcileLoop(ctx context.Context) {
 		case <-t.C:
 		case <-s.wake:
 			// What asked for it may need a moment until it can succeed.
-			if !sleep(ctx, time.Second) {
+			if !gate.Sleep(ctx, time.Second) {
 				return
 			}
 		}
@@ -152,17 +153,6 @@ func (s *Service) reconcilePause() time.Duration {
 		return reconcileAgain
 	}
 	return reconcileEvery
-}
-
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // reconcile makes the runtimes match the store, both ways: every live row is
@@ -294,7 +284,7 @@ func (s *Service) repairAll(ctx context.Context, rows []sandbox.Sandbox, full bo
 
 // repair looks at one sandbox and does what decide says.
 func (s *Service) repair(ctx context.Context, b sandbox.Sandbox) error {
-	unlock, free := s.ids.tryLock(b.ID.Key())
+	unlock, free := s.ids.TryLock(b.ID.Key())
 	if !free {
 		return nil // somebody is at it
 	}

@@ -34,7 +34,7 @@ func (s *Service) resume(ctx context.Context, r *run) error {
 			break
 		}
 	}
-	s.life.spawn(func(ctx context.Context) { s.releaseFinished(ctx, r) })
+	s.gate.Spawn(func(ctx context.Context) { s.releaseFinished(ctx, r) })
 	return nil
 }
 

@@ -11,10 +11,12 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/cubbyhq/cubby/internal/core/gate"
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/event"
 	"github.com/cubbyhq/cubby/internal/guest"
+	"github.com/cubbyhq/cubby/internal/keylock"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 	"github.com/cubbyhq/cubby/internal/telemetry"
 )
@@ -28,8 +30,6 @@ const (
 	drainTime    = time.Second
 	touchEvery   = 15 * time.Second
 	releaseDelay = 100 * time.Millisecond
-	retryFirst   = 10 * time.Millisecond
-	retryLast    = time.Second
 )
 
 // run is one sandbox while it runs: the client of its agent, its execs, and
@@ -54,7 +54,7 @@ type run struct {
 	dead    chan struct{}  // closed when the driver says that the sandbox does not run any more
 	death   driver.Death   // set before dead is closed
 	// sessions orders those who put commands into queues, by queue.
-	sessions keyedLocks
+	sessions keylock.Locks
 	// tells is held while unlisted is told of, before mu.
 	tells sync.Mutex
 
@@ -101,7 +101,7 @@ func (s *Service) attach(b sandbox.Sandbox) *run {
 	r.activeUp = s.uptime() - unusedAtReturn(b.Spec, s.now(), b.LastActiveAt)
 	r.touched = r.activeUp
 	r.setSpec(b.Spec)
-	r.ctx, r.cancel = context.WithCancel(s.life.context())
+	r.ctx, r.cancel = context.WithCancel(s.gate.Context())
 	r.over, r.setOver = context.WithCancel(context.Background())
 	r.net = newNetwork(r.ctx)
 	r.guest = guest.New(r.dial)
@@ -110,9 +110,9 @@ func (s *Service) attach(b sandbox.Sandbox) *run {
 	s.mu.Lock()
 	s.running[r.uid] = r
 	s.mu.Unlock()
-	s.life.spawn(func(context.Context) { r.watch() })
-	s.life.spawn(func(context.Context) { r.serveEgress() })
-	s.life.spawn(func(context.Context) {
+	s.gate.Spawn(func(context.Context) { r.watch() })
+	s.gate.Spawn(func(context.Context) { r.serveEgress() })
+	s.gate.Spawn(func(context.Context) {
 		<-r.ctx.Done()
 		s.shut(r.guest)
 	})
@@ -201,7 +201,7 @@ func (r *run) dial(ctx context.Context) (net.Conn, error) {
 
 // watch waits for the sandbox's death.
 func (r *run) watch() {
-	delay := retryFirst
+	delay := gate.RetryFirst
 	for {
 		death, err := r.s.cfg.Driver.Wait(r.ctx, r.handle)
 		if r.ctx.Err() != nil {
@@ -220,7 +220,7 @@ func (r *run) watch() {
 
 // serveEgress carries the streams that the sandbox opens to the outside.
 func (r *run) serveEgress() {
-	delay := retryFirst
+	delay := gate.RetryFirst
 	for {
 		conn, door, err := r.s.cfg.Driver.AcceptEgress(r.ctx, r.handle)
 		if r.ctx.Err() != nil {
@@ -233,7 +233,7 @@ func (r *run) serveEgress() {
 			delay = r.pause(delay)
 			continue
 		}
-		delay = retryFirst
+		delay = gate.RetryFirst
 		r.serveStream(conn, door)
 	}
 }
@@ -247,7 +247,7 @@ func (r *run) pause(delay time.Duration) time.Duration {
 	case <-r.over.Done():
 	case <-r.ctx.Done():
 	}
-	return min(2*delay, retryLast)
+	return min(2*delay, gate.RetryLast)
 }
 
 // active notes that somebody uses the sandbox. The store hears of it now and
@@ -367,7 +367,7 @@ func (r *run) register(e *liveExec, pump func()) bool {
 	}
 	r.execs[e.seq] = e
 	r.pumps.Add(1)
-	if !r.s.life.spawn(func(context.Context) { defer r.pumps.Done(); pump() }) {
+	if !r.s.gate.Spawn(func(context.Context) { defer r.pumps.Done(); pump() }) {
 		r.pumps.Done()
 	}
 	return true
@@ -405,7 +405,7 @@ func (r *run) release(uids ...sandbox.UID) {
 	if r.releasing {
 		return
 	}
-	r.releasing = r.s.life.spawn(func(context.Context) {
+	r.releasing = r.s.gate.Spawn(func(context.Context) {
 		for {
 			r.pause(releaseDelay)
 			r.mu.Lock()
@@ -417,7 +417,7 @@ func (r *run) release(uids ...sandbox.UID) {
 				return
 			}
 			r.mu.Unlock()
-			ctx, cancel := context.WithTimeout(r.ctx, undoTimeout)
+			ctx, cancel := context.WithTimeout(r.ctx, gate.DetachedTime)
 			// What is not released now is found and released at the next
 			// adoption; the agent bounds what it keeps.
 			if err := r.guest.Release(ctx, batch...); err != nil && r.ctx.Err() == nil {

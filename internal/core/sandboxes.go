@@ -6,7 +6,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/cubbyhq/cubby/internal/auth"
+	"github.com/cubbyhq/cubby/internal/core/scope"
 	"github.com/cubbyhq/cubby/internal/egress"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/event"
@@ -16,69 +16,30 @@ import (
 	"github.com/cubbyhq/cubby/internal/workspace"
 )
 
-func noSuchSandbox() error { return errs.E(errs.NotFound, "no such sandbox") }
-
-// find returns the caller's sandbox with an id, once what an earlier daemon left
-// is reconciled: until then a row may say what is no longer so. NotFound says
-// what became of the last one that had the id.
-func (s *Service) find(ctx context.Context, id string) (sandbox.Sandbox, error) {
-	if err := s.life.wait(ctx); err != nil {
-		return sandbox.Sandbox{}, err
-	}
-	parsed, err := sandbox.ParseID(id)
-	if err != nil {
-		return sandbox.Sandbox{}, err
-	}
-	b, err := s.cfg.Store.Sandbox(ctx, parsed)
-	if errors.Is(err, errs.NotFound) || err == nil && !auth.From(ctx).Sees(b.Tenant) {
-		err = s.noSuch(ctx, parsed)
-	}
-	if err != nil {
-		return sandbox.Sandbox{}, err
-	}
-	return b, nil
-}
-
-// findHistory returns the sandbox that has an id or, when the caller has none,
-// the newest that had it and was destroyed: its history is kept for a while.
-func (s *Service) findHistory(ctx context.Context, id string) (sandbox.Sandbox, error) {
-	b, err := s.find(ctx, id)
-	if !errors.Is(err, errs.NotFound) {
-		return b, err
-	}
-	parsed, err := sandbox.ParseID(id)
-	if err != nil {
-		return b, err
-	}
-	return s.cfg.Store.DestroyedSandbox(ctx, parsed, whose(ctx, ""))
-}
-
 // change finds a sandbox and holds its lock, so that what it returns stays
 // true until unlock. Only who may see the sandbox waits for its lock: to
 // everybody else it takes no longer than one that does not exist.
 func (s *Service) change(ctx context.Context, id string) (b sandbox.Sandbox, unlock func(), err error) {
-	leave, err := s.life.enter(ctx)
+	leave, err := s.gate.Enter(ctx)
 	if err != nil {
 		return b, nil, err
 	}
-	if b, err = s.find(ctx, id); err != nil {
+	if b, err = s.scope.Find(ctx, id); err != nil {
 		leave()
 		return b, nil, err
 	}
-	release, err := s.ids.lock(ctx, b.ID.Key())
+	release, err := s.ids.Lock(ctx, b.ID.Key())
 	if err != nil {
 		leave()
 		return b, nil, err
 	}
 	unlock = func() { release(); leave() }
-	if b, err = s.find(ctx, id); err != nil {
+	if b, err = s.scope.Find(ctx, id); err != nil {
 		unlock()
 		return b, nil, err
 	}
 	return b, unlock, nil
 }
-
-func actor(ctx context.Context) string { return auth.From(ctx).Name }
 
 // Query selects sandboxes that the caller sees. The zero value selects all that
 // are not destroyed.
@@ -101,7 +62,7 @@ type Page struct {
 // Sandbox returns the sandbox that has the id, or the newest failed one.
 // NotFound when it was destroyed or never was.
 func (s *Service) Sandbox(ctx context.Context, id string) (sandbox.Sandbox, error) {
-	b, err := s.find(ctx, id)
+	b, err := s.scope.Find(ctx, id)
 	if err != nil {
 		return b, err
 	}
@@ -129,14 +90,14 @@ func (s *Service) upToDate(b sandbox.Sandbox) sandbox.Sandbox {
 
 // List returns sandboxes.
 func (s *Service) List(ctx context.Context, q Query) (Page, error) {
-	if err := s.life.wait(ctx); err != nil {
+	if err := s.gate.Wait(ctx); err != nil {
 		return Page{}, err
 	}
-	if err := mayName(ctx, q.Tenant); err != nil {
+	if err := scope.MayName(ctx, q.Tenant); err != nil {
 		return Page{}, err
 	}
 	items, next, err := s.cfg.Store.Sandboxes(ctx, store.Query{
-		Tenant: whose(ctx, q.Tenant), Labels: q.Labels, States: q.States, External: q.External, Thread: q.Thread, After: q.Cursor, Limit: q.Limit,
+		Tenant: scope.Whose(ctx, q.Tenant), Labels: q.Labels, States: q.States, External: q.External, Thread: q.Thread, After: q.Cursor, Limit: q.Limit,
 	})
 	if err != nil {
 		return Page{}, err
@@ -146,7 +107,7 @@ func (s *Service) List(ctx context.Context, q Query) (Page, error) {
 		items[i] = s.upToDate(items[i])
 		bytes += items[i].Spec.Bytes()
 	}
-	if err := s.charge(ctx, bytes); err != nil {
+	if err := s.budget.ChargeList(ctx, bytes); err != nil {
 		return Page{}, err
 	}
 	return Page{Sandboxes: items, Next: next}, nil
@@ -245,7 +206,7 @@ func (s *Service) Update(ctx context.Context, id string, p Patch) (sandbox.Sandb
 	b, err = s.cfg.Store.UpdateSpec(ctx, b.UID, func(spec *sandbox.Spec) error {
 		p.apply(spec)
 		return nil
-	}, event.New(b.UID, actor(ctx), event.Updated{Fields: fields}))
+	}, event.New(b.UID, scope.Actor(ctx), event.Updated{Fields: fields}))
 	if err != nil {
 		return sandbox.Sandbox{}, err
 	}
@@ -275,7 +236,7 @@ type Stats struct {
 
 // Stats measures a sandbox.
 func (s *Service) Stats(ctx context.Context, id string) (Stats, error) {
-	b, err := s.find(ctx, id)
+	b, err := s.scope.Find(ctx, id)
 	if err != nil {
 		return Stats{}, err
 	}
@@ -312,7 +273,7 @@ func (s *Service) Events(ctx context.Context, id string, after int64, limit int,
 	if err := checkKinds(kinds); err != nil {
 		return nil, 0, err
 	}
-	b, err := s.findHistory(ctx, id)
+	b, err := s.scope.FindHistory(ctx, id)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -324,7 +285,7 @@ func (s *Service) Events(ctx context.Context, id string, after int64, limit int,
 	if n := len(events); n > 0 {
 		next = events[n-1].Cursor
 	}
-	return events, next, s.charge(ctx, eventBytes(events))
+	return events, next, s.budget.ChargeList(ctx, eventBytes(events))
 }
 
 // Images lists the images that sandboxes can be created from.

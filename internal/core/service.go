@@ -25,12 +25,16 @@ import (
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/archive"
+	"github.com/cubbyhq/cubby/internal/core/budget"
+	"github.com/cubbyhq/cubby/internal/core/gate"
+	"github.com/cubbyhq/cubby/internal/core/scope"
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/egress"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/hostfiles"
 	"github.com/cubbyhq/cubby/internal/image"
 	"github.com/cubbyhq/cubby/internal/journal"
+	"github.com/cubbyhq/cubby/internal/keylock"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 	"github.com/cubbyhq/cubby/internal/store"
 	"github.com/cubbyhq/cubby/internal/telemetry"
@@ -71,15 +75,6 @@ type Disks interface {
 	CreateShared(ctx context.Context, uid sandbox.UID, bytes int64) (workspace.Disk, error)
 	SharedTree(ctx context.Context, uid, shared sandbox.UID) (*workspace.Tree, error)
 	UploadTree(ctx context.Context, shared sandbox.UID) (*workspace.Tree, error)
-}
-
-// Memory bounds what answers take of the daemon's memory, per caller.
-// *front.Budget is one. Beyond it, it is errs.Unready.
-type Memory interface {
-	// Charge counts bytes until the request of ctx has ended.
-	Charge(ctx context.Context, bytes int64) error
-	// Hold counts them until release.
-	Hold(ctx context.Context, bytes int64) (release func(), err error)
 }
 
 // Config is what a Service needs. Store, Driver, Disks, Images and Journals
@@ -152,7 +147,7 @@ type Config struct {
 	HistoryOfTenant int64
 
 	// Memory counts what the answers of reads take; nil: nothing is counted.
-	Memory Memory
+	Memory budget.Memory
 
 	// Host is what the machine has, and MemAvailable its free memory in
 	// bytes; zero fields are measured.
@@ -175,10 +170,12 @@ type Service struct {
 	codeCaps CodeCaps
 	proxy    *egress.Proxy
 
-	life      *lifecycle
-	ids       keyedLocks // by sandbox.ID.Key; held by whoever changes a sandbox
-	quotas    keyedLocks // by tenant; held while a sandbox is counted and stored
-	seats     keyedLocks // by tenant; held by whoever makes a thread active
+	gate      *gate.Gate
+	scope     *scope.Scope
+	budget    budget.Budget
+	ids       keylock.Locks // by sandbox.ID.Key; held by whoever changes a sandbox
+	quotas    keylock.Locks // by tenant; held while a sandbox is counted and stored
+	seats     keylock.Locks // by tenant; held by whoever makes a thread active
 	admission *admission
 	archiving *archiving
 	followers *tenancy.Places // of events
@@ -188,7 +185,7 @@ type Service struct {
 	reaper    *reaper
 	trees     trees
 	shared    shared
-	terminals keyedLocks    // by sandbox.UID and name; held by whoever opens one
+	terminals keylock.Locks // by sandbox.UID and name; held by whoever opens one
 	decisions chan decision // of the egress proxy, to be written down
 	notes     notebook
 	wake      chan struct{} // asks for a reconciliation soon
@@ -208,7 +205,8 @@ func New(cfg Config) (*Service, error) {
 		now:       cfg.Now,
 		metrics:   cfg.Metrics,
 		host:      cfg.Host,
-		life:      newLifecycle(),
+		gate:      gate.New(),
+		budget:    budget.Budget{Memory: cfg.Memory},
 		reaper:    newReaper(),
 		decisions: make(chan decision, 1024),
 		wake:      make(chan struct{}, 1),
@@ -222,6 +220,7 @@ func New(cfg Config) (*Service, error) {
 	if s.now == nil {
 		s.now = time.Now
 	}
+	s.scope = scope.New(cfg.Store, s.gate, s.now)
 	s.cfg.TenantDiskBytes = cmp.Or(cfg.TenantDiskBytes, DefaultTenantDisk)
 	s.began, s.uptime = s.now(), cfg.Uptime
 	if s.uptime == nil {
@@ -279,7 +278,7 @@ func (s *Service) Run(ctx context.Context) error {
 	// that is half gone.
 	inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	if err := s.life.begin(inner); err != nil {
+	if err := s.gate.Begin(inner); err != nil {
 		return err
 	}
 	ended, written := make(chan struct{}), make(chan struct{})
@@ -287,16 +286,16 @@ func (s *Service) Run(ctx context.Context) error {
 		defer close(written)
 		s.writeDecisions(ended)
 	}()
-	s.life.spawn(s.warm)
+	s.gate.Spawn(s.warm)
 	s.reconcile(ctx)
-	s.life.open()
-	s.life.spawn(s.reconcileLoop)
-	s.life.spawn(s.reapLoop)
-	s.life.spawn(s.pruneLoop)
-	s.life.spawn(s.historyQuotaLoop)
+	s.gate.Open()
+	s.gate.Spawn(s.reconcileLoop)
+	s.gate.Spawn(s.reapLoop)
+	s.gate.Spawn(s.pruneLoop)
+	s.gate.Spawn(s.historyQuotaLoop)
 
 	<-ctx.Done()
-	s.life.end(cancel)
+	s.gate.End(cancel)
 	close(ended) // nobody decides any more
 	<-written
 	s.mu.Lock()
@@ -331,13 +330,13 @@ func problem(part string, err error) Problem {
 func (s *Service) Ready(ctx context.Context) []Problem {
 	var all []Problem
 	select {
-	case <-s.life.opened:
+	case <-s.gate.Opened():
 	default:
 		all = append(all, Problem{Part: "core", Message: "what an earlier daemon left is not reconciled yet"})
 	}
 	select {
-	case <-s.life.ended:
-		all = append(all, problem("core", errShuttingDown()))
+	case <-s.gate.Ended():
+		all = append(all, problem("core", gate.ErrShuttingDown()))
 	default:
 	}
 	if err := s.cfg.Store.Ping(ctx); err != nil {
@@ -388,14 +387,6 @@ func (s *Service) runOf(uid sandbox.UID) *run {
 	defer s.mu.Unlock()
 	return s.running[uid]
 }
-
-// undoing returns a context for work that has to be done although the caller
-// has gone away.
-func undoing(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
-}
-
-const undoTimeout = time.Minute
 
 // shut closes what has done its work already.
 func (s *Service) shut(c io.Closer) {

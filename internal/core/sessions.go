@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/cubbyhq/cubby/internal/core/scope"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/event"
 	"github.com/cubbyhq/cubby/internal/sandbox"
@@ -79,7 +80,7 @@ func (s *Service) Sessions(ctx context.Context, id string) ([]Session, error) {
 
 // look is files without the use of the sandbox that it is.
 func (s *Service) look(ctx context.Context, id string) (*access, error) {
-	b, err := s.find(ctx, id)
+	b, err := s.scope.Find(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -166,7 +167,7 @@ func (s *Service) ForgetSession(ctx context.Context, id, name string) error {
 	}
 	defer a.done()
 	if a.run != nil {
-		unlock, err := a.run.sessions.lock(ctx, name)
+		unlock, err := a.run.sessions.Lock(ctx, name)
 		if err != nil {
 			return err
 		}
@@ -194,6 +195,6 @@ func (s *Service) ForgetSession(ctx context.Context, id, name string) error {
 	if !found {
 		return errs.E(errs.NotFound, "no such session")
 	}
-	s.note(ctx, event.New(a.b.UID, actor(ctx), event.SessionForget{Session: name}))
+	s.note(ctx, event.New(a.b.UID, scope.Actor(ctx), event.SessionForget{Session: name}))
 	return nil
 }

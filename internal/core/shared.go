@@ -5,7 +5,9 @@ import (
 	"errors"
 	"sync"
 
+	"github.com/cubbyhq/cubby/internal/core/gate"
 	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/keylock"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 	"github.com/cubbyhq/cubby/internal/store"
 	"github.com/cubbyhq/cubby/internal/telemetry"
@@ -21,7 +23,7 @@ const DefaultTenantDisk = 10 << 30
 type shared struct {
 	// By tenant; held while its disk is made, mounted, unmounted or removed. Who
 	// holds one asks for no lock of a sandbox.
-	locks keyedLocks
+	locks keylock.Locks
 
 	mu    sync.Mutex
 	disks map[string]*sharedDisk // by tenant; guarded by mu
@@ -74,7 +76,7 @@ func (s *Service) share(ctx context.Context, tenant string, user sandbox.UID) (w
 	if tenant == "" {
 		return workspace.Disk{}, nil
 	}
-	unlock, err := s.shared.locks.lock(ctx, tenant)
+	unlock, err := s.shared.locks.Lock(ctx, tenant)
 	if err != nil {
 		return workspace.Disk{}, err
 	}
@@ -107,9 +109,9 @@ func (s *Service) unshare(ctx context.Context, tenant string, user sandbox.UID) 
 	if tenant == "" {
 		return
 	}
-	ctx, cancel := undoing(ctx)
+	ctx, cancel := gate.Detached(ctx)
 	defer cancel()
-	unlock, err := s.shared.locks.lock(ctx, tenant)
+	unlock, err := s.shared.locks.Lock(ctx, tenant)
 	if err != nil {
 		s.log.Warn("let go of the disk of a tenant", telemetry.KeyUID, user, telemetry.KeyErr, err)
 		return
@@ -169,7 +171,7 @@ func (s *Service) closeShared(ctx context.Context, rows []sandbox.Sandbox, fault
 		return
 	}
 	for _, t := range tenants {
-		unlock, free := s.shared.locks.tryLock(t.Name)
+		unlock, free := s.shared.locks.TryLock(t.Name)
 		if !free {
 			continue
 		}

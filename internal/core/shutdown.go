@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/cubbyhq/cubby/internal/core/gate"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
@@ -21,7 +22,7 @@ const shutdownReason = "the daemon was stopped, and on-shutdown is destroy"
 // which something is left on the host, which the next daemon removes; the error
 // says why. Disks that were kept stay as well.
 func (s *Service) DestroyAll(ctx context.Context) (destroyed int, stayed []sandbox.ID, err error) {
-	leave, err := s.life.enter(ctx)
+	leave, err := s.gate.Enter(ctx)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -45,7 +46,7 @@ func (s *Service) DestroyAll(ctx context.Context) (destroyed int, stayed []sandb
 		})
 	}
 	_ = g.Wait() // they return nil
-	look, cancel := undoing(ctx)
+	look, cancel := gate.Detached(ctx)
 	defer cancel()
 	traces, err := s.cfg.Driver.List(look)
 	if err != nil {
@@ -68,7 +69,7 @@ func (s *Service) destroyNow(ctx context.Context, uid sandbox.UID) error {
 	if err != nil {
 		return err
 	}
-	unlock, err := s.ids.lock(ctx, b.ID.Key())
+	unlock, err := s.ids.Lock(ctx, b.ID.Key())
 	if err != nil {
 		return err
 	}

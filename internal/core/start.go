@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/cubbyhq/cubby/internal/core/gate"
+	"github.com/cubbyhq/cubby/internal/core/scope"
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/event"
@@ -28,7 +30,7 @@ func (s *Service) Start(ctx context.Context, id string) (sandbox.Sandbox, error)
 		return s.upToDate(b), nil
 	case sandbox.Stopped, sandbox.Sleeping:
 	default:
-		return sandbox.Sandbox{}, s.notRunning(b)
+		return sandbox.Sandbox{}, s.scope.NotRunning(b)
 	}
 	booted, err := s.admission.take(ctx, b)
 	if err != nil {
@@ -68,7 +70,7 @@ func (s *Service) bringUp(ctx context.Context, b sandbox.Sandbox) (sandbox.Sandb
 		return b, err
 	}
 	return s.cfg.Store.Move(ctx, b.UID, sandbox.Running, store.Change{
-		Handle: handle, Events: []sandbox.Event{event.New(b.UID, actor(ctx), event.Started{})},
+		Handle: handle, Events: []sandbox.Event{event.New(b.UID, scope.Actor(ctx), event.Started{})},
 	})
 }
 
@@ -88,7 +90,7 @@ func (s *Service) recreate(ctx context.Context, b sandbox.Sandbox, disk, common 
 		return nil, err
 	}
 	if err := s.cfg.Store.SetHandle(ctx, b.UID, handle); err != nil {
-		undo, cancel := undoing(ctx)
+		undo, cancel := gate.Detached(ctx)
 		defer cancel()
 		// What nobody has the handle of must not stay.
 		return nil, errors.Join(err, s.cfg.Driver.Destroy(undo, handle))
@@ -98,7 +100,7 @@ func (s *Service) recreate(ctx context.Context, b sandbox.Sandbox, disk, common 
 
 // takeDown undoes a start.
 func (s *Service) takeDown(ctx context.Context, b sandbox.Sandbox) {
-	undo, cancel := undoing(ctx)
+	undo, cancel := gate.Detached(ctx)
 	defer cancel()
 	log := s.log.With(telemetry.KeySandbox, b.ID, telemetry.KeyUID, b.UID)
 	if now, err := s.cfg.Store.SandboxByUID(undo, b.UID); err == nil {

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cubbyhq/cubby/internal/core/gate"
+	"github.com/cubbyhq/cubby/internal/core/scope"
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/event"
@@ -51,9 +53,9 @@ func (s *Service) Stop(ctx context.Context, id string, grace time.Duration) (san
 // that is still there then runs on. The reason is empty when somebody asked
 // for it.
 func (s *Service) halt(ctx context.Context, b sandbox.Sandbox, grace time.Duration, reason string) (sandbox.Sandbox, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace+undoTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace+gate.DetachedTime)
 	defer cancel()
-	defer context.AfterFunc(s.life.context(), cancel)()
+	defer context.AfterFunc(s.gate.Context(), cancel)()
 	r := s.runOf(b.UID)
 	if r != nil {
 		r.end(ending{sandbox.EndStopped, "the sandbox was stopped"})
@@ -69,7 +71,7 @@ func (s *Service) halt(ctx context.Context, b sandbox.Sandbox, grace time.Durati
 		s.log.Warn("stop a sandbox", telemetry.KeySandbox, b.ID, telemetry.KeyUID, b.UID, telemetry.KeyErr, err)
 	}
 	// It is stopped, and that has to be written down also when the service ends.
-	ctx, cancel = undoing(ctx)
+	ctx, cancel = gate.Detached(ctx)
 	defer cancel()
 	b, err := s.stopped(ctx, b, reason, event.Stopped{Reason: reason})
 	if err != nil {
@@ -87,10 +89,10 @@ func (s *Service) stopped(ctx context.Context, b sandbox.Sandbox, reason string,
 	if err := s.endExecs(ctx, b, endOf(reason)); err != nil {
 		return b, err
 	}
-	ctx, cancel := undoing(ctx)
+	ctx, cancel := gate.Detached(ctx)
 	defer cancel()
 	now, err := s.cfg.Store.Move(ctx, b.UID, sandbox.Stopped, store.Change{
-		Reason: reason, Events: []sandbox.Event{event.New(b.UID, actor(ctx), why)},
+		Reason: reason, Events: []sandbox.Event{event.New(b.UID, scope.Actor(ctx), why)},
 	})
 	if err != nil {
 		return b, err
@@ -107,10 +109,10 @@ func (s *Service) stopped(ctx context.Context, b sandbox.Sandbox, reason string,
 
 // endOf is how execs ended that were lost with a sandbox.
 func endOf(reason string) ending {
-	if strings.HasPrefix(reason, oomPrefix) {
+	if strings.HasPrefix(reason, scope.ReasonOOM) {
 		return ending{sandbox.EndOOM, reason}
 	}
-	if strings.HasPrefix(reason, diedPrefix) {
+	if scope.Died(reason) {
 		return ending{sandbox.EndDied, reason}
 	}
 	return ending{sandbox.EndStopped, "the sandbox was stopped"}

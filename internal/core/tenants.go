@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/auth"
+	"github.com/cubbyhq/cubby/internal/core/gate"
 	"github.com/cubbyhq/cubby/internal/errs"
-	"github.com/cubbyhq/cubby/internal/sandbox"
 	"github.com/cubbyhq/cubby/internal/store"
 	"github.com/cubbyhq/cubby/internal/telemetry"
 	"github.com/cubbyhq/cubby/internal/workspace"
@@ -17,42 +17,6 @@ import (
 // A tenant is a name that sandboxes belong to. They share a disk, with one
 // /workspace and one /mnt/user-data for all of them. It begins with its first
 // sandbox or upload and stays until it is removed.
-
-// mayName refuses a tenant that the caller may not name. "" names none.
-func mayName(ctx context.Context, tenant string) error {
-	if tenant == "" {
-		return nil
-	}
-	if err := sandbox.ValidateTenant(tenant); err != nil {
-		return err
-	}
-	if !auth.From(ctx).Sees(tenant) {
-		return errs.E(errs.Forbidden, "tenant_id: the token belongs to another tenant").Hint("leave it out")
-	}
-	return nil
-}
-
-// whose is the tenant that the store is asked for, nil being any.
-func whose(ctx context.Context, tenant string) *string {
-	if tenant = cmp.Or(auth.From(ctx).Tenant, tenant); tenant == "" {
-		return nil
-	}
-	return &tenant
-}
-
-func noSuchTenant() error { return errs.E(errs.NotFound, "no such tenant") }
-
-// seenTenant finds a tenant that the caller sees: another one does not exist
-// for it.
-func (s *Service) seenTenant(ctx context.Context, name string) (store.Tenant, error) {
-	if err := sandbox.ValidateTenant(name); err != nil {
-		return store.Tenant{}, err
-	}
-	if !auth.From(ctx).Sees(name) {
-		return store.Tenant{}, noSuchTenant()
-	}
-	return s.cfg.Store.Tenant(ctx, name)
-}
 
 // Tenant is a tenant and what it takes.
 type Tenant struct {
@@ -65,7 +29,7 @@ type Tenant struct {
 
 // Tenant describes a tenant. NotFound when it never had a sandbox or an upload.
 func (s *Service) Tenant(ctx context.Context, name string) (Tenant, error) {
-	t, err := s.seenTenant(ctx, name)
+	t, err := s.scope.Tenant(ctx, name)
 	if err != nil {
 		return Tenant{}, err
 	}
@@ -126,15 +90,15 @@ func (s *Service) describeTenants(ctx context.Context, rows []store.Tenant, next
 // Conflict while it has sandboxes, also stopped ones; NotFound when there is no
 // such tenant.
 func (s *Service) RemoveTenant(ctx context.Context, name string) error {
-	leave, err := s.life.enter(ctx)
+	leave, err := s.gate.Enter(ctx)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	if _, err := s.seenTenant(ctx, name); err != nil {
+	if _, err := s.scope.Tenant(ctx, name); err != nil {
 		return err
 	}
-	unlock, err := s.shared.locks.lock(ctx, name)
+	unlock, err := s.shared.locks.Lock(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -146,7 +110,7 @@ func (s *Service) RemoveTenant(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	undo, cancel := undoing(ctx)
+	undo, cancel := gate.Detached(ctx)
 	defer cancel()
 	if _, err := s.cfg.Disks.Remove(undo, t.DiskUID); err != nil {
 		s.log.Error("remove the disk of a tenant", telemetry.KeyUID, t.DiskUID, telemetry.KeyErr, err)

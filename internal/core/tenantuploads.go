@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/cubbyhq/cubby/internal/auth"
+	"github.com/cubbyhq/cubby/internal/core/scope"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 	"github.com/cubbyhq/cubby/internal/workspace"
@@ -19,7 +20,7 @@ import (
 
 // tenantUploads opens the uploads of a tenant until done.
 func (s *Service) tenantUploads(ctx context.Context, tenant string) (tree *workspace.Tree, done func(), err error) {
-	leave, err := s.life.enter(ctx)
+	leave, err := s.gate.Enter(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -54,7 +55,7 @@ func (s *Service) readUploads(ctx context.Context, tenant, name string) (tree *w
 	if at, err = uploadPath(name); err != nil {
 		return nil, "", nil, err
 	}
-	if _, err := s.seenTenant(ctx, tenant); err != nil {
+	if _, err := s.scope.Tenant(ctx, tenant); err != nil {
 		return nil, "", nil, err
 	}
 	tree, done, err = s.tenantUploads(ctx, tenant)
@@ -75,7 +76,7 @@ func (s *Service) WriteUpload(ctx context.Context, tenant, name string, r io.Rea
 		return sandbox.File{}, err
 	}
 	if !auth.From(ctx).Sees(tenant) {
-		return sandbox.File{}, noSuchTenant()
+		return sandbox.File{}, scope.NoSuchTenant()
 	}
 	tree, done, err := s.tenantUploads(ctx, tenant)
 	if err != nil {

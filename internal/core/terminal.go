@@ -65,7 +65,7 @@ type Terminal struct {
 // when the sandbox does not run, NotFound when there is no such seq,
 // Exhausted when too many are open.
 func (s *Service) OpenTerminal(ctx context.Context, id string, spec TerminalSpec) (*Viewer, error) {
-	leave, err := s.life.enter(ctx)
+	leave, err := s.gate.Enter(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +114,7 @@ func (s *Service) terminalOf(ctx context.Context, id string, spec TerminalSpec) 
 	if err != nil {
 		return nil, err
 	}
-	unlock, err := s.terminals.lock(ctx, string(b.UID)+"/"+spec.Name)
+	unlock, err := s.terminals.Lock(ctx, string(b.UID)+"/"+spec.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -136,7 +136,7 @@ func (s *Service) terminalOf(ctx context.Context, id string, spec TerminalSpec) 
 }
 
 func (s *Service) terminalBySeq(ctx context.Context, id string, seq int64) (*Viewer, error) {
-	b, err := s.findHistory(ctx, id)
+	b, err := s.scope.FindHistory(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -190,7 +190,7 @@ func (r *run) terminals() []*liveExec {
 
 // Terminals lists the open terminals of a sandbox by name.
 func (s *Service) Terminals(ctx context.Context, id string) ([]Terminal, error) {
-	b, err := s.find(ctx, id)
+	b, err := s.scope.Find(ctx, id)
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/auth"
+	"github.com/cubbyhq/cubby/internal/core/gate"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/hostfiles"
 	"github.com/cubbyhq/cubby/internal/sandbox"
@@ -117,7 +118,7 @@ func (s *Service) threadSeat(ctx context.Context, b sandbox.Sandbox) (leave func
 	if b.Spec.Thread == "" || most <= 0 {
 		return func() {}, nil
 	}
-	unlock, err := s.seats.lock(ctx, b.Tenant)
+	unlock, err := s.seats.Lock(ctx, b.Tenant)
 	if err != nil {
 		return nil, err
 	}
@@ -204,7 +205,7 @@ func (s *Service) isUnused(u *unusedThread) bool {
 // evictThread destroys a thread unless somebody comes to use it.
 func (s *Service) evictThread(ctx context.Context, tenant string, u unusedThread) (gone bool, err error) {
 	for _, b := range u.sandboxes {
-		unlock, free := s.ids.tryLock(b.ID.Key())
+		unlock, free := s.ids.TryLock(b.ID.Key())
 		if !free {
 			return false, nil
 		}
@@ -253,7 +254,7 @@ func (s *Service) DestroyThread(ctx context.Context, thread string) (n int, err 
 	if err := checkThread(thread); err != nil {
 		return 0, err
 	}
-	leave, err := s.life.enter(ctx)
+	leave, err := s.gate.Enter(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -266,16 +267,16 @@ func (s *Service) EndThread(ctx context.Context, thread string) error {
 	if err := checkThread(thread); err != nil {
 		return err
 	}
-	if err := s.life.wait(ctx); err != nil {
+	if err := s.gate.Wait(ctx); err != nil {
 		return err
 	}
 	who := auth.From(ctx)
-	if !s.life.spawn(func(ctx context.Context) {
+	if !s.gate.Spawn(func(ctx context.Context) {
 		if _, err := s.destroyThread(auth.WithPrincipal(ctx, who), thread); err != nil {
 			s.log.Error("destroy a thread", telemetry.KeyErr, err)
 		}
 	}) {
-		return errShuttingDown()
+		return gate.ErrShuttingDown()
 	}
 	return nil
 }
@@ -318,7 +319,7 @@ func (s *Service) destroyThread(ctx context.Context, thread string) (n int, err 
 
 // destroyOne destroys an incarnation and not whoever has its id then.
 func (s *Service) destroyOne(ctx context.Context, b sandbox.Sandbox) error {
-	unlock, err := s.ids.lock(ctx, b.ID.Key())
+	unlock, err := s.ids.Lock(ctx, b.ID.Key())
 	if err != nil {
 		return err
 	}

@@ -78,7 +78,7 @@ func (s *Service) closeTrees(ctx context.Context) {
 }
 
 func (s *Service) closeTree(ctx context.Context, b sandbox.Sandbox) error {
-	unlock, free := s.ids.tryLock(b.ID.Key())
+	unlock, free := s.ids.TryLock(b.ID.Key())
 	if !free {
 		return nil // whoever is at it looks after the disk
 	}

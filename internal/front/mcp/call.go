@@ -11,6 +11,7 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/auth"
 	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/core/scope"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
@@ -52,7 +53,7 @@ func findSession(ctx context.Context, s *core.Service, id, thread string) (sandb
 	b, err := s.Sandbox(ctx, id)
 	switch {
 	case errors.Is(err, errs.Invalid) || errors.Is(err, errs.NotFound):
-		return b, &noSession{errs.E(errs.NotFound, "Session '%.64s' not found%s", id, core.Fate(err))}
+		return b, &noSession{errs.E(errs.NotFound, "Session '%.64s' not found%s", id, scope.Fate(err))}
 	case err != nil:
 		return b, err
 	case b.Spec.Thread != thread:

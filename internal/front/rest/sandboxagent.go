@@ -14,6 +14,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/core/scope"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/front"
 	"github.com/cubbyhq/cubby/internal/sandbox"
@@ -265,7 +266,7 @@ func (d *Door) agentDeleteSession(w http.ResponseWriter, r *http.Request) error 
 	err := d.core.Destroy(r.Context(), id, false)
 	switch {
 	case errors.Is(err, errs.NotFound), errors.Is(err, errs.Invalid):
-		front.WriteJSON(w, http.StatusNotFound, sandboxedError{"Session not found" + core.Fate(err)})
+		front.WriteJSON(w, http.StatusNotFound, sandboxedError{"Session not found" + scope.Fate(err)})
 		return nil
 	case err != nil:
 		d.logInternal(r.Context(), err)

@@ -11,6 +11,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/core/scope"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/front"
 	"github.com/cubbyhq/cubby/internal/front/sse"
@@ -87,7 +88,7 @@ var sandboxedStatus = map[sandbox.State]string{
 func sandboxedRow(b sandbox.Sandbox) SandboxedRow {
 	s := b.Spec
 	row := SandboxedRow{
-		ID: string(b.ID), Status: sandboxedStatus[b.State], Image: s.Image, WorkspaceMnt: sandbox.WorkspaceDir, ErrorMessage: core.Fault(b),
+		ID: string(b.ID), Status: sandboxedStatus[b.State], Image: s.Image, WorkspaceMnt: sandbox.WorkspaceDir, ErrorMessage: scope.Fault(b),
 		Ports: append([]int{}, s.Ports...), CreatedAt: b.CreatedAt.UTC(), UpdatedAt: b.UpdatedAt.UTC(), LastActiveAt: b.LastActiveAt.Unix(),
 		ExternalUserID: s.External.UserID, ExternalProjectID: s.External.ProjectID, ExternalWorkspaceID: s.External.WorkspaceID,
 		Visibility: string(s.Visibility), IdlePolicy: string(s.IdlePolicy),
@@ -325,7 +326,7 @@ func (d *Door) sandboxedKeepalive(w http.ResponseWriter, r *http.Request) error 
 // noRow gives an unknown id sandboxed's words.
 func noRow(err error) error {
 	if errs.KindOf(err) == errs.NotFound {
-		return errs.E(errs.NotFound, "no sandbox row for that id%s", core.Fate(err)).Because(err)
+		return errs.E(errs.NotFound, "no sandbox row for that id%s", scope.Fate(err)).Because(err)
 	}
 	return err
 }

@@ -10,6 +10,7 @@ import (
 
 	sandboxv1 "github.com/cubbyhq/cubby/api/gen/sandbox/v1"
 	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/core/scope"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
@@ -87,7 +88,7 @@ func (d *Door) session(ctx context.Context, id string) (sandbox.Sandbox, error) 
 	case unknown(err):
 		return b, notFound(err) // no session can have an id that is invalid
 	case err == nil && !b.State.Live():
-		return b, errs.E(errs.NotFound, "%s%s", noSession, core.Failure(b)) // a failed one is none
+		return b, errs.E(errs.NotFound, "%s%s", noSession, scope.Failure(b)) // a failed one is none
 	case err != nil:
 		return b, err
 	case b.State == sandbox.Running:
@@ -108,7 +109,7 @@ const noSession = "Session not found"
 func notFound(err error) error { return errs.E(errs.NotFound, "%s", missing(err)).Because(err) }
 
 // missing is noSession with what is known of the session that err does not find.
-func missing(err error) string { return noSession + core.Fate(err) }
+func missing(err error) string { return noSession + scope.Fate(err) }
 
 // DestroySession implements the service.
 func (d *Door) DestroySession(ctx context.Context, req *connect.Request[sandboxv1.DestroySessionRequest]) (*connect.Response[sandboxv1.DestroySessionResponse], error) {

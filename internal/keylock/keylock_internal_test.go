@@ -1,4 +1,4 @@
-package core
+package keylock
 
 import (
 	"context"
@@ -7,15 +7,15 @@ import (
 	"testing"
 )
 
-func TestKeyedLocks(t *testing.T) {
-	var k keyedLocks
+func TestLocks(t *testing.T) {
+	var k Locks
 	ctx := context.Background()
 	var wg sync.WaitGroup
 	counts := map[string]*int{"a": new(int), "b": new(int)}
 	for key, n := range counts {
 		for range 100 {
 			wg.Go(func() {
-				unlock, err := k.lock(ctx, key)
+				unlock, err := k.Lock(ctx, key)
 				if err != nil {
 					t.Error(err)
 					return
@@ -34,25 +34,25 @@ func TestKeyedLocks(t *testing.T) {
 	}
 }
 
-func TestKeyedLocksWaitEndsWithItsContext(t *testing.T) {
-	var k keyedLocks
-	unlock, err := k.lock(context.Background(), "a")
+func TestLocksWaitEndsWithItsContext(t *testing.T) {
+	var k Locks
+	unlock, err := k.Lock(context.Background(), "a")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, ok := k.tryLock("a"); ok {
-		t.Error("tryLock took a lock that is held")
+	if _, ok := k.TryLock("a"); ok {
+		t.Error("TryLock took a lock that is held")
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := k.lock(ctx, "a"); !errors.Is(err, context.Canceled) {
-		t.Errorf("lock = %v, want canceled", err)
+	if _, err := k.Lock(ctx, "a"); !errors.Is(err, context.Canceled) {
+		t.Errorf("Lock = %v, want canceled", err)
 	}
 	unlock()
 	unlock() // a second one does nothing
-	again, ok := k.tryLock("a")
+	again, ok := k.TryLock("a")
 	if !ok {
-		t.Fatal("tryLock of a free lock failed")
+		t.Fatal("TryLock of a free lock failed")
 	}
 	again()
 	if len(k.locks) != 0 {

@@ -1,0 +1,58 @@
+// Package budget charges callers for the memory of the daemon that the answers
+// to their reads take. What an answer holds is weighed here, by what it is; who
+// may have how much the [Memory] behind it decides.
+package budget
+
+import "context"
+
+// Memory bounds what answers take of the daemon's memory, per caller.
+// *front.Budget is one. Beyond it, it is errs.Unready.
+type Memory interface {
+	// Charge counts bytes until the request of ctx has ended.
+	Charge(ctx context.Context, bytes int64) error
+	// Hold counts them until release.
+	Hold(ctx context.Context, bytes int64) (release func(), err error)
+}
+
+const (
+	// What a byte takes before it has left: of a list, of which there are what
+	// was read and the buffer that its answer grows in; of output with the
+	// copies on its way.
+	listWeight   = 3
+	outputWeight = 3
+	// Free is what every answer may hold without being counted.
+	Free = 16 << 10
+)
+
+// Budget charges for answers. One without a Memory, as the zero value, charges
+// nothing.
+type Budget struct{ Memory Memory }
+
+// Counts reports whether anything is charged at all.
+func (b Budget) Counts() bool { return b.Memory != nil }
+
+// ChargeList counts what a list holds against the caller's memory until its
+// request has ended.
+func (b Budget) ChargeList(ctx context.Context, bytes int64) error {
+	if b.Memory == nil || bytes <= Free {
+		return nil
+	}
+	return b.Memory.Charge(ctx, bytes*listWeight)
+}
+
+// HoldList is ChargeList until release.
+func (b Budget) HoldList(ctx context.Context, bytes int64) (release func(), err error) {
+	if b.Memory == nil || bytes <= Free {
+		return func() {}, nil
+	}
+	return b.Memory.Hold(ctx, bytes*listWeight)
+}
+
+// ChargeOutput counts output, or a file that is read whole, until the request
+// of ctx has ended.
+func (b Budget) ChargeOutput(ctx context.Context, bytes int64) error {
+	if b.Memory == nil || bytes <= Free {
+		return nil
+	}
+	return b.Memory.Charge(ctx, bytes*outputWeight)
+}
