@@ -69,9 +69,10 @@ func places() map[string]place {
 
 		// Core's rooms, from the leaves up: those of one layer do not know each
 		// other.
-		"internal/core/budget": {layer: 4},
-		"internal/core/gate":   {layer: 4},
-		"internal/core/scope":  {layer: 5},
+		"internal/core/budget":  {layer: 4},
+		"internal/core/gate":    {layer: 4},
+		"internal/core/scope":   {layer: 5},
+		"internal/core/history": {layer: 6},
 
 		"internal/core":       {layer: 9},
 		"internal/front":      {layer: 10},

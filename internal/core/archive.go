@@ -169,7 +169,7 @@ func (s *Service) Extract(ctx context.Context, id, name string, r io.Reader) err
 		}
 		err = a.Extract(ctx, name, plain, a.b.Spec.User)
 		if err == nil {
-			s.note(ctx, event.New(a.b.UID, scope.Actor(ctx), event.Extract{Path: name}))
+			s.recorder.Note(ctx, event.New(a.b.UID, scope.Actor(ctx), event.Extract{Path: name}))
 		}
 		return struct{}{}, err
 	})

@@ -65,11 +65,11 @@ func (s *Service) DestroyArchived(ctx context.Context, id string) (archive.Manif
 	m, err := s.archive(ctx, b)
 	if err != nil {
 		info := errs.Public(err)
-		s.note(context.WithoutCancel(ctx), event.New(b.UID, scope.Actor(ctx), event.ArchiveFailed{Reason: info.Message}))
+		s.recorder.Note(context.WithoutCancel(ctx), event.New(b.UID, scope.Actor(ctx), event.ArchiveFailed{Reason: info.Message}))
 		return m, errs.E(info.Kind, "%s; the sandbox is stopped and keeps its files", info.Message).Hint("%s", info.Hint).
 			RetryAfter(info.RetryAfter).Because(fmt.Errorf("archive sandbox %s: %w", b.ID, err))
 	}
-	s.note(context.WithoutCancel(ctx), event.New(b.UID, scope.Actor(ctx), event.Archived{Archive: m.Name, Bytes: m.Bytes()}))
+	s.recorder.Note(context.WithoutCancel(ctx), event.New(b.UID, scope.Actor(ctx), event.Archived{Archive: m.Name, Bytes: m.Bytes()}))
 	_, err = s.destroy(ctx, b, destruction{})
 	return m, err
 }

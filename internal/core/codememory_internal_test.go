@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cubbyhq/cubby/internal/core/budget"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/journal"
 	"github.com/cubbyhq/cubby/internal/sandbox"
@@ -75,7 +76,7 @@ func TestExecutionsAreChargedForWhatTheyHold(t *testing.T) {
 		{"2 MiB of displays", rich, 12 << 20, 32, nil},
 		{"2 MiB of displays without room", rich, 4 << 20, 0, errs.E(errs.Unready, "")},
 	} {
-		s := &Service{cfg: Config{Memory: &room{tt.room}, Journals: journals}, codeCaps: DefaultCodeCaps()}
+		s := &Service{cfg: Config{Journals: journals}, budget: budget.Budget{Memory: &room{tt.room}}, codeCaps: DefaultCodeCaps()}
 		e, err := s.execution(t.Context(), tt.x)
 		if errs.KindOf(err) != errs.KindOf(tt.want) || !errors.Is(err, errs.Unready) && len(e.Outputs) != tt.shown {
 			t.Errorf("%s: %d outputs, %v, want %d, %v", tt.name, len(e.Outputs), err, tt.shown, tt.want)

@@ -30,7 +30,7 @@ func TestCreateFillsTheDefaults(t *testing.T) {
 	if err != nil || got.UID != b.UID {
 		t.Errorf("Sandbox by an id in upper case = %v, %v", got.UID, err)
 	}
-	events, next, err := w.Events(w.ctx, string(b.ID), 0, 0)
+	events, next, err := w.Events().List(w.ctx, string(b.ID), 0, 0)
 	if err != nil || len(events) != 2 || events[0].Kind != "sandbox.created" || events[1].Kind != "sandbox.started" || next != events[1].Cursor {
 		t.Errorf("Events = %+v, %d, %v", events, next, err)
 	}

@@ -88,7 +88,7 @@ func (s *Service) Purge(ctx context.Context, id string) (freed int64, err error)
 		return freed, err
 	}
 	freed += n
-	s.note(undo, event.New(disk.DiskUID, scope.Actor(ctx), event.Purged{FreedBytes: freed}))
+	s.recorder.Note(undo, event.New(disk.DiskUID, scope.Actor(ctx), event.Purged{FreedBytes: freed}))
 	return freed, nil
 }
 

@@ -1,9 +1,7 @@
 package core_test
 
 import (
-	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -15,108 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cubbyhq/cubby/internal/core"
-	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
-
-// TestFollowersMissNothing has several readers follow a history while it is
-// made, each from another place: everyone sees the rest of it, in order, and
-// comes to its end.
-func TestFollowersMissNothing(t *testing.T) {
-	w := newWorld(t)
-	w.create("a")
-	seen := make([][]int64, 6)
-	var readers sync.WaitGroup
-	for i := range seen {
-		readers.Go(func() {
-			for e, err := range w.FollowEvents(w.ctx, "a", int64(i)) {
-				if err != nil {
-					t.Errorf("follower %d: %v", i, err)
-				}
-				seen[i] = append(seen[i], e.Cursor)
-			}
-		})
-	}
-	var writers sync.WaitGroup
-	for i := range 4 {
-		writers.Go(func() {
-			for j := range 20 {
-				name := fmt.Sprintf("f%d-%d", i, j)
-				if _, err := w.WriteFile(w.ctx, "a", name, strings.NewReader("x"), sandbox.FileWrite{}); err != nil {
-					t.Error(err)
-				}
-				if j%5 == 0 {
-					w.sh("a", "true")
-				}
-			}
-		})
-	}
-	writers.Wait()
-	if err := w.Destroy(w.ctx, "a", false); err != nil {
-		t.Fatal(err)
-	}
-	readers.Wait()
-	all, _, err := w.Events(w.ctx, "a", 0, 1000)
-	if err != nil || len(all) < 100 {
-		t.Fatalf("Events = %d, %v", len(all), err)
-	}
-	for i := range seen {
-		var want []int64
-		for _, e := range all {
-			if e.Cursor > int64(i) {
-				want = append(want, e.Cursor)
-			}
-		}
-		if diff := cmp.Diff(want, seen[i]); diff != "" {
-			t.Errorf("follower %d (-want +got):\n%s", i, diff)
-		}
-	}
-}
-
-func TestFollowEvents(t *testing.T) {
-	w := newWorld(t)
-	w.create("a")
-	w.sh("a", "exit 3")
-	follow := func(ctx context.Context, id string, kinds ...string) (got []string, err error) {
-		for e, err := range w.FollowEvents(ctx, id, 0, kinds...) {
-			if err != nil {
-				return got, err
-			}
-			got = append(got, fmt.Sprintf("%s %d %s", e.Kind, e.Seq, e.Status))
-		}
-		return got, nil
-	}
-	ctx, cancel := context.WithTimeout(w.ctx, 50*time.Millisecond)
-	defer cancel()
-	if _, err := follow(ctx, "a"); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("following a sandbox that lives on = %v", err)
-	}
-	for kinds, want := range map[string]error{
-		"exec": errs.Invalid, "Exec.x": errs.Invalid, "": errs.Invalid, "*.started": errs.Invalid, "git.clone": nil, "*": nil,
-	} {
-		if _, _, err := w.Events(w.ctx, "a", 0, 0, kinds); want == nil && err != nil || !errors.Is(err, want) {
-			t.Errorf("Events of %q = %v, want %v", kinds, err, want)
-		}
-	}
-	if _, err := follow(w.ctx, "b"); !errors.Is(err, errs.NotFound) {
-		t.Errorf("following no sandbox = %v", err)
-	}
-	if _, err := follow(as(w.ctx, "mallory", "elsewhere"), "a"); !errors.Is(err, errs.NotFound) {
-		t.Errorf("following another tenant's sandbox = %v", err)
-	}
-	if err := w.Destroy(w.ctx, "a", false); err != nil {
-		t.Fatal(err)
-	}
-	want := []string{"sandbox.created 0 done", "exec.started 1 running", "exec.finished 1 done", "sandbox.destroyed 0 done"}
-	got, err := follow(w.ctx, "a", "exec.*", "sandbox.created", "sandbox.destroyed")
-	if diff := cmp.Diff(want, got); err != nil || diff != "" {
-		t.Errorf("after the end: %v (-want +got):\n%s", err, diff)
-	}
-	// A filter does not keep the end from being seen.
-	if got, err := follow(w.ctx, "a", "exec.finished"); err != nil || len(got) != 1 {
-		t.Errorf("only ends: %v, %v", got, err)
-	}
-}
 
 // TestEventsAreWrittenLater takes the table of events away while things
 // happen. They are told once it is back, each once and in order.
@@ -152,7 +50,7 @@ func TestEventsAreWrittenLater(t *testing.T) {
 	}
 	command(`DROP TRIGGER closed`)
 	kinds := func() (all []string) {
-		events, _, err := w.Events(w.ctx, "a", 0, 0)
+		events, _, err := w.Events().List(w.ctx, "a", 0, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -204,7 +102,7 @@ func TestClockStepsBack(t *testing.T) {
 		}
 		w.sh("a", "true")
 		w.until("the end is in the history", func() bool {
-			events, _, err := w.Events(w.ctx, "a", 0, 0, "exec.finished")
+			events, _, err := w.Events().List(w.ctx, "a", 0, 0, "exec.finished")
 			return err == nil && len(events) == i+1
 		})
 		mu.Lock()
@@ -214,7 +112,7 @@ func TestClockStepsBack(t *testing.T) {
 	var names []string
 	var after int64
 	for {
-		events, next, err := w.Events(w.ctx, "a", after, 1, "file.written", "exec.finished")
+		events, next, err := w.Events().List(w.ctx, "a", after, 1, "file.written", "exec.finished")
 		if err != nil {
 			t.Fatal(err)
 		}

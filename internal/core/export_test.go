@@ -29,11 +29,11 @@ func (s *Service) Reaping() bool {
 }
 
 // Prune is one turn of the prune loop.
-func (s *Service) Prune(ctx context.Context) { s.prune(ctx) }
+func (s *Service) Prune(ctx context.Context) { s.retention.Prune(ctx) }
 
 // BoundHistory is one turn of the loop that bounds the history of tenants.
 func (s *Service) BoundHistory(ctx context.Context) error {
-	return s.boundHistory(ctx, make(map[sandbox.UID]string))
+	return s.retention.Bound(ctx)
 }
 
 // CloseTrees is one turn of the loop that unmounts unused disks.

@@ -139,7 +139,7 @@ func TestExportFiles(t *testing.T) {
 			if err != nil || len(list) != 4 || list[0].Path != "/workspace/in" || list[0].Size != 4 || !list[1].Dir {
 				t.Errorf("Exports = %+v, %v", list, err)
 			}
-			events, _, err := w.Events(w.ctx, "a", 0, 0, event.FileExported)
+			events, _, err := w.Events().List(w.ctx, "a", 0, 0, event.FileExported)
 			if err != nil || len(events) != 4 {
 				t.Errorf("%d events of exports, %v, want 4", len(events), err)
 			}

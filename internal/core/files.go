@@ -198,7 +198,7 @@ func (s *Service) WriteFile(ctx context.Context, id, name string, r io.Reader, w
 		w.Maker = a.b.Spec.User
 		f, err := a.Write(ctx, name, r, w)
 		if err == nil {
-			s.note(ctx, event.New(a.b.UID, scope.Actor(ctx), event.FileWrite{Path: f.Path, Size: f.Size}))
+			s.recorder.Note(ctx, event.New(a.b.UID, scope.Actor(ctx), event.FileWrite{Path: f.Path, Size: f.Size}))
 		}
 		return f, err
 	})
@@ -209,7 +209,7 @@ func (s *Service) MakeDir(ctx context.Context, id, name string, mode fs.FileMode
 	return withFile(ctx, s, id, name, func(a *access, name string) (sandbox.File, error) {
 		f, err := a.MakeDir(ctx, name, mode, parents, a.b.Spec.User)
 		if err == nil {
-			s.note(ctx, event.New(a.b.UID, scope.Actor(ctx), event.MakeDir{Path: f.Path}))
+			s.recorder.Note(ctx, event.New(a.b.UID, scope.Actor(ctx), event.MakeDir{Path: f.Path}))
 		}
 		return f, err
 	})
@@ -224,7 +224,7 @@ func (s *Service) MoveFile(ctx context.Context, id, from, to string, replace boo
 	return withFile(ctx, s, id, from, func(a *access, from string) (sandbox.File, error) {
 		f, err := a.Rename(ctx, from, to, replace)
 		if err == nil {
-			s.note(ctx, event.New(a.b.UID, scope.Actor(ctx), event.FileMove{From: from, To: to}))
+			s.recorder.Note(ctx, event.New(a.b.UID, scope.Actor(ctx), event.FileMove{From: from, To: to}))
 		}
 		return f, err
 	})
@@ -235,7 +235,7 @@ func (s *Service) RemoveFile(ctx context.Context, id, name string, recursive boo
 	_, err := withFile(ctx, s, id, name, func(a *access, name string) (struct{}, error) {
 		err := a.Remove(ctx, name, recursive)
 		if err == nil {
-			s.note(ctx, event.New(a.b.UID, scope.Actor(ctx), event.FileRemove{Path: name}))
+			s.recorder.Note(ctx, event.New(a.b.UID, scope.Actor(ctx), event.FileRemove{Path: name}))
 		}
 		return struct{}{}, err
 	})

@@ -2,9 +2,29 @@ package core
 
 import (
 	"context"
+	"time"
 
 	"github.com/cubbyhq/cubby/internal/telemetry"
 )
+
+const pruneEvery = time.Hour
+
+// pruneLoop forgets what is too old: history, images that have lost their name
+// and uploads.
+func (s *Service) pruneLoop(ctx context.Context) {
+	t := time.NewTicker(pruneEvery)
+	defer t.Stop()
+	for {
+		s.retention.Prune(ctx)
+		s.sweepImages(ctx)
+		s.sweepUploads(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+		}
+	}
+}
 
 // sweepImages deletes images that lost their name and that no sandbox was made
 // from. Sandboxes pin theirs; their rows are asked as well, and when these

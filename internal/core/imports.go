@@ -60,7 +60,7 @@ func (s *Service) ImportFiles(ctx context.Context, id string, entries []ImportEn
 			return nil, err
 		}
 		if results[i].Err == nil {
-			s.note(ctx, event.New(a.b.UID, scope.Actor(ctx), event.FileImport{Path: results[i].Destination, Size: results[i].Size}))
+			s.recorder.Note(ctx, event.New(a.b.UID, scope.Actor(ctx), event.FileImport{Path: results[i].Destination, Size: results[i].Size}))
 		}
 	}
 	return results, nil

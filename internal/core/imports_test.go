@@ -73,7 +73,7 @@ func TestImportOfContent(t *testing.T) {
 	if got := w.read("a", "name.bin", 0, -1); got != "\x00\xff" {
 		t.Errorf("name.bin is %q", got)
 	}
-	events, _, err := w.Events(w.ctx, "a", 0, 0, event.FileImported)
+	events, _, err := w.Events().List(w.ctx, "a", 0, 0, event.FileImported)
 	if err != nil || len(events) != 4 {
 		t.Errorf("%d events of imports, %v, want 4", len(events), err)
 	}

@@ -38,7 +38,7 @@ func (s *Service) CreateKernel(ctx context.Context, id string, k sandbox.KernelS
 	if err != nil {
 		return sandbox.Kernel{}, err
 	}
-	s.note(ctx, event.New(b.UID, scope.Actor(ctx), event.KernelCreate{Kernel: made.Name, Language: made.Language}))
+	s.recorder.Note(ctx, event.New(b.UID, scope.Actor(ctx), event.KernelCreate{Kernel: made.Name, Language: made.Language}))
 	return made, nil
 }
 
@@ -142,7 +142,7 @@ func (s *Service) actOnKernel(
 		return sandbox.Kernel{}, err
 	}
 	if told != nil {
-		s.note(ctx, event.New(b.UID, scope.Actor(ctx), told(k)))
+		s.recorder.Note(ctx, event.New(b.UID, scope.Actor(ctx), told(k)))
 	}
 	return r.withQueue(k), nil
 }
@@ -174,7 +174,7 @@ func (s *Service) DeleteKernel(ctx context.Context, id, name string) error {
 	if err != nil {
 		return err
 	}
-	s.note(ctx, event.New(b.UID, scope.Actor(ctx), event.KernelDelete{Kernel: name}))
+	s.recorder.Note(ctx, event.New(b.UID, scope.Actor(ctx), event.KernelDelete{Kernel: name}))
 	return nil
 }
 

@@ -149,7 +149,7 @@ func TestHistoryOutlivesTheSandbox(t *testing.T) {
 		if list, err := w.Execs(ctx, "a", core.ExecQuery{}); err != nil || len(list) != 1 {
 			t.Errorf("Execs = %v, %v, want one", list, err)
 		}
-		if events, _, err := w.Events(ctx, "a", 0, 0); err != nil || len(events) == 0 {
+		if events, _, err := w.Events().List(ctx, "a", 0, 0); err != nil || len(events) == 0 {
 			t.Errorf("Events = %v, %v", events, err)
 		}
 	}

@@ -54,7 +54,7 @@ func TestEgressIsDecidedAndWrittenDown(t *testing.T) {
 		t.Errorf("without a network the host answers %d, want 403", code)
 	}
 	w.until("the decisions are in the history", func() bool {
-		events, _, err := w.Events(w.ctx, "a", 0, 0)
+		events, _, err := w.Events().List(w.ctx, "a", 0, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -155,7 +155,7 @@ func TestUse(t *testing.T) {
 	if _, err := w.Stats(w.ctx, "a"); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := w.Events(w.ctx, "a", 0, 0); err != nil {
+	if _, _, err := w.Events().List(w.ctx, "a", 0, 0); err != nil {
 		t.Fatal(err)
 	}
 	due("after looks at its status", timeout-10*time.Minute)

@@ -52,10 +52,3 @@ func (s *Service) logBytes(x sandbox.Exec) (int64, error) {
 	}
 	return s.cfg.Journals.LogUsage(x.Box, x.Seq)
 }
-
-func eventBytes(events []sandbox.Event) (n int64) {
-	for _, e := range events {
-		n += e.Bytes()
-	}
-	return n
-}

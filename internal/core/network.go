@@ -196,7 +196,7 @@ func (r *run) tellUnlisted() {
 		return
 	}
 	r.s.log.Info("not every connection has an event", telemetry.KeyUID, r.uid, "allowed", u.Allowed, "denied", u.Denied)
-	r.s.note(context.Background(), event.New(r.uid, "", u))
+	r.s.recorder.Note(context.Background(), event.New(r.uid, "", u))
 }
 
 // writeDecisions writes down what comes, and when ended is closed what is left.
@@ -222,5 +222,5 @@ func (s *Service) write(d decision) {
 		close(d.written)
 		return
 	}
-	s.note(context.Background(), d.event)
+	s.recorder.Note(context.Background(), d.event)
 }

@@ -101,7 +101,7 @@ func withOperator(t *testing.T, allow ...string) func(*core.Config) {
 // history returns the payloads of a kind, and the kinds of all events.
 func history[P event.Payload](w *world, id string) (list []P, kinds []string) {
 	w.t.Helper()
-	events, _, err := w.Events(w.ctx, id, 0, 1000)
+	events, _, err := w.Events().List(w.ctx, id, 0, 1000)
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -371,6 +371,6 @@ func (s *Service) adopt(ctx context.Context, b sandbox.Sandbox) error {
 	if err := s.resume(ctx, r); err != nil {
 		return err
 	}
-	s.note(ctx, event.New(b.UID, "", event.Adopted{}))
+	s.recorder.Note(ctx, event.New(b.UID, "", event.Adopted{}))
 	return nil
 }

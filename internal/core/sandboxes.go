@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/cubbyhq/cubby/internal/core/history"
 	"github.com/cubbyhq/cubby/internal/core/scope"
 	"github.com/cubbyhq/cubby/internal/egress"
 	"github.com/cubbyhq/cubby/internal/errs"
@@ -264,29 +265,8 @@ func (s *Service) Stats(ctx context.Context, id string) (Stats, error) {
 	return st, nil
 }
 
-// Events returns a sandbox's history after a cursor, oldest first, and the
-// cursor to go on from. Limit 0 is 100, at most 1000. Kinds, when there are
-// any, are the only ones: "exec.finished", or "git.*" for all that begin with
-// "git.". A destroyed sandbox's history is there until it is pruned, while no
-// other has its id.
-func (s *Service) Events(ctx context.Context, id string, after int64, limit int, kinds ...string) (events []sandbox.Event, next int64, err error) {
-	if err := checkKinds(kinds); err != nil {
-		return nil, 0, err
-	}
-	b, err := s.scope.FindHistory(ctx, id)
-	if err != nil {
-		return nil, 0, err
-	}
-	events, err = s.cfg.Store.Events(ctx, b.UID, after, limit, kinds...)
-	if err != nil {
-		return nil, 0, err
-	}
-	next = after
-	if n := len(events); n > 0 {
-		next = events[n-1].Cursor
-	}
-	return events, next, s.budget.ChargeList(ctx, eventBytes(events))
-}
+// Events is the histories of sandboxes.
+func (s *Service) Events() *history.Events { return s.events }
 
 // Images lists the images that sandboxes can be created from.
 func (s *Service) Images(ctx context.Context) ([]image.Image, error) { return s.cfg.Images.List(ctx) }

@@ -27,10 +27,12 @@ import (
 	"github.com/cubbyhq/cubby/internal/archive"
 	"github.com/cubbyhq/cubby/internal/core/budget"
 	"github.com/cubbyhq/cubby/internal/core/gate"
+	"github.com/cubbyhq/cubby/internal/core/history"
 	"github.com/cubbyhq/cubby/internal/core/scope"
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/egress"
 	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/event"
 	"github.com/cubbyhq/cubby/internal/hostfiles"
 	"github.com/cubbyhq/cubby/internal/image"
 	"github.com/cubbyhq/cubby/internal/journal"
@@ -173,12 +175,14 @@ type Service struct {
 	gate      *gate.Gate
 	scope     *scope.Scope
 	budget    budget.Budget
+	recorder  *history.Recorder
+	events    *history.Events
+	retention *history.Retention
 	ids       keylock.Locks // by sandbox.ID.Key; held by whoever changes a sandbox
 	quotas    keylock.Locks // by tenant; held while a sandbox is counted and stored
 	seats     keylock.Locks // by tenant; held by whoever makes a thread active
 	admission *admission
 	archiving *archiving
-	followers *tenancy.Places // of events
 	outputs   *tenancy.Places // of output
 	commands  *tenancy.Places // that run, of tenants
 	lifetimes lifetimes
@@ -187,7 +191,6 @@ type Service struct {
 	shared    shared
 	terminals keylock.Locks // by sandbox.UID and name; held by whoever opens one
 	decisions chan decision // of the egress proxy, to be written down
-	notes     notebook
 	wake      chan struct{} // asks for a reconciliation soon
 
 	mu      sync.Mutex
@@ -221,6 +224,12 @@ func New(cfg Config) (*Service, error) {
 		s.now = time.Now
 	}
 	s.scope = scope.New(cfg.Store, s.gate, s.now)
+	s.recorder = history.NewRecorder(cfg.Store, s.gate, s.log, s.now)
+	s.events = history.NewEvents(cfg.Store, s.scope, s.gate, s.budget)
+	s.retention = &history.Retention{
+		Store: cfg.Store, Journals: cfg.Journals, Log: s.log, Now: s.now, Steady: func() time.Time { return s.began.Add(s.uptime()) },
+		Age: cfg.HistoryRetention, Bytes: cfg.HistoryOfTenant,
+	}
 	s.cfg.TenantDiskBytes = cmp.Or(cfg.TenantDiskBytes, DefaultTenantDisk)
 	s.began, s.uptime = s.now(), cfg.Uptime
 	if s.uptime == nil {
@@ -248,7 +257,6 @@ func New(cfg Config) (*Service, error) {
 	}
 	s.admission = newAdmission(cfg, s.host.CPUs)
 	s.archiving = newArchiving(s.host.CPUs)
-	s.followers = tenancy.NewPlaces("streams of events open", followerBound)
 	s.outputs = tenancy.NewPlaces("streams of output open", outputFollowerBound)
 	s.commands = tenancy.NewPlaces("commands running", tenancy.Bound{All: math.MaxInt, Tenant: cfg.Caps.Commands})
 	eg := cfg.Egress
@@ -292,7 +300,7 @@ func (s *Service) Run(ctx context.Context) error {
 	s.gate.Spawn(s.reconcileLoop)
 	s.gate.Spawn(s.reapLoop)
 	s.gate.Spawn(s.pruneLoop)
-	s.gate.Spawn(s.historyQuotaLoop)
+	s.gate.Spawn(s.retention.BoundLoop)
 
 	<-ctx.Done()
 	s.gate.End(cancel)
@@ -393,6 +401,16 @@ func (s *Service) shut(c io.Closer) {
 	if err := c.Close(); err != nil {
 		s.log.Warn("close", "what", fmt.Sprintf("%T", c), telemetry.KeyErr, err)
 	}
+}
+
+// DiskPressure is what workspace.Config.OnPressure calls.
+func (s *Service) DiskPressure(frozen bool, free int64) {
+	s.metrics.DiskPressure(frozen, free)
+	var p event.Payload = event.Thawed{FreeBytes: free}
+	if frozen {
+		p = event.Frozen{FreeBytes: free}
+	}
+	s.recorder.Note(context.Background(), event.New("", "", p))
 }
 
 type noMetrics struct{}

@@ -195,6 +195,6 @@ func (s *Service) ForgetSession(ctx context.Context, id, name string) error {
 	if !found {
 		return errs.E(errs.NotFound, "no such session")
 	}
-	s.note(ctx, event.New(a.b.UID, scope.Actor(ctx), event.SessionForget{Session: name}))
+	s.recorder.Note(ctx, event.New(a.b.UID, scope.Actor(ctx), event.SessionForget{Session: name}))
 	return nil
 }

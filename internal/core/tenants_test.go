@@ -154,10 +154,10 @@ func TestTenantsOfTokens(t *testing.T) {
 	if err := w.Destroy(w.ctx, "a", false); err != nil {
 		t.Error(err)
 	}
-	if _, _, err := w.Events(w.ctx, "a", 0, 0); err != nil {
+	if _, _, err := w.Events().List(w.ctx, "a", 0, 0); err != nil {
 		t.Errorf("Events of a tenant's destroyed sandbox = %v", err)
 	}
-	if _, _, err := w.Events(other, "a", 0, 0); !errors.Is(err, errs.NotFound) {
+	if _, _, err := w.Events().List(other, "a", 0, 0); !errors.Is(err, errs.NotFound) {
 		t.Errorf("another tenant's Events = %v, want not found", err)
 	}
 }

@@ -86,7 +86,7 @@ func (d *Door) listEvents(ctx context.Context, in *eventsInput) (*streamed, erro
 	if in.Follow || wantsEvents(in.r.Header.Get("Accept")) {
 		return d.followEvents(ctx, in)
 	}
-	events, next, err := d.core.Events(ctx, in.ID, in.After, in.Limit, in.Kinds...)
+	events, next, err := d.core.Events().List(ctx, in.ID, in.After, in.Limit, in.Kinds...)
 	if err != nil {
 		return nil, err
 	}
@@ -107,13 +107,13 @@ func (d *Door) followEvents(ctx context.Context, in *eventsInput) (*streamed, er
 		after = n
 	}
 	// What would end the stream at once is told by a status.
-	if _, _, err := d.core.Events(ctx, in.ID, after, 1, in.Kinds...); err != nil {
+	if _, _, err := d.core.Events().List(ctx, in.ID, after, 1, in.Kinds...); err != nil {
 		return nil, err
 	}
 	if in.head() {
 		return &streamed{Body: nothing(sse.MediaType)}, nil
 	}
-	if err := d.core.CheckFollow(ctx); err != nil {
+	if err := d.core.Events().CheckFollow(ctx); err != nil {
 		return nil, err
 	}
 	return stream(func() {
@@ -122,7 +122,7 @@ func (d *Door) followEvents(ctx context.Context, in *eventsInput) (*streamed, er
 			return
 		}
 		source := func(ctx context.Context) iter.Seq2[sandbox.Event, error] {
-			return d.core.FollowEvents(ctx, in.ID, after, in.Kinds...)
+			return d.core.Events().Follow(ctx, in.ID, after, in.Kinds...)
 		}
 		err = sse.Pump(ctx, d.life.Done(), source, sse.PingEvery, func(e sandbox.Event) error {
 			return s.Send(e.Cursor, e.Kind, eventJSON(e))

@@ -1,4 +1,4 @@
-package core
+package history
 
 import (
 	"context"
@@ -7,10 +7,13 @@ import (
 	"strings"
 
 	"github.com/cubbyhq/cubby/internal/auth"
+	"github.com/cubbyhq/cubby/internal/core/budget"
 	"github.com/cubbyhq/cubby/internal/core/gate"
+	"github.com/cubbyhq/cubby/internal/core/scope"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/event"
 	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/store"
 	"github.com/cubbyhq/cubby/internal/tenancy"
 )
 
@@ -20,7 +23,7 @@ const maxKinds = 32
 // Each follower of events reads the database whenever its sandbox has a new one.
 var followerBound = tenancy.Bound{All: 1024, Tenant: 256, Reserved: 128}
 
-// checkKinds is about patterns as [Service.Events] takes them.
+// checkKinds is about patterns as [Events.List] takes them.
 func checkKinds(kinds []string) error {
 	if len(kinds) > maxKinds {
 		return errs.E(errs.Invalid, "kinds: more than %d", maxKinds)
@@ -49,58 +52,102 @@ func kindIn(kind string, patterns []string) bool {
 	return len(patterns) == 0
 }
 
-// FollowEvents is [Service.Events] that goes on: it yields a sandbox's events
-// after a cursor in the order of their cursors, waits for more, and ends when
-// the sandbox has ended and all is told. Nobody polls meanwhile. It is an error
-// when ctx or the service ends first, and OverQuota when the caller's tenant
-// follows too many already.
-func (s *Service) FollowEvents(ctx context.Context, id string, after int64, kinds ...string) iter.Seq2[sandbox.Event, error] {
+// Events lists and follows the histories of the caller's sandboxes. A destroyed
+// sandbox's history is there until it is pruned, while no other has its id.
+type Events struct {
+	store     *store.Store
+	scope     *scope.Scope
+	gate      *gate.Gate
+	budget    budget.Budget
+	followers *tenancy.Places
+}
+
+// NewEvents returns Events whose followers end with the gate.
+func NewEvents(st *store.Store, sc *scope.Scope, g *gate.Gate, b budget.Budget) *Events {
+	return &Events{store: st, scope: sc, gate: g, budget: b, followers: tenancy.NewPlaces("streams of events open", followerBound)}
+}
+
+// List returns a sandbox's history after a cursor, oldest first, and the cursor
+// to go on from. Limit 0 is 100, at most 1000. Kinds, when there are any, are the
+// only ones: "exec.finished", or "git.*" for all that begin with "git.".
+func (h *Events) List(ctx context.Context, id string, after int64, limit int, kinds ...string) (events []sandbox.Event, next int64, err error) {
+	if err := checkKinds(kinds); err != nil {
+		return nil, 0, err
+	}
+	b, err := h.scope.FindHistory(ctx, id)
+	if err != nil {
+		return nil, 0, err
+	}
+	events, err = h.store.Events(ctx, b.UID, after, limit, kinds...)
+	if err != nil {
+		return nil, 0, err
+	}
+	next = after
+	if n := len(events); n > 0 {
+		next = events[n-1].Cursor
+	}
+	return events, next, h.budget.ChargeList(ctx, bytesOf(events))
+}
+
+func bytesOf(events []sandbox.Event) (n int64) {
+	for _, e := range events {
+		n += e.Bytes()
+	}
+	return n
+}
+
+// Follow is [Events.List] that goes on: it yields a sandbox's events after a
+// cursor in the order of their cursors, waits for more, and ends when the sandbox
+// has ended and all events were yielded. It does not poll. It is an error when
+// ctx or the service ends first, and OverQuota when the caller's tenant follows
+// too many already.
+func (h *Events) Follow(ctx context.Context, id string, after int64, kinds ...string) iter.Seq2[sandbox.Event, error] {
 	return func(yield func(sandbox.Event, error) bool) {
-		if err := s.followEvents(ctx, id, after, kinds, func(e sandbox.Event) bool { return yield(e, nil) }); err != nil {
+		if err := h.follow(ctx, id, after, kinds, func(e sandbox.Event) bool { return yield(e, nil) }); err != nil {
 			yield(sandbox.Event{}, err)
 		}
 	}
 }
 
-// CheckFollow is the error that [Service.FollowEvents] would begin with when the
-// caller's tenant follows too many; nil: it would begin.
-func (s *Service) CheckFollow(ctx context.Context) error {
-	leave, err := s.followers.Enter(auth.From(ctx).Tenant)
+// CheckFollow is the error that [Events.Follow] would begin with when the caller's
+// tenant follows too many; nil: it would begin.
+func (h *Events) CheckFollow(ctx context.Context) error {
+	leave, err := h.followers.Enter(auth.From(ctx).Tenant)
 	if err == nil {
 		leave()
 	}
 	return err
 }
 
-func (s *Service) followEvents(ctx context.Context, id string, after int64, kinds []string, yield func(sandbox.Event) bool) error {
+func (h *Events) follow(ctx context.Context, id string, after int64, kinds []string, yield func(sandbox.Event) bool) error {
 	if err := checkKinds(kinds); err != nil {
 		return err
 	}
-	b, err := s.scope.FindHistory(ctx, id)
+	b, err := h.scope.FindHistory(ctx, id)
 	if err != nil {
 		return err
 	}
-	leave, err := s.followers.Enter(auth.From(ctx).Tenant)
+	leave, err := h.followers.Enter(auth.From(ctx).Tenant)
 	if err != nil {
 		return err
 	}
 	defer leave()
 	// Watched before anything is read: what is committed after a read is told.
-	more, stop := s.cfg.Store.WatchEvents(b.UID)
+	more, stop := h.store.WatchEvents(b.UID)
 	defer stop()
 	const page = 200
 	// What ended a sandbox is committed together with its events, so a read
 	// that begins after the end was seen has them all.
 	look, over := true, false
 	for {
-		events, err := s.cfg.Store.Events(ctx, b.UID, after, page)
+		events, err := h.store.Events(ctx, b.UID, after, page)
 		if errors.Is(err, errs.Unready) && gate.Sleep(ctx, gate.RetryLast) {
 			continue // a reader outlives an absence of the database
 		}
 		if err != nil {
 			return err
 		}
-		release, err := s.budget.HoldList(ctx, eventBytes(events))
+		release, err := h.budget.HoldList(ctx, bytesOf(events))
 		if err != nil {
 			return err
 		}
@@ -122,7 +169,7 @@ func (s *Service) followEvents(ctx context.Context, id string, after int64, kind
 			return nil
 		case look:
 			look = false
-			b, err := s.cfg.Store.SandboxByUID(ctx, b.UID)
+			b, err := h.store.SandboxByUID(ctx, b.UID)
 			if errors.Is(err, errs.Unready) && gate.Sleep(ctx, gate.RetryLast) {
 				look = true
 				continue
@@ -138,7 +185,7 @@ func (s *Service) followEvents(ctx context.Context, id string, after int64, kind
 		case <-more:
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-s.gate.Ended():
+		case <-h.gate.Ended():
 			return gate.ErrShuttingDown()
 		}
 	}
