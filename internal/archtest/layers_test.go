@@ -65,7 +65,8 @@ func places() map[string]place {
 		"internal/store":     {layer: 3},
 		"internal/workspace": {layer: 3},
 		// Core knows drivers by their contract.
-		"internal/driver/oci": {layer: 3, by: []string{"internal/daemon", "internal/cli/doctor"}},
+		"internal/driver/oci/seccomp": {only: []string{}, by: []string{"internal/driver/oci"}},
+		"internal/driver/oci":         {layer: 3, by: []string{"internal/daemon", "internal/cli/doctor"}},
 
 		// Core's rooms, from the leaves up: those of one layer do not know each
 		// other.

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cubbyhq/cubby/internal/driver"
+	"github.com/cubbyhq/cubby/internal/driver/oci/seccomp"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
@@ -55,8 +56,8 @@ func TestBundleGolden(t *testing.T) {
 				b.userns = "/proc/1/fd/9"
 			}
 			spec := b.spec()
-			if spec.Annotations[crunFilter] != "" {
-				spec.Annotations[crunFilter] = "(compiled)" // the numbers differ between architectures
+			if spec.Annotations[seccomp.Annotation] != "" {
+				spec.Annotations[seccomp.Annotation] = "(compiled)" // the numbers differ between architectures
 			}
 			got, err := json.MarshalIndent(spec, "", "\t")
 			if err != nil {

@@ -5,9 +5,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"sync"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/cubbyhq/cubby/internal/driver/oci/seccomp"
 )
 
 // containerCapabilities are what root in a container keeps. The agent needs
@@ -34,10 +35,6 @@ var readonlyPaths = []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys"}
 // maxTerminals is how many pseudo-terminals a container can have at once. The
 // host has 3072 for all of them (kernel.pty.max less kernel.pty.reserve).
 const maxTerminals = 64
-
-// compiledFilter is the annotation's value; compiling takes no time worth
-// speaking of, encoding it per start would still be work for nothing.
-var compiledFilter = sync.OnceValue(func() string { return encodeFilter(seccompFilter()) })
 
 // container completes the specification for crun and runc. Mount, network and
 // cgroup setup that needs the host's root is done before, in the namespaces
@@ -74,9 +71,9 @@ func (b bundle) container(s *specs.Spec) {
 	s.Linux.RootfsPropagation = "private"
 	s.Linux.MaskedPaths, s.Linux.ReadonlyPaths = maskedPaths, readonlyPaths
 	if b.note.Runtime.Kind == crun {
-		s.Annotations = map[string]string{crunFilter: compiledFilter()}
+		s.Annotations = map[string]string{seccomp.Annotation: seccomp.Filter()}
 	} else {
-		s.Linux.Seccomp = seccompProfile()
+		s.Linux.Seccomp = seccomp.Profile()
 		s.Linux.CgroupsPath = "/" + filepath.Join(b.cgroups.parent, string(b.note.UID))
 	}
 }

@@ -1,4 +1,4 @@
-package oci
+package seccomp
 
 import (
 	"encoding/binary"
@@ -16,7 +16,7 @@ import (
 func decide(t *testing.T, arch, call uint32, args ...uint64) uint32 {
 	t.Helper()
 	var program []bpf.Instruction
-	for _, f := range seccompFilter() {
+	for _, f := range native().compile() {
 		program = append(program, bpf.RawInstruction{Op: f.Code, Jt: f.Jt, Jf: f.Jf, K: f.K}.Disassemble())
 	}
 	vm, err := bpf.NewVM(program)
@@ -71,7 +71,7 @@ func TestSeccompDecides(t *testing.T) {
 		{"personality READ_IMPLIES_EXEC", unix.SYS_PERSONALITY, []uint64{0x0400000}, eperm},
 	}
 	for _, tt := range tests {
-		if got := decide(t, auditArch, tt.call, tt.args...); got != tt.want {
+		if got := decide(t, native().arch, tt.call, tt.args...); got != tt.want {
 			t.Errorf("%s: %#x, want %#x", tt.name, got, tt.want)
 		}
 	}
@@ -79,7 +79,7 @@ func TestSeccompDecides(t *testing.T) {
 		t.Errorf("execve of another architecture: %#x, want %#x", got, enosys)
 	}
 	if runtime.GOARCH == "amd64" {
-		if got := decide(t, auditArch, 0x40000000|unix.SYS_READ); got != enosys {
+		if got := decide(t, native().arch, 0x40000000|unix.SYS_READ); got != enosys {
 			t.Errorf("read of x32: %#x, want %#x", got, enosys)
 		}
 	}
@@ -93,7 +93,7 @@ func TestSeccompIsTotal(t *testing.T) {
 		ruled[r.call] = true
 	}
 	allowed, denied := strings.Fields(allowedCalls), strings.Fields(deniedCalls)
-	for name, n := range callNumbers {
+	for name, n := range numbers() {
 		want := fail(unix.ENOSYS)
 		switch {
 		case ruled[name]:
@@ -103,7 +103,7 @@ func TestSeccompIsTotal(t *testing.T) {
 		case slices.Contains(denied, name):
 			want = fail(unix.EPERM)
 		}
-		if got := decide(t, auditArch, n); got != want {
+		if got := decide(t, native().arch, n); got != want {
 			t.Errorf("%s: %#x, want %#x", name, got, want)
 		}
 	}
@@ -112,7 +112,7 @@ func TestSeccompIsTotal(t *testing.T) {
 			t.Errorf("%s is allowed and something else", name)
 		}
 	}
-	if n := len(seccompFilter()); n > filterSize {
-		t.Errorf("the filter has %d instructions, the kernel takes %d", n, filterSize)
+	if n := len(native().compile()); n > unix.BPF_MAXINSNS {
+		t.Errorf("the filter has %d instructions, the kernel takes %d", n, unix.BPF_MAXINSNS)
 	}
 }
