@@ -43,6 +43,12 @@ func (k *Locks) Lock(ctx context.Context, key string) (unlock func(), err error)
 	}
 }
 
+// Wait is Lock for as long as it takes.
+func (k *Locks) Wait(key string) (unlock func()) {
+	unlock, _ = k.Lock(context.Background(), key) // only a context makes it fail
+	return unlock
+}
+
 // TryLock is Lock without waiting; ok is false when somebody holds it.
 func (k *Locks) TryLock(key string) (unlock func(), ok bool) {
 	k.mu.Lock()

@@ -59,3 +59,21 @@ func TestLocksWaitEndsWithItsContext(t *testing.T) {
 		t.Errorf("%d locks are left, want none", len(k.locks))
 	}
 }
+
+func TestWait(t *testing.T) {
+	var k Locks
+	unlock := k.Wait("a")
+	entered := make(chan struct{})
+	go func() {
+		defer k.Wait("a")()
+		close(entered)
+	}()
+	k.Wait("b")() // another key's is free
+	select {
+	case <-entered:
+		t.Error("two hold the same lock")
+	default:
+	}
+	unlock()
+	<-entered
+}

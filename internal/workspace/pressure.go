@@ -229,7 +229,7 @@ func (d *Disks) freezeAll() int {
 // freeze holds all writers of a disk. It takes the disk's turn, so that no
 // unmount passes between.
 func (d *Disks) freeze(uid sandbox.UID) error {
-	defer d.locks.lock(uid)()
+	defer d.locks.Wait(string(uid))()
 	if !mounted(d.dir(uid)) {
 		return nil
 	}

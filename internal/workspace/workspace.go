@@ -36,6 +36,7 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/filetree"
+	"github.com/cubbyhq/cubby/internal/keylock"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
@@ -90,7 +91,7 @@ type Disks struct {
 	loopErr error  // why disks have no hard size here
 	mkfs    string // program
 	format  *semaphore.Weighted
-	locks   keyed
+	locks   keylock.Locks
 	pool    pool
 
 	mu       sync.Mutex
@@ -203,7 +204,7 @@ func (d *Disks) make(ctx context.Context, uid sandbox.UID, bytes int64, build fu
 	if bytes < MinBytes {
 		return Disk{}, errs.E(errs.Invalid, "a disk of %d bytes is too small", bytes).Hint("the smallest is %d MiB", MinBytes>>20)
 	}
-	defer d.locks.lock(uid)()
+	defer d.locks.Wait(string(uid))()
 	if _, err := os.Lstat(d.dir(uid)); err == nil {
 		return Disk{}, errs.E(errs.Conflict, "the disk exists already")
 	}
@@ -235,7 +236,7 @@ func (d *Disks) create(uid sandbox.UID, build func() (dir string, err error)) er
 // Mount mounts a disk that exists, also after a reboot; a mounted one is
 // returned as it is. A disk that is not there is errs.NotFound.
 func (d *Disks) Mount(ctx context.Context, uid sandbox.UID) (Disk, error) {
-	defer d.locks.lock(uid)()
+	defer d.locks.Wait(string(uid))()
 	return d.mount(ctx, uid)
 }
 
@@ -274,7 +275,7 @@ func (d *Disks) mount(ctx context.Context, uid sandbox.UID) (Disk, error) {
 // Unmount takes a disk down and keeps its content. Unmounting what is not
 // mounted, or not there, does nothing.
 func (d *Disks) Unmount(_ context.Context, uid sandbox.UID) error {
-	defer d.locks.lock(uid)()
+	defer d.locks.Wait(string(uid))()
 	d.forget(uid)
 	return unmountDir(d.dir(uid))
 }
@@ -293,7 +294,7 @@ func (d *Disks) Remove(ctx context.Context, uid sandbox.UID) (freed int64, err e
 	if _, err := sandbox.ParseUID(string(uid)); err != nil {
 		return 0, err
 	}
-	defer d.locks.lock(uid)()
+	defer d.locks.Wait(string(uid))()
 	bytes := d.bytes(uid)
 	freed = allocated(d.dir(uid))
 	d.forget(uid)

@@ -161,30 +161,3 @@ func TestRunEnds(t *testing.T) {
 		t.Errorf("Run = %v", err)
 	}
 }
-
-func TestOneDiskAtATime(t *testing.T) {
-	var k keyed
-	uid := sandbox.NewUID()
-	unlock := k.lock(uid)
-	entered := make(chan struct{})
-	go func() {
-		defer k.lock(uid)()
-		close(entered)
-	}()
-	k.lock(sandbox.NewUID())()
-	select {
-	case <-entered:
-		t.Error("two hold the same disk")
-	default:
-	}
-	unlock()
-	<-entered
-	for {
-		k.mu.Lock()
-		n := len(k.m)
-		k.mu.Unlock()
-		if n == 0 {
-			break
-		}
-	}
-}
