@@ -74,6 +74,7 @@ func places() map[string]place {
 		"internal/core/gate":    {layer: 4},
 		"internal/core/scope":   {layer: 5},
 		"internal/core/history": {layer: 6},
+		"internal/core/cell":    {layer: 8},
 
 		"internal/core":       {layer: 9},
 		"internal/front":      {layer: 10},

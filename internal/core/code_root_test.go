@@ -14,18 +14,18 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/core/cell"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
 // python runs a cell in the sandbox's kernel for Python to its end.
-func (w *world) python(id, code string) core.Execution {
+func (w *world) python(id, code string) cell.Execution {
 	w.t.Helper()
-	return w.code(id, core.CodeRequest{Code: code})
+	return w.code(id, cell.Request{Code: code})
 }
 
-func (w *world) code(id string, r core.CodeRequest) core.Execution {
+func (w *world) code(id string, r cell.Request) cell.Execution {
 	w.t.Helper()
 	e, err := w.RunCode(w.ctx, id, r, -1)
 	if err != nil {
@@ -35,7 +35,7 @@ func (w *world) code(id string, r core.CodeRequest) core.Execution {
 }
 
 // startCode begins a cell and returns at once.
-func (w *world) startCode(id string, r core.CodeRequest) sandbox.Exec {
+func (w *world) startCode(id string, r cell.Request) sandbox.Exec {
 	w.t.Helper()
 	x, err := w.StartCode(w.ctx, id, r)
 	if err != nil {
@@ -77,7 +77,7 @@ while not os.path.exists(%q):
 	}
 }
 
-func plainResult(e core.Execution) string {
+func plainResult(e cell.Execution) string {
 	var text string
 	if e.Result != nil {
 		if err := json.Unmarshal(e.Result["text/plain"], &text); err != nil {
@@ -150,12 +150,12 @@ func TestCodeRunsInTheOrderOfItsNumbers(t *testing.T) {
 	b := w.create("a")
 	w.python("a", "log = []")
 	hold, open := held(t)
-	first := w.startCode("a", core.CodeRequest{Code: hold})
+	first := w.startCode("a", cell.Request{Code: hold})
 	w.says("a", first.Seq, "ready")
 	var last sandbox.Exec
 	want := make([]string, 20)
 	for i := range want {
-		last = w.startCode("a", core.CodeRequest{Code: fmt.Sprintf("log.append(%d)", i)})
+		last = w.startCode("a", cell.Request{Code: fmt.Sprintf("log.append(%d)", i)})
 		want[i] = fmt.Sprint(i)
 	}
 	// Polling sees it wait, and what it has to show by then.
@@ -170,14 +170,14 @@ func TestCodeRunsInTheOrderOfItsNumbers(t *testing.T) {
 		t.Errorf("the kernel is %+v, %v", k, err)
 	}
 	// Another kernel does not wait for this one, nor do commands.
-	if e := w.code("a", core.CodeRequest{Kernel: "other", Language: "python", Code: "'log' in globals()"}); plainResult(e) != "False" {
+	if e := w.code("a", cell.Request{Kernel: "other", Language: "python", Code: "'log' in globals()"}); plainResult(e) != "False" {
 		t.Errorf("the other kernel says %+v, error %+v", e, e.Error)
 	}
 	if r := w.sh("a", "echo plain"); string(r.Stdout) != "plain\n" {
 		t.Errorf("a command wrote %q", r.Stdout)
 	}
 	// A wait that is over first returns what goes on.
-	if e, err := w.RunCode(w.ctx, "a", core.CodeRequest{Code: "log.append('poll')"}, 0); err != nil || e.Exec.Status != sandbox.ExecPending {
+	if e, err := w.RunCode(w.ctx, "a", cell.Request{Code: "log.append('poll')"}, 0); err != nil || e.Exec.Status != sandbox.ExecPending {
 		t.Errorf("RunCode without a wait = %+v, %v", e, err)
 	}
 	if list, err := w.Sessions(w.ctx, "a"); err != nil || len(list) != 0 {
@@ -198,7 +198,7 @@ func TestCodeThatTakesTooLongIsInterrupted(t *testing.T) {
 	w.create("a")
 	w.python("a", "x = 7")
 	short := 100 * time.Millisecond
-	e := w.code("a", core.CodeRequest{Code: "while True: pass", Timeout: &short})
+	e := w.code("a", cell.Request{Code: "while True: pass", Timeout: &short})
 	if e.Success || e.Exec.Exit.Reason != sandbox.EndTimeout || e.Error == nil || e.Error.Type != "TimeoutError" || e.Error.Message != "Execution timed out after 0.1s" {
 		t.Errorf("it ended %+v, error %+v", e.Exec.Exit, e.Error)
 	}
@@ -209,7 +209,7 @@ func TestCodeThatTakesTooLongIsInterrupted(t *testing.T) {
 		"%%bash\nsleep 3600; echo went on",
 	} {
 		second := time.Second
-		e := w.code("a", core.CodeRequest{Code: code, Timeout: &second})
+		e := w.code("a", cell.Request{Code: code, Timeout: &second})
 		if e.Success || e.Exec.Exit.Reason != sandbox.EndTimeout || e.Exec.Exit.Code == nil || *e.Exec.Exit.Code == 0 ||
 			e.Error == nil || e.Error.Type != "TimeoutError" || e.Error.Message != "Execution timed out after 1s" ||
 			strings.Contains(code, "caught") && (e.Stdout != "caught\n" || plainResult(e) != "'went on'") {
@@ -226,8 +226,8 @@ func TestCodeIsCanceled(t *testing.T) {
 	w.create("a")
 	w.python("a", "x = 7")
 	hold, _ := held(t)
-	running := w.startCode("a", core.CodeRequest{Code: hold})
-	waiting := w.startCode("a", core.CodeRequest{Code: "x = 8"})
+	running := w.startCode("a", cell.Request{Code: hold})
+	waiting := w.startCode("a", cell.Request{Code: "x = 8"})
 	w.says("a", running.Seq, "ready")
 	if x, err := w.Cancel(w.ctx, "a", waiting.Seq); err != nil || x.Exit == nil || x.Exit.Reason != sandbox.EndNotRun {
 		t.Errorf("Cancel of the one that waits = %+v, %v", x.Exit, err)
@@ -260,7 +260,7 @@ func TestCodeIsCanceled(t *testing.T) {
 func TestCodeAsksForInput(t *testing.T) {
 	w := newWorld(t)
 	w.create("a")
-	x := w.startCode("a", core.CodeRequest{Code: "name = input('who? '); print('hello', name)", Stdin: true})
+	x := w.startCode("a", cell.Request{Code: "name = input('who? '); print('hello', name)", Stdin: true})
 	if _, err := w.WriteStdin(w.ctx, "a", x.Seq, -1, []byte("world\n"), false); err != nil {
 		t.Fatal(err)
 	}
@@ -282,15 +282,15 @@ func TestCodeRefused(t *testing.T) {
 	}
 	tests := []struct {
 		id   string
-		r    core.CodeRequest
+		r    cell.Request
 		want errs.Kind
 	}{
-		{"nobody", core.CodeRequest{Code: "1"}, errs.NotFound},
-		{"stopped", core.CodeRequest{Code: "1"}, errs.WrongState},
-		{"a", core.CodeRequest{Code: "1", Kernel: "no/name"}, errs.Invalid},
-		{"a", core.CodeRequest{Code: "1", Kernel: "unknown"}, errs.NotFound},
-		{"a", core.CodeRequest{Code: "\xff"}, errs.Invalid},
-		{"a", core.CodeRequest{Code: strings.Repeat("#", sandbox.MaxCode+1)}, errs.TooLarge},
+		{"nobody", cell.Request{Code: "1"}, errs.NotFound},
+		{"stopped", cell.Request{Code: "1"}, errs.WrongState},
+		{"a", cell.Request{Code: "1", Kernel: "no/name"}, errs.Invalid},
+		{"a", cell.Request{Code: "1", Kernel: "unknown"}, errs.NotFound},
+		{"a", cell.Request{Code: "\xff"}, errs.Invalid},
+		{"a", cell.Request{Code: strings.Repeat("#", sandbox.MaxCode+1)}, errs.TooLarge},
 	}
 	for _, tt := range tests {
 		if _, err := w.StartCode(w.ctx, tt.id, tt.r); !errors.Is(err, tt.want) {
@@ -316,7 +316,7 @@ func TestCodeRefused(t *testing.T) {
 		}
 	}
 	// A language that the image has not is found out when the cell's turn comes.
-	e := w.code("a", core.CodeRequest{Language: "cobol", Code: "1"})
+	e := w.code("a", cell.Request{Language: "cobol", Code: "1"})
 	if e.Exec.Exit.Reason != sandbox.EndNotRun || e.Error == nil || !strings.Contains(e.Error.Message, "cobol") {
 		t.Errorf("a cell in cobol ended %+v, error %+v", e.Exec.Exit, e.Error)
 	}
@@ -336,7 +336,7 @@ func TestManyCellsAtOnce(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 60 {
 		wg.Go(func() {
-			if e, err := w.RunCode(w.ctx, "a", core.CodeRequest{Code: "n += 1"}, -1); err != nil || !e.Success {
+			if e, err := w.RunCode(w.ctx, "a", cell.Request{Code: "n += 1"}, -1); err != nil || !e.Success {
 				t.Errorf("it ended %+v, %v", e.Exec.Exit, err)
 			}
 		})

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"unicode/utf8"
 
+	"github.com/cubbyhq/cubby/internal/core/cell"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/guest"
 	"github.com/cubbyhq/cubby/internal/kernel"
@@ -58,7 +59,7 @@ func (s *Service) InspectCode(ctx context.Context, id, name string, at CodePosit
 		return c.InspectCode(ctx, name, at.Code, cursor, detail)
 	})
 	for mime, text := range r.Data {
-		r.Data[mime] = overstrike.ReplaceAllString(withoutANSI(text), "")
+		r.Data[mime] = overstrike.ReplaceAllString(cell.WithoutANSI(text), "")
 	}
 	return r, err
 }

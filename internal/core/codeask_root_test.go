@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/core/cell"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
@@ -58,7 +59,7 @@ func TestCompletion(t *testing.T) {
 
 	// Cells go first, and a question is none: it has no number.
 	hold, open := held(t)
-	x := w.startCode("a", core.CodeRequest{Code: hold})
+	x := w.startCode("a", cell.Request{Code: hold})
 	w.says("a", x.Seq, "ready")
 	if _, err := w.CheckCode(w.ctx, "a", "python", "1"); !errors.Is(err, errs.WrongState) || errs.Public(err).Hint == "" {
 		t.Errorf("of a kernel that is busy: %v", err)

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/core/cell"
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
@@ -19,10 +20,10 @@ func TestCodeGoesOnOverARestartOfTheDaemon(t *testing.T) {
 	w.create("a")
 	w.python("a", "n = 0")
 	hold, open := held(t)
-	running := w.startCode("a", core.CodeRequest{Code: hold + "\nn += 1\nprint('went on')\n{'n': n}"})
+	running := w.startCode("a", cell.Request{Code: hold + "\nn += 1\nprint('went on')\n{'n': n}"})
 	var waiting []sandbox.Exec
 	for range 5 {
-		waiting = append(waiting, w.startCode("a", core.CodeRequest{Code: "n += 1; n # " + strings.Repeat("long", 10_000)}))
+		waiting = append(waiting, w.startCode("a", cell.Request{Code: "n += 1; n # " + strings.Repeat("long", 10_000)}))
 	}
 	w.says("a", running.Seq, "ready")
 	w.restart()
@@ -56,7 +57,7 @@ func TestCodeThatEndsWhileTheDaemonIsAway(t *testing.T) {
 	w.create("a")
 	done := filepath.Join(t.TempDir(), "done")
 	hold, open := held(t)
-	x := w.startCode("a", core.CodeRequest{Code: hold + fmt.Sprintf("\nprint('unseen')\nopen(%q, 'w').close()\n1/0", done)})
+	x := w.startCode("a", cell.Request{Code: hold + fmt.Sprintf("\nprint('unseen')\nopen(%q, 'w').close()\n1/0", done)})
 	w.says("a", x.Seq, "ready")
 	w.stop()
 	open()
@@ -100,8 +101,8 @@ func TestCodeEndsWithItsSandbox(t *testing.T) {
 			w := newWorld(t)
 			b := w.create("a")
 			hold, _ := held(t)
-			running := w.startCode("a", core.CodeRequest{Code: hold})
-			waiting := w.startCode("a", core.CodeRequest{Code: "1"})
+			running := w.startCode("a", cell.Request{Code: hold})
+			waiting := w.startCode("a", cell.Request{Code: "1"})
 			w.says("a", running.Seq, "ready")
 			tt.end(w, b)
 			for _, seq := range []int64{running.Seq, waiting.Seq} {
@@ -144,7 +145,7 @@ func TestCodeWhoseOutputWasRemoved(t *testing.T) {
 		w.python("a", "print('x' * 1_000_000)")
 	}
 	e, err := w.Execution(w.ctx, "a", 1)
-	if err != nil || !e.Pruned || e.Stdout != "" || e.Success || e.Count != 1 || e.Error == nil || *e.Error != (core.CodeError{Type: "ValueError", Message: "bad"}) {
+	if err != nil || !e.Pruned || e.Stdout != "" || e.Success || e.Count != 1 || e.Error == nil || *e.Error != (cell.Error{Type: "ValueError", Message: "bad"}) {
 		t.Errorf("Execution = %+v, error %+v, %v", e, e.Error, err)
 	}
 }

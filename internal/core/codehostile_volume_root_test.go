@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/core/cell"
 )
 
 // hostile are kernels that turn on whoever listens to them: the code has the
@@ -88,7 +88,7 @@ func TestHostileKernels(t *testing.T) {
 	w.create("a")
 	limit := 2 * time.Minute
 	for _, tt := range hostile {
-		e := w.code("a", core.CodeRequest{Code: publish + tt.code, Timeout: &limit})
+		e := w.code("a", cell.Request{Code: publish + tt.code, Timeout: &limit})
 		if e.Exec.Exit == nil {
 			t.Errorf("%s: it did not end: %+v", tt.name, e.Exec)
 		}
@@ -98,7 +98,7 @@ func TestHostileKernels(t *testing.T) {
 		if strings.Contains(e.Stdout, "forged") || tt.name == "messages of others" && e.Stdout != "mine\n" {
 			t.Errorf("%s: stdout %.300q", tt.name, e.Stdout)
 		}
-		again := w.code("a", core.CodeRequest{Code: "6 * 7", Timeout: &limit})
+		again := w.code("a", cell.Request{Code: "6 * 7", Timeout: &limit})
 		// What is shown after a forged end may come late: the next cell has it.
 		late := tt.name == "an end before the end" && again.Stdout == "after\n"
 		if plainResult(again) != "42" || again.Stdout != "" && !late {

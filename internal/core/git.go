@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/git"
+	"github.com/cubbyhq/cubby/internal/journal"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 	"github.com/cubbyhq/cubby/internal/store"
 )
@@ -76,7 +77,7 @@ const (
 )
 
 // gitResult makes the result of an operation that git itself ended.
-func gitResult(s *Service, ctx context.Context, x sandbox.Exec) (json.RawMessage, error) {
+func gitResult(ctx context.Context, j *journal.Journals, x sandbox.Exec) (json.RawMessage, error) {
 	code := x.Exit.Code
 	if code == nil || x.Exit.Reason != sandbox.EndExited && x.Exit.Reason != sandbox.EndNotRun {
 		return nil, nil
@@ -85,7 +86,7 @@ func gitResult(s *Service, ctx context.Context, x sandbox.Exec) (json.RawMessage
 		return git.Result(x.Spec.Kind, *code, nil, []byte(x.Exit.Message)), nil
 	}
 	var stdout, stderr []byte
-	for entry, err := range s.cfg.Journals.Read(ctx, x.Box, x.Seq, 0, false) {
+	for entry, err := range j.Read(ctx, x.Box, x.Seq, 0, false) {
 		switch data := entry.Output.Data; {
 		case err != nil:
 			return nil, err

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/cubbyhq/cubby/internal/core/cell"
 	"github.com/cubbyhq/cubby/internal/core/scope"
 	"github.com/cubbyhq/cubby/internal/event"
 	"github.com/cubbyhq/cubby/internal/guest"
@@ -23,8 +24,8 @@ func (s *Service) CreateKernel(ctx context.Context, id string, k sandbox.KernelS
 		return sandbox.Kernel{}, err
 	}
 	defer done()
-	if k.Language = canonicalLanguage(k.Language); k.Language == "" {
-		k.Language = defaultLanguage(b.Spec)
+	if k.Language = cell.CanonicalLanguage(k.Language); k.Language == "" {
+		k.Language = cell.DefaultLanguage(b.Spec)
 	}
 	k.Name = cmp.Or(k.Name, k.Language)
 	k.User = cmp.Or(k.User, b.Spec.User)

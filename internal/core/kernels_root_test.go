@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/core/cell"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/event"
 	"github.com/cubbyhq/cubby/internal/sandbox"
@@ -54,11 +55,11 @@ func TestKernels(t *testing.T) {
 	if _, err := w.CreateKernel(w.ctx, "a", sandbox.KernelSpec{Name: "mine", Language: "python"}); !errors.Is(err, errs.Conflict) {
 		t.Errorf("a second one = %v, want conflict", err)
 	}
-	if e := w.code("a", core.CodeRequest{Kernel: "mine", Code: "import os; x = 1; print(os.environ['MINE'], os.path.basename(os.getcwd()))"}); e.Stdout != "yes workspace\n" {
+	if e := w.code("a", cell.Request{Kernel: "mine", Code: "import os; x = 1; print(os.environ['MINE'], os.path.basename(os.getcwd()))"}); e.Stdout != "yes workspace\n" {
 		t.Errorf("in it: %+v, error %+v", e, e.Error)
 	}
 	hold, _ := held(t)
-	x := w.startCode("a", core.CodeRequest{Kernel: "mine", Code: hold})
+	x := w.startCode("a", cell.Request{Kernel: "mine", Code: hold})
 	w.says("a", x.Seq, "ready")
 	if _, err := w.InterruptKernel(w.ctx, "a", "mine"); err != nil {
 		t.Errorf("InterruptKernel: %v", err)
@@ -66,20 +67,20 @@ func TestKernels(t *testing.T) {
 	if x = w.wait("a", x.Seq); x.Exit.Reason != sandbox.EndKilled {
 		t.Errorf("the interrupted cell ended %+v", x.Exit)
 	}
-	if e := w.code("a", core.CodeRequest{Kernel: "mine", Code: "x"}); plainResult(e) != "1" {
+	if e := w.code("a", cell.Request{Kernel: "mine", Code: "x"}); plainResult(e) != "1" {
 		t.Errorf("then x is %+v, error %+v", e, e.Error)
 	}
 	if k, err := w.RestartKernel(w.ctx, "a", "mine"); err != nil || k.Restarts != 1 || k.Count != 0 {
 		t.Errorf("RestartKernel = %+v, %v", k, err)
 	}
-	if e := w.code("a", core.CodeRequest{Kernel: "mine", Code: "'x' in globals()"}); plainResult(e) != "False" || e.KernelRestarted == "" {
+	if e := w.code("a", cell.Request{Kernel: "mine", Code: "'x' in globals()"}); plainResult(e) != "False" || e.KernelRestarted == "" {
 		t.Errorf("then x is there: %+v, error %+v", e, e.Error)
 	}
 
 	// A deleted kernel takes its cells with it, and is not made again for those
 	// that wait.
-	x = w.startCode("a", core.CodeRequest{Kernel: "mine", Code: hold})
-	waiting := w.startCode("a", core.CodeRequest{Kernel: "mine", Code: "1"})
+	x = w.startCode("a", cell.Request{Kernel: "mine", Code: hold})
+	waiting := w.startCode("a", cell.Request{Kernel: "mine", Code: "1"})
 	w.says("a", x.Seq, "ready")
 	if err := w.DeleteKernel(w.ctx, "a", "mine"); err != nil {
 		t.Errorf("DeleteKernel: %v", err)
@@ -87,7 +88,7 @@ func TestKernels(t *testing.T) {
 	if x = w.wait("a", x.Seq); x.Exit.Reason != sandbox.EndKilled {
 		t.Errorf("its cell ended %+v", x.Exit)
 	}
-	if _, err := w.StartCode(w.ctx, "a", core.CodeRequest{Kernel: "mine", Code: "1"}); !errors.Is(err, errs.NotFound) {
+	if _, err := w.StartCode(w.ctx, "a", cell.Request{Kernel: "mine", Code: "1"}); !errors.Is(err, errs.NotFound) {
 		t.Errorf("code for it = %v, want not found", err)
 	}
 	if x = w.wait("a", waiting.Seq); x.Exit.Reason != sandbox.EndNotRun || !strings.Contains(x.Exit.Message, "deleted") {
@@ -111,7 +112,7 @@ func TestIdleKernelDoesNotKeepASandbox(t *testing.T) {
 	w.create("a")
 	limit := time.Millisecond
 	hold, open := held(t)
-	x := w.startCode("a", core.CodeRequest{Code: hold})
+	x := w.startCode("a", cell.Request{Code: hold})
 	w.says("a", x.Seq, "ready")
 	if _, err := w.Update(w.ctx, "a", core.Patch{IdleTimeout: &limit}); err != nil {
 		t.Fatal(err)

@@ -3,12 +3,8 @@ package core
 import (
 	"context"
 
-	"github.com/cubbyhq/cubby/internal/core/budget"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
-
-// cellStep is the piece in which an execution is charged.
-const cellStep = 64 << 10
 
 // ChargeRead counts a file that a door reads whole against the caller's memory
 // until its request has ended.
@@ -31,18 +27,6 @@ func (s *Service) chargeOutput(ctx context.Context, x sandbox.Exec, caps OutputC
 		most += n
 	}
 	return s.budget.ChargeOutput(ctx, min(bytes, most))
-}
-
-// chargeCell counts what an execution holds while its log is read: of long texts
-// only the beginning, of rich output all that is shown. It is called before each
-// piece of the log with what has been charged, and returns what is then.
-func (s *Service) chargeCell(ctx context.Context, o *cellOutput, piece sandbox.Output, charged int64) (int64, error) {
-	more := o.held() + int64(len(piece.Data)) - charged
-	if !s.budget.Counts() || o.brief || more <= budget.Free {
-		return charged, nil
-	}
-	more += cellStep
-	return charged + more, s.budget.ChargeOutput(ctx, more)
 }
 
 // logBytes is the size of an exec's log; 0 when nothing is counted.

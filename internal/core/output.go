@@ -61,7 +61,7 @@ func (s *Service) Result(ctx context.Context, id string, seq int64, caps OutputC
 }
 
 func (s *Service) result(ctx context.Context, x sandbox.Exec, caps OutputCaps) (Result, error) {
-	if madeOfOutput(x) {
+	if s.operations.madeOfOutput(x) {
 		caps.Hold, caps.Stdout, caps.Stderr = 0, min(caps.Stdout, mostShown), min(caps.Stderr, mostShown)
 	}
 	if err := s.chargeOutput(ctx, x, caps); err != nil {
@@ -69,7 +69,7 @@ func (s *Service) result(ctx context.Context, x sandbox.Exec, caps OutputCaps) (
 	}
 	c, err := s.cfg.Journals.Collect(ctx, x.Box, x.Seq, journal.Caps(caps))
 	if errors.Is(err, errs.NotFound) {
-		r := Result{Exec: x, Pruned: !withoutJournal(x)}
+		r := Result{Exec: x, Pruned: !x.Unlogged()}
 		if x.Exit != nil {
 			r.StdoutCut, r.StderrCut, r.RichCut = x.Exit.StdoutCut, x.Exit.StderrCut, x.Exit.RichCut
 		}
@@ -78,7 +78,7 @@ func (s *Service) result(ctx context.Context, x sandbox.Exec, caps OutputCaps) (
 	if err != nil {
 		return Result{}, err
 	}
-	x.Result = shown(x, c.Stdout)
+	x.Result = s.operations.shown(x, c.Stdout)
 	var long *LongOutput
 	if c.Measured {
 		text := func(stream sandbox.Stream, size journal.Size) LongText {
@@ -94,13 +94,6 @@ func (s *Service) result(ctx context.Context, x sandbox.Exec, caps OutputCaps) (
 	}, nil
 }
 
-// withoutJournal reports whether a missing log has an innocent reason: the
-// exec has none yet or never ran, or the host could not keep it, which its end
-// says.
-func withoutJournal(x sandbox.Exec) bool {
-	return !x.Status.Finished() || x.StartedAt.IsZero() || x.Exit != nil && x.Exit.Reason == sandbox.EndDiskFull
-}
-
 // CheckOutput is the error that [Service.Output] would begin with: NotFound
 // when there is no such exec, or when its output was removed.
 func (s *Service) CheckOutput(ctx context.Context, id string, seq int64) error {
@@ -109,7 +102,7 @@ func (s *Service) CheckOutput(ctx context.Context, id string, seq int64) error {
 		return err
 	}
 	err = s.cfg.Journals.Check(x.Box, x.Seq)
-	if errors.Is(err, errs.NotFound) && withoutJournal(x) {
+	if errors.Is(err, errs.NotFound) && x.Unlogged() {
 		return nil
 	}
 	return err
@@ -148,7 +141,7 @@ func (s *Service) Output(ctx context.Context, id string, seq, after int64, follo
 			defer follower.leave()
 		}
 		for entry, err := range s.cfg.Journals.Read(ctx, b.UID, seq, after, follow) {
-			if errors.Is(err, errs.NotFound) && withoutJournal(x) {
+			if errors.Is(err, errs.NotFound) && x.Unlogged() {
 				break
 			}
 			if !yield(entry, err) || err != nil || entry.Exit != nil {

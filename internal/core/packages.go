@@ -11,6 +11,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/core/gate"
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/journal"
 	"github.com/cubbyhq/cubby/internal/packages"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
@@ -198,7 +199,7 @@ func (s *Service) cutInstallation(ctx context.Context, id string) {
 }
 
 // packagesResult makes the result of an installation.
-func packagesResult(s *Service, ctx context.Context, x sandbox.Exec) (json.RawMessage, error) {
+func packagesResult(ctx context.Context, j *journal.Journals, x sandbox.Exec) (json.RawMessage, error) {
 	var stdout, all []byte
 	keepTail := func(b, data []byte) []byte {
 		b = append(b, data...)
@@ -207,7 +208,7 @@ func packagesResult(s *Service, ctx context.Context, x sandbox.Exec) (json.RawMe
 		}
 		return b
 	}
-	for entry, err := range s.cfg.Journals.Read(ctx, x.Box, x.Seq, 0, false) {
+	for entry, err := range j.Read(ctx, x.Box, x.Seq, 0, false) {
 		if errors.Is(err, errs.NotFound) {
 			break // it never printed anything
 		}

@@ -26,6 +26,7 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/archive"
 	"github.com/cubbyhq/cubby/internal/core/budget"
+	"github.com/cubbyhq/cubby/internal/core/cell"
 	"github.com/cubbyhq/cubby/internal/core/gate"
 	"github.com/cubbyhq/cubby/internal/core/history"
 	"github.com/cubbyhq/cubby/internal/core/scope"
@@ -130,8 +131,8 @@ type Config struct {
 	// MinFreeMemory refuses creates and starts while the host has less
 	// memory available, in bytes.
 	MinFreeMemory int64
-	// Code bounds the texts of executions; nil: [DefaultCodeCaps].
-	Code *CodeCaps
+	// Code bounds the texts of executions; nil: [cell.DefaultCaps].
+	Code *cell.Caps
 	// JournalBytes is what the output of a sandbox's execs may take on the
 	// host; it is taken off the sandbox's disk.
 	JournalBytes int64
@@ -169,29 +170,30 @@ type Service struct {
 	host     Host
 	defaults sandbox.Spec
 	limits   map[Interface]sandbox.Limits
-	codeCaps CodeCaps
 	proxy    *egress.Proxy
 
-	gate      *gate.Gate
-	scope     *scope.Scope
-	budget    budget.Budget
-	recorder  *history.Recorder
-	events    *history.Events
-	retention *history.Retention
-	ids       keylock.Locks // by sandbox.ID.Key; held by whoever changes a sandbox
-	quotas    keylock.Locks // by tenant; held while a sandbox is counted and stored
-	seats     keylock.Locks // by tenant; held by whoever makes a thread active
-	admission *admission
-	archiving *archiving
-	outputs   *tenancy.Places // of output
-	commands  *tenancy.Places // that run, of tenants
-	lifetimes lifetimes
-	reaper    *reaper
-	trees     trees
-	shared    shared
-	terminals keylock.Locks // by sandbox.UID and name; held by whoever opens one
-	decisions chan decision // of the egress proxy, to be written down
-	wake      chan struct{} // asks for a reconciliation soon
+	gate       *gate.Gate
+	scope      *scope.Scope
+	budget     budget.Budget
+	recorder   *history.Recorder
+	events     *history.Events
+	retention  *history.Retention
+	cells      *cell.Reader
+	operations operations
+	ids        keylock.Locks // by sandbox.ID.Key; held by whoever changes a sandbox
+	quotas     keylock.Locks // by tenant; held while a sandbox is counted and stored
+	seats      keylock.Locks // by tenant; held by whoever makes a thread active
+	admission  *admission
+	archiving  *archiving
+	outputs    *tenancy.Places // of output
+	commands   *tenancy.Places // that run, of tenants
+	lifetimes  lifetimes
+	reaper     *reaper
+	trees      trees
+	shared     shared
+	terminals  keylock.Locks // by sandbox.UID and name; held by whoever opens one
+	decisions  chan decision // of the egress proxy, to be written down
+	wake       chan struct{} // asks for a reconciliation soon
 
 	mu      sync.Mutex
 	running map[sandbox.UID]*run   // guarded by mu
@@ -215,10 +217,6 @@ func New(cfg Config) (*Service, error) {
 		wake:      make(chan struct{}, 1),
 		running:   make(map[sandbox.UID]*run),
 		untold:    make(map[sandbox.UID]string),
-		codeCaps:  DefaultCodeCaps(),
-	}
-	if cfg.Code != nil {
-		s.codeCaps = *cfg.Code
 	}
 	if s.now == nil {
 		s.now = time.Now
@@ -238,6 +236,11 @@ func New(cfg Config) (*Service, error) {
 	if s.metrics == nil {
 		s.metrics = noMetrics{}
 	}
+	s.cells = &cell.Reader{Journals: cfg.Journals, Budget: s.budget, Caps: cell.DefaultCaps()}
+	if cfg.Code != nil {
+		s.cells.Caps = *cfg.Code
+	}
+	s.operations = newOperations(cfg.Journals, s.cells)
 	var err error
 	if s.host, err = s.host.measure(); err != nil {
 		return nil, err

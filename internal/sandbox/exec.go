@@ -120,6 +120,12 @@ func (e Exec) Took() time.Duration {
 	return e.FinishedAt.Sub(e.StartedAt)
 }
 
+// Unlogged reports whether a missing journal of the exec is no loss: it has none
+// yet or never ran, or the host could not keep it, which its end says.
+func (e Exec) Unlogged() bool {
+	return !e.Status.Finished() || e.StartedAt.IsZero() || e.Exit != nil && e.Exit.Reason == EndDiskFull
+}
+
 // Stream names where output bytes came from.
 type Stream uint8
 

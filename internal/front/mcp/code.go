@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
-	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/core/cell"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
@@ -64,7 +64,7 @@ func executeCode(ctx context.Context, c *call) (answer, error) {
 	}
 	limit := time.Duration(seconds) * time.Second
 	seq, err := c.runToEnd(ctx, id, func() (sandbox.Exec, error) {
-		return c.core.StartCode(ctx, id, core.CodeRequest{Code: code, Timeout: &limit})
+		return c.core.StartCode(ctx, id, cell.Request{Code: code, Timeout: &limit})
 	})
 	if err != nil {
 		return answer{}, err

@@ -11,7 +11,7 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/core/cell"
 	"github.com/cubbyhq/cubby/internal/kernel"
 )
 
@@ -70,7 +70,7 @@ func textOf(raw json.RawMessage) string {
 
 // displays lists what a cell has shown; its result is among it when it is more
 // than text. Their places are part of resources' names.
-func displays(e core.Execution) []display {
+func displays(e cell.Execution) []display {
 	list := []display{}
 	add := func(b kernel.Bundle) {
 		mime, data := pick(b)
@@ -98,7 +98,7 @@ func isImage(mime string) bool {
 
 // shown completes the answer of a cell: images are content, other things links
 // to resources. What has no room in a message is a link alone.
-func shown(id string, e core.Execution, out executed) answer {
+func shown(id string, e cell.Execution, out executed) answer {
 	a := answer{}
 	read := out
 	for _, t := range []struct {

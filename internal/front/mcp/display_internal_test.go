@@ -9,7 +9,7 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/core/cell"
 	"github.com/cubbyhq/cubby/internal/kernel"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
@@ -48,12 +48,12 @@ func TestShown(t *testing.T) {
 	image := base64.StdEncoding.EncodeToString([]byte("\x89PNG\r\n\x1a\n" + strings.Repeat("x", 1000)))
 	large := base64.StdEncoding.EncodeToString(make([]byte, 3<<20))
 	half := base64.StdEncoding.EncodeToString(make([]byte, 1<<20))
-	e := core.Execution{Exec: sandbox.Exec{Seq: 7}, Result: bundle("text/plain", "x", "text/html", "<b>r</b>")}
+	e := cell.Execution{Exec: sandbox.Exec{Seq: 7}, Result: bundle("text/plain", "x", "text/html", "<b>r</b>")}
 	for _, b := range []kernel.Bundle{
 		bundle("image/png", image+"\n"), bundle("image/png", large), bundle("text/html", "<b>"+strings.Repeat("y", 3000)),
 		bundle("image/png", half), bundle("image/png", "no base64!"),
 	} {
-		e.Outputs = append(e.Outputs, core.Display{Data: b})
+		e.Outputs = append(e.Outputs, cell.Display{Data: b})
 	}
 	a := shown("box", e, executed{Truncated: map[string]int64{"stdout": 9}})
 	out, read := a.value.(executed), a.text.(executed)

@@ -17,7 +17,7 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/core/cell"
 	"github.com/cubbyhq/cubby/internal/kernel"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
@@ -48,7 +48,7 @@ func TestPlotTooLargeForClients(t *testing.T) {
 			if len(plot) < 1_300_000 {
 				t.Fatalf("the plot has only %d bytes", len(plot))
 			}
-			e := core.Execution{Exec: sandbox.Exec{Seq: 1}, Outputs: []core.Display{{
+			e := cell.Execution{Exec: sandbox.Exec{Seq: 1}, Outputs: []cell.Display{{
 				Data: kernel.Bundle{"image/" + name: encode(base64.StdEncoding.EncodeToString(plot))},
 			}}}
 			a := shown("box", e, executed{})
@@ -90,11 +90,11 @@ func TestAnswerLargerThanAnEvent(t *testing.T) {
 	for name, c := range texts {
 		t.Run(name, func(t *testing.T) {
 			long := strings.Repeat(c, 130_000)
-			e := core.Execution{Exec: sandbox.Exec{Seq: 1}, Result: kernel.Bundle{"text/plain": encode(long)}}
+			e := cell.Execution{Exec: sandbox.Exec{Seq: 1}, Result: kernel.Bundle{"text/plain": encode(long)}}
 			for range 150 {
-				e.Outputs = append(e.Outputs, core.Display{Data: kernel.Bundle{"text/html": encode(long[:4000])}})
+				e.Outputs = append(e.Outputs, cell.Display{Data: kernel.Bundle{"text/html": encode(long[:4000])}})
 			}
-			e.Outputs = append(e.Outputs, core.Display{Data: kernel.Bundle{"image/png": encode(base64.StdEncoding.EncodeToString(make([]byte, 250_000)))}})
+			e.Outputs = append(e.Outputs, cell.Display{Data: kernel.Bundle{"image/png": encode(base64.StdEncoding.EncodeToString(make([]byte, 250_000)))}})
 			out := executed{Stdout: long, Stderr: long, Result: &value{long}, Error: &codeError{c, long, long}}
 			res := result(shown("box", e, out), false)
 			if n := size(res); n > maxEvent || res.IsError {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/core/cell"
 	"github.com/cubbyhq/cubby/internal/front"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
@@ -57,7 +57,7 @@ func (d *Door) runCode(ctx context.Context, in *codeRequest) (*streamed, error) 
 		in.w.Header().Set("Location", codePath(in.ID, x.Seq))
 		return stream(func() { d.followExec(ctx, in.w, in.ID, x.Seq, 0, d.endedCode) }), nil
 	}
-	var e core.Execution
+	var e cell.Execution
 	if in.Body.Wait == nil || *in.Body.Wait {
 		waiting, done := d.untilDrain(ctx)
 		e, err = d.core.RunCode(waiting, in.ID, r, wait)
@@ -87,7 +87,7 @@ func (d *Door) endedCode(ctx context.Context, id string, seq int64, exit sandbox
 	x := d.finished(ctx, id, seq, exit)
 	e, err := d.core.Execution(ctx, id, seq)
 	if err != nil || !e.Exec.Status.Finished() {
-		e = core.Execution{Exec: x}
+		e = cell.Execution{Exec: x}
 	}
 	return executionJSON(e, time.Now())
 }

@@ -3,7 +3,7 @@ package rest
 import (
 	"time"
 
-	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/core/cell"
 	"github.com/cubbyhq/cubby/internal/kernel"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
@@ -22,8 +22,8 @@ type CodeInput struct {
 	Env            map[string]string `json:"env,omitempty" doc:"Of a kernel that is made for the cell, on top of the sandbox's."`
 }
 
-func (in *CodeInput) request() (core.CodeRequest, error) {
-	r := core.CodeRequest{Kernel: in.Kernel, Language: in.Language, Code: in.Code, Stdin: in.Stdin, Cwd: in.Cwd, Env: in.Env}
+func (in *CodeInput) request() (cell.Request, error) {
+	r := cell.Request{Kernel: in.Kernel, Language: in.Language, Code: in.Code, Stdin: in.Stdin, Cwd: in.Cwd, Env: in.Env}
 	if in.TimeoutSeconds != nil {
 		d, err := seconds("timeout_seconds", *in.TimeoutSeconds)
 		if err != nil {
@@ -76,7 +76,7 @@ type CodeError struct {
 	Traceback string `json:"traceback"`
 }
 
-func executionJSON(e core.Execution, now time.Time) Execution {
+func executionJSON(e cell.Execution, now time.Time) Execution {
 	x := execJSON(e.Exec, now)
 	out := Execution{
 		Seq: x.Seq, Status: x.Status, Success: e.Success, Kernel: x.Kernel, Language: x.Language, Stdout: e.Stdout, Stderr: e.Stderr,

@@ -5,7 +5,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/core/cell"
 	"github.com/cubbyhq/cubby/internal/event"
 	"github.com/cubbyhq/cubby/internal/git"
 	"github.com/cubbyhq/cubby/internal/packages"
@@ -25,7 +25,7 @@ func (eventKind) Schema(huma.Registry) *huma.Schema {
 	return oneOf(append(execKinds(), event.Kinds()...))
 }
 
-func execKinds() []string { return append(git.Kinds(), core.KindCode, packages.Kind) }
+func execKinds() []string { return append(git.Kinds(), cell.Kind, packages.Kind) }
 
 func oneOf(words []string) *huma.Schema {
 	slices.Sort(words)

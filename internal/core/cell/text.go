@@ -1,4 +1,4 @@
-package core
+package cell
 
 import (
 	"fmt"
@@ -8,17 +8,17 @@ import (
 	"unicode/utf8"
 )
 
-// CodeCaps bound the texts of an [Execution], in characters; 0 and less is no
+// Caps bound the texts of an [Execution], in characters; 0 and less is no
 // bound. What is longer keeps its beginning and says how long it was.
-type CodeCaps struct {
+type Caps struct {
 	Stdout, Stderr int
 	Result         int // each text of the result
 	Traceback      int // and the message of an error
 }
 
-// DefaultCodeCaps suit readers that pay for every word.
-func DefaultCodeCaps() CodeCaps {
-	return CodeCaps{Stdout: 50_000, Stderr: 120_000, Result: 30_000, Traceback: 8_000}
+// DefaultCaps suit readers that pay for every word.
+func DefaultCaps() Caps {
+	return Caps{Stdout: 50_000, Stderr: 120_000, Result: 30_000, Traceback: 8_000}
 }
 
 // suffix says that a text is not all.
@@ -146,7 +146,8 @@ func firstBytes(text string, limit int) string {
 // ansi is what terminals act upon: colours, cursor moves, titles.
 var ansi = regexp.MustCompile("\x1b(\\[[0-?]*[ -/]*[@-~]|\\][^\x07\x1b]*(\x07|\x1b\\\\)|[ -/]*[0-~])")
 
-func withoutANSI(text string) string {
+// WithoutANSI is a text without what terminals act upon.
+func WithoutANSI(text string) string {
 	if !strings.ContainsRune(text, 0x1b) {
 		return text
 	}

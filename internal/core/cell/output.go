@@ -1,15 +1,12 @@
-package core
+package cell
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 	"unicode/utf8"
 
-	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/kernel"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
@@ -38,7 +35,7 @@ const (
 // requests to clear are applied. All text is UTF-8.
 type Execution struct {
 	Exec sandbox.Exec
-	// Stdout and Stderr are what was printed, under the service's [CodeCaps].
+	// Stdout and Stderr are what was printed, under the reader's [Caps].
 	// Requests to clear leave them.
 	Stdout, Stderr string
 	// Count numbers the cell in its kernel's process; 0 when that is not known.
@@ -47,7 +44,7 @@ type Execution struct {
 	Result  kernel.Bundle
 	Outputs []Display
 	// Error is why a finished execution did not succeed; nil when it did.
-	Error *CodeError
+	Error *Error
 	// KernelRestarted says why what earlier cells had made was gone when this
 	// one began; "": it was not.
 	KernelRestarted string
@@ -67,43 +64,20 @@ type Display struct {
 	ID       string          // "": it cannot be updated
 }
 
-// CodeError is what ended a cell early. Its texts have no colours.
-type CodeError struct {
+// Error is what ended a cell early. Its texts have no colours.
+type Error struct {
 	Type      string // of the exception; "TimeoutError" and such when it was none
 	Message   string
 	Traceback string // lines; "": none
 }
 
-// execution reads what a cell has shown.
-func (s *Service) execution(ctx context.Context, x sandbox.Exec) (Execution, error) {
-	// The journal first says how much it has cut: it may be gone a moment later.
-	var missing sandbox.Exit
-	if x.Exit != nil {
-		missing = *x.Exit
-	} else if live := s.live(x.Box, x.Seq); live != nil {
-		missing = withCuts(missing, live.log)
-	}
-	o := newCellOutput(s.codeCaps)
-	err := s.readCell(ctx, x, o)
-	if errors.Is(err, errs.NotFound) && !withoutJournal(x) {
-		o.recall(x.Result)
-		e := o.execution(x, s.codeCaps, sandbox.Exit{})
-		e.Pruned = true
-		return e, nil
-	}
-	if err != nil && !errors.Is(err, errs.NotFound) {
-		return Execution{}, err
-	}
-	return o.execution(x, s.codeCaps, missing), nil
-}
-
-func newCellOutput(caps CodeCaps) *cellOutput {
-	return &cellOutput{stdout: textBuffer{limit: caps.Stdout}, stderr: textBuffer{limit: caps.Stderr}}
+func newOutput(caps Caps) *output {
+	return &output{stdout: textBuffer{limit: caps.Stdout}, stderr: textBuffer{limit: caps.Stderr}}
 }
 
 // execution is what has come so far. Of what is missing only the counts of cut
 // bytes are read.
-func (o *cellOutput) execution(x sandbox.Exec, caps CodeCaps, missing sandbox.Exit) Execution {
+func (o *output) execution(x sandbox.Exec, caps Caps, missing sandbox.Exit) Execution {
 	truncated := make(map[string]int64)
 	return Execution{
 		Exec: x, Success: succeeded(x), Truncated: truncated,
@@ -112,24 +86,24 @@ func (o *cellOutput) execution(x sandbox.Exec, caps CodeCaps, missing sandbox.Ex
 		Count:   o.count,
 		Result:  capResult(o.result, caps.Result, truncated),
 		Outputs: o.outputs(missing.RichCut),
-		Error:   codeError(x, o, caps, truncated),
+		Error:   errorOf(x, o, caps, truncated),
 
 		KernelRestarted: firstChars(o.restarted, maxFault),
 	}
 }
 
-// cellOutput assembles what a cell shows out of its journal. Nothing of it is
+// output assembles what a cell shows out of its journal. Nothing of it is
 // trusted.
-type cellOutput struct {
+type output struct {
 	// brief leaves out texts and displays.
 	brief bool
 
 	stdout, stderr textBuffer
 	count          int
 	result         kernel.Bundle
-	fault          *CodeError // what the cell raised
-	restarted      string     // why the kernel began anew before the cell
-	died           string     // why it ended under it
+	fault          *Error // what the cell raised
+	restarted      string // why the kernel began anew before the cell
+	died           string // why it ended under it
 
 	line     []byte // of rich output, as far as it came
 	tooLong  bool   // the line is longer than is read
@@ -147,7 +121,7 @@ type shownDisplay struct {
 }
 
 // add takes the next piece of the journal.
-func (o *cellOutput) add(out sandbox.Output) {
+func (o *output) add(out sandbox.Output) {
 	switch {
 	case out.Stream == sandbox.Rich:
 		o.addRich(out.Data)
@@ -163,7 +137,7 @@ func (o *cellOutput) add(out sandbox.Output) {
 
 // addRich splits rich output into records. The last line may be torn: it is no
 // record until it has ended.
-func (o *cellOutput) addRich(data []byte) {
+func (o *output) addRich(data []byte) {
 	for len(data) > 0 {
 		piece, rest, ended := bytes.Cut(data, []byte("\n"))
 		data = rest
@@ -208,7 +182,7 @@ type value struct {
 	Metadata json.RawMessage `json:"metadata"`
 }
 
-func (o *cellOutput) record(line []byte) {
+func (o *output) record(line []byte) {
 	if o.brief && bytes.HasPrefix(line, []byte(`{"display":`)) {
 		return
 	}
@@ -234,9 +208,9 @@ func (o *cellOutput) record(line []byte) {
 	case r.Error != nil:
 		o.clearIfDue()
 		lines := strings.Join(texts(r.Error.Traceback), "\n")
-		o.fault = &CodeError{
-			Type: firstChars(r.Error.Name, maxErrorType), Message: withoutANSI(firstBytes(r.Error.Value, maxFaultBytes)),
-			Traceback: withoutANSI(firstBytes(lines, maxFaultBytes)),
+		o.fault = &Error{
+			Type: firstChars(r.Error.Name, maxErrorType), Message: WithoutANSI(firstBytes(r.Error.Value, maxFaultBytes)),
+			Traceback: WithoutANSI(firstBytes(lines, maxFaultBytes)),
 		}
 	case r.Clear != nil:
 		o.clearing = true
@@ -253,7 +227,7 @@ func (o *cellOutput) record(line []byte) {
 }
 
 // clearIfDue removes what is shown. What was printed stays.
-func (o *cellOutput) clearIfDue() {
+func (o *output) clearIfDue() {
 	if o.clearing {
 		o.clearing, o.shown, o.byID, o.bytes, o.result = false, nil, nil, 0, nil
 	}
@@ -261,7 +235,7 @@ func (o *cellOutput) clearIfDue() {
 
 // display shows a value, or puts it in the places of the one that it updates.
 // An update of what an earlier cell showed is shown here.
-func (o *cellOutput) display(d Display, update bool) {
+func (o *output) display(d Display, update bool) {
 	if o.brief {
 		return
 	}
@@ -315,7 +289,7 @@ func (d Display) size() int {
 }
 
 // outputs returns what is shown, and as the last one what is not.
-func (o *cellOutput) outputs(cut int64) []Display {
+func (o *output) outputs(cut int64) []Display {
 	var all []Display
 	for _, d := range o.shown {
 		all = append(all, d.Display)
@@ -334,7 +308,7 @@ func (o *cellOutput) outputs(cut int64) []Display {
 }
 
 // held is what the output takes so far.
-func (o *cellOutput) held() int64 {
+func (o *output) held() int64 {
 	n := o.stdout.kept.Len() + o.stderr.kept.Len() + cap(o.line) + o.bytes
 	for mime, v := range o.result {
 		n += len(mime) + len(v)
@@ -343,13 +317,13 @@ func (o *cellOutput) held() int64 {
 }
 
 // recall takes what is known without the journal.
-func (o *cellOutput) recall(stored json.RawMessage) {
-	var r codeResult
+func (o *output) recall(stored json.RawMessage) {
+	var r storedResult
 	if stored == nil || json.Unmarshal(stored, &r) != nil {
 		return
 	}
 	o.count, o.restarted, o.died = r.Count, r.KernelRestarted, r.KernelDied
 	if r.Error != nil {
-		o.fault = &CodeError{Type: r.Error.Type, Message: r.Error.Message}
+		o.fault = &Error{Type: r.Error.Type, Message: r.Error.Message}
 	}
 }

@@ -1,4 +1,4 @@
-package core
+package cell
 
 import (
 	"bytes"
@@ -50,13 +50,13 @@ func plain(text string) kernel.Bundle { return kernel.Bundle{"text/plain": quote
 func ended(reason sandbox.EndReason, code int) sandbox.Exec {
 	limit := 2 * time.Second
 	return sandbox.Exec{
-		Spec: sandbox.ExecSpec{Kind: KindCode, Cell: &sandbox.Cell{Kernel: "python"}, Timeout: &limit},
+		Spec: sandbox.ExecSpec{Kind: Kind, Cell: &sandbox.Cell{Kernel: "python"}, Timeout: &limit},
 		Exit: &sandbox.Exit{Reason: reason, Code: &code},
 	}
 }
 
-func assemble(x sandbox.Exec, caps CodeCaps, all ...sandbox.Output) Execution {
-	o := newCellOutput(caps)
+func assemble(x sandbox.Exec, caps Caps, all ...sandbox.Output) Execution {
+	o := newOutput(caps)
 	for _, out := range all {
 		o.add(out)
 	}
@@ -68,7 +68,7 @@ func assemble(x sandbox.Exec, caps CodeCaps, all ...sandbox.Output) Execution {
 }
 
 func TestExecutionOfEverything(t *testing.T) {
-	e := assemble(ended(sandbox.EndExited, 0), DefaultCodeCaps(),
+	e := assemble(ended(sandbox.EndExited, 0), DefaultCaps(),
 		rich(kernel.Output{Kernel: &kernel.Notice{Restarted: true, Reason: "it had died"}}),
 		printed("a"),
 		rich(kernel.Output{Display: &kernel.Display{
@@ -124,7 +124,7 @@ func TestDisplaysAreUpdatedAndCleared(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			e := assemble(ended(sandbox.EndExited, 0), CodeCaps{}, tt.all...)
+			e := assemble(ended(sandbox.EndExited, 0), Caps{}, tt.all...)
 			var got []string
 			for _, d := range e.Outputs {
 				var text string
@@ -144,7 +144,7 @@ func TestCodeErrors(t *testing.T) {
 	raised := rich(kernel.Output{Error: &kernel.Error{
 		Name: "ValueError", Value: "\x1b[31mbad\x1b[0m", Traceback: []string{"\x1b[0;31mTraceback\x1b[0m", "line 1"},
 	}})
-	own := &CodeError{Type: "ValueError", Message: "bad", Traceback: "Traceback\nline 1"}
+	own := &Error{Type: "ValueError", Message: "bad", Traceback: "Traceback\nline 1"}
 	died := rich(kernel.Output{Kernel: &kernel.Notice{Reason: "the kernel did not stop and was killed"}})
 	cutOff := ended(sandbox.EndExited, 1)
 	cutOff.Exit.Message = "ValueError: bad: worse"
@@ -154,29 +154,29 @@ func TestCodeErrors(t *testing.T) {
 		name string
 		x    sandbox.Exec
 		all  []sandbox.Output
-		want *CodeError
+		want *Error
 	}{
 		{"none", ended(sandbox.EndExited, 0), nil, nil},
 		{"none yet", sandbox.Exec{}, nil, nil},
 		{"raised", ended(sandbox.EndExited, 1), []sandbox.Output{raised}, own},
 		{"raised while it still runs", sandbox.Exec{}, []sandbox.Output{raised}, own},
 		{"failed without a word", ended(sandbox.EndExited, 1), nil,
-			&CodeError{Type: "Error", Message: "the code failed"}},
-		{"raised and not kept", cutOff, nil, &CodeError{Type: "ValueError", Message: "bad: worse"}},
+			&Error{Type: "Error", Message: "the code failed"}},
+		{"raised and not kept", cutOff, nil, &Error{Type: "ValueError", Message: "bad: worse"}},
 		{"timeout", ended(sandbox.EndTimeout, 1), []sandbox.Output{raised},
-			&CodeError{Type: "TimeoutError", Message: "Execution timed out after 2s", Traceback: own.Traceback}},
+			&Error{Type: "TimeoutError", Message: "Execution timed out after 2s", Traceback: own.Traceback}},
 		{"timeout that the kernel ignored", ended(sandbox.EndTimeout, 1), []sandbox.Output{died},
-			&CodeError{Type: "TimeoutError", Message: "Execution timed out after 2s; the kernel did not stop and was killed"}},
+			&Error{Type: "TimeoutError", Message: "Execution timed out after 2s; the kernel did not stop and was killed"}},
 		{"interrupted", ended(sandbox.EndKilled, 1), []sandbox.Output{raised}, own},
 		{"interrupted without a word", ended(sandbox.EndKilled, 1), nil,
-			&CodeError{Type: "InterruptedError", Message: "the code did not end by itself: killed"}},
-		{"the kernel died", said, nil, &CodeError{Type: "KernelDiedError", Message: "the kernel exited with code 3"}},
+			&Error{Type: "InterruptedError", Message: "the code did not end by itself: killed"}},
+		{"the kernel died", said, nil, &Error{Type: "KernelDiedError", Message: "the kernel exited with code 3"}},
 		{"the kernel died after an error", said, []sandbox.Output{raised},
-			&CodeError{Type: "KernelDiedError", Message: "the kernel exited with code 3", Traceback: own.Traceback}},
+			&Error{Type: "KernelDiedError", Message: "the kernel exited with code 3", Traceback: own.Traceback}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			e := assemble(tt.x, DefaultCodeCaps(), tt.all...)
+			e := assemble(tt.x, DefaultCaps(), tt.all...)
 			if diff := cmp.Diff(tt.want, e.Error); diff != "" {
 				t.Errorf("the error (-want +got):\n%s", diff)
 			}
@@ -186,7 +186,7 @@ func TestCodeErrors(t *testing.T) {
 		sandbox.EndTimeout, sandbox.EndOOM, sandbox.EndKilled, sandbox.EndDiskFull, sandbox.EndDestroyed, sandbox.EndStopped,
 		sandbox.EndDied, sandbox.EndLost, sandbox.EndNotRun, sandbox.EndKernel,
 	} {
-		e := assemble(ended(reason, 1), DefaultCodeCaps())
+		e := assemble(ended(reason, 1), DefaultCaps())
 		if e.Success || e.Error == nil || e.Error.Type == "" || e.Error.Type == "Error" || e.Error.Message == "" {
 			t.Errorf("a cell that ended %s has the error %+v", reason, e.Error)
 		}
@@ -194,7 +194,7 @@ func TestCodeErrors(t *testing.T) {
 }
 
 func TestLongTextsAreTruncated(t *testing.T) {
-	caps := CodeCaps{Stdout: 10, Stderr: 4, Result: 6, Traceback: 5}
+	caps := Caps{Stdout: 10, Stderr: 4, Result: 6, Traceback: 5}
 	e := assemble(ended(sandbox.EndExited, 1), caps,
 		printed("0123456789"), printed("é"),
 		sandbox.Output{Stream: sandbox.Stderr, Data: []byte("äöüß")},
@@ -209,7 +209,7 @@ func TestLongTextsAreTruncated(t *testing.T) {
 	want := Execution{
 		Exec: e.Exec, Stdout: text(11, 10, "0123456789"), Stderr: "äöüß",
 		Result: kernel.Bundle{"text/plain": quote(text(7, 6, "äöüäöü")), "text/html": quote("123456"), "image/png": quote("0123456789")},
-		Error:  &CodeError{Type: "E", Message: "short", Traceback: text(7, 5, "abc\nd")},
+		Error:  &Error{Type: "E", Message: "short", Traceback: text(7, 5, "abc\nd")},
 		Truncated: map[string]int64{
 			"stdout": 11, "result.text/plain": 7, "error.traceback": 7,
 		},
@@ -220,7 +220,7 @@ func TestLongTextsAreTruncated(t *testing.T) {
 	// What the journal did not keep counts too.
 	x := ended(sandbox.EndExited, 0)
 	x.Exit.StdoutCut, x.Exit.RichCut = 1000, 7
-	e = assemble(x, CodeCaps{}, printed("01\xff"))
+	e = assemble(x, Caps{}, printed("01\xff"))
 	if want := text(1003, 3, "01\uFFFD"); e.Stdout != want || e.Truncated["stdout"] != 1003 {
 		t.Errorf("stdout = %q, %v, want %q", e.Stdout, e.Truncated, want)
 	}
@@ -292,7 +292,7 @@ func TestHostileRecords(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			e := assemble(ended(sandbox.EndExited, 0), DefaultCodeCaps(), richText(tt.in))
+			e := assemble(ended(sandbox.EndExited, 0), DefaultCaps(), richText(tt.in))
 			if len(e.Outputs) != tt.outputs {
 				t.Fatalf("there are %d outputs, want %d", len(e.Outputs), tt.outputs)
 			}
@@ -344,17 +344,17 @@ func FuzzRichOutput(f *testing.F) {
 	f.Add([]byte("{\"display\":{\"data\":{\"text/plain\":\"\xff\\ud800\",\"a/json\":[[[{}]]]},\"metadata\":{\"a\":1}}}\n"), uint8(1))
 	f.Fuzz(func(t *testing.T, data []byte, step uint8) {
 		for _, reason := range []sandbox.EndReason{sandbox.EndExited, sandbox.EndTimeout} {
-			o := newCellOutput(CodeCaps{Result: 3, Traceback: 3})
+			o := newOutput(Caps{Result: 3, Traceback: 3})
 			for rest := data; len(rest) > 0; {
 				n := min(len(rest), 1+int(step))
 				o.add(sandbox.Output{Stream: sandbox.Rich, Data: bytes.Clone(rest[:n])})
 				rest = rest[n:]
 			}
-			e := o.execution(ended(reason, 1), CodeCaps{Result: 3, Traceback: 3}, sandbox.Exit{})
+			e := o.execution(ended(reason, 1), Caps{Result: 3, Traceback: 3}, sandbox.Exit{})
 			text, err := json.Marshal(struct {
 				Result  kernel.Bundle
 				Outputs []Display
-				Error   *CodeError
+				Error   *Error
 				Why     string
 			}{e.Result, e.Outputs, e.Error, e.KernelRestarted})
 			if err != nil || !utf8.Valid(text) {

@@ -1,0 +1,107 @@
+package cell
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+)
+
+// storedResult is what is stored of how a cell ended; its output has the rest.
+type storedResult struct {
+	Kernel   string       `json:"kernel"`
+	Language string       `json:"language,omitempty"`
+	Count    int          `json:"execution_count"`
+	Success  bool         `json:"success"`
+	Error    *storedError `json:"error"`
+	// KernelRestarted says why what earlier cells had made was gone, and
+	// KernelDied why what this one made is.
+	KernelRestarted string `json:"kernel_restarted,omitempty"`
+	KernelDied      string `json:"kernel_died,omitempty"`
+}
+
+type storedError struct {
+	Type    string `json:"type"`
+	Message string `json:"message"`
+}
+
+// maxFault bounds what is stored of an error's message, in characters.
+const maxFault = 2000
+
+// Result makes the result of a finished cell that is stored with it.
+func (r *Reader) Result(ctx context.Context, x sandbox.Exec) (json.RawMessage, error) {
+	o := output{brief: true}
+	err := r.read(ctx, x, &o)
+	if err != nil && !errors.Is(err, errs.NotFound) {
+		return nil, err
+	}
+	stored := storedResult{
+		Kernel: x.Spec.Cell.Kernel, Language: x.Spec.Cell.Language, Count: o.count, Success: succeeded(x),
+		KernelRestarted: firstChars(o.restarted, maxFault), KernelDied: firstChars(o.died, maxFault),
+	}
+	if e := errorOf(x, &o, Caps{}, nil); e != nil {
+		stored.Error = &storedError{Type: e.Type, Message: firstChars(e.Message, maxFault)}
+	}
+	return json.Marshal(stored)
+}
+
+func succeeded(x sandbox.Exec) bool {
+	return x.Exit != nil && x.Exit.Reason == sandbox.EndExited && x.Exit.Code != nil && *x.Exit.Code == 0
+}
+
+// errorOf is the error of a cell that did not succeed: what it raised, or
+// why it ended before it could say anything. Nil while it runs.
+func errorOf(x sandbox.Exec, o *output, caps Caps, truncated map[string]int64) *Error {
+	if x.Exit == nil && o.fault == nil || succeeded(x) {
+		return nil
+	}
+	e := new(Error)
+	if o.fault != nil {
+		*e = *o.fault
+	}
+	if x.Exit != nil {
+		switch reason := x.Exit.Reason; {
+		case reason == sandbox.EndTimeout:
+			// The kernel itself knows of an interrupt only.
+			e.Type, e.Message = "TimeoutError", "Execution timed out"
+			if limit := x.Spec.Timeout; limit != nil {
+				e.Message += fmt.Sprintf(" after %gs", limit.Seconds())
+			}
+			if o.died != "" {
+				e.Message += "; " + o.died
+			}
+		case reason == sandbox.EndExited && o.fault == nil:
+			// The record of it was not kept, for much was shown before.
+			name, message, _ := strings.Cut(x.Exit.Message, ": ")
+			e.Type, e.Message = name, cmp.Or(message, "the code failed")
+		case reason != sandbox.EndExited && (reason != sandbox.EndKilled || o.fault == nil):
+			e.Type = endTypes[reason]
+			e.Message = cmp.Or(x.Exit.Message, o.died, "the code did not end by itself: "+string(reason))
+		}
+	}
+	e.Type = cmp.Or(e.Type, "Error")
+	e.Message = capText(e.Message, caps.Traceback, "error.message", truncated)
+	e.Traceback = capText(e.Traceback, caps.Traceback, "error.traceback", truncated)
+	return e
+}
+
+// maxErrorType bounds the name of an exception, in characters.
+const maxErrorType = 200
+
+// endTypes name the errors of cells that something else ended.
+var endTypes = map[sandbox.EndReason]string{
+	sandbox.EndOOM:       "OutOfMemoryError",
+	sandbox.EndKernel:    "KernelDiedError",
+	sandbox.EndKilled:    "InterruptedError",
+	sandbox.EndNotRun:    "NotStartedError",
+	sandbox.EndDied:      "ContainerDiedError",
+	sandbox.EndStopped:   "SandboxStoppedError",
+	sandbox.EndDestroyed: "SandboxDestroyedError",
+	sandbox.EndDiskFull:  "DiskFullError",
+	sandbox.EndLost:      "LostError",
+}
