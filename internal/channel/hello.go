@@ -5,6 +5,7 @@ import (
 	"crypto/subtle"
 	"errors"
 	"net"
+	"strconv"
 	"strings"
 	"time"
 
@@ -62,15 +63,25 @@ func readHello(conn net.Conn, secret string, deadline time.Time) (kind, error) {
 	return k, conn.SetReadDeadline(time.Time{})
 }
 
+// parseHello reads "CUBBY<version> <secret> <kind>". Of versions that are not
+// supported only the secret is read: the rest may look otherwise.
 func parseHello(line, secret string) (kind, error) {
 	f := strings.Split(line, " ")
-	if len(f) != 3 || f[0] != "CUBBY1" {
+	digits, ours := strings.CutPrefix(f[0], "CUBBY")
+	version, err := strconv.ParseUint(digits, 10, 16)
+	if !ours || err != nil || strconv.FormatUint(version, 10) != digits || len(f) < 2 {
 		return "", errHello
 	}
 	// Sums, so that not even the secret's length can be measured.
 	got, want := sha256.Sum256([]byte(f[1])), sha256.Sum256([]byte(secret))
 	if subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
 		return "", errSecret
+	}
+	if v := foreignVersion(version); !v.supported() {
+		return "", v
+	}
+	if len(f) != 3 {
+		return "", errHello
 	}
 	switch k := kind(f[2]); k {
 	case kindControl, kindPool, kindEgress, kindConnect, kindResolve:

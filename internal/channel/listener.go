@@ -54,6 +54,8 @@ type Listener struct {
 	mu      sync.Mutex
 	control *control              // nil: the agent is away
 	arrived chan struct{}         // closed when control is set; replaced when it is lost
+	foreign chan struct{}         // closed when an agent of an unknown version is refused; replaced when control is set
+	version foreignVersion        // of that agent; while foreign is closed
 	fresh   map[net.Conn]struct{} // accepted and not handed out
 	waiting int                   // Dial calls that found the pool empty
 }
@@ -85,6 +87,7 @@ func Listen(path, secret string, log *slog.Logger) (*Listener, error) {
 		pending: make(chan struct{}, maxPending),
 		closed:  make(chan struct{}),
 		arrived: make(chan struct{}),
+		foreign: make(chan struct{}),
 		fresh:   make(map[net.Conn]struct{}),
 	}
 	l.wg.Go(l.accept)
@@ -142,6 +145,9 @@ func (l *Listener) accept() {
 			<-l.pending
 			if err != nil {
 				l.log.Debug("guest channel refused a connection", "err", err)
+				if v, ok := errors.AsType[foreignVersion](err); ok {
+					l.refuse(v)
+				}
 				l.drop(conn)
 				return
 			}
@@ -216,6 +222,11 @@ func (l *Listener) serveControl(conn net.Conn) {
 		close(l.arrived)
 	}
 	l.control = c
+	select {
+	case <-l.foreign:
+		l.foreign = make(chan struct{})
+	default:
+	}
 	missing := l.waiting
 	l.mu.Unlock()
 	if missing > 0 {
@@ -251,7 +262,8 @@ func (l *Listener) ask(n int) {
 
 // Dial returns a fresh connection to the agent, on which the host is an
 // HTTP/1.1 client. It waits for one; Unavailable when ctx ends first or the
-// listener is closed.
+// listener is closed, Unsupported when the agent speaks a version of the
+// protocol that this daemon does not.
 func (l *Listener) Dial(ctx context.Context) (net.Conn, error) {
 	for {
 		conn, err := l.next(ctx)
@@ -292,6 +304,8 @@ func (l *Listener) next(ctx context.Context) (net.Conn, error) {
 	select {
 	case conn := <-l.pool:
 		return conn, nil
+	case <-l.refused():
+		return nil, l.errVersion()
 	case <-ctx.Done():
 		return nil, errs.E(errs.Unavailable, "the sandbox's agent does not answer").Because(context.Cause(ctx))
 	case <-l.closed:
@@ -341,15 +355,17 @@ func (l *Listener) Connected() bool {
 	return l.control != nil
 }
 
-// Wait returns when the control connection is up; Unavailable when ctx ends
-// first or the listener is closed.
+// Wait returns when the control connection is up; its errors are those of
+// [Listener.Dial].
 func (l *Listener) Wait(ctx context.Context) error {
 	l.mu.Lock()
-	arrived := l.arrived
+	arrived, foreign := l.arrived, l.foreign
 	l.mu.Unlock()
 	select {
 	case <-arrived:
 		return nil
+	case <-foreign:
+		return l.errVersion()
 	case <-ctx.Done():
 		return errs.E(errs.Unavailable, "the sandbox's agent has not connected").Because(context.Cause(ctx))
 	case <-l.closed:

@@ -56,13 +56,15 @@ func TestStrangersAreClosed(t *testing.T) {
 	path := socketPath(t)
 	l := newListener(t, path)
 	for name, line := range map[string]string{
-		"wrong secret":  "CUBBY1 other control\n",
-		"no secret":     "CUBBY1  control\n",
-		"unknown kind":  "CUBBY1 s3cret root\n",
-		"other version": "CUBBY2 s3cret control\n",
-		"HTTP":          "GET / HTTP/1.1\r\n\r\n",
-		"endless line":  strings.Repeat("x", 4096),
-		"too many":      "CUBBY1 s3cret control x\n",
+		"wrong secret": "CUBBY1 other control\n",
+		"no secret":    "CUBBY1  control\n",
+		"unknown kind": "CUBBY1 s3cret root\n",
+		"version 0":    "CUBBY0 s3cret control\n",
+		"next version": "CUBBY3 s3cret control of more words\n",
+		"odd version":  "CUBBY02 s3cret control\n",
+		"HTTP":         "GET / HTTP/1.1\r\n\r\n",
+		"endless line": strings.Repeat("x", 4096),
+		"too many":     "CUBBY1 s3cret control x\n",
 	} {
 		t.Run(name, func(t *testing.T) {
 			conn, err := net.Dial("unix", path)
@@ -258,12 +260,13 @@ func TestLongPath(t *testing.T) {
 }
 
 func FuzzHello(f *testing.F) {
-	for _, s := range []string{"CUBBY1 s3cret control", "CUBBY1 s3cret pool", "CUBBY1 s3cret  egress", "", " ", "CUBBY1 s3cret control\r"} {
+	for _, s := range []string{"CUBBY2 s3cret control", "CUBBY1 s3cret control", "CUBBY9 s3cret control", "CUBBY1 s3cret pool", "CUBBY1 s3cret  egress", "", " ", "CUBBY1 s3cret control\r"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, line string) {
 		kind, err := parseHello(line, testSecret)
-		if (err == nil) != (line == "CUBBY1 "+testSecret+" "+string(kind) && kind != "") {
+		rest := " " + testSecret + " " + string(kind)
+		if (err == nil) != (kind != "" && (line == "CUBBY1"+rest || line == "CUBBY2"+rest)) {
 			t.Errorf("parseHello(%q) = %q, %v", line, kind, err)
 		}
 	})

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"path/filepath"
@@ -15,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
 // The kinds of connection that the agent opens to the host.
@@ -211,7 +212,7 @@ func (u *uplink) dial(ctx context.Context, kind string) (*net.UnixConn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := io.WriteString(conn, "CUBBY1 "+u.secret+" "+kind+"\n"); err != nil {
+	if _, err := fmt.Fprintf(conn, "CUBBY%d %s %s\n", sandbox.AgentProtocol, u.secret, kind); err != nil {
 		conn.Close()
 		return nil, err
 	}
