@@ -46,6 +46,7 @@ func places() map[string]place {
 		// What a kernel shows; core reads it, the agent talks to kernels.
 		"internal/kernel":    {layer: 2},
 		"internal/keylock":   {layer: 2},
+		"internal/meminfo":   {layer: 2},
 		"internal/packages":  {layer: 2},
 		"internal/redirect":  {layer: 2, by: []string{"internal/driver/oci", "internal/guestd"}},
 		"internal/relay":     {layer: 2, by: []string{"internal/egress", "internal/guestd"}},
@@ -108,7 +109,7 @@ func places() map[string]place {
 			"internal/cli/localdaemon", "internal/cli/prompt", "internal/cli/render", "internal/cli/tty", "internal/config", "internal/daemon", "internal/egress",
 			"internal/embedded", "internal/errs", "internal/image", "internal/sandbox", "internal/telemetry"}, by: []string{"cmd/cubby"}},
 		"internal/cli/doctor": {only: []string{"client", "internal/cli/format", "internal/config", "internal/daemon", "internal/driver/oci",
-			"internal/embedded", "internal/errs", "internal/image"}, by: []string{"internal/cli"}},
+			"internal/embedded", "internal/errs", "internal/image", "internal/meminfo"}, by: []string{"internal/cli"}},
 		"internal/cli/localdaemon": {only: []string{"internal/config", "internal/daemon", "internal/errs", "internal/telemetry"}, by: []string{"internal/cli"}},
 		// The other rooms know the SDK and each other at most.
 		"internal/cli/cp":     {only: []string{"client"}, by: []string{"internal/cli"}},
@@ -118,7 +119,7 @@ func places() map[string]place {
 		"internal/cli/prompt": {only: []string{"client", "internal/cli/render", "internal/cli/tty"}, by: []string{"internal/cli"}},
 		// MCP to MCP: it knows the protocol and nothing of sandboxes.
 		"internal/bridge": {only: []string{}, by: []string{"internal/cli"}},
-		"internal/bench": {only: []string{"client", "internal/embedded", "internal/errs", "internal/image", "internal/sandbox",
+		"internal/bench": {only: []string{"client", "internal/embedded", "internal/errs", "internal/image", "internal/meminfo", "internal/sandbox",
 			"internal/store", "internal/telemetry"}, by: []string{"internal/cli"}},
 		"cmd/cubby":              {only: []string{"internal/cli"}},
 		"cmd/cubby-init":         {only: []string{"internal/guestd", "internal/guestd/proc"}},

@@ -5,12 +5,12 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
-	"strconv"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/cubbyhq/cubby/internal/meminfo"
 	"github.com/cubbyhq/cubby/internal/telemetry"
 )
 
@@ -32,8 +32,8 @@ func machine(ctx context.Context) Machine {
 		CPU: field("/proc/cpuinfo", "model name"), CPUs: runtime.NumCPU(), OS: strings.Trim(field("/etc/os-release", "PRETTY_NAME"), `"`),
 		Cubby: "cubby " + telemetry.Version, Cgroups: "v1",
 	}
-	if kb, err := strconv.ParseInt(strings.TrimSuffix(field("/proc/meminfo", "MemTotal"), " kB"), 10, 64); err == nil {
-		m.Memory = kb << 10
+	if memory, err := meminfo.Read(); err == nil {
+		m.Memory = memory.Total
 	}
 	var u unix.Utsname
 	if unix.Uname(&u) == nil {

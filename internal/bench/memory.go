@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/cubbyhq/cubby/internal/meminfo"
 )
 
 // memory measures what an idle sandbox costs: the shared memory of its
@@ -141,7 +143,11 @@ func statusNumber(pid int, name string) int64 {
 	return kilobytes(filepath.Join("/proc", strconv.Itoa(pid), "status"), name)
 }
 
-func memAvailable() int64 { return kilobytes("/proc/meminfo", "MemAvailable") << 10 }
+// memAvailable is 0 when the kernel does not say.
+func memAvailable() int64 {
+	m, _ := meminfo.Read() // zero when it fails
+	return m.Available
+}
 
 // kilobytes reads "Name:  123 kB" from a file of /proc; 0 when it is not there.
 func kilobytes(path, name string) int64 {

@@ -1,16 +1,12 @@
 package core
 
 import (
-	"bufio"
 	"context"
-	"fmt"
-	"os"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/meminfo"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
@@ -201,29 +197,8 @@ func leave[K comparable](counts map[K]int, k K) {
 	}
 }
 
-// readMeminfo returns a field of /proc/meminfo in bytes.
-func readMeminfo(field string) (int64, error) {
-	f, err := os.Open("/proc/meminfo")
-	if err != nil {
-		return 0, err
-	}
-	defer f.Close()
-	s := bufio.NewScanner(f)
-	for s.Scan() {
-		name, rest, _ := strings.Cut(s.Text(), ":")
-		if name != field {
-			continue
-		}
-		kb, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64)
-		if err != nil {
-			return 0, fmt.Errorf("/proc/meminfo: %s: %w", field, err)
-		}
-		return kb << 10, nil
-	}
-	if err := s.Err(); err != nil {
-		return 0, err
-	}
-	return 0, fmt.Errorf("/proc/meminfo has no %s", field)
+// memAvailable is the memory that the host has left for programs.
+func memAvailable() (int64, error) {
+	m, err := meminfo.Read()
+	return m.Available, err
 }
-
-func memAvailable() (int64, error) { return readMeminfo("MemAvailable") }

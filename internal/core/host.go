@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/meminfo"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
@@ -29,11 +30,11 @@ func (h Host) measure() (Host, error) {
 		h.CPUs = runtime.NumCPU()
 	}
 	if h.MemoryBytes == 0 {
-		total, err := readMeminfo("MemTotal")
+		memory, err := meminfo.Read()
 		if err != nil {
 			return h, fmt.Errorf("measure the host: %w", err)
 		}
-		h.MemoryBytes = total
+		h.MemoryBytes = memory.Total
 	}
 	if h.OpenFiles == 0 {
 		var limit unix.Rlimit

@@ -1,12 +1,13 @@
 package daemon
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/gofrs/flock"
 
 	"github.com/cubbyhq/cubby/internal/config"
 	"github.com/cubbyhq/cubby/internal/errs"
@@ -65,36 +66,22 @@ func realDir(dir string) (string, error) {
 	return dir, nil
 }
 
-// dirLock holds a data directory until it is closed or the process ends,
-// however it ends.
-type dirLock struct{ f *os.File }
-
 // lockPatience is how long a daemon waits for one that was killed a moment ago:
 // a process that it was about to start has its open files until it is another
 // program.
 const lockPatience = 5 * time.Second
 
-// lockDir takes the lock of a data directory. Conflict when another daemon
-// holds it.
-func lockDir(dir string) (*dirLock, error) {
-	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
+// lockDir takes the lock of a data directory, which holds until it is closed or
+// the process ends, however it ends. Conflict when another daemon has it.
+func lockDir(dir string) (*flock.Flock, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), lockPatience)
+	defer cancel()
+	lock := flock.New(filepath.Join(dir, "lock"))
+	switch _, err := lock.TryLockContext(ctx, 20*time.Millisecond); {
+	case errors.Is(err, context.DeadlineExceeded):
+		return nil, errs.E(errs.Conflict, "another daemon uses %s", dir).Hint("stop it, or choose another directory with --data-dir")
+	case err != nil:
 		return nil, errs.E(errs.Unavailable, "cannot lock the data directory: %v", err)
 	}
-	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	for deadline := time.Now().Add(lockPatience); errors.Is(err, unix.EWOULDBLOCK) && time.Now().Before(deadline); {
-		time.Sleep(20 * time.Millisecond)
-		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	}
-	if err != nil {
-		_ = f.Close()
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, errs.E(errs.Conflict, "another daemon uses %s", dir).Hint("stop it, or choose another directory with --data-dir")
-		}
-		return nil, errs.E(errs.Unavailable, "cannot lock the data directory: %v", err)
-	}
-	return &dirLock{f}, nil
+	return lock, nil
 }
-
-// Close gives the directory back.
-func (l *dirLock) Close() error { return l.f.Close() }

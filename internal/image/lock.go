@@ -2,44 +2,34 @@ package image
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/gofrs/flock"
 )
+
+// lockPause is the time between two looks at a lock that another process holds.
+const lockPause = 20 * time.Millisecond
 
 // lock takes the flock of the file at path, waiting until ctx ends.
 func lock(ctx context.Context, path string) (release func(), err error) {
-	for {
-		release, ok, err := tryLock(path)
-		if err != nil || ok {
-			return release, err
-		}
-		select {
-		case <-ctx.Done():
-			return nil, fmt.Errorf("wait for %s: %w", filepath.Base(path), ctx.Err())
-		case <-time.After(20 * time.Millisecond):
-		}
+	l := flock.New(path)
+	if _, err := l.TryLockContext(ctx, lockPause); err != nil {
+		return nil, fmt.Errorf("lock %s: %w", filepath.Base(path), err)
 	}
+	return releaser(l), nil
 }
 
 // tryLock reports false when another open file holds the lock.
 func tryLock(path string) (release func(), ok bool, err error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	l := flock.New(path)
+	ok, err = l.TryLock()
 	if err != nil {
-		return nil, false, err
-	}
-	switch err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); {
-	case err == nil:
-		return func() { f.Close() }, true, nil
-	case errors.Is(err, unix.EWOULDBLOCK):
-		f.Close()
-		return nil, false, nil
-	default:
-		f.Close()
 		return nil, false, fmt.Errorf("lock %s: %w", filepath.Base(path), err)
 	}
+	return releaser(l), ok, nil
 }
+
+// releaser gives a lock back. That fails only for a descriptor that is none.
+func releaser(l *flock.Flock) func() { return func() { _ = l.Unlock() } }

@@ -1,19 +1,17 @@
 package workspace
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"os"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/meminfo"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
@@ -143,7 +141,10 @@ func (d *Disks) check() time.Duration {
 // the disks use inside and do not take on the host yet. It is 0 when that
 // cannot matter.
 func (d *Disks) unwritten(free int64) int64 {
-	dirty := dirtyBytes()
+	var dirty int64
+	if m, err := meminfo.Read(); err == nil {
+		dirty = m.Unwritten
+	}
 	if free-dirty >= d.cfg.Reserve/2 {
 		return dirty
 	}
@@ -165,24 +166,6 @@ func (d *Disks) unwritten(free int64) int64 {
 		sum += max(0, used-allocated(d.dir(uid)))
 	}
 	return min(dirty, sum)
-}
-
-// dirtyBytes is what the kernel has yet to write, to any disk.
-func dirtyBytes() int64 {
-	f, err := os.Open("/proc/meminfo")
-	if err != nil {
-		return 0
-	}
-	defer f.Close()
-	var sum int64
-	for s := bufio.NewScanner(f); s.Scan(); {
-		key, rest, _ := strings.Cut(s.Text(), ":")
-		if key == "Dirty" || key == "Writeback" {
-			kib, _ := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64)
-			sum += kib << 10
-		}
-	}
-	return sum
 }
 
 // maxFreezes is large: a freeze stops the writers of its disk at once and then

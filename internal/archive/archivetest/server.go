@@ -16,9 +16,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gofrs/flock"
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
-	"golang.org/x/sys/unix"
 )
 
 // The server's keys and its one bucket.
@@ -99,14 +99,11 @@ func build(t testing.TB) string {
 		t.Fatal(err)
 	}
 	// Another package's test may be writing or starting it.
-	lock, err := os.OpenFile(program+".lock", os.O_CREATE|os.O_RDWR, 0o644)
-	if err != nil {
+	lock := flock.New(program + ".lock")
+	if err := lock.Lock(); err != nil {
 		t.Fatal(err)
 	}
-	defer lock.Close()
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
-		t.Fatal(err)
-	}
+	defer func() { _ = lock.Unlock() }() // the process's end gives it back too
 	cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-modfile=tools/s3/go.mod", "-o", program, "github.com/versity/versitygw/cmd/versitygw")
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")

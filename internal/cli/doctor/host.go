@@ -20,6 +20,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/driver/oci"
 	"github.com/cubbyhq/cubby/internal/embedded"
 	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/meminfo"
 )
 
 // host checks the kernel and what it lets us do.
@@ -239,7 +240,8 @@ func version(ctx context.Context, name string) string {
 
 // room checks memory, disk and open files.
 func (d *doctor) room() {
-	if n, ok := memAvailable("/proc/meminfo"); ok {
+	if m, err := meminfo.Read(); err == nil {
+		n := m.Available
 		const least, fine = 512 << 20, 2 << 30
 		switch {
 		case n < least:
@@ -287,20 +289,6 @@ func (d *doctor) disk(name, dir string) {
 	default:
 		d.good(name, "%s free at %s", format.Size(free), dir)
 	}
-}
-
-func memAvailable(path string) (int64, bool) {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return 0, false
-	}
-	for line := range strings.Lines(string(data)) {
-		var kb int64
-		if n, _ := fmt.Sscanf(line, "MemAvailable: %d kB", &kb); n == 1 {
-			return kb << 10, true
-		}
-	}
-	return 0, false
 }
 
 // images checks that there is something to start from.
