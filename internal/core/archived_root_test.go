@@ -54,7 +54,7 @@ func TestArchiveAndRestore(t *testing.T) {
 	if err := restore(other, "b", made.Name); !errors.Is(err, errs.NotFound) {
 		t.Errorf("another tenant's Create = %v", err)
 	}
-	if err := w.RemoveArchive(other, "", made.Name); !errors.Is(err, errs.NotFound) {
+	if err := w.Archives().Remove(other, "", made.Name); !errors.Is(err, errs.NotFound) {
 		t.Errorf("another tenant's RemoveArchive = %v", err)
 	}
 	if err := restore(alice, "b", "a."+string(sandbox.NewUID())); !errors.Is(err, errs.NotFound) {
@@ -77,7 +77,7 @@ func TestArchiveAndRestore(t *testing.T) {
 	if _, err := w.Purge(alice, "b"); err != nil {
 		t.Error(err)
 	}
-	if err := w.RemoveArchive(alice, "", made.Name); err != nil {
+	if err := w.Archives().Remove(alice, "", made.Name); err != nil {
 		t.Error(err)
 	}
 	if err := restore(alice, "b", made.Name); !errors.Is(err, errs.NotFound) {

@@ -198,12 +198,12 @@ type making struct {
 func (s *Service) createFrom(ctx context.Context, b sandbox.Sandbox, r CreateRequest, claim *store.Claim) (sandbox.Sandbox, error) {
 	m := making{diskBytes: r.Spec.Limits.DiskBytes, claim: claim, progress: r.Progress}
 	if r.Restore != "" {
-		from, err := s.ArchiveByName(ctx, b.Tenant, r.Restore)
+		from, err := s.archives.Get(ctx, b.Tenant, r.Restore)
 		if err != nil {
 			return b, err
 		}
 		m.from = &from
-		done, err := s.turnToStore(ctx, b.Tenant)
+		done, err := s.archives.Turn(ctx, b.Tenant)
 		if err != nil {
 			return b, err
 		}

@@ -250,7 +250,7 @@ func TestTenantsDoNotSeeEachOther(t *testing.T) {
 	if _, err := w.Exec(theirs, "a", sandbox.ExecSpec{Shell: "true"}); !errors.Is(err, errs.NotFound) {
 		t.Errorf("Exec = %v, want not found", err)
 	}
-	if _, err := w.Stat(theirs, "a", ".", true); !errors.Is(err, errs.NotFound) {
+	if _, err := w.Files().Stat(theirs, "a", ".", true); !errors.Is(err, errs.NotFound) {
 		t.Errorf("Stat = %v, want not found", err)
 	}
 	if page, err := w.List(theirs, core.Query{}); err != nil || len(page.Sandboxes) != 0 {

@@ -149,7 +149,7 @@ func (s *Service) endLost(ctx context.Context, x sandbox.Exec, end ending) error
 		// Without its journal the exec still has to end.
 		s.log.Warn("open the journal of a lost exec", telemetry.KeyUID, x.Box, telemetry.KeySeq, x.Seq, telemetry.KeyErr, err)
 	} else {
-		defer s.shut(log)
+		defer telemetry.Close(s.log, log)
 		if known := log.Exit(); known != nil {
 			exit = *known
 		} else if err := log.Finish(exit); err != nil {

@@ -34,11 +34,11 @@ func TestEventsAreWrittenLater(t *testing.T) {
 	}
 	command(`CREATE TRIGGER closed BEFORE INSERT ON events BEGIN SELECT RAISE(ABORT, 'closed'); END`)
 	for _, name := range []string{"one", "two"} {
-		if _, err := w.WriteFile(w.ctx, "a", name, strings.NewReader("x"), sandbox.FileWrite{}); err != nil {
+		if _, err := w.Files().Write(w.ctx, "a", name, strings.NewReader("x"), sandbox.FileWrite{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := w.RemoveFile(w.ctx, "a", "one", false); err != nil {
+	if err := w.Files().Remove(w.ctx, "a", "one", false); err != nil {
 		t.Fatal(err)
 	}
 	if r := w.sh("a", "echo hello; exit 3"); string(r.Stdout) != "hello\n" || *r.Exec.Exit.Code != 3 {
@@ -97,7 +97,7 @@ func TestClockStepsBack(t *testing.T) {
 	})
 	w.create("a")
 	for i := range 5 {
-		if _, err := w.WriteFile(w.ctx, "a", fmt.Sprint("f", i), strings.NewReader("x"), sandbox.FileWrite{}); err != nil {
+		if _, err := w.Files().Write(w.ctx, "a", fmt.Sprint("f", i), strings.NewReader("x"), sandbox.FileWrite{}); err != nil {
 			t.Fatal(err)
 		}
 		w.sh("a", "true")

@@ -14,6 +14,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/guest"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 	"github.com/cubbyhq/cubby/internal/store"
+	"github.com/cubbyhq/cubby/internal/telemetry"
 )
 
 // Exec starts a command and returns at once; the command goes on when ctx
@@ -99,7 +100,7 @@ func (s *Service) begin(ctx context.Context, b sandbox.Sandbox, r *run, spec san
 	start := startOf(x.Spec)
 	if !r.register(e, func() { e.pump(start) }) {
 		e.finish(e.lost(), time.Time{})
-		s.shut(log)
+		telemetry.Close(s.log, log)
 	}
 	return e, nil
 }

@@ -109,7 +109,7 @@ func (e *liveExec) snapshot() sandbox.Exec {
 // knows how far the output came. It leaves an unfinished exec to the next
 // daemon when the service ends.
 func (e *liveExec) pump(start *guest.Start) {
-	defer e.run.s.shut(e.log)
+	defer telemetry.Close(e.run.s.log, e.log)
 	defer e.cancel()
 	stop := make(chan struct{})
 	var acker sync.WaitGroup
@@ -168,7 +168,7 @@ func (e *liveExec) stream(start *guest.Start) error {
 	if err != nil {
 		return err
 	}
-	defer e.run.s.shut(st)
+	defer telemetry.Close(e.run.s.log, st)
 	for {
 		m, err := st.Next()
 		switch {

@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/core/transfer"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/event"
 	"github.com/cubbyhq/cubby/internal/sandbox"
@@ -40,9 +41,9 @@ func testUser() string {
 }
 
 // export registers paths, all of which must be good.
-func (w *world) export(id string, paths ...string) []core.ExportedFile {
+func (w *world) export(id string, paths ...string) []transfer.ExportedFile {
 	w.t.Helper()
-	files, err := w.ExportFiles(w.ctx, id, paths)
+	files, err := w.Exports().Add(w.ctx, id, paths)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -56,7 +57,7 @@ func (w *world) export(id string, paths ...string) []core.ExportedFile {
 
 func (w *world) download(id, name, format string) []byte {
 	w.t.Helper()
-	d, err := w.OpenExport(w.ctx, id, name, format)
+	d, err := w.Exports().Open(w.ctx, id, name, format)
 	if err != nil {
 		w.t.Fatalf("OpenExport %s: %v", name, err)
 	}
@@ -86,7 +87,7 @@ func TestExportFiles(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			files, err := w.ExportFiles(w.ctx, "a", []string{
+			files, err := w.Exports().Add(w.ctx, "a", []string{
 				"output.csv", "results/", "/workspace/logs/", "report.pdf", "", "/etc/passwd", "../../etc/passwd", "/workspace/../etc",
 				"out", "in", "etc/passwd", "etc", "pipe", "a\x00b", "/workspacex",
 			})
@@ -135,7 +136,7 @@ func TestExportFiles(t *testing.T) {
 				t.Errorf("DownloadURL = %s, want %s", files[0].DownloadURL, want)
 			}
 			// The good ones are registered, and in the history.
-			list, err := w.Exports(w.ctx, "a")
+			list, err := w.Exports().List(w.ctx, "a")
 			if err != nil || len(list) != 4 || list[0].Path != "/workspace/in" || list[0].Size != 4 || !list[1].Dir {
 				t.Errorf("Exports = %+v, %v", list, err)
 			}
@@ -149,12 +150,12 @@ func TestExportFiles(t *testing.T) {
 				}
 			}
 			for _, name := range []string{"report.pdf", "/workspace", "pipe", "resultsx", "results/../pipe"} {
-				_, err := w.OpenExport(w.ctx, "a", name, "")
+				_, err := w.Exports().Open(w.ctx, "a", name, "")
 				wantError(t, "OpenExport "+name, err, errs.Forbidden, "File not exported or access denied")
 			}
-			_, err = w.OpenExport(w.ctx, "a", "/etc/passwd", "")
+			_, err = w.Exports().Open(w.ctx, "a", "/etc/passwd", "")
 			wantError(t, "OpenExport", err, errs.Invalid, "Path outside /workspace: /etc/passwd")
-			if _, err := w.OpenExport(w.ctx, "a", "results", "rar"); !errors.Is(err, errs.Invalid) {
+			if _, err := w.Exports().Open(w.ctx, "a", "results", "rar"); !errors.Is(err, errs.Invalid) {
 				t.Errorf("OpenExport as rar = %v, want invalid", err)
 			}
 		})
@@ -165,15 +166,15 @@ func TestExportsOfNobody(t *testing.T) {
 	w := newWorld(t)
 	w.member("a", "")
 	for _, sources := range [][]string{nil, make([]string, 1001)} {
-		if _, err := w.ExportFiles(w.ctx, "a", sources); !errors.Is(err, errs.Invalid) {
+		if _, err := w.Exports().Add(w.ctx, "a", sources); !errors.Is(err, errs.Invalid) {
 			t.Errorf("ExportFiles of %d = %v, want invalid", len(sources), err)
 		}
 	}
 	other := as(w.ctx, "other", "other")
-	_, errs1 := w.ExportFiles(other, "a", []string{"x"})
-	_, errs2 := w.Exports(other, "a")
-	_, errs3 := w.OpenExport(other, "a", "x", "")
-	_, errs4 := w.ExportFiles(w.ctx, "nobody", []string{"x"})
+	_, errs1 := w.Exports().Add(other, "a", []string{"x"})
+	_, errs2 := w.Exports().List(other, "a")
+	_, errs3 := w.Exports().Open(other, "a", "x", "")
+	_, errs4 := w.Exports().Add(w.ctx, "nobody", []string{"x"})
 	for i, err := range []error{errs1, errs2, errs3, errs4} {
 		if !errors.Is(err, errs.NotFound) {
 			t.Errorf("call %d = %v, want not found", i+1, err)
@@ -198,7 +199,7 @@ func TestExportsEndWithTheSandbox(t *testing.T) {
 	if got := w.sh("a", "cat f"); string(got.Stdout) != "x\n" {
 		t.Fatalf("the kept disk has %q", got.Stdout)
 	}
-	_, err := w.OpenExport(w.ctx, "a", "f", "")
+	_, err := w.Exports().Open(w.ctx, "a", "f", "")
 	wantError(t, "OpenExport", err, errs.Forbidden, "File not exported or access denied")
 }
 
@@ -218,7 +219,7 @@ func TestAttackExportSwappedForALink(t *testing.T) {
 				}
 			}
 			for _, name := range []string{"f", "link", "d/sub/passwd", "d/root/etc/passwd", "d/root"} {
-				d, err := w.OpenExport(w.ctx, "a", name, "")
+				d, err := w.Exports().Open(w.ctx, "a", name, "")
 				if err == nil {
 					b, _ := io.ReadAll(d)
 					t.Errorf("OpenExport %s gave %d bytes", name, len(b))
@@ -289,7 +290,7 @@ func TestExportedDirectory(t *testing.T) {
 	if content["mydir/f2.txt"] != "2\n" || content["mydir/sub/up"] != "../f1.txt" || len(content) != len(want) {
 		t.Errorf("the tar.gz has %q", content)
 	}
-	d, err := w.OpenExport(w.ctx, "a", "mydir/sub", "tar.gz")
+	d, err := w.Exports().Open(w.ctx, "a", "mydir/sub", "tar.gz")
 	if err != nil {
 		t.Fatal(err)
 	}

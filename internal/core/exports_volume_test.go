@@ -18,7 +18,7 @@ func TestExportOfALargeFile(t *testing.T) {
 	if f := w.export("a", "big", "d"); f[0].Size != size || f[1].Size != size {
 		t.Errorf("exported %d and %d bytes, want %d", f[0].Size, f[1].Size, size)
 	}
-	d, err := w.OpenExport(w.ctx, "a", "big", "")
+	d, err := w.Exports().Open(w.ctx, "a", "big", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +26,7 @@ func TestExportOfALargeFile(t *testing.T) {
 	if n, err := io.Copy(io.Discard, d); n != size || err != nil {
 		t.Errorf("read %d bytes, %v", n, err)
 	}
-	z, err := w.OpenExport(w.ctx, "a", "d", "")
+	z, err := w.Exports().Open(w.ctx, "a", "d", "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,27 +31,27 @@ func TestFiles(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			f, err := w.WriteFile(w.ctx, "a", "dir/file.txt", strings.NewReader("hello"), sandbox.FileWrite{Parents: true})
+			f, err := w.Files().Write(w.ctx, "a", "dir/file.txt", strings.NewReader("hello"), sandbox.FileWrite{Parents: true})
 			if err != nil || f.Path != "/workspace/dir/file.txt" || f.Size != 5 || f.Mode != 0o644 {
 				t.Fatalf("WriteFile = %+v, %v", f, err)
 			}
-			if f, err = w.WriteFile(w.ctx, "a", "dir/file.txt", strings.NewReader(" world"), sandbox.FileWrite{Append: true}); err != nil || f.Size != 11 {
+			if f, err = w.Files().Write(w.ctx, "a", "dir/file.txt", strings.NewReader(" world"), sandbox.FileWrite{Append: true}); err != nil || f.Size != 11 {
 				t.Errorf("append = %+v, %v", f, err)
 			}
 			if got := w.read("a", "/workspace/dir/file.txt", 6, 3); got != "wor" {
 				t.Errorf("ReadFile of a range = %q", got)
 			}
-			if f, err := w.Stat(w.ctx, "a", "dir", true); err != nil || f.Type != sandbox.Directory {
+			if f, err := w.Files().Stat(w.ctx, "a", "dir", true); err != nil || f.Type != sandbox.Directory {
 				t.Errorf("Stat = %+v, %v", f, err)
 			}
-			if _, err := w.MakeDir(w.ctx, "a", "other/deep", 0, true); err != nil {
+			if _, err := w.Files().MakeDir(w.ctx, "a", "other/deep", 0, true); err != nil {
 				t.Errorf("MakeDir: %v", err)
 			}
-			if _, err := w.MoveFile(w.ctx, "a", "dir/file.txt", "other/moved", false); err != nil {
+			if _, err := w.Files().Move(w.ctx, "a", "dir/file.txt", "other/moved", false); err != nil {
 				t.Errorf("MoveFile: %v", err)
 			}
 			var names []string
-			for f, err := range w.ListFiles(w.ctx, "a", "", true) {
+			for f, err := range w.Files().List(w.ctx, "a", "", true) {
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -61,20 +61,20 @@ func TestFiles(t *testing.T) {
 			if want := []string{"/workspace/dir", "/workspace/other", "/workspace/other/deep", "/workspace/other/moved"}; !slices.Equal(names, want) {
 				t.Errorf("ListFiles = %v, want %v", names, want)
 			}
-			if err := w.RemoveFile(w.ctx, "a", "dir", true); err != nil {
+			if err := w.Files().Remove(w.ctx, "a", "dir", true); err != nil {
 				t.Errorf("RemoveFile: %v", err)
 			}
-			if _, err := w.Stat(w.ctx, "a", "dir", true); !errors.Is(err, errs.NotFound) {
+			if _, err := w.Files().Stat(w.ctx, "a", "dir", true); !errors.Is(err, errs.NotFound) {
 				t.Errorf("Stat of what was removed = %v, want not found", err)
 			}
-			if _, err := w.Stat(w.ctx, "a", "a\x00", true); !errors.Is(err, errs.Invalid) {
+			if _, err := w.Files().Stat(w.ctx, "a", "a\x00", true); !errors.Is(err, errs.Invalid) {
 				t.Errorf("Stat of a NUL = %v, want invalid", err)
 			}
-			if _, _, err := w.ReadFile(w.ctx, "a", "other/moved", -1, -1); !errors.Is(err, errs.Invalid) {
+			if _, _, err := w.Files().Read(w.ctx, "a", "other/moved", -1, -1); !errors.Is(err, errs.Invalid) {
 				t.Errorf("ReadFile at -1 = %v, want invalid", err)
 			}
 			if state == "stopped" {
-				if _, err := w.Stat(w.ctx, "a", "/etc/passwd", true); err == nil {
+				if _, err := w.Files().Stat(w.ctx, "a", "/etc/passwd", true); err == nil {
 					t.Error("a stopped sandbox showed a file of the host")
 				}
 				if _, err := w.Start(w.ctx, "a"); err != nil {
@@ -90,7 +90,7 @@ func TestFiles(t *testing.T) {
 
 func (w *world) read(id, path string, offset, length int64) string {
 	w.t.Helper()
-	r, _, err := w.ReadFile(w.ctx, id, path, offset, length)
+	r, _, err := w.Files().Read(w.ctx, id, path, offset, length)
 	if err != nil {
 		w.t.Fatalf("ReadFile %s: %v", path, err)
 	}
@@ -108,7 +108,7 @@ func TestArchiveRoundTrip(t *testing.T) {
 	w.sh("a", `mkdir -p src/sub src/empty; echo one > src/1; head -c 300000 /dev/urandom > src/sub/big; ln -s 1 src/link; chmod 755 src/1`)
 	want := w.sh("a", "cd src; cat 1 sub/big | sha256sum; readlink link; stat -c %a 1; find . | sort").Stdout
 	for _, format := range []sandbox.ArchiveFormat{sandbox.Tar, sandbox.TarGz} {
-		r, err := w.Archive(w.ctx, "a", "src", format)
+		r, err := w.Files().Archive(w.ctx, "a", "src", format)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -117,10 +117,10 @@ func TestArchiveRoundTrip(t *testing.T) {
 			t.Fatal(err)
 		}
 		into := "into-" + strings.ReplaceAll(string(format), ".", "-")
-		if _, err := w.MakeDir(w.ctx, "a", into, 0, false); err != nil {
+		if _, err := w.Files().MakeDir(w.ctx, "a", into, 0, false); err != nil {
 			t.Fatal(err)
 		}
-		if err := w.Extract(w.ctx, "a", into, bytes.NewReader(body)); err != nil {
+		if err := w.Files().Extract(w.ctx, "a", into, bytes.NewReader(body)); err != nil {
 			t.Fatalf("Extract %s: %v", format, err)
 		}
 		base := into
@@ -132,7 +132,7 @@ func TestArchiveRoundTrip(t *testing.T) {
 			t.Errorf("%s came back as\n%s\nwant\n%s", format, got, want)
 		}
 	}
-	r, err := w.Archive(w.ctx, "a", "src", sandbox.Zip)
+	r, err := w.Files().Archive(w.ctx, "a", "src", sandbox.Zip)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,10 +172,10 @@ func TestArchiveRoundTrip(t *testing.T) {
 			t.Errorf("the zip has no %s: %v", name, found)
 		}
 	}
-	if _, err := w.Archive(w.ctx, "a", "src", "rar"); !errors.Is(err, errs.Invalid) {
+	if _, err := w.Files().Archive(w.ctx, "a", "src", "rar"); !errors.Is(err, errs.Invalid) {
 		t.Errorf("Archive rar = %v, want invalid", err)
 	}
-	if _, err := w.Archive(w.ctx, "a", "nowhere", sandbox.Zip); !errors.Is(err, errs.NotFound) {
+	if _, err := w.Files().Archive(w.ctx, "a", "nowhere", sandbox.Zip); !errors.Is(err, errs.NotFound) {
 		t.Errorf("Archive of nothing = %v, want not found", err)
 	}
 }
@@ -204,7 +204,7 @@ func TestArchiveThatNobodyReadsToItsEnd(t *testing.T) {
 	w.create("a")
 	w.sh("a", "mkdir src; head -c 5000000 /dev/urandom > src/big")
 	for _, format := range []sandbox.ArchiveFormat{sandbox.Tar, sandbox.TarGz, sandbox.Zip} {
-		r, err := w.Archive(w.ctx, "a", "src", format)
+		r, err := w.Files().Archive(w.ctx, "a", "src", format)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -236,7 +236,7 @@ func TestExtractOfRubbish(t *testing.T) {
 		"gzipped text":  {0x1f, 0x8b, 1, 2, 3},
 		"climbing name": tarOf(t, "../../escape"),
 	} {
-		if err := w.Extract(w.ctx, "a", ".", bytes.NewReader(body)); !errors.Is(err, errs.Invalid) && !errors.Is(err, errs.Forbidden) {
+		if err := w.Files().Extract(w.ctx, "a", ".", bytes.NewReader(body)); !errors.Is(err, errs.Invalid) && !errors.Is(err, errs.Forbidden) {
 			t.Errorf("Extract of %s = %v, want invalid or forbidden", name, err)
 		}
 	}
@@ -304,7 +304,7 @@ func TestDisksOfStoppedSandboxesAreUnmountedAgain(t *testing.T) {
 	if _, err := w.Stop(w.ctx, "a", 0); err != nil {
 		t.Fatal(err)
 	}
-	r, _, err := w.ReadFile(w.ctx, "a", "file", 0, -1)
+	r, _, err := w.Files().Read(w.ctx, "a", "file", 0, -1)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/core/transfer"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/event"
 	"github.com/cubbyhq/cubby/internal/hostfiles"
@@ -19,9 +20,9 @@ import (
 )
 
 // importOne imports one entry and returns what became of it.
-func (w *world) importOne(id string, e core.ImportEntry) core.ImportedFile {
+func (w *world) importOne(id string, e transfer.ImportEntry) transfer.ImportedFile {
 	w.t.Helper()
-	files, err := w.ImportFiles(w.ctx, id, []core.ImportEntry{e})
+	files, err := w.Imports().Import(w.ctx, id, []transfer.ImportEntry{e})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -31,7 +32,7 @@ func (w *world) importOne(id string, e core.ImportEntry) core.ImportedFile {
 func TestImportOfContent(t *testing.T) {
 	w := newWorld(t)
 	w.member("a", "")
-	files, err := w.ImportFiles(w.ctx, "a", []core.ImportEntry{
+	files, err := w.Imports().Import(w.ctx, "a", []transfer.ImportEntry{
 		{Content: strings.NewReader("text"), Destination: "in/a.txt"},
 		{Source: "some/name.bin", Content: strings.NewReader("\x00\xff")},
 		{Source: "b.txt", Content: strings.NewReader("x"), Destination: "sub/"},
@@ -77,10 +78,10 @@ func TestImportOfContent(t *testing.T) {
 	if err != nil || len(events) != 4 {
 		t.Errorf("%d events of imports, %v, want 4", len(events), err)
 	}
-	if _, err := w.ImportFiles(w.ctx, "a", nil); !errors.Is(err, errs.Invalid) {
+	if _, err := w.Imports().Import(w.ctx, "a", nil); !errors.Is(err, errs.Invalid) {
 		t.Errorf("ImportFiles of none = %v, want invalid", err)
 	}
-	if _, err := w.ImportFiles(as(w.ctx, "other", "other"), "a", make([]core.ImportEntry, 1)); !errors.Is(err, errs.NotFound) {
+	if _, err := w.Imports().Import(as(w.ctx, "other", "other"), "a", make([]transfer.ImportEntry, 1)); !errors.Is(err, errs.NotFound) {
 		t.Errorf("ImportFiles of another tenant = %v, want not found", err)
 	}
 }
@@ -101,15 +102,15 @@ func TestImportOfASession(t *testing.T) {
 					}
 				}
 			}
-			got := w.importOne("b", core.ImportEntry{SessionID: "a", Path: "/workspace/data.csv", Destination: "in.csv"})
+			got := w.importOne("b", transfer.ImportEntry{SessionID: "a", Path: "/workspace/data.csv", Destination: "in.csv"})
 			if got.Err != nil || got.Source != "a:/workspace/data.csv" || got.Destination != "/workspace/in.csv" || got.Size != 4 {
 				t.Errorf("import of a file = %+v", got)
 			}
-			got = w.importOne("b", core.ImportEntry{SessionID: "a", Path: "proj"})
+			got = w.importOne("b", transfer.ImportEntry{SessionID: "a", Path: "proj"})
 			if got.Err != nil || got.Destination != "/workspace/proj" || got.Size != 5 {
 				t.Errorf("import of a directory = %+v", got)
 			}
-			got = w.importOne("b", core.ImportEntry{SessionID: "a", Path: "proj/sub/y"})
+			got = w.importOne("b", transfer.ImportEntry{SessionID: "a", Path: "proj/sub/y"})
 			if got.Err != nil || got.Destination != "/workspace/y" {
 				t.Errorf("import of a file below a directory = %+v", got)
 			}
@@ -125,7 +126,7 @@ func TestImportOfASession(t *testing.T) {
 				{"nobody", "x", errs.NotFound, "Source session 'nobody' not found"},
 				{"../etc", "x", errs.NotFound, "Source session '../etc' not found"},
 			} {
-				got := w.importOne("b", core.ImportEntry{SessionID: tt.id, Path: tt.path})
+				got := w.importOne("b", transfer.ImportEntry{SessionID: tt.id, Path: tt.path})
 				wantError(t, "import of "+tt.id+":"+tt.path, got.Err, tt.kind, tt.message)
 			}
 			if state == "both stopped" {
@@ -150,27 +151,27 @@ func TestImportBetweenThreads(t *testing.T) {
 		w.sh(id, "echo "+id+" > f")
 		w.export(id, "f")
 	}
-	if got := w.importOne("b", core.ImportEntry{SessionID: "a", Path: "f", Destination: "g"}); got.Err != nil {
+	if got := w.importOne("b", transfer.ImportEntry{SessionID: "a", Path: "f", Destination: "g"}); got.Err != nil {
 		t.Errorf("import inside a thread: %v", got.Err)
 	}
 	for _, from := range [][2]string{{"a", "c"}, {"a", "d"}, {"d", "a"}} {
-		got := w.importOne(from[1], core.ImportEntry{SessionID: from[0], Path: "f"})
+		got := w.importOne(from[1], transfer.ImportEntry{SessionID: from[0], Path: "f"})
 		wantError(t, "import by another thread", got.Err, errs.Forbidden, "Source session belongs to another conversation")
 	}
 	stranger := as(w.ctx, "s", "s")
 	if _, err := w.Create(stranger, core.CreateRequest{ID: "e", Spec: sandbox.Spec{Thread: "t"}}); err != nil {
 		t.Fatal(err)
 	}
-	files, err := w.ImportFiles(stranger, "e", []core.ImportEntry{{SessionID: "a", Path: "f"}})
+	files, err := w.Imports().Import(stranger, "e", []transfer.ImportEntry{{SessionID: "a", Path: "f"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	wantError(t, "import by another tenant", files[0].Err, errs.NotFound, "Source session 'a' not found")
 	for _, tt := range [][2]string{{"u", "a"}, {"", "a"}, {"t", "nobody"}, {"t", "d"}} {
-		_, err := w.OpenThreadExport(w.ctx, tt[0], tt[1], "/workspace/f", "")
+		_, err := w.Exports().OpenInThread(w.ctx, tt[0], tt[1], "/workspace/f", "")
 		wantError(t, "OpenThreadExport", err, errs.Forbidden, "File not exported or access denied")
 	}
-	d, err := w.OpenThreadExport(w.ctx, "t", "a", "/workspace/f", "")
+	d, err := w.Exports().OpenInThread(w.ctx, "t", "a", "/workspace/f", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -212,15 +213,15 @@ func TestImportOfTheHost(t *testing.T) {
 	w := newWorld(t, func(c *core.Config) { c.ImportDirs = dirs })
 	w.member("a", "")
 
-	got := w.importOne("a", core.ImportEntry{Source: data, Destination: "data.csv"})
+	got := w.importOne("a", transfer.ImportEntry{Source: data, Destination: "data.csv"})
 	if got.Err != nil || got.Source != data || got.Destination != "/workspace/data.csv" || got.Size != 4 {
 		t.Errorf("import of a file = %+v", got)
 	}
-	got = w.importOne("a", core.ImportEntry{Source: filepath.Join(allowed, "project") + "/", Destination: "project/"})
+	got = w.importOne("a", transfer.ImportEntry{Source: filepath.Join(allowed, "project") + "/", Destination: "project/"})
 	if got.Err != nil || got.Destination != "/workspace/project" || got.Size != 13 {
 		t.Errorf("import of a directory = %+v", got)
 	}
-	if got := w.importOne("a", core.ImportEntry{Source: filepath.Join(allowed, "inside"), Destination: "linked"}); got.Err != nil || got.Size != 4 {
+	if got := w.importOne("a", transfer.ImportEntry{Source: filepath.Join(allowed, "inside"), Destination: "linked"}); got.Err != nil || got.Size != 4 {
 		t.Errorf("import of a link that stays inside = %+v", got)
 	}
 	r := w.sh("a", "cat data.csv linked project/readme project/sub/code.py; readlink project/link")
@@ -233,18 +234,18 @@ func TestImportOfTheHost(t *testing.T) {
 		filepath.Join(allowed, "up"), filepath.Join(allowed, "dir", "secret"), filepath.Join(allowed, "dir"), filepath.Join(allowed, "root"),
 		filepath.Join(allowed, "root", "etc", "passwd"),
 	} {
-		got := w.importOne("a", core.ImportEntry{Source: name, Destination: "x"})
+		got := w.importOne("a", transfer.ImportEntry{Source: name, Destination: "x"})
 		if !errors.Is(got.Err, errs.Forbidden) || !strings.HasPrefix(errs.Public(got.Err).Message, "Import from '") ||
 			!strings.Contains(errs.Public(got.Err).Message, "denied — path is outside allowed directories. Configure CUBBY_IMPORT_ALLOWED_DIRS") {
 			t.Errorf("import of %q = %+v, want denied", name, got)
 		}
 	}
 	for _, name := range []string{"pipe", "socket", "special"} {
-		if got := w.importOne("a", core.ImportEntry{Source: filepath.Join(allowed, name)}); !errors.Is(got.Err, errs.Invalid) {
+		if got := w.importOne("a", transfer.ImportEntry{Source: filepath.Join(allowed, name)}); !errors.Is(got.Err, errs.Invalid) {
 			t.Errorf("import of %s = %+v, want invalid", name, got)
 		}
 	}
-	if got := w.importOne("a", core.ImportEntry{Source: filepath.Join(allowed, "nothing")}); !errors.Is(got.Err, errs.NotFound) {
+	if got := w.importOne("a", transfer.ImportEntry{Source: filepath.Join(allowed, "nothing")}); !errors.Is(got.Err, errs.NotFound) {
 		t.Errorf("import of what is missing = %+v, want not found", got)
 	}
 	if r := w.sh("a", "ls"); string(r.Stdout) != "data.csv\nlinked\nproject\n" {
@@ -256,7 +257,7 @@ func TestImportOfTheHostIsOffByDefault(t *testing.T) {
 	w := newWorld(t)
 	w.member("a", "")
 	name := plant(t, t.TempDir(), "f", "x")
-	got := w.importOne("a", core.ImportEntry{Source: name})
+	got := w.importOne("a", transfer.ImportEntry{Source: name})
 	wantError(t, "import", got.Err, errs.Forbidden,
 		fmt.Sprintf("Import from '%s' denied — path is outside allowed directories. Configure CUBBY_IMPORT_ALLOWED_DIRS to allow it.", name))
 }
@@ -280,7 +281,7 @@ func TestAttackImportWhereTheUserCannotWrite(t *testing.T) {
 	t.Cleanup(func() { _ = os.Chmod(locked, 0o700) }) //nolint:gosec // for its removal
 	w.sh("a", "ln -s "+locked+" link; ln -s "+locked+"/dangling dangling; mkdir -m 500 mine")
 	for _, name := range []string{locked + "/new", locked + "/sub/new", "link/new", "link", "dangling", "mine/new"} {
-		for _, e := range []core.ImportEntry{{Content: strings.NewReader(""), Destination: name}, {SessionID: "b", Path: "d", Destination: name}} {
+		for _, e := range []transfer.ImportEntry{{Content: strings.NewReader(""), Destination: name}, {SessionID: "b", Path: "d", Destination: name}} {
 			if got := w.importOne("a", e); got.Err == nil {
 				t.Errorf("%+v was imported to %s", e, got.Destination)
 			}
@@ -293,7 +294,7 @@ func TestAttackImportWhereTheUserCannotWrite(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := w.importOne(string(root.ID), core.ImportEntry{Content: strings.NewReader(""), Destination: locked + "/new"}); os.Getuid() == 0 && got.Err != nil {
+	if got := w.importOne(string(root.ID), transfer.ImportEntry{Content: strings.NewReader(""), Destination: locked + "/new"}); os.Getuid() == 0 && got.Err != nil {
 		t.Errorf("import by root = %+v", got)
 	}
 }

@@ -32,7 +32,7 @@ func (s *Service) CreateKernel(ctx context.Context, id string, k sandbox.KernelS
 	if err := k.Validate(); err != nil {
 		return sandbox.Kernel{}, err
 	}
-	if k.Cwd, err = resolvePath(cmp.Or(k.Cwd, sandbox.WorkspaceDir)); err != nil {
+	if k.Cwd, err = sandbox.ResolvePath(cmp.Or(k.Cwd, sandbox.WorkspaceDir)); err != nil {
 		return sandbox.Kernel{}, err
 	}
 	made, err := r.guest.CreateKernel(ctx, k)

@@ -212,7 +212,7 @@ func TestKeptDisk(t *testing.T) {
 	if _, err := w.Create(mine, core.CreateRequest{ID: "a", Spec: owner}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.WriteFile(mine, "a", "file", strings.NewReader("kept"), sandbox.FileWrite{}); err != nil {
+	if _, err := w.Files().Write(mine, "a", "file", strings.NewReader("kept"), sandbox.FileWrite{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.Destroy(mine, "a", true); err != nil {
@@ -233,7 +233,7 @@ func TestKeptDisk(t *testing.T) {
 	if _, err := w.Create(mine, core.CreateRequest{ID: "a", Spec: owner}); err != nil {
 		t.Fatal(err)
 	}
-	r, _, err := w.ReadFile(mine, "a", "file", 0, -1)
+	r, _, err := w.Files().Read(mine, "a", "file", 0, -1)
 	if err != nil {
 		t.Fatal(err)
 	}

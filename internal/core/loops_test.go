@@ -170,7 +170,7 @@ func TestUse(t *testing.T) {
 	unused() // its end is told before it is noted
 	due("after a command", timeout)
 	c.add(10 * time.Minute)
-	if _, err := w.MakeDir(w.ctx, "a", "dir", 0o755, false); err != nil {
+	if _, err := w.Files().MakeDir(w.ctx, "a", "dir", 0o755, false); err != nil {
 		t.Fatal(err)
 	}
 	due("after a file call", timeout)

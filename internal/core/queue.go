@@ -347,14 +347,14 @@ func (r *run) startQueued(ctx context.Context, item *queued) (*liveExec, error) 
 	}
 	if log.Exit() != nil {
 		r.unreserve()
-		s.shut(log)
+		telemetry.Close(s.log, log)
 		// Only the store had not heard of it.
 		return nil, s.endLost(ctx, x, ending{})
 	}
 	e := newLiveExec(r, x, log)
 	if !r.register(e, func() { e.pump(start) }) {
 		e.finish(e.lost(), time.Time{})
-		s.shut(log)
+		telemetry.Close(s.log, log)
 		return nil, nil
 	}
 	return e, nil

@@ -66,20 +66,3 @@ func TestParseSignal(t *testing.T) {
 		}
 	}
 }
-
-func TestResolvePath(t *testing.T) {
-	tests := map[string]string{
-		"": "/workspace", ".": "/workspace", "a": "/workspace/a", "/etc": "/etc", "a/../b": "/workspace/b",
-		"../x": "/x", "/../x": "/x", "~": "/workspace/~",
-	}
-	for name, want := range tests {
-		if got, err := resolvePath(name); err != nil || got != want {
-			t.Errorf("resolvePath(%q) = %q, %v, want %q", name, got, err, want)
-		}
-	}
-	for _, name := range []string{"a\x00b", strings.Repeat("x", 5000)} {
-		if got, err := resolvePath(name); err == nil {
-			t.Errorf("resolvePath(%.10q) = %.10q, want an error", name, got)
-		}
-	}
-}

@@ -57,13 +57,13 @@ func (s *Service) resumeExec(ctx context.Context, r *run, x sandbox.Exec) error 
 		return s.endLost(ctx, x, ending{})
 	}
 	if err := r.reserveFor(true); err != nil {
-		s.shut(log)
+		telemetry.Close(s.log, log)
 		return err
 	}
 	e := newLiveExec(r, x, log)
 	if !r.register(e, func() { e.pump(start) }) {
 		e.finish(e.lost(), time.Time{})
-		s.shut(log)
+		telemetry.Close(s.log, log)
 	}
 	return nil
 }

@@ -114,7 +114,7 @@ func (s *Service) attach(b sandbox.Sandbox) *run {
 	s.gate.Spawn(func(context.Context) { r.serveEgress() })
 	s.gate.Spawn(func(context.Context) {
 		<-r.ctx.Done()
-		s.shut(r.guest)
+		telemetry.Close(s.log, r.guest)
 	})
 	return r
 }

@@ -18,7 +18,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"math"
 	"sync"
@@ -30,6 +29,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/core/gate"
 	"github.com/cubbyhq/cubby/internal/core/history"
 	"github.com/cubbyhq/cubby/internal/core/scope"
+	"github.com/cubbyhq/cubby/internal/core/transfer"
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/egress"
 	"github.com/cubbyhq/cubby/internal/errs"
@@ -184,7 +184,10 @@ type Service struct {
 	quotas     keylock.Locks // by tenant; held while a sandbox is counted and stored
 	seats      keylock.Locks // by tenant; held by whoever makes a thread active
 	admission  *admission
-	archiving  *archiving
+	transfers  *transfer.Files
+	exports    *transfer.Exports
+	imports    *transfer.Imports
+	archives   *transfer.Archives
 	outputs    *tenancy.Places // of output
 	commands   *tenancy.Places // that run, of tenants
 	lifetimes  lifetimes
@@ -259,7 +262,12 @@ func New(cfg Config) (*Service, error) {
 		return nil, err
 	}
 	s.admission = newAdmission(cfg, s.host.CPUs)
-	s.archiving = newArchiving(s.host.CPUs)
+	s.transfers = transfer.NewFiles(s.openFiles, s.recorder, s.host.CPUs)
+	s.exports = transfer.NewExports(transfer.ExportsConfig{
+		Files: s.transfers, Store: cfg.Store, Scope: s.scope, Log: s.log, Now: s.now, BaseURL: cfg.BaseURL,
+	})
+	s.imports = transfer.NewImports(s.exports, cfg.Uploads, cfg.ImportDirs)
+	s.archives = transfer.NewArchives(cfg.Archives, s.gate, s.now)
 	s.outputs = tenancy.NewPlaces("streams of output open", outputFollowerBound)
 	s.commands = tenancy.NewPlaces("commands running", tenancy.Bound{All: math.MaxInt, Tenant: cfg.Caps.Commands})
 	eg := cfg.Egress
@@ -397,13 +405,6 @@ func (s *Service) runOf(uid sandbox.UID) *run {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.running[uid]
-}
-
-// shut closes what has done its work already.
-func (s *Service) shut(c io.Closer) {
-	if err := c.Close(); err != nil {
-		s.log.Warn("close", "what", fmt.Sprintf("%T", c), telemetry.KeyErr, err)
-	}
 }
 
 // DiskPressure is what workspace.Config.OnPressure calls.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/core/scope"
+	"github.com/cubbyhq/cubby/internal/core/transfer"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/event"
 	"github.com/cubbyhq/cubby/internal/sandbox"
@@ -49,7 +50,7 @@ func (s *Service) Sessions(ctx context.Context, id string) ([]Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer a.done()
+	defer a.Done()
 	all, err := savedSessions(ctx, a)
 	if err != nil {
 		return nil, err
@@ -91,7 +92,7 @@ func (s *Service) look(ctx context.Context, id string) (*access, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &access{fileAPI: r.guest, b: b, run: r, done: func() {}}, nil
+	return &access{Access: &transfer.Access{Tree: r.guest, Box: b, Done: func() {}}, run: r}, nil
 }
 
 // savedSessions reads what states there are, of any user; the latest counts.
@@ -165,7 +166,7 @@ func (s *Service) ForgetSession(ctx context.Context, id, name string) error {
 	if err != nil {
 		return err
 	}
-	defer a.done()
+	defer a.Done()
 	if a.run != nil {
 		unlock, err := a.run.sessions.Lock(ctx, name)
 		if err != nil {
@@ -195,6 +196,6 @@ func (s *Service) ForgetSession(ctx context.Context, id, name string) error {
 	if !found {
 		return errs.E(errs.NotFound, "no such session")
 	}
-	s.recorder.Note(ctx, event.New(a.b.UID, scope.Actor(ctx), event.SessionForget{Session: name}))
+	s.recorder.Note(ctx, event.New(a.Box.UID, scope.Actor(ctx), event.SessionForget{Session: name}))
 	return nil
 }

@@ -28,14 +28,14 @@ func (w *world) createIn(tenant, id string) sandbox.Sandbox {
 
 func (w *world) write(id, name, content string) {
 	w.t.Helper()
-	if _, err := w.WriteFile(w.ctx, id, name, strings.NewReader(content), sandbox.FileWrite{Parents: true}); err != nil {
+	if _, err := w.Files().Write(w.ctx, id, name, strings.NewReader(content), sandbox.FileWrite{Parents: true}); err != nil {
 		w.t.Fatalf("WriteFile(%s, %s) = %v", id, name, err)
 	}
 }
 
 func (w *world) content(id, name string) string {
 	w.t.Helper()
-	r, _, err := w.ReadFile(w.ctx, id, name, 0, -1)
+	r, _, err := w.Files().Read(w.ctx, id, name, 0, -1)
 	if err != nil {
 		return string(errs.KindOf(err))
 	}
@@ -115,7 +115,7 @@ func TestTenantsOfTokens(t *testing.T) {
 	w.write("a", "/workspace/f", "x")
 	for what, err := range map[string]error{
 		"Sandbox":      second(w.Sandbox(other, "a")),
-		"Stat":         second(w.Stat(other, "a", "/workspace/f", true)),
+		"Stat":         second(w.Files().Stat(other, "a", "/workspace/f", true)),
 		"Stop":         second(w.Stop(other, "a", 0)),
 		"Destroy":      w.Destroy(other, "a", false),
 		"Purge":        second(w.Purge(other, "a")),

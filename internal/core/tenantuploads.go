@@ -9,6 +9,7 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/auth"
 	"github.com/cubbyhq/cubby/internal/core/scope"
+	"github.com/cubbyhq/cubby/internal/core/transfer"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 	"github.com/cubbyhq/cubby/internal/workspace"
@@ -118,7 +119,7 @@ func (s *Service) ReadUpload(ctx context.Context, tenant, name string) (io.ReadC
 		done()
 		return nil, sandbox.File{}, err
 	}
-	return &inUse{r, done}, f, nil
+	return transfer.InUse(r, done), f, nil
 }
 
 // RemoveUpload deletes an upload or, with recursive, a directory of them.

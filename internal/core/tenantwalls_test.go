@@ -42,7 +42,7 @@ func TestAStrangerDoesNotWaitForTheLockOfAnotherTenantsSandbox(t *testing.T) {
 		"Stop":      func() error { _, err := w.Stop(ctx, "a", 0); return err },
 		"Destroy":   func() error { return w.Destroy(ctx, "a", false) },
 		"Purge":     func() error { _, err := w.Purge(ctx, "a"); return err },
-		"ReadFile":  func() error { _, _, err := w.ReadFile(ctx, "a", "f", 0, -1); return err },
+		"ReadFile":  func() error { _, _, err := w.Files().Read(ctx, "a", "f", 0, -1); return err },
 		"Exec":      func() error { _, err := w.Exec(ctx, "a", sandbox.ExecSpec{Shell: "true"}); return err },
 		"InstallPackages": func() error {
 			_, err := w.InstallPackages(ctx, "a", core.PackagesRequest{Runtime: "python"}, 0)

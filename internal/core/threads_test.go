@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/core/transfer"
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/hostfiles"
@@ -260,12 +261,12 @@ func TestDestroyThread(t *testing.T) {
 		paths = append(paths, u.Path)
 	}
 	// A thread's uploads are its sandboxes' to import.
-	got := w.importOne("a", core.ImportEntry{Source: paths[0]})
+	got := w.importOne("a", transfer.ImportEntry{Source: paths[0]})
 	if got.Err != nil || w.read("a", "f.txt", 0, -1) != "uploaded" {
 		t.Errorf("import of an upload = %+v", got)
 	}
 	for _, id := range []string{"c", "d"} {
-		if got := w.importOne(id, core.ImportEntry{Source: paths[0]}); !errors.Is(got.Err, errs.Forbidden) {
+		if got := w.importOne(id, transfer.ImportEntry{Source: paths[0]}); !errors.Is(got.Err, errs.Forbidden) {
 			t.Errorf("import of another thread's upload = %+v, want forbidden", got)
 		}
 	}

@@ -70,7 +70,7 @@ func readFile(ctx context.Context, c *call) (answer, error) {
 	if _, err := c.session(ctx, id); err != nil {
 		return answer{}, err
 	}
-	r, f, err := c.core.ReadFile(ctx, id, path, offset, limit)
+	r, f, err := c.core.Files().Read(ctx, id, path, offset, limit)
 	if err != nil {
 		return answer{}, err
 	}
@@ -125,7 +125,7 @@ func (c *call) pictureOf(ctx context.Context, id, path, kind string, begin []byt
 		return nil, false
 	}
 	if int64(len(begin)) < size {
-		r, _, err := c.core.ReadFile(ctx, id, path, 0, maxPicture)
+		r, _, err := c.core.Files().Read(ctx, id, path, 0, maxPicture)
 		if err != nil {
 			return nil, false
 		}
@@ -169,7 +169,7 @@ func (d *Door) writeFileTool() tool {
 			if _, err := c.session(ctx, id); err != nil {
 				return answer{}, err
 			}
-			f, err := c.core.WriteFile(ctx, id, path, content, sandbox.FileWrite{Append: more, Parents: true})
+			f, err := c.core.Files().Write(ctx, id, path, content, sandbox.FileWrite{Append: more, Parents: true})
 			return answer{value: writtenFile{true, f.Path, f.Size}}, err
 		},
 	}
@@ -234,7 +234,7 @@ func (d *Door) listFilesTool() tool {
 			}
 			out := fileList{Success: true, Path: path, Files: []file{}}
 			room := maxEvent/2 - weight(path)
-			for f, err := range c.core.ListFiles(ctx, id, path, recursive) {
+			for f, err := range c.core.Files().List(ctx, id, path, recursive) {
 				if err != nil {
 					return answer{}, err
 				}

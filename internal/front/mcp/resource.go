@@ -98,14 +98,14 @@ func outputURI(id string, seq int64, name string) string {
 }
 
 func readFileResource(ctx context.Context, s *core.Service, id, name string) (string, []byte, error) {
-	f, err := s.Stat(ctx, id, name, true)
+	f, err := s.Files().Stat(ctx, id, name, true)
 	if err == nil && f.Size > maxResource {
 		err = tooLarge("the file", maxResource)
 	}
 	if err != nil {
 		return "", nil, err
 	}
-	r, _, err := s.ReadFile(ctx, id, name, 0, -1)
+	r, _, err := s.Files().Read(ctx, id, name, 0, -1)
 	if err != nil {
 		return "", nil, err
 	}

@@ -6,7 +6,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/core/transfer"
 	"github.com/cubbyhq/cubby/internal/errs"
 )
 
@@ -46,9 +46,9 @@ func (d *Door) importFilesTool() tool {
 
 func importFiles(ctx context.Context, c *call) (answer, error) {
 	id := c.text("session_id")
-	var entries []core.ImportEntry
+	var entries []transfer.ImportEntry
 	for _, in := range c.list("files") {
-		e := core.ImportEntry{
+		e := transfer.ImportEntry{
 			Source: in.textOr("source", ""), SessionID: in.textOr("session_id", ""), Path: in.textOr("path", ""),
 			Destination: in.textOr("destination", ""),
 		}
@@ -65,7 +65,7 @@ func importFiles(ctx context.Context, c *call) (answer, error) {
 	}
 	done := c.doing(ctx, "importing")
 	defer done()
-	files, err := c.core.ImportFiles(ctx, id, entries)
+	files, err := c.core.Imports().Import(ctx, id, entries)
 	if err != nil {
 		return answer{}, err
 	}
@@ -136,7 +136,7 @@ func exportFiles(ctx context.Context, c *call) (answer, error) {
 	if _, err := c.session(ctx, id); err != nil {
 		return answer{}, err
 	}
-	files, err := c.core.ExportFiles(ctx, id, sources)
+	files, err := c.core.Exports().Add(ctx, id, sources)
 	if err != nil {
 		return answer{}, err
 	}

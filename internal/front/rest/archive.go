@@ -62,10 +62,10 @@ func (d *Door) downloadArchive(ctx context.Context, in *archiveRequest) (*stream
 	}
 	format := sandbox.ArchiveFormat(in.Format)
 	if in.head() {
-		_, err := d.core.Stat(ctx, in.ID, dir, true)
+		_, err := d.core.Files().Stat(ctx, in.ID, dir, true)
 		return &streamed{Body: nothing(archiveTypes[format])}, err
 	}
-	body, err := d.core.Archive(ctx, in.ID, dir, format)
+	body, err := d.core.Files().Archive(ctx, in.ID, dir, format)
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +101,7 @@ func (d *Door) uploadArchive(ctx context.Context, in *extractRequest) (*struct{}
 	if in.Path == "" {
 		return nil, errs.E(errs.Invalid, "path: missing")
 	}
-	return nil, d.core.Extract(ctx, in.ID, in.Path, &uploadReader{r: front.StreamedBody(in.r)})
+	return nil, d.core.Files().Extract(ctx, in.ID, in.Path, &uploadReader{r: front.StreamedBody(in.r)})
 }
 
 type watchRequest struct {

@@ -59,7 +59,7 @@ func (d *Door) keptArchiveRoutes() {
 	register(d, operation{
 		id: "get-archive", method: http.MethodGet, path: "/v1/archives/{name}", tag: "archives", summary: "Describe the archive of a destroyed sandbox",
 	}, func(ctx context.Context, in *archiveName) (*struct{ Body Archive }, error) {
-		m, err := d.core.ArchiveByName(ctx, in.Tenant, in.Name)
+		m, err := d.core.Archives().Get(ctx, in.Tenant, in.Name)
 		if err != nil {
 			return nil, err
 		}
@@ -69,6 +69,6 @@ func (d *Door) keptArchiveRoutes() {
 		id: "remove-archive", method: http.MethodDelete, path: "/v1/archives/{name}", tag: "archives", status: http.StatusNoContent,
 		summary: "Delete an archive",
 	}, func(ctx context.Context, in *archiveName) (*struct{}, error) {
-		return nil, d.core.RemoveArchive(ctx, in.Tenant, in.Name)
+		return nil, d.core.Archives().Remove(ctx, in.Tenant, in.Name)
 	})
 }

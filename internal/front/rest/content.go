@@ -72,7 +72,7 @@ func (d *Door) readFile(ctx context.Context, in *readRequest) (*streamed, error)
 	h := in.w.Header()
 	offset, length, status := int64(0), int64(-1), http.StatusOK
 	if r, ok := parseRange(in.Range); ok {
-		f, err := d.core.Stat(ctx, in.ID, in.Path, true)
+		f, err := d.core.Files().Stat(ctx, in.ID, in.Path, true)
 		if err != nil {
 			return nil, err
 		}
@@ -87,7 +87,7 @@ func (d *Door) readFile(ctx context.Context, in *readRequest) (*streamed, error)
 		}
 		status = http.StatusPartialContent
 	}
-	body, f, err := d.core.ReadFile(ctx, in.ID, d.within(ctx, in.ID, in.Path), offset, length)
+	body, f, err := d.core.Files().Read(ctx, in.ID, d.within(ctx, in.ID, in.Path), offset, length)
 	if err != nil {
 		return nil, err
 	}

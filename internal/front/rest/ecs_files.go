@@ -70,7 +70,7 @@ func (d *Door) ecsReadFile(w http.ResponseWriter, r *http.Request) error {
 	if name == "" {
 		return errs.E(errs.Invalid, "path: required")
 	}
-	content, f, err := d.core.ReadFile(r.Context(), r.PathValue("id"), name, 0, ecsFileLimit+1)
+	content, f, err := d.core.Files().Read(r.Context(), r.PathValue("id"), name, 0, ecsFileLimit+1)
 	if err != nil {
 		return d.fileFault(r, err)
 	}
@@ -115,7 +115,7 @@ func (d *Door) ecsWriteFile(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	f, err := d.core.WriteFile(r.Context(), r.PathValue("id"), in.Path, content, sandbox.FileWrite{Parents: true})
+	f, err := d.core.Files().Write(r.Context(), r.PathValue("id"), in.Path, content, sandbox.FileWrite{Parents: true})
 	if err != nil {
 		return d.fileFault(r, err)
 	}
@@ -133,7 +133,7 @@ func (d *Door) ecsDeleteFile(w http.ResponseWriter, r *http.Request) error {
 	if name == "" {
 		return errs.E(errs.Invalid, "path: required")
 	}
-	if err := d.core.RemoveFile(r.Context(), r.PathValue("id"), name, false); err != nil {
+	if err := d.core.Files().Remove(r.Context(), r.PathValue("id"), name, false); err != nil {
 		return d.fileFault(r, err)
 	}
 	front.WriteJSON(w, http.StatusOK, ECSDeleted{name})
@@ -144,7 +144,7 @@ func (d *Door) ecsListFiles(w http.ResponseWriter, r *http.Request) error {
 	name := cmp.Or(r.URL.Query().Get("path"), sandbox.WorkspaceDir)
 	out := ECSDir{Path: name, Entries: []ECSEntry{}}
 	size := 0
-	for f, err := range d.core.ListFiles(r.Context(), r.PathValue("id"), name, false) {
+	for f, err := range d.core.Files().List(r.Context(), r.PathValue("id"), name, false) {
 		if err != nil {
 			return d.fileFault(r, err)
 		}

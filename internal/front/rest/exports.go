@@ -9,7 +9,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/core/transfer"
 	"github.com/cubbyhq/cubby/internal/errs"
 )
 
@@ -71,7 +71,7 @@ func (d *Door) exportRoutes() {
 		for i, f := range in.Body.Files {
 			sources[i] = f.Source
 		}
-		files, err := d.core.ExportFiles(ctx, in.ID, sources)
+		files, err := d.core.Exports().Add(ctx, in.ID, sources)
 		if err != nil {
 			return nil, err
 		}
@@ -80,7 +80,7 @@ func (d *Door) exportRoutes() {
 	register(d, operation{
 		id: "list-exports", method: http.MethodGet, path: path, tag: "files", summary: "List what a sandbox has given out",
 	}, func(ctx context.Context, in *IDInput) (*struct{ Body ExportList }, error) {
-		files, err := d.core.Exports(ctx, in.ID)
+		files, err := d.core.Exports().List(ctx, in.ID)
 		if err != nil {
 			return nil, err
 		}
@@ -107,7 +107,7 @@ func (d *Door) exportRoutes() {
 		if in.Path == "" {
 			return nil, errs.E(errs.Invalid, "path: missing")
 		}
-		file, err := d.core.OpenExport(ctx, in.ID, in.Path, in.Format)
+		file, err := d.core.Exports().Open(ctx, in.ID, in.Path, in.Format)
 		if err != nil {
 			return nil, err
 		}
@@ -115,7 +115,7 @@ func (d *Door) exportRoutes() {
 	})
 }
 
-func (d *Door) exportResult(ctx context.Context, files []core.ExportedFile) ExportResult {
+func (d *Door) exportResult(ctx context.Context, files []transfer.ExportedFile) ExportResult {
 	out := ExportResult{Files: make([]Exported, len(files))}
 	failed := 0
 	for i, f := range files {
@@ -127,7 +127,7 @@ func (d *Door) exportResult(ctx context.Context, files []core.ExportedFile) Expo
 			out.Files[i].Error = d.said(ctx, f.Err)
 		}
 	}
-	out.Success, out.Error = failed == 0, core.FailedTransfers(failed, len(files))
+	out.Success, out.Error = failed == 0, transfer.FailedEntries(failed, len(files))
 	return out
 }
 
@@ -138,7 +138,7 @@ func (d *Door) said(ctx context.Context, err error) string {
 }
 
 // sendExport streams a download and closes it.
-func (d *Door) sendExport(w http.ResponseWriter, r *http.Request, file *core.Download) {
+func (d *Door) sendExport(w http.ResponseWriter, r *http.Request, file *transfer.Download) {
 	defer file.Close()
 	h := w.Header()
 	h.Set("Content-Type", "application/octet-stream")

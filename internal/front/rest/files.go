@@ -74,7 +74,7 @@ func (d *Door) fileRoutes() {
 		PathInput
 		Follow bool `query:"follow" doc:"Describe what a symlink leads to."`
 	}) (*fileOutput, error) {
-		return fileOut(d.core.Stat(ctx, in.ID, d.within(ctx, in.ID, in.Path), in.Follow))
+		return fileOut(d.core.Files().Stat(ctx, in.ID, d.within(ctx, in.ID, in.Path), in.Follow))
 	})
 	register(d, operation{
 		id: "read-file", method: http.MethodGet, path: filesPath + "/content", tag: "files", summary: "Read a file",
@@ -104,7 +104,7 @@ func (d *Door) fileRoutes() {
 		if in.Path == "" {
 			return nil, errs.E(errs.Invalid, "path: missing")
 		}
-		return nil, d.core.RemoveFile(ctx, in.ID, d.within(ctx, in.ID, in.Path), in.Recursive)
+		return nil, d.core.Files().Remove(ctx, in.ID, d.within(ctx, in.ID, in.Path), in.Recursive)
 	})
 	register(d, operation{
 		id: "move-file", method: http.MethodPost, path: filesPath + "/move", tag: "files", summary: "Rename a file or directory",
@@ -112,7 +112,7 @@ func (d *Door) fileRoutes() {
 		IDInput
 		Body MoveInput
 	}) (*fileOutput, error) {
-		return fileOut(d.core.MoveFile(ctx, in.ID, d.within(ctx, in.ID, in.Body.From), d.within(ctx, in.ID, in.Body.To), in.Body.Replace))
+		return fileOut(d.core.Files().Move(ctx, in.ID, d.within(ctx, in.ID, in.Body.From), d.within(ctx, in.ID, in.Body.To), in.Body.Replace))
 	})
 	register(d, operation{
 		id: "make-dir", method: http.MethodPost, path: filesPath + "/mkdir", tag: "files", summary: "Make a directory",
@@ -124,7 +124,7 @@ func (d *Door) fileRoutes() {
 		if err != nil {
 			return nil, err
 		}
-		return fileOut(d.core.MakeDir(ctx, in.ID, d.within(ctx, in.ID, in.Body.Path), mode, in.Body.Parents))
+		return fileOut(d.core.Files().MakeDir(ctx, in.ID, d.within(ctx, in.ID, in.Body.Path), mode, in.Body.Parents))
 	})
 }
 
@@ -224,7 +224,7 @@ func (d *Door) writeFile(ctx context.Context, in *writeRequest) (*fileOutput, er
 	if w.Mode, err = parseMode(text); err != nil {
 		return nil, err
 	}
-	return fileOut(d.core.WriteFile(ctx, in.ID, d.within(ctx, in.ID, file), body, w))
+	return fileOut(d.core.Files().Write(ctx, in.ID, d.within(ctx, in.ID, file), body, w))
 }
 
 func (in WriteInput) reader() (io.Reader, error) {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/core/transfer"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/front"
 )
@@ -78,9 +78,9 @@ func (d *Door) importFiles(ctx context.Context, in *struct {
 	if err := decodeStrict(doc.JSON, &body); err != nil {
 		return nil, err
 	}
-	entries := make([]core.ImportEntry, len(body.Files))
+	entries := make([]transfer.ImportEntry, len(body.Files))
 	for i, f := range body.Files {
-		entries[i] = core.ImportEntry{Source: f.Source, SessionID: f.SessionID, Path: f.Path, Destination: f.Destination}
+		entries[i] = transfer.ImportEntry{Source: f.Source, SessionID: f.SessionID, Path: f.Path, Destination: f.Destination}
 		if f.FileContent == nil {
 			continue
 		}
@@ -89,7 +89,7 @@ func (d *Door) importFiles(ctx context.Context, in *struct {
 			return nil, err
 		}
 	}
-	files, err := d.core.ImportFiles(ctx, in.ID, entries)
+	files, err := d.core.Imports().Import(ctx, in.ID, entries)
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +102,7 @@ func (d *Door) importFiles(ctx context.Context, in *struct {
 			out.Files[i].Error = d.said(ctx, f.Err)
 		}
 	}
-	out.Success, out.Error = failed == 0, core.FailedTransfers(failed, len(files))
+	out.Success, out.Error = failed == 0, transfer.FailedEntries(failed, len(files))
 	return &struct{ Body ImportResult }{out}, nil
 }
 

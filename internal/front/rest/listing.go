@@ -109,7 +109,7 @@ func (d *Door) listFiles(ctx context.Context, in *struct {
 		dir = sandbox.WorkspaceDir
 	}
 	l := &listing{d: d}
-	for f, err := range d.core.ListFiles(ctx, in.ID, dir, in.Recursive) {
+	for f, err := range d.core.Files().List(ctx, in.ID, dir, in.Recursive) {
 		if err == nil {
 			err = l.add(ctx, fileJSON(f))
 		}

@@ -152,7 +152,7 @@ func (d *Door) agentDownload(w http.ResponseWriter, r *http.Request) error {
 		writeMissing(w, "query", missing...)
 		return nil
 	}
-	file, err := d.core.OpenThreadExport(r.Context(), r.PathValue("thread_id"), q.Get("session_id"), q.Get("path"), "")
+	file, err := d.core.Exports().OpenInThread(r.Context(), r.PathValue("thread_id"), q.Get("session_id"), q.Get("path"), "")
 	switch {
 	case errors.Is(err, errs.Invalid):
 		front.WriteJSON(w, http.StatusBadRequest, agentError{"Invalid path"})

@@ -242,7 +242,7 @@ func (d *Door) sandboxedCreate(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	// The sandbox is there without it too: a full disk says so at the first write.
-	_, _ = d.core.MakeDir(r.Context(), string(b.ID), sandboxedApp, 0, true)
+	_, _ = d.core.Files().MakeDir(r.Context(), string(b.ID), sandboxedApp, 0, true)
 	front.WriteJSON(w, http.StatusCreated, sandboxedRow(b))
 	return nil
 }

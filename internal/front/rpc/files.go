@@ -29,7 +29,7 @@ func (d *Door) WriteFile(ctx context.Context, req *connect.Request[sandboxv1.Wri
 	if mode := in.GetMode(); mode != "" && mode != "w" && mode != "a" {
 		return failed(errs.E(errs.Invalid, "mode: neither w nor a"))
 	}
-	_, err = d.core.WriteFile(ctx, in.GetSessionId(), name, strings.NewReader(in.GetContent()),
+	_, err = d.core.Files().Write(ctx, in.GetSessionId(), name, strings.NewReader(in.GetContent()),
 		sandbox.FileWrite{Append: in.GetMode() == "a", Parents: true})
 	if err != nil {
 		return failed(err)
@@ -48,7 +48,7 @@ func (d *Door) ReadFile(ctx context.Context, req *connect.Request[sandboxv1.Read
 	if err != nil {
 		return failed(err)
 	}
-	r, f, err := d.core.ReadFile(ctx, in.GetSessionId(), name, 0, maxText+1)
+	r, f, err := d.core.Files().Read(ctx, in.GetSessionId(), name, 0, maxText+1)
 	if err != nil {
 		return failed(err)
 	}

@@ -1,10 +1,11 @@
-package core
+package transfer
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/url"
 	"path"
 	"strings"
@@ -29,6 +30,32 @@ const (
 	maxMeasured = 1_000_000
 )
 
+// Exports registers what sandboxes give out, and reads it.
+type Exports struct {
+	files   *Files
+	store   *store.Store
+	scope   *scope.Scope
+	log     *slog.Logger
+	now     func() time.Time
+	baseURL func() string
+}
+
+// ExportsConfig is what [NewExports] needs; all but BaseURL is required.
+type ExportsConfig struct {
+	Files *Files
+	Store *store.Store
+	Scope *scope.Scope
+	Log   *slog.Logger
+	Now   func() time.Time
+	// BaseURL is where clients reach the API; nil: download URLs are not known.
+	BaseURL func() string
+}
+
+// NewExports returns Exports of the sandboxes in the store.
+func NewExports(c ExportsConfig) *Exports {
+	return &Exports{files: c.Files, store: c.Store, scope: c.Scope, log: c.Log, now: c.Now, baseURL: c.BaseURL}
+}
+
 // ExportedFile is a path that was to be exported.
 type ExportedFile struct {
 	SessionID string // the sandbox's id
@@ -41,40 +68,40 @@ type ExportedFile struct {
 	At          time.Time // of the registration
 }
 
-// ExportFiles registers paths of /workspace, absolute or relative to it, for
+// Add registers paths of /workspace, absolute or relative to it, for
 // download and for other sandboxes of the same thread. Each has its own error;
 // the good ones are registered whatever becomes of the others. NotFound and
 // WrongState are about the sandbox.
-func (s *Service) ExportFiles(ctx context.Context, id string, sources []string) ([]ExportedFile, error) {
+func (x *Exports) Add(ctx context.Context, id string, sources []string) ([]ExportedFile, error) {
 	if err := checkTransfers(len(sources)); err != nil {
 		return nil, err
 	}
-	a, err := s.files(ctx, id)
+	a, err := x.files.open(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	defer a.done()
+	defer a.Done()
 	results := make([]ExportedFile, len(sources))
 	var good []store.Export
 	var events []sandbox.Event
 	for i, source := range sources {
-		e, err := s.measure(ctx, a, source)
+		e, err := x.measure(ctx, a, source)
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		results[i] = ExportedFile{SessionID: string(a.b.ID), Path: e.Path, Err: err}
+		results[i] = ExportedFile{SessionID: string(a.Box.ID), Path: e.Path, Err: err}
 		if err != nil {
 			if e.Path == "" {
 				results[i].Path = source
 			}
 			continue
 		}
-		results[i] = s.exportedFile(a.b, e)
+		results[i] = x.exportedFile(a.Box, e)
 		good = append(good, e)
-		events = append(events, event.New(a.b.UID, scope.Actor(ctx), event.FileExport{Path: e.Path, Size: e.Size}))
+		events = append(events, event.New(a.Box.UID, scope.Actor(ctx), event.FileExport{Path: e.Path, Size: e.Size}))
 	}
 	if len(good) > 0 {
-		if err := s.cfg.Store.AddExports(ctx, a.b.UID, good, events...); err != nil {
+		if err := x.store.AddExports(ctx, a.Box.UID, good, events...); err != nil {
 			return nil, err
 		}
 	}
@@ -88,28 +115,28 @@ func checkTransfers(n int) error {
 	return nil
 }
 
-// FailedTransfers says of an import or export how many of its entries failed;
+// FailedEntries says of an import or export how many of its entries failed;
 // "" is none.
-func FailedTransfers(failed, of int) string {
+func FailedEntries(failed, of int) string {
 	if failed == 0 {
 		return ""
 	}
 	return fmt.Sprintf("%d of %d files failed", failed, of)
 }
 
-func (s *Service) exportedFile(b sandbox.Sandbox, e store.Export) ExportedFile {
+func (x *Exports) exportedFile(b sandbox.Sandbox, e store.Export) ExportedFile {
 	return ExportedFile{
 		SessionID: string(b.ID), Path: e.Path, Size: e.Size, Dir: e.Kind == sandbox.Directory, At: e.At,
-		DownloadURL: s.downloadURL(b, e.Path),
+		DownloadURL: x.downloadURL(b, e.Path),
 	}
 }
 
 // downloadURL is "" where nobody knows the address of the API.
-func (s *Service) downloadURL(b sandbox.Sandbox, name string) string {
-	if s.cfg.BaseURL == nil {
+func (x *Exports) downloadURL(b sandbox.Sandbox, name string) string {
+	if x.baseURL == nil {
 		return ""
 	}
-	base := strings.TrimRight(s.cfg.BaseURL(), "/")
+	base := strings.TrimRight(x.baseURL(), "/")
 	if b.Spec.Thread == "" {
 		return base + "/v1/sandboxes/" + string(b.ID) + "/exports/download?path=" + url.QueryEscape(name)
 	}
@@ -118,7 +145,7 @@ func (s *Service) downloadURL(b sandbox.Sandbox, name string) string {
 
 // workspacePath makes a path absolute and refuses what is not in /workspace.
 func workspacePath(name string) (string, error) {
-	name, err := resolvePath(name)
+	name, err := sandbox.ResolvePath(name)
 	if err != nil {
 		return "", err
 	}
@@ -134,12 +161,12 @@ func outsideWorkspace(name string) error {
 
 // measure describes a path that is to be exported. The path of its answer is
 // "" when the source is none.
-func (s *Service) measure(ctx context.Context, a *access, source string) (store.Export, error) {
+func (x *Exports) measure(ctx context.Context, a *Access, source string) (store.Export, error) {
 	if source == "" {
 		return store.Export{}, errs.E(errs.Invalid, "source is required")
 	}
 	name, err := workspacePath(source)
-	e := store.Export{Path: name, At: s.now()}
+	e := store.Export{Path: name, At: x.now()}
 	if err != nil {
 		return e, err
 	}
@@ -155,21 +182,21 @@ func (s *Service) measure(ctx context.Context, a *access, source string) (store.
 		if err != nil {
 			return e, exportFault(name, err)
 		}
-		s.shut(r)
+		telemetry.Close(x.log, r)
 		return e, nil
 	case sandbox.Directory:
 		r, err := a.ArchiveWithin(ctx, sandbox.WorkspaceDir, name)
 		if err != nil {
 			return e, exportFault(name, err)
 		}
-		s.shut(r)
+		telemetry.Close(x.log, r)
 		e.Size, err = treeSize(ctx, a, name)
 		return e, exportFault(name, err)
 	}
 	return e, errs.E(errs.Invalid, "Not a regular file or directory")
 }
 
-func treeSize(ctx context.Context, a *access, name string) (size int64, err error) {
+func treeSize(ctx context.Context, a *Access, name string) (size int64, err error) {
 	n := 0
 	for f, err := range a.ListFiles(ctx, name, true) {
 		if err != nil {
@@ -196,29 +223,29 @@ func exportFault(name string, err error) error {
 	return err
 }
 
-// Exports returns the paths of a sandbox that are registered, in their order,
+// List returns the paths of a sandbox that are registered, in their order,
 // with the sizes that they had then.
-func (s *Service) Exports(ctx context.Context, id string) ([]ExportedFile, error) {
-	b, err := s.scope.Find(ctx, id)
+func (x *Exports) List(ctx context.Context, id string) ([]ExportedFile, error) {
+	b, err := x.scope.Find(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	exports, err := s.cfg.Store.Exports(ctx, b.UID)
+	exports, err := x.store.Exports(ctx, b.UID)
 	if err != nil {
 		return nil, err
 	}
 	files := make([]ExportedFile, len(exports))
 	for i, e := range exports {
-		files[i] = s.exportedFile(b, e)
+		files[i] = x.exportedFile(b, e)
 	}
 	return files, nil
 }
 
 // isExported reports whether a clean path, or a directory above it, was given
 // out.
-func (s *Service) isExported(ctx context.Context, box sandbox.UID, name string) (bool, error) {
+func (x *Exports) isExported(ctx context.Context, box sandbox.UID, name string) (bool, error) {
 	for dir := name; strings.HasPrefix(dir, sandbox.WorkspaceDir); dir = path.Dir(dir) {
-		e, err := s.cfg.Store.Export(ctx, box, dir)
+		e, err := x.store.Export(ctx, box, dir)
 		switch {
 		case err == nil && (dir == name || e.Kind == sandbox.Directory):
 			return true, nil
@@ -231,18 +258,18 @@ func (s *Service) isExported(ctx context.Context, box sandbox.UID, name string) 
 
 // exported opens a path of a sandbox that was given out; it stays in
 // /workspace, whatever links are on its way now.
-func (s *Service) exported(ctx context.Context, b sandbox.Sandbox, name string) (r io.ReadCloser, f sandbox.File, err error) {
-	a, err := s.files(ctx, string(b.ID))
+func (x *Exports) exported(ctx context.Context, b sandbox.Sandbox, name string) (r io.ReadCloser, f sandbox.File, err error) {
+	a, err := x.files.open(ctx, string(b.ID))
 	if err != nil {
 		return nil, f, err
 	}
 	defer func() {
 		if err != nil {
-			a.done()
+			a.Done()
 		}
 	}()
-	if a.b.UID != b.UID {
-		return nil, f, s.scope.NoSuch(ctx, b.ID)
+	if a.Box.UID != b.UID {
+		return nil, f, x.scope.NoSuch(ctx, b.ID)
 	}
 	if f, err = a.Stat(ctx, name, true); err != nil {
 		return nil, f, exportFault(name, err)
@@ -251,14 +278,14 @@ func (s *Service) exported(ctx context.Context, b sandbox.Sandbox, name string) 
 	case sandbox.RegularFile:
 		r, f, err = a.ReadWithin(ctx, sandbox.WorkspaceDir, name, 0, -1)
 	case sandbox.Directory:
-		r, err = s.archiving.open(ctx, func() (io.ReadCloser, error) { return a.ArchiveWithin(ctx, sandbox.WorkspaceDir, name) })
+		r, err = x.files.packing.open(ctx, func() (io.ReadCloser, error) { return a.ArchiveWithin(ctx, sandbox.WorkspaceDir, name) })
 	default:
 		err = errs.E(errs.Invalid, "Not a regular file or directory")
 	}
 	if err != nil {
 		return nil, f, exportFault(name, err)
 	}
-	return &inUse{r, a.done}, f, nil
+	return &inUse{r, a.Done}, f, nil
 }
 
 // Download is an exported file, or a directory as an archive. The caller closes
@@ -276,31 +303,31 @@ func notExported(why string) error {
 	return errs.E(errs.Forbidden, "File not exported or access denied%s", why)
 }
 
-// OpenExport streams a path that was exported, or one below a directory that
+// Open streams a path that was exported, or one below a directory that
 // was: a file as it is, a directory as zip, or as tar.gz where format says so.
 // Forbidden when it was not exported.
-func (s *Service) OpenExport(ctx context.Context, id, name, format string) (*Download, error) {
-	b, err := s.scope.Find(ctx, id)
+func (x *Exports) Open(ctx context.Context, id, name, format string) (*Download, error) {
+	b, err := x.scope.Find(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	return s.openExport(ctx, b, name, format)
+	return x.openPath(ctx, b, name, format)
 }
 
-// OpenThreadExport is OpenExport of a sandbox in a thread. Sandboxes that do
+// OpenInThread is Open of a sandbox in a thread. Sandboxes that do
 // not exist or are in no such thread are Forbidden too.
-func (s *Service) OpenThreadExport(ctx context.Context, thread, id, name, format string) (*Download, error) {
-	b, err := s.scope.Find(ctx, id)
+func (x *Exports) OpenInThread(ctx context.Context, thread, id, name, format string) (*Download, error) {
+	b, err := x.scope.Find(ctx, id)
 	if errors.Is(err, errs.NotFound) || errors.Is(err, errs.Invalid) || err == nil && b.Spec.Thread != thread {
 		return nil, notExported(scope.Fate(err))
 	}
 	if err != nil {
 		return nil, err
 	}
-	return s.openExport(ctx, b, name, format)
+	return x.openPath(ctx, b, name, format)
 }
 
-func (s *Service) openExport(ctx context.Context, b sandbox.Sandbox, name, format string) (*Download, error) {
+func (x *Exports) openPath(ctx context.Context, b sandbox.Sandbox, name, format string) (*Download, error) {
 	archive := sandbox.ArchiveFormat(format)
 	if archive == "" {
 		archive = sandbox.Zip
@@ -313,18 +340,18 @@ func (s *Service) openExport(ctx context.Context, b sandbox.Sandbox, name, forma
 	if err != nil {
 		return nil, err
 	}
-	given, err := s.isExported(ctx, b.UID, name)
+	given, err := x.isExported(ctx, b.UID, name)
 	if err != nil {
 		return nil, err
 	}
 	if !given {
 		return nil, notExported("")
 	}
-	r, f, err := s.exported(ctx, b, name)
+	r, f, err := x.exported(ctx, b, name)
 	if err != nil {
 		return nil, err
 	}
-	s.log.DebugContext(ctx, "an export is read", telemetry.KeyUID, b.UID)
+	x.log.DebugContext(ctx, "an export is read", telemetry.KeyUID, b.UID)
 	if f.Type == sandbox.RegularFile {
 		size := f.Size
 		if size == 0 {
@@ -334,7 +361,7 @@ func (s *Service) openExport(ctx context.Context, b sandbox.Sandbox, name, forma
 	}
 	base := path.Base(name)
 	return &Download{
-		ReadCloser: converted(r, s.archiving.within(func(w io.Writer, from io.Reader) error { return convert(w, from, base) })),
+		ReadCloser: converted(r, x.files.packing.within(func(w io.Writer, from io.Reader) error { return convert(w, from, base) })),
 		Name:       base + "." + string(archive), Size: -1, Dir: true, Format: archive,
 	}, nil
 }

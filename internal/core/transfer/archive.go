@@ -1,4 +1,4 @@
-package core
+package transfer
 
 import (
 	"archive/tar"
@@ -19,29 +19,29 @@ import (
 )
 
 // Archive streams a directory or file. The caller closes the reader.
-func (s *Service) Archive(ctx context.Context, id, name string, format sandbox.ArchiveFormat) (io.ReadCloser, error) {
+func (f *Files) Archive(ctx context.Context, id, name string, format sandbox.ArchiveFormat) (io.ReadCloser, error) {
 	convert, ok := converters[format]
 	if !ok {
 		return nil, errs.E(errs.Invalid, "format: %.20q is none of tar, tar.gz, zip", string(format))
 	}
-	name, err := resolvePath(name)
+	name, err := sandbox.ResolvePath(name)
 	if err != nil {
 		return nil, err
 	}
-	a, err := s.files(ctx, id)
+	a, err := f.open(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	from, err := s.archiving.open(ctx, func() (io.ReadCloser, error) { return a.Archive(ctx, name) })
+	from, err := f.packing.open(ctx, func() (io.ReadCloser, error) { return a.Archive(ctx, name) })
 	if err != nil {
-		a.done()
+		a.Done()
 		return nil, err
 	}
-	from = &inUse{from, a.done}
+	from = &inUse{from, a.Done}
 	if convert == nil {
 		return from, nil
 	}
-	return converted(from, s.archiving.within(convert)), nil
+	return converted(from, f.packing.within(convert)), nil
 }
 
 // converters turn a tar into another format. Nil is the tar itself.
@@ -156,20 +156,20 @@ func zipEntry(z *zip.Writer, h *tar.Header, content io.Reader) error {
 
 // Extract unpacks a tar, plain or gzipped, into a directory. What it makes
 // belongs to the sandbox's user.
-func (s *Service) Extract(ctx context.Context, id, name string, r io.Reader) error {
-	_, err := withFile(ctx, s, id, name, func(a *access, name string) (struct{}, error) {
-		leave, err := s.archiving.places.Enter(auth.From(ctx).Tenant)
+func (f *Files) Extract(ctx context.Context, id, name string, r io.Reader) error {
+	_, err := withFile(ctx, f, id, name, func(a *Access, name string) (struct{}, error) {
+		leave, err := f.packing.places.Enter(auth.From(ctx).Tenant)
 		if err != nil {
 			return struct{}{}, err
 		}
 		defer leave()
-		plain, err := s.archiving.plainTar(r)
+		plain, err := f.packing.plainTar(r)
 		if err != nil {
 			return struct{}{}, err
 		}
-		err = a.Extract(ctx, name, plain, a.b.Spec.User)
+		err = a.Extract(ctx, name, plain, a.Box.Spec.User)
 		if err == nil {
-			s.recorder.Note(ctx, event.New(a.b.UID, scope.Actor(ctx), event.Extract{Path: name}))
+			f.recorder.Note(ctx, event.New(a.Box.UID, scope.Actor(ctx), event.Extract{Path: name}))
 		}
 		return struct{}{}, err
 	})
@@ -178,7 +178,7 @@ func (s *Service) Extract(ctx context.Context, id, name string, r io.Reader) err
 
 // plainTar takes the compression off, which it knows by the first bytes. A few
 // bytes can hold very much: what decompresses does so in its turn.
-func (a *archiving) plainTar(r io.Reader) (io.Reader, error) {
+func (p *packing) plainTar(r io.Reader) (io.Reader, error) {
 	const pieces = 64 << 10
 	head := make([]byte, 2)
 	n, err := io.ReadFull(r, head)
@@ -189,24 +189,24 @@ func (a *archiving) plainTar(r io.Reader) (io.Reader, error) {
 	if !bytes.Equal(head, []byte{0x1f, 0x8b}) {
 		return bufio.NewReaderSize(r, pieces), nil
 	}
-	a.turns <- struct{}{} // whoever has one works and gives it back
-	defer func() { <-a.turns }()
-	z, err := gzip.NewReader(bufio.NewReaderSize(pausedReader{r, a}, pieces))
+	p.turns <- struct{}{} // whoever has one works and gives it back
+	defer func() { <-p.turns }()
+	z, err := gzip.NewReader(bufio.NewReaderSize(pausedReader{r, p}, pieces))
 	if err != nil {
 		return nil, errs.E(errs.Invalid, "the archive is not a gzipped tar").Because(err)
 	}
-	return bufio.NewReaderSize(&gunzip{z, a}, pieces), nil
+	return bufio.NewReaderSize(&gunzip{z, p}, pieces), nil
 }
 
 // gunzip says what a broken archive is: the caller's mistake.
 type gunzip struct {
 	z *gzip.Reader
-	a *archiving
+	p *packing
 }
 
 func (g *gunzip) Read(p []byte) (int, error) {
-	g.a.turns <- struct{}{}
-	defer func() { <-g.a.turns }()
+	g.p.turns <- struct{}{}
+	defer func() { <-g.p.turns }()
 	n, err := g.z.Read(p)
 	if errors.Is(err, gzip.ErrChecksum) || errors.Is(err, gzip.ErrHeader) || errors.Is(err, io.ErrUnexpectedEOF) {
 		err = errs.E(errs.Invalid, "the archive is damaged or cut off").Because(err)

@@ -1,4 +1,4 @@
-package core
+package transfer
 
 import (
 	"archive/tar"
@@ -15,7 +15,23 @@ import (
 	"github.com/cubbyhq/cubby/internal/event"
 	"github.com/cubbyhq/cubby/internal/hostfiles"
 	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/telemetry"
 )
+
+// Imports writes into sandboxes what others exported, what the host has and what
+// clients send.
+type Imports struct {
+	files   *Files
+	exports *Exports
+	uploads *hostfiles.Uploads
+	dirs    *hostfiles.Allowed
+}
+
+// NewImports returns Imports of what x knows, of uploads to threads and of
+// directories of the host; of both nil is none.
+func NewImports(x *Exports, uploads *hostfiles.Uploads, dirs *hostfiles.Allowed) *Imports {
+	return &Imports{files: x.files, exports: x, uploads: uploads, dirs: dirs}
+}
 
 // ImportEntry names what comes into a sandbox, and where to: one of Content,
 // SessionID with Path, or Source.
@@ -40,27 +56,27 @@ type ImportedFile struct {
 	Err         error
 }
 
-// ImportFiles writes files and directories into a sandbox, one after another;
+// Import writes files and directories into a sandbox, one after another;
 // each has its own error, and those of one that broke off in a directory have
 // left what came before. What is made belongs to the sandbox's user, who must
 // be able to write there. NotFound and WrongState are about the sandbox itself.
-func (s *Service) ImportFiles(ctx context.Context, id string, entries []ImportEntry) ([]ImportedFile, error) {
+func (m *Imports) Import(ctx context.Context, id string, entries []ImportEntry) ([]ImportedFile, error) {
 	if err := checkTransfers(len(entries)); err != nil {
 		return nil, err
 	}
-	a, err := s.files(ctx, id)
+	a, err := m.files.open(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	defer a.done()
+	defer a.Done()
 	results := make([]ImportedFile, len(entries))
 	for i, e := range entries {
-		results[i] = s.importOne(ctx, a, e)
+		results[i] = m.importOne(ctx, a, e)
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
 		if results[i].Err == nil {
-			s.recorder.Note(ctx, event.New(a.b.UID, scope.Actor(ctx), event.FileImport{Path: results[i].Destination, Size: results[i].Size}))
+			m.files.recorder.Note(ctx, event.New(a.Box.UID, scope.Actor(ctx), event.FileImport{Path: results[i].Destination, Size: results[i].Size}))
 		}
 	}
 	return results, nil
@@ -75,17 +91,17 @@ type incoming struct {
 	mode          fs.FileMode
 }
 
-func (s *Service) importOne(ctx context.Context, a *access, e ImportEntry) ImportedFile {
+func (m *Imports) importOne(ctx context.Context, a *Access, e ImportEntry) ImportedFile {
 	result := ImportedFile{Source: e.Source, Destination: e.Destination}
 	if e.SessionID != "" {
 		result.Source = e.SessionID + ":" + e.Path
 	}
-	src, err := s.openImport(ctx, a.b, e)
+	src, err := m.openImport(ctx, a.Box, e)
 	if err != nil {
 		result.Err = err
 		return result
 	}
-	defer s.shut(src)
+	defer telemetry.Close(m.exports.log, src)
 	name, err := destination(e.Destination, src)
 	if err != nil {
 		result.Err = err
@@ -96,7 +112,7 @@ func (s *Service) importOne(ctx context.Context, a *access, e ImportEntry) Impor
 		return result
 	}
 	if !src.dir {
-		f, err := a.Write(ctx, name, src, sandbox.FileWrite{Mode: src.mode, Parents: true, User: a.b.Spec.User})
+		f, err := a.Write(ctx, name, src, sandbox.FileWrite{Mode: src.mode, Parents: true, User: a.Box.Spec.User})
 		result.Size, result.Err = f.Size, err
 		return result
 	}
@@ -105,14 +121,14 @@ func (s *Service) importOne(ctx context.Context, a *access, e ImportEntry) Impor
 	if src.size < 0 {
 		from = counted.watch(src)
 	}
-	result.Err = a.Extract(ctx, name, from, a.b.Spec.User)
+	result.Err = a.Extract(ctx, name, from, a.Box.Spec.User)
 	if result.Size = src.size; src.size < 0 {
 		result.Size = counted.end()
 	}
 	return result
 }
 
-func (s *Service) openImport(ctx context.Context, b sandbox.Sandbox, e ImportEntry) (*incoming, error) {
+func (m *Imports) openImport(ctx context.Context, b sandbox.Sandbox, e ImportEntry) (*incoming, error) {
 	switch {
 	case e.Content != nil:
 		name := ""
@@ -121,15 +137,15 @@ func (s *Service) openImport(ctx context.Context, b sandbox.Sandbox, e ImportEnt
 		}
 		return &incoming{ReadCloser: io.NopCloser(e.Content), name: name}, nil
 	case e.SessionID != "" && e.Path != "":
-		return s.openImportOfSession(ctx, b, e)
+		return m.openImportOfSession(ctx, b, e)
 	case e.SessionID == "" && e.Path == "" && e.Source != "":
-		return s.openImportOfHost(ctx, b, e.Source)
+		return m.openImportOfHost(ctx, b, e.Source)
 	}
 	return nil, errs.E(errs.Invalid, "source or (session_id, path) is required")
 }
 
-func (s *Service) openImportOfSession(ctx context.Context, b sandbox.Sandbox, e ImportEntry) (*incoming, error) {
-	from, err := s.scope.Find(ctx, e.SessionID)
+func (m *Imports) openImportOfSession(ctx context.Context, b sandbox.Sandbox, e ImportEntry) (*incoming, error) {
+	from, err := m.exports.scope.Find(ctx, e.SessionID)
 	if errors.Is(err, errs.NotFound) || errors.Is(err, errs.Invalid) || err == nil && !from.State.Live() {
 		return nil, errs.E(errs.NotFound, "Source session %s not found%s", quoted(e.SessionID), scope.Fate(err)+scope.Failure(from))
 	}
@@ -144,14 +160,14 @@ func (s *Service) openImportOfSession(ctx context.Context, b sandbox.Sandbox, e 
 	if err != nil {
 		return nil, err
 	}
-	given, err := s.isExported(ctx, from.UID, name)
+	given, err := m.exports.isExported(ctx, from.UID, name)
 	if err != nil {
 		return nil, err
 	}
 	if !given {
 		return nil, errs.E(errs.Forbidden, "File not exported from source session (use export_files first)")
 	}
-	r, f, err := s.exported(ctx, from, name)
+	r, f, err := m.exports.exported(ctx, from, name)
 	if err != nil {
 		return nil, err
 	}
@@ -165,13 +181,13 @@ func quoted(text string) string {
 	return "'" + strings.Trim(strconv.Quote(strings.ToValidUTF8(text, "")), `"`) + "'"
 }
 
-func (s *Service) openImportOfHost(ctx context.Context, b sandbox.Sandbox, name string) (*incoming, error) {
+func (m *Imports) openImportOfHost(ctx context.Context, b sandbox.Sandbox, name string) (*incoming, error) {
 	src, ok, err := (*hostfiles.Source)(nil), false, error(nil)
 	if b.Spec.Thread != "" {
-		src, ok, err = s.cfg.Uploads.Open(b.Tenant, b.Spec.Thread, name)
+		src, ok, err = m.uploads.Open(b.Tenant, b.Spec.Thread, name)
 	}
 	if !ok {
-		src, err = s.cfg.ImportDirs.Open(name)
+		src, err = m.dirs.Open(name)
 	}
 	if err != nil {
 		return nil, err
@@ -204,7 +220,7 @@ func destination(wanted string, src *incoming) (string, error) {
 		}
 		wanted += src.name
 	}
-	name, err := resolvePath(wanted)
+	name, err := sandbox.ResolvePath(wanted)
 	if err == nil && name == "/" {
 		err = errs.E(errs.Invalid, "destination: the root of the sandbox is none")
 	}
@@ -214,8 +230,8 @@ func destination(wanted string, src *incoming) (string, error) {
 // mayWrite refuses destinations that the sandbox's user could not write: the
 // files are written with more rights than theirs. It looks before the act, so
 // what somebody changes in between is not seen; nothing on the host is.
-func mayWrite(ctx context.Context, a *access, name string) error {
-	uid, ok := userID(a.b.Spec.User)
+func mayWrite(ctx context.Context, a *Access, name string) error {
+	uid, ok := userID(a.Box.Spec.User)
 	if ok && uid == 0 {
 		return nil
 	}
