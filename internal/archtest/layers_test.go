@@ -48,6 +48,7 @@ func places() map[string]place {
 		"internal/keylock":   {layer: 2},
 		"internal/meminfo":   {layer: 2},
 		"internal/packages":  {layer: 2},
+		"internal/poll":      {layer: 2},
 		"internal/redirect":  {layer: 2, by: []string{"internal/driver/oci", "internal/guestd"}},
 		"internal/relay":     {layer: 2, by: []string{"internal/egress", "internal/guestd"}},
 		"internal/resolver":  {layer: 2, by: []string{"internal/guestd"}},

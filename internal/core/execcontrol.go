@@ -71,7 +71,7 @@ func (e *liveExec) signal(ctx context.Context, sig syscall.Signal, tree bool) er
 	if e.cell && deadly(sig) {
 		e.helpCell()
 	}
-	for delay := gate.RetryFirst; ; delay = gate.Pause(ctx, delay) {
+	for pauses := gate.NewPauses(); ; gate.Pause(ctx, pauses) {
 		err := e.run.signal(ctx, e.uid, sig, tree, sandbox.EndKilled)
 		if !e.cell || !errors.Is(err, errs.NotFound) || e.started() || e.run.ctx.Err() != nil || ctx.Err() != nil {
 			return err

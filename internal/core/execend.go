@@ -159,7 +159,7 @@ func (e *liveExec) writeEnd(ctx context.Context, x sandbox.Exec) error {
 // the exec stays a live one, so that its end is seen all the same; should the
 // service end first, the next boot copies it from the journal.
 func (e *liveExec) writeEndLate(ctx context.Context, x sandbox.Exec) {
-	for delay := gate.RetryFirst; ctx.Err() == nil; delay = gate.Pause(ctx, delay) {
+	for pauses := gate.NewPauses(); ctx.Err() == nil; gate.Pause(ctx, pauses) {
 		if e.writeEnd(context.WithoutCancel(ctx), x) == nil {
 			e.run.forget(e)
 			return

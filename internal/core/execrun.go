@@ -118,7 +118,7 @@ func (e *liveExec) pump(start *guest.Start) {
 	defer close(stop)
 
 	r := e.run
-	delay := gate.RetryFirst
+	pauses := gate.NewPauses()
 	for {
 		if e.started() {
 			start = nil // by now only an attach is right
@@ -141,9 +141,9 @@ func (e *liveExec) pump(start *guest.Start) {
 			return
 		}
 		if e.position() > before {
-			delay = gate.RetryFirst
+			pauses.Reset()
 		}
-		delay = r.pause(delay)
+		r.sleep(pauses.NextBackOff())
 	}
 }
 

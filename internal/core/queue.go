@@ -249,7 +249,7 @@ func (r *run) giveBack(item *queued) {
 // serve runs the commands of a queue until it is empty. It leaves them to the
 // next daemon when the service ends, and to who ends the sandbox when that does.
 func (r *run) serve(q *queue) {
-	delay := gate.RetryFirst
+	pauses := gate.NewPauses()
 	for {
 		item := r.next(q)
 		if item == nil {
@@ -268,13 +268,13 @@ func (r *run) serve(q *queue) {
 		}
 		if err != nil {
 			// Whatever keeps it from being started, those behind it wait too.
-			delay = r.pause(delay)
-			if delay == gate.RetryLast {
+			pause := pauses.NextBackOff()
+			if r.sleep(pause); pause == gate.RetryLast {
 				r.s.log.Warn("start the next command of a queue; it is tried again", telemetry.KeyUID, r.uid, telemetry.KeySeq, item.seq, telemetry.KeyErr, err)
 			}
 			continue
 		}
-		delay = gate.RetryFirst
+		pauses.Reset()
 		r.mu.Lock()
 		r.unqueue(item)
 		if e != nil {
@@ -444,7 +444,7 @@ func (s *Service) awaitTurn(ctx context.Context, box sandbox.UID, seq int64) err
 // awaitLive waits until an exec that may wait in a queue is a live one, or has
 // ended: then it returns it as it is stored.
 func (s *Service) awaitLive(ctx context.Context, box sandbox.UID, seq int64) (*liveExec, sandbox.Exec, error) {
-	for delay := gate.RetryFirst; ; delay = gate.Pause(ctx, delay) {
+	for pauses := gate.NewPauses(); ; gate.Pause(ctx, pauses) {
 		if err := s.awaitTurn(ctx, box, seq); err != nil {
 			return nil, sandbox.Exec{}, err
 		}

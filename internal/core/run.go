@@ -201,7 +201,7 @@ func (r *run) dial(ctx context.Context) (net.Conn, error) {
 
 // watch waits for the sandbox's death.
 func (r *run) watch() {
-	delay := gate.RetryFirst
+	pauses := gate.NewPauses()
 	for {
 		death, err := r.s.cfg.Driver.Wait(r.ctx, r.handle)
 		if r.ctx.Err() != nil {
@@ -214,13 +214,13 @@ func (r *run) watch() {
 			return
 		}
 		r.s.log.Error("wait for the end of a sandbox", telemetry.KeyUID, r.uid, telemetry.KeyErr, err)
-		delay = r.pause(delay)
+		r.sleep(pauses.NextBackOff())
 	}
 }
 
 // serveEgress carries the streams that the sandbox opens to the outside.
 func (r *run) serveEgress() {
-	delay := gate.RetryFirst
+	pauses := gate.NewPauses()
 	for {
 		conn, door, err := r.s.cfg.Driver.AcceptEgress(r.ctx, r.handle)
 		if r.ctx.Err() != nil {
@@ -230,24 +230,23 @@ func (r *run) serveEgress() {
 			return
 		}
 		if err != nil {
-			delay = r.pause(delay)
+			r.sleep(pauses.NextBackOff())
 			continue
 		}
-		delay = gate.RetryFirst
+		pauses.Reset()
 		r.serveStream(conn, door)
 	}
 }
 
-// pause waits for delay or the end of the run and returns the next delay.
-func (r *run) pause(delay time.Duration) time.Duration {
-	t := time.NewTimer(delay)
+// sleep waits for d or the end of the run.
+func (r *run) sleep(d time.Duration) {
+	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-t.C:
 	case <-r.over.Done():
 	case <-r.ctx.Done():
 	}
-	return min(2*delay, gate.RetryLast)
 }
 
 // active notes that somebody uses the sandbox. The store hears of it now and
@@ -407,7 +406,7 @@ func (r *run) release(uids ...sandbox.UID) {
 	}
 	r.releasing = r.s.gate.Spawn(func(context.Context) {
 		for {
-			r.pause(releaseDelay)
+			r.sleep(releaseDelay)
 			r.mu.Lock()
 			batch := r.releases
 			r.releases = nil

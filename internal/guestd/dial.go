@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"path/filepath"
 	"strconv"
@@ -81,11 +82,15 @@ func (u *uplink) run(ctx context.Context) {
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(wait):
+		case <-time.After(jittered(wait)):
 		}
 		wait = min(2*wait, lastRedial)
 	}
 }
+
+// jittered is a wait of half to one and a half times as long: when a daemon comes
+// back, the agents of all its sandboxes do not dial it in the same moment.
+func jittered(wait time.Duration) time.Duration { return wait/2 + rand.N(wait) }
 
 // attached serves one control connection until it ends.
 func (u *uplink) attached(ctx context.Context, control net.Conn) error {
@@ -145,7 +150,7 @@ func (u *uplink) fill(ctx context.Context) {
 				u.unreserve()
 				select {
 				case <-ctx.Done():
-				case <-time.After(wait):
+				case <-time.After(jittered(wait)):
 				}
 				wait = min(2*wait, lastRedial)
 				if ctx.Err() != nil {

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/poll"
 )
 
 const (
@@ -326,20 +327,16 @@ func destroyDir(ctx context.Context, dir string) error {
 
 // waitReleased waits a while until no device uses an image any more.
 func waitReleased(ctx context.Context, used func() (bool, error)) (bool, error) {
-	until := time.Now().Add(releaseWait)
-	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
-		if busy, err := used(); err != nil || !busy {
-			return err == nil, err
-		}
-		if time.Now().After(until) {
-			return false, nil
-		}
-		select {
-		case <-ctx.Done():
-			return false, ctx.Err()
-		case <-time.After(wait):
-		}
+	waiting, cancel := context.WithTimeout(ctx, releaseWait)
+	defer cancel()
+	err := poll.Until(waiting, time.Millisecond, 50*time.Millisecond, func() (bool, error) {
+		busy, err := used()
+		return !busy, err
+	})
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		return false, nil
 	}
+	return err == nil, err
 }
 
 // punch frees the blocks of an image.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -90,13 +91,21 @@ func TestTheEndWaitsForCallsAndGoroutines(t *testing.T) {
 }
 
 func TestPauseDoubles(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	var all []time.Duration
-	for delay := gate.RetryFirst; len(all) < 9; delay = gate.Pause(ctx, delay) {
-		all = append(all, delay)
-	}
-	if all[1] != 2*gate.RetryFirst || all[8] != gate.RetryLast {
-		t.Errorf("delays %v", all)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		var all []time.Duration
+		for pauses := gate.NewPauses(); len(all) < 9; {
+			began := time.Now()
+			gate.Pause(t.Context(), pauses)
+			all = append(all, time.Since(began))
+		}
+		if all[0] != gate.RetryFirst || all[1] != 2*gate.RetryFirst || all[8] != gate.RetryLast {
+			t.Errorf("pauses %v", all)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		began := time.Now()
+		if gate.Pause(ctx, gate.NewPauses()); time.Since(began) > 0 {
+			t.Error("a pause goes on after the context's end")
+		}
+	})
 }

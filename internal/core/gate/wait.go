@@ -3,6 +3,8 @@ package gate
 import (
 	"context"
 	"time"
+
+	"github.com/cenkalti/backoff/v5"
 )
 
 // DetachedTime is what work may take that is done although its caller has gone
@@ -21,11 +23,14 @@ const (
 	RetryLast  = time.Second
 )
 
-// Pause waits for delay or the end of ctx and returns the next delay.
-func Pause(ctx context.Context, delay time.Duration) time.Duration {
-	Sleep(ctx, delay)
-	return min(2*delay, RetryLast)
+// NewPauses are the pauses between attempts, each twice as long as the one before.
+// There is no limit to them: what is tried again is what the service has to do.
+func NewPauses() *backoff.ExponentialBackOff {
+	return &backoff.ExponentialBackOff{InitialInterval: RetryFirst, Multiplier: 2, MaxInterval: RetryLast}
 }
+
+// Pause waits for the next of the pauses or the end of ctx.
+func Pause(ctx context.Context, pauses *backoff.ExponentialBackOff) { Sleep(ctx, pauses.NextBackOff()) }
 
 // Sleep waits for d. It reports false when ctx ended first.
 func Sleep(ctx context.Context, d time.Duration) bool {

@@ -85,7 +85,7 @@ func (r *Recorder) enqueue(e sandbox.Event) {
 // attempt.
 func (r *Recorder) retry(ctx context.Context) {
 	q := &r.queue
-	delay := gate.RetryFirst
+	pauses := gate.NewPauses()
 	for {
 		q.mu.Lock()
 		if len(q.events) == 0 {
@@ -101,7 +101,7 @@ func (r *Recorder) retry(ctx context.Context) {
 			q.mu.Lock()
 			q.events = q.events[1:]
 			q.mu.Unlock()
-			delay = gate.RetryFirst
+			pauses.Reset()
 			continue
 		}
 		if last {
@@ -110,6 +110,6 @@ func (r *Recorder) retry(ctx context.Context) {
 			q.mu.Unlock()
 			return
 		}
-		delay = gate.Pause(ctx, delay)
+		gate.Pause(ctx, pauses)
 	}
 }

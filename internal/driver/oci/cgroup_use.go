@@ -14,6 +14,13 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/poll"
+)
+
+// The pauses between two looks at a cgroup that something leaves.
+const (
+	firstLook = 200 * time.Microsecond
+	lastLook  = 20 * time.Millisecond
 )
 
 // kill ends every process of the cgroup and returns when none is left. It
@@ -27,28 +34,22 @@ func (c cgroup) kill(ctx context.Context) error {
 			return fmt.Errorf("kill cgroup: %w", err)
 		}
 	}
-	wait := 200 * time.Microsecond
-	for {
+	left := 0
+	err := poll.Until(ctx, firstLook, lastLook, func() (bool, error) {
 		pids, err := c.procs()
-		if err != nil {
-			return err
-		}
-		if len(pids) == 0 {
-			return nil
-		}
+		left = len(pids)
 		for _, pid := range pids {
 			// A pid that came free meanwhile cannot belong to a stranger:
 			// it was read from the cgroup a moment ago and pids are given
 			// out in a circle.
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
-		select {
-		case <-ctx.Done():
-			return errs.E(errs.Unavailable, "%d processes of the sandbox do not end", len(pids)).Because(ctx.Err())
-		case <-time.After(wait):
-		}
-		wait = min(2*wait, 20*time.Millisecond)
+		return left == 0, err
+	})
+	if err != nil && errors.Is(err, context.Cause(ctx)) {
+		return errs.E(errs.Unavailable, "%d processes of the sandbox do not end", left).Because(err)
 	}
+	return err
 }
 
 // remove deletes the cgroup, which holds no process any more. Children that a
@@ -79,22 +80,20 @@ func removeTree(ctx context.Context, dir string) error {
 			}
 		}
 	}
-	wait := 200 * time.Microsecond
-	for {
-		err := syscall.Rmdir(dir)
-		if err == nil || errors.Is(err, syscall.ENOENT) {
-			return nil
+	err = poll.Until(ctx, firstLook, lastLook, func() (bool, error) {
+		switch err := syscall.Rmdir(dir); {
+		case err == nil, errors.Is(err, syscall.ENOENT):
+			return true, nil
+		case errors.Is(err, syscall.EBUSY):
+			return false, nil
+		default:
+			return false, fmt.Errorf("remove cgroup: %w", err)
 		}
-		if !errors.Is(err, syscall.EBUSY) {
-			return fmt.Errorf("remove cgroup: %w", err)
-		}
-		select {
-		case <-ctx.Done():
-			return errs.E(errs.Unavailable, "the sandbox's cgroup stays busy").Because(ctx.Err())
-		case <-time.After(wait):
-		}
-		wait = min(2*wait, 20*time.Millisecond)
+	})
+	if err != nil && errors.Is(err, context.Cause(ctx)) {
+		return errs.E(errs.Unavailable, "the sandbox's cgroup stays busy").Because(err)
 	}
+	return err
 }
 
 // tidy removes the parent of the sandboxes' cgroups where it has none: an empty

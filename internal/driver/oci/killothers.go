@@ -13,6 +13,7 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/poll"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
@@ -39,19 +40,17 @@ func (d *Driver) KillOthers(ctx context.Context, h driver.Handle, spare []int64)
 	r.forks.Lock()
 	defer r.forks.Unlock()
 	group := d.cgroups.cgroup(n.UID)
-	const first, longest = time.Millisecond, 20 * time.Millisecond
-	for wait := first; !r.ended(); wait = min(2*wait, longest) {
-		left, err := group.killOthers(r.process.pid, spare, n.Limits.PIDs)
-		if err != nil || left == 0 {
-			return err
+	left := 0
+	err = poll.Until(ctx, time.Millisecond, 20*time.Millisecond, func() (_ bool, err error) {
+		if !r.ended() {
+			left, err = group.killOthers(r.process.pid, spare, n.Limits.PIDs)
 		}
-		select {
-		case <-ctx.Done():
-			return errs.E(errs.Unavailable, "%d processes of the sandbox do not end", left).Because(ctx.Err())
-		case <-time.After(wait):
-		}
+		return r.ended() || left == 0, err
+	})
+	if err != nil && errors.Is(err, context.Cause(ctx)) {
+		return errs.E(errs.Unavailable, "%d processes of the sandbox do not end", left).Because(err)
 	}
-	return nil
+	return err
 }
 
 // killOthers kills all that is neither init nor descends from spare, in one
