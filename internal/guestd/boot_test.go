@@ -3,6 +3,7 @@ package guestd
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/encoding/protojson"
 
@@ -58,4 +59,14 @@ func FuzzMore(f *testing.F) {
 			t.Errorf("parseMore(%q) = %d", line, n)
 		}
 	})
+}
+
+func TestJitterIsAboutAWait(t *testing.T) {
+	for _, wait := range []time.Duration{firstRedial, lastRedial} {
+		for range 1000 {
+			if got := jittered(wait); got < wait/2 || got >= wait+wait/2 {
+				t.Fatalf("jittered(%v) = %v, want half to one and a half times it", wait, got)
+			}
+		}
+	}
 }
