@@ -265,6 +265,16 @@ func sitDown(t *testing.T, k *kernelStub, state string, environ ...string) *seat
 // TestCodePrompt sits before a terminal.
 func TestCodePrompt(t *testing.T) {
 	k := newKernelStub(t)
+	k.questions = func(kind string, asked map[string]any) string {
+		code := asked["code"].(string)
+		switch block := strings.HasSuffix(code, ":") || strings.Contains(code, ":\n"); {
+		case kind != "is-complete":
+			return ""
+		case block && !strings.HasSuffix(code, "\n"): // an empty line ends a block
+			return `{"status":"incomplete","indent":"    "}`
+		}
+		return `{"status":"complete","indent":""}`
+	}
 	state := t.TempDir()
 	s := sitDown(t, k, state, "TERM=xterm-kitty")
 	s.wait("python, kernel main of box")

@@ -22,7 +22,7 @@ func TestCodePromptAsksTheKernel(t *testing.T) {
 			switch {
 			case strings.HasSuffix(strings.TrimRight(code, "\n"), "more"):
 				return `{"status":"incomplete","indent":""}`
-			case strings.HasSuffix(code, "perhaps("):
+			case strings.HasPrefix(code, "perhaps"):
 				return `{"status":"unknown","indent":""}`
 			}
 			return `{"status":"complete","indent":""}`
@@ -83,11 +83,14 @@ func TestCodePromptAsksTheKernel(t *testing.T) {
 	goOn()
 	s.wait(">>> ")
 
-	// What the kernel does not know of looks as it looks.
-	s.typed("perhaps(\r")
+	// Where the kernel cannot say, a backslash says it.
+	s.typed("perhaps \\\r")
 	s.wait("... ")
-	s.typed(")\r")
-	s.wait(`ran "perhaps(\n)"`)
+	s.typed("not\r")
+	s.wait(`ran "perhaps \\\nnot"`)
+	s.wait(">>> ")
+	s.typed("perhaps(\r")
+	s.wait(`ran "perhaps("`)
 	s.wait(">>> ")
 	// Two empty lines end what the kernel wants more of.
 	s.typed("more\r")

@@ -20,7 +20,7 @@ func TestUntil(t *testing.T) {
 		}
 
 		broken := errors.New("broken")
-		if err := Until(t.Context(), time.Millisecond, time.Second, func() (bool, error) { return false, broken }); err != broken {
+		if err := Until(t.Context(), time.Millisecond, time.Second, func() (bool, error) { return false, broken }); !errors.Is(err, broken) {
 			t.Errorf("got %v, want done's error as it is", err)
 		}
 
@@ -28,7 +28,7 @@ func TestUntil(t *testing.T) {
 		cause := errors.New("the time is up")
 		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Hour, cause)
 		defer cancel()
-		if err := Until(ctx, time.Millisecond, time.Second, func() (bool, error) { return false, nil }); err != cause {
+		if err := Until(ctx, time.Millisecond, time.Second, func() (bool, error) { return false, nil }); !errors.Is(err, cause) {
 			t.Errorf("got %v, want the cause of the context's end", err)
 		}
 		asked := false

@@ -48,8 +48,9 @@ func (p *prompt) ask(ctx context.Context, patience time.Duration, do func(ctx co
 	}
 }
 
-// goesOn reports whether more lines belong to a cell: by the kernel, or where
-// that cannot say by its looks.
+// goesOn reports whether more lines belong to a cell, by what the kernel says. Of
+// one that cannot say, or is busy with another cell, a line with a backslash at its
+// end goes on. Two empty lines end everything.
 func (p *prompt) goesOn(ctx context.Context, lines []string) bool {
 	if givenUp(lines) {
 		return false
@@ -59,14 +60,16 @@ func (p *prompt) goesOn(ctx context.Context, lines []string) bool {
 		check, err = p.client.CheckCode(ctx, p.id, p.request.Kernel, strings.Join(lines, "\n"))
 		return err
 	})
-	switch {
-	case err != nil:
-	case check.Status == "incomplete":
-		return true
-	case check.Status == "complete", check.Status == "invalid":
-		return false
+	if err != nil || check.Status == "unknown" {
+		return strings.HasSuffix(lines[len(lines)-1], `\`)
 	}
-	return unfinished(p.language, lines)
+	return check.Status == "incomplete"
+}
+
+// givenUp reports that lines end with two empty ones.
+func givenUp(lines []string) bool {
+	n := len(lines)
+	return n > 2 && strings.TrimSpace(lines[n-1]) == "" && strings.TrimSpace(lines[n-2]) == ""
 }
 
 // completion is what the tab key does in a line behind others: it completes what
