@@ -43,7 +43,7 @@ func (s *Service) DestroyArchived(ctx context.Context, id string) (archive.Manif
 	defer unlock()
 	switch b.State {
 	case sandbox.Running, sandbox.Sleeping:
-		if b, err = s.halt(ctx, b, DefaultGrace, ""); err != nil {
+		if b, err = s.halt(ctx, b, DefaultGrace, requested()); err != nil {
 			return archive.Manifest{}, err
 		}
 	case sandbox.Stopped:

@@ -271,7 +271,7 @@ func (s *Service) create(ctx context.Context, b sandbox.Sandbox, m making) (sand
 	if err != nil {
 		undo, cancel := gate.Detached(ctx)
 		defer cancel()
-		s.abandon(undo, b, "create: "+errs.Public(err).Message)
+		s.abandon(undo, b, undone(errs.Public(err).Message))
 		return b, fmt.Errorf("create sandbox %s: %w", b.ID, err)
 	}
 	s.lifetimes.note(made, s.now(), s.uptime())
@@ -388,15 +388,20 @@ func (s *Service) driverSpec(b sandbox.Sandbox, img image.Image, disk, common wo
 	}
 }
 
+// undone is why a sandbox failed.
+func undone(why string) sandbox.Why {
+	return sandbox.Why{Cause: sandbox.CauseUndone, Reason: "create: " + why}
+}
+
 // abandon undoes a create, as far as it came, and moves the row to failed. It
 // is for a create whose step failed and for one that a crash cut off. What it
 // cannot remove is an orphan then, which the reconciler removes.
-func (s *Service) abandon(ctx context.Context, b sandbox.Sandbox, reason string) {
+func (s *Service) abandon(ctx context.Context, b sandbox.Sandbox, why sandbox.Why) {
 	log := s.log.With(telemetry.KeySandbox, b.ID, telemetry.KeyUID, b.UID)
-	undone := ending{sandbox.EndDestroyed, "the create of the sandbox was undone"}
+	end := ending{sandbox.EndDestroyed, "the create of the sandbox was undone"}
 	r := s.runOf(b.UID) // while packages are being installed
 	if r != nil {
-		r.end(undone)
+		r.end(end)
 	}
 	clean := s.tearDown(ctx, b)
 	if r != nil {
@@ -406,21 +411,21 @@ func (s *Service) abandon(ctx context.Context, b sandbox.Sandbox, reason string)
 	if tookOver && !clean {
 		// The disk must not be found by the next sandbox while something may
 		// still write to it: the reconciler tries again.
-		s.owe(b.UID, reason)
+		s.owe(b.UID, why)
 		return
 	}
 	_, err := s.cfg.Store.Move(ctx, b.UID, sandbox.Failed, store.Change{
 		// A disk that was taken over goes back to its owner.
-		Reason: reason, KeepDisk: tookOver, ImageDigest: b.ImageDigest,
-		Events: []sandbox.Event{event.New(b.UID, "", event.Failed{Reason: reason})},
+		Why: why, KeepDisk: tookOver, ImageDigest: b.ImageDigest,
+		Events: []sandbox.Event{event.New(b.UID, "", event.Failed{Reason: why.Reason})},
 	})
 	if err != nil {
 		log.Error("move an undone create to failed", telemetry.KeyErr, err)
-		s.owe(b.UID, reason)
+		s.owe(b.UID, why)
 		return
 	}
 	s.told(b.UID)
-	if err := s.endExecs(ctx, b, undone); err != nil {
+	if err := s.endExecs(ctx, b, end); err != nil {
 		log.Error("end the execs of an undone create", telemetry.KeyErr, err)
 		s.lookAtAll()
 	}

@@ -8,7 +8,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/cubbyhq/cubby/internal/core/gate"
-	"github.com/cubbyhq/cubby/internal/core/scope"
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/event"
@@ -47,13 +46,10 @@ func (s *Service) died(r *run, death driver.Death) {
 // bury writes a death down: its execs end with the reason, the sandbox is
 // stopped and does not count any more. Its lock is held.
 func (s *Service) bury(ctx context.Context, b sandbox.Sandbox, death driver.Death) error {
-	reason := deathReason(death, b.Spec)
+	why := deathOf(death, b.Spec)
 	s.log.Warn("a sandbox died", telemetry.KeySandbox, b.ID, telemetry.KeyUID, b.UID, "cause", death.Cause,
 		"signal", death.Signal, "code", death.Code, "detail", death.Detail)
-	end := ending{sandbox.EndDied, reason}
-	if death.Cause == driver.DeathOOM {
-		end.reason = sandbox.EndOOM
-	}
+	end := endOf(why)
 	if r := s.runOf(b.UID); r != nil {
 		r.end(end)
 		r.finish()
@@ -61,7 +57,7 @@ func (s *Service) bury(ctx context.Context, b sandbox.Sandbox, death driver.Deat
 	if err := s.endExecs(ctx, b, end); err != nil {
 		return err
 	}
-	if _, err := s.stopped(ctx, b, reason, event.Died{Reason: reason}); err != nil {
+	if _, err := s.stopped(ctx, b, why, event.Died{Reason: why.Reason}); err != nil {
 		return err
 	}
 	if err := s.letGo(ctx, b); err != nil {
@@ -82,14 +78,17 @@ func (s *Service) letGo(ctx context.Context, b sandbox.Sandbox) error {
 	return nil
 }
 
-// deathReason says for people why a sandbox died and what they can do.
-func deathReason(d driver.Death, spec sandbox.Spec) string {
+// died begins the reason of every sandbox that died.
+const died = "CONTAINER_DIED: "
+
+// deathOf says why a sandbox died, and people what they can do.
+func deathOf(d driver.Death, spec sandbox.Spec) sandbox.Why {
 	const files = "; its files are kept: start it again"
 	var what string
 	switch d.Cause {
 	case driver.DeathOOM:
-		return fmt.Sprintf(scope.ReasonOOM+"out of memory: the host killed the sandbox at its limit of %d MiB%s, or create one with more limits.memory_bytes",
-			spec.Limits.MemoryBytes>>20, files)
+		return sandbox.Why{Cause: sandbox.CauseOOM, Reason: fmt.Sprintf(died+"OOM-killed: out of memory: the host killed the sandbox at its limit of %d MiB%s, or create one with more limits.memory_bytes",
+			spec.Limits.MemoryBytes>>20, files)}
 	case driver.DeathSignal:
 		what = "it was killed by " + d.Signal
 	case driver.DeathExit:
@@ -101,7 +100,7 @@ func deathReason(d driver.Death, spec sandbox.Spec) string {
 	default:
 		what = "nobody knows why; the host may have been restarted"
 	}
-	return scope.ReasonDied + what + files
+	return sandbox.Why{Cause: sandbox.CauseDied, Reason: died + what + files}
 }
 
 // endExecs finishes what the store has of unfinished execs of a sandbox that

@@ -27,7 +27,7 @@ func (s *Service) Destroy(ctx context.Context, id string, keepDisk bool) error {
 		return err
 	}
 	defer unlock()
-	_, err = s.destroy(ctx, b, destruction{keepDisk: keepDisk})
+	_, err = s.destroy(ctx, b, destruction{keepDisk: keepDisk, why: requested()})
 	return err
 }
 
@@ -63,7 +63,7 @@ func (s *Service) Purge(ctx context.Context, id string) (freed int64, err error)
 		return 0, findErr
 	}
 	if there {
-		if freed, err = s.destroy(ctx, b, destruction{}); err != nil {
+		if freed, err = s.destroy(ctx, b, destruction{why: requested()}); err != nil {
 			return freed, err
 		}
 	}
@@ -109,7 +109,7 @@ func (s *Service) keptDisk(ctx context.Context, id sandbox.ID) (store.KeptDisk, 
 // destruction is how a sandbox is destroyed.
 type destruction struct {
 	keepDisk bool
-	reason   string          // "" when somebody asked for it
+	why      sandbox.Why
 	within   context.Context // ends it early; nil: as long as an undo may take
 }
 
@@ -130,8 +130,8 @@ func (s *Service) destroy(ctx context.Context, b sandbox.Sandbox, how destructio
 	}
 	move := func() error {
 		_, err := s.cfg.Store.Move(ctx, b.UID, sandbox.Destroyed, store.Change{
-			Reason: how.reason, KeepDisk: keepDisk,
-			Events: []sandbox.Event{event.New(b.UID, by, event.Destroyed{DiskKept: keepDisk, Reason: how.reason})},
+			Why: how.why, KeepDisk: keepDisk,
+			Events: []sandbox.Event{event.New(b.UID, by, event.Destroyed{DiskKept: keepDisk, Reason: how.why.Reason})},
 		})
 		if err == nil {
 			s.lifetimes.forget(b.UID)
@@ -175,7 +175,7 @@ func (s *Service) destroy(ctx context.Context, b sandbox.Sandbox, how destructio
 	s.admission.give(b.UID)
 	if keepDisk {
 		if err := move(); err != nil {
-			s.owe(b.UID, "the end of the sandbox could not be noted; its disk is kept: destroy it again")
+			s.owe(b.UID, interrupted("the end of the sandbox could not be noted; its disk is kept: destroy it again"))
 			return 0, err
 		}
 		s.told(b.UID)
@@ -203,8 +203,8 @@ func (s *Service) halfDestroyed(ctx context.Context, b sandbox.Sandbox, r *run) 
 		r.goOn()
 		return
 	}
-	const reason = "it was to be destroyed and only ended: destroy it again"
-	if _, err := s.stopped(ctx, b, reason, event.Stopped{Reason: reason}); err != nil {
-		s.owe(b.UID, reason)
+	why := interrupted("it was to be destroyed and only ended: destroy it again")
+	if _, err := s.stopped(ctx, b, why, event.Stopped{Reason: why.Reason}); err != nil {
+		s.owe(b.UID, why)
 	}
 }

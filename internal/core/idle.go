@@ -3,7 +3,6 @@ package core
 import (
 	"time"
 
-	"github.com/cubbyhq/cubby/internal/core/scope"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
@@ -53,14 +52,13 @@ func untilIdle(spec sandbox.Spec, a attention) (left time.Duration, bounded bool
 	return max(spec.IdleTimeout-a.unused, a.lease), true
 }
 
-// idleReason says in the sandbox's reason and its event why it was ended.
-func idleReason(spec sandbox.Spec) string {
-	switch spec.IdlePolicy {
-	case sandbox.IdleSleep:
-		return scope.ReasonIdle + ": this host cannot keep a sandbox's memory, so it was stopped and not put to sleep"
-	default:
-		return scope.ReasonIdle
+// idle says in the sandbox's row and its event why it was ended.
+func idle(spec sandbox.Spec) sandbox.Why {
+	why := sandbox.Why{Cause: sandbox.CauseIdle, Reason: "idle"}
+	if spec.IdlePolicy == sandbox.IdleSleep {
+		why.Reason += ": this host cannot keep a sandbox's memory, so it was stopped and not put to sleep"
 	}
+	return why
 }
 
 // unusedAtReturn is how long a sandbox counts as unused when a run begins that

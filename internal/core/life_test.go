@@ -328,6 +328,9 @@ func TestDeathIsReported(t *testing.T) {
 		if !strings.HasPrefix(b.Reason, tt.want) || !strings.Contains(b.Reason, "start it again") {
 			t.Errorf("the reason is %q, want %q and a hint", b.Reason, tt.want)
 		}
+		if oom := tt.end == sandbox.EndOOM; !b.Cause.Died() || (b.Cause == sandbox.CauseOOM) != oom {
+			t.Errorf("the cause is %q", b.Cause)
+		}
 		x = w.wait("a", x.Seq)
 		if x.Exit.Reason != tt.end || x.Exit.Message != b.Reason {
 			t.Errorf("the command ended %+v, want %s and %q", x.Exit, tt.end, b.Reason)

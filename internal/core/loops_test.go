@@ -114,8 +114,8 @@ func TestIdleSandboxes(t *testing.T) {
 		if err != nil || b.State != want {
 			t.Errorf("%s is %s, %v, want %s", id, b.State, err, want)
 		}
-		if want == sandbox.Stopped && !strings.HasPrefix(b.Reason, "idle") {
-			t.Errorf("%s was stopped because of %q", id, b.Reason)
+		if want == sandbox.Stopped && (b.Cause != sandbox.CauseIdle || !strings.HasPrefix(b.Reason, "idle")) {
+			t.Errorf("%s was stopped because of %q, %q", id, b.Cause, b.Reason)
 		}
 	}
 	_, err := w.Sandbox(w.ctx, "destroy")

@@ -151,10 +151,10 @@ func (s *Service) reapIdle(ctx context.Context, r *run) error {
 		return err
 	}
 	if act == destroyIdle {
-		_, err = s.destroy(ctx, b, destruction{reason: idleReason(b.Spec)})
+		_, err = s.destroy(ctx, b, destruction{why: idle(b.Spec)})
 		return err
 	}
-	_, err = s.halt(ctx, b, DefaultGrace, idleReason(b.Spec))
+	_, err = s.halt(ctx, b, DefaultGrace, idle(b.Spec))
 	return err
 }
 
@@ -182,6 +182,6 @@ func (s *Service) endLifetime(ctx context.Context, uid sandbox.UID) error {
 	if !s.lifetimes.isOver(uid, s.uptime()) {
 		return nil // it ended otherwise, or has been given more time
 	}
-	_, err = s.destroy(ctx, b, destruction{reason: lifetimeReason})
+	_, err = s.destroy(ctx, b, destruction{why: sandbox.Why{Cause: sandbox.CauseLifetime, Reason: lifetimeReason}})
 	return err
 }

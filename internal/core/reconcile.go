@@ -21,11 +21,9 @@ import (
 )
 
 const (
-	reconcileEvery    = 30 * time.Second
-	reconcileAgain    = 5 * time.Second // while something is left that could not be read
-	reconcileAtOnce   = 8               // sandboxes that are looked at in parallel
-	interruptedCreate = "create: interrupted by a restart of cubby"
-	interruptedStop   = ""
+	reconcileEvery  = 30 * time.Second
+	reconcileAgain  = 5 * time.Second // while something is left that could not be read
+	reconcileAtOnce = 8               // sandboxes that are looked at in parallel
 )
 
 // action is what makes a sandbox's row and what runs agree.
@@ -103,21 +101,21 @@ func (s *Service) lookAtAll() {
 	s.reconcileSoon()
 }
 
-// owe keeps the reason of an end that the store could not note, for the
+// owe keeps the why of an end that the store could not note, for the
 // reconciliation that makes up for it.
-func (s *Service) owe(uid sandbox.UID, reason string) {
+func (s *Service) owe(uid sandbox.UID, why sandbox.Why) {
 	s.mu.Lock()
-	s.untold[uid] = reason
+	s.untold[uid] = why
 	s.mu.Unlock()
 	s.lookAtAll()
 }
 
-// owed returns the reason that is owed for a sandbox.
-func (s *Service) owed(uid sandbox.UID) (reason string, ok bool) {
+// owed returns the why that is owed for a sandbox.
+func (s *Service) owed(uid sandbox.UID) (why sandbox.Why, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	reason, ok = s.untold[uid]
-	return reason, ok
+	why, ok = s.untold[uid]
+	return why, ok
 }
 
 // told ends what is owed for a sandbox.
@@ -307,7 +305,7 @@ func (s *Service) repair(ctx context.Context, b sandbox.Sandbox) error {
 	case adoptIt:
 		return s.adopt(ctx, b)
 	case abandonC:
-		s.abandon(ctx, b, cmp.Or(owed, interruptedCreate))
+		s.abandon(ctx, b, cmp.Or(owed, undone("interrupted by a restart of cubby")))
 	case buryIt, settleIt:
 		if act == buryIt && !known {
 			return s.bury(ctx, b, death)
@@ -316,8 +314,8 @@ func (s *Service) repair(ctx context.Context, b sandbox.Sandbox) error {
 		if err := s.letGo(ctx, b); err != nil {
 			return err
 		}
-		reason := cmp.Or(owed, interruptedStop)
-		_, err := s.stopped(ctx, b, reason, event.Stopped{Reason: reason})
+		why := cmp.Or(owed, interrupted(""))
+		_, err := s.stopped(ctx, b, why, event.Stopped{Reason: why.Reason})
 		return err
 	case clearIt:
 		return s.letGo(ctx, b)

@@ -131,7 +131,7 @@ func (s *Service) endForgotten(ctx context.Context) error {
 			case sandbox.Destroyed:
 				end = ending{sandbox.EndDestroyed, "the sandbox was destroyed"}
 			default:
-				end = endOf(b.Reason)
+				end = endOf(b.Why())
 			}
 		}
 		if err := s.endLost(ctx, x, end); err != nil {

@@ -199,10 +199,10 @@ type Service struct {
 	wake       chan struct{} // asks for a reconciliation soon
 
 	mu      sync.Mutex
-	running map[sandbox.UID]*run   // guarded by mu
-	faults  []Problem              // of the last reconciliation; guarded by mu
-	settled bool                   // no reconciliation has to look at every row; guarded by mu
-	untold  map[sandbox.UID]string // why what the store could not note ended; guarded by mu
+	running map[sandbox.UID]*run        // guarded by mu
+	faults  []Problem                   // of the last reconciliation; guarded by mu
+	settled bool                        // no reconciliation has to look at every row; guarded by mu
+	untold  map[sandbox.UID]sandbox.Why // why what the store could not note ended; guarded by mu
 }
 
 // New returns a Service. It starts nothing and changes nothing.
@@ -219,7 +219,7 @@ func New(cfg Config) (*Service, error) {
 		decisions: make(chan decision, 1024),
 		wake:      make(chan struct{}, 1),
 		running:   make(map[sandbox.UID]*run),
-		untold:    make(map[sandbox.UID]string),
+		untold:    make(map[sandbox.UID]sandbox.Why),
 	}
 	if s.now == nil {
 		s.now = time.Now

@@ -84,6 +84,6 @@ func (s *Service) destroyNow(ctx context.Context, uid sandbox.UID) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	_, err = s.destroy(ctx, b, destruction{reason: shutdownReason, within: ctx})
+	_, err = s.destroy(ctx, b, destruction{why: sandbox.Why{Cause: sandbox.CauseShutdown, Reason: shutdownReason}, within: ctx})
 	return err
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/core/gate"
@@ -45,14 +44,13 @@ func (s *Service) Stop(ctx context.Context, id string, grace time.Duration) (san
 	default:
 		return sandbox.Sandbox{}, errs.E(errs.WrongState, "the sandbox is %s", b.State)
 	}
-	return s.halt(ctx, b, grace, "")
+	return s.halt(ctx, b, grace, requested())
 }
 
 // halt stops a sandbox whose lock is held. It is carried out even if the
 // caller goes away, but does not hold up the end of the service: a sandbox
-// that is still there then runs on. The reason is empty when somebody asked
-// for it.
-func (s *Service) halt(ctx context.Context, b sandbox.Sandbox, grace time.Duration, reason string) (sandbox.Sandbox, error) {
+// that is still there then runs on.
+func (s *Service) halt(ctx context.Context, b sandbox.Sandbox, grace time.Duration, why sandbox.Why) (sandbox.Sandbox, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace+gate.DetachedTime)
 	defer cancel()
 	defer context.AfterFunc(s.gate.Context(), cancel)()
@@ -73,26 +71,26 @@ func (s *Service) halt(ctx context.Context, b sandbox.Sandbox, grace time.Durati
 	// It is stopped, and that has to be written down also when the service ends.
 	ctx, cancel = gate.Detached(ctx)
 	defer cancel()
-	b, err := s.stopped(ctx, b, reason, event.Stopped{Reason: reason})
+	b, err := s.stopped(ctx, b, why, event.Stopped{Reason: why.Reason})
 	if err != nil {
-		s.owe(b.UID, reason)
+		s.owe(b.UID, why)
 	}
 	return b, err
 }
 
 // stopped writes down that a sandbox does not run any more, after its execs
 // have got their ends, and lets go of what only a run needs.
-func (s *Service) stopped(ctx context.Context, b sandbox.Sandbox, reason string, why event.Payload) (sandbox.Sandbox, error) {
+func (s *Service) stopped(ctx context.Context, b sandbox.Sandbox, why sandbox.Why, told event.Payload) (sandbox.Sandbox, error) {
 	if r := s.runOf(b.UID); r != nil {
 		r.finish()
 	}
-	if err := s.endExecs(ctx, b, endOf(reason)); err != nil {
+	if err := s.endExecs(ctx, b, endOf(why)); err != nil {
 		return b, err
 	}
 	ctx, cancel := gate.Detached(ctx)
 	defer cancel()
 	now, err := s.cfg.Store.Move(ctx, b.UID, sandbox.Stopped, store.Change{
-		Reason: reason, Events: []sandbox.Event{event.New(b.UID, scope.Actor(ctx), why)},
+		Why: why, Events: []sandbox.Event{event.New(b.UID, scope.Actor(ctx), told)},
 	})
 	if err != nil {
 		return b, err
@@ -107,13 +105,21 @@ func (s *Service) stopped(ctx context.Context, b sandbox.Sandbox, reason string,
 	return b, nil
 }
 
+// requested is why a sandbox ends that somebody asked to end.
+func requested() sandbox.Why { return sandbox.Why{Cause: sandbox.CauseRequest} }
+
+// interrupted is why a sandbox rests whose end broke off half-way.
+func interrupted(reason string) sandbox.Why {
+	return sandbox.Why{Cause: sandbox.CauseInterrupted, Reason: reason}
+}
+
 // endOf is how execs ended that were lost with a sandbox.
-func endOf(reason string) ending {
-	if strings.HasPrefix(reason, scope.ReasonOOM) {
-		return ending{sandbox.EndOOM, reason}
-	}
-	if scope.Died(reason) {
-		return ending{sandbox.EndDied, reason}
+func endOf(why sandbox.Why) ending {
+	switch {
+	case why.Cause == sandbox.CauseOOM:
+		return ending{sandbox.EndOOM, why.Reason}
+	case why.Cause.Died():
+		return ending{sandbox.EndDied, why.Reason}
 	}
 	return ending{sandbox.EndStopped, "the sandbox was stopped"}
 }

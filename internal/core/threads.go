@@ -218,9 +218,9 @@ func (s *Service) evictThread(ctx context.Context, tenant string, u unusedThread
 			if !s.isUnused(&unusedThread{sandboxes: []sandbox.Sandbox{now}}) {
 				return errInUse
 			}
-			_, err = s.destroy(ctx, now, destruction{
-				reason: fmt.Sprintf("its thread was the longest unused of %d", s.cfg.Threads.MaxActive),
-			})
+			_, err = s.destroy(ctx, now, destruction{why: sandbox.Why{
+				Cause: sandbox.CauseEvicted, Reason: fmt.Sprintf("its thread was the longest unused of %d", s.cfg.Threads.MaxActive),
+			}})
 			return err
 		}()
 		if errors.Is(err, errInUse) {

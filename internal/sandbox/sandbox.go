@@ -122,8 +122,10 @@ type Sandbox struct {
 	Tenant string // whose files it shares; "" is none
 	Spec   Spec
 	State  State
-	// Reason says why the sandbox is Failed or Stopped when nobody asked for
-	// it: "CONTAINER_DIED: …", "create: …". Safe to show.
+	// Cause says why the sandbox does not run (any more), and Reason says it to
+	// people when nobody asked for it: "CONTAINER_DIED: …", "create: …". Safe to
+	// show, and not for programs to read.
+	Cause  Cause
 	Reason string
 	// Handle is the driver's own note of what runs, stored verbatim. Nil
 	// while nothing was made.
@@ -145,6 +147,9 @@ type Sandbox struct {
 	// not stored.
 	IdleAt time.Time
 }
+
+// Why is why it does not run (any more).
+func (b Sandbox) Why() Why { return Why{b.Cause, b.Reason} }
 
 // Ends is when its lifetime is over; zero is never.
 func (b Sandbox) Ends() time.Time {

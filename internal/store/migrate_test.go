@@ -2,6 +2,7 @@ package store
 
 import (
 	"database/sql"
+	"encoding/json"
 	"flag"
 	"os"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/seal"
 )
 
 var update = flag.Bool("update", false, "rewrite testdata/schema.sql")
@@ -165,5 +167,48 @@ func TestPathsWithMarks(t *testing.T) {
 		if info, err := os.Stat(path); err != nil || info.Size() == 0 {
 			t.Errorf("%s: the file is not where it should be: %v", name, err)
 		}
+	}
+}
+
+// TestCausesOfEarlierSandboxes takes over the database of a daemon that knew
+// reasons alone: testdata/sandboxes-7.sql has a sandbox in every state, and is
+// sealed with the key beside it.
+func TestCausesOfEarlierSandboxes(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "cubby.db")
+	script, err := os.ReadFile("testdata/sandboxes-7.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := raw(t, path).ExecContext(t.Context(), string(script)); err != nil {
+		t.Fatal(err)
+	}
+	key, err := seal.OpenKey("testdata/sandboxes-7.key")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := Open(t.Context(), Config{Path: path, Seal: key, Now: newClock().Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	all := sandbox.States()
+	list, _, err := s.Sandboxes(t.Context(), Query{States: all})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[sandbox.ID]sandbox.Cause{}
+	for _, b := range list {
+		got[b.ID] = b.Cause
+		if b.State != sandbox.Failed && b.State != sandbox.Destroyed && !json.Valid(b.Handle) {
+			t.Errorf("the handle of %s cannot be read", b.ID)
+		}
+	}
+	want := map[sandbox.ID]sandbox.Cause{
+		"run-gvisor": sandbox.CauseNone, "run-container": sandbox.CauseNone, "stopped-container": sandbox.CauseRequest,
+		"died-container": sandbox.CauseDied, "idle-container": sandbox.CauseIdle, "failed-container": sandbox.CauseUndone,
+		"kept-container": sandbox.CauseRequest,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("causes (-want +got):\n%s", diff)
 	}
 }

@@ -11,10 +11,10 @@ import (
 
 // Change is what changes together with a state.
 type Change struct {
-	At          time.Time // of the move; zero is now
-	Reason      string    // replaces the old one
-	Handle      []byte    // nil keeps the old one, empty clears it
-	ImageDigest string    // "" keeps the old one
+	At          time.Time   // of the move; zero is now
+	Why         sandbox.Why // replaces the old one
+	Handle      []byte      // nil keeps the old one, empty clears it
+	ImageDigest string      // "" keeps the old one
 	DiskUID     sandbox.UID
 	// KeepDisk, with a move to Destroyed or Failed, keeps the sandbox's disk
 	// for the next sandbox with its id: see [Store.TakeKeptDisk].
@@ -53,7 +53,7 @@ func (t *tx) move(b sandbox.Sandbox, to sandbox.State, c Change) (sandbox.Sandbo
 	}
 	at := fromMicros(micros(c.At))
 	from := b.State
-	b.State, b.Reason, b.UpdatedAt = to, c.Reason, at
+	b.State, b.Cause, b.Reason, b.UpdatedAt = to, c.Why.Cause, c.Why.Reason, at
 	switch to {
 	case sandbox.Running:
 		b.StartedAt, b.LastActiveAt = at, at
@@ -82,10 +82,10 @@ func (t *tx) move(b sandbox.Sandbox, to sandbox.State, c Change) (sandbox.Sandbo
 		return b, err
 	}
 	n, err := t.exec(`UPDATE sandboxes SET state = $1, reason = $2, handle = $3, image_digest = $4, disk_uid = $5,
-			spec = $6, env = $7, updated_at = $8, started_at = $9, stopped_at = $10, destroyed_at = $11
-			WHERE uid = $12 AND state = $13`,
+			spec = $6, env = $7, updated_at = $8, started_at = $9, stopped_at = $10, destroyed_at = $11, cause = $12
+			WHERE uid = $13 AND state = $14`,
 		b.State, b.Reason, t.seal.handleColumn(b.UID, b.Handle), b.ImageDigest, b.DiskUID,
-		spec, env, micros(at), micros(b.StartedAt), micros(b.StoppedAt), micros(b.DestroyedAt), b.UID, from)
+		spec, env, micros(at), micros(b.StartedAt), micros(b.StoppedAt), micros(b.DestroyedAt), b.Cause, b.UID, from)
 	if err != nil {
 		return b, err
 	}

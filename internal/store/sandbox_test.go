@@ -69,7 +69,7 @@ func TestMoves(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, step := range ways[from] {
-				move(t, s, b.UID, step, Change{Reason: "on the way"})
+				move(t, s, b.UID, step, Change{Why: sandbox.Why{Cause: sandbox.CauseUndone, Reason: "on the way"}})
 			}
 			before, err := s.SandboxByUID(t.Context(), b.UID)
 			if err != nil {
@@ -78,7 +78,7 @@ func TestMoves(t *testing.T) {
 			if before.State != from {
 				t.Fatalf("the way to %s ends in %s", from, before.State)
 			}
-			_, err = s.Move(t.Context(), b.UID, to, Change{Reason: "test", Events: []sandbox.Event{{Box: b.UID, Kind: "moved"}}})
+			_, err = s.Move(t.Context(), b.UID, to, Change{Why: sandbox.Why{Cause: sandbox.CauseUndone, Reason: "test"}, Events: []sandbox.Event{{Box: b.UID, Kind: "moved"}}})
 			after, getErr := s.SandboxByUID(t.Context(), b.UID)
 			events, eventErr := s.Events(t.Context(), b.UID, 0, 0)
 			if getErr != nil || eventErr != nil {
@@ -127,7 +127,7 @@ func TestIDs(t *testing.T) {
 	wantKind(t, "CreateSandbox with a live id in another case", s.CreateSandbox(t.Context(), other), errs.Conflict)
 	wantKind(t, "CreateSandbox with a known uid", s.CreateSandbox(t.Context(), sandbox.Sandbox{UID: first.UID, ID: "b"}), errs.Conflict)
 
-	move(t, s, first.UID, sandbox.Failed, Change{Reason: "gone wrong"})
+	move(t, s, first.UID, sandbox.Failed, Change{Why: sandbox.Why{Cause: sandbox.CauseUndone, Reason: "gone wrong"}})
 	got, err := s.Sandbox(t.Context(), "alpha")
 	if err != nil || got.UID != first.UID || got.Reason != "gone wrong" {
 		t.Errorf("Sandbox of a failed id = %s %q, %v; want the failed one", got.UID, got.Reason, err)

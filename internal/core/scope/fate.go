@@ -51,7 +51,7 @@ func rested(b sandbox.Sandbox, now time.Time) string {
 		return ""
 	}
 	text := " (" + ago(now.Sub(b.StoppedAt))
-	if b.Reason != "" && !Died(b.Reason) {
+	if b.Reason != "" && !b.Cause.Died() {
 		text += ": " + b.Reason
 	}
 	return text + ")"
@@ -60,7 +60,7 @@ func rested(b sandbox.Sandbox, now time.Time) string {
 // Fault returns why a sandbox ended that neither somebody nor its own idle
 // policy ended; "" for one that ended as it should, or runs.
 func Fault(b sandbox.Sandbox) string {
-	if IsIdle(b.Reason) {
+	if b.Cause == sandbox.CauseIdle {
 		return ""
 	}
 	return b.Reason

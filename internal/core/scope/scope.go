@@ -76,7 +76,7 @@ func (s *Scope) NoSuch(ctx context.Context, id sandbox.ID) error {
 	}
 	f := &formerly{ago: s.now().Sub(b.DestroyedAt), reason: b.Reason}
 	e := errs.E(errs.NotFound, "no such sandbox: %s", f.String()).Because(f)
-	if IsIdle(b.Reason) {
+	if b.Cause == sandbox.CauseIdle {
 		return e.Hint("create a new one; idle_policy and idle_timeout decide how long it stays unused")
 	}
 	return e
@@ -90,7 +90,7 @@ func (s *Scope) NotRunning(b sandbox.Sandbox) error {
 	case sandbox.Creating:
 		return e.Hint("wait until it is running").RetryAfter(time.Second)
 	case sandbox.Stopped, sandbox.Sleeping:
-		if Died(b.Reason) {
+		if b.Cause.Died() {
 			return e.Hint("%s", b.Reason)
 		}
 		return e.Hint("start it first; its files are there")

@@ -71,8 +71,8 @@ func (c *call) running(ctx context.Context, id string) error {
 	}
 	switch b.State {
 	case sandbox.Stopped, sandbox.Sleeping:
-		if why, dead := deathOf(b); dead {
-			return &died{id, why, hintDied}
+		if b.Cause.Died() {
+			return &died{id, deathOf(b), hintDied}
 		}
 		_, err = c.core.Start(ctx, id)
 	case sandbox.Failed:
@@ -81,18 +81,15 @@ func (c *call) running(ctx context.Context, id string) error {
 	return err
 }
 
-// deathOf returns why a sandbox ended that nobody wanted to end.
-func deathOf(b sandbox.Sandbox) (why string, dead bool) {
-	return strings.CutPrefix(b.Reason, "CONTAINER_DIED: ")
-}
+// deathOf says why a sandbox died, without the word that begins every such text.
+func deathOf(b sandbox.Sandbox) string { return strings.TrimPrefix(b.Reason, "CONTAINER_DIED: ") }
 
 // status names the state of a session.
 func status(b sandbox.Sandbox) string {
-	_, dead := deathOf(b)
 	switch {
 	case b.State == sandbox.Creating:
 		return "starting"
-	case b.State == sandbox.Failed || b.State == sandbox.Stopped && dead:
+	case b.State == sandbox.Failed || b.State == sandbox.Stopped && b.Cause.Died():
 		return "dead"
 	}
 	return string(b.State)

@@ -108,8 +108,7 @@ func (c *call) ended(ctx context.Context, id string, x sandbox.Exec) error {
 // knows the end of.
 func (c *call) lost(ctx context.Context, id string, x sandbox.Exec) error {
 	b, err := c.core.Sandbox(ctx, id)
-	reason, dead := deathOf(b)
-	dead = dead && err == nil
+	dead := err == nil && b.Cause.Died()
 	switch x.Exit.Reason {
 	case sandbox.EndOOM:
 		e := &died{id, "OOM-killed — the code exhausted the container memory limit", hintOOM}
@@ -118,6 +117,7 @@ func (c *call) lost(ctx context.Context, id string, x sandbox.Exec) error {
 		}
 		return e
 	case sandbox.EndDied, sandbox.EndStopped, sandbox.EndDestroyed:
+		reason := deathOf(b)
 		if !dead {
 			reason = cmp.Or(x.Exit.Message, strings.ReplaceAll(string(x.Exit.Reason), "_", " "))
 		}

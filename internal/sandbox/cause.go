@@ -1,0 +1,29 @@
+package sandbox
+
+// Cause is why a sandbox rests or has ended, for programs; its reason says the
+// same to people.
+type Cause string
+
+const (
+	CauseNone     Cause = ""         // it runs, or is being made
+	CauseRequest  Cause = "request"  // somebody asked for it
+	CauseIdle     Cause = "idle"     // its idle policy
+	CauseLifetime Cause = "lifetime" // its time was over
+	CauseEvicted  Cause = "evicted"  // its thread, for others that are used
+	CauseShutdown Cause = "shutdown" // the daemon was told to end all with itself
+	CauseDied     Cause = "died"     // nobody wanted it to end
+	CauseOOM      Cause = "oom"      // it died for want of memory
+	CauseUndone   Cause = "undone"   // its create failed and was undone
+	// CauseInterrupted: an act broke off half-way, as when the daemon was killed
+	// during a stop, and this is what was left.
+	CauseInterrupted Cause = "interrupted"
+)
+
+// Died reports whether the sandbox ended by itself, also for want of memory.
+func (c Cause) Died() bool { return c == CauseDied || c == CauseOOM }
+
+// Why is a cause and its reason.
+type Why struct {
+	Cause  Cause
+	Reason string // safe to show; "" where the cause says all
+}
