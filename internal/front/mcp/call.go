@@ -69,15 +69,13 @@ func (c *call) running(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	switch b.State {
-	case sandbox.Stopped, sandbox.Sleeping:
-		if b.Cause.Died() {
-			return &died{id, deathOf(b), hintDied}
-		}
-		_, err = c.core.Start(ctx, id)
-	case sandbox.Failed:
+	switch {
+	case b.State == sandbox.Failed:
 		return &died{id, b.Reason, hintDied}
+	case b.State == sandbox.Stopped && b.Cause.Died():
+		return &died{id, deathOf(b), hintDied}
 	}
+	_, _, err = c.core.EnsureRunning(ctx, id)
 	return err
 }
 

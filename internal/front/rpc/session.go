@@ -57,27 +57,17 @@ func (d *Door) ensure(ctx context.Context, r core.CreateRequest) (sandbox.Sandbo
 }
 
 // existing returns the session of an id that is in use, when commands can run
-// in it. One that was stopped is started.
+// in it.
 func (d *Door) existing(ctx context.Context, id string) (sandbox.Sandbox, error) {
-	const look = 50 * time.Millisecond
-	t := time.NewTicker(look)
-	defer t.Stop()
-	for {
-		b, err := d.session(ctx, id)
-		switch {
-		case err != nil:
-			return b, err
-		case b.State == sandbox.Stopped, b.State == sandbox.Sleeping:
-			return d.core.Start(ctx, id)
-		case b.State != sandbox.Creating:
-			return b, nil
-		}
-		select {
-		case <-ctx.Done():
-			return b, ctx.Err()
-		case <-t.C:
-		}
+	b, err := d.session(ctx, id)
+	if err != nil {
+		return b, err
 	}
+	b, _, err = d.core.EnsureRunning(ctx, id)
+	if errors.Is(err, errs.WrongState) { // its create failed while it was waited for
+		return d.session(ctx, id)
+	}
+	return b, err
 }
 
 // session finds a session and counts as use of it. NotFound has agentbox's words,

@@ -1,0 +1,146 @@
+package core_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+)
+
+// startGate holds the driver's starts from when it is shut until it is opened, and
+// counts them.
+type startGate struct {
+	shut  atomic.Bool
+	began chan struct{} // gets a value for each
+	open  chan struct{}
+	count atomic.Int32
+}
+
+// gatedWorld is a world whose starts can be held.
+func gatedWorld(t *testing.T) (*world, *startGate) {
+	w := stoppedWorld(t)
+	g := &startGate{began: make(chan struct{}, 100), open: make(chan struct{})}
+	w.fake.Before = func(_ context.Context, method string, _ sandbox.UID) {
+		if method == "Start" && g.shut.Load() {
+			g.count.Add(1)
+			g.began <- struct{}{}
+			<-g.open
+		}
+	}
+	w.start()
+	return w, g
+}
+
+// ensured is what callers of EnsureRunning were told.
+type ensured struct {
+	how core.Ensured
+	err error
+}
+
+// ensureAll asks many times at once.
+func (w *world) ensureAll(n int, id string) (wait func() []ensured) {
+	all := make([]ensured, n)
+	var callers sync.WaitGroup
+	for i := range all {
+		callers.Go(func() {
+			b, how, err := w.EnsureRunning(w.ctx, id)
+			if err == nil && b.State != sandbox.Running {
+				err = errors.New("it is " + string(b.State))
+			}
+			all[i] = ensured{how, err}
+		})
+	}
+	return func() []ensured { callers.Wait(); return all }
+}
+
+func TestEnsureRunningStartsOnce(t *testing.T) {
+	w, g := gatedWorld(t)
+	w.create("a")
+	if _, how, err := w.EnsureRunning(w.ctx, "a"); err != nil || how != core.EnsuredAlready {
+		t.Errorf("one that runs: %s, %v", how, err)
+	}
+	if _, err := w.Stop(w.ctx, "a", 0); err != nil {
+		t.Fatal(err)
+	}
+	g.shut.Store(true)
+	// The first one to ask goes away, and the start goes on.
+	leaving, leave := context.WithCancel(w.ctx)
+	left := make(chan error, 1)
+	go func() {
+		_, _, err := w.EnsureRunning(leaving, "a")
+		left <- err
+	}()
+	<-g.began
+	wait := w.ensureAll(10, "a")
+	leave()
+	if err := <-left; !errors.Is(err, context.Canceled) {
+		t.Errorf("who went away was told %v", err)
+	}
+	close(g.open)
+	for _, e := range wait() {
+		if e.err != nil {
+			t.Errorf("told %s, %v", e.how, e.err)
+		}
+	}
+	if n := g.count.Load(); n != 1 {
+		t.Errorf("it was started %d times", n)
+	}
+	w.sh("a", "true")
+}
+
+func TestEnsureRunningTellsAllOfAFailure(t *testing.T) {
+	const callers = 10
+	w, g := gatedWorld(t)
+	w.create("a")
+	if _, err := w.Stop(w.ctx, "a", 0); err != nil {
+		t.Fatal(err)
+	}
+	g.shut.Store(true)
+	w.fake.SetFail("Start", errs.E(errs.Unavailable, "no more of them"))
+	wait := w.ensureAll(callers, "a")
+	<-g.began
+	time.Sleep(100 * time.Millisecond) // most of the others wait by now
+	close(g.open)
+	for _, e := range wait() {
+		if !errors.Is(e.err, errs.Unavailable) {
+			t.Errorf("told %s, %v", e.how, e.err)
+		}
+	}
+	if n := g.count.Load(); n >= callers {
+		t.Errorf("each of %d callers started it", n)
+	}
+	w.fake.SetFail("Start", nil)
+	if _, how, err := w.EnsureRunning(w.ctx, "a"); err != nil || how != core.EnsuredStarted {
+		t.Errorf("after the failure: %s, %v", how, err)
+	}
+}
+
+func TestEnsureRunningWaitsForACreate(t *testing.T) {
+	w, g := gatedWorld(t)
+	g.shut.Store(true)
+	made := make(chan error, 1)
+	go func() {
+		_, err := w.Create(w.ctx, core.CreateRequest{ID: "a"})
+		made <- err
+	}()
+	<-g.began
+	wait := w.ensureAll(3, "a")
+	close(g.open)
+	for _, e := range wait() {
+		if e.err != nil || e.how != core.EnsuredAlready {
+			t.Errorf("told %s, %v", e.how, e.err)
+		}
+	}
+	if err := <-made; err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := w.EnsureRunning(w.ctx, "nobody"); !errors.Is(err, errs.NotFound) {
+		t.Errorf("one that is not there: %v", err)
+	}
+}
