@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cubbyhq/cubby/internal/core/live"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/journal"
 	"github.com/cubbyhq/cubby/internal/sandbox"
@@ -25,8 +26,6 @@ const (
 	DefaultTerminal = "main"
 	// terminalKept is how much of a terminal's output is kept: the newest.
 	terminalKept = 4 << 20
-	// replayBytes is how much of it a new viewer sees at first.
-	replayBytes = 256 << 10
 	// maxTerminals bounds what the journals of terminals take beside the cap
 	// of the sandbox.
 	maxTerminals = 16
@@ -90,7 +89,7 @@ func (s *Service) OpenTerminal(ctx context.Context, id string, spec TerminalSpec
 			return nil, err
 		}
 	}
-	if v.Offset, v.replay, err = s.replayFrom(ctx, v.box, v.Seq, spec.After); err != nil {
+	if v.Offset, v.replay, err = live.ReplayFrom(ctx, s.cfg.Journals, v.box, v.Seq, spec.After); err != nil {
 		return nil, err
 	}
 	v.closed = func() {}
@@ -168,6 +167,21 @@ func terminalExec(spec TerminalSpec) sandbox.ExecSpec {
 	}
 	return x
 }
+
+// interactiveShell is what a terminal runs: bash, as an interactive shell of
+// the user, where a bare cd goes to the workspace and a prompt that nobody
+// chose shows the directory. Descriptor 3 is what bash reads instead of
+// ~/.bashrc.
+const interactiveShell = `command -v bash >/dev/null 2>&1 || exec sh -i
+exec bash --rcfile /proc/self/fd/3 -i 3<<'END'
+exec 3<&-
+[ -r ~/.bashrc ] && . ~/.bashrc
+[ "$PS1" = '\s-\v\$ ' ] && PS1='\u@\h:\w\$ '
+[ "$(type -t cd)" = builtin ] && cd() {
+  if [ $# -eq 0 ]; then builtin cd ` + sandbox.WorkspaceDir + `; else builtin cd "$@"; fi
+}
+true
+END`
 
 // openJournal opens the log of an exec, for a terminal one that keeps the end.
 func (s *Service) openJournal(x sandbox.Exec) (*journal.Log, error) {
@@ -255,7 +269,7 @@ func (v *Viewer) Close() { v.closed() }
 // than the look asks the viewer's terminal no questions.
 func (v *Viewer) Output(ctx context.Context) iter.Seq2[journal.Entry, error] {
 	return func(yield func(journal.Entry, error) bool) {
-		var q quieter
+		var q live.QueryFilter
 		follower, err := v.s.followOutput(ctx)
 		if err != nil {
 			yield(journal.Entry{}, err)
@@ -264,7 +278,7 @@ func (v *Viewer) Output(ctx context.Context) iter.Seq2[journal.Entry, error] {
 		defer follower.leave()
 		for entry, err := range v.s.cfg.Journals.Read(ctx, v.box, v.Seq, v.Offset, v.exec != nil) {
 			if o := entry.Output; o.Offset < v.replay {
-				q.quiet(o.Data[:min(int64(len(o.Data)), v.replay-o.Offset)])
+				q.Strip(o.Data[:min(int64(len(o.Data)), v.replay-o.Offset)])
 			}
 			if !yield(entry, err) || err != nil || entry.Exit != nil {
 				return

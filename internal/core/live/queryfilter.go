@@ -1,4 +1,4 @@
-package core
+package live
 
 import (
 	"bytes"
@@ -6,80 +6,81 @@ import (
 	"strings"
 )
 
-// quieter takes the questions out of terminal output that is shown again: what
-// kind of terminal are you, where is the cursor, which colours are there. Who
-// asked has had its answer, or gone without; a second one would be typed into
-// whatever reads now.
+// QueryFilter strips queries from terminal output that is shown again: what kind
+// of terminal are you, where is the cursor, which colours are there. The program
+// that asked has had its answer, or gone without; a second one would be typed
+// into whatever reads now. The zero value is at the beginning of the output.
 //
-// It changes the last byte of a question to CAN, which makes a terminal forget
-// the sequence, so that no offset moves. Pieces may be cut anywhere.
-type quieter struct {
-	state  quietState
+// It changes the last byte of a query to CAN, which makes a terminal forget the
+// sequence, so that no offset moves. Pieces may be cut anywhere.
+type QueryFilter struct {
+	state  filterState
 	string byte   // which string: ']' or 'P'
 	body   []byte // the beginning of the sequence, without its introducer
 }
 
-type quietState int
+// filterState is where the filter is in a sequence.
+type filterState int
 
 const (
-	quietGround quietState = iota
-	quietEscape            // after ESC
-	quietCSI
-	quietString       // of OSC or DCS
-	quietStringEscape // in one, after ESC
-	quietLeft         // the backslash of a string's end is left
+	atGround    filterState = iota
+	afterEscape             // after ESC
+	inCSI
+	inString     // of OSC or DCS
+	stringEscape // in one, after ESC
+	stringLeft   // the backslash of a string's end is left
 )
 
 const (
 	can = 0x18
 	bel = 0x07
 	esc = 0x1b
-	// quietBody is as much of a sequence as shows what it is.
-	quietBody = 64
+	// maxBody is as much of a sequence as shows what it is.
+	maxBody = 64
 )
 
-// quiet changes b.
-func (q *quieter) quiet(b []byte) {
+// Strip changes the next piece of the output in place.
+func (q *QueryFilter) Strip(b []byte) {
 	for i, c := range b {
 		b[i] = q.next(c)
 	}
 }
 
 // next returns what to show instead of c.
-func (q *quieter) next(c byte) byte {
+func (q *QueryFilter) next(c byte) byte {
 	if c == can || c == 0x1a { // ends every sequence
-		q.state = quietGround
+		q.state = atGround
 		return c
 	}
 	switch q.state {
-	case quietGround:
+	case atGround:
 		if c == esc {
-			q.state = quietEscape
+			q.state = afterEscape
 		}
-	case quietEscape:
+	case afterEscape:
 		return q.escape(c)
-	case quietCSI:
+	case inCSI:
 		return q.csi(c)
-	case quietString:
+	case inString:
 		switch c {
 		case bel:
 			return q.end(c)
 		case esc:
-			q.state = quietStringEscape
+			q.state = stringEscape
 			if q.asks() {
-				q.state = quietLeft
+				q.state = stringLeft
 				return can
 			}
 		default:
 			q.keep(c)
 		}
-	case quietStringEscape:
+	case stringEscape:
 		if c != '\\' {
 			return q.escape(c) // any other sequence ends the string too
 		}
-		q.state = quietGround
-	case quietLeft:
-		q.state = quietGround
+		q.state = atGround
+	case stringLeft:
+		q.state = atGround
 		if c == '\\' {
 			return 0 // it would be text now
 		}
@@ -87,30 +88,30 @@ func (q *quieter) next(c byte) byte {
 	return c
 }
 
-func (q *quieter) escape(c byte) byte {
+func (q *QueryFilter) escape(c byte) byte {
 	q.body = q.body[:0]
 	switch c {
 	case '[':
-		q.state = quietCSI
+		q.state = inCSI
 	case ']', 'P':
-		q.state, q.string = quietString, c
+		q.state, q.string = inString, c
 	case esc:
-		q.state = quietEscape
+		q.state = afterEscape
 	case 'Z': // identify yourself
-		q.state = quietGround
+		q.state = atGround
 		return can
 	default:
-		q.state = quietGround
+		q.state = atGround
 	}
 	return c
 }
 
-func (q *quieter) csi(c byte) byte {
+func (q *QueryFilter) csi(c byte) byte {
 	switch {
 	case c == esc:
-		q.state = quietEscape
+		q.state = afterEscape
 	case c >= 0x40 && c <= 0x7e:
-		q.state = quietGround
+		q.state = atGround
 		if csiAsks(string(q.body), c) {
 			return can
 		}
@@ -120,30 +121,30 @@ func (q *quieter) csi(c byte) byte {
 	return c
 }
 
-func (q *quieter) keep(c byte) {
-	if len(q.body) < quietBody {
+func (q *QueryFilter) keep(c byte) {
+	if len(q.body) < maxBody {
 		q.body = append(q.body, c)
 	}
 }
 
 // end ends a string at its last byte.
-func (q *quieter) end(c byte) byte {
-	q.state = quietGround
+func (q *QueryFilter) end(c byte) byte {
+	q.state = atGround
 	if q.asks() {
 		return can
 	}
 	return c
 }
 
-// asks reports whether the string is a question.
-func (q *quieter) asks() bool {
+// asks reports whether the string is a query.
+func (q *QueryFilter) asks() bool {
 	if q.string == 'P' {
 		return bytes.HasPrefix(q.body, []byte("$q")) || bytes.HasPrefix(q.body, []byte("+q"))
 	}
 	return bytes.Contains(q.body, []byte(";?"))
 }
 
-// csiAsks reports whether a control sequence is a question.
+// csiAsks reports whether a control sequence is a query.
 func csiAsks(params string, final byte) bool {
 	switch final {
 	case 'c', 'x': // device attributes, parameters

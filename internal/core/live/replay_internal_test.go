@@ -1,4 +1,4 @@
-package core
+package live
 
 import (
 	"bytes"
@@ -24,9 +24,9 @@ func TestSafeStart(t *testing.T) {
 	}
 }
 
-// TestQuestionsAreNotAskedAgain: ! is where a question was cancelled, # where
+// TestQueriesAreNotAskedAgain: ! is where a question was cancelled, # where
 // the rest of its end was taken out.
-func TestQuestionsAreNotAskedAgain(t *testing.T) {
+func TestQueriesAreNotAskedAgain(t *testing.T) {
 	for _, tt := range []struct{ shown, want string }{
 		{"plain text c n\r\n", ""},
 		{"\x1b[1;31mred\x1b[0m \x1b[2J\x1b[H\x1b[?1049h\x1b[>4;1m\x1b[22;0t\x1b[2 q\x1b[s\x1b[u", ""},
@@ -47,10 +47,10 @@ func TestQuestionsAreNotAskedAgain(t *testing.T) {
 		}
 		want = strings.ReplaceAll(want, "[\x18p", "[!p") // a reset, no mark
 		for cut := range len(tt.shown) {
-			var q quieter
+			var q QueryFilter
 			got := []byte(tt.shown)
-			q.quiet(got[:cut])
-			q.quiet(got[cut:])
+			q.Strip(got[:cut])
+			q.Strip(got[cut:])
 			if string(got) != want {
 				t.Errorf("%q, cut at %d: %q, want %q", tt.shown, cut, got, want)
 				break
@@ -59,15 +59,15 @@ func TestQuestionsAreNotAskedAgain(t *testing.T) {
 	}
 }
 
-func FuzzQuiet(f *testing.F) {
+func FuzzQueryFilter(f *testing.F) {
 	f.Add([]byte("\x1b[c\x1b]11;?\x1b\\\x1bP$q\x1b["))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		got := bytes.Clone(b)
-		var q quieter
-		q.quiet(got)
+		var q QueryFilter
+		q.Strip(got)
 		again := bytes.Clone(got)
-		q = quieter{}
-		if q.quiet(again); !bytes.Equal(got, again) {
+		q = QueryFilter{}
+		if q.Strip(again); !bytes.Equal(got, again) {
 			t.Errorf("%q became %q and then %q", b, got, again)
 		}
 		for i := range b {

@@ -1,36 +1,27 @@
-package core
+// Package live is about running sandboxes: what those who look at a terminal are
+// shown of its output. It reads nothing but the journal.
+package live
 
 import (
 	"bytes"
 	"context"
 	"unicode/utf8"
 
+	"github.com/cubbyhq/cubby/internal/journal"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
-// interactiveShell is what a terminal runs: bash, as an interactive shell of
-// the user, where a bare cd goes to the workspace and a prompt that nobody
-// chose shows the directory. Descriptor 3 is what bash reads instead of
-// ~/.bashrc.
-const interactiveShell = `command -v bash >/dev/null 2>&1 || exec sh -i
-exec bash --rcfile /proc/self/fd/3 -i 3<<'END'
-exec 3<&-
-[ -r ~/.bashrc ] && . ~/.bashrc
-[ "$PS1" = '\s-\v\$ ' ] && PS1='\u@\h:\w\$ '
-[ "$(type -t cd)" = builtin ] && cd() {
-  if [ $# -eq 0 ]; then builtin cd ` + sandbox.WorkspaceDir + `; else builtin cd "$@"; fi
-}
-true
-END`
+// replayBytes is how much of a terminal's output a new viewer sees at first.
+const replayBytes = 256 << 10
 
 // safeSearch is how far a replay looks for a place to begin. A line of a shell
 // is shorter.
 const safeSearch = 8 << 10
 
-// replayFrom returns where a viewer begins who asks for the output after an
+// ReplayFrom returns where a viewer begins who asks for the output after an
 // offset, and where the output ends now.
-func (s *Service) replayFrom(ctx context.Context, box sandbox.UID, seq, after int64) (from, end int64, err error) {
-	first, end, err := s.cfg.Journals.Span(box, seq)
+func ReplayFrom(ctx context.Context, journals *journal.Journals, box sandbox.UID, seq, after int64) (from, end int64, err error) {
+	first, end, err := journals.Span(box, seq)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -45,7 +36,7 @@ func (s *Service) replayFrom(ctx context.Context, box sandbox.UID, seq, after in
 		return 0, end, nil
 	}
 	var head []byte
-	for entry, err := range s.cfg.Journals.Read(ctx, box, seq, from, false) {
+	for entry, err := range journals.Read(ctx, box, seq, from, false) {
 		if err != nil {
 			return 0, 0, err
 		}
