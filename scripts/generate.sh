@@ -17,7 +17,7 @@ PATH=$tools:$PATH buf lint
 PATH=$tools:$PATH buf generate
 scripts/sdk-typescript.sh setup
 (cd sdk/typescript && "$tools/buf" generate ../../api/proto --path ../../api/proto/sandbox)
-scripts/go test -vet=off ./internal/front/rest -run '^TestOpenAPI$' -update >/dev/null
+scripts/go test -vet=off ./internal/daemon -run '^TestOpenAPI$' -update >/dev/null
 scripts/go test -vet=off ./internal/driver/oci/seccomp -run '^TestNumbers$' -update >/dev/null
 node_modules=$(scripts/openapi-tools.sh)/node_modules
 "$node_modules/.bin/openapi-typescript" api/openapi.json --output sdk/typescript/src/openapi.ts >/dev/null

@@ -80,16 +80,20 @@ func places() map[string]place {
 		"internal/core/cell":     {layer: 8},
 		"internal/core/transfer": {layer: 8},
 
-		"internal/core":       {layer: 9},
-		"internal/front":      {layer: 10},
-		"internal/front/sse":  {layer: 11, by: []string{"internal/front/…"}},
-		"internal/front/rest": {layer: 12},
-		// Doors do not know each other.
-		"internal/front/mcp":      {layer: 12},
-		"internal/front/rpc":      {layer: 12},
-		"internal/front/terminal": {layer: 12},
-		"internal/front/web":      {layer: 12},
-		"internal/daemon":         {layer: 13},
+		"internal/core":          {layer: 9},
+		"internal/front":         {layer: 10},
+		"internal/front/sse":     {layer: 11, by: []string{"internal/front/…"}},
+		"internal/front/httpapi": {layer: 11, by: []string{"internal/front/rest", "internal/front/compat/…", "internal/daemon"}},
+		// Doors and dialects do not know each other.
+		"internal/front/rest":                {layer: 12},
+		"internal/front/compat/ecs":          {layer: 12, by: []string{"internal/daemon"}},
+		"internal/front/compat/sandboxagent": {layer: 12, by: []string{"internal/daemon"}},
+		"internal/front/compat/sandboxed":    {layer: 12, by: []string{"internal/daemon"}},
+		"internal/front/mcp":                 {layer: 12},
+		"internal/front/rpc":                 {layer: 12},
+		"internal/front/terminal":            {layer: 12},
+		"internal/front/web":                 {layer: 12},
+		"internal/daemon":                    {layer: 13},
 
 		// The program inside the sandbox is small and trusts nothing of the
 		// host's side.

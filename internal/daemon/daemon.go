@@ -28,8 +28,8 @@ import (
 	"github.com/cubbyhq/cubby/internal/egress"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/front"
+	"github.com/cubbyhq/cubby/internal/front/httpapi"
 	"github.com/cubbyhq/cubby/internal/front/mcp"
-	"github.com/cubbyhq/cubby/internal/front/rest"
 	"github.com/cubbyhq/cubby/internal/front/terminal"
 	"github.com/cubbyhq/cubby/internal/hostfiles"
 	"github.com/cubbyhq/cubby/internal/image"
@@ -247,14 +247,14 @@ func (d *Daemon) bind(ctx context.Context) error {
 	d.cut, d.drain = cut, drain
 	memory := d.memory
 	spool := front.Spool{Dir: d.cfg.DataDir, Disk: front.NewBudget(int64(d.cfg.SpoolSpace)), Admit: d.disks.Admit, Memory: memory}
-	door := rest.New(rest.Config{
+	api := httpapi.New(httpapi.Config{
 		Core: d.core, Metrics: d.metrics, Log: d.log, Version: telemetry.Version,
 		BodyLimit: int64(d.cfg.BodyLimit), Spool: spool, Life: life,
-	})
+	}, apis()...)
 	d.server = &http.Server{
 		Handler: front.CORS(d.cfg.CORSOrigins, front.Handler(front.Config{
-			Auth: authenticator, Origins: d.cfg.CORSOrigins, Access: access(door), Log: d.log, Metrics: d.metrics, Memory: memory, Error: refusals(door),
-		}, d.doors(door, spool, life))),
+			Auth: authenticator, Origins: d.cfg.CORSOrigins, Access: access, Log: d.log, Metrics: d.metrics, Memory: memory, Error: refusals(api),
+		}, d.doors(api, spool, life))),
 		TLSConfig:         tlsConfig,
 		ReadHeaderTimeout: 10 * time.Second, // bodies and answers are bounded by front, per read and write
 		IdleTimeout:       2 * time.Minute,

@@ -6,6 +6,10 @@ import (
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/front"
+	"github.com/cubbyhq/cubby/internal/front/compat/ecs"
+	"github.com/cubbyhq/cubby/internal/front/compat/sandboxagent"
+	"github.com/cubbyhq/cubby/internal/front/compat/sandboxed"
+	"github.com/cubbyhq/cubby/internal/front/httpapi"
 	"github.com/cubbyhq/cubby/internal/front/mcp"
 	"github.com/cubbyhq/cubby/internal/front/rest"
 	"github.com/cubbyhq/cubby/internal/front/rpc"
@@ -14,8 +18,15 @@ import (
 	"github.com/cubbyhq/cubby/internal/telemetry"
 )
 
-// doors puts the doors beside each other. REST has what no other one takes.
-func (d *Daemon) doors(api *rest.Door, spool front.Spool, life context.Context) http.Handler {
+// apis register what one server of HTTP answers: the canonical API, and the
+// dialects of other systems. Of two that share a path, the later one is asked
+// first.
+func apis() []func(*httpapi.Server) {
+	return []func(*httpapi.Server){rest.Register, sandboxed.Register, ecs.Register, sandboxagent.Register}
+}
+
+// doors puts the doors beside each other. The API has what no other one takes.
+func (d *Daemon) doors(api *httpapi.Server, spool front.Spool, life context.Context) http.Handler {
 	d.terminals = terminal.New(terminal.Config{Core: d.core, Log: d.log, Life: life})
 	mux := http.NewServeMux()
 	mux.Handle(terminal.Pattern, d.terminals)
@@ -28,7 +39,7 @@ func (d *Daemon) doors(api *rest.Door, spool front.Spool, life context.Context) 
 }
 
 // refusals answer in the dialect of the door that a request was for.
-func refusals(api *rest.Door) func(http.ResponseWriter, *http.Request, error) {
+func refusals(api *httpapi.Server) func(http.ResponseWriter, *http.Request, error) {
 	return func(w http.ResponseWriter, r *http.Request, err error) {
 		if rpc.Spoken(r) {
 			rpc.WriteError(w, r, err)
@@ -68,11 +79,9 @@ func http2() *http.HTTP2Config {
 }
 
 // access says what a request needs.
-func access(api *rest.Door) func(*http.Request) front.Access {
-	return func(r *http.Request) front.Access {
-		if web.Path(r.URL.Path) || rpc.Open(r) {
-			return front.Anyone
-		}
-		return api.Access(r)
+func access(r *http.Request) front.Access {
+	if web.Path(r.URL.Path) || rpc.Open(r) {
+		return front.Anyone
 	}
+	return rest.Access(r)
 }

@@ -1,7 +1,9 @@
 package front
 
 import (
+	"bytes"
 	"encoding/base64"
+	"encoding/json"
 	"unicode/utf8"
 )
 
@@ -26,4 +28,22 @@ func PartialRune(b []byte) int {
 		}
 	}
 	return 0
+}
+
+// PlainJSON is json.Marshal that leaves <, > and & as they are: what an encoder
+// gets from a MarshalJSON it does not unescape. A line break ends it.
+func PlainJSON(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(v)
+	return b.Bytes(), err
+}
+
+// RawJSON is nil where there is none: null says something else.
+func RawJSON(text json.RawMessage) any {
+	if len(text) == 0 {
+		return nil
+	}
+	return text
 }

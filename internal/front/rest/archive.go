@@ -15,15 +15,16 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/front"
+	"github.com/cubbyhq/cubby/internal/front/httpapi"
 	"github.com/cubbyhq/cubby/internal/front/sse"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
-func (d *Door) archiveRoutes() {
+func (d *door) archiveRoutes() {
 	const archivePath = filesPath + "/archive"
-	archives := map[string]*huma.MediaType{}
-	for _, t := range archiveTypes {
-		archives[t] = content(t, nil)[t]
+	archives := httpapi.Content{}
+	for _, t := range httpapi.ArchiveTypes {
+		archives[t] = httpapi.Media(t, nil)[t]
 	}
 	register(d, operation{
 		id: "download-archive", method: http.MethodGet, path: archivePath, tag: "files", summary: "Download a directory as an archive",
@@ -33,7 +34,7 @@ func (d *Door) archiveRoutes() {
 		id: "upload-archive", method: http.MethodPut, path: archivePath, tag: "files", status: http.StatusNoContent,
 		summary: "Unpack a tar or tar.gz into a directory", description: "The directory is made when it is missing. Of any size; streamed.",
 	}, d.uploadArchive)
-	d.documented(http.MethodPut, archivePath).RequestBody = &huma.RequestBody{Content: map[string]*huma.MediaType{
+	d.Documented(http.MethodPut, archivePath).RequestBody = &huma.RequestBody{Content: httpapi.Content{
 		"application/x-tar": archives["application/x-tar"], "application/gzip": archives["application/gzip"],
 	}}
 	register(d, operation{
@@ -45,32 +46,28 @@ func (d *Door) archiveRoutes() {
 	}, d.watchFiles)
 }
 
-var archiveTypes = map[sandbox.ArchiveFormat]string{
-	sandbox.Tar: "application/x-tar", sandbox.TarGz: "application/gzip", sandbox.Zip: "application/zip",
-}
-
 type archiveRequest struct {
 	exchange
 	PathInput
 	Format string `query:"format" enum:"tar,tar.gz,zip" default:"tar.gz"`
 }
 
-func (d *Door) downloadArchive(ctx context.Context, in *archiveRequest) (*streamed, error) {
+func (d *door) downloadArchive(ctx context.Context, in *archiveRequest) (*streamed, error) {
 	dir := in.Path
 	if dir == "" {
 		dir = sandbox.WorkspaceDir
 	}
 	format := sandbox.ArchiveFormat(in.Format)
 	if in.head() {
-		_, err := d.core.Files().Stat(ctx, in.ID, dir, true)
-		return &streamed{Body: nothing(archiveTypes[format])}, err
+		_, err := d.Core.Files().Stat(ctx, in.ID, dir, true)
+		return &streamed{Body: nothing(httpapi.ArchiveTypes[format])}, err
 	}
-	body, err := d.core.Files().Archive(ctx, in.ID, dir, format)
+	body, err := d.Core.Files().Archive(ctx, in.ID, dir, format)
 	if err != nil {
 		return nil, err
 	}
 	// What goes wrong before much was read is still a status.
-	begin := make([]byte, copyBuffer)
+	begin := make([]byte, httpapi.CopyBuffer)
 	n, err := 0, error(nil)
 	for n < len(begin) && err == nil {
 		var m int
@@ -84,11 +81,11 @@ func (d *Door) downloadArchive(ctx context.Context, in *archiveRequest) (*stream
 	return stream(func() {
 		defer body.Close()
 		h := in.w.Header()
-		h.Set("Content-Type", archiveTypes[format])
+		h.Set("Content-Type", httpapi.ArchiveTypes[format])
 		h.Set("Cache-Control", "no-store")
 		h.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": path.Base(absolute(dir)) + "." + in.Format}))
 		in.w.WriteHeader(http.StatusOK)
-		_, _ = d.copy(ctx, in.w, io.MultiReader(bytes.NewReader(begin[:n]), body)) // the client went away
+		_, _ = d.Copy(ctx, in.w, io.MultiReader(bytes.NewReader(begin[:n]), body)) // the client went away
 	}), nil
 }
 
@@ -97,11 +94,11 @@ type extractRequest struct {
 	PathInput
 }
 
-func (d *Door) uploadArchive(ctx context.Context, in *extractRequest) (*struct{}, error) {
+func (d *door) uploadArchive(ctx context.Context, in *extractRequest) (*struct{}, error) {
 	if in.Path == "" {
 		return nil, errs.E(errs.Invalid, "path: missing")
 	}
-	return nil, d.core.Files().Extract(ctx, in.ID, in.Path, &uploadReader{r: front.StreamedBody(in.r)})
+	return nil, d.Core.Files().Extract(ctx, in.ID, in.Path, front.Upload(front.StreamedBody(in.r)))
 }
 
 type watchRequest struct {
@@ -117,13 +114,13 @@ type changeEvent struct {
 	Time time.Time `json:"time"`
 }
 
-func (d *Door) watchFiles(ctx context.Context, in *watchRequest) (*streamed, error) {
+func (d *door) watchFiles(ctx context.Context, in *watchRequest) (*streamed, error) {
 	dir := in.Path
 	if dir == "" {
 		dir = sandbox.WorkspaceDir
 	}
 	// A watch that cannot begin is an error and not a stream.
-	if err := d.core.CheckWatch(ctx, in.ID, dir); err != nil {
+	if err := d.Core.CheckWatch(ctx, in.ID, dir); err != nil {
 		return nil, err
 	}
 	if in.head() {
@@ -135,9 +132,9 @@ func (d *Door) watchFiles(ctx context.Context, in *watchRequest) (*streamed, err
 			return
 		}
 		source := func(ctx context.Context) iter.Seq2[sandbox.FileChange, error] {
-			return d.core.Watch(ctx, in.ID, dir, in.Recursive)
+			return d.Core.Watch(ctx, in.ID, dir, in.Recursive)
 		}
-		err = sse.Pump(ctx, d.life.Done(), source, sse.PingEvery, func(c sandbox.FileChange) error {
+		err = sse.Pump(ctx, d.Life.Done(), source, sse.PingEvery, func(c sandbox.FileChange) error {
 			return s.Send(sse.NoID, "change", changeEvent{Path: c.Path, Op: c.Op, Time: c.Time.UTC()})
 		}, s.Ping)
 		d.failStream(ctx, s, err)

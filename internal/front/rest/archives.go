@@ -33,9 +33,9 @@ type destroyInput struct {
 	Archive  bool `query:"archive" doc:"Put its files into the archive storage first. The answer is 200 with the archive; when it cannot be made the sandbox stays, stopped."`
 }
 
-func (d *Door) destroySandbox(ctx context.Context, in *destroyInput) (*streamed, error) {
+func (d *door) destroySandbox(ctx context.Context, in *destroyInput) (*streamed, error) {
 	if !in.Archive {
-		if err := d.core.Destroy(ctx, in.ID, in.KeepDisk); err != nil {
+		if err := d.Core.Destroy(ctx, in.ID, in.KeepDisk); err != nil {
 			return nil, err
 		}
 		return stream(func() { in.w.WriteHeader(http.StatusNoContent) }), nil
@@ -43,7 +43,7 @@ func (d *Door) destroySandbox(ctx context.Context, in *destroyInput) (*streamed,
 	if in.KeepDisk {
 		return nil, errs.E(errs.Invalid, "archive and keep_disk exclude each other")
 	}
-	m, err := d.core.DestroyArchived(ctx, in.ID)
+	m, err := d.Core.DestroyArchived(ctx, in.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -55,11 +55,11 @@ type archiveName struct {
 	Tenant string `query:"tenant_id" doc:"Whose archive it is, for a token of no tenant."`
 }
 
-func (d *Door) keptArchiveRoutes() {
+func (d *door) keptArchiveRoutes() {
 	register(d, operation{
 		id: "get-archive", method: http.MethodGet, path: "/v1/archives/{name}", tag: "archives", summary: "Describe the archive of a destroyed sandbox",
 	}, func(ctx context.Context, in *archiveName) (*struct{ Body Archive }, error) {
-		m, err := d.core.Archives().Get(ctx, in.Tenant, in.Name)
+		m, err := d.Core.Archives().Get(ctx, in.Tenant, in.Name)
 		if err != nil {
 			return nil, err
 		}
@@ -69,6 +69,6 @@ func (d *Door) keptArchiveRoutes() {
 		id: "remove-archive", method: http.MethodDelete, path: "/v1/archives/{name}", tag: "archives", status: http.StatusNoContent,
 		summary: "Delete an archive",
 	}, func(ctx context.Context, in *archiveName) (*struct{}, error) {
-		return nil, d.core.Archives().Remove(ctx, in.Tenant, in.Name)
+		return nil, d.Core.Archives().Remove(ctx, in.Tenant, in.Name)
 	})
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/core/cell"
 	"github.com/cubbyhq/cubby/internal/front"
+	"github.com/cubbyhq/cubby/internal/front/httpapi"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
@@ -17,15 +18,15 @@ import (
 // escaped.
 const codeBody = 2 * sandbox.MaxCode
 
-func (d *Door) codeRoutes() {
-	answers := orEvents(content("application/json", d.schema(Execution{}, "Execution")))
+func (d *door) codeRoutes() {
+	answers := orEvents(httpapi.Media("application/json", d.Schema(Execution{}, "Execution")))
 	register(d, operation{
 		id: "run-code", method: http.MethodPost, path: "/v1/sandboxes/{id}/code", tag: "code", body: codeBody, summary: "Run a cell of code in a kernel",
 		description: "Cells of one kernel run one after another in one state. Answers 200 when the cell has ended, 202 when it goes on (wait is false, or its time is over), " +
 			"or with Server-Sent Events as GET …/execs/{seq}/stream does, with the cell as data of the last one. An exception is no error of the request: see success and error. The cell does not depend on the connection.",
 		responses: map[string]*huma.Response{
 			"200": {Description: "The cell has ended, or a stream of its output", Content: answers},
-			"202": {Description: "The cell goes on", Content: content("application/json", d.schema(Execution{}, "Execution"))},
+			"202": {Description: "The cell goes on", Content: httpapi.Media("application/json", d.Schema(Execution{}, "Execution"))},
 		},
 	}, d.runCode)
 	register(d, operation{
@@ -40,7 +41,7 @@ type codeRequest struct {
 	Body CodeInput
 }
 
-func (d *Door) runCode(ctx context.Context, in *codeRequest) (*streamed, error) {
+func (d *door) runCode(ctx context.Context, in *codeRequest) (*streamed, error) {
 	r, err := in.Body.request()
 	if err != nil {
 		return nil, err
@@ -50,7 +51,7 @@ func (d *Door) runCode(ctx context.Context, in *codeRequest) (*streamed, error) 
 		return nil, err
 	}
 	if in.Body.Stream || wantsEvents(in.r.Header.Get("Accept")) {
-		x, err := d.core.StartCode(ctx, in.ID, r)
+		x, err := d.Core.StartCode(ctx, in.ID, r)
 		if err != nil {
 			return nil, err
 		}
@@ -59,14 +60,14 @@ func (d *Door) runCode(ctx context.Context, in *codeRequest) (*streamed, error) 
 	}
 	var e cell.Execution
 	if in.Body.Wait == nil || *in.Body.Wait {
-		waiting, done := d.untilDrain(ctx)
-		e, err = d.core.RunCode(waiting, in.ID, r, wait)
+		waiting, done := d.UntilDrain(ctx)
+		e, err = d.Core.RunCode(waiting, in.ID, r, wait)
 		done()
 	} else {
-		e.Exec, err = d.core.StartCode(ctx, in.ID, r)
+		e.Exec, err = d.Core.StartCode(ctx, in.ID, r)
 	}
 	// As with exec: what goes on has a number.
-	if err != nil && (e.Exec.Seq == 0 || ctx.Err() != nil || !d.drains()) {
+	if err != nil && (e.Exec.Seq == 0 || ctx.Err() != nil || !d.Drains()) {
 		return nil, err
 	}
 	status := http.StatusOK
@@ -83,9 +84,9 @@ func codePath(id string, seq int64) string {
 
 // endedCode is the cell as ended is the exec, with its output where that can
 // still be read.
-func (d *Door) endedCode(ctx context.Context, id string, seq int64, exit sandbox.Exit) any {
+func (d *door) endedCode(ctx context.Context, id string, seq int64, exit sandbox.Exit) any {
 	x := d.finished(ctx, id, seq, exit)
-	e, err := d.core.Execution(ctx, id, seq)
+	e, err := d.Core.Execution(ctx, id, seq)
 	if err != nil || !e.Exec.Status.Finished() {
 		e = cell.Execution{Exec: x}
 	}
@@ -97,11 +98,11 @@ type getCodeInput struct {
 	WaitSeconds float64 `query:"wait_seconds" minimum:"0" maximum:"600" doc:"Wait for the end that long."`
 }
 
-func (d *Door) getCode(ctx context.Context, in *getCodeInput) (*struct{ Body Execution }, error) {
+func (d *door) getCode(ctx context.Context, in *getCodeInput) (*struct{ Body Execution }, error) {
 	if err := d.await(ctx, in.SeqInput, in.WaitSeconds); err != nil {
 		return nil, err
 	}
-	e, err := d.core.Execution(ctx, in.ID, in.Seq)
+	e, err := d.Core.Execution(ctx, in.ID, in.Seq)
 	if err != nil {
 		return nil, err
 	}

@@ -49,7 +49,7 @@ type CodeCompleteness struct {
 	Indent string `json:"indent" doc:"What the next line of incomplete code begins with."`
 }
 
-func (d *Door) codeAskRoutes() {
+func (d *door) codeAskRoutes() {
 	const (
 		path = "/v1/sandboxes/{id}/kernels/{kernel}/"
 		idle = " 409 while it runs a cell, is starting or has ended; 504 when it does not answer within 5 seconds. Nothing is run, and no history has it."
@@ -61,7 +61,7 @@ func (d *Door) codeAskRoutes() {
 		KernelNameInput
 		Body CodePosition
 	}) (*struct{ Body CodeCompletion }, error) {
-		r, err := d.core.CompleteCode(ctx, in.ID, in.Kernel, in.Body.position())
+		r, err := d.Core.CompleteCode(ctx, in.ID, in.Kernel, in.Body.position())
 		if err != nil {
 			return nil, err
 		}
@@ -74,7 +74,7 @@ func (d *Door) codeAskRoutes() {
 		KernelNameInput
 		Body InspectInput
 	}) (*struct{ Body CodeInspection }, error) {
-		r, err := d.core.InspectCode(ctx, in.ID, in.Kernel, in.Body.position(), in.Body.Detail)
+		r, err := d.Core.InspectCode(ctx, in.ID, in.Kernel, in.Body.position(), in.Body.Detail)
 		if err != nil {
 			return nil, err
 		}
@@ -87,7 +87,7 @@ func (d *Door) codeAskRoutes() {
 		KernelNameInput
 		Body CheckInput
 	}) (*struct{ Body CodeCompleteness }, error) {
-		r, err := d.core.CheckCode(ctx, in.ID, in.Kernel, in.Body.Code)
+		r, err := d.Core.CheckCode(ctx, in.ID, in.Kernel, in.Body.Code)
 		if err != nil {
 			return nil, err
 		}

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/core/cell"
+	"github.com/cubbyhq/cubby/internal/front"
 	"github.com/cubbyhq/cubby/internal/kernel"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
@@ -25,7 +26,7 @@ type CodeInput struct {
 func (in *CodeInput) request() (cell.Request, error) {
 	r := cell.Request{Kernel: in.Kernel, Language: in.Language, Code: in.Code, Stdin: in.Stdin, Cwd: in.Cwd, Env: in.Env}
 	if in.TimeoutSeconds != nil {
-		d, err := seconds("timeout_seconds", *in.TimeoutSeconds)
+		d, err := front.Seconds("timeout_seconds", *in.TimeoutSeconds)
 		if err != nil {
 			return r, err
 		}
@@ -85,7 +86,7 @@ func executionJSON(e cell.Execution, now time.Time) Execution {
 		DurationMS: x.DurationMS, CreatedAt: x.CreatedAt, StartedAt: x.StartedAt, FinishedAt: x.FinishedAt,
 	}
 	for i, o := range e.Outputs {
-		out.Outputs[i] = DisplayOutput{Data: bundleJSON(o.Data), Metadata: rawJSON(o.Metadata), ID: o.ID}
+		out.Outputs[i] = DisplayOutput{Data: bundleJSON(o.Data), Metadata: front.RawJSON(o.Metadata), ID: o.ID}
 	}
 	if e.Error != nil {
 		out.Error = &CodeError{Type: e.Error.Type, Message: e.Error.Message, Traceback: e.Error.Traceback}

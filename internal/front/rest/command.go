@@ -8,6 +8,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/front"
 	"github.com/cubbyhq/cubby/internal/packages"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
@@ -44,19 +45,9 @@ func (c *Command) UnmarshalJSON(b []byte) error {
 // MarshalJSON writes the form that is set.
 func (c Command) MarshalJSON() ([]byte, error) {
 	if c.Argv != nil {
-		return plainJSON(c.Argv)
+		return front.PlainJSON(c.Argv)
 	}
-	return plainJSON(c.Shell)
-}
-
-// plainJSON is json.Marshal that leaves <, > and & as they are: what an encoder
-// gets from a MarshalJSON it does not unescape.
-func plainJSON(v any) ([]byte, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	err := enc.Encode(v)
-	return b.Bytes(), err
+	return front.PlainJSON(c.Shell)
 }
 
 func (c Command) validate() error {

@@ -2,7 +2,6 @@ package rest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -12,9 +11,6 @@ import (
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
-
-// copyBuffer is the piece in which bodies are copied.
-const copyBuffer = 32 << 10
 
 type readRequest struct {
 	exchange
@@ -65,14 +61,14 @@ func (b byteRange) resolve(size int64) (offset, length int64, ok bool) {
 	return b.first, end - b.first, b.first < size
 }
 
-func (d *Door) readFile(ctx context.Context, in *readRequest) (*streamed, error) {
+func (d *door) readFile(ctx context.Context, in *readRequest) (*streamed, error) {
 	if in.Path == "" {
 		return nil, errs.E(errs.Invalid, "path: missing")
 	}
 	h := in.w.Header()
 	offset, length, status := int64(0), int64(-1), http.StatusOK
 	if r, ok := parseRange(in.Range); ok {
-		f, err := d.core.Files().Stat(ctx, in.ID, in.Path, true)
+		f, err := d.Core.Files().Stat(ctx, in.ID, in.Path, true)
 		if err != nil {
 			return nil, err
 		}
@@ -87,7 +83,7 @@ func (d *Door) readFile(ctx context.Context, in *readRequest) (*streamed, error)
 		}
 		status = http.StatusPartialContent
 	}
-	body, f, err := d.core.Files().Read(ctx, in.ID, d.within(ctx, in.ID, in.Path), offset, length)
+	body, f, err := d.Core.Files().Read(ctx, in.ID, d.within(ctx, in.ID, in.Path), offset, length)
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +104,7 @@ func (d *Door) readFile(ctx context.Context, in *readRequest) (*streamed, error)
 		if in.head() {
 			return
 		}
-		n, err := d.copy(ctx, in.w, io.LimitReader(body, length))
+		n, err := d.Copy(ctx, in.w, io.LimitReader(body, length))
 		if err == nil && n < length {
 			// The file shrank meanwhile: the promised length is a lie.
 			panic(http.ErrAbortHandler)
@@ -118,28 +114,4 @@ func (d *Door) readFile(ctx context.Context, in *readRequest) (*streamed, error)
 
 func notAFile(f sandbox.File) error {
 	return errs.E(errs.Invalid, "not a regular file but a %s", f.Type)
-}
-
-// copy streams a body to the client. When the source fails the connection is
-// broken, so that a part is not taken for the whole; an error of the client is
-// returned.
-func (d *Door) copy(ctx context.Context, w http.ResponseWriter, r io.Reader) (int64, error) {
-	buf := make([]byte, copyBuffer)
-	var total int64
-	for {
-		n, rerr := r.Read(buf)
-		if n > 0 {
-			if _, err := w.Write(buf[:n]); err != nil {
-				return total, err
-			}
-			total += int64(n)
-		}
-		if errors.Is(rerr, io.EOF) {
-			return total, nil
-		}
-		if rerr != nil {
-			d.abort(ctx, rerr)
-			return total, rerr
-		}
-	}
 }

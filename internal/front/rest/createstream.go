@@ -23,12 +23,12 @@ type step struct {
 // installation as events, and as the last one sandbox or error. What fails
 // before there is anything to tell is answered as without a stream. When the
 // client leaves, the create is undone.
-func (d *Door) followCreate(ctx context.Context, x exchange, r core.CreateRequest) {
+func (d *door) followCreate(ctx context.Context, x exchange, r core.CreateRequest) {
 	steps := func(ctx context.Context) iter.Seq2[step, error] {
 		return func(yield func(step, error) bool) {
 			wanted := true
 			r.Progress = func(o sandbox.Output) { wanted = wanted && yield(step{output: o}, nil) }
-			b, err := d.core.Create(ctx, r)
+			b, err := d.Core.Create(ctx, r)
 			if wanted {
 				yield(step{made: &b}, err)
 			}
@@ -43,7 +43,7 @@ func (d *Door) followCreate(ctx context.Context, x exchange, r core.CreateReques
 		}
 		return err
 	}
-	err := sse.Pump(ctx, d.life.Done(), steps, sse.PingEvery, func(now step) error {
+	err := sse.Pump(ctx, d.Life.Done(), steps, sse.PingEvery, func(now step) error {
 		if err := open(); err != nil {
 			return err
 		}

@@ -1,22 +1,16 @@
 package rest
 
 import (
-	"encoding/json"
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/front"
+	"github.com/cubbyhq/cubby/internal/front/httpapi"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
-// How long a waiting request waits, and how much output it carries.
-const (
-	defaultWait   = 60 * time.Second
-	longestWait   = 10 * time.Minute
-	defaultOutput = 8 << 20  // bytes per stream
-	largestOutput = 64 << 20 // bytes per stream
-	// heldOutput is how much of both an answer holds until it is sent.
-	heldOutput = 128 << 10
-)
+// defaultWait is how long a request waits that does not say it.
+const defaultWait = 60 * time.Second
 
 // ExecInput starts a command.
 type ExecInput struct {
@@ -52,7 +46,7 @@ func (in *ExecInput) spec() (sandbox.ExecSpec, error) {
 		spec.PTY = &sandbox.WindowSize{Cols: in.PTY.Cols, Rows: in.PTY.Rows}
 	}
 	if in.TimeoutSeconds != nil {
-		d, err := seconds("timeout_seconds", *in.TimeoutSeconds)
+		d, err := front.Seconds("timeout_seconds", *in.TimeoutSeconds)
 		if err != nil {
 			return spec, err
 		}
@@ -65,55 +59,48 @@ func waitTime(given *float64) (time.Duration, error) {
 	if given == nil {
 		return defaultWait, nil
 	}
-	d, err := seconds("wait_seconds", *given)
-	if err == nil && d > longestWait {
-		err = errs.E(errs.Invalid, "wait_seconds: at most %d", int(longestWait.Seconds()))
+	d, err := front.Seconds("wait_seconds", *given)
+	if err == nil && d > httpapi.LongestWait {
+		err = errs.E(errs.Invalid, "wait_seconds: at most %d", int(httpapi.LongestWait.Seconds()))
 	}
 	return d, err
 }
 
 // Exec is the canonical JSON of a command.
 type Exec struct {
-	Seq            int64      `json:"seq" doc:"1, 2, 3 … within the sandbox."`
-	Status         string     `json:"status" enum:"pending,running,done,error"`
-	Kind           execKind   `json:"kind,omitempty" doc:"The operation; absent for a plain command."`
-	Session        string     `json:"session,omitempty"`
-	Terminal       string     `json:"terminal,omitempty" doc:"The terminal whose program this is."`
-	Cmd            Command    `json:"cmd" doc:"Empty for a cell."`
-	Code           string     `json:"code,omitempty" doc:"Of a cell."`
-	Kernel         string     `json:"kernel,omitempty" doc:"The kernel that runs the cell."`
-	Language       string     `json:"language,omitempty" doc:"Of the kernel, as the cell asked for it."`
-	Cwd            string     `json:"cwd,omitempty"`
-	User           string     `json:"user,omitempty"`
-	Stdout         *string    `json:"stdout,omitempty"`
-	Stderr         *string    `json:"stderr,omitempty"`
-	StdoutEncoding string     `json:"stdout_encoding,omitempty" enum:"base64" doc:"Given when stdout is not UTF-8."`
-	StderrEncoding string     `json:"stderr_encoding,omitempty" enum:"base64" doc:"Given when stderr is not UTF-8."`
-	ExitCode       *int       `json:"exit_code" doc:"128 + signal when a signal ended it; null while it runs and when nobody knows."`
-	Signal         string     `json:"signal,omitempty" doc:"SIGKILL, for example."`
-	Reason         string     `json:"reason,omitempty" enum:"exited,timeout,oom,killed,disk_full,sandbox_destroyed,sandbox_stopped,container_died,lost,not_started,kernel_died" doc:"Why it ended."`
-	Message        string     `json:"message,omitempty" doc:"More about the end, for people."`
-	DurationMS     int64      `json:"duration_ms"`
-	Truncated      *Truncated `json:"truncated,omitempty" doc:"Given when output was left out."`
-	Detail         any        `json:"detail,omitempty" doc:"What an operation was asked."`
-	Result         any        `json:"result,omitempty" doc:"What came of an operation."`
-	OutputPruned   bool       `json:"output_pruned,omitempty" doc:"The output was removed to make room for later ones; stdout and stderr are empty because of that."`
-	CreatedAt      time.Time  `json:"created_at"`
-	StartedAt      *time.Time `json:"started_at,omitempty"`
-	FinishedAt     *time.Time `json:"finished_at,omitempty"`
-}
-
-// Truncated counts the bytes that are not in the answer.
-type Truncated struct {
-	Stdout int64 `json:"stdout"`
-	Stderr int64 `json:"stderr"`
-	Rich   int64 `json:"rich,omitempty" doc:"Of what a cell shows beside text."`
+	Seq            int64              `json:"seq" doc:"1, 2, 3 … within the sandbox."`
+	Status         string             `json:"status" enum:"pending,running,done,error"`
+	Kind           execKind           `json:"kind,omitempty" doc:"The operation; absent for a plain command."`
+	Session        string             `json:"session,omitempty"`
+	Terminal       string             `json:"terminal,omitempty" doc:"The terminal whose program this is."`
+	Cmd            Command            `json:"cmd" doc:"Empty for a cell."`
+	Code           string             `json:"code,omitempty" doc:"Of a cell."`
+	Kernel         string             `json:"kernel,omitempty" doc:"The kernel that runs the cell."`
+	Language       string             `json:"language,omitempty" doc:"Of the kernel, as the cell asked for it."`
+	Cwd            string             `json:"cwd,omitempty"`
+	User           string             `json:"user,omitempty"`
+	Stdout         *string            `json:"stdout,omitempty"`
+	Stderr         *string            `json:"stderr,omitempty"`
+	StdoutEncoding string             `json:"stdout_encoding,omitempty" enum:"base64" doc:"Given when stdout is not UTF-8."`
+	StderrEncoding string             `json:"stderr_encoding,omitempty" enum:"base64" doc:"Given when stderr is not UTF-8."`
+	ExitCode       *int               `json:"exit_code" doc:"128 + signal when a signal ended it; null while it runs and when nobody knows."`
+	Signal         string             `json:"signal,omitempty" doc:"SIGKILL, for example."`
+	Reason         string             `json:"reason,omitempty" enum:"exited,timeout,oom,killed,disk_full,sandbox_destroyed,sandbox_stopped,container_died,lost,not_started,kernel_died" doc:"Why it ended."`
+	Message        string             `json:"message,omitempty" doc:"More about the end, for people."`
+	DurationMS     int64              `json:"duration_ms"`
+	Truncated      *httpapi.Truncated `json:"truncated,omitempty" doc:"Given when output was left out."`
+	Detail         any                `json:"detail,omitempty" doc:"What an operation was asked."`
+	Result         any                `json:"result,omitempty" doc:"What came of an operation."`
+	OutputPruned   bool               `json:"output_pruned,omitempty" doc:"The output was removed to make room for later ones; stdout and stderr are empty because of that."`
+	CreatedAt      time.Time          `json:"created_at"`
+	StartedAt      *time.Time         `json:"started_at,omitempty"`
+	FinishedAt     *time.Time         `json:"finished_at,omitempty"`
 }
 
 func execJSON(e sandbox.Exec, now time.Time) Exec {
 	out := Exec{
 		Seq: e.Seq, Status: string(e.Status), Kind: execKind(e.Spec.Kind), Session: e.Spec.Session, Terminal: e.Spec.Terminal,
-		Detail: rawJSON(e.Spec.Detail), Result: rawJSON(e.Result), Cmd: asked(e.Spec), Cwd: e.Spec.Cwd, User: e.Spec.User,
+		Detail: front.RawJSON(e.Spec.Detail), Result: front.RawJSON(e.Result), Cmd: asked(e.Spec), Cwd: e.Spec.Cwd, User: e.Spec.User,
 		CreatedAt: e.CreatedAt.UTC(), StartedAt: timeOrNil(e.StartedAt), FinishedAt: timeOrNil(e.FinishedAt),
 	}
 	if c := e.Spec.Cell; c != nil {
@@ -126,16 +113,8 @@ func execJSON(e sandbox.Exec, now time.Time) Exec {
 	if x := e.Exit; x != nil {
 		out.ExitCode, out.Signal, out.Reason, out.Message = x.Code, x.Signal, string(x.Reason), x.Message
 		if x.StdoutCut > 0 || x.StderrCut > 0 || x.RichCut > 0 {
-			out.Truncated = &Truncated{x.StdoutCut, x.StderrCut, x.RichCut}
+			out.Truncated = &httpapi.Truncated{Stdout: x.StdoutCut, Stderr: x.StderrCut, Rich: x.RichCut}
 		}
 	}
 	return out
-}
-
-// rawJSON is nil where there is none: null says something else.
-func rawJSON(text json.RawMessage) any {
-	if len(text) == 0 {
-		return nil
-	}
-	return text
 }

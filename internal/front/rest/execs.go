@@ -2,7 +2,6 @@ package rest
 
 import (
 	"context"
-	"io"
 	"net/http"
 	"net/textproto"
 	"strconv"
@@ -12,8 +11,8 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/cubbyhq/cubby/internal/core"
-	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/front"
+	"github.com/cubbyhq/cubby/internal/front/httpapi"
 	"github.com/cubbyhq/cubby/internal/front/sse"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
@@ -29,13 +28,13 @@ type execOutput struct{ Body Exec }
 // maxStdin bounds one write to standard input.
 const maxStdin = 1 << 20
 
-func (d *Door) execRoutes() {
+func (d *door) execRoutes() {
 	register(d, operation{
 		id: "exec", method: http.MethodPost, path: "/v1/sandboxes/{id}/exec", tag: "execs", summary: "Run a command",
 		description: "Answers 200 when the command has ended, 202 when it goes on (wait is false, or its time is over), or with Server-Sent Events as GET …/stream does. The command does not depend on the connection.",
 		responses: map[string]*huma.Response{
 			"200": {Description: "The command has ended, or a stream of its output", Content: execContent(d)},
-			"202": {Description: "The command goes on", Content: content("application/json", d.schema(Exec{}, "Exec"))},
+			"202": {Description: "The command goes on", Content: httpapi.Media("application/json", d.Schema(Exec{}, "Exec"))},
 		},
 	}, d.exec)
 	register(d, operation{
@@ -55,13 +54,13 @@ func (d *Door) execRoutes() {
 		SeqInput
 		Body SignalInput
 	}) (*struct{}, error) {
-		return nil, d.core.Signal(ctx, in.ID, in.Seq, in.Body.Signal, in.Body.Tree)
+		return nil, d.Core.Signal(ctx, in.ID, in.Seq, in.Body.Signal, in.Body.Tree)
 	})
 	register(d, operation{
 		id: "cancel-exec", method: http.MethodPost, path: "/v1/sandboxes/{id}/execs/{seq}/cancel", tag: "execs",
 		summary: "Kill a command with its whole process tree", description: "Of a finished command it kills what that left running; its end stays what it was.",
 	}, func(ctx context.Context, in *SeqInput) (*execOutput, error) {
-		e, err := d.core.Cancel(ctx, in.ID, in.Seq)
+		e, err := d.Core.Cancel(ctx, in.ID, in.Seq)
 		if err != nil {
 			return nil, err
 		}
@@ -74,23 +73,23 @@ func (d *Door) execRoutes() {
 		SeqInput
 		Body WindowSize
 	}) (*struct{}, error) {
-		return nil, d.core.Resize(ctx, in.ID, in.Seq, sandbox.WindowSize{Cols: in.Body.Cols, Rows: in.Body.Rows})
+		return nil, d.Core.Resize(ctx, in.ID, in.Seq, sandbox.WindowSize{Cols: in.Body.Cols, Rows: in.Body.Rows})
 	})
 	const stdin = "/v1/sandboxes/{id}/execs/{seq}/stdin"
 	register(d, operation{
 		id: "write-stdin", method: http.MethodPost, path: stdin, tag: "execs", summary: "Write to a command's standard input",
 		description: "The raw body is written at offset; bytes that were written before are skipped, so a repeat is harmless. The answer says how far the input has come: write again from there.",
 	}, d.writeStdin)
-	d.documented(http.MethodPost, stdin).RequestBody = &huma.RequestBody{Content: content("application/octet-stream", nil)}
+	d.Documented(http.MethodPost, stdin).RequestBody = &huma.RequestBody{Content: httpapi.Media("application/octet-stream", nil)}
 }
 
-func execContent(d *Door) map[string]*huma.MediaType {
-	return orEvents(content("application/json", d.schema(Exec{}, "Exec")))
+func execContent(d *door) httpapi.Content {
+	return orEvents(httpapi.Media("application/json", d.Schema(Exec{}, "Exec")))
 }
 
 // execResponse is for an exec that is written by itself.
-func execResponse(d *Door) map[string]*huma.Response {
-	return map[string]*huma.Response{"200": {Description: "OK", Content: content("application/json", d.schema(Exec{}, "Exec"))}}
+func execResponse(d *door) map[string]*huma.Response {
+	return map[string]*huma.Response{"200": {Description: "OK", Content: httpapi.Media("application/json", d.Schema(Exec{}, "Exec"))}}
 }
 
 // SignalInput names a signal and whom it goes to.
@@ -105,7 +104,7 @@ type execRequest struct {
 	Body ExecInput
 }
 
-func (d *Door) exec(ctx context.Context, in *execRequest) (*streamed, error) {
+func (d *door) exec(ctx context.Context, in *execRequest) (*streamed, error) {
 	spec, err := in.Body.spec()
 	if err != nil {
 		return nil, err
@@ -115,7 +114,7 @@ func (d *Door) exec(ctx context.Context, in *execRequest) (*streamed, error) {
 		return nil, err
 	}
 	if in.Body.Stream || wantsEvents(in.r.Header.Get("Accept")) {
-		e, err := d.core.Exec(ctx, in.ID, spec)
+		e, err := d.Core.Exec(ctx, in.ID, spec)
 		if err != nil {
 			return nil, err
 		}
@@ -124,15 +123,15 @@ func (d *Door) exec(ctx context.Context, in *execRequest) (*streamed, error) {
 	}
 	var res core.Result
 	if in.Body.Wait == nil || *in.Body.Wait {
-		waiting, done := d.untilDrain(ctx)
-		res, err = d.core.RunExec(waiting, in.ID, spec, wait, capsOf(in.Body.MaxOutputBytes))
+		waiting, done := d.UntilDrain(ctx)
+		res, err = d.Core.RunExec(waiting, in.ID, spec, wait, httpapi.CapsOf(in.Body.MaxOutputBytes))
 		done()
 	} else {
-		res.Exec, err = d.core.Exec(ctx, in.ID, spec)
+		res.Exec, err = d.Core.Exec(ctx, in.ID, spec)
 	}
 	// A daemon that stops says 202: the command goes on, and its number is
 	// where the next daemon has it.
-	if err != nil && (res.Exec.Seq == 0 || ctx.Err() != nil || !d.drains()) {
+	if err != nil && (res.Exec.Seq == 0 || ctx.Err() != nil || !d.Drains()) {
 		return nil, err
 	}
 	status := http.StatusOK
@@ -142,18 +141,6 @@ func (d *Door) exec(ctx context.Context, in *execRequest) (*streamed, error) {
 	}
 	return stream(func() { d.writeResult(ctx, in.w, status, res) }), nil
 }
-
-// untilDrain bounds a wait to the life of the daemon.
-func (d *Door) untilDrain(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(d.life, cancel)
-	return ctx, func() {
-		stop()
-		cancel()
-	}
-}
-
-func (d *Door) drains() bool { return d.life.Err() != nil }
 
 func execPath(id string, seq int64) string {
 	return "/v1/sandboxes/" + id + "/execs/" + strconv.FormatInt(seq, 10)
@@ -169,44 +156,36 @@ func wantsEvents(accept string) bool {
 	return false
 }
 
-func capsOf(given *int64) core.OutputCaps {
-	n := int64(defaultOutput)
-	if given != nil {
-		n = min(*given, largestOutput)
-	}
-	return core.OutputCaps{Stdout: n, Stderr: n, Hold: heldOutput}
-}
-
 // writeResult answers with a command and its output, which is read from the
 // journal as the client takes it when there is much of it.
-func (d *Door) writeResult(ctx context.Context, w http.ResponseWriter, status int, res core.Result) {
-	var long longTexts
+func (d *door) writeResult(ctx context.Context, w http.ResponseWriter, status int, res core.Result) {
+	var long httpapi.LongTexts
 	out := resultJSON(ctx, res, time.Now(), &long)
 	if res.Long == nil {
 		front.WriteJSON(w, status, out)
 		return
 	}
-	d.writeLong(ctx, w, status, out, &long)
+	d.WriteLong(ctx, w, status, out, &long)
 }
 
-func resultJSON(ctx context.Context, r core.Result, now time.Time, long *longTexts) Exec {
+func resultJSON(ctx context.Context, r core.Result, now time.Time, long *httpapi.LongTexts) Exec {
 	out := execJSON(r.Exec, now)
 	var stdout, stderr string
 	if r.Long != nil {
-		stdout, out.StdoutEncoding = long.output(ctx, r.Long.Stdout)
-		stderr, out.StderrEncoding = long.output(ctx, r.Long.Stderr)
+		stdout, out.StdoutEncoding = long.Output(ctx, r.Long.Stdout)
+		stderr, out.StderrEncoding = long.Output(ctx, r.Long.Stderr)
 	} else {
 		stdout, out.StdoutEncoding = front.EncodeText(r.Stdout)
 		stderr, out.StderrEncoding = front.EncodeText(r.Stderr)
 	}
 	out.Stdout, out.Stderr = &stdout, &stderr
 	out.OutputPruned = r.Pruned
-	cut := Truncated{Stdout: r.StdoutCut, Stderr: r.StderrCut}
+	cut := httpapi.Truncated{Stdout: r.StdoutCut, Stderr: r.StderrCut}
 	if x := r.Exec.Exit; x != nil {
 		cut.Rich = x.RichCut
 	}
 	out.Truncated = nil
-	if cut != (Truncated{}) {
+	if cut != (httpapi.Truncated{}) {
 		out.Truncated = &cut
 	}
 	return out
@@ -223,8 +202,8 @@ type ExecList struct {
 	Execs []Exec `json:"execs" nullable:"false"`
 }
 
-func (d *Door) listExecs(ctx context.Context, in *listExecsInput) (*struct{ Body ExecList }, error) {
-	execs, err := d.core.Execs(ctx, in.ID, core.ExecQuery{AfterSeq: in.AfterSeq, Limit: in.Limit})
+func (d *door) listExecs(ctx context.Context, in *listExecsInput) (*struct{ Body ExecList }, error) {
+	execs, err := d.Core.Execs(ctx, in.ID, core.ExecQuery{AfterSeq: in.AfterSeq, Limit: in.Limit})
 	if err != nil {
 		return nil, err
 	}
@@ -243,11 +222,11 @@ type getExecInput struct {
 	MaxOutputBytes int64   `query:"max_output_bytes" minimum:"0" maximum:"67108864" default:"8388608"`
 }
 
-func (d *Door) getExec(ctx context.Context, in *getExecInput) (*streamed, error) {
+func (d *door) getExec(ctx context.Context, in *getExecInput) (*streamed, error) {
 	if err := d.await(ctx, in.SeqInput, in.WaitSeconds); err != nil {
 		return nil, err
 	}
-	res, err := d.core.Result(ctx, in.ID, in.Seq, capsOf(&in.MaxOutputBytes))
+	res, err := d.Core.Result(ctx, in.ID, in.Seq, httpapi.CapsOf(&in.MaxOutputBytes))
 	if err != nil {
 		return nil, err
 	}
@@ -255,15 +234,15 @@ func (d *Door) getExec(ctx context.Context, in *getExecInput) (*streamed, error)
 }
 
 // await waits for an exec's end, up to the daemon's own.
-func (d *Door) await(ctx context.Context, in SeqInput, given float64) error {
+func (d *door) await(ctx context.Context, in SeqInput, given float64) error {
 	wait, err := waitTime(&given)
 	if err != nil || wait == 0 {
 		return err
 	}
-	waiting, done := d.untilDrain(ctx)
+	waiting, done := d.UntilDrain(ctx)
 	defer done()
-	_, err = d.core.WaitExec(waiting, in.ID, in.Seq, wait)
-	if err != nil && ctx.Err() == nil && d.drains() {
+	_, err = d.Core.WaitExec(waiting, in.ID, in.Seq, wait)
+	if err != nil && ctx.Err() == nil && d.Drains() {
 		return nil
 	}
 	return err
@@ -281,25 +260,14 @@ type StdinOutput struct {
 	Offset int64 `json:"offset"`
 }
 
-func (d *Door) writeStdin(ctx context.Context, in *stdinInput) (*struct{ Body StdinOutput }, error) {
-	data, err := readAtMost(in.r.Body, maxStdin)
+func (d *door) writeStdin(ctx context.Context, in *stdinInput) (*struct{ Body StdinOutput }, error) {
+	data, err := front.ReadAtMost(in.r.Body, maxStdin)
 	if err != nil {
 		return nil, err
 	}
-	offset, err := d.core.WriteStdin(ctx, in.ID, in.Seq, in.Offset, data, in.EOF)
+	offset, err := d.Core.WriteStdin(ctx, in.ID, in.Seq, in.Offset, data, in.EOF)
 	if err != nil {
 		return nil, err
 	}
 	return &struct{ Body StdinOutput }{StdinOutput{offset}}, nil
-}
-
-func readAtMost(r io.Reader, limit int64) ([]byte, error) {
-	data, err := io.ReadAll(io.LimitReader(r, limit+1))
-	if err != nil {
-		return nil, errs.E(errs.Canceled, "the request body ended early").Because(err)
-	}
-	if int64(len(data)) > limit {
-		return nil, errs.E(errs.TooLarge, "the request body is over %d bytes", limit)
-	}
-	return data, nil
 }

@@ -2,15 +2,14 @@ package rest
 
 import (
 	"context"
-	"mime"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/cubbyhq/cubby/internal/core/transfer"
 	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/front/httpapi"
 )
 
 // ExportsInput names paths to give out.
@@ -56,7 +55,7 @@ type ExportList struct {
 	Files []ExportEntry `json:"files" nullable:"false"`
 }
 
-func (d *Door) exportRoutes() {
+func (d *door) exportRoutes() {
 	const path = "/v1/sandboxes/{id}/exports"
 	register(d, operation{
 		id: "export-files", method: http.MethodPost, path: path, tag: "files",
@@ -71,7 +70,7 @@ func (d *Door) exportRoutes() {
 		for i, f := range in.Body.Files {
 			sources[i] = f.Source
 		}
-		files, err := d.core.Exports().Add(ctx, in.ID, sources)
+		files, err := d.Core.Exports().Add(ctx, in.ID, sources)
 		if err != nil {
 			return nil, err
 		}
@@ -80,7 +79,7 @@ func (d *Door) exportRoutes() {
 	register(d, operation{
 		id: "list-exports", method: http.MethodGet, path: path, tag: "files", summary: "List what a sandbox has given out",
 	}, func(ctx context.Context, in *IDInput) (*struct{ Body ExportList }, error) {
-		files, err := d.core.Exports().List(ctx, in.ID)
+		files, err := d.Core.Exports().List(ctx, in.ID)
 		if err != nil {
 			return nil, err
 		}
@@ -96,8 +95,8 @@ func (d *Door) exportRoutes() {
 		id: "download-export", method: http.MethodGet, path: path + "/download", tag: "files",
 		summary:     "Download what was given out: a file as it is, a directory as an archive",
 		description: "An archive has everything below the directory's own name; links that lead out of it are left out.",
-		responses: map[string]*huma.Response{"200": {Description: "The file or archive, streamed", Content: map[string]*huma.MediaType{
-			"application/octet-stream": content("", nil)[""], "application/zip": content("", nil)[""], "application/gzip": content("", nil)[""],
+		responses: map[string]*huma.Response{"200": {Description: "The file or archive, streamed", Content: httpapi.Content{
+			"application/octet-stream": httpapi.Media("", nil)[""], "application/zip": httpapi.Media("", nil)[""], "application/gzip": httpapi.Media("", nil)[""],
 		}}},
 	}, func(ctx context.Context, in *struct {
 		exchange
@@ -107,15 +106,15 @@ func (d *Door) exportRoutes() {
 		if in.Path == "" {
 			return nil, errs.E(errs.Invalid, "path: missing")
 		}
-		file, err := d.core.Exports().Open(ctx, in.ID, in.Path, in.Format)
+		file, err := d.Core.Exports().Open(ctx, in.ID, in.Path, in.Format)
 		if err != nil {
 			return nil, err
 		}
-		return stream(func() { d.sendExport(in.w, in.r, file) }), nil
+		return stream(func() { d.SendDownload(in.w, in.r, file) }), nil
 	})
 }
 
-func (d *Door) exportResult(ctx context.Context, files []transfer.ExportedFile) ExportResult {
+func (d *door) exportResult(ctx context.Context, files []transfer.ExportedFile) ExportResult {
 	out := ExportResult{Files: make([]Exported, len(files))}
 	failed := 0
 	for i, f := range files {
@@ -124,44 +123,9 @@ func (d *Door) exportResult(ctx context.Context, files []transfer.ExportedFile) 
 		}
 		if f.Err != nil {
 			failed++
-			out.Files[i].Error = d.said(ctx, f.Err)
+			out.Files[i].Error = d.Said(ctx, f.Err)
 		}
 	}
 	out.Success, out.Error = failed == 0, transfer.FailedEntries(failed, len(files))
 	return out
-}
-
-// said is the text of one entry's error.
-func (d *Door) said(ctx context.Context, err error) string {
-	d.logInternal(ctx, err)
-	return errs.Public(err).Message
-}
-
-// sendExport streams a download and closes it.
-func (d *Door) sendExport(w http.ResponseWriter, r *http.Request, file *transfer.Download) {
-	defer file.Close()
-	h := w.Header()
-	h.Set("Content-Type", "application/octet-stream")
-	if file.Dir {
-		h.Set("Content-Type", archiveTypes[file.Format])
-	}
-	h.Set("Cache-Control", "no-store")
-	if disposition := mime.FormatMediaType("attachment", map[string]string{"filename": file.Name}); disposition != "" {
-		h.Set("Content-Disposition", disposition)
-	}
-	if file.Size >= 0 {
-		h.Set("Content-Length", strconv.FormatInt(file.Size, 10))
-	}
-	if !file.ModTime.IsZero() {
-		h.Set("Last-Modified", file.ModTime.UTC().Format(http.TimeFormat))
-	}
-	w.WriteHeader(http.StatusOK)
-	if r.Method == http.MethodHead {
-		return
-	}
-	n, err := d.copy(r.Context(), w, file)
-	if err != nil || file.Size >= 0 && n != file.Size {
-		// It is not whole: only a broken connection can tell now.
-		panic(http.ErrAbortHandler)
-	}
 }

@@ -3,7 +3,6 @@ package rest
 import (
 	"context"
 	"encoding/base64"
-	"errors"
 	"io"
 	"io/fs"
 	"net/http"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/front"
+	"github.com/cubbyhq/cubby/internal/front/httpapi"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
@@ -62,11 +62,11 @@ func fileOut(f sandbox.File, err error) (*fileOutput, error) {
 
 const filesPath = "/v1/sandboxes/{id}/files"
 
-func (d *Door) fileRoutes() {
+func (d *door) fileRoutes() {
 	register(d, operation{
 		id: "list-files", method: http.MethodGet, path: filesPath, tag: "files", summary: "List a directory",
 		description: "Symlinks are listed and not followed. At most 100,000 entries and 32 MiB of JSON.",
-		responses:   map[string]*huma.Response{"200": {Description: "OK", Content: content("application/json", d.schema(FileList{}, "FileList"))}},
+		responses:   map[string]*huma.Response{"200": {Description: "OK", Content: httpapi.Media("application/json", d.Schema(FileList{}, "FileList"))}},
 	}, d.listFiles)
 	register(d, operation{
 		id: "stat-file", method: http.MethodGet, path: filesPath + "/stat", tag: "files", summary: "Describe a path",
@@ -74,14 +74,14 @@ func (d *Door) fileRoutes() {
 		PathInput
 		Follow bool `query:"follow" doc:"Describe what a symlink leads to."`
 	}) (*fileOutput, error) {
-		return fileOut(d.core.Files().Stat(ctx, in.ID, d.within(ctx, in.ID, in.Path), in.Follow))
+		return fileOut(d.Core.Files().Stat(ctx, in.ID, d.within(ctx, in.ID, in.Path), in.Follow))
 	})
 	register(d, operation{
 		id: "read-file", method: http.MethodGet, path: filesPath + "/content", tag: "files", summary: "Read a file",
 		description: "Streams raw bytes of any size; a Range of one part is honoured with 206.",
 		responses: map[string]*huma.Response{
-			"200": {Description: "The file", Content: content("application/octet-stream", nil)},
-			"206": {Description: "The range", Content: content("application/octet-stream", nil)},
+			"200": {Description: "The file", Content: httpapi.Media("application/octet-stream", nil)},
+			"206": {Description: "The range", Content: httpapi.Media("application/octet-stream", nil)},
 			"416": {Description: "The range is outside of the file"},
 		},
 	}, d.readFile)
@@ -90,9 +90,9 @@ func (d *Door) fileRoutes() {
 		description: "With path in the query the raw body is the content, of any size. Without it the body is JSON {path,content,encoding,append,mode,parents}. " +
 			"A write replaces the file atomically; what is made belongs to the sandbox's user.",
 	}, d.writeFile)
-	d.documented(http.MethodPut, filesPath).RequestBody = &huma.RequestBody{Content: map[string]*huma.MediaType{
+	d.Documented(http.MethodPut, filesPath).RequestBody = &huma.RequestBody{Content: httpapi.Content{
 		"application/octet-stream": {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}},
-		"application/json":         {Schema: d.schema(WriteInput{}, "WriteInput")},
+		"application/json":         {Schema: d.Schema(WriteInput{}, "WriteInput")},
 	}}
 	register(d, operation{
 		id: "remove-file", method: http.MethodDelete, path: filesPath, tag: "files", status: http.StatusNoContent,
@@ -104,7 +104,7 @@ func (d *Door) fileRoutes() {
 		if in.Path == "" {
 			return nil, errs.E(errs.Invalid, "path: missing")
 		}
-		return nil, d.core.Files().Remove(ctx, in.ID, d.within(ctx, in.ID, in.Path), in.Recursive)
+		return nil, d.Core.Files().Remove(ctx, in.ID, d.within(ctx, in.ID, in.Path), in.Recursive)
 	})
 	register(d, operation{
 		id: "move-file", method: http.MethodPost, path: filesPath + "/move", tag: "files", summary: "Rename a file or directory",
@@ -112,7 +112,7 @@ func (d *Door) fileRoutes() {
 		IDInput
 		Body MoveInput
 	}) (*fileOutput, error) {
-		return fileOut(d.core.Files().Move(ctx, in.ID, d.within(ctx, in.ID, in.Body.From), d.within(ctx, in.ID, in.Body.To), in.Body.Replace))
+		return fileOut(d.Core.Files().Move(ctx, in.ID, d.within(ctx, in.ID, in.Body.From), d.within(ctx, in.ID, in.Body.To), in.Body.Replace))
 	})
 	register(d, operation{
 		id: "make-dir", method: http.MethodPost, path: filesPath + "/mkdir", tag: "files", summary: "Make a directory",
@@ -124,7 +124,7 @@ func (d *Door) fileRoutes() {
 		if err != nil {
 			return nil, err
 		}
-		return fileOut(d.core.Files().MakeDir(ctx, in.ID, d.within(ctx, in.ID, in.Body.Path), mode, in.Body.Parents))
+		return fileOut(d.Core.Files().MakeDir(ctx, in.ID, d.within(ctx, in.ID, in.Body.Path), mode, in.Body.Parents))
 	})
 }
 
@@ -152,20 +152,21 @@ type WriteInput struct {
 	Parents  bool   `json:"parents,omitempty" doc:"Make missing directories."`
 }
 
-// within gives a relative path of a sandboxed sandbox the root that sandboxed
-// documents. "" is that root.
-func (d *Door) within(ctx context.Context, id, p string) string {
+// within gives a relative path the root that the dialect documents which made
+// the sandbox. "" is that root.
+func (d *door) within(ctx context.Context, id, p string) string {
 	if path.IsAbs(p) {
 		return p
 	}
-	b, err := d.core.Sandbox(ctx, id)
-	if err != nil || b.Spec.Labels[sandboxedLabel] == "" {
+	b, err := d.Core.Sandbox(ctx, id)
+	if err != nil {
 		return p // what is wrong with the id the act itself says
 	}
-	if p == "" {
-		return sandboxedApp
+	root := d.Root(b)
+	if root == "" || p == "" {
+		return root + p
 	}
-	return sandboxedApp + "/" + p // whatever p climbs over, as in any other path
+	return root + "/" + p // whatever p climbs over, as in any other path
 }
 
 func absolute(p string) string {
@@ -194,14 +195,14 @@ type writeRequest struct {
 	Parents bool   `query:"parents" doc:"Make missing directories."`
 }
 
-func (d *Door) writeFile(ctx context.Context, in *writeRequest) (*fileOutput, error) {
+func (d *door) writeFile(ctx context.Context, in *writeRequest) (*fileOutput, error) {
 	w := sandbox.FileWrite{Append: in.Append, Parents: in.Parents}
 	file, text := in.Path, in.Mode
 	var body io.Reader
 	if file != "" {
-		body = &uploadReader{r: front.StreamedBody(in.r)}
+		body = front.Upload(front.StreamedBody(in.r))
 	} else {
-		data, err := readAtMost(in.r.Body, d.limit)
+		data, err := front.ReadAtMost(in.r.Body, d.BodyLimit)
 		if err != nil {
 			return nil, err
 		}
@@ -209,7 +210,7 @@ func (d *Door) writeFile(ctx context.Context, in *writeRequest) (*fileOutput, er
 		if len(data) == 0 || data[0] != '{' {
 			return nil, errs.E(errs.Invalid, "path: missing").Hint("give ?path= and the raw content, or JSON {\"path\",\"content\"}")
 		}
-		if err := decodeStrict(data, &small); err != nil {
+		if err := front.DecodeStrict(data, &small); err != nil {
 			return nil, err
 		}
 		if body, err = small.reader(); err != nil {
@@ -224,7 +225,7 @@ func (d *Door) writeFile(ctx context.Context, in *writeRequest) (*fileOutput, er
 	if w.Mode, err = parseMode(text); err != nil {
 		return nil, err
 	}
-	return fileOut(d.core.Files().Write(ctx, in.ID, d.within(ctx, in.ID, file), body, w))
+	return fileOut(d.Core.Files().Write(ctx, in.ID, d.within(ctx, in.ID, file), body, w))
 }
 
 func (in WriteInput) reader() (io.Reader, error) {
@@ -239,16 +240,4 @@ func (in WriteInput) reader() (io.Reader, error) {
 		return strings.NewReader(string(data)), nil
 	}
 	return nil, errs.E(errs.Invalid, "encoding: neither utf-8 nor base64")
-}
-
-// uploadReader classifies what goes wrong with the client's end, so that it is
-// not taken for a fault of the sandbox.
-type uploadReader struct{ r io.Reader }
-
-func (u *uploadReader) Read(p []byte) (int, error) {
-	n, err := u.r.Read(p)
-	if err != nil && !errors.Is(err, io.EOF) {
-		err = errs.E(errs.Canceled, "the request body ended early").Because(err)
-	}
-	return n, err
 }

@@ -8,6 +8,8 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/front"
+	"github.com/cubbyhq/cubby/internal/front/httpapi"
 	"github.com/cubbyhq/cubby/internal/git"
 )
 
@@ -105,7 +107,7 @@ type GitPushInput struct {
 	Force  bool   `json:"force,omitempty" doc:"Although the remote has commits that are missing here."`
 }
 
-func (d *Door) gitRoutes() {
+func (d *door) gitRoutes() {
 	gitRoute(d, "clone", "Clone a repository", func(in *GitCloneInput) (GitRun, git.Operation) {
 		return in.GitRun, git.Clone{Path: in.Path, URL: in.URL, Branch: in.Branch, Depth: in.Depth, Dest: in.Dest, Login: in.credentials()}
 	})
@@ -147,13 +149,13 @@ type gitRequest[B any] struct {
 }
 
 // gitRoute adds the endpoint of one operation.
-func gitRoute[B any](d *Door, name, summary string, read func(*B) (GitRun, git.Operation)) {
+func gitRoute[B any](d *door, name, summary string, read func(*B) (GitRun, git.Operation)) {
 	register(d, operation{
 		id: "git-" + name, method: http.MethodPost, path: "/v1/sandboxes/{id}/git/" + name, tag: "git", summary: summary,
 		description: "The answer is the operation, with what came of it in result: see docs/git.md. A failure of git is result.error, with 200.",
 		responses: map[string]*huma.Response{
-			"200": {Description: "The operation has ended", Content: content("application/json", d.schema(Exec{}, "Exec"))},
-			"202": {Description: "The operation goes on", Content: content("application/json", d.schema(Exec{}, "Exec"))},
+			"200": {Description: "The operation has ended", Content: httpapi.Media("application/json", d.Schema(Exec{}, "Exec"))},
+			"202": {Description: "The operation goes on", Content: httpapi.Media("application/json", d.Schema(Exec{}, "Exec"))},
 		},
 	}, func(ctx context.Context, in *gitRequest[B]) (*streamed, error) {
 		run, op := read(&in.Body)
@@ -161,7 +163,7 @@ func gitRoute[B any](d *Door, name, summary string, read func(*B) (GitRun, git.O
 	})
 }
 
-func (d *Door) git(ctx context.Context, x exchange, id string, run GitRun, op git.Operation) (*streamed, error) {
+func (d *door) git(ctx context.Context, x exchange, id string, run GitRun, op git.Operation) (*streamed, error) {
 	wait, err := waitTime(run.WaitSeconds)
 	if err != nil {
 		return nil, err
@@ -171,17 +173,17 @@ func (d *Door) git(ctx context.Context, x exchange, id string, run GitRun, op gi
 	}
 	var timeout *time.Duration
 	if run.TimeoutSeconds != nil {
-		limit, err := seconds("timeout_seconds", *run.TimeoutSeconds)
+		limit, err := front.Seconds("timeout_seconds", *run.TimeoutSeconds)
 		if err != nil {
 			return nil, err
 		}
 		timeout = &limit
 	}
-	waiting, done := d.untilDrain(ctx)
-	res, err := d.core.RunGit(waiting, id, op, core.GitOptions{Timeout: timeout}, wait, capsOf(nil))
+	waiting, done := d.UntilDrain(ctx)
+	res, err := d.Core.RunGit(waiting, id, op, core.GitOptions{Timeout: timeout}, wait, httpapi.CapsOf(nil))
 	done()
 	// As with exec: what goes on has a number.
-	if err != nil && (res.Exec.Seq == 0 || ctx.Err() != nil || !d.drains()) {
+	if err != nil && (res.Exec.Seq == 0 || ctx.Err() != nil || !d.Drains()) {
 		return nil, err
 	}
 	status := http.StatusOK

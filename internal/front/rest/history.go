@@ -11,6 +11,7 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/front"
+	"github.com/cubbyhq/cubby/internal/front/httpapi"
 	"github.com/cubbyhq/cubby/internal/front/sse"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
@@ -53,11 +54,11 @@ type eventsInput struct {
 	LastEventID string   `header:"Last-Event-ID" doc:"Of a stream; wins over after."`
 }
 
-func (d *Door) historyRoutes() {
+func (d *door) historyRoutes() {
 	register(d, operation{
 		id: "get-stats", method: http.MethodGet, path: "/v1/sandboxes/{id}/stats", tag: "sandboxes", summary: "What a sandbox uses now",
 	}, func(ctx context.Context, in *IDInput) (*struct{ Body Stats }, error) {
-		s, err := d.core.Stats(ctx, in.ID)
+		s, err := d.Core.Stats(ctx, in.ID)
 		if err != nil {
 			return nil, err
 		}
@@ -66,7 +67,7 @@ func (d *Door) historyRoutes() {
 			DiskUsed: s.Disk.Used, Execs: s.Execs,
 		}}, nil
 	})
-	list := orEvents(content("application/json", d.schema(EventList{}, "EventList")))
+	list := orEvents(httpapi.Media("application/json", d.Schema(EventList{}, "EventList")))
 	register(d, operation{
 		id: "list-events", method: http.MethodGet, path: "/v1/sandboxes/{id}/events", tag: "history",
 		summary: "A sandbox's history, oldest first",
@@ -82,11 +83,11 @@ func (d *Door) historyRoutes() {
 	}, d.getExec)
 }
 
-func (d *Door) listEvents(ctx context.Context, in *eventsInput) (*streamed, error) {
+func (d *door) listEvents(ctx context.Context, in *eventsInput) (*streamed, error) {
 	if in.Follow || wantsEvents(in.r.Header.Get("Accept")) {
 		return d.followEvents(ctx, in)
 	}
-	events, next, err := d.core.Events().List(ctx, in.ID, in.After, in.Limit, in.Kinds...)
+	events, next, err := d.Core.Events().List(ctx, in.ID, in.After, in.Limit, in.Kinds...)
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +98,7 @@ func (d *Door) listEvents(ctx context.Context, in *eventsInput) (*streamed, erro
 	return stream(func() { front.WriteJSON(in.w, http.StatusOK, out) }), nil
 }
 
-func (d *Door) followEvents(ctx context.Context, in *eventsInput) (*streamed, error) {
+func (d *door) followEvents(ctx context.Context, in *eventsInput) (*streamed, error) {
 	after := in.After
 	if in.LastEventID != "" {
 		n, err := strconv.ParseInt(in.LastEventID, 10, 64)
@@ -107,13 +108,13 @@ func (d *Door) followEvents(ctx context.Context, in *eventsInput) (*streamed, er
 		after = n
 	}
 	// What would end the stream at once is told by a status.
-	if _, _, err := d.core.Events().List(ctx, in.ID, after, 1, in.Kinds...); err != nil {
+	if _, _, err := d.Core.Events().List(ctx, in.ID, after, 1, in.Kinds...); err != nil {
 		return nil, err
 	}
 	if in.head() {
 		return &streamed{Body: nothing(sse.MediaType)}, nil
 	}
-	if err := d.core.Events().CheckFollow(ctx); err != nil {
+	if err := d.Core.Events().CheckFollow(ctx); err != nil {
 		return nil, err
 	}
 	return stream(func() {
@@ -122,9 +123,9 @@ func (d *Door) followEvents(ctx context.Context, in *eventsInput) (*streamed, er
 			return
 		}
 		source := func(ctx context.Context) iter.Seq2[sandbox.Event, error] {
-			return d.core.Events().Follow(ctx, in.ID, after, in.Kinds...)
+			return d.Core.Events().Follow(ctx, in.ID, after, in.Kinds...)
 		}
-		err = sse.Pump(ctx, d.life.Done(), source, sse.PingEvery, func(e sandbox.Event) error {
+		err = sse.Pump(ctx, d.Life.Done(), source, sse.PingEvery, func(e sandbox.Event) error {
 			return s.Send(e.Cursor, e.Kind, eventJSON(e))
 		}, s.Ping)
 		if err == nil {
@@ -137,6 +138,6 @@ func (d *Door) followEvents(ctx context.Context, in *eventsInput) (*streamed, er
 func eventJSON(e sandbox.Event) Event {
 	return Event{
 		Cursor: e.Cursor, Time: e.Time.UTC(), Kind: eventKind(e.Kind), Actor: e.Actor, Seq: e.Seq, Status: string(e.Status),
-		Payload: rawJSON(e.Payload), Result: rawJSON(e.Result),
+		Payload: front.RawJSON(e.Payload), Result: front.RawJSON(e.Result),
 	}
 }

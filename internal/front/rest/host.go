@@ -10,6 +10,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/auth"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/front"
+	"github.com/cubbyhq/cubby/internal/front/httpapi"
 )
 
 // Image is a root filesystem that sandboxes can start from.
@@ -46,11 +47,11 @@ type Health struct {
 	Status string `json:"status" enum:"ok"`
 }
 
-func (d *Door) hostRoutes() {
+func (d *door) hostRoutes() {
 	register(d, operation{
 		id: "list-images", method: http.MethodGet, path: "/v1/images", tag: "host", summary: "List images",
 	}, func(ctx context.Context, _ *struct{}) (*struct{ Body ImageList }, error) {
-		images, err := d.core.Images(ctx)
+		images, err := d.Core.Images(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -60,12 +61,12 @@ func (d *Door) hostRoutes() {
 		}
 		return &struct{ Body ImageList }{out}, nil
 	})
-	text := content("text/plain", &huma.Schema{Type: huma.TypeString})
+	text := httpapi.Media("text/plain", &huma.Schema{Type: huma.TypeString})
 	d.plain("health", "/healthz", "Whether the daemon answers", text, func(w http.ResponseWriter, _ *http.Request) {
 		writeText(w, "ok\n")
 	})
 	d.plain("ready", "/readyz", "Whether the daemon can do its work, and what is wrong", text, func(w http.ResponseWriter, r *http.Request) {
-		problems := d.core.Ready(r.Context())
+		problems := d.Core.Ready(r.Context())
 		if len(problems) == 0 {
 			writeText(w, "ready\n")
 			return
@@ -76,11 +77,11 @@ func (d *Door) hostRoutes() {
 		}
 		front.WriteJSON(w, http.StatusServiceUnavailable, out)
 	})
-	d.plain("health-json", "/health", "Whether the daemon answers, as JSON", content("application/json", d.schema(Health{}, "Health")), func(w http.ResponseWriter, _ *http.Request) {
+	d.plain("health-json", "/health", "Whether the daemon answers, as JSON", httpapi.Media("application/json", d.Schema(Health{}, "Health")), func(w http.ResponseWriter, _ *http.Request) {
 		front.WriteJSON(w, http.StatusOK, Health{"ok"})
 	})
-	d.documented(http.MethodGet, "/readyz").Responses["503"] = &huma.Response{
-		Description: "Not ready", Content: content("application/json", d.schema(NotReady{}, "NotReady")),
+	d.Documented(http.MethodGet, "/readyz").Responses["503"] = &huma.Response{
+		Description: "Not ready", Content: httpapi.Media("application/json", d.Schema(NotReady{}, "NotReady")),
 	}
 	d.plain("metrics", "/metrics", "Metrics in the Prometheus text format; not for tokens of a tenant", text, func(w http.ResponseWriter, r *http.Request) {
 		// They count what all tenants do.
@@ -88,23 +89,23 @@ func (d *Door) hostRoutes() {
 			d.Error(w, r, errs.E(errs.Forbidden, "metrics are the operator's").Hint("use a token that belongs to no tenant"))
 			return
 		}
-		d.metrics.Handler().ServeHTTP(w, r)
+		d.Metrics.Handler().ServeHTTP(w, r)
 	})
 }
 
 // plain adds an endpoint without input that writes its own response.
-func (d *Door) plain(id, path, summary string, answer map[string]*huma.MediaType, h http.HandlerFunc) {
-	d.mux.HandleFunc("GET "+path, h)
+func (d *door) plain(id, path, summary string, answer httpapi.Content, h http.HandlerFunc) {
+	d.Mux.HandleFunc("GET "+path, h)
 	op := &huma.Operation{
 		OperationID: id, Method: http.MethodGet, Path: path, Tags: []string{"host"}, Summary: summary,
 		Responses: map[string]*huma.Response{"200": {Description: "OK", Content: answer}},
 	}
-	if r, err := http.NewRequest(http.MethodGet, path, nil); err == nil && d.Access(r) == front.Anyone {
+	if r, err := http.NewRequest(http.MethodGet, path, nil); err == nil && Access(r) == front.Anyone {
 		op.Security = []map[string][]string{}
 	} else {
-		op.Responses["default"] = d.errorResponse()
+		op.Responses["default"] = d.ErrorResponse()
 	}
-	d.api.OpenAPI().AddOperation(op)
+	d.OpenAPI.AddOperation(op)
 }
 
 func writeText(w http.ResponseWriter, s string) {

@@ -10,6 +10,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/core/transfer"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/front"
+	"github.com/cubbyhq/cubby/internal/front/httpapi"
 )
 
 // largestImport bounds the body of an import, which may hold files.
@@ -47,7 +48,7 @@ type ImportResult struct {
 	Error   string     `json:"error"`
 }
 
-func (d *Door) importRoutes() {
+func (d *door) importRoutes() {
 	const path = "/v1/sandboxes/{id}/imports"
 	register(d, operation{
 		id: "import-files", method: http.MethodPost, path: path, tag: "files",
@@ -55,27 +56,27 @@ func (d *Door) importRoutes() {
 		description: "Each has its own result. What is made belongs to the sandbox's user, who must be able to write there. " +
 			"The body may be 32 MiB; larger files are for PUT …/files, or for an export of another sandbox.",
 	}, d.importFiles)
-	d.documented(http.MethodPost, path).RequestBody = &huma.RequestBody{
-		Required: true, Content: content("application/json", d.schema(ImportsInput{}, "ImportsInput")),
+	d.Documented(http.MethodPost, path).RequestBody = &huma.RequestBody{
+		Required: true, Content: httpapi.Media("application/json", d.Schema(ImportsInput{}, "ImportsInput")),
 	}
 }
 
-func (d *Door) importFiles(ctx context.Context, in *struct {
+func (d *door) importFiles(ctx context.Context, in *struct {
 	exchange
 	IDInput
 },
 ) (*struct{ Body ImportResult }, error) {
 	// For whom and where to is known before the body is read.
-	if _, err := d.core.Sandbox(ctx, in.ID); err != nil {
+	if _, err := d.Core.Sandbox(ctx, in.ID); err != nil {
 		return nil, err
 	}
-	doc, err := d.spool.SetAside(ctx, front.StreamedBody(in.r), max(largestImport, d.limit))
+	doc, err := d.Spool.SetAside(ctx, front.StreamedBody(in.r), max(largestImport, d.BodyLimit))
 	if err != nil {
 		return nil, err
 	}
 	defer doc.Close()
 	var body ImportsInput
-	if err := decodeStrict(doc.JSON, &body); err != nil {
+	if err := front.DecodeStrict(doc.JSON, &body); err != nil {
 		return nil, err
 	}
 	entries := make([]transfer.ImportEntry, len(body.Files))
@@ -89,7 +90,7 @@ func (d *Door) importFiles(ctx context.Context, in *struct {
 			return nil, err
 		}
 	}
-	files, err := d.core.Imports().Import(ctx, in.ID, entries)
+	files, err := d.Core.Imports().Import(ctx, in.ID, entries)
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +100,7 @@ func (d *Door) importFiles(ctx context.Context, in *struct {
 		out.Files[i] = Imported{Source: f.Source, Destination: f.Destination, Success: f.Err == nil, Size: f.Size}
 		if f.Err != nil {
 			failed++
-			out.Files[i].Error = d.said(ctx, f.Err)
+			out.Files[i].Error = d.Said(ctx, f.Err)
 		}
 	}
 	out.Success, out.Error = failed == 0, transfer.FailedEntries(failed, len(files))

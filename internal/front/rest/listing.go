@@ -6,6 +6,8 @@ import (
 	"net/http"
 
 	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/front"
+	"github.com/cubbyhq/cubby/internal/front/httpapi"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
@@ -19,7 +21,7 @@ const (
 
 // listing is a JSON array in pieces, of which none is ever copied.
 type listing struct {
-	d       *Door
+	d       *door
 	pieces  [][]byte
 	count   int
 	bytes   int
@@ -27,7 +29,7 @@ type listing struct {
 }
 
 func (l *listing) add(ctx context.Context, entry any) error {
-	text, err := plainJSON(entry)
+	text, err := front.PlainJSON(entry)
 	if err != nil {
 		return err
 	}
@@ -43,8 +45,8 @@ func (l *listing) add(ctx context.Context, entry any) error {
 		if last < 0 {
 			size = max(listingStep/16, len(text)+1) // most are small
 		}
-		if l.d.spool.Memory != nil {
-			release, err := l.d.spool.Memory.Hold(ctx, int64(size))
+		if l.d.Spool.Memory != nil {
+			release, err := l.d.Spool.Memory.Hold(ctx, int64(size))
 			if err != nil {
 				return err
 			}
@@ -58,14 +60,6 @@ func (l *listing) add(ctx context.Context, entry any) error {
 	}
 	l.pieces[last] = append(l.pieces[last], text...)
 	return nil
-}
-
-// charge counts what an answer holds until its request has ended.
-func (d *Door) charge(ctx context.Context, bytes int64) error {
-	if d.spool.Memory == nil {
-		return nil
-	}
-	return d.spool.Memory.Charge(ctx, bytes)
 }
 
 func (l *listing) release() {
@@ -84,7 +78,7 @@ func (l *listing) write(w http.ResponseWriter, dir string) {
 	w.WriteHeader(http.StatusOK)
 	for _, piece := range l.parts(head) {
 		for len(piece) > 0 {
-			n, err := w.Write(piece[:min(len(piece), copyBuffer)])
+			n, err := w.Write(piece[:min(len(piece), httpapi.CopyBuffer)])
 			if err != nil {
 				return // the client went away
 			}
@@ -98,7 +92,7 @@ func (l *listing) parts(head []byte) [][]byte {
 	return append(all, []byte("]}\n"))
 }
 
-func (d *Door) listFiles(ctx context.Context, in *struct {
+func (d *door) listFiles(ctx context.Context, in *struct {
 	exchange
 	PathInput
 	Recursive bool `query:"recursive" doc:"Everything below, not only the directory itself."`
@@ -109,7 +103,7 @@ func (d *Door) listFiles(ctx context.Context, in *struct {
 		dir = sandbox.WorkspaceDir
 	}
 	l := &listing{d: d}
-	for f, err := range d.core.Files().List(ctx, in.ID, dir, in.Recursive) {
+	for f, err := range d.Core.Files().List(ctx, in.ID, dir, in.Recursive) {
 		if err == nil {
 			err = l.add(ctx, fileJSON(f))
 		}

@@ -145,13 +145,3 @@ func timeOrNil(t time.Time) *time.Time {
 	t = t.UTC()
 	return &t
 }
-
-// maxSeconds is the longest time that a request can name: a year.
-const maxSeconds = 366 * 24 * 3600
-
-func seconds(field string, s float64) (time.Duration, error) {
-	if s != s || s < 0 || s > maxSeconds {
-		return 0, errs.E(errs.Invalid, "%s: not a number of seconds between 0 and %d", field, maxSeconds)
-	}
-	return time.Duration(s * float64(time.Second)), nil
-}

@@ -36,13 +36,13 @@ type EgressConnections struct {
 	Connections []EgressConnection `json:"connections" nullable:"false" doc:"The oldest first."`
 }
 
-func (d *Door) networkRoutes() {
+func (d *door) networkRoutes() {
 	register(d, operation{
 		id: "list-egress-connections", method: http.MethodGet, path: "/v1/sandboxes/{id}/network/connections", tag: "sandboxes",
 		summary:     "The connections that the sandbox has to hosts outside",
 		description: "What is open now. What has ended is in the history, as egress.allowed.",
 	}, func(ctx context.Context, in *IDInput) (*struct{ Body EgressConnections }, error) {
-		list, err := d.core.EgressConnections(ctx, in.ID)
+		list, err := d.Core.EgressConnections(ctx, in.ID)
 		if err != nil {
 			return nil, err
 		}
@@ -60,7 +60,7 @@ func (d *Door) networkRoutes() {
 		summary:     "What would a request of the sandbox get, and why?",
 		description: "The name is looked up; nothing is connected.",
 	}, func(ctx context.Context, in *explainInput) (*struct{ Body EgressDecision }, error) {
-		e, err := d.core.ExplainEgress(ctx, in.ID, in.Target)
+		e, err := d.Core.ExplainEgress(ctx, in.ID, in.Target)
 		if err != nil {
 			return nil, err
 		}

@@ -7,6 +7,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/front/httpapi"
 )
 
 // PackagesInput asks for packages.
@@ -24,18 +25,18 @@ type packagesRequest struct {
 	Body PackagesInput
 }
 
-func (d *Door) packagesRoutes() {
+func (d *door) packagesRoutes() {
 	register(d, operation{
 		id: "install-packages", method: http.MethodPost, path: "/v1/sandboxes/{id}/packages", tag: "packages", summary: "Install packages",
 		description: "The answer is the operation, with {installed} or {error} in result: see docs/packages.md. A failure of the installer is result.error, with 200.",
 		responses: map[string]*huma.Response{
 			"200": {Description: "The installation has ended, or a stream of its output", Content: execContent(d)},
-			"202": {Description: "The installation goes on", Content: content("application/json", d.schema(Exec{}, "Exec"))},
+			"202": {Description: "The installation goes on", Content: httpapi.Media("application/json", d.Schema(Exec{}, "Exec"))},
 		},
 	}, d.installPackages)
 }
 
-func (d *Door) installPackages(ctx context.Context, in *packagesRequest) (*streamed, error) {
+func (d *door) installPackages(ctx context.Context, in *packagesRequest) (*streamed, error) {
 	wait, err := waitTime(in.Body.WaitSeconds)
 	if err != nil {
 		return nil, err
@@ -44,11 +45,11 @@ func (d *Door) installPackages(ctx context.Context, in *packagesRequest) (*strea
 	if follow || in.Body.Wait != nil && !*in.Body.Wait {
 		wait = 0
 	}
-	waiting, done := d.untilDrain(ctx)
-	res, err := d.core.InstallPackages(waiting, in.ID, core.PackagesRequest{Runtime: in.Body.Runtime, Dependencies: in.Body.Dependencies}, wait)
+	waiting, done := d.UntilDrain(ctx)
+	res, err := d.Core.InstallPackages(waiting, in.ID, core.PackagesRequest{Runtime: in.Body.Runtime, Dependencies: in.Body.Dependencies}, wait)
 	done()
 	// As with exec: what goes on has a number.
-	if err != nil && (res.Exec.Seq == 0 || ctx.Err() != nil || !d.drains()) {
+	if err != nil && (res.Exec.Seq == 0 || ctx.Err() != nil || !d.Drains()) {
 		return nil, err
 	}
 	if follow {

@@ -2,7 +2,6 @@ package rest
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"strconv"
 	"strings"
@@ -12,59 +11,38 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/front"
-	"github.com/cubbyhq/cubby/internal/telemetry"
 )
 
-func apiConfig(version string) huma.Config {
-	jsonFormat := huma.DefaultJSONFormat
+// tags group the operations of the document.
+var tags = []*huma.Tag{
+	{Name: "sandboxes", Description: "Computers and their lives."},
+	{Name: "execs", Description: "Commands, their output and their ends."},
+	{Name: "sessions", Description: "Shells that keep directory, variables and functions from one command to the next."},
+	{Name: "terminals", Description: "Programs with a PTY and a name, which viewers come to and leave."},
+	{Name: "history", Description: "What happened in a sandbox, and to it."},
+	{Name: "files", Description: "What is on a sandbox's disk."},
+	{Name: "archives", Description: "Files of destroyed sandboxes, in the storage that the operator set up."},
+	{Name: "code", Description: "Kernels, which keep their state, and the cells that run in them."},
+	{Name: "packages", Description: "What runtimes install."},
+	{Name: "git", Description: "Operations on repositories in a sandbox."},
+	{Name: "host", Description: "The daemon itself."},
+	{Name: "threads", Description: "Conversations: sandboxes that share bounds, exports and uploads."},
+	{Name: "tenants", Description: "Whose sandboxes share files, and their uploads."},
+}
+
+func apiConfig(document *huma.OpenAPI) huma.Config {
 	return huma.Config{
-		OpenAPI: &huma.OpenAPI{
-			OpenAPI: "3.1.0",
-			Info: &huma.Info{
-				Title:       "Cubby",
-				Version:     version,
-				Description: "Sandboxes for AI agents: computers with a shell, files and a controlled network.",
-				Contact:     &huma.Contact{Name: "Cubby", URL: "https://github.com/cubbyhq/cubby"},
-				License:     &huma.License{Name: "Apache-2.0", Identifier: "Apache-2.0"},
-			},
-			Components: &huma.Components{
-				Schemas: huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer),
-				SecuritySchemes: map[string]*huma.SecurityScheme{
-					"bearer": {Type: "http", Scheme: "bearer", Description: "A token of the daemon. Without configured tokens no authentication is needed, and only this machine is served."},
-					"apiKey": {Type: "apiKey", In: "header", Name: "X-API-Key", Description: "The same tokens."},
-				},
-			},
-			Servers:  []*huma.Server{{URL: "/", Description: "The daemon that serves this document, http://127.0.0.1:9090 by default."}},
-			Security: []map[string][]string{{"bearer": {}}, {"apiKey": {}}},
-			Tags: []*huma.Tag{
-				{Name: "sandboxes", Description: "Computers and their lives."},
-				{Name: "execs", Description: "Commands, their output and their ends."},
-				{Name: "sessions", Description: "Shells that keep directory, variables and functions from one command to the next."},
-				{Name: "terminals", Description: "Programs with a PTY and a name, which viewers come to and leave."},
-				{Name: "history", Description: "What happened in a sandbox, and to it."},
-				{Name: "files", Description: "What is on a sandbox's disk."},
-				{Name: "archives", Description: "Files of destroyed sandboxes, in the storage that the operator set up."},
-				{Name: "code", Description: "Kernels, which keep their state, and the cells that run in them."},
-				{Name: "packages", Description: "What runtimes install."},
-				{Name: "git", Description: "Operations on repositories in a sandbox."},
-				{Name: "host", Description: "The daemon itself."},
-				{Name: "threads", Description: "Conversations: sandboxes that share bounds, exports and uploads."},
-				{Name: "tenants", Description: "Whose sandboxes share files, and their uploads."},
-				{Name: "sandboxed", Description: "The paths of sandboxed, with its shapes."},
-				{Name: "ecs-sandbox", Description: "The paths of ecs-sandbox, with its shapes. The header X-Sandbox-Secret selects them where sandboxed has the same."},
-				{Name: "sandbox-agent", Description: "The paths of sandbox-agent, with its shapes."},
-			},
-		},
-		Formats:                      map[string]huma.Format{"application/json": jsonFormat, "json": jsonFormat},
+		OpenAPI:                      document,
+		Formats:                      map[string]huma.Format{"application/json": huma.DefaultJSONFormat, "json": huma.DefaultJSONFormat},
 		DefaultFormat:                "application/json",
 		RejectUnknownQueryParameters: true,
 		Transformers:                 []huma.Transformer{problems},
 	}
 }
 
-// door wraps huma's context: every body is JSON, whatever curl says about it,
+// jsonContext wraps huma's context: every body is JSON, whatever curl says about it,
 // and what huma itself refuses leaves in our envelope.
-type door struct {
+type jsonContext struct {
 	inner
 	override int
 }
@@ -72,23 +50,23 @@ type door struct {
 // inner is embedded under another name than that of its method Context.
 type inner huma.Context
 
-func (c *door) Unwrap() huma.Context { return c.inner }
+func (c *jsonContext) Unwrap() huma.Context { return c.inner }
 
-func (c *door) Header(name string) string {
+func (c *jsonContext) Header(name string) string {
 	if strings.EqualFold(name, "Content-Type") {
 		return "application/json"
 	}
 	return c.inner.Header(name)
 }
 
-func (c *door) SetStatus(code int) {
+func (c *jsonContext) SetStatus(code int) {
 	if c.override != 0 {
 		code = c.override
 	}
 	c.inner.SetStatus(code)
 }
 
-func strictJSON(ctx huma.Context, next func(huma.Context)) { next(&door{inner: ctx}) }
+func strictJSON(ctx huma.Context, next func(huma.Context)) { next(&jsonContext{inner: ctx}) }
 
 // problems turns huma's own errors into the envelope. Handlers return failure,
 // which is in it already.
@@ -108,7 +86,7 @@ func problems(ctx huma.Context, _ string, v any) (any, error) {
 	}
 	status, problem := front.ProblemOf(ctx.Context(), err)
 	ctx.SetHeader("Content-Type", "application/json")
-	if c, ok := ctx.(*door); ok {
+	if c, ok := ctx.(*jsonContext); ok {
 		c.override = status
 	}
 	return problem, nil
@@ -156,22 +134,14 @@ func (f *failure) GetStatus() int          { return f.status }
 func (f *failure) GetHeaders() http.Header { return f.header }
 
 // MarshalJSON writes the envelope alone.
-func (f *failure) MarshalJSON() ([]byte, error) { return plainJSON(f.Problem) }
+func (f *failure) MarshalJSON() ([]byte, error) { return front.PlainJSON(f.Problem) }
 
-func (d *Door) fail(ctx context.Context, err error) error {
-	d.logInternal(ctx, err)
+func (d *door) fail(ctx context.Context, err error) error {
+	d.LogInternal(ctx, err)
 	f := &failure{header: http.Header{}}
 	f.status, f.Problem = front.ProblemOf(ctx, err)
 	front.SetErrorHeaders(f.header, err)
 	return f
-}
-
-// logInternal is the one place where the door logs an error: what is not the
-// client's doing, with the cause that the client is not shown.
-func (d *Door) logInternal(ctx context.Context, err error) {
-	if kind := errs.KindOf(err); (kind == errs.Internal || kind == errs.Unavailable) && !errors.Is(err, context.Canceled) {
-		d.log.ErrorContext(ctx, "request failed", telemetry.KeyErr, err, telemetry.KeyRequest, front.RequestID(ctx))
-	}
 }
 
 // operation describes one endpoint.
@@ -186,18 +156,18 @@ type operation struct {
 
 // register adds an endpoint whose input huma decodes. Errors that h returns
 // leave in the canonical envelope.
-func register[I, O any](d *Door, op operation, h func(context.Context, *I) (*O, error)) {
+func register[I, O any](d *door, op operation, h func(context.Context, *I) (*O, error)) {
 	o := huma.Operation{
 		OperationID: op.id, Method: op.method, Path: op.path, Tags: []string{op.tag}, Summary: op.summary, Description: op.description,
 		DefaultStatus: op.status, Hidden: op.hidden,
-		MaxBodyBytes:    max(d.limit, op.body) + 1, // huma refuses what reaches it
-		BodyReadTimeout: -1,                        // front bounds stalls
+		MaxBodyBytes:    max(d.BodyLimit, op.body) + 1, // huma refuses what reaches it
+		BodyReadTimeout: -1,                            // front bounds stalls
 		Responses:       op.responses,
 	}
 	if o.Responses == nil {
 		o.Responses = map[string]*huma.Response{}
 	}
-	o.Responses["default"] = d.errorResponse()
+	o.Responses["default"] = d.ErrorResponse()
 	if op.anyone {
 		o.Security = []map[string][]string{}
 	}
@@ -214,21 +184,6 @@ func register[I, O any](d *Door, op operation, h func(context.Context, *I) (*O, 
 		}
 		return out, nil
 	})
-}
-
-func (d *Door) errorResponse() *huma.Response {
-	return &huma.Response{
-		Description: "Error",
-		Content:     map[string]*huma.MediaType{"application/json": {Schema: d.schema(front.Problem{}, "Problem")}},
-	}
-}
-
-// documented returns the registered operation, to add what huma cannot derive.
-func (d *Door) documented(method, path string) *huma.Operation {
-	item := d.api.OpenAPI().Paths[path]
-	return map[string]*huma.Operation{
-		http.MethodGet: item.Get, http.MethodPut: item.Put, http.MethodPost: item.Post, http.MethodDelete: item.Delete, http.MethodPatch: item.Patch,
-	}[method]
 }
 
 // exchange gives a handler the raw request and response, for bodies that are

@@ -11,6 +11,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/core"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/front"
+	"github.com/cubbyhq/cubby/internal/front/httpapi"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
@@ -24,7 +25,7 @@ type IDInput struct {
 
 type sandboxOutput struct{ Body Sandbox }
 
-func (d *Door) sandboxRoutes() {
+func (d *door) sandboxRoutes() {
 	register(d, operation{
 		id: "create-sandbox", method: http.MethodPost, path: "/v1/sandboxes", tag: "sandboxes", status: http.StatusCreated,
 		summary: "Create a sandbox and wait until it runs",
@@ -32,7 +33,7 @@ func (d *Door) sandboxRoutes() {
 			"Dependencies are installed before the answer, and when that fails the create is undone. " +
 			"The events of a stream are stdout and stderr of the installation as in GET …/execs/{seq}/stream, ping, and as the last one sandbox or error.",
 		responses: map[string]*huma.Response{
-			"201": {Description: "Created; a stream begins before it is", Content: orEvents(content("application/json", d.schema(Sandbox{}, "Sandbox")))},
+			"201": {Description: "Created; a stream begins before it is", Content: orEvents(httpapi.Media("application/json", d.Schema(Sandbox{}, "Sandbox")))},
 		},
 	}, d.createSandbox)
 	register(d, operation{
@@ -42,7 +43,7 @@ func (d *Door) sandboxRoutes() {
 	register(d, operation{
 		id: "get-sandbox", method: http.MethodGet, path: "/v1/sandboxes/{id}", tag: "sandboxes", summary: "Get a sandbox",
 	}, func(ctx context.Context, in *IDInput) (*sandboxOutput, error) {
-		return sandboxOut(d.core.Sandbox(ctx, in.ID))
+		return sandboxOut(d.Core.Sandbox(ctx, in.ID))
 	})
 	register(d, operation{
 		id: "update-sandbox", method: http.MethodPatch, path: "/v1/sandboxes/{id}", tag: "sandboxes", summary: "Change a sandbox",
@@ -52,14 +53,14 @@ func (d *Door) sandboxRoutes() {
 		id: "destroy-sandbox", method: http.MethodDelete, path: "/v1/sandboxes/{id}", tag: "sandboxes", status: http.StatusNoContent,
 		summary: "Destroy a sandbox and everything of it but its history",
 		responses: map[string]*huma.Response{
-			"200": {Description: "It is destroyed, and this is its archive", Content: content("application/json", d.schema(Archive{}, "Archive"))},
+			"200": {Description: "It is destroyed, and this is its archive", Content: httpapi.Media("application/json", d.Schema(Archive{}, "Archive"))},
 		},
 	}, d.destroySandbox)
 	register(d, operation{
 		id: "start-sandbox", method: http.MethodPost, path: "/v1/sandboxes/{id}/start", tag: "sandboxes",
 		summary: "Start a stopped sandbox and wait until it runs", description: "Starting a running sandbox does nothing.",
 	}, func(ctx context.Context, in *IDInput) (*sandboxOutput, error) {
-		return sandboxOut(d.core.Start(ctx, in.ID))
+		return sandboxOut(d.Core.Start(ctx, in.ID))
 	})
 	register(d, operation{
 		id: "stop-sandbox", method: http.MethodPost, path: "/v1/sandboxes/{id}/stop", tag: "sandboxes",
@@ -74,17 +75,11 @@ func (d *Door) sandboxRoutes() {
 	register(d, operation{
 		id: "purge-sandbox", method: http.MethodPost, path: "/v1/sandboxes/{id}/purge", tag: "sandboxes",
 		summary: "Destroy a sandbox, or what is left of one whose disk was kept",
-	}, func(ctx context.Context, in *IDInput) (*struct{ Body Purged }, error) {
-		freed, err := d.core.Purge(ctx, in.ID)
-		return &struct{ Body Purged }{Purged{Purged: true, FreedBytes: freed}}, err
+	}, func(ctx context.Context, in *IDInput) (*struct{ Body httpapi.Purged }, error) {
+		freed, err := d.Core.Purge(ctx, in.ID)
+		return &struct{ Body httpapi.Purged }{httpapi.Purged{Purged: true, FreedBytes: freed}}, err
 	})
 	d.historyRoutes()
-}
-
-// Purged says what a purge gave back.
-type Purged struct {
-	Purged     bool  `json:"purged"`
-	FreedBytes int64 `json:"freed_bytes" doc:"Of the host's disk."`
 }
 
 func sandboxOut(b sandbox.Sandbox, err error) (*sandboxOutput, error) {
@@ -100,7 +95,7 @@ type createInput struct {
 	Body           *SandboxInput `doc:"Optional."`
 }
 
-func (d *Door) createSandbox(ctx context.Context, in *createInput) (*streamed, error) {
+func (d *door) createSandbox(ctx context.Context, in *createInput) (*streamed, error) {
 	body := in.Body
 	if body == nil {
 		body = new(SandboxInput)
@@ -114,9 +109,9 @@ func (d *Door) createSandbox(ctx context.Context, in *createInput) (*streamed, e
 	}
 	working, done := ctx, func() {}
 	if len(body.Dependencies) > 0 { // which may take longer than a daemon that stops can wait
-		working, done = d.untilDrain(ctx)
+		working, done = d.UntilDrain(ctx)
 	}
-	b, err := d.core.Create(working, req)
+	b, err := d.Core.Create(working, req)
 	done()
 	if err != nil {
 		return nil, err
@@ -154,7 +149,7 @@ func optionalSeconds(field string, s *float64) (*time.Duration, error) {
 	if s == nil {
 		return nil, nil //nolint:nilnil // absent is a value here
 	}
-	d, err := seconds(field, *s)
+	d, err := front.Seconds(field, *s)
 	return &d, err
 }
 
@@ -173,7 +168,7 @@ type SandboxList struct {
 	NextCursor string    `json:"next_cursor,omitempty" doc:"Absent on the last page."`
 }
 
-func (d *Door) listSandboxes(ctx context.Context, in *listInput) (*struct{ Body SandboxList }, error) {
+func (d *door) listSandboxes(ctx context.Context, in *listInput) (*struct{ Body SandboxList }, error) {
 	labels, err := labelQuery(in.Label)
 	if err != nil {
 		return nil, err
@@ -182,7 +177,7 @@ func (d *Door) listSandboxes(ctx context.Context, in *listInput) (*struct{ Body 
 	for _, s := range in.Status {
 		q.States = append(q.States, sandbox.State(s))
 	}
-	page, err := d.core.List(ctx, q)
+	page, err := d.Core.List(ctx, q)
 	if err != nil {
 		return nil, err
 	}
@@ -227,7 +222,7 @@ type updateInput struct {
 	Body SandboxPatch
 }
 
-func (d *Door) updateSandbox(ctx context.Context, in *updateInput) (*sandboxOutput, error) {
+func (d *door) updateSandbox(ctx context.Context, in *updateInput) (*sandboxOutput, error) {
 	b := in.Body
 	p := core.Patch{Labels: b.Labels, Metadata: b.Metadata, Ports: b.Ports, CutConnections: b.CutConnections}
 	if b.Network != nil {
@@ -252,7 +247,7 @@ func (d *Door) updateSandbox(ctx context.Context, in *updateInput) (*sandboxOutp
 	if p.ExecTimeout, err = optionalSeconds("exec_timeout_seconds", b.ExecTimeoutSeconds); err != nil {
 		return nil, err
 	}
-	return sandboxOut(d.core.Update(ctx, in.ID, p))
+	return sandboxOut(d.Core.Update(ctx, in.ID, p))
 }
 
 // StopInput says how long processes have to end.
@@ -265,15 +260,15 @@ type stopInput struct {
 	Body *StopInput
 }
 
-func (d *Door) stopSandbox(ctx context.Context, in *stopInput) (*sandboxOutput, error) {
+func (d *door) stopSandbox(ctx context.Context, in *stopInput) (*sandboxOutput, error) {
 	grace := defaultGrace
 	if in.Body != nil && in.Body.GraceSeconds != nil {
 		var err error
-		if grace, err = seconds("grace_seconds", *in.Body.GraceSeconds); err != nil {
+		if grace, err = front.Seconds("grace_seconds", *in.Body.GraceSeconds); err != nil {
 			return nil, err
 		}
 	}
-	return sandboxOut(d.core.Stop(ctx, in.ID, grace))
+	return sandboxOut(d.Core.Stop(ctx, in.ID, grace))
 }
 
 // KeepaliveInput takes a lease.
@@ -287,7 +282,7 @@ type keepaliveInput struct {
 	Body *KeepaliveInput `doc:"Optional."`
 }
 
-func (d *Door) keepSandbox(ctx context.Context, in *keepaliveInput) (*sandboxOutput, error) {
+func (d *door) keepSandbox(ctx context.Context, in *keepaliveInput) (*sandboxOutput, error) {
 	var k core.Keepalive
 	if in.Body != nil {
 		var err error
@@ -300,5 +295,5 @@ func (d *Door) keepSandbox(ctx context.Context, in *keepaliveInput) (*sandboxOut
 			}
 		}
 	}
-	return sandboxOut(d.core.Keepalive(ctx, in.ID, k))
+	return sandboxOut(d.Core.Keepalive(ctx, in.ID, k))
 }

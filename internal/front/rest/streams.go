@@ -3,7 +3,6 @@ package rest
 import (
 	"context"
 	"errors"
-	"iter"
 	"net/http"
 	"strconv"
 	"time"
@@ -11,6 +10,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/front/httpapi"
 	"github.com/cubbyhq/cubby/internal/front/sse"
 	"github.com/cubbyhq/cubby/internal/journal"
 	"github.com/cubbyhq/cubby/internal/sandbox"
@@ -20,7 +20,7 @@ import (
 // entry.
 const settleTime = 5 * time.Second
 
-func (d *Door) streamRoutes() {
+func (d *door) streamRoutes() {
 	register(d, operation{
 		id: "stream-exec", method: http.MethodGet, path: "/v1/sandboxes/{id}/execs/{seq}/stream", tag: "execs",
 		summary: "Follow a command's output as Server-Sent Events",
@@ -33,7 +33,7 @@ func (d *Door) streamRoutes() {
 	register(d, operation{
 		id: "exec-output", method: http.MethodGet, path: "/v1/sandboxes/{id}/execs/{seq}/output", tag: "execs",
 		summary: "A command's output so far, raw", description: "Both streams in the order of their arrival; what a cell shows beside text, one JSON object per line, only with stream=rich. With follow it goes on until the command ends.",
-		responses: map[string]*huma.Response{"200": {Description: "Bytes", Content: content("application/octet-stream", nil)}},
+		responses: map[string]*huma.Response{"200": {Description: "Bytes", Content: httpapi.Media("application/octet-stream", nil)}},
 	}, d.rawOutput)
 }
 
@@ -44,7 +44,7 @@ type streamInput struct {
 	LastEventID string `header:"Last-Event-ID" doc:"Wins over after."`
 }
 
-func (d *Door) streamExec(ctx context.Context, in *streamInput) (*streamed, error) {
+func (d *door) streamExec(ctx context.Context, in *streamInput) (*streamed, error) {
 	after := in.After
 	if in.LastEventID != "" {
 		n, err := strconv.ParseInt(in.LastEventID, 10, 64)
@@ -53,7 +53,7 @@ func (d *Door) streamExec(ctx context.Context, in *streamInput) (*streamed, erro
 		}
 		after = n
 	}
-	if err := d.core.CheckOutput(ctx, in.ID, in.Seq); err != nil {
+	if err := d.Core.CheckOutput(ctx, in.ID, in.Seq); err != nil {
 		return nil, err
 	}
 	if in.head() {
@@ -64,14 +64,14 @@ func (d *Door) streamExec(ctx context.Context, in *streamInput) (*streamed, erro
 
 // followExec writes the whole response; end makes the data of the last event.
 // The client may leave at any time: the command does not notice.
-func (d *Door) followExec(ctx context.Context, w http.ResponseWriter, id string, seq, after int64, end endOf) {
+func (d *door) followExec(ctx context.Context, w http.ResponseWriter, id string, seq, after int64, end endOf) {
 	s, err := sse.New(w, http.StatusOK)
 	if err != nil {
 		return
 	}
 	output := sse.NewOutputs(s)
 	at := after
-	err = sse.Pump(ctx, d.life.Done(), d.output(id, seq, after, true), sse.PingEvery, func(e journal.Entry) error {
+	err = sse.Pump(ctx, d.Life.Done(), d.Output(id, seq, after, true), sse.PingEvery, func(e journal.Entry) error {
 		if e.Exit == nil {
 			at = e.Output.Offset + int64(len(e.Output.Data))
 			return output.Add(e.Output)
@@ -90,11 +90,11 @@ func (d *Door) followExec(ctx context.Context, w http.ResponseWriter, id string,
 }
 
 // failStream tells an error that came after the response had begun.
-func (d *Door) failStream(ctx context.Context, s *sse.Stream, err error) {
+func (d *door) failStream(ctx context.Context, s *sse.Stream, err error) {
 	if err == nil || ctx.Err() != nil || errors.Is(err, sse.ErrDraining) {
 		return // a stream without its last event is resumed by its client
 	}
-	d.logInternal(ctx, err)
+	d.LogInternal(ctx, err)
 	s.Fail(ctx, err)
 }
 
@@ -103,12 +103,12 @@ type endOf func(ctx context.Context, id string, seq int64, exit sandbox.Exit) an
 
 // ended is the exec as its row tells it. The sandbox may be gone together with
 // its execs; then the journal's last entry has to do.
-func (d *Door) ended(ctx context.Context, id string, seq int64, exit sandbox.Exit) any {
+func (d *door) ended(ctx context.Context, id string, seq int64, exit sandbox.Exit) any {
 	return execJSON(d.finished(ctx, id, seq, exit), time.Now())
 }
 
-func (d *Door) finished(ctx context.Context, id string, seq int64, exit sandbox.Exit) sandbox.Exec {
-	e, err := d.core.WaitExec(ctx, id, seq, settleTime)
+func (d *door) finished(ctx context.Context, id string, seq int64, exit sandbox.Exit) sandbox.Exec {
+	e, err := d.Core.WaitExec(ctx, id, seq, settleTime)
 	if err != nil || !e.Status.Finished() {
 		e.Seq, e.Exit, e.Status = seq, &exit, sandbox.ExecDone
 		if exit.Reason != sandbox.EndExited {
@@ -133,8 +133,8 @@ func (in *rawOutputInput) wants(s sandbox.Stream) bool {
 	return in.Stream == s.String()
 }
 
-func (d *Door) rawOutput(ctx context.Context, in *rawOutputInput) (*streamed, error) {
-	if err := d.core.CheckOutput(ctx, in.ID, in.Seq); err != nil {
+func (d *door) rawOutput(ctx context.Context, in *rawOutputInput) (*streamed, error) {
+	if err := d.Core.CheckOutput(ctx, in.ID, in.Seq); err != nil {
 		return nil, err
 	}
 	if in.head() {
@@ -149,38 +149,18 @@ func (d *Door) rawOutput(ctx context.Context, in *rawOutputInput) (*streamed, er
 		if in.Follow {
 			_ = control.Flush()
 		}
-		err := sse.Pump(ctx, d.life.Done(), d.output(in.ID, in.Seq, in.After, in.Follow), sse.PingEvery, func(e journal.Entry) error {
+		err := sse.Pump(ctx, d.Life.Done(), d.Output(in.ID, in.Seq, in.After, in.Follow), sse.PingEvery, func(e journal.Entry) error {
 			if e.Exit != nil || !in.wants(e.Output.Stream) {
 				return nil
 			}
 			if _, err := in.w.Write(e.Output.Data); err != nil {
-				return gone(err)
+				return httpapi.Gone(err)
 			}
 			if in.Follow {
 				_ = control.Flush()
 			}
 			return nil
 		}, control.Flush) // keeps a quiet stream from counting as stalled
-		d.abort(ctx, err)
+		d.Abort(ctx, err)
 	}), nil
-}
-
-// abort breaks the connection of a raw response that could not be completed, so
-// that the client does not take a part for the whole. A nil error is none.
-func (d *Door) abort(ctx context.Context, err error) {
-	if err == nil || ctx.Err() != nil || errors.Is(err, errs.Canceled) {
-		return
-	}
-	d.logInternal(ctx, err)
-	panic(http.ErrAbortHandler)
-}
-
-// gone marks an error of the client's connection: nobody is left to tell.
-func gone(err error) error { return errs.E(errs.Canceled, "the client went away").Because(err) }
-
-// output is a source for [sse.Pump].
-func (d *Door) output(id string, seq, after int64, follow bool) func(context.Context) iter.Seq2[journal.Entry, error] {
-	return func(ctx context.Context) iter.Seq2[journal.Entry, error] {
-		return d.core.Output(ctx, id, seq, after, follow)
-	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/core"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/front"
+	"github.com/cubbyhq/cubby/internal/front/httpapi"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
@@ -57,7 +58,7 @@ type UploadInput struct {
 
 const tenantPath = "/v1/tenants/{tenant}"
 
-func (d *Door) tenantRoutes() {
+func (d *door) tenantRoutes() {
 	register(d, operation{
 		id: "list-tenants", method: http.MethodGet, path: "/v1/tenants", tag: "tenants", summary: "List tenants that have shared files",
 		description: "By name. A token of a tenant sees that one.",
@@ -65,7 +66,7 @@ func (d *Door) tenantRoutes() {
 	register(d, operation{
 		id: "get-tenant", method: http.MethodGet, path: tenantPath, tag: "tenants", summary: "Describe a tenant",
 	}, func(ctx context.Context, in *TenantInput) (*struct{ Body Tenant }, error) {
-		t, err := d.core.Tenant(ctx, in.Tenant)
+		t, err := d.Core.Tenant(ctx, in.Tenant)
 		if err != nil {
 			return nil, err
 		}
@@ -76,12 +77,12 @@ func (d *Door) tenantRoutes() {
 		summary:     "Delete the shared files and uploads of a tenant",
 		description: "409 while it has sandboxes, also stopped ones.",
 	}, func(ctx context.Context, in *TenantInput) (*struct{}, error) {
-		return nil, d.core.RemoveTenant(ctx, in.Tenant)
+		return nil, d.Core.RemoveTenant(ctx, in.Tenant)
 	})
 	d.uploadRoutes()
 }
 
-func (d *Door) uploadRoutes() {
+func (d *door) uploadRoutes() {
 	const uploads = tenantPath + "/uploads"
 	register(d, operation{
 		id: "list-uploads", method: http.MethodGet, path: uploads, tag: "tenants", summary: "List uploads",
@@ -90,7 +91,7 @@ func (d *Door) uploadRoutes() {
 		Recursive bool `query:"recursive" doc:"Everything below, not only the directory itself."`
 	},
 	) (*struct{ Body FileList }, error) {
-		files, err := d.core.ListUploads(ctx, in.Tenant, in.Path, in.Recursive, maxListing)
+		files, err := d.Core.ListUploads(ctx, in.Tenant, in.Path, in.Recursive, maxListing)
 		if err != nil {
 			return nil, err
 		}
@@ -102,7 +103,7 @@ func (d *Door) uploadRoutes() {
 	})
 	register(d, operation{
 		id: "read-upload", method: http.MethodGet, path: uploads + "/content", tag: "tenants", summary: "Read an upload",
-		responses: map[string]*huma.Response{"200": {Description: "The file", Content: content("application/octet-stream", nil)}},
+		responses: map[string]*huma.Response{"200": {Description: "The file", Content: httpapi.Media("application/octet-stream", nil)}},
 	}, d.readUpload)
 	register(d, operation{
 		id: "write-upload", method: http.MethodPut, path: uploads, tag: "tenants", summary: "Write an upload",
@@ -116,9 +117,9 @@ func (d *Door) uploadRoutes() {
 		if in.Path == "" {
 			return nil, errs.E(errs.Invalid, "path: missing")
 		}
-		return fileOut(d.core.WriteUpload(ctx, in.Tenant, in.Path, &uploadReader{r: front.StreamedBody(in.r)}))
+		return fileOut(d.Core.WriteUpload(ctx, in.Tenant, in.Path, front.Upload(front.StreamedBody(in.r))))
 	})
-	d.documented(http.MethodPut, uploads).RequestBody = &huma.RequestBody{Content: map[string]*huma.MediaType{
+	d.Documented(http.MethodPut, uploads).RequestBody = &huma.RequestBody{Content: httpapi.Content{
 		"application/octet-stream": {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}},
 	}}
 	register(d, operation{
@@ -132,16 +133,16 @@ func (d *Door) uploadRoutes() {
 		if in.Path == "" {
 			return nil, errs.E(errs.Invalid, "path: missing")
 		}
-		return nil, d.core.RemoveUpload(ctx, in.Tenant, in.Path, in.Recursive)
+		return nil, d.Core.RemoveUpload(ctx, in.Tenant, in.Path, in.Recursive)
 	})
 }
 
-func (d *Door) listTenants(ctx context.Context, in *struct {
+func (d *door) listTenants(ctx context.Context, in *struct {
 	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"100"`
 	Cursor string `query:"cursor" doc:"next_cursor of the page before."`
 },
 ) (*struct{ Body TenantList }, error) {
-	page, next, err := d.core.Tenants(ctx, in.Cursor, in.Limit)
+	page, next, err := d.Core.Tenants(ctx, in.Cursor, in.Limit)
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +153,7 @@ func (d *Door) listTenants(ctx context.Context, in *struct {
 	return &struct{ Body TenantList }{out}, nil
 }
 
-func (d *Door) readUpload(ctx context.Context, in *struct {
+func (d *door) readUpload(ctx context.Context, in *struct {
 	exchange
 	UploadInput
 },
@@ -160,7 +161,7 @@ func (d *Door) readUpload(ctx context.Context, in *struct {
 	if in.Path == "" {
 		return nil, errs.E(errs.Invalid, "path: missing")
 	}
-	body, f, err := d.core.ReadUpload(ctx, in.Tenant, in.Path)
+	body, f, err := d.Core.ReadUpload(ctx, in.Tenant, in.Path)
 	if err != nil {
 		return nil, err
 	}
@@ -174,7 +175,7 @@ func (d *Door) readUpload(ctx context.Context, in *struct {
 		if in.head() {
 			return
 		}
-		if n, err := d.copy(ctx, in.w, io.LimitReader(body, f.Size)); err == nil && n < f.Size {
+		if n, err := d.Copy(ctx, in.w, io.LimitReader(body, f.Size)); err == nil && n < f.Size {
 			panic(http.ErrAbortHandler) // the promised length is a lie
 		}
 	}), nil

@@ -30,11 +30,11 @@ type terminalInput struct {
 	Name string `path:"name"`
 }
 
-func (d *Door) terminalRoutes() {
+func (d *door) terminalRoutes() {
 	register(d, operation{
 		id: "list-terminals", method: http.MethodGet, path: "/v1/sandboxes/{id}/terminals", tag: "terminals", summary: "List open terminals",
 	}, func(ctx context.Context, in *IDInput) (*struct{ Body TerminalList }, error) {
-		open, err := d.core.Terminals(ctx, in.ID)
+		open, err := d.Core.Terminals(ctx, in.ID)
 		if err != nil {
 			return nil, err
 		}
@@ -51,13 +51,13 @@ func (d *Door) terminalRoutes() {
 		id: "close-terminal", method: http.MethodDelete, path: "/v1/sandboxes/{id}/terminals/{name}", tag: "terminals",
 		summary: "Kill a terminal's program and everything that descends from it", status: http.StatusNoContent,
 	}, func(ctx context.Context, in *terminalInput) (*struct{}, error) {
-		return nil, d.core.CloseTerminal(ctx, in.ID, in.Name)
+		return nil, d.Core.CloseTerminal(ctx, in.ID, in.Name)
 	})
-	d.api.OpenAPI().AddOperation(d.terminalOperation())
+	d.OpenAPI.AddOperation(d.terminalOperation())
 }
 
 // terminalOperation describes the WebSocket, which is a door of its own.
-func (d *Door) terminalOperation() *huma.Operation {
+func (d *door) terminalOperation() *huma.Operation {
 	parameter := func(name, kind, doc string) *huma.Param {
 		return &huma.Param{Name: name, In: "query", Description: doc, Schema: &huma.Schema{Type: kind}}
 	}
@@ -80,7 +80,7 @@ func (d *Door) terminalOperation() *huma.Operation {
 		},
 		Responses: map[string]*huma.Response{
 			"101":     {Description: "A viewer of the terminal"},
-			"default": d.errorResponse(),
+			"default": d.ErrorResponse(),
 		},
 	}
 }

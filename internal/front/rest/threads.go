@@ -25,11 +25,11 @@ type ThreadDestroyed struct {
 	Destroyed int `json:"destroyed" doc:"Sandboxes."`
 }
 
-func (d *Door) threadRoutes() {
+func (d *door) threadRoutes() {
 	register(d, operation{
 		id: "list-threads", method: http.MethodGet, path: "/v1/threads", tag: "threads", summary: "List threads that have sandboxes",
 	}, func(ctx context.Context, _ *struct{}) (*struct{ Body ThreadList }, error) {
-		threads, err := d.core.Threads(ctx)
+		threads, err := d.Core.Threads(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -48,11 +48,10 @@ func (d *Door) threadRoutes() {
 	}, func(ctx context.Context, in *struct {
 		Thread string `path:"thread"`
 	}) (*struct{ Body ThreadDestroyed }, error) {
-		n, err := d.core.DestroyThread(ctx, in.Thread)
+		n, err := d.Core.DestroyThread(ctx, in.Thread)
 		if err != nil {
 			return nil, err
 		}
 		return &struct{ Body ThreadDestroyed }{ThreadDestroyed{n}}, nil
 	})
-	d.sandboxAgentRoutes()
 }

@@ -1,4 +1,4 @@
-package rest_test
+package daemon
 
 import (
 	"bytes"
@@ -11,19 +11,19 @@ import (
 	"testing"
 
 	"github.com/cubbyhq/cubby/internal/core"
-	"github.com/cubbyhq/cubby/internal/front/rest"
+	"github.com/cubbyhq/cubby/internal/front/httpapi"
 	"github.com/cubbyhq/cubby/internal/telemetry"
 )
 
 var update = flag.Bool("update", false, "rewrite golden files")
 
-const golden = "../../../api/openapi.json"
+const golden = "../../api/openapi.json"
 
 func document(t *testing.T) []byte {
 	t.Helper()
 	// The routes need no working service to be described.
-	door := rest.New(rest.Config{Core: new(core.Service), Metrics: telemetry.NewMetrics("test"), Log: slog.New(slog.DiscardHandler), Version: "1"})
-	doc, err := door.Document()
+	api := httpapi.New(httpapi.Config{Core: new(core.Service), Metrics: telemetry.NewMetrics("test"), Log: slog.New(slog.DiscardHandler), Version: "1"}, apis()...)
+	doc, err := api.Document()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func TestOpenAPI(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(got, want) {
-		t.Error("api/openapi.json is not what the code says; run: go test ./internal/front/rest -run OpenAPI -update")
+		t.Error("api/openapi.json is not what the code says; run: go test ./internal/daemon -run OpenAPI -update")
 	}
 }
 

@@ -1,4 +1,4 @@
-package rest
+package httpapi
 
 import (
 	"bufio"
@@ -17,16 +17,16 @@ import (
 	"github.com/cubbyhq/cubby/internal/front"
 )
 
-// longTexts are the strings of an answer that are not held: each is written
+// LongTexts are the strings of an answer that are not held: each is written
 // where its name stands in the encoded answer. The zero value has none.
-type longTexts struct {
+type LongTexts struct {
 	prefix string
 	write  []func(io.Writer) error
 }
 
-// add returns the name to put into the answer; nobody can guess it. What write
+// Add returns the name to put into the answer; nobody can guess it. What write
 // writes is the content of the JSON string.
-func (l *longTexts) add(write func(io.Writer) error) string {
+func (l *LongTexts) Add(write func(io.Writer) error) string {
 	if l.prefix == "" {
 		l.prefix = rand.Text()
 	}
@@ -35,29 +35,29 @@ func (l *longTexts) add(write func(io.Writer) error) string {
 	return name
 }
 
-// output adds a stream of a command, as text where it is text.
-func (l *longTexts) output(ctx context.Context, out core.LongText) (name, encoding string) {
+// Output adds a stream of a command, as text where it is text.
+func (l *LongTexts) Output(ctx context.Context, out core.LongText) (name, encoding string) {
 	if out.Text {
-		return l.plain(ctx, out), ""
+		return l.Plain(ctx, out), ""
 	}
 	return l.base64(ctx, out), "base64"
 }
 
-// plain adds a stream of a command for a dialect that knows nothing but text:
+// Plain adds a stream of a command for a dialect that knows nothing but text:
 // what is not UTF-8 becomes U+FFFD.
-func (l *longTexts) plain(ctx context.Context, out core.LongText) (name string) {
-	return l.add(func(w io.Writer) error { return escapeText(w, out.Read(ctx)) })
+func (l *LongTexts) Plain(ctx context.Context, out core.LongText) (name string) {
+	return l.Add(func(w io.Writer) error { return escapeText(w, out.Read(ctx)) })
 }
 
-func (l *longTexts) base64(ctx context.Context, out core.LongText) string {
-	return l.add(func(w io.Writer) error {
+func (l *LongTexts) base64(ctx context.Context, out core.LongText) string {
+	return l.Add(func(w io.Writer) error {
 		e := base64.NewEncoder(base64.StdEncoding, w)
 		for piece, err := range out.Read(ctx) {
 			if err != nil {
 				return err
 			}
 			if _, err := e.Write(piece); err != nil {
-				return gone(err)
+				return Gone(err)
 			}
 		}
 		return e.Close()
@@ -83,7 +83,7 @@ func escapeText(w io.Writer, pieces iter.Seq2[[]byte, error]) error {
 			}
 			text := quoted.Bytes()
 			if _, err := w.Write(text[1 : len(text)-2]); err != nil { // quotes and a line break
-				return gone(err)
+				return Gone(err)
 			}
 			b = b[n:]
 		}
@@ -108,14 +108,14 @@ func escapeText(w io.Writer, pieces iter.Seq2[[]byte, error]) error {
 // escapePiece is how much text is escaped at a time.
 const escapePiece = 2 << 10
 
-// writeLong writes an answer whose long texts follow as it is sent. What fails
+// WriteLong writes an answer whose long texts follow as it is sent. What fails
 // then breaks the connection.
-func (d *Door) writeLong(ctx context.Context, w http.ResponseWriter, status int, v any, long *longTexts) {
+func (s *Server) WriteLong(ctx context.Context, w http.ResponseWriter, status int, v any, long *LongTexts) {
 	if len(long.write) == 0 {
 		front.WriteJSON(w, status, v)
 		return
 	}
-	body, err := plainJSON(v)
+	body, err := front.PlainJSON(v)
 	if err != nil {
 		panic(err) // every v is a struct of this program
 	}
@@ -127,10 +127,10 @@ func (d *Door) writeLong(ctx context.Context, w http.ResponseWriter, status int,
 			return // the client went away
 		}
 	}
-	d.abort(ctx, err)
+	s.Abort(ctx, err)
 }
 
-func (l *longTexts) splice(w io.Writer, body []byte) error {
+func (l *LongTexts) splice(w io.Writer, body []byte) error {
 	for len(l.write) > 0 {
 		at := bytes.Index(body, []byte(l.prefix))
 		if at < 0 {
@@ -141,7 +141,7 @@ func (l *longTexts) splice(w io.Writer, body []byte) error {
 			return errs.E(errs.Internal, "internal error").Because(errors.New("a long text without a writer"))
 		}
 		if _, err := w.Write(body[:at]); err != nil {
-			return gone(err)
+			return Gone(err)
 		}
 		if err := l.write[i](w); err != nil {
 			return err
@@ -149,7 +149,7 @@ func (l *longTexts) splice(w io.Writer, body []byte) error {
 		body = body[at+len(l.prefix)+1:]
 	}
 	if _, err := w.Write(body); err != nil {
-		return gone(err)
+		return Gone(err)
 	}
 	return nil
 }
