@@ -63,7 +63,7 @@ func (b *bench) egress(ctx context.Context) error {
 	s.Note = "A request is a small GET on a connection that is kept; a new connection is CONNECT, the TLS handshake and the same GET. " +
 		"The client is the same program everywhere, and \"added\" is its p50 inside and through the proxy, less that of outside and direct: " +
 		"what the client itself is slower inside counts. Client and server without a proxy in the sandbox show that part: in one process, and for transfers also in two, as client and agent are. " +
-		"Transparent is the same without a proxy, by name: a new connection looks the name up first; it is missing where the name of this machine does not lead to loopback. A name that was asked for in the last seconds is answered inside, a new one by the daemon. " +
+		"Transparent is the same without a proxy, by name: a new connection looks the name up first; it is missing where the name of this machine does not lead to loopback. A lookup is one question to the name server, as C libraries ask it; that of localhost, which no policy is asked about, is what asking takes. A name that was asked for in the last seconds is answered inside, a new one by the daemon. " +
 		"A transfer is 500 MB (quick: 200) through TLS, or through the same tunnel without, which leaves the way alone. Each tunnel has carried 64 KiB before its memory is measured."
 	return nil
 }
@@ -108,8 +108,11 @@ func (b *bench) egressOf(ctx context.Context, s *Section, server *probeServer, i
 		s.value(transparent+"added to a request", "ms", ms(sample(out.Kept).quantile(0.5))-direct, len(out.Kept), addedGoal[isolation], false)
 		s.times(transparent+"new connection", out.New, 0)
 		s.over(transparent+"new connection", "outside, direct: new connection")
+		s.times(transparent+"lookup of localhost", out.OwnLookups, 0)
 		s.times(transparent+"lookup", out.Lookups, lookupGoal[isolation])
+		s.over(transparent+"lookup", transparent+"lookup of localhost")
 		s.times(transparent+"lookup of a new name", out.NewLookups, 0)
+		s.times(transparent+"lookup by Go's resolver", out.GoLookups, 0)
 	}
 	if out, err = b.probeInside(ctx, id, transfers); err != nil {
 		return err

@@ -53,6 +53,8 @@ type Probed struct {
 	Kept, New        []time.Duration `json:",omitempty"`
 	Lookups          []time.Duration `json:",omitempty"`
 	NewLookups       []time.Duration `json:",omitempty"`
+	GoLookups        []time.Duration `json:",omitempty"`
+	OwnLookups       []time.Duration `json:",omitempty"`
 	Download, Upload []float64       `json:",omitempty"` // MB/s
 	// Open connections had an answer, Answered of them one again after the
 	// gate.
@@ -104,19 +106,8 @@ func (p Probe) Run(ctx context.Context) (out Probed, err error) {
 		}
 	}
 	if p.Lookups > 0 {
-		if out.Lookups, err = repeat(ctx, p.Lookups, func() error {
-			_, err := net.DefaultResolver.LookupNetIP(ctx, "ip4", p.Name+".")
-			return err
-		}); err != nil {
-			return out, fmt.Errorf("lookups: %w", err)
-		}
-		n := 0
-		if out.NewLookups, err = repeat(ctx, p.NewLookups, func() error {
-			n++
-			_, err := net.DefaultResolver.LookupNetIP(ctx, "ip4", fmt.Sprintf("n%d.%s.", n, p.Name))
-			return err
-		}); err != nil {
-			return out, fmt.Errorf("lookups of new names: %w", err)
+		if err := p.lookups(ctx, &out); err != nil {
+			return out, err
 		}
 	}
 	for range p.Rounds {
