@@ -58,7 +58,7 @@ func (s *Service) DestroyArchived(ctx context.Context, id string) (archive.Manif
 			RetryAfter(info.RetryAfter).Because(fmt.Errorf("archive sandbox %s: %w", b.ID, err))
 	}
 	s.recorder.Note(context.WithoutCancel(ctx), event.New(b.UID, scope.Actor(ctx), event.Archived{Archive: m.Name, Bytes: m.Bytes()}))
-	_, err = s.destroy(ctx, b, destruction{})
+	_, err = s.destroy(ctx, b, destruction{why: requested()})
 	return m, err
 }
 

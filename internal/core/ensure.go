@@ -2,27 +2,40 @@ package core
 
 import (
 	"context"
+	"runtime/debug"
+	"sync"
+	"time"
 
 	"github.com/cubbyhq/cubby/internal/core/gate"
+	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/telemetry"
 )
 
 // Ensured says what [Service.EnsureRunning] had to do.
 type Ensured string
 
 const (
-	EnsuredAlready Ensured = "already" // commands could run in it, or somebody was at it
+	EnsuredAlready Ensured = "already" // it ran, or was being made
 	EnsuredStarted Ensured = "started" // it rested
 )
 
+// Wake says which sandboxes that rest are started.
+type Wake string
+
+const (
+	WakeAny Wake = "any"
+	// WakeWell leaves those that died: whoever uses one has to be told first
+	// that what it held in memory is gone.
+	WakeWell Wake = "well"
+)
+
 // EnsureRunning returns a sandbox when commands can run in it, and what had to be
-// done for that: one that rests is started, one that is being made or started is
-// waited for. All who ask at the same time wait for one start and hear how it
-// ended; it goes on when they go away. Kinds as for Start.
-func (s *Service) EnsureRunning(ctx context.Context, id string) (sandbox.Sandbox, Ensured, error) {
-	if err := s.gate.Wait(ctx); err != nil {
-		return sandbox.Sandbox{}, "", err
-	}
+// done for that: one that rests is started when wake allows, one that is being
+// made or started is waited for. All who ask at the same time wait for one start
+// and hear how it ended; it is given up when all of them have gone. Kinds as for
+// Start.
+func (s *Service) EnsureRunning(ctx context.Context, id string, wake Wake) (sandbox.Sandbox, Ensured, error) {
 	b, err := s.scope.Find(ctx, id)
 	if err != nil {
 		return b, "", err
@@ -30,25 +43,141 @@ func (s *Service) EnsureRunning(ctx context.Context, id string) (sandbox.Sandbox
 	if b.State == sandbox.Running && s.runOf(b.UID) != nil {
 		return s.upToDate(b), EnsuredAlready, nil
 	}
-	how := EnsuredAlready
-	if b.State == sandbox.Stopped || b.State == sandbox.Sleeping {
-		how = EnsuredStarted
-	}
-	started := s.starts.DoChan(string(b.UID), func() (any, error) {
-		ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-		defer cancel()
-		defer context.AfterFunc(s.gate.Context(), cancel)()
-		return s.Start(ctx, id)
+	f := s.wakes.join(ctx, wakeKey{b.UID, wake}, func(ctx context.Context) (sandbox.Sandbox, Ensured, error) {
+		return s.ensure(ctx, b, wake)
 	})
+	defer f.leave()
 	select {
-	case r := <-started:
-		if r.Err != nil {
-			return sandbox.Sandbox{}, "", r.Err
-		}
-		return r.Val.(sandbox.Sandbox), how, nil
+	case <-f.done:
+		return f.box, f.how, f.err
 	case <-ctx.Done():
 		return b, "", ctx.Err()
 	case <-s.gate.Ended():
 		return b, "", gate.ErrShuttingDown()
+	}
+}
+
+// creatingPause is the time between two looks at a sandbox whose create is over
+// and could not write that down: the reconciler does it.
+const creatingPause = 50 * time.Millisecond
+
+// ensure makes one sandbox run, and never another that has its id by now.
+func (s *Service) ensure(ctx context.Context, b sandbox.Sandbox, wake Wake) (woken sandbox.Sandbox, how Ensured, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			s.log.Error("a start panicked", telemetry.KeyUID, b.UID, "panic", p, "stack", string(debug.Stack()))
+			err = errs.E(errs.Internal, "the sandbox could not be started")
+		}
+	}()
+	leave, err := s.gate.Enter(ctx)
+	if err != nil {
+		return b, "", err
+	}
+	defer leave()
+	for {
+		woken, how, err = s.ensureNow(ctx, b, wake)
+		if err != nil || woken.State != sandbox.Creating {
+			return woken, how, err
+		}
+		if !gate.Sleep(ctx, creatingPause) {
+			return b, "", ctx.Err()
+		}
+	}
+}
+
+// ensureNow waits for whoever is at the sandbox. It returns one that is still being
+// made as it is.
+func (s *Service) ensureNow(ctx context.Context, b sandbox.Sandbox, wake Wake) (sandbox.Sandbox, Ensured, error) {
+	unlock, err := s.ids.Lock(ctx, b.ID.Key())
+	if err != nil {
+		return b, "", err
+	}
+	defer unlock()
+	now, err := s.cfg.Store.SandboxByUID(ctx, b.UID)
+	if err != nil {
+		return b, "", err
+	}
+	switch now.State {
+	case sandbox.Creating:
+		return now, "", nil
+	case sandbox.Running:
+		return s.upToDate(now), EnsuredAlready, nil
+	case sandbox.Stopped, sandbox.Sleeping:
+		if wake == WakeWell && now.Cause.Died() {
+			return now, "", s.scope.NotRunning(now)
+		}
+		started, err := s.start(ctx, now)
+		return started, EnsuredStarted, err
+	case sandbox.Destroyed:
+		return now, "", s.scope.NoSuch(ctx, now.ID)
+	default:
+		return now, "", s.scope.NotRunning(now)
+	}
+}
+
+// wakes are the starts that somebody waits for.
+type wakes struct {
+	mu  sync.Mutex
+	now map[wakeKey]*wakeFlight // guarded by mu
+}
+
+type wakeKey struct {
+	box  sandbox.UID
+	wake Wake
+}
+
+// wakeFlight is one of them.
+type wakeFlight struct {
+	of      *wakes
+	key     wakeKey
+	cancel  context.CancelFunc
+	waiters int // guarded by of.mu
+
+	done chan struct{} // closed when what follows is known
+	box  sandbox.Sandbox
+	how  Ensured
+	err  error
+}
+
+// join takes part in the flight of a key, which begins when there is none. The
+// caller calls leave when it waits no more.
+func (w *wakes) join(ctx context.Context, key wakeKey, fly func(context.Context) (sandbox.Sandbox, Ensured, error)) *wakeFlight {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if f := w.now[key]; f != nil {
+		f.waiters++
+		return f
+	}
+	f := &wakeFlight{of: w, key: key, waiters: 1, done: make(chan struct{})}
+	ctx, f.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	if w.now == nil {
+		w.now = make(map[wakeKey]*wakeFlight)
+	}
+	w.now[key] = f
+	go func() {
+		defer close(f.done)
+		defer f.end()
+		f.box, f.how, f.err = fly(ctx)
+	}()
+	return f
+}
+
+// end lets the next who asks begin another flight.
+func (f *wakeFlight) end() {
+	f.of.mu.Lock()
+	defer f.of.mu.Unlock()
+	if f.of.now[f.key] == f {
+		delete(f.of.now, f.key)
+	}
+	f.cancel()
+}
+
+func (f *wakeFlight) leave() {
+	f.of.mu.Lock()
+	f.waiters--
+	last := f.waiters == 0
+	f.of.mu.Unlock()
+	if last {
+		f.end()
 	}
 }

@@ -6,9 +6,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
@@ -49,7 +49,7 @@ func (w *world) ensureAll(n int, id string) (wait func() []ensured) {
 	var callers sync.WaitGroup
 	for i := range all {
 		callers.Go(func() {
-			b, how, err := w.EnsureRunning(w.ctx, id)
+			b, how, err := w.EnsureRunning(w.ctx, id, core.WakeAny)
 			if err == nil && b.State != sandbox.Running {
 				err = errors.New("it is " + string(b.State))
 			}
@@ -61,8 +61,8 @@ func (w *world) ensureAll(n int, id string) (wait func() []ensured) {
 
 func TestEnsureRunningStartsOnce(t *testing.T) {
 	w, g := gatedWorld(t)
-	w.create("a")
-	if _, how, err := w.EnsureRunning(w.ctx, "a"); err != nil || how != core.EnsuredAlready {
+	a := w.create("a")
+	if _, how, err := w.EnsureRunning(w.ctx, "a", core.WakeAny); err != nil || how != core.EnsuredAlready {
 		t.Errorf("one that runs: %s, %v", how, err)
 	}
 	if _, err := w.Stop(w.ctx, "a", 0); err != nil {
@@ -73,11 +73,12 @@ func TestEnsureRunningStartsOnce(t *testing.T) {
 	leaving, leave := context.WithCancel(w.ctx)
 	left := make(chan error, 1)
 	go func() {
-		_, _, err := w.EnsureRunning(leaving, "a")
+		_, _, err := w.EnsureRunning(leaving, "a", core.WakeAny)
 		left <- err
 	}()
 	<-g.began
 	wait := w.ensureAll(10, "a")
+	w.until("all of them wait", func() bool { return w.Waiters(a.UID) == 11 })
 	leave()
 	if err := <-left; !errors.Is(err, context.Canceled) {
 		t.Errorf("who went away was told %v", err)
@@ -97,7 +98,7 @@ func TestEnsureRunningStartsOnce(t *testing.T) {
 func TestEnsureRunningTellsAllOfAFailure(t *testing.T) {
 	const callers = 10
 	w, g := gatedWorld(t)
-	w.create("a")
+	a := w.create("a")
 	if _, err := w.Stop(w.ctx, "a", 0); err != nil {
 		t.Fatal(err)
 	}
@@ -105,18 +106,18 @@ func TestEnsureRunningTellsAllOfAFailure(t *testing.T) {
 	w.fake.SetFail("Start", errs.E(errs.Unavailable, "no more of them"))
 	wait := w.ensureAll(callers, "a")
 	<-g.began
-	time.Sleep(100 * time.Millisecond) // most of the others wait by now
+	w.until("all of them wait", func() bool { return w.Waiters(a.UID) == callers })
 	close(g.open)
 	for _, e := range wait() {
 		if !errors.Is(e.err, errs.Unavailable) {
 			t.Errorf("told %s, %v", e.how, e.err)
 		}
 	}
-	if n := g.count.Load(); n >= callers {
-		t.Errorf("each of %d callers started it", n)
+	if n := g.count.Load(); n != 1 {
+		t.Errorf("it was started %d times", n)
 	}
 	w.fake.SetFail("Start", nil)
-	if _, how, err := w.EnsureRunning(w.ctx, "a"); err != nil || how != core.EnsuredStarted {
+	if _, how, err := w.EnsureRunning(w.ctx, "a", core.WakeAny); err != nil || how != core.EnsuredStarted {
 		t.Errorf("after the failure: %s, %v", how, err)
 	}
 }
@@ -140,7 +141,85 @@ func TestEnsureRunningWaitsForACreate(t *testing.T) {
 	if err := <-made; err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := w.EnsureRunning(w.ctx, "nobody"); !errors.Is(err, errs.NotFound) {
+	if _, _, err := w.EnsureRunning(w.ctx, "nobody", core.WakeAny); !errors.Is(err, errs.NotFound) {
 		t.Errorf("one that is not there: %v", err)
+	}
+}
+
+// A start is given up when nobody waits for it any more, and the next who asks
+// begins another.
+func TestEnsureRunningGivesUpWithItsCallers(t *testing.T) {
+	w, g := gatedWorld(t)
+	w.create("a")
+	if _, err := w.Stop(w.ctx, "a", 0); err != nil {
+		t.Fatal(err)
+	}
+	g.shut.Store(true)
+	leaving, leave := context.WithCancel(w.ctx)
+	left := make(chan error, 1)
+	go func() {
+		_, _, err := w.EnsureRunning(leaving, "a", core.WakeAny)
+		left <- err
+	}()
+	<-g.began
+	leave()
+	if err := <-left; !errors.Is(err, context.Canceled) {
+		t.Errorf("who went away was told %v", err)
+	}
+	g.shut.Store(false)
+	close(g.open)
+	if _, _, err := w.EnsureRunning(w.ctx, "a", core.WakeAny); err != nil {
+		t.Error(err)
+	}
+	w.sh("a", "true")
+}
+
+// Who has to be told of a death first is not given a new run of the sandbox.
+func TestEnsureRunningLeavesTheDead(t *testing.T) {
+	w := newWorld(t)
+	b := w.create("a")
+	w.fake.Kill(b.UID, driver.Death{Cause: driver.DeathOOM})
+	for {
+		_, _, err := w.EnsureRunning(w.ctx, "a", core.WakeWell)
+		if errors.Is(err, errs.WrongState) {
+			break
+		}
+		if err != nil { // nil: it was not seen to be dead yet
+			t.Fatal(err)
+		}
+	}
+	if now, err := w.Sandbox(w.ctx, "a"); err != nil || now.State != sandbox.Stopped || now.Cause != sandbox.CauseOOM {
+		t.Errorf("it is %s, %s, %v", now.State, now.Cause, err)
+	}
+	if _, how, err := w.EnsureRunning(w.ctx, "a", core.WakeAny); err != nil || how != core.EnsuredStarted {
+		t.Errorf("started with %s, %v", how, err)
+	}
+}
+
+// A sandbox that took the id of one that is waited for is somebody else's.
+func TestEnsureRunningIsOfOneSandbox(t *testing.T) {
+	w, g := gatedWorld(t)
+	g.shut.Store(true)
+	w.fake.SetFail("Start", errs.E(errs.Unavailable, "no more of them"))
+	made := make(chan error, 1)
+	go func() {
+		_, err := w.Create(w.ctx, core.CreateRequest{ID: "a"})
+		made <- err
+	}()
+	<-g.began
+	wait := w.ensureAll(3, "a")
+	b, err := w.Sandbox(w.ctx, "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.until("all of them wait", func() bool { return w.Waiters(b.UID) == 3 })
+	close(g.open)
+	if err := <-made; err == nil {
+		t.Fatal("it was made")
+	}
+	for _, e := range wait() {
+		if !errors.Is(e.err, errs.WrongState) && !errors.Is(e.err, errs.NotFound) {
+			t.Errorf("told %s, %v", e.how, e.err)
+		}
 	}
 }

@@ -52,3 +52,15 @@ func (s *Service) Released(uid sandbox.UID) bool {
 
 // SweepImages is the other half of a turn of the prune loop.
 func (s *Service) SweepImages(ctx context.Context) { s.sweepImages(ctx) }
+
+// Waiters is how many callers of EnsureRunning wait for a sandbox.
+func (s *Service) Waiters(box sandbox.UID) (n int) {
+	s.wakes.mu.Lock()
+	defer s.wakes.mu.Unlock()
+	for key, f := range s.wakes.now {
+		if key.box == box {
+			n += f.waiters
+		}
+	}
+	return n
+}

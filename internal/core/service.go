@@ -23,8 +23,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/singleflight"
-
 	"github.com/cubbyhq/cubby/internal/archive"
 	"github.com/cubbyhq/cubby/internal/core/budget"
 	"github.com/cubbyhq/cubby/internal/core/cell"
@@ -182,10 +180,10 @@ type Service struct {
 	retention  *history.Retention
 	cells      *cell.Reader
 	operations operations
-	ids        keylock.Locks      // by sandbox.ID.Key; held by whoever changes a sandbox
-	starts     singleflight.Group // by sandbox.UID; those that somebody waits for
-	quotas     keylock.Locks      // by tenant; held while a sandbox is counted and stored
-	seats      keylock.Locks      // by tenant; held by whoever makes a thread active
+	ids        keylock.Locks // by sandbox.ID.Key; held by whoever changes a sandbox
+	wakes      wakes
+	quotas     keylock.Locks // by tenant; held while a sandbox is counted and stored
+	seats      keylock.Locks // by tenant; held by whoever makes a thread active
 	admission  *admission
 	transfers  *transfer.Files
 	exports    *transfer.Exports

@@ -32,6 +32,11 @@ func (s *Service) Start(ctx context.Context, id string) (sandbox.Sandbox, error)
 	default:
 		return sandbox.Sandbox{}, s.scope.NotRunning(b)
 	}
+	return s.start(ctx, b)
+}
+
+// start runs a sandbox that rests and whose lock is held.
+func (s *Service) start(ctx context.Context, b sandbox.Sandbox) (sandbox.Sandbox, error) {
 	booted, err := s.admission.take(ctx, b)
 	if err != nil {
 		return sandbox.Sandbox{}, err

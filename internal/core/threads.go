@@ -331,7 +331,7 @@ func (s *Service) destroyOne(ctx context.Context, b sandbox.Sandbox) error {
 	if err != nil {
 		return err
 	}
-	_, err = s.destroy(ctx, b, destruction{})
+	_, err = s.destroy(ctx, b, destruction{why: requested()})
 	return err
 }
 

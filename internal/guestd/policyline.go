@@ -8,6 +8,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -54,7 +55,7 @@ func (l *policyLine) ask(ctx context.Context, name string) (resolver.Verdict, er
 	}
 	kept := l.conn != nil
 	v, err := l.askOnce(ctx, name)
-	if err != nil && (kept || errors.Is(err, io.EOF)) {
+	if err != nil && (kept || errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)) {
 		// The host closes what is idle or older than its policy, and is away now
 		// and then.
 		v, err = l.askOnce(ctx, name)

@@ -16,7 +16,7 @@ const lockPause = 20 * time.Millisecond
 func lock(ctx context.Context, path string) (release func(), err error) {
 	l := flock.New(path)
 	if _, err := l.TryLockContext(ctx, lockPause); err != nil {
-		return nil, fmt.Errorf("lock %s: %w", filepath.Base(path), err)
+		return nil, fmt.Errorf("wait for the lock %s: %w", filepath.Base(path), err)
 	}
 	return releaser(l), nil
 }

@@ -334,7 +334,8 @@ func waitReleased(ctx context.Context, used func() (bool, error)) (bool, error) 
 		return !busy, err
 	})
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-		return false, nil
+		busy, err := used() // in the last pause
+		return !busy && err == nil, err
 	}
 	return err == nil, err
 }

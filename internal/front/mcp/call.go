@@ -65,17 +65,19 @@ func findSession(ctx context.Context, s *core.Service, id, thread string) (sandb
 // running returns a sandbox of the conversation that runs: one that was
 // stopped because nobody used it is started again.
 func (c *call) running(ctx context.Context, id string) error {
-	b, err := c.session(ctx, id)
-	if err != nil {
+	if _, err := c.session(ctx, id); err != nil {
 		return err
 	}
-	switch {
-	case b.State == sandbox.Failed:
+	_, _, err := c.core.EnsureRunning(ctx, id, core.WakeWell)
+	if !errors.Is(err, errs.WrongState) {
+		return err
+	}
+	// It may have failed or died only now.
+	if b, findErr := c.session(ctx, id); findErr == nil && b.State == sandbox.Failed {
 		return &died{id, b.Reason, hintDied}
-	case b.State == sandbox.Stopped && b.Cause.Died():
+	} else if findErr == nil && b.State == sandbox.Stopped && b.Cause.Died() {
 		return &died{id, deathOf(b), hintDied}
 	}
-	_, _, err = c.core.EnsureRunning(ctx, id)
 	return err
 }
 

@@ -59,15 +59,17 @@ func (d *Door) ensure(ctx context.Context, r core.CreateRequest) (sandbox.Sandbo
 // existing returns the session of an id that is in use, when commands can run
 // in it.
 func (d *Door) existing(ctx context.Context, id string) (sandbox.Sandbox, error) {
-	b, err := d.session(ctx, id)
-	if err != nil {
-		return b, err
+	for {
+		b, err := d.session(ctx, id)
+		if err != nil {
+			return b, err
+		}
+		// WrongState: its create failed while it was waited for, and another may
+		// have begun.
+		if b, _, err = d.core.EnsureRunning(ctx, id, core.WakeAny); !errors.Is(err, errs.WrongState) {
+			return b, err
+		}
 	}
-	b, _, err = d.core.EnsureRunning(ctx, id)
-	if errors.Is(err, errs.WrongState) { // its create failed while it was waited for
-		return d.session(ctx, id)
-	}
-	return b, err
 }
 
 // session finds a session and counts as use of it. NotFound has agentbox's words,
