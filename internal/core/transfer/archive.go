@@ -37,7 +37,7 @@ func (f *Files) Archive(ctx context.Context, id, name string, format sandbox.Arc
 		a.Done()
 		return nil, err
 	}
-	from = &inUse{from, a.Done}
+	from = InUse(from, a.Done)
 	if convert == nil {
 		return from, nil
 	}

@@ -285,7 +285,7 @@ func (x *Exports) exported(ctx context.Context, b sandbox.Sandbox, name string) 
 	if err != nil {
 		return nil, f, exportFault(name, err)
 	}
-	return &inUse{r, a.Done}, f, nil
+	return InUse(r, a.Done), f, nil
 }
 
 // Download is an exported file, or a directory as an archive. The caller closes

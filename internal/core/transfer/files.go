@@ -117,7 +117,7 @@ func (f *Files) Read(ctx context.Context, id, name string, offset, length int64)
 		a.Done()
 		return nil, sandbox.File{}, err
 	}
-	return &inUse{r, a.Done}, found, nil
+	return InUse(r, a.Done), found, nil
 }
 
 // Write writes what r gives. A new file belongs to the sandbox's user, an

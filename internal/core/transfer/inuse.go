@@ -1,10 +1,13 @@
 package transfer
 
-import "io"
+import (
+	"io"
+	"sync"
+)
 
-// InUse returns a stream that calls done once it is closed. It keeps the stream's
-// own WriteTo, which saves a copy.
-func InUse(r io.ReadCloser, done func()) io.ReadCloser { return &inUse{r, done} }
+// InUse returns a stream that calls done when it is closed, however often that
+// is. It keeps the stream's own WriteTo, which saves a copy.
+func InUse(r io.ReadCloser, done func()) io.ReadCloser { return &inUse{r, sync.OnceFunc(done)} }
 
 type inUse struct {
 	io.ReadCloser

@@ -71,5 +71,5 @@ func (p *packing) open(ctx context.Context, open func() (io.ReadCloser, error)) 
 		leave()
 		return nil, err
 	}
-	return &inUse{from, leave}, nil
+	return InUse(from, leave), nil
 }

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -35,7 +36,7 @@ type world struct {
 	imports *transfer.Imports
 	store   *store.Store
 	box     sandbox.Sandbox
-	uses    int // accesses that are not done
+	uses    atomic.Int32 // accesses that are not done
 }
 
 func newWorld(t *testing.T) *world {
@@ -69,8 +70,8 @@ func newWorld(t *testing.T) *world {
 	g.Open()
 	t.Cleanup(func() {
 		g.End(stop)
-		if w.uses != 0 {
-			t.Errorf("%d uses of the files are not done", w.uses)
+		if n := w.uses.Load(); n != 0 {
+			t.Errorf("%d uses of the files are not done", n)
 		}
 		if err := w.store.Close(); err != nil {
 			t.Error(err)
@@ -86,8 +87,8 @@ func newWorld(t *testing.T) *world {
 		if err != nil {
 			return nil, err
 		}
-		w.uses++
-		return &transfer.Access{Tree: tree, Box: b, Done: func() { w.uses-- }}, nil
+		w.uses.Add(1)
+		return &transfer.Access{Tree: tree, Box: b, Done: func() { w.uses.Add(-1) }}, nil
 	}
 	w.Files = transfer.NewFiles(open, history.NewRecorder(w.store, g, log, time.Now), 2)
 	w.exports = transfer.NewExports(transfer.ExportsConfig{
