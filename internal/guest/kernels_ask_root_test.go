@@ -73,7 +73,9 @@ slow = Slow()`))
 		t.Errorf("the next cell is %+v", s)
 	}
 
-	// Whoever waits hears of the kernel's end.
+	// Whoever waits hears of the kernel's end. The kernel that watches runs before
+	// anything is asked: its start would take from the question's time.
+	h.cell(t, cellSpec("other", "python", "1"))
 	for name, end := range map[string]func() error{
 		"deleted":   func() error { return h.DeleteKernel(ctx, "python") },
 		"restarted": func() error { _, err := h.RestartKernel(ctx, "python"); return err },
