@@ -382,9 +382,9 @@ func limitOfDisk(size, journalBytes int64) int64 {
 
 func (s *Service) driverSpec(b sandbox.Sandbox, img image.Image, disk, common workspace.Disk) driver.Spec {
 	return driver.Spec{
-		UID: b.UID, Hostname: string(b.ID), Isolation: b.Spec.Isolation, Limits: b.Spec.Limits,
-		Rootfs: img.Dir, Env: environment(img, b.Spec, s.cfg.Authorities != "", s.cfg.Packages.Indexes.Env()), Disk: disk.Dir, Shared: common.Dir,
-		Authorities: s.cfg.Authorities,
+		UID: b.UID, Isolation: b.Spec.Isolation, Limits: b.Spec.Limits, Authorities: s.cfg.Authorities,
+		Image: driver.Image{Digest: img.Digest, Dir: img.Dir}, Volumes: driver.DiskVolumes(disk.Dir, common.Dir),
+		Identity: driver.Identity{ID: string(b.ID), Env: environment(img, b.Spec, s.cfg.Authorities != "", s.cfg.Packages.Indexes.Env())},
 	}
 }
 

@@ -151,7 +151,8 @@ func TestCreateThatACrashCutOff(t *testing.T) {
 	}
 	create := func(w *world, b *sandbox.Sandbox, dir string) {
 		h, err := w.fake.Create(w.ctx, driver.Spec{
-			UID: b.UID, Hostname: "a", Isolation: b.Spec.Isolation, Limits: b.Spec.Limits, Rootfs: "/", Disk: dir,
+			UID: b.UID, Isolation: b.Spec.Isolation, Limits: b.Spec.Limits,
+			Image: driver.Image{Dir: "/"}, Volumes: driver.DiskVolumes(dir, ""), Identity: driver.Identity{ID: "a"},
 		})
 		if err != nil {
 			w.t.Fatal(err)
@@ -339,7 +340,8 @@ func TestOrphansAreSwept(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := w.fake.Create(w.ctx, driver.Spec{
-		UID: uid, Isolation: sandbox.GVisor, Limits: core.DefaultSpec().Limits, Rootfs: "/", Disk: d.Dir,
+		UID: uid, Isolation: sandbox.GVisor, Limits: core.DefaultSpec().Limits,
+		Image: driver.Image{Dir: "/"}, Volumes: driver.DiskVolumes(d.Dir, ""),
 	}); err != nil {
 		t.Fatal(err)
 	}

@@ -108,39 +108,6 @@ type Driver interface {
 // Handle is a driver's note of one sandbox, opaque to everybody else.
 type Handle []byte
 
-// Spec is all that a driver needs to know.
-type Spec struct {
-	UID       sandbox.UID
-	Hostname  string // what the sandbox calls itself: its id
-	Isolation sandbox.Isolation
-	Limits    sandbox.Limits // no zero fields
-
-	// Rootfs is the unpacked image: shared by all its sandboxes, read-only,
-	// and never written to. Every mount target exists in it.
-	Rootfs string
-	// Env is the environment that every command inherits: the image's, then
-	// cubby's, then the caller's; KEY=VALUE, no duplicates.
-	Env []string
-
-	// Authorities is a file of the host with the certificate authorities that
-	// the sandbox trusts. The driver shows copies, which the sandbox's root may
-	// change, at [AuthoritiesPath] and [TrustStorePath]; "" for none.
-	Authorities string
-
-	// Disk is the sandbox's mounted disk on the host, with the directories
-	// "workspace", "home" and "root". The driver bind-mounts the first two to
-	// /workspace and /home/sandbox and keeps the root filesystem's changes
-	// below the third. Files on it carry the ids that the sandbox sees.
-	Disk string
-
-	// Shared is a mounted disk that the sandbox has in common with others, with
-	// the directories "workspace", "outputs" and "uploads"; "" for none. The
-	// first is bind-mounted to /workspace in place of the one on Disk, the
-	// others below [UserData], the last of them read-only. What another sandbox
-	// changes there is seen at once.
-	Shared string
-}
-
 // OOMReader is a Driver that can tell which processes the host's kernel killed
 // for want of memory. Where sandboxes have a kernel of their own the agent
 // knows it, and nothing is told here.
@@ -175,9 +142,6 @@ type TreeKiller interface {
 // Capabilities are facts about a driver on this host.
 type Capabilities struct {
 	Isolations []IsolationSupport
-	// Memory: Stop can keep memory (sleep). Fork: a running sandbox can be
-	// cloned.
-	Memory, Fork bool
 }
 
 // IsolationSupport says whether an isolation works here.

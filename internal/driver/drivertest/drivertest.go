@@ -22,7 +22,7 @@ import (
 
 // Env is what the suite needs to know of the driver under test.
 type Env struct {
-	// Spec returns a new valid spec with a fresh uid, rootfs and disk. The
+	// Spec returns a new valid spec with a fresh uid, image and volumes. The
 	// image has sh, cat and sleep. The suite's commands name files relative
 	// to /workspace, which a driver without isolation does not have.
 	Spec func(t *testing.T) driver.Spec
@@ -51,6 +51,7 @@ func Run(t *testing.T, setup func(t *testing.T) (driver.Driver, Env)) {
 	}{
 		{"life", testLife},
 		{"create refuses", testCreateRefuses},
+		{"create begins afresh", testCreateBeginsAfresh},
 		{"create twice", testCreateTwice},
 		{"start twice", testStartTwice},
 		{"start after failure", testStartAfterFailure},
@@ -179,8 +180,15 @@ func testCreateRefuses(t *testing.T, s *suite) {
 		{"isolation", func(s *driver.Spec) { s.Isolation = "wishful" }},
 		{"no memory", func(s *driver.Spec) { s.Limits.MemoryBytes = 0 }},
 		{"no pids", func(s *driver.Spec) { s.Limits.PIDs = 0 }},
-		{"relative disk", func(s *driver.Spec) { s.Disk = "disk" }},
-		{"relative rootfs", func(s *driver.Spec) { s.Rootfs = "../rootfs" }},
+		{"relative volume", func(s *driver.Spec) { s.Volumes[0].Dir = "disk" }},
+		{"no volume for a role", func(s *driver.Spec) { s.Volumes = s.Volumes[1:] }},
+		{"two volumes of a role", func(s *driver.Spec) {
+			s.Volumes = append(s.Volumes, driver.Volume{Role: s.Volumes[0].Role, Dir: "/tmp"})
+		}},
+		{"unknown role", func(s *driver.Spec) { s.Volumes = append(s.Volumes, driver.Volume{Role: "cache", Dir: "/tmp"}) }},
+		{"one directory twice", func(s *driver.Spec) { s.Volumes[0].Dir = s.Volumes[1].Dir }},
+		{"long id", func(s *driver.Spec) { s.Identity.ID = strings.Repeat("x", 65) }},
+		{"relative rootfs", func(s *driver.Spec) { s.Image.Dir = "../rootfs" }},
 		{"uid", func(s *driver.Spec) { s.UID = "../../etc" }},
 	}
 	for _, tt := range tests {
@@ -189,6 +197,26 @@ func testCreateRefuses(t *testing.T, s *suite) {
 		_, err := s.d.Create(s.ctx, spec)
 		wantKind(t, tt.name, err, errs.Invalid, errs.Unsupported)
 		s.listed(t, spec.UID, false)
+	}
+}
+
+// The changes of another sandbox to its root filesystem, on volumes that are
+// used again, go; its files stay.
+func testCreateBeginsAfresh(t *testing.T, s *suite) {
+	spec := s.env.Spec(t)
+	for _, v := range spec.Volumes {
+		if err := os.MkdirAll(filepath.Join(v.Dir, "upper"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h, err := s.d.Create(s.ctx, spec)
+	s.do(t, "Create", err)
+	defer func() { s.do(t, "Destroy", s.d.Destroy(s.ctx, h)) }()
+	for _, v := range spec.Volumes {
+		_, err := os.Stat(filepath.Join(v.Dir, "upper"))
+		if stayed := err == nil; stayed != (v.Role != driver.VolumeRoot) {
+			t.Errorf("what was on the volume %s stayed = %v", v.Role, stayed)
+		}
 	}
 }
 
@@ -230,7 +258,7 @@ func testStopKeepsFiles(t *testing.T, s *suite) {
 	before := s.bootID(t, h)
 	for range 2 { // files survive more than one round
 		s.do(t, "Stop", s.d.Stop(s.ctx, h, time.Second))
-		if got, err := os.ReadFile(filepath.Join(spec.Disk, "workspace/a")); err != nil || string(got) != "one\n" {
+		if got, err := os.ReadFile(filepath.Join(driver.VolumeDir(spec.Volumes, driver.VolumeWorkspace), "a")); err != nil || string(got) != "one\n" {
 			t.Errorf("on the stopped sandbox's disk: %q, %v; want %q", got, err, "one\n")
 		}
 		s.do(t, "Start", s.d.Start(s.ctx, h))
@@ -252,7 +280,7 @@ func testStopGivesGrace(t *testing.T, s *suite) {
 	spec, h := s.start(t)
 	s.launch(t, h, "trap 'echo bye > bye; exit 0' TERM; echo ready; while :; do sleep 0.05; done")
 	s.do(t, "Stop", s.d.Stop(s.ctx, h, 10*time.Second))
-	if got, err := os.ReadFile(filepath.Join(spec.Disk, "workspace/bye")); err != nil || string(got) != "bye\n" {
+	if got, err := os.ReadFile(filepath.Join(driver.VolumeDir(spec.Volumes, driver.VolumeWorkspace), "bye")); err != nil || string(got) != "bye\n" {
 		t.Errorf("what the command wrote on SIGTERM: %q, %v; want %q", got, err, "bye\n")
 	}
 }
@@ -391,7 +419,7 @@ func testStats(t *testing.T, s *suite) {
 
 func testEnvironment(t *testing.T, s *suite) {
 	spec := s.env.Spec(t)
-	spec.Env = append(spec.Env, "CUBBY_TEST=a b=c", "CUBBY_LONG="+strings.Repeat("x", 100_000))
+	spec.Identity.Env = append(spec.Identity.Env, "CUBBY_TEST=a b=c", "CUBBY_LONG="+strings.Repeat("x", 100_000))
 	h, err := s.d.Create(s.ctx, spec)
 	s.do(t, "Create", err)
 	t.Cleanup(func() { _ = s.d.Destroy(context.Background(), h) })

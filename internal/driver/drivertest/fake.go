@@ -183,22 +183,17 @@ func (f *Fake) Capabilities() driver.Capabilities {
 // Create implements driver.Driver.
 func (f *Fake) Create(ctx context.Context, spec driver.Spec) (driver.Handle, error) {
 	err := f.call(ctx, "Create", spec.UID, func() error {
-		if _, err := sandbox.ParseUID(string(spec.UID)); err != nil {
+		if err := spec.Validate(); err != nil {
 			return err
-		}
-		l := spec.Limits
-		switch {
-		case spec.Isolation != sandbox.GVisor && spec.Isolation != sandbox.Container:
-			return errs.E(errs.Unsupported, "isolation %q is not known here", spec.Isolation)
-		case l.MemoryBytes <= 0 || l.CPUs <= 0 || l.PIDs <= 0 || l.DiskBytes <= 0 || l.OpenFiles <= 0:
-			return errs.E(errs.Invalid, "a limit is missing")
-		case !filepath.IsAbs(spec.Rootfs) || !filepath.IsAbs(spec.Disk):
-			return errs.E(errs.Invalid, "rootfs and disk need absolute paths")
 		}
 		f.host.mu.Lock()
 		defer f.host.mu.Unlock()
 		if f.host.boxes[spec.UID] != nil {
 			return errs.E(errs.Conflict, "sandbox exists already")
+		}
+		root := driver.VolumeDir(spec.Volumes, driver.VolumeRoot)
+		if err := errors.Join(os.RemoveAll(root), os.MkdirAll(root, 0o700)); err != nil {
+			return err
 		}
 		f.host.boxes[spec.UID] = &fakeBox{spec: spec, socket: filepath.Join(f.host.dir, string(spec.UID))}
 		return nil

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"path/filepath"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -20,15 +19,15 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func fakeSpec(t *testing.T) driver.Spec {
 	disk := t.TempDir()
-	for _, name := range []string{"workspace", "home", "root"} {
-		if err := os.Mkdir(filepath.Join(disk, name), 0o755); err != nil {
+	for _, v := range driver.DiskVolumes(disk, "") {
+		if err := os.Mkdir(v.Dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
 	return driver.Spec{
-		UID: sandbox.NewUID(), Hostname: "box", Isolation: sandbox.GVisor, Rootfs: "/", Disk: disk,
-		Limits: sandbox.Limits{MemoryBytes: 1 << 30, CPUs: 1, PIDs: 100, DiskBytes: 1 << 30, OpenFiles: 1024},
-		Env:    []string{"PATH=/usr/local/bin:/usr/bin:/bin"},
+		UID: sandbox.NewUID(), Isolation: sandbox.GVisor, Image: driver.Image{Dir: "/"}, Volumes: driver.DiskVolumes(disk, ""),
+		Limits:   sandbox.Limits{MemoryBytes: 1 << 30, CPUs: 1, PIDs: 100, DiskBytes: 1 << 30, OpenFiles: 1024},
+		Identity: driver.Identity{ID: "box", Env: []string{"PATH=/usr/local/bin:/usr/bin:/bin"}},
 	}
 }
 

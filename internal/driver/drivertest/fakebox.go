@@ -20,7 +20,6 @@ import (
 	"github.com/cubbyhq/cubby/internal/channel"
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/guestd"
-	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
 // fakeBox is a sandbox of the machine below a Fake.
@@ -57,19 +56,13 @@ type fakeDir struct{ inside, here string }
 // dirs are the directories that are not this machine's; what is in another
 // comes before it.
 func (b *fakeBox) dirs() []fakeDir {
-	workspace := b.spec.Disk
 	var dirs []fakeDir
-	if b.spec.Shared != "" {
-		workspace = b.spec.Shared
-		dirs = []fakeDir{
-			{sandbox.OutputsDir, filepath.Join(b.spec.Shared, "outputs")},
-			{sandbox.UploadsDir, filepath.Join(b.spec.Shared, "uploads")},
+	for _, v := range b.spec.Volumes {
+		if target := v.Role.Target(); target != "" {
+			dirs = append(dirs, fakeDir{target, v.Dir})
 		}
 	}
-	return append(dirs,
-		fakeDir{driver.UserData, filepath.Join(b.spec.Disk, "user-data")},
-		fakeDir{sandbox.WorkspaceDir, filepath.Join(workspace, "workspace")},
-		fakeDir{sandbox.HomeDir, filepath.Join(b.spec.Disk, "home")})
+	return append(dirs, fakeDir{driver.UserData, filepath.Join(driver.VolumeDir(b.spec.Volumes, driver.VolumeRoot), "user-data")})
 }
 
 // start runs the agent unless it runs.
@@ -92,7 +85,7 @@ func (b *fakeBox) start() error {
 	r := &fakeRun{secret: rand.Text(), cancel: cancel, done: make(chan struct{})}
 	server := guestd.New(guestd.Config{
 		Boot: &guestv1.Boot{
-			Secret: r.secret, Socket: b.socket, Hostname: b.spec.Hostname, Env: b.spec.Env,
+			Secret: r.secret, Socket: b.socket, Hostname: b.spec.Identity.ID, Env: b.spec.Identity.Env,
 			OpenFiles: b.spec.Limits.OpenFiles, EgressListen: b.egress,
 		},
 		Version: "fake",

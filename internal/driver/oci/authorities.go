@@ -123,4 +123,4 @@ func (n note) layAuthorities(a *authorities) error {
 	return os.Rename(fresh, dir)
 }
 
-func (n note) authoritiesDir() string { return filepath.Join(n.Disk, "root/etc/cubby") }
+func (n note) authoritiesDir() string { return filepath.Join(n.root(), "etc/cubby") }

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"software.sslmate.com/src/go-pkcs12"
+
+	"github.com/cubbyhq/cubby/internal/driver"
 )
 
 // ofName makes a certificate authority.
@@ -66,7 +68,7 @@ func TestAuthorities(t *testing.T) {
 	}
 	create := func(a *authorities) note {
 		t.Helper()
-		n := note{Disk: t.TempDir(), Authorities: host, AuthoritiesDir: true}
+		n := note{Volumes: ownRoot(t), Authorities: host, AuthoritiesDir: true}
 		if err := n.layAuthorities(a); err != nil {
 			t.Fatal(err)
 		}
@@ -108,7 +110,7 @@ func TestAuthorities(t *testing.T) {
 	if err := os.Remove(host); err != nil {
 		t.Fatal(err)
 	}
-	n := note{Disk: t.TempDir(), Authorities: host, AuthoritiesDir: true}
+	n := note{Volumes: ownRoot(t), Authorities: host, AuthoritiesDir: true}
 	if err := n.layAuthorities(&a); err == nil {
 		t.Error("a file that is gone was read")
 	}
@@ -121,7 +123,7 @@ func TestAuthoritiesOfBefore(t *testing.T) {
 	if err := os.WriteFile(host, ofName(t, "One"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	n := note{Disk: t.TempDir(), Authorities: host}
+	n := note{Volumes: ownRoot(t), Authorities: host}
 	if err := n.machineFiles(); err != nil {
 		t.Fatal(err)
 	}
@@ -132,9 +134,11 @@ func TestAuthoritiesOfBefore(t *testing.T) {
 		t.Errorf("the directory: %v", err)
 	}
 	for _, m := range (bundle{note: n}).shared() {
-		if m.Destination == "/etc/cubby/ca-certificates.crt" && m.Source == filepath.Join(n.Disk, "root/etc/ca-certificates.crt") {
+		if m.Destination == "/etc/cubby/ca-certificates.crt" && m.Source == filepath.Join(n.root(), "etc/ca-certificates.crt") {
 			return
 		}
 	}
 	t.Error("its file is not mounted")
 }
+
+func ownRoot(t *testing.T) []volume { return []volume{{Role: driver.VolumeRoot, Dir: t.TempDir()}} }

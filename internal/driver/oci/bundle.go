@@ -26,8 +26,6 @@ type bundle struct {
 	sysfs      string // prepared /sys of a container
 	cgroup     string // prepared directory of its cgroup view
 	redirected bool   // connections of a container arrive at its agent
-	// uploadsDir is the prepared tree of a container's uploads.
-	uploadsDir string
 }
 
 const specVersion = "1.0.2" // the oldest that says all that is needed; crun 1.8 and runc 1.1 warn above theirs
@@ -72,38 +70,31 @@ func (b bundle) shared() []specs.Mount {
 		return specs.Mount{Destination: to, Type: "bind", Source: from, Options: append([]string{"bind"}, options...)}
 	}
 	var mounts []specs.Mount
-	if b.note.Shared == "" {
-		mounts = append(mounts, bind(filepath.Join(b.note.Disk, "workspace"), sandbox.WorkspaceDir, "rw", "nosuid", "nodev"))
-	} else {
-		mounts = append(mounts,
-			bind(filepath.Join(b.note.Shared, "workspace"), sandbox.WorkspaceDir, "rw", "nosuid", "nodev"),
-			bind(filepath.Join(b.note.Shared, "outputs"), sandbox.OutputsDir, "rw", "nosuid", "nodev"),
-			bind(b.uploads(), sandbox.UploadsDir, "ro", "nosuid", "nodev"))
+	for _, v := range b.note.Volumes {
+		target, access := v.Role.Target(), "rw"
+		if target == "" {
+			continue
+		}
+		if v.ReadOnly {
+			access = "ro"
+		}
+		mounts = append(mounts, bind(v.Dir, target, access, "nosuid", "nodev"))
 	}
 	mounts = append(mounts,
-		bind(filepath.Join(b.note.Disk, "home"), sandbox.HomeDir, "rw", "nosuid", "nodev"),
 		bind(b.box.channel(), driver.ChannelDir, "ro", "nosuid", "nodev", "noexec"),
 		bind(b.note.Init.Path, driver.InitPath, "ro", "nosuid", "nodev"),
 	)
 	for _, name := range []string{"hosts", "hostname", "resolv.conf"} {
-		mounts = append(mounts, bind(filepath.Join(b.note.Disk, "root/etc", name), "/etc/"+name, "rw", "nosuid", "nodev", "noexec"))
+		mounts = append(mounts, bind(filepath.Join(b.note.root(), "etc", name), "/etc/"+name, "rw", "nosuid", "nodev", "noexec"))
 	}
 	switch {
 	case b.note.Authorities == "":
 	case b.note.AuthoritiesDir:
 		mounts = append(mounts, bind(b.note.authoritiesDir(), driver.AuthoritiesDir, "rw", "nosuid", "nodev", "noexec"))
 	default:
-		mounts = append(mounts, bind(filepath.Join(b.note.Disk, "root/etc", authoritiesFile), driver.AuthoritiesPath, "rw", "nosuid", "nodev", "noexec"))
+		mounts = append(mounts, bind(filepath.Join(b.note.root(), "etc", authoritiesFile), driver.AuthoritiesPath, "rw", "nosuid", "nodev", "noexec"))
 	}
 	return mounts
-}
-
-// uploads is where the runtime finds the uploads.
-func (b bundle) uploads() string {
-	if b.uploadsDir != "" {
-		return b.uploadsDir
-	}
-	return filepath.Join(b.note.Shared, "uploads")
 }
 
 const authoritiesFile = "ca-certificates.crt"
@@ -111,7 +102,7 @@ const authoritiesFile = "ca-certificates.crt"
 // machineFiles writes the files of /etc that name the machine to the disk,
 // where the sandbox may change them within its quota.
 func (n note) machineFiles() error {
-	dir := filepath.Join(n.Disk, "root/etc")
+	dir := filepath.Join(n.root(), "etc")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}

@@ -18,10 +18,10 @@ var update = flag.Bool("update", false, "rewrite golden files")
 
 func sampleNote(isolation sandbox.Isolation, runtime string) note {
 	n := noteOf(driver.Spec{
-		UID: "01jd3v3x0000000000000000ab", Hostname: "box", Isolation: isolation,
+		UID: "01jd3v3x0000000000000000ab", Isolation: isolation,
 		Limits: sandbox.Limits{MemoryBytes: 1 << 30, CPUs: 1.5, PIDs: 512, DiskBytes: 4 << 30, OpenFiles: 1 << 20},
-		Rootfs: "/data/images/abc/rootfs", Disk: "/data/disks/01jd3v3x0000000000000000ab/mnt",
-		Env: []string{"SECRET=does not belong into the bundle"},
+		Image:  driver.Image{Digest: "abc", Dir: "/data/images/abc/rootfs"}, Volumes: driver.DiskVolumes("/data/disks/01jd3v3x0000000000000000ab/mnt", ""),
+		Identity: driver.Identity{ID: "box", Env: []string{"SECRET=does not belong into the bundle"}},
 	})
 	n.Init = program{Kind: "cubby-init", Path: "/data/runtimes/1/cubby-init", Digest: "1"}
 	n.Runtime = program{Kind: runtime, Path: "/usr/bin/" + runtime}
@@ -100,21 +100,6 @@ func TestHandleRoundTrip(t *testing.T) {
 	}
 }
 
-// The first version must be readable for ever: sandboxes carry it through
-// upgrades.
-func TestHandleVersion1(t *testing.T) {
-	const h = `{"v":1,"uid":"01jd3v3x0000000000000000ab","hostname":"box","isolation":"gvisor",
-		"limits":{"memory_bytes":1,"cpus":1,"pids":1,"disk_bytes":1,"open_files":1},"rootfs":"/r","disk":"/d",
-		"init":{"kind":"cubby-init","path":"/i"},"runtime":{"kind":"runsc","path":"/x","digest":"ab"}}`
-	n, err := parseHandle(driver.Handle(h))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n.Runtime.Digest != "ab" || n.Disk != "/d" || n.Limits.PIDs != 1 {
-		t.Errorf("parseHandle = %+v", n)
-	}
-}
-
 func FuzzHandle(f *testing.F) {
 	for _, isolation := range []sandbox.Isolation{sandbox.GVisor, sandbox.Container} {
 		h, err := sampleNote(isolation, crun).handle()
@@ -122,6 +107,9 @@ func FuzzHandle(f *testing.F) {
 			f.Fatal(err)
 		}
 		f.Add([]byte(h))
+	}
+	for _, name := range handlesV1 {
+		f.Add([]byte(handleV1(f, name)))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		n, err := parseHandle(data)
@@ -132,8 +120,13 @@ func FuzzHandle(f *testing.F) {
 		if dir := d.box(n.UID).dir; filepath.Dir(dir) != "/state" {
 			t.Errorf("the handle %q leads to %s", data, dir)
 		}
-		if !filepath.IsAbs(n.Disk) || !filepath.IsAbs(n.Rootfs) {
-			t.Errorf("the handle %q has relative paths", data)
+		for _, dir := range append(n.dirs(), n.Rootfs) {
+			if !filepath.IsAbs(dir) {
+				t.Errorf("the handle %q has relative paths", data)
+			}
+		}
+		if n.root() == "" {
+			t.Errorf("the handle %q has no place for the root filesystem's changes", data)
 		}
 	})
 }

@@ -34,9 +34,7 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) (h driver.Handle,
 			_ = os.RemoveAll(b.dir)
 		}
 	}()
-	// The disk may have been another sandbox's: its files stay, the changes to
-	// a root filesystem belong to the image that they were made on.
-	if err := os.RemoveAll(filepath.Join(spec.Disk, "root")); err != nil {
+	if err := empty(n.root()); err != nil {
 		return nil, err
 	}
 	if err := b.lay(n, &d.authorities); err != nil {
@@ -52,7 +50,7 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) (h driver.Handle,
 			return nil, err
 		case err != nil:
 			d.log.Warn("a container begins without a user namespace", "box", spec.UID, "err", err)
-		case mapsIDs(ids.file, append(n.disks(), spec.Rootfs)...):
+		case mapsIDs(ids.file, append(n.dirs(), n.Rootfs)...):
 			n.IDBase = ids.base
 			d.namespaces.keep(spec.UID, ids)
 		default:
@@ -79,20 +77,21 @@ func scarce(err error) bool {
 		errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 }
 
-// disks are where the sandbox's files are on the host.
-func (n note) disks() []string {
-	if n.Shared == "" {
-		return []string{n.Disk}
+// dirs are the directories of all volumes.
+func (n note) dirs() []string {
+	var dirs []string
+	for _, v := range n.Volumes {
+		dirs = append(dirs, v.Dir)
 	}
-	return []string{n.Disk, n.Shared}
+	return dirs
 }
 
 // lay makes the directories of a sandbox. It may be called again.
 func (b box) lay(n note, a *authorities) error {
-	// The sandbox's disk is mounted by its owner; a path that is not there
-	// must not be made on the host's disk instead.
-	for _, disk := range n.disks() {
-		if _, err := os.Stat(filepath.Join(disk, "workspace")); err != nil {
+	// Volumes are mounted by their owner; a path that is not there must not be
+	// made on the host's disk instead.
+	for _, dir := range n.dirs() {
+		if _, err := os.Stat(dir); err != nil {
 			return errs.E(errs.Unavailable, "the sandbox's disk is not in place").Because(err)
 		}
 	}
@@ -101,39 +100,23 @@ func (b box) lay(n note, a *authorities) error {
 			return err
 		}
 	}
-	if err := os.MkdirAll(filepath.Join(n.Disk, "root"), 0o700); err != nil {
-		return err
-	}
 	if err := n.machineFiles(); err != nil {
 		return err
 	}
 	return n.layAuthorities(a)
 }
 
+// check reports what cannot be carried out here.
 func check(spec driver.Spec) error {
-	if _, err := sandbox.ParseUID(string(spec.UID)); err != nil {
+	if err := spec.Validate(); err != nil {
 		return err
 	}
-	l := spec.Limits
-	switch {
-	case spec.Isolation != sandbox.GVisor && spec.Isolation != sandbox.Container:
-		return errs.E(errs.Unsupported, "isolation %q is not known here", spec.Isolation)
-	case l.MemoryBytes <= 0 || l.CPUs <= 0 || l.PIDs <= 0 || l.DiskBytes <= 0 || l.OpenFiles <= 0:
-		return errs.E(errs.Invalid, "a limit is missing")
-	case l.MemoryBytes < minMemory:
-		return errs.E(errs.Invalid, "memory limit of %d bytes is too small", l.MemoryBytes).Hint("give at least %d", int64(minMemory))
-	case len(spec.Hostname) > 64:
-		return errs.E(errs.Invalid, "host name is longer than 64 bytes")
-	case !filepath.IsAbs(spec.Rootfs) || !filepath.IsAbs(spec.Disk):
-		return errs.E(errs.Invalid, "rootfs and disk need absolute paths")
-	case spec.Shared != "" && !filepath.IsAbs(spec.Shared):
-		return errs.E(errs.Invalid, "the shared disk needs an absolute path")
+	if spec.Limits.MemoryBytes < minMemory {
+		return errs.E(errs.Invalid, "memory limit of %d bytes is too small", spec.Limits.MemoryBytes).Hint("give at least %d", int64(minMemory))
 	}
-	paths := []string{spec.Rootfs, filepath.Join(spec.Disk, "workspace"), filepath.Join(spec.Disk, "home")}
-	if spec.Shared != "" {
-		for _, name := range []string{"workspace", "outputs", "uploads"} {
-			paths = append(paths, filepath.Join(spec.Shared, name))
-		}
+	paths := []string{spec.Image.Dir}
+	for _, v := range spec.Volumes {
+		paths = append(paths, v.Dir)
 	}
 	for _, path := range paths {
 		if info, err := os.Stat(path); err != nil || !info.IsDir() {
@@ -145,3 +128,17 @@ func check(spec driver.Spec) error {
 
 // minMemory is where the agent and a shell still fit.
 const minMemory = sandbox.MinMemoryBytes
+
+// empty removes what is in a directory.
+func empty(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
+			return err
+		}
+	}
+	return nil
+}

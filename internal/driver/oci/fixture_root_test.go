@@ -121,10 +121,11 @@ func plainDisk(t testing.TB) string {
 func testSpec(t testing.TB, isolation sandbox.Isolation) driver.Spec {
 	t.Helper()
 	return driver.Spec{
-		UID: sandbox.NewUID(), Hostname: "box", Isolation: isolation,
-		Limits: sandbox.Limits{MemoryBytes: 256 << 20, CPUs: 1, PIDs: 128, DiskBytes: 1 << 30, OpenFiles: 1024},
-		Rootfs: smallRootfs(t), Disk: plainDisk(t),
-		Env: []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/home/sandbox"},
+		UID: sandbox.NewUID(), Isolation: isolation,
+		Limits:   sandbox.Limits{MemoryBytes: 256 << 20, CPUs: 1, PIDs: 128, DiskBytes: 1 << 30, OpenFiles: 1024},
+		Image:    driver.Image{Dir: smallRootfs(t)},
+		Volumes:  driver.DiskVolumes(plainDisk(t), ""),
+		Identity: driver.Identity{ID: "box", Env: []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/home/sandbox"}},
 	}
 }
 

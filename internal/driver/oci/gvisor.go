@@ -65,8 +65,8 @@ func gvisorTasks(pids int64) int64 { return min(8*pids+1024, maxTasks) }
 // ids (PID_MAX_LIMIT).
 const maxTasks = 4 << 20
 
-func (b bundle) overlayDir() string { return filepath.Join(b.note.Disk, "root/overlay") }
-func (b bundle) tmpDir() string     { return filepath.Join(b.note.Disk, "root/tmp") }
+func (b bundle) overlayDir() string { return filepath.Join(b.note.root(), "overlay") }
+func (b bundle) tmpDir() string     { return filepath.Join(b.note.root(), "tmp") }
 
 // runscFlags come before every command.
 func (b bundle) runscFlags() []string {

@@ -2,7 +2,9 @@ package oci
 
 import (
 	"encoding/json"
+	"fmt"
 	"path/filepath"
+	"slices"
 
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/errs"
@@ -10,8 +12,9 @@ import (
 )
 
 // handleVersion is what this package writes. Fields are only added; a change
-// of meaning takes a new version, and every version stays readable.
-const handleVersion = 1
+// of meaning takes a new version, and every version stays readable. Version 1
+// had the paths of disks in the place of volumes.
+const handleVersion = 2
 
 // note is the content of a handle: all that is needed to start the sandbox
 // again, also when the state directory was lost.
@@ -21,10 +24,11 @@ type note struct {
 	Hostname  string            `json:"hostname"`
 	Isolation sandbox.Isolation `json:"isolation"`
 	Limits    sandbox.Limits    `json:"limits"`
-	Rootfs    string            `json:"rootfs"`
-	Disk      string            `json:"disk"`
-	Shared    string            `json:"shared,omitempty"`
-	Env       []string          `json:"env,omitempty"`
+	// Image is the digest of the image, which version 1 did not note.
+	Image   string   `json:"image,omitempty"`
+	Rootfs  string   `json:"rootfs"`
+	Volumes []volume `json:"volumes"`
+	Env     []string `json:"env,omitempty"`
 	// Authorities is a file of the host, copied when the sandbox is created.
 	Authorities string `json:"authorities,omitempty"`
 	// AuthoritiesDir: the copy is a directory of several forms. Sandboxes that
@@ -39,6 +43,25 @@ type note struct {
 	// run has a range of its own, and files carry the ids that are seen inside.
 	IDBase uint32 `json:"id_base,omitempty"`
 }
+
+// volume is a driver.Volume, as handles have it.
+type volume struct {
+	Role     driver.VolumeRole `json:"role"`
+	Dir      string            `json:"dir"`
+	ReadOnly bool              `json:"read_only,omitempty"`
+}
+
+// dir is where the volume with a role is; "" when there is none.
+func (n note) dir(role driver.VolumeRole) string {
+	i := slices.IndexFunc(n.Volumes, func(v volume) bool { return v.Role == role })
+	if i < 0 {
+		return ""
+	}
+	return n.Volumes[i].Dir
+}
+
+// root is the directory for the changes to the root filesystem.
+func (n note) root() string { return n.dir(driver.VolumeRoot) }
 
 // program is an executable that a sandbox depends on.
 type program struct {
@@ -60,7 +83,15 @@ func parseHandle(h driver.Handle) (note, error) {
 	if err := json.Unmarshal(h, &n); err != nil {
 		return note{}, errs.E(errs.Invalid, "malformed handle").Because(err)
 	}
-	if n.Version != handleVersion {
+	switch n.Version {
+	case handleVersion:
+	case 1:
+		var disks disksV1
+		if err := json.Unmarshal(h, &disks); err != nil {
+			return note{}, errs.E(errs.Invalid, "malformed handle").Because(err)
+		}
+		n.Version, n.Volumes = handleVersion, volumesOf(driver.DiskVolumes(disks.Disk, disks.Shared))
+	default:
 		return note{}, errs.E(errs.Unsupported, "handle of version %d", n.Version).
 			Hint("it was written by a newer cubby; run that one")
 	}
@@ -70,22 +101,41 @@ func parseHandle(h driver.Handle) (note, error) {
 	if n.Isolation != sandbox.GVisor && n.Isolation != sandbox.Container {
 		return note{}, errs.E(errs.Invalid, "malformed handle: isolation %q", n.Isolation)
 	}
-	for _, path := range []string{n.Rootfs, n.Disk, n.Init.Path, n.Runtime.Path} {
+	for _, path := range []string{n.Rootfs, n.Init.Path, n.Runtime.Path} {
 		if !filepath.IsAbs(path) || filepath.Clean(path) != path {
 			return note{}, errs.E(errs.Invalid, "malformed handle: path %q", path)
 		}
 	}
-	if n.Shared != "" && (!filepath.IsAbs(n.Shared) || filepath.Clean(n.Shared) != n.Shared) {
-		return note{}, errs.E(errs.Invalid, "malformed handle: path %q", n.Shared)
+	volumes := make([]driver.Volume, len(n.Volumes))
+	for i, v := range n.Volumes {
+		volumes[i] = driver.Volume(v)
+	}
+	if err := driver.ValidateVolumes(volumes); err != nil {
+		return note{}, fmt.Errorf("malformed handle: %w", err)
 	}
 	return n, nil
 }
 
 func noteOf(spec driver.Spec) note {
 	return note{
-		UID: spec.UID, Hostname: spec.Hostname, Isolation: spec.Isolation, Limits: spec.Limits,
-		Rootfs: spec.Rootfs, Disk: spec.Disk, Shared: spec.Shared, Env: spec.Env, Authorities: spec.Authorities, AuthoritiesDir: true,
+		UID: spec.UID, Hostname: spec.Identity.ID, Isolation: spec.Isolation, Limits: spec.Limits,
+		Image: spec.Image.Digest, Rootfs: spec.Image.Dir, Env: spec.Identity.Env, Authorities: spec.Authorities, AuthoritiesDir: true,
+		Volumes: volumesOf(spec.Volumes),
 	}
+}
+
+func volumesOf(volumes []driver.Volume) (list []volume) {
+	for _, v := range volumes {
+		list = append(list, volume(v))
+	}
+	return list
+}
+
+// disksV1 are the disks in a handle of version 1: the sandbox's own, and one
+// that it has in common with others, or "".
+type disksV1 struct {
+	Disk   string `json:"disk"`
+	Shared string `json:"shared"`
 }
 
 // box is where one sandbox's things are.

@@ -118,7 +118,7 @@ func TestDiskFiller(t *testing.T) {
 		for _, dir := range places {
 			t.Run(w.runtime+dir, func(t *testing.T) {
 				spec := testSpec(t, w.isolation)
-				spec.Disk = loopDisk(t, 128<<20)
+				spec.Volumes = driver.DiskVolumes(loopDisk(t, 128<<20), "")
 				spec.Limits.DiskBytes = 128 << 20
 				r := start(t, w.runtime, spec)
 				out, exit := r.exec("root", "dd if=/dev/zero of="+dir+"/fill bs=1M count=256")
@@ -288,7 +288,7 @@ func TestImageIsNeverWritten(t *testing.T) {
 	for _, w := range walls {
 		t.Run(w.runtime, func(t *testing.T) {
 			spec := testSpec(t, w.isolation)
-			before := digest(t, spec.Rootfs)
+			before := digest(t, spec.Image.Dir)
 			r := start(t, w.runtime, spec)
 			r.exec("root", "rm -rf /bin/ls /etc/passwd; echo x >> /etc/group; echo x > /bin/busybox2; chmod 777 /etc; touch /sbin/x /workspace/x; chown 1000 /root; echo evil > /sbin/cubby-init")
 			if err := r.d.Stop(r.ctx, r.h, 0); err != nil {
@@ -297,7 +297,7 @@ func TestImageIsNeverWritten(t *testing.T) {
 			if err := r.d.Start(r.ctx, r.h); err != nil {
 				t.Fatal(err)
 			}
-			if after := digest(t, spec.Rootfs); after != before {
+			if after := digest(t, spec.Image.Dir); after != before {
 				t.Error("the image's tree changed")
 			}
 		})
@@ -321,7 +321,7 @@ func TestStopWithFullDisk(t *testing.T) {
 	for _, w := range walls {
 		t.Run(w.runtime, func(t *testing.T) {
 			spec := testSpec(t, w.isolation)
-			spec.Disk = loopDisk(t, 128<<20)
+			spec.Volumes = driver.DiskVolumes(loopDisk(t, 128<<20), "")
 			spec.Limits.DiskBytes = 128 << 20
 			r := start(t, w.runtime, spec)
 			for round := range 3 {

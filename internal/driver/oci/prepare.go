@@ -8,6 +8,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cubbyhq/cubby/internal/driver"
 )
 
 // stageDirs are directories of the host over which a private filesystem can be
@@ -23,6 +25,11 @@ var stageDirs = []string{"/tmp", "/mnt", "/srv", "/media"}
 type stage struct{ dir string }
 
 func (s stage) path(name string) string { return filepath.Join(s.dir, name) }
+
+// volume is where the volume with a role is placed.
+func (s stage) volume(role driver.VolumeRole) string { return s.path(volumeName(role)) }
+
+func volumeName(role driver.VolumeRole) string { return "volume-" + string(role) }
 
 // tree is a part of the host's files that a container's start needs.
 type tree struct {
@@ -45,7 +52,6 @@ func (b bundle) prepare(userns *os.File) (s stage, err error) {
 	// Trees are taken before the stage covers a part of the host.
 	trees := []tree{
 		{"lower", b.note.Rootfs, true, unix.MOUNT_ATTR_RDONLY},
-		{"disk", b.note.Disk, true, unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV},
 		{"channel", b.box.channel(), false, unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_NOEXEC},
 		{"bundle", b.box.bundle(), false, 0},
 		{"runtime", b.box.runtime(), false, 0},
@@ -54,10 +60,12 @@ func (b bundle) prepare(userns *os.File) (s stage, err error) {
 	if b.note.Runtime.Kind == crun {
 		trees = append(trees, tree{crun, b.note.Runtime.Path, false, unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV})
 	}
-	if shared := b.note.Shared; shared != "" {
-		trees = append(trees,
-			tree{"shared", shared, true, unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV},
-			tree{"uploads", filepath.Join(shared, "uploads"), true, unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV})
+	for _, v := range b.note.Volumes {
+		t := tree{volumeName(v.Role), v.Dir, true, unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV}
+		if v.ReadOnly {
+			t.set |= unix.MOUNT_ATTR_RDONLY
+		}
+		trees = append(trees, t)
 	}
 	fds := make([]int, 0, len(trees))
 	defer func() {
@@ -144,7 +152,7 @@ func openStage() (stage, error) {
 // (no-new-privileges), and device files must have none.
 func (s stage) overlay() error {
 	root := s.path("rootfs")
-	disk := s.path("disk/root")
+	disk := s.volume(driver.VolumeRoot)
 	options := "lowerdir=" + s.path("lower") + ",upperdir=" + filepath.Join(disk, "upper") + ",workdir=" + filepath.Join(disk, "work")
 	if err := unix.Mount("overlay", root, "overlay", unix.MS_NODEV|unix.MS_NOSUID, options); err != nil {
 		return fmt.Errorf("mount overlay: %w", err)
@@ -204,7 +212,7 @@ func asOwner(id uint32, f func() error) error {
 // overlayDirs makes the directories of the overlay on the disk.
 func (n note) overlayDirs() error {
 	for _, name := range []string{"upper", "work"} {
-		dir := filepath.Join(n.Disk, "root", name)
+		dir := filepath.Join(n.root(), name)
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return err
 		}

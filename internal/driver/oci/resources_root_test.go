@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
@@ -34,7 +35,7 @@ func armed(t *testing.T, r *running) *running {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(r.spec.Disk, "workspace/attack"), program, 0o755); err != nil {
+	if err := os.WriteFile(filepath.Join(driver.VolumeDir(r.spec.Volumes, driver.VolumeWorkspace), "attack"), program, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	return r

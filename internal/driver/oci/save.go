@@ -62,7 +62,7 @@ func (d *Driver) save(ctx context.Context, n note) error {
 // working file has no name that its size could be read from; the image is no
 // larger than what is used on the disk.
 func (b bundle) roomToSave() error {
-	disk, err := space(b.note.Disk)
+	disk, err := space(b.note.root())
 	if err != nil {
 		return err
 	}

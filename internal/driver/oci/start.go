@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -278,7 +279,7 @@ func (d *Driver) gvisorCommand(b bundle) (*exec.Cmd, error) {
 
 func (d *Driver) containerCommand(b bundle) (*exec.Cmd, error) {
 	// /tmp starts empty, as after a boot.
-	if err := os.RemoveAll(filepath.Join(b.note.Disk, "root/upper/tmp")); err != nil {
+	if err := os.RemoveAll(filepath.Join(b.note.root(), "upper/tmp")); err != nil {
 		return nil, err
 	}
 	if err := b.note.overlayDirs(); err != nil {
@@ -368,9 +369,9 @@ func (d *Driver) execute(ctx context.Context, cmd *exec.Cmd, b bundle, boot []by
 func (b bundle) staged(s stage, cmd *exec.Cmd) error {
 	b.root, b.sysfs, b.cgroup = s.path("rootfs"), s.path("sysfs"), s.path("cgroup")
 	inside := b
-	inside.note.Disk = s.path("disk")
-	if b.note.Shared != "" {
-		inside.note.Shared, inside.uploadsDir = s.path("shared"), s.path("uploads")
+	inside.note.Volumes = slices.Clone(b.note.Volumes)
+	for i, v := range inside.note.Volumes {
+		inside.note.Volumes[i].Dir = s.volume(v.Role)
 	}
 	inside.note.Init.Path = s.program(b.note)
 	inside.box = box{uid: b.box.uid, dir: s.dir}

@@ -4,9 +4,11 @@ package oci
 
 import (
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
@@ -105,7 +107,7 @@ func TestIDsOnDisk(t *testing.T) {
 			r.exec("sandbox", "touch /workspace/mine ~/mine")
 			r.exec("root", "touch /workspace/roots; chown 1234:1234 /workspace/roots")
 			for name, want := range map[string]uint32{"workspace/mine": 1000, "home/mine": 1000, "workspace/roots": 1234} {
-				if got := owner(t, r.spec.Disk+"/"+name); got != want {
+				if got := owner(t, filepath.Join(filepath.Dir(driver.VolumeDir(r.spec.Volumes, driver.VolumeRoot)), name)); got != want {
 					t.Errorf("%s belongs to %d on the host, want %d", name, got, want)
 				}
 			}
