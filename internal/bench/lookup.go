@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 
@@ -67,6 +68,9 @@ func ask(name string) error {
 	}
 	reply := make([]byte, 512)
 	read, err := unix.Read(fd, reply)
+	for errors.Is(err, unix.EINTR) { // a read with a time limit is not restarted after a signal
+		read, err = unix.Read(fd, reply)
+	}
 	if err != nil {
 		return err
 	}

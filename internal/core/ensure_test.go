@@ -196,8 +196,7 @@ func TestEnsureRunningLeavesTheDead(t *testing.T) {
 	}
 }
 
-// A sandbox that took the id of one that is waited for is somebody else's.
-func TestEnsureRunningIsOfOneSandbox(t *testing.T) {
+func TestEnsureRunningHearsOfAFailedCreate(t *testing.T) {
 	w, g := gatedWorld(t)
 	g.shut.Store(true)
 	w.fake.SetFail("Start", errs.E(errs.Unavailable, "no more of them"))
@@ -221,5 +220,24 @@ func TestEnsureRunningIsOfOneSandbox(t *testing.T) {
 		if !errors.Is(e.err, errs.WrongState) && !errors.Is(e.err, errs.NotFound) {
 			t.Errorf("told %s, %v", e.how, e.err)
 		}
+	}
+}
+
+// A sandbox that took the id of one that was asked for is another sandbox.
+func TestEnsureRunningIsOfOneSandbox(t *testing.T) {
+	w := newWorld(t)
+	first := w.create("a")
+	if err := w.Destroy(w.ctx, "a", false); err != nil {
+		t.Fatal(err)
+	}
+	second := w.create("a")
+	if _, err := w.Stop(w.ctx, "a", 0); err != nil {
+		t.Fatal(err)
+	}
+	if b, _, err := w.Ensure(w.ctx, first, core.WakeAny); !errors.Is(err, errs.NotFound) {
+		t.Errorf("the first: %s, %v", b.State, err)
+	}
+	if b, err := w.Sandbox(w.ctx, "a"); err != nil || b.UID != second.UID || b.State != sandbox.Stopped {
+		t.Errorf("the second is %s, %v", b.State, err)
 	}
 }

@@ -64,3 +64,9 @@ func (s *Service) Waiters(box sandbox.UID) (n int) {
 	}
 	return n
 }
+
+// Ensure makes the sandbox of a row run, as [Service.EnsureRunning] does once it
+// has found the row.
+func (s *Service) Ensure(ctx context.Context, b sandbox.Sandbox, wake Wake) (sandbox.Sandbox, Ensured, error) {
+	return s.ensure(ctx, b, wake)
+}
