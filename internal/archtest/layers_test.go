@@ -41,7 +41,7 @@ func places() map[string]place {
 		"internal/driver":   {layer: 2},
 		"internal/embedded": {layer: 2},
 		"internal/event":    {layer: 2},
-		"internal/filetree": {layer: 2, by: []string{"internal/guestd", "internal/workspace", "internal/filetree/…"}},
+		"internal/filetree": {layer: 2, by: []string{"internal/guestd", "internal/storage/local", "internal/filetree/…"}},
 		"internal/git":      {layer: 2},
 		// What a kernel shows; core reads it, the agent talks to kernels.
 		"internal/kernel":    {layer: 2},
@@ -54,6 +54,7 @@ func places() map[string]place {
 		"internal/resolver":  {layer: 2, by: []string{"internal/guestd"}},
 		"internal/seal":      {layer: 2},
 		"internal/session":   {layer: 2},
+		"internal/storage":   {layer: 2},
 		"internal/telemetry": {layer: 2},
 		"internal/tenancy":   {layer: 2},
 
@@ -65,10 +66,10 @@ func places() map[string]place {
 		"internal/image":     {layer: 3},
 		"internal/journal":   {layer: 3},
 		"internal/store":     {layer: 3},
-		"internal/workspace": {layer: 3},
-		// Core knows drivers by their contract.
+		// Core knows drivers and storage by their contracts.
 		"internal/driver/oci/seccomp": {only: []string{}, by: []string{"internal/driver/oci"}},
 		"internal/driver/oci":         {layer: 3, by: []string{"internal/daemon", "internal/cli/doctor"}},
+		"internal/storage/local":      {layer: 3, by: []string{"internal/daemon"}},
 
 		// Core's rooms, from the leaves up: those of one layer do not know each
 		// other.

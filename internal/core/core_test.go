@@ -20,8 +20,8 @@ import (
 	"github.com/cubbyhq/cubby/internal/journal"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 	"github.com/cubbyhq/cubby/internal/seal"
+	"github.com/cubbyhq/cubby/internal/storage/local"
 	"github.com/cubbyhq/cubby/internal/store"
-	"github.com/cubbyhq/cubby/internal/workspace"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -36,7 +36,7 @@ type world struct {
 	fake     *drivertest.Fake
 	images   *images
 	store    *store.Store
-	disks    *workspace.Disks
+	disks    *local.Disks
 	journals *journal.Journals
 	limits   journal.Limits
 	edit     []func(*core.Config)
@@ -77,7 +77,7 @@ func (w *world) open() {
 	if w.store, err = store.Open(w.ctx, store.Config{Path: filepath.Join(w.dir, "cubby.db"), Seal: key}); err != nil {
 		w.t.Fatal(err)
 	}
-	if w.disks, err = workspace.New(workspace.Config{Dir: filepath.Join(w.dir, "disks"), Plain: true, Reserve: 1}); err != nil {
+	if w.disks, err = local.New(local.Config{Dir: filepath.Join(w.dir, "disks"), Plain: true, Reserve: 1}); err != nil {
 		w.t.Fatal(err)
 	}
 	if w.journals, err = journal.Open(filepath.Join(w.dir, "journals"), w.limits); err != nil {

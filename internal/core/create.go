@@ -21,9 +21,9 @@ import (
 	"github.com/cubbyhq/cubby/internal/event"
 	"github.com/cubbyhq/cubby/internal/image"
 	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/storage"
 	"github.com/cubbyhq/cubby/internal/store"
 	"github.com/cubbyhq/cubby/internal/telemetry"
-	"github.com/cubbyhq/cubby/internal/workspace"
 )
 
 // maxIdempotencyKey bounds what clients send.
@@ -340,7 +340,7 @@ func (s *Service) build(ctx context.Context, b *sandbox.Sandbox, img image.Image
 }
 
 // bringUpDisk makes the sandbox's disk, or mounts the one that it took over.
-func (s *Service) bringUpDisk(ctx context.Context, b sandbox.Sandbox) (workspace.Disk, error) {
+func (s *Service) bringUpDisk(ctx context.Context, b sandbox.Sandbox) (storage.Disk, error) {
 	if b.DiskUID != b.UID {
 		return s.cfg.Disks.Mount(ctx, b.DiskUID)
 	}
@@ -369,7 +369,7 @@ func (s *Service) sizeOfKept(ctx context.Context, b *sandbox.Sandbox, asked int6
 // DiskBytes is the size of a sandbox's disk: the journal of its execs counts
 // towards its disk limit, but takes at most an eighth of a small one.
 func DiskBytes(l sandbox.Limits, journalBytes int64) int64 {
-	return max(l.DiskBytes-min(journalBytes, l.DiskBytes/8), workspace.MinBytes)
+	return max(l.DiskBytes-min(journalBytes, l.DiskBytes/8), storage.MinBytes)
 }
 
 // limitOfDisk is the disk limit that [DiskBytes] makes a size from.
@@ -380,7 +380,7 @@ func limitOfDisk(size, journalBytes int64) int64 {
 	return size + size/7
 }
 
-func (s *Service) driverSpec(b sandbox.Sandbox, img image.Image, disk, common workspace.Disk) driver.Spec {
+func (s *Service) driverSpec(b sandbox.Sandbox, img image.Image, disk, common storage.Disk) driver.Spec {
 	return driver.Spec{
 		UID: b.UID, Isolation: b.Spec.Isolation, Limits: b.Spec.Limits, Authorities: s.cfg.Authorities,
 		Image: driver.Image{Digest: img.Digest, Dir: img.Dir}, Volumes: driver.DiskVolumes(disk.Dir, common.Dir),

@@ -15,6 +15,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/storage"
 )
 
 func TestExecEnds(t *testing.T) {
@@ -470,7 +471,7 @@ func TestCommandsRespectTheDiskReserve(t *testing.T) {
 }
 
 type fullDisks struct {
-	core.Disks
+	storage.Storage
 	full *atomic.Bool
 }
 
@@ -478,5 +479,5 @@ func (d fullDisks) Admit() error {
 	if d.full.Load() {
 		return errs.E(errs.Exhausted, "full")
 	}
-	return d.Disks.Admit()
+	return d.Storage.Admit()
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/cubbyhq/cubby/internal/event"
 	"github.com/cubbyhq/cubby/internal/image"
 	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/storage"
 	"github.com/cubbyhq/cubby/internal/store"
-	"github.com/cubbyhq/cubby/internal/workspace"
 )
 
 // change finds a sandbox and holds its lock, so that what it returns stays
@@ -229,7 +229,7 @@ type Stats struct {
 	MemoryBytes  int64 // 0 when it does not run
 	CPUTime      time.Duration
 	PIDs         int64 // -1: not known
-	Disk         workspace.Usage
+	Disk         storage.Usage
 	JournalBytes int64
 	Execs        int // that run now
 	At           time.Time

@@ -4,7 +4,7 @@
 // they run, and makes the runtimes match the store after a crash.
 //
 // The doors above it decode, authenticate and encode; the mechanisms below it
-// (store, driver, guest, workspace, journal, egress, image) each know one
+// (store, driver, guest, storage, journal, egress, image) each know one
 // technology and not each other. Core knows no transport, no SQL and no
 // runtime, and it takes no shortcut around [store.Store.Move].
 //
@@ -39,10 +39,10 @@ import (
 	"github.com/cubbyhq/cubby/internal/journal"
 	"github.com/cubbyhq/cubby/internal/keylock"
 	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/storage"
 	"github.com/cubbyhq/cubby/internal/store"
 	"github.com/cubbyhq/cubby/internal/telemetry"
 	"github.com/cubbyhq/cubby/internal/tenancy"
-	"github.com/cubbyhq/cubby/internal/workspace"
 )
 
 // Metrics records what core does. *telemetry.Metrics is one.
@@ -65,27 +65,12 @@ type Images interface {
 	Sweep(ctx context.Context, inUse func(digest string) bool) (int64, error)
 }
 
-// Disks is what core needs of the disks. *workspace.Disks is one.
-type Disks interface {
-	Admit() error
-	Create(ctx context.Context, uid sandbox.UID, bytes int64) (workspace.Disk, error)
-	Mount(ctx context.Context, uid sandbox.UID) (workspace.Disk, error)
-	Unmount(ctx context.Context, uid sandbox.UID) error
-	Remove(ctx context.Context, uid sandbox.UID) (freed int64, err error)
-	List() ([]sandbox.UID, error)
-	Usage(ctx context.Context, uid sandbox.UID) (workspace.Usage, error)
-	Tree(ctx context.Context, uid sandbox.UID) (*workspace.Tree, error)
-	CreateShared(ctx context.Context, uid sandbox.UID, bytes int64) (workspace.Disk, error)
-	SharedTree(ctx context.Context, uid, shared sandbox.UID) (*workspace.Tree, error)
-	UploadTree(ctx context.Context, shared sandbox.UID) (*workspace.Tree, error)
-}
-
 // Config is what a Service needs. Store, Driver, Disks, Images and Journals
 // are required and stay the caller's to close, after Run has returned.
 type Config struct {
 	Store    *store.Store
 	Driver   driver.Driver
-	Disks    Disks
+	Disks    storage.Storage
 	Images   Images
 	Journals *journal.Journals
 	// Archives is where destroyed sandboxes' files can go; nil: nowhere.
@@ -408,7 +393,7 @@ func (s *Service) runOf(uid sandbox.UID) *run {
 	return s.running[uid]
 }
 
-// DiskPressure is what workspace.Config.OnPressure calls.
+// DiskPressure is what the storage tells when it freezes and thaws disks.
 func (s *Service) DiskPressure(frozen bool, free int64) {
 	s.metrics.DiskPressure(frozen, free)
 	var p event.Payload = event.Thawed{FreeBytes: free}

@@ -9,9 +9,9 @@ import (
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/keylock"
 	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/storage"
 	"github.com/cubbyhq/cubby/internal/store"
 	"github.com/cubbyhq/cubby/internal/telemetry"
-	"github.com/cubbyhq/cubby/internal/workspace"
 )
 
 // DefaultTenantDisk is the size of the disk that the sandboxes of a tenant
@@ -72,18 +72,18 @@ func (d *shared) leave(tenant string, user sandbox.UID) (unused sandbox.UID, las
 
 // share gives a user the disk of a tenant, which is made or mounted when it
 // has to be; of no tenant, the zero disk. The use lasts until unshare.
-func (s *Service) share(ctx context.Context, tenant string, user sandbox.UID) (workspace.Disk, error) {
+func (s *Service) share(ctx context.Context, tenant string, user sandbox.UID) (storage.Disk, error) {
 	if tenant == "" {
-		return workspace.Disk{}, nil
+		return storage.Disk{}, nil
 	}
 	unlock, err := s.shared.locks.Lock(ctx, tenant)
 	if err != nil {
-		return workspace.Disk{}, err
+		return storage.Disk{}, err
 	}
 	defer unlock()
 	t, err := s.cfg.Store.MakeTenant(ctx, tenant)
 	if err != nil {
-		return workspace.Disk{}, err
+		return storage.Disk{}, err
 	}
 	disk, err := s.cfg.Disks.Mount(ctx, t.DiskUID)
 	if errors.Is(err, errs.NotFound) && t.Ready {
@@ -186,7 +186,7 @@ func (s *Service) closeShared(ctx context.Context, rows []sandbox.Sandbox, fault
 
 // tree gives the files of a sandbox that does not run. They are used until
 // unshare.
-func (s *Service) tree(ctx context.Context, b sandbox.Sandbox) (*workspace.Tree, error) {
+func (s *Service) tree(ctx context.Context, b sandbox.Sandbox) (storage.Tree, error) {
 	common, err := s.share(ctx, b.Tenant, b.UID)
 	if err != nil {
 		return nil, err

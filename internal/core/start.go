@@ -11,9 +11,9 @@ import (
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/event"
 	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/storage"
 	"github.com/cubbyhq/cubby/internal/store"
 	"github.com/cubbyhq/cubby/internal/telemetry"
-	"github.com/cubbyhq/cubby/internal/workspace"
 )
 
 // Start runs a stopped sandbox again. Starting a running one does nothing.
@@ -79,7 +79,7 @@ func (s *Service) bringUp(ctx context.Context, b sandbox.Sandbox) (sandbox.Sandb
 	})
 }
 
-func (s *Service) recreate(ctx context.Context, b sandbox.Sandbox, disk, common workspace.Disk) (driver.Handle, error) {
+func (s *Service) recreate(ctx context.Context, b sandbox.Sandbox, disk, common storage.Disk) (driver.Handle, error) {
 	img, err := s.cfg.Images.Resolve(ctx, b.ImageDigest)
 	if err != nil {
 		return nil, err

@@ -9,9 +9,9 @@ import (
 	"github.com/cubbyhq/cubby/internal/auth"
 	"github.com/cubbyhq/cubby/internal/core/gate"
 	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/storage"
 	"github.com/cubbyhq/cubby/internal/store"
 	"github.com/cubbyhq/cubby/internal/telemetry"
-	"github.com/cubbyhq/cubby/internal/workspace"
 )
 
 // A tenant is a name that sandboxes belong to. They share a disk, with one
@@ -24,7 +24,7 @@ type Tenant struct {
 	CreatedAt time.Time
 	Sandboxes int // that are not failed or destroyed
 	Running   int
-	Disk      workspace.Usage // that its sandboxes share
+	Disk      storage.Usage // that its sandboxes share
 }
 
 // Tenant describes a tenant. NotFound when it never had a sandbox or an upload.

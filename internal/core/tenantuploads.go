@@ -12,7 +12,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/core/transfer"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
-	"github.com/cubbyhq/cubby/internal/workspace"
+	"github.com/cubbyhq/cubby/internal/storage"
 )
 
 // Uploads of a tenant are files that all its sandboxes see below
@@ -20,7 +20,7 @@ import (
 // there, or absolute as inside.
 
 // tenantUploads opens the uploads of a tenant until done.
-func (s *Service) tenantUploads(ctx context.Context, tenant string) (tree *workspace.Tree, done func(), err error) {
+func (s *Service) tenantUploads(ctx context.Context, tenant string) (tree storage.Tree, done func(), err error) {
 	leave, err := s.gate.Enter(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -52,7 +52,7 @@ func uploadPath(name string) (string, error) {
 }
 
 // readUploads is for uploads that are there: a tenant that is not known has none.
-func (s *Service) readUploads(ctx context.Context, tenant, name string) (tree *workspace.Tree, at string, done func(), err error) {
+func (s *Service) readUploads(ctx context.Context, tenant, name string) (tree storage.Tree, at string, done func(), err error) {
 	if at, err = uploadPath(name); err != nil {
 		return nil, "", nil, err
 	}

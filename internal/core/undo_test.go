@@ -12,13 +12,13 @@ import (
 	"github.com/cubbyhq/cubby/internal/core"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/storage"
 	"github.com/cubbyhq/cubby/internal/store/storetest"
-	"github.com/cubbyhq/cubby/internal/workspace"
 )
 
 // brokenDisks are disks of which single methods can be made to fail.
 type brokenDisks struct {
-	core.Disks
+	storage.Storage
 
 	mu   sync.Mutex
 	fail map[string]error // by method; guarded by mu
@@ -36,32 +36,32 @@ func (d *brokenDisks) failure(method string) error {
 	return d.fail[method]
 }
 
-func (d *brokenDisks) Create(ctx context.Context, uid sandbox.UID, bytes int64) (workspace.Disk, error) {
+func (d *brokenDisks) Create(ctx context.Context, uid sandbox.UID, bytes int64) (storage.Disk, error) {
 	if err := d.failure("Create"); err != nil {
-		return workspace.Disk{}, err
+		return storage.Disk{}, err
 	}
-	return d.Disks.Create(ctx, uid, bytes)
+	return d.Storage.Create(ctx, uid, bytes)
 }
 
-func (d *brokenDisks) Mount(ctx context.Context, uid sandbox.UID) (workspace.Disk, error) {
+func (d *brokenDisks) Mount(ctx context.Context, uid sandbox.UID) (storage.Disk, error) {
 	if err := d.failure("Mount"); err != nil {
-		return workspace.Disk{}, err
+		return storage.Disk{}, err
 	}
-	return d.Disks.Mount(ctx, uid)
+	return d.Storage.Mount(ctx, uid)
 }
 
 func (d *brokenDisks) Unmount(ctx context.Context, uid sandbox.UID) error {
 	if err := d.failure("Unmount"); err != nil {
 		return err
 	}
-	return d.Disks.Unmount(ctx, uid)
+	return d.Storage.Unmount(ctx, uid)
 }
 
 func (d *brokenDisks) Remove(ctx context.Context, uid sandbox.UID) (int64, error) {
 	if err := d.failure("Remove"); err != nil {
 		return 0, err
 	}
-	return d.Disks.Remove(ctx, uid)
+	return d.Storage.Remove(ctx, uid)
 }
 
 // breakable is a world whose single steps can be broken. It has one place for
@@ -75,7 +75,7 @@ type breakable struct {
 func newBreakable(t *testing.T) *breakable {
 	b := &breakable{broken: &brokenDisks{fail: map[string]error{}}}
 	b.world = newWorld(t, func(c *core.Config) {
-		b.broken.Disks = c.Disks
+		b.broken.Storage = c.Disks
 		c.Disks, c.Caps.All = b.broken, 1
 	})
 	return b

@@ -37,9 +37,9 @@ import (
 	"github.com/cubbyhq/cubby/internal/packages"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 	"github.com/cubbyhq/cubby/internal/seal"
+	"github.com/cubbyhq/cubby/internal/storage/local"
 	"github.com/cubbyhq/cubby/internal/store"
 	"github.com/cubbyhq/cubby/internal/telemetry"
-	"github.com/cubbyhq/cubby/internal/workspace"
 )
 
 // Daemon is one assembled cubby.
@@ -54,7 +54,7 @@ type Daemon struct {
 	store    *store.Store
 	journals *journal.Journals
 	driver   driver.Driver
-	disks    *workspace.Disks
+	disks    *local.Disks
 	core     *core.Service
 
 	listener  net.Listener
@@ -178,7 +178,7 @@ func (d *Daemon) open(ctx context.Context, o options) error {
 		}
 	}
 	pressure := func(frozen bool, free int64) { d.core.DiskPressure(frozen, free) }
-	d.disks, err = workspace.New(workspace.Config{
+	d.disks, err = local.New(local.Config{
 		Dir: dirs.disks, Pool: d.cfg.DiskPool, Reserve: int64(d.cfg.DiskReserve), Overcommit: d.cfg.DiskOvercommit,
 		PoolBytes: poolBytes(o.defaults, int64(d.cfg.JournalPerBox)), Plain: o.plainDisks, Log: d.log, Now: time.Now, OnPressure: pressure,
 	})

@@ -23,8 +23,8 @@ import (
 	"github.com/cubbyhq/cubby/internal/event"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 	"github.com/cubbyhq/cubby/internal/seal"
+	"github.com/cubbyhq/cubby/internal/storage/local"
 	"github.com/cubbyhq/cubby/internal/store"
-	"github.com/cubbyhq/cubby/internal/workspace"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -50,7 +50,7 @@ func newWorld(t *testing.T) *world {
 	if w.store, err = store.Open(t.Context(), store.Config{Path: filepath.Join(dir, "cubby.db"), Seal: key}); err != nil {
 		t.Fatal(err)
 	}
-	disks, err := workspace.New(workspace.Config{Dir: filepath.Join(dir, "disks"), Plain: true, Reserve: 1})
+	disks, err := local.New(local.Config{Dir: filepath.Join(dir, "disks"), Plain: true, Reserve: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,9 +1,10 @@
-// Package workspace keeps the durable disks of sandboxes: one sparse ext4
-// image with a hard size for each, mounted through a loop device. It watches
-// the space of the file system below them, refuses new disks when that runs
-// low and freezes writers before it is gone, so that no sandbox loses what it
-// wrote. Files on a disk are reached through [Disks.Tree] only, never by paths
-// that a guest could have made.
+// Package local is the storage that keeps disks on the host: one sparse ext4
+// image with a hard size for each, mounted through a loop device, or a plain
+// directory where the host has no loop devices. It watches the space of the
+// file system below them, refuses new disks when that runs low and freezes
+// writers before it is gone, so that no sandbox loses what it wrote. Files on a
+// disk are reached through [Disks.Tree] only, never by paths that a guest could
+// have made.
 //
 // It does not decide who may have a disk or when one goes away; it knows no
 // sandbox states.
@@ -16,7 +17,7 @@
 // Loop devices clear themselves when nobody uses them any more, so a daemon
 // that is killed at any point leaves at worst a directory that List names or
 // that the next New sweeps.
-package workspace
+package local
 
 import (
 	"context"
@@ -38,6 +39,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/filetree"
 	"github.com/cubbyhq/cubby/internal/keylock"
 	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/storage"
 )
 
 // Config says where disks live and how much of the host they may use.
@@ -63,27 +65,6 @@ type Config struct {
 	OnPressure func(frozen bool, free int64)
 }
 
-// MinBytes is the smallest disk: less leaves no room beside ext4's journal.
-const MinBytes = 16 << 20
-
-// Disk is one mounted disk.
-type Disk struct {
-	UID   sandbox.UID
-	Dir   string // the mountpoint: holds workspace, home and root
-	Bytes int64
-	Quota bool // false: a plain directory without a hard size
-}
-
-// Usage is what a disk takes.
-type Usage struct {
-	Bytes     int64 // its size
-	Used      int64 // as df inside shows it; 0 while it is not mounted
-	Allocated int64 // on the host
-}
-
-// Tree is the file API of a stopped sandbox: /workspace and /home/sandbox.
-type Tree = filetree.Tree
-
 // Disks is the set of all disks below one directory. It is safe for concurrent
 // use; acts on one disk wait for each other.
 type Disks struct {
@@ -99,6 +80,8 @@ type Disks struct {
 	frozenAt map[sandbox.UID]bool // guarded by mu: disks that this process froze
 	promised int64                // guarded by mu: sum of all disks' sizes
 }
+
+var _ storage.Storage = (*Disks)(nil)
 
 const (
 	imageName = "disk.img"
@@ -187,7 +170,7 @@ func (d *Disks) bytes(uid sandbox.UID) int64 {
 // there, and ~/workspace leads to /workspace. It is errs.Conflict when the
 // disk exists, and errs.Exhausted below the reserve or beyond the overcommit
 // bound. After an error nothing is left.
-func (d *Disks) Create(ctx context.Context, uid sandbox.UID, bytes int64) (Disk, error) {
+func (d *Disks) Create(ctx context.Context, uid sandbox.UID, bytes int64) (storage.Disk, error) {
 	return d.make(ctx, uid, bytes, func() (string, error) {
 		if ready, ok := d.take(bytes); ok {
 			return ready, nil
@@ -197,28 +180,28 @@ func (d *Disks) Create(ctx context.Context, uid sandbox.UID, bytes int64) (Disk,
 }
 
 // make books a disk, has it built, and gives it its name.
-func (d *Disks) make(ctx context.Context, uid sandbox.UID, bytes int64, build func() (dir string, err error)) (Disk, error) {
+func (d *Disks) make(ctx context.Context, uid sandbox.UID, bytes int64, build func() (dir string, err error)) (storage.Disk, error) {
 	if _, err := sandbox.ParseUID(string(uid)); err != nil {
-		return Disk{}, err
+		return storage.Disk{}, err
 	}
-	if bytes < MinBytes {
-		return Disk{}, errs.E(errs.Invalid, "a disk of %d bytes is too small", bytes).Hint("the smallest is %d MiB", MinBytes>>20)
+	if bytes < storage.MinBytes {
+		return storage.Disk{}, errs.E(errs.Invalid, "a disk of %d bytes is too small", bytes).Hint("the smallest is %d MiB", storage.MinBytes>>20)
 	}
 	defer d.locks.Wait(string(uid))()
 	if _, err := os.Lstat(d.dir(uid)); err == nil {
-		return Disk{}, errs.E(errs.Conflict, "the disk exists already")
+		return storage.Disk{}, errs.E(errs.Conflict, "the disk exists already")
 	}
 	if err := d.Admit(); err != nil {
-		return Disk{}, err
+		return storage.Disk{}, err
 	}
 	if err := d.promise(bytes); err != nil {
-		return Disk{}, err
+		return storage.Disk{}, err
 	}
 	if err := d.create(uid, build); err != nil {
 		d.unpromise(bytes)
-		return Disk{}, err
+		return storage.Disk{}, err
 	}
-	return Disk{UID: uid, Dir: d.mnt(uid), Bytes: bytes, Quota: d.loopErr == nil}, nil
+	return storage.Disk{UID: uid, Dir: d.mnt(uid), Bytes: bytes, Quota: d.loopErr == nil}, nil
 }
 
 func (d *Disks) create(uid sandbox.UID, build func() (dir string, err error)) error {
@@ -235,21 +218,21 @@ func (d *Disks) create(uid sandbox.UID, build func() (dir string, err error)) er
 
 // Mount mounts a disk that exists, also after a reboot; a mounted one is
 // returned as it is. A disk that is not there is errs.NotFound.
-func (d *Disks) Mount(ctx context.Context, uid sandbox.UID) (Disk, error) {
+func (d *Disks) Mount(ctx context.Context, uid sandbox.UID) (storage.Disk, error) {
 	defer d.locks.Wait(string(uid))()
 	return d.mount(ctx, uid)
 }
 
-func (d *Disks) mount(ctx context.Context, uid sandbox.UID) (Disk, error) {
-	disk := Disk{UID: uid, Dir: d.mnt(uid)}
+func (d *Disks) mount(ctx context.Context, uid sandbox.UID) (storage.Disk, error) {
+	disk := storage.Disk{UID: uid, Dir: d.mnt(uid)}
 	switch st, err := os.Stat(d.image(uid)); {
 	case err == nil:
 		disk.Bytes, disk.Quota = st.Size(), true
 	case !errors.Is(err, fs.ErrNotExist):
-		return Disk{}, fmt.Errorf("look at the disk: %w", err)
+		return storage.Disk{}, fmt.Errorf("look at the disk: %w", err)
 	default:
 		if _, err := os.Stat(filepath.Join(d.dir(uid), plainName)); err != nil {
-			return Disk{}, errs.E(errs.NotFound, "no such disk").Because(err)
+			return storage.Disk{}, errs.E(errs.NotFound, "no such disk").Because(err)
 		}
 		disk.Bytes = d.bytes(uid)
 		return disk, nil
@@ -258,16 +241,16 @@ func (d *Disks) mount(ctx context.Context, uid sandbox.UID) (Disk, error) {
 		return disk, nil
 	}
 	if d.loopErr != nil {
-		return Disk{}, d.loopErr
+		return storage.Disk{}, d.loopErr
 	}
 	if d.isFrozen() {
-		return Disk{}, hostFull()
+		return storage.Disk{}, hostFull()
 	}
 	if err := mountImage(ctx, d.dir(uid)); err != nil {
-		return Disk{}, err
+		return storage.Disk{}, err
 	}
 	if err := checkDirs(disk.Dir); err != nil {
-		return Disk{}, errors.Join(err, unmountDir(d.dir(uid)))
+		return storage.Disk{}, errors.Join(err, unmountDir(d.dir(uid)))
 	}
 	return disk, nil
 }
@@ -337,11 +320,11 @@ func (d *Disks) List() ([]sandbox.UID, error) {
 }
 
 // Usage measures a disk.
-func (d *Disks) Usage(_ context.Context, uid sandbox.UID) (Usage, error) {
+func (d *Disks) Usage(_ context.Context, uid sandbox.UID) (storage.Usage, error) {
 	if _, err := os.Lstat(d.dir(uid)); err != nil {
-		return Usage{}, errs.E(errs.NotFound, "no such disk").Because(err)
+		return storage.Usage{}, errs.E(errs.NotFound, "no such disk").Because(err)
 	}
-	u := Usage{Bytes: d.bytes(uid), Allocated: allocated(d.dir(uid))}
+	u := storage.Usage{Bytes: d.bytes(uid), Allocated: allocated(d.dir(uid))}
 	if !mounted(d.dir(uid)) {
 		if _, err := os.Stat(d.image(uid)); err != nil {
 			u.Used = u.Allocated
@@ -350,14 +333,14 @@ func (d *Disks) Usage(_ context.Context, uid sandbox.UID) (Usage, error) {
 	}
 	var st unix.Statfs_t
 	if err := unix.Statfs(d.mnt(uid), &st); err != nil {
-		return Usage{}, fmt.Errorf("measure the disk: %w", err)
+		return storage.Usage{}, fmt.Errorf("measure the disk: %w", err)
 	}
 	u.Used = int64(st.Blocks-st.Bfree) * st.Bsize
 	return u, nil
 }
 
 // guard refuses writes to a disk while the host is nearly full.
-func (d *Disks) guard(disk Disk) func() error {
+func (d *Disks) guard(disk storage.Disk) func() error {
 	if disk.Quota {
 		return func() error {
 			if d.isFrozen() {
@@ -376,7 +359,7 @@ func (d *Disks) guard(disk Disk) func() error {
 
 // Tree mounts the disk when it is not and gives the file API on it. Writing
 // through it is errs.Exhausted while the host's disk is nearly full.
-func (d *Disks) Tree(ctx context.Context, uid sandbox.UID) (*Tree, error) {
+func (d *Disks) Tree(ctx context.Context, uid sandbox.UID) (storage.Tree, error) {
 	disk, err := d.Mount(ctx, uid)
 	if err != nil {
 		return nil, err

@@ -1,4 +1,4 @@
-package workspace
+package local
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/storage"
 )
 
 // pool holds ready disks: formatted, mounted, and waiting for a name.
@@ -33,7 +34,7 @@ func (d *Disks) openPool() error {
 	p := &d.pool
 	p.ready = map[int64][]string{}
 	p.kick = make(chan struct{}, 1)
-	if d.cfg.PoolBytes >= MinBytes {
+	if d.cfg.PoolBytes >= storage.MinBytes {
 		p.demand = []int64{d.cfg.PoolBytes}
 	}
 	entries, err := os.ReadDir(filepath.Join(d.cfg.Dir, poolName))
@@ -59,7 +60,7 @@ func poolBytes(name string) (int64, bool) {
 		return 0, false
 	}
 	n, err := strconv.ParseInt(digits, 10, 64)
-	return n, err == nil && n >= MinBytes
+	return n, err == nil && n >= storage.MinBytes
 }
 
 // take removes a ready disk of this size from the pool.

@@ -1,4 +1,4 @@
-package workspace
+package local
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/filetree"
 	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/storage"
 )
 
 // sharedDirs are those of a disk that several sandboxes share.
@@ -15,13 +16,13 @@ func sharedDirs() []diskDir {
 
 // CreateShared is Create of a disk that sandboxes have in common, beside their
 // own: its directories are workspace, outputs and uploads.
-func (d *Disks) CreateShared(ctx context.Context, uid sandbox.UID, bytes int64) (Disk, error) {
+func (d *Disks) CreateShared(ctx context.Context, uid sandbox.UID, bytes int64) (storage.Disk, error) {
 	return d.make(ctx, uid, bytes, func() (string, error) { return d.build(ctx, bytes, sharedDirs()) })
 }
 
 // SharedTree is Tree of a sandbox that shares another disk: the workspace and
 // outputs are that one's. Uploads are only read by sandboxes and not in it.
-func (d *Disks) SharedTree(ctx context.Context, uid, shared sandbox.UID) (*Tree, error) {
+func (d *Disks) SharedTree(ctx context.Context, uid, shared sandbox.UID) (storage.Tree, error) {
 	own, err := d.Mount(ctx, uid)
 	if err != nil {
 		return nil, err
@@ -39,7 +40,7 @@ func (d *Disks) SharedTree(ctx context.Context, uid, shared sandbox.UID) (*Tree,
 
 // UploadTree is the file API of the uploads of a shared disk, which is mounted
 // when it is not. It holds nothing but [sandbox.UploadsDir].
-func (d *Disks) UploadTree(ctx context.Context, shared sandbox.UID) (*Tree, error) {
+func (d *Disks) UploadTree(ctx context.Context, shared sandbox.UID) (storage.Tree, error) {
 	common, err := d.Mount(ctx, shared)
 	if err != nil {
 		return nil, err

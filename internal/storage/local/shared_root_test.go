@@ -1,6 +1,6 @@
 //go:build root
 
-package workspace
+package local
 
 import (
 	"errors"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/storage"
 )
 
 // A full host stops writers of the disk that sandboxes share as it stops those
@@ -36,7 +37,7 @@ func TestSharedDisksFreezeToo(t *testing.T) {
 	inside := make(chan error, 1)
 	name := filepath.Join(shared.Dir, "workspace", "from-inside")
 	go func() { inside <- os.WriteFile(name, []byte("kept"), 0o644) }()
-	for path, tree := range map[string]*Tree{"/workspace/a": tree, "/mnt/user-data/outputs/a": tree, "/mnt/user-data/uploads/a": uploads} {
+	for path, tree := range map[string]storage.Tree{"/workspace/a": tree, "/mnt/user-data/outputs/a": tree, "/mnt/user-data/uploads/a": uploads} {
 		if _, err := tree.Write(t.Context(), path, strings.NewReader("x"), sandbox.FileWrite{}); !errors.Is(err, errs.Exhausted) {
 			t.Errorf("Write of %s on a nearly full host = %v, want exhausted", path, err)
 		}

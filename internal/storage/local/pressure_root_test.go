@@ -1,6 +1,6 @@
 //go:build root
 
-package workspace
+package local
 
 import (
 	"bytes"

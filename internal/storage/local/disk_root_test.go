@@ -1,6 +1,6 @@
 //go:build root
 
-package workspace
+package local
 
 import (
 	"bytes"
@@ -21,6 +21,7 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/storage"
 )
 
 // realDisks opens a directory of disks and, at the end, fails the test when
@@ -90,7 +91,7 @@ func mountsBelow(t *testing.T, dir string) (found []string) {
 	return found
 }
 
-func mustCreate(t *testing.T, d *Disks, bytes int64) Disk {
+func mustCreate(t *testing.T, d *Disks, bytes int64) storage.Disk {
 	t.Helper()
 	disk, err := d.Create(t.Context(), sandbox.NewUID(), bytes)
 	if err != nil {
@@ -283,7 +284,7 @@ func eventually(t *testing.T, what string, done func() bool) {
 	}
 }
 
-func syncDisk(t *testing.T, disk Disk) {
+func syncDisk(t *testing.T, disk storage.Disk) {
 	t.Helper()
 	f, err := os.Open(disk.Dir)
 	if err != nil {
@@ -369,17 +370,17 @@ func TestPoolGivesReadyDisks(t *testing.T) {
 
 func TestRunKeepsThePoolAndTakesItDown(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
-	d := realDisks(t, Config{Pool: 2, PoolBytes: MinBytes})
+	d := realDisks(t, Config{Pool: 2, PoolBytes: storage.MinBytes})
 	ready := func() int {
 		d.pool.mu.Lock()
 		defer d.pool.mu.Unlock()
-		return len(d.pool.ready[MinBytes])
+		return len(d.pool.ready[storage.MinBytes])
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ran := make(chan error, 1)
 	go func() { ran <- d.Run(ctx) }()
 	eventually(t, "the pool to fill", func() bool { return ready() == 2 })
-	disk := mustCreate(t, d, MinBytes)
+	disk := mustCreate(t, d, storage.MinBytes)
 	eventually(t, "the pool to fill again", func() bool { return ready() == 2 })
 	cancel()
 	if err := <-ran; err != nil {

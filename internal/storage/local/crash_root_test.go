@@ -1,6 +1,6 @@
 //go:build root
 
-package workspace
+package local
 
 import (
 	"bufio"
@@ -19,6 +19,7 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/storage"
 )
 
 // TestMain runs the tests in a mount namespace of their own: every sandbox that
@@ -52,7 +53,7 @@ func TestMain(m *testing.M) {
 }
 
 func victim(dir string) error {
-	d, err := New(Config{Dir: dir, Reserve: 1 << 20, Pool: 1, PoolBytes: MinBytes})
+	d, err := New(Config{Dir: dir, Reserve: 1 << 20, Pool: 1, PoolBytes: storage.MinBytes})
 	if err != nil {
 		return err
 	}
@@ -61,7 +62,7 @@ func victim(dir string) error {
 	for ctx := context.Background(); ; {
 		uid := sandbox.NewUID()
 		for _, step := range []func() error{
-			func() error { _, err := d.Create(ctx, uid, MinBytes); return err },
+			func() error { _, err := d.Create(ctx, uid, storage.MinBytes); return err },
 			func() error { return d.Unmount(ctx, uid) },
 			func() error { _, err := d.Mount(ctx, uid); return err },
 			func() error { return d.freeze(uid) },
@@ -182,7 +183,7 @@ func TestRemoveOfADiskInUse(t *testing.T) {
 
 func TestADamagedImageIsAnErrorNotAHang(t *testing.T) {
 	d := realDisks(t, Config{})
-	disk := mustCreate(t, d, MinBytes)
+	disk := mustCreate(t, d, storage.MinBytes)
 	if err := d.Unmount(t.Context(), disk.UID); err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,6 @@
 //go:build root
 
-package workspace
+package local
 
 import (
 	"bytes"
@@ -20,6 +20,7 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/storage"
 )
 
 // rawDisk is the image of a disk that is not mounted.
@@ -178,7 +179,7 @@ func TestDamagedDiskIsToldAndRemoved(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			d := realDisks(t, Config{})
-			disk, other := mustCreate(t, d, MinBytes), mustCreate(t, d, MinBytes)
+			disk, other := mustCreate(t, d, storage.MinBytes), mustCreate(t, d, storage.MinBytes)
 			fill(t, disk.Dir)
 			check(t, d.Unmount(t.Context(), disk.UID))
 			nothingBelow(t, d.dir(disk.UID))
