@@ -170,27 +170,3 @@ func TestDecideLease(t *testing.T) {
 		}
 	}
 }
-
-func TestDecideOrphan(t *testing.T) {
-	tests := []struct {
-		name string
-		t    trace
-		want bool
-	}{
-		{"never known", trace{}, true},
-		{"destroyed", trace{owner: sandbox.Destroyed}, true},
-		{"failed", trace{owner: sandbox.Failed}, true},
-		{"creating", trace{owner: sandbox.Creating}, false},
-		{"running", trace{owner: sandbox.Running}, false},
-		{"sleeping", trace{owner: sandbox.Sleeping}, false},
-		{"stopped", trace{owner: sandbox.Stopped}, false},
-		{"nobody could say", trace{unreadable: true}, false},
-		{"somebody is at it", trace{owner: sandbox.Destroyed, held: true}, false},
-		{"kept", trace{owner: sandbox.Destroyed, wanted: true}, false},
-	}
-	for _, tt := range tests {
-		if got := decideOrphan(tt.t); got != tt.want {
-			t.Errorf("%s: decideOrphan = %v, want %v", tt.name, got, tt.want)
-		}
-	}
-}

@@ -340,7 +340,7 @@ func TestDestroyAllHasATimeLimit(t *testing.T) {
 		for w.ctx.Err() == nil {
 			b, err := w.store.SandboxByUID(w.ctx, other.UID)
 			traces, listErr := w.fake.List(w.ctx)
-			if err == nil && listErr == nil && b.State == sandbox.Destroyed && !slices.Contains(traces, other.UID) {
+			if err == nil && listErr == nil && b.State == sandbox.Destroyed && !slices.ContainsFunc(traces, func(f driver.Found) bool { return f.UID == other.UID }) {
 				break
 			}
 		}

@@ -3,8 +3,10 @@ package core
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 
+	"github.com/cubbyhq/cubby/internal/core/lifecycle"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/image"
 	"github.com/cubbyhq/cubby/internal/sandbox"
@@ -19,7 +21,7 @@ func (s *Service) removeOrphans(ctx context.Context, f findings, rows []sandbox.
 	for _, b := range rows {
 		live[b.UID], wanted[b.DiskUID] = true, true
 	}
-	for _, uid := range orphans(f.traces, live) {
+	for _, uid := range orphans(slices.Collect(maps.Keys(f.traces)), live) {
 		if err := s.sweep(ctx, uid); err != nil {
 			faults.add("driver", err)
 		}
@@ -90,7 +92,7 @@ func (s *Service) removeOldJournals(ctx context.Context, found []sandbox.UID, ro
 	for _, uid := range orphans(found, live) {
 		b, err := s.cfg.Store.SandboxByUID(ctx, uid)
 		known := !errors.Is(err, errs.NotFound)
-		if !decideOrphan(trace{owner: b.State, unreadable: known && err != nil, wanted: known}) {
+		if !lifecycle.MayRemove(lifecycle.Trace{Owner: b.State, Unreadable: known && err != nil, Wanted: known}) {
 			continue // history within its retention, or unreadable
 		}
 		if err := s.cfg.Journals.Remove(uid); err != nil {
@@ -120,20 +122,20 @@ func (s *Service) sweep(ctx context.Context, uid sandbox.UID) error {
 func (s *Service) lockEnded(ctx context.Context, uid sandbox.UID) (unlock func(), free bool, err error) {
 	b, err := s.cfg.Store.SandboxByUID(ctx, uid)
 	unlock = func() {}
-	o := trace{owner: b.State}
+	o := lifecycle.Trace{Owner: b.State}
 	switch {
 	case errors.Is(err, errs.NotFound):
 		err = nil
 	case err != nil:
-		o.unreadable = true
+		o.Unreadable = true
 	case !b.State.Live():
 		if release, ok := s.ids.TryLock(b.ID.Key()); ok {
 			unlock = release
 		} else {
-			o.held = true
+			o.Held = true
 		}
 	}
-	if !decideOrphan(o) {
+	if !lifecycle.MayRemove(o) {
 		unlock()
 		return nil, false, err
 	}

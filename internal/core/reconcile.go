@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/cubbyhq/cubby/internal/core/gate"
+	"github.com/cubbyhq/cubby/internal/core/lifecycle"
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/event"
@@ -25,64 +26,6 @@ const (
 	reconcileAgain  = 5 * time.Second // while something is left that could not be read
 	reconcileAtOnce = 8               // sandboxes that are looked at in parallel
 )
-
-// action is what makes a sandbox's row and what runs agree.
-type action int
-
-const (
-	leaveIt  action = iota
-	adoptIt         // runs, and this daemon does not know it yet
-	abandonC        // a create that nobody carries on
-	buryIt          // should run and does not
-	settleIt        // was being stopped when the daemon went
-	haltIt          // runs and should not
-	clearIt         // does not run, and may have pieces of a start or stop that was cut off
-)
-
-func (a action) String() string {
-	return [...]string{"leave", "adopt", "abandon", "bury", "settle", "halt", "clear"}[a]
-}
-
-// observation is what is known about a sandbox while its lock is held.
-type observation struct {
-	state sandbox.State
-	// attached: this daemon has its run, and with it a watcher.
-	attached bool
-	// phase is what the driver sees; empty when it could not be asked.
-	phase driver.Phase
-}
-
-// decide is the reconciler's rule. The store is the truth about what shall be,
-// the driver about what is, and what could not be read leads to nothing.
-func decide(o observation) action {
-	switch o.state {
-	case sandbox.Creating:
-		// Its lock is held here, so no create works on it any more.
-		return abandonC
-	case sandbox.Running:
-		switch o.phase {
-		case driver.PhaseRunning:
-			if !o.attached {
-				return adoptIt
-			}
-		case driver.PhaseCreated:
-			return settleIt
-		case driver.PhaseDead, driver.PhaseGone:
-			return buryIt
-		}
-	case sandbox.Stopped, sandbox.Sleeping:
-		switch o.phase {
-		case driver.PhaseRunning:
-			return haltIt
-		case driver.PhaseCreated, driver.PhaseDead:
-			return clearIt
-		case driver.PhaseGone:
-		}
-	case sandbox.Failed, sandbox.Destroyed:
-		// Traces of these are orphans.
-	}
-	return leaveIt
-}
 
 // reconcileSoon asks for a reconciliation before its time.
 func (s *Service) reconcileSoon() {
@@ -172,7 +115,7 @@ func (s *Service) reconcile(ctx context.Context) {
 		for _, b := range rows {
 			s.lifetimes.note(b, s.now(), s.uptime())
 		}
-		s.repairAll(ctx, rows, full, &faults)
+		s.repairAll(ctx, found, rows, full, &faults)
 		s.removeOrphans(ctx, found, rows, &faults)
 		s.unpinOrphans(ctx, found.pins, rows, &faults)
 		if full {
@@ -208,9 +151,9 @@ func (f *faultList) add(part string, err error) {
 	f.list = append(f.list, problem(part, err))
 }
 
-// findings are what exists outside the store. A nil list was not readable.
+// findings are what exists outside the store. What is nil was not readable.
 type findings struct {
-	traces   []sandbox.UID // of the driver
+	traces   map[sandbox.UID]driver.Found // of the driver
 	disks    []sandbox.UID
 	journals []sandbox.UID
 	pins     []image.Pin
@@ -231,9 +174,14 @@ func (s *Service) survey(ctx context.Context, faults *faultList) findings {
 		return uids
 	}
 	var f findings
-	uids, err := s.cfg.Driver.List(ctx)
-	f.traces = list("driver", uids, err)
-	uids, err = s.cfg.Disks.List()
+	traces, err := s.cfg.Driver.List(ctx)
+	if !failed("driver", err) {
+		f.traces = make(map[sandbox.UID]driver.Found, len(traces))
+		for _, t := range traces {
+			f.traces[t.UID] = t
+		}
+	}
+	uids, err := s.cfg.Disks.List()
 	f.disks = list("disks", uids, err)
 	uids, err = s.cfg.Journals.Boxes()
 	f.journals = list("journals", uids, err)
@@ -261,7 +209,7 @@ func (s *Service) liveRows(ctx context.Context) ([]sandbox.Sandbox, error) {
 	}
 }
 
-func (s *Service) repairAll(ctx context.Context, rows []sandbox.Sandbox, full bool, faults *faultList) {
+func (s *Service) repairAll(ctx context.Context, f findings, rows []sandbox.Sandbox, full bool, faults *faultList) {
 	var g errgroup.Group
 	g.SetLimit(reconcileAtOnce)
 	for _, b := range rows {
@@ -271,7 +219,7 @@ func (s *Service) repairAll(ctx context.Context, rows []sandbox.Sandbox, full bo
 			continue
 		}
 		g.Go(func() error {
-			if err := s.repair(ctx, b); err != nil && ctx.Err() == nil {
+			if err := s.repair(ctx, b, f); err != nil && ctx.Err() == nil {
 				faults.add("sandbox "+string(b.ID), err)
 			}
 			return nil
@@ -280,8 +228,27 @@ func (s *Service) repairAll(ctx context.Context, rows []sandbox.Sandbox, full bo
 	_ = g.Wait() // they return nil
 }
 
-// repair looks at one sandbox and does what decide says.
-func (s *Service) repair(ctx context.Context, b sandbox.Sandbox) error {
+// status is what was seen of a sandbox. The phase is empty when that is unknown.
+func (f findings) status(b sandbox.Sandbox) (driver.Status, error) {
+	gone := driver.Status{Phase: driver.PhaseGone, Death: driver.Death{Cause: driver.DeathRemoved}}
+	if b.Handle == nil {
+		return gone, nil
+	}
+	if f.traces == nil {
+		return driver.Status{}, nil // which is among the faults already
+	}
+	t, ok := f.traces[b.UID]
+	switch {
+	case !ok:
+		return gone, nil
+	case t.Err != nil:
+		return driver.Status{}, fmt.Errorf("inspect: %w", t.Err)
+	}
+	return t.Status, nil
+}
+
+// repair does about one sandbox what the rule says.
+func (s *Service) repair(ctx context.Context, b sandbox.Sandbox, f findings) error {
 	unlock, free := s.ids.TryLock(b.ID.Key())
 	if !free {
 		return nil // somebody is at it
@@ -291,24 +258,33 @@ func (s *Service) repair(ctx context.Context, b sandbox.Sandbox) error {
 	if err != nil {
 		return err
 	}
-	o := observation{state: b.State, attached: s.runOf(b.UID) != nil}
-	var death driver.Death
-	if b.State.Live() && b.State != sandbox.Creating && !o.attached {
-		o.phase, death, err = s.inspect(ctx, b)
+	o := lifecycle.Observation{State: b.State, Attached: s.runOf(b.UID) != nil}
+	var seen driver.Status
+	if b.State.Live() && b.State != sandbox.Creating && !o.Attached {
+		seen, err = f.status(b)
 	}
-	act := decide(o)
-	if act != leaveIt && act != clearIt {
-		s.log.Info("reconcile a sandbox", telemetry.KeySandbox, b.ID, telemetry.KeyUID, b.UID, "state", b.State, "phase", o.phase, "action", act.String())
+	o.Phase = seen.Phase
+	act := lifecycle.Decide(o)
+	if act.Final(b.State) {
+		// What was listed is from before the lock.
+		if seen, err = s.inspect(ctx, b); err != nil {
+			return err
+		}
+		o.Phase = seen.Phase
+		act = lifecycle.Decide(o)
+	}
+	if act != lifecycle.Leave && act != lifecycle.Clear {
+		s.log.Info("reconcile a sandbox", telemetry.KeySandbox, b.ID, telemetry.KeyUID, b.UID, "state", b.State, "phase", o.Phase, "action", act.String())
 	}
 	owed, known := s.owed(b.UID)
 	switch act {
-	case adoptIt:
+	case lifecycle.Adopt:
 		return s.adopt(ctx, b)
-	case abandonC:
+	case lifecycle.Abandon:
 		s.abandon(ctx, b, cmp.Or(owed, undone("interrupted by a restart of cubby")))
-	case buryIt, settleIt:
-		if act == buryIt && !known {
-			return s.bury(ctx, b, death)
+	case lifecycle.Bury, lifecycle.Settle:
+		if act == lifecycle.Bury && !known {
+			return s.bury(ctx, b, seen.Death)
 		}
 		// A stop that was cut off is carried out before it is written down.
 		if err := s.letGo(ctx, b); err != nil {
@@ -317,9 +293,17 @@ func (s *Service) repair(ctx context.Context, b sandbox.Sandbox) error {
 		why := cmp.Or(owed, interrupted(""))
 		_, err := s.stopped(ctx, b, why, event.Stopped{Reason: why.Reason})
 		return err
-	case clearIt:
+	case lifecycle.Rest:
+		// Its disk stays mounted and its commands stay begun: they go on.
+		if _, err := s.cfg.Store.Move(ctx, b.UID, sandbox.Sleeping, store.Change{Why: cmp.Or(owed, interrupted(""))}); err != nil {
+			return err
+		}
+		s.told(b.UID)
+		s.admission.give(b.UID)
+		return nil
+	case lifecycle.Clear:
 		return s.letGo(ctx, b)
-	case haltIt:
+	case lifecycle.Halt:
 		if err := s.cfg.Driver.Stop(ctx, b.Handle, DefaultGrace); err != nil && !errors.Is(err, errs.NotFound) {
 			return fmt.Errorf("stop what should not run: %w", err)
 		}
@@ -327,27 +311,25 @@ func (s *Service) repair(ctx context.Context, b sandbox.Sandbox) error {
 		if err := s.unmount(ctx, b); err != nil {
 			return fmt.Errorf("unmount the disk of what should not run: %w", err)
 		}
-	case leaveIt:
+	case lifecycle.Leave:
 	}
 	return err
 }
 
-// inspect asks the driver. The phase is empty when it does not know.
-func (s *Service) inspect(ctx context.Context, b sandbox.Sandbox) (driver.Phase, driver.Death, error) {
+// inspect asks the driver about one sandbox.
+func (s *Service) inspect(ctx context.Context, b sandbox.Sandbox) (driver.Status, error) {
+	gone := driver.Status{Phase: driver.PhaseGone, Death: driver.Death{Cause: driver.DeathRemoved}}
 	if b.Handle == nil {
-		return driver.PhaseGone, driver.Death{Cause: driver.DeathRemoved}, nil
+		return gone, nil
 	}
 	st, err := s.cfg.Driver.Inspect(ctx, b.Handle)
-	if errors.Is(err, errs.NotFound) {
-		return driver.PhaseGone, driver.Death{Cause: driver.DeathRemoved}, nil
+	if errors.Is(err, errs.NotFound) || err == nil && st.Phase == driver.PhaseGone {
+		return gone, nil
 	}
 	if err != nil {
-		return "", driver.Death{}, fmt.Errorf("inspect: %w", err)
+		return driver.Status{}, fmt.Errorf("inspect: %w", err)
 	}
-	if st.Phase == driver.PhaseGone {
-		st.Death.Cause = driver.DeathRemoved
-	}
-	return st.Phase, st.Death, nil
+	return st, nil
 }
 
 // adopt takes over a sandbox that an earlier daemon started, with its execs.

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/cubbyhq/cubby/internal/core/gate"
+	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
@@ -53,7 +54,7 @@ func (s *Service) DestroyAll(ctx context.Context) (destroyed int, stayed []sandb
 		return 0, nil, err
 	}
 	for _, b := range rows {
-		if slices.Contains(traces, b.UID) && left[b.UID] == nil {
+		if slices.ContainsFunc(traces, func(t driver.Found) bool { return t.UID == b.UID }) && left[b.UID] == nil {
 			left[b.UID] = errs.E(errs.Unavailable, "the sandbox could not be ended")
 		}
 		if left[b.UID] != nil {

@@ -81,10 +81,13 @@ type Driver interface {
 	// nothing. NotFound or WrongState when it does not run.
 	Adopt(ctx context.Context, h Handle) error
 
-	// List names every sandbox of which this driver finds any trace on the
-	// host, from the system: also half-made ones and ones of which only
-	// rubbish is left. An error means "unknown", never "none".
-	List(ctx context.Context) ([]sandbox.UID, error)
+	// List tells of every sandbox of which this driver finds any trace on the
+	// host, from the system, sorted by uid: also of half-made ones and ones of
+	// which only rubbish is left. With each comes what Inspect would say, so
+	// that one call serves for all of them. An error means "unknown", never
+	// "none"; one sandbox that cannot be read is listed with an error of its
+	// own and hides no other.
+	List(ctx context.Context) ([]Found, error)
 
 	// Sweep removes every trace of a sandbox that has no handle any more.
 	Sweep(ctx context.Context, uid sandbox.UID) error
@@ -157,14 +160,22 @@ type Phase string
 const (
 	PhaseCreated Phase = "created" // prepared, never ran or was stopped
 	PhaseRunning Phase = "running"
-	PhaseDead    Phase = "dead" // ended by itself, not yet destroyed
-	PhaseGone    Phase = "gone" // no trace
+	PhaseAsleep  Phase = "asleep" // its memory is kept, and nothing of it runs; see Sleeper
+	PhaseDead    Phase = "dead"   // ended by itself, not yet destroyed
+	PhaseGone    Phase = "gone"   // no trace
 )
 
 // Status is the truth about a sandbox at one moment.
 type Status struct {
 	Phase Phase
 	Death Death // when PhaseDead
+}
+
+// Found is a sandbox of which a driver finds a trace.
+type Found struct {
+	UID    sandbox.UID
+	Status Status
+	Err    error // why its status is unknown; nil when it is known
 }
 
 // DeathCause is why a sandbox stopped running.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
 // toReport is the contract's second, with room for a busy machine.
@@ -174,6 +175,39 @@ func testListAndSweep(t *testing.T, s *suite) {
 	}
 	s.phase(t, h, driver.PhaseGone)
 	s.listed(t, third.UID, true)
+}
+
+// One call says of all sandboxes what Inspect says of each, also to a daemon
+// that has adopted none.
+func testListStatus(t *testing.T, s *suite) {
+	handles := make(map[sandbox.UID]driver.Handle)
+	want := make(map[sandbox.UID]driver.Phase)
+	note := func(spec driver.Spec, h driver.Handle, phase driver.Phase) {
+		handles[spec.UID], want[spec.UID] = h, phase
+	}
+	created, h := s.create(t)
+	note(created, h, driver.PhaseCreated)
+	running, h := s.start(t)
+	note(running, h, driver.PhaseRunning)
+	stopped, h := s.start(t)
+	s.do(t, "Stop", s.d.Stop(s.ctx, h, 0))
+	note(stopped, h, driver.PhaseCreated)
+	dead, h := s.start(t)
+	s.env.Crash(t, dead.UID)
+	if _, err := s.d.Wait(s.ctx, h); err != nil {
+		t.Fatalf("Wait: %v", err)
+	}
+	note(dead, h, driver.PhaseDead)
+	for _, when := range []string{"at once", "after a restart"} {
+		for uid, phase := range want {
+			f, listed := s.found(t, uid)
+			st, err := s.d.Inspect(s.ctx, handles[uid])
+			if !listed || f.Err != nil || err != nil || f.Status != st || st.Phase != phase {
+				t.Errorf("%s: List says %v, %+v, and Inspect %+v, %v; want %s", when, listed, f, st, err, phase)
+			}
+		}
+		s.d = s.env.Reopen(t)
+	}
 }
 
 func testClose(t *testing.T, s *suite) {

@@ -68,6 +68,7 @@ func Run(t *testing.T, setup func(t *testing.T) (driver.Driver, Env)) {
 		{"stop after restart", testStopAfterRestart},
 		{"death while away", testDeathWhileAway},
 		{"list and sweep", testListAndSweep},
+		{"list says what inspect says", testListStatus},
 		{"malformed handle", testMalformedHandle},
 		{"dial", testDial},
 		{"egress", testEgress},
@@ -136,13 +137,26 @@ func (s *suite) phase(t *testing.T, h driver.Handle, want driver.Phase) driver.D
 
 func (s *suite) listed(t *testing.T, uid sandbox.UID, want bool) {
 	t.Helper()
-	uids, err := s.d.List(s.ctx)
+	if _, got := s.found(t, uid); got != want {
+		t.Fatalf("List names the sandbox = %v, want %v", got, want)
+	}
+}
+
+// found is what the listing says of a sandbox.
+func (s *suite) found(t *testing.T, uid sandbox.UID) (driver.Found, bool) {
+	t.Helper()
+	list, err := s.d.List(s.ctx)
 	if err != nil {
 		t.Fatalf("List: %v", err)
 	}
-	if got := slices.Contains(uids, uid); got != want {
-		t.Fatalf("List names the sandbox = %v, want %v", got, want)
+	if !slices.IsSortedFunc(list, func(a, b driver.Found) int { return strings.Compare(string(a.UID), string(b.UID)) }) {
+		t.Errorf("the list is not sorted: %v", list)
 	}
+	i := slices.IndexFunc(list, func(f driver.Found) bool { return f.UID == uid })
+	if i < 0 {
+		return driver.Found{}, false
+	}
+	return list[i], true
 }
 
 func wantKind(t *testing.T, what string, err error, kinds ...errs.Kind) {

@@ -5,11 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -368,14 +368,13 @@ func (f *Fake) Adopt(ctx context.Context, h driver.Handle) error {
 }
 
 // List implements driver.Driver.
-func (f *Fake) List(ctx context.Context) (uids []sandbox.UID, err error) {
-	return uids, f.call(ctx, "List", "", func() error {
+func (f *Fake) List(ctx context.Context) (found []driver.Found, err error) {
+	return found, f.call(ctx, "List", "", func() error {
 		f.host.mu.Lock()
 		defer f.host.mu.Unlock()
-		for uid := range f.host.boxes {
-			uids = append(uids, uid)
+		for _, uid := range slices.Sorted(maps.Keys(f.host.boxes)) {
+			found = append(found, driver.Found{UID: uid, Status: f.host.boxes[uid].status()})
 		}
-		slices.SortFunc(uids, func(a, b sandbox.UID) int { return strings.Compare(string(a), string(b)) })
 		return nil
 	})
 }

@@ -22,7 +22,53 @@ func (d *Driver) Inspect(ctx context.Context, h driver.Handle) (driver.Status, e
 	if err != nil {
 		return driver.Status{}, err
 	}
-	b := d.box(n.UID)
+	return d.status(n.UID, func() (note, error) { return n, nil })
+}
+
+// List implements driver.Driver.
+func (d *Driver) List(ctx context.Context) ([]driver.Found, error) {
+	uids, err := d.cgroups.list()
+	if err != nil {
+		return nil, err
+	}
+	entries, err := os.ReadDir(d.cfg.StateDir)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		if uid, err := sandbox.ParseUID(e.Name()); err == nil {
+			uids = append(uids, uid)
+		}
+	}
+	slices.Sort(uids)
+	var list []driver.Found
+	for _, uid := range slices.Compact(uids) {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		f := driver.Found{UID: uid}
+		f.Status, f.Err = d.status(uid, d.box(uid).note)
+		list = append(list, f)
+	}
+	return list, nil
+}
+
+// note reads the copy of the sandbox's handle. One whose create was cut off has
+// none, and never ran.
+func (b box) note() (note, error) {
+	data, err := os.ReadFile(b.noteFile())
+	if errors.Is(err, os.ErrNotExist) {
+		return note{UID: b.uid}, nil
+	}
+	if err != nil {
+		return note{}, err
+	}
+	return parseHandle(data)
+}
+
+// status says what is true of a sandbox; its note tells how a run ended.
+func (d *Driver) status(uid sandbox.UID, readNote func() (note, error)) (driver.Status, error) {
+	b := d.box(uid)
 	rec, found, err := b.record()
 	if err != nil {
 		return driver.Status{}, err
@@ -30,12 +76,15 @@ func (d *Driver) Inspect(ctx context.Context, h driver.Handle) (driver.Status, e
 	if !found {
 		_, err := os.Stat(b.dir)
 		if errors.Is(err, os.ErrNotExist) {
-			if d.cgroups.cgroup(n.UID).exists() {
+			if d.cgroups.cgroup(uid).exists() {
 				return driver.Status{Phase: driver.PhaseDead, Death: driver.Death{Cause: driver.DeathRemoved}}, nil
 			}
 			return driver.Status{Phase: driver.PhaseGone}, nil
 		}
-		return driver.Status{Phase: driver.PhaseCreated}, err
+		if err != nil {
+			return driver.Status{}, err
+		}
+		return driver.Status{Phase: driver.PhaseCreated}, nil
 	}
 	if rec.PID == 0 {
 		return driver.Status{Phase: driver.PhaseCreated}, nil // its start goes on, or was interrupted
@@ -50,6 +99,10 @@ func (d *Driver) Inspect(ctx context.Context, h driver.Handle) (driver.Status, e
 		return driver.Status{Phase: driver.PhaseRunning}, nil
 	}
 	if !errors.Is(err, os.ErrProcessDone) {
+		return driver.Status{}, err
+	}
+	n, err := readNote()
+	if err != nil {
 		return driver.Status{}, err
 	}
 	return driver.Status{Phase: driver.PhaseDead, Death: d.postMortem(n, rec)}, nil

@@ -92,12 +92,12 @@ func TestKilledAtAnyMoment(t *testing.T) {
 						t.Errorf("killed after %s: Start: %v", reached, err)
 					}
 				}
-				uids, err := d.List(ctx)
+				found, err := d.List(ctx)
 				if err != nil {
 					t.Fatal(err)
 				}
-				for _, uid := range uids {
-					if err := d.Sweep(ctx, uid); err != nil {
+				for _, f := range found {
+					if err := d.Sweep(ctx, f.UID); err != nil {
 						t.Errorf("killed after %s: Sweep: %v", reached, err)
 					}
 				}

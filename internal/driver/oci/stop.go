@@ -186,22 +186,3 @@ func (d *Driver) Sweep(ctx context.Context, uid sandbox.UID) error {
 	}
 	return os.RemoveAll(b.dir)
 }
-
-// List implements driver.Driver.
-func (d *Driver) List(ctx context.Context) ([]sandbox.UID, error) {
-	uids, err := d.cgroups.list()
-	if err != nil {
-		return nil, err
-	}
-	entries, err := os.ReadDir(d.cfg.StateDir)
-	if err != nil {
-		return nil, err
-	}
-	for _, e := range entries {
-		if uid, err := sandbox.ParseUID(e.Name()); err == nil && !slices.Contains(uids, uid) {
-			uids = append(uids, uid)
-		}
-	}
-	slices.Sort(uids)
-	return uids, nil
-}

@@ -174,9 +174,9 @@ func beginDead(t *testing.T, d *daemontest.Daemon, s *sdk.ClientSession) string 
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, uid := range all {
-		if !slices.Contains(before, uid) {
-			d.Driver.Kill(uid, driver.Death{Cause: driver.DeathSignal, Signal: "SIGKILL"})
+	for _, f := range all {
+		if !slices.ContainsFunc(before, func(b driver.Found) bool { return b.UID == f.UID }) {
+			d.Driver.Kill(f.UID, driver.Death{Cause: driver.DeathSignal, Signal: "SIGKILL"})
 		}
 	}
 	until(t, "the death of "+id, func() bool {
