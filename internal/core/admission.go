@@ -139,11 +139,13 @@ type occupancy struct {
 func decideAdmission(caps Caps, o occupancy) error {
 	switch {
 	case caps.PerThread > 0 && o.inThread && o.thread >= caps.PerThread:
-		return errs.E(errs.OverQuota, "Maximum sessions per conversation (%d) reached. Stop an existing session first.", caps.PerThread).
-			Hint("stop or destroy a sandbox of the thread, or name another thread: thread of a new sandbox, for MCP the header Cubby-Thread or cubby mcp --thread NAME; the operator's bound is max-per-thread").RetryAfter(capacityRetry)
+		return errs.E(errs.OverQuota, "all %d places for running sandboxes of this thread are taken", caps.PerThread).
+			Hint("stop or destroy a sandbox of the thread, or name another thread; the operator's bound is max-per-thread").
+			RetryAfter(capacityRetry).Because(&sandbox.ThreadFull{Max: caps.PerThread})
 	case caps.InThreads > 0 && o.inThread && o.threads >= caps.InThreads:
-		return errs.E(errs.OverQuota, "Maximum number of sessions (%d) reached. Stop an existing session first.", caps.InThreads).
-			Hint("stop or destroy a sandbox of a thread; the operator's bound is max-thread-sandboxes").RetryAfter(capacityRetry)
+		return errs.E(errs.OverQuota, "all %d places for running sandboxes of threads are taken", caps.InThreads).
+			Hint("stop or destroy a sandbox of a thread; the operator's bound is max-thread-sandboxes").
+			RetryAfter(capacityRetry).Because(&sandbox.ThreadFull{Max: caps.InThreads, All: true})
 	case caps.PerTenant > 0 && o.tenant >= caps.PerTenant:
 		return errs.E(errs.OverQuota, "all %d places for running sandboxes of this tenant are taken", caps.PerTenant).
 			Hint("stop or destroy a sandbox; the operator's bound is max-per-tenant").RetryAfter(capacityRetry)

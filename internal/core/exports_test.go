@@ -79,7 +79,9 @@ func wantError(t *testing.T, act string, err error, kind errs.Kind, message stri
 func TestExportFiles(t *testing.T) {
 	for _, state := range []string{"running", "stopped"} {
 		t.Run(state, func(t *testing.T) {
-			w := newWorld(t, func(c *core.Config) { c.BaseURL = func() string { return "https://box.example/" } })
+			w := newWorld(t, func(c *core.Config) {
+				c.DownloadURL = func(b sandbox.Sandbox, name string) string { return "https://box.example/" + string(b.ID) + name }
+			})
 			w.member("a", "")
 			w.sh("a", `mkdir -p results/sub logs; echo one > output.csv; echo 12345 > results/r; echo 123 > results/sub/s; mkfifo pipe; ln -s /etc/passwd out; ln -s output.csv in; ln -s /etc etc`)
 			if state == "stopped" {
@@ -128,11 +130,11 @@ func TestExportFiles(t *testing.T) {
 					}
 					continue
 				}
-				if got.SessionID != "a" || got.Path != want.path || got.Size != want.size || got.Dir != want.dir || message != want.err {
+				if got.Sandbox != "a" || got.Path != want.path || got.Size != want.size || got.Dir != want.dir || message != want.err {
 					t.Errorf("export %d = %+v, want %+v", i, got, want)
 				}
 			}
-			if want := "https://box.example/v1/sandboxes/a/exports/download?path=%2Fworkspace%2Foutput.csv"; files[0].DownloadURL != want {
+			if want := "https://box.example/a/workspace/output.csv"; files[0].DownloadURL != want {
 				t.Errorf("DownloadURL = %s, want %s", files[0].DownloadURL, want)
 			}
 			// The good ones are registered, and in the history.

@@ -39,7 +39,7 @@ func TestImportOfContent(t *testing.T) {
 		{Content: strings.NewReader(""), Destination: "empty"},
 		{Content: strings.NewReader("")},
 		{},
-		{SessionID: "a"},
+		{Sandbox: "a"},
 		{Content: strings.NewReader(""), Destination: "in"},
 		{Content: strings.NewReader(""), Destination: "in/a.txt/b"},
 		{Content: strings.NewReader(""), Destination: "a\x00b"},
@@ -70,7 +70,7 @@ func TestImportOfContent(t *testing.T) {
 			t.Errorf("import %d = %+v, want %+v", i, got, want)
 		}
 	}
-	wantError(t, "an import of nothing", files[5].Err, errs.Invalid, "source or (session_id, path) is required")
+	wantError(t, "an import of nothing", files[5].Err, errs.Invalid, "a source is required: content, what a sandbox exported or a path of the host")
 	if got := w.read("a", "name.bin", 0, -1); got != "\x00\xff" {
 		t.Errorf("name.bin is %q", got)
 	}
@@ -102,15 +102,15 @@ func TestImportOfASession(t *testing.T) {
 					}
 				}
 			}
-			got := w.importOne("b", transfer.ImportEntry{SessionID: "a", Path: "/workspace/data.csv", Destination: "in.csv"})
+			got := w.importOne("b", transfer.ImportEntry{Sandbox: "a", Path: "/workspace/data.csv", Destination: "in.csv"})
 			if got.Err != nil || got.Source != "a:/workspace/data.csv" || got.Destination != "/workspace/in.csv" || got.Size != 4 {
 				t.Errorf("import of a file = %+v", got)
 			}
-			got = w.importOne("b", transfer.ImportEntry{SessionID: "a", Path: "proj"})
+			got = w.importOne("b", transfer.ImportEntry{Sandbox: "a", Path: "proj"})
 			if got.Err != nil || got.Destination != "/workspace/proj" || got.Size != 5 {
 				t.Errorf("import of a directory = %+v", got)
 			}
-			got = w.importOne("b", transfer.ImportEntry{SessionID: "a", Path: "proj/sub/y"})
+			got = w.importOne("b", transfer.ImportEntry{Sandbox: "a", Path: "proj/sub/y"})
 			if got.Err != nil || got.Destination != "/workspace/y" {
 				t.Errorf("import of a file below a directory = %+v", got)
 			}
@@ -119,14 +119,14 @@ func TestImportOfASession(t *testing.T) {
 				kind     errs.Kind
 				message  string
 			}{
-				{"a", "secret", errs.Forbidden, "File not exported from source session (use export_files first)"},
-				{"a", "proj/../secret", errs.Forbidden, "File not exported from source session (use export_files first)"},
+				{"a", "secret", errs.Forbidden, "the file was not exported by the sandbox"},
+				{"a", "proj/../secret", errs.Forbidden, "the file was not exported by the sandbox"},
 				{"a", "/etc/passwd", errs.Invalid, "Path outside /workspace: /etc/passwd"},
 				{"a", "proj/gone", errs.NotFound, "File or directory not found in container"},
-				{"nobody", "x", errs.NotFound, "Source session 'nobody' not found"},
-				{"../etc", "x", errs.NotFound, "Source session '../etc' not found"},
+				{"nobody", "x", errs.NotFound, "sandbox 'nobody' not found"},
+				{"../etc", "x", errs.NotFound, "sandbox '../etc' not found"},
 			} {
-				got := w.importOne("b", transfer.ImportEntry{SessionID: tt.id, Path: tt.path})
+				got := w.importOne("b", transfer.ImportEntry{Sandbox: tt.id, Path: tt.path})
 				wantError(t, "import of "+tt.id+":"+tt.path, got.Err, tt.kind, tt.message)
 			}
 			if state == "both stopped" {
@@ -142,8 +142,7 @@ func TestImportOfASession(t *testing.T) {
 	}
 }
 
-// A conversation's files are its own, and those of no conversation are no
-// conversation's.
+// A thread's files are its own, and those of no thread are no thread's.
 func TestImportBetweenThreads(t *testing.T) {
 	w := newWorld(t)
 	for id, thread := range map[string]string{"a": "t", "b": "t", "c": "u", "d": ""} {
@@ -151,22 +150,22 @@ func TestImportBetweenThreads(t *testing.T) {
 		w.sh(id, "echo "+id+" > f")
 		w.export(id, "f")
 	}
-	if got := w.importOne("b", transfer.ImportEntry{SessionID: "a", Path: "f", Destination: "g"}); got.Err != nil {
+	if got := w.importOne("b", transfer.ImportEntry{Sandbox: "a", Path: "f", Destination: "g"}); got.Err != nil {
 		t.Errorf("import inside a thread: %v", got.Err)
 	}
 	for _, from := range [][2]string{{"a", "c"}, {"a", "d"}, {"d", "a"}} {
-		got := w.importOne(from[1], transfer.ImportEntry{SessionID: from[0], Path: "f"})
-		wantError(t, "import by another thread", got.Err, errs.Forbidden, "Source session belongs to another conversation")
+		got := w.importOne(from[1], transfer.ImportEntry{Sandbox: from[0], Path: "f"})
+		wantError(t, "import by another thread", got.Err, errs.Forbidden, "the sandbox is in another thread")
 	}
 	stranger := as(w.ctx, "s", "s")
 	if _, err := w.Create(stranger, core.CreateRequest{ID: "e", Spec: sandbox.Spec{Thread: "t"}}); err != nil {
 		t.Fatal(err)
 	}
-	files, err := w.Imports().Import(stranger, "e", []transfer.ImportEntry{{SessionID: "a", Path: "f"}})
+	files, err := w.Imports().Import(stranger, "e", []transfer.ImportEntry{{Sandbox: "a", Path: "f"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantError(t, "import by another tenant", files[0].Err, errs.NotFound, "Source session 'a' not found")
+	wantError(t, "import by another tenant", files[0].Err, errs.NotFound, "sandbox 'a' not found")
 	for _, tt := range [][2]string{{"u", "a"}, {"", "a"}, {"t", "nobody"}, {"t", "d"}} {
 		_, err := w.Exports().OpenInThread(w.ctx, tt[0], tt[1], "/workspace/f", "")
 		wantError(t, "OpenThreadExport", err, errs.Forbidden, "File not exported or access denied")
@@ -281,7 +280,7 @@ func TestAttackImportWhereTheUserCannotWrite(t *testing.T) {
 	t.Cleanup(func() { _ = os.Chmod(locked, 0o700) }) //nolint:gosec // for its removal
 	w.sh("a", "ln -s "+locked+" link; ln -s "+locked+"/dangling dangling; mkdir -m 500 mine")
 	for _, name := range []string{locked + "/new", locked + "/sub/new", "link/new", "link", "dangling", "mine/new"} {
-		for _, e := range []transfer.ImportEntry{{Content: strings.NewReader(""), Destination: name}, {SessionID: "b", Path: "d", Destination: name}} {
+		for _, e := range []transfer.ImportEntry{{Content: strings.NewReader(""), Destination: name}, {Sandbox: "b", Path: "d", Destination: name}} {
 			if got := w.importOne("a", e); got.Err == nil {
 				t.Errorf("%+v was imported to %s", e, got.Destination)
 			}

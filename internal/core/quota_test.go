@@ -2,6 +2,7 @@ package core_test
 
 import (
 	"errors"
+	"math"
 	"testing"
 
 	"github.com/cubbyhq/cubby/internal/core"
@@ -116,15 +117,19 @@ func orNone(err error) error {
 func TestInterfacesHaveTheirOwnLimits(t *testing.T) {
 	w := newWorld(t, func(c *core.Config) {
 		c.Host = core.Host{CPUs: 3, MemoryBytes: 8 << 30, OpenFiles: 1 << 20}
-		c.Limits = map[core.Interface]sandbox.Limits{core.MCP: {MemoryBytes: 512 << 20}}
+		c.Interfaces = map[core.Interface]core.InterfaceLimits{
+			"four": {Documented: sandbox.Limits{MemoryBytes: 4 << 30, CPUs: 4}},
+			"more": {Documented: sandbox.Limits{MemoryBytes: 10 << 30, CPUs: math.MaxInt32, PIDs: 1024}},
+			"none": {},
+			"set":  {Documented: sandbox.Limits{MemoryBytes: 4 << 30, CPUs: 1}, Operator: sandbox.Limits{MemoryBytes: 512 << 20}},
+		}
 	})
 	for i, want := range map[core.Interface]sandbox.Limits{
-		"":                {MemoryBytes: 1 << 30, CPUs: 2, PIDs: 512, DiskBytes: 4 << 30},
-		core.Agentbox:     {MemoryBytes: 4 << 30, CPUs: 3, PIDs: 512, DiskBytes: 4 << 30},
-		core.Sandboxed:    {MemoryBytes: 8 << 30, CPUs: 3, PIDs: 1024, DiskBytes: 4 << 30},
-		core.ECSSandbox:   {MemoryBytes: 1 << 30, CPUs: 2, PIDs: 512, DiskBytes: 4 << 30},
-		core.SandboxAgent: {MemoryBytes: 2 << 30, CPUs: 2, PIDs: 512, DiskBytes: 4 << 30},
-		core.MCP:          {MemoryBytes: 512 << 20, CPUs: 2, PIDs: 512, DiskBytes: 4 << 30},
+		"":     {MemoryBytes: 1 << 30, CPUs: 2, PIDs: 512, DiskBytes: 4 << 30},
+		"four": {MemoryBytes: 4 << 30, CPUs: 3, PIDs: 512, DiskBytes: 4 << 30},
+		"more": {MemoryBytes: 8 << 30, CPUs: 3, PIDs: 1024, DiskBytes: 4 << 30},
+		"none": {MemoryBytes: 1 << 30, CPUs: 2, PIDs: 512, DiskBytes: 4 << 30},
+		"set":  {MemoryBytes: 512 << 20, CPUs: 1, PIDs: 512, DiskBytes: 4 << 30},
 	} {
 		b, err := w.Create(w.ctx, core.CreateRequest{Interface: i})
 		if err != nil {
@@ -136,7 +141,7 @@ func TestInterfacesHaveTheirOwnLimits(t *testing.T) {
 			t.Errorf("%q: %+v, want %+v", i, got, want)
 		}
 	}
-	b, err := w.Create(w.ctx, core.CreateRequest{Interface: core.Agentbox, Spec: sandbox.Spec{Limits: sandbox.Limits{CPUs: 1}}})
+	b, err := w.Create(w.ctx, core.CreateRequest{Interface: "four", Spec: sandbox.Spec{Limits: sandbox.Limits{CPUs: 1}}})
 	if err != nil || b.Spec.Limits.CPUs != 1 {
 		t.Errorf("a limit that the caller names is %v, %v", b.Spec.Limits.CPUs, err)
 	}

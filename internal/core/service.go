@@ -111,8 +111,9 @@ type Config struct {
 	// ImportDirs are the directories of the host that sandboxes may import
 	// from; nil: none.
 	ImportDirs *hostfiles.Allowed
-	// BaseURL is where clients reach the API; nil: download URLs are not known.
-	BaseURL func() string
+	// DownloadURL is where clients get what a sandbox exported; nil: that is not
+	// known.
+	DownloadURL func(b sandbox.Sandbox, path string) string
 	// MinFreeMemory refuses creates and starts while the host has less
 	// memory available, in bytes.
 	MinFreeMemory int64
@@ -124,9 +125,9 @@ type Config struct {
 	// TenantDiskBytes is the size of the disk that the sandboxes of a tenant
 	// share; 0: [DefaultTenantDisk]. Disks that exist keep theirs.
 	TenantDiskBytes int64
-	// Limits are the operator's defaults for sandboxes made through an
-	// interface; zero fields are filled by [InterfaceLimits].
-	Limits map[Interface]sandbox.Limits
+	// Interfaces have limits of their own for the sandboxes that are made
+	// through them; others have those of Defaults.
+	Interfaces map[Interface]InterfaceLimits
 	// HistoryRetention is how long events and output outlive a sandbox; 0 is
 	// for ever.
 	HistoryRetention time.Duration
@@ -244,13 +245,13 @@ func New(cfg Config) (*Service, error) {
 	if err := s.defaults.Validate(); err != nil {
 		return nil, fmt.Errorf("the defaults of sandboxes: %w", err)
 	}
-	if s.limits, err = interfaceLimits(cfg.Limits, s.defaults.Limits, s.host); err != nil {
+	if s.limits, err = interfaceLimits(cfg.Interfaces, s.defaults.Limits, s.host); err != nil {
 		return nil, err
 	}
 	s.admission = newAdmission(cfg, s.host.CPUs)
 	s.transfers = transfer.NewFiles(s.openFiles, s.recorder, s.host.CPUs)
 	s.exports = transfer.NewExports(transfer.ExportsConfig{
-		Files: s.transfers, Store: cfg.Store, Scope: s.scope, Log: s.log, Now: s.now, BaseURL: cfg.BaseURL,
+		Files: s.transfers, Store: cfg.Store, Scope: s.scope, Log: s.log, Now: s.now, DownloadURL: cfg.DownloadURL,
 	})
 	s.imports = transfer.NewImports(s.exports, cfg.Uploads, cfg.ImportDirs)
 	s.archives = transfer.NewArchives(cfg.Archives, s.gate, s.now)

@@ -29,8 +29,8 @@ func TestBoundsOfThreads(t *testing.T) {
 		return err
 	}
 	const (
-		inThread = "Maximum sessions per conversation (3) reached. Stop an existing session first."
-		inAll    = "Maximum number of sessions (5) reached. Stop an existing session first."
+		inThread = "all 3 places for running sandboxes of this thread are taken"
+		inAll    = "all 5 places for running sandboxes of threads are taken"
 	)
 	for i := range 3 {
 		w.member(fmt.Sprint("t", i), "t")
@@ -86,7 +86,7 @@ func TestFiftyCreatesInAThread(t *testing.T) {
 					switch {
 					case err == nil:
 						made++
-					case errors.Is(err, errs.OverQuota) && strings.HasPrefix(errs.Public(err).Message, "Maximum "):
+					case errors.Is(err, errs.OverQuota) && errors.As(err, new(*sandbox.ThreadFull)):
 						refused++
 					default:
 						t.Errorf("Create = %v", err)

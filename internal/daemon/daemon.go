@@ -28,6 +28,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/egress"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/front"
+	"github.com/cubbyhq/cubby/internal/front/compat/ecs"
 	"github.com/cubbyhq/cubby/internal/front/httpapi"
 	"github.com/cubbyhq/cubby/internal/front/mcp"
 	"github.com/cubbyhq/cubby/internal/front/terminal"
@@ -207,14 +208,10 @@ func (d *Daemon) open(ctx context.Context, o options) error {
 		Caps:        core.Caps{All: d.cfg.MaxSandboxes, PerTenant: d.cfg.MaxPerTenant, OfTenant: d.cfg.MaxOfTenant, DiskOfTenant: int64(d.cfg.DiskOfTenant), Commands: d.cfg.MaxCommands, PerThread: d.cfg.MaxPerThread, InThreads: d.cfg.MaxInThreads}, MinFreeMemory: int64(d.cfg.MinFreeMemory),
 		Code:    &cell.Caps{Stdout: d.cfg.MaxStdoutChars, Stderr: d.cfg.MaxStderrChars, Result: d.cfg.MaxResultChars, Traceback: d.cfg.MaxTracebackChars},
 		Threads: core.ThreadLimits{IdleTimeout: &d.cfg.ThreadIdle, MaxLifetime: &d.cfg.ThreadLife, MaxActive: d.cfg.MaxThreads},
-		Uploads: uploads, ImportDirs: imports, BaseURL: d.baseURL,
+		Uploads: uploads, ImportDirs: imports, DownloadURL: d.downloadURL,
 		TenantDiskBytes: int64(d.cfg.TenantDisk),
-		Limits: map[core.Interface]sandbox.Limits{
-			core.Agentbox: sandbox.Limits(d.cfg.AgentboxLimits), core.Sandboxed: sandbox.Limits(d.cfg.SandboxedLimits),
-			core.ECSSandbox: sandbox.Limits(d.cfg.ECSLimits), core.MCP: sandbox.Limits(d.cfg.MCPLimits),
-			core.SandboxAgent: sandbox.Limits(d.cfg.SandboxAgentLimits),
-		},
-		Archives: archives, JournalBytes: int64(d.cfg.JournalPerBox), HistoryRetention: d.cfg.HistoryRetention, HistoryOfTenant: int64(d.cfg.HistoryOfTenant),
+		Interfaces:      interfaces(d.cfg),
+		Archives:        archives, JournalBytes: int64(d.cfg.JournalPerBox), HistoryRetention: d.cfg.HistoryRetention, HistoryOfTenant: int64(d.cfg.HistoryOfTenant),
 		Memory:   d.memory,
 		Packages: core.Packages{Indexes: indexes, Timeout: d.cfg.PackagesTimeout},
 	})
@@ -253,7 +250,7 @@ func (d *Daemon) bind(ctx context.Context) error {
 	}, apis()...)
 	d.server = &http.Server{
 		Handler: front.CORS(d.cfg.CORSOrigins, front.Handler(front.Config{
-			Auth: authenticator, Origins: d.cfg.CORSOrigins, Access: access, Log: d.log, Metrics: d.metrics, Memory: memory, Error: refusals(api),
+			Auth: authenticator, SecretHeaders: []string{ecs.SecretHeader}, Origins: d.cfg.CORSOrigins, Access: access, Log: d.log, Metrics: d.metrics, Memory: memory, Error: refusals(api),
 		}, d.doors(api, spool, life))),
 		TLSConfig:         tlsConfig,
 		ReadHeaderTimeout: 10 * time.Second, // bodies and answers are bounded by front, per read and write

@@ -3,8 +3,11 @@ package daemon
 import (
 	"context"
 	"net/http"
+	"strings"
 	"time"
 
+	"github.com/cubbyhq/cubby/internal/config"
+	"github.com/cubbyhq/cubby/internal/core"
 	"github.com/cubbyhq/cubby/internal/front"
 	"github.com/cubbyhq/cubby/internal/front/compat/ecs"
 	"github.com/cubbyhq/cubby/internal/front/compat/sandboxagent"
@@ -15,6 +18,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/front/rpc"
 	"github.com/cubbyhq/cubby/internal/front/terminal"
 	"github.com/cubbyhq/cubby/internal/front/web"
+	"github.com/cubbyhq/cubby/internal/sandbox"
 	"github.com/cubbyhq/cubby/internal/telemetry"
 )
 
@@ -23,6 +27,26 @@ import (
 // first.
 func apis() []func(*httpapi.Server) {
 	return []func(*httpapi.Server){rest.Register, sandboxed.Register, ecs.Register, sandboxagent.Register}
+}
+
+// interfaces are the ways through which sandboxes are made, with their limits.
+func interfaces(c config.Config) map[core.Interface]core.InterfaceLimits {
+	return map[core.Interface]core.InterfaceLimits{
+		rpc.Interface:       {Documented: rpc.Limits(), Operator: sandbox.Limits(c.AgentboxLimits)},
+		sandboxed.Interface: {Documented: sandboxed.Limits(), Operator: sandbox.Limits(c.SandboxedLimits)},
+		ecs.Interface:       {Operator: sandbox.Limits(c.ECSLimits)},
+		mcp.Interface:       {Operator: sandbox.Limits(c.MCPLimits)},
+		mcp.SixInterface:    {Documented: mcp.SixLimits(), Operator: sandbox.Limits(c.SandboxAgentLimits)},
+	}
+}
+
+// downloadURL is where clients get what a sandbox exported.
+func (d *Daemon) downloadURL(b sandbox.Sandbox, name string) string {
+	base := strings.TrimRight(d.baseURL(), "/")
+	if b.Spec.Thread != "" {
+		return sandboxagent.DownloadURL(base, b, name)
+	}
+	return rest.DownloadURL(base, b, name)
 }
 
 // doors puts the doors beside each other. The API has what no other one takes.

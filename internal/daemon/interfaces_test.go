@@ -129,3 +129,23 @@ func TestEveryDoorHasItsLimits(t *testing.T) {
 		})
 	}
 }
+
+// TestTokensInHeadersOfDialects: the clients of ecs-sandbox send their token in a
+// header of its own.
+func TestTokensInHeadersOfDialects(t *testing.T) {
+	d := daemontest.Start(t, daemontest.Options{Config: func(c *config.Config) { c.Tokens = "alice:s3cret" }})
+	for header, want := range map[string]int{"X-Sandbox-Secret": http.StatusOK, "X-API-Key": http.StatusOK, "X-Other-Secret": http.StatusUnauthorized} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, d.URL+"/v1/sandboxes", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set(header, "s3cret")
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := res.Body.Close(); err != nil || res.StatusCode != want {
+			t.Errorf("%s: %d, %v, want %d", header, res.StatusCode, err, want)
+		}
+	}
+}

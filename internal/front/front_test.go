@@ -74,7 +74,8 @@ func door(t *testing.T, tokens string, h http.HandlerFunc) (http.Handler, *strin
 	t.Helper()
 	var log strings.Builder
 	c := front.Config{
-		Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})), Error: front.WriteProblem,
+		SecretHeaders: []string{"X-Dialects-Secret"},
+		Log:           slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})), Error: front.WriteProblem,
 		Metrics: telemetry.NewMetrics("test"),
 		Access: func(r *http.Request) front.Access {
 			switch r.URL.Path {
@@ -117,7 +118,7 @@ func TestAuthentication(t *testing.T) {
 		{name: "bearer", path: "/box/a", header: http.Header{"Authorization": {"Bearer s3cret"}}, status: 200, who: "alice"},
 		{name: "bearer in lower case", path: "/box/a", header: http.Header{"Authorization": {"bearer hunter2"}}, status: 200, who: "bob"},
 		{name: "api key", path: "/box/a", header: http.Header{"X-Api-Key": {"s3cret"}}, status: 200, who: "alice"},
-		{name: "sandbox secret", path: "/box/a", header: http.Header{"X-Sandbox-Secret": {"hunter2"}}, status: 200, who: "bob"},
+		{name: "a dialect's header", path: "/box/a", header: http.Header{"X-Dialects-Secret": {"hunter2"}}, status: 200, who: "bob"},
 		{name: "wrong", path: "/box/a", header: http.Header{"Authorization": {"Bearer s3cre"}}, status: 401},
 		{name: "basic", path: "/box/a", header: http.Header{"Authorization": {"Basic s3cret"}}, status: 401},
 		{name: "the name is no secret", path: "/box/a", header: http.Header{"Authorization": {"Bearer alice"}}, status: 401},

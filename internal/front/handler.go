@@ -35,6 +35,8 @@ type Config struct {
 	// Auth names the principals. Nil means that there is no authentication:
 	// then every request must be of this machine, by its Host and its Origin.
 	Auth *auth.Authenticator
+	// SecretHeaders name more headers in which clients of dialects send tokens.
+	SecretHeaders []string
 	// Origins are those whose web pages may use the daemon.
 	Origins []string
 	Access  func(*http.Request) Access
@@ -130,7 +132,7 @@ func (c Config) admit(r *http.Request, held *limits) (auth.Principal, error) {
 		return auth.Principal{}, c.ownMachine(r)
 	}
 	access := c.Access(r)
-	for _, secret := range secrets(r.Header) {
+	for _, secret := range secrets(r.Header, c.SecretHeaders) {
 		if p, ok := c.Auth.Authenticate(secret); ok {
 			return p, nil
 		}
@@ -150,16 +152,20 @@ func (c Config) admit(r *http.Request, held *limits) (auth.Principal, error) {
 }
 
 // secrets returns what the request presents. The first decides: a request with
-// a wrong token and a right one is a mistake and not a search.
-func secrets(h http.Header) []string {
+// a wrong token and a right one is a mistake and not a search. More headers than
+// the API's own may have it.
+func secrets(h http.Header, more []string) []string {
 	scheme, value, ok := strings.Cut(h.Get("Authorization"), " ")
 	switch {
 	case ok && strings.EqualFold(scheme, "bearer"):
 		return []string{strings.TrimSpace(value)}
 	case h.Get("X-API-Key") != "":
 		return []string{h.Get("X-API-Key")}
-	case h.Get("X-Sandbox-Secret") != "":
-		return []string{h.Get("X-Sandbox-Secret")}
+	}
+	for _, name := range more {
+		if secret := h.Get(name); secret != "" {
+			return []string{secret}
+		}
 	}
 	return webSocketSecret(h)
 }

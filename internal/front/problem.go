@@ -28,7 +28,7 @@ type Detail struct {
 
 // ProblemOf returns the status and the body for err.
 func ProblemOf(ctx context.Context, err error) (int, Problem) {
-	info := errs.Public(err)
+	info := Public(err)
 	row := RowOf(info.Kind)
 	return row.HTTP, Problem{Detail{
 		Code: row.Code, Message: info.Message, Hint: info.Hint, Retryable: row.Retryable, RequestID: RequestID(ctx),

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net/url"
 	"path"
 	"strings"
 	"time"
@@ -32,38 +31,42 @@ const (
 
 // Exports registers what sandboxes give out, and reads it.
 type Exports struct {
-	files   *Files
-	store   *store.Store
-	scope   *scope.Scope
-	log     *slog.Logger
-	now     func() time.Time
-	baseURL func() string
+	files *Files
+	store *store.Store
+	scope *scope.Scope
+	log   *slog.Logger
+	now   func() time.Time
+	url   func(b sandbox.Sandbox, name string) string
 }
 
-// ExportsConfig is what [NewExports] needs; all but BaseURL is required.
+// ExportsConfig is what [NewExports] needs; all but DownloadURL is required.
 type ExportsConfig struct {
 	Files *Files
 	Store *store.Store
 	Scope *scope.Scope
 	Log   *slog.Logger
 	Now   func() time.Time
-	// BaseURL is where clients reach the API; nil: download URLs are not known.
-	BaseURL func() string
+	// DownloadURL is where clients get an exported path; nil: that is not known.
+	DownloadURL func(b sandbox.Sandbox, name string) string
 }
 
 // NewExports returns Exports of the sandboxes in the store.
 func NewExports(c ExportsConfig) *Exports {
-	return &Exports{files: c.Files, store: c.Store, scope: c.Scope, log: c.Log, now: c.Now, baseURL: c.BaseURL}
+	url := c.DownloadURL
+	if url == nil {
+		url = func(sandbox.Sandbox, string) string { return "" }
+	}
+	return &Exports{files: c.Files, store: c.Store, scope: c.Scope, log: c.Log, now: c.Now, url: url}
 }
 
 // ExportedFile is a path that was to be exported.
 type ExportedFile struct {
-	SessionID string // the sandbox's id
-	Path      string // absolute; as it was given when it is none
-	Size      int64  // of a directory, all files below it
-	Dir       bool
-	Err       error // nil: it is registered
-	// DownloadURL is where clients get it.
+	Sandbox string // its id
+	Path    string // absolute; as it was given when it is none
+	Size    int64  // of a directory, all files below it
+	Dir     bool
+	Err     error // nil: it is registered
+	// DownloadURL is where clients get it; "" is not known.
 	DownloadURL string
 	At          time.Time // of the registration
 }
@@ -89,7 +92,7 @@ func (x *Exports) Add(ctx context.Context, id string, sources []string) ([]Expor
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		results[i] = ExportedFile{SessionID: string(a.Box.ID), Path: e.Path, Err: err}
+		results[i] = ExportedFile{Sandbox: string(a.Box.ID), Path: e.Path, Err: err}
 		if err != nil {
 			if e.Path == "" {
 				results[i].Path = source
@@ -126,21 +129,9 @@ func FailedEntries(failed, of int) string {
 
 func (x *Exports) exportedFile(b sandbox.Sandbox, e store.Export) ExportedFile {
 	return ExportedFile{
-		SessionID: string(b.ID), Path: e.Path, Size: e.Size, Dir: e.Kind == sandbox.Directory, At: e.At,
-		DownloadURL: x.downloadURL(b, e.Path),
+		Sandbox: string(b.ID), Path: e.Path, Size: e.Size, Dir: e.Kind == sandbox.Directory, At: e.At,
+		DownloadURL: x.url(b, e.Path),
 	}
-}
-
-// downloadURL is "" where nobody knows the address of the API.
-func (x *Exports) downloadURL(b sandbox.Sandbox, name string) string {
-	if x.baseURL == nil {
-		return ""
-	}
-	base := strings.TrimRight(x.baseURL(), "/")
-	if b.Spec.Thread == "" {
-		return base + "/v1/sandboxes/" + string(b.ID) + "/exports/download?path=" + url.QueryEscape(name)
-	}
-	return base + "/threads/" + url.PathEscape(b.Spec.Thread) + "/files/download?session_id=" + string(b.ID) + "&path=" + url.QueryEscape(name)
 }
 
 // workspacePath makes a path absolute and refuses what is not in /workspace.

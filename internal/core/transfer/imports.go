@@ -34,14 +34,14 @@ func NewImports(x *Exports, uploads *hostfiles.Uploads, dirs *hostfiles.Allowed)
 }
 
 // ImportEntry names what comes into a sandbox, and where to: one of Content,
-// SessionID with Path, or Source.
+// Sandbox with Path, or Source.
 type ImportEntry struct {
 	// Source is a path of the host, below an allowed directory or of an upload
 	// to the sandbox's thread. With Content it is only a name.
 	Source string
-	// SessionID is a sandbox, and Path what it exported.
-	SessionID, Path string
-	Content         io.Reader // nil: none
+	// Sandbox is the id of another sandbox, and Path what it exported.
+	Sandbox, Path string
+	Content       io.Reader // nil: none
 	// Destination is where it goes to, relative to /workspace or absolute. ""
 	// is the last part of the source's name. A file goes into a destination
 	// that ends with "/"; a directory's content is put at its destination.
@@ -93,8 +93,8 @@ type incoming struct {
 
 func (m *Imports) importOne(ctx context.Context, a *Access, e ImportEntry) ImportedFile {
 	result := ImportedFile{Source: e.Source, Destination: e.Destination}
-	if e.SessionID != "" {
-		result.Source = e.SessionID + ":" + e.Path
+	if e.Sandbox != "" {
+		result.Source = e.Sandbox + ":" + e.Path
 	}
 	src, err := m.openImport(ctx, a.Box, e)
 	if err != nil {
@@ -136,25 +136,28 @@ func (m *Imports) openImport(ctx context.Context, b sandbox.Sandbox, e ImportEnt
 			name = path.Base(e.Source)
 		}
 		return &incoming{ReadCloser: io.NopCloser(e.Content), name: name}, nil
-	case e.SessionID != "" && e.Path != "":
-		return m.openImportOfSession(ctx, b, e)
-	case e.SessionID == "" && e.Path == "" && e.Source != "":
+	case e.Sandbox != "" && e.Path != "":
+		return m.openImportOfSandbox(ctx, b, e)
+	case e.Sandbox == "" && e.Path == "" && e.Source != "":
 		return m.openImportOfHost(ctx, b, e.Source)
 	}
-	return nil, errs.E(errs.Invalid, "source or (session_id, path) is required")
+	return nil, errs.E(errs.Invalid, "a source is required: content, what a sandbox exported or a path of the host").
+		Because(&sandbox.ImportRefused{Why: sandbox.ImportNoSource})
 }
 
-func (m *Imports) openImportOfSession(ctx context.Context, b sandbox.Sandbox, e ImportEntry) (*incoming, error) {
-	from, err := m.exports.scope.Find(ctx, e.SessionID)
+func (m *Imports) openImportOfSandbox(ctx context.Context, b sandbox.Sandbox, e ImportEntry) (*incoming, error) {
+	from, err := m.exports.scope.Find(ctx, e.Sandbox)
 	if errors.Is(err, errs.NotFound) || errors.Is(err, errs.Invalid) || err == nil && !from.State.Live() {
-		return nil, errs.E(errs.NotFound, "Source session %s not found%s", quoted(e.SessionID), scope.Fate(err)+scope.Failure(from))
+		id, fate := quoted(e.Sandbox), scope.Fate(err)+scope.Failure(from)
+		return nil, errs.E(errs.NotFound, "sandbox %s not found%s", id, fate).
+			Because(&sandbox.ImportRefused{Why: sandbox.ImportNoSandbox, Sandbox: id, Fate: fate})
 	}
 	if err != nil {
 		return nil, err
 	}
-	// Without threads the sandboxes of a tenant are one conversation.
+	// The sandboxes of a tenant that are in no thread import from each other.
 	if from.Spec.Thread != b.Spec.Thread {
-		return nil, errs.E(errs.Forbidden, "Source session belongs to another conversation")
+		return nil, errs.E(errs.Forbidden, "the sandbox is in another thread").Because(&sandbox.ImportRefused{Why: sandbox.ImportOtherThread})
 	}
 	name, err := workspacePath(e.Path)
 	if err != nil {
@@ -165,7 +168,7 @@ func (m *Imports) openImportOfSession(ctx context.Context, b sandbox.Sandbox, e 
 		return nil, err
 	}
 	if !given {
-		return nil, errs.E(errs.Forbidden, "File not exported from source session (use export_files first)")
+		return nil, errs.E(errs.Forbidden, "the file was not exported by the sandbox").Because(&sandbox.ImportRefused{Why: sandbox.ImportNotExported})
 	}
 	r, f, err := m.exports.exported(ctx, from, name)
 	if err != nil {

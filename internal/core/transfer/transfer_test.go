@@ -92,7 +92,8 @@ func newWorld(t *testing.T) *world {
 	}
 	w.Files = transfer.NewFiles(open, history.NewRecorder(w.store, g, log, time.Now), 2)
 	w.exports = transfer.NewExports(transfer.ExportsConfig{
-		Files: w.Files, Store: w.store, Scope: sees, Log: log, Now: time.Now, BaseURL: func() string { return "http://cubby.example/" },
+		Files: w.Files, Store: w.store, Scope: sees, Log: log, Now: time.Now,
+		DownloadURL: func(b sandbox.Sandbox, name string) string { return "http://cubby.example/" + string(b.ID) + name },
 	})
 	w.imports = transfer.NewImports(w.exports, nil, nil)
 	return w
@@ -220,7 +221,7 @@ func TestExportsAndImports(t *testing.T) {
 	if err != nil || given[0].Err != nil || given[0].Size != 3 || !given[0].Dir {
 		t.Fatalf("Add = %+v, %v", given, err)
 	}
-	if want := "http://cubby.example/v1/sandboxes/a/exports/download?path=%2Fworkspace%2Fout"; given[0].DownloadURL != want {
+	if want := "http://cubby.example/a/workspace/out"; given[0].DownloadURL != want {
 		t.Errorf("DownloadURL = %s, want %s", given[0].DownloadURL, want)
 	}
 	if !errors.Is(given[1].Err, errs.Invalid) || !errors.Is(given[2].Err, errs.NotFound) {
@@ -250,7 +251,7 @@ func TestExportsAndImports(t *testing.T) {
 		t.Errorf("%s has %s", dir.Name, got)
 	}
 	// The same paths come in again, from the sandbox that exported them.
-	in, err = w.imports.Import(ctx, "a", []transfer.ImportEntry{{SessionID: "a", Path: "out", Destination: "copy"}, {SessionID: "a", Path: "other"}})
+	in, err = w.imports.Import(ctx, "a", []transfer.ImportEntry{{Sandbox: "a", Path: "out", Destination: "copy"}, {Sandbox: "a", Path: "other"}})
 	if err != nil || in[0].Err != nil || in[0].Size != 3 || !errors.Is(in[1].Err, errs.Forbidden) {
 		t.Fatalf("Import of an export = %+v, %v", in, err)
 	}

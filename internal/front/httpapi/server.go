@@ -97,7 +97,7 @@ func (s *Server) LogInternal(ctx context.Context, err error) {
 // Said is the text of the error of one entry of an answer.
 func (s *Server) Said(ctx context.Context, err error) string {
 	s.LogInternal(ctx, err)
-	return errs.Public(err).Message
+	return front.Public(err).Message
 }
 
 var methods = []string{

@@ -80,7 +80,7 @@ func (d *Door) failure(ctx context.Context, c *call, err error) failure {
 		f.Error, f.SessionID, f.Hint = dead.Error(), dead.session, dead.hint
 		return f
 	}
-	info := errs.Public(err)
+	info := front.Public(err)
 	var nowhere *noSession
 	if !errors.As(err, &nowhere) {
 		f.Hint = cmp.Or(info.Hint, hints[info.Kind])

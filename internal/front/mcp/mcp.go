@@ -27,6 +27,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/core"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/front"
+	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
 const (
@@ -34,6 +35,10 @@ const (
 	Path = "/mcp"
 	// ThreadHeader names the conversation that a request belongs to.
 	ThreadHeader = "Cubby-Thread"
+	// Interface is the way through which the tools make sandboxes, and
+	// SixInterface that of clients which ask for the tools of sandbox-agent alone.
+	Interface    core.Interface = "mcp"
+	SixInterface core.Interface = "sandbox-agent"
 	// MaxBody bounds a request. Files that are imported inline are in it, and
 	// base64 takes a third more than they do.
 	MaxBody = 64 << 20
@@ -45,6 +50,11 @@ const (
 	maxSessions = 1000
 	idleAfter   = 4 * time.Hour
 )
+
+// SixLimits are what sandbox-agent documents for its sandboxes.
+func SixLimits() sandbox.Limits {
+	return sandbox.Limits{MemoryBytes: 2 << 30, CPUs: 2, PIDs: 512}
+}
 
 // Config is what a Door needs.
 type Config struct {

@@ -72,7 +72,7 @@ func (d *Door) resource(read reader) sdk.ResourceHandler {
 
 // resourceError is an error of the protocol: there is nothing else here.
 func (d *Door) resourceError(ctx context.Context, uri string, err error) error {
-	info := errs.Public(err)
+	info := front.Public(err)
 	switch info.Kind {
 	case errs.NotFound:
 		missing := sdk.ResourceNotFoundError(uri)

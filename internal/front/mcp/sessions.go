@@ -52,9 +52,9 @@ func createSession(ctx context.Context, c *call) (answer, error) {
 	}
 	done := c.doing(ctx, "creating the session")
 	defer done()
-	door := core.MCP
+	door := Interface
 	if wantsSix(c.req.Extra) {
-		door = core.SandboxAgent
+		door = SixInterface
 	}
 	req := core.CreateRequest{Interface: door, Spec: sandbox.Spec{Runtime: language, Dependencies: dependencies, Thread: c.thread(ctx)}}
 	var b sandbox.Sandbox

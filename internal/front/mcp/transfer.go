@@ -7,7 +7,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/cubbyhq/cubby/internal/core/transfer"
-	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/front"
 )
 
 type importResult struct {
@@ -49,7 +49,7 @@ func importFiles(ctx context.Context, c *call) (answer, error) {
 	var entries []transfer.ImportEntry
 	for _, in := range c.list("files") {
 		e := transfer.ImportEntry{
-			Source: in.textOr("source", ""), SessionID: in.textOr("session_id", ""), Path: in.textOr("path", ""),
+			Source: in.textOr("source", ""), Sandbox: in.textOr("session_id", ""), Path: in.textOr("path", ""),
 			Destination: in.textOr("destination", ""),
 		}
 		if in.has("file_content") {
@@ -82,7 +82,7 @@ func message(err error) string {
 	if err == nil {
 		return ""
 	}
-	info := errs.Public(err)
+	info := front.Public(err)
 	if info.Hint != "" {
 		return info.Message + " (" + info.Hint + ")"
 	}
@@ -143,14 +143,14 @@ func exportFiles(ctx context.Context, c *call) (answer, error) {
 	out := exportResult{Success: true, Files: []exportedFile{}}
 	a := answer{}
 	for _, f := range files {
-		e := exportedFile{SessionID: f.SessionID, Path: f.Path, Success: f.Err == nil, Size: f.Size, Error: message(f.Err)}
+		e := exportedFile{SessionID: f.Sandbox, Path: f.Path, Success: f.Err == nil, Size: f.Size, Error: message(f.Err)}
 		if f.DownloadURL != "" {
 			e.DownloadURL = &f.DownloadURL
 		}
 		out.Success = out.Success && e.Success
 		out.Files = append(out.Files, e)
 		if e.Success && !f.Dir {
-			a.extra = append(a.extra, &sdk.ResourceLink{URI: fileURI(f.SessionID, f.Path), Name: f.Path, Size: &f.Size})
+			a.extra = append(a.extra, &sdk.ResourceLink{URI: fileURI(f.Sandbox, f.Path), Name: f.Path, Size: &f.Size})
 		}
 	}
 	a.value = out

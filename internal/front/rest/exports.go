@@ -3,6 +3,7 @@ package rest
 import (
 	"context"
 	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -10,7 +11,13 @@ import (
 	"github.com/cubbyhq/cubby/internal/core/transfer"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/front/httpapi"
+	"github.com/cubbyhq/cubby/internal/sandbox"
 )
+
+// DownloadURL is where clients of the API at base get what a sandbox exported.
+func DownloadURL(base string, b sandbox.Sandbox, name string) string {
+	return base + "/v1/sandboxes/" + string(b.ID) + "/exports/download?path=" + url.QueryEscape(name)
+}
 
 // ExportsInput names paths to give out.
 type ExportsInput struct {
@@ -86,7 +93,7 @@ func (d *door) exportRoutes() {
 		out := ExportList{Files: make([]ExportEntry, len(files))}
 		for i, f := range files {
 			out.Files[i] = ExportEntry{
-				SessionID: f.SessionID, Path: f.Path, Size: f.Size, Dir: f.Dir, DownloadURL: f.DownloadURL, CreatedAt: f.At.UTC(),
+				SessionID: f.Sandbox, Path: f.Path, Size: f.Size, Dir: f.Dir, DownloadURL: f.DownloadURL, CreatedAt: f.At.UTC(),
 			}
 		}
 		return &struct{ Body ExportList }{out}, nil
@@ -119,7 +126,7 @@ func (d *door) exportResult(ctx context.Context, files []transfer.ExportedFile) 
 	failed := 0
 	for i, f := range files {
 		out.Files[i] = Exported{
-			SessionID: f.SessionID, Path: f.Path, Success: f.Err == nil, Size: f.Size, Dir: f.Dir, DownloadURL: f.DownloadURL,
+			SessionID: f.Sandbox, Path: f.Path, Success: f.Err == nil, Size: f.Size, Dir: f.Dir, DownloadURL: f.DownloadURL,
 		}
 		if f.Err != nil {
 			failed++

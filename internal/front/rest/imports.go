@@ -81,7 +81,7 @@ func (d *door) importFiles(ctx context.Context, in *struct {
 	}
 	entries := make([]transfer.ImportEntry, len(body.Files))
 	for i, f := range body.Files {
-		entries[i] = transfer.ImportEntry{Source: f.Source, SessionID: f.SessionID, Path: f.Path, Destination: f.Destination}
+		entries[i] = transfer.ImportEntry{Source: f.Source, Sandbox: f.SessionID, Path: f.Path, Destination: f.Destination}
 		if f.FileContent == nil {
 			continue
 		}

@@ -20,6 +20,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/core"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/front"
+	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
 const (
@@ -35,7 +36,12 @@ const (
 	idleTimeout = 1800 * time.Second
 	// label marks the sandboxes that are agentbox sessions.
 	label = "agentbox"
+	// Interface is the way through which the door makes sandboxes.
+	Interface core.Interface = "agentbox"
 )
+
+// Limits are what agentbox documents for its sandboxes.
+func Limits() sandbox.Limits { return sandbox.Limits{MemoryBytes: 4 << 30, CPUs: 4} }
 
 // Config is what the door needs.
 type Config struct {
@@ -109,7 +115,7 @@ var codes = map[errs.Kind]connect.Code{
 }
 
 func statusOf(err error) *connect.Error {
-	info := errs.Public(err)
+	info := front.Public(err)
 	code, ok := codes[info.Kind]
 	if !ok {
 		code = connect.CodeInternal

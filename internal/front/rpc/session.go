@@ -30,7 +30,7 @@ func (d *Door) CreateSession(ctx context.Context, req *connect.Request[sandboxv1
 	if spec.Isolation == sandbox.GVisor {
 		spec.User = sandbox.UserRoot // as in agentbox, whose users install packages
 	}
-	b, err := d.ensure(ctx, core.CreateRequest{Interface: core.Agentbox, ID: id, Tenant: in.GetTenantId(), Spec: spec, IdleTimeout: &idle})
+	b, err := d.ensure(ctx, core.CreateRequest{Interface: Interface, ID: id, Tenant: in.GetTenantId(), Spec: spec, IdleTimeout: &idle})
 	if err != nil {
 		return nil, err
 	}

@@ -24,7 +24,11 @@ import (
 )
 
 const (
-	secretHeader = "X-Sandbox-Secret" //nolint:gosec // a header's name
+	// SecretHeader has the token of the dialect's clients.
+	SecretHeader = "X-Sandbox-Secret" //nolint:gosec // a header's name
+	// Interface is the way through which the dialect makes sandboxes.
+	Interface core.Interface = "ecs-sandbox"
+
 	// session is the session shell of everything that the dialect runs.
 	session    = "ecs"
 	defaultTTL = 30 * time.Minute
@@ -116,7 +120,7 @@ func speaks(r *http.Request) bool {
 			return true
 		}
 	}
-	return r.Header.Get(secretHeader) != "" && below(r.URL.Path)
+	return r.Header.Get(SecretHeader) != "" && below(r.URL.Path)
 }
 
 // claimsExec is speaks for a path whose body tells the dialect too: a command
@@ -163,7 +167,7 @@ func (f *fault) Error() string { return f.err.Error() }
 func (f *fault) Unwrap() error { return f.err }
 
 func refuse(w http.ResponseWriter, err error) {
-	info := errs.Public(err)
+	info := front.Public(err)
 	front.SetErrorHeaders(w.Header(), err)
 	row := front.RowOf(info.Kind)
 	status, code := row.HTTP, row.Code
@@ -261,7 +265,7 @@ func (d *dialect) create(w http.ResponseWriter, r *http.Request) error {
 		}
 		spec.Metadata[key] = text
 	}
-	b, err := d.Core.Create(r.Context(), core.CreateRequest{Interface: core.ECSSandbox, ID: in.ID, Spec: spec, IdleTimeout: &ttl})
+	b, err := d.Core.Create(r.Context(), core.CreateRequest{Interface: Interface, ID: in.ID, Spec: spec, IdleTimeout: &ttl})
 	if errs.KindOf(err) == errs.Conflict {
 		return &fault{http.StatusConflict, "session_already_active", err}
 	}

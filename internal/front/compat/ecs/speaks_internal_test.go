@@ -34,7 +34,7 @@ func TestClaimsExec(t *testing.T) {
 				body = io.MultiReader(body, iotest.ErrReader(tt.end))
 			}
 			r := httptest.NewRequest("POST", "/sandbox/a/exec", body)
-			r.Header.Set(secretHeader, tt.secret)
+			r.Header.Set(SecretHeader, tt.secret)
 			if got := d.claimsExec(r); got != tt.want {
 				t.Errorf("claims = %v, want %v", got, tt.want)
 			}

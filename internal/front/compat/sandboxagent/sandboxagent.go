@@ -30,8 +30,14 @@ func below(p string) bool {
 	return strings.HasPrefix(p, "/threads/") || p == "/sessions" || strings.HasPrefix(p, "/sessions/")
 }
 
+// DownloadURL is where clients of the API at base get what a sandbox of a thread
+// exported.
+func DownloadURL(base string, b sandbox.Sandbox, name string) string {
+	return base + "/threads/" + url.PathEscape(b.Spec.Thread) + "/files/download?session_id=" + string(b.ID) + "&path=" + url.QueryEscape(name)
+}
+
 func refuse(w http.ResponseWriter, err error) {
-	info := errs.Public(err)
+	info := front.Public(err)
 	front.SetErrorHeaders(w.Header(), err)
 	front.WriteJSON(w, front.RowOf(info.Kind).HTTP, Error{info.Message})
 }

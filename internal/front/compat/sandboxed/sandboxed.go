@@ -5,6 +5,7 @@
 package sandboxed
 
 import (
+	"math"
 	"net/http"
 	"slices"
 	"strings"
@@ -19,6 +20,15 @@ import (
 	"github.com/cubbyhq/cubby/internal/front/httpapi"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
+
+// Interface is the way through which the dialect makes sandboxes.
+const Interface core.Interface = "sandboxed"
+
+// Limits are what sandboxed documents for its sandboxes: all processors, however
+// many there are.
+func Limits() sandbox.Limits {
+	return sandbox.Limits{MemoryBytes: 10 << 30, CPUs: math.MaxInt32, PIDs: 1024}
+}
 
 // defaultExternalUser owns what a request does not ascribe to anybody.
 const defaultExternalUser = "local"
@@ -40,7 +50,7 @@ type Error struct {
 }
 
 func refuse(w http.ResponseWriter, err error) {
-	info := errs.Public(err)
+	info := front.Public(err)
 	front.SetErrorHeaders(w.Header(), err)
 	message := info.Message
 	if info.Hint != "" && info.Kind != errs.Unauthenticated {
@@ -210,7 +220,7 @@ func (d *dialect) create(w http.ResponseWriter, r *http.Request) error {
 	case in.IdlePolicy != "" && in.IdlePolicy != string(sandbox.IdleSleep) && in.IdlePolicy != string(sandbox.IdleAlwaysOn):
 		return errs.E(errs.Invalid, "idle_policy must be sleep or always_on")
 	}
-	req := core.CreateRequest{Interface: core.Sandboxed, ID: in.ID, IdempotencyKey: r.Header.Get("Idempotency-Key"), Spec: sandbox.Spec{
+	req := core.CreateRequest{Interface: Interface, ID: in.ID, IdempotencyKey: r.Header.Get("Idempotency-Key"), Spec: sandbox.Spec{
 		Image: in.Image, Isolation: sandbox.Isolation(in.Isolation), Env: in.Env, Ports: in.Ports,
 		Visibility: sandbox.Visibility(in.Visibility), IdlePolicy: sandbox.IdleSleep, External: sandbox.External{UserID: defaultExternalUser},
 		Labels: map[string]string{madeLabel: "true"},
