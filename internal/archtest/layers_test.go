@@ -74,12 +74,14 @@ func places() map[string]place {
 		// Core's rooms, from the leaves up: those of one layer do not know each
 		// other.
 		"internal/core/budget":    {layer: 4},
+		"internal/core/environ":   {layer: 4},
 		"internal/core/gate":      {layer: 4},
 		"internal/core/lifecycle": {layer: 4},
 		"internal/core/scope":     {layer: 5},
 		"internal/core/history":   {layer: 6},
 		"internal/core/live":      {layer: 7},
 		"internal/core/cell":      {layer: 8},
+		"internal/core/program":   {layer: 8},
 		"internal/core/transfer":  {layer: 8},
 
 		"internal/core":          {layer: 9},

@@ -25,13 +25,9 @@ const (
 // added.
 func larger() map[string]int {
 	return map[string]int{
-		"lines of internal/core":           9012,
 		"methods of internal/core.Service": 216,
 		"fields of internal/core.Service":  41,
 		"fields of internal/core.Config":   30,
-		"methods of internal/core.run":     55,
-		"fields of internal/core.run":      38,
-		"fields of internal/core.liveExec": 25,
 	}
 }
 

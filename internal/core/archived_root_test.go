@@ -15,6 +15,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/archive/archivetest"
 	"github.com/cubbyhq/cubby/internal/auth"
 	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/core/live"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
@@ -30,7 +31,7 @@ func TestArchiveAndRestore(t *testing.T) {
 	}
 	exec := func(id, script string) string {
 		t.Helper()
-		r, err := w.RunExec(alice, id, sandbox.ExecSpec{Shell: script}, -1, core.OutputCaps{Stdout: -1, Stderr: -1})
+		r, err := w.Execs().Run(alice, id, sandbox.ExecSpec{Shell: script}, -1, live.OutputCaps{Stdout: -1, Stderr: -1})
 		if err != nil {
 			t.Fatal(err)
 		}

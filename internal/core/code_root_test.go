@@ -27,7 +27,7 @@ func (w *world) python(id, code string) cell.Execution {
 
 func (w *world) code(id string, r cell.Request) cell.Execution {
 	w.t.Helper()
-	e, err := w.RunCode(w.ctx, id, r, -1)
+	e, err := w.Code().Run(w.ctx, id, r, -1)
 	if err != nil {
 		w.t.Fatalf("%s: %v", r.Code, err)
 	}
@@ -37,7 +37,7 @@ func (w *world) code(id string, r cell.Request) cell.Execution {
 // startCode begins a cell and returns at once.
 func (w *world) startCode(id string, r cell.Request) sandbox.Exec {
 	w.t.Helper()
-	x, err := w.StartCode(w.ctx, id, r)
+	x, err := w.Code().Start(w.ctx, id, r)
 	if err != nil {
 		w.t.Fatalf("%s: %v", r.Code, err)
 	}
@@ -48,7 +48,7 @@ func (w *world) startCode(id string, r cell.Request) sandbox.Exec {
 func (w *world) says(id string, seq int64, text string) {
 	w.t.Helper()
 	var all strings.Builder
-	for e, err := range w.Output(w.ctx, id, seq, 0, true) {
+	for e, err := range w.Execs().Output(w.ctx, id, seq, 0, true) {
 		if err != nil || e.Exit != nil {
 			w.t.Fatalf("cell %d ended with %q and not %q: %+v, %v", seq, all.String(), text, e.Exit, err)
 		}
@@ -104,7 +104,7 @@ func TestCodeKeepsItsState(t *testing.T) {
 		t.Errorf("the third cell: %+v, error %+v", e, e.Error)
 	}
 	// It is read again as it was, and what is stored says the same in short.
-	again, err := w.Execution(w.ctx, "a", 3)
+	again, err := w.Code().Execution(w.ctx, "a", 3)
 	if err != nil || again.Error == nil || *again.Error != *e.Error || again.Stdout != e.Stdout || again.Count != 3 {
 		t.Errorf("Execution = %+v, %v", again, err)
 	}
@@ -159,14 +159,14 @@ func TestCodeRunsInTheOrderOfItsNumbers(t *testing.T) {
 		want[i] = fmt.Sprint(i)
 	}
 	// Polling sees it wait, and what it has to show by then.
-	e, err := w.Execution(w.ctx, "a", last.Seq)
+	e, err := w.Code().Execution(w.ctx, "a", last.Seq)
 	if err != nil || e.Exec.Status != sandbox.ExecPending || e.Success || e.Error != nil || e.Stdout != "" {
 		t.Errorf("the last one is %+v, %v", e, err)
 	}
-	if e, err := w.Execution(w.ctx, "a", first.Seq); err != nil || e.Exec.Status != sandbox.ExecRunning || e.Stdout != "ready\n" {
+	if e, err := w.Code().Execution(w.ctx, "a", first.Seq); err != nil || e.Exec.Status != sandbox.ExecRunning || e.Stdout != "ready\n" {
 		t.Errorf("the first one is %+v, %v", e, err)
 	}
-	if k, err := w.Kernel(w.ctx, "a", "python"); err != nil || k.Status != sandbox.KernelBusy || k.Waiting != 20 || k.PID == 0 {
+	if k, err := w.Kernels().Get(w.ctx, "a", "python"); err != nil || k.Status != sandbox.KernelBusy || k.Waiting != 20 || k.PID == 0 {
 		t.Errorf("the kernel is %+v, %v", k, err)
 	}
 	// Another kernel does not wait for this one, nor do commands.
@@ -177,10 +177,10 @@ func TestCodeRunsInTheOrderOfItsNumbers(t *testing.T) {
 		t.Errorf("a command wrote %q", r.Stdout)
 	}
 	// A wait that is over first returns what goes on.
-	if e, err := w.RunCode(w.ctx, "a", cell.Request{Code: "log.append('poll')"}, 0); err != nil || e.Exec.Status != sandbox.ExecPending {
+	if e, err := w.Code().Run(w.ctx, "a", cell.Request{Code: "log.append('poll')"}, 0); err != nil || e.Exec.Status != sandbox.ExecPending {
 		t.Errorf("RunCode without a wait = %+v, %v", e, err)
 	}
-	if list, err := w.Sessions(w.ctx, "a"); err != nil || len(list) != 0 {
+	if list, err := w.Sessions().List(w.ctx, "a"); err != nil || len(list) != 0 {
 		t.Errorf("kernels are among the sessions: %v, %v", list, err)
 	}
 	open()
@@ -229,27 +229,27 @@ func TestCodeIsCanceled(t *testing.T) {
 	running := w.startCode("a", cell.Request{Code: hold})
 	waiting := w.startCode("a", cell.Request{Code: "x = 8"})
 	w.says("a", running.Seq, "ready")
-	if x, err := w.Cancel(w.ctx, "a", waiting.Seq); err != nil || x.Exit == nil || x.Exit.Reason != sandbox.EndNotRun {
+	if x, err := w.Execs().Cancel(w.ctx, "a", waiting.Seq); err != nil || x.Exit == nil || x.Exit.Reason != sandbox.EndNotRun {
 		t.Errorf("Cancel of the one that waits = %+v, %v", x.Exit, err)
 	}
-	if x, err := w.Cancel(w.ctx, "a", running.Seq); err != nil || x.Exit == nil || x.Exit.Reason != sandbox.EndKilled {
+	if x, err := w.Execs().Cancel(w.ctx, "a", running.Seq); err != nil || x.Exit == nil || x.Exit.Reason != sandbox.EndKilled {
 		t.Errorf("Cancel = %+v, %v", x.Exit, err)
 	}
-	e, err := w.Execution(w.ctx, "a", running.Seq)
+	e, err := w.Code().Execution(w.ctx, "a", running.Seq)
 	if err != nil || e.Success || e.Error == nil || e.Error.Type != "KeyboardInterrupt" || e.Stdout != "ready\n" {
 		t.Errorf("the canceled one is %+v, error %+v, %v", e, e.Error, err)
 	}
-	if e, err := w.Execution(w.ctx, "a", waiting.Seq); err != nil || e.Error == nil || e.Error.Type != "NotStartedError" || e.Pruned {
+	if e, err := w.Code().Execution(w.ctx, "a", waiting.Seq); err != nil || e.Error == nil || e.Error.Type != "NotStartedError" || e.Pruned {
 		t.Errorf("the one that waited is %+v, error %+v, %v", e, e.Error, err)
 	}
 	if e := w.python("a", "x"); plainResult(e) != "7" || e.KernelRestarted != "" {
 		t.Errorf("then x is %+v, error %+v", e, e.Error)
 	}
 	// What has ended leaves nothing to cancel, and the kernel alone.
-	if x, err := w.Cancel(w.ctx, "a", running.Seq); err != nil || x.Exit.Reason != sandbox.EndKilled {
+	if x, err := w.Execs().Cancel(w.ctx, "a", running.Seq); err != nil || x.Exit.Reason != sandbox.EndKilled {
 		t.Errorf("a second Cancel = %+v, %v", x.Exit, err)
 	}
-	if err := w.Signal(w.ctx, "a", running.Seq, "INT", true); !errors.Is(err, errs.WrongState) {
+	if err := w.Execs().Signal(w.ctx, "a", running.Seq, "INT", true); !errors.Is(err, errs.WrongState) {
 		t.Errorf("Signal = %v, want wrong state", err)
 	}
 	if e := w.python("a", "x"); plainResult(e) != "7" {
@@ -261,11 +261,11 @@ func TestCodeAsksForInput(t *testing.T) {
 	w := newWorld(t)
 	w.create("a")
 	x := w.startCode("a", cell.Request{Code: "name = input('who? '); print('hello', name)", Stdin: true})
-	if _, err := w.WriteStdin(w.ctx, "a", x.Seq, -1, []byte("world\n"), false); err != nil {
+	if _, err := w.Execs().WriteStdin(w.ctx, "a", x.Seq, -1, []byte("world\n"), false); err != nil {
 		t.Fatal(err)
 	}
 	w.wait("a", x.Seq)
-	if e, err := w.Execution(w.ctx, "a", x.Seq); err != nil || !e.Success || !strings.Contains(e.Stdout, "hello world") {
+	if e, err := w.Code().Execution(w.ctx, "a", x.Seq); err != nil || !e.Success || !strings.Contains(e.Stdout, "hello world") {
 		t.Errorf("it is %+v, error %+v, %v", e, e.Error, err)
 	}
 	if e := w.python("a", "input()"); e.Success || e.Error == nil || e.Error.Type != "StdinNotImplementedError" {
@@ -293,18 +293,18 @@ func TestCodeRefused(t *testing.T) {
 		{"a", cell.Request{Code: strings.Repeat("#", sandbox.MaxCode+1)}, errs.TooLarge},
 	}
 	for _, tt := range tests {
-		if _, err := w.StartCode(w.ctx, tt.id, tt.r); !errors.Is(err, tt.want) {
+		if _, err := w.Code().Start(w.ctx, tt.id, tt.r); !errors.Is(err, tt.want) {
 			t.Errorf("StartCode of %.20q in %s of %s = %v, want %v", tt.r.Code, tt.r.Kernel, tt.id, err, tt.want)
 		}
 	}
 	for name, call := range map[string]func(id string) error{
-		"Kernels":         func(id string) error { _, _, err := w.Kernels(w.ctx, id); return err },
-		"Kernel":          func(id string) error { _, err := w.Kernel(w.ctx, id, "python"); return err },
-		"InterruptKernel": func(id string) error { _, err := w.InterruptKernel(w.ctx, id, "python"); return err },
-		"RestartKernel":   func(id string) error { _, err := w.RestartKernel(w.ctx, id, "python"); return err },
-		"DeleteKernel":    func(id string) error { return w.DeleteKernel(w.ctx, id, "python") },
+		"Kernels":         func(id string) error { _, _, err := w.Kernels().List(w.ctx, id); return err },
+		"Kernel":          func(id string) error { _, err := w.Kernels().Get(w.ctx, id, "python"); return err },
+		"InterruptKernel": func(id string) error { _, err := w.Kernels().Interrupt(w.ctx, id, "python"); return err },
+		"RestartKernel":   func(id string) error { _, err := w.Kernels().Restart(w.ctx, id, "python"); return err },
+		"DeleteKernel":    func(id string) error { return w.Kernels().Delete(w.ctx, id, "python") },
 		"CreateKernel": func(id string) error {
-			_, err := w.CreateKernel(w.ctx, id, sandbox.KernelSpec{Language: "cobol"})
+			_, err := w.Kernels().Create(w.ctx, id, sandbox.KernelSpec{Language: "cobol"})
 			return err
 		},
 	} {
@@ -321,10 +321,10 @@ func TestCodeRefused(t *testing.T) {
 		t.Errorf("a cell in cobol ended %+v, error %+v", e.Exec.Exit, e.Error)
 	}
 	x := w.sh("a", "true").Exec
-	if _, err := w.Execution(w.ctx, "a", x.Seq); !errors.Is(err, errs.Invalid) || errs.Public(err).Hint == "" {
+	if _, err := w.Code().Execution(w.ctx, "a", x.Seq); !errors.Is(err, errs.Invalid) || errs.Public(err).Hint == "" {
 		t.Errorf("Execution of a command = %v, want invalid with a hint", err)
 	}
-	if _, err := w.Execution(w.ctx, "a", 99); !errors.Is(err, errs.NotFound) {
+	if _, err := w.Code().Execution(w.ctx, "a", 99); !errors.Is(err, errs.NotFound) {
 		t.Errorf("Execution of nothing = %v, want not found", err)
 	}
 }
@@ -336,7 +336,7 @@ func TestManyCellsAtOnce(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 60 {
 		wg.Go(func() {
-			if e, err := w.RunCode(w.ctx, "a", cell.Request{Code: "n += 1"}, -1); err != nil || !e.Success {
+			if e, err := w.Code().Run(w.ctx, "a", cell.Request{Code: "n += 1"}, -1); err != nil || !e.Success {
 				t.Errorf("it ended %+v, %v", e.Exec.Exit, err)
 			}
 		})

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cubbyhq/cubby/internal/core"
 	"github.com/cubbyhq/cubby/internal/core/cell"
+	"github.com/cubbyhq/cubby/internal/core/live"
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
@@ -29,23 +29,23 @@ func TestCodeGoesOnOverARestartOfTheDaemon(t *testing.T) {
 	w.restart()
 	// That a cell began may not be written down before the agent says it again.
 	w.until("the running one is known to run", func() bool {
-		x, err := w.ExecByID(w.ctx, "a", running.Seq)
+		x, err := w.Execs().Get(w.ctx, "a", running.Seq)
 		return err != nil || x.Status != sandbox.ExecPending
 	})
-	if k, err := w.Kernel(w.ctx, "a", "python"); err != nil || k.Status != sandbox.KernelBusy || k.Waiting != 5 {
+	if k, err := w.Kernels().Get(w.ctx, "a", "python"); err != nil || k.Status != sandbox.KernelBusy || k.Waiting != 5 {
 		t.Errorf("the kernel is %+v, %v", k, err)
 	}
-	if e, err := w.Execution(w.ctx, "a", running.Seq); err != nil || e.Exec.Status != sandbox.ExecRunning || e.Stdout != "ready\n" {
+	if e, err := w.Code().Execution(w.ctx, "a", running.Seq); err != nil || e.Exec.Status != sandbox.ExecRunning || e.Stdout != "ready\n" {
 		t.Errorf("the running one is %+v, %v", e, err)
 	}
 	open()
 	w.wait("a", running.Seq)
-	if e, err := w.Execution(w.ctx, "a", running.Seq); err != nil || !e.Success || e.Stdout != "ready\nwent on\n" || plainResult(e) != "{'n': 1}" || e.Count != 2 {
+	if e, err := w.Code().Execution(w.ctx, "a", running.Seq); err != nil || !e.Success || e.Stdout != "ready\nwent on\n" || plainResult(e) != "{'n': 1}" || e.Count != 2 {
 		t.Errorf("the one that ran became %+v, error %+v, %v", e, e.Error, err)
 	}
 	for i, x := range waiting {
 		w.wait("a", x.Seq)
-		if e, err := w.Execution(w.ctx, "a", x.Seq); err != nil || plainResult(e) != fmt.Sprint(i+2) || e.Count != i+3 || e.KernelRestarted != "" {
+		if e, err := w.Code().Execution(w.ctx, "a", x.Seq); err != nil || plainResult(e) != fmt.Sprint(i+2) || e.Count != i+3 || e.KernelRestarted != "" {
 			t.Errorf("cell %d became %+v, error %+v, %v", x.Seq, e, e.Error, err)
 		}
 	}
@@ -65,9 +65,9 @@ func TestCodeThatEndsWhileTheDaemonIsAway(t *testing.T) {
 	w.fake = w.fake.Restart(t)
 	w.open()
 	w.start()
-	w.until("the sandbox is taken over", func() bool { _, _, err := w.Kernels(w.ctx, "a"); return err == nil })
+	w.until("the sandbox is taken over", func() bool { _, _, err := w.Kernels().List(w.ctx, "a"); return err == nil })
 	w.wait("a", x.Seq)
-	if e, err := w.Execution(w.ctx, "a", x.Seq); err != nil || e.Stdout != "ready\nunseen\n" || e.Error == nil || e.Error.Type != "ZeroDivisionError" {
+	if e, err := w.Code().Execution(w.ctx, "a", x.Seq); err != nil || e.Stdout != "ready\nunseen\n" || e.Error == nil || e.Error.Type != "ZeroDivisionError" {
 		t.Errorf("it became %+v, error %+v, %v", e, e.Error, err)
 	}
 }
@@ -115,7 +115,7 @@ func TestCodeEndsWithItsSandbox(t *testing.T) {
 				if stored.Exit == nil || stored.Exit.Reason != tt.want || stored.Exit.Message == "" {
 					t.Errorf("cell %d ended %+v, want %s with a message", seq, stored.Exit, tt.want)
 				}
-				e, err := w.Execution(w.ctx, "a", seq)
+				e, err := w.Code().Execution(w.ctx, "a", seq)
 				if err != nil || e.Success || e.Error == nil || e.Error.Type != tt.kind || !strings.Contains(e.Error.Message, stored.Exit.Message) {
 					t.Errorf("cell %d is %+v, error %+v, %v", seq, e, e.Error, err)
 				}
@@ -124,7 +124,7 @@ func TestCodeEndsWithItsSandbox(t *testing.T) {
 				}
 			}
 			if strings.HasPrefix(tt.name, "oom") {
-				if e, err := w.Execution(w.ctx, "a", running.Seq); err != nil || !strings.HasPrefix(e.Error.Message, "CONTAINER_DIED: OOM-killed") {
+				if e, err := w.Code().Execution(w.ctx, "a", running.Seq); err != nil || !strings.HasPrefix(e.Error.Message, "CONTAINER_DIED: OOM-killed") {
 					t.Errorf("it says %q, %v", e.Error.Message, err)
 				}
 			}
@@ -137,14 +137,14 @@ func TestCodeWhoseOutputWasRemoved(t *testing.T) {
 	w := newWorld(t)
 	w.create("a")
 	w.python("a", "print('x' * 1_000_000); raise ValueError('bad')")
-	r, err := w.Result(w.ctx, "a", 1, core.OutputCaps{Rich: -1})
+	r, err := w.Execs().Result(w.ctx, "a", 1, live.OutputCaps{Rich: -1})
 	if err != nil || !strings.Contains(string(r.Rich), `{"error":{"ename":"ValueError"`) || r.StdoutCut != 1_000_001 {
 		t.Errorf("the rich output is %.200q, with %d bytes less text, %v", r.Rich, r.StdoutCut, err)
 	}
 	for range 10 { // of 1 MB each, of which 8 MiB are kept
 		w.python("a", "print('x' * 1_000_000)")
 	}
-	e, err := w.Execution(w.ctx, "a", 1)
+	e, err := w.Code().Execution(w.ctx, "a", 1)
 	if err != nil || !e.Pruned || e.Stdout != "" || e.Success || e.Count != 1 || e.Error == nil || *e.Error != (cell.Error{Type: "ValueError", Message: "bad"}) {
 		t.Errorf("Execution = %+v, error %+v, %v", e, e.Error, err)
 	}

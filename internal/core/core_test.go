@@ -14,6 +14,7 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/auth"
 	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/core/live"
 	"github.com/cubbyhq/cubby/internal/driver/drivertest"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/image"
@@ -243,9 +244,9 @@ func (w *world) create(id string) sandbox.Sandbox {
 }
 
 // sh runs a shell command to its end.
-func (w *world) sh(id, script string) core.Result {
+func (w *world) sh(id, script string) live.Result {
 	w.t.Helper()
-	r, err := w.RunExec(w.ctx, id, sandbox.ExecSpec{Shell: script}, -1, core.OutputCaps{Stdout: -1, Stderr: -1})
+	r, err := w.Execs().Run(w.ctx, id, sandbox.ExecSpec{Shell: script}, -1, live.OutputCaps{Stdout: -1, Stderr: -1})
 	if err != nil {
 		w.t.Fatalf("%s: %v", script, err)
 	}
@@ -255,11 +256,11 @@ func (w *world) sh(id, script string) core.Result {
 // launch begins a shell command that says "ready" and returns when it has.
 func (w *world) launch(id, script string) sandbox.Exec {
 	w.t.Helper()
-	x, err := w.Exec(w.ctx, id, sandbox.ExecSpec{Shell: script})
+	x, err := w.Execs().Start(w.ctx, id, sandbox.ExecSpec{Shell: script})
 	if err != nil {
 		w.t.Fatalf("%s: %v", script, err)
 	}
-	for e, err := range w.Output(w.ctx, id, x.Seq, 0, true) {
+	for e, err := range w.Execs().Output(w.ctx, id, x.Seq, 0, true) {
 		if err != nil || e.Exit != nil {
 			w.t.Fatalf("%s: ended before it was ready: %+v, %v", script, e.Exit, err)
 		}
@@ -271,7 +272,7 @@ func (w *world) launch(id, script string) sandbox.Exec {
 
 func (w *world) wait(id string, seq int64) sandbox.Exec {
 	w.t.Helper()
-	x, err := w.WaitExec(w.ctx, id, seq, 2*time.Minute)
+	x, err := w.Execs().Wait(w.ctx, id, seq, 2*time.Minute)
 	if err != nil {
 		w.t.Fatalf("WaitExec %d: %v", seq, err)
 	}

@@ -13,7 +13,10 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/archive"
 	"github.com/cubbyhq/cubby/internal/auth"
+	"github.com/cubbyhq/cubby/internal/core/environ"
 	"github.com/cubbyhq/cubby/internal/core/gate"
+	"github.com/cubbyhq/cubby/internal/core/live"
+	"github.com/cubbyhq/cubby/internal/core/program"
 	"github.com/cubbyhq/cubby/internal/core/scope"
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/egress"
@@ -133,7 +136,7 @@ func (s *Service) plan(ctx context.Context, r CreateRequest) (sandbox.Sandbox, e
 		return b, err
 	}
 	if len(b.Spec.Dependencies) > 0 {
-		if _, err := s.installation(b.Spec, PackagesRequest{b.Spec.Runtime, b.Spec.Dependencies}); err != nil {
+		if _, err := s.packages.Spec(b.Spec, program.PackagesRequest{Runtime: b.Spec.Runtime, Dependencies: b.Spec.Dependencies}); err != nil {
 			return b, err
 		}
 	}
@@ -275,7 +278,7 @@ func (s *Service) create(ctx context.Context, b sandbox.Sandbox, m making) (sand
 		return b, fmt.Errorf("create sandbox %s: %w", b.ID, err)
 	}
 	s.lifetimes.note(made, s.now(), s.uptime())
-	if s.runOf(made.UID) == nil {
+	if s.live.Of(made.UID) == nil {
 		s.attach(made)
 	}
 	return s.upToDate(made), nil
@@ -329,7 +332,7 @@ func (s *Service) build(ctx context.Context, b *sandbox.Sandbox, img image.Image
 	}
 	if len(b.Spec.Dependencies) > 0 {
 		m.booted()
-		if err := s.provide(ctx, *b, m.progress); err != nil {
+		if err := s.packages.Provide(ctx, s.attach(*b), *b, m.progress); err != nil {
 			return *b, err
 		}
 	}
@@ -384,7 +387,7 @@ func (s *Service) driverSpec(b sandbox.Sandbox, img image.Image, disk, common st
 	return driver.Spec{
 		UID: b.UID, Isolation: b.Spec.Isolation, Limits: b.Spec.Limits, Authorities: s.cfg.Authorities,
 		Image: driver.Image{Digest: img.Digest, Dir: img.Dir}, Volumes: driver.DiskVolumes(disk.Dir, common.Dir),
-		Identity: driver.Identity{ID: string(b.ID), Env: environment(img, b.Spec, s.cfg.Authorities != "", s.cfg.Packages.Indexes.Env())},
+		Identity: driver.Identity{ID: string(b.ID), Env: environ.Of(img, b.Spec, s.cfg.Authorities != "", s.cfg.Packages.Indexes.Env())},
 	}
 }
 
@@ -398,14 +401,14 @@ func undone(why string) sandbox.Why {
 // cannot remove is an orphan then, which the reconciler removes.
 func (s *Service) abandon(ctx context.Context, b sandbox.Sandbox, why sandbox.Why) {
 	log := s.log.With(telemetry.KeySandbox, b.ID, telemetry.KeyUID, b.UID)
-	end := ending{sandbox.EndDestroyed, "the create of the sandbox was undone"}
-	r := s.runOf(b.UID) // while packages are being installed
+	end := live.Ending{Reason: sandbox.EndDestroyed, Message: "the create of the sandbox was undone"}
+	r := s.live.Of(b.UID) // while packages are being installed
 	if r != nil {
-		r.end(end)
+		r.End(end)
 	}
 	clean := s.tearDown(ctx, b)
 	if r != nil {
-		r.finish()
+		r.Finish()
 	}
 	tookOver := b.DiskUID != "" && b.DiskUID != b.UID
 	if tookOver && !clean {
@@ -425,7 +428,7 @@ func (s *Service) abandon(ctx context.Context, b sandbox.Sandbox, why sandbox.Wh
 		return
 	}
 	s.told(b.UID)
-	if err := s.endExecs(ctx, b, end); err != nil {
+	if err := s.live.EndExecs(ctx, b.UID, end); err != nil {
 		log.Error("end the execs of an undone create", telemetry.KeyErr, err)
 		s.lookAtAll()
 	}

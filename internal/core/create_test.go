@@ -247,7 +247,7 @@ func TestTenantsDoNotSeeEachOther(t *testing.T) {
 	if err := w.Destroy(theirs, "a", false); !errors.Is(err, errs.NotFound) {
 		t.Errorf("Destroy = %v, want not found", err)
 	}
-	if _, err := w.Exec(theirs, "a", sandbox.ExecSpec{Shell: "true"}); !errors.Is(err, errs.NotFound) {
+	if _, err := w.Execs().Start(theirs, "a", sandbox.ExecSpec{Shell: "true"}); !errors.Is(err, errs.NotFound) {
 		t.Errorf("Exec = %v, want not found", err)
 	}
 	if _, err := w.Files().Stat(theirs, "a", ".", true); !errors.Is(err, errs.NotFound) {

@@ -5,9 +5,8 @@ import (
 	"errors"
 	"fmt"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/cubbyhq/cubby/internal/core/gate"
+	"github.com/cubbyhq/cubby/internal/core/live"
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/event"
@@ -15,30 +14,30 @@ import (
 	"github.com/cubbyhq/cubby/internal/telemetry"
 )
 
-// died is called by a run's watcher when the sandbox does not run any more.
+// died hears of it when the sandbox does not run any more.
 // When somebody stopped or destroyed it they hold its lock, and by the time
 // they let go there is nothing left to do.
-func (s *Service) died(r *run, death driver.Death) {
-	b, err := s.cfg.Store.SandboxByUID(r.ctx, r.uid)
+func (s *Service) died(ctx context.Context, r *live.Run, death driver.Death) {
+	b, err := s.cfg.Store.SandboxByUID(ctx, r.UID)
 	if err != nil {
-		if r.ctx.Err() == nil {
-			s.log.Error("read a sandbox that died", telemetry.KeyUID, r.uid, telemetry.KeyErr, err)
+		if ctx.Err() == nil {
+			s.log.Error("read a sandbox that died", telemetry.KeyUID, r.UID, telemetry.KeyErr, err)
 			s.reconcileSoon()
 		}
 		return
 	}
-	unlock, err := s.ids.Lock(r.ctx, b.ID.Key())
+	unlock, err := s.ids.Lock(ctx, b.ID.Key())
 	if err != nil {
 		return
 	}
 	defer unlock()
-	if s.runOf(r.uid) != r {
+	if s.live.Of(r.UID) != r {
 		return
 	}
-	ctx, cancel := gate.Detached(r.ctx)
+	ctx, cancel := gate.Detached(ctx)
 	defer cancel()
 	if err := s.bury(ctx, b, death); err != nil {
-		s.log.Error("note the death of a sandbox", telemetry.KeyUID, r.uid, telemetry.KeyErr, err)
+		s.log.Error("note the death of a sandbox", telemetry.KeyUID, r.UID, telemetry.KeyErr, err)
 		s.reconcileSoon()
 	}
 }
@@ -49,12 +48,12 @@ func (s *Service) bury(ctx context.Context, b sandbox.Sandbox, death driver.Deat
 	why := deathOf(death, b.Spec)
 	s.log.Warn("a sandbox died", telemetry.KeySandbox, b.ID, telemetry.KeyUID, b.UID, "cause", death.Cause,
 		"signal", death.Signal, "code", death.Code, "detail", death.Detail)
-	end := endOf(why)
-	if r := s.runOf(b.UID); r != nil {
-		r.end(end)
-		r.finish()
+	end := live.EndOf(why)
+	if r := s.live.Of(b.UID); r != nil {
+		r.End(end)
+		r.Finish()
 	}
-	if err := s.endExecs(ctx, b, end); err != nil {
+	if err := s.live.EndExecs(ctx, b.UID, end); err != nil {
 		return err
 	}
 	if _, err := s.stopped(ctx, b, why, event.Died{Reason: why.Reason}); err != nil {
@@ -101,62 +100,4 @@ func deathOf(d driver.Death, spec sandbox.Spec) sandbox.Why {
 		what = "nobody knows why; the host may have been restarted"
 	}
 	return sandbox.Why{Cause: sandbox.CauseDied, Reason: died + what + files}
-}
-
-// endExecs finishes what the store has of unfinished execs of a sandbox that
-// does not run: those that no run has taken care of.
-func (s *Service) endExecs(ctx context.Context, b sandbox.Sandbox, end ending) error {
-	for {
-		more, err := s.endSome(ctx, b, end)
-		if err != nil || !more {
-			return err
-		}
-	}
-}
-
-// endSome finishes a page of execs. Each page has its own time: thousands may
-// have waited in a queue, and none of them is left without its end because
-// there were many.
-func (s *Service) endSome(ctx context.Context, b sandbox.Sandbox, end ending) (more bool, err error) {
-	ctx, cancel := gate.Detached(ctx)
-	defer cancel()
-	list, err := s.unfinished(ctx, b.UID, 0)
-	if err != nil || len(list) == 0 {
-		return false, err
-	}
-	// Several at a time, for the store writes them together.
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(endAtOnce)
-	for _, x := range list {
-		g.Go(func() error { return s.endLost(ctx, x, end) })
-	}
-	return true, g.Wait()
-}
-
-// endAtOnce is how many lost execs are finished at a time.
-const endAtOnce = 16
-
-// endLost finishes an exec that nobody runs. When its journal knows the end
-// already, that is the truth.
-func (s *Service) endLost(ctx context.Context, x sandbox.Exec, end ending) error {
-	exit := sandbox.Exit{Reason: end.reason, Message: end.message}
-	if x.Status == sandbox.ExecPending && errors.Is(s.cfg.Journals.Check(x.Box, x.Seq), errs.NotFound) {
-		return s.endUnstarted(ctx, x, exit) // it waited for its turn
-	}
-	log, err := s.cfg.Journals.Create(x.Box, x.Seq)
-	if err != nil {
-		// Without its journal the exec still has to end.
-		s.log.Warn("open the journal of a lost exec", telemetry.KeyUID, x.Box, telemetry.KeySeq, x.Seq, telemetry.KeyErr, err)
-	} else {
-		defer telemetry.Close(s.log, log)
-		if known := log.Exit(); known != nil {
-			exit = *known
-		} else if err := log.Finish(exit); err != nil {
-			s.log.Warn("finish the journal of a lost exec", telemetry.KeyUID, x.Box, telemetry.KeySeq, x.Seq, telemetry.KeyErr, err)
-		}
-		exit = withCuts(exit, log)
-	}
-	x.Exit, x.Status, x.FinishedAt = &exit, endStatus(exit), s.now()
-	x.Result = s.resultOf(ctx, x)
-	return s.writeEnd(ctx, x, true)
 }

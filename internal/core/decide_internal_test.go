@@ -5,58 +5,37 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cubbyhq/cubby/internal/core/live"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
 func TestDecideIdle(t *testing.T) {
-	hour := attention{unused: time.Hour}
-	long := attention{unused: 1000 * time.Hour}
+	hour := live.Attention{Unused: time.Hour}
+	long := live.Attention{Unused: 1000 * time.Hour}
 	tests := []struct {
 		name    string
 		policy  sandbox.IdlePolicy
 		timeout time.Duration
-		use     attention
+		use     live.Attention
 		want    idleAct
 	}{
-		{"active", sandbox.IdleStop, time.Hour, attention{unused: time.Minute}, keepRunning},
+		{"active", sandbox.IdleStop, time.Hour, live.Attention{Unused: time.Minute}, keepRunning},
 		{"idle", sandbox.IdleStop, time.Hour, hour, stopIdle},
-		{"in use", sandbox.IdleStop, time.Hour, attention{unused: 2 * time.Hour, inUse: true}, keepRunning},
+		{"in use", sandbox.IdleStop, time.Hour, live.Attention{Unused: 2 * time.Hour, InUse: true}, keepRunning},
 		{"no timeout", sandbox.IdleStop, 0, long, keepRunning},
 		{"sleep", sandbox.IdleSleep, time.Hour, hour, stopIdle},
 		{"destroy", sandbox.IdleDestroy, time.Hour, hour, destroyIdle},
 		{"always on", sandbox.IdleAlwaysOn, time.Hour, long, keepRunning},
 		{"unknown policy", "nap", time.Hour, hour, keepRunning},
-		{"a lease", sandbox.IdleDestroy, time.Hour, attention{unused: 5 * time.Hour, lease: 1}, keepRunning},
-		{"a lease that is over", sandbox.IdleDestroy, time.Hour, attention{unused: 5 * time.Hour, lease: -1}, destroyIdle},
-		{"a lease that was over before the timeout is", sandbox.IdleStop, time.Hour, attention{unused: time.Minute, lease: -time.Second}, keepRunning},
+		{"a lease", sandbox.IdleDestroy, time.Hour, live.Attention{Unused: 5 * time.Hour, Lease: 1}, keepRunning},
+		{"a lease that is over", sandbox.IdleDestroy, time.Hour, live.Attention{Unused: 5 * time.Hour, Lease: -1}, destroyIdle},
+		{"a lease that was over before the timeout is", sandbox.IdleStop, time.Hour, live.Attention{Unused: time.Minute, Lease: -time.Second}, keepRunning},
 	}
 	for _, tt := range tests {
 		spec := sandbox.Spec{IdlePolicy: tt.policy, IdleTimeout: tt.timeout}
 		if got := decideIdle(spec, tt.use); got != tt.want {
 			t.Errorf("%s: decideIdle = %d, want %d", tt.name, got, tt.want)
-		}
-	}
-}
-
-func TestUnusedAtReturn(t *testing.T) {
-	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
-	tests := []struct {
-		name    string
-		timeout time.Duration
-		ago     time.Duration
-		want    time.Duration
-	}{
-		{"just used", time.Hour, 0, 0},
-		{"used a while ago", time.Hour, 10 * time.Minute, 10 * time.Minute},
-		{"the daemon was away for a day", time.Hour, 24 * time.Hour, 59 * time.Minute},
-		{"a short timeout", 10 * time.Second, time.Hour, 0},
-		{"the clock stepped back", time.Hour, -5 * time.Hour, 0},
-		{"no timeout", 0, 24 * time.Hour, 24 * time.Hour},
-	}
-	for _, tt := range tests {
-		if got := unusedAtReturn(sandbox.Spec{IdleTimeout: tt.timeout}, now, now.Add(-tt.ago)); got != tt.want {
-			t.Errorf("%s: unusedAtReturn = %s, want %s", tt.name, got, tt.want)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/auth"
 	"github.com/cubbyhq/cubby/internal/core/gate"
+	"github.com/cubbyhq/cubby/internal/core/live"
 	"github.com/cubbyhq/cubby/internal/core/scope"
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/errs"
@@ -143,15 +144,15 @@ func (s *Service) destroy(ctx context.Context, b sandbox.Sandbox, how destructio
 		keepDisk = false
 		return 0, move()
 	}
-	r := s.runOf(b.UID)
+	r := s.live.Of(b.UID)
 	if r != nil {
-		r.end(ending{sandbox.EndDestroyed, "the sandbox was destroyed"})
-		r.hangUp() // before the last event of its history
+		r.End(live.Ending{Reason: sandbox.EndDestroyed, Message: "the sandbox was destroyed"})
+		r.HangUp() // before the last event of its history
 	}
 	if !keepDisk {
 		if err := move(); err != nil {
 			if r != nil {
-				r.goOn()
+				r.GoOn()
 			}
 			return 0, err
 		}
@@ -164,9 +165,9 @@ func (s *Service) destroy(ctx context.Context, b sandbox.Sandbox, how destructio
 		return 0, errs.E(errs.Unavailable, "the sandbox could not be ended").Hint("try again")
 	}
 	if r != nil {
-		r.finish()
+		r.Finish()
 	}
-	if err := s.endExecs(ctx, b, ending{sandbox.EndDestroyed, "the sandbox was destroyed"}); err != nil {
+	if err := s.live.EndExecs(ctx, b.UID, live.Ending{Reason: sandbox.EndDestroyed, Message: "the sandbox was destroyed"}); err != nil {
 		s.log.Error("end the execs of a destroyed sandbox", telemetry.KeyUID, b.UID, telemetry.KeyErr, err)
 		s.lookAtAll()
 	}
@@ -197,14 +198,26 @@ func (s *Service) destroy(ctx context.Context, b sandbox.Sandbox, how destructio
 
 // halfDestroyed is for a sandbox that ran and whose destroy failed: one that
 // still runs goes on, and one that does not was stopped by it.
-func (s *Service) halfDestroyed(ctx context.Context, b sandbox.Sandbox, r *run) {
+func (s *Service) halfDestroyed(ctx context.Context, b sandbox.Sandbox, r *live.Run) {
 	st, err := s.cfg.Driver.Inspect(ctx, b.Handle)
 	if err != nil && !errors.Is(err, errs.NotFound) || err == nil && st.Phase == driver.PhaseRunning {
-		r.goOn()
+		r.GoOn()
 		return
 	}
 	why := interrupted("it was to be destroyed and only ended: destroy it again")
 	if _, err := s.stopped(ctx, b, why, event.Stopped{Reason: why.Reason}); err != nil {
 		s.owe(b.UID, why)
+	}
+}
+
+// cutInstallation ends the installation of a sandbox that is being made, for an
+// act that would have to wait for it. The create is undone then.
+func (s *Service) cutInstallation(ctx context.Context, id string) {
+	b, err := s.scope.Find(ctx, id)
+	if err != nil || b.State != sandbox.Creating {
+		return
+	}
+	if r := s.live.Of(b.UID); r != nil {
+		r.KillAll()
 	}
 }

@@ -40,7 +40,7 @@ func (s *Service) EnsureRunning(ctx context.Context, id string, wake Wake) (sand
 	if err != nil {
 		return b, "", err
 	}
-	if b.State == sandbox.Running && s.runOf(b.UID) != nil {
+	if b.State == sandbox.Running && s.live.Of(b.UID) != nil {
 		return s.upToDate(b), EnsuredAlready, nil
 	}
 	f := s.wakes.join(ctx, wakeKey{b.UID, wake}, func(ctx context.Context) (sandbox.Sandbox, Ensured, error) {

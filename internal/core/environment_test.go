@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/core/live"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
@@ -17,10 +18,10 @@ func TestEnvironment(t *testing.T) {
 	}}); err != nil {
 		t.Fatal(err)
 	}
-	r, err := w.RunExec(w.ctx, "a", sandbox.ExecSpec{
+	r, err := w.Execs().Run(w.ctx, "a", sandbox.ExecSpec{
 		Shell: `echo "$IMAGE $OVER $HTTPS_PROXY $https_proxy $http_proxy $NO_PROXY $LANG $HOME $USER $EXEC $JAVA_TOOL_OPTIONS"`,
 		Env:   map[string]string{"EXEC": "exec"},
-	}, -1, core.OutputCaps{Stdout: -1})
+	}, -1, live.OutputCaps{Stdout: -1})
 	want := "yes caller mine http://127.0.0.1:3128 http://127.0.0.1:3128 localhost,127.0.0.1,::1 C.UTF-8 /home/sandbox sandbox exec " +
 		"-Dhttp.proxyHost=127.0.0.1 -Dhttp.proxyPort=3128 -Dhttps.proxyHost=127.0.0.1 -Dhttps.proxyPort=3128\n"
 	if err != nil || string(r.Stdout) != want {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/core/live"
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
@@ -40,7 +41,7 @@ func TestExecEnds(t *testing.T) {
 	}
 	for i, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			r, err := w.RunExec(w.ctx, "a", tt.spec, -1, core.OutputCaps{Stdout: -1, Stderr: -1})
+			r, err := w.Execs().Run(w.ctx, "a", tt.spec, -1, live.OutputCaps{Stdout: -1, Stderr: -1})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -67,7 +68,7 @@ func TestExecEnds(t *testing.T) {
 			}
 		})
 	}
-	list, err := w.Execs(w.ctx, "a", core.ExecQuery{AfterSeq: 2, Limit: 2})
+	list, err := w.Execs().List(w.ctx, "a", live.ExecQuery{AfterSeq: 2, Limit: 2})
 	if err != nil || len(list) != 2 || list[0].Seq != 3 || list[1].Seq != 4 {
 		t.Errorf("Execs after 2 = %v, %v", list, err)
 	}
@@ -92,7 +93,7 @@ func TestExecRefusals(t *testing.T) {
 		{"stopped", sandbox.ExecSpec{Shell: "true"}, errs.WrongState},
 	}
 	for _, tt := range tests {
-		_, err := w.Exec(w.ctx, tt.id, tt.spec)
+		_, err := w.Execs().Start(w.ctx, tt.id, tt.spec)
 		if !errors.Is(err, tt.want) {
 			t.Errorf("Exec %v in %s = %v, want %v", tt.spec, tt.id, err, tt.want)
 		}
@@ -100,7 +101,7 @@ func TestExecRefusals(t *testing.T) {
 			t.Errorf("%v says nothing about what to do", err)
 		}
 	}
-	if _, err := w.ExecByID(w.ctx, "a", 1); !errors.Is(err, errs.NotFound) {
+	if _, err := w.Execs().Get(w.ctx, "a", 1); !errors.Is(err, errs.NotFound) {
 		t.Errorf("a refused exec got a number: %v", err)
 	}
 }
@@ -110,7 +111,7 @@ func TestOutputFromAnyOffset(t *testing.T) {
 	w.create("a")
 	x := w.launch("a", `for i in $(seq 200); do echo line $i; echo err $i >&2; done; sleep 0.1; echo end`)
 	collect := func(after int64, follow bool) (out string, end *sandbox.Exit) {
-		for e, err := range w.Output(w.ctx, "a", x.Seq, after, follow) {
+		for e, err := range w.Execs().Output(w.ctx, "a", x.Seq, after, follow) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -137,7 +138,7 @@ func TestOutputFromAnyOffset(t *testing.T) {
 func TestResultSaysWhatIsMissing(t *testing.T) {
 	w := newWorld(t)
 	w.create("a")
-	r, err := w.RunExec(w.ctx, "a", sandbox.ExecSpec{Shell: "printf 0123456789; printf abc >&2"}, -1, core.OutputCaps{Stdout: 4, Stderr: -1})
+	r, err := w.Execs().Run(w.ctx, "a", sandbox.ExecSpec{Shell: "printf 0123456789; printf abc >&2"}, -1, live.OutputCaps{Stdout: 4, Stderr: -1})
 	if err != nil || len(r.Stdout) != 4 || r.StdoutCut != 6 || string(r.Stderr) != "abc" || r.StderrCut != 0 {
 		t.Errorf("RunExec = %q (%d), %q (%d), %v", r.Stdout, r.StdoutCut, r.Stderr, r.StderrCut, err)
 	}
@@ -158,25 +159,25 @@ func TestOutputThatWasRemovedIsSaidToBe(t *testing.T) {
 			t.Fatalf("exec %d has %d bytes, pruned %t", r.Exec.Seq, len(r.Stdout), r.Pruned)
 		}
 	}
-	all := core.OutputCaps{Stdout: -1, Stderr: -1}
-	r, err := w.Result(w.ctx, "a", 1, all)
+	all := live.OutputCaps{Stdout: -1, Stderr: -1}
+	r, err := w.Execs().Result(w.ctx, "a", 1, all)
 	if err != nil || !r.Pruned || len(r.Stdout) != 0 || r.Exec.Status != sandbox.ExecDone {
 		t.Errorf("Result of the first = %d bytes, pruned %t, %s, %v; want pruned", len(r.Stdout), r.Pruned, r.Exec.Status, err)
 	}
-	if err := w.CheckOutput(w.ctx, "a", 1); !errors.Is(err, errs.NotFound) || !strings.Contains(errs.Public(err).Message, "make room") {
+	if err := w.Execs().CheckOutput(w.ctx, "a", 1); !errors.Is(err, errs.NotFound) || !strings.Contains(errs.Public(err).Message, "make room") {
 		t.Errorf("CheckOutput of the first = %v, want not found and why", err)
 	}
 	for _, after := range []int64{0, 10} {
-		for e, err := range w.Output(w.ctx, "a", 1, after, true) {
+		for e, err := range w.Execs().Output(w.ctx, "a", 1, after, true) {
 			if !errors.Is(err, errs.NotFound) {
 				t.Errorf("Output of the first after %d = %+v, %v, want not found", after, e, err)
 			}
 		}
 	}
-	if r, err := w.Result(w.ctx, "a", execs, all); err != nil || r.Pruned || len(r.Stdout) != 1000000 {
+	if r, err := w.Execs().Result(w.ctx, "a", execs, all); err != nil || r.Pruned || len(r.Stdout) != 1000000 {
 		t.Errorf("Result of the last = %d bytes, pruned %t, %v", len(r.Stdout), r.Pruned, err)
 	}
-	if err := w.CheckOutput(w.ctx, "a", execs); err != nil {
+	if err := w.Execs().CheckOutput(w.ctx, "a", execs); err != nil {
 		t.Errorf("CheckOutput of the last = %v", err)
 	}
 }
@@ -186,14 +187,14 @@ func TestMuchBinaryOutputWithoutAReader(t *testing.T) {
 	w.limits.PerExec, w.limits.PerSandbox = 64<<20, 128<<20
 	w.restart()
 	w.create("a")
-	x, err := w.Exec(w.ctx, "a", sandbox.ExecSpec{Shell: `yes "$(printf '\xff\x01')" | head -c 20000000`})
+	x, err := w.Execs().Start(w.ctx, "a", sandbox.ExecSpec{Shell: `yes "$(printf '\xff\x01')" | head -c 20000000`})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if x = w.wait("a", x.Seq); x.Status != sandbox.ExecDone {
 		t.Fatalf("it ended %+v", x.Exit)
 	}
-	r, err := w.Result(w.ctx, "a", x.Seq, core.OutputCaps{Stdout: -1})
+	r, err := w.Execs().Result(w.ctx, "a", x.Seq, live.OutputCaps{Stdout: -1})
 	want := bytes.Repeat([]byte("\xff\x01\n"), 20000000/3+1)[:20000000]
 	if err != nil || !bytes.Equal(r.Stdout, want) {
 		t.Errorf("the output has %d bytes, %v, and is not what was written", len(r.Stdout), err)
@@ -204,17 +205,17 @@ func TestExecGoesOnWithoutItsCaller(t *testing.T) {
 	w := newWorld(t)
 	w.create("a")
 	ctx, cancel := context.WithCancel(w.ctx)
-	x, err := w.Exec(ctx, "a", sandbox.ExecSpec{Shell: "sleep 0.2; echo done"})
+	x, err := w.Execs().Start(ctx, "a", sandbox.ExecSpec{Shell: "sleep 0.2; echo done"})
 	cancel()
 	if err != nil {
 		t.Fatal(err)
 	}
 	w.wait("a", x.Seq)
-	if r, err := w.Result(w.ctx, "a", x.Seq, core.OutputCaps{Stdout: -1}); err != nil || string(r.Stdout) != "done\n" {
+	if r, err := w.Execs().Result(w.ctx, "a", x.Seq, live.OutputCaps{Stdout: -1}); err != nil || string(r.Stdout) != "done\n" {
 		t.Errorf("Result = %q, %v", r.Stdout, err)
 	}
 	// A wait that is over first returns what there is.
-	r, err := w.RunExec(w.ctx, "a", sandbox.ExecSpec{Shell: "sleep 100"}, 0, core.OutputCaps{})
+	r, err := w.Execs().Run(w.ctx, "a", sandbox.ExecSpec{Shell: "sleep 100"}, 0, live.OutputCaps{})
 	if err != nil || r.Exec.Status.Finished() {
 		t.Errorf("RunExec = %s, %v, want unfinished", r.Exec.Status, err)
 	}
@@ -224,23 +225,23 @@ func TestCancelAndSignal(t *testing.T) {
 	w := newWorld(t)
 	w.create("a")
 	x := w.launch("a", `trap "" TERM; echo ready; while :; do sleep 0.05; done`)
-	if err := w.Signal(w.ctx, "a", x.Seq, "term", false); err != nil {
+	if err := w.Execs().Signal(w.ctx, "a", x.Seq, "term", false); err != nil {
 		t.Errorf("Signal: %v", err)
 	}
-	if err := w.Signal(w.ctx, "a", x.Seq, "SIGNOPE", false); !errors.Is(err, errs.Invalid) {
+	if err := w.Execs().Signal(w.ctx, "a", x.Seq, "SIGNOPE", false); !errors.Is(err, errs.Invalid) {
 		t.Errorf("an unknown signal = %v, want invalid", err)
 	}
-	got, err := w.Cancel(w.ctx, "a", x.Seq)
+	got, err := w.Execs().Cancel(w.ctx, "a", x.Seq)
 	if err != nil || got.Exit == nil || got.Exit.Reason != sandbox.EndKilled || *got.Exit.Code != 137 {
 		t.Errorf("Cancel = %+v, %v", got.Exit, err)
 	}
-	if again, err := w.Cancel(w.ctx, "a", x.Seq); err != nil || again.Exit == nil {
+	if again, err := w.Execs().Cancel(w.ctx, "a", x.Seq); err != nil || again.Exit == nil {
 		t.Errorf("a second Cancel = %+v, %v", again.Exit, err)
 	}
-	if err := w.Signal(w.ctx, "a", x.Seq, "KILL", true); !errors.Is(err, errs.WrongState) {
+	if err := w.Execs().Signal(w.ctx, "a", x.Seq, "KILL", true); !errors.Is(err, errs.WrongState) {
 		t.Errorf("Signal of a finished exec = %v, want wrong state", err)
 	}
-	if _, err := w.Cancel(w.ctx, "a", 99); !errors.Is(err, errs.NotFound) {
+	if _, err := w.Execs().Cancel(w.ctx, "a", 99); !errors.Is(err, errs.NotFound) {
 		t.Errorf("Cancel of nothing = %v, want not found", err)
 	}
 }
@@ -248,7 +249,7 @@ func TestCancelAndSignal(t *testing.T) {
 func TestStdin(t *testing.T) {
 	w := newWorld(t)
 	w.create("a")
-	x, err := w.Exec(w.ctx, "a", sandbox.ExecSpec{Argv: []string{"cat"}, Stdin: true})
+	x, err := w.Execs().Start(w.ctx, "a", sandbox.ExecSpec{Argv: []string{"cat"}, Stdin: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -258,16 +259,16 @@ func TestStdin(t *testing.T) {
 		eof    bool
 		want   int64
 	}{{0, "hello ", false, 6}, {0, "hello ", false, 6}, {-1, "world", false, 11}, {6, "world!", true, 12}} {
-		got, err := w.WriteStdin(w.ctx, "a", x.Seq, step.offset, []byte(step.data), step.eof)
+		got, err := w.Execs().WriteStdin(w.ctx, "a", x.Seq, step.offset, []byte(step.data), step.eof)
 		if err != nil || got != step.want {
 			t.Fatalf("WriteStdin %d %q = %d, %v, want %d", step.offset, step.data, got, err, step.want)
 		}
 	}
 	w.wait("a", x.Seq)
-	if r, err := w.Result(w.ctx, "a", x.Seq, core.OutputCaps{Stdout: -1}); err != nil || string(r.Stdout) != "hello world!" {
+	if r, err := w.Execs().Result(w.ctx, "a", x.Seq, live.OutputCaps{Stdout: -1}); err != nil || string(r.Stdout) != "hello world!" {
 		t.Errorf("cat wrote %q, %v", r.Stdout, err)
 	}
-	if _, err := w.WriteStdin(w.ctx, "a", x.Seq, -1, nil, true); !errors.Is(err, errs.WrongState) {
+	if _, err := w.Execs().WriteStdin(w.ctx, "a", x.Seq, -1, nil, true); !errors.Is(err, errs.WrongState) {
 		t.Errorf("WriteStdin to a finished exec = %v, want wrong state", err)
 	}
 }
@@ -275,21 +276,21 @@ func TestStdin(t *testing.T) {
 func TestTerminal(t *testing.T) {
 	w := newWorld(t)
 	w.create("a")
-	x, err := w.Exec(w.ctx, "a", sandbox.ExecSpec{Shell: "stty size; read x; stty size", PTY: &sandbox.WindowSize{Cols: 80, Rows: 24}})
+	x, err := w.Execs().Start(w.ctx, "a", sandbox.ExecSpec{Shell: "stty size; read x; stty size", PTY: &sandbox.WindowSize{Cols: 80, Rows: 24}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Resize(w.ctx, "a", x.Seq, sandbox.WindowSize{Cols: 100, Rows: 30}); err != nil {
+	if err := w.Execs().Resize(w.ctx, "a", x.Seq, sandbox.WindowSize{Cols: 100, Rows: 30}); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Resize(w.ctx, "a", x.Seq, sandbox.WindowSize{}); !errors.Is(err, errs.Invalid) {
+	if err := w.Execs().Resize(w.ctx, "a", x.Seq, sandbox.WindowSize{}); !errors.Is(err, errs.Invalid) {
 		t.Errorf("Resize to nothing = %v, want invalid", err)
 	}
-	if _, err := w.WriteStdin(w.ctx, "a", x.Seq, -1, []byte("\n"), false); err != nil {
+	if _, err := w.Execs().WriteStdin(w.ctx, "a", x.Seq, -1, []byte("\n"), false); err != nil {
 		t.Fatal(err)
 	}
 	w.wait("a", x.Seq)
-	r, err := w.Result(w.ctx, "a", x.Seq, core.OutputCaps{Stdout: -1})
+	r, err := w.Execs().Result(w.ctx, "a", x.Seq, live.OutputCaps{Stdout: -1})
 	if err != nil || !strings.Contains(string(r.Stdout), "30 100") {
 		t.Errorf("the terminal showed %q, %v", r.Stdout, err)
 	}
@@ -355,13 +356,13 @@ func TestExecsEndWithTheirSandbox(t *testing.T) {
 			ended := make(chan sandbox.Exec, 1)
 			followed := make(chan *sandbox.Exit, 1)
 			go func() {
-				x, _ := w.WaitExec(w.ctx, "a", x.Seq, 30*time.Second)
+				x, _ := w.Execs().Wait(w.ctx, "a", x.Seq, 30*time.Second)
 				ended <- x
 			}()
 			following := make(chan struct{})
 			go func() {
 				var once sync.Once
-				for e := range w.Output(w.ctx, "a", x.Seq, 0, true) {
+				for e := range w.Execs().Output(w.ctx, "a", x.Seq, 0, true) {
 					once.Do(func() { close(following) })
 					if e.Exit != nil {
 						followed <- e.Exit
@@ -409,18 +410,18 @@ func TestCancelOfAFinishedExecKillsWhatItLeft(t *testing.T) {
 			t.Errorf("the command's end became %+v", got.Exit)
 		}
 		// There is nothing left to cancel.
-		if _, err := w.Cancel(w.ctx, "a", x.Seq); err != nil {
+		if _, err := w.Execs().Cancel(w.ctx, "a", x.Seq); err != nil {
 			t.Errorf("a second Cancel: %v", err)
 		}
-		if err := w.Signal(w.ctx, "a", x.Seq, "TERM", false); !errors.Is(err, errs.WrongState) {
+		if err := w.Execs().Signal(w.ctx, "a", x.Seq, "TERM", false); !errors.Is(err, errs.WrongState) {
 			t.Errorf("Signal of the command alone = %v, want wrong state", err)
 		}
 	}
 	left(func(seq int64) error {
-		_, err := w.Cancel(w.ctx, "a", seq)
+		_, err := w.Execs().Cancel(w.ctx, "a", seq)
 		return err
 	})
-	left(func(seq int64) error { return w.Signal(w.ctx, "a", seq, "TERM", true) })
+	left(func(seq int64) error { return w.Execs().Signal(w.ctx, "a", seq, "TERM", true) })
 }
 
 // TestLongCommandsAreCutInTheHistory: 0.9 MB of arguments are run whole and
@@ -433,7 +434,7 @@ func TestLongCommandsAreCutInTheHistory(t *testing.T) {
 		"argv":     {Argv: []string{"sh", "-c", `printf %s "${#1}" "${#2}" "${#3}" "${#4}" "${#5}" "${#6}" "${#7}"`, "sh", long[:120_000], long[:120_000], long[:120_000], long[:120_000], long[:120_000], long[:120_000], long[:120_000]}},
 		"sessions": {Shell: "printf '%s' 120000120000120000120000120000120000120000 #" + long[:100_000], Session: "s"},
 	} {
-		r, err := w.RunExec(w.ctx, "a", spec, -1, core.OutputCaps{Stdout: -1, Stderr: -1})
+		r, err := w.Execs().Run(w.ctx, "a", spec, -1, live.OutputCaps{Stdout: -1, Stderr: -1})
 		if err != nil || string(r.Stdout) != strings.Repeat("120000", 7) {
 			t.Fatalf("%s: %.100q %.300q, %v", name, r.Stdout, r.Stderr, err)
 		}
@@ -462,7 +463,7 @@ func TestCommandsRespectTheDiskReserve(t *testing.T) {
 	w.create("a")
 	full.Store(true)
 	for _, session := range []string{"", "s"} {
-		if _, err := w.Exec(w.ctx, "a", sandbox.ExecSpec{Shell: "true", Session: session}); !errors.Is(err, errs.Exhausted) {
+		if _, err := w.Execs().Start(w.ctx, "a", sandbox.ExecSpec{Shell: "true", Session: session}); !errors.Is(err, errs.Exhausted) {
 			t.Errorf("Exec in session %q on a full host = %v, want exhausted", session, err)
 		}
 	}

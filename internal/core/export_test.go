@@ -41,13 +41,8 @@ func (s *Service) CloseTrees(ctx context.Context) { s.closeTrees(ctx) }
 
 // Released reports that a sandbox's agent has forgotten all finished execs.
 func (s *Service) Released(uid sandbox.UID) bool {
-	r := s.runOf(uid)
-	if r == nil {
-		return false
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return !r.releasing && len(r.releases)+len(r.execs) == 0
+	r := s.live.Of(uid)
+	return r != nil && r.Released()
 }
 
 // SweepImages is the other half of a turn of the prune loop.

@@ -5,6 +5,7 @@ import (
 	"iter"
 	"net"
 
+	"github.com/cubbyhq/cubby/internal/core/live"
 	"github.com/cubbyhq/cubby/internal/core/transfer"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
@@ -13,7 +14,7 @@ import (
 // access is one use of a sandbox's files.
 type access struct {
 	*transfer.Access
-	run *run // nil: the sandbox is stopped
+	run *live.Run // nil: the sandbox is stopped
 }
 
 // openFiles is files for those that transfer them.
@@ -52,11 +53,11 @@ func (s *Service) files(ctx context.Context, id string) (*access, error) {
 		return nil, err
 	}
 	if b.State == sandbox.Running {
-		_, r, err := s.findRunning(ctx, id)
+		_, r, err := s.live.Find(ctx, id)
 		if err != nil {
 			return nil, err
 		}
-		return &access{Access: &transfer.Access{Tree: r.guest, Box: b, Done: r.open(ctx)}, run: r}, nil
+		return &access{Access: &transfer.Access{Tree: r.Guest, Box: b, Done: r.Open(ctx)}, run: r}, nil
 	}
 	if b.State != sandbox.Stopped && b.State != sandbox.Sleeping {
 		return nil, s.scope.NotRunning(b)
@@ -88,7 +89,7 @@ func (s *Service) filesOfStopped(ctx context.Context, b sandbox.Sandbox) (*acces
 
 // CheckWatch is the error that [Service.Watch] would begin with.
 func (s *Service) CheckWatch(ctx context.Context, id, name string) error {
-	if _, _, err := s.findRunning(ctx, id); err != nil {
+	if _, _, err := s.live.Find(ctx, id); err != nil {
 		return err
 	}
 	_, err := s.transfers.Stat(ctx, id, name, true)
@@ -104,13 +105,13 @@ func (s *Service) Watch(ctx context.Context, id, name string, recursive bool) it
 			yield(sandbox.FileChange{}, err)
 			return
 		}
-		_, r, err := s.findRunning(ctx, id)
+		_, r, err := s.live.Find(ctx, id)
 		if err != nil {
 			yield(sandbox.FileChange{}, err)
 			return
 		}
-		defer r.open(ctx)()
-		for change, err := range r.guest.Watch(ctx, name, recursive) {
+		defer r.Open(ctx)()
+		for change, err := range r.Guest.Watch(ctx, name, recursive) {
 			if !yield(change, err) || err != nil {
 				return
 			}
@@ -124,34 +125,9 @@ func (s *Service) DialPort(ctx context.Context, id string, port int) (net.Conn, 
 	if err := sandbox.ValidatePort(port); err != nil {
 		return nil, err
 	}
-	_, r, err := s.findRunning(ctx, id)
+	_, r, err := s.live.Find(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	done := r.open(ctx)
-	conn, err := r.guest.DialPort(ctx, port)
-	if err != nil {
-		done()
-		return nil, err
-	}
-	return &dialed{conn, done}, nil
-}
-
-// dialed keeps a sandbox in use until the connection is closed.
-type dialed struct {
-	net.Conn
-	done func()
-}
-
-func (d *dialed) Close() error {
-	defer d.done()
-	return d.Conn.Close()
-}
-
-// CloseWrite ends the direction to the sandbox, where the stream can.
-func (d *dialed) CloseWrite() error {
-	if c, ok := d.Conn.(interface{ CloseWrite() error }); ok {
-		return c.CloseWrite()
-	}
-	return errs.E(errs.Unsupported, "the stream has one end for both directions")
+	return r.DialPort(ctx, port)
 }

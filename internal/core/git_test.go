@@ -11,7 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/core/live"
+	"github.com/cubbyhq/cubby/internal/core/program"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/git"
 	"github.com/cubbyhq/cubby/internal/sandbox"
@@ -24,7 +25,7 @@ func TestGitResultOfAnOperationThatOutlivesTheDaemon(t *testing.T) {
 	w.create("a")
 	w.sh("a", `git init -q r && cd r && echo one > f &&
 printf '#!/bin/sh\ntouch ../started\nwhile test ! -e ../go; do sleep 0.05; done\n' > .git/hooks/pre-commit && chmod +x .git/hooks/pre-commit`)
-	res, err := w.RunGit(w.ctx, "a", git.Commit{Path: "r", Message: "one", All: true}, core.GitOptions{}, 0, core.OutputCaps{})
+	res, err := w.Git().Run(w.ctx, "a", git.Commit{Path: "r", Message: "one", All: true}, program.GitOptions{}, 0, live.OutputCaps{})
 	if err != nil || res.Exec.Status.Finished() {
 		t.Fatalf("RunGit = %+v, %v", res, err)
 	}
@@ -46,11 +47,11 @@ func TestGitEndedBySomethingElse(t *testing.T) {
 	w.sh("a", `git init -q r && cd r && echo one > f &&
 printf '#!/bin/sh\nexec sleep 600\n' > .git/hooks/pre-commit && chmod +x .git/hooks/pre-commit`)
 	limit := 200 * time.Millisecond
-	res, err := w.RunGit(w.ctx, "a", git.Commit{Path: "r", Message: "one", All: true}, core.GitOptions{Timeout: &limit}, -1, core.OutputCaps{})
+	res, err := w.Git().Run(w.ctx, "a", git.Commit{Path: "r", Message: "one", All: true}, program.GitOptions{Timeout: &limit}, -1, live.OutputCaps{})
 	if err != nil || res.Exec.Result != nil || res.Exec.Exit.Reason != sandbox.EndTimeout {
 		t.Errorf("RunGit = %+v, %v", res.Exec, err)
 	}
-	if _, err := w.RunGit(w.ctx, "a", git.Clone{URL: "ext::sh"}, core.GitOptions{}, -1, core.OutputCaps{}); !errors.Is(err, errs.Invalid) {
+	if _, err := w.Git().Run(w.ctx, "a", git.Clone{URL: "ext::sh"}, program.GitOptions{}, -1, live.OutputCaps{}); !errors.Is(err, errs.Invalid) {
 		t.Errorf("RunGit of a bad URL = %v", err)
 	}
 }
@@ -60,11 +61,11 @@ func TestGitCredentialsAreNotKept(t *testing.T) {
 	w := newWorld(t)
 	w.create("a")
 	login := git.Credentials{Username: "alice-the-user", Password: "s3cr3t-pa55word"}
-	res, err := w.RunGit(w.ctx, "a", git.Clone{URL: "http://127.0.0.1:1/r.git", Login: login}, core.GitOptions{}, -1, core.OutputCaps{Stdout: -1, Stderr: -1})
+	res, err := w.Git().Run(w.ctx, "a", git.Clone{URL: "http://127.0.0.1:1/r.git", Login: login}, program.GitOptions{}, -1, live.OutputCaps{Stdout: -1, Stderr: -1})
 	if err != nil || !strings.Contains(string(res.Exec.Result), git.Unreachable) {
 		t.Fatalf("RunGit = %s, %v", res.Exec.Result, err)
 	}
-	x, err := w.ExecByID(w.ctx, "a", res.Exec.Seq)
+	x, err := w.Execs().Get(w.ctx, "a", res.Exec.Seq)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -84,11 +84,11 @@ func TestHistoryOfATenantIsBounded(t *testing.T) {
 			if total := turn(); total > bound {
 				t.Errorf("%d bytes of history with long commands, bound %d", total, bound)
 			}
-			if _, err := w.ExecByID(w.ctx, "live", 2); !errors.Is(err, errs.NotFound) {
+			if _, err := w.Execs().Get(w.ctx, "live", 2); !errors.Is(err, errs.NotFound) {
 				t.Errorf("the oldest command is there: %v", err)
 			}
 			for _, seq := range []int64{running.Seq, young.Seq} {
-				if x, err := w.ExecByID(w.ctx, "live", seq); err != nil || seq == running.Seq && x.Status != sandbox.ExecRunning {
+				if x, err := w.Execs().Get(w.ctx, "live", seq); err != nil || seq == running.Seq && x.Status != sandbox.ExecRunning {
 					t.Errorf("command %d: %+v, %v", seq, x.Status, err)
 				}
 			}
@@ -98,7 +98,7 @@ func TestHistoryOfATenantIsBounded(t *testing.T) {
 			if usage, err := w.journals.Usage(other.UID); err != nil || usage == 0 {
 				t.Errorf("another tenant's output went: %d, %v", usage, err)
 			}
-			if _, err := w.Cancel(w.ctx, "live", running.Seq); err != nil {
+			if _, err := w.Execs().Cancel(w.ctx, "live", running.Seq); err != nil {
 				t.Errorf("the running command: %v", err)
 			}
 		})
@@ -131,7 +131,7 @@ func TestOutputWithoutItsCommandGoesFirst(t *testing.T) {
 	if usage, err := w.journals.LogUsage(b.UID, forgotten); err != nil || usage != 0 {
 		t.Errorf("the output without a command takes %d bytes, %v", usage, err)
 	}
-	if _, err := w.ExecByID(w.ctx, "a", kept.Seq); err != nil {
+	if _, err := w.Execs().Get(w.ctx, "a", kept.Seq); err != nil {
 		t.Errorf("a command of the history went instead: %v", err)
 	}
 }

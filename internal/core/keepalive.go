@@ -33,7 +33,7 @@ func (s *Service) Keepalive(ctx context.Context, id string, k Keepalive) (sandbo
 	if b.State != sandbox.Running {
 		return sandbox.Sandbox{}, s.scope.NotRunning(b)
 	}
-	r := s.runOf(b.UID)
+	r := s.live.Of(b.UID)
 	if r == nil {
 		return sandbox.Sandbox{}, errs.E(errs.Unavailable, "the sandbox cannot be reached yet").RetryAfter(time.Second)
 	}
@@ -53,9 +53,9 @@ func (s *Service) Keepalive(ctx context.Context, id string, k Keepalive) (sandbo
 		if err != nil {
 			return sandbox.Sandbox{}, err
 		}
-		r.setSpec(b.Spec)
+		r.SetSpec(b.Spec)
 	}
-	r.active(ctx)
+	r.Touch(ctx)
 	return s.upToDate(b), nil
 }
 

@@ -24,7 +24,7 @@ func TestKernelThatDies(t *testing.T) {
 	if e.Success || e.Exec.Exit.Reason != sandbox.EndKernel || e.Error == nil || e.Error.Type != "KernelDiedError" || !strings.Contains(e.Error.Message, "3") {
 		t.Errorf("it ended %+v, error %+v", e.Exec.Exit, e.Error)
 	}
-	k, err := w.Kernel(w.ctx, "a", "python")
+	k, err := w.Kernels().Get(w.ctx, "a", "python")
 	if err != nil || k.Status != sandbox.KernelDead || k.Reason == "" {
 		t.Errorf("the kernel is %+v, %v", k, err)
 	}
@@ -44,15 +44,15 @@ func TestKernelThatDies(t *testing.T) {
 func TestKernels(t *testing.T) {
 	w := newWorld(t)
 	b := w.create("a")
-	kernels, kinds, err := w.Kernels(w.ctx, "a")
+	kernels, kinds, err := w.Kernels().List(w.ctx, "a")
 	if err != nil || len(kernels) != 0 || !slices.ContainsFunc(kinds, func(k sandbox.KernelKind) bool { return k.Language == "python" && k.Spec == "python3" }) {
 		t.Fatalf("Kernels = %v, %v, %v", kernels, kinds, err)
 	}
-	k, err := w.CreateKernel(w.ctx, "a", sandbox.KernelSpec{Name: "mine", Cwd: "dir/..", Env: map[string]string{"MINE": "yes"}})
+	k, err := w.Kernels().Create(w.ctx, "a", sandbox.KernelSpec{Name: "mine", Cwd: "dir/..", Env: map[string]string{"MINE": "yes"}})
 	if err != nil || k.Name != "mine" || k.Language != "python" || k.Status != sandbox.KernelIdle {
 		t.Fatalf("CreateKernel = %+v, %v", k, err)
 	}
-	if _, err := w.CreateKernel(w.ctx, "a", sandbox.KernelSpec{Name: "mine", Language: "python"}); !errors.Is(err, errs.Conflict) {
+	if _, err := w.Kernels().Create(w.ctx, "a", sandbox.KernelSpec{Name: "mine", Language: "python"}); !errors.Is(err, errs.Conflict) {
 		t.Errorf("a second one = %v, want conflict", err)
 	}
 	if e := w.code("a", cell.Request{Kernel: "mine", Code: "import os; x = 1; print(os.environ['MINE'], os.path.basename(os.getcwd()))"}); e.Stdout != "yes workspace\n" {
@@ -61,7 +61,7 @@ func TestKernels(t *testing.T) {
 	hold, _ := held(t)
 	x := w.startCode("a", cell.Request{Kernel: "mine", Code: hold})
 	w.says("a", x.Seq, "ready")
-	if _, err := w.InterruptKernel(w.ctx, "a", "mine"); err != nil {
+	if _, err := w.Kernels().Interrupt(w.ctx, "a", "mine"); err != nil {
 		t.Errorf("InterruptKernel: %v", err)
 	}
 	if x = w.wait("a", x.Seq); x.Exit.Reason != sandbox.EndKilled {
@@ -70,7 +70,7 @@ func TestKernels(t *testing.T) {
 	if e := w.code("a", cell.Request{Kernel: "mine", Code: "x"}); plainResult(e) != "1" {
 		t.Errorf("then x is %+v, error %+v", e, e.Error)
 	}
-	if k, err := w.RestartKernel(w.ctx, "a", "mine"); err != nil || k.Restarts != 1 || k.Count != 0 {
+	if k, err := w.Kernels().Restart(w.ctx, "a", "mine"); err != nil || k.Restarts != 1 || k.Count != 0 {
 		t.Errorf("RestartKernel = %+v, %v", k, err)
 	}
 	if e := w.code("a", cell.Request{Kernel: "mine", Code: "'x' in globals()"}); plainResult(e) != "False" || e.KernelRestarted == "" {
@@ -82,19 +82,19 @@ func TestKernels(t *testing.T) {
 	x = w.startCode("a", cell.Request{Kernel: "mine", Code: hold})
 	waiting := w.startCode("a", cell.Request{Kernel: "mine", Code: "1"})
 	w.says("a", x.Seq, "ready")
-	if err := w.DeleteKernel(w.ctx, "a", "mine"); err != nil {
+	if err := w.Kernels().Delete(w.ctx, "a", "mine"); err != nil {
 		t.Errorf("DeleteKernel: %v", err)
 	}
 	if x = w.wait("a", x.Seq); x.Exit.Reason != sandbox.EndKilled {
 		t.Errorf("its cell ended %+v", x.Exit)
 	}
-	if _, err := w.StartCode(w.ctx, "a", cell.Request{Kernel: "mine", Code: "1"}); !errors.Is(err, errs.NotFound) {
+	if _, err := w.Code().Start(w.ctx, "a", cell.Request{Kernel: "mine", Code: "1"}); !errors.Is(err, errs.NotFound) {
 		t.Errorf("code for it = %v, want not found", err)
 	}
 	if x = w.wait("a", waiting.Seq); x.Exit.Reason != sandbox.EndNotRun || !strings.Contains(x.Exit.Message, "deleted") {
 		t.Errorf("the cell that waited ended %+v", x.Exit)
 	}
-	kernels, _, err = w.Kernels(w.ctx, "a")
+	kernels, _, err = w.Kernels().List(w.ctx, "a")
 	if err != nil || len(kernels) != 0 {
 		t.Errorf("there are still %v, %v", kernels, err)
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/core/live"
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
@@ -133,20 +134,20 @@ func TestHistoryOutlivesTheSandbox(t *testing.T) {
 		if _, err := w.Create(ctx, core.CreateRequest{ID: id}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := w.RunExec(ctx, id, sandbox.ExecSpec{Shell: script}, -1, core.OutputCaps{}); err != nil {
+		if _, err := w.Execs().Run(ctx, id, sandbox.ExecSpec{Shell: script}, -1, live.OutputCaps{}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	check := func(ctx context.Context, want string) {
 		t.Helper()
-		r, err := w.Result(ctx, "A", 1, core.OutputCaps{Stdout: -1})
+		r, err := w.Execs().Result(ctx, "A", 1, live.OutputCaps{Stdout: -1})
 		if err != nil || string(r.Stdout) != want {
 			t.Errorf("Result = %q, %v, want %q", r.Stdout, err, want)
 		}
-		if err := w.CheckOutput(ctx, "a", 1); err != nil {
+		if err := w.Execs().CheckOutput(ctx, "a", 1); err != nil {
 			t.Errorf("CheckOutput = %v", err)
 		}
-		if list, err := w.Execs(ctx, "a", core.ExecQuery{}); err != nil || len(list) != 1 {
+		if list, err := w.Execs().List(ctx, "a", live.ExecQuery{}); err != nil || len(list) != 1 {
 			t.Errorf("Execs = %v, %v, want one", list, err)
 		}
 		if events, _, err := w.Events().List(ctx, "a", 0, 0); err != nil || len(events) == 0 {
@@ -164,13 +165,13 @@ func TestHistoryOutlivesTheSandbox(t *testing.T) {
 	if _, err := w.Sandbox(mine, "a"); !errors.Is(err, errs.NotFound) {
 		t.Errorf("Sandbox = %v, want not found", err)
 	}
-	if _, err := w.Exec(mine, "a", sandbox.ExecSpec{Shell: "true"}); !errors.Is(err, errs.NotFound) {
+	if _, err := w.Execs().Start(mine, "a", sandbox.ExecSpec{Shell: "true"}); !errors.Is(err, errs.NotFound) {
 		t.Errorf("Exec = %v, want not found", err)
 	}
-	if _, err := w.Cancel(mine, "a", 1); !errors.Is(err, errs.NotFound) {
+	if _, err := w.Execs().Cancel(mine, "a", 1); !errors.Is(err, errs.NotFound) {
 		t.Errorf("Cancel = %v, want not found", err)
 	}
-	if _, err := w.Execs(theirs, "a", core.ExecQuery{}); !errors.Is(err, errs.NotFound) {
+	if _, err := w.Execs().List(theirs, "a", live.ExecQuery{}); !errors.Is(err, errs.NotFound) {
 		t.Errorf("another tenant's Execs = %v, want not found", err)
 	}
 	run(theirs, "a", "printf theirs")
@@ -336,7 +337,7 @@ func TestDeathIsReported(t *testing.T) {
 			t.Errorf("the command ended %+v, want %s and %q", x.Exit, tt.end, b.Reason)
 		}
 		t.Logf("reported after %s, to its command after %s", time.Since(began), x.FinishedAt.Sub(began))
-		_, err = w.Exec(w.ctx, "a", sandbox.ExecSpec{Shell: "true"})
+		_, err = w.Execs().Start(w.ctx, "a", sandbox.ExecSpec{Shell: "true"})
 		if !errors.Is(err, errs.WrongState) || !strings.Contains(errs.Public(err).Hint, "CONTAINER_DIED") {
 			t.Errorf("Exec = %v with hint %q, want wrong state and why", err, errs.Public(err).Hint)
 		}

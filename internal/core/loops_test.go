@@ -122,7 +122,7 @@ func TestIdleSandboxes(t *testing.T) {
 	if info := errs.Public(err); info.Kind != errs.NotFound || !strings.HasPrefix(info.Message, "no such sandbox: destroyed ") || !strings.HasSuffix(info.Message, " ago: idle") || info.Hint == "" {
 		t.Errorf("destroy: %+v, want not found, and why", info)
 	}
-	_, err = w.Exec(w.ctx, "stop", sandbox.ExecSpec{Shell: "true"})
+	_, err = w.Execs().Start(w.ctx, "stop", sandbox.ExecSpec{Shell: "true"})
 	if info := errs.Public(err); info.Kind != errs.WrongState || !strings.HasPrefix(info.Message, "the sandbox is stopped (") || !strings.HasSuffix(info.Message, " ago: idle)") {
 		t.Errorf("a command in the one that rests: %+v, want that it was stopped, and why", info)
 	}
@@ -178,7 +178,7 @@ func TestUse(t *testing.T) {
 	x := w.launch("a", "echo ready; sleep 1000")
 	c.add(time.Hour)
 	due("while a command runs", 0)
-	if _, err := w.Cancel(w.ctx, "a", x.Seq); err != nil {
+	if _, err := w.Execs().Cancel(w.ctx, "a", x.Seq); err != nil {
 		t.Fatal(err)
 	}
 	unused()
@@ -295,7 +295,7 @@ func TestOutputThatCannotBeKept(t *testing.T) {
 		t.Errorf("it ended %s %+v, want disk_full", x.Status, x.Exit)
 	}
 	got := 0
-	for e, err := range w.Output(w.ctx, "a", x.Seq, 0, true) {
+	for e, err := range w.Execs().Output(w.ctx, "a", x.Seq, 0, true) {
 		if err != nil {
 			t.Fatal(err)
 		}

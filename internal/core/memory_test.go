@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/core/live"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 	"github.com/cubbyhq/cubby/internal/store"
@@ -67,14 +68,14 @@ func TestWhatReadsHoldIsCharged(t *testing.T) {
 		least int64
 	}{
 		{"output that is held", func() error {
-			_, err := w.Result(w.ctx, "a", x.Seq, core.OutputCaps{Stdout: -1, Stderr: -1})
+			_, err := w.Execs().Result(w.ctx, "a", x.Seq, live.OutputCaps{Stdout: -1, Stderr: -1})
 			return err
 		}, 900_000},
 		{"output up to a bound", func() error {
-			_, err := w.Result(w.ctx, "a", x.Seq, core.OutputCaps{Stdout: 100_000, Stderr: 100})
+			_, err := w.Execs().Result(w.ctx, "a", x.Seq, live.OutputCaps{Stdout: 100_000, Stderr: 100})
 			return err
 		}, 300_000},
-		{"a list of commands", func() error { _, err := w.Execs(w.ctx, "a", core.ExecQuery{}); return err }, 100_000},
+		{"a list of commands", func() error { _, err := w.Execs().List(w.ctx, "a", live.ExecQuery{}); return err }, 100_000},
 		{"a list of sandboxes", func() error { _, err := w.List(w.ctx, core.Query{}); return err }, 1_400_000},
 	} {
 		m.mu.Lock()
@@ -90,7 +91,7 @@ func TestWhatReadsHoldIsCharged(t *testing.T) {
 			t.Errorf("%s without room: %v", tt.name, err)
 		}
 	}
-	if r, err := w.Result(w.ctx, "a", x.Seq, core.OutputCaps{Stdout: -1, Stderr: -1, Hold: 1 << 10}); err != nil || r.Long == nil {
+	if r, err := w.Execs().Result(w.ctx, "a", x.Seq, live.OutputCaps{Stdout: -1, Stderr: -1, Hold: 1 << 10}); err != nil || r.Long == nil {
 		t.Errorf("output that is read as it leaves: %v", err)
 	}
 	list, err := w.store.Execs(w.ctx, x.Box, store.ExecQuery{Brief: true})

@@ -120,7 +120,7 @@ func history[P event.Payload](w *world, id string) (list []P, kinds []string) {
 
 // connections is how many are open.
 func connections(w *world) int {
-	open, _, _ := w.EgressTraffic()
+	open, _, _ := w.Egress().Traffic()
 	return open
 }
 
@@ -243,21 +243,21 @@ func TestCutConnections(t *testing.T) {
 	kept.echo(t, "half a line of bytes")
 	// What is open can be seen, with what it carried so far.
 	w.until("the bytes of an open connection are counted", func() bool {
-		list, err := w.EgressConnections(w.ctx, "a")
+		list, err := w.Egress().Connections(w.ctx, "a")
 		return err == nil && len(list) == 2 && net.JoinHostPort(list[0].Host, strconv.Itoa(list[0].Port)) == stays &&
 			list[0].Sent == 21 && list[0].Received == 21 && list[1].Sent == 0 && list[0].Duration >= list[1].Duration
 	})
-	if open, sent, received := w.EgressTraffic(); open != 3 || sent != 21 || received != 21 {
+	if open, sent, received := w.Egress().Traffic(); open != 3 || sent != 21 || received != 21 {
 		t.Errorf("%d connections are open with %d and %d bytes, want 3 with 21", open, sent, received)
 	}
-	if _, err := w.EgressConnections(w.ctx, "nobody"); errs.KindOf(err) != errs.NotFound {
+	if _, err := w.Egress().Connections(w.ctx, "nobody"); errs.KindOf(err) != errs.NotFound {
 		t.Errorf("connections of no sandbox = %v", err)
 	}
 	deny := core.Patch{Network: &sandbox.Policy{Deny: []string{goes}}}
 	if _, err := w.Update(w.ctx, "a", deny); err != nil {
 		t.Fatal(err)
 	}
-	if d, err := w.ExplainEgress(w.ctx, "a", goes); err != nil || d.Allow {
+	if d, err := w.Egress().Explain(w.ctx, "a", goes); err != nil || d.Allow {
 		t.Errorf("after the change: %+v, %v", d, err)
 	}
 	kept.echo(t, "one")

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/core/live"
+	"github.com/cubbyhq/cubby/internal/core/program"
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/packages"
@@ -56,7 +58,7 @@ func TestCreateInstallsDependencies(t *testing.T) {
 		if b, err := w.Sandbox(w.ctx, "a"); err != nil || b.State != sandbox.Creating {
 			t.Errorf("while its packages are installed it is %s, %v", b.State, err)
 		}
-		if _, err := w.Exec(w.ctx, "a", sandbox.ExecSpec{Shell: "true"}); !errors.Is(err, errs.WrongState) {
+		if _, err := w.Execs().Start(w.ctx, "a", sandbox.ExecSpec{Shell: "true"}); !errors.Is(err, errs.WrongState) {
 			t.Errorf("Exec meanwhile = %v, want WrongState", err)
 		}
 	}
@@ -67,7 +69,7 @@ func TestCreateInstallsDependencies(t *testing.T) {
 	if !strings.HasPrefix(heard.String(), "Collecting six\n") {
 		t.Errorf("progress was %q", heard.String())
 	}
-	x, err := w.ExecByID(w.ctx, "a", 1)
+	x, err := w.Execs().Get(w.ctx, "a", 1)
 	if err != nil || x.Spec.Kind != packages.Kind || string(x.Spec.Detail) != `{"runtime":"python","dependencies":{"six":"1.16.0"}}` || len(resultOf(t, x).Installed) != 1 {
 		t.Errorf("the first exec is %+v, %s, %v", x, x.Result, err)
 	}
@@ -97,7 +99,7 @@ func TestCreateIsUndoneWithItsInstallation(t *testing.T) {
 		t.Errorf("the sandbox is %s: %q, %v", b.State, b.Reason, err)
 	}
 	w.nothingLeft()
-	r, err := w.Result(w.ctx, "a", 1, core.OutputCaps{Stdout: -1, Stderr: -1})
+	r, err := w.Execs().Result(w.ctx, "a", 1, live.OutputCaps{Stdout: -1, Stderr: -1})
 	if err != nil || string(r.Stdout) != "Collecting six\n" || resultOf(t, r.Exec).Error.Code != packages.NotFound {
 		t.Errorf("the installation is %+v, %v", r, err)
 	}
@@ -119,7 +121,7 @@ func TestCreateEndsWithWhatEndsItsInstallation(t *testing.T) {
 	}{
 		{"the client leaves", func(_ *testing.T, _ *world, leave context.CancelFunc) { leave() }, errs.Canceled, sandbox.EndDestroyed},
 		{"it is canceled", func(t *testing.T, w *world, _ context.CancelFunc) {
-			if _, err := w.Cancel(w.ctx, "a", 1); err != nil {
+			if _, err := w.Execs().Cancel(w.ctx, "a", 1); err != nil {
 				t.Errorf("Cancel = %v", err)
 			}
 		}, errs.Conflict, sandbox.EndKilled},
@@ -165,7 +167,7 @@ func TestCreateEndsWithWhatEndsItsInstallation(t *testing.T) {
 			}
 			<-ended
 			w.nothingLeft()
-			x, err := w.Execs(w.ctx, "a", core.ExecQuery{})
+			x, err := w.Execs().List(w.ctx, "a", live.ExecQuery{})
 			if err != nil || len(x) != 1 || !x[0].Status.Finished() || tt.exec != "" && x[0].Exit.Reason != tt.exec {
 				t.Errorf("the installation is %+v, %v, want the end %s", x, err, tt.exec)
 			}
@@ -207,15 +209,15 @@ func TestInstallPackages(t *testing.T) {
 	if _, err := w.Create(w.ctx, core.CreateRequest{ID: "a", Spec: spec}); err != nil {
 		t.Fatal(err)
 	}
-	req := core.PackagesRequest{Dependencies: map[string]string{"six": ""}}
-	res, err := w.InstallPackages(w.ctx, "a", req, -1)
+	req := program.PackagesRequest{Dependencies: map[string]string{"six": ""}}
+	res, err := w.Packages().Install(w.ctx, "a", req, -1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got := resultOf(t, res.Exec).Installed; len(got) != 1 || got[0].Version != "1.16.0" || !strings.HasPrefix(string(res.Stdout), "http://index.example/simple index.example /\n") {
 		t.Errorf("InstallPackages = %+v, %q", got, res.Stdout)
 	}
-	if res, err = w.InstallPackages(w.ctx, "a", req, 0); err != nil || res.Exec.Seq != 2 {
+	if res, err = w.Packages().Install(w.ctx, "a", req, 0); err != nil || res.Exec.Seq != 2 {
 		t.Errorf("without a wait = %+v, %v", res.Exec, err)
 	}
 	w.wait("a", 2)
@@ -224,7 +226,7 @@ func TestInstallPackages(t *testing.T) {
 	if _, err := w.Create(w.ctx, core.CreateRequest{ID: "own", Spec: spec}); err != nil {
 		t.Fatal(err)
 	}
-	if res, err = w.InstallPackages(w.ctx, "own", req, -1); err != nil || !strings.HasPrefix(string(res.Stdout), "http://own.example ") {
+	if res, err = w.Packages().Install(w.ctx, "own", req, -1); err != nil || !strings.HasPrefix(string(res.Stdout), "http://own.example ") {
 		t.Errorf("with an index of its own = %q, %v", res.Stdout, err)
 	}
 	// An image without an installer.
@@ -232,7 +234,7 @@ func TestInstallPackages(t *testing.T) {
 	if _, err := w.Create(w.ctx, core.CreateRequest{ID: "bare", Spec: spec}); err != nil {
 		t.Fatal(err)
 	}
-	if res, err = w.InstallPackages(w.ctx, "bare", req, -1); err != nil || resultOf(t, res.Exec).Error.Code != packages.NoInstaller {
+	if res, err = w.Packages().Install(w.ctx, "bare", req, -1); err != nil || resultOf(t, res.Exec).Error.Code != packages.NoInstaller {
 		t.Errorf("without an installer = %s, %v", res.Exec.Result, err)
 	}
 }
@@ -256,16 +258,16 @@ func TestPackagesAreRefusedBeforeAnythingHappens(t *testing.T) {
 	if _, err := w.Create(w.ctx, core.CreateRequest{ID: "none", Spec: none}); err != nil {
 		t.Fatal(err)
 	}
-	for name, req := range map[string]core.PackagesRequest{
+	for name, req := range map[string]program.PackagesRequest{
 		"a shell's text": {Dependencies: map[string]string{"foo": "1; rm -rf /"}},
 		"nothing":        {},
 		"no network":     {Dependencies: map[string]string{"six": ""}},
 	} {
-		if _, err := w.InstallPackages(w.ctx, "none", req, -1); !errors.Is(err, errs.Invalid) {
+		if _, err := w.Packages().Install(w.ctx, "none", req, -1); !errors.Is(err, errs.Invalid) {
 			t.Errorf("%s: InstallPackages = %v, want Invalid", name, err)
 		}
 	}
-	if list, err := w.Execs(w.ctx, "none", core.ExecQuery{}); err != nil || len(list) != 0 {
+	if list, err := w.Execs().List(w.ctx, "none", live.ExecQuery{}); err != nil || len(list) != 0 {
 		t.Errorf("there are execs: %+v, %v", list, err)
 	}
 }

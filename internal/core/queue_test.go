@@ -10,14 +10,15 @@ import (
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/core/live"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
 // in runs a command of session main to its end.
-func (w *world) in(id, script string) core.Result {
+func (w *world) in(id, script string) live.Result {
 	w.t.Helper()
-	r, err := w.RunExec(w.ctx, id, sandbox.ExecSpec{Shell: script, Session: "main"}, -1, core.OutputCaps{Stdout: -1, Stderr: -1})
+	r, err := w.Execs().Run(w.ctx, id, sandbox.ExecSpec{Shell: script, Session: "main"}, -1, live.OutputCaps{Stdout: -1, Stderr: -1})
 	if err != nil {
 		w.t.Fatalf("%s: %v", script, err)
 	}
@@ -28,7 +29,7 @@ func (w *world) in(id, script string) core.Result {
 func (w *world) queue(id string, spec sandbox.ExecSpec) sandbox.Exec {
 	w.t.Helper()
 	spec.Session = "main"
-	x, err := w.Exec(w.ctx, id, spec)
+	x, err := w.Execs().Start(w.ctx, id, spec)
 	if err != nil {
 		w.t.Fatalf("%s: %v", spec.Shell, err)
 	}
@@ -84,7 +85,7 @@ func TestSessionRunsOneAfterAnother(t *testing.T) {
 		last = w.queue("a", sandbox.ExecSpec{Shell: fmt.Sprintf("n=$((n+1)); echo %d $n >> log", i), Env: map[string]string{"N": "x"}})
 		want = append(want, fmt.Sprintf("%d %d", i, i+1))
 	}
-	if x, err := w.WaitExec(w.ctx, "a", last.Seq, 0); err != nil || x.Status != sandbox.ExecPending || last.Seq != first.Seq+30 {
+	if x, err := w.Execs().Wait(w.ctx, "a", last.Seq, 0); err != nil || x.Status != sandbox.ExecPending || last.Seq != first.Seq+30 {
 		t.Errorf("the last of the queue is %+v, %v", x, err)
 	}
 	// Others do not wait for them.
@@ -93,7 +94,7 @@ func TestSessionRunsOneAfterAnother(t *testing.T) {
 	}
 	var waiting sync.WaitGroup
 	waiting.Go(func() {
-		for entry, err := range w.Output(w.ctx, "a", last.Seq, 0, true) {
+		for entry, err := range w.Execs().Output(w.ctx, "a", last.Seq, 0, true) {
 			if err != nil || entry.Exit == nil || entry.Exit.Reason != sandbox.EndExited {
 				t.Errorf("who follows the last gets %+v, %v", entry, err)
 			}
@@ -112,7 +113,7 @@ func TestSessionsRunBesideEachOther(t *testing.T) {
 	w.create("a")
 	hold, open := gate(t)
 	x := w.queue("a", sandbox.ExecSpec{Shell: hold})
-	r, err := w.RunExec(w.ctx, "a", sandbox.ExecSpec{Shell: "echo other", Session: "other"}, -1, core.OutputCaps{Stdout: -1})
+	r, err := w.Execs().Run(w.ctx, "a", sandbox.ExecSpec{Shell: "echo other", Session: "other"}, -1, live.OutputCaps{Stdout: -1})
 	if err != nil || string(r.Stdout) != "other\n" {
 		t.Errorf("the other session wrote %q, %v", r.Stdout, err)
 	}
@@ -167,7 +168,7 @@ func TestTextThatWaitsIsBounded(t *testing.T) {
 	}
 	n := 0
 	for ; n < 200; n++ {
-		if _, err := w.Exec(w.ctx, "a", long); err != nil {
+		if _, err := w.Execs().Start(w.ctx, "a", long); err != nil {
 			if info := errs.Public(err); info.Kind != errs.OverQuota || info.Hint == "" {
 				t.Errorf("one more = %v, want over quota with a hint", err)
 			}
@@ -179,12 +180,12 @@ func TestTextThatWaitsIsBounded(t *testing.T) {
 	}
 	w.queue("a", sandbox.ExecSpec{Shell: "true"}) // what is short still may
 	for seq := int64(2); seq < 5; seq++ {
-		if _, err := w.Cancel(w.ctx, "a", seq); err != nil {
+		if _, err := w.Execs().Cancel(w.ctx, "a", seq); err != nil {
 			t.Error(err)
 		}
 		w.wait("a", seq)
 	}
-	if _, err := w.Exec(w.ctx, "a", long); err != nil {
+	if _, err := w.Execs().Start(w.ctx, "a", long); err != nil {
 		t.Errorf("when some have ended = %v", err)
 	}
 	if _, err := w.Stop(w.ctx, "a", 0); err != nil {
@@ -228,21 +229,21 @@ func TestCancelOfAQueuedCommand(t *testing.T) {
 	canceled := w.queue("a", sandbox.ExecSpec{Shell: "echo canceled >> log"})
 	signalled := w.queue("a", sandbox.ExecSpec{Shell: "echo signalled >> log"})
 	last := w.queue("a", sandbox.ExecSpec{Shell: "echo last >> log"})
-	x, err := w.Cancel(w.ctx, "a", canceled.Seq)
+	x, err := w.Execs().Cancel(w.ctx, "a", canceled.Seq)
 	if err != nil || x.Status != sandbox.ExecError || x.Exit == nil || x.Exit.Reason != sandbox.EndNotRun {
 		t.Errorf("Cancel = %+v, %v, want not_started", x.Exit, err)
 	}
-	if err := w.Signal(w.ctx, "a", signalled.Seq, "INT", false); err != nil {
+	if err := w.Execs().Signal(w.ctx, "a", signalled.Seq, "INT", false); err != nil {
 		t.Errorf("Signal: %v", err)
 	}
 	if x := w.wait("a", signalled.Seq); x.Exit.Reason != sandbox.EndNotRun {
 		t.Errorf("after a signal it is %+v, want not_started", x.Exit)
 	}
-	if r, err := w.Result(w.ctx, "a", canceled.Seq, core.OutputCaps{}); err != nil || r.Pruned {
+	if r, err := w.Execs().Result(w.ctx, "a", canceled.Seq, live.OutputCaps{}); err != nil || r.Pruned {
 		t.Errorf("its result is %+v, %v", r, err)
 	}
 	// The one that runs is killed as any other.
-	if x, err := w.Cancel(w.ctx, "a", first.Seq); err != nil || x.Exit == nil || x.Exit.Reason != sandbox.EndKilled {
+	if x, err := w.Execs().Cancel(w.ctx, "a", first.Seq); err != nil || x.Exit == nil || x.Exit.Reason != sandbox.EndKilled {
 		t.Errorf("Cancel of the running one = %+v, %v", x.Exit, err)
 	}
 	w.wait("a", last.Seq)
@@ -262,7 +263,7 @@ func TestStopEndsTheQueue(t *testing.T) {
 	}
 	waited := make(chan sandbox.Exec, 1)
 	go func() {
-		x, err := w.WaitExec(w.ctx, "a", seqs[9], -1)
+		x, err := w.Execs().Wait(w.ctx, "a", seqs[9], -1)
 		if err != nil {
 			t.Errorf("WaitExec: %v", err)
 		}
@@ -292,7 +293,7 @@ func TestSessionsAreListedAndForgotten(t *testing.T) {
 	w.create("a")
 	want := func(when string, check func(list []core.Session) bool) {
 		t.Helper()
-		list, err := w.Sessions(w.ctx, "a")
+		list, err := w.Sessions().List(w.ctx, "a")
 		if err != nil || !check(list) {
 			t.Errorf("%s there is %+v, %v", when, list, err)
 		}
@@ -315,21 +316,21 @@ func TestSessionsAreListedAndForgotten(t *testing.T) {
 	x := w.queue("a", sandbox.ExecSpec{Shell: hold})
 	last := w.queue("a", sandbox.ExecSpec{Shell: "true"})
 	w.until("it is busy", func() bool {
-		list, err := w.Sessions(w.ctx, "a")
+		list, err := w.Sessions().List(w.ctx, "a")
 		return err == nil && len(list) == 1 && list[0].Status == core.SessionBusy && list[0].RunningSeq == x.Seq && list[0].Pending == 1
 	})
-	if err := w.ForgetSession(w.ctx, "a", "main"); errs.KindOf(err) != errs.WrongState {
+	if err := w.Sessions().Forget(w.ctx, "a", "main"); errs.KindOf(err) != errs.WrongState {
 		t.Errorf("ForgetSession of a busy one = %v, want wrong_state", err)
 	}
 	open()
 	w.wait("a", last.Seq)
-	if err := w.ForgetSession(w.ctx, "a", "main"); err != nil {
+	if err := w.Sessions().Forget(w.ctx, "a", "main"); err != nil {
 		t.Errorf("ForgetSession = %v", err)
 	}
-	if err := w.ForgetSession(w.ctx, "a", "main"); errs.KindOf(err) != errs.NotFound {
+	if err := w.Sessions().Forget(w.ctx, "a", "main"); errs.KindOf(err) != errs.NotFound {
 		t.Errorf("ForgetSession again = %v, want not_found", err)
 	}
-	if err := w.ForgetSession(w.ctx, "a", "../x"); errs.KindOf(err) != errs.Invalid {
+	if err := w.Sessions().Forget(w.ctx, "a", "../x"); errs.KindOf(err) != errs.Invalid {
 		t.Errorf("ForgetSession of no name = %v, want invalid", err)
 	}
 	if r := w.in("a", "echo ${x-none} ${PWD##*/}"); string(r.Stdout) != "none workspace\n" {
@@ -341,19 +342,22 @@ func TestSessionsAreListedAndForgotten(t *testing.T) {
 // nothing is dropped.
 func TestQueueWaitsForAPlace(t *testing.T) {
 	w := newWorld(t)
-	free := w.FillPlaces(w.create("a").UID)
-	if _, err := w.Exec(w.ctx, "a", sandbox.ExecSpec{Shell: "true"}); errs.KindOf(err) != errs.Exhausted {
+	free, err := w.FillPlaces(w.create("a").UID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Execs().Start(w.ctx, "a", sandbox.ExecSpec{Shell: "true"}); errs.KindOf(err) != errs.Exhausted {
 		t.Errorf("a plain command = %v, want exhausted", err)
 	}
 	first := w.queue("a", sandbox.ExecSpec{Shell: "echo 1"})
 	second := w.queue("a", sandbox.ExecSpec{Shell: "echo 2"})
-	if x, err := w.WaitExec(w.ctx, "a", first.Seq, 50*time.Millisecond); err != nil || x.Status != sandbox.ExecPending {
+	if x, err := w.Execs().Wait(w.ctx, "a", first.Seq, 50*time.Millisecond); err != nil || x.Status != sandbox.ExecPending {
 		t.Errorf("without a place it is %s, %v", x.Status, err)
 	}
 	free()
 	for i, x := range []sandbox.Exec{first, second} {
 		w.wait("a", x.Seq)
-		r, err := w.Result(w.ctx, "a", x.Seq, core.OutputCaps{Stdout: -1})
+		r, err := w.Execs().Result(w.ctx, "a", x.Seq, live.OutputCaps{Stdout: -1})
 		if err != nil || string(r.Stdout) != fmt.Sprintln(i+1) {
 			t.Errorf("then it wrote %q, %v", r.Stdout, err)
 		}

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/core/live"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
@@ -26,7 +26,7 @@ func TestTenThousandQueuedCommands(t *testing.T) {
 	hold, _ := gate(t)
 	first := w.queue("a", sandbox.ExecSpec{Shell: hold})
 	w.until("it runs", func() bool {
-		x, err := w.ExecByID(w.ctx, "a", first.Seq)
+		x, err := w.Execs().Get(w.ctx, "a", first.Seq)
 		return err == nil && x.Status == sandbox.ExecRunning
 	})
 	// Several at a time, for the store writes them together.
@@ -36,7 +36,7 @@ func TestTenThousandQueuedCommands(t *testing.T) {
 	for range 16 {
 		adding.Go(func() {
 			for range 10_000 / 16 {
-				if _, err := w.Exec(ctx, "a", sandbox.ExecSpec{Shell: "echo x >> log", Session: "main"}); err != nil {
+				if _, err := w.Execs().Start(ctx, "a", sandbox.ExecSpec{Shell: "echo x >> log", Session: "main"}); err != nil {
 					t.Error(err)
 					return
 				}
@@ -44,7 +44,7 @@ func TestTenThousandQueuedCommands(t *testing.T) {
 		})
 	}
 	adding.Wait()
-	_, err := w.Exec(ctx, "a", sandbox.ExecSpec{Shell: "true", Session: "other"})
+	_, err := w.Execs().Start(ctx, "a", sandbox.ExecSpec{Shell: "true", Session: "other"})
 	if errs.KindOf(err) != errs.OverQuota {
 		t.Errorf("one more = %v, want over_quota", err)
 	}
@@ -64,7 +64,7 @@ func TestTenThousandQueuedCommands(t *testing.T) {
 	if _, err := w.Stop(ctx, "a", 0); err != nil {
 		t.Fatal(err)
 	}
-	list, err := w.Execs(ctx, "a", core.ExecQuery{Limit: 1000, AfterSeq: 9_500})
+	list, err := w.Execs().List(ctx, "a", live.ExecQuery{Limit: 1000, AfterSeq: 9_500})
 	left := slices.DeleteFunc(list, func(x sandbox.Exec) bool {
 		return x.Spec.Session == "" || x.Exit != nil && x.Exit.Reason == sandbox.EndStopped
 	})

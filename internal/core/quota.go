@@ -3,7 +3,6 @@ package core
 import (
 	"context"
 	"sync"
-	"time"
 
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
@@ -23,19 +22,6 @@ func (s *Service) seat(ctx context.Context, b sandbox.Sandbox) (leave func(), er
 		return nil, err
 	}
 	return func() { leaveThread(); leaveTenant() }, nil
-}
-
-// commandPlace is for a command, a cell or a terminal of a tenant that runs: each
-// takes memory and descriptors of the daemon. Those of no tenant are not bound.
-func (s *Service) commandPlace(tenant string) (leave func(), err error) {
-	if tenant == "" || s.cfg.Caps.Commands <= 0 {
-		return func() {}, nil
-	}
-	if leave, err = s.commands.Enter(tenant); err != nil {
-		return nil, errs.E(errs.OverQuota, "the tenant runs all %d commands, cells and terminals that it may have at once", s.cfg.Caps.Commands).
-			Hint("wait for one to end, or cancel one; the operator's bound is max-commands-per-tenant").RetryAfter(time.Second)
-	}
-	return leave, nil
 }
 
 // tenantSeat is for what a tenant has whether it runs or not. Sandboxes of no

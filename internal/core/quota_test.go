@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/core/live"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
@@ -72,13 +73,13 @@ func TestTheCommandsOfATenantAreBounded(t *testing.T) {
 	}
 	wait, open := gate(t)
 	begin := func(id, session string) error {
-		_, err := w.Exec(w.ctx, id, sandbox.ExecSpec{Shell: wait, Session: session})
+		_, err := w.Execs().Start(w.ctx, id, sandbox.ExecSpec{Shell: wait, Session: session})
 		return err
 	}
 	if err := errors.Join(begin("a", ""), begin("b", "")); err != nil {
 		t.Fatal(err)
 	}
-	v, err := w.OpenTerminal(w.ctx, "a", core.TerminalSpec{Shell: wait})
+	v, err := w.Terminals().Open(w.ctx, "a", live.TerminalSpec{Shell: wait})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +88,7 @@ func TestTheCommandsOfATenantAreBounded(t *testing.T) {
 	if info.Kind != errs.OverQuota || info.Hint == "" || info.RetryAfter == 0 {
 		t.Errorf("one more = %+v, want over quota with a hint", info)
 	}
-	if _, err := w.OpenTerminal(w.ctx, "b", core.TerminalSpec{Shell: wait}); !errors.Is(err, errs.OverQuota) {
+	if _, err := w.Terminals().Open(w.ctx, "b", live.TerminalSpec{Shell: wait}); !errors.Is(err, errs.OverQuota) {
 		t.Errorf("one more terminal = %v, want over quota", err)
 	}
 	if err := errors.Join(begin("b", "main"), begin("c", ""), begin("d", "")); err != nil {
@@ -99,7 +100,7 @@ func TestTheCommandsOfATenantAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 4 { // each gives its place back
-		if _, err := w.RunExec(w.ctx, "b", sandbox.ExecSpec{Shell: "true"}, -1, core.OutputCaps{}); err != nil {
+		if _, err := w.Execs().Run(w.ctx, "b", sandbox.ExecSpec{Shell: "true"}, -1, live.OutputCaps{}); err != nil {
 			t.Error(err)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cubbyhq/cubby/internal/core/live"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 	"github.com/cubbyhq/cubby/internal/telemetry"
@@ -112,41 +113,30 @@ func (s *Service) reap(ended func(sandbox.UID, error)) (begun int) {
 		over[uid] = true
 		start(uid, lifetimeReason, func(ctx context.Context) error { return s.endLifetime(ctx, uid) })
 	}
-	for _, r := range s.runs() {
-		if over[r.uid] || r.idle() == keepRunning {
+	for _, r := range s.live.All() {
+		if over[r.UID] || idleActOf(r) == keepRunning {
 			continue
 		}
-		start(r.uid, "idle", func(ctx context.Context) error { return s.reapIdle(ctx, r) })
+		start(r.UID, "idle", func(ctx context.Context) error { return s.reapIdle(ctx, r) })
 	}
 	return begun
 }
 
-// runs returns what runs now.
-func (s *Service) runs() []*run {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	all := make([]*run, 0, len(s.running))
-	for _, r := range s.running {
-		all = append(all, r)
-	}
-	return all
-}
-
-func (r *run) idle() idleAct { return decideIdle(*r.spec.Load(), r.attention()) }
+func idleActOf(r *live.Run) idleAct { return decideIdle(r.Spec(), r.Attention()) }
 
 // reapIdle does what the idle policy says.
-func (s *Service) reapIdle(ctx context.Context, r *run) error {
-	unlock, free := s.ids.TryLock(r.id.Key())
+func (s *Service) reapIdle(ctx context.Context, r *live.Run) error {
+	unlock, free := s.ids.TryLock(r.ID.Key())
 	if !free {
 		return nil // somebody uses it
 	}
 	defer unlock()
 	// Asked again now that nobody can come in between.
-	act := r.idle()
-	if act == keepRunning || s.runOf(r.uid) != r {
+	act := idleActOf(r)
+	if act == keepRunning || s.live.Of(r.UID) != r {
 		return nil
 	}
-	b, err := s.cfg.Store.SandboxByUID(ctx, r.uid)
+	b, err := s.cfg.Store.SandboxByUID(ctx, r.UID)
 	if err != nil {
 		return err
 	}

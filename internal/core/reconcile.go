@@ -121,7 +121,7 @@ func (s *Service) reconcile(ctx context.Context) {
 		if full {
 			s.closeShared(ctx, rows, &faults)
 			s.removeOldJournals(ctx, found.journals, rows, &faults)
-			if err := s.endForgotten(ctx); err != nil {
+			if err := s.live.EndForgotten(ctx); err != nil {
 				faults.add("store", err)
 			}
 		}
@@ -215,7 +215,7 @@ func (s *Service) repairAll(ctx context.Context, f findings, rows []sandbox.Sand
 	for _, b := range rows {
 		// Runs that are known have watchers, and once nothing is left from an
 		// earlier daemon no stopped sandbox can be running.
-		if !full && (b.State == sandbox.Stopped || b.State == sandbox.Sleeping || s.runOf(b.UID) != nil) {
+		if !full && (b.State == sandbox.Stopped || b.State == sandbox.Sleeping || s.live.Of(b.UID) != nil) {
 			continue
 		}
 		g.Go(func() error {
@@ -258,7 +258,7 @@ func (s *Service) repair(ctx context.Context, b sandbox.Sandbox, f findings) err
 	if err != nil {
 		return err
 	}
-	o := lifecycle.Observation{State: b.State, Attached: s.runOf(b.UID) != nil}
+	o := lifecycle.Observation{State: b.State, Attached: s.live.Of(b.UID) != nil}
 	var seen driver.Status
 	if b.State.Live() && b.State != sandbox.Creating && !o.Attached {
 		seen, err = f.status(b)
@@ -348,7 +348,7 @@ func (s *Service) adopt(ctx context.Context, b sandbox.Sandbox) error {
 		s.log.Error("mount the disk of a tenant", telemetry.KeyUID, b.UID, telemetry.KeyErr, err)
 	}
 	r := s.attach(b)
-	if err := s.resume(ctx, r); err != nil {
+	if err := r.Resume(ctx); err != nil {
 		return err
 	}
 	s.recorder.Note(ctx, event.New(b.UID, "", event.Adopted{}))

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/core/live"
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
@@ -39,7 +40,7 @@ exit 7`, go_on))
 	if x.Status != sandbox.ExecDone || *x.Exit.Code != 7 {
 		t.Errorf("it ended %s %+v, want done with 7", x.Status, x.Exit)
 	}
-	r, err := w.Result(w.ctx, "a", x.Seq, core.OutputCaps{Stdout: -1, Stderr: -1})
+	r, err := w.Execs().Result(w.ctx, "a", x.Seq, live.OutputCaps{Stdout: -1, Stderr: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +68,7 @@ func TestRestartWhileManyExecsRun(t *testing.T) {
 	w.create("a")
 	var seqs []int64
 	for i := range 20 {
-		x, err := w.Exec(w.ctx, "a", sandbox.ExecSpec{Shell: fmt.Sprintf("echo %d; echo x >> runs-%d; sleep 0.%d; echo end", i, i, i%4), Env: map[string]string{"A": "b"}})
+		x, err := w.Execs().Start(w.ctx, "a", sandbox.ExecSpec{Shell: fmt.Sprintf("echo %d; echo x >> runs-%d; sleep 0.%d; echo end", i, i, i%4), Env: map[string]string{"A": "b"}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -79,7 +80,7 @@ func TestRestartWhileManyExecsRun(t *testing.T) {
 		if x := w.wait("a", seq); x.Status != sandbox.ExecDone {
 			t.Errorf("exec %d ended %+v", seq, x.Exit)
 		}
-		r, err := w.Result(w.ctx, "a", seq, core.OutputCaps{Stdout: -1})
+		r, err := w.Execs().Result(w.ctx, "a", seq, live.OutputCaps{Stdout: -1})
 		if want := fmt.Sprintf("%d\nend\n", i); err != nil || string(r.Stdout) != want {
 			t.Errorf("exec %d wrote %q, %v, want %q", seq, r.Stdout, err, want)
 		}
@@ -104,9 +105,9 @@ func TestExecThatTheAgentNeverHeardOfIsStarted(t *testing.T) {
 	}
 	w.fake = w.fake.Restart(t)
 	w.start()
-	w.until("the exec is known", func() bool { _, err := w.ExecByID(w.ctx, "a", seq); return err == nil && len(w.Ready(w.ctx)) == 0 })
+	w.until("the exec is known", func() bool { _, err := w.Execs().Get(w.ctx, "a", seq); return err == nil && len(w.Ready(w.ctx)) == 0 })
 	w.wait("a", seq)
-	if r, err := w.Result(w.ctx, "a", seq, core.OutputCaps{Stdout: -1}); err != nil || string(r.Stdout) != "late\n" {
+	if r, err := w.Execs().Result(w.ctx, "a", seq, live.OutputCaps{Stdout: -1}); err != nil || string(r.Stdout) != "late\n" {
 		t.Errorf("it wrote %q, %v", r.Stdout, err)
 	}
 }
@@ -386,7 +387,7 @@ func TestUnreadableIsNotEmpty(t *testing.T) {
 	if b, err := w.Sandbox(w.ctx, "a"); err != nil || b.State != sandbox.Running {
 		t.Errorf("the sandbox is %s, %v, want running", b.State, err)
 	}
-	if _, err := w.Exec(w.ctx, "a", sandbox.ExecSpec{Shell: "true"}); !errors.Is(err, errs.Unavailable) {
+	if _, err := w.Execs().Start(w.ctx, "a", sandbox.ExecSpec{Shell: "true"}); !errors.Is(err, errs.Unavailable) {
 		t.Errorf("Exec = %v, want unavailable", err)
 	}
 	if disks, err := w.disks.List(); err != nil || len(disks) != 1 {
@@ -467,14 +468,14 @@ func TestLostConnectionsLoseNothing(t *testing.T) {
 	})
 	w.create("a")
 	const lines = 3000
-	x, err := w.Exec(w.ctx, "a", sandbox.ExecSpec{
+	x, err := w.Execs().Start(w.ctx, "a", sandbox.ExecSpec{
 		Shell: fmt.Sprintf(`echo x >> runs; for i in $(seq %d); do echo line $i; [ $((i %% 100)) = 0 ] && sleep 0.01; done; exit 5`, lines),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var out strings.Builder
-	for e, err := range w.Output(w.ctx, "a", x.Seq, 0, true) {
+	for e, err := range w.Execs().Output(w.ctx, "a", x.Seq, 0, true) {
 		if err != nil {
 			t.Fatal(err)
 		}

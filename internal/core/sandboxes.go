@@ -76,14 +76,14 @@ func (s *Service) upToDate(b sandbox.Sandbox) sandbox.Sandbox {
 	if !b.Spec.KeptUntil.After(s.now()) {
 		b.Spec.KeptUntil = time.Time{}
 	}
-	r := s.runOf(b.UID)
+	r := s.live.Of(b.UID)
 	if r == nil {
 		return b
 	}
-	if at, _ := r.use(); at.After(b.LastActiveAt) {
+	if at := r.LastActive(); at.After(b.LastActiveAt) {
 		b.LastActiveAt = at
 	}
-	if left, bounded := untilIdle(b.Spec, r.attention()); bounded {
+	if left, bounded := untilIdle(b.Spec, r.Attention()); bounded {
 		b.IdleAt = s.now().Add(max(0, left))
 	}
 	return b
@@ -194,7 +194,7 @@ func (s *Service) Update(ctx context.Context, id string, p Patch) (sandbox.Sandb
 	fields := p.apply(&b.Spec)
 	if len(fields) == 0 {
 		if p.CutConnections {
-			s.proxy.Cut(b.UID, b.Spec.Network)
+			s.live.Egress().Cut(b.UID, b.Spec.Network)
 		}
 		return s.upToDate(b), nil
 	}
@@ -212,14 +212,14 @@ func (s *Service) Update(ctx context.Context, id string, p Patch) (sandbox.Sandb
 		return sandbox.Sandbox{}, err
 	}
 	s.lifetimes.note(b, s.now(), s.uptime())
-	if r := s.runOf(b.UID); r != nil {
-		r.setSpec(b.Spec)
+	if r := s.live.Of(b.UID); r != nil {
+		r.SetSpec(b.Spec)
 	}
 	if p.Network != nil {
-		s.proxy.PolicyChanged(b.UID)
+		s.live.Egress().PolicyChanged(b.UID)
 	}
 	if p.CutConnections {
-		s.proxy.Cut(b.UID, b.Spec.Network)
+		s.live.Egress().Cut(b.UID, b.Spec.Network)
 	}
 	return s.upToDate(b), nil
 }
@@ -252,16 +252,16 @@ func (s *Service) Stats(ctx context.Context, id string) (Stats, error) {
 			return Stats{}, err
 		}
 	}
-	r := s.runOf(b.UID)
+	r := s.live.Of(b.UID)
 	if r == nil {
 		return st, nil
 	}
-	use, err := s.cfg.Driver.Stats(ctx, r.handle)
+	use, err := s.cfg.Driver.Stats(ctx, r.Handle)
 	if err != nil {
 		return Stats{}, err
 	}
 	st.MemoryBytes, st.CPUTime, st.PIDs = use.MemoryBytes, use.CPUTime, use.PIDs
-	_, st.Execs = r.use()
+	st.Execs = r.Running()
 	return st, nil
 }
 

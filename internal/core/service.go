@@ -19,7 +19,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"math"
 	"sync"
 	"time"
 
@@ -28,6 +27,8 @@ import (
 	"github.com/cubbyhq/cubby/internal/core/cell"
 	"github.com/cubbyhq/cubby/internal/core/gate"
 	"github.com/cubbyhq/cubby/internal/core/history"
+	"github.com/cubbyhq/cubby/internal/core/live"
+	"github.com/cubbyhq/cubby/internal/core/program"
 	"github.com/cubbyhq/cubby/internal/core/scope"
 	"github.com/cubbyhq/cubby/internal/core/transfer"
 	"github.com/cubbyhq/cubby/internal/driver"
@@ -42,16 +43,12 @@ import (
 	"github.com/cubbyhq/cubby/internal/storage"
 	"github.com/cubbyhq/cubby/internal/store"
 	"github.com/cubbyhq/cubby/internal/telemetry"
-	"github.com/cubbyhq/cubby/internal/tenancy"
 )
 
 // Metrics records what core does. *telemetry.Metrics is one.
 type Metrics interface {
+	live.Metrics
 	Create(isolation, result string, d time.Duration)
-	Exec(reason string, d time.Duration)
-	Egress(allowed bool, rule string)
-	EgressEnded(protocol, end string, d time.Duration)
-	EgressUnlisted()
 	DiskPressure(frozen bool, free int64)
 }
 
@@ -100,7 +97,7 @@ type Config struct {
 	IdleTimeout *time.Duration
 
 	// Packages says how packages are installed.
-	Packages Packages
+	Packages program.PackagesConfig
 
 	// Caps bound how many sandboxes run at once.
 	Caps Caps
@@ -156,37 +153,34 @@ type Service struct {
 	host     Host
 	defaults sandbox.Spec
 	limits   map[Interface]sandbox.Limits
-	proxy    *egress.Proxy
 
-	gate       *gate.Gate
-	scope      *scope.Scope
-	budget     budget.Budget
-	recorder   *history.Recorder
-	events     *history.Events
-	retention  *history.Retention
-	cells      *cell.Reader
-	operations operations
-	ids        keylock.Locks // by sandbox.ID.Key; held by whoever changes a sandbox
-	wakes      wakes
-	quotas     keylock.Locks // by tenant; held while a sandbox is counted and stored
-	seats      keylock.Locks // by tenant; held by whoever makes a thread active
-	admission  *admission
-	transfers  *transfer.Files
-	exports    *transfer.Exports
-	imports    *transfer.Imports
-	archives   *transfer.Archives
-	outputs    *tenancy.Places // of output
-	commands   *tenancy.Places // that run, of tenants
-	lifetimes  lifetimes
-	reaper     *reaper
-	trees      trees
-	shared     shared
-	terminals  keylock.Locks // by sandbox.UID and name; held by whoever opens one
-	decisions  chan decision // of the egress proxy, to be written down
-	wake       chan struct{} // asks for a reconciliation soon
+	gate      *gate.Gate
+	scope     *scope.Scope
+	budget    budget.Budget
+	recorder  *history.Recorder
+	events    *history.Events
+	retention *history.Retention
+	live      *live.Sandboxes
+	code      *cell.Code
+	kernels   *cell.Kernels
+	git       *program.Git
+	packages  *program.Packages
+	ids       keylock.Locks // by sandbox.ID.Key; held by whoever changes a sandbox
+	wakes     wakes
+	quotas    keylock.Locks // by tenant; held while a sandbox is counted and stored
+	seats     keylock.Locks // by tenant; held by whoever makes a thread active
+	admission *admission
+	transfers *transfer.Files
+	exports   *transfer.Exports
+	imports   *transfer.Imports
+	archives  *transfer.Archives
+	lifetimes lifetimes
+	reaper    *reaper
+	trees     trees
+	shared    shared
+	wake      chan struct{} // asks for a reconciliation soon
 
 	mu      sync.Mutex
-	running map[sandbox.UID]*run        // guarded by mu
 	faults  []Problem                   // of the last reconciliation; guarded by mu
 	settled bool                        // no reconciliation has to look at every row; guarded by mu
 	untold  map[sandbox.UID]sandbox.Why // why what the store could not note ended; guarded by mu
@@ -195,18 +189,16 @@ type Service struct {
 // New returns a Service. It starts nothing and changes nothing.
 func New(cfg Config) (*Service, error) {
 	s := &Service{
-		cfg:       cfg,
-		log:       cmp.Or(cfg.Log, slog.New(slog.DiscardHandler)),
-		now:       cfg.Now,
-		metrics:   cfg.Metrics,
-		host:      cfg.Host,
-		gate:      gate.New(),
-		budget:    budget.Budget{Memory: cfg.Memory},
-		reaper:    newReaper(),
-		decisions: make(chan decision, 1024),
-		wake:      make(chan struct{}, 1),
-		running:   make(map[sandbox.UID]*run),
-		untold:    make(map[sandbox.UID]sandbox.Why),
+		cfg:     cfg,
+		log:     cmp.Or(cfg.Log, slog.New(slog.DiscardHandler)),
+		now:     cfg.Now,
+		metrics: cfg.Metrics,
+		host:    cfg.Host,
+		gate:    gate.New(),
+		budget:  budget.Budget{Memory: cfg.Memory},
+		reaper:  newReaper(),
+		wake:    make(chan struct{}, 1),
+		untold:  make(map[sandbox.UID]sandbox.Why),
 	}
 	if s.now == nil {
 		s.now = time.Now
@@ -226,11 +218,6 @@ func New(cfg Config) (*Service, error) {
 	if s.metrics == nil {
 		s.metrics = noMetrics{}
 	}
-	s.cells = &cell.Reader{Journals: cfg.Journals, Budget: s.budget, Caps: cell.DefaultCaps()}
-	if cfg.Code != nil {
-		s.cells.Caps = *cfg.Code
-	}
-	s.operations = newOperations(cfg.Journals, s.cells)
 	var err error
 	if s.host, err = s.host.measure(); err != nil {
 		return nil, err
@@ -255,24 +242,31 @@ func New(cfg Config) (*Service, error) {
 	})
 	s.imports = transfer.NewImports(s.exports, cfg.Uploads, cfg.ImportDirs)
 	s.archives = transfer.NewArchives(cfg.Archives, s.gate, s.now)
-	s.outputs = tenancy.NewPlaces("streams of output open", outputFollowerBound)
-	s.commands = tenancy.NewPlaces("commands running", tenancy.Bound{All: math.MaxInt, Tenant: cfg.Caps.Commands})
-	eg := cfg.Egress
-	heardDecision, heardEnd := eg.OnDecision, eg.OnEnd
-	eg.OnDecision = func(box sandbox.UID, d egress.Decision) {
-		s.decided(box, d)
-		if heardDecision != nil {
-			heardDecision(box, d)
-		}
-	}
-	eg.OnEnd = func(box sandbox.UID, c egress.Connection) {
-		s.connectionEnded(box, c)
-		if heardEnd != nil {
-			heardEnd(box, c)
-		}
-	}
-	s.proxy = egress.New(eg)
+	s.openRooms()
 	return s, nil
+}
+
+// openRooms makes what serves sandboxes that run.
+func (s *Service) openRooms() {
+	cfg := s.cfg
+	reader := &cell.Reader{Journals: cfg.Journals, Budget: s.budget, Caps: cell.DefaultCaps()}
+	if cfg.Code != nil {
+		reader.Caps = *cfg.Code
+	}
+	s.live = live.New(live.Config{
+		Store: cfg.Store, Driver: cfg.Driver, Journals: cfg.Journals, Gate: s.gate, Scope: s.scope, Recorder: s.recorder, Budget: s.budget,
+		Log: s.log, Metrics: s.metrics, Now: s.now, Uptime: s.uptime, Admit: cfg.Disks.Admit, Egress: cfg.Egress, Commands: cfg.Caps.Commands,
+		Operations: live.Operations{
+			"git":      program.GitOperation(cfg.Journals),
+			"packages": program.PackagesOperation(cfg.Journals),
+			"code":     {Result: reader.Result},
+		},
+		OnDeath: s.died, OnFree: s.admission.give,
+	})
+	s.kernels = cell.NewKernels(s.live, s.recorder)
+	s.code = cell.NewCode(s.gate, s.live, s.kernels, reader)
+	s.git = &program.Git{Execs: s.live.Execs(), Scope: s.scope, Store: cfg.Store}
+	s.packages = &program.Packages{Config: cfg.Packages, Execs: s.live.Execs(), Scope: s.scope, Gate: s.gate, Journals: cfg.Journals}
 }
 
 // Run makes the runtimes and the store agree, lets waiting calls in, and keeps
@@ -290,7 +284,7 @@ func (s *Service) Run(ctx context.Context) error {
 	ended, written := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(written)
-		s.writeDecisions(ended)
+		s.live.Serve(ended)
 	}()
 	s.gate.Spawn(s.warm)
 	s.reconcile(ctx)
@@ -304,12 +298,6 @@ func (s *Service) Run(ctx context.Context) error {
 	s.gate.End(cancel)
 	close(ended) // nobody decides any more
 	<-written
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, r := range s.running {
-		r.tellUnlisted()
-	}
-	clear(s.running)
 	return nil
 }
 
@@ -386,13 +374,36 @@ func (s *Service) CountSandboxes(ctx context.Context) (map[string]int, error) {
 	return counts, nil
 }
 
-// runOf returns the run of a sandbox, nil when it does not run or is not
-// reachable yet.
-func (s *Service) runOf(uid sandbox.UID) *run {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.running[uid]
+// attach makes the run of a sandbox that the driver says is running. The caller
+// holds the sandbox's lock.
+func (s *Service) attach(b sandbox.Sandbox) *live.Run {
+	s.admission.adopt(b)
+	return s.live.Attach(b)
 }
+
+// Execs is the commands of sandboxes.
+func (s *Service) Execs() *live.Execs { return s.live.Execs() }
+
+// Terminals is the terminals of sandboxes.
+func (s *Service) Terminals() *live.Terminals { return s.live.Terminals() }
+
+// Egress is the way from sandboxes to other hosts.
+func (s *Service) Egress() *live.Egress { return s.live.Egress() }
+
+// Sessions is the session shells of sandboxes.
+func (s *Service) Sessions() *Sessions { return &Sessions{s} }
+
+// Code is code that is run in sandboxes.
+func (s *Service) Code() *cell.Code { return s.code }
+
+// Kernels is the kernels of sandboxes.
+func (s *Service) Kernels() *cell.Kernels { return s.kernels }
+
+// Git is git in sandboxes.
+func (s *Service) Git() *program.Git { return s.git }
+
+// Packages is the packages of sandboxes.
+func (s *Service) Packages() *program.Packages { return s.packages }
 
 // DiskPressure is what the storage tells when it freezes and thaws disks.
 func (s *Service) DiskPressure(frozen bool, free int64) {

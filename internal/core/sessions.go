@@ -44,9 +44,13 @@ const maxSessions = 1000
 // stateDir is where the states of sessions are.
 const stateDir = sandbox.HomeDir + "/" + session.Dir
 
-// Sessions lists the sessions of a sandbox by name. It is no activity.
-func (s *Service) Sessions(ctx context.Context, id string) ([]Session, error) {
-	a, err := s.look(ctx, id)
+// Sessions is the session shells of sandboxes: the state that each has saved,
+// and its commands.
+type Sessions struct{ s *Service }
+
+// List lists the sessions of a sandbox by name. It is no activity.
+func (h *Sessions) List(ctx context.Context, id string) ([]Session, error) {
+	a, err := h.look(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -56,20 +60,17 @@ func (s *Service) Sessions(ctx context.Context, id string) ([]Session, error) {
 		return nil, err
 	}
 	if a.run != nil {
-		a.run.mu.Lock()
-		for name, q := range a.run.queues {
-			running := a.run.runs(q)
-			if q.ofKernel() || running == 0 && q.waiting == 0 {
+		for name, q := range a.run.SessionQueues() {
+			if !q.Busy() {
 				continue
 			}
 			is := all[name]
-			is.Name, is.Status, is.RunningSeq, is.Pending, is.LastUsedAt = name, SessionQueued, running, q.waiting, s.now()
-			if running != 0 {
+			is.Name, is.Status, is.RunningSeq, is.Pending, is.LastUsedAt = name, SessionQueued, q.Running, q.Waiting, h.s.now()
+			if q.Running != 0 {
 				is.Status = SessionBusy
 			}
 			all[name] = is
 		}
-		a.run.mu.Unlock()
 	}
 	list := make([]Session, 0, len(all))
 	for _, is := range all {
@@ -80,19 +81,19 @@ func (s *Service) Sessions(ctx context.Context, id string) ([]Session, error) {
 }
 
 // look is files without the use of the sandbox that it is.
-func (s *Service) look(ctx context.Context, id string) (*access, error) {
-	b, err := s.scope.Find(ctx, id)
+func (h *Sessions) look(ctx context.Context, id string) (*access, error) {
+	b, err := h.s.scope.Find(ctx, id)
 	if err != nil {
 		return nil, err
 	}
 	if b.State != sandbox.Running {
-		return s.files(ctx, id)
+		return h.s.files(ctx, id)
 	}
-	_, r, err := s.findRunning(ctx, id)
+	_, r, err := h.s.live.Find(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	return &access{Access: &transfer.Access{Tree: r.guest, Box: b, Done: func() {}}, run: r}, nil
+	return &access{Access: &transfer.Access{Tree: r.Guest, Box: b, Done: func() {}}, run: r}, nil
 }
 
 // savedSessions reads what states there are, of any user; the latest counts.
@@ -156,27 +157,24 @@ func stateDirs(ctx context.Context, a *access) iter.Seq2[string, error] {
 	}
 }
 
-// ForgetSession removes the state of a session: its next command begins anew.
+// Forget removes the state of a session: its next command begins anew.
 // WrongState while it has commands, NotFound when there is no such session.
-func (s *Service) ForgetSession(ctx context.Context, id, name string) error {
+func (h *Sessions) Forget(ctx context.Context, id, name string) error {
 	if err := sandbox.ValidateName("session", name); err != nil {
 		return err
 	}
-	a, err := s.files(ctx, id)
+	a, err := h.s.files(ctx, id)
 	if err != nil {
 		return err
 	}
 	defer a.Done()
 	if a.run != nil {
-		unlock, err := a.run.sessions.Lock(ctx, name)
+		unlock, err := a.run.LockQueue(ctx, name)
 		if err != nil {
 			return err
 		}
 		defer unlock()
-		a.run.mu.Lock()
-		busy := a.run.busy(name)
-		a.run.mu.Unlock()
-		if busy {
+		if a.run.Queue(name).Busy() {
 			return errs.E(errs.WrongState, "the session has commands that run or wait").Hint("wait for them, or cancel them")
 		}
 	}
@@ -196,6 +194,6 @@ func (s *Service) ForgetSession(ctx context.Context, id, name string) error {
 	if !found {
 		return errs.E(errs.NotFound, "no such session")
 	}
-	s.recorder.Note(ctx, event.New(a.Box.UID, scope.Actor(ctx), event.SessionForget{Session: name}))
+	h.s.recorder.Note(ctx, event.New(a.Box.UID, scope.Actor(ctx), event.SessionForget{Session: name}))
 	return nil
 }

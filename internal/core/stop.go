@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/core/gate"
+	"github.com/cubbyhq/cubby/internal/core/live"
 	"github.com/cubbyhq/cubby/internal/core/scope"
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/errs"
@@ -54,14 +55,14 @@ func (s *Service) halt(ctx context.Context, b sandbox.Sandbox, grace time.Durati
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace+gate.DetachedTime)
 	defer cancel()
 	defer context.AfterFunc(s.gate.Context(), cancel)()
-	r := s.runOf(b.UID)
+	r := s.live.Of(b.UID)
 	if r != nil {
-		r.end(ending{sandbox.EndStopped, "the sandbox was stopped"})
+		r.End(live.Ending{Reason: sandbox.EndStopped, Message: "the sandbox was stopped"})
 	}
 	if err := s.cfg.Driver.Stop(ctx, b.Handle, grace); err != nil && !errors.Is(err, errs.NotFound) {
 		if st, inspectErr := s.cfg.Driver.Inspect(ctx, b.Handle); inspectErr != nil || st.Phase == driver.PhaseRunning {
 			if r != nil {
-				r.goOn()
+				r.GoOn()
 			}
 			return sandbox.Sandbox{}, fmt.Errorf("stop sandbox %s: %w", b.ID, err)
 		}
@@ -81,10 +82,10 @@ func (s *Service) halt(ctx context.Context, b sandbox.Sandbox, grace time.Durati
 // stopped writes down that a sandbox does not run any more, after its execs
 // have got their ends, and lets go of what only a run needs.
 func (s *Service) stopped(ctx context.Context, b sandbox.Sandbox, why sandbox.Why, told event.Payload) (sandbox.Sandbox, error) {
-	if r := s.runOf(b.UID); r != nil {
-		r.finish()
+	if r := s.live.Of(b.UID); r != nil {
+		r.Finish()
 	}
-	if err := s.endExecs(ctx, b, endOf(why)); err != nil {
+	if err := s.live.EndExecs(ctx, b.UID, live.EndOf(why)); err != nil {
 		return b, err
 	}
 	ctx, cancel := gate.Detached(ctx)
@@ -111,15 +112,4 @@ func requested() sandbox.Why { return sandbox.Why{Cause: sandbox.CauseRequest} }
 // interrupted is why a sandbox rests whose end broke off half-way.
 func interrupted(reason string) sandbox.Why {
 	return sandbox.Why{Cause: sandbox.CauseInterrupted, Reason: reason}
-}
-
-// endOf is how execs ended that were lost with a sandbox.
-func endOf(why sandbox.Why) ending {
-	switch {
-	case why.Cause == sandbox.CauseOOM:
-		return ending{sandbox.EndOOM, why.Reason}
-	case why.Cause.Died():
-		return ending{sandbox.EndDied, why.Reason}
-	}
-	return ending{sandbox.EndStopped, "the sandbox was stopped"}
 }

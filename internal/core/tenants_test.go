@@ -119,7 +119,7 @@ func TestTenantsOfTokens(t *testing.T) {
 		"Stop":         second(w.Stop(other, "a", 0)),
 		"Destroy":      w.Destroy(other, "a", false),
 		"Purge":        second(w.Purge(other, "a")),
-		"StartExec":    second(w.Exec(other, "a", sandbox.ExecSpec{Shell: "true"})),
+		"StartExec":    second(w.Execs().Start(other, "a", sandbox.ExecSpec{Shell: "true"})),
 		"Tenant":       second(w.Tenant(other, "acme")),
 		"RemoveTenant": w.RemoveTenant(other, "acme"),
 		"WriteUpload":  second(w.WriteUpload(other, "acme", "f", strings.NewReader("x"))),

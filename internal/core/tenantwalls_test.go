@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/core/program"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
@@ -43,12 +44,12 @@ func TestAStrangerDoesNotWaitForTheLockOfAnotherTenantsSandbox(t *testing.T) {
 		"Destroy":   func() error { return w.Destroy(ctx, "a", false) },
 		"Purge":     func() error { _, err := w.Purge(ctx, "a"); return err },
 		"ReadFile":  func() error { _, _, err := w.Files().Read(ctx, "a", "f", 0, -1); return err },
-		"Exec":      func() error { _, err := w.Exec(ctx, "a", sandbox.ExecSpec{Shell: "true"}); return err },
+		"Exec":      func() error { _, err := w.Execs().Start(ctx, "a", sandbox.ExecSpec{Shell: "true"}); return err },
 		"InstallPackages": func() error {
-			_, err := w.InstallPackages(ctx, "a", core.PackagesRequest{Runtime: "python"}, 0)
+			_, err := w.Packages().Install(ctx, "a", program.PackagesRequest{Runtime: "python"}, 0)
 			return err
 		},
-		"Terminals": func() error { _, err := w.Terminals(ctx, "a"); return err },
+		"Terminals": func() error { _, err := w.Terminals().List(ctx, "a"); return err },
 	} {
 		if err := act(); !errors.Is(err, errs.NotFound) {
 			t.Errorf("%s of a stranger = %v, want not found", name, err)
@@ -93,7 +94,7 @@ func TestADestroyedSandboxIsNotUnknown(t *testing.T) {
 	}
 	message := func(ctx context.Context) string {
 		t.Helper()
-		_, err := w.Exec(ctx, "a", sandbox.ExecSpec{Shell: "true"})
+		_, err := w.Execs().Start(ctx, "a", sandbox.ExecSpec{Shell: "true"})
 		if !errors.Is(err, errs.NotFound) {
 			t.Errorf("Exec = %v, want not found", err)
 		}

@@ -10,14 +10,14 @@ import (
 	"testing"
 
 	"github.com/cubbyhq/cubby/internal/auth"
-	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/core/live"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
 // look is a viewer whose output is collected until the terminal ends.
 type look struct {
-	*core.Viewer
+	*live.Viewer
 	w      *world
 	cancel context.CancelFunc
 
@@ -30,9 +30,9 @@ type look struct {
 	exit *sandbox.Exit // set before done
 }
 
-func (w *world) look(id string, spec core.TerminalSpec) *look {
+func (w *world) look(id string, spec live.TerminalSpec) *look {
 	w.t.Helper()
-	v, err := w.OpenTerminal(w.ctx, id, spec)
+	v, err := w.Terminals().Open(w.ctx, id, spec)
 	if err != nil {
 		w.t.Fatalf("OpenTerminal %+v: %v", spec, err)
 	}
@@ -110,13 +110,13 @@ func (l *look) typed(keys string) {
 func TestTerminalIsShared(t *testing.T) {
 	w := newWorld(t)
 	w.create("a")
-	one := w.look("a", core.TerminalSpec{Size: sandbox.WindowSize{Cols: 91, Rows: 31}})
-	if !one.New || one.Name != core.DefaultTerminal {
+	one := w.look("a", live.TerminalSpec{Size: sandbox.WindowSize{Cols: 91, Rows: 31}})
+	if !one.New || one.Name != live.DefaultTerminal {
 		t.Errorf("the first viewer has %+v", one.Viewer)
 	}
 	one.typed("stty size\r")
 	one.wait("31 91")
-	two := w.look("a", core.TerminalSpec{Size: sandbox.WindowSize{Cols: 70, Rows: 20}})
+	two := w.look("a", live.TerminalSpec{Size: sandbox.WindowSize{Cols: 70, Rows: 20}})
 	if two.New || two.Seq != one.Seq || two.Offset != 0 {
 		t.Errorf("the second viewer has %+v, the first %+v", two.Viewer, one.Viewer)
 	}
@@ -125,12 +125,12 @@ func TestTerminalIsShared(t *testing.T) {
 	one.wait("20 70")
 	one.typed("echo =$A=\r")
 	two.wait("=b=")
-	other := w.look("a", core.TerminalSpec{Name: "other", Shell: "cat"})
+	other := w.look("a", live.TerminalSpec{Name: "other", Shell: "cat"})
 	if other.Seq == one.Seq {
 		t.Error("another name is the same terminal")
 	}
 
-	list, err := w.Terminals(w.ctx, "a")
+	list, err := w.Terminals().List(w.ctx, "a")
 	if err != nil || len(list) != 2 {
 		t.Fatalf("Terminals = %+v, %v", list, err)
 	}
@@ -141,7 +141,7 @@ func TestTerminalIsShared(t *testing.T) {
 		t.Errorf("other is listed as %+v", o)
 	}
 	two.leave()
-	if list, _ = w.Terminals(w.ctx, "a"); list[0].Viewers != 1 {
+	if list, _ = w.Terminals().List(w.ctx, "a"); list[0].Viewers != 1 {
 		t.Errorf("%d viewers after one left", list[0].Viewers)
 	}
 	one.typed("exit 3\r")
@@ -152,23 +152,23 @@ func TestTerminalIsShared(t *testing.T) {
 	if err := one.Write(w.ctx, []byte("x")); !errors.Is(err, errs.WrongState) {
 		t.Errorf("typing after the end = %v", err)
 	}
-	if err := w.CloseTerminal(w.ctx, "a", "other"); err != nil {
+	if err := w.Terminals().Close(w.ctx, "a", "other"); err != nil {
 		t.Errorf("CloseTerminal = %v", err)
 	}
 	<-other.done
 	if other.exit == nil || other.exit.Reason != sandbox.EndKilled {
 		t.Errorf("a closed terminal ended with %+v", other.exit)
 	}
-	if err := w.CloseTerminal(w.ctx, "a", "other"); !errors.Is(err, errs.NotFound) {
+	if err := w.Terminals().Close(w.ctx, "a", "other"); !errors.Is(err, errs.NotFound) {
 		t.Errorf("CloseTerminal again = %v", err)
 	}
 
 	// The name is free, and the one that ended can still be seen.
-	again := w.look("a", core.TerminalSpec{})
+	again := w.look("a", live.TerminalSpec{})
 	if !again.New || again.Seq == one.Seq {
 		t.Errorf("after the end: %+v", again.Viewer)
 	}
-	past := w.look("a", core.TerminalSpec{Seq: one.Seq})
+	past := w.look("a", live.TerminalSpec{Seq: one.Seq})
 	<-past.done
 	if past.exit == nil || *past.exit.Code != 3 || !strings.Contains(past.shown(), "=b=") {
 		t.Errorf("the ended terminal shows %q and %+v", past.shown(), past.exit)
@@ -177,7 +177,7 @@ func TestTerminalIsShared(t *testing.T) {
 	again.leave()
 	other.leave()
 	one.leave()
-	if err := w.CloseTerminal(w.ctx, "a", core.DefaultTerminal); err != nil {
+	if err := w.Terminals().Close(w.ctx, "a", live.DefaultTerminal); err != nil {
 		t.Error(err)
 	}
 }
@@ -188,7 +188,7 @@ func TestTerminalIsShared(t *testing.T) {
 func TestTerminalBehavesLikeAShell(t *testing.T) {
 	w := newWorld(t)
 	w.create("a")
-	l := w.look("a", core.TerminalSpec{})
+	l := w.look("a", live.TerminalSpec{})
 	l.typed("cd /tmp; cd /nowhere/at/all; echo at=$PWD=\r")
 	l.wait("at=/tmp=")
 	l.typed("cd 2>&1 | grep -o '/workspace' || cd; echo $?-cd-$(type -t cd)\r")
@@ -210,13 +210,13 @@ func TestTerminalBehavesLikeAShell(t *testing.T) {
 func TestTerminalOutlivesTheDaemon(t *testing.T) {
 	w := newWorld(t)
 	w.create("a")
-	l := w.look("a", core.TerminalSpec{Shell: "echo hello; read x; echo got-$x; read y"})
+	l := w.look("a", live.TerminalSpec{Shell: "echo hello; read x; echo got-$x; read y"})
 	l.wait("hello\r\n")
 	l.leave()
 	seq, at := l.Seq, l.at
 
 	w.restart()
-	l = w.look("a", core.TerminalSpec{})
+	l = w.look("a", live.TerminalSpec{})
 	if l.New || l.Seq != seq {
 		t.Fatalf("after a restart: %+v", l.Viewer)
 	}
@@ -225,14 +225,14 @@ func TestTerminalOutlivesTheDaemon(t *testing.T) {
 	if !strings.HasPrefix(l.shown(), "hello\r\n") {
 		t.Errorf("the replay is %q", l.shown())
 	}
-	on := w.look("a", core.TerminalSpec{Seq: seq, After: at})
+	on := w.look("a", live.TerminalSpec{Seq: seq, After: at})
 	on.wait("got-x1")
 	if strings.Contains(on.shown(), "hello") || on.Offset != at {
 		t.Errorf("reading on at %d shows %q", at, on.shown())
 	}
 	l.leave()
 	on.leave()
-	if err := w.CloseTerminal(w.ctx, "a", core.DefaultTerminal); err != nil {
+	if err := w.Terminals().Close(w.ctx, "a", live.DefaultTerminal); err != nil {
 		t.Error(err)
 	}
 }
@@ -243,17 +243,17 @@ func TestTerminalIsBounded(t *testing.T) {
 	w := newWorld(t)
 	b := w.create("a")
 	const lines = 500_000 // 5.5 MB: more than is kept
-	stuck, err := w.OpenTerminal(w.ctx, "a", core.TerminalSpec{Shell: fmt.Sprintf("read x; seq -f %%09.0f %d; echo all; read y; echo still here; read z", lines)})
+	stuck, err := w.Terminals().Open(w.ctx, "a", live.TerminalSpec{Shell: fmt.Sprintf("read x; seq -f %%09.0f %d; echo all; read y; echo still here; read z", lines)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer stuck.Close()
-	l := w.look("a", core.TerminalSpec{})
+	l := w.look("a", live.TerminalSpec{})
 	l.typed("\r")
 	l.wait("\nall\r\n")
 	l.typed("\r")
 	l.wait("still here")
-	late := w.look("a", core.TerminalSpec{After: -1})
+	late := w.look("a", live.TerminalSpec{After: -1})
 	late.wait("still here")
 	first, _, _ := strings.Cut(late.shown(), "\r\n")
 	if len(first) != 9 || first < "000470000" {
@@ -262,7 +262,7 @@ func TestTerminalIsBounded(t *testing.T) {
 	if usage, err := w.journals.Usage(b.UID); err != nil || usage > 6<<20 {
 		t.Errorf("the journal takes %d bytes, %v", usage, err)
 	}
-	gone := w.look("a", core.TerminalSpec{Seq: l.Seq, After: 0})
+	gone := w.look("a", live.TerminalSpec{Seq: l.Seq, After: 0})
 	gone.wait("still here")
 	if gone.Offset == 0 {
 		t.Error("the oldest output is still there")
@@ -273,7 +273,7 @@ func TestTerminalIsBounded(t *testing.T) {
 	for _, l := range []*look{l, late, gone} {
 		l.leave()
 	}
-	if err := w.CloseTerminal(w.ctx, "a", core.DefaultTerminal); err != nil {
+	if err := w.Terminals().Close(w.ctx, "a", live.DefaultTerminal); err != nil {
 		t.Error(err)
 	}
 }
@@ -288,31 +288,31 @@ func TestTerminalRefusals(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name, id string
-		spec     core.TerminalSpec
+		spec     live.TerminalSpec
 		want     error
 	}{
-		{"no sandbox", "none", core.TerminalSpec{}, errs.NotFound},
-		{"stopped", "stopped", core.TerminalSpec{}, errs.WrongState},
-		{"name", "a", core.TerminalSpec{Name: "../x"}, errs.Invalid},
-		{"size", "a", core.TerminalSpec{Size: sandbox.WindowSize{Cols: 80}}, errs.Invalid},
-		{"seq", "a", core.TerminalSpec{Seq: 99}, errs.NotFound},
-		{"a command's seq", "a", core.TerminalSpec{Seq: x.Seq}, errs.NotFound},
-		{"user", "a", core.TerminalSpec{User: "no\nbody"}, errs.Invalid},
+		{"no sandbox", "none", live.TerminalSpec{}, errs.NotFound},
+		{"stopped", "stopped", live.TerminalSpec{}, errs.WrongState},
+		{"name", "a", live.TerminalSpec{Name: "../x"}, errs.Invalid},
+		{"size", "a", live.TerminalSpec{Size: sandbox.WindowSize{Cols: 80}}, errs.Invalid},
+		{"seq", "a", live.TerminalSpec{Seq: 99}, errs.NotFound},
+		{"a command's seq", "a", live.TerminalSpec{Seq: x.Seq}, errs.NotFound},
+		{"user", "a", live.TerminalSpec{User: "no\nbody"}, errs.Invalid},
 	} {
-		if _, err := w.OpenTerminal(w.ctx, tt.id, tt.spec); !errors.Is(err, tt.want) {
+		if _, err := w.Terminals().Open(w.ctx, tt.id, tt.spec); !errors.Is(err, tt.want) {
 			t.Errorf("%s: %v, want %v", tt.name, err, tt.want)
 		}
 	}
 	stranger := auth.WithPrincipal(w.ctx, auth.Principal{Name: "s", Tenant: "strange"})
-	if _, err := w.OpenTerminal(stranger, "a", core.TerminalSpec{}); !errors.Is(err, errs.NotFound) {
+	if _, err := w.Terminals().Open(stranger, "a", live.TerminalSpec{}); !errors.Is(err, errs.NotFound) {
 		t.Errorf("another tenant's terminal = %v", err)
 	}
-	if list, err := w.Terminals(w.ctx, "stopped"); err != nil || len(list) != 0 {
+	if list, err := w.Terminals().List(w.ctx, "stopped"); err != nil || len(list) != 0 {
 		t.Errorf("the terminals of a stopped sandbox = %v, %v", list, err)
 	}
-	var all []*core.Viewer
+	var all []*live.Viewer
 	for i := 0; ; i++ {
-		v, err := w.OpenTerminal(w.ctx, "a", core.TerminalSpec{Name: fmt.Sprint("t", i), Shell: "cat"})
+		v, err := w.Terminals().Open(w.ctx, "a", live.TerminalSpec{Name: fmt.Sprint("t", i), Shell: "cat"})
 		if errors.Is(err, errs.Exhausted) {
 			break
 		}

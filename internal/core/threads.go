@@ -189,11 +189,11 @@ func (s *Service) isUnused(u *unusedThread) bool {
 			return false
 		}
 		last := b.LastActiveAt
-		if r := s.runOf(b.UID); r != nil {
-			if a := r.attention(); a.inUse || a.lease > 0 {
+		if r := s.live.Of(b.UID); r != nil {
+			if a := r.Attention(); a.InUse || a.Lease > 0 {
 				return false
 			}
-			last, _ = r.use()
+			last = r.LastActive()
 		}
 		if last.After(u.last) {
 			u.last = last

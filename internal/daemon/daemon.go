@@ -23,6 +23,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/config"
 	"github.com/cubbyhq/cubby/internal/core"
 	"github.com/cubbyhq/cubby/internal/core/cell"
+	"github.com/cubbyhq/cubby/internal/core/program"
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/driver/oci"
 	"github.com/cubbyhq/cubby/internal/egress"
@@ -213,13 +214,13 @@ func (d *Daemon) open(ctx context.Context, o options) error {
 		Interfaces:      interfaces(d.cfg),
 		Archives:        archives, JournalBytes: int64(d.cfg.JournalPerBox), HistoryRetention: d.cfg.HistoryRetention, HistoryOfTenant: int64(d.cfg.HistoryOfTenant),
 		Memory:   d.memory,
-		Packages: core.Packages{Indexes: indexes, Timeout: d.cfg.PackagesTimeout},
+		Packages: program.PackagesConfig{Indexes: indexes, Timeout: d.cfg.PackagesTimeout},
 	})
 	if err != nil {
 		return err
 	}
 	d.metrics.Sandboxes(d.core.CountSandboxes)
-	d.metrics.EgressTraffic(d.core.EgressTraffic)
+	d.metrics.EgressTraffic(d.core.Egress().Traffic)
 	return nil
 }
 

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/core/live"
 	"github.com/cubbyhq/cubby/internal/front"
 	"github.com/cubbyhq/cubby/internal/journal"
 	"github.com/cubbyhq/cubby/internal/sandbox"
@@ -23,12 +23,12 @@ const (
 )
 
 // CapsOf is how much output an answer has, when the request asks for given.
-func CapsOf(given *int64) core.OutputCaps {
+func CapsOf(given *int64) live.OutputCaps {
 	n := int64(DefaultOutput)
 	if given != nil {
 		n = min(*given, LargestOutput)
 	}
-	return core.OutputCaps{Stdout: n, Stderr: n, Hold: HeldOutput}
+	return live.OutputCaps{Stdout: n, Stderr: n, Hold: HeldOutput}
 }
 
 // UntilDrain bounds a wait to the life of the daemon.
@@ -47,7 +47,7 @@ func (s *Server) Drains() bool { return s.Life.Err() != nil }
 // Output is a source for [sse.Pump].
 func (s *Server) Output(id string, seq, after int64, follow bool) func(context.Context) iter.Seq2[journal.Entry, error] {
 	return func(ctx context.Context) iter.Seq2[journal.Entry, error] {
-		return s.Core.Output(ctx, id, seq, after, follow)
+		return s.Core.Execs().Output(ctx, id, seq, after, follow)
 	}
 }
 

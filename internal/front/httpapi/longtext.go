@@ -12,7 +12,7 @@ import (
 	"iter"
 	"net/http"
 
-	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/core/live"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/front"
 )
@@ -36,7 +36,7 @@ func (l *LongTexts) Add(write func(io.Writer) error) string {
 }
 
 // Output adds a stream of a command, as text where it is text.
-func (l *LongTexts) Output(ctx context.Context, out core.LongText) (name, encoding string) {
+func (l *LongTexts) Output(ctx context.Context, out live.LongText) (name, encoding string) {
 	if out.Text {
 		return l.Plain(ctx, out), ""
 	}
@@ -45,11 +45,11 @@ func (l *LongTexts) Output(ctx context.Context, out core.LongText) (name, encodi
 
 // Plain adds a stream of a command for a dialect that knows nothing but text:
 // what is not UTF-8 becomes U+FFFD.
-func (l *LongTexts) Plain(ctx context.Context, out core.LongText) (name string) {
+func (l *LongTexts) Plain(ctx context.Context, out live.LongText) (name string) {
 	return l.Add(func(w io.Writer) error { return escapeText(w, out.Read(ctx)) })
 }
 
-func (l *LongTexts) base64(ctx context.Context, out core.LongText) string {
+func (l *LongTexts) base64(ctx context.Context, out live.LongText) string {
 	return l.Add(func(w io.Writer) error {
 		e := base64.NewEncoder(base64.StdEncoding, w)
 		for piece, err := range out.Read(ctx) {

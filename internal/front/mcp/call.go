@@ -134,14 +134,14 @@ func (c *call) await(ctx context.Context, id string, seq int64) error {
 	defer context.AfterFunc(c.door.life, cancel)()
 	done := c.progress(waiting, id, seq)
 	defer done()
-	_, err := c.core.WaitExec(waiting, id, seq, -1)
+	_, err := c.core.Execs().Wait(waiting, id, seq, -1)
 	switch {
 	case err == nil:
 		return nil
 	case ctx.Err() != nil && c.door.work.Err() == nil:
 		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelWait)
 		defer cancel()
-		if _, err := c.core.Cancel(ending, id, seq); err != nil && !errors.Is(err, errs.WrongState) {
+		if _, err := c.core.Execs().Cancel(ending, id, seq); err != nil && !errors.Is(err, errs.WrongState) {
 			c.door.log.WarnContext(ctx, "cancel what a client gave up", "exec", seq, "err", err)
 		}
 		return ctx.Err()

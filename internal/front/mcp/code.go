@@ -64,12 +64,12 @@ func executeCode(ctx context.Context, c *call) (answer, error) {
 	}
 	limit := time.Duration(seconds) * time.Second
 	seq, err := c.runToEnd(ctx, id, func() (sandbox.Exec, error) {
-		return c.core.StartCode(ctx, id, cell.Request{Code: code, Timeout: &limit})
+		return c.core.Code().Start(ctx, id, cell.Request{Code: code, Timeout: &limit})
 	})
 	if err != nil {
 		return answer{}, err
 	}
-	e, err := c.core.Execution(ctx, id, seq)
+	e, err := c.core.Code().Execution(ctx, id, seq)
 	if err != nil {
 		return answer{}, err
 	}

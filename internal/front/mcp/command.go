@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
-	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/core/live"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/front"
 	"github.com/cubbyhq/cubby/internal/sandbox"
@@ -53,12 +53,12 @@ func executeTerminal(ctx context.Context, c *call) (answer, error) {
 	}
 	limit := time.Duration(seconds) * time.Second
 	seq, err := c.runToEnd(ctx, id, func() (sandbox.Exec, error) {
-		return c.core.Exec(ctx, id, sandbox.ExecSpec{Shell: command, Timeout: &limit})
+		return c.core.Execs().Start(ctx, id, sandbox.ExecSpec{Shell: command, Timeout: &limit})
 	})
 	if err != nil {
 		return answer{}, err
 	}
-	r, err := c.core.Result(ctx, id, seq, core.OutputCaps{Stdout: maxStdout, Stderr: maxStderr})
+	r, err := c.core.Execs().Result(ctx, id, seq, live.OutputCaps{Stdout: maxStdout, Stderr: maxStderr})
 	if err != nil {
 		return answer{}, err
 	}
@@ -133,7 +133,7 @@ func (d *Door) startCommandTool() tool {
 			if err := c.running(ctx, id); err != nil {
 				return answer{}, err
 			}
-			x, err := c.core.Exec(ctx, id, sandbox.ExecSpec{Shell: command, Timeout: &limit})
+			x, err := c.core.Execs().Start(ctx, id, sandbox.ExecSpec{Shell: command, Timeout: &limit})
 			return answer{value: startedCommand{true, x.Seq, string(x.Status)}}, err
 		},
 	}
@@ -183,13 +183,13 @@ func getOutput(ctx context.Context, c *call) (answer, error) {
 	defer context.AfterFunc(c.door.life, cancel)()
 	if wait > 0 {
 		done := c.progress(waiting, id, seq)
-		_, err := c.core.WaitExec(waiting, id, seq, wait)
+		_, err := c.core.Execs().Wait(waiting, id, seq, wait)
 		done()
 		if err != nil && c.door.life.Err() == nil {
 			return answer{}, err
 		}
 	}
-	x, err := c.core.ExecByID(ctx, id, seq)
+	x, err := c.core.Execs().Get(ctx, id, seq)
 	if err != nil {
 		return answer{}, err
 	}
@@ -199,7 +199,7 @@ func getOutput(ctx context.Context, c *call) (answer, error) {
 	}
 	var stdout, stderr []byte
 	room := maxRepeated // there is always more to be had
-	for entry, err := range c.core.Output(ctx, id, seq, offset, false) {
+	for entry, err := range c.core.Execs().Output(ctx, id, seq, offset, false) {
 		if err != nil {
 			return answer{}, err
 		}
@@ -259,7 +259,7 @@ func (d *Door) killCommandTool() tool {
 			if _, err := c.session(ctx, id); err != nil {
 				return answer{}, err
 			}
-			x, err := c.core.Cancel(ctx, id, seq)
+			x, err := c.core.Execs().Cancel(ctx, id, seq)
 			out := killedCommand{Success: err == nil, Status: string(x.Status)}
 			if x.Exit != nil {
 				out.ExitCode = x.Exit.Code

@@ -22,7 +22,7 @@ const (
 // nothing any more when done has returned.
 func (c *call) progress(ctx context.Context, id string, seq int64) (done func()) {
 	return c.notify(ctx, func(ctx context.Context, last *line) {
-		for entry, err := range c.core.Output(ctx, id, seq, 0, true) {
+		for entry, err := range c.core.Execs().Output(ctx, id, seq, 0, true) {
 			if err != nil || entry.Exit != nil {
 				return
 			}

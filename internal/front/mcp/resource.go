@@ -15,6 +15,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/core/live"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/front"
 	"github.com/cubbyhq/cubby/internal/sandbox"
@@ -133,7 +134,7 @@ func readOutputResource(ctx context.Context, s *core.Service, id, name string) (
 		return "", nil, errs.E(errs.NotFound, "no such output")
 	}
 	if name == sandbox.Stdout.String() || name == sandbox.Stderr.String() {
-		r, err := s.Result(ctx, id, seq, core.OutputCaps{Stdout: maxOutputText, Stderr: maxOutputText})
+		r, err := s.Execs().Result(ctx, id, seq, live.OutputCaps{Stdout: maxOutputText, Stderr: maxOutputText})
 		if err != nil {
 			return "", nil, err
 		}
@@ -147,7 +148,7 @@ func readOutputResource(ctx context.Context, s *core.Service, id, name string) (
 	if err != nil {
 		return "", nil, errs.E(errs.NotFound, "no such output")
 	}
-	e, err := s.Execution(ctx, id, seq)
+	e, err := s.Code().Execution(ctx, id, seq)
 	if err != nil {
 		return "", nil, err
 	}

@@ -51,7 +51,7 @@ func (d *door) runCode(ctx context.Context, in *codeRequest) (*streamed, error) 
 		return nil, err
 	}
 	if in.Body.Stream || wantsEvents(in.r.Header.Get("Accept")) {
-		x, err := d.Core.StartCode(ctx, in.ID, r)
+		x, err := d.Core.Code().Start(ctx, in.ID, r)
 		if err != nil {
 			return nil, err
 		}
@@ -61,10 +61,10 @@ func (d *door) runCode(ctx context.Context, in *codeRequest) (*streamed, error) 
 	var e cell.Execution
 	if in.Body.Wait == nil || *in.Body.Wait {
 		waiting, done := d.UntilDrain(ctx)
-		e, err = d.Core.RunCode(waiting, in.ID, r, wait)
+		e, err = d.Core.Code().Run(waiting, in.ID, r, wait)
 		done()
 	} else {
-		e.Exec, err = d.Core.StartCode(ctx, in.ID, r)
+		e.Exec, err = d.Core.Code().Start(ctx, in.ID, r)
 	}
 	// As with exec: what goes on has a number.
 	if err != nil && (e.Exec.Seq == 0 || ctx.Err() != nil || !d.Drains()) {
@@ -86,7 +86,7 @@ func codePath(id string, seq int64) string {
 // still be read.
 func (d *door) endedCode(ctx context.Context, id string, seq int64, exit sandbox.Exit) any {
 	x := d.finished(ctx, id, seq, exit)
-	e, err := d.Core.Execution(ctx, id, seq)
+	e, err := d.Core.Code().Execution(ctx, id, seq)
 	if err != nil || !e.Exec.Status.Finished() {
 		e = cell.Execution{Exec: x}
 	}
@@ -102,7 +102,7 @@ func (d *door) getCode(ctx context.Context, in *getCodeInput) (*struct{ Body Exe
 	if err := d.await(ctx, in.SeqInput, in.WaitSeconds); err != nil {
 		return nil, err
 	}
-	e, err := d.Core.Execution(ctx, in.ID, in.Seq)
+	e, err := d.Core.Code().Execution(ctx, in.ID, in.Seq)
 	if err != nil {
 		return nil, err
 	}

@@ -4,7 +4,7 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/core/cell"
 	"github.com/cubbyhq/cubby/internal/kernel"
 )
 
@@ -14,8 +14,8 @@ type CodePosition struct {
 	Cursor *int   `json:"cursor_pos,omitempty" minimum:"0" doc:"In Unicode code points. Default: the end of the code."`
 }
 
-func (p CodePosition) position() core.CodePosition {
-	return core.CodePosition{Code: p.Code, Cursor: p.Cursor}
+func (p CodePosition) position() cell.Position {
+	return cell.Position{Code: p.Code, Cursor: p.Cursor}
 }
 
 // InspectInput asks what a name is.
@@ -61,7 +61,7 @@ func (d *door) codeAskRoutes() {
 		KernelNameInput
 		Body CodePosition
 	}) (*struct{ Body CodeCompletion }, error) {
-		r, err := d.Core.CompleteCode(ctx, in.ID, in.Kernel, in.Body.position())
+		r, err := d.Core.Kernels().Complete(ctx, in.ID, in.Kernel, in.Body.position())
 		if err != nil {
 			return nil, err
 		}
@@ -74,7 +74,7 @@ func (d *door) codeAskRoutes() {
 		KernelNameInput
 		Body InspectInput
 	}) (*struct{ Body CodeInspection }, error) {
-		r, err := d.Core.InspectCode(ctx, in.ID, in.Kernel, in.Body.position(), in.Body.Detail)
+		r, err := d.Core.Kernels().Inspect(ctx, in.ID, in.Kernel, in.Body.position(), in.Body.Detail)
 		if err != nil {
 			return nil, err
 		}
@@ -87,7 +87,7 @@ func (d *door) codeAskRoutes() {
 		KernelNameInput
 		Body CheckInput
 	}) (*struct{ Body CodeCompleteness }, error) {
-		r, err := d.Core.CheckCode(ctx, in.ID, in.Kernel, in.Body.Code)
+		r, err := d.Core.Kernels().Check(ctx, in.ID, in.Kernel, in.Body.Code)
 		if err != nil {
 			return nil, err
 		}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/core/live"
 	"github.com/cubbyhq/cubby/internal/front"
 	"github.com/cubbyhq/cubby/internal/front/httpapi"
 	"github.com/cubbyhq/cubby/internal/front/sse"
@@ -54,13 +54,13 @@ func (d *door) execRoutes() {
 		SeqInput
 		Body SignalInput
 	}) (*struct{}, error) {
-		return nil, d.Core.Signal(ctx, in.ID, in.Seq, in.Body.Signal, in.Body.Tree)
+		return nil, d.Core.Execs().Signal(ctx, in.ID, in.Seq, in.Body.Signal, in.Body.Tree)
 	})
 	register(d, operation{
 		id: "cancel-exec", method: http.MethodPost, path: "/v1/sandboxes/{id}/execs/{seq}/cancel", tag: "execs",
 		summary: "Kill a command with its whole process tree", description: "Of a finished command it kills what that left running; its end stays what it was.",
 	}, func(ctx context.Context, in *SeqInput) (*execOutput, error) {
-		e, err := d.Core.Cancel(ctx, in.ID, in.Seq)
+		e, err := d.Core.Execs().Cancel(ctx, in.ID, in.Seq)
 		if err != nil {
 			return nil, err
 		}
@@ -73,7 +73,7 @@ func (d *door) execRoutes() {
 		SeqInput
 		Body WindowSize
 	}) (*struct{}, error) {
-		return nil, d.Core.Resize(ctx, in.ID, in.Seq, sandbox.WindowSize{Cols: in.Body.Cols, Rows: in.Body.Rows})
+		return nil, d.Core.Execs().Resize(ctx, in.ID, in.Seq, sandbox.WindowSize{Cols: in.Body.Cols, Rows: in.Body.Rows})
 	})
 	const stdin = "/v1/sandboxes/{id}/execs/{seq}/stdin"
 	register(d, operation{
@@ -114,20 +114,20 @@ func (d *door) exec(ctx context.Context, in *execRequest) (*streamed, error) {
 		return nil, err
 	}
 	if in.Body.Stream || wantsEvents(in.r.Header.Get("Accept")) {
-		e, err := d.Core.Exec(ctx, in.ID, spec)
+		e, err := d.Core.Execs().Start(ctx, in.ID, spec)
 		if err != nil {
 			return nil, err
 		}
 		in.w.Header().Set("Location", execPath(in.ID, e.Seq))
 		return stream(func() { d.followExec(ctx, in.w, in.ID, e.Seq, 0, d.ended) }), nil
 	}
-	var res core.Result
+	var res live.Result
 	if in.Body.Wait == nil || *in.Body.Wait {
 		waiting, done := d.UntilDrain(ctx)
-		res, err = d.Core.RunExec(waiting, in.ID, spec, wait, httpapi.CapsOf(in.Body.MaxOutputBytes))
+		res, err = d.Core.Execs().Run(waiting, in.ID, spec, wait, httpapi.CapsOf(in.Body.MaxOutputBytes))
 		done()
 	} else {
-		res.Exec, err = d.Core.Exec(ctx, in.ID, spec)
+		res.Exec, err = d.Core.Execs().Start(ctx, in.ID, spec)
 	}
 	// A daemon that stops says 202: the command goes on, and its number is
 	// where the next daemon has it.
@@ -158,7 +158,7 @@ func wantsEvents(accept string) bool {
 
 // writeResult answers with a command and its output, which is read from the
 // journal as the client takes it when there is much of it.
-func (d *door) writeResult(ctx context.Context, w http.ResponseWriter, status int, res core.Result) {
+func (d *door) writeResult(ctx context.Context, w http.ResponseWriter, status int, res live.Result) {
 	var long httpapi.LongTexts
 	out := resultJSON(ctx, res, time.Now(), &long)
 	if res.Long == nil {
@@ -168,7 +168,7 @@ func (d *door) writeResult(ctx context.Context, w http.ResponseWriter, status in
 	d.WriteLong(ctx, w, status, out, &long)
 }
 
-func resultJSON(ctx context.Context, r core.Result, now time.Time, long *httpapi.LongTexts) Exec {
+func resultJSON(ctx context.Context, r live.Result, now time.Time, long *httpapi.LongTexts) Exec {
 	out := execJSON(r.Exec, now)
 	var stdout, stderr string
 	if r.Long != nil {
@@ -203,7 +203,7 @@ type ExecList struct {
 }
 
 func (d *door) listExecs(ctx context.Context, in *listExecsInput) (*struct{ Body ExecList }, error) {
-	execs, err := d.Core.Execs(ctx, in.ID, core.ExecQuery{AfterSeq: in.AfterSeq, Limit: in.Limit})
+	execs, err := d.Core.Execs().List(ctx, in.ID, live.ExecQuery{AfterSeq: in.AfterSeq, Limit: in.Limit})
 	if err != nil {
 		return nil, err
 	}
@@ -226,7 +226,7 @@ func (d *door) getExec(ctx context.Context, in *getExecInput) (*streamed, error)
 	if err := d.await(ctx, in.SeqInput, in.WaitSeconds); err != nil {
 		return nil, err
 	}
-	res, err := d.Core.Result(ctx, in.ID, in.Seq, httpapi.CapsOf(&in.MaxOutputBytes))
+	res, err := d.Core.Execs().Result(ctx, in.ID, in.Seq, httpapi.CapsOf(&in.MaxOutputBytes))
 	if err != nil {
 		return nil, err
 	}
@@ -241,7 +241,7 @@ func (d *door) await(ctx context.Context, in SeqInput, given float64) error {
 	}
 	waiting, done := d.UntilDrain(ctx)
 	defer done()
-	_, err = d.Core.WaitExec(waiting, in.ID, in.Seq, wait)
+	_, err = d.Core.Execs().Wait(waiting, in.ID, in.Seq, wait)
 	if err != nil && ctx.Err() == nil && d.Drains() {
 		return nil
 	}
@@ -265,7 +265,7 @@ func (d *door) writeStdin(ctx context.Context, in *stdinInput) (*struct{ Body St
 	if err != nil {
 		return nil, err
 	}
-	offset, err := d.Core.WriteStdin(ctx, in.ID, in.Seq, in.Offset, data, in.EOF)
+	offset, err := d.Core.Execs().WriteStdin(ctx, in.ID, in.Seq, in.Offset, data, in.EOF)
 	if err != nil {
 		return nil, err
 	}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/core/program"
 	"github.com/cubbyhq/cubby/internal/front"
 	"github.com/cubbyhq/cubby/internal/front/httpapi"
 	"github.com/cubbyhq/cubby/internal/git"
@@ -180,7 +180,7 @@ func (d *door) git(ctx context.Context, x exchange, id string, run GitRun, op gi
 		timeout = &limit
 	}
 	waiting, done := d.UntilDrain(ctx)
-	res, err := d.Core.RunGit(waiting, id, op, core.GitOptions{Timeout: timeout}, wait, httpapi.CapsOf(nil))
+	res, err := d.Core.Git().Run(waiting, id, op, program.GitOptions{Timeout: timeout}, wait, httpapi.CapsOf(nil))
 	done()
 	// As with exec: what goes on has a number.
 	if err != nil && (res.Exec.Seq == 0 || ctx.Err() != nil || !d.Drains()) {

@@ -26,14 +26,14 @@ func (d *door) kernelRoutes() {
 		Body KernelInput
 	}) (*kernelOutput, error) {
 		b := in.Body
-		return kernelAnswer(d.Core.CreateKernel(ctx, in.ID, sandbox.KernelSpec{
+		return kernelAnswer(d.Core.Kernels().Create(ctx, in.ID, sandbox.KernelSpec{
 			Name: b.Name, Language: b.Language, Cwd: b.Cwd, Env: b.Env, User: b.User,
 		}))
 	})
 	register(d, operation{
 		id: "list-kernels", method: http.MethodGet, path: path, tag: "code", summary: "List kernels, and those that the image brings",
 	}, func(ctx context.Context, in *IDInput) (*struct{ Body KernelList }, error) {
-		kernels, kinds, err := d.Core.Kernels(ctx, in.ID)
+		kernels, kinds, err := d.Core.Kernels().List(ctx, in.ID)
 		if err != nil {
 			return nil, err
 		}
@@ -49,25 +49,25 @@ func (d *door) kernelRoutes() {
 	register(d, operation{
 		id: "get-kernel", method: http.MethodGet, path: path + "/{kernel}", tag: "code", summary: "Get a kernel",
 	}, func(ctx context.Context, in *KernelNameInput) (*kernelOutput, error) {
-		return kernelAnswer(d.Core.Kernel(ctx, in.ID, in.Kernel))
+		return kernelAnswer(d.Core.Kernels().Get(ctx, in.ID, in.Kernel))
 	})
 	register(d, operation{
 		id: "interrupt-kernel", method: http.MethodPost, path: path + "/{kernel}/interrupt", tag: "code", summary: "Interrupt the cell that runs",
 		description: "The kernel keeps its state. A cell that does not end within 5 seconds takes the kernel with it.",
 	}, func(ctx context.Context, in *KernelNameInput) (*kernelOutput, error) {
-		return kernelAnswer(d.Core.InterruptKernel(ctx, in.ID, in.Kernel))
+		return kernelAnswer(d.Core.Kernels().Interrupt(ctx, in.ID, in.Kernel))
 	})
 	register(d, operation{
 		id: "restart-kernel", method: http.MethodPost, path: path + "/{kernel}/restart", tag: "code", summary: "Start a kernel anew, without its state",
 		description: "The cell that runs ends with the process; those that wait run in the new one.",
 	}, func(ctx context.Context, in *KernelNameInput) (*kernelOutput, error) {
-		return kernelAnswer(d.Core.RestartKernel(ctx, in.ID, in.Kernel))
+		return kernelAnswer(d.Core.Kernels().Restart(ctx, in.ID, in.Kernel))
 	})
 	register(d, operation{
 		id: "delete-kernel", method: http.MethodDelete, path: path + "/{kernel}", tag: "code", status: http.StatusNoContent,
 		summary: "End a kernel and forget it",
 	}, func(ctx context.Context, in *KernelNameInput) (*struct{}, error) {
-		return nil, d.Core.DeleteKernel(ctx, in.ID, in.Kernel)
+		return nil, d.Core.Kernels().Delete(ctx, in.ID, in.Kernel)
 	})
 }
 

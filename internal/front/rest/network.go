@@ -42,7 +42,7 @@ func (d *door) networkRoutes() {
 		summary:     "The connections that the sandbox has to hosts outside",
 		description: "What is open now. What has ended is in the history, as egress.allowed.",
 	}, func(ctx context.Context, in *IDInput) (*struct{ Body EgressConnections }, error) {
-		list, err := d.Core.EgressConnections(ctx, in.ID)
+		list, err := d.Core.Egress().Connections(ctx, in.ID)
 		if err != nil {
 			return nil, err
 		}
@@ -60,7 +60,7 @@ func (d *door) networkRoutes() {
 		summary:     "What would a request of the sandbox get, and why?",
 		description: "The name is looked up; nothing is connected.",
 	}, func(ctx context.Context, in *explainInput) (*struct{ Body EgressDecision }, error) {
-		e, err := d.Core.ExplainEgress(ctx, in.ID, in.Target)
+		e, err := d.Core.Egress().Explain(ctx, in.ID, in.Target)
 		if err != nil {
 			return nil, err
 		}

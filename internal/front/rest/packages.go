@@ -6,7 +6,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/core/program"
 	"github.com/cubbyhq/cubby/internal/front/httpapi"
 )
 
@@ -46,7 +46,7 @@ func (d *door) installPackages(ctx context.Context, in *packagesRequest) (*strea
 		wait = 0
 	}
 	waiting, done := d.UntilDrain(ctx)
-	res, err := d.Core.InstallPackages(waiting, in.ID, core.PackagesRequest{Runtime: in.Body.Runtime, Dependencies: in.Body.Dependencies}, wait)
+	res, err := d.Core.Packages().Install(waiting, in.ID, program.PackagesRequest{Runtime: in.Body.Runtime, Dependencies: in.Body.Dependencies}, wait)
 	done()
 	// As with exec: what goes on has a number.
 	if err != nil && (res.Exec.Seq == 0 || ctx.Err() != nil || !d.Drains()) {

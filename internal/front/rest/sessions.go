@@ -31,7 +31,7 @@ func (d *door) sessionRoutes() {
 		id: "list-sessions", method: http.MethodGet, path: "/v1/sandboxes/{id}/sessions", tag: "sessions", summary: "List session shells",
 		description: "Those with a state that was kept and those with commands.",
 	}, func(ctx context.Context, in *IDInput) (*struct{ Body SessionList }, error) {
-		all, err := d.Core.Sessions(ctx, in.ID)
+		all, err := d.Core.Sessions().List(ctx, in.ID)
 		if err != nil {
 			return nil, err
 		}
@@ -49,6 +49,6 @@ func (d *door) sessionRoutes() {
 		summary: "Forget a session's state: its next command begins anew", status: http.StatusNoContent,
 		description: "409 while it has commands that run or wait.",
 	}, func(ctx context.Context, in *sessionInput) (*struct{}, error) {
-		return nil, d.Core.ForgetSession(ctx, in.ID, in.Name)
+		return nil, d.Core.Sessions().Forget(ctx, in.ID, in.Name)
 	})
 }

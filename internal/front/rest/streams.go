@@ -53,7 +53,7 @@ func (d *door) streamExec(ctx context.Context, in *streamInput) (*streamed, erro
 		}
 		after = n
 	}
-	if err := d.Core.CheckOutput(ctx, in.ID, in.Seq); err != nil {
+	if err := d.Core.Execs().CheckOutput(ctx, in.ID, in.Seq); err != nil {
 		return nil, err
 	}
 	if in.head() {
@@ -108,7 +108,7 @@ func (d *door) ended(ctx context.Context, id string, seq int64, exit sandbox.Exi
 }
 
 func (d *door) finished(ctx context.Context, id string, seq int64, exit sandbox.Exit) sandbox.Exec {
-	e, err := d.Core.WaitExec(ctx, id, seq, settleTime)
+	e, err := d.Core.Execs().Wait(ctx, id, seq, settleTime)
 	if err != nil || !e.Status.Finished() {
 		e.Seq, e.Exit, e.Status = seq, &exit, sandbox.ExecDone
 		if exit.Reason != sandbox.EndExited {
@@ -134,7 +134,7 @@ func (in *rawOutputInput) wants(s sandbox.Stream) bool {
 }
 
 func (d *door) rawOutput(ctx context.Context, in *rawOutputInput) (*streamed, error) {
-	if err := d.Core.CheckOutput(ctx, in.ID, in.Seq); err != nil {
+	if err := d.Core.Execs().CheckOutput(ctx, in.ID, in.Seq); err != nil {
 		return nil, err
 	}
 	if in.head() {

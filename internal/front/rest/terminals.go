@@ -34,7 +34,7 @@ func (d *door) terminalRoutes() {
 	register(d, operation{
 		id: "list-terminals", method: http.MethodGet, path: "/v1/sandboxes/{id}/terminals", tag: "terminals", summary: "List open terminals",
 	}, func(ctx context.Context, in *IDInput) (*struct{ Body TerminalList }, error) {
-		open, err := d.Core.Terminals(ctx, in.ID)
+		open, err := d.Core.Terminals().List(ctx, in.ID)
 		if err != nil {
 			return nil, err
 		}
@@ -51,7 +51,7 @@ func (d *door) terminalRoutes() {
 		id: "close-terminal", method: http.MethodDelete, path: "/v1/sandboxes/{id}/terminals/{name}", tag: "terminals",
 		summary: "Kill a terminal's program and everything that descends from it", status: http.StatusNoContent,
 	}, func(ctx context.Context, in *terminalInput) (*struct{}, error) {
-		return nil, d.Core.CloseTerminal(ctx, in.ID, in.Name)
+		return nil, d.Core.Terminals().Close(ctx, in.ID, in.Name)
 	})
 	d.OpenAPI.AddOperation(d.terminalOperation())
 }

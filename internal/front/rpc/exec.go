@@ -14,7 +14,7 @@ import (
 	"connectrpc.com/connect"
 
 	sandboxv1 "github.com/cubbyhq/cubby/api/gen/sandbox/v1"
-	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/core/live"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
@@ -42,7 +42,7 @@ func (d *Door) Exec(ctx context.Context, req *connect.Request[sandboxv1.ExecRequ
 
 // run runs a command to its end, which the caller's leaving brings about.
 func (d *Door) run(ctx context.Context, head http.Header, id string, spec sandbox.ExecSpec) (*connect.Response[sandboxv1.ExecResponse], error) {
-	res, err := d.core.RunExec(ctx, id, spec, -1, core.OutputCaps{Stdout: maxText, Stderr: maxText})
+	res, err := d.core.Execs().Run(ctx, id, spec, -1, live.OutputCaps{Stdout: maxText, Stderr: maxText})
 	if err != nil {
 		if ctx.Err() != nil && res.Exec.Seq > 0 {
 			d.abandon(ctx, id, res.Exec.Seq)
@@ -126,7 +126,7 @@ func replaced(b []byte) (more int64) {
 func (d *Door) abandon(ctx context.Context, id string, seq int64) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 	defer cancel()
-	if _, err := d.core.Cancel(ctx, id, seq); err != nil && errs.KindOf(err) == errs.Internal {
+	if _, err := d.core.Execs().Cancel(ctx, id, seq); err != nil && errs.KindOf(err) == errs.Internal {
 		d.log.ErrorContext(ctx, "end a command whose caller left", "seq", seq, "err", err)
 	}
 }
@@ -173,7 +173,7 @@ func text(b []byte) string { return strings.ToValidUTF8(string(b), "\uFFFD") }
 // that comes in two pieces is sent whole.
 func (d *Door) ExecStream(ctx context.Context, req *connect.Request[sandboxv1.ExecStreamRequest], to *connect.ServerStream[sandboxv1.ExecStreamResponse]) error {
 	in, limit := req.Msg, streamLimit(ctx)
-	x, err := d.core.Exec(ctx, in.GetSessionId(), sandbox.ExecSpec{Shell: in.GetCommand(), Cwd: in.GetWorkdir(), Timeout: &limit})
+	x, err := d.core.Execs().Start(ctx, in.GetSessionId(), sandbox.ExecSpec{Shell: in.GetCommand(), Cwd: in.GetWorkdir(), Timeout: &limit})
 	if err != nil {
 		if d.unknownSession(ctx, in.GetSessionId(), err) {
 			return to.Send(&sandboxv1.ExecStreamResponse{Type: "error", Data: missing(err)})
@@ -184,7 +184,7 @@ func (d *Door) ExecStream(ctx context.Context, req *connect.Request[sandboxv1.Ex
 	defer cancel()
 	defer context.AfterFunc(d.life, cancel)()
 	var pieces [4]characters // by stream
-	for entry, err := range d.core.Output(ctx, in.GetSessionId(), x.Seq, 0, true) {
+	for entry, err := range d.core.Execs().Output(ctx, in.GetSessionId(), x.Seq, 0, true) {
 		if err != nil {
 			return d.left(ctx, in.GetSessionId(), x.Seq, err)
 		}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/coder/websocket"
 
-	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/core/live"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
@@ -30,7 +30,7 @@ const (
 type session struct {
 	door *Door
 	conn *websocket.Conn
-	view *core.Viewer
+	view *live.Viewer
 
 	mu      sync.Mutex
 	inputs  []input // what was typed and not passed on; guarded by mu
@@ -52,7 +52,7 @@ type verdict struct {
 
 func (v *verdict) Error() string { return v.reason }
 
-func newSession(d *Door, conn *websocket.Conn, v *core.Viewer) *session {
+func newSession(d *Door, conn *websocket.Conn, v *live.Viewer) *session {
 	conn.SetReadLimit(readLimit)
 	return &session{door: d, conn: conn, view: v, more: make(chan struct{}, 1)}
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/core/live"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/front"
 	"github.com/cubbyhq/cubby/internal/sandbox"
@@ -97,7 +98,7 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	newSession(d, conn, v).serve(r.Context())
 }
 
-func (d *Door) open(r *http.Request) (*core.Viewer, error) {
+func (d *Door) open(r *http.Request) (*live.Viewer, error) {
 	if !front.IsWebSocket(r.Header) {
 		return nil, errs.E(errs.Invalid, "this endpoint is a WebSocket").Hint("connect with a WebSocket client, or use `cubby terminal`")
 	}
@@ -105,13 +106,13 @@ func (d *Door) open(r *http.Request) (*core.Viewer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return d.core.OpenTerminal(r.Context(), r.PathValue("id"), spec)
+	return d.core.Terminals().Open(r.Context(), r.PathValue("id"), spec)
 }
 
 // parseQuery reads what a client wants. Like everywhere in the API an unknown
 // parameter is an error.
-func parseQuery(raw string) (core.TerminalSpec, error) {
-	spec := core.TerminalSpec{After: -1}
+func parseQuery(raw string) (live.TerminalSpec, error) {
+	spec := live.TerminalSpec{After: -1}
 	q, err := url.ParseQuery(raw)
 	if err != nil {
 		return spec, errs.E(errs.Invalid, "malformed query")
@@ -130,7 +131,7 @@ func parseQuery(raw string) (core.TerminalSpec, error) {
 	return spec, nil
 }
 
-func setParameter(spec *core.TerminalSpec, name, value string) error {
+func setParameter(spec *live.TerminalSpec, name, value string) error {
 	number := func(bits int) (int64, error) {
 		n, err := strconv.ParseInt(value, 10, bits)
 		if err != nil || n < 0 {

@@ -8,7 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/core/live"
+	"github.com/cubbyhq/cubby/internal/core/program"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/front"
 	"github.com/cubbyhq/cubby/internal/front/httpapi"
@@ -103,15 +104,15 @@ func (d *dialect) exec(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	}
-	return d.run(w, r, in.Sync, func(ctx context.Context, wait time.Duration, caps core.OutputCaps) (core.Result, error) {
-		return d.Core.RunExec(ctx, r.PathValue("id"), sandbox.ExecSpec{
+	return d.run(w, r, in.Sync, func(ctx context.Context, wait time.Duration, caps live.OutputCaps) (live.Result, error) {
+		return d.Core.Execs().Run(ctx, r.PathValue("id"), sandbox.ExecSpec{
 			Shell: in.Cmd, Cwd: in.Cwd, Env: in.Env, Timeout: &limit, Session: session,
 		}, wait, caps)
 	})
 }
 
 // run answers with an operation that run has started.
-func (d *dialect) run(w http.ResponseWriter, r *http.Request, sync bool, run func(context.Context, time.Duration, core.OutputCaps) (core.Result, error)) error {
+func (d *dialect) run(w http.ResponseWriter, r *http.Request, sync bool, run func(context.Context, time.Duration, live.OutputCaps) (live.Result, error)) error {
 	wait := time.Duration(0)
 	if sync {
 		wait = syncWait
@@ -134,7 +135,7 @@ func (d *dialect) run(w http.ResponseWriter, r *http.Request, sync bool, run fun
 	return nil
 }
 
-func resultOf(ctx context.Context, res core.Result, long *httpapi.LongTexts) Result {
+func resultOf(ctx context.Context, res live.Result, long *httpapi.LongTexts) Result {
 	x := res.Exec
 	out := Result{
 		Stdout: string(res.Stdout), Stderr: string(res.Stderr), ExitCode: httpapi.ExitCode(x.Exit), DurationMS: x.Took().Milliseconds(),
@@ -159,7 +160,7 @@ func resultOf(ctx context.Context, res core.Result, long *httpapi.LongTexts) Res
 	return out
 }
 
-func eventOf(ctx context.Context, res core.Result, long *httpapi.LongTexts) Event {
+func eventOf(ctx context.Context, res live.Result, long *httpapi.LongTexts) Event {
 	x := res.Exec
 	out := Event{Seq: x.Seq, Status: string(x.Status), Kind: "exec_submit", SubmittedAt: x.CreatedAt.UnixMilli()}
 	switch {
@@ -201,9 +202,9 @@ func (d *dialect) event(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return errs.E(errs.Invalid, "seq: not a number")
 	}
-	res, err := d.Core.Result(r.Context(), id, seq, httpapi.CapsOf(nil))
+	res, err := d.Core.Execs().Result(r.Context(), id, seq, httpapi.CapsOf(nil))
 	if errs.KindOf(err) == errs.NotFound {
-		if _, e := d.Core.Execs(r.Context(), id, core.ExecQuery{Limit: 1}); e == nil {
+		if _, e := d.Core.Execs().List(r.Context(), id, live.ExecQuery{Limit: 1}); e == nil {
 			return &fault{http.StatusNotFound, "event_not_found", err}
 		}
 	}
@@ -229,7 +230,7 @@ func (d *dialect) history(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	execs, err := d.Core.Execs(r.Context(), id, core.ExecQuery{AfterSeq: after, Limit: int(limit) + 1})
+	execs, err := d.Core.Execs().List(r.Context(), id, live.ExecQuery{AfterSeq: after, Limit: int(limit) + 1})
 	if err != nil {
 		return err
 	}
@@ -240,9 +241,9 @@ func (d *dialect) history(w http.ResponseWriter, r *http.Request) error {
 			out.HasMore = true
 			break
 		}
-		res := core.Result{Exec: x}
+		res := live.Result{Exec: x}
 		if x.Status.Finished() {
-			if res, err = d.Core.Result(r.Context(), id, x.Seq, core.OutputCaps{Stdout: historyOutput, Stderr: historyOutput}); err != nil {
+			if res, err = d.Core.Execs().Result(r.Context(), id, x.Seq, live.OutputCaps{Stdout: historyOutput, Stderr: historyOutput}); err != nil {
 				return err
 			}
 		}
@@ -253,7 +254,7 @@ func (d *dialect) history(w http.ResponseWriter, r *http.Request) error {
 		held += more
 		out.Events = append(out.Events, eventOf(r.Context(), res, nil))
 		if i == len(execs)-1 && !out.HasMore { // a list of long commands may be short
-			more, err := d.Core.Execs(r.Context(), id, core.ExecQuery{AfterSeq: x.Seq, Limit: 1})
+			more, err := d.Core.Execs().List(r.Context(), id, live.ExecQuery{AfterSeq: x.Seq, Limit: 1})
 			if err != nil {
 				return err
 			}
@@ -307,7 +308,7 @@ func (d *dialect) commit(w http.ResponseWriter, r *http.Request) error {
 	}
 	if in.Path == "" {
 		var err error
-		if in.Path, err = d.Core.LastClone(r.Context(), r.PathValue("id")); err != nil {
+		if in.Path, err = d.Core.Git().LastClone(r.Context(), r.PathValue("id")); err != nil {
 			return err
 		}
 	}
@@ -316,7 +317,7 @@ func (d *dialect) commit(w http.ResponseWriter, r *http.Request) error {
 
 func (d *dialect) runGit(w http.ResponseWriter, r *http.Request, op git.Operation) error {
 	limit := defaultTimeout
-	return d.run(w, r, false, func(ctx context.Context, wait time.Duration, caps core.OutputCaps) (core.Result, error) {
-		return d.Core.RunGit(ctx, r.PathValue("id"), op, core.GitOptions{Session: session, Timeout: &limit}, wait, caps)
+	return d.run(w, r, false, func(ctx context.Context, wait time.Duration, caps live.OutputCaps) (live.Result, error) {
+		return d.Core.Git().Run(ctx, r.PathValue("id"), op, program.GitOptions{Session: session, Timeout: &limit}, wait, caps)
 	})
 }

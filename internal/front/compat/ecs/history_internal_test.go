@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"testing"
 
-	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/core/live"
 	"github.com/cubbyhq/cubby/internal/packages"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
@@ -31,7 +31,7 @@ func TestHistoryHidesCubbysOwnPrograms(t *testing.T) {
 		{sandbox.ExecSpec{Shell: "ls"}, "exec_submit", `{"cmd":"ls","timeout_seconds":0}`},
 	} {
 		x := sandbox.Exec{Seq: 1, Spec: tt.spec}
-		event := eventOf(t.Context(), core.Result{Exec: x}, nil)
+		event := eventOf(t.Context(), live.Result{Exec: x}, nil)
 		payload, err := json.Marshal(event.Payload)
 		if err != nil || event.Kind != tt.kind || string(payload) != tt.payload {
 			t.Errorf("%+v: event %s %s, %v, want %s %s", tt.spec, event.Kind, payload, err, tt.kind, tt.payload)

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/core/live"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/front/httpapi"
 	"github.com/cubbyhq/cubby/internal/front/sse"
@@ -40,18 +40,18 @@ func (d *dialect) exec(w http.ResponseWriter, r *http.Request) error {
 	var none time.Duration // sandboxed's execs have no time limit
 	spec := sandbox.ExecSpec{Argv: in.Cmd, Timeout: &none}
 	if in.Stream {
-		e, err := d.Core.Exec(ctx, id, spec)
+		e, err := d.Core.Execs().Start(ctx, id, spec)
 		if err != nil {
 			return noRow(err)
 		}
 		d.stream(ctx, w, id, e.Seq)
 		return nil
 	}
-	caps := core.OutputCaps{Stdout: httpapi.LargestOutput, Stderr: httpapi.LargestOutput, Hold: httpapi.HeldOutput}
-	res, err := d.Core.RunExec(ctx, id, spec, httpapi.LongestWait, caps)
+	caps := live.OutputCaps{Stdout: httpapi.LargestOutput, Stderr: httpapi.LargestOutput, Hold: httpapi.HeldOutput}
+	res, err := d.Core.Execs().Run(ctx, id, spec, httpapi.LongestWait, caps)
 	for err == nil && !res.Exec.Status.Finished() {
-		if _, err = d.Core.WaitExec(ctx, id, res.Exec.Seq, httpapi.LongestWait); err == nil {
-			res, err = d.Core.Result(ctx, id, res.Exec.Seq, caps)
+		if _, err = d.Core.Execs().Wait(ctx, id, res.Exec.Seq, httpapi.LongestWait); err == nil {
+			res, err = d.Core.Execs().Result(ctx, id, res.Exec.Seq, caps)
 		}
 	}
 	if err != nil {

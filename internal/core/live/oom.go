@@ -1,4 +1,4 @@
-package core
+package live
 
 import (
 	"context"
@@ -13,16 +13,16 @@ import (
 // explainOOM lets an exit for want of memory say which process the host's
 // kernel killed since a time. An agent that shares the host's kernel cannot
 // know it.
-func (r *run) explainOOM(exit sandbox.Exit, since time.Time) sandbox.Exit {
+func (r *Run) explainOOM(exit sandbox.Exit, since time.Time) sandbox.Exit {
 	reader, ok := r.s.cfg.Driver.(driver.OOMReader)
 	if !ok || exit.Reason != sandbox.EndOOM {
 		return exit
 	}
 	ctx, cancel := context.WithTimeout(r.ctx, verdictTime)
 	defer cancel()
-	kills, err := reader.OOMKills(ctx, r.handle, since)
+	kills, err := reader.OOMKills(ctx, r.Handle, since)
 	if err != nil {
-		r.s.log.Debug("read who was killed for want of memory", telemetry.KeyUID, r.uid, telemetry.KeyErr, err)
+		r.s.cfg.Log.Debug("read who was killed for want of memory", telemetry.KeyUID, r.UID, telemetry.KeyErr, err)
 	}
 	if len(kills) == 0 {
 		return exit

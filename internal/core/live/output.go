@@ -1,4 +1,4 @@
-package core
+package live
 
 import (
 	"context"
@@ -26,7 +26,7 @@ type OutputCaps struct {
 type Result struct {
 	Exec                          sandbox.Exec
 	Stdout, Stderr                []byte
-	Rich                          []byte // of a cell: see [Service.Execution]
+	Rich                          []byte // of a cell: see [cell.Execution]
 	StdoutCut, StderrCut, RichCut int64
 	Pruned                        bool
 	// Long is output that is longer than Hold; Stdout and Stderr are empty
@@ -52,22 +52,22 @@ func (t LongText) Read(ctx context.Context) iter.Seq2[[]byte, error] { return t.
 const mostShown = 8 << 20
 
 // Result returns an exec with its output so far.
-func (s *Service) Result(ctx context.Context, id string, seq int64, caps OutputCaps) (Result, error) {
-	x, err := s.ExecByID(ctx, id, seq)
+func (h *Execs) Result(ctx context.Context, id string, seq int64, caps OutputCaps) (Result, error) {
+	x, err := h.Get(ctx, id, seq)
 	if err != nil {
 		return Result{}, err
 	}
-	return s.result(ctx, x, caps)
+	return h.result(ctx, x, caps)
 }
 
-func (s *Service) result(ctx context.Context, x sandbox.Exec, caps OutputCaps) (Result, error) {
-	if s.operations.madeOfOutput(x) {
+func (h *Execs) result(ctx context.Context, x sandbox.Exec, caps OutputCaps) (Result, error) {
+	if h.s.cfg.Operations.madeOfOutput(x) {
 		caps.Hold, caps.Stdout, caps.Stderr = 0, min(caps.Stdout, mostShown), min(caps.Stderr, mostShown)
 	}
-	if err := s.chargeOutput(ctx, x, caps); err != nil {
+	if err := h.chargeOutput(ctx, x, caps); err != nil {
 		return Result{}, err
 	}
-	c, err := s.cfg.Journals.Collect(ctx, x.Box, x.Seq, journal.Caps(caps))
+	c, err := h.s.cfg.Journals.Collect(ctx, x.Box, x.Seq, journal.Caps(caps))
 	if errors.Is(err, errs.NotFound) {
 		r := Result{Exec: x, Pruned: !x.Unlogged()}
 		if x.Exit != nil {
@@ -78,12 +78,12 @@ func (s *Service) result(ctx context.Context, x sandbox.Exec, caps OutputCaps) (
 	if err != nil {
 		return Result{}, err
 	}
-	x.Result = s.operations.shown(x, c.Stdout)
+	x.Result = h.s.cfg.Operations.shown(x, c.Stdout)
 	var long *LongOutput
 	if c.Measured {
 		text := func(stream sandbox.Stream, size journal.Size) LongText {
 			return LongText{Size: size.Bytes, Text: size.UTF8, read: func(ctx context.Context) iter.Seq2[[]byte, error] {
-				return s.cfg.Journals.ReadStream(ctx, x.Box, x.Seq, stream, size.Bytes)
+				return h.s.cfg.Journals.ReadStream(ctx, x.Box, x.Seq, stream, size.Bytes)
 			}}
 		}
 		long = &LongOutput{Stdout: text(sandbox.Stdout, c.StdoutSize), Stderr: text(sandbox.Stderr, c.StderrSize)}
@@ -94,14 +94,14 @@ func (s *Service) result(ctx context.Context, x sandbox.Exec, caps OutputCaps) (
 	}, nil
 }
 
-// CheckOutput is the error that [Service.Output] would begin with: NotFound
+// CheckOutput is the error that [Execs.Output] would begin with: NotFound
 // when there is no such exec, or when its output was removed.
-func (s *Service) CheckOutput(ctx context.Context, id string, seq int64) error {
-	x, err := s.ExecByID(ctx, id, seq)
+func (h *Execs) CheckOutput(ctx context.Context, id string, seq int64) error {
+	x, err := h.Get(ctx, id, seq)
 	if err != nil {
 		return err
 	}
-	err = s.cfg.Journals.Check(x.Box, x.Seq)
+	err = h.s.cfg.Journals.Check(x.Box, x.Seq)
 	if errors.Is(err, errs.NotFound) && x.Unlogged() {
 		return nil
 	}
@@ -111,22 +111,22 @@ func (s *Service) CheckOutput(ctx context.Context, id string, seq int64) error {
 // Output reads an exec's output from an offset. With follow it waits for more
 // until the exec has ended. The last entry of a finished exec is its Exit. It
 // is NotFound when the output was removed to make room for later ones.
-func (s *Service) Output(ctx context.Context, id string, seq, after int64, follow bool) iter.Seq2[journal.Entry, error] {
+func (h *Execs) Output(ctx context.Context, id string, seq, after int64, follow bool) iter.Seq2[journal.Entry, error] {
 	return func(yield func(journal.Entry, error) bool) {
-		b, err := s.scope.FindHistory(ctx, id)
+		b, err := h.s.cfg.Scope.FindHistory(ctx, id)
 		if err != nil {
 			yield(journal.Entry{}, err)
 			return
 		}
 		if follow {
-			if _, _, err := s.awaitLive(ctx, b.UID, seq); err != nil {
+			if _, _, err := h.s.awaitLive(ctx, b.UID, seq); err != nil {
 				yield(journal.Entry{}, err)
 				return
 			}
 		}
 		// In this order: what is not live any more is finished in the store.
-		e := s.live(b.UID, seq)
-		x, err := s.cfg.Store.Exec(ctx, b.UID, seq)
+		e := h.s.exec(b.UID, seq)
+		x, err := h.s.cfg.Store.Exec(ctx, b.UID, seq)
 		if err != nil {
 			yield(journal.Entry{}, err)
 			return
@@ -134,13 +134,13 @@ func (s *Service) Output(ctx context.Context, id string, seq, after int64, follo
 		follow := follow && e != nil
 		var follower *outputFollower
 		if follow {
-			if follower, err = s.followOutput(ctx); err != nil {
+			if follower, err = h.s.followOutput(ctx); err != nil {
 				yield(journal.Entry{}, err)
 				return
 			}
 			defer follower.leave()
 		}
-		for entry, err := range s.cfg.Journals.Read(ctx, b.UID, seq, after, follow) {
+		for entry, err := range h.s.cfg.Journals.Read(ctx, b.UID, seq, after, follow) {
 			if errors.Is(err, errs.NotFound) && x.Unlogged() {
 				break
 			}
@@ -155,4 +155,29 @@ func (s *Service) Output(ctx context.Context, id string, seq, after int64, follo
 			yield(journal.Entry{Exit: x.Exit}, nil)
 		}
 	}
+}
+
+// chargeOutput counts what a result will hold of an exec's output, before it is
+// read.
+func (h *Execs) chargeOutput(ctx context.Context, x sandbox.Exec, caps OutputCaps) error {
+	bytes, err := h.logBytes(x)
+	if err != nil || caps.Hold > 0 && bytes > caps.Hold {
+		return err // it is read when it leaves
+	}
+	most := int64(0)
+	for _, n := range []int64{caps.Stdout, caps.Stderr, caps.Rich} {
+		if n < 0 {
+			n = bytes
+		}
+		most += n
+	}
+	return h.s.cfg.Budget.ChargeOutput(ctx, min(bytes, most))
+}
+
+// logBytes is the size of an exec's log; 0 when nothing is counted.
+func (h *Execs) logBytes(x sandbox.Exec) (int64, error) {
+	if !h.s.cfg.Budget.Counts() {
+		return 0, nil
+	}
+	return h.s.cfg.Journals.LogUsage(x.Box, x.Seq)
 }

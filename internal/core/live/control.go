@@ -1,4 +1,4 @@
-package core
+package live
 
 import (
 	"context"
@@ -21,8 +21,8 @@ func execFinished() error { return errs.E(errs.WrongState, "the command has ende
 
 // control returns an exec that the agent runs now; WrongState when it has
 // ended.
-func (s *Service) control(ctx context.Context, id string, seq int64) (*liveExec, error) {
-	e, err := s.reach(ctx, id, seq)
+func (h *Execs) control(ctx context.Context, id string, seq int64) (*Exec, error) {
+	e, err := h.reach(ctx, id, seq)
 	if err != nil {
 		return nil, err
 	}
@@ -30,30 +30,30 @@ func (s *Service) control(ctx context.Context, id string, seq int64) (*liveExec,
 }
 
 // toSignal is control for who signals: a cell need not have begun.
-func (s *Service) toSignal(ctx context.Context, id string, seq int64) (*liveExec, error) {
-	e, err := s.reach(ctx, id, seq)
+func (h *Execs) toSignal(ctx context.Context, id string, seq int64) (*Exec, error) {
+	e, err := h.reach(ctx, id, seq)
 	switch {
 	case err != nil:
 		return nil, err
-	case !e.cell || e.givenUp():
+	case !e.isCell() || e.givenUp():
 		return e, e.ready(ctx)
 	}
-	e.run.active(ctx)
+	e.run.Touch(ctx)
 	return e, nil
 }
 
 // reach returns an exec that the agent has, or is about to get.
-func (s *Service) reach(ctx context.Context, id string, seq int64) (*liveExec, error) {
-	b, err := s.scope.Find(ctx, id)
+func (h *Execs) reach(ctx context.Context, id string, seq int64) (*Exec, error) {
+	b, err := h.s.cfg.Scope.Find(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.awaitTurn(ctx, b.UID, seq); err != nil {
+	if err := h.s.awaitTurn(ctx, b.UID, seq); err != nil {
 		return nil, err
 	}
-	e := s.live(b.UID, seq)
+	e := h.s.exec(b.UID, seq)
 	if e == nil {
-		x, err := s.cfg.Store.Exec(ctx, b.UID, seq)
+		x, err := h.s.cfg.Store.Exec(ctx, b.UID, seq)
 		switch {
 		case err != nil:
 			return nil, err
@@ -67,13 +67,13 @@ func (s *Service) reach(ctx context.Context, id string, seq int64) (*liveExec, e
 
 // signal sends a signal to what the agent runs or, for a cell, is about to run:
 // a kernel may take long to start.
-func (e *liveExec) signal(ctx context.Context, sig syscall.Signal, tree bool) error {
-	if e.cell && deadly(sig) {
+func (e *Exec) signal(ctx context.Context, sig syscall.Signal, tree bool) error {
+	if e.isCell() && deadly(sig) {
 		e.helpCell()
 	}
 	for pauses := gate.NewPauses(); ; gate.Pause(ctx, pauses) {
 		err := e.run.signal(ctx, e.uid, sig, tree, sandbox.EndKilled)
-		if !e.cell || !errors.Is(err, errs.NotFound) || e.started() || e.run.ctx.Err() != nil || ctx.Err() != nil {
+		if !e.isCell() || !errors.Is(err, errs.NotFound) || e.started() || e.run.ctx.Err() != nil || ctx.Err() != nil {
 			return err
 		}
 		// The agent has not heard of it yet.
@@ -82,42 +82,33 @@ func (e *liveExec) signal(ctx context.Context, sig syscall.Signal, tree bool) er
 
 // ready waits until the agent runs the exec, and counts as a use of it.
 // WrongState when it has ended.
-func (e *liveExec) ready(ctx context.Context) error {
+func (e *Exec) ready(ctx context.Context) error {
 	select {
 	case <-e.begun:
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-e.run.s.gate.Ended():
+	case <-e.run.s.cfg.Gate.Ended():
 		return gate.ErrShuttingDown()
 	}
-	if e.snapshot().Status.Finished() {
+	if e.Snapshot().Status.Finished() {
 		return execFinished()
 	}
-	e.run.active(ctx)
+	e.run.Touch(ctx)
 	return nil
-}
-
-// gone turns an agent's word that it does not know the command into what that
-// means here: it ended in between.
-func gone(err error) error {
-	if errors.Is(err, errs.NotFound) {
-		return execFinished()
-	}
-	return err
 }
 
 // signalLeft signals what a finished exec left running. WrongState when there is
 // nothing.
-func (s *Service) signalLeft(ctx context.Context, id string, seq int64, sig syscall.Signal) error {
-	b, err := s.scope.Find(ctx, id)
+func (h *Execs) signalLeft(ctx context.Context, id string, seq int64, sig syscall.Signal) error {
+	b, err := h.s.cfg.Scope.Find(ctx, id)
 	if err != nil {
 		return err
 	}
-	x, err := s.cfg.Store.Exec(ctx, b.UID, seq)
+	x, err := h.s.cfg.Store.Exec(ctx, b.UID, seq)
 	if err != nil {
 		return err
 	}
-	r := s.runOf(b.UID)
+	r := h.s.Of(b.UID)
 	if r == nil {
 		return execFinished()
 	}
@@ -127,19 +118,19 @@ func (s *Service) signalLeft(ctx context.Context, id string, seq int64, sig sysc
 // Signal sends a signal ("SIGINT", "INT") to the command's process group, or
 // with tree to everything that descends from it, also when the command itself
 // has ended and left it behind. WrongState when there is nothing to signal.
-func (s *Service) Signal(ctx context.Context, id string, seq int64, signal string, tree bool) error {
+func (h *Execs) Signal(ctx context.Context, id string, seq int64, signal string, tree bool) error {
 	sig, err := parseSignal(signal)
 	if err != nil {
 		return err
 	}
 	if deadly(sig) {
-		if ended, err := s.cancelQueued(ctx, id, seq); ended || err != nil {
+		if ended, err := h.cancelQueued(ctx, id, seq); ended || err != nil {
 			return err
 		}
 	}
-	e, err := s.toSignal(ctx, id, seq)
+	e, err := h.toSignal(ctx, id, seq)
 	if tree && errors.Is(err, errs.WrongState) {
-		return s.signalLeft(ctx, id, seq, sig)
+		return h.signalLeft(ctx, id, seq, sig)
 	}
 	if err != nil {
 		return err
@@ -174,18 +165,18 @@ func parseSignal(name string) (syscall.Signal, error) {
 // A cell is interrupted, and only when that has no effect its kernel killed.
 // It returns the exec as it ended. Of a finished exec it kills what that left
 // running, which changes nothing about the exec.
-func (s *Service) Cancel(ctx context.Context, id string, seq int64) (sandbox.Exec, error) {
-	if ended, err := s.cancelQueued(ctx, id, seq); err != nil {
+func (h *Execs) Cancel(ctx context.Context, id string, seq int64) (sandbox.Exec, error) {
+	if ended, err := h.cancelQueued(ctx, id, seq); err != nil {
 		return sandbox.Exec{}, err
 	} else if ended {
-		return s.ExecByID(ctx, id, seq)
+		return h.Get(ctx, id, seq)
 	}
-	e, err := s.toSignal(ctx, id, seq)
+	e, err := h.toSignal(ctx, id, seq)
 	if errors.Is(err, errs.WrongState) {
-		if err := s.signalLeft(ctx, id, seq, syscall.SIGKILL); err != nil && !errors.Is(err, errs.WrongState) {
+		if err := h.signalLeft(ctx, id, seq, syscall.SIGKILL); err != nil && !errors.Is(err, errs.WrongState) {
 			return sandbox.Exec{}, err
 		}
-		return s.ExecByID(ctx, id, seq)
+		return h.Get(ctx, id, seq)
 	}
 	if err != nil {
 		return sandbox.Exec{}, err
@@ -194,49 +185,49 @@ func (s *Service) Cancel(ctx context.Context, id string, seq int64) (sandbox.Exe
 	if err != nil && !errors.Is(err, errs.NotFound) && !errors.Is(err, errs.WrongState) {
 		return sandbox.Exec{}, err
 	}
-	if err := s.await(ctx, e, cancelWait); err != nil {
+	if err := h.s.await(ctx, e, cancelWait); err != nil {
 		return sandbox.Exec{}, err
 	}
-	return e.snapshot(), nil
+	return e.Snapshot(), nil
 }
 
 // WriteStdin writes to the command's standard input at an offset and returns
 // the offset reached. Bytes that were written before are skipped, so a repeat
 // is harmless; an offset below 0 appends.
-func (s *Service) WriteStdin(ctx context.Context, id string, seq, offset int64, data []byte, eof bool) (int64, error) {
-	e, err := s.control(ctx, id, seq)
+func (h *Execs) WriteStdin(ctx context.Context, id string, seq, offset int64, data []byte, eof bool) (int64, error) {
+	e, err := h.control(ctx, id, seq)
 	if err != nil {
 		return 0, err
 	}
 	return e.writeStdin(ctx, offset, data, eof)
 }
 
-func (e *liveExec) writeStdin(ctx context.Context, offset int64, data []byte, eof bool) (_ int64, err error) {
+func (e *Exec) writeStdin(ctx context.Context, offset int64, data []byte, eof bool) (_ int64, err error) {
 	if offset < 0 {
 		e.stdin.Lock()
 		defer e.stdin.Unlock()
-		if offset, err = e.run.guest.WriteStdin(ctx, e.uid, 0, nil, false); err != nil {
+		if offset, err = e.run.Guest.WriteStdin(ctx, e.uid, 0, nil, false); err != nil {
 			return 0, gone(err)
 		}
 	}
-	reached, err := e.run.guest.WriteStdin(ctx, e.uid, offset, data, eof)
+	reached, err := e.run.Guest.WriteStdin(ctx, e.uid, offset, data, eof)
 	return reached, gone(err)
 }
 
 // Resize sets the size of the command's terminal.
-func (s *Service) Resize(ctx context.Context, id string, seq int64, size sandbox.WindowSize) error {
+func (h *Execs) Resize(ctx context.Context, id string, seq int64, size sandbox.WindowSize) error {
 	if err := size.Validate(); err != nil {
 		return err
 	}
-	e, err := s.control(ctx, id, seq)
+	e, err := h.control(ctx, id, seq)
 	if err != nil {
 		return err
 	}
 	return e.resize(ctx, size)
 }
 
-func (e *liveExec) resize(ctx context.Context, size sandbox.WindowSize) error {
-	if err := e.run.guest.Resize(ctx, e.uid, size); err != nil {
+func (e *Exec) resize(ctx context.Context, size sandbox.WindowSize) error {
+	if err := e.run.Guest.Resize(ctx, e.uid, size); err != nil {
 		return gone(err)
 	}
 	e.mu.Lock()

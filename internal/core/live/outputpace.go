@@ -1,4 +1,4 @@
-package core
+package live
 
 import (
 	"context"
@@ -26,12 +26,12 @@ var outputFollowerBound = tenancy.Bound{All: 4096, Tenant: 1024, Reserved: 512}
 
 // outputFollower is one of those who follow output.
 type outputFollower struct {
-	s      *Service
+	s      *Sandboxes
 	tenant string // the caller's
 	leave  func()
 }
 
-func (s *Service) followOutput(ctx context.Context) (*outputFollower, error) {
+func (s *Sandboxes) followOutput(ctx context.Context) (*outputFollower, error) {
 	f := &outputFollower{s: s, tenant: auth.From(ctx).Tenant}
 	var err error
 	f.leave, err = s.outputs.Enter(f.tenant)

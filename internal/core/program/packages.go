@@ -1,4 +1,4 @@
-package core
+package program
 
 import (
 	"context"
@@ -8,7 +8,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cubbyhq/cubby/internal/core/environ"
 	"github.com/cubbyhq/cubby/internal/core/gate"
+	"github.com/cubbyhq/cubby/internal/core/live"
+	"github.com/cubbyhq/cubby/internal/core/scope"
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/journal"
@@ -16,8 +19,8 @@ import (
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
-// Packages says how packages are installed.
-type Packages struct {
+// PackagesConfig says how packages are installed.
+type PackagesConfig struct {
 	Indexes packages.Indexes
 	// Timeout bounds an installation; 0 is [DefaultPackagesTimeout].
 	Timeout time.Duration
@@ -35,26 +38,35 @@ type PackagesRequest struct {
 	Dependencies map[string]string // versions by name; "" is any
 }
 
-// InstallPackages starts an installation and waits for its end as
-// [Service.RunExec] does; the installation goes on without the caller. It is an
+// Packages installs packages in sandboxes.
+type Packages struct {
+	Config   PackagesConfig
+	Execs    *live.Execs
+	Scope    *scope.Scope
+	Gate     *gate.Gate
+	Journals *journal.Journals
+}
+
+// Install starts an installation and waits for its end as
+// [live.Execs.Run] does; the installation goes on without the caller. It is an
 // exec of kind [packages.Kind] of the sandbox's user, and its Result is a
 // [packages.Result]. A failure of the installer is not an error of this call.
 // It is Invalid for a name or version that the runtime does not have, and in a
 // sandbox without network.
-func (s *Service) InstallPackages(ctx context.Context, id string, r PackagesRequest, wait time.Duration) (Result, error) {
-	b, err := s.scope.Find(ctx, id)
+func (p *Packages) Install(ctx context.Context, id string, r PackagesRequest, wait time.Duration) (live.Result, error) {
+	b, err := p.Scope.Find(ctx, id)
 	if err != nil {
-		return Result{}, err
+		return live.Result{}, err
 	}
-	spec, err := s.installation(b.Spec, r)
+	spec, err := p.Spec(b.Spec, r)
 	if err != nil {
-		return Result{}, err
+		return live.Result{}, err
 	}
-	return s.RunExec(ctx, id, spec, wait, OutputCaps{Stdout: packagesOutput, Stderr: packagesOutput})
+	return p.Execs.Run(ctx, id, spec, wait, live.OutputCaps{Stdout: packagesOutput, Stderr: packagesOutput})
 }
 
-// installation is the exec that carries a request out.
-func (s *Service) installation(b sandbox.Spec, r PackagesRequest) (sandbox.ExecSpec, error) {
+// Spec is the exec that carries a request out.
+func (p *Packages) Spec(b sandbox.Spec, r PackagesRequest) (sandbox.ExecSpec, error) {
 	if r.Runtime == "" {
 		r.Runtime = b.Runtime
 	}
@@ -68,71 +80,70 @@ func (s *Service) installation(b sandbox.Spec, r PackagesRequest) (sandbox.ExecS
 	}
 	// The indexes that are set now, whatever was when the sandbox was made,
 	// except where it has its own.
-	env := s.installationEnv(b)
+	env := p.env(b)
 	for name := range b.Env {
 		delete(env, name)
 	}
-	timeout := s.cfg.Packages.Timeout
+	timeout := p.Config.Timeout
 	if timeout == 0 {
 		timeout = DefaultPackagesTimeout
 	}
 	return sandbox.ExecSpec{Kind: packages.Kind, Detail: c.Detail, Argv: c.Argv, Cwd: c.Cwd, Env: env, Timeout: &timeout}, nil
 }
 
-// installationEnv is what an installation has beside the sandbox's environment.
+// env is what an installation has beside the sandbox's environment.
 // The proxy is always in it: its refusals come at once and say why, and an
 // index on the host's loopback has no other way in. A sandbox that has
 // proxies of its own keeps those.
-func (s *Service) installationEnv(b sandbox.Spec) map[string]string {
+func (p *Packages) env(b sandbox.Spec) map[string]string {
 	env := map[string]string{}
-	if !b.Network.NamesProxy() && !slices.ContainsFunc(slices.Collect(maps.Keys(b.Env)), namesProxy) {
-		env = proxyVariables()
+	if !b.Network.NamesProxy() && !slices.ContainsFunc(slices.Collect(maps.Keys(b.Env)), environ.NamesProxy) {
+		env = environ.ProxyVariables()
 	}
-	maps.Copy(env, s.cfg.Packages.Indexes.InstallEnv())
+	maps.Copy(env, p.Config.Indexes.InstallEnv())
 	return env
 }
 
-// provide installs the dependencies of a sandbox that is being made and whose
-// agent answers. Its run begins with that. Progress, when not nil, hears what
-// the installer prints.
-func (s *Service) provide(ctx context.Context, b sandbox.Sandbox, progress func(sandbox.Output)) error {
-	spec, err := s.installation(b.Spec, PackagesRequest{Runtime: b.Spec.Runtime, Dependencies: b.Spec.Dependencies})
+// Provide installs the dependencies of a sandbox that is being made and whose
+// agent answers, in its run. Progress, when not nil, hears what the installer
+// prints.
+func (p *Packages) Provide(ctx context.Context, r *live.Run, b sandbox.Sandbox, progress func(sandbox.Output)) error {
+	spec, err := p.Spec(b.Spec, PackagesRequest{Runtime: b.Spec.Runtime, Dependencies: b.Spec.Dependencies})
 	if err != nil {
 		return err
 	}
-	r := s.attach(b)
-	e, err := s.begin(ctx, b, r, spec)
+	e, err := r.Begin(ctx, b, spec)
 	if err != nil {
 		return err
 	}
 	if progress != nil {
-		s.tell(ctx, e, progress)
+		p.tell(ctx, r, e.Snapshot().Seq, progress)
 	}
 	select {
-	case <-e.done:
-	case <-r.dead:
-		return deathWhileInstalling(r.death)
-	case <-s.gate.Ended():
+	case <-e.Done():
+	case <-r.Dead():
+		return deathWhileInstalling(r.Death())
+	case <-p.Gate.Ended():
 		return gate.ErrShuttingDown()
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	return installError(e.snapshot())
+	return installError(e.Snapshot())
 }
 
 // tell follows an exec's output until its end, the sandbox's or that of ctx.
-func (s *Service) tell(ctx context.Context, e *liveExec, progress func(sandbox.Output)) {
+func (p *Packages) tell(ctx context.Context, r *live.Run, seq int64, progress func(sandbox.Output)) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {
 		select {
-		case <-e.run.dead:
-		case <-s.gate.Ended():
+		case <-r.Dead():
+		case <-p.Gate.Ended():
 		case <-ctx.Done():
 		}
 		cancel()
 	}()
-	for entry, err := range s.cfg.Journals.Read(ctx, e.run.uid, e.seq, 0, true) {
+	for entry, err := range p.Journals.Read(ctx, r.UID, seq, 0, true) {
 		if err != nil || entry.Exit != nil {
 			return // what is wrong with the exec its end says
 		}
@@ -182,19 +193,10 @@ func installError(x sandbox.Exec) error {
 	return e.Hint("%s", hint)
 }
 
-// cutInstallation ends the installation of a sandbox that is being made, for an
-// act that would have to wait for it. The create is undone then.
-func (s *Service) cutInstallation(ctx context.Context, id string) {
-	b, err := s.scope.Find(ctx, id)
-	if err != nil || b.State != sandbox.Creating {
-		return
-	}
-	r := s.runOf(b.UID)
-	if r == nil {
-		return
-	}
-	for _, e := range r.liveExecs() {
-		s.gate.Spawn(func(ctx context.Context) { e.kill(ctx, sandbox.EndKilled) })
+// PackagesOperation is what is known of the execs that install packages.
+func PackagesOperation(j *journal.Journals) live.Operation {
+	return live.Operation{
+		Result: func(ctx context.Context, x sandbox.Exec) (json.RawMessage, error) { return packagesResult(ctx, j, x) },
 	}
 }
 

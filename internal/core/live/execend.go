@@ -1,4 +1,4 @@
-package core
+package live
 
 import (
 	"context"
@@ -13,29 +13,29 @@ import (
 )
 
 // arm sets the backstop of the exec's own time limit. The caller holds mu.
-func (e *liveExec) arm() {
+func (e *Exec) arm() {
 	limit := e.exec.Spec.Timeout
-	if limit == nil || *limit <= 0 || e.backstop != nil {
+	if limit == nil || *limit <= 0 || e.timers.backstop != nil {
 		return
 	}
-	left := max(0, *limit-e.run.s.now().Sub(e.exec.StartedAt))
+	left := max(0, *limit-e.run.s.cfg.Now().Sub(e.exec.StartedAt))
 	slack := timeoutSlack
-	if e.cell {
-		e.helper = time.AfterFunc(left, e.helpCell)
+	if e.isCell() {
+		e.timers.helper = time.AfterFunc(left, e.helpCell)
 		slack += interruptGrace
 	}
-	e.backstop = time.AfterFunc(left+slack, func() {
-		e.run.s.gate.Spawn(e.enforceTimeout)
+	e.timers.backstop = time.AfterFunc(left+slack, func() {
+		e.run.s.cfg.Gate.Spawn(e.enforceTimeout)
 	})
 }
 
 // enforceTimeout is for agents that do not keep a time limit: it kills the
 // command, and when even that has no effect stops waiting for it.
-func (e *liveExec) enforceTimeout(ctx context.Context) {
-	e.run.s.log.Warn("an agent did not enforce a time limit", telemetry.KeyUID, e.run.uid, telemetry.KeySeq, e.seq)
+func (e *Exec) enforceTimeout(ctx context.Context) {
+	e.run.s.cfg.Log.Warn("an agent did not enforce a time limit", telemetry.KeyUID, e.run.UID, telemetry.KeySeq, e.seq)
 	ctx, cancel := context.WithTimeout(ctx, reportSlack)
 	defer cancel()
-	e.kill(ctx, sandbox.EndTimeout)
+	e.Kill(ctx, sandbox.EndTimeout)
 	select {
 	case <-e.done:
 		return
@@ -45,13 +45,13 @@ func (e *liveExec) enforceTimeout(ctx context.Context) {
 	}
 	e.mu.Lock()
 	if e.verdict == nil {
-		e.verdict = &ending{sandbox.EndTimeout, "the time limit was over and the sandbox's agent did not answer"}
+		e.verdict = &Ending{sandbox.EndTimeout, "the time limit was over and the sandbox's agent did not answer"}
 	}
 	e.mu.Unlock()
 	e.finish(e.lost(), time.Time{})
 }
 
-func (e *liveExec) givenUp() bool {
+func (e *Exec) givenUp() bool {
 	select {
 	case <-e.done:
 		return true
@@ -61,9 +61,9 @@ func (e *liveExec) givenUp() bool {
 }
 
 // lost is the exit of an exec whose sandbox is gone.
-func (e *liveExec) lost() sandbox.Exit {
-	if end := e.run.endingNow(); end != nil {
-		return sandbox.Exit{Reason: end.reason, Message: end.message}
+func (e *Exec) lost() sandbox.Exit {
+	if end := e.run.execs.endingNow(); end != nil {
+		return end.exit()
 	}
 	return sandbox.Exit{Reason: sandbox.EndLost, Message: "the sandbox's agent does not know the command any more"}
 }
@@ -74,10 +74,10 @@ const forgottenSecrets = "the daemon was restarted before the command began, and
 
 // refused is the exit of an exec that the agent would not start or does not
 // know.
-func (e *liveExec) refused(err error) sandbox.Exit {
+func (e *Exec) refused(err error) sandbox.Exit {
 	info := errs.Public(err)
 	if e.started() {
-		e.run.s.log.Error("follow an exec", telemetry.KeyUID, e.run.uid, telemetry.KeySeq, e.seq, telemetry.KeyErr, err)
+		e.run.s.cfg.Log.Error("follow an exec", telemetry.KeyUID, e.run.UID, telemetry.KeySeq, e.seq, telemetry.KeyErr, err)
 		if info.Kind != errs.NotFound {
 			return sandbox.Exit{Reason: sandbox.EndLost, Message: "its output could not be followed: " + info.Message}
 		}
@@ -88,8 +88,8 @@ func (e *liveExec) refused(err error) sandbox.Exit {
 	}
 	if info.Kind == errs.WrongState {
 		// Its turn came while the sandbox was being stopped.
-		if end := e.run.endingNow(); end != nil {
-			return sandbox.Exit{Reason: end.reason, Message: end.message}
+		if end := e.run.execs.endingNow(); end != nil {
+			return end.exit()
 		}
 	}
 	return sandbox.Exit{Reason: sandbox.EndNotRun, Message: info.Message}
@@ -100,7 +100,7 @@ func (e *liveExec) refused(err error) sandbox.Exit {
 // before the store has heard of the end is made up for at the next boot, so
 // nobody waits for the store. Until it knows, the exec stays a live one. The
 // time is of the agent's clock; zero is now.
-func (e *liveExec) finish(exit sandbox.Exit, at time.Time) {
+func (e *Exec) finish(exit sandbox.Exit, at time.Time) {
 	s := e.run.s
 	e.mu.Lock()
 	if e.exec.Status.Finished() {
@@ -111,35 +111,27 @@ func (e *liveExec) finish(exit sandbox.Exit, at time.Time) {
 	// Followers get the exit even when it cannot be written.
 	finishErr := e.log.Finish(exit)
 	exit = withCuts(exit, e.log)
-	now := s.now()
+	now := s.cfg.Now()
 	began := e.exec.StartedAt
 	if began.IsZero() {
 		began, at = e.exec.CreatedAt, now
 	}
 	e.exec.Exit, e.exec.Status, e.exec.FinishedAt = &exit, endStatus(exit), within(at, began, now)
-	e.exec.Result = s.resultOf(context.WithoutCancel(e.run.ctx), e.exec)
-	if e.backstop != nil {
-		e.backstop.Stop()
-	}
-	if e.helper != nil {
-		e.helper.Stop()
-	}
-	if e.noteLater != nil {
-		e.noteLater.Stop()
-	}
+	e.exec.Result = s.cfg.Operations.resultOf(context.WithoutCancel(e.run.ctx), s.cfg.Log, e.exec)
+	e.timers.stop()
 	x := e.exec
 	e.mu.Unlock()
 	if finishErr != nil {
-		s.log.Error("finish a journal", telemetry.KeyUID, x.Box, telemetry.KeySeq, x.Seq, telemetry.KeyErr, finishErr)
+		s.cfg.Log.Error("finish a journal", telemetry.KeyUID, x.Box, telemetry.KeySeq, x.Seq, telemetry.KeyErr, finishErr)
 	} else {
 		e.tell(x)
 	}
 	if err := e.writeEnd(context.WithoutCancel(e.run.ctx), x); err != nil {
-		s.log.Error("write the end of an exec; it is tried again",
+		s.cfg.Log.Error("write the end of an exec; it is tried again",
 			telemetry.KeyUID, x.Box, telemetry.KeySeq, x.Seq, telemetry.KeyErr, err)
-		s.gate.Spawn(func(ctx context.Context) { e.writeEndLate(ctx, x) })
+		s.cfg.Gate.Spawn(func(ctx context.Context) { e.writeEndLate(ctx, x) })
 	} else {
-		e.run.forget(e)
+		e.run.execs.forget(e)
 	}
 	if finishErr != nil {
 		e.tell(x)
@@ -147,21 +139,21 @@ func (e *liveExec) finish(exit sandbox.Exit, at time.Time) {
 	e.cancel()
 }
 
-func (e *liveExec) writeEnd(ctx context.Context, x sandbox.Exec) error {
-	e.storing.Lock()
-	defer e.storing.Unlock()
-	err := e.run.s.writeEnd(ctx, x, e.noted || x.StartedAt.IsZero())
-	e.noted = e.noted || err == nil
+func (e *Exec) writeEnd(ctx context.Context, x sandbox.Exec) error {
+	e.stored.mu.Lock()
+	defer e.stored.mu.Unlock()
+	err := e.run.s.writeEnd(ctx, x, e.stored.noted || x.StartedAt.IsZero())
+	e.stored.noted = e.stored.noted || err == nil
 	return err
 }
 
 // writeEndLate writes the end when the store can be written again. Until then
 // the exec stays a live one, so that its end is seen all the same; should the
 // service end first, the next boot copies it from the journal.
-func (e *liveExec) writeEndLate(ctx context.Context, x sandbox.Exec) {
+func (e *Exec) writeEndLate(ctx context.Context, x sandbox.Exec) {
 	for pauses := gate.NewPauses(); ctx.Err() == nil; gate.Pause(ctx, pauses) {
 		if e.writeEnd(context.WithoutCancel(ctx), x) == nil {
-			e.run.forget(e)
+			e.run.execs.forget(e)
 			return
 		}
 	}
@@ -193,7 +185,7 @@ func withCuts(exit sandbox.Exit, log *journal.Log) sandbox.Exit {
 }
 
 // tell wakes those who wait for the end.
-func (e *liveExec) tell(x sandbox.Exec) {
+func (e *Exec) tell(x sandbox.Exec) {
 	if x.StartedAt.IsZero() {
 		close(e.begun)
 	}
@@ -202,13 +194,13 @@ func (e *liveExec) tell(x sandbox.Exec) {
 
 // judge replaces the agent's word for an end by core's, where core knows
 // better why it happened. The caller holds mu.
-func (e *liveExec) judge(exit sandbox.Exit) sandbox.Exit {
+func (e *Exec) judge(exit sandbox.Exit) sandbox.Exit {
 	why := e.verdict
 	if why == nil && endsWithSandbox(exit.Reason) {
-		why = e.run.endingNow()
+		why = e.run.execs.endingNow()
 	}
 	if why != nil {
-		exit.Reason, exit.Message = why.reason, why.message
+		exit.Reason, exit.Message = why.Reason, why.Message
 	}
 	return exit
 }
@@ -229,14 +221,14 @@ func endStatus(exit sandbox.Exit) sandbox.ExecStatus {
 
 // writeEnd stores a finished exec, and its start where the store has not heard
 // of that.
-func (s *Service) writeEnd(ctx context.Context, x sandbox.Exec, startNoted bool) error {
+func (s *Sandboxes) writeEnd(ctx context.Context, x sandbox.Exec, startNoted bool) error {
 	var events []sandbox.Event
 	if !startNoted {
 		events = append(events, event.Began(x))
 	}
 	first, err := s.cfg.Store.FinishStartedExec(ctx, x, append(events, event.Ended(x)...)...)
 	if first {
-		s.metrics.Exec(string(x.Exit.Reason), x.Took())
+		s.cfg.Metrics.Exec(string(x.Exit.Reason), x.Took())
 	}
 	return err
 }

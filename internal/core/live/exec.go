@@ -1,4 +1,4 @@
-package core
+package live
 
 import (
 	"context"
@@ -39,17 +39,16 @@ const (
 	interruptGrace = 5 * time.Second
 )
 
-// liveExec is an exec while it is not finished. Its pump carries the output
-// from the agent to the journal, whoever listens.
-type liveExec struct {
-	run *run
+// Exec is an exec while it is not finished. Its pump carries the output from the
+// agent to the journal, whoever listens.
+type Exec struct {
+	run *Run
 	uid sandbox.UID
 	seq int64
 	log *journal.Log
 	// terminal is the name of the terminal whose program this is; "" is none.
 	terminal string
-	cell     bool   // code for a kernel
-	kernel   string // its name
+	kernel   string // whose cell this is; "" is a command
 	// stdin serialises writers that append.
 	stdin sync.Mutex
 
@@ -59,47 +58,76 @@ type liveExec struct {
 	begun chan struct{} // closed when the agent runs it, or it is over
 	done  chan struct{} // closed when its end is known and in the journal
 
-	storing sync.Mutex // held around writes to the store
-	noted   bool       // the store knows that it started; guarded by storing
+	stored  stored
+	viewers atomic.Int32 // of a terminal
 
 	mu      sync.Mutex
 	exec    sandbox.Exec // as clients see it; guarded by mu
-	verdict *ending      // core's own reason for its end; guarded by mu
-	// offset is where the agent's output goes on; it is the journal's size
-	// until the journal cannot be written any more.
-	offset int64 // guarded by mu
-	broken bool  // the journal cannot be written; guarded by mu
-
-	acks     chan struct{} // has a token when offset moved
-	viewers  atomic.Int32  // of a terminal
-	backstop *time.Timer   // nil without a time limit
-	helper   *time.Timer   // calls helpCell; nil without a time limit, and for commands
-	helped   bool          // helpKills runs for it, or did; guarded by mu
-	// noteLater calls noteStart; nil before the start.
-	noteLater *time.Timer // guarded by mu
+	verdict *Ending      // core's own reason for its end; guarded by mu
+	intake  intake       // guarded by mu
+	timers  timers       // guarded by mu
 }
 
-func newLiveExec(r *run, x sandbox.Exec, log *journal.Log) *liveExec {
-	e := &liveExec{
-		run: r, uid: x.UID, seq: x.Seq, log: log, terminal: x.Spec.Terminal, cell: x.Spec.Cell != nil, exec: x,
-		begun: make(chan struct{}), done: make(chan struct{}), acks: make(chan struct{}, 1),
-		offset: log.Size(), noted: x.Status == sandbox.ExecRunning,
+// stored is what the store knows of an exec.
+type stored struct {
+	mu    sync.Mutex // held around writes
+	noted bool       // that it started; guarded by mu
+}
+
+// intake is how far the output came.
+type intake struct {
+	// offset is where the agent's output goes on; it is the journal's size
+	// until the journal cannot be written any more.
+	offset int64
+	broken bool          // the journal cannot be written
+	acks   chan struct{} // has a token when offset moved
+}
+
+// timers are what is to happen to an exec later.
+type timers struct {
+	backstop *time.Timer // nil without a time limit
+	helper   *time.Timer // calls helpCell; nil without a time limit, and for commands
+	helped   bool        // helpKills runs for it, or did
+	note     *time.Timer // calls noteStart; nil before the start
+}
+
+// stop ends those that are set.
+func (t *timers) stop() {
+	for _, timer := range []*time.Timer{t.backstop, t.helper, t.note} {
+		if timer != nil {
+			timer.Stop()
+		}
 	}
+}
+
+func newExec(r *Run, x sandbox.Exec, log *journal.Log) *Exec {
+	e := &Exec{
+		run: r, uid: x.UID, seq: x.Seq, log: log, terminal: x.Spec.Terminal, exec: x,
+		begun: make(chan struct{}), done: make(chan struct{}),
+		intake: intake{offset: log.Size(), acks: make(chan struct{}, 1)},
+	}
+	e.stored.noted = x.Status == sandbox.ExecRunning
 	e.ctx, e.cancel = context.WithCancel(r.ctx)
-	if e.cell {
+	if x.Spec.Cell != nil {
 		e.kernel = x.Spec.Cell.Kernel
 	}
 	// A finished exec is shown without its env, as the store shows it.
 	e.exec.Spec.Env, e.exec.Spec.Secrets = nil, nil
-	if e.noted {
+	if e.stored.noted {
 		close(e.begun)
 		e.arm()
 	}
 	return e
 }
 
-// snapshot returns the exec as it stands.
-func (e *liveExec) snapshot() sandbox.Exec {
+// isCell reports whether it is code for a kernel.
+func (e *Exec) isCell() bool { return e.kernel != "" }
+
+// Done is closed when the end of the exec is known and in its journal.
+func (e *Exec) Done() <-chan struct{} { return e.done }
+
+// Snapshot returns the exec as it stands.
+func (e *Exec) Snapshot() sandbox.Exec {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.exec
@@ -108,8 +136,8 @@ func (e *liveExec) snapshot() sandbox.Exec {
 // pump runs the exec to its end. A lost connection is made again: the journal
 // knows how far the output came. It leaves an unfinished exec to the next
 // daemon when the service ends.
-func (e *liveExec) pump(start *guest.Start) {
-	defer telemetry.Close(e.run.s.log, e.log)
+func (e *Exec) pump(start *guest.Start) {
+	defer telemetry.Close(e.run.s.cfg.Log, e.log)
 	defer e.cancel()
 	stop := make(chan struct{})
 	var acker sync.WaitGroup
@@ -149,8 +177,8 @@ func (e *liveExec) pump(start *guest.Start) {
 
 // awaitVerdict waits a moment until core knows why the sandbox ends: an agent
 // that goes down ends its commands, and cannot say what ended it.
-func (e *liveExec) awaitVerdict() {
-	if e.run.endingNow() != nil {
+func (e *Exec) awaitVerdict() {
+	if e.run.execs.endingNow() != nil {
 		return
 	}
 	t := time.NewTimer(verdictTime)
@@ -163,12 +191,12 @@ func (e *liveExec) awaitVerdict() {
 }
 
 // stream follows the exec on one connection to its end.
-func (e *liveExec) stream(start *guest.Start) error {
-	st, err := e.run.guest.Exec(e.ctx, e.uid, start, e.position())
+func (e *Exec) stream(start *guest.Start) error {
+	st, err := e.run.Guest.Exec(e.ctx, e.uid, start, e.position())
 	if err != nil {
 		return err
 	}
-	defer telemetry.Close(e.run.s.log, st)
+	defer telemetry.Close(e.run.s.cfg.Log, st)
 	for {
 		m, err := st.Next()
 		switch {
@@ -183,7 +211,7 @@ func (e *liveExec) stream(start *guest.Start) error {
 				return err
 			}
 			if e.terminal != "" {
-				e.run.active(e.ctx)
+				e.run.Touch(e.ctx)
 			}
 		case m.Exit != nil:
 			if end := e.position(); m.Exit.Offset > end {
@@ -192,7 +220,7 @@ func (e *liveExec) stream(start *guest.Start) error {
 			if endsWithSandbox(m.Exit.Reason) {
 				e.awaitVerdict()
 			}
-			exit := e.run.explainOOM(m.Exit.Exit, e.snapshot().StartedAt)
+			exit := e.run.explainOOM(m.Exit.Exit, e.Snapshot().StartedAt)
 			if m.Exit.Outlived {
 				exit = e.killRest(exit)
 			}
@@ -203,8 +231,8 @@ func (e *liveExec) stream(start *guest.Start) error {
 }
 
 // start notes that the command runs since a time of the agent's clock.
-func (e *liveExec) start(at time.Time) {
-	now := e.run.s.now()
+func (e *Exec) start(at time.Time) {
+	now := e.run.s.cfg.Now()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.exec.Status != sandbox.ExecPending {
@@ -212,48 +240,48 @@ func (e *liveExec) start(at time.Time) {
 	}
 	e.exec.Status, e.exec.StartedAt = sandbox.ExecRunning, within(at, e.exec.CreatedAt, now)
 	close(e.begun)
-	e.noteLater = time.AfterFunc(noteStartAfter, func() {
-		e.run.s.gate.Spawn(e.noteStart)
+	e.timers.note = time.AfterFunc(noteStartAfter, func() {
+		e.run.s.cfg.Gate.Spawn(e.noteStart)
 	})
 	e.arm()
 }
 
 // noteStart writes the start down, unless the end was faster.
-func (e *liveExec) noteStart(ctx context.Context) {
-	e.storing.Lock()
-	defer e.storing.Unlock()
-	x := e.snapshot()
-	if x.Status != sandbox.ExecRunning || e.noted {
+func (e *Exec) noteStart(ctx context.Context) {
+	e.stored.mu.Lock()
+	defer e.stored.mu.Unlock()
+	x := e.Snapshot()
+	if x.Status != sandbox.ExecRunning || e.stored.noted {
 		return
 	}
 	err := e.run.s.cfg.Store.StartExec(context.WithoutCancel(ctx), x.Box, x.Seq, x.StartedAt, event.Began(x))
-	e.noted = err == nil
+	e.stored.noted = err == nil
 	if err != nil && !errors.Is(err, errs.WrongState) {
-		e.run.s.log.Error("note the start of an exec; its end will do that",
+		e.run.s.cfg.Log.Error("note the start of an exec; its end will do that",
 			telemetry.KeyUID, x.Box, telemetry.KeySeq, x.Seq, telemetry.KeyErr, err)
 	}
 }
 
 // take puts a piece of output into the journal. When the journal cannot be
 // written the command is killed, and what comes still is dropped.
-func (e *liveExec) take(o sandbox.Output) error {
+func (e *Exec) take(o sandbox.Output) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if o.Offset > e.offset {
-		return errs.E(errs.Unavailable, "output is missing between %d and %d", e.offset, o.Offset)
+	if o.Offset > e.intake.offset {
+		return errs.E(errs.Unavailable, "output is missing between %d and %d", e.intake.offset, o.Offset)
 	}
-	if !e.broken && !e.exec.Status.Finished() {
+	if !e.intake.broken && !e.exec.Status.Finished() {
 		if err := e.log.Append(o); err != nil {
-			e.broken = true
-			e.verdict = &ending{sandbox.EndDiskFull, "the host could not keep the command's output"}
-			e.run.s.log.Error("write a journal", telemetry.KeyUID, e.exec.Box, telemetry.KeySeq, e.seq, telemetry.KeyErr, err)
-			e.run.s.gate.Spawn(func(ctx context.Context) { e.kill(ctx, sandbox.EndKilled) })
+			e.intake.broken = true
+			e.verdict = &Ending{sandbox.EndDiskFull, "the host could not keep the command's output"}
+			e.run.s.cfg.Log.Error("write a journal", telemetry.KeyUID, e.exec.Box, telemetry.KeySeq, e.seq, telemetry.KeyErr, err)
+			e.run.s.cfg.Gate.Spawn(func(ctx context.Context) { e.Kill(ctx, sandbox.EndKilled) })
 		}
 	}
-	if end := o.Offset + int64(len(o.Data)); end > e.offset {
-		e.offset = end
+	if end := o.Offset + int64(len(o.Data)); end > e.intake.offset {
+		e.intake.offset = end
 		select {
-		case e.acks <- struct{}{}:
+		case e.intake.acks <- struct{}{}:
 		default:
 		}
 	}
@@ -261,7 +289,7 @@ func (e *liveExec) take(o sandbox.Output) error {
 }
 
 // acknowledge tells the agent what it need not keep any more, until stop.
-func (e *liveExec) acknowledge(stop <-chan struct{}) {
+func (e *Exec) acknowledge(stop <-chan struct{}) {
 	r := e.run
 	acked := e.position()
 	t := time.NewTimer(time.Hour)
@@ -270,7 +298,7 @@ func (e *liveExec) acknowledge(stop <-chan struct{}) {
 		select {
 		case <-stop:
 			return
-		case <-e.acks:
+		case <-e.intake.acks:
 		}
 		if e.position()-acked < ackBytes {
 			t.Reset(ackDelay)
@@ -279,7 +307,7 @@ func (e *liveExec) acknowledge(stop <-chan struct{}) {
 				select {
 				case <-stop:
 					return
-				case <-e.acks:
+				case <-e.intake.acks:
 				case <-t.C:
 					break wait
 				}
@@ -287,7 +315,7 @@ func (e *liveExec) acknowledge(stop <-chan struct{}) {
 		}
 		offset := e.position()
 		ctx, cancel := context.WithTimeout(r.ctx, gate.DetachedTime)
-		err := r.guest.Ack(ctx, e.uid, offset)
+		err := r.Guest.Ack(ctx, e.uid, offset)
 		cancel()
 		if err == nil {
 			acked = offset
@@ -297,25 +325,25 @@ func (e *liveExec) acknowledge(stop <-chan struct{}) {
 	}
 }
 
-func (e *liveExec) position() int64 {
+func (e *Exec) position() int64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.offset
+	return e.intake.offset
 }
 
-func (e *liveExec) started() bool {
+func (e *Exec) started() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.exec.Status != sandbox.ExecPending
 }
 
-// kill ends everything that descends from the command. A cell is interrupted,
+// Kill ends everything that descends from the command. A cell is interrupted,
 // and its kernel killed when that has no effect.
-func (e *liveExec) kill(ctx context.Context, reason sandbox.EndReason) {
-	if e.cell {
+func (e *Exec) Kill(ctx context.Context, reason sandbox.EndReason) {
+	if e.isCell() {
 		e.helpCell()
 	}
 	if err := e.run.signal(ctx, e.uid, syscall.SIGKILL, true, reason); err != nil && !errors.Is(err, errs.NotFound) {
-		e.run.s.log.Warn("kill an exec", telemetry.KeyUID, e.run.uid, telemetry.KeySeq, e.seq, telemetry.KeyErr, err)
+		e.run.s.cfg.Log.Warn("kill an exec", telemetry.KeyUID, e.run.UID, telemetry.KeySeq, e.seq, telemetry.KeyErr, err)
 	}
 }

@@ -1,4 +1,4 @@
-package core
+package live
 
 import (
 	"testing"
@@ -10,10 +10,10 @@ import (
 // hits the agent, which then reports the command as lost. The command ended
 // with its sandbox all the same.
 func TestEndOfACommandWhoseSandboxIsBeingDestroyed(t *testing.T) {
-	destroyed := &ending{sandbox.EndDestroyed, "the sandbox was destroyed"}
+	destroyed := &Ending{sandbox.EndDestroyed, "the sandbox was destroyed"}
 	for _, tt := range []struct {
 		agent  sandbox.EndReason
-		ending *ending
+		ending *Ending
 		want   sandbox.EndReason
 	}{
 		{sandbox.EndLost, destroyed, sandbox.EndDestroyed},
@@ -22,7 +22,7 @@ func TestEndOfACommandWhoseSandboxIsBeingDestroyed(t *testing.T) {
 		{sandbox.EndKilled, destroyed, sandbox.EndKilled}, // canceled a moment before
 		{sandbox.EndLost, nil, sandbox.EndLost},
 	} {
-		e := &liveExec{run: &run{ending: tt.ending}}
+		e := &Exec{run: &Run{execs: &execs{ending: tt.ending}}}
 		if got := e.judge(sandbox.Exit{Reason: tt.agent}).Reason; got != tt.want {
 			t.Errorf("%s while the sandbox ends (%v) = %s, want %s", tt.agent, tt.ending != nil, got, tt.want)
 		}

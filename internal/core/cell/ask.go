@@ -1,4 +1,4 @@
-package core
+package cell
 
 import (
 	"context"
@@ -6,7 +6,6 @@ import (
 	"regexp"
 	"unicode/utf8"
 
-	"github.com/cubbyhq/cubby/internal/core/cell"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/guest"
 	"github.com/cubbyhq/cubby/internal/kernel"
@@ -18,14 +17,14 @@ import (
 // cell, is starting or has ended; NotFound when there is none of this name:
 // none is made. Timeout when it does not answer within a few seconds.
 
-// CodePosition is a place in code that a kernel is asked about.
-type CodePosition struct {
+// Position is a place in code that a kernel is asked about.
+type Position struct {
 	Code   string
 	Cursor *int // in Unicode code points; nil is the end of the code
 }
 
 // check returns the cursor.
-func (p CodePosition) check() (int, error) {
+func (p Position) check() (int, error) {
 	switch {
 	case len(p.Code) > sandbox.MaxCode:
 		return 0, errs.E(errs.TooLarge, "code: longer than %d bytes", sandbox.MaxCode)
@@ -42,24 +41,24 @@ func (p CodePosition) check() (int, error) {
 	return *p.Cursor, nil
 }
 
-// CompleteCode returns how code can go on at a position.
-func (s *Service) CompleteCode(ctx context.Context, id, name string, at CodePosition) (kernel.Completion, error) {
-	return askKernel(s, ctx, id, name, at, func(ctx context.Context, c *guest.Client, cursor int) (kernel.Completion, error) {
+// Complete returns how code can go on at a position.
+func (ks *Kernels) Complete(ctx context.Context, id, name string, at Position) (kernel.Completion, error) {
+	return ask(ks, ctx, id, name, at, func(ctx context.Context, c *guest.Client, cursor int) (kernel.Completion, error) {
 		return c.CompleteCode(ctx, name, at.Code, cursor)
 	})
 }
 
-// InspectCode returns what the kernel knows about the name at a position, with
+// Inspect returns what the kernel knows about the name at a position, with
 // detail 1 instead of 0 more of it. Its texts have no colours.
-func (s *Service) InspectCode(ctx context.Context, id, name string, at CodePosition, detail int) (kernel.Inspection, error) {
+func (ks *Kernels) Inspect(ctx context.Context, id, name string, at Position, detail int) (kernel.Inspection, error) {
 	if detail != 0 && detail != 1 {
 		return kernel.Inspection{}, errs.E(errs.Invalid, "detail_level: %d is neither 0 nor 1", detail)
 	}
-	r, err := askKernel(s, ctx, id, name, at, func(ctx context.Context, c *guest.Client, cursor int) (kernel.Inspection, error) {
+	r, err := ask(ks, ctx, id, name, at, func(ctx context.Context, c *guest.Client, cursor int) (kernel.Inspection, error) {
 		return c.InspectCode(ctx, name, at.Code, cursor, detail)
 	})
 	for mime, text := range r.Data {
-		r.Data[mime] = overstrike.ReplaceAllString(cell.WithoutANSI(text), "")
+		r.Data[mime] = overstrike.ReplaceAllString(WithoutANSI(text), "")
 	}
 	return r, err
 }
@@ -68,16 +67,16 @@ func (s *Service) InspectCode(ctx context.Context, id, name string, at CodePosit
 // help has it.
 var overstrike = regexp.MustCompile(".\x08")
 
-// CheckCode returns whether code can be run as it stands.
-func (s *Service) CheckCode(ctx context.Context, id, name, code string) (kernel.Completeness, error) {
-	return askKernel(s, ctx, id, name, CodePosition{Code: code}, func(ctx context.Context, c *guest.Client, _ int) (kernel.Completeness, error) {
+// Check returns whether code can be run as it stands.
+func (ks *Kernels) Check(ctx context.Context, id, name, code string) (kernel.Completeness, error) {
+	return ask(ks, ctx, id, name, Position{Code: code}, func(ctx context.Context, c *guest.Client, _ int) (kernel.Completeness, error) {
 		return c.CheckCode(ctx, name, code)
 	})
 }
 
-func askKernel[T any](
-	s *Service, ctx context.Context, id, name string, at CodePosition,
-	ask func(ctx context.Context, c *guest.Client, cursor int) (T, error),
+func ask[T any](
+	ks *Kernels, ctx context.Context, id, name string, at Position,
+	question func(ctx context.Context, c *guest.Client, cursor int) (T, error),
 ) (answer T, err error) {
 	if err := sandbox.ValidateName("kernel", name); err != nil {
 		return answer, err
@@ -86,12 +85,12 @@ func askKernel[T any](
 	if err != nil {
 		return answer, err
 	}
-	_, r, done, err := s.useKernels(ctx, id)
+	_, r, done, err := ks.live.Use(ctx, id)
 	if err != nil {
 		return answer, err
 	}
 	defer done()
-	answer, err = ask(ctx, r.guest, cursor)
+	answer, err = question(ctx, r.Guest, cursor)
 	if errors.Is(err, errs.NotFound) {
 		err = errNoKernel
 	}

@@ -1,10 +1,16 @@
-package core
+// Package program is what sandboxes do for a caller by a command that is not the
+// caller's: git, and the installation of packages. Each is an exec like any
+// other, whose output becomes a result. What the programs say is not trusted: a
+// result is made of what can be read in it, under bounds.
+package program
 
 import (
 	"context"
 	"encoding/json"
 	"time"
 
+	"github.com/cubbyhq/cubby/internal/core/live"
+	"github.com/cubbyhq/cubby/internal/core/scope"
 	"github.com/cubbyhq/cubby/internal/git"
 	"github.com/cubbyhq/cubby/internal/journal"
 	"github.com/cubbyhq/cubby/internal/sandbox"
@@ -18,7 +24,14 @@ type GitOptions struct {
 	Timeout *time.Duration
 }
 
-// RunGit starts an operation of git and waits for its end as [Service.RunExec]
+// Git runs git in sandboxes.
+type Git struct {
+	Execs *live.Execs
+	Scope *scope.Scope
+	Store *store.Store
+}
+
+// Run starts an operation of git and waits for its end as [live.Execs.Run]
 // does; the operation goes on without the caller. It is an exec of its own
 // kind, run by the sandbox's user; progress is on its stderr, and its Result
 // is a type of package git or {"error": git.Failure}. A failure of git is not
@@ -27,12 +40,12 @@ type GitOptions struct {
 // Credentials are in the environment of this one command and nowhere else on
 // the host's side. Inside, other processes of the same user can read them as
 // long as it runs.
-func (s *Service) RunGit(ctx context.Context, id string, op git.Operation, o GitOptions, wait time.Duration, caps OutputCaps) (Result, error) {
+func (g *Git) Run(ctx context.Context, id string, op git.Operation, o GitOptions, wait time.Duration, caps live.OutputCaps) (live.Result, error) {
 	c, err := git.Make(op)
 	if err != nil {
-		return Result{}, err
+		return live.Result{}, err
 	}
-	return s.RunExec(ctx, id, sandbox.ExecSpec{
+	return g.Execs.Run(ctx, id, sandbox.ExecSpec{
 		Kind: c.Kind, Detail: c.Detail, Argv: c.Argv, Cwd: c.Cwd, Env: c.Env, Secrets: c.Secrets,
 		Session: o.Session, Timeout: o.Timeout,
 	}, wait, caps)
@@ -43,12 +56,12 @@ const lastClones = 100
 
 // LastClone is the directory of the newest clone that did not fail, also of one
 // that has yet to end; the workspace when there is none.
-func (s *Service) LastClone(ctx context.Context, id string) (string, error) {
-	b, err := s.scope.FindHistory(ctx, id)
+func (g *Git) LastClone(ctx context.Context, id string) (string, error) {
+	b, err := g.Scope.FindHistory(ctx, id)
 	if err != nil {
 		return "", err
 	}
-	clones, err := s.cfg.Store.Execs(ctx, b.UID, store.ExecQuery{
+	clones, err := g.Store.Execs(ctx, b.UID, store.ExecQuery{
 		Kind: git.KindPrefix + git.Clone{}.Name(), Newest: true, Limit: lastClones,
 	})
 	if err != nil {
@@ -75,6 +88,14 @@ const (
 	gitStdout = 16 << 20
 	gitStderr = 64 << 10
 )
+
+// GitOperation is what is known of git's execs.
+func GitOperation(j *journal.Journals) live.Operation {
+	return live.Operation{
+		Result: func(ctx context.Context, x sandbox.Exec) (json.RawMessage, error) { return gitResult(ctx, j, x) },
+		Show:   showPatch,
+	}
+}
 
 // gitResult makes the result of an operation that git itself ended.
 func gitResult(ctx context.Context, j *journal.Journals, x sandbox.Exec) (json.RawMessage, error) {

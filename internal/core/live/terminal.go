@@ -1,19 +1,18 @@
-package core
+package live
 
 import (
 	"cmp"
 	"context"
 	"errors"
 	"iter"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/cubbyhq/cubby/internal/core/live"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/journal"
+	"github.com/cubbyhq/cubby/internal/keylock"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
@@ -59,12 +58,18 @@ type Terminal struct {
 	Viewers   int
 }
 
-// OpenTerminal attaches to the terminal that has the name, and makes it when
+// Terminals is the terminals of running sandboxes.
+type Terminals struct {
+	s     *Sandboxes
+	locks keylock.Locks // by sandbox.UID and name; held by whoever opens one
+}
+
+// Open attaches to the terminal that has the name, and makes it when
 // there is none. The sandbox is in use until the viewer is closed. WrongState
 // when the sandbox does not run, NotFound when there is no such seq,
 // Exhausted when too many are open.
-func (s *Service) OpenTerminal(ctx context.Context, id string, spec TerminalSpec) (*Viewer, error) {
-	leave, err := s.gate.Enter(ctx)
+func (h *Terminals) Open(ctx context.Context, id string, spec TerminalSpec) (*Viewer, error) {
+	leave, err := h.s.cfg.Gate.Enter(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +83,7 @@ func (s *Service) OpenTerminal(ctx context.Context, id string, spec TerminalSpec
 			return nil, err
 		}
 	}
-	v, err := s.terminalOf(ctx, id, spec)
+	v, err := h.find(ctx, id, spec)
 	if err != nil {
 		return nil, err
 	}
@@ -89,12 +94,12 @@ func (s *Service) OpenTerminal(ctx context.Context, id string, spec TerminalSpec
 			return nil, err
 		}
 	}
-	if v.Offset, v.replay, err = live.ReplayFrom(ctx, s.cfg.Journals, v.box, v.Seq, spec.After); err != nil {
+	if v.Offset, v.replay, err = ReplayFrom(ctx, h.s.cfg.Journals, v.box, v.Seq, spec.After); err != nil {
 		return nil, err
 	}
 	v.closed = func() {}
 	if e := v.exec; e != nil {
-		done := e.run.open(ctx)
+		done := e.run.Open(ctx)
 		e.viewers.Add(1)
 		v.closed = sync.OnceFunc(func() {
 			e.viewers.Add(-1)
@@ -104,51 +109,51 @@ func (s *Service) OpenTerminal(ctx context.Context, id string, spec TerminalSpec
 	return v, nil
 }
 
-// terminalOf finds or makes the terminal.
-func (s *Service) terminalOf(ctx context.Context, id string, spec TerminalSpec) (*Viewer, error) {
+// find finds or makes the terminal.
+func (h *Terminals) find(ctx context.Context, id string, spec TerminalSpec) (*Viewer, error) {
 	if spec.Seq != 0 {
-		return s.terminalBySeq(ctx, id, spec.Seq)
+		return h.bySeq(ctx, id, spec.Seq)
 	}
-	b, r, err := s.findRunning(ctx, id)
+	b, r, err := h.s.Find(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	unlock, err := s.terminals.Lock(ctx, string(b.UID)+"/"+spec.Name)
+	unlock, err := h.locks.Lock(ctx, string(b.UID)+"/"+spec.Name)
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
 	open := r.terminals()
 	for _, e := range open {
-		if x := e.snapshot(); x.Spec.Terminal == spec.Name {
-			return &Viewer{Name: spec.Name, Seq: e.seq, box: b.UID, exec: e, s: s}, nil
+		if x := e.Snapshot(); x.Spec.Terminal == spec.Name {
+			return &Viewer{Name: spec.Name, Seq: e.seq, box: b.UID, exec: e, s: h.s}, nil
 		}
 	}
 	if len(open) >= maxTerminals {
 		return nil, errs.E(errs.Exhausted, "%d terminals are open in this sandbox already", len(open)).Hint("close one, or look at one of them: several can")
 	}
-	e, err := s.beginExec(ctx, id, terminalExec(spec))
+	e, err := h.s.begin(ctx, id, terminalExec(spec))
 	if err != nil {
 		return nil, err
 	}
-	return &Viewer{Name: spec.Name, Seq: e.seq, New: true, box: e.run.uid, exec: e, s: s}, nil
+	return &Viewer{Name: spec.Name, Seq: e.seq, New: true, box: e.run.UID, exec: e, s: h.s}, nil
 }
 
-func (s *Service) terminalBySeq(ctx context.Context, id string, seq int64) (*Viewer, error) {
-	b, err := s.scope.FindHistory(ctx, id)
+func (h *Terminals) bySeq(ctx context.Context, id string, seq int64) (*Viewer, error) {
+	b, err := h.s.cfg.Scope.FindHistory(ctx, id)
 	if err != nil {
 		return nil, err
 	}
 	// In this order: what is not live any more is finished in the store.
-	e := s.live(b.UID, seq)
-	x, err := s.cfg.Store.Exec(ctx, b.UID, seq)
+	e := h.s.exec(b.UID, seq)
+	x, err := h.s.cfg.Store.Exec(ctx, b.UID, seq)
 	if err != nil {
 		return nil, err
 	}
 	if x.Spec.Terminal == "" {
 		return nil, errs.E(errs.NotFound, "command %d is not a terminal's", seq)
 	}
-	return &Viewer{Name: x.Spec.Terminal, Seq: seq, box: b.UID, exec: e, end: x.Exit, s: s}, nil
+	return &Viewer{Name: x.Spec.Terminal, Seq: seq, box: b.UID, exec: e, end: x.Exit, s: h.s}, nil
 }
 
 // terminalExec is the command of a new terminal.
@@ -184,7 +189,7 @@ true
 END`
 
 // openJournal opens the log of an exec, for a terminal one that keeps the end.
-func (s *Service) openJournal(x sandbox.Exec) (*journal.Log, error) {
+func (s *Sandboxes) openJournal(x sandbox.Exec) (*journal.Log, error) {
 	if x.Spec.Terminal != "" {
 		return s.cfg.Journals.CreateRing(x.Box, x.Seq, terminalKept)
 	}
@@ -192,29 +197,26 @@ func (s *Service) openJournal(x sandbox.Exec) (*journal.Log, error) {
 }
 
 // terminals returns the terminals whose program runs.
-func (r *run) terminals() []*liveExec {
-	r.mu.Lock()
-	all := slices.Collect(maps.Values(r.execs))
-	r.mu.Unlock()
-	return slices.DeleteFunc(all, func(e *liveExec) bool {
-		x := e.snapshot()
+func (r *Run) terminals() []*Exec {
+	return slices.DeleteFunc(r.execs.all(), func(e *Exec) bool {
+		x := e.Snapshot()
 		return x.Spec.Terminal == "" || x.Status.Finished()
 	})
 }
 
-// Terminals lists the open terminals of a sandbox by name.
-func (s *Service) Terminals(ctx context.Context, id string) ([]Terminal, error) {
-	b, err := s.scope.Find(ctx, id)
+// List lists the open terminals of a sandbox by name.
+func (h *Terminals) List(ctx context.Context, id string) ([]Terminal, error) {
+	b, err := h.s.cfg.Scope.Find(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	r := s.runOf(b.UID)
+	r := h.s.Of(b.UID)
 	if r == nil {
 		return nil, nil
 	}
 	var all []Terminal
 	for _, e := range r.terminals() {
-		x := e.snapshot()
+		x := e.Snapshot()
 		t := Terminal{
 			Name: x.Spec.Terminal, Seq: x.Seq, Shell: x.Spec.Shell, User: x.Spec.User,
 			CreatedAt: x.CreatedAt, Viewers: int(e.viewers.Load()),
@@ -228,16 +230,16 @@ func (s *Service) Terminals(ctx context.Context, id string) ([]Terminal, error) 
 	return all, nil
 }
 
-// CloseTerminal kills the program of a terminal and everything that descends
-// from it. NotFound when there is no such terminal.
-func (s *Service) CloseTerminal(ctx context.Context, id, name string) error {
-	open, err := s.Terminals(ctx, id)
+// Close kills the program of a terminal and everything that descends from it.
+// NotFound when there is no such terminal.
+func (h *Terminals) Close(ctx context.Context, id, name string) error {
+	open, err := h.List(ctx, id)
 	if err != nil {
 		return err
 	}
 	for _, t := range open {
 		if t.Name == name {
-			_, err := s.Cancel(ctx, id, t.Seq)
+			_, err := h.s.execs.Cancel(ctx, id, t.Seq)
 			return err
 		}
 	}
@@ -252,9 +254,9 @@ type Viewer struct {
 	New    bool  // the terminal was made for this viewer
 	Offset int64 // where its output begins
 
-	s      *Service
+	s      *Sandboxes
 	box    sandbox.UID
-	exec   *liveExec     // nil: its program had ended
+	exec   *Exec         // nil: its program had ended
 	end    *sandbox.Exit // how, then
 	replay int64         // output before this offset is older than the look
 	closed func()
@@ -269,7 +271,7 @@ func (v *Viewer) Close() { v.closed() }
 // than the look asks the viewer's terminal no questions.
 func (v *Viewer) Output(ctx context.Context) iter.Seq2[journal.Entry, error] {
 	return func(yield func(journal.Entry, error) bool) {
-		var q live.QueryFilter
+		var q QueryFilter
 		follower, err := v.s.followOutput(ctx)
 		if err != nil {
 			yield(journal.Entry{}, err)
@@ -287,7 +289,7 @@ func (v *Viewer) Output(ctx context.Context) iter.Seq2[journal.Entry, error] {
 		}
 		end := v.end
 		if v.exec != nil {
-			end = v.exec.snapshot().Exit
+			end = v.exec.Snapshot().Exit
 		}
 		if end != nil {
 			yield(journal.Entry{Exit: end}, nil)

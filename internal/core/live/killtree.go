@@ -1,4 +1,4 @@
-package core
+package live
 
 import (
 	"context"
@@ -24,23 +24,23 @@ const (
 // signal signals a command or, with tree, everything that descends from it. A
 // kill of a tree is enforced by the host where the agent does not manage; when
 // it returns nil, nothing of the tree is left.
-func (r *run) signal(ctx context.Context, uid sandbox.UID, sig syscall.Signal, tree bool, reason sandbox.EndReason) error {
+func (r *Run) signal(ctx context.Context, uid sandbox.UID, sig syscall.Signal, tree bool, reason sandbox.EndReason) error {
 	if !tree || sig != syscall.SIGKILL {
-		return r.guest.Signal(ctx, uid, sig, tree, reason)
+		return r.Guest.Signal(ctx, uid, sig, tree, reason)
 	}
 	killer, _ := r.s.cfg.Driver.(driver.TreeKiller)
 	if killer == nil {
-		return r.guest.Signal(ctx, uid, sig, true, reason)
+		return r.Guest.Signal(ctx, uid, sig, true, reason)
 	}
 	for round := range killRounds {
-		spare, outlived, err := r.guest.KillTree(ctx, uid, reason, killPatience)
+		spare, outlived, err := r.Guest.KillTree(ctx, uid, reason, killPatience)
 		switch {
 		case round > 0 && errors.Is(err, errs.NotFound):
 			return nil // it ended between two rounds
 		case err != nil || !outlived:
 			return err
 		}
-		if err := killer.KillOthers(ctx, r.handle, spare); err != nil {
+		if err := killer.KillOthers(ctx, r.Handle, spare); err != nil {
 			return err
 		}
 	}
@@ -50,7 +50,7 @@ func (r *run) signal(ctx context.Context, uid sandbox.UID, sig syscall.Signal, t
 
 // helpKills ends what the agent is killing and cannot, until stop. It is for
 // what the agent kills by itself, as kernels.
-func (r *run) helpKills(ctx context.Context, stop <-chan struct{}) {
+func (r *Run) helpKills(ctx context.Context, stop <-chan struct{}) {
 	killer, _ := r.s.cfg.Driver.(driver.TreeKiller)
 	if killer == nil {
 		return
@@ -75,42 +75,43 @@ func (r *run) helpKills(ctx context.Context, stop <-chan struct{}) {
 			return
 		case <-tick.C:
 		}
-		spare, outlived, err := r.guest.Unkilled(ctx, killPatience)
+		spare, outlived, err := r.Guest.Unkilled(ctx, killPatience)
 		if err == nil && outlived {
-			err = killer.KillOthers(ctx, r.handle, spare)
+			err = killer.KillOthers(ctx, r.Handle, spare)
 		}
 		if errors.Is(err, errs.Unsupported) {
 			return // the agent is older, or has no need of help
 		}
 		if err != nil && ctx.Err() == nil {
-			r.s.log.Debug("help the agent to kill", telemetry.KeyUID, r.uid, telemetry.KeyErr, err)
+			r.s.cfg.Log.Debug("help the agent to kill", telemetry.KeyUID, r.UID, telemetry.KeyErr, err)
 		}
 	}
 }
 
-// helpCell is [run.helpKills] for the end of a cell that is interrupted, or
+// helpCell is [Run.helpKills] for the end of a cell that is interrupted, or
 // about to be: after its grace that is the end of its kernel.
-func (e *liveExec) helpCell() {
+func (e *Exec) helpCell() {
 	e.mu.Lock()
-	helped := e.helped
-	e.helped = true
+	helped := e.timers.helped
+	e.timers.helped = true
 	e.mu.Unlock()
 	if !helped {
-		e.run.s.gate.Spawn(func(ctx context.Context) { e.run.helpKills(ctx, e.done) })
+		e.run.s.cfg.Gate.Spawn(func(ctx context.Context) { e.run.helpKills(ctx, e.done) })
 	}
 }
 
-// helpCells does so for those of a kernel that is interrupted.
-func (r *run) helpCells(kernel string) {
-	for _, e := range r.liveExecs() {
-		if e.cell && e.kernel == kernel {
+// HelpCells is that for those of a kernel that is interrupted.
+func (r *Run) HelpCells(kernel string) {
+	for _, e := range r.execs.all() {
+		if e.isCell() && e.kernel == kernel {
 			e.helpCell()
 		}
 	}
 }
 
-// withHelp runs something that ends a kernel.
-func (r *run) withHelp(ctx context.Context, f func() error) error {
+// WithHelp runs something that ends a kernel: what the agent cannot kill
+// meanwhile, the host does.
+func (r *Run) WithHelp(ctx context.Context, f func() error) error {
 	done := make(chan struct{})
 	var helping sync.WaitGroup
 	helping.Go(func() { r.helpKills(ctx, done) })
@@ -121,12 +122,12 @@ func (r *run) withHelp(ctx context.Context, f func() error) error {
 }
 
 // killRest ends what a command left that was killed, before its end is told.
-func (e *liveExec) killRest(exit sandbox.Exit) sandbox.Exit {
+func (e *Exec) killRest(exit sandbox.Exit) sandbox.Exit {
 	ctx, cancel := context.WithTimeout(e.ctx, reportSlack)
 	defer cancel()
 	err := e.run.signal(ctx, e.uid, syscall.SIGKILL, true, exit.Reason)
 	if err != nil && !errors.Is(err, errs.NotFound) {
-		e.run.s.log.Warn("kill what an exec left", telemetry.KeyUID, e.run.uid, telemetry.KeySeq, e.seq, telemetry.KeyErr, err)
+		e.run.s.cfg.Log.Warn("kill what an exec left", telemetry.KeyUID, e.run.UID, telemetry.KeySeq, e.seq, telemetry.KeyErr, err)
 		exit.Message = joinMessages(exit.Message, "some of its processes live on: stop the sandbox to end them")
 	}
 	return exit

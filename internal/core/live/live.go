@@ -1,0 +1,193 @@
+// Package live serves sandboxes while they run: their commands and the queues
+// of these, terminals, what they print, and the way out to other hosts. How a
+// command ends is decided here alone, also of one whose sandbox or daemon went
+// away in the middle.
+//
+// It neither starts nor stops a sandbox and knows no disk and no image: whoever
+// does attaches a [Run] when one runs, says why it ends, and hears of deaths.
+// Every method that takes an id resolves it for the caller of its context.
+package live
+
+import (
+	"context"
+	"log/slog"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/cubbyhq/cubby/internal/core/budget"
+	"github.com/cubbyhq/cubby/internal/core/gate"
+	"github.com/cubbyhq/cubby/internal/core/history"
+	"github.com/cubbyhq/cubby/internal/core/scope"
+	"github.com/cubbyhq/cubby/internal/driver"
+	"github.com/cubbyhq/cubby/internal/egress"
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/journal"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/store"
+	"github.com/cubbyhq/cubby/internal/tenancy"
+)
+
+// Metrics records what running sandboxes do.
+type Metrics interface {
+	Exec(reason string, d time.Duration)
+	Egress(allowed bool, rule string)
+	EgressEnded(protocol, end string, d time.Duration)
+	EgressUnlisted()
+}
+
+// Config is what running sandboxes are served with. All fields are required
+// unless they say otherwise.
+type Config struct {
+	Store    *store.Store
+	Driver   driver.Driver
+	Journals *journal.Journals
+	Gate     *gate.Gate
+	Scope    *scope.Scope
+	Recorder *history.Recorder
+	Budget   budget.Budget // the zero one charges nothing
+	Log      *slog.Logger
+	Metrics  Metrics
+	Now      func() time.Time
+	Uptime   func() time.Duration // a clock that does not step
+
+	// Admit refuses commands while the host has no room for their output.
+	Admit func() error
+	// Egress is what the proxy is made from; its OnDecision and OnEnd, if any,
+	// hear after this package.
+	Egress egress.Config
+	// Commands bounds the commands, cells and terminals of one tenant that run
+	// at once; 0 is no bound.
+	Commands int
+	// Operations are the execs that are more than a plain command.
+	Operations Operations
+
+	// OnDeath hears that a sandbox does not run any more, in a goroutine of its
+	// own, also when somebody ends it on purpose.
+	OnDeath func(ctx context.Context, r *Run, death driver.Death)
+	// OnFree hears that nothing of a run is left.
+	OnFree func(box sandbox.UID)
+}
+
+// Sandboxes are those that run now. Methods may be called from any goroutine.
+type Sandboxes struct {
+	cfg       Config
+	proxy     *egress.Proxy
+	outputs   *tenancy.Places // of output
+	commands  *tenancy.Places // that run, of tenants
+	decisions chan decision   // of the egress proxy, to be written down
+
+	execs     *Execs
+	terminals *Terminals
+	egress    *Egress
+
+	mu      sync.Mutex
+	running map[sandbox.UID]*Run // guarded by mu
+}
+
+// New returns an empty set.
+func New(cfg Config) *Sandboxes {
+	s := &Sandboxes{
+		cfg:       cfg,
+		outputs:   tenancy.NewPlaces("streams of output open", outputFollowerBound),
+		commands:  tenancy.NewPlaces("commands running", tenancy.Bound{All: math.MaxInt, Tenant: cfg.Commands}),
+		decisions: make(chan decision, 1024),
+		running:   make(map[sandbox.UID]*Run),
+	}
+	s.execs, s.terminals, s.egress = &Execs{s: s}, &Terminals{s: s}, &Egress{s: s}
+	s.proxy = egress.New(s.listen(cfg.Egress))
+	return s
+}
+
+// Serve writes down what the egress proxy decides until ended is closed, by when
+// nobody may decide any more, and then forgets the runs. The sandboxes go on.
+func (s *Sandboxes) Serve(ended <-chan struct{}) {
+	s.writeDecisions(ended)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range s.running {
+		r.out.tellUnlisted()
+	}
+	clear(s.running)
+}
+
+// Execs is the commands of sandboxes, running and ended.
+func (s *Sandboxes) Execs() *Execs { return s.execs }
+
+// Terminals is the terminals of running sandboxes.
+func (s *Sandboxes) Terminals() *Terminals { return s.terminals }
+
+// Egress is the way from running sandboxes to other hosts.
+func (s *Sandboxes) Egress() *Egress { return s.egress }
+
+// Of returns the run of a sandbox, nil when it does not run or is not reachable
+// yet.
+func (s *Sandboxes) Of(box sandbox.UID) *Run {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.running[box]
+}
+
+// All returns what runs now.
+func (s *Sandboxes) All() []*Run {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := make([]*Run, 0, len(s.running))
+	for _, r := range s.running {
+		all = append(all, r)
+	}
+	return all
+}
+
+// Find returns the caller's sandbox with an id, and its run. WrongState says
+// what to do.
+func (s *Sandboxes) Find(ctx context.Context, id string) (sandbox.Sandbox, *Run, error) {
+	b, err := s.cfg.Scope.Find(ctx, id)
+	if err != nil {
+		return b, nil, err
+	}
+	if b.State != sandbox.Running {
+		return b, nil, s.cfg.Scope.NotRunning(b)
+	}
+	r := s.Of(b.UID)
+	if r == nil {
+		return b, nil, errUnreachable()
+	}
+	return b, r, nil
+}
+
+// Use is [Sandboxes.Find] of a sandbox that is in use until done.
+func (s *Sandboxes) Use(ctx context.Context, id string) (b sandbox.Sandbox, r *Run, done func(), err error) {
+	leave, err := s.cfg.Gate.Enter(ctx)
+	if err != nil {
+		return b, nil, nil, err
+	}
+	defer leave()
+	if b, r, err = s.Find(ctx, id); err != nil {
+		return b, nil, nil, err
+	}
+	return b, r, r.Open(ctx), nil
+}
+
+// exec returns an exec of this sandbox that runs now, nil when there is none.
+func (s *Sandboxes) exec(box sandbox.UID, seq int64) *Exec {
+	r := s.Of(box)
+	if r == nil {
+		return nil
+	}
+	return r.execs.get(seq)
+}
+
+// forget takes a run out that is over.
+func (s *Sandboxes) forget(r *Run) {
+	s.mu.Lock()
+	if s.running[r.UID] == r {
+		delete(s.running, r.UID)
+	}
+	s.mu.Unlock()
+	s.cfg.OnFree(r.UID)
+}
+
+func errUnreachable() error {
+	return errs.E(errs.Unavailable, "the sandbox cannot be reached yet").RetryAfter(time.Second)
+}

@@ -1,0 +1,172 @@
+package live
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/cubbyhq/cubby/internal/core/gate"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+)
+
+// cancelQueued ends an exec that waits. It reports false when that does not.
+func (h *Execs) cancelQueued(ctx context.Context, id string, seq int64) (bool, error) {
+	b, err := h.s.cfg.Scope.Find(ctx, id)
+	if err != nil {
+		return false, err
+	}
+	r := h.s.Of(b.UID)
+	if r == nil {
+		return false, nil
+	}
+	return r.queues.end(ctx, seq, "it was canceled while it waited for its turn")
+}
+
+// end ends an exec that waits. It reports false when that does not, or
+// may have been started.
+func (qs *queues) end(ctx context.Context, seq int64, why string) (bool, error) {
+	r, s := qs.run, qs.run.s
+	item, ok := qs.take(seq)
+	if !ok {
+		return false, nil
+	}
+	if item.begun {
+		qs.giveBack(item)
+		return false, nil
+	}
+	ctx = context.WithoutCancel(ctx)
+	x, err := s.cfg.Store.Exec(ctx, r.UID, seq)
+	if err == nil {
+		err = s.endUnstarted(ctx, x, sandbox.Exit{Reason: sandbox.EndNotRun, Message: why})
+	}
+	if err != nil {
+		qs.giveBack(item)
+		return false, err
+	}
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	qs.unqueue(item)
+	return true, nil
+}
+
+// awaitTurn waits until an exec does not wait in a queue any more.
+func (s *Sandboxes) awaitTurn(ctx context.Context, box sandbox.UID, seq int64) error {
+	r := s.Of(box)
+	if r == nil {
+		return nil
+	}
+	turn := r.queues.turn(seq)
+	if turn == nil {
+		return nil
+	}
+	select {
+	case <-turn:
+	case <-r.ctx.Done():
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-s.cfg.Gate.Ended():
+		return gate.ErrShuttingDown()
+	}
+	return nil
+}
+
+// awaitLive waits until an exec that may wait in a queue is a live one, or has
+// ended: then it returns it as it is stored.
+func (s *Sandboxes) awaitLive(ctx context.Context, box sandbox.UID, seq int64) (*Exec, sandbox.Exec, error) {
+	for pauses := gate.NewPauses(); ; gate.Pause(ctx, pauses) {
+		if err := s.awaitTurn(ctx, box, seq); err != nil {
+			return nil, sandbox.Exec{}, err
+		}
+		if e := s.exec(box, seq); e != nil {
+			return e, sandbox.Exec{}, nil
+		}
+		x, err := s.cfg.Store.Exec(ctx, box, seq)
+		if err != nil || x.Status.Finished() {
+			return nil, x, err
+		}
+		// It is about to end with its sandbox, or not reached yet.
+	}
+}
+
+// waitQueued is [Execs.Wait] for an exec that may wait in a queue.
+func (s *Sandboxes) waitQueued(ctx context.Context, box sandbox.UID, seq int64, timeout time.Duration) (sandbox.Exec, error) {
+	waiting := ctx
+	if timeout >= 0 {
+		var cancel context.CancelFunc
+		waiting, cancel = context.WithTimeout(ctx, timeout)
+		defer cancel()
+	}
+	e, x, err := s.awaitLive(waiting, box, seq)
+	if e != nil {
+		if err = s.await(waiting, e, -1); err == nil || waiting.Err() != nil {
+			return e.Snapshot(), ctx.Err()
+		}
+	}
+	if waiting.Err() != nil && ctx.Err() == nil {
+		return s.cfg.Store.Exec(ctx, box, seq)
+	}
+	return x, err
+}
+
+// any reports whether commands wait or run in a queue.
+func (qs *queues) any() bool {
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	return len(qs.names) > 0
+}
+
+// LockQueue keeps others from putting commands into a queue until unlock.
+func (r *Run) LockQueue(ctx context.Context, name string) (unlock func(), err error) {
+	return r.queues.order.Lock(ctx, name)
+}
+
+// EmptyQueue ends the commands of a queue that wait without having begun.
+func (r *Run) EmptyQueue(ctx context.Context, name, why string) error {
+	qs := r.queues
+	qs.mu.Lock()
+	var seqs []int64
+	if q := qs.names[name]; q != nil {
+		seqs = append(seqs, q.seqs...)
+	}
+	qs.mu.Unlock()
+	var all error
+	for _, seq := range seqs {
+		_, err := qs.end(ctx, seq, why)
+		all = errors.Join(all, err)
+	}
+	return all
+}
+
+// Queue is what a queue has.
+type Queue struct {
+	Running int64 // the seq of the exec that runs; 0: none
+	Waiting int
+}
+
+// Busy reports whether anything runs or waits.
+func (q Queue) Busy() bool { return q.Running != 0 || q.Waiting > 0 }
+
+// Queue is what a session's queue or a [KernelQueue] has now.
+func (r *Run) Queue(name string) Queue {
+	qs := r.queues
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	if q := qs.names[name]; q != nil {
+		return Queue{Running: qs.runs(q), Waiting: q.waiting}
+	}
+	return Queue{}
+}
+
+// SessionQueues is what the queues of sessions have now, by the session's name.
+func (r *Run) SessionQueues() map[string]Queue {
+	qs := r.queues
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	all := make(map[string]Queue)
+	for name, q := range qs.names {
+		if !q.ofKernel() {
+			all[name] = Queue{Running: qs.runs(q), Waiting: q.waiting}
+		}
+	}
+	return all
+}

@@ -1,0 +1,256 @@
+package live
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"github.com/cubbyhq/cubby/internal/core/gate"
+	"github.com/cubbyhq/cubby/internal/driver"
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/guest"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/telemetry"
+)
+
+// drainTime is how long the last output of a sandbox that is gone may take from
+// the sockets to the journal.
+const drainTime = time.Second
+
+// Run is one sandbox while it runs: the client of its agent, its execs, and the
+// goroutines that serve it. It begins after the driver has started or adopted
+// the sandbox and ends when the sandbox does, or with the service, which leaves
+// the sandbox running.
+type Run struct {
+	UID    sandbox.UID
+	ID     sandbox.ID
+	Tenant string
+	Handle driver.Handle
+	Guest  *guest.Client
+
+	s        *Sandboxes
+	spec     atomic.Pointer[sandbox.Spec]
+	activity *activity
+	execs    *execs
+	queues   *queues
+	out      *outbound
+	// languages are of kernels, which a run has and a sandbox has not.
+	languages languages
+
+	ctx     context.Context // of everything that talks to the agent
+	cancel  context.CancelFunc
+	over    context.Context // ends when the agent is gone for good: nobody dials it any more
+	setOver context.CancelFunc
+	dead    chan struct{} // closed when the driver says that the sandbox does not run any more
+	death   driver.Death  // set before dead is closed
+}
+
+// Ending says how execs end that a sandbox takes with it.
+type Ending struct {
+	Reason  sandbox.EndReason
+	Message string
+}
+
+func (e Ending) exit() sandbox.Exit { return sandbox.Exit{Reason: e.Reason, Message: e.Message} }
+
+// EndOf is how execs ended that were lost with a sandbox.
+func EndOf(why sandbox.Why) Ending {
+	switch {
+	case why.Cause == sandbox.CauseOOM:
+		return Ending{sandbox.EndOOM, why.Reason}
+	case why.Cause.Died():
+		return Ending{sandbox.EndDied, why.Reason}
+	}
+	return Ending{sandbox.EndStopped, "the sandbox was stopped"}
+}
+
+// Attach makes the run of a sandbox that the driver says is running. The caller
+// holds the sandbox's lock.
+func (s *Sandboxes) Attach(b sandbox.Sandbox) *Run {
+	r := &Run{
+		UID: b.UID, ID: b.ID, Tenant: b.Tenant, Handle: driver.Handle(b.Handle),
+		s: s, activity: newActivity(s.cfg.Now, s.cfg.Uptime, b), dead: make(chan struct{}),
+	}
+	r.SetSpec(b.Spec)
+	r.ctx, r.cancel = context.WithCancel(s.cfg.Gate.Context())
+	r.over, r.setOver = context.WithCancel(context.Background())
+	r.execs, r.queues, r.out = newExecs(r), newQueues(r), newOutbound(r)
+	r.Guest = guest.New(r.dial)
+
+	s.mu.Lock()
+	s.running[r.UID] = r
+	s.mu.Unlock()
+	s.cfg.Gate.Spawn(func(context.Context) { r.watch() })
+	s.cfg.Gate.Spawn(func(context.Context) { r.out.serve() })
+	s.cfg.Gate.Spawn(func(context.Context) {
+		<-r.ctx.Done()
+		telemetry.Close(s.cfg.Log, r.Guest)
+	})
+	return r
+}
+
+// SetSpec makes an update hold for what runs.
+func (r *Run) SetSpec(spec sandbox.Spec) { r.activity.setSpec(r.spec.Swap(&spec), &spec) }
+
+// Spec is the sandbox's, as it is now.
+func (r *Run) Spec() sandbox.Spec { return *r.spec.Load() }
+
+// End says that the sandbox is about to end: no exec is taken any more, and
+// those that end with it say why. The first one to say so is right.
+func (r *Run) End(e Ending) { r.execs.end(e) }
+
+// GoOn takes back an end that did not happen.
+func (r *Run) GoOn() { r.execs.goOn() }
+
+// Finish is called once the sandbox does not run any more, after End. It
+// returns when every exec has its end and nothing of the run is left; the
+// sandbox's place is free then.
+func (r *Run) Finish() {
+	r.setOver()
+	drained := make(chan struct{})
+	go func() {
+		r.execs.pumps.Wait()
+		close(drained)
+	}()
+	t := time.NewTimer(drainTime)
+	defer t.Stop()
+	select {
+	case <-drained:
+	case <-t.C:
+	case <-r.ctx.Done():
+	}
+	r.cancel()
+	<-drained
+	r.HangUp()
+	r.s.forget(r)
+}
+
+// Dead is closed when the sandbox does not run any more; then Death says why.
+func (r *Run) Dead() <-chan struct{} { return r.dead }
+
+// Death says why the sandbox does not run any more, once Dead is closed.
+func (r *Run) Death() driver.Death { return r.death }
+
+// isOver reports that the agent is gone for good. The end of the service alone
+// is not that.
+func (r *Run) isOver() bool { return r.over.Err() != nil }
+
+// dial opens a connection to the agent. It does not wait for one that will
+// never come back.
+func (r *Run) dial(ctx context.Context) (net.Conn, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(r.over, cancel)()
+	return r.s.cfg.Driver.DialGuest(ctx, r.Handle)
+}
+
+// watch waits for the sandbox's death.
+func (r *Run) watch() {
+	pauses := gate.NewPauses()
+	for {
+		death, err := r.s.cfg.Driver.Wait(r.ctx, r.Handle)
+		if r.ctx.Err() != nil {
+			return
+		}
+		if err == nil {
+			r.death = death
+			close(r.dead)
+			r.s.cfg.OnDeath(r.ctx, r, death)
+			return
+		}
+		r.s.cfg.Log.Error("wait for the end of a sandbox", telemetry.KeyUID, r.UID, telemetry.KeyErr, err)
+		r.sleep(pauses.NextBackOff())
+	}
+}
+
+// sleep waits for d or the end of the run.
+func (r *Run) sleep(d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-r.over.Done():
+	case <-r.ctx.Done():
+	}
+}
+
+// Touch notes that somebody uses the sandbox. The store hears of it now and
+// then.
+func (r *Run) Touch(ctx context.Context) {
+	at, due := r.activity.touch()
+	if !due {
+		return
+	}
+	if err := r.s.cfg.Store.Touch(context.WithoutCancel(ctx), r.UID, at); err != nil {
+		r.s.cfg.Log.Warn("note the activity of a sandbox", telemetry.KeyUID, r.UID, telemetry.KeyErr, err)
+	}
+}
+
+// Open counts a stream that keeps the sandbox in use until it is closed.
+func (r *Run) Open(ctx context.Context) (closed func()) {
+	r.Touch(ctx)
+	return r.activity.open()
+}
+
+// LastActive tells when the sandbox was used last.
+func (r *Run) LastActive() time.Time { return r.activity.last() }
+
+// Running tells how many execs run.
+func (r *Run) Running() int { return r.execs.count() }
+
+// Attention tells how much the sandbox is used. The program of a terminal does
+// not count by itself: who looks at it does, and so does what it prints.
+func (r *Run) Attention() Attention {
+	// What is there is asked first: what ends meanwhile was a use just now.
+	inUse := r.execs.inUse() || r.queues.any()
+	return r.activity.attention(inUse)
+}
+
+// Stats reads what the sandbox uses now.
+func (r *Run) Stats(ctx context.Context) (driver.Stats, error) {
+	return r.s.cfg.Driver.Stats(ctx, r.Handle)
+}
+
+// DialPort opens a stream to a port on the sandbox's loopback. It keeps the
+// sandbox in use until it is closed.
+func (r *Run) DialPort(ctx context.Context, port int) (net.Conn, error) {
+	done := r.Open(ctx)
+	conn, err := r.Guest.DialPort(ctx, port)
+	if err != nil {
+		done()
+		return nil, err
+	}
+	return &dialed{conn, done}, nil
+}
+
+// dialed keeps a sandbox in use until the connection is closed.
+type dialed struct {
+	net.Conn
+	done func()
+}
+
+func (d *dialed) Close() error {
+	defer d.done()
+	return d.Conn.Close()
+}
+
+// CloseWrite ends the direction to the sandbox, where the stream can.
+func (d *dialed) CloseWrite() error {
+	if c, ok := d.Conn.(interface{ CloseWrite() error }); ok {
+		return c.CloseWrite()
+	}
+	return errs.E(errs.Unsupported, "the stream has one end for both directions")
+}
+
+func errEnding() error { return errs.E(errs.WrongState, "the sandbox is ending") }
+
+// gone turns an agent's word that it does not know the command into what that
+// means here: it ended in between.
+func gone(err error) error {
+	if errors.Is(err, errs.NotFound) {
+		return execFinished()
+	}
+	return err
+}
