@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"runtime"
 	"sync"
 	"time"
@@ -123,7 +122,7 @@ func openPostgres(ctx context.Context, c Config, log *slog.Logger, patience time
 		diskBytes: `(spec::json #>> '{limits,disk_bytes}')::bigint`,
 		begin:     p.begin,
 		commit:    p.commit,
-		again:     p.again,
+		again:     again,
 		close:     p.close,
 	}, nil
 }
@@ -299,30 +298,21 @@ type errNotCommitted struct{ error }
 
 func (e errNotCommitted) Unwrap() error { return e.error }
 
-// again reports whether a transaction that ended with err can be run once more
-// and waits for the right moment.
-func (p *postgres) again(ctx context.Context, attempt int, err error) bool {
+// again reports whether a transaction that ended with err can be run once more.
+func again(attempt int, err error) bool {
 	var notCommitted errNotCommitted
 	var classified *errs.Error
 	switch {
-	case attempt >= maxAttempts || ctx.Err() != nil || errors.As(err, &classified):
+	case attempt >= maxAttempts || errors.As(err, &classified):
 		return false
 	case errors.As(err, &notCommitted), inTheWay(err):
+		return true
 	case lostConnection(err):
 		// A connection of the pool may be long dead. A server that does not
 		// answer is for the caller to wait for.
 		return attempt < 3 && !connecting(err)
-	default:
-		return false
 	}
-	t := time.NewTimer(time.Duration(rand.IntN(20<<attempt)) * time.Millisecond)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	return false
 }
 
 // watch notices a lost connection although nobody writes, and is an error of

@@ -86,9 +86,9 @@ type engine struct {
 	// begin and commit are a transaction's beginning and end.
 	begin  func(context.Context) (*sql.Tx, error)
 	commit func(*sql.Tx) error
-	// again waits until a transaction that failed for the nth time is to be
-	// run once more, and reports whether it is. Nil: never.
-	again func(ctx context.Context, n int, err error) bool
+	// again reports whether a transaction that failed for the nth time is to be
+	// run once more, after a pause. Nil: never.
+	again func(n int, err error) bool
 	// classify gives a driver's error its kind.
 	classify func(error) error
 	// diskBytes is the expression that reads the size of a sandbox's disk out of

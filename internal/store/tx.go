@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cenkalti/backoff/v5"
+
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
@@ -56,6 +58,10 @@ func (s *Store) transact(ctx context.Context, fn func(*tx) error) (err error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, writeLimit)
 	defer cancel()
+	// Writers that were in each other's way try again at times of their own.
+	pauses := &backoff.ExponentialBackOff{
+		InitialInterval: 20 * time.Millisecond, RandomizationFactor: 1, Multiplier: 2, MaxInterval: time.Second,
+	}
 	for n := 1; ; n++ {
 		err := s.attempt(ctx, fn)
 		switch {
@@ -63,7 +69,12 @@ func (s *Store) transact(ctx context.Context, fn func(*tx) error) (err error) {
 			return nil
 		case ctx.Err() != nil:
 			return unready("the database does not answer", err)
-		case !s.engine.again(ctx, n, err):
+		case !s.engine.again(n, err):
+			return err
+		}
+		select {
+		case <-time.After(pauses.NextBackOff()):
+		case <-ctx.Done():
 			return err
 		}
 	}
