@@ -162,6 +162,9 @@ func (s *ExecStream) exit(e *guestv1.ExecExit) (ExecMessage, error) {
 			Signal:  clean(e.GetSignal()),
 			Reason:  reasonOf(e.GetReason()),
 			Message: clean(e.GetMessage()),
+
+			Exception: clean(e.GetException()),
+
 			// Negative counts are nonsense.
 			StdoutCut: max(e.GetStdoutCut(), 0),
 			StderrCut: max(e.GetStderrCut(), 0),

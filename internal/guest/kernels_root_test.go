@@ -198,6 +198,9 @@ func TestKernelLifecycle(t *testing.T) {
 	if s.wants(t, 1, sandbox.EndExited); s.failure() != "NameError" || !strings.Contains(s.restarted(), "restarted") {
 		t.Errorf("after a restart: %q, %q", s.failure(), s.restarted())
 	}
+	if s.exit.Exception != "NameError" || s.exit.Message != "NameError: name 'x' is not defined" {
+		t.Errorf("the exit says %q, %q", s.exit.Exception, s.exit.Message)
+	}
 	if s := h.cell(t, cellSpec("work", "", "2")); s.restarted() != "" {
 		t.Errorf("the second cell after a restart says %q", s.restarted())
 	}

@@ -86,6 +86,9 @@ type Exit struct {
 	Signal  string    `json:"signal,omitempty"` // "SIGKILL"
 	Reason  EndReason `json:"reason"`
 	Message string    `json:"message,omitempty"` // for people: which process ran out of memory
+	// Exception is the name of what a cell raised; Message has its text behind
+	// the name. "" for all else, and for cells of agents that did not say it.
+	Exception string `json:"exception,omitempty"`
 	// StdoutCut, StderrCut and RichCut count the bytes that were not kept
 	// because a documented cap was reached.
 	StdoutCut int64 `json:"stdout_cut,omitempty"`

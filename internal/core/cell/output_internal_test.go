@@ -147,7 +147,11 @@ func TestCodeErrors(t *testing.T) {
 	own := &Error{Type: "ValueError", Message: "bad", Traceback: "Traceback\nline 1"}
 	died := rich(kernel.Output{Kernel: &kernel.Notice{Reason: "the kernel did not stop and was killed"}})
 	cutOff := ended(sandbox.EndExited, 1)
-	cutOff.Exit.Message = "ValueError: bad: worse"
+	cutOff.Exit.Exception, cutOff.Exit.Message = "ns: ValueError", "ns: ValueError: bad: worse"
+	untyped := ended(sandbox.EndExited, 1)
+	untyped.Exit.Message = "ValueError: bad: worse"
+	textless := ended(sandbox.EndExited, 1)
+	textless.Exit.Exception, textless.Exit.Message = "KeyError", "KeyError: "
 	said := ended(sandbox.EndKernel, 1)
 	said.Exit.Message = "the kernel exited with code 3"
 	tests := []struct {
@@ -162,7 +166,9 @@ func TestCodeErrors(t *testing.T) {
 		{"raised while it still runs", sandbox.Exec{}, []sandbox.Output{raised}, own},
 		{"failed without a word", ended(sandbox.EndExited, 1), nil,
 			&Error{Type: "Error", Message: "the code failed"}},
-		{"raised and not kept", cutOff, nil, &Error{Type: "ValueError", Message: "bad: worse"}},
+		{"raised and not kept", cutOff, nil, &Error{Type: "ns: ValueError", Message: "bad: worse"}},
+		{"raised, without a text, and not kept", textless, nil, &Error{Type: "KeyError", Message: "the code failed"}},
+		{"raised under an agent that did not name it", untyped, nil, &Error{Type: "ValueError", Message: "bad: worse"}},
 		{"timeout", ended(sandbox.EndTimeout, 1), []sandbox.Output{raised},
 			&Error{Type: "TimeoutError", Message: "Execution timed out after 2s", Traceback: own.Traceback}},
 		{"timeout that the kernel ignored", ended(sandbox.EndTimeout, 1), []sandbox.Output{died},

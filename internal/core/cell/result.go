@@ -77,8 +77,8 @@ func errorOf(x sandbox.Exec, o *output, caps Caps, truncated map[string]int64) *
 			}
 		case reason == sandbox.EndExited && o.fault == nil:
 			// The record of it was not kept, for much was shown before.
-			name, message, _ := strings.Cut(x.Exit.Message, ": ")
-			e.Type, e.Message = name, cmp.Or(message, "the code failed")
+			e.Type, e.Message = raised(*x.Exit)
+			e.Message = cmp.Or(e.Message, "the code failed")
 		case reason != sandbox.EndExited && (reason != sandbox.EndKilled || o.fault == nil):
 			e.Type = endTypes[reason]
 			e.Message = cmp.Or(x.Exit.Message, o.died, "the code did not end by itself: "+string(reason))
@@ -88,6 +88,18 @@ func errorOf(x sandbox.Exec, o *output, caps Caps, truncated map[string]int64) *
 	e.Message = capText(e.Message, caps.Traceback, "error.message", truncated)
 	e.Traceback = capText(e.Traceback, caps.Traceback, "error.traceback", truncated)
 	return e
+}
+
+// raised returns the name and the text of the exception that an exit tells. What
+// agents without the field told, and was stored so, has the name in front of the
+// text alone.
+func raised(x sandbox.Exit) (name, text string) {
+	if x.Exception == "" {
+		name, text, _ = strings.Cut(x.Message, ": ")
+		return name, text
+	}
+	text, _ = strings.CutPrefix(x.Message, x.Exception)
+	return x.Exception, strings.TrimPrefix(text, ": ")
 }
 
 // maxErrorType bounds the name of an exception, in characters.

@@ -32,6 +32,7 @@ func (c *Cell) conclude(reply kernel.Reply, b *proc.Cause, oom string) *guestv1.
 	case reply.Name != "":
 		// For who cannot read the record of it: much output may have left no
 		// room for that.
+		exit.Exception = shorten(reply.Name, maxErrorName)
 		exit.Message = shorten(reply.Name+": "+reply.Value, maxErrorName)
 	}
 	return exit

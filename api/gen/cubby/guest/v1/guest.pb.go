@@ -916,7 +916,8 @@ type ExecExit struct {
 	RichCut   int64 `protobuf:"varint,9,opt,name=rich_cut,json=richCut,proto3" json:"rich_cut,omitempty"`
 	// The command was killed and some of its processes live on: the host has to
 	// end them.
-	Outlived      bool `protobuf:"varint,10,opt,name=outlived,proto3" json:"outlived,omitempty"`
+	Outlived      bool   `protobuf:"varint,10,opt,name=outlived,proto3" json:"outlived,omitempty"`
+	Exception     string `protobuf:"bytes,11,opt,name=exception,proto3" json:"exception,omitempty"` // the name of what a cell raised; its text follows the name in message
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1019,6 +1020,13 @@ func (x *ExecExit) GetOutlived() bool {
 		return x.Outlived
 	}
 	return false
+}
+
+func (x *ExecExit) GetException() string {
+	if x != nil {
+		return x.Exception
+	}
+	return ""
 }
 
 type ExecResponse struct {
@@ -3948,7 +3956,7 @@ const file_cubby_guest_v1_guest_proto_rawDesc = "" +
 	"\x06offset\x18\x01 \x01(\x03R\x06offset\x12.\n" +
 	"\x06stream\x18\x02 \x01(\x0e2\x16.cubby.guest.v1.StreamR\x06stream\x12\x12\n" +
 	"\x04data\x18\x03 \x01(\fR\x04data\x12*\n" +
-	"\x02at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"\xbd\x02\n" +
+	"\x02at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"\xdb\x02\n" +
 	"\bExecExit\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\x05R\x04code\x12\x16\n" +
 	"\x06signal\x18\x02 \x01(\tR\x06signal\x122\n" +
@@ -3962,7 +3970,8 @@ const file_cubby_guest_v1_guest_proto_rawDesc = "" +
 	"stderr_cut\x18\b \x01(\x03R\tstderrCut\x12\x19\n" +
 	"\brich_cut\x18\t \x01(\x03R\arichCut\x12\x1a\n" +
 	"\boutlived\x18\n" +
-	" \x01(\bR\boutlived\"\xb6\x01\n" +
+	" \x01(\bR\boutlived\x12\x1c\n" +
+	"\texception\x18\v \x01(\tR\texception\"\xb6\x01\n" +
 	"\fExecResponse\x127\n" +
 	"\astarted\x18\x01 \x01(\v2\x1b.cubby.guest.v1.ExecStartedH\x00R\astarted\x124\n" +
 	"\x06output\x18\x02 \x01(\v2\x1a.cubby.guest.v1.ExecOutputH\x00R\x06output\x12.\n" +
