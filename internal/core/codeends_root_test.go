@@ -62,7 +62,7 @@ func TestCodeThatEndsWhileTheDaemonIsAway(t *testing.T) {
 	w.stop()
 	open()
 	w.until("the cell is at its end", func() bool { _, err := os.Stat(done); return err == nil })
-	w.fake = w.fake.Restart(t)
+	w.driverOfNext()
 	w.open()
 	w.start()
 	w.until("the sandbox is taken over", func() bool { _, _, err := w.Kernels().List(w.ctx, "a"); return err == nil })

@@ -35,6 +35,7 @@ type world struct {
 	ctx      context.Context
 	dir      string
 	fake     *drivertest.Fake
+	faults   *drivertest.Faulty // of fake: what core drives
 	images   *images
 	store    *store.Store
 	disks    *local.Disks
@@ -63,6 +64,7 @@ func stoppedWorld(t *testing.T, edit ...func(*core.Config)) *world {
 		limits: journal.Limits{PerExec: 1 << 20, PerSandbox: 8 << 20},
 		stop:   func() {},
 	}
+	w.faults = drivertest.NewFaulty(w.fake)
 	w.open()
 	t.Cleanup(func() { w.stop() })
 	return w
@@ -99,7 +101,7 @@ func (w *world) close() {
 func (w *world) start() {
 	w.t.Helper()
 	cfg := core.Config{
-		Store: w.store, Driver: w.fake, Disks: w.disks, Images: w.images, Journals: w.journals,
+		Store: w.store, Driver: w.faults, Disks: w.disks, Images: w.images, Journals: w.journals,
 		Log:          slog.New(slog.NewTextHandler(testWriter{w.t}, &slog.HandlerOptions{Level: slog.LevelInfo})),
 		MemAvailable: func() (int64, error) { return 64 << 30, nil },
 		Host:         core.Host{CPUs: 4, MemoryBytes: 64 << 30, OpenFiles: 100_000, PIDs: 32768, Files: 8 << 20},
@@ -126,11 +128,17 @@ func (w *world) start() {
 	}
 }
 
+// driverOfNext is the driver as the next daemon opens it, without faults.
+func (w *world) driverOfNext() {
+	w.fake = w.fake.Restart(w.t)
+	w.faults = drivertest.NewFaulty(w.fake)
+}
+
 // restart stops the daemon and starts the next one on the same host.
 func (w *world) restart() {
 	w.t.Helper()
 	w.stop()
-	w.fake = w.fake.Restart(w.t)
+	w.driverOfNext()
 	w.open()
 	w.start()
 }

@@ -120,9 +120,9 @@ func TestCreateThatFailsIsUndone(t *testing.T) {
 		breaks func(w *world)
 	}{
 		{"pin", func(w *world) { w.images.fail(down) }},
-		{"driver create", func(w *world) { w.fake.SetFail("Create", down) }},
-		{"driver start", func(w *world) { w.fake.SetFail("Start", down) }},
-		{"after driver start", func(w *world) { w.fake.SetFailAfter("Start", down) }},
+		{"driver create", func(w *world) { w.faults.SetFail("Create", down) }},
+		{"driver start", func(w *world) { w.faults.SetFail("Start", down) }},
+		{"after driver start", func(w *world) { w.faults.SetFailAfter("Start", down) }},
 	}
 	for _, step := range steps {
 		t.Run(step.name, func(t *testing.T) {
@@ -140,9 +140,9 @@ func TestCreateThatFailsIsUndone(t *testing.T) {
 
 			// The id, the place and the idempotency key are free again.
 			w.images.fail(nil)
-			w.fake.SetFailAfter("Start", nil)
-			w.fake.SetFail("Create", nil)
-			w.fake.SetFail("Start", nil)
+			w.faults.SetFailAfter("Start", nil)
+			w.faults.SetFail("Create", nil)
+			w.faults.SetFail("Start", nil)
 			if b, err := w.Create(w.ctx, req); err != nil || b.State != sandbox.Running {
 				t.Errorf("the next Create = %s, %v", b.State, err)
 			}
@@ -153,7 +153,7 @@ func TestCreateThatFailsIsUndone(t *testing.T) {
 func TestCreateOfACallerWhoWentAwayIsUndone(t *testing.T) {
 	w := stoppedWorld(t)
 	ctx, cancel := context.WithCancel(w.ctx)
-	w.fake.Before = func(_ context.Context, method string, _ sandbox.UID) {
+	w.faults.Before = func(_ context.Context, method string, _ sandbox.UID) {
 		if method == "Start" {
 			cancel()
 		}

@@ -26,7 +26,7 @@ type startGate struct {
 func gatedWorld(t *testing.T) (*world, *startGate) {
 	w := stoppedWorld(t)
 	g := &startGate{began: make(chan struct{}, 100), open: make(chan struct{})}
-	w.fake.Before = func(_ context.Context, method string, _ sandbox.UID) {
+	w.faults.Before = func(_ context.Context, method string, _ sandbox.UID) {
 		if method == "Start" && g.shut.Load() {
 			g.count.Add(1)
 			g.began <- struct{}{}
@@ -103,7 +103,7 @@ func TestEnsureRunningTellsAllOfAFailure(t *testing.T) {
 		t.Fatal(err)
 	}
 	g.shut.Store(true)
-	w.fake.SetFail("Start", errs.E(errs.Unavailable, "no more of them"))
+	w.faults.SetFail("Start", errs.E(errs.Unavailable, "no more of them"))
 	wait := w.ensureAll(callers, "a")
 	<-g.began
 	w.until("all of them wait", func() bool { return w.Waiters(a.UID) == callers })
@@ -116,7 +116,7 @@ func TestEnsureRunningTellsAllOfAFailure(t *testing.T) {
 	if n := g.count.Load(); n != 1 {
 		t.Errorf("it was started %d times", n)
 	}
-	w.fake.SetFail("Start", nil)
+	w.faults.SetFail("Start", nil)
 	if _, how, err := w.EnsureRunning(w.ctx, "a", core.WakeAny); err != nil || how != core.EnsuredStarted {
 		t.Errorf("after the failure: %s, %v", how, err)
 	}
@@ -199,7 +199,7 @@ func TestEnsureRunningLeavesTheDead(t *testing.T) {
 func TestEnsureRunningHearsOfAFailedCreate(t *testing.T) {
 	w, g := gatedWorld(t)
 	g.shut.Store(true)
-	w.fake.SetFail("Start", errs.E(errs.Unavailable, "no more of them"))
+	w.faults.SetFail("Start", errs.E(errs.Unavailable, "no more of them"))
 	made := make(chan error, 1)
 	go func() {
 		_, err := w.Create(w.ctx, core.CreateRequest{ID: "a"})

@@ -47,9 +47,9 @@ func TestStartThatFailsLeavesItStopped(t *testing.T) {
 			t.Fatal(err)
 		}
 		if after {
-			w.fake.SetFailAfter("Start", down)
+			w.faults.SetFailAfter("Start", down)
 		} else {
-			w.fake.SetFail("Start", down)
+			w.faults.SetFail("Start", down)
 		}
 		if _, err := w.Start(w.ctx, "a"); !errors.Is(err, errs.Unavailable) {
 			t.Errorf("Start = %v, want unavailable", err)
@@ -60,8 +60,8 @@ func TestStartThatFailsLeavesItStopped(t *testing.T) {
 		if st, err := w.fake.Inspect(w.ctx, b.Handle); err != nil || st.Phase == driver.PhaseRunning {
 			t.Errorf("the driver says %s, %v, want that it does not run", st.Phase, err)
 		}
-		w.fake.SetFailAfter("Start", nil)
-		w.fake.SetFail("Start", nil)
+		w.faults.SetFailAfter("Start", nil)
+		w.faults.SetFail("Start", nil)
 		if _, err := w.Start(w.ctx, "a"); err != nil {
 			t.Errorf("the next Start: %v", err)
 		}
@@ -92,7 +92,7 @@ func TestStartWithoutTheDriversNotes(t *testing.T) {
 func TestStopThatFailsLeavesItRunning(t *testing.T) {
 	w := newWorld(t)
 	w.create("a")
-	w.fake.SetFail("Stop", errs.E(errs.Unavailable, "down"))
+	w.faults.SetFail("Stop", errs.E(errs.Unavailable, "down"))
 	if _, err := w.Stop(w.ctx, "a", 0); !errors.Is(err, errs.Unavailable) {
 		t.Errorf("Stop = %v, want unavailable", err)
 	}
@@ -182,7 +182,7 @@ func TestHistoryOutlivesTheSandbox(t *testing.T) {
 func TestDestroyThatBreaksIsFinishedLater(t *testing.T) {
 	w := newWorld(t)
 	w.create("a")
-	w.fake.SetFail("Destroy", errs.E(errs.Unavailable, "down"))
+	w.faults.SetFail("Destroy", errs.E(errs.Unavailable, "down"))
 	if err := w.Destroy(w.ctx, "a", false); err != nil {
 		t.Errorf("Destroy: %v", err)
 	}
@@ -226,11 +226,11 @@ func TestKeptDisk(t *testing.T) {
 		t.Errorf("another user's Create = %v, want conflict", err)
 	}
 	// A create that fails gives the disk back.
-	w.fake.SetFail("Start", errs.E(errs.Unavailable, "down"))
+	w.faults.SetFail("Start", errs.E(errs.Unavailable, "down"))
 	if _, err := w.Create(mine, core.CreateRequest{ID: "a", Spec: owner}); !errors.Is(err, errs.Unavailable) {
 		t.Fatalf("Create = %v, want unavailable", err)
 	}
-	w.fake.SetFail("Start", nil)
+	w.faults.SetFail("Start", nil)
 	if _, err := w.Create(mine, core.CreateRequest{ID: "a", Spec: owner}); err != nil {
 		t.Fatal(err)
 	}

@@ -219,7 +219,7 @@ func TestUsersCanComeBackAfterTheDaemonWasAway(t *testing.T) {
 	w.create("a")
 	w.stop()
 	c.add(24 * time.Hour)
-	w.fake = w.fake.Restart(t)
+	w.driverOfNext()
 	w.open()
 	w.start()
 	w.ready()
@@ -324,7 +324,7 @@ func TestDestroyAllHasATimeLimit(t *testing.T) {
 	w := stoppedWorld(t)
 	var hangs sandbox.UID
 	began := make(chan struct{})
-	w.fake.Before = func(ctx context.Context, method string, uid sandbox.UID) {
+	w.faults.Before = func(ctx context.Context, method string, uid sandbox.UID) {
 		if method == "Destroy" && uid == hangs {
 			close(began)
 			<-ctx.Done()

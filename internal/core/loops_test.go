@@ -191,7 +191,7 @@ func TestReaperIsNotHeldUp(t *testing.T) {
 	var slow sandbox.UID
 	reached, release := make(chan struct{}), make(chan struct{})
 	w := stoppedWorld(t, func(cfg *core.Config) { cfg.Now = c.Now })
-	w.fake.Before = func(_ context.Context, method string, uid sandbox.UID) {
+	w.faults.Before = func(_ context.Context, method string, uid sandbox.UID) {
 		if method == "Stop" && uid == slow {
 			close(reached)
 			<-release
@@ -330,14 +330,14 @@ func TestReaperTriesAgain(t *testing.T) {
 	c := &clock{now: time.Now()}
 	w := stoppedWorld(t, func(cfg *core.Config) { cfg.Now = c.Now })
 	var tries atomic.Int32
-	w.fake.Before = func(_ context.Context, method string, _ sandbox.UID) {
+	w.faults.Before = func(_ context.Context, method string, _ sandbox.UID) {
 		if method == "Stop" {
 			tries.Add(1)
 		}
 	}
 	w.start()
 	w.create("a")
-	w.fake.SetFail("Stop", errs.E(errs.Unavailable, "not now"))
+	w.faults.SetFail("Stop", errs.E(errs.Unavailable, "not now"))
 	c.add(time.Hour)
 	w.until("it was tried and failed", func() bool {
 		for _, err := range w.Reap() {
@@ -355,7 +355,7 @@ func TestReaperTriesAgain(t *testing.T) {
 	if n := tries.Load(); n != before {
 		t.Errorf("it was tried %d times more", n-before)
 	}
-	w.fake.SetFail("Stop", nil)
+	w.faults.SetFail("Stop", nil)
 	c.add(time.Minute)
 	w.until("it is stopped", func() bool {
 		b, err := w.Sandbox(w.ctx, "a")

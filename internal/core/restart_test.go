@@ -103,7 +103,7 @@ func TestExecThatTheAgentNeverHeardOfIsStarted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.fake = w.fake.Restart(t)
+	w.driverOfNext()
 	w.start()
 	w.until("the exec is known", func() bool { _, err := w.Execs().Get(w.ctx, "a", seq); return err == nil && len(w.Ready(w.ctx)) == 0 })
 	w.wait("a", seq)
@@ -118,7 +118,7 @@ func TestSandboxThatDiedWhileNobodyWatched(t *testing.T) {
 	x := w.launch("a", "echo ready; sleep 100")
 	w.stop()
 	w.fake.Kill(b.UID, driver.Death{Cause: driver.DeathOOM})
-	w.fake = w.fake.Restart(t)
+	w.driverOfNext()
 	w.open()
 	w.start()
 	w.until("it is stopped", func() bool {
@@ -212,7 +212,7 @@ func TestInterruptedDestroyIsFinished(t *testing.T) {
 	if _, err := w.store.Move(w.ctx, b.UID, sandbox.Destroyed, store.Change{}); err != nil {
 		t.Fatal(err)
 	}
-	w.fake = w.fake.Restart(t)
+	w.driverOfNext()
 	w.start()
 	if _, err := w.Sandbox(w.ctx, "a"); !errors.Is(err, errs.NotFound) {
 		t.Errorf("Sandbox = %v, want not found", err)
@@ -240,13 +240,13 @@ func TestCutOffRunsAreCleared(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.stop()
-	w.fake = w.fake.Restart(t)
+	w.driverOfNext()
 	if err := w.fake.Stop(w.ctx, running.Handle, 0); err != nil {
 		t.Fatal(err)
 	}
 	var mu sync.Mutex
 	cleared := map[sandbox.UID]bool{}
-	w.fake.Before = func(_ context.Context, method string, uid sandbox.UID) {
+	w.faults.Before = func(_ context.Context, method string, uid sandbox.UID) {
 		mu.Lock()
 		defer mu.Unlock()
 		cleared[uid] = cleared[uid] || method == "Stop"
@@ -269,7 +269,7 @@ func TestInterruptedStop(t *testing.T) {
 	w := newWorld(t)
 	b := w.create("a")
 	w.stop()
-	w.fake = w.fake.Restart(t)
+	w.driverOfNext()
 	if err := w.fake.Stop(w.ctx, b.Handle, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -288,7 +288,7 @@ func TestInterruptedStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.stop()
-	w.fake = w.fake.Restart(t)
+	w.driverOfNext()
 	if err := w.fake.Start(w.ctx, b.Handle); err != nil {
 		t.Fatal(err)
 	}
@@ -313,11 +313,11 @@ func TestReconcileAsksOnce(t *testing.T) {
 	}
 	dead := w.create("d")
 	w.stop()
-	w.fake = w.fake.Restart(t)
+	w.driverOfNext()
 	w.fake.Kill(dead.UID, driver.Death{Cause: driver.DeathSignal, Signal: "SIGKILL"})
 	var mu sync.Mutex
 	var inspected []sandbox.UID
-	w.fake.Before = func(_ context.Context, method string, uid sandbox.UID) {
+	w.faults.Before = func(_ context.Context, method string, uid sandbox.UID) {
 		if method == "Inspect" {
 			mu.Lock()
 			defer mu.Unlock()
@@ -377,10 +377,10 @@ func TestUnreadableIsNotEmpty(t *testing.T) {
 	w := newWorld(t)
 	w.create("a")
 	w.stop()
-	w.fake = w.fake.Restart(t)
+	w.driverOfNext()
 	down := errs.E(errs.Unavailable, "the host does not answer")
-	w.fake.SetFail("List", down)
-	w.fake.SetFail("Inspect", down)
+	w.faults.SetFail("List", down)
+	w.faults.SetFail("Inspect", down)
 	w.open()
 	w.start()
 	w.until("it is reconciled", func() bool { p := w.Ready(w.ctx); return len(p) > 0 && p[0].Part != "core" })
@@ -393,8 +393,8 @@ func TestUnreadableIsNotEmpty(t *testing.T) {
 	if disks, err := w.disks.List(); err != nil || len(disks) != 1 {
 		t.Errorf("the disks are %v, %v", disks, err)
 	}
-	w.fake.SetFail("List", nil)
-	w.fake.SetFail("Inspect", nil)
+	w.faults.SetFail("List", nil)
+	w.faults.SetFail("Inspect", nil)
 	w.until("it is adopted", func() bool { return len(w.Ready(w.ctx)) == 0 })
 	w.sh("a", "true")
 }
@@ -403,7 +403,7 @@ func TestOrphansAreSwept(t *testing.T) {
 	w := newWorld(t)
 	w.create("a")
 	w.stop()
-	w.fake = w.fake.Restart(t)
+	w.driverOfNext()
 	w.open()
 	uid := sandbox.NewUID()
 	d, err := w.disks.Create(w.ctx, uid, 64<<20)

@@ -291,7 +291,7 @@ func TestInterruptedTenant(t *testing.T) {
 // TestFailedCreateLetsGoOfItsTenant: what was undone does not hold the disk.
 func TestFailedCreateLetsGoOfItsTenant(t *testing.T) {
 	w := newWorld(t)
-	w.fake.SetFail("Start", errs.E(errs.Unavailable, "no"))
+	w.faults.SetFail("Start", errs.E(errs.Unavailable, "no"))
 	if _, err := w.Create(w.ctx, core.CreateRequest{ID: "a", Tenant: "acme"}); err == nil {
 		t.Fatal("Create succeeds")
 	}

@@ -18,7 +18,7 @@ import (
 func TestAStrangerDoesNotWaitForTheLockOfAnotherTenantsSandbox(t *testing.T) {
 	w := stoppedWorld(t)
 	stopping, goOn := make(chan struct{}), make(chan struct{})
-	w.fake.Before = func(_ context.Context, method string, _ sandbox.UID) {
+	w.faults.Before = func(_ context.Context, method string, _ sandbox.UID) {
 		if method == "Stop" {
 			close(stopping)
 			<-goOn

@@ -309,7 +309,7 @@ func TestDestroyThread(t *testing.T) {
 func TestDestroyThreadAgain(t *testing.T) {
 	w := newWorld(t)
 	w.member("a", "t")
-	w.fake.SetFail("Destroy", errs.E(errs.Internal, "broken"))
+	w.faults.SetFail("Destroy", errs.E(errs.Internal, "broken"))
 	if err := w.EndThread(w.ctx, "t"); err != nil {
 		t.Fatal(err)
 	}
@@ -317,7 +317,7 @@ func TestDestroyThreadAgain(t *testing.T) {
 		_, err := w.Sandbox(w.ctx, "a")
 		return errors.Is(err, errs.NotFound)
 	})
-	w.fake.SetFail("Destroy", nil)
+	w.faults.SetFail("Destroy", nil)
 	if err := w.EndThread(w.ctx, "t"); err != nil {
 		t.Fatal(err)
 	}

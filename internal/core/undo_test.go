@@ -91,15 +91,15 @@ type step struct {
 
 func onDriver(method string) step {
 	return step{"driver " + method, func(b *breakable) {
-		b.fake.SetFail(method, errDown)
-		b.mends = append(b.mends, func() { b.fake.SetFail(method, nil) })
+		b.faults.SetFail(method, errDown)
+		b.mends = append(b.mends, func() { b.faults.SetFail(method, nil) })
 	}}
 }
 
 func afterDriver(method string) step {
 	return step{"after driver " + method, func(b *breakable) {
-		b.fake.SetFailAfter(method, errDown)
-		b.mends = append(b.mends, func() { b.fake.SetFailAfter(method, nil) })
+		b.faults.SetFailAfter(method, errDown)
+		b.mends = append(b.mends, func() { b.faults.SetFailAfter(method, nil) })
 	}}
 }
 

@@ -21,6 +21,18 @@
 // whatever version of cubby wrote it. Nothing that must outlive the daemon
 // lives in its process.
 //
+// # Sleep
+//
+// Some drivers can keep the memory of a sandbox, see [Sleeper] and [Forker].
+// Such memory is a cache, and the files are the truth: at every moment a
+// sandbox with kept memory can be begun cold from its volumes, with the files
+// of the moment at which it fell asleep, and nothing is lost that was not in
+// memory alone. What is kept holds every secret that was in memory: nobody but
+// root reads it, and it goes with the sandbox.
+//
+// What a driver may be able to do is an interface of its own, which [As] finds:
+// there are no flags beside it.
+//
 // # The guest
 //
 // [Driver.DialGuest] gives a byte stream to the agent inside, on which the
@@ -55,13 +67,14 @@ type Driver interface {
 
 	// Start runs a created or stopped sandbox and returns when its agent
 	// answers. On error nothing runs, and the sandbox can be started again
-	// or destroyed. Starting a running sandbox does nothing.
+	// or destroyed. Starting a running sandbox does nothing. One that is asleep
+	// begins cold, and its memory is given up.
 	Start(ctx context.Context, h Handle) error
 
 	// Stop asks the agent to end everything (SIGTERM, then SIGKILL after
 	// grace) and ends the run. The root filesystem's changes are kept where
 	// the driver can; the disk always is. Stopping a sandbox that does not
-	// run does nothing.
+	// run does nothing, but that one that is asleep loses its memory.
 	Stop(ctx context.Context, h Handle, grace time.Duration) error
 
 	// Destroy ends the run without grace and removes every trace, whatever
@@ -111,37 +124,6 @@ type Driver interface {
 // Handle is a driver's note of one sandbox, opaque to everybody else.
 type Handle []byte
 
-// OOMReader is a Driver that can tell which processes the host's kernel killed
-// for want of memory. Where sandboxes have a kernel of their own the agent
-// knows it, and nothing is told here.
-type OOMReader interface {
-	// OOMKills returns the kills in the sandbox since a time, the oldest
-	// first; it may miss some, and names none that was not killed.
-	OOMKills(ctx context.Context, h Handle, since time.Time) ([]OOMKill, error)
-}
-
-// OOMKill is a process that the kernel killed.
-type OOMKill struct {
-	At      time.Time
-	Process string // its name, as the process chose it; at most 15 bytes
-	PID     int    // of the host
-	Bytes   int64  // the memory that it had for itself
-	// Files is the memory of the sandbox that belongs to no process: files in
-	// /dev/shm and the like, in bytes, when this was asked.
-	Files int64
-}
-
-// TreeKiller is a Driver whose sandboxes share the host's kernel: there the host
-// can end processes that the agent is too starved to end.
-type TreeKiller interface {
-	// KillOthers ends every process of a running sandbox but its agent and what
-	// descends from those in spare, process ids inside, which are the agent's
-	// children. It returns when they are gone; nothing can be forked in the
-	// sandbox for some of that time. Unsupported where the sandbox has a kernel
-	// of its own.
-	KillOthers(ctx context.Context, h Handle, spare []int64) error
-}
-
 // Capabilities are facts about a driver on this host.
 type Capabilities struct {
 	Isolations []IsolationSupport
@@ -169,6 +151,9 @@ const (
 type Status struct {
 	Phase Phase
 	Death Death // when PhaseDead
+	// MemoryOnDisk is what the kept memory takes of the host's disk, in bytes;
+	// when PhaseAsleep.
+	MemoryOnDisk int64
 }
 
 // Found is a sandbox of which a driver finds a trace.

@@ -28,7 +28,7 @@ func (r *Run) signal(ctx context.Context, uid sandbox.UID, sig syscall.Signal, t
 	if !tree || sig != syscall.SIGKILL {
 		return r.Guest.Signal(ctx, uid, sig, tree, reason)
 	}
-	killer, _ := r.s.cfg.Driver.(driver.TreeKiller)
+	killer, _ := driver.As[driver.TreeKiller](r.s.cfg.Driver)
 	if killer == nil {
 		return r.Guest.Signal(ctx, uid, sig, true, reason)
 	}
@@ -51,7 +51,7 @@ func (r *Run) signal(ctx context.Context, uid sandbox.UID, sig syscall.Signal, t
 // helpKills ends what the agent is killing and cannot, until stop. It is for
 // what the agent kills by itself, as kernels.
 func (r *Run) helpKills(ctx context.Context, stop <-chan struct{}) {
-	killer, _ := r.s.cfg.Driver.(driver.TreeKiller)
+	killer, _ := driver.As[driver.TreeKiller](r.s.cfg.Driver)
 	if killer == nil {
 		return
 	}

@@ -14,7 +14,7 @@ import (
 // kernel killed since a time. An agent that shares the host's kernel cannot
 // know it.
 func (r *Run) explainOOM(exit sandbox.Exit, since time.Time) sandbox.Exit {
-	reader, ok := r.s.cfg.Driver.(driver.OOMReader)
+	reader, ok := driver.As[driver.OOMReader](r.s.cfg.Driver)
 	if !ok || exit.Reason != sandbox.EndOOM {
 		return exit
 	}

@@ -42,6 +42,7 @@ type Daemon struct {
 	URL    string // "http://127.0.0.1:<port>"
 	Dir    string
 	Driver *drivertest.Fake
+	Faults *drivertest.Faulty // of the Driver: what the daemon drives
 
 	log  *logBuffer
 	stop func() error
@@ -77,7 +78,8 @@ func Start(t testing.TB, o Options) *Daemon {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	d, err := daemon.New(ctx, cfg, daemon.WithDriver(o.Driver), daemon.WithClock(o.Now), daemon.WithLog(logger), daemon.WithPlainDisks(), daemon.WithDefaults(sandbox.Spec{
+	faults := drivertest.NewFaulty(o.Driver)
+	d, err := daemon.New(ctx, cfg, daemon.WithDriver(faults), daemon.WithClock(o.Now), daemon.WithLog(logger), daemon.WithPlainDisks(), daemon.WithDefaults(sandbox.Spec{
 		Isolation: sandbox.Container, // the fake has no walls: the cheaper name
 	}))
 	if err != nil {
@@ -95,7 +97,7 @@ func Start(t testing.TB, o Options) *Daemon {
 			t.Errorf("the daemon stopped with: %v", err)
 		}
 	})
-	return &Daemon{URL: "http://" + d.Addr().String(), Dir: o.Dir, Driver: o.Driver, log: log, stop: stop}
+	return &Daemon{URL: "http://" + d.Addr().String(), Dir: o.Dir, Driver: o.Driver, Faults: faults, log: log, stop: stop}
 }
 
 // Log returns what the daemon has logged so far, at every level.

@@ -37,18 +37,17 @@ type Env struct {
 	// OwnRoot: the sandbox has a root filesystem of its own, whose changes
 	// outlive a stop.
 	OwnRoot bool
+	// ForksMemory: what runs in a sandbox runs in its forks too.
+	ForksMemory bool
 }
 
 // patience bounds every step of the suite; nothing is expected to take it.
 const patience = 3 * time.Minute
 
-// Run proves the contract. setup is called once per subtest; subtests run in
-// parallel.
+// Run proves the contract, and that of each ability that the driver has. setup
+// is called once per subtest; subtests run in parallel.
 func Run(t *testing.T, setup func(t *testing.T) (driver.Driver, Env)) {
-	tests := []struct {
-		name string
-		run  func(t *testing.T, s *suite)
-	}{
+	tests := []suiteTest{
 		{"life", testLife},
 		{"create refuses", testCreateRefuses},
 		{"create begins afresh", testCreateBeginsAfresh},
@@ -77,6 +76,21 @@ func Run(t *testing.T, setup func(t *testing.T) (driver.Driver, Env)) {
 		{"side by side", testSideBySide},
 		{"close leaves sandboxes", testClose},
 	}
+	t.Run("abilities", func(t *testing.T) {
+		d, _ := setup(t)
+		if _, ok := driver.As[driver.Sleeper](d); ok {
+			tests = append(tests, sleeperTests()...)
+		}
+		if _, ok := driver.As[driver.Forker](d); ok {
+			tests = append(tests, forkerTests()...)
+		}
+		if _, ok := driver.As[driver.TreeKiller](d); ok {
+			tests = append(tests, treeKillerTests()...)
+		}
+		if _, ok := driver.As[driver.OOMReader](d); ok {
+			tests = append(tests, oomReaderTests()...)
+		}
+	})
 	for _, tt := range tests {
 		t.Run(strings.ReplaceAll(tt.name, " ", "-"), func(t *testing.T) {
 			t.Parallel()
@@ -86,6 +100,11 @@ func Run(t *testing.T, setup func(t *testing.T) (driver.Driver, Env)) {
 			tt.run(t, &suite{ctx: ctx, d: d, env: env})
 		})
 	}
+}
+
+type suiteTest struct {
+	name string
+	run  func(t *testing.T, s *suite)
 }
 
 type suite struct {

@@ -26,26 +26,24 @@ import (
 // in a sandbox; /workspace and the home are the sandbox's disk, every other
 // path is the host's. Nothing needs root.
 //
-// Every method can be made to fail: see Fail, FailAfter and Before.
+// It is a Sleeper, and a Forker of a kind. What sleeps stands still for nobody
+// but its host: its agent and its commands cannot be reached, and go on
+// unreached. A fork has the files and the identity of its parent, but an agent of
+// its own, which runs nothing: a process of the test cannot be copied.
+//
+// [Faulty] makes it fail.
 type Fake struct {
-	// Fail makes a method return the error before it does anything. The keys
-	// are the names of the methods: "Create", "Start", … Set it before the
-	// Fake is used, or change it with [Fake.SetFail].
-	Fail map[string]error
-	// FailAfter makes a method do all its work and return the error then, as
-	// when the daemon dies between an act and its note of it.
-	FailAfter map[string]error
-	// Before is called at the start of every method that takes a context; it
-	// may block.
-	Before func(ctx context.Context, method string, uid sandbox.UID)
-
 	host *host
 
-	mu   sync.Mutex                        // also guards the maps above
+	mu   sync.Mutex
 	held map[sandbox.UID]*channel.Listener // what this "daemon" listens on; guarded by mu
 }
 
-var _ driver.Driver = (*Fake)(nil)
+var (
+	_ driver.Driver  = (*Fake)(nil)
+	_ driver.Sleeper = (*Fake)(nil)
+	_ driver.Forker  = (*Fake)(nil)
+)
 
 // host is the machine below one or more Fakes.
 type host struct {
@@ -73,34 +71,13 @@ func NewFake(t testing.TB) *Fake {
 }
 
 // Restart returns a second Fake on the same machine, as a restarted daemon has
-// it: sandboxes go on, nothing is adopted, no method fails. What the first one
+// it: sandboxes go on, nothing is adopted. What the first one
 // held is closed, as when it was killed.
 func (f *Fake) Restart(t testing.TB) *Fake {
 	_ = f.Close()
 	next := &Fake{host: f.host}
 	t.Cleanup(func() { _ = next.Close() })
 	return next
-}
-
-// SetFail makes a method fail from now on; a nil err ends that.
-func (f *Fake) SetFail(method string, err error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.Fail == nil {
-		f.Fail = make(map[string]error)
-	}
-	f.Fail[method] = err
-}
-
-// SetFailAfter makes a method fail after its work from now on; a nil err ends
-// that.
-func (f *Fake) SetFailAfter(method string, err error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.FailAfter == nil {
-		f.FailAfter = make(map[string]error)
-	}
-	f.FailAfter[method] = err
 }
 
 // Kill ends a running sandbox behind the driver's back, and makes Wait report
@@ -121,26 +98,6 @@ func (f *Fake) EgressAddr(uid sandbox.UID) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.egress
-}
-
-// call carries out one method with what was asked to go wrong.
-func (f *Fake) call(ctx context.Context, method string, uid sandbox.UID, work func() error) error {
-	if f.Before != nil {
-		f.Before(ctx, method, uid)
-	}
-	f.mu.Lock()
-	before, after := f.Fail[method], f.FailAfter[method]
-	f.mu.Unlock()
-	if before != nil {
-		return before
-	}
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if err := work(); err != nil {
-		return err
-	}
-	return after
 }
 
 type fakeHandle struct {
@@ -182,38 +139,25 @@ func (f *Fake) Capabilities() driver.Capabilities {
 
 // Create implements driver.Driver.
 func (f *Fake) Create(ctx context.Context, spec driver.Spec) (driver.Handle, error) {
-	err := f.call(ctx, "Create", spec.UID, func() error {
-		if err := spec.Validate(); err != nil {
-			return err
-		}
-		f.host.mu.Lock()
-		defer f.host.mu.Unlock()
-		if f.host.boxes[spec.UID] != nil {
-			return errs.E(errs.Conflict, "sandbox exists already")
-		}
-		root := driver.VolumeDir(spec.Volumes, driver.VolumeRoot)
-		if err := errors.Join(os.RemoveAll(root), os.MkdirAll(root, 0o700)); err != nil {
-			return err
-		}
-		f.host.boxes[spec.UID] = &fakeBox{spec: spec, socket: filepath.Join(f.host.dir, string(spec.UID))}
-		return nil
-	})
-	if err != nil {
-		if f.afterFailure("Create", err) {
-			// On error nothing is left behind; what a daemon that died in
-			// the middle would leave is what Restart and FailAfter of the
-			// step behind it are for.
-			f.host.forget(spec.UID)
-		}
+	if err := errors.Join(ctx.Err(), spec.Validate()); err != nil {
 		return nil, err
 	}
-	return json.Marshal(fakeHandle{Version: 1, UID: spec.UID})
+	f.host.mu.Lock()
+	defer f.host.mu.Unlock()
+	if f.host.boxes[spec.UID] != nil {
+		return nil, errs.E(errs.Conflict, "sandbox exists already")
+	}
+	root := driver.VolumeDir(spec.Volumes, driver.VolumeRoot)
+	if err := errors.Join(os.RemoveAll(root), os.MkdirAll(root, 0o700)); err != nil {
+		return nil, err
+	}
+	return f.host.add(spec)
 }
 
-func (f *Fake) afterFailure(method string, err error) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.FailAfter[method] != nil && errors.Is(err, f.FailAfter[method])
+// add takes a sandbox in. The caller holds the lock.
+func (h *host) add(spec driver.Spec) (driver.Handle, error) {
+	h.boxes[spec.UID] = &fakeBox{spec: spec, socket: filepath.Join(h.dir, string(spec.UID))}
+	return json.Marshal(fakeHandle{Version: 1, UID: spec.UID})
 }
 
 func (h *host) forget(uid sandbox.UID) {
@@ -227,32 +171,45 @@ func (h *host) forget(uid sandbox.UID) {
 	}
 }
 
+// of returns the sandbox of a handle, and nil when it is gone.
+func (f *Fake) of(ctx context.Context, h driver.Handle) (*fakeBox, error) {
+	uid, err := uidOf(h)
+	if err := errors.Join(err, ctx.Err()); err != nil {
+		return nil, err
+	}
+	return f.host.box(uid), nil
+}
+
+// in is of for what has to be there.
+func (f *Fake) in(ctx context.Context, h driver.Handle) (*fakeBox, error) {
+	b, err := f.of(ctx, h)
+	if err == nil && b == nil {
+		err = errs.E(errs.NotFound, "no such sandbox")
+	}
+	return b, err
+}
+
 // Start implements driver.Driver.
 func (f *Fake) Start(ctx context.Context, h driver.Handle) error {
-	uid, err := uidOf(h)
+	b, err := f.in(ctx, h)
 	if err != nil {
 		return err
 	}
-	return f.call(ctx, "Start", uid, func() error {
-		b := f.host.box(uid)
-		if b == nil {
-			return errs.E(errs.NotFound, "no such sandbox")
-		}
-		if err := b.start(); err != nil {
-			return err
-		}
-		l, err := f.listen(b)
-		if err != nil {
-			b.end(driver.Death{})
-			return err
-		}
-		if err := l.Wait(ctx); err != nil {
-			f.drop(uid)
-			b.end(driver.Death{})
-			return err
-		}
-		return nil
-	})
+	if b.status().Phase == driver.PhaseAsleep {
+		b.end(driver.Death{})
+	}
+	if err := b.start(); err != nil {
+		return err
+	}
+	l, err := f.listen(b)
+	if err == nil {
+		err = l.Wait(ctx)
+	}
+	if err != nil {
+		f.drop(b.spec.UID)
+		b.end(driver.Death{})
+	}
+	return err
 }
 
 // listen makes a running sandbox reachable from this Fake.
@@ -291,17 +248,13 @@ func (f *Fake) drop(uid sandbox.UID) {
 
 // Stop implements driver.Driver.
 func (f *Fake) Stop(ctx context.Context, h driver.Handle, grace time.Duration) error {
-	uid, err := uidOf(h)
-	if err != nil {
+	b, err := f.of(ctx, h)
+	if err != nil || b == nil {
 		return err
 	}
-	return f.call(ctx, "Stop", uid, func() error {
-		if b := f.host.box(uid); b != nil {
-			b.stop(ctx, grace)
-		}
-		f.drop(uid)
-		return nil
-	})
+	b.stop(ctx, grace)
+	f.drop(b.spec.UID)
+	return nil
 }
 
 // Destroy implements driver.Driver.
@@ -310,118 +263,87 @@ func (f *Fake) Destroy(ctx context.Context, h driver.Handle) error {
 	if err != nil {
 		return err
 	}
-	return f.call(ctx, "Destroy", uid, func() error {
-		f.host.forget(uid)
-		f.drop(uid)
-		return nil
-	})
+	return f.Sweep(ctx, uid)
 }
 
 // Inspect implements driver.Driver.
-func (f *Fake) Inspect(ctx context.Context, h driver.Handle) (s driver.Status, err error) {
-	uid, err := uidOf(h)
+func (f *Fake) Inspect(ctx context.Context, h driver.Handle) (driver.Status, error) {
+	b, err := f.of(ctx, h)
 	if err != nil {
-		return s, err
+		return driver.Status{}, err
 	}
-	return s, f.call(ctx, "Inspect", uid, func() error {
-		s = driver.Status{Phase: driver.PhaseGone}
-		if b := f.host.box(uid); b != nil {
-			s = b.status()
-		}
-		return nil
-	})
+	if b == nil {
+		return driver.Status{Phase: driver.PhaseGone}, nil
+	}
+	return b.status(), nil
 }
 
 // Wait implements driver.Driver.
-func (f *Fake) Wait(ctx context.Context, h driver.Handle) (death driver.Death, err error) {
-	uid, err := uidOf(h)
-	if err != nil {
-		return death, err
+func (f *Fake) Wait(ctx context.Context, h driver.Handle) (driver.Death, error) {
+	b, err := f.of(ctx, h)
+	if err != nil || b == nil {
+		return driver.Death{}, err
 	}
-	return death, f.call(ctx, "Wait", uid, func() error {
-		b := f.host.box(uid)
-		if b == nil {
-			return nil
-		}
-		death, err = b.wait(ctx)
-		return err
-	})
+	return b.wait(ctx)
 }
 
 // Adopt implements driver.Driver.
 func (f *Fake) Adopt(ctx context.Context, h driver.Handle) error {
-	uid, err := uidOf(h)
+	b, err := f.in(ctx, h)
 	if err != nil {
 		return err
 	}
-	return f.call(ctx, "Adopt", uid, func() error {
-		b := f.host.box(uid)
-		if b == nil {
-			return errs.E(errs.NotFound, "no such sandbox")
-		}
-		if b.status().Phase != driver.PhaseRunning {
-			return errs.E(errs.WrongState, "sandbox is not running")
-		}
-		_, err := f.listen(b)
-		return err
-	})
+	if b.status().Phase != driver.PhaseRunning {
+		return errs.E(errs.WrongState, "sandbox is not running")
+	}
+	_, err = f.listen(b)
+	return err
 }
 
 // List implements driver.Driver.
 func (f *Fake) List(ctx context.Context) (found []driver.Found, err error) {
-	return found, f.call(ctx, "List", "", func() error {
-		f.host.mu.Lock()
-		defer f.host.mu.Unlock()
-		for _, uid := range slices.Sorted(maps.Keys(f.host.boxes)) {
-			found = append(found, driver.Found{UID: uid, Status: f.host.boxes[uid].status()})
-		}
-		return nil
-	})
+	f.host.mu.Lock()
+	defer f.host.mu.Unlock()
+	for _, uid := range slices.Sorted(maps.Keys(f.host.boxes)) {
+		found = append(found, driver.Found{UID: uid, Status: f.host.boxes[uid].status()})
+	}
+	return found, ctx.Err()
 }
 
 // Sweep implements driver.Driver.
 func (f *Fake) Sweep(ctx context.Context, uid sandbox.UID) error {
-	return f.call(ctx, "Sweep", uid, func() error {
-		f.host.forget(uid)
-		f.drop(uid)
-		return nil
-	})
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	f.host.forget(uid)
+	f.drop(uid)
+	return nil
 }
 
 // DialGuest implements driver.Driver.
-func (f *Fake) DialGuest(ctx context.Context, h driver.Handle) (conn net.Conn, err error) {
-	uid, err := uidOf(h)
+func (f *Fake) DialGuest(ctx context.Context, h driver.Handle) (net.Conn, error) {
+	l, err := f.reach(ctx, h)
 	if err != nil {
 		return nil, err
 	}
-	return conn, f.call(ctx, "DialGuest", uid, func() error {
-		l, err := f.listener(uid)
-		if err != nil {
-			return err
-		}
-		conn, err = l.Dial(ctx)
-		return err
-	})
+	return l.Dial(ctx)
 }
 
 // AcceptEgress implements driver.Driver.
-func (f *Fake) AcceptEgress(ctx context.Context, h driver.Handle) (conn net.Conn, door sandbox.Door, err error) {
-	uid, err := uidOf(h)
+func (f *Fake) AcceptEgress(ctx context.Context, h driver.Handle) (net.Conn, sandbox.Door, error) {
+	l, err := f.reach(ctx, h)
 	if err != nil {
 		return nil, "", err
 	}
-	err = f.call(ctx, "AcceptEgress", uid, func() error {
-		l, err := f.listener(uid)
-		if err != nil {
-			return err
-		}
-		conn, door, err = l.AcceptEgress(ctx)
-		return err
-	})
-	return conn, door, err
+	return l.AcceptEgress(ctx)
 }
 
-func (f *Fake) listener(uid sandbox.UID) (*channel.Listener, error) {
+// reach returns what this Fake holds of a sandbox's channel.
+func (f *Fake) reach(ctx context.Context, h driver.Handle) (*channel.Listener, error) {
+	uid, err := uidOf(h)
+	if err := errors.Join(err, ctx.Err()); err != nil {
+		return nil, err
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	l := f.held[uid]
@@ -432,19 +354,15 @@ func (f *Fake) listener(uid sandbox.UID) (*channel.Listener, error) {
 }
 
 // Stats implements driver.Driver. The numbers are made up and constant.
-func (f *Fake) Stats(ctx context.Context, h driver.Handle) (s driver.Stats, err error) {
-	uid, err := uidOf(h)
+func (f *Fake) Stats(ctx context.Context, h driver.Handle) (driver.Stats, error) {
+	b, err := f.of(ctx, h)
 	if err != nil {
-		return s, err
+		return driver.Stats{}, err
 	}
-	return s, f.call(ctx, "Stats", uid, func() error {
-		b := f.host.box(uid)
-		if b == nil || b.status().Phase != driver.PhaseRunning {
-			return errs.E(errs.WrongState, "sandbox is not running")
-		}
-		s = driver.Stats{MemoryBytes: 10 << 20, CPUTime: time.Millisecond, PIDs: 1}
-		return nil
-	})
+	if b == nil || b.status().Phase != driver.PhaseRunning {
+		return driver.Stats{}, errs.E(errs.WrongState, "sandbox is not running")
+	}
+	return driver.Stats{MemoryBytes: 10 << 20, CPUTime: time.Millisecond, PIDs: 1}, nil
 }
 
 // Close implements driver.Driver.

@@ -19,6 +19,7 @@ import (
 	"github.com/cubbyhq/cubby/api/gen/cubby/guest/v1/guestv1connect"
 	"github.com/cubbyhq/cubby/internal/channel"
 	"github.com/cubbyhq/cubby/internal/driver"
+	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/guestd"
 )
 
@@ -28,7 +29,7 @@ type fakeBox struct {
 	socket string
 
 	mu       sync.Mutex
-	run      *fakeRun          // nil: does not run; guarded by mu
+	run      *fakeRun          // nil: neither runs nor sleeps; guarded by mu
 	death    *driver.Death     // of the run before; guarded by mu
 	listener *channel.Listener // that knows the secret below; guarded by mu
 	known    string            // guarded by mu
@@ -39,6 +40,7 @@ type fakeRun struct {
 	secret string
 	cancel context.CancelFunc
 	done   chan struct{}
+	rested chan struct{} // closed while it sleeps; replaced by its wake; guarded by the box's mu
 }
 
 // mapPath puts the sandbox's own directories onto its disk.
@@ -82,7 +84,7 @@ func (b *fakeBox) start() error {
 	b.egress = fmt.Sprintf("127.%d.%d.%d:3128", a[0], a[1], 1+a[2]%254)
 
 	ctx, cancel := context.WithCancel(context.Background())
-	r := &fakeRun{secret: rand.Text(), cancel: cancel, done: make(chan struct{})}
+	r := &fakeRun{secret: rand.Text(), cancel: cancel, done: make(chan struct{}), rested: make(chan struct{})}
 	server := guestd.New(guestd.Config{
 		Boot: &guestv1.Boot{
 			Secret: r.secret, Socket: b.socket, Hostname: b.spec.Identity.ID, Env: b.spec.Identity.Env,
@@ -110,6 +112,31 @@ func (b *fakeBox) start() error {
 	return nil
 }
 
+// asleep reports whether the run sleeps. The caller holds the box's lock.
+func (r *fakeRun) asleep() bool {
+	select {
+	case <-r.rested:
+		return true
+	default:
+		return false
+	}
+}
+
+// sleep makes the run unreachable, or reachable again.
+func (b *fakeBox) sleep(yes bool) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case b.run == nil:
+		return errs.E(errs.WrongState, "sandbox is not running")
+	case yes && !b.run.asleep():
+		close(b.run.rested)
+	case !yes && b.run.asleep():
+		b.run.rested = make(chan struct{})
+	}
+	return nil
+}
+
 // end ends the run at once; a death without a cause is none.
 func (b *fakeBox) end(death driver.Death) {
 	b.mu.Lock()
@@ -131,8 +158,9 @@ func (b *fakeBox) end(death driver.Death) {
 func (b *fakeBox) stop(ctx context.Context, grace time.Duration) {
 	b.mu.Lock()
 	r, l := b.run, b.listener
+	reachable := r != nil && !r.asleep() && l != nil
 	b.mu.Unlock()
-	if r != nil && l != nil {
+	if reachable {
 		ctx, cancel := context.WithTimeout(ctx, grace+2*time.Second)
 		defer cancel()
 		client := &http.Client{Transport: &http.Transport{
@@ -176,6 +204,8 @@ func (b *fakeBox) status() driver.Status {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
+	case b.run != nil && b.run.asleep():
+		return driver.Status{Phase: driver.PhaseAsleep, MemoryOnDisk: 1 << 20}
 	case b.run != nil:
 		return driver.Status{Phase: driver.PhaseRunning}
 	case b.death != nil:
@@ -187,10 +217,16 @@ func (b *fakeBox) status() driver.Status {
 func (b *fakeBox) wait(ctx context.Context) (driver.Death, error) {
 	b.mu.Lock()
 	r := b.run
+	var rested chan struct{}
+	if r != nil {
+		rested = r.rested
+	}
 	b.mu.Unlock()
 	if r != nil {
 		select {
 		case <-r.done:
+		case <-rested:
+			return driver.Death{}, nil
 		case <-ctx.Done():
 			return driver.Death{}, ctx.Err()
 		}

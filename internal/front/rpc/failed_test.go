@@ -31,10 +31,10 @@ func TestFailedCreates(t *testing.T) {
 		says    string
 		recalls string
 	}{
-		{"create", d.Driver.SetFail, "Create", down, codes.Unavailable, "the runtime is down: start it", "create: the runtime is down"},
-		{"start", d.Driver.SetFail, "Start", down, codes.Unavailable, "the runtime is down: start it", "create: the runtime is down"},
-		{"after the start", d.Driver.SetFailAfter, "Start", down, codes.Unavailable, "the runtime is down: start it", "create: the runtime is down"},
-		{"what clients are not told", d.Driver.SetFail, "Start", errors.New("/var/lib/secret"), codes.Internal, "internal error", "create: internal error"},
+		{"create", d.Faults.SetFail, "Create", down, codes.Unavailable, "the runtime is down: start it", "create: the runtime is down"},
+		{"start", d.Faults.SetFail, "Start", down, codes.Unavailable, "the runtime is down: start it", "create: the runtime is down"},
+		{"after the start", d.Faults.SetFailAfter, "Start", down, codes.Unavailable, "the runtime is down: start it", "create: the runtime is down"},
+		{"what clients are not told", d.Faults.SetFail, "Start", errors.New("/var/lib/secret"), codes.Internal, "internal error", "create: internal error"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := service{t, s.conn}
