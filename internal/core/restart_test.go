@@ -304,6 +304,33 @@ func TestInterruptedStart(t *testing.T) {
 	w.sh("a", "true")
 }
 
+// A sandbox that was being put to sleep when the daemon died sleeps, and keeps
+// its memory, however often the next daemons look at it.
+func TestAsleepBehindItsRow(t *testing.T) {
+	w := newWorld(t)
+	b := w.create("a")
+	w.stop()
+	w.driverOfNext()
+	if err := w.fake.Sleep(w.ctx, b.Handle); err != nil {
+		t.Fatal(err)
+	}
+	w.open()
+	w.start()
+	asleep := func() {
+		t.Helper()
+		w.until("it is reconciled", func() bool {
+			b, err := w.Sandbox(w.ctx, "a")
+			return err == nil && b.State == sandbox.Sleeping && len(w.Ready(w.ctx)) == 0
+		})
+		if st, err := w.fake.Inspect(w.ctx, b.Handle); err != nil || st.Phase != driver.PhaseAsleep {
+			t.Errorf("Inspect = %+v, %v; want that it is asleep", st, err)
+		}
+	}
+	asleep()
+	w.restart()
+	asleep()
+}
+
 // A daemon that comes back learns what runs from one listing, and asks about a
 // single sandbox only before it ends one.
 func TestReconcileAsksOnce(t *testing.T) {
