@@ -9,10 +9,16 @@
 // # The life of a disk
 //
 // A disk is made empty by Create, with the directories of its layout, and has
-// its size for good. Mounting it gives a directory of the host, whose content
-// is the disk's until it is unmounted; both can be asked for again and again.
-// Remove deletes it, whoever still uses it. Nothing else takes a file away from
-// it: a disk survives the end of its sandbox, of the daemon and of the host.
+// its size for good. It is mounted while somebody uses it: a sandbox that runs,
+// from Attach to Detach, or a reader of its files, from Files to the end of
+// that use. Uses are counted by user, so that one sandbox may attach twice and
+// detaches once, and a disk that several share goes down with the last of them.
+// After files were used a disk stays up for a while, because a client seldom
+// reads one file: Rest takes down what nobody came back to.
+//
+// Remove deletes a disk, whoever still uses it. Nothing else takes a file away
+// from it: a disk survives the end of its sandbox, of the daemon and of the
+// host.
 //
 // # After a crash
 //
@@ -22,6 +28,10 @@
 // wrote and synced is there; what it only wrote may be lost when the host dies,
 // and only then. List names everything of which any trace is left, and fails
 // rather than leave one out: what it does not name is gone.
+//
+// Uses are known to the process that began them. One that takes over sandboxes
+// that run attaches for each of them again, then has Release take down what an
+// earlier process left mounted.
 //
 // # A full host
 //
@@ -44,12 +54,38 @@ import (
 // tables.
 const MinBytes = 16 << 20
 
+// Layout is which directories a disk begins with.
+type Layout int
+
+const (
+	// Own is of a disk that one sandbox has for itself: the workspace and the
+	// home of the default user, where ~/workspace leads to /workspace, and what
+	// its runtime keeps of the rest.
+	Own Layout = iota
+	// Shared is of a disk that sandboxes have in common beside their own:
+	// workspace, outputs and uploads.
+	Shared
+)
+
 // Disk is one that is mounted.
 type Disk struct {
 	UID   sandbox.UID
-	Dir   string // where it is mounted: holds workspace, home and root
+	Dir   string // where it is mounted: holds the directories of its layout
 	Bytes int64
 	Quota bool // false: a plain directory without a hard size
+}
+
+// Use is who uses which disks.
+type Use struct {
+	User   sandbox.UID // a sandbox
+	Own    sandbox.UID // the disk that it has for itself
+	Shared sandbox.UID // one that others may use too; "" for none
+}
+
+// Mounts are the disks of a use.
+type Mounts struct {
+	Own    Disk
+	Shared Disk // the zero value where none is shared
 }
 
 // Usage is what a disk takes.
@@ -66,39 +102,48 @@ type Storage interface {
 	// errs.Exhausted, with a time to try again, while the host has less room
 	// than the operator wants to keep.
 	Admit() error
-	// Create makes a disk and mounts it: the workspace and the home of the
-	// default user are there, and ~/workspace leads to /workspace. It is
-	// errs.Conflict when the disk exists, errs.Invalid below [MinBytes], and
-	// errs.Exhausted when the host has no room. After an error nothing is left.
-	Create(ctx context.Context, uid sandbox.UID, bytes int64) (Disk, error)
-	// CreateShared is Create of a disk that sandboxes have in common, beside
-	// their own: its directories are workspace, outputs and uploads.
-	CreateShared(ctx context.Context, uid sandbox.UID, bytes int64) (Disk, error)
-	// Mount mounts a disk that exists, also after a reboot; a mounted one is
-	// returned as it is. A disk that is not there is errs.NotFound.
-	Mount(ctx context.Context, uid sandbox.UID) (Disk, error)
-	// Unmount takes a disk down and keeps its content. Unmounting what is not
-	// mounted, or not there, does nothing.
-	Unmount(ctx context.Context, uid sandbox.UID) error
+	// Create makes a disk. It is errs.Conflict when the disk exists,
+	// errs.Invalid below [MinBytes], and errs.Exhausted when the host has no
+	// room. After an error nothing is left.
+	Create(ctx context.Context, uid sandbox.UID, layout Layout, bytes int64) error
 	// Remove deletes a disk, or what is left of one, and says how many bytes of
 	// the host it took. Removing what is gone does nothing. Whoever still uses
-	// the disk gets I/O errors from then on.
+	// the disk gets I/O errors from then on, and none of its uses counts any
+	// more.
 	Remove(ctx context.Context, uid sandbox.UID) (freed int64, err error)
 	// List names every disk of which any trace is left.
 	List() ([]sandbox.UID, error)
+	// Sweep removes the disks that wanted denies and returns them. It asks
+	// about each disk after it has listed them all, so a disk whose want is
+	// written down before it is made is safe. One about which wanted fails
+	// stays: what could not be read is not unwanted.
+	Sweep(ctx context.Context, wanted func(sandbox.UID) (bool, error)) (removed []sandbox.UID, err error)
 	// Usage measures a disk. One that is not there is errs.NotFound.
 	Usage(ctx context.Context, uid sandbox.UID) (Usage, error)
 
-	// Tree mounts the disk when it is not and gives the files on it. Writing
-	// through it is errs.Exhausted while the host is nearly full.
-	Tree(ctx context.Context, uid sandbox.UID) (Tree, error)
-	// SharedTree is Tree of a sandbox that shares another disk: the workspace
-	// and outputs are that one's. Uploads are only read by sandboxes and not in
-	// it.
-	SharedTree(ctx context.Context, uid, shared sandbox.UID) (Tree, error)
-	// UploadTree is the uploads of a shared disk, which is mounted when it is
-	// not. It holds nothing but [sandbox.UploadsDir].
-	UploadTree(ctx context.Context, shared sandbox.UID) (Tree, error)
+	// Attach mounts the disks of a sandbox that runs, or is about to, until
+	// Detach. For a user that has them already it returns them once more. A
+	// disk that is not there is errs.NotFound. After an error nothing counts.
+	Attach(ctx context.Context, use Use) (Mounts, error)
+	// Detach ends what a sandbox attached, and unmounts the disks that nobody
+	// else uses: its own also if this process does not know of the use. A disk
+	// that could not be unmounted is not used all the same; Rest tries again.
+	Detach(ctx context.Context, user, own sandbox.UID) error
+	// Files gives the files of a sandbox that does not run, which uses its disks
+	// until done. Where it shares a disk, the workspace and outputs are that
+	// one's; uploads are only read by sandboxes and not among them. Writing is
+	// errs.Exhausted while the host is nearly full.
+	Files(ctx context.Context, use Use) (tree Tree, done func(), err error)
+	// Uploads is Files of the uploads of a shared disk, and of nothing else.
+	Uploads(ctx context.Context, shared sandbox.UID) (tree Tree, done func(), err error)
+	// InUse reports whether a disk is attached or its files are being used.
+	InUse(uid sandbox.UID) bool
+	// Rest unmounts the disks that nobody uses and whose files nobody has used
+	// for a while.
+	Rest(ctx context.Context) error
+	// Release unmounts the disks that an earlier process left mounted: those of
+	// which this one knows no use and that mayRun denies.
+	Release(ctx context.Context, mayRun func(sandbox.UID) bool) error
 }
 
 // Tree is the files of what does not run, as its paths inside have them. It is

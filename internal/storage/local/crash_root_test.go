@@ -62,9 +62,9 @@ func victim(dir string) error {
 	for ctx := context.Background(); ; {
 		uid := sandbox.NewUID()
 		for _, step := range []func() error{
-			func() error { _, err := d.Create(ctx, uid, storage.MinBytes); return err },
-			func() error { return d.Unmount(ctx, uid) },
-			func() error { _, err := d.Mount(ctx, uid); return err },
+			func() error { _, err := d.createAlone(ctx, uid, storage.MinBytes); return err },
+			func() error { return d.unmountAlone(ctx, uid) },
+			func() error { _, err := d.mountAlone(ctx, uid); return err },
 			func() error { return d.freeze(uid) },
 			func() error { _, err := d.Remove(ctx, uid); return err },
 		} {
@@ -113,7 +113,7 @@ func TestKilledAnywhereLeavesNothing(t *testing.T) {
 		for _, uid := range uids {
 			traces++
 			// What was left is either a whole disk or only something to remove.
-			disk, err := d.Mount(t.Context(), uid)
+			disk, err := d.mountAlone(t.Context(), uid)
 			if err == nil {
 				err = os.WriteFile(filepath.Join(disk.Dir, "workspace", "x"), []byte("x"), 0o644)
 			}
@@ -184,7 +184,7 @@ func TestRemoveOfADiskInUse(t *testing.T) {
 func TestADamagedImageIsAnErrorNotAHang(t *testing.T) {
 	d := realDisks(t, Config{})
 	disk := mustCreate(t, d, storage.MinBytes)
-	if err := d.Unmount(t.Context(), disk.UID); err != nil {
+	if err := d.unmountAlone(t.Context(), disk.UID); err != nil {
 		t.Fatal(err)
 	}
 	f, err := os.OpenFile(d.image(disk.UID), os.O_WRONLY, 0)
@@ -195,7 +195,7 @@ func TestADamagedImageIsAnErrorNotAHang(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.Close()
-	if _, err := d.Mount(t.Context(), disk.UID); !errors.Is(err, errs.Unavailable) {
+	if _, err := d.mountAlone(t.Context(), disk.UID); !errors.Is(err, errs.Unavailable) {
 		t.Errorf("Mount of a damaged image = %v, want unavailable", err)
 	}
 	nothingBelow(t, d.cfg.Dir)

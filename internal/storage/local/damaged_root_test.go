@@ -181,7 +181,7 @@ func TestDamagedDiskIsToldAndRemoved(t *testing.T) {
 			d := realDisks(t, Config{})
 			disk, other := mustCreate(t, d, storage.MinBytes), mustCreate(t, d, storage.MinBytes)
 			fill(t, disk.Dir)
-			check(t, d.Unmount(t.Context(), disk.UID))
+			check(t, d.unmountAlone(t.Context(), disk.UID))
 			nothingBelow(t, d.dir(disk.UID))
 			c.damage(rawDisk{t, d.image(disk.UID)})
 
@@ -195,14 +195,14 @@ func TestDamagedDiskIsToldAndRemoved(t *testing.T) {
 				for _, err := range said {
 					told(t, err, c.want == refused)
 				}
-				check(t, d.Unmount(ctx, disk.UID))
+				check(t, d.unmountAlone(ctx, disk.UID))
 				nothingBelow(t, d.dir(disk.UID))
 				check(t, os.WriteFile(filepath.Join(other.Dir, "workspace", "x"), []byte("x"), 0o600))
 				again, err := New(d.cfg)
 				check(t, err)
 				d = again
 			}
-			_, _ = d.Mount(ctx, disk.UID)
+			_, _ = d.mountAlone(ctx, disk.UID)
 			if _, err := d.Remove(ctx, disk.UID); err != nil {
 				t.Errorf("Remove = %v", err)
 			}
@@ -235,11 +235,11 @@ func everyUse(ctx context.Context, d *Disks, uid sandbox.UID) (said []error) {
 			said = append(said, err)
 		}
 	}
-	disk, err := d.Mount(ctx, uid)
+	disk, err := d.mountAlone(ctx, uid)
 	say(err)
 	_, err = d.Usage(ctx, uid)
 	say(err)
-	tree, err := d.Tree(ctx, uid)
+	tree, err := d.filesAlone(ctx, uid)
 	if err != nil {
 		return append(said, err)
 	}

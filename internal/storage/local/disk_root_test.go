@@ -93,7 +93,7 @@ func mountsBelow(t *testing.T, dir string) (found []string) {
 
 func mustCreate(t *testing.T, d *Disks, bytes int64) storage.Disk {
 	t.Helper()
-	disk, err := d.Create(t.Context(), sandbox.NewUID(), bytes)
+	disk, err := d.createAlone(t.Context(), sandbox.NewUID(), bytes)
 	if err != nil {
 		t.Fatalf("Create = %v", err)
 	}
@@ -154,7 +154,7 @@ func TestFillingADiskEndsAtItsSize(t *testing.T) {
 	if u.Bytes != 64<<20 || u.Used < n || u.Allocated > 65<<20 {
 		t.Errorf("Usage = %+v, want 64 MiB, at least %d used, at most the size allocated", u, n)
 	}
-	tree, err := d.Tree(t.Context(), disk.UID)
+	tree, err := d.filesAlone(t.Context(), disk.UID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,10 +173,10 @@ func TestDiskSurvivesUnmountAndANewDaemon(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(disk.Dir, "workspace", "a"), []byte("kept"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.Unmount(t.Context(), disk.UID); err != nil {
+	if err := d.unmountAlone(t.Context(), disk.UID); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.Unmount(t.Context(), disk.UID); err != nil {
+	if err := d.unmountAlone(t.Context(), disk.UID); err != nil {
 		t.Errorf("second Unmount = %v, want nil", err)
 	}
 	nothingBelow(t, d.cfg.Dir)
@@ -184,7 +184,7 @@ func TestDiskSurvivesUnmountAndANewDaemon(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := again.Mount(t.Context(), disk.UID)
+	got, err := again.mountAlone(t.Context(), disk.UID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,7 +194,7 @@ func TestDiskSurvivesUnmountAndANewDaemon(t *testing.T) {
 	if b, err := os.ReadFile(filepath.Join(got.Dir, "workspace", "a")); string(b) != "kept" {
 		t.Errorf("after a mount the file is %q, %v", b, err)
 	}
-	if _, err := again.Create(t.Context(), disk.UID, 32<<20); !errors.Is(err, errs.Conflict) {
+	if _, err := again.createAlone(t.Context(), disk.UID, 32<<20); !errors.Is(err, errs.Conflict) {
 		t.Errorf("Create of a disk that exists = %v, want conflict", err)
 	}
 }
@@ -208,13 +208,13 @@ func TestMountReusesTheDeviceOfADetachedMount(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer held.Close()
-	if err := d.Unmount(t.Context(), disk.UID); err != nil {
+	if err := d.unmountAlone(t.Context(), disk.UID); err != nil {
 		t.Fatal(err)
 	}
 	if mounted(d.dir(disk.UID)) {
 		t.Error("still mounted after Unmount")
 	}
-	if _, err := d.Mount(t.Context(), disk.UID); err != nil {
+	if _, err := d.mountAlone(t.Context(), disk.UID); err != nil {
 		t.Fatal(err)
 	}
 	loops, err := loopsBelow(d.image(disk.UID))
@@ -246,7 +246,7 @@ func TestRemoveGivesTheSpaceBack(t *testing.T) {
 	if freed, err := d.Remove(t.Context(), disk.UID); err != nil || freed != 0 {
 		t.Errorf("second Remove = %d, %v, want 0, nil", freed, err)
 	}
-	if _, err := d.Mount(t.Context(), disk.UID); !errors.Is(err, errs.NotFound) {
+	if _, err := d.mountAlone(t.Context(), disk.UID); !errors.Is(err, errs.NotFound) {
 		t.Errorf("Mount of a removed disk = %v, want not found", err)
 	}
 	if uids, _ := d.List(); len(uids) != 0 {
@@ -302,7 +302,7 @@ func TestAHundredConcurrentCreates(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 100 {
 		wg.Go(func() {
-			if _, err := d.Create(context.Background(), sandbox.NewUID(), 64<<20); err != nil {
+			if _, err := d.createAlone(context.Background(), sandbox.NewUID(), 64<<20); err != nil {
 				t.Errorf("Create = %v", err)
 			}
 		})
@@ -381,6 +381,10 @@ func TestRunKeepsThePoolAndTakesItDown(t *testing.T) {
 	go func() { ran <- d.Run(ctx) }()
 	eventually(t, "the pool to fill", func() bool { return ready() == 2 })
 	disk := mustCreate(t, d, storage.MinBytes)
+	if _, err := d.Attach(ctx, storage.Use{User: disk.UID, Own: disk.UID}); err != nil {
+		t.Fatal(err)
+	}
+	mustCreate(t, d, storage.MinBytes) // which nobody attaches
 	eventually(t, "the pool to fill again", func() bool { return ready() == 2 })
 	cancel()
 	if err := <-ran; err != nil {

@@ -3,7 +3,7 @@
 // directory where the host has no loop devices. It watches the space of the
 // file system below them, refuses new disks when that runs low and freezes
 // writers before it is gone, so that no sandbox loses what it wrote. Files on a
-// disk are reached through [Disks.Tree] only, never by paths that a guest could
+// disk are reached through [Disks.Files] only, never by paths that a guest could
 // have made.
 //
 // It does not decide who may have a disk or when one goes away; it knows no
@@ -36,7 +36,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cubbyhq/cubby/internal/errs"
-	"github.com/cubbyhq/cubby/internal/filetree"
 	"github.com/cubbyhq/cubby/internal/keylock"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 	"github.com/cubbyhq/cubby/internal/storage"
@@ -74,6 +73,7 @@ type Disks struct {
 	format  *semaphore.Weighted
 	locks   keylock.Locks
 	pool    pool
+	uses    uses
 
 	mu       sync.Mutex
 	frozen   bool
@@ -166,42 +166,40 @@ func (d *Disks) bytes(uid sandbox.UID) int64 {
 	return n
 }
 
-// Create makes a disk and mounts it: /workspace and the home of uid 1000 are
-// there, and ~/workspace leads to /workspace. It is errs.Conflict when the
-// disk exists, and errs.Exhausted below the reserve or beyond the overcommit
-// bound. After an error nothing is left.
-func (d *Disks) Create(ctx context.Context, uid sandbox.UID, bytes int64) (storage.Disk, error) {
-	return d.make(ctx, uid, bytes, func() (string, error) {
-		if ready, ok := d.take(bytes); ok {
-			return ready, nil
-		}
-		return d.build(ctx, bytes, ownDirs())
-	})
-}
-
-// make books a disk, has it built, and gives it its name.
-func (d *Disks) make(ctx context.Context, uid sandbox.UID, bytes int64, build func() (dir string, err error)) (storage.Disk, error) {
+// Create makes a disk. It stays mounted for a while: whoever has it made is
+// about to use it.
+func (d *Disks) Create(ctx context.Context, uid sandbox.UID, layout storage.Layout, bytes int64) error {
 	if _, err := sandbox.ParseUID(string(uid)); err != nil {
-		return storage.Disk{}, err
+		return err
 	}
 	if bytes < storage.MinBytes {
-		return storage.Disk{}, errs.E(errs.Invalid, "a disk of %d bytes is too small", bytes).Hint("the smallest is %d MiB", storage.MinBytes>>20)
+		return errs.E(errs.Invalid, "a disk of %d bytes is too small", bytes).Hint("the smallest is %d MiB", storage.MinBytes>>20)
 	}
 	defer d.locks.Wait(string(uid))()
 	if _, err := os.Lstat(d.dir(uid)); err == nil {
-		return storage.Disk{}, errs.E(errs.Conflict, "the disk exists already")
+		return errs.E(errs.Conflict, "the disk exists already")
 	}
 	if err := d.Admit(); err != nil {
-		return storage.Disk{}, err
+		return err
 	}
 	if err := d.promise(bytes); err != nil {
-		return storage.Disk{}, err
+		return err
 	}
-	if err := d.create(uid, build); err != nil {
+	err := d.create(uid, func() (dir string, err error) {
+		if layout == storage.Own {
+			if ready, ok := d.take(bytes); ok {
+				return ready, nil
+			}
+			return d.build(ctx, bytes, ownDirs())
+		}
+		return d.build(ctx, bytes, sharedDirs())
+	})
+	if err != nil {
 		d.unpromise(bytes)
-		return storage.Disk{}, err
+		return err
 	}
-	return storage.Disk{UID: uid, Dir: d.mnt(uid), Bytes: bytes, Quota: d.loopErr == nil}, nil
+	d.uses.linger(uid, d.cfg.Now())
+	return nil
 }
 
 func (d *Disks) create(uid sandbox.UID, build func() (dir string, err error)) error {
@@ -216,13 +214,8 @@ func (d *Disks) create(uid sandbox.UID, build func() (dir string, err error)) er
 	return nil
 }
 
-// Mount mounts a disk that exists, also after a reboot; a mounted one is
-// returned as it is. A disk that is not there is errs.NotFound.
-func (d *Disks) Mount(ctx context.Context, uid sandbox.UID) (storage.Disk, error) {
-	defer d.locks.Wait(string(uid))()
-	return d.mount(ctx, uid)
-}
-
+// mount mounts a disk that exists, also after a reboot; a mounted one is
+// returned as it is. The caller has the disk's lock.
 func (d *Disks) mount(ctx context.Context, uid sandbox.UID) (storage.Disk, error) {
 	disk := storage.Disk{UID: uid, Dir: d.mnt(uid)}
 	switch st, err := os.Stat(d.image(uid)); {
@@ -255,10 +248,9 @@ func (d *Disks) mount(ctx context.Context, uid sandbox.UID) (storage.Disk, error
 	return disk, nil
 }
 
-// Unmount takes a disk down and keeps its content. Unmounting what is not
-// mounted, or not there, does nothing.
-func (d *Disks) Unmount(_ context.Context, uid sandbox.UID) error {
-	defer d.locks.Wait(string(uid))()
+// unmount takes a disk down and keeps its content. The caller has the disk's
+// lock.
+func (d *Disks) unmount(uid sandbox.UID) error {
 	d.forget(uid)
 	return unmountDir(d.dir(uid))
 }
@@ -285,6 +277,7 @@ func (d *Disks) Remove(ctx context.Context, uid sandbox.UID) (freed int64, err e
 		return 0, fmt.Errorf("remove the disk: %w", err)
 	}
 	d.unpromise(bytes)
+	d.uses.drop(uid)
 	return freed, nil
 }
 
@@ -319,6 +312,27 @@ func (d *Disks) List() ([]sandbox.UID, error) {
 	return uids, nil
 }
 
+// Sweep removes the disks that wanted denies and returns them.
+func (d *Disks) Sweep(ctx context.Context, wanted func(sandbox.UID) (bool, error)) (removed []sandbox.UID, err error) {
+	uids, err := d.List()
+	if err != nil {
+		return nil, err
+	}
+	var failed []error
+	for _, uid := range uids {
+		yes, err := wanted(uid)
+		if err == nil && !yes {
+			if _, err = d.Remove(ctx, uid); err == nil {
+				removed = append(removed, uid)
+			}
+		}
+		if err != nil {
+			failed = append(failed, err)
+		}
+	}
+	return removed, errors.Join(failed...)
+}
+
 // Usage measures a disk.
 func (d *Disks) Usage(_ context.Context, uid sandbox.UID) (storage.Usage, error) {
 	if _, err := os.Lstat(d.dir(uid)); err != nil {
@@ -337,35 +351,4 @@ func (d *Disks) Usage(_ context.Context, uid sandbox.UID) (storage.Usage, error)
 	}
 	u.Used = int64(st.Blocks-st.Bfree) * st.Bsize
 	return u, nil
-}
-
-// guard refuses writes to a disk while the host is nearly full.
-func (d *Disks) guard(disk storage.Disk) func() error {
-	if disk.Quota {
-		return func() error {
-			if d.isFrozen() {
-				return hostFull()
-			}
-			return nil
-		}
-	}
-	return func() error {
-		if s, err := hostSpace(d.cfg.Dir); err == nil && s.free < d.cfg.Reserve/2 {
-			return hostFull()
-		}
-		return nil
-	}
-}
-
-// Tree mounts the disk when it is not and gives the file API on it. Writing
-// through it is errs.Exhausted while the host's disk is nearly full.
-func (d *Disks) Tree(ctx context.Context, uid sandbox.UID) (storage.Tree, error) {
-	disk, err := d.Mount(ctx, uid)
-	if err != nil {
-		return nil, err
-	}
-	return filetree.Confined(filetree.Options{Guard: d.guard(disk)},
-		filetree.Mount{Path: sandbox.WorkspaceDir, Dir: filepath.Join(disk.Dir, "workspace")},
-		filetree.Mount{Path: sandbox.HomeDir, Dir: filepath.Join(disk.Dir, "home")},
-	), nil
 }

@@ -32,26 +32,26 @@ func plainDisks(t *testing.T, cfg Config) *Disks {
 func TestPlainDirectories(t *testing.T) {
 	d := plainDisks(t, Config{})
 	uid := sandbox.NewUID()
-	disk, err := d.Create(t.Context(), uid, 64<<20)
+	disk, err := d.createAlone(t.Context(), uid, 64<<20)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if disk.Quota || disk.Bytes != 64<<20 || disk.UID != uid {
 		t.Errorf("Create = %+v, want 64 MiB without quota", disk)
 	}
-	if got, err := d.Mount(t.Context(), uid); err != nil || got != disk {
+	if got, err := d.mountAlone(t.Context(), uid); err != nil || got != disk {
 		t.Errorf("Mount = %+v, %v, want %+v", got, err, disk)
 	}
 	if uids, err := d.List(); err != nil || len(uids) != 1 || uids[0] != uid {
 		t.Errorf("List = %v, %v, want %v", uids, err, uid)
 	}
-	if _, err := d.Create(t.Context(), uid, 64<<20); !errors.Is(err, errs.Conflict) {
+	if _, err := d.createAlone(t.Context(), uid, 64<<20); !errors.Is(err, errs.Conflict) {
 		t.Errorf("second Create = %v, want conflict", err)
 	}
 	if err := os.WriteFile(filepath.Join(disk.Dir, "workspace", "f"), make([]byte, 1<<20), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.Unmount(t.Context(), uid); err != nil {
+	if err := d.unmountAlone(t.Context(), uid); err != nil {
 		t.Errorf("Unmount = %v", err)
 	}
 	if u, err := d.Usage(t.Context(), uid); err != nil || u.Bytes != 64<<20 || u.Used < 1<<20 {
@@ -67,9 +67,9 @@ func TestPlainDirectories(t *testing.T) {
 		t.Errorf("left: %v, want only the pool", left)
 	}
 	for name, err := range map[string]error{
-		"Mount": func() error { _, err := d.Mount(t.Context(), uid); return err }(),
+		"Mount": func() error { _, err := d.mountAlone(t.Context(), uid); return err }(),
 		"Usage": func() error { _, err := d.Usage(t.Context(), uid); return err }(),
-		"Tree":  func() error { _, err := d.Tree(t.Context(), uid); return err }(),
+		"Tree":  func() error { _, err := d.filesAlone(t.Context(), uid); return err }(),
 	} {
 		if !errors.Is(err, errs.NotFound) {
 			t.Errorf("%s of a removed disk = %v, want not found", name, err)
@@ -80,11 +80,11 @@ func TestPlainDirectories(t *testing.T) {
 func TestTreeOnAPlainDirectory(t *testing.T) {
 	open := func(t *testing.T) filetreetest.Env {
 		d := plainDisks(t, Config{})
-		disk, err := d.Create(t.Context(), sandbox.NewUID(), 64<<20)
+		disk, err := d.createAlone(t.Context(), sandbox.NewUID(), 64<<20)
 		if err != nil {
 			t.Fatal(err)
 		}
-		tree, err := d.Tree(t.Context(), disk.UID)
+		tree, err := d.filesAlone(t.Context(), disk.UID)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -115,7 +115,7 @@ func TestCreateRefusals(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			d := plainDisks(t, tt.cfg)
-			if _, err := d.Create(t.Context(), tt.uid, tt.bytes); !errors.Is(err, tt.kind) {
+			if _, err := d.createAlone(t.Context(), tt.uid, tt.bytes); !errors.Is(err, tt.kind) {
 				t.Errorf("Create = %v, want %v", err, tt.kind)
 			}
 			if uids, err := d.List(); err != nil || len(uids) != 0 {
@@ -130,11 +130,11 @@ func TestCreateRefusals(t *testing.T) {
 
 func TestPlainTreeStopsBeforeTheHostIsFull(t *testing.T) {
 	d := plainDisks(t, Config{})
-	disk, err := d.Create(t.Context(), sandbox.NewUID(), 64<<20)
+	disk, err := d.createAlone(t.Context(), sandbox.NewUID(), 64<<20)
 	if err != nil {
 		t.Fatal(err)
 	}
-	tree, err := d.Tree(t.Context(), disk.UID)
+	tree, err := d.filesAlone(t.Context(), disk.UID)
 	if err != nil {
 		t.Fatal(err)
 	}

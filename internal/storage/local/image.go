@@ -151,6 +151,11 @@ func ownDirs() []diskDir {
 	return []diskDir{{name: "workspace", mode: 0o755, own: true}, {name: "home", mode: 0o755, own: true, link: true}, {name: "root", mode: 0o700}}
 }
 
+// sharedDirs are those of a disk that several sandboxes share.
+func sharedDirs() []diskDir {
+	return []diskDir{{name: "workspace", mode: 0o755, own: true}, {name: "outputs", mode: 0o755, own: true}, {name: "uploads", mode: 0o755, own: true}}
+}
+
 // populate makes the directories that a sandbox sees.
 func populate(mnt string, dirs []diskDir) error {
 	// The default user owns the first two; where this process may not give

@@ -74,13 +74,16 @@ func (d *Disks) isFrozen() bool {
 
 // Run keeps the pool filled and watches the host's space until ctx ends. When
 // less than half the reserve is free it freezes all disks: who writes waits,
-// and nothing is lost; when three quarters are free again it thaws them. It
-// thaws everything before it returns.
+// and nothing is lost; when three quarters are free again it thaws them. Before
+// it returns it thaws everything, and unmounts what nobody uses.
 func (d *Disks) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	wg.Go(func() { d.keepPool(ctx) })
 	d.watch(ctx)
 	wg.Wait()
+	if err := d.rest(context.WithoutCancel(ctx), d.cfg.Now()); err != nil {
+		d.cfg.Log.Warn("disks that nobody uses stay mounted", "err", err)
+	}
 	return nil
 }
 

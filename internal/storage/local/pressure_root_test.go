@@ -172,10 +172,10 @@ func TestNothingIsLostWhenTheHostFillsUp(t *testing.T) {
 	}
 	// From the image, not from memory.
 	file.Close()
-	if err := h.Unmount(t.Context(), disk.UID); err != nil {
+	if err := h.unmountAlone(t.Context(), disk.UID); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.Mount(t.Context(), disk.UID); err != nil {
+	if _, err := h.mountAlone(t.Context(), disk.UID); err != nil {
 		t.Fatal(err)
 	}
 	if file, err = os.Open(name); err != nil {
@@ -194,7 +194,7 @@ func TestNothingIsLostWhenTheHostFillsUp(t *testing.T) {
 func TestRefusalsWhileFrozen(t *testing.T) {
 	h := newTightHost(t, 512<<20, 128<<20)
 	disk, other := mustCreate(t, h.Disks, 64<<20), mustCreate(t, h.Disks, 64<<20)
-	if err := h.Unmount(t.Context(), other.UID); err != nil {
+	if err := h.unmountAlone(t.Context(), other.UID); err != nil {
 		t.Fatal(err)
 	}
 	h.fill(t, 32<<20)
@@ -204,10 +204,10 @@ func TestRefusalsWhileFrozen(t *testing.T) {
 		do   func() error
 	}{
 		{"Admit", h.Admit},
-		{"Create", func() error { _, err := h.Create(t.Context(), sandbox.NewUID(), 64<<20); return err }},
-		{"Mount", func() error { _, err := h.Mount(t.Context(), other.UID); return err }},
+		{"Create", func() error { _, err := h.createAlone(t.Context(), sandbox.NewUID(), 64<<20); return err }},
+		{"Mount", func() error { _, err := h.mountAlone(t.Context(), other.UID); return err }},
 		{"Tree.Write", func() error {
-			tree, err := h.Tree(t.Context(), disk.UID)
+			tree, err := h.filesAlone(t.Context(), disk.UID)
 			if err == nil {
 				_, err = tree.Write(t.Context(), "x", strings.NewReader("x"), sandbox.FileWrite{})
 			}
@@ -218,7 +218,7 @@ func TestRefusalsWhileFrozen(t *testing.T) {
 			t.Errorf("%s on a nearly full host = %v, want exhausted with a time to try again", step.name, err)
 		}
 	}
-	tree, err := h.Tree(t.Context(), disk.UID)
+	tree, err := h.filesAlone(t.Context(), disk.UID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -290,7 +290,7 @@ func TestOvercommitIsBounded(t *testing.T) {
 	host := smallHost(t, 256<<20)
 	d := realDisks(t, Config{Dir: filepath.Join(host, "disks"), Overcommit: 2})
 	disk := mustCreate(t, d, 256<<20)
-	if _, err := d.Create(t.Context(), sandbox.NewUID(), 512<<20); !errors.Is(err, errs.Exhausted) {
+	if _, err := d.createAlone(t.Context(), sandbox.NewUID(), 512<<20); !errors.Is(err, errs.Exhausted) {
 		t.Errorf("Create beyond the bound = %v, want exhausted", err)
 	}
 	if _, err := d.Remove(t.Context(), disk.UID); err != nil {

@@ -19,18 +19,26 @@ import (
 func TestSharedDisksFreezeToo(t *testing.T) {
 	h := newTightHost(t, 512<<20, 128<<20)
 	own := mustCreate(t, h.Disks, 64<<20)
-	shared, err := h.CreateShared(t.Context(), sandbox.NewUID(), 64<<20)
+	uid := sandbox.NewUID()
+	if err := h.Create(t.Context(), uid, storage.Shared, 64<<20); err != nil {
+		t.Fatal(err)
+	}
+	use := storage.Use{User: own.UID, Own: own.UID, Shared: uid}
+	m, err := h.Attach(t.Context(), use)
 	if err != nil {
 		t.Fatal(err)
 	}
-	tree, err := h.SharedTree(t.Context(), own.UID, shared.UID)
+	shared := m.Shared
+	tree, done, err := h.Files(t.Context(), use)
 	if err != nil {
 		t.Fatal(err)
 	}
-	uploads, err := h.UploadTree(t.Context(), shared.UID)
+	defer done()
+	uploads, done, err := h.Uploads(t.Context(), uid)
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer done()
 	h.fill(t, 32<<20)
 	h.wantPressure(t, true)
 

@@ -21,7 +21,7 @@ func TestTreeOnADisk(t *testing.T) {
 	d := realDisks(t, Config{Pool: 4, PoolBytes: 64 << 20})
 	open := func(t *testing.T) filetreetest.Env {
 		disk := mustCreate(t, d, 64<<20)
-		tree, err := d.Tree(t.Context(), disk.UID)
+		tree, err := d.filesAlone(t.Context(), disk.UID)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -40,7 +40,7 @@ func TestTreeOnADisk(t *testing.T) {
 func TestTreeOpensNoDevices(t *testing.T) {
 	d := realDisks(t, Config{})
 	disk := mustCreate(t, d, 64<<20)
-	tree, err := d.Tree(t.Context(), disk.UID)
+	tree, err := d.filesAlone(t.Context(), disk.UID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +75,7 @@ func TestTreeOpensNoDevices(t *testing.T) {
 func TestAnUploadHasNoNameUntilItIsWhole(t *testing.T) {
 	d := realDisks(t, Config{})
 	disk := mustCreate(t, d, 64<<20)
-	tree, err := d.Tree(t.Context(), disk.UID)
+	tree, err := d.filesAlone(t.Context(), disk.UID)
 	if err != nil {
 		t.Fatal(err)
 	}
