@@ -68,11 +68,11 @@ func (s *Service) archive(ctx context.Context, b sandbox.Sandbox) (archive.Manif
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(s.gate.Context(), cancel)()
-	tree, err := s.tree(ctx, b)
+	tree, done, err := s.tree(ctx, b)
 	if err != nil {
 		return archive.Manifest{}, err
 	}
-	defer s.trees.use(b, s.now)()
+	defer done()
 	m, err := s.archives.Put(ctx, b, tree.Archive)
 	if err != nil && s.gate.Context().Err() != nil {
 		return m, errors.Join(gate.ErrShuttingDown(), err)
@@ -82,10 +82,11 @@ func (s *Service) archive(ctx context.Context, b sandbox.Sandbox) (archive.Manif
 
 // restore puts the files of an archive on a new disk. Its caller has the turn.
 func (s *Service) restore(ctx context.Context, b sandbox.Sandbox, m archive.Manifest) error {
-	tree, err := s.tree(ctx, b)
+	tree, done, err := s.tree(ctx, b)
 	if err != nil {
 		return err
 	}
+	defer done()
 	return s.archives.Restore(ctx, m, func(ctx context.Context, path string, r io.Reader) error {
 		return tree.Restore(ctx, path, r, b.Spec.User)
 	})

@@ -21,6 +21,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/journal"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 	"github.com/cubbyhq/cubby/internal/seal"
+	"github.com/cubbyhq/cubby/internal/storage"
 	"github.com/cubbyhq/cubby/internal/storage/local"
 	"github.com/cubbyhq/cubby/internal/store"
 )
@@ -328,4 +329,17 @@ func (w *world) nothingLeft() {
 
 func as(ctx context.Context, name, tenant string) context.Context {
 	return auth.WithPrincipal(ctx, auth.Principal{Name: name, Tenant: tenant})
+}
+
+// newDisk makes a disk and returns its directory.
+func (w *world) newDisk(uid sandbox.UID) string {
+	w.t.Helper()
+	if err := w.disks.Create(w.ctx, uid, storage.Own, 64<<20); err != nil {
+		w.t.Fatal(err)
+	}
+	m, err := w.disks.Attach(w.ctx, storage.Use{User: uid, Own: uid})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return m.Own.Dir
 }

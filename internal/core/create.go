@@ -305,11 +305,12 @@ func (s *Service) build(ctx context.Context, b *sandbox.Sandbox, img image.Image
 	if err := s.cfg.Images.Pin(ctx, img.Digest, b.UID); err != nil {
 		return *b, err
 	}
-	disk, err := s.bringUpDisk(ctx, *b)
-	if err != nil {
-		return *b, err
+	if b.DiskUID == b.UID { // else it takes one over
+		if err := s.cfg.Disks.Create(ctx, b.UID, storage.Own, DiskBytes(b.Spec.Limits, s.cfg.JournalBytes)); err != nil {
+			return *b, err
+		}
 	}
-	common, err := s.share(ctx, b.Tenant, b.UID)
+	disks, err := s.attachDisks(ctx, *b)
 	if err != nil {
 		return *b, err
 	}
@@ -319,7 +320,7 @@ func (s *Service) build(ctx context.Context, b *sandbox.Sandbox, img image.Image
 		}
 		m.restored()
 	}
-	handle, err := s.cfg.Driver.Create(ctx, s.driverSpec(*b, img, disk, common))
+	handle, err := s.cfg.Driver.Create(ctx, s.driverSpec(*b, img, disks))
 	if err != nil {
 		return *b, err
 	}
@@ -340,14 +341,6 @@ func (s *Service) build(ctx context.Context, b *sandbox.Sandbox, img image.Image
 		ImageDigest: img.Digest, Claim: m.claim,
 		Events: []sandbox.Event{event.New(b.UID, scope.Actor(ctx), event.Started{})},
 	})
-}
-
-// bringUpDisk makes the sandbox's disk, or mounts the one that it took over.
-func (s *Service) bringUpDisk(ctx context.Context, b sandbox.Sandbox) (storage.Disk, error) {
-	if b.DiskUID != b.UID {
-		return s.cfg.Disks.Mount(ctx, b.DiskUID)
-	}
-	return s.cfg.Disks.Create(ctx, b.UID, DiskBytes(b.Spec.Limits, s.cfg.JournalBytes))
 }
 
 // sizeOfKept gives b the limit of the disk that it takes over, whose size
@@ -383,10 +376,10 @@ func limitOfDisk(size, journalBytes int64) int64 {
 	return size + size/7
 }
 
-func (s *Service) driverSpec(b sandbox.Sandbox, img image.Image, disk, common storage.Disk) driver.Spec {
+func (s *Service) driverSpec(b sandbox.Sandbox, img image.Image, disks storage.Mounts) driver.Spec {
 	return driver.Spec{
 		UID: b.UID, Isolation: b.Spec.Isolation, Limits: b.Spec.Limits, Authorities: s.cfg.Authorities,
-		Image: driver.Image{Digest: img.Digest, Dir: img.Dir}, Volumes: driver.DiskVolumes(disk.Dir, common.Dir),
+		Image: driver.Image{Digest: img.Digest, Dir: img.Dir}, Volumes: driver.DiskVolumes(disks.Own.Dir, disks.Shared.Dir),
 		Identity: driver.Identity{ID: string(b.ID), Env: environ.Of(img, b.Spec, s.cfg.Authorities != "", s.cfg.Packages.Indexes.Env())},
 	}
 }

@@ -36,9 +36,6 @@ func (s *Service) BoundHistory(ctx context.Context) error {
 	return s.retention.Bound(ctx)
 }
 
-// CloseTrees is one turn of the loop that unmounts unused disks.
-func (s *Service) CloseTrees(ctx context.Context) { s.closeTrees(ctx) }
-
 // Released reports that a sandbox's agent has forgotten all finished execs.
 func (s *Service) Released(uid sandbox.UID) bool {
 	r := s.live.Of(uid)

@@ -80,11 +80,11 @@ func (s *Service) filesOfStopped(ctx context.Context, b sandbox.Sandbox) (*acces
 	if now.State != b.State {
 		return nil, errs.E(errs.Unavailable, "the sandbox was just %s", now.State).Hint("try again")
 	}
-	tree, err := s.tree(ctx, b)
+	tree, done, err := s.tree(ctx, b)
 	if err != nil {
 		return nil, err
 	}
-	return &access{Access: &transfer.Access{Tree: tree, Box: b, Done: s.trees.use(b, s.now)}}, nil
+	return &access{Access: &transfer.Access{Tree: tree, Box: b, Done: done}}, nil
 }
 
 // CheckWatch is the error that [Service.Watch] would begin with.

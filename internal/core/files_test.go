@@ -13,9 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/cubbyhq/cubby/internal/core"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
@@ -296,27 +294,32 @@ func TestDialPort(t *testing.T) {
 	}
 }
 
-func TestDisksOfStoppedSandboxesAreUnmountedAgain(t *testing.T) {
-	c := &clock{now: time.Now()}
-	w := newWorld(t, func(cfg *core.Config) { cfg.Now = c.Now })
-	w.create("a")
+// The disk of a stopped sandbox is in use exactly as long as somebody reads.
+func TestFilesOfAStoppedSandboxAreInUse(t *testing.T) {
+	w := newWorld(t)
+	b := w.create("a")
 	w.sh("a", "echo kept > file")
+	if !w.disks.InUse(b.DiskUID) {
+		t.Error("the disk of a running sandbox is not in use")
+	}
 	if _, err := w.Stop(w.ctx, "a", 0); err != nil {
 		t.Fatal(err)
+	}
+	if w.disks.InUse(b.DiskUID) {
+		t.Error("the disk of a stopped sandbox is in use")
 	}
 	r, _, err := w.Files().Read(w.ctx, "a", "file", 0, -1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.add(time.Hour)
-	w.CloseTrees(w.ctx) // not while somebody reads
+	if !w.disks.InUse(b.DiskUID) {
+		t.Error("the disk of a file that is read is not in use")
+	}
 	if got, err := io.ReadAll(r); err != nil || string(got) != "kept\n" {
 		t.Errorf("the file has %q, %v", got, err)
 	}
 	r.Close()
-	c.add(time.Hour)
-	w.CloseTrees(w.ctx)
-	if got := w.read("a", "file", 0, -1); got != "kept\n" {
-		t.Errorf("afterwards the file has %q", got)
+	if w.disks.InUse(b.DiskUID) {
+		t.Error("the disk is in use after the reader was closed")
 	}
 }

@@ -42,10 +42,17 @@ func (s *Service) removeOrphans(ctx context.Context, f findings, rows []sandbox.
 	for _, t := range tenants {
 		wanted[t.DiskUID] = true
 	}
-	for _, uid := range orphans(f.disks, wanted) {
-		if err := s.removeOrphanDisk(ctx, uid); err != nil {
-			faults.add("disks", err)
+	removed, err := s.cfg.Disks.Sweep(ctx, func(uid sandbox.UID) (bool, error) {
+		if wanted[uid] {
+			return true, nil
 		}
+		return s.diskIsWanted(ctx, uid)
+	})
+	for _, uid := range removed {
+		s.log.Info("removed the disk of no sandbox", telemetry.KeyUID, uid)
+	}
+	if err != nil {
+		faults.add("disks", err)
 	}
 }
 
@@ -142,32 +149,21 @@ func (s *Service) lockEnded(ctx context.Context, uid sandbox.UID) (unlock func()
 	return unlock, true, nil
 }
 
-// removeOrphanDisk removes a disk that no sandbox has and nobody keeps. It
-// asks again first: a kept disk may have changed hands since.
-func (s *Service) removeOrphanDisk(ctx context.Context, uid sandbox.UID) error {
+// diskIsWanted asks again about a disk that no sandbox seemed to have and nobody
+// to keep: it may have been made since, or changed hands. One that is not wanted
+// while nobody is at its sandbox will never be.
+func (s *Service) diskIsWanted(ctx context.Context, uid sandbox.UID) (bool, error) {
 	b, err := s.cfg.Store.SandboxByUID(ctx, uid)
 	if err != nil && !errors.Is(err, errs.NotFound) {
-		return err
+		return true, err
 	}
 	if err == nil {
 		unlock, free := s.ids.TryLock(b.ID.Key())
 		if !free {
-			return nil
+			return true, nil
 		}
 		defer unlock()
 	}
-	wanted, err := s.diskIsWanted(ctx, uid)
-	if err != nil || wanted {
-		return err
-	}
-	s.log.Info("remove the disk of no sandbox", telemetry.KeyUID, uid)
-	_, err = s.cfg.Disks.Remove(ctx, uid)
-	return err
-}
-
-// diskIsWanted asks twice for kept disks, because a disk can go from a kept
-// one to a sandbox's and back between two questions.
-func (s *Service) diskIsWanted(ctx context.Context, uid sandbox.UID) (bool, error) {
 	isKept := func() (bool, error) {
 		kept, err := s.cfg.Store.KeptDisks(ctx)
 		return slices.ContainsFunc(kept, func(d store.KeptDisk) bool { return d.DiskUID == uid }), err
@@ -180,6 +176,8 @@ func (s *Service) diskIsWanted(ctx context.Context, uid sandbox.UID) (bool, erro
 		tenants, err := s.tenants(ctx)
 		return slices.ContainsFunc(tenants, func(t store.Tenant) bool { return t.DiskUID == uid }), err
 	}
+	// Twice for kept disks, because a disk can go from a kept one to a sandbox's
+	// and back between two questions.
 	for _, ask := range []func() (bool, error){isShared, isKept, hasSandbox, isKept} {
 		if yes, err := ask(); yes || err != nil {
 			return yes, err

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	reapEvery  = time.Second
-	treesEvery = 10 * time.Second
+	reapEvery = time.Second
+	restEvery = 10 * time.Second
 	// reapAtOnce bounds how many are ended at a time: ones that hang must not
 	// hold up the others, and many must not take the whole host.
 	reapAtOnce = 8
@@ -71,17 +71,17 @@ func (p *reaper) end(uid sandbox.UID, failed bool, uptime time.Duration) {
 }
 
 func (s *Service) reapLoop(ctx context.Context) {
-	t, trees := time.NewTicker(reapEvery), time.NewTicker(treesEvery)
+	t, rest := time.NewTicker(reapEvery), time.NewTicker(restEvery)
 	defer t.Stop()
-	defer trees.Stop()
+	defer rest.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-t.C:
 			s.reap(func(sandbox.UID, error) {})
-		case <-trees.C:
-			s.closeTrees(ctx)
+		case <-rest.C:
+			s.restDisks(ctx)
 		}
 	}
 }

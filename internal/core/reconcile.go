@@ -119,7 +119,7 @@ func (s *Service) reconcile(ctx context.Context) {
 		s.removeOrphans(ctx, found, rows, &faults)
 		s.unpinOrphans(ctx, found.pins, rows, &faults)
 		if full {
-			s.closeShared(ctx, rows, &faults)
+			s.releaseDisks(ctx, rows, &faults)
 			s.removeOldJournals(ctx, found.journals, rows, &faults)
 			if err := s.live.EndForgotten(ctx); err != nil {
 				faults.add("store", err)
@@ -154,7 +154,6 @@ func (f *faultList) add(part string, err error) {
 // findings are what exists outside the store. What is nil was not readable.
 type findings struct {
 	traces   map[sandbox.UID]driver.Found // of the driver
-	disks    []sandbox.UID
 	journals []sandbox.UID
 	pins     []image.Pin
 }
@@ -167,12 +166,6 @@ func (s *Service) survey(ctx context.Context, faults *faultList) findings {
 		}
 		return err != nil
 	}
-	list := func(part string, uids []sandbox.UID, err error) []sandbox.UID {
-		if failed(part, err) {
-			return nil
-		}
-		return uids
-	}
 	var f findings
 	traces, err := s.cfg.Driver.List(ctx)
 	if !failed("driver", err) {
@@ -181,10 +174,10 @@ func (s *Service) survey(ctx context.Context, faults *faultList) findings {
 			f.traces[t.UID] = t
 		}
 	}
-	uids, err := s.cfg.Disks.List()
-	f.disks = list("disks", uids, err)
-	uids, err = s.cfg.Journals.Boxes()
-	f.journals = list("journals", uids, err)
+	journals, err := s.cfg.Journals.Boxes()
+	if !failed("journals", err) {
+		f.journals = journals
+	}
 	pins, err := s.cfg.Images.Pins(ctx)
 	if !failed("images", err) {
 		f.pins = pins
@@ -343,9 +336,9 @@ func (s *Service) adopt(ctx context.Context, b sandbox.Sandbox) error {
 	if err != nil {
 		return fmt.Errorf("adopt: %w", err)
 	}
-	if _, err := s.share(ctx, b.Tenant, b.UID); err != nil {
-		// It has its own way to the disk already, and keeps it.
-		s.log.Error("mount the disk of a tenant", telemetry.KeyUID, b.UID, telemetry.KeyErr, err)
+	if _, err := s.attachDisks(ctx, b); err != nil {
+		// It has its own way to its disks already, and keeps it.
+		s.log.Error("mount the disks of a sandbox that runs", telemetry.KeyUID, b.UID, telemetry.KeyErr, err)
 	}
 	r := s.attach(b)
 	if err := r.Resume(ctx); err != nil {

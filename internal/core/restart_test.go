@@ -144,11 +144,7 @@ func TestCreateThatACrashCutOff(t *testing.T) {
 		return b
 	}
 	disk := func(w *world, b *sandbox.Sandbox) string {
-		d, err := w.disks.Create(w.ctx, b.UID, 64<<20)
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		return d.Dir
+		return w.newDisk(b.UID)
 	}
 	create := func(w *world, b *sandbox.Sandbox, dir string) {
 		h, err := w.fake.Create(w.ctx, driver.Spec{
@@ -310,13 +306,10 @@ func TestOrphansAreSwept(t *testing.T) {
 	w.driverOfNext()
 	w.open()
 	uid := sandbox.NewUID()
-	d, err := w.disks.Create(w.ctx, uid, 64<<20)
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := w.newDisk(uid)
 	if _, err := w.fake.Create(w.ctx, driver.Spec{
 		UID: uid, Isolation: sandbox.GVisor, Limits: core.DefaultSpec().Limits,
-		Image: driver.Image{Dir: "/"}, Volumes: driver.DiskVolumes(d.Dir, ""),
+		Image: driver.Image{Dir: "/"}, Volumes: driver.DiskVolumes(dir, ""),
 	}); err != nil {
 		t.Fatal(err)
 	}

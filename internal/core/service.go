@@ -176,9 +176,9 @@ type Service struct {
 	archives  *transfer.Archives
 	lifetimes lifetimes
 	reaper    *reaper
-	trees     trees
-	shared    shared
-	wake      chan struct{} // asks for a reconciliation soon
+	// By tenant; held while its disk is made, used for the first time, or removed.
+	tenantLocks keylock.Locks
+	wake        chan struct{} // asks for a reconciliation soon
 
 	mu      sync.Mutex
 	faults  []Problem                   // of the last reconciliation; guarded by mu

@@ -53,11 +53,7 @@ func (s *Service) start(ctx context.Context, b sandbox.Sandbox) (sandbox.Sandbox
 
 // bringUp takes the steps from a stopped sandbox to a running one.
 func (s *Service) bringUp(ctx context.Context, b sandbox.Sandbox) (sandbox.Sandbox, error) {
-	disk, err := s.cfg.Disks.Mount(ctx, b.DiskUID)
-	if err != nil {
-		return b, err
-	}
-	common, err := s.share(ctx, b.Tenant, b.UID)
+	disks, err := s.attachDisks(ctx, b)
 	if err != nil {
 		return b, err
 	}
@@ -69,7 +65,7 @@ func (s *Service) bringUp(ctx context.Context, b sandbox.Sandbox) (sandbox.Sandb
 	if errors.Is(err, errs.NotFound) {
 		// What the driver kept of it is gone, but its disk and its spec are
 		// enough to make it anew.
-		handle, err = s.recreate(ctx, b, disk, common)
+		handle, err = s.recreate(ctx, b, disks)
 	}
 	if err != nil {
 		return b, err
@@ -79,7 +75,7 @@ func (s *Service) bringUp(ctx context.Context, b sandbox.Sandbox) (sandbox.Sandb
 	})
 }
 
-func (s *Service) recreate(ctx context.Context, b sandbox.Sandbox, disk, common storage.Disk) (driver.Handle, error) {
+func (s *Service) recreate(ctx context.Context, b sandbox.Sandbox, disks storage.Mounts) (driver.Handle, error) {
 	img, err := s.cfg.Images.Resolve(ctx, b.ImageDigest)
 	if err != nil {
 		return nil, err
@@ -90,7 +86,7 @@ func (s *Service) recreate(ctx context.Context, b sandbox.Sandbox, disk, common 
 	if err := s.cfg.Images.Pin(ctx, img.Digest, b.UID); err != nil {
 		return nil, err
 	}
-	handle, err := s.cfg.Driver.Create(ctx, s.driverSpec(b, img, disk, common))
+	handle, err := s.cfg.Driver.Create(ctx, s.driverSpec(b, img, disks))
 	if err != nil {
 		return nil, err
 	}

@@ -98,15 +98,19 @@ func (s *Service) RemoveTenant(ctx context.Context, name string) error {
 	if _, err := s.scope.Tenant(ctx, name); err != nil {
 		return err
 	}
-	unlock, err := s.shared.locks.Lock(ctx, name)
+	unlock, err := s.tenantLocks.Lock(ctx, name)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	if s.shared.used(name) {
+	t, err := s.cfg.Store.Tenant(ctx, name)
+	if err != nil {
+		return err
+	}
+	if s.cfg.Disks.InUse(t.DiskUID) {
 		return errs.E(errs.Conflict, "the tenant has sandboxes, or its files are being read").Hint("destroy its sandboxes first")
 	}
-	t, err := s.cfg.Store.DropTenant(ctx, name)
+	t, err = s.cfg.Store.DropTenant(ctx, name)
 	if err != nil {
 		return err
 	}

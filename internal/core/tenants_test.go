@@ -12,6 +12,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/core"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/storage"
 )
 
 func (w *world) createIn(tenant, id string) sandbox.Sandbox {
@@ -276,7 +277,7 @@ func TestInterruptedTenant(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.disks.CreateShared(w.ctx, made.DiskUID, 1<<30); err != nil { // and further
+	if err := w.disks.Create(w.ctx, made.DiskUID, storage.Shared, 1<<30); err != nil { // and further
 		t.Fatal(err)
 	}
 	w.restart()

@@ -5,7 +5,6 @@ import (
 	"io"
 	"path"
 	"strings"
-	"sync"
 
 	"github.com/cubbyhq/cubby/internal/auth"
 	"github.com/cubbyhq/cubby/internal/core/scope"
@@ -26,17 +25,13 @@ func (s *Service) tenantUploads(ctx context.Context, tenant string) (tree storag
 		return nil, nil, err
 	}
 	defer leave()
-	user := sandbox.NewUID()
-	disk, err := s.share(ctx, tenant, user)
+	shared, unlock, err := s.tenantDisk(ctx, tenant)
 	if err != nil {
 		return nil, nil, err
 	}
-	done = sync.OnceFunc(func() { s.unshare(ctx, tenant, user) })
-	if tree, err = s.cfg.Disks.UploadTree(ctx, disk.UID); err != nil {
-		done()
-		return nil, nil, err
-	}
-	return tree, done, nil
+	defer unlock()
+	tree, done, err = s.cfg.Disks.Uploads(ctx, shared)
+	return tree, done, s.shareable(ctx, shared, err)
 }
 
 // uploadPath makes a path of an upload absolute.

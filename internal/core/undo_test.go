@@ -36,25 +36,25 @@ func (d *brokenDisks) failure(method string) error {
 	return d.fail[method]
 }
 
-func (d *brokenDisks) Create(ctx context.Context, uid sandbox.UID, bytes int64) (storage.Disk, error) {
+func (d *brokenDisks) Create(ctx context.Context, uid sandbox.UID, layout storage.Layout, bytes int64) error {
 	if err := d.failure("Create"); err != nil {
-		return storage.Disk{}, err
-	}
-	return d.Storage.Create(ctx, uid, bytes)
-}
-
-func (d *brokenDisks) Mount(ctx context.Context, uid sandbox.UID) (storage.Disk, error) {
-	if err := d.failure("Mount"); err != nil {
-		return storage.Disk{}, err
-	}
-	return d.Storage.Mount(ctx, uid)
-}
-
-func (d *brokenDisks) Unmount(ctx context.Context, uid sandbox.UID) error {
-	if err := d.failure("Unmount"); err != nil {
 		return err
 	}
-	return d.Storage.Unmount(ctx, uid)
+	return d.Storage.Create(ctx, uid, layout, bytes)
+}
+
+func (d *brokenDisks) Attach(ctx context.Context, use storage.Use) (storage.Mounts, error) {
+	if err := d.failure("Attach"); err != nil {
+		return storage.Mounts{}, err
+	}
+	return d.Storage.Attach(ctx, use)
+}
+
+func (d *brokenDisks) Detach(ctx context.Context, user, own sandbox.UID) error {
+	if err := d.failure("Detach"); err != nil {
+		return err
+	}
+	return d.Storage.Detach(ctx, user, own)
 }
 
 func (d *brokenDisks) Remove(ctx context.Context, uid sandbox.UID) (int64, error) {
@@ -236,13 +236,13 @@ func TestEveryStepOfACreateCanBreak(t *testing.T) {
 func TestEveryStepOfACreateOnAKeptDiskCanBreak(t *testing.T) {
 	for _, step := range []step{
 		onWrite("DELETE ON kept_disks", ""),
-		onDisks("Mount"),
+		onDisks("Attach"),
 		onDriver("Start"),
 		moveTo(sandbox.Running),
 		all(onDriver("Start"), onDriver("Destroy")),
 		all(onDriver("Start"), moveTo(sandbox.Failed)),
 		all(onDriver("Start"), onWrite("INSERT ON kept_disks", "")),
-		all(onDriver("Start"), onDisks("Unmount")),
+		all(onDriver("Start"), onDisks("Detach")),
 	} {
 		t.Run(step.name, func(t *testing.T) {
 			t.Parallel()
@@ -271,14 +271,14 @@ func TestEveryStepOfACreateOnAKeptDiskCanBreak(t *testing.T) {
 func TestEveryStepOfAStartCanBreak(t *testing.T) {
 	for _, lost := range []bool{false, true} { // the driver lost what it had of it
 		steps := []step{
-			onDisks("Mount"),
+			onDisks("Attach"),
 			onDriver("Start"),
 			afterDriver("Start"),
 			moveTo(sandbox.Running),
 			onWrite("INSERT ON events", "NEW.kind = 'sandbox.started'"),
 			all(moveTo(sandbox.Running), onDriver("Stop")),
 			all(afterDriver("Start"), onDriver("Stop")),
-			all(afterDriver("Start"), onDisks("Unmount")),
+			all(afterDriver("Start"), onDisks("Detach")),
 		}
 		name := "known"
 		if lost {
@@ -391,7 +391,7 @@ func TestEveryStepOfADestroyCanBreak(t *testing.T) {
 			onUnpin(),
 			onWrite("UPDATE ON execs", "NEW.status IN ('done', 'error')"),
 			onDisks("Remove"),
-			onDisks("Unmount"),
+			onDisks("Detach"),
 			onWrite("INSERT ON kept_disks", ""),
 		} {
 			name := "whole "

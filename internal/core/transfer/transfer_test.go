@@ -23,6 +23,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/event"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 	"github.com/cubbyhq/cubby/internal/seal"
+	"github.com/cubbyhq/cubby/internal/storage"
 	"github.com/cubbyhq/cubby/internal/storage/local"
 	"github.com/cubbyhq/cubby/internal/store"
 )
@@ -59,7 +60,7 @@ func newWorld(t *testing.T) *world {
 	if err := w.store.CreateSandbox(t.Context(), w.box, event.New(w.box.UID, "", event.Created{ID: "a"})); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := disks.Create(t.Context(), w.box.UID, 64<<20); err != nil {
+	if err := disks.Create(t.Context(), w.box.UID, storage.Own, 64<<20); err != nil {
 		t.Fatal(err)
 	}
 	g := gate.New()
@@ -83,12 +84,12 @@ func newWorld(t *testing.T) *world {
 		if err != nil {
 			return nil, err
 		}
-		tree, err := disks.Tree(ctx, b.DiskUID)
+		tree, done, err := disks.Files(ctx, storage.Use{User: b.UID, Own: b.DiskUID})
 		if err != nil {
 			return nil, err
 		}
 		w.uses.Add(1)
-		return &transfer.Access{Tree: tree, Box: b, Done: func() { w.uses.Add(-1) }}, nil
+		return &transfer.Access{Tree: tree, Box: b, Done: func() { w.uses.Add(-1); done() }}, nil
 	}
 	w.Files = transfer.NewFiles(open, history.NewRecorder(w.store, g, log, time.Now), 2)
 	w.exports = transfer.NewExports(transfer.ExportsConfig{
