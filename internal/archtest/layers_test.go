@@ -67,6 +67,8 @@ func places() map[string]place {
 		"internal/journal":   {layer: 3},
 		"internal/store":     {layer: 3},
 		// Core knows drivers and storage by their contracts.
+		"internal/driver/agent": {only: []string{"api/gen/…", "internal/driver", "internal/errs"},
+			by: []string{"internal/driver/oci", "internal/driver/drivertest"}},
 		"internal/driver/oci/seccomp": {only: []string{}, by: []string{"internal/driver/oci"}},
 		"internal/driver/oci":         {layer: 3, by: []string{"internal/daemon", "internal/cli/doctor"}},
 		"internal/storage/local":      {layer: 3, by: []string{"internal/daemon"}},
@@ -139,7 +141,7 @@ func places() map[string]place {
 
 		// Test code that several packages share.
 		"internal/archtest": {only: []string{}},
-		"internal/driver/drivertest": {only: []string{"api/gen/…", "internal/channel", "internal/driver", "internal/errs",
+		"internal/driver/drivertest": {only: []string{"api/gen/…", "internal/channel", "internal/driver", "internal/driver/agent", "internal/errs",
 			"internal/guestd", "internal/sandbox"}, by: []string{"internal/daemon/daemontest"}},
 		"internal/filetree/filetreetest": {layer: 3, by: []string{}},
 		"internal/archive/archivetest":   {only: []string{}, by: []string{}},

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/core"
 	"github.com/cubbyhq/cubby/internal/core/cell"
+	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/event"
 	"github.com/cubbyhq/cubby/internal/sandbox"
@@ -39,6 +40,32 @@ func TestKernelThatDies(t *testing.T) {
 		events, err := w.store.Events(w.ctx, b.UID, 0, 0)
 		return err == nil && count(events, event.KernelDied) == 1
 	})
+}
+
+// A sandbox that got its identity while it ran gives it to the kernels and the
+// sessions that begin later.
+func TestIdentityOfKernelsAndSessions(t *testing.T) {
+	w := newWorld(t)
+	b := w.create("a")
+	const whose = "import os; print(os.environ.get('WHOSE', 'nobody'))"
+	if e := w.python("a", whose); e.Stdout != "nobody\n" {
+		t.Fatalf("before: %+v, error %+v", e, e.Error)
+	}
+	if _, err := w.fake.Identify(w.ctx, b.Handle, driver.Identity{ID: "mine", Env: []string{"PATH=/usr/local/bin:/usr/bin:/bin", "WHOSE=mine"}}); err != nil {
+		t.Fatal(err)
+	}
+	if e := w.code("a", cell.Request{Kernel: "later", Language: "python", Code: whose}); e.Stdout != "mine\n" {
+		t.Errorf("a new kernel: %+v, error %+v", e, e.Error)
+	}
+	if e := w.python("a", whose); e.Stdout != "nobody\n" {
+		t.Errorf("the kernel of before: %+v, error %+v; want that it keeps what it had", e, e.Error)
+	}
+	if r := w.in("a", "echo $WHOSE"); string(r.Stdout) != "mine\n" {
+		t.Errorf("a new session: %+v", r)
+	}
+	if r := w.sh("a", "echo $WHOSE"); string(r.Stdout) != "mine\n" {
+		t.Errorf("a command: %+v", r)
+	}
 }
 
 func TestKernels(t *testing.T) {

@@ -81,6 +81,25 @@ type Driver interface {
 	// state the sandbox is in. Destroying what is gone is not an error.
 	Destroy(ctx context.Context, h Handle) error
 
+	// Identify gives a running sandbox an identity in the place of the one that
+	// its handle has, and returns the handle that has the new one: runs that
+	// begin later have it too, as soon as they are asked for with that handle.
+	// The old handle stays good for all else.
+	//
+	// The host name is the new id, as hostname, uname, /etc/hostname and
+	// /etc/hosts show it, and every command, kernel and session that begins
+	// later has the new environment; what runs keeps the one that it has. Only
+	// the host can do this: the agent takes it from nobody else.
+	//
+	// A sandbox can be given another identity, as a fork must be. But the handle
+	// says which one is replaced: Conflict when the sandbox has neither that one
+	// nor the new one, so that of two who want to have a sandbox of nobody one
+	// gets it. After an error, or a crash before the new handle was stored, the
+	// same call with the old handle finishes the work. Invalid without an id;
+	// Unsupported where the agent was started by a version that cannot, and then
+	// nothing has changed; Unavailable when it does not run or does not answer.
+	Identify(ctx context.Context, h Handle, is Identity) (Handle, error)
+
 	// Inspect reports what is true now, from the system and not from memory.
 	Inspect(ctx context.Context, h Handle) (Status, error)
 

@@ -3,6 +3,7 @@ package driver
 import (
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
@@ -34,10 +35,15 @@ type Image struct {
 	Dir string
 }
 
+// NobodysName is the host name of a sandbox without an identity.
+const NobodysName = "sandbox"
+
 // Identity is whose a sandbox is: what it calls itself, and what its commands
-// are told.
+// are told. It is given with the spec or later, by [Driver.Identify]; until then
+// a sandbox is nobody's, runs all the same, and its commands have the
+// environment that the spec says.
 type Identity struct {
-	// ID is the sandbox's id, which is its host name.
+	// ID is the sandbox's id, which is its host name; "" for nobody's.
 	ID string
 	// Env is the whole environment that every command inherits: the image's,
 	// then cubby's, then the caller's; KEY=VALUE, no duplicates.
@@ -126,12 +132,21 @@ func (s Spec) Validate() error {
 		return errs.E(errs.Unsupported, "isolation %q is not known here", s.Isolation)
 	case l.MemoryBytes <= 0 || l.CPUs <= 0 || l.PIDs <= 0 || l.DiskBytes <= 0 || l.OpenFiles <= 0:
 		return errs.E(errs.Invalid, "a limit is missing")
-	case len(s.Identity.ID) > maxID:
-		return errs.E(errs.Invalid, "host name is longer than %d bytes", maxID)
 	case !filepath.IsAbs(s.Image.Dir):
 		return errs.E(errs.Invalid, "the image needs an absolute path")
 	}
+	if err := s.Identity.Validate(); err != nil {
+		return err
+	}
 	return ValidateVolumes(s.Volumes)
+}
+
+// Validate reports what cannot be a host name.
+func (i Identity) Validate() error {
+	if len(i.ID) > maxID || strings.ContainsFunc(i.ID, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return errs.E(errs.Invalid, "the id %.80q cannot be a host name", i.ID)
+	}
+	return nil
 }
 
 // ValidateVolumes is the part of [Spec.Validate] about volumes. A driver asks it

@@ -67,6 +67,7 @@ type Server struct {
 	endLife  context.CancelFunc
 	quit     chan struct{} // closed when the host asked for the end
 	quitOnce sync.Once
+	identity identity
 
 	mu     sync.Mutex
 	execs  map[string]exec // by uid, until they are released
@@ -101,6 +102,8 @@ func New(cfg Config) *Server {
 		endLife: end,
 		quit:    make(chan struct{}),
 		execs:   make(map[string]exec),
+
+		identity: identity{id: cfg.Boot.GetHostname(), env: cfg.Boot.GetEnv()},
 	}
 }
 

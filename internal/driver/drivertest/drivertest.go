@@ -73,6 +73,10 @@ func Run(t *testing.T, setup func(t *testing.T) (driver.Driver, Env)) {
 		{"egress", testEgress},
 		{"stats", testStats},
 		{"environment", testEnvironment},
+		{"identify", testIdentify},
+		{"identify is repeated and replaced", testIdentifyAgain},
+		{"identify refuses", testIdentifyRefuses},
+		{"identify of one by two", testIdentifyRace},
 		{"side by side", testSideBySide},
 		{"close leaves sandboxes", testClose},
 	}

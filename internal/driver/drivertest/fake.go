@@ -16,6 +16,7 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/channel"
 	"github.com/cubbyhq/cubby/internal/driver"
+	"github.com/cubbyhq/cubby/internal/driver/agent"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
@@ -103,14 +104,26 @@ func (f *Fake) EgressAddr(uid sandbox.UID) string {
 type fakeHandle struct {
 	Version int         `json:"v"`
 	UID     sandbox.UID `json:"uid"`
+	ID      string      `json:"id,omitempty"`
+	Env     []string    `json:"env,omitempty"`
+}
+
+// handleOf is the handle of a sandbox with an identity.
+func handleOf(uid sandbox.UID, is driver.Identity) (driver.Handle, error) {
+	return json.Marshal(fakeHandle{Version: 1, UID: uid, ID: is.ID, Env: is.Env})
+}
+
+func parse(h driver.Handle) (sandbox.UID, driver.Identity, error) {
+	var n fakeHandle
+	if err := json.Unmarshal(h, &n); err != nil || n.Version != 1 {
+		return "", driver.Identity{}, errs.E(errs.Invalid, "malformed handle").Because(err)
+	}
+	return n.UID, driver.Identity{ID: n.ID, Env: n.Env}, nil
 }
 
 func uidOf(h driver.Handle) (sandbox.UID, error) {
-	var n fakeHandle
-	if err := json.Unmarshal(h, &n); err != nil || n.Version != 1 {
-		return "", errs.E(errs.Invalid, "malformed handle").Because(err)
-	}
-	return n.UID, nil
+	uid, _, err := parse(h)
+	return uid, err
 }
 
 func (h *host) box(uid sandbox.UID) *fakeBox {
@@ -157,7 +170,7 @@ func (f *Fake) Create(ctx context.Context, spec driver.Spec) (driver.Handle, err
 // add takes a sandbox in. The caller holds the lock.
 func (h *host) add(spec driver.Spec) (driver.Handle, error) {
 	h.boxes[spec.UID] = &fakeBox{spec: spec, socket: filepath.Join(h.dir, string(spec.UID))}
-	return json.Marshal(fakeHandle{Version: 1, UID: spec.UID})
+	return handleOf(spec.UID, spec.Identity)
 }
 
 func (h *host) forget(uid sandbox.UID) {
@@ -198,7 +211,11 @@ func (f *Fake) Start(ctx context.Context, h driver.Handle) error {
 	if b.status().Phase == driver.PhaseAsleep {
 		b.end(driver.Death{})
 	}
-	if err := b.start(); err != nil {
+	_, is, err := parse(h)
+	if err != nil {
+		return err
+	}
+	if err := b.start(is); err != nil {
 		return err
 	}
 	l, err := f.listen(b)
@@ -210,6 +227,26 @@ func (f *Fake) Start(ctx context.Context, h driver.Handle) error {
 		b.end(driver.Death{})
 	}
 	return err
+}
+
+// Identify implements driver.Driver. Its sandboxes have the host's name, and no
+// /etc of their own.
+func (f *Fake) Identify(ctx context.Context, h driver.Handle, is driver.Identity) (driver.Handle, error) {
+	uid, was, err := parse(h)
+	if err := errors.Join(err, is.Validate()); err != nil {
+		return nil, err
+	}
+	if is.ID == "" {
+		return nil, errs.E(errs.Invalid, "an identity has an id")
+	}
+	l, err := f.reach(ctx, h)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := agent.Identify(ctx, agent.New(l.Dial), was.ID, is); err != nil {
+		return nil, err
+	}
+	return handleOf(uid, is)
 }
 
 // listen makes a running sandbox reachable from this Fake.

@@ -67,8 +67,8 @@ func (b *fakeBox) dirs() []fakeDir {
 	return append(dirs, fakeDir{driver.UserData, filepath.Join(driver.VolumeDir(b.spec.Volumes, driver.VolumeRoot), "user-data")})
 }
 
-// start runs the agent unless it runs.
-func (b *fakeBox) start() error {
+// start runs the agent, with an identity, unless it runs.
+func (b *fakeBox) start(is driver.Identity) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.run != nil {
@@ -87,7 +87,7 @@ func (b *fakeBox) start() error {
 	r := &fakeRun{secret: rand.Text(), cancel: cancel, done: make(chan struct{}), rested: make(chan struct{})}
 	server := guestd.New(guestd.Config{
 		Boot: &guestv1.Boot{
-			Secret: r.secret, Socket: b.socket, Hostname: b.spec.Identity.ID, Env: b.spec.Identity.Env,
+			Secret: r.secret, Socket: b.socket, Hostname: is.ID, Env: is.Env,
 			OpenFiles: b.spec.Limits.OpenFiles, EgressListen: b.egress,
 		},
 		Version: "fake",

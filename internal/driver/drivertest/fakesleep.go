@@ -48,6 +48,10 @@ func (f *Fake) Fork(ctx context.Context, parent driver.Handle, specs []driver.Sp
 	if err != nil {
 		return driver.Forked{}, err
 	}
+	_, is, err := parse(parent)
+	if err != nil {
+		return driver.Forked{}, err
+	}
 	if b.status().Phase != driver.PhaseRunning {
 		return driver.Forked{}, errs.E(errs.WrongState, "sandbox is not running")
 	}
@@ -77,7 +81,7 @@ func (f *Fake) Fork(ctx context.Context, parent driver.Handle, specs []driver.Sp
 		}
 	}()
 	for _, spec := range specs {
-		spec.Identity = b.spec.Identity
+		spec.Identity = is
 		f.host.mu.Lock()
 		h, err := f.host.add(spec)
 		f.host.mu.Unlock()

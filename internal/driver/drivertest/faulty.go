@@ -139,6 +139,11 @@ func (f *Faulty) Destroy(ctx context.Context, h driver.Handle) error {
 	return f.act(ctx, "Destroy", named(h), func() error { return f.next.Destroy(ctx, h) })
 }
 
+// Identify implements driver.Driver.
+func (f *Faulty) Identify(ctx context.Context, h driver.Handle, is driver.Identity) (driver.Handle, error) {
+	return ask(ctx, f, "Identify", named(h), func() (driver.Handle, error) { return f.next.Identify(ctx, h, is) })
+}
+
 // Inspect implements driver.Driver.
 func (f *Faulty) Inspect(ctx context.Context, h driver.Handle) (driver.Status, error) {
 	return ask(ctx, f, "Inspect", named(h), func() (driver.Status, error) { return f.next.Inspect(ctx, h) })

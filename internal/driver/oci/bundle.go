@@ -34,7 +34,7 @@ const specVersion = "1.0.2" // the oldest that says all that is needed; crun 1.8
 func (b bundle) spec() *specs.Spec {
 	s := &specs.Spec{
 		Version:  specVersion,
-		Hostname: b.note.Hostname,
+		Hostname: b.note.name(),
 		Root:     &specs.Root{Path: b.root},
 		Process: &specs.Process{
 			Cwd:             "/",
@@ -107,8 +107,8 @@ func (n note) machineFiles() error {
 		return err
 	}
 	files := map[string]string{
-		"hosts":       fmt.Sprintf("127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n127.0.1.1\t%s\n", n.Hostname),
-		"hostname":    n.Hostname + "\n",
+		"hosts":       fmt.Sprintf("127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n127.0.1.1\t%s\n", n.name()),
+		"hostname":    n.name() + "\n",
 		"resolv.conf": "# The name server of this sandbox: it knows the hosts that the network policy allows.\nnameserver 127.0.0.1\n",
 	}
 	if n.Authorities != "" && !n.AuthoritiesDir {

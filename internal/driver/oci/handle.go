@@ -1,6 +1,7 @@
 package oci
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"path/filepath"
@@ -62,6 +63,10 @@ func (n note) dir(role driver.VolumeRole) string {
 
 // root is the directory for the changes to the root filesystem.
 func (n note) root() string { return n.dir(driver.VolumeRoot) }
+
+// name is the host name: a sandbox of nobody has one that says nothing, and above
+// all not the host's.
+func (n note) name() string { return cmp.Or(n.Hostname, driver.NobodysName) }
 
 // program is an executable that a sandbox depends on.
 type program struct {

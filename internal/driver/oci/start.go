@@ -20,6 +20,7 @@ import (
 
 	guestv1 "github.com/cubbyhq/cubby/api/gen/cubby/guest/v1"
 	"github.com/cubbyhq/cubby/internal/driver"
+	"github.com/cubbyhq/cubby/internal/driver/agent"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/redirect"
 	"github.com/cubbyhq/cubby/internal/sandbox"
@@ -140,7 +141,7 @@ func (d *Driver) greet(ctx context.Context, r *run) error {
 	}()
 	err := r.channel.Wait(ctx)
 	if err == nil {
-		_, err = agent(r.channel).Hello(ctx, connect.NewRequest(&guestv1.HelloRequest{}))
+		_, err = agent.New(r.channel.Dial).Hello(ctx, connect.NewRequest(&guestv1.HelloRequest{}))
 	}
 	if err != nil && r.ended() {
 		return errs.E(errs.Unavailable, "the sandbox ended before its agent answered").Because(err)
@@ -237,7 +238,7 @@ func (d *Driver) boot(n note, secret string) *guestv1.Boot {
 	boot := &guestv1.Boot{
 		Secret:       secret,
 		Socket:       filepath.Join(driver.ChannelDir, "host.sock"),
-		Hostname:     n.Hostname,
+		Hostname:     n.Hostname, // "" while it is nobody's: Identify replaces that
 		Pids:         n.Limits.PIDs,
 		Env:          n.Env,
 		OpenFiles:    min(n.Limits.OpenFiles, int64(d.nofile)),

@@ -16,6 +16,7 @@ import (
 
 	guestv1 "github.com/cubbyhq/cubby/api/gen/cubby/guest/v1"
 	"github.com/cubbyhq/cubby/internal/driver"
+	"github.com/cubbyhq/cubby/internal/driver/agent"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
@@ -84,7 +85,7 @@ func (d *Driver) shutDown(ctx context.Context, r *run, grace time.Duration) erro
 		case <-ctx.Done():
 		}
 	}()
-	_, err := agent(r.channel).Shutdown(ctx, connect.NewRequest(&guestv1.ShutdownRequest{
+	_, err := agent.New(r.channel.Dial).Shutdown(ctx, connect.NewRequest(&guestv1.ShutdownRequest{
 		Grace: durationpb.New(grace), Stay: true,
 	}))
 	return err

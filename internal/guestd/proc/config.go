@@ -7,7 +7,8 @@ import (
 
 // Config says how a [Runner] starts commands and what bounds them.
 type Config struct {
-	// Env is the sandbox's environment: every command has it below its own.
+	// Env is the sandbox's environment: every command has it below its own. It is
+	// what the first ones get: see [Runner.SetEnv].
 	Env []string
 	// PIDs bounds the processes of all commands, OpenFiles the descriptors of
 	// each; 0 is no bound.

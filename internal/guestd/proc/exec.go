@@ -111,7 +111,7 @@ func (r *Runner) run(e *Exec, start *guestv1.ExecStart) {
 
 // begin forks. Its errors are StartError or of the system.
 func (r *Runner) begin(e *Exec, start *guestv1.ExecStart) (tree, error) {
-	c, err := resolve(r.cfg, &r.accounts, start)
+	c, err := r.resolve(start)
 	if err != nil {
 		return nil, err
 	}

@@ -20,7 +20,7 @@ type Process struct {
 // caller's. What start says of streams, terminals, time limits and cells does
 // not count. Its errors are [StartError] or the system's.
 func (r *Runner) Start(name string, start *guestv1.ExecStart, files *Files) (*Process, error) {
-	c, err := resolve(r.cfg, &r.accounts, start)
+	c, err := r.resolve(start)
 	if err != nil {
 		return nil, err
 	}

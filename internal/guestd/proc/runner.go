@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -17,7 +18,8 @@ const openNonblock = syscall.O_NONBLOCK | syscall.O_CLOEXEC
 // Runner starts commands and knows every process tree that may still live.
 type Runner struct {
 	cfg       Config
-	life      context.Context // ends when everything must
+	env       atomic.Pointer[[]string] // the sandbox's environment now
+	life      context.Context          // ends when everything must
 	budget    *budget
 	buffers   outletBuffers
 	launcher  launcher
@@ -38,7 +40,7 @@ type Runner struct {
 // New makes a Runner; after [Runner.Open] it can start commands. Whatever it
 // does ends with life.
 func New(life context.Context, cfg Config) *Runner {
-	return &Runner{
+	r := &Runner{
 		cfg:     cfg,
 		life:    life,
 		budget:  newBudget(outputTotal),
@@ -46,6 +48,19 @@ func New(life context.Context, cfg Config) *Runner {
 		live:    make(map[*Exec]tree),
 		left:    make(map[*Exec]tree),
 	}
+	r.SetEnv(cfg.Env)
+	return r
+}
+
+// SetEnv replaces the sandbox's environment for what is started from now on; the
+// Runner keeps env.
+func (r *Runner) SetEnv(env []string) { r.env.Store(&env) }
+
+// resolve is [resolve] with the sandbox's environment of now.
+func (r *Runner) resolve(start *guestv1.ExecStart) (command, error) {
+	cfg := r.cfg
+	cfg.Env = *r.env.Load()
+	return resolve(cfg, &r.accounts, start)
 }
 
 // Open chooses how commands are started and held together. As PID 1 it raises
@@ -117,7 +132,7 @@ func (r *Runner) Account(user string) (Account, error) { return r.accounts.looku
 // own: what its user implies, the sandbox's environment, its own; later ones
 // win.
 func (r *Runner) Environment(own []string, a Account) []string {
-	return environment(r.cfg.Env, &guestv1.ExecStart{Env: own}, a)
+	return environment(*r.env.Load(), &guestv1.ExecStart{Env: own}, a)
 }
 
 // OOMKills counts the kernel's out-of-memory kills in the sandbox as far as the

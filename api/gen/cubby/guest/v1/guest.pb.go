@@ -490,6 +490,110 @@ func (x *HelloResponse) GetStartedAt() *timestamppb.Timestamp {
 	return nil
 }
 
+type IdentifyRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Replaces      string                 `protobuf:"bytes,1,opt,name=replaces,proto3" json:"replaces,omitempty"` // the id of the identity that the sandbox has; empty: it has none
+	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`             // its host name from now on
+	Env           []string               `protobuf:"bytes,3,rep,name=env,proto3" json:"env,omitempty"`           // in the place of Boot.env
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *IdentifyRequest) Reset() {
+	*x = IdentifyRequest{}
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *IdentifyRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*IdentifyRequest) ProtoMessage() {}
+
+func (x *IdentifyRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use IdentifyRequest.ProtoReflect.Descriptor instead.
+func (*IdentifyRequest) Descriptor() ([]byte, []int) {
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *IdentifyRequest) GetReplaces() string {
+	if x != nil {
+		return x.Replaces
+	}
+	return ""
+}
+
+func (x *IdentifyRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *IdentifyRequest) GetEnv() []string {
+	if x != nil {
+		return x.Env
+	}
+	return nil
+}
+
+type IdentifyResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Hostname      string                 `protobuf:"bytes,1,opt,name=hostname,proto3" json:"hostname,omitempty"` // as the kernel has it now: it is the id unless the agent may not set it
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *IdentifyResponse) Reset() {
+	*x = IdentifyResponse{}
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *IdentifyResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*IdentifyResponse) ProtoMessage() {}
+
+func (x *IdentifyResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use IdentifyResponse.ProtoReflect.Descriptor instead.
+func (*IdentifyResponse) Descriptor() ([]byte, []int) {
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *IdentifyResponse) GetHostname() string {
+	if x != nil {
+		return x.Hostname
+	}
+	return ""
+}
+
 type WindowSize struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Cols          uint32                 `protobuf:"varint,1,opt,name=cols,proto3" json:"cols,omitempty"`
@@ -500,7 +604,7 @@ type WindowSize struct {
 
 func (x *WindowSize) Reset() {
 	*x = WindowSize{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[3]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -512,7 +616,7 @@ func (x *WindowSize) String() string {
 func (*WindowSize) ProtoMessage() {}
 
 func (x *WindowSize) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[3]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -525,7 +629,7 @@ func (x *WindowSize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WindowSize.ProtoReflect.Descriptor instead.
 func (*WindowSize) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{3}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *WindowSize) GetCols() uint32 {
@@ -560,7 +664,7 @@ type ExecStart struct {
 
 func (x *ExecStart) Reset() {
 	*x = ExecStart{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[4]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -572,7 +676,7 @@ func (x *ExecStart) String() string {
 func (*ExecStart) ProtoMessage() {}
 
 func (x *ExecStart) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[4]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -585,7 +689,7 @@ func (x *ExecStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecStart.ProtoReflect.Descriptor instead.
 func (*ExecStart) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{4}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ExecStart) GetArgv() []string {
@@ -673,7 +777,7 @@ type Cell struct {
 
 func (x *Cell) Reset() {
 	*x = Cell{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[5]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -685,7 +789,7 @@ func (x *Cell) String() string {
 func (*Cell) ProtoMessage() {}
 
 func (x *Cell) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[5]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -698,7 +802,7 @@ func (x *Cell) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cell.ProtoReflect.Descriptor instead.
 func (*Cell) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{5}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Cell) GetKernel() string {
@@ -733,7 +837,7 @@ type ExecRequest struct {
 
 func (x *ExecRequest) Reset() {
 	*x = ExecRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[6]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -745,7 +849,7 @@ func (x *ExecRequest) String() string {
 func (*ExecRequest) ProtoMessage() {}
 
 func (x *ExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[6]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -758,7 +862,7 @@ func (x *ExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecRequest.ProtoReflect.Descriptor instead.
 func (*ExecRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{6}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ExecRequest) GetExecUid() string {
@@ -792,7 +896,7 @@ type ExecStarted struct {
 
 func (x *ExecStarted) Reset() {
 	*x = ExecStarted{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[7]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -804,7 +908,7 @@ func (x *ExecStarted) String() string {
 func (*ExecStarted) ProtoMessage() {}
 
 func (x *ExecStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[7]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -817,7 +921,7 @@ func (x *ExecStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecStarted.ProtoReflect.Descriptor instead.
 func (*ExecStarted) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{7}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ExecStarted) GetPid() int64 {
@@ -846,7 +950,7 @@ type ExecOutput struct {
 
 func (x *ExecOutput) Reset() {
 	*x = ExecOutput{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[8]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -858,7 +962,7 @@ func (x *ExecOutput) String() string {
 func (*ExecOutput) ProtoMessage() {}
 
 func (x *ExecOutput) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[8]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -871,7 +975,7 @@ func (x *ExecOutput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecOutput.ProtoReflect.Descriptor instead.
 func (*ExecOutput) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{8}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ExecOutput) GetOffset() int64 {
@@ -924,7 +1028,7 @@ type ExecExit struct {
 
 func (x *ExecExit) Reset() {
 	*x = ExecExit{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[9]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -936,7 +1040,7 @@ func (x *ExecExit) String() string {
 func (*ExecExit) ProtoMessage() {}
 
 func (x *ExecExit) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[9]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -949,7 +1053,7 @@ func (x *ExecExit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecExit.ProtoReflect.Descriptor instead.
 func (*ExecExit) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{9}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ExecExit) GetCode() int32 {
@@ -1043,7 +1147,7 @@ type ExecResponse struct {
 
 func (x *ExecResponse) Reset() {
 	*x = ExecResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[10]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1055,7 +1159,7 @@ func (x *ExecResponse) String() string {
 func (*ExecResponse) ProtoMessage() {}
 
 func (x *ExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[10]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1068,7 +1172,7 @@ func (x *ExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecResponse.ProtoReflect.Descriptor instead.
 func (*ExecResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{10}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ExecResponse) GetEvent() isExecResponse_Event {
@@ -1137,7 +1241,7 @@ type AckExecRequest struct {
 
 func (x *AckExecRequest) Reset() {
 	*x = AckExecRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[11]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1149,7 +1253,7 @@ func (x *AckExecRequest) String() string {
 func (*AckExecRequest) ProtoMessage() {}
 
 func (x *AckExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[11]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1162,7 +1266,7 @@ func (x *AckExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AckExecRequest.ProtoReflect.Descriptor instead.
 func (*AckExecRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{11}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *AckExecRequest) GetExecUid() string {
@@ -1187,7 +1291,7 @@ type AckExecResponse struct {
 
 func (x *AckExecResponse) Reset() {
 	*x = AckExecResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[12]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1199,7 +1303,7 @@ func (x *AckExecResponse) String() string {
 func (*AckExecResponse) ProtoMessage() {}
 
 func (x *AckExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[12]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1212,7 +1316,7 @@ func (x *AckExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AckExecResponse.ProtoReflect.Descriptor instead.
 func (*AckExecResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{12}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{14}
 }
 
 type ReleaseExecRequest struct {
@@ -1224,7 +1328,7 @@ type ReleaseExecRequest struct {
 
 func (x *ReleaseExecRequest) Reset() {
 	*x = ReleaseExecRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[13]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1236,7 +1340,7 @@ func (x *ReleaseExecRequest) String() string {
 func (*ReleaseExecRequest) ProtoMessage() {}
 
 func (x *ReleaseExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[13]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1249,7 +1353,7 @@ func (x *ReleaseExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseExecRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseExecRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{13}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ReleaseExecRequest) GetExecUids() []string {
@@ -1267,7 +1371,7 @@ type ReleaseExecResponse struct {
 
 func (x *ReleaseExecResponse) Reset() {
 	*x = ReleaseExecResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[14]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1279,7 +1383,7 @@ func (x *ReleaseExecResponse) String() string {
 func (*ReleaseExecResponse) ProtoMessage() {}
 
 func (x *ReleaseExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[14]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1292,7 +1396,7 @@ func (x *ReleaseExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseExecResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseExecResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{14}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{16}
 }
 
 type ListExecsRequest struct {
@@ -1303,7 +1407,7 @@ type ListExecsRequest struct {
 
 func (x *ListExecsRequest) Reset() {
 	*x = ListExecsRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[15]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1315,7 +1419,7 @@ func (x *ListExecsRequest) String() string {
 func (*ListExecsRequest) ProtoMessage() {}
 
 func (x *ListExecsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[15]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1328,7 +1432,7 @@ func (x *ListExecsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListExecsRequest.ProtoReflect.Descriptor instead.
 func (*ListExecsRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{15}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{17}
 }
 
 type ListExecsResponse struct {
@@ -1340,7 +1444,7 @@ type ListExecsResponse struct {
 
 func (x *ListExecsResponse) Reset() {
 	*x = ListExecsResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[16]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1352,7 +1456,7 @@ func (x *ListExecsResponse) String() string {
 func (*ListExecsResponse) ProtoMessage() {}
 
 func (x *ListExecsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[16]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1365,7 +1469,7 @@ func (x *ListExecsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListExecsResponse.ProtoReflect.Descriptor instead.
 func (*ListExecsResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{16}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ListExecsResponse) GetExecs() []*ListExecsResponse_Item {
@@ -1390,7 +1494,7 @@ type SignalExecRequest struct {
 
 func (x *SignalExecRequest) Reset() {
 	*x = SignalExecRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[17]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1402,7 +1506,7 @@ func (x *SignalExecRequest) String() string {
 func (*SignalExecRequest) ProtoMessage() {}
 
 func (x *SignalExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[17]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1415,7 +1519,7 @@ func (x *SignalExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalExecRequest.ProtoReflect.Descriptor instead.
 func (*SignalExecRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{17}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *SignalExecRequest) GetExecUid() string {
@@ -1466,7 +1570,7 @@ type SignalExecResponse struct {
 
 func (x *SignalExecResponse) Reset() {
 	*x = SignalExecResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[18]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1478,7 +1582,7 @@ func (x *SignalExecResponse) String() string {
 func (*SignalExecResponse) ProtoMessage() {}
 
 func (x *SignalExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[18]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1491,7 +1595,7 @@ func (x *SignalExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalExecResponse.ProtoReflect.Descriptor instead.
 func (*SignalExecResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{18}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *SignalExecResponse) GetOutlived() bool {
@@ -1517,7 +1621,7 @@ type UnkilledRequest struct {
 
 func (x *UnkilledRequest) Reset() {
 	*x = UnkilledRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[19]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1529,7 +1633,7 @@ func (x *UnkilledRequest) String() string {
 func (*UnkilledRequest) ProtoMessage() {}
 
 func (x *UnkilledRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[19]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1542,7 +1646,7 @@ func (x *UnkilledRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnkilledRequest.ProtoReflect.Descriptor instead.
 func (*UnkilledRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{19}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *UnkilledRequest) GetPatience() *durationpb.Duration {
@@ -1562,7 +1666,7 @@ type UnkilledResponse struct {
 
 func (x *UnkilledResponse) Reset() {
 	*x = UnkilledResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[20]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1574,7 +1678,7 @@ func (x *UnkilledResponse) String() string {
 func (*UnkilledResponse) ProtoMessage() {}
 
 func (x *UnkilledResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[20]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1587,7 +1691,7 @@ func (x *UnkilledResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnkilledResponse.ProtoReflect.Descriptor instead.
 func (*UnkilledResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{20}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *UnkilledResponse) GetOutlived() bool {
@@ -1616,7 +1720,7 @@ type WriteStdinRequest struct {
 
 func (x *WriteStdinRequest) Reset() {
 	*x = WriteStdinRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[21]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1628,7 +1732,7 @@ func (x *WriteStdinRequest) String() string {
 func (*WriteStdinRequest) ProtoMessage() {}
 
 func (x *WriteStdinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[21]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1641,7 +1745,7 @@ func (x *WriteStdinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteStdinRequest.ProtoReflect.Descriptor instead.
 func (*WriteStdinRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{21}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *WriteStdinRequest) GetExecUid() string {
@@ -1681,7 +1785,7 @@ type WriteStdinResponse struct {
 
 func (x *WriteStdinResponse) Reset() {
 	*x = WriteStdinResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[22]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1693,7 +1797,7 @@ func (x *WriteStdinResponse) String() string {
 func (*WriteStdinResponse) ProtoMessage() {}
 
 func (x *WriteStdinResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[22]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1706,7 +1810,7 @@ func (x *WriteStdinResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteStdinResponse.ProtoReflect.Descriptor instead.
 func (*WriteStdinResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{22}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *WriteStdinResponse) GetOffset() int64 {
@@ -1726,7 +1830,7 @@ type ResizeExecRequest struct {
 
 func (x *ResizeExecRequest) Reset() {
 	*x = ResizeExecRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[23]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1738,7 +1842,7 @@ func (x *ResizeExecRequest) String() string {
 func (*ResizeExecRequest) ProtoMessage() {}
 
 func (x *ResizeExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[23]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1751,7 +1855,7 @@ func (x *ResizeExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeExecRequest.ProtoReflect.Descriptor instead.
 func (*ResizeExecRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{23}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ResizeExecRequest) GetExecUid() string {
@@ -1776,7 +1880,7 @@ type ResizeExecResponse struct {
 
 func (x *ResizeExecResponse) Reset() {
 	*x = ResizeExecResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[24]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1788,7 +1892,7 @@ func (x *ResizeExecResponse) String() string {
 func (*ResizeExecResponse) ProtoMessage() {}
 
 func (x *ResizeExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[24]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1801,7 +1905,7 @@ func (x *ResizeExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeExecResponse.ProtoReflect.Descriptor instead.
 func (*ResizeExecResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{24}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{26}
 }
 
 type KernelSpec struct {
@@ -1817,7 +1921,7 @@ type KernelSpec struct {
 
 func (x *KernelSpec) Reset() {
 	*x = KernelSpec{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[25]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1829,7 +1933,7 @@ func (x *KernelSpec) String() string {
 func (*KernelSpec) ProtoMessage() {}
 
 func (x *KernelSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[25]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1842,7 +1946,7 @@ func (x *KernelSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KernelSpec.ProtoReflect.Descriptor instead.
 func (*KernelSpec) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{25}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *KernelSpec) GetName() string {
@@ -1900,7 +2004,7 @@ type Kernel struct {
 
 func (x *Kernel) Reset() {
 	*x = Kernel{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[26]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1912,7 +2016,7 @@ func (x *Kernel) String() string {
 func (*Kernel) ProtoMessage() {}
 
 func (x *Kernel) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[26]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1925,7 +2029,7 @@ func (x *Kernel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Kernel.ProtoReflect.Descriptor instead.
 func (*Kernel) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{26}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Kernel) GetName() string {
@@ -2024,7 +2128,7 @@ type KernelKind struct {
 
 func (x *KernelKind) Reset() {
 	*x = KernelKind{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[27]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2036,7 +2140,7 @@ func (x *KernelKind) String() string {
 func (*KernelKind) ProtoMessage() {}
 
 func (x *KernelKind) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[27]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2049,7 +2153,7 @@ func (x *KernelKind) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KernelKind.ProtoReflect.Descriptor instead.
 func (*KernelKind) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{27}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *KernelKind) GetSpec() string {
@@ -2082,7 +2186,7 @@ type CreateKernelRequest struct {
 
 func (x *CreateKernelRequest) Reset() {
 	*x = CreateKernelRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[28]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2094,7 +2198,7 @@ func (x *CreateKernelRequest) String() string {
 func (*CreateKernelRequest) ProtoMessage() {}
 
 func (x *CreateKernelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[28]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2107,7 +2211,7 @@ func (x *CreateKernelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateKernelRequest.ProtoReflect.Descriptor instead.
 func (*CreateKernelRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{28}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *CreateKernelRequest) GetKernel() *KernelSpec {
@@ -2126,7 +2230,7 @@ type CreateKernelResponse struct {
 
 func (x *CreateKernelResponse) Reset() {
 	*x = CreateKernelResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[29]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2138,7 +2242,7 @@ func (x *CreateKernelResponse) String() string {
 func (*CreateKernelResponse) ProtoMessage() {}
 
 func (x *CreateKernelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[29]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2151,7 +2255,7 @@ func (x *CreateKernelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateKernelResponse.ProtoReflect.Descriptor instead.
 func (*CreateKernelResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{29}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *CreateKernelResponse) GetKernel() *Kernel {
@@ -2169,7 +2273,7 @@ type ListKernelsRequest struct {
 
 func (x *ListKernelsRequest) Reset() {
 	*x = ListKernelsRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[30]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2181,7 +2285,7 @@ func (x *ListKernelsRequest) String() string {
 func (*ListKernelsRequest) ProtoMessage() {}
 
 func (x *ListKernelsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[30]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2194,7 +2298,7 @@ func (x *ListKernelsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListKernelsRequest.ProtoReflect.Descriptor instead.
 func (*ListKernelsRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{30}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{32}
 }
 
 type ListKernelsResponse struct {
@@ -2207,7 +2311,7 @@ type ListKernelsResponse struct {
 
 func (x *ListKernelsResponse) Reset() {
 	*x = ListKernelsResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[31]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2219,7 +2323,7 @@ func (x *ListKernelsResponse) String() string {
 func (*ListKernelsResponse) ProtoMessage() {}
 
 func (x *ListKernelsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[31]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2232,7 +2336,7 @@ func (x *ListKernelsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListKernelsResponse.ProtoReflect.Descriptor instead.
 func (*ListKernelsResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{31}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ListKernelsResponse) GetKernels() []*Kernel {
@@ -2258,7 +2362,7 @@ type InterruptKernelRequest struct {
 
 func (x *InterruptKernelRequest) Reset() {
 	*x = InterruptKernelRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[32]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2270,7 +2374,7 @@ func (x *InterruptKernelRequest) String() string {
 func (*InterruptKernelRequest) ProtoMessage() {}
 
 func (x *InterruptKernelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[32]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2283,7 +2387,7 @@ func (x *InterruptKernelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterruptKernelRequest.ProtoReflect.Descriptor instead.
 func (*InterruptKernelRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{32}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *InterruptKernelRequest) GetName() string {
@@ -2302,7 +2406,7 @@ type InterruptKernelResponse struct {
 
 func (x *InterruptKernelResponse) Reset() {
 	*x = InterruptKernelResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[33]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2314,7 +2418,7 @@ func (x *InterruptKernelResponse) String() string {
 func (*InterruptKernelResponse) ProtoMessage() {}
 
 func (x *InterruptKernelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[33]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2327,7 +2431,7 @@ func (x *InterruptKernelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterruptKernelResponse.ProtoReflect.Descriptor instead.
 func (*InterruptKernelResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{33}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *InterruptKernelResponse) GetKernel() *Kernel {
@@ -2346,7 +2450,7 @@ type RestartKernelRequest struct {
 
 func (x *RestartKernelRequest) Reset() {
 	*x = RestartKernelRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[34]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2358,7 +2462,7 @@ func (x *RestartKernelRequest) String() string {
 func (*RestartKernelRequest) ProtoMessage() {}
 
 func (x *RestartKernelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[34]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2371,7 +2475,7 @@ func (x *RestartKernelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestartKernelRequest.ProtoReflect.Descriptor instead.
 func (*RestartKernelRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{34}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *RestartKernelRequest) GetName() string {
@@ -2390,7 +2494,7 @@ type RestartKernelResponse struct {
 
 func (x *RestartKernelResponse) Reset() {
 	*x = RestartKernelResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[35]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2402,7 +2506,7 @@ func (x *RestartKernelResponse) String() string {
 func (*RestartKernelResponse) ProtoMessage() {}
 
 func (x *RestartKernelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[35]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2415,7 +2519,7 @@ func (x *RestartKernelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestartKernelResponse.ProtoReflect.Descriptor instead.
 func (*RestartKernelResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{35}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *RestartKernelResponse) GetKernel() *Kernel {
@@ -2434,7 +2538,7 @@ type DeleteKernelRequest struct {
 
 func (x *DeleteKernelRequest) Reset() {
 	*x = DeleteKernelRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[36]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2446,7 +2550,7 @@ func (x *DeleteKernelRequest) String() string {
 func (*DeleteKernelRequest) ProtoMessage() {}
 
 func (x *DeleteKernelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[36]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2459,7 +2563,7 @@ func (x *DeleteKernelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteKernelRequest.ProtoReflect.Descriptor instead.
 func (*DeleteKernelRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{36}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *DeleteKernelRequest) GetName() string {
@@ -2477,7 +2581,7 @@ type DeleteKernelResponse struct {
 
 func (x *DeleteKernelResponse) Reset() {
 	*x = DeleteKernelResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[37]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2489,7 +2593,7 @@ func (x *DeleteKernelResponse) String() string {
 func (*DeleteKernelResponse) ProtoMessage() {}
 
 func (x *DeleteKernelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[37]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2502,7 +2606,7 @@ func (x *DeleteKernelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteKernelResponse.ProtoReflect.Descriptor instead.
 func (*DeleteKernelResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{37}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{39}
 }
 
 // CodeCompletion is what may stand in place of a part of the code.
@@ -2518,7 +2622,7 @@ type CodeCompletion struct {
 
 func (x *CodeCompletion) Reset() {
 	*x = CodeCompletion{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[38]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2530,7 +2634,7 @@ func (x *CodeCompletion) String() string {
 func (*CodeCompletion) ProtoMessage() {}
 
 func (x *CodeCompletion) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[38]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2543,7 +2647,7 @@ func (x *CodeCompletion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CodeCompletion.ProtoReflect.Descriptor instead.
 func (*CodeCompletion) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{38}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *CodeCompletion) GetMatches() []string {
@@ -2585,7 +2689,7 @@ type CodeInspection struct {
 
 func (x *CodeInspection) Reset() {
 	*x = CodeInspection{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[39]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2597,7 +2701,7 @@ func (x *CodeInspection) String() string {
 func (*CodeInspection) ProtoMessage() {}
 
 func (x *CodeInspection) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[39]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2610,7 +2714,7 @@ func (x *CodeInspection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CodeInspection.ProtoReflect.Descriptor instead.
 func (*CodeInspection) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{39}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *CodeInspection) GetFound() bool {
@@ -2638,7 +2742,7 @@ type CodeCompleteness struct {
 
 func (x *CodeCompleteness) Reset() {
 	*x = CodeCompleteness{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[40]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2650,7 +2754,7 @@ func (x *CodeCompleteness) String() string {
 func (*CodeCompleteness) ProtoMessage() {}
 
 func (x *CodeCompleteness) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[40]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2663,7 +2767,7 @@ func (x *CodeCompleteness) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CodeCompleteness.ProtoReflect.Descriptor instead.
 func (*CodeCompleteness) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{40}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *CodeCompleteness) GetStatus() string {
@@ -2696,7 +2800,7 @@ type AskKernelRequest struct {
 
 func (x *AskKernelRequest) Reset() {
 	*x = AskKernelRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[41]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2708,7 +2812,7 @@ func (x *AskKernelRequest) String() string {
 func (*AskKernelRequest) ProtoMessage() {}
 
 func (x *AskKernelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[41]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2721,7 +2825,7 @@ func (x *AskKernelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskKernelRequest.ProtoReflect.Descriptor instead.
 func (*AskKernelRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{41}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *AskKernelRequest) GetName() string {
@@ -2808,7 +2912,7 @@ type AskKernelResponse struct {
 
 func (x *AskKernelResponse) Reset() {
 	*x = AskKernelResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[42]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2820,7 +2924,7 @@ func (x *AskKernelResponse) String() string {
 func (*AskKernelResponse) ProtoMessage() {}
 
 func (x *AskKernelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[42]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2833,7 +2937,7 @@ func (x *AskKernelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskKernelResponse.ProtoReflect.Descriptor instead.
 func (*AskKernelResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{42}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *AskKernelResponse) GetAnswer() isAskKernelResponse_Answer {
@@ -2908,7 +3012,7 @@ type File struct {
 
 func (x *File) Reset() {
 	*x = File{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[43]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2920,7 +3024,7 @@ func (x *File) String() string {
 func (*File) ProtoMessage() {}
 
 func (x *File) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[43]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2933,7 +3037,7 @@ func (x *File) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use File.ProtoReflect.Descriptor instead.
 func (*File) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{43}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *File) GetPath() string {
@@ -3002,7 +3106,7 @@ type StatRequest struct {
 
 func (x *StatRequest) Reset() {
 	*x = StatRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[44]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3014,7 +3118,7 @@ func (x *StatRequest) String() string {
 func (*StatRequest) ProtoMessage() {}
 
 func (x *StatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[44]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3027,7 +3131,7 @@ func (x *StatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatRequest.ProtoReflect.Descriptor instead.
 func (*StatRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{44}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *StatRequest) GetPath() string {
@@ -3053,7 +3157,7 @@ type StatResponse struct {
 
 func (x *StatResponse) Reset() {
 	*x = StatResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[45]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3065,7 +3169,7 @@ func (x *StatResponse) String() string {
 func (*StatResponse) ProtoMessage() {}
 
 func (x *StatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[45]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3078,7 +3182,7 @@ func (x *StatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatResponse.ProtoReflect.Descriptor instead.
 func (*StatResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{45}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *StatResponse) GetFile() *File {
@@ -3098,7 +3202,7 @@ type ListDirRequest struct {
 
 func (x *ListDirRequest) Reset() {
 	*x = ListDirRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[46]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3110,7 +3214,7 @@ func (x *ListDirRequest) String() string {
 func (*ListDirRequest) ProtoMessage() {}
 
 func (x *ListDirRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[46]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3123,7 +3227,7 @@ func (x *ListDirRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDirRequest.ProtoReflect.Descriptor instead.
 func (*ListDirRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{46}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ListDirRequest) GetPath() string {
@@ -3149,7 +3253,7 @@ type ListDirResponse struct {
 
 func (x *ListDirResponse) Reset() {
 	*x = ListDirResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[47]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3161,7 +3265,7 @@ func (x *ListDirResponse) String() string {
 func (*ListDirResponse) ProtoMessage() {}
 
 func (x *ListDirResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[47]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3174,7 +3278,7 @@ func (x *ListDirResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDirResponse.ProtoReflect.Descriptor instead.
 func (*ListDirResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{47}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ListDirResponse) GetFiles() []*File {
@@ -3196,7 +3300,7 @@ type MakeDirRequest struct {
 
 func (x *MakeDirRequest) Reset() {
 	*x = MakeDirRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[48]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3208,7 +3312,7 @@ func (x *MakeDirRequest) String() string {
 func (*MakeDirRequest) ProtoMessage() {}
 
 func (x *MakeDirRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[48]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3221,7 +3325,7 @@ func (x *MakeDirRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MakeDirRequest.ProtoReflect.Descriptor instead.
 func (*MakeDirRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{48}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *MakeDirRequest) GetPath() string {
@@ -3261,7 +3365,7 @@ type MakeDirResponse struct {
 
 func (x *MakeDirResponse) Reset() {
 	*x = MakeDirResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[49]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3273,7 +3377,7 @@ func (x *MakeDirResponse) String() string {
 func (*MakeDirResponse) ProtoMessage() {}
 
 func (x *MakeDirResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[49]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3286,7 +3390,7 @@ func (x *MakeDirResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MakeDirResponse.ProtoReflect.Descriptor instead.
 func (*MakeDirResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{49}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *MakeDirResponse) GetFile() *File {
@@ -3307,7 +3411,7 @@ type RenameRequest struct {
 
 func (x *RenameRequest) Reset() {
 	*x = RenameRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[50]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3319,7 +3423,7 @@ func (x *RenameRequest) String() string {
 func (*RenameRequest) ProtoMessage() {}
 
 func (x *RenameRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[50]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3332,7 +3436,7 @@ func (x *RenameRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenameRequest.ProtoReflect.Descriptor instead.
 func (*RenameRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{50}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *RenameRequest) GetFrom() string {
@@ -3365,7 +3469,7 @@ type RenameResponse struct {
 
 func (x *RenameResponse) Reset() {
 	*x = RenameResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[51]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3377,7 +3481,7 @@ func (x *RenameResponse) String() string {
 func (*RenameResponse) ProtoMessage() {}
 
 func (x *RenameResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[51]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3390,7 +3494,7 @@ func (x *RenameResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenameResponse.ProtoReflect.Descriptor instead.
 func (*RenameResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{51}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *RenameResponse) GetFile() *File {
@@ -3410,7 +3514,7 @@ type RemoveRequest struct {
 
 func (x *RemoveRequest) Reset() {
 	*x = RemoveRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[52]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3422,7 +3526,7 @@ func (x *RemoveRequest) String() string {
 func (*RemoveRequest) ProtoMessage() {}
 
 func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[52]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3435,7 +3539,7 @@ func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveRequest.ProtoReflect.Descriptor instead.
 func (*RemoveRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{52}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *RemoveRequest) GetPath() string {
@@ -3460,7 +3564,7 @@ type RemoveResponse struct {
 
 func (x *RemoveResponse) Reset() {
 	*x = RemoveResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[53]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3472,7 +3576,7 @@ func (x *RemoveResponse) String() string {
 func (*RemoveResponse) ProtoMessage() {}
 
 func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[53]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3485,7 +3589,7 @@ func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveResponse.ProtoReflect.Descriptor instead.
 func (*RemoveResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{53}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{55}
 }
 
 type WatchRequest struct {
@@ -3498,7 +3602,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[54]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3510,7 +3614,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[54]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3523,7 +3627,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{54}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *WatchRequest) GetPath() string {
@@ -3552,7 +3656,7 @@ type WatchResponse struct {
 
 func (x *WatchResponse) Reset() {
 	*x = WatchResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[55]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3564,7 +3668,7 @@ func (x *WatchResponse) String() string {
 func (*WatchResponse) ProtoMessage() {}
 
 func (x *WatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[55]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3577,7 +3681,7 @@ func (x *WatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
 func (*WatchResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{55}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *WatchResponse) GetReady() bool {
@@ -3620,7 +3724,7 @@ type ShutdownRequest struct {
 
 func (x *ShutdownRequest) Reset() {
 	*x = ShutdownRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[56]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3632,7 +3736,7 @@ func (x *ShutdownRequest) String() string {
 func (*ShutdownRequest) ProtoMessage() {}
 
 func (x *ShutdownRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[56]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3645,7 +3749,7 @@ func (x *ShutdownRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownRequest.ProtoReflect.Descriptor instead.
 func (*ShutdownRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{56}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *ShutdownRequest) GetGrace() *durationpb.Duration {
@@ -3670,7 +3774,7 @@ type ShutdownResponse struct {
 
 func (x *ShutdownResponse) Reset() {
 	*x = ShutdownResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[57]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3682,7 +3786,7 @@ func (x *ShutdownResponse) String() string {
 func (*ShutdownResponse) ProtoMessage() {}
 
 func (x *ShutdownResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[57]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3695,7 +3799,7 @@ func (x *ShutdownResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownResponse.ProtoReflect.Descriptor instead.
 func (*ShutdownResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{57}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{59}
 }
 
 type ListExecsResponse_Item struct {
@@ -3710,7 +3814,7 @@ type ListExecsResponse_Item struct {
 
 func (x *ListExecsResponse_Item) Reset() {
 	*x = ListExecsResponse_Item{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[58]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3722,7 +3826,7 @@ func (x *ListExecsResponse_Item) String() string {
 func (*ListExecsResponse_Item) ProtoMessage() {}
 
 func (x *ListExecsResponse_Item) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[58]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3735,7 +3839,7 @@ func (x *ListExecsResponse_Item) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListExecsResponse_Item.ProtoReflect.Descriptor instead.
 func (*ListExecsResponse_Item) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{16, 0}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{18, 0}
 }
 
 func (x *ListExecsResponse_Item) GetExecUid() string {
@@ -3775,7 +3879,7 @@ type AskKernelRequest_Complete struct {
 
 func (x *AskKernelRequest_Complete) Reset() {
 	*x = AskKernelRequest_Complete{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[60]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3787,7 +3891,7 @@ func (x *AskKernelRequest_Complete) String() string {
 func (*AskKernelRequest_Complete) ProtoMessage() {}
 
 func (x *AskKernelRequest_Complete) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[60]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3800,7 +3904,7 @@ func (x *AskKernelRequest_Complete) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskKernelRequest_Complete.ProtoReflect.Descriptor instead.
 func (*AskKernelRequest_Complete) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{41, 0}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{43, 0}
 }
 
 func (x *AskKernelRequest_Complete) GetCursor() int32 {
@@ -3820,7 +3924,7 @@ type AskKernelRequest_Inspect struct {
 
 func (x *AskKernelRequest_Inspect) Reset() {
 	*x = AskKernelRequest_Inspect{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[61]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3832,7 +3936,7 @@ func (x *AskKernelRequest_Inspect) String() string {
 func (*AskKernelRequest_Inspect) ProtoMessage() {}
 
 func (x *AskKernelRequest_Inspect) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[61]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3845,7 +3949,7 @@ func (x *AskKernelRequest_Inspect) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskKernelRequest_Inspect.ProtoReflect.Descriptor instead.
 func (*AskKernelRequest_Inspect) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{41, 1}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{43, 1}
 }
 
 func (x *AskKernelRequest_Inspect) GetCursor() int32 {
@@ -3870,7 +3974,7 @@ type AskKernelRequest_Check struct {
 
 func (x *AskKernelRequest_Check) Reset() {
 	*x = AskKernelRequest_Check{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[62]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3882,7 +3986,7 @@ func (x *AskKernelRequest_Check) String() string {
 func (*AskKernelRequest_Check) ProtoMessage() {}
 
 func (x *AskKernelRequest_Check) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[62]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3895,7 +3999,7 @@ func (x *AskKernelRequest_Check) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskKernelRequest_Check.ProtoReflect.Descriptor instead.
 func (*AskKernelRequest_Check) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{41, 2}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{43, 2}
 }
 
 var File_cubby_guest_v1_guest_proto protoreflect.FileDescriptor
@@ -3923,7 +4027,13 @@ const file_cubby_guest_v1_guest_proto_rawDesc = "" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x17\n" +
 	"\aboot_id\x18\x02 \x01(\tR\x06bootId\x129\n" +
 	"\n" +
-	"started_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\"4\n" +
+	"started_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\"O\n" +
+	"\x0fIdentifyRequest\x12\x1a\n" +
+	"\breplaces\x18\x01 \x01(\tR\breplaces\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\x12\x10\n" +
+	"\x03env\x18\x03 \x03(\tR\x03env\".\n" +
+	"\x10IdentifyResponse\x12\x1a\n" +
+	"\bhostname\x18\x01 \x01(\tR\bhostname\"4\n" +
 	"\n" +
 	"WindowSize\x12\x12\n" +
 	"\x04cols\x18\x01 \x01(\rR\x04cols\x12\x12\n" +
@@ -4177,7 +4287,7 @@ const file_cubby_guest_v1_guest_proto_rawDesc = "" +
 	"\x11FILE_TYPE_REGULAR\x10\x01\x12\x17\n" +
 	"\x13FILE_TYPE_DIRECTORY\x10\x02\x12\x15\n" +
 	"\x11FILE_TYPE_SYMLINK\x10\x03\x12\x13\n" +
-	"\x0fFILE_TYPE_OTHER\x10\x042\x85\x0e\n" +
+	"\x0fFILE_TYPE_OTHER\x10\x042\xd4\x0e\n" +
 	"\fGuestService\x12D\n" +
 	"\x05Hello\x12\x1c.cubby.guest.v1.HelloRequest\x1a\x1d.cubby.guest.v1.HelloResponse\x12C\n" +
 	"\x04Exec\x12\x1b.cubby.guest.v1.ExecRequest\x1a\x1c.cubby.guest.v1.ExecResponse0\x01\x12J\n" +
@@ -4203,6 +4313,7 @@ const file_cubby_guest_v1_guest_proto_rawDesc = "" +
 	"\x06Rename\x12\x1d.cubby.guest.v1.RenameRequest\x1a\x1e.cubby.guest.v1.RenameResponse\x12G\n" +
 	"\x06Remove\x12\x1d.cubby.guest.v1.RemoveRequest\x1a\x1e.cubby.guest.v1.RemoveResponse\x12F\n" +
 	"\x05Watch\x12\x1c.cubby.guest.v1.WatchRequest\x1a\x1d.cubby.guest.v1.WatchResponse0\x01\x12M\n" +
+	"\bIdentify\x12\x1f.cubby.guest.v1.IdentifyRequest\x1a .cubby.guest.v1.IdentifyResponse\x12M\n" +
 	"\bShutdown\x12\x1f.cubby.guest.v1.ShutdownRequest\x1a .cubby.guest.v1.ShutdownResponseB9Z7github.com/cubbyhq/cubby/api/gen/cubby/guest/v1;guestv1b\x06proto3"
 
 var (
@@ -4218,7 +4329,7 @@ func file_cubby_guest_v1_guest_proto_rawDescGZIP() []byte {
 }
 
 var file_cubby_guest_v1_guest_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_cubby_guest_v1_guest_proto_msgTypes = make([]protoimpl.MessageInfo, 63)
+var file_cubby_guest_v1_guest_proto_msgTypes = make([]protoimpl.MessageInfo, 65)
 var file_cubby_guest_v1_guest_proto_goTypes = []any{
 	(Stream)(0),                       // 0: cubby.guest.v1.Stream
 	(ExitReason)(0),                   // 1: cubby.guest.v1.ExitReason
@@ -4227,158 +4338,162 @@ var file_cubby_guest_v1_guest_proto_goTypes = []any{
 	(*Boot)(nil),                      // 4: cubby.guest.v1.Boot
 	(*HelloRequest)(nil),              // 5: cubby.guest.v1.HelloRequest
 	(*HelloResponse)(nil),             // 6: cubby.guest.v1.HelloResponse
-	(*WindowSize)(nil),                // 7: cubby.guest.v1.WindowSize
-	(*ExecStart)(nil),                 // 8: cubby.guest.v1.ExecStart
-	(*Cell)(nil),                      // 9: cubby.guest.v1.Cell
-	(*ExecRequest)(nil),               // 10: cubby.guest.v1.ExecRequest
-	(*ExecStarted)(nil),               // 11: cubby.guest.v1.ExecStarted
-	(*ExecOutput)(nil),                // 12: cubby.guest.v1.ExecOutput
-	(*ExecExit)(nil),                  // 13: cubby.guest.v1.ExecExit
-	(*ExecResponse)(nil),              // 14: cubby.guest.v1.ExecResponse
-	(*AckExecRequest)(nil),            // 15: cubby.guest.v1.AckExecRequest
-	(*AckExecResponse)(nil),           // 16: cubby.guest.v1.AckExecResponse
-	(*ReleaseExecRequest)(nil),        // 17: cubby.guest.v1.ReleaseExecRequest
-	(*ReleaseExecResponse)(nil),       // 18: cubby.guest.v1.ReleaseExecResponse
-	(*ListExecsRequest)(nil),          // 19: cubby.guest.v1.ListExecsRequest
-	(*ListExecsResponse)(nil),         // 20: cubby.guest.v1.ListExecsResponse
-	(*SignalExecRequest)(nil),         // 21: cubby.guest.v1.SignalExecRequest
-	(*SignalExecResponse)(nil),        // 22: cubby.guest.v1.SignalExecResponse
-	(*UnkilledRequest)(nil),           // 23: cubby.guest.v1.UnkilledRequest
-	(*UnkilledResponse)(nil),          // 24: cubby.guest.v1.UnkilledResponse
-	(*WriteStdinRequest)(nil),         // 25: cubby.guest.v1.WriteStdinRequest
-	(*WriteStdinResponse)(nil),        // 26: cubby.guest.v1.WriteStdinResponse
-	(*ResizeExecRequest)(nil),         // 27: cubby.guest.v1.ResizeExecRequest
-	(*ResizeExecResponse)(nil),        // 28: cubby.guest.v1.ResizeExecResponse
-	(*KernelSpec)(nil),                // 29: cubby.guest.v1.KernelSpec
-	(*Kernel)(nil),                    // 30: cubby.guest.v1.Kernel
-	(*KernelKind)(nil),                // 31: cubby.guest.v1.KernelKind
-	(*CreateKernelRequest)(nil),       // 32: cubby.guest.v1.CreateKernelRequest
-	(*CreateKernelResponse)(nil),      // 33: cubby.guest.v1.CreateKernelResponse
-	(*ListKernelsRequest)(nil),        // 34: cubby.guest.v1.ListKernelsRequest
-	(*ListKernelsResponse)(nil),       // 35: cubby.guest.v1.ListKernelsResponse
-	(*InterruptKernelRequest)(nil),    // 36: cubby.guest.v1.InterruptKernelRequest
-	(*InterruptKernelResponse)(nil),   // 37: cubby.guest.v1.InterruptKernelResponse
-	(*RestartKernelRequest)(nil),      // 38: cubby.guest.v1.RestartKernelRequest
-	(*RestartKernelResponse)(nil),     // 39: cubby.guest.v1.RestartKernelResponse
-	(*DeleteKernelRequest)(nil),       // 40: cubby.guest.v1.DeleteKernelRequest
-	(*DeleteKernelResponse)(nil),      // 41: cubby.guest.v1.DeleteKernelResponse
-	(*CodeCompletion)(nil),            // 42: cubby.guest.v1.CodeCompletion
-	(*CodeInspection)(nil),            // 43: cubby.guest.v1.CodeInspection
-	(*CodeCompleteness)(nil),          // 44: cubby.guest.v1.CodeCompleteness
-	(*AskKernelRequest)(nil),          // 45: cubby.guest.v1.AskKernelRequest
-	(*AskKernelResponse)(nil),         // 46: cubby.guest.v1.AskKernelResponse
-	(*File)(nil),                      // 47: cubby.guest.v1.File
-	(*StatRequest)(nil),               // 48: cubby.guest.v1.StatRequest
-	(*StatResponse)(nil),              // 49: cubby.guest.v1.StatResponse
-	(*ListDirRequest)(nil),            // 50: cubby.guest.v1.ListDirRequest
-	(*ListDirResponse)(nil),           // 51: cubby.guest.v1.ListDirResponse
-	(*MakeDirRequest)(nil),            // 52: cubby.guest.v1.MakeDirRequest
-	(*MakeDirResponse)(nil),           // 53: cubby.guest.v1.MakeDirResponse
-	(*RenameRequest)(nil),             // 54: cubby.guest.v1.RenameRequest
-	(*RenameResponse)(nil),            // 55: cubby.guest.v1.RenameResponse
-	(*RemoveRequest)(nil),             // 56: cubby.guest.v1.RemoveRequest
-	(*RemoveResponse)(nil),            // 57: cubby.guest.v1.RemoveResponse
-	(*WatchRequest)(nil),              // 58: cubby.guest.v1.WatchRequest
-	(*WatchResponse)(nil),             // 59: cubby.guest.v1.WatchResponse
-	(*ShutdownRequest)(nil),           // 60: cubby.guest.v1.ShutdownRequest
-	(*ShutdownResponse)(nil),          // 61: cubby.guest.v1.ShutdownResponse
-	(*ListExecsResponse_Item)(nil),    // 62: cubby.guest.v1.ListExecsResponse.Item
-	nil,                               // 63: cubby.guest.v1.CodeInspection.DataEntry
-	(*AskKernelRequest_Complete)(nil), // 64: cubby.guest.v1.AskKernelRequest.Complete
-	(*AskKernelRequest_Inspect)(nil),  // 65: cubby.guest.v1.AskKernelRequest.Inspect
-	(*AskKernelRequest_Check)(nil),    // 66: cubby.guest.v1.AskKernelRequest.Check
-	(*timestamppb.Timestamp)(nil),     // 67: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),       // 68: google.protobuf.Duration
+	(*IdentifyRequest)(nil),           // 7: cubby.guest.v1.IdentifyRequest
+	(*IdentifyResponse)(nil),          // 8: cubby.guest.v1.IdentifyResponse
+	(*WindowSize)(nil),                // 9: cubby.guest.v1.WindowSize
+	(*ExecStart)(nil),                 // 10: cubby.guest.v1.ExecStart
+	(*Cell)(nil),                      // 11: cubby.guest.v1.Cell
+	(*ExecRequest)(nil),               // 12: cubby.guest.v1.ExecRequest
+	(*ExecStarted)(nil),               // 13: cubby.guest.v1.ExecStarted
+	(*ExecOutput)(nil),                // 14: cubby.guest.v1.ExecOutput
+	(*ExecExit)(nil),                  // 15: cubby.guest.v1.ExecExit
+	(*ExecResponse)(nil),              // 16: cubby.guest.v1.ExecResponse
+	(*AckExecRequest)(nil),            // 17: cubby.guest.v1.AckExecRequest
+	(*AckExecResponse)(nil),           // 18: cubby.guest.v1.AckExecResponse
+	(*ReleaseExecRequest)(nil),        // 19: cubby.guest.v1.ReleaseExecRequest
+	(*ReleaseExecResponse)(nil),       // 20: cubby.guest.v1.ReleaseExecResponse
+	(*ListExecsRequest)(nil),          // 21: cubby.guest.v1.ListExecsRequest
+	(*ListExecsResponse)(nil),         // 22: cubby.guest.v1.ListExecsResponse
+	(*SignalExecRequest)(nil),         // 23: cubby.guest.v1.SignalExecRequest
+	(*SignalExecResponse)(nil),        // 24: cubby.guest.v1.SignalExecResponse
+	(*UnkilledRequest)(nil),           // 25: cubby.guest.v1.UnkilledRequest
+	(*UnkilledResponse)(nil),          // 26: cubby.guest.v1.UnkilledResponse
+	(*WriteStdinRequest)(nil),         // 27: cubby.guest.v1.WriteStdinRequest
+	(*WriteStdinResponse)(nil),        // 28: cubby.guest.v1.WriteStdinResponse
+	(*ResizeExecRequest)(nil),         // 29: cubby.guest.v1.ResizeExecRequest
+	(*ResizeExecResponse)(nil),        // 30: cubby.guest.v1.ResizeExecResponse
+	(*KernelSpec)(nil),                // 31: cubby.guest.v1.KernelSpec
+	(*Kernel)(nil),                    // 32: cubby.guest.v1.Kernel
+	(*KernelKind)(nil),                // 33: cubby.guest.v1.KernelKind
+	(*CreateKernelRequest)(nil),       // 34: cubby.guest.v1.CreateKernelRequest
+	(*CreateKernelResponse)(nil),      // 35: cubby.guest.v1.CreateKernelResponse
+	(*ListKernelsRequest)(nil),        // 36: cubby.guest.v1.ListKernelsRequest
+	(*ListKernelsResponse)(nil),       // 37: cubby.guest.v1.ListKernelsResponse
+	(*InterruptKernelRequest)(nil),    // 38: cubby.guest.v1.InterruptKernelRequest
+	(*InterruptKernelResponse)(nil),   // 39: cubby.guest.v1.InterruptKernelResponse
+	(*RestartKernelRequest)(nil),      // 40: cubby.guest.v1.RestartKernelRequest
+	(*RestartKernelResponse)(nil),     // 41: cubby.guest.v1.RestartKernelResponse
+	(*DeleteKernelRequest)(nil),       // 42: cubby.guest.v1.DeleteKernelRequest
+	(*DeleteKernelResponse)(nil),      // 43: cubby.guest.v1.DeleteKernelResponse
+	(*CodeCompletion)(nil),            // 44: cubby.guest.v1.CodeCompletion
+	(*CodeInspection)(nil),            // 45: cubby.guest.v1.CodeInspection
+	(*CodeCompleteness)(nil),          // 46: cubby.guest.v1.CodeCompleteness
+	(*AskKernelRequest)(nil),          // 47: cubby.guest.v1.AskKernelRequest
+	(*AskKernelResponse)(nil),         // 48: cubby.guest.v1.AskKernelResponse
+	(*File)(nil),                      // 49: cubby.guest.v1.File
+	(*StatRequest)(nil),               // 50: cubby.guest.v1.StatRequest
+	(*StatResponse)(nil),              // 51: cubby.guest.v1.StatResponse
+	(*ListDirRequest)(nil),            // 52: cubby.guest.v1.ListDirRequest
+	(*ListDirResponse)(nil),           // 53: cubby.guest.v1.ListDirResponse
+	(*MakeDirRequest)(nil),            // 54: cubby.guest.v1.MakeDirRequest
+	(*MakeDirResponse)(nil),           // 55: cubby.guest.v1.MakeDirResponse
+	(*RenameRequest)(nil),             // 56: cubby.guest.v1.RenameRequest
+	(*RenameResponse)(nil),            // 57: cubby.guest.v1.RenameResponse
+	(*RemoveRequest)(nil),             // 58: cubby.guest.v1.RemoveRequest
+	(*RemoveResponse)(nil),            // 59: cubby.guest.v1.RemoveResponse
+	(*WatchRequest)(nil),              // 60: cubby.guest.v1.WatchRequest
+	(*WatchResponse)(nil),             // 61: cubby.guest.v1.WatchResponse
+	(*ShutdownRequest)(nil),           // 62: cubby.guest.v1.ShutdownRequest
+	(*ShutdownResponse)(nil),          // 63: cubby.guest.v1.ShutdownResponse
+	(*ListExecsResponse_Item)(nil),    // 64: cubby.guest.v1.ListExecsResponse.Item
+	nil,                               // 65: cubby.guest.v1.CodeInspection.DataEntry
+	(*AskKernelRequest_Complete)(nil), // 66: cubby.guest.v1.AskKernelRequest.Complete
+	(*AskKernelRequest_Inspect)(nil),  // 67: cubby.guest.v1.AskKernelRequest.Inspect
+	(*AskKernelRequest_Check)(nil),    // 68: cubby.guest.v1.AskKernelRequest.Check
+	(*timestamppb.Timestamp)(nil),     // 69: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),       // 70: google.protobuf.Duration
 }
 var file_cubby_guest_v1_guest_proto_depIdxs = []int32{
-	67, // 0: cubby.guest.v1.HelloResponse.started_at:type_name -> google.protobuf.Timestamp
-	7,  // 1: cubby.guest.v1.ExecStart.pty:type_name -> cubby.guest.v1.WindowSize
-	68, // 2: cubby.guest.v1.ExecStart.timeout:type_name -> google.protobuf.Duration
-	9,  // 3: cubby.guest.v1.ExecStart.cell:type_name -> cubby.guest.v1.Cell
-	8,  // 4: cubby.guest.v1.ExecRequest.start:type_name -> cubby.guest.v1.ExecStart
-	67, // 5: cubby.guest.v1.ExecStarted.at:type_name -> google.protobuf.Timestamp
+	69, // 0: cubby.guest.v1.HelloResponse.started_at:type_name -> google.protobuf.Timestamp
+	9,  // 1: cubby.guest.v1.ExecStart.pty:type_name -> cubby.guest.v1.WindowSize
+	70, // 2: cubby.guest.v1.ExecStart.timeout:type_name -> google.protobuf.Duration
+	11, // 3: cubby.guest.v1.ExecStart.cell:type_name -> cubby.guest.v1.Cell
+	10, // 4: cubby.guest.v1.ExecRequest.start:type_name -> cubby.guest.v1.ExecStart
+	69, // 5: cubby.guest.v1.ExecStarted.at:type_name -> google.protobuf.Timestamp
 	0,  // 6: cubby.guest.v1.ExecOutput.stream:type_name -> cubby.guest.v1.Stream
-	67, // 7: cubby.guest.v1.ExecOutput.at:type_name -> google.protobuf.Timestamp
+	69, // 7: cubby.guest.v1.ExecOutput.at:type_name -> google.protobuf.Timestamp
 	1,  // 8: cubby.guest.v1.ExecExit.reason:type_name -> cubby.guest.v1.ExitReason
-	67, // 9: cubby.guest.v1.ExecExit.at:type_name -> google.protobuf.Timestamp
-	11, // 10: cubby.guest.v1.ExecResponse.started:type_name -> cubby.guest.v1.ExecStarted
-	12, // 11: cubby.guest.v1.ExecResponse.output:type_name -> cubby.guest.v1.ExecOutput
-	13, // 12: cubby.guest.v1.ExecResponse.exit:type_name -> cubby.guest.v1.ExecExit
-	62, // 13: cubby.guest.v1.ListExecsResponse.execs:type_name -> cubby.guest.v1.ListExecsResponse.Item
+	69, // 9: cubby.guest.v1.ExecExit.at:type_name -> google.protobuf.Timestamp
+	13, // 10: cubby.guest.v1.ExecResponse.started:type_name -> cubby.guest.v1.ExecStarted
+	14, // 11: cubby.guest.v1.ExecResponse.output:type_name -> cubby.guest.v1.ExecOutput
+	15, // 12: cubby.guest.v1.ExecResponse.exit:type_name -> cubby.guest.v1.ExecExit
+	64, // 13: cubby.guest.v1.ListExecsResponse.execs:type_name -> cubby.guest.v1.ListExecsResponse.Item
 	1,  // 14: cubby.guest.v1.SignalExecRequest.reason:type_name -> cubby.guest.v1.ExitReason
-	68, // 15: cubby.guest.v1.SignalExecRequest.patience:type_name -> google.protobuf.Duration
-	68, // 16: cubby.guest.v1.UnkilledRequest.patience:type_name -> google.protobuf.Duration
-	7,  // 17: cubby.guest.v1.ResizeExecRequest.size:type_name -> cubby.guest.v1.WindowSize
+	70, // 15: cubby.guest.v1.SignalExecRequest.patience:type_name -> google.protobuf.Duration
+	70, // 16: cubby.guest.v1.UnkilledRequest.patience:type_name -> google.protobuf.Duration
+	9,  // 17: cubby.guest.v1.ResizeExecRequest.size:type_name -> cubby.guest.v1.WindowSize
 	2,  // 18: cubby.guest.v1.Kernel.status:type_name -> cubby.guest.v1.KernelStatus
-	67, // 19: cubby.guest.v1.Kernel.created_at:type_name -> google.protobuf.Timestamp
-	67, // 20: cubby.guest.v1.Kernel.started_at:type_name -> google.protobuf.Timestamp
-	29, // 21: cubby.guest.v1.CreateKernelRequest.kernel:type_name -> cubby.guest.v1.KernelSpec
-	30, // 22: cubby.guest.v1.CreateKernelResponse.kernel:type_name -> cubby.guest.v1.Kernel
-	30, // 23: cubby.guest.v1.ListKernelsResponse.kernels:type_name -> cubby.guest.v1.Kernel
-	31, // 24: cubby.guest.v1.ListKernelsResponse.kinds:type_name -> cubby.guest.v1.KernelKind
-	30, // 25: cubby.guest.v1.InterruptKernelResponse.kernel:type_name -> cubby.guest.v1.Kernel
-	30, // 26: cubby.guest.v1.RestartKernelResponse.kernel:type_name -> cubby.guest.v1.Kernel
-	63, // 27: cubby.guest.v1.CodeInspection.data:type_name -> cubby.guest.v1.CodeInspection.DataEntry
-	64, // 28: cubby.guest.v1.AskKernelRequest.complete:type_name -> cubby.guest.v1.AskKernelRequest.Complete
-	65, // 29: cubby.guest.v1.AskKernelRequest.inspect:type_name -> cubby.guest.v1.AskKernelRequest.Inspect
-	66, // 30: cubby.guest.v1.AskKernelRequest.check:type_name -> cubby.guest.v1.AskKernelRequest.Check
-	42, // 31: cubby.guest.v1.AskKernelResponse.completion:type_name -> cubby.guest.v1.CodeCompletion
-	43, // 32: cubby.guest.v1.AskKernelResponse.inspection:type_name -> cubby.guest.v1.CodeInspection
-	44, // 33: cubby.guest.v1.AskKernelResponse.completeness:type_name -> cubby.guest.v1.CodeCompleteness
+	69, // 19: cubby.guest.v1.Kernel.created_at:type_name -> google.protobuf.Timestamp
+	69, // 20: cubby.guest.v1.Kernel.started_at:type_name -> google.protobuf.Timestamp
+	31, // 21: cubby.guest.v1.CreateKernelRequest.kernel:type_name -> cubby.guest.v1.KernelSpec
+	32, // 22: cubby.guest.v1.CreateKernelResponse.kernel:type_name -> cubby.guest.v1.Kernel
+	32, // 23: cubby.guest.v1.ListKernelsResponse.kernels:type_name -> cubby.guest.v1.Kernel
+	33, // 24: cubby.guest.v1.ListKernelsResponse.kinds:type_name -> cubby.guest.v1.KernelKind
+	32, // 25: cubby.guest.v1.InterruptKernelResponse.kernel:type_name -> cubby.guest.v1.Kernel
+	32, // 26: cubby.guest.v1.RestartKernelResponse.kernel:type_name -> cubby.guest.v1.Kernel
+	65, // 27: cubby.guest.v1.CodeInspection.data:type_name -> cubby.guest.v1.CodeInspection.DataEntry
+	66, // 28: cubby.guest.v1.AskKernelRequest.complete:type_name -> cubby.guest.v1.AskKernelRequest.Complete
+	67, // 29: cubby.guest.v1.AskKernelRequest.inspect:type_name -> cubby.guest.v1.AskKernelRequest.Inspect
+	68, // 30: cubby.guest.v1.AskKernelRequest.check:type_name -> cubby.guest.v1.AskKernelRequest.Check
+	44, // 31: cubby.guest.v1.AskKernelResponse.completion:type_name -> cubby.guest.v1.CodeCompletion
+	45, // 32: cubby.guest.v1.AskKernelResponse.inspection:type_name -> cubby.guest.v1.CodeInspection
+	46, // 33: cubby.guest.v1.AskKernelResponse.completeness:type_name -> cubby.guest.v1.CodeCompleteness
 	3,  // 34: cubby.guest.v1.File.type:type_name -> cubby.guest.v1.FileType
-	67, // 35: cubby.guest.v1.File.mod_time:type_name -> google.protobuf.Timestamp
-	47, // 36: cubby.guest.v1.StatResponse.file:type_name -> cubby.guest.v1.File
-	47, // 37: cubby.guest.v1.ListDirResponse.files:type_name -> cubby.guest.v1.File
-	47, // 38: cubby.guest.v1.MakeDirResponse.file:type_name -> cubby.guest.v1.File
-	47, // 39: cubby.guest.v1.RenameResponse.file:type_name -> cubby.guest.v1.File
-	67, // 40: cubby.guest.v1.WatchResponse.at:type_name -> google.protobuf.Timestamp
-	68, // 41: cubby.guest.v1.ShutdownRequest.grace:type_name -> google.protobuf.Duration
+	69, // 35: cubby.guest.v1.File.mod_time:type_name -> google.protobuf.Timestamp
+	49, // 36: cubby.guest.v1.StatResponse.file:type_name -> cubby.guest.v1.File
+	49, // 37: cubby.guest.v1.ListDirResponse.files:type_name -> cubby.guest.v1.File
+	49, // 38: cubby.guest.v1.MakeDirResponse.file:type_name -> cubby.guest.v1.File
+	49, // 39: cubby.guest.v1.RenameResponse.file:type_name -> cubby.guest.v1.File
+	69, // 40: cubby.guest.v1.WatchResponse.at:type_name -> google.protobuf.Timestamp
+	70, // 41: cubby.guest.v1.ShutdownRequest.grace:type_name -> google.protobuf.Duration
 	5,  // 42: cubby.guest.v1.GuestService.Hello:input_type -> cubby.guest.v1.HelloRequest
-	10, // 43: cubby.guest.v1.GuestService.Exec:input_type -> cubby.guest.v1.ExecRequest
-	15, // 44: cubby.guest.v1.GuestService.AckExec:input_type -> cubby.guest.v1.AckExecRequest
-	17, // 45: cubby.guest.v1.GuestService.ReleaseExec:input_type -> cubby.guest.v1.ReleaseExecRequest
-	19, // 46: cubby.guest.v1.GuestService.ListExecs:input_type -> cubby.guest.v1.ListExecsRequest
-	21, // 47: cubby.guest.v1.GuestService.SignalExec:input_type -> cubby.guest.v1.SignalExecRequest
-	23, // 48: cubby.guest.v1.GuestService.Unkilled:input_type -> cubby.guest.v1.UnkilledRequest
-	25, // 49: cubby.guest.v1.GuestService.WriteStdin:input_type -> cubby.guest.v1.WriteStdinRequest
-	27, // 50: cubby.guest.v1.GuestService.ResizeExec:input_type -> cubby.guest.v1.ResizeExecRequest
-	32, // 51: cubby.guest.v1.GuestService.CreateKernel:input_type -> cubby.guest.v1.CreateKernelRequest
-	34, // 52: cubby.guest.v1.GuestService.ListKernels:input_type -> cubby.guest.v1.ListKernelsRequest
-	36, // 53: cubby.guest.v1.GuestService.InterruptKernel:input_type -> cubby.guest.v1.InterruptKernelRequest
-	38, // 54: cubby.guest.v1.GuestService.RestartKernel:input_type -> cubby.guest.v1.RestartKernelRequest
-	40, // 55: cubby.guest.v1.GuestService.DeleteKernel:input_type -> cubby.guest.v1.DeleteKernelRequest
-	45, // 56: cubby.guest.v1.GuestService.AskKernel:input_type -> cubby.guest.v1.AskKernelRequest
-	48, // 57: cubby.guest.v1.GuestService.Stat:input_type -> cubby.guest.v1.StatRequest
-	50, // 58: cubby.guest.v1.GuestService.ListDir:input_type -> cubby.guest.v1.ListDirRequest
-	52, // 59: cubby.guest.v1.GuestService.MakeDir:input_type -> cubby.guest.v1.MakeDirRequest
-	54, // 60: cubby.guest.v1.GuestService.Rename:input_type -> cubby.guest.v1.RenameRequest
-	56, // 61: cubby.guest.v1.GuestService.Remove:input_type -> cubby.guest.v1.RemoveRequest
-	58, // 62: cubby.guest.v1.GuestService.Watch:input_type -> cubby.guest.v1.WatchRequest
-	60, // 63: cubby.guest.v1.GuestService.Shutdown:input_type -> cubby.guest.v1.ShutdownRequest
-	6,  // 64: cubby.guest.v1.GuestService.Hello:output_type -> cubby.guest.v1.HelloResponse
-	14, // 65: cubby.guest.v1.GuestService.Exec:output_type -> cubby.guest.v1.ExecResponse
-	16, // 66: cubby.guest.v1.GuestService.AckExec:output_type -> cubby.guest.v1.AckExecResponse
-	18, // 67: cubby.guest.v1.GuestService.ReleaseExec:output_type -> cubby.guest.v1.ReleaseExecResponse
-	20, // 68: cubby.guest.v1.GuestService.ListExecs:output_type -> cubby.guest.v1.ListExecsResponse
-	22, // 69: cubby.guest.v1.GuestService.SignalExec:output_type -> cubby.guest.v1.SignalExecResponse
-	24, // 70: cubby.guest.v1.GuestService.Unkilled:output_type -> cubby.guest.v1.UnkilledResponse
-	26, // 71: cubby.guest.v1.GuestService.WriteStdin:output_type -> cubby.guest.v1.WriteStdinResponse
-	28, // 72: cubby.guest.v1.GuestService.ResizeExec:output_type -> cubby.guest.v1.ResizeExecResponse
-	33, // 73: cubby.guest.v1.GuestService.CreateKernel:output_type -> cubby.guest.v1.CreateKernelResponse
-	35, // 74: cubby.guest.v1.GuestService.ListKernels:output_type -> cubby.guest.v1.ListKernelsResponse
-	37, // 75: cubby.guest.v1.GuestService.InterruptKernel:output_type -> cubby.guest.v1.InterruptKernelResponse
-	39, // 76: cubby.guest.v1.GuestService.RestartKernel:output_type -> cubby.guest.v1.RestartKernelResponse
-	41, // 77: cubby.guest.v1.GuestService.DeleteKernel:output_type -> cubby.guest.v1.DeleteKernelResponse
-	46, // 78: cubby.guest.v1.GuestService.AskKernel:output_type -> cubby.guest.v1.AskKernelResponse
-	49, // 79: cubby.guest.v1.GuestService.Stat:output_type -> cubby.guest.v1.StatResponse
-	51, // 80: cubby.guest.v1.GuestService.ListDir:output_type -> cubby.guest.v1.ListDirResponse
-	53, // 81: cubby.guest.v1.GuestService.MakeDir:output_type -> cubby.guest.v1.MakeDirResponse
-	55, // 82: cubby.guest.v1.GuestService.Rename:output_type -> cubby.guest.v1.RenameResponse
-	57, // 83: cubby.guest.v1.GuestService.Remove:output_type -> cubby.guest.v1.RemoveResponse
-	59, // 84: cubby.guest.v1.GuestService.Watch:output_type -> cubby.guest.v1.WatchResponse
-	61, // 85: cubby.guest.v1.GuestService.Shutdown:output_type -> cubby.guest.v1.ShutdownResponse
-	64, // [64:86] is the sub-list for method output_type
-	42, // [42:64] is the sub-list for method input_type
+	12, // 43: cubby.guest.v1.GuestService.Exec:input_type -> cubby.guest.v1.ExecRequest
+	17, // 44: cubby.guest.v1.GuestService.AckExec:input_type -> cubby.guest.v1.AckExecRequest
+	19, // 45: cubby.guest.v1.GuestService.ReleaseExec:input_type -> cubby.guest.v1.ReleaseExecRequest
+	21, // 46: cubby.guest.v1.GuestService.ListExecs:input_type -> cubby.guest.v1.ListExecsRequest
+	23, // 47: cubby.guest.v1.GuestService.SignalExec:input_type -> cubby.guest.v1.SignalExecRequest
+	25, // 48: cubby.guest.v1.GuestService.Unkilled:input_type -> cubby.guest.v1.UnkilledRequest
+	27, // 49: cubby.guest.v1.GuestService.WriteStdin:input_type -> cubby.guest.v1.WriteStdinRequest
+	29, // 50: cubby.guest.v1.GuestService.ResizeExec:input_type -> cubby.guest.v1.ResizeExecRequest
+	34, // 51: cubby.guest.v1.GuestService.CreateKernel:input_type -> cubby.guest.v1.CreateKernelRequest
+	36, // 52: cubby.guest.v1.GuestService.ListKernels:input_type -> cubby.guest.v1.ListKernelsRequest
+	38, // 53: cubby.guest.v1.GuestService.InterruptKernel:input_type -> cubby.guest.v1.InterruptKernelRequest
+	40, // 54: cubby.guest.v1.GuestService.RestartKernel:input_type -> cubby.guest.v1.RestartKernelRequest
+	42, // 55: cubby.guest.v1.GuestService.DeleteKernel:input_type -> cubby.guest.v1.DeleteKernelRequest
+	47, // 56: cubby.guest.v1.GuestService.AskKernel:input_type -> cubby.guest.v1.AskKernelRequest
+	50, // 57: cubby.guest.v1.GuestService.Stat:input_type -> cubby.guest.v1.StatRequest
+	52, // 58: cubby.guest.v1.GuestService.ListDir:input_type -> cubby.guest.v1.ListDirRequest
+	54, // 59: cubby.guest.v1.GuestService.MakeDir:input_type -> cubby.guest.v1.MakeDirRequest
+	56, // 60: cubby.guest.v1.GuestService.Rename:input_type -> cubby.guest.v1.RenameRequest
+	58, // 61: cubby.guest.v1.GuestService.Remove:input_type -> cubby.guest.v1.RemoveRequest
+	60, // 62: cubby.guest.v1.GuestService.Watch:input_type -> cubby.guest.v1.WatchRequest
+	7,  // 63: cubby.guest.v1.GuestService.Identify:input_type -> cubby.guest.v1.IdentifyRequest
+	62, // 64: cubby.guest.v1.GuestService.Shutdown:input_type -> cubby.guest.v1.ShutdownRequest
+	6,  // 65: cubby.guest.v1.GuestService.Hello:output_type -> cubby.guest.v1.HelloResponse
+	16, // 66: cubby.guest.v1.GuestService.Exec:output_type -> cubby.guest.v1.ExecResponse
+	18, // 67: cubby.guest.v1.GuestService.AckExec:output_type -> cubby.guest.v1.AckExecResponse
+	20, // 68: cubby.guest.v1.GuestService.ReleaseExec:output_type -> cubby.guest.v1.ReleaseExecResponse
+	22, // 69: cubby.guest.v1.GuestService.ListExecs:output_type -> cubby.guest.v1.ListExecsResponse
+	24, // 70: cubby.guest.v1.GuestService.SignalExec:output_type -> cubby.guest.v1.SignalExecResponse
+	26, // 71: cubby.guest.v1.GuestService.Unkilled:output_type -> cubby.guest.v1.UnkilledResponse
+	28, // 72: cubby.guest.v1.GuestService.WriteStdin:output_type -> cubby.guest.v1.WriteStdinResponse
+	30, // 73: cubby.guest.v1.GuestService.ResizeExec:output_type -> cubby.guest.v1.ResizeExecResponse
+	35, // 74: cubby.guest.v1.GuestService.CreateKernel:output_type -> cubby.guest.v1.CreateKernelResponse
+	37, // 75: cubby.guest.v1.GuestService.ListKernels:output_type -> cubby.guest.v1.ListKernelsResponse
+	39, // 76: cubby.guest.v1.GuestService.InterruptKernel:output_type -> cubby.guest.v1.InterruptKernelResponse
+	41, // 77: cubby.guest.v1.GuestService.RestartKernel:output_type -> cubby.guest.v1.RestartKernelResponse
+	43, // 78: cubby.guest.v1.GuestService.DeleteKernel:output_type -> cubby.guest.v1.DeleteKernelResponse
+	48, // 79: cubby.guest.v1.GuestService.AskKernel:output_type -> cubby.guest.v1.AskKernelResponse
+	51, // 80: cubby.guest.v1.GuestService.Stat:output_type -> cubby.guest.v1.StatResponse
+	53, // 81: cubby.guest.v1.GuestService.ListDir:output_type -> cubby.guest.v1.ListDirResponse
+	55, // 82: cubby.guest.v1.GuestService.MakeDir:output_type -> cubby.guest.v1.MakeDirResponse
+	57, // 83: cubby.guest.v1.GuestService.Rename:output_type -> cubby.guest.v1.RenameResponse
+	59, // 84: cubby.guest.v1.GuestService.Remove:output_type -> cubby.guest.v1.RemoveResponse
+	61, // 85: cubby.guest.v1.GuestService.Watch:output_type -> cubby.guest.v1.WatchResponse
+	8,  // 86: cubby.guest.v1.GuestService.Identify:output_type -> cubby.guest.v1.IdentifyResponse
+	63, // 87: cubby.guest.v1.GuestService.Shutdown:output_type -> cubby.guest.v1.ShutdownResponse
+	65, // [65:88] is the sub-list for method output_type
+	42, // [42:65] is the sub-list for method input_type
 	42, // [42:42] is the sub-list for extension type_name
 	42, // [42:42] is the sub-list for extension extendee
 	0,  // [0:42] is the sub-list for field type_name
@@ -4389,17 +4504,17 @@ func file_cubby_guest_v1_guest_proto_init() {
 	if File_cubby_guest_v1_guest_proto != nil {
 		return
 	}
-	file_cubby_guest_v1_guest_proto_msgTypes[10].OneofWrappers = []any{
+	file_cubby_guest_v1_guest_proto_msgTypes[12].OneofWrappers = []any{
 		(*ExecResponse_Started)(nil),
 		(*ExecResponse_Output)(nil),
 		(*ExecResponse_Exit)(nil),
 	}
-	file_cubby_guest_v1_guest_proto_msgTypes[41].OneofWrappers = []any{
+	file_cubby_guest_v1_guest_proto_msgTypes[43].OneofWrappers = []any{
 		(*AskKernelRequest_Complete_)(nil),
 		(*AskKernelRequest_Inspect_)(nil),
 		(*AskKernelRequest_Check_)(nil),
 	}
-	file_cubby_guest_v1_guest_proto_msgTypes[42].OneofWrappers = []any{
+	file_cubby_guest_v1_guest_proto_msgTypes[44].OneofWrappers = []any{
 		(*AskKernelResponse_Completion)(nil),
 		(*AskKernelResponse_Inspection)(nil),
 		(*AskKernelResponse_Completeness)(nil),
@@ -4410,7 +4525,7 @@ func file_cubby_guest_v1_guest_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cubby_guest_v1_guest_proto_rawDesc), len(file_cubby_guest_v1_guest_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   63,
+			NumMessages:   65,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -89,6 +89,8 @@ const (
 	GuestServiceRemoveProcedure = "/cubby.guest.v1.GuestService/Remove"
 	// GuestServiceWatchProcedure is the fully-qualified name of the GuestService's Watch RPC.
 	GuestServiceWatchProcedure = "/cubby.guest.v1.GuestService/Watch"
+	// GuestServiceIdentifyProcedure is the fully-qualified name of the GuestService's Identify RPC.
+	GuestServiceIdentifyProcedure = "/cubby.guest.v1.GuestService/Identify"
 	// GuestServiceShutdownProcedure is the fully-qualified name of the GuestService's Shutdown RPC.
 	GuestServiceShutdownProcedure = "/cubby.guest.v1.GuestService/Shutdown"
 )
@@ -139,6 +141,11 @@ type GuestServiceClient interface {
 	Rename(context.Context, *connect.Request[v1.RenameRequest]) (*connect.Response[v1.RenameResponse], error)
 	Remove(context.Context, *connect.Request[v1.RemoveRequest]) (*connect.Response[v1.RemoveResponse], error)
 	Watch(context.Context, *connect.Request[v1.WatchRequest]) (*connect.ServerStreamForClient[v1.WatchResponse], error)
+	// Identify gives the sandbox an identity in the place of the one that it has:
+	// what every command, kernel and session that begins later is told of itself.
+	// What runs keeps what it knows. It is Conflict when the sandbox has neither
+	// the identity that is to be replaced nor the new one. It may be repeated.
+	Identify(context.Context, *connect.Request[v1.IdentifyRequest]) (*connect.Response[v1.IdentifyResponse], error)
 	// Shutdown ends every process (SIGTERM, then SIGKILL after grace), syncs
 	// the filesystems and answers; the agent exits after the answer.
 	Shutdown(context.Context, *connect.Request[v1.ShutdownRequest]) (*connect.Response[v1.ShutdownResponse], error)
@@ -281,6 +288,12 @@ func NewGuestServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithSchema(guestServiceMethods.ByName("Watch")),
 			connect.WithClientOptions(opts...),
 		),
+		identify: connect.NewClient[v1.IdentifyRequest, v1.IdentifyResponse](
+			httpClient,
+			baseURL+GuestServiceIdentifyProcedure,
+			connect.WithSchema(guestServiceMethods.ByName("Identify")),
+			connect.WithClientOptions(opts...),
+		),
 		shutdown: connect.NewClient[v1.ShutdownRequest, v1.ShutdownResponse](
 			httpClient,
 			baseURL+GuestServiceShutdownProcedure,
@@ -313,6 +326,7 @@ type guestServiceClient struct {
 	rename          *connect.Client[v1.RenameRequest, v1.RenameResponse]
 	remove          *connect.Client[v1.RemoveRequest, v1.RemoveResponse]
 	watch           *connect.Client[v1.WatchRequest, v1.WatchResponse]
+	identify        *connect.Client[v1.IdentifyRequest, v1.IdentifyResponse]
 	shutdown        *connect.Client[v1.ShutdownRequest, v1.ShutdownResponse]
 }
 
@@ -421,6 +435,11 @@ func (c *guestServiceClient) Watch(ctx context.Context, req *connect.Request[v1.
 	return c.watch.CallServerStream(ctx, req)
 }
 
+// Identify calls cubby.guest.v1.GuestService.Identify.
+func (c *guestServiceClient) Identify(ctx context.Context, req *connect.Request[v1.IdentifyRequest]) (*connect.Response[v1.IdentifyResponse], error) {
+	return c.identify.CallUnary(ctx, req)
+}
+
 // Shutdown calls cubby.guest.v1.GuestService.Shutdown.
 func (c *guestServiceClient) Shutdown(ctx context.Context, req *connect.Request[v1.ShutdownRequest]) (*connect.Response[v1.ShutdownResponse], error) {
 	return c.shutdown.CallUnary(ctx, req)
@@ -472,6 +491,11 @@ type GuestServiceHandler interface {
 	Rename(context.Context, *connect.Request[v1.RenameRequest]) (*connect.Response[v1.RenameResponse], error)
 	Remove(context.Context, *connect.Request[v1.RemoveRequest]) (*connect.Response[v1.RemoveResponse], error)
 	Watch(context.Context, *connect.Request[v1.WatchRequest], *connect.ServerStream[v1.WatchResponse]) error
+	// Identify gives the sandbox an identity in the place of the one that it has:
+	// what every command, kernel and session that begins later is told of itself.
+	// What runs keeps what it knows. It is Conflict when the sandbox has neither
+	// the identity that is to be replaced nor the new one. It may be repeated.
+	Identify(context.Context, *connect.Request[v1.IdentifyRequest]) (*connect.Response[v1.IdentifyResponse], error)
 	// Shutdown ends every process (SIGTERM, then SIGKILL after grace), syncs
 	// the filesystems and answers; the agent exits after the answer.
 	Shutdown(context.Context, *connect.Request[v1.ShutdownRequest]) (*connect.Response[v1.ShutdownResponse], error)
@@ -610,6 +634,12 @@ func NewGuestServiceHandler(svc GuestServiceHandler, opts ...connect.HandlerOpti
 		connect.WithSchema(guestServiceMethods.ByName("Watch")),
 		connect.WithHandlerOptions(opts...),
 	)
+	guestServiceIdentifyHandler := connect.NewUnaryHandler(
+		GuestServiceIdentifyProcedure,
+		svc.Identify,
+		connect.WithSchema(guestServiceMethods.ByName("Identify")),
+		connect.WithHandlerOptions(opts...),
+	)
 	guestServiceShutdownHandler := connect.NewUnaryHandler(
 		GuestServiceShutdownProcedure,
 		svc.Shutdown,
@@ -660,6 +690,8 @@ func NewGuestServiceHandler(svc GuestServiceHandler, opts ...connect.HandlerOpti
 			guestServiceRemoveHandler.ServeHTTP(w, r)
 		case GuestServiceWatchProcedure:
 			guestServiceWatchHandler.ServeHTTP(w, r)
+		case GuestServiceIdentifyProcedure:
+			guestServiceIdentifyHandler.ServeHTTP(w, r)
 		case GuestServiceShutdownProcedure:
 			guestServiceShutdownHandler.ServeHTTP(w, r)
 		default:
@@ -753,6 +785,10 @@ func (UnimplementedGuestServiceHandler) Remove(context.Context, *connect.Request
 
 func (UnimplementedGuestServiceHandler) Watch(context.Context, *connect.Request[v1.WatchRequest], *connect.ServerStream[v1.WatchResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("cubby.guest.v1.GuestService.Watch is not implemented"))
+}
+
+func (UnimplementedGuestServiceHandler) Identify(context.Context, *connect.Request[v1.IdentifyRequest]) (*connect.Response[v1.IdentifyResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("cubby.guest.v1.GuestService.Identify is not implemented"))
 }
 
 func (UnimplementedGuestServiceHandler) Shutdown(context.Context, *connect.Request[v1.ShutdownRequest]) (*connect.Response[v1.ShutdownResponse], error) {

@@ -1,4 +1,4 @@
-package oci
+package agent
 
 import (
 	"bufio"
@@ -80,7 +80,7 @@ func TestAnswersOfAHostileAgent(t *testing.T) {
 					test.then(sent)
 				}
 			}()
-			res, err := agent(l).Hello(t.Context(), connect.NewRequest(&guestv1.HelloRequest{}))
+			res, err := New(l.Dial).Hello(t.Context(), connect.NewRequest(&guestv1.HelloRequest{}))
 			if err == nil {
 				t.Errorf("answer = %v, want an error", res.Msg)
 			}

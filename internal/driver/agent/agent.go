@@ -1,0 +1,76 @@
+// Package agent is what drivers ask of the agent in a sandbox: single calls, each
+// on a connection of its own. It believes nothing that comes back: whoever took
+// the agent over can answer anything, and the daemon reads a little of it.
+// What core asks, and streams, are package guest's.
+package agent
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+
+	"connectrpc.com/connect"
+
+	guestv1 "github.com/cubbyhq/cubby/api/gen/cubby/guest/v1"
+	"github.com/cubbyhq/cubby/api/gen/cubby/guest/v1/guestv1connect"
+	"github.com/cubbyhq/cubby/internal/driver"
+	"github.com/cubbyhq/cubby/internal/errs"
+)
+
+// What an agent may answer to a single call.
+const (
+	maxAnswer       = 64 << 10
+	maxAnswerHeader = 16 << 10
+)
+
+// New returns a client over dial, which gives fresh connections to the agent.
+func New(dial func(ctx context.Context) (net.Conn, error)) guestv1connect.GuestServiceClient {
+	transport := &http.Transport{
+		DisableKeepAlives:      true,
+		DisableCompression:     true,
+		MaxResponseHeaderBytes: maxAnswerHeader,
+		DialContext:            func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
+	}
+	h := &http.Client{
+		Transport:     shortAnswers{transport},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	return guestv1connect.NewGuestServiceClient(h, "http://guest",
+		connect.WithAcceptCompression("gzip", nil, nil), connect.WithReadMaxBytes(maxAnswer))
+}
+
+// shortAnswers cuts answers off. The client has a bound of its own, but reads
+// on to the end of what is longer, and an answer may have none.
+type shortAnswers struct{ http.RoundTripper }
+
+func (s shortAnswers) RoundTrip(r *http.Request) (*http.Response, error) {
+	res, err := s.RoundTripper.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	res.Body = http.MaxBytesReader(nil, res.Body, maxAnswer+1)
+	return res, nil
+}
+
+// Identify does the agent's part of [driver.Driver.Identify] and returns the host
+// name that its kernel has then. was is the id of the identity that is replaced.
+func Identify(ctx context.Context, agent guestv1connect.GuestServiceClient, was string, is driver.Identity) (hostname string, err error) {
+	res, err := agent.Identify(ctx, connect.NewRequest(&guestv1.IdentifyRequest{Replaces: was, Id: is.ID, Env: is.Env}))
+	switch {
+	case err == nil:
+		return res.Msg.GetHostname(), nil
+	case ctx.Err() != nil:
+		return "", ctx.Err()
+	}
+	switch connect.CodeOf(err) {
+	case connect.CodeAlreadyExists:
+		return "", errs.E(errs.Conflict, "the sandbox has another identity").Because(err)
+	case connect.CodeUnimplemented:
+		return "", errs.E(errs.Unsupported, "the sandbox's agent cannot take another identity").
+			Hint("the sandbox was started by an older version: stop and start it").Because(err)
+	case connect.CodeUnavailable:
+		return "", errs.E(errs.Unavailable, "the sandbox's agent does not answer").Because(err)
+	}
+	return "", fmt.Errorf("identify the sandbox: %w", err)
+}

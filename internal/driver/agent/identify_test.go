@@ -1,0 +1,62 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"connectrpc.com/connect"
+
+	guestv1 "github.com/cubbyhq/cubby/api/gen/cubby/guest/v1"
+	"github.com/cubbyhq/cubby/api/gen/cubby/guest/v1/guestv1connect"
+	"github.com/cubbyhq/cubby/internal/driver"
+	"github.com/cubbyhq/cubby/internal/errs"
+)
+
+type answering struct {
+	guestv1connect.UnimplementedGuestServiceHandler
+	hostname string
+	err      error
+}
+
+func (a answering) Identify(context.Context, *connect.Request[guestv1.IdentifyRequest]) (*connect.Response[guestv1.IdentifyResponse], error) {
+	if a.err != nil {
+		return nil, a.err
+	}
+	return connect.NewResponse(&guestv1.IdentifyResponse{Hostname: a.hostname}), nil
+}
+
+func TestIdentify(t *testing.T) {
+	service := func(h guestv1connect.GuestServiceHandler) http.Handler {
+		_, handler := guestv1connect.NewGuestServiceHandler(h)
+		return handler
+	}
+	tests := []struct {
+		name  string
+		agent http.Handler
+		want  error
+	}{
+		{"done", service(answering{hostname: "mine"}), nil},
+		{"somebody else's", service(answering{err: connect.NewError(connect.CodeAlreadyExists, errors.New("taken"))}), errs.Conflict},
+		{"an agent that does not know the call", service(guestv1connect.UnimplementedGuestServiceHandler{}), errs.Unsupported},
+		{"an agent of before there was such a call", http.NotFoundHandler(), errs.Unsupported},
+		{"an agent that is away", nil, errs.Unavailable},
+	}
+	for _, tt := range tests {
+		dial := func(context.Context) (net.Conn, error) { return nil, errs.E(errs.Unavailable, "away") }
+		if tt.agent != nil {
+			server := httptest.NewServer(tt.agent)
+			defer server.Close()
+			dial = func(ctx context.Context) (net.Conn, error) {
+				return new(net.Dialer).DialContext(ctx, "tcp", server.Listener.Addr().String())
+			}
+		}
+		name, err := Identify(t.Context(), New(dial), "", driver.Identity{ID: "mine"})
+		if !errors.Is(err, tt.want) || err == nil && name != "mine" {
+			t.Errorf("%s: Identify = %q, %v; want %v", tt.name, name, err, tt.want)
+		}
+	}
+}
