@@ -182,17 +182,28 @@ func TestCausesOfEarlierSandboxes(t *testing.T) {
 	if _, err := raw(t, path).ExecContext(t.Context(), string(script)); err != nil {
 		t.Fatal(err)
 	}
-	key, err := seal.OpenKey("testdata/sandboxes-7.key")
+	wantCauses(t, Config{Path: path}, "testdata/sandboxes-7.key", map[sandbox.ID]sandbox.Cause{
+		"run-gvisor": sandbox.CauseNone, "run-container": sandbox.CauseNone, "stopped-container": sandbox.CauseRequest,
+		"died-container": sandbox.CauseDied, "idle-container": sandbox.CauseIdle, "failed-container": sandbox.CauseUndone,
+		"kept-container": sandbox.CauseRequest,
+	})
+}
+
+// wantCauses opens a store, and looks for the causes of its sandboxes and their
+// handles, which are sealed.
+func wantCauses(t *testing.T, where Config, keyFile string, want map[sandbox.ID]sandbox.Cause) {
+	t.Helper()
+	key, err := seal.OpenKey(keyFile)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := Open(t.Context(), Config{Path: path, Seal: key, Now: newClock().Now})
+	where.Seal, where.Now = key, newClock().Now
+	s, err := Open(t.Context(), where)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
-	all := sandbox.States()
-	list, _, err := s.Sandboxes(t.Context(), Query{States: all})
+	list, _, err := s.Sandboxes(t.Context(), Query{States: sandbox.States()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -202,11 +213,6 @@ func TestCausesOfEarlierSandboxes(t *testing.T) {
 		if b.State != sandbox.Failed && b.State != sandbox.Destroyed && !json.Valid(b.Handle) {
 			t.Errorf("the handle of %s cannot be read", b.ID)
 		}
-	}
-	want := map[sandbox.ID]sandbox.Cause{
-		"run-gvisor": sandbox.CauseNone, "run-container": sandbox.CauseNone, "stopped-container": sandbox.CauseRequest,
-		"died-container": sandbox.CauseDied, "idle-container": sandbox.CauseIdle, "failed-container": sandbox.CauseUndone,
-		"kept-container": sandbox.CauseRequest,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("causes (-want +got):\n%s", diff)

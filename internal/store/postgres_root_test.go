@@ -19,6 +19,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/sandbox"
 	"github.com/cubbyhq/cubby/internal/store/postgrestest"
 )
 
@@ -185,6 +186,32 @@ func run(t *testing.T, conn *pgx.Conn, query string) {
 	if _, err := conn.Exec(t.Context(), query); err != nil {
 		t.Fatalf("%s: %v", query, err)
 	}
+}
+
+// TestCausesOfEarlierSandboxesOnPostgreSQL is TestCausesOfEarlierSandboxes on the
+// other database: testdata/sandboxes-7-postgres.sql is a dump of a daemon that was
+// killed, without most of its history.
+func TestCausesOfEarlierSandboxesOnPostgreSQL(t *testing.T) {
+	where := Config{Path: filepath.Join(t.TempDir(), "cubby.db"), URL: postgrestest.New(t)}
+	script, err := os.ReadFile("testdata/sandboxes-7-postgres.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := admin(t, where.URL).Exec(t.Context(), string(script)); err != nil {
+		t.Fatal(err)
+	}
+	// The data directory that the database belongs to.
+	if err := os.WriteFile(filepath.Join(filepath.Dir(where.Path), bindingName), []byte("01m85pxnyxya1pcm8w40fdsjyq\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	want := make(map[sandbox.ID]sandbox.Cause)
+	for what, cause := range map[string]sandbox.Cause{
+		"running": sandbox.CauseNone, "stopped": sandbox.CauseRequest, "died": sandbox.CauseDied, "idle": sandbox.CauseIdle,
+		"failed": sandbox.CauseUndone, "kept": sandbox.CauseRequest,
+	} {
+		want[sandbox.ID(what+"-gvisor")], want[sandbox.ID(what+"-container")] = cause, cause
+	}
+	wantCauses(t, where, "testdata/sandboxes-7-postgres.key", want)
 }
 
 // TestNewerPostgresIsRefused: a database that a newer cubby has written stays
