@@ -14,7 +14,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/archive"
 	"github.com/cubbyhq/cubby/internal/archive/archivetest"
 	"github.com/cubbyhq/cubby/internal/auth"
-	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/core/lifecycle"
 	"github.com/cubbyhq/cubby/internal/core/live"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
@@ -26,7 +26,7 @@ func TestArchiveAndRestore(t *testing.T) {
 	alice := auth.WithPrincipal(w.ctx, auth.Principal{Name: "alice"})
 	other := auth.WithPrincipal(w.ctx, auth.Principal{Name: "bob", Tenant: "other"})
 	restore := func(ctx context.Context, id, name string) error {
-		_, err := w.Create(ctx, core.CreateRequest{ID: id, Restore: name})
+		_, err := w.Sandboxes().Create(ctx, lifecycle.CreateRequest{ID: id, Restore: name})
 		return err
 	}
 	exec := func(id, script string) string {
@@ -38,17 +38,17 @@ func TestArchiveAndRestore(t *testing.T) {
 		return string(r.Stdout) + string(r.Stderr)
 	}
 
-	first, err := w.Create(alice, core.CreateRequest{ID: "a"})
+	first, err := w.Sandboxes().Create(alice, lifecycle.CreateRequest{ID: "a"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	exec("a", `mkdir -p deep/er && echo text > deep/er/file && chmod 750 deep/er/file && ln -s deep/er link && ln -s /etc/shadow away && echo h > ../home/marker`)
-	made, err := w.DestroyArchived(alice, "a")
+	made, err := w.Sandboxes().Archive(alice, "a")
 	if err != nil || made.Name != "a."+string(first.UID) || made.Bytes() == 0 {
 		t.Fatalf("DestroyArchived = %+v, %v", made, err)
 	}
 	w.nothingLeft()
-	if _, err := w.Sandbox(alice, "a"); !errors.Is(err, errs.NotFound) {
+	if _, err := w.Sandboxes().Get(alice, "a"); !errors.Is(err, errs.NotFound) {
 		t.Errorf("the sandbox after it: %v", err)
 	}
 
@@ -69,13 +69,13 @@ func TestArchiveAndRestore(t *testing.T) {
 	}
 
 	// Where a disk is kept under the id it is not clear what to begin with.
-	if err := w.Destroy(alice, "b", true); err != nil {
+	if err := w.Sandboxes().Destroy(alice, "b", true); err != nil {
 		t.Fatal(err)
 	}
 	if err := restore(alice, "b", made.Name); !errors.Is(err, errs.Conflict) {
 		t.Errorf("Create beside a kept disk = %v", err)
 	}
-	if _, err := w.Purge(alice, "b"); err != nil {
+	if _, err := w.Sandboxes().Purge(alice, "b"); err != nil {
 		t.Error(err)
 	}
 	if err := w.Archives().Remove(alice, "", made.Name); err != nil {
@@ -123,7 +123,7 @@ func TestRestoreOfAHostileArchive(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, err = w.Create(w.ctx, core.CreateRequest{ID: "a", Restore: m.Name})
+			_, err = w.Sandboxes().Create(w.ctx, lifecycle.CreateRequest{ID: "a", Restore: m.Name})
 			if !errors.Is(err, errs.Invalid) {
 				t.Errorf("Create = %v", err)
 			}
@@ -136,7 +136,7 @@ func TestRestoreOfAHostileArchive(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.Create(w.ctx, core.CreateRequest{ID: "a", Restore: m.Name}); err == nil {
+	if _, err := w.Sandboxes().Create(w.ctx, lifecycle.CreateRequest{ID: "a", Restore: m.Name}); err == nil {
 		t.Error("a create wrote to /etc")
 	}
 	w.nothingLeft()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/archive"
 	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/core/lifecycle"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
@@ -39,24 +40,24 @@ func TestDestroyArchivedWithoutStorage(t *testing.T) {
 			w := newWorld(t, withArchives(t, url))
 			w.create("a")
 			w.sh("a", "echo precious > f")
-			_, err := w.DestroyArchived(w.ctx, "a")
+			_, err := w.Sandboxes().Archive(w.ctx, "a")
 			info := errs.Public(err)
 			if info.Kind != errs.Unavailable || !strings.Contains(info.Message, "keeps its files") {
 				t.Fatalf("DestroyArchived = %v", err)
 			}
-			if b, err := w.Sandbox(w.ctx, "a"); err != nil || b.State != sandbox.Stopped {
+			if b, err := w.Sandboxes().Get(w.ctx, "a"); err != nil || b.State != sandbox.Stopped {
 				t.Errorf("the sandbox is %s, %v", b.State, err)
 			}
-			if _, err := w.Create(w.ctx, core.CreateRequest{ID: "b", Restore: "a." + string(sandbox.NewUID())}); !errors.Is(err, errs.Unavailable) {
+			if _, err := w.Sandboxes().Create(w.ctx, lifecycle.CreateRequest{ID: "b", Restore: "a." + string(sandbox.NewUID())}); !errors.Is(err, errs.Unavailable) {
 				t.Errorf("Create from it = %v", err)
 			}
-			if _, err := w.Start(w.ctx, "a"); err != nil {
+			if _, err := w.Sandboxes().Start(w.ctx, "a"); err != nil {
 				t.Fatal(err)
 			}
 			if r := w.sh("a", "cat f"); string(r.Stdout) != "precious\n" {
 				t.Errorf("the file has %q", r.Stdout)
 			}
-			if err := w.Destroy(w.ctx, "a", false); err != nil {
+			if err := w.Sandboxes().Destroy(w.ctx, "a", false); err != nil {
 				t.Error(err)
 			}
 			w.nothingLeft()
@@ -64,13 +65,13 @@ func TestDestroyArchivedWithoutStorage(t *testing.T) {
 	}
 	w := newWorld(t)
 	w.create("a")
-	if _, err := w.DestroyArchived(w.ctx, "a"); !errors.Is(err, errs.Unsupported) {
+	if _, err := w.Sandboxes().Archive(w.ctx, "a"); !errors.Is(err, errs.Unsupported) {
 		t.Errorf("DestroyArchived without a storage = %v", err)
 	}
 	if r := w.sh("a", "echo runs"); string(r.Stdout) != "runs\n" {
 		t.Error("it does not run any more")
 	}
-	if _, err := w.Create(w.ctx, core.CreateRequest{Restore: "a." + string(sandbox.NewUID())}); !errors.Is(err, errs.Unsupported) {
+	if _, err := w.Sandboxes().Create(w.ctx, lifecycle.CreateRequest{Restore: "a." + string(sandbox.NewUID())}); !errors.Is(err, errs.Unsupported) {
 		t.Errorf("Create without a storage = %v", err)
 	}
 }
@@ -107,7 +108,7 @@ func TestArchivesOfATenantTakeTurns(t *testing.T) {
 	var all sync.WaitGroup
 	for _, id := range ids {
 		all.Go(func() {
-			if _, err := w.DestroyArchived(w.ctx, id); !errors.Is(err, errs.Unavailable) {
+			if _, err := w.Sandboxes().Archive(w.ctx, id); !errors.Is(err, errs.Unavailable) {
 				t.Errorf("DestroyArchived = %v", err)
 			}
 		})
@@ -119,7 +120,7 @@ func TestArchivesOfATenantTakeTurns(t *testing.T) {
 	})
 	var waiting []string
 	for _, id := range ids {
-		if b, err := w.Sandbox(w.ctx, id); err == nil && b.State == sandbox.Running {
+		if b, err := w.Sandboxes().Get(w.ctx, id); err == nil && b.State == sandbox.Running {
 			waiting = append(waiting, id)
 		}
 	}

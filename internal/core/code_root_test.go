@@ -277,7 +277,7 @@ func TestCodeRefused(t *testing.T) {
 	w := newWorld(t)
 	w.create("a")
 	w.create("stopped")
-	if _, err := w.Stop(w.ctx, "stopped", 0); err != nil {
+	if _, err := w.Sandboxes().Stop(w.ctx, "stopped", 0); err != nil {
 		t.Fatal(err)
 	}
 	tests := []struct {

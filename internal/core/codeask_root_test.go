@@ -67,7 +67,7 @@ func TestCompletion(t *testing.T) {
 	if x = w.wait("a", x.Seq); x.Seq != 2 {
 		t.Errorf("the second cell is number %d", x.Seq)
 	}
-	if _, err := w.Stop(w.ctx, "a", 0); err != nil {
+	if _, err := w.Sandboxes().Stop(w.ctx, "a", 0); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := w.Kernels().Check(w.ctx, "a", "python", "1"); !errors.Is(err, errs.WrongState) {

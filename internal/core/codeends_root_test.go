@@ -80,12 +80,12 @@ func TestCodeEndsWithItsSandbox(t *testing.T) {
 		kind string
 	}{
 		{"stop", func(w *world, b sandbox.Sandbox) {
-			if _, err := w.Stop(w.ctx, "a", 0); err != nil {
+			if _, err := w.Sandboxes().Stop(w.ctx, "a", 0); err != nil {
 				w.t.Error(err)
 			}
 		}, sandbox.EndStopped, "SandboxStoppedError"},
 		{"destroy", func(w *world, b sandbox.Sandbox) {
-			if err := w.Destroy(w.ctx, "a", false); err != nil {
+			if err := w.Sandboxes().Destroy(w.ctx, "a", false); err != nil {
 				w.t.Error(err)
 			}
 		}, sandbox.EndDestroyed, "SandboxDestroyedError"},

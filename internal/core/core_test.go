@@ -14,6 +14,7 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/auth"
 	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/core/lifecycle"
 	"github.com/cubbyhq/cubby/internal/core/live"
 	"github.com/cubbyhq/cubby/internal/driver/drivertest"
 	"github.com/cubbyhq/cubby/internal/errs"
@@ -103,9 +104,11 @@ func (w *world) start() {
 	w.t.Helper()
 	cfg := core.Config{
 		Store: w.store, Driver: w.faults, Disks: w.disks, Images: w.images, Journals: w.journals,
-		Log:          slog.New(slog.NewTextHandler(testWriter{w.t}, &slog.HandlerOptions{Level: slog.LevelInfo})),
-		MemAvailable: func() (int64, error) { return 64 << 30, nil },
-		Host:         core.Host{CPUs: 4, MemoryBytes: 64 << 30, OpenFiles: 100_000, PIDs: 32768, Files: 8 << 20},
+		Log: slog.New(slog.NewTextHandler(testWriter{w.t}, &slog.HandlerOptions{Level: slog.LevelInfo})),
+		Sandboxes: lifecycle.Settings{
+			MemAvailable: func() (int64, error) { return 64 << 30, nil },
+			Host:         lifecycle.Host{CPUs: 4, MemoryBytes: 64 << 30, OpenFiles: 100_000, PIDs: 32768, Files: 8 << 20},
+		},
 	}
 	for _, edit := range w.edit {
 		edit(&cfg)
@@ -245,7 +248,7 @@ func (i *images) pinned() int {
 
 func (w *world) create(id string) sandbox.Sandbox {
 	w.t.Helper()
-	b, err := w.Create(w.ctx, core.CreateRequest{ID: id})
+	b, err := w.Sandboxes().Create(w.ctx, lifecycle.CreateRequest{ID: id})
 	if err != nil {
 		w.t.Fatalf("Create %s: %v", id, err)
 	}

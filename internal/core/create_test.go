@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/core/lifecycle"
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
@@ -18,7 +19,7 @@ import (
 func TestCreateFillsTheDefaults(t *testing.T) {
 	w := newWorld(t)
 	b := w.create("")
-	want := core.DefaultSpec()
+	want := lifecycle.DefaultSpec()
 	if b.State != sandbox.Running || b.Spec.Limits != want.Limits || b.Spec.Image != "base" ||
 		b.Spec.Isolation != sandbox.GVisor || b.Spec.ExecTimeout != want.ExecTimeout || b.ImageDigest != digest {
 		t.Errorf("Create = %+v", b)
@@ -26,7 +27,7 @@ func TestCreateFillsTheDefaults(t *testing.T) {
 	if _, err := sandbox.ParseUID(string(b.ID)); err != nil {
 		t.Errorf("generated id %q is no ULID", b.ID)
 	}
-	got, err := w.Sandbox(w.ctx, strings.ToUpper(string(b.ID)))
+	got, err := w.Sandboxes().Get(w.ctx, strings.ToUpper(string(b.ID)))
 	if err != nil || got.UID != b.UID {
 		t.Errorf("Sandbox by an id in upper case = %v, %v", got.UID, err)
 	}
@@ -39,7 +40,7 @@ func TestCreateFillsTheDefaults(t *testing.T) {
 func TestOpenFilesAreWhatIsInForce(t *testing.T) {
 	w := newWorld(t) // of a host that gives 100000
 	for asked, want := range map[int64]int64{0: 65536, 1024: 1024, 100_000: 100_000, 1 << 20: 100_000} {
-		b, err := w.Create(w.ctx, core.CreateRequest{Spec: sandbox.Spec{Limits: sandbox.Limits{OpenFiles: asked}}})
+		b, err := w.Sandboxes().Create(w.ctx, lifecycle.CreateRequest{Spec: sandbox.Spec{Limits: sandbox.Limits{OpenFiles: asked}}})
 		if err != nil || b.Spec.Limits.OpenFiles != want {
 			t.Errorf("Create with %d = %d, %v, want %d", asked, b.Spec.Limits.OpenFiles, err, want)
 		}
@@ -52,7 +53,7 @@ func TestProcessesAreAShareOfTheHosts(t *testing.T) {
 	w := newWorld(t) // of a host with 32768 process ids
 	for asked, want := range map[int64]int64{0: 512, 8192: 8192, 8193: 8192, 4_000_000: 8192} {
 		for _, isolation := range []sandbox.Isolation{sandbox.GVisor, sandbox.Container} {
-			b, err := w.Create(w.ctx, core.CreateRequest{Spec: sandbox.Spec{Isolation: isolation, Limits: sandbox.Limits{PIDs: asked}}})
+			b, err := w.Sandboxes().Create(w.ctx, lifecycle.CreateRequest{Spec: sandbox.Spec{Isolation: isolation, Limits: sandbox.Limits{PIDs: asked}}})
 			if err != nil || b.Spec.Limits.PIDs != want {
 				t.Errorf("Create in %s with %d = %d, %v, want %d", isolation, asked, b.Spec.Limits.PIDs, err, want)
 			}
@@ -70,7 +71,7 @@ func TestOpenFilesOfAContainerAreAShareOfTheHosts(t *testing.T) {
 		{8192, 65536, 4096},
 		{512, 1024, 1024},
 	} {
-		b, err := w.Create(w.ctx, core.CreateRequest{Spec: sandbox.Spec{
+		b, err := w.Sandboxes().Create(w.ctx, lifecycle.CreateRequest{Spec: sandbox.Spec{
 			Isolation: sandbox.Container, Limits: sandbox.Limits{PIDs: tt.pids, OpenFiles: tt.asked},
 		}})
 		if err != nil || b.Spec.Limits.OpenFiles != tt.want {
@@ -83,30 +84,30 @@ func TestCreateRefusesBeforeItActs(t *testing.T) {
 	negative := -time.Second
 	tests := []struct {
 		name string
-		req  core.CreateRequest
+		req  lifecycle.CreateRequest
 		want errs.Kind
 	}{
-		{"malformed id", core.CreateRequest{ID: "../etc"}, errs.Invalid},
-		{"unknown image", core.CreateRequest{Spec: sandbox.Spec{Image: "nope"}}, errs.NotFound},
-		{"malformed image", core.CreateRequest{Spec: sandbox.Spec{Image: "../base"}}, errs.Invalid},
-		{"unknown isolation", core.CreateRequest{Spec: sandbox.Spec{Isolation: "vm"}}, errs.Invalid},
-		{"more cpus than the host", core.CreateRequest{Spec: sandbox.Spec{Limits: sandbox.Limits{CPUs: 5}}}, errs.Invalid},
-		{"more memory than the host", core.CreateRequest{Spec: sandbox.Spec{Limits: sandbox.Limits{MemoryBytes: 65 << 30}}}, errs.Invalid},
-		{"negative pids", core.CreateRequest{Spec: sandbox.Spec{Limits: sandbox.Limits{PIDs: -1}}}, errs.Invalid},
-		{"env name with =", core.CreateRequest{Spec: sandbox.Spec{Env: map[string]string{"A=B": ""}}}, errs.Invalid},
-		{"port 0", core.CreateRequest{Spec: sandbox.Spec{Ports: []int{0}}}, errs.Invalid},
-		{"negative timeout", core.CreateRequest{ExecTimeout: &negative}, errs.Invalid},
-		{"long idempotency key", core.CreateRequest{IdempotencyKey: strings.Repeat("k", 300)}, errs.Invalid},
+		{"malformed id", lifecycle.CreateRequest{ID: "../etc"}, errs.Invalid},
+		{"unknown image", lifecycle.CreateRequest{Spec: sandbox.Spec{Image: "nope"}}, errs.NotFound},
+		{"malformed image", lifecycle.CreateRequest{Spec: sandbox.Spec{Image: "../base"}}, errs.Invalid},
+		{"unknown isolation", lifecycle.CreateRequest{Spec: sandbox.Spec{Isolation: "vm"}}, errs.Invalid},
+		{"more cpus than the host", lifecycle.CreateRequest{Spec: sandbox.Spec{Limits: sandbox.Limits{CPUs: 5}}}, errs.Invalid},
+		{"more memory than the host", lifecycle.CreateRequest{Spec: sandbox.Spec{Limits: sandbox.Limits{MemoryBytes: 65 << 30}}}, errs.Invalid},
+		{"negative pids", lifecycle.CreateRequest{Spec: sandbox.Spec{Limits: sandbox.Limits{PIDs: -1}}}, errs.Invalid},
+		{"env name with =", lifecycle.CreateRequest{Spec: sandbox.Spec{Env: map[string]string{"A=B": ""}}}, errs.Invalid},
+		{"port 0", lifecycle.CreateRequest{Spec: sandbox.Spec{Ports: []int{0}}}, errs.Invalid},
+		{"negative timeout", lifecycle.CreateRequest{ExecTimeout: &negative}, errs.Invalid},
+		{"long idempotency key", lifecycle.CreateRequest{IdempotencyKey: strings.Repeat("k", 300)}, errs.Invalid},
 	}
 	w := newWorld(t)
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if _, err := w.Create(w.ctx, tt.req); !errors.Is(err, tt.want) {
+			if _, err := w.Sandboxes().Create(w.ctx, tt.req); !errors.Is(err, tt.want) {
 				t.Errorf("Create = %v, want %v", err, tt.want)
 			}
 		})
 	}
-	page, err := w.List(w.ctx, core.Query{})
+	page, err := w.Sandboxes().List(w.ctx, lifecycle.Query{})
 	if err != nil || len(page.Sandboxes) != 0 {
 		t.Errorf("there are rows %v, %v, want none", page.Sandboxes, err)
 	}
@@ -126,13 +127,13 @@ func TestCreateThatFailsIsUndone(t *testing.T) {
 	}
 	for _, step := range steps {
 		t.Run(step.name, func(t *testing.T) {
-			w := newWorld(t, func(c *core.Config) { c.Caps.All = 1 })
+			w := newWorld(t, func(c *core.Config) { c.Sandboxes.Caps.All = 1 })
 			step.breaks(w)
-			req := core.CreateRequest{ID: "a", IdempotencyKey: "k"}
-			if _, err := w.Create(w.ctx, req); !errors.Is(err, errs.Unavailable) {
+			req := lifecycle.CreateRequest{ID: "a", IdempotencyKey: "k"}
+			if _, err := w.Sandboxes().Create(w.ctx, req); !errors.Is(err, errs.Unavailable) {
 				t.Fatalf("Create = %v, want unavailable", err)
 			}
-			b, err := w.Sandbox(w.ctx, "a")
+			b, err := w.Sandboxes().Get(w.ctx, "a")
 			if err != nil || b.State != sandbox.Failed || b.Reason != "create: down" {
 				t.Errorf("the row is %s %q, %v, want failed with the reason", b.State, b.Reason, err)
 			}
@@ -143,7 +144,7 @@ func TestCreateThatFailsIsUndone(t *testing.T) {
 			w.faults.SetFailAfter("Start", nil)
 			w.faults.SetFail("Create", nil)
 			w.faults.SetFail("Start", nil)
-			if b, err := w.Create(w.ctx, req); err != nil || b.State != sandbox.Running {
+			if b, err := w.Sandboxes().Create(w.ctx, req); err != nil || b.State != sandbox.Running {
 				t.Errorf("the next Create = %s, %v", b.State, err)
 			}
 		})
@@ -159,10 +160,10 @@ func TestCreateOfACallerWhoWentAwayIsUndone(t *testing.T) {
 		}
 	}
 	w.start()
-	if _, err := w.Create(ctx, core.CreateRequest{ID: "a"}); !errors.Is(err, context.Canceled) {
+	if _, err := w.Sandboxes().Create(ctx, lifecycle.CreateRequest{ID: "a"}); !errors.Is(err, context.Canceled) {
 		t.Errorf("Create = %v, want canceled", err)
 	}
-	if b, err := w.Sandbox(w.ctx, "a"); err != nil || b.State != sandbox.Failed {
+	if b, err := w.Sandboxes().Get(w.ctx, "a"); err != nil || b.State != sandbox.Failed {
 		t.Errorf("the row is %s, %v, want failed", b.State, err)
 	}
 	w.nothingLeft()
@@ -170,20 +171,20 @@ func TestCreateOfACallerWhoWentAwayIsUndone(t *testing.T) {
 
 func TestIdempotentCreate(t *testing.T) {
 	w := newWorld(t)
-	req := core.CreateRequest{Spec: sandbox.Spec{Labels: map[string]string{"a": "1"}}, IdempotencyKey: "k"}
-	first, err := w.Create(w.ctx, req)
+	req := lifecycle.CreateRequest{Spec: sandbox.Spec{Labels: map[string]string{"a": "1"}}, IdempotencyKey: "k"}
+	first, err := w.Sandboxes().Create(w.ctx, req)
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := w.Create(w.ctx, req)
+	again, err := w.Sandboxes().Create(w.ctx, req)
 	if err != nil || again.UID != first.UID {
 		t.Errorf("the repeated Create = %s, %v, want %s", again.UID, err, first.UID)
 	}
 	req.Spec.Labels = map[string]string{"a": "2"}
-	if _, err := w.Create(w.ctx, req); !errors.Is(err, errs.Conflict) {
+	if _, err := w.Sandboxes().Create(w.ctx, req); !errors.Is(err, errs.Conflict) {
 		t.Errorf("another request with the key = %v, want conflict", err)
 	}
-	if b, err := w.Create(as(w.ctx, "other", ""), req); err != nil || b.UID == first.UID {
+	if b, err := w.Sandboxes().Create(as(w.ctx, "other", ""), req); err != nil || b.UID == first.UID {
 		t.Errorf("the key of another principal = %s, %v, want a new sandbox", b.UID, err)
 	}
 }
@@ -194,7 +195,7 @@ func TestConcurrentCreatesOfOneID(t *testing.T) {
 	results := make(chan error, 8)
 	for range cap(results) {
 		wg.Go(func() {
-			_, err := w.Create(w.ctx, core.CreateRequest{ID: "same"})
+			_, err := w.Sandboxes().Create(w.ctx, lifecycle.CreateRequest{ID: "same"})
 			results <- err
 		})
 	}
@@ -219,7 +220,7 @@ func TestConcurrentCreates(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 30 {
 		wg.Go(func() {
-			if _, err := w.Create(w.ctx, core.CreateRequest{ID: fmt.Sprintf("box-%d", i)}); err != nil {
+			if _, err := w.Sandboxes().Create(w.ctx, lifecycle.CreateRequest{ID: fmt.Sprintf("box-%d", i)}); err != nil {
 				t.Errorf("Create %d: %v", i, err)
 			}
 		})
@@ -230,7 +231,7 @@ func TestConcurrentCreates(t *testing.T) {
 func TestIDsAreCompareWithoutCase(t *testing.T) {
 	w := newWorld(t)
 	w.create("Box")
-	if _, err := w.Create(w.ctx, core.CreateRequest{ID: "bOX"}); !errors.Is(err, errs.Conflict) {
+	if _, err := w.Sandboxes().Create(w.ctx, lifecycle.CreateRequest{ID: "bOX"}); !errors.Is(err, errs.Conflict) {
 		t.Errorf("Create = %v, want conflict", err)
 	}
 }
@@ -238,13 +239,13 @@ func TestIDsAreCompareWithoutCase(t *testing.T) {
 func TestTenantsDoNotSeeEachOther(t *testing.T) {
 	w := newWorld(t)
 	mine, theirs := as(w.ctx, "me", "one"), as(w.ctx, "them", "two")
-	if _, err := w.Create(mine, core.CreateRequest{ID: "a"}); err != nil {
+	if _, err := w.Sandboxes().Create(mine, lifecycle.CreateRequest{ID: "a"}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.Sandbox(theirs, "a"); !errors.Is(err, errs.NotFound) {
+	if _, err := w.Sandboxes().Get(theirs, "a"); !errors.Is(err, errs.NotFound) {
 		t.Errorf("Sandbox = %v, want not found", err)
 	}
-	if err := w.Destroy(theirs, "a", false); !errors.Is(err, errs.NotFound) {
+	if err := w.Sandboxes().Destroy(theirs, "a", false); !errors.Is(err, errs.NotFound) {
 		t.Errorf("Destroy = %v, want not found", err)
 	}
 	if _, err := w.Execs().Start(theirs, "a", sandbox.ExecSpec{Shell: "true"}); !errors.Is(err, errs.NotFound) {
@@ -253,10 +254,10 @@ func TestTenantsDoNotSeeEachOther(t *testing.T) {
 	if _, err := w.Files().Stat(theirs, "a", ".", true); !errors.Is(err, errs.NotFound) {
 		t.Errorf("Stat = %v, want not found", err)
 	}
-	if page, err := w.List(theirs, core.Query{}); err != nil || len(page.Sandboxes) != 0 {
+	if page, err := w.Sandboxes().List(theirs, lifecycle.Query{}); err != nil || len(page.Sandboxes) != 0 {
 		t.Errorf("List = %v, %v, want nothing", page.Sandboxes, err)
 	}
-	if _, err := w.Create(theirs, core.CreateRequest{ID: "a"}); !errors.Is(err, errs.Conflict) {
+	if _, err := w.Sandboxes().Create(theirs, lifecycle.CreateRequest{ID: "a"}); !errors.Is(err, errs.Conflict) {
 		t.Errorf("Create = %v, want conflict", err)
 	}
 }
@@ -264,14 +265,14 @@ func TestTenantsDoNotSeeEachOther(t *testing.T) {
 func TestAdmission(t *testing.T) {
 	var free int64 = 64 << 30
 	w := newWorld(t, func(c *core.Config) {
-		c.Caps.All, c.MinFreeMemory = 2, 1<<30
-		c.MemAvailable = func() (int64, error) { return free, nil }
+		c.Sandboxes.Caps.All, c.Sandboxes.MinFreeMemory = 2, 1<<30
+		c.Sandboxes.MemAvailable = func() (int64, error) { return free, nil }
 	})
 	w.create("a")
 	w.create("b")
 	refused := func(when string) {
 		t.Helper()
-		_, err := w.Create(w.ctx, core.CreateRequest{ID: "one-too-many"})
+		_, err := w.Sandboxes().Create(w.ctx, lifecycle.CreateRequest{ID: "one-too-many"})
 		if !errors.Is(err, errs.Exhausted) || errs.Public(err).RetryAfter <= 0 {
 			t.Errorf("%s: Create = %v, want exhausted with a time to retry", when, err)
 		}
@@ -279,34 +280,34 @@ func TestAdmission(t *testing.T) {
 	refused("with all places taken")
 
 	// A stopped sandbox and a dead one take no place.
-	if _, err := w.Stop(w.ctx, "a", 0); err != nil {
+	if _, err := w.Sandboxes().Stop(w.ctx, "a", 0); err != nil {
 		t.Fatal(err)
 	}
 	w.create("c")
 	refused("with all places taken again")
-	if _, err := w.Start(w.ctx, "a"); !errors.Is(err, errs.Exhausted) {
+	if _, err := w.Sandboxes().Start(w.ctx, "a"); !errors.Is(err, errs.Exhausted) {
 		t.Errorf("Start = %v, want exhausted", err)
 	}
-	b, err := w.Sandbox(w.ctx, "b")
+	b, err := w.Sandboxes().Get(w.ctx, "b")
 	if err != nil {
 		t.Fatal(err)
 	}
 	w.fake.Kill(b.UID, driver.Death{Cause: driver.DeathOOM})
 	w.until("the dead sandbox is stopped", func() bool {
-		b, err = w.Sandbox(w.ctx, "b")
+		b, err = w.Sandboxes().Get(w.ctx, "b")
 		return err == nil && b.State == sandbox.Stopped
 	})
-	if _, err := w.Start(w.ctx, "a"); err != nil {
+	if _, err := w.Sandboxes().Start(w.ctx, "a"); err != nil {
 		t.Errorf("Start = %v, want the place of the dead sandbox", err)
 	}
-	if err := w.Destroy(w.ctx, "a", false); err != nil {
+	if err := w.Sandboxes().Destroy(w.ctx, "a", false); err != nil {
 		t.Fatal(err)
 	}
 	free = 1 << 30
-	if _, err := w.Create(w.ctx, core.CreateRequest{ID: "d"}); !errors.Is(err, errs.Exhausted) {
+	if _, err := w.Sandboxes().Create(w.ctx, lifecycle.CreateRequest{ID: "d"}); !errors.Is(err, errs.Exhausted) {
 		t.Errorf("Create without memory = %v, want exhausted", err)
 	}
-	if _, err := w.Sandbox(w.ctx, "d"); !errors.Is(err, errs.NotFound) {
+	if _, err := w.Sandboxes().Get(w.ctx, "d"); !errors.Is(err, errs.NotFound) {
 		t.Errorf("a refused create left a row: %v", err)
 	}
 }
@@ -314,13 +315,13 @@ func TestAdmission(t *testing.T) {
 func TestUnsupportedIsolationIsNotDowngraded(t *testing.T) {
 	w := stoppedWorld(t, func(c *core.Config) { c.Driver = onlyContainers{c.Driver} })
 	w.start()
-	if _, err := w.Create(w.ctx, core.CreateRequest{}); !errors.Is(err, errs.Unsupported) {
+	if _, err := w.Sandboxes().Create(w.ctx, lifecycle.CreateRequest{}); !errors.Is(err, errs.Unsupported) {
 		t.Errorf("Create = %v, want unsupported", err)
 	}
 	if p := w.Ready(w.ctx); len(p) != 1 || p[0].Part != "driver" {
 		t.Errorf("Ready = %+v, want a problem of the driver", p)
 	}
-	if b, err := w.Create(w.ctx, core.CreateRequest{Spec: sandbox.Spec{Isolation: sandbox.Container}}); err != nil || b.Spec.Isolation != sandbox.Container {
+	if b, err := w.Sandboxes().Create(w.ctx, lifecycle.CreateRequest{Spec: sandbox.Spec{Isolation: sandbox.Container}}); err != nil || b.Spec.Isolation != sandbox.Container {
 		t.Errorf("Create = %s, %v", b.Spec.Isolation, err)
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/core/lifecycle"
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
@@ -39,7 +39,7 @@ func gatedWorld(t *testing.T) (*world, *startGate) {
 
 // ensured is what callers of EnsureRunning were told.
 type ensured struct {
-	how core.Ensured
+	how lifecycle.Ensured
 	err error
 }
 
@@ -49,7 +49,7 @@ func (w *world) ensureAll(n int, id string) (wait func() []ensured) {
 	var callers sync.WaitGroup
 	for i := range all {
 		callers.Go(func() {
-			b, how, err := w.EnsureRunning(w.ctx, id, core.WakeAny)
+			b, how, err := w.Sandboxes().EnsureRunning(w.ctx, id, lifecycle.WakeAny)
 			if err == nil && b.State != sandbox.Running {
 				err = errors.New("it is " + string(b.State))
 			}
@@ -62,10 +62,10 @@ func (w *world) ensureAll(n int, id string) (wait func() []ensured) {
 func TestEnsureRunningStartsOnce(t *testing.T) {
 	w, g := gatedWorld(t)
 	a := w.create("a")
-	if _, how, err := w.EnsureRunning(w.ctx, "a", core.WakeAny); err != nil || how != core.EnsuredAlready {
+	if _, how, err := w.Sandboxes().EnsureRunning(w.ctx, "a", lifecycle.WakeAny); err != nil || how != lifecycle.EnsuredAlready {
 		t.Errorf("one that runs: %s, %v", how, err)
 	}
-	if _, err := w.Stop(w.ctx, "a", 0); err != nil {
+	if _, err := w.Sandboxes().Stop(w.ctx, "a", 0); err != nil {
 		t.Fatal(err)
 	}
 	g.shut.Store(true)
@@ -73,12 +73,12 @@ func TestEnsureRunningStartsOnce(t *testing.T) {
 	leaving, leave := context.WithCancel(w.ctx)
 	left := make(chan error, 1)
 	go func() {
-		_, _, err := w.EnsureRunning(leaving, "a", core.WakeAny)
+		_, _, err := w.Sandboxes().EnsureRunning(leaving, "a", lifecycle.WakeAny)
 		left <- err
 	}()
 	<-g.began
 	wait := w.ensureAll(10, "a")
-	w.until("all of them wait", func() bool { return w.Waiters(a.UID) == 11 })
+	w.until("all of them wait", func() bool { return w.Sandboxes().Waiters(a.UID) == 11 })
 	leave()
 	if err := <-left; !errors.Is(err, context.Canceled) {
 		t.Errorf("who went away was told %v", err)
@@ -99,14 +99,14 @@ func TestEnsureRunningTellsAllOfAFailure(t *testing.T) {
 	const callers = 10
 	w, g := gatedWorld(t)
 	a := w.create("a")
-	if _, err := w.Stop(w.ctx, "a", 0); err != nil {
+	if _, err := w.Sandboxes().Stop(w.ctx, "a", 0); err != nil {
 		t.Fatal(err)
 	}
 	g.shut.Store(true)
 	w.faults.SetFail("Start", errs.E(errs.Unavailable, "no more of them"))
 	wait := w.ensureAll(callers, "a")
 	<-g.began
-	w.until("all of them wait", func() bool { return w.Waiters(a.UID) == callers })
+	w.until("all of them wait", func() bool { return w.Sandboxes().Waiters(a.UID) == callers })
 	close(g.open)
 	for _, e := range wait() {
 		if !errors.Is(e.err, errs.Unavailable) {
@@ -117,7 +117,7 @@ func TestEnsureRunningTellsAllOfAFailure(t *testing.T) {
 		t.Errorf("it was started %d times", n)
 	}
 	w.faults.SetFail("Start", nil)
-	if _, how, err := w.EnsureRunning(w.ctx, "a", core.WakeAny); err != nil || how != core.EnsuredStarted {
+	if _, how, err := w.Sandboxes().EnsureRunning(w.ctx, "a", lifecycle.WakeAny); err != nil || how != lifecycle.EnsuredStarted {
 		t.Errorf("after the failure: %s, %v", how, err)
 	}
 }
@@ -127,21 +127,21 @@ func TestEnsureRunningWaitsForACreate(t *testing.T) {
 	g.shut.Store(true)
 	made := make(chan error, 1)
 	go func() {
-		_, err := w.Create(w.ctx, core.CreateRequest{ID: "a"})
+		_, err := w.Sandboxes().Create(w.ctx, lifecycle.CreateRequest{ID: "a"})
 		made <- err
 	}()
 	<-g.began
 	wait := w.ensureAll(3, "a")
 	close(g.open)
 	for _, e := range wait() {
-		if e.err != nil || e.how != core.EnsuredAlready {
+		if e.err != nil || e.how != lifecycle.EnsuredAlready {
 			t.Errorf("told %s, %v", e.how, e.err)
 		}
 	}
 	if err := <-made; err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := w.EnsureRunning(w.ctx, "nobody", core.WakeAny); !errors.Is(err, errs.NotFound) {
+	if _, _, err := w.Sandboxes().EnsureRunning(w.ctx, "nobody", lifecycle.WakeAny); !errors.Is(err, errs.NotFound) {
 		t.Errorf("one that is not there: %v", err)
 	}
 }
@@ -151,14 +151,14 @@ func TestEnsureRunningWaitsForACreate(t *testing.T) {
 func TestEnsureRunningGivesUpWithItsCallers(t *testing.T) {
 	w, g := gatedWorld(t)
 	w.create("a")
-	if _, err := w.Stop(w.ctx, "a", 0); err != nil {
+	if _, err := w.Sandboxes().Stop(w.ctx, "a", 0); err != nil {
 		t.Fatal(err)
 	}
 	g.shut.Store(true)
 	leaving, leave := context.WithCancel(w.ctx)
 	left := make(chan error, 1)
 	go func() {
-		_, _, err := w.EnsureRunning(leaving, "a", core.WakeAny)
+		_, _, err := w.Sandboxes().EnsureRunning(leaving, "a", lifecycle.WakeAny)
 		left <- err
 	}()
 	<-g.began
@@ -168,7 +168,7 @@ func TestEnsureRunningGivesUpWithItsCallers(t *testing.T) {
 	}
 	g.shut.Store(false)
 	close(g.open)
-	if _, _, err := w.EnsureRunning(w.ctx, "a", core.WakeAny); err != nil {
+	if _, _, err := w.Sandboxes().EnsureRunning(w.ctx, "a", lifecycle.WakeAny); err != nil {
 		t.Error(err)
 	}
 	w.sh("a", "true")
@@ -180,7 +180,7 @@ func TestEnsureRunningLeavesTheDead(t *testing.T) {
 	b := w.create("a")
 	w.fake.Kill(b.UID, driver.Death{Cause: driver.DeathOOM})
 	for {
-		_, _, err := w.EnsureRunning(w.ctx, "a", core.WakeWell)
+		_, _, err := w.Sandboxes().EnsureRunning(w.ctx, "a", lifecycle.WakeWell)
 		if errors.Is(err, errs.WrongState) {
 			break
 		}
@@ -188,10 +188,10 @@ func TestEnsureRunningLeavesTheDead(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if now, err := w.Sandbox(w.ctx, "a"); err != nil || now.State != sandbox.Stopped || now.Cause != sandbox.CauseOOM {
+	if now, err := w.Sandboxes().Get(w.ctx, "a"); err != nil || now.State != sandbox.Stopped || now.Cause != sandbox.CauseOOM {
 		t.Errorf("it is %s, %s, %v", now.State, now.Cause, err)
 	}
-	if _, how, err := w.EnsureRunning(w.ctx, "a", core.WakeAny); err != nil || how != core.EnsuredStarted {
+	if _, how, err := w.Sandboxes().EnsureRunning(w.ctx, "a", lifecycle.WakeAny); err != nil || how != lifecycle.EnsuredStarted {
 		t.Errorf("started with %s, %v", how, err)
 	}
 }
@@ -202,16 +202,16 @@ func TestEnsureRunningHearsOfAFailedCreate(t *testing.T) {
 	w.faults.SetFail("Start", errs.E(errs.Unavailable, "no more of them"))
 	made := make(chan error, 1)
 	go func() {
-		_, err := w.Create(w.ctx, core.CreateRequest{ID: "a"})
+		_, err := w.Sandboxes().Create(w.ctx, lifecycle.CreateRequest{ID: "a"})
 		made <- err
 	}()
 	<-g.began
 	wait := w.ensureAll(3, "a")
-	b, err := w.Sandbox(w.ctx, "a")
+	b, err := w.Sandboxes().Get(w.ctx, "a")
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.until("all of them wait", func() bool { return w.Waiters(b.UID) == 3 })
+	w.until("all of them wait", func() bool { return w.Sandboxes().Waiters(b.UID) == 3 })
 	close(g.open)
 	if err := <-made; err == nil {
 		t.Fatal("it was made")
@@ -227,17 +227,17 @@ func TestEnsureRunningHearsOfAFailedCreate(t *testing.T) {
 func TestEnsureRunningIsOfOneSandbox(t *testing.T) {
 	w := newWorld(t)
 	first := w.create("a")
-	if err := w.Destroy(w.ctx, "a", false); err != nil {
+	if err := w.Sandboxes().Destroy(w.ctx, "a", false); err != nil {
 		t.Fatal(err)
 	}
 	second := w.create("a")
-	if _, err := w.Stop(w.ctx, "a", 0); err != nil {
+	if _, err := w.Sandboxes().Stop(w.ctx, "a", 0); err != nil {
 		t.Fatal(err)
 	}
-	if b, _, err := w.Ensure(w.ctx, first, core.WakeAny); !errors.Is(err, errs.NotFound) {
+	if b, _, err := w.Sandboxes().Ensure(w.ctx, first, lifecycle.WakeAny); !errors.Is(err, errs.NotFound) {
 		t.Errorf("the first: %s, %v", b.State, err)
 	}
-	if b, err := w.Sandbox(w.ctx, "a"); err != nil || b.UID != second.UID || b.State != sandbox.Stopped {
+	if b, err := w.Sandboxes().Get(w.ctx, "a"); err != nil || b.UID != second.UID || b.State != sandbox.Stopped {
 		t.Errorf("the second is %s, %v", b.State, err)
 	}
 }

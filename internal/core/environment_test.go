@@ -5,7 +5,7 @@ import (
 	"reflect"
 	"testing"
 
-	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/core/lifecycle"
 	"github.com/cubbyhq/cubby/internal/core/live"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
@@ -13,7 +13,7 @@ import (
 
 func TestEnvironment(t *testing.T) {
 	w := newWorld(t)
-	if _, err := w.Create(w.ctx, core.CreateRequest{ID: "a", Spec: sandbox.Spec{
+	if _, err := w.Sandboxes().Create(w.ctx, lifecycle.CreateRequest{ID: "a", Spec: sandbox.Spec{
 		Env: map[string]string{"OVER": "caller", "HTTPS_PROXY": "mine"},
 	}}); err != nil {
 		t.Fatal(err)
@@ -49,7 +49,7 @@ func TestProxyVariables(t *testing.T) {
 		{"unnamed", sandbox.Policy{ProxyEnv: &no}, ""},
 		{"open", sandbox.Policy{Mode: sandbox.NetworkOpen, ProxyEnv: &no}, ""},
 	} {
-		b, err := w.Create(w.ctx, core.CreateRequest{ID: tt.id, Spec: sandbox.Spec{Network: tt.network}})
+		b, err := w.Sandboxes().Create(w.ctx, lifecycle.CreateRequest{ID: tt.id, Spec: sandbox.Spec{Network: tt.network}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -57,7 +57,7 @@ func TestProxyVariables(t *testing.T) {
 			t.Errorf("%s: the environment has %q and the spec says %v, want %q", tt.id, got, b.Spec.Network.NamesProxy(), tt.want)
 		}
 	}
-	b, err := w.Create(w.ctx, core.CreateRequest{ID: "own", Spec: sandbox.Spec{
+	b, err := w.Sandboxes().Create(w.ctx, lifecycle.CreateRequest{ID: "own", Spec: sandbox.Spec{
 		Network: sandbox.Policy{ProxyEnv: &no}, Env: map[string]string{"HTTP_PROXY": "mine"},
 	}})
 	if err != nil || sorted(string(b.ID)) != "HTTP_PROXY " {
@@ -78,16 +78,16 @@ func TestProxyVariables(t *testing.T) {
 		{"unnamed", sandbox.Policy{Mode: sandbox.NetworkAllowlist, ProxyEnv: &no}, true},
 		{"unnamed", sandbox.Policy{Allow: []string{"example.com"}}, true},
 	} {
-		before, err := w.Sandbox(w.ctx, tt.id)
+		before, err := w.Sandboxes().Get(w.ctx, tt.id)
 		if err != nil {
 			t.Fatal(err)
 		}
-		after, err := w.Update(w.ctx, tt.id, core.Patch{Network: &tt.policy})
+		after, err := w.Sandboxes().Update(w.ctx, tt.id, lifecycle.Patch{Network: &tt.policy})
 		if tt.ok != (err == nil) || !tt.ok && (!errors.Is(err, errs.Invalid) || errs.Public(err).Hint == "") {
 			t.Errorf("%s: Update(%+v) = %v, want that it goes: %v", tt.id, tt.policy, err, tt.ok)
 		}
 		if err != nil {
-			after, err = w.Sandbox(w.ctx, tt.id)
+			after, err = w.Sandboxes().Get(w.ctx, tt.id)
 			if err != nil || !reflect.DeepEqual(after.Spec.Network, before.Spec.Network) {
 				t.Errorf("%s: a refused change left %+v, %v", tt.id, after.Spec.Network, err)
 			}
@@ -98,14 +98,14 @@ func TestProxyVariables(t *testing.T) {
 	}
 
 	w.restart()
-	if b, err := w.Sandbox(w.ctx, "unnamed"); err != nil || b.Spec.Network.NamesProxy() {
+	if b, err := w.Sandboxes().Get(w.ctx, "unnamed"); err != nil || b.Spec.Network.NamesProxy() {
 		t.Errorf("after a restart of the daemon: %+v, %v", b.Spec.Network, err)
 	}
 	for id, want := range map[string]string{"unnamed": "", "default": all} {
-		if _, err := w.Stop(w.ctx, id, 0); err != nil {
+		if _, err := w.Sandboxes().Stop(w.ctx, id, 0); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := w.Start(w.ctx, id); err != nil {
+		if _, err := w.Sandboxes().Start(w.ctx, id); err != nil {
 			t.Fatal(err)
 		}
 		if got := sorted(id); got != want {

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/core/lifecycle"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
@@ -45,7 +46,7 @@ func TestEventsAreWrittenLater(t *testing.T) {
 		t.Errorf("a command meanwhile = %+v", r)
 	}
 	// What has to be in the history is refused when it cannot be.
-	if _, err := w.Create(w.ctx, core.CreateRequest{ID: "b"}); err == nil {
+	if _, err := w.Sandboxes().Create(w.ctx, lifecycle.CreateRequest{ID: "b"}); err == nil {
 		t.Error("a create that cannot be noted is accepted")
 	}
 	command(`DROP TRIGGER closed`)

@@ -78,7 +78,7 @@ func TestExecRefusals(t *testing.T) {
 	w := newWorld(t)
 	w.create("a")
 	w.create("stopped")
-	if _, err := w.Stop(w.ctx, "stopped", 0); err != nil {
+	if _, err := w.Sandboxes().Stop(w.ctx, "stopped", 0); err != nil {
 		t.Fatal(err)
 	}
 	tests := []struct {
@@ -327,17 +327,17 @@ func TestExecsEndWithTheirSandbox(t *testing.T) {
 		want sandbox.EndReason
 	}{
 		{"stop", func(w *world, b sandbox.Sandbox) {
-			if _, err := w.Stop(w.ctx, "a", 0); err != nil {
+			if _, err := w.Sandboxes().Stop(w.ctx, "a", 0); err != nil {
 				w.t.Error(err)
 			}
 		}, sandbox.EndStopped},
 		{"destroy", func(w *world, b sandbox.Sandbox) {
-			if err := w.Destroy(w.ctx, "a", false); err != nil {
+			if err := w.Sandboxes().Destroy(w.ctx, "a", false); err != nil {
 				w.t.Error(err)
 			}
 		}, sandbox.EndDestroyed},
 		{"destroy and keep the disk", func(w *world, b sandbox.Sandbox) {
-			if err := w.Destroy(w.ctx, "a", true); err != nil {
+			if err := w.Sandboxes().Destroy(w.ctx, "a", true); err != nil {
 				w.t.Error(err)
 			}
 		}, sandbox.EndDestroyed},
@@ -439,7 +439,7 @@ func TestLongCommandsAreCutInTheHistory(t *testing.T) {
 			t.Fatalf("%s: %.100q %.300q, %v", name, r.Stdout, r.Stderr, err)
 		}
 		w.until("its end is in the store", func() bool {
-			b, err := w.Sandbox(w.ctx, "a")
+			b, err := w.Sandboxes().Get(w.ctx, "a")
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -12,20 +12,14 @@ func (s *Service) Reap() map[sandbox.UID]error {
 		uid sandbox.UID
 		err error
 	}
-	ends := make(chan end, reapAtOnce)
+	const most = 100
+	ends := make(chan end, most)
 	all := make(map[sandbox.UID]error)
-	for range s.reap(func(uid sandbox.UID, err error) { ends <- end{uid, err} }) {
+	for range s.sandboxes.Reap(func(uid sandbox.UID, err error) { ends <- end{uid, err} }) {
 		e := <-ends
 		all[e.uid] = e.err
 	}
 	return all
-}
-
-// Reaping reports that a sandbox is being ended.
-func (s *Service) Reaping() bool {
-	s.reaper.mu.Lock()
-	defer s.reaper.mu.Unlock()
-	return len(s.reaper.busy) > 0
 }
 
 // Prune is one turn of the prune loop.
@@ -40,25 +34,4 @@ func (s *Service) BoundHistory(ctx context.Context) error {
 func (s *Service) Released(uid sandbox.UID) bool {
 	r := s.live.Of(uid)
 	return r != nil && r.Released()
-}
-
-// SweepImages is the other half of a turn of the prune loop.
-func (s *Service) SweepImages(ctx context.Context) { s.sweepImages(ctx) }
-
-// Waiters is how many callers of EnsureRunning wait for a sandbox.
-func (s *Service) Waiters(box sandbox.UID) (n int) {
-	s.wakes.mu.Lock()
-	defer s.wakes.mu.Unlock()
-	for key, f := range s.wakes.now {
-		if key.box == box {
-			n += f.waiters
-		}
-	}
-	return n
-}
-
-// Ensure makes the sandbox of a row run, as [Service.EnsureRunning] does once it
-// has found the row.
-func (s *Service) Ensure(ctx context.Context, b sandbox.Sandbox, wake Wake) (sandbox.Sandbox, Ensured, error) {
-	return s.ensure(ctx, b, wake)
 }

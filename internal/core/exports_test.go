@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/core/lifecycle"
 	"github.com/cubbyhq/cubby/internal/core/transfer"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/event"
@@ -25,7 +26,7 @@ import (
 // member makes a sandbox of a thread, whose user can write as the test can.
 func (w *world) member(id, thread string) sandbox.Sandbox {
 	w.t.Helper()
-	b, err := w.Create(w.ctx, core.CreateRequest{ID: id, Spec: sandbox.Spec{Thread: thread, User: testUser()}})
+	b, err := w.Sandboxes().Create(w.ctx, lifecycle.CreateRequest{ID: id, Spec: sandbox.Spec{Thread: thread, User: testUser()}})
 	if err != nil {
 		w.t.Fatalf("Create %s: %v", id, err)
 	}
@@ -85,7 +86,7 @@ func TestExportFiles(t *testing.T) {
 			w.member("a", "")
 			w.sh("a", `mkdir -p results/sub logs; echo one > output.csv; echo 12345 > results/r; echo 123 > results/sub/s; mkfifo pipe; ln -s /etc/passwd out; ln -s output.csv in; ln -s /etc etc`)
 			if state == "stopped" {
-				if _, err := w.Stop(w.ctx, "a", 0); err != nil {
+				if _, err := w.Sandboxes().Stop(w.ctx, "a", 0); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -194,7 +195,7 @@ func TestExportsEndWithTheSandbox(t *testing.T) {
 	if got := w.download("a", "f", ""); string(got) != "x\n" {
 		t.Errorf("after a restart of the daemon the download is %q", got)
 	}
-	if err := w.Destroy(w.ctx, "a", true); err != nil {
+	if err := w.Sandboxes().Destroy(w.ctx, "a", true); err != nil {
 		t.Fatal(err)
 	}
 	w.member("a", "")
@@ -216,7 +217,7 @@ func TestAttackExportSwappedForALink(t *testing.T) {
 			w.export("a", "f", "d", "link")
 			w.sh("a", "rm -r f d/sub; ln -s /etc/passwd f; ln -s /etc d/sub; ln -s / d/root; echo mine > d/h")
 			if state == "stopped" {
-				if _, err := w.Stop(w.ctx, "a", 0); err != nil {
+				if _, err := w.Sandboxes().Stop(w.ctx, "a", 0); err != nil {
 					t.Fatal(err)
 				}
 			}

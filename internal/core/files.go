@@ -7,7 +7,6 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/core/live"
 	"github.com/cubbyhq/cubby/internal/core/transfer"
-	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
@@ -17,30 +16,18 @@ type access struct {
 	run *live.Run // nil: the sandbox is stopped
 }
 
-// openFiles is files for those that transfer them.
+// openFiles is open for those that transfer them.
 func (s *Service) openFiles(ctx context.Context, id string) (*transfer.Access, error) {
-	a, err := s.files(ctx, id)
+	a, err := s.open(ctx, id)
 	if err != nil {
 		return nil, err
 	}
 	return a.Access, nil
 }
 
-// Files is the files of sandboxes.
-func (s *Service) Files() *transfer.Files { return s.transfers }
-
-// Exports is the paths that sandboxes have given out.
-func (s *Service) Exports() *transfer.Exports { return s.exports }
-
-// Imports is what comes into sandboxes from elsewhere.
-func (s *Service) Imports() *transfer.Imports { return s.imports }
-
-// Archives is the files of destroyed sandboxes in the archive storage.
-func (s *Service) Archives() *transfer.Archives { return s.archives }
-
-// files gives access to a sandbox's files. The caller calls Done when it has
+// open gives access to a sandbox's files. The caller calls Done when it has
 // finished.
-func (s *Service) files(ctx context.Context, id string) (*access, error) {
+func (s *Service) open(ctx context.Context, id string) (*access, error) {
 	leave, err := s.gate.Enter(ctx)
 	if err != nil {
 		return nil, err
@@ -62,25 +49,7 @@ func (s *Service) files(ctx context.Context, id string) (*access, error) {
 	if b.State != sandbox.Stopped && b.State != sandbox.Sleeping {
 		return nil, s.scope.NotRunning(b)
 	}
-	return s.filesOfStopped(ctx, b)
-}
-
-// filesOfStopped opens the disk of a stopped sandbox. Its lock keeps a start
-// or destroy from coming between the look at the state and the mount.
-func (s *Service) filesOfStopped(ctx context.Context, b sandbox.Sandbox) (*access, error) {
-	unlock, err := s.ids.Lock(ctx, b.ID.Key())
-	if err != nil {
-		return nil, err
-	}
-	defer unlock()
-	now, err := s.cfg.Store.SandboxByUID(ctx, b.UID)
-	if err != nil {
-		return nil, err
-	}
-	if now.State != b.State {
-		return nil, errs.E(errs.Unavailable, "the sandbox was just %s", now.State).Hint("try again")
-	}
-	tree, done, err := s.tree(ctx, b)
+	tree, done, err := s.sandboxes.OpenStopped(ctx, b)
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +61,7 @@ func (s *Service) CheckWatch(ctx context.Context, id, name string) error {
 	if _, _, err := s.live.Find(ctx, id); err != nil {
 		return err
 	}
-	_, err := s.transfers.Stat(ctx, id, name, true)
+	_, err := s.files.Stat(ctx, id, name, true)
 	return err
 }
 
@@ -130,4 +99,10 @@ func (s *Service) DialPort(ctx context.Context, id string, port int) (net.Conn, 
 		return nil, err
 	}
 	return r.DialPort(ctx, port)
+}
+
+// ChargeRead counts a file that a door reads whole against the caller's memory
+// until its request has ended.
+func (s *Service) ChargeRead(ctx context.Context, bytes int64) error {
+	return s.budget.ChargeOutput(ctx, bytes)
 }

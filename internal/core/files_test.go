@@ -25,7 +25,7 @@ func TestFiles(t *testing.T) {
 			w := newWorld(t)
 			w.create("a")
 			if state == "stopped" {
-				if _, err := w.Stop(w.ctx, "a", 0); err != nil {
+				if _, err := w.Sandboxes().Stop(w.ctx, "a", 0); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -75,7 +75,7 @@ func TestFiles(t *testing.T) {
 				if _, err := w.Files().Stat(w.ctx, "a", "/etc/passwd", true); err == nil {
 					t.Error("a stopped sandbox showed a file of the host")
 				}
-				if _, err := w.Start(w.ctx, "a"); err != nil {
+				if _, err := w.Sandboxes().Start(w.ctx, "a"); err != nil {
 					t.Fatal(err)
 				}
 				if got := w.sh("a", "cat other/moved"); string(got.Stdout) != "hello world" {
@@ -302,7 +302,7 @@ func TestFilesOfAStoppedSandboxAreInUse(t *testing.T) {
 	if !w.disks.InUse(b.DiskUID) {
 		t.Error("the disk of a running sandbox is not in use")
 	}
-	if _, err := w.Stop(w.ctx, "a", 0); err != nil {
+	if _, err := w.Sandboxes().Stop(w.ctx, "a", 0); err != nil {
 		t.Fatal(err)
 	}
 	if w.disks.InUse(b.DiskUID) {

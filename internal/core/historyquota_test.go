@@ -19,7 +19,7 @@ func TestHistoryOfATenantIsBounded(t *testing.T) {
 	for _, tenant := range []string{"acme", ""} {
 		t.Run("tenant "+tenant, func(t *testing.T) {
 			c := &clock{now: time.Now()}
-			w := newWorld(t, func(cfg *core.Config) { cfg.Now, cfg.HistoryOfTenant = c.Now, bound })
+			w := newWorld(t, func(cfg *core.Config) { cfg.Now, cfg.History.Bytes = c.Now, bound })
 			in := func(id string) sandbox.Sandbox {
 				if tenant == "" {
 					return w.create(id)
@@ -30,7 +30,7 @@ func TestHistoryOfATenantIsBounded(t *testing.T) {
 			w.sh("other", "echo of another tenant")
 			gone := in("gone")
 			w.sh("gone", "head -c 900000 /dev/zero")
-			if err := w.Destroy(w.ctx, "gone", false); err != nil {
+			if err := w.Sandboxes().Destroy(w.ctx, "gone", false); err != nil {
 				t.Fatal(err)
 			}
 			live := in("live")
@@ -110,7 +110,7 @@ func TestHistoryOfATenantIsBounded(t *testing.T) {
 func TestOutputWithoutItsCommandGoesFirst(t *testing.T) {
 	const bound = 1 << 20
 	c := &clock{now: time.Now()}
-	w := newWorld(t, func(cfg *core.Config) { cfg.Now, cfg.HistoryOfTenant = c.Now, bound })
+	w := newWorld(t, func(cfg *core.Config) { cfg.Now, cfg.History.Bytes = c.Now, bound })
 	b := w.createIn("acme", "a")
 	kept := w.sh("a", "head -c 500000 /dev/zero").Exec
 	const forgotten = 1000

@@ -10,21 +10,21 @@ import (
 func TestImagesInUseAreNotSwept(t *testing.T) {
 	w := newWorld(t)
 	b := w.create("a")
-	if _, err := w.Stop(w.ctx, "a", 0); err != nil {
+	if _, err := w.Sandboxes().Stop(w.ctx, "a", 0); err != nil {
 		t.Fatal(err)
 	}
 	// Without the pin its row still speaks for it.
 	if err := w.images.Unpin(w.ctx, digest, b.UID); err != nil {
 		t.Fatal(err)
 	}
-	w.SweepImages(w.ctx)
+	w.Sandboxes().SweepImages(w.ctx)
 	if _, kept := w.images.sweeps(); !kept {
 		t.Error("the image of a stopped sandbox would have been deleted")
 	}
-	if err := w.Destroy(w.ctx, "a", false); err != nil {
+	if err := w.Sandboxes().Destroy(w.ctx, "a", false); err != nil {
 		t.Fatal(err)
 	}
-	w.SweepImages(w.ctx)
+	w.Sandboxes().SweepImages(w.ctx)
 	if _, kept := w.images.sweeps(); kept {
 		t.Error("the image of a destroyed sandbox would have been kept")
 	}
@@ -32,7 +32,7 @@ func TestImagesInUseAreNotSwept(t *testing.T) {
 	before, _ := w.images.sweeps()
 	gone, cancel := context.WithCancel(w.ctx)
 	cancel()
-	w.SweepImages(gone)
+	w.Sandboxes().SweepImages(gone)
 	if after, _ := w.images.sweeps(); after != before {
 		t.Error("images were swept although the rows could not be read")
 	}
@@ -43,7 +43,7 @@ func TestImagesInUseAreNotSwept(t *testing.T) {
 func TestPinsOfEndedSandboxesGo(t *testing.T) {
 	w := newWorld(t)
 	b := w.create("a")
-	if err := w.Destroy(w.ctx, "a", false); err != nil {
+	if err := w.Sandboxes().Destroy(w.ctx, "a", false); err != nil {
 		t.Fatal(err)
 	}
 	stranger := sandbox.NewUID()

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/core/lifecycle"
 	"github.com/cubbyhq/cubby/internal/core/transfer"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/event"
@@ -97,7 +98,7 @@ func TestImportOfASession(t *testing.T) {
 			w.export("a", "data.csv", "proj")
 			for _, id := range []string{"a", "b"} {
 				if state == "both stopped" || state == "source stopped" && id == "a" {
-					if _, err := w.Stop(w.ctx, id, 0); err != nil {
+					if _, err := w.Sandboxes().Stop(w.ctx, id, 0); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -130,7 +131,7 @@ func TestImportOfASession(t *testing.T) {
 				wantError(t, "import of "+tt.id+":"+tt.path, got.Err, tt.kind, tt.message)
 			}
 			if state == "both stopped" {
-				if _, err := w.Start(w.ctx, "b"); err != nil {
+				if _, err := w.Sandboxes().Start(w.ctx, "b"); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -158,7 +159,7 @@ func TestImportBetweenThreads(t *testing.T) {
 		wantError(t, "import by another thread", got.Err, errs.Forbidden, "the sandbox is in another thread")
 	}
 	stranger := as(w.ctx, "s", "s")
-	if _, err := w.Create(stranger, core.CreateRequest{ID: "e", Spec: sandbox.Spec{Thread: "t"}}); err != nil {
+	if _, err := w.Sandboxes().Create(stranger, lifecycle.CreateRequest{ID: "e", Spec: sandbox.Spec{Thread: "t"}}); err != nil {
 		t.Fatal(err)
 	}
 	files, err := w.Imports().Import(stranger, "e", []transfer.ImportEntry{{Sandbox: "a", Path: "f"}})
@@ -289,7 +290,7 @@ func TestAttackImportWhereTheUserCannotWrite(t *testing.T) {
 	if left, err := os.ReadDir(locked); err != nil || len(left) != 1 {
 		t.Errorf("made where the user cannot write: %v, %v", left, err)
 	}
-	root, err := w.Create(w.ctx, core.CreateRequest{ID: "root", Spec: sandbox.Spec{User: "root"}})
+	root, err := w.Sandboxes().Create(w.ctx, lifecycle.CreateRequest{ID: "root", Spec: sandbox.Spec{User: "root"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cubbyhq/cubby/internal/core"
 	"github.com/cubbyhq/cubby/internal/core/cell"
+	"github.com/cubbyhq/cubby/internal/core/lifecycle"
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/event"
@@ -141,10 +141,10 @@ func TestIdleKernelDoesNotKeepASandbox(t *testing.T) {
 	hold, open := held(t)
 	x := w.startCode("a", cell.Request{Code: hold})
 	w.says("a", x.Seq, "ready")
-	if _, err := w.Update(w.ctx, "a", core.Patch{IdleTimeout: &limit}); err != nil {
+	if _, err := w.Sandboxes().Update(w.ctx, "a", lifecycle.Patch{IdleTimeout: &limit}); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := w.Sandbox(w.ctx, "a"); err != nil || !got.IdleAt.IsZero() {
+	if got, err := w.Sandboxes().Get(w.ctx, "a"); err != nil || !got.IdleAt.IsZero() {
 		t.Errorf("a sandbox with code is idle at %v, %v", got.IdleAt, err)
 	}
 	if ends := w.Reap(); len(ends) != 0 {
@@ -154,7 +154,7 @@ func TestIdleKernelDoesNotKeepASandbox(t *testing.T) {
 	w.wait("a", x.Seq)
 	w.until("the sandbox is stopped", func() bool {
 		w.Reap()
-		got, err := w.Sandbox(w.ctx, "a")
+		got, err := w.Sandboxes().Get(w.ctx, "a")
 		return err == nil && got.State == sandbox.Stopped
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/core/lifecycle"
 	"github.com/cubbyhq/cubby/internal/core/live"
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/errs"
@@ -21,13 +22,13 @@ func TestStopAndStart(t *testing.T) {
 	w.create("a")
 	w.sh("a", "echo kept > file")
 	for range 2 { // stopping twice is once
-		b, err := w.Stop(w.ctx, "a", 0)
+		b, err := w.Sandboxes().Stop(w.ctx, "a", 0)
 		if err != nil || b.State != sandbox.Stopped || b.StoppedAt.IsZero() {
 			t.Fatalf("Stop = %s, %v", b.State, err)
 		}
 	}
 	for range 2 {
-		b, err := w.Start(w.ctx, "a")
+		b, err := w.Sandboxes().Start(w.ctx, "a")
 		if err != nil || b.State != sandbox.Running || b.Reason != "" {
 			t.Fatalf("Start = %s, %v", b.State, err)
 		}
@@ -40,10 +41,10 @@ func TestStopAndStart(t *testing.T) {
 func TestStartThatFailsLeavesItStopped(t *testing.T) {
 	down := errs.E(errs.Unavailable, "down")
 	for _, after := range []bool{false, true} {
-		w := newWorld(t, func(c *core.Config) { c.Caps.All = 1 })
+		w := newWorld(t, func(c *core.Config) { c.Sandboxes.Caps.All = 1 })
 		b := w.create("a")
 		w.sh("a", "echo kept > file")
-		if _, err := w.Stop(w.ctx, "a", 0); err != nil {
+		if _, err := w.Sandboxes().Stop(w.ctx, "a", 0); err != nil {
 			t.Fatal(err)
 		}
 		if after {
@@ -51,10 +52,10 @@ func TestStartThatFailsLeavesItStopped(t *testing.T) {
 		} else {
 			w.faults.SetFail("Start", down)
 		}
-		if _, err := w.Start(w.ctx, "a"); !errors.Is(err, errs.Unavailable) {
+		if _, err := w.Sandboxes().Start(w.ctx, "a"); !errors.Is(err, errs.Unavailable) {
 			t.Errorf("Start = %v, want unavailable", err)
 		}
-		if got, err := w.Sandbox(w.ctx, "a"); err != nil || got.State != sandbox.Stopped {
+		if got, err := w.Sandboxes().Get(w.ctx, "a"); err != nil || got.State != sandbox.Stopped {
 			t.Errorf("the row is %s, %v, want stopped", got.State, err)
 		}
 		if st, err := w.fake.Inspect(w.ctx, b.Handle); err != nil || st.Phase == driver.PhaseRunning {
@@ -62,7 +63,7 @@ func TestStartThatFailsLeavesItStopped(t *testing.T) {
 		}
 		w.faults.SetFailAfter("Start", nil)
 		w.faults.SetFail("Start", nil)
-		if _, err := w.Start(w.ctx, "a"); err != nil {
+		if _, err := w.Sandboxes().Start(w.ctx, "a"); err != nil {
 			t.Errorf("the next Start: %v", err)
 		}
 		if r := w.sh("a", "cat file"); string(r.Stdout) != "kept\n" {
@@ -75,13 +76,13 @@ func TestStartWithoutTheDriversNotes(t *testing.T) {
 	w := newWorld(t)
 	b := w.create("a")
 	w.sh("a", "echo kept > file")
-	if _, err := w.Stop(w.ctx, "a", 0); err != nil {
+	if _, err := w.Sandboxes().Stop(w.ctx, "a", 0); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.fake.Sweep(w.ctx, b.UID); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.Start(w.ctx, "a"); err != nil {
+	if _, err := w.Sandboxes().Start(w.ctx, "a"); err != nil {
 		t.Fatalf("Start: %v", err)
 	}
 	if r := w.sh("a", "cat file"); string(r.Stdout) != "kept\n" {
@@ -93,7 +94,7 @@ func TestStopThatFailsLeavesItRunning(t *testing.T) {
 	w := newWorld(t)
 	w.create("a")
 	w.faults.SetFail("Stop", errs.E(errs.Unavailable, "down"))
-	if _, err := w.Stop(w.ctx, "a", 0); !errors.Is(err, errs.Unavailable) {
+	if _, err := w.Sandboxes().Stop(w.ctx, "a", 0); !errors.Is(err, errs.Unavailable) {
 		t.Errorf("Stop = %v, want unavailable", err)
 	}
 	if r := w.sh("a", "echo on"); string(r.Stdout) != "on\n" {
@@ -107,21 +108,21 @@ func TestDestroyLeavesNothing(t *testing.T) {
 		b := w.create("a")
 		switch state {
 		case "stopped":
-			if _, err := w.Stop(w.ctx, "a", 0); err != nil {
+			if _, err := w.Sandboxes().Stop(w.ctx, "a", 0); err != nil {
 				t.Fatal(err)
 			}
 		case "dead":
 			w.fake.Kill(b.UID, driver.Death{Cause: driver.DeathExit, Code: 1})
 		}
-		if err := w.Destroy(w.ctx, "a", false); err != nil {
+		if err := w.Sandboxes().Destroy(w.ctx, "a", false); err != nil {
 			t.Errorf("Destroy while %s: %v", state, err)
 		}
-		if _, err := w.Sandbox(w.ctx, "a"); !errors.Is(err, errs.NotFound) {
+		if _, err := w.Sandboxes().Get(w.ctx, "a"); !errors.Is(err, errs.NotFound) {
 			t.Errorf("Sandbox = %v, want not found", err)
 		}
 		w.nothingLeft()
 	}
-	if err := w.Destroy(w.ctx, "a", false); !errors.Is(err, errs.NotFound) {
+	if err := w.Sandboxes().Destroy(w.ctx, "a", false); !errors.Is(err, errs.NotFound) {
 		t.Errorf("a second Destroy = %v, want not found", err)
 	}
 }
@@ -131,7 +132,7 @@ func TestHistoryOutlivesTheSandbox(t *testing.T) {
 	mine, theirs := as(w.ctx, "me", "one"), as(w.ctx, "them", "two")
 	run := func(ctx context.Context, id, script string) {
 		t.Helper()
-		if _, err := w.Create(ctx, core.CreateRequest{ID: id}); err != nil {
+		if _, err := w.Sandboxes().Create(ctx, lifecycle.CreateRequest{ID: id}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := w.Execs().Run(ctx, id, sandbox.ExecSpec{Shell: script}, -1, live.OutputCaps{}); err != nil {
@@ -157,12 +158,12 @@ func TestHistoryOutlivesTheSandbox(t *testing.T) {
 	for _, out := range []string{"first", "second"} {
 		run(mine, "a", "printf "+out)
 		check(mine, out) // a live sandbox comes before a destroyed one
-		if err := w.Destroy(mine, "a", false); err != nil {
+		if err := w.Sandboxes().Destroy(mine, "a", false); err != nil {
 			t.Fatal(err)
 		}
 		check(mine, out) // and the newest destroyed one before others
 	}
-	if _, err := w.Sandbox(mine, "a"); !errors.Is(err, errs.NotFound) {
+	if _, err := w.Sandboxes().Get(mine, "a"); !errors.Is(err, errs.NotFound) {
 		t.Errorf("Sandbox = %v, want not found", err)
 	}
 	if _, err := w.Execs().Start(mine, "a", sandbox.ExecSpec{Shell: "true"}); !errors.Is(err, errs.NotFound) {
@@ -183,7 +184,7 @@ func TestDestroyThatBreaksIsFinishedLater(t *testing.T) {
 	w := newWorld(t)
 	w.create("a")
 	w.faults.SetFail("Destroy", errs.E(errs.Unavailable, "down"))
-	if err := w.Destroy(w.ctx, "a", false); err != nil {
+	if err := w.Sandboxes().Destroy(w.ctx, "a", false); err != nil {
 		t.Errorf("Destroy: %v", err)
 	}
 	w.create("a") // the id is free
@@ -197,7 +198,7 @@ func TestReusedIDStartsEmpty(t *testing.T) {
 	w := newWorld(t)
 	w.create("a")
 	w.sh("a", "echo secret > file")
-	if err := w.Destroy(w.ctx, "a", false); err != nil {
+	if err := w.Sandboxes().Destroy(w.ctx, "a", false); err != nil {
 		t.Fatal(err)
 	}
 	w.create("a")
@@ -210,28 +211,28 @@ func TestKeptDisk(t *testing.T) {
 	w := newWorld(t)
 	mine, theirs := as(w.ctx, "me", "one"), as(w.ctx, "them", "two")
 	owner := sandbox.Spec{External: sandbox.External{UserID: "u1"}}
-	if _, err := w.Create(mine, core.CreateRequest{ID: "a", Spec: owner}); err != nil {
+	if _, err := w.Sandboxes().Create(mine, lifecycle.CreateRequest{ID: "a", Spec: owner}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := w.Files().Write(mine, "a", "file", strings.NewReader("kept"), sandbox.FileWrite{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Destroy(mine, "a", true); err != nil {
+	if err := w.Sandboxes().Destroy(mine, "a", true); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.Create(theirs, core.CreateRequest{ID: "a", Spec: owner}); !errors.Is(err, errs.Conflict) {
+	if _, err := w.Sandboxes().Create(theirs, lifecycle.CreateRequest{ID: "a", Spec: owner}); !errors.Is(err, errs.Conflict) {
 		t.Errorf("another tenant's Create = %v, want conflict", err)
 	}
-	if _, err := w.Create(mine, core.CreateRequest{ID: "A"}); !errors.Is(err, errs.Conflict) {
+	if _, err := w.Sandboxes().Create(mine, lifecycle.CreateRequest{ID: "A"}); !errors.Is(err, errs.Conflict) {
 		t.Errorf("another user's Create = %v, want conflict", err)
 	}
 	// A create that fails gives the disk back.
 	w.faults.SetFail("Start", errs.E(errs.Unavailable, "down"))
-	if _, err := w.Create(mine, core.CreateRequest{ID: "a", Spec: owner}); !errors.Is(err, errs.Unavailable) {
+	if _, err := w.Sandboxes().Create(mine, lifecycle.CreateRequest{ID: "a", Spec: owner}); !errors.Is(err, errs.Unavailable) {
 		t.Fatalf("Create = %v, want unavailable", err)
 	}
 	w.faults.SetFail("Start", nil)
-	if _, err := w.Create(mine, core.CreateRequest{ID: "a", Spec: owner}); err != nil {
+	if _, err := w.Sandboxes().Create(mine, lifecycle.CreateRequest{ID: "a", Spec: owner}); err != nil {
 		t.Fatal(err)
 	}
 	r, _, err := w.Files().Read(mine, "a", "file", 0, -1)
@@ -244,35 +245,35 @@ func TestKeptDisk(t *testing.T) {
 		t.Errorf("the file has %q, want kept", got)
 	}
 	w.sh("a", "head -c 100000 /dev/zero > large")
-	if err := w.Destroy(mine, "a", true); err != nil {
+	if err := w.Sandboxes().Destroy(mine, "a", true); err != nil {
 		t.Fatal(err)
 	}
 	w.restart() // a kept disk is no orphan
-	if _, err := w.Purge(theirs, "a"); !errors.Is(err, errs.NotFound) {
+	if _, err := w.Sandboxes().Purge(theirs, "a"); !errors.Is(err, errs.NotFound) {
 		t.Errorf("another tenant's Purge = %v, want not found", err)
 	}
 	// The files are their user's: what they take is not freed.
-	if freed, err := w.Purge(mine, "a"); err != nil || freed >= 100000 {
+	if freed, err := w.Sandboxes().Purge(mine, "a"); err != nil || freed >= 100000 {
 		t.Errorf("Purge = %d, %v", freed, err)
 	}
 	w.nothingLeft()
-	if _, err := w.Purge(mine, "a"); !errors.Is(err, errs.NotFound) {
+	if _, err := w.Sandboxes().Purge(mine, "a"); !errors.Is(err, errs.NotFound) {
 		t.Errorf("a second Purge = %v, want not found", err)
 	}
 }
 
 func TestKeptDiskTellsItsSize(t *testing.T) {
 	for _, journal := range []int64{0, 256 << 20} {
-		w := newWorld(t, func(cfg *core.Config) { cfg.JournalBytes = journal })
+		w := newWorld(t, func(cfg *core.Config) { cfg.Sandboxes.JournalBytes = journal })
 		for _, bytes := range []int64{64 << 20, 8 << 30} {
 			ask := func(n int64) (sandbox.Sandbox, error) {
-				return w.Create(w.ctx, core.CreateRequest{ID: "a", Spec: sandbox.Spec{Limits: sandbox.Limits{DiskBytes: n}}})
+				return w.Sandboxes().Create(w.ctx, lifecycle.CreateRequest{ID: "a", Spec: sandbox.Spec{Limits: sandbox.Limits{DiskBytes: n}}})
 			}
 			if _, err := ask(bytes); err != nil {
 				t.Fatal(err)
 			}
 			for _, asked := range []int64{0, bytes} {
-				if err := w.Destroy(w.ctx, "a", true); err != nil {
+				if err := w.Sandboxes().Destroy(w.ctx, "a", true); err != nil {
 					t.Fatal(err)
 				}
 				if _, err := ask(bytes / 2); !errors.Is(err, errs.Conflict) || errs.Public(err).Hint == "" {
@@ -282,7 +283,7 @@ func TestKeptDiskTellsItsSize(t *testing.T) {
 					t.Errorf("asked for %d there are %d, %v, want %d", asked, b.Spec.Limits.DiskBytes, err, bytes)
 				}
 			}
-			if _, err := w.Purge(w.ctx, "a"); err != nil {
+			if _, err := w.Sandboxes().Purge(w.ctx, "a"); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -293,7 +294,7 @@ func TestPurgeOfALiveSandbox(t *testing.T) {
 	w := newWorld(t)
 	w.create("a")
 	w.sh("a", "head -c 100000 /dev/zero > file")
-	if freed, err := w.Purge(w.ctx, "a"); err != nil || freed < 100000 {
+	if freed, err := w.Sandboxes().Purge(w.ctx, "a"); err != nil || freed < 100000 {
 		t.Errorf("Purge = %d, %v", freed, err)
 	}
 	w.nothingLeft()
@@ -314,7 +315,7 @@ func TestDeathIsReported(t *testing.T) {
 	w := newWorld(t)
 	w.create("a")
 	for _, tt := range tests {
-		b, err := w.Start(w.ctx, "a")
+		b, err := w.Sandboxes().Start(w.ctx, "a")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -323,7 +324,7 @@ func TestDeathIsReported(t *testing.T) {
 		began := time.Now()
 		w.fake.Kill(b.UID, tt.death)
 		w.until("it is stopped", func() bool {
-			b, err = w.Sandbox(w.ctx, "a")
+			b, err = w.Sandboxes().Get(w.ctx, "a")
 			return err == nil && b.State == sandbox.Stopped
 		})
 		if !strings.HasPrefix(b.Reason, tt.want) || !strings.Contains(b.Reason, "start it again") {
@@ -349,11 +350,11 @@ func TestUpdate(t *testing.T) {
 	w.create("a")
 	labels, ports := map[string]string{"team": "x"}, []int{3000}
 	network := sandbox.Policy{Mode: sandbox.NetworkNone}
-	b, err := w.Update(w.ctx, "a", core.Patch{Labels: &labels, Ports: &ports, Network: &network})
+	b, err := w.Sandboxes().Update(w.ctx, "a", lifecycle.Patch{Labels: &labels, Ports: &ports, Network: &network})
 	if err != nil || b.Spec.Labels["team"] != "x" || b.Spec.Ports[0] != 3000 || b.Spec.Network.Mode != sandbox.NetworkNone {
 		t.Errorf("Update = %+v, %v", b.Spec, err)
 	}
-	page, err := w.List(w.ctx, core.Query{Labels: labels})
+	page, err := w.Sandboxes().List(w.ctx, lifecycle.Query{Labels: labels})
 	if err != nil || len(page.Sandboxes) != 1 {
 		t.Errorf("List by label = %d, %v, want 1", len(page.Sandboxes), err)
 	}
@@ -368,16 +369,16 @@ func TestUpdate(t *testing.T) {
 		{sandbox.Policy{}, sandbox.Policy{Mode: sandbox.NetworkAllowlist, Allow: []string{"a.example"}}, nil},
 		{sandbox.Policy{Allow: []string{}}, sandbox.Policy{Mode: sandbox.NetworkAllowlist, Allow: []string{}}, nil},
 	} {
-		b, err := w.Update(w.ctx, "a", core.Patch{Network: &tt.patch})
+		b, err := w.Sandboxes().Update(w.ctx, "a", lifecycle.Patch{Network: &tt.patch})
 		if !errors.Is(err, tt.err) || err == nil && (b.Spec.Network.Mode != tt.want.Mode || !slices.Equal(b.Spec.Network.Allow, tt.want.Allow)) {
 			t.Errorf("Update to %+v = %+v, %v, want %+v, %v", tt.patch, b.Spec.Network, err, tt.want, tt.err)
 		}
 	}
 	bad := sandbox.Visibility("secret")
-	if _, err := w.Update(w.ctx, "a", core.Patch{Visibility: &bad}); !errors.Is(err, errs.Invalid) {
+	if _, err := w.Sandboxes().Update(w.ctx, "a", lifecycle.Patch{Visibility: &bad}); !errors.Is(err, errs.Invalid) {
 		t.Errorf("Update = %v, want invalid", err)
 	}
-	if _, err := w.Update(w.ctx, "nobody", core.Patch{}); !errors.Is(err, errs.NotFound) {
+	if _, err := w.Sandboxes().Update(w.ctx, "nobody", lifecycle.Patch{}); !errors.Is(err, errs.NotFound) {
 		t.Errorf("Update = %v, want not found", err)
 	}
 }
@@ -386,14 +387,14 @@ func TestStats(t *testing.T) {
 	w := newWorld(t)
 	w.create("a")
 	w.sh("a", "echo some output")
-	st, err := w.Stats(w.ctx, "a")
+	st, err := w.Sandboxes().Stats(w.ctx, "a")
 	if err != nil || st.MemoryBytes == 0 || st.JournalBytes == 0 || st.At.IsZero() {
 		t.Errorf("Stats = %+v, %v", st, err)
 	}
-	if _, err := w.Stop(w.ctx, "a", 0); err != nil {
+	if _, err := w.Sandboxes().Stop(w.ctx, "a", 0); err != nil {
 		t.Fatal(err)
 	}
-	if st, err := w.Stats(w.ctx, "a"); err != nil || st.MemoryBytes != 0 {
+	if st, err := w.Sandboxes().Stats(w.ctx, "a"); err != nil || st.MemoryBytes != 0 {
 		t.Errorf("Stats while stopped = %+v, %v", st, err)
 	}
 }
@@ -403,10 +404,10 @@ func TestCallsAfterTheEndAreRefused(t *testing.T) {
 	w.create("a")
 	svc := w.Service
 	w.stop()
-	if _, err := svc.Create(w.ctx, core.CreateRequest{}); !errors.Is(err, errs.Unavailable) {
+	if _, err := svc.Sandboxes().Create(w.ctx, lifecycle.CreateRequest{}); !errors.Is(err, errs.Unavailable) {
 		t.Errorf("Create = %v, want unavailable", err)
 	}
-	if _, err := svc.Stop(w.ctx, "a", 0); !errors.Is(err, errs.Unavailable) {
+	if _, err := svc.Sandboxes().Stop(w.ctx, "a", 0); !errors.Is(err, errs.Unavailable) {
 		t.Errorf("Stop = %v, want unavailable", err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/core/lifecycle"
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/event"
@@ -41,24 +42,24 @@ func TestMaxLifetime(t *testing.T) {
 	life, none := time.Hour, time.Duration(0)
 	boxes := map[string]sandbox.Sandbox{}
 	for _, id := range []string{"works", "stopped", "always"} {
-		b, err := w.Create(w.ctx, core.CreateRequest{ID: id, Spec: sandbox.Spec{IdlePolicy: sandbox.IdleAlwaysOn}, MaxLifetime: &life, ExecTimeout: &none})
+		b, err := w.Sandboxes().Create(w.ctx, lifecycle.CreateRequest{ID: id, Spec: sandbox.Spec{IdlePolicy: sandbox.IdleAlwaysOn}, MaxLifetime: &life, ExecTimeout: &none})
 		if err != nil || !b.Ends().Equal(b.CreatedAt.Add(life)) {
 			t.Fatalf("Create = ends %s, %v", b.Ends(), err)
 		}
 		boxes[id] = b
 	}
-	longer, err := w.Create(w.ctx, core.CreateRequest{ID: "longer", Spec: sandbox.Spec{IdlePolicy: sandbox.IdleAlwaysOn}})
+	longer, err := w.Sandboxes().Create(w.ctx, lifecycle.CreateRequest{ID: "longer", Spec: sandbox.Spec{IdlePolicy: sandbox.IdleAlwaysOn}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	x := w.launch("works", "echo ready; sleep 1000")
-	if _, err := w.Stop(w.ctx, "stopped", 0); err != nil {
+	if _, err := w.Sandboxes().Stop(w.ctx, "stopped", 0); err != nil {
 		t.Fatal(err)
 	}
 	c.add(59 * time.Minute)
 	w.restart()
 	w.ready()
-	if _, err := w.Keepalive(w.ctx, "works", core.Keepalive{}); err != nil {
+	if _, err := w.Sandboxes().Keepalive(w.ctx, "works", lifecycle.Keepalive{}); err != nil {
 		t.Fatal(err)
 	}
 	if ended := w.Reap(); len(ended) != 0 {
@@ -82,7 +83,7 @@ func TestMaxLifetime(t *testing.T) {
 	if d, ok := last.(event.Destroyed); err != nil || !ok || d.Reason == "" {
 		t.Errorf("the last event is %+v, %v, want destroyed and why", last, err)
 	}
-	if b, err := w.Sandbox(w.ctx, "longer"); err != nil || b.State != sandbox.Running || !longer.Ends().IsZero() {
+	if b, err := w.Sandboxes().Get(w.ctx, "longer"); err != nil || b.State != sandbox.Running || !longer.Ends().IsZero() {
 		t.Errorf("one without a bound is %s, %v", b.State, err)
 	}
 }
@@ -91,7 +92,7 @@ func TestMaxLifetimeCanBeChanged(t *testing.T) {
 	c := &clock{now: time.Now()}
 	w := newWorld(t, func(cfg *core.Config) { cfg.Now = c.Now })
 	life := time.Hour
-	if _, err := w.Create(w.ctx, core.CreateRequest{ID: "a", MaxLifetime: &life, Spec: sandbox.Spec{IdlePolicy: sandbox.IdleAlwaysOn}}); err != nil {
+	if _, err := w.Sandboxes().Create(w.ctx, lifecycle.CreateRequest{ID: "a", MaxLifetime: &life, Spec: sandbox.Spec{IdlePolicy: sandbox.IdleAlwaysOn}}); err != nil {
 		t.Fatal(err)
 	}
 	c.add(30 * time.Minute)
@@ -99,13 +100,13 @@ func TestMaxLifetimeCanBeChanged(t *testing.T) {
 		life time.Duration
 		want error
 	}{{29 * time.Minute, errs.Invalid}, {-1, errs.Invalid}, {3 * time.Hour, nil}} {
-		if _, err := w.Update(w.ctx, "a", core.Patch{MaxLifetime: &tt.life}); !errors.Is(err, tt.want) {
+		if _, err := w.Sandboxes().Update(w.ctx, "a", lifecycle.Patch{MaxLifetime: &tt.life}); !errors.Is(err, tt.want) {
 			t.Errorf("Update to %s = %v, want %v", tt.life, err, tt.want)
 		}
 	}
 	// What nobody names stays.
 	labels := map[string]string{"a": "b"}
-	b, err := w.Update(w.ctx, "a", core.Patch{Labels: &labels})
+	b, err := w.Sandboxes().Update(w.ctx, "a", lifecycle.Patch{Labels: &labels})
 	if err != nil || b.Spec.MaxLifetime != 3*time.Hour {
 		t.Errorf("after another update max_lifetime is %s, %v", b.Spec.MaxLifetime, err)
 	}
@@ -122,25 +123,25 @@ func TestKeepalive(t *testing.T) {
 	w := newWorld(t, func(cfg *core.Config) { cfg.Now = c.Now })
 	timeout, life := time.Hour, 10*time.Hour
 	for _, id := range []string{"leased", "touched", "unkept"} {
-		if _, err := w.Create(w.ctx, core.CreateRequest{ID: id, IdleTimeout: &timeout, MaxLifetime: &life}); err != nil {
+		if _, err := w.Sandboxes().Create(w.ctx, lifecycle.CreateRequest{ID: id, IdleTimeout: &timeout, MaxLifetime: &life}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	state := func(id string) sandbox.State {
 		t.Helper()
-		b, err := w.Sandbox(w.ctx, id)
+		b, err := w.Sandboxes().Get(w.ctx, id)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return b.State
 	}
 	until := c.Now().Add(3 * time.Hour)
-	b, err := w.Keepalive(w.ctx, "leased", core.Keepalive{Until: until})
+	b, err := w.Sandboxes().Keepalive(w.ctx, "leased", lifecycle.Keepalive{Until: until})
 	if err != nil || b.Spec.KeptUntil.Sub(until).Abs() > time.Millisecond || b.IdleAt.Sub(until).Abs() > time.Millisecond {
 		t.Errorf("Keepalive = until %s, idle at %s, %v; want %s", b.Spec.KeptUntil, b.IdleAt, err, until)
 	}
 	c.add(50 * time.Minute)
-	if b, err := w.Keepalive(w.ctx, "touched", core.Keepalive{}); err != nil || !b.Spec.KeptUntil.IsZero() || !b.IdleAt.Equal(c.Now().Add(timeout)) {
+	if b, err := w.Sandboxes().Keepalive(w.ctx, "touched", lifecycle.Keepalive{}); err != nil || !b.Spec.KeptUntil.IsZero() || !b.IdleAt.Equal(c.Now().Add(timeout)) {
 		t.Errorf("Keepalive = until %s, idle at %s, %v", b.Spec.KeptUntil, b.IdleAt, err)
 	}
 	w.restart() // a lease outlives the daemon, and the timeout is what it was
@@ -156,17 +157,17 @@ func TestKeepalive(t *testing.T) {
 	if ended := w.Reap(); len(ended) != 0 {
 		t.Errorf("within the lease %v were ended", ended)
 	}
-	if b, err := w.Sandbox(w.ctx, "leased"); err != nil || b.Spec.IdleTimeout != timeout {
+	if b, err := w.Sandboxes().Get(w.ctx, "leased"); err != nil || b.Spec.IdleTimeout != timeout {
 		t.Errorf("the timeout is %s, %v, want what it was created with", b.Spec.IdleTimeout, err)
 	}
 	// Not beyond the end of its lifetime.
 	far := c.Now().Add(200 * time.Hour)
-	if b, err = w.Keepalive(w.ctx, "leased", core.Keepalive{Until: far}); err != nil || b.Spec.KeptUntil.Sub(b.Ends()).Abs() > time.Millisecond {
+	if b, err = w.Sandboxes().Keepalive(w.ctx, "leased", lifecycle.Keepalive{Until: far}); err != nil || b.Spec.KeptUntil.Sub(b.Ends()).Abs() > time.Millisecond {
 		t.Errorf("Keepalive = until %s, %v, want the end of its lifetime %s", b.Spec.KeptUntil, err, b.Ends())
 	}
 	// Given up.
 	none := time.Duration(0)
-	if b, err = w.Keepalive(w.ctx, "leased", core.Keepalive{For: &none}); err != nil || !b.Spec.KeptUntil.IsZero() {
+	if b, err = w.Sandboxes().Keepalive(w.ctx, "leased", lifecycle.Keepalive{For: &none}); err != nil || !b.Spec.KeptUntil.IsZero() {
 		t.Errorf("Keepalive = until %s, %v, want none", b.Spec.KeptUntil, err)
 	}
 	if events, err := w.store.Events(w.ctx, b.UID, 0, 0); err != nil || count(events, event.SandboxKept) != 3 {
@@ -179,26 +180,26 @@ func TestKeepalive(t *testing.T) {
 	past, seconds := c.Now().Add(-time.Hour), time.Hour
 	for name, tt := range map[string]struct {
 		id   string
-		k    core.Keepalive
+		k    lifecycle.Keepalive
 		want error
 	}{
-		"a stopped one":  {"leased", core.Keepalive{}, errs.WrongState},
-		"unknown":        {"nobody", core.Keepalive{}, errs.NotFound},
-		"both":           {"leased", core.Keepalive{Until: c.Now().Add(time.Hour), For: &seconds}, errs.Invalid},
-		"of all tenants": {"leased", core.Keepalive{}, errs.NotFound},
+		"a stopped one":  {"leased", lifecycle.Keepalive{}, errs.WrongState},
+		"unknown":        {"nobody", lifecycle.Keepalive{}, errs.NotFound},
+		"both":           {"leased", lifecycle.Keepalive{Until: c.Now().Add(time.Hour), For: &seconds}, errs.Invalid},
+		"of all tenants": {"leased", lifecycle.Keepalive{}, errs.NotFound},
 	} {
 		ctx := w.ctx
 		if name == "of all tenants" {
 			ctx = as(ctx, "mallory", "other")
 		}
-		if _, err := w.Keepalive(ctx, tt.id, tt.k); !errors.Is(err, tt.want) {
+		if _, err := w.Sandboxes().Keepalive(ctx, tt.id, tt.k); !errors.Is(err, tt.want) {
 			t.Errorf("%s: Keepalive = %v, want %v", name, err, tt.want)
 		}
 	}
-	if _, err := w.Start(w.ctx, "touched"); err != nil {
+	if _, err := w.Sandboxes().Start(w.ctx, "touched"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.Keepalive(w.ctx, "touched", core.Keepalive{Until: past}); !errors.Is(err, errs.Invalid) {
+	if _, err := w.Sandboxes().Keepalive(w.ctx, "touched", lifecycle.Keepalive{Until: past}); !errors.Is(err, errs.Invalid) {
 		t.Errorf("Keepalive until the past = %v, want invalid", err)
 	}
 }
@@ -228,7 +229,7 @@ func TestUsersCanComeBackAfterTheDaemonWasAway(t *testing.T) {
 	}
 	c.add(2 * time.Minute)
 	w.until("it is stopped", func() bool {
-		b, err := w.Sandbox(w.ctx, "a")
+		b, err := w.Sandboxes().Get(w.ctx, "a")
 		return err == nil && b.State == sandbox.Stopped
 	})
 }
@@ -238,20 +239,20 @@ func TestBoundsAreExact(t *testing.T) {
 	const at = 50
 	tests := []struct {
 		name string
-		caps core.Caps
+		caps lifecycle.Caps
 		want int // of fifty, of two tenants and four threads
 		kind errs.Kind
 	}{
-		{"all", core.Caps{All: 7}, 7, errs.Exhausted},
-		{"tenants", core.Caps{PerTenant: 3}, 6, errs.OverQuota},
-		{"threads", core.Caps{PerThread: 2}, 8, errs.OverQuota},
+		{"all", lifecycle.Caps{All: 7}, 7, errs.Exhausted},
+		{"tenants", lifecycle.Caps{PerTenant: 3}, 6, errs.OverQuota},
+		{"threads", lifecycle.Caps{PerThread: 2}, 8, errs.OverQuota},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			w := newWorld(t, func(c *core.Config) { c.Caps = tt.caps })
-			who := func(i int) (context.Context, core.CreateRequest) {
+			w := newWorld(t, func(c *core.Config) { c.Sandboxes.Caps = tt.caps })
+			who := func(i int) (context.Context, lifecycle.CreateRequest) {
 				tenant := fmt.Sprint("tenant", i%2)
-				return as(w.ctx, tenant, tenant), core.CreateRequest{
+				return as(w.ctx, tenant, tenant), lifecycle.CreateRequest{
 					ID: fmt.Sprint("box", i), Spec: sandbox.Spec{Thread: fmt.Sprint("thread", i/2%2)},
 				}
 			}
@@ -260,7 +261,7 @@ func TestBoundsAreExact(t *testing.T) {
 			for i := range at {
 				g.Go(func() {
 					ctx, req := who(i)
-					_, results[i] = w.Create(ctx, req)
+					_, results[i] = w.Sandboxes().Create(ctx, req)
 				})
 			}
 			g.Wait()
@@ -281,22 +282,22 @@ func TestBoundsAreExact(t *testing.T) {
 			}
 			// A dead one gives its place away, to its own kind.
 			ctx, req := who(first)
-			b, err := w.Sandbox(ctx, req.ID)
+			b, err := w.Sandboxes().Get(ctx, req.ID)
 			if err != nil {
 				t.Fatal(err)
 			}
 			w.fake.Kill(b.UID, driver.Death{Cause: driver.DeathSignal, Signal: "SIGKILL"})
 			w.until("the dead one is stopped", func() bool {
-				b, err = w.Sandbox(ctx, req.ID)
+				b, err = w.Sandboxes().Get(ctx, req.ID)
 				return err == nil && b.State == sandbox.Stopped
 			})
 			req.ID = "next"
-			if _, err := w.Create(ctx, req); err != nil {
+			if _, err := w.Sandboxes().Create(ctx, req); err != nil {
 				t.Errorf("Create in the place of the dead one = %v", err)
 			}
 			// The bounds outlive the daemon.
 			w.restart()
-			if _, err := w.Start(ctx, string(b.ID)); !errors.Is(err, tt.kind) {
+			if _, err := w.Sandboxes().Start(ctx, string(b.ID)); !errors.Is(err, tt.kind) {
 				t.Errorf("Start = %v, want %v", err, tt.kind)
 			}
 		})
@@ -307,13 +308,13 @@ func TestDestroyAll(t *testing.T) {
 	w := newWorld(t)
 	w.create("a")
 	w.create("stopped")
-	if _, err := w.Stop(w.ctx, "stopped", 0); err != nil {
+	if _, err := w.Sandboxes().Stop(w.ctx, "stopped", 0); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.Create(as(w.ctx, "bob", "other"), core.CreateRequest{ID: "theirs"}); err != nil {
+	if _, err := w.Sandboxes().Create(as(w.ctx, "bob", "other"), lifecycle.CreateRequest{ID: "theirs"}); err != nil {
 		t.Fatal(err)
 	}
-	if n, stayed, err := w.DestroyAll(w.ctx); n != 3 || len(stayed) != 0 || err != nil {
+	if n, stayed, err := w.Sandboxes().DestroyAll(w.ctx); n != 3 || len(stayed) != 0 || err != nil {
 		t.Errorf("DestroyAll = %d, %v, %v", n, stayed, err)
 	}
 	w.nothingLeft()
@@ -346,7 +347,7 @@ func TestDestroyAllHasATimeLimit(t *testing.T) {
 		}
 		cancel()
 	}()
-	n, stayed, err := w.DestroyAll(ctx)
+	n, stayed, err := w.Sandboxes().DestroyAll(ctx)
 	if n != 1 || len(stayed) != 1 || stayed[0] != "a" || err == nil {
 		t.Errorf("DestroyAll = %d, %v, %v, want that a stays", n, stayed, err)
 	}

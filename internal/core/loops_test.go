@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/core/lifecycle"
 	"github.com/cubbyhq/cubby/internal/egress"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/event"
@@ -47,7 +48,7 @@ func TestEgressIsDecidedAndWrittenDown(t *testing.T) {
 		t.Errorf("the metadata service answers %d, want 403", code)
 	}
 	// An update holds from the next request on.
-	if _, err := w.Update(w.ctx, "a", core.Patch{Network: &sandbox.Policy{Mode: sandbox.NetworkNone}}); err != nil {
+	if _, err := w.Sandboxes().Update(w.ctx, "a", lifecycle.Patch{Network: &sandbox.Policy{Mode: sandbox.NetworkNone}}); err != nil {
 		t.Fatal(err)
 	}
 	if code := get(target.URL); code != 403 {
@@ -90,7 +91,7 @@ func TestIdleSandboxes(t *testing.T) {
 	for id, policy := range map[string]sandbox.IdlePolicy{
 		"stop": sandbox.IdleStop, "sleep": sandbox.IdleSleep, "destroy": sandbox.IdleDestroy, "always": sandbox.IdleAlwaysOn, "busy": sandbox.IdleStop,
 	} {
-		if _, err := w.Create(w.ctx, core.CreateRequest{ID: id, Spec: sandbox.Spec{IdlePolicy: policy}, IdleTimeout: &timeout}); err != nil {
+		if _, err := w.Sandboxes().Create(w.ctx, lifecycle.CreateRequest{ID: id, Spec: sandbox.Spec{IdlePolicy: policy}, IdleTimeout: &timeout}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -98,19 +99,19 @@ func TestIdleSandboxes(t *testing.T) {
 	if ended := w.Reap(); len(ended) != 0 {
 		t.Fatalf("fresh sandboxes were ended: %v", ended)
 	}
-	if b, err := w.Sandbox(w.ctx, "stop"); err != nil || b.State != sandbox.Running {
+	if b, err := w.Sandboxes().Get(w.ctx, "stop"); err != nil || b.State != sandbox.Running {
 		t.Fatalf("a fresh sandbox is %s, %v", b.State, err)
 	}
 	c.add(2 * time.Hour)
 	w.until("the idle ones are ended", func() bool {
-		counts, err := w.CountSandboxes(w.ctx)
+		counts, err := w.Sandboxes().Count(w.ctx)
 		return err == nil && counts["stopped"] == 2 && counts["running"] == 2
 	})
 	if ended := w.Reap(); len(ended) != 0 {
 		t.Errorf("sandboxes in use were ended: %v", ended)
 	}
 	for id, want := range map[string]sandbox.State{"stop": sandbox.Stopped, "sleep": sandbox.Stopped, "always": sandbox.Running, "busy": sandbox.Running} {
-		b, err := w.Sandbox(w.ctx, id)
+		b, err := w.Sandboxes().Get(w.ctx, id)
 		if err != nil || b.State != want {
 			t.Errorf("%s is %s, %v, want %s", id, b.State, err, want)
 		}
@@ -118,7 +119,7 @@ func TestIdleSandboxes(t *testing.T) {
 			t.Errorf("%s was stopped because of %q, %q", id, b.Cause, b.Reason)
 		}
 	}
-	_, err := w.Sandbox(w.ctx, "destroy")
+	_, err := w.Sandboxes().Get(w.ctx, "destroy")
 	if info := errs.Public(err); info.Kind != errs.NotFound || !strings.HasPrefix(info.Message, "no such sandbox: destroyed ") || !strings.HasSuffix(info.Message, " ago: idle") || info.Hint == "" {
 		t.Errorf("destroy: %+v, want not found, and why", info)
 	}
@@ -135,7 +136,7 @@ func TestUse(t *testing.T) {
 	w.create("a")
 	due := func(what string, want time.Duration) {
 		t.Helper()
-		b, err := w.Sandbox(w.ctx, "a")
+		b, err := w.Sandboxes().Get(w.ctx, "a")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -149,10 +150,10 @@ func TestUse(t *testing.T) {
 	const timeout = 30 * time.Minute
 	c.add(10 * time.Minute)
 	due("after a while", timeout-10*time.Minute)
-	if _, err := w.List(w.ctx, core.Query{}); err != nil {
+	if _, err := w.Sandboxes().List(w.ctx, lifecycle.Query{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.Stats(w.ctx, "a"); err != nil {
+	if _, err := w.Sandboxes().Stats(w.ctx, "a"); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := w.Events().List(w.ctx, "a", 0, 0); err != nil {
@@ -162,7 +163,7 @@ func TestUse(t *testing.T) {
 	unused := func() {
 		t.Helper()
 		w.until("it counts as unused again", func() bool {
-			b, err := w.Sandbox(w.ctx, "a")
+			b, err := w.Sandboxes().Get(w.ctx, "a")
 			return err == nil && !b.IdleAt.IsZero()
 		})
 	}
@@ -200,7 +201,7 @@ func TestReaperIsNotHeldUp(t *testing.T) {
 	w.start()
 	timeout := time.Hour
 	for _, id := range []string{"slow", "quick"} {
-		b, err := w.Create(w.ctx, core.CreateRequest{ID: id, IdleTimeout: &timeout})
+		b, err := w.Sandboxes().Create(w.ctx, lifecycle.CreateRequest{ID: id, IdleTimeout: &timeout})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -215,15 +216,15 @@ func TestReaperIsNotHeldUp(t *testing.T) {
 	<-reached
 	c.add(time.Hour)
 	w.until("the other one is stopped", func() bool {
-		b, err := w.Sandbox(w.ctx, "quick")
+		b, err := w.Sandboxes().Get(w.ctx, "quick")
 		return err == nil && b.State == sandbox.Stopped
 	})
-	if b, err := w.Sandbox(w.ctx, "slow"); err != nil || b.State != sandbox.Running {
+	if b, err := w.Sandboxes().Get(w.ctx, "slow"); err != nil || b.State != sandbox.Running {
 		t.Errorf("the slow one is %s, %v", b.State, err)
 	}
 	close(release)
 	w.until("the slow one is stopped too", func() bool {
-		b, err := w.Sandbox(w.ctx, "slow")
+		b, err := w.Sandboxes().Get(w.ctx, "slow")
 		return err == nil && b.State == sandbox.Stopped
 	})
 }
@@ -236,7 +237,7 @@ func TestStepsOfTheClock(t *testing.T) {
 	})
 	life := 2 * time.Hour
 	for id, policy := range map[string]sandbox.IdlePolicy{"stop": sandbox.IdleStop, "destroy": sandbox.IdleDestroy} {
-		if _, err := w.Create(w.ctx, core.CreateRequest{ID: id, Spec: sandbox.Spec{IdlePolicy: policy}, MaxLifetime: &life}); err != nil {
+		if _, err := w.Sandboxes().Create(w.ctx, lifecycle.CreateRequest{ID: id, Spec: sandbox.Spec{IdlePolicy: policy}, MaxLifetime: &life}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -249,23 +250,23 @@ func TestStepsOfTheClock(t *testing.T) {
 	}
 	passed.add(time.Hour)
 	w.until("they idle", func() bool {
-		_, err := w.Sandbox(w.ctx, "destroy")
-		b, stopErr := w.Sandbox(w.ctx, "stop")
+		_, err := w.Sandboxes().Get(w.ctx, "destroy")
+		b, stopErr := w.Sandboxes().Get(w.ctx, "stop")
 		return errors.Is(err, errs.NotFound) && stopErr == nil && b.State == sandbox.Stopped
 	})
 	passed.add(time.Hour)
 	w.until("its lifetime is over", func() bool {
-		_, err := w.Sandbox(w.ctx, "stop")
+		_, err := w.Sandboxes().Get(w.ctx, "stop")
 		return errors.Is(err, errs.NotFound)
 	})
 }
 
 func TestHistoryIsPruned(t *testing.T) {
 	c := &clock{now: time.Now()}
-	w := newWorld(t, func(cfg *core.Config) { cfg.Now, cfg.HistoryRetention = c.Now, time.Hour })
+	w := newWorld(t, func(cfg *core.Config) { cfg.Now, cfg.History.Age = c.Now, time.Hour })
 	b := w.create("a")
 	w.sh("a", "echo output")
-	if err := w.Destroy(w.ctx, "a", false); err != nil {
+	if err := w.Sandboxes().Destroy(w.ctx, "a", false); err != nil {
 		t.Fatal(err)
 	}
 	w.Prune(w.ctx)
@@ -314,7 +315,7 @@ func TestReady(t *testing.T) {
 	if p := w.Ready(w.ctx); len(p) != 0 {
 		t.Errorf("Ready = %+v, want no problem", p)
 	}
-	counts, err := w.CountSandboxes(w.ctx)
+	counts, err := w.Sandboxes().Count(w.ctx)
 	if err != nil || counts["running"] != 1 || counts["stopped"] != 0 {
 		t.Errorf("CountSandboxes = %v, %v", counts, err)
 	}
@@ -345,7 +346,7 @@ func TestReaperTriesAgain(t *testing.T) {
 		}
 		return tries.Load() > 0 // the loop was faster
 	})
-	w.until("nobody is at it", func() bool { return !w.Reaping() })
+	w.until("nobody is at it", func() bool { return !w.Sandboxes().Reaping() })
 	before := tries.Load()
 	for range 3 {
 		if ended := w.Reap(); len(ended) != 0 {
@@ -358,7 +359,7 @@ func TestReaperTriesAgain(t *testing.T) {
 	w.faults.SetFail("Stop", nil)
 	c.add(time.Minute)
 	w.until("it is stopped", func() bool {
-		b, err := w.Sandbox(w.ctx, "a")
+		b, err := w.Sandboxes().Get(w.ctx, "a")
 		return err == nil && b.State == sandbox.Stopped
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/core/lifecycle"
 	"github.com/cubbyhq/cubby/internal/core/live"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
@@ -55,7 +56,7 @@ func TestWhatReadsHoldIsCharged(t *testing.T) {
 	for _, k := range strings.Split("abcdefgh", "") {
 		metadata[k] = strings.Repeat("\x01", 10_000)
 	}
-	if _, err := w.Create(w.ctx, core.CreateRequest{ID: "a", Spec: sandbox.Spec{Metadata: metadata}}); err != nil {
+	if _, err := w.Sandboxes().Create(w.ctx, lifecycle.CreateRequest{ID: "a", Spec: sandbox.Spec{Metadata: metadata}}); err != nil {
 		t.Fatal(err)
 	}
 	x := w.sh("a", "head -c 300000 /dev/zero").Exec
@@ -76,7 +77,7 @@ func TestWhatReadsHoldIsCharged(t *testing.T) {
 			return err
 		}, 300_000},
 		{"a list of commands", func() error { _, err := w.Execs().List(w.ctx, "a", live.ExecQuery{}); return err }, 100_000},
-		{"a list of sandboxes", func() error { _, err := w.List(w.ctx, core.Query{}); return err }, 1_400_000},
+		{"a list of sandboxes", func() error { _, err := w.Sandboxes().List(w.ctx, lifecycle.Query{}); return err }, 1_400_000},
 	} {
 		m.mu.Lock()
 		m.charged, m.full = 0, false

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/core/lifecycle"
 	"github.com/cubbyhq/cubby/internal/egress"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/event"
@@ -141,17 +142,17 @@ func TestConnectionsAreInTheHistory(t *testing.T) {
 			})
 		}, event.EgressAllowed},
 		{"stopped", func(w *world, _ tunnel) {
-			if _, err := w.Stop(w.ctx, "a", 0); err != nil {
+			if _, err := w.Sandboxes().Stop(w.ctx, "a", 0); err != nil {
 				w.t.Fatal(err)
 			}
 		}, event.SandboxStopped},
 		{"destroyed", func(w *world, _ tunnel) {
-			if err := w.Destroy(w.ctx, "a", false); err != nil {
+			if err := w.Sandboxes().Destroy(w.ctx, "a", false); err != nil {
 				w.t.Fatal(err)
 			}
 		}, event.SandboxDestroyed},
 		{"destroyed, and the disk kept", func(w *world, _ tunnel) {
-			if err := w.Destroy(w.ctx, "a", true); err != nil {
+			if err := w.Sandboxes().Destroy(w.ctx, "a", true); err != nil {
 				w.t.Fatal(err)
 			}
 		}, event.SandboxDestroyed},
@@ -202,7 +203,7 @@ func TestUnlistedDecisionsAreCounted(t *testing.T) {
 		}
 		conn.Close()
 	}
-	if _, err := w.Stop(w.ctx, "a", 0); err != nil {
+	if _, err := w.Sandboxes().Stop(w.ctx, "a", 0); err != nil {
 		t.Fatal(err)
 	}
 	allowed, kinds := history[event.Allowed](w, "a")
@@ -253,8 +254,8 @@ func TestCutConnections(t *testing.T) {
 	if _, err := w.Egress().Connections(w.ctx, "nobody"); errs.KindOf(err) != errs.NotFound {
 		t.Errorf("connections of no sandbox = %v", err)
 	}
-	deny := core.Patch{Network: &sandbox.Policy{Deny: []string{goes}}}
-	if _, err := w.Update(w.ctx, "a", deny); err != nil {
+	deny := lifecycle.Patch{Network: &sandbox.Policy{Deny: []string{goes}}}
+	if _, err := w.Sandboxes().Update(w.ctx, "a", deny); err != nil {
 		t.Fatal(err)
 	}
 	if d, err := w.Egress().Explain(w.ctx, "a", goes); err != nil || d.Allow {
@@ -263,14 +264,14 @@ func TestCutConnections(t *testing.T) {
 	kept.echo(t, "one")
 	cut.echo(t, "one")
 	// Nothing else changes any more: it is cut all the same.
-	if _, err := w.Update(w.ctx, "a", core.Patch{CutConnections: true}); err != nil {
+	if _, err := w.Sandboxes().Update(w.ctx, "a", lifecycle.Patch{CutConnections: true}); err != nil {
 		t.Fatal(err)
 	}
 	cut.ended(t)
 	kept.echo(t, "two")
 	others.echo(t, "two")
 	// At once with the change.
-	if _, err := w.Update(w.ctx, "b", core.Patch{Network: &sandbox.Policy{Mode: sandbox.NetworkNone}, CutConnections: true}); err != nil {
+	if _, err := w.Sandboxes().Update(w.ctx, "b", lifecycle.Patch{Network: &sandbox.Policy{Mode: sandbox.NetworkNone}, CutConnections: true}); err != nil {
 		t.Fatal(err)
 	}
 	others.ended(t)

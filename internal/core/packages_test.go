@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/core/lifecycle"
 	"github.com/cubbyhq/cubby/internal/core/live"
 	"github.com/cubbyhq/cubby/internal/core/program"
 	"github.com/cubbyhq/cubby/internal/driver"
@@ -34,9 +35,9 @@ func installer(t *testing.T, script string) sandbox.Spec {
 }
 
 // needing is a create of a sandbox that needs six.
-func needing(spec sandbox.Spec) core.CreateRequest {
+func needing(spec sandbox.Spec) lifecycle.CreateRequest {
 	spec.Dependencies = map[string]string{"six": "1.16.0"}
-	return core.CreateRequest{ID: "a", Spec: spec}
+	return lifecycle.CreateRequest{ID: "a", Spec: spec}
 }
 
 func resultOf(t *testing.T, x sandbox.Exec) packages.Result {
@@ -55,14 +56,14 @@ func TestCreateInstallsDependencies(t *testing.T) {
 	req.IdempotencyKey = "key"
 	req.Progress = func(o sandbox.Output) {
 		heard.Write(o.Data)
-		if b, err := w.Sandbox(w.ctx, "a"); err != nil || b.State != sandbox.Creating {
+		if b, err := w.Sandboxes().Get(w.ctx, "a"); err != nil || b.State != sandbox.Creating {
 			t.Errorf("while its packages are installed it is %s, %v", b.State, err)
 		}
 		if _, err := w.Execs().Start(w.ctx, "a", sandbox.ExecSpec{Shell: "true"}); !errors.Is(err, errs.WrongState) {
 			t.Errorf("Exec meanwhile = %v, want WrongState", err)
 		}
 	}
-	b, err := w.Create(w.ctx, req)
+	b, err := w.Sandboxes().Create(w.ctx, req)
 	if err != nil || b.State != sandbox.Running || b.Spec.Runtime != sandbox.RuntimePython {
 		t.Fatalf("Create = %+v, %v", b, err)
 	}
@@ -77,7 +78,7 @@ func TestCreateInstallsDependencies(t *testing.T) {
 		t.Errorf("the next exec is %d: %q", r.Exec.Seq, r.Stdout)
 	}
 	req.Progress = func(sandbox.Output) { t.Error("a repeat installs again") }
-	if again, err := w.Create(w.ctx, req); err != nil || again.UID != b.UID {
+	if again, err := w.Sandboxes().Create(w.ctx, req); err != nil || again.UID != b.UID {
 		t.Errorf("a repeat = %s, %v, want %s", again.UID, err, b.UID)
 	}
 }
@@ -89,12 +90,12 @@ func TestCreateIsUndoneWithItsInstallation(t *testing.T) {
 	w := newWorld(t)
 	req := needing(installer(t, failing))
 	req.IdempotencyKey = "key"
-	_, err := w.Create(w.ctx, req)
+	_, err := w.Sandboxes().Create(w.ctx, req)
 	info := errs.Public(err)
 	if !errors.Is(err, errs.Unsupported) || !strings.Contains(info.Message, "No matching distribution") || !strings.Contains(info.Hint, "Collecting six") {
 		t.Fatalf("Create = %+v", info)
 	}
-	b, err := w.Sandbox(w.ctx, "a")
+	b, err := w.Sandboxes().Get(w.ctx, "a")
 	if err != nil || b.State != sandbox.Failed || b.Reason != "create: "+info.Message {
 		t.Errorf("the sandbox is %s: %q, %v", b.State, b.Reason, err)
 	}
@@ -105,7 +106,7 @@ func TestCreateIsUndoneWithItsInstallation(t *testing.T) {
 	}
 	req.Spec.Env = installer(t, installs).Env
 	req.Spec.Env["OTHER"] = "request"
-	if b, err := w.Create(w.ctx, req); err != nil || b.State != sandbox.Running {
+	if b, err := w.Sandboxes().Create(w.ctx, req); err != nil || b.State != sandbox.Running {
 		t.Errorf("a create afterwards = %s, %v", b.State, err)
 	}
 }
@@ -126,17 +127,17 @@ func TestCreateEndsWithWhatEndsItsInstallation(t *testing.T) {
 			}
 		}, errs.Conflict, sandbox.EndKilled},
 		{"the sandbox is destroyed", func(t *testing.T, w *world, _ context.CancelFunc) {
-			if err := w.Destroy(w.ctx, "a", false); err != nil {
+			if err := w.Sandboxes().Destroy(w.ctx, "a", false); err != nil {
 				t.Errorf("Destroy = %v", err)
 			}
 		}, errs.Conflict, sandbox.EndKilled},
 		{"the sandbox is purged", func(t *testing.T, w *world, _ context.CancelFunc) {
-			if _, err := w.Purge(w.ctx, "a"); err != nil {
+			if _, err := w.Sandboxes().Purge(w.ctx, "a"); err != nil {
 				t.Errorf("Purge = %v", err)
 			}
 		}, errs.Conflict, sandbox.EndKilled},
 		{"the sandbox dies", func(t *testing.T, w *world, _ context.CancelFunc) {
-			b, err := w.Sandbox(w.ctx, "a")
+			b, err := w.Sandboxes().Get(w.ctx, "a")
 			if err != nil {
 				t.Error(err)
 			}
@@ -161,7 +162,7 @@ func TestCreateEndsWithWhatEndsItsInstallation(t *testing.T) {
 					tt.end(t, w, leave)
 				}()
 			}
-			_, err := w.Create(ctx, req)
+			_, err := w.Sandboxes().Create(ctx, req)
 			if !errors.Is(err, tt.want) && errs.KindOf(err) != tt.want {
 				t.Errorf("Create = %v, want %s", err, tt.want)
 			}
@@ -185,7 +186,7 @@ func TestStopDuringAnInstallation(t *testing.T) {
 	req := needing(installer(t, "echo begun; exec sleep 600"))
 	req.Progress = func(sandbox.Output) { close(begun) }
 	go func() {
-		_, err := w.Create(w.ctx, req)
+		_, err := w.Sandboxes().Create(w.ctx, req)
 		ended <- err
 	}()
 	<-begun
@@ -193,7 +194,7 @@ func TestStopDuringAnInstallation(t *testing.T) {
 	if err := <-ended; !errors.Is(err, errs.Unavailable) {
 		t.Errorf("Create = %v, want Unavailable", err)
 	}
-	b, err := w.Sandbox(w.ctx, "a")
+	b, err := w.Sandboxes().Get(w.ctx, "a")
 	if err != nil || b.State != sandbox.Failed {
 		t.Errorf("the sandbox is %s, %v", b.State, err)
 	}
@@ -206,7 +207,7 @@ func TestStopDuringAnInstallation(t *testing.T) {
 func TestInstallPackages(t *testing.T) {
 	w := newWorld(t, func(c *core.Config) { c.Packages.Indexes.PyPI = "http://index.example/simple" })
 	spec := installer(t, `echo "$PIP_INDEX_URL $PIP_TRUSTED_HOST" $PWD; `+installs)
-	if _, err := w.Create(w.ctx, core.CreateRequest{ID: "a", Spec: spec}); err != nil {
+	if _, err := w.Sandboxes().Create(w.ctx, lifecycle.CreateRequest{ID: "a", Spec: spec}); err != nil {
 		t.Fatal(err)
 	}
 	req := program.PackagesRequest{Dependencies: map[string]string{"six": ""}}
@@ -223,7 +224,7 @@ func TestInstallPackages(t *testing.T) {
 	w.wait("a", 2)
 	// A sandbox's own index wins.
 	spec.Env["PIP_INDEX_URL"] = "http://own.example"
-	if _, err := w.Create(w.ctx, core.CreateRequest{ID: "own", Spec: spec}); err != nil {
+	if _, err := w.Sandboxes().Create(w.ctx, lifecycle.CreateRequest{ID: "own", Spec: spec}); err != nil {
 		t.Fatal(err)
 	}
 	if res, err = w.Packages().Install(w.ctx, "own", req, -1); err != nil || !strings.HasPrefix(string(res.Stdout), "http://own.example ") {
@@ -231,7 +232,7 @@ func TestInstallPackages(t *testing.T) {
 	}
 	// An image without an installer.
 	spec.Runtime, spec.Env = sandbox.RuntimeNode, map[string]string{"PATH": t.TempDir()}
-	if _, err := w.Create(w.ctx, core.CreateRequest{ID: "bare", Spec: spec}); err != nil {
+	if _, err := w.Sandboxes().Create(w.ctx, lifecycle.CreateRequest{ID: "bare", Spec: spec}); err != nil {
 		t.Fatal(err)
 	}
 	if res, err = w.Packages().Install(w.ctx, "bare", req, -1); err != nil || resultOf(t, res.Exec).Error.Code != packages.NoInstaller {
@@ -242,20 +243,20 @@ func TestInstallPackages(t *testing.T) {
 func TestPackagesAreRefusedBeforeAnythingHappens(t *testing.T) {
 	w := newWorld(t)
 	none := sandbox.Spec{Network: sandbox.Policy{Mode: sandbox.NetworkNone}}
-	for name, req := range map[string]core.CreateRequest{
+	for name, req := range map[string]lifecycle.CreateRequest{
 		"a shell's text": {ID: "x", Spec: sandbox.Spec{Dependencies: map[string]string{"foo; rm -rf /": ""}}},
 		"an option":      {ID: "x", Spec: sandbox.Spec{Runtime: "node", Dependencies: map[string]string{"--global": ""}}},
 		"no runtime":     {ID: "x", Spec: sandbox.Spec{Runtime: "cobol", Dependencies: map[string]string{"a": ""}}},
 		"no network":     needing(none),
 	} {
-		if _, err := w.Create(w.ctx, req); !errors.Is(err, errs.Invalid) {
+		if _, err := w.Sandboxes().Create(w.ctx, req); !errors.Is(err, errs.Invalid) {
 			t.Errorf("%s: Create = %v, want Invalid", name, err)
 		}
 	}
-	if _, err := w.Sandbox(w.ctx, "x"); !errors.Is(err, errs.NotFound) {
+	if _, err := w.Sandboxes().Get(w.ctx, "x"); !errors.Is(err, errs.NotFound) {
 		t.Errorf("there is a sandbox of a refused create: %v", err)
 	}
-	if _, err := w.Create(w.ctx, core.CreateRequest{ID: "none", Spec: none}); err != nil {
+	if _, err := w.Sandboxes().Create(w.ctx, lifecycle.CreateRequest{ID: "none", Spec: none}); err != nil {
 		t.Fatal(err)
 	}
 	for name, req := range map[string]program.PackagesRequest{

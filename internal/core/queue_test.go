@@ -54,10 +54,10 @@ func TestSessionKeepsItsState(t *testing.T) {
 	if string(r.Stdout) != "d 1 2\nf 3\n" || *r.Exec.Exit.Code != 7 || r.Exec.Exit.Reason != sandbox.EndExited {
 		t.Errorf("it wrote %q, %q and ended %+v", r.Stdout, r.Stderr, r.Exec.Exit)
 	}
-	if _, err := w.Stop(w.ctx, "a", 0); err != nil {
+	if _, err := w.Sandboxes().Stop(w.ctx, "a", 0); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.Start(w.ctx, "a"); err != nil {
+	if _, err := w.Sandboxes().Start(w.ctx, "a"); err != nil {
 		t.Fatal(err)
 	}
 	if r := w.in("a", "echo ${PWD##*/} $E $?"); string(r.Stdout) != "d 1 7\n" {
@@ -188,7 +188,7 @@ func TestTextThatWaitsIsBounded(t *testing.T) {
 	if _, err := w.Execs().Start(w.ctx, "a", long); err != nil {
 		t.Errorf("when some have ended = %v", err)
 	}
-	if _, err := w.Stop(w.ctx, "a", 0); err != nil {
+	if _, err := w.Sandboxes().Stop(w.ctx, "a", 0); err != nil {
 		t.Error(err)
 	}
 	open()
@@ -269,7 +269,7 @@ func TestStopEndsTheQueue(t *testing.T) {
 		}
 		waited <- x
 	}()
-	if _, err := w.Stop(w.ctx, "a", 0); err != nil {
+	if _, err := w.Sandboxes().Stop(w.ctx, "a", 0); err != nil {
 		t.Fatal(err)
 	}
 	if x := <-waited; x.Exit == nil || x.Exit.Reason != sandbox.EndStopped {
@@ -280,7 +280,7 @@ func TestStopEndsTheQueue(t *testing.T) {
 			t.Errorf("%d ended %+v, want sandbox_stopped", seq, x.Exit)
 		}
 	}
-	if _, err := w.Start(w.ctx, "a"); err != nil {
+	if _, err := w.Sandboxes().Start(w.ctx, "a"); err != nil {
 		t.Fatal(err)
 	}
 	if r := w.in("a", "echo on"); string(r.Stdout) != "on\n" {
@@ -305,11 +305,11 @@ func TestSessionsAreListedAndForgotten(t *testing.T) {
 			strings.HasSuffix(list[0].Cwd, "/d") && !list[0].LastUsedAt.IsZero()
 	}
 	want("after a command", idle)
-	if _, err := w.Stop(w.ctx, "a", 0); err != nil {
+	if _, err := w.Sandboxes().Stop(w.ctx, "a", 0); err != nil {
 		t.Fatal(err)
 	}
 	want("while it is stopped", idle)
-	if _, err := w.Start(w.ctx, "a"); err != nil {
+	if _, err := w.Sandboxes().Start(w.ctx, "a"); err != nil {
 		t.Fatal(err)
 	}
 	hold, open := gate(t)

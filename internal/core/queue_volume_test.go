@@ -61,7 +61,7 @@ func TestTenThousandQueuedCommands(t *testing.T) {
 			t.Errorf("%d journals, %v", len(logs), err)
 		}
 	}
-	if _, err := w.Stop(ctx, "a", 0); err != nil {
+	if _, err := w.Sandboxes().Stop(ctx, "a", 0); err != nil {
 		t.Fatal(err)
 	}
 	list, err := w.Execs().List(ctx, "a", live.ExecQuery{Limit: 1000, AfterSeq: 9_500})

@@ -28,7 +28,7 @@ func TestAsleepBehindItsRow(t *testing.T) {
 	asleep := func() {
 		t.Helper()
 		w.until("it is reconciled", func() bool {
-			b, err := w.Sandbox(w.ctx, "a")
+			b, err := w.Sandboxes().Get(w.ctx, "a")
 			return err == nil && b.State == sandbox.Sleeping && len(w.Ready(w.ctx)) == 0
 		})
 		if st, err := w.fake.Inspect(w.ctx, b.Handle); err != nil || st.Phase != driver.PhaseAsleep {
@@ -63,7 +63,7 @@ func TestReconcileAsksOnce(t *testing.T) {
 	w.open()
 	w.start()
 	w.until("it is reconciled", func() bool {
-		b, err := w.Sandbox(w.ctx, "d")
+		b, err := w.Sandboxes().Get(w.ctx, "d")
 		return err == nil && b.State == sandbox.Stopped && len(w.Ready(w.ctx)) == 0
 	})
 	for _, id := range []string{"a", "b", "c"} {
@@ -101,7 +101,7 @@ func TestOneUnreadableSandboxIsLeftAlone(t *testing.T) {
 	w.restart()
 	w.until("it is reconciled", func() bool { p := w.Ready(w.ctx); return len(p) == 1 && p[0].Part == "sandbox a" })
 	w.sh("b", "true")
-	if b, err := w.Sandbox(w.ctx, "a"); err != nil || b.State != sandbox.Running {
+	if b, err := w.Sandboxes().Get(w.ctx, "a"); err != nil || b.State != sandbox.Running {
 		t.Errorf("the sandbox is %s, %v, want running", b.State, err)
 	}
 	if st, err := w.fake.Inspect(w.ctx, a.Handle); err != nil || st.Phase != driver.PhaseRunning {
@@ -120,7 +120,7 @@ func TestUnreadableIsNotEmpty(t *testing.T) {
 	w.open()
 	w.start()
 	w.until("it is reconciled", func() bool { p := w.Ready(w.ctx); return len(p) > 0 && p[0].Part != "core" })
-	if b, err := w.Sandbox(w.ctx, "a"); err != nil || b.State != sandbox.Running {
+	if b, err := w.Sandboxes().Get(w.ctx, "a"); err != nil || b.State != sandbox.Running {
 		t.Errorf("the sandbox is %s, %v, want running", b.State, err)
 	}
 	if _, err := w.Execs().Start(w.ctx, "a", sandbox.ExecSpec{Shell: "true"}); !errors.Is(err, errs.Unavailable) {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/core/lifecycle"
 	"github.com/cubbyhq/cubby/internal/core/live"
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/errs"
@@ -56,7 +57,7 @@ exit 7`, go_on))
 	if r := w.sh("a", "cat count"); string(r.Stdout) != "run\n" || r.Exec.Seq != 2 {
 		t.Errorf("it ran %q times, the next exec is %d", r.Stdout, r.Exec.Seq)
 	}
-	got, err := w.Sandbox(w.ctx, "a")
+	got, err := w.Sandboxes().Get(w.ctx, "a")
 	if err != nil || got.UID != b.UID || got.State != sandbox.Running {
 		t.Errorf("the sandbox is %s, %v", got.State, err)
 	}
@@ -121,13 +122,13 @@ func TestSandboxThatDiedWhileNobodyWatched(t *testing.T) {
 	w.open()
 	w.start()
 	w.until("it is stopped", func() bool {
-		b, err := w.Sandbox(w.ctx, "a")
+		b, err := w.Sandboxes().Get(w.ctx, "a")
 		return err == nil && b.State == sandbox.Stopped && strings.HasPrefix(b.Reason, "CONTAINER_DIED: OOM-killed: out of memory")
 	})
 	if x := w.wait("a", x.Seq); x.Exit.Reason != sandbox.EndOOM {
 		t.Errorf("its exec ended %+v, want oom", x.Exit)
 	}
-	if _, err := w.Start(w.ctx, "a"); err != nil {
+	if _, err := w.Sandboxes().Start(w.ctx, "a"); err != nil {
 		t.Errorf("Start: %v", err)
 	}
 }
@@ -135,7 +136,7 @@ func TestSandboxThatDiedWhileNobodyWatched(t *testing.T) {
 // What a daemon leaves that is killed after each step of a create.
 func TestCreateThatACrashCutOff(t *testing.T) {
 	row := func(w *world) sandbox.Sandbox {
-		spec := core.DefaultSpec()
+		spec := lifecycle.DefaultSpec()
 		b := sandbox.Sandbox{UID: sandbox.NewUID(), ID: "a", Spec: spec, ImageDigest: digest}
 		if err := w.store.CreateSandbox(w.ctx, b); err != nil {
 			w.t.Fatal(err)
@@ -184,11 +185,11 @@ func TestCreateThatACrashCutOff(t *testing.T) {
 			tt.do(w, &b)
 			w.start()
 			w.until("the row is failed", func() bool {
-				b, err := w.Sandbox(w.ctx, "a")
+				b, err := w.Sandboxes().Get(w.ctx, "a")
 				return err == nil && b.State == sandbox.Failed && strings.HasPrefix(b.Reason, "create: interrupted")
 			})
 			w.create("b") // waits for the reconciliation
-			if err := w.Destroy(w.ctx, "b", false); err != nil {
+			if err := w.Sandboxes().Destroy(w.ctx, "b", false); err != nil {
 				t.Fatal(err)
 			}
 			w.nothingLeft()
@@ -209,11 +210,11 @@ func TestInterruptedDestroyIsFinished(t *testing.T) {
 	}
 	w.driverOfNext()
 	w.start()
-	if _, err := w.Sandbox(w.ctx, "a"); !errors.Is(err, errs.NotFound) {
+	if _, err := w.Sandboxes().Get(w.ctx, "a"); !errors.Is(err, errs.NotFound) {
 		t.Errorf("Sandbox = %v, want not found", err)
 	}
 	w.create("b")
-	if err := w.Destroy(w.ctx, "b", false); err != nil {
+	if err := w.Sandboxes().Destroy(w.ctx, "b", false); err != nil {
 		t.Fatal(err)
 	}
 	traces, _ := w.fake.List(w.ctx)
@@ -231,7 +232,7 @@ func TestInterruptedDestroyIsFinished(t *testing.T) {
 func TestCutOffRunsAreCleared(t *testing.T) {
 	w := newWorld(t)
 	running, stopped := w.create("running"), w.create("stopped")
-	if _, err := w.Stop(w.ctx, "stopped", 0); err != nil {
+	if _, err := w.Sandboxes().Stop(w.ctx, "stopped", 0); err != nil {
 		t.Fatal(err)
 	}
 	w.stop()
@@ -254,7 +255,7 @@ func TestCutOffRunsAreCleared(t *testing.T) {
 		return cleared[running.UID] && cleared[stopped.UID]
 	})
 	for _, id := range []string{"running", "stopped"} {
-		if _, err := w.Start(w.ctx, id); err != nil {
+		if _, err := w.Sandboxes().Start(w.ctx, id); err != nil {
 			t.Errorf("Start: %v", err)
 		}
 	}
@@ -271,7 +272,7 @@ func TestInterruptedStop(t *testing.T) {
 	w.open()
 	w.start()
 	w.until("it is stopped", func() bool {
-		b, err := w.Sandbox(w.ctx, "a")
+		b, err := w.Sandboxes().Get(w.ctx, "a")
 		return err == nil && b.State == sandbox.Stopped && b.Reason == ""
 	})
 }
@@ -279,7 +280,7 @@ func TestInterruptedStop(t *testing.T) {
 func TestInterruptedStart(t *testing.T) {
 	w := newWorld(t)
 	b := w.create("a")
-	if _, err := w.Stop(w.ctx, "a", 0); err != nil {
+	if _, err := w.Sandboxes().Stop(w.ctx, "a", 0); err != nil {
 		t.Fatal(err)
 	}
 	w.stop()
@@ -293,7 +294,7 @@ func TestInterruptedStart(t *testing.T) {
 		st, err := w.fake.Inspect(w.ctx, b.Handle)
 		return err == nil && st.Phase != driver.PhaseRunning
 	})
-	if _, err := w.Start(w.ctx, "a"); err != nil {
+	if _, err := w.Sandboxes().Start(w.ctx, "a"); err != nil {
 		t.Errorf("Start: %v", err)
 	}
 	w.sh("a", "true")
@@ -308,7 +309,7 @@ func TestOrphansAreSwept(t *testing.T) {
 	uid := sandbox.NewUID()
 	dir := w.newDisk(uid)
 	if _, err := w.fake.Create(w.ctx, driver.Spec{
-		UID: uid, Isolation: sandbox.GVisor, Limits: core.DefaultSpec().Limits,
+		UID: uid, Isolation: sandbox.GVisor, Limits: lifecycle.DefaultSpec().Limits,
 		Image: driver.Image{Dir: "/"}, Volumes: driver.DiskVolumes(dir, ""),
 	}); err != nil {
 		t.Fatal(err)

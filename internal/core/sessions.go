@@ -65,7 +65,7 @@ func (h *Sessions) List(ctx context.Context, id string) ([]Session, error) {
 				continue
 			}
 			is := all[name]
-			is.Name, is.Status, is.RunningSeq, is.Pending, is.LastUsedAt = name, SessionQueued, q.Running, q.Waiting, h.s.now()
+			is.Name, is.Status, is.RunningSeq, is.Pending, is.LastUsedAt = name, SessionQueued, q.Running, q.Waiting, h.s.cfg.Now()
 			if q.Running != 0 {
 				is.Status = SessionBusy
 			}
@@ -80,14 +80,14 @@ func (h *Sessions) List(ctx context.Context, id string) ([]Session, error) {
 	return list, nil
 }
 
-// look is files without the use of the sandbox that it is.
+// look is open without the use of the sandbox that it is.
 func (h *Sessions) look(ctx context.Context, id string) (*access, error) {
 	b, err := h.s.scope.Find(ctx, id)
 	if err != nil {
 		return nil, err
 	}
 	if b.State != sandbox.Running {
-		return h.s.files(ctx, id)
+		return h.s.open(ctx, id)
 	}
 	_, r, err := h.s.live.Find(ctx, id)
 	if err != nil {
@@ -163,7 +163,7 @@ func (h *Sessions) Forget(ctx context.Context, id, name string) error {
 	if err := sandbox.ValidateName("session", name); err != nil {
 		return err
 	}
-	a, err := h.s.files(ctx, id)
+	a, err := h.s.open(ctx, id)
 	if err != nil {
 		return err
 	}

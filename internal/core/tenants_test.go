@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/core/lifecycle"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 	"github.com/cubbyhq/cubby/internal/storage"
@@ -17,7 +17,7 @@ import (
 
 func (w *world) createIn(tenant, id string) sandbox.Sandbox {
 	w.t.Helper()
-	b, err := w.Create(w.ctx, core.CreateRequest{ID: id, Tenant: tenant})
+	b, err := w.Sandboxes().Create(w.ctx, lifecycle.CreateRequest{ID: id, Tenant: tenant})
 	if err != nil {
 		w.t.Fatalf("Create(%s) of %s = %v", id, tenant, err)
 	}
@@ -69,7 +69,7 @@ func TestTenantsShareFiles(t *testing.T) {
 	}
 
 	// Stopped sandboxes have the same files.
-	if _, err := w.Stop(w.ctx, "a", 0); err != nil {
+	if _, err := w.Sandboxes().Stop(w.ctx, "a", 0); err != nil {
 		t.Fatal(err)
 	}
 	if got := w.content("a", "/workspace/f"); got != "shared" {
@@ -85,7 +85,7 @@ func TestTenantsShareFiles(t *testing.T) {
 
 	// They outlive the sandboxes.
 	for _, id := range []string{"a", "b"} {
-		if err := w.Destroy(w.ctx, id, false); err != nil {
+		if err := w.Sandboxes().Destroy(w.ctx, id, false); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -99,60 +99,60 @@ func TestTenantsShareFiles(t *testing.T) {
 func TestTenantsOfTokens(t *testing.T) {
 	w := newWorld(t)
 	acme, other := as(w.ctx, "alice", "acme"), as(w.ctx, "bob", "other")
-	if b, err := w.Create(acme, core.CreateRequest{ID: "a"}); err != nil || b.Tenant != "acme" {
+	if b, err := w.Sandboxes().Create(acme, lifecycle.CreateRequest{ID: "a"}); err != nil || b.Tenant != "acme" {
 		t.Fatalf("Create = %+v, %v", b, err)
 	}
-	if _, err := w.Create(other, core.CreateRequest{ID: "b", Tenant: "acme"}); !errors.Is(err, errs.Forbidden) {
+	if _, err := w.Sandboxes().Create(other, lifecycle.CreateRequest{ID: "b", Tenant: "acme"}); !errors.Is(err, errs.Forbidden) {
 		t.Errorf("Create in another tenant = %v, want forbidden", err)
 	}
 	for _, tenant := range []string{"../acme", "/etc", "a..b", ".", "a/b", "a\x00", strings.Repeat("a", 65)} {
-		if _, err := w.Create(w.ctx, core.CreateRequest{ID: "b", Tenant: tenant}); !errors.Is(err, errs.Invalid) {
+		if _, err := w.Sandboxes().Create(w.ctx, lifecycle.CreateRequest{ID: "b", Tenant: tenant}); !errors.Is(err, errs.Invalid) {
 			t.Errorf("Create in the tenant %q = %v, want invalid", tenant, err)
 		}
-		if _, err := w.WriteUpload(w.ctx, tenant, "f", strings.NewReader("x")); !errors.Is(err, errs.Invalid) {
+		if _, err := w.Tenants().WriteUpload(w.ctx, tenant, "f", strings.NewReader("x")); !errors.Is(err, errs.Invalid) {
 			t.Errorf("WriteUpload of the tenant %q = %v, want invalid", tenant, err)
 		}
 	}
 	w.write("a", "/workspace/f", "x")
 	for what, err := range map[string]error{
-		"Sandbox":      second(w.Sandbox(other, "a")),
+		"Sandbox":      second(w.Sandboxes().Get(other, "a")),
 		"Stat":         second(w.Files().Stat(other, "a", "/workspace/f", true)),
-		"Stop":         second(w.Stop(other, "a", 0)),
-		"Destroy":      w.Destroy(other, "a", false),
-		"Purge":        second(w.Purge(other, "a")),
+		"Stop":         second(w.Sandboxes().Stop(other, "a", 0)),
+		"Destroy":      w.Sandboxes().Destroy(other, "a", false),
+		"Purge":        second(w.Sandboxes().Purge(other, "a")),
 		"StartExec":    second(w.Execs().Start(other, "a", sandbox.ExecSpec{Shell: "true"})),
-		"Tenant":       second(w.Tenant(other, "acme")),
-		"RemoveTenant": w.RemoveTenant(other, "acme"),
-		"WriteUpload":  second(w.WriteUpload(other, "acme", "f", strings.NewReader("x"))),
-		"RemoveUpload": w.RemoveUpload(other, "acme", "f", false),
-		"ListUploads":  second(w.ListUploads(other, "acme", "", false, 10)),
+		"Tenant":       second(w.Tenants().Get(other, "acme")),
+		"RemoveTenant": w.Tenants().Remove(other, "acme"),
+		"WriteUpload":  second(w.Tenants().WriteUpload(other, "acme", "f", strings.NewReader("x"))),
+		"RemoveUpload": w.Tenants().RemoveUpload(other, "acme", "f", false),
+		"ListUploads":  second(w.Tenants().ListUploads(other, "acme", "", false, 10)),
 	} {
 		if !errors.Is(err, errs.NotFound) {
 			t.Errorf("another tenant's %s = %v, want not found", what, err)
 		}
 	}
-	if _, err := w.List(other, core.Query{Tenant: "acme"}); !errors.Is(err, errs.Forbidden) {
+	if _, err := w.Sandboxes().List(other, lifecycle.Query{Tenant: "acme"}); !errors.Is(err, errs.Forbidden) {
 		t.Errorf("List of another tenant = %v, want forbidden", err)
 	}
-	if page, err := w.List(other, core.Query{}); err != nil || len(page.Sandboxes) != 0 {
+	if page, err := w.Sandboxes().List(other, lifecycle.Query{}); err != nil || len(page.Sandboxes) != 0 {
 		t.Errorf("List of another tenant's token = %v, %v", page.Sandboxes, err)
 	}
-	if page, _, err := w.Tenants(other, "", 0); err != nil || len(page) != 0 {
+	if page, _, err := w.Tenants().List(other, "", 0); err != nil || len(page) != 0 {
 		t.Errorf("Tenants of another tenant's token = %v, %v", page, err)
 	}
 
 	// A token of no tenant sees all.
 	w.create("mine")
-	if page, err := w.List(w.ctx, core.Query{}); err != nil || len(page.Sandboxes) != 2 {
+	if page, err := w.Sandboxes().List(w.ctx, lifecycle.Query{}); err != nil || len(page.Sandboxes) != 2 {
 		t.Errorf("List = %v, %v, want both", page.Sandboxes, err)
 	}
-	if page, err := w.List(w.ctx, core.Query{Tenant: "acme"}); err != nil || len(page.Sandboxes) != 1 || page.Sandboxes[0].ID != "a" {
+	if page, err := w.Sandboxes().List(w.ctx, lifecycle.Query{Tenant: "acme"}); err != nil || len(page.Sandboxes) != 1 || page.Sandboxes[0].ID != "a" {
 		t.Errorf("List of a tenant = %v, %v", page.Sandboxes, err)
 	}
-	if page, err := w.List(acme, core.Query{}); err != nil || len(page.Sandboxes) != 1 || page.Sandboxes[0].ID != "a" {
+	if page, err := w.Sandboxes().List(acme, lifecycle.Query{}); err != nil || len(page.Sandboxes) != 1 || page.Sandboxes[0].ID != "a" {
 		t.Errorf("List of a tenant's token = %v, %v", page.Sandboxes, err)
 	}
-	if err := w.Destroy(w.ctx, "a", false); err != nil {
+	if err := w.Sandboxes().Destroy(w.ctx, "a", false); err != nil {
 		t.Error(err)
 	}
 	if _, _, err := w.Events().List(w.ctx, "a", 0, 0); err != nil {
@@ -167,21 +167,21 @@ func second[T any](_ T, err error) error { return err }
 
 func TestTenantUploads(t *testing.T) {
 	w := newWorld(t)
-	if f, err := w.WriteUpload(w.ctx, "acme", "in/data.csv", strings.NewReader("1,2")); err != nil || f.Path != "/mnt/user-data/uploads/in/data.csv" {
+	if f, err := w.Tenants().WriteUpload(w.ctx, "acme", "in/data.csv", strings.NewReader("1,2")); err != nil || f.Path != "/mnt/user-data/uploads/in/data.csv" {
 		t.Fatalf("WriteUpload = %+v, %v", f, err)
 	}
 	w.createIn("acme", "a")
 	if got := w.content("a", "/mnt/user-data/uploads/in/data.csv"); got != "1,2" {
 		t.Errorf("the sandbox reads %q", got)
 	}
-	files, err := w.ListUploads(w.ctx, "acme", "", true, 10)
+	files, err := w.Tenants().ListUploads(w.ctx, "acme", "", true, 10)
 	if err != nil || len(files) != 2 {
 		t.Errorf("ListUploads = %v, %v", files, err)
 	}
-	if _, err := w.ListUploads(w.ctx, "acme", "", true, 1); !errors.Is(err, errs.TooLarge) {
+	if _, err := w.Tenants().ListUploads(w.ctx, "acme", "", true, 1); !errors.Is(err, errs.TooLarge) {
 		t.Errorf("ListUploads over its bound = %v", err)
 	}
-	r, _, err := w.ReadUpload(w.ctx, "acme", "/mnt/user-data/uploads/in/data.csv")
+	r, _, err := w.Tenants().ReadUpload(w.ctx, "acme", "/mnt/user-data/uploads/in/data.csv")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,20 +192,20 @@ func TestTenantUploads(t *testing.T) {
 		t.Error(err)
 	}
 	for _, name := range []string{"../outputs/f", "/workspace/f", "..", "/mnt/user-data/uploads/../outputs/f", ".", ""} {
-		if _, err := w.WriteUpload(w.ctx, "acme", name, strings.NewReader("x")); !errors.Is(err, errs.Invalid) {
+		if _, err := w.Tenants().WriteUpload(w.ctx, "acme", name, strings.NewReader("x")); !errors.Is(err, errs.Invalid) {
 			t.Errorf("WriteUpload(%q) = %v, want invalid", name, err)
 		}
 	}
-	if err := w.RemoveUpload(w.ctx, "acme", "in", true); err != nil {
+	if err := w.Tenants().RemoveUpload(w.ctx, "acme", "in", true); err != nil {
 		t.Error(err)
 	}
-	if err := w.RemoveUpload(w.ctx, "acme", "in", true); !errors.Is(err, errs.NotFound) {
+	if err := w.Tenants().RemoveUpload(w.ctx, "acme", "in", true); !errors.Is(err, errs.NotFound) {
 		t.Errorf("RemoveUpload of what is gone = %v", err)
 	}
-	if err := w.RemoveUpload(w.ctx, "acme", ".", true); !errors.Is(err, errs.Forbidden) {
+	if err := w.Tenants().RemoveUpload(w.ctx, "acme", ".", true); !errors.Is(err, errs.Forbidden) {
 		t.Errorf("RemoveUpload of all at once = %v", err)
 	}
-	if _, err := w.ListUploads(w.ctx, "nobody", "", false, 10); !errors.Is(err, errs.NotFound) {
+	if _, err := w.Tenants().ListUploads(w.ctx, "nobody", "", false, 10); !errors.Is(err, errs.NotFound) {
 		t.Errorf("ListUploads of a tenant that is not known = %v", err)
 	}
 }
@@ -214,25 +214,25 @@ func TestRemoveTenant(t *testing.T) {
 	w := newWorld(t)
 	w.createIn("acme", "a")
 	w.write("a", "/workspace/f", "x")
-	if tenant, err := w.Tenant(w.ctx, "acme"); err != nil || tenant.Sandboxes != 1 || tenant.Running != 1 || tenant.Disk.Bytes != core.DefaultTenantDisk {
+	if tenant, err := w.Tenants().Get(w.ctx, "acme"); err != nil || tenant.Sandboxes != 1 || tenant.Running != 1 || tenant.Disk.Bytes != lifecycle.DefaultTenantDisk {
 		t.Errorf("Tenant = %+v, %v", tenant, err)
 	}
-	if err := w.RemoveTenant(w.ctx, "acme"); !errors.Is(err, errs.Conflict) {
+	if err := w.Tenants().Remove(w.ctx, "acme"); !errors.Is(err, errs.Conflict) {
 		t.Errorf("RemoveTenant with a running sandbox = %v", err)
 	}
-	if _, err := w.Stop(w.ctx, "a", 0); err != nil {
+	if _, err := w.Sandboxes().Stop(w.ctx, "a", 0); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.RemoveTenant(w.ctx, "acme"); !errors.Is(err, errs.Conflict) {
+	if err := w.Tenants().Remove(w.ctx, "acme"); !errors.Is(err, errs.Conflict) {
 		t.Errorf("RemoveTenant with a stopped sandbox = %v", err)
 	}
-	if err := w.Destroy(w.ctx, "a", false); err != nil {
+	if err := w.Sandboxes().Destroy(w.ctx, "a", false); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.RemoveTenant(w.ctx, "acme"); err != nil {
+	if err := w.Tenants().Remove(w.ctx, "acme"); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.RemoveTenant(w.ctx, "acme"); !errors.Is(err, errs.NotFound) {
+	if err := w.Tenants().Remove(w.ctx, "acme"); !errors.Is(err, errs.NotFound) {
 		t.Errorf("RemoveTenant again = %v", err)
 	}
 	w.nothingLeft()
@@ -246,7 +246,7 @@ func TestRemoveTenant(t *testing.T) {
 func TestTenantDiskThatIsGone(t *testing.T) {
 	w := newWorld(t)
 	w.createIn("acme", "a")
-	if err := w.Destroy(w.ctx, "a", false); err != nil {
+	if err := w.Sandboxes().Destroy(w.ctx, "a", false); err != nil {
 		t.Fatal(err)
 	}
 	tenant, err := w.store.Tenant(w.ctx, "acme")
@@ -257,7 +257,7 @@ func TestTenantDiskThatIsGone(t *testing.T) {
 	if err := os.Rename(dir, dir+"-away"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.Create(w.ctx, core.CreateRequest{ID: "b", Tenant: "acme"}); !errors.Is(err, errs.Unavailable) {
+	if _, err := w.Sandboxes().Create(w.ctx, lifecycle.CreateRequest{ID: "b", Tenant: "acme"}); !errors.Is(err, errs.Unavailable) {
 		t.Errorf("Create without the tenant's disk = %v, want unavailable", err)
 	}
 	if err := os.Rename(dir+"-away", dir); err != nil {
@@ -293,10 +293,10 @@ func TestInterruptedTenant(t *testing.T) {
 func TestFailedCreateLetsGoOfItsTenant(t *testing.T) {
 	w := newWorld(t)
 	w.faults.SetFail("Start", errs.E(errs.Unavailable, "no"))
-	if _, err := w.Create(w.ctx, core.CreateRequest{ID: "a", Tenant: "acme"}); err == nil {
+	if _, err := w.Sandboxes().Create(w.ctx, lifecycle.CreateRequest{ID: "a", Tenant: "acme"}); err == nil {
 		t.Fatal("Create succeeds")
 	}
-	if err := w.RemoveTenant(w.ctx, "acme"); err != nil {
+	if err := w.Tenants().Remove(w.ctx, "acme"); err != nil {
 		t.Errorf("RemoveTenant after a failed create = %v", err)
 	}
 	w.nothingLeft()

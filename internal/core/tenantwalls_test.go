@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/core/lifecycle"
 	"github.com/cubbyhq/cubby/internal/core/program"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
@@ -28,7 +29,7 @@ func TestAStrangerDoesNotWaitForTheLockOfAnotherTenantsSandbox(t *testing.T) {
 	w.createIn("acme", "a")
 	stopped := make(chan error, 1)
 	go func() {
-		_, err := w.Stop(as(w.ctx, "alice", "acme"), "a", 0)
+		_, err := w.Sandboxes().Stop(as(w.ctx, "alice", "acme"), "a", 0)
 		stopped <- err
 	}()
 	<-stopping
@@ -37,12 +38,12 @@ func TestAStrangerDoesNotWaitForTheLockOfAnotherTenantsSandbox(t *testing.T) {
 	defer cancel()
 	ports := []int{80}
 	for name, act := range map[string]func() error{
-		"Update":    func() error { _, err := w.Update(ctx, "a", core.Patch{Ports: &ports}); return err },
-		"Keepalive": func() error { _, err := w.Keepalive(ctx, "a", core.Keepalive{}); return err },
-		"Start":     func() error { _, err := w.Start(ctx, "a"); return err },
-		"Stop":      func() error { _, err := w.Stop(ctx, "a", 0); return err },
-		"Destroy":   func() error { return w.Destroy(ctx, "a", false) },
-		"Purge":     func() error { _, err := w.Purge(ctx, "a"); return err },
+		"Update":    func() error { _, err := w.Sandboxes().Update(ctx, "a", lifecycle.Patch{Ports: &ports}); return err },
+		"Keepalive": func() error { _, err := w.Sandboxes().Keepalive(ctx, "a", lifecycle.Keepalive{}); return err },
+		"Start":     func() error { _, err := w.Sandboxes().Start(ctx, "a"); return err },
+		"Stop":      func() error { _, err := w.Sandboxes().Stop(ctx, "a", 0); return err },
+		"Destroy":   func() error { return w.Sandboxes().Destroy(ctx, "a", false) },
+		"Purge":     func() error { _, err := w.Sandboxes().Purge(ctx, "a"); return err },
 		"ReadFile":  func() error { _, _, err := w.Files().Read(ctx, "a", "f", 0, -1); return err },
 		"Exec":      func() error { _, err := w.Execs().Start(ctx, "a", sandbox.ExecSpec{Shell: "true"}); return err },
 		"InstallPackages": func() error {
@@ -55,7 +56,7 @@ func TestAStrangerDoesNotWaitForTheLockOfAnotherTenantsSandbox(t *testing.T) {
 			t.Errorf("%s of a stranger = %v, want not found", name, err)
 		}
 	}
-	if _, err := w.Create(ctx, core.CreateRequest{ID: "a"}); !errors.Is(err, errs.Conflict) {
+	if _, err := w.Sandboxes().Create(ctx, lifecycle.CreateRequest{ID: "a"}); !errors.Is(err, errs.Conflict) {
 		t.Errorf("Create of a stranger = %v, want conflict", err)
 	}
 	close(goOn)
@@ -68,16 +69,16 @@ func TestAStrangerDoesNotWaitForTheLockOfAnotherTenantsSandbox(t *testing.T) {
 // token: web@acme becomes web@beta.
 func TestTheNameOfATokenGivenToAnotherTenantHasNoneOfItsIdempotencyKeys(t *testing.T) {
 	w := newWorld(t)
-	req := core.CreateRequest{IdempotencyKey: "k"}
-	acme, err := w.Create(as(w.ctx, "web", "acme"), req)
+	req := lifecycle.CreateRequest{IdempotencyKey: "k"}
+	acme, err := w.Sandboxes().Create(as(w.ctx, "web", "acme"), req)
 	if err != nil {
 		t.Fatal(err)
 	}
-	beta, err := w.Create(as(w.ctx, "web", "beta"), req)
+	beta, err := w.Sandboxes().Create(as(w.ctx, "web", "beta"), req)
 	if err != nil || beta.UID == acme.UID || beta.Tenant != "beta" {
 		t.Errorf("the create of web@beta = %s of %q, %v, want a sandbox of its own", beta.ID, beta.Tenant, err)
 	}
-	again, err := w.Create(as(w.ctx, "web", "acme"), req)
+	again, err := w.Sandboxes().Create(as(w.ctx, "web", "acme"), req)
 	if err != nil || again.UID != acme.UID {
 		t.Errorf("the repeated create of web@acme = %s, %v, want %s", again.UID, err, acme.UID)
 	}
@@ -89,7 +90,7 @@ func TestADestroyedSandboxIsNotUnknown(t *testing.T) {
 	c := &clock{now: time.Now()}
 	w := newWorld(t, func(cfg *core.Config) { cfg.Now = c.Now })
 	w.createIn("acme", "a")
-	if err := w.Destroy(w.ctx, "a", false); err != nil {
+	if err := w.Sandboxes().Destroy(w.ctx, "a", false); err != nil {
 		t.Fatal(err)
 	}
 	message := func(ctx context.Context) string {

@@ -283,7 +283,7 @@ func TestTerminalRefusals(t *testing.T) {
 	w.create("a")
 	x := w.sh("a", "true").Exec
 	w.create("stopped")
-	if _, err := w.Stop(w.ctx, "stopped", 0); err != nil {
+	if _, err := w.Sandboxes().Stop(w.ctx, "stopped", 0); err != nil {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct {
@@ -324,7 +324,7 @@ func TestTerminalRefusals(t *testing.T) {
 	if len(all) != 16 {
 		t.Errorf("%d terminals, want 16", len(all))
 	}
-	if err := w.Destroy(w.ctx, "a", false); err != nil {
+	if err := w.Sandboxes().Destroy(w.ctx, "a", false); err != nil {
 		t.Fatal(err)
 	}
 	for _, v := range all {

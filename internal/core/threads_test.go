@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/core/lifecycle"
 	"github.com/cubbyhq/cubby/internal/core/transfer"
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/errs"
@@ -20,12 +21,12 @@ import (
 )
 
 // threadCaps are the defaults of the daemon.
-func threadCaps(c *core.Config) { c.Caps = core.Caps{PerThread: 3, InThreads: 5} }
+func threadCaps(c *core.Config) { c.Sandboxes.Caps = lifecycle.Caps{PerThread: 3, InThreads: 5} }
 
 func TestBoundsOfThreads(t *testing.T) {
 	w := newWorld(t, threadCaps)
 	try := func(id, thread string) error {
-		_, err := w.Create(w.ctx, core.CreateRequest{ID: id, Spec: sandbox.Spec{Thread: thread}})
+		_, err := w.Sandboxes().Create(w.ctx, lifecycle.CreateRequest{ID: id, Spec: sandbox.Spec{Thread: thread}})
 		return err
 	}
 	const (
@@ -44,33 +45,33 @@ func TestBoundsOfThreads(t *testing.T) {
 		w.member(fmt.Sprint("free", i), "")
 	}
 	wantError(t, "the sixth again", try("x0", "x"), errs.OverQuota, inAll)
-	if _, err := w.Create(as(w.ctx, "other", "other"), core.CreateRequest{ID: "other", Spec: sandbox.Spec{Thread: "t"}}); err != nil {
+	if _, err := w.Sandboxes().Create(as(w.ctx, "other", "other"), lifecycle.CreateRequest{ID: "other", Spec: sandbox.Spec{Thread: "t"}}); err != nil {
 		t.Errorf("another tenant's thread of that name: %v", err)
 	}
 
 	// What is dead or stopped takes no place.
-	b, err := w.Sandbox(w.ctx, "t0")
+	b, err := w.Sandboxes().Get(w.ctx, "t0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	w.fake.Kill(b.UID, driver.Death{Cause: driver.DeathSignal, Signal: "SIGKILL"})
 	w.until("the dead one is stopped", func() bool {
-		b, err = w.Sandbox(w.ctx, "t0")
+		b, err = w.Sandboxes().Get(w.ctx, "t0")
 		return err == nil && b.State == sandbox.Stopped
 	})
 	w.member("t3", "t")
-	if _, err := w.Stop(w.ctx, "v0", 0); err != nil {
+	if _, err := w.Sandboxes().Stop(w.ctx, "v0", 0); err != nil {
 		t.Fatal(err)
 	}
 	w.member("u1", "u")
-	_, err = w.Start(w.ctx, "v0")
+	_, err = w.Sandboxes().Start(w.ctx, "v0")
 	wantError(t, "a start beyond the bound", err, errs.OverQuota, inAll)
 }
 
 func TestFiftyCreatesInAThread(t *testing.T) {
 	for _, one := range []bool{true, false} {
 		t.Run(fmt.Sprintf("one thread %v", one), func(t *testing.T) {
-			w := newWorld(t, threadCaps, func(c *core.Config) { c.Threads.MaxActive = 10 })
+			w := newWorld(t, threadCaps, func(c *core.Config) { c.Sandboxes.Threads.MaxActive = 10 })
 			var made, refused int
 			var mu sync.Mutex
 			var g sync.WaitGroup
@@ -80,7 +81,7 @@ func TestFiftyCreatesInAThread(t *testing.T) {
 					if !one {
 						thread = fmt.Sprint("t", i%5)
 					}
-					_, err := w.Create(w.ctx, core.CreateRequest{ID: fmt.Sprint("box", i), Spec: sandbox.Spec{Thread: thread}})
+					_, err := w.Sandboxes().Create(w.ctx, lifecycle.CreateRequest{ID: fmt.Sprint("box", i), Spec: sandbox.Spec{Thread: thread}})
 					mu.Lock()
 					defer mu.Unlock()
 					switch {
@@ -110,7 +111,7 @@ func TestDefaultsOfThreads(t *testing.T) {
 	c := &clock{now: time.Now()}
 	w := newWorld(t, func(cfg *core.Config) {
 		cfg.Now = c.Now
-		cfg.Threads.IdleTimeout, cfg.Threads.MaxLifetime = &idle, &life
+		cfg.Sandboxes.Threads.IdleTimeout, cfg.Sandboxes.Threads.MaxLifetime = &idle, &life
 	})
 	in := w.member("in", "t")
 	if s := in.Spec; s.IdlePolicy != sandbox.IdleDestroy || s.IdleTimeout != idle || s.MaxLifetime != life {
@@ -120,7 +121,7 @@ func TestDefaultsOfThreads(t *testing.T) {
 		t.Errorf("in none it is %s, at most %s", s.IdlePolicy, s.MaxLifetime)
 	}
 	zero := time.Duration(0)
-	b, err := w.Create(w.ctx, core.CreateRequest{ID: "own", IdleTimeout: &zero, MaxLifetime: &zero, Spec: sandbox.Spec{Thread: "t", IdlePolicy: sandbox.IdleStop}})
+	b, err := w.Sandboxes().Create(w.ctx, lifecycle.CreateRequest{ID: "own", IdleTimeout: &zero, MaxLifetime: &zero, Spec: sandbox.Spec{Thread: "t", IdlePolicy: sandbox.IdleStop}})
 	if err != nil || b.Spec.IdlePolicy != sandbox.IdleStop || b.Spec.IdleTimeout != 0 || b.Spec.MaxLifetime != 0 {
 		t.Errorf("with wishes it is %+v, %v", b.Spec, err)
 	}
@@ -139,12 +140,12 @@ func TestActiveThreads(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := newWorld(t, func(cfg *core.Config) {
-		cfg.Now, cfg.Threads.MaxActive, cfg.Uploads = c.Now, 3, uploads
-		cfg.Caps.InThreads = 6
+		cfg.Now, cfg.Sandboxes.Threads.MaxActive, cfg.Uploads = c.Now, 3, uploads
+		cfg.Sandboxes.Caps.InThreads = 6
 	})
 	names := func() (names []string) {
 		t.Helper()
-		threads, err := w.Threads(w.ctx)
+		threads, err := w.Threads().List(w.ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -153,7 +154,7 @@ func TestActiveThreads(t *testing.T) {
 		}
 		return names
 	}
-	kept, err := w.Upload(w.ctx, "b", "f", strings.NewReader("x"))
+	kept, err := w.Threads().Upload(w.ctx, "b", "f", strings.NewReader("x"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +166,7 @@ func TestActiveThreads(t *testing.T) {
 		w.member(id+"0", id)
 		if id == "b" {
 			w.member("b1", "b")
-			if _, err := w.Stop(w.ctx, "b1", 0); err != nil {
+			if _, err := w.Sandboxes().Stop(w.ctx, "b1", 0); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -173,7 +174,7 @@ func TestActiveThreads(t *testing.T) {
 	if got := names(); !slices.Equal(got, []string{"a", "c", "d"}) {
 		t.Fatalf("threads are %q, want a, c and d", got)
 	}
-	if _, err := w.Sandbox(w.ctx, "b1"); !errors.Is(err, errs.NotFound) {
+	if _, err := w.Sandboxes().Get(w.ctx, "b1"); !errors.Is(err, errs.NotFound) {
 		t.Errorf("a stopped sandbox of the evicted thread: %v, want not found", err)
 	}
 	if _, err := os.Stat(kept.Path); !errors.Is(err, os.ErrNotExist) {
@@ -187,25 +188,25 @@ func TestActiveThreads(t *testing.T) {
 
 	w.launch("c1", "echo ready; exec sleep 1000")
 	lease := time.Hour
-	if _, err := w.Keepalive(w.ctx, "d0", core.Keepalive{For: &lease}); err != nil {
+	if _, err := w.Sandboxes().Keepalive(w.ctx, "d0", lifecycle.Keepalive{For: &lease}); err != nil {
 		t.Fatal(err)
 	}
-	_, err = w.Create(w.ctx, core.CreateRequest{ID: "e0", Spec: sandbox.Spec{Thread: "e"}})
+	_, err = w.Sandboxes().Create(w.ctx, lifecycle.CreateRequest{ID: "e0", Spec: sandbox.Spec{Thread: "e"}})
 	wantError(t, "a thread beyond those that are in use", err, errs.OverQuota, "all 3 active threads are in use")
 	if got := names(); !slices.Equal(got, []string{"a", "c", "d"}) {
 		t.Errorf("threads are %q, want a, c and d", got)
 	}
-	if _, err := w.Create(as(w.ctx, "o", "o"), core.CreateRequest{ID: "o", Spec: sandbox.Spec{Thread: "e"}}); err != nil {
+	if _, err := w.Sandboxes().Create(as(w.ctx, "o", "o"), lifecycle.CreateRequest{ID: "o", Spec: sandbox.Spec{Thread: "e"}}); err != nil {
 		t.Errorf("another tenant's thread: %v", err)
 	}
 	// A create that the bounds refuse anyway evicts nobody.
-	if _, err := w.Keepalive(w.ctx, "d0", core.Keepalive{For: new(time.Duration)}); err != nil {
+	if _, err := w.Sandboxes().Keepalive(w.ctx, "d0", lifecycle.Keepalive{For: new(time.Duration)}); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 2 {
 		w.member(fmt.Sprint("a", i+1), "a")
 	}
-	if _, err := w.Create(w.ctx, core.CreateRequest{ID: "e0", Spec: sandbox.Spec{Thread: "e"}}); !errors.Is(err, errs.OverQuota) {
+	if _, err := w.Sandboxes().Create(w.ctx, lifecycle.CreateRequest{ID: "e0", Spec: sandbox.Spec{Thread: "e"}}); !errors.Is(err, errs.OverQuota) {
 		t.Errorf("Create = %v, want over quota", err)
 	}
 	if got := names(); !slices.Equal(got, []string{"a", "c", "d"}) {
@@ -215,21 +216,21 @@ func TestActiveThreads(t *testing.T) {
 
 // However many threads begin at once, no more are active than may be.
 func TestActiveThreadsAtOnce(t *testing.T) {
-	w := newWorld(t, func(cfg *core.Config) { cfg.Threads.MaxActive = 4 })
+	w := newWorld(t, func(cfg *core.Config) { cfg.Sandboxes.Threads.MaxActive = 4 })
 	var g sync.WaitGroup
 	for i := range 30 {
 		g.Go(func() {
-			_, err := w.Create(w.ctx, core.CreateRequest{ID: fmt.Sprint("box", i), Spec: sandbox.Spec{Thread: fmt.Sprint("t", i)}})
+			_, err := w.Sandboxes().Create(w.ctx, lifecycle.CreateRequest{ID: fmt.Sprint("box", i), Spec: sandbox.Spec{Thread: fmt.Sprint("t", i)}})
 			if err != nil && !errors.Is(err, errs.OverQuota) {
 				t.Errorf("Create = %v", err)
 			}
-			if threads, err := w.Threads(w.ctx); err != nil || len(threads) > 4 {
+			if threads, err := w.Threads().List(w.ctx); err != nil || len(threads) > 4 {
 				t.Errorf("%d threads are active, %v", len(threads), err)
 			}
 		})
 	}
 	g.Wait()
-	if threads, err := w.Threads(w.ctx); err != nil || len(threads) != 4 {
+	if threads, err := w.Threads().List(w.ctx); err != nil || len(threads) != 4 {
 		t.Errorf("%d threads are active, %v, want 4", len(threads), err)
 	}
 }
@@ -246,15 +247,15 @@ func TestDestroyThread(t *testing.T) {
 		w.member(id, thread)
 	}
 	stranger := as(w.ctx, "s", "s")
-	if _, err := w.Create(stranger, core.CreateRequest{ID: "e", Spec: sandbox.Spec{Thread: "t"}}); err != nil {
+	if _, err := w.Sandboxes().Create(stranger, lifecycle.CreateRequest{ID: "e", Spec: sandbox.Spec{Thread: "t"}}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.Stop(w.ctx, "b", 0); err != nil {
+	if _, err := w.Sandboxes().Stop(w.ctx, "b", 0); err != nil {
 		t.Fatal(err)
 	}
 	var paths []string
 	for _, thread := range []string{"t", "u"} {
-		u, err := w.Upload(w.ctx, thread, "sub/f.txt", strings.NewReader("uploaded"))
+		u, err := w.Threads().Upload(w.ctx, thread, "sub/f.txt", strings.NewReader("uploaded"))
 		if err != nil || u.Name != "sub/f.txt" || u.Size != 8 {
 			t.Fatalf("Upload = %+v, %v", u, err)
 		}
@@ -270,20 +271,20 @@ func TestDestroyThread(t *testing.T) {
 			t.Errorf("import of another thread's upload = %+v, want forbidden", got)
 		}
 	}
-	if live, err := w.ThreadSandboxes(w.ctx, "t"); err != nil || len(live) != 2 {
+	if live, err := w.Threads().Sandboxes(w.ctx, "t"); err != nil || len(live) != 2 {
 		t.Errorf("ThreadSandboxes = %d, %v, want 2", len(live), err)
 	}
 
-	n, err := w.DestroyThread(w.ctx, "t")
+	n, err := w.Threads().Destroy(w.ctx, "t")
 	if err != nil || n != 2 {
 		t.Errorf("DestroyThread = %d, %v, want 2", n, err)
 	}
 	for id, want := range map[string]bool{"a": false, "b": false, "c": true, "d": true} {
-		if _, err := w.Sandbox(w.ctx, id); errors.Is(err, errs.NotFound) == want {
+		if _, err := w.Sandboxes().Get(w.ctx, id); errors.Is(err, errs.NotFound) == want {
 			t.Errorf("%s is there: %v, want %v", id, err, want)
 		}
 	}
-	if _, err := w.Sandbox(stranger, "e"); err != nil {
+	if _, err := w.Sandboxes().Get(stranger, "e"); err != nil {
 		t.Errorf("another tenant's sandbox: %v", err)
 	}
 	if _, err := os.Stat(filepath.Dir(filepath.Dir(filepath.Dir(paths[0])))); !errors.Is(err, os.ErrNotExist) {
@@ -292,14 +293,14 @@ func TestDestroyThread(t *testing.T) {
 	if _, err := os.Stat(paths[1]); err != nil {
 		t.Errorf("what the other thread uploaded: %v", err)
 	}
-	if n, err := w.DestroyThread(w.ctx, "t"); n != 0 || err != nil {
+	if n, err := w.Threads().Destroy(w.ctx, "t"); n != 0 || err != nil {
 		t.Errorf("DestroyThread again = %d, %v", n, err)
 	}
 	for _, name := range []string{"", "a\nb", strings.Repeat("x", 200)} {
-		if _, err := w.DestroyThread(w.ctx, name); !errors.Is(err, errs.Invalid) {
+		if _, err := w.Threads().Destroy(w.ctx, name); !errors.Is(err, errs.Invalid) {
 			t.Errorf("DestroyThread %q = %v, want invalid", name, err)
 		}
-		if _, err := w.Upload(w.ctx, name, "f", strings.NewReader("")); !errors.Is(err, errs.Invalid) {
+		if _, err := w.Threads().Upload(w.ctx, name, "f", strings.NewReader("")); !errors.Is(err, errs.Invalid) {
 			t.Errorf("Upload to %q = %v, want invalid", name, err)
 		}
 	}
@@ -310,19 +311,19 @@ func TestDestroyThreadAgain(t *testing.T) {
 	w := newWorld(t)
 	w.member("a", "t")
 	w.faults.SetFail("Destroy", errs.E(errs.Internal, "broken"))
-	if err := w.EndThread(w.ctx, "t"); err != nil {
+	if err := w.Threads().End(w.ctx, "t"); err != nil {
 		t.Fatal(err)
 	}
 	w.until("the first one came to the sandbox", func() bool {
-		_, err := w.Sandbox(w.ctx, "a")
+		_, err := w.Sandboxes().Get(w.ctx, "a")
 		return errors.Is(err, errs.NotFound)
 	})
 	w.faults.SetFail("Destroy", nil)
-	if err := w.EndThread(w.ctx, "t"); err != nil {
+	if err := w.Threads().End(w.ctx, "t"); err != nil {
 		t.Fatal(err)
 	}
 	w.until("the thread has nothing", func() bool {
-		threads, err := w.Threads(w.ctx)
+		threads, err := w.Threads().List(w.ctx)
 		return err == nil && len(threads) == 0
 	})
 }

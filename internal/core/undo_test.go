@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/core/lifecycle"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 	"github.com/cubbyhq/cubby/internal/storage"
@@ -76,7 +77,7 @@ func newBreakable(t *testing.T) *breakable {
 	b := &breakable{broken: &brokenDisks{fail: map[string]error{}}}
 	b.world = newWorld(t, func(c *core.Config) {
 		b.broken.Storage = c.Disks
-		c.Disks, c.Caps.All = b.broken, 1
+		c.Disks, c.Sandboxes.Caps.All = b.broken, 1
 	})
 	return b
 }
@@ -166,7 +167,7 @@ func (b *breakable) comesTo(id string, state sandbox.State, reason string) {
 		}
 	}()
 	b.until("the row is as wanted", func() bool {
-		got, err = b.Sandbox(b.ctx, id)
+		got, err = b.Sandboxes().Get(b.ctx, id)
 		return err == nil && got.State == state && strings.HasPrefix(got.Reason, reason)
 	})
 }
@@ -211,13 +212,13 @@ func TestEveryStepOfACreateCanBreak(t *testing.T) {
 			t.Parallel()
 			b := newBreakable(t)
 			step.breaks(b)
-			req := core.CreateRequest{ID: "a", IdempotencyKey: "k"}
-			if _, err := b.Create(b.ctx, req); err == nil {
+			req := lifecycle.CreateRequest{ID: "a", IdempotencyKey: "k"}
+			if _, err := b.Sandboxes().Create(b.ctx, req); err == nil {
 				t.Fatal("Create succeeded")
 			}
 			b.mend()
 			if step.reason == "" {
-				if _, err := b.Sandbox(b.ctx, "a"); !errors.Is(err, errs.NotFound) {
+				if _, err := b.Sandboxes().Get(b.ctx, "a"); !errors.Is(err, errs.NotFound) {
 					t.Errorf("Sandbox = %v, want not found", err)
 				}
 			} else {
@@ -225,7 +226,7 @@ func TestEveryStepOfACreateCanBreak(t *testing.T) {
 			}
 			b.comesToNothing()
 			// The id, the place and the idempotency key are free again.
-			if got, err := b.Create(b.ctx, req); err != nil || got.State != sandbox.Running {
+			if got, err := b.Sandboxes().Create(b.ctx, req); err != nil || got.State != sandbox.Running {
 				t.Errorf("the next Create = %s, %v", got.State, err)
 			}
 		})
@@ -249,16 +250,16 @@ func TestEveryStepOfACreateOnAKeptDiskCanBreak(t *testing.T) {
 			b := newBreakable(t)
 			b.create("a")
 			b.sh("a", "echo kept > file")
-			if err := b.Destroy(b.ctx, "a", true); err != nil {
+			if err := b.Sandboxes().Destroy(b.ctx, "a", true); err != nil {
 				t.Fatal(err)
 			}
 			step.breaks(b)
-			if _, err := b.Create(b.ctx, core.CreateRequest{ID: "a"}); err == nil {
+			if _, err := b.Sandboxes().Create(b.ctx, lifecycle.CreateRequest{ID: "a"}); err == nil {
 				t.Fatal("Create succeeded")
 			}
 			b.mend()
 			b.until("the sandbox can be made", func() bool {
-				_, err := b.Create(b.ctx, core.CreateRequest{ID: "a"})
+				_, err := b.Sandboxes().Create(b.ctx, lifecycle.CreateRequest{ID: "a"})
 				return err == nil
 			})
 			if r := b.sh("a", "cat file"); string(r.Stdout) != "kept\n" {
@@ -293,7 +294,7 @@ func TestEveryStepOfAStartCanBreak(t *testing.T) {
 				b := newBreakable(t)
 				box := b.create("a")
 				b.sh("a", "echo kept > file")
-				if _, err := b.Stop(b.ctx, "a", 0); err != nil {
+				if _, err := b.Sandboxes().Stop(b.ctx, "a", 0); err != nil {
 					t.Fatal(err)
 				}
 				if lost {
@@ -302,7 +303,7 @@ func TestEveryStepOfAStartCanBreak(t *testing.T) {
 					}
 				}
 				step.breaks(b)
-				if _, err := b.Start(b.ctx, "a"); err == nil {
+				if _, err := b.Sandboxes().Start(b.ctx, "a"); err == nil {
 					t.Fatal("Start succeeded")
 				}
 				b.mend()
@@ -313,13 +314,13 @@ func TestEveryStepOfAStartCanBreak(t *testing.T) {
 				})
 				// Its place is free.
 				b.until("another can be made", func() bool {
-					_, err := b.Create(b.ctx, core.CreateRequest{ID: "b"})
+					_, err := b.Sandboxes().Create(b.ctx, lifecycle.CreateRequest{ID: "b"})
 					return err == nil
 				})
-				if err := b.Destroy(b.ctx, "b", false); err != nil {
+				if err := b.Sandboxes().Destroy(b.ctx, "b", false); err != nil {
 					t.Fatal(err)
 				}
-				if _, err := b.Start(b.ctx, "a"); err != nil {
+				if _, err := b.Sandboxes().Start(b.ctx, "a"); err != nil {
 					t.Errorf("the next Start: %v", err)
 				}
 				if r := b.sh("a", "cat file"); string(r.Stdout) != "kept\n" {
@@ -351,7 +352,7 @@ func TestEveryStepOfAStopCanBreak(t *testing.T) {
 			box := b.create("a")
 			x := b.launch("a", "echo ready; exec sleep 600")
 			step.breaks(b)
-			_, err := b.Stop(b.ctx, "a", 0)
+			_, err := b.Sandboxes().Stop(b.ctx, "a", 0)
 			b.mend()
 			if step.runs {
 				if err == nil {
@@ -363,7 +364,7 @@ func TestEveryStepOfAStopCanBreak(t *testing.T) {
 				return
 			}
 			b.comesTo("a", sandbox.Stopped, "")
-			got, err := b.Sandbox(b.ctx, "a")
+			got, err := b.Sandboxes().Get(b.ctx, "a")
 			if err != nil || strings.Contains(got.Reason, "behind cubby's back") {
 				t.Errorf("the reason is %q, %v", got.Reason, err)
 			}
@@ -373,7 +374,7 @@ func TestEveryStepOfAStopCanBreak(t *testing.T) {
 			if st, err := b.fake.Inspect(b.ctx, box.Handle); err != nil || st.Phase == "running" {
 				t.Errorf("the driver says %s, %v", st.Phase, err)
 			}
-			if _, err := b.Start(b.ctx, "a"); err != nil {
+			if _, err := b.Sandboxes().Start(b.ctx, "a"); err != nil {
 				t.Errorf("Start: %v", err)
 			}
 		})
@@ -402,24 +403,24 @@ func TestEveryStepOfADestroyCanBreak(t *testing.T) {
 				t.Parallel()
 				b := newBreakable(t)
 				labels := map[string]string{"a": "b"}
-				if _, err := b.Create(b.ctx, core.CreateRequest{ID: "a", Spec: sandbox.Spec{Labels: labels}}); err != nil {
+				if _, err := b.Sandboxes().Create(b.ctx, lifecycle.CreateRequest{ID: "a", Spec: sandbox.Spec{Labels: labels}}); err != nil {
 					t.Fatal(err)
 				}
 				b.sh("a", "echo kept > file")
 				x := b.launch("a", "echo ready; exec sleep 600")
 				step.breaks(b)
-				err := b.Destroy(b.ctx, "a", keep)
+				err := b.Sandboxes().Destroy(b.ctx, "a", keep)
 				b.mend()
 				if err != nil {
-					got, findErr := b.Sandbox(b.ctx, "a")
+					got, findErr := b.Sandboxes().Get(b.ctx, "a")
 					if findErr != nil || strings.Contains(got.Reason, "behind cubby's back") {
 						t.Errorf("the row is %s %q, %v", got.State, got.Reason, findErr)
 					}
-					if err := b.Destroy(b.ctx, "a", keep); err != nil {
+					if err := b.Sandboxes().Destroy(b.ctx, "a", keep); err != nil {
 						t.Fatalf("the next Destroy: %v", err)
 					}
 				}
-				if _, err := b.Sandbox(b.ctx, "a"); !errors.Is(err, errs.NotFound) {
+				if _, err := b.Sandboxes().Get(b.ctx, "a"); !errors.Is(err, errs.NotFound) {
 					t.Errorf("Sandbox = %v, want not found", err)
 				}
 				b.until("the row of the command ends", func() bool {
@@ -435,7 +436,7 @@ func TestEveryStepOfADestroyCanBreak(t *testing.T) {
 					if r := b.sh("a", "cat file"); string(r.Stdout) != "kept\n" {
 						t.Errorf("the file has %q", r.Stdout)
 					}
-					if _, err := b.Purge(b.ctx, "a"); err != nil {
+					if _, err := b.Sandboxes().Purge(b.ctx, "a"); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -454,15 +455,15 @@ func TestEveryStepOfAPurgeCanBreak(t *testing.T) {
 			t.Parallel()
 			b := newBreakable(t)
 			b.create("a")
-			if err := b.Destroy(b.ctx, "a", true); err != nil {
+			if err := b.Sandboxes().Destroy(b.ctx, "a", true); err != nil {
 				t.Fatal(err)
 			}
 			step.breaks(b)
-			if _, err := b.Purge(b.ctx, "a"); err == nil {
+			if _, err := b.Sandboxes().Purge(b.ctx, "a"); err == nil {
 				t.Fatal("Purge succeeded")
 			}
 			b.mend()
-			if _, err := b.Purge(b.ctx, "a"); err != nil && !errors.Is(err, errs.NotFound) {
+			if _, err := b.Sandboxes().Purge(b.ctx, "a"); err != nil && !errors.Is(err, errs.NotFound) {
 				t.Errorf("the next Purge: %v", err)
 			}
 			b.comesToNothing()

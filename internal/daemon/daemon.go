@@ -23,6 +23,8 @@ import (
 	"github.com/cubbyhq/cubby/internal/config"
 	"github.com/cubbyhq/cubby/internal/core"
 	"github.com/cubbyhq/cubby/internal/core/cell"
+	"github.com/cubbyhq/cubby/internal/core/history"
+	"github.com/cubbyhq/cubby/internal/core/lifecycle"
 	"github.com/cubbyhq/cubby/internal/core/program"
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/driver/oci"
@@ -203,25 +205,33 @@ func (d *Daemon) open(ctx context.Context, o options) error {
 	}
 	d.memory = front.NewBudget(int64(d.cfg.MemoryBudget))
 	d.core, err = core.New(core.Config{
-		Store: d.store, Driver: d.driver, Disks: d.disks, Images: images, Journals: d.journals,
-		Egress: egress.Config{Operator: operator, Upstream: upstream, Log: d.log}, Authorities: authorities(os.Getenv), Log: d.log, Metrics: d.metrics, Now: o.now, Defaults: d.defaults(o.defaults),
-		IdleTimeout: d.idleTimeout(o.defaults),
-		Caps:        core.Caps{All: d.cfg.MaxSandboxes, PerTenant: d.cfg.MaxPerTenant, OfTenant: d.cfg.MaxOfTenant, DiskOfTenant: int64(d.cfg.DiskOfTenant), Commands: d.cfg.MaxCommands, PerThread: d.cfg.MaxPerThread, InThreads: d.cfg.MaxInThreads}, MinFreeMemory: int64(d.cfg.MinFreeMemory),
+		Store: d.store, Driver: d.driver, Disks: d.disks, Images: images, Journals: d.journals, Archives: archives,
+		Egress: egress.Config{Operator: operator, Upstream: upstream, Log: d.log}, Log: d.log, Metrics: d.metrics, Now: o.now,
+		Sandboxes: d.settings(o), History: history.Bounds{Age: d.cfg.HistoryRetention, Bytes: int64(d.cfg.HistoryOfTenant)},
 		Code:    &cell.Caps{Stdout: d.cfg.MaxStdoutChars, Stderr: d.cfg.MaxStderrChars, Result: d.cfg.MaxResultChars, Traceback: d.cfg.MaxTracebackChars},
-		Threads: core.ThreadLimits{IdleTimeout: &d.cfg.ThreadIdle, MaxLifetime: &d.cfg.ThreadLife, MaxActive: d.cfg.MaxThreads},
-		Uploads: uploads, ImportDirs: imports, DownloadURL: d.downloadURL,
-		TenantDiskBytes: int64(d.cfg.TenantDisk),
-		Interfaces:      interfaces(d.cfg),
-		Archives:        archives, JournalBytes: int64(d.cfg.JournalPerBox), HistoryRetention: d.cfg.HistoryRetention, HistoryOfTenant: int64(d.cfg.HistoryOfTenant),
-		Memory:   d.memory,
+		Uploads: uploads, ImportDirs: imports, DownloadURL: d.downloadURL, Memory: d.memory,
 		Packages: program.PackagesConfig{Indexes: indexes, Timeout: d.cfg.PackagesTimeout},
 	})
 	if err != nil {
 		return err
 	}
-	d.metrics.Sandboxes(d.core.CountSandboxes)
+	d.metrics.Sandboxes(d.core.Sandboxes().Count)
 	d.metrics.EgressTraffic(d.core.Egress().Traffic)
 	return nil
+}
+
+// settings is what holds for all sandboxes.
+func (d *Daemon) settings(o options) lifecycle.Settings {
+	return lifecycle.Settings{
+		Authorities: authorities(os.Getenv), Defaults: d.defaults(o.defaults), IdleTimeout: d.idleTimeout(o.defaults),
+		Caps: lifecycle.Caps{
+			All: d.cfg.MaxSandboxes, PerTenant: d.cfg.MaxPerTenant, OfTenant: d.cfg.MaxOfTenant, DiskOfTenant: int64(d.cfg.DiskOfTenant),
+			Commands: d.cfg.MaxCommands, PerThread: d.cfg.MaxPerThread, InThreads: d.cfg.MaxInThreads,
+		},
+		Threads:    lifecycle.ThreadLimits{IdleTimeout: &d.cfg.ThreadIdle, MaxLifetime: &d.cfg.ThreadLife, MaxActive: d.cfg.MaxThreads},
+		Interfaces: interfaces(d.cfg), JournalBytes: int64(d.cfg.JournalPerBox), TenantDiskBytes: int64(d.cfg.TenantDisk),
+		MinFreeMemory: int64(d.cfg.MinFreeMemory),
+	}
 }
 
 // bind takes the address and prepares the doors.
@@ -377,7 +387,7 @@ func (d *Daemon) idleTimeout(s sandbox.Spec) *time.Duration {
 func poolBytes(defaults sandbox.Spec, journalBytes int64) int64 {
 	limits := defaults.Limits
 	if limits.DiskBytes == 0 {
-		limits = core.DefaultSpec().Limits
+		limits = lifecycle.DefaultSpec().Limits
 	}
-	return core.DiskBytes(limits, journalBytes)
+	return lifecycle.DiskBytes(limits, journalBytes)
 }

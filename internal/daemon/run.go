@@ -84,7 +84,7 @@ func (d *Daemon) runCore(ctx, wanted context.Context) error {
 func (d *Daemon) destroyAll(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, d.cfg.ShutdownTimeout)
 	defer cancel()
-	destroyed, stayed, err := d.core.DestroyAll(ctx)
+	destroyed, stayed, err := d.core.Sandboxes().DestroyAll(ctx)
 	switch {
 	case err != nil:
 		d.log.Error("the sandboxes could not be destroyed; the next daemon takes them over", "destroyed", destroyed, "stayed", stayed, telemetry.KeyErr, err)

@@ -20,6 +20,11 @@ type Retention struct {
 	// Steady is the wall clock of the service's start plus what has passed since.
 	Steady func() time.Time
 
+	Bounds
+}
+
+// Bounds are how much is kept.
+type Bounds struct {
 	// Age is how long events and output outlive a sandbox; 0 is for ever.
 	Age time.Duration
 	// Bytes are what a tenant may have, and the sandboxes of no tenant together;

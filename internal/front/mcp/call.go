@@ -11,6 +11,7 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/auth"
 	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/core/lifecycle"
 	"github.com/cubbyhq/cubby/internal/core/scope"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
@@ -50,7 +51,7 @@ func (c *call) session(ctx context.Context, id string) (sandbox.Sandbox, error) 
 }
 
 func findSession(ctx context.Context, s *core.Service, id, thread string) (sandbox.Sandbox, error) {
-	b, err := s.Sandbox(ctx, id)
+	b, err := s.Sandboxes().Get(ctx, id)
 	switch {
 	case errors.Is(err, errs.Invalid) || errors.Is(err, errs.NotFound):
 		return b, &noSession{errs.E(errs.NotFound, "Session '%.64s' not found%s", id, scope.Fate(err))}
@@ -68,7 +69,7 @@ func (c *call) running(ctx context.Context, id string) error {
 	if _, err := c.session(ctx, id); err != nil {
 		return err
 	}
-	_, _, err := c.core.EnsureRunning(ctx, id, core.WakeWell)
+	_, _, err := c.core.Sandboxes().EnsureRunning(ctx, id, lifecycle.WakeWell)
 	if !errors.Is(err, errs.WrongState) {
 		return err
 	}
@@ -98,7 +99,7 @@ func status(b sandbox.Sandbox) string {
 // active lists the sessions of the conversation, oldest first.
 func (c *call) active(ctx context.Context) ([]activeSession, error) {
 	list := []activeSession{}
-	boxes, err := c.core.ThreadSandboxes(ctx, c.thread(ctx))
+	boxes, err := c.core.Threads().Sandboxes(ctx, c.thread(ctx))
 	for _, b := range boxes {
 		list = append(list, activeSession{string(b.ID), runtimeOf(b), status(b)})
 	}

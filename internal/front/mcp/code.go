@@ -107,7 +107,7 @@ func (c *call) ended(ctx context.Context, id string, x sandbox.Exec) error {
 // lost is the error of a command that ended with its session, or that nobody
 // knows the end of.
 func (c *call) lost(ctx context.Context, id string, x sandbox.Exec) error {
-	b, err := c.core.Sandbox(ctx, id)
+	b, err := c.core.Sandboxes().Get(ctx, id)
 	dead := err == nil && b.Cause.Died()
 	switch x.Exit.Reason {
 	case sandbox.EndOOM:

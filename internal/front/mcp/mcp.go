@@ -25,6 +25,7 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/auth"
 	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/core/lifecycle"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/front"
 	"github.com/cubbyhq/cubby/internal/sandbox"
@@ -37,8 +38,8 @@ const (
 	ThreadHeader = "Cubby-Thread"
 	// Interface is the way through which the tools make sandboxes, and
 	// SixInterface that of clients which ask for the tools of sandbox-agent alone.
-	Interface    core.Interface = "mcp"
-	SixInterface core.Interface = "sandbox-agent"
+	Interface    lifecycle.Interface = "mcp"
+	SixInterface lifecycle.Interface = "sandbox-agent"
 	// MaxBody bounds a request. Files that are imported inline are in it, and
 	// base64 takes a third more than they do.
 	MaxBody = 64 << 20

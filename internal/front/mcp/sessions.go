@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
-	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/core/lifecycle"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
@@ -56,14 +56,14 @@ func createSession(ctx context.Context, c *call) (answer, error) {
 	if wantsSix(c.req.Extra) {
 		door = SixInterface
 	}
-	req := core.CreateRequest{Interface: door, Spec: sandbox.Spec{Runtime: language, Dependencies: dependencies, Thread: c.thread(ctx)}}
+	req := lifecycle.CreateRequest{Interface: door, Spec: sandbox.Spec{Runtime: language, Dependencies: dependencies, Thread: c.thread(ctx)}}
 	var b sandbox.Sandbox
 	err := error(errs.Conflict)
 	for try := 0; try < idTries && errors.Is(err, errs.Conflict); try++ {
 		id := make([]byte, 4)
 		_, _ = rand.Read(id) // it does not fail
 		req.ID = hex.EncodeToString(id)
-		b, err = c.core.Create(ctx, req)
+		b, err = c.core.Sandboxes().Create(ctx, req)
 	}
 	if err != nil {
 		return answer{}, err
@@ -88,7 +88,7 @@ func (d *Door) stopSessionTool() tool {
 			}
 			_, err := c.session(ctx, id)
 			if err == nil {
-				err = c.core.Destroy(ctx, id, false)
+				err = c.core.Sandboxes().Destroy(ctx, id, false)
 			}
 			if err != nil && !errors.Is(err, errs.NotFound) {
 				return answer{}, err
@@ -114,7 +114,7 @@ func (d *Door) listSessionsTool() tool {
 		name: "list_sessions", title: "List sessions", description: "Lists the sessions of this conversation.",
 		input: object(nil, nil), output: shape[sessionList](), readOnly: true, idempotent: true,
 		run: func(ctx context.Context, c *call) (answer, error) {
-			boxes, err := c.core.ThreadSandboxes(ctx, c.thread(ctx))
+			boxes, err := c.core.Threads().Sandboxes(ctx, c.thread(ctx))
 			list := sessionList{Sessions: []session{}}
 			for _, b := range boxes {
 				s := session{

@@ -35,7 +35,7 @@ type destroyInput struct {
 
 func (d *door) destroySandbox(ctx context.Context, in *destroyInput) (*streamed, error) {
 	if !in.Archive {
-		if err := d.Core.Destroy(ctx, in.ID, in.KeepDisk); err != nil {
+		if err := d.Core.Sandboxes().Destroy(ctx, in.ID, in.KeepDisk); err != nil {
 			return nil, err
 		}
 		return stream(func() { in.w.WriteHeader(http.StatusNoContent) }), nil
@@ -43,7 +43,7 @@ func (d *door) destroySandbox(ctx context.Context, in *destroyInput) (*streamed,
 	if in.KeepDisk {
 		return nil, errs.E(errs.Invalid, "archive and keep_disk exclude each other")
 	}
-	m, err := d.Core.DestroyArchived(ctx, in.ID)
+	m, err := d.Core.Sandboxes().Archive(ctx, in.ID)
 	if err != nil {
 		return nil, err
 	}

@@ -6,7 +6,7 @@ import (
 	"iter"
 	"net/http"
 
-	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/core/lifecycle"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/front/sse"
 	"github.com/cubbyhq/cubby/internal/sandbox"
@@ -23,12 +23,12 @@ type step struct {
 // installation as events, and as the last one sandbox or error. What fails
 // before there is anything to tell is answered as without a stream. When the
 // client leaves, the create is undone.
-func (d *door) followCreate(ctx context.Context, x exchange, r core.CreateRequest) {
+func (d *door) followCreate(ctx context.Context, x exchange, r lifecycle.CreateRequest) {
 	steps := func(ctx context.Context) iter.Seq2[step, error] {
 		return func(yield func(step, error) bool) {
 			wanted := true
 			r.Progress = func(o sandbox.Output) { wanted = wanted && yield(step{output: o}, nil) }
-			b, err := d.Core.Create(ctx, r)
+			b, err := d.Core.Sandboxes().Create(ctx, r)
 			if wanted {
 				yield(step{made: &b}, err)
 			}

@@ -158,7 +158,7 @@ func (d *door) within(ctx context.Context, id, p string) string {
 	if path.IsAbs(p) {
 		return p
 	}
-	b, err := d.Core.Sandbox(ctx, id)
+	b, err := d.Core.Sandboxes().Get(ctx, id)
 	if err != nil {
 		return p // what is wrong with the id the act itself says
 	}

@@ -58,7 +58,7 @@ func (d *door) historyRoutes() {
 	register(d, operation{
 		id: "get-stats", method: http.MethodGet, path: "/v1/sandboxes/{id}/stats", tag: "sandboxes", summary: "What a sandbox uses now",
 	}, func(ctx context.Context, in *IDInput) (*struct{ Body Stats }, error) {
-		s, err := d.Core.Stats(ctx, in.ID)
+		s, err := d.Core.Sandboxes().Stats(ctx, in.ID)
 		if err != nil {
 			return nil, err
 		}

@@ -67,7 +67,7 @@ func (d *door) importFiles(ctx context.Context, in *struct {
 },
 ) (*struct{ Body ImportResult }, error) {
 	// For whom and where to is known before the body is read.
-	if _, err := d.Core.Sandbox(ctx, in.ID); err != nil {
+	if _, err := d.Core.Sandboxes().Get(ctx, in.ID); err != nil {
 		return nil, err
 	}
 	doc, err := d.Spool.SetAside(ctx, front.StreamedBody(in.r), max(largestImport, d.BodyLimit))

@@ -8,7 +8,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/core/lifecycle"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/front"
 	"github.com/cubbyhq/cubby/internal/front/httpapi"
@@ -43,7 +43,7 @@ func (d *door) sandboxRoutes() {
 	register(d, operation{
 		id: "get-sandbox", method: http.MethodGet, path: "/v1/sandboxes/{id}", tag: "sandboxes", summary: "Get a sandbox",
 	}, func(ctx context.Context, in *IDInput) (*sandboxOutput, error) {
-		return sandboxOut(d.Core.Sandbox(ctx, in.ID))
+		return sandboxOut(d.Core.Sandboxes().Get(ctx, in.ID))
 	})
 	register(d, operation{
 		id: "update-sandbox", method: http.MethodPatch, path: "/v1/sandboxes/{id}", tag: "sandboxes", summary: "Change a sandbox",
@@ -60,7 +60,7 @@ func (d *door) sandboxRoutes() {
 		id: "start-sandbox", method: http.MethodPost, path: "/v1/sandboxes/{id}/start", tag: "sandboxes",
 		summary: "Start a stopped sandbox and wait until it runs", description: "Starting a running sandbox does nothing.",
 	}, func(ctx context.Context, in *IDInput) (*sandboxOutput, error) {
-		return sandboxOut(d.Core.Start(ctx, in.ID))
+		return sandboxOut(d.Core.Sandboxes().Start(ctx, in.ID))
 	})
 	register(d, operation{
 		id: "stop-sandbox", method: http.MethodPost, path: "/v1/sandboxes/{id}/stop", tag: "sandboxes",
@@ -76,7 +76,7 @@ func (d *door) sandboxRoutes() {
 		id: "purge-sandbox", method: http.MethodPost, path: "/v1/sandboxes/{id}/purge", tag: "sandboxes",
 		summary: "Destroy a sandbox, or what is left of one whose disk was kept",
 	}, func(ctx context.Context, in *IDInput) (*struct{ Body httpapi.Purged }, error) {
-		freed, err := d.Core.Purge(ctx, in.ID)
+		freed, err := d.Core.Sandboxes().Purge(ctx, in.ID)
 		return &struct{ Body httpapi.Purged }{httpapi.Purged{Purged: true, FreedBytes: freed}}, err
 	})
 	d.historyRoutes()
@@ -111,7 +111,7 @@ func (d *door) createSandbox(ctx context.Context, in *createInput) (*streamed, e
 	if len(body.Dependencies) > 0 { // which may take longer than a daemon that stops can wait
 		working, done = d.UntilDrain(ctx)
 	}
-	b, err := d.Core.Create(working, req)
+	b, err := d.Core.Sandboxes().Create(working, req)
 	done()
 	if err != nil {
 		return nil, err
@@ -120,8 +120,8 @@ func (d *door) createSandbox(ctx context.Context, in *createInput) (*streamed, e
 }
 
 // request is what core is asked.
-func (in *createInput) request(body *SandboxInput) (core.CreateRequest, error) {
-	req := core.CreateRequest{ID: body.ID, Tenant: body.TenantID, IdempotencyKey: in.IdempotencyKey}
+func (in *createInput) request(body *SandboxInput) (lifecycle.CreateRequest, error) {
+	req := lifecycle.CreateRequest{ID: body.ID, Tenant: body.TenantID, IdempotencyKey: in.IdempotencyKey}
 	spec := &req.Spec
 	spec.Image, spec.Isolation, spec.Env, spec.User = body.Image, sandbox.Isolation(body.Isolation), body.Env, body.User
 	spec.Runtime, spec.Dependencies = body.Runtime, body.Dependencies
@@ -173,11 +173,11 @@ func (d *door) listSandboxes(ctx context.Context, in *listInput) (*struct{ Body 
 	if err != nil {
 		return nil, err
 	}
-	q := core.Query{Labels: labels, Thread: in.Thread, Tenant: in.Tenant, Cursor: in.Cursor, Limit: in.Limit}
+	q := lifecycle.Query{Labels: labels, Thread: in.Thread, Tenant: in.Tenant, Cursor: in.Cursor, Limit: in.Limit}
 	for _, s := range in.Status {
 		q.States = append(q.States, sandbox.State(s))
 	}
-	page, err := d.Core.List(ctx, q)
+	page, err := d.Core.Sandboxes().List(ctx, q)
 	if err != nil {
 		return nil, err
 	}
@@ -224,7 +224,7 @@ type updateInput struct {
 
 func (d *door) updateSandbox(ctx context.Context, in *updateInput) (*sandboxOutput, error) {
 	b := in.Body
-	p := core.Patch{Labels: b.Labels, Metadata: b.Metadata, Ports: b.Ports, CutConnections: b.CutConnections}
+	p := lifecycle.Patch{Labels: b.Labels, Metadata: b.Metadata, Ports: b.Ports, CutConnections: b.CutConnections}
 	if b.Network != nil {
 		policy := b.Network.policy()
 		p.Network = &policy
@@ -247,7 +247,7 @@ func (d *door) updateSandbox(ctx context.Context, in *updateInput) (*sandboxOutp
 	if p.ExecTimeout, err = optionalSeconds("exec_timeout_seconds", b.ExecTimeoutSeconds); err != nil {
 		return nil, err
 	}
-	return sandboxOut(d.Core.Update(ctx, in.ID, p))
+	return sandboxOut(d.Core.Sandboxes().Update(ctx, in.ID, p))
 }
 
 // StopInput says how long processes have to end.
@@ -268,7 +268,7 @@ func (d *door) stopSandbox(ctx context.Context, in *stopInput) (*sandboxOutput, 
 			return nil, err
 		}
 	}
-	return sandboxOut(d.Core.Stop(ctx, in.ID, grace))
+	return sandboxOut(d.Core.Sandboxes().Stop(ctx, in.ID, grace))
 }
 
 // KeepaliveInput takes a lease.
@@ -283,7 +283,7 @@ type keepaliveInput struct {
 }
 
 func (d *door) keepSandbox(ctx context.Context, in *keepaliveInput) (*sandboxOutput, error) {
-	var k core.Keepalive
+	var k lifecycle.Keepalive
 	if in.Body != nil {
 		var err error
 		if k.For, err = optionalSeconds("seconds", in.Body.Seconds); err != nil {
@@ -295,5 +295,5 @@ func (d *door) keepSandbox(ctx context.Context, in *keepaliveInput) (*sandboxOut
 			}
 		}
 	}
-	return sandboxOut(d.Core.Keepalive(ctx, in.ID, k))
+	return sandboxOut(d.Core.Sandboxes().Keepalive(ctx, in.ID, k))
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/core/lifecycle"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/front"
 	"github.com/cubbyhq/cubby/internal/front/httpapi"
@@ -32,7 +32,7 @@ type TenantDisk struct {
 	Allocated int64 `json:"allocated_bytes" doc:"What it takes on the host."`
 }
 
-func tenantJSON(t core.Tenant) Tenant {
+func tenantJSON(t lifecycle.Tenant) Tenant {
 	return Tenant{
 		ID: t.Name, Sandboxes: t.Sandboxes, Running: t.Running, CreatedAt: t.CreatedAt.UTC(),
 		Disk: TenantDisk{Bytes: t.Disk.Bytes, Used: t.Disk.Used, Allocated: t.Disk.Allocated},
@@ -66,7 +66,7 @@ func (d *door) tenantRoutes() {
 	register(d, operation{
 		id: "get-tenant", method: http.MethodGet, path: tenantPath, tag: "tenants", summary: "Describe a tenant",
 	}, func(ctx context.Context, in *TenantInput) (*struct{ Body Tenant }, error) {
-		t, err := d.Core.Tenant(ctx, in.Tenant)
+		t, err := d.Core.Tenants().Get(ctx, in.Tenant)
 		if err != nil {
 			return nil, err
 		}
@@ -77,7 +77,7 @@ func (d *door) tenantRoutes() {
 		summary:     "Delete the shared files and uploads of a tenant",
 		description: "409 while it has sandboxes, also stopped ones.",
 	}, func(ctx context.Context, in *TenantInput) (*struct{}, error) {
-		return nil, d.Core.RemoveTenant(ctx, in.Tenant)
+		return nil, d.Core.Tenants().Remove(ctx, in.Tenant)
 	})
 	d.uploadRoutes()
 }
@@ -91,7 +91,7 @@ func (d *door) uploadRoutes() {
 		Recursive bool `query:"recursive" doc:"Everything below, not only the directory itself."`
 	},
 	) (*struct{ Body FileList }, error) {
-		files, err := d.Core.ListUploads(ctx, in.Tenant, in.Path, in.Recursive, maxListing)
+		files, err := d.Core.Tenants().ListUploads(ctx, in.Tenant, in.Path, in.Recursive, maxListing)
 		if err != nil {
 			return nil, err
 		}
@@ -117,7 +117,7 @@ func (d *door) uploadRoutes() {
 		if in.Path == "" {
 			return nil, errs.E(errs.Invalid, "path: missing")
 		}
-		return fileOut(d.Core.WriteUpload(ctx, in.Tenant, in.Path, front.Upload(front.StreamedBody(in.r))))
+		return fileOut(d.Core.Tenants().WriteUpload(ctx, in.Tenant, in.Path, front.Upload(front.StreamedBody(in.r))))
 	})
 	d.Documented(http.MethodPut, uploads).RequestBody = &huma.RequestBody{Content: httpapi.Content{
 		"application/octet-stream": {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}},
@@ -133,7 +133,7 @@ func (d *door) uploadRoutes() {
 		if in.Path == "" {
 			return nil, errs.E(errs.Invalid, "path: missing")
 		}
-		return nil, d.Core.RemoveUpload(ctx, in.Tenant, in.Path, in.Recursive)
+		return nil, d.Core.Tenants().RemoveUpload(ctx, in.Tenant, in.Path, in.Recursive)
 	})
 }
 
@@ -142,7 +142,7 @@ func (d *door) listTenants(ctx context.Context, in *struct {
 	Cursor string `query:"cursor" doc:"next_cursor of the page before."`
 },
 ) (*struct{ Body TenantList }, error) {
-	page, next, err := d.Core.Tenants(ctx, in.Cursor, in.Limit)
+	page, next, err := d.Core.Tenants().List(ctx, in.Cursor, in.Limit)
 	if err != nil {
 		return nil, err
 	}
@@ -161,7 +161,7 @@ func (d *door) readUpload(ctx context.Context, in *struct {
 	if in.Path == "" {
 		return nil, errs.E(errs.Invalid, "path: missing")
 	}
-	body, f, err := d.Core.ReadUpload(ctx, in.Tenant, in.Path)
+	body, f, err := d.Core.Tenants().ReadUpload(ctx, in.Tenant, in.Path)
 	if err != nil {
 		return nil, err
 	}

@@ -29,7 +29,7 @@ func (d *door) threadRoutes() {
 	register(d, operation{
 		id: "list-threads", method: http.MethodGet, path: "/v1/threads", tag: "threads", summary: "List threads that have sandboxes",
 	}, func(ctx context.Context, _ *struct{}) (*struct{ Body ThreadList }, error) {
-		threads, err := d.Core.Threads(ctx)
+		threads, err := d.Core.Threads().List(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -48,7 +48,7 @@ func (d *door) threadRoutes() {
 	}, func(ctx context.Context, in *struct {
 		Thread string `path:"thread"`
 	}) (*struct{ Body ThreadDestroyed }, error) {
-		n, err := d.Core.DestroyThread(ctx, in.Thread)
+		n, err := d.Core.Threads().Destroy(ctx, in.Thread)
 		if err != nil {
 			return nil, err
 		}

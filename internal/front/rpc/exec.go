@@ -135,7 +135,7 @@ func (d *Door) abandon(ctx context.Context, id string, seq int64) {
 // session, which no other mistake in the request hides.
 func (d *Door) unknownSession(ctx context.Context, id string, err error) bool {
 	if errors.Is(err, errs.Invalid) {
-		_, err = d.core.Sandbox(ctx, id)
+		_, err = d.core.Sandboxes().Get(ctx, id)
 		return unknown(err)
 	}
 	return errors.Is(err, errs.NotFound)

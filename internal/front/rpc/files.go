@@ -83,7 +83,7 @@ func (d *Door) inBand(ctx context.Context, id string, err error) (why *string, f
 	switch info.Kind {
 	case errs.Invalid, errs.NotFound, errs.Conflict, errs.Forbidden, errs.TooLarge, errs.WrongState, errs.Unsupported, errs.Exhausted, errs.OverQuota:
 		said := sentence(info)
-		if _, err := d.core.Sandbox(ctx, id); unknown(err) {
+		if _, err := d.core.Sandboxes().Get(ctx, id); unknown(err) {
 			said = missing(err)
 		}
 		return &said, nil

@@ -9,7 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	sandboxv1 "github.com/cubbyhq/cubby/api/gen/sandbox/v1"
-	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/core/lifecycle"
 	"github.com/cubbyhq/cubby/internal/core/scope"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
@@ -24,13 +24,13 @@ func (d *Door) CreateSession(ctx context.Context, req *connect.Request[sandboxv1
 	}
 	idle := idleTimeout
 	spec := sandbox.Spec{
-		Isolation: d.core.Defaults().Isolation, IdlePolicy: sandbox.IdleDestroy, Labels: map[string]string{label: "true"},
+		Isolation: d.core.Sandboxes().Defaults().Isolation, IdlePolicy: sandbox.IdleDestroy, Labels: map[string]string{label: "true"},
 		Network: sandbox.Policy{Mode: sandbox.NetworkAllowlist, Allow: in.GetAllowedHosts()},
 	}
 	if spec.Isolation == sandbox.GVisor {
 		spec.User = sandbox.UserRoot // as in agentbox, whose users install packages
 	}
-	b, err := d.ensure(ctx, core.CreateRequest{Interface: Interface, ID: id, Tenant: in.GetTenantId(), Spec: spec, IdleTimeout: &idle})
+	b, err := d.ensure(ctx, lifecycle.CreateRequest{Interface: Interface, ID: id, Tenant: in.GetTenantId(), Spec: spec, IdleTimeout: &idle})
 	if err != nil {
 		return nil, err
 	}
@@ -39,7 +39,7 @@ func (d *Door) CreateSession(ctx context.Context, req *connect.Request[sandboxv1
 
 // ensure returns the session of an id, whatever else is asked, and makes it
 // when there is none. Calls that ask for one id at once get the same session.
-func (d *Door) ensure(ctx context.Context, r core.CreateRequest) (sandbox.Sandbox, error) {
+func (d *Door) ensure(ctx context.Context, r lifecycle.CreateRequest) (sandbox.Sandbox, error) {
 	const attempts = 3 // another call may take the id in between, and give it up again
 	for attempt := 1; ; attempt++ {
 		b, err := d.existing(ctx, r.ID)
@@ -49,7 +49,7 @@ func (d *Door) ensure(ctx context.Context, r core.CreateRequest) (sandbox.Sandbo
 		if !errors.Is(err, errs.NotFound) {
 			return b, err
 		}
-		b, err = d.core.Create(ctx, r)
+		b, err = d.core.Sandboxes().Create(ctx, r)
 		if !errors.Is(err, errs.Conflict) || attempt == attempts {
 			return b, err
 		}
@@ -66,7 +66,7 @@ func (d *Door) existing(ctx context.Context, id string) (sandbox.Sandbox, error)
 		}
 		// WrongState: its create failed while it was waited for, and another may
 		// have begun.
-		if b, _, err = d.core.EnsureRunning(ctx, id, core.WakeAny); !errors.Is(err, errs.WrongState) {
+		if b, _, err = d.core.Sandboxes().EnsureRunning(ctx, id, lifecycle.WakeAny); !errors.Is(err, errs.WrongState) {
 			return b, err
 		}
 	}
@@ -75,7 +75,7 @@ func (d *Door) existing(ctx context.Context, id string) (sandbox.Sandbox, error)
 // session finds a session and counts as use of it. NotFound has agentbox's words,
 // and what is known of a session that was there.
 func (d *Door) session(ctx context.Context, id string) (sandbox.Sandbox, error) {
-	b, err := d.core.Sandbox(ctx, id)
+	b, err := d.core.Sandboxes().Get(ctx, id)
 	switch {
 	case unknown(err):
 		return b, notFound(err) // no session can have an id that is invalid
@@ -84,7 +84,7 @@ func (d *Door) session(ctx context.Context, id string) (sandbox.Sandbox, error) 
 	case err != nil:
 		return b, err
 	case b.State == sandbox.Running:
-		used, err := d.core.Keepalive(ctx, id, core.Keepalive{})
+		used, err := d.core.Sandboxes().Keepalive(ctx, id, lifecycle.Keepalive{})
 		switch {
 		case err == nil:
 			return used, nil
@@ -105,7 +105,7 @@ func missing(err error) string { return noSession + scope.Fate(err) }
 
 // DestroySession implements the service.
 func (d *Door) DestroySession(ctx context.Context, req *connect.Request[sandboxv1.DestroySessionRequest]) (*connect.Response[sandboxv1.DestroySessionResponse], error) {
-	err := d.core.Destroy(ctx, req.Msg.GetSessionId(), false)
+	err := d.core.Sandboxes().Destroy(ctx, req.Msg.GetSessionId(), false)
 	if err != nil && !unknown(err) {
 		return nil, err
 	}
@@ -128,8 +128,8 @@ func (d *Door) GetSession(ctx context.Context, req *connect.Request[sandboxv1.Ge
 func (d *Door) ListSessions(ctx context.Context, _ *connect.Request[sandboxv1.ListSessionsRequest]) (*connect.Response[sandboxv1.ListSessionsResponse], error) {
 	const page = 1000
 	out := &sandboxv1.ListSessionsResponse{}
-	for q := (core.Query{Labels: map[string]string{label: "true"}, Limit: page}); ; {
-		p, err := d.core.List(ctx, q)
+	for q := (lifecycle.Query{Labels: map[string]string{label: "true"}, Limit: page}); ; {
+		p, err := d.core.Sandboxes().List(ctx, q)
 		if err != nil {
 			return nil, err
 		}

@@ -16,7 +16,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/core/lifecycle"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/front"
 	"github.com/cubbyhq/cubby/internal/front/httpapi"
@@ -27,7 +27,7 @@ const (
 	// SecretHeader has the token of the dialect's clients.
 	SecretHeader = "X-Sandbox-Secret" //nolint:gosec // a header's name
 	// Interface is the way through which the dialect makes sandboxes.
-	Interface core.Interface = "ecs-sandbox"
+	Interface lifecycle.Interface = "ecs-sandbox"
 
 	// session is the session shell of everything that the dialect runs.
 	session    = "ecs"
@@ -249,7 +249,7 @@ func (d *dialect) create(w http.ResponseWriter, r *http.Request) error {
 		Metadata: make(map[string]string, len(in.Metadata)),
 	}
 	if spec.Isolation == "" {
-		spec.Isolation = d.Core.Defaults().Isolation
+		spec.Isolation = d.Core.Sandboxes().Defaults().Isolation
 	}
 	if spec.Isolation == sandbox.GVisor {
 		spec.User = "root" // its users install packages
@@ -265,7 +265,7 @@ func (d *dialect) create(w http.ResponseWriter, r *http.Request) error {
 		}
 		spec.Metadata[key] = text
 	}
-	b, err := d.Core.Create(r.Context(), core.CreateRequest{Interface: Interface, ID: in.ID, Spec: spec, IdleTimeout: &ttl})
+	b, err := d.Core.Sandboxes().Create(r.Context(), lifecycle.CreateRequest{Interface: Interface, ID: in.ID, Spec: spec, IdleTimeout: &ttl})
 	if errs.KindOf(err) == errs.Conflict {
 		return &fault{http.StatusConflict, "session_already_active", err}
 	}
@@ -288,7 +288,7 @@ type Destroyed struct {
 }
 
 func (d *dialect) destroy(w http.ResponseWriter, r *http.Request) error {
-	if err := d.Core.Destroy(r.Context(), r.PathValue("id"), false); err != nil {
+	if err := d.Core.Sandboxes().Destroy(r.Context(), r.PathValue("id"), false); err != nil {
 		return err
 	}
 	front.WriteJSON(w, http.StatusOK, Destroyed{"destroyed"})

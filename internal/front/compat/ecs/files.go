@@ -63,7 +63,7 @@ func (d *dialect) fileFault(r *http.Request, err error) error {
 	if errs.KindOf(err) != errs.NotFound {
 		return err
 	}
-	if _, e := d.Core.Sandbox(r.Context(), r.PathValue("id")); e != nil {
+	if _, e := d.Core.Sandboxes().Get(r.Context(), r.PathValue("id")); e != nil {
 		return err
 	}
 	return &fault{http.StatusNotFound, "file_not_found", err}
@@ -99,7 +99,7 @@ func (d *dialect) readFile(w http.ResponseWriter, r *http.Request) error {
 
 func (d *dialect) writeFile(w http.ResponseWriter, r *http.Request) error {
 	// For whom is known before the body is read.
-	if _, err := d.Core.Sandbox(r.Context(), r.PathValue("id")); err != nil {
+	if _, err := d.Core.Sandboxes().Get(r.Context(), r.PathValue("id")); err != nil {
 		return err
 	}
 	doc, err := d.Spool.SetAside(r.Context(), front.StreamedBody(r), fileLimit/3*4+64<<10)

@@ -17,7 +17,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/core/lifecycle"
 	"github.com/cubbyhq/cubby/internal/core/scope"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/front"
@@ -204,7 +204,7 @@ func (d *dialect) upload(w http.ResponseWriter, r *http.Request) error {
 		if part.FormName() != "files" || !isFile {
 			continue // and skipped by the next one
 		}
-		u, err := d.Core.Upload(r.Context(), r.PathValue("thread_id"), name, front.Upload(part))
+		u, err := d.Core.Threads().Upload(r.Context(), r.PathValue("thread_id"), name, front.Upload(part))
 		if err != nil {
 			return err
 		}
@@ -236,7 +236,7 @@ func uploadName(part *multipart.Part) (name string, isFile bool) {
 }
 
 func (d *dialect) deleteThread(w http.ResponseWriter, r *http.Request) error {
-	if err := d.Core.EndThread(r.Context(), r.PathValue("thread_id")); err != nil {
+	if err := d.Core.Threads().End(r.Context(), r.PathValue("thread_id")); err != nil {
 		return err
 	}
 	front.WriteJSON(w, http.StatusOK, ThreadDeleted{"deleted"})
@@ -246,12 +246,12 @@ func (d *dialect) deleteThread(w http.ResponseWriter, r *http.Request) error {
 var statuses = map[sandbox.State]string{sandbox.Creating: "starting", sandbox.Running: "running"}
 
 func (d *dialect) sessions(w http.ResponseWriter, r *http.Request) error {
-	q := core.Query{
+	q := lifecycle.Query{
 		States: []sandbox.State{sandbox.Creating, sandbox.Running, sandbox.Sleeping, sandbox.Stopped}, Limit: 1000,
 	}
 	list := []Session{}
 	for {
-		page, err := d.Core.List(r.Context(), q)
+		page, err := d.Core.Sandboxes().List(r.Context(), q)
 		if err != nil {
 			return err
 		}
@@ -280,7 +280,7 @@ func sessionOf(b sandbox.Sandbox) Session {
 
 func (d *dialect) deleteSession(w http.ResponseWriter, r *http.Request) error {
 	id := r.PathValue("session_id")
-	err := d.Core.Destroy(r.Context(), id, false)
+	err := d.Core.Sandboxes().Destroy(r.Context(), id, false)
 	switch {
 	case errors.Is(err, errs.NotFound), errors.Is(err, errs.Invalid):
 		front.WriteJSON(w, http.StatusNotFound, sessionError{"Session not found" + scope.Fate(err)})

@@ -13,7 +13,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/core/lifecycle"
 	"github.com/cubbyhq/cubby/internal/core/scope"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/front"
@@ -22,7 +22,7 @@ import (
 )
 
 // Interface is the way through which the dialect makes sandboxes.
-const Interface core.Interface = "sandboxed"
+const Interface lifecycle.Interface = "sandboxed"
 
 // Limits are what sandboxed documents for its sandboxes: all processors, however
 // many there are.
@@ -220,7 +220,7 @@ func (d *dialect) create(w http.ResponseWriter, r *http.Request) error {
 	case in.IdlePolicy != "" && in.IdlePolicy != string(sandbox.IdleSleep) && in.IdlePolicy != string(sandbox.IdleAlwaysOn):
 		return errs.E(errs.Invalid, "idle_policy must be sleep or always_on")
 	}
-	req := core.CreateRequest{Interface: Interface, ID: in.ID, IdempotencyKey: r.Header.Get("Idempotency-Key"), Spec: sandbox.Spec{
+	req := lifecycle.CreateRequest{Interface: Interface, ID: in.ID, IdempotencyKey: r.Header.Get("Idempotency-Key"), Spec: sandbox.Spec{
 		Image: in.Image, Isolation: sandbox.Isolation(in.Isolation), Env: in.Env, Ports: in.Ports,
 		Visibility: sandbox.Visibility(in.Visibility), IdlePolicy: sandbox.IdleSleep, External: sandbox.External{UserID: defaultExternalUser},
 		Labels: map[string]string{madeLabel: "true"},
@@ -237,7 +237,7 @@ func (d *dialect) create(w http.ResponseWriter, r *http.Request) error {
 			req.Spec.External.UserID = defaultExternalUser
 		}
 	}
-	b, err := d.Core.Create(r.Context(), req)
+	b, err := d.Core.Sandboxes().Create(r.Context(), req)
 	if err != nil {
 		return err
 	}
@@ -249,12 +249,12 @@ func (d *dialect) create(w http.ResponseWriter, r *http.Request) error {
 
 func (d *dialect) list(w http.ResponseWriter, r *http.Request) error {
 	query := r.URL.Query()
-	q := core.Query{Limit: 1000, External: sandbox.External{
+	q := lifecycle.Query{Limit: 1000, External: sandbox.External{
 		UserID: query.Get("external_user_id"), ProjectID: query.Get("external_project_id"), WorkspaceID: query.Get("external_workspace_id"),
 	}}
 	rows := []Row{}
 	for {
-		page, err := d.Core.List(r.Context(), q)
+		page, err := d.Core.Sandboxes().List(r.Context(), q)
 		if err != nil {
 			return err
 		}
@@ -270,7 +270,7 @@ func (d *dialect) list(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (d *dialect) get(w http.ResponseWriter, r *http.Request) error {
-	b, err := d.Core.Sandbox(r.Context(), r.PathValue("id"))
+	b, err := d.Core.Sandboxes().Get(r.Context(), r.PathValue("id"))
 	if err != nil {
 		return noRow(err)
 	}
@@ -284,7 +284,7 @@ func (d *dialect) get(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (d *dialect) destroy(w http.ResponseWriter, r *http.Request) error {
-	if err := d.Core.Destroy(r.Context(), r.PathValue("id"), true); err != nil {
+	if err := d.Core.Sandboxes().Destroy(r.Context(), r.PathValue("id"), true); err != nil {
 		return noRow(err)
 	}
 	w.WriteHeader(http.StatusNoContent)
@@ -292,7 +292,7 @@ func (d *dialect) destroy(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (d *dialect) purge(w http.ResponseWriter, r *http.Request) error {
-	freed, err := d.Core.Purge(r.Context(), r.PathValue("id"))
+	freed, err := d.Core.Sandboxes().Purge(r.Context(), r.PathValue("id"))
 	if err != nil {
 		return noRow(err)
 	}
@@ -305,12 +305,12 @@ func (d *dialect) keepalive(w http.ResponseWriter, r *http.Request) error {
 	if err := d.ReadBody(r, &in); err != nil {
 		return err
 	}
-	var k core.Keepalive
+	var k lifecycle.Keepalive
 	if in.Until != nil {
 		longest := time.Now().Add(longestKeepalive)
 		k.Until = time.Unix(min(*in.Until, longest.Unix()), 0)
 	}
-	b, err := d.Core.Keepalive(r.Context(), r.PathValue("id"), k)
+	b, err := d.Core.Sandboxes().Keepalive(r.Context(), r.PathValue("id"), k)
 	if err != nil {
 		return noRow(err)
 	}

@@ -1,4 +1,4 @@
-package core
+package lifecycle
 
 import (
 	"cmp"
@@ -23,6 +23,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/event"
 	"github.com/cubbyhq/cubby/internal/image"
+	"github.com/cubbyhq/cubby/internal/keylock"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 	"github.com/cubbyhq/cubby/internal/storage"
 	"github.com/cubbyhq/cubby/internal/store"
@@ -65,8 +66,21 @@ type CreateRequest struct {
 // NotFound (image), Conflict (the id is in use, or its
 // kept disk belongs to somebody else), Exhausted (no room; with RetryAfter),
 // Unsupported (isolation), Unavailable.
-func (s *Service) Create(ctx context.Context, r CreateRequest) (b sandbox.Sandbox, err error) {
-	leave, err := s.gate.Enter(ctx)
+func (s *Sandboxes) Create(ctx context.Context, r CreateRequest) (sandbox.Sandbox, error) {
+	return s.creator.createOnce(ctx, r)
+}
+
+// creator makes sandboxes.
+type creator struct {
+	*acts
+	limits  map[Interface]sandbox.Limits
+	threads *Threads
+	quotas  keylock.Locks // by tenant; held while a sandbox is counted and stored
+}
+
+// createOnce is [Sandboxes.Create].
+func (s *creator) createOnce(ctx context.Context, r CreateRequest) (b sandbox.Sandbox, err error) {
+	leave, err := s.cfg.Gate.Enter(ctx)
 	if err != nil {
 		return sandbox.Sandbox{}, err
 	}
@@ -82,7 +96,7 @@ func (s *Service) Create(ctx context.Context, r CreateRequest) (b sandbox.Sandbo
 		if err != nil {
 			result = string(errs.KindOf(err))
 		}
-		s.metrics.Create(string(b.Spec.Isolation), result, time.Since(began))
+		s.cfg.OnCreate(string(b.Spec.Isolation), result, time.Since(began))
 	}()
 
 	claim, done, err := s.claim(ctx, r)
@@ -106,7 +120,7 @@ func (s *Service) Create(ctx context.Context, r CreateRequest) (b sandbox.Sandbo
 
 // plan turns a request into the sandbox that shall be, and refuses what can
 // never be. It changes nothing.
-func (s *Service) plan(ctx context.Context, r CreateRequest) (sandbox.Sandbox, error) {
+func (s *creator) plan(ctx context.Context, r CreateRequest) (sandbox.Sandbox, error) {
 	if err := scope.MayName(ctx, r.Tenant); err != nil {
 		return sandbox.Sandbox{}, err
 	}
@@ -136,20 +150,20 @@ func (s *Service) plan(ctx context.Context, r CreateRequest) (sandbox.Sandbox, e
 		return b, err
 	}
 	if len(b.Spec.Dependencies) > 0 {
-		if _, err := s.packages.Spec(b.Spec, program.PackagesRequest{Runtime: b.Spec.Runtime, Dependencies: b.Spec.Dependencies}); err != nil {
+		if _, err := s.cfg.Packages.Spec(b.Spec, program.PackagesRequest{Runtime: b.Spec.Runtime, Dependencies: b.Spec.Dependencies}); err != nil {
 			return b, err
 		}
 	}
-	if err := s.host.fits(b.Spec.Limits); err != nil {
+	if err := s.cfg.Settings.Host.fits(b.Spec.Limits); err != nil {
 		return b, err
 	}
-	b.Spec.Limits = s.host.clamp(b.Spec.Limits, b.Spec.Isolation)
+	b.Spec.Limits = s.cfg.Settings.Host.clamp(b.Spec.Limits, b.Spec.Isolation)
 	return b, s.supports(b.Spec.Isolation)
 }
 
 // claim takes the request's idempotency key. done is the uid of the sandbox
 // that an earlier request with it made.
-func (s *Service) claim(ctx context.Context, r CreateRequest) (claim *store.Claim, done string, err error) {
+func (s *creator) claim(ctx context.Context, r CreateRequest) (claim *store.Claim, done string, err error) {
 	if r.IdempotencyKey == "" {
 		return nil, "", nil
 	}
@@ -172,7 +186,7 @@ func (s *Service) claim(ctx context.Context, r CreateRequest) (claim *store.Clai
 }
 
 // repeated answers a request that was carried out before.
-func (s *Service) repeated(ctx context.Context, uid string) (sandbox.Sandbox, error) {
+func (s *creator) repeated(ctx context.Context, uid string) (sandbox.Sandbox, error) {
 	b, err := s.cfg.Store.SandboxByUID(ctx, sandbox.UID(uid))
 	if err != nil {
 		return b, err
@@ -198,15 +212,15 @@ type making struct {
 }
 
 // createFrom is create with the archive that the request names, if any.
-func (s *Service) createFrom(ctx context.Context, b sandbox.Sandbox, r CreateRequest, claim *store.Claim) (sandbox.Sandbox, error) {
+func (s *creator) createFrom(ctx context.Context, b sandbox.Sandbox, r CreateRequest, claim *store.Claim) (sandbox.Sandbox, error) {
 	m := making{diskBytes: r.Spec.Limits.DiskBytes, claim: claim, progress: r.Progress}
 	if r.Restore != "" {
-		from, err := s.archives.Get(ctx, b.Tenant, r.Restore)
+		from, err := s.cfg.Archives.Get(ctx, b.Tenant, r.Restore)
 		if err != nil {
 			return b, err
 		}
 		m.from = &from
-		done, err := s.archives.Turn(ctx, b.Tenant)
+		done, err := s.cfg.Archives.Turn(ctx, b.Tenant)
 		if err != nil {
 			return b, err
 		}
@@ -217,7 +231,7 @@ func (s *Service) createFrom(ctx context.Context, b sandbox.Sandbox, r CreateReq
 }
 
 // create carries a plan out, or undoes what it did of it.
-func (s *Service) create(ctx context.Context, b sandbox.Sandbox, m making) (sandbox.Sandbox, error) {
+func (s *creator) create(ctx context.Context, b sandbox.Sandbox, m making) (sandbox.Sandbox, error) {
 	// A create of an id that is in use is refused at once, not when the
 	// present holder lets go of the lock.
 	if err := s.vacant(ctx, b); err != nil {
@@ -277,15 +291,15 @@ func (s *Service) create(ctx context.Context, b sandbox.Sandbox, m making) (sand
 		s.abandon(undo, b, undone(errs.Public(err).Message))
 		return b, fmt.Errorf("create sandbox %s: %w", b.ID, err)
 	}
-	s.lifetimes.note(made, s.now(), s.uptime())
-	if s.live.Of(made.UID) == nil {
+	s.lifetimes.note(made, s.cfg.Now(), s.cfg.Uptime())
+	if s.cfg.Live.Of(made.UID) == nil {
 		s.attach(made)
 	}
 	return s.upToDate(made), nil
 }
 
 // vacant refuses an id that a live sandbox has.
-func (s *Service) vacant(ctx context.Context, b sandbox.Sandbox) error {
+func (s *creator) vacant(ctx context.Context, b sandbox.Sandbox) error {
 	holder, err := s.cfg.Store.Sandbox(ctx, b.ID)
 	switch {
 	case errors.Is(err, errs.NotFound):
@@ -301,12 +315,12 @@ func (s *Service) vacant(ctx context.Context, b sandbox.Sandbox) error {
 
 // build takes the steps from the row to a sandbox that runs. The handle is in
 // b as soon as there is one.
-func (s *Service) build(ctx context.Context, b *sandbox.Sandbox, img image.Image, m making) (sandbox.Sandbox, error) {
+func (s *creator) build(ctx context.Context, b *sandbox.Sandbox, img image.Image, m making) (sandbox.Sandbox, error) {
 	if err := s.cfg.Images.Pin(ctx, img.Digest, b.UID); err != nil {
 		return *b, err
 	}
 	if b.DiskUID == b.UID { // else it takes one over
-		if err := s.cfg.Disks.Create(ctx, b.UID, storage.Own, DiskBytes(b.Spec.Limits, s.cfg.JournalBytes)); err != nil {
+		if err := s.cfg.Disks.Create(ctx, b.UID, storage.Own, DiskBytes(b.Spec.Limits, s.cfg.Settings.JournalBytes)); err != nil {
 			return *b, err
 		}
 	}
@@ -333,7 +347,7 @@ func (s *Service) build(ctx context.Context, b *sandbox.Sandbox, img image.Image
 	}
 	if len(b.Spec.Dependencies) > 0 {
 		m.booted()
-		if err := s.packages.Provide(ctx, s.attach(*b), *b, m.progress); err != nil {
+		if err := s.cfg.Packages.Provide(ctx, s.attach(*b), *b, m.progress); err != nil {
 			return *b, err
 		}
 	}
@@ -345,15 +359,15 @@ func (s *Service) build(ctx context.Context, b *sandbox.Sandbox, img image.Image
 
 // sizeOfKept gives b the limit of the disk that it takes over, whose size
 // stays: it is a Conflict to ask for another.
-func (s *Service) sizeOfKept(ctx context.Context, b *sandbox.Sandbox, asked int64) error {
+func (s *creator) sizeOfKept(ctx context.Context, b *sandbox.Sandbox, asked int64) error {
 	use, err := s.cfg.Disks.Usage(ctx, b.DiskUID)
 	if err != nil {
 		return err
 	}
-	if asked != 0 && DiskBytes(b.Spec.Limits, s.cfg.JournalBytes) == use.Bytes {
+	if asked != 0 && DiskBytes(b.Spec.Limits, s.cfg.Settings.JournalBytes) == use.Bytes {
 		return nil
 	}
-	limit := limitOfDisk(use.Bytes, s.cfg.JournalBytes)
+	limit := limitOfDisk(use.Bytes, s.cfg.Settings.JournalBytes)
 	if asked != 0 {
 		return errs.E(errs.Conflict, "limits.disk_bytes: the disk kept under this id has %d, and keeps that size", limit).
 			Hint("leave disk_bytes out, or purge the sandbox to begin with a new disk")
@@ -376,11 +390,11 @@ func limitOfDisk(size, journalBytes int64) int64 {
 	return size + size/7
 }
 
-func (s *Service) driverSpec(b sandbox.Sandbox, img image.Image, disks storage.Mounts) driver.Spec {
+func (s *acts) driverSpec(b sandbox.Sandbox, img image.Image, disks storage.Mounts) driver.Spec {
 	return driver.Spec{
-		UID: b.UID, Isolation: b.Spec.Isolation, Limits: b.Spec.Limits, Authorities: s.cfg.Authorities,
+		UID: b.UID, Isolation: b.Spec.Isolation, Limits: b.Spec.Limits, Authorities: s.cfg.Settings.Authorities,
 		Image: driver.Image{Digest: img.Digest, Dir: img.Dir}, Volumes: driver.DiskVolumes(disks.Own.Dir, disks.Shared.Dir),
-		Identity: driver.Identity{ID: string(b.ID), Env: environ.Of(img, b.Spec, s.cfg.Authorities != "", s.cfg.Packages.Indexes.Env())},
+		Identity: driver.Identity{ID: string(b.ID), Env: environ.Of(img, b.Spec, s.cfg.Settings.Authorities != "", s.cfg.Packages.Config.Indexes.Env())},
 	}
 }
 
@@ -392,10 +406,10 @@ func undone(why string) sandbox.Why {
 // abandon undoes a create, as far as it came, and moves the row to failed. It
 // is for a create whose step failed and for one that a crash cut off. What it
 // cannot remove is an orphan then, which the reconciler removes.
-func (s *Service) abandon(ctx context.Context, b sandbox.Sandbox, why sandbox.Why) {
-	log := s.log.With(telemetry.KeySandbox, b.ID, telemetry.KeyUID, b.UID)
+func (s *acts) abandon(ctx context.Context, b sandbox.Sandbox, why sandbox.Why) {
+	log := s.cfg.Log.With(telemetry.KeySandbox, b.ID, telemetry.KeyUID, b.UID)
 	end := live.Ending{Reason: sandbox.EndDestroyed, Message: "the create of the sandbox was undone"}
-	r := s.live.Of(b.UID) // while packages are being installed
+	r := s.cfg.Live.Of(b.UID) // while packages are being installed
 	if r != nil {
 		r.End(end)
 	}
@@ -407,7 +421,7 @@ func (s *Service) abandon(ctx context.Context, b sandbox.Sandbox, why sandbox.Wh
 	if tookOver && !clean {
 		// The disk must not be found by the next sandbox while something may
 		// still write to it: the reconciler tries again.
-		s.owe(b.UID, why)
+		s.debts.owe(b.UID, why)
 		return
 	}
 	_, err := s.cfg.Store.Move(ctx, b.UID, sandbox.Failed, store.Change{
@@ -417,13 +431,13 @@ func (s *Service) abandon(ctx context.Context, b sandbox.Sandbox, why sandbox.Wh
 	})
 	if err != nil {
 		log.Error("move an undone create to failed", telemetry.KeyErr, err)
-		s.owe(b.UID, why)
+		s.debts.owe(b.UID, why)
 		return
 	}
-	s.told(b.UID)
-	if err := s.live.EndExecs(ctx, b.UID, end); err != nil {
+	s.debts.told(b.UID)
+	if err := s.cfg.Live.EndExecs(ctx, b.UID, end); err != nil {
 		log.Error("end the execs of an undone create", telemetry.KeyErr, err)
-		s.lookAtAll()
+		s.debts.lookAtAll()
 	}
 	if !tookOver {
 		if _, err := s.removeDisk(ctx, b); err != nil {
@@ -435,14 +449,14 @@ func (s *Service) abandon(ctx context.Context, b sandbox.Sandbox, why sandbox.Wh
 	}
 	s.admission.give(b.UID)
 	if !clean {
-		s.reconcileSoon()
+		s.debts.reconcileSoon()
 	}
 }
 
 // tearDown removes all that the driver has of a sandbox and lets its image go.
 // It reports whether the driver has nothing left, and logs what failed.
-func (s *Service) tearDown(ctx context.Context, b sandbox.Sandbox) bool {
-	log := s.log.With(telemetry.KeySandbox, b.ID, telemetry.KeyUID, b.UID)
+func (s *acts) tearDown(ctx context.Context, b sandbox.Sandbox) bool {
+	log := s.cfg.Log.With(telemetry.KeySandbox, b.ID, telemetry.KeyUID, b.UID)
 	var err error
 	if b.Handle != nil {
 		err = s.cfg.Driver.Destroy(ctx, b.Handle)
@@ -456,7 +470,7 @@ func (s *Service) tearDown(ctx context.Context, b sandbox.Sandbox) bool {
 	if b.ImageDigest != "" {
 		if err := s.cfg.Images.Unpin(ctx, b.ImageDigest, b.UID); err != nil {
 			log.Warn("unpin an image", telemetry.KeyErr, err)
-			s.reconcileSoon()
+			s.debts.reconcileSoon()
 		}
 	}
 	return true

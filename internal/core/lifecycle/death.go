@@ -1,4 +1,4 @@
-package core
+package lifecycle
 
 import (
 	"context"
@@ -14,15 +14,15 @@ import (
 	"github.com/cubbyhq/cubby/internal/telemetry"
 )
 
-// died hears of it when the sandbox does not run any more.
+// Died hears of it when the sandbox does not run any more.
 // When somebody stopped or destroyed it they hold its lock, and by the time
 // they let go there is nothing left to do.
-func (s *Service) died(ctx context.Context, r *live.Run, death driver.Death) {
+func (s *Sandboxes) Died(ctx context.Context, r *live.Run, death driver.Death) {
 	b, err := s.cfg.Store.SandboxByUID(ctx, r.UID)
 	if err != nil {
 		if ctx.Err() == nil {
-			s.log.Error("read a sandbox that died", telemetry.KeyUID, r.UID, telemetry.KeyErr, err)
-			s.reconcileSoon()
+			s.cfg.Log.Error("read a sandbox that died", telemetry.KeyUID, r.UID, telemetry.KeyErr, err)
+			s.debts.reconcileSoon()
 		}
 		return
 	}
@@ -31,43 +31,43 @@ func (s *Service) died(ctx context.Context, r *live.Run, death driver.Death) {
 		return
 	}
 	defer unlock()
-	if s.live.Of(r.UID) != r {
+	if s.cfg.Live.Of(r.UID) != r {
 		return
 	}
 	ctx, cancel := gate.Detached(ctx)
 	defer cancel()
 	if err := s.bury(ctx, b, death); err != nil {
-		s.log.Error("note the death of a sandbox", telemetry.KeyUID, r.UID, telemetry.KeyErr, err)
-		s.reconcileSoon()
+		s.cfg.Log.Error("note the death of a sandbox", telemetry.KeyUID, r.UID, telemetry.KeyErr, err)
+		s.debts.reconcileSoon()
 	}
 }
 
 // bury writes a death down: its execs end with the reason, the sandbox is
 // stopped and does not count any more. Its lock is held.
-func (s *Service) bury(ctx context.Context, b sandbox.Sandbox, death driver.Death) error {
+func (s *acts) bury(ctx context.Context, b sandbox.Sandbox, death driver.Death) error {
 	why := deathOf(death, b.Spec)
-	s.log.Warn("a sandbox died", telemetry.KeySandbox, b.ID, telemetry.KeyUID, b.UID, "cause", death.Cause,
+	s.cfg.Log.Warn("a sandbox died", telemetry.KeySandbox, b.ID, telemetry.KeyUID, b.UID, "cause", death.Cause,
 		"signal", death.Signal, "code", death.Code, "detail", death.Detail)
 	end := live.EndOf(why)
-	if r := s.live.Of(b.UID); r != nil {
+	if r := s.cfg.Live.Of(b.UID); r != nil {
 		r.End(end)
 		r.Finish()
 	}
-	if err := s.live.EndExecs(ctx, b.UID, end); err != nil {
+	if err := s.cfg.Live.EndExecs(ctx, b.UID, end); err != nil {
 		return err
 	}
 	if _, err := s.stopped(ctx, b, why, event.Died{Reason: why.Reason}); err != nil {
 		return err
 	}
 	if err := s.letGo(ctx, b); err != nil {
-		s.log.Warn("clean up after a sandbox that died", telemetry.KeyUID, b.UID, telemetry.KeyErr, err)
+		s.cfg.Log.Warn("clean up after a sandbox that died", telemetry.KeyUID, b.UID, telemetry.KeyErr, err)
 	}
 	return nil
 }
 
 // letGo has the driver drop what it holds of a run that is over, also of one
 // whose start or stop a crash cut off.
-func (s *Service) letGo(ctx context.Context, b sandbox.Sandbox) error {
+func (s *acts) letGo(ctx context.Context, b sandbox.Sandbox) error {
 	if b.Handle == nil {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package core
+package lifecycle
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
-// DestroyArchived destroys a sandbox after its files have been put into the
+// Archive destroys a sandbox after its files have been put into the
 // archive storage and read back from there. The sandbox is stopped first. When
 // the archive cannot be made the sandbox stays, stopped, with all its files,
 // and the error says why. Unsupported when the daemon has no such storage.
@@ -22,16 +22,16 @@ import (
 // It takes as long as the files take to travel. Until its turn comes nothing is
 // changed, and it ends with its caller; from then on it goes on without the
 // caller, and ends with the service.
-func (s *Service) DestroyArchived(ctx context.Context, id string) (archive.Manifest, error) {
-	if err := s.archives.Check(); err != nil {
+func (s *Sandboxes) Archive(ctx context.Context, id string) (archive.Manifest, error) {
+	if err := s.cfg.Archives.Check(); err != nil {
 		return archive.Manifest{}, err
 	}
-	b, err := s.scope.Find(ctx, id)
+	b, err := s.cfg.Scope.Find(ctx, id)
 	if err != nil {
 		return archive.Manifest{}, err
 	}
 	// Before the lock: nobody waits for a sandbox that waits for its turn.
-	done, err := s.archives.Turn(ctx, b.Tenant)
+	done, err := s.cfg.Archives.Turn(ctx, b.Tenant)
 	if err != nil {
 		return archive.Manifest{}, err
 	}
@@ -53,41 +53,41 @@ func (s *Service) DestroyArchived(ctx context.Context, id string) (archive.Manif
 	m, err := s.archive(ctx, b)
 	if err != nil {
 		info := errs.Public(err)
-		s.recorder.Note(context.WithoutCancel(ctx), event.New(b.UID, scope.Actor(ctx), event.ArchiveFailed{Reason: info.Message}))
+		s.cfg.Recorder.Note(context.WithoutCancel(ctx), event.New(b.UID, scope.Actor(ctx), event.ArchiveFailed{Reason: info.Message}))
 		return m, errs.E(info.Kind, "%s; the sandbox is stopped and keeps its files", info.Message).Hint("%s", info.Hint).
 			RetryAfter(info.RetryAfter).Because(fmt.Errorf("archive sandbox %s: %w", b.ID, err))
 	}
-	s.recorder.Note(context.WithoutCancel(ctx), event.New(b.UID, scope.Actor(ctx), event.Archived{Archive: m.Name, Bytes: m.Bytes()}))
+	s.cfg.Recorder.Note(context.WithoutCancel(ctx), event.New(b.UID, scope.Actor(ctx), event.Archived{Archive: m.Name, Bytes: m.Bytes()}))
 	_, err = s.destroy(ctx, b, destruction{why: requested()})
 	return m, err
 }
 
 // archive puts the files of a stopped sandbox, whose lock is held, into the
 // storage. Its caller has the turn.
-func (s *Service) archive(ctx context.Context, b sandbox.Sandbox) (archive.Manifest, error) {
+func (s *acts) archive(ctx context.Context, b sandbox.Sandbox) (archive.Manifest, error) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	defer context.AfterFunc(s.gate.Context(), cancel)()
+	defer context.AfterFunc(s.cfg.Gate.Context(), cancel)()
 	tree, done, err := s.tree(ctx, b)
 	if err != nil {
 		return archive.Manifest{}, err
 	}
 	defer done()
-	m, err := s.archives.Put(ctx, b, tree.Archive)
-	if err != nil && s.gate.Context().Err() != nil {
+	m, err := s.cfg.Archives.Put(ctx, b, tree.Archive)
+	if err != nil && s.cfg.Gate.Context().Err() != nil {
 		return m, errors.Join(gate.ErrShuttingDown(), err)
 	}
 	return m, err
 }
 
 // restore puts the files of an archive on a new disk. Its caller has the turn.
-func (s *Service) restore(ctx context.Context, b sandbox.Sandbox, m archive.Manifest) error {
+func (s *acts) restore(ctx context.Context, b sandbox.Sandbox, m archive.Manifest) error {
 	tree, done, err := s.tree(ctx, b)
 	if err != nil {
 		return err
 	}
 	defer done()
-	return s.archives.Restore(ctx, m, func(ctx context.Context, path string, r io.Reader) error {
+	return s.cfg.Archives.Restore(ctx, m, func(ctx context.Context, path string, r io.Reader) error {
 		return tree.Restore(ctx, path, r, b.Spec.User)
 	})
 }

@@ -1,4 +1,4 @@
-package core
+package lifecycle
 
 import (
 	"cmp"
@@ -6,12 +6,10 @@ import (
 	"errors"
 	"time"
 
-	"github.com/cubbyhq/cubby/internal/core/history"
 	"github.com/cubbyhq/cubby/internal/core/scope"
 	"github.com/cubbyhq/cubby/internal/egress"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/event"
-	"github.com/cubbyhq/cubby/internal/image"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 	"github.com/cubbyhq/cubby/internal/storage"
 	"github.com/cubbyhq/cubby/internal/store"
@@ -20,12 +18,12 @@ import (
 // change finds a sandbox and holds its lock, so that what it returns stays
 // true until unlock. Only who may see the sandbox waits for its lock: to
 // everybody else it takes no longer than one that does not exist.
-func (s *Service) change(ctx context.Context, id string) (b sandbox.Sandbox, unlock func(), err error) {
-	leave, err := s.gate.Enter(ctx)
+func (s *acts) change(ctx context.Context, id string) (b sandbox.Sandbox, unlock func(), err error) {
+	leave, err := s.cfg.Gate.Enter(ctx)
 	if err != nil {
 		return b, nil, err
 	}
-	if b, err = s.scope.Find(ctx, id); err != nil {
+	if b, err = s.cfg.Scope.Find(ctx, id); err != nil {
 		leave()
 		return b, nil, err
 	}
@@ -35,7 +33,7 @@ func (s *Service) change(ctx context.Context, id string) (b sandbox.Sandbox, unl
 		return b, nil, err
 	}
 	unlock = func() { release(); leave() }
-	if b, err = s.scope.Find(ctx, id); err != nil {
+	if b, err = s.cfg.Scope.Find(ctx, id); err != nil {
 		unlock()
 		return b, nil, err
 	}
@@ -60,10 +58,10 @@ type Page struct {
 	Next      string // "" on the last page
 }
 
-// Sandbox returns the sandbox that has the id, or the newest failed one.
+// Get returns the sandbox that has the id, or the newest failed one.
 // NotFound when it was destroyed or never was.
-func (s *Service) Sandbox(ctx context.Context, id string) (sandbox.Sandbox, error) {
-	b, err := s.scope.Find(ctx, id)
+func (s *Sandboxes) Get(ctx context.Context, id string) (sandbox.Sandbox, error) {
+	b, err := s.cfg.Scope.Find(ctx, id)
 	if err != nil {
 		return b, err
 	}
@@ -72,11 +70,11 @@ func (s *Service) Sandbox(ctx context.Context, id string) (sandbox.Sandbox, erro
 
 // upToDate adds what the store learns of later or never, and drops a lease that
 // is over.
-func (s *Service) upToDate(b sandbox.Sandbox) sandbox.Sandbox {
-	if !b.Spec.KeptUntil.After(s.now()) {
+func (s *acts) upToDate(b sandbox.Sandbox) sandbox.Sandbox {
+	if !b.Spec.KeptUntil.After(s.cfg.Now()) {
 		b.Spec.KeptUntil = time.Time{}
 	}
-	r := s.live.Of(b.UID)
+	r := s.cfg.Live.Of(b.UID)
 	if r == nil {
 		return b
 	}
@@ -84,14 +82,14 @@ func (s *Service) upToDate(b sandbox.Sandbox) sandbox.Sandbox {
 		b.LastActiveAt = at
 	}
 	if left, bounded := untilIdle(b.Spec, r.Attention()); bounded {
-		b.IdleAt = s.now().Add(max(0, left))
+		b.IdleAt = s.cfg.Now().Add(max(0, left))
 	}
 	return b
 }
 
 // List returns sandboxes.
-func (s *Service) List(ctx context.Context, q Query) (Page, error) {
-	if err := s.gate.Wait(ctx); err != nil {
+func (s *Sandboxes) List(ctx context.Context, q Query) (Page, error) {
+	if err := s.cfg.Gate.Wait(ctx); err != nil {
 		return Page{}, err
 	}
 	if err := scope.MayName(ctx, q.Tenant); err != nil {
@@ -108,7 +106,7 @@ func (s *Service) List(ctx context.Context, q Query) (Page, error) {
 		items[i] = s.upToDate(items[i])
 		bytes += items[i].Spec.Bytes()
 	}
-	if err := s.budget.ChargeList(ctx, bytes); err != nil {
+	if err := s.cfg.Budget.ChargeList(ctx, bytes); err != nil {
 		return Page{}, err
 	}
 	return Page{Sandboxes: items, Next: next}, nil
@@ -181,7 +179,7 @@ func set[T any](fields *[]string, name string, to *T, from *T) {
 }
 
 // Update changes what can be changed in a living sandbox.
-func (s *Service) Update(ctx context.Context, id string, p Patch) (sandbox.Sandbox, error) {
+func (s *Sandboxes) Update(ctx context.Context, id string, p Patch) (sandbox.Sandbox, error) {
 	b, unlock, err := s.change(ctx, id)
 	if err != nil {
 		return sandbox.Sandbox{}, err
@@ -194,14 +192,14 @@ func (s *Service) Update(ctx context.Context, id string, p Patch) (sandbox.Sandb
 	fields := p.apply(&b.Spec)
 	if len(fields) == 0 {
 		if p.CutConnections {
-			s.live.Egress().Cut(b.UID, b.Spec.Network)
+			s.cfg.Live.Egress().Cut(b.UID, b.Spec.Network)
 		}
 		return s.upToDate(b), nil
 	}
 	if err := cmp.Or(b.Spec.Validate(), egress.CheckPolicy(b.Spec.Network)); err != nil {
 		return sandbox.Sandbox{}, err
 	}
-	if end := b.Ends(); p.MaxLifetime != nil && !end.IsZero() && !end.After(s.now()) {
+	if end := b.Ends(); p.MaxLifetime != nil && !end.IsZero() && !end.After(s.cfg.Now()) {
 		return sandbox.Sandbox{}, errs.E(errs.Invalid, "max_lifetime: the sandbox is older than that").Hint("destroy it")
 	}
 	b, err = s.cfg.Store.UpdateSpec(ctx, b.UID, func(spec *sandbox.Spec) error {
@@ -211,15 +209,15 @@ func (s *Service) Update(ctx context.Context, id string, p Patch) (sandbox.Sandb
 	if err != nil {
 		return sandbox.Sandbox{}, err
 	}
-	s.lifetimes.note(b, s.now(), s.uptime())
-	if r := s.live.Of(b.UID); r != nil {
+	s.lifetimes.note(b, s.cfg.Now(), s.cfg.Uptime())
+	if r := s.cfg.Live.Of(b.UID); r != nil {
 		r.SetSpec(b.Spec)
 	}
 	if p.Network != nil {
-		s.live.Egress().PolicyChanged(b.UID)
+		s.cfg.Live.Egress().PolicyChanged(b.UID)
 	}
 	if p.CutConnections {
-		s.live.Egress().Cut(b.UID, b.Spec.Network)
+		s.cfg.Live.Egress().Cut(b.UID, b.Spec.Network)
 	}
 	return s.upToDate(b), nil
 }
@@ -236,12 +234,12 @@ type Stats struct {
 }
 
 // Stats measures a sandbox.
-func (s *Service) Stats(ctx context.Context, id string) (Stats, error) {
-	b, err := s.scope.Find(ctx, id)
+func (s *Sandboxes) Stats(ctx context.Context, id string) (Stats, error) {
+	b, err := s.cfg.Scope.Find(ctx, id)
 	if err != nil {
 		return Stats{}, err
 	}
-	st := Stats{At: s.now()}
+	st := Stats{At: s.cfg.Now()}
 	if st.JournalBytes, err = s.cfg.Journals.Usage(b.UID); err != nil {
 		return Stats{}, err
 	}
@@ -252,7 +250,7 @@ func (s *Service) Stats(ctx context.Context, id string) (Stats, error) {
 			return Stats{}, err
 		}
 	}
-	r := s.live.Of(b.UID)
+	r := s.cfg.Live.Of(b.UID)
 	if r == nil {
 		return st, nil
 	}
@@ -265,8 +263,19 @@ func (s *Service) Stats(ctx context.Context, id string) (Stats, error) {
 	return st, nil
 }
 
-// Events is the histories of sandboxes.
-func (s *Service) Events() *history.Events { return s.events }
-
-// Images lists the images that sandboxes can be created from.
-func (s *Service) Images(ctx context.Context) ([]image.Image, error) { return s.cfg.Images.List(ctx) }
+// Count counts sandboxes by state, for metrics. Destroyed ones are history and
+// not counted.
+func (s *Sandboxes) Count(ctx context.Context) (map[string]int, error) {
+	counts := make(map[string]int)
+	for _, state := range sandbox.States() {
+		if state == sandbox.Destroyed {
+			continue
+		}
+		n, err := s.cfg.Store.CountSandboxes(ctx, state)
+		if err != nil {
+			return nil, err
+		}
+		counts[string(state)] = n
+	}
+	return counts, nil
+}

@@ -1,4 +1,4 @@
-package core
+package lifecycle
 
 import (
 	"context"
@@ -26,7 +26,7 @@ const (
 // Stop ends everything that runs in the sandbox (SIGTERM, after grace SIGKILL)
 // and keeps its files. Stopping a stopped one does nothing. A negative grace
 // is the default.
-func (s *Service) Stop(ctx context.Context, id string, grace time.Duration) (sandbox.Sandbox, error) {
+func (s *Sandboxes) Stop(ctx context.Context, id string, grace time.Duration) (sandbox.Sandbox, error) {
 	b, unlock, err := s.change(ctx, id)
 	if err != nil {
 		return sandbox.Sandbox{}, err
@@ -51,11 +51,11 @@ func (s *Service) Stop(ctx context.Context, id string, grace time.Duration) (san
 // halt stops a sandbox whose lock is held. It is carried out even if the
 // caller goes away, but does not hold up the end of the service: a sandbox
 // that is still there then runs on.
-func (s *Service) halt(ctx context.Context, b sandbox.Sandbox, grace time.Duration, why sandbox.Why) (sandbox.Sandbox, error) {
+func (s *acts) halt(ctx context.Context, b sandbox.Sandbox, grace time.Duration, why sandbox.Why) (sandbox.Sandbox, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace+gate.DetachedTime)
 	defer cancel()
-	defer context.AfterFunc(s.gate.Context(), cancel)()
-	r := s.live.Of(b.UID)
+	defer context.AfterFunc(s.cfg.Gate.Context(), cancel)()
+	r := s.cfg.Live.Of(b.UID)
 	if r != nil {
 		r.End(live.Ending{Reason: sandbox.EndStopped, Message: "the sandbox was stopped"})
 	}
@@ -67,25 +67,25 @@ func (s *Service) halt(ctx context.Context, b sandbox.Sandbox, grace time.Durati
 			return sandbox.Sandbox{}, fmt.Errorf("stop sandbox %s: %w", b.ID, err)
 		}
 		// What still has to be cleaned up a start or a destroy does.
-		s.log.Warn("stop a sandbox", telemetry.KeySandbox, b.ID, telemetry.KeyUID, b.UID, telemetry.KeyErr, err)
+		s.cfg.Log.Warn("stop a sandbox", telemetry.KeySandbox, b.ID, telemetry.KeyUID, b.UID, telemetry.KeyErr, err)
 	}
 	// It is stopped, and that has to be written down also when the service ends.
 	ctx, cancel = gate.Detached(ctx)
 	defer cancel()
 	b, err := s.stopped(ctx, b, why, event.Stopped{Reason: why.Reason})
 	if err != nil {
-		s.owe(b.UID, why)
+		s.debts.owe(b.UID, why)
 	}
 	return b, err
 }
 
 // stopped writes down that a sandbox does not run any more, after its execs
 // have got their ends, and lets go of what only a run needs.
-func (s *Service) stopped(ctx context.Context, b sandbox.Sandbox, why sandbox.Why, told event.Payload) (sandbox.Sandbox, error) {
-	if r := s.live.Of(b.UID); r != nil {
+func (s *acts) stopped(ctx context.Context, b sandbox.Sandbox, why sandbox.Why, told event.Payload) (sandbox.Sandbox, error) {
+	if r := s.cfg.Live.Of(b.UID); r != nil {
 		r.Finish()
 	}
-	if err := s.live.EndExecs(ctx, b.UID, live.EndOf(why)); err != nil {
+	if err := s.cfg.Live.EndExecs(ctx, b.UID, live.EndOf(why)); err != nil {
 		return b, err
 	}
 	ctx, cancel := gate.Detached(ctx)
@@ -97,11 +97,11 @@ func (s *Service) stopped(ctx context.Context, b sandbox.Sandbox, why sandbox.Wh
 		return b, err
 	}
 	b = now
-	s.told(b.UID)
+	s.debts.told(b.UID)
 	s.admission.give(b.UID)
 	if err := s.unmount(ctx, b); err != nil {
 		// It stays mounted until somebody needs it otherwise.
-		s.log.Warn("unmount the disk of a stopped sandbox", telemetry.KeyUID, b.UID, telemetry.KeyErr, err)
+		s.cfg.Log.Warn("unmount the disk of a stopped sandbox", telemetry.KeyUID, b.UID, telemetry.KeyErr, err)
 	}
 	return b, nil
 }

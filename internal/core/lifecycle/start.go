@@ -1,4 +1,4 @@
-package core
+package lifecycle
 
 import (
 	"context"
@@ -19,7 +19,7 @@ import (
 // Start runs a stopped sandbox again. Starting a running one does nothing.
 // When it fails the sandbox is stopped, as before. Kinds as for Create, and
 // WrongState.
-func (s *Service) Start(ctx context.Context, id string) (sandbox.Sandbox, error) {
+func (s *Sandboxes) Start(ctx context.Context, id string) (sandbox.Sandbox, error) {
 	b, unlock, err := s.change(ctx, id)
 	if err != nil {
 		return sandbox.Sandbox{}, err
@@ -30,13 +30,13 @@ func (s *Service) Start(ctx context.Context, id string) (sandbox.Sandbox, error)
 		return s.upToDate(b), nil
 	case sandbox.Stopped, sandbox.Sleeping:
 	default:
-		return sandbox.Sandbox{}, s.scope.NotRunning(b)
+		return sandbox.Sandbox{}, s.cfg.Scope.NotRunning(b)
 	}
 	return s.start(ctx, b)
 }
 
 // start runs a sandbox that rests and whose lock is held.
-func (s *Service) start(ctx context.Context, b sandbox.Sandbox) (sandbox.Sandbox, error) {
+func (s *acts) start(ctx context.Context, b sandbox.Sandbox) (sandbox.Sandbox, error) {
 	booted, err := s.admission.take(ctx, b)
 	if err != nil {
 		return sandbox.Sandbox{}, err
@@ -52,7 +52,7 @@ func (s *Service) start(ctx context.Context, b sandbox.Sandbox) (sandbox.Sandbox
 }
 
 // bringUp takes the steps from a stopped sandbox to a running one.
-func (s *Service) bringUp(ctx context.Context, b sandbox.Sandbox) (sandbox.Sandbox, error) {
+func (s *acts) bringUp(ctx context.Context, b sandbox.Sandbox) (sandbox.Sandbox, error) {
 	disks, err := s.attachDisks(ctx, b)
 	if err != nil {
 		return b, err
@@ -75,7 +75,7 @@ func (s *Service) bringUp(ctx context.Context, b sandbox.Sandbox) (sandbox.Sandb
 	})
 }
 
-func (s *Service) recreate(ctx context.Context, b sandbox.Sandbox, disks storage.Mounts) (driver.Handle, error) {
+func (s *acts) recreate(ctx context.Context, b sandbox.Sandbox, disks storage.Mounts) (driver.Handle, error) {
 	img, err := s.cfg.Images.Resolve(ctx, b.ImageDigest)
 	if err != nil {
 		return nil, err
@@ -100,10 +100,10 @@ func (s *Service) recreate(ctx context.Context, b sandbox.Sandbox, disks storage
 }
 
 // takeDown undoes a start.
-func (s *Service) takeDown(ctx context.Context, b sandbox.Sandbox) {
+func (s *acts) takeDown(ctx context.Context, b sandbox.Sandbox) {
 	undo, cancel := gate.Detached(ctx)
 	defer cancel()
-	log := s.log.With(telemetry.KeySandbox, b.ID, telemetry.KeyUID, b.UID)
+	log := s.cfg.Log.With(telemetry.KeySandbox, b.ID, telemetry.KeyUID, b.UID)
 	if now, err := s.cfg.Store.SandboxByUID(undo, b.UID); err == nil {
 		b = now // the handle may be a new one
 	}
@@ -111,7 +111,7 @@ func (s *Service) takeDown(ctx context.Context, b sandbox.Sandbox) {
 		if err := s.cfg.Driver.Stop(undo, b.Handle, 0); err != nil && !errors.Is(err, errs.NotFound) {
 			// Its place and its disk stay taken while it may run.
 			log.Error("stop a sandbox whose start failed", telemetry.KeyErr, err)
-			s.lookAtAll()
+			s.debts.lookAtAll()
 			return
 		}
 	}

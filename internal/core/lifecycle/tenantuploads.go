@@ -1,4 +1,4 @@
-package core
+package lifecycle
 
 import (
 	"context"
@@ -18,9 +18,9 @@ import (
 // /mnt/user-data/uploads and none of them can change. Paths are relative to
 // there, or absolute as inside.
 
-// tenantUploads opens the uploads of a tenant until done.
-func (s *Service) tenantUploads(ctx context.Context, tenant string) (tree storage.Tree, done func(), err error) {
-	leave, err := s.gate.Enter(ctx)
+// uploads opens the uploads of a tenant until done.
+func (s *Tenants) uploads(ctx context.Context, tenant string) (tree storage.Tree, done func(), err error) {
+	leave, err := s.cfg.Gate.Enter(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -47,20 +47,20 @@ func uploadPath(name string) (string, error) {
 }
 
 // readUploads is for uploads that are there: a tenant that is not known has none.
-func (s *Service) readUploads(ctx context.Context, tenant, name string) (tree storage.Tree, at string, done func(), err error) {
+func (s *Tenants) readUploads(ctx context.Context, tenant, name string) (tree storage.Tree, at string, done func(), err error) {
 	if at, err = uploadPath(name); err != nil {
 		return nil, "", nil, err
 	}
-	if _, err := s.scope.Tenant(ctx, tenant); err != nil {
+	if _, err := s.cfg.Scope.Tenant(ctx, tenant); err != nil {
 		return nil, "", nil, err
 	}
-	tree, done, err = s.tenantUploads(ctx, tenant)
+	tree, done, err = s.uploads(ctx, tenant)
 	return tree, at, done, err
 }
 
 // WriteUpload stores a file, with the directories above it. The tenant begins
 // with it when it is not known.
-func (s *Service) WriteUpload(ctx context.Context, tenant, name string, r io.Reader) (sandbox.File, error) {
+func (s *Tenants) WriteUpload(ctx context.Context, tenant, name string, r io.Reader) (sandbox.File, error) {
 	at, err := uploadPath(name)
 	if err != nil {
 		return sandbox.File{}, err
@@ -74,7 +74,7 @@ func (s *Service) WriteUpload(ctx context.Context, tenant, name string, r io.Rea
 	if !auth.From(ctx).Sees(tenant) {
 		return sandbox.File{}, scope.NoSuchTenant()
 	}
-	tree, done, err := s.tenantUploads(ctx, tenant)
+	tree, done, err := s.uploads(ctx, tenant)
 	if err != nil {
 		return sandbox.File{}, err
 	}
@@ -84,7 +84,7 @@ func (s *Service) WriteUpload(ctx context.Context, tenant, name string, r io.Rea
 
 // ListUploads lists a directory of a tenant's uploads, with recursive
 // everything below it. It has at most limit entries, else it is TooLarge.
-func (s *Service) ListUploads(ctx context.Context, tenant, name string, recursive bool, limit int) ([]sandbox.File, error) {
+func (s *Tenants) ListUploads(ctx context.Context, tenant, name string, recursive bool, limit int) ([]sandbox.File, error) {
 	tree, at, done, err := s.readUploads(ctx, tenant, name)
 	if err != nil {
 		return nil, err
@@ -104,7 +104,7 @@ func (s *Service) ListUploads(ctx context.Context, tenant, name string, recursiv
 }
 
 // ReadUpload streams an upload. The caller closes the reader.
-func (s *Service) ReadUpload(ctx context.Context, tenant, name string) (io.ReadCloser, sandbox.File, error) {
+func (s *Tenants) ReadUpload(ctx context.Context, tenant, name string) (io.ReadCloser, sandbox.File, error) {
 	tree, at, done, err := s.readUploads(ctx, tenant, name)
 	if err != nil {
 		return nil, sandbox.File{}, err
@@ -118,7 +118,7 @@ func (s *Service) ReadUpload(ctx context.Context, tenant, name string) (io.ReadC
 }
 
 // RemoveUpload deletes an upload or, with recursive, a directory of them.
-func (s *Service) RemoveUpload(ctx context.Context, tenant, name string, recursive bool) error {
+func (s *Tenants) RemoveUpload(ctx context.Context, tenant, name string, recursive bool) error {
 	tree, at, done, err := s.readUploads(ctx, tenant, name)
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package core
+package lifecycle
 
 import (
 	"context"
@@ -22,8 +22,8 @@ const shutdownReason = "the daemon was stopped, and on-shutdown is destroy"
 // until ctx ends. Stayed are those that were not reached by then and those of
 // which something is left on the host, which the next daemon removes; the error
 // says why. Disks that were kept stay as well.
-func (s *Service) DestroyAll(ctx context.Context) (destroyed int, stayed []sandbox.ID, err error) {
-	leave, err := s.gate.Enter(ctx)
+func (s *Sandboxes) DestroyAll(ctx context.Context) (destroyed int, stayed []sandbox.ID, err error) {
+	leave, err := s.cfg.Gate.Enter(ctx)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -65,7 +65,7 @@ func (s *Service) DestroyAll(ctx context.Context) (destroyed int, stayed []sandb
 }
 
 // destroyNow destroys a sandbox unless ctx is over before it begins.
-func (s *Service) destroyNow(ctx context.Context, uid sandbox.UID) error {
+func (s *Sandboxes) destroyNow(ctx context.Context, uid sandbox.UID) error {
 	b, err := s.cfg.Store.SandboxByUID(ctx, uid)
 	if err != nil {
 		return err

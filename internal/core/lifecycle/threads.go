@@ -1,4 +1,4 @@
-package core
+package lifecycle
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/core/gate"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/hostfiles"
+	"github.com/cubbyhq/cubby/internal/keylock"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 	"github.com/cubbyhq/cubby/internal/store"
 	"github.com/cubbyhq/cubby/internal/telemetry"
@@ -33,16 +34,16 @@ type ThreadLimits struct {
 }
 
 // defaultsFor completes the spec of a create.
-func (s *Service) defaultsFor(asked sandbox.Spec) sandbox.Spec {
-	d := s.defaults
+func (s *creator) defaultsFor(asked sandbox.Spec) sandbox.Spec {
+	d := s.cfg.Settings.Defaults
 	if asked.Thread == "" {
 		return d
 	}
 	d.IdlePolicy = sandbox.IdleDestroy
-	if t := s.cfg.Threads.IdleTimeout; t != nil {
+	if t := s.cfg.Settings.Threads.IdleTimeout; t != nil {
 		d.IdleTimeout = *t
 	}
-	if t := s.cfg.Threads.MaxLifetime; t != nil {
+	if t := s.cfg.Settings.Threads.MaxLifetime; t != nil {
 		d.MaxLifetime = *t
 	}
 	return d
@@ -57,8 +58,14 @@ type Thread struct {
 	LastActiveAt time.Time
 }
 
-// Threads returns the active threads of the caller's tenant, by name.
-func (s *Service) Threads(ctx context.Context) ([]Thread, error) {
+// Threads is the conversations of the callers' tenants.
+type Threads struct {
+	*acts
+	seats keylock.Locks // by tenant; held by whoever makes a thread active
+}
+
+// List returns the active threads of the caller's tenant, by name.
+func (s *Threads) List(ctx context.Context) ([]Thread, error) {
 	rows, err := s.cfg.Store.Threads(ctx, auth.From(ctx).Tenant)
 	if err != nil {
 		return nil, err
@@ -70,13 +77,13 @@ func (s *Service) Threads(ctx context.Context) ([]Thread, error) {
 	return threads, nil
 }
 
-// ThreadSandboxes returns the sandboxes of a thread that are neither failed nor
+// Sandboxes returns the sandboxes of a thread that are neither failed nor
 // destroyed, newest first.
-func (s *Service) ThreadSandboxes(ctx context.Context, thread string) ([]sandbox.Sandbox, error) {
+func (s *Threads) Sandboxes(ctx context.Context, thread string) ([]sandbox.Sandbox, error) {
 	if err := checkThread(thread); err != nil {
 		return nil, err
 	}
-	live, err := s.threadSandboxes(ctx, auth.From(ctx).Tenant, thread)
+	live, err := s.live(ctx, auth.From(ctx).Tenant, thread)
 	for i := range live {
 		live[i] = s.upToDate(live[i])
 	}
@@ -90,7 +97,7 @@ func checkThread(thread string) error {
 	return sandbox.ValidateThread(thread)
 }
 
-func (s *Service) threadSandboxes(ctx context.Context, tenant, thread string) (live []sandbox.Sandbox, err error) {
+func (s *Threads) live(ctx context.Context, tenant, thread string) (live []sandbox.Sandbox, err error) {
 	q := store.Query{Tenant: &tenant, Thread: thread, Limit: 1000}
 	for {
 		items, next, err := s.cfg.Store.Sandboxes(ctx, q)
@@ -109,12 +116,12 @@ func (s *Service) threadSandboxes(ctx context.Context, tenant, thread string) (l
 	}
 }
 
-// threadSeat makes sure that b's thread is or may become an active one, and
+// seat makes sure that b's thread is or may become an active one, and
 // that nobody else's does until leave: the row has to be stored by then. When
 // there are as many as may be, the one that was unused longest and in which
 // nothing happens now is destroyed; OverQuota when there is none.
-func (s *Service) threadSeat(ctx context.Context, b sandbox.Sandbox) (leave func(), err error) {
-	most := s.cfg.Threads.MaxActive
+func (s *Threads) seat(ctx context.Context, b sandbox.Sandbox) (leave func(), err error) {
+	most := s.cfg.Settings.Threads.MaxActive
 	if b.Spec.Thread == "" || most <= 0 {
 		return func() {}, nil
 	}
@@ -139,7 +146,7 @@ func (s *Service) threadSeat(ctx context.Context, b sandbox.Sandbox) (leave func
 	if err := s.admission.check(placeOf(b)); err != nil {
 		return nil, err
 	}
-	return unlock, s.evictThreads(ctx, b.Tenant, threads, len(threads)-most+1)
+	return unlock, s.evict(ctx, b.Tenant, threads, len(threads)-most+1)
 }
 
 // unusedThread is a thread that may be evicted.
@@ -149,11 +156,11 @@ type unusedThread struct {
 	last      time.Time // when any of them was used
 }
 
-// evictThreads destroys so many threads.
-func (s *Service) evictThreads(ctx context.Context, tenant string, threads []store.Thread, n int) error {
+// evict destroys so many threads.
+func (s *Threads) evict(ctx context.Context, tenant string, threads []store.Thread, n int) error {
 	var unused []unusedThread
 	for _, t := range threads {
-		live, err := s.threadSandboxes(ctx, tenant, t.Name)
+		live, err := s.live(ctx, tenant, t.Name)
 		if err != nil {
 			return err
 		}
@@ -166,7 +173,7 @@ func (s *Service) evictThreads(ctx context.Context, tenant string, threads []sto
 		if n == 0 {
 			break
 		}
-		gone, err := s.evictThread(ctx, tenant, u)
+		gone, err := s.evictOne(ctx, tenant, u)
 		if err != nil {
 			return err
 		}
@@ -175,7 +182,7 @@ func (s *Service) evictThreads(ctx context.Context, tenant string, threads []sto
 		}
 	}
 	if n > 0 {
-		return errs.E(errs.OverQuota, "all %d active threads are in use", s.cfg.Threads.MaxActive).
+		return errs.E(errs.OverQuota, "all %d active threads are in use", s.cfg.Settings.Threads.MaxActive).
 			Hint("destroy a thread; the operator's bound is max-active-threads").RetryAfter(capacityRetry)
 	}
 	return nil
@@ -183,13 +190,13 @@ func (s *Service) evictThreads(ctx context.Context, tenant string, threads []sto
 
 // isUnused reports whether nothing happens in a thread, and notes when it was
 // used last.
-func (s *Service) isUnused(u *unusedThread) bool {
+func (s *Threads) isUnused(u *unusedThread) bool {
 	for _, b := range u.sandboxes {
 		if b.State == sandbox.Creating {
 			return false
 		}
 		last := b.LastActiveAt
-		if r := s.live.Of(b.UID); r != nil {
+		if r := s.cfg.Live.Of(b.UID); r != nil {
 			if a := r.Attention(); a.InUse || a.Lease > 0 {
 				return false
 			}
@@ -202,8 +209,8 @@ func (s *Service) isUnused(u *unusedThread) bool {
 	return true
 }
 
-// evictThread destroys a thread unless somebody comes to use it.
-func (s *Service) evictThread(ctx context.Context, tenant string, u unusedThread) (gone bool, err error) {
+// evictOne destroys a thread unless somebody comes to use it.
+func (s *Threads) evictOne(ctx context.Context, tenant string, u unusedThread) (gone bool, err error) {
 	for _, b := range u.sandboxes {
 		unlock, free := s.ids.TryLock(b.ID.Key())
 		if !free {
@@ -219,7 +226,7 @@ func (s *Service) evictThread(ctx context.Context, tenant string, u unusedThread
 				return errInUse
 			}
 			_, err = s.destroy(ctx, now, destruction{why: sandbox.Why{
-				Cause: sandbox.CauseEvicted, Reason: fmt.Sprintf("its thread was the longest unused of %d", s.cfg.Threads.MaxActive),
+				Cause: sandbox.CauseEvicted, Reason: fmt.Sprintf("its thread was the longest unused of %d", s.cfg.Settings.Threads.MaxActive),
 			}})
 			return err
 		}()
@@ -236,44 +243,44 @@ func (s *Service) evictThread(ctx context.Context, tenant string, u unusedThread
 
 var errInUse = errs.E(errs.Conflict, "the sandbox is in use")
 
-func (s *Service) removeUploads(tenant, thread string) {
+func (s *Threads) removeUploads(tenant, thread string) {
 	if s.cfg.Uploads == nil {
 		return
 	}
 	if err := s.cfg.Uploads.Remove(tenant, thread); err != nil {
 		// The prune looks for what is left.
-		s.log.Error("remove the uploads of a thread", telemetry.KeyErr, err)
+		s.cfg.Log.Error("remove the uploads of a thread", telemetry.KeyErr, err)
 	}
 }
 
-// DestroyThread destroys the sandboxes of a thread, with what they exported, and
+// Destroy destroys the sandboxes of a thread, with what they exported, and
 // removes its uploads. It returns how many sandboxes there were. A thread that
 // has nothing is no error, so what an interrupted call left can be ended by
 // another one.
-func (s *Service) DestroyThread(ctx context.Context, thread string) (n int, err error) {
+func (s *Threads) Destroy(ctx context.Context, thread string) (n int, err error) {
 	if err := checkThread(thread); err != nil {
 		return 0, err
 	}
-	leave, err := s.gate.Enter(ctx)
+	leave, err := s.cfg.Gate.Enter(ctx)
 	if err != nil {
 		return 0, err
 	}
 	defer leave()
-	return s.destroyThread(ctx, thread)
+	return s.destroyAll(ctx, thread)
 }
 
-// EndThread is DestroyThread in the background: what goes wrong is logged.
-func (s *Service) EndThread(ctx context.Context, thread string) error {
+// End is Destroy in the background: what goes wrong is logged.
+func (s *Threads) End(ctx context.Context, thread string) error {
 	if err := checkThread(thread); err != nil {
 		return err
 	}
-	if err := s.gate.Wait(ctx); err != nil {
+	if err := s.cfg.Gate.Wait(ctx); err != nil {
 		return err
 	}
 	who := auth.From(ctx)
-	if !s.gate.Spawn(func(ctx context.Context) {
-		if _, err := s.destroyThread(auth.WithPrincipal(ctx, who), thread); err != nil {
-			s.log.Error("destroy a thread", telemetry.KeyErr, err)
+	if !s.cfg.Gate.Spawn(func(ctx context.Context) {
+		if _, err := s.destroyAll(auth.WithPrincipal(ctx, who), thread); err != nil {
+			s.cfg.Log.Error("destroy a thread", telemetry.KeyErr, err)
 		}
 	}) {
 		return gate.ErrShuttingDown()
@@ -284,9 +291,9 @@ func (s *Service) EndThread(ctx context.Context, thread string) error {
 // destroyAtOnce bounds how many sandboxes of a thread end at a time.
 const destroyAtOnce = 4
 
-func (s *Service) destroyThread(ctx context.Context, thread string) (n int, err error) {
+func (s *Threads) destroyAll(ctx context.Context, thread string) (n int, err error) {
 	tenant := auth.From(ctx).Tenant
-	live, err := s.threadSandboxes(ctx, tenant, thread)
+	live, err := s.live(ctx, tenant, thread)
 	if err != nil {
 		return 0, err
 	}
@@ -318,7 +325,7 @@ func (s *Service) destroyThread(ctx context.Context, thread string) (n int, err 
 }
 
 // destroyOne destroys an incarnation and not whoever has its id then.
-func (s *Service) destroyOne(ctx context.Context, b sandbox.Sandbox) error {
+func (s *Threads) destroyOne(ctx context.Context, b sandbox.Sandbox) error {
 	unlock, err := s.ids.Lock(ctx, b.ID.Key())
 	if err != nil {
 		return err
@@ -337,7 +344,7 @@ func (s *Service) destroyOne(ctx context.Context, b sandbox.Sandbox) error {
 
 // Upload stores a file of a thread, from which its sandboxes can import it.
 // Unsupported where the daemon keeps none.
-func (s *Service) Upload(ctx context.Context, thread, name string, r io.Reader) (hostfiles.Upload, error) {
+func (s *Threads) Upload(ctx context.Context, thread, name string, r io.Reader) (hostfiles.Upload, error) {
 	if err := checkThread(thread); err != nil {
 		return hostfiles.Upload{}, err
 	}
@@ -347,10 +354,10 @@ func (s *Service) Upload(ctx context.Context, thread, name string, r io.Reader) 
 	return s.cfg.Uploads.Put(ctx, auth.From(ctx).Tenant, thread, name, r)
 }
 
-// sweepUploads removes uploads of threads that have no sandbox and were not
+// SweepUploads removes uploads of threads that have no sandbox and were not
 // used for as long as a thread's sandboxes may live.
-func (s *Service) sweepUploads(ctx context.Context) {
-	age := s.cfg.Threads.MaxLifetime
+func (s *Threads) SweepUploads(ctx context.Context) {
+	age := s.cfg.Settings.Threads.MaxLifetime
 	if s.cfg.Uploads == nil || age == nil || *age <= 0 {
 		return
 	}
@@ -360,9 +367,9 @@ func (s *Service) sweepUploads(ctx context.Context) {
 		for _, t := range threads {
 			live[[2]string{t.Tenant, t.Name}] = true
 		}
-		err = s.cfg.Uploads.Sweep(live, s.now().Add(-*age))
+		err = s.cfg.Uploads.Sweep(live, s.cfg.Now().Add(-*age))
 	}
 	if err != nil && ctx.Err() == nil {
-		s.log.Error("remove old uploads", telemetry.KeyErr, err)
+		s.cfg.Log.Error("remove old uploads", telemetry.KeyErr, err)
 	}
 }

@@ -1,4 +1,4 @@
-package core
+package lifecycle
 
 import (
 	"context"
@@ -43,7 +43,7 @@ type Caps struct {
 	All       int
 	PerTenant int
 	// OfTenant counts all that a tenant has, whether it runs or not, and
-	// DiskOfTenant the sizes of their disks: see [Service.tenantSeat].
+	// DiskOfTenant the sizes of their disks: see [Sandboxes.tenantSeat].
 	OfTenant     int
 	DiskOfTenant int64
 	Commands     int // commands, cells and terminals of one tenant that run
@@ -56,10 +56,10 @@ type place struct{ tenant, thread string }
 
 func placeOf(b sandbox.Sandbox) place { return place{b.Tenant, b.Spec.Thread} }
 
-func newAdmission(cfg Config, cpus int) *admission {
+func newAdmission(settings Settings, disks interface{ Admit() error }) *admission {
 	a := &admission{
-		caps: cfg.Caps, minFree: cfg.MinFreeMemory, available: cfg.MemAvailable, disks: cfg.Disks,
-		boots: make(chan struct{}, max(4, 2*cpus)),
+		caps: settings.Caps, minFree: settings.MinFreeMemory, available: settings.MemAvailable, disks: disks,
+		boots: make(chan struct{}, max(4, 2*settings.Host.CPUs)),
 		taken: make(map[sandbox.UID]place), tenants: make(map[string]int), threads: make(map[place]int), grouped: make(map[string]int),
 	}
 	if a.available == nil {

@@ -1,4 +1,4 @@
-package core
+package lifecycle
 
 import (
 	"cmp"
@@ -27,16 +27,19 @@ type Tenant struct {
 	Disk      storage.Usage // that its sandboxes share
 }
 
-// Tenant describes a tenant. NotFound when it never had a sandbox or an upload.
-func (s *Service) Tenant(ctx context.Context, name string) (Tenant, error) {
-	t, err := s.scope.Tenant(ctx, name)
+// Tenants is the tenants that callers see.
+type Tenants struct{ *acts }
+
+// Get describes a tenant. NotFound when it never had a sandbox or an upload.
+func (s *Tenants) Get(ctx context.Context, name string) (Tenant, error) {
+	t, err := s.cfg.Scope.Tenant(ctx, name)
 	if err != nil {
 		return Tenant{}, err
 	}
-	return s.describeTenant(ctx, t)
+	return s.describe(ctx, t)
 }
 
-func (s *Service) describeTenant(ctx context.Context, t store.Tenant) (Tenant, error) {
+func (s *Tenants) describe(ctx context.Context, t store.Tenant) (Tenant, error) {
 	use, err := s.cfg.Store.TenantUse(ctx, t.Name)
 	if err != nil {
 		return Tenant{}, err
@@ -49,17 +52,17 @@ func (s *Service) describeTenant(ctx context.Context, t store.Tenant) (Tenant, e
 	return d, err
 }
 
-// Tenants returns the tenants whose names come after one, by name, at most
+// List returns the tenants whose names come after one, by name, at most
 // limit (0: 100; never more than 1000), and what to give as after for the next
 // page, "" on the last.
-func (s *Service) Tenants(ctx context.Context, after string, limit int) (page []Tenant, next string, err error) {
+func (s *Tenants) List(ctx context.Context, after string, limit int) (page []Tenant, next string, err error) {
 	var rows []store.Tenant
 	if own := auth.From(ctx).Tenant; own == "" {
 		rows, err = s.cfg.Store.Tenants(ctx, after, limit)
 	} else if own > after {
 		var t store.Tenant
 		if t, err = s.cfg.Store.Tenant(ctx, own); err == nil {
-			return s.describeTenants(ctx, []store.Tenant{t}, "")
+			return s.describeAll(ctx, []store.Tenant{t}, "")
 		}
 		if errors.Is(err, errs.NotFound) {
 			err = nil
@@ -71,13 +74,13 @@ func (s *Service) Tenants(ctx context.Context, after string, limit int) (page []
 	if n := len(rows); n > 0 && n >= min(cmp.Or(limit, 100), 1000) {
 		next = rows[n-1].Name
 	}
-	return s.describeTenants(ctx, rows, next)
+	return s.describeAll(ctx, rows, next)
 }
 
-func (s *Service) describeTenants(ctx context.Context, rows []store.Tenant, next string) ([]Tenant, string, error) {
+func (s *Tenants) describeAll(ctx context.Context, rows []store.Tenant, next string) ([]Tenant, string, error) {
 	page := make([]Tenant, 0, len(rows))
 	for _, t := range rows {
-		d, err := s.describeTenant(ctx, t)
+		d, err := s.describe(ctx, t)
 		if err != nil {
 			return nil, "", err
 		}
@@ -86,16 +89,16 @@ func (s *Service) describeTenants(ctx context.Context, rows []store.Tenant, next
 	return page, next, nil
 }
 
-// RemoveTenant deletes what the sandboxes of a tenant shared, and its uploads.
+// Remove deletes what the sandboxes of a tenant shared, and its uploads.
 // Conflict while it has sandboxes, also stopped ones; NotFound when there is no
 // such tenant.
-func (s *Service) RemoveTenant(ctx context.Context, name string) error {
-	leave, err := s.gate.Enter(ctx)
+func (s *Tenants) Remove(ctx context.Context, name string) error {
+	leave, err := s.cfg.Gate.Enter(ctx)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	if _, err := s.scope.Tenant(ctx, name); err != nil {
+	if _, err := s.cfg.Scope.Tenant(ctx, name); err != nil {
 		return err
 	}
 	unlock, err := s.tenantLocks.Lock(ctx, name)
@@ -117,8 +120,8 @@ func (s *Service) RemoveTenant(ctx context.Context, name string) error {
 	undo, cancel := gate.Detached(ctx)
 	defer cancel()
 	if _, err := s.cfg.Disks.Remove(undo, t.DiskUID); err != nil {
-		s.log.Error("remove the disk of a tenant", telemetry.KeyUID, t.DiskUID, telemetry.KeyErr, err)
-		s.reconcileSoon() // it belongs to nobody now
+		s.cfg.Log.Error("remove the disk of a tenant", telemetry.KeyUID, t.DiskUID, telemetry.KeyErr, err)
+		s.debts.reconcileSoon() // it belongs to nobody now
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package core
+package lifecycle
 
 import (
 	"context"
@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/cubbyhq/cubby/internal/core/lifecycle"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/image"
 	"github.com/cubbyhq/cubby/internal/sandbox"
@@ -15,7 +14,7 @@ import (
 )
 
 // removeOrphans removes what exists and belongs to no sandbox.
-func (s *Service) removeOrphans(ctx context.Context, f findings, rows []sandbox.Sandbox, faults *faultList) {
+func (s *Reconciler) removeOrphans(ctx context.Context, f findings, rows []sandbox.Sandbox, faults *faultList) {
 	live := make(map[sandbox.UID]bool, len(rows))
 	wanted := make(map[sandbox.UID]bool, len(rows)) // disks
 	for _, b := range rows {
@@ -49,7 +48,7 @@ func (s *Service) removeOrphans(ctx context.Context, f findings, rows []sandbox.
 		return s.diskIsWanted(ctx, uid)
 	})
 	for _, uid := range removed {
-		s.log.Info("removed the disk of no sandbox", telemetry.KeyUID, uid)
+		s.cfg.Log.Info("removed the disk of no sandbox", telemetry.KeyUID, uid)
 	}
 	if err != nil {
 		faults.add("disks", err)
@@ -58,7 +57,7 @@ func (s *Service) removeOrphans(ctx context.Context, f findings, rows []sandbox.
 
 // unpinOrphans ends the pins of sandboxes that have ended. Unknown owners may
 // be another daemon's that shares the image directory.
-func (s *Service) unpinOrphans(ctx context.Context, pins []image.Pin, rows []sandbox.Sandbox, faults *faultList) {
+func (s *Reconciler) unpinOrphans(ctx context.Context, pins []image.Pin, rows []sandbox.Sandbox, faults *faultList) {
 	live := make(map[sandbox.UID]bool, len(rows))
 	for _, b := range rows {
 		live[b.UID] = true
@@ -73,7 +72,7 @@ func (s *Service) unpinOrphans(ctx context.Context, pins []image.Pin, rows []san
 	}
 }
 
-func (s *Service) unpin(ctx context.Context, p image.Pin) error {
+func (s *Reconciler) unpin(ctx context.Context, p image.Pin) error {
 	if _, err := s.cfg.Store.SandboxByUID(ctx, p.Owner); err != nil {
 		if errors.Is(err, errs.NotFound) {
 			return nil
@@ -85,13 +84,13 @@ func (s *Service) unpin(ctx context.Context, p image.Pin) error {
 		return err
 	}
 	defer unlock()
-	s.log.Info("end the pin of an image", telemetry.KeyUID, p.Owner)
+	s.cfg.Log.Info("end the pin of an image", telemetry.KeyUID, p.Owner)
 	return s.cfg.Images.Unpin(ctx, p.Digest, p.Owner)
 }
 
 // removeOldJournals removes journals of sandboxes that a prune forgot, when a
 // crash came in between.
-func (s *Service) removeOldJournals(ctx context.Context, found []sandbox.UID, rows []sandbox.Sandbox, faults *faultList) {
+func (s *Reconciler) removeOldJournals(ctx context.Context, found []sandbox.UID, rows []sandbox.Sandbox, faults *faultList) {
 	live := make(map[sandbox.UID]bool, len(rows))
 	for _, b := range rows {
 		live[b.UID] = true
@@ -99,7 +98,7 @@ func (s *Service) removeOldJournals(ctx context.Context, found []sandbox.UID, ro
 	for _, uid := range orphans(found, live) {
 		b, err := s.cfg.Store.SandboxByUID(ctx, uid)
 		known := !errors.Is(err, errs.NotFound)
-		if !lifecycle.MayRemove(lifecycle.Trace{Owner: b.State, Unreadable: known && err != nil, Wanted: known}) {
+		if !MayRemove(Trace{Owner: b.State, Unreadable: known && err != nil, Wanted: known}) {
 			continue // history within its retention, or unreadable
 		}
 		if err := s.cfg.Journals.Remove(uid); err != nil {
@@ -114,22 +113,22 @@ func orphans(found []sandbox.UID, known map[sandbox.UID]bool) []sandbox.UID {
 }
 
 // sweep removes the traces of a sandbox that has ended or was never known.
-func (s *Service) sweep(ctx context.Context, uid sandbox.UID) error {
+func (s *Reconciler) sweep(ctx context.Context, uid sandbox.UID) error {
 	unlock, free, err := s.lockEnded(ctx, uid)
 	if err != nil || !free {
 		return err
 	}
 	defer unlock()
-	s.log.Info("remove the traces of a sandbox", telemetry.KeyUID, uid)
+	s.cfg.Log.Info("remove the traces of a sandbox", telemetry.KeyUID, uid)
 	return s.cfg.Driver.Sweep(ctx, uid)
 }
 
 // lockEnded takes the lock of a sandbox that has ended or was never known. It
 // reports false when the sandbox lives after all or somebody is at it.
-func (s *Service) lockEnded(ctx context.Context, uid sandbox.UID) (unlock func(), free bool, err error) {
+func (s *acts) lockEnded(ctx context.Context, uid sandbox.UID) (unlock func(), free bool, err error) {
 	b, err := s.cfg.Store.SandboxByUID(ctx, uid)
 	unlock = func() {}
-	o := lifecycle.Trace{Owner: b.State}
+	o := Trace{Owner: b.State}
 	switch {
 	case errors.Is(err, errs.NotFound):
 		err = nil
@@ -142,7 +141,7 @@ func (s *Service) lockEnded(ctx context.Context, uid sandbox.UID) (unlock func()
 			o.Held = true
 		}
 	}
-	if !lifecycle.MayRemove(o) {
+	if !MayRemove(o) {
 		unlock()
 		return nil, false, err
 	}
@@ -152,7 +151,7 @@ func (s *Service) lockEnded(ctx context.Context, uid sandbox.UID) (unlock func()
 // diskIsWanted asks again about a disk that no sandbox seemed to have and nobody
 // to keep: it may have been made since, or changed hands. One that is not wanted
 // while nobody is at its sandbox will never be.
-func (s *Service) diskIsWanted(ctx context.Context, uid sandbox.UID) (bool, error) {
+func (s *acts) diskIsWanted(ctx context.Context, uid sandbox.UID) (bool, error) {
 	b, err := s.cfg.Store.SandboxByUID(ctx, uid)
 	if err != nil && !errors.Is(err, errs.NotFound) {
 		return true, err

@@ -1,4 +1,4 @@
-package core
+package lifecycle
 
 import (
 	"context"
@@ -11,12 +11,12 @@ import (
 
 // seat makes sure that b may be one more sandbox of its tenant and thread, and
 // that no other takes the place until leave: the row has to be stored by then.
-func (s *Service) seat(ctx context.Context, b sandbox.Sandbox) (leave func(), err error) {
+func (s *creator) seat(ctx context.Context, b sandbox.Sandbox) (leave func(), err error) {
 	leaveTenant, err := s.tenantSeat(ctx, b)
 	if err != nil {
 		return nil, err
 	}
-	leaveThread, err := s.threadSeat(ctx, b)
+	leaveThread, err := s.threads.seat(ctx, b)
 	if err != nil {
 		leaveTenant()
 		return nil, err
@@ -26,8 +26,8 @@ func (s *Service) seat(ctx context.Context, b sandbox.Sandbox) (leave func(), er
 
 // tenantSeat is for what a tenant has whether it runs or not. Sandboxes of no
 // tenant are the operator's and not bound.
-func (s *Service) tenantSeat(ctx context.Context, b sandbox.Sandbox) (leave func(), err error) {
-	caps := s.cfg.Caps
+func (s *creator) tenantSeat(ctx context.Context, b sandbox.Sandbox) (leave func(), err error) {
+	caps := s.cfg.Settings.Caps
 	if b.Tenant == "" || caps.OfTenant <= 0 && caps.DiskOfTenant <= 0 {
 		return func() {}, nil
 	}
@@ -43,13 +43,13 @@ func (s *Service) tenantSeat(ctx context.Context, b sandbox.Sandbox) (leave func
 	return unlock, nil
 }
 
-func (s *Service) checkQuota(ctx context.Context, b sandbox.Sandbox) error {
+func (s *creator) checkQuota(ctx context.Context, b sandbox.Sandbox) error {
 	h, err := s.cfg.Store.Holdings(ctx, b.Tenant)
 	if err != nil {
 		return err
 	}
 	var kept int64
-	if s.cfg.Caps.DiskOfTenant > 0 {
+	if s.cfg.Settings.Caps.DiskOfTenant > 0 {
 		for _, uid := range h.KeptDisks {
 			if uid == b.DiskUID {
 				continue // it is the one that b takes over
@@ -61,7 +61,7 @@ func (s *Service) checkQuota(ctx context.Context, b sandbox.Sandbox) error {
 			kept += use.Bytes
 		}
 	}
-	return decideQuota(s.cfg.Caps, h, kept, b)
+	return decideQuota(s.cfg.Settings.Caps, h, kept, b)
 }
 
 // decideQuota is the rule of what a tenant may have.

@@ -1,4 +1,4 @@
-package core
+package lifecycle
 
 import (
 	"cmp"
@@ -21,7 +21,7 @@ import (
 // for the retention time. With keepDisk the disk waits for the next sandbox
 // that the same owner creates with this id. NotFound when there is no such
 // sandbox.
-func (s *Service) Destroy(ctx context.Context, id string, keepDisk bool) error {
+func (s *Sandboxes) Destroy(ctx context.Context, id string, keepDisk bool) error {
 	s.cutInstallation(ctx, id)
 	b, unlock, err := s.change(ctx, id)
 	if err != nil {
@@ -35,18 +35,18 @@ func (s *Service) Destroy(ctx context.Context, id string, keepDisk bool) error {
 // Purge destroys the sandbox that has the id, if there is one, and deletes the
 // disk that was kept for it. It returns the bytes that the host got back.
 // NotFound when there was neither.
-func (s *Service) Purge(ctx context.Context, id string) (freed int64, err error) {
+func (s *Sandboxes) Purge(ctx context.Context, id string) (freed int64, err error) {
 	parsed, err := sandbox.ParseID(id)
 	if err != nil {
 		return 0, err
 	}
-	leave, err := s.gate.Enter(ctx)
+	leave, err := s.cfg.Gate.Enter(ctx)
 	if err != nil {
 		return 0, err
 	}
 	defer leave()
 	// Who sees neither the sandbox nor a disk does not wait for the lock.
-	if _, err := s.scope.Find(ctx, id); errors.Is(err, errs.NotFound) {
+	if _, err := s.cfg.Scope.Find(ctx, id); errors.Is(err, errs.NotFound) {
 		if _, kept, keptErr := s.keptDisk(ctx, parsed); keptErr != nil || !kept {
 			return 0, cmp.Or(keptErr, err)
 		}
@@ -58,7 +58,7 @@ func (s *Service) Purge(ctx context.Context, id string) (freed int64, err error)
 	}
 	defer unlock()
 
-	b, findErr := s.scope.Find(ctx, id)
+	b, findErr := s.cfg.Scope.Find(ctx, id)
 	there := findErr == nil
 	if !there && !errors.Is(findErr, errs.NotFound) {
 		return 0, findErr
@@ -85,16 +85,16 @@ func (s *Service) Purge(ctx context.Context, id string) (freed int64, err error)
 	defer cancel()
 	n, err := s.cfg.Disks.Remove(undo, disk.DiskUID)
 	if err != nil {
-		s.reconcileSoon()
+		s.debts.reconcileSoon()
 		return freed, err
 	}
 	freed += n
-	s.recorder.Note(undo, event.New(disk.DiskUID, scope.Actor(ctx), event.Purged{FreedBytes: freed}))
+	s.cfg.Recorder.Note(undo, event.New(disk.DiskUID, scope.Actor(ctx), event.Purged{FreedBytes: freed}))
 	return freed, nil
 }
 
 // keptDisk returns the disk that is kept under an id, if the caller sees it.
-func (s *Service) keptDisk(ctx context.Context, id sandbox.ID) (store.KeptDisk, bool, error) {
+func (s *acts) keptDisk(ctx context.Context, id sandbox.ID) (store.KeptDisk, bool, error) {
 	disks, err := s.cfg.Store.KeptDisks(ctx)
 	if err != nil {
 		return store.KeptDisk{}, false, err
@@ -121,7 +121,7 @@ type destruction struct {
 // exist, and what a crash leaves of it is an orphan that the next
 // reconciliation removes. A disk that is kept must not be found by the next
 // sandbox while this one still writes to it, so there the move comes last.
-func (s *Service) destroy(ctx context.Context, b sandbox.Sandbox, how destruction) (freed int64, err error) {
+func (s *acts) destroy(ctx context.Context, b sandbox.Sandbox, how destruction) (freed int64, err error) {
 	by := scope.Actor(ctx)
 	keepDisk := how.keepDisk
 	ctx, cancel := gate.Detached(ctx)
@@ -144,7 +144,7 @@ func (s *Service) destroy(ctx context.Context, b sandbox.Sandbox, how destructio
 		keepDisk = false
 		return 0, move()
 	}
-	r := s.live.Of(b.UID)
+	r := s.cfg.Live.Of(b.UID)
 	if r != nil {
 		r.End(live.Ending{Reason: sandbox.EndDestroyed, Message: "the sandbox was destroyed"})
 		r.HangUp() // before the last event of its history
@@ -167,38 +167,38 @@ func (s *Service) destroy(ctx context.Context, b sandbox.Sandbox, how destructio
 	if r != nil {
 		r.Finish()
 	}
-	if err := s.live.EndExecs(ctx, b.UID, live.Ending{Reason: sandbox.EndDestroyed, Message: "the sandbox was destroyed"}); err != nil {
-		s.log.Error("end the execs of a destroyed sandbox", telemetry.KeyUID, b.UID, telemetry.KeyErr, err)
-		s.lookAtAll()
+	if err := s.cfg.Live.EndExecs(ctx, b.UID, live.Ending{Reason: sandbox.EndDestroyed, Message: "the sandbox was destroyed"}); err != nil {
+		s.cfg.Log.Error("end the execs of a destroyed sandbox", telemetry.KeyUID, b.UID, telemetry.KeyErr, err)
+		s.debts.lookAtAll()
 	}
 	ctx, cancelRest := gate.Detached(ctx)
 	defer cancelRest()
 	s.admission.give(b.UID)
 	if keepDisk {
 		if err := move(); err != nil {
-			s.owe(b.UID, interrupted("the end of the sandbox could not be noted; its disk is kept: destroy it again"))
+			s.debts.owe(b.UID, interrupted("the end of the sandbox could not be noted; its disk is kept: destroy it again"))
 			return 0, err
 		}
-		s.told(b.UID)
+		s.debts.told(b.UID)
 		if err := s.unmount(ctx, b); err != nil {
-			s.log.Warn("unmount a kept disk", telemetry.KeyUID, b.DiskUID, telemetry.KeyErr, err)
+			s.cfg.Log.Warn("unmount a kept disk", telemetry.KeyUID, b.DiskUID, telemetry.KeyErr, err)
 		}
 		return 0, nil
 	}
 	freed, err = s.removeDisk(ctx, b)
 	if err != nil {
-		s.log.Error("remove the disk of a destroyed sandbox", telemetry.KeyUID, b.UID, telemetry.KeyErr, err)
+		s.cfg.Log.Error("remove the disk of a destroyed sandbox", telemetry.KeyUID, b.UID, telemetry.KeyErr, err)
 		clean = false
 	}
 	if !clean {
-		s.reconcileSoon()
+		s.debts.reconcileSoon()
 	}
 	return freed, nil
 }
 
 // halfDestroyed is for a sandbox that ran and whose destroy failed: one that
 // still runs goes on, and one that does not was stopped by it.
-func (s *Service) halfDestroyed(ctx context.Context, b sandbox.Sandbox, r *live.Run) {
+func (s *acts) halfDestroyed(ctx context.Context, b sandbox.Sandbox, r *live.Run) {
 	st, err := s.cfg.Driver.Inspect(ctx, b.Handle)
 	if err != nil && !errors.Is(err, errs.NotFound) || err == nil && st.Phase == driver.PhaseRunning {
 		r.GoOn()
@@ -206,18 +206,18 @@ func (s *Service) halfDestroyed(ctx context.Context, b sandbox.Sandbox, r *live.
 	}
 	why := interrupted("it was to be destroyed and only ended: destroy it again")
 	if _, err := s.stopped(ctx, b, why, event.Stopped{Reason: why.Reason}); err != nil {
-		s.owe(b.UID, why)
+		s.debts.owe(b.UID, why)
 	}
 }
 
 // cutInstallation ends the installation of a sandbox that is being made, for an
 // act that would have to wait for it. The create is undone then.
-func (s *Service) cutInstallation(ctx context.Context, id string) {
-	b, err := s.scope.Find(ctx, id)
+func (s *acts) cutInstallation(ctx context.Context, id string) {
+	b, err := s.cfg.Scope.Find(ctx, id)
 	if err != nil || b.State != sandbox.Creating {
 		return
 	}
-	if r := s.live.Of(b.UID); r != nil {
+	if r := s.cfg.Live.Of(b.UID); r != nil {
 		r.KillAll()
 	}
 }

@@ -1,4 +1,4 @@
-package core
+package lifecycle
 
 import (
 	"cmp"
@@ -36,7 +36,7 @@ func DefaultSpec() sandbox.Spec {
 }
 
 // Defaults is what a create without a spec makes.
-func (s *Service) Defaults() sandbox.Spec { return s.defaults }
+func (s *Sandboxes) Defaults() sandbox.Spec { return s.cfg.Settings.Defaults }
 
 // fill completes a spec with defaults.
 func fill(s, d sandbox.Spec) sandbox.Spec {

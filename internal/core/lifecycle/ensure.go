@@ -1,4 +1,4 @@
-package core
+package lifecycle
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/telemetry"
 )
 
-// Ensured says what [Service.EnsureRunning] had to do.
+// Ensured says what [Sandboxes.EnsureRunning] had to do.
 type Ensured string
 
 const (
@@ -35,16 +35,16 @@ const (
 // made or started is waited for. All who ask at the same time wait for one start
 // and hear how it ended; it is given up when all of them have gone. Kinds as for
 // Start.
-func (s *Service) EnsureRunning(ctx context.Context, id string, wake Wake) (sandbox.Sandbox, Ensured, error) {
-	b, err := s.scope.Find(ctx, id)
+func (s *Sandboxes) EnsureRunning(ctx context.Context, id string, wake Wake) (sandbox.Sandbox, Ensured, error) {
+	b, err := s.cfg.Scope.Find(ctx, id)
 	if err != nil {
 		return b, "", err
 	}
-	if b.State == sandbox.Running && s.live.Of(b.UID) != nil {
+	if b.State == sandbox.Running && s.cfg.Live.Of(b.UID) != nil {
 		return s.upToDate(b), EnsuredAlready, nil
 	}
 	f := s.wakes.join(ctx, wakeKey{b.UID, wake}, func(ctx context.Context) (sandbox.Sandbox, Ensured, error) {
-		return s.ensure(ctx, b, wake)
+		return s.Ensure(ctx, b, wake)
 	})
 	defer f.leave()
 	select {
@@ -52,7 +52,7 @@ func (s *Service) EnsureRunning(ctx context.Context, id string, wake Wake) (sand
 		return f.box, f.how, f.err
 	case <-ctx.Done():
 		return b, "", ctx.Err()
-	case <-s.gate.Ended():
+	case <-s.cfg.Gate.Ended():
 		return b, "", gate.ErrShuttingDown()
 	}
 }
@@ -61,15 +61,15 @@ func (s *Service) EnsureRunning(ctx context.Context, id string, wake Wake) (sand
 // and could not write that down: the reconciler does it.
 const creatingPause = 50 * time.Millisecond
 
-// ensure makes one sandbox run, and never another that has its id by now.
-func (s *Service) ensure(ctx context.Context, b sandbox.Sandbox, wake Wake) (woken sandbox.Sandbox, how Ensured, err error) {
+// Ensure makes the sandbox of a row run, and never another that has its id by now.
+func (s *Sandboxes) Ensure(ctx context.Context, b sandbox.Sandbox, wake Wake) (woken sandbox.Sandbox, how Ensured, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			s.log.Error("a start panicked", telemetry.KeyUID, b.UID, "panic", p, "stack", string(debug.Stack()))
+			s.cfg.Log.Error("a start panicked", telemetry.KeyUID, b.UID, "panic", p, "stack", string(debug.Stack()))
 			err = errs.E(errs.Internal, "the sandbox could not be started")
 		}
 	}()
-	leave, err := s.gate.Enter(ctx)
+	leave, err := s.cfg.Gate.Enter(ctx)
 	if err != nil {
 		return b, "", err
 	}
@@ -87,7 +87,7 @@ func (s *Service) ensure(ctx context.Context, b sandbox.Sandbox, wake Wake) (wok
 
 // ensureNow waits for whoever is at the sandbox. It returns one that is still being
 // made as it is.
-func (s *Service) ensureNow(ctx context.Context, b sandbox.Sandbox, wake Wake) (sandbox.Sandbox, Ensured, error) {
+func (s *Sandboxes) ensureNow(ctx context.Context, b sandbox.Sandbox, wake Wake) (sandbox.Sandbox, Ensured, error) {
 	unlock, err := s.ids.Lock(ctx, b.ID.Key())
 	if err != nil {
 		return b, "", err
@@ -104,14 +104,14 @@ func (s *Service) ensureNow(ctx context.Context, b sandbox.Sandbox, wake Wake) (
 		return s.upToDate(now), EnsuredAlready, nil
 	case sandbox.Stopped, sandbox.Sleeping:
 		if wake == WakeWell && now.Cause.Died() {
-			return now, "", s.scope.NotRunning(now)
+			return now, "", s.cfg.Scope.NotRunning(now)
 		}
 		started, err := s.start(ctx, now)
 		return started, EnsuredStarted, err
 	case sandbox.Destroyed:
-		return now, "", s.scope.NoSuch(ctx, now.ID)
+		return now, "", s.cfg.Scope.NoSuch(ctx, now.ID)
 	default:
-		return now, "", s.scope.NotRunning(now)
+		return now, "", s.cfg.Scope.NotRunning(now)
 	}
 }
 
@@ -180,4 +180,16 @@ func (f *wakeFlight) leave() {
 	if last {
 		f.end()
 	}
+}
+
+// Waiters is how many callers of EnsureRunning wait for a sandbox.
+func (s *Sandboxes) Waiters(box sandbox.UID) (n int) {
+	s.wakes.mu.Lock()
+	defer s.wakes.mu.Unlock()
+	for key, f := range s.wakes.now {
+		if key.box == box {
+			n += f.waiters
+		}
+	}
+	return n
 }

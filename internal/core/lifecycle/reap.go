@@ -1,4 +1,4 @@
-package core
+package lifecycle
 
 import (
 	"context"
@@ -28,6 +28,7 @@ const (
 
 // reaper ends sandboxes that nobody uses and those whose time is over.
 type reaper struct {
+	*acts
 	places chan struct{}
 
 	mu    sync.Mutex
@@ -35,9 +36,9 @@ type reaper struct {
 	again map[sandbox.UID]time.Duration // uptime before which one is left alone; guarded by mu
 }
 
-func newReaper() *reaper {
+func newReaper(a *acts) *reaper {
 	return &reaper{
-		places: make(chan struct{}, reapAtOnce), busy: make(map[sandbox.UID]bool), again: make(map[sandbox.UID]time.Duration),
+		acts: a, places: make(chan struct{}, reapAtOnce), busy: make(map[sandbox.UID]bool), again: make(map[sandbox.UID]time.Duration),
 	}
 }
 
@@ -70,7 +71,7 @@ func (p *reaper) end(uid sandbox.UID, failed bool, uptime time.Duration) {
 	<-p.places
 }
 
-func (s *Service) reapLoop(ctx context.Context) {
+func (s *reaper) loop(ctx context.Context) {
 	t, rest := time.NewTicker(reapEvery), time.NewTicker(restEvery)
 	defer t.Stop()
 	defer rest.Stop()
@@ -79,41 +80,41 @@ func (s *Service) reapLoop(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-t.C:
-			s.reap(func(sandbox.UID, error) {})
+			s.turn(func(sandbox.UID, error) {})
 		case <-rest.C:
 			s.restDisks(ctx)
 		}
 	}
 }
 
-// reap looks at every sandbox that may have to end, once, and has those ended
+// turn looks at every sandbox that may have to end, once, and has those ended
 // that have to. It does not wait for that; ended is called for each. It returns
 // how many they are.
-func (s *Service) reap(ended func(sandbox.UID, error)) (begun int) {
+func (s *reaper) turn(ended func(sandbox.UID, error)) (begun int) {
 	start := func(uid sandbox.UID, why string, end func(context.Context) error) {
-		if !s.reaper.begin(uid, s.uptime()) {
+		if !s.begin(uid, s.cfg.Uptime()) {
 			return
 		}
-		spawned := s.gate.Spawn(func(ctx context.Context) {
+		spawned := s.cfg.Gate.Spawn(func(ctx context.Context) {
 			err := end(ctx)
 			if err != nil && ctx.Err() == nil {
-				s.log.Error("reap a sandbox", "why", why, telemetry.KeyUID, uid, telemetry.KeyErr, err)
+				s.cfg.Log.Error("reap a sandbox", "why", why, telemetry.KeyUID, uid, telemetry.KeyErr, err)
 			}
-			s.reaper.end(uid, err != nil, s.uptime())
+			s.end(uid, err != nil, s.cfg.Uptime())
 			ended(uid, err)
 		})
 		if !spawned {
-			s.reaper.end(uid, false, 0)
+			s.end(uid, false, 0)
 			return
 		}
 		begun++
 	}
 	over := make(map[sandbox.UID]bool)
-	for _, uid := range s.lifetimes.over(s.uptime()) {
+	for _, uid := range s.lifetimes.over(s.cfg.Uptime()) {
 		over[uid] = true
 		start(uid, lifetimeReason, func(ctx context.Context) error { return s.endLifetime(ctx, uid) })
 	}
-	for _, r := range s.live.All() {
+	for _, r := range s.cfg.Live.All() {
 		if over[r.UID] || idleActOf(r) == keepRunning {
 			continue
 		}
@@ -125,7 +126,7 @@ func (s *Service) reap(ended func(sandbox.UID, error)) (begun int) {
 func idleActOf(r *live.Run) idleAct { return decideIdle(r.Spec(), r.Attention()) }
 
 // reapIdle does what the idle policy says.
-func (s *Service) reapIdle(ctx context.Context, r *live.Run) error {
+func (s *reaper) reapIdle(ctx context.Context, r *live.Run) error {
 	unlock, free := s.ids.TryLock(r.ID.Key())
 	if !free {
 		return nil // somebody uses it
@@ -133,7 +134,7 @@ func (s *Service) reapIdle(ctx context.Context, r *live.Run) error {
 	defer unlock()
 	// Asked again now that nobody can come in between.
 	act := idleActOf(r)
-	if act == keepRunning || s.live.Of(r.UID) != r {
+	if act == keepRunning || s.cfg.Live.Of(r.UID) != r {
 		return nil
 	}
 	b, err := s.cfg.Store.SandboxByUID(ctx, r.UID)
@@ -149,7 +150,7 @@ func (s *Service) reapIdle(ctx context.Context, r *live.Run) error {
 }
 
 // endLifetime destroys a sandbox whose time is over.
-func (s *Service) endLifetime(ctx context.Context, uid sandbox.UID) error {
+func (s *reaper) endLifetime(ctx context.Context, uid sandbox.UID) error {
 	ctx, cancel := context.WithTimeout(ctx, reapPatience)
 	defer cancel()
 	b, err := s.cfg.Store.SandboxByUID(ctx, uid)
@@ -168,8 +169,8 @@ func (s *Service) endLifetime(ctx context.Context, uid sandbox.UID) error {
 	if b, err = s.cfg.Store.SandboxByUID(ctx, uid); err != nil {
 		return err
 	}
-	s.lifetimes.note(b, s.now(), s.uptime())
-	if !s.lifetimes.isOver(uid, s.uptime()) {
+	s.lifetimes.note(b, s.cfg.Now(), s.cfg.Uptime())
+	if !s.lifetimes.isOver(uid, s.cfg.Uptime()) {
 		return nil // it ended otherwise, or has been given more time
 	}
 	_, err = s.destroy(ctx, b, destruction{why: sandbox.Why{Cause: sandbox.CauseLifetime, Reason: lifetimeReason}})

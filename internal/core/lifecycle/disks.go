@@ -1,4 +1,4 @@
-package core
+package lifecycle
 
 import (
 	"context"
@@ -18,7 +18,7 @@ const DefaultTenantDisk = 10 << 30
 // tenantDisk gives the disk of a tenant, which is made when there is none; of no
 // tenant, "". Until unlock it is not removed; who holds this lock asks for none
 // of a sandbox.
-func (s *Service) tenantDisk(ctx context.Context, tenant string) (uid sandbox.UID, unlock func(), err error) {
+func (s *acts) tenantDisk(ctx context.Context, tenant string) (uid sandbox.UID, unlock func(), err error) {
 	if tenant == "" {
 		return "", func() {}, nil
 	}
@@ -32,12 +32,12 @@ func (s *Service) tenantDisk(ctx context.Context, tenant string) (uid sandbox.UI
 	return uid, unlock, nil
 }
 
-func (s *Service) makeTenantDisk(ctx context.Context, tenant string) (sandbox.UID, error) {
+func (s *acts) makeTenantDisk(ctx context.Context, tenant string) (sandbox.UID, error) {
 	t, err := s.cfg.Store.MakeTenant(ctx, tenant)
 	if err != nil || t.Ready {
 		return t.DiskUID, err
 	}
-	err = s.cfg.Disks.Create(ctx, t.DiskUID, storage.Shared, s.cfg.TenantDiskBytes)
+	err = s.cfg.Disks.Create(ctx, t.DiskUID, storage.Shared, s.cfg.Settings.TenantDiskBytes)
 	if err != nil && !errors.Is(err, errs.Conflict) { // made, and then the daemon was killed
 		return "", err
 	}
@@ -45,7 +45,7 @@ func (s *Service) makeTenantDisk(ctx context.Context, tenant string) (sandbox.UI
 }
 
 // shareable turns the loss of a tenant's disk into what people can do about it.
-func (s *Service) shareable(ctx context.Context, shared sandbox.UID, err error) error {
+func (s *acts) shareable(ctx context.Context, shared sandbox.UID, err error) error {
 	if shared == "" || !errors.Is(err, errs.NotFound) {
 		return err
 	}
@@ -58,7 +58,7 @@ func (s *Service) shareable(ctx context.Context, shared sandbox.UID, err error) 
 
 // attachDisks mounts the disks of a sandbox that is about to run, or runs: its
 // own, and its tenant's.
-func (s *Service) attachDisks(ctx context.Context, b sandbox.Sandbox) (storage.Mounts, error) {
+func (s *acts) attachDisks(ctx context.Context, b sandbox.Sandbox) (storage.Mounts, error) {
 	shared, unlock, err := s.tenantDisk(ctx, b.Tenant)
 	if err != nil {
 		return storage.Mounts{}, err
@@ -70,25 +70,25 @@ func (s *Service) attachDisks(ctx context.Context, b sandbox.Sandbox) (storage.M
 
 // unmount takes down the disks that a sandbox had: its own, and its tenant's
 // when no other uses it. What stays mounted is looked at again.
-func (s *Service) unmount(ctx context.Context, b sandbox.Sandbox) error {
+func (s *acts) unmount(ctx context.Context, b sandbox.Sandbox) error {
 	err := s.cfg.Disks.Detach(ctx, b.UID, b.DiskUID)
 	if err != nil {
-		s.lookAtAll()
+		s.debts.lookAtAll()
 	}
 	return err
 }
 
 // removeDisk deletes a sandbox's own disk and lets go of its tenant's.
-func (s *Service) removeDisk(ctx context.Context, b sandbox.Sandbox) (freed int64, err error) {
+func (s *acts) removeDisk(ctx context.Context, b sandbox.Sandbox) (freed int64, err error) {
 	freed, err = s.cfg.Disks.Remove(ctx, b.DiskUID)
 	if err := s.unmount(ctx, b); err != nil {
-		s.log.Warn("let go of the disks of a sandbox", telemetry.KeyUID, b.UID, telemetry.KeyErr, err)
+		s.cfg.Log.Warn("let go of the disks of a sandbox", telemetry.KeyUID, b.UID, telemetry.KeyErr, err)
 	}
 	return freed, err
 }
 
 // tree gives the files of a sandbox that does not run until done.
-func (s *Service) tree(ctx context.Context, b sandbox.Sandbox) (tree storage.Tree, done func(), err error) {
+func (s *acts) tree(ctx context.Context, b sandbox.Sandbox) (tree storage.Tree, done func(), err error) {
 	shared, unlock, err := s.tenantDisk(ctx, b.Tenant)
 	if err != nil {
 		return nil, nil, err
@@ -99,7 +99,7 @@ func (s *Service) tree(ctx context.Context, b sandbox.Sandbox) (tree storage.Tre
 }
 
 // tenants returns all.
-func (s *Service) tenants(ctx context.Context) (all []store.Tenant, err error) {
+func (s *acts) tenants(ctx context.Context) (all []store.Tenant, err error) {
 	const page = 1000
 	for after := ""; ; {
 		rows, err := s.cfg.Store.Tenants(ctx, after, page)
@@ -116,7 +116,7 @@ func (s *Service) tenants(ctx context.Context) (all []store.Tenant, err error) {
 
 // releaseDisks unmounts the disks that nobody uses, as an earlier daemon left
 // them. One that a sandbox may use is left.
-func (s *Service) releaseDisks(ctx context.Context, rows []sandbox.Sandbox, faults *faultList) {
+func (s *Reconciler) releaseDisks(ctx context.Context, rows []sandbox.Sandbox, faults *faultList) {
 	running, mayRun := make(map[string]bool), make(map[sandbox.UID]bool)
 	for _, b := range rows {
 		if b.State == sandbox.Running || b.State == sandbox.Creating {
@@ -140,8 +140,26 @@ func (s *Service) releaseDisks(ctx context.Context, rows []sandbox.Sandbox, faul
 
 // restDisks unmounts the disks of stopped sandboxes whose files nobody uses any
 // more.
-func (s *Service) restDisks(ctx context.Context) {
+func (s *reaper) restDisks(ctx context.Context) {
 	if err := s.cfg.Disks.Rest(ctx); err != nil && ctx.Err() == nil {
-		s.log.Warn("unmount disks that nobody uses", telemetry.KeyErr, err)
+		s.cfg.Log.Warn("unmount disks that nobody uses", telemetry.KeyErr, err)
 	}
+}
+
+// OpenStopped gives the files of a sandbox that rests until done. Its lock keeps a
+// start or destroy from coming between the look at its state and the mount.
+func (s *Sandboxes) OpenStopped(ctx context.Context, b sandbox.Sandbox) (tree storage.Tree, done func(), err error) {
+	unlock, err := s.ids.Lock(ctx, b.ID.Key())
+	if err != nil {
+		return nil, nil, err
+	}
+	defer unlock()
+	now, err := s.cfg.Store.SandboxByUID(ctx, b.UID)
+	if err != nil {
+		return nil, nil, err
+	}
+	if now.State != b.State {
+		return nil, nil, errs.E(errs.Unavailable, "the sandbox was just %s", now.State).Hint("try again")
+	}
+	return s.tree(ctx, b)
 }

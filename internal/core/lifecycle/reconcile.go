@@ -1,4 +1,4 @@
-package core
+package lifecycle
 
 import (
 	"cmp"
@@ -11,7 +11,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/cubbyhq/cubby/internal/core/gate"
-	"github.com/cubbyhq/cubby/internal/core/lifecycle"
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/event"
@@ -27,84 +26,42 @@ const (
 	reconcileAtOnce = 8               // sandboxes that are looked at in parallel
 )
 
-// reconcileSoon asks for a reconciliation before its time.
-func (s *Service) reconcileSoon() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
-}
+// Reconciler makes the runtimes and the store agree, both ways.
+type Reconciler struct{ *acts }
 
-// lookAtAll asks for a reconciliation that looks at every row soon, because an
-// act left something that no watcher sees.
-func (s *Service) lookAtAll() {
-	s.mu.Lock()
-	s.settled = false
-	s.mu.Unlock()
-	s.reconcileSoon()
-}
-
-// owe keeps the why of an end that the store could not note, for the
-// reconciliation that makes up for it.
-func (s *Service) owe(uid sandbox.UID, why sandbox.Why) {
-	s.mu.Lock()
-	s.untold[uid] = why
-	s.mu.Unlock()
-	s.lookAtAll()
-}
-
-// owed returns the why that is owed for a sandbox.
-func (s *Service) owed(uid sandbox.UID) (why sandbox.Why, ok bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	why, ok = s.untold[uid]
-	return why, ok
-}
-
-// told ends what is owed for a sandbox.
-func (s *Service) told(uid sandbox.UID) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.untold, uid)
-}
-
-func (s *Service) reconcileLoop(ctx context.Context) {
-	t := time.NewTimer(s.reconcilePause())
+// Loop reconciles now and then, and when it is asked to, until ctx ends.
+func (s *Reconciler) Loop(ctx context.Context) {
+	t := time.NewTimer(s.pause())
 	defer t.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-t.C:
-		case <-s.wake:
+		case <-s.debts.wake:
 			// What asked for it may need a moment until it can succeed.
 			if !gate.Sleep(ctx, time.Second) {
 				return
 			}
 		}
-		s.reconcile(ctx)
-		t.Reset(s.reconcilePause())
+		s.Turn(ctx)
+		t.Reset(s.pause())
 	}
 }
 
-func (s *Service) reconcilePause() time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.faults) > 0 {
+func (s *Reconciler) pause() time.Duration {
+	if len(s.debts.problems()) > 0 {
 		return reconcileAgain
 	}
 	return reconcileEvery
 }
 
-// reconcile makes the runtimes match the store, both ways: every live row is
+// Turn makes the runtimes match the store, both ways: every live row is
 // compared with what runs, and what belongs to no row is removed. What cannot
-// be read is left alone and reported by [Service.Ready].
-func (s *Service) reconcile(ctx context.Context) {
+// be read is left alone and reported by [Sandboxes.Problems].
+func (s *Reconciler) Turn(ctx context.Context) {
 	var faults faultList
-	s.mu.Lock()
-	full := !s.settled
-	s.settled = true // unless somebody says otherwise meanwhile
-	s.mu.Unlock()
+	full := s.debts.begin()
 	// What exists is listed before the rows: whatever is made in between has
 	// a row already, because the row always comes first.
 	found := s.survey(ctx, &faults)
@@ -113,7 +70,7 @@ func (s *Service) reconcile(ctx context.Context) {
 		faults.add("store", err)
 	} else {
 		for _, b := range rows {
-			s.lifetimes.note(b, s.now(), s.uptime())
+			s.lifetimes.note(b, s.cfg.Now(), s.cfg.Uptime())
 		}
 		s.repairAll(ctx, found, rows, full, &faults)
 		s.removeOrphans(ctx, found, rows, &faults)
@@ -121,7 +78,7 @@ func (s *Service) reconcile(ctx context.Context) {
 		if full {
 			s.releaseDisks(ctx, rows, &faults)
 			s.removeOldJournals(ctx, found.journals, rows, &faults)
-			if err := s.live.EndForgotten(ctx); err != nil {
+			if err := s.cfg.Live.EndForgotten(ctx); err != nil {
 				faults.add("store", err)
 			}
 		}
@@ -130,14 +87,9 @@ func (s *Service) reconcile(ctx context.Context) {
 		return
 	}
 	for _, p := range faults.list {
-		s.log.Error("reconcile", "part", p.Part, telemetry.KeyErr, p.Message)
+		s.cfg.Log.Error("reconcile", "part", p.Part, telemetry.KeyErr, p.Message)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.faults = faults.list
-	if full && len(faults.list) > 0 {
-		s.settled = false
-	}
+	s.debts.end(full, faults.list)
 }
 
 type faultList struct {
@@ -148,7 +100,7 @@ type faultList struct {
 func (f *faultList) add(part string, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.list = append(f.list, problem(part, err))
+	f.list = append(f.list, ProblemOf(part, err))
 }
 
 // findings are what exists outside the store. What is nil was not readable.
@@ -158,10 +110,10 @@ type findings struct {
 	pins     []image.Pin
 }
 
-func (s *Service) survey(ctx context.Context, faults *faultList) findings {
+func (s *Reconciler) survey(ctx context.Context, faults *faultList) findings {
 	failed := func(part string, err error) bool {
 		if err != nil {
-			s.log.Error("list what exists", "part", part, telemetry.KeyErr, err)
+			s.cfg.Log.Error("list what exists", "part", part, telemetry.KeyErr, err)
 			faults.add(part, err)
 		}
 		return err != nil
@@ -186,7 +138,7 @@ func (s *Service) survey(ctx context.Context, faults *faultList) findings {
 }
 
 // liveRows returns every sandbox that is not failed or destroyed.
-func (s *Service) liveRows(ctx context.Context) ([]sandbox.Sandbox, error) {
+func (s *acts) liveRows(ctx context.Context) ([]sandbox.Sandbox, error) {
 	var all []sandbox.Sandbox
 	q := store.Query{Limit: 1000, States: []sandbox.State{sandbox.Creating, sandbox.Running, sandbox.Sleeping, sandbox.Stopped}}
 	for {
@@ -202,13 +154,13 @@ func (s *Service) liveRows(ctx context.Context) ([]sandbox.Sandbox, error) {
 	}
 }
 
-func (s *Service) repairAll(ctx context.Context, f findings, rows []sandbox.Sandbox, full bool, faults *faultList) {
+func (s *Reconciler) repairAll(ctx context.Context, f findings, rows []sandbox.Sandbox, full bool, faults *faultList) {
 	var g errgroup.Group
 	g.SetLimit(reconcileAtOnce)
 	for _, b := range rows {
 		// Runs that are known have watchers, and once nothing is left from an
 		// earlier daemon no stopped sandbox can be running.
-		if !full && (b.State == sandbox.Stopped || b.State == sandbox.Sleeping || s.live.Of(b.UID) != nil) {
+		if !full && (b.State == sandbox.Stopped || b.State == sandbox.Sleeping || s.cfg.Live.Of(b.UID) != nil) {
 			continue
 		}
 		g.Go(func() error {
@@ -241,7 +193,7 @@ func (f findings) status(b sandbox.Sandbox) (driver.Status, error) {
 }
 
 // repair does about one sandbox what the rule says.
-func (s *Service) repair(ctx context.Context, b sandbox.Sandbox, f findings) error {
+func (s *Reconciler) repair(ctx context.Context, b sandbox.Sandbox, f findings) error {
 	unlock, free := s.ids.TryLock(b.ID.Key())
 	if !free {
 		return nil // somebody is at it
@@ -251,32 +203,32 @@ func (s *Service) repair(ctx context.Context, b sandbox.Sandbox, f findings) err
 	if err != nil {
 		return err
 	}
-	o := lifecycle.Observation{State: b.State, Attached: s.live.Of(b.UID) != nil}
+	o := Observation{State: b.State, Attached: s.cfg.Live.Of(b.UID) != nil}
 	var seen driver.Status
 	if b.State.Live() && b.State != sandbox.Creating && !o.Attached {
 		seen, err = f.status(b)
 	}
 	o.Phase = seen.Phase
-	act := lifecycle.Decide(o)
+	act := Decide(o)
 	if act.Final(b.State) {
 		// What was listed is from before the lock.
 		if seen, err = s.inspect(ctx, b); err != nil {
 			return err
 		}
 		o.Phase = seen.Phase
-		act = lifecycle.Decide(o)
+		act = Decide(o)
 	}
-	if act != lifecycle.Leave && act != lifecycle.Clear {
-		s.log.Info("reconcile a sandbox", telemetry.KeySandbox, b.ID, telemetry.KeyUID, b.UID, "state", b.State, "phase", o.Phase, "action", act.String())
+	if act != Leave && act != Clear {
+		s.cfg.Log.Info("reconcile a sandbox", telemetry.KeySandbox, b.ID, telemetry.KeyUID, b.UID, "state", b.State, "phase", o.Phase, "action", act.String())
 	}
-	owed, known := s.owed(b.UID)
+	owed, known := s.debts.owed(b.UID)
 	switch act {
-	case lifecycle.Adopt:
+	case Adopt:
 		return s.adopt(ctx, b)
-	case lifecycle.Abandon:
+	case Abandon:
 		s.abandon(ctx, b, cmp.Or(owed, undone("interrupted by a restart of cubby")))
-	case lifecycle.Bury, lifecycle.Settle:
-		if act == lifecycle.Bury && !known {
+	case Bury, Settle:
+		if act == Bury && !known {
 			return s.bury(ctx, b, seen.Death)
 		}
 		// A stop that was cut off is carried out before it is written down.
@@ -286,17 +238,17 @@ func (s *Service) repair(ctx context.Context, b sandbox.Sandbox, f findings) err
 		why := cmp.Or(owed, interrupted(""))
 		_, err := s.stopped(ctx, b, why, event.Stopped{Reason: why.Reason})
 		return err
-	case lifecycle.Rest:
+	case Rest:
 		// Its disk stays mounted and its commands stay begun: they go on.
 		if _, err := s.cfg.Store.Move(ctx, b.UID, sandbox.Sleeping, store.Change{Why: cmp.Or(owed, interrupted(""))}); err != nil {
 			return err
 		}
-		s.told(b.UID)
+		s.debts.told(b.UID)
 		s.admission.give(b.UID)
 		return nil
-	case lifecycle.Clear:
+	case Clear:
 		return s.letGo(ctx, b)
-	case lifecycle.Halt:
+	case Halt:
 		if err := s.cfg.Driver.Stop(ctx, b.Handle, DefaultGrace); err != nil && !errors.Is(err, errs.NotFound) {
 			return fmt.Errorf("stop what should not run: %w", err)
 		}
@@ -304,13 +256,13 @@ func (s *Service) repair(ctx context.Context, b sandbox.Sandbox, f findings) err
 		if err := s.unmount(ctx, b); err != nil {
 			return fmt.Errorf("unmount the disk of what should not run: %w", err)
 		}
-	case lifecycle.Leave:
+	case Leave:
 	}
 	return err
 }
 
 // inspect asks the driver about one sandbox.
-func (s *Service) inspect(ctx context.Context, b sandbox.Sandbox) (driver.Status, error) {
+func (s *acts) inspect(ctx context.Context, b sandbox.Sandbox) (driver.Status, error) {
 	gone := driver.Status{Phase: driver.PhaseGone, Death: driver.Death{Cause: driver.DeathRemoved}}
 	if b.Handle == nil {
 		return gone, nil
@@ -326,11 +278,11 @@ func (s *Service) inspect(ctx context.Context, b sandbox.Sandbox) (driver.Status
 }
 
 // adopt takes over a sandbox that an earlier daemon started, with its execs.
-func (s *Service) adopt(ctx context.Context, b sandbox.Sandbox) error {
+func (s *Reconciler) adopt(ctx context.Context, b sandbox.Sandbox) error {
 	err := s.cfg.Driver.Adopt(ctx, b.Handle)
 	if errors.Is(err, errs.NotFound) || errors.Is(err, errs.WrongState) {
 		// It died between the two questions; the next look says why.
-		s.reconcileSoon()
+		s.debts.reconcileSoon()
 		return nil
 	}
 	if err != nil {
@@ -338,12 +290,12 @@ func (s *Service) adopt(ctx context.Context, b sandbox.Sandbox) error {
 	}
 	if _, err := s.attachDisks(ctx, b); err != nil {
 		// It has its own way to its disks already, and keeps it.
-		s.log.Error("mount the disks of a sandbox that runs", telemetry.KeyUID, b.UID, telemetry.KeyErr, err)
+		s.cfg.Log.Error("mount the disks of a sandbox that runs", telemetry.KeyUID, b.UID, telemetry.KeyErr, err)
 	}
 	r := s.attach(b)
 	if err := r.Resume(ctx); err != nil {
 		return err
 	}
-	s.recorder.Note(ctx, event.New(b.UID, "", event.Adopted{}))
+	s.cfg.Recorder.Note(ctx, event.New(b.UID, "", event.Adopted{}))
 	return nil
 }

@@ -1,4 +1,4 @@
-package core
+package lifecycle
 
 import (
 	"context"
@@ -21,7 +21,7 @@ type Keepalive struct {
 
 // Keepalive counts as activity and takes or gives up a lease. Invalid when its
 // end is past or too far away, WrongState when the sandbox does not run.
-func (s *Service) Keepalive(ctx context.Context, id string, k Keepalive) (sandbox.Sandbox, error) {
+func (s *Sandboxes) Keepalive(ctx context.Context, id string, k Keepalive) (sandbox.Sandbox, error) {
 	if !k.Until.IsZero() && k.For != nil {
 		return sandbox.Sandbox{}, errs.E(errs.Invalid, "until and seconds are both given").Hint("give one of them, or none")
 	}
@@ -31,13 +31,13 @@ func (s *Service) Keepalive(ctx context.Context, id string, k Keepalive) (sandbo
 	}
 	defer unlock()
 	if b.State != sandbox.Running {
-		return sandbox.Sandbox{}, s.scope.NotRunning(b)
+		return sandbox.Sandbox{}, s.cfg.Scope.NotRunning(b)
 	}
-	r := s.live.Of(b.UID)
+	r := s.cfg.Live.Of(b.UID)
 	if r == nil {
 		return sandbox.Sandbox{}, errs.E(errs.Unavailable, "the sandbox cannot be reached yet").RetryAfter(time.Second)
 	}
-	until, changes, err := decideLease(k, s.now(), b)
+	until, changes, err := decideLease(k, s.cfg.Now(), b)
 	if err != nil {
 		return sandbox.Sandbox{}, err
 	}

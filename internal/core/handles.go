@@ -1,0 +1,67 @@
+package core
+
+import (
+	"context"
+
+	"github.com/cubbyhq/cubby/internal/core/cell"
+	"github.com/cubbyhq/cubby/internal/core/history"
+	"github.com/cubbyhq/cubby/internal/core/lifecycle"
+	"github.com/cubbyhq/cubby/internal/core/live"
+	"github.com/cubbyhq/cubby/internal/core/program"
+	"github.com/cubbyhq/cubby/internal/core/transfer"
+	"github.com/cubbyhq/cubby/internal/image"
+)
+
+// Each handle is the methods of one noun. They resolve ids and tenants by
+// themselves.
+
+// Sandboxes is what sandboxes there are, and whether they run.
+func (s *Service) Sandboxes() *lifecycle.Sandboxes { return s.sandboxes }
+
+// Threads is the conversations that sandboxes belong to.
+func (s *Service) Threads() *lifecycle.Threads { return s.sandboxes.Threads() }
+
+// Tenants is the names that sandboxes belong to.
+func (s *Service) Tenants() *lifecycle.Tenants { return s.sandboxes.Tenants() }
+
+// Execs is the commands of sandboxes.
+func (s *Service) Execs() *live.Execs { return s.live.Execs() }
+
+// Terminals is the terminals of sandboxes.
+func (s *Service) Terminals() *live.Terminals { return s.live.Terminals() }
+
+// Egress is the way from sandboxes to other hosts.
+func (s *Service) Egress() *live.Egress { return s.live.Egress() }
+
+// Sessions is the session shells of sandboxes.
+func (s *Service) Sessions() *Sessions { return &Sessions{s} }
+
+// Code is code that is run in sandboxes.
+func (s *Service) Code() *cell.Code { return s.code }
+
+// Kernels is the kernels of sandboxes.
+func (s *Service) Kernels() *cell.Kernels { return s.kernels }
+
+// Git is git in sandboxes.
+func (s *Service) Git() *program.Git { return s.git }
+
+// Packages is the packages of sandboxes.
+func (s *Service) Packages() *program.Packages { return s.packages }
+
+// Files is the files of sandboxes.
+func (s *Service) Files() *transfer.Files { return s.files }
+
+// Exports is the paths that sandboxes have given out.
+func (s *Service) Exports() *transfer.Exports { return s.exports }
+
+// Imports is what comes into sandboxes from elsewhere.
+func (s *Service) Imports() *transfer.Imports { return s.imports }
+
+// Archives is the files of destroyed sandboxes in the archive storage.
+func (s *Service) Archives() *transfer.Archives { return s.archives }
+
+// Events is the histories of sandboxes.
+func (s *Service) Events() *history.Events { return s.events }
+
+// Images lists the images that sandboxes can be created from.
+func (s *Service) Images(ctx context.Context) ([]image.Image, error) { return s.cfg.Images.List(ctx) }

@@ -1,0 +1,88 @@
+package lifecycle
+
+import (
+	"sync"
+
+	"github.com/cubbyhq/cubby/internal/sandbox"
+)
+
+// debts are what acts leave to the reconciler.
+type debts struct {
+	wake chan struct{} // asks for a reconciliation soon
+
+	mu      sync.Mutex
+	faults  []Problem                   // of the last reconciliation; guarded by mu
+	settled bool                        // no reconciliation has to look at every row; guarded by mu
+	untold  map[sandbox.UID]sandbox.Why // why what the store could not note ended; guarded by mu
+}
+
+func newDebts() *debts {
+	return &debts{wake: make(chan struct{}, 1), untold: make(map[sandbox.UID]sandbox.Why)}
+}
+
+// reconcileSoon asks for a reconciliation before its time.
+func (d *debts) reconcileSoon() {
+	select {
+	case d.wake <- struct{}{}:
+	default:
+	}
+}
+
+// lookAtAll asks for a reconciliation that looks at every row soon, because an
+// act left something that no watcher sees.
+func (d *debts) lookAtAll() {
+	d.mu.Lock()
+	d.settled = false
+	d.mu.Unlock()
+	d.reconcileSoon()
+}
+
+// begin begins a turn, which looks at every row when full.
+func (d *debts) begin() (full bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	full = !d.settled
+	d.settled = true // unless somebody says otherwise meanwhile
+	return full
+}
+
+// end ends a turn with what went wrong in it.
+func (d *debts) end(full bool, faults []Problem) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.faults = faults
+	if full && len(faults) > 0 {
+		d.settled = false
+	}
+}
+
+// problems are the faults of the last turn.
+func (d *debts) problems() []Problem {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.faults
+}
+
+// owe keeps the why of an end that the store could not note, for the
+// reconciliation that makes up for it.
+func (d *debts) owe(uid sandbox.UID, why sandbox.Why) {
+	d.mu.Lock()
+	d.untold[uid] = why
+	d.mu.Unlock()
+	d.lookAtAll()
+}
+
+// owed returns the why that is owed for a sandbox.
+func (d *debts) owed(uid sandbox.UID) (why sandbox.Why, ok bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	why, ok = d.untold[uid]
+	return why, ok
+}
+
+// told ends what is owed for a sandbox.
+func (d *debts) told(uid sandbox.UID) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.untold, uid)
+}
