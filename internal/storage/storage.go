@@ -20,11 +20,25 @@
 // from it: a disk survives the end of its sandbox, of the daemon and of the
 // host.
 //
+// # Copies
+//
+// Clone makes a new disk with the content that another has, or had when it was
+// snapshotted; from then on they know nothing of each other. A snapshot belongs
+// to its disk and goes with it. It cannot be attached or changed, only be
+// restored, cloned and removed. Every copy has the content of one instant, with
+// owners, modes, times, links, holes and extended attributes: where the
+// implementation can hold the writers of a disk it does so for the time of the
+// copy and says how long they waited; where it cannot, a disk in use is refused
+// as errs.Conflict. Restore refuses a disk in use everywhere: what runs on it
+// would go on with what it remembers of files that are not there any more.
+//
 // # After a crash
 //
-// A disk has its name only when it is whole: Create that was cut off leaves
-// nothing behind once the next daemon has opened the storage. Remove that was
-// cut off leaves a name that List has and that Remove takes away. What a guest
+// A disk or a snapshot has its name only when it is whole: a Create, Clone or
+// Snapshot that was cut off leaves nothing behind once the next daemon has
+// opened the storage, and a Restore leaves the content from before it or that of
+// the snapshot. Remove that was cut off leaves a name that List has and that
+// Remove takes away. What a guest
 // wrote and synced is there; what it only wrote may be lost when the host dies,
 // and only then. List names everything of which any trace is left, and fails
 // rather than leave one out: what it does not name is gone.
@@ -36,7 +50,7 @@
 // # A full host
 //
 // The sizes of disks are promises that together may exceed what the host has.
-// Admit refuses new ones when little is free, and an implementation whose disks
+// Admit refuses new ones, and copies, when little is free, and an implementation whose disks
 // would lose data on a full host holds their writers before that: they wait,
 // and lose nothing.
 package storage
@@ -46,7 +60,10 @@ import (
 	"io"
 	"io/fs"
 	"iter"
+	"strings"
+	"time"
 
+	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
@@ -93,6 +110,39 @@ type Usage struct {
 	Bytes     int64 // its size
 	Used      int64 // as df inside shows it; 0 while it is not mounted
 	Allocated int64 // on the host
+	Snapshots int64 // that its snapshots take on the host; blocks that they share with it count for each
+}
+
+// Source is what a clone is made of.
+type Source struct {
+	UID      sandbox.UID
+	Snapshot string // of it; "" is what it holds now
+}
+
+// Snapshot is the content that a disk had.
+type Snapshot struct {
+	Name      string
+	CreatedAt time.Time
+	Bytes     int64 // the size of the disk
+	Allocated int64 // on the host
+}
+
+// maxSnapshotName bounds what is the name of a file.
+const maxSnapshotName = 64
+
+// CheckSnapshotName refuses names that a snapshot cannot have: lower-case
+// letters, digits and inner hyphens, underscores and dots are allowed.
+func CheckSnapshotName(name string) error {
+	alnum := func(c byte) bool { return c >= 'a' && c <= 'z' || c >= '0' && c <= '9' }
+	ok := len(name) > 0 && len(name) <= maxSnapshotName && alnum(name[0]) && alnum(name[len(name)-1])
+	for i := 0; ok && i < len(name); i++ {
+		ok = alnum(name[i]) || strings.IndexByte("-_.", name[i]) >= 0
+	}
+	if !ok {
+		return errs.E(errs.Invalid, "the name of a snapshot is not valid").
+			Hint("use at most %d lower-case letters, digits, hyphens, underscores and dots, a letter or digit first and last", maxSnapshotName)
+	}
+	return nil
 }
 
 // Storage is a set of disks. It is safe for concurrent use; acts on one disk
@@ -144,6 +194,24 @@ type Storage interface {
 	// Release unmounts the disks that an earlier process left mounted: those of
 	// which this one knows no use and that mayRun denies.
 	Release(ctx context.Context, mayRun func(sandbox.UID) bool) error
+
+	// Clone makes the disk to, of the size and with the content of from, and
+	// says how long writers of from waited. Errors are those of Create, and
+	// errs.NotFound when there is no such source.
+	Clone(ctx context.Context, from Source, to sandbox.UID) (paused time.Duration, err error)
+	// Snapshot keeps the content of a disk under a name, and says how long its
+	// writers waited. A name that is taken is errs.Conflict, no such disk
+	// errs.NotFound, a host without room errs.Exhausted. After an error nothing
+	// is left.
+	Snapshot(ctx context.Context, uid sandbox.UID, name string) (made Snapshot, paused time.Duration, err error)
+	// Snapshots lists those of a disk, the oldest first.
+	Snapshots(ctx context.Context, uid sandbox.UID) ([]Snapshot, error)
+	// Restore gives a disk that nobody uses the content of one of its
+	// snapshots, which stays. After an error it has the content from before.
+	Restore(ctx context.Context, uid sandbox.UID, name string) error
+	// RemoveSnapshot deletes one, and says how many bytes of the host it took.
+	// One that is not there is errs.NotFound.
+	RemoveSnapshot(ctx context.Context, uid sandbox.UID, name string) (freed int64, err error)
 }
 
 // Tree is the files of what does not run, as its paths inside have them. It is

@@ -11,9 +11,11 @@
 //
 // # On the host
 //
-// Dir holds one directory per disk, named by its uid, with the image and the
-// mountpoint; ready disks lie in the same form, formatted and mounted, in
-// Dir/pool. Taking one is a single rename, which carries the mount along.
+// Dir holds one directory per disk, named by its uid, with the image, the
+// mountpoint and a directory for each snapshot; ready disks lie in the same
+// form, formatted and mounted, in Dir/pool. Taking one is a single rename, which
+// carries the mount along. What is being made lies there too, under a name that
+// the next New sweeps.
 // Loop devices clear themselves when nobody uses them any more, so a daemon
 // that is killed at any point leaves at worst a directory that List names or
 // that the next New sweeps.
@@ -78,7 +80,8 @@ type Disks struct {
 	mu       sync.Mutex
 	frozen   bool
 	frozenAt map[sandbox.UID]bool // guarded by mu: disks that this process froze
-	promised int64                // guarded by mu: sum of all disks' sizes
+	copying  map[sandbox.UID]bool // guarded by mu: disks that are held still while they are copied
+	promised int64                // guarded by mu: sum of all disks' sizes, and of what snapshots take
 }
 
 var _ storage.Storage = (*Disks)(nil)
@@ -120,6 +123,7 @@ func New(cfg Config) (*Disks, error) {
 		cfg:      cfg,
 		format:   semaphore.NewWeighted(maxFormats),
 		frozenAt: map[sandbox.UID]bool{},
+		copying:  map[sandbox.UID]bool{},
 	}
 	if d.mkfs, d.loopErr = probe(); cfg.Plain {
 		d.loopErr = errs.E(errs.Unsupported, "disks are plain directories")
@@ -137,7 +141,11 @@ func New(cfg Config) (*Disks, error) {
 	}
 	for _, uid := range uids {
 		d.thaw(uid)
-		d.promised += d.bytes(uid)
+		snapshots, err := snapshotBytes(d.dir(uid))
+		if err != nil {
+			d.cfg.Log.Warn("what the snapshots of a disk take is not known", "disk", string(uid), "err", err)
+		}
+		d.promised += d.bytes(uid) + snapshots
 	}
 	if err := d.openPool(); err != nil {
 		return nil, err
@@ -270,8 +278,12 @@ func (d *Disks) Remove(ctx context.Context, uid sandbox.UID) (freed int64, err e
 		return 0, err
 	}
 	defer d.locks.Wait(string(uid))()
-	bytes := d.bytes(uid)
-	freed = allocated(d.dir(uid))
+	snapshots, err := snapshotBytes(d.dir(uid))
+	if err != nil {
+		d.cfg.Log.Warn("what the snapshots of a disk take is not known", "disk", string(uid), "err", err)
+	}
+	bytes := d.bytes(uid) + snapshots
+	freed = allocated(d.dir(uid)) + snapshots
 	d.forget(uid)
 	if err := destroyDir(ctx, d.dir(uid)); err != nil {
 		return 0, fmt.Errorf("remove the disk: %w", err)
@@ -338,7 +350,11 @@ func (d *Disks) Usage(_ context.Context, uid sandbox.UID) (storage.Usage, error)
 	if _, err := os.Lstat(d.dir(uid)); err != nil {
 		return storage.Usage{}, errs.E(errs.NotFound, "no such disk").Because(err)
 	}
-	u := storage.Usage{Bytes: d.bytes(uid), Allocated: allocated(d.dir(uid))}
+	snapshots, err := snapshotBytes(d.dir(uid))
+	if err != nil {
+		return storage.Usage{}, err
+	}
+	u := storage.Usage{Bytes: d.bytes(uid), Allocated: allocated(d.dir(uid)), Snapshots: snapshots}
 	if !mounted(d.dir(uid)) {
 		if _, err := os.Stat(d.image(uid)); err != nil {
 			u.Used = u.Allocated

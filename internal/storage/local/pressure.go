@@ -251,9 +251,11 @@ func (d *Disks) relieve() {
 }
 
 // thaw lets the writers of a disk go on. Thawing one that is not frozen does
-// nothing.
+// nothing; one that is being copied thaws when that is done.
 func (d *Disks) thaw(uid sandbox.UID) {
-	if mounted(d.dir(uid)) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.copying[uid] && mounted(d.dir(uid)) {
 		thawDir(d.mnt(uid))
 	}
 }
