@@ -26,11 +26,15 @@ import (
 // starts elsewhere on the machine begins with a copy of the mounts it finds,
 // and would hold those of these tests for a while.
 //
-// It is also the daemon that the tests below kill: with the variable set, it
-// makes, mounts, unmounts and removes disks until it is killed.
+// It is also the daemon that tests kill: with a variable set, it works on disks
+// until it is killed.
 func TestMain(m *testing.M) {
 	if dir := os.Getenv("CUBBY_TEST_VICTIM"); dir != "" {
 		fmt.Println(victim(dir))
+		os.Exit(1)
+	}
+	if dir := os.Getenv("CUBBY_TEST_BUSY"); dir != "" {
+		fmt.Println(busy(dir, os.Getenv("CUBBY_TEST_PLAIN") != ""))
 		os.Exit(1)
 	}
 	const inside = "CUBBY_TEST_NAMESPACE"

@@ -322,6 +322,13 @@ func destroyDir(ctx context.Context, dir string) error {
 			return err
 		}
 	}
+	// These first: what is left without them is no disk, only something to
+	// remove, whatever a crash leaves of its snapshots or its files.
+	for _, name := range []string{imageName, plainName} {
+		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
 	return removeDir(ctx, dir)
 }
 

@@ -1,0 +1,128 @@
+//go:build root
+
+package local
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/storage"
+)
+
+// A copy that would take the host below its reserve is refused, and leaves
+// nothing.
+func TestCopiesRespectTheReserve(t *testing.T) {
+	h := newTightHost(t, 512<<20, 64<<20)
+	disk := mustCreate(t, h.Disks, 300<<20)
+	if err := os.WriteFile(filepath.Join(disk.Dir, "workspace", "f"), make([]byte, 160<<20), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	syncDisk(t, disk)
+	if _, _, err := h.Snapshot(t.Context(), disk.UID, "fits"); err != nil {
+		t.Fatal(err)
+	}
+	promised := h.promised
+	if _, _, err := h.Snapshot(t.Context(), disk.UID, "too-much"); !errors.Is(err, errs.Exhausted) || errs.Public(err).RetryAfter == 0 {
+		t.Errorf("Snapshot = %v, want exhausted with a time to try again", err)
+	}
+	if _, err := h.Clone(t.Context(), storage.Source{UID: disk.UID}, sandbox.NewUID()); !errors.Is(err, errs.Exhausted) {
+		t.Errorf("Clone = %v, want exhausted", err)
+	}
+	if err := h.Restore(t.Context(), disk.UID, "fits"); !errors.Is(err, errs.Exhausted) {
+		t.Errorf("Restore = %v, want exhausted", err)
+	}
+	uids, err := h.List()
+	if err != nil || len(uids) != 1 || h.promised != promised {
+		t.Errorf("there are disks %v, %v and %d bytes promised, want one and %d", uids, err, h.promised, promised)
+	}
+	if left, _ := os.ReadDir(filepath.Join(h.cfg.Dir, poolName)); len(left) != 0 {
+		t.Errorf("left: %v", left)
+	}
+	if _, err := h.RemoveSnapshot(t.Context(), disk.UID, "fits"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.Clone(t.Context(), storage.Source{UID: disk.UID}, sandbox.NewUID()); err != nil {
+		t.Errorf("Clone with room = %v", err)
+	}
+}
+
+// The end of a shortage on the host does not let writers into a disk that is
+// being copied.
+func TestADiskThatIsCopiedStaysFrozen(t *testing.T) {
+	d := realDisks(t, Config{})
+	disk := mustCreate(t, d, 32<<20)
+	thaw, err := d.hold(disk.UID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.hold(disk.UID); !errors.Is(err, errs.Unavailable) {
+		t.Errorf("holding what is held = %v, want unavailable", err)
+	}
+	d.mu.Lock()
+	d.copying[disk.UID] = true // the second hold is no part of this
+	d.mu.Unlock()
+	d.thaw(disk.UID)
+	wrote := make(chan error, 1)
+	go func() { wrote <- os.WriteFile(filepath.Join(disk.Dir, "workspace", "f"), []byte("x"), 0o644) }()
+	if err := freezeDir(disk.Dir); err == nil {
+		t.Error("the disk was thawed in the middle of a copy")
+	}
+	select {
+	case err := <-wrote:
+		t.Errorf("a writer ended with %v, want it to wait", err)
+	default:
+	}
+	if paused := thaw(); paused <= 0 {
+		t.Errorf("writers waited %v", paused)
+	}
+	if err := <-wrote; err != nil {
+		t.Errorf("the writer that waited ended with %v", err)
+	}
+	// And while the host is nearly full no copy begins.
+	if err := d.freeze(disk.UID); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.hold(disk.UID); !errors.Is(err, errs.Exhausted) {
+		t.Errorf("holding a frozen disk = %v, want exhausted", err)
+	}
+	d.relieve()
+}
+
+// A disk whose mount is alive only where nobody sees it is held still too.
+func TestCloneOfADetachedMount(t *testing.T) {
+	d := realDisks(t, Config{})
+	disk := mustCreate(t, d, 32<<20)
+	held, err := os.Create(filepath.Join(disk.Dir, "workspace", "held"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Close()
+	if err := d.unmountAlone(t.Context(), disk.UID); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := held.WriteString("written behind the mount"); err != nil {
+		t.Fatal(err)
+	}
+	to := sandbox.NewUID()
+	paused, err := d.Clone(t.Context(), storage.Source{UID: disk.UID}, to)
+	if err != nil || paused <= 0 {
+		t.Fatalf("Clone = %v, %v, want a pause of the writers", paused, err)
+	}
+	if mounted(d.dir(disk.UID)) {
+		t.Error("the clone left its source mounted")
+	}
+	m, err := d.mountAlone(t.Context(), to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, err := os.ReadFile(filepath.Join(m.Dir, "workspace", "held")); string(b) != "written behind the mount" {
+		t.Errorf("the clone has %q, %v", b, err)
+	}
+	if _, err := held.WriteString("!"); err != nil {
+		t.Errorf("writing after the copy = %v", err)
+	}
+}

@@ -1,0 +1,125 @@
+package local
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/storage"
+)
+
+// A copy looks at the host's space as it goes.
+func TestACopyEndsWhenTheHostFills(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "from"), make([]byte, 4*roomEvery), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	looks := 0
+	c := &copier{ctx: t.Context(), room: func() error {
+		if looks++; looks > 2 {
+			return hostFull()
+		}
+		return nil
+	}}
+	from, err := os.Open(filepath.Join(dir, "from"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer from.Close()
+	to, err := os.Create(filepath.Join(dir, "to"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer to.Close()
+	// As where blocks cannot be shared.
+	if err := c.extent(to, from, 0, 4*roomEvery); !errors.Is(err, errs.Exhausted) {
+		t.Errorf("the copy ended with %v, want exhausted", err)
+	}
+	if st, err := to.Stat(); err != nil || st.Size() != 2*roomEvery {
+		t.Errorf("it wrote %d bytes, %v, want %d", st.Size(), err, 2*roomEvery)
+	}
+}
+
+// What copies take is booked, given back, and found again by the next daemon.
+func TestCopiesArePromised(t *testing.T) {
+	d := plainDisks(t, Config{})
+	uid, clone := sandbox.NewUID(), sandbox.NewUID()
+	if err := d.Create(t.Context(), uid, storage.Own, 64<<20); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(d.mnt(uid), "workspace", "f"), make([]byte, 1<<20), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Clone(t.Context(), storage.Source{UID: uid}, clone); err != nil {
+		t.Fatal(err)
+	}
+	s, _, err := d.Snapshot(t.Context(), uid, "s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := int64(128<<20) + s.Allocated
+	again, err := New(d.cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d.promised != want || again.promised != want || s.Allocated < 1<<20 {
+		t.Errorf("%d bytes are promised, and %d to the next daemon; want %d", d.promised, again.promised, want)
+	}
+	for _, uid := range []sandbox.UID{uid, clone} {
+		if _, err := d.Remove(t.Context(), uid); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if d.promised != 0 {
+		t.Errorf("%d bytes stay promised", d.promised)
+	}
+}
+
+func TestCopiesRespectTheOvercommit(t *testing.T) {
+	d := plainDisks(t, Config{})
+	uid := sandbox.NewUID()
+	if err := d.Create(t.Context(), uid, storage.Own, 64<<20); err != nil {
+		t.Fatal(err)
+	}
+	d.cfg.Overcommit = 1e-9
+	if _, err := d.Clone(t.Context(), storage.Source{UID: uid}, sandbox.NewUID()); !errors.Is(err, errs.Exhausted) {
+		t.Errorf("Clone = %v, want exhausted", err)
+	}
+	if _, _, err := d.Snapshot(t.Context(), uid, "s"); !errors.Is(err, errs.Exhausted) {
+		t.Errorf("Snapshot = %v, want exhausted", err)
+	}
+	if d.promised != 64<<20 {
+		t.Errorf("%d bytes are promised, want those of the one disk", d.promised)
+	}
+}
+
+// A damaged note of a snapshot is said, and keeps no daemon from its start.
+func TestASnapshotThatCannotBeRead(t *testing.T) {
+	d := plainDisks(t, Config{})
+	uid := sandbox.NewUID()
+	if err := d.Create(t.Context(), uid, storage.Own, 64<<20); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := d.Snapshot(t.Context(), uid, "s"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(d.snapshotDir(uid, "s"), infoName), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	again, err := New(d.cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all, err := again.Snapshots(t.Context(), uid); err == nil {
+		t.Errorf("Snapshots = %v, want an error: what cannot be read is not gone", all)
+	}
+	if err := again.Restore(t.Context(), uid, "s"); err == nil {
+		t.Error("Restore of what cannot be read succeeds")
+	}
+	if _, err := again.Remove(t.Context(), uid); err != nil {
+		t.Errorf("Remove = %v", err)
+	}
+}
