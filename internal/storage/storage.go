@@ -38,10 +38,10 @@
 // Snapshot that was cut off leaves nothing behind once the next daemon has
 // opened the storage, and a Restore leaves the content from before it or that of
 // the snapshot. Remove that was cut off leaves a name that List has and that
-// Remove takes away. What a guest
-// wrote and synced is there; what it only wrote may be lost when the host dies,
-// and only then. List names everything of which any trace is left, and fails
-// rather than leave one out: what it does not name is gone.
+// Remove takes away, and no disk that could be used. What a guest wrote and
+// synced is there; what it only wrote may be lost when the host dies, and only
+// then. List names everything of which any trace is left, and fails rather than
+// leave one out: what it does not name is gone.
 //
 // Uses are known to the process that began them. One that takes over sandboxes
 // that run attaches for each of them again, then has Release take down what an
@@ -49,10 +49,19 @@
 //
 // # A full host
 //
-// The sizes of disks are promises that together may exceed what the host has.
-// Admit refuses new ones, and copies, when little is free, and an implementation whose disks
-// would lose data on a full host holds their writers before that: they wait,
-// and lose nothing.
+// The sizes of disks are promises that together may exceed what the host has, by
+// as much as the operator allows. While less is free than he wants to keep,
+// Admit is errs.Exhausted, and so are Create, Clone, Snapshot and Restore; a copy
+// for which there was room when it began ends in the same way, and leaves
+// nothing, once half of that is gone. An implementation whose disks would lose
+// data on a full host holds all their writers there: they wait, lose nothing,
+// and go on by themselves when there is room again. Reading and removing always
+// go on. [Pressure] hears of both.
+//
+// # Faults
+//
+// They are returned, and none is kept: a disk that could not be unmounted is one
+// that nobody uses, which the next Rest tries again and speaks of.
 package storage
 
 import (
@@ -70,6 +79,10 @@ import (
 // MinBytes is the smallest disk: less leaves no room beside a file system's own
 // tables.
 const MinBytes = 16 << 20
+
+// Pressure is told when the writers of all disks are held because the host is
+// nearly full, and when they go on, with the bytes that are free.
+type Pressure func(held bool, free int64)
 
 // Layout is which directories a disk begins with.
 type Layout int

@@ -135,7 +135,7 @@ func (c *copier) extent(to, from *os.File, begin, end int64) error {
 	return nil
 }
 
-// copyImage copies a disk's image and brings it to the host's disk.
+// copyImage copies a disk's image.
 func (c *copier) copyImage(to, from string) (err error) {
 	src, err := os.Open(from)
 	if err != nil {
@@ -147,31 +147,38 @@ func (c *copier) copyImage(to, from string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, dst.Close()) }()
-	if err := c.file(dst, src); err != nil {
-		return err
-	}
-	return dst.Sync()
+	return c.file(dst, src)
 }
 
 // copyDisk makes an unfinished disk with the content of the one in a directory,
-// which nobody changes meanwhile. After an error nothing is left.
-func (d *Disks) copyDisk(ctx context.Context, from string) (dir string, err error) {
+// which nobody changes while hold runs what it is given. The copy is on the
+// host's disk when it returns: writers do not wait for that. After an error
+// nothing is left.
+func (d *Disks) copyDisk(ctx context.Context, from string, hold func(func() error) error) (dir string, err error) {
 	dir, err = os.MkdirTemp(filepath.Join(d.cfg.Dir, poolName), unfinished)
 	if err != nil {
 		return "", fmt.Errorf("copy a disk: %w", err)
 	}
-	if err := d.fillCopy(ctx, dir, from); err != nil {
-		d.discard(dir)
-		if ctx.Err() != nil {
-			return "", ctx.Err()
-		}
-		if errors.Is(err, unix.ENOSPC) {
-			return "", hostFull()
-		}
-		return "", fmt.Errorf("copy a disk: %w", err)
+	err = hold(func() error { return d.fillCopy(ctx, dir, from) })
+	if err == nil {
+		err = syncCopy(dir)
 	}
-	return dir, nil
+	switch {
+	case err == nil:
+		return dir, nil
+	case ctx.Err() != nil:
+		err = ctx.Err()
+	case errors.Is(err, unix.ENOSPC):
+		err = hostFull()
+	default:
+		err = fmt.Errorf("copy a disk: %w", err)
+	}
+	d.discard(dir)
+	return "", err
 }
+
+// unheld is for what nobody can change.
+func unheld(copies func() error) error { return copies() }
 
 func (d *Disks) fillCopy(ctx context.Context, dir, from string) error {
 	c := d.newCopier(ctx)
@@ -179,17 +186,25 @@ func (d *Disks) fillCopy(ctx context.Context, dir, from string) error {
 	if err := os.Mkdir(mnt, 0o700); err != nil {
 		return err
 	}
-	if isPlain(from) {
-		if err := c.copyImage(filepath.Join(dir, plainName), filepath.Join(from, plainName)); err != nil {
-			return err
-		}
-		if err := c.tree(mnt, filepath.Join(from, mountName), filepath.Join(dir, "links")); err != nil {
-			return err
-		}
-	} else if err := c.copyImage(filepath.Join(dir, imageName), filepath.Join(from, imageName)); err != nil {
+	if !isPlain(from) {
+		return c.copyImage(filepath.Join(dir, imageName), filepath.Join(from, imageName))
+	}
+	if err := c.copyImage(filepath.Join(dir, plainName), filepath.Join(from, plainName)); err != nil {
 		return err
 	}
-	return syncDir(dir)
+	return c.tree(mnt, filepath.Join(from, mountName), filepath.Join(dir, "links"))
+}
+
+// syncCopy brings a copy to the host's disk.
+func syncCopy(dir string) error {
+	if isPlain(dir) {
+		f, err := os.Open(dir)
+		if err != nil {
+			return err
+		}
+		return errors.Join(unix.Syncfs(int(f.Fd())), f.Close())
+	}
+	return errors.Join(syncDir(filepath.Join(dir, imageName)), syncDir(dir))
 }
 
 // isPlain says that the disk in a directory has no image.
@@ -198,7 +213,7 @@ func isPlain(dir string) bool {
 	return err == nil
 }
 
-// syncDir brings the names in a directory to the host's disk.
+// syncDir brings the names in a directory, or a file, to the host's disk.
 func syncDir(dir string) error {
 	f, err := os.Open(dir)
 	if err != nil {

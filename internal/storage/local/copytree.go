@@ -33,14 +33,7 @@ func (c *copier) tree(to, from, staging string) error {
 	if err != nil {
 		return err
 	}
-	if err := os.RemoveAll(staging); err != nil { // one level, of names that were made here
-		return err
-	}
-	f, err := os.Open(to)
-	if err != nil {
-		return err
-	}
-	return errors.Join(unix.Syncfs(int(f.Fd())), f.Close())
+	return os.RemoveAll(staging) // one level, of names that were made here
 }
 
 func (c *copier) topLevel(to, from string) error {

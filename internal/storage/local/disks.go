@@ -63,7 +63,7 @@ type Config struct {
 	Log   *slog.Logger
 	Now   func() time.Time
 	// OnPressure is told when disks are frozen and thawed.
-	OnPressure func(frozen bool, free int64)
+	OnPressure storage.Pressure
 }
 
 // Disks is the set of all disks below one directory. It is safe for concurrent

@@ -199,15 +199,11 @@ func (d *Disks) Snapshot(ctx context.Context, uid sandbox.UID, name string) (mad
 		// What it was booked with was a guess.
 		d.unpromise(need - made.Allocated)
 	}()
-	var dir string
-	paused, err = d.still(ctx, uid, func() (err error) {
-		dir, err = d.copyDisk(ctx, d.dir(uid))
+	dir, err := d.copyDisk(ctx, d.dir(uid), func(copies func() error) (err error) {
+		paused, err = d.still(ctx, uid, copies)
 		return err
 	})
 	if err != nil {
-		if dir != "" {
-			d.discard(dir)
-		}
 		return storage.Snapshot{}, paused, err
 	}
 	s := storage.Snapshot{Name: name, CreatedAt: d.cfg.Now(), Bytes: d.bytes(uid), Allocated: allocated(dir)}
@@ -314,7 +310,7 @@ func (d *Disks) Restore(ctx context.Context, uid sandbox.UID, name string) error
 	if err := d.takeDown(uid); err != nil {
 		return err
 	}
-	dir, err := d.copyDisk(ctx, d.snapshotDir(uid, name))
+	dir, err := d.copyDisk(ctx, d.snapshotDir(uid, name), unheld)
 	if err != nil {
 		return err
 	}
@@ -365,16 +361,12 @@ func (d *Disks) Clone(ctx context.Context, from storage.Source, to sandbox.UID) 
 	}
 	err = d.create(to, func() (dir string, err error) {
 		if from.Snapshot != "" {
-			return d.copyDisk(ctx, source)
+			return d.copyDisk(ctx, source, unheld)
 		}
-		paused, err = d.still(ctx, from.UID, func() (err error) {
-			dir, err = d.copyDisk(ctx, source)
+		return d.copyDisk(ctx, source, func(copies func() error) (err error) {
+			paused, err = d.still(ctx, from.UID, copies)
 			return err
 		})
-		if err != nil && dir != "" {
-			d.discard(dir)
-		}
-		return dir, err
 	})
 	if err == nil {
 		if err = syncDir(d.cfg.Dir); err != nil {
