@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
 	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/core/lifecycle"
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
@@ -133,4 +135,67 @@ func TestUnreadableIsNotEmpty(t *testing.T) {
 	w.faults.SetFail("Inspect", nil)
 	w.until("it is adopted", func() bool { return len(w.Ready(w.ctx)) == 0 })
 	w.sh("a", "true")
+}
+
+// renamed is a driver that has come in the place of another.
+type renamed struct {
+	driver.Driver
+	name string
+}
+
+func (d renamed) Name() string { return d.name }
+
+// What another driver made is left as it is, by every act and by every look, and
+// the operator is told. It comes back with its driver.
+func TestSandboxesOfAnotherDriver(t *testing.T) {
+	name := "fake"
+	w := newWorld(t, func(cfg *core.Config) { cfg.Driver = renamed{cfg.Driver, name} })
+	a := w.create("a")
+	w.create("b")
+	if _, err := w.Sandboxes().Stop(w.ctx, "b", 0); err != nil {
+		t.Fatal(err)
+	}
+	name = "other"
+	w.restart()
+	w.until("it is reconciled", func() bool { p := w.Ready(w.ctx); return len(p) == 0 || p[0].Part != "core" })
+	p := w.Ready(w.ctx)
+	if len(p) != 1 || p[0].Part != "other drivers" || !strings.HasPrefix(p[0].Message, "2 sandboxes") || !strings.Contains(p[0].Message, `"fake"`) || p[0].Hint == "" {
+		t.Errorf("Ready = %+v, want the two sandboxes and what to do", p)
+	}
+	acts := map[string]func() error{
+		"Start":                    func() error { _, err := w.Sandboxes().Start(w.ctx, "b"); return err },
+		"EnsureRunning":            func() error { _, _, err := w.Sandboxes().EnsureRunning(w.ctx, "b", lifecycle.WakeAny); return err },
+		"Stop":                     func() error { _, err := w.Sandboxes().Stop(w.ctx, "a", 0); return err },
+		"Destroy":                  func() error { return w.Sandboxes().Destroy(w.ctx, "a", false) },
+		"Destroy of a stopped one": func() error { return w.Sandboxes().Destroy(w.ctx, "b", true) },
+		"Purge":                    func() error { _, err := w.Sandboxes().Purge(w.ctx, "a"); return err },
+		"Exec":                     func() error { _, err := w.Execs().Start(w.ctx, "a", sandbox.ExecSpec{Shell: "true"}); return err },
+	}
+	for what, act := range acts {
+		if err := act(); !errors.Is(err, errs.Unsupported) || errs.Public(err).Hint == "" {
+			t.Errorf("%s = %v, want unsupported and a hint", what, err)
+		}
+	}
+	for id, want := range map[string]sandbox.State{"a": sandbox.Running, "b": sandbox.Stopped} {
+		if b, err := w.Sandboxes().Get(w.ctx, id); err != nil || b.State != want {
+			t.Errorf("%s is %s, %v; want %s", id, b.State, err, want)
+		}
+	}
+	if st, err := w.fake.Inspect(w.ctx, a.Handle); err != nil || st.Phase != driver.PhaseRunning {
+		t.Errorf("Inspect = %+v, %v; want that it still runs", st, err)
+	}
+	if c := w.create("c"); c.Driver != "other" {
+		t.Errorf("a new one has the driver %q, want other", c.Driver)
+	}
+	if err := w.Sandboxes().Destroy(w.ctx, "c", false); err != nil {
+		t.Errorf("Destroy of a new one: %v", err)
+	}
+
+	name = "fake"
+	w.restart()
+	w.until("it is adopted", func() bool { return len(w.Ready(w.ctx)) == 0 })
+	w.sh("a", "true")
+	if _, err := w.Sandboxes().Start(w.ctx, "b"); err != nil {
+		t.Errorf("Start: %v", err)
+	}
 }

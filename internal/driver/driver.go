@@ -51,6 +51,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
@@ -58,6 +59,10 @@ import (
 // handles; core serialises calls for one handle, except Wait, Inspect,
 // DialGuest and AcceptEgress, which may run beside anything.
 type Driver interface {
+	// Name is what a store notes beside the handles of this driver, so that they
+	// are never given to another: short, and the same for ever.
+	Name() string
+
 	// Capabilities says what this driver can do on this host, probed once.
 	Capabilities() Capabilities
 
@@ -138,6 +143,16 @@ type Driver interface {
 
 	// Close releases what the driver holds in this process. Sandboxes go on.
 	Close() error
+}
+
+// Serves reports errs.Unsupported when what was made by the driver of a name is
+// not for d. "" is a sandbox of which nothing was made.
+func Serves(d Driver, name string) error {
+	if name == "" || name == d.Name() {
+		return nil
+	}
+	return errs.E(errs.Unsupported, "the sandbox was made by the driver %q, and this daemon has %q", name, d.Name()).
+		Hint("start cubby with that driver again; until then the sandbox is left as it is")
 }
 
 // Handle is a driver's note of one sandbox, opaque to everybody else.

@@ -127,6 +127,9 @@ type Sandbox struct {
 	// show, and not for programs to read.
 	Cause  Cause
 	Reason string
+	// Driver names the driver that runs the sandbox, from its create on: no other
+	// can read the handle.
+	Driver string
 	// Handle is the driver's own note of what runs, stored verbatim. Nil
 	// while nothing was made.
 	Handle []byte

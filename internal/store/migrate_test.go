@@ -210,6 +210,9 @@ func wantCauses(t *testing.T, where Config, keyFile string, want map[sandbox.ID]
 	got := map[sandbox.ID]sandbox.Cause{}
 	for _, b := range list {
 		got[b.ID] = b.Cause
+		if b.Driver != "oci" {
+			t.Errorf("the driver of %s is %q, want the one that there was", b.ID, b.Driver)
+		}
 		if b.State != sandbox.Failed && b.State != sandbox.Destroyed && !json.Valid(b.Handle) {
 			t.Errorf("the handle of %s cannot be read", b.ID)
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
-const sandboxColumns = `s.uid, s.id, s.tenant, s.spec, s.state, s.cause, s.reason, s.handle, s.image_digest, s.disk_uid,
+const sandboxColumns = `s.uid, s.id, s.tenant, s.spec, s.state, s.cause, s.reason, s.driver, s.handle, s.image_digest, s.disk_uid,
 	s.env, s.created_at, s.updated_at, s.started_at, s.stopped_at, s.destroyed_at, a.last_active_at`
 
 const selectSandboxByUID = `SELECT ` + sandboxColumns + `
@@ -65,12 +65,12 @@ func (s *Store) CreateSandbox(ctx context.Context, b sandbox.Sandbox, events ...
 		}
 		if _, err := t.exec(`INSERT INTO sandboxes (uid, id, id_key, tenant, thread, spec, env,
 				external_user_id, external_project_id, external_workspace_id,
-				state, cause, reason, handle, image_digest, disk_uid,
+				state, cause, reason, driver, handle, image_digest, disk_uid,
 				created_at, updated_at, started_at, stopped_at, destroyed_at)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21)`,
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22)`,
 			b.UID, b.ID, b.ID.Key(), b.Tenant, b.Spec.Thread, spec, env,
 			b.Spec.External.UserID, b.Spec.External.ProjectID, b.Spec.External.WorkspaceID,
-			b.State, b.Cause, b.Reason, handle, b.ImageDigest, b.DiskUID,
+			b.State, b.Cause, b.Reason, b.Driver, handle, b.ImageDigest, b.DiskUID,
 			micros(b.CreatedAt), micros(b.UpdatedAt), micros(b.StartedAt), micros(b.StoppedAt), micros(b.DestroyedAt),
 		); err != nil {
 			return err
@@ -211,7 +211,7 @@ func (k sealer) scanSandbox(r row) (sandbox.Sandbox, error) {
 	var spec []byte
 	var env string
 	var created, updated, started, stopped, destroyed, active int64
-	err := r.Scan(&b.UID, &b.ID, &b.Tenant, &spec, &b.State, &b.Cause, &b.Reason, &b.Handle, &b.ImageDigest, &b.DiskUID,
+	err := r.Scan(&b.UID, &b.ID, &b.Tenant, &spec, &b.State, &b.Cause, &b.Reason, &b.Driver, &b.Handle, &b.ImageDigest, &b.DiskUID,
 		&env, &created, &updated, &started, &stopped, &destroyed, &active)
 	if errors.Is(err, sql.ErrNoRows) {
 		return sandbox.Sandbox{}, noSuchSandbox()

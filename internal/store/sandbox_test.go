@@ -14,7 +14,7 @@ import (
 func TestSandboxRoundTrip(t *testing.T) {
 	s, c := fresh(t)
 	want := box("Box-1")
-	want.Tenant, want.ImageDigest, want.DiskUID = "acme", "sha256:1", want.UID
+	want.Tenant, want.Driver, want.ImageDigest, want.DiskUID = "acme", "oci", "sha256:1", want.UID
 	want.Spec.Labels = map[string]string{"team": "a"}
 	want.Spec.Ports = []int{80, 3000}
 	want.Spec.ExecTimeout = 5 * time.Minute

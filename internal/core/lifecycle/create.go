@@ -277,6 +277,7 @@ func (s *creator) create(ctx context.Context, b sandbox.Sandbox, m making) (sand
 	}
 	defer m.booted()
 
+	b.Driver = s.cfg.Driver.Name()
 	if err := s.cfg.Store.CreateSandbox(ctx, b, event.New(b.UID, scope.Actor(ctx), event.Created{
 		ID: b.ID, Image: b.Spec.Image, Isolation: b.Spec.Isolation,
 	})); err != nil {

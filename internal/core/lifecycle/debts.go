@@ -1,6 +1,7 @@
 package lifecycle
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/cubbyhq/cubby/internal/sandbox"
@@ -12,6 +13,7 @@ type debts struct {
 
 	mu      sync.Mutex
 	faults  []Problem                   // of the last reconciliation; guarded by mu
+	others  []Problem                   // drivers that have sandboxes and are not here; guarded by mu
 	settled bool                        // no reconciliation has to look at every row; guarded by mu
 	untold  map[sandbox.UID]sandbox.Why // why what the store could not note ended; guarded by mu
 }
@@ -46,21 +48,30 @@ func (d *debts) begin() (full bool) {
 	return full
 }
 
-// end ends a turn with what went wrong in it.
-func (d *debts) end(full bool, faults []Problem) {
+// end ends a turn with what went wrong in it, and with what another turn would
+// not change: whose sandboxes were left alone.
+func (d *debts) end(full bool, faults, others []Problem) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.faults = faults
+	d.faults, d.others = faults, others
 	if full && len(faults) > 0 {
 		d.settled = false
 	}
 }
 
-// problems are the faults of the last turn.
+// faulty reports whether something went wrong in the last turn that may go well in
+// the next.
+func (d *debts) faulty() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.faults) > 0
+}
+
+// problems are all those of the last turn.
 func (d *debts) problems() []Problem {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.faults
+	return slices.Concat(d.faults, d.others)
 }
 
 // owe keeps the why of an end that the store could not note, for the

@@ -122,6 +122,11 @@ type destruction struct {
 // reconciliation removes. A disk that is kept must not be found by the next
 // sandbox while this one still writes to it, so there the move comes last.
 func (s *acts) destroy(ctx context.Context, b sandbox.Sandbox, how destruction) (freed int64, err error) {
+	if b.State.Live() {
+		if err := driver.Serves(s.cfg.Driver, b.Driver); err != nil {
+			return 0, err
+		}
+	}
 	by := scope.Actor(ctx)
 	keepDisk := how.keepDisk
 	ctx, cancel := gate.Detached(ctx)

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -50,7 +52,7 @@ func (s *Reconciler) Loop(ctx context.Context) {
 }
 
 func (s *Reconciler) pause() time.Duration {
-	if len(s.debts.problems()) > 0 {
+	if s.debts.faulty() {
 		return reconcileAgain
 	}
 	return reconcileEvery
@@ -61,6 +63,7 @@ func (s *Reconciler) pause() time.Duration {
 // be read is left alone and reported by [Sandboxes.Problems].
 func (s *Reconciler) Turn(ctx context.Context) {
 	var faults faultList
+	var others []Problem
 	full := s.debts.begin()
 	// What exists is listed before the rows: whatever is made in between has
 	// a row already, because the row always comes first.
@@ -69,10 +72,12 @@ func (s *Reconciler) Turn(ctx context.Context) {
 	if err != nil {
 		faults.add("store", err)
 	} else {
-		for _, b := range rows {
+		var mine []sandbox.Sandbox
+		mine, others = apart(s.cfg.Driver, rows)
+		for _, b := range mine {
 			s.lifetimes.note(b, s.cfg.Now(), s.cfg.Uptime())
 		}
-		s.repairAll(ctx, found, rows, full, &faults)
+		s.repairAll(ctx, found, mine, full, &faults)
 		s.removeOrphans(ctx, found, rows, &faults)
 		s.unpinOrphans(ctx, found.pins, rows, &faults)
 		if full {
@@ -89,7 +94,28 @@ func (s *Reconciler) Turn(ctx context.Context) {
 	for _, p := range faults.list {
 		s.cfg.Log.Error("reconcile", "part", p.Part, telemetry.KeyErr, p.Message)
 	}
-	s.debts.end(full, faults.list)
+	s.debts.end(full, faults.list, others)
+}
+
+// apart returns the sandboxes that are the driver's, and a problem for each other
+// driver that has some. Those are left as they are: what runs of them cannot be
+// seen, and what cannot be seen is not gone. It is the operator's to solve.
+func apart(d driver.Driver, rows []sandbox.Sandbox) (mine []sandbox.Sandbox, others []Problem) {
+	errsOf, count := map[string]error{}, map[string]int{}
+	for _, b := range rows {
+		if err := driver.Serves(d, b.Driver); err != nil {
+			errsOf[b.Driver] = err
+			count[b.Driver]++
+			continue
+		}
+		mine = append(mine, b)
+	}
+	for _, name := range slices.Sorted(maps.Keys(errsOf)) {
+		p := ProblemOf("other drivers", errsOf[name])
+		p.Message = fmt.Sprintf("%d sandboxes are left alone: %s", count[name], p.Message)
+		others = append(others, p)
+	}
+	return mine, others
 }
 
 type faultList struct {

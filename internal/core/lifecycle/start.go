@@ -37,6 +37,9 @@ func (s *Sandboxes) Start(ctx context.Context, id string) (sandbox.Sandbox, erro
 
 // start runs a sandbox that rests and whose lock is held.
 func (s *acts) start(ctx context.Context, b sandbox.Sandbox) (sandbox.Sandbox, error) {
+	if err := driver.Serves(s.cfg.Driver, b.Driver); err != nil {
+		return sandbox.Sandbox{}, err
+	}
 	booted, err := s.admission.take(ctx, b)
 	if err != nil {
 		return sandbox.Sandbox{}, err

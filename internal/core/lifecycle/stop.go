@@ -52,6 +52,9 @@ func (s *Sandboxes) Stop(ctx context.Context, id string, grace time.Duration) (s
 // caller goes away, but does not hold up the end of the service: a sandbox
 // that is still there then runs on.
 func (s *acts) halt(ctx context.Context, b sandbox.Sandbox, grace time.Duration, why sandbox.Why) (sandbox.Sandbox, error) {
+	if err := driver.Serves(s.cfg.Driver, b.Driver); err != nil {
+		return sandbox.Sandbox{}, err
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace+gate.DetachedTime)
 	defer cancel()
 	defer context.AfterFunc(s.cfg.Gate.Context(), cancel)()

@@ -70,8 +70,8 @@ func (s *Sandboxes) endLost(ctx context.Context, x sandbox.Exec, end Ending) err
 	return s.writeEnd(ctx, x, true)
 }
 
-// EndForgotten ends unfinished execs of sandboxes that do not run, as a crash
-// between the death of a sandbox and the end of its execs leaves them.
+// EndForgotten ends unfinished execs of sandboxes that neither run nor sleep, as
+// a crash between the death of a sandbox and the end of its execs leaves them.
 func (s *Sandboxes) EndForgotten(ctx context.Context) error {
 	list, err := s.cfg.Store.UnfinishedExecs(ctx)
 	if err != nil {
@@ -85,7 +85,7 @@ func (s *Sandboxes) EndForgotten(ctx context.Context) error {
 		end := Ending{sandbox.EndLost, "the sandbox is not known any more"}
 		if err == nil {
 			switch b.State {
-			case sandbox.Running, sandbox.Creating:
+			case sandbox.Running, sandbox.Sleeping, sandbox.Creating:
 				continue
 			case sandbox.Destroyed:
 				end = Ending{sandbox.EndDestroyed, "the sandbox was destroyed"}

@@ -151,6 +151,9 @@ func (s *Sandboxes) Find(ctx context.Context, id string) (sandbox.Sandbox, *Run,
 	}
 	r := s.Of(b.UID)
 	if r == nil {
+		if err := driver.Serves(s.cfg.Driver, b.Driver); err != nil {
+			return b, nil, err
+		}
 		return b, nil, errUnreachable()
 	}
 	return b, r, nil

@@ -48,6 +48,7 @@ const patience = 3 * time.Minute
 // is called once per subtest; subtests run in parallel.
 func Run(t *testing.T, setup func(t *testing.T) (driver.Driver, Env)) {
 	tests := []suiteTest{
+		{"name", testName},
 		{"life", testLife},
 		{"create refuses", testCreateRefuses},
 		{"create begins afresh", testCreateBeginsAfresh},
@@ -190,6 +191,18 @@ func wantKind(t *testing.T, what string, err error, kinds ...errs.Kind) {
 		}
 	}
 	t.Fatalf("%s = %v, want one of %v", what, err, kinds)
+}
+
+func testName(t *testing.T, s *suite) {
+	name := s.d.Name()
+	if s.d = s.env.Reopen(t); name == "" || s.d.Name() != name {
+		t.Errorf("its names are %q and %q, want one that stays", name, s.d.Name())
+	}
+	for of, want := range map[string]bool{name: true, "": true, name + "2": false} {
+		if err := driver.Serves(s.d, of); (err == nil) != want || err != nil && !errors.Is(err, errs.Unsupported) {
+			t.Errorf("Serves of %q = %v, want %v", of, err, want)
+		}
+	}
 }
 
 func testLife(t *testing.T, s *suite) {

@@ -142,6 +142,9 @@ func (h *host) end() {
 	}
 }
 
+// Name implements driver.Driver.
+func (f *Fake) Name() string { return "fake" }
+
 // Capabilities implements driver.Driver.
 func (f *Fake) Capabilities() driver.Capabilities {
 	return driver.Capabilities{Isolations: []driver.IsolationSupport{

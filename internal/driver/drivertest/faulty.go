@@ -110,6 +110,9 @@ func named(h driver.Handle) sandbox.UID {
 	return n.UID
 }
 
+// Name implements driver.Driver.
+func (f *Faulty) Name() string { return f.next.Name() }
+
 // Capabilities implements driver.Driver.
 func (f *Faulty) Capabilities() driver.Capabilities { return f.next.Capabilities() }
 

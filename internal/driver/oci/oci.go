@@ -139,6 +139,9 @@ func New(cfg Config) (*Driver, error) {
 	return d, nil
 }
 
+// Name implements driver.Driver.
+func (d *Driver) Name() string { return "oci" }
+
 // Capabilities implements driver.Driver. It looks for what an isolation needs
 // and does not start one.
 func (d *Driver) Capabilities() driver.Capabilities {
