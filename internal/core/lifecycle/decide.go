@@ -1,7 +1,3 @@
-// Package lifecycle has the rules by which sandboxes come, rest and go: what is
-// done about a sandbox whose row and whose run do not agree, and what may be
-// removed that belongs to nobody. They are functions of what is known. It asks
-// and changes nothing: whoever carries the answer out does that.
 package lifecycle
 
 import (
