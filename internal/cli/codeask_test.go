@@ -54,58 +54,36 @@ func TestCodePromptAsksTheKernel(t *testing.T) {
 	s.wait(">>> ")
 
 	// As far as it is certain; then what there is, and the line stays.
-	s.typed("al\t")
-	s.wait("alpha")
-	s.typed("\t")
-	s.wait("alpha     alphabet\r\n>>> alpha")
-	s.typed("b\t\r")
-	s.wait(`ran "alphabet"`)
-	s.wait(">>> ")
+	s.enter("al\t", "alpha")
+	s.enter("\t", "alpha     alphabet\r\n>>> alpha")
+	s.enter("b\t\r", `ran "alphabet"`, ">>> ")
 	// Behind other characters and in the middle, on a later line of a cell.
-	s.typed("'π' more\r")
-	s.wait("... ")
-	s.typed("ä; gr + 1\x1b[D\x1b[D\x1b[D\x1b[D\t\r")
-	s.wait(`ran "'π' more\nä; größe + 1"`)
-	s.wait(">>> ")
+	s.enter("'π' more\r", "... ")
+	s.enter("ä; gr + 1\x1b[D\x1b[D\x1b[D\x1b[D\t\r", `ran "'π' more\nä; größe + 1"`, ">>> ")
 	// What a terminal would act upon is not typed, and a part of the matches is
 	// not all that there is.
-	s.typed("odd\t1\r")
-	s.wait(`ran "odd1"`)
-	s.wait(">>> ")
-	s.typed("m\t")
-	s.wait("many1  many2\r\n… and more\r\n>>> m")
+	s.enter("odd\t1\r", `ran "odd1"`, ">>> ")
+	s.enter("m\t", "many1  many2\r\n… and more\r\n>>> m")
 	s.typed("\x7f")
 	// Ctrl-C ends the waiting.
 	s.typed("hang\t")
 	s.typed("\x03")
-	s.typed("x\r")
-	s.wait(`ran "hangx"`)
+	s.enter("x\r", `ran "hangx"`)
 	goOn()
 	s.wait(">>> ")
 
 	// Where the kernel cannot say, a backslash says it.
-	s.typed("perhaps \\\r")
-	s.wait("... ")
-	s.typed("not\r")
-	s.wait(`ran "perhaps \\\nnot"`)
-	s.wait(">>> ")
-	s.typed("perhaps(\r")
-	s.wait(`ran "perhaps("`)
-	s.wait(">>> ")
+	s.enter("perhaps \\\r", "... ")
+	s.enter("not\r", `ran "perhaps \\\nnot"`, ">>> ")
+	s.enter("perhaps(\r", `ran "perhaps("`, ">>> ")
 	// Two empty lines end what the kernel wants more of.
-	s.typed("more\r")
-	s.wait("... ")
-	s.typed("\r\r")
-	s.wait(`ran "more\n\n"`)
-	s.wait(">>> ")
+	s.enter("more\r", "... ")
+	s.enter("\r\r", `ran "more\n\n"`, ">>> ")
 
 	for line, want := range map[string]string{"?len": "detail <nil>", "len?": "detail <nil>", "len??": "detail 1", "?nobody": "knows nothing of nobody"} {
-		s.typed(line + "\r")
-		s.wait(want)
-		s.wait(">>> ")
+		s.enter(line+"\r", want, ">>> ")
 	}
-	s.typed("quit()\r")
-	s.wait("the kernel lives on with its state; `cubby kernels rm box main` ends it")
+	s.enter("quit()\r", "the kernel lives on with its state; `cubby kernels rm box main` ends it")
 	if code := <-s.done; code != 0 {
 		t.Errorf("quit() exits with %d", code)
 	}

@@ -45,6 +45,15 @@ func (s *seat) typed(keys string) {
 	}
 }
 
+// enter types and waits for what is shown then, one text after another.
+func (s *seat) enter(keys string, shown ...string) {
+	s.t.Helper()
+	s.typed(keys)
+	for _, text := range shown {
+		s.wait(text)
+	}
+}
+
 // TestTerminalDetach leaves a terminal and comes back to it.
 func TestTerminalDetach(t *testing.T) {
 	d := daemontest.Start(t, daemontest.Options{})
