@@ -44,7 +44,7 @@ func (s *Service) open(ctx context.Context, id string) (*access, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &access{Access: &transfer.Access{Tree: r.Guest, Box: b, Done: r.Open(ctx)}, run: r}, nil
+		return &access{Access: &transfer.Access{Files: r.Guest, Box: b, Done: r.Open(ctx)}, run: r}, nil
 	}
 	if b.State != sandbox.Stopped && b.State != sandbox.Sleeping {
 		return nil, s.scope.NotRunning(b)
@@ -53,7 +53,7 @@ func (s *Service) open(ctx context.Context, id string) (*access, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &access{Access: &transfer.Access{Tree: tree, Box: b, Done: done}}, nil
+	return &access{Access: &transfer.Access{Files: tree, Box: b, Done: done}}, nil
 }
 
 // CheckWatch is the error that [Service.Watch] would begin with.

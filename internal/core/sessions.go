@@ -93,7 +93,7 @@ func (h *Sessions) look(ctx context.Context, id string) (*access, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &access{Access: &transfer.Access{Tree: r.Guest, Box: b, Done: func() {}}, run: r}, nil
+	return &access{Access: &transfer.Access{Files: r.Guest, Box: b, Done: func() {}}, run: r}, nil
 }
 
 // savedSessions reads what states there are, of any user; the latest counts.

@@ -29,15 +29,36 @@ func (c *Client) Stat(ctx context.Context, name string, follow bool) (sandbox.Fi
 // directory below it, each directory before its content.
 func (c *Client) ListFiles(ctx context.Context, name string, recursive bool) iter.Seq2[sandbox.File, error] {
 	return func(yield func(sandbox.File, error) bool) {
+		for in, err := range received(ctx, name, func(ctx context.Context) (*connect.ServerStreamForClient[guestv1.ListDirResponse], error) {
+			return c.rpc.ListDir(ctx, connect.NewRequest(&guestv1.ListDirRequest{Path: name, Recursive: recursive}))
+		}) {
+			if err != nil {
+				yield(sandbox.File{}, err)
+				return
+			}
+			for _, f := range in.GetFiles() {
+				if !yield(fromWireFile(f), nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// received gives the messages of a stream about a path, which ends with the loop.
+func received[T any](
+	ctx context.Context, name string, open func(context.Context) (*connect.ServerStreamForClient[T], error),
+) iter.Seq2[*T, error] {
+	return func(yield func(*T, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		if err := checkText(name); err != nil {
-			yield(sandbox.File{}, err)
+			yield(nil, err)
 			return
 		}
-		in, err := c.rpc.ListDir(ctx, connect.NewRequest(&guestv1.ListDirRequest{Path: name, Recursive: recursive}))
+		in, err := open(ctx)
 		if err != nil {
-			yield(sandbox.File{}, fromWire(ctx, err))
+			yield(nil, fromWire(ctx, err))
 			return
 		}
 		defer func() {
@@ -45,14 +66,12 @@ func (c *Client) ListFiles(ctx context.Context, name string, recursive bool) ite
 			_ = in.Close()
 		}()
 		for in.Receive() {
-			for _, f := range in.Msg().GetFiles() {
-				if !yield(fromWireFile(f), nil) {
-					return
-				}
+			if !yield(in.Msg(), nil) {
+				return
 			}
 		}
 		if err := in.Err(); err != nil {
-			yield(sandbox.File{}, fromWire(ctx, err))
+			yield(nil, fromWire(ctx, err))
 		}
 	}
 }
@@ -101,23 +120,13 @@ func (c *Client) Remove(ctx context.Context, name string, recursive bool) error 
 // "overflow" says that some were lost.
 func (c *Client) Watch(ctx context.Context, name string, recursive bool) iter.Seq2[sandbox.FileChange, error] {
 	return func(yield func(sandbox.FileChange, error) bool) {
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		if err := checkText(name); err != nil {
-			yield(sandbox.FileChange{}, err)
-			return
-		}
-		in, err := c.rpc.Watch(ctx, connect.NewRequest(&guestv1.WatchRequest{Path: name, Recursive: recursive}))
-		if err != nil {
-			yield(sandbox.FileChange{}, fromWire(ctx, err))
-			return
-		}
-		defer func() {
-			cancel()
-			_ = in.Close()
-		}()
-		for in.Receive() {
-			m := in.Msg()
+		for m, err := range received(ctx, name, func(ctx context.Context) (*connect.ServerStreamForClient[guestv1.WatchResponse], error) {
+			return c.rpc.Watch(ctx, connect.NewRequest(&guestv1.WatchRequest{Path: name, Recursive: recursive}))
+		}) {
+			if err != nil {
+				yield(sandbox.FileChange{}, err)
+				return
+			}
 			change := sandbox.FileChange{Path: m.GetPath(), Op: m.GetOp(), Time: m.GetAt().AsTime()}
 			if m.GetReady() {
 				change.Path, change.Op = name, "ready"
@@ -126,11 +135,7 @@ func (c *Client) Watch(ctx context.Context, name string, recursive bool) iter.Se
 				return
 			}
 		}
-		err = in.Err()
-		if err == nil {
-			err = errs.E(errs.Unavailable, "the watch ended")
-		}
-		yield(sandbox.FileChange{}, fromWire(ctx, err))
+		yield(sandbox.FileChange{}, fromWire(ctx, errs.E(errs.Unavailable, "the watch ended")))
 	}
 }
 

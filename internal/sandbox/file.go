@@ -1,7 +1,10 @@
 package sandbox
 
 import (
+	"context"
+	"io"
 	"io/fs"
+	"iter"
 	"time"
 )
 
@@ -55,3 +58,20 @@ const (
 	TarGz ArchiveFormat = "tar.gz"
 	Zip   ArchiveFormat = "zip"
 )
+
+// Files is the file API: what the agent of a running sandbox and the disk of a
+// stopped one have in common. Names are absolute inside the sandbox.
+type Files interface {
+	Stat(ctx context.Context, name string, follow bool) (File, error)
+	ListFiles(ctx context.Context, name string, recursive bool) iter.Seq2[File, error]
+	Read(ctx context.Context, name string, offset, length int64) (io.ReadCloser, File, error)
+	Write(ctx context.Context, name string, r io.Reader, w FileWrite) (File, error)
+	MakeDir(ctx context.Context, name string, mode fs.FileMode, parents bool, user string) (File, error)
+	Rename(ctx context.Context, from, to string, replace bool) (File, error)
+	Remove(ctx context.Context, name string, recursive bool) error
+	Archive(ctx context.Context, name string) (io.ReadCloser, error)
+	// Within is for names that must not lead out of a directory.
+	ReadWithin(ctx context.Context, dir, name string, offset, length int64) (io.ReadCloser, File, error)
+	ArchiveWithin(ctx context.Context, dir, name string) (io.ReadCloser, error)
+	Extract(ctx context.Context, name string, r io.Reader, user string) error
+}

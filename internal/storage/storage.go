@@ -67,8 +67,6 @@ package storage
 import (
 	"context"
 	"io"
-	"io/fs"
-	"iter"
 	"strings"
 	"time"
 
@@ -230,18 +228,7 @@ type Storage interface {
 // Tree is the files of what does not run, as its paths inside have them. It is
 // safe against whatever the guest left there: no name leads out of it.
 type Tree interface {
-	Stat(ctx context.Context, name string, follow bool) (sandbox.File, error)
-	ListFiles(ctx context.Context, name string, recursive bool) iter.Seq2[sandbox.File, error]
-	Read(ctx context.Context, name string, offset, length int64) (io.ReadCloser, sandbox.File, error)
-	Write(ctx context.Context, name string, r io.Reader, w sandbox.FileWrite) (sandbox.File, error)
-	MakeDir(ctx context.Context, name string, mode fs.FileMode, parents bool, user string) (sandbox.File, error)
-	Rename(ctx context.Context, from, to string, replace bool) (sandbox.File, error)
-	Remove(ctx context.Context, name string, recursive bool) error
-	Archive(ctx context.Context, name string) (io.ReadCloser, error)
-	// Within is for names that must not lead out of a directory.
-	ReadWithin(ctx context.Context, dir, name string, offset, length int64) (io.ReadCloser, sandbox.File, error)
-	ArchiveWithin(ctx context.Context, dir, name string) (io.ReadCloser, error)
-	Extract(ctx context.Context, name string, r io.Reader, user string) error
+	sandbox.Files
 	// Restore is Extract of what Archive made, however many entries that has.
 	Restore(ctx context.Context, name string, r io.Reader, user string) error
 }

@@ -17,25 +17,9 @@ import (
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
-// Tree is what a running sandbox's agent and a stopped one's disk have in common.
-type Tree interface {
-	Stat(ctx context.Context, name string, follow bool) (sandbox.File, error)
-	ListFiles(ctx context.Context, name string, recursive bool) iter.Seq2[sandbox.File, error]
-	Read(ctx context.Context, name string, offset, length int64) (io.ReadCloser, sandbox.File, error)
-	Write(ctx context.Context, name string, r io.Reader, w sandbox.FileWrite) (sandbox.File, error)
-	MakeDir(ctx context.Context, name string, mode fs.FileMode, parents bool, user string) (sandbox.File, error)
-	Rename(ctx context.Context, from, to string, replace bool) (sandbox.File, error)
-	Remove(ctx context.Context, name string, recursive bool) error
-	Archive(ctx context.Context, name string) (io.ReadCloser, error)
-	// Within is for names that must not lead out of a directory.
-	ReadWithin(ctx context.Context, dir, name string, offset, length int64) (io.ReadCloser, sandbox.File, error)
-	ArchiveWithin(ctx context.Context, dir, name string) (io.ReadCloser, error)
-	Extract(ctx context.Context, name string, r io.Reader, user string) error
-}
-
 // Access is one use of a sandbox's files.
 type Access struct {
-	Tree
+	sandbox.Files
 	Box  sandbox.Sandbox
 	Done func() // ends the use
 }

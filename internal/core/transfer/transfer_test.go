@@ -89,7 +89,7 @@ func newWorld(t *testing.T) *world {
 			return nil, err
 		}
 		w.uses.Add(1)
-		return &transfer.Access{Tree: tree, Box: b, Done: func() { w.uses.Add(-1); done() }}, nil
+		return &transfer.Access{Files: tree, Box: b, Done: func() { w.uses.Add(-1); done() }}, nil
 	}
 	w.Files = transfer.NewFiles(open, history.NewRecorder(w.store, g, log, time.Now), 2)
 	w.exports = transfer.NewExports(transfer.ExportsConfig{

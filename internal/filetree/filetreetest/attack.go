@@ -161,19 +161,8 @@ func attackSwap(t *testing.T, e Env) {
 	out := t.TempDir()
 	e.put(t, "/workspace/dir/f", "x")
 	e.symlink(t, out, "/workspace/link")
-	stop := make(chan struct{})
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		dir, link := e.here("/workspace/dir"), e.here("/workspace/link")
-		for {
-			select {
-			case <-stop:
-				return
-			default:
-				_ = unix.Renameat2(unix.AT_FDCWD, dir, unix.AT_FDCWD, link, unix.RENAME_EXCHANGE)
-			}
-		}
-	})
+	stop := e.swap("/workspace/dir", "/workspace/link")
+	defer stop()
 	archive, err := io.ReadAll(tarOf(t, tar.Header{Name: "dir/t"}, tar.Header{Name: "dir/sub/t"}))
 	if err != nil {
 		t.Fatal(err)
@@ -185,8 +174,7 @@ func attackSwap(t *testing.T, e Env) {
 		_, _ = e.MakeDir(t.Context(), "/workspace/dir/d/e", 0, true, "")
 		_ = e.Remove(t.Context(), "/workspace/dir/sub", true)
 	}
-	close(stop)
-	wg.Wait()
+	stop()
 	if !e.Confined {
 		// In its own sandbox a guest may link as it likes. Only extraction
 		// promises to follow nothing.
@@ -200,6 +188,27 @@ func attackSwap(t *testing.T, e Env) {
 	if left, _ := os.ReadDir(out); len(left) != 0 {
 		t.Errorf("made outside: %v", left)
 	}
+}
+
+// swap exchanges two names all the time, until stop has returned.
+func (e Env) swap(a, b string) (stop func()) {
+	a, b = e.here(a), e.here(b)
+	stopped := make(chan struct{})
+	var swapping sync.WaitGroup
+	swapping.Go(func() {
+		for {
+			select {
+			case <-stopped:
+				return
+			default:
+				_ = unix.Renameat2(unix.AT_FDCWD, a, unix.AT_FDCWD, b, unix.RENAME_EXCHANGE)
+			}
+		}
+	})
+	return sync.OnceFunc(func() {
+		close(stopped)
+		swapping.Wait()
+	})
 }
 
 func attackHardLink(t *testing.T, e Env) {

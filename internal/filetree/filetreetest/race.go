@@ -7,10 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
-
-	"golang.org/x/sys/unix"
 )
 
 // A guest swaps a directory for a link to the outside while the API reads,
@@ -25,21 +22,7 @@ func attackSwapReads(t *testing.T, e Env) {
 	}
 	e.put(t, "/workspace/tree/dir/f", "x")
 	e.symlink(t, out, "/workspace/link")
-	stop := make(chan struct{})
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		dir, link := e.here("/workspace/tree/dir"), e.here("/workspace/link")
-		for {
-			select {
-			case <-stop:
-				return
-			default:
-				_ = unix.Renameat2(unix.AT_FDCWD, dir, unix.AT_FDCWD, link, unix.RENAME_EXCHANGE)
-			}
-		}
-	})
-	defer wg.Wait()
-	defer close(stop)
+	defer e.swap("/workspace/tree/dir", "/workspace/link")()
 	ctx := t.Context()
 	archived := 0
 	for range 200 {

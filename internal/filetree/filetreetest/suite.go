@@ -6,12 +6,10 @@ package filetreetest
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"iter"
 	"os"
 	"path/filepath"
 	"slices"
@@ -25,24 +23,9 @@ import (
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
-// Files is the file API.
-type Files interface {
-	Stat(ctx context.Context, name string, follow bool) (sandbox.File, error)
-	ListFiles(ctx context.Context, name string, recursive bool) iter.Seq2[sandbox.File, error]
-	Read(ctx context.Context, name string, offset, length int64) (io.ReadCloser, sandbox.File, error)
-	Write(ctx context.Context, name string, r io.Reader, w sandbox.FileWrite) (sandbox.File, error)
-	MakeDir(ctx context.Context, name string, mode fs.FileMode, parents bool, user string) (sandbox.File, error)
-	Rename(ctx context.Context, from, to string, replace bool) (sandbox.File, error)
-	Remove(ctx context.Context, name string, recursive bool) error
-	ReadWithin(ctx context.Context, dir, name string, offset, length int64) (io.ReadCloser, sandbox.File, error)
-	Archive(ctx context.Context, name string) (io.ReadCloser, error)
-	ArchiveWithin(ctx context.Context, dir, name string) (io.ReadCloser, error)
-	Extract(ctx context.Context, name string, r io.Reader, user string) error
-}
-
 // Env is one implementation over fresh, empty directories.
 type Env struct {
-	Files
+	sandbox.Files
 	// Workspace and Home are the directories of this machine behind
 	// /workspace and /home/sandbox. The suite plants things there behind the
 	// implementation's back, as a guest would.

@@ -7,10 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/cubbyhq/cubby/internal/errs"
 )
@@ -119,21 +116,7 @@ func attackSwapWithin(t *testing.T, e Env) {
 	e.put(t, "/workspace/out/a/b/f", "given")
 	e.put(t, "/workspace/other/b/f", "secret")
 	e.symlink(t, "/workspace/other", "/workspace/link")
-	stop := make(chan struct{})
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		dir, link := e.here("/workspace/out/a"), e.here("/workspace/link")
-		for {
-			select {
-			case <-stop:
-				return
-			default:
-				_ = unix.Renameat2(unix.AT_FDCWD, dir, unix.AT_FDCWD, link, unix.RENAME_EXCHANGE)
-			}
-		}
-	})
-	defer wg.Wait()
-	defer close(stop)
+	defer e.swap("/workspace/out/a", "/workspace/link")()
 	for range 200 {
 		// All of these may fail; none may leave the directory.
 		for _, name := range []string{"/workspace/out/a/b/f", "/workspace/out/a/b/../b/f"} {
