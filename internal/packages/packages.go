@@ -38,6 +38,11 @@ type Command struct {
 	Detail json.RawMessage
 }
 
+// Spec is the exec that runs the command.
+func (c Command) Spec() sandbox.ExecSpec {
+	return sandbox.ExecSpec{Kind: Kind, Argv: c.Argv, Cwd: c.Cwd, Detail: c.Detail}
+}
+
 //go:embed python.py
 var pythonProgram string
 

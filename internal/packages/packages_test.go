@@ -135,7 +135,7 @@ func TestLongestFits(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := (sandbox.ExecSpec{Kind: packages.Kind, Argv: c.Argv, Cwd: c.Cwd, Detail: c.Detail}).Validate(); err != nil {
+		if err := c.Spec().Validate(); err != nil {
 			t.Errorf("%s: %v", runtime, err)
 		}
 	}

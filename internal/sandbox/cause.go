@@ -19,6 +19,10 @@ const (
 	CauseInterrupted Cause = "interrupted"
 )
 
+// DiedPrefix begins the reason of every sandbox that died, and what is told to
+// those who used it.
+const DiedPrefix = "CONTAINER_DIED: "
+
 // Died reports whether the sandbox ended by itself, also for want of memory.
 func (c Cause) Died() bool { return c == CauseDied || c == CauseOOM }
 

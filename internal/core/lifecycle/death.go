@@ -77,16 +77,13 @@ func (s *acts) letGo(ctx context.Context, b sandbox.Sandbox) error {
 	return nil
 }
 
-// died begins the reason of every sandbox that died.
-const died = "CONTAINER_DIED: "
-
 // deathOf says why a sandbox died, and people what they can do.
 func deathOf(d driver.Death, spec sandbox.Spec) sandbox.Why {
 	const files = "; its files are kept: start it again"
 	var what string
 	switch d.Cause {
 	case driver.DeathOOM:
-		return sandbox.Why{Cause: sandbox.CauseOOM, Reason: fmt.Sprintf(died+"OOM-killed: out of memory: the host killed the sandbox at its limit of %d MiB%s, or create one with more limits.memory_bytes",
+		return sandbox.Why{Cause: sandbox.CauseOOM, Reason: fmt.Sprintf(sandbox.DiedPrefix+"OOM-killed: out of memory: the host killed the sandbox at its limit of %d MiB%s, or create one with more limits.memory_bytes",
 			spec.Limits.MemoryBytes>>20, files)}
 	case driver.DeathSignal:
 		what = "it was killed by " + d.Signal
@@ -99,5 +96,5 @@ func deathOf(d driver.Death, spec sandbox.Spec) sandbox.Why {
 	default:
 		what = "nobody knows why; the host may have been restarted"
 	}
-	return sandbox.Why{Cause: sandbox.CauseDied, Reason: died + what + files}
+	return sandbox.Why{Cause: sandbox.CauseDied, Reason: sandbox.DiedPrefix + what + files}
 }

@@ -88,7 +88,9 @@ func (p *Packages) Spec(b sandbox.Spec, r PackagesRequest) (sandbox.ExecSpec, er
 	if timeout == 0 {
 		timeout = DefaultPackagesTimeout
 	}
-	return sandbox.ExecSpec{Kind: packages.Kind, Detail: c.Detail, Argv: c.Argv, Cwd: c.Cwd, Env: env, Timeout: &timeout}, nil
+	spec := c.Spec()
+	spec.Env, spec.Timeout = env, &timeout
+	return spec, nil
 }
 
 // env is what an installation has beside the sandbox's environment.

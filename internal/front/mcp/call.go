@@ -83,7 +83,7 @@ func (c *call) running(ctx context.Context, id string) error {
 }
 
 // deathOf says why a sandbox died, without the word that begins every such text.
-func deathOf(b sandbox.Sandbox) string { return strings.TrimPrefix(b.Reason, "CONTAINER_DIED: ") }
+func deathOf(b sandbox.Sandbox) string { return strings.TrimPrefix(b.Reason, sandbox.DiedPrefix) }
 
 // status names the state of a session.
 func status(b sandbox.Sandbox) string {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"strings"
-	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
@@ -57,12 +56,10 @@ func (d *Door) executeCodeTool() tool {
 }
 
 func executeCode(ctx context.Context, c *call) (answer, error) {
-	id, code := c.text("session_id"), c.text("code")
-	seconds := c.number("timeout", defaultTimeout, 1, longestTimeout)
-	if err := c.check(); err != nil {
+	id, code, limit, err := c.toRun("code")
+	if err != nil {
 		return answer{}, err
 	}
-	limit := time.Duration(seconds) * time.Second
 	seq, err := c.runToEnd(ctx, id, func() (sandbox.Exec, error) {
 		return c.core.Code().Start(ctx, id, cell.Request{Code: code, Timeout: &limit})
 	})

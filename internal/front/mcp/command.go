@@ -45,13 +45,19 @@ func (d *Door) executeTerminalTool() tool {
 	}
 }
 
-func executeTerminal(ctx context.Context, c *call) (answer, error) {
-	id, command := c.text("session_id"), c.text("command")
+// toRun reads the arguments of a tool that runs something to its end: in which
+// session, what, and for how long.
+func (c *call) toRun(name string) (id, what string, limit time.Duration, err error) {
+	id, what = c.text("session_id"), c.text(name)
 	seconds := c.number("timeout", defaultTimeout, 1, longestTimeout)
-	if err := c.check(); err != nil {
+	return id, what, time.Duration(seconds) * time.Second, c.check()
+}
+
+func executeTerminal(ctx context.Context, c *call) (answer, error) {
+	id, command, limit, err := c.toRun("command")
+	if err != nil {
 		return answer{}, err
 	}
-	limit := time.Duration(seconds) * time.Second
 	seq, err := c.runToEnd(ctx, id, func() (sandbox.Exec, error) {
 		return c.core.Execs().Start(ctx, id, sandbox.ExecSpec{Shell: command, Timeout: &limit})
 	})
@@ -73,7 +79,7 @@ func executeTerminal(ctx context.Context, c *call) (answer, error) {
 	switch end.Reason {
 	case sandbox.EndExited:
 	case sandbox.EndTimeout:
-		out.Reason, out.Message = string(end.Reason), fmt.Sprintf("Execution timed out after %ds", seconds)
+		out.Reason, out.Message = string(end.Reason), fmt.Sprintf("Execution timed out after %ds", int(limit.Seconds()))
 	case sandbox.EndNotRun:
 		return answer{}, errs.E(errs.Invalid, "%s", cmp.Or(end.Message, "the command could not be run"))
 	case sandbox.EndOOM, sandbox.EndKilled, sandbox.EndDiskFull:

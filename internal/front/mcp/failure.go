@@ -8,6 +8,7 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/front"
+	"github.com/cubbyhq/cubby/internal/sandbox"
 	"github.com/cubbyhq/cubby/internal/telemetry"
 )
 
@@ -41,7 +42,7 @@ type died struct {
 	session, reason, hint string
 }
 
-func (e *died) Error() string { return "CONTAINER_DIED: " + e.reason }
+func (e *died) Error() string { return sandbox.DiedPrefix + e.reason }
 
 // noSession is the error of a session that the conversation does not have.
 type noSession struct{ error }

@@ -46,36 +46,19 @@ func (d *door) runCode(ctx context.Context, in *codeRequest) (*streamed, error) 
 	if err != nil {
 		return nil, err
 	}
-	wait, err := waitTime(in.Body.WaitSeconds)
-	if err != nil {
-		return nil, err
-	}
-	if in.Body.Stream || wantsEvents(in.r.Header.Get("Accept")) {
-		x, err := d.Core.Code().Start(ctx, in.ID, r)
-		if err != nil {
-			return nil, err
-		}
-		in.w.Header().Set("Location", codePath(in.ID, x.Seq))
-		return stream(func() { d.followExec(ctx, in.w, in.ID, x.Seq, 0, d.endedCode) }), nil
-	}
 	var e cell.Execution
-	if in.Body.Wait == nil || *in.Body.Wait {
-		waiting, done := d.UntilDrain(ctx)
-		e, err = d.Core.Code().Run(waiting, in.ID, r, wait)
-		done()
-	} else {
-		e.Exec, err = d.Core.Code().Start(ctx, in.ID, r)
-	}
-	// As with exec: what goes on has a number.
-	if err != nil && (e.Exec.Seq == 0 || ctx.Err() != nil || !d.Drains()) {
-		return nil, err
-	}
-	status := http.StatusOK
-	if !e.Exec.Status.Finished() {
-		status = http.StatusAccepted
-		in.w.Header().Set("Location", codePath(in.ID, e.Exec.Seq))
-	}
-	return stream(func() { front.WriteJSON(in.w, status, executionJSON(e, time.Now())) }), nil
+	return d.launch(ctx, in.exchange, in.ID, launch{
+		stream: in.Body.Stream, wait: in.Body.Wait, seconds: in.Body.WaitSeconds, path: codePath, ended: d.endedCode,
+		start: func() (x sandbox.Exec, err error) {
+			e.Exec, err = d.Core.Code().Start(ctx, in.ID, r)
+			return e.Exec, err
+		},
+		run: func(ctx context.Context, wait time.Duration) (x sandbox.Exec, err error) {
+			e, err = d.Core.Code().Run(ctx, in.ID, r, wait)
+			return e.Exec, err
+		},
+		answer: func(status int) { front.WriteJSON(in.w, status, executionJSON(e, time.Now())) },
+	})
 }
 
 func codePath(id string, seq int64) string {

@@ -109,37 +109,19 @@ func (d *door) exec(ctx context.Context, in *execRequest) (*streamed, error) {
 	if err != nil {
 		return nil, err
 	}
-	wait, err := waitTime(in.Body.WaitSeconds)
-	if err != nil {
-		return nil, err
-	}
-	if in.Body.Stream || wantsEvents(in.r.Header.Get("Accept")) {
-		e, err := d.Core.Execs().Start(ctx, in.ID, spec)
-		if err != nil {
-			return nil, err
-		}
-		in.w.Header().Set("Location", execPath(in.ID, e.Seq))
-		return stream(func() { d.followExec(ctx, in.w, in.ID, e.Seq, 0, d.ended) }), nil
-	}
 	var res live.Result
-	if in.Body.Wait == nil || *in.Body.Wait {
-		waiting, done := d.UntilDrain(ctx)
-		res, err = d.Core.Execs().Run(waiting, in.ID, spec, wait, httpapi.CapsOf(in.Body.MaxOutputBytes))
-		done()
-	} else {
-		res.Exec, err = d.Core.Execs().Start(ctx, in.ID, spec)
-	}
-	// A daemon that stops says 202: the command goes on, and its number is
-	// where the next daemon has it.
-	if err != nil && (res.Exec.Seq == 0 || ctx.Err() != nil || !d.Drains()) {
-		return nil, err
-	}
-	status := http.StatusOK
-	if !res.Exec.Status.Finished() {
-		status = http.StatusAccepted
-		in.w.Header().Set("Location", execPath(in.ID, res.Exec.Seq))
-	}
-	return stream(func() { d.writeResult(ctx, in.w, status, res) }), nil
+	return d.launch(ctx, in.exchange, in.ID, launch{
+		stream: in.Body.Stream, wait: in.Body.Wait, seconds: in.Body.WaitSeconds, path: execPath, ended: d.ended,
+		start: func() (x sandbox.Exec, err error) {
+			res.Exec, err = d.Core.Execs().Start(ctx, in.ID, spec)
+			return res.Exec, err
+		},
+		run: func(ctx context.Context, wait time.Duration) (x sandbox.Exec, err error) {
+			res, err = d.Core.Execs().Run(ctx, in.ID, spec, wait, httpapi.CapsOf(in.Body.MaxOutputBytes))
+			return res.Exec, err
+		},
+		answer: func(status int) { d.writeResult(ctx, in.w, status, res) },
+	})
 }
 
 func execPath(id string, seq int64) string {

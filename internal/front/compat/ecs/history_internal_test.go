@@ -17,7 +17,7 @@ func TestHistoryHidesCubbysOwnPrograms(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return sandbox.ExecSpec{Kind: packages.Kind, Argv: c.Argv, Detail: c.Detail}
+		return c.Spec()
 	}
 	for _, tt := range []struct {
 		spec          sandbox.ExecSpec
