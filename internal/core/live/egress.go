@@ -107,13 +107,20 @@ func (s *Sandboxes) writeDecisions(ended <-chan struct{}) {
 		select {
 		case d := <-s.decisions:
 			s.write(d)
-			continue
-		default:
+		case <-ended:
+			s.writeLeft()
+			return
 		}
+	}
+}
+
+// writeLeft writes down what has come and is not written yet.
+func (s *Sandboxes) writeLeft() {
+	for {
 		select {
 		case d := <-s.decisions:
 			s.write(d)
-		case <-ended:
+		default:
 			return
 		}
 	}
