@@ -91,7 +91,8 @@ func (s *Sandboxes) Attach(b sandbox.Sandbox) *Run {
 	return r
 }
 
-// SetSpec makes an update hold for what runs.
+// SetSpec makes an update hold for what runs. The caller holds the sandbox's
+// lock.
 func (r *Run) SetSpec(spec sandbox.Spec) { r.activity.setSpec(r.spec.Swap(&spec), &spec) }
 
 // Spec is the sandbox's, as it is now.
@@ -203,8 +204,9 @@ func (r *Run) Running() int { return r.execs.count() }
 // Attention tells how much the sandbox is used. The program of a terminal does
 // not count by itself: who looks at it does, and so does what it prints.
 func (r *Run) Attention() Attention {
-	// What is there is asked first: what ends meanwhile was a use just now.
-	inUse := r.execs.inUse() || r.queues.any()
+	// In this order: what waits no more runs, and what does not run any more was
+	// used just now.
+	inUse := r.queues.any() || r.execs.inUse()
 	return r.activity.attention(inUse)
 }
 
