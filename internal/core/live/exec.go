@@ -80,7 +80,7 @@ type intake struct {
 	// until the journal cannot be written any more.
 	offset int64
 	broken bool          // the journal cannot be written
-	acks   chan struct{} // has a token when offset moved
+	acks   chan struct{} // has a token when offset moved; needs no lock
 }
 
 // timers are what is to happen to an exec later.

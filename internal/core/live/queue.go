@@ -15,10 +15,9 @@ import (
 )
 
 // The commands of a session run one after another, and so do the cells of a
-// kernel. Those that wait are pending
-// execs of the store and little more here, so that there can be many and the
-// next daemon goes on with them: no goroutine, no timer and no open journal
-// each, and none of the places that [MaxExecs] bounds.
+// kernel. Those that wait are pending execs of the store and little more here, so
+// that there can be many and the next daemon goes on with them: no goroutine, no
+// timer and no open journal each, and none of the places that [MaxExecs] bounds.
 
 const (
 	// maxQueued bounds the commands of a sandbox that wait.

@@ -108,13 +108,6 @@ func (s *Sandboxes) waitQueued(ctx context.Context, box sandbox.UID, seq int64, 
 	return x, err
 }
 
-// any reports whether commands wait or run in a queue.
-func (qs *queues) any() bool {
-	qs.mu.Lock()
-	defer qs.mu.Unlock()
-	return len(qs.names) > 0
-}
-
 // LockQueue keeps others from putting commands into a queue until unlock.
 func (r *Run) LockQueue(ctx context.Context, name string) (unlock func(), err error) {
 	return r.queues.order.Lock(ctx, name)
@@ -133,40 +126,6 @@ func (r *Run) EmptyQueue(ctx context.Context, name, why string) error {
 	for _, seq := range seqs {
 		_, err := qs.end(ctx, seq, why)
 		all = errors.Join(all, err)
-	}
-	return all
-}
-
-// Queue is what a queue has.
-type Queue struct {
-	Running int64 // the seq of the exec that runs; 0: none
-	Waiting int
-}
-
-// Busy reports whether anything runs or waits.
-func (q Queue) Busy() bool { return q.Running != 0 || q.Waiting > 0 }
-
-// Queue is what a session's queue or a [KernelQueue] has now.
-func (r *Run) Queue(name string) Queue {
-	qs := r.queues
-	qs.mu.Lock()
-	defer qs.mu.Unlock()
-	if q := qs.names[name]; q != nil {
-		return Queue{Running: qs.runs(q), Waiting: q.waiting}
-	}
-	return Queue{}
-}
-
-// SessionQueues is what the queues of sessions have now, by the session's name.
-func (r *Run) SessionQueues() map[string]Queue {
-	qs := r.queues
-	qs.mu.Lock()
-	defer qs.mu.Unlock()
-	all := make(map[string]Queue)
-	for name, q := range qs.names {
-		if !q.ofKernel() {
-			all[name] = Queue{Running: qs.runs(q), Waiting: q.waiting}
-		}
 	}
 	return all
 }

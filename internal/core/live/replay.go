@@ -18,9 +18,9 @@ const replayBytes = 256 << 10
 // is shorter.
 const safeSearch = 8 << 10
 
-// ReplayFrom returns where a viewer begins who asks for the output after an
+// replayFrom returns where a viewer begins who asks for the output after an
 // offset, and where the output ends now.
-func ReplayFrom(ctx context.Context, journals *journal.Journals, box sandbox.UID, seq, after int64) (from, end int64, err error) {
+func replayFrom(ctx context.Context, journals *journal.Journals, box sandbox.UID, seq, after int64) (from, end int64, err error) {
 	first, end, err := journals.Span(box, seq)
 	if err != nil {
 		return 0, 0, err

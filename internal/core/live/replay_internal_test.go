@@ -47,10 +47,10 @@ func TestQueriesAreNotAskedAgain(t *testing.T) {
 		}
 		want = strings.ReplaceAll(want, "[\x18p", "[!p") // a reset, no mark
 		for cut := range len(tt.shown) {
-			var q QueryFilter
+			var q queryFilter
 			got := []byte(tt.shown)
-			q.Strip(got[:cut])
-			q.Strip(got[cut:])
+			q.strip(got[:cut])
+			q.strip(got[cut:])
 			if string(got) != want {
 				t.Errorf("%q, cut at %d: %q, want %q", tt.shown, cut, got, want)
 				break
@@ -63,11 +63,11 @@ func FuzzQueryFilter(f *testing.F) {
 	f.Add([]byte("\x1b[c\x1b]11;?\x1b\\\x1bP$q\x1b["))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		got := bytes.Clone(b)
-		var q QueryFilter
-		q.Strip(got)
+		var q queryFilter
+		q.strip(got)
 		again := bytes.Clone(got)
-		q = QueryFilter{}
-		if q.Strip(again); !bytes.Equal(got, again) {
+		q = queryFilter{}
+		if q.strip(again); !bytes.Equal(got, again) {
 			t.Errorf("%q became %q and then %q", b, got, again)
 		}
 		for i := range b {

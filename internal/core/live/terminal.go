@@ -94,7 +94,7 @@ func (h *Terminals) Open(ctx context.Context, id string, spec TerminalSpec) (*Vi
 			return nil, err
 		}
 	}
-	if v.Offset, v.replay, err = ReplayFrom(ctx, h.s.cfg.Journals, v.box, v.Seq, spec.After); err != nil {
+	if v.Offset, v.replay, err = replayFrom(ctx, h.s.cfg.Journals, v.box, v.Seq, spec.After); err != nil {
 		return nil, err
 	}
 	v.closed = func() {}
@@ -271,7 +271,7 @@ func (v *Viewer) Close() { v.closed() }
 // than the look asks the viewer's terminal no questions.
 func (v *Viewer) Output(ctx context.Context) iter.Seq2[journal.Entry, error] {
 	return func(yield func(journal.Entry, error) bool) {
-		var q QueryFilter
+		var q queryFilter
 		follower, err := v.s.followOutput(ctx)
 		if err != nil {
 			yield(journal.Entry{}, err)
@@ -280,7 +280,7 @@ func (v *Viewer) Output(ctx context.Context) iter.Seq2[journal.Entry, error] {
 		defer follower.leave()
 		for entry, err := range v.s.cfg.Journals.Read(ctx, v.box, v.Seq, v.Offset, v.exec != nil) {
 			if o := entry.Output; o.Offset < v.replay {
-				q.Strip(o.Data[:min(int64(len(o.Data)), v.replay-o.Offset)])
+				q.strip(o.Data[:min(int64(len(o.Data)), v.replay-o.Offset)])
 			}
 			if !yield(entry, err) || err != nil || entry.Exit != nil {
 				return
