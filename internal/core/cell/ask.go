@@ -58,7 +58,7 @@ func (ks *Kernels) Inspect(ctx context.Context, id, name string, at Position, de
 		return c.InspectCode(ctx, name, at.Code, cursor, detail)
 	})
 	for mime, text := range r.Data {
-		r.Data[mime] = overstrike.ReplaceAllString(WithoutANSI(text), "")
+		r.Data[mime] = overstrike.ReplaceAllString(withoutANSI(text), "")
 	}
 	return r, err
 }

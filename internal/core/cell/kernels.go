@@ -34,8 +34,8 @@ func (ks *Kernels) Create(ctx context.Context, id string, k sandbox.KernelSpec) 
 		return sandbox.Kernel{}, err
 	}
 	defer done()
-	if k.Language = CanonicalLanguage(k.Language); k.Language == "" {
-		k.Language = DefaultLanguage(b.Spec)
+	if k.Language = canonicalLanguage(k.Language); k.Language == "" {
+		k.Language = defaultLanguage(b.Spec)
 	}
 	k.Name = cmp.Or(k.Name, k.Language)
 	k.User = cmp.Or(k.User, b.Spec.User)
@@ -126,7 +126,7 @@ func (ks *Kernels) act(
 		return sandbox.Kernel{}, err
 	}
 	defer done()
-	// An interrupt returns before the agent gives up on the
+	// An interrupt returns before the agent gives up on the cell.
 	r.HelpCells(name)
 	var k sandbox.Kernel
 	if err := r.WithHelp(ctx, func() (err error) {

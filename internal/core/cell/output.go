@@ -209,8 +209,8 @@ func (o *output) record(line []byte) {
 		o.clearIfDue()
 		lines := strings.Join(texts(r.Error.Traceback), "\n")
 		o.fault = &Error{
-			Type: firstChars(r.Error.Name, maxErrorType), Message: WithoutANSI(firstBytes(r.Error.Value, maxFaultBytes)),
-			Traceback: WithoutANSI(firstBytes(lines, maxFaultBytes)),
+			Type: firstChars(r.Error.Name, maxErrorType), Message: withoutANSI(firstBytes(r.Error.Value, maxFaultBytes)),
+			Traceback: withoutANSI(firstBytes(lines, maxFaultBytes)),
 		}
 	case r.Clear != nil:
 		o.clearing = true

@@ -34,10 +34,10 @@ const Kind = "code.run"
 // Spec is the exec of a request in a sandbox. languageOf is asked for the language
 // of a kernel that exists, where nothing else says it.
 func (req Request) Spec(box sandbox.Spec, languageOf func(kernel string) (string, error)) (sandbox.ExecSpec, error) {
-	c := sandbox.Cell{Kernel: req.Kernel, Language: CanonicalLanguage(req.Language), Code: req.Code}
+	c := sandbox.Cell{Kernel: req.Kernel, Language: canonicalLanguage(req.Language), Code: req.Code}
 	switch {
 	case c.Kernel == "":
-		c.Language = cmp.Or(c.Language, DefaultLanguage(box))
+		c.Language = cmp.Or(c.Language, defaultLanguage(box))
 		c.Kernel = c.Language
 	case c.Language == "" && namesLanguage(c.Kernel):
 		c.Language = c.Kernel
@@ -66,17 +66,17 @@ type detail struct {
 	Language string `json:"language,omitempty"`
 }
 
-// DefaultLanguage is that of code in a sandbox when nothing names one.
-func DefaultLanguage(box sandbox.Spec) string {
+// defaultLanguage is that of code in a sandbox when nothing names one.
+func defaultLanguage(box sandbox.Spec) string {
 	return cmp.Or(box.Runtime, sandbox.RuntimePython)
 }
 
 // languageBash is no runtime: no package manager goes with it.
 const languageBash = "bash"
 
-// CanonicalLanguage is the name that a language's default kernel has. What it
+// canonicalLanguage is the name that a language's default kernel has. What it
 // does not know is a kernelspec's name.
-func CanonicalLanguage(name string) string {
+func canonicalLanguage(name string) string {
 	switch strings.ToLower(name) {
 	case "python", "python3", "py", "ipython":
 		return sandbox.RuntimePython

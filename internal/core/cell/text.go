@@ -146,8 +146,8 @@ func firstBytes(text string, limit int) string {
 // ansi is what terminals act upon: colours, cursor moves, titles.
 var ansi = regexp.MustCompile("\x1b(\\[[0-?]*[ -/]*[@-~]|\\][^\x07\x1b]*(\x07|\x1b\\\\)|[ -/]*[0-~])")
 
-// WithoutANSI is a text without what terminals act upon.
-func WithoutANSI(text string) string {
+// withoutANSI is a text without what terminals act upon.
+func withoutANSI(text string) string {
 	if !strings.ContainsRune(text, 0x1b) {
 		return text
 	}

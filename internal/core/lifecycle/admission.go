@@ -43,7 +43,7 @@ type Caps struct {
 	All       int
 	PerTenant int
 	// OfTenant counts all that a tenant has, whether it runs or not, and
-	// DiskOfTenant the sizes of their disks: see [Sandboxes.tenantSeat].
+	// DiskOfTenant the sizes of their disks, kept ones among them.
 	OfTenant     int
 	DiskOfTenant int64
 	Commands     int // commands, cells and terminals of one tenant that run

@@ -14,9 +14,9 @@ import (
 	"github.com/cubbyhq/cubby/internal/telemetry"
 )
 
-// Died hears of it when the sandbox does not run any more.
-// When somebody stopped or destroyed it they hold its lock, and by the time
-// they let go there is nothing left to do.
+// Died hears that the sandbox of a run does not run any more. When somebody
+// stopped or destroyed it they hold its lock, and by the time they let go there
+// is nothing left to do.
 func (s *Sandboxes) Died(ctx context.Context, r *live.Run, death driver.Death) {
 	b, err := s.cfg.Store.SandboxByUID(ctx, r.UID)
 	if err != nil {

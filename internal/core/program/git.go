@@ -51,7 +51,7 @@ func (g *Git) Run(ctx context.Context, id string, op git.Operation, o GitOptions
 	}, wait, caps)
 }
 
-// lastClones is how many clones [Service.LastClone] looks at.
+// lastClones is how many clones [Git.LastClone] looks at.
 const lastClones = 100
 
 // LastClone is the directory of the newest clone that did not fail, also of one
