@@ -35,7 +35,7 @@ func TestKilledInTheMiddleOfACopy(t *testing.T) {
 func killBusy(t *testing.T, plain bool) {
 	dir := t.TempDir()
 	var all storagetest.Left
-	const rounds = 24
+	const rounds = 12
 	// More where the machine is too slow for a snapshot in that time.
 	for round := 0; round < rounds || all.Snapshots == 0 && round < 10*rounds; round++ {
 		cmd := exec.Command("/proc/self/exe")
@@ -55,7 +55,7 @@ func killBusy(t *testing.T, plain bool) {
 			t.Fatalf("round %d: the victim says %q, %v", round, line, err)
 		}
 		// The moment is what varies from round to round.
-		time.Sleep(time.Duration(round) * 19 * time.Millisecond)
+		time.Sleep(time.Duration(round) * 31 * time.Millisecond)
 		if err := cmd.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}
