@@ -117,7 +117,9 @@ func testSleepLooksLikeAStop(t *testing.T, s *suite) {
 	}()
 	if !s.sleep(t, h) {
 		s.do(t, "Stop", s.d.Stop(s.ctx, h, 0)) // ends both
-		<-egress
+		if err := <-egress; err == nil {
+			t.Error("AcceptEgress outlived the stop")
+		}
 		<-waited
 		return
 	}
