@@ -148,6 +148,7 @@ func places() map[string]place {
 		"internal/git/gittest":           {only: []string{}, by: []string{"test/e2e"}},
 		"internal/packages/packagestest": {only: []string{}, by: []string{"test/e2e"}},
 		"internal/storage/storagetest":   {only: []string{"internal/errs", "internal/sandbox", "internal/storage"}, by: []string{}},
+		"internal/disktest":              {only: []string{}, by: []string{}},
 		"internal/store/postgrestest":    {only: []string{}, by: []string{}},
 		"internal/store/storetest":       {only: []string{}, by: []string{}},
 		"internal/daemon/daemontest":     {layer: 15, by: []string{}},

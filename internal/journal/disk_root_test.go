@@ -4,12 +4,10 @@ package journal
 
 import (
 	"errors"
-	"os"
 	"path/filepath"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/cubbyhq/cubby/internal/disktest"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
@@ -17,19 +15,7 @@ import (
 // TestFullHostDisk fills a real file system: the log refuses, keeps what it
 // acknowledged, and goes on when there is room.
 func TestFullHostDisk(t *testing.T) {
-	dir := t.TempDir()
-	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
-			t.Error(err)
-		}
-	})
-	ballast := filepath.Join(dir, "ballast")
-	if err := os.WriteFile(ballast, make([]byte, 512<<10), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	dir, makeRoom := disktest.Small(t, "1m", 512<<10)
 	box := sandbox.NewUID()
 	j := openDir(t, filepath.Join(dir, "journal"), Limits{})
 	l := create(t, j, box, 1)
@@ -42,9 +28,7 @@ func TestFullHostDisk(t *testing.T) {
 		t.Fatalf("Append to a full disk = %v, want exhausted", refused)
 	}
 	full := l.Size()
-	if err := os.Remove(ballast); err != nil {
-		t.Fatal(err)
-	}
+	makeRoom()
 	if err := l.Append(sandbox.Output{Offset: full, Stream: sandbox.Stdout, Data: pattern(full, 1000)}); err != nil {
 		t.Fatalf("Append after there was room = %v", err)
 	}

@@ -5,14 +5,12 @@ package store
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/cubbyhq/cubby/internal/disktest"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
@@ -21,19 +19,7 @@ import (
 // reads go on, nothing acknowledged is lost, and writes go on when there is
 // room.
 func TestFullHostDisk(t *testing.T) {
-	dir := t.TempDir()
-	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=4m"); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
-			t.Error(err)
-		}
-	})
-	ballast := filepath.Join(dir, "ballast")
-	if err := os.WriteFile(ballast, make([]byte, 2<<20), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	dir, makeRoom := disktest.Small(t, "4m", 2<<20)
 	path := filepath.Join(dir, "cubby.db")
 	s := open(t, path, newClock())
 	var stored []sandbox.UID
@@ -58,9 +44,7 @@ func TestFullHostDisk(t *testing.T) {
 		}
 	}
 	readable()
-	if err := os.Remove(ballast); err != nil {
-		t.Fatal(err)
-	}
+	makeRoom()
 	b := create(t, s, box("after"))
 	stored = append(stored, b.UID)
 	if err := s.Close(); err != nil {
@@ -73,19 +57,7 @@ func TestFullHostDisk(t *testing.T) {
 // TestFullHostDiskUnderEvents: what was acknowledged is there once and in
 // order, what was refused is not, and the cursors go on.
 func TestFullHostDiskUnderEvents(t *testing.T) {
-	dir := t.TempDir()
-	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=4m"); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
-			t.Error(err)
-		}
-	})
-	ballast := filepath.Join(dir, "ballast")
-	if err := os.WriteFile(ballast, make([]byte, 2<<20), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	dir, makeRoom := disktest.Small(t, "4m", 2<<20)
 	path := filepath.Join(dir, "cubby.db")
 	s := open(t, path, newClock())
 	var stored []int64
@@ -104,9 +76,7 @@ func TestFullHostDiskUnderEvents(t *testing.T) {
 	if !errors.Is(refused, errs.Exhausted) && !errors.Is(refused, errs.Unavailable) {
 		t.Fatalf("AppendEvent on a full disk = %v, want exhausted or unavailable", refused)
 	}
-	if err := os.Remove(ballast); err != nil {
-		t.Fatal(err)
-	}
+	makeRoom()
 	for range 3 {
 		if err := add(); err != nil {
 			t.Fatalf("AppendEvent when there is room again = %v", err)
