@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 	"github.com/cubbyhq/cubby/internal/storage"
@@ -124,5 +126,98 @@ func TestCloneOfADetachedMount(t *testing.T) {
 	}
 	if _, err := held.WriteString("!"); err != nil {
 		t.Errorf("writing after the copy = %v", err)
+	}
+}
+
+// Whoever still writes where nobody sees it would lose all that: its image has
+// no name any more after a restore.
+func TestRestoreOfADetachedMount(t *testing.T) {
+	d := realDisks(t, Config{})
+	disk := mustCreate(t, d, 32<<20)
+	if _, _, err := d.Snapshot(t.Context(), disk.UID, "before"); err != nil {
+		t.Fatal(err)
+	}
+	held, err := os.Create(filepath.Join(disk.Dir, "workspace", "held"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Close()
+	if err := d.unmountAlone(t.Context(), disk.UID); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Restore(t.Context(), disk.UID, "before"); !errors.Is(err, errs.Conflict) {
+		t.Errorf("Restore = %v, want a conflict", err)
+	}
+	if _, err := held.WriteString("kept"); err != nil {
+		t.Fatal(err)
+	}
+	if err := held.Close(); err != nil {
+		t.Fatal(err)
+	}
+	m, err := d.mountAlone(t.Context(), disk.UID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, err := os.ReadFile(filepath.Join(m.Dir, "workspace", "held")); string(b) != "kept" {
+		t.Errorf("the disk has %q, %v", b, err)
+	}
+	if err := d.Restore(t.Context(), disk.UID, "before"); err != nil {
+		t.Errorf("Restore after its use = %v", err)
+	}
+}
+
+// A process that has no more descriptors does not leave a disk frozen.
+func TestACopyEndsWithoutDescriptors(t *testing.T) {
+	d := realDisks(t, Config{})
+	disk := mustCreate(t, d, 32<<20)
+	thaw, err := d.hold(disk.UID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	none := limit
+	none.Cur = 1
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &none); err != nil {
+		t.Fatal(err)
+	}
+	thaw()
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	if err := freezeDir(disk.Dir); err != nil {
+		t.Errorf("a disk that was copied cannot be frozen again: %v", err)
+	}
+	thawDir(disk.Dir)
+}
+
+// A removal that broke off and is repeated gives back all that was promised.
+func TestARepeatedRemoveGivesBackWhatWasPromised(t *testing.T) {
+	d := plainDisks(t, Config{})
+	uid := sandbox.NewUID()
+	if err := d.Create(t.Context(), uid, storage.Own, 32<<20); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := d.Snapshot(t.Context(), uid, "first"); err != nil {
+		t.Fatal(err)
+	}
+	busy := filepath.Join(d.mnt(uid), "workspace")
+	if err := unix.Mount("tmpfs", busy, "tmpfs", 0, ""); err != nil {
+		t.Fatal(err)
+	}
+	_, err := d.Remove(t.Context(), uid)
+	if unmountErr := unix.Unmount(busy, 0); unmountErr != nil {
+		t.Fatal(unmountErr)
+	}
+	if err == nil {
+		t.Fatal("the removal of what is busy did not fail")
+	}
+	if _, err := d.Remove(t.Context(), uid); err != nil {
+		t.Fatal(err)
+	}
+	if d.promised != 0 {
+		t.Errorf("%d bytes stay promised after all is removed", d.promised)
 	}
 }

@@ -141,11 +141,8 @@ func New(cfg Config) (*Disks, error) {
 	}
 	for _, uid := range uids {
 		d.thaw(uid)
-		snapshots, err := snapshotBytes(d.dir(uid))
-		if err != nil {
-			d.cfg.Log.Warn("what the snapshots of a disk take is not known", "disk", string(uid), "err", err)
-		}
-		d.promised += d.bytes(uid) + snapshots
+		size, snapshots := d.booked(uid)
+		d.promised += size + snapshots
 	}
 	if err := d.openPool(); err != nil {
 		return nil, err
@@ -263,6 +260,16 @@ func (d *Disks) unmount(uid sandbox.UID) error {
 	return unmountDir(d.dir(uid))
 }
 
+// booked is what a disk and its snapshots are promised. What is not known of the
+// snapshots is not counted.
+func (d *Disks) booked(uid sandbox.UID) (size, snapshots int64) {
+	snapshots, err := snapshotBytes(d.dir(uid))
+	if err != nil {
+		d.cfg.Log.Warn("what the snapshots of a disk take is not known", "disk", string(uid), "err", err)
+	}
+	return d.bytes(uid), snapshots
+}
+
 // forget drops what is known of a freeze: an unmount thaws by itself.
 func (d *Disks) forget(uid sandbox.UID) {
 	d.mu.Lock()
@@ -278,17 +285,16 @@ func (d *Disks) Remove(ctx context.Context, uid sandbox.UID) (freed int64, err e
 		return 0, err
 	}
 	defer d.locks.Wait(string(uid))()
-	snapshots, err := snapshotBytes(d.dir(uid))
-	if err != nil {
-		d.cfg.Log.Warn("what the snapshots of a disk take is not known", "disk", string(uid), "err", err)
-	}
-	bytes := d.bytes(uid) + snapshots
+	size, snapshots := d.booked(uid)
 	freed = allocated(d.dir(uid)) + snapshots
 	d.forget(uid)
 	if err := destroyDir(ctx, d.dir(uid)); err != nil {
+		// The next attempt gives back what is left, and does not find the rest.
+		leftSize, leftSnapshots := d.booked(uid)
+		d.unpromise(size + snapshots - leftSize - leftSnapshots)
 		return 0, fmt.Errorf("remove the disk: %w", err)
 	}
-	d.unpromise(bytes)
+	d.unpromise(size + snapshots)
 	d.uses.drop(uid)
 	return freed, nil
 }

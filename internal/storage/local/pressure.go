@@ -281,10 +281,18 @@ func thawDir(mnt string) { _ = fsRequest(mnt, fiThaw, 0) }
 func shutDown(mnt string) { _ = fsRequest(mnt, ext4Shutdown, ext4NoLogFlush) }
 
 func fsRequest(mnt string, request uint, value int) error {
-	f, err := os.OpenFile(mnt, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	f, err := openMount(mnt)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
+	return mountRequest(f, request, value)
+}
+
+func openMount(mnt string) (*os.File, error) {
+	return os.OpenFile(mnt, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+}
+
+func mountRequest(f *os.File, request uint, value int) error {
 	return unix.IoctlSetPointerInt(int(f.Fd()), request, value)
 }

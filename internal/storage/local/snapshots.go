@@ -128,14 +128,18 @@ func (d *Disks) still(ctx context.Context, uid sandbox.UID, fn func() error) (pa
 // hold freezes a disk that is mounted for a copy. The thaw says how long that
 // was.
 func (d *Disks) hold(uid sandbox.UID) (thaw func() time.Duration, err error) {
-	// What can be written out before is not waited for by the writers.
-	if f, err := os.Open(d.mnt(uid)); err == nil {
-		_ = unix.Syncfs(int(f.Fd())) // the freeze does it again, and fails
-		f.Close()
+	// Open until the thaw: a process that has no more descriptors must not leave
+	// the disk frozen.
+	f, err := openMount(d.mnt(uid))
+	if err != nil {
+		return nil, fmt.Errorf("hold the writers of a disk: %w", err)
 	}
+	// What can be written out before is not waited for by the writers.
+	_ = unix.Syncfs(int(f.Fd())) // the freeze does it again, and fails
 	d.mu.Lock()
 	if d.frozen || d.frozenAt[uid] {
 		d.mu.Unlock()
+		f.Close()
 		return nil, hostFull()
 	}
 	d.copying[uid] = true
@@ -144,9 +148,10 @@ func (d *Disks) hold(uid sandbox.UID) (thaw func() time.Duration, err error) {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		delete(d.copying, uid)
+		f.Close()
 	}
 	began := time.Now()
-	err = freezeDir(d.mnt(uid))
+	err = mountRequest(f, fiFreeze, 0)
 	if errors.Is(err, unix.EBUSY) {
 		release()
 		return nil, errs.E(errs.Unavailable, "the disk is just frozen by somebody else").Hint("try again").RetryAfter(time.Second)
@@ -156,7 +161,7 @@ func (d *Disks) hold(uid sandbox.UID) (thaw func() time.Duration, err error) {
 		return nil, fmt.Errorf("hold the writers of a disk: %w", err)
 	}
 	return func() time.Duration {
-		thawDir(d.mnt(uid))
+		_ = mountRequest(f, fiThaw, 0) // nobody could do more about it
 		release()
 		return time.Since(began)
 	}, nil
@@ -310,6 +315,9 @@ func (d *Disks) Restore(ctx context.Context, uid sandbox.UID, name string) error
 	if err := d.takeDown(uid); err != nil {
 		return err
 	}
+	if err := d.wantReleased(ctx, uid); err != nil {
+		return err
+	}
 	dir, err := d.copyDisk(ctx, d.snapshotDir(uid, name), unheld)
 	if err != nil {
 		return err
@@ -328,6 +336,20 @@ func (d *Disks) Restore(ctx context.Context, uid sandbox.UID, name string) error
 		return fmt.Errorf("restore a disk: %w", err)
 	}
 	return syncDir(d.dir(uid))
+}
+
+// wantReleased is errs.Conflict while the image of a disk that is not mounted is
+// alive where nobody sees it: as in a container that an earlier daemon started
+// and nobody has attached again. It would write on to an image without a name.
+func (d *Disks) wantReleased(ctx context.Context, uid sandbox.UID) error {
+	released, err := waitReleased(ctx, func() (bool, error) {
+		held, err := loopsBelow(d.image(uid))
+		return len(held) > 0, err
+	})
+	if err == nil && !released {
+		err = errs.E(errs.Conflict, "the disk is in use").Hint("stop the sandbox first, or try again when it has ended")
+	}
+	return err
 }
 
 // Clone makes a disk with the content of another, or of a snapshot.
