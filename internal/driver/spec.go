@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
@@ -141,10 +142,24 @@ func (s Spec) Validate() error {
 	return ValidateVolumes(s.Volumes)
 }
 
-// Validate reports what cannot be a host name.
+// maxEnv bounds an environment, all together: a sandbox whose agent takes it has
+// to start with it again, and the kernel takes not much more for a command.
+const maxEnv = 512 << 10
+
+// Validate reports what cannot be a host name or an environment.
 func (i Identity) Validate() error {
 	if len(i.ID) > maxID || strings.ContainsFunc(i.ID, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return errs.E(errs.Invalid, "the id %.80q cannot be a host name", i.ID)
+	}
+	total := 0
+	for _, kv := range i.Env {
+		name, _, found := strings.Cut(kv, "=")
+		if !found || name == "" || strings.ContainsRune(kv, 0) || !utf8.ValidString(kv) {
+			return errs.E(errs.Invalid, "the environment has an entry that no command can be given")
+		}
+		if total += len(kv) + 1; total > maxEnv {
+			return errs.E(errs.Invalid, "the environment is longer than %d bytes", maxEnv)
+		}
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/netip"
 	"path"
+	"slices"
 	"strings"
 
 	"google.golang.org/protobuf/encoding/protojson"
@@ -46,10 +47,8 @@ func checkBoot(b *guestv1.Boot) error {
 	case b.GetMemoryBytes() < 0 || b.GetPids() < 0 || b.GetOpenFiles() < 0:
 		return errors.New("boot document: a limit is negative")
 	}
-	for _, kv := range b.GetEnv() {
-		if i := strings.IndexByte(kv, '='); i < 1 || strings.ContainsRune(kv, 0) {
-			return errors.New("boot document: malformed environment")
-		}
+	if !validEnv(b.GetEnv()) {
+		return errors.New("boot document: malformed environment")
 	}
 	for name, listen := range map[string]string{
 		"egress_listen": b.GetEgressListen(), "resolver_listen": b.GetResolverListen(), "redirect_listen": b.GetRedirectListen(),
@@ -65,4 +64,11 @@ func checkBoot(b *guestv1.Boot) error {
 		return errors.New("boot document: resolver_listen and redirect_listen go together")
 	}
 	return nil
+}
+
+// validEnv reports whether commands can be given an environment.
+func validEnv(env []string) bool {
+	return !slices.ContainsFunc(env, func(kv string) bool {
+		return strings.IndexByte(kv, '=') < 1 || strings.ContainsRune(kv, 0)
+	})
 }

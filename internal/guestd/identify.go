@@ -38,6 +38,9 @@ func (s *Server) Identify(_ context.Context, req *connect.Request[guestv1.Identi
 	if to.GetId() == "" {
 		return nil, errs.E(errs.Invalid, "an identity has an id")
 	}
+	if !validEnv(to.GetEnv()) {
+		return nil, errs.E(errs.Invalid, "the environment is malformed")
+	}
 	s.identity.mu.Lock()
 	defer s.identity.mu.Unlock()
 	is := &s.identity

@@ -114,6 +114,17 @@ func testIdentifyRefuses(t *testing.T, s *suite) {
 		_, err := s.d.Identify(s.ctx, h, identity(spec, id))
 		wantKind(t, fmt.Sprintf("Identify as %q", id), err, errs.Invalid)
 	}
+	// What it took here would keep it from its next start, and commands from
+	// theirs.
+	for what, kv := range map[string]string{
+		"no value": "WHOSE", "no name": "=mine", "a NUL": "WHOSE=mi\x00ne", "no UTF-8": "WHOSE=\xff",
+		"a large value": "WHOSE=" + strings.Repeat("x", 1<<20),
+	} {
+		is := identity(spec, "mine")
+		is.Env = append(is.Env, kv)
+		_, err := s.d.Identify(s.ctx, h, is)
+		wantKind(t, "Identify with an entry that has "+what, err, errs.Invalid)
+	}
 	s.is(t, h, spec.Identity.ID, "")
 	s.do(t, "Stop", s.d.Stop(s.ctx, h, 0))
 	_, err = s.d.Identify(s.ctx, h, identity(spec, "mine"))
