@@ -74,6 +74,7 @@ func Run(t *testing.T, setup func(t *testing.T) (driver.Driver, Env)) {
 		{"egress", testEgress},
 		{"stats", testStats},
 		{"environment", testEnvironment},
+		{"identify is the host's alone", testIdentifyInside},
 		{"identify", testIdentify},
 		{"identify is repeated and replaced", testIdentifyAgain},
 		{"identify refuses", testIdentifyRefuses},

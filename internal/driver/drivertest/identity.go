@@ -162,3 +162,27 @@ func testIdentifyRace(t *testing.T, s *suite) {
 	}
 	s.is(t, won[0].h, won[0].id, won[0].id)
 }
+
+// Root inside cannot put a host of its own in the place of the agent's, and what
+// it does to its files of names keeps nobody from naming the sandbox.
+func testIdentifyInside(t *testing.T, s *suite) {
+	spec, h := s.nobody(t)
+	if s.env.OwnRoot { // else its files are the host's
+		got := s.execAs(t, h, "root", `
+			mv /run/cubby /run/other 2>/dev/null && echo moved
+			mv /run /other 2>/dev/null && echo moved its parent
+			rm -f /run/cubby/host.sock 2>/dev/null && echo removed
+			touch /run/cubby/mine 2>/dev/null && echo made another
+			cat /proc/1/environ >/dev/null 2>&1 && echo read the agent
+			ls /run/cubby
+			mv /etc /gone 2>/dev/null || rm -f /etc/hosts /etc/hostname 2>/dev/null
+			exit 0`)
+		if got != "host.sock\n" {
+			t.Errorf("root inside: %q, want that it has the channel and no more", got)
+		}
+	}
+	h = s.identify(t, h, identity(spec, "mine"))
+	if got := s.exec(t, h, "echo \"$WHOSE\""); got != "mine\n" {
+		t.Errorf("WHOSE is %q, want mine", got)
+	}
+}
