@@ -24,7 +24,7 @@ say() { printf '\033[1m==>\033[0m %s\n' "$*"; }
 packages=(
   curl:curl git:git unzip:unzip mmdebstrap:mmdebstrap mkfs.ext4:e2fsprogs crun:crun xz:xz-utils
 )
-[ "$want" = test ] && packages+=(runc:runc gcc:gcc busybox:busybox-static ip:iproute2 jq:jq docker-registry:docker-registry chromium:chromium node:nodejs npm:npm pip3:python3-pip javac:default-jdk-headless)
+[ "$want" = test ] && packages+=(runc:runc gcc:gcc busybox:busybox-static mkfs.xfs:xfsprogs ip:iproute2 jq:jq docker-registry:docker-registry chromium:chromium node:nodejs npm:npm pip3:python3-pip javac:default-jdk-headless)
 
 [ "$want" = vm ] && packages+=(qemu-system-x86_64:qemu-system-x86 qemu-system-aarch64:qemu-system-arm cpio:cpio depmod:kmod)
 
