@@ -23,8 +23,7 @@ const earlierData = "4b2d337c4a01246a1728a74932654b92cbc41a21"
 // TestDataOfAnEarlierDaemonIsTakenOver makes sandboxes in every state with the
 // program of another commit, kills it, and goes on with this one.
 func TestDataOfAnEarlierDaemonIsTakenOver(t *testing.T) {
-	earlier := "/tmp/small-old/cubby"
-	_ = earlierData
+	earlier := buildCommit(t, earlierData)
 	for _, database := range []struct {
 		name string
 		url  func(testing.TB) string
