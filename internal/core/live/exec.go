@@ -275,7 +275,7 @@ func (e *Exec) take(o sandbox.Output) error {
 			e.intake.broken = true
 			e.verdict = &Ending{sandbox.EndDiskFull, "the host could not keep the command's output"}
 			e.run.s.cfg.Log.Error("write a journal", telemetry.KeyUID, e.exec.Box, telemetry.KeySeq, e.seq, telemetry.KeyErr, err)
-			e.run.s.cfg.Gate.Spawn(func(ctx context.Context) { e.Kill(ctx, sandbox.EndKilled) })
+			e.run.s.cfg.Gate.Spawn(func(ctx context.Context) { e.kill(ctx, sandbox.EndKilled) })
 		}
 	}
 	if end := o.Offset + int64(len(o.Data)); end > e.intake.offset {
@@ -337,9 +337,9 @@ func (e *Exec) started() bool {
 	return e.exec.Status != sandbox.ExecPending
 }
 
-// Kill ends everything that descends from the command. A cell is interrupted,
+// kill ends everything that descends from the command. A cell is interrupted,
 // and its kernel killed when that has no effect.
-func (e *Exec) Kill(ctx context.Context, reason sandbox.EndReason) {
+func (e *Exec) kill(ctx context.Context, reason sandbox.EndReason) {
 	if e.isCell() {
 		e.helpCell()
 	}

@@ -35,7 +35,7 @@ func (e *Exec) enforceTimeout(ctx context.Context) {
 	e.run.s.cfg.Log.Warn("an agent did not enforce a time limit", telemetry.KeyUID, e.run.UID, telemetry.KeySeq, e.seq)
 	ctx, cancel := context.WithTimeout(ctx, reportSlack)
 	defer cancel()
-	e.Kill(ctx, sandbox.EndTimeout)
+	e.kill(ctx, sandbox.EndTimeout)
 	select {
 	case <-e.done:
 		return

@@ -210,11 +210,6 @@ func (r *Run) Attention() Attention {
 	return r.activity.attention(inUse)
 }
 
-// Stats reads what the sandbox uses now.
-func (r *Run) Stats(ctx context.Context) (driver.Stats, error) {
-	return r.s.cfg.Driver.Stats(ctx, r.Handle)
-}
-
 // DialPort opens a stream to a port on the sandbox's loopback. It keeps the
 // sandbox in use until it is closed.
 func (r *Run) DialPort(ctx context.Context, port int) (net.Conn, error) {

@@ -231,6 +231,6 @@ func (r *Run) Reserve() (free func(), err error) {
 // KillAll begins to end everything that runs, and does not wait for it.
 func (r *Run) KillAll() {
 	for _, e := range r.execs.all() {
-		r.s.cfg.Gate.Spawn(func(ctx context.Context) { e.Kill(ctx, sandbox.EndKilled) })
+		r.s.cfg.Gate.Spawn(func(ctx context.Context) { e.kill(ctx, sandbox.EndKilled) })
 	}
 }
