@@ -166,20 +166,24 @@ func (w *wakes) join(ctx context.Context, key wakeKey, fly func(context.Context)
 func (f *wakeFlight) end() {
 	f.of.mu.Lock()
 	defer f.of.mu.Unlock()
+	f.forget()
+}
+
+// leave gives the flight up when nobody waits for it any more.
+func (f *wakeFlight) leave() {
+	f.of.mu.Lock()
+	defer f.of.mu.Unlock()
+	if f.waiters--; f.waiters == 0 {
+		f.forget() // before another can join it
+	}
+}
+
+// forget takes the flight out and ends its context. The caller holds of.mu.
+func (f *wakeFlight) forget() {
 	if f.of.now[f.key] == f {
 		delete(f.of.now, f.key)
 	}
 	f.cancel()
-}
-
-func (f *wakeFlight) leave() {
-	f.of.mu.Lock()
-	f.waiters--
-	last := f.waiters == 0
-	f.of.mu.Unlock()
-	if last {
-		f.end()
-	}
 }
 
 // Waiters is how many callers of EnsureRunning wait for a sandbox.
