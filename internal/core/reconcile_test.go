@@ -111,6 +111,71 @@ func TestOneUnreadableSandboxIsLeftAlone(t *testing.T) {
 	}
 }
 
+// late is a driver whose listing is from another time.
+type late struct {
+	driver.Driver
+	phase driver.Phase // of all sandboxes then; "" for none
+}
+
+func (d *late) List(ctx context.Context) ([]driver.Found, error) {
+	list, err := d.Driver.List(ctx)
+	if d.phase == "" {
+		return nil, err
+	}
+	for i := range list {
+		list[i].Status = driver.Status{Phase: d.phase}
+	}
+	return list, err
+}
+
+// Much happens between a listing and the look at one sandbox: what was listed
+// neither ends one that runs nor brings back one that does not.
+func TestALateListingEndsNothing(t *testing.T) {
+	for _, phase := range []driver.Phase{"", driver.PhaseGone, driver.PhaseDead, driver.PhaseCreated, driver.PhaseAsleep, driver.PhaseRunning} {
+		t.Run("listed as "+string(phase), func(t *testing.T) {
+			w := newWorld(t, func(cfg *core.Config) { cfg.Driver = &late{cfg.Driver, phase} })
+			runs, rests := w.create("runs"), w.create("rests")
+			w.sh("rests", "echo kept > f")
+			if _, err := w.Sandboxes().Stop(w.ctx, "rests", 0); err != nil {
+				t.Fatal(err)
+			}
+			before, err := w.fake.Inspect(w.ctx, rests.Handle)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var mu sync.Mutex
+			var ended []sandbox.UID
+			w.stop()
+			w.driverOfNext()
+			w.faults.Before = func(_ context.Context, method string, uid sandbox.UID) {
+				if method == "Destroy" || method == "Sweep" || method == "Stop" && uid == runs.UID {
+					mu.Lock()
+					defer mu.Unlock()
+					ended = append(ended, uid)
+				}
+			}
+			w.open()
+			w.start()
+			w.until("it is reconciled", func() bool { return len(w.Ready(w.ctx)) == 0 })
+			w.sh("runs", "true")
+			if b, err := w.Sandboxes().Get(w.ctx, "rests"); err != nil || b.State != sandbox.Stopped {
+				t.Errorf("the stopped one is %s, %v", b.State, err)
+			}
+			if after, err := w.fake.Inspect(w.ctx, rests.Handle); err != nil || after.Phase != before.Phase {
+				t.Errorf("the driver has the stopped one as %q, %v, want %q", after.Phase, err, before.Phase)
+			}
+			if got := w.read("rests", "f", 0, -1); got != "kept\n" {
+				t.Errorf("its file is %q", got)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if len(ended) != 0 {
+				t.Errorf("%v were ended", ended)
+			}
+		})
+	}
+}
+
 func TestUnreadableIsNotEmpty(t *testing.T) {
 	w := newWorld(t)
 	w.create("a")
