@@ -52,7 +52,7 @@ type Config struct {
 	Life context.Context //nolint:containedctx // the daemon's, not a request's
 }
 
-// Door serves the service. Make one with [New].
+// Door serves the service.
 type Door struct {
 	sandboxv1connect.UnimplementedSandboxServiceHandler
 	core *core.Service
