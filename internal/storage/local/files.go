@@ -40,8 +40,8 @@ func (d *Disks) openFiles(ctx context.Context, uid, by sandbox.UID) (disk storag
 	if disk, err = d.mount(ctx, uid); err != nil {
 		return disk, nil, err
 	}
-	d.uses.files(uid, by)
-	return disk, sync.OnceFunc(func() { d.uses.endFiles(uid, by, d.cfg.Now()) }), nil
+	end := d.uses.files(uid, by)
+	return disk, sync.OnceFunc(func() { end(d.cfg.Now()) }), nil
 }
 
 // Uploads gives the uploads of a shared disk until done, which unmounts it when

@@ -81,19 +81,18 @@ func (u *uses) run(uid, by sandbox.UID) (began bool) {
 	return began
 }
 
-// files counts one more use of a disk's files.
-func (u *uses) files(uid, by sandbox.UID) {
+// files counts one more use of a disk's files until end. The end of a use that
+// went with its disk does nothing to one that was made anew.
+func (u *uses) files(uid, by sandbox.UID) (end func(now time.Time)) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.of(uid).by(by).files++
-}
-
-// endFiles ends one of them. It does nothing when the disk was removed.
-func (u *uses) endFiles(uid, by sandbox.UID, now time.Time) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if disk := u.disks[uid]; disk != nil && disk.users[by] != nil {
-		disk.users[by].files--
+	disk := u.of(uid)
+	user := disk.by(by)
+	user.files++
+	return func(now time.Time) {
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		user.files--
 		disk.last = now
 	}
 }

@@ -4,6 +4,7 @@ package local
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"sync"
@@ -234,4 +235,92 @@ func TestReleaseOfWhatAnEarlierProcessLeft(t *testing.T) {
 		t.Fatal(err)
 	}
 	u.wantMounted(t, "with a use of the own one that is known", true, false)
+}
+
+// Many use one shared disk and their own at once, in every way, while disks are
+// taken down wherever nobody uses them: whoever has a disk has its files, and in
+// the end nothing is mounted.
+func TestAStormOfUses(t *testing.T) {
+	u := newUsedDisks(t)
+	ctx := t.Context()
+	const users, turns = 4, 12
+	var storm, around sync.WaitGroup
+	stop := make(chan struct{})
+	has := func(what string, uid sandbox.UID) {
+		if !mounted(u.dir(uid)) {
+			t.Errorf("%s: the disk is not mounted", what)
+		}
+	}
+	ok := func(what string, err error) {
+		if err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	for range users {
+		own := sandbox.NewUID()
+		ok("Create", u.Create(ctx, own, storage.Own, storage.MinBytes))
+		use := storage.Use{User: own, Own: own, Shared: u.shared}
+		storm.Go(func() {
+			for range turns {
+				_, err := u.Attach(ctx, use)
+				ok("Attach", err)
+				has("attached", own)
+				has("attached", u.shared)
+				ok("Detach", u.Detach(ctx, own, own))
+			}
+		})
+		storm.Go(func() {
+			reader := storage.Use{User: sandbox.NewUID(), Own: own, Shared: u.shared}
+			for range turns {
+				_, done, err := u.Files(ctx, reader)
+				if err != nil {
+					t.Errorf("Files: %v", err)
+					return
+				}
+				has("read", own)
+				has("read", u.shared)
+				done()
+			}
+		})
+	}
+	storm.Go(func() {
+		for range turns {
+			_, done, err := u.Uploads(ctx, u.shared)
+			if err != nil {
+				t.Errorf("Uploads: %v", err)
+				return
+			}
+			has("uploads", u.shared)
+			done()
+		}
+	})
+	storm.Go(func() {
+		for i := range turns / 4 {
+			name := fmt.Sprintf("s%d", i)
+			_, _, err := u.Snapshot(ctx, u.shared, name)
+			ok("Snapshot", err)
+			_, err = u.RemoveSnapshot(ctx, u.shared, name)
+			ok("RemoveSnapshot", err)
+		}
+	})
+	around.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			u.add(2 * lingerTime)
+			ok("Rest", u.Rest(ctx))
+			ok("Release", u.Release(ctx, func(sandbox.UID) bool { return false }))
+		}
+	})
+	storm.Wait()
+	close(stop)
+	around.Wait()
+	u.add(2 * lingerTime)
+	ok("Rest", u.Rest(ctx))
+	if left := mountsBelow(t, u.cfg.Dir); len(left) != 0 {
+		t.Errorf("mounted are %v", left)
+	}
 }

@@ -122,11 +122,16 @@ func testRemoveEndsUses(t *testing.T, s *suite) {
 	_, err = s.Remove(t.Context(), uid)
 	s.ok(err)
 	s.wantUse("after its remove", uid, false)
-	done()
 	s.detach(uid)
-	s.wantUse("after the end of its uses", uid, false)
+	s.wantUse("after the end of a use", uid, false)
 	s.ok(s.Create(t.Context(), uid, storage.Own, diskBytes))
 	s.wantUse("made anew", uid, false)
+	_, again, err := s.Files(t.Context(), storage.Use{User: uid, Own: uid})
+	s.ok(err)
+	done()
+	s.wantUse("after the end of a use of what was removed", uid, true)
+	again()
+	s.wantUse("after the end of its own use", uid, false)
 }
 
 func testRelease(t *testing.T, s *suite) {
