@@ -3,9 +3,12 @@
 package local
 
 import (
+	"encoding/binary"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strconv"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -219,5 +222,56 @@ func TestARepeatedRemoveGivesBackWhatWasPromised(t *testing.T) {
 	}
 	if d.promised != 0 {
 		t.Errorf("%d bytes stay promised after all is removed", d.promised)
+	}
+}
+
+// The copy of a disk that is written to is whole by itself: nothing has to be
+// replayed, and the checker finds no fault in it.
+func TestACloneNeedsNoRecovery(t *testing.T) {
+	d := realDisks(t, Config{})
+	disk := mustCreate(t, d, 32<<20)
+	stop, stopped := make(chan struct{}), make(chan error, 1)
+	begun := make(chan struct{})
+	go func() {
+		for n := 0; ; n++ {
+			name := filepath.Join(disk.Dir, "workspace", strconv.Itoa(n%50))
+			err := errors.Join(os.RemoveAll(name), os.Mkdir(name, 0o755), os.WriteFile(filepath.Join(name, "f"), make([]byte, n%9000), 0o644))
+			if n == 100 {
+				close(begun)
+			}
+			select {
+			case <-stop:
+				stopped <- nil
+				return
+			default:
+			}
+			if err != nil {
+				stopped <- err
+				return
+			}
+		}
+	}()
+	<-begun
+	to := sandbox.NewUID()
+	_, cloneErr := d.Clone(t.Context(), storage.Source{UID: disk.UID}, to)
+	close(stop)
+	if err := errors.Join(cloneErr, <-stopped); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(d.image(to))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	b := make([]byte, superSize)
+	if _, err := f.ReadAt(b, superAt); err != nil {
+		t.Fatal(err)
+	}
+	const needsRecovery = 0x4
+	if features := binary.LittleEndian.Uint32(b[superIncompatible:]); features&needsRecovery != 0 {
+		t.Errorf("the journal of the copy has to be replayed: %#x", features)
+	}
+	if out, err := exec.Command(program("e2fsck"), "-f", "-n", d.image(to)).CombinedOutput(); err != nil {
+		t.Errorf("e2fsck = %v: %s", err, out)
 	}
 }
