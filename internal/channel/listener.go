@@ -57,6 +57,7 @@ type Listener struct {
 	foreign chan struct{}         // closed when an agent of an unknown version is refused; replaced when control is set
 	version foreignVersion        // of that agent; while foreign is closed
 	fresh   map[net.Conn]struct{} // accepted and not handed out
+	given   map[net.Conn]struct{} // handed out and not closed
 	waiting int                   // Dial calls that found the pool empty
 }
 
@@ -89,6 +90,7 @@ func Listen(path, secret string, log *slog.Logger) (*Listener, error) {
 		arrived: make(chan struct{}),
 		foreign: make(chan struct{}),
 		fresh:   make(map[net.Conn]struct{}),
+		given:   make(map[net.Conn]struct{}),
 	}
 	l.wg.Go(l.accept)
 	return l, nil
@@ -178,6 +180,24 @@ func (l *Listener) handOut(conn net.Conn) bool {
 	return ok
 }
 
+// give is handOut to somebody who calls taken when the connection is closed.
+func (l *Listener) give(conn net.Conn) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, ok := l.fresh[conn]; !ok {
+		return false
+	}
+	delete(l.fresh, conn)
+	l.given[conn] = struct{}{}
+	return true
+}
+
+func (l *Listener) taken(conn net.Conn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.given, conn)
+}
+
 func (l *Listener) drop(conn net.Conn) {
 	l.handOut(conn)
 	conn.Close()
@@ -201,7 +221,7 @@ func (l *Listener) admit(conn *net.UnixConn, kind kind) {
 			l.drop(conn)
 			return
 		}
-		stream := &egressConn{UnixConn: conn, door: doors[kind], release: sync.OnceFunc(func() { <-l.egress })}
+		stream := &egressConn{givenConn: givenConn{conn, l}, door: doors[kind], release: sync.OnceFunc(func() { <-l.egress })}
 		select {
 		case l.streams <- stream:
 		case <-l.closed:
@@ -270,14 +290,15 @@ func (l *Listener) Dial(ctx context.Context) (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		if !l.handOut(conn) {
+		if !l.give(conn) {
 			continue
 		}
+		given := givenConn{conn.(*net.UnixConn), l}
 		if stale(conn) {
-			conn.Close()
+			_ = given.Close()
 			continue
 		}
-		return conn, nil
+		return given, nil
 	}
 }
 
@@ -336,7 +357,7 @@ func (l *Listener) AcceptEgress(ctx context.Context) (net.Conn, sandbox.Door, er
 	for {
 		select {
 		case stream := <-l.streams:
-			if l.handOut(stream.UnixConn) {
+			if l.give(stream.UnixConn) {
 				return stream, stream.door, nil
 			}
 			_ = stream.Close()
@@ -403,15 +424,26 @@ func (l *Listener) Close() error {
 	return nil
 }
 
+// givenConn is a connection that was handed out.
+type givenConn struct {
+	*net.UnixConn
+	from *Listener
+}
+
+func (c givenConn) Close() error {
+	c.from.taken(c.UnixConn)
+	return c.UnixConn.Close()
+}
+
 // egressConn gives its slot back when it is closed.
 type egressConn struct {
-	*net.UnixConn
+	givenConn
 	door    sandbox.Door
 	release func()
 }
 
 func (c *egressConn) Close() error {
-	err := c.UnixConn.Close()
+	err := c.givenConn.Close()
 	c.release()
 	return err
 }

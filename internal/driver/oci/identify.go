@@ -32,7 +32,7 @@ func (d *Driver) Identify(ctx context.Context, h driver.Handle, is driver.Identi
 	if err != nil {
 		return nil, err
 	}
-	name, err := agent.Identify(ctx, agent.New(r.channel.Dial), n.Hostname, is)
+	name, err := agent.Identify(ctx, agent.New(r.line().Dial), n.Hostname, is)
 	if err != nil {
 		return nil, err
 	}

@@ -73,6 +73,14 @@ func (d *Driver) status(uid sandbox.UID, readNote func() (note, error)) (driver.
 	if err != nil {
 		return driver.Status{}, err
 	}
+	if size, kept, err := b.kept(); err != nil {
+		return driver.Status{}, err
+	} else if kept {
+		// What comes out of it is there before it goes.
+		if !found || !d.woken(b, rec) {
+			return driver.Status{Phase: driver.PhaseAsleep, MemoryOnDisk: size}, nil
+		}
+	}
 	if !found {
 		_, err := os.Stat(b.dir)
 		if errors.Is(err, os.ErrNotExist) {
@@ -86,6 +94,7 @@ func (d *Driver) status(uid sandbox.UID, readNote func() (note, error)) (driver.
 		}
 		return driver.Status{Phase: driver.PhaseCreated}, nil
 	}
+	rec = d.launched(b, rec)
 	if rec.PID == 0 {
 		return driver.Status{Phase: driver.PhaseCreated}, nil // its start goes on, or was interrupted
 	}
@@ -133,10 +142,15 @@ func (d *Driver) Wait(ctx context.Context, h driver.Handle) (driver.Death, error
 			return driver.Death{}, ctx.Err()
 		}
 	}
-	rec, found, err := d.box(n.UID).record()
+	b := d.box(n.UID)
+	rec, found, err := b.record()
 	if err != nil || !found {
 		return driver.Death{}, err
 	}
+	if asleep, err := d.asleep(b, rec); err != nil || asleep {
+		return driver.Death{}, err
+	}
+	rec = d.launched(b, rec)
 	p, err := d.open(rec)
 	if errors.Is(err, os.ErrProcessDone) {
 		if rec.Stopping {
@@ -272,12 +286,24 @@ func (d *Driver) Adopt(ctx context.Context, h driver.Handle) error {
 	if !found || r != nil {
 		return errs.E(errs.WrongState, "sandbox is not running")
 	}
+	if asleep, err := d.asleep(b, rec); err != nil {
+		return err
+	} else if asleep {
+		return errs.E(errs.WrongState, "sandbox is asleep").Hint("wake it")
+	}
+	rec = d.launched(b, rec)
 	p, err := d.open(rec)
 	if errors.Is(err, os.ErrProcessDone) {
 		return errs.E(errs.WrongState, "sandbox is not running")
 	}
 	if err != nil {
 		return err
+	}
+	if rec.Sleeping {
+		if err := d.goOn(ctx, n, p, rec); err != nil {
+			p.close()
+			return err
+		}
 	}
 	l, err := d.listenAgain(b, rec.Secret)
 	if err != nil {
@@ -295,8 +321,11 @@ func (d *Driver) Adopt(ctx context.Context, h driver.Handle) error {
 	}
 	r = hold(p, l)
 	d.mu.Lock()
-	defer d.mu.Unlock()
 	d.runs[n.UID] = r
+	d.mu.Unlock()
+	if rec.Waking {
+		return d.awake(ctx, n, r)
+	}
 	return nil
 }
 

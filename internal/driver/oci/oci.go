@@ -80,7 +80,10 @@ type Driver struct {
 // their supervisors.
 const sandboxScore = 200
 
-var _ driver.Driver = (*Driver)(nil)
+var (
+	_ driver.Driver  = (*Driver)(nil)
+	_ driver.Sleeper = (*Driver)(nil)
+)
 
 // New opens the driver: it makes its directories and looks at the host. It
 // starts nothing and touches no sandbox. What the host cannot do is said by
@@ -180,7 +183,7 @@ func (d *Driver) DialGuest(ctx context.Context, h driver.Handle) (net.Conn, erro
 	if err != nil {
 		return nil, err
 	}
-	return r.channel.Dial(ctx)
+	return r.line().Dial(ctx)
 }
 
 // AcceptEgress implements driver.Driver.
@@ -189,7 +192,7 @@ func (d *Driver) AcceptEgress(ctx context.Context, h driver.Handle) (net.Conn, s
 	if err != nil {
 		return nil, "", err
 	}
-	return r.channel.AcceptEgress(ctx)
+	return r.line().AcceptEgress(ctx)
 }
 
 // held returns what this process holds of a running sandbox.

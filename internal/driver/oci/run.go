@@ -27,6 +27,10 @@ type record struct {
 	// IDBase is where the run's range of the host's ids begins; 0: it has none,
 	// or an earlier version started it and has it in its handle.
 	IDBase uint32 `json:"id_base,omitempty"`
+	// Sleeping: its memory is being kept, and it may be paused.
+	Sleeping bool `json:"sleeping,omitempty"`
+	// Waking: it comes out of a kept memory, which is still there.
+	Waking bool `json:"waking,omitempty"`
 	// Stopping: the end of the run was asked for, it is no death.
 	Stopping bool `json:"stopping,omitempty"`
 	// Death is how the run ended, once that was seen.
@@ -76,7 +80,6 @@ func (b box) setRecord(r record) error {
 // run is what this process holds of a running sandbox.
 type run struct {
 	process *process
-	channel *channel.Listener
 
 	watched sync.WaitGroup
 	dead    chan struct{} // closed when the process has ended
@@ -84,8 +87,9 @@ type run struct {
 	forks sync.Mutex // held while the limit of processes is not the sandbox's
 
 	mu       sync.Mutex
-	stopping bool          // guarded by mu
-	death    *driver.Death // guarded by mu
+	channel  *channel.Listener // guarded by mu; nil where nobody listens
+	stopping bool              // guarded by mu
+	death    *driver.Death     // guarded by mu
 }
 
 // hold takes hold of a running process.
@@ -99,10 +103,24 @@ func hold(p *process, l *channel.Listener) *run {
 	return r
 }
 
+// line is the channel to the agent.
+func (r *run) line() *channel.Listener {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.channel
+}
+
+// setLine gives the run another channel, after the end of the one that it had.
+func (r *run) setLine(l *channel.Listener) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.channel = l
+}
+
 // release lets go of everything; the sandbox goes on.
 func (r *run) release() {
-	if r.channel != nil {
-		_ = r.channel.Close()
+	if l := r.line(); l != nil {
+		_ = l.Close()
 	}
 	r.process.close()
 	r.watched.Wait()

@@ -35,8 +35,9 @@ const (
 	minReserve  = 1 << 30
 )
 
-// save writes the image of a running sandbox, whose commands have ended.
-func (d *Driver) save(ctx context.Context, n note) error {
+// save writes the image of a sandbox in which nothing runs but the agent, by the
+// program that runs it.
+func (d *Driver) save(ctx context.Context, n note, program string) error {
 	ctx, cancel := context.WithTimeout(ctx, saveLimit)
 	defer cancel()
 	b := bundle{note: n, box: d.box(n.UID), cgroups: d.cgroups}
@@ -49,7 +50,7 @@ func (d *Driver) save(ctx context.Context, n note) error {
 	}
 	// The sandbox goes on: what fails shall not take anything away.
 	args := append(b.runscFlags(), "fscheckpoint", "--leave-running", "--image-path="+fresh, string(n.UID))
-	cmd := exec.CommandContext(ctx, n.Runtime.Path, args...)
+	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.WaitDelay = time.Second
 	if out, err := cmd.CombinedOutput(); err != nil {
 		_ = os.RemoveAll(fresh)

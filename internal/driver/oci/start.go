@@ -83,7 +83,17 @@ func (d *Driver) Start(ctx context.Context, h driver.Handle) (err error) {
 	if userns != nil {
 		defer userns.Close()
 	}
-	rec := record{Secret: rand.Text(), HostID: d.hostID, IDBase: n.IDBase}
+	// From here on the files change, and a memory of before is none any more.
+	if err := b.forget(); err != nil {
+		return err
+	}
+	return d.begin(ctx, n, record{Secret: rand.Text(), HostID: d.hostID, IDBase: n.IDBase}, userns)
+}
+
+// begin makes the run that a record speaks of, and returns when its agent
+// answers. What came of one that failed is the caller's to clear.
+func (d *Driver) begin(ctx context.Context, n note, rec record, userns *os.File) error {
+	b := d.box(n.UID)
 	if err := b.setRecord(rec); err != nil {
 		return err
 	}
@@ -96,12 +106,12 @@ func (d *Driver) Start(ctx context.Context, h driver.Handle) (err error) {
 	if err != nil {
 		return err
 	}
-	p, err := d.launch(ctx, n, rec.Secret, userns, place)
+	p, err := d.launch(ctx, n, rec, userns, place)
 	if err != nil {
 		_ = l.Close()
 		return err
 	}
-	r = hold(p, l)
+	r := hold(p, l)
 	d.mu.Lock()
 	d.runs[n.UID] = r
 	d.mu.Unlock()
@@ -139,9 +149,9 @@ func (d *Driver) greet(ctx context.Context, r *run) error {
 		case <-stop:
 		}
 	}()
-	err := r.channel.Wait(ctx)
+	err := r.line().Wait(ctx)
 	if err == nil {
-		_, err = agent.New(r.channel.Dial).Hello(ctx, connect.NewRequest(&guestv1.HelloRequest{}))
+		_, err = agent.New(r.line().Dial).Hello(ctx, connect.NewRequest(&guestv1.HelloRequest{}))
 	}
 	if err != nil && r.ended() {
 		return errs.E(errs.Unavailable, "the sandbox ended before its agent answered").Because(err)
@@ -190,22 +200,27 @@ func (p *place) leave() {
 }
 
 // launch starts the runtime and returns the process that is the sandbox.
-func (d *Driver) launch(ctx context.Context, n note, secret string, userns *os.File, place *place) (*process, error) {
+func (d *Driver) launch(ctx context.Context, n note, rec record, userns *os.File, place *place) (*process, error) {
 	b := d.box(n.UID)
 	group := d.cgroups.cgroup(n.UID)
-	boot, err := protojson.Marshal(d.boot(n, secret))
-	if err != nil {
-		return nil, err
+	var boot []byte
+	if !rec.Waking { // an agent that wakes had its boot
+		var err error
+		if boot, err = protojson.Marshal(d.boot(n, rec.Secret)); err != nil {
+			return nil, err
+		}
 	}
 	_ = os.Remove(b.pidFile())
 	_ = os.Remove(b.log())
 	bun := bundle{note: n, box: b, cgroups: d.cgroups, nofile: d.nofile, oom: d.oom, root: n.Rootfs, redirected: n.Isolation == sandbox.Container && d.redirects()}
-	var cmd *exec.Cmd
-	if n.Isolation == sandbox.GVisor {
-		cmd, err = d.gvisorCommand(bun)
-	} else {
-		cmd, err = d.containerCommand(bun)
+	command := d.containerCommand
+	switch {
+	case rec.Waking:
+		command = d.wakeCommand
+	case n.Isolation == sandbox.GVisor:
+		command = d.gvisorCommand
 	}
+	cmd, err := command(bun)
 	if err != nil {
 		return nil, err
 	}
@@ -259,16 +274,7 @@ const (
 )
 
 func (d *Driver) gvisorCommand(b bundle) (*exec.Cmd, error) {
-	// What an earlier run left in these died with it; gVisor starts its own.
-	for _, dir := range []string{b.overlayDir(), b.tmpDir()} {
-		if err := os.RemoveAll(dir); err != nil {
-			return nil, err
-		}
-		if err := os.Mkdir(dir, 0o700); err != nil {
-			return nil, err
-		}
-	}
-	if err := b.write(); err != nil {
+	if err := b.layGVisor(); err != nil {
 		return nil, err
 	}
 	args := append(b.runscFlags(), "run", "--detach", "--bundle="+b.box.bundle(), "--pid-file="+b.box.pidFile())
@@ -276,6 +282,31 @@ func (d *Driver) gvisorCommand(b bundle) (*exec.Cmd, error) {
 		args = append(args, "--fs-restore-image-path="+b.box.saved())
 	}
 	return exec.Command(b.note.Runtime.Path, append(args, string(b.note.UID))...), nil
+}
+
+// wakeCommand is gvisorCommand for a run that comes out of a kept memory: by the
+// program that wrote it.
+func (d *Driver) wakeCommand(b bundle) (*exec.Cmd, error) {
+	if err := b.layGVisor(); err != nil {
+		return nil, err
+	}
+	args := append(b.runscFlags(), "restore", "--detach", "--bundle="+b.box.bundle(), "--pid-file="+b.box.pidFile(),
+		"--image-path="+filepath.Join(b.box.memory(), memoryImage), string(b.note.UID))
+	return exec.Command(filepath.Join(b.box.memory(), memoryProgram), args...), nil
+}
+
+// layGVisor prepares the directories of a run.
+func (b bundle) layGVisor() error {
+	// What an earlier run left in these died with it; gVisor starts its own.
+	for _, dir := range []string{b.overlayDir(), b.tmpDir()} {
+		if err := os.RemoveAll(dir); err != nil {
+			return err
+		}
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			return err
+		}
+	}
+	return b.write()
 }
 
 func (d *Driver) containerCommand(b bundle) (*exec.Cmd, error) {

@@ -42,11 +42,11 @@ func (d *Driver) Stop(ctx context.Context, h driver.Handle, grace time.Duration)
 		return err
 	}
 	if !found {
-		return d.clear(ctx, n.UID)
+		return d.rest(ctx, b)
 	}
 	if err := d.Adopt(ctx, h); errors.Is(err, errs.WrongState) || errors.Is(err, errs.NotFound) {
 		// It does not run: what is left of it goes.
-		return d.clear(ctx, n.UID)
+		return d.rest(ctx, b)
 	} else if err != nil {
 		return err
 	}
@@ -67,11 +67,19 @@ func (d *Driver) Stop(ctx context.Context, h driver.Handle, grace time.Duration)
 		d.log.Warn("the agent did not end its commands", "box", n.UID, "err", err)
 	}
 	if n.Isolation == sandbox.GVisor && !r.ended() {
-		if err := d.save(ctx, n); err != nil {
+		if err := d.save(ctx, n, r.process.program()); err != nil {
 			d.log.Error("system files were not saved: the sandbox will start with those of the save before", "box", n.UID, "err", err)
 		}
 	}
 	return d.clear(ctx, n.UID)
+}
+
+// rest is clear for what shall not be woken.
+func (d *Driver) rest(ctx context.Context, b box) error {
+	if err := d.clear(ctx, b.uid); err != nil {
+		return err
+	}
+	return b.forget()
 }
 
 // shutDown asks the agent to end everything but itself.
@@ -85,7 +93,7 @@ func (d *Driver) shutDown(ctx context.Context, r *run, grace time.Duration) erro
 		case <-ctx.Done():
 		}
 	}()
-	_, err := agent.New(r.channel.Dial).Shutdown(ctx, connect.NewRequest(&guestv1.ShutdownRequest{
+	_, err := agent.New(r.line().Dial).Shutdown(ctx, connect.NewRequest(&guestv1.ShutdownRequest{
 		Grace: durationpb.New(grace), Stay: true,
 	}))
 	return err
@@ -131,7 +139,7 @@ func (d *Driver) clear(ctx context.Context, uid sandbox.UID) error {
 	for _, dir := range []string{"/run", "/tmp"} {
 		_ = os.Remove(filepath.Join(dir, "runsc-"+string(uid)+".sock"))
 	}
-	for _, path := range []string{b.runtime(), b.socket(), b.bundle()} {
+	for _, path := range []string{b.runtime(), b.socket(), b.bundle(), b.halfMemory()} {
 		if err := os.RemoveAll(path); err != nil {
 			return err
 		}

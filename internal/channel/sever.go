@@ -1,0 +1,71 @@
+package channel
+
+import (
+	"maps"
+	"net"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// severWithin is how long the agent may take to close its end of a connection
+// whose other end the host has closed.
+const severWithin = 500 * time.Millisecond
+
+// Sever is [Listener.Close] for an agent whose memory is about to be kept. It
+// ends every connection, also those that were handed out, and returns when the
+// agent has noticed: an agent that is frozen in the middle of a read would go on
+// reading for good. What it has sent already can still be read from what was
+// handed out, which stays its owner's to close.
+func (l *Listener) Sever() {
+	l.closing.Do(func() {
+		l.mu.Lock()
+		close(l.closed)
+		_ = l.socket.Close()
+		conns := slices.AppendSeq(slices.Collect(maps.Keys(l.fresh)), maps.Keys(l.given))
+		l.mu.Unlock()
+		// The agent reads the end, and closes its own, which is the sign of it.
+		for _, conn := range conns {
+			_ = conn.(*net.UnixConn).CloseWrite()
+		}
+		deadline := time.Now().Add(severWithin)
+		cut := false
+		for _, conn := range conns {
+			for !hungUp(conn) && time.Now().Before(deadline) {
+				time.Sleep(time.Millisecond)
+			}
+			if !hungUp(conn) {
+				// It has something to say first: it finds nobody to say it to.
+				_ = conn.(*net.UnixConn).CloseRead()
+				cut = true
+			}
+		}
+		if cut {
+			time.Sleep(severWithin / 10)
+		}
+		l.mu.Lock()
+		for conn := range l.fresh {
+			conn.Close()
+		}
+		clear(l.fresh)
+		l.mu.Unlock()
+	})
+	l.wg.Wait()
+}
+
+// hungUp reports whether nothing can come or go on a connection any more, or it
+// is closed.
+func hungUp(conn net.Conn) bool {
+	raw, err := conn.(*net.UnixConn).SyscallConn()
+	if err != nil {
+		return true
+	}
+	gone := false
+	err = raw.Control(func(fd uintptr) {
+		fds := []unix.PollFd{{Fd: int32(fd)}}
+		n, err := unix.Poll(fds, 0)
+		gone = err == nil && n > 0 && fds[0].Revents&(unix.POLLHUP|unix.POLLERR) != 0
+	})
+	return err != nil || gone
+}

@@ -1,0 +1,216 @@
+package oci
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cubbyhq/cubby/internal/driver"
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+)
+
+// sleepLimit bounds a sleep whose caller set no deadline of its own.
+const sleepLimit = 5 * time.Minute
+
+// Sleep implements driver.Sleeper. A container shares the host's kernel, which
+// has no memory of it to keep. gVisor's memory is written while the sandbox is
+// paused and stays so: until the memory has its name it can go on, and from then
+// on nothing of it runs any more.
+func (d *Driver) Sleep(ctx context.Context, h driver.Handle) error {
+	n, err := parseHandle(h)
+	if err != nil {
+		return err
+	}
+	if n.Isolation != sandbox.GVisor {
+		return errs.E(errs.Unsupported, "the memory of a container cannot be kept").Hint("stop it, or use isolation gvisor")
+	}
+	ctx, cancel := context.WithTimeout(ctx, sleepLimit)
+	defer cancel()
+	b := d.box(n.UID)
+	status, err := d.Inspect(ctx, h)
+	if err != nil {
+		return err
+	}
+	switch status.Phase {
+	case driver.PhaseAsleep:
+		return d.clear(ctx, n.UID) // an earlier call may have been cut off
+	case driver.PhaseRunning:
+	case driver.PhaseGone:
+		return errs.E(errs.NotFound, "no such sandbox")
+	case driver.PhaseCreated, driver.PhaseDead:
+		return errs.E(errs.WrongState, "sandbox is not running")
+	}
+	if err := d.Adopt(ctx, h); err != nil {
+		return err
+	}
+	r, err := d.held(h)
+	if err != nil {
+		return err
+	}
+	if err := b.roomToSleep(r.process); err != nil {
+		return err
+	}
+	rec, _, err := b.record()
+	if err != nil {
+		return err
+	}
+	rec.Sleeping = true
+	if err := b.setRecord(rec); err != nil {
+		return err
+	}
+	r.line().Sever()
+	if err := d.keep(ctx, n, r, rec.Secret); err != nil {
+		if _, kept, keptErr := b.kept(); !kept && keptErr == nil {
+			return errors.Join(err, d.stayAwake(ctx, n, r, rec))
+		}
+		// It has its name and may not have it after a crash of the host.
+		d.log.Error("the memory of a sandbox is not known to be on the disk", "box", n.UID, "err", err)
+	}
+	return d.clear(context.WithoutCancel(ctx), n.UID)
+}
+
+// roomToSleep refuses what would take the host's last space: the memory, and a
+// save of the root filesystem beside it.
+func (b box) roomToSleep(p *process) error {
+	all, files, err := memoryNeeds(p)
+	if err != nil {
+		return err
+	}
+	host, err := space(b.dir)
+	if err != nil {
+		return err
+	}
+	if need := all + files; host.free-need < max(host.size/hostReserve, minReserve) {
+		return errs.E(errs.Exhausted, "the host has no room for a memory of %d bytes", need)
+	}
+	return nil
+}
+
+// keep writes the memory of a run and leaves it paused. The files are on the disk
+// before the memory has its name: it believes that they are.
+func (d *Driver) keep(ctx context.Context, n note, r *run, secret string) error {
+	b := d.box(n.UID)
+	half := b.halfMemory()
+	if err := os.RemoveAll(half); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Join(half, memoryImage), 0o700); err != nil {
+		return err
+	}
+	if err := keepProgram(r.process, half); err != nil {
+		return err
+	}
+	if err := d.runsc(ctx, n, r.process, "pause"); err != nil {
+		return err
+	}
+	// For a cold start, which has no memory: the root filesystem is in it.
+	if err := d.save(ctx, n, r.process.program()); err != nil {
+		return exhausted(err)
+	}
+	if err := d.runsc(ctx, n, r.process, "checkpoint", "--leave-running", "--image-path="+filepath.Join(half, memoryImage)); err != nil {
+		return exhausted(err)
+	}
+	for _, dir := range n.dirs() {
+		if err := syncFilesystem(dir); err != nil {
+			return fmt.Errorf("sync the sandbox's disk: %w", err)
+		}
+	}
+	return exhausted(b.seal(manifest{Secret: secret}))
+}
+
+// exhausted classifies a full disk, of which gVisor tells in words.
+func exhausted(err error) error {
+	if err != nil && (errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || strings.Contains(err.Error(), syscall.ENOSPC.Error())) {
+		return errs.E(errs.Exhausted, "the host's disk is full").Because(err)
+	}
+	return err
+}
+
+func syncFilesystem(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return os.NewSyscallError("syncfs", unix.Syncfs(int(f.Fd())))
+}
+
+// stayAwake undoes a sleep that failed: the run goes on, and its agent answers.
+func (d *Driver) stayAwake(ctx context.Context, n note, r *run, rec record) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), startLimit)
+	defer cancel()
+	if r.ended() {
+		return nil
+	}
+	if err := d.goOn(ctx, n, r.process, rec); err != nil {
+		return err
+	}
+	l, err := d.listenAgain(d.box(n.UID), rec.Secret)
+	if err != nil {
+		return err
+	}
+	r.setLine(l)
+	return d.greet(ctx, r)
+}
+
+// goOn ends the pause of a run whose memory was not kept.
+func (d *Driver) goOn(ctx context.Context, n note, p *process, rec record) error {
+	b := d.box(n.UID)
+	paused, err := d.paused(ctx, n, p)
+	if err != nil {
+		return err
+	}
+	if paused {
+		if err := d.runsc(ctx, n, p, "resume"); err != nil {
+			return err
+		}
+	}
+	if err := os.RemoveAll(b.halfMemory()); err != nil {
+		return err
+	}
+	rec.Sleeping = false
+	return b.setRecord(rec)
+}
+
+// paused reports whether the runtime says of a run that it is paused.
+func (d *Driver) paused(ctx context.Context, n note, p *process) (bool, error) {
+	args := append(bundle{note: n, box: d.box(n.UID)}.runscFlags(), "state", string(n.UID))
+	cmd := exec.CommandContext(ctx, p.program(), args...)
+	cmd.WaitDelay = time.Second
+	out, err := cmd.Output()
+	if err != nil {
+		return false, fmt.Errorf("state of the sandbox: %w", err)
+	}
+	var state struct{ Status string }
+	err = json.Unmarshal(out, &state)
+	return state.Status == "paused", err
+}
+
+// runsc gives a command to a run, by the program that runs it.
+func (d *Driver) runsc(ctx context.Context, n note, p *process, command string, flags ...string) error {
+	if command != "checkpoint" {
+		// One that is killed in the middle would leave the sandbox in a state
+		// that the runtime does not know of.
+		ctx = context.WithoutCancel(ctx)
+	}
+	ctx, cancel := context.WithTimeout(ctx, sleepLimit)
+	defer cancel()
+	args := append(bundle{note: n, box: d.box(n.UID)}.runscFlags(), command)
+	cmd := exec.CommandContext(ctx, p.program(), append(append(args, flags...), string(n.UID))...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	cmd.WaitDelay = time.Second
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w: %s", command, err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}

@@ -1,0 +1,162 @@
+package oci
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cubbyhq/cubby/internal/driver"
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+)
+
+// Wake implements driver.Sleeper.
+func (d *Driver) Wake(ctx context.Context, h driver.Handle) (err error) {
+	n, err := parseHandle(h)
+	if err != nil {
+		return err
+	}
+	if n.Isolation != sandbox.GVisor {
+		return errs.E(errs.Unsupported, "the memory of a container cannot be kept")
+	}
+	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+	status, err := d.Inspect(ctx, h)
+	if err != nil {
+		return err
+	}
+	switch status.Phase {
+	case driver.PhaseAsleep:
+	case driver.PhaseRunning:
+		if err := d.Adopt(ctx, h); err != nil {
+			return err
+		}
+		r, err := d.held(h)
+		if err != nil {
+			return err
+		}
+		return d.greet(ctx, r)
+	case driver.PhaseGone:
+		return errs.E(errs.NotFound, "no such sandbox")
+	case driver.PhaseCreated, driver.PhaseDead:
+		return errs.E(errs.WrongState, "sandbox is not asleep").Hint("start it")
+	}
+	if err := d.clear(ctx, n.UID); err != nil {
+		return err
+	}
+	b := d.box(n.UID)
+	m, err := b.verified()
+	if err != nil {
+		return err
+	}
+	if err := b.lay(n, &d.authorities); err != nil {
+		return err
+	}
+	if err := d.progs.replaceMissing(&n); err != nil {
+		return err
+	}
+	if _, err := os.Stat(n.Rootfs); err != nil {
+		return errs.E(errs.Unavailable, "the sandbox's image is gone").Because(err)
+	}
+	defer func() {
+		if err != nil {
+			undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+			defer cancel()
+			if clearErr := d.clear(undo, n.UID); clearErr != nil {
+				d.log.Error("a failed wake was not undone", "box", n.UID, "err", clearErr)
+			}
+		}
+	}()
+	if err := d.begin(ctx, n, record{Secret: m.Secret, HostID: d.hostID, Waking: true}, nil); err != nil {
+		return unreadable(err)
+	}
+	return d.used(b)
+}
+
+// unreadable classifies what gVisor says of a memory that was kept on another
+// machine.
+func unreadable(err error) error {
+	if strings.Contains(err.Error(), "incompatible FeatureSet") {
+		return errs.E(errs.NotFound, "this host's processor cannot go on with the sandbox's memory").
+			Hint("start it: its files are whole").Because(err)
+	}
+	return err
+}
+
+// used notes that a run has come out of the memory, which is gone from then on.
+func (d *Driver) used(b box) error {
+	if err := b.forget(); err != nil {
+		return err
+	}
+	rec, found, err := b.record()
+	if err != nil || !found {
+		return err
+	}
+	rec.Waking = false
+	return b.setRecord(rec)
+}
+
+// awake ends a wake that another daemon began: what came out of the memory has
+// run for a while, so it goes on if its agent answers, and else is asleep.
+func (d *Driver) awake(ctx context.Context, n note, r *run) error {
+	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+	err := d.greet(ctx, r)
+	if err == nil {
+		err = d.used(d.box(n.UID))
+	}
+	if err == nil {
+		return nil
+	}
+	undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+	defer cancel()
+	if clearErr := d.clear(undo, n.UID); clearErr != nil {
+		return errors.Join(err, clearErr)
+	}
+	return errs.E(errs.WrongState, "sandbox is asleep").Hint("wake it").Because(err)
+}
+
+// asleep reports whether there is a memory, of which nothing has come yet.
+func (d *Driver) asleep(b box, rec record) (bool, error) {
+	_, kept, err := b.kept()
+	return err == nil && kept && !d.woken(b, rec), err
+}
+
+// woken reports whether a recorded run has come out of the memory, and lives.
+func (d *Driver) woken(b box, rec record) bool {
+	if !rec.Waking {
+		return false
+	}
+	p, err := d.open(d.launched(b, rec))
+	if err != nil {
+		return false
+	}
+	p.close()
+	return true
+}
+
+// launched completes the record of a wake that was cut off before the runtime had
+// said which process it started.
+func (d *Driver) launched(b box, rec record) record {
+	if !rec.Waking || rec.PID != 0 || rec.HostID != d.hostID {
+		return rec
+	}
+	data, err := os.ReadFile(b.pidFile())
+	if err != nil {
+		return rec
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(data)))
+	if err != nil || pid <= 1 || !d.cgroups.cgroup(b.uid).contains(pid) {
+		return rec
+	}
+	p, err := openProcess(pid, 0)
+	if err != nil {
+		return rec
+	}
+	defer p.close()
+	rec.PID, rec.StartTime = p.pid, p.start
+	return rec
+}
