@@ -43,6 +43,9 @@ type uplink struct {
 	socket string
 	secret string
 	log    *slog.Logger
+	// returned is called whenever the host is there again, before it can ask
+	// for anything. Set it before run; nil for nothing.
+	returned func()
 
 	conns  chan net.Conn
 	closed chan struct{}
@@ -104,6 +107,9 @@ func (u *uplink) attached(ctx context.Context, control net.Conn) error {
 	u.mu.Lock()
 	u.want = 0
 	u.mu.Unlock()
+	if u.returned != nil {
+		u.returned()
+	}
 	pool.Go(func() { u.fill(ctx) })
 
 	lines := bufio.NewReaderSize(control, 256)

@@ -18,6 +18,7 @@ import (
 	"github.com/cubbyhq/cubby/api/gen/cubby/guest/v1/guestv1connect"
 	"github.com/cubbyhq/cubby/internal/guestd/kernels"
 	"github.com/cubbyhq/cubby/internal/guestd/proc"
+	"github.com/cubbyhq/cubby/internal/redirect"
 )
 
 // maxMessage bounds a request of the service; bulk goes over raw paths.
@@ -130,6 +131,14 @@ func (s *Server) Serve(ctx context.Context) error {
 		return err
 	}
 	up := newUplink(s.cfg.Boot.GetSocket(), s.cfg.Boot.GetSecret(), s.cfg.Log)
+	if s.cfg.Boot.GetSetRedirect() {
+		// While the host was away this memory may have been kept, and woken.
+		up.returned = func() {
+			if err := redirect.Restore(); err != nil {
+				s.cfg.Log.Error("connections are not redirected", "err", err)
+			}
+		}
+	}
 	out, err := listenEgress(s.cfg, up)
 	if err != nil {
 		return fmt.Errorf("ports of the way out: %w", err)

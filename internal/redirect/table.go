@@ -2,6 +2,7 @@ package redirect
 
 import (
 	"encoding/binary"
+	"errors"
 	"net/netip"
 	"os"
 	"runtime"
@@ -35,6 +36,7 @@ const (
 	targetHeader    = 32 // struct xt_entry_target
 	targetName      = 2
 	replaceHeader   = 96 // struct ipt_replace
+	replaceCount    = 36
 	infoSize        = 84 // struct ipt_getinfo
 	infoEntries     = 76
 	counterSize     = 16 // struct xt_counters
@@ -64,17 +66,33 @@ func Set() error {
 	return routeToLoopback()
 }
 
+// Restore is [Set] for a kernel that may have forgotten: gVisor's comes out of a
+// kept memory with the connections of before, but with the tables and routes of
+// one that has just begun. Where they are there it does nothing.
+func Restore() error {
+	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
+	if err != nil {
+		return os.NewSyscallError("raw socket", err)
+	}
+	defer func() { _ = unix.Close(socket) }()
+	have, err := entries(socket)
+	if err != nil || have == order.Uint32(natTable(0)[replaceCount:]) {
+		return err
+	}
+	// The table last: it says that the rest is there.
+	if err := routeToLoopback(); err != nil && !errors.Is(err, unix.EEXIST) {
+		return err
+	}
+	return replace(socket)
+}
+
 // replace replaces the table of what is done with connections.
 func replace(socket int) error {
-	info := make([]byte, infoSize)
-	copy(info, tableName)
-	size := uint32(len(info))
-	if _, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, uintptr(socket), unix.SOL_IP, getInfo,
-		uintptr(unsafe.Pointer(&info[0])), uintptr(unsafe.Pointer(&size)), 0); errno != 0 {
-		return os.NewSyscallError("getsockopt IPT_SO_GET_INFO", errno)
-	}
 	// The kernel gives back the counters of the rules that were there.
-	before := order.Uint32(info[infoEntries:])
+	before, err := entries(socket)
+	if err != nil {
+		return err
+	}
 	counters := make([]byte, counterSize*max(1, int(before)))
 	table := natTable(before)
 	var pinned runtime.Pinner
@@ -86,6 +104,18 @@ func replace(socket int) error {
 		return os.NewSyscallError("setsockopt IPT_SO_SET_REPLACE", errno)
 	}
 	return nil
+}
+
+// entries is how many rules the table has.
+func entries(socket int) (uint32, error) {
+	info := make([]byte, infoSize)
+	copy(info, tableName)
+	size := uint32(len(info))
+	if _, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, uintptr(socket), unix.SOL_IP, getInfo,
+		uintptr(unsafe.Pointer(&info[0])), uintptr(unsafe.Pointer(&size)), 0); errno != 0 {
+		return 0, os.NewSyscallError("getsockopt IPT_SO_GET_INFO", errno)
+	}
+	return order.Uint32(info[infoEntries:]), nil
 }
 
 // natTable is that table, as the argument of IPT_SO_SET_REPLACE without the

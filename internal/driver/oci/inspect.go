@@ -324,6 +324,9 @@ func (d *Driver) Adopt(ctx context.Context, h driver.Handle) error {
 	d.runs[n.UID] = r
 	d.mu.Unlock()
 	if rec.Waking {
+		if err := b.setRecord(rec); err != nil { // its process may not be in it
+			return err
+		}
 		return d.awake(ctx, n, r)
 	}
 	return nil

@@ -25,6 +25,9 @@ type victim struct {
 	Config Config
 	Spec   driver.Spec
 	Stop   bool
+	// Of a sandbox that is there already: what it does with it.
+	Handle      driver.Handle
+	Sleep, Wake bool
 }
 
 func TestMain(m *testing.M) {
@@ -59,6 +62,15 @@ func beVictim(job string) {
 	ctx := context.Background()
 	d, err := New(v.Config)
 	say("open", err)
+	switch {
+	case v.Sleep:
+		say("adopted", d.Adopt(ctx, v.Handle))
+		say("asleep", d.Sleep(ctx, v.Handle))
+		return
+	case v.Wake:
+		say("awake", d.Wake(ctx, v.Handle))
+		return
+	}
 	h, err := d.Create(ctx, v.Spec)
 	say("created "+string(h), err)
 	say("started", d.Start(ctx, h))

@@ -166,6 +166,12 @@ func (d *Driver) stayAwake(ctx context.Context, n note, r *run, rec record) erro
 // goOn ends the pause of a run whose memory was not kept.
 func (d *Driver) goOn(ctx context.Context, n note, p *process, rec record) error {
 	b := d.box(n.UID)
+	// A command of a daemon that was killed may still be under way.
+	lock, err := b.lockRuntime()
+	if err != nil {
+		return err
+	}
+	_ = lock.Close()
 	paused, err := d.paused(ctx, n, p)
 	if err != nil {
 		return err
@@ -205,12 +211,33 @@ func (d *Driver) runsc(ctx context.Context, n note, p *process, command string, 
 	}
 	ctx, cancel := context.WithTimeout(ctx, sleepLimit)
 	defer cancel()
-	args := append(bundle{note: n, box: d.box(n.UID)}.runscFlags(), command)
+	b := d.box(n.UID)
+	lock, err := b.lockRuntime()
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	args := append(bundle{note: n, box: b}.runscFlags(), command)
 	cmd := exec.CommandContext(ctx, p.program(), append(append(args, flags...), string(n.UID))...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	cmd.ExtraFiles = []*os.File{lock}
 	cmd.WaitDelay = time.Second
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w: %s", command, err, strings.TrimSpace(string(out)))
 	}
 	return nil
+}
+
+// lockRuntime takes the lock that commands to a run hold. They inherit it, so
+// that it is held until the last of them has ended, also without this process.
+func (b box) lockRuntime() (*os.File, error) {
+	f, err := os.OpenFile(b.path("sleep.lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
+		_ = f.Close()
+		return nil, os.NewSyscallError("flock", err)
+	}
+	return f, nil
 }

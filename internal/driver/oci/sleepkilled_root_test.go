@@ -1,0 +1,123 @@
+//go:build root
+
+package oci
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cubbyhq/cubby/internal/driver"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+)
+
+// counts starts a command that counts in its memory how often it is asked.
+func (r *running) counts() {
+	r.t.Helper()
+	r.exec("sandbox", `setsid sh -c 'n=0; while :; do if [ -e ask ]; then n=$((n+1)); rm ask; echo $n > new; mv new answer; fi; sleep 0.02; done' </dev/null >/dev/null 2>&1 &`)
+}
+
+// goesOn carries on after a crash, whatever it left, and proves that nothing of
+// what ran is lost.
+func (r *running) goesOn(when string, count int) {
+	r.t.Helper()
+	status, err := r.d.Inspect(r.ctx, r.h)
+	r.do(when+": Inspect", err)
+	switch status.Phase {
+	case driver.PhaseRunning:
+		r.do(when+": Adopt", r.d.Adopt(r.ctx, r.h))
+	case driver.PhaseAsleep:
+		r.do(when+": Wake", r.d.Wake(r.ctx, r.h))
+	default:
+		r.t.Fatalf("%s: it is %+v", when, status)
+	}
+	r.t.Logf("%s it was %s", when, status.Phase)
+	if out, _ := r.exec("sandbox", "rm -f answer; touch ask; while [ ! -e answer ]; do sleep 0.02; done; cat answer"); strings.TrimSpace(out) != itoa(count) {
+		r.t.Fatalf("%s: the counter said %q, want %d", when, out, count)
+	}
+	b := r.d.box(r.spec.UID)
+	for _, path := range []string{b.memory(), b.halfMemory(), b.usedMemory()} {
+		if _, err := os.Lstat(path); err == nil {
+			r.t.Errorf("%s: %s is left", when, filepath.Base(path))
+		}
+	}
+}
+
+// A daemon that is killed at any moment of a sleep or a wake leaves a sandbox
+// that runs, or one that sleeps.
+func TestKilledInSleepAndWake(t *testing.T) {
+	r := start(t, runsc, testSpec(t, sandbox.GVisor))
+	r.counts()
+	const steps = 24
+	for step := range steps {
+		v := victim{Config: r.m.cfg, Handle: r.h, Sleep: step%2 == 0, Wake: step%2 == 1}
+		v.Config.Log = nil
+		act := "sleep"
+		if v.Wake {
+			act = "wake"
+			r.do("Sleep", r.d.Sleep(r.ctx, r.h))
+		}
+		if err := r.d.Close(); err != nil {
+			t.Fatal(err)
+		}
+		after := 500 * time.Millisecond * time.Duration(step/2) / (steps / 2)
+		murder(t, v, after)
+		r.d = r.m.open(t)
+		r.goesOn(act+" that was killed after "+after.String(), step+1)
+	}
+}
+
+// The runtime that is killed in the middle of its part of a sleep or a wake
+// leaves a sandbox that runs, or one that sleeps.
+func TestRuntimeKilledInSleepAndWake(t *testing.T) {
+	r := start(t, runsc, testSpec(t, sandbox.GVisor))
+	r.counts()
+	count := 0
+	for _, tt := range []struct{ act, command string }{
+		{"sleep", "fscheckpoint"}, {"sleep", "checkpoint"}, {"wake", "restore"}, {"wake", "boot"},
+	} {
+		act := r.d.Sleep
+		if tt.act == "wake" {
+			r.do("Sleep", r.d.Sleep(r.ctx, r.h))
+			act = r.d.Wake
+		}
+		done := make(chan error, 1)
+		go func() { done <- act(r.ctx, r.h) }()
+		killed := false
+		var err error
+		for ended := false; !ended; {
+			select {
+			case err = <-done:
+				ended = true
+			default:
+				killed = r.killCommand(tt.command) || killed
+			}
+		}
+		if !killed || err == nil {
+			t.Errorf("%s: %s was killed = %v, and the call returned %v", tt.act, tt.command, killed, err)
+		}
+		count++
+		r.goesOn(tt.command+" that was killed", count)
+	}
+}
+
+// killCommand kills a command of the runtime, if it runs.
+func (r *running) killCommand(command string) (killed bool) {
+	for _, text := range processesOf(r.t, r.spec.UID) {
+		data, err := os.ReadFile("/proc/" + text + "/cmdline")
+		if err != nil || !slices.Contains(strings.Split(string(data), "\x00"), command) {
+			continue
+		}
+		pid, err := strconv.Atoi(text)
+		if err == nil && unix.Kill(pid, unix.SIGKILL) == nil {
+			killed = true
+		}
+	}
+	return killed
+}
