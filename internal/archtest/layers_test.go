@@ -69,9 +69,11 @@ func places() map[string]place {
 		// Core knows drivers and storage by their contracts.
 		"internal/driver/agent": {only: []string{"api/gen/…", "internal/driver", "internal/errs"},
 			by: []string{"internal/driver/oci", "internal/driver/drivertest"}},
-		"internal/driver/oci/seccomp": {only: []string{}, by: []string{"internal/driver/oci"}},
-		"internal/driver/oci":         {layer: 3, by: []string{"internal/daemon", "internal/cli/doctor"}},
-		"internal/storage/local":      {layer: 3, by: []string{"internal/daemon"}},
+		"internal/driver/oci/seccomp":   {only: []string{}, by: []string{"internal/driver/oci"}},
+		"internal/driver/oci/kernellog": {only: []string{"internal/driver"}, by: []string{"internal/driver/oci"}},
+		"internal/driver/oci/memory":    {only: []string{"internal/errs"}, by: []string{"internal/driver/oci"}},
+		"internal/driver/oci":           {layer: 3, by: []string{"internal/daemon", "internal/cli/doctor"}},
+		"internal/storage/local":        {layer: 3, by: []string{"internal/daemon"}},
 
 		// Core's rooms, from the leaves up: those of one layer do not know each
 		// other.

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/cubbyhq/cubby/internal/driver"
+	"github.com/cubbyhq/cubby/internal/driver/oci/memory"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
@@ -159,6 +160,10 @@ func (b box) bundle() string  { return b.path("bundle") }
 func (b box) runtime() string { return b.path("runtime") } // the runtime's own notes
 func (b box) channel() string { return b.path("channel") }
 func (b box) socket() string  { return b.path("channel/host.sock") }
+
+// memory is what is kept of it while it sleeps.
+func (b box) memory() memory.Memory { return memory.Of(b.dir) }
+
 func (b box) runFile() string { return b.path("run.json") }
 
 // noteFile is a copy of the handle without its env, for what has to look at

@@ -73,7 +73,7 @@ func (d *Driver) status(uid sandbox.UID, readNote func() (note, error)) (driver.
 	if err != nil {
 		return driver.Status{}, err
 	}
-	if size, kept, err := b.kept(); err != nil {
+	if size, kept, err := b.memory().Kept(); err != nil {
 		return driver.Status{}, err
 	} else if kept {
 		// What comes out of it is there before it goes.

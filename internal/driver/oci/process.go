@@ -102,6 +102,10 @@ func (p *process) control(f func(fd uintptr)) {
 	}
 }
 
+// program is a name for what the process executes, which is good as long as it
+// runs, also when the file has been removed.
+func (p *process) program() string { return "/proc/" + strconv.Itoa(p.pid) + "/exe" }
+
 // kill ends the process; one that has ended stays as it is.
 func (p *process) kill() {
 	p.control(func(fd uintptr) { _ = unix.PidfdSendSignal(int(fd), unix.SIGKILL, nil, 0) })

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/cubbyhq/cubby/internal/driver/oci/memory"
 	"github.com/cubbyhq/cubby/internal/errs"
 )
 
@@ -90,7 +91,7 @@ func space(dir string) (capacity, error) {
 
 // publish gives a complete directory its name, in the place of an older one.
 func publish(fresh, dir string) error {
-	err := syncTree(fresh)
+	err := memory.SyncTree(fresh)
 	if err == nil {
 		err = unix.Renameat2(unix.AT_FDCWD, fresh, unix.AT_FDCWD, dir, unix.RENAME_EXCHANGE)
 		if errors.Is(err, unix.ENOENT) {
@@ -98,31 +99,5 @@ func publish(fresh, dir string) error {
 		}
 	}
 	// What is under the other name is the older one, or not worth keeping.
-	return errors.Join(err, os.RemoveAll(fresh), syncTree(filepath.Dir(dir)))
-}
-
-// syncTree puts a directory and the files in it onto the disk.
-func syncTree(dir string) error {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return err
-	}
-	paths := []string{dir}
-	for _, e := range entries {
-		if e.Type().IsRegular() {
-			paths = append(paths, filepath.Join(dir, e.Name()))
-		}
-	}
-	for _, path := range paths {
-		f, err := os.Open(path)
-		if err != nil {
-			return err
-		}
-		err = f.Sync()
-		_ = f.Close()
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return errors.Join(err, os.RemoveAll(fresh), memory.SyncTree(filepath.Dir(dir)))
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cubbyhq/cubby/internal/driver"
+	"github.com/cubbyhq/cubby/internal/driver/oci/memory"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
@@ -70,7 +70,7 @@ func (d *Driver) Sleep(ctx context.Context, h driver.Handle) error {
 	}
 	r.line().Sever()
 	if err := d.keep(ctx, n, r, rec.Secret); err != nil {
-		if _, kept, keptErr := b.kept(); !kept && keptErr == nil {
+		if _, kept, keptErr := b.memory().Kept(); !kept && keptErr == nil {
 			return errors.Join(err, d.stayAwake(ctx, n, r, rec))
 		}
 		// It has its name and may not have it after a crash of the host.
@@ -82,7 +82,7 @@ func (d *Driver) Sleep(ctx context.Context, h driver.Handle) error {
 // roomToSleep refuses what would take the host's last space: the memory, and a
 // save of the root filesystem beside it.
 func (b box) roomToSleep(p *process) error {
-	all, files, err := memoryNeeds(p)
+	all, files, err := memory.Needs(p.pid)
 	if err != nil {
 		return err
 	}
@@ -100,15 +100,8 @@ func (b box) roomToSleep(p *process) error {
 // before the memory has its name: it believes that they are.
 func (d *Driver) keep(ctx context.Context, n note, r *run, secret string) error {
 	b := d.box(n.UID)
-	half := b.halfMemory()
-	if err := os.RemoveAll(half); err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Join(half, memoryImage), 0o700); err != nil {
-		return err
-	}
-	if err := keepProgram(r.process, half); err != nil {
-		return err
+	if err := b.memory().Begin(r.process.program()); err != nil {
+		return exhausted(err)
 	}
 	if err := d.runsc(ctx, n, r.process, "pause"); err != nil {
 		return err
@@ -117,7 +110,7 @@ func (d *Driver) keep(ctx context.Context, n note, r *run, secret string) error 
 	if err := d.save(ctx, n, r.process.program()); err != nil {
 		return exhausted(err)
 	}
-	if err := d.runsc(ctx, n, r.process, "checkpoint", "--leave-running", "--image-path="+filepath.Join(half, memoryImage)); err != nil {
+	if err := d.runsc(ctx, n, r.process, "checkpoint", "--leave-running", "--image-path="+b.memory().HalfImage()); err != nil {
 		return exhausted(err)
 	}
 	for _, dir := range n.dirs() {
@@ -125,7 +118,7 @@ func (d *Driver) keep(ctx context.Context, n note, r *run, secret string) error 
 			return fmt.Errorf("sync the sandbox's disk: %w", err)
 		}
 	}
-	return exhausted(b.seal(manifest{Secret: secret}))
+	return exhausted(b.memory().Seal(secret))
 }
 
 // exhausted classifies a full disk, of which gVisor tells in words.
@@ -181,7 +174,7 @@ func (d *Driver) goOn(ctx context.Context, n note, p *process, rec record) error
 			return err
 		}
 	}
-	if err := os.RemoveAll(b.halfMemory()); err != nil {
+	if err := b.memory().Tidy(); err != nil {
 		return err
 	}
 	rec.Sleeping = false

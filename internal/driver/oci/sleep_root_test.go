@@ -96,7 +96,7 @@ func TestSleepKeepsAll(t *testing.T) {
 		for _, pid := range processesOf(t, r.spec.UID) {
 			t.Errorf("process %s runs of a sandbox that sleeps", pid)
 		}
-		if info, err := os.Stat(r.d.box(r.spec.UID).memory()); err != nil || info.Mode().Perm() != 0o700 {
+		if info, err := os.Stat(r.d.box(r.spec.UID).path("memory")); err != nil || info.Mode().Perm() != 0o700 {
 			t.Errorf("the memory is %v, %v; want it for root alone", info, err)
 		}
 		time.Sleep(2 * time.Second) // which the clock on the wall must not miss
@@ -113,7 +113,7 @@ func TestSleepKeepsAll(t *testing.T) {
 		if len(said) < 3 || said[1] != "box" || said[2] != "box" {
 			t.Errorf("%s: it says of itself: %s", when, out)
 		}
-		if _, err := os.Stat(r.d.box(r.spec.UID).memory()); !errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Stat(r.d.box(r.spec.UID).path("memory")); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%s: the memory is still there: %v", when, err)
 		}
 		if max, err := os.ReadFile(filepath.Join(r.cgroupDir("pids"), "pids.max")); err == nil && strings.TrimSpace(string(max)) != itoa(int(gvisorTasks(r.spec.Limits.PIDs))) {
@@ -191,7 +191,7 @@ func TestDamagedMemory(t *testing.T) {
 			r.do("Sleep", r.d.Sleep(r.ctx, r.h))
 			b := r.d.box(r.spec.UID)
 			var paths []string
-			if err := filepath.WalkDir(b.memory(), func(path string, e fs.DirEntry, err error) error {
+			if err := filepath.WalkDir(b.path("memory"), func(path string, e fs.DirEntry, err error) error {
 				if err == nil && e.Type().IsRegular() {
 					paths = append(paths, path)
 				}
@@ -204,7 +204,7 @@ func TestDamagedMemory(t *testing.T) {
 			}
 			files++
 			path := paths[index]
-			if filepath.Base(path) == memoryProgram { // which others have too
+			if filepath.Base(path) == runsc { // which others have too
 				data := mustRead(t, path)
 				r.do("copy the program", errors.Join(os.Remove(path), os.WriteFile(path, data, 0o700)))
 			}

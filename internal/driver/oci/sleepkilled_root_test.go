@@ -42,7 +42,7 @@ func (r *running) goesOn(when string, count int) {
 		r.t.Fatalf("%s: the counter said %q, want %d", when, out, count)
 	}
 	b := r.d.box(r.spec.UID)
-	for _, path := range []string{b.memory(), b.halfMemory(), b.usedMemory()} {
+	for _, path := range []string{b.path("memory"), b.path("memory.new"), b.path("memory.used")} {
 		if _, err := os.Lstat(path); err == nil {
 			r.t.Errorf("%s: %s is left", when, filepath.Base(path))
 		}

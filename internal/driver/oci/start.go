@@ -84,7 +84,7 @@ func (d *Driver) Start(ctx context.Context, h driver.Handle) (err error) {
 		defer userns.Close()
 	}
 	// From here on the files change, and a memory of before is none any more.
-	if err := b.forget(); err != nil {
+	if err := b.memory().Forget(); err != nil {
 		return err
 	}
 	return d.begin(ctx, n, record{Secret: rand.Text(), HostID: d.hostID, IDBase: n.IDBase}, userns)
@@ -291,8 +291,8 @@ func (d *Driver) wakeCommand(b bundle) (*exec.Cmd, error) {
 		return nil, err
 	}
 	args := append(b.runscFlags(), "restore", "--detach", "--bundle="+b.box.bundle(), "--pid-file="+b.box.pidFile(),
-		"--image-path="+filepath.Join(b.box.memory(), memoryImage), string(b.note.UID))
-	return exec.Command(filepath.Join(b.box.memory(), memoryProgram), args...), nil
+		"--image-path="+b.box.memory().Image(), string(b.note.UID))
+	return exec.Command(b.box.memory().Program(), args...), nil
 }
 
 // layGVisor prepares the directories of a run.

@@ -79,7 +79,7 @@ func (d *Driver) rest(ctx context.Context, b box) error {
 	if err := d.clear(ctx, b.uid); err != nil {
 		return err
 	}
-	return b.forget()
+	return b.memory().Forget()
 }
 
 // shutDown asks the agent to end everything but itself.
@@ -139,10 +139,13 @@ func (d *Driver) clear(ctx context.Context, uid sandbox.UID) error {
 	for _, dir := range []string{"/run", "/tmp"} {
 		_ = os.Remove(filepath.Join(dir, "runsc-"+string(uid)+".sock"))
 	}
-	for _, path := range []string{b.runtime(), b.socket(), b.bundle(), b.halfMemory()} {
+	for _, path := range []string{b.runtime(), b.socket(), b.bundle()} {
 		if err := os.RemoveAll(path); err != nil {
 			return err
 		}
+	}
+	if err := b.memory().Tidy(); err != nil {
+		return err
 	}
 	// Last: as long as it is there, a run may have left something.
 	if err := os.Remove(b.runFile()); err != nil && !errors.Is(err, fs.ErrNotExist) {

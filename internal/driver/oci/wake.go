@@ -48,7 +48,7 @@ func (d *Driver) Wake(ctx context.Context, h driver.Handle) (err error) {
 		return err
 	}
 	b := d.box(n.UID)
-	m, err := b.verified()
+	secret, err := b.memory().Verify()
 	if err != nil {
 		return err
 	}
@@ -70,7 +70,7 @@ func (d *Driver) Wake(ctx context.Context, h driver.Handle) (err error) {
 			}
 		}
 	}()
-	if err := d.begin(ctx, n, record{Secret: m.Secret, HostID: d.hostID, Waking: true}, nil); err != nil {
+	if err := d.begin(ctx, n, record{Secret: secret, HostID: d.hostID, Waking: true}, nil); err != nil {
 		return unreadable(err)
 	}
 	return d.used(b)
@@ -88,7 +88,7 @@ func unreadable(err error) error {
 
 // used notes that a run has come out of the memory, which is gone from then on.
 func (d *Driver) used(b box) error {
-	if err := b.forget(); err != nil {
+	if err := b.memory().Forget(); err != nil {
 		return err
 	}
 	rec, found, err := b.record()
@@ -121,7 +121,7 @@ func (d *Driver) awake(ctx context.Context, n note, r *run) error {
 
 // asleep reports whether there is a memory, of which nothing has come yet.
 func (d *Driver) asleep(b box, rec record) (bool, error) {
-	_, kept, err := b.kept()
+	_, kept, err := b.memory().Kept()
 	return err == nil && kept && !d.woken(b, rec), err
 }
 

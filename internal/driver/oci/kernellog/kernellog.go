@@ -1,10 +1,11 @@
-package oci
+// Package kernellog reads in the kernel's log whom it killed for want of memory.
+// The log is a ring: what is old is gone. It knows cgroups by their paths, and
+// nothing of sandboxes.
+package kernellog
 
 import (
-	"context"
 	"errors"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -12,45 +13,17 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cubbyhq/cubby/internal/driver"
-	"github.com/cubbyhq/cubby/internal/sandbox"
 )
-
-// The counters of a cgroup say that the kernel killed for want of memory, its
-// log says whom. The log is a ring: what is old is gone.
 
 const (
-	kernelLog = "/dev/kmsg"
-	// maxKernelLog bounds what is read: the ring itself has a megabyte or so.
-	maxKernelLog = 16 << 20
-	// clockSlack is how far the log's clock and the monotonic one may differ.
-	clockSlack = time.Second
+	device = "/dev/kmsg"
+	// maxSize bounds what is read: the ring itself has a megabyte or so.
+	maxSize = 16 << 20
 )
 
-// OOMKills implements driver.OOMReader.
-func (d *Driver) OOMKills(_ context.Context, h driver.Handle, since time.Time) ([]driver.OOMKill, error) {
-	n, err := parseHandle(h)
-	if err != nil || n.Isolation == sandbox.GVisor {
-		return nil, err
-	}
-	c := d.cgroups.cgroup(n.UID)
-	kills, err := c.readKills()
-	if err != nil {
-		return nil, err
-	}
-	files := c.memoryFiles()
-	var late []driver.OOMKill
-	for _, k := range kills {
-		if k.At.After(since.Add(-clockSlack)) {
-			k.Files = files
-			late = append(late, k)
-		}
-	}
-	return late, nil
-}
-
-// readKills returns what the kernel's log has of the cgroup.
-func (c cgroup) readKills() ([]driver.OOMKill, error) {
-	text, err := readKernelLog()
+// Kills returns what the log has of the cgroup at a path and of those below it.
+func Kills(cgroup string) ([]driver.OOMKill, error) {
+	text, err := read()
 	if err != nil {
 		return nil, err
 	}
@@ -59,19 +32,19 @@ func (c cgroup) readKills() ([]driver.OOMKill, error) {
 		return nil, os.NewSyscallError("clock_gettime", err)
 	}
 	boot := time.Now().Add(-time.Duration(now.Nano()))
-	return parseKills(text, "/"+c.path, boot), nil
+	return parseKills(text, cgroup, boot), nil
 }
 
-// readKernelLog reads all records that the ring has, a line each.
-func readKernelLog() (string, error) {
-	fd, err := unix.Open(kernelLog, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+// read reads all records that the ring has, a line each.
+func read() (string, error) {
+	fd, err := unix.Open(device, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return "", &os.PathError{Op: "open", Path: kernelLog, Err: err}
+		return "", &os.PathError{Op: "open", Path: device, Err: err}
 	}
 	defer unix.Close(fd)
 	var text strings.Builder
 	record := make([]byte, 8192)
-	for text.Len() < maxKernelLog {
+	for text.Len() < maxSize {
 		n, err := unix.Read(fd, record)
 		switch {
 		case errors.Is(err, unix.EINTR), errors.Is(err, unix.EPIPE): // EPIPE: the ring overtook us
@@ -79,7 +52,7 @@ func readKernelLog() (string, error) {
 		case errors.Is(err, unix.EAGAIN), err == nil && n == 0:
 			return text.String(), nil
 		case err != nil:
-			return "", &os.PathError{Op: "read", Path: kernelLog, Err: err}
+			return "", &os.PathError{Op: "read", Path: device, Err: err}
 		}
 		line, _, _ := strings.Cut(string(record[:n]), "\n") // what follows are key=value lines
 		text.WriteString(line)
@@ -127,18 +100,4 @@ func parseKills(text, cgroup string, boot time.Time) []driver.OOMKill {
 		}
 	}
 	return kills
-}
-
-// memoryFiles is the memory of files in memory, 0 when that is not known.
-func (c cgroup) memoryFiles() int64 {
-	root := c.h.v2
-	if root == "" {
-		root = c.h.v1["memory"]
-	}
-	data, err := os.ReadFile(filepath.Join(root, c.path, "memory.stat"))
-	if err != nil {
-		return 0
-	}
-	n, _ := keyed(data, "shmem") // not every kernel counts it
-	return n
 }

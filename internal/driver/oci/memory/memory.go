@@ -1,0 +1,284 @@
+// Package memory is the kept memory of a sandbox that sleeps: a directory beside
+// its notes, on the host's disk and not on the sandbox's. It is no file of the
+// sandbox, must fit when its disk is full, and is bounded together with those of
+// all others. Like the notes it goes with the sandbox, and a listing finds it. It
+// holds every secret that was in memory, so nobody but root reads it.
+//
+// It has its name when it is complete; until then it is half a memory, which
+// nothing is ever woken from. With the memory lies the program that wrote it,
+// since another version may not read it. The package runs nothing: who writes and
+// reads the image is its caller's matter.
+package memory
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cubbyhq/cubby/internal/errs"
+)
+
+// Memory is what is kept of one sandbox, or is not there.
+type Memory struct{ dir string }
+
+// Of returns the memory of the sandbox whose notes are in a directory.
+func Of(dir string) Memory { return Memory{dir} }
+
+func (m Memory) path() string { return filepath.Join(m.dir, "memory") }
+func (m Memory) used() string { return filepath.Join(m.dir, "memory.used") }
+
+// Half is where a memory is written.
+func (m Memory) Half() string { return filepath.Join(m.dir, "memory.new") }
+
+// HalfImage is where the program writes its part of it.
+func (m Memory) HalfImage() string { return filepath.Join(m.Half(), imageName) }
+
+// Image is what the program wrote, and Program that program.
+func (m Memory) Image() string   { return filepath.Join(m.path(), imageName) }
+func (m Memory) Program() string { return filepath.Join(m.path(), programName) }
+
+// What is in the directory.
+const (
+	manifestName = "manifest.json"
+	programName  = "runsc"
+	imageName    = "image" // what the program wrote
+)
+
+// manifest says what a memory consists of.
+type manifest struct {
+	Version int `json:"v"`
+	// Secret is what the agent says to the channel.
+	Secret string              `json:"secret"`
+	Files  map[string]checksum `json:"files"`
+}
+
+const manifestVersion = 1
+
+// checksum finds damage. It is no proof against somebody who may write here:
+// that is root, who needs no memory to do harm.
+type checksum struct {
+	Size   int64  `json:"size"`
+	CRC32C uint32 `json:"crc32c"`
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+func sum(path string) (checksum, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return checksum{}, err
+	}
+	defer f.Close()
+	var c checksum
+	buf := make([]byte, 1<<20)
+	for {
+		n, err := f.Read(buf)
+		c.CRC32C = crc32.Update(c.CRC32C, castagnoli, buf[:n])
+		c.Size += int64(n)
+		if err == io.EOF {
+			return c, nil
+		}
+		if err != nil {
+			return checksum{}, err
+		}
+	}
+}
+
+// Kept reports whether there is a memory, and what it takes of the disk. The
+// program is not counted where it is one with what is kept anyway.
+func (m Memory) Kept() (size int64, found bool, err error) {
+	err = filepath.WalkDir(m.path(), func(_ string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := e.Info()
+		if err != nil {
+			return err
+		}
+		if st, ok := info.Sys().(*syscall.Stat_t); ok && info.Mode().IsRegular() && st.Nlink == 1 {
+			size += st.Blocks * 512
+		}
+		return nil
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		// Of one that goes at this moment a part may be gone.
+		return 0, false, nil
+	}
+	return size, err == nil, err
+}
+
+// Forget removes the memory. It is gone, also after a crash of the host, before
+// the first of its files goes.
+func (m Memory) Forget() error {
+	if err := os.RemoveAll(m.used()); err != nil {
+		return err
+	}
+	err := os.Rename(m.path(), m.used())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		err = SyncTree(m.dir)
+	}
+	return errors.Join(err, os.RemoveAll(m.used()))
+}
+
+// Tidy removes what is half written or half removed.
+func (m Memory) Tidy() error { return errors.Join(os.RemoveAll(m.Half()), os.RemoveAll(m.used())) }
+
+// Seal writes the manifest of half a memory, with the sums of what can be read
+// of its files, and makes it whole. All of it is on the disk then.
+func (m Memory) Seal(secret string) error {
+	list := manifest{Version: manifestVersion, Secret: secret, Files: make(map[string]checksum)}
+	half := m.Half()
+	if err := SyncTree(filepath.Join(half, imageName)); err != nil {
+		return err
+	}
+	err := filepath.WalkDir(half, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		name, err := filepath.Rel(half, path)
+		if err == nil {
+			list.Files[name], err = sum(path)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	data, err := json.Marshal(list)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(half, manifestName), data, 0o600); err != nil {
+		return err
+	}
+	if err := SyncTree(half); err != nil {
+		return err
+	}
+	if err := os.Rename(half, m.path()); err != nil {
+		return err
+	}
+	return SyncTree(m.dir)
+}
+
+// Verify reads the memory and returns what its agent says to the channel;
+// errs.NotFound when nothing can be woken from it.
+func (m Memory) Verify() (secret string, err error) {
+	var list manifest
+	data, err := os.ReadFile(filepath.Join(m.path(), manifestName))
+	if err == nil {
+		err = json.Unmarshal(data, &list)
+	}
+	if err == nil && list.Version != manifestVersion {
+		err = fmt.Errorf("manifest of version %d", list.Version)
+	}
+	for _, name := range []string{programName, filepath.Join(imageName, "checkpoint.img")} {
+		if _, ok := list.Files[name]; !ok && err == nil {
+			err = fmt.Errorf("no %s", name)
+		}
+	}
+	for name, want := range list.Files {
+		if err != nil {
+			break
+		}
+		var got checksum
+		if got, err = sum(filepath.Join(m.path(), name)); err == nil && got != want {
+			err = fmt.Errorf("%s has %d bytes and the sum %08x, want %d and %08x", name, got.Size, got.CRC32C, want.Size, want.CRC32C)
+		}
+	}
+	if err != nil {
+		return "", errs.E(errs.NotFound, "the sandbox's memory is damaged").Hint("start it: its files are whole").Because(err)
+	}
+	return list.Secret, nil
+}
+
+// Begin makes half a memory, with the program at a path, which may be a link that
+// the kernel shows.
+func (m Memory) Begin(program string) error {
+	if err := os.RemoveAll(m.Half()); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(m.HalfImage(), 0o700); err != nil {
+		return err
+	}
+	from, to := program, filepath.Join(m.Half(), programName)
+	if unix.Linkat(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.AT_SYMLINK_FOLLOW) == nil {
+		return nil
+	}
+	// Elsewhere, or without a name.
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o700)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Close())
+}
+
+// Needs is how much room the memory of a process takes on the disk, and how
+// much of that is files of the sandbox's: what gVisor keeps in files that have no
+// name any more.
+func Needs(pid int) (all, files int64, err error) {
+	fds := "/proc/" + strconv.Itoa(pid) + "/fd"
+	entries, err := os.ReadDir(fds)
+	if err != nil {
+		return 0, 0, err
+	}
+	seen := make(map[[2]uint64]bool)
+	for _, e := range entries {
+		path := filepath.Join(fds, e.Name())
+		var st unix.Stat_t
+		if unix.Stat(path, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || st.Nlink > 0 || seen[[2]uint64{st.Dev, st.Ino}] {
+			continue
+		}
+		seen[[2]uint64{st.Dev, st.Ino}] = true
+		size := st.Blocks * 512
+		all += size
+		var where unix.Statfs_t
+		if err := unix.Statfs(path, &where); err == nil && where.Type != unix.TMPFS_MAGIC {
+			files += size
+		}
+	}
+	return all, files, nil
+}
+
+// SyncTree puts a directory and the files in it onto the disk.
+func SyncTree(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	paths := []string{dir}
+	for _, e := range entries {
+		if e.Type().IsRegular() {
+			paths = append(paths, filepath.Join(dir, e.Name()))
+		}
+	}
+	for _, path := range paths {
+		f, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		err = f.Sync()
+		_ = f.Close()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
