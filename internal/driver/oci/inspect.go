@@ -54,7 +54,8 @@ func (d *Driver) List(ctx context.Context) ([]driver.Found, error) {
 }
 
 // note reads the copy of the sandbox's handle. One whose create was cut off has
-// none, and never ran.
+// none, and never ran. All that is asked of it is how a run ended: where a crash of
+// the host left a piece of it, less is known of that, and the rest is true.
 func (b box) note() (note, error) {
 	data, err := os.ReadFile(b.noteFile())
 	if errors.Is(err, os.ErrNotExist) {
@@ -63,7 +64,11 @@ func (b box) note() (note, error) {
 	if err != nil {
 		return note{}, err
 	}
-	return parseHandle(data)
+	n, err := parseHandle(data)
+	if errors.Is(err, errs.Invalid) {
+		return note{UID: b.uid}, nil
+	}
+	return n, err
 }
 
 // status says what is true of a sandbox; its note tells how a run ended.
