@@ -1,6 +1,7 @@
 package local
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -121,5 +122,37 @@ func TestASnapshotThatCannotBeRead(t *testing.T) {
 	}
 	if _, err := again.Remove(t.Context(), uid); err != nil {
 		t.Errorf("Remove = %v", err)
+	}
+}
+
+// whenAsked is a context that does something whenever it is asked for its end.
+type whenAsked struct {
+	context.Context
+	do func()
+}
+
+func (c whenAsked) Err() error { c.do(); return nil }
+
+// The way back is "..", which a directory that is moved meanwhile has elsewhere:
+// the copy ends instead of going on there.
+func TestACopyDoesNotFollowADirectoryThatIsMoved(t *testing.T) {
+	dir := t.TempDir()
+	from, to := filepath.Join(dir, "from"), filepath.Join(dir, "to")
+	for _, name := range []string{filepath.Join(from, "a", "b", "c", "f"), to} {
+		if err := os.MkdirAll(name, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	at := 0
+	moves := whenAsked{t.Context(), func() {
+		if at++; at == 4 { // a, b, c, and now f
+			if err := os.Rename(filepath.Join(from, "a", "b", "c"), filepath.Join(from, "c")); err != nil {
+				t.Error(err)
+			}
+		}
+	}}
+	c := &copier{ctx: moves, room: func() error { return nil }}
+	if err := c.tree(to, from, filepath.Join(dir, "links")); !errors.Is(err, errMoved) {
+		t.Errorf("the copy of what was moved = %v, want that it ends", err)
 	}
 }

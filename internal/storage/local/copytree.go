@@ -67,6 +67,15 @@ func (p *pair) close() {
 	}
 }
 
+var errMoved = errors.New("a directory was moved while its tree was copied")
+
+// inodes are those of both directories. A tree is on one file system.
+func (p *pair) inodes() (from, to uint64, err error) {
+	var f, t unix.Stat_t
+	err = errors.Join(unix.Fstat(int(p.from.Fd()), &f), unix.Fstat(int(p.to.Fd()), &t))
+	return f.Ino, t.Ino, err
+}
+
 // step opens other directories as they are seen from the present ones.
 func (p *pair) step(name string) (*pair, error) {
 	from, err := openDir(int(p.from.Fd()), name)
@@ -109,6 +118,10 @@ func (c *copier) directory(p *pair, name string, st *unix.Stat_t) error {
 	if err := unix.Mkdirat(int(p.to.Fd()), name, 0o700); err != nil {
 		return err
 	}
+	from, to, err := p.inodes()
+	if err != nil {
+		return err
+	}
 	child, err := p.step(name)
 	if err != nil {
 		return err
@@ -122,6 +135,11 @@ func (c *copier) directory(p *pair, name string, st *unix.Stat_t) error {
 	above, err := p.step("..")
 	if err != nil {
 		return err
+	}
+	// Whoever moves a directory meanwhile must not lead the copy out of the tree.
+	if f, t, err := above.inodes(); err != nil || f != from || t != to {
+		above.close()
+		return errors.Join(err, errMoved)
 	}
 	err = dress(p.to, p.from, st)
 	p.close()
