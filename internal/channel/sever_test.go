@@ -1,0 +1,92 @@
+package channel
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/cubbyhq/cubby/internal/errs"
+)
+
+// An agent that closes its end of what has ended is waited for, and what it has
+// said before is not lost.
+func TestSeverEndsEveryConnection(t *testing.T) {
+	path := socketPath(t)
+	l := newListener(t, path)
+	agent := map[string]net.Conn{}
+	for name, line := range map[string]string{
+		"control": "CUBBY2 s3cret control\n", "used": "CUBBY2 s3cret pool\n", "egress": "CUBBY2 s3cret egress\n",
+	} {
+		agent[name] = dialAs(t, path, line)
+	}
+	if err := l.Wait(short(t)); err != nil {
+		t.Fatal(err)
+	}
+	dialled, err := l.Dial(short(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dialled.Close()
+	stream, _, err := l.AcceptEgress(short(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stream.Close()
+	agent["spare"] = dialAs(t, path, "CUBBY2 s3cret pool\n")
+	if _, err := io.WriteString(agent["used"], "last words"); err != nil {
+		t.Fatal(err)
+	}
+
+	closed := make(chan string, len(agent))
+	for name, conn := range agent {
+		go func() {
+			_, _ = io.Copy(io.Discard, conn)
+			conn.Close()
+			closed <- name
+		}()
+	}
+	l.Sever()
+	for range agent {
+		select {
+		case <-closed:
+		default:
+			t.Error("Sever returned before the agent had closed all of its connections")
+		}
+	}
+	if words, err := io.ReadAll(dialled); err != nil || string(words) != "last words" {
+		t.Errorf("from a connection that was handed out came %q, %v", words, err)
+	}
+	if _, err := net.Dial("unix", path); err == nil {
+		t.Error("a connection was accepted after the end")
+	}
+	if _, err := l.Dial(short(t)); !errors.Is(err, errs.Unavailable) {
+		t.Errorf("Dial = %v, want unavailable", err)
+	}
+	if _, _, err := l.AcceptEgress(short(t)); err == nil {
+		t.Error("AcceptEgress gave a stream after the end")
+	}
+	l.Sever() // which does nothing
+}
+
+// An agent that does not close its end finds nobody there.
+func TestSeverCutsOffWhatStays(t *testing.T) {
+	path := socketPath(t)
+	l := newListener(t, path)
+	agent := dialAs(t, path, "CUBBY2 s3cret pool\n")
+	dialled, err := l.Dial(short(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dialled.Close()
+	l.Sever()
+	if _, err := io.WriteString(agent, "x"); err == nil {
+		t.Error("the agent can write on")
+	}
+	_ = agent.SetReadDeadline(time.Now().Add(10 * time.Second))
+	if n, err := agent.Read(make([]byte, 1)); n != 0 || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("the agent's Read = %d, %v; want the end", n, err)
+	}
+}
