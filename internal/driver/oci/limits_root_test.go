@@ -73,7 +73,11 @@ type running struct {
 
 func start(t *testing.T, runtime string, spec driver.Spec) *running {
 	t.Helper()
-	m := newMachine(t, runtime)
+	return startOn(t, newMachine(t, runtime), spec)
+}
+
+func startOn(t *testing.T, m *machine, spec driver.Spec) *running {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	t.Cleanup(cancel)
 	r := &running{t: t, ctx: ctx, m: m, d: m.open(t), spec: spec}

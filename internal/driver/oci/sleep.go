@@ -178,7 +178,11 @@ func (d *Driver) goOn(ctx context.Context, n note, p *process, rec record) error
 		return err
 	}
 	rec.Sleeping = false
-	return b.setRecord(rec)
+	if err := b.setRecord(rec); err != nil {
+		// On a full disk. What is written there only has this done once more.
+		d.log.Warn("a sleep that was given up is still in the notes", "box", n.UID, "err", err)
+	}
+	return nil
 }
 
 // paused reports whether the runtime says of a run that it is paused.

@@ -10,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -265,5 +266,85 @@ func TestSleepWithoutRoom(t *testing.T) {
 	}
 	if out, _, err := drivertest.Exec(t.Context(), d, h, "sandbox", "echo on"); err != nil || out != "on\n" {
 		t.Errorf("after that: %q, %v", out, err)
+	}
+}
+
+// A disk that becomes full while the memory is written leaves the sandbox as it
+// was, too.
+func TestDiskFillsWhileFallingAsleep(t *testing.T) {
+	m := newMachine(t, runsc)
+	if err := os.Mkdir(m.cfg.StateDir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	disk := filepath.Join(t.TempDir(), "disk")
+	for _, command := range []string{
+		"truncate -s 2G " + disk, "mkfs.ext4 -q -m 0 " + disk, "mount -o loop " + disk + " " + m.cfg.StateDir, "rmdir " + filepath.Join(m.cfg.StateDir, "lost+found"),
+	} {
+		args := strings.Fields(command)
+		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v: %s", command, err, out)
+		}
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(m.cfg.StateDir, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	spec := testSpec(t, sandbox.GVisor)
+	spec.Limits.DiskBytes = 64 << 20
+	r := startOn(t, m, spec)
+	r.counts()
+	r.exec("sandbox", "head -c 100000000 /dev/urandom > /dev/shm/ballast")
+	half, filler := r.d.box(r.spec.UID).memory().HalfImage(), filepath.Join(m.cfg.StateDir, "filler")
+	for attempt := 1; ; attempt++ {
+		slept := make(chan error, 1)
+		go func() { slept <- r.d.Sleep(r.ctx, r.h) }()
+		err := errors.New("under way")
+		for full := false; err != nil && err.Error() == "under way"; {
+			select {
+			case err = <-slept:
+			default:
+				if _, statErr := os.Stat(filepath.Join(half, "checkpoint.img")); statErr == nil && !full {
+					full = true
+					fill(t, filler)
+				}
+			}
+		}
+		if removeErr := os.Remove(filler); removeErr != nil {
+			t.Logf("Sleep = %v", err)
+			t.Fatal(removeErr)
+		}
+		if err != nil && !errors.Is(err, errs.Exhausted) {
+			t.Fatalf("Sleep = %v, want exhausted", err)
+		}
+		if err != nil {
+			t.Logf("Sleep = %v", err)
+			r.phase(driver.PhaseRunning)
+		}
+		r.goesOn("sleep on a disk that became full", attempt)
+		if err != nil {
+			return
+		}
+		if attempt == 10 {
+			t.Fatal("the disk never became full in time")
+		}
+	}
+}
+
+// fill takes what is left of a disk.
+func fill(t *testing.T, path string) {
+	t.Helper()
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	at := int64(0)
+	for size := int64(1 << 30); size >= 1<<20; {
+		if unix.Fallocate(int(f.Fd()), 0, at, size) == nil {
+			at += size
+		} else {
+			size /= 2
+		}
 	}
 }
