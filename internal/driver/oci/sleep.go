@@ -156,7 +156,9 @@ func (d *Driver) stayAwake(ctx context.Context, n note, r *run, rec record) erro
 	return d.greet(ctx, r)
 }
 
-// goOn ends the pause of a run whose memory was not kept.
+// goOn ends the pause of a run whose memory was not kept. What the runtime cannot
+// write down of that, on a full disk, it does all the same: whether the run goes
+// on is told by its agent.
 func (d *Driver) goOn(ctx context.Context, n note, p *process, rec record) error {
 	b := d.box(n.UID)
 	// A command of a daemon that was killed may still be under way.
@@ -165,21 +167,20 @@ func (d *Driver) goOn(ctx context.Context, n note, p *process, rec record) error
 		return err
 	}
 	_ = lock.Close()
-	paused, err := d.paused(ctx, n, p)
-	if err != nil {
-		return err
-	}
-	if paused {
-		if err := d.runsc(ctx, n, p, "resume"); err != nil {
-			return err
-		}
-	}
+	// First of all, since it may be what fills the disk.
 	if err := b.memory().Tidy(); err != nil {
 		return err
 	}
+	paused, err := d.paused(ctx, n, p)
+	if err == nil && paused {
+		err = d.runsc(ctx, n, p, "resume")
+	}
+	if err != nil {
+		d.log.Error("a sleep that was given up has not ended well", "box", n.UID, "err", err)
+	}
 	rec.Sleeping = false
 	if err := b.setRecord(rec); err != nil {
-		// On a full disk. What is written there only has this done once more.
+		// What is written there only has this done once more.
 		d.log.Warn("a sleep that was given up is still in the notes", "box", n.UID, "err", err)
 	}
 	return nil
