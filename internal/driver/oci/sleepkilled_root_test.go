@@ -82,28 +82,39 @@ func TestRuntimeKilledInSleepAndWake(t *testing.T) {
 	for _, tt := range []struct{ act, command string }{
 		{"sleep", "fscheckpoint"}, {"sleep", "checkpoint"}, {"wake", "restore"}, {"wake", "boot"},
 	} {
-		act := r.d.Sleep
-		if tt.act == "wake" {
-			r.do("Sleep", r.d.Sleep(r.ctx, r.h))
-			act = r.d.Wake
-		}
-		done := make(chan error, 1)
-		go func() { done <- act(r.ctx, r.h) }()
-		killed := false
-		var err error
-		for ended := false; !ended; {
-			select {
-			case err = <-done:
-				ended = true
-			default:
-				killed = r.killCommand(tt.command) || killed
+		for attempt := 1; ; attempt++ {
+			killed, err := r.killIn(tt.act, tt.command)
+			count++
+			r.goesOn(tt.command+" that was killed", count)
+			if killed && err != nil {
+				break
+			}
+			// It came and went unseen, or had done its part.
+			if attempt == 30 {
+				t.Fatalf("%s: %s was never killed in time", tt.act, tt.command)
 			}
 		}
-		if !killed || err == nil {
-			t.Errorf("%s: %s was killed = %v, and the call returned %v", tt.act, tt.command, killed, err)
+	}
+}
+
+// killIn sleeps or wakes while a command of the runtime is killed whenever it is
+// seen.
+func (r *running) killIn(what, command string) (killed bool, err error) {
+	r.t.Helper()
+	act := r.d.Sleep
+	if what == "wake" {
+		r.do("Sleep", r.d.Sleep(r.ctx, r.h))
+		act = r.d.Wake
+	}
+	done := make(chan error, 1)
+	go func() { done <- act(r.ctx, r.h) }()
+	for {
+		select {
+		case err := <-done:
+			return killed, err
+		default:
+			killed = r.killCommand(command) || killed
 		}
-		count++
-		r.goesOn(tt.command+" that was killed", count)
 	}
 }
 
