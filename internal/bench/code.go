@@ -171,6 +171,6 @@ func (b *bench) settledPSS(ctx context.Context, before map[int]bool) (int64, err
 	case <-ctx.Done():
 		return 0, ctx.Err()
 	}
-	pss, _ := b.newProcesses(before)
-	return pss, nil
+	pss, _, err := b.newProcesses(before)
+	return pss, err
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/meminfo"
 )
 
@@ -48,8 +49,12 @@ func (b *bench) memory(ctx context.Context) error {
 				err = ctx.Err()
 			}
 		}
+		var pss int64
+		var count int
 		if err == nil {
-			pss, count := b.newProcesses(before)
+			pss, count, err = b.newProcesses(before)
+		}
+		if err == nil {
 			s.value(isolation+": PSS of an idle sandbox", "MiB", float64(pss)/float64(n)/(1<<20), n, goals[isolation], false)
 			s.value(isolation+": processes of the host", "", float64(count)/float64(n), n, 0, false)
 			s.value(isolation+": less available memory", "MiB", float64(available-memAvailable())/float64(n)/(1<<20), n, 0, false)
@@ -70,11 +75,12 @@ func (b *bench) memory(ctx context.Context) error {
 // newProcesses sums the memory of processes that were not there before and
 // belong to our sandboxes: other programs of this machine come and go
 // meanwhile. With a remote daemon the data directory is not known, and all new
-// ones in namespaces of their own count.
-func (b *bench) newProcesses(before map[int]bool) (pss int64, count int) {
+// ones in namespaces of their own count. It fails when there is none: a figure of
+// nothing is no figure.
+func (b *bench) newProcesses(before map[int]bool) (pss int64, count int, err error) {
 	host, err := os.Readlink("/proc/self/ns/mnt")
 	if err != nil {
-		return 0, 0
+		return 0, 0, err
 	}
 	parents := map[int]int{}
 	ours := map[int]bool{}
@@ -97,11 +103,15 @@ func (b *bench) newProcesses(before map[int]bool) (pss int64, count int) {
 			count++
 		}
 	}
-	return pss, count
+	if count == 0 {
+		return 0, 0, errs.E(errs.NotFound, "no process of a sandbox is on this machine")
+	}
+	return pss, count, nil
 }
 
 // isOurs: a process that names our data directory in its arguments, as runsc
-// does, or sees a part of it in a mount namespace of its own.
+// does, or that is in a sandbox. Those of other daemons that begin meanwhile
+// count too: nothing that is seen of a container's processes says whose it is.
 func (b *bench) isOurs(pid int, hostNS string) bool {
 	ns, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/mnt", pid))
 	if err != nil {
@@ -110,14 +120,16 @@ func (b *bench) isOurs(pid int, hostNS string) bool {
 	if b.Remote != nil {
 		return ns != hostNS
 	}
-	mine := []byte(filepath.Base(b.Scratch))
 	cmdline, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-	if err != nil || bytes.Contains(cmdline, mine) {
+	if err != nil || bytes.Contains(cmdline, []byte(filepath.Base(b.Scratch))) {
 		return err == nil
 	}
-	mounts, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", pid))
-	return err == nil && ns != hostNS && bytes.Contains(mounts, mine)
+	cgroups, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+	return err == nil && ns != hostNS && bytes.Contains(cgroups, []byte(sandboxCgroups))
 }
+
+// sandboxCgroups begins the name of the cgroup that a daemon's sandboxes are in.
+const sandboxCgroups = "/cubby-"
 
 func pids() map[int]bool {
 	found := map[int]bool{}

@@ -48,7 +48,7 @@ func TestBenchMeasures(t *testing.T) {
 		"exec/gvisor: exec", "exec/container: exec", "burst/gvisor × 10: succeeded", "burst/container × 10: succeeded",
 		"transfer/gvisor: upload", "transfer/container: download", "stream/gvisor: line", "stream/container: line",
 		"egress/gvisor: request", "egress/gvisor: tunnels that answer", "egress/container: new connection", "egress/container: upload",
-		"memory/gvisor: PSS of an idle sandbox", "memory/daemon, resident, idle", "rows/exec, container, 10000 rows",
+		"memory/gvisor: PSS of an idle sandbox", "memory/container: PSS of an idle sandbox", "memory/daemon, resident, idle", "rows/exec, container, 10000 rows",
 	} {
 		if !strings.Contains(all, want) {
 			t.Errorf("no figure %q; notes: %q; all:\n%s", want, report.Notes, all)
