@@ -57,22 +57,12 @@ func (d *Driver) Start(ctx context.Context, h driver.Handle) (err error) {
 	if err := d.clear(ctx, n.UID); err != nil {
 		return err
 	}
-	if err := b.lay(n, &d.authorities); err != nil {
+	if err := d.furnish(&n); err != nil {
 		return err
-	}
-	if err := d.progs.replaceMissing(&n); err != nil {
-		return err
-	}
-	if _, err := os.Stat(n.Rootfs); err != nil {
-		return errs.E(errs.Unavailable, "the sandbox's image is gone").Because(err)
 	}
 	defer func() {
 		if err != nil {
-			undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
-			defer cancel()
-			if clearErr := d.clear(undo, n.UID); clearErr != nil {
-				d.log.Error("a failed start was not undone", "box", n.UID, "err", clearErr)
-			}
+			d.undoRun(ctx, n.UID)
 		}
 	}()
 
@@ -442,4 +432,27 @@ func (b box) complaint() error {
 		return errors.New("no message")
 	}
 	return errors.New(last)
+}
+
+// furnish puts what a run needs where it is missing.
+func (d *Driver) furnish(n *note) error {
+	if err := d.box(n.UID).lay(*n, &d.authorities); err != nil {
+		return err
+	}
+	if err := d.progs.replaceMissing(n); err != nil {
+		return err
+	}
+	if _, err := os.Stat(n.Rootfs); err != nil {
+		return errs.E(errs.Unavailable, "the sandbox's image is gone").Because(err)
+	}
+	return nil
+}
+
+// undoRun takes down what a start or a wake began that failed.
+func (d *Driver) undoRun(ctx context.Context, uid sandbox.UID) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+	defer cancel()
+	if err := d.clear(ctx, uid); err != nil {
+		d.log.Error("a run that failed to begin was not undone", "box", uid, "err", err)
+	}
 }

@@ -52,22 +52,12 @@ func (d *Driver) Wake(ctx context.Context, h driver.Handle) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := b.lay(n, &d.authorities); err != nil {
+	if err := d.furnish(&n); err != nil {
 		return err
-	}
-	if err := d.progs.replaceMissing(&n); err != nil {
-		return err
-	}
-	if _, err := os.Stat(n.Rootfs); err != nil {
-		return errs.E(errs.Unavailable, "the sandbox's image is gone").Because(err)
 	}
 	defer func() {
 		if err != nil {
-			undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
-			defer cancel()
-			if clearErr := d.clear(undo, n.UID); clearErr != nil {
-				d.log.Error("a failed wake was not undone", "box", n.UID, "err", clearErr)
-			}
+			d.undoRun(ctx, n.UID)
 		}
 	}()
 	if err := d.begin(ctx, n, record{Secret: secret, HostID: d.hostID, Waking: true}, nil); err != nil {
