@@ -3712,6 +3712,150 @@ func (x *WatchResponse) GetAt() *timestamppb.Timestamp {
 	return nil
 }
 
+type PauseTimersRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PauseTimersRequest) Reset() {
+	*x = PauseTimersRequest{}
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[58]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PauseTimersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PauseTimersRequest) ProtoMessage() {}
+
+func (x *PauseTimersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[58]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PauseTimersRequest.ProtoReflect.Descriptor instead.
+func (*PauseTimersRequest) Descriptor() ([]byte, []int) {
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{58}
+}
+
+type PauseTimersResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PauseTimersResponse) Reset() {
+	*x = PauseTimersResponse{}
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[59]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PauseTimersResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PauseTimersResponse) ProtoMessage() {}
+
+func (x *PauseTimersResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[59]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PauseTimersResponse.ProtoReflect.Descriptor instead.
+func (*PauseTimersResponse) Descriptor() ([]byte, []int) {
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{59}
+}
+
+type ResumeTimersRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumeTimersRequest) Reset() {
+	*x = ResumeTimersRequest{}
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[60]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumeTimersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumeTimersRequest) ProtoMessage() {}
+
+func (x *ResumeTimersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[60]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumeTimersRequest.ProtoReflect.Descriptor instead.
+func (*ResumeTimersRequest) Descriptor() ([]byte, []int) {
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{60}
+}
+
+type ResumeTimersResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumeTimersResponse) Reset() {
+	*x = ResumeTimersResponse{}
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[61]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumeTimersResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumeTimersResponse) ProtoMessage() {}
+
+func (x *ResumeTimersResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[61]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumeTimersResponse.ProtoReflect.Descriptor instead.
+func (*ResumeTimersResponse) Descriptor() ([]byte, []int) {
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{61}
+}
+
 type ShutdownRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Grace *durationpb.Duration   `protobuf:"bytes,1,opt,name=grace,proto3" json:"grace,omitempty"`
@@ -3724,7 +3868,7 @@ type ShutdownRequest struct {
 
 func (x *ShutdownRequest) Reset() {
 	*x = ShutdownRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[58]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3736,7 +3880,7 @@ func (x *ShutdownRequest) String() string {
 func (*ShutdownRequest) ProtoMessage() {}
 
 func (x *ShutdownRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[58]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3749,7 +3893,7 @@ func (x *ShutdownRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownRequest.ProtoReflect.Descriptor instead.
 func (*ShutdownRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{58}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *ShutdownRequest) GetGrace() *durationpb.Duration {
@@ -3774,7 +3918,7 @@ type ShutdownResponse struct {
 
 func (x *ShutdownResponse) Reset() {
 	*x = ShutdownResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[59]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3786,7 +3930,7 @@ func (x *ShutdownResponse) String() string {
 func (*ShutdownResponse) ProtoMessage() {}
 
 func (x *ShutdownResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[59]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3799,7 +3943,7 @@ func (x *ShutdownResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownResponse.ProtoReflect.Descriptor instead.
 func (*ShutdownResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{59}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{63}
 }
 
 type ListExecsResponse_Item struct {
@@ -3814,7 +3958,7 @@ type ListExecsResponse_Item struct {
 
 func (x *ListExecsResponse_Item) Reset() {
 	*x = ListExecsResponse_Item{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[60]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3826,7 +3970,7 @@ func (x *ListExecsResponse_Item) String() string {
 func (*ListExecsResponse_Item) ProtoMessage() {}
 
 func (x *ListExecsResponse_Item) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[60]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3879,7 +4023,7 @@ type AskKernelRequest_Complete struct {
 
 func (x *AskKernelRequest_Complete) Reset() {
 	*x = AskKernelRequest_Complete{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[62]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3891,7 +4035,7 @@ func (x *AskKernelRequest_Complete) String() string {
 func (*AskKernelRequest_Complete) ProtoMessage() {}
 
 func (x *AskKernelRequest_Complete) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[62]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3924,7 +4068,7 @@ type AskKernelRequest_Inspect struct {
 
 func (x *AskKernelRequest_Inspect) Reset() {
 	*x = AskKernelRequest_Inspect{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[63]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3936,7 +4080,7 @@ func (x *AskKernelRequest_Inspect) String() string {
 func (*AskKernelRequest_Inspect) ProtoMessage() {}
 
 func (x *AskKernelRequest_Inspect) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[63]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3974,7 +4118,7 @@ type AskKernelRequest_Check struct {
 
 func (x *AskKernelRequest_Check) Reset() {
 	*x = AskKernelRequest_Check{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[64]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3986,7 +4130,7 @@ func (x *AskKernelRequest_Check) String() string {
 func (*AskKernelRequest_Check) ProtoMessage() {}
 
 func (x *AskKernelRequest_Check) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[64]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4255,7 +4399,11 @@ const file_cubby_guest_v1_guest_proto_rawDesc = "" +
 	"\x05ready\x18\x01 \x01(\bR\x05ready\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x0e\n" +
 	"\x02op\x18\x03 \x01(\tR\x02op\x12*\n" +
-	"\x02at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"V\n" +
+	"\x02at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"\x14\n" +
+	"\x12PauseTimersRequest\"\x15\n" +
+	"\x13PauseTimersResponse\"\x15\n" +
+	"\x13ResumeTimersRequest\"\x16\n" +
+	"\x14ResumeTimersResponse\"V\n" +
 	"\x0fShutdownRequest\x12/\n" +
 	"\x05grace\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\x05grace\x12\x12\n" +
 	"\x04stay\x18\x02 \x01(\bR\x04stay\"\x12\n" +
@@ -4287,7 +4435,7 @@ const file_cubby_guest_v1_guest_proto_rawDesc = "" +
 	"\x11FILE_TYPE_REGULAR\x10\x01\x12\x17\n" +
 	"\x13FILE_TYPE_DIRECTORY\x10\x02\x12\x15\n" +
 	"\x11FILE_TYPE_SYMLINK\x10\x03\x12\x13\n" +
-	"\x0fFILE_TYPE_OTHER\x10\x042\xd4\x0e\n" +
+	"\x0fFILE_TYPE_OTHER\x10\x042\x87\x10\n" +
 	"\fGuestService\x12D\n" +
 	"\x05Hello\x12\x1c.cubby.guest.v1.HelloRequest\x1a\x1d.cubby.guest.v1.HelloResponse\x12C\n" +
 	"\x04Exec\x12\x1b.cubby.guest.v1.ExecRequest\x1a\x1c.cubby.guest.v1.ExecResponse0\x01\x12J\n" +
@@ -4313,7 +4461,9 @@ const file_cubby_guest_v1_guest_proto_rawDesc = "" +
 	"\x06Rename\x12\x1d.cubby.guest.v1.RenameRequest\x1a\x1e.cubby.guest.v1.RenameResponse\x12G\n" +
 	"\x06Remove\x12\x1d.cubby.guest.v1.RemoveRequest\x1a\x1e.cubby.guest.v1.RemoveResponse\x12F\n" +
 	"\x05Watch\x12\x1c.cubby.guest.v1.WatchRequest\x1a\x1d.cubby.guest.v1.WatchResponse0\x01\x12M\n" +
-	"\bIdentify\x12\x1f.cubby.guest.v1.IdentifyRequest\x1a .cubby.guest.v1.IdentifyResponse\x12M\n" +
+	"\bIdentify\x12\x1f.cubby.guest.v1.IdentifyRequest\x1a .cubby.guest.v1.IdentifyResponse\x12V\n" +
+	"\vPauseTimers\x12\".cubby.guest.v1.PauseTimersRequest\x1a#.cubby.guest.v1.PauseTimersResponse\x12Y\n" +
+	"\fResumeTimers\x12#.cubby.guest.v1.ResumeTimersRequest\x1a$.cubby.guest.v1.ResumeTimersResponse\x12M\n" +
 	"\bShutdown\x12\x1f.cubby.guest.v1.ShutdownRequest\x1a .cubby.guest.v1.ShutdownResponseB9Z7github.com/cubbyhq/cubby/api/gen/cubby/guest/v1;guestv1b\x06proto3"
 
 var (
@@ -4329,7 +4479,7 @@ func file_cubby_guest_v1_guest_proto_rawDescGZIP() []byte {
 }
 
 var file_cubby_guest_v1_guest_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_cubby_guest_v1_guest_proto_msgTypes = make([]protoimpl.MessageInfo, 65)
+var file_cubby_guest_v1_guest_proto_msgTypes = make([]protoimpl.MessageInfo, 69)
 var file_cubby_guest_v1_guest_proto_goTypes = []any{
 	(Stream)(0),                       // 0: cubby.guest.v1.Stream
 	(ExitReason)(0),                   // 1: cubby.guest.v1.ExitReason
@@ -4393,59 +4543,63 @@ var file_cubby_guest_v1_guest_proto_goTypes = []any{
 	(*RemoveResponse)(nil),            // 59: cubby.guest.v1.RemoveResponse
 	(*WatchRequest)(nil),              // 60: cubby.guest.v1.WatchRequest
 	(*WatchResponse)(nil),             // 61: cubby.guest.v1.WatchResponse
-	(*ShutdownRequest)(nil),           // 62: cubby.guest.v1.ShutdownRequest
-	(*ShutdownResponse)(nil),          // 63: cubby.guest.v1.ShutdownResponse
-	(*ListExecsResponse_Item)(nil),    // 64: cubby.guest.v1.ListExecsResponse.Item
-	nil,                               // 65: cubby.guest.v1.CodeInspection.DataEntry
-	(*AskKernelRequest_Complete)(nil), // 66: cubby.guest.v1.AskKernelRequest.Complete
-	(*AskKernelRequest_Inspect)(nil),  // 67: cubby.guest.v1.AskKernelRequest.Inspect
-	(*AskKernelRequest_Check)(nil),    // 68: cubby.guest.v1.AskKernelRequest.Check
-	(*timestamppb.Timestamp)(nil),     // 69: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),       // 70: google.protobuf.Duration
+	(*PauseTimersRequest)(nil),        // 62: cubby.guest.v1.PauseTimersRequest
+	(*PauseTimersResponse)(nil),       // 63: cubby.guest.v1.PauseTimersResponse
+	(*ResumeTimersRequest)(nil),       // 64: cubby.guest.v1.ResumeTimersRequest
+	(*ResumeTimersResponse)(nil),      // 65: cubby.guest.v1.ResumeTimersResponse
+	(*ShutdownRequest)(nil),           // 66: cubby.guest.v1.ShutdownRequest
+	(*ShutdownResponse)(nil),          // 67: cubby.guest.v1.ShutdownResponse
+	(*ListExecsResponse_Item)(nil),    // 68: cubby.guest.v1.ListExecsResponse.Item
+	nil,                               // 69: cubby.guest.v1.CodeInspection.DataEntry
+	(*AskKernelRequest_Complete)(nil), // 70: cubby.guest.v1.AskKernelRequest.Complete
+	(*AskKernelRequest_Inspect)(nil),  // 71: cubby.guest.v1.AskKernelRequest.Inspect
+	(*AskKernelRequest_Check)(nil),    // 72: cubby.guest.v1.AskKernelRequest.Check
+	(*timestamppb.Timestamp)(nil),     // 73: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),       // 74: google.protobuf.Duration
 }
 var file_cubby_guest_v1_guest_proto_depIdxs = []int32{
-	69, // 0: cubby.guest.v1.HelloResponse.started_at:type_name -> google.protobuf.Timestamp
+	73, // 0: cubby.guest.v1.HelloResponse.started_at:type_name -> google.protobuf.Timestamp
 	9,  // 1: cubby.guest.v1.ExecStart.pty:type_name -> cubby.guest.v1.WindowSize
-	70, // 2: cubby.guest.v1.ExecStart.timeout:type_name -> google.protobuf.Duration
+	74, // 2: cubby.guest.v1.ExecStart.timeout:type_name -> google.protobuf.Duration
 	11, // 3: cubby.guest.v1.ExecStart.cell:type_name -> cubby.guest.v1.Cell
 	10, // 4: cubby.guest.v1.ExecRequest.start:type_name -> cubby.guest.v1.ExecStart
-	69, // 5: cubby.guest.v1.ExecStarted.at:type_name -> google.protobuf.Timestamp
+	73, // 5: cubby.guest.v1.ExecStarted.at:type_name -> google.protobuf.Timestamp
 	0,  // 6: cubby.guest.v1.ExecOutput.stream:type_name -> cubby.guest.v1.Stream
-	69, // 7: cubby.guest.v1.ExecOutput.at:type_name -> google.protobuf.Timestamp
+	73, // 7: cubby.guest.v1.ExecOutput.at:type_name -> google.protobuf.Timestamp
 	1,  // 8: cubby.guest.v1.ExecExit.reason:type_name -> cubby.guest.v1.ExitReason
-	69, // 9: cubby.guest.v1.ExecExit.at:type_name -> google.protobuf.Timestamp
+	73, // 9: cubby.guest.v1.ExecExit.at:type_name -> google.protobuf.Timestamp
 	13, // 10: cubby.guest.v1.ExecResponse.started:type_name -> cubby.guest.v1.ExecStarted
 	14, // 11: cubby.guest.v1.ExecResponse.output:type_name -> cubby.guest.v1.ExecOutput
 	15, // 12: cubby.guest.v1.ExecResponse.exit:type_name -> cubby.guest.v1.ExecExit
-	64, // 13: cubby.guest.v1.ListExecsResponse.execs:type_name -> cubby.guest.v1.ListExecsResponse.Item
+	68, // 13: cubby.guest.v1.ListExecsResponse.execs:type_name -> cubby.guest.v1.ListExecsResponse.Item
 	1,  // 14: cubby.guest.v1.SignalExecRequest.reason:type_name -> cubby.guest.v1.ExitReason
-	70, // 15: cubby.guest.v1.SignalExecRequest.patience:type_name -> google.protobuf.Duration
-	70, // 16: cubby.guest.v1.UnkilledRequest.patience:type_name -> google.protobuf.Duration
+	74, // 15: cubby.guest.v1.SignalExecRequest.patience:type_name -> google.protobuf.Duration
+	74, // 16: cubby.guest.v1.UnkilledRequest.patience:type_name -> google.protobuf.Duration
 	9,  // 17: cubby.guest.v1.ResizeExecRequest.size:type_name -> cubby.guest.v1.WindowSize
 	2,  // 18: cubby.guest.v1.Kernel.status:type_name -> cubby.guest.v1.KernelStatus
-	69, // 19: cubby.guest.v1.Kernel.created_at:type_name -> google.protobuf.Timestamp
-	69, // 20: cubby.guest.v1.Kernel.started_at:type_name -> google.protobuf.Timestamp
+	73, // 19: cubby.guest.v1.Kernel.created_at:type_name -> google.protobuf.Timestamp
+	73, // 20: cubby.guest.v1.Kernel.started_at:type_name -> google.protobuf.Timestamp
 	31, // 21: cubby.guest.v1.CreateKernelRequest.kernel:type_name -> cubby.guest.v1.KernelSpec
 	32, // 22: cubby.guest.v1.CreateKernelResponse.kernel:type_name -> cubby.guest.v1.Kernel
 	32, // 23: cubby.guest.v1.ListKernelsResponse.kernels:type_name -> cubby.guest.v1.Kernel
 	33, // 24: cubby.guest.v1.ListKernelsResponse.kinds:type_name -> cubby.guest.v1.KernelKind
 	32, // 25: cubby.guest.v1.InterruptKernelResponse.kernel:type_name -> cubby.guest.v1.Kernel
 	32, // 26: cubby.guest.v1.RestartKernelResponse.kernel:type_name -> cubby.guest.v1.Kernel
-	65, // 27: cubby.guest.v1.CodeInspection.data:type_name -> cubby.guest.v1.CodeInspection.DataEntry
-	66, // 28: cubby.guest.v1.AskKernelRequest.complete:type_name -> cubby.guest.v1.AskKernelRequest.Complete
-	67, // 29: cubby.guest.v1.AskKernelRequest.inspect:type_name -> cubby.guest.v1.AskKernelRequest.Inspect
-	68, // 30: cubby.guest.v1.AskKernelRequest.check:type_name -> cubby.guest.v1.AskKernelRequest.Check
+	69, // 27: cubby.guest.v1.CodeInspection.data:type_name -> cubby.guest.v1.CodeInspection.DataEntry
+	70, // 28: cubby.guest.v1.AskKernelRequest.complete:type_name -> cubby.guest.v1.AskKernelRequest.Complete
+	71, // 29: cubby.guest.v1.AskKernelRequest.inspect:type_name -> cubby.guest.v1.AskKernelRequest.Inspect
+	72, // 30: cubby.guest.v1.AskKernelRequest.check:type_name -> cubby.guest.v1.AskKernelRequest.Check
 	44, // 31: cubby.guest.v1.AskKernelResponse.completion:type_name -> cubby.guest.v1.CodeCompletion
 	45, // 32: cubby.guest.v1.AskKernelResponse.inspection:type_name -> cubby.guest.v1.CodeInspection
 	46, // 33: cubby.guest.v1.AskKernelResponse.completeness:type_name -> cubby.guest.v1.CodeCompleteness
 	3,  // 34: cubby.guest.v1.File.type:type_name -> cubby.guest.v1.FileType
-	69, // 35: cubby.guest.v1.File.mod_time:type_name -> google.protobuf.Timestamp
+	73, // 35: cubby.guest.v1.File.mod_time:type_name -> google.protobuf.Timestamp
 	49, // 36: cubby.guest.v1.StatResponse.file:type_name -> cubby.guest.v1.File
 	49, // 37: cubby.guest.v1.ListDirResponse.files:type_name -> cubby.guest.v1.File
 	49, // 38: cubby.guest.v1.MakeDirResponse.file:type_name -> cubby.guest.v1.File
 	49, // 39: cubby.guest.v1.RenameResponse.file:type_name -> cubby.guest.v1.File
-	69, // 40: cubby.guest.v1.WatchResponse.at:type_name -> google.protobuf.Timestamp
-	70, // 41: cubby.guest.v1.ShutdownRequest.grace:type_name -> google.protobuf.Duration
+	73, // 40: cubby.guest.v1.WatchResponse.at:type_name -> google.protobuf.Timestamp
+	74, // 41: cubby.guest.v1.ShutdownRequest.grace:type_name -> google.protobuf.Duration
 	5,  // 42: cubby.guest.v1.GuestService.Hello:input_type -> cubby.guest.v1.HelloRequest
 	12, // 43: cubby.guest.v1.GuestService.Exec:input_type -> cubby.guest.v1.ExecRequest
 	17, // 44: cubby.guest.v1.GuestService.AckExec:input_type -> cubby.guest.v1.AckExecRequest
@@ -4468,32 +4622,36 @@ var file_cubby_guest_v1_guest_proto_depIdxs = []int32{
 	58, // 61: cubby.guest.v1.GuestService.Remove:input_type -> cubby.guest.v1.RemoveRequest
 	60, // 62: cubby.guest.v1.GuestService.Watch:input_type -> cubby.guest.v1.WatchRequest
 	7,  // 63: cubby.guest.v1.GuestService.Identify:input_type -> cubby.guest.v1.IdentifyRequest
-	62, // 64: cubby.guest.v1.GuestService.Shutdown:input_type -> cubby.guest.v1.ShutdownRequest
-	6,  // 65: cubby.guest.v1.GuestService.Hello:output_type -> cubby.guest.v1.HelloResponse
-	16, // 66: cubby.guest.v1.GuestService.Exec:output_type -> cubby.guest.v1.ExecResponse
-	18, // 67: cubby.guest.v1.GuestService.AckExec:output_type -> cubby.guest.v1.AckExecResponse
-	20, // 68: cubby.guest.v1.GuestService.ReleaseExec:output_type -> cubby.guest.v1.ReleaseExecResponse
-	22, // 69: cubby.guest.v1.GuestService.ListExecs:output_type -> cubby.guest.v1.ListExecsResponse
-	24, // 70: cubby.guest.v1.GuestService.SignalExec:output_type -> cubby.guest.v1.SignalExecResponse
-	26, // 71: cubby.guest.v1.GuestService.Unkilled:output_type -> cubby.guest.v1.UnkilledResponse
-	28, // 72: cubby.guest.v1.GuestService.WriteStdin:output_type -> cubby.guest.v1.WriteStdinResponse
-	30, // 73: cubby.guest.v1.GuestService.ResizeExec:output_type -> cubby.guest.v1.ResizeExecResponse
-	35, // 74: cubby.guest.v1.GuestService.CreateKernel:output_type -> cubby.guest.v1.CreateKernelResponse
-	37, // 75: cubby.guest.v1.GuestService.ListKernels:output_type -> cubby.guest.v1.ListKernelsResponse
-	39, // 76: cubby.guest.v1.GuestService.InterruptKernel:output_type -> cubby.guest.v1.InterruptKernelResponse
-	41, // 77: cubby.guest.v1.GuestService.RestartKernel:output_type -> cubby.guest.v1.RestartKernelResponse
-	43, // 78: cubby.guest.v1.GuestService.DeleteKernel:output_type -> cubby.guest.v1.DeleteKernelResponse
-	48, // 79: cubby.guest.v1.GuestService.AskKernel:output_type -> cubby.guest.v1.AskKernelResponse
-	51, // 80: cubby.guest.v1.GuestService.Stat:output_type -> cubby.guest.v1.StatResponse
-	53, // 81: cubby.guest.v1.GuestService.ListDir:output_type -> cubby.guest.v1.ListDirResponse
-	55, // 82: cubby.guest.v1.GuestService.MakeDir:output_type -> cubby.guest.v1.MakeDirResponse
-	57, // 83: cubby.guest.v1.GuestService.Rename:output_type -> cubby.guest.v1.RenameResponse
-	59, // 84: cubby.guest.v1.GuestService.Remove:output_type -> cubby.guest.v1.RemoveResponse
-	61, // 85: cubby.guest.v1.GuestService.Watch:output_type -> cubby.guest.v1.WatchResponse
-	8,  // 86: cubby.guest.v1.GuestService.Identify:output_type -> cubby.guest.v1.IdentifyResponse
-	63, // 87: cubby.guest.v1.GuestService.Shutdown:output_type -> cubby.guest.v1.ShutdownResponse
-	65, // [65:88] is the sub-list for method output_type
-	42, // [42:65] is the sub-list for method input_type
+	62, // 64: cubby.guest.v1.GuestService.PauseTimers:input_type -> cubby.guest.v1.PauseTimersRequest
+	64, // 65: cubby.guest.v1.GuestService.ResumeTimers:input_type -> cubby.guest.v1.ResumeTimersRequest
+	66, // 66: cubby.guest.v1.GuestService.Shutdown:input_type -> cubby.guest.v1.ShutdownRequest
+	6,  // 67: cubby.guest.v1.GuestService.Hello:output_type -> cubby.guest.v1.HelloResponse
+	16, // 68: cubby.guest.v1.GuestService.Exec:output_type -> cubby.guest.v1.ExecResponse
+	18, // 69: cubby.guest.v1.GuestService.AckExec:output_type -> cubby.guest.v1.AckExecResponse
+	20, // 70: cubby.guest.v1.GuestService.ReleaseExec:output_type -> cubby.guest.v1.ReleaseExecResponse
+	22, // 71: cubby.guest.v1.GuestService.ListExecs:output_type -> cubby.guest.v1.ListExecsResponse
+	24, // 72: cubby.guest.v1.GuestService.SignalExec:output_type -> cubby.guest.v1.SignalExecResponse
+	26, // 73: cubby.guest.v1.GuestService.Unkilled:output_type -> cubby.guest.v1.UnkilledResponse
+	28, // 74: cubby.guest.v1.GuestService.WriteStdin:output_type -> cubby.guest.v1.WriteStdinResponse
+	30, // 75: cubby.guest.v1.GuestService.ResizeExec:output_type -> cubby.guest.v1.ResizeExecResponse
+	35, // 76: cubby.guest.v1.GuestService.CreateKernel:output_type -> cubby.guest.v1.CreateKernelResponse
+	37, // 77: cubby.guest.v1.GuestService.ListKernels:output_type -> cubby.guest.v1.ListKernelsResponse
+	39, // 78: cubby.guest.v1.GuestService.InterruptKernel:output_type -> cubby.guest.v1.InterruptKernelResponse
+	41, // 79: cubby.guest.v1.GuestService.RestartKernel:output_type -> cubby.guest.v1.RestartKernelResponse
+	43, // 80: cubby.guest.v1.GuestService.DeleteKernel:output_type -> cubby.guest.v1.DeleteKernelResponse
+	48, // 81: cubby.guest.v1.GuestService.AskKernel:output_type -> cubby.guest.v1.AskKernelResponse
+	51, // 82: cubby.guest.v1.GuestService.Stat:output_type -> cubby.guest.v1.StatResponse
+	53, // 83: cubby.guest.v1.GuestService.ListDir:output_type -> cubby.guest.v1.ListDirResponse
+	55, // 84: cubby.guest.v1.GuestService.MakeDir:output_type -> cubby.guest.v1.MakeDirResponse
+	57, // 85: cubby.guest.v1.GuestService.Rename:output_type -> cubby.guest.v1.RenameResponse
+	59, // 86: cubby.guest.v1.GuestService.Remove:output_type -> cubby.guest.v1.RemoveResponse
+	61, // 87: cubby.guest.v1.GuestService.Watch:output_type -> cubby.guest.v1.WatchResponse
+	8,  // 88: cubby.guest.v1.GuestService.Identify:output_type -> cubby.guest.v1.IdentifyResponse
+	63, // 89: cubby.guest.v1.GuestService.PauseTimers:output_type -> cubby.guest.v1.PauseTimersResponse
+	65, // 90: cubby.guest.v1.GuestService.ResumeTimers:output_type -> cubby.guest.v1.ResumeTimersResponse
+	67, // 91: cubby.guest.v1.GuestService.Shutdown:output_type -> cubby.guest.v1.ShutdownResponse
+	67, // [67:92] is the sub-list for method output_type
+	42, // [42:67] is the sub-list for method input_type
 	42, // [42:42] is the sub-list for extension type_name
 	42, // [42:42] is the sub-list for extension extendee
 	0,  // [0:42] is the sub-list for field type_name
@@ -4525,7 +4683,7 @@ func file_cubby_guest_v1_guest_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cubby_guest_v1_guest_proto_rawDesc), len(file_cubby_guest_v1_guest_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   65,
+			NumMessages:   69,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
