@@ -305,7 +305,7 @@ func (d *Driver) Adopt(ctx context.Context, h driver.Handle) error {
 		return err
 	}
 	if rec.Sleeping {
-		if err := d.goOn(ctx, n, p, rec); err != nil {
+		if err := d.goOn(ctx, n, p); err != nil {
 			p.close()
 			return err
 		}
@@ -333,6 +333,13 @@ func (d *Driver) Adopt(ctx context.Context, h driver.Handle) error {
 			return err
 		}
 		return d.awake(ctx, n, r)
+	}
+	if rec.Sleeping {
+		ctx, cancel := context.WithTimeout(ctx, startLimit)
+		defer cancel()
+		if err := d.stirred(ctx, n, r, rec); err != nil {
+			d.log.Error("the time limits of a sandbox stand still: its agent does not answer", "box", n.UID, "err", err)
+		}
 	}
 	return nil
 }

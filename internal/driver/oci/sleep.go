@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cubbyhq/cubby/internal/driver"
+	"github.com/cubbyhq/cubby/internal/driver/agent"
 	"github.com/cubbyhq/cubby/internal/driver/oci/memory"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
@@ -68,8 +69,12 @@ func (d *Driver) Sleep(ctx context.Context, h driver.Handle) error {
 	if err := b.setRecord(rec); err != nil {
 		return err
 	}
+	err = agent.PauseTimers(ctx, agent.New(r.line().Dial))
 	r.line().Sever()
-	if err := d.keep(ctx, n, r, rec.Secret); err != nil {
+	if err == nil {
+		err = d.keep(ctx, n, r, rec.Secret)
+	}
+	if err != nil {
 		if _, kept, keptErr := b.memory().Kept(); !kept && keptErr == nil {
 			return errors.Join(err, d.stayAwake(ctx, n, r, rec))
 		}
@@ -145,7 +150,7 @@ func (d *Driver) stayAwake(ctx context.Context, n note, r *run, rec record) erro
 	if r.ended() {
 		return nil
 	}
-	if err := d.goOn(ctx, n, r.process, rec); err != nil {
+	if err := d.goOn(ctx, n, r.process); err != nil {
 		return err
 	}
 	l, err := d.listenAgain(d.box(n.UID), rec.Secret)
@@ -153,13 +158,27 @@ func (d *Driver) stayAwake(ctx context.Context, n note, r *run, rec record) erro
 		return err
 	}
 	r.setLine(l)
-	return d.greet(ctx, r)
+	return d.stirred(ctx, n, r, rec)
+}
+
+// stirred returns when the agent of a run whose memory was not kept answers, with
+// its time limits going on. What cannot be written down of that, on a full disk,
+// only has this done once more.
+func (d *Driver) stirred(ctx context.Context, n note, r *run, rec record) error {
+	if err := d.rouse(ctx, r); err != nil {
+		return err
+	}
+	rec.Sleeping = false
+	if err := d.box(n.UID).setRecord(rec); err != nil {
+		d.log.Warn("a sleep that was given up is still in the notes", "box", n.UID, "err", err)
+	}
+	return nil
 }
 
 // goOn ends the pause of a run whose memory was not kept. What the runtime cannot
 // write down of that, on a full disk, it does all the same: whether the run goes
 // on is told by its agent.
-func (d *Driver) goOn(ctx context.Context, n note, p *process, rec record) error {
+func (d *Driver) goOn(ctx context.Context, n note, p *process) error {
 	b := d.box(n.UID)
 	// A command of a daemon that was killed may still be under way.
 	lock, err := b.lockRuntime()
@@ -177,11 +196,6 @@ func (d *Driver) goOn(ctx context.Context, n note, p *process, rec record) error
 	}
 	if err != nil {
 		d.log.Error("a sleep that was given up has not ended well", "box", n.UID, "err", err)
-	}
-	rec.Sleeping = false
-	if err := b.setRecord(rec); err != nil {
-		// What is written there only has this done once more.
-		d.log.Warn("a sleep that was given up is still in the notes", "box", n.UID, "err", err)
 	}
 	return nil
 }

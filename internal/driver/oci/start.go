@@ -19,6 +19,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	guestv1 "github.com/cubbyhq/cubby/api/gen/cubby/guest/v1"
+	"github.com/cubbyhq/cubby/api/gen/cubby/guest/v1/guestv1connect"
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/driver/agent"
 	"github.com/cubbyhq/cubby/internal/errs"
@@ -109,6 +110,9 @@ func (d *Driver) begin(ctx context.Context, n note, rec record, userns *os.File)
 	if err := b.setRecord(rec); err != nil {
 		return err
 	}
+	if rec.Waking {
+		return d.rouse(ctx, r)
+	}
 	return d.greet(ctx, r)
 }
 
@@ -128,6 +132,18 @@ func (d *Driver) userNamespace(n *note) (*os.File, error) {
 
 // greet returns when the agent answers.
 func (d *Driver) greet(ctx context.Context, r *run) error {
+	return d.reach(ctx, r, func(ctx context.Context, a guestv1connect.GuestServiceClient) error {
+		_, err := a.Hello(ctx, connect.NewRequest(&guestv1.HelloRequest{}))
+		return err
+	})
+}
+
+// rouse is greet for an agent whose memory was kept, or nearly: its time limits
+// go on.
+func (d *Driver) rouse(ctx context.Context, r *run) error { return d.reach(ctx, r, agent.ResumeTimers) }
+
+// reach returns when the agent has answered a question.
+func (d *Driver) reach(ctx context.Context, r *run, ask func(context.Context, guestv1connect.GuestServiceClient) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stop := make(chan struct{})
@@ -141,7 +157,7 @@ func (d *Driver) greet(ctx context.Context, r *run) error {
 	}()
 	err := r.line().Wait(ctx)
 	if err == nil {
-		_, err = agent.New(r.line().Dial).Hello(ctx, connect.NewRequest(&guestv1.HelloRequest{}))
+		err = ask(ctx, agent.New(r.line().Dial))
 	}
 	if err != nil && r.ended() {
 		return errs.E(errs.Unavailable, "the sandbox ended before its agent answered").Because(err)

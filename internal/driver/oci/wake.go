@@ -94,7 +94,7 @@ func (d *Driver) used(b box) error {
 func (d *Driver) awake(ctx context.Context, n note, r *run) error {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
-	err := d.greet(ctx, r)
+	err := d.rouse(ctx, r)
 	if err == nil {
 		err = d.used(d.box(n.UID))
 	}
