@@ -115,7 +115,7 @@ func places() map[string]place {
 			by: []string{"internal/guestd", "internal/guestd/kernels", "cmd/cubby-init"}},
 		"internal/kernel/jupyter": {only: []string{"internal/kernel", "internal/uptime"}, by: []string{"internal/guestd/kernels"}},
 		"internal/kernel/node":    {only: []string{"internal/kernel"}, by: []string{"internal/guestd/kernels"}},
-		"internal/kernel/startup": {only: []string{}, by: []string{"internal/guestd/kernels"}},
+		"internal/kernel/startup": {only: []string{"internal/kernel"}, by: []string{"internal/guestd/kernels"}},
 		// Anybody may build on the SDK without the engine: it is a module of
 		// its own.
 		"client": {only: []string{}},

@@ -69,6 +69,7 @@ type Server struct {
 	endLife  context.CancelFunc
 	quit     chan struct{} // closed when the host asked for the end
 	quitOnce sync.Once
+	up       *uplink
 	identity identity
 	uptime   *uptime.Clock // of what the host pauses while it keeps the memory
 
@@ -109,6 +110,7 @@ func New(cfg Config) *Server {
 		quit:    make(chan struct{}),
 		execs:   make(map[string]exec),
 		uptime:  clock,
+		up:      newUplink(cfg.Boot.GetSocket(), cfg.Boot.GetSecret(), cfg.Log),
 
 		identity: identity{id: cfg.Boot.GetHostname(), env: cfg.Boot.GetEnv()},
 	}
@@ -136,7 +138,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	if err := s.procs.Open(); err != nil {
 		return err
 	}
-	up := newUplink(s.cfg.Boot.GetSocket(), s.cfg.Boot.GetSecret(), s.cfg.Log)
+	up := s.up
 	if s.cfg.Boot.GetSetRedirect() {
 		// While the host was away this memory may have been kept, and woken.
 		up.returned = func() {

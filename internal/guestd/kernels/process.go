@@ -37,6 +37,7 @@ type kernelProcess struct {
 	s      *Set
 	tree   *proc.Process
 	dir    string
+	env    []string // of the process, as it began or was changed since
 	engine engine
 	asks   bool        // interrupts go by message
 	asked  atomic.Bool // a question is on its way, also one that was given up
@@ -83,7 +84,7 @@ func (s *Set) tryKernel(ctx context.Context, asked *guestv1.KernelSpec) (*kernel
 	if err != nil {
 		return nil, kind, err
 	}
-	p := &kernelProcess{s: s, ended: make(chan struct{}), done: make(chan struct{})}
+	p := &kernelProcess{s: s, env: s.procs.Environment(start.GetEnv(), a), ended: make(chan struct{}), done: make(chan struct{})}
 	connect, err := p.launch(kind, start, a)
 	if err != nil {
 		p.removeFiles()

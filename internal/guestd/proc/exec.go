@@ -21,7 +21,7 @@ import (
 // the host, as the cells of a kernel, carries its Execs out itself, with
 // [Exec.Begin] and [Exec.Finish].
 type Exec struct {
-	uid   string
+	uid   string // guarded by the Runner's mu once it was entered; "": disowned
 	out   *Output
 	begun chan struct{} // closed when it runs, or is known not to
 

@@ -189,11 +189,23 @@ func (r *Runner) Left(uid string) *Exec {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for e := range r.left {
-		if e.uid == uid {
+		if uid != "" && e.uid == uid {
 			return e
 		}
 	}
 	return nil
+}
+
+// Disown makes [Runner.Left] forget every Exec of now. What they run goes on.
+func (r *Runner) Disown() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for e := range r.live {
+		e.uid = ""
+	}
+	for e := range r.left {
+		e.uid = ""
+	}
 }
 
 // trees are all trees that may live, with the execs that they belong to.

@@ -149,8 +149,9 @@ type GuestServiceClient interface {
 	Watch(context.Context, *connect.Request[v1.WatchRequest]) (*connect.ServerStreamForClient[v1.WatchResponse], error)
 	// Identify gives the sandbox an identity in the place of the one that it has:
 	// what every command, kernel and session that begins later is told of itself.
-	// What runs keeps what it knows. It is Conflict when the sandbox has neither
-	// the identity that is to be replaced nor the new one. It may be repeated.
+	// Kernels that run have the new environment before their next cell; what else
+	// runs keeps what it knows. It is Conflict when the sandbox has neither the
+	// identity that is to be replaced nor the new one. It may be repeated.
 	Identify(context.Context, *connect.Request[v1.IdentifyRequest]) (*connect.Response[v1.IdentifyResponse], error)
 	// PauseTimers stops the time limits of commands and cells, and whatever else
 	// of the agent gives something up after a time: the host is about to keep the
@@ -530,8 +531,9 @@ type GuestServiceHandler interface {
 	Watch(context.Context, *connect.Request[v1.WatchRequest], *connect.ServerStream[v1.WatchResponse]) error
 	// Identify gives the sandbox an identity in the place of the one that it has:
 	// what every command, kernel and session that begins later is told of itself.
-	// What runs keeps what it knows. It is Conflict when the sandbox has neither
-	// the identity that is to be replaced nor the new one. It may be repeated.
+	// Kernels that run have the new environment before their next cell; what else
+	// runs keeps what it knows. It is Conflict when the sandbox has neither the
+	// identity that is to be replaced nor the new one. It may be repeated.
 	Identify(context.Context, *connect.Request[v1.IdentifyRequest]) (*connect.Response[v1.IdentifyResponse], error)
 	// PauseTimers stops the time limits of commands and cells, and whatever else
 	// of the agent gives something up after a time: the host is about to keep the
