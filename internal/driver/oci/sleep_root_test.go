@@ -162,22 +162,31 @@ func (r *running) reachesOut(when string) {
 	}
 }
 
+// damageByte changes the byte in the middle of a file.
+func damageByte(t *testing.T, path string) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := make([]byte, 1)
+	if _, err := f.ReadAt(b, info.Size()/2); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteAt([]byte{b[0] ^ 0x40}, info.Size()/2); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Whatever happens to a memory, the sandbox can begin with its files.
 func TestDamagedMemory(t *testing.T) {
 	damages := map[string]func(t *testing.T, path string, size int64) error{
-		"a byte": func(t *testing.T, path string, size int64) error {
-			f, err := os.OpenFile(path, os.O_RDWR, 0)
-			if err != nil {
-				return err
-			}
-			defer f.Close()
-			b := make([]byte, 1)
-			if _, err := f.ReadAt(b, size/2); err != nil {
-				return err
-			}
-			_, err = f.WriteAt([]byte{b[0] ^ 0x40}, size/2)
-			return err
-		},
+		"a byte":  func(t *testing.T, path string, _ int64) error { damageByte(t, path); return nil },
 		"the end": func(t *testing.T, path string, size int64) error { return os.Truncate(path, size-1) },
 		"all":     func(t *testing.T, path string, _ int64) error { return os.Remove(path) },
 	}
