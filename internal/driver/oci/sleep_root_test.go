@@ -281,6 +281,14 @@ func TestSleepWithoutRoom(t *testing.T) {
 // A disk that becomes full while the memory is written leaves the sandbox as it
 // was, too.
 func TestDiskFillsWhileFallingAsleep(t *testing.T) {
+	r := startOnSmallDisk(t)
+	r.fillsWhile("sleep", r.d.box(r.spec.UID).memory().HalfImage(), func() error { return r.d.Sleep(r.ctx, r.h) })
+}
+
+// startOnSmallDisk runs a sandbox that counts, with some memory, whose notes are on
+// a disk of 2 GiB.
+func startOnSmallDisk(t *testing.T) *running {
+	t.Helper()
 	m := newMachine(t, runsc)
 	if err := os.Mkdir(m.cfg.StateDir, 0o700); err != nil {
 		t.Fatal(err)
@@ -304,14 +312,22 @@ func TestDiskFillsWhileFallingAsleep(t *testing.T) {
 	r := startOn(t, m, spec)
 	r.counts()
 	r.exec("sandbox", "head -c 100000000 /dev/urandom > /dev/shm/ballast")
-	half, filler := r.d.box(r.spec.UID).memory().HalfImage(), filepath.Join(m.cfg.StateDir, "filler")
+	return r
+}
+
+// fillsWhile does an act over and over, whose disk becomes full when half an image
+// is there, until it has failed of that once.
+func (r *running) fillsWhile(what, half string, act func() error) {
+	t := r.t
+	t.Helper()
+	filler := filepath.Join(r.m.cfg.StateDir, "filler")
 	for attempt := 1; ; attempt++ {
-		slept := make(chan error, 1)
-		go func() { slept <- r.d.Sleep(r.ctx, r.h) }()
+		done := make(chan error, 1)
+		go func() { done <- act() }()
 		err := errors.New("under way")
 		for full := false; err != nil && err.Error() == "under way"; {
 			select {
-			case err = <-slept:
+			case err = <-done:
 			default:
 				if _, statErr := os.Stat(filepath.Join(half, "checkpoint.img")); statErr == nil && !full {
 					full = true
@@ -320,17 +336,17 @@ func TestDiskFillsWhileFallingAsleep(t *testing.T) {
 			}
 		}
 		if removeErr := os.Remove(filler); removeErr != nil {
-			t.Logf("Sleep = %v", err)
+			t.Logf("%s: %v", what, err)
 			t.Fatal(removeErr)
 		}
 		if err != nil && !errors.Is(err, errs.Exhausted) {
-			t.Fatalf("Sleep = %v, want exhausted", err)
+			t.Fatalf("%s = %v, want exhausted", what, err)
 		}
 		if err != nil {
-			t.Logf("Sleep = %v", err)
+			t.Logf("%s: %v", what, err)
 			r.phase(driver.PhaseRunning)
 		}
-		r.goesOn("sleep on a disk that became full", attempt)
+		r.goesOn(what+" on a disk that became full", attempt)
 		if err != nil {
 			return
 		}

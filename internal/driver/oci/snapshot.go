@@ -116,7 +116,7 @@ func (d *Driver) Restore(ctx context.Context, name sandbox.UID, spec driver.Spec
 	kept := d.snapshotOf(name)
 	says, err := kept.Verify()
 	if err != nil {
-		return nil, err
+		return nil, errs.E(errs.NotFound, "there is no such snapshot, or it is damaged").Because(err)
 	}
 	n, err := parseHandle(says.Note)
 	if err != nil {

@@ -50,7 +50,7 @@ func (d *Driver) Wake(ctx context.Context, h driver.Handle) (err error) {
 	kept := b.memory()
 	says, err := kept.Verify()
 	if err != nil {
-		return err
+		return errs.E(errs.NotFound, "the sandbox's memory is damaged").Hint("start it: its files are whole").Because(err)
 	}
 	if err := d.furnishOld(&n); err != nil {
 		return err

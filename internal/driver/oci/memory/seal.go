@@ -11,8 +11,6 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sync/errgroup"
-
-	"github.com/cubbyhq/cubby/internal/errs"
 )
 
 // manifest says what a memory consists of. Its file is a line with the sum of the
@@ -109,17 +107,9 @@ func (m Memory) readManifest() (list manifest, err error) {
 	return list, nil
 }
 
-// Verify reads the memory and returns what it says of itself; errs.NotFound when
+// Verify reads the memory and returns what it says of itself. After an error
 // nothing can begin from it.
-func (m Memory) Verify() (Content, error) {
-	c, err := m.verify()
-	if err != nil {
-		return Content{}, errs.E(errs.NotFound, "the sandbox's memory is damaged").Because(err)
-	}
-	return c, nil
-}
-
-func (m Memory) verify() (c Content, err error) {
+func (m Memory) Verify() (c Content, err error) {
 	list, err := m.readManifest()
 	if err != nil {
 		return c, err
