@@ -305,12 +305,12 @@ func (d *Driver) Adopt(ctx context.Context, h driver.Handle) error {
 		return err
 	}
 	if rec.Sleeping {
-		if err := d.goOn(ctx, n, p); err != nil {
+		if err := d.goOn(ctx, n, p, rec); err != nil {
 			p.close()
 			return err
 		}
 	}
-	l, err := d.listenAgain(b, rec.Secret)
+	l, err := d.listenAgain(b, rec)
 	if err != nil {
 		p.close()
 		return err
@@ -334,10 +334,11 @@ func (d *Driver) Adopt(ctx context.Context, h driver.Handle) error {
 		}
 		return d.awake(ctx, n, r)
 	}
-	if rec.Sleeping {
+	if rec.Paused {
 		ctx, cancel := context.WithTimeout(ctx, startLimit)
 		defer cancel()
-		if err := d.stirred(ctx, n, r, rec); err != nil {
+		rec.Sleeping = false // goOn has written that
+		if err := d.resumeTimers(ctx, b, r, rec); err != nil {
 			d.log.Error("the time limits of a sandbox stand still: its agent does not answer", "box", n.UID, "err", err)
 		}
 	}

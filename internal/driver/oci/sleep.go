@@ -42,46 +42,65 @@ func (d *Driver) Sleep(ctx context.Context, h driver.Handle) error {
 	if err != nil {
 		return err
 	}
-	switch status.Phase {
-	case driver.PhaseAsleep:
+	if status.Phase == driver.PhaseAsleep {
 		return d.clear(ctx, n.UID) // an earlier call may have been cut off
-	case driver.PhaseRunning:
-	case driver.PhaseGone:
-		return errs.E(errs.NotFound, "no such sandbox")
-	case driver.PhaseCreated, driver.PhaseDead:
-		return errs.E(errs.WrongState, "sandbox is not running")
 	}
-	if err := d.Adopt(ctx, h); err != nil {
-		return err
-	}
-	r, err := d.held(h)
+	r, rec, err := d.toKeep(ctx, h, b, status.Phase)
 	if err != nil {
 		return err
 	}
-	if err := b.roomToSleep(r.process); err != nil {
-		return err
-	}
-	rec, _, err := b.record()
-	if err != nil {
-		return err
-	}
-	rec.Sleeping = true
-	if err := b.setRecord(rec); err != nil {
-		return err
-	}
-	err = agent.PauseTimers(ctx, agent.New(r.line().Dial))
-	r.line().Sever()
+	err = d.beforeCheckpoint(ctx, r)
 	if err == nil {
-		err = d.keep(ctx, n, r, rec.Secret)
+		err = d.checkpoint(ctx, n, r, b.memory(), b.saved())
+	}
+	if err == nil {
+		err = exhausted(b.memory().Seal(memory.Content{Secret: rec.Secret}))
 	}
 	if err != nil {
 		if _, kept, keptErr := b.memory().Kept(); !kept && keptErr == nil {
-			return errors.Join(err, d.stayAwake(ctx, n, r, rec))
+			return errors.Join(err, d.afterCheckpoint(ctx, n, r, rec))
 		}
 		// It has its name and may not have it after a crash of the host.
 		d.log.Error("the memory of a sandbox is not known to be on the disk", "box", n.UID, "err", err)
 	}
 	return d.clear(context.WithoutCancel(ctx), n.UID)
+}
+
+// toKeep takes hold of a run whose memory is going to be kept, and marks it.
+func (d *Driver) toKeep(ctx context.Context, h driver.Handle, b box, phase driver.Phase) (*run, record, error) {
+	switch phase {
+	case driver.PhaseRunning:
+	case driver.PhaseGone:
+		return nil, record{}, errs.E(errs.NotFound, "no such sandbox")
+	case driver.PhaseCreated, driver.PhaseDead, driver.PhaseAsleep:
+		return nil, record{}, errs.E(errs.WrongState, "sandbox is not running")
+	}
+	if err := d.Adopt(ctx, h); err != nil {
+		return nil, record{}, err
+	}
+	r, err := d.held(h)
+	if err != nil {
+		return nil, record{}, err
+	}
+	if err := b.roomToSleep(r.process); err != nil {
+		return nil, record{}, err
+	}
+	rec, _, err := b.record()
+	if err != nil {
+		return nil, record{}, err
+	}
+	rec.Sleeping, rec.Paused = true, true
+	return r, rec, b.setRecord(rec)
+}
+
+// beforeCheckpoint readies the agent for the memory that it will be in: its time
+// limits stand still, and nothing is under way with it.
+func (d *Driver) beforeCheckpoint(ctx context.Context, r *run) error {
+	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+	err := agent.PauseTimers(ctx, agent.New(r.line().Dial))
+	r.line().Sever()
+	return err
 }
 
 // roomToSleep refuses what would take the host's last space: the memory, and a
@@ -101,21 +120,21 @@ func (b box) roomToSleep(p *process) error {
 	return nil
 }
 
-// keep writes the memory of a run and leaves it paused. The files are on the disk
-// before the memory has its name: it believes that they are.
-func (d *Driver) keep(ctx context.Context, n note, r *run, secret string) error {
-	b := d.box(n.UID)
-	if err := b.memory().Begin(r.process.program()); err != nil {
+// checkpoint writes half a memory of a run, and its root filesystem to a directory,
+// and leaves it paused. The files are on the disk before the memory is whole: it
+// believes that they are.
+func (d *Driver) checkpoint(ctx context.Context, n note, r *run, to memory.Memory, root string) error {
+	if err := to.Begin(r.process.program()); err != nil {
 		return exhausted(err)
 	}
 	if err := d.runsc(ctx, n, r.process, "pause"); err != nil {
 		return err
 	}
 	// For a cold start, which has no memory: the root filesystem is in it.
-	if err := d.save(ctx, n, r.process.program()); err != nil {
+	if err := d.save(ctx, n, r.process.program(), root); err != nil {
 		return exhausted(err)
 	}
-	if err := d.runsc(ctx, n, r.process, "checkpoint", "--leave-running", "--image-path="+b.memory().HalfImage()); err != nil {
+	if err := d.runsc(ctx, n, r.process, "checkpoint", "--leave-running", "--image-path="+to.HalfImage()); err != nil {
 		return exhausted(err)
 	}
 	for _, dir := range n.dirs() {
@@ -123,7 +142,7 @@ func (d *Driver) keep(ctx context.Context, n note, r *run, secret string) error 
 			return fmt.Errorf("sync the sandbox's disk: %w", err)
 		}
 	}
-	return exhausted(b.memory().Seal(secret))
+	return nil
 }
 
 // exhausted classifies a full disk, of which gVisor tells in words.
@@ -143,34 +162,35 @@ func syncFilesystem(dir string) error {
 	return os.NewSyscallError("syncfs", unix.Syncfs(int(f.Fd())))
 }
 
-// stayAwake undoes a sleep that failed: the run goes on, and its agent answers.
-func (d *Driver) stayAwake(ctx context.Context, n note, r *run, rec record) error {
+// afterCheckpoint ends the pause of a checkpoint that did not end the run: it goes
+// on, and its agent answers.
+func (d *Driver) afterCheckpoint(ctx context.Context, n note, r *run, rec record) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), startLimit)
 	defer cancel()
 	if r.ended() {
 		return nil
 	}
-	if err := d.goOn(ctx, n, r.process); err != nil {
+	if err := d.goOn(ctx, n, r.process, rec); err != nil {
 		return err
 	}
-	l, err := d.listenAgain(d.box(n.UID), rec.Secret)
+	l, err := d.listenAgain(d.box(n.UID), rec)
 	if err != nil {
 		return err
 	}
 	r.setLine(l)
-	return d.stirred(ctx, n, r, rec)
+	rec.Sleeping = false
+	return d.resumeTimers(ctx, d.box(n.UID), r, rec)
 }
 
-// stirred returns when the agent of a run whose memory was not kept answers, with
-// its time limits going on. What cannot be written down of that, on a full disk,
-// only has this done once more.
-func (d *Driver) stirred(ctx context.Context, n note, r *run, rec record) error {
+// resumeTimers lets the time limits of an agent go on, and notes that they do.
+func (d *Driver) resumeTimers(ctx context.Context, b box, r *run, rec record) error {
 	if err := d.rouse(ctx, r); err != nil {
 		return err
 	}
-	rec.Sleeping = false
-	if err := d.box(n.UID).setRecord(rec); err != nil {
-		d.log.Warn("a sleep that was given up is still in the notes", "box", n.UID, "err", err)
+	rec.Paused = false
+	if err := b.setRecord(rec); err != nil {
+		// What is written there only has this done once more.
+		d.log.Warn("time limits that go on are still in the notes", "box", b.uid, "err", err)
 	}
 	return nil
 }
@@ -178,7 +198,7 @@ func (d *Driver) stirred(ctx context.Context, n note, r *run, rec record) error 
 // goOn ends the pause of a run whose memory was not kept. What the runtime cannot
 // write down of that, on a full disk, it does all the same: whether the run goes
 // on is told by its agent.
-func (d *Driver) goOn(ctx context.Context, n note, p *process) error {
+func (d *Driver) goOn(ctx context.Context, n note, p *process, rec record) error {
 	b := d.box(n.UID)
 	// A command of a daemon that was killed may still be under way.
 	lock, err := b.lockRuntime()
@@ -196,6 +216,11 @@ func (d *Driver) goOn(ctx context.Context, n note, p *process) error {
 	}
 	if err != nil {
 		d.log.Error("a sleep that was given up has not ended well", "box", n.UID, "err", err)
+	}
+	rec.Sleeping = false
+	if err := b.setRecord(rec); err != nil {
+		// What is written there only has this done once more.
+		d.log.Warn("a sleep that was given up is still in the notes", "box", n.UID, "err", err)
 	}
 	return nil
 }

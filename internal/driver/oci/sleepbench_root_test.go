@@ -64,18 +64,19 @@ func BenchmarkSleep(b *testing.B) {
 					must(d.runsc(ctx, n, r.process, "checkpoint", "--image-path="+box.memory().HalfImage()))
 					must(memory.SyncTree(box.memory().HalfImage()))
 				})
-				must(box.memory().Seal(rec.Secret))
+				must(box.memory().Seal(memory.Content{Secret: rec.Secret}))
 				must(d.clear(ctx, n.UID))
 				must(box.lay(n, &d.authorities))
 				rec = record{Secret: rec.Secret, HostID: d.hostID, Waking: true}
 				must(box.setRecord(rec))
 				place, err := d.takePlace(n)
 				must(err)
-				l, err := d.listen(n, rec.Secret)
+				l, err := d.listen(n, rec)
 				must(err)
 				var p *process
+				kept := box.memory()
 				measure("restore", func() {
-					p, err = d.launch(ctx, n, rec, nil, place)
+					p, err = d.launch(ctx, n, rec, nil, place, &kept)
 					must(err)
 				})
 				place.leave()
