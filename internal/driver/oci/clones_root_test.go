@@ -58,7 +58,6 @@ time.sleep(1000)
 	cell, cellPrinted := g.begin(cellOf("busy", "", "import time\nprint('on', flush=True)\nwhile not os.path.exists('/tmp/go'): time.sleep(0.05)\nprint('off'); y = 1"), "on\n")
 
 	name, files := r.keeps()
-	g = r.guest(t)
 	family := []*running{r}
 	drawn := map[string]string{}
 	for i := range 2 {
