@@ -36,6 +36,9 @@ const (
 
 	firstRedial = 4 * time.Millisecond
 	lastRedial  = time.Second
+	// settled is how long a connection holds whose end says nothing against the
+	// host: a sandbox that sleeps and wakes often is there at once each time.
+	settled = 100 * time.Millisecond
 )
 
 // uplink keeps the agent connected to the host. Its pool connections come out
@@ -85,7 +88,7 @@ func (u *uplink) run(ctx context.Context) {
 			began := time.Now()
 			err = u.attached(ctx, control)
 			// Whatever held for a while deserves a quick return.
-			if time.Since(began) > lastRedial {
+			if time.Since(began) > settled {
 				wait = firstRedial
 			}
 		}
