@@ -102,9 +102,10 @@ func newRootfs(t testing.TB) string {
 	return root
 }
 
-func plainDisk(t testing.TB) string {
+func plainDisk(t testing.TB) string { t.Helper(); return plainDiskIn(t, t.TempDir()) }
+
+func plainDiskIn(t testing.TB, dir string) string {
 	t.Helper()
-	dir := t.TempDir()
 	for _, name := range []string{"workspace", "home", "root"} {
 		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
 			t.Fatal(err)

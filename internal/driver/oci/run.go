@@ -95,6 +95,7 @@ type run struct {
 	channel  *channel.Listener // guarded by mu; nil where nobody listens
 	stopping bool              // guarded by mu
 	death    *driver.Death     // guarded by mu
+	behind   chan struct{}     // closed when what was left to do is done; nil: nothing was; guarded by mu
 }
 
 // hold takes hold of a running process.
@@ -122,6 +123,22 @@ func (r *run) setLine(l *channel.Listener) {
 	r.channel = l
 }
 
+// leave does what nobody has to wait for but release.
+func (r *run) leave(f func()) {
+	done := make(chan struct{})
+	r.mu.Lock()
+	before := r.behind
+	r.behind = done
+	r.mu.Unlock()
+	go func() {
+		defer close(done)
+		if before != nil {
+			<-before
+		}
+		f()
+	}()
+}
+
 // release lets go of everything; the sandbox goes on.
 func (r *run) release() {
 	if l := r.line(); l != nil {
@@ -129,6 +146,12 @@ func (r *run) release() {
 	}
 	r.process.close()
 	r.watched.Wait()
+	r.mu.Lock()
+	behind := r.behind
+	r.mu.Unlock()
+	if behind != nil {
+		<-behind
+	}
 }
 
 // awaitEnd waits for the end of a run that was killed, so that those who wait

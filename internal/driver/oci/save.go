@@ -91,13 +91,18 @@ func space(dir string) (capacity, error) {
 
 // publish gives a complete directory its name, in the place of an older one.
 func publish(fresh, dir string) error {
-	err := memory.SyncTree(fresh)
-	if err == nil {
-		err = unix.Renameat2(unix.AT_FDCWD, fresh, unix.AT_FDCWD, dir, unix.RENAME_EXCHANGE)
-		if errors.Is(err, unix.ENOENT) {
-			err = os.Rename(fresh, dir)
-		}
+	if err := memory.SyncTree(fresh); err != nil {
+		return errors.Join(err, os.RemoveAll(fresh))
 	}
-	// What is under the other name is the older one, or not worth keeping.
-	return errors.Join(err, os.RemoveAll(fresh), memory.SyncTree(filepath.Dir(dir)))
+	return errors.Join(exchange(fresh, dir), memory.SyncNames(filepath.Dir(dir)), os.RemoveAll(fresh))
+}
+
+// exchange gives a directory the name of another, which gets its name if there is
+// one.
+func exchange(fresh, dir string) error {
+	err := unix.Renameat2(unix.AT_FDCWD, fresh, unix.AT_FDCWD, dir, unix.RENAME_EXCHANGE)
+	if errors.Is(err, unix.ENOENT) {
+		err = os.Rename(fresh, dir)
+	}
+	return err
 }

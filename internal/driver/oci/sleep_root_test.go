@@ -296,9 +296,20 @@ func startOnSmallDisk(t *testing.T) *running {
 	if err := os.Mkdir(m.cfg.StateDir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	disk := filepath.Join(t.TempDir(), "disk")
+	mountDisk(t, filepath.Join(t.TempDir(), "disk"), m.cfg.StateDir)
+	spec := testSpec(t, sandbox.GVisor)
+	spec.Limits.DiskBytes = 64 << 20
+	r := startOn(t, m, spec)
+	r.counts()
+	r.exec("sandbox", "head -c 100000000 /dev/urandom > /dev/shm/ballast")
+	return r
+}
+
+// mountDisk mounts an empty file system of 2 GiB, in a file, until the test ends.
+func mountDisk(t testing.TB, file, dir string) {
+	t.Helper()
 	for _, command := range []string{
-		"truncate -s 2G " + disk, "mkfs.ext4 -q -m 0 " + disk, "mount -o loop " + disk + " " + m.cfg.StateDir, "rmdir " + filepath.Join(m.cfg.StateDir, "lost+found"),
+		"truncate -s 2G " + file, "mkfs.ext4 -q -m 0 " + file, "mount -o loop " + file + " " + dir, "rmdir " + filepath.Join(dir, "lost+found"),
 	} {
 		args := strings.Fields(command)
 		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
@@ -306,16 +317,10 @@ func startOnSmallDisk(t *testing.T) *running {
 		}
 	}
 	t.Cleanup(func() {
-		if err := unix.Unmount(m.cfg.StateDir, 0); err != nil {
+		if err := unix.Unmount(dir, 0); err != nil {
 			t.Error(err)
 		}
 	})
-	spec := testSpec(t, sandbox.GVisor)
-	spec.Limits.DiskBytes = 64 << 20
-	r := startOn(t, m, spec)
-	r.counts()
-	r.exec("sandbox", "head -c 100000000 /dev/urandom > /dev/shm/ballast")
-	return r
 }
 
 // fillsWhile does an act over and over, whose disk becomes full when half an image

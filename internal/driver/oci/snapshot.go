@@ -61,22 +61,17 @@ func (d *Driver) Snapshot(ctx context.Context, h driver.Handle, name sandbox.UID
 	if err != nil {
 		return s, err
 	}
-	err = d.beforeCheckpoint(ctx, r)
-	began := time.Now()
-	if err == nil {
-		err = d.checkpoint(ctx, n, r, kept, kept.HalfRoot())
-	}
-	if err == nil {
-		err = copyFiles(ctx)
-	}
+	suspended, err := d.standby(ctx, n, r, &rec, kept, kept.HalfRoot(), true)
 	if err != nil {
-		// First of all, since it may be what fills the disk.
-		err = errors.Join(err, kept.Tidy())
-	}
-	if err := errors.Join(err, d.afterCheckpoint(ctx, n, r, rec)); err != nil {
 		return s, err
 	}
-	s.Paused = time.Since(began)
+	if s.Paused, err = d.keepSnapshot(ctx, n, r, suspended, rec, copyFiles); err != nil {
+		// What fills the disk goes first.
+		err = errors.Join(exhausted(err), kept.Tidy(), d.goOn(ctx, n, r.process, rec))
+	}
+	if err := errors.Join(err, d.afterCheckpoint(ctx, d.box(n.UID), r, rec)); err != nil {
+		return s, err
+	}
 	if r.ended() {
 		return s, errs.E(errs.Unavailable, "the sandbox ended while its memory was kept")
 	}
@@ -84,14 +79,33 @@ func (d *Driver) Snapshot(ctx context.Context, h driver.Handle, name sandbox.UID
 	if err != nil {
 		return s, err
 	}
-	if err := kept.Seal(memory.Content{Secret: rec.Secret, Note: note}); err != nil {
+	if err := kept.Seal(memory.Content{Secret: rec.Secret, Note: note}, func() error { return memory.SyncNames(d.snapshotsDir()) }); err != nil {
 		return s, exhausted(err)
-	}
-	if err := memory.SyncTree(d.snapshotsDir()); err != nil {
-		return s, err
 	}
 	s.Bytes, _, err = kept.Kept()
 	return s, err
+}
+
+// keepSnapshot writes half a snapshot while a run stands still. After an error the
+// run may still do so.
+func (d *Driver) keepSnapshot(ctx context.Context, n note, r *run, s *suspension, rec record, copyFiles func(context.Context) error) (paused time.Duration, err error) {
+	err = d.beforeCheckpoint(ctx, r)
+	began := time.Now()
+	if err == nil {
+		err = s.save()
+	}
+	if err == nil {
+		err = n.sync()
+	}
+	if err == nil {
+		err = copyFiles(ctx)
+	}
+	if err := errors.Join(err, s.close()); err != nil {
+		return 0, err
+	}
+	paused = time.Since(began)
+	rec.Sleeping = false
+	return paused, d.box(n.UID).setRecord(rec)
 }
 
 // takeName makes the directory of a snapshot.
@@ -117,7 +131,7 @@ func (d *Driver) Restore(ctx context.Context, name sandbox.UID, spec driver.Spec
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
 	kept := d.snapshotOf(name)
-	says, err := kept.Verify()
+	says, err := kept.Open()
 	if err != nil {
 		return nil, errs.E(errs.NotFound, "there is no such snapshot, or it is damaged").Because(err)
 	}

@@ -207,7 +207,7 @@ func TestKilledInSnapshot(t *testing.T) {
 		if err := r.d.Close(); err != nil {
 			t.Fatal(err)
 		}
-		after := 600 * time.Millisecond * time.Duration(step) / steps
+		after := time.Second * time.Duration(step*step) / (steps * steps)
 		reached, _ := murder(t, v, after)
 		r.d = r.m.open(t)
 		when := "snapshot that was killed after " + after.String()
@@ -281,7 +281,7 @@ func TestRuntimeKilledInSnapshotAndRestore(t *testing.T) {
 	name, files := r.keeps()
 	count := 0
 	for _, tt := range []struct{ act, command string }{
-		{"snapshot", "fscheckpoint"}, {"snapshot", "checkpoint"}, {"restore", "restore"}, {"restore", "boot"},
+		{"snapshot", "suspend"}, {"restore", "wake"}, {"restore", "boot"},
 	} {
 		for attempt := 1; ; attempt++ {
 			fresh, spec, uid := sandbox.NewUID(), r.cloneSpec(files), r.spec.UID

@@ -239,7 +239,17 @@ func (d *Driver) launch(ctx context.Context, n note, rec record, userns *os.File
 	if err != nil {
 		return nil, err
 	}
-	if err := d.execute(ctx, cmd, bun, boot, userns, place); err != nil {
+	sound := func() error { return nil }
+	if from != nil {
+		if sound, err = openGate(cmd, *from); err != nil {
+			return nil, err
+		}
+	}
+	err = d.execute(ctx, cmd, bun, boot, userns, place)
+	if damage := sound(); damage != nil {
+		return nil, errs.E(errs.NotFound, "the sandbox's memory is damaged").Because(damage)
+	}
+	if err != nil {
 		return nil, err
 	}
 	data, err := os.ReadFile(b.pidFile())
@@ -300,14 +310,38 @@ func (d *Driver) gvisorCommand(b bundle) (*exec.Cmd, error) {
 }
 
 // restoreCommand is gvisorCommand for a run that comes out of a memory: by the
-// program that wrote it.
+// program that wrote it, which reads it when its gate opens.
 func (d *Driver) restoreCommand(b bundle, from memory.Memory) (*exec.Cmd, error) {
 	if err := b.layGVisor(); err != nil {
 		return nil, err
 	}
-	args := append(b.runscFlags(), "restore", "--detach", "--bundle="+b.box.bundle(), "--pid-file="+b.box.pidFile(),
-		"--image-path="+from.Image(), string(b.note.UID))
+	args := append(b.runscFlags(), "wake", "--bundle="+b.box.bundle(), "--pid-file="+b.box.pidFile(),
+		"--image-path="+from.Image(), "--gate=3", string(b.note.UID))
 	return exec.Command(from.Program(), args...), nil
+}
+
+// openGate gives a restoreCommand its gate, which opens when the memory is
+// verified. Call sound when the command has ended: it returns what the memory is
+// not sound for.
+func openGate(cmd *exec.Cmd, from memory.Memory) (sound func() error, err error) {
+	gate, open, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	cmd.ExtraFiles = []*os.File{gate}
+	verified := make(chan error, 1)
+	go func() {
+		err := from.Verify()
+		if err == nil {
+			_, _ = open.Write([]byte{1}) // it may have ended of something else
+		}
+		_ = open.Close()
+		verified <- err
+	}()
+	return func() error {
+		_ = gate.Close()
+		return <-verified
+	}, nil
 }
 
 // layGVisor prepares the directories of a run.

@@ -48,7 +48,7 @@ func (d *Driver) Wake(ctx context.Context, h driver.Handle) (err error) {
 	}
 	b := d.box(n.UID)
 	kept := b.memory()
-	says, err := kept.Verify()
+	says, err := kept.Open()
 	if err != nil {
 		return errs.E(errs.NotFound, "the sandbox's memory is damaged").Hint("start it: its files are whole").Because(err)
 	}
@@ -63,7 +63,11 @@ func (d *Driver) Wake(ctx context.Context, h driver.Handle) (err error) {
 	if err := d.begin(ctx, n, record{Secret: says.Secret, HostID: d.hostID, Waking: true}, nil, &kept); err != nil {
 		return unreadable(err)
 	}
-	return d.used(b)
+	r, err := d.held(h)
+	if err != nil {
+		return err
+	}
+	return d.used(b, r)
 }
 
 // furnishOld is furnish for what comes out of a memory: the agent's program is
@@ -88,11 +92,16 @@ func unreadable(err error) error {
 	return err
 }
 
-// used notes that a run has come out of the memory, which is gone from then on.
-func (d *Driver) used(b box) error {
-	if err := b.memory().Forget(); err != nil {
+// used notes that a run has come out of the memory, which is none from then on.
+func (d *Driver) used(b box, r *run) error {
+	if err := b.memory().Retire(); err != nil {
 		return err
 	}
+	r.leave(func() {
+		if err := b.memory().Discard(); err != nil {
+			d.log.Warn("a memory that was used is still there in part", "box", b.uid, "err", err)
+		}
+	})
 	rec, found, err := b.record()
 	if err != nil || !found {
 		return err
@@ -108,7 +117,7 @@ func (d *Driver) awake(ctx context.Context, n note, r *run) error {
 	defer cancel()
 	err := d.rouse(ctx, r)
 	if err == nil {
-		err = d.used(d.box(n.UID))
+		err = d.used(d.box(n.UID), r)
 	}
 	if err == nil {
 		return nil

@@ -17,8 +17,11 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"syscall"
+	"time"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 )
 
@@ -83,20 +86,67 @@ func (m Memory) Kept() (size int64, found bool, err error) {
 	return size, err == nil, err
 }
 
-// Forget removes the memory. It is gone, also after a crash of the host, before
-// the first of its files goes.
+// Forget removes the memory.
 func (m Memory) Forget() error {
-	if err := os.RemoveAll(m.used()); err != nil {
+	if err := m.Retire(); err != nil {
+		return err
+	}
+	return m.Discard()
+}
+
+// Retire makes the memory none, also after a crash of the host. Its files stay
+// until Discard removes them, which takes long for large ones.
+func (m Memory) Retire() error {
+	if err := m.Discard(); err != nil {
 		return err
 	}
 	err := os.Rename(m.path(), m.used())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	if err == nil {
-		err = SyncTree(m.dir)
+	if err != nil {
+		return err
 	}
-	return errors.Join(err, os.RemoveAll(m.used()))
+	return syncFile(m.dir)
+}
+
+// Discard removes the files of a memory that was retired.
+func (m Memory) Discard() error { return os.RemoveAll(m.used()) }
+
+// WriteBehind lets the disk write what there is of half an image, while more of it
+// is written, until stop is called.
+func (m Memory) WriteBehind() (stop func()) {
+	done := make(chan struct{})
+	var behind sync.WaitGroup
+	behind.Go(func() {
+		tick := time.NewTicker(writeBehind)
+		defer tick.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case <-tick.C:
+				m.startWriting()
+			}
+		}
+	})
+	return func() {
+		close(done)
+		behind.Wait()
+	}
+}
+
+const writeBehind = 10 * time.Millisecond
+
+// startWriting only begins: what becomes of it a sync will say.
+func (m Memory) startWriting() {
+	names, _ := files(m.HalfImage())
+	for _, name := range names {
+		if f, err := os.Open(filepath.Join(m.HalfImage(), name)); err == nil {
+			_ = unix.SyncFileRange(int(f.Fd()), 0, 0, unix.SYNC_FILE_RANGE_WRITE)
+			_ = f.Close()
+		}
+	}
 }
 
 // Tidy removes what is half written or half removed.
@@ -162,22 +212,15 @@ func SyncTree(dir string) error {
 	if err != nil {
 		return err
 	}
-	paths := []string{dir}
+	var all errgroup.Group
+	all.Go(func() error { return syncFile(dir) })
 	for _, e := range entries {
 		if e.Type().IsRegular() {
-			paths = append(paths, filepath.Join(dir, e.Name()))
+			all.Go(func() error { return syncFile(filepath.Join(dir, e.Name())) })
 		}
 	}
-	for _, path := range paths {
-		f, err := os.Open(path)
-		if err != nil {
-			return err
-		}
-		err = f.Sync()
-		_ = f.Close()
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return all.Wait()
 }
+
+// SyncNames puts the names in a directory onto the disk.
+func SyncNames(dir string) error { return syncFile(dir) }

@@ -33,8 +33,10 @@ type Content struct {
 }
 
 // Seal writes a note and the manifest of half a memory, with the sums of what can
-// be read of its files, and makes it whole. All of it is on the disk then.
-func (m Memory) Seal(c Content) error {
+// be read of its files, and makes it whole. All of it is on the disk then. What is
+// done meanwhile has been done without an error, and the names that it left in the
+// directory that the memory is kept in are on the disk too.
+func (m Memory) Seal(c Content, meanwhile func() error) error {
 	half := m.Half()
 	if c.Note != nil {
 		if err := os.WriteFile(filepath.Join(half, noteName), c.Note, 0o600); err != nil {
@@ -45,8 +47,10 @@ func (m Memory) Seal(c Content) error {
 	if err != nil {
 		return err
 	}
-	// The disk works while the sums are taken.
+	// The disk works while the sums are taken. Each of these may wait for its
+	// journal, all together as long as one of them.
 	var onDisk errgroup.Group
+	onDisk.Go(meanwhile)
 	for _, name := range names {
 		onDisk.Go(func() error { return syncFile(filepath.Join(half, name)) })
 	}
@@ -58,11 +62,11 @@ func (m Memory) Seal(c Content) error {
 			return nil
 		})
 	}
-	err = m.writeManifest(names, c.Secret)
-	if err = errors.Join(err, onDisk.Wait()); err != nil {
-		return err
+	if err = m.writeManifest(names, c.Secret); err == nil {
+		onDisk.Go(func() error { return syncFile(filepath.Join(half, manifestName)) })
+		onDisk.Go(func() error { return syncFile(half) })
 	}
-	if err := syncFile(half); err != nil {
+	if err = errors.Join(err, onDisk.Wait()); err != nil {
 		return err
 	}
 	if err := os.Rename(half, m.path()); err != nil {
@@ -82,11 +86,7 @@ func (m Memory) writeManifest(names []string, secret string) error {
 		return err
 	}
 	data = fmt.Appendf(nil, "%08x\n%s", crc32.Checksum(data, castagnoli), data)
-	path := filepath.Join(m.Half(), manifestName)
-	if err := os.WriteFile(path, data, 0o600); err != nil {
-		return err
-	}
-	return syncFile(path)
+	return os.WriteFile(filepath.Join(m.Half(), manifestName), data, 0o600)
 }
 
 func (m Memory) readManifest() (list manifest, err error) {
@@ -107,9 +107,9 @@ func (m Memory) readManifest() (list manifest, err error) {
 	return list, nil
 }
 
-// Verify reads the memory and returns what it says of itself. After an error
-// nothing can begin from it.
-func (m Memory) Verify() (c Content, err error) {
+// Open returns what the memory says of itself, which is verified, as the program
+// is. Of the rest only Verify knows: nothing may be read of that before it says so.
+func (m Memory) Open() (c Content, err error) {
 	list, err := m.readManifest()
 	if err != nil {
 		return c, err
@@ -119,24 +119,43 @@ func (m Memory) Verify() (c Content, err error) {
 			return c, fmt.Errorf("no %s", name)
 		}
 	}
-	names := make([]string, 0, len(list.Files))
-	for name := range list.Files {
-		names = append(names, name)
-	}
-	got, err := m.sum(m.path(), names)
-	if err != nil {
-		return c, err
-	}
-	for name, want := range list.Files {
-		if !got[name].equal(want) {
-			return c, fmt.Errorf("%s has changed: of %d bytes, want %d", name, got[name].Size, want.Size)
+	c.Secret = list.Secret
+	first := []string{programName}
+	if _, ok := list.Files[noteName]; ok {
+		first = append(first, noteName)
+		if c.Note, err = m.Note(); err != nil {
+			return c, err
 		}
 	}
-	c.Secret = list.Secret
-	if _, ok := list.Files[noteName]; ok {
-		c.Note, err = m.Note()
+	return c, m.compare(list, first)
+}
+
+// Verify reads what Open left out.
+func (m Memory) Verify() error {
+	list, err := m.readManifest()
+	if err != nil {
+		return err
 	}
-	return c, err
+	var names []string
+	for name := range list.Files {
+		if name != programName && name != noteName {
+			names = append(names, name)
+		}
+	}
+	return m.compare(list, names)
+}
+
+func (m Memory) compare(list manifest, names []string) error {
+	got, err := m.sum(m.path(), names)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if want := list.Files[name]; !got[name].equal(want) {
+			return fmt.Errorf("%s has changed: it has %d bytes, want %d", name, got[name].Size, want.Size)
+		}
+	}
+	return nil
 }
 
 // Note is the note of the memory, which nobody has verified.
