@@ -8,7 +8,10 @@ package sandbox
 // Unsupported, and skip unknown fields.
 //
 //   - 1: commands, files, kernels, the ways out.
-//   - 2: the same; daemons refuse an agent of an unknown version by name.
+//   - 2: the same; daemons refuse an agent of an unknown version by name. Later
+//     agents of it can take an identity, be a copy of another sandbox's, and pause
+//     their timers; of earlier ones a copy is refused, and their time limits count a
+//     sleep.
 const (
 	AgentProtocol       = 2
 	OldestAgentProtocol = AgentProtocol - 1

@@ -19,6 +19,9 @@ import (
 type record struct {
 	// Secret proves to the channel that the agent of this run dials.
 	Secret string `json:"secret"`
+	// NextSecret is what the agent of a restored sandbox is given in the place of
+	// Secret, which is its parent's; "": it has one of its own.
+	NextSecret string `json:"next_secret,omitempty"`
 	// PID is the host's id of the process with which the run ends: PID 1 of a
 	// container, gVisor's kernel. 0 while the runtime starts it.
 	PID       int    `json:"pid,omitempty"`
@@ -29,6 +32,8 @@ type record struct {
 	IDBase uint32 `json:"id_base,omitempty"`
 	// Sleeping: its memory is being kept, and it may be paused.
 	Sleeping bool `json:"sleeping,omitempty"`
+	// Paused: the time limits of its agent may stand still.
+	Paused bool `json:"paused,omitempty"`
 	// Waking: it comes out of a kept memory, which is still there.
 	Waking bool `json:"waking,omitempty"`
 	// Stopping: the end of the run was asked for, it is no death.
@@ -90,6 +95,7 @@ type run struct {
 	channel  *channel.Listener // guarded by mu; nil where nobody listens
 	stopping bool              // guarded by mu
 	death    *driver.Death     // guarded by mu
+	behind   chan struct{}     // closed when what was left to do is done; nil: nothing was; guarded by mu
 }
 
 // hold takes hold of a running process.
@@ -117,6 +123,22 @@ func (r *run) setLine(l *channel.Listener) {
 	r.channel = l
 }
 
+// leave does what nobody has to wait for but release.
+func (r *run) leave(f func()) {
+	done := make(chan struct{})
+	r.mu.Lock()
+	before := r.behind
+	r.behind = done
+	r.mu.Unlock()
+	go func() {
+		defer close(done)
+		if before != nil {
+			<-before
+		}
+		f()
+	}()
+}
+
 // release lets go of everything; the sandbox goes on.
 func (r *run) release() {
 	if l := r.line(); l != nil {
@@ -124,6 +146,12 @@ func (r *run) release() {
 	}
 	r.process.close()
 	r.watched.Wait()
+	r.mu.Lock()
+	behind := r.behind
+	r.mu.Unlock()
+	if behind != nil {
+		<-behind
+	}
 }
 
 // awaitEnd waits for the end of a run that was killed, so that those who wait

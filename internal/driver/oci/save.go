@@ -37,15 +37,15 @@ const (
 )
 
 // save writes the image of a sandbox in which nothing runs but the agent, by the
-// program that runs it.
-func (d *Driver) save(ctx context.Context, n note, program string) error {
+// program that runs it, in the place of one that is there.
+func (d *Driver) save(ctx context.Context, n note, program, to string) error {
 	ctx, cancel := context.WithTimeout(ctx, saveLimit)
 	defer cancel()
 	b := bundle{note: n, box: d.box(n.UID), cgroups: d.cgroups}
 	if err := b.roomToSave(); err != nil {
 		return err
 	}
-	fresh := b.box.saved() + ".new"
+	fresh := to + ".new"
 	if err := os.RemoveAll(fresh); err != nil {
 		return err
 	}
@@ -57,7 +57,7 @@ func (d *Driver) save(ctx context.Context, n note, program string) error {
 		_ = os.RemoveAll(fresh)
 		return fmt.Errorf("fscheckpoint: %w: %s", err, strings.TrimSpace(string(out)))
 	}
-	return publish(fresh, b.box.saved())
+	return publish(fresh, to)
 }
 
 // roomToSave refuses a save that would take the host's last space. gVisor's
@@ -91,13 +91,18 @@ func space(dir string) (capacity, error) {
 
 // publish gives a complete directory its name, in the place of an older one.
 func publish(fresh, dir string) error {
-	err := memory.SyncTree(fresh)
-	if err == nil {
-		err = unix.Renameat2(unix.AT_FDCWD, fresh, unix.AT_FDCWD, dir, unix.RENAME_EXCHANGE)
-		if errors.Is(err, unix.ENOENT) {
-			err = os.Rename(fresh, dir)
-		}
+	if err := memory.SyncTree(fresh); err != nil {
+		return errors.Join(err, os.RemoveAll(fresh))
 	}
-	// What is under the other name is the older one, or not worth keeping.
-	return errors.Join(err, os.RemoveAll(fresh), memory.SyncTree(filepath.Dir(dir)))
+	return errors.Join(exchange(fresh, dir), memory.SyncNames(filepath.Dir(dir)), os.RemoveAll(fresh))
+}
+
+// exchange gives a directory the name of another, which gets its name if there is
+// one.
+func exchange(fresh, dir string) error {
+	err := unix.Renameat2(unix.AT_FDCWD, fresh, unix.AT_FDCWD, dir, unix.RENAME_EXCHANGE)
+	if errors.Is(err, unix.ENOENT) {
+		err = os.Rename(fresh, dir)
+	}
+	return err
 }

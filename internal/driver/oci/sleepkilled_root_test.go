@@ -3,6 +3,7 @@
 package oci
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cubbyhq/cubby/internal/driver"
+	"github.com/cubbyhq/cubby/internal/poll"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
@@ -43,7 +45,11 @@ func (r *running) goesOn(when string, count int) {
 	}
 	b := r.d.box(r.spec.UID)
 	for _, path := range []string{b.path("memory"), b.path("memory.new"), b.path("memory.used")} {
-		if _, err := os.Lstat(path); err == nil {
+		gone := func() (bool, error) { _, err := os.Lstat(path); return err != nil, nil }
+		if filepath.Base(path) == "memory.used" { // which goes while others go on
+			r.do("Until", poll.Until(r.ctx, time.Millisecond, 10*time.Millisecond, gone))
+		}
+		if gone, _ := gone(); !gone {
 			r.t.Errorf("%s: %s is left", when, filepath.Base(path))
 		}
 	}
@@ -79,9 +85,7 @@ func TestRuntimeKilledInSleepAndWake(t *testing.T) {
 	r := start(t, runsc, testSpec(t, sandbox.GVisor))
 	r.counts()
 	count := 0
-	for _, tt := range []struct{ act, command string }{
-		{"sleep", "fscheckpoint"}, {"sleep", "checkpoint"}, {"wake", "restore"}, {"wake", "boot"},
-	} {
+	for _, tt := range []struct{ act, command string }{{"sleep", "suspend"}, {"wake", "wake"}, {"wake", "boot"}} {
 		for attempt := 1; ; attempt++ {
 			killed, err := r.killIn(tt.act, tt.command)
 			count++
@@ -97,6 +101,85 @@ func TestRuntimeKilledInSleepAndWake(t *testing.T) {
 	}
 }
 
+// It does not matter how far the runtime had come with a suspend: before the pause,
+// in it, in the middle of the image, or before the end of the pause.
+func TestSuspendKilledAtAnyMoment(t *testing.T) {
+	r := start(t, runsc, testSpec(t, sandbox.GVisor))
+	r.counts()
+	const steps = 16
+	failed := 0
+	for step := range steps {
+		name := sandbox.NewUID()
+		act := func() error { return r.d.Sleep(r.ctx, r.h) }
+		if step%2 == 1 {
+			act = func() error {
+				_, err := r.d.Snapshot(r.ctx, r.h, name, func(context.Context) error { time.Sleep(20 * time.Millisecond); return nil })
+				return err
+			}
+		}
+		done := make(chan error, 1)
+		go func() { done <- act() }()
+		after := 150 * time.Millisecond * time.Duration(step) / steps
+		time.Sleep(after)
+		killed := killCommand(t, r.spec.UID, "suspend")
+		err := <-done
+		if err != nil {
+			failed++
+		}
+		t.Logf("after %v: killed %v: %.200v", after, killed, err)
+		r.goesOn("suspend that was killed after "+after.String(), step+1)
+		r.do("RemoveSnapshot", r.d.RemoveSnapshot(r.ctx, name))
+	}
+	if failed == 0 {
+		t.Error("nothing was killed in time")
+	}
+}
+
+// command is one of the runtime's own, to its end.
+func (d *Driver) command(ctx context.Context, n note, p *process, command string, flags ...string) error {
+	cmd, lock, err := d.runsc(ctx, n, p, command, flags...)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	return cmd.Run()
+}
+
+// A daemon that was killed marked a run that it was about to pause, and nobody knows
+// whether that is paused: its kernel does, and the runtime's notes do not.
+func TestPausedWithoutANote(t *testing.T) {
+	r := start(t, runsc, testSpec(t, sandbox.GVisor))
+	r.counts()
+	for step, paused := range []bool{true, false, true, false} {
+		if step == 2 { // of a kernel that was restored, too
+			r.do("Sleep", r.d.Sleep(r.ctx, r.h))
+			r.do("Wake", r.d.Wake(r.ctx, r.h))
+		}
+		n, err := parseHandle(r.h)
+		r.do("parse", err)
+		held, err := r.d.held(r.h)
+		r.do("held", err)
+		held.line().Sever()
+		b := r.d.box(r.spec.UID)
+		rec, _, err := b.record()
+		r.do("record", err)
+		rec.Sleeping = true
+		r.do("mark", b.setRecord(rec))
+		if paused {
+			// The runtime's own command, whose note is then put back.
+			notes, err := filepath.Glob(filepath.Join(b.runtime(), "*.state"))
+			if err != nil || len(notes) != 1 {
+				t.Fatalf("the runtime's notes: %v, %v", notes, err)
+			}
+			before := mustRead(t, notes[0])
+			r.do("pause", r.d.command(r.ctx, n, held.process, "pause"))
+			r.do("put back", os.WriteFile(notes[0], before, 0o600))
+		}
+		r.d = r.m.open(t)
+		r.goesOn("a pause that nobody noted", step+1)
+	}
+}
+
 // killIn sleeps or wakes while a command of the runtime is killed whenever it is
 // seen.
 func (r *running) killIn(what, command string) (killed bool, err error) {
@@ -106,21 +189,28 @@ func (r *running) killIn(what, command string) (killed bool, err error) {
 		r.do("Sleep", r.d.Sleep(r.ctx, r.h))
 		act = r.d.Wake
 	}
+	return r.killDuring(r.spec.UID, command, func() error { return act(r.ctx, r.h) })
+}
+
+// killDuring does an act while a command of a sandbox's runtime is killed whenever
+// it is seen.
+func (r *running) killDuring(uid sandbox.UID, command string, act func() error) (killed bool, err error) {
+	r.t.Helper()
 	done := make(chan error, 1)
-	go func() { done <- act(r.ctx, r.h) }()
+	go func() { done <- act() }()
 	for {
 		select {
 		case err := <-done:
 			return killed, err
 		default:
-			killed = r.killCommand(command) || killed
+			killed = killCommand(r.t, uid, command) || killed
 		}
 	}
 }
 
 // killCommand kills a command of the runtime, if it runs.
-func (r *running) killCommand(command string) (killed bool) {
-	for _, text := range processesOf(r.t, r.spec.UID) {
+func killCommand(t *testing.T, uid sandbox.UID, command string) (killed bool) {
+	for _, text := range processesOf(t, uid) {
 		data, err := os.ReadFile("/proc/" + text + "/cmdline")
 		if err != nil || !slices.Contains(strings.Split(string(data), "\x00"), command) {
 			continue

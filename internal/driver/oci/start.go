@@ -19,15 +19,21 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	guestv1 "github.com/cubbyhq/cubby/api/gen/cubby/guest/v1"
+	"github.com/cubbyhq/cubby/api/gen/cubby/guest/v1/guestv1connect"
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/driver/agent"
+	"github.com/cubbyhq/cubby/internal/driver/oci/memory"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/redirect"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
-// startLimit bounds a start whose caller set no deadline of its own.
-const startLimit = 60 * time.Second
+// startLimit bounds a start whose caller set no deadline of its own, and undoLimit
+// what takes down what came of one that failed.
+const (
+	startLimit = 60 * time.Second
+	undoLimit  = 30 * time.Second
+)
 
 // Start implements driver.Driver.
 func (d *Driver) Start(ctx context.Context, h driver.Handle) (err error) {
@@ -77,13 +83,15 @@ func (d *Driver) Start(ctx context.Context, h driver.Handle) (err error) {
 	if err := b.memory().Forget(); err != nil {
 		return err
 	}
-	return d.begin(ctx, n, record{Secret: rand.Text(), HostID: d.hostID, IDBase: n.IDBase}, userns)
+	return d.begin(ctx, n, record{Secret: rand.Text(), HostID: d.hostID, IDBase: n.IDBase}, userns, nil)
 }
 
-// begin makes the run that a record speaks of, and returns when its agent
-// answers. What came of one that failed is the caller's to clear.
-func (d *Driver) begin(ctx context.Context, n note, rec record, userns *os.File) error {
+// begin makes the run that a record speaks of, out of a memory unless that is nil,
+// and returns when its agent answers. What came of one that failed is the caller's
+// to clear.
+func (d *Driver) begin(ctx context.Context, n note, rec record, userns *os.File, from *memory.Memory) error {
 	b := d.box(n.UID)
+	rec.Paused = from != nil
 	if err := b.setRecord(rec); err != nil {
 		return err
 	}
@@ -92,11 +100,11 @@ func (d *Driver) begin(ctx context.Context, n note, rec record, userns *os.File)
 		return err
 	}
 	defer place.leave()
-	l, err := d.listen(n, rec.Secret)
+	l, err := d.listen(n, rec)
 	if err != nil {
 		return err
 	}
-	p, err := d.launch(ctx, n, rec, userns, place)
+	p, err := d.launch(ctx, n, rec, userns, place, from)
 	if err != nil {
 		_ = l.Close()
 		return err
@@ -108,6 +116,9 @@ func (d *Driver) begin(ctx context.Context, n note, rec record, userns *os.File)
 	rec.PID, rec.StartTime = p.pid, p.start
 	if err := b.setRecord(rec); err != nil {
 		return err
+	}
+	if rec.Paused {
+		return d.resumeTimers(ctx, b, r, rec)
 	}
 	return d.greet(ctx, r)
 }
@@ -128,6 +139,18 @@ func (d *Driver) userNamespace(n *note) (*os.File, error) {
 
 // greet returns when the agent answers.
 func (d *Driver) greet(ctx context.Context, r *run) error {
+	return d.reach(ctx, r, func(ctx context.Context, a guestv1connect.GuestServiceClient) error {
+		_, err := a.Hello(ctx, connect.NewRequest(&guestv1.HelloRequest{}))
+		return err
+	})
+}
+
+// rouse is greet for an agent whose memory was kept, or nearly: its time limits
+// go on.
+func (d *Driver) rouse(ctx context.Context, r *run) error { return d.reach(ctx, r, agent.ResumeTimers) }
+
+// reach returns when the agent has answered a question.
+func (d *Driver) reach(ctx context.Context, r *run, ask func(context.Context, guestv1connect.GuestServiceClient) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stop := make(chan struct{})
@@ -141,7 +164,7 @@ func (d *Driver) greet(ctx context.Context, r *run) error {
 	}()
 	err := r.line().Wait(ctx)
 	if err == nil {
-		_, err = agent.New(r.line().Dial).Hello(ctx, connect.NewRequest(&guestv1.HelloRequest{}))
+		err = ask(ctx, agent.New(r.line().Dial))
 	}
 	if err != nil && r.ended() {
 		return errs.E(errs.Unavailable, "the sandbox ended before its agent answered").Because(err)
@@ -190,11 +213,11 @@ func (p *place) leave() {
 }
 
 // launch starts the runtime and returns the process that is the sandbox.
-func (d *Driver) launch(ctx context.Context, n note, rec record, userns *os.File, place *place) (*process, error) {
+func (d *Driver) launch(ctx context.Context, n note, rec record, userns *os.File, place *place, from *memory.Memory) (*process, error) {
 	b := d.box(n.UID)
 	group := d.cgroups.cgroup(n.UID)
 	var boot []byte
-	if !rec.Waking { // an agent that wakes had its boot
+	if from == nil { // the agent in a memory had its boot
 		var err error
 		if boot, err = protojson.Marshal(d.boot(n, rec.Secret)); err != nil {
 			return nil, err
@@ -203,18 +226,30 @@ func (d *Driver) launch(ctx context.Context, n note, rec record, userns *os.File
 	_ = os.Remove(b.pidFile())
 	_ = os.Remove(b.log())
 	bun := bundle{note: n, box: b, cgroups: d.cgroups, nofile: d.nofile, oom: d.oom, root: n.Rootfs, redirected: n.Isolation == sandbox.Container && d.redirects()}
-	command := d.containerCommand
+	var cmd *exec.Cmd
+	var err error
 	switch {
-	case rec.Waking:
-		command = d.wakeCommand
+	case from != nil:
+		cmd, err = d.restoreCommand(bun, *from)
 	case n.Isolation == sandbox.GVisor:
-		command = d.gvisorCommand
+		cmd, err = d.gvisorCommand(bun)
+	default:
+		cmd, err = d.containerCommand(bun)
 	}
-	cmd, err := command(bun)
 	if err != nil {
 		return nil, err
 	}
-	if err := d.execute(ctx, cmd, bun, boot, userns, place); err != nil {
+	sound := func() error { return nil }
+	if from != nil {
+		if sound, err = openGate(cmd, *from); err != nil {
+			return nil, err
+		}
+	}
+	err = d.execute(ctx, cmd, bun, boot, userns, place)
+	if damage := sound(); damage != nil {
+		return nil, errs.E(errs.NotFound, "the sandbox's memory is damaged").Because(damage)
+	}
+	if err != nil {
 		return nil, err
 	}
 	data, err := os.ReadFile(b.pidFile())
@@ -274,15 +309,39 @@ func (d *Driver) gvisorCommand(b bundle) (*exec.Cmd, error) {
 	return exec.Command(b.note.Runtime.Path, append(args, string(b.note.UID))...), nil
 }
 
-// wakeCommand is gvisorCommand for a run that comes out of a kept memory: by the
-// program that wrote it.
-func (d *Driver) wakeCommand(b bundle) (*exec.Cmd, error) {
+// restoreCommand is gvisorCommand for a run that comes out of a memory: by the
+// program that wrote it, which reads it when its gate opens.
+func (d *Driver) restoreCommand(b bundle, from memory.Memory) (*exec.Cmd, error) {
 	if err := b.layGVisor(); err != nil {
 		return nil, err
 	}
-	args := append(b.runscFlags(), "restore", "--detach", "--bundle="+b.box.bundle(), "--pid-file="+b.box.pidFile(),
-		"--image-path="+b.box.memory().Image(), string(b.note.UID))
-	return exec.Command(b.box.memory().Program(), args...), nil
+	args := append(b.runscFlags(), "wake", "--bundle="+b.box.bundle(), "--pid-file="+b.box.pidFile(),
+		"--image-path="+from.Image(), "--gate=3", string(b.note.UID))
+	return exec.Command(from.Program(), args...), nil
+}
+
+// openGate gives a restoreCommand its gate, which opens when the memory is
+// verified. Call sound when the command has ended: it returns what the memory is
+// not sound for.
+func openGate(cmd *exec.Cmd, from memory.Memory) (sound func() error, err error) {
+	gate, open, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	cmd.ExtraFiles = []*os.File{gate}
+	verified := make(chan error, 1)
+	go func() {
+		err := from.Verify()
+		if err == nil {
+			_, _ = open.Write([]byte{1}) // it may have ended of something else
+		}
+		_ = open.Close()
+		verified <- err
+	}()
+	return func() error {
+		_ = gate.Close()
+		return <-verified
+	}, nil
 }
 
 // layGVisor prepares the directories of a run.
@@ -450,7 +509,7 @@ func (d *Driver) furnish(n *note) error {
 
 // undoRun takes down what a start or a wake began that failed.
 func (d *Driver) undoRun(ctx context.Context, uid sandbox.UID) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoLimit)
 	defer cancel()
 	if err := d.clear(ctx, uid); err != nil {
 		d.log.Error("a run that failed to begin was not undone", "box", uid, "err", err)

@@ -1,37 +1,39 @@
-// Package memory is the kept memory of a sandbox that sleeps: a directory beside
-// its notes, on the host's disk and not on the sandbox's. It is no file of the
-// sandbox, must fit when its disk is full, and is bounded together with those of
-// all others. Like the notes it goes with the sandbox, and a listing finds it. It
-// holds every secret that was in memory, so nobody but root reads it.
+// Package memory is the kept memory of a sandbox: a directory on the host's disk
+// and not on the sandbox's. It is no file of the sandbox, must fit when its disk
+// is full, and is bounded together with those of all others. That of a sleeper is
+// beside its notes and goes with it, that of a snapshot is by itself. It holds
+// every secret that was in memory, so nobody but root reads it.
 //
 // It has its name when it is complete; until then it is half a memory, which
-// nothing is ever woken from. With the memory lies the program that wrote it,
+// nothing ever begins from. With the memory lies the program that wrote it,
 // since another version may not read it. The package runs nothing: who writes and
 // reads the image is its caller's matter.
 package memory
 
 import (
-	"encoding/json"
 	"errors"
-	"fmt"
-	"hash/crc32"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"syscall"
+	"time"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
-
-	"github.com/cubbyhq/cubby/internal/errs"
 )
 
 // Memory is what is kept of one sandbox, or is not there.
-type Memory struct{ dir string }
+type Memory struct {
+	dir      string
+	programs *Programs
+}
 
-// Of returns the memory of the sandbox whose notes are in a directory.
-func Of(dir string) Memory { return Memory{dir} }
+// Of returns the memory that is kept in a directory, among other things. Programs
+// is the caller's, for all of its memories.
+func Of(dir string, programs *Programs) Memory { return Memory{dir, programs} }
 
 func (m Memory) path() string { return filepath.Join(m.dir, "memory") }
 func (m Memory) used() string { return filepath.Join(m.dir, "memory.used") }
@@ -42,56 +44,24 @@ func (m Memory) Half() string { return filepath.Join(m.dir, "memory.new") }
 // HalfImage is where the program writes its part of it.
 func (m Memory) HalfImage() string { return filepath.Join(m.Half(), imageName) }
 
-// Image is what the program wrote, and Program that program.
+// HalfRoot is where the root filesystem is written that a cold start begins with,
+// by who keeps it here.
+func (m Memory) HalfRoot() string { return filepath.Join(m.Half(), rootName) }
+
+// Image is what the program wrote, Program that program, and Root the root
+// filesystem.
 func (m Memory) Image() string   { return filepath.Join(m.path(), imageName) }
 func (m Memory) Program() string { return filepath.Join(m.path(), programName) }
+func (m Memory) Root() string    { return filepath.Join(m.path(), rootName) }
 
 // What is in the directory.
 const (
-	manifestName = "manifest.json"
+	manifestName = "manifest"
 	programName  = "runsc"
-	imageName    = "image" // what the program wrote
+	imageName    = "image"
+	rootName     = "root"
+	noteName     = "note.json"
 )
-
-// manifest says what a memory consists of.
-type manifest struct {
-	Version int `json:"v"`
-	// Secret is what the agent says to the channel.
-	Secret string              `json:"secret"`
-	Files  map[string]checksum `json:"files"`
-}
-
-const manifestVersion = 1
-
-// checksum finds damage. It is no proof against somebody who may write here:
-// that is root, who needs no memory to do harm.
-type checksum struct {
-	Size   int64  `json:"size"`
-	CRC32C uint32 `json:"crc32c"`
-}
-
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
-func sum(path string) (checksum, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return checksum{}, err
-	}
-	defer f.Close()
-	var c checksum
-	buf := make([]byte, 1<<20)
-	for {
-		n, err := f.Read(buf)
-		c.CRC32C = crc32.Update(c.CRC32C, castagnoli, buf[:n])
-		c.Size += int64(n)
-		if err == io.EOF {
-			return c, nil
-		}
-		if err != nil {
-			return checksum{}, err
-		}
-	}
-}
 
 // Kept reports whether there is a memory, and what it takes of the disk. The
 // program is not counted where it is one with what is kept anyway.
@@ -104,7 +74,7 @@ func (m Memory) Kept() (size int64, found bool, err error) {
 		if err != nil {
 			return err
 		}
-		if st, ok := info.Sys().(*syscall.Stat_t); ok && info.Mode().IsRegular() && st.Nlink == 1 {
+		if st, ok := info.Sys().(*syscall.Stat_t); ok && info.Mode().IsRegular() && (st.Nlink == 1 || e.Name() != programName) {
 			size += st.Blocks * 512
 		}
 		return nil
@@ -116,92 +86,71 @@ func (m Memory) Kept() (size int64, found bool, err error) {
 	return size, err == nil, err
 }
 
-// Forget removes the memory. It is gone, also after a crash of the host, before
-// the first of its files goes.
+// Forget removes the memory.
 func (m Memory) Forget() error {
-	if err := os.RemoveAll(m.used()); err != nil {
+	if err := m.Retire(); err != nil {
+		return err
+	}
+	return m.Discard()
+}
+
+// Retire makes the memory none, also after a crash of the host. Its files stay
+// until Discard removes them, which takes long for large ones.
+func (m Memory) Retire() error {
+	if err := m.Discard(); err != nil {
 		return err
 	}
 	err := os.Rename(m.path(), m.used())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	if err == nil {
-		err = SyncTree(m.dir)
+	if err != nil {
+		return err
 	}
-	return errors.Join(err, os.RemoveAll(m.used()))
+	return syncFile(m.dir)
+}
+
+// Discard removes the files of a memory that was retired.
+func (m Memory) Discard() error { return os.RemoveAll(m.used()) }
+
+// WriteBehind lets the disk write what there is of half an image, while more of it
+// is written, until stop is called.
+func (m Memory) WriteBehind() (stop func()) {
+	done := make(chan struct{})
+	var behind sync.WaitGroup
+	behind.Go(func() {
+		tick := time.NewTicker(writeBehind)
+		defer tick.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case <-tick.C:
+				m.startWriting()
+			}
+		}
+	})
+	return func() {
+		close(done)
+		behind.Wait()
+	}
+}
+
+const writeBehind = 10 * time.Millisecond
+
+// startWriting only begins: what becomes of it a sync will say.
+func (m Memory) startWriting() {
+	names, _ := files(m.HalfImage())
+	for _, name := range names {
+		if f, err := os.Open(filepath.Join(m.HalfImage(), name)); err == nil {
+			_ = unix.SyncFileRange(int(f.Fd()), 0, 0, unix.SYNC_FILE_RANGE_WRITE)
+			_ = f.Close()
+		}
+	}
 }
 
 // Tidy removes what is half written or half removed.
 func (m Memory) Tidy() error { return errors.Join(os.RemoveAll(m.Half()), os.RemoveAll(m.used())) }
-
-// Seal writes the manifest of half a memory, with the sums of what can be read
-// of its files, and makes it whole. All of it is on the disk then.
-func (m Memory) Seal(secret string) error {
-	list := manifest{Version: manifestVersion, Secret: secret, Files: make(map[string]checksum)}
-	half := m.Half()
-	if err := SyncTree(filepath.Join(half, imageName)); err != nil {
-		return err
-	}
-	err := filepath.WalkDir(half, func(path string, e fs.DirEntry, err error) error {
-		if err != nil || e.IsDir() {
-			return err
-		}
-		name, err := filepath.Rel(half, path)
-		if err == nil {
-			list.Files[name], err = sum(path)
-		}
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	data, err := json.Marshal(list)
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(filepath.Join(half, manifestName), data, 0o600); err != nil {
-		return err
-	}
-	if err := SyncTree(half); err != nil {
-		return err
-	}
-	if err := os.Rename(half, m.path()); err != nil {
-		return err
-	}
-	return SyncTree(m.dir)
-}
-
-// Verify reads the memory and returns what its agent says to the channel;
-// errs.NotFound when nothing can be woken from it.
-func (m Memory) Verify() (secret string, err error) {
-	var list manifest
-	data, err := os.ReadFile(filepath.Join(m.path(), manifestName))
-	if err == nil {
-		err = json.Unmarshal(data, &list)
-	}
-	if err == nil && list.Version != manifestVersion {
-		err = fmt.Errorf("manifest of version %d", list.Version)
-	}
-	for _, name := range []string{programName, filepath.Join(imageName, "checkpoint.img")} {
-		if _, ok := list.Files[name]; !ok && err == nil {
-			err = fmt.Errorf("no %s", name)
-		}
-	}
-	for name, want := range list.Files {
-		if err != nil {
-			break
-		}
-		var got checksum
-		if got, err = sum(filepath.Join(m.path(), name)); err == nil && got != want {
-			err = fmt.Errorf("%s has %d bytes and the sum %08x, want %d and %08x", name, got.Size, got.CRC32C, want.Size, want.CRC32C)
-		}
-	}
-	if err != nil {
-		return "", errs.E(errs.NotFound, "the sandbox's memory is damaged").Hint("start it: its files are whole").Because(err)
-	}
-	return list.Secret, nil
-}
 
 // Begin makes half a memory, with the program at a path, which may be a link that
 // the kernel shows.
@@ -263,22 +212,15 @@ func SyncTree(dir string) error {
 	if err != nil {
 		return err
 	}
-	paths := []string{dir}
+	var all errgroup.Group
+	all.Go(func() error { return syncFile(dir) })
 	for _, e := range entries {
 		if e.Type().IsRegular() {
-			paths = append(paths, filepath.Join(dir, e.Name()))
+			all.Go(func() error { return syncFile(filepath.Join(dir, e.Name())) })
 		}
 	}
-	for _, path := range paths {
-		f, err := os.Open(path)
-		if err != nil {
-			return err
-		}
-		err = f.Sync()
-		_ = f.Close()
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return all.Wait()
 }
+
+// SyncNames puts the names in a directory onto the disk.
+func SyncNames(dir string) error { return syncFile(dir) }
