@@ -234,9 +234,20 @@ func (s *acts) supports(isolation sandbox.Isolation) error {
 	return errs.E(errs.Unsupported, "isolation %q is not available on this host", isolation)
 }
 
-// attach makes the run of a sandbox that the driver says is running. The caller
-// holds the sandbox's lock.
+// attach makes the run of a sandbox that has begun to run. The caller holds the
+// sandbox's lock.
 func (s *acts) attach(b sandbox.Sandbox) *live.Run {
 	s.admission.adopt(b)
 	return s.cfg.Live.Attach(b)
+}
+
+// readopt makes the run of a sandbox that runs on, with all that it has. The
+// caller holds the sandbox's lock.
+func (s *acts) readopt(ctx context.Context, b sandbox.Sandbox) (*live.Run, error) {
+	s.admission.adopt(b)
+	r, err := s.cfg.Live.Adopt(ctx, b)
+	if err != nil {
+		s.debts.reconcileSoon()
+	}
+	return r, err
 }

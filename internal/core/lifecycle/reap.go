@@ -141,11 +141,17 @@ func (s *reaper) reapIdle(ctx context.Context, r *live.Run) error {
 	if err != nil {
 		return err
 	}
-	if act == destroyIdle {
-		_, err = s.destroy(ctx, b, destruction{why: idle(b.Spec)})
-		return err
+	switch act {
+	case destroyIdle:
+		_, err = s.destroy(ctx, b, destruction{why: idle()})
+	case sleepIdle:
+		if _, err = s.sleep(ctx, b, false, idle()); errors.Is(err, errs.InUse) {
+			err = nil // somebody came in between
+		}
+	case stopIdle:
+		_, err = s.halt(ctx, b, DefaultGrace, idle())
+	case keepRunning:
 	}
-	_, err = s.halt(ctx, b, DefaultGrace, idle(b.Spec))
 	return err
 }
 

@@ -129,6 +129,7 @@ type Patch struct {
 	Visibility  *sandbox.Visibility
 	IdlePolicy  *sandbox.IdlePolicy
 	IdleTimeout *time.Duration
+	AutoWake    *sandbox.AutoWake
 	ExecTimeout *time.Duration
 	MaxLifetime *time.Duration // counts from the creation
 	External    *sandbox.External
@@ -143,6 +144,7 @@ func (p Patch) apply(spec *sandbox.Spec) (fields []string) {
 	set(&fields, "visibility", &spec.Visibility, p.Visibility)
 	set(&fields, "idle_policy", &spec.IdlePolicy, p.IdlePolicy)
 	set(&fields, "idle_timeout", &spec.IdleTimeout, p.IdleTimeout)
+	set(&fields, "auto_wake", &spec.AutoWake, p.AutoWake)
 	set(&fields, "exec_timeout", &spec.ExecTimeout, p.ExecTimeout)
 	set(&fields, "max_lifetime", &spec.MaxLifetime, p.MaxLifetime)
 	set(&fields, "external", &spec.External, p.External)
