@@ -154,7 +154,7 @@ type Sandbox struct {
 	CreatedAt    time.Time
 	UpdatedAt    time.Time
 	StartedAt    time.Time // zero: never ran
-	StoppedAt    time.Time // zero: not stopped
+	StoppedAt    time.Time // when it came to rest last; zero: never
 	LastActiveAt time.Time
 	DestroyedAt  time.Time
 	// IdleAt is when the idle policy comes into force unless somebody uses the

@@ -17,9 +17,10 @@ import (
 )
 
 const (
-	// leaveTime is what a stream gets to be closed by a client that has all of it.
-	leaveTime = 250 * time.Millisecond
-	leavePoll = 10 * time.Millisecond
+	// A client that has had all of its answer asks for a sleep before the daemon
+	// has let go of what it was: so often it is asked again whether it has.
+	leaveTries = 25
+	leavePause = 10 * time.Millisecond
 )
 
 // Sleep keeps the memory of a running sandbox on the disk and ends its run: all
@@ -47,9 +48,9 @@ func (s *Sandboxes) Sleep(ctx context.Context, id string, force bool) (sandbox.S
 		return sandbox.Sandbox{}, s.cfg.Scope.NotRunning(b)
 	}
 	why := sandbox.Why{Cause: sandbox.CauseSleep}
-	for end := s.cfg.Uptime() + leaveTime; ; {
+	for try := 1; ; try++ {
 		slept, err := s.sleep(ctx, b, force, why)
-		if !errors.Is(err, errs.InUse) || s.cfg.Uptime() >= end || !gate.Sleep(ctx, leavePoll) {
+		if !errors.Is(err, errs.InUse) || try == leaveTries || !gate.Sleep(ctx, leavePause) {
 			return slept, err
 		}
 	}

@@ -37,10 +37,11 @@ func (s *acts) wake(ctx context.Context, b sandbox.Sandbox) (sandbox.Sandbox, er
 	err = s.wakeDriver(ctx, b)
 	if isLost(err) {
 		s.cfg.Log.Warn("the memory of a sandbox is lost", telemetry.KeySandbox, b.ID, telemetry.KeyUID, b.UID, telemetry.KeyErr, err)
+		booted()
+		s.admission.give(b.UID)
 		if b, err = s.lose(ctx, b); err != nil {
 			return sandbox.Sandbox{}, err
 		}
-		booted()
 		return s.start(ctx, b)
 	}
 	if err != nil {

@@ -34,6 +34,7 @@ func (r *Run) Suspend(force bool) error {
 	r.execs.pumps.Wait()
 	r.served.Wait()
 	r.execs.letGo(secrets)
+	r.execs.noteStarts()
 	r.HangUp()
 	s := r.s
 	s.mu.Lock()
@@ -97,6 +98,13 @@ func (x *execs) letGo(secrets secrets) {
 			secrets[e.seq] = e.secrets
 		}
 		e.mu.Unlock()
+	}
+}
+
+// noteStarts writes down which execs have begun, for those who ask meanwhile.
+func (x *execs) noteStarts() {
+	for _, e := range x.all() {
+		e.noteStart(context.Background())
 	}
 }
 

@@ -109,13 +109,13 @@ func (h *Terminals) find(ctx context.Context, id string, spec TerminalSpec) (v *
 		v, err = h.bySeq(ctx, id, spec.Seq)
 		return v, func() {}, err
 	}
-	b, r, done, err := h.s.Use(ctx, id)
+	b, r, used, err := h.s.Use(ctx, id)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer func() {
 		if err != nil {
-			done()
+			used()
 		}
 	}()
 	unlock, err := h.locks.Lock(ctx, string(b.UID)+"/"+spec.Name)
@@ -126,7 +126,7 @@ func (h *Terminals) find(ctx context.Context, id string, spec TerminalSpec) (v *
 	open := r.terminals()
 	for _, e := range open {
 		if x := e.Snapshot(); x.Spec.Terminal == spec.Name {
-			return &Viewer{Name: spec.Name, Seq: e.seq, box: b.UID, exec: e, s: h.s}, done, nil
+			return &Viewer{Name: spec.Name, Seq: e.seq, box: b.UID, exec: e, s: h.s}, used, nil
 		}
 	}
 	if len(open) >= maxTerminals {
@@ -136,7 +136,7 @@ func (h *Terminals) find(ctx context.Context, id string, spec TerminalSpec) (v *
 	if err != nil {
 		return nil, nil, err
 	}
-	return &Viewer{Name: spec.Name, Seq: e.seq, New: true, box: e.run.UID, exec: e, s: h.s}, done, nil
+	return &Viewer{Name: spec.Name, Seq: e.seq, New: true, box: e.run.UID, exec: e, s: h.s}, used, nil
 }
 
 func (h *Terminals) bySeq(ctx context.Context, id string, seq int64) (*Viewer, error) {
