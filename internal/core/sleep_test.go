@@ -527,7 +527,7 @@ func TestSleepsAndUsesAtOnce(t *testing.T) {
 	var users sync.WaitGroup
 	for i := range 4 {
 		users.Go(func() {
-			for n := range 10 {
+			for n := range 4 {
 				spec := sandbox.ExecSpec{Shell: fmt.Sprintf("echo %d-%d", i, n)}
 				if i%2 == 0 {
 					spec.Session = fmt.Sprint("s", i)

@@ -95,9 +95,13 @@ type Settings struct {
 	// share; 0: [DefaultTenantDisk]. Disks that exist keep theirs.
 	TenantDiskBytes int64
 
-	// MinFreeMemory refuses creates and starts while the host has less
-	// memory available, in bytes.
-	MinFreeMemory int64
+	// MemoryReserve is the memory that the host keeps available, in bytes: with
+	// less of it idle sandboxes are put to sleep, and none is created, started or
+	// woken. 0 is none.
+	MemoryReserve int64
+	// SleepDiskBytes bounds what the memories of sleeping sandboxes take of the
+	// host's disk: beyond it the oldest are given up. 0 is no bound.
+	SleepDiskBytes int64
 	// Host is what the machine has, and MemAvailable its free memory in
 	// bytes; zero fields are measured.
 	Host         Host

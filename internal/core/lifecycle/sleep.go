@@ -101,6 +101,7 @@ func (s *acts) asleep(ctx context.Context, b sandbox.Sandbox, why sandbox.Why) (
 		return b, err
 	}
 	s.debts.told(b.UID)
+	s.debts.slept.Store(true)
 	return now, nil
 }
 
