@@ -34,10 +34,14 @@ const (
 	Conflict Code = "conflict"
 	// WrongState: the sandbox or exec is in a state that forbids the act.
 	WrongState Code = "wrong_state"
+	// InUse: something runs that the act would break; say that it may.
+	InUse Code = "in_use"
 	// TooLarge: the request or its result is over a documented size.
 	TooLarge Code = "too_large"
 	// Capacity: the host has no room now; see [Error.RetryAfter].
 	Capacity Code = "sandbox_capacity"
+	// LowMemory: the host's memory is at its reserve; see [Error.RetryAfter].
+	LowMemory Code = "low_memory"
 	// QuotaExceeded: the tenant, the thread or the sandbox has all that a bound
 	// gives it; see [Error.RetryAfter].
 	QuotaExceeded Code = "quota_exceeded"
@@ -62,8 +66,8 @@ const (
 // Codes lists every code that this version knows.
 func Codes() []Code {
 	return []Code{
-		InvalidRequest, Unauthorized, Forbidden, NotFound, Conflict, WrongState, TooLarge,
-		Capacity, QuotaExceeded, Unavailable, Unready, Timeout, Canceled, Unsupported, Internal, Unreachable,
+		InvalidRequest, Unauthorized, Forbidden, NotFound, Conflict, WrongState, InUse, TooLarge,
+		Capacity, LowMemory, QuotaExceeded, Unavailable, Unready, Timeout, Canceled, Unsupported, Internal, Unreachable,
 	}
 }
 

@@ -36,10 +36,15 @@ const (
 	Conflict Kind = "conflict"
 	// WrongState: the sandbox or exec is in a state that forbids the act.
 	WrongState Kind = "wrong_state"
+	// InUse: something runs that the act would break, and the caller did not say
+	// that it may.
+	InUse Kind = "in_use"
 	// TooLarge: the request or its result is over a documented size.
 	TooLarge Kind = "too_large"
 	// Exhausted: the host has no room for this now; try again later.
 	Exhausted Kind = "exhausted"
+	// LowMemory: the host's memory is at its reserve; try again later.
+	LowMemory Kind = "low_memory"
 	// OverQuota: the caller has all that a bound of the operator gives; give
 	// something back, or try again later.
 	OverQuota Kind = "over_quota"
@@ -62,7 +67,7 @@ const (
 func Kinds() []Kind {
 	return []Kind{
 		Invalid, Unauthenticated, Forbidden, NotFound, Conflict, WrongState,
-		TooLarge, Exhausted, OverQuota, Unavailable, Unready, Timeout, Canceled, Unsupported, Internal,
+		InUse, TooLarge, Exhausted, LowMemory, OverQuota, Unavailable, Unready, Timeout, Canceled, Unsupported, Internal,
 	}
 }
 

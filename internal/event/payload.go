@@ -7,6 +7,8 @@ const (
 	SandboxCreated   = "sandbox.created"
 	SandboxStarted   = "sandbox.started"
 	SandboxUpdated   = "sandbox.updated"
+	SandboxSlept     = "sandbox.slept"
+	SandboxWoken     = "sandbox.woken"
 	SandboxStopped   = "sandbox.stopped"
 	SandboxFailed    = "sandbox.failed"
 	SandboxDied      = "sandbox.died"
@@ -58,6 +60,19 @@ type Updated struct {
 // asked for it.
 type Stopped struct {
 	Reason string `json:"reason,omitempty"`
+}
+
+// Slept: the sandbox's memory is on the disk, and nothing of it runs. Reason is
+// "" when somebody asked for it.
+type Slept struct {
+	Reason string `json:"reason,omitempty"`
+}
+
+// Woken: a sandbox that slept runs on. RestoreIncomplete says that its memory was
+// lost, so that it began anew from its files, and Reason what that means.
+type Woken struct {
+	RestoreIncomplete bool   `json:"restore_incomplete,omitempty"`
+	Reason            string `json:"reason,omitempty"`
 }
 
 // Failed: a create or start was undone.
@@ -243,6 +258,8 @@ type KernelDeath struct {
 func (Created) Kind() string       { return SandboxCreated }
 func (Started) Kind() string       { return SandboxStarted }
 func (Updated) Kind() string       { return SandboxUpdated }
+func (Slept) Kind() string         { return SandboxSlept }
+func (Woken) Kind() string         { return SandboxWoken }
 func (Stopped) Kind() string       { return SandboxStopped }
 func (Failed) Kind() string        { return SandboxFailed }
 func (Died) Kind() string          { return SandboxDied }
