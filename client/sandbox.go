@@ -369,10 +369,11 @@ func (c *Client) Purge(ctx context.Context, id string) (freed int64, err error) 
 
 // Stats is what a sandbox uses now.
 type Stats struct {
-	MemoryBytes int64   `json:"memory_bytes"`
-	CPUSeconds  float64 `json:"cpu_seconds"`
-	PIDs        int64   `json:"pids"`
-	DiskBytes   int64   `json:"disk_bytes"`
+	MemoryBytes       int64   `json:"memory_bytes"`
+	MemoryOnDiskBytes int64   `json:"memory_on_disk_bytes"` // of a sleeping one
+	CPUSeconds        float64 `json:"cpu_seconds"`
+	PIDs              int64   `json:"pids"`
+	DiskBytes         int64   `json:"disk_bytes"`
 }
 
 // Stats returns what a sandbox uses now.

@@ -35,7 +35,7 @@ type Sandbox struct {
 	CreatedAt          time.Time         `json:"created_at"`
 	UpdatedAt          time.Time         `json:"updated_at"`
 	StartedAt          *time.Time        `json:"started_at,omitempty"`
-	StoppedAt          *time.Time        `json:"stopped_at,omitempty"`
+	StoppedAt          *time.Time        `json:"stopped_at,omitempty" doc:"When it was stopped or put to sleep last."`
 	LastActiveAt       time.Time         `json:"last_active_at"`
 	IdleAt             *time.Time        `json:"idle_at,omitempty" doc:"When idle_policy comes into force unless somebody uses it before; absent while it does not run, is in use or never idles."`
 	KeptUntil          *time.Time        `json:"kept_until,omitempty" doc:"A keepalive's lease: it does not idle before."`

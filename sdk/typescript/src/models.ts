@@ -118,6 +118,8 @@ export interface SandboxInfo {
 /** What a sandbox uses now. */
 export interface Stats {
   memoryBytes: number;
+  /** What the kept memory of a sleeping one takes of the host's disk. */
+  memoryOnDiskBytes: number;
   cpuSeconds: number;
   /** -1 for gVisor, whose processes are not the host's. */
   pids: number;

@@ -2821,7 +2821,10 @@ export interface components {
             started_at?: string;
             /** @enum {string} */
             status: "creating" | "running" | "sleeping" | "stopped" | "failed" | "destroyed";
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When it was stopped or put to sleep last.
+             */
             stopped_at?: string;
             /** @description Whose files it shares. */
             tenant_id?: string;
@@ -3146,8 +3149,16 @@ export interface components {
              * @description Commands that run now.
              */
             execs: number;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description 0 while it does not run.
+             */
             memory_bytes: number;
+            /**
+             * Format: int64
+             * @description What the kept memory of a sleeping one takes of the host's disk.
+             */
+            memory_on_disk_bytes: number;
             /**
              * Format: int64
              * @description -1 where they mean nothing: gVisor's processes are not the host's.

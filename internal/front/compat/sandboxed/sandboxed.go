@@ -56,7 +56,11 @@ func refuse(w http.ResponseWriter, err error) {
 	if info.Hint != "" && info.Kind != errs.Unauthenticated {
 		message += ": " + info.Hint
 	}
-	front.WriteJSON(w, front.RowOf(info.Kind).HTTP, Error{Error: message})
+	row := front.RowOf(info.Kind)
+	if info.Kind == errs.LowMemory {
+		message = row.Code // which sandboxed's clients compare
+	}
+	front.WriteJSON(w, row.HTTP, Error{Error: message})
 }
 
 // Row is a sandbox in sandboxed's words.

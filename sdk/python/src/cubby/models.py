@@ -172,9 +172,13 @@ class SandboxInfo(Short):
 
 @dataclass(frozen=True, repr=False)
 class Stats(Short):
-    """What a sandbox uses now. ``pids`` is -1 where the host cannot count them."""
+    """What a sandbox uses now. ``pids`` is -1 where the host cannot count them.
+
+    ``memory_on_disk_bytes`` is what the kept memory of a sleeping one takes of the host's disk.
+    """
 
     memory_bytes: int = 0
+    memory_on_disk_bytes: int = 0
     cpu_seconds: float = 0.0
     pids: int = 0
     disk_bytes: int = 0
