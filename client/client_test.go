@@ -157,7 +157,7 @@ func record(t *testing.T, last *request, status int, body string) *client.Client
 
 const boxJSON = `{"id":"a","status":"running","image":"base","isolation":"gvisor","limits":{"memory_bytes":1073741824,"cpus":2,
 "pids":512,"disk_bytes":4294967296,"open_files":65536},"user":"sandbox","labels":{"team":"red"},"metadata":{},"ports":[3000],
-"network":{"mode":"allowlist"},"visibility":"private","idle_policy":"stop","idle_timeout_seconds":1800,"exec_timeout_seconds":300,
+"network":{"mode":"allowlist"},"visibility":"private","idle_policy":"sleep","idle_timeout_seconds":1800,"auto_wake":"idle","exec_timeout_seconds":300,
 "created_at":"2026-01-02T03:04:05Z","updated_at":"2026-01-02T03:04:05Z","started_at":"2026-01-02T03:04:06Z","last_active_at":"2026-01-02T03:04:05Z"}`
 
 // requestTest is a call of the SDK and the request that it makes.
@@ -222,6 +222,18 @@ func TestRequests(t *testing.T) {
 			_, err := c.Stop(ctx, "a", -1)
 			return err
 		}, 200, boxJSON, request{"POST", "/v1/sandboxes/a/stop", "", nil}},
+		{"sleep", func(ctx context.Context, c *client.Client) error {
+			_, err := c.Sleep(ctx, "a", false)
+			return err
+		}, 200, boxJSON, request{"POST", "/v1/sandboxes/a/sleep", "", m{"force": false}}},
+		{"sleep by force", func(ctx context.Context, c *client.Client) error {
+			_, err := c.Sleep(ctx, "a", true)
+			return err
+		}, 200, boxJSON, request{"POST", "/v1/sandboxes/a/sleep", "", m{"force": true}}},
+		{"wake", func(ctx context.Context, c *client.Client) error {
+			_, err := c.Wake(ctx, "a")
+			return err
+		}, 200, boxJSON, request{"POST", "/v1/sandboxes/a/wake", "", nil}},
 		{"keepalive", func(ctx context.Context, c *client.Client) error {
 			_, err := c.Keepalive(ctx, "a")
 			return err
@@ -294,7 +306,7 @@ func TestSandboxDecodes(t *testing.T) {
 		t.Fatal(err)
 	}
 	if box.Status != client.Running || box.Limits.MemoryBytes != 1<<30 || box.Labels["team"] != "red" ||
-		box.StartedAt == nil || box.StoppedAt != nil || box.IdleTimeoutSeconds != 1800 {
+		box.StartedAt == nil || box.StoppedAt != nil || box.IdleTimeoutSeconds != 1800 || box.AutoWake != "idle" || box.RestoreIncomplete {
 		t.Errorf("got %+v", box)
 	}
 }

@@ -14,9 +14,14 @@ import (
 type Sandbox struct {
 	ID     string `json:"id"`
 	Status Status `json:"status"`
-	// Reason says why the sandbox failed, or stopped when nobody asked.
+	// Reason says why the sandbox failed; why it stopped or sleeps when nobody
+	// asked; why it was stopped instead of put to sleep; or, while it runs, what
+	// it lost when it woke.
 	Reason string `json:"reason,omitempty"`
-	Image  string `json:"image"`
+	// RestoreIncomplete: its memory was lost while it slept, and it started again
+	// from its files.
+	RestoreIncomplete bool   `json:"restore_incomplete,omitempty"`
+	Image             string `json:"image"`
 	// Runtime is the language that it is for: "python", "node", "r" or "".
 	Runtime string `json:"runtime,omitempty"`
 	// Dependencies are the packages that it was created with, and the versions
@@ -34,6 +39,8 @@ type Sandbox struct {
 	// IdlePolicy is what happens after IdleTimeoutSeconds without use.
 	IdlePolicy         string  `json:"idle_policy"`
 	IdleTimeoutSeconds float64 `json:"idle_timeout_seconds"`
+	// AutoWake says when a use runs the sandbox again: "idle", "always" or "never".
+	AutoWake string `json:"auto_wake"`
 	// ExecTimeoutSeconds bounds commands that name no timeout; 0 is none.
 	ExecTimeoutSeconds float64 `json:"exec_timeout_seconds"`
 	// MaxLifetimeSeconds counts from CreatedAt; 0 is none.
@@ -125,10 +132,13 @@ type CreateOptions struct {
 	Ports              []int             `json:"ports,omitempty"`
 	Network            *Network          `json:"network,omitempty"`
 	Visibility         string            `json:"visibility,omitempty"`
-	IdlePolicy         string            `json:"idle_policy,omitempty"`
+	IdlePolicy         string            `json:"idle_policy,omitempty"` // "sleep" (default), "stop", "destroy" or "always_on"
 	IdleTimeoutSeconds *float64          `json:"idle_timeout_seconds,omitempty"`
 	ExecTimeoutSeconds *float64          `json:"exec_timeout_seconds,omitempty"`
 	MaxLifetimeSeconds *float64          `json:"max_lifetime_seconds,omitempty"` // 0: none
+	// AutoWake is "idle" (default): a use runs it again when it sleeps or the
+	// daemon stopped it; "always": also when a Stop did or it died; or "never".
+	AutoWake string `json:"auto_wake,omitempty"`
 	// Thread is the conversation that the sandbox belongs to: its sandboxes share
 	// exports and uploads, and bounds of the operator.
 	Thread string `json:"thread,omitempty"`
@@ -240,6 +250,7 @@ type Patch struct {
 	Visibility         *string           `json:"visibility,omitempty"`
 	IdlePolicy         *string           `json:"idle_policy,omitempty"`
 	IdleTimeoutSeconds *float64          `json:"idle_timeout_seconds,omitempty"`
+	AutoWake           *string           `json:"auto_wake,omitempty"`
 	ExecTimeoutSeconds *float64          `json:"exec_timeout_seconds,omitempty"`
 	MaxLifetimeSeconds *float64          `json:"max_lifetime_seconds,omitempty"` // from its creation on
 }
@@ -251,7 +262,7 @@ func (c *Client) Update(ctx context.Context, id string, p Patch) (Sandbox, error
 }
 
 // Start runs a stopped sandbox and returns when it runs. Starting a running
-// one does nothing.
+// one does nothing; starting a sleeping one wakes it.
 func (c *Client) Start(ctx context.Context, id string) (Sandbox, error) {
 	var box Sandbox
 	return box, c.do(ctx, call{method: http.MethodPost, path: sandboxPath(id, "start")}, &box)
@@ -267,6 +278,26 @@ func (c *Client) Stop(ctx context.Context, id string, grace time.Duration) (Sand
 		r.json = map[string]float64{"grace_seconds": grace.Seconds()}
 	}
 	return box, c.do(ctx, r, &box)
+}
+
+// Sleep writes a sandbox's memory to disk and ends its run; all that ran goes on
+// after the wake, which the next use brings about. [InUse] while a command, a cell,
+// a transfer or a viewer is active, unless force: then commands, cells and
+// terminals go on after the wake. Where memory cannot be kept, as in containers,
+// the sandbox is stopped instead, and Reason says so. Sleep of a sleeping sandbox
+// does nothing.
+func (c *Client) Sleep(ctx context.Context, id string, force bool) (Sandbox, error) {
+	var box Sandbox
+	r := call{method: http.MethodPost, path: sandboxPath(id, "sleep"), json: map[string]bool{"force": force}}
+	return box, c.do(ctx, r, &box)
+}
+
+// Wake runs a sleeping sandbox on and returns when it runs. If its memory can no
+// longer be read it starts from its files, and RestoreIncomplete says so. Waking a
+// running sandbox does nothing; waking a stopped one starts it.
+func (c *Client) Wake(ctx context.Context, id string) (Sandbox, error) {
+	var box Sandbox
+	return box, c.do(ctx, call{method: http.MethodPost, path: sandboxPath(id, "wake")}, &box)
 }
 
 // Keepalive says that a running sandbox is used now.
@@ -338,10 +369,11 @@ func (c *Client) Purge(ctx context.Context, id string) (freed int64, err error) 
 
 // Stats is what a sandbox uses now.
 type Stats struct {
-	MemoryBytes int64   `json:"memory_bytes"`
-	CPUSeconds  float64 `json:"cpu_seconds"`
-	PIDs        int64   `json:"pids"`
-	DiskBytes   int64   `json:"disk_bytes"`
+	MemoryBytes       int64   `json:"memory_bytes"`
+	MemoryOnDiskBytes int64   `json:"memory_on_disk_bytes"` // of a sleeping one
+	CPUSeconds        float64 `json:"cpu_seconds"`
+	PIDs              int64   `json:"pids"`
+	DiskBytes         int64   `json:"disk_bytes"`
 }
 
 // Stats returns what a sandbox uses now.

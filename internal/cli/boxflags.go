@@ -16,7 +16,7 @@ import (
 // boxFlags are the flags of create and run that describe a sandbox.
 type boxFlags struct {
 	id, image, isolation, user, network, idlePolicy string
-	thread, runtime, tenant                         string
+	thread, runtime, tenant, autoWake               string
 	memory, disk                                    byteSize
 	cpus                                            float64
 	pids                                            int64
@@ -48,8 +48,9 @@ func (b *boxFlags) register(cmd *cobra.Command) {
 	f.StringSliceVar(&b.deny, "deny", nil, "`host` that the sandbox may not reach, whatever allows it; repeatable")
 	f.BoolVar(&b.proxyEnv, "proxy-env", true, "name the proxy in its environment, as HTTP_PROXY and so on")
 	f.DurationVar(&b.execTimeout, "exec-timeout", 0, "time `limit` of commands that name none (default 5m; 0: none)")
-	f.StringVar(&b.idlePolicy, "idle-policy", "", "`what` happens when nobody uses it: stop, destroy, sleep or always_on (the daemon's default: sleep)")
+	f.StringVar(&b.idlePolicy, "idle-policy", "", "`what` happens when nobody uses it: sleep, stop, destroy or always_on (the daemon's default: sleep)")
 	f.DurationVar(&b.idleTimeout, "idle-timeout", 0, "`time` that it may be unused (the daemon's default: 30m; 0: for ever)")
+	f.StringVar(&b.autoWake, "auto-wake", "", "`when` a use runs it again: idle (it sleeps, or the daemon stopped it), always (also after a stop) or never (default idle)")
 	f.DurationVar(&b.maxLifetime, "max-lifetime", 0, "`time` after which it is destroyed, whatever it does (the daemon's default: none; 0: none)")
 	f.StringVar(&b.thread, "thread", "", "`name` of the group that a bound of the operator holds for")
 	f.StringVar(&b.tenant, "tenant", "", "`name` of the tenant whose files it shares (default the token's, if it belongs to one)")
@@ -57,7 +58,8 @@ func (b *boxFlags) register(cmd *cobra.Command) {
 	complete(cmd, "runtime", "python", "node", "r")
 	complete(cmd, "isolation", "gvisor", "container")
 	complete(cmd, "network", "none", "allowlist", "open")
-	complete(cmd, "idle-policy", "stop", "destroy", "sleep", "always_on")
+	complete(cmd, "idle-policy", "sleep", "stop", "destroy", "always_on")
+	complete(cmd, "auto-wake", "idle", "always", "never")
 	complete(cmd, "user", "sandbox", "root")
 }
 
@@ -66,7 +68,7 @@ func (b *boxFlags) register(cmd *cobra.Command) {
 func (b *boxFlags) options(a *app, cmd *cobra.Command) (client.CreateOptions, error) {
 	o := client.CreateOptions{
 		ID: b.id, Image: b.image, Isolation: b.isolation, User: b.user, Ports: b.ports, IdlePolicy: b.idlePolicy, Thread: b.thread,
-		Runtime: b.runtime, TenantID: b.tenant,
+		Runtime: b.runtime, TenantID: b.tenant, AutoWake: b.autoWake,
 	}
 	var err error
 	if o.Env, err = environment(a, b.env, b.envFiles); err != nil {

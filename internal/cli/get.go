@@ -104,6 +104,7 @@ func (a *app) printBox(b client.Sandbox) error {
 	row("labels", labelText(b.Labels))
 	row("metadata", labelText(b.Metadata))
 	row("exec timeout", format.Seconds(b.ExecTimeoutSeconds))
+	row("auto wake", b.AutoWake)
 	row("when idle", fmt.Sprintf("%s after %s", b.IdlePolicy, format.Seconds(b.IdleTimeoutSeconds)))
 	if b.IdleAt != nil {
 		row("idle at", b.IdleAt.Local().Format(time.DateTime))
@@ -165,9 +166,14 @@ func cmdText(e client.Exec) string {
 		}
 		text = strings.Join(quoted, " ")
 	}
+	return shorten(text)
+}
+
+// shorten cuts a text to what a cell of a table has room for.
+func shorten(text string) string {
 	const limit = 80
 	if r := []rune(text); len(r) > limit {
-		text = string(r[:limit-1]) + "…"
+		return string(r[:limit-1]) + "…"
 	}
 	return text
 }

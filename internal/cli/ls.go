@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 	"time"
@@ -49,12 +50,12 @@ func (a *app) lsCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringArrayVarP(&labels, "label", "l", nil, "only those with the label `KEY=VALUE`; repeatable")
-	f.StringVar(&status, "status", "", "only those whose `status` is running, stopped, failed, …")
+	f.StringVar(&status, "status", "", "only those whose `status` is running, sleeping, stopped, failed, …")
 	f.StringVar(&thread, "thread", "", "only those of the thread `name`")
 	f.StringVar(&tenant, "tenant", "", "only those of the tenant `name`")
 	f.BoolVarP(&quiet, "quiet", "q", false, "print ids only")
 	jsonFlag(cmd, &asJSON)
-	complete(cmd, "status", "creating", "running", "stopped", "failed")
+	complete(cmd, "status", "creating", "running", "sleeping", "stopped", "failed")
 	return cmd
 }
 
@@ -64,11 +65,17 @@ func (a *app) printBoxes(boxes []client.Sandbox) error {
 		return nil
 	}
 	now := time.Now()
-	rows := make([][]string, len(boxes))
+	rows, header := make([][]string, len(boxes)), []string{"ID", "STATUS", "ISOLATION", "IMAGE", "CREATED", "LAST ACTIVE", "LABELS"}
 	for i, b := range boxes {
 		rows[i] = []string{b.ID, string(b.Status), b.Isolation, b.Image, format.Age(b.CreatedAt, now), format.Age(b.LastActiveAt, now), labelText(b.Labels)}
 	}
-	return format.Table(a.Stdout, []string{"ID", "STATUS", "ISOLATION", "IMAGE", "CREATED", "LAST ACTIVE", "LABELS"}, rows)
+	if slices.ContainsFunc(boxes, func(b client.Sandbox) bool { return b.Reason != "" }) {
+		header = append(header, "REASON")
+		for i, b := range boxes {
+			rows[i] = append(rows[i], shorten(b.Reason))
+		}
+	}
+	return format.Table(a.Stdout, header, rows)
 }
 
 func labelText(labels map[string]string) string {

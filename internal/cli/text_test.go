@@ -80,6 +80,11 @@ func TestTables(t *testing.T) {
 	if err := a.printBoxes(boxes); err != nil {
 		t.Fatal(err)
 	}
+	boxes[0].Status = client.Sleeping
+	boxes[1].Reason = "idle: this host cannot keep a sandbox's memory, so it was stopped and not put to sleep"
+	if err := a.printBoxes(boxes); err != nil {
+		t.Fatal(err)
+	}
 	if err := a.printExecs([]client.Exec{
 		{Seq: 1, Status: client.ExecDone, ExitCode: &code, Reason: "exited", DurationMS: 12, Cmd: client.Cmd{Argv: []string{"echo", "a b"}}},
 		{Seq: 2, Status: client.ExecRunning, Cmd: client.Cmd{Shell: "sleep 1 && echo \x1b"}},

@@ -134,7 +134,7 @@ func TestGoneSandboxSaysWhatBecameOfIt(t *testing.T) {
 		return res.StatusCode, string(answer)
 	}
 	for id, idle := range map[string]string{
-		"box": `,"idle_policy":"destroy","idle_timeout_seconds":60`, "rests": `,"idle_policy":"stop","idle_timeout_seconds":60`, "here": `,"idle_policy":"always_on"`,
+		"box": `,"idle_policy":"destroy","idle_timeout_seconds":60`, "rests": `,"idle_policy":"stop","idle_timeout_seconds":60,"auto_wake":"never"`, "here": `,"idle_policy":"always_on"`,
 	} {
 		if status, answer := request(t, "POST", "/v1/sandboxes", "application/json", `{"id":"`+id+`"`+idle+`}`); status != http.StatusCreated {
 			t.Fatalf("create = %d %s", status, answer)
@@ -277,7 +277,7 @@ func TestGoneSandboxSaysWhatBecameOfIt(t *testing.T) {
 		}
 	})
 
-	// One that rests says since when and why, wherever it has to run.
+	// One that rests and is not to wake says since when and why, wherever it has to run.
 	const rested = "the sandbox is stopped (3 minutes ago: idle)"
 	for _, tt := range []struct{ path, body, header string }{
 		{"/v1/sandboxes/rests/exec", `{"cmd":"true"}`, ""},

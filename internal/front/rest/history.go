@@ -18,7 +18,8 @@ import (
 
 // Stats is what a sandbox uses now.
 type Stats struct {
-	MemoryBytes int64   `json:"memory_bytes"`
+	MemoryBytes int64   `json:"memory_bytes" doc:"0 while it does not run."`
+	OnDisk      int64   `json:"memory_on_disk_bytes" doc:"What the kept memory of a sleeping one takes of the host's disk."`
 	CPUSeconds  float64 `json:"cpu_seconds"`
 	PIDs        int64   `json:"pids" doc:"-1 where they mean nothing: gVisor's processes are not the host's."`
 	DiskBytes   int64   `json:"disk_bytes" doc:"What its disk takes of the host's."`
@@ -63,7 +64,7 @@ func (d *door) historyRoutes() {
 			return nil, err
 		}
 		return &struct{ Body Stats }{Stats{
-			MemoryBytes: s.MemoryBytes, CPUSeconds: s.CPUTime.Seconds(), PIDs: s.PIDs, DiskBytes: s.Disk.Allocated,
+			MemoryBytes: s.MemoryBytes, OnDisk: s.MemoryOnDisk, CPUSeconds: s.CPUTime.Seconds(), PIDs: s.PIDs, DiskBytes: s.Disk.Allocated,
 			DiskUsed: s.Disk.Used, Execs: s.Execs,
 		}}, nil
 	})

@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/errs"
@@ -12,7 +13,8 @@ type Sandbox struct {
 	ID                 string            `json:"id"`
 	TenantID           string            `json:"tenant_id,omitempty" doc:"Whose files it shares."`
 	Status             string            `json:"status" enum:"creating,running,sleeping,stopped,failed,destroyed"`
-	Reason             string            `json:"reason,omitempty" doc:"Why it failed or stopped when nobody asked for it."`
+	Reason             string            `json:"reason,omitempty" doc:"Why it failed; why it stopped or sleeps when nobody asked for that; why it was stopped instead of put to sleep; or, while it runs, what it lost when it woke."`
+	RestoreIncomplete  bool              `json:"restore_incomplete,omitempty" doc:"Its memory was lost while it slept, and it started again from its files; reason says what that means."`
 	Image              string            `json:"image"`
 	Runtime            string            `json:"runtime,omitempty" enum:"python,node,r"`
 	Dependencies       map[string]string `json:"dependencies,omitempty" doc:"Packages that it was created with, and the versions asked for."`
@@ -26,13 +28,14 @@ type Sandbox struct {
 	Visibility         string            `json:"visibility" enum:"public,private"`
 	IdlePolicy         string            `json:"idle_policy" enum:"stop,destroy,sleep,always_on"`
 	IdleTimeoutSeconds float64           `json:"idle_timeout_seconds" doc:"0: never idle."`
+	AutoWake           string            `json:"auto_wake" enum:"idle,always,never"`
 	ExecTimeoutSeconds float64           `json:"exec_timeout_seconds" doc:"Of execs that name none; 0: none."`
 	MaxLifetimeSeconds float64           `json:"max_lifetime_seconds" doc:"From created_at on; 0: none."`
 	Thread             string            `json:"thread,omitempty"`
 	CreatedAt          time.Time         `json:"created_at"`
 	UpdatedAt          time.Time         `json:"updated_at"`
 	StartedAt          *time.Time        `json:"started_at,omitempty"`
-	StoppedAt          *time.Time        `json:"stopped_at,omitempty"`
+	StoppedAt          *time.Time        `json:"stopped_at,omitempty" doc:"When it was stopped or put to sleep last."`
 	LastActiveAt       time.Time         `json:"last_active_at"`
 	IdleAt             *time.Time        `json:"idle_at,omitempty" doc:"When idle_policy comes into force unless somebody uses it before; absent while it does not run, is in use or never idles."`
 	KeptUntil          *time.Time        `json:"kept_until,omitempty" doc:"A keepalive's lease: it does not idle before."`
@@ -81,9 +84,10 @@ type SandboxInput struct {
 	Ports      []int             `json:"ports,omitempty" nullable:"false"`
 	Network    *Network          `json:"network,omitempty"`
 	Visibility string            `json:"visibility,omitempty" enum:"public,private"`
-	IdlePolicy string            `json:"idle_policy,omitempty" enum:"stop,destroy,sleep,always_on"`
+	IdlePolicy string            `json:"idle_policy,omitempty" enum:"stop,destroy,sleep,always_on" doc:"What happens when nobody uses it; default sleep."`
 
 	IdleTimeoutSeconds *float64 `json:"idle_timeout_seconds,omitempty" minimum:"0" doc:"0: never idle."`
+	AutoWake           string   `json:"auto_wake,omitempty" enum:"idle,always,never" doc:"Whether a use runs it again when it sleeps or is stopped: idle (default) when it sleeps or the daemon stopped it, always also when a request stopped it or it died, never in no case."`
 	ExecTimeoutSeconds *float64 `json:"exec_timeout_seconds,omitempty" minimum:"0" doc:"Of execs that name none; 0: none."`
 	MaxLifetimeSeconds *float64 `json:"max_lifetime_seconds,omitempty" minimum:"0" doc:"After that it is destroyed, whatever it does; 0: never."`
 	Thread             string   `json:"thread,omitempty" maxLength:"128" doc:"A conversation: its sandboxes share exports and uploads, and bounds of the operator hold for them."`
@@ -118,11 +122,12 @@ func sandboxJSON(b sandbox.Sandbox) Sandbox {
 	s := b.Spec
 	return Sandbox{
 		ID: string(b.ID), TenantID: b.Tenant, Status: string(b.State), Reason: b.Reason, Image: s.Image, Isolation: string(s.Isolation),
-		Runtime: s.Runtime, Dependencies: s.Dependencies,
+		RestoreIncomplete: b.Cause == sandbox.CauseMemoryLost,
+		Runtime:           s.Runtime, Dependencies: s.Dependencies,
 		Limits: Limits{s.Limits.MemoryBytes, s.Limits.CPUs, s.Limits.PIDs, s.Limits.DiskBytes, s.Limits.OpenFiles},
 		User:   s.User, Labels: nonNil(s.Labels), Metadata: nonNil(s.Metadata), Ports: append([]int{}, s.Ports...),
 		Network:    networkJSON(s.Network),
-		Visibility: string(s.Visibility), IdlePolicy: string(s.IdlePolicy),
+		Visibility: string(s.Visibility), IdlePolicy: string(s.IdlePolicy), AutoWake: string(cmp.Or(s.AutoWake, sandbox.AutoWakeIdle)),
 		IdleTimeoutSeconds: s.IdleTimeout.Seconds(), ExecTimeoutSeconds: s.ExecTimeout.Seconds(),
 		MaxLifetimeSeconds: s.MaxLifetime.Seconds(), Thread: s.Thread,
 		IdleAt: timeOrNil(b.IdleAt), KeptUntil: timeOrNil(s.KeptUntil), ExpiresAt: timeOrNil(b.Ends()),

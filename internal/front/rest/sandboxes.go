@@ -58,7 +58,8 @@ func (d *door) sandboxRoutes() {
 	}, d.destroySandbox)
 	register(d, operation{
 		id: "start-sandbox", method: http.MethodPost, path: "/v1/sandboxes/{id}/start", tag: "sandboxes",
-		summary: "Start a stopped sandbox and wait until it runs", description: "Starting a running sandbox does nothing.",
+		summary:     "Start a stopped sandbox and wait until it runs",
+		description: "Starting a running sandbox does nothing; starting a sleeping one wakes it.",
 	}, func(ctx context.Context, in *IDInput) (*sandboxOutput, error) {
 		return sandboxOut(d.Core.Sandboxes().Start(ctx, in.ID))
 	})
@@ -66,6 +67,22 @@ func (d *door) sandboxRoutes() {
 		id: "stop-sandbox", method: http.MethodPost, path: "/v1/sandboxes/{id}/stop", tag: "sandboxes",
 		summary: "End a sandbox's processes and keep its files", description: "Stopping a stopped sandbox does nothing.",
 	}, d.stopSandbox)
+	register(d, operation{
+		id: "sleep-sandbox", method: http.MethodPost, path: "/v1/sandboxes/{id}/sleep", tag: "sandboxes",
+		summary: "Put a running sandbox to sleep: its memory goes to disk",
+		description: "All that runs in it goes on after the wake, which the next use brings about unless auto_wake is never. " +
+			"While a command, a cell, a transfer or a viewer is active, the answer is 409 in_use unless force is true. " +
+			"Where memory cannot be kept (a container, or no room on the host's disk) the sandbox is stopped instead: the answer then has the status stopped, and reason says why. " +
+			"Putting a sleeping sandbox to sleep does nothing.",
+	}, d.sleepSandbox)
+	register(d, operation{
+		id: "wake-sandbox", method: http.MethodPost, path: "/v1/sandboxes/{id}/wake", tag: "sandboxes",
+		summary: "Wake a sleeping sandbox and wait until it runs",
+		description: "It is admitted like a start. If its memory can no longer be read, it starts from its files: restore_incomplete is then true, and reason says what was lost. " +
+			"Waking a running sandbox does nothing; waking a stopped one starts it.",
+	}, func(ctx context.Context, in *IDInput) (*sandboxOutput, error) {
+		return sandboxOut(d.Core.Sandboxes().Wake(ctx, in.ID))
+	})
 	register(d, operation{
 		id: "keep-sandbox", method: http.MethodPost, path: "/v1/sandboxes/{id}/keepalive", tag: "sandboxes",
 		summary: "Say that a running sandbox is used, and take a lease",
@@ -127,6 +144,7 @@ func (in *createInput) request(body *SandboxInput) (lifecycle.CreateRequest, err
 	spec.Runtime, spec.Dependencies = body.Runtime, body.Dependencies
 	spec.Labels, spec.Metadata, spec.Ports = body.Labels, body.Metadata, body.Ports
 	spec.Visibility, spec.IdlePolicy = sandbox.Visibility(body.Visibility), sandbox.IdlePolicy(body.IdlePolicy)
+	spec.AutoWake = sandbox.AutoWake(body.AutoWake)
 	if body.Network != nil {
 		spec.Network = body.Network.policy()
 	}
@@ -213,6 +231,7 @@ type SandboxPatch struct {
 	Visibility         *string            `json:"visibility,omitempty" enum:"public,private"`
 	IdlePolicy         *string            `json:"idle_policy,omitempty" enum:"stop,destroy,sleep,always_on"`
 	IdleTimeoutSeconds *float64           `json:"idle_timeout_seconds,omitempty" minimum:"0"`
+	AutoWake           *string            `json:"auto_wake,omitempty" enum:"idle,always,never"`
 	ExecTimeoutSeconds *float64           `json:"exec_timeout_seconds,omitempty" minimum:"0"`
 	MaxLifetimeSeconds *float64           `json:"max_lifetime_seconds,omitempty" minimum:"0"`
 }
@@ -236,6 +255,10 @@ func (d *door) updateSandbox(ctx context.Context, in *updateInput) (*sandboxOutp
 	if b.IdlePolicy != nil {
 		v := sandbox.IdlePolicy(*b.IdlePolicy)
 		p.IdlePolicy = &v
+	}
+	if b.AutoWake != nil {
+		v := sandbox.AutoWake(*b.AutoWake)
+		p.AutoWake = &v
 	}
 	var err error
 	if p.IdleTimeout, err = optionalSeconds("idle_timeout_seconds", b.IdleTimeoutSeconds); err != nil {
@@ -269,6 +292,20 @@ func (d *door) stopSandbox(ctx context.Context, in *stopInput) (*sandboxOutput, 
 		}
 	}
 	return sandboxOut(d.Core.Sandboxes().Stop(ctx, in.ID, grace))
+}
+
+// SleepInput says whether a sandbox in use may be put to sleep.
+type SleepInput struct {
+	Force bool `json:"force,omitempty" doc:"Also while it is in use: commands, cells and terminals go on after the wake, transfers break off. Connections to the outside break in any case."`
+}
+
+type sleepInput struct {
+	IDInput
+	Body *SleepInput `doc:"Optional."`
+}
+
+func (d *door) sleepSandbox(ctx context.Context, in *sleepInput) (*sandboxOutput, error) {
+	return sandboxOut(d.Core.Sandboxes().Sleep(ctx, in.ID, in.Body != nil && in.Body.Force))
 }
 
 // KeepaliveInput takes a lease.

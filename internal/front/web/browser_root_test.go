@@ -256,6 +256,45 @@ func TestPageInABrowser(t *testing.T) {
 	b.status("ended: exit 3")
 }
 
+// TestPageWakesASandbox: a terminal wakes its sandbox, by a key and by a link,
+// unless a use is not to wake it.
+func TestPageWakesASandbox(t *testing.T) {
+	d := daemontest.Start(t, daemontest.Options{})
+	ask := func(method, path, body string) {
+		t.Helper()
+		if status := api(t, d.URL, method, "/v1/sandboxes"+path, body); status/100 != 2 {
+			t.Fatalf("%s %s: %d", method, path, status)
+		}
+	}
+	ask("POST", "", `{"id":"box"}`)
+	b := newBrowser(t)
+	link := chromedp.Navigate(d.URL + "/web?id=box")
+	b.do(link)
+	b.status("connected")
+	b.typed("PS1='$ '; clear; echo sum-$((40+2))\r")
+	b.shows("sum-42")
+
+	ask("POST", "/box/sleep", `{"force":true}`)
+	b.typed("echo on-$((1+1))\r")
+	b.shows("on-2")
+	b.status("connected")
+
+	b.do(chromedp.Navigate("about:blank"))
+	ask("POST", "/box/sleep", `{"force":true}`)
+	b.do(link)
+	b.status("connected")
+	b.shows("on-2")
+
+	b.do(chromedp.Navigate("about:blank"))
+	ask("PATCH", "/box", `{"auto_wake":"never"}`)
+	ask("POST", "/box/sleep", `{"force":true}`)
+	b.do(link)
+	b.status("the sandbox is sleeping")
+	b.do(chromedp.Click("#start", chromedp.NodeVisible))
+	b.status("connected")
+	b.shows("on-2")
+}
+
 // TestPageRunsNothingForeign: what the terminal shows, and what a link says,
 // is text.
 func TestPageRunsNothingForeign(t *testing.T) {

@@ -52,6 +52,7 @@ POLICY: dict[str, Any] = {
     "network": Network("allowlist", ["a"], ["b"], proxy_env=False),
     "visibility": "private",
     "idle_policy": "stop",
+    "auto_wake": "never",
     "idle_timeout": 1,
     "exec_timeout": 1,
     "max_lifetime": 1,
@@ -137,6 +138,8 @@ CALLS: dict[str, Callable[[Client, Sandbox], object]] = {
     "purge-sandbox": lambda _, b: b.purge(),
     "start-sandbox": lambda _, b: b.start(),
     "stop-sandbox": lambda _, b: b.stop(grace=1),
+    "sleep-sandbox": lambda _, b: b.sleep(force=True),
+    "wake-sandbox": lambda _, b: b.wake(),
     "keep-sandbox": _keep,
     "get-stats": lambda _, b: b.stats(),
     "list-egress-connections": lambda _, b: b.network.connections(),
@@ -228,9 +231,9 @@ KINDS: dict[str, type] = {
 ASKED: dict[str, tuple[Any, str] | None] = {
     **{
         f"create-sandbox.{name}": (cubby.CreateOptions, name)
-        for name in ("isolation", "runtime", "visibility", "idle_policy")
+        for name in ("isolation", "runtime", "visibility", "idle_policy", "auto_wake")
     },
-    **{f"update-sandbox.{name}": (cubby.Sandbox.update, name) for name in ("visibility", "idle_policy")},
+    **{f"update-sandbox.{name}": (cubby.Sandbox.update, name) for name in ("visibility", "idle_policy", "auto_wake")},
     "create-sandbox.network.mode": (cubby.Network.__init__, "mode"),
     "update-sandbox.network.mode": (cubby.Network.__init__, "mode"),
     "list-sandboxes.status": (cubby.Sandboxes.list, "status"),

@@ -10,6 +10,7 @@ from conftest import Daemon
 from cubby import (
     Client,
     ConflictError,
+    InUseError,
     InvalidRequestError,
     Limits,
     Network,
@@ -62,6 +63,31 @@ def test_life(client: Client) -> None:
         box.exec("true")
     with pytest.raises(NotFoundError):
         box.destroy()
+
+
+def test_sleep_and_wake(client: Client) -> None:
+    with client.sandboxes.create(isolation="gvisor", auto_wake="idle") as box:
+        assert box.run_code("x = 41").success
+        sleeper = box.start_exec("echo begun; sleep 1000", timeout=0)
+        with pytest.raises(InUseError) as caught:
+            box.sleep()
+        assert caught.value.hint
+        assert box.sleep(force=True).status == "sleeping"
+        assert [b.id for b in client.sandboxes.list(status="sleeping")] == [box.id]
+        assert box.run_code("x + 1").text == "42"
+        assert (box.refresh().status, box.info.restore_incomplete) == ("running", False)
+        sleeper.cancel()
+        assert box.sleep().status == "sleeping"
+        assert box.wake().status == "running"
+    with client.sandboxes.create(isolation="container") as box:
+        assert box.sleep().status == "stopped"
+        assert "not put to sleep" in box.info.reason
+        assert box.exec("echo up").stdout == "up\n"
+        assert box.update(auto_wake="never").auto_wake == "never"
+        box.sleep()
+        with pytest.raises(WrongStateError):
+            box.exec("true")
+        assert box.wake().status == "running"
 
 
 def test_kept_disk(client: Client) -> None:

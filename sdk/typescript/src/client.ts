@@ -3,6 +3,7 @@
 import { Archives } from './archives.js';
 import { type CallOptions, Deadline } from './deadline.js';
 import type {
+  AutoWake,
   IdlePolicy,
   Image,
   Isolation,
@@ -54,9 +55,12 @@ export interface CreateOptions {
   ports?: number[];
   network?: NetworkPolicy;
   visibility?: Visibility;
+  /** Default `sleep`. */
   idlePolicy?: IdlePolicy;
   /** Seconds without use after which the idle policy comes into force; 0 is never. */
   idleTimeoutSeconds?: number;
+  /** When a use runs it again; default `idle`. */
+  autoWake?: AutoWake;
   /** Of commands that name none; 0 is none. */
   execTimeoutSeconds?: number;
   /** 0 is none. */

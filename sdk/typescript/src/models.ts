@@ -18,6 +18,12 @@ export type Runtime = NonNullable<Wire['Sandbox']['runtime']>;
 /** What happens to a sandbox that nobody uses. */
 export type IdlePolicy = Wire['Sandbox']['idle_policy'];
 
+/**
+ * When a use runs a sandbox again: `idle` when it sleeps or the daemon stopped it, `always` also when a request stopped
+ * it or it died.
+ */
+export type AutoWake = Wire['Sandbox']['auto_wake'];
+
 /** Who besides its tenant may see a sandbox. */
 export type Visibility = Wire['Sandbox']['visibility'];
 
@@ -74,8 +80,10 @@ export interface EgressConnection {
 export interface SandboxInfo {
   id: string;
   status: Status;
-  /** Why it failed, or stopped when nobody asked. */
+  /** Why it failed, why it stopped or sleeps when nobody asked, or why it was stopped instead of put to sleep. */
   reason?: string;
+  /** Its memory was lost while it slept, and it started again from its files; `reason` says what that means. */
+  restoreIncomplete?: boolean;
   image: string;
   runtime?: Runtime;
   dependencies?: Record<string, string>;
@@ -89,6 +97,7 @@ export interface SandboxInfo {
   visibility: Visibility;
   idlePolicy: IdlePolicy;
   idleTimeoutSeconds: number;
+  autoWake: AutoWake;
   /** 0: none. */
   execTimeoutSeconds: number;
   /** 0: none. */
@@ -109,6 +118,8 @@ export interface SandboxInfo {
 /** What a sandbox uses now. */
 export interface Stats {
   memoryBytes: number;
+  /** What the kept memory of a sleeping one takes of the host's disk. */
+  memoryOnDiskBytes: number;
   cpuSeconds: number;
   /** -1 for gVisor, whose processes are not the host's. */
   pids: number;

@@ -1370,6 +1370,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/sandboxes/{id}/sleep": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Put a running sandbox to sleep: its memory goes to disk
+         * @description All that runs in it goes on after the wake, which the next use brings about unless auto_wake is never. While a command, a cell, a transfer or a viewer is active, the answer is 409 in_use unless force is true. Where memory cannot be kept (a container, or no room on the host's disk) the sandbox is stopped instead: the answer then has the status stopped, and reason says why. Putting a sleeping sandbox to sleep does nothing.
+         */
+        post: operations["sleep-sandbox"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/sandboxes/{id}/start": {
         parameters: {
             query?: never;
@@ -1381,7 +1401,7 @@ export interface paths {
         put?: never;
         /**
          * Start a stopped sandbox and wait until it runs
-         * @description Starting a running sandbox does nothing.
+         * @description Starting a running sandbox does nothing; starting a sleeping one wakes it.
          */
         post: operations["start-sandbox"];
         delete?: never;
@@ -1476,6 +1496,26 @@ export interface paths {
         post?: never;
         /** Kill a terminal's program and everything that descends from it */
         delete: operations["close-terminal"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/sandboxes/{id}/wake": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Wake a sleeping sandbox and wait until it runs
+         * @description It is admitted like a start. If its memory can no longer be read, it starts from its files: restore_incomplete is then true, and reason says what was lost. Waking a running sandbox does nothing; waking a stopped one starts it.
+         */
+        post: operations["wake-sandbox"];
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -1593,6 +1633,23 @@ export interface paths {
          * @description A thread that has nothing is no error. When it fails in the middle, the same request ends it.
          */
         delete: operations["destroy-thread"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/wake/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Wake or start a sandbox and wait until it runs */
+        post: operations["sandboxed-wake"];
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -1973,7 +2030,7 @@ export interface components {
              */
             cursor: number;
             /** @enum {string} */
-            kind: "code.run" | "disk.purged" | "egress.allowed" | "egress.denied" | "egress.unlisted" | "exec.finished" | "exec.queued" | "exec.started" | "file.dir_made" | "file.exported" | "file.extracted" | "file.imported" | "file.moved" | "file.removed" | "file.written" | "git.add" | "git.branch" | "git.checkout" | "git.clone" | "git.commit" | "git.diff" | "git.log" | "git.pull" | "git.push" | "git.status" | "host.disk_frozen" | "host.disk_thawed" | "kernel.created" | "kernel.deleted" | "kernel.died" | "kernel.restarted" | "limit.hit" | "packages.install" | "sandbox.adopted" | "sandbox.archive_failed" | "sandbox.archived" | "sandbox.created" | "sandbox.destroyed" | "sandbox.died" | "sandbox.failed" | "sandbox.kept" | "sandbox.started" | "sandbox.stopped" | "sandbox.updated" | "session.forgotten";
+            kind: "code.run" | "disk.purged" | "egress.allowed" | "egress.denied" | "egress.unlisted" | "exec.finished" | "exec.queued" | "exec.started" | "file.dir_made" | "file.exported" | "file.extracted" | "file.imported" | "file.moved" | "file.removed" | "file.written" | "git.add" | "git.branch" | "git.checkout" | "git.clone" | "git.commit" | "git.diff" | "git.log" | "git.pull" | "git.push" | "git.status" | "host.disk_frozen" | "host.disk_thawed" | "kernel.created" | "kernel.deleted" | "kernel.died" | "kernel.restarted" | "limit.hit" | "packages.install" | "sandbox.adopted" | "sandbox.archive_failed" | "sandbox.archived" | "sandbox.created" | "sandbox.destroyed" | "sandbox.died" | "sandbox.failed" | "sandbox.kept" | "sandbox.slept" | "sandbox.started" | "sandbox.stopped" | "sandbox.updated" | "sandbox.woken" | "session.forgotten";
             /** @description What was asked, by kind. */
             payload: unknown;
             /** @description What came of it. */
@@ -2699,6 +2756,8 @@ export interface components {
             purged: boolean;
         };
         Sandbox: {
+            /** @enum {string} */
+            auto_wake: "idle" | "always" | "never";
             /** Format: date-time */
             created_at: string;
             /** @description Packages that it was created with, and the versions asked for. */
@@ -2752,15 +2811,20 @@ export interface components {
             };
             network: components["schemas"]["Network"];
             ports: number[];
-            /** @description Why it failed or stopped when nobody asked for it. */
+            /** @description Why it failed; why it stopped or sleeps when nobody asked for that; why it was stopped instead of put to sleep; or, while it runs, what it lost when it woke. */
             reason?: string;
+            /** @description Its memory was lost while it slept, and it started again from its files; reason says what that means. */
+            restore_incomplete?: boolean;
             /** @enum {string} */
             runtime?: "python" | "node" | "r";
             /** Format: date-time */
             started_at?: string;
             /** @enum {string} */
             status: "creating" | "running" | "sleeping" | "stopped" | "failed" | "destroyed";
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When it was stopped or put to sleep last.
+             */
             stopped_at?: string;
             /** @description Whose files it shares. */
             tenant_id?: string;
@@ -2773,6 +2837,11 @@ export interface components {
             visibility: "public" | "private";
         };
         SandboxInput: {
+            /**
+             * @description Whether a use runs it again when it sleeps or is stopped: idle (default) when it sleeps or the daemon stopped it, always also when a request stopped it or it died, never in no case.
+             * @enum {string}
+             */
+            auto_wake?: "idle" | "always" | "never";
             /**
              * Format: double
              * @description Same as limits.cpus.
@@ -2798,7 +2867,10 @@ export interface components {
             exec_timeout_seconds?: number;
             /** @description 1 to 55 of A-Z a-z 0-9 - _; generated when absent. */
             id?: string;
-            /** @enum {string} */
+            /**
+             * @description What happens when nobody uses it; default sleep.
+             * @enum {string}
+             */
             idle_policy?: "stop" | "destroy" | "sleep" | "always_on";
             /**
              * Format: double
@@ -2865,6 +2937,8 @@ export interface components {
             sandboxes: components["schemas"]["Sandbox"][];
         };
         SandboxPatch: {
+            /** @enum {string} */
+            auto_wake?: "idle" | "always" | "never";
             /** @description End the open connections to hosts that network, changed or not, does not allow; else they go on. */
             cut_connections?: boolean;
             /** Format: double */
@@ -3015,6 +3089,13 @@ export interface components {
             workspace_img: string;
             workspace_mnt: string;
         };
+        SandboxedWoken: {
+            id: string;
+            /** @enum {string} */
+            status: "running";
+            /** Format: int64 */
+            wake_duration_ms: number;
+        };
         Session: {
             /** @description Where its next command begins; "" before one has ended. */
             cwd: string;
@@ -3046,6 +3127,10 @@ export interface components {
             /** @description Everything that descends from the command, not only its process group. */
             tree?: boolean;
         };
+        SleepInput: {
+            /** @description Also while it is in use: commands, cells and terminals go on after the wake, transfers break off. Connections to the outside break in any case. */
+            force?: boolean;
+        };
         Stats: {
             /** Format: double */
             cpu_seconds: number;
@@ -3064,8 +3149,16 @@ export interface components {
              * @description Commands that run now.
              */
             execs: number;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description 0 while it does not run.
+             */
             memory_bytes: number;
+            /**
+             * Format: int64
+             * @description What the kept memory of a sleeping one takes of the host's disk.
+             */
+            memory_on_disk_bytes: number;
             /**
              * Format: int64
              * @description -1 where they mean nothing: gVisor's processes are not the host's.
@@ -7050,6 +7143,50 @@ export interface operations {
             };
         };
     };
+    "sleep-sandbox": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The sandbox's id. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["SleepInput"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Sandbox"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            422: components["responses"]["Unsupported"];
+            429: components["responses"]["QuotaExceeded"];
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     "start-sandbox": {
         parameters: {
             query?: never;
@@ -7276,6 +7413,45 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            422: components["responses"]["Unsupported"];
+            429: components["responses"]["QuotaExceeded"];
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "wake-sandbox": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The sandbox's id. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Sandbox"];
+                };
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
@@ -7637,6 +7813,46 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "sandboxed-wake": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SandboxedWoken"];
+                };
+            };
+            /** @description The request is refused */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SandboxedError"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SandboxedError"];
                 };
             };
         };

@@ -10,6 +10,7 @@ import { Files } from './files.js';
 import { Git } from './git.js';
 import { Kernels } from './kernels.js';
 import {
+  type AutoWake,
   type ExecResult,
   type ExportedFile,
   execFromWire,
@@ -41,6 +42,7 @@ export interface Changes {
   visibility?: Visibility;
   idlePolicy?: IdlePolicy;
   idleTimeoutSeconds?: number;
+  autoWake?: AutoWake;
   execTimeoutSeconds?: number;
   /** From its creation on. */
   maxLifetimeSeconds?: number;
@@ -329,7 +331,7 @@ export class Sandbox {
     return this.#told(await this.#transport.call('PATCH', this.#path(), request, options));
   }
 
-  /** Runs a stopped sandbox and returns when it runs. Starting a running one does nothing. */
+  /** Runs a stopped sandbox and returns when it runs. Starting a running one does nothing; a sleeping one wakes. */
   async start(options: CallOptions = {}): Promise<SandboxInfo> {
     return this.#told(await this.#transport.call('POST', this.#path('start'), { repeat: true }, options));
   }
@@ -339,6 +341,27 @@ export class Sandbox {
     const { graceSeconds } = options;
     const json = graceSeconds === undefined ? undefined : body<'stop-sandbox'>({ grace_seconds: graceSeconds });
     return this.#told(await this.#transport.call('POST', this.#path('stop'), { json, repeat: true }, options));
+  }
+
+  /**
+   * Writes the sandbox's memory to disk and ends its run. All that ran goes on after the wake: the next use wakes it.
+   * Where memory cannot be kept, as in containers, the sandbox is stopped instead: the status is then `stopped`, and
+   * `reason` says why.
+   *
+   * @param options.force also while a command, a cell, a transfer or a viewer is active, which is an `InUseError`
+   *   otherwise. Commands, cells and terminals go on after the wake.
+   */
+  async sleep(options: CallOptions & { force?: boolean } = {}): Promise<SandboxInfo> {
+    const json = body<'sleep-sandbox'>({ force: options.force ?? false });
+    return this.#told(await this.#transport.call('POST', this.#path('sleep'), { json, repeat: true }, options));
+  }
+
+  /**
+   * Wakes a sleeping sandbox and returns when it runs. Waking a running one does nothing; a stopped one starts. If its
+   * memory can no longer be read, it starts from its files, and `restoreIncomplete` is true.
+   */
+  async wake(options: CallOptions = {}): Promise<SandboxInfo> {
+    return this.#told(await this.#transport.call('POST', this.#path('wake'), { repeat: true }, options));
   }
 
   /** Counts as use of the sandbox, now, for so many seconds or until a time, so that it does not become idle. */

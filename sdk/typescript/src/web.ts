@@ -60,6 +60,7 @@ export type {
   Kernels,
 } from './kernels.js';
 export type {
+  AutoWake,
   EgressConnection,
   EgressDecision,
   ExecResult,

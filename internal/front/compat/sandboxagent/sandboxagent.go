@@ -243,7 +243,7 @@ func (d *dialect) deleteThread(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-var statuses = map[sandbox.State]string{sandbox.Creating: "starting", sandbox.Running: "running"}
+var statuses = map[sandbox.State]string{sandbox.Creating: "starting", sandbox.Running: "running", sandbox.Sleeping: "running"} // it wakes on use
 
 func (d *dialect) sessions(w http.ResponseWriter, r *http.Request) error {
 	q := lifecycle.Query{

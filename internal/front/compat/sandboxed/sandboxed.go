@@ -42,7 +42,7 @@ const (
 
 // below reports whether a path speaks the dialect.
 func below(p string) bool {
-	return p == "/sandbox" || p == "/sandboxes" || strings.HasPrefix(p, "/sandbox/")
+	return p == "/sandbox" || p == "/sandboxes" || strings.HasPrefix(p, "/sandbox/") || strings.HasPrefix(p, "/wake/")
 }
 
 type Error struct {
@@ -56,7 +56,11 @@ func refuse(w http.ResponseWriter, err error) {
 	if info.Hint != "" && info.Kind != errs.Unauthenticated {
 		message += ": " + info.Hint
 	}
-	front.WriteJSON(w, front.RowOf(info.Kind).HTTP, Error{Error: message})
+	row := front.RowOf(info.Kind)
+	if info.Kind == errs.LowMemory {
+		message = row.Code // which sandboxed's clients compare
+	}
+	front.WriteJSON(w, row.HTTP, Error{Error: message})
 }
 
 // Row is a sandbox in sandboxed's words.
@@ -150,6 +154,13 @@ type Kept struct {
 // longestKeepalive is the longest lease of the dialect; longer ones are cut.
 const longestKeepalive = 24 * time.Hour
 
+// Woken is a sandbox that runs.
+type Woken struct {
+	ID             string `json:"id"`
+	Status         string `json:"status" enum:"running"`
+	WakeDurationMS int64  `json:"wake_duration_ms"`
+}
+
 // dialect has the handlers.
 type dialect struct{ *httpapi.Server }
 
@@ -187,6 +198,10 @@ func Register(s *httpapi.Server) {
 		httpapi.Route{
 			ID: "sandboxed-keepalive", Pattern: "POST /sandbox/{id}/keepalive", Summary: "Keep a sandbox that nobody uses",
 			Body: s.JSON(Keepalive{}), Answers: answer(http.StatusOK, s.JSON(Kept{})), Serve: d.keepalive,
+		},
+		httpapi.Route{
+			ID: "sandboxed-wake", Pattern: "POST /wake/{id}", Summary: "Wake or start a sandbox and wait until it runs",
+			Answers: answer(http.StatusOK, s.JSON(Woken{})), Serve: d.wake,
 		},
 		httpapi.Route{
 			ID: "sandboxed-exec", Pattern: "POST /sandbox/{id}/exec", Summary: "Run a program and wait for its end",
@@ -320,6 +335,16 @@ func (d *dialect) keepalive(w http.ResponseWriter, r *http.Request) error {
 		out.KeepaliveUntil = &at
 	}
 	front.WriteJSON(w, http.StatusOK, out)
+	return nil
+}
+
+func (d *dialect) wake(w http.ResponseWriter, r *http.Request) error {
+	begun := time.Now()
+	b, err := d.Core.Sandboxes().Wake(r.Context(), r.PathValue("id"))
+	if err != nil {
+		return noRow(err)
+	}
+	front.WriteJSON(w, http.StatusOK, Woken{ID: string(b.ID), Status: statuses[b.State], WakeDurationMS: time.Since(begun).Milliseconds()})
 	return nil
 }
 

@@ -99,7 +99,8 @@
       return show('error', token() ? 'the token is wrong' : 'a token is needed');
     }
     if (!box.ok) return show('error', message(box));
-    if (box.body.status === 'stopped' || box.body.status === 'sleeping') {
+    // A sleeping one wakes when its terminal is opened.
+    if (box.body.status === 'stopped' || (box.body.status === 'sleeping' && box.body.auto_wake === 'never')) {
       offer('start');
       return show('error', 'the sandbox is ' + box.body.status);
     }

@@ -48,6 +48,7 @@ from .networkresults import (
 
 __all__ = [
     "Archive",
+    "AutoWake",
     "Chunk",
     "EgressConnection",
     "EgressDecision",
@@ -105,6 +106,11 @@ IdlePolicy = Literal["stop", "destroy", "sleep", "always_on"]
 """What happens to a sandbox that is not used."""
 
 
+AutoWake = Literal["idle", "always", "never"]
+"""When a use runs a sandbox again: ``idle`` when it sleeps or the daemon stopped it, ``always`` also when a request
+stopped it or it died."""
+
+
 Visibility = Literal["private", "public"]
 """Who may see a sandbox's ports."""
 
@@ -125,8 +131,9 @@ class SandboxInfo(Short):
     """How a sandbox stood when the daemon was asked. Its environment is never reported.
 
     ``status`` is ``creating``, ``running``, ``sleeping``, ``stopped``, ``failed`` or ``destroyed``; ``reason`` says why
-    it failed, or stopped when nobody asked. ``expires_at``, ``idle_at`` and ``kept_until`` are None where they do not
-    apply.
+    it failed, why it stopped or sleeps when nobody asked, or why it was stopped instead of put to sleep. With
+    ``restore_incomplete`` its memory was lost while it slept, and it started again from its files: ``reason`` says what
+    that means. ``expires_at``, ``idle_at`` and ``kept_until`` are None where they do not apply.
     """
 
     _shown: ClassVar[Sequence[str]] = ("id", "status", "reason", "image", "isolation", "runtime", "tenant_id")
@@ -134,6 +141,7 @@ class SandboxInfo(Short):
     id: str
     status: Status
     reason: str = ""
+    restore_incomplete: bool = False
     image: str = ""
     isolation: Literal[Isolation, ""] = ""
     runtime: Literal[Runtime, ""] = ""
@@ -149,6 +157,7 @@ class SandboxInfo(Short):
     tenant_id: str = ""
     idle_policy: Literal[IdlePolicy, ""] = ""
     idle_timeout_seconds: float = 0.0
+    auto_wake: Literal[AutoWake, ""] = ""
     exec_timeout_seconds: float = 0.0
     max_lifetime_seconds: float = 0.0
     created_at: datetime | None = None
@@ -163,9 +172,13 @@ class SandboxInfo(Short):
 
 @dataclass(frozen=True, repr=False)
 class Stats(Short):
-    """What a sandbox uses now. ``pids`` is -1 where the host cannot count them."""
+    """What a sandbox uses now. ``pids`` is -1 where the host cannot count them.
+
+    ``memory_on_disk_bytes`` is what the kept memory of a sleeping one takes of the host's disk.
+    """
 
     memory_bytes: int = 0
+    memory_on_disk_bytes: int = 0
     cpu_seconds: float = 0.0
     pids: int = 0
     disk_bytes: int = 0

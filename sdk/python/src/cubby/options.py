@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TypedDict
 
-from .models import IdlePolicy, Isolation, Limits, Network, Runtime, Visibility
+from .models import AutoWake, IdlePolicy, Isolation, Limits, Network, Runtime, Visibility
 
 __all__ = ["CreateOptions"]
 
@@ -30,6 +30,7 @@ class CreateOptions(TypedDict, total=False):
     tenant_id: str | None
     idle_policy: IdlePolicy | None
     idle_timeout: float | timedelta | None
+    auto_wake: AutoWake | None
     exec_timeout: float | timedelta | None
     max_lifetime: float | timedelta | None
     restore: str | None

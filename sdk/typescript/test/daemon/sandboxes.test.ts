@@ -1,5 +1,5 @@
 import { expect, inject, test } from 'vitest';
-import { Client, NotFoundError } from '../../src/index.js';
+import { Client, InUseError, NotFoundError, WrongStateError } from '../../src/index.js';
 
 const { url, token } = inject('daemon');
 const client = new Client({ baseUrl: url, token });
@@ -45,6 +45,31 @@ test('the life of a sandbox', async () => {
   await again.destroy();
   await expect(client.sandboxes.get(box.id)).rejects.toBeInstanceOf(NotFoundError);
   await expect(box.destroy()).rejects.toMatchObject({ code: 'not_found', status: 404 });
+});
+
+test('sleep and wake', async () => {
+  const box = await client.sandboxes.create({ isolation: 'gvisor', autoWake: 'idle' });
+  expect((await box.runCode('x = 41')).success).toBe(true);
+  const sleeper = await box.startExec('echo begun; sleep 1000', { timeoutSeconds: 0 });
+  await expect(box.sleep()).rejects.toBeInstanceOf(InUseError);
+  expect((await box.sleep({ force: true })).status).toBe('sleeping');
+  expect((await box.runCode('x + 1')).text).toBe('42');
+  expect((await box.refresh()).status).toBe('running');
+  expect(box.info.restoreIncomplete).toBeUndefined();
+  await sleeper.cancel();
+  expect((await box.sleep()).status).toBe('sleeping');
+  expect((await box.wake()).status).toBe('running');
+  await box.destroy();
+
+  const container = await client.sandboxes.create({ isolation: 'container' });
+  expect((await container.sleep()).status).toBe('stopped');
+  expect(container.info.reason).toContain('not put to sleep');
+  expect((await container.exec('echo up')).stdout).toBe('up\n');
+  expect((await container.update({ autoWake: 'never' })).autoWake).toBe('never');
+  await container.sleep();
+  await expect(container.exec('true')).rejects.toBeInstanceOf(WrongStateError);
+  expect((await container.wake()).status).toBe('running');
+  await container.destroy();
 });
 
 test('a create with a key is carried out once', async () => {

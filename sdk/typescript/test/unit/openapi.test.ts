@@ -43,7 +43,7 @@ const repository = { path: 'r', timeoutSeconds: 5 };
 const command = { timeoutSeconds: 1, env: { A_B: 'c' }, cwd: '/', user: 'u', session: 's' };
 const limits = { memoryBytes: 1, cpus: 1, pids: 1, diskBytes: 1, openFiles: 1 };
 const network = { mode: 'allowlist' as const, allow: ['a'], deny: ['b'], proxyEnv: false };
-const words = { visibility: 'private', idlePolicy: 'stop' } as const;
+const words = { visibility: 'private', idlePolicy: 'stop', autoWake: 'never' } as const;
 const policy = { network: { ...network, allow: ['a'], deny: ['b'] }, ...words };
 const times = { idleTimeoutSeconds: 1, execTimeoutSeconds: 1, maxLifetimeSeconds: 1 };
 const notes = { labels: { l: 'v' }, metadata: { m: 'v' }, ports: [80], ...policy, ...times };
@@ -94,6 +94,8 @@ const calls: Record<string, (client: Client, box: Sandbox) => Promise<unknown>> 
   'purge-sandbox': (_, b) => b.purge(),
   'start-sandbox': (_, b) => b.start(),
   'stop-sandbox': (_, b) => b.stop({ graceSeconds: 1 }),
+  'sleep-sandbox': (_, b) => b.sleep({ force: true }),
+  'wake-sandbox': (_, b) => b.wake(),
   'keep-sandbox': async (_, b) => {
     await b.keepalive({ seconds: 1 });
     await b.keepalive({ until: new Date() });

@@ -9,7 +9,7 @@ from datetime import timedelta
 from .._decode import decode, decode_list
 from .._lists import port_list, wanted
 from .._request import INSTALL_WAIT, compact, path, query, seconds
-from ..models import IdlePolicy, Isolation, Limits, Network, Runtime, SandboxInfo, Status, Visibility
+from ..models import AutoWake, IdlePolicy, Isolation, Limits, Network, Runtime, SandboxInfo, Status, Visibility
 from .sandbox import AsyncSandbox
 from .transport import AsyncTransport, Params
 
@@ -40,6 +40,7 @@ class AsyncSandboxes:
         tenant_id: str | None = None,
         idle_policy: IdlePolicy | None = None,
         idle_timeout: float | timedelta | None = None,
+        auto_wake: AutoWake | None = None,
         exec_timeout: float | timedelta | None = None,
         max_lifetime: float | timedelta | None = None,
         restore: str | None = None,
@@ -68,8 +69,11 @@ class AsyncSandboxes:
             thread: groups sandboxes of one conversation; the daemon may bound their number.
             tenant_id: whose sandboxes share /workspace and /mnt/user-data with it; default the token's tenant, if it
                 belongs to one.
-            idle_policy: what happens when it is not used: ``"stop"``, ``"destroy"``, ``"sleep"`` or ``"always_on"``.
+            idle_policy: what happens when it is not used: ``"sleep"`` (default), ``"stop"``, ``"destroy"`` or
+                ``"always_on"``.
             idle_timeout: seconds without use after which that happens; 0 is never.
+            auto_wake: when a use runs it again: ``"idle"`` (default) when it sleeps or the daemon stopped it,
+                ``"always"`` also when a request stopped it or it died, or ``"never"``.
             exec_timeout: seconds after which commands that name none are killed; 0 is never.
             max_lifetime: seconds after which it is destroyed whatever it does; 0 is never.
             restore: the archive to fill /workspace and /home/sandbox from.
@@ -93,6 +97,7 @@ class AsyncSandboxes:
             tenant_id=tenant_id,
             idle_policy=idle_policy,
             idle_timeout_seconds=seconds(idle_timeout),
+            auto_wake=auto_wake,
             exec_timeout_seconds=seconds(exec_timeout),
             max_lifetime_seconds=seconds(max_lifetime),
             restore=restore,

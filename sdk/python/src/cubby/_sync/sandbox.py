@@ -16,6 +16,7 @@ from .._request import compact, query, rfc3339, seconds
 from ..errors import CubbyError, NotFoundError
 from ..models import (
     Archive,
+    AutoWake,
     IdlePolicy,
     Network,
     SandboxInfo,
@@ -230,7 +231,7 @@ class Sandbox(Running):
         return decode(Stats, self._transport.call("GET", self._path("stats"), repeat=True))
 
     def start(self) -> SandboxInfo:
-        """Run a stopped sandbox and return when it runs. Starting a running one does nothing."""
+        """Run a stopped sandbox and return when it runs. Starting a running one does nothing; a sleeping one wakes."""
         return self._act("start")
 
     def stop(self, *, grace: float | timedelta | None = None) -> SandboxInfo:
@@ -240,6 +241,26 @@ class Sandbox(Running):
             grace: how long the processes have to end before they are killed; None is the daemon's choice.
         """
         return self._act("stop", compact(grace_seconds=seconds(grace)) or None)
+
+    def sleep(self, *, force: bool = False) -> SandboxInfo:
+        """Write the sandbox's memory to disk and end its run. All that ran goes on after the wake.
+
+        The next use wakes it, unless ``auto_wake`` is ``never``.
+        Where memory cannot be kept, as in containers, the sandbox is stopped instead: the status is then ``stopped``,
+        and ``reason`` says why. Putting a sleeping sandbox to sleep does nothing.
+
+        Args:
+            force: also while a command, a cell, a transfer or a viewer is active, which is an :class:`InUseError`
+                otherwise. Commands, cells and terminals go on after the wake.
+        """
+        return self._act("sleep", {"force": force})
+
+    def wake(self) -> SandboxInfo:
+        """Wake a sleeping sandbox and return when it runs. Waking a running one does nothing; a stopped one starts.
+
+        If its memory can no longer be read, it starts from its files, and ``restore_incomplete`` is true.
+        """
+        return self._act("wake")
 
     def keepalive(
         self, *, until: datetime | None = None, duration: float | timedelta | None = None
@@ -264,6 +285,7 @@ class Sandbox(Running):
         visibility: Visibility | None = None,
         idle_policy: IdlePolicy | None = None,
         idle_timeout: float | timedelta | None = None,
+        auto_wake: AutoWake | None = None,
         exec_timeout: float | timedelta | None = None,
         max_lifetime: float | timedelta | None = None,
     ) -> SandboxInfo:
@@ -279,6 +301,7 @@ class Sandbox(Running):
             visibility=visibility,
             idle_policy=idle_policy,
             idle_timeout_seconds=seconds(idle_timeout),
+            auto_wake=auto_wake,
             exec_timeout_seconds=seconds(exec_timeout),
             max_lifetime_seconds=seconds(max_lifetime),
         )
