@@ -138,10 +138,12 @@ env -u GOARCH scripts/go run ./internal/embedded/pack -out "$carried" "$work/pro
   echo "\"$PWD/internal/embedded/bin/runsc.sha256\": \"$carried/runsc.sha256\"}}"
 } >"$work/overlay.json"
 scripts/go build -overlay "$work/overlay.json" -trimpath -ldflags '-s -w' -o "$try/cubby" ./cmd/cubby
+scripts/go build -trimpath -ldflags '-s -w' -o "$try/attack" ./internal/driver/oci/testdata/attack
 if [[ $arch = amd64 && " ${STEPS:-driver} " == *" driver "* ]]; then
   mkdir "$try/oci"
   scripts/go test -c -overlay "$work/overlay.json" -tags root -trimpath -ldflags '-s -w' -o "$try/oci/oci.test" ./internal/driver/oci
   cp -r internal/driver/oci/testdata "$try/oci/"
+  cp "$try/attack" "$try/oci/testdata/attack/attack"
 fi
 cp scripts/vm-inside.sh "$try/inside.sh"
 cp deploy/cubby.service "$try/"

@@ -31,6 +31,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cubbyhq/cubby/internal/driver"
+	"github.com/cubbyhq/cubby/internal/driver/oci/filelocks"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
@@ -59,6 +60,7 @@ type Driver struct {
 	cgroups hierarchy
 	progs   programs
 
+	locks       *filelocks.Watch // bounds the file locks of containers
 	namespaces  *namespaces
 	authorities authorities
 
@@ -132,6 +134,7 @@ func New(cfg Config) (*Driver, error) {
 		nofile: limit.Max,
 		runs:   make(map[sandbox.UID]*run),
 
+		locks:      filelocks.New(cfg.Log),
 		namespaces: newNamespaces(openIDRanges(idLocks)),
 	}
 	d.cgroups = openHierarchy(cfg.CgroupParent)
@@ -219,6 +222,7 @@ func (d *Driver) Close() error {
 	for _, r := range runs {
 		r.release()
 	}
+	d.locks.Close()
 	d.namespaces.close()
 	d.cgroups.tidy()
 	return nil

@@ -105,6 +105,7 @@ func (d *Driver) begin(ctx context.Context, n note, rec record, userns *os.File)
 	d.mu.Lock()
 	d.runs[n.UID] = r
 	d.mu.Unlock()
+	d.guardLocks(n, p.pid)
 	rec.PID, rec.StartTime = p.pid, p.start
 	if err := b.setRecord(rec); err != nil {
 		return err

@@ -22,7 +22,7 @@ func init() { runtime.LockOSThread() }
 
 func main() {
 	attacks := map[string]func(most int) int{
-		"terminals": terminals, "aio": aio, "tcp": tcp, "udp": udp, "locks": locks,
+		"terminals": terminals, "aio": aio, "tcp": tcp, "udp": udp, "unix": unixes, "locks": locks,
 		"pipes": pipes, "watches": watches, "timers": timers, "semaphores": semaphores,
 		"messages": messages, "epoll": epolls, "traceme": traceMe, "storm": storm,
 	}
@@ -131,6 +131,26 @@ func udp(most int) (n int) {
 				n += int(info[0])
 			}
 		})
+	}
+	return n
+}
+
+// unixes fills the buffers of pairs of UNIX sockets, and counts bytes.
+func unixes(most int) (n int) {
+	piece := make([]byte, 64<<10)
+	for n < most {
+		pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_NONBLOCK, 0)
+		if err != nil {
+			fmt.Println(err)
+			break
+		}
+		for n < most {
+			wrote, err := syscall.Write(pair[0], piece)
+			if err != nil {
+				break
+			}
+			n += wrote
+		}
 	}
 	return n
 }
