@@ -11,6 +11,10 @@ import (
 	"github.com/cubbyhq/cubby/internal/telemetry"
 )
 
+// lockKillWindow is how soon after a kill for file locks the end of the command
+// is heard of.
+const lockKillWindow = 5 * time.Second
+
 // explainOOM lets an exit for want of memory say which process was killed on
 // the host since a time. An agent that shares the host's kernel cannot know it.
 // A kill for file locks looks to the agent like any other: such an exit becomes
@@ -32,7 +36,7 @@ func (r *Run) explainOOM(exit sandbox.Exit, since time.Time) sandbox.Exit {
 	}
 	// The last one is what ended the command: those before it did not.
 	last := kills[len(kills)-1]
-	if killed && last.Locks == 0 {
+	if killed && (last.Locks == 0 || r.s.cfg.Now().Sub(last.At) > lockKillWindow) {
 		return exit // what the kernel kills the agent knows of
 	}
 	exit.Reason, exit.Message = sandbox.EndOOM, oomMessage(last, r.spec.Load().Limits.MemoryBytes)
