@@ -199,7 +199,7 @@ func (d *doctor) programs(ctx context.Context) {
 	case crun != "":
 		d.good("crun", "%s", crun)
 	case runc != "":
-		d.warn("crun", "not installed; container sandboxes use runc, which is slower, and share the host's limits of waiting signals and message queues", "apt-get install -y crun")
+		d.warn("crun", "not installed; container sandboxes use runc, which is slower", "apt-get install -y crun")
 	default:
 		d.fail("crun", "neither crun nor runc is installed: no container sandboxes", "apt-get install -y crun")
 	}

@@ -237,6 +237,41 @@ func TestFileLocksAreBoundAfterARestart(t *testing.T) {
 	}
 }
 
+// One container could hold all signals of the host that wait: the kernel counts
+// them for the owner of the user namespace, which each run has for itself.
+func TestContainersHaveSignalsOfTheirOwn(t *testing.T) {
+	for _, w := range walls {
+		if w.isolation != sandbox.Container {
+			continue
+		}
+		t.Run(w.runtime, func(t *testing.T) {
+			m := newMachine(t, w.runtime)
+			first := armed(t, startOn(t, m, testSpec(t, w.isolation)))
+			second := &running{t: t, ctx: first.ctx, m: m, d: first.d, spec: testSpec(t, w.isolation)}
+			var err error
+			if second.h, err = second.d.Create(second.ctx, second.spec); err != nil {
+				t.Fatal(err)
+			}
+			defer func() {
+				if err := second.d.Destroy(second.ctx, second.h); err != nil {
+					t.Errorf("Destroy: %v", err)
+				}
+			}()
+			if err := second.d.Start(second.ctx, second.h); err != nil {
+				t.Fatal(err)
+			}
+			armed(t, second)
+			const most = 1 << 20
+			held := first.held("signals", most)
+			got, _ := second.attack("sandbox", "signals", most)
+			t.Logf("one container holds %d, another one gets %d", held, got)
+			if got < held/2 {
+				t.Errorf("one container holds %d signals, and another one gets %d", held, got)
+			}
+		})
+	}
+}
+
 // A fork storm outlived the end of its command: hundreds of its processes lived
 // on. The host ends them, and nothing else.
 func TestForkStormIsEndedByTheHost(t *testing.T) {
