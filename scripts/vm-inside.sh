@@ -107,7 +107,7 @@ step_doctor() {
 step_driver() {
   say "the driver's tests"
   cp -r /try/oci /var/tmp/
-  (cd /var/tmp/oci && ./oci.test -test.v -test.timeout 60m -test.run "${TESTS:-TestContract|TestKilledAtAnyMoment|TestStopThatWasCutOff|TestMemoryBomb|TestOutOfMemoryIsNamed|TestKillAfterOutOfMemoryIsAKill|TestTasksOfGVisor|TestForkBomb|TestLimitsAreShown|TestPrivileges|TestEscapes}") |
+  (cd /var/tmp/oci && ./oci.test -test.v -test.timeout 60m -test.run "${TESTS:-TestContract|TestKilledAtAnyMoment|TestStopThatWasCutOff|TestMemoryBomb|TestOutOfMemoryIsNamed|TestSocketBuffers|TestFileLocksAreBound|TestContainersHaveSignalsOfTheirOwn|TestKillAfterOutOfMemoryIsAKill|TestTasksOfGVisor|TestForkBomb|TestLimitsAreShown|TestPrivileges|TestEscapes}") |
     grep -E --line-buffered '^ *(---|===.*(FAIL|PANIC)|panic|FAIL|PASS|ok)|_test.go:'
   is "the driver's tests" "${PIPESTATUS[0]}" 0
   is "no cgroup is left" "$(ls -d /sys/fs/cgroup/cubby-*/*/ 2>/dev/null)" ""
@@ -123,6 +123,41 @@ step_daemon() {
   check "the daemon answers" until_ 120 answers
   life gvisor
   life container
+  kill $daemon
+  wait $daemon
+  is "the daemon's end" $? 0
+}
+
+# What this version counts of a container, and what nobody counts, each held to
+# the limits of the sandbox and of the host.
+step_walls() {
+  say "the walls of a container's memory"
+  cubby serve >/var/log/cubby.log 2>&1 &
+  local daemon=$! id=walls kind g out
+  check "the daemon answers" until_ 120 answers
+  make_ $id --isolation container --memory 192MiB --cpus 1 --pids 64 --disk 256MiB
+  g=${group[$id]}
+  check "the attacker is in place" cubby cp /try/attack $id:/workspace/attack
+  check "and can run" cubby exec --user root $id -- chmod 755 /workspace/attack
+  for kind in tcp udp unix; do
+    cubby exec -d --timeout 0 $id -- sh -c "sleep 1000 | /workspace/attack $kind $((48 << 20)) hold >/workspace/$kind" >/dev/null
+    check "$kind: 48 MiB of buffers" until_ 120 cubby exec $id -- grep -q "^$kind " /workspace/$kind
+    out=$(cubby exec $id -- sed -n "s/^$kind //p" /workspace/$kind)
+    echo "    $kind: $out bytes in buffers; memory.current $(cat "$g/memory.current"), $(grep -E '^(sock|kernel) ' "$g/memory.stat" | tr '\n' ' '), host: $(grep -E '^TCP|^UDP:' /proc/net/sockstat | tr '\n' ' ')"
+    is "$kind: they are charged" "$(($(cat "$g/memory.current") > ${out:-0} * 3 / 4))" 1
+    cubby exec $id -- killall sleep >/dev/null
+    check "$kind: they go with their process" until_ 60 test "$(cat "$g/memory.current")" -lt $((150 << 20))
+    cubby exec --json --timeout 60s $id -- /workspace/attack $kind $((400 << 20)) >/tmp/out 2>&1
+    echo "    $kind, 400 MiB: $(field reason </tmp/out) $(tr -d '\n' </tmp/out | cut -c 1-300)"
+    echo "    memory.peak $(cat "$g/memory.peak"), memory.max $(cat "$g/memory.max")"
+    is "$kind: the peak is within the limit, give or take 16 MiB" "$(($(cat "$g/memory.peak") <= $(cat "$g/memory.max") + (16 << 20)))" 1
+    check "$kind: the sandbox goes on" until_ 60 cubby exec $id -- true
+  done
+  out=$(cubby exec --json --timeout 120s -e TMPDIR=/workspace $id -- sh -c 'mkfifo never; exec ./attack locks 3000000 hold <>never')
+  is "too many file locks" "$(field reason <<<"$out"), $(field message <<<"$out")" "oom, too many file locks*"
+  echo "    $(field message <<<"$out"); slabs of file locks now: $(cat /sys/kernel/slab/file_lock_cache/slabs)"
+  check "and the sandbox goes on" until_ 60 cubby exec $id -- true
+  check "rm" cubby rm $id
   kill $daemon
   wait $daemon
   is "the daemon's end" $? 0
@@ -274,7 +309,7 @@ if [ -e $kept/rebooted ]; then
   rebooted
   finish
 fi
-steps="host doctor driver daemon service reboot"
-[ -d /run/systemd/system ] || steps="host doctor daemon"
+steps="host doctor driver daemon walls service reboot"
+[ -d /run/systemd/system ] || steps="host doctor daemon walls"
 for step in ${STEPS:-$steps}; do "step_$step"; done
 finish

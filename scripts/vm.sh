@@ -7,6 +7,7 @@
 #   ARCH=arm64  no systemd: cubby doctor, and a life of a sandbox of each kind
 #   STEPS=…     of amd64: which of the steps of scripts/vm-inside.sh
 #   LIMIT=5400  seconds until the machine is stopped
+#   PATIENCE=900  seconds until an emulated machine must have begun
 #
 # KVM is used where it works (KVM=0 never tries it), else the machine is
 # emulated, which takes ten times as long and longer. The machine has no network. What it
@@ -15,6 +16,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 arch=${ARCH:-amd64}
 limit=${LIMIT:-5400}
+patience=${PATIENCE:-900}
 case $arch in
   amd64) qemu=qemu-system-x86_64 kernel=linux-image-cloud-amd64 console=ttyS0 ;;
   arm64) qemu=qemu-system-aarch64 kernel=linux-image-cloud-arm64 console=ttyAMA0 ;;
@@ -138,10 +140,12 @@ env -u GOARCH scripts/go run ./internal/embedded/pack -out "$carried" "$work/pro
   echo "\"$PWD/internal/embedded/bin/runsc.sha256\": \"$carried/runsc.sha256\"}}"
 } >"$work/overlay.json"
 scripts/go build -overlay "$work/overlay.json" -trimpath -ldflags '-s -w' -o "$try/cubby" ./cmd/cubby
+scripts/go build -trimpath -ldflags '-s -w' -o "$try/attack" ./internal/driver/oci/testdata/attack
 if [[ $arch = amd64 && " ${STEPS:-driver} " == *" driver "* ]]; then
   mkdir "$try/oci"
   scripts/go test -c -overlay "$work/overlay.json" -tags root -trimpath -ldflags '-s -w' -o "$try/oci/oci.test" ./internal/driver/oci
   cp -r internal/driver/oci/testdata "$try/oci/"
+  cp "$try/attack" "$try/oci/testdata/attack/attack"
 fi
 cp scripts/vm-inside.sh "$try/inside.sh"
 cp deploy/cubby.service "$try/"
@@ -197,10 +201,10 @@ if [ "${accel[*]}" = "${native[*]}" ]; then
   if [ $result = 125 ] && [ ! -s "$work/out" ]; then
     say "not with KVM; once more, emulated"
     accel=("${emulated[@]}") result=0
-    boot 900 || result=$?
+    boot "$patience" || result=$?
   fi
 else
-  boot 900 || result=$?
+  boot "$patience" || result=$?
 fi
 if [ $result = 125 ]; then
   echo "the machine ended without a result; the end of its console:" >&2

@@ -71,6 +71,7 @@ func places() map[string]place {
 		"internal/driver/agent": {only: []string{"api/gen/…", "internal/driver", "internal/errs"},
 			by: []string{"internal/driver/oci", "internal/driver/drivertest"}},
 		"internal/driver/oci/seccomp":   {only: []string{}, by: []string{"internal/driver/oci"}},
+		"internal/driver/oci/filelocks": {only: []string{}, by: []string{"internal/driver/oci"}},
 		"internal/driver/oci/kernellog": {only: []string{"internal/driver"}, by: []string{"internal/driver/oci"}},
 		"internal/driver/oci/memory":    {only: []string{"internal/errs"}, by: []string{"internal/driver/oci"}},
 		"internal/driver/oci":           {layer: 3, by: []string{"internal/daemon", "internal/cli/doctor"}},

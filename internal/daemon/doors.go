@@ -51,7 +51,7 @@ func (d *Daemon) downloadURL(b sandbox.Sandbox, name string) string {
 
 // doors puts the doors beside each other. The API has what no other one takes.
 func (d *Daemon) doors(api *httpapi.Server, spool front.Spool, life context.Context) http.Handler {
-	d.terminals = terminal.New(terminal.Config{Core: d.core, Log: d.log, Life: life})
+	d.terminals = terminal.New(terminal.Config{Core: d.core, Log: d.log, Memory: d.memory, Life: life})
 	mux := http.NewServeMux()
 	mux.Handle(terminal.Pattern, d.terminals)
 	d.agents = mcp.New(mcp.Config{Core: d.core, Log: d.log, Version: telemetry.Version, Spool: spool, Life: life})

@@ -127,8 +127,9 @@ type Snapshot struct {
 	Bytes  int64         // what is kept takes of the host's disk
 }
 
-// OOMReader is a Driver that can tell which processes the host's kernel killed
-// for want of memory. Where sandboxes have a kernel of their own the agent
+// OOMReader is a Driver that can tell which processes were killed for want of
+// memory: by the host's kernel, or by the driver for the file locks of their
+// sandbox, which are memory of that kernel. Where sandboxes have a kernel of their own the agent
 // knows it, and nothing is told here.
 type OOMReader interface {
 	// OOMKills returns the kills in the sandbox since a time, the oldest
@@ -136,7 +137,7 @@ type OOMReader interface {
 	OOMKills(ctx context.Context, h Handle, since time.Time) ([]OOMKill, error)
 }
 
-// OOMKill is a process that the kernel killed.
+// OOMKill is a process that was killed for want of memory.
 type OOMKill struct {
 	At      time.Time
 	Process string // its name, as the process chose it; at most 15 bytes
@@ -145,6 +146,9 @@ type OOMKill struct {
 	// Files is the memory of the sandbox that belongs to no process: files in
 	// /dev/shm and the like, in bytes, when this was asked.
 	Files int64
+	// Locks is how many file locks the sandbox held, when the driver killed the
+	// process for them; 0: the kernel killed it.
+	Locks int
 }
 
 // TreeKiller is a Driver whose sandboxes share the host's kernel: there the host

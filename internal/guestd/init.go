@@ -42,6 +42,7 @@ func Prepare(boot *guestv1.Boot, log *slog.Logger) error {
 		}
 	}
 	raiseOpenFiles(boot)
+	dumpNoCore()
 	if err := proc.BoundCapabilities(); err != nil {
 		return err
 	}
@@ -73,6 +74,10 @@ func loopbackUp() error {
 	}
 	return nil
 }
+
+// dumpNoCore keeps the memory of everything in the sandbox from programs of the
+// host that take core dumps.
+func dumpNoCore() { _ = syscall.Setrlimit(syscall.RLIMIT_CORE, &syscall.Rlimit{}) }
 
 // raiseOpenFiles gives the agent room for itself. Where the commands' limit is
 // large enough for both, the agent takes it too, and commands inherit it.

@@ -42,6 +42,20 @@ func (d *doctor) host() {
 	d.userNamespaces("/proc/sys/user/max_user_namespaces")
 	d.redirects()
 	d.shares("/proc/sys")
+	d.fileLocks()
+}
+
+// fileLocks checks whether those of containers can be bounded.
+func (d *doctor) fileLocks() {
+	if os.Geteuid() != 0 {
+		return // which was said
+	}
+	if err := oci.CountsFileLocks(); err != nil {
+		p := errs.Public(err)
+		d.warn("file locks", p.Message, p.Hint)
+		return
+	}
+	d.good("file locks", "counted; a container holds at most %d", oci.MaxFileLocks)
 }
 
 // redirects checks whether programs in containers reach the network by
@@ -185,7 +199,7 @@ func (d *doctor) programs(ctx context.Context) {
 	case crun != "":
 		d.good("crun", "%s", crun)
 	case runc != "":
-		d.warn("crun", "not installed; container sandboxes use runc, which is slower, and share the host's limits of waiting signals and message queues", "apt-get install -y crun")
+		d.warn("crun", "not installed; container sandboxes use runc, which is slower", "apt-get install -y crun")
 	default:
 		d.fail("crun", "neither crun nor runc is installed: no container sandboxes", "apt-get install -y crun")
 	}

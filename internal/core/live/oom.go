@@ -3,6 +3,7 @@ package live
 import (
 	"context"
 	"fmt"
+	"syscall"
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/driver"
@@ -10,12 +11,18 @@ import (
 	"github.com/cubbyhq/cubby/internal/telemetry"
 )
 
-// explainOOM lets an exit for want of memory say which process the host's
-// kernel killed since a time. An agent that shares the host's kernel cannot
-// know it.
+// lockKillWindow is how soon after a kill for file locks the end of the command
+// is heard of.
+const lockKillWindow = 5 * time.Second
+
+// explainOOM lets an exit for want of memory say which process was killed on
+// the host since a time. An agent that shares the host's kernel cannot know it.
+// A kill for file locks looks to the agent like any other: such an exit becomes
+// one for want of memory.
 func (r *Run) explainOOM(exit sandbox.Exit, since time.Time) sandbox.Exit {
 	reader, ok := driver.As[driver.OOMReader](r.s.cfg.Driver)
-	if !ok || exit.Reason != sandbox.EndOOM {
+	killed := exit.Code != nil && *exit.Code == 128+int(syscall.SIGKILL) && (exit.Reason == sandbox.EndExited || exit.Reason == sandbox.EndKernel)
+	if !ok || exit.Reason != sandbox.EndOOM && !killed {
 		return exit
 	}
 	ctx, cancel := context.WithTimeout(r.ctx, verdictTime)
@@ -28,11 +35,18 @@ func (r *Run) explainOOM(exit sandbox.Exit, since time.Time) sandbox.Exit {
 		return exit
 	}
 	// The last one is what ended the command: those before it did not.
-	exit.Message = oomMessage(kills[len(kills)-1], r.spec.Load().Limits.MemoryBytes)
+	last := kills[len(kills)-1]
+	if killed && (last.Locks == 0 || r.s.cfg.Now().Sub(last.At) > lockKillWindow) {
+		return exit // what the kernel kills the agent knows of
+	}
+	exit.Reason, exit.Message = sandbox.EndOOM, oomMessage(last, r.spec.Load().Limits.MemoryBytes)
 	return exit
 }
 
 func oomMessage(k driver.OOMKill, limit int64) string {
+	if k.Locks > 0 {
+		return fmt.Sprintf("too many file locks: the sandbox held %d, which take memory of the host's kernel, so %s was killed", k.Locks, k.Process)
+	}
 	text := fmt.Sprintf("out of memory: the kernel killed %s, which used %d MiB; the sandbox's limit is %d MiB",
 		k.Process, k.Bytes>>20, limit>>20)
 	if k.Files > limit/4 {

@@ -22,7 +22,7 @@ type bundle struct {
 	nofile     uint64 // most that RLIMIT_NOFILE can be here
 	oom        int    // oom_score_adj: what the host kills first
 	root       string // the root filesystem as the runtime sees it
-	userns     string // the user namespace that crun joins
+	userns     string // the user namespace that the runtime joins; "": it makes one
 	sysfs      string // prepared /sys of a container
 	cgroup     string // prepared directory of its cgroup view
 	redirected bool   // connections of a container arrive at its agent

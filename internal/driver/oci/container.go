@@ -74,6 +74,11 @@ func (b bundle) container(s *specs.Spec) {
 		s.Annotations = map[string]string{seccomp.Annotation: seccomp.Filter()}
 	} else {
 		s.Linux.Seccomp = seccomp.Profile()
+		if b.note.IDBase > 0 {
+			// It sets limits from outside, which in a user namespace that is not
+			// its user's takes CAP_SYS_RESOURCE. The agent sets them itself.
+			s.Process.Rlimits = nil
+		}
 		s.Linux.CgroupsPath = "/" + filepath.Join(b.cgroups.parent, string(b.note.UID))
 	}
 }

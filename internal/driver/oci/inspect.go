@@ -328,6 +328,7 @@ func (d *Driver) Adopt(ctx context.Context, h driver.Handle) error {
 	d.mu.Lock()
 	d.runs[n.UID] = r
 	d.mu.Unlock()
+	d.guardLocks(n, p.pid)
 	if rec.Waking {
 		if err := b.setRecord(rec); err != nil { // its process may not be in it
 			return err

@@ -32,6 +32,7 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/driver/oci/memory"
+	"github.com/cubbyhq/cubby/internal/driver/oci/filelocks"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
@@ -60,6 +61,7 @@ type Driver struct {
 	cgroups hierarchy
 	progs   programs
 
+	locks       *filelocks.Watch // bounds the file locks of containers
 	namespaces  *namespaces
 	authorities authorities
 	kept        memory.Programs // of the memories
@@ -135,6 +137,7 @@ func New(cfg Config) (*Driver, error) {
 		nofile: limit.Max,
 		runs:   make(map[sandbox.UID]*run),
 
+		locks:      filelocks.New(cfg.Log),
 		namespaces: newNamespaces(openIDRanges(idLocks)),
 	}
 	d.cgroups = openHierarchy(cfg.CgroupParent)
@@ -222,6 +225,7 @@ func (d *Driver) Close() error {
 	for _, r := range runs {
 		r.release()
 	}
+	d.locks.Close()
 	d.namespaces.close()
 	d.cgroups.tidy()
 	return nil

@@ -4,10 +4,13 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/driver"
+	"github.com/cubbyhq/cubby/internal/driver/oci/filelocks"
 	"github.com/cubbyhq/cubby/internal/driver/oci/kernellog"
+	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
@@ -36,7 +39,34 @@ func (d *Driver) OOMKills(_ context.Context, h driver.Handle, since time.Time) (
 			late = append(late, k)
 		}
 	}
+	for _, k := range d.locks.Kills(string(n.UID)) {
+		if k.At.After(since) {
+			late = append(late, driver.OOMKill{At: k.At, Process: k.Process, PID: k.PID, Locks: k.Locks})
+		}
+	}
+	slices.SortStableFunc(late, func(a, b driver.OOMKill) int { return a.At.Compare(b.At) })
 	return late, nil
+}
+
+// guardLocks bounds the file locks of a running container: they are memory of
+// the host that its cgroup does not count. gVisor's are its own memory.
+func (d *Driver) guardLocks(n note, agent int) {
+	if n.Isolation == sandbox.Container {
+		d.locks.Guard(string(n.UID), agent, d.cgroups.cgroup(n.UID).procs)
+	}
+}
+
+// MaxFileLocks is how many record locks a container may hold.
+const MaxFileLocks = filelocks.Most
+
+// CountsFileLocks is nil where the host shows how many file locks there are, so
+// that those of containers are bounded.
+func CountsFileLocks() error {
+	if _, err := filelocks.Held(); err != nil {
+		return errs.E(errs.Unsupported, "the kernel does not show its file locks: those of containers are not bounded").
+			Hint("use a kernel with CONFIG_SLUB_DEBUG, or one that shows /proc/locks").Because(err)
+	}
+	return nil
 }
 
 // readKills returns what the kernel's log has of the cgroup.

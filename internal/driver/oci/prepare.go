@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -114,6 +115,11 @@ func (b bundle) prepare(userns *os.File) (s stage, err error) {
 			return s, fmt.Errorf("place %s: %w", t.name, err)
 		}
 	}
+	if userns != nil && b.note.Runtime.Kind == runc {
+		if err := s.placeUserns(userns); err != nil {
+			return s, err
+		}
+	}
 	if err := asOwner(b.note.IDBase, s.overlay); err != nil {
 		return s, err
 	}
@@ -133,6 +139,21 @@ func (b bundle) prepare(userns *os.File) (s stage, err error) {
 	}
 	return s, s.mountSysfs()
 }
+
+// placeUserns binds a user namespace to a file of the stage. runc joins it in a
+// process that has other descriptors than the one that was started.
+func (s stage) placeUserns(userns *os.File) error {
+	if err := os.WriteFile(s.path(usernsFile), nil, 0o600); err != nil {
+		return err
+	}
+	from := "/proc/self/fd/" + strconv.Itoa(int(userns.Fd()))
+	if err := unix.Mount(from, s.path(usernsFile), "", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("place the user namespace: %w", err)
+	}
+	return nil
+}
+
+const usernsFile = "userns"
 
 func openStage() (stage, error) {
 	for _, dir := range stageDirs {

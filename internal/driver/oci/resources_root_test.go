@@ -18,6 +18,10 @@ import (
 
 // attacker is the program of the attacks.
 var attacker = sync.OnceValues(func() ([]byte, error) {
+	// Where there is no Go it was built before.
+	if program, err := os.ReadFile("testdata/attack/attack"); err == nil {
+		return program, nil
+	}
 	path := filepath.Join(os.TempDir(), "cubby-test-attack")
 	cmd := exec.Command("go", "build", "-o", path, "./testdata/attack")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -112,6 +116,159 @@ func TestSocketBuffersAreLimited(t *testing.T) {
 				r.alive()
 			})
 		}
+	}
+}
+
+// held starts an attack that keeps what it took, and says how far it came.
+func (r *running) held(name string, most int) (n int) {
+	r.t.Helper()
+	out, _ := r.exec("sandbox", "sleep 1000 | /workspace/attack "+name+" "+itoa(most)+` hold > /tmp/held 2>&1 &
+		until grep -q '^`+name+` ' /tmp/held || ! kill -0 $! ; do sleep 0.1; done; cat /tmp/held`)
+	for line := range strings.Lines(out) {
+		if count, ok := strings.CutPrefix(line, name+" "); ok {
+			n, _ = strconv.Atoi(strings.TrimSpace(count))
+		}
+	}
+	if n == 0 {
+		r.t.Fatalf("%s took nothing: %q", name, out)
+	}
+	return n
+}
+
+// Buffers of sockets are memory of the sandbox: on cgroup version 2 all of them,
+// on version 1 those of UNIX sockets, and the others have a limit of their own.
+func TestSocketBuffersAreCharged(t *testing.T) {
+	const most = 64 << 20 // of a sandbox with 256 MiB
+	for _, w := range walls {
+		if w.isolation != sandbox.Container {
+			continue
+		}
+		for _, name := range []string{"tcp", "udp", "unix"} {
+			t.Run(w.runtime+"/"+name, func(t *testing.T) {
+				r := armed(t, start(t, w.runtime, testSpec(t, w.isolation)))
+				if r.d.cgroups.v2 == "" && name != "unix" {
+					r.heldWithin(name, most, int(socketMemory(r.spec.Limits.MemoryBytes))*2)
+					return
+				}
+				before, err := r.d.Stats(r.ctx, r.h)
+				if err != nil {
+					t.Fatal(err)
+				}
+				n := r.held(name, most)
+				after, err := r.d.Stats(r.ctx, r.h)
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Logf("%s: %d MiB in buffers, %d charged", name, n>>20, (after.MemoryBytes-before.MemoryBytes)>>20)
+				if grown := after.MemoryBytes - before.MemoryBytes; grown < int64(n)*3/4 {
+					t.Errorf("%s: of %d MiB in buffers %d are charged", name, n>>20, grown>>20)
+				}
+				r.alive()
+			})
+		}
+	}
+}
+
+// heldWithin wants an attack to come no farther than within.
+func (r *running) heldWithin(name string, most, within int) {
+	r.t.Helper()
+	if n := r.held(name, most); n > within {
+		r.t.Errorf("%s: %d MiB in buffers, want at most %d", name, n>>20, within>>20)
+	}
+	r.alive()
+}
+
+// Buffers beyond the memory of the sandbox end in its limit: sending fails or
+// waits, or the kernel kills who sends, and the sandbox goes on.
+func TestSocketBuffersBeyondTheMemory(t *testing.T) {
+	const most = 400 << 20
+	for _, w := range walls {
+		if w.isolation != sandbox.Container {
+			continue
+		}
+		for _, name := range []string{"tcp", "udp", "unix"} {
+			t.Run(w.runtime+"/"+name, func(t *testing.T) {
+				spec := testSpec(t, w.isolation)
+				spec.Limits.OpenFiles = 4096
+				r := armed(t, start(t, w.runtime, spec))
+				n, out := r.attack("sandbox", name, most)
+				if n > int(spec.Limits.MemoryBytes) {
+					t.Errorf("%s: %d MiB in the buffers of a sandbox with 256", name, n>>20)
+				}
+				t.Logf("%d MiB, %s", n>>20, out)
+				r.alive()
+			})
+		}
+	}
+}
+
+// File locks took memory of the host that no cgroup counts, without an end.
+func TestFileLocksAreBound(t *testing.T) {
+	const many = 2_000_000
+	for _, w := range walls {
+		if w.isolation != sandbox.Container {
+			continue
+		}
+		t.Run(w.runtime, func(t *testing.T) {
+			r := armed(t, start(t, w.runtime, testSpec(t, w.isolation)))
+			began := time.Now()
+			out, exit := r.exec("sandbox", "mkfifo /tmp/never; /workspace/attack locks "+itoa(many)+" hold <>/tmp/never")
+			kills, err := r.d.OOMKills(r.ctx, r.h, began)
+			if err != nil || len(kills) != 1 || kills[0].Process != "attack" || kills[0].Locks <= MaxFileLocks {
+				t.Errorf("%+v, %v, want one kill for file locks; %q, %v", kills, err, out, exit)
+			}
+			t.Logf("%+v after %s", kills, time.Since(began))
+			r.alive()
+		})
+	}
+}
+
+// A daemon that finds a container goes on to bound its locks.
+func TestFileLocksAreBoundAfterARestart(t *testing.T) {
+	r := armed(t, start(t, crun, testSpec(t, sandbox.Container)))
+	r.d = r.m.open(t)
+	if err := r.d.Adopt(r.ctx, r.h); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	r.exec("sandbox", "mkfifo /tmp/never; /workspace/attack locks 2000000 hold <>/tmp/never")
+	if kills, err := r.d.OOMKills(r.ctx, r.h, began); err != nil || len(kills) != 1 {
+		t.Errorf("%+v, %v", kills, err)
+	}
+}
+
+// One container could hold all signals of the host that wait: the kernel counts
+// them for the owner of the user namespace, which each run has for itself.
+func TestContainersHaveSignalsOfTheirOwn(t *testing.T) {
+	for _, w := range walls {
+		if w.isolation != sandbox.Container {
+			continue
+		}
+		t.Run(w.runtime, func(t *testing.T) {
+			m := newMachine(t, w.runtime)
+			first := armed(t, startOn(t, m, testSpec(t, w.isolation)))
+			second := &running{t: t, ctx: first.ctx, m: m, d: first.d, spec: testSpec(t, w.isolation)}
+			var err error
+			if second.h, err = second.d.Create(second.ctx, second.spec); err != nil {
+				t.Fatal(err)
+			}
+			defer func() {
+				if err := second.d.Destroy(second.ctx, second.h); err != nil {
+					t.Errorf("Destroy: %v", err)
+				}
+			}()
+			if err := second.d.Start(second.ctx, second.h); err != nil {
+				t.Fatal(err)
+			}
+			armed(t, second)
+			const most = 1 << 20
+			held := first.held("signals", most)
+			got, _ := second.attack("sandbox", "signals", most)
+			t.Logf("one container holds %d, another one gets %d", held, got)
+			if got < held/2 {
+				t.Errorf("one container holds %d signals, and another one gets %d", held, got)
+			}
+		})
 	}
 }
 

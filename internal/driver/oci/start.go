@@ -113,6 +113,7 @@ func (d *Driver) begin(ctx context.Context, n note, rec record, userns *os.File,
 	d.mu.Lock()
 	d.runs[n.UID] = r
 	d.mu.Unlock()
+	d.guardLocks(n, p.pid)
 	rec.PID, rec.StartTime = p.pid, p.start
 	if err := b.setRecord(rec); err != nil {
 		return err
@@ -394,9 +395,6 @@ func (d *Driver) execute(ctx context.Context, cmd *exec.Cmd, b bundle, boot []by
 		cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, int(dir.Fd())
 	}
 	if userns != nil && b.note.Runtime.Kind == crun {
-		// runc makes one of its own: in this one, which is not its user's, it
-		// cannot raise limits without CAP_SYS_RESOURCE, which not all hosts
-		// give.
 		b.userns = "/proc/self/fd/3" // a daemon's own would need the right to trace it
 		cmd.ExtraFiles = []*os.File{userns}
 	}
@@ -456,6 +454,9 @@ func (b bundle) staged(s stage, cmd *exec.Cmd) error {
 	}
 	inside.note.Init.Path = s.program(b.note)
 	inside.box = box{uid: b.box.uid, dir: s.dir}
+	if b.note.IDBase > 0 && b.note.Runtime.Kind == runc {
+		inside.userns = s.path(usernsFile)
+	}
 	if err := inside.write(); err != nil {
 		return err
 	}

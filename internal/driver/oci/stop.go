@@ -104,6 +104,7 @@ func (d *Driver) shutDown(ctx context.Context, r *run, grace time.Duration) erro
 // had come.
 func (d *Driver) clear(ctx context.Context, uid sandbox.UID) error {
 	b, group := d.box(uid), d.cgroups.cgroup(uid)
+	d.locks.Forget(string(uid))
 	d.mu.Lock()
 	r := d.runs[uid]
 	d.mu.Unlock()

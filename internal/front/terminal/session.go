@@ -1,9 +1,11 @@
 package terminal
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"sync"
 	"time"
 
@@ -17,8 +19,15 @@ import (
 const (
 	// readLimit bounds a message of a client.
 	readLimit = 256 << 10
+	// pieceSize bounds what is read of a message at once, and a text.
+	pieceSize = 16 << 10
 	// pendingLimit bounds what a client has typed and the program not taken.
-	pendingLimit = 1 << 20
+	// What is more than freePending counts as memory of the caller, in steps,
+	// twice: a buffer that grows has the old one beside it.
+	pendingLimit  = 1 << 20
+	freePending   = 4 << 10
+	pendingStep   = 64 << 10
+	pendingWeight = 2
 	// writeTimeout is how long a client may take for one message of output.
 	writeTimeout = 30 * time.Second
 	// A client that is gone without a word is noticed by pings.
@@ -33,8 +42,10 @@ type session struct {
 	view *live.Viewer
 
 	mu      sync.Mutex
-	inputs  []input // what was typed and not passed on; guarded by mu
-	pending int     // bytes of inputs; guarded by mu
+	inputs  []input  // what was typed and not passed on; guarded by mu
+	pending int      // bytes of inputs; guarded by mu
+	held    int      // bytes of pending that are charged; guarded by mu
+	release []func() // of held; guarded by mu
 	more    chan struct{}
 }
 
@@ -86,6 +97,9 @@ func (s *session) serve(parent context.Context) {
 		_ = s.conn.Close(websocket.StatusInternalError, errs.Public(cause).Message) // as above
 	}
 	parts.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.uncharge()
 }
 
 // errClientGone: the connection broke, or the client closed it.
@@ -93,39 +107,78 @@ var errClientGone = errors.New("the client went away")
 
 // receive reads messages until the client is gone or has sent what is none.
 func (s *session) receive(ctx context.Context) error {
+	piece := make([]byte, pieceSize)
 	for {
-		kind, data, err := s.conn.Read(ctx)
+		kind, message, err := s.conn.Reader(ctx)
 		if err != nil {
-			if errors.Is(err, websocket.ErrMessageTooBig) {
-				return &verdict{websocket.StatusMessageTooBig, "a message is too long"}
-			}
 			return errClientGone
 		}
-		in := input{data: data}
 		if kind == websocket.MessageText {
-			size, err := parseText(data)
-			if err != nil {
-				return &verdict{websocket.StatusInvalidFramePayloadData, errs.Public(err).Message}
-			}
-			in = input{size: size}
-		} else if len(data) == 0 {
-			continue
+			err = s.receiveSize(ctx, message)
+		} else {
+			err = s.receiveKeys(ctx, message, piece)
 		}
-		if !s.put(in) {
-			return &verdict{websocket.StatusPolicyViolation, "the program does not take its input"}
+		switch {
+		case errors.Is(err, websocket.ErrMessageTooBig):
+			return &verdict{websocket.StatusMessageTooBig, "a message is too long"}
+		case err != nil:
+			return err
 		}
 	}
 }
 
-// put keeps an input for pass, which may wait for the program. It reports
-// false when there is no room. Of sizes that wait the last one counts.
-func (s *session) put(in input) bool {
+// receiveSize reads a message of text.
+func (s *session) receiveSize(ctx context.Context, message io.Reader) error {
+	data, err := io.ReadAll(io.LimitReader(message, pieceSize+1))
+	switch {
+	case errors.Is(err, websocket.ErrMessageTooBig) || len(data) > pieceSize:
+		return websocket.ErrMessageTooBig
+	case err != nil:
+		return errClientGone
+	}
+	size, err := parseText(data)
+	if err != nil {
+		return &verdict{websocket.StatusInvalidFramePayloadData, errs.Public(err).Message}
+	}
+	return s.put(ctx, input{size: size})
+}
+
+// receiveKeys passes a message of keys on as it comes, through a buffer.
+func (s *session) receiveKeys(ctx context.Context, message io.Reader, piece []byte) error {
+	for {
+		n, err := message.Read(piece)
+		if n > 0 {
+			if err := s.put(ctx, input{data: bytes.Clone(piece[:n])}); err != nil {
+				return err
+			}
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case errors.Is(err, websocket.ErrMessageTooBig):
+			return err
+		case err != nil:
+			return errClientGone
+		}
+	}
+}
+
+// errNotTaken: too much waits for the program.
+var errNotTaken = &verdict{websocket.StatusPolicyViolation, "the program does not take its input"}
+
+// put keeps an input for pass, which may wait for the program. It is a verdict
+// when there is no room. Of sizes that wait the last one counts.
+func (s *session) put(ctx context.Context, in input) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	last := len(s.inputs) - 1
+	if s.pending+len(in.data) > pendingLimit {
+		return errNotTaken
+	}
+	if err := s.charge(ctx, s.pending+len(in.data)); err != nil {
+		return &verdict{websocket.StatusTryAgainLater, errs.Public(err).Message}
+	}
 	switch {
-	case s.pending+len(in.data) > pendingLimit:
-		return false
 	case last >= 0 && in.data == nil && s.inputs[last].data == nil:
 		s.inputs[last] = in
 	case last >= 0 && in.data != nil && s.inputs[last].data != nil:
@@ -138,7 +191,30 @@ func (s *session) put(in input) bool {
 	case s.more <- struct{}{}:
 	default:
 	}
-	return len(s.inputs) <= maxInputs
+	if len(s.inputs) > maxInputs {
+		return errNotTaken
+	}
+	return nil
+}
+
+// charge counts so many bytes that wait as memory of the caller. s.mu is held.
+func (s *session) charge(ctx context.Context, pending int) error {
+	for s.door.memory != nil && pending-freePending > s.held {
+		release, err := s.door.memory.Hold(ctx, pendingStep*pendingWeight)
+		if err != nil {
+			return err
+		}
+		s.release, s.held = append(s.release, release), s.held+pendingStep
+	}
+	return nil
+}
+
+// uncharge ends what charge began. s.mu is held.
+func (s *session) uncharge() {
+	for _, release := range s.release {
+		release()
+	}
+	s.release, s.held = nil, 0
 }
 
 // maxInputs bounds how many keys and sizes alternate while the program waits.
@@ -168,7 +244,9 @@ func (s *session) pass(ctx context.Context) error {
 				err = s.view.Write(ctx, in.data)
 			}
 			s.mu.Lock()
-			s.pending -= len(in.data)
+			if s.pending -= len(in.data); s.pending == 0 {
+				s.uncharge()
+			}
 			s.mu.Unlock()
 			// What comes after the end of the program is nobody's fault, and
 			// an agent that does not answer is told by the output.

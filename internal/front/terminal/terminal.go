@@ -38,6 +38,8 @@ const Subprotocol = "cubby.terminal.v1"
 type Config struct {
 	Core *core.Service
 	Log  *slog.Logger
+	// Memory is charged for input that waits for programs; nil: nothing is.
+	Memory *front.Budget
 	// Life ends when the daemon begins to stop; connections end with it. Nil
 	// never ends.
 	Life context.Context //nolint:containedctx // it outlives every request
@@ -46,15 +48,16 @@ type Config struct {
 // Door serves terminals. It expects to stand behind [front.Handler], which has
 // checked the token, or the Host and the Origin.
 type Door struct {
-	core  *core.Service
-	log   *slog.Logger
-	life  context.Context //nolint:containedctx // as in Config
-	conns sync.WaitGroup
+	core   *core.Service
+	log    *slog.Logger
+	memory *front.Budget
+	life   context.Context //nolint:containedctx // as in Config
+	conns  sync.WaitGroup
 }
 
 // New returns a door.
 func New(c Config) *Door {
-	d := &Door{core: c.Core, log: c.Log, life: c.Life}
+	d := &Door{core: c.Core, log: c.Log, memory: c.Memory, life: c.Life}
 	if d.life == nil {
 		d.life = context.Background()
 	}

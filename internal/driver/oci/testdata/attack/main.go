@@ -22,7 +22,7 @@ func init() { runtime.LockOSThread() }
 
 func main() {
 	attacks := map[string]func(most int) int{
-		"terminals": terminals, "aio": aio, "tcp": tcp, "udp": udp, "locks": locks,
+		"terminals": terminals, "aio": aio, "tcp": tcp, "udp": udp, "unix": unixes, "signals": signals, "locks": locks,
 		"pipes": pipes, "watches": watches, "timers": timers, "semaphores": semaphores,
 		"messages": messages, "epoll": epolls, "traceme": traceMe, "storm": storm,
 	}
@@ -135,6 +135,26 @@ func udp(most int) (n int) {
 	return n
 }
 
+// unixes fills the buffers of pairs of UNIX sockets, and counts bytes.
+func unixes(most int) (n int) {
+	piece := make([]byte, 64<<10)
+	for n < most {
+		pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_NONBLOCK, 0)
+		if err != nil {
+			fmt.Println(err)
+			break
+		}
+		for n < most {
+			wrote, err := syscall.Write(pair[0], piece)
+			if err != nil {
+				break
+			}
+			n += wrote
+		}
+	}
+	return n
+}
+
 // locks takes locks of single bytes of many files.
 func locks(most int) (n int) {
 	const perFile = 500
@@ -196,6 +216,26 @@ func timers(most int) (n int) {
 	for ; n < most; n++ {
 		var id int32
 		if _, _, errno := syscall.Syscall(syscall.SYS_TIMER_CREATE, 0, 0, uintptr(unsafe.Pointer(&id))); errno != 0 {
+			fmt.Println(errno)
+			break
+		}
+	}
+	return n
+}
+
+// signals sends signals that wait to this process.
+func signals(most int) (n int) {
+	const realTime = 40
+	block := uint64(1) << (realTime - 1)
+	if _, _, errno := syscall.RawSyscall6(syscall.SYS_RT_SIGPROCMASK, 0, uintptr(unsafe.Pointer(&block)), 0, 8, 0, 0); errno != 0 {
+		fmt.Println(errno)
+		return 0
+	}
+	for ; n < most; n++ {
+		var info [16]uint64 // of siginfo_t: si_code is SI_QUEUE
+		info[1] = uint64(^uint32(0))
+		// To this thread, which blocks it.
+		if _, _, errno := syscall.RawSyscall6(syscall.SYS_RT_TGSIGQUEUEINFO, uintptr(os.Getpid()), uintptr(syscall.Gettid()), realTime, uintptr(unsafe.Pointer(&info)), 0, 0); errno != 0 {
 			fmt.Println(errno)
 			break
 		}
