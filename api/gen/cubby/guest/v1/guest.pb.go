@@ -2265,6 +2265,95 @@ func (x *CreateKernelResponse) GetKernel() *Kernel {
 	return nil
 }
 
+type PrepareKernelRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Kernel *KernelSpec            `protobuf:"bytes,1,opt,name=kernel,proto3" json:"kernel,omitempty"` // without a name and env
+	// Imported in it, without a name for any of them.
+	Modules       []string `protobuf:"bytes,2,rep,name=modules,proto3" json:"modules,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PrepareKernelRequest) Reset() {
+	*x = PrepareKernelRequest{}
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PrepareKernelRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PrepareKernelRequest) ProtoMessage() {}
+
+func (x *PrepareKernelRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PrepareKernelRequest.ProtoReflect.Descriptor instead.
+func (*PrepareKernelRequest) Descriptor() ([]byte, []int) {
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *PrepareKernelRequest) GetKernel() *KernelSpec {
+	if x != nil {
+		return x.Kernel
+	}
+	return nil
+}
+
+func (x *PrepareKernelRequest) GetModules() []string {
+	if x != nil {
+		return x.Modules
+	}
+	return nil
+}
+
+type PrepareKernelResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PrepareKernelResponse) Reset() {
+	*x = PrepareKernelResponse{}
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PrepareKernelResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PrepareKernelResponse) ProtoMessage() {}
+
+func (x *PrepareKernelResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PrepareKernelResponse.ProtoReflect.Descriptor instead.
+func (*PrepareKernelResponse) Descriptor() ([]byte, []int) {
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{33}
+}
+
 type ListKernelsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -2273,7 +2362,7 @@ type ListKernelsRequest struct {
 
 func (x *ListKernelsRequest) Reset() {
 	*x = ListKernelsRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[32]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2285,7 +2374,7 @@ func (x *ListKernelsRequest) String() string {
 func (*ListKernelsRequest) ProtoMessage() {}
 
 func (x *ListKernelsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[32]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2298,7 +2387,7 @@ func (x *ListKernelsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListKernelsRequest.ProtoReflect.Descriptor instead.
 func (*ListKernelsRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{32}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{34}
 }
 
 type ListKernelsResponse struct {
@@ -2311,7 +2400,7 @@ type ListKernelsResponse struct {
 
 func (x *ListKernelsResponse) Reset() {
 	*x = ListKernelsResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[33]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2323,7 +2412,7 @@ func (x *ListKernelsResponse) String() string {
 func (*ListKernelsResponse) ProtoMessage() {}
 
 func (x *ListKernelsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[33]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2336,7 +2425,7 @@ func (x *ListKernelsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListKernelsResponse.ProtoReflect.Descriptor instead.
 func (*ListKernelsResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{33}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ListKernelsResponse) GetKernels() []*Kernel {
@@ -2362,7 +2451,7 @@ type InterruptKernelRequest struct {
 
 func (x *InterruptKernelRequest) Reset() {
 	*x = InterruptKernelRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[34]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2374,7 +2463,7 @@ func (x *InterruptKernelRequest) String() string {
 func (*InterruptKernelRequest) ProtoMessage() {}
 
 func (x *InterruptKernelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[34]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2387,7 +2476,7 @@ func (x *InterruptKernelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterruptKernelRequest.ProtoReflect.Descriptor instead.
 func (*InterruptKernelRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{34}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *InterruptKernelRequest) GetName() string {
@@ -2406,7 +2495,7 @@ type InterruptKernelResponse struct {
 
 func (x *InterruptKernelResponse) Reset() {
 	*x = InterruptKernelResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[35]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2418,7 +2507,7 @@ func (x *InterruptKernelResponse) String() string {
 func (*InterruptKernelResponse) ProtoMessage() {}
 
 func (x *InterruptKernelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[35]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2431,7 +2520,7 @@ func (x *InterruptKernelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterruptKernelResponse.ProtoReflect.Descriptor instead.
 func (*InterruptKernelResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{35}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *InterruptKernelResponse) GetKernel() *Kernel {
@@ -2450,7 +2539,7 @@ type RestartKernelRequest struct {
 
 func (x *RestartKernelRequest) Reset() {
 	*x = RestartKernelRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[36]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2462,7 +2551,7 @@ func (x *RestartKernelRequest) String() string {
 func (*RestartKernelRequest) ProtoMessage() {}
 
 func (x *RestartKernelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[36]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2475,7 +2564,7 @@ func (x *RestartKernelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestartKernelRequest.ProtoReflect.Descriptor instead.
 func (*RestartKernelRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{36}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *RestartKernelRequest) GetName() string {
@@ -2494,7 +2583,7 @@ type RestartKernelResponse struct {
 
 func (x *RestartKernelResponse) Reset() {
 	*x = RestartKernelResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[37]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2506,7 +2595,7 @@ func (x *RestartKernelResponse) String() string {
 func (*RestartKernelResponse) ProtoMessage() {}
 
 func (x *RestartKernelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[37]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2519,7 +2608,7 @@ func (x *RestartKernelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestartKernelResponse.ProtoReflect.Descriptor instead.
 func (*RestartKernelResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{37}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *RestartKernelResponse) GetKernel() *Kernel {
@@ -2538,7 +2627,7 @@ type DeleteKernelRequest struct {
 
 func (x *DeleteKernelRequest) Reset() {
 	*x = DeleteKernelRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[38]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2550,7 +2639,7 @@ func (x *DeleteKernelRequest) String() string {
 func (*DeleteKernelRequest) ProtoMessage() {}
 
 func (x *DeleteKernelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[38]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2563,7 +2652,7 @@ func (x *DeleteKernelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteKernelRequest.ProtoReflect.Descriptor instead.
 func (*DeleteKernelRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{38}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *DeleteKernelRequest) GetName() string {
@@ -2581,7 +2670,7 @@ type DeleteKernelResponse struct {
 
 func (x *DeleteKernelResponse) Reset() {
 	*x = DeleteKernelResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[39]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2593,7 +2682,7 @@ func (x *DeleteKernelResponse) String() string {
 func (*DeleteKernelResponse) ProtoMessage() {}
 
 func (x *DeleteKernelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[39]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2606,7 +2695,7 @@ func (x *DeleteKernelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteKernelResponse.ProtoReflect.Descriptor instead.
 func (*DeleteKernelResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{39}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{41}
 }
 
 // CodeCompletion is what may stand in place of a part of the code.
@@ -2622,7 +2711,7 @@ type CodeCompletion struct {
 
 func (x *CodeCompletion) Reset() {
 	*x = CodeCompletion{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[40]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2634,7 +2723,7 @@ func (x *CodeCompletion) String() string {
 func (*CodeCompletion) ProtoMessage() {}
 
 func (x *CodeCompletion) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[40]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2647,7 +2736,7 @@ func (x *CodeCompletion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CodeCompletion.ProtoReflect.Descriptor instead.
 func (*CodeCompletion) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{40}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *CodeCompletion) GetMatches() []string {
@@ -2689,7 +2778,7 @@ type CodeInspection struct {
 
 func (x *CodeInspection) Reset() {
 	*x = CodeInspection{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[41]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2701,7 +2790,7 @@ func (x *CodeInspection) String() string {
 func (*CodeInspection) ProtoMessage() {}
 
 func (x *CodeInspection) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[41]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2714,7 +2803,7 @@ func (x *CodeInspection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CodeInspection.ProtoReflect.Descriptor instead.
 func (*CodeInspection) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{41}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *CodeInspection) GetFound() bool {
@@ -2742,7 +2831,7 @@ type CodeCompleteness struct {
 
 func (x *CodeCompleteness) Reset() {
 	*x = CodeCompleteness{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[42]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2754,7 +2843,7 @@ func (x *CodeCompleteness) String() string {
 func (*CodeCompleteness) ProtoMessage() {}
 
 func (x *CodeCompleteness) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[42]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2767,7 +2856,7 @@ func (x *CodeCompleteness) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CodeCompleteness.ProtoReflect.Descriptor instead.
 func (*CodeCompleteness) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{42}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *CodeCompleteness) GetStatus() string {
@@ -2800,7 +2889,7 @@ type AskKernelRequest struct {
 
 func (x *AskKernelRequest) Reset() {
 	*x = AskKernelRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[43]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2812,7 +2901,7 @@ func (x *AskKernelRequest) String() string {
 func (*AskKernelRequest) ProtoMessage() {}
 
 func (x *AskKernelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[43]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2825,7 +2914,7 @@ func (x *AskKernelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskKernelRequest.ProtoReflect.Descriptor instead.
 func (*AskKernelRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{43}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *AskKernelRequest) GetName() string {
@@ -2912,7 +3001,7 @@ type AskKernelResponse struct {
 
 func (x *AskKernelResponse) Reset() {
 	*x = AskKernelResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[44]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2924,7 +3013,7 @@ func (x *AskKernelResponse) String() string {
 func (*AskKernelResponse) ProtoMessage() {}
 
 func (x *AskKernelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[44]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2937,7 +3026,7 @@ func (x *AskKernelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskKernelResponse.ProtoReflect.Descriptor instead.
 func (*AskKernelResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{44}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *AskKernelResponse) GetAnswer() isAskKernelResponse_Answer {
@@ -3012,7 +3101,7 @@ type File struct {
 
 func (x *File) Reset() {
 	*x = File{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[45]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3024,7 +3113,7 @@ func (x *File) String() string {
 func (*File) ProtoMessage() {}
 
 func (x *File) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[45]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3037,7 +3126,7 @@ func (x *File) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use File.ProtoReflect.Descriptor instead.
 func (*File) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{45}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *File) GetPath() string {
@@ -3106,7 +3195,7 @@ type StatRequest struct {
 
 func (x *StatRequest) Reset() {
 	*x = StatRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[46]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3118,7 +3207,7 @@ func (x *StatRequest) String() string {
 func (*StatRequest) ProtoMessage() {}
 
 func (x *StatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[46]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3131,7 +3220,7 @@ func (x *StatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatRequest.ProtoReflect.Descriptor instead.
 func (*StatRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{46}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *StatRequest) GetPath() string {
@@ -3157,7 +3246,7 @@ type StatResponse struct {
 
 func (x *StatResponse) Reset() {
 	*x = StatResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[47]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3169,7 +3258,7 @@ func (x *StatResponse) String() string {
 func (*StatResponse) ProtoMessage() {}
 
 func (x *StatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[47]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3182,7 +3271,7 @@ func (x *StatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatResponse.ProtoReflect.Descriptor instead.
 func (*StatResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{47}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *StatResponse) GetFile() *File {
@@ -3202,7 +3291,7 @@ type ListDirRequest struct {
 
 func (x *ListDirRequest) Reset() {
 	*x = ListDirRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[48]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3214,7 +3303,7 @@ func (x *ListDirRequest) String() string {
 func (*ListDirRequest) ProtoMessage() {}
 
 func (x *ListDirRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[48]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3227,7 +3316,7 @@ func (x *ListDirRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDirRequest.ProtoReflect.Descriptor instead.
 func (*ListDirRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{48}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ListDirRequest) GetPath() string {
@@ -3253,7 +3342,7 @@ type ListDirResponse struct {
 
 func (x *ListDirResponse) Reset() {
 	*x = ListDirResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[49]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3265,7 +3354,7 @@ func (x *ListDirResponse) String() string {
 func (*ListDirResponse) ProtoMessage() {}
 
 func (x *ListDirResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[49]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3278,7 +3367,7 @@ func (x *ListDirResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDirResponse.ProtoReflect.Descriptor instead.
 func (*ListDirResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{49}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ListDirResponse) GetFiles() []*File {
@@ -3300,7 +3389,7 @@ type MakeDirRequest struct {
 
 func (x *MakeDirRequest) Reset() {
 	*x = MakeDirRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[50]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3312,7 +3401,7 @@ func (x *MakeDirRequest) String() string {
 func (*MakeDirRequest) ProtoMessage() {}
 
 func (x *MakeDirRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[50]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3325,7 +3414,7 @@ func (x *MakeDirRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MakeDirRequest.ProtoReflect.Descriptor instead.
 func (*MakeDirRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{50}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *MakeDirRequest) GetPath() string {
@@ -3365,7 +3454,7 @@ type MakeDirResponse struct {
 
 func (x *MakeDirResponse) Reset() {
 	*x = MakeDirResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[51]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3377,7 +3466,7 @@ func (x *MakeDirResponse) String() string {
 func (*MakeDirResponse) ProtoMessage() {}
 
 func (x *MakeDirResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[51]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3390,7 +3479,7 @@ func (x *MakeDirResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MakeDirResponse.ProtoReflect.Descriptor instead.
 func (*MakeDirResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{51}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *MakeDirResponse) GetFile() *File {
@@ -3411,7 +3500,7 @@ type RenameRequest struct {
 
 func (x *RenameRequest) Reset() {
 	*x = RenameRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[52]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3423,7 +3512,7 @@ func (x *RenameRequest) String() string {
 func (*RenameRequest) ProtoMessage() {}
 
 func (x *RenameRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[52]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3436,7 +3525,7 @@ func (x *RenameRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenameRequest.ProtoReflect.Descriptor instead.
 func (*RenameRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{52}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *RenameRequest) GetFrom() string {
@@ -3469,7 +3558,7 @@ type RenameResponse struct {
 
 func (x *RenameResponse) Reset() {
 	*x = RenameResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[53]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3481,7 +3570,7 @@ func (x *RenameResponse) String() string {
 func (*RenameResponse) ProtoMessage() {}
 
 func (x *RenameResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[53]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3494,7 +3583,7 @@ func (x *RenameResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenameResponse.ProtoReflect.Descriptor instead.
 func (*RenameResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{53}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *RenameResponse) GetFile() *File {
@@ -3514,7 +3603,7 @@ type RemoveRequest struct {
 
 func (x *RemoveRequest) Reset() {
 	*x = RemoveRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[54]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3526,7 +3615,7 @@ func (x *RemoveRequest) String() string {
 func (*RemoveRequest) ProtoMessage() {}
 
 func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[54]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3539,7 +3628,7 @@ func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveRequest.ProtoReflect.Descriptor instead.
 func (*RemoveRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{54}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *RemoveRequest) GetPath() string {
@@ -3564,7 +3653,7 @@ type RemoveResponse struct {
 
 func (x *RemoveResponse) Reset() {
 	*x = RemoveResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[55]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3576,7 +3665,7 @@ func (x *RemoveResponse) String() string {
 func (*RemoveResponse) ProtoMessage() {}
 
 func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[55]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3589,7 +3678,7 @@ func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveResponse.ProtoReflect.Descriptor instead.
 func (*RemoveResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{55}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{57}
 }
 
 type WatchRequest struct {
@@ -3602,7 +3691,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[56]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3614,7 +3703,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[56]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3627,7 +3716,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{56}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *WatchRequest) GetPath() string {
@@ -3656,7 +3745,7 @@ type WatchResponse struct {
 
 func (x *WatchResponse) Reset() {
 	*x = WatchResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[57]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3668,7 +3757,7 @@ func (x *WatchResponse) String() string {
 func (*WatchResponse) ProtoMessage() {}
 
 func (x *WatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[57]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3681,7 +3770,7 @@ func (x *WatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
 func (*WatchResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{57}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *WatchResponse) GetReady() bool {
@@ -3724,7 +3813,7 @@ type ShutdownRequest struct {
 
 func (x *ShutdownRequest) Reset() {
 	*x = ShutdownRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[58]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3736,7 +3825,7 @@ func (x *ShutdownRequest) String() string {
 func (*ShutdownRequest) ProtoMessage() {}
 
 func (x *ShutdownRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[58]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3749,7 +3838,7 @@ func (x *ShutdownRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownRequest.ProtoReflect.Descriptor instead.
 func (*ShutdownRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{58}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *ShutdownRequest) GetGrace() *durationpb.Duration {
@@ -3774,7 +3863,7 @@ type ShutdownResponse struct {
 
 func (x *ShutdownResponse) Reset() {
 	*x = ShutdownResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[59]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3786,7 +3875,7 @@ func (x *ShutdownResponse) String() string {
 func (*ShutdownResponse) ProtoMessage() {}
 
 func (x *ShutdownResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[59]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3799,7 +3888,7 @@ func (x *ShutdownResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownResponse.ProtoReflect.Descriptor instead.
 func (*ShutdownResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{59}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{61}
 }
 
 type ListExecsResponse_Item struct {
@@ -3814,7 +3903,7 @@ type ListExecsResponse_Item struct {
 
 func (x *ListExecsResponse_Item) Reset() {
 	*x = ListExecsResponse_Item{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[60]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3826,7 +3915,7 @@ func (x *ListExecsResponse_Item) String() string {
 func (*ListExecsResponse_Item) ProtoMessage() {}
 
 func (x *ListExecsResponse_Item) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[60]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3879,7 +3968,7 @@ type AskKernelRequest_Complete struct {
 
 func (x *AskKernelRequest_Complete) Reset() {
 	*x = AskKernelRequest_Complete{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[62]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3891,7 +3980,7 @@ func (x *AskKernelRequest_Complete) String() string {
 func (*AskKernelRequest_Complete) ProtoMessage() {}
 
 func (x *AskKernelRequest_Complete) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[62]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3904,7 +3993,7 @@ func (x *AskKernelRequest_Complete) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskKernelRequest_Complete.ProtoReflect.Descriptor instead.
 func (*AskKernelRequest_Complete) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{43, 0}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{45, 0}
 }
 
 func (x *AskKernelRequest_Complete) GetCursor() int32 {
@@ -3924,7 +4013,7 @@ type AskKernelRequest_Inspect struct {
 
 func (x *AskKernelRequest_Inspect) Reset() {
 	*x = AskKernelRequest_Inspect{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[63]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3936,7 +4025,7 @@ func (x *AskKernelRequest_Inspect) String() string {
 func (*AskKernelRequest_Inspect) ProtoMessage() {}
 
 func (x *AskKernelRequest_Inspect) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[63]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3949,7 +4038,7 @@ func (x *AskKernelRequest_Inspect) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskKernelRequest_Inspect.ProtoReflect.Descriptor instead.
 func (*AskKernelRequest_Inspect) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{43, 1}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{45, 1}
 }
 
 func (x *AskKernelRequest_Inspect) GetCursor() int32 {
@@ -3974,7 +4063,7 @@ type AskKernelRequest_Check struct {
 
 func (x *AskKernelRequest_Check) Reset() {
 	*x = AskKernelRequest_Check{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[64]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3986,7 +4075,7 @@ func (x *AskKernelRequest_Check) String() string {
 func (*AskKernelRequest_Check) ProtoMessage() {}
 
 func (x *AskKernelRequest_Check) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[64]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3999,7 +4088,7 @@ func (x *AskKernelRequest_Check) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskKernelRequest_Check.ProtoReflect.Descriptor instead.
 func (*AskKernelRequest_Check) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{43, 2}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{45, 2}
 }
 
 var File_cubby_guest_v1_guest_proto protoreflect.FileDescriptor
@@ -4158,7 +4247,11 @@ const file_cubby_guest_v1_guest_proto_rawDesc = "" +
 	"\x13CreateKernelRequest\x122\n" +
 	"\x06kernel\x18\x01 \x01(\v2\x1a.cubby.guest.v1.KernelSpecR\x06kernel\"F\n" +
 	"\x14CreateKernelResponse\x12.\n" +
-	"\x06kernel\x18\x01 \x01(\v2\x16.cubby.guest.v1.KernelR\x06kernel\"\x14\n" +
+	"\x06kernel\x18\x01 \x01(\v2\x16.cubby.guest.v1.KernelR\x06kernel\"d\n" +
+	"\x14PrepareKernelRequest\x122\n" +
+	"\x06kernel\x18\x01 \x01(\v2\x1a.cubby.guest.v1.KernelSpecR\x06kernel\x12\x18\n" +
+	"\amodules\x18\x02 \x03(\tR\amodules\"\x17\n" +
+	"\x15PrepareKernelResponse\"\x14\n" +
 	"\x12ListKernelsRequest\"y\n" +
 	"\x13ListKernelsResponse\x120\n" +
 	"\akernels\x18\x01 \x03(\v2\x16.cubby.guest.v1.KernelR\akernels\x120\n" +
@@ -4287,7 +4380,7 @@ const file_cubby_guest_v1_guest_proto_rawDesc = "" +
 	"\x11FILE_TYPE_REGULAR\x10\x01\x12\x17\n" +
 	"\x13FILE_TYPE_DIRECTORY\x10\x02\x12\x15\n" +
 	"\x11FILE_TYPE_SYMLINK\x10\x03\x12\x13\n" +
-	"\x0fFILE_TYPE_OTHER\x10\x042\xd4\x0e\n" +
+	"\x0fFILE_TYPE_OTHER\x10\x042\xb2\x0f\n" +
 	"\fGuestService\x12D\n" +
 	"\x05Hello\x12\x1c.cubby.guest.v1.HelloRequest\x1a\x1d.cubby.guest.v1.HelloResponse\x12C\n" +
 	"\x04Exec\x12\x1b.cubby.guest.v1.ExecRequest\x1a\x1c.cubby.guest.v1.ExecResponse0\x01\x12J\n" +
@@ -4301,7 +4394,8 @@ const file_cubby_guest_v1_guest_proto_rawDesc = "" +
 	"WriteStdin\x12!.cubby.guest.v1.WriteStdinRequest\x1a\".cubby.guest.v1.WriteStdinResponse\x12S\n" +
 	"\n" +
 	"ResizeExec\x12!.cubby.guest.v1.ResizeExecRequest\x1a\".cubby.guest.v1.ResizeExecResponse\x12Y\n" +
-	"\fCreateKernel\x12#.cubby.guest.v1.CreateKernelRequest\x1a$.cubby.guest.v1.CreateKernelResponse\x12V\n" +
+	"\fCreateKernel\x12#.cubby.guest.v1.CreateKernelRequest\x1a$.cubby.guest.v1.CreateKernelResponse\x12\\\n" +
+	"\rPrepareKernel\x12$.cubby.guest.v1.PrepareKernelRequest\x1a%.cubby.guest.v1.PrepareKernelResponse\x12V\n" +
 	"\vListKernels\x12\".cubby.guest.v1.ListKernelsRequest\x1a#.cubby.guest.v1.ListKernelsResponse\x12b\n" +
 	"\x0fInterruptKernel\x12&.cubby.guest.v1.InterruptKernelRequest\x1a'.cubby.guest.v1.InterruptKernelResponse\x12\\\n" +
 	"\rRestartKernel\x12$.cubby.guest.v1.RestartKernelRequest\x1a%.cubby.guest.v1.RestartKernelResponse\x12Y\n" +
@@ -4329,7 +4423,7 @@ func file_cubby_guest_v1_guest_proto_rawDescGZIP() []byte {
 }
 
 var file_cubby_guest_v1_guest_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_cubby_guest_v1_guest_proto_msgTypes = make([]protoimpl.MessageInfo, 65)
+var file_cubby_guest_v1_guest_proto_msgTypes = make([]protoimpl.MessageInfo, 67)
 var file_cubby_guest_v1_guest_proto_goTypes = []any{
 	(Stream)(0),                       // 0: cubby.guest.v1.Stream
 	(ExitReason)(0),                   // 1: cubby.guest.v1.ExitReason
@@ -4367,136 +4461,141 @@ var file_cubby_guest_v1_guest_proto_goTypes = []any{
 	(*KernelKind)(nil),                // 33: cubby.guest.v1.KernelKind
 	(*CreateKernelRequest)(nil),       // 34: cubby.guest.v1.CreateKernelRequest
 	(*CreateKernelResponse)(nil),      // 35: cubby.guest.v1.CreateKernelResponse
-	(*ListKernelsRequest)(nil),        // 36: cubby.guest.v1.ListKernelsRequest
-	(*ListKernelsResponse)(nil),       // 37: cubby.guest.v1.ListKernelsResponse
-	(*InterruptKernelRequest)(nil),    // 38: cubby.guest.v1.InterruptKernelRequest
-	(*InterruptKernelResponse)(nil),   // 39: cubby.guest.v1.InterruptKernelResponse
-	(*RestartKernelRequest)(nil),      // 40: cubby.guest.v1.RestartKernelRequest
-	(*RestartKernelResponse)(nil),     // 41: cubby.guest.v1.RestartKernelResponse
-	(*DeleteKernelRequest)(nil),       // 42: cubby.guest.v1.DeleteKernelRequest
-	(*DeleteKernelResponse)(nil),      // 43: cubby.guest.v1.DeleteKernelResponse
-	(*CodeCompletion)(nil),            // 44: cubby.guest.v1.CodeCompletion
-	(*CodeInspection)(nil),            // 45: cubby.guest.v1.CodeInspection
-	(*CodeCompleteness)(nil),          // 46: cubby.guest.v1.CodeCompleteness
-	(*AskKernelRequest)(nil),          // 47: cubby.guest.v1.AskKernelRequest
-	(*AskKernelResponse)(nil),         // 48: cubby.guest.v1.AskKernelResponse
-	(*File)(nil),                      // 49: cubby.guest.v1.File
-	(*StatRequest)(nil),               // 50: cubby.guest.v1.StatRequest
-	(*StatResponse)(nil),              // 51: cubby.guest.v1.StatResponse
-	(*ListDirRequest)(nil),            // 52: cubby.guest.v1.ListDirRequest
-	(*ListDirResponse)(nil),           // 53: cubby.guest.v1.ListDirResponse
-	(*MakeDirRequest)(nil),            // 54: cubby.guest.v1.MakeDirRequest
-	(*MakeDirResponse)(nil),           // 55: cubby.guest.v1.MakeDirResponse
-	(*RenameRequest)(nil),             // 56: cubby.guest.v1.RenameRequest
-	(*RenameResponse)(nil),            // 57: cubby.guest.v1.RenameResponse
-	(*RemoveRequest)(nil),             // 58: cubby.guest.v1.RemoveRequest
-	(*RemoveResponse)(nil),            // 59: cubby.guest.v1.RemoveResponse
-	(*WatchRequest)(nil),              // 60: cubby.guest.v1.WatchRequest
-	(*WatchResponse)(nil),             // 61: cubby.guest.v1.WatchResponse
-	(*ShutdownRequest)(nil),           // 62: cubby.guest.v1.ShutdownRequest
-	(*ShutdownResponse)(nil),          // 63: cubby.guest.v1.ShutdownResponse
-	(*ListExecsResponse_Item)(nil),    // 64: cubby.guest.v1.ListExecsResponse.Item
-	nil,                               // 65: cubby.guest.v1.CodeInspection.DataEntry
-	(*AskKernelRequest_Complete)(nil), // 66: cubby.guest.v1.AskKernelRequest.Complete
-	(*AskKernelRequest_Inspect)(nil),  // 67: cubby.guest.v1.AskKernelRequest.Inspect
-	(*AskKernelRequest_Check)(nil),    // 68: cubby.guest.v1.AskKernelRequest.Check
-	(*timestamppb.Timestamp)(nil),     // 69: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),       // 70: google.protobuf.Duration
+	(*PrepareKernelRequest)(nil),      // 36: cubby.guest.v1.PrepareKernelRequest
+	(*PrepareKernelResponse)(nil),     // 37: cubby.guest.v1.PrepareKernelResponse
+	(*ListKernelsRequest)(nil),        // 38: cubby.guest.v1.ListKernelsRequest
+	(*ListKernelsResponse)(nil),       // 39: cubby.guest.v1.ListKernelsResponse
+	(*InterruptKernelRequest)(nil),    // 40: cubby.guest.v1.InterruptKernelRequest
+	(*InterruptKernelResponse)(nil),   // 41: cubby.guest.v1.InterruptKernelResponse
+	(*RestartKernelRequest)(nil),      // 42: cubby.guest.v1.RestartKernelRequest
+	(*RestartKernelResponse)(nil),     // 43: cubby.guest.v1.RestartKernelResponse
+	(*DeleteKernelRequest)(nil),       // 44: cubby.guest.v1.DeleteKernelRequest
+	(*DeleteKernelResponse)(nil),      // 45: cubby.guest.v1.DeleteKernelResponse
+	(*CodeCompletion)(nil),            // 46: cubby.guest.v1.CodeCompletion
+	(*CodeInspection)(nil),            // 47: cubby.guest.v1.CodeInspection
+	(*CodeCompleteness)(nil),          // 48: cubby.guest.v1.CodeCompleteness
+	(*AskKernelRequest)(nil),          // 49: cubby.guest.v1.AskKernelRequest
+	(*AskKernelResponse)(nil),         // 50: cubby.guest.v1.AskKernelResponse
+	(*File)(nil),                      // 51: cubby.guest.v1.File
+	(*StatRequest)(nil),               // 52: cubby.guest.v1.StatRequest
+	(*StatResponse)(nil),              // 53: cubby.guest.v1.StatResponse
+	(*ListDirRequest)(nil),            // 54: cubby.guest.v1.ListDirRequest
+	(*ListDirResponse)(nil),           // 55: cubby.guest.v1.ListDirResponse
+	(*MakeDirRequest)(nil),            // 56: cubby.guest.v1.MakeDirRequest
+	(*MakeDirResponse)(nil),           // 57: cubby.guest.v1.MakeDirResponse
+	(*RenameRequest)(nil),             // 58: cubby.guest.v1.RenameRequest
+	(*RenameResponse)(nil),            // 59: cubby.guest.v1.RenameResponse
+	(*RemoveRequest)(nil),             // 60: cubby.guest.v1.RemoveRequest
+	(*RemoveResponse)(nil),            // 61: cubby.guest.v1.RemoveResponse
+	(*WatchRequest)(nil),              // 62: cubby.guest.v1.WatchRequest
+	(*WatchResponse)(nil),             // 63: cubby.guest.v1.WatchResponse
+	(*ShutdownRequest)(nil),           // 64: cubby.guest.v1.ShutdownRequest
+	(*ShutdownResponse)(nil),          // 65: cubby.guest.v1.ShutdownResponse
+	(*ListExecsResponse_Item)(nil),    // 66: cubby.guest.v1.ListExecsResponse.Item
+	nil,                               // 67: cubby.guest.v1.CodeInspection.DataEntry
+	(*AskKernelRequest_Complete)(nil), // 68: cubby.guest.v1.AskKernelRequest.Complete
+	(*AskKernelRequest_Inspect)(nil),  // 69: cubby.guest.v1.AskKernelRequest.Inspect
+	(*AskKernelRequest_Check)(nil),    // 70: cubby.guest.v1.AskKernelRequest.Check
+	(*timestamppb.Timestamp)(nil),     // 71: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),       // 72: google.protobuf.Duration
 }
 var file_cubby_guest_v1_guest_proto_depIdxs = []int32{
-	69, // 0: cubby.guest.v1.HelloResponse.started_at:type_name -> google.protobuf.Timestamp
+	71, // 0: cubby.guest.v1.HelloResponse.started_at:type_name -> google.protobuf.Timestamp
 	9,  // 1: cubby.guest.v1.ExecStart.pty:type_name -> cubby.guest.v1.WindowSize
-	70, // 2: cubby.guest.v1.ExecStart.timeout:type_name -> google.protobuf.Duration
+	72, // 2: cubby.guest.v1.ExecStart.timeout:type_name -> google.protobuf.Duration
 	11, // 3: cubby.guest.v1.ExecStart.cell:type_name -> cubby.guest.v1.Cell
 	10, // 4: cubby.guest.v1.ExecRequest.start:type_name -> cubby.guest.v1.ExecStart
-	69, // 5: cubby.guest.v1.ExecStarted.at:type_name -> google.protobuf.Timestamp
+	71, // 5: cubby.guest.v1.ExecStarted.at:type_name -> google.protobuf.Timestamp
 	0,  // 6: cubby.guest.v1.ExecOutput.stream:type_name -> cubby.guest.v1.Stream
-	69, // 7: cubby.guest.v1.ExecOutput.at:type_name -> google.protobuf.Timestamp
+	71, // 7: cubby.guest.v1.ExecOutput.at:type_name -> google.protobuf.Timestamp
 	1,  // 8: cubby.guest.v1.ExecExit.reason:type_name -> cubby.guest.v1.ExitReason
-	69, // 9: cubby.guest.v1.ExecExit.at:type_name -> google.protobuf.Timestamp
+	71, // 9: cubby.guest.v1.ExecExit.at:type_name -> google.protobuf.Timestamp
 	13, // 10: cubby.guest.v1.ExecResponse.started:type_name -> cubby.guest.v1.ExecStarted
 	14, // 11: cubby.guest.v1.ExecResponse.output:type_name -> cubby.guest.v1.ExecOutput
 	15, // 12: cubby.guest.v1.ExecResponse.exit:type_name -> cubby.guest.v1.ExecExit
-	64, // 13: cubby.guest.v1.ListExecsResponse.execs:type_name -> cubby.guest.v1.ListExecsResponse.Item
+	66, // 13: cubby.guest.v1.ListExecsResponse.execs:type_name -> cubby.guest.v1.ListExecsResponse.Item
 	1,  // 14: cubby.guest.v1.SignalExecRequest.reason:type_name -> cubby.guest.v1.ExitReason
-	70, // 15: cubby.guest.v1.SignalExecRequest.patience:type_name -> google.protobuf.Duration
-	70, // 16: cubby.guest.v1.UnkilledRequest.patience:type_name -> google.protobuf.Duration
+	72, // 15: cubby.guest.v1.SignalExecRequest.patience:type_name -> google.protobuf.Duration
+	72, // 16: cubby.guest.v1.UnkilledRequest.patience:type_name -> google.protobuf.Duration
 	9,  // 17: cubby.guest.v1.ResizeExecRequest.size:type_name -> cubby.guest.v1.WindowSize
 	2,  // 18: cubby.guest.v1.Kernel.status:type_name -> cubby.guest.v1.KernelStatus
-	69, // 19: cubby.guest.v1.Kernel.created_at:type_name -> google.protobuf.Timestamp
-	69, // 20: cubby.guest.v1.Kernel.started_at:type_name -> google.protobuf.Timestamp
+	71, // 19: cubby.guest.v1.Kernel.created_at:type_name -> google.protobuf.Timestamp
+	71, // 20: cubby.guest.v1.Kernel.started_at:type_name -> google.protobuf.Timestamp
 	31, // 21: cubby.guest.v1.CreateKernelRequest.kernel:type_name -> cubby.guest.v1.KernelSpec
 	32, // 22: cubby.guest.v1.CreateKernelResponse.kernel:type_name -> cubby.guest.v1.Kernel
-	32, // 23: cubby.guest.v1.ListKernelsResponse.kernels:type_name -> cubby.guest.v1.Kernel
-	33, // 24: cubby.guest.v1.ListKernelsResponse.kinds:type_name -> cubby.guest.v1.KernelKind
-	32, // 25: cubby.guest.v1.InterruptKernelResponse.kernel:type_name -> cubby.guest.v1.Kernel
-	32, // 26: cubby.guest.v1.RestartKernelResponse.kernel:type_name -> cubby.guest.v1.Kernel
-	65, // 27: cubby.guest.v1.CodeInspection.data:type_name -> cubby.guest.v1.CodeInspection.DataEntry
-	66, // 28: cubby.guest.v1.AskKernelRequest.complete:type_name -> cubby.guest.v1.AskKernelRequest.Complete
-	67, // 29: cubby.guest.v1.AskKernelRequest.inspect:type_name -> cubby.guest.v1.AskKernelRequest.Inspect
-	68, // 30: cubby.guest.v1.AskKernelRequest.check:type_name -> cubby.guest.v1.AskKernelRequest.Check
-	44, // 31: cubby.guest.v1.AskKernelResponse.completion:type_name -> cubby.guest.v1.CodeCompletion
-	45, // 32: cubby.guest.v1.AskKernelResponse.inspection:type_name -> cubby.guest.v1.CodeInspection
-	46, // 33: cubby.guest.v1.AskKernelResponse.completeness:type_name -> cubby.guest.v1.CodeCompleteness
-	3,  // 34: cubby.guest.v1.File.type:type_name -> cubby.guest.v1.FileType
-	69, // 35: cubby.guest.v1.File.mod_time:type_name -> google.protobuf.Timestamp
-	49, // 36: cubby.guest.v1.StatResponse.file:type_name -> cubby.guest.v1.File
-	49, // 37: cubby.guest.v1.ListDirResponse.files:type_name -> cubby.guest.v1.File
-	49, // 38: cubby.guest.v1.MakeDirResponse.file:type_name -> cubby.guest.v1.File
-	49, // 39: cubby.guest.v1.RenameResponse.file:type_name -> cubby.guest.v1.File
-	69, // 40: cubby.guest.v1.WatchResponse.at:type_name -> google.protobuf.Timestamp
-	70, // 41: cubby.guest.v1.ShutdownRequest.grace:type_name -> google.protobuf.Duration
-	5,  // 42: cubby.guest.v1.GuestService.Hello:input_type -> cubby.guest.v1.HelloRequest
-	12, // 43: cubby.guest.v1.GuestService.Exec:input_type -> cubby.guest.v1.ExecRequest
-	17, // 44: cubby.guest.v1.GuestService.AckExec:input_type -> cubby.guest.v1.AckExecRequest
-	19, // 45: cubby.guest.v1.GuestService.ReleaseExec:input_type -> cubby.guest.v1.ReleaseExecRequest
-	21, // 46: cubby.guest.v1.GuestService.ListExecs:input_type -> cubby.guest.v1.ListExecsRequest
-	23, // 47: cubby.guest.v1.GuestService.SignalExec:input_type -> cubby.guest.v1.SignalExecRequest
-	25, // 48: cubby.guest.v1.GuestService.Unkilled:input_type -> cubby.guest.v1.UnkilledRequest
-	27, // 49: cubby.guest.v1.GuestService.WriteStdin:input_type -> cubby.guest.v1.WriteStdinRequest
-	29, // 50: cubby.guest.v1.GuestService.ResizeExec:input_type -> cubby.guest.v1.ResizeExecRequest
-	34, // 51: cubby.guest.v1.GuestService.CreateKernel:input_type -> cubby.guest.v1.CreateKernelRequest
-	36, // 52: cubby.guest.v1.GuestService.ListKernels:input_type -> cubby.guest.v1.ListKernelsRequest
-	38, // 53: cubby.guest.v1.GuestService.InterruptKernel:input_type -> cubby.guest.v1.InterruptKernelRequest
-	40, // 54: cubby.guest.v1.GuestService.RestartKernel:input_type -> cubby.guest.v1.RestartKernelRequest
-	42, // 55: cubby.guest.v1.GuestService.DeleteKernel:input_type -> cubby.guest.v1.DeleteKernelRequest
-	47, // 56: cubby.guest.v1.GuestService.AskKernel:input_type -> cubby.guest.v1.AskKernelRequest
-	50, // 57: cubby.guest.v1.GuestService.Stat:input_type -> cubby.guest.v1.StatRequest
-	52, // 58: cubby.guest.v1.GuestService.ListDir:input_type -> cubby.guest.v1.ListDirRequest
-	54, // 59: cubby.guest.v1.GuestService.MakeDir:input_type -> cubby.guest.v1.MakeDirRequest
-	56, // 60: cubby.guest.v1.GuestService.Rename:input_type -> cubby.guest.v1.RenameRequest
-	58, // 61: cubby.guest.v1.GuestService.Remove:input_type -> cubby.guest.v1.RemoveRequest
-	60, // 62: cubby.guest.v1.GuestService.Watch:input_type -> cubby.guest.v1.WatchRequest
-	7,  // 63: cubby.guest.v1.GuestService.Identify:input_type -> cubby.guest.v1.IdentifyRequest
-	62, // 64: cubby.guest.v1.GuestService.Shutdown:input_type -> cubby.guest.v1.ShutdownRequest
-	6,  // 65: cubby.guest.v1.GuestService.Hello:output_type -> cubby.guest.v1.HelloResponse
-	16, // 66: cubby.guest.v1.GuestService.Exec:output_type -> cubby.guest.v1.ExecResponse
-	18, // 67: cubby.guest.v1.GuestService.AckExec:output_type -> cubby.guest.v1.AckExecResponse
-	20, // 68: cubby.guest.v1.GuestService.ReleaseExec:output_type -> cubby.guest.v1.ReleaseExecResponse
-	22, // 69: cubby.guest.v1.GuestService.ListExecs:output_type -> cubby.guest.v1.ListExecsResponse
-	24, // 70: cubby.guest.v1.GuestService.SignalExec:output_type -> cubby.guest.v1.SignalExecResponse
-	26, // 71: cubby.guest.v1.GuestService.Unkilled:output_type -> cubby.guest.v1.UnkilledResponse
-	28, // 72: cubby.guest.v1.GuestService.WriteStdin:output_type -> cubby.guest.v1.WriteStdinResponse
-	30, // 73: cubby.guest.v1.GuestService.ResizeExec:output_type -> cubby.guest.v1.ResizeExecResponse
-	35, // 74: cubby.guest.v1.GuestService.CreateKernel:output_type -> cubby.guest.v1.CreateKernelResponse
-	37, // 75: cubby.guest.v1.GuestService.ListKernels:output_type -> cubby.guest.v1.ListKernelsResponse
-	39, // 76: cubby.guest.v1.GuestService.InterruptKernel:output_type -> cubby.guest.v1.InterruptKernelResponse
-	41, // 77: cubby.guest.v1.GuestService.RestartKernel:output_type -> cubby.guest.v1.RestartKernelResponse
-	43, // 78: cubby.guest.v1.GuestService.DeleteKernel:output_type -> cubby.guest.v1.DeleteKernelResponse
-	48, // 79: cubby.guest.v1.GuestService.AskKernel:output_type -> cubby.guest.v1.AskKernelResponse
-	51, // 80: cubby.guest.v1.GuestService.Stat:output_type -> cubby.guest.v1.StatResponse
-	53, // 81: cubby.guest.v1.GuestService.ListDir:output_type -> cubby.guest.v1.ListDirResponse
-	55, // 82: cubby.guest.v1.GuestService.MakeDir:output_type -> cubby.guest.v1.MakeDirResponse
-	57, // 83: cubby.guest.v1.GuestService.Rename:output_type -> cubby.guest.v1.RenameResponse
-	59, // 84: cubby.guest.v1.GuestService.Remove:output_type -> cubby.guest.v1.RemoveResponse
-	61, // 85: cubby.guest.v1.GuestService.Watch:output_type -> cubby.guest.v1.WatchResponse
-	8,  // 86: cubby.guest.v1.GuestService.Identify:output_type -> cubby.guest.v1.IdentifyResponse
-	63, // 87: cubby.guest.v1.GuestService.Shutdown:output_type -> cubby.guest.v1.ShutdownResponse
-	65, // [65:88] is the sub-list for method output_type
-	42, // [42:65] is the sub-list for method input_type
-	42, // [42:42] is the sub-list for extension type_name
-	42, // [42:42] is the sub-list for extension extendee
-	0,  // [0:42] is the sub-list for field type_name
+	31, // 23: cubby.guest.v1.PrepareKernelRequest.kernel:type_name -> cubby.guest.v1.KernelSpec
+	32, // 24: cubby.guest.v1.ListKernelsResponse.kernels:type_name -> cubby.guest.v1.Kernel
+	33, // 25: cubby.guest.v1.ListKernelsResponse.kinds:type_name -> cubby.guest.v1.KernelKind
+	32, // 26: cubby.guest.v1.InterruptKernelResponse.kernel:type_name -> cubby.guest.v1.Kernel
+	32, // 27: cubby.guest.v1.RestartKernelResponse.kernel:type_name -> cubby.guest.v1.Kernel
+	67, // 28: cubby.guest.v1.CodeInspection.data:type_name -> cubby.guest.v1.CodeInspection.DataEntry
+	68, // 29: cubby.guest.v1.AskKernelRequest.complete:type_name -> cubby.guest.v1.AskKernelRequest.Complete
+	69, // 30: cubby.guest.v1.AskKernelRequest.inspect:type_name -> cubby.guest.v1.AskKernelRequest.Inspect
+	70, // 31: cubby.guest.v1.AskKernelRequest.check:type_name -> cubby.guest.v1.AskKernelRequest.Check
+	46, // 32: cubby.guest.v1.AskKernelResponse.completion:type_name -> cubby.guest.v1.CodeCompletion
+	47, // 33: cubby.guest.v1.AskKernelResponse.inspection:type_name -> cubby.guest.v1.CodeInspection
+	48, // 34: cubby.guest.v1.AskKernelResponse.completeness:type_name -> cubby.guest.v1.CodeCompleteness
+	3,  // 35: cubby.guest.v1.File.type:type_name -> cubby.guest.v1.FileType
+	71, // 36: cubby.guest.v1.File.mod_time:type_name -> google.protobuf.Timestamp
+	51, // 37: cubby.guest.v1.StatResponse.file:type_name -> cubby.guest.v1.File
+	51, // 38: cubby.guest.v1.ListDirResponse.files:type_name -> cubby.guest.v1.File
+	51, // 39: cubby.guest.v1.MakeDirResponse.file:type_name -> cubby.guest.v1.File
+	51, // 40: cubby.guest.v1.RenameResponse.file:type_name -> cubby.guest.v1.File
+	71, // 41: cubby.guest.v1.WatchResponse.at:type_name -> google.protobuf.Timestamp
+	72, // 42: cubby.guest.v1.ShutdownRequest.grace:type_name -> google.protobuf.Duration
+	5,  // 43: cubby.guest.v1.GuestService.Hello:input_type -> cubby.guest.v1.HelloRequest
+	12, // 44: cubby.guest.v1.GuestService.Exec:input_type -> cubby.guest.v1.ExecRequest
+	17, // 45: cubby.guest.v1.GuestService.AckExec:input_type -> cubby.guest.v1.AckExecRequest
+	19, // 46: cubby.guest.v1.GuestService.ReleaseExec:input_type -> cubby.guest.v1.ReleaseExecRequest
+	21, // 47: cubby.guest.v1.GuestService.ListExecs:input_type -> cubby.guest.v1.ListExecsRequest
+	23, // 48: cubby.guest.v1.GuestService.SignalExec:input_type -> cubby.guest.v1.SignalExecRequest
+	25, // 49: cubby.guest.v1.GuestService.Unkilled:input_type -> cubby.guest.v1.UnkilledRequest
+	27, // 50: cubby.guest.v1.GuestService.WriteStdin:input_type -> cubby.guest.v1.WriteStdinRequest
+	29, // 51: cubby.guest.v1.GuestService.ResizeExec:input_type -> cubby.guest.v1.ResizeExecRequest
+	34, // 52: cubby.guest.v1.GuestService.CreateKernel:input_type -> cubby.guest.v1.CreateKernelRequest
+	36, // 53: cubby.guest.v1.GuestService.PrepareKernel:input_type -> cubby.guest.v1.PrepareKernelRequest
+	38, // 54: cubby.guest.v1.GuestService.ListKernels:input_type -> cubby.guest.v1.ListKernelsRequest
+	40, // 55: cubby.guest.v1.GuestService.InterruptKernel:input_type -> cubby.guest.v1.InterruptKernelRequest
+	42, // 56: cubby.guest.v1.GuestService.RestartKernel:input_type -> cubby.guest.v1.RestartKernelRequest
+	44, // 57: cubby.guest.v1.GuestService.DeleteKernel:input_type -> cubby.guest.v1.DeleteKernelRequest
+	49, // 58: cubby.guest.v1.GuestService.AskKernel:input_type -> cubby.guest.v1.AskKernelRequest
+	52, // 59: cubby.guest.v1.GuestService.Stat:input_type -> cubby.guest.v1.StatRequest
+	54, // 60: cubby.guest.v1.GuestService.ListDir:input_type -> cubby.guest.v1.ListDirRequest
+	56, // 61: cubby.guest.v1.GuestService.MakeDir:input_type -> cubby.guest.v1.MakeDirRequest
+	58, // 62: cubby.guest.v1.GuestService.Rename:input_type -> cubby.guest.v1.RenameRequest
+	60, // 63: cubby.guest.v1.GuestService.Remove:input_type -> cubby.guest.v1.RemoveRequest
+	62, // 64: cubby.guest.v1.GuestService.Watch:input_type -> cubby.guest.v1.WatchRequest
+	7,  // 65: cubby.guest.v1.GuestService.Identify:input_type -> cubby.guest.v1.IdentifyRequest
+	64, // 66: cubby.guest.v1.GuestService.Shutdown:input_type -> cubby.guest.v1.ShutdownRequest
+	6,  // 67: cubby.guest.v1.GuestService.Hello:output_type -> cubby.guest.v1.HelloResponse
+	16, // 68: cubby.guest.v1.GuestService.Exec:output_type -> cubby.guest.v1.ExecResponse
+	18, // 69: cubby.guest.v1.GuestService.AckExec:output_type -> cubby.guest.v1.AckExecResponse
+	20, // 70: cubby.guest.v1.GuestService.ReleaseExec:output_type -> cubby.guest.v1.ReleaseExecResponse
+	22, // 71: cubby.guest.v1.GuestService.ListExecs:output_type -> cubby.guest.v1.ListExecsResponse
+	24, // 72: cubby.guest.v1.GuestService.SignalExec:output_type -> cubby.guest.v1.SignalExecResponse
+	26, // 73: cubby.guest.v1.GuestService.Unkilled:output_type -> cubby.guest.v1.UnkilledResponse
+	28, // 74: cubby.guest.v1.GuestService.WriteStdin:output_type -> cubby.guest.v1.WriteStdinResponse
+	30, // 75: cubby.guest.v1.GuestService.ResizeExec:output_type -> cubby.guest.v1.ResizeExecResponse
+	35, // 76: cubby.guest.v1.GuestService.CreateKernel:output_type -> cubby.guest.v1.CreateKernelResponse
+	37, // 77: cubby.guest.v1.GuestService.PrepareKernel:output_type -> cubby.guest.v1.PrepareKernelResponse
+	39, // 78: cubby.guest.v1.GuestService.ListKernels:output_type -> cubby.guest.v1.ListKernelsResponse
+	41, // 79: cubby.guest.v1.GuestService.InterruptKernel:output_type -> cubby.guest.v1.InterruptKernelResponse
+	43, // 80: cubby.guest.v1.GuestService.RestartKernel:output_type -> cubby.guest.v1.RestartKernelResponse
+	45, // 81: cubby.guest.v1.GuestService.DeleteKernel:output_type -> cubby.guest.v1.DeleteKernelResponse
+	50, // 82: cubby.guest.v1.GuestService.AskKernel:output_type -> cubby.guest.v1.AskKernelResponse
+	53, // 83: cubby.guest.v1.GuestService.Stat:output_type -> cubby.guest.v1.StatResponse
+	55, // 84: cubby.guest.v1.GuestService.ListDir:output_type -> cubby.guest.v1.ListDirResponse
+	57, // 85: cubby.guest.v1.GuestService.MakeDir:output_type -> cubby.guest.v1.MakeDirResponse
+	59, // 86: cubby.guest.v1.GuestService.Rename:output_type -> cubby.guest.v1.RenameResponse
+	61, // 87: cubby.guest.v1.GuestService.Remove:output_type -> cubby.guest.v1.RemoveResponse
+	63, // 88: cubby.guest.v1.GuestService.Watch:output_type -> cubby.guest.v1.WatchResponse
+	8,  // 89: cubby.guest.v1.GuestService.Identify:output_type -> cubby.guest.v1.IdentifyResponse
+	65, // 90: cubby.guest.v1.GuestService.Shutdown:output_type -> cubby.guest.v1.ShutdownResponse
+	67, // [67:91] is the sub-list for method output_type
+	43, // [43:67] is the sub-list for method input_type
+	43, // [43:43] is the sub-list for extension type_name
+	43, // [43:43] is the sub-list for extension extendee
+	0,  // [0:43] is the sub-list for field type_name
 }
 
 func init() { file_cubby_guest_v1_guest_proto_init() }
@@ -4509,12 +4608,12 @@ func file_cubby_guest_v1_guest_proto_init() {
 		(*ExecResponse_Output)(nil),
 		(*ExecResponse_Exit)(nil),
 	}
-	file_cubby_guest_v1_guest_proto_msgTypes[43].OneofWrappers = []any{
+	file_cubby_guest_v1_guest_proto_msgTypes[45].OneofWrappers = []any{
 		(*AskKernelRequest_Complete_)(nil),
 		(*AskKernelRequest_Inspect_)(nil),
 		(*AskKernelRequest_Check_)(nil),
 	}
-	file_cubby_guest_v1_guest_proto_msgTypes[44].OneofWrappers = []any{
+	file_cubby_guest_v1_guest_proto_msgTypes[46].OneofWrappers = []any{
 		(*AskKernelResponse_Completion)(nil),
 		(*AskKernelResponse_Inspection)(nil),
 		(*AskKernelResponse_Completeness)(nil),
@@ -4525,7 +4624,7 @@ func file_cubby_guest_v1_guest_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cubby_guest_v1_guest_proto_rawDesc), len(file_cubby_guest_v1_guest_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   65,
+			NumMessages:   67,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
