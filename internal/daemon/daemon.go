@@ -217,6 +217,7 @@ func (d *Daemon) open(ctx context.Context, o options) error {
 	}
 	d.metrics.Sandboxes(d.core.Sandboxes().Count)
 	d.metrics.EgressTraffic(d.core.Egress().Traffic)
+	d.metrics.Pools(d.poolStatus, d.core.Sandboxes().Pool().Claimed)
 	return nil
 }
 
@@ -231,6 +232,7 @@ func (d *Daemon) settings(o options) lifecycle.Settings {
 		Threads:    lifecycle.ThreadLimits{IdleTimeout: &d.cfg.ThreadIdle, MaxLifetime: &d.cfg.ThreadLife, MaxActive: d.cfg.MaxThreads},
 		Interfaces: interfaces(d.cfg), JournalBytes: int64(d.cfg.JournalPerBox), TenantDiskBytes: int64(d.cfg.TenantDisk),
 		MinFreeMemory: int64(d.cfg.MinFreeMemory),
+		Pool:          poolKinds(d.cfg.Pool), DefaultPool: d.cfg.Pool.Auto,
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/core/gate"
 	"github.com/cubbyhq/cubby/internal/core/history"
 	"github.com/cubbyhq/cubby/internal/core/live"
+	"github.com/cubbyhq/cubby/internal/core/pool"
 	"github.com/cubbyhq/cubby/internal/core/program"
 	"github.com/cubbyhq/cubby/internal/core/scope"
 	"github.com/cubbyhq/cubby/internal/core/transfer"
@@ -95,6 +96,11 @@ type Settings struct {
 	// share; 0: [DefaultTenantDisk]. Disks that exist keep theirs.
 	TenantDiskBytes int64
 
+	// Pool is what is kept ready for creates. Zero fields of a kind are filled as
+	// a create's are. DefaultPool adds [defaultKind] where the host has the memory.
+	Pool        []pool.Kind
+	DefaultPool bool
+
 	// MinFreeMemory refuses creates and starts while the host has less
 	// memory available, in bytes.
 	MinFreeMemory int64
@@ -155,7 +161,12 @@ func New(cfg Config) (*Sandboxes, error) {
 	if err != nil {
 		return nil, err
 	}
+	kinds, err := poolKinds(*settings)
+	if err != nil {
+		return nil, err
+	}
 	a := &acts{cfg: cfg, debts: newDebts(), admission: newAdmission(*settings, cfg.Disks)}
+	a.pool = a.newPool(kinds)
 	threads := &Threads{acts: a}
 	return &Sandboxes{
 		acts: a, creator: &creator{acts: a, limits: limits, threads: threads}, threads: threads, tenants: &Tenants{acts: a},
@@ -195,8 +206,14 @@ func (s *Sandboxes) Problems() (all []Problem) {
 	if err := s.cfg.Disks.Admit(); err != nil {
 		all = append(all, ProblemOf("disks", err))
 	}
+	if err := s.pool.Problem(); err != nil {
+		all = append(all, ProblemOf("pool", err))
+	}
 	return append(all, s.debts.problems()...)
 }
+
+// Pool is what is kept ready for creates.
+func (s *Sandboxes) Pool() *pool.Pool { return s.pool }
 
 // Reap is one turn of the reaper: it looks at every sandbox that may have to end,
 // once, and has those ended that have to. It does not wait for that; ended is
@@ -220,6 +237,7 @@ type acts struct {
 	admission *admission
 	lifetimes lifetimes
 	debts     *debts
+	pool      *pool.Pool
 	// By tenant; held while its disk is made, used for the first time, or removed.
 	tenantLocks keylock.Locks
 }
