@@ -70,7 +70,7 @@ func (k *liveKernel) run() {
 	k.forget()
 	k.s.mu.Unlock()
 	k.mu.Lock()
-	process, waiting, ending, name := k.process, k.restart, k.ending, k.name
+	process, waiting, ending := k.process, k.restart, k.ending
 	cells := k.queue
 	k.queue, k.restart = nil, nil
 	k.mu.Unlock()
@@ -82,7 +82,7 @@ func (k *liveKernel) run() {
 		<-process.done
 	}
 	for _, w := range waiting {
-		w <- errs.E(errs.NotFound, "the kernel %q was deleted", name)
+		w <- errs.E(errs.NotFound, "the kernel %q was deleted", k.name)
 	}
 }
 
