@@ -1,0 +1,28 @@
+package pool
+
+import "github.com/cubbyhq/cubby/internal/sandbox"
+
+// Want is what a create asks for, as far as it decides whether a member will do.
+// The environment does not: an agent that gets an identity brings its kernels up to
+// date, or starts them again.
+type Want struct {
+	Digest    string // of the image
+	Isolation sandbox.Isolation
+	Limits    sandbox.Limits
+	User      string
+	Language  string // of the code that will probably run
+}
+
+// rank says how well a member fits: 0 not at all; best is one whose kernel is for the
+// wanted language, then one without a kernel.
+func (w Want) rank(k Kind, m *Member) int {
+	switch {
+	case w.Digest != m.Digest || w.Isolation != k.Isolation || w.Limits != k.Limits || w.User != k.User:
+		return 0
+	case k.Kernel == w.Language:
+		return 3
+	case k.Kernel == "":
+		return 2
+	}
+	return 1
+}
