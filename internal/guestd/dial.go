@@ -39,6 +39,8 @@ const (
 	// settled is how long a connection holds whose end says nothing against the
 	// host: a sandbox that sleeps and wakes often is there at once each time.
 	settled = 100 * time.Millisecond
+	// hastyRedials are as quick as the first: about a quarter of a second.
+	hastyRedials = 64
 )
 
 // uplink keeps the agent connected to the host. Its pool connections come out
@@ -54,6 +56,8 @@ type uplink struct {
 	conns  chan net.Conn
 	closed chan struct{}
 	once   sync.Once
+
+	hasty atomic.Int32 // how many of the next redials are quick
 
 	mu     sync.Mutex
 	spare  int
@@ -79,6 +83,10 @@ func (u *uplink) knows(secret string) bool { return *u.secret.Load() == secret }
 // rekey makes another secret prove who dials. Connections that are open stay.
 func (u *uplink) rekey(secret string) { u.secret.Store(&secret) }
 
+// hasten makes the next redials quick: the host is about to leave, and while it is
+// away this process does not run, or hardly.
+func (u *uplink) hasten() { u.hasty.Store(hastyRedials) }
+
 // run keeps the control connection and the pool up until ctx ends.
 func (u *uplink) run(ctx context.Context) {
 	wait := firstRedial
@@ -94,6 +102,10 @@ func (u *uplink) run(ctx context.Context) {
 		}
 		if ctx.Err() == nil {
 			u.log.Debug("not connected to the host", "err", err)
+		}
+		if u.hasty.Load() > 0 {
+			u.hasty.Add(-1)
+			wait = firstRedial
 		}
 		select {
 		case <-ctx.Done():
