@@ -34,6 +34,10 @@ func (s *acts) wake(ctx context.Context, b sandbox.Sandbox) (sandbox.Sandbox, er
 		return sandbox.Sandbox{}, err
 	}
 	defer booted()
+	if _, err := s.attachDisks(ctx, b); err != nil {
+		s.admission.give(b.UID)
+		return sandbox.Sandbox{}, fmt.Errorf("wake sandbox %s: %w", b.ID, err)
+	}
 	err = s.wakeDriver(ctx, b)
 	if isLost(err) {
 		s.cfg.Log.Warn("the memory of a sandbox is lost", telemetry.KeySandbox, b.ID, telemetry.KeyUID, b.UID, telemetry.KeyErr, err)
@@ -52,9 +56,6 @@ func (s *acts) wake(ctx context.Context, b sandbox.Sandbox) (sandbox.Sandbox, er
 }
 
 func (s *acts) wakeDriver(ctx context.Context, b sandbox.Sandbox) error {
-	if _, err := s.attachDisks(ctx, b); err != nil {
-		return errs.E(errs.Unavailable, "the sandbox's disk cannot be mounted").Because(err)
-	}
 	sleeper, ok := driver.As[driver.Sleeper](s.cfg.Driver)
 	if !ok {
 		return errs.E(errs.NotFound, "the driver keeps no memory")

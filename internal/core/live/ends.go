@@ -100,6 +100,7 @@ func (s *Sandboxes) EndForgotten(ctx context.Context) error {
 		if err := s.endLost(ctx, x, end); err != nil {
 			return err
 		}
+		s.settled(x.Box)
 		s.changes.tell(x.Box)
 	}
 	return nil

@@ -43,6 +43,9 @@ func (e *Exec) enforceTimeout(ctx context.Context) {
 		return
 	case <-ctx.Done():
 	}
+	if e.run.isSuspended() {
+		return // it goes on with the next run
+	}
 	e.mu.Lock()
 	if e.verdict == nil {
 		e.verdict = &Ending{sandbox.EndTimeout, "the time limit was over and the sandbox's agent did not answer"}

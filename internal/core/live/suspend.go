@@ -86,12 +86,12 @@ func (x *execs) suspend() {
 // knows of those that have not begun.
 func (x *execs) letGo(secrets secrets) {
 	x.mu.Lock()
-	defer x.mu.Unlock()
 	for _, leave := range x.places {
 		leave()
 	}
 	x.places = nil
-	for _, e := range x.live {
+	x.mu.Unlock()
+	for _, e := range x.all() {
 		e.mu.Lock()
 		e.timers.stop()
 		if e.exec.Status == sandbox.ExecPending && len(e.secrets) > 0 {

@@ -57,10 +57,12 @@ func rested(b sandbox.Sandbox, now time.Time) string {
 	return text + ")"
 }
 
-// Fault returns why a sandbox ended that neither somebody nor its own idle
-// policy ended; "" for one that ended as it should, or runs.
+// Fault returns what went wrong with a sandbox: why it ended though neither
+// somebody nor cubby's own rules put it to rest, or what a running one has lost; ""
+// for one that rests or runs as it should.
 func Fault(b sandbox.Sandbox) string {
-	if b.Cause == sandbox.CauseIdle {
+	switch b.Cause {
+	case sandbox.CauseIdle, sandbox.CauseSleep, sandbox.CauseMemory:
 		return ""
 	}
 	return b.Reason
