@@ -34,6 +34,9 @@ const (
 	Conflict Code = "conflict"
 	// WrongState: the sandbox or exec is in a state that forbids the act.
 	WrongState Code = "wrong_state"
+	// SharedFiles: the sandbox's files are also others', so the act cannot be
+	// done to it alone.
+	SharedFiles Code = "shared_files"
 	// TooLarge: the request or its result is over a documented size.
 	TooLarge Code = "too_large"
 	// Capacity: the host has no room now; see [Error.RetryAfter].
@@ -62,7 +65,7 @@ const (
 // Codes lists every code that this version knows.
 func Codes() []Code {
 	return []Code{
-		InvalidRequest, Unauthorized, Forbidden, NotFound, Conflict, WrongState, TooLarge,
+		InvalidRequest, Unauthorized, Forbidden, NotFound, Conflict, WrongState, SharedFiles, TooLarge,
 		Capacity, QuotaExceeded, Unavailable, Unready, Timeout, Canceled, Unsupported, Internal, Unreachable,
 	}
 }

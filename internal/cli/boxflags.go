@@ -24,7 +24,7 @@ type boxFlags struct {
 	env, envFiles, labels, metadata, allow, deny    []string
 	ports                                           []int
 	idleTimeout, execTimeout, maxLifetime           time.Duration
-	proxyEnv                                        bool
+	proxyEnv, sharedFiles                           bool
 }
 
 func (b *boxFlags) register(cmd *cobra.Command) {
@@ -52,7 +52,8 @@ func (b *boxFlags) register(cmd *cobra.Command) {
 	f.DurationVar(&b.idleTimeout, "idle-timeout", 0, "`time` that it may be unused (the daemon's default: 30m; 0: for ever)")
 	f.DurationVar(&b.maxLifetime, "max-lifetime", 0, "`time` after which it is destroyed, whatever it does (the daemon's default: none; 0: none)")
 	f.StringVar(&b.thread, "thread", "", "`name` of the group that a bound of the operator holds for")
-	f.StringVar(&b.tenant, "tenant", "", "`name` of the tenant whose files it shares (default the token's, if it belongs to one)")
+	f.StringVar(&b.tenant, "tenant", "", "`name` of the tenant whose it is (default the token's, if it belongs to one)")
+	f.BoolVar(&b.sharedFiles, "shared-files", false, "put /workspace on its tenant's disk, with those of others (default true with --tenant)")
 	f.StringArrayVar(&b.dependencies, "dep", nil, "package to install first, as `NAME[=VERSION]`; repeatable")
 	complete(cmd, "runtime", "python", "node", "r")
 	complete(cmd, "isolation", "gvisor", "container")
@@ -99,6 +100,9 @@ func (b *boxFlags) options(a *app, cmd *cobra.Command) (client.CreateOptions, er
 			o.Network = new(client.Network)
 		}
 		o.Network.ProxyEnv = &b.proxyEnv
+	}
+	if cmd.Flags().Changed("shared-files") {
+		o.SharedFiles = &b.sharedFiles
 	}
 	if cmd.Flags().Changed("exec-timeout") {
 		s := b.execTimeout.Seconds()

@@ -36,6 +36,9 @@ const (
 	Conflict Kind = "conflict"
 	// WrongState: the sandbox or exec is in a state that forbids the act.
 	WrongState Kind = "wrong_state"
+	// SharedFiles: the sandbox's files are also others', so the act cannot be
+	// done to it alone.
+	SharedFiles Kind = "shared_files"
 	// TooLarge: the request or its result is over a documented size.
 	TooLarge Kind = "too_large"
 	// Exhausted: the host has no room for this now; try again later.
@@ -62,7 +65,7 @@ const (
 func Kinds() []Kind {
 	return []Kind{
 		Invalid, Unauthenticated, Forbidden, NotFound, Conflict, WrongState,
-		TooLarge, Exhausted, OverQuota, Unavailable, Unready, Timeout, Canceled, Unsupported, Internal,
+		SharedFiles, TooLarge, Exhausted, OverQuota, Unavailable, Unready, Timeout, Canceled, Unsupported, Internal,
 	}
 }
 

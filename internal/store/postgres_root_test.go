@@ -197,8 +197,11 @@ func TestCausesOfEarlierSandboxesOnPostgreSQL(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := admin(t, where.URL).Exec(t.Context(), string(script)); err != nil {
-		t.Fatal(err)
+	conn := admin(t, where.URL)
+	for _, text := range []string{string(script), giveATenant} {
+		if _, err := conn.Exec(t.Context(), text); err != nil {
+			t.Fatal(err)
+		}
 	}
 	// The data directory that the database belongs to.
 	if err := os.WriteFile(filepath.Join(filepath.Dir(where.Path), bindingName), []byte("01m85pxnyxya1pcm8w40fdsjyq\n"), 0o600); err != nil {

@@ -36,9 +36,11 @@ const maxIdempotencyKey = 255
 // CreateRequest asks for a sandbox.
 type CreateRequest struct {
 	ID string // "" generates one
-	// Tenant is whose sandbox it is and whose files it shares; "" is the
-	// caller's own, if any.
+	// Tenant is whose sandbox it is; "" is the caller's own, if any.
 	Tenant string `json:",omitempty"`
+	// SharedFiles says whether it uses its tenant's disk; nil: if Tenant names
+	// one. Spec.SharedFiles is not read.
+	SharedFiles *bool `json:",omitempty"`
 	// Interface is the way it came by.
 	Interface Interface `json:",omitempty"`
 	// Spec says what it shall be; zero fields take the defaults. ExecTimeout,
@@ -131,6 +133,13 @@ func (s *creator) plan(ctx context.Context, r CreateRequest) (sandbox.Sandbox, e
 			return b, err
 		}
 	}
+	r.Spec.SharedFiles = r.Tenant != ""
+	if r.SharedFiles != nil {
+		r.Spec.SharedFiles = *r.SharedFiles
+	}
+	if r.Spec.SharedFiles && b.Tenant == "" {
+		return b, errs.E(errs.Invalid, "shared_files: the sandbox has no tenant to share files with").Hint("give a tenant_id, or leave shared_files out")
+	}
 	r.Spec.ExecTimeout, r.Spec.IdleTimeout, r.Spec.MaxLifetime, r.Spec.KeptUntil = 0, 0, 0, time.Time{}
 	d := s.defaultsFor(r.Spec)
 	if limits, ok := s.limits[r.Interface]; ok {
@@ -217,6 +226,9 @@ func (s *creator) createFrom(ctx context.Context, b sandbox.Sandbox, r CreateReq
 	if r.Restore != "" {
 		from, err := s.cfg.Archives.Get(ctx, b.Tenant, r.Restore)
 		if err != nil {
+			return b, err
+		}
+		if err := mayUnpack(b, from); err != nil {
 			return b, err
 		}
 		m.from = &from

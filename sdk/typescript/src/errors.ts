@@ -171,6 +171,7 @@ const classes: Readonly<Record<string, new (message: string, detail: ErrorDetail
   not_found: NotFoundError,
   conflict: ConflictError,
   wrong_state: WrongStateError,
+  shared_files: ConflictError,
   too_large: TooLargeError,
   sandbox_capacity: CapacityError,
   quota_exceeded: QuotaExceededError,

@@ -2756,13 +2756,15 @@ export interface components {
             reason?: string;
             /** @enum {string} */
             runtime?: "python" | "node" | "r";
+            /** @description /workspace and /mnt/user-data are on its tenant's disk, with those of others. */
+            shared_files?: boolean;
             /** Format: date-time */
             started_at?: string;
             /** @enum {string} */
             status: "creating" | "running" | "sleeping" | "stopped" | "failed" | "destroyed";
             /** Format: date-time */
             stopped_at?: string;
-            /** @description Whose files it shares. */
+            /** @description Whose it is. */
             tenant_id?: string;
             thread?: string;
             /** Format: date-time */
@@ -2848,9 +2850,11 @@ export interface components {
              * @enum {string}
              */
             runtime?: "python" | "node" | "r";
+            /** @description Whether /workspace and /mnt/user-data are on its tenant's disk, with those of others. Default true where tenant_id is given, else false. */
+            shared_files?: boolean;
             /** @description Answer with Server-Sent Events, as Accept: text/event-stream does: what the installation prints, and at last the sandbox. */
             stream?: boolean;
-            /** @description Whose files it shares: /workspace and /mnt/user-data. Default the token's tenant, if it belongs to one. */
+            /** @description Whose it is. Default the token's tenant, if it belongs to one. */
             tenant_id?: string;
             /** @description A conversation: its sandboxes share exports and uploads, and bounds of the operator hold for them. */
             thread?: string;

@@ -28,6 +28,7 @@ const classes = {
   not_found: NotFoundError,
   conflict: ConflictError,
   wrong_state: WrongStateError,
+  shared_files: ConflictError,
   too_large: TooLargeError,
   sandbox_capacity: CapacityError,
   quota_exceeded: QuotaExceededError,
