@@ -3,6 +3,8 @@ package driver
 import (
 	"context"
 	"time"
+
+	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
 // As finds an ability of a driver, one of the interfaces below. The driver may
@@ -68,38 +70,61 @@ type Sleeper interface {
 	Wake(ctx context.Context, h Handle) error
 }
 
-// Forker is a Driver that can make sandboxes that begin as copies of a running
-// one, its memory and its files of one instant.
-type Forker interface {
-	// Fork makes a sandbox of each spec out of a running parent, which goes on.
-	// They run when it returns, and their handles come in the order of the specs.
+// Snapshotter is a Driver that can keep the memory and the files of a running
+// sandbox of one instant, and begin sandboxes from that, any number of times. It
+// is one also when only some of its isolations can.
+type Snapshotter interface {
+	// Snapshot keeps the memory of a running sandbox under a name of its own; the
+	// sandbox goes on. The sandbox stands still for a while, in which nothing in it
+	// runs and its files are on its volumes, synced. In that while Snapshot calls
+	// copyFiles, once, which copies the volumes: they are the files of the instant.
 	//
-	// The parent stands still for a while, in which nothing in it runs and its
-	// files are on its volumes, synced. In that while Fork calls copyFiles, once:
-	// it puts the volumes of the specs in place, as copies of the parent's. Their
-	// directories need not be there before.
+	// To the host it looks like a short loss of the agent: streams to it break and
+	// those of AcceptEgress end, and the agent dials again.
 	//
-	// Each has its own channel, cgroup and address of the way out, and the
-	// isolation, limits and image of its parent: Invalid when its spec says
-	// otherwise. It has the parent's identity, in its memory and in its handle,
-	// until [Driver.Identify] gives it its own; the identity of its spec is not
-	// read. Random generators in memory have the parent's state: who wants
-	// others has to seed them.
+	// When it returns nil, the memory is whole, on the disk, and was read back; it
+	// outlives the sandbox. After an error nothing is kept, and the sandbox runs
+	// on, with all that ran and with an agent that answers. After a crash the
+	// sandbox runs once it is adopted, and half a snapshot is in Snapshots and
+	// never one to restore.
 	//
-	// All or nothing: after an error none of them is left, and the parent runs
-	// on, with all that ran. After a crash the parent runs or is asleep, and what
-	// there is of the others is in List, for Sweep.
-	//
-	// Unsupported, WrongState and Exhausted are as for Sleep; Conflict for a uid
+	// Unsupported, WrongState and Exhausted are as for Sleep; Conflict for a name
 	// that is taken.
-	Fork(ctx context.Context, parent Handle, specs []Spec, copyFiles func(ctx context.Context) error) (Forked, error)
+	Snapshot(ctx context.Context, h Handle, name sandbox.UID, copyFiles func(ctx context.Context) error) (Snapshot, error)
+
+	// Restore makes a running sandbox of spec out of a kept snapshot, and returns
+	// when its agent answers. The snapshot stays, and several may be restored at
+	// once. The volumes of spec hold copies of the files of that instant, of which
+	// no other restore has had the use; Restore does not empty the one of the root.
+	//
+	// The sandbox has its own channel, cgroup and address of the way out. Its
+	// isolation, limits, image and roles of volumes are those of the snapshot:
+	// Invalid when spec says otherwise. It has the identity of the parent, in its
+	// memory and in its handle, until [Driver.Identify] gives it its own; that of
+	// spec is not read. Random generators in memory have the parent's state.
+	//
+	// A sandbox goes back to a snapshot of itself under its own uid, once it was
+	// destroyed and its volumes hold the files of the instant again.
+	//
+	// After an error nothing of the sandbox is left. After a crash what there is
+	// of it is in List, for Sweep. NotFound: there is no such snapshot, it is
+	// damaged, or nothing on this host can read it. Conflict for a uid that is
+	// taken.
+	Restore(ctx context.Context, name sandbox.UID, spec Spec) (Handle, error)
+
+	// RemoveSnapshot removes a snapshot, or half a one. Sandboxes that began from
+	// it go on. Removing what is gone is not an error.
+	RemoveSnapshot(ctx context.Context, name sandbox.UID) error
+
+	// Snapshots names every snapshot of which this driver finds any trace on the
+	// host, also half ones, sorted. An error means "unknown", never "none".
+	Snapshots(ctx context.Context) ([]sandbox.UID, error)
 }
 
-// Forked is what came of a fork.
-type Forked struct {
-	Handles []Handle
-	// Paused is how long nothing in the parent ran.
-	Paused time.Duration
+// Snapshot is what came of keeping one.
+type Snapshot struct {
+	Paused time.Duration // how long nothing in the sandbox ran
+	Bytes  int64         // what is kept takes of the host's disk
 }
 
 // OOMReader is a Driver that can tell which processes the host's kernel killed

@@ -23,12 +23,13 @@
 //
 // # Sleep
 //
-// Some drivers can keep the memory of a sandbox, see [Sleeper] and [Forker].
-// Such memory is a cache, and the files are the truth: at every moment a
+// Some drivers can keep the memory of a sandbox, see [Sleeper] and
+// [Snapshotter]. Such memory is a cache, and the files are the truth: at every moment a
 // sandbox with kept memory can be begun cold from its volumes, with the files
 // of the moment at which it fell asleep, and nothing is lost that was not in
-// memory alone. What is kept holds every secret that was in memory: nobody but
-// root reads it, and it goes with the sandbox.
+// memory alone. What is kept holds every secret that was in memory, and nobody
+// but root reads it. The memory of a sleeper goes with the sandbox; a snapshot
+// outlives it.
 //
 // What a driver may be able to do is an interface of its own, which [As] finds:
 // there are no flags beside it.

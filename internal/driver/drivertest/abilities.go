@@ -1,10 +1,7 @@
 package drivertest
 
 import (
-	"context"
 	"errors"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -25,14 +22,6 @@ func sleeperTests() []suiteTest {
 		{"stop of a sleeper", testStopOfSleeper},
 		{"destroy of a sleeper", testDestroyOfSleeper},
 		{"sleep and wake refuse", testSleepRefuses},
-	}
-}
-
-func forkerTests() []suiteTest {
-	return []suiteTest{
-		{"fork", testFork},
-		{"fork is all or nothing", testForkAllOrNothing},
-		{"fork refuses", testForkRefuses},
 	}
 }
 
@@ -235,152 +224,6 @@ func testSleepRefuses(t *testing.T, s *suite) {
 	s.do(t, "Destroy", s.d.Destroy(s.ctx, h))
 	wantKind(t, "Sleep of what is gone", sleeper.Sleep(s.ctx, h), errs.NotFound, errs.Unsupported)
 	wantKind(t, "Wake of what is gone", sleeper.Wake(s.ctx, h), errs.NotFound, errs.Unsupported)
-}
-
-// forks returns specs of forks, and what copies the parent's files for them.
-func (s *suite) forks(t *testing.T, parent driver.Spec, count int) ([]driver.Spec, func(context.Context) error) {
-	t.Helper()
-	specs := make([]driver.Spec, count)
-	for i := range specs {
-		specs[i] = s.env.Spec(t)
-		specs[i].Image, specs[i].Limits, specs[i].Isolation = parent.Image, parent.Limits, parent.Isolation
-	}
-	return specs, func(ctx context.Context) error {
-		for _, spec := range specs {
-			for _, v := range parent.Volumes {
-				to := driver.VolumeDir(spec.Volumes, v.Role)
-				if err := exec.CommandContext(ctx, "cp", "-a", "--sparse=always", v.Dir+"/.", to).Run(); err != nil {
-					return err
-				}
-			}
-		}
-		return nil
-	}
-}
-
-// fork forks a running sandbox; false where its isolation cannot.
-func (s *suite) fork(t *testing.T, parent driver.Handle, specs []driver.Spec, copyFiles func(context.Context) error) (driver.Forked, bool) {
-	t.Helper()
-	forker, _ := driver.As[driver.Forker](s.d)
-	forked, err := forker.Fork(s.ctx, parent, specs, copyFiles)
-	if errors.Is(err, errs.Unsupported) {
-		s.exec(t, parent, "true")
-		return forked, false
-	}
-	s.do(t, "Fork", err)
-	for _, h := range forked.Handles {
-		t.Cleanup(func() {
-			ctx, cancel := context.WithTimeout(context.Background(), patience)
-			defer cancel()
-			if err := s.d.Destroy(ctx, h); err != nil {
-				t.Errorf("Destroy: %v", err)
-			}
-		})
-	}
-	return forked, true
-}
-
-func testFork(t *testing.T, s *suite) {
-	parent, h := s.start(t)
-	s.leaveFiles(t, h)
-	s.counter(t, h)
-	s.count(t, h)
-	before := s.bootID(t, h)
-	specs, copyFiles := s.forks(t, parent, 2)
-	forked, can := s.fork(t, h, specs, copyFiles)
-	if !can {
-		return
-	}
-	if len(forked.Handles) != len(specs) {
-		t.Fatalf("of %d specs came %d sandboxes", len(specs), len(forked.Handles))
-	}
-	if after := s.bootID(t, h); after != before {
-		t.Errorf("agent %s answers in the parent, want %s", after, before)
-	}
-	for i, fork := range forked.Handles {
-		s.phase(t, fork, driver.PhaseRunning)
-		s.listed(t, specs[i].UID, true)
-		s.files(t, fork)
-		if s.env.ForksMemory {
-			if got := s.count(t, fork); got != "2" {
-				t.Errorf("the counter of a fork said %q, want 2", got)
-			}
-		}
-		s.exec(t, fork, "echo other > a")
-	}
-	s.files(t, h)
-	if got := s.count(t, h); got != "2" {
-		t.Errorf("the parent's counter said %q, want 2", got)
-	}
-	s.do(t, "Destroy of a fork", s.d.Destroy(s.ctx, forked.Handles[0]))
-	s.exec(t, forked.Handles[1], "true")
-	s.exec(t, h, "true")
-	s.do(t, "Destroy of the parent", s.d.Destroy(s.ctx, h))
-	if got := s.exec(t, forked.Handles[1], "cat a"); got != "other\n" {
-		t.Errorf("the file of a fork is %q after its parent's end, want %q", got, "other\n")
-	}
-}
-
-func testForkAllOrNothing(t *testing.T, s *suite) {
-	parent, h := s.start(t)
-	s.counter(t, h)
-	before := s.bootID(t, h)
-	specs, _ := s.forks(t, parent, 2)
-	full := errors.New("no space left")
-	forker, _ := driver.As[driver.Forker](s.d)
-	_, err := forker.Fork(s.ctx, h, specs, func(context.Context) error { return full })
-	if errors.Is(err, errs.Unsupported) {
-		return
-	}
-	if !errors.Is(err, full) {
-		t.Errorf("Fork = %v, want what the copy failed with", err)
-	}
-	for _, spec := range specs {
-		s.listed(t, spec.UID, false)
-	}
-	s.phase(t, h, driver.PhaseRunning)
-	if after := s.bootID(t, h); after != before {
-		t.Errorf("agent %s answers after a fork that failed, want %s", after, before)
-	}
-	if got := s.count(t, h); got != "1" {
-		t.Errorf("the counter said %q, want 1", got)
-	}
-}
-
-func testForkRefuses(t *testing.T, s *suite) {
-	forker, _ := driver.As[driver.Forker](s.d)
-	parent, h := s.start(t)
-	_, idle := s.create(t)
-	specs, copyFiles := s.forks(t, parent, 1)
-	one := func(change func(*driver.Spec)) []driver.Spec {
-		spec := specs[0]
-		change(&spec)
-		return []driver.Spec{spec}
-	}
-	tests := []struct {
-		name   string
-		parent driver.Handle
-		specs  []driver.Spec
-		want   errs.Kind
-	}{
-		{"a parent that does not run", idle, specs, errs.WrongState},
-		{"a uid that is taken", h, one(func(s *driver.Spec) { s.UID = parent.UID }), errs.Conflict},
-		{"other limits", h, one(func(s *driver.Spec) { s.Limits.MemoryBytes *= 2 }), errs.Invalid},
-		{"another image", h, one(func(s *driver.Spec) { s.Image.Dir = filepath.Dir(s.Image.Dir) + "/other" }), errs.Invalid},
-	}
-	for _, tt := range tests {
-		copied := false
-		_, err := forker.Fork(s.ctx, tt.parent, tt.specs, func(ctx context.Context) error {
-			copied = true
-			return copyFiles(ctx)
-		})
-		wantKind(t, tt.name, err, tt.want, errs.Unsupported)
-		if copied {
-			t.Errorf("%s: its files were copied all the same", tt.name)
-		}
-	}
-	s.listed(t, specs[0].UID, false)
-	s.exec(t, h, "true")
 }
 
 func testKillOthers(t *testing.T, s *suite) {

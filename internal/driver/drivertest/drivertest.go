@@ -37,8 +37,11 @@ type Env struct {
 	// OwnRoot: the sandbox has a root filesystem of its own, whose changes
 	// outlive a stop.
 	OwnRoot bool
-	// ForksMemory: what runs in a sandbox runs in its forks too.
-	ForksMemory bool
+	// KeepsMemory: what runs in a sandbox runs in what is restored from its
+	// snapshots too.
+	KeepsMemory bool
+	// DamageSnapshot changes a byte of a snapshot. Nil where there are none.
+	DamageSnapshot func(t *testing.T, name sandbox.UID)
 }
 
 // patience bounds every step of the suite; nothing is expected to take it.
@@ -87,8 +90,8 @@ func Run(t *testing.T, setup func(t *testing.T) (driver.Driver, Env)) {
 		if _, ok := driver.As[driver.Sleeper](d); ok {
 			tests = append(tests, sleeperTests()...)
 		}
-		if _, ok := driver.As[driver.Forker](d); ok {
-			tests = append(tests, forkerTests()...)
+		if _, ok := driver.As[driver.Snapshotter](d); ok {
+			tests = append(tests, snapshotterTests()...)
 		}
 		if _, ok := driver.As[driver.TreeKiller](d); ok {
 			tests = append(tests, treeKillerTests()...)

@@ -27,10 +27,11 @@ import (
 // in a sandbox; /workspace and the home are the sandbox's disk, every other
 // path is the host's. Nothing needs root.
 //
-// It is a Sleeper, and a Forker of a kind. What sleeps stands still for nobody
-// but its host: its agent and its commands cannot be reached, and go on
-// unreached. A fork has the files and the identity of its parent, but an agent of
-// its own, which runs nothing: a process of the test cannot be copied.
+// It is a Sleeper, and a Snapshotter of a kind. What sleeps stands still for
+// nobody but its host: its agent and its commands cannot be reached, and go on
+// unreached; nor does anything stand still for a snapshot. What is restored has
+// the files and the identity of its parent, but an agent of its own, which runs
+// nothing: a process of the test cannot be copied.
 //
 // [Faulty] makes it fail.
 type Fake struct {
@@ -41,17 +42,18 @@ type Fake struct {
 }
 
 var (
-	_ driver.Driver  = (*Fake)(nil)
-	_ driver.Sleeper = (*Fake)(nil)
-	_ driver.Forker  = (*Fake)(nil)
+	_ driver.Driver      = (*Fake)(nil)
+	_ driver.Sleeper     = (*Fake)(nil)
+	_ driver.Snapshotter = (*Fake)(nil)
 )
 
 // host is the machine below one or more Fakes.
 type host struct {
 	dir string // short: UNIX socket paths are
 
-	mu    sync.Mutex
-	boxes map[sandbox.UID]*fakeBox // guarded by mu
+	mu        sync.Mutex
+	boxes     map[sandbox.UID]*fakeBox     // guarded by mu
+	snapshots map[sandbox.UID]fakeSnapshot // guarded by mu
 }
 
 // NewFake returns a Fake on a machine of its own, which ends with the test.
@@ -61,7 +63,7 @@ func NewFake(t testing.TB) *Fake {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &host{dir: dir, boxes: make(map[sandbox.UID]*fakeBox)}
+	h := &host{dir: dir, boxes: make(map[sandbox.UID]*fakeBox), snapshots: make(map[sandbox.UID]fakeSnapshot)}
 	f := &Fake{host: h}
 	t.Cleanup(func() {
 		h.end()

@@ -37,8 +37,9 @@ func TestFakeContract(t *testing.T) { Run(t, fakeEnv) }
 func fakeEnv(t *testing.T) (driver.Driver, Env) {
 	f := NewFake(t)
 	return f, Env{
-		Spec:   fakeSpec,
-		Reopen: func(t *testing.T) driver.Driver { f = f.Restart(t); return f },
+		Spec:           fakeSpec,
+		DamageSnapshot: func(_ *testing.T, name sandbox.UID) { f.DamageSnapshot(name) },
+		Reopen:         func(t *testing.T) driver.Driver { f = f.Restart(t); return f },
 		Crash: func(t *testing.T, uid sandbox.UID) {
 			f.Kill(uid, driver.Death{Cause: driver.DeathSignal, Signal: "SIGKILL"})
 		},

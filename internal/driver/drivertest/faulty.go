@@ -28,11 +28,11 @@ type Faulty struct {
 }
 
 var (
-	_ driver.Driver     = (*Faulty)(nil)
-	_ driver.Sleeper    = (*Faulty)(nil)
-	_ driver.Forker     = (*Faulty)(nil)
-	_ driver.OOMReader  = (*Faulty)(nil)
-	_ driver.TreeKiller = (*Faulty)(nil)
+	_ driver.Driver      = (*Faulty)(nil)
+	_ driver.Sleeper     = (*Faulty)(nil)
+	_ driver.Snapshotter = (*Faulty)(nil)
+	_ driver.OOMReader   = (*Faulty)(nil)
+	_ driver.TreeKiller  = (*Faulty)(nil)
 )
 
 // NewFaulty decorates a driver. Nothing fails yet.
@@ -46,8 +46,8 @@ func (f *Faulty) SetFail(method string, err error) { f.set(f.before, method, err
 
 // SetFailAfter makes a method do all its work and return the error then, as when
 // the daemon dies between an act and its note of it; a nil err ends that. What
-// returns something to hold returns nothing: a Create or a Fork leaves nothing
-// behind, as the contract wants of one that failed.
+// returns something to hold returns nothing: a Create, a Snapshot or a
+// Restore leaves nothing behind, as the contract wants of one that failed.
 func (f *Faulty) SetFailAfter(method string, err error) { f.set(f.after, method, err) }
 
 func (f *Faulty) set(faults map[string]error, method string, err error) {
@@ -226,17 +226,37 @@ func (f *Faulty) Wake(ctx context.Context, h driver.Handle) error {
 	return f.act(ctx, "Wake", named(h), func() error { return able[driver.Sleeper](f).Wake(ctx, h) })
 }
 
-// Fork implements driver.Forker.
-func (f *Faulty) Fork(ctx context.Context, parent driver.Handle, specs []driver.Spec, copyFiles func(context.Context) error) (driver.Forked, error) {
-	return ask(ctx, f, "Fork", named(parent), func() (driver.Forked, error) {
-		forked, err := able[driver.Forker](f).Fork(ctx, parent, specs, copyFiles)
-		if err == nil && f.leave("Fork", nil) != nil {
-			for _, h := range forked.Handles {
-				_ = f.next.Destroy(context.WithoutCancel(ctx), h)
-			}
+// Snapshot implements driver.Snapshotter.
+func (f *Faulty) Snapshot(ctx context.Context, h driver.Handle, name sandbox.UID, copyFiles func(context.Context) error) (driver.Snapshot, error) {
+	return ask(ctx, f, "Snapshot", named(h), func() (driver.Snapshot, error) {
+		snapshotter := able[driver.Snapshotter](f)
+		kept, err := snapshotter.Snapshot(ctx, h, name, copyFiles)
+		if err == nil && f.leave("Snapshot", nil) != nil {
+			_ = snapshotter.RemoveSnapshot(context.WithoutCancel(ctx), name)
 		}
-		return forked, err
+		return kept, err
 	})
+}
+
+// Restore implements driver.Snapshotter.
+func (f *Faulty) Restore(ctx context.Context, name sandbox.UID, spec driver.Spec) (driver.Handle, error) {
+	return ask(ctx, f, "Restore", spec.UID, func() (driver.Handle, error) {
+		h, err := able[driver.Snapshotter](f).Restore(ctx, name, spec)
+		if err == nil && f.leave("Restore", nil) != nil {
+			_ = f.next.Destroy(context.WithoutCancel(ctx), h)
+		}
+		return h, err
+	})
+}
+
+// RemoveSnapshot implements driver.Snapshotter.
+func (f *Faulty) RemoveSnapshot(ctx context.Context, name sandbox.UID) error {
+	return f.act(ctx, "RemoveSnapshot", name, func() error { return able[driver.Snapshotter](f).RemoveSnapshot(ctx, name) })
+}
+
+// Snapshots implements driver.Snapshotter.
+func (f *Faulty) Snapshots(ctx context.Context) ([]sandbox.UID, error) {
+	return ask(ctx, f, "Snapshots", "", func() ([]sandbox.UID, error) { return able[driver.Snapshotter](f).Snapshots(ctx) })
 }
 
 // OOMKills implements driver.OOMReader.

@@ -3,6 +3,7 @@
 package oci
 
 import (
+	"path/filepath"
 	"testing"
 
 	"github.com/cubbyhq/cubby/internal/driver"
@@ -31,7 +32,10 @@ func TestContract(t *testing.T) {
 					Spec:    func(t *testing.T) driver.Spec { return testSpec(t, w.isolation) },
 					Reopen:  func(t *testing.T) driver.Driver { return m.open(t) },
 					Crash:   func(t *testing.T, uid sandbox.UID) { m.crash(t, uid) },
-					OwnRoot: true,
+					OwnRoot: true, KeepsMemory: true,
+					DamageSnapshot: func(t *testing.T, name sandbox.UID) {
+						damageByte(t, filepath.Join(m.last.snapshotOf(name).Image(), "pages.img"))
+					},
 				}
 			})
 		})

@@ -61,13 +61,18 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) (h driver.Handle,
 	if err != nil {
 		return nil, err
 	}
-	// The copy is for what looks at all sandboxes, and env values are secrets.
+	return h, b.setNote(n)
+}
+
+// setNote writes the copy of the handle for what looks at all sandboxes, without
+// the values of env, which are secrets.
+func (b box) setNote(n note) error {
 	n.Env = nil
 	short, err := n.handle()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return h, os.WriteFile(b.noteFile(), short, 0o600)
+	return os.WriteFile(b.noteFile(), short, 0o600)
 }
 
 // scarce reports whether a namespace is not there for a moment: that is no

@@ -148,10 +148,12 @@ type disksV1 struct {
 type box struct {
 	uid sandbox.UID
 	dir string // StateDir/<uid>
+
+	programs *memory.Programs
 }
 
 func (d *Driver) box(uid sandbox.UID) box {
-	return box{uid: uid, dir: filepath.Join(d.cfg.StateDir, string(uid))}
+	return box{uid: uid, dir: filepath.Join(d.cfg.StateDir, string(uid)), programs: &d.kept}
 }
 
 func (b box) path(name string) string { return filepath.Join(b.dir, name) }
@@ -162,7 +164,7 @@ func (b box) channel() string { return b.path("channel") }
 func (b box) socket() string  { return b.path("channel/host.sock") }
 
 // memory is what is kept of it while it sleeps.
-func (b box) memory() memory.Memory { return memory.Of(b.dir) }
+func (b box) memory() memory.Memory { return memory.Of(b.dir, b.programs) }
 
 func (b box) runFile() string { return b.path("run.json") }
 

@@ -28,6 +28,11 @@ type victim struct {
 	// Of a sandbox that is there already: what it does with it.
 	Handle      driver.Handle
 	Sleep, Wake bool
+	// It keeps it in Snapshot, with a copy of its files in Files, or restores
+	// Spec from that.
+	Snapshot sandbox.UID
+	Files    string
+	Restore  bool
 }
 
 func TestMain(m *testing.M) {
@@ -69,6 +74,15 @@ func beVictim(job string) {
 		return
 	case v.Wake:
 		say("awake", d.Wake(ctx, v.Handle))
+		return
+	case v.Restore:
+		h, err := d.Restore(ctx, v.Snapshot, v.Spec)
+		say("restored "+string(h), err)
+		return
+	case v.Snapshot != "":
+		say("adopted", d.Adopt(ctx, v.Handle))
+		_, err := d.Snapshot(ctx, v.Handle, v.Snapshot, func(context.Context) error { return copyVolumes(v.Spec, v.Files) })
+		say("kept", err)
 		return
 	}
 	h, err := d.Create(ctx, v.Spec)

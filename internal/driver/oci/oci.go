@@ -31,6 +31,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cubbyhq/cubby/internal/driver"
+	"github.com/cubbyhq/cubby/internal/driver/oci/memory"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
@@ -38,7 +39,7 @@ import (
 // Config says where a driver keeps things. The zero values of the other
 // fields are right for a host.
 type Config struct {
-	StateDir    string // notes and channels of sandboxes, DATA/run/oci
+	StateDir    string // notes, channels and memories of sandboxes, DATA/run/oci
 	RuntimesDir string // unpacked embedded programs, DATA/runtimes
 	Log         *slog.Logger
 
@@ -61,6 +62,7 @@ type Driver struct {
 
 	namespaces  *namespaces
 	authorities authorities
+	kept        memory.Programs // of the memories
 
 	hostID string // changes with every boot of the host
 	nofile uint64 // this process's hard limit, the most that anybody below gets
@@ -81,8 +83,9 @@ type Driver struct {
 const sandboxScore = 200
 
 var (
-	_ driver.Driver  = (*Driver)(nil)
-	_ driver.Sleeper = (*Driver)(nil)
+	_ driver.Driver      = (*Driver)(nil)
+	_ driver.Sleeper     = (*Driver)(nil)
+	_ driver.Snapshotter = (*Driver)(nil)
 )
 
 // New opens the driver: it makes its directories and looks at the host. It

@@ -2,6 +2,8 @@ package oci
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -113,7 +115,7 @@ func (p *programs) replaceMissing(n *note) error {
 	return nil
 }
 
-// prune removes unpacked programs that no sandbox was created with and that
+// prune removes unpacked programs that no sandbox or snapshot needs and that
 // are not this cubby's own. Where one note cannot be read, nothing is removed.
 func (d *Driver) prune() error {
 	keep := make(map[string]bool)
@@ -136,6 +138,20 @@ func (d *Driver) prune() error {
 			return err
 		}
 		n, err := parseHandle(data)
+		if err != nil {
+			return err
+		}
+		keep[n.Init.Digest], keep[n.Runtime.Digest] = true, true
+	}
+	snapshots, err := d.snapshots()
+	if err != nil {
+		return err
+	}
+	for _, name := range snapshots {
+		n, err := d.snapshotNote(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // it is half a one
+		}
 		if err != nil {
 			return err
 		}

@@ -37,15 +37,15 @@ const (
 )
 
 // save writes the image of a sandbox in which nothing runs but the agent, by the
-// program that runs it.
-func (d *Driver) save(ctx context.Context, n note, program string) error {
+// program that runs it, in the place of one that is there.
+func (d *Driver) save(ctx context.Context, n note, program, to string) error {
 	ctx, cancel := context.WithTimeout(ctx, saveLimit)
 	defer cancel()
 	b := bundle{note: n, box: d.box(n.UID), cgroups: d.cgroups}
 	if err := b.roomToSave(); err != nil {
 		return err
 	}
-	fresh := b.box.saved() + ".new"
+	fresh := to + ".new"
 	if err := os.RemoveAll(fresh); err != nil {
 		return err
 	}
@@ -57,7 +57,7 @@ func (d *Driver) save(ctx context.Context, n note, program string) error {
 		_ = os.RemoveAll(fresh)
 		return fmt.Errorf("fscheckpoint: %w: %s", err, strings.TrimSpace(string(out)))
 	}
-	return publish(fresh, b.box.saved())
+	return publish(fresh, to)
 }
 
 // roomToSave refuses a save that would take the host's last space. gVisor's

@@ -41,42 +41,59 @@ func (d *Driver) Sleep(ctx context.Context, h driver.Handle) error {
 	if err != nil {
 		return err
 	}
-	switch status.Phase {
-	case driver.PhaseAsleep:
+	if status.Phase == driver.PhaseAsleep {
 		return d.clear(ctx, n.UID) // an earlier call may have been cut off
-	case driver.PhaseRunning:
-	case driver.PhaseGone:
-		return errs.E(errs.NotFound, "no such sandbox")
-	case driver.PhaseCreated, driver.PhaseDead:
-		return errs.E(errs.WrongState, "sandbox is not running")
 	}
-	if err := d.Adopt(ctx, h); err != nil {
-		return err
-	}
-	r, err := d.held(h)
+	r, rec, err := d.toKeep(ctx, h, b, status.Phase)
 	if err != nil {
 		return err
 	}
-	if err := b.roomToSleep(r.process); err != nil {
-		return err
+	d.beforeCheckpoint(ctx, r)
+	err = d.checkpoint(ctx, n, r, b.memory(), b.saved())
+	if err == nil {
+		err = exhausted(b.memory().Seal(memory.Content{Secret: rec.Secret}))
 	}
-	rec, _, err := b.record()
 	if err != nil {
-		return err
-	}
-	rec.Sleeping = true
-	if err := b.setRecord(rec); err != nil {
-		return err
-	}
-	r.line().Sever()
-	if err := d.keep(ctx, n, r, rec.Secret); err != nil {
 		if _, kept, keptErr := b.memory().Kept(); !kept && keptErr == nil {
-			return errors.Join(err, d.stayAwake(ctx, n, r, rec))
+			return errors.Join(err, d.afterCheckpoint(ctx, n, r, rec))
 		}
 		// It has its name and may not have it after a crash of the host.
 		d.log.Error("the memory of a sandbox is not known to be on the disk", "box", n.UID, "err", err)
 	}
 	return d.clear(context.WithoutCancel(ctx), n.UID)
+}
+
+// toKeep takes hold of a run whose memory is going to be kept, and marks it.
+func (d *Driver) toKeep(ctx context.Context, h driver.Handle, b box, phase driver.Phase) (*run, record, error) {
+	switch phase {
+	case driver.PhaseRunning:
+	case driver.PhaseGone:
+		return nil, record{}, errs.E(errs.NotFound, "no such sandbox")
+	case driver.PhaseCreated, driver.PhaseDead, driver.PhaseAsleep:
+		return nil, record{}, errs.E(errs.WrongState, "sandbox is not running")
+	}
+	if err := d.Adopt(ctx, h); err != nil {
+		return nil, record{}, err
+	}
+	r, err := d.held(h)
+	if err != nil {
+		return nil, record{}, err
+	}
+	if err := b.roomToSleep(r.process); err != nil {
+		return nil, record{}, err
+	}
+	rec, _, err := b.record()
+	if err != nil {
+		return nil, record{}, err
+	}
+	rec.Sleeping = true
+	return r, rec, b.setRecord(rec)
+}
+
+// beforeCheckpoint readies the agent for the memory that it will be in: nothing
+// is under way with it.
+func (d *Driver) beforeCheckpoint(_ context.Context, r *run) {
+	r.line().Sever()
 }
 
 // roomToSleep refuses what would take the host's last space: the memory, and a
@@ -96,21 +113,21 @@ func (b box) roomToSleep(p *process) error {
 	return nil
 }
 
-// keep writes the memory of a run and leaves it paused. The files are on the disk
-// before the memory has its name: it believes that they are.
-func (d *Driver) keep(ctx context.Context, n note, r *run, secret string) error {
-	b := d.box(n.UID)
-	if err := b.memory().Begin(r.process.program()); err != nil {
+// checkpoint writes half a memory of a run, and its root filesystem to a directory,
+// and leaves it paused. The files are on the disk before the memory is whole: it
+// believes that they are.
+func (d *Driver) checkpoint(ctx context.Context, n note, r *run, to memory.Memory, root string) error {
+	if err := to.Begin(r.process.program()); err != nil {
 		return exhausted(err)
 	}
 	if err := d.runsc(ctx, n, r.process, "pause"); err != nil {
 		return err
 	}
 	// For a cold start, which has no memory: the root filesystem is in it.
-	if err := d.save(ctx, n, r.process.program()); err != nil {
+	if err := d.save(ctx, n, r.process.program(), root); err != nil {
 		return exhausted(err)
 	}
-	if err := d.runsc(ctx, n, r.process, "checkpoint", "--leave-running", "--image-path="+b.memory().HalfImage()); err != nil {
+	if err := d.runsc(ctx, n, r.process, "checkpoint", "--leave-running", "--image-path="+to.HalfImage()); err != nil {
 		return exhausted(err)
 	}
 	for _, dir := range n.dirs() {
@@ -118,7 +135,7 @@ func (d *Driver) keep(ctx context.Context, n note, r *run, secret string) error 
 			return fmt.Errorf("sync the sandbox's disk: %w", err)
 		}
 	}
-	return exhausted(b.memory().Seal(secret))
+	return nil
 }
 
 // exhausted classifies a full disk, of which gVisor tells in words.
@@ -138,8 +155,9 @@ func syncFilesystem(dir string) error {
 	return os.NewSyscallError("syncfs", unix.Syncfs(int(f.Fd())))
 }
 
-// stayAwake undoes a sleep that failed: the run goes on, and its agent answers.
-func (d *Driver) stayAwake(ctx context.Context, n note, r *run, rec record) error {
+// afterCheckpoint ends the pause of a checkpoint that did not end the run: it goes
+// on, and its agent answers.
+func (d *Driver) afterCheckpoint(ctx context.Context, n note, r *run, rec record) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), startLimit)
 	defer cancel()
 	if r.ended() {

@@ -162,22 +162,31 @@ func (r *running) reachesOut(when string) {
 	}
 }
 
+// damageByte changes the byte in the middle of a file.
+func damageByte(t *testing.T, path string) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := make([]byte, 1)
+	if _, err := f.ReadAt(b, info.Size()/2); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteAt([]byte{b[0] ^ 0x40}, info.Size()/2); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Whatever happens to a memory, the sandbox can begin with its files.
 func TestDamagedMemory(t *testing.T) {
 	damages := map[string]func(t *testing.T, path string, size int64) error{
-		"a byte": func(t *testing.T, path string, size int64) error {
-			f, err := os.OpenFile(path, os.O_RDWR, 0)
-			if err != nil {
-				return err
-			}
-			defer f.Close()
-			b := make([]byte, 1)
-			if _, err := f.ReadAt(b, size/2); err != nil {
-				return err
-			}
-			_, err = f.WriteAt([]byte{b[0] ^ 0x40}, size/2)
-			return err
-		},
+		"a byte":  func(t *testing.T, path string, _ int64) error { damageByte(t, path); return nil },
 		"the end": func(t *testing.T, path string, size int64) error { return os.Truncate(path, size-1) },
 		"all":     func(t *testing.T, path string, _ int64) error { return os.Remove(path) },
 	}
@@ -272,6 +281,14 @@ func TestSleepWithoutRoom(t *testing.T) {
 // A disk that becomes full while the memory is written leaves the sandbox as it
 // was, too.
 func TestDiskFillsWhileFallingAsleep(t *testing.T) {
+	r := startOnSmallDisk(t)
+	r.fillsWhile("sleep", r.d.box(r.spec.UID).memory().HalfImage(), func() error { return r.d.Sleep(r.ctx, r.h) })
+}
+
+// startOnSmallDisk runs a sandbox that counts, with some memory, whose notes are on
+// a disk of 2 GiB.
+func startOnSmallDisk(t *testing.T) *running {
+	t.Helper()
 	m := newMachine(t, runsc)
 	if err := os.Mkdir(m.cfg.StateDir, 0o700); err != nil {
 		t.Fatal(err)
@@ -295,14 +312,22 @@ func TestDiskFillsWhileFallingAsleep(t *testing.T) {
 	r := startOn(t, m, spec)
 	r.counts()
 	r.exec("sandbox", "head -c 100000000 /dev/urandom > /dev/shm/ballast")
-	half, filler := r.d.box(r.spec.UID).memory().HalfImage(), filepath.Join(m.cfg.StateDir, "filler")
+	return r
+}
+
+// fillsWhile does an act over and over, whose disk becomes full when half an image
+// is there, until it has failed of that once.
+func (r *running) fillsWhile(what, half string, act func() error) {
+	t := r.t
+	t.Helper()
+	filler := filepath.Join(r.m.cfg.StateDir, "filler")
 	for attempt := 1; ; attempt++ {
-		slept := make(chan error, 1)
-		go func() { slept <- r.d.Sleep(r.ctx, r.h) }()
+		done := make(chan error, 1)
+		go func() { done <- act() }()
 		err := errors.New("under way")
 		for full := false; err != nil && err.Error() == "under way"; {
 			select {
-			case err = <-slept:
+			case err = <-done:
 			default:
 				if _, statErr := os.Stat(filepath.Join(half, "checkpoint.img")); statErr == nil && !full {
 					full = true
@@ -311,17 +336,17 @@ func TestDiskFillsWhileFallingAsleep(t *testing.T) {
 			}
 		}
 		if removeErr := os.Remove(filler); removeErr != nil {
-			t.Logf("Sleep = %v", err)
+			t.Logf("%s: %v", what, err)
 			t.Fatal(removeErr)
 		}
 		if err != nil && !errors.Is(err, errs.Exhausted) {
-			t.Fatalf("Sleep = %v, want exhausted", err)
+			t.Fatalf("%s = %v, want exhausted", what, err)
 		}
 		if err != nil {
-			t.Logf("Sleep = %v", err)
+			t.Logf("%s: %v", what, err)
 			r.phase(driver.PhaseRunning)
 		}
-		r.goesOn("sleep on a disk that became full", attempt)
+		r.goesOn(what+" on a disk that became full", attempt)
 		if err != nil {
 			return
 		}

@@ -64,7 +64,7 @@ func BenchmarkSleep(b *testing.B) {
 					must(d.runsc(ctx, n, r.process, "checkpoint", "--image-path="+box.memory().HalfImage()))
 					must(memory.SyncTree(box.memory().HalfImage()))
 				})
-				must(box.memory().Seal(rec.Secret))
+				must(box.memory().Seal(memory.Content{Secret: rec.Secret}))
 				must(d.clear(ctx, n.UID))
 				must(box.lay(n, &d.authorities))
 				rec = record{Secret: rec.Secret, HostID: d.hostID, Waking: true}
@@ -74,8 +74,9 @@ func BenchmarkSleep(b *testing.B) {
 				l, err := d.listen(n, rec.Secret)
 				must(err)
 				var p *process
+				kept := box.memory()
 				measure("restore", func() {
-					p, err = d.launch(ctx, n, rec, nil, place)
+					p, err = d.launch(ctx, n, rec, nil, place, &kept)
 					must(err)
 				})
 				place.leave()

@@ -106,21 +106,28 @@ func (r *running) killIn(what, command string) (killed bool, err error) {
 		r.do("Sleep", r.d.Sleep(r.ctx, r.h))
 		act = r.d.Wake
 	}
+	return r.killDuring(r.spec.UID, command, func() error { return act(r.ctx, r.h) })
+}
+
+// killDuring does an act while a command of a sandbox's runtime is killed whenever
+// it is seen.
+func (r *running) killDuring(uid sandbox.UID, command string, act func() error) (killed bool, err error) {
+	r.t.Helper()
 	done := make(chan error, 1)
-	go func() { done <- act(r.ctx, r.h) }()
+	go func() { done <- act() }()
 	for {
 		select {
 		case err := <-done:
 			return killed, err
 		default:
-			killed = r.killCommand(command) || killed
+			killed = killCommand(r.t, uid, command) || killed
 		}
 	}
 }
 
 // killCommand kills a command of the runtime, if it runs.
-func (r *running) killCommand(command string) (killed bool) {
-	for _, text := range processesOf(r.t, r.spec.UID) {
+func killCommand(t *testing.T, uid sandbox.UID, command string) (killed bool) {
+	for _, text := range processesOf(t, uid) {
 		data, err := os.ReadFile("/proc/" + text + "/cmdline")
 		if err != nil || !slices.Contains(strings.Split(string(data), "\x00"), command) {
 			continue

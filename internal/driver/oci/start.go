@@ -21,13 +21,18 @@ import (
 	guestv1 "github.com/cubbyhq/cubby/api/gen/cubby/guest/v1"
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/driver/agent"
+	"github.com/cubbyhq/cubby/internal/driver/oci/memory"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/redirect"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
-// startLimit bounds a start whose caller set no deadline of its own.
-const startLimit = 60 * time.Second
+// startLimit bounds a start whose caller set no deadline of its own, and undoLimit
+// what takes down what came of one that failed.
+const (
+	startLimit = 60 * time.Second
+	undoLimit  = 30 * time.Second
+)
 
 // Start implements driver.Driver.
 func (d *Driver) Start(ctx context.Context, h driver.Handle) (err error) {
@@ -77,12 +82,13 @@ func (d *Driver) Start(ctx context.Context, h driver.Handle) (err error) {
 	if err := b.memory().Forget(); err != nil {
 		return err
 	}
-	return d.begin(ctx, n, record{Secret: rand.Text(), HostID: d.hostID, IDBase: n.IDBase}, userns)
+	return d.begin(ctx, n, record{Secret: rand.Text(), HostID: d.hostID, IDBase: n.IDBase}, userns, nil)
 }
 
-// begin makes the run that a record speaks of, and returns when its agent
-// answers. What came of one that failed is the caller's to clear.
-func (d *Driver) begin(ctx context.Context, n note, rec record, userns *os.File) error {
+// begin makes the run that a record speaks of, out of a memory unless that is nil,
+// and returns when its agent answers. What came of one that failed is the caller's
+// to clear.
+func (d *Driver) begin(ctx context.Context, n note, rec record, userns *os.File, from *memory.Memory) error {
 	b := d.box(n.UID)
 	if err := b.setRecord(rec); err != nil {
 		return err
@@ -96,7 +102,7 @@ func (d *Driver) begin(ctx context.Context, n note, rec record, userns *os.File)
 	if err != nil {
 		return err
 	}
-	p, err := d.launch(ctx, n, rec, userns, place)
+	p, err := d.launch(ctx, n, rec, userns, place, from)
 	if err != nil {
 		_ = l.Close()
 		return err
@@ -190,11 +196,11 @@ func (p *place) leave() {
 }
 
 // launch starts the runtime and returns the process that is the sandbox.
-func (d *Driver) launch(ctx context.Context, n note, rec record, userns *os.File, place *place) (*process, error) {
+func (d *Driver) launch(ctx context.Context, n note, rec record, userns *os.File, place *place, from *memory.Memory) (*process, error) {
 	b := d.box(n.UID)
 	group := d.cgroups.cgroup(n.UID)
 	var boot []byte
-	if !rec.Waking { // an agent that wakes had its boot
+	if from == nil { // the agent in a memory had its boot
 		var err error
 		if boot, err = protojson.Marshal(d.boot(n, rec.Secret)); err != nil {
 			return nil, err
@@ -203,14 +209,16 @@ func (d *Driver) launch(ctx context.Context, n note, rec record, userns *os.File
 	_ = os.Remove(b.pidFile())
 	_ = os.Remove(b.log())
 	bun := bundle{note: n, box: b, cgroups: d.cgroups, nofile: d.nofile, oom: d.oom, root: n.Rootfs, redirected: n.Isolation == sandbox.Container && d.redirects()}
-	command := d.containerCommand
+	var cmd *exec.Cmd
+	var err error
 	switch {
-	case rec.Waking:
-		command = d.wakeCommand
+	case from != nil:
+		cmd, err = d.restoreCommand(bun, *from)
 	case n.Isolation == sandbox.GVisor:
-		command = d.gvisorCommand
+		cmd, err = d.gvisorCommand(bun)
+	default:
+		cmd, err = d.containerCommand(bun)
 	}
-	cmd, err := command(bun)
 	if err != nil {
 		return nil, err
 	}
@@ -274,15 +282,15 @@ func (d *Driver) gvisorCommand(b bundle) (*exec.Cmd, error) {
 	return exec.Command(b.note.Runtime.Path, append(args, string(b.note.UID))...), nil
 }
 
-// wakeCommand is gvisorCommand for a run that comes out of a kept memory: by the
+// restoreCommand is gvisorCommand for a run that comes out of a memory: by the
 // program that wrote it.
-func (d *Driver) wakeCommand(b bundle) (*exec.Cmd, error) {
+func (d *Driver) restoreCommand(b bundle, from memory.Memory) (*exec.Cmd, error) {
 	if err := b.layGVisor(); err != nil {
 		return nil, err
 	}
 	args := append(b.runscFlags(), "restore", "--detach", "--bundle="+b.box.bundle(), "--pid-file="+b.box.pidFile(),
-		"--image-path="+b.box.memory().Image(), string(b.note.UID))
-	return exec.Command(b.box.memory().Program(), args...), nil
+		"--image-path="+from.Image(), string(b.note.UID))
+	return exec.Command(from.Program(), args...), nil
 }
 
 // layGVisor prepares the directories of a run.
@@ -450,7 +458,7 @@ func (d *Driver) furnish(n *note) error {
 
 // undoRun takes down what a start or a wake began that failed.
 func (d *Driver) undoRun(ctx context.Context, uid sandbox.UID) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoLimit)
 	defer cancel()
 	if err := d.clear(ctx, uid); err != nil {
 		d.log.Error("a run that failed to begin was not undone", "box", uid, "err", err)

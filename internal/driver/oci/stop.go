@@ -67,7 +67,7 @@ func (d *Driver) Stop(ctx context.Context, h driver.Handle, grace time.Duration)
 		d.log.Warn("the agent did not end its commands", "box", n.UID, "err", err)
 	}
 	if n.Isolation == sandbox.GVisor && !r.ended() {
-		if err := d.save(ctx, n, r.process.program()); err != nil {
+		if err := d.save(ctx, n, r.process.program(), b.saved()); err != nil {
 			d.log.Error("system files were not saved: the sandbox will start with those of the save before", "box", n.UID, "err", err)
 		}
 	}

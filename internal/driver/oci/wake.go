@@ -6,7 +6,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/errs"
@@ -48,11 +47,12 @@ func (d *Driver) Wake(ctx context.Context, h driver.Handle) (err error) {
 		return err
 	}
 	b := d.box(n.UID)
-	secret, err := b.memory().Verify()
+	kept := b.memory()
+	says, err := kept.Verify()
 	if err != nil {
-		return err
+		return errs.E(errs.NotFound, "the sandbox's memory is damaged").Hint("start it: its files are whole").Because(err)
 	}
-	if err := d.furnish(&n); err != nil {
+	if err := d.furnishOld(&n); err != nil {
 		return err
 	}
 	defer func() {
@@ -60,18 +60,30 @@ func (d *Driver) Wake(ctx context.Context, h driver.Handle) (err error) {
 			d.undoRun(ctx, n.UID)
 		}
 	}()
-	if err := d.begin(ctx, n, record{Secret: secret, HostID: d.hostID, Waking: true}, nil); err != nil {
+	if err := d.begin(ctx, n, record{Secret: says.Secret, HostID: d.hostID, Waking: true}, nil, &kept); err != nil {
 		return unreadable(err)
 	}
 	return d.used(b)
 }
 
+// furnishOld is furnish for what comes out of a memory: the agent's program is
+// mapped in it, and no other will do.
+func (d *Driver) furnishOld(n *note) error {
+	agent := n.Init
+	if err := d.furnish(n); err != nil {
+		return err
+	}
+	if n.Init != agent {
+		return errs.E(errs.NotFound, "the program of the sandbox's agent is gone, and its memory needs it")
+	}
+	return nil
+}
+
 // unreadable classifies what gVisor says of a memory that was kept on another
 // machine.
 func unreadable(err error) error {
-	if strings.Contains(err.Error(), "incompatible FeatureSet") {
-		return errs.E(errs.NotFound, "this host's processor cannot go on with the sandbox's memory").
-			Hint("start it: its files are whole").Because(err)
+	if err != nil && strings.Contains(err.Error(), "incompatible FeatureSet") {
+		return errs.E(errs.NotFound, "this host's processor cannot go on with the sandbox's memory").Because(err)
 	}
 	return err
 }
@@ -101,7 +113,7 @@ func (d *Driver) awake(ctx context.Context, n note, r *run) error {
 	if err == nil {
 		return nil
 	}
-	undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+	undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoLimit)
 	defer cancel()
 	if clearErr := d.clear(undo, n.UID); clearErr != nil {
 		return errors.Join(err, clearErr)

@@ -1,20 +1,17 @@
-// Package memory is the kept memory of a sandbox that sleeps: a directory beside
-// its notes, on the host's disk and not on the sandbox's. It is no file of the
-// sandbox, must fit when its disk is full, and is bounded together with those of
-// all others. Like the notes it goes with the sandbox, and a listing finds it. It
-// holds every secret that was in memory, so nobody but root reads it.
+// Package memory is the kept memory of a sandbox: a directory on the host's disk
+// and not on the sandbox's. It is no file of the sandbox, must fit when its disk
+// is full, and is bounded together with those of all others. That of a sleeper is
+// beside its notes and goes with it, that of a snapshot is by itself. It holds
+// every secret that was in memory, so nobody but root reads it.
 //
 // It has its name when it is complete; until then it is half a memory, which
-// nothing is ever woken from. With the memory lies the program that wrote it,
+// nothing ever begins from. With the memory lies the program that wrote it,
 // since another version may not read it. The package runs nothing: who writes and
 // reads the image is its caller's matter.
 package memory
 
 import (
-	"encoding/json"
 	"errors"
-	"fmt"
-	"hash/crc32"
 	"io"
 	"io/fs"
 	"os"
@@ -23,15 +20,17 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/cubbyhq/cubby/internal/errs"
 )
 
 // Memory is what is kept of one sandbox, or is not there.
-type Memory struct{ dir string }
+type Memory struct {
+	dir      string
+	programs *Programs
+}
 
-// Of returns the memory of the sandbox whose notes are in a directory.
-func Of(dir string) Memory { return Memory{dir} }
+// Of returns the memory that is kept in a directory, among other things. Programs
+// is the caller's, for all of its memories.
+func Of(dir string, programs *Programs) Memory { return Memory{dir, programs} }
 
 func (m Memory) path() string { return filepath.Join(m.dir, "memory") }
 func (m Memory) used() string { return filepath.Join(m.dir, "memory.used") }
@@ -42,56 +41,24 @@ func (m Memory) Half() string { return filepath.Join(m.dir, "memory.new") }
 // HalfImage is where the program writes its part of it.
 func (m Memory) HalfImage() string { return filepath.Join(m.Half(), imageName) }
 
-// Image is what the program wrote, and Program that program.
+// HalfRoot is where the root filesystem is written that a cold start begins with,
+// by who keeps it here.
+func (m Memory) HalfRoot() string { return filepath.Join(m.Half(), rootName) }
+
+// Image is what the program wrote, Program that program, and Root the root
+// filesystem.
 func (m Memory) Image() string   { return filepath.Join(m.path(), imageName) }
 func (m Memory) Program() string { return filepath.Join(m.path(), programName) }
+func (m Memory) Root() string    { return filepath.Join(m.path(), rootName) }
 
 // What is in the directory.
 const (
-	manifestName = "manifest.json"
+	manifestName = "manifest"
 	programName  = "runsc"
-	imageName    = "image" // what the program wrote
+	imageName    = "image"
+	rootName     = "root"
+	noteName     = "note.json"
 )
-
-// manifest says what a memory consists of.
-type manifest struct {
-	Version int `json:"v"`
-	// Secret is what the agent says to the channel.
-	Secret string              `json:"secret"`
-	Files  map[string]checksum `json:"files"`
-}
-
-const manifestVersion = 1
-
-// checksum finds damage. It is no proof against somebody who may write here:
-// that is root, who needs no memory to do harm.
-type checksum struct {
-	Size   int64  `json:"size"`
-	CRC32C uint32 `json:"crc32c"`
-}
-
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
-func sum(path string) (checksum, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return checksum{}, err
-	}
-	defer f.Close()
-	var c checksum
-	buf := make([]byte, 1<<20)
-	for {
-		n, err := f.Read(buf)
-		c.CRC32C = crc32.Update(c.CRC32C, castagnoli, buf[:n])
-		c.Size += int64(n)
-		if err == io.EOF {
-			return c, nil
-		}
-		if err != nil {
-			return checksum{}, err
-		}
-	}
-}
 
 // Kept reports whether there is a memory, and what it takes of the disk. The
 // program is not counted where it is one with what is kept anyway.
@@ -104,7 +71,7 @@ func (m Memory) Kept() (size int64, found bool, err error) {
 		if err != nil {
 			return err
 		}
-		if st, ok := info.Sys().(*syscall.Stat_t); ok && info.Mode().IsRegular() && st.Nlink == 1 {
+		if st, ok := info.Sys().(*syscall.Stat_t); ok && info.Mode().IsRegular() && (st.Nlink == 1 || e.Name() != programName) {
 			size += st.Blocks * 512
 		}
 		return nil
@@ -134,74 +101,6 @@ func (m Memory) Forget() error {
 
 // Tidy removes what is half written or half removed.
 func (m Memory) Tidy() error { return errors.Join(os.RemoveAll(m.Half()), os.RemoveAll(m.used())) }
-
-// Seal writes the manifest of half a memory, with the sums of what can be read
-// of its files, and makes it whole. All of it is on the disk then.
-func (m Memory) Seal(secret string) error {
-	list := manifest{Version: manifestVersion, Secret: secret, Files: make(map[string]checksum)}
-	half := m.Half()
-	if err := SyncTree(filepath.Join(half, imageName)); err != nil {
-		return err
-	}
-	err := filepath.WalkDir(half, func(path string, e fs.DirEntry, err error) error {
-		if err != nil || e.IsDir() {
-			return err
-		}
-		name, err := filepath.Rel(half, path)
-		if err == nil {
-			list.Files[name], err = sum(path)
-		}
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	data, err := json.Marshal(list)
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(filepath.Join(half, manifestName), data, 0o600); err != nil {
-		return err
-	}
-	if err := SyncTree(half); err != nil {
-		return err
-	}
-	if err := os.Rename(half, m.path()); err != nil {
-		return err
-	}
-	return SyncTree(m.dir)
-}
-
-// Verify reads the memory and returns what its agent says to the channel;
-// errs.NotFound when nothing can be woken from it.
-func (m Memory) Verify() (secret string, err error) {
-	var list manifest
-	data, err := os.ReadFile(filepath.Join(m.path(), manifestName))
-	if err == nil {
-		err = json.Unmarshal(data, &list)
-	}
-	if err == nil && list.Version != manifestVersion {
-		err = fmt.Errorf("manifest of version %d", list.Version)
-	}
-	for _, name := range []string{programName, filepath.Join(imageName, "checkpoint.img")} {
-		if _, ok := list.Files[name]; !ok && err == nil {
-			err = fmt.Errorf("no %s", name)
-		}
-	}
-	for name, want := range list.Files {
-		if err != nil {
-			break
-		}
-		var got checksum
-		if got, err = sum(filepath.Join(m.path(), name)); err == nil && got != want {
-			err = fmt.Errorf("%s has %d bytes and the sum %08x, want %d and %08x", name, got.Size, got.CRC32C, want.Size, want.CRC32C)
-		}
-	}
-	if err != nil {
-		return "", errs.E(errs.NotFound, "the sandbox's memory is damaged").Hint("start it: its files are whole").Because(err)
-	}
-	return list.Secret, nil
-}
 
 // Begin makes half a memory, with the program at a path, which may be a link that
 // the kernel shows.

@@ -2,11 +2,10 @@ package memory
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
-
-	"github.com/cubbyhq/cubby/internal/errs"
 )
 
 func sealed(t *testing.T) Memory {
@@ -15,7 +14,7 @@ func sealed(t *testing.T) Memory {
 	if err := os.WriteFile(program, []byte("program"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	m := Of(t.TempDir())
+	m := Of(t.TempDir(), new(Programs))
 	if err := m.Begin(program); err != nil {
 		t.Fatal(err)
 	}
@@ -27,7 +26,7 @@ func sealed(t *testing.T) Memory {
 	if _, kept, err := m.Kept(); kept || err != nil {
 		t.Fatalf("half a memory is kept = %v, %v", kept, err)
 	}
-	if err := m.Seal("secret"); err != nil {
+	if err := m.Seal(Content{Secret: "secret", Note: []byte("note")}); err != nil {
 		t.Fatal(err)
 	}
 	return m
@@ -38,8 +37,8 @@ func TestMemoryIsWholeOrNone(t *testing.T) {
 	if size, kept, err := m.Kept(); !kept || err != nil || size < 20_000 {
 		t.Errorf("Kept = %d, %v, %v; want what the files take", size, kept, err)
 	}
-	if secret, err := m.Verify(); err != nil || secret != "secret" {
-		t.Errorf("Verify = %q, %v", secret, err)
+	if c, err := m.Verify(); err != nil || c.Secret != "secret" || string(c.Note) != "note" {
+		t.Errorf("Verify = %q, %v", c, err)
 	}
 	if err := m.Tidy(); err != nil {
 		t.Fatal(err)
@@ -54,8 +53,8 @@ func TestMemoryIsWholeOrNone(t *testing.T) {
 		if _, kept, err := m.Kept(); kept || err != nil {
 			t.Errorf("after Forget it is kept = %v, %v", kept, err)
 		}
-		if _, err := m.Verify(); !errors.Is(err, errs.NotFound) {
-			t.Errorf("Verify of none = %v, want not found", err)
+		if _, err := m.Verify(); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("Verify of none = %v, want that there is none", err)
 		}
 	}
 	if left, err := os.ReadDir(m.dir); err != nil || len(left) > 0 {
@@ -85,8 +84,11 @@ func TestOfTwoMemoriesThereIsTheLast(t *testing.T) {
 
 func TestDamageIsFound(t *testing.T) {
 	for name, damage := range map[string]func(m Memory) error{
-		"manifest":          func(m Memory) error { return os.WriteFile(filepath.Join(m.path(), manifestName), []byte("{}"), 0) },
-		"later manifest":    func(m Memory) error { return os.WriteFile(filepath.Join(m.path(), manifestName), []byte(`{"v":2}`), 0) },
+		"manifest": func(m Memory) error { return os.WriteFile(filepath.Join(m.path(), manifestName), []byte("{}"), 0) },
+		"manifest of another version": func(m Memory) error {
+			return os.WriteFile(filepath.Join(m.path(), manifestName), []byte("cfe68a13\n{\"v\":3}"), 0)
+		},
+		"a missing note":    func(m Memory) error { return os.Remove(filepath.Join(m.path(), noteName)) },
 		"truncated image":   func(m Memory) error { return os.Truncate(filepath.Join(m.Image(), "pages.img"), 9_999) },
 		"lengthened image":  func(m Memory) error { return os.Truncate(filepath.Join(m.Image(), "pages.img"), 10_001) },
 		"a missing image":   func(m Memory) error { return os.Remove(filepath.Join(m.Image(), "checkpoint.img")) },
@@ -102,8 +104,8 @@ func TestDamageIsFound(t *testing.T) {
 			if err := damage(m); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := m.Verify(); !errors.Is(err, errs.NotFound) {
-				t.Errorf("Verify = %v, want not found", err)
+			if c, err := m.Verify(); err == nil {
+				t.Errorf("Verify = %q, want an error", c)
 			}
 		})
 	}
