@@ -15,6 +15,10 @@ const (
 	ArchiveNotMade   = "sandbox.archive_failed"
 	SandboxAdopted   = "sandbox.adopted"
 	SandboxKept      = "sandbox.kept"
+	SandboxForked    = "sandbox.forked"
+	SandboxRolled    = "sandbox.rolled_back"
+	SnapshotCreated  = "snapshot.created"
+	SnapshotRemoved  = "snapshot.removed"
 	ExecQueued       = "exec.queued"
 	ExecStarted      = "exec.started"
 	ExecFinished     = "exec.finished"
@@ -44,6 +48,38 @@ type Created struct {
 	ID        sandbox.ID        `json:"id"`
 	Image     string            `json:"image"`
 	Isolation sandbox.Isolation `json:"isolation"`
+	// ForkedFrom is the sandbox that it began as a copy of, and Snapshot the
+	// snapshot that it began from; "" for none.
+	ForkedFrom sandbox.ID `json:"forked_from,omitempty"`
+	Snapshot   string     `json:"snapshot,omitempty"`
+}
+
+// Fork: other sandboxes began as copies of this one.
+type Fork struct {
+	Forks  []string `json:"forks"`
+	Paused int64    `json:"paused_ms"`
+}
+
+// Rollback: the sandbox is as it was when a snapshot was made.
+type Rollback struct {
+	ID     sandbox.UID `json:"id"` // of the snapshot
+	Name   string      `json:"name"`
+	Memory bool        `json:"memory"`
+}
+
+// SnapshotCreate: the sandbox was kept.
+type SnapshotCreate struct {
+	ID     sandbox.UID `json:"id"`
+	Name   string      `json:"name"`
+	Memory bool        `json:"memory"`
+	Bytes  int64       `json:"bytes"`
+	Paused int64       `json:"paused_ms"`
+}
+
+// SnapshotRemove: what was kept of the sandbox is gone.
+type SnapshotRemove struct {
+	ID   sandbox.UID `json:"id"`
+	Name string      `json:"name"`
 }
 
 // Started: a stopped sandbox runs again.
@@ -240,31 +276,35 @@ type KernelDeath struct {
 	Reason string `json:"reason"`
 }
 
-func (Created) Kind() string       { return SandboxCreated }
-func (Started) Kind() string       { return SandboxStarted }
-func (Updated) Kind() string       { return SandboxUpdated }
-func (Stopped) Kind() string       { return SandboxStopped }
-func (Failed) Kind() string        { return SandboxFailed }
-func (Died) Kind() string          { return SandboxDied }
-func (Destroyed) Kind() string     { return SandboxDestroyed }
-func (Adopted) Kind() string       { return SandboxAdopted }
-func (Kept) Kind() string          { return SandboxKept }
-func (ExecQueue) Kind() string     { return ExecQueued }
-func (SessionForget) Kind() string { return SessionForgotten }
-func (ExecStart) Kind() string     { return ExecStarted }
-func (ExecEnd) Kind() string       { return ExecFinished }
-func (Limit) Kind() string         { return LimitHit }
-func (FileWrite) Kind() string     { return FileWritten }
-func (FileRemove) Kind() string    { return FileRemoved }
-func (FileMove) Kind() string      { return FileMoved }
-func (MakeDir) Kind() string       { return DirMade }
-func (Extract) Kind() string       { return ArchiveExtracted }
-func (Allowed) Kind() string       { return EgressAllowed }
-func (Denied) Kind() string        { return EgressDenied }
-func (Unlisted) Kind() string      { return EgressUnlisted }
-func (Frozen) Kind() string        { return DiskFrozen }
-func (Thawed) Kind() string        { return DiskThawed }
-func (Purged) Kind() string        { return DiskPurged }
+func (Created) Kind() string        { return SandboxCreated }
+func (Started) Kind() string        { return SandboxStarted }
+func (Fork) Kind() string           { return SandboxForked }
+func (Rollback) Kind() string       { return SandboxRolled }
+func (SnapshotCreate) Kind() string { return SnapshotCreated }
+func (SnapshotRemove) Kind() string { return SnapshotRemoved }
+func (Updated) Kind() string        { return SandboxUpdated }
+func (Stopped) Kind() string        { return SandboxStopped }
+func (Failed) Kind() string         { return SandboxFailed }
+func (Died) Kind() string           { return SandboxDied }
+func (Destroyed) Kind() string      { return SandboxDestroyed }
+func (Adopted) Kind() string        { return SandboxAdopted }
+func (Kept) Kind() string           { return SandboxKept }
+func (ExecQueue) Kind() string      { return ExecQueued }
+func (SessionForget) Kind() string  { return SessionForgotten }
+func (ExecStart) Kind() string      { return ExecStarted }
+func (ExecEnd) Kind() string        { return ExecFinished }
+func (Limit) Kind() string          { return LimitHit }
+func (FileWrite) Kind() string      { return FileWritten }
+func (FileRemove) Kind() string     { return FileRemoved }
+func (FileMove) Kind() string       { return FileMoved }
+func (MakeDir) Kind() string        { return DirMade }
+func (Extract) Kind() string        { return ArchiveExtracted }
+func (Allowed) Kind() string        { return EgressAllowed }
+func (Denied) Kind() string         { return EgressDenied }
+func (Unlisted) Kind() string       { return EgressUnlisted }
+func (Frozen) Kind() string         { return DiskFrozen }
+func (Thawed) Kind() string         { return DiskThawed }
+func (Purged) Kind() string         { return DiskPurged }
 
 func (FileExport) Kind() string    { return FileExported }
 func (FileImport) Kind() string    { return FileImported }

@@ -52,6 +52,10 @@ var shared = map[string]func(*testing.T){
 	"TestPrune":                                  TestPrune,
 	"TestSandboxRoundTrip":                       TestSandboxRoundTrip,
 	"TestSeqWithoutGaps":                         TestSeqWithoutGaps,
+	"TestSnapshots":                              TestSnapshots,
+	"TestSnapshotNames":                          TestSnapshotNames,
+	"TestMoveAll":                                TestMoveAll,
+	"TestRestate":                                TestRestate,
 	"TestThreads":                                TestThreads,
 	"TestTouchOnlyForward":                       TestTouchOnlyForward,
 	"TestUnfinishedClaimsEndWithTheProcess":      TestUnfinishedClaimsEndWithTheProcess,
@@ -198,7 +202,7 @@ func TestCausesOfEarlierSandboxesOnPostgreSQL(t *testing.T) {
 		t.Fatal(err)
 	}
 	conn := admin(t, where.URL)
-	for _, text := range []string{string(script), giveATenant} {
+	for _, text := range []string{string(script), strings.Replace(giveATenant, "sandboxes", "public.sandboxes", 1)} {
 		if _, err := conn.Exec(t.Context(), text); err != nil {
 			t.Fatal(err)
 		}
