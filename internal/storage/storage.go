@@ -129,6 +129,9 @@ type Usage struct {
 type Source struct {
 	UID      sandbox.UID
 	Snapshot string // of it; "" is what it holds now
+	// Still: the caller sees to it that nobody writes to the disk meanwhile, so
+	// one that is in use is copied also where its writers could not be held.
+	Still bool
 }
 
 // Snapshot is the content that a disk had.

@@ -397,7 +397,7 @@ func (d *Disks) lockBoth(a, b sandbox.UID) (unlock func(), err error) {
 // copySource makes an unfinished disk with the content of a source, and says how
 // long its writers waited.
 func (d *Disks) copySource(ctx context.Context, from storage.Source, at string) (dir string, paused time.Duration, err error) {
-	if from.Snapshot != "" {
+	if from.Snapshot != "" || from.Still && isPlain(at) {
 		dir, err = d.copyDisk(ctx, at, unheld)
 		return dir, 0, err
 	}

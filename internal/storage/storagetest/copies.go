@@ -128,6 +128,17 @@ func testCloneInUse(t *testing.T, s *suite) {
 	})
 }
 
+// testCloneStill: a disk in use is cloned when its user stands still.
+func testCloneStill(t *testing.T, s *suite) {
+	from, to := s.disk(storage.Own), sandbox.NewUID()
+	dir := s.attach(from)
+	s.ok(os.WriteFile(filepath.Join(dir, "workspace", "f"), []byte("x"), 0o644))
+	_, err := s.Clone(t.Context(), storage.Source{UID: from, Still: true}, to)
+	s.ok(err)
+	s.detach(from)
+	s.wantFile(to, "f", "x")
+}
+
 func testClonesCross(t *testing.T, s *suite) {
 	a, b := s.disk(storage.Own), s.disk(storage.Own)
 	s.write(a, "f", "a")

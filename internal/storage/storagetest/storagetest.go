@@ -41,6 +41,7 @@ func Run(t *testing.T, open func(t *testing.T) storage.Storage) {
 		{"release", testRelease},
 		{"clone", testClone},
 		{"clone of a disk in use", testCloneInUse},
+		{"clone of a disk that stands still", testCloneStill},
 		{"clones in both directions", testClonesCross},
 		{"deep trees", testDeep},
 		{"snapshots", testSnapshots},
