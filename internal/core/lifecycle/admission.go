@@ -73,44 +73,57 @@ func newAdmission(settings Settings, disks interface{ Admit() error }) *admissio
 // errs.Exhausted when there is no room and errs.OverQuota when only its tenant
 // or thread has none, both with RetryAfter.
 func (a *admission) take(ctx context.Context, b sandbox.Sandbox) (booted func(), err error) {
-	if err := a.reserve(b.UID, placeOf(b)); err != nil {
+	unboot, err := a.reserve(b)
+	if err != nil {
 		return nil, err
 	}
-	unboot := func() {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		a.booting--
-	}
-	select {
-	case a.boots <- struct{}{}:
-		return sync.OnceFunc(func() { <-a.boots; unboot() }), nil
-	case <-ctx.Done():
+	over, err := a.turn(ctx)
+	if err != nil {
 		unboot()
 		a.give(b.UID)
+		return nil, err
+	}
+	return sync.OnceFunc(func() { over(); unboot() }), nil
+}
+
+// turn waits until one more sandbox may boot. The place of the sandbox has been
+// reserved.
+func (a *admission) turn(ctx context.Context) (over func(), err error) {
+	select {
+	case a.boots <- struct{}{}:
+		return sync.OnceFunc(func() { <-a.boots }), nil
+	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
 }
 
-func (a *admission) reserve(uid sandbox.UID, p place) error {
+// reserve is take for a sandbox that waits for its turn by itself. Until booted
+// the memory that it will have taken soon is counted.
+func (a *admission) reserve(b sandbox.Sandbox) (booted func(), err error) {
 	if err := a.disks.Admit(); err != nil {
-		return err
+		return nil, err
 	}
 	available, err := a.available()
 	if err != nil {
-		return errs.E(errs.Internal, "the host's memory cannot be measured").Because(err)
+		return nil, errs.E(errs.Internal, "the host's memory cannot be measured").Because(err)
 	}
+	p := placeOf(b)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if err := decideAdmission(a.caps, a.occupied(p)); err != nil {
-		return err
+		return nil, err
 	}
 	if free := available - a.booting*bootMemory; free < a.minFree+bootMemory {
-		return errs.E(errs.Exhausted, "the host has too little free memory for another sandbox").
+		return nil, errs.E(errs.Exhausted, "the host has too little free memory for another sandbox").
 			Hint("stop or destroy a sandbox, or try again later").RetryAfter(memoryRetry)
 	}
-	a.enter(uid, p)
+	a.enter(b.UID, p)
 	a.booting++
-	return nil
+	return func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.booting--
+	}, nil
 }
 
 // check is the error of a take whose turn were now, as far as the bounds go.

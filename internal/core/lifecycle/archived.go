@@ -104,7 +104,9 @@ func mayUnpack(b sandbox.Sandbox, m archive.Manifest) error {
 	return nil
 }
 
-func diskIsKept() error {
-	return errs.E(errs.Conflict, "restore: a disk is kept under this id").
-		Hint("create without restore to go on with that disk, or purge the sandbox first")
+// diskIsKept refuses other files for an id that has some; field is what asks for
+// them.
+func diskIsKept(field string) error {
+	return errs.E(errs.Conflict, "%s: a disk is kept under this id", field).
+		Hint("create a sandbox without other files to go on with that disk, or purge the sandbox first")
 }
