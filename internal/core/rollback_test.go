@@ -213,6 +213,9 @@ func (w *world) crashesIn(method string, act func(), look func(next *world)) {
 	next.open()
 	next.start()
 	defer next.stop()
+	if _, err := next.Sandboxes().List(w.ctx, lifecycle.Query{}); err != nil { // which waits for the first look
+		w.t.Fatal(err)
+	}
 	look(&next)
 }
 
