@@ -57,6 +57,7 @@ func places() map[string]place {
 		"internal/storage":   {layer: 2},
 		"internal/telemetry": {layer: 2},
 		"internal/tenancy":   {layer: 2},
+		"internal/uptime":    {layer: 2, by: []string{"internal/guestd", "internal/guestd/…", "internal/kernel/jupyter"}},
 
 		"internal/archive":   {layer: 3},
 		"internal/auth":      {layer: 3},
@@ -107,15 +108,15 @@ func places() map[string]place {
 		// The program inside the sandbox is small and trusts nothing of the
 		// host's side.
 		"internal/guestd": {only: []string{"api/gen/…", "internal/errs", "internal/sandbox", "internal/filetree",
-			"internal/guestd/kernels", "internal/guestd/proc", "internal/redirect", "internal/relay", "internal/resolver"},
+			"internal/guestd/kernels", "internal/guestd/proc", "internal/redirect", "internal/relay", "internal/resolver", "internal/uptime"},
 			by: []string{"cmd/cubby-init", "internal/driver/drivertest"}},
 		"internal/guestd/kernels": {only: []string{"api/gen/…", "internal/errs", "internal/sandbox", "internal/guestd/proc",
-			"internal/kernel", "internal/kernel/jupyter", "internal/kernel/node", "internal/kernel/startup"}, by: []string{"internal/guestd"}},
-		"internal/guestd/proc": {only: []string{"api/gen/…", "internal/errs", "internal/sandbox", "internal/session"},
+			"internal/kernel", "internal/kernel/jupyter", "internal/kernel/node", "internal/kernel/startup", "internal/uptime"}, by: []string{"internal/guestd"}},
+		"internal/guestd/proc": {only: []string{"api/gen/…", "internal/errs", "internal/sandbox", "internal/session", "internal/uptime"},
 			by: []string{"internal/guestd", "internal/guestd/kernels", "cmd/cubby-init"}},
-		"internal/kernel/jupyter": {only: []string{"internal/kernel"}, by: []string{"internal/guestd/kernels"}},
+		"internal/kernel/jupyter": {only: []string{"internal/kernel", "internal/uptime"}, by: []string{"internal/guestd/kernels"}},
 		"internal/kernel/node":    {only: []string{"internal/kernel"}, by: []string{"internal/guestd/kernels"}},
-		"internal/kernel/startup": {only: []string{}, by: []string{"internal/guestd/kernels"}},
+		"internal/kernel/startup": {only: []string{"internal/kernel"}, by: []string{"internal/guestd/kernels"}},
 		// Anybody may build on the SDK without the engine: it is a module of
 		// its own.
 		"client": {only: []string{}},

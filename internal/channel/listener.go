@@ -18,6 +18,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -39,7 +40,6 @@ const (
 // for concurrent use.
 type Listener struct {
 	socket *net.UnixListener
-	secret string
 	log    *slog.Logger
 
 	pool    chan net.Conn
@@ -52,6 +52,7 @@ type Listener struct {
 	wg      sync.WaitGroup
 
 	mu      sync.Mutex
+	secrets []string              // each is good; see Rekey
 	control *control              // nil: the agent is away
 	arrived chan struct{}         // closed when control is set; replaced when it is lost
 	foreign chan struct{}         // closed when an agent of an unknown version is refused; replaced when control is set
@@ -80,7 +81,7 @@ func Listen(path, secret string, log *slog.Logger) (*Listener, error) {
 	}
 	l := &Listener{
 		socket:  socket,
-		secret:  secret,
+		secrets: []string{secret},
 		log:     log,
 		pool:    make(chan net.Conn, maxPool),
 		streams: make(chan *egressConn),
@@ -143,7 +144,7 @@ func (l *Listener) accept() {
 			return
 		}
 		l.wg.Go(func() {
-			kind, err := readHello(conn, l.secret, time.Now().Add(helloWithin))
+			kind, err := readHello(conn, l.known, time.Now().Add(helloWithin))
 			<-l.pending
 			if err != nil {
 				l.log.Debug("guest channel refused a connection", "err", err)
@@ -156,6 +157,27 @@ func (l *Listener) accept() {
 			l.admit(conn, kind)
 		})
 	}
+}
+
+// Rekey makes the agent known by another secret. From now on either is good, and
+// when the returned function is called, the new one alone: call it when the agent
+// is known to have the new one. Connections that were proven stay.
+func (l *Listener) Rekey(secret string) (done func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.secrets = append(l.secrets, secret)
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.secrets = []string{secret}
+	}
+}
+
+// known are the secrets that are good.
+func (l *Listener) known() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.secrets)
 }
 
 // hold notes a connection as ours to close; false when the listener is closed.

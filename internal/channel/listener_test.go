@@ -264,10 +264,73 @@ func FuzzHello(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, line string) {
-		kind, err := parseHello(line, testSecret)
+		kind, err := parseHello(line, []string{testSecret})
 		rest := " " + testSecret + " " + string(kind)
 		if (err == nil) != (kind != "" && (line == "CUBBY1"+rest || line == "CUBBY2"+rest)) {
 			t.Errorf("parseHello(%q) = %q, %v", line, kind, err)
 		}
 	})
+}
+
+// A secret is replaced without a moment in which the agent has none that is good.
+func TestRekey(t *testing.T) {
+	path := socketPath(t)
+	l := newListener(t, path)
+	dialAs(t, path, "CUBBY2 s3cret control\n")
+	if err := l.Wait(short(t)); err != nil {
+		t.Fatal(err)
+	}
+	accepted := func(secret string) bool {
+		t.Helper()
+		conn := dialAs(t, path, "CUBBY2 "+secret+" pool\n")
+		closed := make(chan struct{})
+		go func() {
+			_, _ = conn.Read(make([]byte, 1))
+			close(closed)
+		}()
+		given := make(chan net.Conn, 1)
+		ctx, cancel := context.WithCancel(short(t))
+		go func() {
+			c, err := l.Dial(ctx)
+			if err == nil {
+				given <- c
+			}
+			close(given)
+		}()
+		defer func() {
+			cancel()
+			conn.Close()
+			for c := range given {
+				c.Close()
+			}
+			<-closed
+		}()
+		select {
+		case <-closed:
+			return false
+		case c, ok := <-given:
+			if ok {
+				c.Close()
+			}
+			return ok
+		}
+	}
+	var done func()
+	for _, step := range []struct {
+		name     string
+		do       func()
+		old, new bool
+	}{
+		{"before", func() {}, true, false},
+		{"meanwhile", func() { done = l.Rekey("new") }, true, true},
+		{"after", func() { done() }, false, true},
+	} {
+		step.do()
+		if old, is := accepted("s3cret"), accepted("new"); old != step.old || is != step.new {
+			t.Errorf("%s: the old secret is good: %t, the new one: %t", step.name, old, is)
+		}
+	}
+	if !l.Connected() {
+		t.Error("the connection that was proven is gone")
+	}
 }

@@ -94,8 +94,14 @@ type Driver interface {
 	//
 	// The host name is the new id, as hostname, uname, /etc/hostname and
 	// /etc/hosts show it, and every command, kernel and session that begins
-	// later has the new environment; what runs keeps the one that it has. Only
-	// the host can do this: the agent takes it from nobody else.
+	// later has the new environment, and kernels that run have it before their
+	// next cell; what else runs keeps the one that it has. Only the host can do
+	// this: the agent takes it from nobody else.
+	//
+	// The first identity of a sandbox that was restored also ends what it has
+	// from the parent, before anything else reaches it: the parent's commands are
+	// unknown, the channel has a secret of its own, and kernels have fresh random
+	// numbers. That is so also when the id stays the same.
 	//
 	// A sandbox can be given another identity, as a fork must be. But the handle
 	// says which one is replaced: Conflict when the sandbox has neither that one
@@ -104,7 +110,7 @@ type Driver interface {
 	// same call with the old handle finishes the work. Invalid without an id;
 	// Unsupported where the agent was started by a version that cannot, and then
 	// nothing has changed; Unavailable when it does not run or does not answer.
-	Identify(ctx context.Context, h Handle, is Identity) (Handle, error)
+	Identify(ctx context.Context, h Handle, is Identity) (Identified, error)
 
 	// Inspect reports what is true now, from the system and not from memory.
 	Inspect(ctx context.Context, h Handle) (Status, error)

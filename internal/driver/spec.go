@@ -51,6 +51,14 @@ type Identity struct {
 	Env []string
 }
 
+// Identified is a sandbox that was given an identity.
+type Identified struct {
+	Handle Handle
+	// Warnings say of a sandbox that was restored, in words, what in it draws the
+	// random numbers of its parent all the same, or lost its state over that.
+	Warnings []string
+}
+
 // Volume is a directory of the host that a sandbox has. It is in place, mounted
 // by its owner, from before Create until after the last run; its files carry
 // the ids that the sandbox sees.

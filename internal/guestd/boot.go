@@ -36,11 +36,8 @@ func ReadBoot(r io.Reader) (*guestv1.Boot, error) {
 }
 
 func checkBoot(b *guestv1.Boot) error {
-	const maxSecret = 128
-	printable := func(r rune) bool { return r > ' ' && r < 0x7f }
-	notPrintable := func(r rune) bool { return !printable(r) }
 	switch {
-	case b.GetSecret() == "" || len(b.GetSecret()) > maxSecret || strings.ContainsFunc(b.GetSecret(), notPrintable):
+	case !validSecret(b.GetSecret()):
 		return errors.New("boot document: secret must be 1 to 128 printable characters")
 	case !path.IsAbs(b.GetSocket()) || strings.ContainsRune(b.GetSocket(), 0):
 		return errors.New("boot document: socket must be an absolute path")
@@ -64,6 +61,13 @@ func checkBoot(b *guestv1.Boot) error {
 		return errors.New("boot document: resolver_listen and redirect_listen go together")
 	}
 	return nil
+}
+
+// validSecret reports whether a secret can stand in a hello.
+func validSecret(secret string) bool {
+	const longest = 128
+	notPrintable := func(r rune) bool { return r <= ' ' || r >= 0x7f }
+	return secret != "" && len(secret) <= longest && !strings.ContainsFunc(secret, notPrintable)
 }
 
 // validEnv reports whether commands can be given an environment.

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -41,7 +42,7 @@ const (
 // of Accept: to an http.Server it is a listener.
 type uplink struct {
 	socket string
-	secret string
+	secret atomic.Pointer[string]
 	log    *slog.Logger
 	// returned is called whenever the host is there again, before it can ask
 	// for anything. Set it before run; nil for nothing.
@@ -59,13 +60,21 @@ type uplink struct {
 }
 
 func newUplink(socket, secret string, log *slog.Logger) *uplink {
-	return &uplink{
-		socket: socket, secret: secret, log: log,
+	u := &uplink{
+		socket: socket, log: log,
 		conns:  make(chan net.Conn),
 		closed: make(chan struct{}),
 		refill: make(chan struct{}, 1),
 	}
+	u.secret.Store(&secret)
+	return u
 }
+
+// knows reports whether a secret is the one that proves who dials.
+func (u *uplink) knows(secret string) bool { return *u.secret.Load() == secret }
+
+// rekey makes another secret prove who dials. Connections that are open stay.
+func (u *uplink) rekey(secret string) { u.secret.Store(&secret) }
 
 // run keeps the control connection and the pool up until ctx ends.
 func (u *uplink) run(ctx context.Context) {
@@ -223,7 +232,7 @@ func (u *uplink) dial(ctx context.Context, kind string) (*net.UnixConn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := fmt.Fprintf(conn, "CUBBY%d %s %s\n", sandbox.AgentProtocol, u.secret, kind); err != nil {
+	if _, err := fmt.Fprintf(conn, "CUBBY%d %s %s\n", sandbox.AgentProtocol, *u.secret.Load(), kind); err != nil {
 		conn.Close()
 		return nil, err
 	}

@@ -23,9 +23,10 @@ import (
 // gives it, at the boot or later: the service answers on connections that the
 // agent dialled to the host's socket and on no other, so nothing inside can.
 type identity struct {
-	mu  sync.Mutex // one Identify at a time
-	id  string     // guarded by mu
-	env []string   // guarded by mu
+	mu       sync.Mutex // one Identify at a time
+	id       string     // guarded by mu
+	env      []string   // guarded by mu
+	warnings []string   // of the last Copied; guarded by mu
 }
 
 // Identify implements the guest service. The kernel's host name is the agent's
@@ -33,13 +34,17 @@ type identity struct {
 // CAP_SYS_ADMIN for its cgroups anyway. In a container it has not, and should
 // not: there the host sets the name from outside, in the container's UTS
 // namespace, and the answer says what it is.
-func (s *Server) Identify(_ context.Context, req *connect.Request[guestv1.IdentifyRequest]) (*connect.Response[guestv1.IdentifyResponse], error) {
+func (s *Server) Identify(ctx context.Context, req *connect.Request[guestv1.IdentifyRequest]) (*connect.Response[guestv1.IdentifyResponse], error) {
 	to := req.Msg
 	if to.GetId() == "" {
 		return nil, errs.E(errs.Invalid, "an identity has an id")
 	}
 	if !validEnv(to.GetEnv()) {
 		return nil, errs.E(errs.Invalid, "the environment is malformed")
+	}
+	copied := to.GetCopied()
+	if copied != nil && !validSecret(copied.GetSecret()) {
+		return nil, errs.E(errs.Invalid, "the secret is malformed")
 	}
 	s.identity.mu.Lock()
 	defer s.identity.mu.Unlock()
@@ -55,11 +60,20 @@ func (s *Server) Identify(_ context.Context, req *connect.Request[guestv1.Identi
 	}
 	is.id, is.env = to.GetId(), slices.Clone(to.GetEnv())
 	s.procs.SetEnv(is.env)
+	s.kernels.Refresh()
 	name, err := os.Hostname()
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&guestv1.IdentifyResponse{Hostname: name}), nil
+	res := &guestv1.IdentifyResponse{Hostname: name}
+	if copied != nil {
+		if !s.up.knows(copied.GetSecret()) {
+			is.warnings = s.leaveParent(ctx)
+			s.up.rekey(copied.GetSecret())
+		}
+		res.Copied, res.Warnings = true, is.warnings
+	}
+	return connect.NewResponse(res), nil
 }
 
 // rename gives the machine another name, in its files and then in the kernel,

@@ -3,6 +3,7 @@ package guestd
 import (
 	"bufio"
 	"fmt"
+	"log/slog"
 	"net"
 	"path/filepath"
 	"strings"
@@ -74,7 +75,7 @@ func TestPolicyLineAsksOnce(t *testing.T) {
 	h := &policyHost{asked: make(map[string]int)}
 	var serving sync.WaitGroup
 	serving.Go(func() { h.serve(t, l) })
-	line := &policyLine{up: &uplink{socket: socket, secret: "s"}}
+	line := &policyLine{up: newUplink(socket, "s", slog.New(slog.DiscardHandler))}
 	t.Cleanup(func() {
 		line.mu.Lock()
 		if line.conn != nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/guestd/kernels"
 	"github.com/cubbyhq/cubby/internal/guestd/proc"
 	"github.com/cubbyhq/cubby/internal/redirect"
+	"github.com/cubbyhq/cubby/internal/uptime"
 )
 
 // maxMessage bounds a request of the service; bulk goes over raw paths.
@@ -68,7 +69,9 @@ type Server struct {
 	endLife  context.CancelFunc
 	quit     chan struct{} // closed when the host asked for the end
 	quitOnce sync.Once
+	up       *uplink
 	identity identity
+	uptime   *uptime.Clock // of what the host pauses while it keeps the memory
 
 	mu     sync.Mutex
 	execs  map[string]exec // by uid, until they are released
@@ -89,7 +92,10 @@ func New(cfg Config) *Server {
 	var id [16]byte
 	_, _ = rand.Read(id[:])
 	life, end := context.WithCancel(context.Background())
-	procs := proc.New(life, cfg.processes())
+	clock := uptime.New()
+	processes := cfg.processes()
+	processes.Uptime = clock
+	procs := proc.New(life, processes)
 	return &Server{
 		fileService: newFileService(cfg),
 		cfg:         cfg,
@@ -97,12 +103,14 @@ func New(cfg Config) *Server {
 		started:     cfg.Now(),
 		procs:       procs,
 		kernels: kernels.New(life, procs, kernels.Config{
-			PIDs: cfg.Boot.GetPids(), OneUser: cfg.OneUser, MapPath: cfg.MapPath, Log: cfg.Log, Now: cfg.Now,
+			PIDs: cfg.Boot.GetPids(), OneUser: cfg.OneUser, MapPath: cfg.MapPath, Log: cfg.Log, Now: cfg.Now, Uptime: clock,
 		}),
 		life:    life,
 		endLife: end,
 		quit:    make(chan struct{}),
 		execs:   make(map[string]exec),
+		uptime:  clock,
+		up:      newUplink(cfg.Boot.GetSocket(), cfg.Boot.GetSecret(), cfg.Log),
 
 		identity: identity{id: cfg.Boot.GetHostname(), env: cfg.Boot.GetEnv()},
 	}
@@ -130,7 +138,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	if err := s.procs.Open(); err != nil {
 		return err
 	}
-	up := newUplink(s.cfg.Boot.GetSocket(), s.cfg.Boot.GetSecret(), s.cfg.Log)
+	up := s.up
 	if s.cfg.Boot.GetSetRedirect() {
 		// While the host was away this memory may have been kept, and woken.
 		up.returned = func() {

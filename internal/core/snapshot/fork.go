@@ -141,9 +141,6 @@ func (s *Snapshots) restore(ctx context.Context, k driver.Snapshotter, name sand
 
 // become tells a restored sandbox who it is from now on.
 func (s *Snapshots) become(ctx context.Context, h driver.Handle, is driver.Identity) (driver.Handle, []string, error) {
-	h, err := s.cfg.Driver.Identify(ctx, h, is)
-	return h, []string{sharedRandomness}, err
+	got, err := s.cfg.Driver.Identify(ctx, h, is)
+	return got.Handle, got.Warnings, err
 }
-
-// sharedRandomness is what no host can change in a program.
-const sharedRandomness = "programs that ran before go on with the same state of their own random generators, TLS libraries among them: start again what makes keys or tokens"

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"strings"
+	"unicode"
 
 	"connectrpc.com/connect"
 
@@ -56,21 +58,63 @@ func (s shortAnswers) RoundTrip(r *http.Request) (*http.Response, error) {
 // Identify does the agent's part of [driver.Driver.Identify] and returns the host
 // name that its kernel has then. was is the id of the identity that is replaced.
 func Identify(ctx context.Context, agent guestv1connect.GuestServiceClient, was string, is driver.Identity) (hostname string, err error) {
-	res, err := agent.Identify(ctx, connect.NewRequest(&guestv1.IdentifyRequest{Replaces: was, Id: is.ID, Env: is.Env}))
+	res, err := identify(ctx, agent, &guestv1.IdentifyRequest{Replaces: was, Id: is.ID, Env: is.Env})
+	return res.GetHostname(), err
+}
+
+// IdentifyCopy is [Identify] for a sandbox whose memory began as a copy of
+// another's: its agent forgets the commands of that, gives kernels fresh random
+// numbers, and proves itself by another secret from then on. The warnings say, in
+// words, what shares its random numbers all the same. It may be repeated.
+// Unsupported for an agent that cannot, which may have the identity then.
+func IdentifyCopy(ctx context.Context, agent guestv1connect.GuestServiceClient, was string, is driver.Identity, secret string) (hostname string, warnings []string, err error) {
+	res, err := identify(ctx, agent, &guestv1.IdentifyRequest{
+		Replaces: was, Id: is.ID, Env: is.Env, Copied: &guestv1.Copied{Secret: secret},
+	})
+	if err == nil && !res.GetCopied() {
+		err = errs.E(errs.Unsupported, "the sandbox's agent cannot be a copy of another").
+			Hint("the sandbox that is copied was started by an older version: stop and start it")
+	}
+	return res.GetHostname(), legible(res.GetWarnings()), err
+}
+
+// Bounds of what an agent may warn of.
+const (
+	maxWarnings = 100
+	maxWarning  = 1000 // bytes
+)
+
+// legible bounds what an agent says to people: programs inside chose their names.
+func legible(texts []string) []string {
+	var all []string
+	for _, text := range texts[:min(len(texts), maxWarnings)] {
+		text = strings.Map(func(r rune) rune {
+			if !unicode.IsPrint(r) {
+				return unicode.ReplacementChar
+			}
+			return r
+		}, text)
+		all = append(all, strings.ToValidUTF8(text[:min(len(text), maxWarning)], ""))
+	}
+	return all
+}
+
+func identify(ctx context.Context, agent guestv1connect.GuestServiceClient, to *guestv1.IdentifyRequest) (*guestv1.IdentifyResponse, error) {
+	res, err := agent.Identify(ctx, connect.NewRequest(to))
 	switch {
 	case err == nil:
-		return res.Msg.GetHostname(), nil
+		return res.Msg, nil
 	case ctx.Err() != nil:
-		return "", ctx.Err()
+		return nil, ctx.Err()
 	}
 	switch connect.CodeOf(err) {
 	case connect.CodeAlreadyExists:
-		return "", errs.E(errs.Conflict, "the sandbox has another identity").Because(err)
+		return nil, errs.E(errs.Conflict, "the sandbox has another identity").Because(err)
 	case connect.CodeUnimplemented:
-		return "", errs.E(errs.Unsupported, "the sandbox's agent cannot take another identity").
+		return nil, errs.E(errs.Unsupported, "the sandbox's agent cannot take another identity").
 			Hint("the sandbox was started by an older version: stop and start it").Because(err)
 	case connect.CodeUnavailable:
-		return "", errs.E(errs.Unavailable, "the sandbox's agent does not answer").Because(err)
+		return nil, errs.E(errs.Unavailable, "the sandbox's agent does not answer").Because(err)
 	}
-	return "", fmt.Errorf("identify the sandbox: %w", err)
+	return nil, fmt.Errorf("identify the sandbox: %w", err)
 }

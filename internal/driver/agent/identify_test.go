@@ -6,6 +6,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
+	"strings"
 	"testing"
 
 	"connectrpc.com/connect"
@@ -19,6 +21,8 @@ import (
 type answering struct {
 	guestv1connect.UnimplementedGuestServiceHandler
 	hostname string
+	copied   bool
+	warnings []string
 	err      error
 }
 
@@ -26,7 +30,7 @@ func (a answering) Identify(context.Context, *connect.Request[guestv1.IdentifyRe
 	if a.err != nil {
 		return nil, a.err
 	}
-	return connect.NewResponse(&guestv1.IdentifyResponse{Hostname: a.hostname}), nil
+	return connect.NewResponse(&guestv1.IdentifyResponse{Hostname: a.hostname, Copied: a.copied, Warnings: a.warnings}), nil
 }
 
 func TestIdentify(t *testing.T) {
@@ -57,6 +61,32 @@ func TestIdentify(t *testing.T) {
 		name, err := Identify(t.Context(), New(dial), "", driver.Identity{ID: "mine"})
 		if !errors.Is(err, tt.want) || err == nil && name != "mine" {
 			t.Errorf("%s: Identify = %q, %v; want %v", tt.name, name, err, tt.want)
+		}
+	}
+}
+
+func TestIdentifyCopy(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		agent answering
+		want  []string
+		err   error
+	}{
+		{"done", answering{copied: true, warnings: []string{"one", "two"}}, []string{"one", "two"}, nil},
+		{"an agent that knows no copies", answering{hostname: "mine"}, nil, errs.Unsupported},
+		{"names that programs chose", answering{copied: true, warnings: []string{"\x1b[2J\n", strings.Repeat("é", 2000)}},
+			[]string{"\ufffd[2J\ufffd", strings.Repeat("é", 500)}, nil},
+		{"too many", answering{copied: true, warnings: make([]string, 200)}, make([]string, 100), nil},
+	} {
+		_, handler := guestv1connect.NewGuestServiceHandler(tt.agent)
+		server := httptest.NewServer(handler)
+		defer server.Close()
+		dial := func(ctx context.Context) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "tcp", server.Listener.Addr().String())
+		}
+		_, warnings, err := IdentifyCopy(t.Context(), New(dial), "", driver.Identity{ID: "mine"}, "secret")
+		if !errors.Is(err, tt.err) || !slices.Equal(warnings, tt.want) {
+			t.Errorf("%s: %q, %v; want %q, %v", tt.name, warnings, err, tt.want, tt.err)
 		}
 	}
 }

@@ -236,22 +236,23 @@ func (f *Fake) Start(ctx context.Context, h driver.Handle) error {
 
 // Identify implements driver.Driver. Its sandboxes have the host's name, and no
 // /etc of their own.
-func (f *Fake) Identify(ctx context.Context, h driver.Handle, is driver.Identity) (driver.Handle, error) {
+func (f *Fake) Identify(ctx context.Context, h driver.Handle, is driver.Identity) (driver.Identified, error) {
 	uid, was, err := parse(h)
 	if err := errors.Join(err, is.Validate()); err != nil {
-		return nil, err
+		return driver.Identified{}, err
 	}
 	if is.ID == "" {
-		return nil, errs.E(errs.Invalid, "an identity has an id")
+		return driver.Identified{}, errs.E(errs.Invalid, "an identity has an id")
 	}
 	l, err := f.reach(ctx, h)
 	if err != nil {
-		return nil, err
+		return driver.Identified{}, err
 	}
 	if _, err := agent.Identify(ctx, agent.New(l.Dial), was.ID, is); err != nil {
-		return nil, err
+		return driver.Identified{}, err
 	}
-	return handleOf(uid, is)
+	h, err = handleOf(uid, is)
+	return driver.Identified{Handle: h}, err
 }
 
 // listen makes a running sandbox reachable from this Fake.

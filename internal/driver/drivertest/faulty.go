@@ -143,8 +143,8 @@ func (f *Faulty) Destroy(ctx context.Context, h driver.Handle) error {
 }
 
 // Identify implements driver.Driver.
-func (f *Faulty) Identify(ctx context.Context, h driver.Handle, is driver.Identity) (driver.Handle, error) {
-	return ask(ctx, f, "Identify", named(h), func() (driver.Handle, error) { return f.next.Identify(ctx, h, is) })
+func (f *Faulty) Identify(ctx context.Context, h driver.Handle, is driver.Identity) (driver.Identified, error) {
+	return ask(ctx, f, "Identify", named(h), func() (driver.Identified, error) { return f.next.Identify(ctx, h, is) })
 }
 
 // Inspect implements driver.Driver.

@@ -33,7 +33,7 @@ func (s *suite) identify(t *testing.T, h driver.Handle, is driver.Identity) driv
 	t.Helper()
 	next, err := s.d.Identify(s.ctx, h, is)
 	s.do(t, "Identify", err)
-	return next
+	return next.Handle
 }
 
 // is checks what new commands see of the sandbox's name and environment.
@@ -144,8 +144,8 @@ func testIdentifyRace(t *testing.T, s *suite) {
 	for i := range many {
 		id := fmt.Sprintf("claim-%d", i)
 		go func() {
-			h, err := s.d.Identify(s.ctx, h, identity(spec, id))
-			answers <- answer{id, h, err}
+			is, err := s.d.Identify(s.ctx, h, identity(spec, id))
+			answers <- answer{id, is.Handle, err}
 		}()
 	}
 	var won []answer

@@ -12,21 +12,24 @@ import (
 )
 
 // listen opens the channel of a run that is about to start.
-func (d *Driver) listen(n note, secret string) (*channel.Listener, error) {
+func (d *Driver) listen(n note, rec record) (*channel.Listener, error) {
 	b := d.box(n.UID)
 	if n.Isolation == sandbox.Container {
 		if err := b.mountChannel(n.IDBase); err != nil {
 			return nil, err
 		}
 	}
-	return d.listenAgain(b, secret)
+	return d.listenAgain(b, rec)
 }
 
 // listenAgain is [Driver.listen] for a run that goes on.
-func (d *Driver) listenAgain(b box, secret string) (*channel.Listener, error) {
-	l, err := channel.Listen(b.socket(), secret, d.log.With("box", b.uid))
+func (d *Driver) listenAgain(b box, rec record) (*channel.Listener, error) {
+	l, err := channel.Listen(b.socket(), rec.Secret, d.log.With("box", b.uid))
 	if err != nil {
 		return nil, err
+	}
+	if rec.NextSecret != "" {
+		l.Rekey(rec.NextSecret) // the agent may have it already
 	}
 	// The agent may be nobody to the host. Its directory keeps others away.
 	if err := os.Chmod(b.socket(), 0o666); err != nil {

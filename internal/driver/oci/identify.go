@@ -17,34 +17,59 @@ import (
 // files of /etc, as the sandbox's root; in gVisor it sets the host name too. A
 // container's is set from here, in its UTS namespace: that takes CAP_SYS_ADMIN
 // over the container's user namespace, which nothing inside gets.
-func (d *Driver) Identify(ctx context.Context, h driver.Handle, is driver.Identity) (driver.Handle, error) {
+func (d *Driver) Identify(ctx context.Context, h driver.Handle, is driver.Identity) (driver.Identified, error) {
+	var none driver.Identified
 	n, err := parseHandle(h)
 	if err != nil {
-		return nil, err
+		return none, err
 	}
 	if err := is.Validate(); err != nil {
-		return nil, err
+		return none, err
 	}
 	if is.ID == "" {
-		return nil, errs.E(errs.Invalid, "an identity has an id")
+		return none, errs.E(errs.Invalid, "an identity has an id")
 	}
 	r, err := d.held(h)
 	if err != nil {
-		return nil, err
+		return none, err
 	}
-	name, err := agent.Identify(ctx, agent.New(r.line().Dial), n.Hostname, is)
+	name, warnings, err := d.tellIdentity(ctx, n, r, is)
 	if err != nil {
-		return nil, err
+		return none, err
 	}
 	if n.Isolation == sandbox.Container {
 		if err := r.process.setHostname(is.ID); err != nil {
-			return nil, err
+			return none, err
 		}
 	} else if name != is.ID {
-		return nil, errs.E(errs.Internal, "the sandbox could not be named").Because(fmt.Errorf("its kernel has the name %.80q", name))
+		return none, errs.E(errs.Internal, "the sandbox could not be named").Because(fmt.Errorf("its kernel has the name %.80q", name))
 	}
 	n.Hostname, n.Env = is.ID, is.Env
-	return n.handle()
+	h, err = n.handle()
+	return driver.Identified{Handle: h, Warnings: warnings}, err
+}
+
+// tellIdentity gives the agent an identity, and the agent of a restored sandbox a
+// secret of its own with the first.
+func (d *Driver) tellIdentity(ctx context.Context, n note, r *run, is driver.Identity) (hostname string, warnings []string, err error) {
+	b := d.box(n.UID)
+	rec, _, err := b.record()
+	if err != nil {
+		return "", nil, err
+	}
+	line := r.line()
+	if rec.NextSecret == "" {
+		hostname, err = agent.Identify(ctx, agent.New(line.Dial), n.Hostname, is)
+		return hostname, nil, err
+	}
+	known := line.Rekey(rec.NextSecret)
+	hostname, warnings, err = agent.IdentifyCopy(ctx, agent.New(line.Dial), n.Hostname, is, rec.NextSecret)
+	if err != nil {
+		return "", nil, err
+	}
+	known()
+	rec.Secret, rec.NextSecret = rec.NextSecret, ""
+	return hostname, warnings, b.setRecord(rec)
 }
 
 // setHostname names the UTS namespace of a process.

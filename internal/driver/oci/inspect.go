@@ -310,7 +310,7 @@ func (d *Driver) Adopt(ctx context.Context, h driver.Handle) error {
 			return err
 		}
 	}
-	l, err := d.listenAgain(b, rec.Secret)
+	l, err := d.listenAgain(b, rec)
 	if err != nil {
 		p.close()
 		return err
@@ -333,6 +333,14 @@ func (d *Driver) Adopt(ctx context.Context, h driver.Handle) error {
 			return err
 		}
 		return d.awake(ctx, n, r)
+	}
+	if rec.Paused {
+		ctx, cancel := context.WithTimeout(ctx, startLimit)
+		defer cancel()
+		rec.Sleeping = false // goOn has written that
+		if err := d.resumeTimers(ctx, b, r, rec); err != nil {
+			d.log.Error("the time limits of a sandbox stand still: its agent does not answer", "box", n.UID, "err", err)
+		}
 	}
 	return nil
 }

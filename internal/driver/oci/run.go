@@ -19,6 +19,9 @@ import (
 type record struct {
 	// Secret proves to the channel that the agent of this run dials.
 	Secret string `json:"secret"`
+	// NextSecret is what the agent of a restored sandbox is given in the place of
+	// Secret, which is its parent's; "": it has one of its own.
+	NextSecret string `json:"next_secret,omitempty"`
 	// PID is the host's id of the process with which the run ends: PID 1 of a
 	// container, gVisor's kernel. 0 while the runtime starts it.
 	PID       int    `json:"pid,omitempty"`
@@ -29,6 +32,8 @@ type record struct {
 	IDBase uint32 `json:"id_base,omitempty"`
 	// Sleeping: its memory is being kept, and it may be paused.
 	Sleeping bool `json:"sleeping,omitempty"`
+	// Paused: the time limits of its agent may stand still.
+	Paused bool `json:"paused,omitempty"`
 	// Waking: it comes out of a kept memory, which is still there.
 	Waking bool `json:"waking,omitempty"`
 	// Stopping: the end of the run was asked for, it is no death.

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cubbyhq/cubby/internal/driver"
+	"github.com/cubbyhq/cubby/internal/driver/agent"
 	"github.com/cubbyhq/cubby/internal/driver/oci/memory"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
@@ -48,8 +49,10 @@ func (d *Driver) Sleep(ctx context.Context, h driver.Handle) error {
 	if err != nil {
 		return err
 	}
-	d.beforeCheckpoint(ctx, r)
-	err = d.checkpoint(ctx, n, r, b.memory(), b.saved())
+	err = d.beforeCheckpoint(ctx, r)
+	if err == nil {
+		err = d.checkpoint(ctx, n, r, b.memory(), b.saved())
+	}
 	if err == nil {
 		err = exhausted(b.memory().Seal(memory.Content{Secret: rec.Secret}))
 	}
@@ -86,14 +89,18 @@ func (d *Driver) toKeep(ctx context.Context, h driver.Handle, b box, phase drive
 	if err != nil {
 		return nil, record{}, err
 	}
-	rec.Sleeping = true
+	rec.Sleeping, rec.Paused = true, true
 	return r, rec, b.setRecord(rec)
 }
 
-// beforeCheckpoint readies the agent for the memory that it will be in: nothing
-// is under way with it.
-func (d *Driver) beforeCheckpoint(_ context.Context, r *run) {
+// beforeCheckpoint readies the agent for the memory that it will be in: its time
+// limits stand still, and nothing is under way with it.
+func (d *Driver) beforeCheckpoint(ctx context.Context, r *run) error {
+	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+	err := agent.PauseTimers(ctx, agent.New(r.line().Dial))
 	r.line().Sever()
+	return err
 }
 
 // roomToSleep refuses what would take the host's last space: the memory, and a
@@ -166,12 +173,26 @@ func (d *Driver) afterCheckpoint(ctx context.Context, n note, r *run, rec record
 	if err := d.goOn(ctx, n, r.process, rec); err != nil {
 		return err
 	}
-	l, err := d.listenAgain(d.box(n.UID), rec.Secret)
+	l, err := d.listenAgain(d.box(n.UID), rec)
 	if err != nil {
 		return err
 	}
 	r.setLine(l)
-	return d.greet(ctx, r)
+	rec.Sleeping = false
+	return d.resumeTimers(ctx, d.box(n.UID), r, rec)
+}
+
+// resumeTimers lets the time limits of an agent go on, and notes that they do.
+func (d *Driver) resumeTimers(ctx context.Context, b box, r *run, rec record) error {
+	if err := d.rouse(ctx, r); err != nil {
+		return err
+	}
+	rec.Paused = false
+	if err := b.setRecord(rec); err != nil {
+		// What is written there only has this done once more.
+		d.log.Warn("time limits that go on are still in the notes", "box", b.uid, "err", err)
+	}
+	return nil
 }
 
 // goOn ends the pause of a run whose memory was not kept. What the runtime cannot

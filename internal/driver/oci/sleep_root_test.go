@@ -29,12 +29,15 @@ import (
 var witness string
 
 // pythonSpec is testSpec with the image base, which has Python.
-func pythonSpec(t testing.TB) driver.Spec {
+func pythonSpec(t testing.TB) driver.Spec { return imageSpec(t, "base") }
+
+// imageSpec is testSpec with an image of cubby's.
+func imageSpec(t testing.TB, name string) driver.Spec {
 	t.Helper()
 	images := os.Getenv("CUBBY_TEST_IMAGE_DIR")
 	data, err := os.ReadFile(filepath.Join(images, "names.json"))
 	if err != nil {
-		t.Fatalf("%v: run make test, or build the image base and name its directory by CUBBY_TEST_IMAGE_DIR", err)
+		t.Fatalf("%v: run make test, or build the images and name their directory by CUBBY_TEST_IMAGE_DIR", err)
 	}
 	var index struct{ Names map[string]string }
 	if err := json.Unmarshal(data, &index); err != nil {
@@ -42,7 +45,7 @@ func pythonSpec(t testing.TB) driver.Spec {
 	}
 	spec := testSpec(t, sandbox.GVisor)
 	spec.Limits.MemoryBytes = 1 << 30
-	spec.Image = driver.Image{Dir: filepath.Join(images, index.Names["base"], "rootfs")}
+	spec.Image = driver.Image{Dir: filepath.Join(images, index.Names[name], "rootfs")}
 	return spec
 }
 

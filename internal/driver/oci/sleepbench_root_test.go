@@ -71,7 +71,7 @@ func BenchmarkSleep(b *testing.B) {
 				must(box.setRecord(rec))
 				place, err := d.takePlace(n)
 				must(err)
-				l, err := d.listen(n, rec.Secret)
+				l, err := d.listen(n, rec)
 				must(err)
 				var p *process
 				kept := box.memory()

@@ -2,6 +2,7 @@ package oci
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"io/fs"
 	"os"
@@ -60,9 +61,11 @@ func (d *Driver) Snapshot(ctx context.Context, h driver.Handle, name sandbox.UID
 	if err != nil {
 		return s, err
 	}
-	d.beforeCheckpoint(ctx, r)
+	err = d.beforeCheckpoint(ctx, r)
 	began := time.Now()
-	err = d.checkpoint(ctx, n, r, kept, kept.HalfRoot())
+	if err == nil {
+		err = d.checkpoint(ctx, n, r, kept, kept.HalfRoot())
+	}
 	if err == nil {
 		err = copyFiles(ctx)
 	}
@@ -152,9 +155,8 @@ func (d *Driver) Restore(ctx context.Context, name sandbox.UID, spec driver.Spec
 	}
 	saved := make(chan error, 1)
 	go func() { saved <- b.takeSaved(kept.Root()) }()
-	// Its agent says what the parent's said; another secret is for the agent to be
-	// told once it answers.
-	err = d.begin(ctx, n, record{Secret: says.Secret, HostID: d.hostID}, nil, &kept)
+	// Its agent says what the parent's said, until Identify gives it another secret.
+	err = d.begin(ctx, n, record{Secret: says.Secret, NextSecret: rand.Text(), HostID: d.hostID}, nil, &kept)
 	if err := errors.Join(unreadable(err), <-saved); err != nil {
 		return nil, err
 	}

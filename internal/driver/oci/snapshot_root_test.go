@@ -113,9 +113,9 @@ while True:
 	t.Logf("%d sandboxes in %v", many, time.Since(began))
 	for i, c := range clones {
 		who := fmt.Sprintf("clone %d", i)
-		h, err := c.d.Identify(c.ctx, c.h, driver.Identity{ID: who[:5] + who[6:], Env: c.spec.Identity.Env})
+		is, err := c.d.Identify(c.ctx, c.h, driver.Identity{ID: who[:5] + who[6:], Env: c.spec.Identity.Env})
 		c.do("Identify", err)
-		c.h = h
+		c.h = is.Handle
 		c.exec("root", fmt.Sprintf("echo %d > /workspace/mine; echo %d > /etc/mine; echo %d > /tmp/mine", i, i, i))
 	}
 	for i, c := range clones {

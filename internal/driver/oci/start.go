@@ -19,6 +19,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	guestv1 "github.com/cubbyhq/cubby/api/gen/cubby/guest/v1"
+	"github.com/cubbyhq/cubby/api/gen/cubby/guest/v1/guestv1connect"
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/driver/agent"
 	"github.com/cubbyhq/cubby/internal/driver/oci/memory"
@@ -90,6 +91,7 @@ func (d *Driver) Start(ctx context.Context, h driver.Handle) (err error) {
 // to clear.
 func (d *Driver) begin(ctx context.Context, n note, rec record, userns *os.File, from *memory.Memory) error {
 	b := d.box(n.UID)
+	rec.Paused = from != nil
 	if err := b.setRecord(rec); err != nil {
 		return err
 	}
@@ -98,7 +100,7 @@ func (d *Driver) begin(ctx context.Context, n note, rec record, userns *os.File,
 		return err
 	}
 	defer place.leave()
-	l, err := d.listen(n, rec.Secret)
+	l, err := d.listen(n, rec)
 	if err != nil {
 		return err
 	}
@@ -114,6 +116,9 @@ func (d *Driver) begin(ctx context.Context, n note, rec record, userns *os.File,
 	rec.PID, rec.StartTime = p.pid, p.start
 	if err := b.setRecord(rec); err != nil {
 		return err
+	}
+	if rec.Paused {
+		return d.resumeTimers(ctx, b, r, rec)
 	}
 	return d.greet(ctx, r)
 }
@@ -134,6 +139,18 @@ func (d *Driver) userNamespace(n *note) (*os.File, error) {
 
 // greet returns when the agent answers.
 func (d *Driver) greet(ctx context.Context, r *run) error {
+	return d.reach(ctx, r, func(ctx context.Context, a guestv1connect.GuestServiceClient) error {
+		_, err := a.Hello(ctx, connect.NewRequest(&guestv1.HelloRequest{}))
+		return err
+	})
+}
+
+// rouse is greet for an agent whose memory was kept, or nearly: its time limits
+// go on.
+func (d *Driver) rouse(ctx context.Context, r *run) error { return d.reach(ctx, r, agent.ResumeTimers) }
+
+// reach returns when the agent has answered a question.
+func (d *Driver) reach(ctx context.Context, r *run, ask func(context.Context, guestv1connect.GuestServiceClient) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stop := make(chan struct{})
@@ -147,7 +164,7 @@ func (d *Driver) greet(ctx context.Context, r *run) error {
 	}()
 	err := r.line().Wait(ctx)
 	if err == nil {
-		_, err = agent.New(r.line().Dial).Hello(ctx, connect.NewRequest(&guestv1.HelloRequest{}))
+		err = ask(ctx, agent.New(r.line().Dial))
 	}
 	if err != nil && r.ended() {
 		return errs.E(errs.Unavailable, "the sandbox ended before its agent answered").Because(err)

@@ -97,7 +97,7 @@ func (d *Driver) used(b box) error {
 	if err != nil || !found {
 		return err
 	}
-	rec.Waking = false
+	rec.Waking, rec.Paused = false, false
 	return b.setRecord(rec)
 }
 
@@ -106,7 +106,7 @@ func (d *Driver) used(b box) error {
 func (d *Driver) awake(ctx context.Context, n note, r *run) error {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
-	err := d.greet(ctx, r)
+	err := d.rouse(ctx, r)
 	if err == nil {
 		err = d.used(d.box(n.UID))
 	}

@@ -82,7 +82,7 @@ func (k *liveKernel) attentive() error {
 // does not even read it holds up nobody but the goroutine that writes, until the
 // kernel ends.
 func (k *liveKernel) put(process *kernelProcess, a *ask) {
-	ctx, cancel := context.WithTimeoutCause(k.s.life, askLimit, errAskSlow)
+	ctx, cancel := k.s.cfg.Uptime.WithTimeout(k.s.life, askLimit, errAskSlow)
 	defer cancel()
 	k.mu.Lock()
 	err := k.attentive()

@@ -14,6 +14,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/guestd/proc"
 	"github.com/cubbyhq/cubby/internal/kernel"
+	"github.com/cubbyhq/cubby/internal/uptime"
 )
 
 const (
@@ -41,7 +42,7 @@ type Cell struct {
 	over    bool           // it ended, whatever comes now
 	cause   *proc.Cause    // why the agent ends it: the first counts
 	forced  bool           // the kernel was killed for the cause
-	timers  []*time.Timer
+	timers  []*uptime.Timer
 }
 
 func newCell(s *Set, e *proc.Exec, start *guestv1.ExecStart) *Cell {
@@ -156,7 +157,7 @@ func (c *Cell) begin(process *kernelProcess) *proc.Cause {
 	c.process, c.pid = process, process.tree.PID()
 	c.exec.Begin(c.s.cfg.Now())
 	if limit := c.start.GetTimeout().AsDuration(); limit > 0 {
-		c.timers = append(c.timers, time.AfterFunc(limit, func() {
+		c.timers = append(c.timers, c.s.cfg.Uptime.AfterFunc(limit, func() {
 			c.interrupt(proc.Cause{
 				Reason: guestv1.ExitReason_EXIT_REASON_TIMEOUT,
 				Text:   fmt.Sprintf("interrupted after its time limit of %s", limit),
@@ -198,8 +199,8 @@ func (c *Cell) interrupt(b proc.Cause) {
 		}
 	}()
 	c.timers = append(c.timers,
-		time.AfterFunc(interruptAgain, func() { c.interruptAll(process) }),
-		time.AfterFunc(interruptGrace, func() { c.force(process) }))
+		c.s.cfg.Uptime.AfterFunc(interruptAgain, func() { c.interruptAll(process) }),
+		c.s.cfg.Uptime.AfterFunc(interruptGrace, func() { c.force(process) }))
 }
 
 func (c *Cell) isOver() bool {

@@ -69,7 +69,7 @@ func (p *kernelProcess) prepareJupyter(spec jupyter.Kernelspec, start *guestv1.E
 	p.asks = spec.InterruptByMessage()
 	c.abandon = func() {}
 	c.open = func(ctx context.Context) (engine, error) {
-		client, err := jupyter.Dial(ctx, to)
+		client, err := jupyter.Dial(ctx, to, p.s.cfg.Uptime)
 		if err != nil {
 			return nil, err
 		}

@@ -109,6 +109,14 @@ func (i *cellInput) answer(to engine) (stop func()) {
 	}
 }
 
+// end is the end of what the host writes.
+func (i *cellInput) end() {
+	i.mu.Lock()
+	i.ended = true
+	i.mu.Unlock()
+	i.stir()
+}
+
 // close refuses what is written from now on.
 func (i *cellInput) close() {
 	i.mu.Lock()

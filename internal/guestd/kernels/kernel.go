@@ -43,7 +43,9 @@ type liveKernel struct {
 	draining *Cell // the one before, while its output waits for the host
 	restart  []chan error
 	asks     []*ask
-	ending   *proc.Cause // the order to end
+	stale    bool          // its process may have the environment of before
+	copies   []chan string // who wait for the end of what its random generators share with others
+	ending   *proc.Cause   // the order to end
 }
 
 func newLiveKernel(s *Set, name string, asked *guestv1.KernelSpec) *liveKernel {
@@ -71,8 +73,8 @@ func (k *liveKernel) run() {
 	k.s.mu.Unlock()
 	k.mu.Lock()
 	process, waiting, ending := k.process, k.restart, k.ending
-	cells := k.queue
-	k.queue, k.restart = nil, nil
+	cells, copies := k.queue, k.copies
+	k.queue, k.restart, k.copies = nil, nil, nil
 	k.mu.Unlock()
 	for _, c := range cells {
 		c.refuse(ending)
@@ -83,6 +85,9 @@ func (k *liveKernel) run() {
 	}
 	for _, w := range waiting {
 		w <- errs.E(errs.NotFound, "the kernel %q was deleted", k.name)
+	}
+	for _, w := range copies {
+		w <- ""
 	}
 }
 
@@ -115,6 +120,12 @@ func (k *liveKernel) step() bool {
 	case process != nil && process.isDone():
 		k.died("the kernel ended between two cells: " + process.howEnded())
 		k.mu.Unlock()
+		return true
+	case k.stale || len(k.copies) > 0:
+		waiting := k.copies
+		k.stale, k.copies = false, nil
+		k.mu.Unlock()
+		k.refresh(process, waiting)
 		return true
 	case len(k.asks) > 0:
 		a := k.asks[0]

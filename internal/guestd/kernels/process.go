@@ -37,6 +37,7 @@ type kernelProcess struct {
 	s      *Set
 	tree   *proc.Process
 	dir    string
+	env    []string // of the process, as it began or was changed since
 	engine engine
 	asks   bool        // interrupts go by message
 	asked  atomic.Bool // a question is on its way, also one that was given up
@@ -52,7 +53,7 @@ type kernelProcess struct {
 // startKernel starts a kernel and returns when it answers. Its errors are
 // classified, or [proc.StartError].
 func (s *Set) startKernel(ctx context.Context, asked *guestv1.KernelSpec) (*kernelProcess, kernelKind, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, kernelStart, errKernelSlow)
+	ctx, cancel := s.cfg.Uptime.WithTimeout(ctx, kernelStart, errKernelSlow)
 	defer cancel()
 	for try := 1; ; try++ {
 		p, kind, err := s.tryKernel(ctx, asked)
@@ -83,7 +84,7 @@ func (s *Set) tryKernel(ctx context.Context, asked *guestv1.KernelSpec) (*kernel
 	if err != nil {
 		return nil, kind, err
 	}
-	p := &kernelProcess{s: s, ended: make(chan struct{}), done: make(chan struct{})}
+	p := &kernelProcess{s: s, env: s.procs.Environment(start.GetEnv(), a), ended: make(chan struct{}), done: make(chan struct{})}
 	connect, err := p.launch(kind, start, a)
 	if err != nil {
 		p.removeFiles()
@@ -98,10 +99,12 @@ func (s *Set) tryKernel(ctx context.Context, asked *guestv1.KernelSpec) (*kernel
 		case <-p.print.inUse:
 			// IRkernel goes on without its port, and threads of ipykernel keep a
 			// process that has failed.
+			over, grace := s.cfg.Uptime.After(portGrace)
+			defer grace.Stop()
 			select {
 			case <-p.ended:
 				cancel(errKernelEnded)
-			case <-time.After(portGrace):
+			case <-over:
 				cancel(errPortTaken)
 			case <-ctx.Done():
 			}
@@ -191,16 +194,18 @@ func (p *kernelProcess) watch() {
 	select {
 	case <-p.ended:
 		// What it sent before its end is still read.
-		t := time.NewTimer(kernelLeave)
+		enough, t := p.s.cfg.Uptime.After(kernelLeave)
 		defer t.Stop()
 		select {
 		case <-p.engine.Gone():
-		case <-t.C:
+		case <-enough:
 		}
 	case <-p.engine.Gone():
+		enough, t := p.s.cfg.Uptime.After(kernelLeave / 4)
+		defer t.Stop()
 		select {
 		case <-p.ended: // by itself, as the reason shall say
-		case <-time.After(kernelLeave / 4):
+		case <-enough:
 		}
 	}
 	p.kill()
@@ -240,11 +245,11 @@ func (p *kernelProcess) hasEnded() bool {
 // expire waits for the end of a process that ends by itself, and ends it when
 // that takes too long.
 func (p *kernelProcess) expire() {
-	t := time.NewTimer(kernelLeave)
+	enough, t := p.s.cfg.Uptime.After(kernelLeave)
 	defer t.Stop()
 	select {
 	case <-p.ended:
-	case <-t.C:
+	case <-enough:
 		p.kill()
 	}
 	<-p.done
@@ -257,7 +262,7 @@ func (p *kernelProcess) prepare(ctx context.Context, kind kernelKind) {
 	if code == "" {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, kernelStart)
+	ctx, cancel := p.s.cfg.Uptime.WithTimeout(ctx, kernelStart, errKernelSlow)
 	defer cancel()
 	if _, err := p.engine.Execute(ctx, kernel.Cell{Code: code, Silent: true}, func(kernel.Output) {}); err != nil {
 		p.s.cfg.Log.Debug("the preparation of a kernel failed", "kernel", kind.spec, "err", err)
@@ -269,7 +274,7 @@ const killTimeout = 30 * time.Second
 
 // kill ends everything of the kernel and returns when it is gone.
 func (p *kernelProcess) kill() {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.s.life), killTimeout)
+	ctx, cancel := p.s.cfg.Uptime.WithTimeout(context.WithoutCancel(p.s.life), killTimeout, nil)
 	defer cancel()
 	if err := p.tree.Kill(ctx); err != nil {
 		p.s.cfg.Log.Warn("processes outlive their kernel", "err", err)
@@ -295,8 +300,10 @@ func (p *kernelProcess) storms() bool {
 	if first < stormSize {
 		return false
 	}
+	grown, t := p.s.cfg.Uptime.After(stormGrowth)
+	defer t.Stop()
 	select {
-	case <-time.After(stormGrowth):
+	case <-grown:
 	case <-p.ended:
 	}
 	return len(p.tree.Members()) > first+first/4
@@ -305,7 +312,7 @@ func (p *kernelProcess) storms() bool {
 // leave lets an idle kernel end itself, for what it does at its exit, and ends
 // it then.
 func (p *kernelProcess) leave() {
-	ctx, cancel := context.WithTimeout(p.s.life, kernelLeave)
+	ctx, cancel := p.s.cfg.Uptime.WithTimeout(p.s.life, kernelLeave, nil)
 	defer cancel()
 	p.engine.Leave(ctx)
 	select {
@@ -329,7 +336,7 @@ func (p *kernelProcess) running() int64 {
 // that servers which cells started live on.
 func (p *kernelProcess) interrupt(cell int64) {
 	if client, ok := p.engine.(jupyterEngine); ok && p.asks {
-		ctx, cancel := context.WithTimeout(p.s.life, interruptGrace)
+		ctx, cancel := p.s.cfg.Uptime.WithTimeout(p.s.life, interruptGrace, nil)
 		defer cancel()
 		_ = client.Interrupt(ctx)
 		return

@@ -15,6 +15,7 @@ import (
 	guestv1 "github.com/cubbyhq/cubby/api/gen/cubby/guest/v1"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/guestd/proc"
+	"github.com/cubbyhq/cubby/internal/uptime"
 )
 
 // Bounds of what a sandbox may hold.
@@ -35,6 +36,8 @@ type Config struct {
 
 	Log *slog.Logger
 	Now func() time.Time
+	// Uptime is the clock of limits and patience; nil is one of the Set's own.
+	Uptime *uptime.Clock
 }
 
 // Set is the kernels of a sandbox.
@@ -54,6 +57,9 @@ type Set struct {
 // New makes a Set without kernels, whose processes procs starts. Whatever it
 // does ends with life.
 func New(life context.Context, procs *proc.Runner, cfg Config) *Set {
+	if cfg.Uptime == nil {
+		cfg.Uptime = uptime.New()
+	}
 	return &Set{procs: procs, cfg: cfg, life: life, kernels: make(map[string]*liveKernel)}
 }
 

@@ -3,6 +3,8 @@ package proc
 import (
 	"log/slog"
 	"time"
+
+	"github.com/cubbyhq/cubby/internal/uptime"
 )
 
 // Config says how a [Runner] starts commands and what bounds them.
@@ -35,4 +37,6 @@ type Config struct {
 
 	Log *slog.Logger
 	Now func() time.Time
+	// Uptime is the clock of limits and patience; nil is one of the Runner's own.
+	Uptime *uptime.Clock
 }

@@ -13,6 +13,7 @@ import (
 
 	guestv1 "github.com/cubbyhq/cubby/api/gen/cubby/guest/v1"
 	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/uptime"
 )
 
 // Exec is one command of the host, from its start until it is released: its
@@ -20,7 +21,7 @@ import (
 // the host, as the cells of a kernel, carries its Execs out itself, with
 // [Exec.Begin] and [Exec.Finish].
 type Exec struct {
-	uid   string
+	uid   string // guarded by the Runner's mu once it was entered; "": disowned
 	out   *Output
 	begun chan struct{} // closed when it runs, or is known not to
 
@@ -76,9 +77,9 @@ func (r *Runner) run(e *Exec, start *guestv1.ExecStart) {
 		return
 	}
 	r.endLate(e, t)
-	var timer *time.Timer
-	if limit := start.GetTimeout(); limit != nil && limit.AsDuration() > 0 {
-		timer = time.AfterFunc(limit.AsDuration(), func() { r.timeout(e, t, limit.AsDuration()) })
+	var timer *uptime.Timer
+	if limit := start.GetTimeout().AsDuration(); limit > 0 {
+		timer = r.cfg.Uptime.AfterFunc(limit, func() { r.timeout(e, t, limit) })
 	}
 	for _, o := range e.io.outs {
 		go o.copy(r.life, e.out, &r.buffers, r.cfg.Now)
@@ -92,13 +93,13 @@ func (r *Runner) run(e *Exec, start *guestv1.ExecStart) {
 	}
 	at := r.cfg.Now()
 	for _, o := range e.io.outs {
-		o.drain(r.life, e.out, r.cfg.Now)
+		o.drain(r.life, e.out, r.cfg)
 	}
 	exit := e.conclude(ws, known, func() bool { return r.ooms.count() > ooms })
 	exit.At = timestamppb.New(at)
 	if !known || exit.Reason == guestv1.ExitReason_EXIT_REASON_TIMEOUT {
 		// "Killed" is said of all of it.
-		ctx, cancel := context.WithTimeout(r.life, outliveAfter)
+		ctx, cancel := r.cfg.Uptime.WithTimeout(r.life, outliveAfter, nil)
 		exit.Outlived = !awaitGone(ctx, t) && r.life.Err() == nil
 		cancel()
 	}
@@ -191,7 +192,7 @@ func (r *Runner) timeout(e *Exec, t tree, limit time.Duration) {
 		Signal: syscall.SIGKILL,
 		Text:   fmt.Sprintf("killed after its time limit of %s", limit),
 	})
-	ctx, cancel := context.WithTimeout(r.life, treeKillTimeout)
+	ctx, cancel := r.cfg.Uptime.WithTimeout(r.life, treeKillTimeout, nil)
 	defer cancel()
 	if err := t.kill(ctx); err != nil {
 		r.cfg.Log.Warn("a command outlives its time limit", "err", err)

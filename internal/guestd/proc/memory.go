@@ -33,8 +33,8 @@ func (r *Runner) WatchMemory(ctx context.Context, budget int64) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	idle, used := false, int64(0)
-	var killed time.Time
-	var peak int64 // in use at the last kill
+	killed := -refund // the last kill, by the clock that stands still in a sleep
+	var peak int64    // in use at the last kill
 	for {
 		select {
 		case <-ctx.Done():
@@ -53,9 +53,9 @@ func (r *Runner) WatchMemory(ctx context.Context, budget int64) {
 			continue
 		}
 		var ok bool
-		if used, ok = memoryUsed(); ok && used >= budget && (time.Since(killed) >= refund || used >= peak+stillTaken) {
+		if used, ok = memoryUsed(); ok && used >= budget && (r.cfg.Uptime.Now()-killed >= refund || used >= peak+stillTaken) {
 			r.killLargest(used, budget)
-			killed, peak = time.Now(), used
+			killed, peak = r.cfg.Uptime.Now(), used
 		}
 		timer.Reset(nextLook(budget - used))
 	}

@@ -51,6 +51,7 @@ type Output struct {
 	written  int64 // offset of the next byte
 	held     int64 // bytes and segment costs charged to budget
 	done     bool  // no byte will follow
+	unwanted bool  // what comes is dropped
 	readers  map[chan struct{}]struct{}
 	room     chan struct{} // a token when a waiting writer should look again
 }
@@ -77,6 +78,12 @@ func (o *Output) writeSome(ctx context.Context, s Stream, p []byte, at time.Time
 	p = p[:min(len(p), segmentMax)]
 	for {
 		o.mu.Lock()
+		if o.unwanted {
+			o.written += int64(len(p))
+			o.acked = o.written
+			o.mu.Unlock()
+			return len(p), nil
+		}
 		if n := o.add(s, p, at); n > 0 {
 			o.wakeReaders()
 			o.mu.Unlock()
@@ -191,6 +198,15 @@ func (o *Output) Drop() {
 	end := o.written
 	o.mu.Unlock()
 	_ = o.Ack(end)
+}
+
+// Discard frees everything, now and later: nobody will read it, and its writers
+// never wait.
+func (o *Output) Discard() {
+	o.mu.Lock()
+	o.unwanted = true
+	o.mu.Unlock()
+	o.Drop()
 }
 
 // After returns the output from offset on, as far as there is some, and

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	guestv1 "github.com/cubbyhq/cubby/api/gen/cubby/guest/v1"
+	"github.com/cubbyhq/cubby/internal/uptime"
 )
 
 const openNonblock = syscall.O_NONBLOCK | syscall.O_CLOEXEC
@@ -40,6 +41,9 @@ type Runner struct {
 // New makes a Runner; after [Runner.Open] it can start commands. Whatever it
 // does ends with life.
 func New(life context.Context, cfg Config) *Runner {
+	if cfg.Uptime == nil {
+		cfg.Uptime = uptime.New()
+	}
 	r := &Runner{
 		cfg:     cfg,
 		life:    life,
@@ -185,11 +189,23 @@ func (r *Runner) Left(uid string) *Exec {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for e := range r.left {
-		if e.uid == uid {
+		if uid != "" && e.uid == uid {
 			return e
 		}
 	}
 	return nil
+}
+
+// Disown makes [Runner.Left] forget every Exec of now. What they run goes on.
+func (r *Runner) Disown() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for e := range r.live {
+		e.uid = ""
+	}
+	for e := range r.left {
+		e.uid = ""
+	}
 }
 
 // trees are all trees that may live, with the execs that they belong to.
@@ -255,11 +271,11 @@ func (r *Runner) End(ctx context.Context, grace time.Duration) {
 		}
 	}
 	if grace > 0 {
-		ctx, cancel := context.WithTimeout(ctx, grace)
+		ctx, cancel := r.cfg.Uptime.WithTimeout(ctx, grace, nil)
 		_ = killUntil(ctx, r.anyAlive, func() {})
 		cancel()
 	}
-	ctx, cancel := context.WithTimeout(ctx, treeKillTimeout)
+	ctx, cancel := r.cfg.Uptime.WithTimeout(ctx, treeKillTimeout, nil)
 	defer cancel()
 	for e, t := range trees {
 		e.setCause(shutdown(syscall.SIGKILL))
@@ -277,7 +293,7 @@ func (r *Runner) endLate(e *Exec, t tree) {
 	if !ending {
 		return // End will see it
 	}
-	ctx, cancel := context.WithTimeout(r.life, treeKillTimeout)
+	ctx, cancel := r.cfg.Uptime.WithTimeout(r.life, treeKillTimeout, nil)
 	defer cancel()
 	e.setCause(shutdown(syscall.SIGKILL))
 	if err := t.kill(ctx); err != nil && !errors.Is(err, context.Canceled) {

@@ -16,16 +16,23 @@ import (
 	guestv1 "github.com/cubbyhq/cubby/api/gen/cubby/guest/v1"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/guestd/proc"
+	"github.com/cubbyhq/cubby/internal/uptime"
 )
 
 // newRunner is one for commands of the test's own user. When the test ends
 // everything that it started is ended.
 func newRunner(t *testing.T) *proc.Runner {
 	t.Helper()
+	return newRunnerBy(t, uptime.New())
+}
+
+// newRunnerBy is newRunner with a clock.
+func newRunnerBy(t *testing.T, clock *uptime.Clock) *proc.Runner {
+	t.Helper()
 	life, end := context.WithCancel(context.Background())
 	r := proc.New(life, proc.Config{
 		Env: []string{"PATH=" + os.Getenv("PATH")}, OneUser: true, MapPath: func(p string) string { return p },
-		Log: slog.New(slog.DiscardHandler), Now: time.Now,
+		Log: slog.New(slog.DiscardHandler), Now: time.Now, Uptime: clock,
 	})
 	if err := r.Open(); err != nil {
 		t.Fatal(err)
@@ -189,4 +196,39 @@ func TestProcessOfTheAgentsOwn(t *testing.T) {
 		t.Errorf("%d members after a kill", n)
 	}
 	p.Forget()
+}
+
+// A sandbox that sleeps uses up no time limit: what is left of one counts from
+// the wake on.
+func TestTimeLimitStandsStill(t *testing.T) {
+	clock := uptime.New()
+	r := newRunnerBy(t, clock)
+	const limit = 20 * time.Millisecond
+	start := &guestv1.ExecStart{Argv: []string{"cat"}, Cwd: "/", Stdin: true, Timeout: durationpb.New(limit)}
+	clock.Pause()
+	spared, hit := r.NewExec("spared"), r.NewExec("hit")
+	r.Run(spared, start)
+	r.Run(hit, start)
+	<-hit.Begun()
+	<-spared.Begun()
+	// One that begins later and has another clock has come to its end.
+	other := newRunner(t)
+	control := other.NewExec("control")
+	other.Run(control, start)
+	if _, exit := wait(t, control); exit.GetReason() != guestv1.ExitReason_EXIT_REASON_TIMEOUT {
+		t.Fatalf("a command whose clock runs: %v, want a timeout", exit)
+	}
+	if _, err := spared.WriteStdin(t.Context(), 0, []byte("whole"), true); err != nil {
+		t.Fatal(err)
+	}
+	if out, exit := wait(t, spared); out != "whole" || exit.GetReason() != guestv1.ExitReason_EXIT_REASON_EXITED {
+		t.Errorf("a command that ends while the clock is paused: %q, %v", out, exit)
+	}
+	if exit := hit.Exit(); exit != nil {
+		t.Errorf("a command ended while the clock was paused: %v", exit)
+	}
+	clock.Resume()
+	if _, exit := wait(t, hit); exit.GetReason() != guestv1.ExitReason_EXIT_REASON_TIMEOUT {
+		t.Errorf("a command that goes on after that: %v, want a timeout", exit)
+	}
 }

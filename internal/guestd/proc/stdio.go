@@ -156,10 +156,11 @@ func (o *outlet) copy(ctx context.Context, to *Output, buffers *outletBuffers, n
 
 // drain takes over what the command left in the pipe when it ended, and
 // nothing that others write later. It waits for room like copy does.
-func (o *outlet) drain(ctx context.Context, to *Output, now func() time.Time) {
+func (o *outlet) drain(ctx context.Context, to *Output, cfg Config) {
 	if o.tty {
-		_ = o.file.SetReadDeadline(time.Now().Add(terminalDrain))
+		enough := cfg.Uptime.AfterFunc(terminalDrain, func() { _ = o.file.SetReadDeadline(time.Unix(1, 0)) })
 		<-o.done
+		enough.Stop()
 		return
 	}
 	_ = o.file.SetReadDeadline(time.Unix(1, 0))
@@ -192,7 +193,7 @@ func (o *outlet) drain(ctx context.Context, to *Output, now func() time.Time) {
 		}
 		return true
 	})
-	_ = to.Write(ctx, o.stream, left, now())
+	_ = to.Write(ctx, o.stream, left, cfg.Now())
 }
 
 // discard reads on for children that outlived the command, so that they

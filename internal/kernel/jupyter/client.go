@@ -11,6 +11,7 @@ import (
 	"github.com/go-zeromq/zmq4"
 
 	"github.com/cubbyhq/cubby/internal/kernel"
+	"github.com/cubbyhq/cubby/internal/uptime"
 )
 
 // Client is a connection to one running kernel. Requests may come from any
@@ -18,6 +19,7 @@ import (
 type Client struct {
 	key     signer
 	session string
+	uptime  *uptime.Clock
 	info    Info
 
 	shell, control, stdin, iopub *socket
@@ -54,10 +56,11 @@ type Info struct {
 const retry = 10 * time.Millisecond
 
 // Dial connects to a kernel that may still be starting, and returns when it
-// answers and everything that it publishes arrives. It tries until ctx ends.
-func Dial(ctx context.Context, to Connection) (*Client, error) {
+// answers and everything that it publishes arrives. It tries until ctx ends. The
+// client's patience with the kernel is measured by clock.
+func Dial(ctx context.Context, to Connection, clock *uptime.Clock) (*Client, error) {
 	c := &Client{
-		key: signer(to.Key), session: newID(),
+		key: signer(to.Key), session: newID(), uptime: clock,
 		gone: make(chan struct{}), waiting: map[string]*exchange{},
 	}
 	if err := c.connect(ctx, to); err != nil {

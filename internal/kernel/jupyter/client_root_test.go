@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cubbyhq/cubby/internal/kernel"
+	"github.com/cubbyhq/cubby/internal/uptime"
 )
 
 // start runs a kernel of this machine and connects to it.
@@ -58,7 +59,7 @@ func start(t *testing.T, name string) (*Client, *exec.Cmd) {
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	c, err := Dial(ctx, to)
+	c, err := Dial(ctx, to, uptime.New())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -51,10 +51,10 @@ func (c *Client) Execute(ctx context.Context, cell kernel.Cell, show func(kernel
 		case <-waiting.Done():
 			return
 		}
-		t := time.NewTimer(replyLate)
+		late, t := c.uptime.After(replyLate)
 		defer t.Stop()
 		select {
-		case <-t.C:
+		case <-late:
 			stop(errNoReply)
 		case <-waiting.Done():
 		}
@@ -122,16 +122,16 @@ var errNoReply = errors.New("the kernel did not reply")
 
 // settle returns when all output of a request has come, or no more does.
 func (c *Client) settle(x *exchange) {
-	most := time.NewTimer(settleMost)
-	defer most.Stop()
+	most, t := c.uptime.After(settleMost)
+	defer t.Stop()
 	for {
 		before := c.iopub.came.Load()
-		t := time.NewTimer(settle)
+		quiet, t := c.uptime.After(settle)
 		select {
 		case <-x.idle:
-		case <-most.C:
+		case <-most:
 		case <-c.gone:
-		case <-t.C:
+		case <-quiet:
 			if c.iopub.came.Load() != before {
 				continue
 			}

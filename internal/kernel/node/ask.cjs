@@ -232,7 +232,17 @@ function completeness({ code }) {
   return { status: open(code) || (/^\s*\{/.test(code) && open(`(${code}`)) ? 'incomplete' : 'invalid' };
 }
 
-const ANSWERS = { complete: completion, inspect: inspection, check: completeness };
+// environ changes the environment. What the user set since is kept.
+function environ({ changes }) {
+  for (const [name, [was, will]] of Object.entries(changes)) {
+    if ((process.env[name] ?? null) !== was) continue;
+    if (will === null) delete process.env[name];
+    else process.env[name] = will;
+  }
+  return true;
+}
+
+const ANSWERS = { complete: completion, inspect: inspection, check: completeness, environ };
 
 // answer answers a question. It runs no cell meanwhile.
 function answer(request) {

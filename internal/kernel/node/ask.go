@@ -16,6 +16,8 @@ type question struct {
 	Code     string `json:"code"`
 	Cursor   int    `json:"cursor"`
 	Detail   int    `json:"detail"`
+	// Changes are values of environment variables, of before and from now on.
+	Changes map[string][2]*string `json:"changes,omitempty"`
 }
 
 // Complete asks how code can go on at the cursor, which is counted in Unicode
@@ -41,6 +43,16 @@ func (c *Client) Check(ctx context.Context, code string) (kernel.Completeness, e
 	var r kernel.Completeness
 	err := c.ask(ctx, question{Question: "check", Code: code}, &r)
 	return r.Bounded(), err
+}
+
+// Environ changes the kernel's environment, between cells.
+func (c *Client) Environ(ctx context.Context, changes map[string]kernel.Variable) error {
+	pairs := map[string][2]*string{}
+	for name, v := range changes {
+		pairs[name] = [2]*string{v.Old, v.New}
+	}
+	var done bool
+	return c.ask(ctx, question{Question: "environ", Changes: pairs}, &done)
 }
 
 func (c *Client) ask(ctx context.Context, q question, into any) error {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/kernel"
 	"github.com/cubbyhq/cubby/internal/kernel/jupyter"
+	"github.com/cubbyhq/cubby/internal/uptime"
 )
 
 // start runs a kernel of this machine as the agent would, in a home of its own.
@@ -57,7 +58,7 @@ func start(t *testing.T, name, language string) (*jupyter.Client, *exec.Cmd, str
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	c, err := jupyter.Dial(ctx, to)
+	c, err := jupyter.Dial(ctx, to, uptime.New())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -495,6 +495,7 @@ type IdentifyRequest struct {
 	Replaces      string                 `protobuf:"bytes,1,opt,name=replaces,proto3" json:"replaces,omitempty"` // the id of the identity that the sandbox has; empty: it has none
 	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`             // its host name from now on
 	Env           []string               `protobuf:"bytes,3,rep,name=env,proto3" json:"env,omitempty"`           // in the place of Boot.env
+	Copied        *Copied                `protobuf:"bytes,4,opt,name=copied,proto3" json:"copied,omitempty"`     // set: the memory of the sandbox began as a copy of another's
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -550,16 +551,78 @@ func (x *IdentifyRequest) GetEnv() []string {
 	return nil
 }
 
+func (x *IdentifyRequest) GetCopied() *Copied {
+	if x != nil {
+		return x.Copied
+	}
+	return nil
+}
+
+// Copied makes the agent forget what it has from the sandbox whose memory it
+// began with. Execs are disowned: they run on, what they print is dropped, their
+// uids are unknown, and cells that wait are dropped. Kernels get fresh random
+// numbers between two cells, or are started anew where they cannot.
+type Copied struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// In the place of the secret of before: it proves that the agent dials. What
+	// Copied asks for is done once for each secret.
+	Secret        string `protobuf:"bytes,1,opt,name=secret,proto3" json:"secret,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Copied) Reset() {
+	*x = Copied{}
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Copied) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Copied) ProtoMessage() {}
+
+func (x *Copied) ProtoReflect() protoreflect.Message {
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Copied.ProtoReflect.Descriptor instead.
+func (*Copied) Descriptor() ([]byte, []int) {
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Copied) GetSecret() string {
+	if x != nil {
+		return x.Secret
+	}
+	return ""
+}
+
 type IdentifyResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Hostname      string                 `protobuf:"bytes,1,opt,name=hostname,proto3" json:"hostname,omitempty"` // as the kernel has it now: it is the id unless the agent may not set it
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Hostname string                 `protobuf:"bytes,1,opt,name=hostname,proto3" json:"hostname,omitempty"` // as the kernel has it now: it is the id unless the agent may not set it
+	// The sandbox has the secret of Copied.
+	Copied bool `protobuf:"varint,2,opt,name=copied,proto3" json:"copied,omitempty"`
+	// What still has the state of the other's random generators, or lost its own
+	// state for that, in words.
+	Warnings      []string `protobuf:"bytes,3,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *IdentifyResponse) Reset() {
 	*x = IdentifyResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[4]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -571,7 +634,7 @@ func (x *IdentifyResponse) String() string {
 func (*IdentifyResponse) ProtoMessage() {}
 
 func (x *IdentifyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[4]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -584,7 +647,7 @@ func (x *IdentifyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IdentifyResponse.ProtoReflect.Descriptor instead.
 func (*IdentifyResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{4}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *IdentifyResponse) GetHostname() string {
@@ -592,6 +655,20 @@ func (x *IdentifyResponse) GetHostname() string {
 		return x.Hostname
 	}
 	return ""
+}
+
+func (x *IdentifyResponse) GetCopied() bool {
+	if x != nil {
+		return x.Copied
+	}
+	return false
+}
+
+func (x *IdentifyResponse) GetWarnings() []string {
+	if x != nil {
+		return x.Warnings
+	}
+	return nil
 }
 
 type WindowSize struct {
@@ -604,7 +681,7 @@ type WindowSize struct {
 
 func (x *WindowSize) Reset() {
 	*x = WindowSize{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[5]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -616,7 +693,7 @@ func (x *WindowSize) String() string {
 func (*WindowSize) ProtoMessage() {}
 
 func (x *WindowSize) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[5]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -629,7 +706,7 @@ func (x *WindowSize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WindowSize.ProtoReflect.Descriptor instead.
 func (*WindowSize) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{5}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *WindowSize) GetCols() uint32 {
@@ -664,7 +741,7 @@ type ExecStart struct {
 
 func (x *ExecStart) Reset() {
 	*x = ExecStart{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[6]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -676,7 +753,7 @@ func (x *ExecStart) String() string {
 func (*ExecStart) ProtoMessage() {}
 
 func (x *ExecStart) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[6]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -689,7 +766,7 @@ func (x *ExecStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecStart.ProtoReflect.Descriptor instead.
 func (*ExecStart) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{6}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ExecStart) GetArgv() []string {
@@ -777,7 +854,7 @@ type Cell struct {
 
 func (x *Cell) Reset() {
 	*x = Cell{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[7]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -789,7 +866,7 @@ func (x *Cell) String() string {
 func (*Cell) ProtoMessage() {}
 
 func (x *Cell) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[7]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -802,7 +879,7 @@ func (x *Cell) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cell.ProtoReflect.Descriptor instead.
 func (*Cell) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{7}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Cell) GetKernel() string {
@@ -837,7 +914,7 @@ type ExecRequest struct {
 
 func (x *ExecRequest) Reset() {
 	*x = ExecRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[8]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -849,7 +926,7 @@ func (x *ExecRequest) String() string {
 func (*ExecRequest) ProtoMessage() {}
 
 func (x *ExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[8]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -862,7 +939,7 @@ func (x *ExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecRequest.ProtoReflect.Descriptor instead.
 func (*ExecRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{8}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ExecRequest) GetExecUid() string {
@@ -896,7 +973,7 @@ type ExecStarted struct {
 
 func (x *ExecStarted) Reset() {
 	*x = ExecStarted{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[9]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -908,7 +985,7 @@ func (x *ExecStarted) String() string {
 func (*ExecStarted) ProtoMessage() {}
 
 func (x *ExecStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[9]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -921,7 +998,7 @@ func (x *ExecStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecStarted.ProtoReflect.Descriptor instead.
 func (*ExecStarted) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{9}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ExecStarted) GetPid() int64 {
@@ -950,7 +1027,7 @@ type ExecOutput struct {
 
 func (x *ExecOutput) Reset() {
 	*x = ExecOutput{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[10]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -962,7 +1039,7 @@ func (x *ExecOutput) String() string {
 func (*ExecOutput) ProtoMessage() {}
 
 func (x *ExecOutput) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[10]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -975,7 +1052,7 @@ func (x *ExecOutput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecOutput.ProtoReflect.Descriptor instead.
 func (*ExecOutput) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{10}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ExecOutput) GetOffset() int64 {
@@ -1028,7 +1105,7 @@ type ExecExit struct {
 
 func (x *ExecExit) Reset() {
 	*x = ExecExit{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[11]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1040,7 +1117,7 @@ func (x *ExecExit) String() string {
 func (*ExecExit) ProtoMessage() {}
 
 func (x *ExecExit) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[11]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1053,7 +1130,7 @@ func (x *ExecExit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecExit.ProtoReflect.Descriptor instead.
 func (*ExecExit) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{11}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ExecExit) GetCode() int32 {
@@ -1147,7 +1224,7 @@ type ExecResponse struct {
 
 func (x *ExecResponse) Reset() {
 	*x = ExecResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[12]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1159,7 +1236,7 @@ func (x *ExecResponse) String() string {
 func (*ExecResponse) ProtoMessage() {}
 
 func (x *ExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[12]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1172,7 +1249,7 @@ func (x *ExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecResponse.ProtoReflect.Descriptor instead.
 func (*ExecResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{12}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ExecResponse) GetEvent() isExecResponse_Event {
@@ -1241,7 +1318,7 @@ type AckExecRequest struct {
 
 func (x *AckExecRequest) Reset() {
 	*x = AckExecRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[13]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1253,7 +1330,7 @@ func (x *AckExecRequest) String() string {
 func (*AckExecRequest) ProtoMessage() {}
 
 func (x *AckExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[13]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1266,7 +1343,7 @@ func (x *AckExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AckExecRequest.ProtoReflect.Descriptor instead.
 func (*AckExecRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{13}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *AckExecRequest) GetExecUid() string {
@@ -1291,7 +1368,7 @@ type AckExecResponse struct {
 
 func (x *AckExecResponse) Reset() {
 	*x = AckExecResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[14]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1303,7 +1380,7 @@ func (x *AckExecResponse) String() string {
 func (*AckExecResponse) ProtoMessage() {}
 
 func (x *AckExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[14]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1316,7 +1393,7 @@ func (x *AckExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AckExecResponse.ProtoReflect.Descriptor instead.
 func (*AckExecResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{14}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{15}
 }
 
 type ReleaseExecRequest struct {
@@ -1328,7 +1405,7 @@ type ReleaseExecRequest struct {
 
 func (x *ReleaseExecRequest) Reset() {
 	*x = ReleaseExecRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[15]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1340,7 +1417,7 @@ func (x *ReleaseExecRequest) String() string {
 func (*ReleaseExecRequest) ProtoMessage() {}
 
 func (x *ReleaseExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[15]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1353,7 +1430,7 @@ func (x *ReleaseExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseExecRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseExecRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{15}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ReleaseExecRequest) GetExecUids() []string {
@@ -1371,7 +1448,7 @@ type ReleaseExecResponse struct {
 
 func (x *ReleaseExecResponse) Reset() {
 	*x = ReleaseExecResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[16]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1383,7 +1460,7 @@ func (x *ReleaseExecResponse) String() string {
 func (*ReleaseExecResponse) ProtoMessage() {}
 
 func (x *ReleaseExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[16]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1396,7 +1473,7 @@ func (x *ReleaseExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseExecResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseExecResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{16}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{17}
 }
 
 type ListExecsRequest struct {
@@ -1407,7 +1484,7 @@ type ListExecsRequest struct {
 
 func (x *ListExecsRequest) Reset() {
 	*x = ListExecsRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[17]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1419,7 +1496,7 @@ func (x *ListExecsRequest) String() string {
 func (*ListExecsRequest) ProtoMessage() {}
 
 func (x *ListExecsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[17]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1432,7 +1509,7 @@ func (x *ListExecsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListExecsRequest.ProtoReflect.Descriptor instead.
 func (*ListExecsRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{17}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{18}
 }
 
 type ListExecsResponse struct {
@@ -1444,7 +1521,7 @@ type ListExecsResponse struct {
 
 func (x *ListExecsResponse) Reset() {
 	*x = ListExecsResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[18]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1456,7 +1533,7 @@ func (x *ListExecsResponse) String() string {
 func (*ListExecsResponse) ProtoMessage() {}
 
 func (x *ListExecsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[18]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1469,7 +1546,7 @@ func (x *ListExecsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListExecsResponse.ProtoReflect.Descriptor instead.
 func (*ListExecsResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{18}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ListExecsResponse) GetExecs() []*ListExecsResponse_Item {
@@ -1494,7 +1571,7 @@ type SignalExecRequest struct {
 
 func (x *SignalExecRequest) Reset() {
 	*x = SignalExecRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[19]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1506,7 +1583,7 @@ func (x *SignalExecRequest) String() string {
 func (*SignalExecRequest) ProtoMessage() {}
 
 func (x *SignalExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[19]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1519,7 +1596,7 @@ func (x *SignalExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalExecRequest.ProtoReflect.Descriptor instead.
 func (*SignalExecRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{19}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *SignalExecRequest) GetExecUid() string {
@@ -1570,7 +1647,7 @@ type SignalExecResponse struct {
 
 func (x *SignalExecResponse) Reset() {
 	*x = SignalExecResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[20]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1582,7 +1659,7 @@ func (x *SignalExecResponse) String() string {
 func (*SignalExecResponse) ProtoMessage() {}
 
 func (x *SignalExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[20]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1595,7 +1672,7 @@ func (x *SignalExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalExecResponse.ProtoReflect.Descriptor instead.
 func (*SignalExecResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{20}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *SignalExecResponse) GetOutlived() bool {
@@ -1621,7 +1698,7 @@ type UnkilledRequest struct {
 
 func (x *UnkilledRequest) Reset() {
 	*x = UnkilledRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[21]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1633,7 +1710,7 @@ func (x *UnkilledRequest) String() string {
 func (*UnkilledRequest) ProtoMessage() {}
 
 func (x *UnkilledRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[21]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1646,7 +1723,7 @@ func (x *UnkilledRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnkilledRequest.ProtoReflect.Descriptor instead.
 func (*UnkilledRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{21}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *UnkilledRequest) GetPatience() *durationpb.Duration {
@@ -1666,7 +1743,7 @@ type UnkilledResponse struct {
 
 func (x *UnkilledResponse) Reset() {
 	*x = UnkilledResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[22]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1678,7 +1755,7 @@ func (x *UnkilledResponse) String() string {
 func (*UnkilledResponse) ProtoMessage() {}
 
 func (x *UnkilledResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[22]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1691,7 +1768,7 @@ func (x *UnkilledResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnkilledResponse.ProtoReflect.Descriptor instead.
 func (*UnkilledResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{22}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *UnkilledResponse) GetOutlived() bool {
@@ -1720,7 +1797,7 @@ type WriteStdinRequest struct {
 
 func (x *WriteStdinRequest) Reset() {
 	*x = WriteStdinRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[23]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1732,7 +1809,7 @@ func (x *WriteStdinRequest) String() string {
 func (*WriteStdinRequest) ProtoMessage() {}
 
 func (x *WriteStdinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[23]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1745,7 +1822,7 @@ func (x *WriteStdinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteStdinRequest.ProtoReflect.Descriptor instead.
 func (*WriteStdinRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{23}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *WriteStdinRequest) GetExecUid() string {
@@ -1785,7 +1862,7 @@ type WriteStdinResponse struct {
 
 func (x *WriteStdinResponse) Reset() {
 	*x = WriteStdinResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[24]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1797,7 +1874,7 @@ func (x *WriteStdinResponse) String() string {
 func (*WriteStdinResponse) ProtoMessage() {}
 
 func (x *WriteStdinResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[24]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1810,7 +1887,7 @@ func (x *WriteStdinResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteStdinResponse.ProtoReflect.Descriptor instead.
 func (*WriteStdinResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{24}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *WriteStdinResponse) GetOffset() int64 {
@@ -1830,7 +1907,7 @@ type ResizeExecRequest struct {
 
 func (x *ResizeExecRequest) Reset() {
 	*x = ResizeExecRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[25]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1842,7 +1919,7 @@ func (x *ResizeExecRequest) String() string {
 func (*ResizeExecRequest) ProtoMessage() {}
 
 func (x *ResizeExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[25]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1855,7 +1932,7 @@ func (x *ResizeExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeExecRequest.ProtoReflect.Descriptor instead.
 func (*ResizeExecRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{25}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ResizeExecRequest) GetExecUid() string {
@@ -1880,7 +1957,7 @@ type ResizeExecResponse struct {
 
 func (x *ResizeExecResponse) Reset() {
 	*x = ResizeExecResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[26]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1892,7 +1969,7 @@ func (x *ResizeExecResponse) String() string {
 func (*ResizeExecResponse) ProtoMessage() {}
 
 func (x *ResizeExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[26]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1905,7 +1982,7 @@ func (x *ResizeExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeExecResponse.ProtoReflect.Descriptor instead.
 func (*ResizeExecResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{26}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{27}
 }
 
 type KernelSpec struct {
@@ -1921,7 +1998,7 @@ type KernelSpec struct {
 
 func (x *KernelSpec) Reset() {
 	*x = KernelSpec{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[27]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1933,7 +2010,7 @@ func (x *KernelSpec) String() string {
 func (*KernelSpec) ProtoMessage() {}
 
 func (x *KernelSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[27]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1946,7 +2023,7 @@ func (x *KernelSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KernelSpec.ProtoReflect.Descriptor instead.
 func (*KernelSpec) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{27}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *KernelSpec) GetName() string {
@@ -2004,7 +2081,7 @@ type Kernel struct {
 
 func (x *Kernel) Reset() {
 	*x = Kernel{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[28]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2016,7 +2093,7 @@ func (x *Kernel) String() string {
 func (*Kernel) ProtoMessage() {}
 
 func (x *Kernel) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[28]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2029,7 +2106,7 @@ func (x *Kernel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Kernel.ProtoReflect.Descriptor instead.
 func (*Kernel) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{28}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Kernel) GetName() string {
@@ -2128,7 +2205,7 @@ type KernelKind struct {
 
 func (x *KernelKind) Reset() {
 	*x = KernelKind{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[29]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2140,7 +2217,7 @@ func (x *KernelKind) String() string {
 func (*KernelKind) ProtoMessage() {}
 
 func (x *KernelKind) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[29]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2153,7 +2230,7 @@ func (x *KernelKind) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KernelKind.ProtoReflect.Descriptor instead.
 func (*KernelKind) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{29}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *KernelKind) GetSpec() string {
@@ -2186,7 +2263,7 @@ type CreateKernelRequest struct {
 
 func (x *CreateKernelRequest) Reset() {
 	*x = CreateKernelRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[30]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2198,7 +2275,7 @@ func (x *CreateKernelRequest) String() string {
 func (*CreateKernelRequest) ProtoMessage() {}
 
 func (x *CreateKernelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[30]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2211,7 +2288,7 @@ func (x *CreateKernelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateKernelRequest.ProtoReflect.Descriptor instead.
 func (*CreateKernelRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{30}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *CreateKernelRequest) GetKernel() *KernelSpec {
@@ -2230,7 +2307,7 @@ type CreateKernelResponse struct {
 
 func (x *CreateKernelResponse) Reset() {
 	*x = CreateKernelResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[31]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2242,7 +2319,7 @@ func (x *CreateKernelResponse) String() string {
 func (*CreateKernelResponse) ProtoMessage() {}
 
 func (x *CreateKernelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[31]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2255,7 +2332,7 @@ func (x *CreateKernelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateKernelResponse.ProtoReflect.Descriptor instead.
 func (*CreateKernelResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{31}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *CreateKernelResponse) GetKernel() *Kernel {
@@ -2273,7 +2350,7 @@ type ListKernelsRequest struct {
 
 func (x *ListKernelsRequest) Reset() {
 	*x = ListKernelsRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[32]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2285,7 +2362,7 @@ func (x *ListKernelsRequest) String() string {
 func (*ListKernelsRequest) ProtoMessage() {}
 
 func (x *ListKernelsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[32]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2298,7 +2375,7 @@ func (x *ListKernelsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListKernelsRequest.ProtoReflect.Descriptor instead.
 func (*ListKernelsRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{32}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{33}
 }
 
 type ListKernelsResponse struct {
@@ -2311,7 +2388,7 @@ type ListKernelsResponse struct {
 
 func (x *ListKernelsResponse) Reset() {
 	*x = ListKernelsResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[33]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2323,7 +2400,7 @@ func (x *ListKernelsResponse) String() string {
 func (*ListKernelsResponse) ProtoMessage() {}
 
 func (x *ListKernelsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[33]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2336,7 +2413,7 @@ func (x *ListKernelsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListKernelsResponse.ProtoReflect.Descriptor instead.
 func (*ListKernelsResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{33}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ListKernelsResponse) GetKernels() []*Kernel {
@@ -2362,7 +2439,7 @@ type InterruptKernelRequest struct {
 
 func (x *InterruptKernelRequest) Reset() {
 	*x = InterruptKernelRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[34]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2374,7 +2451,7 @@ func (x *InterruptKernelRequest) String() string {
 func (*InterruptKernelRequest) ProtoMessage() {}
 
 func (x *InterruptKernelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[34]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2387,7 +2464,7 @@ func (x *InterruptKernelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterruptKernelRequest.ProtoReflect.Descriptor instead.
 func (*InterruptKernelRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{34}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *InterruptKernelRequest) GetName() string {
@@ -2406,7 +2483,7 @@ type InterruptKernelResponse struct {
 
 func (x *InterruptKernelResponse) Reset() {
 	*x = InterruptKernelResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[35]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2418,7 +2495,7 @@ func (x *InterruptKernelResponse) String() string {
 func (*InterruptKernelResponse) ProtoMessage() {}
 
 func (x *InterruptKernelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[35]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2431,7 +2508,7 @@ func (x *InterruptKernelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterruptKernelResponse.ProtoReflect.Descriptor instead.
 func (*InterruptKernelResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{35}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *InterruptKernelResponse) GetKernel() *Kernel {
@@ -2450,7 +2527,7 @@ type RestartKernelRequest struct {
 
 func (x *RestartKernelRequest) Reset() {
 	*x = RestartKernelRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[36]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2462,7 +2539,7 @@ func (x *RestartKernelRequest) String() string {
 func (*RestartKernelRequest) ProtoMessage() {}
 
 func (x *RestartKernelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[36]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2475,7 +2552,7 @@ func (x *RestartKernelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestartKernelRequest.ProtoReflect.Descriptor instead.
 func (*RestartKernelRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{36}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *RestartKernelRequest) GetName() string {
@@ -2494,7 +2571,7 @@ type RestartKernelResponse struct {
 
 func (x *RestartKernelResponse) Reset() {
 	*x = RestartKernelResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[37]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2506,7 +2583,7 @@ func (x *RestartKernelResponse) String() string {
 func (*RestartKernelResponse) ProtoMessage() {}
 
 func (x *RestartKernelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[37]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2519,7 +2596,7 @@ func (x *RestartKernelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestartKernelResponse.ProtoReflect.Descriptor instead.
 func (*RestartKernelResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{37}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *RestartKernelResponse) GetKernel() *Kernel {
@@ -2538,7 +2615,7 @@ type DeleteKernelRequest struct {
 
 func (x *DeleteKernelRequest) Reset() {
 	*x = DeleteKernelRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[38]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2550,7 +2627,7 @@ func (x *DeleteKernelRequest) String() string {
 func (*DeleteKernelRequest) ProtoMessage() {}
 
 func (x *DeleteKernelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[38]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2563,7 +2640,7 @@ func (x *DeleteKernelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteKernelRequest.ProtoReflect.Descriptor instead.
 func (*DeleteKernelRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{38}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *DeleteKernelRequest) GetName() string {
@@ -2581,7 +2658,7 @@ type DeleteKernelResponse struct {
 
 func (x *DeleteKernelResponse) Reset() {
 	*x = DeleteKernelResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[39]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2593,7 +2670,7 @@ func (x *DeleteKernelResponse) String() string {
 func (*DeleteKernelResponse) ProtoMessage() {}
 
 func (x *DeleteKernelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[39]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2606,7 +2683,7 @@ func (x *DeleteKernelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteKernelResponse.ProtoReflect.Descriptor instead.
 func (*DeleteKernelResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{39}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{40}
 }
 
 // CodeCompletion is what may stand in place of a part of the code.
@@ -2622,7 +2699,7 @@ type CodeCompletion struct {
 
 func (x *CodeCompletion) Reset() {
 	*x = CodeCompletion{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[40]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2634,7 +2711,7 @@ func (x *CodeCompletion) String() string {
 func (*CodeCompletion) ProtoMessage() {}
 
 func (x *CodeCompletion) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[40]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2647,7 +2724,7 @@ func (x *CodeCompletion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CodeCompletion.ProtoReflect.Descriptor instead.
 func (*CodeCompletion) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{40}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *CodeCompletion) GetMatches() []string {
@@ -2689,7 +2766,7 @@ type CodeInspection struct {
 
 func (x *CodeInspection) Reset() {
 	*x = CodeInspection{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[41]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2701,7 +2778,7 @@ func (x *CodeInspection) String() string {
 func (*CodeInspection) ProtoMessage() {}
 
 func (x *CodeInspection) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[41]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2714,7 +2791,7 @@ func (x *CodeInspection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CodeInspection.ProtoReflect.Descriptor instead.
 func (*CodeInspection) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{41}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *CodeInspection) GetFound() bool {
@@ -2742,7 +2819,7 @@ type CodeCompleteness struct {
 
 func (x *CodeCompleteness) Reset() {
 	*x = CodeCompleteness{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[42]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2754,7 +2831,7 @@ func (x *CodeCompleteness) String() string {
 func (*CodeCompleteness) ProtoMessage() {}
 
 func (x *CodeCompleteness) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[42]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2767,7 +2844,7 @@ func (x *CodeCompleteness) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CodeCompleteness.ProtoReflect.Descriptor instead.
 func (*CodeCompleteness) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{42}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *CodeCompleteness) GetStatus() string {
@@ -2800,7 +2877,7 @@ type AskKernelRequest struct {
 
 func (x *AskKernelRequest) Reset() {
 	*x = AskKernelRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[43]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2812,7 +2889,7 @@ func (x *AskKernelRequest) String() string {
 func (*AskKernelRequest) ProtoMessage() {}
 
 func (x *AskKernelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[43]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2825,7 +2902,7 @@ func (x *AskKernelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskKernelRequest.ProtoReflect.Descriptor instead.
 func (*AskKernelRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{43}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *AskKernelRequest) GetName() string {
@@ -2912,7 +2989,7 @@ type AskKernelResponse struct {
 
 func (x *AskKernelResponse) Reset() {
 	*x = AskKernelResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[44]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2924,7 +3001,7 @@ func (x *AskKernelResponse) String() string {
 func (*AskKernelResponse) ProtoMessage() {}
 
 func (x *AskKernelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[44]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2937,7 +3014,7 @@ func (x *AskKernelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskKernelResponse.ProtoReflect.Descriptor instead.
 func (*AskKernelResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{44}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *AskKernelResponse) GetAnswer() isAskKernelResponse_Answer {
@@ -3012,7 +3089,7 @@ type File struct {
 
 func (x *File) Reset() {
 	*x = File{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[45]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3024,7 +3101,7 @@ func (x *File) String() string {
 func (*File) ProtoMessage() {}
 
 func (x *File) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[45]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3037,7 +3114,7 @@ func (x *File) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use File.ProtoReflect.Descriptor instead.
 func (*File) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{45}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *File) GetPath() string {
@@ -3106,7 +3183,7 @@ type StatRequest struct {
 
 func (x *StatRequest) Reset() {
 	*x = StatRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[46]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3118,7 +3195,7 @@ func (x *StatRequest) String() string {
 func (*StatRequest) ProtoMessage() {}
 
 func (x *StatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[46]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3131,7 +3208,7 @@ func (x *StatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatRequest.ProtoReflect.Descriptor instead.
 func (*StatRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{46}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *StatRequest) GetPath() string {
@@ -3157,7 +3234,7 @@ type StatResponse struct {
 
 func (x *StatResponse) Reset() {
 	*x = StatResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[47]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3169,7 +3246,7 @@ func (x *StatResponse) String() string {
 func (*StatResponse) ProtoMessage() {}
 
 func (x *StatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[47]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3182,7 +3259,7 @@ func (x *StatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatResponse.ProtoReflect.Descriptor instead.
 func (*StatResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{47}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *StatResponse) GetFile() *File {
@@ -3202,7 +3279,7 @@ type ListDirRequest struct {
 
 func (x *ListDirRequest) Reset() {
 	*x = ListDirRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[48]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3214,7 +3291,7 @@ func (x *ListDirRequest) String() string {
 func (*ListDirRequest) ProtoMessage() {}
 
 func (x *ListDirRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[48]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3227,7 +3304,7 @@ func (x *ListDirRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDirRequest.ProtoReflect.Descriptor instead.
 func (*ListDirRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{48}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ListDirRequest) GetPath() string {
@@ -3253,7 +3330,7 @@ type ListDirResponse struct {
 
 func (x *ListDirResponse) Reset() {
 	*x = ListDirResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[49]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3265,7 +3342,7 @@ func (x *ListDirResponse) String() string {
 func (*ListDirResponse) ProtoMessage() {}
 
 func (x *ListDirResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[49]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3278,7 +3355,7 @@ func (x *ListDirResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDirResponse.ProtoReflect.Descriptor instead.
 func (*ListDirResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{49}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ListDirResponse) GetFiles() []*File {
@@ -3300,7 +3377,7 @@ type MakeDirRequest struct {
 
 func (x *MakeDirRequest) Reset() {
 	*x = MakeDirRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[50]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3312,7 +3389,7 @@ func (x *MakeDirRequest) String() string {
 func (*MakeDirRequest) ProtoMessage() {}
 
 func (x *MakeDirRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[50]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3325,7 +3402,7 @@ func (x *MakeDirRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MakeDirRequest.ProtoReflect.Descriptor instead.
 func (*MakeDirRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{50}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *MakeDirRequest) GetPath() string {
@@ -3365,7 +3442,7 @@ type MakeDirResponse struct {
 
 func (x *MakeDirResponse) Reset() {
 	*x = MakeDirResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[51]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3377,7 +3454,7 @@ func (x *MakeDirResponse) String() string {
 func (*MakeDirResponse) ProtoMessage() {}
 
 func (x *MakeDirResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[51]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3390,7 +3467,7 @@ func (x *MakeDirResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MakeDirResponse.ProtoReflect.Descriptor instead.
 func (*MakeDirResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{51}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *MakeDirResponse) GetFile() *File {
@@ -3411,7 +3488,7 @@ type RenameRequest struct {
 
 func (x *RenameRequest) Reset() {
 	*x = RenameRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[52]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3423,7 +3500,7 @@ func (x *RenameRequest) String() string {
 func (*RenameRequest) ProtoMessage() {}
 
 func (x *RenameRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[52]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3436,7 +3513,7 @@ func (x *RenameRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenameRequest.ProtoReflect.Descriptor instead.
 func (*RenameRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{52}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *RenameRequest) GetFrom() string {
@@ -3469,7 +3546,7 @@ type RenameResponse struct {
 
 func (x *RenameResponse) Reset() {
 	*x = RenameResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[53]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3481,7 +3558,7 @@ func (x *RenameResponse) String() string {
 func (*RenameResponse) ProtoMessage() {}
 
 func (x *RenameResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[53]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3494,7 +3571,7 @@ func (x *RenameResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenameResponse.ProtoReflect.Descriptor instead.
 func (*RenameResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{53}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *RenameResponse) GetFile() *File {
@@ -3514,7 +3591,7 @@ type RemoveRequest struct {
 
 func (x *RemoveRequest) Reset() {
 	*x = RemoveRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[54]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3526,7 +3603,7 @@ func (x *RemoveRequest) String() string {
 func (*RemoveRequest) ProtoMessage() {}
 
 func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[54]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3539,7 +3616,7 @@ func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveRequest.ProtoReflect.Descriptor instead.
 func (*RemoveRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{54}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *RemoveRequest) GetPath() string {
@@ -3564,7 +3641,7 @@ type RemoveResponse struct {
 
 func (x *RemoveResponse) Reset() {
 	*x = RemoveResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[55]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3576,7 +3653,7 @@ func (x *RemoveResponse) String() string {
 func (*RemoveResponse) ProtoMessage() {}
 
 func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[55]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3589,7 +3666,7 @@ func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveResponse.ProtoReflect.Descriptor instead.
 func (*RemoveResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{55}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{56}
 }
 
 type WatchRequest struct {
@@ -3602,7 +3679,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[56]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3614,7 +3691,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[56]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3627,7 +3704,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{56}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *WatchRequest) GetPath() string {
@@ -3656,7 +3733,7 @@ type WatchResponse struct {
 
 func (x *WatchResponse) Reset() {
 	*x = WatchResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[57]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3668,7 +3745,7 @@ func (x *WatchResponse) String() string {
 func (*WatchResponse) ProtoMessage() {}
 
 func (x *WatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[57]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3681,7 +3758,7 @@ func (x *WatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
 func (*WatchResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{57}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *WatchResponse) GetReady() bool {
@@ -3712,6 +3789,150 @@ func (x *WatchResponse) GetAt() *timestamppb.Timestamp {
 	return nil
 }
 
+type PauseTimersRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PauseTimersRequest) Reset() {
+	*x = PauseTimersRequest{}
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[59]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PauseTimersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PauseTimersRequest) ProtoMessage() {}
+
+func (x *PauseTimersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[59]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PauseTimersRequest.ProtoReflect.Descriptor instead.
+func (*PauseTimersRequest) Descriptor() ([]byte, []int) {
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{59}
+}
+
+type PauseTimersResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PauseTimersResponse) Reset() {
+	*x = PauseTimersResponse{}
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[60]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PauseTimersResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PauseTimersResponse) ProtoMessage() {}
+
+func (x *PauseTimersResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[60]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PauseTimersResponse.ProtoReflect.Descriptor instead.
+func (*PauseTimersResponse) Descriptor() ([]byte, []int) {
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{60}
+}
+
+type ResumeTimersRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumeTimersRequest) Reset() {
+	*x = ResumeTimersRequest{}
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[61]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumeTimersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumeTimersRequest) ProtoMessage() {}
+
+func (x *ResumeTimersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[61]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumeTimersRequest.ProtoReflect.Descriptor instead.
+func (*ResumeTimersRequest) Descriptor() ([]byte, []int) {
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{61}
+}
+
+type ResumeTimersResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumeTimersResponse) Reset() {
+	*x = ResumeTimersResponse{}
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[62]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumeTimersResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumeTimersResponse) ProtoMessage() {}
+
+func (x *ResumeTimersResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[62]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumeTimersResponse.ProtoReflect.Descriptor instead.
+func (*ResumeTimersResponse) Descriptor() ([]byte, []int) {
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{62}
+}
+
 type ShutdownRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Grace *durationpb.Duration   `protobuf:"bytes,1,opt,name=grace,proto3" json:"grace,omitempty"`
@@ -3724,7 +3945,7 @@ type ShutdownRequest struct {
 
 func (x *ShutdownRequest) Reset() {
 	*x = ShutdownRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[58]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3736,7 +3957,7 @@ func (x *ShutdownRequest) String() string {
 func (*ShutdownRequest) ProtoMessage() {}
 
 func (x *ShutdownRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[58]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3749,7 +3970,7 @@ func (x *ShutdownRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownRequest.ProtoReflect.Descriptor instead.
 func (*ShutdownRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{58}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *ShutdownRequest) GetGrace() *durationpb.Duration {
@@ -3774,7 +3995,7 @@ type ShutdownResponse struct {
 
 func (x *ShutdownResponse) Reset() {
 	*x = ShutdownResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[59]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3786,7 +4007,7 @@ func (x *ShutdownResponse) String() string {
 func (*ShutdownResponse) ProtoMessage() {}
 
 func (x *ShutdownResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[59]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3799,7 +4020,7 @@ func (x *ShutdownResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownResponse.ProtoReflect.Descriptor instead.
 func (*ShutdownResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{59}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{64}
 }
 
 type ListExecsResponse_Item struct {
@@ -3814,7 +4035,7 @@ type ListExecsResponse_Item struct {
 
 func (x *ListExecsResponse_Item) Reset() {
 	*x = ListExecsResponse_Item{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[60]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3826,7 +4047,7 @@ func (x *ListExecsResponse_Item) String() string {
 func (*ListExecsResponse_Item) ProtoMessage() {}
 
 func (x *ListExecsResponse_Item) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[60]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3839,7 +4060,7 @@ func (x *ListExecsResponse_Item) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListExecsResponse_Item.ProtoReflect.Descriptor instead.
 func (*ListExecsResponse_Item) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{18, 0}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{19, 0}
 }
 
 func (x *ListExecsResponse_Item) GetExecUid() string {
@@ -3879,7 +4100,7 @@ type AskKernelRequest_Complete struct {
 
 func (x *AskKernelRequest_Complete) Reset() {
 	*x = AskKernelRequest_Complete{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[62]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3891,7 +4112,7 @@ func (x *AskKernelRequest_Complete) String() string {
 func (*AskKernelRequest_Complete) ProtoMessage() {}
 
 func (x *AskKernelRequest_Complete) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[62]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3904,7 +4125,7 @@ func (x *AskKernelRequest_Complete) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskKernelRequest_Complete.ProtoReflect.Descriptor instead.
 func (*AskKernelRequest_Complete) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{43, 0}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{44, 0}
 }
 
 func (x *AskKernelRequest_Complete) GetCursor() int32 {
@@ -3924,7 +4145,7 @@ type AskKernelRequest_Inspect struct {
 
 func (x *AskKernelRequest_Inspect) Reset() {
 	*x = AskKernelRequest_Inspect{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[63]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3936,7 +4157,7 @@ func (x *AskKernelRequest_Inspect) String() string {
 func (*AskKernelRequest_Inspect) ProtoMessage() {}
 
 func (x *AskKernelRequest_Inspect) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[63]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3949,7 +4170,7 @@ func (x *AskKernelRequest_Inspect) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskKernelRequest_Inspect.ProtoReflect.Descriptor instead.
 func (*AskKernelRequest_Inspect) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{43, 1}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{44, 1}
 }
 
 func (x *AskKernelRequest_Inspect) GetCursor() int32 {
@@ -3974,7 +4195,7 @@ type AskKernelRequest_Check struct {
 
 func (x *AskKernelRequest_Check) Reset() {
 	*x = AskKernelRequest_Check{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[64]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3986,7 +4207,7 @@ func (x *AskKernelRequest_Check) String() string {
 func (*AskKernelRequest_Check) ProtoMessage() {}
 
 func (x *AskKernelRequest_Check) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[64]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3999,7 +4220,7 @@ func (x *AskKernelRequest_Check) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskKernelRequest_Check.ProtoReflect.Descriptor instead.
 func (*AskKernelRequest_Check) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{43, 2}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{44, 2}
 }
 
 var File_cubby_guest_v1_guest_proto protoreflect.FileDescriptor
@@ -4027,13 +4248,18 @@ const file_cubby_guest_v1_guest_proto_rawDesc = "" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x17\n" +
 	"\aboot_id\x18\x02 \x01(\tR\x06bootId\x129\n" +
 	"\n" +
-	"started_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\"O\n" +
+	"started_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\"\x7f\n" +
 	"\x0fIdentifyRequest\x12\x1a\n" +
 	"\breplaces\x18\x01 \x01(\tR\breplaces\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x10\n" +
-	"\x03env\x18\x03 \x03(\tR\x03env\".\n" +
+	"\x03env\x18\x03 \x03(\tR\x03env\x12.\n" +
+	"\x06copied\x18\x04 \x01(\v2\x16.cubby.guest.v1.CopiedR\x06copied\" \n" +
+	"\x06Copied\x12\x16\n" +
+	"\x06secret\x18\x01 \x01(\tR\x06secret\"b\n" +
 	"\x10IdentifyResponse\x12\x1a\n" +
-	"\bhostname\x18\x01 \x01(\tR\bhostname\"4\n" +
+	"\bhostname\x18\x01 \x01(\tR\bhostname\x12\x16\n" +
+	"\x06copied\x18\x02 \x01(\bR\x06copied\x12\x1a\n" +
+	"\bwarnings\x18\x03 \x03(\tR\bwarnings\"4\n" +
 	"\n" +
 	"WindowSize\x12\x12\n" +
 	"\x04cols\x18\x01 \x01(\rR\x04cols\x12\x12\n" +
@@ -4255,7 +4481,11 @@ const file_cubby_guest_v1_guest_proto_rawDesc = "" +
 	"\x05ready\x18\x01 \x01(\bR\x05ready\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x0e\n" +
 	"\x02op\x18\x03 \x01(\tR\x02op\x12*\n" +
-	"\x02at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"V\n" +
+	"\x02at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"\x14\n" +
+	"\x12PauseTimersRequest\"\x15\n" +
+	"\x13PauseTimersResponse\"\x15\n" +
+	"\x13ResumeTimersRequest\"\x16\n" +
+	"\x14ResumeTimersResponse\"V\n" +
 	"\x0fShutdownRequest\x12/\n" +
 	"\x05grace\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\x05grace\x12\x12\n" +
 	"\x04stay\x18\x02 \x01(\bR\x04stay\"\x12\n" +
@@ -4287,7 +4517,7 @@ const file_cubby_guest_v1_guest_proto_rawDesc = "" +
 	"\x11FILE_TYPE_REGULAR\x10\x01\x12\x17\n" +
 	"\x13FILE_TYPE_DIRECTORY\x10\x02\x12\x15\n" +
 	"\x11FILE_TYPE_SYMLINK\x10\x03\x12\x13\n" +
-	"\x0fFILE_TYPE_OTHER\x10\x042\xd4\x0e\n" +
+	"\x0fFILE_TYPE_OTHER\x10\x042\x87\x10\n" +
 	"\fGuestService\x12D\n" +
 	"\x05Hello\x12\x1c.cubby.guest.v1.HelloRequest\x1a\x1d.cubby.guest.v1.HelloResponse\x12C\n" +
 	"\x04Exec\x12\x1b.cubby.guest.v1.ExecRequest\x1a\x1c.cubby.guest.v1.ExecResponse0\x01\x12J\n" +
@@ -4313,7 +4543,9 @@ const file_cubby_guest_v1_guest_proto_rawDesc = "" +
 	"\x06Rename\x12\x1d.cubby.guest.v1.RenameRequest\x1a\x1e.cubby.guest.v1.RenameResponse\x12G\n" +
 	"\x06Remove\x12\x1d.cubby.guest.v1.RemoveRequest\x1a\x1e.cubby.guest.v1.RemoveResponse\x12F\n" +
 	"\x05Watch\x12\x1c.cubby.guest.v1.WatchRequest\x1a\x1d.cubby.guest.v1.WatchResponse0\x01\x12M\n" +
-	"\bIdentify\x12\x1f.cubby.guest.v1.IdentifyRequest\x1a .cubby.guest.v1.IdentifyResponse\x12M\n" +
+	"\bIdentify\x12\x1f.cubby.guest.v1.IdentifyRequest\x1a .cubby.guest.v1.IdentifyResponse\x12V\n" +
+	"\vPauseTimers\x12\".cubby.guest.v1.PauseTimersRequest\x1a#.cubby.guest.v1.PauseTimersResponse\x12Y\n" +
+	"\fResumeTimers\x12#.cubby.guest.v1.ResumeTimersRequest\x1a$.cubby.guest.v1.ResumeTimersResponse\x12M\n" +
 	"\bShutdown\x12\x1f.cubby.guest.v1.ShutdownRequest\x1a .cubby.guest.v1.ShutdownResponseB9Z7github.com/cubbyhq/cubby/api/gen/cubby/guest/v1;guestv1b\x06proto3"
 
 var (
@@ -4329,7 +4561,7 @@ func file_cubby_guest_v1_guest_proto_rawDescGZIP() []byte {
 }
 
 var file_cubby_guest_v1_guest_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_cubby_guest_v1_guest_proto_msgTypes = make([]protoimpl.MessageInfo, 65)
+var file_cubby_guest_v1_guest_proto_msgTypes = make([]protoimpl.MessageInfo, 70)
 var file_cubby_guest_v1_guest_proto_goTypes = []any{
 	(Stream)(0),                       // 0: cubby.guest.v1.Stream
 	(ExitReason)(0),                   // 1: cubby.guest.v1.ExitReason
@@ -4339,164 +4571,174 @@ var file_cubby_guest_v1_guest_proto_goTypes = []any{
 	(*HelloRequest)(nil),              // 5: cubby.guest.v1.HelloRequest
 	(*HelloResponse)(nil),             // 6: cubby.guest.v1.HelloResponse
 	(*IdentifyRequest)(nil),           // 7: cubby.guest.v1.IdentifyRequest
-	(*IdentifyResponse)(nil),          // 8: cubby.guest.v1.IdentifyResponse
-	(*WindowSize)(nil),                // 9: cubby.guest.v1.WindowSize
-	(*ExecStart)(nil),                 // 10: cubby.guest.v1.ExecStart
-	(*Cell)(nil),                      // 11: cubby.guest.v1.Cell
-	(*ExecRequest)(nil),               // 12: cubby.guest.v1.ExecRequest
-	(*ExecStarted)(nil),               // 13: cubby.guest.v1.ExecStarted
-	(*ExecOutput)(nil),                // 14: cubby.guest.v1.ExecOutput
-	(*ExecExit)(nil),                  // 15: cubby.guest.v1.ExecExit
-	(*ExecResponse)(nil),              // 16: cubby.guest.v1.ExecResponse
-	(*AckExecRequest)(nil),            // 17: cubby.guest.v1.AckExecRequest
-	(*AckExecResponse)(nil),           // 18: cubby.guest.v1.AckExecResponse
-	(*ReleaseExecRequest)(nil),        // 19: cubby.guest.v1.ReleaseExecRequest
-	(*ReleaseExecResponse)(nil),       // 20: cubby.guest.v1.ReleaseExecResponse
-	(*ListExecsRequest)(nil),          // 21: cubby.guest.v1.ListExecsRequest
-	(*ListExecsResponse)(nil),         // 22: cubby.guest.v1.ListExecsResponse
-	(*SignalExecRequest)(nil),         // 23: cubby.guest.v1.SignalExecRequest
-	(*SignalExecResponse)(nil),        // 24: cubby.guest.v1.SignalExecResponse
-	(*UnkilledRequest)(nil),           // 25: cubby.guest.v1.UnkilledRequest
-	(*UnkilledResponse)(nil),          // 26: cubby.guest.v1.UnkilledResponse
-	(*WriteStdinRequest)(nil),         // 27: cubby.guest.v1.WriteStdinRequest
-	(*WriteStdinResponse)(nil),        // 28: cubby.guest.v1.WriteStdinResponse
-	(*ResizeExecRequest)(nil),         // 29: cubby.guest.v1.ResizeExecRequest
-	(*ResizeExecResponse)(nil),        // 30: cubby.guest.v1.ResizeExecResponse
-	(*KernelSpec)(nil),                // 31: cubby.guest.v1.KernelSpec
-	(*Kernel)(nil),                    // 32: cubby.guest.v1.Kernel
-	(*KernelKind)(nil),                // 33: cubby.guest.v1.KernelKind
-	(*CreateKernelRequest)(nil),       // 34: cubby.guest.v1.CreateKernelRequest
-	(*CreateKernelResponse)(nil),      // 35: cubby.guest.v1.CreateKernelResponse
-	(*ListKernelsRequest)(nil),        // 36: cubby.guest.v1.ListKernelsRequest
-	(*ListKernelsResponse)(nil),       // 37: cubby.guest.v1.ListKernelsResponse
-	(*InterruptKernelRequest)(nil),    // 38: cubby.guest.v1.InterruptKernelRequest
-	(*InterruptKernelResponse)(nil),   // 39: cubby.guest.v1.InterruptKernelResponse
-	(*RestartKernelRequest)(nil),      // 40: cubby.guest.v1.RestartKernelRequest
-	(*RestartKernelResponse)(nil),     // 41: cubby.guest.v1.RestartKernelResponse
-	(*DeleteKernelRequest)(nil),       // 42: cubby.guest.v1.DeleteKernelRequest
-	(*DeleteKernelResponse)(nil),      // 43: cubby.guest.v1.DeleteKernelResponse
-	(*CodeCompletion)(nil),            // 44: cubby.guest.v1.CodeCompletion
-	(*CodeInspection)(nil),            // 45: cubby.guest.v1.CodeInspection
-	(*CodeCompleteness)(nil),          // 46: cubby.guest.v1.CodeCompleteness
-	(*AskKernelRequest)(nil),          // 47: cubby.guest.v1.AskKernelRequest
-	(*AskKernelResponse)(nil),         // 48: cubby.guest.v1.AskKernelResponse
-	(*File)(nil),                      // 49: cubby.guest.v1.File
-	(*StatRequest)(nil),               // 50: cubby.guest.v1.StatRequest
-	(*StatResponse)(nil),              // 51: cubby.guest.v1.StatResponse
-	(*ListDirRequest)(nil),            // 52: cubby.guest.v1.ListDirRequest
-	(*ListDirResponse)(nil),           // 53: cubby.guest.v1.ListDirResponse
-	(*MakeDirRequest)(nil),            // 54: cubby.guest.v1.MakeDirRequest
-	(*MakeDirResponse)(nil),           // 55: cubby.guest.v1.MakeDirResponse
-	(*RenameRequest)(nil),             // 56: cubby.guest.v1.RenameRequest
-	(*RenameResponse)(nil),            // 57: cubby.guest.v1.RenameResponse
-	(*RemoveRequest)(nil),             // 58: cubby.guest.v1.RemoveRequest
-	(*RemoveResponse)(nil),            // 59: cubby.guest.v1.RemoveResponse
-	(*WatchRequest)(nil),              // 60: cubby.guest.v1.WatchRequest
-	(*WatchResponse)(nil),             // 61: cubby.guest.v1.WatchResponse
-	(*ShutdownRequest)(nil),           // 62: cubby.guest.v1.ShutdownRequest
-	(*ShutdownResponse)(nil),          // 63: cubby.guest.v1.ShutdownResponse
-	(*ListExecsResponse_Item)(nil),    // 64: cubby.guest.v1.ListExecsResponse.Item
-	nil,                               // 65: cubby.guest.v1.CodeInspection.DataEntry
-	(*AskKernelRequest_Complete)(nil), // 66: cubby.guest.v1.AskKernelRequest.Complete
-	(*AskKernelRequest_Inspect)(nil),  // 67: cubby.guest.v1.AskKernelRequest.Inspect
-	(*AskKernelRequest_Check)(nil),    // 68: cubby.guest.v1.AskKernelRequest.Check
-	(*timestamppb.Timestamp)(nil),     // 69: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),       // 70: google.protobuf.Duration
+	(*Copied)(nil),                    // 8: cubby.guest.v1.Copied
+	(*IdentifyResponse)(nil),          // 9: cubby.guest.v1.IdentifyResponse
+	(*WindowSize)(nil),                // 10: cubby.guest.v1.WindowSize
+	(*ExecStart)(nil),                 // 11: cubby.guest.v1.ExecStart
+	(*Cell)(nil),                      // 12: cubby.guest.v1.Cell
+	(*ExecRequest)(nil),               // 13: cubby.guest.v1.ExecRequest
+	(*ExecStarted)(nil),               // 14: cubby.guest.v1.ExecStarted
+	(*ExecOutput)(nil),                // 15: cubby.guest.v1.ExecOutput
+	(*ExecExit)(nil),                  // 16: cubby.guest.v1.ExecExit
+	(*ExecResponse)(nil),              // 17: cubby.guest.v1.ExecResponse
+	(*AckExecRequest)(nil),            // 18: cubby.guest.v1.AckExecRequest
+	(*AckExecResponse)(nil),           // 19: cubby.guest.v1.AckExecResponse
+	(*ReleaseExecRequest)(nil),        // 20: cubby.guest.v1.ReleaseExecRequest
+	(*ReleaseExecResponse)(nil),       // 21: cubby.guest.v1.ReleaseExecResponse
+	(*ListExecsRequest)(nil),          // 22: cubby.guest.v1.ListExecsRequest
+	(*ListExecsResponse)(nil),         // 23: cubby.guest.v1.ListExecsResponse
+	(*SignalExecRequest)(nil),         // 24: cubby.guest.v1.SignalExecRequest
+	(*SignalExecResponse)(nil),        // 25: cubby.guest.v1.SignalExecResponse
+	(*UnkilledRequest)(nil),           // 26: cubby.guest.v1.UnkilledRequest
+	(*UnkilledResponse)(nil),          // 27: cubby.guest.v1.UnkilledResponse
+	(*WriteStdinRequest)(nil),         // 28: cubby.guest.v1.WriteStdinRequest
+	(*WriteStdinResponse)(nil),        // 29: cubby.guest.v1.WriteStdinResponse
+	(*ResizeExecRequest)(nil),         // 30: cubby.guest.v1.ResizeExecRequest
+	(*ResizeExecResponse)(nil),        // 31: cubby.guest.v1.ResizeExecResponse
+	(*KernelSpec)(nil),                // 32: cubby.guest.v1.KernelSpec
+	(*Kernel)(nil),                    // 33: cubby.guest.v1.Kernel
+	(*KernelKind)(nil),                // 34: cubby.guest.v1.KernelKind
+	(*CreateKernelRequest)(nil),       // 35: cubby.guest.v1.CreateKernelRequest
+	(*CreateKernelResponse)(nil),      // 36: cubby.guest.v1.CreateKernelResponse
+	(*ListKernelsRequest)(nil),        // 37: cubby.guest.v1.ListKernelsRequest
+	(*ListKernelsResponse)(nil),       // 38: cubby.guest.v1.ListKernelsResponse
+	(*InterruptKernelRequest)(nil),    // 39: cubby.guest.v1.InterruptKernelRequest
+	(*InterruptKernelResponse)(nil),   // 40: cubby.guest.v1.InterruptKernelResponse
+	(*RestartKernelRequest)(nil),      // 41: cubby.guest.v1.RestartKernelRequest
+	(*RestartKernelResponse)(nil),     // 42: cubby.guest.v1.RestartKernelResponse
+	(*DeleteKernelRequest)(nil),       // 43: cubby.guest.v1.DeleteKernelRequest
+	(*DeleteKernelResponse)(nil),      // 44: cubby.guest.v1.DeleteKernelResponse
+	(*CodeCompletion)(nil),            // 45: cubby.guest.v1.CodeCompletion
+	(*CodeInspection)(nil),            // 46: cubby.guest.v1.CodeInspection
+	(*CodeCompleteness)(nil),          // 47: cubby.guest.v1.CodeCompleteness
+	(*AskKernelRequest)(nil),          // 48: cubby.guest.v1.AskKernelRequest
+	(*AskKernelResponse)(nil),         // 49: cubby.guest.v1.AskKernelResponse
+	(*File)(nil),                      // 50: cubby.guest.v1.File
+	(*StatRequest)(nil),               // 51: cubby.guest.v1.StatRequest
+	(*StatResponse)(nil),              // 52: cubby.guest.v1.StatResponse
+	(*ListDirRequest)(nil),            // 53: cubby.guest.v1.ListDirRequest
+	(*ListDirResponse)(nil),           // 54: cubby.guest.v1.ListDirResponse
+	(*MakeDirRequest)(nil),            // 55: cubby.guest.v1.MakeDirRequest
+	(*MakeDirResponse)(nil),           // 56: cubby.guest.v1.MakeDirResponse
+	(*RenameRequest)(nil),             // 57: cubby.guest.v1.RenameRequest
+	(*RenameResponse)(nil),            // 58: cubby.guest.v1.RenameResponse
+	(*RemoveRequest)(nil),             // 59: cubby.guest.v1.RemoveRequest
+	(*RemoveResponse)(nil),            // 60: cubby.guest.v1.RemoveResponse
+	(*WatchRequest)(nil),              // 61: cubby.guest.v1.WatchRequest
+	(*WatchResponse)(nil),             // 62: cubby.guest.v1.WatchResponse
+	(*PauseTimersRequest)(nil),        // 63: cubby.guest.v1.PauseTimersRequest
+	(*PauseTimersResponse)(nil),       // 64: cubby.guest.v1.PauseTimersResponse
+	(*ResumeTimersRequest)(nil),       // 65: cubby.guest.v1.ResumeTimersRequest
+	(*ResumeTimersResponse)(nil),      // 66: cubby.guest.v1.ResumeTimersResponse
+	(*ShutdownRequest)(nil),           // 67: cubby.guest.v1.ShutdownRequest
+	(*ShutdownResponse)(nil),          // 68: cubby.guest.v1.ShutdownResponse
+	(*ListExecsResponse_Item)(nil),    // 69: cubby.guest.v1.ListExecsResponse.Item
+	nil,                               // 70: cubby.guest.v1.CodeInspection.DataEntry
+	(*AskKernelRequest_Complete)(nil), // 71: cubby.guest.v1.AskKernelRequest.Complete
+	(*AskKernelRequest_Inspect)(nil),  // 72: cubby.guest.v1.AskKernelRequest.Inspect
+	(*AskKernelRequest_Check)(nil),    // 73: cubby.guest.v1.AskKernelRequest.Check
+	(*timestamppb.Timestamp)(nil),     // 74: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),       // 75: google.protobuf.Duration
 }
 var file_cubby_guest_v1_guest_proto_depIdxs = []int32{
-	69, // 0: cubby.guest.v1.HelloResponse.started_at:type_name -> google.protobuf.Timestamp
-	9,  // 1: cubby.guest.v1.ExecStart.pty:type_name -> cubby.guest.v1.WindowSize
-	70, // 2: cubby.guest.v1.ExecStart.timeout:type_name -> google.protobuf.Duration
-	11, // 3: cubby.guest.v1.ExecStart.cell:type_name -> cubby.guest.v1.Cell
-	10, // 4: cubby.guest.v1.ExecRequest.start:type_name -> cubby.guest.v1.ExecStart
-	69, // 5: cubby.guest.v1.ExecStarted.at:type_name -> google.protobuf.Timestamp
-	0,  // 6: cubby.guest.v1.ExecOutput.stream:type_name -> cubby.guest.v1.Stream
-	69, // 7: cubby.guest.v1.ExecOutput.at:type_name -> google.protobuf.Timestamp
-	1,  // 8: cubby.guest.v1.ExecExit.reason:type_name -> cubby.guest.v1.ExitReason
-	69, // 9: cubby.guest.v1.ExecExit.at:type_name -> google.protobuf.Timestamp
-	13, // 10: cubby.guest.v1.ExecResponse.started:type_name -> cubby.guest.v1.ExecStarted
-	14, // 11: cubby.guest.v1.ExecResponse.output:type_name -> cubby.guest.v1.ExecOutput
-	15, // 12: cubby.guest.v1.ExecResponse.exit:type_name -> cubby.guest.v1.ExecExit
-	64, // 13: cubby.guest.v1.ListExecsResponse.execs:type_name -> cubby.guest.v1.ListExecsResponse.Item
-	1,  // 14: cubby.guest.v1.SignalExecRequest.reason:type_name -> cubby.guest.v1.ExitReason
-	70, // 15: cubby.guest.v1.SignalExecRequest.patience:type_name -> google.protobuf.Duration
-	70, // 16: cubby.guest.v1.UnkilledRequest.patience:type_name -> google.protobuf.Duration
-	9,  // 17: cubby.guest.v1.ResizeExecRequest.size:type_name -> cubby.guest.v1.WindowSize
-	2,  // 18: cubby.guest.v1.Kernel.status:type_name -> cubby.guest.v1.KernelStatus
-	69, // 19: cubby.guest.v1.Kernel.created_at:type_name -> google.protobuf.Timestamp
-	69, // 20: cubby.guest.v1.Kernel.started_at:type_name -> google.protobuf.Timestamp
-	31, // 21: cubby.guest.v1.CreateKernelRequest.kernel:type_name -> cubby.guest.v1.KernelSpec
-	32, // 22: cubby.guest.v1.CreateKernelResponse.kernel:type_name -> cubby.guest.v1.Kernel
-	32, // 23: cubby.guest.v1.ListKernelsResponse.kernels:type_name -> cubby.guest.v1.Kernel
-	33, // 24: cubby.guest.v1.ListKernelsResponse.kinds:type_name -> cubby.guest.v1.KernelKind
-	32, // 25: cubby.guest.v1.InterruptKernelResponse.kernel:type_name -> cubby.guest.v1.Kernel
-	32, // 26: cubby.guest.v1.RestartKernelResponse.kernel:type_name -> cubby.guest.v1.Kernel
-	65, // 27: cubby.guest.v1.CodeInspection.data:type_name -> cubby.guest.v1.CodeInspection.DataEntry
-	66, // 28: cubby.guest.v1.AskKernelRequest.complete:type_name -> cubby.guest.v1.AskKernelRequest.Complete
-	67, // 29: cubby.guest.v1.AskKernelRequest.inspect:type_name -> cubby.guest.v1.AskKernelRequest.Inspect
-	68, // 30: cubby.guest.v1.AskKernelRequest.check:type_name -> cubby.guest.v1.AskKernelRequest.Check
-	44, // 31: cubby.guest.v1.AskKernelResponse.completion:type_name -> cubby.guest.v1.CodeCompletion
-	45, // 32: cubby.guest.v1.AskKernelResponse.inspection:type_name -> cubby.guest.v1.CodeInspection
-	46, // 33: cubby.guest.v1.AskKernelResponse.completeness:type_name -> cubby.guest.v1.CodeCompleteness
-	3,  // 34: cubby.guest.v1.File.type:type_name -> cubby.guest.v1.FileType
-	69, // 35: cubby.guest.v1.File.mod_time:type_name -> google.protobuf.Timestamp
-	49, // 36: cubby.guest.v1.StatResponse.file:type_name -> cubby.guest.v1.File
-	49, // 37: cubby.guest.v1.ListDirResponse.files:type_name -> cubby.guest.v1.File
-	49, // 38: cubby.guest.v1.MakeDirResponse.file:type_name -> cubby.guest.v1.File
-	49, // 39: cubby.guest.v1.RenameResponse.file:type_name -> cubby.guest.v1.File
-	69, // 40: cubby.guest.v1.WatchResponse.at:type_name -> google.protobuf.Timestamp
-	70, // 41: cubby.guest.v1.ShutdownRequest.grace:type_name -> google.protobuf.Duration
-	5,  // 42: cubby.guest.v1.GuestService.Hello:input_type -> cubby.guest.v1.HelloRequest
-	12, // 43: cubby.guest.v1.GuestService.Exec:input_type -> cubby.guest.v1.ExecRequest
-	17, // 44: cubby.guest.v1.GuestService.AckExec:input_type -> cubby.guest.v1.AckExecRequest
-	19, // 45: cubby.guest.v1.GuestService.ReleaseExec:input_type -> cubby.guest.v1.ReleaseExecRequest
-	21, // 46: cubby.guest.v1.GuestService.ListExecs:input_type -> cubby.guest.v1.ListExecsRequest
-	23, // 47: cubby.guest.v1.GuestService.SignalExec:input_type -> cubby.guest.v1.SignalExecRequest
-	25, // 48: cubby.guest.v1.GuestService.Unkilled:input_type -> cubby.guest.v1.UnkilledRequest
-	27, // 49: cubby.guest.v1.GuestService.WriteStdin:input_type -> cubby.guest.v1.WriteStdinRequest
-	29, // 50: cubby.guest.v1.GuestService.ResizeExec:input_type -> cubby.guest.v1.ResizeExecRequest
-	34, // 51: cubby.guest.v1.GuestService.CreateKernel:input_type -> cubby.guest.v1.CreateKernelRequest
-	36, // 52: cubby.guest.v1.GuestService.ListKernels:input_type -> cubby.guest.v1.ListKernelsRequest
-	38, // 53: cubby.guest.v1.GuestService.InterruptKernel:input_type -> cubby.guest.v1.InterruptKernelRequest
-	40, // 54: cubby.guest.v1.GuestService.RestartKernel:input_type -> cubby.guest.v1.RestartKernelRequest
-	42, // 55: cubby.guest.v1.GuestService.DeleteKernel:input_type -> cubby.guest.v1.DeleteKernelRequest
-	47, // 56: cubby.guest.v1.GuestService.AskKernel:input_type -> cubby.guest.v1.AskKernelRequest
-	50, // 57: cubby.guest.v1.GuestService.Stat:input_type -> cubby.guest.v1.StatRequest
-	52, // 58: cubby.guest.v1.GuestService.ListDir:input_type -> cubby.guest.v1.ListDirRequest
-	54, // 59: cubby.guest.v1.GuestService.MakeDir:input_type -> cubby.guest.v1.MakeDirRequest
-	56, // 60: cubby.guest.v1.GuestService.Rename:input_type -> cubby.guest.v1.RenameRequest
-	58, // 61: cubby.guest.v1.GuestService.Remove:input_type -> cubby.guest.v1.RemoveRequest
-	60, // 62: cubby.guest.v1.GuestService.Watch:input_type -> cubby.guest.v1.WatchRequest
-	7,  // 63: cubby.guest.v1.GuestService.Identify:input_type -> cubby.guest.v1.IdentifyRequest
-	62, // 64: cubby.guest.v1.GuestService.Shutdown:input_type -> cubby.guest.v1.ShutdownRequest
-	6,  // 65: cubby.guest.v1.GuestService.Hello:output_type -> cubby.guest.v1.HelloResponse
-	16, // 66: cubby.guest.v1.GuestService.Exec:output_type -> cubby.guest.v1.ExecResponse
-	18, // 67: cubby.guest.v1.GuestService.AckExec:output_type -> cubby.guest.v1.AckExecResponse
-	20, // 68: cubby.guest.v1.GuestService.ReleaseExec:output_type -> cubby.guest.v1.ReleaseExecResponse
-	22, // 69: cubby.guest.v1.GuestService.ListExecs:output_type -> cubby.guest.v1.ListExecsResponse
-	24, // 70: cubby.guest.v1.GuestService.SignalExec:output_type -> cubby.guest.v1.SignalExecResponse
-	26, // 71: cubby.guest.v1.GuestService.Unkilled:output_type -> cubby.guest.v1.UnkilledResponse
-	28, // 72: cubby.guest.v1.GuestService.WriteStdin:output_type -> cubby.guest.v1.WriteStdinResponse
-	30, // 73: cubby.guest.v1.GuestService.ResizeExec:output_type -> cubby.guest.v1.ResizeExecResponse
-	35, // 74: cubby.guest.v1.GuestService.CreateKernel:output_type -> cubby.guest.v1.CreateKernelResponse
-	37, // 75: cubby.guest.v1.GuestService.ListKernels:output_type -> cubby.guest.v1.ListKernelsResponse
-	39, // 76: cubby.guest.v1.GuestService.InterruptKernel:output_type -> cubby.guest.v1.InterruptKernelResponse
-	41, // 77: cubby.guest.v1.GuestService.RestartKernel:output_type -> cubby.guest.v1.RestartKernelResponse
-	43, // 78: cubby.guest.v1.GuestService.DeleteKernel:output_type -> cubby.guest.v1.DeleteKernelResponse
-	48, // 79: cubby.guest.v1.GuestService.AskKernel:output_type -> cubby.guest.v1.AskKernelResponse
-	51, // 80: cubby.guest.v1.GuestService.Stat:output_type -> cubby.guest.v1.StatResponse
-	53, // 81: cubby.guest.v1.GuestService.ListDir:output_type -> cubby.guest.v1.ListDirResponse
-	55, // 82: cubby.guest.v1.GuestService.MakeDir:output_type -> cubby.guest.v1.MakeDirResponse
-	57, // 83: cubby.guest.v1.GuestService.Rename:output_type -> cubby.guest.v1.RenameResponse
-	59, // 84: cubby.guest.v1.GuestService.Remove:output_type -> cubby.guest.v1.RemoveResponse
-	61, // 85: cubby.guest.v1.GuestService.Watch:output_type -> cubby.guest.v1.WatchResponse
-	8,  // 86: cubby.guest.v1.GuestService.Identify:output_type -> cubby.guest.v1.IdentifyResponse
-	63, // 87: cubby.guest.v1.GuestService.Shutdown:output_type -> cubby.guest.v1.ShutdownResponse
-	65, // [65:88] is the sub-list for method output_type
-	42, // [42:65] is the sub-list for method input_type
-	42, // [42:42] is the sub-list for extension type_name
-	42, // [42:42] is the sub-list for extension extendee
-	0,  // [0:42] is the sub-list for field type_name
+	74, // 0: cubby.guest.v1.HelloResponse.started_at:type_name -> google.protobuf.Timestamp
+	8,  // 1: cubby.guest.v1.IdentifyRequest.copied:type_name -> cubby.guest.v1.Copied
+	10, // 2: cubby.guest.v1.ExecStart.pty:type_name -> cubby.guest.v1.WindowSize
+	75, // 3: cubby.guest.v1.ExecStart.timeout:type_name -> google.protobuf.Duration
+	12, // 4: cubby.guest.v1.ExecStart.cell:type_name -> cubby.guest.v1.Cell
+	11, // 5: cubby.guest.v1.ExecRequest.start:type_name -> cubby.guest.v1.ExecStart
+	74, // 6: cubby.guest.v1.ExecStarted.at:type_name -> google.protobuf.Timestamp
+	0,  // 7: cubby.guest.v1.ExecOutput.stream:type_name -> cubby.guest.v1.Stream
+	74, // 8: cubby.guest.v1.ExecOutput.at:type_name -> google.protobuf.Timestamp
+	1,  // 9: cubby.guest.v1.ExecExit.reason:type_name -> cubby.guest.v1.ExitReason
+	74, // 10: cubby.guest.v1.ExecExit.at:type_name -> google.protobuf.Timestamp
+	14, // 11: cubby.guest.v1.ExecResponse.started:type_name -> cubby.guest.v1.ExecStarted
+	15, // 12: cubby.guest.v1.ExecResponse.output:type_name -> cubby.guest.v1.ExecOutput
+	16, // 13: cubby.guest.v1.ExecResponse.exit:type_name -> cubby.guest.v1.ExecExit
+	69, // 14: cubby.guest.v1.ListExecsResponse.execs:type_name -> cubby.guest.v1.ListExecsResponse.Item
+	1,  // 15: cubby.guest.v1.SignalExecRequest.reason:type_name -> cubby.guest.v1.ExitReason
+	75, // 16: cubby.guest.v1.SignalExecRequest.patience:type_name -> google.protobuf.Duration
+	75, // 17: cubby.guest.v1.UnkilledRequest.patience:type_name -> google.protobuf.Duration
+	10, // 18: cubby.guest.v1.ResizeExecRequest.size:type_name -> cubby.guest.v1.WindowSize
+	2,  // 19: cubby.guest.v1.Kernel.status:type_name -> cubby.guest.v1.KernelStatus
+	74, // 20: cubby.guest.v1.Kernel.created_at:type_name -> google.protobuf.Timestamp
+	74, // 21: cubby.guest.v1.Kernel.started_at:type_name -> google.protobuf.Timestamp
+	32, // 22: cubby.guest.v1.CreateKernelRequest.kernel:type_name -> cubby.guest.v1.KernelSpec
+	33, // 23: cubby.guest.v1.CreateKernelResponse.kernel:type_name -> cubby.guest.v1.Kernel
+	33, // 24: cubby.guest.v1.ListKernelsResponse.kernels:type_name -> cubby.guest.v1.Kernel
+	34, // 25: cubby.guest.v1.ListKernelsResponse.kinds:type_name -> cubby.guest.v1.KernelKind
+	33, // 26: cubby.guest.v1.InterruptKernelResponse.kernel:type_name -> cubby.guest.v1.Kernel
+	33, // 27: cubby.guest.v1.RestartKernelResponse.kernel:type_name -> cubby.guest.v1.Kernel
+	70, // 28: cubby.guest.v1.CodeInspection.data:type_name -> cubby.guest.v1.CodeInspection.DataEntry
+	71, // 29: cubby.guest.v1.AskKernelRequest.complete:type_name -> cubby.guest.v1.AskKernelRequest.Complete
+	72, // 30: cubby.guest.v1.AskKernelRequest.inspect:type_name -> cubby.guest.v1.AskKernelRequest.Inspect
+	73, // 31: cubby.guest.v1.AskKernelRequest.check:type_name -> cubby.guest.v1.AskKernelRequest.Check
+	45, // 32: cubby.guest.v1.AskKernelResponse.completion:type_name -> cubby.guest.v1.CodeCompletion
+	46, // 33: cubby.guest.v1.AskKernelResponse.inspection:type_name -> cubby.guest.v1.CodeInspection
+	47, // 34: cubby.guest.v1.AskKernelResponse.completeness:type_name -> cubby.guest.v1.CodeCompleteness
+	3,  // 35: cubby.guest.v1.File.type:type_name -> cubby.guest.v1.FileType
+	74, // 36: cubby.guest.v1.File.mod_time:type_name -> google.protobuf.Timestamp
+	50, // 37: cubby.guest.v1.StatResponse.file:type_name -> cubby.guest.v1.File
+	50, // 38: cubby.guest.v1.ListDirResponse.files:type_name -> cubby.guest.v1.File
+	50, // 39: cubby.guest.v1.MakeDirResponse.file:type_name -> cubby.guest.v1.File
+	50, // 40: cubby.guest.v1.RenameResponse.file:type_name -> cubby.guest.v1.File
+	74, // 41: cubby.guest.v1.WatchResponse.at:type_name -> google.protobuf.Timestamp
+	75, // 42: cubby.guest.v1.ShutdownRequest.grace:type_name -> google.protobuf.Duration
+	5,  // 43: cubby.guest.v1.GuestService.Hello:input_type -> cubby.guest.v1.HelloRequest
+	13, // 44: cubby.guest.v1.GuestService.Exec:input_type -> cubby.guest.v1.ExecRequest
+	18, // 45: cubby.guest.v1.GuestService.AckExec:input_type -> cubby.guest.v1.AckExecRequest
+	20, // 46: cubby.guest.v1.GuestService.ReleaseExec:input_type -> cubby.guest.v1.ReleaseExecRequest
+	22, // 47: cubby.guest.v1.GuestService.ListExecs:input_type -> cubby.guest.v1.ListExecsRequest
+	24, // 48: cubby.guest.v1.GuestService.SignalExec:input_type -> cubby.guest.v1.SignalExecRequest
+	26, // 49: cubby.guest.v1.GuestService.Unkilled:input_type -> cubby.guest.v1.UnkilledRequest
+	28, // 50: cubby.guest.v1.GuestService.WriteStdin:input_type -> cubby.guest.v1.WriteStdinRequest
+	30, // 51: cubby.guest.v1.GuestService.ResizeExec:input_type -> cubby.guest.v1.ResizeExecRequest
+	35, // 52: cubby.guest.v1.GuestService.CreateKernel:input_type -> cubby.guest.v1.CreateKernelRequest
+	37, // 53: cubby.guest.v1.GuestService.ListKernels:input_type -> cubby.guest.v1.ListKernelsRequest
+	39, // 54: cubby.guest.v1.GuestService.InterruptKernel:input_type -> cubby.guest.v1.InterruptKernelRequest
+	41, // 55: cubby.guest.v1.GuestService.RestartKernel:input_type -> cubby.guest.v1.RestartKernelRequest
+	43, // 56: cubby.guest.v1.GuestService.DeleteKernel:input_type -> cubby.guest.v1.DeleteKernelRequest
+	48, // 57: cubby.guest.v1.GuestService.AskKernel:input_type -> cubby.guest.v1.AskKernelRequest
+	51, // 58: cubby.guest.v1.GuestService.Stat:input_type -> cubby.guest.v1.StatRequest
+	53, // 59: cubby.guest.v1.GuestService.ListDir:input_type -> cubby.guest.v1.ListDirRequest
+	55, // 60: cubby.guest.v1.GuestService.MakeDir:input_type -> cubby.guest.v1.MakeDirRequest
+	57, // 61: cubby.guest.v1.GuestService.Rename:input_type -> cubby.guest.v1.RenameRequest
+	59, // 62: cubby.guest.v1.GuestService.Remove:input_type -> cubby.guest.v1.RemoveRequest
+	61, // 63: cubby.guest.v1.GuestService.Watch:input_type -> cubby.guest.v1.WatchRequest
+	7,  // 64: cubby.guest.v1.GuestService.Identify:input_type -> cubby.guest.v1.IdentifyRequest
+	63, // 65: cubby.guest.v1.GuestService.PauseTimers:input_type -> cubby.guest.v1.PauseTimersRequest
+	65, // 66: cubby.guest.v1.GuestService.ResumeTimers:input_type -> cubby.guest.v1.ResumeTimersRequest
+	67, // 67: cubby.guest.v1.GuestService.Shutdown:input_type -> cubby.guest.v1.ShutdownRequest
+	6,  // 68: cubby.guest.v1.GuestService.Hello:output_type -> cubby.guest.v1.HelloResponse
+	17, // 69: cubby.guest.v1.GuestService.Exec:output_type -> cubby.guest.v1.ExecResponse
+	19, // 70: cubby.guest.v1.GuestService.AckExec:output_type -> cubby.guest.v1.AckExecResponse
+	21, // 71: cubby.guest.v1.GuestService.ReleaseExec:output_type -> cubby.guest.v1.ReleaseExecResponse
+	23, // 72: cubby.guest.v1.GuestService.ListExecs:output_type -> cubby.guest.v1.ListExecsResponse
+	25, // 73: cubby.guest.v1.GuestService.SignalExec:output_type -> cubby.guest.v1.SignalExecResponse
+	27, // 74: cubby.guest.v1.GuestService.Unkilled:output_type -> cubby.guest.v1.UnkilledResponse
+	29, // 75: cubby.guest.v1.GuestService.WriteStdin:output_type -> cubby.guest.v1.WriteStdinResponse
+	31, // 76: cubby.guest.v1.GuestService.ResizeExec:output_type -> cubby.guest.v1.ResizeExecResponse
+	36, // 77: cubby.guest.v1.GuestService.CreateKernel:output_type -> cubby.guest.v1.CreateKernelResponse
+	38, // 78: cubby.guest.v1.GuestService.ListKernels:output_type -> cubby.guest.v1.ListKernelsResponse
+	40, // 79: cubby.guest.v1.GuestService.InterruptKernel:output_type -> cubby.guest.v1.InterruptKernelResponse
+	42, // 80: cubby.guest.v1.GuestService.RestartKernel:output_type -> cubby.guest.v1.RestartKernelResponse
+	44, // 81: cubby.guest.v1.GuestService.DeleteKernel:output_type -> cubby.guest.v1.DeleteKernelResponse
+	49, // 82: cubby.guest.v1.GuestService.AskKernel:output_type -> cubby.guest.v1.AskKernelResponse
+	52, // 83: cubby.guest.v1.GuestService.Stat:output_type -> cubby.guest.v1.StatResponse
+	54, // 84: cubby.guest.v1.GuestService.ListDir:output_type -> cubby.guest.v1.ListDirResponse
+	56, // 85: cubby.guest.v1.GuestService.MakeDir:output_type -> cubby.guest.v1.MakeDirResponse
+	58, // 86: cubby.guest.v1.GuestService.Rename:output_type -> cubby.guest.v1.RenameResponse
+	60, // 87: cubby.guest.v1.GuestService.Remove:output_type -> cubby.guest.v1.RemoveResponse
+	62, // 88: cubby.guest.v1.GuestService.Watch:output_type -> cubby.guest.v1.WatchResponse
+	9,  // 89: cubby.guest.v1.GuestService.Identify:output_type -> cubby.guest.v1.IdentifyResponse
+	64, // 90: cubby.guest.v1.GuestService.PauseTimers:output_type -> cubby.guest.v1.PauseTimersResponse
+	66, // 91: cubby.guest.v1.GuestService.ResumeTimers:output_type -> cubby.guest.v1.ResumeTimersResponse
+	68, // 92: cubby.guest.v1.GuestService.Shutdown:output_type -> cubby.guest.v1.ShutdownResponse
+	68, // [68:93] is the sub-list for method output_type
+	43, // [43:68] is the sub-list for method input_type
+	43, // [43:43] is the sub-list for extension type_name
+	43, // [43:43] is the sub-list for extension extendee
+	0,  // [0:43] is the sub-list for field type_name
 }
 
 func init() { file_cubby_guest_v1_guest_proto_init() }
@@ -4504,17 +4746,17 @@ func file_cubby_guest_v1_guest_proto_init() {
 	if File_cubby_guest_v1_guest_proto != nil {
 		return
 	}
-	file_cubby_guest_v1_guest_proto_msgTypes[12].OneofWrappers = []any{
+	file_cubby_guest_v1_guest_proto_msgTypes[13].OneofWrappers = []any{
 		(*ExecResponse_Started)(nil),
 		(*ExecResponse_Output)(nil),
 		(*ExecResponse_Exit)(nil),
 	}
-	file_cubby_guest_v1_guest_proto_msgTypes[43].OneofWrappers = []any{
+	file_cubby_guest_v1_guest_proto_msgTypes[44].OneofWrappers = []any{
 		(*AskKernelRequest_Complete_)(nil),
 		(*AskKernelRequest_Inspect_)(nil),
 		(*AskKernelRequest_Check_)(nil),
 	}
-	file_cubby_guest_v1_guest_proto_msgTypes[44].OneofWrappers = []any{
+	file_cubby_guest_v1_guest_proto_msgTypes[45].OneofWrappers = []any{
 		(*AskKernelResponse_Completion)(nil),
 		(*AskKernelResponse_Inspection)(nil),
 		(*AskKernelResponse_Completeness)(nil),
@@ -4525,7 +4767,7 @@ func file_cubby_guest_v1_guest_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cubby_guest_v1_guest_proto_rawDesc), len(file_cubby_guest_v1_guest_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   65,
+			NumMessages:   70,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

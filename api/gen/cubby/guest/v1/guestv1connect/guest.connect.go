@@ -91,6 +91,12 @@ const (
 	GuestServiceWatchProcedure = "/cubby.guest.v1.GuestService/Watch"
 	// GuestServiceIdentifyProcedure is the fully-qualified name of the GuestService's Identify RPC.
 	GuestServiceIdentifyProcedure = "/cubby.guest.v1.GuestService/Identify"
+	// GuestServicePauseTimersProcedure is the fully-qualified name of the GuestService's PauseTimers
+	// RPC.
+	GuestServicePauseTimersProcedure = "/cubby.guest.v1.GuestService/PauseTimers"
+	// GuestServiceResumeTimersProcedure is the fully-qualified name of the GuestService's ResumeTimers
+	// RPC.
+	GuestServiceResumeTimersProcedure = "/cubby.guest.v1.GuestService/ResumeTimers"
 	// GuestServiceShutdownProcedure is the fully-qualified name of the GuestService's Shutdown RPC.
 	GuestServiceShutdownProcedure = "/cubby.guest.v1.GuestService/Shutdown"
 )
@@ -143,9 +149,17 @@ type GuestServiceClient interface {
 	Watch(context.Context, *connect.Request[v1.WatchRequest]) (*connect.ServerStreamForClient[v1.WatchResponse], error)
 	// Identify gives the sandbox an identity in the place of the one that it has:
 	// what every command, kernel and session that begins later is told of itself.
-	// What runs keeps what it knows. It is Conflict when the sandbox has neither
-	// the identity that is to be replaced nor the new one. It may be repeated.
+	// Kernels that run have the new environment before their next cell; what else
+	// runs keeps what it knows. It is Conflict when the sandbox has neither the
+	// identity that is to be replaced nor the new one. It may be repeated.
 	Identify(context.Context, *connect.Request[v1.IdentifyRequest]) (*connect.Response[v1.IdentifyResponse], error)
+	// PauseTimers stops the time limits of commands and cells, and whatever else
+	// of the agent gives something up after a time: the host is about to keep the
+	// memory of the sandbox. Pausing twice does nothing more.
+	PauseTimers(context.Context, *connect.Request[v1.PauseTimersRequest]) (*connect.Response[v1.PauseTimersResponse], error)
+	// ResumeTimers lets them go on with what was left of them. Where nothing is
+	// paused it does nothing.
+	ResumeTimers(context.Context, *connect.Request[v1.ResumeTimersRequest]) (*connect.Response[v1.ResumeTimersResponse], error)
 	// Shutdown ends every process (SIGTERM, then SIGKILL after grace), syncs
 	// the filesystems and answers; the agent exits after the answer.
 	Shutdown(context.Context, *connect.Request[v1.ShutdownRequest]) (*connect.Response[v1.ShutdownResponse], error)
@@ -294,6 +308,18 @@ func NewGuestServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithSchema(guestServiceMethods.ByName("Identify")),
 			connect.WithClientOptions(opts...),
 		),
+		pauseTimers: connect.NewClient[v1.PauseTimersRequest, v1.PauseTimersResponse](
+			httpClient,
+			baseURL+GuestServicePauseTimersProcedure,
+			connect.WithSchema(guestServiceMethods.ByName("PauseTimers")),
+			connect.WithClientOptions(opts...),
+		),
+		resumeTimers: connect.NewClient[v1.ResumeTimersRequest, v1.ResumeTimersResponse](
+			httpClient,
+			baseURL+GuestServiceResumeTimersProcedure,
+			connect.WithSchema(guestServiceMethods.ByName("ResumeTimers")),
+			connect.WithClientOptions(opts...),
+		),
 		shutdown: connect.NewClient[v1.ShutdownRequest, v1.ShutdownResponse](
 			httpClient,
 			baseURL+GuestServiceShutdownProcedure,
@@ -327,6 +353,8 @@ type guestServiceClient struct {
 	remove          *connect.Client[v1.RemoveRequest, v1.RemoveResponse]
 	watch           *connect.Client[v1.WatchRequest, v1.WatchResponse]
 	identify        *connect.Client[v1.IdentifyRequest, v1.IdentifyResponse]
+	pauseTimers     *connect.Client[v1.PauseTimersRequest, v1.PauseTimersResponse]
+	resumeTimers    *connect.Client[v1.ResumeTimersRequest, v1.ResumeTimersResponse]
 	shutdown        *connect.Client[v1.ShutdownRequest, v1.ShutdownResponse]
 }
 
@@ -440,6 +468,16 @@ func (c *guestServiceClient) Identify(ctx context.Context, req *connect.Request[
 	return c.identify.CallUnary(ctx, req)
 }
 
+// PauseTimers calls cubby.guest.v1.GuestService.PauseTimers.
+func (c *guestServiceClient) PauseTimers(ctx context.Context, req *connect.Request[v1.PauseTimersRequest]) (*connect.Response[v1.PauseTimersResponse], error) {
+	return c.pauseTimers.CallUnary(ctx, req)
+}
+
+// ResumeTimers calls cubby.guest.v1.GuestService.ResumeTimers.
+func (c *guestServiceClient) ResumeTimers(ctx context.Context, req *connect.Request[v1.ResumeTimersRequest]) (*connect.Response[v1.ResumeTimersResponse], error) {
+	return c.resumeTimers.CallUnary(ctx, req)
+}
+
 // Shutdown calls cubby.guest.v1.GuestService.Shutdown.
 func (c *guestServiceClient) Shutdown(ctx context.Context, req *connect.Request[v1.ShutdownRequest]) (*connect.Response[v1.ShutdownResponse], error) {
 	return c.shutdown.CallUnary(ctx, req)
@@ -493,9 +531,17 @@ type GuestServiceHandler interface {
 	Watch(context.Context, *connect.Request[v1.WatchRequest], *connect.ServerStream[v1.WatchResponse]) error
 	// Identify gives the sandbox an identity in the place of the one that it has:
 	// what every command, kernel and session that begins later is told of itself.
-	// What runs keeps what it knows. It is Conflict when the sandbox has neither
-	// the identity that is to be replaced nor the new one. It may be repeated.
+	// Kernels that run have the new environment before their next cell; what else
+	// runs keeps what it knows. It is Conflict when the sandbox has neither the
+	// identity that is to be replaced nor the new one. It may be repeated.
 	Identify(context.Context, *connect.Request[v1.IdentifyRequest]) (*connect.Response[v1.IdentifyResponse], error)
+	// PauseTimers stops the time limits of commands and cells, and whatever else
+	// of the agent gives something up after a time: the host is about to keep the
+	// memory of the sandbox. Pausing twice does nothing more.
+	PauseTimers(context.Context, *connect.Request[v1.PauseTimersRequest]) (*connect.Response[v1.PauseTimersResponse], error)
+	// ResumeTimers lets them go on with what was left of them. Where nothing is
+	// paused it does nothing.
+	ResumeTimers(context.Context, *connect.Request[v1.ResumeTimersRequest]) (*connect.Response[v1.ResumeTimersResponse], error)
 	// Shutdown ends every process (SIGTERM, then SIGKILL after grace), syncs
 	// the filesystems and answers; the agent exits after the answer.
 	Shutdown(context.Context, *connect.Request[v1.ShutdownRequest]) (*connect.Response[v1.ShutdownResponse], error)
@@ -640,6 +686,18 @@ func NewGuestServiceHandler(svc GuestServiceHandler, opts ...connect.HandlerOpti
 		connect.WithSchema(guestServiceMethods.ByName("Identify")),
 		connect.WithHandlerOptions(opts...),
 	)
+	guestServicePauseTimersHandler := connect.NewUnaryHandler(
+		GuestServicePauseTimersProcedure,
+		svc.PauseTimers,
+		connect.WithSchema(guestServiceMethods.ByName("PauseTimers")),
+		connect.WithHandlerOptions(opts...),
+	)
+	guestServiceResumeTimersHandler := connect.NewUnaryHandler(
+		GuestServiceResumeTimersProcedure,
+		svc.ResumeTimers,
+		connect.WithSchema(guestServiceMethods.ByName("ResumeTimers")),
+		connect.WithHandlerOptions(opts...),
+	)
 	guestServiceShutdownHandler := connect.NewUnaryHandler(
 		GuestServiceShutdownProcedure,
 		svc.Shutdown,
@@ -692,6 +750,10 @@ func NewGuestServiceHandler(svc GuestServiceHandler, opts ...connect.HandlerOpti
 			guestServiceWatchHandler.ServeHTTP(w, r)
 		case GuestServiceIdentifyProcedure:
 			guestServiceIdentifyHandler.ServeHTTP(w, r)
+		case GuestServicePauseTimersProcedure:
+			guestServicePauseTimersHandler.ServeHTTP(w, r)
+		case GuestServiceResumeTimersProcedure:
+			guestServiceResumeTimersHandler.ServeHTTP(w, r)
 		case GuestServiceShutdownProcedure:
 			guestServiceShutdownHandler.ServeHTTP(w, r)
 		default:
@@ -789,6 +851,14 @@ func (UnimplementedGuestServiceHandler) Watch(context.Context, *connect.Request[
 
 func (UnimplementedGuestServiceHandler) Identify(context.Context, *connect.Request[v1.IdentifyRequest]) (*connect.Response[v1.IdentifyResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("cubby.guest.v1.GuestService.Identify is not implemented"))
+}
+
+func (UnimplementedGuestServiceHandler) PauseTimers(context.Context, *connect.Request[v1.PauseTimersRequest]) (*connect.Response[v1.PauseTimersResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("cubby.guest.v1.GuestService.PauseTimers is not implemented"))
+}
+
+func (UnimplementedGuestServiceHandler) ResumeTimers(context.Context, *connect.Request[v1.ResumeTimersRequest]) (*connect.Response[v1.ResumeTimersResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("cubby.guest.v1.GuestService.ResumeTimers is not implemented"))
 }
 
 func (UnimplementedGuestServiceHandler) Shutdown(context.Context, *connect.Request[v1.ShutdownRequest]) (*connect.Response[v1.ShutdownResponse], error) {

@@ -1,0 +1,21 @@
+package guestd
+
+import (
+	"context"
+
+	"connectrpc.com/connect"
+
+	guestv1 "github.com/cubbyhq/cubby/api/gen/cubby/guest/v1"
+)
+
+// PauseTimers implements the guest service.
+func (s *Server) PauseTimers(context.Context, *connect.Request[guestv1.PauseTimersRequest]) (*connect.Response[guestv1.PauseTimersResponse], error) {
+	s.uptime.Pause()
+	return connect.NewResponse(&guestv1.PauseTimersResponse{}), nil
+}
+
+// ResumeTimers implements the guest service.
+func (s *Server) ResumeTimers(context.Context, *connect.Request[guestv1.ResumeTimersRequest]) (*connect.Response[guestv1.ResumeTimersResponse], error) {
+	s.uptime.Resume()
+	return connect.NewResponse(&guestv1.ResumeTimersResponse{}), nil
+}

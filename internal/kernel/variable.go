@@ -1,0 +1,6 @@
+package kernel
+
+// Variable is the change of an environment variable; nil: it is not set.
+type Variable struct {
+	Old, New *string
+}
