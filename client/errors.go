@@ -37,10 +37,14 @@ const (
 	// SharedFiles: the sandbox's files are also others', so the act cannot be
 	// done to it alone.
 	SharedFiles Code = "shared_files"
+	// InUse: something runs that the act would break; say that it may.
+	InUse Code = "in_use"
 	// TooLarge: the request or its result is over a documented size.
 	TooLarge Code = "too_large"
 	// Capacity: the host has no room now; see [Error.RetryAfter].
 	Capacity Code = "sandbox_capacity"
+	// LowMemory: the host's memory is at its reserve; see [Error.RetryAfter].
+	LowMemory Code = "low_memory"
 	// QuotaExceeded: the tenant, the thread or the sandbox has all that a bound
 	// gives it; see [Error.RetryAfter].
 	QuotaExceeded Code = "quota_exceeded"
@@ -65,8 +69,8 @@ const (
 // Codes lists every code that this version knows.
 func Codes() []Code {
 	return []Code{
-		InvalidRequest, Unauthorized, Forbidden, NotFound, Conflict, WrongState, SharedFiles, TooLarge,
-		Capacity, QuotaExceeded, Unavailable, Unready, Timeout, Canceled, Unsupported, Internal, Unreachable,
+		InvalidRequest, Unauthorized, Forbidden, NotFound, Conflict, WrongState, SharedFiles, InUse, TooLarge,
+		Capacity, LowMemory, QuotaExceeded, Unavailable, Unready, Timeout, Canceled, Unsupported, Internal, Unreachable,
 	}
 }
 

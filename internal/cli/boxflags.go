@@ -48,7 +48,7 @@ func (b *boxFlags) register(cmd *cobra.Command) {
 	f.StringSliceVar(&b.deny, "deny", nil, "`host` that the sandbox may not reach, whatever allows it; repeatable")
 	f.BoolVar(&b.proxyEnv, "proxy-env", true, "name the proxy in its environment, as HTTP_PROXY and so on")
 	f.DurationVar(&b.execTimeout, "exec-timeout", 0, "time `limit` of commands that name none (default 5m; 0: none)")
-	f.StringVar(&b.idlePolicy, "idle-policy", "", "`what` happens when nobody uses it: stop, destroy, sleep or always_on (the daemon's default: stop)")
+	f.StringVar(&b.idlePolicy, "idle-policy", "", "`what` happens when nobody uses it: stop, destroy, sleep or always_on (the daemon's default: sleep)")
 	f.DurationVar(&b.idleTimeout, "idle-timeout", 0, "`time` that it may be unused (the daemon's default: 30m; 0: for ever)")
 	f.DurationVar(&b.maxLifetime, "max-lifetime", 0, "`time` after which it is destroyed, whatever it does (the daemon's default: none; 0: none)")
 	f.StringVar(&b.thread, "thread", "", "`name` of the group that a bound of the operator holds for")

@@ -49,7 +49,7 @@ type Config struct {
 	PackagesTimeout time.Duration `key:"packages-timeout" default:"10m" usage:"how long an installation of packages may take, at create and later"`
 
 	IdleTimeout time.Duration      `key:"idle-timeout" default:"30m" usage:"how long a sandbox that names no other time may be unused; 0: for ever"`
-	IdlePolicy  sandbox.IdlePolicy `key:"idle-policy" default:"stop" usage:"what happens then to one that names no other policy: stop, destroy, sleep or always_on"`
+	IdlePolicy  sandbox.IdlePolicy `key:"idle-policy" default:"sleep" usage:"what happens then to one that names no other policy: stop, destroy, sleep or always_on"`
 	MaxLifetime time.Duration      `key:"max-lifetime" default:"0" usage:"after that long a sandbox that names no other time is destroyed; 0: never"`
 	ThreadIdle  time.Duration      `key:"thread-idle-timeout" default:"30m" usage:"idle-timeout of sandboxes in a thread, which are destroyed then if they name no other policy"`
 	ThreadLife  time.Duration      `key:"thread-max-lifetime" default:"2h" usage:"max-lifetime of sandboxes in a thread, and how long uploads of a thread without sandboxes are kept"`
@@ -63,7 +63,9 @@ type Config struct {
 	MaxPerThread   int     `key:"max-per-thread" default:"3" usage:"sandboxes of one thread that may run at once; 0: no bound"`
 	MaxInThreads   int     `key:"max-thread-sandboxes" default:"5" usage:"sandboxes of one tenant's threads together that may run at once; those in no thread do not count; 0: no bound"`
 	MaxThreads     int     `key:"max-active-threads" default:"10" usage:"threads of one tenant that may have sandboxes; one more destroys the longest unused; 0: no bound"`
-	MinFreeMemory  Bytes   `key:"min-free-memory" default:"256MiB" usage:"creates and starts are refused while the host has less memory available"`
+	MemoryReserve  Share   `key:"memory-reserve" default:"10%" usage:"memory of the host that stays available, in bytes or as a percentage: with less of it idle sandboxes are put to sleep, and creates, starts and wakes are refused; 0: none"`
+	MinFreeMemory  Bytes   `key:"min-free-memory" default:"0" usage:"memory-reserve in bytes, as it was called before; 0: memory-reserve holds"`
+	SleepDisk      Share   `key:"sleep-disk" default:"20%" usage:"space of the host's disk that the memories of sleeping sandboxes may take, in bytes or as a percentage: beyond it the oldest is given up, and its sandbox is stopped; 0: no bound"`
 	DiskReserve    Bytes   `key:"disk-reserve" default:"0" usage:"free space of the host's disk that sandboxes never use; 0: 5% of the disk, at least 1GiB"`
 	DiskOvercommit float64 `key:"disk-overcommit" default:"0" usage:"how much disk may be promised, as a multiple of the real one; 0: no bound"`
 	TenantDisk     Bytes   `key:"tenant-disk" default:"10GiB" usage:"size of the disk that the sandboxes of a tenant share; disks that exist keep theirs"`

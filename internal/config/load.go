@@ -244,6 +244,12 @@ func set(f reflect.Value, text string) error {
 			return err
 		}
 		*p = n
+	case *Share:
+		s, err := ParseShare(text)
+		if err != nil {
+			return err
+		}
+		*p = s
 	case *Limits:
 		l, err := ParseLimits(text)
 		if err != nil {

@@ -265,7 +265,7 @@ func TestTenantsDoNotSeeEachOther(t *testing.T) {
 func TestAdmission(t *testing.T) {
 	var free int64 = 64 << 30
 	w := newWorld(t, func(c *core.Config) {
-		c.Sandboxes.Caps.All, c.Sandboxes.MinFreeMemory = 2, 1<<30
+		c.Sandboxes.Caps.All, c.Sandboxes.MemoryReserve = 2, 1<<30
 		c.Sandboxes.MemAvailable = func() (int64, error) { return free, nil }
 	})
 	w.create("a")
@@ -304,8 +304,8 @@ func TestAdmission(t *testing.T) {
 		t.Fatal(err)
 	}
 	free = 1 << 30
-	if _, err := w.Sandboxes().Create(w.ctx, lifecycle.CreateRequest{ID: "d"}); !errors.Is(err, errs.Exhausted) {
-		t.Errorf("Create without memory = %v, want exhausted", err)
+	if _, err := w.Sandboxes().Create(w.ctx, lifecycle.CreateRequest{ID: "d"}); !errors.Is(err, errs.LowMemory) || errs.Public(err).RetryAfter <= 0 {
+		t.Errorf("Create without memory = %v, want that the memory is low, with a time to retry", err)
 	}
 	if _, err := w.Sandboxes().Get(w.ctx, "d"); !errors.Is(err, errs.NotFound) {
 		t.Errorf("a refused create left a row: %v", err)

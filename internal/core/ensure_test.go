@@ -49,7 +49,7 @@ func (w *world) ensureAll(n int, id string) (wait func() []ensured) {
 	var callers sync.WaitGroup
 	for i := range all {
 		callers.Go(func() {
-			b, how, err := w.Sandboxes().EnsureRunning(w.ctx, id, lifecycle.WakeAny)
+			b, how, err := w.Sandboxes().EnsureRunning(w.ctx, id, lifecycle.UseAny)
 			if err == nil && b.State != sandbox.Running {
 				err = errors.New("it is " + string(b.State))
 			}
@@ -62,7 +62,7 @@ func (w *world) ensureAll(n int, id string) (wait func() []ensured) {
 func TestEnsureRunningStartsOnce(t *testing.T) {
 	w, g := gatedWorld(t)
 	a := w.create("a")
-	if _, how, err := w.Sandboxes().EnsureRunning(w.ctx, "a", lifecycle.WakeAny); err != nil || how != lifecycle.EnsuredAlready {
+	if _, how, err := w.Sandboxes().EnsureRunning(w.ctx, "a", lifecycle.UseAny); err != nil || how != lifecycle.EnsuredAlready {
 		t.Errorf("one that runs: %s, %v", how, err)
 	}
 	if _, err := w.Sandboxes().Stop(w.ctx, "a", 0); err != nil {
@@ -73,7 +73,7 @@ func TestEnsureRunningStartsOnce(t *testing.T) {
 	leaving, leave := context.WithCancel(w.ctx)
 	left := make(chan error, 1)
 	go func() {
-		_, _, err := w.Sandboxes().EnsureRunning(leaving, "a", lifecycle.WakeAny)
+		_, _, err := w.Sandboxes().EnsureRunning(leaving, "a", lifecycle.UseAny)
 		left <- err
 	}()
 	<-g.began
@@ -117,7 +117,7 @@ func TestEnsureRunningTellsAllOfAFailure(t *testing.T) {
 		t.Errorf("it was started %d times", n)
 	}
 	w.faults.SetFail("Start", nil)
-	if _, how, err := w.Sandboxes().EnsureRunning(w.ctx, "a", lifecycle.WakeAny); err != nil || how != lifecycle.EnsuredStarted {
+	if _, how, err := w.Sandboxes().EnsureRunning(w.ctx, "a", lifecycle.UseAny); err != nil || how != lifecycle.EnsuredStarted {
 		t.Errorf("after the failure: %s, %v", how, err)
 	}
 }
@@ -141,7 +141,7 @@ func TestEnsureRunningWaitsForACreate(t *testing.T) {
 	if err := <-made; err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := w.Sandboxes().EnsureRunning(w.ctx, "nobody", lifecycle.WakeAny); !errors.Is(err, errs.NotFound) {
+	if _, _, err := w.Sandboxes().EnsureRunning(w.ctx, "nobody", lifecycle.UseAny); !errors.Is(err, errs.NotFound) {
 		t.Errorf("one that is not there: %v", err)
 	}
 }
@@ -158,7 +158,7 @@ func TestEnsureRunningGivesUpWithItsCallers(t *testing.T) {
 	leaving, leave := context.WithCancel(w.ctx)
 	left := make(chan error, 1)
 	go func() {
-		_, _, err := w.Sandboxes().EnsureRunning(leaving, "a", lifecycle.WakeAny)
+		_, _, err := w.Sandboxes().EnsureRunning(leaving, "a", lifecycle.UseAny)
 		left <- err
 	}()
 	<-g.began
@@ -168,7 +168,7 @@ func TestEnsureRunningGivesUpWithItsCallers(t *testing.T) {
 	}
 	g.shut.Store(false)
 	close(g.open)
-	if _, _, err := w.Sandboxes().EnsureRunning(w.ctx, "a", lifecycle.WakeAny); err != nil {
+	if _, _, err := w.Sandboxes().EnsureRunning(w.ctx, "a", lifecycle.UseAny); err != nil {
 		t.Error(err)
 	}
 	w.sh("a", "true")
@@ -180,7 +180,7 @@ func TestEnsureRunningLeavesTheDead(t *testing.T) {
 	b := w.create("a")
 	w.fake.Kill(b.UID, driver.Death{Cause: driver.DeathOOM})
 	for {
-		_, _, err := w.Sandboxes().EnsureRunning(w.ctx, "a", lifecycle.WakeWell)
+		_, _, err := w.Sandboxes().EnsureRunning(w.ctx, "a", lifecycle.UseWell)
 		if errors.Is(err, errs.WrongState) {
 			break
 		}
@@ -191,7 +191,7 @@ func TestEnsureRunningLeavesTheDead(t *testing.T) {
 	if now, err := w.Sandboxes().Get(w.ctx, "a"); err != nil || now.State != sandbox.Stopped || now.Cause != sandbox.CauseOOM {
 		t.Errorf("it is %s, %s, %v", now.State, now.Cause, err)
 	}
-	if _, how, err := w.Sandboxes().EnsureRunning(w.ctx, "a", lifecycle.WakeAny); err != nil || how != lifecycle.EnsuredStarted {
+	if _, how, err := w.Sandboxes().EnsureRunning(w.ctx, "a", lifecycle.UseAny); err != nil || how != lifecycle.EnsuredStarted {
 		t.Errorf("started with %s, %v", how, err)
 	}
 }
@@ -234,7 +234,7 @@ func TestEnsureRunningIsOfOneSandbox(t *testing.T) {
 	if _, err := w.Sandboxes().Stop(w.ctx, "a", 0); err != nil {
 		t.Fatal(err)
 	}
-	if b, _, err := w.Sandboxes().Ensure(w.ctx, first, lifecycle.WakeAny); !errors.Is(err, errs.NotFound) {
+	if b, _, err := w.Sandboxes().Ensure(w.ctx, first, lifecycle.UseAny); !errors.Is(err, errs.NotFound) {
 		t.Errorf("the first: %s, %v", b.State, err)
 	}
 	if b, err := w.Sandboxes().Get(w.ctx, "a"); err != nil || b.UID != second.UID || b.State != sandbox.Stopped {

@@ -39,15 +39,13 @@ func (s *Service) open(ctx context.Context, id string) (*access, error) {
 	if err != nil {
 		return nil, err
 	}
-	if b.State == sandbox.Running {
-		_, r, err := s.live.Find(ctx, id)
+	if b.State != sandbox.Stopped {
+		// Also one that sleeps: what its memory has of the disk must stay true.
+		b, r, done, err := s.live.Use(ctx, id)
 		if err != nil {
 			return nil, err
 		}
-		return &access{Access: &transfer.Access{Files: r.Guest, Box: b, Done: r.Open(ctx)}, run: r}, nil
-	}
-	if b.State != sandbox.Stopped && b.State != sandbox.Sleeping {
-		return nil, s.scope.NotRunning(b)
+		return &access{Access: &transfer.Access{Files: r.Guest, Box: b, Done: done}, run: r}, nil
 	}
 	tree, done, err := s.sandboxes.OpenStopped(ctx, b)
 	if err != nil {
@@ -58,10 +56,12 @@ func (s *Service) open(ctx context.Context, id string) (*access, error) {
 
 // CheckWatch is the error that [Service.Watch] would begin with.
 func (s *Service) CheckWatch(ctx context.Context, id, name string) error {
-	if _, _, err := s.live.Find(ctx, id); err != nil {
+	_, _, done, err := s.live.Use(ctx, id)
+	if err != nil {
 		return err
 	}
-	_, err := s.files.Stat(ctx, id, name, true)
+	defer done()
+	_, err = s.files.Stat(ctx, id, name, true)
 	return err
 }
 
@@ -74,12 +74,12 @@ func (s *Service) Watch(ctx context.Context, id, name string, recursive bool) it
 			yield(sandbox.FileChange{}, err)
 			return
 		}
-		_, r, err := s.live.Find(ctx, id)
+		_, r, done, err := s.live.Use(ctx, id)
 		if err != nil {
 			yield(sandbox.FileChange{}, err)
 			return
 		}
-		defer r.Open(ctx)()
+		defer done()
 		for change, err := range r.Guest.Watch(ctx, name, recursive) {
 			if !yield(change, err) || err != nil {
 				return
@@ -94,11 +94,7 @@ func (s *Service) DialPort(ctx context.Context, id string, port int) (net.Conn, 
 	if err := sandbox.ValidatePort(port); err != nil {
 		return nil, err
 	}
-	_, r, err := s.live.Find(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	return r.DialPort(ctx, port)
+	return s.live.DialPort(ctx, id, port)
 }
 
 // ChargeRead counts a file that a door reads whole against the caller's memory

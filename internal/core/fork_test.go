@@ -23,7 +23,7 @@ func TestFork(t *testing.T) {
 	w.sh("a", "echo same > f")
 	x := w.launch("a", "echo ready; while [ ! -e go ]; do sleep 0.01; done; echo done")
 	got, err := w.Snapshots().Fork(w.ctx, "a", 3, []string{"one", "two"})
-	if err != nil || len(got.Sandboxes) != 3 || got.Paused <= 0 || len(got.Warnings) == 0 {
+	if err != nil || len(got.Sandboxes) != 3 || got.Paused <= 0 {
 		t.Fatalf("Fork = %+v, %v", got, err)
 	}
 	w.remembers(0)
@@ -64,6 +64,47 @@ func TestFork(t *testing.T) {
 	w.restart()
 	w.destroy("one", "two", string(got.Sandboxes[2].ID))
 	w.nothingLeft()
+}
+
+// TestSleepersAreKeptAndForked: one whose memory is wanted is woken, and the files
+// of one that sleeps on are copied as they are.
+func TestSleepersAreKeptAndForked(t *testing.T) {
+	w := newWorld(t)
+	w.create("a")
+	w.sh("a", "echo then > f")
+	sleep := func() {
+		t.Helper()
+		if b, err := w.Sandboxes().Sleep(w.ctx, "a", true); err != nil || b.State != sandbox.Sleeping {
+			t.Fatalf("Sleep = %s, %v", b.State, err)
+		}
+	}
+	state := func(want sandbox.State) {
+		t.Helper()
+		if b, err := w.Sandboxes().Get(w.ctx, "a"); err != nil || b.State != want {
+			t.Errorf("the sandbox is %s, %v, want %s", b.State, err, want)
+		}
+	}
+	sleep()
+	w.keep("a", "point")
+	state(sandbox.Running)
+	sleep()
+	if _, err := w.Snapshots().Fork(w.ctx, "a", 1, []string{"b"}); err != nil {
+		t.Fatal(err)
+	}
+	state(sandbox.Running)
+	w.sh("a", "echo now > f")
+	x := w.launch("a", "echo ready; sleep 1000")
+	sleep()
+	if _, err := w.Snapshots().Rollback(w.ctx, "a", "point"); err != nil {
+		t.Fatal(err)
+	}
+	state(sandbox.Running)
+	if x := w.wait("a", x.Seq); !strings.Contains(x.Exit.Message, "rolled back") {
+		t.Errorf("the command that slept ended %+v", x.Exit)
+	}
+	if got := w.content("a", "/workspace/f"); got != "then\n" {
+		t.Errorf("the file has %q", got)
+	}
 }
 
 func TestForkRefusals(t *testing.T) {
@@ -117,7 +158,7 @@ func TestForksCountAgainstBounds(t *testing.T) {
 		"of tenant":         func(c *core.Config) { c.Sandboxes.Caps.OfTenant = 3 },
 		"disks of tenant":   func(c *core.Config) { c.Sandboxes.Caps.DiskOfTenant = 3 * (4 << 30) },
 		"memory": func(c *core.Config) {
-			c.Sandboxes.MinFreeMemory = 1 << 30
+			c.Sandboxes.MemoryReserve = 1 << 30
 			c.Sandboxes.MemAvailable = func() (int64, error) { return 1<<30 + 150<<20, nil }
 		},
 	} {
@@ -128,7 +169,7 @@ func TestForksCountAgainstBounds(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, err := w.Snapshots().Fork(acme, "a", 3, nil)
-			if !errors.Is(err, errs.OverQuota) && !errors.Is(err, errs.Exhausted) {
+			if !errors.Is(err, errs.OverQuota) && !errors.Is(err, errs.Exhausted) && !errors.Is(err, errs.LowMemory) {
 				t.Fatalf("Fork over the bound = %v", err)
 			}
 			if page, err := w.Sandboxes().List(acme, lifecycle.Query{States: sandbox.States()}); err != nil || len(page.Sandboxes) != 1 {

@@ -89,9 +89,10 @@ func TestIdleSandboxes(t *testing.T) {
 	w := newWorld(t, func(cfg *core.Config) { cfg.Now = c.Now })
 	timeout := time.Hour
 	for id, policy := range map[string]sandbox.IdlePolicy{
-		"stop": sandbox.IdleStop, "sleep": sandbox.IdleSleep, "destroy": sandbox.IdleDestroy, "always": sandbox.IdleAlwaysOn, "busy": sandbox.IdleStop,
+		"stop": sandbox.IdleStop, "sleep": sandbox.IdleSleep, "destroy": sandbox.IdleDestroy, "always": sandbox.IdleAlwaysOn, "busy": sandbox.IdleSleep,
 	} {
-		if _, err := w.Sandboxes().Create(w.ctx, lifecycle.CreateRequest{ID: id, Spec: sandbox.Spec{IdlePolicy: policy}, IdleTimeout: &timeout}); err != nil {
+		spec := sandbox.Spec{IdlePolicy: policy, AutoWake: sandbox.AutoWakeNever}
+		if _, err := w.Sandboxes().Create(w.ctx, lifecycle.CreateRequest{ID: id, Spec: spec, IdleTimeout: &timeout}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -105,18 +106,18 @@ func TestIdleSandboxes(t *testing.T) {
 	c.add(2 * time.Hour)
 	w.until("the idle ones are ended", func() bool {
 		counts, err := w.Sandboxes().Count(w.ctx)
-		return err == nil && counts["stopped"] == 2 && counts["running"] == 2
+		return err == nil && counts["stopped"] == 1 && counts["sleeping"] == 1 && counts["running"] == 2
 	})
 	if ended := w.Reap(); len(ended) != 0 {
 		t.Errorf("sandboxes in use were ended: %v", ended)
 	}
-	for id, want := range map[string]sandbox.State{"stop": sandbox.Stopped, "sleep": sandbox.Stopped, "always": sandbox.Running, "busy": sandbox.Running} {
+	for id, want := range map[string]sandbox.State{"stop": sandbox.Stopped, "sleep": sandbox.Sleeping, "always": sandbox.Running, "busy": sandbox.Running} {
 		b, err := w.Sandboxes().Get(w.ctx, id)
 		if err != nil || b.State != want {
 			t.Errorf("%s is %s, %v, want %s", id, b.State, err, want)
 		}
-		if want == sandbox.Stopped && (b.Cause != sandbox.CauseIdle || !strings.HasPrefix(b.Reason, "idle")) {
-			t.Errorf("%s was stopped because of %q, %q", id, b.Cause, b.Reason)
+		if want != sandbox.Running && (b.Cause != sandbox.CauseIdle || !strings.HasPrefix(b.Reason, "idle")) {
+			t.Errorf("%s rests because of %q, %q", id, b.Cause, b.Reason)
 		}
 	}
 	_, err := w.Sandboxes().Get(w.ctx, "destroy")

@@ -229,7 +229,7 @@ func TestSandboxesOfAnotherDriver(t *testing.T) {
 	}
 	acts := map[string]func() error{
 		"Start":                    func() error { _, err := w.Sandboxes().Start(w.ctx, "b"); return err },
-		"EnsureRunning":            func() error { _, _, err := w.Sandboxes().EnsureRunning(w.ctx, "b", lifecycle.WakeAny); return err },
+		"EnsureRunning":            func() error { _, _, err := w.Sandboxes().EnsureRunning(w.ctx, "b", lifecycle.UseAny); return err },
 		"Stop":                     func() error { _, err := w.Sandboxes().Stop(w.ctx, "a", 0); return err },
 		"Destroy":                  func() error { return w.Sandboxes().Destroy(w.ctx, "a", false) },
 		"Destroy of a stopped one": func() error { return w.Sandboxes().Destroy(w.ctx, "b", true) },

@@ -191,6 +191,7 @@ func (s *Service) openLive() {
 			"packages": program.PackagesOperation(cfg.Journals),
 			"code":     {Result: reader.Result},
 		},
+		Rouse:   func(ctx context.Context, b sandbox.Sandbox) error { return s.sandboxes.Rouse(ctx, b) },
 		OnDeath: func(ctx context.Context, r *live.Run, death driver.Death) { s.sandboxes.Died(ctx, r, death) },
 		OnFree:  func(box sandbox.UID) { s.sandboxes.Freed(box) },
 	})

@@ -86,8 +86,12 @@ func (h *Sessions) look(ctx context.Context, id string) (*access, error) {
 	if err != nil {
 		return nil, err
 	}
-	if b.State != sandbox.Running {
-		return h.s.open(ctx, id)
+	if b.State == sandbox.Stopped || b.State == sandbox.Sleeping {
+		tree, done, err := h.s.sandboxes.OpenStopped(ctx, b)
+		if err != nil {
+			return nil, err
+		}
+		return &access{Access: &transfer.Access{Files: tree, Box: b, Done: done}}, nil
 	}
 	_, r, err := h.s.live.Find(ctx, id)
 	if err != nil {

@@ -204,10 +204,14 @@ func (d *Daemon) open(ctx context.Context, o options) error {
 		return err
 	}
 	d.memory = front.NewBudget(int64(d.cfg.MemoryBudget))
+	settings, err := d.settings(o)
+	if err != nil {
+		return err
+	}
 	d.core, err = core.New(core.Config{
 		Store: d.store, Driver: d.driver, Disks: d.disks, Images: images, Journals: d.journals, Archives: archives,
 		Egress: egress.Config{Operator: operator, Upstream: upstream, Log: d.log}, Log: d.log, Metrics: d.metrics, Now: o.now,
-		Sandboxes: d.settings(o), History: history.Bounds{Age: d.cfg.HistoryRetention, Bytes: int64(d.cfg.HistoryOfTenant)},
+		Sandboxes: settings, History: history.Bounds{Age: d.cfg.HistoryRetention, Bytes: int64(d.cfg.HistoryOfTenant)},
 		Code:    &cell.Caps{Stdout: d.cfg.MaxStdoutChars, Stderr: d.cfg.MaxStderrChars, Result: d.cfg.MaxResultChars, Traceback: d.cfg.MaxTracebackChars},
 		Uploads: uploads, ImportDirs: imports, DownloadURL: d.downloadURL, Memory: d.memory,
 		Packages: program.PackagesConfig{Indexes: indexes, Timeout: d.cfg.PackagesTimeout},
@@ -221,7 +225,11 @@ func (d *Daemon) open(ctx context.Context, o options) error {
 }
 
 // settings is what holds for all sandboxes.
-func (d *Daemon) settings(o options) lifecycle.Settings {
+func (d *Daemon) settings(o options) (lifecycle.Settings, error) {
+	reserve, sleepDisk, err := room(d.cfg)
+	if err != nil {
+		return lifecycle.Settings{}, err
+	}
 	return lifecycle.Settings{
 		Authorities: authorities(os.Getenv), Defaults: d.defaults(o.defaults), IdleTimeout: d.idleTimeout(o.defaults),
 		Caps: lifecycle.Caps{
@@ -230,8 +238,8 @@ func (d *Daemon) settings(o options) lifecycle.Settings {
 		},
 		Threads:    lifecycle.ThreadLimits{IdleTimeout: &d.cfg.ThreadIdle, MaxLifetime: &d.cfg.ThreadLife, MaxActive: d.cfg.MaxThreads},
 		Interfaces: interfaces(d.cfg), JournalBytes: int64(d.cfg.JournalPerBox), TenantDiskBytes: int64(d.cfg.TenantDisk),
-		MinFreeMemory: int64(d.cfg.MinFreeMemory),
-	}
+		MemoryReserve: reserve, SleepDiskBytes: sleepDisk,
+	}, nil
 }
 
 // bind takes the address and prepares the doors.

@@ -39,10 +39,15 @@ const (
 	// SharedFiles: the sandbox's files are also others', so the act cannot be
 	// done to it alone.
 	SharedFiles Kind = "shared_files"
+	// InUse: something runs that the act would break, and the caller did not say
+	// that it may.
+	InUse Kind = "in_use"
 	// TooLarge: the request or its result is over a documented size.
 	TooLarge Kind = "too_large"
 	// Exhausted: the host has no room for this now; try again later.
 	Exhausted Kind = "exhausted"
+	// LowMemory: the host's memory is at its reserve; try again later.
+	LowMemory Kind = "low_memory"
 	// OverQuota: the caller has all that a bound of the operator gives; give
 	// something back, or try again later.
 	OverQuota Kind = "over_quota"
@@ -65,7 +70,7 @@ const (
 func Kinds() []Kind {
 	return []Kind{
 		Invalid, Unauthenticated, Forbidden, NotFound, Conflict, WrongState,
-		SharedFiles, TooLarge, Exhausted, OverQuota, Unavailable, Unready, Timeout, Canceled, Unsupported, Internal,
+		SharedFiles, InUse, TooLarge, Exhausted, LowMemory, OverQuota, Unavailable, Unready, Timeout, Canceled, Unsupported, Internal,
 	}
 }
 

@@ -7,6 +7,8 @@ const (
 	SandboxCreated   = "sandbox.created"
 	SandboxStarted   = "sandbox.started"
 	SandboxUpdated   = "sandbox.updated"
+	SandboxSlept     = "sandbox.slept"
+	SandboxWoken     = "sandbox.woken"
 	SandboxStopped   = "sandbox.stopped"
 	SandboxFailed    = "sandbox.failed"
 	SandboxDied      = "sandbox.died"
@@ -94,6 +96,19 @@ type Updated struct {
 // asked for it.
 type Stopped struct {
 	Reason string `json:"reason,omitempty"`
+}
+
+// Slept: the sandbox's memory is on the disk, and nothing of it runs. Reason is
+// "" when somebody asked for it.
+type Slept struct {
+	Reason string `json:"reason,omitempty"`
+}
+
+// Woken: a sandbox that slept runs on. RestoreIncomplete says that its memory was
+// lost, so that it began anew from its files, and Reason what that means.
+type Woken struct {
+	RestoreIncomplete bool   `json:"restore_incomplete,omitempty"`
+	Reason            string `json:"reason,omitempty"`
 }
 
 // Failed: a create or start was undone.
@@ -276,35 +291,38 @@ type KernelDeath struct {
 	Reason string `json:"reason"`
 }
 
-func (Created) Kind() string        { return SandboxCreated }
-func (Started) Kind() string        { return SandboxStarted }
+func (Created) Kind() string       { return SandboxCreated }
+func (Started) Kind() string       { return SandboxStarted }
+func (Updated) Kind() string       { return SandboxUpdated }
+func (Slept) Kind() string         { return SandboxSlept }
+func (Woken) Kind() string         { return SandboxWoken }
+func (Stopped) Kind() string       { return SandboxStopped }
+func (Failed) Kind() string        { return SandboxFailed }
+func (Died) Kind() string          { return SandboxDied }
+func (Destroyed) Kind() string     { return SandboxDestroyed }
+func (Adopted) Kind() string       { return SandboxAdopted }
+func (Kept) Kind() string          { return SandboxKept }
+func (ExecQueue) Kind() string     { return ExecQueued }
+func (SessionForget) Kind() string { return SessionForgotten }
+func (ExecStart) Kind() string     { return ExecStarted }
+func (ExecEnd) Kind() string       { return ExecFinished }
+func (Limit) Kind() string         { return LimitHit }
+func (FileWrite) Kind() string     { return FileWritten }
+func (FileRemove) Kind() string    { return FileRemoved }
+func (FileMove) Kind() string      { return FileMoved }
+func (MakeDir) Kind() string       { return DirMade }
+func (Extract) Kind() string       { return ArchiveExtracted }
+func (Allowed) Kind() string       { return EgressAllowed }
+func (Denied) Kind() string        { return EgressDenied }
+func (Unlisted) Kind() string      { return EgressUnlisted }
+func (Frozen) Kind() string        { return DiskFrozen }
+func (Thawed) Kind() string        { return DiskThawed }
+func (Purged) Kind() string        { return DiskPurged }
+
 func (Fork) Kind() string           { return SandboxForked }
 func (Rollback) Kind() string       { return SandboxRolled }
 func (SnapshotCreate) Kind() string { return SnapshotCreated }
 func (SnapshotRemove) Kind() string { return SnapshotRemoved }
-func (Updated) Kind() string        { return SandboxUpdated }
-func (Stopped) Kind() string        { return SandboxStopped }
-func (Failed) Kind() string         { return SandboxFailed }
-func (Died) Kind() string           { return SandboxDied }
-func (Destroyed) Kind() string      { return SandboxDestroyed }
-func (Adopted) Kind() string        { return SandboxAdopted }
-func (Kept) Kind() string           { return SandboxKept }
-func (ExecQueue) Kind() string      { return ExecQueued }
-func (SessionForget) Kind() string  { return SessionForgotten }
-func (ExecStart) Kind() string      { return ExecStarted }
-func (ExecEnd) Kind() string        { return ExecFinished }
-func (Limit) Kind() string          { return LimitHit }
-func (FileWrite) Kind() string      { return FileWritten }
-func (FileRemove) Kind() string     { return FileRemoved }
-func (FileMove) Kind() string       { return FileMoved }
-func (MakeDir) Kind() string        { return DirMade }
-func (Extract) Kind() string        { return ArchiveExtracted }
-func (Allowed) Kind() string        { return EgressAllowed }
-func (Denied) Kind() string         { return EgressDenied }
-func (Unlisted) Kind() string       { return EgressUnlisted }
-func (Frozen) Kind() string         { return DiskFrozen }
-func (Thawed) Kind() string         { return DiskThawed }
-func (Purged) Kind() string         { return DiskPurged }
 
 func (FileExport) Kind() string    { return FileExported }
 func (FileImport) Kind() string    { return FileImported }

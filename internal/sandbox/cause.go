@@ -7,7 +7,9 @@ type Cause string
 const (
 	CauseNone     Cause = ""         // it runs, or is being made
 	CauseRequest  Cause = "request"  // somebody asked for it
+	CauseSleep    Cause = "sleep"    // somebody asked that it sleeps
 	CauseIdle     Cause = "idle"     // its idle policy
+	CauseMemory   Cause = "memory"   // the host ran short of memory
 	CauseLifetime Cause = "lifetime" // its time was over
 	CauseEvicted  Cause = "evicted"  // its thread, for others that are used
 	CauseShutdown Cause = "shutdown" // the daemon was told to end all with itself
@@ -19,6 +21,9 @@ const (
 	// CauseInterrupted: an act broke off half-way, as when the daemon was killed
 	// during a stop, and this is what was left.
 	CauseInterrupted Cause = "interrupted"
+	// CauseMemoryLost: it slept, and its memory could not be read any more. A
+	// sandbox that runs has this one too, when it began anew for that.
+	CauseMemoryLost Cause = "memory_lost"
 )
 
 // DiedPrefix begins the reason of every sandbox that died, and what is told to

@@ -28,6 +28,17 @@ const (
 	IdleAlwaysOn IdlePolicy = "always_on"
 )
 
+// AutoWake says which sandboxes run again when somebody uses them. One that
+// sleeps does, unless it is [AutoWakeNever]; "" is [AutoWakeIdle].
+type AutoWake string
+
+const (
+	// AutoWakeIdle leaves a sandbox alone that somebody stopped, or that died.
+	AutoWakeIdle   AutoWake = "idle"
+	AutoWakeAlways AutoWake = "always"
+	AutoWakeNever  AutoWake = "never"
+)
+
 // Visibility decides who may open a sandbox's previews.
 type Visibility string
 
@@ -95,6 +106,7 @@ type Spec struct {
 	ExecTimeout time.Duration `json:"exec_timeout"`
 	IdlePolicy  IdlePolicy    `json:"idle_policy"`
 	IdleTimeout time.Duration `json:"idle_timeout"` // 0: never idle
+	AutoWake    AutoWake      `json:"auto_wake,omitempty"`
 	// MaxLifetime ends the sandbox that long after its creation, whatever it
 	// does; 0 is never.
 	MaxLifetime time.Duration `json:"max_lifetime,omitempty"`
@@ -145,7 +157,7 @@ type Sandbox struct {
 	CreatedAt    time.Time
 	UpdatedAt    time.Time
 	StartedAt    time.Time // zero: never ran
-	StoppedAt    time.Time // zero: not stopped
+	StoppedAt    time.Time // when it came to rest last; zero: never
 	LastActiveAt time.Time
 	DestroyedAt  time.Time
 	// IdleAt is when the idle policy comes into force unless somebody uses the

@@ -78,6 +78,12 @@ func (s Spec) Validate() error {
 		func() error {
 			return oneOf("idle_policy", s.IdlePolicy, IdleStop, IdleDestroy, IdleSleep, IdleAlwaysOn)
 		},
+		func() error {
+			if s.AutoWake == "" { // as in sandboxes of before there was a choice
+				return nil
+			}
+			return oneOf("auto_wake", s.AutoWake, AutoWakeIdle, AutoWakeAlways, AutoWakeNever)
+		},
 		func() error { return validateDuration("exec_timeout", s.ExecTimeout) },
 		func() error { return validateDuration("idle_timeout", s.IdleTimeout) },
 		func() error { return validateDuration("max_lifetime", s.MaxLifetime) },

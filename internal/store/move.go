@@ -113,7 +113,7 @@ func (t *tx) move(b sandbox.Sandbox, to sandbox.State, c Change) (sandbox.Sandbo
 	switch to {
 	case sandbox.Running:
 		b.StartedAt, b.LastActiveAt = at, at
-	case sandbox.Stopped:
+	case sandbox.Stopped, sandbox.Sleeping:
 		b.StoppedAt = at
 	case sandbox.Destroyed:
 		b.DestroyedAt = at

@@ -34,10 +34,11 @@ func (c *Code) Start(ctx context.Context, id string, req Request) (sandbox.Exec,
 		return sandbox.Exec{}, err
 	}
 	defer leave()
-	b, r, err := c.live.Find(ctx, id)
+	b, r, done, err := c.live.Use(ctx, id)
 	if err != nil {
 		return sandbox.Exec{}, err
 	}
+	defer done()
 	spec, err := req.Spec(b.Spec, func(kernel string) (string, error) { return c.kernels.languageOf(ctx, r, kernel) })
 	if err != nil {
 		return sandbox.Exec{}, err

@@ -58,7 +58,7 @@ func placeOf(b sandbox.Sandbox) place { return place{b.Tenant, b.Spec.Thread} }
 
 func newAdmission(settings Settings, disks interface{ Admit() error }) *admission {
 	a := &admission{
-		caps: settings.Caps, minFree: settings.MinFreeMemory, available: settings.MemAvailable, disks: disks,
+		caps: settings.Caps, minFree: settings.MemoryReserve, available: settings.MemAvailable, disks: disks,
 		boots: make(chan struct{}, max(4, 2*settings.Host.CPUs)),
 		taken: make(map[sandbox.UID]place), tenants: make(map[string]int), threads: make(map[place]int), grouped: make(map[string]int),
 	}
@@ -70,8 +70,8 @@ func newAdmission(settings Settings, disks interface{ Admit() error }) *admissio
 
 // take reserves a place for b, waits for its turn to boot and returns the
 // function that ends the boot. The place is kept until [admission.give]. It is
-// errs.Exhausted when there is no room and errs.OverQuota when only its tenant
-// or thread has none, both with RetryAfter.
+// errs.Exhausted when there is no room, errs.LowMemory when the memory has none,
+// and errs.OverQuota when only its tenant or thread has none, all with RetryAfter.
 func (a *admission) take(ctx context.Context, b sandbox.Sandbox) (booted func(), err error) {
 	unboot, err := a.reserve(b)
 	if err != nil {
@@ -114,8 +114,8 @@ func (a *admission) reserve(b sandbox.Sandbox) (booted func(), err error) {
 		return nil, err
 	}
 	if free := available - a.booting*bootMemory; free < a.minFree+bootMemory {
-		return nil, errs.E(errs.Exhausted, "the host has too little free memory for another sandbox").
-			Hint("stop or destroy a sandbox, or try again later").RetryAfter(memoryRetry)
+		return nil, errs.E(errs.LowMemory, "the host has too little free memory for another sandbox").
+			Hint("idle sandboxes are put to sleep to make room: try again; or stop or destroy one").RetryAfter(memoryRetry)
 	}
 	a.enter(b.UID, p)
 	a.booting++
@@ -124,6 +124,18 @@ func (a *admission) reserve(b sandbox.Sandbox) (booted func(), err error) {
 		defer a.mu.Unlock()
 		a.booting--
 	}, nil
+}
+
+// free is the memory that is left beside what sandboxes that come up will have
+// taken soon.
+func (a *admission) free() (int64, error) {
+	available, err := a.available()
+	if err != nil {
+		return 0, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return available - a.booting*bootMemory, nil
 }
 
 // check is the error of a take whose turn were now, as far as the bounds go.

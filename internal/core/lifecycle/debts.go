@@ -3,13 +3,15 @@ package lifecycle
 import (
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
 // debts are what acts leave to the reconciler.
 type debts struct {
-	wake chan struct{} // asks for a reconciliation soon
+	wake  chan struct{} // asks for a reconciliation soon
+	slept atomic.Bool   // somebody has to look at what sleepers take of the disk
 
 	mu      sync.Mutex
 	faults  []Problem                   // of the last reconciliation; guarded by mu
@@ -19,7 +21,9 @@ type debts struct {
 }
 
 func newDebts() *debts {
-	return &debts{wake: make(chan struct{}, 1), untold: make(map[sandbox.UID]sandbox.Why)}
+	d := &debts{wake: make(chan struct{}, 1), untold: make(map[sandbox.UID]sandbox.Why)}
+	d.slept.Store(true) // those of an earlier daemon
+	return d
 }
 
 // reconcileSoon asks for a reconciliation before its time.

@@ -16,12 +16,14 @@ const (
 	Bury           // should run and does not
 	Settle         // was being stopped when the daemon went
 	Rest           // was being put to sleep when the daemon went
+	Rise           // runs, and the row says that it sleeps: it was being woken when the daemon went
+	Lose           // should sleep, and its memory is gone
 	Halt           // runs and should not
 	Clear          // does not run, and may have pieces of a start or stop that was cut off
 )
 
 func (a Action) String() string {
-	return [...]string{"leave", "adopt", "abandon", "bury", "settle", "rest", "halt", "clear"}[a]
+	return [...]string{"leave", "adopt", "abandon", "bury", "settle", "rest", "rise", "lose", "halt", "clear"}[a]
 }
 
 // Observation is what is known about a sandbox while its lock is held.
@@ -43,10 +45,7 @@ func Decide(o Observation) Action {
 	case sandbox.Running:
 		return shouldRun(o)
 	case sandbox.Sleeping:
-		if o.Phase == driver.PhaseAsleep {
-			return Leave
-		}
-		return shouldRest(o.Phase)
+		return shouldSleep(o.Phase)
 	case sandbox.Stopped:
 		return shouldRest(o.Phase)
 	case sandbox.Failed, sandbox.Destroyed:
@@ -73,6 +72,19 @@ func shouldRun(o Observation) Action {
 	return Leave
 }
 
+func shouldSleep(phase driver.Phase) Action {
+	switch phase {
+	case driver.PhaseRunning:
+		// Nothing of it is lost. To halt it would throw its memory away, which
+		// nothing but this run has any more.
+		return Rise
+	case driver.PhaseCreated, driver.PhaseDead, driver.PhaseGone:
+		return Lose
+	case driver.PhaseAsleep:
+	}
+	return Leave
+}
+
 func shouldRest(phase driver.Phase) Action {
 	switch phase {
 	case driver.PhaseRunning:
@@ -90,13 +102,11 @@ func shouldRest(phase driver.Phase) Action {
 
 // Final reports whether an action takes something away that cannot be had back,
 // so that whoever decided by what was seen a while ago has to look again.
-func (a Action) Final(state sandbox.State) bool {
+func (a Action) Final() bool {
 	switch a {
-	case Bury, Settle, Rest, Halt:
+	case Bury, Settle, Rest, Rise, Lose, Halt:
 		return true
-	case Clear:
-		return state == sandbox.Sleeping // it may have memory by now
-	case Leave, Adopt, Abandon:
+	case Leave, Adopt, Abandon, Clear:
 	}
 	return false
 }

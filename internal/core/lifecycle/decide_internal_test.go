@@ -24,7 +24,7 @@ func TestDecideIdle(t *testing.T) {
 		{"idle", sandbox.IdleStop, time.Hour, hour, stopIdle},
 		{"in use", sandbox.IdleStop, time.Hour, live.Attention{Unused: 2 * time.Hour, InUse: true}, keepRunning},
 		{"no timeout", sandbox.IdleStop, 0, long, keepRunning},
-		{"sleep", sandbox.IdleSleep, time.Hour, hour, stopIdle},
+		{"sleep", sandbox.IdleSleep, time.Hour, hour, sleepIdle},
 		{"destroy", sandbox.IdleDestroy, time.Hour, hour, destroyIdle},
 		{"always on", sandbox.IdleAlwaysOn, time.Hour, long, keepRunning},
 		{"unknown policy", "nap", time.Hour, hour, keepRunning},

@@ -53,8 +53,8 @@ func TestDecideAboutMemory(t *testing.T) {
 			t.Errorf("of one that is %s and asleep: %s, want %s", state, got, want)
 		}
 	}
-	if !Clear.Final(sandbox.Sleeping) {
-		t.Error("a sleeping one is cleared by what was seen a while ago")
+	if !Lose.Final() {
+		t.Error("a sleeping one loses its memory by what was seen a while ago")
 	}
 }
 

@@ -30,8 +30,9 @@ func DefaultSpec() sandbox.Spec {
 		Network:     sandbox.Policy{Mode: sandbox.NetworkAllowlist},
 		Visibility:  sandbox.Private,
 		ExecTimeout: 300 * time.Second,
-		IdlePolicy:  sandbox.IdleStop,
+		IdlePolicy:  sandbox.IdleSleep,
 		IdleTimeout: 30 * time.Minute,
+		AutoWake:    sandbox.AutoWakeIdle,
 	}
 }
 
@@ -66,6 +67,7 @@ func fill(s, d sandbox.Spec) sandbox.Spec {
 	}
 	s.Visibility = cmp.Or(s.Visibility, d.Visibility)
 	s.IdlePolicy = cmp.Or(s.IdlePolicy, d.IdlePolicy)
+	s.AutoWake = cmp.Or(s.AutoWake, d.AutoWake)
 	s.ExecTimeout = cmp.Or(s.ExecTimeout, d.ExecTimeout)
 	s.IdleTimeout = cmp.Or(s.IdleTimeout, d.IdleTimeout)
 	s.MaxLifetime = cmp.Or(s.MaxLifetime, d.MaxLifetime)

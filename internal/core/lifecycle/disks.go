@@ -119,7 +119,8 @@ func (s *acts) tenants(ctx context.Context) (all []store.Tenant, err error) {
 func (s *Reconciler) releaseDisks(ctx context.Context, rows []sandbox.Sandbox, faults *faultList) {
 	running, mayRun := make(map[string]bool), make(map[sandbox.UID]bool)
 	for _, b := range rows {
-		if b.State == sandbox.Running || b.State == sandbox.Creating {
+		// A memory that is asleep has files of its disks open.
+		if b.State == sandbox.Running || b.State == sandbox.Creating || b.State == sandbox.Sleeping {
 			running[b.FilesTenant()], mayRun[b.DiskUID] = true, true
 		}
 	}

@@ -17,34 +17,59 @@ type Ensured string
 
 const (
 	EnsuredAlready Ensured = "already" // it ran, or was being made
-	EnsuredStarted Ensured = "started" // it rested
+	EnsuredStarted Ensured = "started" // it was stopped
+	EnsuredWoken   Ensured = "woken"   // it slept
 )
 
-// Wake says which sandboxes that rest are started.
-type Wake string
+// Use says which sandboxes that rest are to run.
+type Use string
 
 const (
-	WakeAny Wake = "any"
-	// WakeWell leaves those that died: whoever uses one has to be told first
-	// that what it held in memory is gone.
-	WakeWell Wake = "well"
+	UseAny  Use = "any"  // all: who asks wants it to run, as with [Sandboxes.Start]
+	UseAuto Use = "auto" // those whose auto_wake says so
+	// UseWell is UseAuto but for those that died: whoever uses one has to be told
+	// first that what it held in memory is gone.
+	UseWell Use = "well"
 )
 
+// allows reports whether a sandbox that rests is to run.
+func (u Use) allows(b sandbox.Sandbox) bool {
+	switch u {
+	case UseAuto:
+		return decideUse(b.State, b.Cause, b.Spec.AutoWake)
+	case UseWell:
+		return !b.Cause.Died() && decideUse(b.State, b.Cause, b.Spec.AutoWake)
+	case UseAny:
+	}
+	return true
+}
+
+// Rouse is [Sandboxes.EnsureRunning] for a sandbox that has been found.
+func (s *Sandboxes) Rouse(ctx context.Context, b sandbox.Sandbox) error {
+	_, _, err := s.ensureRunning(ctx, b, UseAuto)
+	return err
+}
+
 // EnsureRunning returns a sandbox when commands can run in it, and what had to be
-// done for that: one that rests is started when wake allows, one that is being
-// made or started is waited for. All who ask at the same time wait for one start
+// done for that: one that rests is woken or started when use allows that, and else
+// WrongState; one that is being made or started is waited
+// for. All who ask at the same time wait for one start
 // and hear how it ended; it is given up when all of them have gone. Kinds as for
 // Start.
-func (s *Sandboxes) EnsureRunning(ctx context.Context, id string, wake Wake) (sandbox.Sandbox, Ensured, error) {
+func (s *Sandboxes) EnsureRunning(ctx context.Context, id string, use Use) (sandbox.Sandbox, Ensured, error) {
 	b, err := s.cfg.Scope.Find(ctx, id)
 	if err != nil {
 		return b, "", err
 	}
+	return s.ensureRunning(ctx, b, use)
+}
+
+func (s *Sandboxes) ensureRunning(ctx context.Context, b sandbox.Sandbox, use Use) (sandbox.Sandbox, Ensured, error) {
 	if b.State == sandbox.Running && s.cfg.Live.Of(b.UID) != nil {
 		return s.upToDate(b), EnsuredAlready, nil
 	}
-	f := s.wakes.join(ctx, wakeKey{b.UID, wake}, func(ctx context.Context) (sandbox.Sandbox, Ensured, error) {
-		return s.Ensure(ctx, b, wake)
+	f := s.wakes.join(ctx, wakeKey{b.UID, use}, func(ctx context.Context) (sandbox.Sandbox, Ensured, error) {
+		return s.Ensure(ctx, b, use)
 	})
 	defer f.leave()
 	select {
@@ -62,7 +87,7 @@ func (s *Sandboxes) EnsureRunning(ctx context.Context, id string, wake Wake) (sa
 const creatingPause = 50 * time.Millisecond
 
 // Ensure makes the sandbox of a row run, and never another that has its id by now.
-func (s *Sandboxes) Ensure(ctx context.Context, b sandbox.Sandbox, wake Wake) (woken sandbox.Sandbox, how Ensured, err error) {
+func (s *Sandboxes) Ensure(ctx context.Context, b sandbox.Sandbox, use Use) (woken sandbox.Sandbox, how Ensured, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			s.cfg.Log.Error("a start panicked", telemetry.KeyUID, b.UID, "panic", p, "stack", string(debug.Stack()))
@@ -75,7 +100,7 @@ func (s *Sandboxes) Ensure(ctx context.Context, b sandbox.Sandbox, wake Wake) (w
 	}
 	defer leave()
 	for {
-		woken, how, err = s.ensureNow(ctx, b, wake)
+		woken, how, err = s.ensureNow(ctx, b, use)
 		if err != nil || woken.State != sandbox.Creating {
 			return woken, how, err
 		}
@@ -87,7 +112,7 @@ func (s *Sandboxes) Ensure(ctx context.Context, b sandbox.Sandbox, wake Wake) (w
 
 // ensureNow waits for whoever is at the sandbox. It returns one that is still being
 // made as it is.
-func (s *Sandboxes) ensureNow(ctx context.Context, b sandbox.Sandbox, wake Wake) (sandbox.Sandbox, Ensured, error) {
+func (s *Sandboxes) ensureNow(ctx context.Context, b sandbox.Sandbox, use Use) (sandbox.Sandbox, Ensured, error) {
 	unlock, err := s.ids.Lock(ctx, b.ID.Key())
 	if err != nil {
 		return b, "", err
@@ -103,11 +128,15 @@ func (s *Sandboxes) ensureNow(ctx context.Context, b sandbox.Sandbox, wake Wake)
 	case sandbox.Running:
 		return s.upToDate(now), EnsuredAlready, nil
 	case sandbox.Stopped, sandbox.Sleeping:
-		if wake == WakeWell && now.Cause.Died() {
+		if !use.allows(now) {
 			return now, "", s.cfg.Scope.NotRunning(now)
 		}
-		started, err := s.start(ctx, now)
-		return started, EnsuredStarted, err
+		how := EnsuredStarted
+		if now.State == sandbox.Sleeping {
+			how = EnsuredWoken
+		}
+		roused, err := s.rouse(ctx, now)
+		return roused, how, err
 	case sandbox.Destroyed:
 		return now, "", s.cfg.Scope.NoSuch(ctx, now.ID)
 	default:
@@ -122,8 +151,8 @@ type wakes struct {
 }
 
 type wakeKey struct {
-	box  sandbox.UID
-	wake Wake
+	box sandbox.UID
+	use Use
 }
 
 // wakeFlight is one of them.

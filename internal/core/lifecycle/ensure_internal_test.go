@@ -20,7 +20,7 @@ func TestNoStartIsGivenUpThatSomebodyWaitsFor(t *testing.T) {
 	// who just had it.
 	const inLine = 2 * time.Millisecond
 	var w wakes
-	key := wakeKey{sandbox.NewUID(), WakeAny}
+	key := wakeKey{sandbox.NewUID(), UseAny}
 	for range 20 {
 		first := w.join(t.Context(), key, untilGivenUp)
 		var second *wakeFlight

@@ -13,18 +13,20 @@ type idleAct int
 const (
 	keepRunning idleAct = iota
 	stopIdle
+	sleepIdle
 	destroyIdle
 )
 
-// decideIdle is the idle rule. Sleeping needs a driver that keeps memory;
-// without one it is a stop.
+// decideIdle is the idle rule.
 func decideIdle(spec sandbox.Spec, a live.Attention) idleAct {
 	if left, bounded := untilIdle(spec, a); !bounded || left > 0 {
 		return keepRunning
 	}
 	switch spec.IdlePolicy {
-	case sandbox.IdleStop, sandbox.IdleSleep:
+	case sandbox.IdleStop:
 		return stopIdle
+	case sandbox.IdleSleep:
+		return sleepIdle
 	case sandbox.IdleDestroy:
 		return destroyIdle
 	case sandbox.IdleAlwaysOn:
@@ -41,11 +43,5 @@ func untilIdle(spec sandbox.Spec, a live.Attention) (left time.Duration, bounded
 	return max(spec.IdleTimeout-a.Unused, a.Lease), true
 }
 
-// idle says in the sandbox's row and its event why it was ended.
-func idle(spec sandbox.Spec) sandbox.Why {
-	why := sandbox.Why{Cause: sandbox.CauseIdle, Reason: "idle"}
-	if spec.IdlePolicy == sandbox.IdleSleep {
-		why.Reason += ": this host cannot keep a sandbox's memory, so it was stopped and not put to sleep"
-	}
-	return why
-}
+// idle is why a sandbox rests or ends that nobody used.
+func idle() sandbox.Why { return sandbox.Why{Cause: sandbox.CauseIdle, Reason: "idle"} }

@@ -101,9 +101,13 @@ type Settings struct {
 	// share; 0: [DefaultTenantDisk]. Disks that exist keep theirs.
 	TenantDiskBytes int64
 
-	// MinFreeMemory refuses creates and starts while the host has less
-	// memory available, in bytes.
-	MinFreeMemory int64
+	// MemoryReserve is the memory that the host keeps available, in bytes: with
+	// less of it idle sandboxes are put to sleep, and none is created, started or
+	// woken. 0 is none.
+	MemoryReserve int64
+	// SleepDiskBytes bounds what the memories of sleeping sandboxes take of the
+	// host's disk: beyond it the oldest are given up. 0 is no bound.
+	SleepDiskBytes int64
 	// Host is what the machine has, and MemAvailable its free memory in
 	// bytes; zero fields are measured.
 	Host         Host
@@ -240,9 +244,20 @@ func (s *acts) supports(isolation sandbox.Isolation) error {
 	return errs.E(errs.Unsupported, "isolation %q is not available on this host", isolation)
 }
 
-// attach makes the run of a sandbox that the driver says is running. The caller
-// holds the sandbox's lock.
+// attach makes the run of a sandbox that has begun to run. The caller holds the
+// sandbox's lock.
 func (s *acts) attach(b sandbox.Sandbox) *live.Run {
 	s.admission.adopt(b)
 	return s.cfg.Live.Attach(b)
+}
+
+// readopt makes the run of a sandbox that runs on, with all that it has. The
+// caller holds the sandbox's lock.
+func (s *acts) readopt(ctx context.Context, b sandbox.Sandbox) (*live.Run, error) {
+	s.admission.adopt(b)
+	r, err := s.cfg.Live.Adopt(ctx, b)
+	if err != nil {
+		s.debts.reconcileSoon()
+	}
+	return r, err
 }

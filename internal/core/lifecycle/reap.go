@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/core/live"
@@ -30,6 +31,9 @@ const (
 type reaper struct {
 	*acts
 	places chan struct{}
+
+	relieving atomic.Int32 // sandboxes that are being put to sleep for others
+	bounding  atomic.Bool  // somebody looks at what sleepers take of the disk
 
 	mu    sync.Mutex
 	busy  map[sandbox.UID]bool          // that are being ended; guarded by mu
@@ -87,13 +91,17 @@ func (s *reaper) loop(ctx context.Context) {
 	}
 }
 
+// starter has a sandbox ended or put to sleep in the background. It reports false
+// when it does not.
+type starter func(uid sandbox.UID, why string, end func(context.Context) error) bool
+
 // turn looks at every sandbox that may have to end, once, and has those ended
 // that have to. It does not wait for that; ended is called for each. It returns
 // how many they are.
 func (s *reaper) turn(ended func(sandbox.UID, error)) (begun int) {
-	start := func(uid sandbox.UID, why string, end func(context.Context) error) {
+	start := func(uid sandbox.UID, why string, end func(context.Context) error) bool {
 		if !s.begin(uid, s.cfg.Uptime()) {
-			return
+			return false
 		}
 		spawned := s.cfg.Gate.Spawn(func(ctx context.Context) {
 			err := end(ctx)
@@ -105,9 +113,10 @@ func (s *reaper) turn(ended func(sandbox.UID, error)) (begun int) {
 		})
 		if !spawned {
 			s.end(uid, false, 0)
-			return
+			return false
 		}
 		begun++
+		return true
 	}
 	over := make(map[sandbox.UID]bool)
 	for _, uid := range s.lifetimes.over(s.cfg.Uptime()) {
@@ -120,7 +129,28 @@ func (s *reaper) turn(ended func(sandbox.UID, error)) (begun int) {
 		}
 		start(r.UID, "idle", func(ctx context.Context) error { return s.reapIdle(ctx, r) })
 	}
+	s.relieve(s.cfg.Gate.Context(), start)
+	s.boundSleepers()
 	return begun
+}
+
+// boundSleepers looks at what sleepers take of the disk, once after each that fell
+// asleep, in the background.
+func (s *reaper) boundSleepers() {
+	if s.cfg.Settings.SleepDiskBytes <= 0 || !s.debts.slept.Load() || !s.bounding.CompareAndSwap(false, true) {
+		return
+	}
+	s.debts.slept.Store(false)
+	spawned := s.cfg.Gate.Spawn(func(ctx context.Context) {
+		defer s.bounding.Store(false)
+		if err := s.boundSleepDisk(ctx); err != nil && ctx.Err() == nil {
+			s.cfg.Log.Error("bound what sleepers take of the disk", telemetry.KeyErr, err)
+			s.debts.slept.Store(true)
+		}
+	})
+	if !spawned {
+		s.bounding.Store(false)
+	}
 }
 
 func idleActOf(r *live.Run) idleAct { return decideIdle(r.Spec(), r.Attention()) }
@@ -141,11 +171,17 @@ func (s *reaper) reapIdle(ctx context.Context, r *live.Run) error {
 	if err != nil {
 		return err
 	}
-	if act == destroyIdle {
-		_, err = s.destroy(ctx, b, destruction{why: idle(b.Spec)})
-		return err
+	switch act {
+	case destroyIdle:
+		_, err = s.destroy(ctx, b, destruction{why: idle()})
+	case sleepIdle:
+		if _, err = s.sleep(ctx, b, false, idle()); errors.Is(err, errs.InUse) {
+			err = nil // somebody came in between
+		}
+	case stopIdle:
+		_, err = s.halt(ctx, b, DefaultGrace, idle())
+	case keepRunning:
 	}
-	_, err = s.halt(ctx, b, DefaultGrace, idle(b.Spec))
 	return err
 }
 

@@ -239,7 +239,7 @@ func (s *Reconciler) repair(ctx context.Context, b sandbox.Sandbox, f findings) 
 	}
 	o.Phase = seen.Phase
 	act := Decide(o)
-	if act.Final(b.State) {
+	if act.Final() {
 		// What was listed is from before the lock.
 		if seen, err = s.inspect(ctx, b); err != nil {
 			return err
@@ -269,12 +269,17 @@ func (s *Reconciler) repair(ctx context.Context, b sandbox.Sandbox, f findings) 
 		return err
 	case Rest:
 		// Its disk stays mounted and its commands stay begun: they go on.
-		if _, err := s.cfg.Store.Move(ctx, b.UID, sandbox.Sleeping, store.Change{Why: cmp.Or(owed, interrupted(""))}); err != nil {
+		_, err := s.asleep(ctx, b, cmp.Or(owed, interrupted("")))
+		return err
+	case Rise:
+		return s.rise(ctx, b)
+	case Lose:
+		// A wake or start that was cut off is undone before it is written down.
+		if err := s.letGo(ctx, b); err != nil {
 			return err
 		}
-		s.debts.told(b.UID)
-		s.admission.give(b.UID)
-		return nil
+		_, err := s.lose(ctx, b)
+		return err
 	case Clear:
 		return s.letGo(ctx, b)
 	case Halt:
@@ -306,6 +311,18 @@ func (s *acts) inspect(ctx context.Context, b sandbox.Sandbox) (driver.Status, e
 	return st, nil
 }
 
+// rise takes over a sandbox that an earlier daemon woke, and whose row does not
+// say so.
+func (s *Reconciler) rise(ctx context.Context, b sandbox.Sandbox) error {
+	b, err := s.cfg.Store.Move(ctx, b.UID, sandbox.Running, store.Change{
+		Events: []sandbox.Event{event.New(b.UID, "", event.Woken{})},
+	})
+	if err != nil {
+		return err
+	}
+	return s.adopt(ctx, b)
+}
+
 // adopt takes over a sandbox that an earlier daemon started, with its execs.
 func (s *Reconciler) adopt(ctx context.Context, b sandbox.Sandbox) error {
 	err := s.cfg.Driver.Adopt(ctx, b.Handle)
@@ -321,8 +338,7 @@ func (s *Reconciler) adopt(ctx context.Context, b sandbox.Sandbox) error {
 		// It has its own way to its disks already, and keeps it.
 		s.cfg.Log.Error("mount the disks of a sandbox that runs", telemetry.KeyUID, b.UID, telemetry.KeyErr, err)
 	}
-	r := s.attach(b)
-	if err := r.Resume(ctx); err != nil {
+	if _, err := s.readopt(ctx, b); err != nil {
 		return err
 	}
 	s.cfg.Recorder.Note(ctx, event.New(b.UID, "", event.Adopted{}))

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/core/scope"
+	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/egress"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/event"
@@ -129,6 +130,7 @@ type Patch struct {
 	Visibility  *sandbox.Visibility
 	IdlePolicy  *sandbox.IdlePolicy
 	IdleTimeout *time.Duration
+	AutoWake    *sandbox.AutoWake
 	ExecTimeout *time.Duration
 	MaxLifetime *time.Duration // counts from the creation
 	External    *sandbox.External
@@ -143,6 +145,7 @@ func (p Patch) apply(spec *sandbox.Spec) (fields []string) {
 	set(&fields, "visibility", &spec.Visibility, p.Visibility)
 	set(&fields, "idle_policy", &spec.IdlePolicy, p.IdlePolicy)
 	set(&fields, "idle_timeout", &spec.IdleTimeout, p.IdleTimeout)
+	set(&fields, "auto_wake", &spec.AutoWake, p.AutoWake)
 	set(&fields, "exec_timeout", &spec.ExecTimeout, p.ExecTimeout)
 	set(&fields, "max_lifetime", &spec.MaxLifetime, p.MaxLifetime)
 	set(&fields, "external", &spec.External, p.External)
@@ -225,6 +228,7 @@ func (s *Sandboxes) Update(ctx context.Context, id string, p Patch) (sandbox.San
 // Stats is what a sandbox uses now.
 type Stats struct {
 	MemoryBytes  int64 // 0 when it does not run
+	MemoryOnDisk int64 // what a sleeping one has kept of it, in bytes
 	CPUTime      time.Duration
 	PIDs         int64 // -1: not known
 	Disk         storage.Usage
@@ -249,6 +253,13 @@ func (s *Sandboxes) Stats(ctx context.Context, id string) (Stats, error) {
 		if err != nil && !errors.Is(err, errs.NotFound) {
 			return Stats{}, err
 		}
+	}
+	if b.State == sandbox.Sleeping && driver.Serves(s.cfg.Driver, b.Driver) == nil {
+		seen, err := s.inspect(ctx, b)
+		if err != nil {
+			return Stats{}, err
+		}
+		st.MemoryOnDisk = seen.MemoryOnDisk
 	}
 	r := s.cfg.Live.Of(b.UID)
 	if r == nil {

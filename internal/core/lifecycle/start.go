@@ -16,8 +16,8 @@ import (
 	"github.com/cubbyhq/cubby/internal/telemetry"
 )
 
-// Start runs a stopped sandbox again. Starting a running one does nothing.
-// When it fails the sandbox is stopped, as before. Kinds as for Create, and
+// Start runs a stopped sandbox again, and wakes a sleeping one. Starting a running
+// one does nothing. When it fails the sandbox rests, as before. Kinds as for Create, and
 // WrongState.
 func (s *Sandboxes) Start(ctx context.Context, id string) (sandbox.Sandbox, error) {
 	b, unlock, err := s.change(ctx, id)
@@ -29,13 +29,21 @@ func (s *Sandboxes) Start(ctx context.Context, id string) (sandbox.Sandbox, erro
 	case sandbox.Running:
 		return s.upToDate(b), nil
 	case sandbox.Stopped, sandbox.Sleeping:
+		return s.rouse(ctx, b)
 	default:
 		return sandbox.Sandbox{}, s.cfg.Scope.NotRunning(b)
+	}
+}
+
+// rouse runs a sandbox that rests and whose lock is held.
+func (s *acts) rouse(ctx context.Context, b sandbox.Sandbox) (sandbox.Sandbox, error) {
+	if b.State == sandbox.Sleeping {
+		return s.wake(ctx, b)
 	}
 	return s.start(ctx, b)
 }
 
-// start runs a sandbox that rests and whose lock is held.
+// start runs a stopped sandbox whose lock is held.
 func (s *acts) start(ctx context.Context, b sandbox.Sandbox) (sandbox.Sandbox, error) {
 	if err := driver.Serves(s.cfg.Driver, b.Driver); err != nil {
 		return sandbox.Sandbox{}, err
@@ -73,9 +81,15 @@ func (s *acts) bringUp(ctx context.Context, b sandbox.Sandbox) (sandbox.Sandbox,
 	if err != nil {
 		return b, err
 	}
-	return s.cfg.Store.Move(ctx, b.UID, sandbox.Running, store.Change{
-		Handle: handle, Events: []sandbox.Event{event.New(b.UID, scope.Actor(ctx), event.Started{})},
-	})
+	change := store.Change{Handle: handle}
+	var told event.Payload = event.Started{}
+	if b.Cause == sandbox.CauseMemoryLost {
+		// Whoever asks while it runs learns what it has lost.
+		change.Why = b.Why()
+		told = event.Woken{RestoreIncomplete: true, Reason: b.Reason}
+	}
+	change.Events = []sandbox.Event{event.New(b.UID, scope.Actor(ctx), told)}
+	return s.cfg.Store.Move(ctx, b.UID, sandbox.Running, change)
 }
 
 func (s *acts) recreate(ctx context.Context, b sandbox.Sandbox, disks storage.Mounts) (driver.Handle, error) {

@@ -34,6 +34,7 @@ type activity struct {
 	touched   time.Duration // uptime of what the store knows; guarded by mu
 	leaseEnds time.Duration // uptime at which the spec's lease is over; guarded by mu
 	streams   int           // open files, dials and watches; guarded by mu
+	leaving   bool          // the run is suspended: no stream is opened any more; guarded by mu
 }
 
 func newActivity(now func() time.Time, uptime func() time.Duration, b sandbox.Sandbox) *activity {
@@ -85,17 +86,40 @@ func (a *activity) used() {
 	a.at, a.up = a.now(), a.uptime()
 }
 
-// open counts a stream until it is closed.
-func (a *activity) open() (closed func()) {
+// open counts a stream until it is closed. It reports false when the run is
+// suspended.
+func (a *activity) open() (closed func(), ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.leaving {
+		return nil, false
+	}
 	a.streams++
 	return sync.OnceFunc(func() {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		a.streams--
 		a.at, a.up = a.now(), a.uptime()
-	})
+	}), true
+}
+
+// leave refuses streams from now on. It reports false, and does nothing, when
+// there are some and force does not say that they may break.
+func (a *activity) leave(force bool) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.streams > 0 && !force {
+		return false
+	}
+	a.leaving = true
+	return true
+}
+
+// stay takes leave back.
+func (a *activity) stay() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.leaving = false
 }
 
 func (a *activity) last() time.Time {

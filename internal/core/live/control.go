@@ -19,50 +19,77 @@ const cancelWait = 10 * time.Second
 
 func execFinished() error { return errs.E(errs.WrongState, "the command has ended") }
 
-// control returns an exec that the agent runs now; WrongState when it has
-// ended.
-func (h *Execs) control(ctx context.Context, id string, seq int64) (*Exec, error) {
-	e, err := h.reach(ctx, id, seq)
-	if err != nil {
-		return nil, err
+// control returns an exec that the agent runs now, in a sandbox that is in use
+// until done; WrongState when it has ended.
+func (h *Execs) control(ctx context.Context, id string, seq int64) (e *Exec, done func(), err error) {
+	if e, done, err = h.reach(ctx, id, seq); err != nil {
+		return nil, nil, err
 	}
-	return e, e.ready(ctx)
+	if err := e.ready(ctx); err != nil {
+		done()
+		return nil, nil, err
+	}
+	return e, done, nil
 }
 
 // toSignal is control for who signals: a cell need not have begun.
-func (h *Execs) toSignal(ctx context.Context, id string, seq int64) (*Exec, error) {
-	e, err := h.reach(ctx, id, seq)
-	switch {
-	case err != nil:
-		return nil, err
-	case !e.isCell() || e.givenUp():
-		return e, e.ready(ctx)
+func (h *Execs) toSignal(ctx context.Context, id string, seq int64) (e *Exec, done func(), err error) {
+	if e, done, err = h.reach(ctx, id, seq); err != nil {
+		return nil, nil, err
 	}
-	e.run.Touch(ctx)
-	return e, nil
+	if !e.isCell() || e.givenUp() {
+		if err := e.ready(ctx); err != nil {
+			done()
+			return nil, nil, err
+		}
+	}
+	return e, done, nil
 }
 
-// reach returns an exec that the agent has, or is about to get.
-func (h *Execs) reach(ctx context.Context, id string, seq int64) (*Exec, error) {
-	b, err := h.s.cfg.Scope.Find(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	if err := h.s.awaitTurn(ctx, b.UID, seq); err != nil {
-		return nil, err
-	}
-	e := h.s.exec(b.UID, seq)
-	if e == nil {
-		x, err := h.s.cfg.Store.Exec(ctx, b.UID, seq)
-		switch {
-		case err != nil:
-			return nil, err
-		case x.Status.Finished():
-			return nil, execFinished()
+// reach returns an exec that the agent has, or is about to get, in a sandbox that
+// is in use until done. One that sleeps is woken for it.
+func (h *Execs) reach(ctx context.Context, id string, seq int64) (e *Exec, done func(), err error) {
+	for range useAttempts {
+		if err := h.rouseFor(ctx, id, seq); err != nil {
+			return nil, nil, err
 		}
-		return nil, errs.E(errs.Unavailable, "the sandbox cannot be reached yet").RetryAfter(time.Second)
+		b, err := h.s.cfg.Scope.Find(ctx, id)
+		if err != nil {
+			return nil, nil, err
+		}
+		if err := h.s.awaitTurn(ctx, b.UID, seq); err != nil {
+			return nil, nil, err
+		}
+		e := h.s.exec(b.UID, seq)
+		if e == nil {
+			x, err := h.s.cfg.Store.Exec(ctx, b.UID, seq)
+			switch {
+			case err != nil:
+				return nil, nil, err
+			case x.Status.Finished():
+				return nil, nil, execFinished()
+			}
+			break
+		}
+		if done, ok := e.run.open(ctx); ok {
+			return e, done, nil
+		}
+		// It was just put to sleep.
 	}
-	return e, nil
+	return nil, nil, errUnreachable()
+}
+
+// rouseFor wakes a sleeping sandbox for an exec that has not ended.
+func (h *Execs) rouseFor(ctx context.Context, id string, seq int64) error {
+	b, err := h.s.cfg.Scope.Find(ctx, id)
+	if err != nil || !h.s.asleep(b) {
+		return err
+	}
+	x, err := h.s.cfg.Store.Exec(ctx, b.UID, seq)
+	if err != nil || x.Status.Finished() {
+		return err
+	}
+	return h.s.rouse(ctx, id)
 }
 
 // signal sends a signal to what the agent runs or, for a cell, is about to run:
@@ -85,6 +112,8 @@ func (e *Exec) signal(ctx context.Context, sig syscall.Signal, tree bool) error 
 func (e *Exec) ready(ctx context.Context) error {
 	select {
 	case <-e.begun:
+	case <-e.run.left:
+		return errUnreachable()
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-e.run.s.cfg.Gate.Ended():
@@ -108,10 +137,14 @@ func (h *Execs) signalLeft(ctx context.Context, id string, seq int64, sig syscal
 	if err != nil {
 		return err
 	}
-	r := h.s.Of(b.UID)
-	if r == nil {
-		return execFinished()
+	if b.State != sandbox.Running && b.State != sandbox.Sleeping {
+		return execFinished() // nothing is left of it
 	}
+	_, r, done, err := h.s.Use(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer done()
 	return gone(r.signal(ctx, x.UID, sig, true, sandbox.EndKilled))
 }
 
@@ -128,13 +161,14 @@ func (h *Execs) Signal(ctx context.Context, id string, seq int64, signal string,
 			return err
 		}
 	}
-	e, err := h.toSignal(ctx, id, seq)
+	e, done, err := h.toSignal(ctx, id, seq)
 	if tree && errors.Is(err, errs.WrongState) {
 		return h.signalLeft(ctx, id, seq, sig)
 	}
 	if err != nil {
 		return err
 	}
+	defer done()
 	return gone(e.signal(ctx, sig, tree))
 }
 
@@ -171,7 +205,7 @@ func (h *Execs) Cancel(ctx context.Context, id string, seq int64) (sandbox.Exec,
 	} else if ended {
 		return h.Get(ctx, id, seq)
 	}
-	e, err := h.toSignal(ctx, id, seq)
+	e, done, err := h.toSignal(ctx, id, seq)
 	if errors.Is(err, errs.WrongState) {
 		if err := h.signalLeft(ctx, id, seq, syscall.SIGKILL); err != nil && !errors.Is(err, errs.WrongState) {
 			return sandbox.Exec{}, err
@@ -181,24 +215,27 @@ func (h *Execs) Cancel(ctx context.Context, id string, seq int64) (sandbox.Exec,
 	if err != nil {
 		return sandbox.Exec{}, err
 	}
+	defer done()
 	err = e.signal(ctx, syscall.SIGKILL, true)
 	if err != nil && !errors.Is(err, errs.NotFound) && !errors.Is(err, errs.WrongState) {
 		return sandbox.Exec{}, err
 	}
-	if err := h.s.await(ctx, e, cancelWait); err != nil {
+	x, err := h.s.await(ctx, e, cancelWait)
+	if err != nil {
 		return sandbox.Exec{}, err
 	}
-	return e.Snapshot(), nil
+	return x, nil
 }
 
 // WriteStdin writes to the command's standard input at an offset and returns
 // the offset reached. Bytes that were written before are skipped, so a repeat
 // is harmless; an offset below 0 appends.
 func (h *Execs) WriteStdin(ctx context.Context, id string, seq, offset int64, data []byte, eof bool) (int64, error) {
-	e, err := h.control(ctx, id, seq)
+	e, done, err := h.control(ctx, id, seq)
 	if err != nil {
 		return 0, err
 	}
+	defer done()
 	return e.writeStdin(ctx, offset, data, eof)
 }
 
@@ -219,10 +256,11 @@ func (h *Execs) Resize(ctx context.Context, id string, seq int64, size sandbox.W
 	if err := size.Validate(); err != nil {
 		return err
 	}
-	e, err := h.control(ctx, id, seq)
+	e, done, err := h.control(ctx, id, seq)
 	if err != nil {
 		return err
 	}
+	defer done()
 	return e.resize(ctx, size)
 }
 

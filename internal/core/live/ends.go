@@ -17,6 +17,10 @@ import (
 func (s *Sandboxes) EndExecs(ctx context.Context, box sandbox.UID, end Ending) error {
 	for {
 		more, err := s.endSome(ctx, box, end)
+		if err == nil && !more {
+			s.settled(box)
+			s.changes.tell(box)
+		}
 		if err != nil || !more {
 			return err
 		}
@@ -96,6 +100,7 @@ func (s *Sandboxes) EndForgotten(ctx context.Context) error {
 		if err := s.endLost(ctx, x, end); err != nil {
 			return err
 		}
+		s.changes.tell(x.Box)
 	}
 	return nil
 }

@@ -62,10 +62,11 @@ type Exec struct {
 	viewers atomic.Int32 // of a terminal
 
 	mu      sync.Mutex
-	exec    sandbox.Exec // as clients see it; guarded by mu
-	verdict *Ending      // core's own reason for its end; guarded by mu
-	intake  intake       // guarded by mu
-	timers  timers       // guarded by mu
+	exec    sandbox.Exec      // as clients see it; guarded by mu
+	secrets map[string]string // that it begins with, nil once it has begun; guarded by mu
+	verdict *Ending           // core's own reason for its end; guarded by mu
+	intake  intake            // guarded by mu
+	timers  timers            // guarded by mu
 }
 
 // stored is what the store knows of an exec.
@@ -110,6 +111,9 @@ func newExec(r *Run, x sandbox.Exec, log *journal.Log) *Exec {
 	e.ctx, e.cancel = context.WithCancel(r.ctx)
 	if x.Spec.Cell != nil {
 		e.kernel = x.Spec.Cell.Kernel
+	}
+	if x.Status == sandbox.ExecPending {
+		e.secrets = x.Spec.Secrets
 	}
 	// A finished exec is shown without its env, as the store shows it.
 	e.exec.Spec.Env, e.exec.Spec.Secrets = nil, nil
@@ -240,6 +244,7 @@ func (e *Exec) start(at time.Time) {
 	}
 	e.exec.Status, e.exec.StartedAt = sandbox.ExecRunning, within(at, e.exec.CreatedAt, now)
 	close(e.begun)
+	e.secrets = nil
 	e.timers.note = time.AfterFunc(noteStartAfter, func() {
 		e.run.s.cfg.Gate.Spawn(e.noteStart)
 	})

@@ -18,7 +18,7 @@ func (e *Exec) arm() {
 	if limit == nil || *limit <= 0 || e.timers.backstop != nil {
 		return
 	}
-	left := max(0, *limit-e.run.s.cfg.Now().Sub(e.exec.StartedAt))
+	left := max(0, *limit-e.run.s.cfg.Now().Sub(e.run.since(e.exec.StartedAt)))
 	slack := timeoutSlack
 	if e.isCell() {
 		e.timers.helper = time.AfterFunc(left, e.helpCell)

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cubbyhq/cubby/internal/core/gate"
 	"github.com/cubbyhq/cubby/internal/core/scope"
 	"github.com/cubbyhq/cubby/internal/guest"
 	"github.com/cubbyhq/cubby/internal/sandbox"
@@ -46,11 +45,11 @@ func (h *Execs) Run(ctx context.Context, id string, spec sandbox.ExecSpec, wait 
 	if err != nil {
 		return Result{}, err
 	}
-	if err := h.s.await(ctx, e, wait); err != nil {
+	x, err := h.s.await(ctx, e, wait)
+	if err != nil {
 		return Result{Exec: e.Snapshot()}, err
 	}
-	x := e.Snapshot()
-	if x.Status.Finished() && e.log.Size() == 0 {
+	if x.Status.Finished() && e.givenUp() && e.log.Size() == 0 {
 		return Result{Exec: x}, nil
 	}
 	return h.result(ctx, x, caps)
@@ -79,10 +78,11 @@ func (s *Sandboxes) begin(ctx context.Context, id string, spec sandbox.ExecSpec)
 	if err := spec.Validate(); err != nil {
 		return nil, err
 	}
-	b, r, err := s.Find(ctx, id)
+	b, r, done, err := s.Use(ctx, id)
 	if err != nil {
 		return nil, err
 	}
+	defer done()
 	return r.Begin(ctx, b, spec)
 }
 
@@ -155,26 +155,6 @@ func startOf(x sandbox.ExecSpec) *guest.Start {
 	return start
 }
 
-// await waits for the end of e, at most for wait; a negative one is for ever.
-// It is an error only when ctx or the service ends first.
-func (s *Sandboxes) await(ctx context.Context, e *Exec, wait time.Duration) error {
-	var over <-chan time.Time
-	if wait >= 0 {
-		t := time.NewTimer(wait)
-		defer t.Stop()
-		over = t.C
-	}
-	select {
-	case <-e.done:
-	case <-over:
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-s.cfg.Gate.Ended():
-		return gate.ErrShuttingDown()
-	}
-	return nil
-}
-
 // Wait returns the exec when it has finished or when timeout is over; a
 // negative timeout waits for ever. Like all that reads execs and their output
 // it finds those of a destroyed sandbox too, until they are pruned and while no
@@ -185,13 +165,13 @@ func (h *Execs) Wait(ctx context.Context, id string, seq int64, timeout time.Dur
 		return sandbox.Exec{}, err
 	}
 	if e := h.s.exec(b.UID, seq); e != nil {
-		if err := h.s.await(ctx, e, timeout); err != nil {
-			return sandbox.Exec{}, err
+		if timeout == 0 {
+			return e.Snapshot(), nil
 		}
-		return e.Snapshot(), nil
+		return h.s.await(ctx, e, timeout)
 	}
 	x, err := h.s.cfg.Store.Exec(ctx, b.UID, seq)
-	if err != nil || x.Status.Finished() || queueOf(x.Spec) == "" || timeout == 0 {
+	if err != nil || x.Status.Finished() || timeout == 0 {
 		return x, err
 	}
 	return h.s.waitQueued(ctx, b.UID, seq, timeout)

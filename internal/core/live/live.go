@@ -62,6 +62,9 @@ type Config struct {
 	// Operations are the execs that are more than a plain command.
 	Operations Operations
 
+	// Rouse makes a sandbox run that somebody uses and that has no run: it wakes
+	// or starts it if its auto_wake allows that, and waits for whoever is at it.
+	Rouse func(ctx context.Context, b sandbox.Sandbox) error
 	// OnDeath hears that a sandbox does not run any more, in a goroutine of its
 	// own, also when somebody ends it on purpose.
 	OnDeath func(ctx context.Context, r *Run, death driver.Death)
@@ -81,8 +84,11 @@ type Sandboxes struct {
 	terminals *Terminals
 	egress    *Egress
 
+	changes changes
+
 	mu      sync.Mutex
-	running map[sandbox.UID]*Run // guarded by mu
+	running map[sandbox.UID]*Run    // guarded by mu
+	carried map[sandbox.UID]secrets // by suspended runs to the next ones; guarded by mu
 }
 
 // New returns an empty set.
@@ -93,6 +99,7 @@ func New(cfg Config) *Sandboxes {
 		commands:  tenancy.NewPlaces("commands running", tenancy.Bound{All: math.MaxInt, Tenant: cfg.Commands}),
 		decisions: make(chan decision, 1024),
 		running:   make(map[sandbox.UID]*Run),
+		carried:   make(map[sandbox.UID]secrets),
 	}
 	s.execs, s.terminals, s.egress = &Execs{s: s}, &Terminals{s: s}, &Egress{s: s}
 	s.proxy = egress.New(s.listen(cfg.Egress))
@@ -109,6 +116,7 @@ func (s *Sandboxes) Serve(ended <-chan struct{}) {
 		r.out.tellUnlisted()
 	}
 	clear(s.running)
+	clear(s.carried)
 }
 
 // Execs is the commands of sandboxes, running and ended.
@@ -139,8 +147,8 @@ func (s *Sandboxes) All() []*Run {
 	return all
 }
 
-// Find returns the caller's sandbox with an id, and its run. WrongState says
-// what to do.
+// Find returns the caller's sandbox with an id, and its run, for a look that
+// changes nothing: one that rests goes on resting. WrongState says what to do.
 func (s *Sandboxes) Find(ctx context.Context, id string) (sandbox.Sandbox, *Run, error) {
 	b, err := s.cfg.Scope.Find(ctx, id)
 	if err != nil {
@@ -159,17 +167,56 @@ func (s *Sandboxes) Find(ctx context.Context, id string) (sandbox.Sandbox, *Run,
 	return b, r, nil
 }
 
-// Use is [Sandboxes.Find] of a sandbox that is in use until done.
+// useAttempts bounds how often a use looks for a run that was there a moment ago.
+const useAttempts = 3
+
+// Use is [Sandboxes.Find] of a sandbox that is in use until done. All that uses a
+// sandbox comes through here: one that rests runs again first, if its auto_wake
+// allows that.
 func (s *Sandboxes) Use(ctx context.Context, id string) (b sandbox.Sandbox, r *Run, done func(), err error) {
 	leave, err := s.cfg.Gate.Enter(ctx)
 	if err != nil {
 		return b, nil, nil, err
 	}
 	defer leave()
-	if b, r, err = s.Find(ctx, id); err != nil {
-		return b, nil, nil, err
+	for attempt := 1; ; attempt++ {
+		if b, err = s.cfg.Scope.Find(ctx, id); err != nil {
+			return b, nil, nil, err
+		}
+		if b.State == sandbox.Running {
+			if r := s.Of(b.UID); r != nil {
+				if done, ok := r.open(ctx); ok {
+					return b, r, done, nil
+				}
+			}
+		}
+		switch {
+		case b.State != sandbox.Running && b.State != sandbox.Sleeping && b.State != sandbox.Stopped:
+			return b, nil, nil, s.cfg.Scope.NotRunning(b)
+		case attempt == useAttempts:
+			return b, nil, nil, errUnreachable()
+		}
+		if err := driver.Serves(s.cfg.Driver, b.Driver); err != nil {
+			return b, nil, nil, err
+		}
+		if err := s.cfg.Rouse(ctx, b); err != nil {
+			return b, nil, nil, err
+		}
 	}
-	return b, r, r.Open(ctx), nil
+}
+
+// asleep reports whether a sandbox sleeps, or is being put to sleep.
+func (s *Sandboxes) asleep(b sandbox.Sandbox) bool {
+	return b.State == sandbox.Sleeping || b.State == sandbox.Running && s.Of(b.UID) == nil
+}
+
+// rouse makes a sandbox run that rests.
+func (s *Sandboxes) rouse(ctx context.Context, id string) error {
+	_, _, done, err := s.Use(ctx, id)
+	if err == nil {
+		done()
+	}
+	return err
 }
 
 // exec returns an exec of this sandbox that runs now, nil when there is none.

@@ -109,8 +109,9 @@ func (h *Execs) CheckOutput(ctx context.Context, id string, seq int64) error {
 }
 
 // Output reads an exec's output from an offset. With follow it waits for more
-// until the exec has ended. The last entry of a finished exec is its Exit. It
-// is NotFound when the output was removed to make room for later ones.
+// until the exec has ended, also while its sandbox sleeps. The last entry of a
+// finished exec is its Exit. It is NotFound when the output was removed to make
+// room for later ones.
 func (h *Execs) Output(ctx context.Context, id string, seq, after int64, follow bool) iter.Seq2[journal.Entry, error] {
 	return func(yield func(journal.Entry, error) bool) {
 		b, err := h.s.cfg.Scope.FindHistory(ctx, id)
@@ -118,44 +119,113 @@ func (h *Execs) Output(ctx context.Context, id string, seq, after int64, follow 
 			yield(journal.Entry{}, err)
 			return
 		}
-		if follow {
-			if _, _, err := h.s.awaitLive(ctx, b.UID, seq); err != nil {
-				yield(journal.Entry{}, err)
-				return
-			}
-		}
-		// In this order: what is not live any more is finished in the store.
-		e := h.s.exec(b.UID, seq)
-		x, err := h.s.cfg.Store.Exec(ctx, b.UID, seq)
-		if err != nil {
+		r := outputReader{s: h.s, box: b.UID, seq: seq, offset: after, yield: yield}
+		if err := r.read(ctx, follow); err != nil {
 			yield(journal.Entry{}, err)
-			return
-		}
-		follow := follow && e != nil
-		var follower *outputFollower
-		if follow {
-			if follower, err = h.s.followOutput(ctx); err != nil {
-				yield(journal.Entry{}, err)
-				return
-			}
-			defer follower.leave()
-		}
-		for entry, err := range h.s.cfg.Journals.Read(ctx, b.UID, seq, after, follow) {
-			if errors.Is(err, errs.NotFound) && x.Unlogged() {
-				break
-			}
-			if !yield(entry, err) || err != nil || entry.Exit != nil {
-				return
-			}
-			if follow {
-				follower.pause(ctx, entry)
-			}
-		}
-		if x.Exit != nil {
-			yield(journal.Entry{Exit: x.Exit}, nil)
 		}
 	}
 }
+
+// outputReader reads the output of one exec for somebody, over the sleeps of its
+// sandbox.
+type outputReader struct {
+	s      *Sandboxes
+	box    sandbox.UID
+	seq    int64
+	offset int64 // where the next entry begins
+	yield  func(journal.Entry, error) bool
+	pause  func(context.Context, journal.Entry) // after an entry; nil: none
+}
+
+// read gives the output to the receiver until there is no more, and with follow
+// until the exec has ended. Nil also when the receiver wants no more.
+func (o *outputReader) read(ctx context.Context, follow bool) error {
+	s := o.s
+	if !follow {
+		x, err := s.cfg.Store.Exec(ctx, o.box, o.seq)
+		if err != nil {
+			return err
+		}
+		_, err = o.readLog(ctx, x, false)
+		return err
+	}
+	// What it has printed can be seen while it sleeps.
+	if s.Of(o.box) == nil && s.cfg.Journals.Check(o.box, o.seq) == nil {
+		x, err := s.cfg.Store.Exec(ctx, o.box, o.seq)
+		if err != nil {
+			return err
+		}
+		if done, err := o.readLog(ctx, x, false); done || err != nil {
+			return err
+		}
+	}
+	for {
+		e, x, err := s.awaitLive(ctx, o.box, o.seq)
+		if err != nil {
+			return err
+		}
+		if e == nil {
+			_, err = o.readLog(ctx, x, false)
+			return err
+		}
+		if x, err = s.cfg.Store.Exec(ctx, o.box, o.seq); err != nil {
+			return err
+		}
+		done, err := o.followLog(ctx, x)
+		if done || !leftBehind(e, err) {
+			return err
+		}
+		if err := s.awaitLeft(ctx, e.run); err != nil {
+			return err
+		}
+	}
+}
+
+// followLog follows the log of an exec that runs.
+func (o *outputReader) followLog(ctx context.Context, x sandbox.Exec) (done bool, err error) {
+	follower, err := o.s.followOutput(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer follower.leave()
+	o.pause = follower.pause
+	defer func() { o.pause = nil }()
+	return o.readLog(ctx, x, true)
+}
+
+// readLog reads what the log has. It is done when the receiver has the exit, or
+// wants no more.
+func (o *outputReader) readLog(ctx context.Context, x sandbox.Exec, follow bool) (done bool, err error) {
+	for entry, err := range o.s.cfg.Journals.Read(ctx, o.box, o.seq, o.offset, follow) {
+		if errors.Is(err, errs.NotFound) && x.Unlogged() {
+			break
+		}
+		if err != nil {
+			return false, err
+		}
+		if !o.yield(entry, nil) || entry.Exit != nil {
+			return true, nil
+		}
+		o.offset = entry.Output.Offset + int64(len(entry.Output.Data))
+		if o.pause != nil {
+			o.pause(ctx, entry)
+		}
+	}
+	if x.Exit != nil {
+		o.yield(journal.Entry{Exit: x.Exit}, nil)
+		return true, nil
+	}
+	return false, nil
+}
+
+// leftBehind reports whether the log of an exec has come to an end because its run
+// is suspended: it goes on with the next one.
+func leftBehind(e *Exec, err error) bool {
+	return (err == nil || errors.Is(err, errs.Unavailable)) && e.run.isSuspended()
+}
+
+// awaitLeft waits until a suspended run has left.
+func (s *Sandboxes) awaitLeft(ctx context.Context, r *Run) error { return s.awaitChange(ctx, r.left) }
 
 // chargeOutput counts what a result will hold of an exec's output, before it is
 // read.

@@ -94,10 +94,11 @@ func (s *Sandboxes) enqueue(ctx context.Context, id string, spec sandbox.ExecSpe
 	if err := spec.Validate(); err != nil {
 		return sandbox.Exec{}, err
 	}
-	b, r, err := s.Find(ctx, id)
+	b, r, done, err := s.Use(ctx, id)
 	if err != nil {
 		return sandbox.Exec{}, err
 	}
+	defer done()
 	return r.Enqueue(ctx, b, spec)
 }
 
@@ -118,6 +119,11 @@ func (r *Run) Enqueue(ctx context.Context, b sandbox.Sandbox, spec sandbox.ExecS
 		UID: sandbox.NewUID(), Box: b.UID, Spec: completeExec(spec, b.Spec),
 		Status: sandbox.ExecPending, Actor: scope.Actor(ctx), CreatedAt: s.cfg.Now(),
 	}
+	numbered, err := r.execs.number()
+	if err != nil {
+		return sandbox.Exec{}, err
+	}
+	defer numbered()
 	busy, err := qs.reserve(x)
 	if err != nil {
 		return sandbox.Exec{}, err
@@ -144,9 +150,6 @@ func (r *Run) Enqueue(ctx context.Context, b sandbox.Sandbox, spec sandbox.ExecS
 func (qs *queues) reserve(x sandbox.Exec) (busy bool, err error) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	if qs.run.execs.endingNow() != nil {
-		return false, errEnding()
-	}
 	if len(qs.waiting)+qs.coming >= maxQueued || qs.secrets+size(x.Spec.Secrets) > maxQueuedSecrets {
 		return false, errs.E(errs.OverQuota, "%d commands of this sandbox wait for their turn already", len(qs.waiting)+qs.coming).
 			Hint("wait for one to end, or cancel one").RetryAfter(time.Second)

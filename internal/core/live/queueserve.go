@@ -102,7 +102,8 @@ func (qs *queues) start(ctx context.Context, item *queued) (*Exec, error) {
 	if err != nil || x.Status.Finished() {
 		return nil, err
 	}
-	if err := r.execs.reserve(); err != nil {
+	// One that runs already is counted, whatever the tenant's bound.
+	if err := r.execs.reserveFor(x.Status == sandbox.ExecRunning); err != nil {
 		return nil, err
 	}
 	log, err := s.openJournal(x)

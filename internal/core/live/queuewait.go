@@ -11,6 +11,9 @@ import (
 
 // cancelQueued ends an exec that waits. It reports false when that does not.
 func (h *Execs) cancelQueued(ctx context.Context, id string, seq int64) (bool, error) {
+	if err := h.rouseFor(ctx, id, seq); err != nil {
+		return false, err
+	}
 	b, err := h.s.cfg.Scope.Find(ctx, id)
 	if err != nil {
 		return false, err
@@ -70,10 +73,11 @@ func (s *Sandboxes) awaitTurn(ctx context.Context, box sandbox.UID, seq int64) e
 	return nil
 }
 
-// awaitLive waits until an exec that may wait in a queue is a live one, or has
-// ended: then it returns it as it is stored.
+// awaitLive waits until an exec that may wait in a queue, or sleep with its
+// sandbox, is a live one, or has ended: then it returns it as it is stored.
 func (s *Sandboxes) awaitLive(ctx context.Context, box sandbox.UID, seq int64) (*Exec, sandbox.Exec, error) {
-	for pauses := gate.NewPauses(); ; gate.Pause(ctx, pauses) {
+	var change <-chan struct{} // is awaited when one more look has found nothing
+	for pauses := gate.NewPauses(); ; {
 		if err := s.awaitTurn(ctx, box, seq); err != nil {
 			return nil, sandbox.Exec{}, err
 		}
@@ -84,23 +88,72 @@ func (s *Sandboxes) awaitLive(ctx context.Context, box sandbox.UID, seq int64) (
 		if err != nil || x.Status.Finished() {
 			return nil, x, err
 		}
-		// It is about to end with its sandbox, or not reached yet.
+		switch {
+		case change != nil:
+			if err := s.awaitChange(ctx, change); err != nil {
+				return nil, x, err
+			}
+			change = nil
+		case s.Of(box) == nil:
+			change = s.changes.of(box)
+		default: // it is about to be one, or to wait
+			gate.Pause(ctx, pauses)
+		}
 	}
 }
 
-// waitQueued is [Execs.Wait] for an exec that may wait in a queue.
-func (s *Sandboxes) waitQueued(ctx context.Context, box sandbox.UID, seq int64, timeout time.Duration) (sandbox.Exec, error) {
-	waiting := ctx
-	if timeout >= 0 {
-		var cancel context.CancelFunc
-		waiting, cancel = context.WithTimeout(ctx, timeout)
-		defer cancel()
+// await waits for the end of e, at most for wait; a negative one is for ever. It
+// returns the exec as it is then, and an error only when ctx or the service ends
+// first. An exec that sleeps with its sandbox goes on afterwards, and so does who
+// waits for it.
+func (s *Sandboxes) await(ctx context.Context, e *Exec, wait time.Duration) (sandbox.Exec, error) {
+	waiting, cancel := atMost(ctx, wait)
+	defer cancel()
+	for {
+		select {
+		case <-e.done:
+			return e.Snapshot(), nil
+		case <-e.run.left:
+		case <-waiting.Done():
+			return e.Snapshot(), ctx.Err()
+		case <-s.cfg.Gate.Ended():
+			return e.Snapshot(), gate.ErrShuttingDown()
+		}
+		if e.givenUp() {
+			return e.Snapshot(), nil
+		}
+		next, x, err := s.awaitLive(waiting, e.run.UID, e.seq)
+		switch {
+		case next != nil:
+			e = next
+		case err == nil:
+			return x, nil
+		case waiting.Err() != nil:
+			return e.Snapshot(), ctx.Err()
+		default:
+			return e.Snapshot(), err
+		}
 	}
+}
+
+// atMost is ctx for at most some time; a negative one is for ever.
+func atMost(ctx context.Context, wait time.Duration) (context.Context, context.CancelFunc) {
+	if wait < 0 {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, wait)
+}
+
+// waitQueued is [Execs.Wait] for an exec that may wait in a queue, or sleep.
+func (s *Sandboxes) waitQueued(ctx context.Context, box sandbox.UID, seq int64, timeout time.Duration) (sandbox.Exec, error) {
+	waiting, cancel := atMost(ctx, timeout)
+	defer cancel()
 	e, x, err := s.awaitLive(waiting, box, seq)
 	if e != nil {
-		if err = s.await(waiting, e, -1); err == nil || waiting.Err() != nil {
-			return e.Snapshot(), ctx.Err()
+		if x, err = s.await(waiting, e, -1); err == nil || waiting.Err() != nil {
+			return x, ctx.Err()
 		}
+		return x, err
 	}
 	if waiting.Err() != nil && ctx.Err() == nil {
 		return s.cfg.Store.Exec(ctx, box, seq)

@@ -10,18 +10,20 @@ import (
 	"github.com/cubbyhq/cubby/internal/telemetry"
 )
 
-// Resume takes up the execs that an earlier daemon left unfinished in a
-// sandbox that runs on. Each goes on where its journal ends. One whose start
+// resume takes up the execs that an earlier run left unfinished in a sandbox that
+// runs on. Each goes on where its journal ends. One whose start
 // the agent may never have got is sent again: the agent knows it by its uid
 // if it did. What that needs may be gone; then the agent is only asked.
-func (r *Run) Resume(ctx context.Context) error {
+func (r *Run) resume(ctx context.Context) error {
 	s := r.s
+	carried := s.carriedTo(r.UID)
 	for after := int64(0); ; {
 		page, err := s.unfinished(ctx, r.UID, after)
 		if err != nil {
 			return err
 		}
 		for _, x := range page {
+			x.Spec.Secrets = carried[x.Seq]
 			if queueOf(x.Spec) != "" {
 				r.queues.resume(x)
 			} else if err := r.resumeExec(ctx, x); err != nil {
@@ -33,6 +35,7 @@ func (r *Run) Resume(ctx context.Context) error {
 			break
 		}
 	}
+	s.settled(r.UID)
 	s.cfg.Gate.Spawn(func(context.Context) { r.releaseFinished() })
 	return nil
 }
@@ -40,7 +43,7 @@ func (r *Run) Resume(ctx context.Context) error {
 func (r *Run) resumeExec(ctx context.Context, x sandbox.Exec) error {
 	s := r.s
 	var start *guest.Start
-	if x.Status == sandbox.ExecPending && !x.Spec.NeedsSecrets {
+	if x.Status == sandbox.ExecPending && (!x.Spec.NeedsSecrets || x.Spec.Secrets != nil) {
 		env, err := s.cfg.Store.ExecEnv(ctx, x.Box, x.Seq)
 		if err != nil {
 			return err
@@ -76,6 +79,7 @@ func (qs *queues) resume(x sandbox.Exec) {
 	first := qs.names[queueOf(x.Spec)] == nil
 	qs.requeue(x, false).begun = first
 	qs.text += textOf(x.Spec)
+	qs.secrets += size(x.Spec.Secrets)
 }
 
 // uids are those that wait.

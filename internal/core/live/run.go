@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -39,6 +40,10 @@ type Run struct {
 	// languages are of kernels, which a run has and a sandbox has not.
 	languages languages
 
+	began  time.Time      // when the sandbox began to run, or woke
+	served sync.WaitGroup // the goroutine that accepts egress streams
+	left   chan struct{}  // closed when the run is suspended and nothing of it goes on
+
 	ctx     context.Context // of everything that talks to the agent
 	cancel  context.CancelFunc
 	over    context.Context // ends when the agent is gone for good: nobody dials it any more
@@ -62,16 +67,32 @@ func EndOf(why sandbox.Why) Ending {
 		return Ending{sandbox.EndOOM, why.Reason}
 	case why.Cause.Died():
 		return Ending{sandbox.EndDied, why.Reason}
+	case why.Cause == sandbox.CauseMemoryLost:
+		return Ending{sandbox.EndLost, why.Reason}
 	}
 	return Ending{sandbox.EndStopped, "the sandbox was stopped"}
 }
 
-// Attach makes the run of a sandbox that the driver says is running. The caller
-// holds the sandbox's lock.
+// Attach makes the run of a sandbox that has begun to run, and in which nothing
+// runs yet. The caller holds the sandbox's lock.
 func (s *Sandboxes) Attach(b sandbox.Sandbox) *Run {
+	r := s.newRun(b)
+	s.publish(r)
+	return r
+}
+
+// publish lets others find the run.
+func (s *Sandboxes) publish(r *Run) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.running[r.UID] = r
+}
+
+// newRun makes a run that only its maker knows.
+func (s *Sandboxes) newRun(b sandbox.Sandbox) *Run {
 	r := &Run{
-		UID: b.UID, ID: b.ID, Tenant: b.Tenant, Handle: driver.Handle(b.Handle),
-		s: s, activity: newActivity(s.cfg.Now, s.cfg.Uptime, b), dead: make(chan struct{}),
+		UID: b.UID, ID: b.ID, Tenant: b.Tenant, Handle: driver.Handle(b.Handle), began: b.StartedAt,
+		s: s, activity: newActivity(s.cfg.Now, s.cfg.Uptime, b), dead: make(chan struct{}), left: make(chan struct{}),
 	}
 	r.SetSpec(b.Spec)
 	r.ctx, r.cancel = context.WithCancel(s.cfg.Gate.Context())
@@ -79,11 +100,11 @@ func (s *Sandboxes) Attach(b sandbox.Sandbox) *Run {
 	r.execs, r.queues, r.out = newExecs(r), newQueues(r), newOutbound(r)
 	r.Guest = guest.New(r.dial)
 
-	s.mu.Lock()
-	s.running[r.UID] = r
-	s.mu.Unlock()
 	s.cfg.Gate.Spawn(func(context.Context) { r.watch() })
-	s.cfg.Gate.Spawn(func(context.Context) { r.out.serve() })
+	r.served.Add(1)
+	if !s.cfg.Gate.Spawn(func(context.Context) { defer r.served.Done(); r.out.serve() }) {
+		r.served.Done()
+	}
 	s.cfg.Gate.Spawn(func(context.Context) {
 		<-r.ctx.Done()
 		telemetry.Close(s.cfg.Log, r.Guest)
@@ -189,10 +210,13 @@ func (r *Run) Touch(ctx context.Context) {
 	}
 }
 
-// Open counts a stream that keeps the sandbox in use until it is closed.
-func (r *Run) Open(ctx context.Context) (closed func()) {
-	r.Touch(ctx)
-	return r.activity.open()
+// open counts a stream that keeps the sandbox in use until it is closed. It
+// reports false when the run is suspended: there will be another.
+func (r *Run) open(ctx context.Context) (closed func(), ok bool) {
+	if closed, ok = r.activity.open(); ok {
+		r.Touch(ctx)
+	}
+	return closed, ok
 }
 
 // LastActive tells when the sandbox was used last.
@@ -210,10 +234,13 @@ func (r *Run) Attention() Attention {
 	return r.activity.attention(inUse)
 }
 
-// DialPort opens a stream to a port on the sandbox's loopback. It keeps the
-// sandbox in use until it is closed.
-func (r *Run) DialPort(ctx context.Context, port int) (net.Conn, error) {
-	done := r.Open(ctx)
+// DialPort opens a stream to a port on the loopback of the caller's sandbox. It
+// keeps the sandbox in use until it is closed.
+func (s *Sandboxes) DialPort(ctx context.Context, id string, port int) (net.Conn, error) {
+	_, r, done, err := s.Use(ctx, id)
+	if err != nil {
+		return nil, err
+	}
 	conn, err := r.Guest.DialPort(ctx, port)
 	if err != nil {
 		done()

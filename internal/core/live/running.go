@@ -24,9 +24,13 @@ const (
 type execs struct {
 	run   *Run
 	pumps sync.WaitGroup // Add only under mu while ending is nil
+	// begins counts those that get their numbers. Add only under mu, while neither
+	// ending nor suspended.
+	begins sync.WaitGroup
 
 	mu        sync.Mutex
 	ending    *Ending         // not nil: none is taken any more; guarded by mu
+	suspended bool            // the next run takes them; guarded by mu
 	live      map[int64]*Exec // by seq; guarded by mu
 	starting  int             // that have no seq yet; guarded by mu
 	places    []func()        // gives back each one of the tenant's that they have; guarded by mu
@@ -68,8 +72,8 @@ func (x *execs) reserve() error { return x.reserveFor(false) }
 func (x *execs) reserveFor(runs bool) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.ending != nil {
-		return errEnding()
+	if err := x.refusal(); err != nil {
+		return err
 	}
 	if len(x.live)+x.starting >= MaxExecs {
 		return errs.E(errs.Exhausted, "%d commands run in this sandbox already", MaxExecs).
@@ -80,10 +84,34 @@ func (x *execs) reserveFor(runs bool) error {
 		return err
 	}
 	x.starting++
+	x.begins.Add(1)
 	if err == nil {
 		x.places = append(x.places, leave)
 	}
 	return nil
+}
+
+// refusal is why no exec is taken any more; nil while some are. The caller holds
+// mu.
+func (x *execs) refusal() error {
+	switch {
+	case x.ending != nil:
+		return errEnding()
+	case x.suspended:
+		return errUnreachable()
+	}
+	return nil
+}
+
+// number keeps a suspension waiting until numbered: by then an exec is stored.
+func (x *execs) number() (numbered func(), err error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if err := x.refusal(); err != nil {
+		return nil, err
+	}
+	x.begins.Add(1)
+	return x.begins.Done, nil
 }
 
 // commandPlace is for a command, a cell or a terminal of a tenant that runs: each
@@ -103,6 +131,7 @@ func (x *execs) unreserve() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.starting--
+	x.begins.Done()
 	x.leavePlace()
 }
 
@@ -122,6 +151,7 @@ func (x *execs) register(e *Exec, pump func()) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.starting--
+	defer x.begins.Done()
 	if x.ending != nil {
 		x.leavePlace()
 		return false

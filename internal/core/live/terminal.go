@@ -4,10 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"iter"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/errs"
@@ -83,11 +81,13 @@ func (h *Terminals) Open(ctx context.Context, id string, spec TerminalSpec) (*Vi
 			return nil, err
 		}
 	}
-	v, err := h.find(ctx, id, spec)
+	v, done, err := h.find(ctx, id, spec)
 	if err != nil {
 		return nil, err
 	}
-	if v.exec != nil && !v.New && spec.Size != (sandbox.WindowSize{}) {
+	defer done()
+	v.id = id
+	if e := v.exec; e != nil && !v.New && spec.Size != (sandbox.WindowSize{}) {
 		// A program that ends just now has no size; its end is what the
 		// viewer gets to see.
 		if err := v.Resize(ctx, spec.Size); err != nil && !errors.Is(err, errs.WrongState) {
@@ -97,52 +97,57 @@ func (h *Terminals) Open(ctx context.Context, id string, spec TerminalSpec) (*Vi
 	if v.Offset, v.replay, err = replayFrom(ctx, h.s.cfg.Journals, v.box, v.Seq, spec.After); err != nil {
 		return nil, err
 	}
-	v.closed = func() {}
-	if e := v.exec; e != nil {
-		done := e.run.Open(ctx)
-		e.viewers.Add(1)
-		v.closed = sync.OnceFunc(func() {
-			e.viewers.Add(-1)
-			done()
-		})
+	if v.exec != nil {
+		v.look(ctx, v.exec)
 	}
 	return v, nil
 }
 
-// find finds or makes the terminal.
-func (h *Terminals) find(ctx context.Context, id string, spec TerminalSpec) (*Viewer, error) {
+// find finds or makes the terminal. The sandbox is in use until done.
+func (h *Terminals) find(ctx context.Context, id string, spec TerminalSpec) (v *Viewer, done func(), err error) {
 	if spec.Seq != 0 {
-		return h.bySeq(ctx, id, spec.Seq)
+		v, err = h.bySeq(ctx, id, spec.Seq)
+		return v, func() {}, err
 	}
-	b, r, err := h.s.Find(ctx, id)
+	b, r, used, err := h.s.Use(ctx, id)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
+	defer func() {
+		if err != nil {
+			used()
+		}
+	}()
 	unlock, err := h.locks.Lock(ctx, string(b.UID)+"/"+spec.Name)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer unlock()
 	open := r.terminals()
 	for _, e := range open {
 		if x := e.Snapshot(); x.Spec.Terminal == spec.Name {
-			return &Viewer{Name: spec.Name, Seq: e.seq, box: b.UID, exec: e, s: h.s}, nil
+			return &Viewer{Name: spec.Name, Seq: e.seq, box: b.UID, exec: e, s: h.s}, used, nil
 		}
 	}
 	if len(open) >= maxTerminals {
-		return nil, errs.E(errs.Exhausted, "%d terminals are open in this sandbox already", len(open)).Hint("close one, or look at one of them: several can")
+		return nil, nil, errs.E(errs.Exhausted, "%d terminals are open in this sandbox already", len(open)).Hint("close one, or look at one of them: several can")
 	}
 	e, err := h.s.begin(ctx, id, terminalExec(spec))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return &Viewer{Name: spec.Name, Seq: e.seq, New: true, box: e.run.UID, exec: e, s: h.s}, nil
+	return &Viewer{Name: spec.Name, Seq: e.seq, New: true, box: e.run.UID, exec: e, s: h.s}, used, nil
 }
 
 func (h *Terminals) bySeq(ctx context.Context, id string, seq int64) (*Viewer, error) {
 	b, err := h.s.cfg.Scope.FindHistory(ctx, id)
 	if err != nil {
 		return nil, err
+	}
+	if h.s.asleep(b) {
+		if err := h.s.execs.rouseFor(ctx, id, seq); err != nil {
+			return nil, err
+		}
 	}
 	// In this order: what is not live any more is finished in the store.
 	e := h.s.exec(b.UID, seq)
@@ -204,30 +209,48 @@ func (r *Run) terminals() []*Exec {
 	})
 }
 
-// List lists the open terminals of a sandbox by name.
+// List lists the open terminals of a sandbox by name, also of one that sleeps. It
+// wakes nothing.
 func (h *Terminals) List(ctx context.Context, id string) ([]Terminal, error) {
 	b, err := h.s.cfg.Scope.Find(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	r := h.s.Of(b.UID)
-	if r == nil {
-		return nil, nil
-	}
 	var all []Terminal
-	for _, e := range r.terminals() {
-		x := e.Snapshot()
-		t := Terminal{
-			Name: x.Spec.Terminal, Seq: x.Seq, Shell: x.Spec.Shell, User: x.Spec.User,
-			CreatedAt: x.CreatedAt, Viewers: int(e.viewers.Load()),
+	if r := h.s.Of(b.UID); r != nil {
+		for _, e := range r.terminals() {
+			all = append(all, terminalOf(e.Snapshot(), int(e.viewers.Load())))
 		}
-		if x.Spec.PTY != nil {
-			t.Size = *x.Spec.PTY
-		}
-		all = append(all, t)
+	} else if all, err = h.asleep(ctx, b.UID); err != nil {
+		return nil, err
 	}
 	slices.SortFunc(all, func(a, b Terminal) int { return strings.Compare(a.Name, b.Name) })
 	return all, nil
+}
+
+// asleep lists the terminals that a sandbox sleeps with.
+func (h *Terminals) asleep(ctx context.Context, box sandbox.UID) (all []Terminal, err error) {
+	for after := int64(0); ; {
+		page, err := h.s.unfinished(ctx, box, after)
+		if err != nil || len(page) == 0 {
+			return all, err
+		}
+		for _, x := range page {
+			if after = x.Seq; x.Spec.Terminal != "" {
+				all = append(all, terminalOf(x, 0))
+			}
+		}
+	}
+}
+
+func terminalOf(x sandbox.Exec, viewers int) Terminal {
+	t := Terminal{
+		Name: x.Spec.Terminal, Seq: x.Seq, Shell: x.Spec.Shell, User: x.Spec.User, CreatedAt: x.CreatedAt, Viewers: viewers,
+	}
+	if x.Spec.PTY != nil {
+		t.Size = *x.Spec.PTY
+	}
+	return t
 }
 
 // Close kills the program of a terminal and everything that descends from it.
@@ -244,82 +267,4 @@ func (h *Terminals) Close(ctx context.Context, id, name string) error {
 		}
 	}
 	return errs.E(errs.NotFound, "no terminal %.64q is open", name)
-}
-
-// Viewer is somebody's look at a terminal. Its methods may be called from any
-// goroutine.
-type Viewer struct {
-	Name   string
-	Seq    int64
-	New    bool  // the terminal was made for this viewer
-	Offset int64 // where its output begins
-
-	s      *Sandboxes
-	box    sandbox.UID
-	exec   *Exec         // nil: its program had ended
-	end    *sandbox.Exit // how, then
-	replay int64         // output before this offset is older than the look
-	closed func()
-}
-
-// Close ends the look; the terminal goes on.
-func (v *Viewer) Close() { v.closed() }
-
-// Output is the terminal's output from Offset on, as it comes; the last entry
-// is the end of its program. Who reads slower than the terminal writes misses
-// what it does not keep any more, and sees that at the offsets. What is older
-// than the look asks the viewer's terminal no questions.
-func (v *Viewer) Output(ctx context.Context) iter.Seq2[journal.Entry, error] {
-	return func(yield func(journal.Entry, error) bool) {
-		var q queryFilter
-		follower, err := v.s.followOutput(ctx)
-		if err != nil {
-			yield(journal.Entry{}, err)
-			return
-		}
-		defer follower.leave()
-		for entry, err := range v.s.cfg.Journals.Read(ctx, v.box, v.Seq, v.Offset, v.exec != nil) {
-			if o := entry.Output; o.Offset < v.replay {
-				q.strip(o.Data[:min(int64(len(o.Data)), v.replay-o.Offset)])
-			}
-			if !yield(entry, err) || err != nil || entry.Exit != nil {
-				return
-			}
-			follower.pause(ctx, entry)
-		}
-		end := v.end
-		if v.exec != nil {
-			end = v.exec.Snapshot().Exit
-		}
-		if end != nil {
-			yield(journal.Entry{Exit: end}, nil)
-		}
-	}
-}
-
-// Write types. It waits while the program does not read and the terminal's
-// input is full. WrongState when the program has ended.
-func (v *Viewer) Write(ctx context.Context, data []byte) error {
-	if v.exec == nil {
-		return execFinished()
-	}
-	if err := v.exec.ready(ctx); err != nil {
-		return err
-	}
-	_, err := v.exec.writeStdin(ctx, -1, data, false)
-	return err
-}
-
-// Resize sets the size for all viewers: the last one who says so decides.
-func (v *Viewer) Resize(ctx context.Context, size sandbox.WindowSize) error {
-	if err := size.Validate(); err != nil {
-		return err
-	}
-	if v.exec == nil {
-		return execFinished()
-	}
-	if err := v.exec.ready(ctx); err != nil {
-		return err
-	}
-	return v.exec.resize(ctx, size)
 }

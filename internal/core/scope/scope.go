@@ -93,6 +93,9 @@ func (s *Scope) NotRunning(b sandbox.Sandbox) error {
 		if b.Cause.Died() {
 			return e.Hint("%s", b.Reason)
 		}
+		if b.State == sandbox.Sleeping {
+			return e.Hint("wake it first; with auto_wake idle or always it wakes when it is used")
+		}
 		return e.Hint("start it first; its files are there")
 	case sandbox.Failed:
 		return e.Hint("%s; create a new one", b.Reason)

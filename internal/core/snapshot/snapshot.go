@@ -111,7 +111,7 @@ func (s *Snapshots) hold(ctx context.Context, id string, memory bool) (b sandbox
 		return b, nil, err
 	}
 	if memory && b.State == sandbox.Sleeping {
-		if _, _, err := s.cfg.Sandboxes.EnsureRunning(ctx, id, lifecycle.WakeAny); err != nil {
+		if _, _, err := s.cfg.Sandboxes.EnsureRunning(ctx, id, lifecycle.UseAny); err != nil {
 			return b, nil, err
 		}
 	}

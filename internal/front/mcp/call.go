@@ -69,7 +69,7 @@ func (c *call) running(ctx context.Context, id string) error {
 	if _, err := c.session(ctx, id); err != nil {
 		return err
 	}
-	_, _, err := c.core.Sandboxes().EnsureRunning(ctx, id, lifecycle.WakeWell)
+	_, _, err := c.core.Sandboxes().EnsureRunning(ctx, id, lifecycle.UseWell)
 	if !errors.Is(err, errs.WrongState) {
 		return err
 	}

@@ -56,7 +56,7 @@ func createSession(ctx context.Context, c *call) (answer, error) {
 	if wantsSix(c.req.Extra) {
 		door = SixInterface
 	}
-	req := lifecycle.CreateRequest{Interface: door, Spec: sandbox.Spec{Runtime: language, Dependencies: dependencies, Thread: c.thread(ctx)}}
+	req := lifecycle.CreateRequest{Interface: door, Spec: sandbox.Spec{Runtime: language, Dependencies: dependencies, Thread: c.thread(ctx), AutoWake: sandbox.AutoWakeAlways}}
 	var b sandbox.Sandbox
 	err := error(errs.Conflict)
 	for try := 0; try < idTries && errors.Is(err, errs.Conflict); try++ {

@@ -105,8 +105,10 @@ var codes = map[errs.Kind]connect.Code{
 	errs.Conflict:        connect.CodeAlreadyExists,
 	errs.WrongState:      connect.CodeFailedPrecondition,
 	errs.SharedFiles:     connect.CodeFailedPrecondition,
+	errs.InUse:           connect.CodeFailedPrecondition,
 	errs.TooLarge:        connect.CodeResourceExhausted, // as gRPC itself says it
 	errs.Exhausted:       connect.CodeResourceExhausted,
+	errs.LowMemory:       connect.CodeResourceExhausted,
 	errs.OverQuota:       connect.CodeResourceExhausted,
 	errs.Unavailable:     connect.CodeUnavailable,
 	errs.Unready:         connect.CodeUnavailable,

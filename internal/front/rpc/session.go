@@ -66,7 +66,8 @@ func (d *Door) existing(ctx context.Context, id string) (sandbox.Sandbox, error)
 		}
 		// WrongState: its create failed while it was waited for, and another may
 		// have begun.
-		if b, _, err = d.core.Sandboxes().EnsureRunning(ctx, id, lifecycle.WakeAny); !errors.Is(err, errs.WrongState) {
+		// One that is still there is not to run.
+		if b, _, err = d.core.Sandboxes().EnsureRunning(ctx, id, lifecycle.UseAny); !errors.Is(err, errs.WrongState) || b.State.Live() {
 			return b, err
 		}
 	}

@@ -66,11 +66,17 @@ export class ConflictError extends CubbyError {}
 /** The sandbox or the command is in a state that forbids this. */
 export class WrongStateError extends CubbyError {}
 
+/** Something runs that this would break, and the call did not say that it may. */
+export class InUseError extends WrongStateError {}
+
 /** The request or its result is over a documented size. */
 export class TooLargeError extends CubbyError {}
 
 /** The host has no room now; `retryAfter` says when to try again. */
 export class CapacityError extends CubbyError {}
+
+/** The host's memory is at its reserve; `retryAfter` says when to try again. */
+export class LowMemoryError extends CapacityError {}
 
 /** The tenant, the thread, the sandbox or the token has all that a bound gives it. */
 export class QuotaExceededError extends CubbyError {}
@@ -172,8 +178,10 @@ const classes: Readonly<Record<string, new (message: string, detail: ErrorDetail
   conflict: ConflictError,
   wrong_state: WrongStateError,
   shared_files: ConflictError,
+  in_use: InUseError,
   too_large: TooLargeError,
   sandbox_capacity: CapacityError,
+  low_memory: LowMemoryError,
   quota_exceeded: QuotaExceededError,
   sandbox_unavailable: UnavailableError,
   unavailable: UnavailableError,

@@ -222,7 +222,7 @@ func (d *dialect) create(w http.ResponseWriter, r *http.Request) error {
 	}
 	req := lifecycle.CreateRequest{Interface: Interface, ID: in.ID, IdempotencyKey: r.Header.Get("Idempotency-Key"), Spec: sandbox.Spec{
 		Image: in.Image, Isolation: sandbox.Isolation(in.Isolation), Env: in.Env, Ports: in.Ports,
-		Visibility: sandbox.Visibility(in.Visibility), IdlePolicy: sandbox.IdleSleep, External: sandbox.External{UserID: defaultExternalUser},
+		Visibility: sandbox.Visibility(in.Visibility), IdlePolicy: sandbox.IdleSleep, AutoWake: sandbox.AutoWakeAlways, External: sandbox.External{UserID: defaultExternalUser},
 		Labels: map[string]string{madeLabel: "true"},
 	}}
 	if in.Visibility == "" {

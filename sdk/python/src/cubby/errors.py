@@ -26,8 +26,10 @@ __all__ = [
     "ForbiddenError",
     "GitError",
     "InstallFailedError",
+    "InUseError",
     "InternalError",
     "InvalidRequestError",
+    "LowMemoryError",
     "NotFoundError",
     "QuotaExceededError",
     "RequestTimeoutError",
@@ -130,6 +132,12 @@ class WrongStateError(CubbyError):
     default_code = "wrong_state"
 
 
+class InUseError(WrongStateError):
+    """Something runs that this would break, and the call did not say that it may."""
+
+    default_code = "in_use"
+
+
 class TooLargeError(CubbyError):
     """The request or its result is over a documented size."""
 
@@ -140,6 +148,12 @@ class CapacityError(CubbyError):
     """The host has no room now; ``retry_after`` says when to try again."""
 
     default_code = "sandbox_capacity"
+
+
+class LowMemoryError(CapacityError):
+    """The host's memory is at its reserve; try again after ``retry_after``."""
+
+    default_code = "low_memory"
 
 
 class QuotaExceededError(CubbyError):
@@ -268,8 +282,10 @@ _CLASSES: dict[str, type[CubbyError]] = {
         NotFoundError,
         ConflictError,
         WrongStateError,
+        InUseError,
         TooLargeError,
         CapacityError,
+        LowMemoryError,
         QuotaExceededError,
         UnavailableError,
         RequestTimeoutError,

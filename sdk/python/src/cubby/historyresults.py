@@ -48,9 +48,11 @@ EventKind = (
         "sandbox.died",
         "sandbox.failed",
         "sandbox.kept",
+        "sandbox.slept",
         "sandbox.started",
         "sandbox.stopped",
         "sandbox.updated",
+        "sandbox.woken",
         "session.forgotten",
     ]
 )

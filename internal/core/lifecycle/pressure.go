@@ -1,0 +1,149 @@
+package lifecycle
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/cubbyhq/cubby/internal/core/live"
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/telemetry"
+)
+
+// memoryShort is said of sandboxes that were put to sleep for others.
+const memoryShort = "the host ran short of memory"
+
+// shortage is how short the host is of memory.
+type shortage int
+
+const (
+	noShortage shortage = iota
+	// short: no sandbox is created, started or woken, and those that nobody uses
+	// are put to sleep.
+	short
+	// dire: so are those that nobody uses and that are to be kept running. What is
+	// in use is never touched.
+	dire
+)
+
+// decideShortage is the rule of the memory's bands. Free is what is left beside
+// what sandboxes that come up will have taken soon; a sandbox needs room to come up
+// in above the reserve.
+func decideShortage(free, reserve int64) shortage {
+	switch {
+	case reserve <= 0 || free >= reserve+bootMemory:
+		return noShortage
+	case free >= reserve/2:
+		return short
+	}
+	return dire
+}
+
+// restAfter is how long a sandbox is unused before it is put to sleep for others:
+// whoever uses it may just have got an answer.
+const restAfter = 10 * time.Second
+
+// resting is a sandbox that may be put to sleep for others.
+type resting struct {
+	run    *live.Run
+	use    live.Attention
+	memory int64 // bytes that it has
+	kept   bool  // somebody wants it to run though nobody uses it
+}
+
+// isKept reports whether somebody wants a sandbox to run though nobody uses it.
+func isKept(spec sandbox.Spec, use live.Attention) bool {
+	return use.Lease > 0 || spec.IdlePolicy == sandbox.IdleAlwaysOn || spec.IdleTimeout <= 0 || spec.AutoWake == sandbox.AutoWakeNever
+}
+
+// chooseResting says which sandboxes are put to sleep to get so many bytes, in this
+// order: those that are kept last, and only when the shortage is dire; before that
+// the longest unused, in minutes; of those the heaviest.
+func chooseResting(all []resting, s shortage, need int64) (chosen []resting) {
+	may := slices.DeleteFunc(slices.Clone(all), func(r resting) bool {
+		return s == noShortage || r.use.InUse || r.use.Unused < restAfter || r.kept && s != dire
+	})
+	slices.SortStableFunc(may, func(a, b resting) int {
+		if a.kept != b.kept {
+			if a.kept {
+				return 1
+			}
+			return -1
+		}
+		return cmp.Or(
+			cmp.Compare(b.use.Unused/time.Minute, a.use.Unused/time.Minute),
+			cmp.Compare(b.memory, a.memory),
+		)
+	})
+	for _, r := range may {
+		if need <= 0 {
+			break
+		}
+		chosen = append(chosen, r)
+		need -= r.memory
+	}
+	return chosen
+}
+
+// relieve looks at the host's memory and puts sandboxes to sleep when it is short.
+// One look waits for the sleeps of the one before: only then their memory is free.
+func (s *reaper) relieve(ctx context.Context, start starter) {
+	reserve := s.cfg.Settings.MemoryReserve
+	if reserve <= 0 || s.relieving.Load() > 0 {
+		return
+	}
+	free, err := s.admission.free()
+	if err != nil {
+		s.cfg.Log.Error("measure the host's memory", telemetry.KeyErr, err)
+		return
+	}
+	now := decideShortage(free, reserve)
+	if now == noShortage {
+		return
+	}
+	var all []resting
+	for _, r := range s.cfg.Live.All() {
+		spec, use := r.Spec(), r.Attention()
+		if use.InUse {
+			continue
+		}
+		box := resting{run: r, use: use, kept: isKept(spec, use)}
+		if stats, err := s.cfg.Driver.Stats(ctx, r.Handle); err == nil {
+			box.memory = stats.MemoryBytes
+		}
+		all = append(all, box)
+	}
+	for _, box := range chooseResting(all, now, reserve+bootMemory-free) {
+		s.relieving.Add(1)
+		if !start(box.run.UID, memoryShort, func(ctx context.Context) error {
+			defer s.relieving.Add(-1)
+			return s.restForOthers(ctx, box.run)
+		}) {
+			s.relieving.Add(-1)
+		}
+	}
+}
+
+// restForOthers puts a sandbox to sleep unless somebody comes to use it.
+func (s *reaper) restForOthers(ctx context.Context, r *live.Run) error {
+	unlock, free := s.ids.TryLock(r.ID.Key())
+	if !free {
+		return nil // somebody uses it
+	}
+	defer unlock()
+	if s.cfg.Live.Of(r.UID) != r {
+		return nil
+	}
+	b, err := s.cfg.Store.SandboxByUID(ctx, r.UID)
+	if err != nil {
+		return err
+	}
+	_, err = s.sleep(ctx, b, false, sandbox.Why{Cause: sandbox.CauseMemory, Reason: memoryShort})
+	if errors.Is(err, errs.InUse) {
+		err = nil
+	}
+	return err
+}
