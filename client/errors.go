@@ -34,6 +34,9 @@ const (
 	Conflict Code = "conflict"
 	// WrongState: the sandbox or exec is in a state that forbids the act.
 	WrongState Code = "wrong_state"
+	// SharedFiles: the sandbox's files are also others', so the act cannot be
+	// done to it alone.
+	SharedFiles Code = "shared_files"
 	// InUse: something runs that the act would break; say that it may.
 	InUse Code = "in_use"
 	// TooLarge: the request or its result is over a documented size.
@@ -66,7 +69,7 @@ const (
 // Codes lists every code that this version knows.
 func Codes() []Code {
 	return []Code{
-		InvalidRequest, Unauthorized, Forbidden, NotFound, Conflict, WrongState, InUse, TooLarge,
+		InvalidRequest, Unauthorized, Forbidden, NotFound, Conflict, WrongState, SharedFiles, InUse, TooLarge,
 		Capacity, LowMemory, QuotaExceeded, Unavailable, Unready, Timeout, Canceled, Unsupported, Internal, Unreachable,
 	}
 }

@@ -44,14 +44,16 @@ type Sandbox struct {
 	// ExecTimeoutSeconds bounds commands that name no timeout; 0 is none.
 	ExecTimeoutSeconds float64 `json:"exec_timeout_seconds"`
 	// MaxLifetimeSeconds counts from CreatedAt; 0 is none.
-	MaxLifetimeSeconds float64    `json:"max_lifetime_seconds"`
-	Thread             string     `json:"thread,omitempty"`
-	TenantID           string     `json:"tenant_id,omitempty"` // whose files it shares
-	CreatedAt          time.Time  `json:"created_at"`
-	UpdatedAt          time.Time  `json:"updated_at"`
-	StartedAt          *time.Time `json:"started_at,omitempty"`
-	StoppedAt          *time.Time `json:"stopped_at,omitempty"`
-	LastActiveAt       time.Time  `json:"last_active_at"`
+	MaxLifetimeSeconds float64 `json:"max_lifetime_seconds"`
+	Thread             string  `json:"thread,omitempty"`
+	TenantID           string  `json:"tenant_id,omitempty"` // whose it is
+	// SharedFiles: /workspace and /mnt/user-data are on its tenant's disk.
+	SharedFiles  bool       `json:"shared_files,omitempty"`
+	CreatedAt    time.Time  `json:"created_at"`
+	UpdatedAt    time.Time  `json:"updated_at"`
+	StartedAt    *time.Time `json:"started_at,omitempty"`
+	StoppedAt    *time.Time `json:"stopped_at,omitempty"`
+	LastActiveAt time.Time  `json:"last_active_at"`
 	// IdleAt is when IdlePolicy comes into force unless somebody uses the
 	// sandbox before; nil while it does not run, is in use or never idles.
 	IdleAt *time.Time `json:"idle_at,omitempty"`
@@ -142,9 +144,12 @@ type CreateOptions struct {
 	// Thread is the conversation that the sandbox belongs to: its sandboxes share
 	// exports and uploads, and bounds of the operator.
 	Thread string `json:"thread,omitempty"`
-	// TenantID is whose files the sandbox shares: /workspace and /mnt/user-data.
-	// Default the token's tenant, if it belongs to one.
+	// TenantID is whose the sandbox is. Default the token's tenant, if it belongs
+	// to one.
 	TenantID string `json:"tenant_id,omitempty"`
+	// SharedFiles puts /workspace and /mnt/user-data on the tenant's disk, with
+	// those of its other sandboxes. Default true where TenantID is given.
+	SharedFiles *bool `json:"shared_files,omitempty"`
 	// Dependencies are packages of the runtime (default python) to install, with
 	// their versions; "" is any.
 	Dependencies map[string]string `json:"dependencies,omitempty"`

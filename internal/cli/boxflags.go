@@ -24,7 +24,7 @@ type boxFlags struct {
 	env, envFiles, labels, metadata, allow, deny    []string
 	ports                                           []int
 	idleTimeout, execTimeout, maxLifetime           time.Duration
-	proxyEnv                                        bool
+	proxyEnv, sharedFiles                           bool
 }
 
 func (b *boxFlags) register(cmd *cobra.Command) {
@@ -53,7 +53,8 @@ func (b *boxFlags) register(cmd *cobra.Command) {
 	f.StringVar(&b.autoWake, "auto-wake", "", "`when` a use runs it again: idle (it sleeps, or the daemon stopped it), always (also after a stop) or never (default idle)")
 	f.DurationVar(&b.maxLifetime, "max-lifetime", 0, "`time` after which it is destroyed, whatever it does (the daemon's default: none; 0: none)")
 	f.StringVar(&b.thread, "thread", "", "`name` of the group that a bound of the operator holds for")
-	f.StringVar(&b.tenant, "tenant", "", "`name` of the tenant whose files it shares (default the token's, if it belongs to one)")
+	f.StringVar(&b.tenant, "tenant", "", "`name` of the tenant whose it is (default the token's, if it belongs to one)")
+	f.BoolVar(&b.sharedFiles, "shared-files", false, "put /workspace on its tenant's disk, with those of others (default true with --tenant)")
 	f.StringArrayVar(&b.dependencies, "dep", nil, "package to install first, as `NAME[=VERSION]`; repeatable")
 	complete(cmd, "runtime", "python", "node", "r")
 	complete(cmd, "isolation", "gvisor", "container")
@@ -101,6 +102,9 @@ func (b *boxFlags) options(a *app, cmd *cobra.Command) (client.CreateOptions, er
 			o.Network = new(client.Network)
 		}
 		o.Network.ProxyEnv = &b.proxyEnv
+	}
+	if cmd.Flags().Changed("shared-files") {
+		o.SharedFiles = &b.sharedFiles
 	}
 	if cmd.Flags().Changed("exec-timeout") {
 		s := b.execTimeout.Seconds()

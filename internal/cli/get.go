@@ -116,6 +116,9 @@ func (a *app) printBox(b client.Sandbox) error {
 		row("destroyed at", b.ExpiresAt.Local().Format(time.DateTime))
 	}
 	row("tenant", b.TenantID)
+	if b.SharedFiles {
+		row("files", "shared with others of its tenant")
+	}
 	row("thread", b.Thread)
 	row("created", fmt.Sprintf("%s (%s)", b.CreatedAt.Local().Format(time.DateTime), format.Age(b.CreatedAt, now)))
 	row("last active", format.Age(b.LastActiveAt, now))

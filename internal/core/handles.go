@@ -8,6 +8,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/core/lifecycle"
 	"github.com/cubbyhq/cubby/internal/core/live"
 	"github.com/cubbyhq/cubby/internal/core/program"
+	"github.com/cubbyhq/cubby/internal/core/snapshot"
 	"github.com/cubbyhq/cubby/internal/core/transfer"
 	"github.com/cubbyhq/cubby/internal/image"
 )
@@ -17,6 +18,9 @@ import (
 
 // Sandboxes is what sandboxes there are, and whether they run.
 func (s *Service) Sandboxes() *lifecycle.Sandboxes { return s.sandboxes }
+
+// Snapshots is what was kept of sandboxes, and how others begin from it.
+func (s *Service) Snapshots() *snapshot.Snapshots { return s.snapshots }
 
 // Threads is the conversations that sandboxes belong to.
 func (s *Service) Threads() *lifecycle.Threads { return s.sandboxes.Threads() }

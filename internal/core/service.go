@@ -2,7 +2,7 @@
 // below it, whoever asks for it. It is a façade over rooms with one matter each,
 // which it wires and lets calls into: what sandboxes there are (lifecycle), what
 // they do while they run (live), code (cell), git and packages (program), files
-// (transfer) and what happened (history).
+// (transfer), what is kept of sandboxes (snapshot) and what happened (history).
 //
 // The doors above it decode, authenticate and encode; the mechanisms below it
 // (store, driver, guest, storage, journal, egress, image) each know one
@@ -29,6 +29,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/core/live"
 	"github.com/cubbyhq/cubby/internal/core/program"
 	"github.com/cubbyhq/cubby/internal/core/scope"
+	"github.com/cubbyhq/cubby/internal/core/snapshot"
 	"github.com/cubbyhq/cubby/internal/core/transfer"
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/egress"
@@ -71,6 +72,8 @@ type Config struct {
 
 	// Sandboxes is what holds for all sandboxes.
 	Sandboxes lifecycle.Settings
+	// Snapshots bounds what a tenant may keep of them.
+	Snapshots snapshot.Bounds
 	// History bounds what is kept of them.
 	History history.Bounds
 	// Packages says how packages are installed.
@@ -118,6 +121,7 @@ type Service struct {
 	recorder *history.Recorder
 
 	sandboxes *lifecycle.Sandboxes
+	snapshots *snapshot.Snapshots
 	live      *live.Sandboxes
 	code      *cell.Code
 	kernels   *cell.Kernels
@@ -150,10 +154,18 @@ func New(cfg Config) (*Service, error) {
 		Live: s.live, Packages: s.packages, Archives: s.archives, Uploads: cfg.Uploads,
 		Gate: s.gate, Scope: s.scope, Recorder: s.recorder, Budget: s.budget,
 		Log: cfg.Log, Now: cfg.Now, Uptime: cfg.Uptime, OnCreate: cfg.Metrics.Create, Settings: cfg.Sandboxes,
+		Origin: func(ctx context.Context, tenant, name string) (lifecycle.Origin, error) {
+			return s.snapshots.Origin(ctx, tenant, name)
+		},
+		OnReconcile: func(ctx context.Context) error { return s.snapshots.Reconcile(ctx) },
 	})
 	if err != nil {
 		return nil, err
 	}
+	s.snapshots = snapshot.New(snapshot.Config{
+		Store: cfg.Store, Driver: cfg.Driver, Disks: cfg.Disks, Images: cfg.Images, Sandboxes: s.sandboxes,
+		Gate: s.gate, Scope: s.scope, Recorder: s.recorder, Log: cfg.Log, Bounds: cfg.Snapshots,
+	})
 	s.files = transfer.NewFiles(s.openFiles, s.recorder, s.sandboxes.Host().CPUs)
 	s.exports = transfer.NewExports(transfer.ExportsConfig{
 		Files: s.files, Store: cfg.Store, Scope: s.scope, Log: cfg.Log, Now: cfg.Now, DownloadURL: cfg.DownloadURL,

@@ -96,6 +96,73 @@ func TestTenantsShareFiles(t *testing.T) {
 	}
 }
 
+// TestWhoSharesFiles: a tenant that is named shares its files, the one of a token
+// alone does not, and whoever says so has it the other way.
+func TestWhoSharesFiles(t *testing.T) {
+	w := newWorld(t)
+	w.createIn("acme", "sharing")
+	w.write("sharing", "/workspace/f", "shared")
+	token := as(w.ctx, "alice", "acme")
+	yes, no := true, false
+	for _, tt := range []struct {
+		name   string
+		r      lifecycle.CreateRequest
+		shares bool
+	}{
+		{"token", lifecycle.CreateRequest{}, false},
+		{"token-and-name", lifecycle.CreateRequest{Tenant: "acme"}, true},
+		{"token-and-yes", lifecycle.CreateRequest{SharedFiles: &yes}, true},
+		{"name-and-no", lifecycle.CreateRequest{Tenant: "acme", SharedFiles: &no}, false},
+		// What the spec says is not asked.
+		{"spec", lifecycle.CreateRequest{Spec: sandbox.Spec{SharedFiles: true}}, false},
+	} {
+		tt.r.ID = tt.name
+		b, err := w.Sandboxes().Create(token, tt.r)
+		if err != nil || b.Tenant != "acme" || b.Spec.SharedFiles != tt.shares {
+			t.Errorf("%s: Create = a sandbox of %q that shares %t, %v; want %t", tt.name, b.Tenant, b.Spec.SharedFiles, err, tt.shares)
+			continue
+		}
+		want := map[bool]string{true: "shared", false: string(errs.NotFound)}[tt.shares]
+		if got := w.content(tt.name, "/workspace/f"); got != want {
+			t.Errorf("%s: the file of the tenant is %q, want %q", tt.name, got, want)
+		}
+	}
+	if _, err := w.Sandboxes().Create(w.ctx, lifecycle.CreateRequest{SharedFiles: &yes}); !errors.Is(err, errs.Invalid) {
+		t.Errorf("Create with the files of no tenant = %v, want invalid", err)
+	}
+
+	// What is its own stays so: stopped, started by another daemon, destroyed.
+	w.write("token", "/workspace/g", "own")
+	if _, err := w.Sandboxes().Stop(w.ctx, "token", 0); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.content("token", "/workspace/g"); got != "own" {
+		t.Errorf("the file of the stopped sandbox is %q", got)
+	}
+	w.restart()
+	if _, err := w.Sandboxes().Start(w.ctx, "token"); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.content("token", "/workspace/g") + w.content("sharing", "/workspace/g"); got != "own"+string(errs.NotFound) {
+		t.Errorf("the file is %q in it and in another sandbox of its tenant", got)
+	}
+}
+
+// TestATokensTenantAloneHasNoDisk: no disk is made that nobody uses.
+func TestATokensTenantAloneHasNoDisk(t *testing.T) {
+	w := newWorld(t)
+	token := as(w.ctx, "alice", "acme")
+	if _, err := w.Sandboxes().Create(token, lifecycle.CreateRequest{ID: "a"}); err != nil {
+		t.Fatal(err)
+	}
+	if disks, err := w.disks.List(); err != nil || len(disks) != 1 {
+		t.Errorf("there are disks %v, %v, want that of the sandbox", disks, err)
+	}
+	if _, err := w.Tenants().Get(token, "acme"); !errors.Is(err, errs.NotFound) {
+		t.Errorf("Get of a tenant without shared files = %v, want not found", err)
+	}
+}
+
 func TestTenantsOfTokens(t *testing.T) {
 	w := newWorld(t)
 	acme, other := as(w.ctx, "alice", "acme"), as(w.ctx, "bob", "other")

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/cubbyhq/cubby/internal/core"
 	"github.com/cubbyhq/cubby/internal/core/lifecycle"
@@ -65,19 +66,36 @@ func (d *brokenDisks) Remove(ctx context.Context, uid sandbox.UID) (int64, error
 	return d.Storage.Remove(ctx, uid)
 }
 
+func (d *brokenDisks) Clone(ctx context.Context, from storage.Source, to sandbox.UID) (time.Duration, error) {
+	if err := d.failure("Clone"); err != nil {
+		return 0, err
+	}
+	return d.Storage.Clone(ctx, from, to)
+}
+
+func (d *brokenDisks) Restore(ctx context.Context, uid sandbox.UID, from storage.Source) error {
+	if err := d.failure("Restore"); err != nil {
+		return err
+	}
+	return d.Storage.Restore(ctx, uid, from)
+}
+
 // breakable is a world whose single steps can be broken. It has one place for
-// a running sandbox, so that a place that is not given back is seen.
+// a running sandbox, or as many as it is given, so that a place that is not given back is seen.
 type breakable struct {
 	*world
 	broken *brokenDisks
 	mends  []func()
 }
 
-func newBreakable(t *testing.T) *breakable {
+func newBreakable(t *testing.T, places ...int) *breakable {
 	b := &breakable{broken: &brokenDisks{fail: map[string]error{}}}
 	b.world = newWorld(t, func(c *core.Config) {
 		b.broken.Storage = c.Disks
 		c.Disks, c.Sandboxes.Caps.All = b.broken, 1
+		for _, n := range places {
+			c.Sandboxes.Caps.All = n
+		}
 	})
 	return b
 }

@@ -36,6 +36,9 @@ const (
 	Conflict Kind = "conflict"
 	// WrongState: the sandbox or exec is in a state that forbids the act.
 	WrongState Kind = "wrong_state"
+	// SharedFiles: the sandbox's files are also others', so the act cannot be
+	// done to it alone.
+	SharedFiles Kind = "shared_files"
 	// InUse: something runs that the act would break, and the caller did not say
 	// that it may.
 	InUse Kind = "in_use"
@@ -67,7 +70,7 @@ const (
 func Kinds() []Kind {
 	return []Kind{
 		Invalid, Unauthenticated, Forbidden, NotFound, Conflict, WrongState,
-		InUse, TooLarge, Exhausted, LowMemory, OverQuota, Unavailable, Unready, Timeout, Canceled, Unsupported, Internal,
+		SharedFiles, InUse, TooLarge, Exhausted, LowMemory, OverQuota, Unavailable, Unready, Timeout, Canceled, Unsupported, Internal,
 	}
 }
 

@@ -70,6 +70,7 @@ func of[P Payload]() fact {
 func facts() []fact {
 	return []fact{
 		of[Created](), of[Started](), of[Updated](), of[Slept](), of[Woken](), of[Stopped](), of[Failed](), of[Died](), of[Destroyed](), of[Adopted](), of[Archived](), of[ArchiveFailed](), of[Kept](),
+		of[Fork](), of[Rollback](), of[SnapshotCreate](), of[SnapshotRemove](),
 		of[ExecQueue](), of[ExecStart](), of[ExecEnd](), of[Limit](), of[SessionForget](),
 		of[FileWrite](), of[FileRemove](), of[FileMove](), of[MakeDir](), of[Extract](), of[FileExport](), of[FileImport](),
 		of[Allowed](), of[Denied](), of[Unlisted](),

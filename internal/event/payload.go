@@ -17,6 +17,10 @@ const (
 	ArchiveNotMade   = "sandbox.archive_failed"
 	SandboxAdopted   = "sandbox.adopted"
 	SandboxKept      = "sandbox.kept"
+	SandboxForked    = "sandbox.forked"
+	SandboxRolled    = "sandbox.rolled_back"
+	SnapshotCreated  = "snapshot.created"
+	SnapshotRemoved  = "snapshot.removed"
 	ExecQueued       = "exec.queued"
 	ExecStarted      = "exec.started"
 	ExecFinished     = "exec.finished"
@@ -47,6 +51,38 @@ type Created struct {
 	Image     string            `json:"image"`
 	Isolation sandbox.Isolation `json:"isolation"`
 	Start     Start             `json:"start,omitempty"` // "": before this was noted
+	// ForkedFrom is the sandbox that it began as a copy of, and Snapshot the
+	// snapshot that it began from; "" for none.
+	ForkedFrom sandbox.ID `json:"forked_from,omitempty"`
+	Snapshot   string     `json:"snapshot,omitempty"`
+}
+
+// Fork: other sandboxes began as copies of this one.
+type Fork struct {
+	Forks  []string `json:"forks"`
+	Paused int64    `json:"paused_ms"`
+}
+
+// Rollback: the sandbox is as it was when a snapshot was made.
+type Rollback struct {
+	ID     sandbox.UID `json:"id"` // of the snapshot
+	Name   string      `json:"name"`
+	Memory bool        `json:"memory"`
+}
+
+// SnapshotCreate: the sandbox was kept.
+type SnapshotCreate struct {
+	ID     sandbox.UID `json:"id"`
+	Name   string      `json:"name"`
+	Memory bool        `json:"memory"`
+	Bytes  int64       `json:"bytes"`
+	Paused int64       `json:"paused_ms"`
+}
+
+// SnapshotRemove: what was kept of the sandbox is gone.
+type SnapshotRemove struct {
+	ID   sandbox.UID `json:"id"`
+	Name string      `json:"name"`
 }
 
 // Start is how a sandbox came to run for the first time.
@@ -292,6 +328,11 @@ func (Unlisted) Kind() string      { return EgressUnlisted }
 func (Frozen) Kind() string        { return DiskFrozen }
 func (Thawed) Kind() string        { return DiskThawed }
 func (Purged) Kind() string        { return DiskPurged }
+
+func (Fork) Kind() string           { return SandboxForked }
+func (Rollback) Kind() string       { return SandboxRolled }
+func (SnapshotCreate) Kind() string { return SnapshotCreated }
+func (SnapshotRemove) Kind() string { return SnapshotRemoved }
 
 func (FileExport) Kind() string    { return FileExported }
 func (FileImport) Kind() string    { return FileImported }

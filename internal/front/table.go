@@ -28,6 +28,7 @@ var Table = map[errs.Kind]Row{
 	errs.NotFound:        {"not_found", http.StatusNotFound, false},
 	errs.Conflict:        {"conflict", http.StatusConflict, false},
 	errs.WrongState:      {"wrong_state", http.StatusConflict, false},
+	errs.SharedFiles:     {"shared_files", http.StatusConflict, false},
 	errs.InUse:           {"in_use", http.StatusConflict, false},
 	errs.TooLarge:        {"too_large", http.StatusRequestEntityTooLarge, false},
 	errs.Exhausted:       {"sandbox_capacity", http.StatusServiceUnavailable, true},

@@ -16,6 +16,8 @@ const (
 	CauseDied     Cause = "died"     // nobody wanted it to end
 	CauseOOM      Cause = "oom"      // it died for want of memory
 	CauseUndone   Cause = "undone"   // its create failed and was undone
+	// CauseRollback: it was being rolled back to a snapshot, and that broke off.
+	CauseRollback Cause = "rollback"
 	// CauseInterrupted: an act broke off half-way, as when the daemon was killed
 	// during a stop, and this is what was left.
 	CauseInterrupted Cause = "interrupted"

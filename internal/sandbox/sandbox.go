@@ -64,7 +64,7 @@ const (
 const (
 	WorkspaceDir = "/workspace"
 	HomeDir      = "/home/sandbox"
-	// Sandboxes of a tenant share WorkspaceDir and these.
+	// Sandboxes with shared files have WorkspaceDir and these from their tenant.
 	OutputsDir = "/mnt/user-data/outputs"
 	UploadsDir = "/mnt/user-data/uploads" // read-only
 	// UserID is the uid and gid of UserSandbox. It needs no passwd entry.
@@ -113,6 +113,9 @@ type Spec struct {
 	// KeptUntil is a lease: until then nobody's absence ends the sandbox. Zero
 	// is none.
 	KeptUntil time.Time `json:"kept_until,omitzero"`
+	// SharedFiles: it uses the disk of its tenant for WorkspaceDir and
+	// /mnt/user-data, beside its own.
+	SharedFiles bool `json:"shared_files,omitempty"`
 	// Thread groups sandboxes that one bound holds for; "" is no group.
 	Thread string `json:"thread,omitempty"`
 	// External names the sandbox's owner in the caller's own terms.
@@ -131,7 +134,7 @@ type External struct {
 type Sandbox struct {
 	UID    UID
 	ID     ID
-	Tenant string // whose files it shares; "" is none
+	Tenant string // whose it is; "" is nobody's
 	Spec   Spec
 	State  State
 	// Cause says why the sandbox does not run (any more), and Reason says it to
@@ -165,6 +168,14 @@ type Sandbox struct {
 
 // Why is why it does not run (any more).
 func (b Sandbox) Why() Why { return Why{b.Cause, b.Reason} }
+
+// FilesTenant is the tenant whose disk it uses beside its own; "" is none.
+func (b Sandbox) FilesTenant() string {
+	if !b.Spec.SharedFiles {
+		return ""
+	}
+	return b.Tenant
+}
 
 // Ends is when its lifetime is over; zero is never.
 func (b Sandbox) Ends() time.Time {

@@ -25,7 +25,8 @@
 // Clone makes a new disk with the content that another has, or had when it was
 // snapshotted; from then on they know nothing of each other. A snapshot belongs
 // to its disk and goes with it. It cannot be attached or changed, only be
-// restored, cloned and removed. Every copy has the content of one instant, with
+// restored, cloned and removed. Restore gives a disk that exists the content of
+// another disk or of a snapshot, in one step. Every copy has the content of one instant, with
 // owners, modes, times, links, holes and extended attributes: where the
 // implementation can hold the writers of a disk it does so for the time of the
 // copy and says how long they waited; where it cannot, a disk in use is refused
@@ -37,7 +38,7 @@
 // A disk or a snapshot has its name only when it is whole: a Create, Clone or
 // Snapshot that was cut off leaves nothing behind once the next daemon has
 // opened the storage, and a Restore leaves the content from before it or that of
-// the snapshot. Remove that was cut off leaves a name that List has and that
+// its source. Remove that was cut off leaves a name that List has and that
 // Remove takes away, and no disk that could be used. What a guest wrote and
 // synced is there; what it only wrote may be lost when the host dies, and only
 // then. List names everything of which any trace is left, and fails rather than
@@ -124,10 +125,13 @@ type Usage struct {
 	Snapshots int64 // that its snapshots take on the host; blocks that they share with it count for each
 }
 
-// Source is what a clone is made of.
+// Source is what a clone or a restore takes its content from.
 type Source struct {
 	UID      sandbox.UID
 	Snapshot string // of it; "" is what it holds now
+	// Still: the caller sees to it that nobody writes to the disk meanwhile, so
+	// one that is in use is copied also where its writers could not be held.
+	Still bool
 }
 
 // Snapshot is the content that a disk had.
@@ -217,9 +221,13 @@ type Storage interface {
 	Snapshot(ctx context.Context, uid sandbox.UID, name string) (made Snapshot, paused time.Duration, err error)
 	// Snapshots lists those of a disk, the oldest first.
 	Snapshots(ctx context.Context, uid sandbox.UID) ([]Snapshot, error)
-	// Restore gives a disk that nobody uses the content of one of its
-	// snapshots, which stays. After an error it has the content from before.
-	Restore(ctx context.Context, uid sandbox.UID, name string) error
+	// Restore gives a disk that nobody uses the content and the size of from,
+	// which may be one of its own snapshots, another disk or a snapshot of one,
+	// and stays as it is. The disk keeps its own snapshots. It is errs.Conflict
+	// while the disk is in use, errs.NotFound when there is no such disk or
+	// source, errs.Invalid when the disk is its own source, errs.Exhausted when
+	// the host has no room. After an error the disk has the content from before.
+	Restore(ctx context.Context, uid sandbox.UID, from Source) error
 	// RemoveSnapshot deletes one, and says how many bytes of the host it took.
 	// One that is not there is errs.NotFound.
 	RemoveSnapshot(ctx context.Context, uid sandbox.UID, name string) (freed int64, err error)

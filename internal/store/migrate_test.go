@@ -179,8 +179,11 @@ func TestCausesOfEarlierSandboxes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := raw(t, path).ExecContext(t.Context(), string(script)); err != nil {
-		t.Fatal(err)
+	db := raw(t, path)
+	for _, text := range []string{string(script), giveATenant} {
+		if _, err := db.ExecContext(t.Context(), text); err != nil {
+			t.Fatal(err)
+		}
 	}
 	wantCauses(t, Config{Path: path}, "testdata/sandboxes-7.key", map[sandbox.ID]sandbox.Cause{
 		"run-gvisor": sandbox.CauseNone, "run-container": sandbox.CauseNone, "stopped-container": sandbox.CauseRequest,
@@ -189,8 +192,12 @@ func TestCausesOfEarlierSandboxes(t *testing.T) {
 	})
 }
 
-// wantCauses opens a store, and looks for the causes of its sandboxes and their
-// handles, which are sealed.
+// giveATenant makes some of the sandboxes of an earlier daemon a tenant's.
+const giveATenant = `UPDATE sandboxes SET tenant = 'acme' WHERE id LIKE '%-container'`
+
+// wantCauses opens a store of an earlier daemon, and looks for the causes of its
+// sandboxes and their handles, which are sealed. Those of a tenant share its
+// files.
 func wantCauses(t *testing.T, where Config, keyFile string, want map[sandbox.ID]sandbox.Cause) {
 	t.Helper()
 	key, err := seal.OpenKey(keyFile)
@@ -210,6 +217,9 @@ func wantCauses(t *testing.T, where Config, keyFile string, want map[sandbox.ID]
 	got := map[sandbox.ID]sandbox.Cause{}
 	for _, b := range list {
 		got[b.ID] = b.Cause
+		if shares := b.Tenant != "" && b.State.Live(); b.Spec.SharedFiles != shares {
+			t.Errorf("%s of the tenant %q, %s, shares files: %t, want %t", b.ID, b.Tenant, b.State, b.Spec.SharedFiles, shares)
+		}
 		if b.Driver != "oci" {
 			t.Errorf("the driver of %s is %q, want the one that there was", b.ID, b.Driver)
 		}

@@ -46,6 +46,62 @@ func (s *Store) Move(ctx context.Context, uid sandbox.UID, to sandbox.State, c C
 	return b, nil
 }
 
+// Moving is one of several moves.
+type Moving struct {
+	UID    sandbox.UID
+	To     sandbox.State
+	Change Change
+}
+
+// MoveAll is Move of several sandboxes: all of them or, after an error, none.
+func (s *Store) MoveAll(ctx context.Context, moves []Moving) (moved []sandbox.Sandbox, err error) {
+	err = s.update(ctx, durable, func(t *tx) error {
+		moved = make([]sandbox.Sandbox, len(moves))
+		for i, m := range moves {
+			m.Change.At = orTime(m.Change.At, s.now())
+			b, err := t.seal.scanSandbox(t.row(selectSandboxByUID, m.UID))
+			if err == nil {
+				moved[i], err = t.move(b, m.To, m.Change)
+			}
+			if err != nil {
+				return fmt.Errorf("move sandbox %s to %s: %w", m.UID, m.To, err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return moved, nil
+}
+
+// Restate changes why a stopped sandbox is stopped, and with Handle what runs it;
+// the rest of the Change is not read. WrongState when it is not stopped.
+func (s *Store) Restate(ctx context.Context, uid sandbox.UID, c Change) (b sandbox.Sandbox, err error) {
+	err = s.update(ctx, durable, func(t *tx) error {
+		if b, err = t.seal.scanSandbox(t.row(selectSandboxByUID, uid)); err != nil {
+			return err
+		}
+		if b.State != sandbox.Stopped {
+			return errs.E(errs.WrongState, "the sandbox is %s", b.State)
+		}
+		b.Cause, b.Reason, b.UpdatedAt = c.Why.Cause, c.Why.Reason, fromMicros(micros(s.now()))
+		if c.Handle != nil {
+			b.Handle = c.Handle
+		}
+		if len(b.Handle) == 0 {
+			b.Handle = nil
+		}
+		_, err := t.exec(`UPDATE sandboxes SET cause = $1, reason = $2, handle = $3, updated_at = $4 WHERE uid = $5`,
+			b.Cause, b.Reason, t.seal.handleColumn(uid, b.Handle), micros(b.UpdatedAt), uid)
+		return err
+	})
+	if err != nil {
+		return sandbox.Sandbox{}, err
+	}
+	return b, nil
+}
+
 // move is the only statement that changes a state.
 func (t *tx) move(b sandbox.Sandbox, to sandbox.State, c Change) (sandbox.Sandbox, error) {
 	if !b.State.CanBecome(to) {

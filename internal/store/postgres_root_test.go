@@ -52,6 +52,10 @@ var shared = map[string]func(*testing.T){
 	"TestPrune":                                  TestPrune,
 	"TestSandboxRoundTrip":                       TestSandboxRoundTrip,
 	"TestSeqWithoutGaps":                         TestSeqWithoutGaps,
+	"TestSnapshots":                              TestSnapshots,
+	"TestSnapshotNames":                          TestSnapshotNames,
+	"TestMoveAll":                                TestMoveAll,
+	"TestRestate":                                TestRestate,
 	"TestThreads":                                TestThreads,
 	"TestTouchOnlyForward":                       TestTouchOnlyForward,
 	"TestUnfinishedClaimsEndWithTheProcess":      TestUnfinishedClaimsEndWithTheProcess,
@@ -197,8 +201,11 @@ func TestCausesOfEarlierSandboxesOnPostgreSQL(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := admin(t, where.URL).Exec(t.Context(), string(script)); err != nil {
-		t.Fatal(err)
+	conn := admin(t, where.URL)
+	for _, text := range []string{string(script), strings.Replace(giveATenant, "sandboxes", "public.sandboxes", 1)} {
+		if _, err := conn.Exec(t.Context(), text); err != nil {
+			t.Fatal(err)
+		}
 	}
 	// The data directory that the database belongs to.
 	if err := os.WriteFile(filepath.Join(filepath.Dir(where.Path), bindingName), []byte("01m85pxnyxya1pcm8w40fdsjyq\n"), 0o600); err != nil {

@@ -43,10 +43,29 @@ func tour(ctx context.Context, s *Store, id string) []step {
 		_, err := s.Move(ctx, b.UID, sandbox.Running, Change{Claim: claim})
 		return err
 	})
+	add("MoveAll", true, func() error {
+		_, err := s.MoveAll(ctx, []Moving{{UID: b.UID, To: sandbox.Stopped}})
+		return err
+	})
+	add("Restate", true, func() error { _, err := s.Restate(ctx, b.UID, Change{Why: sandbox.Why{Reason: "r"}}); return err })
+	add("Move to running", true, func() error { _, err := s.Move(ctx, b.UID, sandbox.Running, Change{}); return err })
 	add("UpdateSpec", true, func() error {
 		_, err := s.UpdateSpec(ctx, b.UID, func(*sandbox.Spec) error { return nil })
 		return err
 	})
+	kept := sandbox.Snapshot{UID: sandbox.NewUID(), Name: "s" + id, Tenant: "acme", Spec: sandbox.Spec{Env: map[string]string{"K": "v"}}}
+	add("CreateSnapshot", true, func() error { return s.CreateSnapshot(ctx, kept) })
+	add("ReadySnapshot", true, func() error { return s.ReadySnapshot(ctx, kept.UID, 1, 2) })
+	read("SnapshotByUID", func() error { _, err := s.SnapshotByUID(ctx, kept.UID); return err })
+	for name, tenant := range map[string]*string{"of a tenant": &kept.Tenant, "of any": nil} {
+		read("Snapshot "+name, func() error { _, err := s.Snapshot(ctx, tenant, kept.Name); return err })
+		read("Snapshots "+name, func() error { _, err := s.Snapshots(ctx, tenant, "", 0); return err })
+		read("Snapshots "+name+", next page", func() error { _, err := s.Snapshots(ctx, tenant, kept.UID, 0); return err })
+	}
+	read("SnapshotUse", func() error { _, err := s.SnapshotUse(ctx, kept.Tenant); return err })
+	read("UnreadySnapshots", func() error { _, err := s.UnreadySnapshots(ctx); return err })
+	add("RemoveSnapshot", true, func() error { return s.RemoveSnapshot(ctx, kept.UID) })
+	add("DropSnapshot", true, func() error { return s.DropSnapshot(ctx, kept.UID) })
 	read("Holdings", func() error { _, err := s.Holdings(ctx, b.Tenant); return err })
 	add("Touch", false, func() error { return s.Touch(ctx, b.UID, s.now()) })
 	add("CreateExec", false, func() error { _, err := s.CreateExec(ctx, e); return err })

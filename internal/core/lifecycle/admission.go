@@ -77,51 +77,65 @@ func newAdmission(settings Settings, disks interface{ Admit() error }) *admissio
 // errs.Exhausted when there is no room, errs.LowMemory when the memory has none,
 // and errs.OverQuota when only its tenant or thread has none, all with RetryAfter.
 func (a *admission) take(ctx context.Context, b sandbox.Sandbox) (booted func(), err error) {
-	if err := a.reserve(b.UID, placeOf(b), bootMemory); err != nil {
+	unboot, err := a.reserve(b, bootMemory)
+	if err != nil {
 		return nil, err
 	}
-	unboot := func() {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		a.booting--
-	}
-	select {
-	case a.boots <- struct{}{}:
-		return sync.OnceFunc(func() { <-a.boots; unboot() }), nil
-	case <-ctx.Done():
+	over, err := a.turn(ctx)
+	if err != nil {
 		unboot()
 		a.give(b.UID)
+		return nil, err
+	}
+	return sync.OnceFunc(func() { over(); unboot() }), nil
+}
+
+// turn waits until one more sandbox may boot. The place of the sandbox has been
+// reserved.
+func (a *admission) turn(ctx context.Context) (over func(), err error) {
+	select {
+	case a.boots <- struct{}{}:
+		return sync.OnceFunc(func() { <-a.boots }), nil
+	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
 }
 
 // takeRunning is take for a sandbox that runs already and has its memory.
-func (a *admission) takeRunning(b sandbox.Sandbox) error { return a.reserve(b.UID, placeOf(b), 0) }
+func (a *admission) takeRunning(b sandbox.Sandbox) error {
+	_, err := a.reserve(b, 0)
+	return err
+}
 
-// reserve takes a place for a sandbox that will have taken memory soon; 0: it has
-// all that it needs, and does not boot.
-func (a *admission) reserve(uid sandbox.UID, p place, memory int64) error {
+// reserve is take for a sandbox that waits for its turn by itself. The memory that
+// it will have taken soon is counted until booted; 0: it does not boot.
+func (a *admission) reserve(b sandbox.Sandbox, memory int64) (booted func(), err error) {
 	if err := a.disks.Admit(); err != nil {
-		return err
+		return nil, err
 	}
 	available, err := a.available()
 	if err != nil {
-		return errs.E(errs.Internal, "the host's memory cannot be measured").Because(err)
+		return nil, errs.E(errs.Internal, "the host's memory cannot be measured").Because(err)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if err := decideAdmission(a.caps, a.occupied(p)); err != nil {
-		return err
+	if err := decideAdmission(a.caps, a.occupied(placeOf(b))); err != nil {
+		return nil, err
 	}
 	if free := available - a.booting*bootMemory; free < a.minFree+memory {
-		return errs.E(errs.LowMemory, "the host has too little free memory for another sandbox").
+		return nil, errs.E(errs.LowMemory, "the host has too little free memory for another sandbox").
 			Hint("idle sandboxes are put to sleep to make room: try again; or stop or destroy one").RetryAfter(memoryRetry)
 	}
-	a.enter(uid, p)
-	if memory > 0 {
-		a.booting++
+	a.enter(b.UID, placeOf(b))
+	if memory == 0 {
+		return func() {}, nil
 	}
-	return nil
+	a.booting++
+	return func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.booting--
+	}, nil
 }
 
 // free is the memory that is left beside what sandboxes that come up will have

@@ -92,7 +92,21 @@ func (s *acts) restore(ctx context.Context, b sandbox.Sandbox, m archive.Manifes
 	})
 }
 
-func diskIsKept() error {
-	return errs.E(errs.Conflict, "restore: a disk is kept under this id").
-		Hint("create without restore to go on with that disk, or purge the sandbox first")
+// mayUnpack refuses an archive with files that other sandboxes would lose: they
+// share the directory that these would be put into.
+func mayUnpack(b sandbox.Sandbox, m archive.Manifest) error {
+	for _, p := range m.Parts {
+		if b.FilesTenant() != "" && p.Path == sandbox.WorkspaceDir {
+			return errs.E(errs.SharedFiles, "restore: the archive has a %s of its own, and the sandbox would share that of its tenant", sandbox.WorkspaceDir).
+				Hint("create it with shared_files: false")
+		}
+	}
+	return nil
+}
+
+// diskIsKept refuses other files for an id that has some; field is what asks for
+// them.
+func diskIsKept(field string) error {
+	return errs.E(errs.Conflict, "%s: a disk is kept under this id", field).
+		Hint("create a sandbox without other files to go on with that disk, or purge the sandbox first")
 }

@@ -36,9 +36,11 @@ const maxIdempotencyKey = 255
 // CreateRequest asks for a sandbox.
 type CreateRequest struct {
 	ID string // "" generates one
-	// Tenant is whose sandbox it is and whose files it shares; "" is the
-	// caller's own, if any.
+	// Tenant is whose sandbox it is; "" is the caller's own, if any.
 	Tenant string `json:",omitempty"`
+	// SharedFiles says whether it uses its tenant's disk; nil: if Tenant names
+	// one. Spec.SharedFiles is not read.
+	SharedFiles *bool `json:",omitempty"`
 	// Interface is the way it came by.
 	Interface Interface `json:",omitempty"`
 	// Spec says what it shall be; zero fields take the defaults. ExecTimeout,
@@ -51,6 +53,8 @@ type CreateRequest struct {
 	// Restore names an archive of its tenant's whose files the sandbox begins
 	// with.
 	Restore string
+	// Snapshot names a snapshot that the sandbox begins from, by its id or name.
+	Snapshot string `json:",omitempty"`
 	// IdempotencyKey makes a repeat of the same request return the first
 	// one's sandbox.
 	IdempotencyKey string
@@ -86,7 +90,13 @@ func (s *creator) createOnce(ctx context.Context, r CreateRequest) (b sandbox.Sa
 	}
 	defer leave()
 
-	b, err = s.plan(ctx, r)
+	var o *Origin
+	if r.Snapshot != "" {
+		if o, err = s.origin(ctx, r); err != nil {
+			return sandbox.Sandbox{}, err
+		}
+	}
+	b, err = s.plan(ctx, r, o)
 	if err != nil {
 		return sandbox.Sandbox{}, err
 	}
@@ -107,7 +117,7 @@ func (s *creator) createOnce(ctx context.Context, r CreateRequest) (b sandbox.Sa
 	if done != "" {
 		return s.repeated(ctx, done)
 	}
-	made, err := s.createFrom(ctx, b, r, claim)
+	made, err := s.createFrom(ctx, b, r, making{diskBytes: r.Spec.Limits.DiskBytes, claim: claim, progress: r.Progress, origin: o})
 	if err != nil {
 		if claim != nil {
 			undo, cancel := gate.Detached(ctx)
@@ -119,9 +129,27 @@ func (s *creator) createOnce(ctx context.Context, r CreateRequest) (b sandbox.Sa
 	return made, nil
 }
 
+// origin is the snapshot that a request names.
+func (s *creator) origin(ctx context.Context, r CreateRequest) (*Origin, error) {
+	if err := scope.MayName(ctx, r.Tenant); err != nil {
+		return nil, err
+	}
+	if r.Restore != "" {
+		return nil, errs.E(errs.Invalid, "snapshot: the files are to come from an archive too").Hint("give restore or snapshot")
+	}
+	if r.SharedFiles != nil && *r.SharedFiles {
+		return nil, errs.E(errs.SharedFiles, "shared_files: the snapshot has files of its own").Hint("leave shared_files out")
+	}
+	o, err := s.cfg.Origin(ctx, cmp.Or(r.Tenant, auth.From(ctx).Tenant), r.Snapshot)
+	if err != nil {
+		return nil, err
+	}
+	return &o, nil
+}
+
 // plan turns a request into the sandbox that shall be, and refuses what can
 // never be. It changes nothing.
-func (s *creator) plan(ctx context.Context, r CreateRequest) (sandbox.Sandbox, error) {
+func (s *creator) plan(ctx context.Context, r CreateRequest, o *Origin) (sandbox.Sandbox, error) {
 	if err := scope.MayName(ctx, r.Tenant); err != nil {
 		return sandbox.Sandbox{}, err
 	}
@@ -132,7 +160,21 @@ func (s *creator) plan(ctx context.Context, r CreateRequest) (sandbox.Sandbox, e
 			return b, err
 		}
 	}
+	r.Spec.SharedFiles = r.Tenant != "" && o == nil
+	if r.SharedFiles != nil {
+		r.Spec.SharedFiles = *r.SharedFiles
+	}
+	if r.Spec.SharedFiles && b.Tenant == "" {
+		return b, errs.E(errs.Invalid, "shared_files: the sandbox has no tenant to share files with").Hint("give a tenant_id, or leave shared_files out")
+	}
 	r.Spec.ExecTimeout, r.Spec.IdleTimeout, r.Spec.MaxLifetime, r.Spec.KeptUntil = 0, 0, 0, time.Time{}
+	if o != nil {
+		var err error
+		if r.Spec, err = o.of(r.Spec); err != nil {
+			return b, err
+		}
+		b.ImageDigest = o.Snapshot.ImageDigest
+	}
 	d := s.defaultsFor(r.Spec)
 	if limits, ok := s.limits[r.Interface]; ok {
 		d.Limits = limits
@@ -150,7 +192,7 @@ func (s *creator) plan(ctx context.Context, r CreateRequest) (sandbox.Sandbox, e
 	if err := cmp.Or(b.Spec.Validate(), egress.CheckPolicy(b.Spec.Network)); err != nil {
 		return b, err
 	}
-	if len(b.Spec.Dependencies) > 0 {
+	if len(b.Spec.Dependencies) > 0 && o == nil {
 		if _, err := s.cfg.Packages.Spec(b.Spec, program.PackagesRequest{Runtime: b.Spec.Runtime, Dependencies: b.Spec.Dependencies}); err != nil {
 			return b, err
 		}
@@ -206,18 +248,41 @@ func (s *creator) repeated(ctx context.Context, uid string) (sandbox.Sandbox, er
 type making struct {
 	diskBytes int64             // that the caller asked for; 0: a default
 	from      *archive.Manifest // the files to begin with; nil: none
+	origin    *Origin           // nil: none
 	claim     *store.Claim      // nil: none
 	restored  func()            // ends the turn that from has
 	progress  func(sandbox.Output)
 	booted    func() // ends the boot for those who wait for their turn
 }
 
+// filesFrom is the field of the request that says where the files come from; "" is
+// nowhere.
+func (m making) filesFrom() string {
+	switch {
+	case m.from != nil:
+		return "restore"
+	case m.origin != nil:
+		return "snapshot"
+	}
+	return ""
+}
+
+// snapshot is the id of the one that it begins from; "" is none.
+func (m making) snapshot() string {
+	if m.origin == nil {
+		return ""
+	}
+	return string(m.origin.Snapshot.UID)
+}
+
 // createFrom is create with the archive that the request names, if any.
-func (s *creator) createFrom(ctx context.Context, b sandbox.Sandbox, r CreateRequest, claim *store.Claim) (sandbox.Sandbox, error) {
-	m := making{diskBytes: r.Spec.Limits.DiskBytes, claim: claim, progress: r.Progress}
+func (s *creator) createFrom(ctx context.Context, b sandbox.Sandbox, r CreateRequest, m making) (sandbox.Sandbox, error) {
 	if r.Restore != "" {
 		from, err := s.cfg.Archives.Get(ctx, b.Tenant, r.Restore)
 		if err != nil {
+			return b, err
+		}
+		if err := mayUnpack(b, from); err != nil {
 			return b, err
 		}
 		m.from = &from
@@ -238,7 +303,7 @@ func (s *creator) create(ctx context.Context, b sandbox.Sandbox, m making) (sand
 	if err := s.vacant(ctx, b); err != nil {
 		return b, err
 	}
-	img, err := s.cfg.Images.Resolve(ctx, b.Spec.Image)
+	img, err := s.cfg.Images.Resolve(ctx, cmp.Or(b.ImageDigest, b.Spec.Image))
 	if err != nil {
 		return b, err
 	}
@@ -252,9 +317,9 @@ func (s *creator) create(ctx context.Context, b sandbox.Sandbox, m making) (sand
 	if err := s.vacant(ctx, b); err != nil {
 		return b, err
 	}
-	if m.from != nil {
+	if field := m.filesFrom(); field != "" {
 		if _, kept, err := s.keptDisk(ctx, b.ID); err != nil || kept {
-			return b, cmp.Or(err, diskIsKept())
+			return b, cmp.Or(err, diskIsKept(field))
 		}
 	}
 	kept, ok, err := s.cfg.Store.TakeKeptDisk(ctx, b.ID.Key(), b.Tenant, b.Spec.External)
@@ -285,7 +350,7 @@ func (s *creator) create(ctx context.Context, b sandbox.Sandbox, m making) (sand
 
 	b.Driver = s.cfg.Driver.Name()
 	if err := s.cfg.Store.CreateSandbox(ctx, b, event.New(b.UID, scope.Actor(ctx), event.Created{
-		ID: b.ID, Image: b.Spec.Image, Isolation: b.Spec.Isolation, Start: event.Cold,
+		ID: b.ID, Image: b.Spec.Image, Isolation: b.Spec.Isolation, Start: event.Cold, Snapshot: m.snapshot(),
 	})); err != nil {
 		s.admission.give(b.UID)
 		return b, err
@@ -326,6 +391,15 @@ func (s *creator) build(ctx context.Context, b *sandbox.Sandbox, img image.Image
 	if err := s.cfg.Images.Pin(ctx, img.Digest, b.UID); err != nil {
 		return *b, err
 	}
+	if m.origin != nil {
+		if err := m.origin.Files(ctx, b.UID); err != nil {
+			return *b, err
+		}
+		if err := s.beginFrom(ctx, b, img, *m.origin); err != nil {
+			return *b, err
+		}
+		return s.running(ctx, *b, m)
+	}
 	if b.DiskUID == b.UID { // else it takes one over
 		if err := s.cfg.Disks.Create(ctx, b.UID, storage.Own, DiskBytes(b.Spec.Limits, s.cfg.Settings.JournalBytes)); err != nil {
 			return *b, err
@@ -341,15 +415,7 @@ func (s *creator) build(ctx context.Context, b *sandbox.Sandbox, img image.Image
 		}
 		m.restored()
 	}
-	handle, err := s.cfg.Driver.Create(ctx, s.driverSpec(*b, img, disks))
-	if err != nil {
-		return *b, err
-	}
-	b.Handle = handle
-	if err := s.cfg.Store.SetHandle(ctx, b.UID, handle); err != nil {
-		return *b, err
-	}
-	if err := s.cfg.Driver.Start(ctx, handle); err != nil {
+	if err := s.beginCold(ctx, b, s.driverSpec(*b, img, disks)); err != nil {
 		return *b, err
 	}
 	if len(b.Spec.Dependencies) > 0 {
@@ -358,8 +424,27 @@ func (s *creator) build(ctx context.Context, b *sandbox.Sandbox, img image.Image
 			return *b, err
 		}
 	}
+	return s.running(ctx, *b, m)
+}
+
+// beginCold makes a sandbox run that has its files and never ran with them. The
+// handle is in b as soon as there is one.
+func (s *acts) beginCold(ctx context.Context, b *sandbox.Sandbox, spec driver.Spec) error {
+	handle, err := s.cfg.Driver.Create(ctx, spec)
+	if err != nil {
+		return err
+	}
+	b.Handle = handle
+	if err := s.cfg.Store.SetHandle(ctx, b.UID, handle); err != nil {
+		return err
+	}
+	return s.cfg.Driver.Start(ctx, handle)
+}
+
+// running notes that a sandbox that was being made runs.
+func (s *creator) running(ctx context.Context, b sandbox.Sandbox, m making) (sandbox.Sandbox, error) {
 	return s.cfg.Store.Move(ctx, b.UID, sandbox.Running, store.Change{
-		ImageDigest: img.Digest, Claim: m.claim,
+		ImageDigest: b.ImageDigest, Claim: m.claim,
 		Events: []sandbox.Event{event.New(b.UID, scope.Actor(ctx), event.Started{})},
 	})
 }

@@ -57,9 +57,9 @@ func (s *acts) shareable(ctx context.Context, shared sandbox.UID, err error) err
 }
 
 // attachDisks mounts the disks of a sandbox that is about to run, or runs: its
-// own, and its tenant's.
+// own, and the one that it shares.
 func (s *acts) attachDisks(ctx context.Context, b sandbox.Sandbox) (storage.Mounts, error) {
-	shared, unlock, err := s.tenantDisk(ctx, b.Tenant)
+	shared, unlock, err := s.tenantDisk(ctx, b.FilesTenant())
 	if err != nil {
 		return storage.Mounts{}, err
 	}
@@ -68,8 +68,8 @@ func (s *acts) attachDisks(ctx context.Context, b sandbox.Sandbox) (storage.Moun
 	return m, s.shareable(ctx, shared, err)
 }
 
-// unmount takes down the disks that a sandbox had: its own, and its tenant's
-// when no other uses it. What stays mounted is looked at again.
+// unmount takes down the disks that a sandbox had: its own, and the one that it
+// shared when no other uses it. What stays mounted is looked at again.
 func (s *acts) unmount(ctx context.Context, b sandbox.Sandbox) error {
 	err := s.cfg.Disks.Detach(ctx, b.UID, b.DiskUID)
 	if err != nil {
@@ -78,7 +78,7 @@ func (s *acts) unmount(ctx context.Context, b sandbox.Sandbox) error {
 	return err
 }
 
-// removeDisk deletes a sandbox's own disk and lets go of its tenant's.
+// removeDisk deletes a sandbox's own disk and lets go of the one that it shared.
 func (s *acts) removeDisk(ctx context.Context, b sandbox.Sandbox) (freed int64, err error) {
 	freed, err = s.cfg.Disks.Remove(ctx, b.DiskUID)
 	if err := s.unmount(ctx, b); err != nil {
@@ -89,7 +89,7 @@ func (s *acts) removeDisk(ctx context.Context, b sandbox.Sandbox) (freed int64, 
 
 // tree gives the files of a sandbox that does not run until done.
 func (s *acts) tree(ctx context.Context, b sandbox.Sandbox) (tree storage.Tree, done func(), err error) {
-	shared, unlock, err := s.tenantDisk(ctx, b.Tenant)
+	shared, unlock, err := s.tenantDisk(ctx, b.FilesTenant())
 	if err != nil {
 		return nil, nil, err
 	}
@@ -121,7 +121,7 @@ func (s *Reconciler) releaseDisks(ctx context.Context, rows []sandbox.Sandbox, f
 	for _, b := range rows {
 		// A memory that is asleep has files of its disks open.
 		if b.State == sandbox.Running || b.State == sandbox.Creating || b.State == sandbox.Sleeping {
-			running[b.Tenant], mayRun[b.DiskUID] = true, true
+			running[b.FilesTenant()], mayRun[b.DiskUID] = true, true
 		}
 	}
 	tenants, err := s.tenants(ctx)

@@ -67,6 +67,12 @@ type Config struct {
 	// OnCreate hears how a create ended, and how long it took.
 	OnCreate func(isolation, result string, took time.Duration)
 
+	// Origin finds a snapshot of a tenant's by its id or name, to begin a sandbox
+	// from; of the caller's, that is, when tenant is "".
+	Origin func(ctx context.Context, tenant, name string) (Origin, error)
+	// OnReconcile finishes what was cut off of acts on snapshots.
+	OnReconcile func(ctx context.Context) error
+
 	Settings Settings
 }
 

@@ -169,12 +169,16 @@ func (s *acts) lockEnded(ctx context.Context, uid sandbox.UID) (unlock func(), f
 	return unlock, true, nil
 }
 
-// diskIsWanted asks again about a disk that no sandbox seemed to have and nobody
-// to keep: it may have been made since, or changed hands. One that is not wanted
+// diskIsWanted asks about a disk that no sandbox seemed to have and nobody
+// to keep: it may be a snapshot's, or have been made since, or changed hands. One that is not wanted
 // while nobody is at its sandbox will never be.
 func (s *acts) diskIsWanted(ctx context.Context, uid sandbox.UID) (bool, error) {
 	if s.pool.Holds(uid) {
 		return true, nil
+	}
+	// A snapshot has its row before its disk, and until that is gone.
+	if _, err := s.cfg.Store.SnapshotByUID(ctx, uid); !errors.Is(err, errs.NotFound) {
+		return true, err
 	}
 	b, err := s.cfg.Store.SandboxByUID(ctx, uid)
 	if err != nil && !errors.Is(err, errs.NotFound) {

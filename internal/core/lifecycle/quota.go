@@ -24,35 +24,36 @@ func (s *creator) seat(ctx context.Context, b sandbox.Sandbox) (leave func(), er
 	return func() { leaveThread(); leaveTenant() }, nil
 }
 
-// tenantSeat is for what a tenant has whether it runs or not. Sandboxes of no
-// tenant are the operator's and not bound.
-func (s *creator) tenantSeat(ctx context.Context, b sandbox.Sandbox) (leave func(), err error) {
+// tenantSeat is for what a tenant has whether it runs or not, and may get all of.
+// Sandboxes of no tenant are the operator's and not bound.
+func (s *creator) tenantSeat(ctx context.Context, all ...sandbox.Sandbox) (leave func(), err error) {
 	caps := s.cfg.Settings.Caps
-	if b.Tenant == "" || caps.OfTenant <= 0 && caps.DiskOfTenant <= 0 {
+	tenant := all[0].Tenant
+	if tenant == "" || caps.OfTenant <= 0 && caps.DiskOfTenant <= 0 {
 		return func() {}, nil
 	}
-	unlock, err := s.quotas.Lock(ctx, b.Tenant)
+	unlock, err := s.quotas.Lock(ctx, tenant)
 	if err != nil {
 		return nil, err
 	}
 	unlock = sync.OnceFunc(unlock)
-	if err := s.checkQuota(ctx, b); err != nil {
+	if err := s.checkQuota(ctx, tenant, all); err != nil {
 		unlock()
 		return nil, err
 	}
 	return unlock, nil
 }
 
-func (s *creator) checkQuota(ctx context.Context, b sandbox.Sandbox) error {
-	h, err := s.cfg.Store.Holdings(ctx, b.Tenant)
+func (s *creator) checkQuota(ctx context.Context, tenant string, all []sandbox.Sandbox) error {
+	h, err := s.cfg.Store.Holdings(ctx, tenant)
 	if err != nil {
 		return err
 	}
 	var kept int64
 	if s.cfg.Settings.Caps.DiskOfTenant > 0 {
 		for _, uid := range h.KeptDisks {
-			if uid == b.DiskUID {
-				continue // it is the one that b takes over
+			if uid == all[0].DiskUID {
+				continue // it is the one that is taken over
 			}
 			use, err := s.cfg.Disks.Usage(ctx, uid)
 			if err != nil {
@@ -61,7 +62,14 @@ func (s *creator) checkQuota(ctx context.Context, b sandbox.Sandbox) error {
 			kept += use.Bytes
 		}
 	}
-	return decideQuota(s.cfg.Settings.Caps, h, kept, b)
+	for _, b := range all {
+		if err := decideQuota(s.cfg.Settings.Caps, h, kept, b); err != nil {
+			return err
+		}
+		h.Sandboxes++
+		h.DiskBytes += b.Spec.Limits.DiskBytes
+	}
+	return nil
 }
 
 // decideQuota is the rule of what a tenant may have.

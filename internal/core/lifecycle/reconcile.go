@@ -80,6 +80,9 @@ func (s *Reconciler) Turn(ctx context.Context) {
 		s.repairAll(ctx, found, mine, full, &faults)
 		s.removeOrphans(ctx, found, rows, &faults)
 		s.unpinOrphans(ctx, found.pins, rows, &faults)
+		if err := s.cfg.OnReconcile(ctx); err != nil {
+			faults.add("snapshots", err)
+		}
 		if full {
 			s.releaseDisks(ctx, rows, &faults)
 			s.removeOldJournals(ctx, found.journals, rows, &faults)

@@ -20,7 +20,7 @@ func decideUse(state sandbox.State, cause sandbox.Cause, auto sandbox.AutoWake) 
 	case sandbox.CauseSleep, sandbox.CauseIdle, sandbox.CauseMemory, sandbox.CauseMemoryLost,
 		sandbox.CauseShutdown, sandbox.CauseEvicted, sandbox.CauseInterrupted:
 		return true
-	case sandbox.CauseNone, sandbox.CauseRequest, sandbox.CauseLifetime, sandbox.CauseUndone,
+	case sandbox.CauseNone, sandbox.CauseRequest, sandbox.CauseLifetime, sandbox.CauseUndone, sandbox.CauseRollback,
 		sandbox.CauseDied, sandbox.CauseOOM:
 	}
 	return false

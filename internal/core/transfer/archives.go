@@ -25,7 +25,7 @@ var storingBound = tenancy.Bound{All: 5, Tenant: 2, Reserved: 2}
 // keeps of its users. Its system files are not part of it, nor is what it
 // shares with others of its tenant.
 func archivedTrees(b sandbox.Sandbox) []string {
-	if b.Tenant != "" {
+	if b.FilesTenant() != "" {
 		return []string{sandbox.HomeDir}
 	}
 	return []string{sandbox.WorkspaceDir, sandbox.HomeDir}

@@ -11,7 +11,8 @@ import (
 // Sandbox is the canonical JSON of a sandbox. Its env is never shown.
 type Sandbox struct {
 	ID                 string            `json:"id"`
-	TenantID           string            `json:"tenant_id,omitempty" doc:"Whose files it shares."`
+	TenantID           string            `json:"tenant_id,omitempty" doc:"Whose it is."`
+	SharedFiles        bool              `json:"shared_files,omitempty" doc:"/workspace and /mnt/user-data are on its tenant's disk, with those of others."`
 	Status             string            `json:"status" enum:"creating,running,sleeping,stopped,failed,destroyed"`
 	Reason             string            `json:"reason,omitempty" doc:"Why it failed; why it stopped or sleeps when nobody asked for that; why it was stopped instead of put to sleep; or, while it runs, what it lost when it woke."`
 	RestoreIncomplete  bool              `json:"restore_incomplete,omitempty" doc:"Its memory was lost while it slept, and it started again from its files; reason says what that means."`
@@ -71,20 +72,21 @@ func networkJSON(p sandbox.Policy) Network {
 
 // SandboxInput is what a create takes. Every field is optional.
 type SandboxInput struct {
-	ID         string            `json:"id,omitempty" doc:"1 to 55 of A-Z a-z 0-9 - _; generated when absent."`
-	TenantID   string            `json:"tenant_id,omitempty" maxLength:"64" doc:"Whose files it shares: /workspace and /mnt/user-data. Default the token's tenant, if it belongs to one."`
-	Image      string            `json:"image,omitempty" doc:"Default base; r for the runtime r."`
-	Runtime    string            `json:"runtime,omitempty" enum:"python,node,r" doc:"The language that it is for; default none in particular."`
-	Isolation  string            `json:"isolation,omitempty" enum:"gvisor,container" doc:"Default gvisor."`
-	Limits     *Limits           `json:"limits,omitempty"`
-	Env        map[string]string `json:"env,omitempty" doc:"Environment of every command; never shown again."`
-	User       string            `json:"user,omitempty" doc:"Who commands run as: sandbox (default) or root."`
-	Labels     map[string]string `json:"labels,omitempty"`
-	Metadata   map[string]string `json:"metadata,omitempty"`
-	Ports      []int             `json:"ports,omitempty" nullable:"false"`
-	Network    *Network          `json:"network,omitempty"`
-	Visibility string            `json:"visibility,omitempty" enum:"public,private"`
-	IdlePolicy string            `json:"idle_policy,omitempty" enum:"stop,destroy,sleep,always_on" doc:"What happens when nobody uses it; default sleep."`
+	ID          string            `json:"id,omitempty" doc:"1 to 55 of A-Z a-z 0-9 - _; generated when absent."`
+	TenantID    string            `json:"tenant_id,omitempty" maxLength:"64" doc:"Whose it is. Default the token's tenant, if it belongs to one."`
+	SharedFiles *bool             `json:"shared_files,omitempty" doc:"Whether /workspace and /mnt/user-data are on its tenant's disk, with those of others. Default true where tenant_id is given, else false."`
+	Image       string            `json:"image,omitempty" doc:"Default base; r for the runtime r."`
+	Runtime     string            `json:"runtime,omitempty" enum:"python,node,r" doc:"The language that it is for; default none in particular."`
+	Isolation   string            `json:"isolation,omitempty" enum:"gvisor,container" doc:"Default gvisor."`
+	Limits      *Limits           `json:"limits,omitempty"`
+	Env         map[string]string `json:"env,omitempty" doc:"Environment of every command; never shown again."`
+	User        string            `json:"user,omitempty" doc:"Who commands run as: sandbox (default) or root."`
+	Labels      map[string]string `json:"labels,omitempty"`
+	Metadata    map[string]string `json:"metadata,omitempty"`
+	Ports       []int             `json:"ports,omitempty" nullable:"false"`
+	Network     *Network          `json:"network,omitempty"`
+	Visibility  string            `json:"visibility,omitempty" enum:"public,private"`
+	IdlePolicy  string            `json:"idle_policy,omitempty" enum:"stop,destroy,sleep,always_on" doc:"What happens when nobody uses it; default sleep."`
 
 	IdleTimeoutSeconds *float64 `json:"idle_timeout_seconds,omitempty" minimum:"0" doc:"0: never idle."`
 	AutoWake           string   `json:"auto_wake,omitempty" enum:"idle,always,never" doc:"Whether a use runs it again when it sleeps or is stopped: idle (default) when it sleeps or the daemon stopped it, always also when a request stopped it or it died, never in no case."`
@@ -121,7 +123,7 @@ func (in *SandboxInput) limits() (sandbox.Limits, error) {
 func sandboxJSON(b sandbox.Sandbox) Sandbox {
 	s := b.Spec
 	return Sandbox{
-		ID: string(b.ID), TenantID: b.Tenant, Status: string(b.State), Reason: b.Reason, Image: s.Image, Isolation: string(s.Isolation),
+		ID: string(b.ID), TenantID: b.Tenant, SharedFiles: s.SharedFiles, Status: string(b.State), Reason: b.Reason, Image: s.Image, Isolation: string(s.Isolation),
 		RestoreIncomplete: b.Cause == sandbox.CauseMemoryLost,
 		Runtime:           s.Runtime, Dependencies: s.Dependencies,
 		Limits: Limits{s.Limits.MemoryBytes, s.Limits.CPUs, s.Limits.PIDs, s.Limits.DiskBytes, s.Limits.OpenFiles},

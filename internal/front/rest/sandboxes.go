@@ -138,7 +138,7 @@ func (d *door) createSandbox(ctx context.Context, in *createInput) (*streamed, e
 
 // request is what core is asked.
 func (in *createInput) request(body *SandboxInput) (lifecycle.CreateRequest, error) {
-	req := lifecycle.CreateRequest{ID: body.ID, Tenant: body.TenantID, IdempotencyKey: in.IdempotencyKey}
+	req := lifecycle.CreateRequest{ID: body.ID, Tenant: body.TenantID, SharedFiles: body.SharedFiles, IdempotencyKey: in.IdempotencyKey}
 	spec := &req.Spec
 	spec.Image, spec.Isolation, spec.Env, spec.User = body.Image, sandbox.Isolation(body.Isolation), body.Env, body.User
 	spec.Runtime, spec.Dependencies = body.Runtime, body.Dependencies

@@ -104,6 +104,7 @@ var codes = map[errs.Kind]connect.Code{
 	errs.NotFound:        connect.CodeNotFound,
 	errs.Conflict:        connect.CodeAlreadyExists,
 	errs.WrongState:      connect.CodeFailedPrecondition,
+	errs.SharedFiles:     connect.CodeFailedPrecondition,
 	errs.InUse:           connect.CodeFailedPrecondition,
 	errs.TooLarge:        connect.CodeResourceExhausted, // as gRPC itself says it
 	errs.Exhausted:       connect.CodeResourceExhausted,

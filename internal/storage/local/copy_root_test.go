@@ -37,7 +37,7 @@ func TestCopiesRespectTheReserve(t *testing.T) {
 	if _, err := h.Clone(t.Context(), storage.Source{UID: disk.UID}, sandbox.NewUID()); !errors.Is(err, errs.Exhausted) {
 		t.Errorf("Clone = %v, want exhausted", err)
 	}
-	if err := h.Restore(t.Context(), disk.UID, "fits"); !errors.Is(err, errs.Exhausted) {
+	if err := h.Restore(t.Context(), disk.UID, storage.Source{UID: disk.UID, Snapshot: "fits"}); !errors.Is(err, errs.Exhausted) {
 		t.Errorf("Restore = %v, want exhausted", err)
 	}
 	uids, err := h.List()
@@ -148,7 +148,7 @@ func TestRestoreOfADetachedMount(t *testing.T) {
 	if err := d.unmountAlone(t.Context(), disk.UID); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.Restore(t.Context(), disk.UID, "before"); !errors.Is(err, errs.Conflict) {
+	if err := d.Restore(t.Context(), disk.UID, storage.Source{UID: disk.UID, Snapshot: "before"}); !errors.Is(err, errs.Conflict) {
 		t.Errorf("Restore = %v, want a conflict", err)
 	}
 	if _, err := held.WriteString("kept"); err != nil {
@@ -164,7 +164,7 @@ func TestRestoreOfADetachedMount(t *testing.T) {
 	if b, err := os.ReadFile(filepath.Join(m.Dir, "workspace", "held")); string(b) != "kept" {
 		t.Errorf("the disk has %q, %v", b, err)
 	}
-	if err := d.Restore(t.Context(), disk.UID, "before"); err != nil {
+	if err := d.Restore(t.Context(), disk.UID, storage.Source{UID: disk.UID, Snapshot: "before"}); err != nil {
 		t.Errorf("Restore after its use = %v", err)
 	}
 }

@@ -117,7 +117,7 @@ func TestASnapshotThatCannotBeRead(t *testing.T) {
 	if all, err := again.Snapshots(t.Context(), uid); err == nil {
 		t.Errorf("Snapshots = %v, want an error: what cannot be read is not gone", all)
 	}
-	if err := again.Restore(t.Context(), uid, "s"); err == nil {
+	if err := again.Restore(t.Context(), uid, storage.Source{UID: uid, Snapshot: "s"}); err == nil {
 		t.Error("Restore of what cannot be read succeeds")
 	}
 	if _, err := again.Remove(t.Context(), uid); err != nil {

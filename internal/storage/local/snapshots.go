@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -299,17 +298,31 @@ func (d *Disks) RemoveSnapshot(_ context.Context, uid sandbox.UID, name string) 
 	return s.Allocated, nil
 }
 
-// Restore gives a disk that nobody uses the content of one of its snapshots.
-func (d *Disks) Restore(ctx context.Context, uid sandbox.UID, name string) error {
-	defer d.locks.Wait(string(uid))()
-	s, err := d.findSnapshot(uid, name)
+// Restore gives a disk that nobody uses the content and the size of its source.
+func (d *Disks) Restore(ctx context.Context, uid sandbox.UID, from storage.Source) error {
+	unlock, err := d.lockBoth(from.UID, uid)
 	if err != nil {
 		return err
+	}
+	defer unlock()
+	if from.Snapshot == "" && from.UID == uid {
+		return errs.E(errs.Invalid, "a disk cannot be restored to itself")
+	}
+	if err := d.exists(uid); err != nil {
+		return err
+	}
+	bytes, need, source, err := d.source(from)
+	if err != nil {
+		return err
+	}
+	if isPlain(source) != isPlain(d.dir(uid)) {
+		return errs.E(errs.Unsupported, "one of the disks has a hard size and the other has none").
+			Hint("they were made while the host could do different things; make a new sandbox from the snapshot")
 	}
 	if d.uses.inUse(uid) {
 		return errs.E(errs.Conflict, "the disk is in use").Hint("stop the sandbox first")
 	}
-	if err := d.admitCopy(s.Allocated); err != nil {
+	if err := d.admitCopy(need); err != nil {
 		return err
 	}
 	if err := d.takeDown(uid); err != nil {
@@ -318,16 +331,38 @@ func (d *Disks) Restore(ctx context.Context, uid sandbox.UID, name string) error
 	if err := d.wantReleased(ctx, uid); err != nil {
 		return err
 	}
-	dir, err := d.copyDisk(ctx, d.snapshotDir(uid, name), unheld)
+	before := d.bytes(uid)
+	grown := max(0, bytes-before)
+	if err := d.promise(grown); err != nil {
+		return err
+	}
+	dir, _, err := d.copySource(ctx, from, source)
 	if err != nil {
+		d.unpromise(grown)
 		return err
 	}
 	defer d.discard(dir) // what the disk had before, or the copy
-	if isPlain(dir) {
-		err = unix.Renameat2(unix.AT_FDCWD, filepath.Join(dir, mountName), unix.AT_FDCWD, d.mnt(uid), unix.RENAME_EXCHANGE)
-	} else {
-		err = os.Rename(filepath.Join(dir, imageName), d.image(uid))
+	if err := d.putInPlace(dir, uid); err != nil {
+		d.unpromise(grown)
+		return err
 	}
+	d.unpromise(max(0, before-bytes))
+	return syncDir(d.dir(uid))
+}
+
+// putInPlace gives a disk the content of an unfinished one, which has nothing or
+// what the disk had before afterwards.
+func (d *Disks) putInPlace(dir string, uid sandbox.UID) error {
+	if !isPlain(dir) {
+		if err := os.Rename(filepath.Join(dir, imageName), d.image(uid)); err != nil {
+			return fmt.Errorf("restore a disk: %w", err)
+		}
+		return nil
+	}
+	exchange := func() error {
+		return unix.Renameat2(unix.AT_FDCWD, filepath.Join(dir, mountName), unix.AT_FDCWD, d.mnt(uid), unix.RENAME_EXCHANGE)
+	}
+	err := exchange()
 	switch {
 	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOSYS):
 		return errs.E(errs.Unsupported, "the host's file system cannot put a directory in the place of another in one step").
@@ -335,7 +370,42 @@ func (d *Disks) Restore(ctx context.Context, uid sandbox.UID, name string) error
 	case err != nil:
 		return fmt.Errorf("restore a disk: %w", err)
 	}
-	return syncDir(d.dir(uid))
+	// The size of a plain directory bounds nothing: after a crash in between it
+	// may be that of before.
+	if err := os.Rename(filepath.Join(dir, plainName), filepath.Join(d.dir(uid), plainName)); err != nil {
+		return errors.Join(fmt.Errorf("restore a disk: %w", err), exchange())
+	}
+	return nil
+}
+
+// lockBoth takes the locks of two disks, always in the same order: two copies
+// must not wait for each other.
+func (d *Disks) lockBoth(a, b sandbox.UID) (unlock func(), err error) {
+	for _, uid := range []sandbox.UID{a, b} {
+		if _, err := sandbox.ParseUID(string(uid)); err != nil {
+			return nil, err
+		}
+	}
+	if a == b {
+		return d.locks.Wait(string(a)), nil
+	}
+	first := d.locks.Wait(string(min(a, b)))
+	second := d.locks.Wait(string(max(a, b)))
+	return func() { second(); first() }, nil
+}
+
+// copySource makes an unfinished disk with the content of a source, and says how
+// long its writers waited.
+func (d *Disks) copySource(ctx context.Context, from storage.Source, at string) (dir string, paused time.Duration, err error) {
+	if from.Snapshot != "" || from.Still && isPlain(at) {
+		dir, err = d.copyDisk(ctx, at, unheld)
+		return dir, 0, err
+	}
+	dir, err = d.copyDisk(ctx, at, func(copies func() error) (err error) {
+		paused, err = d.still(ctx, from.UID, copies)
+		return err
+	})
+	return dir, paused, err
 }
 
 // wantReleased is errs.Conflict while the image of a disk that is not mounted is
@@ -354,20 +424,11 @@ func (d *Disks) wantReleased(ctx context.Context, uid sandbox.UID) error {
 
 // Clone makes a disk with the content of another, or of a snapshot.
 func (d *Disks) Clone(ctx context.Context, from storage.Source, to sandbox.UID) (paused time.Duration, err error) {
-	for _, uid := range []sandbox.UID{from.UID, to} {
-		if _, err := sandbox.ParseUID(string(uid)); err != nil {
-			return 0, err
-		}
+	unlock, err := d.lockBoth(from.UID, to)
+	if err != nil {
+		return 0, err
 	}
-	if from.UID == to {
-		return 0, errs.E(errs.Conflict, "the disk exists already")
-	}
-	// Always in the same order: two clones must not wait for each other.
-	locks := []string{string(from.UID), string(to)}
-	slices.SortFunc(locks, strings.Compare)
-	for _, l := range locks {
-		defer d.locks.Wait(l)()
-	}
+	defer unlock()
 	if _, err := os.Lstat(d.dir(to)); err == nil {
 		return 0, errs.E(errs.Conflict, "the disk exists already")
 	}
@@ -382,13 +443,8 @@ func (d *Disks) Clone(ctx context.Context, from storage.Source, to sandbox.UID) 
 		return 0, err
 	}
 	err = d.create(to, func() (dir string, err error) {
-		if from.Snapshot != "" {
-			return d.copyDisk(ctx, source, unheld)
-		}
-		return d.copyDisk(ctx, source, func(copies func() error) (err error) {
-			paused, err = d.still(ctx, from.UID, copies)
-			return err
-		})
+		dir, paused, err = d.copySource(ctx, from, source)
+		return dir, err
 	})
 	if err == nil {
 		if err = syncDir(d.cfg.Dir); err != nil {
@@ -401,7 +457,7 @@ func (d *Disks) Clone(ctx context.Context, from storage.Source, to sandbox.UID) 
 	return paused, err
 }
 
-// source finds what a clone is made of: the size of its disk, what it takes on
+// source finds what a copy is made of: the size of its disk, what it takes on
 // the host, and where it is.
 func (d *Disks) source(from storage.Source) (bytes, need int64, dir string, err error) {
 	if from.Snapshot != "" {

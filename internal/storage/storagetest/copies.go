@@ -128,6 +128,17 @@ func testCloneInUse(t *testing.T, s *suite) {
 	})
 }
 
+// testCloneStill: a disk in use is cloned when its user stands still.
+func testCloneStill(t *testing.T, s *suite) {
+	from, to := s.disk(storage.Own), sandbox.NewUID()
+	dir := s.attach(from)
+	s.ok(os.WriteFile(filepath.Join(dir, "workspace", "f"), []byte("x"), 0o644))
+	_, err := s.Clone(t.Context(), storage.Source{UID: from, Still: true}, to)
+	s.ok(err)
+	s.detach(from)
+	s.wantFile(to, "f", "x")
+}
+
 func testClonesCross(t *testing.T, s *suite) {
 	a, b := s.disk(storage.Own), s.disk(storage.Own)
 	s.write(a, "f", "a")
@@ -236,7 +247,7 @@ func testSnapshotNames(t *testing.T, s *suite) {
 	for _, name := range []string{"", ".", "..", "../x", "a/b", "A", "-a", "a-", ".a", "a\x00", "ä", strings.Repeat("a", 65)} {
 		_, _, err := s.Snapshot(t.Context(), uid, name)
 		s.want(errs.Invalid, fmt.Sprintf("Snapshot %q", name), err)
-		s.want(errs.Invalid, fmt.Sprintf("Restore %q", name), s.Restore(t.Context(), uid, name))
+		s.want(errs.Invalid, fmt.Sprintf("Restore %q", name), s.Restore(t.Context(), uid, storage.Source{UID: uid, Snapshot: name}))
 		_, err = s.RemoveSnapshot(t.Context(), uid, name)
 		s.want(errs.Invalid, fmt.Sprintf("RemoveSnapshot %q", name), err)
 		if name != "" {
@@ -262,20 +273,94 @@ func testRestore(t *testing.T, s *suite) {
 	dir := s.attach(uid)
 	s.ok(os.RemoveAll(filepath.Join(dir, "workspace")))
 	s.ok(os.WriteFile(filepath.Join(dir, "home", "later"), []byte("x"), 0o644))
-	s.want(errs.Conflict, "Restore of a disk in use", s.Restore(t.Context(), uid, "s"))
+	s.want(errs.Conflict, "Restore of a disk in use", s.Restore(t.Context(), uid, storage.Source{UID: uid, Snapshot: "s"}))
 	s.detach(uid)
 	// Files that are used are a use too; what only lingers after them is none.
 	_, done, err := s.Files(t.Context(), storage.Use{User: uid, Own: uid})
 	s.ok(err)
-	s.want(errs.Conflict, "Restore of a disk whose files are used", s.Restore(t.Context(), uid, "s"))
+	s.want(errs.Conflict, "Restore of a disk whose files are used", s.Restore(t.Context(), uid, storage.Source{UID: uid, Snapshot: "s"}))
 	done()
 	s.wantFile(uid, "small", "")
 	for range 2 { // the snapshot stays
-		s.ok(s.Restore(t.Context(), uid, "s"))
+		s.ok(s.Restore(t.Context(), uid, storage.Source{UID: uid, Snapshot: "s"}))
 		s.wantCopy(uid, want)
 		s.write(uid, "after", "x")
 	}
 	s.wantFile(uid, "after", "x")
+}
+
+// testRestoreFromAnother: a disk gets the content of another disk, or of a
+// snapshot of one, with its size.
+func testRestoreFromAnother(t *testing.T, s *suite) {
+	from, uid := sandbox.NewUID(), s.disk(storage.Own)
+	s.ok(s.Create(t.Context(), from, storage.Own, 2*diskBytes))
+	var want map[string]string
+	s.with(from, func(dir string) {
+		fill(t, dir)
+		want = describe(t, dir)
+	})
+	_, _, err := s.Snapshot(t.Context(), from, "s")
+	s.ok(err)
+	s.write(uid, "of-before", "x")
+	_, _, err = s.Snapshot(t.Context(), uid, "own")
+	s.ok(err)
+
+	dir := s.attach(uid)
+	s.want(errs.Conflict, "Restore of a disk in use", s.Restore(t.Context(), uid, storage.Source{UID: from}))
+	s.detach(uid)
+	s.ok(s.Restore(t.Context(), uid, storage.Source{UID: from}))
+	s.wantCopy(uid, want)
+	s.wantCopy(from, want)
+	if u := s.usage(uid); u.Bytes != 2*diskBytes {
+		t.Errorf("the size of the disk is %d, want that of its source, %d", u.Bytes, 2*diskBytes)
+	}
+	if _, err := os.Stat(dir); err != nil {
+		t.Errorf("the disk is not where it was: %v", err)
+	}
+	// From then on they know nothing of each other.
+	s.write(uid, "f", "of the restored")
+	s.wantFile(from, "f", "")
+	// Its own snapshots stay, and have their own size.
+	s.ok(s.Restore(t.Context(), uid, storage.Source{UID: uid, Snapshot: "own"}))
+	s.wantFile(uid, "of-before", "x")
+	if u := s.usage(uid); u.Bytes != diskBytes {
+		t.Errorf("the size of the disk is %d, want that of its snapshot, %d", u.Bytes, diskBytes)
+	}
+	s.ok(s.Restore(t.Context(), uid, storage.Source{UID: from, Snapshot: "s"}))
+	s.wantCopy(uid, want)
+	s.want(errs.Invalid, "Restore of a disk to itself", s.Restore(t.Context(), uid, storage.Source{UID: uid}))
+	s.wantCopy(uid, want)
+	_, err = s.Remove(t.Context(), from)
+	s.ok(err)
+	s.want(errs.NotFound, "Restore to a disk that is gone", s.Restore(t.Context(), uid, storage.Source{UID: from}))
+	s.want(errs.NotFound, "Restore of a disk that is gone", s.Restore(t.Context(), from, storage.Source{UID: uid}))
+	s.wantCopy(uid, want)
+	if all := s.list(); len(all) != 1 {
+		t.Errorf("List = %v, want one", all)
+	}
+}
+
+// testRestoresCross: restores of two disks to each other do not wait for each
+// other forever, and each gives all of one content.
+func testRestoresCross(t *testing.T, s *suite) {
+	a, b := s.disk(storage.Own), s.disk(storage.Own)
+	s.write(a, "f", "a")
+	s.write(b, "f", "b")
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			to, from := []sandbox.UID{a, b}[i%2], []sandbox.UID{b, a}[i%2]
+			if err := s.Restore(t.Context(), to, storage.Source{UID: from}); err != nil {
+				t.Errorf("Restore = %v", err)
+			}
+		})
+	}
+	wg.Wait()
+	s.with(a, func(dir string) {
+		got, err := os.ReadFile(filepath.Join(dir, "workspace", "f"))
+		s.ok(err)
+		s.wantFile(b, "f", string(got)) // whoever came first, both have it
+	})
 }
 
 func testCloneOfSnapshot(t *testing.T, s *suite) {

@@ -41,11 +41,14 @@ func Run(t *testing.T, open func(t *testing.T) storage.Storage) {
 		{"release", testRelease},
 		{"clone", testClone},
 		{"clone of a disk in use", testCloneInUse},
+		{"clone of a disk that stands still", testCloneStill},
 		{"clones in both directions", testClonesCross},
 		{"deep trees", testDeep},
 		{"snapshots", testSnapshots},
 		{"names of snapshots", testSnapshotNames},
 		{"restore", testRestore},
+		{"restore from another disk", testRestoreFromAnother},
+		{"restores in both directions", testRestoresCross},
 		{"clone of a snapshot", testCloneOfSnapshot},
 		{"copies that are cut off", testCancelled},
 	} {
@@ -210,7 +213,7 @@ func testNotFound(t *testing.T, s *suite) {
 		"Clone of a snapshot": second(s.Clone(t.Context(), storage.Source{UID: there, Snapshot: "s"}, sandbox.NewUID())),
 		"Snapshot":            third(s.Snapshot(t.Context(), gone, "s")),
 		"Snapshots":           second(s.Snapshots(t.Context(), gone)),
-		"Restore":             s.Restore(t.Context(), there, "s"),
+		"Restore":             s.Restore(t.Context(), there, storage.Source{UID: there, Snapshot: "s"}),
 		"RemoveSnapshot":      second(s.RemoveSnapshot(t.Context(), there, "s")),
 	} {
 		s.want(errs.NotFound, what, err)
@@ -270,7 +273,7 @@ func testCancelled(t *testing.T, s *suite) {
 	_, _, err := s.Snapshot(t.Context(), uid, "s")
 	s.ok(err)
 	s.write(uid, "f", "changed")
-	if err := s.Restore(ctx, uid, "s"); err == nil {
+	if err := s.Restore(ctx, uid, storage.Source{UID: uid, Snapshot: "s"}); err == nil {
 		t.Error("Restore with a context that has ended succeeds")
 	}
 	s.wantFile(uid, "f", "changed")

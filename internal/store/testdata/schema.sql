@@ -135,6 +135,23 @@ CREATE TABLE sandboxes (
     destroyed_at          INTEGER NOT NULL
 , env TEXT NOT NULL DEFAULT '', thread TEXT NOT NULL DEFAULT '', cause TEXT NOT NULL DEFAULT '', driver TEXT NOT NULL DEFAULT '');
 
+CREATE TABLE snapshots (
+    uid          TEXT    NOT NULL PRIMARY KEY,
+    name         TEXT    NOT NULL,
+    tenant       TEXT    NOT NULL,
+    source_id    TEXT    NOT NULL,
+    source_uid   TEXT    NOT NULL,
+    spec         TEXT    NOT NULL,
+    env          TEXT    NOT NULL,
+    image_digest TEXT    NOT NULL,
+    driver       TEXT    NOT NULL,
+    memory       INTEGER NOT NULL,
+    state        TEXT    NOT NULL,
+    disk_bytes   INTEGER NOT NULL,
+    memory_bytes INTEGER NOT NULL,
+    created_at   INTEGER NOT NULL
+);
+
 CREATE TABLE tenants (
     name       TEXT    NOT NULL PRIMARY KEY,
     disk_uid   TEXT    NOT NULL UNIQUE,
@@ -183,3 +200,13 @@ CREATE INDEX sandboxes_ended_by_tenant ON sandboxes (tenant, updated_at) WHERE s
 CREATE INDEX sandboxes_gone ON sandboxes (id_key, tenant, uid) WHERE state = 'destroyed';
 
 CREATE INDEX sandboxes_newest ON sandboxes (uid) WHERE state <> 'destroyed';
+
+CREATE UNIQUE INDEX snapshots_by_name ON snapshots (tenant, name) WHERE state <> 'removing';
+
+CREATE INDEX snapshots_by_name_alone ON snapshots (name) WHERE state = 'ready';
+
+CREATE INDEX snapshots_by_tenant ON snapshots (tenant, uid);
+
+CREATE INDEX snapshots_newest ON snapshots (uid) WHERE state = 'ready';
+
+CREATE INDEX snapshots_unready ON snapshots (uid) WHERE state <> 'ready';

@@ -60,6 +60,7 @@ POLICY: dict[str, Any] = {
 CREATE: dict[str, Any] = {
     **dict.fromkeys(("image", "runtime", "user", "thread", "tenant_id", "restore"), "x"),
     **POLICY,
+    "shared_files": True,
     "isolation": "container",
     "limits": Limits(1, 1, 1, 1, 1),
     "dependencies": {"d": "1"},

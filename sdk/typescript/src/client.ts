@@ -67,8 +67,10 @@ export interface CreateOptions {
   maxLifetimeSeconds?: number;
   /** The conversation that it belongs to. */
   thread?: string;
-  /** The tenant whose files it shares: /workspace and /mnt/user-data; default the token's, if it belongs to one. */
+  /** Whose it is; default the token's tenant, if it belongs to one. */
   tenantId?: string;
+  /** Whether /workspace and /mnt/user-data are on the tenant's disk, with others'; default true where `tenantId` is given. */
+  sharedFiles?: boolean;
   /** The archive to begin with. */
   restore?: string;
 }

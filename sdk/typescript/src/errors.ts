@@ -177,6 +177,7 @@ const classes: Readonly<Record<string, new (message: string, detail: ErrorDetail
   not_found: NotFoundError,
   conflict: ConflictError,
   wrong_state: WrongStateError,
+  shared_files: ConflictError,
   in_use: InUseError,
   too_large: TooLargeError,
   sandbox_capacity: CapacityError,

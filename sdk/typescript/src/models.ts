@@ -104,6 +104,8 @@ export interface SandboxInfo {
   maxLifetimeSeconds: number;
   thread?: string;
   tenantId?: string;
+  /** /workspace and /mnt/user-data are on its tenant's disk. */
+  sharedFiles?: boolean;
   createdAt: Date;
   updatedAt: Date;
   startedAt?: Date;

@@ -2030,7 +2030,7 @@ export interface components {
              */
             cursor: number;
             /** @enum {string} */
-            kind: "code.run" | "disk.purged" | "egress.allowed" | "egress.denied" | "egress.unlisted" | "exec.finished" | "exec.queued" | "exec.started" | "file.dir_made" | "file.exported" | "file.extracted" | "file.imported" | "file.moved" | "file.removed" | "file.written" | "git.add" | "git.branch" | "git.checkout" | "git.clone" | "git.commit" | "git.diff" | "git.log" | "git.pull" | "git.push" | "git.status" | "host.disk_frozen" | "host.disk_thawed" | "kernel.created" | "kernel.deleted" | "kernel.died" | "kernel.restarted" | "limit.hit" | "packages.install" | "sandbox.adopted" | "sandbox.archive_failed" | "sandbox.archived" | "sandbox.created" | "sandbox.destroyed" | "sandbox.died" | "sandbox.failed" | "sandbox.kept" | "sandbox.slept" | "sandbox.started" | "sandbox.stopped" | "sandbox.updated" | "sandbox.woken" | "session.forgotten";
+            kind: "code.run" | "disk.purged" | "egress.allowed" | "egress.denied" | "egress.unlisted" | "exec.finished" | "exec.queued" | "exec.started" | "file.dir_made" | "file.exported" | "file.extracted" | "file.imported" | "file.moved" | "file.removed" | "file.written" | "git.add" | "git.branch" | "git.checkout" | "git.clone" | "git.commit" | "git.diff" | "git.log" | "git.pull" | "git.push" | "git.status" | "host.disk_frozen" | "host.disk_thawed" | "kernel.created" | "kernel.deleted" | "kernel.died" | "kernel.restarted" | "limit.hit" | "packages.install" | "sandbox.adopted" | "sandbox.archive_failed" | "sandbox.archived" | "sandbox.created" | "sandbox.destroyed" | "sandbox.died" | "sandbox.failed" | "sandbox.forked" | "sandbox.kept" | "sandbox.rolled_back" | "sandbox.slept" | "sandbox.started" | "sandbox.stopped" | "sandbox.updated" | "sandbox.woken" | "session.forgotten" | "snapshot.created" | "snapshot.removed";
             /** @description What was asked, by kind. */
             payload: unknown;
             /** @description What came of it. */
@@ -2817,6 +2817,8 @@ export interface components {
             restore_incomplete?: boolean;
             /** @enum {string} */
             runtime?: "python" | "node" | "r";
+            /** @description /workspace and /mnt/user-data are on its tenant's disk, with those of others. */
+            shared_files?: boolean;
             /** Format: date-time */
             started_at?: string;
             /** @enum {string} */
@@ -2826,7 +2828,7 @@ export interface components {
              * @description When it was stopped or put to sleep last.
              */
             stopped_at?: string;
-            /** @description Whose files it shares. */
+            /** @description Whose it is. */
             tenant_id?: string;
             thread?: string;
             /** Format: date-time */
@@ -2920,9 +2922,11 @@ export interface components {
              * @enum {string}
              */
             runtime?: "python" | "node" | "r";
+            /** @description Whether /workspace and /mnt/user-data are on its tenant's disk, with those of others. Default true where tenant_id is given, else false. */
+            shared_files?: boolean;
             /** @description Answer with Server-Sent Events, as Accept: text/event-stream does: what the installation prints, and at last the sandbox. */
             stream?: boolean;
-            /** @description Whose files it shares: /workspace and /mnt/user-data. Default the token's tenant, if it belongs to one. */
+            /** @description Whose it is. Default the token's tenant, if it belongs to one. */
             tenant_id?: string;
             /** @description A conversation: its sandboxes share exports and uploads, and bounds of the operator hold for them. */
             thread?: string;

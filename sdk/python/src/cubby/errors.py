@@ -296,6 +296,7 @@ _CLASSES: dict[str, type[CubbyError]] = {
     )
 }
 _CLASSES["unavailable"] = UnavailableError
+_CLASSES["shared_files"] = ConflictError
 
 _BY_STATUS = {
     401: "unauthorized",

@@ -155,6 +155,7 @@ class SandboxInfo(Short):
     visibility: Literal[Visibility, ""] = ""
     thread: str = ""
     tenant_id: str = ""
+    shared_files: bool = False
     idle_policy: Literal[IdlePolicy, ""] = ""
     idle_timeout_seconds: float = 0.0
     auto_wake: Literal[AutoWake, ""] = ""

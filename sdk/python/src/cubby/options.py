@@ -28,6 +28,7 @@ class CreateOptions(TypedDict, total=False):
     visibility: Visibility | None
     thread: str | None
     tenant_id: str | None
+    shared_files: bool | None
     idle_policy: IdlePolicy | None
     idle_timeout: float | timedelta | None
     auto_wake: AutoWake | None

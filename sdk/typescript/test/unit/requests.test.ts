@@ -30,6 +30,7 @@ const classes = {
   not_found: NotFoundError,
   conflict: ConflictError,
   wrong_state: WrongStateError,
+  shared_files: ConflictError,
   in_use: InUseError,
   too_large: TooLargeError,
   sandbox_capacity: CapacityError,

@@ -39,6 +39,7 @@ class Sandboxes:
         visibility: Visibility | None = None,
         thread: str | None = None,
         tenant_id: str | None = None,
+        shared_files: bool | None = None,
         idle_policy: IdlePolicy | None = None,
         idle_timeout: float | timedelta | None = None,
         auto_wake: AutoWake | None = None,
@@ -68,8 +69,9 @@ class Sandboxes:
             network: how far it can reach.
             visibility: ``"private"`` (default) or ``"public"``.
             thread: groups sandboxes of one conversation; the daemon may bound their number.
-            tenant_id: whose sandboxes share /workspace and /mnt/user-data with it; default the token's tenant, if it
-                belongs to one.
+            tenant_id: whose it is; default the token's tenant, if it belongs to one.
+            shared_files: whether /workspace and /mnt/user-data are on the tenant's disk, with those of its other
+                sandboxes; default true where ``tenant_id`` is given.
             idle_policy: what happens when it is not used: ``"sleep"`` (default), ``"stop"``, ``"destroy"`` or
                 ``"always_on"``.
             idle_timeout: seconds without use after which that happens; 0 is never.
@@ -96,6 +98,7 @@ class Sandboxes:
             visibility=visibility,
             thread=thread,
             tenant_id=tenant_id,
+            shared_files=shared_files,
             idle_policy=idle_policy,
             idle_timeout_seconds=seconds(idle_timeout),
             auto_wake=auto_wake,

@@ -1,0 +1,161 @@
+package lifecycle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/cubbyhq/cubby/internal/core/gate"
+	"github.com/cubbyhq/cubby/internal/core/live"
+	"github.com/cubbyhq/cubby/internal/core/scope"
+	"github.com/cubbyhq/cubby/internal/driver"
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/event"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/store"
+	"github.com/cubbyhq/cubby/internal/telemetry"
+)
+
+// Replacement is how a sandbox goes on in the place of its run and its files.
+type Replacement struct {
+	Origin Origin
+	// Runs: it runs afterwards; else it stays stopped.
+	Runs bool
+	// Half is why it is stopped while this is under way, and stays so when it
+	// breaks off.
+	Half sandbox.Why
+	// End is what its commands are told, and Done what its history says at last.
+	End  string
+	Done event.Payload
+}
+
+// Replace gives a sandbox that the caller holds other files and another run, under
+// its own uid. When it returns an error, or was cut off by a crash, the sandbox
+// either goes on as before or is stopped for the reason of Half, with the files of
+// before or the new ones.
+func (s *Sandboxes) Replace(ctx context.Context, b sandbox.Sandbox, how Replacement) (sandbox.Sandbox, error) {
+	if err := errors.Join(driver.Serves(s.cfg.Driver, b.Driver), s.cfg.Disks.Admit()); err != nil {
+		return b, err
+	}
+	by := scope.Actor(ctx)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	defer context.AfterFunc(s.cfg.Gate.Context(), cancel)()
+	b, counted, err := s.takeApart(ctx, b, how)
+	if err != nil {
+		return b, err
+	}
+	replaced, err := s.putTogether(ctx, b, how, counted, event.New(b.UID, by, how.Done))
+	if err != nil {
+		undo, cancel := gate.Detached(ctx)
+		defer cancel()
+		s.clearAway(undo, b)
+		s.cfg.Recorder.Note(undo, event.New(b.UID, by, event.Stopped{Reason: how.Half.Reason}))
+		info := errs.Public(err)
+		return b, errs.E(info.Kind, "%s; the sandbox is stopped", info.Message).Hint("%s", how.Half.Reason).
+			RetryAfter(info.RetryAfter).Because(fmt.Errorf("replace sandbox %s: %w", b.ID, err))
+	}
+	return s.upToDate(replaced), nil
+}
+
+// takeApart ends a sandbox and removes all that its driver has of it. The row says
+// first what the sandbox is from then on. It is counted still when it was.
+func (s *acts) takeApart(ctx context.Context, b sandbox.Sandbox, how Replacement) (_ sandbox.Sandbox, counted bool, err error) {
+	end := live.Ending{Reason: sandbox.EndStopped, Message: how.End}
+	r := s.cfg.Live.Of(b.UID)
+	if r != nil {
+		r.End(end)
+		r.HangUp()
+	}
+	was := b
+	if b.State == sandbox.Stopped {
+		b, err = s.cfg.Store.Restate(ctx, b.UID, store.Change{Why: how.Half})
+	} else {
+		b, err = s.cfg.Store.Move(ctx, b.UID, sandbox.Stopped, store.Change{Why: how.Half})
+	}
+	if err != nil {
+		if r != nil {
+			r.GoOn()
+		}
+		return was, false, err
+	}
+	err = s.cfg.Driver.Sweep(ctx, b.UID)
+	if b.Handle != nil {
+		err = s.cfg.Driver.Destroy(ctx, b.Handle)
+	}
+	if err != nil {
+		// What is left of it the reconciler ends: the row says that it is stopped.
+		s.debts.lookAtAll()
+		return b, false, fmt.Errorf("end sandbox %s: %w", b.ID, err)
+	}
+	if r != nil {
+		r.Finish()
+		s.admission.adopt(b) // it gave its place up, and is not done
+	}
+	if err := s.cfg.Live.EndExecs(ctx, b.UID, end); err != nil {
+		s.cfg.Log.Error("end the execs of a sandbox that is replaced", telemetry.KeyUID, b.UID, telemetry.KeyErr, err)
+		s.debts.lookAtAll()
+	}
+	return b, r != nil, nil
+}
+
+// putTogether gives a sandbox that was taken apart its new files and its new run.
+func (s *acts) putTogether(ctx context.Context, b sandbox.Sandbox, how Replacement, counted bool, done sandbox.Event) (sandbox.Sandbox, error) {
+	b, err := s.cfg.Store.Restate(ctx, b.UID, store.Change{Why: how.Half, Handle: []byte{}})
+	if err != nil {
+		return b, err
+	}
+	if err := s.unmount(ctx, b); err != nil {
+		return b, err
+	}
+	if err := how.Origin.Files(ctx, b.DiskUID); err != nil {
+		return b, err
+	}
+	if !how.Runs {
+		s.admission.give(b.UID)
+		b, err = s.cfg.Store.Restate(ctx, b.UID, store.Change{Why: requested()})
+		if err == nil {
+			s.cfg.Recorder.Note(ctx, done)
+		}
+		return b, err
+	}
+	var booted func()
+	if counted {
+		booted, err = s.admission.turn(ctx)
+	} else {
+		booted, err = s.admission.take(ctx, b)
+	}
+	if err != nil {
+		return b, err
+	}
+	defer booted()
+	img, err := s.cfg.Images.Resolve(ctx, b.ImageDigest)
+	if err != nil {
+		return b, err
+	}
+	if err := s.beginFrom(ctx, &b, img, how.Origin); err != nil {
+		return b, err
+	}
+	moved, err := s.cfg.Store.Move(ctx, b.UID, sandbox.Running, store.Change{Handle: b.Handle, Events: []sandbox.Event{done}})
+	if err != nil {
+		return b, err
+	}
+	s.attach(moved)
+	return moved, nil
+}
+
+// clearAway undoes what there is of the run of a stopped sandbox.
+func (s *acts) clearAway(ctx context.Context, b sandbox.Sandbox) {
+	err := s.cfg.Driver.Sweep(ctx, b.UID)
+	if err == nil {
+		_, err = s.cfg.Store.Restate(ctx, b.UID, store.Change{Why: b.Why(), Handle: []byte{}})
+	}
+	if err == nil {
+		err = s.unmount(ctx, b)
+	}
+	if err != nil {
+		s.cfg.Log.Error("clear what is left of a run", telemetry.KeyUID, b.UID, telemetry.KeyErr, err)
+		s.debts.lookAtAll()
+	}
+	s.admission.give(b.UID)
+}

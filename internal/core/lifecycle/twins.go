@@ -1,0 +1,201 @@
+package lifecycle
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/cubbyhq/cubby/internal/core/gate"
+	"github.com/cubbyhq/cubby/internal/core/scope"
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/event"
+	"github.com/cubbyhq/cubby/internal/image"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/store"
+)
+
+// bootAtOnce is how many sandboxes of one CreateAll come up at the same time: two
+// restores of memory fill a host's processors and its disk.
+const bootAtOnce = 2
+
+// CreateAll makes sandboxes of one tenant, thread and image that begin from one
+// origin: all of them or, after an error or a crash, none. They have their UIDs,
+// IDs, specs and image digests; Origin.Files is called for one after the other in
+// their order. Each counts as one that is created by itself. Kinds as for Create.
+func (s *Sandboxes) CreateAll(ctx context.Context, all []sandbox.Sandbox, parent sandbox.ID, o Origin) ([]sandbox.Sandbox, error) {
+	c := s.creator
+	img, err := s.cfg.Images.Resolve(ctx, all[0].ImageDigest)
+	if err != nil {
+		return nil, err
+	}
+	unlock, err := c.lockVacant(ctx, all)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	if err := c.store(ctx, all, parent); err != nil {
+		return nil, err
+	}
+	made, err := c.bringAllUp(ctx, all, img, o)
+	if err != nil {
+		undo, cancel := gate.Detached(ctx)
+		defer cancel()
+		for _, b := range all {
+			s.abandon(undo, b, undone(errs.Public(err).Message))
+		}
+		return nil, err
+	}
+	for i, b := range made {
+		s.lifetimes.note(b, s.cfg.Now(), s.cfg.Uptime())
+		s.attach(b)
+		made[i] = s.upToDate(b)
+	}
+	return made, nil
+}
+
+// lockVacant locks ids that nobody uses. Always in the same order: of two that
+// want the same ids none waits for the other.
+func (s *creator) lockVacant(ctx context.Context, all []sandbox.Sandbox) (_ func(), err error) {
+	sorted := slices.Clone(all)
+	slices.SortFunc(sorted, func(a, b sandbox.Sandbox) int { return strings.Compare(a.ID.Key(), b.ID.Key()) })
+	var held []func()
+	unlock := func() {
+		for _, release := range held {
+			release()
+		}
+	}
+	defer func() {
+		if err != nil {
+			unlock()
+		}
+	}()
+	for i, b := range sorted {
+		if i > 0 && sorted[i-1].ID.Key() == b.ID.Key() {
+			return nil, errs.E(errs.Invalid, "ids: %q is there twice", b.ID).Hint("ids that differ only in case count as the same")
+		}
+		// A live one is not waited for: whoever is at it may want this one's.
+		if err := s.vacant(ctx, b); err != nil {
+			return nil, err
+		}
+		release, err := s.ids.Lock(ctx, b.ID.Key())
+		if err != nil {
+			return nil, err
+		}
+		held = append(held, release)
+		if err := s.vacant(ctx, b); err != nil {
+			return nil, err
+		}
+		if _, kept, err := s.cfg.Store.TakeKeptDisk(ctx, b.ID.Key(), b.Tenant, b.Spec.External); err != nil {
+			return nil, err
+		} else if kept {
+			return nil, diskIsKept("ids")
+		}
+	}
+	return unlock, nil
+}
+
+// store gives sandboxes their places and writes their rows.
+func (s *creator) store(ctx context.Context, all []sandbox.Sandbox, parent sandbox.ID) (err error) {
+	leaveTenant, err := s.tenantSeat(ctx, all...)
+	if err != nil {
+		return err
+	}
+	defer leaveTenant()
+	leaveThread, err := s.threads.seat(ctx, all[0])
+	if err != nil {
+		return err
+	}
+	defer leaveThread()
+	defer func() {
+		if err != nil {
+			for _, b := range all {
+				s.admission.give(b.UID)
+			}
+		}
+	}()
+	for i := range all {
+		all[i].Driver = s.cfg.Driver.Name()
+		all[i].DiskUID = all[i].UID
+		booted, err := s.admission.reserve(all[i], bootMemory)
+		if err != nil {
+			return err
+		}
+		// Until all have their places; then each waits for its turn.
+		defer booted()
+	}
+	for i, b := range all {
+		if err := s.cfg.Store.CreateSandbox(ctx, b, event.New(b.UID, scope.Actor(ctx), event.Created{
+			ID: b.ID, Image: b.Spec.Image, Isolation: b.Spec.Isolation, ForkedFrom: parent,
+		})); err != nil {
+			undo, cancel := gate.Detached(ctx)
+			defer cancel()
+			for _, b := range all[:i] {
+				s.abandon(undo, b, undone(errs.Public(err).Message))
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// bringAllUp takes the steps from rows to sandboxes that run. Handles are in all
+// as soon as there are any.
+func (s *creator) bringAllUp(ctx context.Context, all []sandbox.Sandbox, img image.Image, o Origin) ([]sandbox.Sandbox, error) {
+	for _, b := range all {
+		if err := o.Files(ctx, b.DiskUID); err != nil {
+			return nil, err
+		}
+	}
+	group, within := errgroup.WithContext(ctx)
+	group.SetLimit(bootAtOnce)
+	for i := range all {
+		group.Go(func() error {
+			if err := within.Err(); err != nil {
+				return err
+			}
+			booted, err := s.admission.turn(within)
+			if err != nil {
+				return err
+			}
+			defer booted()
+			if err := s.beginFrom(within, &all[i], img, o); err != nil {
+				return fmt.Errorf("create sandbox %s: %w", all[i].ID, err)
+			}
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	moves := make([]store.Moving, len(all))
+	for i, b := range all {
+		moves[i] = store.Moving{UID: b.UID, To: sandbox.Running, Change: store.Change{
+			Events: []sandbox.Event{event.New(b.UID, scope.Actor(ctx), event.Started{})},
+		}}
+	}
+	return s.cfg.Store.MoveAll(ctx, moves)
+}
+
+// beginFrom makes a sandbox run whose files are in place.
+func (s *acts) beginFrom(ctx context.Context, b *sandbox.Sandbox, img image.Image, o Origin) error {
+	if err := s.cfg.Images.Pin(ctx, img.Digest, b.UID); err != nil {
+		return err
+	}
+	disks, err := s.attachDisks(ctx, *b)
+	if err != nil {
+		return err
+	}
+	spec := s.driverSpec(*b, img, disks)
+	if o.Run == nil {
+		return s.beginCold(ctx, b, spec)
+	}
+	handle, err := o.Run(ctx, spec)
+	if err != nil {
+		return err
+	}
+	b.Handle = handle
+	return s.cfg.Store.SetHandle(ctx, b.UID, handle)
+}

@@ -1,0 +1,423 @@
+// Package snapshot keeps sandboxes as they are at one instant, and begins others
+// from that: snapshots, forks, and sandboxes that are rolled back. A snapshot is a
+// row, a disk of its own and, if it was asked for, what a driver keeps of the
+// memory, all three by one uid, and the pin of its image. It outlives its sandbox.
+//
+// How a sandbox is made, counted and undone is lifecycle's matter; this package
+// says what it begins from. It refuses sandboxes whose files are others' too.
+package snapshot
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/cubbyhq/cubby/internal/core/gate"
+	"github.com/cubbyhq/cubby/internal/core/history"
+	"github.com/cubbyhq/cubby/internal/core/lifecycle"
+	"github.com/cubbyhq/cubby/internal/core/scope"
+	"github.com/cubbyhq/cubby/internal/driver"
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/event"
+	"github.com/cubbyhq/cubby/internal/keylock"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/storage"
+	"github.com/cubbyhq/cubby/internal/store"
+	"github.com/cubbyhq/cubby/internal/telemetry"
+)
+
+// Config is what snapshots are made with. All fields are required.
+type Config struct {
+	Store  *store.Store
+	Driver driver.Driver
+	Disks  storage.Storage
+	Images interface {
+		Pin(ctx context.Context, digest string, owner sandbox.UID) error
+		Unpin(ctx context.Context, digest string, owner sandbox.UID) error
+	}
+	Sandboxes *lifecycle.Sandboxes
+	Gate      *gate.Gate
+	Scope     *scope.Scope
+	Recorder  *history.Recorder
+	Log       *slog.Logger
+	Bounds    Bounds
+}
+
+// Bounds are what one tenant may have of snapshots; 0 is no bound. Those of no
+// tenant are the operator's and not bound.
+type Bounds struct {
+	Count int
+	Bytes int64
+}
+
+// Snapshots is the snapshots of all tenants. Methods take the caller from their
+// context; a snapshot of another tenant does not exist for it.
+type Snapshots struct {
+	cfg    Config
+	quotas keylock.Locks // by tenant; held from the look at a quota to the row
+
+	mu   sync.Mutex
+	uses map[sandbox.UID]int // acts of this process on snapshots; guarded by mu
+}
+
+// New returns the snapshots that the store knows. It changes nothing.
+func New(cfg Config) *Snapshots { return &Snapshots{cfg: cfg, uses: make(map[sandbox.UID]int)} }
+
+// use counts an act on a snapshot until done: until then it is neither removed nor
+// taken for something that a crash left.
+func (s *Snapshots) use(uid sandbox.UID) (done func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.uses[uid]++
+	return sync.OnceFunc(func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.uses[uid]--; s.uses[uid] == 0 {
+			delete(s.uses, uid)
+		}
+	})
+}
+
+// useAlone is use for who removes the snapshot: false when it is in use.
+func (s *Snapshots) useAlone(uid sandbox.UID) (done func(), alone bool) {
+	s.mu.Lock()
+	busy := s.uses[uid] > 0
+	s.mu.Unlock()
+	if busy {
+		return nil, false
+	}
+	return s.use(uid), true
+}
+
+// keeper is the driver's ability to keep memory.
+func (s *Snapshots) keeper(b sandbox.Sandbox) (driver.Snapshotter, error) {
+	k, ok := driver.As[driver.Snapshotter](s.cfg.Driver)
+	// A container's memory is the host kernel's, which no driver keeps.
+	if !ok || b.Spec.Isolation == sandbox.Container {
+		return nil, errs.E(errs.Unsupported, "the memory of a sandbox with the isolation %q cannot be kept", b.Spec.Isolation).
+			Hint("make a snapshot of its files, with memory: false, and create sandboxes from that")
+	}
+	return k, driver.Serves(s.cfg.Driver, b.Driver)
+}
+
+// hold finds a sandbox and keeps others from acting on it until release. One that
+// sleeps and whose memory is wanted is woken before.
+func (s *Snapshots) hold(ctx context.Context, id string, memory bool) (b sandbox.Sandbox, release func(), err error) {
+	if b, err = s.cfg.Scope.Find(ctx, id); err != nil {
+		return b, nil, err
+	}
+	if memory && b.State == sandbox.Sleeping {
+		if _, _, err := s.cfg.Sandboxes.EnsureRunning(ctx, id, lifecycle.UseAny); err != nil {
+			return b, nil, err
+		}
+	}
+	if b, release, err = s.cfg.Sandboxes.Hold(ctx, id); err != nil {
+		return b, nil, err
+	}
+	if err := s.mayKeep(b, memory); err != nil {
+		release()
+		return b, nil, err
+	}
+	return b, release, nil
+}
+
+// mayKeep refuses a sandbox that cannot be kept alone, or not as it is now.
+func (s *Snapshots) mayKeep(b sandbox.Sandbox, memory bool) error {
+	switch {
+	case b.FilesTenant() != "":
+		return errs.E(errs.SharedFiles, "the files of the sandbox are its tenant's, and others use them").
+			Hint("only a sandbox that was created with shared_files: false can be kept, forked or rolled back")
+	case memory && b.State != sandbox.Running:
+		return s.cfg.Scope.NotRunning(b)
+	case b.State == sandbox.Creating || !b.State.Live():
+		return s.cfg.Scope.NotRunning(b)
+	}
+	return nil
+}
+
+// Request asks for a snapshot.
+type Request struct {
+	Source string // the id of a sandbox
+	Name   string // "": its own id
+	Memory bool   // beside the files
+}
+
+// Create keeps a sandbox, which goes on, and says how long it stood still. With
+// memory it has to run, and one that sleeps is woken. Kinds: Invalid, NotFound,
+// WrongState, SharedFiles, Unsupported (memory of a container), Conflict (the
+// name), OverQuota, Exhausted. After an error nothing is kept.
+func (s *Snapshots) Create(ctx context.Context, r Request) (n sandbox.Snapshot, paused time.Duration, err error) {
+	if r.Name != "" {
+		if err := sandbox.ValidateSnapshotName(r.Name); err != nil {
+			return n, 0, err
+		}
+	}
+	b, release, err := s.hold(ctx, r.Source, r.Memory)
+	if err != nil {
+		return n, 0, err
+	}
+	defer release()
+	var k driver.Snapshotter
+	if r.Memory {
+		if k, err = s.keeper(b); err != nil {
+			return n, 0, err
+		}
+	}
+	n = sandbox.Snapshot{
+		UID: sandbox.NewUID(), Name: r.Name, Tenant: b.Tenant, Source: b.ID, SourceUID: b.UID, Spec: b.Spec,
+		ImageDigest: b.ImageDigest, Driver: b.Driver, Memory: r.Memory,
+	}
+	n.Name = cmp.Or(n.Name, string(n.UID))
+	n.Spec.KeptUntil = time.Time{}
+	done := s.use(n.UID)
+	defer done()
+	if err := s.note(ctx, n, b); err != nil {
+		return n, 0, err
+	}
+	defer func() {
+		if err != nil {
+			undo, cancel := gate.Detached(ctx)
+			defer cancel()
+			if undoErr := s.clear(undo, n); undoErr != nil {
+				s.cfg.Log.Error("undo a snapshot", telemetry.KeyUID, n.UID, telemetry.KeyErr, undoErr)
+			}
+			err = fmt.Errorf("keep sandbox %s: %w", b.ID, err)
+		}
+	}()
+	if paused, err = s.keep(ctx, &n, b, k); err != nil {
+		return n, paused, err
+	}
+	err = s.cfg.Store.ReadySnapshot(ctx, n.UID, n.DiskBytes, n.MemoryBytes, event.New(b.UID, scope.Actor(ctx), event.SnapshotCreate{
+		ID: n.UID, Name: n.Name, Memory: n.Memory, Bytes: n.DiskBytes + n.MemoryBytes, Paused: paused.Milliseconds(),
+	}))
+	if err != nil {
+		return n, paused, err
+	}
+	n, err = s.cfg.Store.SnapshotByUID(ctx, n.UID)
+	return n, paused, err
+}
+
+// note writes the row of a snapshot when its tenant may have one more.
+func (s *Snapshots) note(ctx context.Context, n sandbox.Snapshot, b sandbox.Sandbox) error {
+	if n.Tenant == "" {
+		return s.cfg.Store.CreateSnapshot(ctx, n)
+	}
+	unlock, err := s.quotas.Lock(ctx, n.Tenant)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	has, err := s.cfg.Store.SnapshotUse(ctx, n.Tenant)
+	if err != nil {
+		return err
+	}
+	disk, err := s.cfg.Disks.Usage(ctx, b.DiskUID)
+	if err != nil {
+		return err
+	}
+	if err := decideQuota(s.cfg.Bounds, has, disk.Allocated); err != nil {
+		return err
+	}
+	// Until it is measured it counts as what its files take.
+	n.DiskBytes = disk.Allocated
+	return s.cfg.Store.CreateSnapshot(ctx, n)
+}
+
+// decideQuota is the rule of what a tenant may have of snapshots.
+func decideQuota(most Bounds, has store.SnapshotUse, more int64) error {
+	if most.Count > 0 && has.Count >= most.Count {
+		return errs.E(errs.OverQuota, "the tenant has all %d snapshots that it may have", most.Count).
+			Hint("remove one; the operator's bound is max-snapshots-per-tenant").RetryAfter(time.Second)
+	}
+	if most.Bytes > 0 && has.Bytes+more > most.Bytes {
+		return errs.E(errs.OverQuota, "a snapshot of at least %d bytes is more than the tenant has left: its snapshots have %d of %d", more, has.Bytes, most.Bytes).
+			Hint("remove one; the operator's bound is max-snapshot-bytes-per-tenant").RetryAfter(time.Second)
+	}
+	return nil
+}
+
+// keep copies what a snapshot has.
+func (s *Snapshots) keep(ctx context.Context, n *sandbox.Snapshot, b sandbox.Sandbox, k driver.Snapshotter) (paused time.Duration, err error) {
+	if err := s.cfg.Images.Pin(ctx, n.ImageDigest, n.UID); err != nil {
+		return 0, err
+	}
+	if k == nil {
+		paused, err = s.cfg.Disks.Clone(ctx, storage.Source{UID: b.DiskUID}, n.UID)
+	} else {
+		var kept driver.Snapshot
+		kept, err = k.Snapshot(ctx, b.Handle, n.UID, func(ctx context.Context) error {
+			_, err := s.cfg.Disks.Clone(ctx, storage.Source{UID: b.DiskUID, Still: true}, n.UID)
+			return err
+		})
+		paused, n.MemoryBytes = kept.Paused, kept.Bytes
+	}
+	if err != nil {
+		return paused, err
+	}
+	use, err := s.cfg.Disks.Usage(ctx, n.UID)
+	n.DiskBytes = use.Allocated
+	return paused, err
+}
+
+// find returns a snapshot that is ready, by its id or its name.
+func (s *Snapshots) find(ctx context.Context, tenant *string, name string) (sandbox.Snapshot, error) {
+	uid, err := sandbox.ParseUID(name)
+	if err != nil {
+		if err := sandbox.ValidateName("snapshot", name); err != nil {
+			return sandbox.Snapshot{}, err
+		}
+		return s.cfg.Store.Snapshot(ctx, tenant, name)
+	}
+	n, err := s.cfg.Store.SnapshotByUID(ctx, uid)
+	if err != nil {
+		return n, err
+	}
+	if n.State != sandbox.SnapshotReady || tenant != nil && n.Tenant != *tenant {
+		return sandbox.Snapshot{}, errs.E(errs.NotFound, "no such snapshot")
+	}
+	return n, nil
+}
+
+// Get returns a snapshot by its id or its name.
+func (s *Snapshots) Get(ctx context.Context, name string) (sandbox.Snapshot, error) {
+	if err := s.cfg.Gate.Wait(ctx); err != nil {
+		return sandbox.Snapshot{}, err
+	}
+	return s.find(ctx, scope.Whose(ctx, ""), name)
+}
+
+// List returns snapshots, of a tenant if one is named, the newest first, those
+// after a cursor, at most limit (0: 100; never more than 1000), and the cursor of
+// the next page, "" on the last.
+func (s *Snapshots) List(ctx context.Context, tenant, cursor string, limit int) (page []sandbox.Snapshot, next string, err error) {
+	if err := s.cfg.Gate.Wait(ctx); err != nil {
+		return nil, "", err
+	}
+	if err := scope.MayName(ctx, tenant); err != nil {
+		return nil, "", err
+	}
+	var before sandbox.UID
+	if cursor != "" {
+		if before, err = sandbox.ParseUID(cursor); err != nil {
+			return nil, "", errs.E(errs.Invalid, "cursor: not one of this list").Because(err)
+		}
+	}
+	page, err = s.cfg.Store.Snapshots(ctx, scope.Whose(ctx, tenant), before, limit)
+	if n := len(page); err == nil && n > 0 && n >= min(cmp.Or(limit, 100), 1000) {
+		next = string(page[n-1].UID)
+	}
+	return page, next, err
+}
+
+// Remove deletes a snapshot. What began from it goes on. NotFound when there is
+// none, WrongState while a sandbox is just being made from it.
+func (s *Snapshots) Remove(ctx context.Context, name string) error {
+	leave, err := s.cfg.Gate.Enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	n, err := s.find(ctx, scope.Whose(ctx, ""), name)
+	if err != nil {
+		return err
+	}
+	done, alone := s.useAlone(n.UID)
+	if !alone {
+		return errs.E(errs.WrongState, "a sandbox is just being made from the snapshot").Hint("try again").RetryAfter(time.Second)
+	}
+	defer done()
+	ctx, cancel := gate.Detached(ctx)
+	defer cancel()
+	if err := s.cfg.Store.RemoveSnapshot(ctx, n.UID, event.New(n.SourceUID, scope.Actor(ctx), event.SnapshotRemove{ID: n.UID, Name: n.Name})); err != nil {
+		return err
+	}
+	// It is gone for everybody. What cannot be deleted now the next reconciliation
+	// deletes.
+	if err := s.clear(ctx, n); err != nil {
+		s.cfg.Log.Error("remove a snapshot", telemetry.KeyUID, n.UID, telemetry.KeyErr, err)
+	}
+	return nil
+}
+
+// clear deletes all that there is of a snapshot that is not ready, and its row at
+// last.
+func (s *Snapshots) clear(ctx context.Context, n sandbox.Snapshot) error {
+	if k, ok := driver.As[driver.Snapshotter](s.cfg.Driver); ok && n.Memory {
+		if err := driver.Serves(s.cfg.Driver, n.Driver); err != nil {
+			return err
+		}
+		if err := k.RemoveSnapshot(ctx, n.UID); err != nil {
+			return err
+		}
+	}
+	if _, err := s.cfg.Disks.Remove(ctx, n.UID); err != nil {
+		return err
+	}
+	if err := s.cfg.Images.Unpin(ctx, n.ImageDigest, n.UID); err != nil {
+		return err
+	}
+	err := s.cfg.Store.DropSnapshot(ctx, n.UID)
+	if errors.Is(err, errs.NotFound) {
+		err = nil
+	}
+	return err
+}
+
+// Reconcile deletes what acts left that were cut off: snapshots that are not
+// ready, and what a driver keeps for nobody.
+func (s *Snapshots) Reconcile(ctx context.Context) error {
+	unready, err := s.cfg.Store.UnreadySnapshots(ctx)
+	if err != nil {
+		return err
+	}
+	var failed []error
+	for _, n := range unready {
+		if done, alone := s.useAlone(n.UID); alone {
+			s.cfg.Log.Info("delete what is left of a snapshot", telemetry.KeyUID, n.UID, "state", n.State)
+			failed = append(failed, s.clear(ctx, n))
+			done()
+		}
+	}
+	return errors.Join(append(failed, s.sweep(ctx))...)
+}
+
+// sweep deletes what the driver keeps for no snapshot and no fork.
+func (s *Snapshots) sweep(ctx context.Context) error {
+	k, ok := driver.As[driver.Snapshotter](s.cfg.Driver)
+	if !ok {
+		return nil
+	}
+	kept, err := k.Snapshots(ctx)
+	if err != nil {
+		return err
+	}
+	var failed []error
+	for _, uid := range kept {
+		wanted, err := s.wanted(ctx, uid)
+		if err == nil && !wanted {
+			s.cfg.Log.Info("delete the memory of no snapshot", telemetry.KeyUID, uid)
+			err = k.RemoveSnapshot(ctx, uid)
+		}
+		failed = append(failed, err)
+	}
+	return errors.Join(failed...)
+}
+
+// wanted reports whether somebody needs what the driver keeps under a uid: a
+// snapshot, or a fork, which uses the uid of its first sandbox until all of them
+// run.
+func (s *Snapshots) wanted(ctx context.Context, uid sandbox.UID) (bool, error) {
+	_, err := s.cfg.Store.SnapshotByUID(ctx, uid)
+	if !errors.Is(err, errs.NotFound) {
+		return true, err
+	}
+	b, err := s.cfg.Store.SandboxByUID(ctx, uid)
+	if errors.Is(err, errs.NotFound) {
+		return false, nil
+	}
+	return b.State == sandbox.Creating, err
+}
