@@ -129,6 +129,18 @@ func TestWhatDoesNotFitIsMadeCold(t *testing.T) {
 	}
 }
 
+// TestATenantsSandboxWithFilesOfItsOwnIsWarm: a tenant alone is who owns it.
+func TestATenantsSandboxWithFilesOfItsOwnIsWarm(t *testing.T) {
+	w := newWorld(t, keepReady(1))
+	w.untilReady(1)
+	if _, err := w.Sandboxes().Create(w.ctx, lifecycle.CreateRequest{ID: "own", Tenant: "acme", SharedFiles: new(bool)}); err != nil {
+		t.Fatal(err)
+	}
+	if how := w.begun("own"); how != event.Warm {
+		t.Errorf("%q, want warm", how)
+	}
+}
+
 // TestAMemberThatCannotBeUsedIsDiscarded: and the create goes on without it.
 func TestAMemberThatCannotBeUsedIsDiscarded(t *testing.T) {
 	for name, fail := range map[string]error{

@@ -333,7 +333,7 @@ func (s *creator) create(ctx context.Context, b sandbox.Sandbox, m making) (sand
 			return b, err
 		}
 	}
-	if !ok && m.from == nil {
+	if !ok && m.from == nil && m.origin == nil {
 		if made, ok, err := s.createWarm(ctx, b, img, m.claim); ok || err != nil {
 			return made, err
 		}

@@ -74,7 +74,7 @@ func (s *acts) newPool(kinds []pool.Kind) *pool.Pool {
 // before the row: a crash in between leaves a sandbox of nobody, as all are that
 // wait, and after it one that is whole.
 func (s *creator) createWarm(ctx context.Context, b sandbox.Sandbox, img image.Image, claim *store.Claim) (made sandbox.Sandbox, ok bool, err error) {
-	if b.Tenant != "" || len(b.Spec.Dependencies) > 0 {
+	if b.Spec.SharedFiles || len(b.Spec.Dependencies) > 0 {
 		return b, false, nil
 	}
 	is := s.identity(b, img)
