@@ -70,10 +70,13 @@ func places() map[string]place {
 		// Core knows drivers and storage by their contracts.
 		"internal/driver/agent": {only: []string{"api/gen/…", "internal/driver", "internal/errs"},
 			by: []string{"internal/driver/oci", "internal/driver/drivertest"}},
+		"internal/driver/oci/cgroup": {only: []string{"internal/driver", "internal/driver/oci/procstat", "internal/errs", "internal/poll", "internal/sandbox"},
+			by: []string{"internal/driver/oci"}},
+		"internal/driver/oci/procstat":  {only: []string{}, by: []string{"internal/driver/oci", "internal/driver/oci/cgroup"}},
 		"internal/driver/oci/seccomp":   {only: []string{}, by: []string{"internal/driver/oci"}},
 		"internal/driver/oci/filelocks": {only: []string{}, by: []string{"internal/driver/oci"}},
 		"internal/driver/oci/kernellog": {only: []string{"internal/driver"}, by: []string{"internal/driver/oci"}},
-		"internal/driver/oci/memory":    {only: []string{"internal/errs"}, by: []string{"internal/driver/oci"}},
+		"internal/driver/oci/memory":    {only: []string{}, by: []string{"internal/driver/oci"}},
 		"internal/driver/oci":           {layer: 3, by: []string{"internal/daemon", "internal/cli/doctor"}},
 		"internal/storage/local":        {layer: 3, by: []string{"internal/daemon"}},
 

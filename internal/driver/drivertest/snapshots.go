@@ -217,7 +217,7 @@ func testSnapshot(t *testing.T, s *suite) {
 // none twice, in what was restored: its files are those of its memory.
 func testSnapshotOfOneInstant(t *testing.T, s *suite) {
 	parent, h := s.start(t)
-	s.launch(t, h, "n=0; echo ready; while :; do n=$((n+1)); echo $n >> log; sleep 0.001; done")
+	s.launch(t, h, "n=0; : > log; echo ready; while :; do n=$((n+1)); echo $n >> log; sleep 0.001; done")
 	s.exec(t, h, "while [ $(wc -l < log) -lt 20 ]; do sleep 0.01; done")
 	name, files := sandbox.NewUID(), s.instant(t, parent)
 	var lines int

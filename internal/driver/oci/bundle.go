@@ -10,6 +10,7 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/cubbyhq/cubby/internal/driver"
+	"github.com/cubbyhq/cubby/internal/driver/oci/cgroup"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
@@ -18,7 +19,7 @@ import (
 type bundle struct {
 	note       note
 	box        box
-	cgroups    hierarchy
+	cgroups    cgroup.Hierarchy
 	nofile     uint64 // most that RLIMIT_NOFILE can be here
 	oom        int    // oom_score_adj: what the host kills first
 	root       string // the root filesystem as the runtime sees it

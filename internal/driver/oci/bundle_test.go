@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cubbyhq/cubby/internal/driver"
+	"github.com/cubbyhq/cubby/internal/driver/oci/cgroup"
 	"github.com/cubbyhq/cubby/internal/driver/oci/seccomp"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
@@ -31,17 +32,20 @@ func sampleNote(isolation sandbox.Isolation, runtime string) note {
 // The bundles are the whole promise to the runtimes; a change shows as a
 // change of these files.
 func TestBundleGolden(t *testing.T) {
-	v1 := hierarchyOf("cubby", mounts(t, hybridMounts))
+	v1 := cgroup.Hierarchy{Parent: "cubby", Hybrid: "/sys/fs/cgroup/unified", V1: map[string]string{
+		"memory": "/sys/fs/cgroup/memory", "pids": "/sys/fs/cgroup/pids",
+		"cpu": "/sys/fs/cgroup/cpu,cpuacct", "cpuacct": "/sys/fs/cgroup/cpu,cpuacct",
+	}}
 	tests := []struct {
 		name      string
 		isolation sandbox.Isolation
 		runtime   string
 		idBase    uint32
-		cgroups   hierarchy
+		cgroups   cgroup.Hierarchy
 	}{
 		{"gvisor", sandbox.GVisor, runsc, 0, v1},
 		{"crun", sandbox.Container, crun, 0x30000000, v1},
-		{"crun-cgroup2", sandbox.Container, crun, 0, hierarchy{parent: "cubby", v2: "/sys/fs/cgroup"}},
+		{"crun-cgroup2", sandbox.Container, crun, 0, cgroup.Hierarchy{Parent: "cubby", V2: "/sys/fs/cgroup"}},
 		{"runc", sandbox.Container, runc, 0x30000000, v1},
 	}
 	for _, tt := range tests {

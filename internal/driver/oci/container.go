@@ -79,7 +79,7 @@ func (b bundle) container(s *specs.Spec) {
 			// its user's takes CAP_SYS_RESOURCE. The agent sets them itself.
 			s.Process.Rlimits = nil
 		}
-		s.Linux.CgroupsPath = "/" + filepath.Join(b.cgroups.parent, string(b.note.UID))
+		s.Linux.CgroupsPath = "/" + filepath.Join(b.cgroups.Parent, string(b.note.UID))
 	}
 }
 
@@ -90,13 +90,13 @@ func (b bundle) limitMounts() []specs.Mount {
 		return specs.Mount{Destination: to, Type: "bind", Source: from, Options: []string{"bind", "ro", "nosuid", "noexec", "nodev"}}
 	}
 	const view = "/sys/fs/cgroup"
-	path := b.cgroups.cgroup(b.note.UID).path
-	if b.cgroups.v2 != "" {
-		return []specs.Mount{bind(filepath.Join(b.cgroups.v2, path), view)}
+	path := b.cgroups.Group(b.note.UID).Path
+	if b.cgroups.V2 != "" {
+		return []specs.Mount{bind(filepath.Join(b.cgroups.V2, path), view)}
 	}
 	mounts := []specs.Mount{bind(b.cgroup, view)}
-	for _, controller := range slices.Sorted(maps.Keys(b.cgroups.v1)) {
-		mounts = append(mounts, bind(filepath.Join(b.cgroups.v1[controller], path), filepath.Join(view, controller)))
+	for _, controller := range slices.Sorted(maps.Keys(b.cgroups.V1)) {
+		mounts = append(mounts, bind(filepath.Join(b.cgroups.V1[controller], path), filepath.Join(view, controller)))
 	}
 	return mounts
 }

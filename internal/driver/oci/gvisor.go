@@ -6,6 +6,8 @@ import (
 	"time"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/cubbyhq/cubby/internal/driver/oci/cgroup"
 )
 
 // gvisor completes the specification for runsc. What it asks for is given by
@@ -41,7 +43,7 @@ func (b bundle) gvisor(s *specs.Spec) {
 	}
 	// These are what the sandbox shows to its programs (see cmd/runsc); what
 	// is enforced is the cgroup.
-	memory, quota, period := b.note.Limits.MemoryBytes, cpuQuota(b.note.Limits.CPUs), uint64(cpuPeriod/time.Microsecond)
+	memory, quota, period := b.note.Limits.MemoryBytes, cgroup.CPUQuota(b.note.Limits.CPUs), uint64(cgroup.CPUPeriod/time.Microsecond)
 	s.Linux.Resources = &specs.LinuxResources{
 		Memory: &specs.LinuxMemory{Limit: &memory},
 		CPU:    &specs.LinuxCPU{Quota: &quota, Period: &period},
@@ -59,11 +61,7 @@ func gvisorMemory(budget int64) int64 {
 // The host's limit of tasks of a gVisor sandbox is far above what its processes
 // need: gVisor has a task or two of the host for each, and some dozens for
 // itself. It is there for a gVisor that was taken over.
-func gvisorTasks(pids int64) int64 { return min(8*pids+1024, maxTasks) }
-
-// maxTasks is the largest limit that the kernel takes: it has no more process
-// ids (PID_MAX_LIMIT).
-const maxTasks = 4 << 20
+func gvisorTasks(pids int64) int64 { return min(8*pids+1024, cgroup.MaxTasks) }
 
 func (b bundle) overlayDir() string { return filepath.Join(b.note.root(), "overlay") }
 func (b bundle) tmpDir() string     { return filepath.Join(b.note.root(), "tmp") }

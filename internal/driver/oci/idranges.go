@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/cubbyhq/cubby/internal/driver/oci/procstat"
 	"github.com/cubbyhq/cubby/internal/errs"
 )
 
@@ -148,7 +149,7 @@ func (r *idRanges) occupied() map[uint32]bool {
 		if unix.Lstat(dir, &st) != nil || st.Uid < idCount {
 			continue
 		}
-		if stat, err := os.ReadFile(filepath.Join(dir, "stat")); err == nil && lives(statFields(stat)) {
+		if stat, err := os.ReadFile(filepath.Join(dir, "stat")); err == nil && procstat.Lives(procstat.Fields(stat)) {
 			taken[st.Uid/idCount*idCount] = true
 		}
 	}

@@ -27,7 +27,7 @@ func (d *Driver) Inspect(ctx context.Context, h driver.Handle) (driver.Status, e
 
 // List implements driver.Driver.
 func (d *Driver) List(ctx context.Context) ([]driver.Found, error) {
-	uids, err := d.cgroups.list()
+	uids, err := d.cgroups.List()
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +89,7 @@ func (d *Driver) status(uid sandbox.UID, readNote func() (note, error)) (driver.
 	if !found {
 		_, err := os.Stat(b.dir)
 		if errors.Is(err, os.ErrNotExist) {
-			if d.cgroups.cgroup(uid).exists() {
+			if d.cgroups.Group(uid).Exists() {
 				return driver.Status{Phase: driver.PhaseDead, Death: driver.Death{Cause: driver.DeathRemoved}}, nil
 			}
 			return driver.Status{Phase: driver.PhaseGone}, nil
@@ -237,15 +237,15 @@ func (d *Driver) cause(n note, pid int, status syscall.WaitStatus, known bool) d
 // run's own process; where the log does not reach that far, the counter
 // decides.
 func (d *Driver) outOfMemory(n note, pid int) bool {
-	c := d.cgroups.cgroup(n.UID)
-	count, err := c.oomKills()
+	c := d.cgroups.Group(n.UID)
+	count, err := c.OOMKills()
 	if err != nil || count == 0 {
 		return false
 	}
 	if n.Isolation == sandbox.GVisor {
 		return true
 	}
-	kills, err := c.readKills()
+	kills, err := readKills(c)
 	if err != nil {
 		d.log.Debug("the kernel's log cannot be read", "err", err)
 	}
@@ -320,7 +320,7 @@ func (d *Driver) Adopt(ctx context.Context, h driver.Handle) error {
 	}
 	if n.Isolation == sandbox.Container {
 		// The earlier daemon may have been killed while it was 0.
-		if err := d.cgroups.cgroup(n.UID).limitTasks(n.Limits.PIDs); err != nil {
+		if err := d.cgroups.Group(n.UID).LimitTasks(n.Limits.PIDs); err != nil {
 			d.log.Warn("the limit of processes was not restored", "box", n.UID, "err", err)
 		}
 	}
@@ -352,7 +352,7 @@ func (d *Driver) Stats(ctx context.Context, h driver.Handle) (driver.Stats, erro
 	if err != nil {
 		return driver.Stats{}, err
 	}
-	s, err := d.cgroups.cgroup(n.UID).stats()
+	s, err := d.cgroups.Group(n.UID).Stats()
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ENODEV) {
 		return driver.Stats{}, errs.E(errs.WrongState, "sandbox is not running")
 	}

@@ -3,7 +3,6 @@ package oci
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"slices"
 	"strconv"
@@ -12,6 +11,8 @@ import (
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/driver"
+	"github.com/cubbyhq/cubby/internal/driver/oci/cgroup"
+	"github.com/cubbyhq/cubby/internal/driver/oci/procstat"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/poll"
 	"github.com/cubbyhq/cubby/internal/sandbox"
@@ -39,11 +40,11 @@ func (d *Driver) KillOthers(ctx context.Context, h driver.Handle, spare []int64)
 	}
 	r.forks.Lock()
 	defer r.forks.Unlock()
-	group := d.cgroups.cgroup(n.UID)
+	group := d.cgroups.Group(n.UID)
 	left := 0
 	err = poll.Until(ctx, time.Millisecond, 20*time.Millisecond, func() (_ bool, err error) {
 		if !r.ended() {
-			left, err = group.killOthers(r.process.pid, spare, n.Limits.PIDs)
+			left, err = killOthers(group, r.process.pid, spare, n.Limits.PIDs)
 		}
 		return r.ended() || left == 0, err
 	})
@@ -55,14 +56,14 @@ func (d *Driver) KillOthers(ctx context.Context, h driver.Handle, spare []int64)
 
 // killOthers kills all that is neither init nor descends from spare, in one
 // pass during which nothing forks. It returns how many of them were there.
-func (c cgroup) killOthers(init int, spare []int64, limit int64) (left int, err error) {
-	if err := c.limitTasks(0); err != nil {
+func killOthers(c cgroup.Group, init int, spare []int64, limit int64) (left int, err error) {
+	if err := c.LimitTasks(0); err != nil {
 		return 0, err
 	}
-	defer func() { err = errors.Join(err, c.limitTasks(limit)) }()
+	defer func() { err = errors.Join(err, c.LimitTasks(limit)) }()
 	// A process whose parent ended during the look has another one in the next.
 	for range 3 {
-		pids, err := c.procs()
+		pids, err := c.Procs()
 		if err != nil {
 			return 0, err
 		}
@@ -81,21 +82,6 @@ func (c cgroup) killOthers(init int, spare []int64, limit int64) (left int, err 
 	return left, nil
 }
 
-// limitTasks sets how many processes and threads the cgroup may have. Those
-// that are there stay.
-func (c cgroup) limitTasks(n int64) error {
-	for _, set := range c.settings(limits{pids: max(n, 1)}) {
-		value := set.value
-		if n == 0 {
-			value = "0"
-		}
-		if err := os.WriteFile(set.file, []byte(value), 0); err != nil {
-			return fmt.Errorf("limit the processes: %w", err)
-		}
-	}
-	return nil
-}
-
 // processTree reads the parents of living processes.
 func processTree(pids []int) map[int]int {
 	parents := make(map[int]int, len(pids))
@@ -104,8 +90,8 @@ func processTree(pids []int) map[int]int {
 		if err != nil {
 			continue
 		}
-		fields := statFields(stat)
-		if !lives(fields) {
+		fields := procstat.Fields(stat)
+		if !procstat.Lives(fields) {
 			continue
 		}
 		if parent, err := strconv.Atoi(string(fields[1])); err == nil {
@@ -113,12 +99,6 @@ func processTree(pids []int) map[int]int {
 		}
 	}
 	return parents
-}
-
-// lives reports whether a process, of which these are the [statFields], can
-// still run. One whose first thread has ended looks like a zombie.
-func lives(fields [][]byte) bool {
-	return len(fields) >= 18 && fields[0][0] != 'X' && (fields[0][0] != 'Z' || string(fields[17]) > "1")
 }
 
 // strangers are the processes below init that are not below a spared child of

@@ -16,6 +16,7 @@ import (
 	guestv1 "github.com/cubbyhq/cubby/api/gen/cubby/guest/v1"
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/driver/drivertest"
+	"github.com/cubbyhq/cubby/internal/driver/oci/cgroup"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
@@ -187,15 +188,15 @@ func (r *running) death(act func(ctx context.Context)) driver.Death {
 // commands first, and the sandbox goes on.
 func TestOutOfMemoryIsNamed(t *testing.T) {
 	r := start(t, runsc, testSpec(t, sandbox.GVisor))
-	group := r.d.cgroups.cgroup(r.spec.UID)
+	group := r.d.cgroups.Group(r.spec.UID)
 	death := r.death(func(ctx context.Context) {
 		// The agent keeps the budget; take the room above it away. Part of what
 		// is in use may be cache, which gives way.
-		stats, err := group.stats()
+		stats, err := group.Stats()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := group.create(limits{memory: min(stats.MemoryBytes+8<<20, 96<<20)}); err != nil {
+		if err := group.Create(cgroup.Limits{Memory: min(stats.MemoryBytes+8<<20, 96<<20)}); err != nil {
 			t.Fatal(err)
 		}
 		// The kernel may end tail alone: it chooses.
@@ -243,12 +244,12 @@ func TestKillAfterOutOfMemoryIsAKill(t *testing.T) {
 // may have need.
 func TestTasksOfGVisor(t *testing.T) {
 	r := start(t, runsc, testSpec(t, sandbox.GVisor)) // 128 pids
-	pids := r.d.cgroups.v1["pids"]
+	pids := r.d.cgroups.V1["pids"]
 	if pids == "" {
-		pids = r.d.cgroups.v2
+		pids = r.d.cgroups.V2
 	}
-	dir := filepath.Join(pids, r.d.cgroups.cgroup(r.spec.UID).path)
-	limit, err := number(filepath.Join(dir, "pids.max"))
+	dir := filepath.Join(pids, r.d.cgroups.Group(r.spec.UID).Path)
+	limit, err := cgroup.Number(filepath.Join(dir, "pids.max"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -256,7 +257,7 @@ func TestTasksOfGVisor(t *testing.T) {
 	if out != "120\n" {
 		t.Errorf("with all processes: %q", out)
 	}
-	now, err := number(filepath.Join(dir, "pids.current"))
+	now, err := cgroup.Number(filepath.Join(dir, "pids.current"))
 	if err != nil || now*2 > limit {
 		t.Errorf("there are %d tasks, %v, with a limit of %d; want twice the room", now, err, limit)
 	}

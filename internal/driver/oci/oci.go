@@ -31,6 +31,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cubbyhq/cubby/internal/driver"
+	"github.com/cubbyhq/cubby/internal/driver/oci/cgroup"
 	"github.com/cubbyhq/cubby/internal/driver/oci/filelocks"
 	"github.com/cubbyhq/cubby/internal/driver/oci/memory"
 	"github.com/cubbyhq/cubby/internal/errs"
@@ -58,7 +59,7 @@ type Config struct {
 type Driver struct {
 	cfg     Config
 	log     *slog.Logger
-	cgroups hierarchy
+	cgroups cgroup.Hierarchy
 	progs   programs
 
 	locks       *filelocks.Watch // bounds the file locks of containers
@@ -125,7 +126,7 @@ func New(cfg Config) (*Driver, error) {
 	// sandboxes go first in any case, however large it is. One that was given
 	// more than 99 leaves them less than sandboxScore more than itself, or
 	// nothing.
-	oom, err := number("/proc/self/oom_score_adj")
+	oom, err := cgroup.Number("/proc/self/oom_score_adj")
 	if err != nil {
 		return nil, err
 	}
@@ -140,7 +141,7 @@ func New(cfg Config) (*Driver, error) {
 		locks:      filelocks.New(cfg.Log),
 		namespaces: newNamespaces(openIDRanges(idLocks)),
 	}
-	d.cgroups = openHierarchy(cfg.CgroupParent)
+	d.cgroups = cgroup.Open(cfg.CgroupParent)
 	d.progs = programs{dir: cfg.RuntimesDir, init: cfg.Init, runsc: cfg.Runsc, container: cfg.ContainerRuntime}
 	if err := d.prune(); err != nil {
 		d.log.Warn("programs of earlier versions were not removed", "err", err)
@@ -173,7 +174,7 @@ func (d *Driver) support(isolation sandbox.Isolation) (runtime, agent program, e
 		return runtime, agent, errs.E(errs.Unsupported, "sandboxes need root").
 			Hint("run cubby as root, or through its systemd service")
 	}
-	if err := d.cgroups.usable(); err != nil {
+	if err := d.cgroups.Usable(); err != nil {
 		return runtime, agent, err
 	}
 	if agent, err = d.progs.agent(); err != nil {
@@ -227,6 +228,6 @@ func (d *Driver) Close() error {
 	}
 	d.locks.Close()
 	d.namespaces.close()
-	d.cgroups.tidy()
+	d.cgroups.Tidy()
 	return nil
 }

@@ -2,12 +2,11 @@ package oci
 
 import (
 	"context"
-	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/driver"
+	"github.com/cubbyhq/cubby/internal/driver/oci/cgroup"
 	"github.com/cubbyhq/cubby/internal/driver/oci/filelocks"
 	"github.com/cubbyhq/cubby/internal/driver/oci/kernellog"
 	"github.com/cubbyhq/cubby/internal/errs"
@@ -26,12 +25,12 @@ func (d *Driver) OOMKills(_ context.Context, h driver.Handle, since time.Time) (
 	if err != nil || n.Isolation == sandbox.GVisor {
 		return nil, err
 	}
-	c := d.cgroups.cgroup(n.UID)
-	kills, err := c.readKills()
+	c := d.cgroups.Group(n.UID)
+	kills, err := readKills(c)
 	if err != nil {
 		return nil, err
 	}
-	files := c.memoryFiles()
+	files := c.MemoryFiles()
 	var late []driver.OOMKill
 	for _, k := range kills {
 		if k.At.After(since.Add(-clockSlack)) {
@@ -52,7 +51,7 @@ func (d *Driver) OOMKills(_ context.Context, h driver.Handle, since time.Time) (
 // the host that its cgroup does not count. gVisor's are its own memory.
 func (d *Driver) guardLocks(n note, agent int) {
 	if n.Isolation == sandbox.Container {
-		d.locks.Guard(string(n.UID), agent, d.cgroups.cgroup(n.UID).procs)
+		d.locks.Guard(string(n.UID), agent, d.cgroups.Group(n.UID).Procs)
 	}
 }
 
@@ -69,19 +68,5 @@ func CountsFileLocks() error {
 	return nil
 }
 
-// readKills returns what the kernel's log has of the cgroup.
-func (c cgroup) readKills() ([]driver.OOMKill, error) { return kernellog.Kills("/" + c.path) }
-
-// memoryFiles is the memory of files in memory, 0 when that is not known.
-func (c cgroup) memoryFiles() int64 {
-	root := c.h.v2
-	if root == "" {
-		root = c.h.v1["memory"]
-	}
-	data, err := os.ReadFile(filepath.Join(root, c.path, "memory.stat"))
-	if err != nil {
-		return 0
-	}
-	n, _ := keyed(data, "shmem") // not every kernel counts it
-	return n
-}
+// readKills returns what the kernel's log has of a cgroup.
+func readKills(c cgroup.Group) ([]driver.OOMKill, error) { return kernellog.Kills("/" + c.Path) }

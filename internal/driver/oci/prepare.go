@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cubbyhq/cubby/internal/driver"
+	"github.com/cubbyhq/cubby/internal/driver/oci/cgroup"
 )
 
 // stageDirs are directories of the host over which a private filesystem can be
@@ -89,10 +90,10 @@ func (b bundle) prepare(userns *os.File) (s stage, err error) {
 			return s, fmt.Errorf("set up the mount of %s: %w", t.name, err)
 		}
 	}
-	if b.cgroups.hybrid != "" {
+	if b.cgroups.Hybrid != "" {
 		// crun refuses hosts on which it sees this one beside version 1.
-		if err := unix.Unmount(b.cgroups.hybrid, unix.MNT_DETACH); err != nil && !errors.Is(err, syscall.EINVAL) {
-			return s, fmt.Errorf("hide %s: %w", b.cgroups.hybrid, err)
+		if err := unix.Unmount(b.cgroups.Hybrid, unix.MNT_DETACH); err != nil && !errors.Is(err, syscall.EINVAL) {
+			return s, fmt.Errorf("hide %s: %w", b.cgroups.Hybrid, err)
 		}
 	}
 	if s, err = openStage(); err != nil {
@@ -291,9 +292,9 @@ func (s stage) mountSysfs() error {
 
 // limitDirs makes the directories below which the container sees the files of
 // its own cgroup, see limitMounts.
-func (s stage) limitDirs(h hierarchy) error {
+func (s stage) limitDirs(h cgroup.Hierarchy) error {
 	dirs := []string{s.path("cgroup")}
-	for controller := range h.v1 {
+	for controller := range h.V1 {
 		dirs = append(dirs, s.path("cgroup/"+controller))
 	}
 	for _, dir := range dirs {

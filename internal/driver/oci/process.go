@@ -1,7 +1,6 @@
 package oci
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -12,6 +11,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cubbyhq/cubby/internal/driver/oci/procstat"
 )
 
 // process is one process of the host that is nobody's child here: it outlives
@@ -38,51 +39,13 @@ func openProcess(pid int, start uint64) (*process, error) {
 	// belongs to what is held, or the process is gone.
 	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err == nil {
-		p.start, err = startTime(data)
+		p.start, err = procstat.StartTime(data)
 	}
 	if err != nil || start != 0 && p.start != start || p.done() {
 		p.close()
 		return nil, os.ErrProcessDone
 	}
 	return p, nil
-}
-
-// startTime reads the 22nd field of /proc/PID/stat.
-func startTime(stat []byte) (uint64, error) {
-	fields := statFields(stat)
-	if len(fields) < 20 {
-		return 0, errors.New("malformed stat")
-	}
-	return strconv.ParseUint(string(fields[19]), 10, 64)
-}
-
-// cpuTime reads the times of /proc/PID/stat, of the process and of the
-// children that it waited for.
-func cpuTime(stat []byte) time.Duration {
-	const tick = time.Second / 100 // USER_HZ, the same on every machine
-	fields := statFields(stat)
-	if len(fields) < 15 {
-		return 0
-	}
-	var sum time.Duration
-	for _, field := range fields[11:15] {
-		n, err := strconv.ParseInt(string(field), 10, 64)
-		if err != nil || n < 0 {
-			return 0
-		}
-		sum += time.Duration(n) * tick
-	}
-	return sum
-}
-
-// statFields are the fields of /proc/PID/stat from the third one, the state:
-// the second one holds the program's name, which can contain anything.
-func statFields(stat []byte) [][]byte {
-	i := bytes.LastIndexByte(stat, ')')
-	if i < 0 {
-		return nil
-	}
-	return bytes.Fields(stat[i+1:])
 }
 
 // close ends the hold; a wait returns.
@@ -143,7 +106,7 @@ func (p *process) exitStatus() (status syscall.WaitStatus, known bool) {
 		}
 		data, err := os.ReadFile("/proc/" + strconv.Itoa(p.pid) + "/stat")
 		if err == nil {
-			if start, err := startTime(data); err == nil && start == p.start {
+			if start, err := procstat.StartTime(data); err == nil && start == p.start {
 				if status, ok := zombieStatus(data); ok {
 					return status, true
 				}
@@ -158,7 +121,7 @@ func (p *process) exitStatus() (status syscall.WaitStatus, known bool) {
 
 // zombieStatus reads the last field of /proc/PID/stat of a zombie.
 func zombieStatus(stat []byte) (syscall.WaitStatus, bool) {
-	fields := statFields(stat)
+	fields := procstat.Fields(stat)
 	if len(fields) < 50 || string(fields[0]) != "Z" {
 		return 0, false
 	}

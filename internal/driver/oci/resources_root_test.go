@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/driver"
+	"github.com/cubbyhq/cubby/internal/driver/oci/cgroup"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
@@ -109,8 +110,8 @@ func TestSocketBuffersAreLimited(t *testing.T) {
 			t.Run(w.runtime+"/"+name, func(t *testing.T) {
 				r := armed(t, start(t, w.runtime, testSpec(t, w.isolation)))
 				n, out := r.attack("sandbox", name, most)
-				if r.d.cgroups.v2 == "" && n > most/2 {
-					t.Errorf("%s: %d MiB in buffers, although the limit is %d", name, n>>20, socketMemory(r.spec.Limits.MemoryBytes)>>20)
+				if r.d.cgroups.V2 == "" && n > most/2 {
+					t.Errorf("%s: %d MiB in buffers, although the limit is %d", name, n>>20, cgroup.SocketMemory(r.spec.Limits.MemoryBytes)>>20)
 				}
 				t.Logf("%s", out)
 				r.alive()
@@ -146,8 +147,8 @@ func TestSocketBuffersAreCharged(t *testing.T) {
 		for _, name := range []string{"tcp", "udp", "unix"} {
 			t.Run(w.runtime+"/"+name, func(t *testing.T) {
 				r := armed(t, start(t, w.runtime, testSpec(t, w.isolation)))
-				if r.d.cgroups.v2 == "" && name != "unix" {
-					r.heldWithin(name, most, int(socketMemory(r.spec.Limits.MemoryBytes))*2)
+				if r.d.cgroups.V2 == "" && name != "unix" {
+					r.heldWithin(name, most, int(cgroup.SocketMemory(r.spec.Limits.MemoryBytes))*2)
 					return
 				}
 				before, err := r.d.Stats(r.ctx, r.h)

@@ -134,7 +134,7 @@ func TestSleepKeepsAll(t *testing.T) {
 
 // cgroupDir is the sandbox's directory of a controller in version 1.
 func (r *running) cgroupDir(controller string) string {
-	return filepath.Join(r.d.cgroups.v1[controller], r.d.cgroups.cgroup(r.spec.UID).path)
+	return filepath.Join(r.d.cgroups.V1[controller], r.d.cgroups.Group(r.spec.UID).Path)
 }
 
 // reachesOut proves the ways out: the proxy's port, and the redirect.

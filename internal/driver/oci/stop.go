@@ -103,7 +103,7 @@ func (d *Driver) shutDown(ctx context.Context, r *run, grace time.Duration) erro
 // needs. What the sandbox is made of stays. It does not matter how far a start
 // had come.
 func (d *Driver) clear(ctx context.Context, uid sandbox.UID) error {
-	b, group := d.box(uid), d.cgroups.cgroup(uid)
+	b, group := d.box(uid), d.cgroups.Group(uid)
 	d.locks.Forget(string(uid))
 	d.mu.Lock()
 	r := d.runs[uid]
@@ -116,7 +116,7 @@ func (d *Driver) clear(ctx context.Context, uid sandbox.UID) error {
 		// and report that as their own ends.
 		r.process.kill()
 	}
-	if err := group.kill(ctx); err != nil {
+	if err := group.Kill(ctx); err != nil {
 		return err
 	}
 	if r != nil {
@@ -129,7 +129,7 @@ func (d *Driver) clear(ctx context.Context, uid sandbox.UID) error {
 		delete(d.runs, uid)
 		d.mu.Unlock()
 	}
-	if err := group.remove(ctx); err != nil {
+	if err := group.Remove(ctx); err != nil {
 		return err
 	}
 	d.namespaces.ended(uid)

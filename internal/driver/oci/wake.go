@@ -160,7 +160,7 @@ func (d *Driver) launched(b box, rec record) record {
 		return rec
 	}
 	pid, err := strconv.Atoi(strings.TrimSpace(string(data)))
-	if err != nil || pid <= 1 || !d.cgroups.cgroup(b.uid).contains(pid) {
+	if err != nil || pid <= 1 || !d.cgroups.Group(b.uid).Contains(pid) {
 		return rec
 	}
 	p, err := openProcess(pid, 0)

@@ -1,4 +1,9 @@
-package oci
+// Package cgroup is the control group that each sandbox has on the host,
+// PARENT/<uid>: in the unified hierarchy (version 2) or in every hierarchy of
+// version 1 that limits something. It is made and removed here and not by the
+// runtimes: so the limits do not depend on which runtime runs, and everything
+// that ever started in a sandbox is found below one directory.
+package cgroup
 
 import (
 	"bufio"
@@ -20,12 +25,6 @@ import (
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
-// A sandbox has a cgroup of its own, PARENT/<uid>, in the unified hierarchy
-// (version 2) or in every hierarchy of version 1 that limits something. It is
-// made and removed here and not by the runtimes: so the limits do not depend
-// on which runtime runs, and everything that ever started in a sandbox is
-// found below one directory.
-
 // controllers of version 1 that are used where the host has them, and of
 // these the ones without which the limits would be a lie.
 var (
@@ -34,40 +33,42 @@ var (
 	v2Required = []string{"memory", "cpu", "pids"}
 )
 
-// hierarchy is where this host's cgroups are.
-type hierarchy struct {
-	parent string
-	v2     string            // mount point of the unified hierarchy that has the controllers, or ""
-	v1     map[string]string // controller → mount point
-	hybrid string            // a unified hierarchy beside version 1, which crun does not bear
+// Hierarchy is where this host's cgroups are.
+type Hierarchy struct {
+	Parent string
+	V2     string            // mount point of the unified hierarchy that has the controllers, or ""
+	V1     map[string]string // controller → mount point
+	Hybrid string            // a unified hierarchy beside version 1, which crun does not bear
 	others []string          // mount points that limit nothing here; runc makes cgroups there too
 	err    error             // why nothing works
 }
 
-func openHierarchy(parent string) hierarchy {
+// Open finds the cgroups of this host. Those of sandboxes are below parent.
+func Open(parent string) Hierarchy {
 	mounts, err := mountinfo.GetMounts(mountinfo.FSTypeFilter("cgroup", "cgroup2"))
 	if err != nil {
-		return hierarchy{err: errs.E(errs.Unsupported, "cgroups cannot be found").Because(err)}
+		return Hierarchy{err: errs.E(errs.Unsupported, "cgroups cannot be found").Because(err)}
 	}
-	return hierarchyOf(parent, mounts)
+	return Of(parent, mounts)
 }
 
-func hierarchyOf(parent string, mounts []*mountinfo.Info) hierarchy {
-	h := hierarchy{parent: parent, v1: make(map[string]string)}
+// Of is Open for a host with these mounts.
+func Of(parent string, mounts []*mountinfo.Info) Hierarchy {
+	h := Hierarchy{Parent: parent, V1: make(map[string]string)}
 	// The first mount of each is the host's; later ones are views of it in
 	// chroots and containers, which come and go.
 	for _, m := range mounts {
 		switch m.FSType {
 		case "cgroup2":
-			if h.v2 == "" {
-				h.v2 = m.Mountpoint
+			if h.V2 == "" {
+				h.V2 = m.Mountpoint
 			}
 		case "cgroup":
 			wanted := false
 			for option := range strings.SplitSeq(m.VFSOptions, ",") {
 				wanted = wanted || slices.Contains(v1Wanted, option)
-				if slices.Contains(v1Wanted, option) && h.v1[option] == "" {
-					h.v1[option] = m.Mountpoint
+				if slices.Contains(v1Wanted, option) && h.V1[option] == "" {
+					h.V1[option] = m.Mountpoint
 				}
 			}
 			if !wanted {
@@ -75,24 +76,24 @@ func hierarchyOf(parent string, mounts []*mountinfo.Info) hierarchy {
 			}
 		}
 	}
-	if len(h.v1) > 0 {
-		h.hybrid, h.v2 = h.v2, ""
+	if len(h.V1) > 0 {
+		h.Hybrid, h.V2 = h.V2, ""
 	}
-	if h.v1["cpuacct"] != h.v1["cpu"] {
+	if h.V1["cpuacct"] != h.V1["cpu"] {
 		// Every hierarchy that a process is moved to takes milliseconds. One
 		// that only counts is not worth it.
-		if root, ok := h.v1["cpuacct"]; ok {
+		if root, ok := h.V1["cpuacct"]; ok {
 			h.others = append(h.others, root)
-			delete(h.v1, "cpuacct")
+			delete(h.V1, "cpuacct")
 		}
 	}
-	if h.hybrid != "" {
-		h.others = append(h.others, h.hybrid)
+	if h.Hybrid != "" {
+		h.others = append(h.others, h.Hybrid)
 	}
 	var missing []string
 	switch {
-	case h.v2 != "":
-		have, err := os.ReadFile(filepath.Join(h.v2, "cgroup.controllers"))
+	case h.V2 != "":
+		have, err := os.ReadFile(filepath.Join(h.V2, "cgroup.controllers"))
 		if err != nil {
 			h.err = errs.E(errs.Unsupported, "cgroups cannot be read").Because(err)
 			return h
@@ -104,7 +105,7 @@ func hierarchyOf(parent string, mounts []*mountinfo.Info) hierarchy {
 		}
 	default:
 		for _, c := range v1Required {
-			if h.v1[c] == "" {
+			if h.V1[c] == "" {
 				missing = append(missing, c)
 			}
 		}
@@ -116,26 +117,27 @@ func hierarchyOf(parent string, mounts []*mountinfo.Info) hierarchy {
 	return h
 }
 
-func (h hierarchy) usable() error { return h.err }
+// Usable is nil where sandboxes can be limited.
+func (h Hierarchy) Usable() error { return h.err }
 
-func (h hierarchy) String() string {
+func (h Hierarchy) String() string {
 	switch {
-	case h.v2 != "":
+	case h.V2 != "":
 		return "cgroup v2"
-	case h.hybrid != "":
+	case h.Hybrid != "":
 		return "cgroup v1 (hybrid)"
 	}
 	return "cgroup v1"
 }
 
 // roots are the mount points that hold sandboxes' cgroups, each once.
-func (h hierarchy) roots() []string {
-	if h.v2 != "" {
-		return []string{h.v2}
+func (h Hierarchy) roots() []string {
+	if h.V2 != "" {
+		return []string{h.V2}
 	}
 	var roots []string
 	for _, c := range v1Wanted {
-		if root := h.v1[c]; root != "" && !slices.Contains(roots, root) {
+		if root := h.V1[c]; root != "" && !slices.Contains(roots, root) {
 			roots = append(roots, root)
 		}
 	}
@@ -143,13 +145,13 @@ func (h hierarchy) roots() []string {
 }
 
 // everywhere are the mount points where a sandbox can have a cgroup.
-func (h hierarchy) everywhere() []string { return append(h.roots(), h.others...) }
+func (h Hierarchy) everywhere() []string { return append(h.roots(), h.others...) }
 
-// list names the sandboxes that have a cgroup.
-func (h hierarchy) list() ([]sandbox.UID, error) {
+// List names the sandboxes that have a cgroup.
+func (h Hierarchy) List() ([]sandbox.UID, error) {
 	var uids []sandbox.UID
 	for _, root := range h.everywhere() {
-		entries, err := os.ReadDir(filepath.Join(root, h.parent))
+		entries, err := os.ReadDir(filepath.Join(root, h.Parent))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -165,47 +167,50 @@ func (h hierarchy) list() ([]sandbox.UID, error) {
 	return uids, nil
 }
 
-func (h hierarchy) cgroup(uid sandbox.UID) cgroup {
-	return cgroup{h: h, path: filepath.Join(h.parent, string(uid))}
+// Group is the cgroup of a sandbox.
+func (h Hierarchy) Group(uid sandbox.UID) Group {
+	return Group{h: h, Path: filepath.Join(h.Parent, string(uid))}
 }
 
-// cgroup is one sandbox's, whether it exists or not.
-type cgroup struct {
-	h    hierarchy
-	path string // PARENT/<uid>, the same in every hierarchy
+// Group is the cgroup of one sandbox's, whether it exists or not.
+type Group struct {
+	h    Hierarchy
+	Path string // PARENT/<uid>, the same in every hierarchy
 }
 
-// limits of a cgroup; 0 is none.
-type limits struct {
-	memory int64
-	cpus   float64
-	pids   int64
+// Limits of a cgroup; 0 is none.
+type Limits struct {
+	Memory int64
+	CPUs   float64
+	PIDs   int64
 }
 
-// socketMemory is how much of the host's memory the buffers of a sandbox's TCP
+// SocketMemory is how much of the host's memory the buffers of a sandbox's TCP
 // and UDP sockets may take beside its limit, on cgroup version 1. Sockets that
 // have reached it become slow; none fails.
-func socketMemory(limit int64) int64 { return max(limit/16, 4<<20) }
+func SocketMemory(limit int64) int64 { return max(limit/16, 4<<20) }
 
-const cpuPeriod = 100 * time.Millisecond
+// CPUPeriod is in which a cgroup may take the time that it has.
+const CPUPeriod = 100 * time.Millisecond
 
-func cpuQuota(cpus float64) int64 {
+// CPUQuota is what a cgroup may take of each period, in microseconds.
+func CPUQuota(cpus float64) int64 {
 	// The kernel refuses quotas below a millisecond.
-	return max(int64(cpus*float64(cpuPeriod.Microseconds())), 1000)
+	return max(int64(cpus*float64(CPUPeriod.Microseconds())), 1000)
 }
 
-// create makes the cgroup with its limits. It may exist already, empty.
-func (c cgroup) create(l limits) error {
+// Create makes the cgroup with its limits. It may exist already, empty.
+func (c Group) Create(l Limits) error {
 	if c.h.err != nil {
 		return c.h.err
 	}
-	if c.h.v2 != "" {
+	if c.h.V2 != "" {
 		if err := c.h.delegate(); err != nil {
 			return err
 		}
 	}
 	for _, root := range c.h.roots() {
-		dir := filepath.Join(root, c.path)
+		dir := filepath.Join(root, c.Path)
 		err := os.MkdirAll(dir, 0o755)
 		if errors.Is(err, fs.ErrNotExist) {
 			// Another daemon tidied the empty parent up in between.
@@ -225,13 +230,13 @@ func (c cgroup) create(l limits) error {
 }
 
 // delegate switches the controllers on below the parent.
-func (h hierarchy) delegate() error {
-	parent := filepath.Join(h.v2, h.parent)
+func (h Hierarchy) delegate() error {
+	parent := filepath.Join(h.V2, h.Parent)
 	if err := os.MkdirAll(parent, 0o755); err != nil {
 		return fmt.Errorf("make cgroup: %w", err)
 	}
 	want := "+" + strings.Join(v2Required, " +")
-	for _, dir := range []string{h.v2, parent} {
+	for _, dir := range []string{h.V2, parent} {
 		file := filepath.Join(dir, "cgroup.subtree_control")
 		if have, err := os.ReadFile(file); err == nil && containsAll(strings.Fields(string(have)), v2Required) {
 			continue
@@ -253,17 +258,17 @@ type setting struct {
 	optional    bool // not every kernel has it
 }
 
-func (c cgroup) settings(l limits) []setting {
+func (c Group) settings(l Limits) []setting {
 	file := func(controller, name string) string {
-		if c.h.v2 != "" {
-			return filepath.Join(c.h.v2, c.path, name)
+		if c.h.V2 != "" {
+			return filepath.Join(c.h.V2, c.Path, name)
 		}
-		return filepath.Join(c.h.v1[controller], c.path, name)
+		return filepath.Join(c.h.V1[controller], c.Path, name)
 	}
 	var s []setting
-	if l.memory > 0 {
-		bytes := strconv.FormatInt(l.memory, 10)
-		if c.h.v2 != "" {
+	if l.Memory > 0 {
+		bytes := strconv.FormatInt(l.Memory, 10)
+		if c.h.V2 != "" {
 			s = append(s,
 				setting{file: file("", "memory.max"), value: bytes},
 				setting{file: file("", "memory.swap.max"), value: "0", optional: true})
@@ -274,12 +279,12 @@ func (c cgroup) settings(l limits) []setting {
 				setting{file: file("memory", "memory.swappiness"), value: "0", optional: true},
 				// Version 1 counts the buffers of TCP and UDP apart from all other
 				// memory, and not at all without this.
-				setting{file: file("memory", "memory.kmem.tcp.limit_in_bytes"), value: strconv.FormatInt(socketMemory(l.memory), 10), optional: true})
+				setting{file: file("memory", "memory.kmem.tcp.limit_in_bytes"), value: strconv.FormatInt(SocketMemory(l.Memory), 10), optional: true})
 		}
 	}
-	if l.cpus > 0 {
-		quota, period := strconv.FormatInt(cpuQuota(l.cpus), 10), strconv.FormatInt(cpuPeriod.Microseconds(), 10)
-		if c.h.v2 != "" {
+	if l.CPUs > 0 {
+		quota, period := strconv.FormatInt(CPUQuota(l.CPUs), 10), strconv.FormatInt(CPUPeriod.Microseconds(), 10)
+		if c.h.V2 != "" {
 			s = append(s, setting{file: file("", "cpu.max"), value: quota + " " + period})
 		} else {
 			s = append(s,
@@ -287,40 +292,40 @@ func (c cgroup) settings(l limits) []setting {
 				setting{file: file("cpu", "cpu.cfs_quota_us"), value: quota})
 		}
 	}
-	if l.pids > 0 {
-		s = append(s, setting{file: file("pids", "pids.max"), value: strconv.FormatInt(min(l.pids, maxTasks), 10)})
+	if l.PIDs > 0 {
+		s = append(s, setting{file: file("pids", "pids.max"), value: strconv.FormatInt(min(l.PIDs, MaxTasks), 10)})
 	}
 	return s
 }
 
-// enter moves a thread into the cgroup, so that what it forks starts there.
+// Enter moves a thread into the cgroup, so that what it forks starts there.
 // Version 1 only; version 2 moves whole processes, see open.
-func (c cgroup) enter(tid int) error {
-	if c.h.v2 != "" {
+func (c Group) Enter(tid int) error {
+	if c.h.V2 != "" {
 		return nil
 	}
 	for _, root := range c.h.roots() {
-		if err := os.WriteFile(filepath.Join(root, c.path, "tasks"), []byte(strconv.Itoa(tid)), 0); err != nil {
+		if err := os.WriteFile(filepath.Join(root, c.Path, "tasks"), []byte(strconv.Itoa(tid)), 0); err != nil {
 			return fmt.Errorf("enter cgroup: %w", err)
 		}
 	}
 	return nil
 }
 
-// open returns a descriptor for SysProcAttr.CgroupFD; nil on version 1.
-func (c cgroup) open() (*os.File, error) {
-	if c.h.v2 == "" {
+// Open returns a descriptor for SysProcAttr.CgroupFD; nil on version 1.
+func (c Group) Open() (*os.File, error) {
+	if c.h.V2 == "" {
 		return nil, nil
 	}
-	return os.Open(filepath.Join(c.h.v2, c.path))
+	return os.Open(filepath.Join(c.h.V2, c.Path))
 }
 
-// procs lists the host's pids of all processes in the cgroup. None when it
+// Procs lists the host's pids of all processes in the cgroup. None when it
 // does not exist.
-func (c cgroup) procs() ([]int, error) {
+func (c Group) Procs() ([]int, error) {
 	var pids []int
 	for _, root := range c.h.roots() {
-		data, err := os.ReadFile(filepath.Join(root, c.path, "cgroup.procs"))
+		data, err := os.ReadFile(filepath.Join(root, c.Path, "cgroup.procs"))
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENODEV) {
 			continue
 		}
@@ -358,11 +363,11 @@ func parsePIDs(data []byte) ([]int, error) {
 	return pids, nil
 }
 
-// oomKills counts the processes that the kernel killed for the memory limit.
-func (c cgroup) oomKills() (int64, error) {
-	file := filepath.Join(c.h.v2, c.path, "memory.events")
-	if c.h.v2 == "" {
-		file = filepath.Join(c.h.v1["memory"], c.path, "memory.oom_control")
+// OOMKills counts the processes that the kernel killed for the memory limit.
+func (c Group) OOMKills() (int64, error) {
+	file := filepath.Join(c.h.V2, c.Path, "memory.events")
+	if c.h.V2 == "" {
+		file = filepath.Join(c.h.V1["memory"], c.Path, "memory.oom_control")
 	}
 	data, err := os.ReadFile(file)
 	if err != nil {
@@ -381,3 +386,7 @@ func keyed(data []byte, key string) (int64, error) {
 	}
 	return 0, fmt.Errorf("no %s", key)
 }
+
+// MaxTasks is the largest limit that the kernel takes: it has no more process
+// ids (PID_MAX_LIMIT).
+const MaxTasks = 4 << 20

@@ -1,4 +1,4 @@
-package oci
+package cgroup
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/driver"
+	"github.com/cubbyhq/cubby/internal/driver/oci/procstat"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/poll"
 )
@@ -23,20 +24,20 @@ const (
 	lastLook  = 20 * time.Millisecond
 )
 
-// kill ends every process of the cgroup and returns when none is left. It
+// Kill ends every process of the cgroup and returns when none is left. It
 // cannot be outrun by forks: what forks is killed in the next pass, and how
 // many there can be is limited.
-func (c cgroup) kill(ctx context.Context) error {
-	_ = c.limitTasks(0) // makes it faster; a start sets the limit again
-	if c.h.v2 != "" {
-		err := os.WriteFile(filepath.Join(c.h.v2, c.path, "cgroup.kill"), []byte("1"), 0)
+func (c Group) Kill(ctx context.Context) error {
+	_ = c.LimitTasks(0) // makes it faster; a start sets the limit again
+	if c.h.V2 != "" {
+		err := os.WriteFile(filepath.Join(c.h.V2, c.Path, "cgroup.kill"), []byte("1"), 0)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("kill cgroup: %w", err)
 		}
 	}
 	left := 0
 	err := poll.Until(ctx, firstLook, lastLook, func() (bool, error) {
-		pids, err := c.procs()
+		pids, err := c.Procs()
 		left = len(pids)
 		for _, pid := range pids {
 			// A pid that came free meanwhile cannot belong to a stranger:
@@ -52,11 +53,11 @@ func (c cgroup) kill(ctx context.Context) error {
 	return err
 }
 
-// remove deletes the cgroup, which holds no process any more. Children that a
+// Remove deletes the cgroup, which holds no process any more. Children that a
 // runtime made go too.
-func (c cgroup) remove(ctx context.Context) error {
+func (c Group) Remove(ctx context.Context) error {
 	for _, root := range c.h.everywhere() {
-		if err := removeTree(ctx, filepath.Join(root, c.path)); err != nil {
+		if err := removeTree(ctx, filepath.Join(root, c.Path)); err != nil {
 			return err
 		}
 	}
@@ -96,28 +97,28 @@ func removeTree(ctx context.Context, dir string) error {
 	return err
 }
 
-// tidy removes the parent of the sandboxes' cgroups where it has none: an empty
+// Tidy removes the parent of the sandboxes' cgroups where it has none: an empty
 // cgroup still costs the kernel memory.
-func (h hierarchy) tidy() {
+func (h Hierarchy) Tidy() {
 	for _, root := range h.everywhere() {
-		_ = syscall.Rmdir(filepath.Join(root, h.parent))
+		_ = syscall.Rmdir(filepath.Join(root, h.Parent))
 	}
 }
 
-// exists reports whether any part of the cgroup does.
-func (c cgroup) exists() bool {
+// Exists reports whether any part of the cgroup does.
+func (c Group) Exists() bool {
 	for _, root := range c.h.everywhere() {
-		if _, err := os.Stat(filepath.Join(root, c.path)); err == nil {
+		if _, err := os.Stat(filepath.Join(root, c.Path)); err == nil {
 			return true
 		}
 	}
 	return false
 }
 
-// contains reports whether a process is in the cgroup now.
-func (c cgroup) contains(pid int) bool {
+// Contains reports whether a process is in the cgroup now.
+func (c Group) Contains(pid int) bool {
 	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cgroup")
-	return err == nil && memberOf(string(data), "/"+c.path)
+	return err == nil && memberOf(string(data), "/"+c.Path)
 }
 
 // memberOf reads /proc/PID/cgroup. The paths there are relative to the
@@ -134,15 +135,15 @@ func memberOf(data, path string) bool {
 	return false
 }
 
-// stats reads what the cgroup uses.
-func (c cgroup) stats() (driver.Stats, error) {
-	if c.h.v2 != "" {
-		dir := filepath.Join(c.h.v2, c.path)
-		memory, err := number(filepath.Join(dir, "memory.current"))
+// Stats reads what the cgroup uses.
+func (c Group) Stats() (driver.Stats, error) {
+	if c.h.V2 != "" {
+		dir := filepath.Join(c.h.V2, c.Path)
+		memory, err := Number(filepath.Join(dir, "memory.current"))
 		if err != nil {
 			return driver.Stats{}, err
 		}
-		pids, err := number(filepath.Join(dir, "pids.current"))
+		pids, err := Number(filepath.Join(dir, "pids.current"))
 		if err != nil {
 			return driver.Stats{}, err
 		}
@@ -153,17 +154,17 @@ func (c cgroup) stats() (driver.Stats, error) {
 		usec, err := keyed(data, "usage_usec")
 		return driver.Stats{MemoryBytes: memory, PIDs: pids, CPUTime: time.Duration(usec) * time.Microsecond}, err
 	}
-	memory, err := number(filepath.Join(c.h.v1["memory"], c.path, "memory.usage_in_bytes"))
+	memory, err := Number(filepath.Join(c.h.V1["memory"], c.Path, "memory.usage_in_bytes"))
 	if err != nil {
 		return driver.Stats{}, err
 	}
-	pids, err := number(filepath.Join(c.h.v1["pids"], c.path, "pids.current"))
+	pids, err := Number(filepath.Join(c.h.V1["pids"], c.Path, "pids.current"))
 	if err != nil {
 		return driver.Stats{}, err
 	}
 	s := driver.Stats{MemoryBytes: memory, PIDs: pids}
-	if root := c.h.v1["cpuacct"]; root != "" {
-		nsec, err := number(filepath.Join(root, c.path, "cpuacct.usage"))
+	if root := c.h.V1["cpuacct"]; root != "" {
+		nsec, err := Number(filepath.Join(root, c.Path, "cpuacct.usage"))
 		if err != nil {
 			return driver.Stats{}, err
 		}
@@ -171,19 +172,20 @@ func (c cgroup) stats() (driver.Stats, error) {
 		return s, nil
 	}
 	// No counter: what the living processes have used.
-	procs, err := c.procs()
+	procs, err := c.Procs()
 	if err != nil {
 		return driver.Stats{}, err
 	}
 	for _, pid := range procs {
 		if stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat"); err == nil {
-			s.CPUTime += cpuTime(stat)
+			s.CPUTime += procstat.CPUTime(stat)
 		}
 	}
 	return s, nil
 }
 
-func number(file string) (int64, error) {
+// Number reads a file with a number.
+func Number(file string) (int64, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
 		return 0, err
@@ -191,11 +193,40 @@ func number(file string) (int64, error) {
 	return strconv.ParseInt(strings.TrimSpace(string(data)), 10, 64)
 }
 
-// score sets the oom_score_adj of all processes that are there. One that has
+// Score sets the oom_score_adj of all processes that are there. One that has
 // ended meanwhile needs none.
-func (c cgroup) score(adj int) {
-	pids, _ := c.procs()
+func (c Group) Score(adj int) {
+	pids, _ := c.Procs()
 	for _, pid := range pids {
 		_ = os.WriteFile("/proc/"+strconv.Itoa(pid)+"/oom_score_adj", []byte(strconv.Itoa(adj)), 0)
 	}
+}
+
+// LimitTasks sets how many processes and threads the cgroup may have. Those
+// that are there stay.
+func (c Group) LimitTasks(n int64) error {
+	for _, set := range c.settings(Limits{PIDs: max(n, 1)}) {
+		value := set.value
+		if n == 0 {
+			value = "0"
+		}
+		if err := os.WriteFile(set.file, []byte(value), 0); err != nil {
+			return fmt.Errorf("limit the processes: %w", err)
+		}
+	}
+	return nil
+}
+
+// MemoryFiles is the memory of files in memory, 0 when that is not known.
+func (c Group) MemoryFiles() int64 {
+	root := c.h.V2
+	if root == "" {
+		root = c.h.V1["memory"]
+	}
+	data, err := os.ReadFile(filepath.Join(root, c.Path, "memory.stat"))
+	if err != nil {
+		return 0
+	}
+	n, _ := keyed(data, "shmem") // not every kernel counts it
+	return n
 }

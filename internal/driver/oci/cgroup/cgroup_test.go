@@ -1,4 +1,4 @@
-package oci
+package cgroup
 
 import (
 	"os"
@@ -32,37 +32,37 @@ const hybridMounts = `30 23 0:26 / /sys/fs/cgroup rw - tmpfs tmpfs rw,mode=755
 `
 
 func TestHierarchyHybrid(t *testing.T) {
-	h := hierarchyOf("cubby", mounts(t, hybridMounts))
-	if err := h.usable(); err != nil {
+	h := Of("cubby", mounts(t, hybridMounts))
+	if err := h.Usable(); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{"/sys/fs/cgroup/memory", "/sys/fs/cgroup/cpu,cpuacct", "/sys/fs/cgroup/pids"}
 	if got := h.roots(); !slices.Equal(got, want) {
 		t.Errorf("roots = %v, want %v", got, want)
 	}
-	if h.hybrid != "/sys/fs/cgroup/unified" || h.v2 != "" {
-		t.Errorf("hybrid = %q, v2 = %q; want the unified hierarchy as hybrid only", h.hybrid, h.v2)
+	if h.Hybrid != "/sys/fs/cgroup/unified" || h.V2 != "" {
+		t.Errorf("hybrid = %q, v2 = %q; want the unified hierarchy as hybrid only", h.Hybrid, h.V2)
 	}
-	if h.v1["cpuacct"] == "" {
+	if h.V1["cpuacct"] == "" {
 		t.Error("cpuacct beside cpu is not used, though it costs nothing")
 	}
 }
 
 func TestHierarchySaysWhatIsMissing(t *testing.T) {
-	h := hierarchyOf("cubby", mounts(t, "31 30 0:27 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n"))
-	if err := h.usable(); err == nil || !strings.Contains(err.Error(), "memory, pids") {
+	h := Of("cubby", mounts(t, "31 30 0:27 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n"))
+	if err := h.Usable(); err == nil || !strings.Contains(err.Error(), "memory, pids") {
 		t.Errorf("usable = %v, want one that names memory and pids", err)
 	}
 }
 
-func fakeV2(t *testing.T) hierarchy {
+func fakeV2(t *testing.T) Hierarchy {
 	t.Helper()
 	root := t.TempDir()
 	if err := os.WriteFile(filepath.Join(root, "cgroup.controllers"), []byte("cpuset cpu io memory pids\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	h := hierarchyOf("cubby", mounts(t, "30 23 0:26 / "+root+" rw - cgroup2 cgroup2 rw\n"))
-	if err := h.usable(); err != nil {
+	h := Of("cubby", mounts(t, "30 23 0:26 / "+root+" rw - cgroup2 cgroup2 rw\n"))
+	if err := h.Usable(); err != nil {
 		t.Fatal(err)
 	}
 	return h
@@ -72,10 +72,10 @@ func fakeV2(t *testing.T) hierarchy {
 // written; its files are, as plain files.
 func TestSettingsV2(t *testing.T) {
 	h := fakeV2(t)
-	c := h.cgroup(sandbox.NewUID())
+	c := h.Group(sandbox.NewUID())
 	got := make(map[string]string)
-	for _, s := range c.settings(limits{memory: 1 << 30, cpus: 1.5, pids: 100}) {
-		name, err := filepath.Rel(filepath.Join(h.v2, c.path), s.file)
+	for _, s := range c.settings(Limits{Memory: 1 << 30, CPUs: 1.5, PIDs: 100}) {
+		name, err := filepath.Rel(filepath.Join(h.V2, c.Path), s.file)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -93,8 +93,8 @@ func TestSettingsV2(t *testing.T) {
 func TestReadsV2(t *testing.T) {
 	h := fakeV2(t)
 	uid := sandbox.NewUID()
-	c := h.cgroup(uid)
-	dir := filepath.Join(h.v2, c.path)
+	c := h.Group(uid)
+	dir := filepath.Join(h.V2, c.Path)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -109,17 +109,17 @@ func TestReadsV2(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n, err := c.oomKills(); err != nil || n != 1 {
+	if n, err := c.OOMKills(); err != nil || n != 1 {
 		t.Errorf("oomKills = %d, %v; want 1", n, err)
 	}
-	stats, err := c.stats()
+	stats, err := c.Stats()
 	if err != nil || stats.MemoryBytes != 4096 || stats.PIDs != 3 || stats.CPUTime.Microseconds() != 2500 {
 		t.Errorf("stats = %+v, %v", stats, err)
 	}
-	if pids, err := c.procs(); err != nil || !slices.Equal(pids, []int{101, 102}) {
+	if pids, err := c.Procs(); err != nil || !slices.Equal(pids, []int{101, 102}) {
 		t.Errorf("procs = %v, %v; want 101 and 102", pids, err)
 	}
-	if uids, err := h.list(); err != nil || !slices.Equal(uids, []sandbox.UID{uid}) {
+	if uids, err := h.List(); err != nil || !slices.Equal(uids, []sandbox.UID{uid}) {
 		t.Errorf("list = %v, %v; want %s", uids, err, uid)
 	}
 }
@@ -160,30 +160,4 @@ func FuzzCgroupFiles(f *testing.F) {
 			}
 		}
 	})
-}
-
-func FuzzStat(f *testing.F) {
-	f.Add([]byte("42 (sh) S 1 42 42 0 -1 4194560 100 200 0 0 1 2 3 4 20 0 1 0 777 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 17 0 0 0 0 0 0 0 0 0 0 0 0 0 9\n"))
-	f.Add([]byte("42 (a) b) S) Z 1"))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		_, _ = startTime(data)
-		_, _ = zombieStatus(data)
-		if d := cpuTime(data); d < 0 && len(data) < 60 {
-			t.Errorf("cpuTime(%q) = %v", data, d)
-		}
-	})
-}
-
-func TestStat(t *testing.T) {
-	const stat = "42 (a) R) Z 1 42 42 0 -1 4194560 100 200 0 0 1 2 3 4 20 0 1 0 777 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 9\n"
-	if got, err := startTime([]byte(stat)); err != nil || got != 777 {
-		t.Errorf("startTime = %d, %v; want 777", got, err)
-	}
-	if got := cpuTime([]byte(stat)).Milliseconds(); got != 100 {
-		t.Errorf("cpuTime = %d ms, want 100", got)
-	}
-	status, ok := zombieStatus([]byte(stat))
-	if !ok || !status.Signaled() || status.Signal() != 9 {
-		t.Errorf("zombieStatus = %v, %v; want signal 9", status, ok)
-	}
 }
