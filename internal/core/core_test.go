@@ -14,6 +14,7 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/auth"
 	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/core/admission"
 	"github.com/cubbyhq/cubby/internal/core/lifecycle"
 	"github.com/cubbyhq/cubby/internal/core/live"
 	"github.com/cubbyhq/cubby/internal/driver/drivertest"
@@ -107,7 +108,7 @@ func (w *world) start() {
 		Log: slog.New(slog.NewTextHandler(testWriter{w.t}, &slog.HandlerOptions{Level: slog.LevelInfo})),
 		Sandboxes: lifecycle.Settings{
 			MemAvailable: func() (int64, error) { return 64 << 30, nil },
-			Host:         lifecycle.Host{CPUs: 4, MemoryBytes: 64 << 30, OpenFiles: 100_000, PIDs: 32768, Files: 8 << 20},
+			Host:         admission.Host{CPUs: 4, MemoryBytes: 64 << 30, OpenFiles: 100_000, PIDs: 32768, Files: 8 << 20},
 		},
 	}
 	for _, edit := range w.edit {

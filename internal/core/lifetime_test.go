@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/core/admission"
 	"github.com/cubbyhq/cubby/internal/core/lifecycle"
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/errs"
@@ -239,13 +240,13 @@ func TestBoundsAreExact(t *testing.T) {
 	const at = 50
 	tests := []struct {
 		name string
-		caps lifecycle.Caps
+		caps admission.Caps
 		want int // of fifty, of two tenants and four threads
 		kind errs.Kind
 	}{
-		{"all", lifecycle.Caps{All: 7}, 7, errs.Exhausted},
-		{"tenants", lifecycle.Caps{PerTenant: 3}, 6, errs.OverQuota},
-		{"threads", lifecycle.Caps{PerThread: 2}, 8, errs.OverQuota},
+		{"all", admission.Caps{All: 7}, 7, errs.Exhausted},
+		{"tenants", admission.Caps{PerTenant: 3}, 6, errs.OverQuota},
+		{"threads", admission.Caps{PerThread: 2}, 8, errs.OverQuota},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

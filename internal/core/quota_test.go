@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/core/admission"
 	"github.com/cubbyhq/cubby/internal/core/lifecycle"
 	"github.com/cubbyhq/cubby/internal/core/live"
 	"github.com/cubbyhq/cubby/internal/errs"
@@ -118,15 +119,15 @@ func orNone(err error) error {
 // host has it, and what the operator says instead.
 func TestInterfacesHaveTheirOwnLimits(t *testing.T) {
 	w := newWorld(t, func(c *core.Config) {
-		c.Sandboxes.Host = lifecycle.Host{CPUs: 3, MemoryBytes: 8 << 30, OpenFiles: 1 << 20}
-		c.Sandboxes.Interfaces = map[lifecycle.Interface]lifecycle.InterfaceLimits{
+		c.Sandboxes.Host = admission.Host{CPUs: 3, MemoryBytes: 8 << 30, OpenFiles: 1 << 20}
+		c.Sandboxes.Interfaces = map[admission.Interface]admission.InterfaceLimits{
 			"four": {Documented: sandbox.Limits{MemoryBytes: 4 << 30, CPUs: 4}},
 			"more": {Documented: sandbox.Limits{MemoryBytes: 10 << 30, CPUs: math.MaxInt32, PIDs: 1024}},
 			"none": {},
 			"set":  {Documented: sandbox.Limits{MemoryBytes: 4 << 30, CPUs: 1}, Operator: sandbox.Limits{MemoryBytes: 512 << 20}},
 		}
 	})
-	for i, want := range map[lifecycle.Interface]sandbox.Limits{
+	for i, want := range map[admission.Interface]sandbox.Limits{
 		"":     {MemoryBytes: 1 << 30, CPUs: 2, PIDs: 512, DiskBytes: 4 << 30},
 		"four": {MemoryBytes: 4 << 30, CPUs: 3, PIDs: 512, DiskBytes: 4 << 30},
 		"more": {MemoryBytes: 8 << 30, CPUs: 3, PIDs: 1024, DiskBytes: 4 << 30},

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/core/admission"
 	"github.com/cubbyhq/cubby/internal/core/lifecycle"
 	"github.com/cubbyhq/cubby/internal/core/transfer"
 	"github.com/cubbyhq/cubby/internal/driver"
@@ -21,7 +22,7 @@ import (
 )
 
 // threadCaps are the defaults of the daemon.
-func threadCaps(c *core.Config) { c.Sandboxes.Caps = lifecycle.Caps{PerThread: 3, InThreads: 5} }
+func threadCaps(c *core.Config) { c.Sandboxes.Caps = admission.Caps{PerThread: 3, InThreads: 5} }
 
 func TestBoundsOfThreads(t *testing.T) {
 	w := newWorld(t, threadCaps)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/core/admission"
 	"github.com/cubbyhq/cubby/internal/core/lifecycle"
 	"github.com/cubbyhq/cubby/internal/core/pool"
 	"github.com/cubbyhq/cubby/internal/driver"
@@ -450,7 +451,7 @@ func TestThePoolOfAHost(t *testing.T) {
 		t.Errorf("a host with 2 GiB keeps %+v ready", all)
 	}
 	_, err := lifecycle.New(lifecycle.Config{Settings: lifecycle.Settings{
-		Host: lifecycle.Host{CPUs: 1, MemoryBytes: 1 << 30, OpenFiles: 10000, PIDs: 10000, Files: 100000},
+		Host: admission.Host{CPUs: 1, MemoryBytes: 1 << 30, OpenFiles: 10000, PIDs: 10000, Files: 100000},
 		Pool: []pool.Kind{{Count: 1, Limits: sandbox.Limits{MemoryBytes: 2 << 30}}},
 	}})
 	if !errors.Is(err, errs.Invalid) {

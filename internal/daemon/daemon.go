@@ -22,6 +22,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/auth"
 	"github.com/cubbyhq/cubby/internal/config"
 	"github.com/cubbyhq/cubby/internal/core"
+	"github.com/cubbyhq/cubby/internal/core/admission"
 	"github.com/cubbyhq/cubby/internal/core/cell"
 	"github.com/cubbyhq/cubby/internal/core/history"
 	"github.com/cubbyhq/cubby/internal/core/lifecycle"
@@ -233,7 +234,7 @@ func (d *Daemon) settings(o options) (lifecycle.Settings, error) {
 	}
 	return lifecycle.Settings{
 		Authorities: authorities(os.Getenv), Defaults: d.defaults(o.defaults), IdleTimeout: d.idleTimeout(o.defaults),
-		Caps: lifecycle.Caps{
+		Caps: admission.Caps{
 			All: d.cfg.MaxSandboxes, PerTenant: d.cfg.MaxPerTenant, OfTenant: d.cfg.MaxOfTenant, DiskOfTenant: int64(d.cfg.DiskOfTenant),
 			Commands: d.cfg.MaxCommands, PerThread: d.cfg.MaxPerThread, InThreads: d.cfg.MaxInThreads,
 		},

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/config"
+	"github.com/cubbyhq/cubby/internal/core/admission"
 	"github.com/cubbyhq/cubby/internal/core/lifecycle"
 	"github.com/cubbyhq/cubby/internal/front"
 	"github.com/cubbyhq/cubby/internal/front/compat/ecs"
@@ -30,8 +31,8 @@ func apis() []func(*httpapi.Server) {
 }
 
 // interfaces are the ways through which sandboxes are made, with their limits.
-func interfaces(c config.Config) map[lifecycle.Interface]lifecycle.InterfaceLimits {
-	return map[lifecycle.Interface]lifecycle.InterfaceLimits{
+func interfaces(c config.Config) map[admission.Interface]admission.InterfaceLimits {
+	return map[admission.Interface]admission.InterfaceLimits{
 		rpc.Interface:       {Documented: rpc.Limits(), Operator: sandbox.Limits(c.AgentboxLimits)},
 		sandboxed.Interface: {Documented: sandboxed.Limits(), Operator: sandbox.Limits(c.SandboxedLimits)},
 		ecs.Interface:       {Operator: sandbox.Limits(c.ECSLimits)},

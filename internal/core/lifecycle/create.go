@@ -13,6 +13,7 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/archive"
 	"github.com/cubbyhq/cubby/internal/auth"
+	"github.com/cubbyhq/cubby/internal/core/admission"
 	"github.com/cubbyhq/cubby/internal/core/environ"
 	"github.com/cubbyhq/cubby/internal/core/gate"
 	"github.com/cubbyhq/cubby/internal/core/live"
@@ -42,7 +43,7 @@ type CreateRequest struct {
 	// one. Spec.SharedFiles is not read.
 	SharedFiles *bool `json:",omitempty"`
 	// Interface is the way it came by.
-	Interface Interface `json:",omitempty"`
+	Interface admission.Interface `json:",omitempty"`
 	// Spec says what it shall be; zero fields take the defaults. ExecTimeout,
 	// IdleTimeout and MaxLifetime are read from the pointers below, because 0
 	// has a meaning there; KeptUntil is a keepalive's to set.
@@ -77,7 +78,7 @@ func (s *Sandboxes) Create(ctx context.Context, r CreateRequest) (sandbox.Sandbo
 // creator makes sandboxes.
 type creator struct {
 	*acts
-	limits  map[Interface]sandbox.Limits
+	limits  map[admission.Interface]sandbox.Limits
 	threads *Threads
 	quotas  keylock.Locks // by tenant; held while a sandbox is counted and stored
 }
@@ -197,10 +198,10 @@ func (s *creator) plan(ctx context.Context, r CreateRequest, o *Origin) (sandbox
 			return b, err
 		}
 	}
-	if err := s.cfg.Settings.Host.fits(b.Spec.Limits); err != nil {
+	if err := s.cfg.Settings.Host.Fits(b.Spec.Limits); err != nil {
 		return b, err
 	}
-	b.Spec.Limits = s.cfg.Settings.Host.clamp(b.Spec.Limits, b.Spec.Isolation)
+	b.Spec.Limits = s.cfg.Settings.Host.Clamp(b.Spec.Limits, b.Spec.Isolation)
 	return b, s.supports(b.Spec.Isolation)
 }
 
@@ -343,7 +344,7 @@ func (s *creator) create(ctx context.Context, b sandbox.Sandbox, m making) (sand
 		return b, err
 	}
 	defer leave()
-	if m.booted, err = s.admission.take(ctx, b); err != nil {
+	if m.booted, err = s.admission.Take(ctx, b); err != nil {
 		return b, err
 	}
 	defer m.booted()
@@ -352,7 +353,7 @@ func (s *creator) create(ctx context.Context, b sandbox.Sandbox, m making) (sand
 	if err := s.cfg.Store.CreateSandbox(ctx, b, event.New(b.UID, scope.Actor(ctx), event.Created{
 		ID: b.ID, Image: b.Spec.Image, Isolation: b.Spec.Isolation, Start: event.Cold, Snapshot: m.snapshot(),
 	})); err != nil {
-		s.admission.give(b.UID)
+		s.admission.Give(b.UID)
 		return b, err
 	}
 	leave()
@@ -543,7 +544,7 @@ func (s *acts) abandon(ctx context.Context, b sandbox.Sandbox, why sandbox.Why) 
 	} else if err := s.unmount(ctx, b); err != nil {
 		log.Warn("unmount a kept disk", telemetry.KeyErr, err)
 	}
-	s.admission.give(b.UID)
+	s.admission.Give(b.UID)
 	if !clean {
 		s.debts.reconcileSoon()
 	}

@@ -178,7 +178,7 @@ func (s *acts) destroy(ctx context.Context, b sandbox.Sandbox, how destruction) 
 	}
 	ctx, cancelRest := gate.Detached(ctx)
 	defer cancelRest()
-	s.admission.give(b.UID)
+	s.admission.Give(b.UID)
 	if keepDisk {
 		if err := move(); err != nil {
 			s.debts.owe(b.UID, interrupted("the end of the sandbox could not be noted; its disk is kept: destroy it again"))

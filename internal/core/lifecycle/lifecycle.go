@@ -14,6 +14,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/cubbyhq/cubby/internal/core/admission"
 	"github.com/cubbyhq/cubby/internal/core/budget"
 	"github.com/cubbyhq/cubby/internal/core/gate"
 	"github.com/cubbyhq/cubby/internal/core/history"
@@ -89,12 +90,12 @@ type Settings struct {
 	// Defaults.
 	IdleTimeout *time.Duration
 	// Caps bound how many sandboxes run at once.
-	Caps Caps
+	Caps admission.Caps
 	// Threads is what holds for sandboxes in a thread.
 	Threads ThreadLimits
 	// Interfaces have limits of their own for the sandboxes that are made
 	// through them; others have those of Defaults.
-	Interfaces map[Interface]InterfaceLimits
+	Interfaces map[admission.Interface]admission.InterfaceLimits
 	// JournalBytes is what the output of a sandbox's execs may take on the
 	// host; it is taken off the sandbox's disk.
 	JournalBytes int64
@@ -116,7 +117,7 @@ type Settings struct {
 	DefaultPool bool
 	// Host is what the machine has, and MemAvailable its free memory in
 	// bytes; zero fields are measured.
-	Host         Host
+	Host         admission.Host
 	MemAvailable func() (int64, error)
 }
 
@@ -154,7 +155,7 @@ func New(cfg Config) (*Sandboxes, error) {
 		settings.TenantDiskBytes = DefaultTenantDisk
 	}
 	var err error
-	if settings.Host, err = settings.Host.measure(); err != nil {
+	if settings.Host, err = settings.Host.Measure(); err != nil {
 		return nil, err
 	}
 	builtIn := DefaultSpec()
@@ -167,7 +168,7 @@ func New(cfg Config) (*Sandboxes, error) {
 	if err := settings.Defaults.Validate(); err != nil {
 		return nil, fmt.Errorf("the defaults of sandboxes: %w", err)
 	}
-	limits, err := interfaceLimits(settings.Interfaces, settings.Defaults.Limits, settings.Host)
+	limits, err := admission.LimitsOfInterfaces(settings.Interfaces, settings.Defaults.Limits, settings.Host)
 	if err != nil {
 		return nil, err
 	}
@@ -175,7 +176,9 @@ func New(cfg Config) (*Sandboxes, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &acts{cfg: cfg, debts: newDebts(), admission: newAdmission(*settings, cfg.Disks)}
+	a := &acts{cfg: cfg, debts: newDebts(), admission: admission.New(admission.Config{
+		Caps: settings.Caps, MemoryReserve: settings.MemoryReserve, Available: settings.MemAvailable, Disks: cfg.Disks, CPUs: settings.Host.CPUs,
+	})}
 	a.pool = a.newPool(kinds)
 	threads := &Threads{acts: a}
 	return &Sandboxes{
@@ -194,10 +197,10 @@ func (s *Sandboxes) Tenants() *Tenants { return s.tenants }
 func (s *Sandboxes) Reconciler() *Reconciler { return s.reconciler }
 
 // Host is what the machine has.
-func (s *Sandboxes) Host() Host { return s.cfg.Settings.Host }
+func (s *Sandboxes) Host() admission.Host { return s.cfg.Settings.Host }
 
 // Freed hears that nothing of a sandbox's run is left: it counts no more.
-func (s *Sandboxes) Freed(box sandbox.UID) { s.admission.give(box) }
+func (s *Sandboxes) Freed(box sandbox.UID) { s.admission.Give(box) }
 
 // Warm has the usual image verified before the first create asks for it.
 func (s *Sandboxes) Warm(ctx context.Context) {
@@ -244,7 +247,7 @@ func (s *Sandboxes) ReapLoop(ctx context.Context) { s.reaper.loop(ctx) }
 type acts struct {
 	cfg       Config
 	ids       keylock.Locks // by sandbox.ID.Key; held by whoever changes a sandbox
-	admission *admission
+	admission *admission.Controller
 	lifetimes lifetimes
 	debts     *debts
 	pool      *pool.Pool
@@ -265,14 +268,14 @@ func (s *acts) supports(isolation sandbox.Isolation) error {
 // attach makes the run of a sandbox that has begun to run. The caller holds the
 // sandbox's lock.
 func (s *acts) attach(b sandbox.Sandbox) *live.Run {
-	s.admission.adopt(b)
+	s.admission.Adopt(b)
 	return s.cfg.Live.Attach(b)
 }
 
 // readopt makes the run of a sandbox that runs on, with all that it has. The
 // caller holds the sandbox's lock.
 func (s *acts) readopt(ctx context.Context, b sandbox.Sandbox) (*live.Run, error) {
-	s.admission.adopt(b)
+	s.admission.Adopt(b)
 	r, err := s.cfg.Live.Adopt(ctx, b)
 	if err != nil {
 		s.debts.reconcileSoon()

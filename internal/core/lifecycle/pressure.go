@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cubbyhq/cubby/internal/core/admission"
 	"github.com/cubbyhq/cubby/internal/core/live"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
@@ -15,32 +16,6 @@ import (
 
 // memoryShort is said of sandboxes that were put to sleep for others.
 const memoryShort = "the host ran short of memory"
-
-// shortage is how short the host is of memory.
-type shortage int
-
-const (
-	noShortage shortage = iota
-	// short: no sandbox is created, started or woken, and those that nobody uses
-	// are put to sleep.
-	short
-	// dire: so are those that nobody uses and that are to be kept running. What is
-	// in use is never touched.
-	dire
-)
-
-// decideShortage is the rule of the memory's bands. Free is what is left beside
-// what sandboxes that come up will have taken soon; a sandbox needs room to come up
-// in above the reserve.
-func decideShortage(free, reserve int64) shortage {
-	switch {
-	case reserve <= 0 || free >= reserve+bootMemory:
-		return noShortage
-	case free >= reserve/2:
-		return short
-	}
-	return dire
-}
 
 // restAfter is how long a sandbox is unused before it is put to sleep for others:
 // whoever uses it may just have got an answer.
@@ -62,9 +37,9 @@ func isKept(spec sandbox.Spec, use live.Attention) bool {
 // chooseResting says which sandboxes are put to sleep to get so many bytes, in this
 // order: those that are kept last, and only when the shortage is dire; before that
 // the longest unused, in minutes; of those the heaviest.
-func chooseResting(all []resting, s shortage, need int64) (chosen []resting) {
+func chooseResting(all []resting, s admission.Shortage, need int64) (chosen []resting) {
 	may := slices.DeleteFunc(slices.Clone(all), func(r resting) bool {
-		return s == noShortage || r.use.InUse || r.use.Unused < restAfter || r.kept && s != dire
+		return s == admission.NoShortage || r.use.InUse || r.use.Unused < restAfter || r.kept && s != admission.Dire
 	})
 	slices.SortStableFunc(may, func(a, b resting) int {
 		if a.kept != b.kept {
@@ -95,13 +70,13 @@ func (s *reaper) relieve(ctx context.Context, start starter) {
 	if reserve <= 0 || s.relieving.Load() > 0 {
 		return
 	}
-	free, err := s.admission.free()
+	free, err := s.admission.Free()
 	if err != nil {
 		s.cfg.Log.Error("measure the host's memory", telemetry.KeyErr, err)
 		return
 	}
-	now := decideShortage(free, reserve)
-	if now == noShortage {
+	now := admission.DecideShortage(free, reserve)
+	if now == admission.NoShortage {
 		return
 	}
 	var all []resting
@@ -116,7 +91,7 @@ func (s *reaper) relieve(ctx context.Context, start starter) {
 		}
 		all = append(all, box)
 	}
-	for _, box := range chooseResting(all, now, reserve+bootMemory-free) {
+	for _, box := range chooseResting(all, now, reserve+admission.BootMemory-free) {
 		s.relieving.Add(1)
 		if !start(box.run.UID, memoryShort, func(ctx context.Context) error {
 			defer s.relieving.Add(-1)

@@ -5,33 +5,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cubbyhq/cubby/internal/core/admission"
 	"github.com/cubbyhq/cubby/internal/core/live"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
-
-func TestDecideShortage(t *testing.T) {
-	const reserve = 1 << 30
-	tests := []struct {
-		name    string
-		free    int64
-		reserve int64
-		want    shortage
-	}{
-		{"no reserve", 0, 0, noShortage},
-		{"much", 64 << 30, reserve, noShortage},
-		{"room for one more", reserve + bootMemory, reserve, noShortage},
-		{"too little for one more", reserve + bootMemory - 1, reserve, short},
-		{"half", reserve / 2, reserve, short},
-		{"less than half", reserve/2 - 1, reserve, dire},
-		{"none", 0, reserve, dire},
-		{"less than none", -reserve, reserve, dire}, // much comes up
-	}
-	for _, tt := range tests {
-		if got := decideShortage(tt.free, tt.reserve); got != tt.want {
-			t.Errorf("%s: decideShortage(%d, %d) = %d, want %d", tt.name, tt.free, tt.reserve, got, tt.want)
-		}
-	}
-}
 
 func TestIsKept(t *testing.T) {
 	idle := sandbox.Spec{IdlePolicy: sandbox.IdleSleep, IdleTimeout: time.Hour}
@@ -73,17 +50,17 @@ func TestChooseResting(t *testing.T) {
 	}
 	tests := []struct {
 		name     string
-		shortage shortage
+		shortage admission.Shortage
 		need     int64
 		want     []string
 	}{
-		{"no shortage", noShortage, 1000, nil},
-		{"nothing is needed", short, 0, nil},
-		{"the longest unused", short, 10, []string{"old"}},
-		{"of those unused as long the heaviest", short, 11, []string{"old", "heavy"}},
-		{"all that are not kept", short, 1000, []string{"old", "heavy", "light"}},
-		{"kept ones go last", dire, 71, []string{"old", "heavy", "light", "kept"}},
-		{"kept ones stay when the others are enough", dire, 70, []string{"old", "heavy", "light"}},
+		{"no shortage", admission.NoShortage, 1000, nil},
+		{"nothing is needed", admission.Short, 0, nil},
+		{"the longest unused", admission.Short, 10, []string{"old"}},
+		{"of those unused as long the heaviest", admission.Short, 11, []string{"old", "heavy"}},
+		{"all that are not kept", admission.Short, 1000, []string{"old", "heavy", "light"}},
+		{"kept ones go last", admission.Dire, 71, []string{"old", "heavy", "light", "kept"}},
+		{"kept ones stay when the others are enough", admission.Dire, 70, []string{"old", "heavy", "light"}},
 	}
 	for _, tt := range tests {
 		var got []string

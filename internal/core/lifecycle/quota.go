@@ -4,9 +4,8 @@ import (
 	"context"
 	"sync"
 
-	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/core/admission"
 	"github.com/cubbyhq/cubby/internal/sandbox"
-	"github.com/cubbyhq/cubby/internal/store"
 )
 
 // seat makes sure that b may be one more sandbox of its tenant and thread, and
@@ -63,30 +62,11 @@ func (s *creator) checkQuota(ctx context.Context, tenant string, all []sandbox.S
 		}
 	}
 	for _, b := range all {
-		if err := decideQuota(s.cfg.Settings.Caps, h, kept, b); err != nil {
+		if err := admission.DecideQuota(s.cfg.Settings.Caps, h, kept, b); err != nil {
 			return err
 		}
 		h.Sandboxes++
 		h.DiskBytes += b.Spec.Limits.DiskBytes
-	}
-	return nil
-}
-
-// decideQuota is the rule of what a tenant may have.
-func decideQuota(caps Caps, h store.Holdings, keptBytes int64, b sandbox.Sandbox) error {
-	others := h.Sandboxes
-	for _, uid := range h.KeptDisks {
-		if uid != b.DiskUID {
-			others++
-		}
-	}
-	if caps.OfTenant > 0 && others >= caps.OfTenant {
-		return errs.E(errs.OverQuota, "the tenant has all %d sandboxes that it may have, stopped ones and kept disks included", caps.OfTenant).
-			Hint("destroy or purge one; the operator's bound is max-sandboxes-per-tenant").RetryAfter(capacityRetry)
-	}
-	if has := h.DiskBytes + keptBytes; caps.DiskOfTenant > 0 && has+b.Spec.Limits.DiskBytes > caps.DiskOfTenant {
-		return errs.E(errs.OverQuota, "a disk of %d bytes is more than the tenant has left: its sandboxes have %d of %d", b.Spec.Limits.DiskBytes, has, caps.DiskOfTenant).
-			Hint("destroy or purge a sandbox, or ask for a smaller disk; the operator's bound is max-disk-per-tenant").RetryAfter(capacityRetry)
 	}
 	return nil
 }

@@ -286,7 +286,7 @@ func (s *Reconciler) repair(ctx context.Context, b sandbox.Sandbox, f findings) 
 		if err := s.cfg.Driver.Stop(ctx, b.Handle, DefaultGrace); err != nil && !errors.Is(err, errs.NotFound) {
 			return fmt.Errorf("stop what should not run: %w", err)
 		}
-		s.admission.give(b.UID)
+		s.admission.Give(b.UID)
 		if err := s.unmount(ctx, b); err != nil {
 			return fmt.Errorf("unmount the disk of what should not run: %w", err)
 		}

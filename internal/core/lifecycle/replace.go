@@ -90,7 +90,7 @@ func (s *acts) takeApart(ctx context.Context, b sandbox.Sandbox, how Replacement
 	}
 	if r != nil {
 		r.Finish()
-		s.admission.adopt(b) // it gave its place up, and is not done
+		s.admission.Adopt(b) // it gave its place up, and is not done
 	}
 	if err := s.cfg.Live.EndExecs(ctx, b.UID, end); err != nil {
 		s.cfg.Log.Error("end the execs of a sandbox that is replaced", telemetry.KeyUID, b.UID, telemetry.KeyErr, err)
@@ -112,7 +112,7 @@ func (s *acts) putTogether(ctx context.Context, b sandbox.Sandbox, how Replaceme
 		return b, err
 	}
 	if !how.Runs {
-		s.admission.give(b.UID)
+		s.admission.Give(b.UID)
 		b, err = s.cfg.Store.Restate(ctx, b.UID, store.Change{Why: requested()})
 		if err == nil {
 			s.cfg.Recorder.Note(ctx, done)
@@ -121,9 +121,9 @@ func (s *acts) putTogether(ctx context.Context, b sandbox.Sandbox, how Replaceme
 	}
 	var booted func()
 	if counted {
-		booted, err = s.admission.turn(ctx)
+		booted, err = s.admission.Turn(ctx)
 	} else {
-		booted, err = s.admission.take(ctx, b)
+		booted, err = s.admission.Take(ctx, b)
 	}
 	if err != nil {
 		return b, err
@@ -157,5 +157,5 @@ func (s *acts) clearAway(ctx context.Context, b sandbox.Sandbox) {
 		s.cfg.Log.Error("clear what is left of a run", telemetry.KeyUID, b.UID, telemetry.KeyErr, err)
 		s.debts.lookAtAll()
 	}
-	s.admission.give(b.UID)
+	s.admission.Give(b.UID)
 }

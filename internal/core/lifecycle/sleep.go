@@ -92,7 +92,7 @@ func (s *acts) sleepDriver(ctx context.Context, b sandbox.Sandbox) error {
 func (s *acts) asleep(ctx context.Context, b sandbox.Sandbox, why sandbox.Why) (sandbox.Sandbox, error) {
 	ctx, cancel := gate.Detached(ctx)
 	defer cancel()
-	s.admission.give(b.UID)
+	s.admission.Give(b.UID)
 	now, err := s.cfg.Store.Move(ctx, b.UID, sandbox.Sleeping, store.Change{
 		Why: why, Events: []sandbox.Event{event.New(b.UID, scope.Actor(ctx), event.Slept{Reason: why.Reason})},
 	})

@@ -48,7 +48,7 @@ func (s *acts) start(ctx context.Context, b sandbox.Sandbox) (sandbox.Sandbox, e
 	if err := driver.Serves(s.cfg.Driver, b.Driver); err != nil {
 		return sandbox.Sandbox{}, err
 	}
-	booted, err := s.admission.take(ctx, b)
+	booted, err := s.admission.Take(ctx, b)
 	if err != nil {
 		return sandbox.Sandbox{}, err
 	}
@@ -135,5 +135,5 @@ func (s *acts) takeDown(ctx context.Context, b sandbox.Sandbox) {
 	if err := s.unmount(undo, b); err != nil {
 		log.Warn("unmount the disk of a sandbox whose start failed", telemetry.KeyErr, err)
 	}
-	s.admission.give(b.UID)
+	s.admission.Give(b.UID)
 }

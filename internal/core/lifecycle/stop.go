@@ -101,7 +101,7 @@ func (s *acts) stopped(ctx context.Context, b sandbox.Sandbox, why sandbox.Why, 
 	}
 	b = now
 	s.debts.told(b.UID)
-	s.admission.give(b.UID)
+	s.admission.Give(b.UID)
 	if err := s.unmount(ctx, b); err != nil {
 		// It stays mounted until somebody needs it otherwise.
 		s.cfg.Log.Warn("unmount the disk of a stopped sandbox", telemetry.KeyUID, b.UID, telemetry.KeyErr, err)

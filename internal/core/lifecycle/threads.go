@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/auth"
+	"github.com/cubbyhq/cubby/internal/core/admission"
 	"github.com/cubbyhq/cubby/internal/core/gate"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/hostfiles"
@@ -143,7 +144,7 @@ func (s *Threads) seat(ctx context.Context, b sandbox.Sandbox) (leave func(), er
 		return unlock, nil
 	}
 	// Nobody is evicted for a sandbox that cannot be made anyway.
-	if err := s.admission.check(placeOf(b)); err != nil {
+	if err := s.admission.Check(b); err != nil {
 		return nil, err
 	}
 	return unlock, s.evict(ctx, b.Tenant, threads, len(threads)-most+1)
@@ -183,7 +184,7 @@ func (s *Threads) evict(ctx context.Context, tenant string, threads []store.Thre
 	}
 	if n > 0 {
 		return errs.E(errs.OverQuota, "all %d active threads are in use", s.cfg.Settings.Threads.MaxActive).
-			Hint("destroy a thread; the operator's bound is max-active-threads").RetryAfter(capacityRetry)
+			Hint("destroy a thread; the operator's bound is max-active-threads").RetryAfter(admission.CapacityRetry)
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/cubbyhq/cubby/internal/core/admission"
 	"github.com/cubbyhq/cubby/internal/core/gate"
 	"github.com/cubbyhq/cubby/internal/core/scope"
 	"github.com/cubbyhq/cubby/internal/errs"
@@ -112,14 +113,14 @@ func (s *creator) store(ctx context.Context, all []sandbox.Sandbox, parent sandb
 	defer func() {
 		if err != nil {
 			for _, b := range all {
-				s.admission.give(b.UID)
+				s.admission.Give(b.UID)
 			}
 		}
 	}()
 	for i := range all {
 		all[i].Driver = s.cfg.Driver.Name()
 		all[i].DiskUID = all[i].UID
-		booted, err := s.admission.reserve(all[i], bootMemory)
+		booted, err := s.admission.Reserve(all[i], admission.BootMemory)
 		if err != nil {
 			return err
 		}
@@ -156,7 +157,7 @@ func (s *creator) bringAllUp(ctx context.Context, all []sandbox.Sandbox, img ima
 			if err := within.Err(); err != nil {
 				return err
 			}
-			booted, err := s.admission.turn(within)
+			booted, err := s.admission.Turn(within)
 			if err != nil {
 				return err
 			}

@@ -29,27 +29,27 @@ func (s *acts) wake(ctx context.Context, b sandbox.Sandbox) (sandbox.Sandbox, er
 	if err := driver.Serves(s.cfg.Driver, b.Driver); err != nil {
 		return sandbox.Sandbox{}, err
 	}
-	booted, err := s.admission.take(ctx, b)
+	booted, err := s.admission.Take(ctx, b)
 	if err != nil {
 		return sandbox.Sandbox{}, err
 	}
 	defer booted()
 	if _, err := s.attachDisks(ctx, b); err != nil {
-		s.admission.give(b.UID)
+		s.admission.Give(b.UID)
 		return sandbox.Sandbox{}, fmt.Errorf("wake sandbox %s: %w", b.ID, err)
 	}
 	err = s.wakeDriver(ctx, b)
 	if isLost(err) {
 		s.cfg.Log.Warn("the memory of a sandbox is lost", telemetry.KeySandbox, b.ID, telemetry.KeyUID, b.UID, telemetry.KeyErr, err)
 		booted()
-		s.admission.give(b.UID)
+		s.admission.Give(b.UID)
 		if b, err = s.lose(ctx, b); err != nil {
 			return sandbox.Sandbox{}, err
 		}
 		return s.start(ctx, b)
 	}
 	if err != nil {
-		s.admission.give(b.UID)
+		s.admission.Give(b.UID)
 		return sandbox.Sandbox{}, fmt.Errorf("wake sandbox %s: %w", b.ID, err)
 	}
 	return s.awake(ctx, b)

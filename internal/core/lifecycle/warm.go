@@ -44,11 +44,11 @@ func poolKinds(settings Settings) ([]pool.Kind, error) {
 		if err := s.Validate(); err != nil {
 			return nil, fmt.Errorf("pool of %s: %w", k, err)
 		}
-		if err := settings.Host.fits(s.Limits); err != nil {
+		if err := settings.Host.Fits(s.Limits); err != nil {
 			return nil, fmt.Errorf("pool of %s: %w", k, err)
 		}
 		k.Image, k.Isolation, k.User = s.Image, s.Isolation, s.User
-		k.Limits = settings.Host.clamp(s.Limits, s.Isolation)
+		k.Limits = settings.Host.Clamp(s.Limits, s.Isolation)
 		all = append(all, k)
 	}
 	return all, nil
@@ -65,7 +65,7 @@ func (s *acts) newPool(kinds []pool.Kind) *pool.Pool {
 			}}, img, disks)
 		},
 		DiskBytes: func(l sandbox.Limits) int64 { return DiskBytes(l, s.cfg.Settings.JournalBytes) },
-		Room:      s.admission.room, Left: s.debts.reconcileSoon,
+		Room:      s.admission.Room, Left: s.debts.reconcileSoon,
 	})
 }
 
@@ -92,13 +92,13 @@ func (s *creator) createWarm(ctx context.Context, b sandbox.Sandbox, img image.I
 		return b, false, err
 	}
 	defer leave()
-	if err := s.admission.takeRunning(b); err != nil {
+	if err := s.admission.TakeRunning(b); err != nil {
 		s.pool.Return(m)
 		return b, false, err
 	}
 	identified, err := s.cfg.Driver.Identify(ctx, m.Handle, is)
 	if err != nil {
-		s.admission.give(b.UID)
+		s.admission.Give(b.UID)
 		s.pool.Discard(m)
 		if ctx.Err() != nil {
 			return b, false, ctx.Err()
@@ -135,7 +135,7 @@ func (s *creator) undoWarm(ctx context.Context, b sandbox.Sandbox, m *pool.Membe
 	row, err := s.cfg.Store.SandboxByUID(undo, b.UID)
 	switch {
 	case errors.Is(err, errs.NotFound):
-		s.admission.give(b.UID)
+		s.admission.Give(b.UID)
 		s.pool.Discard(m)
 	case err == nil:
 		s.pool.Release(m)
@@ -143,7 +143,7 @@ func (s *creator) undoWarm(ctx context.Context, b sandbox.Sandbox, m *pool.Membe
 			s.debts.lookAtAll()
 		}
 	default:
-		s.admission.give(b.UID)
+		s.admission.Give(b.UID)
 		s.pool.Release(m)
 		s.debts.lookAtAll()
 	}

@@ -25,7 +25,7 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/auth"
 	"github.com/cubbyhq/cubby/internal/core"
-	"github.com/cubbyhq/cubby/internal/core/lifecycle"
+	"github.com/cubbyhq/cubby/internal/core/admission"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/front"
 	"github.com/cubbyhq/cubby/internal/sandbox"
@@ -38,8 +38,8 @@ const (
 	ThreadHeader = "Cubby-Thread"
 	// Interface is the way through which the tools make sandboxes, and
 	// SixInterface that of clients which ask for the tools of sandbox-agent alone.
-	Interface    lifecycle.Interface = "mcp"
-	SixInterface lifecycle.Interface = "sandbox-agent"
+	Interface    admission.Interface = "mcp"
+	SixInterface admission.Interface = "sandbox-agent"
 	// MaxBody bounds a request. Files that are imported inline are in it, and
 	// base64 takes a third more than they do.
 	MaxBody = 64 << 20

@@ -18,7 +18,7 @@ import (
 
 	"github.com/cubbyhq/cubby/api/gen/sandbox/v1/sandboxv1connect"
 	"github.com/cubbyhq/cubby/internal/core"
-	"github.com/cubbyhq/cubby/internal/core/lifecycle"
+	"github.com/cubbyhq/cubby/internal/core/admission"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/front"
 	"github.com/cubbyhq/cubby/internal/sandbox"
@@ -38,7 +38,7 @@ const (
 	// label marks the sandboxes that are agentbox sessions.
 	label = "agentbox"
 	// Interface is the way through which the door makes sandboxes.
-	Interface lifecycle.Interface = "agentbox"
+	Interface admission.Interface = "agentbox"
 )
 
 // Limits are what agentbox documents for its sandboxes.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/cubbyhq/cubby/internal/core/admission"
 	"github.com/cubbyhq/cubby/internal/core/lifecycle"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/front"
@@ -27,7 +28,7 @@ const (
 	// SecretHeader has the token of the dialect's clients.
 	SecretHeader = "X-Sandbox-Secret" //nolint:gosec // a header's name
 	// Interface is the way through which the dialect makes sandboxes.
-	Interface lifecycle.Interface = "ecs-sandbox"
+	Interface admission.Interface = "ecs-sandbox"
 
 	// session is the session shell of everything that the dialect runs.
 	session    = "ecs"

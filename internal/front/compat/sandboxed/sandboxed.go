@@ -13,6 +13,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/cubbyhq/cubby/internal/core/admission"
 	"github.com/cubbyhq/cubby/internal/core/lifecycle"
 	"github.com/cubbyhq/cubby/internal/core/scope"
 	"github.com/cubbyhq/cubby/internal/errs"
@@ -22,7 +23,7 @@ import (
 )
 
 // Interface is the way through which the dialect makes sandboxes.
-const Interface lifecycle.Interface = "sandboxed"
+const Interface admission.Interface = "sandboxed"
 
 // Limits are what sandboxed documents for its sandboxes: all processors, however
 // many there are.

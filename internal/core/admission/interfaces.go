@@ -1,4 +1,4 @@
-package lifecycle
+package admission
 
 import (
 	"cmp"
@@ -23,10 +23,10 @@ type InterfaceLimits struct {
 	Operator sandbox.Limits
 }
 
-// interfaceLimits completes the limits of interfaces. What a system documents is
+// LimitsOfInterfaces completes the limits of interfaces. What a system documents is
 // given as far as the host has it; what the operator set and the host has not
 // is an error.
-func interfaceLimits(of map[Interface]InterfaceLimits, d sandbox.Limits, host Host) (map[Interface]sandbox.Limits, error) {
+func LimitsOfInterfaces(of map[Interface]InterfaceLimits, d sandbox.Limits, host Host) (map[Interface]sandbox.Limits, error) {
 	all := make(map[Interface]sandbox.Limits)
 	for _, i := range slices.Sorted(maps.Keys(of)) {
 		own, op := of[i].Documented, of[i].Operator
@@ -39,7 +39,7 @@ func interfaceLimits(of map[Interface]InterfaceLimits, d sandbox.Limits, host Ho
 			DiskBytes:   cmp.Or(op.DiskBytes, own.DiskBytes, d.DiskBytes),
 			OpenFiles:   cmp.Or(op.OpenFiles, own.OpenFiles, d.OpenFiles),
 		}
-		if err := cmp.Or(l.Validate(), host.fits(l)); err != nil {
+		if err := cmp.Or(l.Validate(), host.Fits(l)); err != nil {
 			info := errs.Public(err)
 			return nil, errs.E(errs.Invalid, "%s-limits: %s", i, info.Message).Hint("%s", info.Hint)
 		}

@@ -1,4 +1,4 @@
-package lifecycle
+package admission
 
 import (
 	"fmt"
@@ -24,8 +24,8 @@ type Host struct {
 	Files       int64 // open files that the machine can have
 }
 
-// measure fills the zero fields in.
-func (h Host) measure() (Host, error) {
+// Measure fills the zero fields in.
+func (h Host) Measure() (Host, error) {
 	if h.CPUs == 0 {
 		h.CPUs = runtime.NumCPU()
 	}
@@ -83,12 +83,12 @@ const (
 	leastFiles = 4096
 )
 
-// clamp lowers limits as far as the host demands, so that a spec says what is
+// Clamp lowers limits as far as the host demands, so that a spec says what is
 // in force. One sandbox gets a share of the host's process ids. In a container
 // each process can have its own open files, so the limit of one process times
 // the processes stays below what the host has; gVisor holds all of them in one
 // process of the host.
-func (h Host) clamp(l sandbox.Limits, isolation sandbox.Isolation) sandbox.Limits {
+func (h Host) Clamp(l sandbox.Limits, isolation sandbox.Isolation) sandbox.Limits {
 	if h.PIDs > 0 {
 		l.PIDs = min(l.PIDs, max(h.PIDs/pidsShare, sandbox.MinPIDs))
 	}
@@ -105,8 +105,8 @@ func (h Host) clamp(l sandbox.Limits, isolation sandbox.Isolation) sandbox.Limit
 	return l
 }
 
-// fits refuses what this host can never give, however empty it is.
-func (h Host) fits(l sandbox.Limits) error {
+// Fits refuses what this host can never give, however empty it is.
+func (h Host) Fits(l sandbox.Limits) error {
 	if l.CPUs > float64(h.CPUs) {
 		return errs.E(errs.Invalid, "limits.cpus: %v are more than the host's %d", l.CPUs, h.CPUs)
 	}

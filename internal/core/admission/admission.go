@@ -1,4 +1,8 @@
-package lifecycle
+// Package admission decides whether one more sandbox may run on this host, and
+// which limits a host can give: by counts, by the memory that is available now and
+// by the disk's reserve. It goes by what is measured, never by the sum of what
+// sandboxes were promised. It starts, stops and stores nothing.
+package admission
 
 import (
 	"context"
@@ -12,23 +16,34 @@ import (
 )
 
 const (
-	capacityRetry = 5 * time.Second
+	// CapacityRetry is when one who is refused for want of a place asks again.
+	CapacityRetry = 5 * time.Second
 	memoryRetry   = 30 * time.Second
-	// bootMemory is what a sandbox that is coming up will have taken soon,
+	// BootMemory is what a sandbox that is coming up will have taken soon,
 	// while the measured free memory does not show it yet.
-	bootMemory = 64 << 20
+	BootMemory = 64 << 20
 	// poolMemory is what has to be free beside the reserve for one more sandbox
 	// that is kept ready.
 	poolMemory = 512 << 20
 )
 
-// admission decides whether one more sandbox may run: by how many run, in all
-// and of its tenant and thread, by the memory that the host has available now,
-// and by the disk's reserve. It goes by what is measured, never by the sum of
-// what sandboxes were promised.
-type admission struct {
+// Config says what bounds sandboxes.
+type Config struct {
+	Caps Caps
+	// MemoryReserve is the memory that the host keeps available, in bytes.
+	MemoryReserve int64
+	// Available measures the host's free memory in bytes; nil: /proc/meminfo.
+	Available func() (int64, error)
+	// Disks refuses while the host's disk has too little room.
+	Disks interface{ Admit() error }
+	CPUs  int
+}
+
+// Controller counts the sandboxes that run or come up, in all and of each tenant
+// and thread. Methods may be called from any goroutine.
+type Controller struct {
 	caps      Caps
-	minFree   int64 // bytes of memory that stay available
+	reserve   int64 // bytes of memory that stay available
 	available func() (int64, error)
 	disks     interface{ Admit() error }
 	boots     chan struct{} // bounds how many come up at the same time
@@ -60,10 +75,11 @@ type place struct{ tenant, thread string }
 
 func placeOf(b sandbox.Sandbox) place { return place{b.Tenant, b.Spec.Thread} }
 
-func newAdmission(settings Settings, disks interface{ Admit() error }) *admission {
-	a := &admission{
-		caps: settings.Caps, minFree: settings.MemoryReserve, available: settings.MemAvailable, disks: disks,
-		boots: make(chan struct{}, max(4, 2*settings.Host.CPUs)),
+// New returns a Controller that counts nothing yet.
+func New(cfg Config) *Controller {
+	a := &Controller{
+		caps: cfg.Caps, reserve: cfg.MemoryReserve, available: cfg.Available, disks: cfg.Disks,
+		boots: make(chan struct{}, max(4, 2*cfg.CPUs)),
 		taken: make(map[sandbox.UID]place), tenants: make(map[string]int), threads: make(map[place]int), grouped: make(map[string]int),
 	}
 	if a.available == nil {
@@ -72,27 +88,27 @@ func newAdmission(settings Settings, disks interface{ Admit() error }) *admissio
 	return a
 }
 
-// take reserves a place for b, waits for its turn to boot and returns the
-// function that ends the boot. The place is kept until [admission.give]. It is
+// Take reserves a place for b, waits for its turn to boot and returns the
+// function that ends the boot. The place is kept until [Controller.Give]. It is
 // errs.Exhausted when there is no room, errs.LowMemory when the memory has none,
 // and errs.OverQuota when only its tenant or thread has none, all with RetryAfter.
-func (a *admission) take(ctx context.Context, b sandbox.Sandbox) (booted func(), err error) {
-	unboot, err := a.reserve(b, bootMemory)
+func (a *Controller) Take(ctx context.Context, b sandbox.Sandbox) (booted func(), err error) {
+	unboot, err := a.Reserve(b, BootMemory)
 	if err != nil {
 		return nil, err
 	}
-	over, err := a.turn(ctx)
+	over, err := a.Turn(ctx)
 	if err != nil {
 		unboot()
-		a.give(b.UID)
+		a.Give(b.UID)
 		return nil, err
 	}
 	return sync.OnceFunc(func() { over(); unboot() }), nil
 }
 
-// turn waits until one more sandbox may boot. The place of the sandbox has been
+// Turn waits until one more sandbox may boot. The place of the sandbox has been
 // reserved.
-func (a *admission) turn(ctx context.Context) (over func(), err error) {
+func (a *Controller) Turn(ctx context.Context) (over func(), err error) {
 	select {
 	case a.boots <- struct{}{}:
 		return sync.OnceFunc(func() { <-a.boots }), nil
@@ -101,15 +117,15 @@ func (a *admission) turn(ctx context.Context) (over func(), err error) {
 	}
 }
 
-// takeRunning is take for a sandbox that runs already and has its memory.
-func (a *admission) takeRunning(b sandbox.Sandbox) error {
-	_, err := a.reserve(b, 0)
+// TakeRunning is take for a sandbox that runs already and has its memory.
+func (a *Controller) TakeRunning(b sandbox.Sandbox) error {
+	_, err := a.Reserve(b, 0)
 	return err
 }
 
-// reserve is take for a sandbox that waits for its turn by itself. The memory that
+// Reserve is take for a sandbox that waits for its turn by itself. The memory that
 // it will have taken soon is counted until booted; 0: it does not boot.
-func (a *admission) reserve(b sandbox.Sandbox, memory int64) (booted func(), err error) {
+func (a *Controller) Reserve(b sandbox.Sandbox, memory int64) (booted func(), err error) {
 	if err := a.disks.Admit(); err != nil {
 		return nil, err
 	}
@@ -122,7 +138,7 @@ func (a *admission) reserve(b sandbox.Sandbox, memory int64) (booted func(), err
 	if err := decideAdmission(a.caps, a.occupied(placeOf(b))); err != nil {
 		return nil, err
 	}
-	if free := available - a.booting*bootMemory; free < a.minFree+memory {
+	if free := available - a.booting*BootMemory; free < a.reserve+memory {
 		return nil, errs.E(errs.LowMemory, "the host has too little free memory for another sandbox").
 			Hint("idle sandboxes are put to sleep to make room: try again; or stop or destroy one").RetryAfter(memoryRetry)
 	}
@@ -138,27 +154,27 @@ func (a *admission) reserve(b sandbox.Sandbox, memory int64) (booted func(), err
 	}, nil
 }
 
-// free is the memory that is left beside what sandboxes that come up will have
+// Free is the memory that is left beside what sandboxes that come up will have
 // taken soon.
-func (a *admission) free() (int64, error) {
+func (a *Controller) Free() (int64, error) {
 	available, err := a.available()
 	if err != nil {
 		return 0, err
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return available - a.booting*bootMemory, nil
+	return available - a.booting*BootMemory, nil
 }
 
-// room is what the host has for sandboxes that nobody asked for: they are made only
+// Room is what the host has for sandboxes that nobody asked for: they are made only
 // with memory to spare, and given up before a create would be refused.
-func (a *admission) room() pool.Room {
-	free, err := a.free()
+func (a *Controller) Room() pool.Room {
+	free, err := a.Free()
 	if err != nil {
 		return pool.RoomForThese
 	}
-	switch free -= a.minFree; {
-	case free < 2*bootMemory:
+	switch free -= a.reserve; {
+	case free < 2*BootMemory:
 		return pool.NoRoom
 	case free < poolMemory:
 		return pool.RoomForThese
@@ -166,15 +182,15 @@ func (a *admission) room() pool.Room {
 	return pool.RoomForMore
 }
 
-// check is the error of a take whose turn were now, as far as the bounds go.
-func (a *admission) check(p place) error {
+// Check is the error of a take whose turn were now, as far as the bounds go.
+func (a *Controller) Check(b sandbox.Sandbox) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return decideAdmission(a.caps, a.occupied(p))
+	return decideAdmission(a.caps, a.occupied(placeOf(b)))
 }
 
 // occupied looks from one place. The caller holds mu.
-func (a *admission) occupied(p place) occupancy {
+func (a *Controller) occupied(p place) occupancy {
 	return occupancy{
 		all: len(a.taken), tenant: a.tenants[p.tenant], thread: a.threads[p], threads: a.grouped[p.tenant], inThread: p.thread != "",
 	}
@@ -194,30 +210,30 @@ func decideAdmission(caps Caps, o occupancy) error {
 	case caps.PerThread > 0 && o.inThread && o.thread >= caps.PerThread:
 		return errs.E(errs.OverQuota, "all %d places for running sandboxes of this thread are taken", caps.PerThread).
 			Hint("stop or destroy a sandbox of the thread, or name another thread; the operator's bound is max-per-thread").
-			RetryAfter(capacityRetry).Because(&sandbox.ThreadFull{Max: caps.PerThread})
+			RetryAfter(CapacityRetry).Because(&sandbox.ThreadFull{Max: caps.PerThread})
 	case caps.InThreads > 0 && o.inThread && o.threads >= caps.InThreads:
 		return errs.E(errs.OverQuota, "all %d places for running sandboxes of threads are taken", caps.InThreads).
 			Hint("stop or destroy a sandbox of a thread; the operator's bound is max-thread-sandboxes").
-			RetryAfter(capacityRetry).Because(&sandbox.ThreadFull{Max: caps.InThreads, All: true})
+			RetryAfter(CapacityRetry).Because(&sandbox.ThreadFull{Max: caps.InThreads, All: true})
 	case caps.PerTenant > 0 && o.tenant >= caps.PerTenant:
 		return errs.E(errs.OverQuota, "all %d places for running sandboxes of this tenant are taken", caps.PerTenant).
-			Hint("stop or destroy a sandbox; the operator's bound is max-per-tenant").RetryAfter(capacityRetry)
+			Hint("stop or destroy a sandbox; the operator's bound is max-per-tenant").RetryAfter(CapacityRetry)
 	case caps.All > 0 && o.all >= caps.All:
 		return errs.E(errs.Exhausted, "all %d places for running sandboxes are taken", caps.All).
-			Hint("stop or destroy a sandbox, or raise max-sandboxes").RetryAfter(capacityRetry)
+			Hint("stop or destroy a sandbox, or raise max-sandboxes").RetryAfter(CapacityRetry)
 	}
 	return nil
 }
 
-// adopt counts a sandbox that runs already.
-func (a *admission) adopt(b sandbox.Sandbox) {
+// Adopt counts a sandbox that runs already.
+func (a *Controller) Adopt(b sandbox.Sandbox) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.enter(b.UID, placeOf(b))
 }
 
 // enter counts a sandbox once. The caller holds mu.
-func (a *admission) enter(uid sandbox.UID, p place) {
+func (a *Controller) enter(uid sandbox.UID, p place) {
 	if _, counted := a.taken[uid]; counted {
 		return
 	}
@@ -229,8 +245,8 @@ func (a *admission) enter(uid sandbox.UID, p place) {
 	}
 }
 
-// give frees the place of uid, if it has one.
-func (a *admission) give(uid sandbox.UID) {
+// Give frees the place of uid, if it has one.
+func (a *Controller) Give(uid sandbox.UID) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	p, counted := a.taken[uid]
