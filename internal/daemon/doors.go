@@ -8,7 +8,6 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/config"
 	"github.com/cubbyhq/cubby/internal/core/admission"
-	"github.com/cubbyhq/cubby/internal/core/lifecycle"
 	"github.com/cubbyhq/cubby/internal/front"
 	"github.com/cubbyhq/cubby/internal/front/compat/ecs"
 	"github.com/cubbyhq/cubby/internal/front/compat/sandboxagent"
