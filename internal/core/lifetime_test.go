@@ -148,12 +148,12 @@ func TestKeepalive(t *testing.T) {
 	w.restart() // a lease outlives the daemon, and the timeout is what it was
 	w.ready()
 	c.add(20 * time.Minute)
-	w.until("the one that nobody kept is stopped", func() bool { return state("unkept") == sandbox.Stopped })
+	w.until("the one that nobody kept sleeps", func() bool { return state("unkept") == sandbox.Sleeping })
 	if ended := w.Reap(); len(ended) != 0 || state("touched") != sandbox.Running || state("leased") != sandbox.Running {
 		t.Errorf("%v were ended, touched is %s, leased is %s", ended, state("touched"), state("leased"))
 	}
 	c.add(time.Hour)
-	w.until("the one that was kept once is stopped", func() bool { return state("touched") == sandbox.Stopped })
+	w.until("the one that was kept once sleeps", func() bool { return state("touched") == sandbox.Sleeping })
 	c.add(40 * time.Minute) // 2:50
 	if ended := w.Reap(); len(ended) != 0 {
 		t.Errorf("within the lease %v were ended", ended)
@@ -175,7 +175,7 @@ func TestKeepalive(t *testing.T) {
 		t.Errorf("there are %d events of leases, %v, want 3", count(events, event.SandboxKept), err)
 	}
 	c.add(time.Hour)
-	w.until("the one without a lease is stopped", func() bool { return state("leased") == sandbox.Stopped })
+	w.until("the one without a lease sleeps", func() bool { return state("leased") == sandbox.Sleeping })
 
 	// Refusals.
 	past, seconds := c.Now().Add(-time.Hour), time.Hour
@@ -184,7 +184,7 @@ func TestKeepalive(t *testing.T) {
 		k    lifecycle.Keepalive
 		want error
 	}{
-		"a stopped one":  {"leased", lifecycle.Keepalive{}, errs.WrongState},
+		"a sleeping one": {"leased", lifecycle.Keepalive{}, errs.WrongState},
 		"unknown":        {"nobody", lifecycle.Keepalive{}, errs.NotFound},
 		"both":           {"leased", lifecycle.Keepalive{Until: c.Now().Add(time.Hour), For: &seconds}, errs.Invalid},
 		"of all tenants": {"leased", lifecycle.Keepalive{}, errs.NotFound},
@@ -229,9 +229,9 @@ func TestUsersCanComeBackAfterTheDaemonWasAway(t *testing.T) {
 		t.Errorf("at once %v were ended", ended)
 	}
 	c.add(2 * time.Minute)
-	w.until("it is stopped", func() bool {
+	w.until("it sleeps", func() bool {
 		b, err := w.Sandboxes().Get(w.ctx, "a")
-		return err == nil && b.State == sandbox.Stopped
+		return err == nil && b.State == sandbox.Sleeping
 	})
 }
 

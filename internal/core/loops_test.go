@@ -202,7 +202,7 @@ func TestReaperIsNotHeldUp(t *testing.T) {
 	w.start()
 	timeout := time.Hour
 	for _, id := range []string{"slow", "quick"} {
-		b, err := w.Sandboxes().Create(w.ctx, lifecycle.CreateRequest{ID: id, IdleTimeout: &timeout})
+		b, err := w.Sandboxes().Create(w.ctx, lifecycle.CreateRequest{ID: id, Spec: sandbox.Spec{IdlePolicy: sandbox.IdleStop}, IdleTimeout: &timeout})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -338,7 +338,9 @@ func TestReaperTriesAgain(t *testing.T) {
 		}
 	}
 	w.start()
-	w.create("a")
+	if _, err := w.Sandboxes().Create(w.ctx, lifecycle.CreateRequest{ID: "a", Spec: sandbox.Spec{IdlePolicy: sandbox.IdleStop}}); err != nil {
+		t.Fatal(err)
+	}
 	w.faults.SetFail("Stop", errs.E(errs.Unavailable, "not now"))
 	c.add(time.Hour)
 	w.until("it was tried and failed", func() bool {
