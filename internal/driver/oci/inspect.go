@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/cubbyhq/cubby/internal/channel"
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
@@ -310,7 +311,12 @@ func (d *Driver) Adopt(ctx context.Context, h driver.Handle) error {
 			return err
 		}
 	}
-	l, err := d.listenAgain(b, rec)
+	// What the earlier daemon began, or had no time to remove after a wake.
+	err = b.memory().Tidy()
+	var l *channel.Listener
+	if err == nil {
+		l, err = d.listenAgain(b, rec)
+	}
 	if err != nil {
 		p.close()
 		return err
