@@ -37,6 +37,16 @@ func (c *Client) CreateKernel(ctx context.Context, spec sandbox.KernelSpec) (san
 	return kernelOf(res.Msg.GetKernel())
 }
 
+// PrepareKernel starts a kernel for the first who asks for one of this language,
+// user and directory, with modules imported in it, and returns when it answers.
+// Kinds as for CreateKernel; Invalid when a module is not found.
+func (c *Client) PrepareKernel(ctx context.Context, spec sandbox.KernelSpec, modules []string) error {
+	_, err := c.rpc.PrepareKernel(ctx, connect.NewRequest(&guestv1.PrepareKernelRequest{
+		Kernel: &guestv1.KernelSpec{Language: spec.Language, Cwd: spec.Cwd, User: spec.User}, Modules: modules,
+	}))
+	return fromWire(ctx, err)
+}
+
 // Kernels returns the kernels by name, and those that the image brings.
 func (c *Client) Kernels(ctx context.Context) ([]sandbox.Kernel, []sandbox.KernelKind, error) {
 	res, err := c.rpc.ListKernels(ctx, connect.NewRequest(&guestv1.ListKernelsRequest{}))

@@ -17,6 +17,14 @@ func (s *Server) CreateKernel(ctx context.Context, req *connect.Request[guestv1.
 	return connect.NewResponse(&guestv1.CreateKernelResponse{Kernel: k}), nil
 }
 
+// PrepareKernel implements the guest service.
+func (s *Server) PrepareKernel(ctx context.Context, req *connect.Request[guestv1.PrepareKernelRequest]) (*connect.Response[guestv1.PrepareKernelResponse], error) {
+	if err := s.kernels.Prepare(ctx, req.Msg.GetKernel(), req.Msg.GetModules()); err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&guestv1.PrepareKernelResponse{}), nil
+}
+
 // ListKernels implements the guest service.
 func (s *Server) ListKernels(context.Context, *connect.Request[guestv1.ListKernelsRequest]) (*connect.Response[guestv1.ListKernelsResponse], error) {
 	live, kinds, err := s.kernels.List()

@@ -18,14 +18,14 @@ import (
 // one after another and ends it. Everybody else leaves orders and ends what it
 // waits for.
 type liveKernel struct {
-	s       *Set
-	name    string
-	asked   *guestv1.KernelSpec
-	created time.Time
-	wake    chan struct{} // a token when there is something to do
-	gone    chan struct{} // closed when nothing is left of it
+	s    *Set
+	wake chan struct{} // a token when there is something to do
+	gone chan struct{} // closed when nothing is left of it
 
 	mu       sync.Mutex // below Set.mu
+	name     string     // "": it is the spare one
+	asked    *guestv1.KernelSpec
+	created  time.Time
 	kind     kernelKind
 	status   guestv1.KernelStatus
 	reason   string // why it is dead
@@ -172,8 +172,9 @@ func (k *liveKernel) begin() error {
 		return errNoMore
 	}
 	k.abort, k.status = cancel, guestv1.KernelStatus_KERNEL_STATUS_STARTING
+	asked := k.asked
 	k.mu.Unlock()
-	process, kind, err := k.s.startKernel(ctx, k.asked)
+	process, kind, err := k.s.startKernel(ctx, asked)
 	if err == nil {
 		process.prepare(ctx, kind)
 	}
@@ -196,7 +197,10 @@ var errNoMore = errs.E(errs.WrongState, "the kernel is being ended")
 
 // forget gives the name free. s.mu is held.
 func (k *liveKernel) forget() {
-	if k.s.kernels[k.name] == k {
+	if k.s.spare == k {
+		k.s.spare = nil
+	}
+	if k.s.kernels[k.name] == k { // named under s.mu
 		delete(k.s.kernels, k.name)
 	}
 }

@@ -51,6 +51,7 @@ type Set struct {
 
 	mu      sync.Mutex
 	kernels map[string]*liveKernel // by name
+	spare   *liveKernel            // runs and is nobody's; nil: none is
 	ending  bool
 }
 
@@ -78,6 +79,10 @@ func (s *Set) addKernel(name string, asked *guestv1.KernelSpec) (*liveKernel, er
 	case len(s.kernels) >= maxKernels:
 		return nil, errs.E(errs.Exhausted, "the sandbox has %d kernels already", maxKernels)
 	}
+	if k := s.takeSpare(name, asked); k != nil {
+		s.kernels[name] = k
+		return k, nil
+	}
 	k := newLiveKernel(s, name, asked)
 	s.kernels[name] = k
 	s.running.Go(k.run)
@@ -93,10 +98,15 @@ func (s *Set) kernel(name string) (*liveKernel, error) {
 	return nil, errs.E(errs.NotFound, "there is no kernel %.64q", name)
 }
 
+// all returns the kernels and the spare one.
 func (s *Set) all() []*liveKernel {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Collect(maps.Values(s.kernels))
+	all := slices.Collect(maps.Values(s.kernels))
+	if s.spare != nil {
+		all = append(all, s.spare)
+	}
+	return all
 }
 
 // End refuses new kernels and orders the end of all: running and queued cells
@@ -137,6 +147,9 @@ func (s *Set) Create(ctx context.Context, asked *guestv1.KernelSpec) (*guestv1.K
 	if err != nil {
 		return nil, err
 	}
+	if k.isReady() {
+		return k.message(), nil
+	}
 	if err := k.again(ctx); err != nil {
 		return nil, startError(err)
 	}
@@ -156,12 +169,12 @@ func (s *Set) kindFor(asked *guestv1.KernelSpec) (kernelKind, error) {
 // List returns the kernels by name, and the kinds that the sandbox's default
 // user can start.
 func (s *Set) List() ([]*guestv1.Kernel, []*guestv1.KernelKind, error) {
-	all := s.all()
-	slices.SortFunc(all, func(a, b *liveKernel) int { return strings.Compare(a.name, b.name) })
+	s.mu.Lock()
 	var live []*guestv1.Kernel
-	for _, k := range all {
-		live = append(live, k.message())
+	for _, name := range slices.Sorted(maps.Keys(s.kernels)) {
+		live = append(live, s.kernels[name].message())
 	}
+	s.mu.Unlock()
 	a, err := s.procs.Account("")
 	if err != nil {
 		return nil, nil, err

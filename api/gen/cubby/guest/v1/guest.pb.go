@@ -2342,6 +2342,95 @@ func (x *CreateKernelResponse) GetKernel() *Kernel {
 	return nil
 }
 
+type PrepareKernelRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Kernel *KernelSpec            `protobuf:"bytes,1,opt,name=kernel,proto3" json:"kernel,omitempty"` // without a name and env
+	// Imported in it, without a name for any of them.
+	Modules       []string `protobuf:"bytes,2,rep,name=modules,proto3" json:"modules,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PrepareKernelRequest) Reset() {
+	*x = PrepareKernelRequest{}
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PrepareKernelRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PrepareKernelRequest) ProtoMessage() {}
+
+func (x *PrepareKernelRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PrepareKernelRequest.ProtoReflect.Descriptor instead.
+func (*PrepareKernelRequest) Descriptor() ([]byte, []int) {
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *PrepareKernelRequest) GetKernel() *KernelSpec {
+	if x != nil {
+		return x.Kernel
+	}
+	return nil
+}
+
+func (x *PrepareKernelRequest) GetModules() []string {
+	if x != nil {
+		return x.Modules
+	}
+	return nil
+}
+
+type PrepareKernelResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PrepareKernelResponse) Reset() {
+	*x = PrepareKernelResponse{}
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PrepareKernelResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PrepareKernelResponse) ProtoMessage() {}
+
+func (x *PrepareKernelResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PrepareKernelResponse.ProtoReflect.Descriptor instead.
+func (*PrepareKernelResponse) Descriptor() ([]byte, []int) {
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{34}
+}
+
 type ListKernelsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -2350,7 +2439,7 @@ type ListKernelsRequest struct {
 
 func (x *ListKernelsRequest) Reset() {
 	*x = ListKernelsRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[33]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2362,7 +2451,7 @@ func (x *ListKernelsRequest) String() string {
 func (*ListKernelsRequest) ProtoMessage() {}
 
 func (x *ListKernelsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[33]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2375,7 +2464,7 @@ func (x *ListKernelsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListKernelsRequest.ProtoReflect.Descriptor instead.
 func (*ListKernelsRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{33}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{35}
 }
 
 type ListKernelsResponse struct {
@@ -2388,7 +2477,7 @@ type ListKernelsResponse struct {
 
 func (x *ListKernelsResponse) Reset() {
 	*x = ListKernelsResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[34]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2400,7 +2489,7 @@ func (x *ListKernelsResponse) String() string {
 func (*ListKernelsResponse) ProtoMessage() {}
 
 func (x *ListKernelsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[34]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2413,7 +2502,7 @@ func (x *ListKernelsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListKernelsResponse.ProtoReflect.Descriptor instead.
 func (*ListKernelsResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{34}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ListKernelsResponse) GetKernels() []*Kernel {
@@ -2439,7 +2528,7 @@ type InterruptKernelRequest struct {
 
 func (x *InterruptKernelRequest) Reset() {
 	*x = InterruptKernelRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[35]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2451,7 +2540,7 @@ func (x *InterruptKernelRequest) String() string {
 func (*InterruptKernelRequest) ProtoMessage() {}
 
 func (x *InterruptKernelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[35]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2464,7 +2553,7 @@ func (x *InterruptKernelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterruptKernelRequest.ProtoReflect.Descriptor instead.
 func (*InterruptKernelRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{35}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *InterruptKernelRequest) GetName() string {
@@ -2483,7 +2572,7 @@ type InterruptKernelResponse struct {
 
 func (x *InterruptKernelResponse) Reset() {
 	*x = InterruptKernelResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[36]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2495,7 +2584,7 @@ func (x *InterruptKernelResponse) String() string {
 func (*InterruptKernelResponse) ProtoMessage() {}
 
 func (x *InterruptKernelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[36]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2508,7 +2597,7 @@ func (x *InterruptKernelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterruptKernelResponse.ProtoReflect.Descriptor instead.
 func (*InterruptKernelResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{36}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *InterruptKernelResponse) GetKernel() *Kernel {
@@ -2527,7 +2616,7 @@ type RestartKernelRequest struct {
 
 func (x *RestartKernelRequest) Reset() {
 	*x = RestartKernelRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[37]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2539,7 +2628,7 @@ func (x *RestartKernelRequest) String() string {
 func (*RestartKernelRequest) ProtoMessage() {}
 
 func (x *RestartKernelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[37]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2552,7 +2641,7 @@ func (x *RestartKernelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestartKernelRequest.ProtoReflect.Descriptor instead.
 func (*RestartKernelRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{37}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *RestartKernelRequest) GetName() string {
@@ -2571,7 +2660,7 @@ type RestartKernelResponse struct {
 
 func (x *RestartKernelResponse) Reset() {
 	*x = RestartKernelResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[38]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2583,7 +2672,7 @@ func (x *RestartKernelResponse) String() string {
 func (*RestartKernelResponse) ProtoMessage() {}
 
 func (x *RestartKernelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[38]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2596,7 +2685,7 @@ func (x *RestartKernelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestartKernelResponse.ProtoReflect.Descriptor instead.
 func (*RestartKernelResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{38}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *RestartKernelResponse) GetKernel() *Kernel {
@@ -2615,7 +2704,7 @@ type DeleteKernelRequest struct {
 
 func (x *DeleteKernelRequest) Reset() {
 	*x = DeleteKernelRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[39]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2627,7 +2716,7 @@ func (x *DeleteKernelRequest) String() string {
 func (*DeleteKernelRequest) ProtoMessage() {}
 
 func (x *DeleteKernelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[39]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2640,7 +2729,7 @@ func (x *DeleteKernelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteKernelRequest.ProtoReflect.Descriptor instead.
 func (*DeleteKernelRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{39}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *DeleteKernelRequest) GetName() string {
@@ -2658,7 +2747,7 @@ type DeleteKernelResponse struct {
 
 func (x *DeleteKernelResponse) Reset() {
 	*x = DeleteKernelResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[40]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2670,7 +2759,7 @@ func (x *DeleteKernelResponse) String() string {
 func (*DeleteKernelResponse) ProtoMessage() {}
 
 func (x *DeleteKernelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[40]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2683,7 +2772,7 @@ func (x *DeleteKernelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteKernelResponse.ProtoReflect.Descriptor instead.
 func (*DeleteKernelResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{40}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{42}
 }
 
 // CodeCompletion is what may stand in place of a part of the code.
@@ -2699,7 +2788,7 @@ type CodeCompletion struct {
 
 func (x *CodeCompletion) Reset() {
 	*x = CodeCompletion{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[41]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2711,7 +2800,7 @@ func (x *CodeCompletion) String() string {
 func (*CodeCompletion) ProtoMessage() {}
 
 func (x *CodeCompletion) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[41]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2724,7 +2813,7 @@ func (x *CodeCompletion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CodeCompletion.ProtoReflect.Descriptor instead.
 func (*CodeCompletion) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{41}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *CodeCompletion) GetMatches() []string {
@@ -2766,7 +2855,7 @@ type CodeInspection struct {
 
 func (x *CodeInspection) Reset() {
 	*x = CodeInspection{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[42]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2778,7 +2867,7 @@ func (x *CodeInspection) String() string {
 func (*CodeInspection) ProtoMessage() {}
 
 func (x *CodeInspection) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[42]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2791,7 +2880,7 @@ func (x *CodeInspection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CodeInspection.ProtoReflect.Descriptor instead.
 func (*CodeInspection) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{42}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *CodeInspection) GetFound() bool {
@@ -2819,7 +2908,7 @@ type CodeCompleteness struct {
 
 func (x *CodeCompleteness) Reset() {
 	*x = CodeCompleteness{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[43]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2831,7 +2920,7 @@ func (x *CodeCompleteness) String() string {
 func (*CodeCompleteness) ProtoMessage() {}
 
 func (x *CodeCompleteness) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[43]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2844,7 +2933,7 @@ func (x *CodeCompleteness) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CodeCompleteness.ProtoReflect.Descriptor instead.
 func (*CodeCompleteness) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{43}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *CodeCompleteness) GetStatus() string {
@@ -2877,7 +2966,7 @@ type AskKernelRequest struct {
 
 func (x *AskKernelRequest) Reset() {
 	*x = AskKernelRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[44]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2889,7 +2978,7 @@ func (x *AskKernelRequest) String() string {
 func (*AskKernelRequest) ProtoMessage() {}
 
 func (x *AskKernelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[44]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2902,7 +2991,7 @@ func (x *AskKernelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskKernelRequest.ProtoReflect.Descriptor instead.
 func (*AskKernelRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{44}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *AskKernelRequest) GetName() string {
@@ -2989,7 +3078,7 @@ type AskKernelResponse struct {
 
 func (x *AskKernelResponse) Reset() {
 	*x = AskKernelResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[45]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3001,7 +3090,7 @@ func (x *AskKernelResponse) String() string {
 func (*AskKernelResponse) ProtoMessage() {}
 
 func (x *AskKernelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[45]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3014,7 +3103,7 @@ func (x *AskKernelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskKernelResponse.ProtoReflect.Descriptor instead.
 func (*AskKernelResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{45}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *AskKernelResponse) GetAnswer() isAskKernelResponse_Answer {
@@ -3089,7 +3178,7 @@ type File struct {
 
 func (x *File) Reset() {
 	*x = File{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[46]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3101,7 +3190,7 @@ func (x *File) String() string {
 func (*File) ProtoMessage() {}
 
 func (x *File) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[46]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3114,7 +3203,7 @@ func (x *File) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use File.ProtoReflect.Descriptor instead.
 func (*File) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{46}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *File) GetPath() string {
@@ -3183,7 +3272,7 @@ type StatRequest struct {
 
 func (x *StatRequest) Reset() {
 	*x = StatRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[47]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3195,7 +3284,7 @@ func (x *StatRequest) String() string {
 func (*StatRequest) ProtoMessage() {}
 
 func (x *StatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[47]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3208,7 +3297,7 @@ func (x *StatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatRequest.ProtoReflect.Descriptor instead.
 func (*StatRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{47}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *StatRequest) GetPath() string {
@@ -3234,7 +3323,7 @@ type StatResponse struct {
 
 func (x *StatResponse) Reset() {
 	*x = StatResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[48]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3246,7 +3335,7 @@ func (x *StatResponse) String() string {
 func (*StatResponse) ProtoMessage() {}
 
 func (x *StatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[48]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3259,7 +3348,7 @@ func (x *StatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatResponse.ProtoReflect.Descriptor instead.
 func (*StatResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{48}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *StatResponse) GetFile() *File {
@@ -3279,7 +3368,7 @@ type ListDirRequest struct {
 
 func (x *ListDirRequest) Reset() {
 	*x = ListDirRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[49]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3291,7 +3380,7 @@ func (x *ListDirRequest) String() string {
 func (*ListDirRequest) ProtoMessage() {}
 
 func (x *ListDirRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[49]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3304,7 +3393,7 @@ func (x *ListDirRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDirRequest.ProtoReflect.Descriptor instead.
 func (*ListDirRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{49}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ListDirRequest) GetPath() string {
@@ -3330,7 +3419,7 @@ type ListDirResponse struct {
 
 func (x *ListDirResponse) Reset() {
 	*x = ListDirResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[50]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3342,7 +3431,7 @@ func (x *ListDirResponse) String() string {
 func (*ListDirResponse) ProtoMessage() {}
 
 func (x *ListDirResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[50]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3355,7 +3444,7 @@ func (x *ListDirResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDirResponse.ProtoReflect.Descriptor instead.
 func (*ListDirResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{50}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ListDirResponse) GetFiles() []*File {
@@ -3377,7 +3466,7 @@ type MakeDirRequest struct {
 
 func (x *MakeDirRequest) Reset() {
 	*x = MakeDirRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[51]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3389,7 +3478,7 @@ func (x *MakeDirRequest) String() string {
 func (*MakeDirRequest) ProtoMessage() {}
 
 func (x *MakeDirRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[51]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3402,7 +3491,7 @@ func (x *MakeDirRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MakeDirRequest.ProtoReflect.Descriptor instead.
 func (*MakeDirRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{51}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *MakeDirRequest) GetPath() string {
@@ -3442,7 +3531,7 @@ type MakeDirResponse struct {
 
 func (x *MakeDirResponse) Reset() {
 	*x = MakeDirResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[52]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3454,7 +3543,7 @@ func (x *MakeDirResponse) String() string {
 func (*MakeDirResponse) ProtoMessage() {}
 
 func (x *MakeDirResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[52]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3467,7 +3556,7 @@ func (x *MakeDirResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MakeDirResponse.ProtoReflect.Descriptor instead.
 func (*MakeDirResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{52}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *MakeDirResponse) GetFile() *File {
@@ -3488,7 +3577,7 @@ type RenameRequest struct {
 
 func (x *RenameRequest) Reset() {
 	*x = RenameRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[53]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3500,7 +3589,7 @@ func (x *RenameRequest) String() string {
 func (*RenameRequest) ProtoMessage() {}
 
 func (x *RenameRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[53]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3513,7 +3602,7 @@ func (x *RenameRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenameRequest.ProtoReflect.Descriptor instead.
 func (*RenameRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{53}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *RenameRequest) GetFrom() string {
@@ -3546,7 +3635,7 @@ type RenameResponse struct {
 
 func (x *RenameResponse) Reset() {
 	*x = RenameResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[54]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3558,7 +3647,7 @@ func (x *RenameResponse) String() string {
 func (*RenameResponse) ProtoMessage() {}
 
 func (x *RenameResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[54]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3571,7 +3660,7 @@ func (x *RenameResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenameResponse.ProtoReflect.Descriptor instead.
 func (*RenameResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{54}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *RenameResponse) GetFile() *File {
@@ -3591,7 +3680,7 @@ type RemoveRequest struct {
 
 func (x *RemoveRequest) Reset() {
 	*x = RemoveRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[55]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3603,7 +3692,7 @@ func (x *RemoveRequest) String() string {
 func (*RemoveRequest) ProtoMessage() {}
 
 func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[55]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3616,7 +3705,7 @@ func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveRequest.ProtoReflect.Descriptor instead.
 func (*RemoveRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{55}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *RemoveRequest) GetPath() string {
@@ -3641,7 +3730,7 @@ type RemoveResponse struct {
 
 func (x *RemoveResponse) Reset() {
 	*x = RemoveResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[56]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3653,7 +3742,7 @@ func (x *RemoveResponse) String() string {
 func (*RemoveResponse) ProtoMessage() {}
 
 func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[56]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3666,7 +3755,7 @@ func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveResponse.ProtoReflect.Descriptor instead.
 func (*RemoveResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{56}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{58}
 }
 
 type WatchRequest struct {
@@ -3679,7 +3768,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[57]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3691,7 +3780,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[57]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3704,7 +3793,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{57}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *WatchRequest) GetPath() string {
@@ -3733,7 +3822,7 @@ type WatchResponse struct {
 
 func (x *WatchResponse) Reset() {
 	*x = WatchResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[58]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3745,7 +3834,7 @@ func (x *WatchResponse) String() string {
 func (*WatchResponse) ProtoMessage() {}
 
 func (x *WatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[58]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3758,7 +3847,7 @@ func (x *WatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
 func (*WatchResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{58}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *WatchResponse) GetReady() bool {
@@ -3797,7 +3886,7 @@ type PauseTimersRequest struct {
 
 func (x *PauseTimersRequest) Reset() {
 	*x = PauseTimersRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[59]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3809,7 +3898,7 @@ func (x *PauseTimersRequest) String() string {
 func (*PauseTimersRequest) ProtoMessage() {}
 
 func (x *PauseTimersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[59]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3822,7 +3911,7 @@ func (x *PauseTimersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseTimersRequest.ProtoReflect.Descriptor instead.
 func (*PauseTimersRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{59}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{61}
 }
 
 type PauseTimersResponse struct {
@@ -3833,7 +3922,7 @@ type PauseTimersResponse struct {
 
 func (x *PauseTimersResponse) Reset() {
 	*x = PauseTimersResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[60]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3845,7 +3934,7 @@ func (x *PauseTimersResponse) String() string {
 func (*PauseTimersResponse) ProtoMessage() {}
 
 func (x *PauseTimersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[60]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3858,7 +3947,7 @@ func (x *PauseTimersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseTimersResponse.ProtoReflect.Descriptor instead.
 func (*PauseTimersResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{60}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{62}
 }
 
 type ResumeTimersRequest struct {
@@ -3869,7 +3958,7 @@ type ResumeTimersRequest struct {
 
 func (x *ResumeTimersRequest) Reset() {
 	*x = ResumeTimersRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[61]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3881,7 +3970,7 @@ func (x *ResumeTimersRequest) String() string {
 func (*ResumeTimersRequest) ProtoMessage() {}
 
 func (x *ResumeTimersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[61]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3894,7 +3983,7 @@ func (x *ResumeTimersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeTimersRequest.ProtoReflect.Descriptor instead.
 func (*ResumeTimersRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{61}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{63}
 }
 
 type ResumeTimersResponse struct {
@@ -3905,7 +3994,7 @@ type ResumeTimersResponse struct {
 
 func (x *ResumeTimersResponse) Reset() {
 	*x = ResumeTimersResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[62]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3917,7 +4006,7 @@ func (x *ResumeTimersResponse) String() string {
 func (*ResumeTimersResponse) ProtoMessage() {}
 
 func (x *ResumeTimersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[62]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3930,7 +4019,7 @@ func (x *ResumeTimersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeTimersResponse.ProtoReflect.Descriptor instead.
 func (*ResumeTimersResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{62}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{64}
 }
 
 type ShutdownRequest struct {
@@ -3945,7 +4034,7 @@ type ShutdownRequest struct {
 
 func (x *ShutdownRequest) Reset() {
 	*x = ShutdownRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[63]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3957,7 +4046,7 @@ func (x *ShutdownRequest) String() string {
 func (*ShutdownRequest) ProtoMessage() {}
 
 func (x *ShutdownRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[63]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3970,7 +4059,7 @@ func (x *ShutdownRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownRequest.ProtoReflect.Descriptor instead.
 func (*ShutdownRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{63}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *ShutdownRequest) GetGrace() *durationpb.Duration {
@@ -3995,7 +4084,7 @@ type ShutdownResponse struct {
 
 func (x *ShutdownResponse) Reset() {
 	*x = ShutdownResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[64]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4007,7 +4096,7 @@ func (x *ShutdownResponse) String() string {
 func (*ShutdownResponse) ProtoMessage() {}
 
 func (x *ShutdownResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[64]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4020,7 +4109,7 @@ func (x *ShutdownResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownResponse.ProtoReflect.Descriptor instead.
 func (*ShutdownResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{64}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{66}
 }
 
 type ListExecsResponse_Item struct {
@@ -4035,7 +4124,7 @@ type ListExecsResponse_Item struct {
 
 func (x *ListExecsResponse_Item) Reset() {
 	*x = ListExecsResponse_Item{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[65]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4047,7 +4136,7 @@ func (x *ListExecsResponse_Item) String() string {
 func (*ListExecsResponse_Item) ProtoMessage() {}
 
 func (x *ListExecsResponse_Item) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[65]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4100,7 +4189,7 @@ type AskKernelRequest_Complete struct {
 
 func (x *AskKernelRequest_Complete) Reset() {
 	*x = AskKernelRequest_Complete{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[67]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4112,7 +4201,7 @@ func (x *AskKernelRequest_Complete) String() string {
 func (*AskKernelRequest_Complete) ProtoMessage() {}
 
 func (x *AskKernelRequest_Complete) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[67]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4125,7 +4214,7 @@ func (x *AskKernelRequest_Complete) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskKernelRequest_Complete.ProtoReflect.Descriptor instead.
 func (*AskKernelRequest_Complete) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{44, 0}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{46, 0}
 }
 
 func (x *AskKernelRequest_Complete) GetCursor() int32 {
@@ -4145,7 +4234,7 @@ type AskKernelRequest_Inspect struct {
 
 func (x *AskKernelRequest_Inspect) Reset() {
 	*x = AskKernelRequest_Inspect{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[68]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4157,7 +4246,7 @@ func (x *AskKernelRequest_Inspect) String() string {
 func (*AskKernelRequest_Inspect) ProtoMessage() {}
 
 func (x *AskKernelRequest_Inspect) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[68]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4170,7 +4259,7 @@ func (x *AskKernelRequest_Inspect) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskKernelRequest_Inspect.ProtoReflect.Descriptor instead.
 func (*AskKernelRequest_Inspect) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{44, 1}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{46, 1}
 }
 
 func (x *AskKernelRequest_Inspect) GetCursor() int32 {
@@ -4195,7 +4284,7 @@ type AskKernelRequest_Check struct {
 
 func (x *AskKernelRequest_Check) Reset() {
 	*x = AskKernelRequest_Check{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[69]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4207,7 +4296,7 @@ func (x *AskKernelRequest_Check) String() string {
 func (*AskKernelRequest_Check) ProtoMessage() {}
 
 func (x *AskKernelRequest_Check) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[69]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4220,7 +4309,7 @@ func (x *AskKernelRequest_Check) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskKernelRequest_Check.ProtoReflect.Descriptor instead.
 func (*AskKernelRequest_Check) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{44, 2}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{46, 2}
 }
 
 var File_cubby_guest_v1_guest_proto protoreflect.FileDescriptor
@@ -4384,7 +4473,11 @@ const file_cubby_guest_v1_guest_proto_rawDesc = "" +
 	"\x13CreateKernelRequest\x122\n" +
 	"\x06kernel\x18\x01 \x01(\v2\x1a.cubby.guest.v1.KernelSpecR\x06kernel\"F\n" +
 	"\x14CreateKernelResponse\x12.\n" +
-	"\x06kernel\x18\x01 \x01(\v2\x16.cubby.guest.v1.KernelR\x06kernel\"\x14\n" +
+	"\x06kernel\x18\x01 \x01(\v2\x16.cubby.guest.v1.KernelR\x06kernel\"d\n" +
+	"\x14PrepareKernelRequest\x122\n" +
+	"\x06kernel\x18\x01 \x01(\v2\x1a.cubby.guest.v1.KernelSpecR\x06kernel\x12\x18\n" +
+	"\amodules\x18\x02 \x03(\tR\amodules\"\x17\n" +
+	"\x15PrepareKernelResponse\"\x14\n" +
 	"\x12ListKernelsRequest\"y\n" +
 	"\x13ListKernelsResponse\x120\n" +
 	"\akernels\x18\x01 \x03(\v2\x16.cubby.guest.v1.KernelR\akernels\x120\n" +
@@ -4517,7 +4610,7 @@ const file_cubby_guest_v1_guest_proto_rawDesc = "" +
 	"\x11FILE_TYPE_REGULAR\x10\x01\x12\x17\n" +
 	"\x13FILE_TYPE_DIRECTORY\x10\x02\x12\x15\n" +
 	"\x11FILE_TYPE_SYMLINK\x10\x03\x12\x13\n" +
-	"\x0fFILE_TYPE_OTHER\x10\x042\x87\x10\n" +
+	"\x0fFILE_TYPE_OTHER\x10\x042\xe5\x10\n" +
 	"\fGuestService\x12D\n" +
 	"\x05Hello\x12\x1c.cubby.guest.v1.HelloRequest\x1a\x1d.cubby.guest.v1.HelloResponse\x12C\n" +
 	"\x04Exec\x12\x1b.cubby.guest.v1.ExecRequest\x1a\x1c.cubby.guest.v1.ExecResponse0\x01\x12J\n" +
@@ -4531,7 +4624,8 @@ const file_cubby_guest_v1_guest_proto_rawDesc = "" +
 	"WriteStdin\x12!.cubby.guest.v1.WriteStdinRequest\x1a\".cubby.guest.v1.WriteStdinResponse\x12S\n" +
 	"\n" +
 	"ResizeExec\x12!.cubby.guest.v1.ResizeExecRequest\x1a\".cubby.guest.v1.ResizeExecResponse\x12Y\n" +
-	"\fCreateKernel\x12#.cubby.guest.v1.CreateKernelRequest\x1a$.cubby.guest.v1.CreateKernelResponse\x12V\n" +
+	"\fCreateKernel\x12#.cubby.guest.v1.CreateKernelRequest\x1a$.cubby.guest.v1.CreateKernelResponse\x12\\\n" +
+	"\rPrepareKernel\x12$.cubby.guest.v1.PrepareKernelRequest\x1a%.cubby.guest.v1.PrepareKernelResponse\x12V\n" +
 	"\vListKernels\x12\".cubby.guest.v1.ListKernelsRequest\x1a#.cubby.guest.v1.ListKernelsResponse\x12b\n" +
 	"\x0fInterruptKernel\x12&.cubby.guest.v1.InterruptKernelRequest\x1a'.cubby.guest.v1.InterruptKernelResponse\x12\\\n" +
 	"\rRestartKernel\x12$.cubby.guest.v1.RestartKernelRequest\x1a%.cubby.guest.v1.RestartKernelResponse\x12Y\n" +
@@ -4561,7 +4655,7 @@ func file_cubby_guest_v1_guest_proto_rawDescGZIP() []byte {
 }
 
 var file_cubby_guest_v1_guest_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_cubby_guest_v1_guest_proto_msgTypes = make([]protoimpl.MessageInfo, 70)
+var file_cubby_guest_v1_guest_proto_msgTypes = make([]protoimpl.MessageInfo, 72)
 var file_cubby_guest_v1_guest_proto_goTypes = []any{
 	(Stream)(0),                       // 0: cubby.guest.v1.Stream
 	(ExitReason)(0),                   // 1: cubby.guest.v1.ExitReason
@@ -4600,145 +4694,150 @@ var file_cubby_guest_v1_guest_proto_goTypes = []any{
 	(*KernelKind)(nil),                // 34: cubby.guest.v1.KernelKind
 	(*CreateKernelRequest)(nil),       // 35: cubby.guest.v1.CreateKernelRequest
 	(*CreateKernelResponse)(nil),      // 36: cubby.guest.v1.CreateKernelResponse
-	(*ListKernelsRequest)(nil),        // 37: cubby.guest.v1.ListKernelsRequest
-	(*ListKernelsResponse)(nil),       // 38: cubby.guest.v1.ListKernelsResponse
-	(*InterruptKernelRequest)(nil),    // 39: cubby.guest.v1.InterruptKernelRequest
-	(*InterruptKernelResponse)(nil),   // 40: cubby.guest.v1.InterruptKernelResponse
-	(*RestartKernelRequest)(nil),      // 41: cubby.guest.v1.RestartKernelRequest
-	(*RestartKernelResponse)(nil),     // 42: cubby.guest.v1.RestartKernelResponse
-	(*DeleteKernelRequest)(nil),       // 43: cubby.guest.v1.DeleteKernelRequest
-	(*DeleteKernelResponse)(nil),      // 44: cubby.guest.v1.DeleteKernelResponse
-	(*CodeCompletion)(nil),            // 45: cubby.guest.v1.CodeCompletion
-	(*CodeInspection)(nil),            // 46: cubby.guest.v1.CodeInspection
-	(*CodeCompleteness)(nil),          // 47: cubby.guest.v1.CodeCompleteness
-	(*AskKernelRequest)(nil),          // 48: cubby.guest.v1.AskKernelRequest
-	(*AskKernelResponse)(nil),         // 49: cubby.guest.v1.AskKernelResponse
-	(*File)(nil),                      // 50: cubby.guest.v1.File
-	(*StatRequest)(nil),               // 51: cubby.guest.v1.StatRequest
-	(*StatResponse)(nil),              // 52: cubby.guest.v1.StatResponse
-	(*ListDirRequest)(nil),            // 53: cubby.guest.v1.ListDirRequest
-	(*ListDirResponse)(nil),           // 54: cubby.guest.v1.ListDirResponse
-	(*MakeDirRequest)(nil),            // 55: cubby.guest.v1.MakeDirRequest
-	(*MakeDirResponse)(nil),           // 56: cubby.guest.v1.MakeDirResponse
-	(*RenameRequest)(nil),             // 57: cubby.guest.v1.RenameRequest
-	(*RenameResponse)(nil),            // 58: cubby.guest.v1.RenameResponse
-	(*RemoveRequest)(nil),             // 59: cubby.guest.v1.RemoveRequest
-	(*RemoveResponse)(nil),            // 60: cubby.guest.v1.RemoveResponse
-	(*WatchRequest)(nil),              // 61: cubby.guest.v1.WatchRequest
-	(*WatchResponse)(nil),             // 62: cubby.guest.v1.WatchResponse
-	(*PauseTimersRequest)(nil),        // 63: cubby.guest.v1.PauseTimersRequest
-	(*PauseTimersResponse)(nil),       // 64: cubby.guest.v1.PauseTimersResponse
-	(*ResumeTimersRequest)(nil),       // 65: cubby.guest.v1.ResumeTimersRequest
-	(*ResumeTimersResponse)(nil),      // 66: cubby.guest.v1.ResumeTimersResponse
-	(*ShutdownRequest)(nil),           // 67: cubby.guest.v1.ShutdownRequest
-	(*ShutdownResponse)(nil),          // 68: cubby.guest.v1.ShutdownResponse
-	(*ListExecsResponse_Item)(nil),    // 69: cubby.guest.v1.ListExecsResponse.Item
-	nil,                               // 70: cubby.guest.v1.CodeInspection.DataEntry
-	(*AskKernelRequest_Complete)(nil), // 71: cubby.guest.v1.AskKernelRequest.Complete
-	(*AskKernelRequest_Inspect)(nil),  // 72: cubby.guest.v1.AskKernelRequest.Inspect
-	(*AskKernelRequest_Check)(nil),    // 73: cubby.guest.v1.AskKernelRequest.Check
-	(*timestamppb.Timestamp)(nil),     // 74: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),       // 75: google.protobuf.Duration
+	(*PrepareKernelRequest)(nil),      // 37: cubby.guest.v1.PrepareKernelRequest
+	(*PrepareKernelResponse)(nil),     // 38: cubby.guest.v1.PrepareKernelResponse
+	(*ListKernelsRequest)(nil),        // 39: cubby.guest.v1.ListKernelsRequest
+	(*ListKernelsResponse)(nil),       // 40: cubby.guest.v1.ListKernelsResponse
+	(*InterruptKernelRequest)(nil),    // 41: cubby.guest.v1.InterruptKernelRequest
+	(*InterruptKernelResponse)(nil),   // 42: cubby.guest.v1.InterruptKernelResponse
+	(*RestartKernelRequest)(nil),      // 43: cubby.guest.v1.RestartKernelRequest
+	(*RestartKernelResponse)(nil),     // 44: cubby.guest.v1.RestartKernelResponse
+	(*DeleteKernelRequest)(nil),       // 45: cubby.guest.v1.DeleteKernelRequest
+	(*DeleteKernelResponse)(nil),      // 46: cubby.guest.v1.DeleteKernelResponse
+	(*CodeCompletion)(nil),            // 47: cubby.guest.v1.CodeCompletion
+	(*CodeInspection)(nil),            // 48: cubby.guest.v1.CodeInspection
+	(*CodeCompleteness)(nil),          // 49: cubby.guest.v1.CodeCompleteness
+	(*AskKernelRequest)(nil),          // 50: cubby.guest.v1.AskKernelRequest
+	(*AskKernelResponse)(nil),         // 51: cubby.guest.v1.AskKernelResponse
+	(*File)(nil),                      // 52: cubby.guest.v1.File
+	(*StatRequest)(nil),               // 53: cubby.guest.v1.StatRequest
+	(*StatResponse)(nil),              // 54: cubby.guest.v1.StatResponse
+	(*ListDirRequest)(nil),            // 55: cubby.guest.v1.ListDirRequest
+	(*ListDirResponse)(nil),           // 56: cubby.guest.v1.ListDirResponse
+	(*MakeDirRequest)(nil),            // 57: cubby.guest.v1.MakeDirRequest
+	(*MakeDirResponse)(nil),           // 58: cubby.guest.v1.MakeDirResponse
+	(*RenameRequest)(nil),             // 59: cubby.guest.v1.RenameRequest
+	(*RenameResponse)(nil),            // 60: cubby.guest.v1.RenameResponse
+	(*RemoveRequest)(nil),             // 61: cubby.guest.v1.RemoveRequest
+	(*RemoveResponse)(nil),            // 62: cubby.guest.v1.RemoveResponse
+	(*WatchRequest)(nil),              // 63: cubby.guest.v1.WatchRequest
+	(*WatchResponse)(nil),             // 64: cubby.guest.v1.WatchResponse
+	(*PauseTimersRequest)(nil),        // 65: cubby.guest.v1.PauseTimersRequest
+	(*PauseTimersResponse)(nil),       // 66: cubby.guest.v1.PauseTimersResponse
+	(*ResumeTimersRequest)(nil),       // 67: cubby.guest.v1.ResumeTimersRequest
+	(*ResumeTimersResponse)(nil),      // 68: cubby.guest.v1.ResumeTimersResponse
+	(*ShutdownRequest)(nil),           // 69: cubby.guest.v1.ShutdownRequest
+	(*ShutdownResponse)(nil),          // 70: cubby.guest.v1.ShutdownResponse
+	(*ListExecsResponse_Item)(nil),    // 71: cubby.guest.v1.ListExecsResponse.Item
+	nil,                               // 72: cubby.guest.v1.CodeInspection.DataEntry
+	(*AskKernelRequest_Complete)(nil), // 73: cubby.guest.v1.AskKernelRequest.Complete
+	(*AskKernelRequest_Inspect)(nil),  // 74: cubby.guest.v1.AskKernelRequest.Inspect
+	(*AskKernelRequest_Check)(nil),    // 75: cubby.guest.v1.AskKernelRequest.Check
+	(*timestamppb.Timestamp)(nil),     // 76: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),       // 77: google.protobuf.Duration
 }
 var file_cubby_guest_v1_guest_proto_depIdxs = []int32{
-	74, // 0: cubby.guest.v1.HelloResponse.started_at:type_name -> google.protobuf.Timestamp
+	76, // 0: cubby.guest.v1.HelloResponse.started_at:type_name -> google.protobuf.Timestamp
 	8,  // 1: cubby.guest.v1.IdentifyRequest.copied:type_name -> cubby.guest.v1.Copied
 	10, // 2: cubby.guest.v1.ExecStart.pty:type_name -> cubby.guest.v1.WindowSize
-	75, // 3: cubby.guest.v1.ExecStart.timeout:type_name -> google.protobuf.Duration
+	77, // 3: cubby.guest.v1.ExecStart.timeout:type_name -> google.protobuf.Duration
 	12, // 4: cubby.guest.v1.ExecStart.cell:type_name -> cubby.guest.v1.Cell
 	11, // 5: cubby.guest.v1.ExecRequest.start:type_name -> cubby.guest.v1.ExecStart
-	74, // 6: cubby.guest.v1.ExecStarted.at:type_name -> google.protobuf.Timestamp
+	76, // 6: cubby.guest.v1.ExecStarted.at:type_name -> google.protobuf.Timestamp
 	0,  // 7: cubby.guest.v1.ExecOutput.stream:type_name -> cubby.guest.v1.Stream
-	74, // 8: cubby.guest.v1.ExecOutput.at:type_name -> google.protobuf.Timestamp
+	76, // 8: cubby.guest.v1.ExecOutput.at:type_name -> google.protobuf.Timestamp
 	1,  // 9: cubby.guest.v1.ExecExit.reason:type_name -> cubby.guest.v1.ExitReason
-	74, // 10: cubby.guest.v1.ExecExit.at:type_name -> google.protobuf.Timestamp
+	76, // 10: cubby.guest.v1.ExecExit.at:type_name -> google.protobuf.Timestamp
 	14, // 11: cubby.guest.v1.ExecResponse.started:type_name -> cubby.guest.v1.ExecStarted
 	15, // 12: cubby.guest.v1.ExecResponse.output:type_name -> cubby.guest.v1.ExecOutput
 	16, // 13: cubby.guest.v1.ExecResponse.exit:type_name -> cubby.guest.v1.ExecExit
-	69, // 14: cubby.guest.v1.ListExecsResponse.execs:type_name -> cubby.guest.v1.ListExecsResponse.Item
+	71, // 14: cubby.guest.v1.ListExecsResponse.execs:type_name -> cubby.guest.v1.ListExecsResponse.Item
 	1,  // 15: cubby.guest.v1.SignalExecRequest.reason:type_name -> cubby.guest.v1.ExitReason
-	75, // 16: cubby.guest.v1.SignalExecRequest.patience:type_name -> google.protobuf.Duration
-	75, // 17: cubby.guest.v1.UnkilledRequest.patience:type_name -> google.protobuf.Duration
+	77, // 16: cubby.guest.v1.SignalExecRequest.patience:type_name -> google.protobuf.Duration
+	77, // 17: cubby.guest.v1.UnkilledRequest.patience:type_name -> google.protobuf.Duration
 	10, // 18: cubby.guest.v1.ResizeExecRequest.size:type_name -> cubby.guest.v1.WindowSize
 	2,  // 19: cubby.guest.v1.Kernel.status:type_name -> cubby.guest.v1.KernelStatus
-	74, // 20: cubby.guest.v1.Kernel.created_at:type_name -> google.protobuf.Timestamp
-	74, // 21: cubby.guest.v1.Kernel.started_at:type_name -> google.protobuf.Timestamp
+	76, // 20: cubby.guest.v1.Kernel.created_at:type_name -> google.protobuf.Timestamp
+	76, // 21: cubby.guest.v1.Kernel.started_at:type_name -> google.protobuf.Timestamp
 	32, // 22: cubby.guest.v1.CreateKernelRequest.kernel:type_name -> cubby.guest.v1.KernelSpec
 	33, // 23: cubby.guest.v1.CreateKernelResponse.kernel:type_name -> cubby.guest.v1.Kernel
-	33, // 24: cubby.guest.v1.ListKernelsResponse.kernels:type_name -> cubby.guest.v1.Kernel
-	34, // 25: cubby.guest.v1.ListKernelsResponse.kinds:type_name -> cubby.guest.v1.KernelKind
-	33, // 26: cubby.guest.v1.InterruptKernelResponse.kernel:type_name -> cubby.guest.v1.Kernel
-	33, // 27: cubby.guest.v1.RestartKernelResponse.kernel:type_name -> cubby.guest.v1.Kernel
-	70, // 28: cubby.guest.v1.CodeInspection.data:type_name -> cubby.guest.v1.CodeInspection.DataEntry
-	71, // 29: cubby.guest.v1.AskKernelRequest.complete:type_name -> cubby.guest.v1.AskKernelRequest.Complete
-	72, // 30: cubby.guest.v1.AskKernelRequest.inspect:type_name -> cubby.guest.v1.AskKernelRequest.Inspect
-	73, // 31: cubby.guest.v1.AskKernelRequest.check:type_name -> cubby.guest.v1.AskKernelRequest.Check
-	45, // 32: cubby.guest.v1.AskKernelResponse.completion:type_name -> cubby.guest.v1.CodeCompletion
-	46, // 33: cubby.guest.v1.AskKernelResponse.inspection:type_name -> cubby.guest.v1.CodeInspection
-	47, // 34: cubby.guest.v1.AskKernelResponse.completeness:type_name -> cubby.guest.v1.CodeCompleteness
-	3,  // 35: cubby.guest.v1.File.type:type_name -> cubby.guest.v1.FileType
-	74, // 36: cubby.guest.v1.File.mod_time:type_name -> google.protobuf.Timestamp
-	50, // 37: cubby.guest.v1.StatResponse.file:type_name -> cubby.guest.v1.File
-	50, // 38: cubby.guest.v1.ListDirResponse.files:type_name -> cubby.guest.v1.File
-	50, // 39: cubby.guest.v1.MakeDirResponse.file:type_name -> cubby.guest.v1.File
-	50, // 40: cubby.guest.v1.RenameResponse.file:type_name -> cubby.guest.v1.File
-	74, // 41: cubby.guest.v1.WatchResponse.at:type_name -> google.protobuf.Timestamp
-	75, // 42: cubby.guest.v1.ShutdownRequest.grace:type_name -> google.protobuf.Duration
-	5,  // 43: cubby.guest.v1.GuestService.Hello:input_type -> cubby.guest.v1.HelloRequest
-	13, // 44: cubby.guest.v1.GuestService.Exec:input_type -> cubby.guest.v1.ExecRequest
-	18, // 45: cubby.guest.v1.GuestService.AckExec:input_type -> cubby.guest.v1.AckExecRequest
-	20, // 46: cubby.guest.v1.GuestService.ReleaseExec:input_type -> cubby.guest.v1.ReleaseExecRequest
-	22, // 47: cubby.guest.v1.GuestService.ListExecs:input_type -> cubby.guest.v1.ListExecsRequest
-	24, // 48: cubby.guest.v1.GuestService.SignalExec:input_type -> cubby.guest.v1.SignalExecRequest
-	26, // 49: cubby.guest.v1.GuestService.Unkilled:input_type -> cubby.guest.v1.UnkilledRequest
-	28, // 50: cubby.guest.v1.GuestService.WriteStdin:input_type -> cubby.guest.v1.WriteStdinRequest
-	30, // 51: cubby.guest.v1.GuestService.ResizeExec:input_type -> cubby.guest.v1.ResizeExecRequest
-	35, // 52: cubby.guest.v1.GuestService.CreateKernel:input_type -> cubby.guest.v1.CreateKernelRequest
-	37, // 53: cubby.guest.v1.GuestService.ListKernels:input_type -> cubby.guest.v1.ListKernelsRequest
-	39, // 54: cubby.guest.v1.GuestService.InterruptKernel:input_type -> cubby.guest.v1.InterruptKernelRequest
-	41, // 55: cubby.guest.v1.GuestService.RestartKernel:input_type -> cubby.guest.v1.RestartKernelRequest
-	43, // 56: cubby.guest.v1.GuestService.DeleteKernel:input_type -> cubby.guest.v1.DeleteKernelRequest
-	48, // 57: cubby.guest.v1.GuestService.AskKernel:input_type -> cubby.guest.v1.AskKernelRequest
-	51, // 58: cubby.guest.v1.GuestService.Stat:input_type -> cubby.guest.v1.StatRequest
-	53, // 59: cubby.guest.v1.GuestService.ListDir:input_type -> cubby.guest.v1.ListDirRequest
-	55, // 60: cubby.guest.v1.GuestService.MakeDir:input_type -> cubby.guest.v1.MakeDirRequest
-	57, // 61: cubby.guest.v1.GuestService.Rename:input_type -> cubby.guest.v1.RenameRequest
-	59, // 62: cubby.guest.v1.GuestService.Remove:input_type -> cubby.guest.v1.RemoveRequest
-	61, // 63: cubby.guest.v1.GuestService.Watch:input_type -> cubby.guest.v1.WatchRequest
-	7,  // 64: cubby.guest.v1.GuestService.Identify:input_type -> cubby.guest.v1.IdentifyRequest
-	63, // 65: cubby.guest.v1.GuestService.PauseTimers:input_type -> cubby.guest.v1.PauseTimersRequest
-	65, // 66: cubby.guest.v1.GuestService.ResumeTimers:input_type -> cubby.guest.v1.ResumeTimersRequest
-	67, // 67: cubby.guest.v1.GuestService.Shutdown:input_type -> cubby.guest.v1.ShutdownRequest
-	6,  // 68: cubby.guest.v1.GuestService.Hello:output_type -> cubby.guest.v1.HelloResponse
-	17, // 69: cubby.guest.v1.GuestService.Exec:output_type -> cubby.guest.v1.ExecResponse
-	19, // 70: cubby.guest.v1.GuestService.AckExec:output_type -> cubby.guest.v1.AckExecResponse
-	21, // 71: cubby.guest.v1.GuestService.ReleaseExec:output_type -> cubby.guest.v1.ReleaseExecResponse
-	23, // 72: cubby.guest.v1.GuestService.ListExecs:output_type -> cubby.guest.v1.ListExecsResponse
-	25, // 73: cubby.guest.v1.GuestService.SignalExec:output_type -> cubby.guest.v1.SignalExecResponse
-	27, // 74: cubby.guest.v1.GuestService.Unkilled:output_type -> cubby.guest.v1.UnkilledResponse
-	29, // 75: cubby.guest.v1.GuestService.WriteStdin:output_type -> cubby.guest.v1.WriteStdinResponse
-	31, // 76: cubby.guest.v1.GuestService.ResizeExec:output_type -> cubby.guest.v1.ResizeExecResponse
-	36, // 77: cubby.guest.v1.GuestService.CreateKernel:output_type -> cubby.guest.v1.CreateKernelResponse
-	38, // 78: cubby.guest.v1.GuestService.ListKernels:output_type -> cubby.guest.v1.ListKernelsResponse
-	40, // 79: cubby.guest.v1.GuestService.InterruptKernel:output_type -> cubby.guest.v1.InterruptKernelResponse
-	42, // 80: cubby.guest.v1.GuestService.RestartKernel:output_type -> cubby.guest.v1.RestartKernelResponse
-	44, // 81: cubby.guest.v1.GuestService.DeleteKernel:output_type -> cubby.guest.v1.DeleteKernelResponse
-	49, // 82: cubby.guest.v1.GuestService.AskKernel:output_type -> cubby.guest.v1.AskKernelResponse
-	52, // 83: cubby.guest.v1.GuestService.Stat:output_type -> cubby.guest.v1.StatResponse
-	54, // 84: cubby.guest.v1.GuestService.ListDir:output_type -> cubby.guest.v1.ListDirResponse
-	56, // 85: cubby.guest.v1.GuestService.MakeDir:output_type -> cubby.guest.v1.MakeDirResponse
-	58, // 86: cubby.guest.v1.GuestService.Rename:output_type -> cubby.guest.v1.RenameResponse
-	60, // 87: cubby.guest.v1.GuestService.Remove:output_type -> cubby.guest.v1.RemoveResponse
-	62, // 88: cubby.guest.v1.GuestService.Watch:output_type -> cubby.guest.v1.WatchResponse
-	9,  // 89: cubby.guest.v1.GuestService.Identify:output_type -> cubby.guest.v1.IdentifyResponse
-	64, // 90: cubby.guest.v1.GuestService.PauseTimers:output_type -> cubby.guest.v1.PauseTimersResponse
-	66, // 91: cubby.guest.v1.GuestService.ResumeTimers:output_type -> cubby.guest.v1.ResumeTimersResponse
-	68, // 92: cubby.guest.v1.GuestService.Shutdown:output_type -> cubby.guest.v1.ShutdownResponse
-	68, // [68:93] is the sub-list for method output_type
-	43, // [43:68] is the sub-list for method input_type
-	43, // [43:43] is the sub-list for extension type_name
-	43, // [43:43] is the sub-list for extension extendee
-	0,  // [0:43] is the sub-list for field type_name
+	32, // 24: cubby.guest.v1.PrepareKernelRequest.kernel:type_name -> cubby.guest.v1.KernelSpec
+	33, // 25: cubby.guest.v1.ListKernelsResponse.kernels:type_name -> cubby.guest.v1.Kernel
+	34, // 26: cubby.guest.v1.ListKernelsResponse.kinds:type_name -> cubby.guest.v1.KernelKind
+	33, // 27: cubby.guest.v1.InterruptKernelResponse.kernel:type_name -> cubby.guest.v1.Kernel
+	33, // 28: cubby.guest.v1.RestartKernelResponse.kernel:type_name -> cubby.guest.v1.Kernel
+	72, // 29: cubby.guest.v1.CodeInspection.data:type_name -> cubby.guest.v1.CodeInspection.DataEntry
+	73, // 30: cubby.guest.v1.AskKernelRequest.complete:type_name -> cubby.guest.v1.AskKernelRequest.Complete
+	74, // 31: cubby.guest.v1.AskKernelRequest.inspect:type_name -> cubby.guest.v1.AskKernelRequest.Inspect
+	75, // 32: cubby.guest.v1.AskKernelRequest.check:type_name -> cubby.guest.v1.AskKernelRequest.Check
+	47, // 33: cubby.guest.v1.AskKernelResponse.completion:type_name -> cubby.guest.v1.CodeCompletion
+	48, // 34: cubby.guest.v1.AskKernelResponse.inspection:type_name -> cubby.guest.v1.CodeInspection
+	49, // 35: cubby.guest.v1.AskKernelResponse.completeness:type_name -> cubby.guest.v1.CodeCompleteness
+	3,  // 36: cubby.guest.v1.File.type:type_name -> cubby.guest.v1.FileType
+	76, // 37: cubby.guest.v1.File.mod_time:type_name -> google.protobuf.Timestamp
+	52, // 38: cubby.guest.v1.StatResponse.file:type_name -> cubby.guest.v1.File
+	52, // 39: cubby.guest.v1.ListDirResponse.files:type_name -> cubby.guest.v1.File
+	52, // 40: cubby.guest.v1.MakeDirResponse.file:type_name -> cubby.guest.v1.File
+	52, // 41: cubby.guest.v1.RenameResponse.file:type_name -> cubby.guest.v1.File
+	76, // 42: cubby.guest.v1.WatchResponse.at:type_name -> google.protobuf.Timestamp
+	77, // 43: cubby.guest.v1.ShutdownRequest.grace:type_name -> google.protobuf.Duration
+	5,  // 44: cubby.guest.v1.GuestService.Hello:input_type -> cubby.guest.v1.HelloRequest
+	13, // 45: cubby.guest.v1.GuestService.Exec:input_type -> cubby.guest.v1.ExecRequest
+	18, // 46: cubby.guest.v1.GuestService.AckExec:input_type -> cubby.guest.v1.AckExecRequest
+	20, // 47: cubby.guest.v1.GuestService.ReleaseExec:input_type -> cubby.guest.v1.ReleaseExecRequest
+	22, // 48: cubby.guest.v1.GuestService.ListExecs:input_type -> cubby.guest.v1.ListExecsRequest
+	24, // 49: cubby.guest.v1.GuestService.SignalExec:input_type -> cubby.guest.v1.SignalExecRequest
+	26, // 50: cubby.guest.v1.GuestService.Unkilled:input_type -> cubby.guest.v1.UnkilledRequest
+	28, // 51: cubby.guest.v1.GuestService.WriteStdin:input_type -> cubby.guest.v1.WriteStdinRequest
+	30, // 52: cubby.guest.v1.GuestService.ResizeExec:input_type -> cubby.guest.v1.ResizeExecRequest
+	35, // 53: cubby.guest.v1.GuestService.CreateKernel:input_type -> cubby.guest.v1.CreateKernelRequest
+	37, // 54: cubby.guest.v1.GuestService.PrepareKernel:input_type -> cubby.guest.v1.PrepareKernelRequest
+	39, // 55: cubby.guest.v1.GuestService.ListKernels:input_type -> cubby.guest.v1.ListKernelsRequest
+	41, // 56: cubby.guest.v1.GuestService.InterruptKernel:input_type -> cubby.guest.v1.InterruptKernelRequest
+	43, // 57: cubby.guest.v1.GuestService.RestartKernel:input_type -> cubby.guest.v1.RestartKernelRequest
+	45, // 58: cubby.guest.v1.GuestService.DeleteKernel:input_type -> cubby.guest.v1.DeleteKernelRequest
+	50, // 59: cubby.guest.v1.GuestService.AskKernel:input_type -> cubby.guest.v1.AskKernelRequest
+	53, // 60: cubby.guest.v1.GuestService.Stat:input_type -> cubby.guest.v1.StatRequest
+	55, // 61: cubby.guest.v1.GuestService.ListDir:input_type -> cubby.guest.v1.ListDirRequest
+	57, // 62: cubby.guest.v1.GuestService.MakeDir:input_type -> cubby.guest.v1.MakeDirRequest
+	59, // 63: cubby.guest.v1.GuestService.Rename:input_type -> cubby.guest.v1.RenameRequest
+	61, // 64: cubby.guest.v1.GuestService.Remove:input_type -> cubby.guest.v1.RemoveRequest
+	63, // 65: cubby.guest.v1.GuestService.Watch:input_type -> cubby.guest.v1.WatchRequest
+	7,  // 66: cubby.guest.v1.GuestService.Identify:input_type -> cubby.guest.v1.IdentifyRequest
+	65, // 67: cubby.guest.v1.GuestService.PauseTimers:input_type -> cubby.guest.v1.PauseTimersRequest
+	67, // 68: cubby.guest.v1.GuestService.ResumeTimers:input_type -> cubby.guest.v1.ResumeTimersRequest
+	69, // 69: cubby.guest.v1.GuestService.Shutdown:input_type -> cubby.guest.v1.ShutdownRequest
+	6,  // 70: cubby.guest.v1.GuestService.Hello:output_type -> cubby.guest.v1.HelloResponse
+	17, // 71: cubby.guest.v1.GuestService.Exec:output_type -> cubby.guest.v1.ExecResponse
+	19, // 72: cubby.guest.v1.GuestService.AckExec:output_type -> cubby.guest.v1.AckExecResponse
+	21, // 73: cubby.guest.v1.GuestService.ReleaseExec:output_type -> cubby.guest.v1.ReleaseExecResponse
+	23, // 74: cubby.guest.v1.GuestService.ListExecs:output_type -> cubby.guest.v1.ListExecsResponse
+	25, // 75: cubby.guest.v1.GuestService.SignalExec:output_type -> cubby.guest.v1.SignalExecResponse
+	27, // 76: cubby.guest.v1.GuestService.Unkilled:output_type -> cubby.guest.v1.UnkilledResponse
+	29, // 77: cubby.guest.v1.GuestService.WriteStdin:output_type -> cubby.guest.v1.WriteStdinResponse
+	31, // 78: cubby.guest.v1.GuestService.ResizeExec:output_type -> cubby.guest.v1.ResizeExecResponse
+	36, // 79: cubby.guest.v1.GuestService.CreateKernel:output_type -> cubby.guest.v1.CreateKernelResponse
+	38, // 80: cubby.guest.v1.GuestService.PrepareKernel:output_type -> cubby.guest.v1.PrepareKernelResponse
+	40, // 81: cubby.guest.v1.GuestService.ListKernels:output_type -> cubby.guest.v1.ListKernelsResponse
+	42, // 82: cubby.guest.v1.GuestService.InterruptKernel:output_type -> cubby.guest.v1.InterruptKernelResponse
+	44, // 83: cubby.guest.v1.GuestService.RestartKernel:output_type -> cubby.guest.v1.RestartKernelResponse
+	46, // 84: cubby.guest.v1.GuestService.DeleteKernel:output_type -> cubby.guest.v1.DeleteKernelResponse
+	51, // 85: cubby.guest.v1.GuestService.AskKernel:output_type -> cubby.guest.v1.AskKernelResponse
+	54, // 86: cubby.guest.v1.GuestService.Stat:output_type -> cubby.guest.v1.StatResponse
+	56, // 87: cubby.guest.v1.GuestService.ListDir:output_type -> cubby.guest.v1.ListDirResponse
+	58, // 88: cubby.guest.v1.GuestService.MakeDir:output_type -> cubby.guest.v1.MakeDirResponse
+	60, // 89: cubby.guest.v1.GuestService.Rename:output_type -> cubby.guest.v1.RenameResponse
+	62, // 90: cubby.guest.v1.GuestService.Remove:output_type -> cubby.guest.v1.RemoveResponse
+	64, // 91: cubby.guest.v1.GuestService.Watch:output_type -> cubby.guest.v1.WatchResponse
+	9,  // 92: cubby.guest.v1.GuestService.Identify:output_type -> cubby.guest.v1.IdentifyResponse
+	66, // 93: cubby.guest.v1.GuestService.PauseTimers:output_type -> cubby.guest.v1.PauseTimersResponse
+	68, // 94: cubby.guest.v1.GuestService.ResumeTimers:output_type -> cubby.guest.v1.ResumeTimersResponse
+	70, // 95: cubby.guest.v1.GuestService.Shutdown:output_type -> cubby.guest.v1.ShutdownResponse
+	70, // [70:96] is the sub-list for method output_type
+	44, // [44:70] is the sub-list for method input_type
+	44, // [44:44] is the sub-list for extension type_name
+	44, // [44:44] is the sub-list for extension extendee
+	0,  // [0:44] is the sub-list for field type_name
 }
 
 func init() { file_cubby_guest_v1_guest_proto_init() }
@@ -4751,12 +4850,12 @@ func file_cubby_guest_v1_guest_proto_init() {
 		(*ExecResponse_Output)(nil),
 		(*ExecResponse_Exit)(nil),
 	}
-	file_cubby_guest_v1_guest_proto_msgTypes[44].OneofWrappers = []any{
+	file_cubby_guest_v1_guest_proto_msgTypes[46].OneofWrappers = []any{
 		(*AskKernelRequest_Complete_)(nil),
 		(*AskKernelRequest_Inspect_)(nil),
 		(*AskKernelRequest_Check_)(nil),
 	}
-	file_cubby_guest_v1_guest_proto_msgTypes[45].OneofWrappers = []any{
+	file_cubby_guest_v1_guest_proto_msgTypes[47].OneofWrappers = []any{
 		(*AskKernelResponse_Completion)(nil),
 		(*AskKernelResponse_Inspection)(nil),
 		(*AskKernelResponse_Completeness)(nil),
@@ -4767,7 +4866,7 @@ func file_cubby_guest_v1_guest_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cubby_guest_v1_guest_proto_rawDesc), len(file_cubby_guest_v1_guest_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   70,
+			NumMessages:   72,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

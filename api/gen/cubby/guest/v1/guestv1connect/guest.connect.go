@@ -63,6 +63,9 @@ const (
 	// GuestServiceCreateKernelProcedure is the fully-qualified name of the GuestService's CreateKernel
 	// RPC.
 	GuestServiceCreateKernelProcedure = "/cubby.guest.v1.GuestService/CreateKernel"
+	// GuestServicePrepareKernelProcedure is the fully-qualified name of the GuestService's
+	// PrepareKernel RPC.
+	GuestServicePrepareKernelProcedure = "/cubby.guest.v1.GuestService/PrepareKernel"
 	// GuestServiceListKernelsProcedure is the fully-qualified name of the GuestService's ListKernels
 	// RPC.
 	GuestServiceListKernelsProcedure = "/cubby.guest.v1.GuestService/ListKernels"
@@ -130,6 +133,11 @@ type GuestServiceClient interface {
 	// Kernels are long-lived interpreters. Their cells are execs: see
 	// ExecStart.cell. CreateKernel returns when the kernel answers.
 	CreateKernel(context.Context, *connect.Request[v1.CreateKernelRequest]) (*connect.Response[v1.CreateKernelResponse], error)
+	// PrepareKernel starts a kernel that is nobody's yet and returns when it
+	// answers. The first kernel that is asked for with the same kernelspec, user and
+	// directory, and without variables of its own, is that one, whatever its name;
+	// until then no list has it. A second call replaces it.
+	PrepareKernel(context.Context, *connect.Request[v1.PrepareKernelRequest]) (*connect.Response[v1.PrepareKernelResponse], error)
 	ListKernels(context.Context, *connect.Request[v1.ListKernelsRequest]) (*connect.Response[v1.ListKernelsResponse], error)
 	// InterruptKernel ends the cell that runs; without one it does nothing.
 	InterruptKernel(context.Context, *connect.Request[v1.InterruptKernelRequest]) (*connect.Response[v1.InterruptKernelResponse], error)
@@ -234,6 +242,12 @@ func NewGuestServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			httpClient,
 			baseURL+GuestServiceCreateKernelProcedure,
 			connect.WithSchema(guestServiceMethods.ByName("CreateKernel")),
+			connect.WithClientOptions(opts...),
+		),
+		prepareKernel: connect.NewClient[v1.PrepareKernelRequest, v1.PrepareKernelResponse](
+			httpClient,
+			baseURL+GuestServicePrepareKernelProcedure,
+			connect.WithSchema(guestServiceMethods.ByName("PrepareKernel")),
 			connect.WithClientOptions(opts...),
 		),
 		listKernels: connect.NewClient[v1.ListKernelsRequest, v1.ListKernelsResponse](
@@ -341,6 +355,7 @@ type guestServiceClient struct {
 	writeStdin      *connect.Client[v1.WriteStdinRequest, v1.WriteStdinResponse]
 	resizeExec      *connect.Client[v1.ResizeExecRequest, v1.ResizeExecResponse]
 	createKernel    *connect.Client[v1.CreateKernelRequest, v1.CreateKernelResponse]
+	prepareKernel   *connect.Client[v1.PrepareKernelRequest, v1.PrepareKernelResponse]
 	listKernels     *connect.Client[v1.ListKernelsRequest, v1.ListKernelsResponse]
 	interruptKernel *connect.Client[v1.InterruptKernelRequest, v1.InterruptKernelResponse]
 	restartKernel   *connect.Client[v1.RestartKernelRequest, v1.RestartKernelResponse]
@@ -406,6 +421,11 @@ func (c *guestServiceClient) ResizeExec(ctx context.Context, req *connect.Reques
 // CreateKernel calls cubby.guest.v1.GuestService.CreateKernel.
 func (c *guestServiceClient) CreateKernel(ctx context.Context, req *connect.Request[v1.CreateKernelRequest]) (*connect.Response[v1.CreateKernelResponse], error) {
 	return c.createKernel.CallUnary(ctx, req)
+}
+
+// PrepareKernel calls cubby.guest.v1.GuestService.PrepareKernel.
+func (c *guestServiceClient) PrepareKernel(ctx context.Context, req *connect.Request[v1.PrepareKernelRequest]) (*connect.Response[v1.PrepareKernelResponse], error) {
+	return c.prepareKernel.CallUnary(ctx, req)
 }
 
 // ListKernels calls cubby.guest.v1.GuestService.ListKernels.
@@ -512,6 +532,11 @@ type GuestServiceHandler interface {
 	// Kernels are long-lived interpreters. Their cells are execs: see
 	// ExecStart.cell. CreateKernel returns when the kernel answers.
 	CreateKernel(context.Context, *connect.Request[v1.CreateKernelRequest]) (*connect.Response[v1.CreateKernelResponse], error)
+	// PrepareKernel starts a kernel that is nobody's yet and returns when it
+	// answers. The first kernel that is asked for with the same kernelspec, user and
+	// directory, and without variables of its own, is that one, whatever its name;
+	// until then no list has it. A second call replaces it.
+	PrepareKernel(context.Context, *connect.Request[v1.PrepareKernelRequest]) (*connect.Response[v1.PrepareKernelResponse], error)
 	ListKernels(context.Context, *connect.Request[v1.ListKernelsRequest]) (*connect.Response[v1.ListKernelsResponse], error)
 	// InterruptKernel ends the cell that runs; without one it does nothing.
 	InterruptKernel(context.Context, *connect.Request[v1.InterruptKernelRequest]) (*connect.Response[v1.InterruptKernelResponse], error)
@@ -612,6 +637,12 @@ func NewGuestServiceHandler(svc GuestServiceHandler, opts ...connect.HandlerOpti
 		GuestServiceCreateKernelProcedure,
 		svc.CreateKernel,
 		connect.WithSchema(guestServiceMethods.ByName("CreateKernel")),
+		connect.WithHandlerOptions(opts...),
+	)
+	guestServicePrepareKernelHandler := connect.NewUnaryHandler(
+		GuestServicePrepareKernelProcedure,
+		svc.PrepareKernel,
+		connect.WithSchema(guestServiceMethods.ByName("PrepareKernel")),
 		connect.WithHandlerOptions(opts...),
 	)
 	guestServiceListKernelsHandler := connect.NewUnaryHandler(
@@ -726,6 +757,8 @@ func NewGuestServiceHandler(svc GuestServiceHandler, opts ...connect.HandlerOpti
 			guestServiceResizeExecHandler.ServeHTTP(w, r)
 		case GuestServiceCreateKernelProcedure:
 			guestServiceCreateKernelHandler.ServeHTTP(w, r)
+		case GuestServicePrepareKernelProcedure:
+			guestServicePrepareKernelHandler.ServeHTTP(w, r)
 		case GuestServiceListKernelsProcedure:
 			guestServiceListKernelsHandler.ServeHTTP(w, r)
 		case GuestServiceInterruptKernelProcedure:
@@ -803,6 +836,10 @@ func (UnimplementedGuestServiceHandler) ResizeExec(context.Context, *connect.Req
 
 func (UnimplementedGuestServiceHandler) CreateKernel(context.Context, *connect.Request[v1.CreateKernelRequest]) (*connect.Response[v1.CreateKernelResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("cubby.guest.v1.GuestService.CreateKernel is not implemented"))
+}
+
+func (UnimplementedGuestServiceHandler) PrepareKernel(context.Context, *connect.Request[v1.PrepareKernelRequest]) (*connect.Response[v1.PrepareKernelResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("cubby.guest.v1.GuestService.PrepareKernel is not implemented"))
 }
 
 func (UnimplementedGuestServiceHandler) ListKernels(context.Context, *connect.Request[v1.ListKernelsRequest]) (*connect.Response[v1.ListKernelsResponse], error) {

@@ -1,0 +1,342 @@
+package pool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/cubbyhq/cubby/internal/core/gate"
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/guest"
+	"github.com/cubbyhq/cubby/internal/image"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/storage"
+	"github.com/cubbyhq/cubby/internal/telemetry"
+)
+
+const (
+	// quietTime is how long no create was under way before the pool is filled:
+	// what was just made has something to do first.
+	quietTime = 250 * time.Millisecond
+	// giveUpTime is how long the pool stays as it is after the host was short of
+	// memory.
+	giveUpTime = 30 * time.Second
+	checkEvery = 10 * time.Second
+	fillTime   = 2 * time.Minute
+	// Pauses after failures.
+	firstPause = 5 * time.Second
+	lastPause  = 5 * time.Minute
+	// lasting is how long a kind fails until that is a problem.
+	lasting = time.Minute
+)
+
+// fills is how the attempts to make members of a kind went.
+type fills struct {
+	failures int           // in a row
+	since    time.Duration // of the first of them, by Uptime
+	next     time.Duration // when it is tried again
+	err      error
+}
+
+// Run keeps the pool filled until ctx ends, and then removes all members.
+func (p *Pool) Run(ctx context.Context) {
+	defer p.close()
+	for ctx.Err() == nil {
+		t := time.NewTimer(p.Turn(ctx))
+		select {
+		case <-ctx.Done():
+		case <-p.kick:
+		case <-t.C:
+		}
+		t.Stop()
+	}
+}
+
+// Turn does the next thing that is to be done: it removes members whose image has
+// changed, and makes one that is missing. It returns when to call it again.
+func (p *Pool) Turn(ctx context.Context) (again time.Duration) {
+	if len(p.cfg.Kinds) == 0 {
+		return checkEvery
+	}
+	room := p.cfg.Room()
+	if room == NoRoom {
+		if n := p.GiveUp(len(p.cfg.Kinds) * maxMembers); n > 0 {
+			p.cfg.Log.Info("gave up sandboxes that were kept ready, because memory is short", "sandboxes", n)
+		}
+	}
+	images := p.resolve(ctx)
+	kind, again := p.next()
+	if kind < 0 || room != RoomForMore || ctx.Err() != nil {
+		return again
+	}
+	p.fill(ctx, kind, images[kind])
+	return 0
+}
+
+// maxMembers is more than the pool has of a kind.
+const maxMembers = 1000
+
+// resolve finds the images of all kinds, and removes the members that were made of
+// another. A kind whose image cannot be found has the zero one, and has failed.
+func (p *Pool) resolve(ctx context.Context) []image.Image {
+	images := make([]image.Image, len(p.cfg.Kinds))
+	for i, k := range p.cfg.Kinds {
+		img, err := p.cfg.Images.Resolve(ctx, k.Image)
+		if ctx.Err() != nil {
+			return images
+		}
+		if err == nil {
+			images[i] = img
+		} else if p.due(i) {
+			p.failed(i, err)
+		}
+		if err == nil || errors.Is(err, errs.NotFound) {
+			p.discardAll(func(m *Member) bool { return m.kind == i && m.Digest != img.Digest })
+		}
+	}
+	return images
+}
+
+// discardAll removes the members that which says.
+func (p *Pool) discardAll(which func(*Member) bool) {
+	p.mu.Lock()
+	var gone []*Member
+	p.ready = slices.DeleteFunc(p.ready, func(m *Member) bool {
+		if which(m) {
+			gone = append(gone, m)
+			return true
+		}
+		return false
+	})
+	p.mu.Unlock()
+	for _, m := range gone {
+		m.stop()
+		p.Discard(m)
+	}
+}
+
+// due reports whether a kind is to be tried, were it not full.
+func (p *Pool) due(kind int) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.fills[kind].next <= p.cfg.Uptime()
+}
+
+// next is the kind that a member is to be made of; -1 when there is none now, and
+// then when to look again.
+func (p *Pool) next() (kind int, again time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := p.cfg.Uptime()
+	if p.closed || p.creating > 0 {
+		return -1, checkEvery // the end of the create stirs
+	}
+	if now < p.quiet {
+		return -1, min(p.quiet-now, checkEvery)
+	}
+	again = checkEvery
+	for i, k := range p.cfg.Kinds {
+		switch wait := p.fills[i].next - now; {
+		case p.countReady(i) >= k.Count:
+		case wait > 0:
+			again = min(again, wait)
+		default:
+			return i, 0
+		}
+	}
+	return -1, again
+}
+
+// fill makes one member.
+func (p *Pool) fill(ctx context.Context, kind int, img image.Image) {
+	ctx, cancel := context.WithTimeout(ctx, fillTime)
+	defer cancel()
+	m := &Member{UID: sandbox.NewUID(), kind: kind, Digest: img.Digest, stop: func() {}}
+	p.mu.Lock()
+	p.held[m.UID], p.abort = true, cancel
+	p.mu.Unlock()
+	err := p.make(ctx, m, img)
+	p.mu.Lock()
+	given := p.abort == nil // by GiveUp
+	p.abort = nil
+	p.mu.Unlock()
+	if err == nil && !given && p.add(m) {
+		p.worked(kind)
+		return
+	}
+	p.remove(m)
+	if err != nil && ctx.Err() == nil {
+		p.failed(kind, err)
+	}
+}
+
+// make takes the steps to a member that waits. The disk comes first and goes last: by it
+// the reconciler knows the pin for this daemon's.
+func (p *Pool) make(ctx context.Context, m *Member, img image.Image) error {
+	k := p.cfg.Kinds[m.kind]
+	if err := p.supports(k.Isolation); err != nil {
+		return err
+	}
+	if err := p.cfg.Disks.Create(ctx, m.UID, storage.Own, p.cfg.DiskBytes(k.Limits)); err != nil {
+		return err
+	}
+	if err := p.cfg.Images.Pin(ctx, m.Digest, m.UID); err != nil {
+		return err
+	}
+	disks, err := p.cfg.Disks.Attach(ctx, storage.Use{User: m.UID, Own: m.UID})
+	if err != nil {
+		return err
+	}
+	spec := p.cfg.Spec(k, m.UID, img, disks)
+	m.env = spec.Identity.Env
+	if m.Handle, err = p.cfg.Driver.Create(ctx, spec); err != nil {
+		return err
+	}
+	if err := p.cfg.Driver.Start(ctx, m.Handle); err != nil {
+		return err
+	}
+	if k.Kernel == "" {
+		return nil
+	}
+	return p.prepare(ctx, m, k)
+}
+
+// prepare starts the kernel of a member.
+func (p *Pool) prepare(ctx context.Context, m *Member, k Kind) error {
+	agent := guest.New(func(ctx context.Context) (net.Conn, error) { return p.cfg.Driver.DialGuest(ctx, m.Handle) })
+	defer telemetry.Close(p.cfg.Log, agent)
+	err := agent.PrepareKernel(ctx, sandbox.KernelSpec{Language: k.Kernel, User: k.User, Cwd: sandbox.WorkspaceDir}, k.Modules)
+	if err != nil {
+		return fmt.Errorf("the kernel of a sandbox that is kept ready: %w", err)
+	}
+	return nil
+}
+
+func (p *Pool) supports(isolation sandbox.Isolation) error {
+	for _, i := range p.cfg.Driver.Capabilities().Isolations {
+		if i.Isolation == isolation {
+			return i.Err
+		}
+	}
+	return errs.E(errs.Unsupported, "isolation %q is not available on this host", isolation)
+}
+
+// add makes a member one that waits; false when the pool has ended.
+func (p *Pool) add(m *Member) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return false
+	}
+	ctx, stop := context.WithCancel(p.cfg.Gate.Context())
+	m.stop = stop
+	if !p.cfg.Gate.Spawn(func(context.Context) { p.watch(ctx, m) }) {
+		stop()
+		return false
+	}
+	p.ready = append(p.ready, m)
+	return true
+}
+
+// watch removes a member that ends by itself.
+func (p *Pool) watch(ctx context.Context, m *Member) {
+	death, err := p.cfg.Driver.Wait(ctx, m.Handle)
+	if ctx.Err() != nil {
+		return
+	}
+	p.mu.Lock()
+	i := slices.Index(p.ready, m)
+	if i >= 0 {
+		p.ready = slices.Delete(p.ready, i, i+1)
+	}
+	p.mu.Unlock()
+	if i < 0 {
+		return // it was taken in this moment
+	}
+	m.stop()
+	p.cfg.Log.Warn("a sandbox that was kept ready has ended", telemetry.KeyUID, m.UID, "cause", death.Cause, "detail", death.Detail, telemetry.KeyErr, err)
+	if err == nil {
+		err = errs.E(errs.Unavailable, "it ended by itself: %s", death.Cause)
+	}
+	p.failed(m.kind, err)
+	p.remove(m)
+	p.stir()
+}
+
+// remove takes down all of a member that there is. What stays is the reconciler's.
+func (p *Pool) remove(m *Member) {
+	ctx, cancel := gate.Detached(context.Background())
+	defer cancel()
+	err := p.takeDown(ctx, m)
+	p.unhold(m.UID)
+	if err != nil {
+		p.cfg.Log.Error("remove a sandbox that was kept ready", telemetry.KeyUID, m.UID, telemetry.KeyErr, err)
+		p.cfg.Left()
+	}
+}
+
+func (p *Pool) takeDown(ctx context.Context, m *Member) (err error) {
+	if m.Handle != nil {
+		err = p.cfg.Driver.Destroy(ctx, m.Handle)
+	} else {
+		err = p.cfg.Driver.Sweep(ctx, m.UID)
+	}
+	if err != nil {
+		return err // its disk is in use as long as it may run
+	}
+	if err := p.cfg.Images.Unpin(ctx, m.Digest, m.UID); err != nil {
+		return err
+	}
+	_, err = p.cfg.Disks.Remove(ctx, m.UID)
+	return errors.Join(err, p.cfg.Disks.Detach(ctx, m.UID, m.UID))
+}
+
+// worked notes that a member could be made.
+func (p *Pool) worked(kind int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.fills[kind] = fills{}
+}
+
+// failed notes that none could, and when it is tried again.
+func (p *Pool) failed(kind int, err error) {
+	k := p.cfg.Kinds[kind]
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f := &p.fills[kind]
+	now := p.cfg.Uptime()
+	if k.Optional && (errors.Is(err, errs.NotFound) || errors.Is(err, errs.Unsupported)) {
+		*f = fills{next: now + checkEvery}
+		return
+	}
+	if f.failures == 0 {
+		f.since = now
+	}
+	f.failures++
+	pause := lastPause
+	if n := f.failures - 1; n < 10 {
+		pause = min(firstPause<<n, lastPause)
+	}
+	f.next, f.err = now+pause, err
+	p.cfg.Log.Warn("make a sandbox to keep ready", "kind", k.String(), "again_after", pause, telemetry.KeyErr, err)
+}
+
+// close removes all members and lets none come.
+func (p *Pool) close() {
+	p.mu.Lock()
+	p.closed = true
+	gone := p.ready
+	p.ready = nil
+	p.mu.Unlock()
+	var all sync.WaitGroup
+	for _, m := range gone {
+		m.stop()
+		all.Go(func() { p.remove(m) })
+	}
+	all.Wait()
+}
+
