@@ -85,6 +85,7 @@ func places() map[string]place {
 		"internal/core/scope":     {layer: 5},
 		"internal/core/history":   {layer: 6},
 		"internal/core/live":      {layer: 7},
+		"internal/core/pool":      {layer: 7},
 		"internal/core/cell":      {layer: 8},
 		"internal/core/program":   {layer: 8},
 		"internal/core/transfer":  {layer: 8},

@@ -71,6 +71,8 @@ type Config struct {
 	TenantDisk     Bytes   `key:"tenant-disk" default:"10GiB" usage:"size of the disk that the sandboxes of a tenant share; disks that exist keep theirs"`
 	DiskPool       int     `key:"disk-pool" default:"4" usage:"formatted sandbox disks that are kept ready"`
 
+	Pool Pools `key:"pool" default:"auto" usage:"sandboxes that are kept ready for creates that fit, as count=2,image=base,isolation=gvisor,kernel=python,modules=numpy+pandas,memory=1GiB,cpus=2,pids=512,disk=4GiB,user=sandbox;…, or as [[pool]] in the file; auto: two of base with gVisor, the default limits and a Python kernel, where the host has 4GiB; off: none"`
+
 	ArchiveURL       string `key:"archive-url" usage:"where the files of destroyed sandboxes can be archived, as s3://bucket[/prefix]; empty: nowhere"`
 	ArchiveEndpoint  string `key:"archive-endpoint" usage:"S3-compatible storage of archive-url, as https://host[:port]; empty: AWS"`
 	ArchiveRegion    string `key:"archive-region" usage:"region of the bucket; empty: the storage is asked"`

@@ -22,6 +22,9 @@ import (
 // fileKey names the configuration file itself, so it cannot stand in one.
 const fileKey = "config"
 
+// poolKey may be tables in the file.
+const poolKey = "pool"
+
 // foreign are CUBBY_* variables that are not keys of the daemon: the client's,
 // which share the environment of a machine that runs both.
 var foreign = map[string]bool{"CUBBY_URL": true, "CUBBY_TOKEN": true}
@@ -201,6 +204,15 @@ func parseFile(path string) (map[string]string, error) {
 				items[i] = s
 			}
 			values[key] = strings.Join(items, ",")
+		case []map[string]any:
+			if key != poolKey {
+				return nil, errs.E(errs.Invalid, "%s: %s has a value of the wrong type", path, key)
+			}
+			text, err := poolsText(v)
+			if err != nil {
+				return nil, errs.E(errs.Invalid, "%s: %s", path, errs.Public(err).Message)
+			}
+			values[key] = text
 		default:
 			return nil, errs.E(errs.Invalid, "%s: %s has a value of the wrong type", path, key)
 		}
@@ -256,6 +268,12 @@ func set(f reflect.Value, text string) error {
 			return err
 		}
 		*p = l
+	case *Pools:
+		pools, err := ParsePools(text)
+		if err != nil {
+			return err
+		}
+		*p = pools
 	case *time.Duration:
 		d, err := time.ParseDuration(text)
 		if err != nil {

@@ -211,6 +211,7 @@ func (s *Service) Run(ctx context.Context) error {
 	s.gate.Open()
 	s.gate.Spawn(s.sandboxes.Reconciler().Loop)
 	s.gate.Spawn(s.sandboxes.ReapLoop)
+	s.gate.Spawn(s.sandboxes.Pool().Run)
 	s.gate.Spawn(s.pruneLoop)
 	s.gate.Spawn(s.retention.BoundLoop)
 

@@ -221,6 +221,7 @@ func (d *Daemon) open(ctx context.Context, o options) error {
 	}
 	d.metrics.Sandboxes(d.core.Sandboxes().Count)
 	d.metrics.EgressTraffic(d.core.Egress().Traffic)
+	d.metrics.Pools(d.poolStatus, d.core.Sandboxes().Pool().Claimed)
 	return nil
 }
 
@@ -239,6 +240,7 @@ func (d *Daemon) settings(o options) (lifecycle.Settings, error) {
 		Threads:    lifecycle.ThreadLimits{IdleTimeout: &d.cfg.ThreadIdle, MaxLifetime: &d.cfg.ThreadLife, MaxActive: d.cfg.MaxThreads},
 		Interfaces: interfaces(d.cfg), JournalBytes: int64(d.cfg.JournalPerBox), TenantDiskBytes: int64(d.cfg.TenantDisk),
 		MemoryReserve: reserve, SleepDiskBytes: sleepDisk,
+		Pool: poolKinds(d.cfg.Pool), DefaultPool: d.cfg.Pool.Auto,
 	}, nil
 }
 

@@ -46,7 +46,17 @@ type Created struct {
 	ID        sandbox.ID        `json:"id"`
 	Image     string            `json:"image"`
 	Isolation sandbox.Isolation `json:"isolation"`
+	Start     Start             `json:"start,omitempty"` // "": before this was noted
 }
+
+// Start is how a sandbox came to run for the first time.
+type Start string
+
+// The starts.
+const (
+	Warm Start = "warm" // it was kept ready
+	Cold Start = "cold"
+)
 
 // Started: a stopped sandbox runs again.
 type Started struct{}

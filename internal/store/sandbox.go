@@ -41,7 +41,39 @@ func noSuchSandbox() error { return errs.E(errs.NotFound, "no such sandbox") }
 // a kept disk, which stops being kept; it is a Conflict when that disk is not
 // kept (any more).
 func (s *Store) CreateSandbox(ctx context.Context, b sandbox.Sandbox, events ...sandbox.Event) error {
-	now := s.now()
+	err := s.update(ctx, relaxed, func(t *tx) error {
+		b := b // the transaction may be run again
+		if err := t.create(&b, s.now()); err != nil {
+			return err
+		}
+		return t.appendEvents(events, b.CreatedAt)
+	})
+	if err != nil {
+		return fmt.Errorf("create sandbox %s: %w", b.UID, err)
+	}
+	return nil
+}
+
+// CreateRunning is CreateSandbox of one that runs already, and its move to Running,
+// in one durable transaction: the sandbox is there whole, or it is not.
+func (s *Store) CreateRunning(ctx context.Context, b sandbox.Sandbox, c Change) (made sandbox.Sandbox, err error) {
+	c.At = orTime(c.At, s.now())
+	err = s.update(ctx, durable, func(t *tx) error {
+		made = b
+		if err := t.create(&made, c.At); err != nil {
+			return err
+		}
+		made, err = t.move(made, sandbox.Running, c)
+		return err
+	})
+	if err != nil {
+		return sandbox.Sandbox{}, fmt.Errorf("create sandbox %s: %w", b.UID, err)
+	}
+	return made, nil
+}
+
+// create adds a sandbox in state Creating, and completes it.
+func (t *tx) create(b *sandbox.Sandbox, now time.Time) error {
 	b.State = sandbox.Creating
 	b.CreatedAt = orTime(b.CreatedAt, now)
 	b.UpdatedAt = orTime(b.UpdatedAt, b.CreatedAt)
@@ -49,45 +81,35 @@ func (s *Store) CreateSandbox(ctx context.Context, b sandbox.Sandbox, events ...
 	if b.DiskUID == "" {
 		b.DiskUID = b.UID
 	}
-	spec, env, err := s.seal.specColumns(b)
+	spec, env, err := t.seal.specColumns(*b)
 	if err != nil {
 		return err
 	}
-	handle := s.seal.handleColumn(b.UID, b.Handle)
-	err = s.update(ctx, relaxed, func(t *tx) error {
-		if err := t.vacate(b.ID, now); err != nil {
-			return err
-		}
-		if b.DiskUID != b.UID {
-			if err := t.takeDisk(b); err != nil {
-				return err
-			}
-		}
-		if _, err := t.exec(`INSERT INTO sandboxes (uid, id, id_key, tenant, thread, spec, env,
-				external_user_id, external_project_id, external_workspace_id,
-				state, cause, reason, driver, handle, image_digest, disk_uid,
-				created_at, updated_at, started_at, stopped_at, destroyed_at)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22)`,
-			b.UID, b.ID, b.ID.Key(), b.Tenant, b.Spec.Thread, spec, env,
-			b.Spec.External.UserID, b.Spec.External.ProjectID, b.Spec.External.WorkspaceID,
-			b.State, b.Cause, b.Reason, b.Driver, handle, b.ImageDigest, b.DiskUID,
-			micros(b.CreatedAt), micros(b.UpdatedAt), micros(b.StartedAt), micros(b.StoppedAt), micros(b.DestroyedAt),
-		); err != nil {
-			return err
-		}
-		if _, err := t.exec(`INSERT INTO sandbox_activity (box, last_seq, last_active_at) VALUES ($1, 0, $2)`,
-			b.UID, micros(b.LastActiveAt)); err != nil {
-			return err
-		}
-		if err := t.setLabels(b.UID, b.Spec.Labels); err != nil {
-			return err
-		}
-		return t.appendEvents(events, now)
-	})
-	if err != nil {
-		return fmt.Errorf("create sandbox %s: %w", b.UID, err)
+	if err := t.vacate(b.ID, now); err != nil {
+		return err
 	}
-	return nil
+	if b.DiskUID != b.UID {
+		if err := t.takeDisk(*b); err != nil {
+			return err
+		}
+	}
+	if _, err := t.exec(`INSERT INTO sandboxes (uid, id, id_key, tenant, thread, spec, env,
+			external_user_id, external_project_id, external_workspace_id,
+			state, cause, reason, driver, handle, image_digest, disk_uid,
+			created_at, updated_at, started_at, stopped_at, destroyed_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22)`,
+		b.UID, b.ID, b.ID.Key(), b.Tenant, b.Spec.Thread, spec, env,
+		b.Spec.External.UserID, b.Spec.External.ProjectID, b.Spec.External.WorkspaceID,
+		b.State, b.Cause, b.Reason, b.Driver, t.seal.handleColumn(b.UID, b.Handle), b.ImageDigest, b.DiskUID,
+		micros(b.CreatedAt), micros(b.UpdatedAt), micros(b.StartedAt), micros(b.StoppedAt), micros(b.DestroyedAt),
+	); err != nil {
+		return err
+	}
+	if _, err := t.exec(`INSERT INTO sandbox_activity (box, last_seq, last_active_at) VALUES ($1, 0, $2)`,
+		b.UID, micros(b.LastActiveAt)); err != nil {
+		return err
+	}
+	return t.setLabels(b.UID, b.Spec.Labels)
 }
 
 // vacate makes an id free unless a live sandbox holds it.

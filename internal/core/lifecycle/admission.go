@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cubbyhq/cubby/internal/core/pool"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/meminfo"
 	"github.com/cubbyhq/cubby/internal/sandbox"
@@ -16,6 +17,9 @@ const (
 	// bootMemory is what a sandbox that is coming up will have taken soon,
 	// while the measured free memory does not show it yet.
 	bootMemory = 64 << 20
+	// poolMemory is what has to be free beside the reserve for one more sandbox
+	// that is kept ready.
+	poolMemory = 512 << 20
 )
 
 // admission decides whether one more sandbox may run: by how many run, in all
@@ -73,7 +77,7 @@ func newAdmission(settings Settings, disks interface{ Admit() error }) *admissio
 // errs.Exhausted when there is no room, errs.LowMemory when the memory has none,
 // and errs.OverQuota when only its tenant or thread has none, all with RetryAfter.
 func (a *admission) take(ctx context.Context, b sandbox.Sandbox) (booted func(), err error) {
-	if err := a.reserve(b.UID, placeOf(b)); err != nil {
+	if err := a.reserve(b.UID, placeOf(b), bootMemory); err != nil {
 		return nil, err
 	}
 	unboot := func() {
@@ -91,7 +95,12 @@ func (a *admission) take(ctx context.Context, b sandbox.Sandbox) (booted func(),
 	}
 }
 
-func (a *admission) reserve(uid sandbox.UID, p place) error {
+// takeRunning is take for a sandbox that runs already and has its memory.
+func (a *admission) takeRunning(b sandbox.Sandbox) error { return a.reserve(b.UID, placeOf(b), 0) }
+
+// reserve takes a place for a sandbox that will have taken memory soon; 0: it has
+// all that it needs, and does not boot.
+func (a *admission) reserve(uid sandbox.UID, p place, memory int64) error {
 	if err := a.disks.Admit(); err != nil {
 		return err
 	}
@@ -104,12 +113,14 @@ func (a *admission) reserve(uid sandbox.UID, p place) error {
 	if err := decideAdmission(a.caps, a.occupied(p)); err != nil {
 		return err
 	}
-	if free := available - a.booting*bootMemory; free < a.minFree+bootMemory {
+	if free := available - a.booting*bootMemory; free < a.minFree+memory {
 		return errs.E(errs.LowMemory, "the host has too little free memory for another sandbox").
 			Hint("idle sandboxes are put to sleep to make room: try again; or stop or destroy one").RetryAfter(memoryRetry)
 	}
 	a.enter(uid, p)
-	a.booting++
+	if memory > 0 {
+		a.booting++
+	}
 	return nil
 }
 
@@ -123,6 +134,21 @@ func (a *admission) free() (int64, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return available - a.booting*bootMemory, nil
+}
+
+// room is what the host has for sandboxes that nobody asked for: they are made only
+// with memory to spare, and given up before a create would be refused.
+func (a *admission) room() pool.Room {
+	free, err := a.free()
+	switch {
+	case err != nil:
+		return pool.RoomForThese
+	case free < a.minFree+2*bootMemory:
+		return pool.NoRoom
+	case free < a.minFree+poolMemory:
+		return pool.RoomForThese
+	}
+	return pool.RoomForMore
 }
 
 // check is the error of a take whose turn were now, as far as the bounds go.

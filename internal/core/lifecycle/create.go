@@ -90,6 +90,7 @@ func (s *creator) createOnce(ctx context.Context, r CreateRequest) (b sandbox.Sa
 	if err != nil {
 		return sandbox.Sandbox{}, err
 	}
+	defer s.pool.Creating()()
 	began := time.Now()
 	defer func() {
 		result := "ok"
@@ -267,6 +268,11 @@ func (s *creator) create(ctx context.Context, b sandbox.Sandbox, m making) (sand
 			return b, err
 		}
 	}
+	if !ok && m.from == nil {
+		if made, ok, err := s.createWarm(ctx, b, img, m.claim); ok || err != nil {
+			return made, err
+		}
+	}
 	leave, err := s.seat(ctx, b)
 	if err != nil {
 		return b, err
@@ -279,7 +285,7 @@ func (s *creator) create(ctx context.Context, b sandbox.Sandbox, m making) (sand
 
 	b.Driver = s.cfg.Driver.Name()
 	if err := s.cfg.Store.CreateSandbox(ctx, b, event.New(b.UID, scope.Actor(ctx), event.Created{
-		ID: b.ID, Image: b.Spec.Image, Isolation: b.Spec.Isolation,
+		ID: b.ID, Image: b.Spec.Image, Isolation: b.Spec.Isolation, Start: event.Cold,
 	})); err != nil {
 		s.admission.give(b.UID)
 		return b, err
@@ -395,8 +401,12 @@ func (s *acts) driverSpec(b sandbox.Sandbox, img image.Image, disks storage.Moun
 	return driver.Spec{
 		UID: b.UID, Isolation: b.Spec.Isolation, Limits: b.Spec.Limits, Authorities: s.cfg.Settings.Authorities,
 		Image: driver.Image{Digest: img.Digest, Dir: img.Dir}, Volumes: driver.DiskVolumes(disks.Own.Dir, disks.Shared.Dir),
-		Identity: driver.Identity{ID: string(b.ID), Env: environ.Of(img, b.Spec, s.cfg.Settings.Authorities != "", s.cfg.Packages.Config.Indexes.Env())},
+		Identity: s.identity(b, img),
 	}
+}
+
+func (s *acts) identity(b sandbox.Sandbox, img image.Image) driver.Identity {
+	return driver.Identity{ID: string(b.ID), Env: environ.Of(img, b.Spec, s.cfg.Settings.Authorities != "", s.cfg.Packages.Config.Indexes.Env())}
 }
 
 // undone is why a sandbox failed.

@@ -134,7 +134,7 @@ func (s *Reconciler) releaseDisks(ctx context.Context, rows []sandbox.Sandbox, f
 			mayRun[t.DiskUID] = true
 		}
 	}
-	if err := s.cfg.Disks.Release(ctx, func(uid sandbox.UID) bool { return mayRun[uid] }); err != nil {
+	if err := s.cfg.Disks.Release(ctx, func(uid sandbox.UID) bool { return mayRun[uid] || s.pool.Holds(uid) }); err != nil {
 		faults.add("disks", err)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/core/gate"
 	"github.com/cubbyhq/cubby/internal/core/history"
 	"github.com/cubbyhq/cubby/internal/core/live"
+	"github.com/cubbyhq/cubby/internal/core/pool"
 	"github.com/cubbyhq/cubby/internal/core/program"
 	"github.com/cubbyhq/cubby/internal/core/scope"
 	"github.com/cubbyhq/cubby/internal/core/transfer"
@@ -102,6 +103,10 @@ type Settings struct {
 	// SleepDiskBytes bounds what the memories of sleeping sandboxes take of the
 	// host's disk: beyond it the oldest are given up. 0 is no bound.
 	SleepDiskBytes int64
+	// Pool is what is kept ready for creates. Zero fields of a kind are filled as
+	// a create's are. DefaultPool adds [defaultKind] where the host has the memory.
+	Pool        []pool.Kind
+	DefaultPool bool
 	// Host is what the machine has, and MemAvailable its free memory in
 	// bytes; zero fields are measured.
 	Host         Host
@@ -159,7 +164,12 @@ func New(cfg Config) (*Sandboxes, error) {
 	if err != nil {
 		return nil, err
 	}
+	kinds, err := poolKinds(*settings)
+	if err != nil {
+		return nil, err
+	}
 	a := &acts{cfg: cfg, debts: newDebts(), admission: newAdmission(*settings, cfg.Disks)}
+	a.pool = a.newPool(kinds)
 	threads := &Threads{acts: a}
 	return &Sandboxes{
 		acts: a, creator: &creator{acts: a, limits: limits, threads: threads}, threads: threads, tenants: &Tenants{acts: a},
@@ -199,8 +209,14 @@ func (s *Sandboxes) Problems() (all []Problem) {
 	if err := s.cfg.Disks.Admit(); err != nil {
 		all = append(all, ProblemOf("disks", err))
 	}
+	if err := s.pool.Problem(); err != nil {
+		all = append(all, ProblemOf("pool", err))
+	}
 	return append(all, s.debts.problems()...)
 }
+
+// Pool is what is kept ready for creates.
+func (s *Sandboxes) Pool() *pool.Pool { return s.pool }
 
 // Reap is one turn of the reaper: it looks at every sandbox that may have to end,
 // once, and has those ended that have to. It does not wait for that; ended is
@@ -224,6 +240,7 @@ type acts struct {
 	admission *admission
 	lifetimes lifetimes
 	debts     *debts
+	pool      *pool.Pool
 	// By tenant; held while its disk is made, used for the first time, or removed.
 	tenantLocks keylock.Locks
 }

@@ -45,7 +45,10 @@ func (s *Reconciler) removeOrphans(ctx context.Context, f findings, rows []sandb
 		if wanted[uid] {
 			return true, nil
 		}
-		return s.diskIsWanted(ctx, uid)
+		if wanted, err := s.diskIsWanted(ctx, uid); wanted || err != nil {
+			return true, err
+		}
+		return false, s.unpinNobodys(ctx, uid, f.pins)
 	})
 	for _, uid := range removed {
 		s.cfg.Log.Info("removed the disk of no sandbox", telemetry.KeyUID, uid)
@@ -70,6 +73,21 @@ func (s *Reconciler) unpinOrphans(ctx context.Context, pins []image.Pin, rows []
 			faults.add("images", err)
 		}
 	}
+}
+
+// unpinNobodys ends the pin of a sandbox that was kept ready by a daemon that was
+// killed. No row says that it was this one's; its disk does, which is about to be
+// removed.
+func (s *Reconciler) unpinNobodys(ctx context.Context, uid sandbox.UID, pins []image.Pin) error {
+	for _, p := range pins {
+		if p.Owner != uid {
+			continue
+		}
+		if err := s.cfg.Images.Unpin(ctx, p.Digest, uid); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (s *Reconciler) unpin(ctx context.Context, p image.Pin) error {
@@ -126,6 +144,9 @@ func (s *Reconciler) sweep(ctx context.Context, uid sandbox.UID) error {
 // lockEnded takes the lock of a sandbox that has ended or was never known. It
 // reports false when the sandbox lives after all or somebody is at it.
 func (s *acts) lockEnded(ctx context.Context, uid sandbox.UID) (unlock func(), free bool, err error) {
+	if s.pool.Holds(uid) {
+		return nil, false, nil
+	}
 	b, err := s.cfg.Store.SandboxByUID(ctx, uid)
 	unlock = func() {}
 	o := Trace{Owner: b.State}
@@ -152,6 +173,9 @@ func (s *acts) lockEnded(ctx context.Context, uid sandbox.UID) (unlock func(), f
 // to keep: it may have been made since, or changed hands. One that is not wanted
 // while nobody is at its sandbox will never be.
 func (s *acts) diskIsWanted(ctx context.Context, uid sandbox.UID) (bool, error) {
+	if s.pool.Holds(uid) {
+		return true, nil
+	}
 	b, err := s.cfg.Store.SandboxByUID(ctx, uid)
 	if err != nil && !errors.Is(err, errs.NotFound) {
 		return true, err

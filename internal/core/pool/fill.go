@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -70,8 +71,8 @@ func (p *Pool) Turn(ctx context.Context) (again time.Duration) {
 	}
 	images := p.resolve(ctx)
 	kind, again := p.next()
-	if kind < 0 || room != RoomForMore || ctx.Err() != nil {
-		return again
+	if kind < 0 || room != RoomForMore || images[max(kind, 0)].Digest == "" || ctx.Err() != nil {
+		return cmp.Or(again, checkEvery)
 	}
 	p.fill(ctx, kind, images[kind])
 	return 0
@@ -339,4 +340,3 @@ func (p *Pool) close() {
 	}
 	all.Wait()
 }
-

@@ -96,6 +96,7 @@ type Pool struct {
 	held     map[sandbox.UID]bool
 	fills    []fills            // by kind; guarded by mu
 	creating int                // creates under way; guarded by mu
+	claimed  int64              // members that became sandboxes; guarded by mu
 	quiet    time.Duration      // when the pool may fill again, by Uptime; guarded by mu
 	abort    context.CancelFunc // ends the fill that is under way; nil: none is; guarded by mu
 	closed   bool               // no member is kept any more; guarded by mu
@@ -167,7 +168,12 @@ func (p *Pool) Take(w Want) *Member {
 }
 
 // Release says that a member that was taken has a row of its own.
-func (p *Pool) Release(m *Member) { p.unhold(m.UID) }
+func (p *Pool) Release(m *Member) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.held, m.UID)
+	p.claimed++
+}
 
 // Return gives a member back that was taken and is as it was.
 func (p *Pool) Return(m *Member) {
@@ -225,6 +231,13 @@ func (p *Pool) Status() []Status {
 		all[i] = Status{Kind: k, Ready: p.countReady(i)}
 	}
 	return all
+}
+
+// Claimed counts the members that became sandboxes.
+func (p *Pool) Claimed() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.claimed
 }
 
 // Problem says why the pool has been empty of a kind for a while; nil when it is
