@@ -41,7 +41,7 @@ func (b *bench) startDaemon(ctx context.Context, dataDir string, args ...string)
 	}
 	defer log.Close()
 	p.cmd = exec.Command(b.Program, append([]string{
-		"serve", "--listen=" + addr, "--data-dir=" + dataDir, "--image-dir=" + b.ImageDir, "--log-level=warn",
+		"serve", "--listen=" + addr, "--data-dir=" + dataDir, "--image-dir=" + b.ImageDir, "--log-level=warn", "--pool=off",
 	}, args...)...)
 	p.cmd.Env = cleanEnv(os.Environ())
 	p.cmd.Stdout, p.cmd.Stderr = log, log

@@ -47,7 +47,7 @@ func testConfig(t *testing.T) config.Config {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	cfg := config.Default()
-	cfg.Listen, cfg.DataDir = "127.0.0.1:0", dir
+	cfg.Listen, cfg.DataDir, cfg.Pool = "127.0.0.1:0", dir, config.Pools{}
 	return cfg
 }
 

@@ -197,7 +197,8 @@ func (d *Daemon) Launch(flags ...string) error {
 	args := append([]string{
 		"serve", "--listen", listen, "--data-dir", d.Dir, "--image-dir", d.options.Images, "--disk-pool", "1",
 		"--journal-per-exec", "32MiB", "--journal-per-sandbox", "64MiB", "--log-level", "debug",
-	}, d.options.Flags...)
+	}, d.poolFlags()...)
+	args = append(args, d.options.Flags...)
 	cmd := exec.Command(d.Program, append(args, flags...)...)
 	cmd.Stdout, cmd.Stderr = logWriter{d}, logWriter{d}
 	cmd.Env = append(append(os.Environ(), "CUBBY_DATABASE_URL="+d.options.Database), d.options.Env...)
@@ -221,6 +222,15 @@ func (d *Daemon) Launch(flags ...string) error {
 	defer d.mu.Unlock()
 	d.process, d.URL = p, "http://"+listen
 	return nil
+}
+
+// poolFlags keep nothing ready unless a test says otherwise: what it finds of
+// sandboxes shall be its own. Earlier versions of the program do not know them.
+func (d *Daemon) poolFlags() []string {
+	if d.Program != Program(d.t) {
+		return nil
+	}
+	return []string{"--pool", "off"}
 }
 
 // wait polls until the daemon answers 200.
