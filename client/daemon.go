@@ -39,6 +39,21 @@ func (c *Client) Health(ctx context.Context) error {
 	return c.readError(ctx, err)
 }
 
+// maxMetrics bounds an answer that is kept in memory.
+const maxMetrics = 16 << 20
+
+// Metrics returns the daemon's metrics in the Prometheus text format. A token of a
+// tenant gets [Forbidden].
+func (c *Client) Metrics(ctx context.Context) (string, error) {
+	res, err := c.send(ctx, call{method: http.MethodGet, path: "/metrics"})
+	if err != nil {
+		return "", err
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(res.Body, maxMetrics))
+	return string(text), c.readError(ctx, err)
+}
+
 // Problem is something that keeps a daemon from being ready.
 type Problem struct {
 	Part    string `json:"part"`

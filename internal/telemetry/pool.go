@@ -1,7 +1,9 @@
 package telemetry
 
 import (
+	"regexp"
 	"strconv"
+	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -45,3 +47,35 @@ func (c *poolCollector) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(c.wanted, prometheus.GaugeValue, float64(p.Wanted), labels...)
 	}
 }
+
+var poolLine = regexp.MustCompile(`^cubby_pool_(ready|wanted)\{image="(.*)",isolation="(.*)",kernel="(.*)",pool="([0-9]+)"\} ([0-9]+)$`)
+
+// ReadPools reads what [Metrics.Pools] makes out of metrics in the text format.
+func ReadPools(text string) []Pool {
+	var all []Pool
+	for line := range strings.Lines(text) {
+		f := poolLine.FindStringSubmatch(strings.TrimSpace(line))
+		if f == nil {
+			continue
+		}
+		number, err := strconv.Atoi(f[5])
+		n, nErr := strconv.Atoi(f[6])
+		if err != nil || nErr != nil || number < 1 || number > maxPools {
+			continue
+		}
+		for len(all) < number {
+			all = append(all, Pool{})
+		}
+		p := &all[number-1]
+		p.Image, p.Isolation, p.Kernel = f[2], f[3], f[4]
+		if f[1] == "ready" {
+			p.Ready = n
+		} else {
+			p.Wanted = n
+		}
+	}
+	return all
+}
+
+// maxPools is more than a daemon has kinds.
+const maxPools = 1000

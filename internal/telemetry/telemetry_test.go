@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -95,5 +96,24 @@ func TestLogger(t *testing.T) {
 		if got := out.String(); !strings.Contains(got, tt.want) || strings.Contains(got, "not this") {
 			t.Errorf("%s: got %q, want %q", tt.format, got, tt.want)
 		}
+	}
+}
+
+func TestPoolsAreReadAsTheyAreWritten(t *testing.T) {
+	m := telemetry.NewMetrics("v")
+	want := []telemetry.Pool{
+		{Image: "base", Isolation: "gvisor", Kernel: "python", Ready: 1, Wanted: 2},
+		{Image: "r.example/x:1", Isolation: "container", Ready: 0, Wanted: 7},
+	}
+	m.Pools(func() []telemetry.Pool { return want }, func() int64 { return 3 })
+	text := scrape(t, m)
+	if got := telemetry.ReadPools(text); !slices.Equal(got, want) {
+		t.Errorf("read %+v, want %+v, of\n%s", got, want, text)
+	}
+	if !strings.Contains(text, "\ncubby_pool_claims_total 3\n") {
+		t.Errorf("no claims in\n%s", text)
+	}
+	if got := telemetry.ReadPools("cubby_pool_ready{image=\"a\",isolation=\"b\",kernel=\"c\",pool=\"99999999999\"} 1\n"); len(got) != 0 {
+		t.Errorf("of nonsense %+v", got)
 	}
 }

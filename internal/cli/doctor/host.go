@@ -21,6 +21,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/embedded"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/meminfo"
+	"github.com/cubbyhq/cubby/internal/telemetry"
 )
 
 // host checks the kernel and what it lets us do.
@@ -397,5 +398,25 @@ func (d *doctor) daemon(ctx context.Context) {
 	}
 	if _, _, err := c.ListPage(ctx, client.ListOptions{PageSize: 1}, ""); errors.Is(err, client.Unauthorized) {
 		d.warn("token", "the daemon does not accept it", "set CUBBY_TOKEN to one of its tokens")
+	}
+	d.pool(ctx)
+}
+
+// pool tells what the daemon keeps ready. Who may not see its metrics hears nothing.
+func (d *doctor) pool(ctx context.Context) {
+	text, err := d.Client.Metrics(ctx)
+	if err != nil {
+		return
+	}
+	pools := telemetry.ReadPools(text)
+	for _, p := range pools {
+		kernel := "no kernel"
+		if p.Kernel != "" {
+			kernel = "a kernel for " + p.Kernel
+		}
+		d.good("pool", "%d of %d ready: %s, %s, %s", p.Ready, p.Wanted, p.Image, p.Isolation, kernel)
+	}
+	if len(pools) == 0 {
+		d.good("pool", "off")
 	}
 }

@@ -80,7 +80,7 @@ func (s *creator) createWarm(ctx context.Context, b sandbox.Sandbox, img image.I
 	is := s.identity(b, img)
 	m := s.pool.Take(pool.Want{
 		Digest: img.Digest, Isolation: b.Spec.Isolation, Limits: b.Spec.Limits, User: b.Spec.User,
-		Language: cmp.Or(b.Spec.Runtime, sandbox.RuntimePython), Env: is.Env,
+		Language: cmp.Or(b.Spec.Runtime, sandbox.RuntimePython),
 	})
 	if m == nil {
 		return b, false, nil

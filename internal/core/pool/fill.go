@@ -193,7 +193,6 @@ func (p *Pool) make(ctx context.Context, m *Member, img image.Image) error {
 		return err
 	}
 	spec := p.cfg.Spec(k, m.UID, img, disks)
-	m.env = spec.Identity.Env
 	if m.Handle, err = p.cfg.Driver.Create(ctx, spec); err != nil {
 		return err
 	}

@@ -109,7 +109,6 @@ type Member struct {
 	Digest string        // of its image
 
 	kind int
-	env  []string           // that its kernel was started with
 	stop context.CancelFunc // ends the watch for its death
 }
 

@@ -122,8 +122,8 @@ func (s *Set) takeSpare(name string, asked *guestv1.KernelSpec) *liveKernel {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.process == nil || k.process.hasEnded() || k.ending != nil {
-		return nil
+	if k.ending != nil || k.process != nil && k.process.hasEnded() || k.process == nil && k.came {
+		return nil // it has ended; one that is starting again will be there
 	}
 	if cwd(asked) != cwd(k.asked) || !s.sameUser(asked, k.asked) {
 		return nil
