@@ -25,7 +25,15 @@ def _cubby():
         if site.ENABLE_USER_SITE:
             packages = site.getusersitepackages()
             os.makedirs(packages, exist_ok=True)
+            before = list(sys.path)
             site.addsitedir(packages)
+            # Python puts it in front of the packages of the system where it is
+            # there from the start: every kernel has the same path.
+            added = [p for p in sys.path if p not in before]
+            system = [p for p in before if p in site.getsitepackages()]
+            if added and system:
+                at = before.index(system[0])
+                sys.path[:] = before[:at] + added + before[at:]
 
     def pace():
         # What is shown faster than it is read would fill the memory, or be
