@@ -127,7 +127,7 @@ func places() map[string]place {
 			"internal/cli/localdaemon", "internal/cli/prompt", "internal/cli/render", "internal/cli/tty", "internal/config", "internal/daemon", "internal/egress",
 			"internal/embedded", "internal/errs", "internal/image", "internal/sandbox", "internal/telemetry"}, by: []string{"cmd/cubby"}},
 		"internal/cli/doctor": {only: []string{"client", "internal/cli/format", "internal/config", "internal/daemon", "internal/driver/oci",
-			"internal/embedded", "internal/errs", "internal/image", "internal/meminfo"}, by: []string{"internal/cli"}},
+			"internal/embedded", "internal/errs", "internal/image", "internal/meminfo", "internal/telemetry"}, by: []string{"internal/cli"}},
 		"internal/cli/localdaemon": {only: []string{"internal/config", "internal/daemon", "internal/errs", "internal/telemetry"}, by: []string{"internal/cli"}},
 		// The other rooms know the SDK and each other at most.
 		"internal/cli/cp":     {only: []string{"client"}, by: []string{"internal/cli"}},

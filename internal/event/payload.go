@@ -49,15 +49,6 @@ type Created struct {
 	Start     Start             `json:"start,omitempty"` // "": before this was noted
 }
 
-// Start is how a sandbox came to run for the first time.
-type Start string
-
-// The starts.
-const (
-	Warm Start = "warm" // it was kept ready
-	Cold Start = "cold"
-)
-
 // Started: a stopped sandbox runs again.
 type Started struct{}
 
