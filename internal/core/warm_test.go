@@ -354,7 +354,7 @@ func TestThePoolIsGivenUpWhenMemoryIsShort(t *testing.T) {
 	var mu sync.Mutex
 	available := int64(64 << 30)
 	w := newWorld(t, keepReady(1), func(c *core.Config) {
-		c.Sandboxes.MinFreeMemory = 1 << 30
+		c.Sandboxes.MemoryReserve = 1 << 30
 		c.Sandboxes.MemAvailable = func() (int64, error) {
 			mu.Lock()
 			defer mu.Unlock()
