@@ -46,15 +46,14 @@ func (w *world) begun(id string) event.Start {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	for _, e := range events {
-		p, err := event.PayloadOf(e)
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		return p.(event.Created).Start
+	if len(events) != 1 {
+		w.t.Fatalf("%d events of the create of %s", len(events), id)
 	}
-	w.t.Fatalf("no event of the create of %s", id)
-	return ""
+	p, err := event.PayloadOf(events[0])
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return p.(event.Created).Start
 }
 
 // TestACreateTakesWhatIsKeptReady: it is nobody's before, in no list and under no

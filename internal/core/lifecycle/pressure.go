@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"time"
 
@@ -78,6 +79,9 @@ func (s *reaper) relieve(ctx context.Context, start starter) {
 	now := admission.DecideShortage(free, reserve)
 	if now == admission.NoShortage {
 		return
+	}
+	if s.pool.GiveUp(math.MaxInt) > 0 {
+		return // what that brings is seen at the next look
 	}
 	var all []resting
 	for _, r := range s.cfg.Live.All() {

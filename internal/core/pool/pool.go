@@ -271,12 +271,6 @@ func (p *Pool) stir() {
 	}
 }
 
-func (p *Pool) hold(uid sandbox.UID) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.held[uid] = true
-}
-
 func (p *Pool) unhold(uid sandbox.UID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

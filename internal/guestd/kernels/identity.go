@@ -47,7 +47,7 @@ func (s *Set) Reseed(ctx context.Context) (warnings []string) {
 	ctx, cancel := s.cfg.Uptime.WithTimeout(ctx, 2*refreshLimit, nil)
 	defer cancel()
 	all := s.all()
-	slices.SortFunc(all, func(a, b *liveKernel) int { return strings.Compare(a.name, b.name) })
+	slices.SortFunc(all, func(a, b *liveKernel) int { return strings.Compare(a.label(), b.label()) })
 	answers := make([]chan string, len(all))
 	for i, k := range all {
 		answer := make(chan string, 1)
@@ -60,12 +60,12 @@ func (s *Set) Reseed(ctx context.Context) (warnings []string) {
 		k.stir()
 	}
 	for i, k := range all {
-		warning := fmt.Sprintf("the kernel %q runs a cell, with the random numbers of the sandbox that it was copied from; it gets its own when the cell ends", k.name)
+		warning := fmt.Sprintf("the kernel %q runs a cell, with the random numbers of the sandbox that it was copied from; it gets its own when the cell ends", k.label())
 		if answers[i] != nil {
 			select {
 			case warning = <-answers[i]:
 			case <-ctx.Done():
-				warning = fmt.Sprintf("the kernel %q did not take a fresh seed in time: %s", k.name, sharedSeed)
+				warning = fmt.Sprintf("the kernel %q did not take a fresh seed in time: %s", k.label(), sharedSeed)
 			}
 		}
 		if warning != "" {
@@ -120,11 +120,11 @@ func (k *liveKernel) renew(process *kernelProcess, reseed bool) (warning string)
 		k.replace(process)
 		return ""
 	case kind.jupyter == nil && reseed:
-		warning = fmt.Sprintf("the kernel %q was ended, and its variables are lost: the random numbers of %s cannot be given a fresh seed", k.name, kind.display)
+		warning = fmt.Sprintf("the kernel %q was ended, and its variables are lost: the random numbers of %s cannot be given a fresh seed", k.label(), kind.display)
 		k.stop(process, "the sandbox was copied, and the kernel's random numbers could not be given a fresh seed")
 		return warning
 	case !can && reseed:
-		return fmt.Sprintf("the kernel %q cannot be given a fresh seed: %s", k.name, sharedSeed)
+		return fmt.Sprintf("the kernel %q cannot be given a fresh seed: %s", k.label(), sharedSeed)
 	case !can:
 		return ""
 	}
@@ -135,7 +135,7 @@ func (k *liveKernel) renew(process *kernelProcess, reseed bool) (warning string)
 	}
 	k.s.cfg.Log.Debug("a kernel was not brought up to date", "kernel", kind.spec, "err", err)
 	if reseed {
-		return fmt.Sprintf("the kernel %q was not given a fresh seed (%.200s): %s", k.name, err, sharedSeed)
+		return fmt.Sprintf("the kernel %q was not given a fresh seed (%.200s): %s", k.label(), err, sharedSeed)
 	}
 	return ""
 }

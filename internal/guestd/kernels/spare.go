@@ -163,3 +163,13 @@ func (k *liveKernel) isReady() bool {
 	defer k.mu.Unlock()
 	return k.process != nil
 }
+
+// label is the kernel's name for people; the spare one has none yet.
+func (k *liveKernel) label() string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.name == "" {
+		return "(not in use)"
+	}
+	return k.name
+}
