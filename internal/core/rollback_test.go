@@ -280,7 +280,9 @@ func TestKilledInTheMiddleOfASnapshot(t *testing.T) {
 		t.Run(method, func(t *testing.T) {
 			w := newWorld(t)
 			w.create("a")
-			act := func() { _, _, _ = w.Snapshots().Create(w.ctx, snapshot.Request{Source: "a", Name: "point", Memory: true}) }
+			act := func() {
+				_, _, _ = w.Snapshots().Create(w.ctx, snapshot.Request{Source: "a", Name: "point", Memory: true})
+			}
 			if method == "RemoveSnapshot" {
 				act()
 				act = func() { _ = w.Snapshots().Remove(w.ctx, "point") }

@@ -19,6 +19,7 @@ import { type Body, body, query } from './request.js';
 import { Sandbox } from './sandbox.js';
 import { eventJSON } from './sse.js';
 import { readOutput, Texts } from './stream.js';
+import { Snapshots } from './snapshots.js';
 import { Tenants } from './tenants.js';
 import { Threads } from './threads.js';
 import { type ClientOptions, path, streamCut, Transport } from './transport.js';
@@ -69,6 +70,8 @@ export interface CreateOptions {
   sharedFiles?: boolean;
   /** The archive to begin with. */
   restore?: string;
+  /** The snapshot to begin from, by its id or name; image, isolation, limits and user are the snapshot's. */
+  snapshot?: string;
 }
 
 /** Which sandboxes. */
@@ -89,6 +92,7 @@ export class Client {
   readonly tenants: Tenants;
   readonly threads: Threads;
   readonly archives: Archives;
+  readonly snapshots: Snapshots;
   readonly #transport: Transport;
 
   constructor(options: ClientOptions = {}) {
@@ -97,6 +101,7 @@ export class Client {
     this.tenants = new Tenants(this.#transport);
     this.threads = new Threads(this.#transport);
     this.archives = new Archives(this.#transport);
+    this.snapshots = new Snapshots(this.#transport);
   }
 
   /** The daemon's URL, without a slash at its end. */
