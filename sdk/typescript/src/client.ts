@@ -17,9 +17,9 @@ import type {
 } from './models.js';
 import { type Body, body, query } from './request.js';
 import { Sandbox } from './sandbox.js';
+import { Snapshots } from './snapshots.js';
 import { eventJSON } from './sse.js';
 import { readOutput, Texts } from './stream.js';
-import { Snapshots } from './snapshots.js';
 import { Tenants } from './tenants.js';
 import { Threads } from './threads.js';
 import { type ClientOptions, path, streamCut, Transport } from './transport.js';

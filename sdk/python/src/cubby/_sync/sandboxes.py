@@ -77,7 +77,7 @@ class Sandboxes:
             exec_timeout: seconds after which commands that name none are killed; 0 is never.
             max_lifetime: seconds after which it is destroyed whatever it does; 0 is never.
             restore: the archive to fill /workspace and /home/sandbox from.
-            snapshot: the snapshot to begin from, by its id or name; image, isolation, limits and user are the snapshot's.
+            snapshot: the snapshot to begin from, by its id or name; it says image, isolation, limits and user.
             idempotency_key: makes a repeat of the same call, also by another program, return the same sandbox.
         """
         body = compact(
