@@ -157,6 +157,9 @@ type CreateOptions struct {
 	Progress func(Output) `json:"-"`
 	// Restore names an archive whose files the sandbox begins with.
 	Restore string `json:"restore,omitempty"`
+	// Snapshot is one that the sandbox begins from, by its id or name. Image,
+	// isolation, limits and user are the snapshot's.
+	Snapshot string `json:"snapshot,omitempty"`
 
 	// IdempotencyKey makes a repeat of the same create return the same
 	// sandbox instead of a second one.

@@ -11,7 +11,7 @@ import (
 func (a *app) createCommand() *cobra.Command {
 	var flags boxFlags
 	var asJSON bool
-	var key, restore string
+	var key, restore, snapshot string
 	cmd := &cobra.Command{
 		Use:   "create [flags]",
 		Short: "create a sandbox and print its id",
@@ -24,7 +24,7 @@ func (a *app) createCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			o.IdempotencyKey, o.Restore = key, restore
+			o.IdempotencyKey, o.Restore, o.Snapshot = key, restore, snapshot
 			box, err := a.client().Create(cmd.Context(), o)
 			if err != nil {
 				return err
@@ -39,6 +39,7 @@ func (a *app) createCommand() *cobra.Command {
 	flags.register(cmd)
 	cmd.Flags().StringVar(&key, "idempotency-key", "", "a repeat with the same `key` returns the same sandbox")
 	cmd.Flags().StringVar(&restore, "restore", "", "begin with the files of the archive `name`")
+	cmd.Flags().StringVar(&snapshot, "snapshot", "", "begin from the snapshot with this `name` or id")
 	jsonFlag(cmd, &asJSON)
 	return cmd
 }

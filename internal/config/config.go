@@ -59,6 +59,8 @@ type Config struct {
 	MaxPerTenant   int     `key:"max-per-tenant" default:"0" usage:"sandboxes of one tenant that may run at once; 0: no bound"`
 	MaxOfTenant    int     `key:"max-sandboxes-per-tenant" default:"1000" usage:"sandboxes that a tenant may have, stopped ones and disks kept for an id included; 0: no bound"`
 	DiskOfTenant   Bytes   `key:"max-disk-per-tenant" default:"0" usage:"size that the disks of a tenant's sandboxes, stopped ones and kept disks included, may have together; 0: no bound"`
+	MaxSnapshots   int     `key:"max-snapshots-per-tenant" default:"100" usage:"snapshots that a tenant may have; 0: no bound"`
+	SnapshotBytes  Bytes   `key:"max-snapshot-bytes-per-tenant" default:"50GiB" usage:"what the snapshots of a tenant may take of the host together; 0: no bound"`
 	MaxCommands    int     `key:"max-commands-per-tenant" default:"2048" usage:"commands, cells and terminals of one tenant that may run at once; 0: no bound"`
 	MaxPerThread   int     `key:"max-per-thread" default:"3" usage:"sandboxes of one thread that may run at once; 0: no bound"`
 	MaxInThreads   int     `key:"max-thread-sandboxes" default:"5" usage:"sandboxes of one tenant's threads together that may run at once; those in no thread do not count; 0: no bound"`
@@ -148,6 +150,8 @@ func (c Config) Validate() error {
 		return errs.E(errs.Invalid, "max-commands-per-tenant: not negative").Hint("0 is no bound")
 	case c.MaxOfTenant < 0:
 		return errs.E(errs.Invalid, "max-sandboxes-per-tenant: not negative").Hint("0 is no bound")
+	case c.MaxSnapshots < 0:
+		return errs.E(errs.Invalid, "max-snapshots-per-tenant: not negative").Hint("0 is no bound")
 	case min(c.MaxPerTenant, c.MaxPerThread, c.MaxInThreads, c.MaxThreads) < 0:
 		return errs.E(errs.Invalid, "max-per-tenant, max-per-thread, max-thread-sandboxes and max-active-threads are not negative").Hint("0 is no bound")
 	case !baseURL(c.APIBaseURL):

@@ -90,7 +90,7 @@ func TestASnapshotOutlivesItsSandbox(t *testing.T) {
 		}
 		w.destroy("a")
 		w.restart()
-		if all, next, err := w.Snapshots().List(w.ctx, "", "", 0); err != nil || len(all) != 1 || all[0].UID != n.UID || next != "" {
+		if all, next, err := w.Snapshots().List(w.ctx, snapshot.Query{}); err != nil || len(all) != 1 || all[0].UID != n.UID || next != "" {
 			t.Errorf("List = %+v, %q, %v", all, next, err)
 		}
 		// Any number of times, by its name and its id.
@@ -175,7 +175,7 @@ func TestSnapshotRefusals(t *testing.T) {
 	if _, err := w.Sandboxes().Create(w.ctx, lifecycle.CreateRequest{Snapshot: "point", Spec: sandbox.Spec{Image: "base", Limits: sandbox.Limits{PIDs: n.Spec.Limits.PIDs}}}); err != nil {
 		t.Errorf("Create with what the snapshot says = %v", err)
 	}
-	if all, _, err := w.Snapshots().List(w.ctx, "", "", 0); err != nil || len(all) != 1 {
+	if all, _, err := w.Snapshots().List(w.ctx, snapshot.Query{}); err != nil || len(all) != 1 {
 		t.Errorf("List = %+v, %v, want one", all, err)
 	}
 }
@@ -215,10 +215,10 @@ func TestSnapshotsOfAnotherTenant(t *testing.T) {
 	if _, err := w.Snapshots().Fork(other, "a", 1, nil); !errors.Is(err, errs.NotFound) {
 		t.Errorf("Fork of another tenant's sandbox = %v, want not found", err)
 	}
-	if all, _, err := w.Snapshots().List(other, "", "", 0); err != nil || len(all) != 0 {
+	if all, _, err := w.Snapshots().List(other, snapshot.Query{}); err != nil || len(all) != 0 {
 		t.Errorf("List of another tenant = %v, %v", all, err)
 	}
-	if _, _, err := w.Snapshots().List(other, "acme", "", 0); !errors.Is(err, errs.Forbidden) {
+	if _, _, err := w.Snapshots().List(other, snapshot.Query{Tenant: "acme"}); !errors.Is(err, errs.Forbidden) {
 		t.Errorf("List of another tenant by its name = %v, want forbidden", err)
 	}
 	// The operator sees all, and may have sandboxes made for a tenant.
@@ -293,7 +293,7 @@ func TestEveryStepOfASnapshotCanBreak(t *testing.T) {
 				t.Fatal("Create succeeded")
 			}
 			b.mend()
-			if all, _, err := b.Snapshots().List(b.ctx, "", "", 0); err != nil || len(all) != 0 {
+			if all, _, err := b.Snapshots().List(b.ctx, snapshot.Query{}); err != nil || len(all) != 0 {
 				t.Errorf("List = %+v, %v, want none", all, err)
 			}
 			b.sh("a", "touch go")

@@ -27,6 +27,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/core/history"
 	"github.com/cubbyhq/cubby/internal/core/lifecycle"
 	"github.com/cubbyhq/cubby/internal/core/program"
+	"github.com/cubbyhq/cubby/internal/core/snapshot"
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/driver/oci"
 	"github.com/cubbyhq/cubby/internal/egress"
@@ -212,6 +213,7 @@ func (d *Daemon) open(ctx context.Context, o options) error {
 	d.core, err = core.New(core.Config{
 		Store: d.store, Driver: d.driver, Disks: d.disks, Images: images, Journals: d.journals, Archives: archives,
 		Egress: egress.Config{Operator: operator, Upstream: upstream, Log: d.log}, Log: d.log, Metrics: d.metrics, Now: o.now,
+		Snapshots: snapshot.Bounds{Count: d.cfg.MaxSnapshots, Bytes: int64(d.cfg.SnapshotBytes)},
 		Sandboxes: settings, History: history.Bounds{Age: d.cfg.HistoryRetention, Bytes: int64(d.cfg.HistoryOfTenant)},
 		Code:    &cell.Caps{Stdout: d.cfg.MaxStdoutChars, Stderr: d.cfg.MaxStderrChars, Result: d.cfg.MaxResultChars, Traceback: d.cfg.MaxTracebackChars},
 		Uploads: uploads, ImportDirs: imports, DownloadURL: d.downloadURL, Memory: d.memory,

@@ -111,18 +111,29 @@ func (s *Store) Snapshot(ctx context.Context, tenant *string, name string) (sand
 	return found[0], nil
 }
 
-// Snapshots returns those that are ready, of a tenant or, with nil, of all, the
-// newest first and older than before if that is not "", at most limit (0: 100;
-// never more than 1000).
-func (s *Store) Snapshots(ctx context.Context, tenant *string, before sandbox.UID, n int) ([]sandbox.Snapshot, error) {
-	query, args := `SELECT `+snapshotColumns+` FROM snapshots WHERE state = 'ready'`, []any{limit(n)}
-	if tenant != nil {
-		args = append(args, *tenant)
-		query += fmt.Sprintf(` AND tenant = $%d`, len(args))
+// SnapshotQuery selects snapshots; the zero value selects all.
+type SnapshotQuery struct {
+	Tenant *string     // nil: any
+	Source sandbox.ID  // the sandbox, as it was called; "": any
+	Before sandbox.UID // those that are older; "": from the newest on
+	Limit  int         // 0: 100; never more than 1000
+}
+
+// Snapshots returns those that are ready, the newest first.
+func (s *Store) Snapshots(ctx context.Context, q SnapshotQuery) ([]sandbox.Snapshot, error) {
+	query, args := `SELECT `+snapshotColumns+` FROM snapshots WHERE state = 'ready'`, []any{limit(q.Limit)}
+	and := func(condition string, value any) {
+		args = append(args, value)
+		query += fmt.Sprintf(" AND %s $%d", condition, len(args))
 	}
-	if before != "" {
-		args = append(args, before)
-		query += fmt.Sprintf(` AND uid < $%d`, len(args))
+	if q.Tenant != nil {
+		and("tenant =", *q.Tenant)
+	}
+	if q.Source != "" {
+		and("source_id =", q.Source)
+	}
+	if q.Before != "" {
+		and("uid <", q.Before)
 	}
 	rows, err := s.rows(ctx, query+` ORDER BY uid DESC LIMIT $1`, args...)
 	all, err := collect(rows, err, s.seal.scanSnapshot)

@@ -290,24 +290,33 @@ func (s *Snapshots) Get(ctx context.Context, name string) (sandbox.Snapshot, err
 	return s.find(ctx, scope.Whose(ctx, ""), name)
 }
 
-// List returns snapshots, of a tenant if one is named, the newest first, those
-// after a cursor, at most limit (0: 100; never more than 1000), and the cursor of
-// the next page, "" on the last.
-func (s *Snapshots) List(ctx context.Context, tenant, cursor string, limit int) (page []sandbox.Snapshot, next string, err error) {
+// Query selects snapshots that the caller sees; the zero value selects all.
+type Query struct {
+	Tenant string // "": any
+	Source string // the id that their sandbox had; "": any
+	Cursor string // Next of the page before
+	Limit  int    // 0: 100, at most 1000
+}
+
+// List returns snapshots, the newest first, and the cursor of the next page, "" on
+// the last.
+func (s *Snapshots) List(ctx context.Context, q Query) (page []sandbox.Snapshot, next string, err error) {
 	if err := s.cfg.Gate.Wait(ctx); err != nil {
 		return nil, "", err
 	}
-	if err := scope.MayName(ctx, tenant); err != nil {
+	if err := scope.MayName(ctx, q.Tenant); err != nil {
 		return nil, "", err
 	}
 	var before sandbox.UID
-	if cursor != "" {
-		if before, err = sandbox.ParseUID(cursor); err != nil {
+	if q.Cursor != "" {
+		if before, err = sandbox.ParseUID(q.Cursor); err != nil {
 			return nil, "", errs.E(errs.Invalid, "cursor: not one of this list").Because(err)
 		}
 	}
-	page, err = s.cfg.Store.Snapshots(ctx, scope.Whose(ctx, tenant), before, limit)
-	if n := len(page); err == nil && n > 0 && n >= min(cmp.Or(limit, 100), 1000) {
+	page, err = s.cfg.Store.Snapshots(ctx, store.SnapshotQuery{
+		Tenant: scope.Whose(ctx, q.Tenant), Source: sandbox.ID(q.Source), Before: before, Limit: q.Limit,
+	})
+	if n := len(page); err == nil && n > 0 && n >= min(cmp.Or(q.Limit, 100), 1000) {
 		next = string(page[n-1].UID)
 	}
 	return page, next, err

@@ -102,6 +102,9 @@ type SandboxInput struct {
 	OpenFiles   int64   `json:"open_files,omitempty" minimum:"0" doc:"Same as limits.open_files."`
 	Restore     string  `json:"restore,omitempty" doc:"The name of an archive whose files it begins with."`
 
+	Snapshot     string `json:"snapshot,omitempty" doc:"A snapshot that it begins from, by its id or name. Image, isolation, limits and user are the snapshot's."`
+	FromSnapshot string `json:"from_snapshot,omitempty" doc:"Same as snapshot."`
+
 	Dependencies map[string]string `json:"dependencies,omitempty" doc:"Packages of the runtime (default python) to install, with their versions; an empty one is any."`
 	Stream       bool              `json:"stream,omitempty" doc:"Answer with Server-Sent Events, as Accept: text/event-stream does: what the installation prints, and at last the sandbox."`
 }

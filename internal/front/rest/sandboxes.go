@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"strings"
@@ -148,7 +149,10 @@ func (in *createInput) request(body *SandboxInput) (lifecycle.CreateRequest, err
 	if body.Network != nil {
 		spec.Network = body.Network.policy()
 	}
-	spec.Thread, req.Restore = body.Thread, body.Restore
+	spec.Thread, req.Restore, req.Snapshot = body.Thread, body.Restore, cmp.Or(body.Snapshot, body.FromSnapshot)
+	if body.Snapshot != "" && body.FromSnapshot != "" {
+		return req, errs.E(errs.Invalid, "snapshot: it is given twice").Hint("give snapshot or from_snapshot")
+	}
 	var err error
 	if spec.Limits, err = body.limits(); err != nil {
 		return req, err

@@ -34,7 +34,7 @@ FOLLOWED = "the output is followed by its own request, which can go on"
 # What is not sent, by operation.
 UNSENT: dict[str, dict[str, str]] = {
     "create-sandbox": dict.fromkeys(("memory_bytes", "cpus", "pids", "disk_bytes", "open_files"), SHORT)
-    | {"stream": "the answer is waited for"},
+    | {"stream": "the answer is waited for", "from_snapshot": "snapshot has it"},
     "exec": {"stream": FOLLOWED},
     "run-code": {"stream": FOLLOWED},
     "install-packages": {"stream": FOLLOWED, "wait_seconds": "start_install and wait"},
@@ -58,7 +58,7 @@ POLICY: dict[str, Any] = {
     "max_lifetime": 1,
 }
 CREATE: dict[str, Any] = {
-    **dict.fromkeys(("image", "runtime", "user", "thread", "tenant_id", "restore"), "x"),
+    **dict.fromkeys(("image", "runtime", "user", "thread", "tenant_id", "restore", "snapshot"), "x"),
     **POLICY,
     "shared_files": True,
     "isolation": "container",
@@ -122,6 +122,12 @@ CALLS: dict[str, Callable[[Client, Sandbox], object]] = {
     "remove-archive": lambda c, _: c.remove_archive("a", tenant_id="t"),
     "list-threads": lambda c, _: c.threads(),
     "destroy-thread": lambda c, _: c.destroy_thread("t"),
+    "create-snapshot": lambda c, _: c.snapshots.create("a", "n", memory=True),
+    "list-snapshots": lambda c, _: list(c.snapshots.list(sandbox_id="a", tenant_id="t", page_size=1)),
+    "get-snapshot": lambda c, _: c.snapshots.get("n"),
+    "remove-snapshot": lambda c, _: c.snapshots.remove("n"),
+    "fork-sandbox": lambda _, b: b.fork(2, ids=["x"]),
+    "rollback-sandbox": lambda _, b: b.rollback("n"),
     "list-tenants": lambda c, _: list(c.tenants.list(page_size=1)),
     "get-tenant": lambda c, _: c.tenants.get("t"),
     "remove-tenant": lambda c, _: c.tenants.remove("t"),

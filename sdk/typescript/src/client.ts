@@ -18,6 +18,7 @@ import type {
 } from './models.js';
 import { type Body, body, query } from './request.js';
 import { Sandbox } from './sandbox.js';
+import { Snapshots } from './snapshots.js';
 import { eventJSON } from './sse.js';
 import { readOutput, Texts } from './stream.js';
 import { Tenants } from './tenants.js';
@@ -73,6 +74,8 @@ export interface CreateOptions {
   sharedFiles?: boolean;
   /** The archive to begin with. */
   restore?: string;
+  /** The snapshot to begin from, by its id or name; image, isolation, limits and user are the snapshot's. */
+  snapshot?: string;
 }
 
 /** Which sandboxes. */
@@ -93,6 +96,7 @@ export class Client {
   readonly tenants: Tenants;
   readonly threads: Threads;
   readonly archives: Archives;
+  readonly snapshots: Snapshots;
   readonly #transport: Transport;
 
   constructor(options: ClientOptions = {}) {
@@ -101,6 +105,7 @@ export class Client {
     this.tenants = new Tenants(this.#transport);
     this.threads = new Threads(this.#transport);
     this.archives = new Archives(this.#transport);
+    this.snapshots = new Snapshots(this.#transport);
   }
 
   /** The daemon's URL, without a slash at its end. */

@@ -262,6 +262,41 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/sandbox/{id}/restore": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Put the files of a stopped sandbox back */
+        post: operations["sandboxed-restore"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/sandbox/{id}/snapshots": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List what is kept of a sandbox, newest first */
+        get: operations["sandboxed-list-snapshots"];
+        put?: never;
+        /** Keep the files of a sandbox */
+        post: operations["sandboxed-snapshot"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/sandboxes": {
         parameters: {
             query?: never;
@@ -874,6 +909,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/sandboxes/{id}/fork": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Make sandboxes with the memory and files of a running one
+         * @description All of them or none; the parent goes on. Each has an id, a host name and a history of its own, and its commands are numbered from 1. gVisor only: 422 unsupported in a container.
+         */
+        post: operations["fork-sandbox"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/sandboxes/{id}/git/add": {
         parameters: {
             query?: never;
@@ -1330,6 +1385,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/sandboxes/{id}/rollback": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Put a sandbox back to a snapshot, under its own id
+         * @description Its files and, if the snapshot has it, its memory. What runs ends; the history and the numbers of commands go on. When it breaks off half-way the sandbox is stopped, and its reason says to repeat it.
+         */
+        post: operations["rollback-sandbox"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/sandboxes/{id}/sessions": {
         parameters: {
             query?: never;
@@ -1516,6 +1591,48 @@ export interface paths {
          */
         post: operations["wake-sandbox"];
         delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/snapshots": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List snapshots, newest first */
+        get: operations["list-snapshots"];
+        put?: never;
+        /**
+         * Keep a sandbox as it is
+         * @description Its files and, with memory, all that runs in it. The sandbox goes on, and the snapshot outlives it. 409 shared_files for a sandbox whose files are its tenant's.
+         */
+        post: operations["create-snapshot"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/snapshots/{snapshot}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Describe a snapshot */
+        get: operations["get-snapshot"];
+        put?: never;
+        post?: never;
+        /**
+         * Delete a snapshot
+         * @description Sandboxes that began from it go on.
+         */
+        delete: operations["remove-snapshot"];
         options?: never;
         head?: never;
         patch?: never;
@@ -2303,6 +2420,25 @@ export interface components {
             entries: components["schemas"]["File"][];
             path: string;
         };
+        ForkInput: {
+            /**
+             * Format: int64
+             * @description Default as many as there are ids, at least 1.
+             */
+            count?: number;
+            /** @description Of the first of them; the others have generated ones. */
+            ids?: string[];
+        };
+        Forked: {
+            /**
+             * Format: int64
+             * @description How long the parent stood still.
+             */
+            paused_ms: number;
+            sandboxes: components["schemas"]["Sandbox"][];
+            /** @description What the new sandboxes have in common with it and should not, as the state of a program's random generator. */
+            warnings: string[];
+        };
         GitAddInput: {
             /** @description Everything that differs, instead of files. */
             all?: boolean;
@@ -2755,6 +2891,10 @@ export interface components {
             freed_bytes: number;
             purged: boolean;
         };
+        RollbackInput: {
+            /** @description Its id or name. */
+            snapshot: string;
+        };
         Sandbox: {
             /** @enum {string} */
             auto_wake: "idle" | "always" | "never";
@@ -2867,6 +3007,8 @@ export interface components {
              * @description Of execs that name none; 0: none.
              */
             exec_timeout_seconds?: number;
+            /** @description Same as snapshot. */
+            from_snapshot?: string;
             /** @description 1 to 55 of A-Z a-z 0-9 - _; generated when absent. */
             id?: string;
             /**
@@ -2924,6 +3066,8 @@ export interface components {
             runtime?: "python" | "node" | "r";
             /** @description Whether /workspace and /mnt/user-data are on its tenant's disk, with those of others. Default true where tenant_id is given, else false. */
             shared_files?: boolean;
+            /** @description A snapshot that it begins from, by its id or name. Image, isolation, limits and user are the snapshot's. */
+            snapshot?: string;
             /** @description Answer with Server-Sent Events, as Accept: text/event-stream does: what the installation prints, and at last the sandbox. */
             stream?: boolean;
             /** @description Whose it is. Default the token's tenant, if it belongs to one. */
@@ -3019,6 +3163,8 @@ export interface components {
                 [key: string]: string;
             };
             external?: components["schemas"]["SandboxedExternal"];
+            /** @description A snapshot by its id or name. */
+            from_snapshot?: string;
             git_remote_url?: string;
             id?: string;
             /** @enum {string} */
@@ -3050,6 +3196,16 @@ export interface components {
              * @description Unix seconds; null when it is never idle, or in use until further notice.
              */
             keepalive_until: number | null;
+        };
+        SandboxedRestore: {
+            /** @description Its ts, or its id or name. */
+            snapshot: string;
+        };
+        SandboxedRestored: {
+            /** Format: date-time */
+            restored_at: string;
+            /** Format: int64 */
+            size_bytes: number;
         };
         SandboxedResult: {
             /** Format: int64 */
@@ -3093,6 +3249,23 @@ export interface components {
             workspace_img: string;
             workspace_mnt: string;
         };
+        SandboxedStamp: {
+            auto: boolean;
+            /**
+             * Format: int64
+             * @description The same: they are not compressed.
+             */
+            compressed_size_bytes: number;
+            /** Format: int64 */
+            size_bytes: number;
+            /** @description Its name: YYYY-MM-DD-HHMMSS. */
+            ts: string;
+        };
+        SandboxedStamped: {
+            /** Format: int64 */
+            size_bytes: number;
+            ts: string;
+        };
         SandboxedWoken: {
             id: string;
             /** @enum {string} */
@@ -3134,6 +3307,93 @@ export interface components {
         SleepInput: {
             /** @description Also while it is in use: commands, cells and terminals go on after the wake, transfers break off. Connections to the outside break in any case. */
             force?: boolean;
+        };
+        Snapshot: {
+            base_image: string;
+            /** Format: date-time */
+            created_at: string;
+            /**
+             * Format: int64
+             * @description Of that, the files.
+             */
+            disk_bytes: number;
+            id: string;
+            /** @enum {string} */
+            isolation: "gvisor" | "container";
+            limits: components["schemas"]["Limits"];
+            /** @description It has the memory beside the files. */
+            memory: boolean;
+            /**
+             * Format: int64
+             * @description Of that, the memory.
+             */
+            memory_bytes: number;
+            /** @description Unique among those of its tenant. */
+            name: string;
+            /**
+             * Format: int64
+             * @description What it takes on the host.
+             */
+            size_bytes: number;
+            /** @description The sandbox, which may be gone. */
+            source_sandbox_id: string;
+            /** @enum {string} */
+            status: "ready";
+            tenant_id?: string;
+            /** @enum {string} */
+            visibility: "private";
+        };
+        SnapshotInput: {
+            /** @description Keep the memory beside the files; gVisor only. A sandbox that sleeps is woken. */
+            memory?: boolean;
+            /** @description 1 to 63 of A-Z a-z 0-9 . _ -; default its id. */
+            name?: string;
+            source_sandbox_id: string;
+        };
+        SnapshotList: {
+            /** @description Absent on the last page. */
+            next_cursor?: string;
+            snapshots: components["schemas"]["Snapshot"][];
+        };
+        SnapshotMade: {
+            base_image: string;
+            /** Format: date-time */
+            created_at: string;
+            /**
+             * Format: int64
+             * @description Of that, the files.
+             */
+            disk_bytes: number;
+            id: string;
+            /** @enum {string} */
+            isolation: "gvisor" | "container";
+            limits: components["schemas"]["Limits"];
+            /** @description It has the memory beside the files. */
+            memory: boolean;
+            /**
+             * Format: int64
+             * @description Of that, the memory.
+             */
+            memory_bytes: number;
+            /** @description Unique among those of its tenant. */
+            name: string;
+            /**
+             * Format: int64
+             * @description How long the sandbox stood still.
+             */
+            paused_ms: number;
+            /**
+             * Format: int64
+             * @description What it takes on the host.
+             */
+            size_bytes: number;
+            /** @description The sandbox, which may be gone. */
+            source_sandbox_id: string;
+            /** @enum {string} */
+            status: "ready";
+            tenant_id?: string;
+            /** @enum {string} */
+            visibility: "private";
         };
         Stats: {
             /** Format: double */
@@ -4094,6 +4354,130 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Purged"];
+                };
+            };
+            /** @description The request is refused */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SandboxedError"] | components["schemas"]["EcsError"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SandboxedError"] | components["schemas"]["EcsError"];
+                };
+            };
+        };
+    };
+    "sandboxed-restore": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["SandboxedRestore"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SandboxedRestored"];
+                };
+            };
+            /** @description The request is refused */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SandboxedError"] | components["schemas"]["EcsError"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SandboxedError"] | components["schemas"]["EcsError"];
+                };
+            };
+        };
+    };
+    "sandboxed-list-snapshots": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SandboxedStamp"][];
+                };
+            };
+            /** @description The request is refused */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SandboxedError"] | components["schemas"]["EcsError"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SandboxedError"] | components["schemas"]["EcsError"];
+                };
+            };
+        };
+    };
+    "sandboxed-snapshot": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Accepted */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SandboxedStamped"];
                 };
             };
             /** @description The request is refused */
@@ -5905,6 +6289,50 @@ export interface operations {
             };
         };
     };
+    "fork-sandbox": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The sandbox's id. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["ForkInput"];
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Forked"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            422: components["responses"]["Unsupported"];
+            429: components["responses"]["QuotaExceeded"];
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     "git-add": {
         parameters: {
             query?: never;
@@ -7072,6 +7500,50 @@ export interface operations {
             };
         };
     };
+    "rollback-sandbox": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The sandbox's id. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RollbackInput"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Sandbox"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            422: components["responses"]["Unsupported"];
+            429: components["responses"]["QuotaExceeded"];
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     "list-sessions": {
         parameters: {
             query?: never;
@@ -7456,6 +7928,160 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["Sandbox"];
                 };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            422: components["responses"]["Unsupported"];
+            429: components["responses"]["QuotaExceeded"];
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "list-snapshots": {
+        parameters: {
+            query?: {
+                /** @description Only those of a sandbox. */
+                source_sandbox_id?: string;
+                tenant_id?: string;
+                limit?: number;
+                cursor?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SnapshotList"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            429: components["responses"]["QuotaExceeded"];
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "create-snapshot": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SnapshotInput"];
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SnapshotMade"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            422: components["responses"]["Unsupported"];
+            429: components["responses"]["QuotaExceeded"];
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "get-snapshot": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Its id or name. */
+                snapshot: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Snapshot"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["QuotaExceeded"];
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "remove-snapshot": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Its id or name. */
+                snapshot: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No Content */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];

@@ -73,6 +73,15 @@ export interface ExecOptions extends CommandOptions, OutputBound, CallOptions {
   killOnCancel?: boolean;
 }
 
+/** What a fork made. */
+export interface Forked {
+  sandboxes: Sandbox[];
+  /** How long the parent stood still. */
+  pausedMs: number;
+  /** What the new ones have in common with it and should not, as the state of a program's random generator. */
+  warnings: string[];
+}
+
 /** A sandbox of a daemon. Handles are cheap: any number of them may name the same sandbox. */
 export class Sandbox {
   readonly id: string;
@@ -362,6 +371,31 @@ export class Sandbox {
    */
   async wake(options: CallOptions = {}): Promise<SandboxInfo> {
     return this.#told(await this.#transport.call('POST', this.#path('wake'), { repeat: true }, options));
+  }
+
+  /**
+   * Makes sandboxes with the memory and files that this one has at one instant; it goes on. All of them are made, or
+   * none. A container cannot be forked: make a snapshot of its files.
+   *
+   * @param options.count how many, at most 100; default as many as there are ids, at least one.
+   * @param options.ids names of the first of them.
+   */
+  async fork(options: CallOptions & { count?: number; ids?: readonly string[] } = {}): Promise<Forked> {
+    const { count, ids } = options;
+    const json = body<'fork-sandbox'>({ count, ids: ids && [...ids] });
+    const answer = fromWire<Omit<Forked, 'sandboxes'> & { sandboxes: SandboxInfo[] }>(
+      await this.#transport.call('POST', this.#path('fork'), { json }, options),
+    );
+    return { ...answer, sandboxes: answer.sandboxes.map((info) => new Sandbox(this.#transport, info)) };
+  }
+
+  /**
+   * Puts the sandbox back to a snapshot, by its id or name: its files and, if the snapshot has it, its memory. What
+   * runs ends.
+   */
+  async rollback(snapshot: string, options: CallOptions = {}): Promise<SandboxInfo> {
+    const json = body<'rollback-sandbox'>({ snapshot });
+    return this.#told(await this.#transport.call('POST', this.#path('rollback'), { json, repeat: true }, options));
   }
 
   /** Counts as use of the sandbox, now, for so many seconds or until a time, so that it does not become idle. */

@@ -86,8 +86,9 @@ export type {
 } from './models.js';
 export type { Network } from './network.js';
 export { type CommandOptions, type OutputBound, Process, type WindowSize } from './process.js';
-export { type Changes, type ExecOptions, type FileToImport, Sandbox } from './sandbox.js';
+export { type Changes, type ExecOptions, type FileToImport, type Forked, Sandbox } from './sandbox.js';
 export type { Session, SessionCommandOptions } from './session.js';
+export type { Snapshot, Snapshots } from './snapshots.js';
 export { OutputStream, Stream } from './stream.js';
 export type { Tenant, Tenants, Uploads } from './tenants.js';
 export type { Terminal, TerminalExit, TerminalInfo, TerminalOptions } from './terminal.js';

@@ -132,6 +132,8 @@ type Input struct {
 	Template     string `json:"template,omitempty"`
 	TemplatePath string `json:"template_path,omitempty"`
 	GitRemoteURL string `json:"git_remote_url,omitempty"`
+
+	FromSnapshot string `json:"from_snapshot,omitempty" doc:"A snapshot by its id or name."`
 }
 
 // External names an owner in the caller's own terms.
@@ -209,6 +211,7 @@ func Register(s *httpapi.Server) {
 			Body: s.JSON(Exec{}), Answers: answer(http.StatusOK, result), Serve: d.exec,
 		},
 	)
+	d.snapshotRoutes(words)
 }
 
 // root is where the relative paths of a sandbox are that the dialect made.
@@ -236,7 +239,7 @@ func (d *dialect) create(w http.ResponseWriter, r *http.Request) error {
 	case in.IdlePolicy != "" && in.IdlePolicy != string(sandbox.IdleSleep) && in.IdlePolicy != string(sandbox.IdleAlwaysOn):
 		return errs.E(errs.Invalid, "idle_policy must be sleep or always_on")
 	}
-	req := lifecycle.CreateRequest{Interface: Interface, ID: in.ID, IdempotencyKey: r.Header.Get("Idempotency-Key"), Spec: sandbox.Spec{
+	req := lifecycle.CreateRequest{Interface: Interface, ID: in.ID, Snapshot: in.FromSnapshot, IdempotencyKey: r.Header.Get("Idempotency-Key"), Spec: sandbox.Spec{
 		Image: in.Image, Isolation: sandbox.Isolation(in.Isolation), Env: in.Env, Ports: in.Ports,
 		Visibility: sandbox.Visibility(in.Visibility), IdlePolicy: sandbox.IdleSleep, AutoWake: sandbox.AutoWakeAlways, External: sandbox.External{UserID: defaultExternalUser},
 		Labels: map[string]string{madeLabel: "true"},

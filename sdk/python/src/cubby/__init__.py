@@ -19,9 +19,10 @@ from ._async.git import AsyncGit
 from ._async.kernels import AsyncKernel, AsyncKernels
 from ._async.network import AsyncNetworkAccess
 from ._async.process import AsyncProcess
-from ._async.sandbox import AsyncSandbox
+from ._async.sandbox import AsyncForked, AsyncSandbox
 from ._async.sandboxes import AsyncSandboxes
 from ._async.session import AsyncSession
+from ._async.snapshots import AsyncSnapshots
 from ._async.streams import AsyncCodeStream, AsyncEventStream, AsyncOutputStream, AsyncStream
 from ._async.tenants import AsyncTenants
 from ._async.terminal import AsyncTerminal
@@ -33,9 +34,10 @@ from ._sync.git import Git
 from ._sync.kernels import Kernel, Kernels
 from ._sync.network import NetworkAccess
 from ._sync.process import Process
-from ._sync.sandbox import Sandbox
+from ._sync.sandbox import Forked, Sandbox
 from ._sync.sandboxes import Sandboxes
 from ._sync.session import Session
+from ._sync.snapshots import Snapshots
 from ._sync.streams import CodeStream, EventStream, OutputStream, Stream
 from ._sync.tenants import Tenants
 from ._sync.terminal import Terminal
@@ -125,6 +127,7 @@ from .models import (
     Runtime,
     SandboxInfo,
     SessionInfo,
+    SnapshotInfo,
     Stats,
     Status,
     TenantDisk,
@@ -147,6 +150,7 @@ __all__ = [
     "AsyncEventStream",
     "AsyncEvents",
     "AsyncFiles",
+    "AsyncForked",
     "AsyncGit",
     "AsyncKernel",
     "AsyncKernels",
@@ -156,6 +160,7 @@ __all__ = [
     "AsyncSandbox",
     "AsyncSandboxes",
     "AsyncSession",
+    "AsyncSnapshots",
     "AsyncStream",
     "AsyncTenants",
     "AsyncTerminal",
@@ -200,6 +205,7 @@ __all__ = [
     "FileType",
     "Files",
     "ForbiddenError",
+    "Forked",
     "Git",
     "GitBranch",
     "GitBranches",
@@ -250,6 +256,8 @@ __all__ = [
     "Sandboxes",
     "Session",
     "SessionInfo",
+    "SnapshotInfo",
+    "Snapshots",
     "Stats",
     "Status",
     "Stream",

@@ -47,13 +47,17 @@ EventKind = (
         "sandbox.destroyed",
         "sandbox.died",
         "sandbox.failed",
+        "sandbox.forked",
         "sandbox.kept",
+        "sandbox.rolled_back",
         "sandbox.slept",
         "sandbox.started",
         "sandbox.stopped",
         "sandbox.updated",
         "sandbox.woken",
         "session.forgotten",
+        "snapshot.created",
+        "snapshot.removed",
     ]
 )
 """A fact, or the operation that an event is about."""

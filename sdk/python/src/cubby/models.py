@@ -250,6 +250,33 @@ class TenantInfo(Short):
 
 
 @dataclass(frozen=True, repr=False)
+class SnapshotInfo(Short):
+    """What was kept of a sandbox. ``source_sandbox_id`` is the sandbox, which may be gone.
+
+    ``size_bytes`` is what it takes on the host, ``disk_bytes`` of that the files and ``memory_bytes`` the memory.
+    ``paused_ms`` is how long the sandbox stood still, of a snapshot that was just made.
+    """
+
+    _shown: ClassVar[Sequence[str]] = ("id", "name", "source_sandbox_id", "memory", "size_bytes")
+
+    id: str
+    name: str
+    status: str = ""
+    source_sandbox_id: str = ""
+    tenant_id: str = ""
+    base_image: str = ""
+    isolation: Literal[Isolation, ""] = ""
+    limits: Limits = field(default_factory=Limits)
+    visibility: Literal[Visibility, ""] = ""
+    memory: bool = False
+    size_bytes: int = 0
+    disk_bytes: int = 0
+    memory_bytes: int = 0
+    paused_ms: int = 0
+    created_at: datetime | None = None
+
+
+@dataclass(frozen=True, repr=False)
 class Problem(Short):
     """Something that keeps a daemon from being ready."""
 

@@ -35,4 +35,5 @@ class CreateOptions(TypedDict, total=False):
     exec_timeout: float | timedelta | None
     max_lifetime: float | timedelta | None
     restore: str | None
+    snapshot: str | None
     idempotency_key: str | None

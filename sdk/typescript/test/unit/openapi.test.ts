@@ -28,6 +28,7 @@ const unsent: Record<string, Record<string, string>> = {
     pids: short,
     disk_bytes: short,
     open_files: short,
+    from_snapshot: 'snapshot has it',
   },
   exec: { stream: 'the output is followed by its own request, which can go on' },
   'run-code': { stream: 'as of commands' },
@@ -58,6 +59,12 @@ const calls: Record<string, (client: Client, box: Sandbox) => Promise<unknown>> 
   'remove-archive': (c) => c.archives.delete('a', { tenantId: 't' }),
   'list-threads': (c) => c.threads.list(),
   'destroy-thread': (c) => c.threads.destroy('t'),
+  'create-snapshot': (c) => c.snapshots.create('a', { name: 'n', memory: true }),
+  'list-snapshots': (c) => all(c.snapshots.list({ sandboxId: 'a', tenantId: 't', pageSize: 1 })),
+  'get-snapshot': (c) => c.snapshots.get('n'),
+  'remove-snapshot': (c) => c.snapshots.delete('n'),
+  'fork-sandbox': (_, b) => b.fork({ count: 2, ids: ['x'] }),
+  'rollback-sandbox': (_, b) => b.rollback('n'),
   'list-tenants': (c) => all(c.tenants.list({ pageSize: 1 })),
   'get-tenant': (c) => c.tenants.get('t'),
   'remove-tenant': (c) => c.tenants.delete('t'),
@@ -76,7 +83,9 @@ const calls: Record<string, (client: Client, box: Sandbox) => Promise<unknown>> 
       user: 'u',
       thread: 't',
       tenantId: 't',
+      sharedFiles: true,
       restore: 'a',
+      snapshot: 's',
     };
     const options = { ...from, ...notes, isolation: 'container' as const, env: { A_B: 'c' }, limits };
     await c.sandboxes.create(options);

@@ -11,6 +11,7 @@ from .._decode import decode, decode_list, malformed
 from .._request import DEFAULT_URL, path, query
 from ..models import Archive, Image, Problem, ThreadInfo
 from .sandboxes import AsyncSandboxes
+from .snapshots import AsyncSnapshots
 from .tenants import AsyncTenants
 from .transport import AsyncTransport
 
@@ -30,6 +31,7 @@ class AsyncClient:
 
     Attributes:
         sandboxes: makes, finds and lists sandboxes.
+        snapshots: sandboxes that are kept as they were.
         tenants: whose sandboxes share files.
     """
 
@@ -52,6 +54,7 @@ class AsyncClient:
             transport=transport,
         )
         self.sandboxes = AsyncSandboxes(self._transport)
+        self.snapshots = AsyncSnapshots(self._transport)
         self.tenants = AsyncTenants(self._transport)
 
     def __repr__(self) -> str:

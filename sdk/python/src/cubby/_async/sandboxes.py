@@ -45,6 +45,7 @@ class AsyncSandboxes:
         exec_timeout: float | timedelta | None = None,
         max_lifetime: float | timedelta | None = None,
         restore: str | None = None,
+        snapshot: str | None = None,
         idempotency_key: str | None = None,
     ) -> AsyncSandbox:
         """Make a sandbox and return when it runs.
@@ -79,6 +80,7 @@ class AsyncSandboxes:
             exec_timeout: seconds after which commands that name none are killed; 0 is never.
             max_lifetime: seconds after which it is destroyed whatever it does; 0 is never.
             restore: the archive to fill /workspace and /home/sandbox from.
+            snapshot: the snapshot to begin from, by its id or name; it says image, isolation, limits and user.
             idempotency_key: makes a repeat of the same call, also by another program, return the same sandbox.
         """
         body = compact(
@@ -104,6 +106,7 @@ class AsyncSandboxes:
             exec_timeout_seconds=seconds(exec_timeout),
             max_lifetime_seconds=seconds(max_lifetime),
             restore=restore,
+            snapshot=snapshot,
         )
         headers = {"Idempotency-Key": idempotency_key or f"python-{uuid.uuid4()}"}
         wait = INSTALL_WAIT if dependencies else 0

@@ -12,6 +12,7 @@ from .._decode import decode, decode_list, malformed
 from .._request import DEFAULT_URL, path, query
 from ..models import Archive, Image, Problem, ThreadInfo
 from .sandboxes import Sandboxes
+from .snapshots import Snapshots
 from .tenants import Tenants
 from .transport import Transport
 
@@ -31,6 +32,7 @@ class Client:
 
     Attributes:
         sandboxes: makes, finds and lists sandboxes.
+        snapshots: sandboxes that are kept as they were.
         tenants: whose sandboxes share files.
     """
 
@@ -53,6 +55,7 @@ class Client:
             transport=transport,
         )
         self.sandboxes = Sandboxes(self._transport)
+        self.snapshots = Snapshots(self._transport)
         self.tenants = Tenants(self._transport)
 
     def __repr__(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from os import PathLike
 from types import TracebackType
@@ -44,6 +45,19 @@ if TYPE_CHECKING:
 
     from ..options import CreateOptions
     from .client import Client
+
+
+@dataclass(frozen=True)
+class Forked:
+    """What a fork made.
+
+    ``paused_ms`` is how long the parent stood still. ``warnings`` say what the new sandboxes have in common with it
+    and should not, as the state of a program's random generator.
+    """
+
+    sandboxes: list[Sandbox]
+    paused_ms: int
+    warnings: list[str]
 
 
 class Sandbox(Running):
@@ -261,6 +275,33 @@ class Sandbox(Running):
         If its memory can no longer be read, it starts from its files, and ``restore_incomplete`` is true.
         """
         return self._act("wake")
+
+    def fork(self, count: int | None = None, *, ids: Sequence[str] = ()) -> Forked:
+        """Make sandboxes with the memory and files that this one has at one instant. It goes on.
+
+        All of them are made, or none. A container cannot be forked: make a snapshot of its files.
+
+        Args:
+            count: how many, at most 100; default as many as there are ids, at least one.
+            ids: names of the first of them; the others have generated ones.
+        """
+        body = compact(count=count, ids=list(ids) or None)
+        answer = self._transport.call("POST", self._path("fork"), json=body)
+        boxes = decode_list(SandboxInfo, answer, "sandboxes")
+        if not isinstance(answer, dict):
+            raise malformed("a fork")
+        return Forked(
+            sandboxes=[Sandbox(self._transport, info) for info in boxes],
+            paused_ms=int(answer.get("paused_ms") or 0),
+            warnings=[str(w) for w in answer.get("warnings") or ()],
+        )
+
+    def rollback(self, snapshot: str) -> SandboxInfo:
+        """Put the sandbox back to a snapshot, by its id or name, and return when it is.
+
+        Its files are the snapshot's, and its memory if the snapshot has it. What runs ends.
+        """
+        return self._act("rollback", {"snapshot": snapshot})
 
     def keepalive(
         self, *, until: datetime | None = None, duration: float | timedelta | None = None

@@ -46,6 +46,7 @@ class Sandboxes:
         exec_timeout: float | timedelta | None = None,
         max_lifetime: float | timedelta | None = None,
         restore: str | None = None,
+        snapshot: str | None = None,
         idempotency_key: str | None = None,
     ) -> Sandbox:
         """Make a sandbox and return when it runs.
@@ -80,6 +81,7 @@ class Sandboxes:
             exec_timeout: seconds after which commands that name none are killed; 0 is never.
             max_lifetime: seconds after which it is destroyed whatever it does; 0 is never.
             restore: the archive to fill /workspace and /home/sandbox from.
+            snapshot: the snapshot to begin from, by its id or name; it says image, isolation, limits and user.
             idempotency_key: makes a repeat of the same call, also by another program, return the same sandbox.
         """
         body = compact(
@@ -105,6 +107,7 @@ class Sandboxes:
             exec_timeout_seconds=seconds(exec_timeout),
             max_lifetime_seconds=seconds(max_lifetime),
             restore=restore,
+            snapshot=snapshot,
         )
         headers = {"Idempotency-Key": idempotency_key or f"python-{uuid.uuid4()}"}
         wait = INSTALL_WAIT if dependencies else 0
