@@ -31,20 +31,20 @@ test: test-ready ## set up and run every test but the long ones, with real gViso
 	$(TESTENV) scripts/test.sh run $(TESTFLAGS)
 
 SEEDS ?= 50
+PARTS ?=
 .PHONY: test-long
-test-long: test-ready ## what make test has no time for: official clients, everyday tools, public registries, a race-built daemon, SEEDS durability seeds, fuzzing (root, hours)
-	CGO_ENABLED=1 $(GO) build -race -o bin/cubby-race ./cmd/cubby
-	$(TESTENV) scripts/test.sh long
-	for seed in $$(shuf -i 1-4294967295 -n $(SEEDS)); do $(MAKE) --no-print-directory durability ROUNDS=6 SEED=$$seed || exit 1; done
-	$(MAKE) --no-print-directory fuzz
+test-long: test-ready ## what make test has no time for: official clients, everyday tools, public registries, a race-built daemon, SEEDS durability seeds, fuzzing (root, hours); PARTS="e2e cli image race drivers durability fuzz": some of it
+	$(TESTENV) SEEDS=$(SEEDS) scripts/test.sh long $(PARTS)
 
 .PHONY: test-budget
-test-budget: test-ready ## every test of make test, one package at a time; fails when a package takes half again as long as test/budgets.txt gives it (root)
+test-budget: test-ready ## every test of make test, one package at a time; fails when a package takes half again as long as test/budgets.txt gives it (root); PACKAGES="./internal/egress ./test/e2e" and RUN=REGEXP: some of them
 	$(TESTENV) scripts/test.sh budget
 
 .PHONY: test-flaky
-test-flaky: test-ready ## every test of make test ten times; fails when one failed twice (root, hours)
+test-flaky: test-ready ## every test of make test ten times; fails when one failed twice (root, hours); PACKAGES and RUN as for test-budget
 	$(TESTENV) scripts/test.sh flaky
+
+export PACKAGES RUN
 
 # What waits for the network or one processor goes beside what compiles.
 .PHONY: test-ready

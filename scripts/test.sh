@@ -3,11 +3,21 @@
 #
 #   compile        what is tested, into go's cache
 #   run [FLAG…]    every test but the long ones; flags are those of go test
-#   long           the tests of the tag long, and the scripts of test/e2e and the
-#                  runtime drivers with the race detector
+#   long [PART…]   what takes hours, or some of its parts, one after another, with
+#                  the time of each:
+#                    e2e, cli, image  the tests of the tag long of these packages
+#                    race             the scripts of test/e2e against a daemon that
+#                                     is built with the race detector
+#                    drivers          the runtime drivers with the race detector
+#                    durability       SEEDS random seeds of test/durability
+#                    fuzz             every fuzz target
 #   budget         as run, one package at a time: red when one takes half again
 #                  as long as test/budgets.txt gives it
-#   flaky          as run, ten times: red when a test failed twice
+#   flaky          as run, ten times: red when a test failed twice, did not run
+#                  ten times, or when a package failed outside of its tests
+#
+# PACKAGES="./internal/egress ./test/e2e" makes run, budget and flaky leave out all
+# other packages, RUN=REGEXP all other tests (as go test -run).
 #
 # Packages whose subject is the built program or a runtime are tested without
 # the race detector, which would see the test alone; all others with it, but for
@@ -43,17 +53,26 @@ raced() {
   done
 }
 
-# tests NAME PACKAGES FLAG… runs packages and keeps their events.
+# of_packages prints those of some packages that PACKAGES does not leave out.
+of_packages() {
+  local chosen p
+  chosen=" $(list ${PACKAGES:-github.com/cubbyhq/cubby/...})"
+  for p in "$@"; do [[ $chosen != *" $p "* ]] || printf '%s ' "$p"; done
+}
+
+# tests NAME PACKAGES FLAG… runs packages and keeps their events. To link is a good
+# part of what a small package takes, and a third of that goes to debuggers.
 tests() {
   local name=$1 packages=$2
   shift 2
+  [ -n "${packages// }" ] || return 0
   .cache/tools/gotestsum --format pkgname-and-test-fails --format-hide-empty-pkg --packages "$packages" "${again[@]}" \
-    --rerun-fails-report ".cache/tests-$name.again" --jsonfile ".cache/tests-$name.json" -- -vet=off -timeout 45m "$@"
+    --rerun-fails-report ".cache/tests-$name.again" --jsonfile ".cache/tests-$name.json" -- -vet=off -ldflags=-w -timeout 45m "$@"
 }
 
 # volumes lists the files of such tests.
 volumes() { find internal -name '*_volume*_test.go'; }
-volume_packages() { volumes | xargs dirname | sort -u | sed 's,^,./,' | tr '\n' ' '; }
+volume_packages() { list $(volumes | xargs dirname | sort -u | sed 's,^,./,'); }
 volume_names() { volumes | xargs sed -n 's/^func \(Test[A-Za-z0-9]*\)(.*/\1/p' | paste -sd'|'; }
 
 # in_memory runs a kind of tests below a file system in memory that only they
@@ -65,10 +84,18 @@ in_memory() {
 
 # The four kinds of tests. The scripts of test/e2e run once more with the race
 # detector, against the daemon inside of the test; they need no root for that.
-program_tests() { CGO_ENABLED=0 tests program "$(list ./test/e2e "${programs[@]}")" -trimpath -tags root "$@"; }
-raced_tests() { GOGC=$collect tests raced "$(raced | tr '\n' ' ')" "${race[@]}" -tags root "$@"; }
-volume_tests() { CGO_ENABLED=0 tests volume "$(volume_packages)" -trimpath -tags root -run "^($(volume_names))\$" "$@"; }
-script_tests() { GOGC=$collect tests scripts ./test/e2e "${race[@]}" "$@"; }
+program_tests() { CGO_ENABLED=0 tests program "$(of_packages $(list ./test/e2e "${programs[@]}"))" -trimpath -tags root "${only[@]}" "$@"; }
+raced_tests() { GOGC=$collect tests raced "$(of_packages $(raced))" "${race[@]}" -tags root "${only[@]}" "$@"; }
+volume_tests() {
+  local names
+  names=$(volume_names)
+  if [ -n "${RUN:-}" ]; then
+    names=$(tr '|' '\n' <<<"$names" | grep -E -- "${RUN%%/*}" | paste -sd'|') || return 0
+  fi
+  CGO_ENABLED=0 tests volume "$(of_packages $(volume_packages))" -trimpath -tags root -run "^($names)\$" "$@"
+}
+script_tests() { GOGC=$collect tests scripts "$(of_packages $(list ./test/e2e))" "${race[@]}" "${only[@]}" "$@"; }
+only=(${RUN:+-run "$RUN"})
 
 prepare() {
   rm -f .cache/tests-*.json .cache/tests-*.again
@@ -79,12 +106,41 @@ prepare() {
   export PATH GORACE="atexit_sleep_ms=10 ${GORACE:-}"
 }
 
+# gather puts the events of all kinds of tests together.
+gather() {
+  cat .cache/tests-*.json >.cache/tests.json 2>/dev/null || true
+  grep -q '"Action":"run"' .cache/tests.json || { echo "no test has run: is there one in PACKAGES=${PACKAGES:-} with RUN=${RUN:-}?" >&2; return 1; }
+}
+
 # over FACTOR lists the packages that took longer than that many budgets.
 over() {
-  jq -rs 'map(select(.Test == null and .Elapsed != null and (.Action == "pass" or .Action == "fail"))) | group_by(.Package)[] |
-    "\(.[0].Package) \(map(.Elapsed) | add)"' .cache/tests.json |
+  jq -r 'select(.Test == null and .Elapsed != null and (.Action == "pass" or .Action == "fail")) | "\(.Package) \(.Elapsed)"' .cache/tests.json |
     awk -v factor="$1" 'NR == FNR { if ($1 !~ /^#/) budget[$1] = $2; next }
-      { b = ($1 in budget) ? budget[$1] : 20; if ($2 > b * factor) printf "%s took %.0f s, budget %d s\n", $1, $2, b }' test/budgets.txt -
+      { took[$1] += $2 }
+      END {
+        for (p in took) {
+          b = (p in budget) ? budget[p] : 20
+          if (took[p] > b * factor) printf "%s took %.0f s, budget %d s\n", p, took[p], b
+        }
+      }' test/budgets.txt - | sort
+}
+
+# not_ten reads how often tests of a kind began and failed in ten runs, and prints
+# what makes these red. A process that ends in the middle runs no further tests;
+# examples run once however often.
+not_ten() {
+  for f in .cache/tests-*.json; do
+    jq -r --arg kind "$(basename "$f" .json)" \
+      'select(.Action == "run" or .Action == "fail") | "\($kind) \(.Package) \(.Test // "") \(.Action)"' "$f"
+  done | awk '
+    $3 == "fail" { failed_package[$1 " " $2] = 1; next }
+    $4 == "fail" { failed[$2 " " $3]++; failed_in[$1 " " $2] = 1 }
+    $4 == "run" && $3 !~ "/|^Example" { began[$1 " " $2 " " $3]++ }
+    END {
+      for (t in failed) if (failed[t] > 1) print t " failed " failed[t] " times"
+      for (t in began) if (began[t] != 10) print t " ran " began[t] " times and not ten"
+      for (p in failed_package) if (!(p in failed_in)) print p " failed outside of its tests"
+    }' | sort
 }
 
 # leaves reads a report of tests that were run again, without those that failed
@@ -122,7 +178,7 @@ run)
   in_memory volume_tests "$@" || failed=1
   in_memory script_tests "$@" || failed=1
   wait "$beside" || failed=1
-  cat .cache/tests-*.json >.cache/tests.json
+  gather || exit 1
   slow=$(over 1)
   [ -z "$slow" ] || printf 'packages over their budget:\n%s\n' "$slow"
   run_again=$(cat .cache/tests-*.again 2>/dev/null || true)
@@ -141,36 +197,66 @@ in_memory)
 budget)
   prepare
   again=()
-  program_tests -p 1 -count=1
-  in_memory raced_tests -p 1 -count=1
-  in_memory volume_tests -p 1 -count=1
-  in_memory script_tests -count=1
-  cat .cache/tests-*.json >.cache/tests.json
+  failed=0
+  program_tests -p 1 -count=1 || failed=1
+  in_memory raced_tests -p 1 -count=1 || failed=1
+  in_memory volume_tests -p 1 -count=1 || failed=1
+  in_memory script_tests -count=1 || failed=1
+  gather || exit 1
   slow=$(over 1.5)
   [ -z "$slow" ] || { printf 'packages over one and a half times their budget:\n%s\n' "$slow" >&2; exit 1; }
+  exit "$failed"
   ;;
 flaky)
   prepare
   again=()
+  # Whether they pass is counted below.
   program_tests -p 2 -count=10 -timeout 6h || true
   in_memory raced_tests -p 2 -count=10 -timeout 6h || true
   in_memory volume_tests -p 2 -count=10 -timeout 6h || true
   in_memory script_tests -count=10 -timeout 6h || true
-  cat .cache/tests-*.json >.cache/tests.json
+  gather || exit 1
+  failures=$(jq -r 'select(.Action == "fail" and .Test != null) | "\(.Package) \(.Test)"' .cache/tests.json | sort | uniq -c | sort -rn)
   # That of a subtest is one of its test too.
-  failures=$(jq -r 'select(.Action == "fail") | "\(.Package) \(.Test // "")"' .cache/tests.json | sort | uniq -c | sort -rn)
   [ -z "$failures" ] || printf 'failures of ten runs:\n%s\n' "$failures"
-  awk '$1 > 1 { twice = 1 } END { exit twice }' <<<"$failures"
+  red=$(not_ten)
+  [ -z "$red" ] || { printf 'red:\n%s\n' "$red" >&2; exit 1; }
   ;;
 long)
+  shift
   prepare
   again=()
-  CGO_ENABLED=0 tests long "$(list ./test/e2e ./internal/cli ./internal/image)" -trimpath -tags root,long -count=1 -timeout 3h
-  CUBBY_TEST_BIN=$PWD/bin/cubby-race CGO_ENABLED=0 tests race-built ./test/e2e -trimpath -tags root,long -run 'TestReal$' -count=1 -timeout 3h
-  tests drivers ./internal/driver/oci -race -tags root -count=1
+  parts=(e2e cli image race drivers durability fuzz)
+  [ $# = 0 ] || parts=("$@")
+  long_tests() { CGO_ENABLED=0 tests "$1" "$(list "$2")" -trimpath -tags root,long -count=1 -timeout 6h "${@:3}"; }
+  part() {
+    case $1 in
+    e2e) long_tests long-e2e ./test/e2e ;;
+    cli | image) long_tests "long-$1" "./internal/$1" ;;
+    race)
+      CGO_ENABLED=1 scripts/go build -race -o bin/cubby-race ./cmd/cubby &&
+        CUBBY_TEST_BIN=$PWD/bin/cubby-race long_tests long-race ./test/e2e -run 'TestReal$'
+      ;;
+    drivers) tests long-drivers "$(list ./internal/driver/oci)" -race -tags root -count=1 -timeout 6h ;;
+    durability)
+      for seed in $(shuf -i 1-4294967295 -n "${SEEDS:-50}"); do make --no-print-directory durability ROUNDS=6 "SEED=$seed" || return 1; done
+      ;;
+    fuzz) make --no-print-directory fuzz ;;
+    *) echo "there is no part $1" >&2; return 2 ;;
+    esac
+  }
+  failed=0
+  times=
+  for p in "${parts[@]}"; do
+    began=$SECONDS result=ok
+    part "$p" || failed=1 result=failed
+    times+=$(printf '%-10s %6d s  %s' "$p" $((SECONDS - began)) "$result")$'\n'
+    printf 'parts so far:\n%s' "$times"
+  done
+  exit "$failed"
   ;;
 *)
-  sed -n '2,12s/^# \{0,1\}//p' "$0" >&2
+  sed -n '2,23s/^# \{0,1\}//p' "$0" >&2
   exit 2
   ;;
 esac

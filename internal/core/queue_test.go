@@ -156,44 +156,6 @@ func TestRestartKeepsTheQueue(t *testing.T) {
 	}
 }
 
-// Long commands that wait could fill the host's disk up to its reserve.
-func TestTextThatWaitsIsBounded(t *testing.T) {
-	w := newWorld(t)
-	w.create("a")
-	wait, open := gate(t)
-	w.queue("a", sandbox.ExecSpec{Shell: wait})
-	long := sandbox.ExecSpec{Session: "main", Argv: []string{"true"}}
-	for range 8 {
-		long.Argv = append(long.Argv, strings.Repeat("x", 64<<10))
-	}
-	n := 0
-	for ; n < 200; n++ {
-		if _, err := w.Execs().Start(w.ctx, "a", long); err != nil {
-			if info := errs.Public(err); info.Kind != errs.OverQuota || info.Hint == "" {
-				t.Errorf("one more = %v, want over quota with a hint", err)
-			}
-			break
-		}
-	}
-	if n < 120 || n > 128 {
-		t.Errorf("%d commands of 512 KiB wait, want 64 MiB of them", n)
-	}
-	w.queue("a", sandbox.ExecSpec{Shell: "true"}) // what is short still may
-	for seq := int64(2); seq < 5; seq++ {
-		if _, err := w.Execs().Cancel(w.ctx, "a", seq); err != nil {
-			t.Error(err)
-		}
-		w.wait("a", seq)
-	}
-	if _, err := w.Execs().Start(w.ctx, "a", long); err != nil {
-		t.Errorf("when some have ended = %v", err)
-	}
-	if _, err := w.Sandboxes().Stop(w.ctx, "a", 0); err != nil {
-		t.Error(err)
-	}
-	open()
-}
-
 func TestQueuedSecretsAreLostWithTheDaemon(t *testing.T) {
 	w := newWorld(t)
 	w.create("a")

@@ -131,7 +131,8 @@ func TestCellThatHangs(t *testing.T) {
 	everyKernelLauncher(t, func(t *testing.T, h host) {
 		h.cell(t, python("kept = 7"))
 		limit := time.Second
-		spec := python("import itertools; sum(itertools.repeat(1))") // a loop in C
+		// A call in C that holds the interpreter and waits for itself.
+		spec := python("import ctypes; c, m = ctypes.PyDLL(None), ctypes.create_string_buffer(64)\nfor _ in range(2): c.pthread_mutex_lock(m)")
 		spec.Timeout = &limit
 		s := h.cell(t, spec)
 		s.wants(t, 137, sandbox.EndTimeout)

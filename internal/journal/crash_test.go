@@ -25,34 +25,25 @@ func TestModel(t *testing.T) {
 		}
 		j := openDir(t, dir, limits)
 		l := create(t, j, box, 1)
-		type output struct {
-			char   byte
-			stream sandbox.Stream
-			kept   bool
-		}
-		var model []output
+		var model modelled
 		var kept int64
 		for step := range 60 {
 			switch n := rng.IntN(20); {
 			case n < 15:
 				stream := sandbox.Stream(1 + rng.IntN(3))
 				size := []int{1, 10, 1000, 32 << 10, 150_000}[rng.IntN(5)]
-				data := make([]byte, 1+rng.IntN(size))
-				for i := range data {
-					data[i] = byte(rng.Uint32())
-				}
+				data := noise(rng, 1+rng.IntN(size))
 				write(t, l, stream, string(data))
 				limit := limits.PerExec
 				if stream == sandbox.Rich {
 					limit += limit / 4
 				}
-				for _, c := range data {
-					keep := limit == 0 || kept < limit
-					if keep {
-						kept++
-					}
-					model = append(model, output{c, stream, keep})
+				fits := int64(len(data))
+				if limit > 0 {
+					fits = min(fits, max(limit-kept, 0))
 				}
+				model = model.add(data, stream, fits)
+				kept += fits
 			case n < 17: // the daemon dies, and the file loses its end
 				if err := j.Close(); err != nil {
 					t.Fatal(err)
@@ -64,12 +55,8 @@ func TestModel(t *testing.T) {
 				if l.Size() > int64(len(model)) {
 					t.Fatalf("seed %d, step %d: %d bytes after a crash, of %d", seed, step, l.Size(), len(model))
 				}
-				model, kept = model[:l.Size()], 0
-				for _, o := range model {
-					if o.kept {
-						kept++
-					}
-				}
+				model = model[:l.Size()]
+				kept = model.kept()
 				if out, stderr, rich := l.Cut(); l.Size()-out-stderr-rich != kept {
 					t.Fatalf("seed %d, step %d: %d bytes were cut of %d, want %d to be kept", seed, step, out+stderr+rich, l.Size(), kept)
 				}
@@ -77,11 +64,10 @@ func TestModel(t *testing.T) {
 				after := rng.Int64N(int64(len(model)) + 2)
 				at := min(after, int64(len(model)))
 				cut := func(to int64) {
-					for ; at < to; at++ {
-						if model[at].kept {
-							t.Fatalf("seed %d, step %d: byte %d was left out", seed, step, at)
-						}
+					if lost, ok := model.firstKept(at, to); ok {
+						t.Fatalf("seed %d, step %d: byte %d was left out", seed, step, lost)
 					}
+					at = max(at, to)
 				}
 				for e, err := range j.Read(t.Context(), box, 1, after, false) {
 					if err != nil {
@@ -92,12 +78,10 @@ func TestModel(t *testing.T) {
 						t.Fatalf("seed %d, step %d: a piece of %d bytes at %d, want one at %d", seed, step, len(o.Data), o.Offset, at)
 					}
 					cut(o.Offset)
-					for _, c := range o.Data {
-						if want := (output{c, o.Stream, true}); model[at] != want {
-							t.Fatalf("seed %d, step %d: byte %d is %+v, want %+v", seed, step, at, want, model[at])
-						}
-						at++
+					if wrong, ok := model.firstOther(at, o.Data, o.Stream); ok {
+						t.Fatalf("seed %d, step %d: byte %d of stream %d should be %+v", seed, step, wrong, o.Stream, model[wrong])
 					}
+					at += int64(len(o.Data))
 				}
 				cut(int64(len(model)))
 			}
@@ -106,6 +90,72 @@ func TestModel(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// written is a byte of output, and whether it is kept.
+type written struct {
+	char   byte
+	stream sandbox.Stream
+	kept   bool
+}
+
+// modelled are all that were written. Millions of them are looked at, which the
+// race detector would make most of the test.
+type modelled []written
+
+// add adds bytes, the first so many of which are kept.
+//
+//go:norace
+func (m modelled) add(data []byte, stream sandbox.Stream, fits int64) modelled {
+	for i, c := range data {
+		m = append(m, written{c, stream, int64(i) < fits})
+	}
+	return m
+}
+
+//go:norace
+func (m modelled) kept() (n int64) {
+	for _, o := range m {
+		if o.kept {
+			n++
+		}
+	}
+	return n
+}
+
+// firstKept finds a byte that is kept.
+//
+//go:norace
+func (m modelled) firstKept(from, to int64) (int64, bool) {
+	for ; from < to; from++ {
+		if m[from].kept {
+			return from, true
+		}
+	}
+	return 0, false
+}
+
+// firstOther finds a byte that is not what was read, or not kept.
+//
+//go:norace
+func (m modelled) firstOther(from int64, data []byte, stream sandbox.Stream) (int64, bool) {
+	for i, c := range data {
+		if o := m[from+int64(i)]; o.char != c || o.stream != stream || !o.kept {
+			return from + int64(i), true
+		}
+	}
+	return 0, false
+}
+
+// noise is the same for the same seed.
+//
+//go:norace
+func noise(rng *rand.Rand, n int) []byte {
+	data := make([]byte, n)
+	for i := range data {
+		data[i] = byte(rng.Uint32())
+	}
+	return data
 }
 
 // tear does to a file what crashes do: cut it anywhere, fill its end with

@@ -22,7 +22,7 @@ func TestDaemonKilledAtEveryStep(t *testing.T) {
 	for _, isolation := range anyIsolation {
 		t.Run(isolation, func(t *testing.T) {
 			t.Parallel()
-			h := newReal(t, harness.Options{})
+			h := newReal(t, harness.Options{Unpacks: true})
 			url, err := h.start(nil)
 			if err != nil {
 				t.Fatal(err)

@@ -106,8 +106,8 @@ func (a agent) interpreter(id string) {
 	if out := a.runs(id, "x = 20\nprint('hello')\nx + 1"); out["stdout"] != "hello\n" || out["result"].(object)["text/plain"] != "21" {
 		t.Errorf("a first cell: %v", out)
 	}
-	out := a.does("execute_code", object{"session_id": id, "code": "while True: pass", "timeout": 2})
-	if raised, _ := out["error"].(object); out["success"] != false || raised["type"] != "TimeoutError" || raised["message"] != "Execution timed out after 2s" {
+	out := a.does("execute_code", object{"session_id": id, "code": "while True: pass", "timeout": 1})
+	if raised, _ := out["error"].(object); out["success"] != false || raised["type"] != "TimeoutError" || raised["message"] != "Execution timed out after 1s" {
 		t.Errorf("an endless loop: %v", out)
 	}
 	out = a.does("execute_code", object{"session_id": id, "code": "1 / 0", "timeout": 120})

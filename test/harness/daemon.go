@@ -40,6 +40,7 @@ type Options struct {
 	Database string   // URL of a PostgreSQL; "" is SQLite
 	Flags    []string // of every start
 	Env      []string // beside the test's own
+	Unpacks  bool     // a fresh data directory has none of the programs that cubby carries
 }
 
 // Daemon is one daemon and its data directory, across restarts. Its methods
@@ -98,13 +99,20 @@ func existing(t testing.TB, variable, usual, holds string) string {
 // repository finds the directory of the module that is tested.
 func repository(t testing.TB) string {
 	t.Helper()
+	dir := findRepository()
+	if dir == "" {
+		t.Fatal("no Makefile above the test")
+	}
+	return dir
+}
+
+func findRepository() string {
 	dir, err := os.Getwd()
 	for ; err == nil && dir != "/"; dir = filepath.Dir(dir) {
 		if _, err := os.Stat(filepath.Join(dir, "Makefile")); err == nil {
 			return dir
 		}
 	}
-	t.Fatalf("no Makefile above the test: %v", err)
 	return ""
 }
 
@@ -138,6 +146,9 @@ func New(t testing.TB, o Options) *Daemon {
 	}
 	if d.Dir == "" {
 		d.Dir = TempDir(t)
+		if !o.Unpacks {
+			furnish(t, d.Dir)
+		}
 	}
 	t.Cleanup(d.clean)
 	return d

@@ -18,6 +18,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/driver/agent"
 	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/kernel/kerneltest"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
@@ -49,7 +50,8 @@ var (
 
 // host is the machine below one or more Fakes.
 type host struct {
-	dir string // short: UNIX socket paths are
+	dir string   // short: UNIX socket paths are
+	env []string // of everything that runs, below the sandbox's own
 
 	mu        sync.Mutex
 	boxes     map[sandbox.UID]*fakeBox     // guarded by mu
@@ -63,7 +65,11 @@ func NewFake(t testing.TB) *Fake {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &host{dir: dir, boxes: make(map[sandbox.UID]*fakeBox), snapshots: make(map[sandbox.UID]fakeSnapshot)}
+	env, err := kerneltest.Environ(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &host{dir: dir, env: env, boxes: make(map[sandbox.UID]*fakeBox), snapshots: make(map[sandbox.UID]fakeSnapshot)}
 	f := &Fake{host: h}
 	t.Cleanup(func() {
 		h.end()
@@ -174,7 +180,7 @@ func (f *Fake) Create(ctx context.Context, spec driver.Spec) (driver.Handle, err
 
 // add takes a sandbox in. The caller holds the lock.
 func (h *host) add(spec driver.Spec) (driver.Handle, error) {
-	h.boxes[spec.UID] = &fakeBox{spec: spec, socket: filepath.Join(h.dir, string(spec.UID))}
+	h.boxes[spec.UID] = &fakeBox{spec: spec, env: h.env, socket: filepath.Join(h.dir, string(spec.UID))}
 	return handleOf(spec.UID, spec.Identity)
 }
 

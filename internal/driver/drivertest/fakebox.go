@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -26,6 +27,7 @@ import (
 // fakeBox is a sandbox of the machine below a Fake.
 type fakeBox struct {
 	spec   driver.Spec
+	env    []string // of the machine
 	socket string
 
 	mu       sync.Mutex
@@ -87,7 +89,7 @@ func (b *fakeBox) start(is driver.Identity) error {
 	r := &fakeRun{secret: rand.Text(), cancel: cancel, done: make(chan struct{}), rested: make(chan struct{})}
 	server := guestd.New(guestd.Config{
 		Boot: &guestv1.Boot{
-			Secret: r.secret, Socket: b.socket, Hostname: is.ID, Env: is.Env,
+			Secret: r.secret, Socket: b.socket, Hostname: is.ID, Env: slices.Concat(b.env, is.Env),
 			OpenFiles: b.spec.Limits.OpenFiles, EgressListen: b.egress,
 		},
 		Version: "fake",

@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cubbyhq/cubby/internal/kernel"
+	"github.com/cubbyhq/cubby/internal/kernel/kerneltest"
 	"github.com/cubbyhq/cubby/internal/uptime"
 )
 
@@ -47,7 +48,11 @@ func start(t *testing.T, name string) (*Client, *exec.Cmd) {
 		argv[0] = "/usr/bin/python3" // the one that Debian's packages are for
 	}
 	cmd := exec.Command(argv[0], argv[1:]...)
-	cmd.Env = append(os.Environ(), "HOME="+dir, "IPYTHONDIR="+dir)
+	env, err := kerneltest.Environ(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Env = append(append(os.Environ(), env...), "HOME="+dir, "IPYTHONDIR="+dir)
 	cmd.Dir = dir
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	if err := cmd.Start(); err != nil {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/kernel"
 	"github.com/cubbyhq/cubby/internal/kernel/jupyter"
+	"github.com/cubbyhq/cubby/internal/kernel/kerneltest"
 	"github.com/cubbyhq/cubby/internal/uptime"
 )
 
@@ -46,7 +47,11 @@ func start(t *testing.T, name, language string) (*jupyter.Client, *exec.Cmd, str
 		argv[0] = "/usr/bin/python3" // the one that Debian's packages are for
 	}
 	cmd := exec.Command(argv[0], argv[1:]...)
-	cmd.Env = append(os.Environ(), "HOME="+home, "IPYTHONDIR="+home, "R_LIBS_USER="+home+"/R/library", "CUBBY_CRAN_MIRROR=http://127.0.0.1:9/cran")
+	env, err := kerneltest.Environ(home)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Env = append(append(os.Environ(), env...), "HOME="+home, "IPYTHONDIR="+home, "R_LIBS_USER="+home+"/R/library", "CUBBY_CRAN_MIRROR=http://127.0.0.1:9/cran")
 	cmd.Dir = home
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	if err := cmd.Start(); err != nil {

@@ -136,11 +136,12 @@ func TestNothingIsLostWhenTheHostFillsUp(t *testing.T) {
 	sum := sha256.New()
 	wrote := make(chan error, 1)
 	go func() {
-		block := make([]byte, 1<<20)
+		pattern := make([]byte, 1<<20+256)
+		for j := range pattern {
+			pattern[j] = byte(j * 7)
+		}
 		for i := range size >> 20 {
-			for j := range block {
-				block[j] = byte(i + j*7)
-			}
+			block := pattern[i%256:][:1<<20] // unlike its neighbours
 			sum.Write(block)
 			if _, err := file.Write(block); err != nil {
 				wrote <- err

@@ -17,7 +17,7 @@ import (
 // container followed at most.
 const connections = `
 import os, resource, socket, struct, sys, time
-mode, seconds = sys.argv[1], float(sys.argv[2])
+mode, seconds, each = sys.argv[1], float(sys.argv[2]), int(sys.argv[3])
 resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
 followed = "/proc/sys/net/netfilter/nf_conntrack_count"
 counter = open(followed) if os.path.exists(followed) else None
@@ -27,7 +27,7 @@ def target(i):
     return "198.51.%d.%d" % (i // 250 % 250, 1 + i % 250), 1 + i % 60000
 def flood(n):
     keep, end, made = [], time.monotonic() + seconds, 0
-    while time.monotonic() < end:
+    while made < each and time.monotonic() < end:
         n += 1
         try:
             s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM if mode == "datagrams" else socket.SOCK_STREAM)
@@ -63,8 +63,13 @@ while children:
 print(most, failed)
 `
 
-// floodSeconds is how long each kind of flood goes on, one after another.
-const floodSeconds = 5
+// Each kind of flood, one after another, ends after floodSeconds, or when each of
+// its four processes has made floodEach connections: together nearly twice what
+// may be followed.
+const (
+	floodSeconds = 5
+	floodEach    = 3000
+)
 
 // mostFollowed is what Linux may follow of the connections that a container makes
 // without a proxy: 4096 that were made at once, and 128 a second from then on,
@@ -78,7 +83,7 @@ func TestFollowedConnectionsAreBound(t *testing.T) {
 	sandboxesWith(t, client.CreateOptions{Limits: &client.Limits{PIDs: 256, CPUs: 1.5}}, func(t *testing.T, c *client.Client, id string) {
 		container := strings.HasSuffix(t.Name(), "/container")
 		for _, mode := range []string{"closed", "reset", "open", "datagrams"} {
-			x, err := c.Exec(t.Context(), id, client.ExecOptions{Argv: []string{"python3", "-c", connections, mode, strconv.Itoa(floodSeconds)}, Timeout: 2 * time.Minute})
+			x, err := c.Exec(t.Context(), id, client.ExecOptions{Argv: []string{"python3", "-c", connections, mode, strconv.Itoa(floodSeconds), strconv.Itoa(floodEach)}, Timeout: 2 * time.Minute})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -106,3 +106,21 @@ func TestHostileKernels(t *testing.T) {
 		}
 	}
 }
+
+// Nothing that code prints is too much: it is cut and the code goes on.
+func TestCodeThatPrintsTooMuch(t *testing.T) {
+	w := newWorld(t)
+	w.create("a")
+	// The journal keeps 1 MiB of it.
+	e := w.python("a", "for _ in range(300): print('x' * 99_999)\nraise ValueError('kept')")
+	if e.Success || e.Error == nil || e.Error.Type != "ValueError" || e.Error.Message != "kept" {
+		t.Errorf("the error is %+v", e.Error)
+	}
+	want := "\n\n... [truncated — 30000000 chars total, showing first 50000]"
+	if !strings.HasSuffix(e.Stdout, want) || len(e.Stdout) != 50_000+len(want) || e.Truncated["stdout"] != 30_000_000 {
+		t.Errorf("stdout has %d bytes and ends %q, truncated %v", len(e.Stdout), e.Stdout[max(0, len(e.Stdout)-80):], e.Truncated)
+	}
+	if e := w.python("a", "print('x' * 60_000)"); !strings.HasSuffix(e.Stdout, "\n\n... [truncated — 60001 chars total, showing first 50000]") || !e.Success {
+		t.Errorf("60,000 characters end %q", e.Stdout[max(0, len(e.Stdout)-80):])
+	}
+}
