@@ -118,7 +118,7 @@ func TestDefaultsOfThreads(t *testing.T) {
 	if s := in.Spec; s.IdlePolicy != sandbox.IdleDestroy || s.IdleTimeout != idle || s.MaxLifetime != life {
 		t.Errorf("in a thread it is %s after %s, at most %s", s.IdlePolicy, s.IdleTimeout, s.MaxLifetime)
 	}
-	if s := w.member("free", "").Spec; s.IdlePolicy != sandbox.IdleStop || s.MaxLifetime != 0 {
+	if s := w.member("free", "").Spec; s.IdlePolicy != sandbox.IdleSleep || s.MaxLifetime != 0 {
 		t.Errorf("in none it is %s, at most %s", s.IdlePolicy, s.MaxLifetime)
 	}
 	zero := time.Duration(0)
