@@ -153,10 +153,11 @@ printf 'STEPS=%q TESTS=%q\n' "${STEPS:-}" "${TESTS:-}" >"$try/settings"
 mke2fs -q -t ext4 -d "$try" "$work/try.img" "$(($(du -sm "$try" | cut -f 1) + 64))M"
 rm -rf "$try" "$work/programs" "$carried"
 
+# A slow machine finds its second disk after systemd has given it up by default.
 flags=(-m 4G -smp 2 -nodefaults -display none -nic none
   -serial "file:$cache/console.log"
   -kernel "$cache/kernel" -initrd "$cache/initrd"
-  -append "root=/dev/vda rw console=$console panic=-1 systemd.unified_cgroup_hierarchy=1 systemd.show_status=0"
+  -append "root=/dev/vda rw console=$console panic=-1 systemd.unified_cgroup_hierarchy=1 systemd.show_status=0 systemd.default_device_timeout_sec=3600"
   -drive "file=$cache/root.img,if=virtio,format=raw,snapshot=on"
   -drive "file=$work/try.img,if=virtio,format=raw,readonly=on"
   -device virtio-serial -chardev "file,id=out,path=$work/out" -device virtserialport,chardev=out,name=out
