@@ -3,7 +3,10 @@ package lifecycle
 import (
 	"cmp"
 	"context"
+	"errors"
+	"time"
 
+	"github.com/cubbyhq/cubby/internal/core/gate"
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
@@ -26,6 +29,25 @@ type Origin struct {
 // acting on it until release.
 func (s *Sandboxes) Hold(ctx context.Context, id string) (b sandbox.Sandbox, release func(), err error) {
 	return s.change(ctx, id)
+}
+
+// Aside does something to a running sandbox that the caller holds and that breaks
+// all streams to it. To its users the sandbox sleeps meanwhile: commands, cells and
+// terminals go on afterwards, transfers break.
+func (s *Sandboxes) Aside(ctx context.Context, b sandbox.Sandbox, act func() error) error {
+	r := s.cfg.Live.Of(b.UID)
+	if r == nil {
+		return errs.E(errs.Unavailable, "the sandbox cannot be reached yet").RetryAfter(time.Second)
+	}
+	if err := r.Suspend(true); err != nil {
+		return err
+	}
+	acted := act()
+	undo, cancel := gate.Detached(ctx)
+	defer cancel()
+	b.StartedAt = s.cfg.Now() // for the time limits of commands, which stood still
+	_, err := s.readopt(undo, b)
+	return errors.Join(acted, err)
 }
 
 // of completes a spec with what the snapshot says, and refuses what a sandbox of

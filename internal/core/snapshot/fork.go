@@ -98,10 +98,7 @@ func (f *fork) files(ctx context.Context, disk sandbox.UID) error {
 		_, err := disks.Clone(ctx, storage.Source{UID: f.first}, disk)
 		return err
 	}
-	kept, err := f.keeper.Snapshot(ctx, f.parent.Handle, f.first, func(ctx context.Context) error {
-		_, err := disks.Clone(ctx, storage.Source{UID: f.parent.DiskUID, Still: true}, disk)
-		return err
-	})
+	kept, err := f.s.remember(ctx, f.keeper, f.parent, f.first, disk)
 	f.paused = kept.Paused
 	return err
 }

@@ -249,10 +249,7 @@ func (s *Snapshots) keep(ctx context.Context, n *sandbox.Snapshot, b sandbox.San
 		paused, err = s.cfg.Disks.Clone(ctx, storage.Source{UID: b.DiskUID}, n.UID)
 	} else {
 		var kept driver.Snapshot
-		kept, err = k.Snapshot(ctx, b.Handle, n.UID, func(ctx context.Context) error {
-			_, err := s.cfg.Disks.Clone(ctx, storage.Source{UID: b.DiskUID, Still: true}, n.UID)
-			return err
-		})
+		kept, err = s.remember(ctx, k, b, n.UID, n.UID)
 		paused, n.MemoryBytes = kept.Paused, kept.Bytes
 	}
 	if err != nil {
@@ -261,6 +258,19 @@ func (s *Snapshots) keep(ctx context.Context, n *sandbox.Snapshot, b sandbox.San
 	use, err := s.cfg.Disks.Usage(ctx, n.UID)
 	n.DiskBytes = use.Allocated
 	return paused, err
+}
+
+// remember keeps the memory of a running sandbox, and its files of the same instant
+// on a disk.
+func (s *Snapshots) remember(ctx context.Context, k driver.Snapshotter, b sandbox.Sandbox, name, disk sandbox.UID) (kept driver.Snapshot, err error) {
+	err = s.cfg.Sandboxes.Aside(ctx, b, func() error {
+		kept, err = k.Snapshot(ctx, b.Handle, name, func(ctx context.Context) error {
+			_, err := s.cfg.Disks.Clone(ctx, storage.Source{UID: b.DiskUID, Still: true}, disk)
+			return err
+		})
+		return err
+	})
+	return kept, err
 }
 
 // find returns a snapshot that is ready, by its id or its name.
