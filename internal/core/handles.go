@@ -9,6 +9,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/core/live"
 	"github.com/cubbyhq/cubby/internal/core/program"
 	"github.com/cubbyhq/cubby/internal/core/snapshot"
+	"github.com/cubbyhq/cubby/internal/core/tenants"
 	"github.com/cubbyhq/cubby/internal/core/transfer"
 	"github.com/cubbyhq/cubby/internal/image"
 )
@@ -26,7 +27,7 @@ func (s *Service) Snapshots() *snapshot.Snapshots { return s.snapshots }
 func (s *Service) Threads() *lifecycle.Threads { return s.sandboxes.Threads() }
 
 // Tenants is the names that sandboxes belong to.
-func (s *Service) Tenants() *lifecycle.Tenants { return s.sandboxes.Tenants() }
+func (s *Service) Tenants() *tenants.Tenants { return s.sandboxes.Tenants() }
 
 // Execs is the commands of sandboxes.
 func (s *Service) Execs() *live.Execs { return s.live.Execs() }

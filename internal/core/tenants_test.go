@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/cubbyhq/cubby/internal/core/lifecycle"
+	"github.com/cubbyhq/cubby/internal/core/tenants"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 	"github.com/cubbyhq/cubby/internal/storage"
@@ -281,7 +282,7 @@ func TestRemoveTenant(t *testing.T) {
 	w := newWorld(t)
 	w.createIn("acme", "a")
 	w.write("a", "/workspace/f", "x")
-	if tenant, err := w.Tenants().Get(w.ctx, "acme"); err != nil || tenant.Sandboxes != 1 || tenant.Running != 1 || tenant.Disk.Bytes != lifecycle.DefaultTenantDisk {
+	if tenant, err := w.Tenants().Get(w.ctx, "acme"); err != nil || tenant.Sandboxes != 1 || tenant.Running != 1 || tenant.Disk.Bytes != tenants.DefaultDisk {
 		t.Errorf("Tenant = %+v, %v", tenant, err)
 	}
 	if err := w.Tenants().Remove(w.ctx, "acme"); !errors.Is(err, errs.Conflict) {

@@ -68,7 +68,7 @@ func (s *acts) archive(ctx context.Context, b sandbox.Sandbox) (archive.Manifest
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(s.cfg.Gate.Context(), cancel)()
-	tree, done, err := s.tree(ctx, b)
+	tree, done, err := s.tenants.Files(ctx, b)
 	if err != nil {
 		return archive.Manifest{}, err
 	}
@@ -82,7 +82,7 @@ func (s *acts) archive(ctx context.Context, b sandbox.Sandbox) (archive.Manifest
 
 // restore puts the files of an archive on a new disk. Its caller has the turn.
 func (s *acts) restore(ctx context.Context, b sandbox.Sandbox, m archive.Manifest) error {
-	tree, done, err := s.tree(ctx, b)
+	tree, done, err := s.tenants.Files(ctx, b)
 	if err != nil {
 		return err
 	}

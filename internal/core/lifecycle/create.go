@@ -406,7 +406,7 @@ func (s *creator) build(ctx context.Context, b *sandbox.Sandbox, img image.Image
 			return *b, err
 		}
 	}
-	disks, err := s.attachDisks(ctx, *b)
+	disks, err := s.tenants.Attach(ctx, *b)
 	if err != nil {
 		return *b, err
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/core/pool"
 	"github.com/cubbyhq/cubby/internal/core/program"
 	"github.com/cubbyhq/cubby/internal/core/scope"
+	"github.com/cubbyhq/cubby/internal/core/tenants"
 	"github.com/cubbyhq/cubby/internal/core/transfer"
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/errs"
@@ -100,7 +101,7 @@ type Settings struct {
 	// host; it is taken off the sandbox's disk.
 	JournalBytes int64
 	// TenantDiskBytes is the size of the disk that the sandboxes of a tenant
-	// share; 0: [DefaultTenantDisk]. Disks that exist keep theirs.
+	// share; 0: [tenants.DefaultDisk]. Disks that exist keep theirs.
 	TenantDiskBytes int64
 
 	// MemoryReserve is the memory that the host keeps available, in bytes: with
@@ -141,7 +142,6 @@ type Sandboxes struct {
 	*acts
 	creator    *creator
 	threads    *Threads
-	tenants    *Tenants
 	reconciler *Reconciler
 	reaper     *reaper
 	wakes      wakes
@@ -151,9 +151,6 @@ type Sandboxes struct {
 // nothing.
 func New(cfg Config) (*Sandboxes, error) {
 	settings := &cfg.Settings
-	if settings.TenantDiskBytes == 0 {
-		settings.TenantDiskBytes = DefaultTenantDisk
-	}
 	var err error
 	if settings.Host, err = settings.Host.Measure(); err != nil {
 		return nil, err
@@ -179,10 +176,14 @@ func New(cfg Config) (*Sandboxes, error) {
 	a := &acts{cfg: cfg, debts: newDebts(), admission: admission.New(admission.Config{
 		Caps: settings.Caps, MemoryReserve: settings.MemoryReserve, Available: settings.MemAvailable, Disks: cfg.Disks, CPUs: settings.Host.CPUs,
 	})}
+	a.tenants = tenants.New(tenants.Config{
+		Store: cfg.Store, Disks: cfg.Disks, Scope: cfg.Scope, Gate: cfg.Gate, Log: cfg.Log,
+		DiskBytes: settings.TenantDiskBytes, Left: a.debts.reconcileSoon,
+	})
 	a.pool = a.newPool(kinds)
 	threads := &Threads{acts: a}
 	return &Sandboxes{
-		acts: a, creator: &creator{acts: a, limits: limits, threads: threads}, threads: threads, tenants: &Tenants{acts: a},
+		acts: a, creator: &creator{acts: a, limits: limits, threads: threads}, threads: threads,
 		reconciler: &Reconciler{acts: a}, reaper: newReaper(a),
 	}, nil
 }
@@ -191,7 +192,7 @@ func New(cfg Config) (*Sandboxes, error) {
 func (s *Sandboxes) Threads() *Threads { return s.threads }
 
 // Tenants is the names that sandboxes belong to.
-func (s *Sandboxes) Tenants() *Tenants { return s.tenants }
+func (s *Sandboxes) Tenants() *tenants.Tenants { return s.tenants }
 
 // Reconciler makes the runtimes and the store agree.
 func (s *Sandboxes) Reconciler() *Reconciler { return s.reconciler }
@@ -251,8 +252,7 @@ type acts struct {
 	lifetimes lifetimes
 	debts     *debts
 	pool      *pool.Pool
-	// By tenant; held while its disk is made, used for the first time, or removed.
-	tenantLocks keylock.Locks
+	tenants   *tenants.Tenants
 }
 
 // supports is nil when the driver has an isolation on this host.

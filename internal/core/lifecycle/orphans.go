@@ -33,7 +33,7 @@ func (s *Reconciler) removeOrphans(ctx context.Context, f findings, rows []sandb
 	for _, d := range kept {
 		wanted[d.DiskUID] = true
 	}
-	tenants, err := s.tenants(ctx)
+	tenants, err := s.tenants.All(ctx)
 	if err != nil {
 		faults.add("store", err)
 		return
@@ -200,7 +200,7 @@ func (s *acts) diskIsWanted(ctx context.Context, uid sandbox.UID) (bool, error) 
 		return slices.ContainsFunc(rows, func(b sandbox.Sandbox) bool { return b.DiskUID == uid }), err
 	}
 	isShared := func() (bool, error) {
-		tenants, err := s.tenants(ctx)
+		tenants, err := s.tenants.All(ctx)
 		return slices.ContainsFunc(tenants, func(t store.Tenant) bool { return t.DiskUID == uid }), err
 	}
 	// Twice for kept disks, because a disk can go from a kept one to a sandbox's

@@ -334,7 +334,7 @@ func (s *Reconciler) adopt(ctx context.Context, b sandbox.Sandbox) error {
 	if err != nil {
 		return fmt.Errorf("adopt: %w", err)
 	}
-	if _, err := s.attachDisks(ctx, b); err != nil {
+	if _, err := s.tenants.Attach(ctx, b); err != nil {
 		// It has its own way to its disks already, and keeps it.
 		s.cfg.Log.Error("mount the disks of a sandbox that runs", telemetry.KeyUID, b.UID, telemetry.KeyErr, err)
 	}

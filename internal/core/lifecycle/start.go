@@ -64,7 +64,7 @@ func (s *acts) start(ctx context.Context, b sandbox.Sandbox) (sandbox.Sandbox, e
 
 // bringUp takes the steps from a stopped sandbox to a running one.
 func (s *acts) bringUp(ctx context.Context, b sandbox.Sandbox) (sandbox.Sandbox, error) {
-	disks, err := s.attachDisks(ctx, b)
+	disks, err := s.tenants.Attach(ctx, b)
 	if err != nil {
 		return b, err
 	}

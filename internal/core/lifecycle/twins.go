@@ -185,7 +185,7 @@ func (s *acts) beginFrom(ctx context.Context, b *sandbox.Sandbox, img image.Imag
 	if err := s.cfg.Images.Pin(ctx, img.Digest, b.UID); err != nil {
 		return err
 	}
-	disks, err := s.attachDisks(ctx, *b)
+	disks, err := s.tenants.Attach(ctx, *b)
 	if err != nil {
 		return err
 	}

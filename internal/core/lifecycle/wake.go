@@ -34,7 +34,7 @@ func (s *acts) wake(ctx context.Context, b sandbox.Sandbox) (sandbox.Sandbox, er
 		return sandbox.Sandbox{}, err
 	}
 	defer booted()
-	if _, err := s.attachDisks(ctx, b); err != nil {
+	if _, err := s.tenants.Attach(ctx, b); err != nil {
 		s.admission.Give(b.UID)
 		return sandbox.Sandbox{}, fmt.Errorf("wake sandbox %s: %w", b.ID, err)
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/cubbyhq/cubby/internal/core/lifecycle"
+	"github.com/cubbyhq/cubby/internal/core/tenants"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/front"
 	"github.com/cubbyhq/cubby/internal/front/httpapi"
@@ -32,7 +32,7 @@ type TenantDisk struct {
 	Allocated int64 `json:"allocated_bytes" doc:"What it takes on the host."`
 }
 
-func tenantJSON(t lifecycle.Tenant) Tenant {
+func tenantJSON(t tenants.Tenant) Tenant {
 	return Tenant{
 		ID: t.Name, Sandboxes: t.Sandboxes, Running: t.Running, CreatedAt: t.CreatedAt.UTC(),
 		Disk: TenantDisk{Bytes: t.Disk.Bytes, Used: t.Disk.Used, Allocated: t.Disk.Allocated},

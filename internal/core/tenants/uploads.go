@@ -1,4 +1,4 @@
-package lifecycle
+package tenants
 
 import (
 	"context"
@@ -25,7 +25,7 @@ func (s *Tenants) uploads(ctx context.Context, tenant string) (tree storage.Tree
 		return nil, nil, err
 	}
 	defer leave()
-	shared, unlock, err := s.tenantDisk(ctx, tenant)
+	shared, unlock, err := s.disk(ctx, tenant)
 	if err != nil {
 		return nil, nil, err
 	}

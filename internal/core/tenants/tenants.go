@@ -1,14 +1,22 @@
-package lifecycle
+// Package tenants knows the names that sandboxes belong to, and mounts the disks of
+// sandboxes: each one's own, and the one that its tenant's sandboxes share if it is
+// to have that. It makes a shared disk when it is first used, keeps a tenant's
+// uploads on it, and removes it on request. What sandboxes there are, and when they
+// run, is lifecycle's matter.
+package tenants
 
 import (
 	"cmp"
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/auth"
 	"github.com/cubbyhq/cubby/internal/core/gate"
+	"github.com/cubbyhq/cubby/internal/core/scope"
 	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/keylock"
 	"github.com/cubbyhq/cubby/internal/storage"
 	"github.com/cubbyhq/cubby/internal/store"
 	"github.com/cubbyhq/cubby/internal/telemetry"
@@ -27,8 +35,33 @@ type Tenant struct {
 	Disk      storage.Usage // that its sandboxes share
 }
 
-// Tenants is the tenants that callers see.
-type Tenants struct{ *acts }
+// Config is what tenants are kept with. All fields are required.
+type Config struct {
+	Store     *store.Store
+	Disks     storage.Storage
+	Scope     *scope.Scope
+	Gate      *gate.Gate
+	Log       *slog.Logger
+	DiskBytes int64 // of the disk that a tenant's sandboxes share; 0: [DefaultDisk]
+	// Left hears that the disk of a tenant that is gone could not be removed.
+	Left func()
+}
+
+// Tenants is the tenants that callers see. Methods may be called from any
+// goroutine.
+type Tenants struct {
+	cfg Config
+	// By tenant; held while its disk is made, used for the first time, or removed.
+	locks keylock.Locks
+}
+
+// New returns the tenants of the store.
+func New(cfg Config) *Tenants {
+	if cfg.DiskBytes == 0 {
+		cfg.DiskBytes = DefaultDisk
+	}
+	return &Tenants{cfg: cfg}
+}
 
 // Get describes a tenant. NotFound when it never had a sandbox or an upload.
 func (s *Tenants) Get(ctx context.Context, name string) (Tenant, error) {
@@ -101,7 +134,7 @@ func (s *Tenants) Remove(ctx context.Context, name string) error {
 	if _, err := s.cfg.Scope.Tenant(ctx, name); err != nil {
 		return err
 	}
-	unlock, err := s.tenantLocks.Lock(ctx, name)
+	unlock, err := s.locks.Lock(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -121,7 +154,7 @@ func (s *Tenants) Remove(ctx context.Context, name string) error {
 	defer cancel()
 	if _, err := s.cfg.Disks.Remove(undo, t.DiskUID); err != nil {
 		s.cfg.Log.Error("remove the disk of a tenant", telemetry.KeyUID, t.DiskUID, telemetry.KeyErr, err)
-		s.debts.reconcileSoon() // it belongs to nobody now
+		s.cfg.Left() // it belongs to nobody now
 	}
 	return nil
 }
