@@ -57,6 +57,7 @@ func places() map[string]place {
 		"internal/storage":   {layer: 2},
 		"internal/telemetry": {layer: 2},
 		"internal/tenancy":   {layer: 2},
+		"internal/coalesce":  {layer: 2},
 		"internal/uptime":    {layer: 2, by: []string{"internal/guestd", "internal/guestd/…", "internal/kernel/jupyter"}},
 
 		"internal/archive":   {layer: 3},
@@ -84,6 +85,7 @@ func places() map[string]place {
 		// other.
 		"internal/core/budget":    {layer: 4},
 		"internal/core/environ":   {layer: 4},
+		"internal/core/repair":    {layer: 4},
 		"internal/core/gate":      {layer: 4},
 		"internal/core/scope":     {layer: 5},
 		"internal/core/history":   {layer: 6},
@@ -133,7 +135,7 @@ func places() map[string]place {
 			"internal/cli/localdaemon", "internal/cli/prompt", "internal/cli/render", "internal/cli/tty", "internal/config", "internal/daemon", "internal/egress",
 			"internal/embedded", "internal/errs", "internal/image", "internal/sandbox", "internal/telemetry"}, by: []string{"cmd/cubby"}},
 		"internal/cli/doctor": {only: []string{"client", "internal/cli/format", "internal/config", "internal/daemon", "internal/driver/oci",
-			"internal/embedded", "internal/errs", "internal/image", "internal/meminfo"}, by: []string{"internal/cli"}},
+			"internal/embedded", "internal/errs", "internal/image", "internal/meminfo", "internal/telemetry"}, by: []string{"internal/cli"}},
 		"internal/cli/localdaemon": {only: []string{"internal/config", "internal/daemon", "internal/errs", "internal/telemetry"}, by: []string{"internal/cli"}},
 		// The other rooms know the SDK and each other at most.
 		"internal/cli/cp":     {only: []string{"client"}, by: []string{"internal/cli"}},
@@ -163,11 +165,11 @@ func places() map[string]place {
 		"internal/disktest":              {only: []string{}, by: []string{}},
 		"internal/store/postgrestest":    {only: []string{}, by: []string{}},
 		"internal/store/storetest":       {only: []string{}, by: []string{}},
-		"internal/daemon/daemontest":     {layer: 16, by: []string{}},
-		"test/e2e":                       {layer: 17},
-		"test/durability":                {layer: 17},
+		"internal/daemon/daemontest":     {layer: 17, by: []string{}},
+		"test/e2e":                       {layer: 18},
+		"test/durability":                {layer: 18},
 		"test/security/egress":           {only: []string{"client", "test/harness"}},
-		"test/security/resources":        {layer: 17},
+		"test/security/resources":        {layer: 18},
 		"test/security/walls":            {only: []string{"client", "test/harness"}},
 		// What a test may know of the built program: its command line and HTTP.
 		"test/harness": {only: []string{}},

@@ -3,16 +3,34 @@ package lifecycle
 import (
 	"context"
 	"runtime/debug"
-	"sync"
 	"time"
 
+	"github.com/cubbyhq/cubby/internal/coalesce"
 	"github.com/cubbyhq/cubby/internal/core/gate"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 	"github.com/cubbyhq/cubby/internal/telemetry"
 )
 
-// Ensured says what [Sandboxes.EnsureRunning] had to do.
+// waker makes sandboxes run that somebody uses.
+type waker struct {
+	*acts
+	starts coalesce.Calls[wakeKey, ensured] // that somebody waits for
+}
+
+// wakeKey: who would not have the same sandboxes run does not wait for the same start.
+type wakeKey struct {
+	box sandbox.UID
+	use Use
+}
+
+// ensured is how a start went.
+type ensured struct {
+	box sandbox.Sandbox
+	how Ensured
+}
+
+// Ensured says what [waker.EnsureRunning] had to do.
 type Ensured string
 
 const (
@@ -44,8 +62,8 @@ func (u Use) allows(b sandbox.Sandbox) bool {
 	return true
 }
 
-// Rouse is [Sandboxes.EnsureRunning] for a sandbox that has been found.
-func (s *Sandboxes) Rouse(ctx context.Context, b sandbox.Sandbox) error {
+// Rouse is [waker.EnsureRunning] for a sandbox that has been found.
+func (s *waker) Rouse(ctx context.Context, b sandbox.Sandbox) error {
 	_, _, err := s.ensureRunning(ctx, b, UseAuto)
 	return err
 }
@@ -56,7 +74,7 @@ func (s *Sandboxes) Rouse(ctx context.Context, b sandbox.Sandbox) error {
 // for. All who ask at the same time wait for one start
 // and hear how it ended; it is given up when all of them have gone. Kinds as for
 // Start.
-func (s *Sandboxes) EnsureRunning(ctx context.Context, id string, use Use) (sandbox.Sandbox, Ensured, error) {
+func (s *waker) EnsureRunning(ctx context.Context, id string, use Use) (sandbox.Sandbox, Ensured, error) {
 	b, err := s.cfg.Scope.Find(ctx, id)
 	if err != nil {
 		return b, "", err
@@ -64,17 +82,19 @@ func (s *Sandboxes) EnsureRunning(ctx context.Context, id string, use Use) (sand
 	return s.ensureRunning(ctx, b, use)
 }
 
-func (s *Sandboxes) ensureRunning(ctx context.Context, b sandbox.Sandbox, use Use) (sandbox.Sandbox, Ensured, error) {
+func (s *waker) ensureRunning(ctx context.Context, b sandbox.Sandbox, use Use) (sandbox.Sandbox, Ensured, error) {
 	if b.State == sandbox.Running && s.cfg.Live.Of(b.UID) != nil {
 		return s.upToDate(b), EnsuredAlready, nil
 	}
-	f := s.wakes.join(ctx, wakeKey{b.UID, use}, func(ctx context.Context) (sandbox.Sandbox, Ensured, error) {
-		return s.Ensure(ctx, b, use)
+	call := s.starts.Join(ctx, wakeKey{b.UID, use}, func(ctx context.Context) (ensured, error) {
+		box, how, err := s.Ensure(ctx, b, use)
+		return ensured{box, how}, err
 	})
-	defer f.leave()
+	defer call.Leave()
 	select {
-	case <-f.done:
-		return f.box, f.how, f.err
+	case <-call.Done():
+		got, err := call.Result()
+		return got.box, got.how, err
 	case <-ctx.Done():
 		return b, "", ctx.Err()
 	case <-s.cfg.Gate.Ended():
@@ -87,7 +107,7 @@ func (s *Sandboxes) ensureRunning(ctx context.Context, b sandbox.Sandbox, use Us
 const creatingPause = 50 * time.Millisecond
 
 // Ensure makes the sandbox of a row run, and never another that has its id by now.
-func (s *Sandboxes) Ensure(ctx context.Context, b sandbox.Sandbox, use Use) (woken sandbox.Sandbox, how Ensured, err error) {
+func (s *waker) Ensure(ctx context.Context, b sandbox.Sandbox, use Use) (woken sandbox.Sandbox, how Ensured, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			s.cfg.Log.Error("a start panicked", telemetry.KeyUID, b.UID, "panic", p, "stack", string(debug.Stack()))
@@ -112,7 +132,7 @@ func (s *Sandboxes) Ensure(ctx context.Context, b sandbox.Sandbox, use Use) (wok
 
 // ensureNow waits for whoever is at the sandbox. It returns one that is still being
 // made as it is.
-func (s *Sandboxes) ensureNow(ctx context.Context, b sandbox.Sandbox, use Use) (sandbox.Sandbox, Ensured, error) {
+func (s *waker) ensureNow(ctx context.Context, b sandbox.Sandbox, use Use) (sandbox.Sandbox, Ensured, error) {
 	unlock, err := s.ids.Lock(ctx, b.ID.Key())
 	if err != nil {
 		return b, "", err
@@ -144,85 +164,7 @@ func (s *Sandboxes) ensureNow(ctx context.Context, b sandbox.Sandbox, use Use) (
 	}
 }
 
-// wakes are the starts that somebody waits for.
-type wakes struct {
-	mu  sync.Mutex
-	now map[wakeKey]*wakeFlight // guarded by mu
-}
-
-type wakeKey struct {
-	box sandbox.UID
-	use Use
-}
-
-// wakeFlight is one of them.
-type wakeFlight struct {
-	of      *wakes
-	key     wakeKey
-	cancel  context.CancelFunc
-	waiters int // guarded by of.mu
-
-	done chan struct{} // closed when what follows is known
-	box  sandbox.Sandbox
-	how  Ensured
-	err  error
-}
-
-// join takes part in the flight of a key, which begins when there is none. The
-// caller calls leave when it waits no more.
-func (w *wakes) join(ctx context.Context, key wakeKey, fly func(context.Context) (sandbox.Sandbox, Ensured, error)) *wakeFlight {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if f := w.now[key]; f != nil {
-		f.waiters++
-		return f
-	}
-	f := &wakeFlight{of: w, key: key, waiters: 1, done: make(chan struct{})}
-	ctx, f.cancel = context.WithCancel(context.WithoutCancel(ctx))
-	if w.now == nil {
-		w.now = make(map[wakeKey]*wakeFlight)
-	}
-	w.now[key] = f
-	go func() {
-		defer close(f.done)
-		defer f.end()
-		f.box, f.how, f.err = fly(ctx)
-	}()
-	return f
-}
-
-// end lets the next who asks begin another flight.
-func (f *wakeFlight) end() {
-	f.of.mu.Lock()
-	defer f.of.mu.Unlock()
-	f.forget()
-}
-
-// leave gives the flight up when nobody waits for it any more.
-func (f *wakeFlight) leave() {
-	f.of.mu.Lock()
-	defer f.of.mu.Unlock()
-	if f.waiters--; f.waiters == 0 {
-		f.forget() // before another can join it
-	}
-}
-
-// forget takes the flight out and ends its context. The caller holds of.mu.
-func (f *wakeFlight) forget() {
-	if f.of.now[f.key] == f {
-		delete(f.of.now, f.key)
-	}
-	f.cancel()
-}
-
 // Waiters is how many callers of EnsureRunning wait for a sandbox.
-func (s *Sandboxes) Waiters(box sandbox.UID) (n int) {
-	s.wakes.mu.Lock()
-	defer s.wakes.mu.Unlock()
-	for key, f := range s.wakes.now {
-		if key.box == box {
-			n += f.waiters
-		}
-	}
-	return n
+func (s *waker) Waiters(box sandbox.UID) int {
+	return s.starts.Waiting(func(key wakeKey) bool { return key.box == box })
 }

@@ -140,11 +140,11 @@ func ProblemOf(part string, err error) Problem {
 // those that change a sandbox wait for whoever is at it.
 type Sandboxes struct {
 	*acts
+	*waker
 	creator    *creator
 	threads    *Threads
 	reconciler *Reconciler
 	reaper     *reaper
-	wakes      wakes
 }
 
 // New returns the sandboxes that the store knows. It starts nothing and changes
@@ -183,7 +183,7 @@ func New(cfg Config) (*Sandboxes, error) {
 	a.pool = a.newPool(kinds)
 	threads := &Threads{acts: a}
 	return &Sandboxes{
-		acts: a, creator: &creator{acts: a, limits: limits, threads: threads}, threads: threads,
+		acts: a, waker: &waker{acts: a}, creator: &creator{acts: a, limits: limits, threads: threads}, threads: threads,
 		reconciler: &Reconciler{acts: a}, reaper: newReaper(a),
 	}, nil
 }

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/cubbyhq/cubby/internal/core/repair"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/image"
 	"github.com/cubbyhq/cubby/internal/sandbox"
@@ -116,7 +117,7 @@ func (s *Reconciler) removeOldJournals(ctx context.Context, found []sandbox.UID,
 	for _, uid := range orphans(found, live) {
 		b, err := s.cfg.Store.SandboxByUID(ctx, uid)
 		known := !errors.Is(err, errs.NotFound)
-		if !MayRemove(Trace{Owner: b.State, Unreadable: known && err != nil, Wanted: known}) {
+		if !repair.MayRemove(repair.Trace{Owner: b.State, Unreadable: known && err != nil, Wanted: known}) {
 			continue // history within its retention, or unreadable
 		}
 		if err := s.cfg.Journals.Remove(uid); err != nil {
@@ -143,13 +144,13 @@ func (s *Reconciler) sweep(ctx context.Context, uid sandbox.UID) error {
 
 // lockEnded takes the lock of a sandbox that has ended or was never known. It
 // reports false when the sandbox lives after all or somebody is at it.
-func (s *acts) lockEnded(ctx context.Context, uid sandbox.UID) (unlock func(), free bool, err error) {
+func (s *Reconciler) lockEnded(ctx context.Context, uid sandbox.UID) (unlock func(), free bool, err error) {
 	if s.pool.Holds(uid) {
 		return nil, false, nil
 	}
 	b, err := s.cfg.Store.SandboxByUID(ctx, uid)
 	unlock = func() {}
-	o := Trace{Owner: b.State}
+	o := repair.Trace{Owner: b.State}
 	switch {
 	case errors.Is(err, errs.NotFound):
 		err = nil
@@ -162,7 +163,7 @@ func (s *acts) lockEnded(ctx context.Context, uid sandbox.UID) (unlock func(), f
 			o.Held = true
 		}
 	}
-	if !MayRemove(o) {
+	if !repair.MayRemove(o) {
 		unlock()
 		return nil, false, err
 	}
@@ -172,7 +173,7 @@ func (s *acts) lockEnded(ctx context.Context, uid sandbox.UID) (unlock func(), f
 // diskIsWanted asks about a disk that no sandbox seemed to have and nobody
 // to keep: it may be a snapshot's, or have been made since, or changed hands. One that is not wanted
 // while nobody is at its sandbox will never be.
-func (s *acts) diskIsWanted(ctx context.Context, uid sandbox.UID) (bool, error) {
+func (s *Reconciler) diskIsWanted(ctx context.Context, uid sandbox.UID) (bool, error) {
 	if s.pool.Holds(uid) {
 		return true, nil
 	}

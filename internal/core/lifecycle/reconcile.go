@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/cubbyhq/cubby/internal/core/gate"
+	"github.com/cubbyhq/cubby/internal/core/repair"
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/event"
@@ -232,32 +233,32 @@ func (s *Reconciler) repair(ctx context.Context, b sandbox.Sandbox, f findings) 
 	if err != nil {
 		return err
 	}
-	o := Observation{State: b.State, Attached: s.cfg.Live.Of(b.UID) != nil}
+	o := repair.Observation{State: b.State, Attached: s.cfg.Live.Of(b.UID) != nil}
 	var seen driver.Status
 	if b.State.Live() && b.State != sandbox.Creating && !o.Attached {
 		seen, err = f.status(b)
 	}
 	o.Phase = seen.Phase
-	act := Decide(o)
+	act := repair.Decide(o)
 	if act.Final() {
 		// What was listed is from before the lock.
 		if seen, err = s.inspect(ctx, b); err != nil {
 			return err
 		}
 		o.Phase = seen.Phase
-		act = Decide(o)
+		act = repair.Decide(o)
 	}
-	if act != Leave && act != Clear {
+	if act != repair.Leave && act != repair.Clear {
 		s.cfg.Log.Info("reconcile a sandbox", telemetry.KeySandbox, b.ID, telemetry.KeyUID, b.UID, "state", b.State, "phase", o.Phase, "action", act.String())
 	}
 	owed, known := s.debts.owed(b.UID)
 	switch act {
-	case Adopt:
+	case repair.Adopt:
 		return s.adopt(ctx, b)
-	case Abandon:
+	case repair.Abandon:
 		s.abandon(ctx, b, cmp.Or(owed, undone("interrupted by a restart of cubby")))
-	case Bury, Settle:
-		if act == Bury && !known {
+	case repair.Bury, repair.Settle:
+		if act == repair.Bury && !known {
 			return s.bury(ctx, b, seen.Death)
 		}
 		// A stop that was cut off is carried out before it is written down.
@@ -267,22 +268,22 @@ func (s *Reconciler) repair(ctx context.Context, b sandbox.Sandbox, f findings) 
 		why := cmp.Or(owed, interrupted(""))
 		_, err := s.stopped(ctx, b, why, event.Stopped{Reason: why.Reason})
 		return err
-	case Rest:
+	case repair.Rest:
 		// Its disk stays mounted and its commands stay begun: they go on.
 		_, err := s.asleep(ctx, b, cmp.Or(owed, interrupted("")))
 		return err
-	case Rise:
+	case repair.Rise:
 		return s.rise(ctx, b)
-	case Lose:
+	case repair.Lose:
 		// A wake or start that was cut off is undone before it is written down.
 		if err := s.letGo(ctx, b); err != nil {
 			return err
 		}
 		_, err := s.lose(ctx, b)
 		return err
-	case Clear:
+	case repair.Clear:
 		return s.letGo(ctx, b)
-	case Halt:
+	case repair.Halt:
 		if err := s.cfg.Driver.Stop(ctx, b.Handle, DefaultGrace); err != nil && !errors.Is(err, errs.NotFound) {
 			return fmt.Errorf("stop what should not run: %w", err)
 		}
@@ -290,7 +291,7 @@ func (s *Reconciler) repair(ctx context.Context, b sandbox.Sandbox, f findings) 
 		if err := s.unmount(ctx, b); err != nil {
 			return fmt.Errorf("unmount the disk of what should not run: %w", err)
 		}
-	case Leave:
+	case repair.Leave:
 	}
 	return err
 }

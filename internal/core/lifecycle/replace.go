@@ -60,7 +60,7 @@ func (s *Sandboxes) Replace(ctx context.Context, b sandbox.Sandbox, how Replacem
 
 // takeApart ends a sandbox and removes all that its driver has of it. The row says
 // first what the sandbox is from then on. It is counted still when it was.
-func (s *acts) takeApart(ctx context.Context, b sandbox.Sandbox, how Replacement) (_ sandbox.Sandbox, counted bool, err error) {
+func (s *Sandboxes) takeApart(ctx context.Context, b sandbox.Sandbox, how Replacement) (_ sandbox.Sandbox, counted bool, err error) {
 	end := live.Ending{Reason: sandbox.EndStopped, Message: how.End}
 	r := s.cfg.Live.Of(b.UID)
 	if r != nil {
@@ -100,7 +100,7 @@ func (s *acts) takeApart(ctx context.Context, b sandbox.Sandbox, how Replacement
 }
 
 // putTogether gives a sandbox that was taken apart its new files and its new run.
-func (s *acts) putTogether(ctx context.Context, b sandbox.Sandbox, how Replacement, counted bool, done sandbox.Event) (sandbox.Sandbox, error) {
+func (s *Sandboxes) putTogether(ctx context.Context, b sandbox.Sandbox, how Replacement, counted bool, done sandbox.Event) (sandbox.Sandbox, error) {
 	b, err := s.cfg.Store.Restate(ctx, b.UID, store.Change{Why: how.Half, Handle: []byte{}})
 	if err != nil {
 		return b, err
@@ -145,7 +145,7 @@ func (s *acts) putTogether(ctx context.Context, b sandbox.Sandbox, how Replaceme
 }
 
 // clearAway undoes what there is of the run of a stopped sandbox.
-func (s *acts) clearAway(ctx context.Context, b sandbox.Sandbox) {
+func (s *Sandboxes) clearAway(ctx context.Context, b sandbox.Sandbox) {
 	err := s.cfg.Driver.Sweep(ctx, b.UID)
 	if err == nil {
 		_, err = s.cfg.Store.Restate(ctx, b.UID, store.Change{Why: b.Why(), Handle: []byte{}})

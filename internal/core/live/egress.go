@@ -15,8 +15,8 @@ type Egress struct{ s *Sandboxes }
 // Explain tells what a sandbox would get that asks for target, as "host" or
 // "host:port", and which rule decides. The name is looked up; nothing is
 // connected, and the sandbox's history does not have it.
-func (e *Egress) Explain(ctx context.Context, id, target string) (egress.Decision, error) {
-	b, err := e.s.cfg.Scope.Find(ctx, id)
+func (h *Egress) Explain(ctx context.Context, id, target string) (egress.Decision, error) {
+	b, err := h.s.cfg.Scope.Find(ctx, id)
 	if err != nil {
 		return egress.Decision{}, err
 	}
@@ -24,42 +24,42 @@ func (e *Egress) Explain(ctx context.Context, id, target string) (egress.Decisio
 	if err != nil {
 		return egress.Decision{}, err
 	}
-	return e.s.proxy.Explain(ctx, egress.Guest{Box: b.UID, Tenant: b.Tenant}, b.Spec.Network, host, port)
+	return h.s.proxy.Explain(ctx, egress.Guest{Box: b.UID, Tenant: b.Tenant}, b.Spec.Network, host, port)
 }
 
 // Connections is the connections to hosts outside that a sandbox has now, the
 // oldest first, with what each carried so far. A sandbox that does not run has
 // none.
-func (e *Egress) Connections(ctx context.Context, id string) ([]egress.Connection, error) {
-	b, err := e.s.cfg.Scope.Find(ctx, id)
+func (h *Egress) Connections(ctx context.Context, id string) ([]egress.Connection, error) {
+	b, err := h.s.cfg.Scope.Find(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	return e.s.proxy.Open(b.UID), nil
+	return h.s.proxy.Open(b.UID), nil
 }
 
 // Traffic is how many connections sandboxes have to hosts outside, and the
 // bytes that these and all before them carried.
-func (e *Egress) Traffic() (open int, sent, received int64) { return e.s.proxy.Traffic() }
+func (h *Egress) Traffic() (open int, sent, received int64) { return h.s.proxy.Traffic() }
 
 // PolicyChanged says that another policy holds for a sandbox from now on. When it
 // returns, nothing that its agent was told before is believed any more.
-func (e *Egress) PolicyChanged(box sandbox.UID) { e.s.proxy.PolicyChanged(box) }
+func (h *Egress) PolicyChanged(box sandbox.UID) { h.s.proxy.PolicyChanged(box) }
 
 // Cut ends the open connections of a sandbox that a policy does not allow.
-func (e *Egress) Cut(box sandbox.UID, policy sandbox.Policy) { e.s.proxy.Cut(box, policy) }
+func (h *Egress) Cut(box sandbox.UID, policy sandbox.Policy) { h.s.proxy.Cut(box, policy) }
 
-// listen puts s in front of whoever hears of decisions and ends.
-func (s *Sandboxes) listen(cfg egress.Config) egress.Config {
+// listen puts the package in front of whoever hears of decisions and ends.
+func (h *Egress) listen(cfg egress.Config) egress.Config {
 	heardDecision, heardEnd := cfg.OnDecision, cfg.OnEnd
 	cfg.OnDecision = func(box sandbox.UID, d egress.Decision) {
-		s.decided(box, d)
+		h.decided(box, d)
 		if heardDecision != nil {
 			heardDecision(box, d)
 		}
 	}
 	cfg.OnEnd = func(box sandbox.UID, c egress.Connection) {
-		s.connectionEnded(box, c)
+		h.connectionEnded(box, c)
 		if heardEnd != nil {
 			heardEnd(box, c)
 		}
@@ -75,9 +75,9 @@ type decision struct {
 }
 
 // decided hears every decision of the egress proxy. It does not block.
-func (s *Sandboxes) decided(box sandbox.UID, d egress.Decision) {
-	s.cfg.Metrics.Egress(d.Allow, string(d.Rule))
-	r := s.Of(box)
+func (h *Egress) decided(box sandbox.UID, d egress.Decision) {
+	h.s.cfg.Metrics.Egress(d.Allow, string(d.Rule))
+	r := h.s.Of(box)
 	if r == nil {
 		return
 	}
@@ -91,9 +91,9 @@ func (s *Sandboxes) decided(box sandbox.UID, d egress.Decision) {
 
 // connectionEnded hears what became of every connection that was allowed. It
 // does not block.
-func (s *Sandboxes) connectionEnded(box sandbox.UID, c egress.Connection) {
-	s.cfg.Metrics.EgressEnded(string(c.Protocol), string(c.End), c.Duration)
-	if r := s.Of(box); r != nil {
+func (h *Egress) connectionEnded(box sandbox.UID, c egress.Connection) {
+	h.s.cfg.Metrics.EgressEnded(string(c.Protocol), string(c.End), c.Duration)
+	if r := h.s.Of(box); r != nil {
 		r.out.list(event.Allowed{
 			Host: c.Host, Port: c.Port, Rule: string(c.Rule), Protocol: string(c.Protocol),
 			BytesSent: c.Sent, BytesReceived: c.Received, DurationMS: c.Duration.Milliseconds(), End: string(c.End),
@@ -102,34 +102,34 @@ func (s *Sandboxes) connectionEnded(box sandbox.UID, c egress.Connection) {
 }
 
 // writeDecisions writes down what comes, and when ended is closed what is left.
-func (s *Sandboxes) writeDecisions(ended <-chan struct{}) {
+func (h *Egress) writeDecisions(ended <-chan struct{}) {
 	for {
 		select {
-		case d := <-s.decisions:
-			s.write(d)
+		case d := <-h.s.decisions:
+			h.write(d)
 		case <-ended:
-			s.writeLeft()
+			h.writeLeft()
 			return
 		}
 	}
 }
 
 // writeLeft writes down what has come and is not written yet.
-func (s *Sandboxes) writeLeft() {
+func (h *Egress) writeLeft() {
 	for {
 		select {
-		case d := <-s.decisions:
-			s.write(d)
+		case d := <-h.s.decisions:
+			h.write(d)
 		default:
 			return
 		}
 	}
 }
 
-func (s *Sandboxes) write(d decision) {
+func (h *Egress) write(d decision) {
 	if d.written != nil {
 		close(d.written)
 		return
 	}
-	s.cfg.Recorder.Note(context.Background(), d.event)
+	h.s.cfg.Recorder.Note(context.Background(), d.event)
 }

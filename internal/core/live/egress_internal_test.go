@@ -14,7 +14,7 @@ func TestWhatWasDecidedBeforeTheEndIsWritten(t *testing.T) {
 	}
 	ended := make(chan struct{})
 	close(ended)
-	s.writeDecisions(ended)
+	(&Egress{s: s}).writeDecisions(ended)
 	for i, written := range all {
 		select {
 		case <-written:

@@ -102,14 +102,14 @@ func New(cfg Config) *Sandboxes {
 		carried:   make(map[sandbox.UID]secrets),
 	}
 	s.execs, s.terminals, s.egress = &Execs{s: s}, &Terminals{s: s}, &Egress{s: s}
-	s.proxy = egress.New(s.listen(cfg.Egress))
+	s.proxy = egress.New(s.egress.listen(cfg.Egress))
 	return s
 }
 
 // Serve writes down what the egress proxy decides until ended is closed, by when
 // nobody may decide any more, and then forgets the runs. The sandboxes go on.
 func (s *Sandboxes) Serve(ended <-chan struct{}) {
-	s.writeDecisions(ended)
+	s.egress.writeDecisions(ended)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, r := range s.running {

@@ -30,6 +30,8 @@ const (
 type outbound struct {
 	run    *Run
 	listed *rate.Limiter // events about what the egress proxy decides
+	// accepting is the goroutine that takes the sandbox's streams.
+	accepting sync.WaitGroup
 	// tells is held while unlisted is told of, before mu.
 	tells sync.Mutex
 
@@ -55,6 +57,14 @@ func newNetwork(ctx context.Context) *network {
 	n := &network{}
 	n.ctx, n.cancel = context.WithCancel(ctx)
 	return n
+}
+
+// begin accepts streams in a goroutine of its own.
+func (o *outbound) begin() {
+	o.accepting.Add(1)
+	if !o.run.s.cfg.Gate.Spawn(func(context.Context) { defer o.accepting.Done(); o.serve() }) {
+		o.accepting.Done()
+	}
 }
 
 // serve carries the streams that the sandbox opens to the outside.

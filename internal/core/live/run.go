@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -40,9 +39,8 @@ type Run struct {
 	// languages are of kernels, which a run has and a sandbox has not.
 	languages languages
 
-	began  time.Time      // when the sandbox began to run, or woke
-	served sync.WaitGroup // the goroutine that accepts egress streams
-	left   chan struct{}  // closed when the run is suspended and nothing of it goes on
+	began time.Time     // when the sandbox began to run, or woke
+	left  chan struct{} // closed when the run is suspended and nothing of it goes on
 
 	ctx     context.Context // of everything that talks to the agent
 	cancel  context.CancelFunc
@@ -101,10 +99,7 @@ func (s *Sandboxes) newRun(b sandbox.Sandbox) *Run {
 	r.Guest = guest.New(r.dial)
 
 	s.cfg.Gate.Spawn(func(context.Context) { r.watch() })
-	r.served.Add(1)
-	if !s.cfg.Gate.Spawn(func(context.Context) { defer r.served.Done(); r.out.serve() }) {
-		r.served.Done()
-	}
+	r.out.begin()
 	s.cfg.Gate.Spawn(func(context.Context) {
 		<-r.ctx.Done()
 		telemetry.Close(s.cfg.Log, r.Guest)

@@ -32,7 +32,7 @@ func (r *Run) Suspend(force bool) error {
 	secrets := r.queues.secretsLeft()
 	r.cancel()
 	r.execs.pumps.Wait()
-	r.served.Wait()
+	r.out.accepting.Wait()
 	r.execs.letGo(secrets)
 	r.execs.noteStarts()
 	r.HangUp()
@@ -146,7 +146,7 @@ func (s *Sandboxes) Adopt(ctx context.Context, b sandbox.Sandbox) (*Run, error) 
 		r.execs.suspend()
 		r.cancel()
 		r.execs.pumps.Wait()
-		r.served.Wait()
+		r.out.accepting.Wait()
 		r.execs.letGo(make(secrets))
 		return nil, err
 	}

@@ -1,4 +1,6 @@
-package lifecycle
+// Package repair is the reconciler's rule: what makes a sandbox's row and what its
+// driver sees of it agree. It reads and changes nothing.
+package repair
 
 import (
 	"github.com/cubbyhq/cubby/internal/driver"

@@ -1,4 +1,4 @@
-package lifecycle
+package repair
 
 import "github.com/cubbyhq/cubby/internal/sandbox"
 
