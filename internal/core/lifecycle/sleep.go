@@ -127,7 +127,7 @@ func (s *acts) notAsleep(ctx context.Context, b sandbox.Sandbox, why sandbox.Why
 	if _, err := s.readopt(undo, b); err != nil {
 		return sandbox.Sandbox{}, errors.Join(failed, err)
 	}
-	instead := ""
+	var instead string
 	switch {
 	case errors.Is(failed, errs.Unsupported):
 		instead = "this host cannot keep a sandbox's memory, so it was stopped and not put to sleep"
