@@ -26,7 +26,7 @@ var escapes = map[string]string{
 	"mount namespace":     "unshare -m true && echo escaped",
 	"namespaces of pid 1": "nsenter -t 1 -m -n -u true && echo escaped",
 	"core pattern":        "echo '|/x' > /proc/sys/kernel/core_pattern && echo escaped",
-	"sysrq":               "echo b > /proc/sysrq-trigger && echo escaped",
+	"sysrq":               "[ -c /proc/sysrq-trigger ] || ! echo b > /proc/sysrq-trigger || echo escaped", // a device is /dev/null in its place
 	"modprobe path":       "echo /x > /proc/sys/kernel/modprobe && echo escaped",
 	"cgroup release":      "for f in $(find /sys/fs/cgroup -name release_agent); do echo /x > $f && echo escaped; done",
 	"cgroup limits":       "for f in $(find /sys/fs/cgroup -name '*.max' -o -name memory.limit_in_bytes); do [ -w /proc/gvisor ] || echo 1000000000 > $f && echo escaped; done",
