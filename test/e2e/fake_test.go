@@ -35,7 +35,7 @@ func (h *fakeHost) start(flags []string, _ bool) (string, error) {
 			c.Tokens, c.AuthDisabled, c.MaxSandboxes, c.BodyLimit = over.Tokens, over.AuthDisabled, over.MaxSandboxes, over.BodyLimit
 			c.EgressAllow, c.DiskReserve, c.MinFreeMemory = over.EgressAllow, max(1, over.DiskReserve), 1
 			c.IdleTimeout, c.IdlePolicy, c.MaxLifetime, c.OnShutdown = over.IdleTimeout, over.IdlePolicy, over.MaxLifetime, over.OnShutdown
-			c.MaxPerTenant, c.MaxPerThread = over.MaxPerTenant, over.MaxPerThread
+			c.MaxPerTenant, c.MaxPerThread, c.MaxSnapshots = over.MaxPerTenant, over.MaxPerThread, over.MaxSnapshots
 			c.MaxInThreads, c.MaxThreads, c.ThreadIdle, c.ThreadLife = over.MaxInThreads, over.MaxThreads, over.ThreadIdle, over.ThreadLife
 			c.ImportDirs, c.ThreadUploads, c.APIBaseURL = over.ImportDirs, over.ThreadUploads, over.APIBaseURL
 			if over.JournalPerBox < 64<<20 { // a script that wants to fill it

@@ -17,7 +17,7 @@ var keptScripts = []string{
 	"archives", "async_exec", "capacity", "create_exec_destroy", "duplicate_id", "events", "events_follow", "exec_ends", "exports",
 	"history_of_a_destroyed_sandbox", "idempotency", "idle_and_lifetime", "imports", "keepalive", "kernels", "list",
 	"output_that_was_removed", "parallel_execs", "restart_of_the_daemon", "secrets_are_not_repeated", "sessions", "shutdown_destroys",
-	"stop_start", "stream", "tenants", "threads", "threads_active", "tokens", "update",
+	"snapshots", "stop_start", "stream", "tenants", "threads", "threads_active", "tokens", "update",
 }
 
 // onPostgreSQL tells which scripts run on the second database too.
