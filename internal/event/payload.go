@@ -85,15 +85,6 @@ type SnapshotRemove struct {
 	Name string      `json:"name"`
 }
 
-// Start is how a sandbox came to run for the first time.
-type Start string
-
-// The starts.
-const (
-	Warm Start = "warm" // it was kept ready
-	Cold Start = "cold"
-)
-
 // Started: a stopped sandbox runs again.
 type Started struct{}
 
