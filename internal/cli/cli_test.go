@@ -122,7 +122,7 @@ func TestExitCodes(t *testing.T) {
 		{"no daemon, exec", gone, []string{"exec", "a", "true"}, 125, "cubby: no daemon answers at " + gone + "\n  start one with `cubby serve`, or set CUBBY_URL\n"},
 		{"full host", full.URL, []string{"create"}, 1, "cubby: the host has no memory left\n  try again in 30s\n"},
 		{"bad URL", "localhost:9090", []string{"ls"}, 1, "cubby: \"localhost:9090\" is not the URL of a daemon\n  write it as http://host:port\n"},
-		{"unknown command", gone, []string{"frob"}, 2, "cubby: cubby has no command \"frob\"\n  cubby --help\n"},
+		{"unknown command", gone, []string{"xyzzy"}, 2, "cubby: cubby has no command \"xyzzy\"\n  cubby --help\n"},
 		{"mistyped command", gone, []string{"creat"}, 2, "cubby: cubby has no command \"creat\"; did you mean \"create\"?\n  cubby --help\n"},
 		{"exchanged letters", gone, []string{"image", "sl"}, 2, "cubby: cubby image has no command \"sl\"; did you mean \"ls\"?\n  cubby image --help\n"},
 		{"mistyped flag", gone, []string{"create", "--memroy", "1GiB"}, 2, "cubby: unknown flag: --memroy; did you mean --memory?\n  cubby create --help\n"},

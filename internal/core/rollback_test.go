@@ -192,12 +192,12 @@ func (w *world) crashesIn(method string, act func(), look func(next *world)) {
 	w.t.Helper()
 	reached, release := make(chan struct{}), make(chan struct{})
 	var once sync.Once
-	w.faults.Before = func(_ context.Context, called string, _ sandbox.UID) {
+	w.faults.SetBefore(func(_ context.Context, called string, _ sandbox.UID) {
 		if called == method {
 			once.Do(func() { close(reached) })
 			<-release
 		}
-	}
+	})
 	var acting sync.WaitGroup
 	acting.Go(act)
 	<-reached

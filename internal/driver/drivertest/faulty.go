@@ -11,6 +11,9 @@ import (
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
+// hook is called at the start of a method.
+type hook = func(ctx context.Context, method string, uid sandbox.UID)
+
 // Faulty decorates a driver with what can go wrong: any method can fail before
 // or after its work, or block. It has the abilities of what it decorates, and
 // makes them fail too. Without faults it is the driver itself.
@@ -18,13 +21,14 @@ type Faulty struct {
 	// Before is called at the start of every method that takes a context, with
 	// the method's name and its sandbox, if it has one; it may block. Set it
 	// while nothing is under way.
-	Before func(ctx context.Context, method string, uid sandbox.UID)
+	Before hook
 
 	next driver.Driver
 
-	mu     sync.Mutex
-	before map[string]error // by method; guarded by mu
-	after  map[string]error // guarded by mu
+	mu        sync.Mutex
+	meanwhile hook             // guarded by mu
+	before    map[string]error // by method; guarded by mu
+	after     map[string]error // guarded by mu
 }
 
 var (
@@ -56,13 +60,26 @@ func (f *Faulty) set(faults map[string]error, method string, err error) {
 	faults[method] = err
 }
 
+// SetBefore has what runs already call a function at the start of every method, as
+// Before is called.
+func (f *Faulty) SetBefore(fn func(ctx context.Context, method string, uid sandbox.UID)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.meanwhile = fn
+}
+
 // Unwrap returns the driver without its faults.
 func (f *Faulty) Unwrap() driver.Driver { return f.next }
 
 // enter begins a method.
 func (f *Faulty) enter(ctx context.Context, method string, uid sandbox.UID) error {
-	if f.Before != nil {
-		f.Before(ctx, method, uid)
+	f.mu.Lock()
+	meanwhile := f.meanwhile
+	f.mu.Unlock()
+	for _, hook := range []hook{f.Before, meanwhile} {
+		if hook != nil {
+			hook(ctx, method, uid)
+		}
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
