@@ -44,20 +44,23 @@ collect=400
 
 list() { scripts/go list -tags root "$@" | tr '\n' ' '; }
 # gVisor's program is tested by itself: it takes minutes to compile for the race
-# detector, and the test of its flags starts no goroutine. Long ones come first.
+# detector, and the test of its flags starts no goroutine.
 raced() {
   local others
   others=$(list "${programs[@]}")
-  for p in $(list ./internal/core ./internal/cli ./internal/guest github.com/cubbyhq/cubby/...); do
+  for p in $(list github.com/cubbyhq/cubby/...); do
     [[ " $others " == *" $p "* || $p == */cmd/runsc ]] || echo "$p"
   done
 }
 
-# of_packages prints those of some packages that PACKAGES does not leave out.
+# of_packages prints those of some packages that PACKAGES does not leave out, what
+# takes longest first: at the end nothing long is left to wait for.
 of_packages() {
-  local chosen p
-  chosen=" $(list ${PACKAGES:-github.com/cubbyhq/cubby/...})"
-  for p in "$@"; do [[ $chosen != *" $p "* ]] || printf '%s ' "$p"; done
+  local chosen
+  # shellcheck disable=SC2086 # one argument a package
+  chosen=$(list ${PACKAGES:-github.com/cubbyhq/cubby/...})
+  printf '%s\n' "$@" | awk -v chosen=" $chosen" 'NR == FNR { if ($1 !~ /^#/) budget[$1] = $2; next }
+    index(chosen, " " $1 " ") { print budget[$1] + 0, $1 }' test/budgets.txt - | sort -k1,1nr -k2 | cut -d' ' -f2 | tr '\n' ' '
 }
 
 # tests NAME PACKAGES FLAG… runs packages and keeps their events. To link is a good
@@ -170,13 +173,14 @@ run)
   prepare
   again=(--rerun-fails=2 "--rerun-fails-max-failures=$most_again" --rerun-fails-abort-on-data-race)
   CGO_ENABLED=0 scripts/go test -trimpath -vet=off "$@" ./cmd/runsc
-  # What waits for sandboxes goes beside what computes.
+  # What waits for sandboxes goes beside what computes. The scripts wait too: at
+  # the end the processors would wait with them.
   program_tests -p 2 "$@" &
   beside=$!
   failed=0
+  in_memory script_tests "$@" || failed=1
   in_memory raced_tests -p 2 "$@" || failed=1
   in_memory volume_tests "$@" || failed=1
-  in_memory script_tests "$@" || failed=1
   wait "$beside" || failed=1
   gather || exit 1
   slow=$(over 1)
