@@ -5,7 +5,8 @@
 #   run [FLAG…]    every test but the long ones; flags are those of go test
 #   long [PART…]   what takes hours, or some of its parts, one after another, with
 #                  the time of each:
-#                    e2e, cli, image  the tests of the tag long of these packages
+#                    e2e, cli, image  all tests of these packages, with those of the
+#                                     tag long; or those of RUN
 #                    race             the scripts of test/e2e against a daemon that
 #                                     is built with the race detector
 #                    drivers          the runtime drivers with the race detector
@@ -235,8 +236,8 @@ long)
   long_tests() { CGO_ENABLED=0 tests "$1" "$(list "$2")" -trimpath -tags root,long -count=1 -timeout 6h "${@:3}"; }
   part() {
     case $1 in
-    e2e) long_tests long-e2e ./test/e2e ;;
-    cli | image) long_tests "long-$1" "./internal/$1" ;;
+    e2e) long_tests long-e2e ./test/e2e "${only[@]}" ;;
+    cli | image) long_tests "long-$1" "./internal/$1" "${only[@]}" ;;
     race)
       CGO_ENABLED=1 scripts/go build -race -o bin/cubby-race ./cmd/cubby &&
         CUBBY_TEST_BIN=$PWD/bin/cubby-race long_tests long-race ./test/e2e -run 'TestReal$'
@@ -260,7 +261,7 @@ long)
   exit "$failed"
   ;;
 *)
-  sed -n '2,23s/^# \{0,1\}//p' "$0" >&2
+  sed -n '2,22s/^# \{0,1\}//p' "$0" >&2
   exit 2
   ;;
 esac
