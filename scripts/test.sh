@@ -5,7 +5,8 @@
 #   run [FLAG…]    every test but the long ones; flags are those of go test
 #   long [PART…]   what takes hours, or some of its parts, one after another, with
 #                  the time of each:
-#                    e2e, cli, image  the tests of the tag long of these packages
+#                    e2e, cli, image  all tests of these packages, with those of the
+#                                     tag long; or those of RUN
 #                    race             the scripts of test/e2e against a daemon that
 #                                     is built with the race detector
 #                    drivers          the runtime drivers with the race detector
@@ -44,20 +45,23 @@ collect=400
 
 list() { scripts/go list -tags root "$@" | tr '\n' ' '; }
 # gVisor's program is tested by itself: it takes minutes to compile for the race
-# detector, and the test of its flags starts no goroutine. Long ones come first.
+# detector, and the test of its flags starts no goroutine.
 raced() {
   local others
   others=$(list "${programs[@]}")
-  for p in $(list ./internal/core ./internal/cli ./internal/guest github.com/cubbyhq/cubby/...); do
+  for p in $(list github.com/cubbyhq/cubby/...); do
     [[ " $others " == *" $p "* || $p == */cmd/runsc ]] || echo "$p"
   done
 }
 
-# of_packages prints those of some packages that PACKAGES does not leave out.
+# of_packages prints those of some packages that PACKAGES does not leave out, what
+# takes longest first: at the end nothing long is left to wait for.
 of_packages() {
-  local chosen p
-  chosen=" $(list ${PACKAGES:-github.com/cubbyhq/cubby/...})"
-  for p in "$@"; do [[ $chosen != *" $p "* ]] || printf '%s ' "$p"; done
+  local chosen
+  # shellcheck disable=SC2086 # one argument a package
+  chosen=$(list ${PACKAGES:-github.com/cubbyhq/cubby/...})
+  printf '%s\n' "$@" | awk -v chosen=" $chosen" 'NR == FNR { if ($1 !~ /^#/) budget[$1] = $2; next }
+    index(chosen, " " $1 " ") { print budget[$1] + 0, $1 }' test/budgets.txt - | sort -k1,1nr -k2 | cut -d' ' -f2 | tr '\n' ' '
 }
 
 # tests NAME PACKAGES FLAG… runs packages and keeps their events. To link is a good
@@ -170,13 +174,14 @@ run)
   prepare
   again=(--rerun-fails=2 "--rerun-fails-max-failures=$most_again" --rerun-fails-abort-on-data-race)
   CGO_ENABLED=0 scripts/go test -trimpath -vet=off "$@" ./cmd/runsc
-  # What waits for sandboxes goes beside what computes.
+  # What waits for sandboxes goes beside what computes. The scripts wait too: at
+  # the end the processors would wait with them.
   program_tests -p 2 "$@" &
   beside=$!
   failed=0
+  in_memory script_tests "$@" || failed=1
   in_memory raced_tests -p 2 "$@" || failed=1
   in_memory volume_tests "$@" || failed=1
-  in_memory script_tests "$@" || failed=1
   wait "$beside" || failed=1
   gather || exit 1
   slow=$(over 1)
@@ -231,8 +236,8 @@ long)
   long_tests() { CGO_ENABLED=0 tests "$1" "$(list "$2")" -trimpath -tags root,long -count=1 -timeout 6h "${@:3}"; }
   part() {
     case $1 in
-    e2e) long_tests long-e2e ./test/e2e ;;
-    cli | image) long_tests "long-$1" "./internal/$1" ;;
+    e2e) long_tests long-e2e ./test/e2e "${only[@]}" ;;
+    cli | image) long_tests "long-$1" "./internal/$1" "${only[@]}" ;;
     race)
       CGO_ENABLED=1 scripts/go build -race -o bin/cubby-race ./cmd/cubby &&
         CUBBY_TEST_BIN=$PWD/bin/cubby-race long_tests long-race ./test/e2e -run 'TestReal$'
@@ -256,7 +261,7 @@ long)
   exit "$failed"
   ;;
 *)
-  sed -n '2,23s/^# \{0,1\}//p' "$0" >&2
+  sed -n '2,22s/^# \{0,1\}//p' "$0" >&2
   exit 2
   ;;
 esac

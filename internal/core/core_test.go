@@ -26,6 +26,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/storage"
 	"github.com/cubbyhq/cubby/internal/storage/local"
 	"github.com/cubbyhq/cubby/internal/store"
+	"github.com/cubbyhq/cubby/internal/store/storetest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -80,6 +81,7 @@ func (w *world) open() {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	storetest.Migrate(w.t, filepath.Join(w.dir, "cubby.db"))
 	if w.store, err = store.Open(w.ctx, store.Config{Path: filepath.Join(w.dir, "cubby.db"), Seal: key}); err != nil {
 		w.t.Fatal(err)
 	}

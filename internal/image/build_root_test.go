@@ -20,6 +20,16 @@ import (
 	"github.com/cubbyhq/cubby/images"
 )
 
+// testImageDir is where make test has built the base image.
+func testImageDir(t *testing.T) string {
+	t.Helper()
+	dir := os.Getenv("CUBBY_TEST_IMAGE_DIR")
+	if dir == "" {
+		t.Fatal("CUBBY_TEST_IMAGE_DIR is not set: run make test, or build the base image and name its directory")
+	}
+	return dir
+}
+
 // tinyRecipe builds in seconds, from packages that the base image has, too.
 func tinyRecipe(t *testing.T) fs.FS {
 	t.Helper()

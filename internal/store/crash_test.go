@@ -18,6 +18,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 	"github.com/cubbyhq/cubby/internal/seal"
+	"github.com/cubbyhq/cubby/internal/store/postgrestest"
 )
 
 // crashPath makes this test binary the writer that TestKilledWriter kills.
@@ -33,7 +34,7 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(postgrestest.Kept{M: m})
 }
 
 // writeUntilKilled runs sandboxes through their lives from several goroutines

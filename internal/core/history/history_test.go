@@ -51,6 +51,7 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	w := &world{t: t, ctx: ctx, path: filepath.Join(dir, "cubby.db"), gate: gate.New()}
+	storetest.Migrate(t, w.path)
 	if w.store, err = store.Open(ctx, store.Config{Path: w.path, Seal: key}); err != nil {
 		t.Fatal(err)
 	}

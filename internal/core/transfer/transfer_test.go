@@ -26,6 +26,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/storage"
 	"github.com/cubbyhq/cubby/internal/storage/local"
 	"github.com/cubbyhq/cubby/internal/store"
+	"github.com/cubbyhq/cubby/internal/store/storetest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -48,6 +49,7 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	w := &world{}
+	storetest.Migrate(t, filepath.Join(dir, "cubby.db"))
 	if w.store, err = store.Open(t.Context(), store.Config{Path: filepath.Join(dir, "cubby.db"), Seal: key}); err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"context"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/driver/drivertest"
 	"github.com/cubbyhq/cubby/internal/image"
 	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/store/storetest"
 )
 
 // Options change what [Start] starts. The zero value is a daemon without
@@ -74,6 +76,9 @@ func Start(t testing.TB, o Options) *Daemon {
 		}
 	})
 	makeBase(t, cfg.Images(), logger)
+	if cfg.DatabaseURL == "" && cfg.DataDir == o.Dir {
+		storetest.Migrate(t, filepath.Join(cfg.DataDir, "cubby.db"))
+	}
 
 	ctx, cancel := context.WithCancel(context.Background())
 	if o.Now == nil {

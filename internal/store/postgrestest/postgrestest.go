@@ -42,8 +42,8 @@ type Server struct {
 
 var shared struct {
 	mu     sync.Mutex
-	users  int     // tests that use server; guarded by mu
-	server *Server // guarded by mu
+	users  int     // tests that use server, and keepers; guarded by mu
+	server *Server // nil before its first use; guarded by mu
 }
 
 // New returns the URL of a fresh database on a server that all tests of this
@@ -52,7 +52,7 @@ func New(t testing.TB) string {
 	t.Helper()
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
-	if shared.users == 0 {
+	if shared.server == nil {
 		s, err := start()
 		if err != nil {
 			t.Fatal(err)
@@ -61,13 +61,40 @@ func New(t testing.TB) string {
 	}
 	shared.users++
 	t.Cleanup(func() {
-		shared.mu.Lock()
-		defer shared.mu.Unlock()
-		if shared.users--; shared.users == 0 {
-			shared.server.remove(t)
+		if err := release(); err != nil {
+			t.Error(err)
 		}
 	})
 	return shared.server.NewDatabase(t)
+}
+
+// Kept are all tests of a package, which share the server from its first use to
+// their end: to make one takes longer than most tests.
+type Kept struct{ *testing.M }
+
+// Run is that of [testing.M].
+func (k Kept) Run() int {
+	shared.mu.Lock()
+	shared.users++
+	shared.mu.Unlock()
+	code := k.M.Run()
+	if err := release(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return max(code, 1)
+	}
+	return code
+}
+
+func release() error {
+	shared.mu.Lock()
+	defer shared.mu.Unlock()
+	shared.users--
+	if shared.users > 0 || shared.server == nil {
+		return nil
+	}
+	s := shared.server
+	shared.server = nil
+	return s.remove()
 }
 
 // Start returns a server of the test's own, which it may kill.
@@ -77,7 +104,11 @@ func Start(t testing.TB) *Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { s.remove(t) })
+	t.Cleanup(func() {
+		if err := s.remove(); err != nil {
+			t.Error(err)
+		}
+	})
 	return s
 }
 
@@ -119,11 +150,12 @@ func (s *Server) Restart(t testing.TB) {
 	}
 }
 
-func (s *Server) remove(t testing.TB) {
+func (s *Server) remove() error {
 	s.Kill()
 	if err := os.RemoveAll(s.dir); err != nil {
-		t.Errorf("remove the database server: %v", err)
+		return fmt.Errorf("remove the database server: %w", err)
 	}
+	return nil
 }
 
 func start() (_ *Server, err error) {

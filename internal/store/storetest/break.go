@@ -1,5 +1,5 @@
-// Package storetest makes single writes of a store fail, in the database
-// itself, for tests of what stands above. It is for tests only.
+// Package storetest makes databases for tests of what stands above a store, and
+// single writes of theirs fail. It is for tests only.
 package storetest
 
 import (

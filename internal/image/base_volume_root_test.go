@@ -1,4 +1,4 @@
-//go:build root
+//go:build root && !race
 
 package image
 
@@ -15,16 +15,6 @@ import (
 	"testing"
 	"time"
 )
-
-// testImageDir is where make test has built the base image.
-func testImageDir(t *testing.T) string {
-	t.Helper()
-	dir := os.Getenv("CUBBY_TEST_IMAGE_DIR")
-	if dir == "" {
-		t.Fatal("CUBBY_TEST_IMAGE_DIR is not set: run make test, or build the base image and name its directory")
-	}
-	return dir
-}
 
 // current returns an image that the recipe of its name made as it is now: what
 // an older one lacks says nothing about the recipe.
