@@ -22,15 +22,16 @@ import (
 // All who use a sleeping sandbox at once wake it once.
 func TestUsesAtOnceWakeOnce(t *testing.T) {
 	const users = 20
-	w := newWorld(t)
-	w.create("a")
-	w.sleep("a", false)
+	w := stoppedWorld(t)
 	var wakes atomic.Int32
 	w.faults.Before = func(_ context.Context, method string, _ sandbox.UID) {
 		if method == "Wake" {
 			wakes.Add(1)
 		}
 	}
+	w.start()
+	w.create("a")
+	w.sleep("a", false)
 	var all sync.WaitGroup
 	for i := range users {
 		all.Go(func() {

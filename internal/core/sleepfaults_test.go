@@ -159,8 +159,7 @@ func TestDaemonKilledBetweenTheSteps(t *testing.T) {
 
 // A service that ends in the middle of a sleep or a wake does not wait for it.
 func TestTheServiceEndsDuringASleep(t *testing.T) {
-	w := newWorld(t)
-	w.create("a")
+	w := stoppedWorld(t)
 	began := make(chan struct{})
 	w.faults.Before = func(ctx context.Context, method string, _ sandbox.UID) {
 		if method == "Sleep" {
@@ -168,6 +167,8 @@ func TestTheServiceEndsDuringASleep(t *testing.T) {
 			<-ctx.Done()
 		}
 	}
+	w.start()
+	w.create("a")
 	slept := make(chan error, 1)
 	go func() {
 		_, err := w.Sandboxes().Sleep(w.ctx, "a", false)
