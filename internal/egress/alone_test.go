@@ -299,8 +299,8 @@ func TestUpstream(t *testing.T) {
 			t.Errorf("GET %s = %d %q, want %d", u, got, body, code)
 		}
 	}
-	if len(near.names.asked) > 0 {
-		t.Errorf("the near proxy looked up %v", near.names.asked)
+	if asked := near.names.lookedUp(); len(asked) > 0 {
+		t.Errorf("the near proxy looked up %v", asked)
 	}
 	for _, d := range far.seen() {
 		if d.Host == "pypi.org" || d.Host == "127.0.0.1" {

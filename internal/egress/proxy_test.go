@@ -65,7 +65,7 @@ func TestForward(t *testing.T) {
 	if len(ds) != 2 || !ds[0].Allow || ds[0].Host != "a.example.com" || ds[0].Rule != RuleOpen {
 		t.Errorf("decisions = %+v, want two that allow a.example.com by open", ds)
 	}
-	for _, name := range r.names.asked {
+	for _, name := range r.names.lookedUp() {
 		if name != "a.example.com." {
 			t.Errorf("looked %q up, want a name that no search domain can extend", name)
 		}

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -42,6 +43,14 @@ func (n *names) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, er
 		n.answers[strings.TrimSuffix(host, ".")] = list[1:]
 	}
 	return append([]netip.Addr(nil), list[0]...), nil
+}
+
+// lookedUp returns the names that were asked for so far: a transport may go on
+// dialing in the background.
+func (n *names) lookedUp() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Clone(n.asked)
 }
 
 func addrs(list ...string) []netip.Addr {
