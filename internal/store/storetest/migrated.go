@@ -44,6 +44,9 @@ func Migrate(t testing.TB, path string) {
 	}
 	db, err := empty()
 	if err == nil {
+		err = os.MkdirAll(filepath.Dir(path), 0o700)
+	}
+	if err == nil {
 		err = os.WriteFile(path, db, 0o600)
 	}
 	if err != nil {
