@@ -53,7 +53,7 @@ type Config struct {
 
 // Sections names what can be measured, in the order in which it is.
 func Sections() []string {
-	return []string{"create", "exec", "burst", "transfer", "stream", "egress", "code", "pool", "memory", "rows"}
+	return []string{"create", "exec", "burst", "transfer", "stream", "egress", "code", "sleep", "fork", "pool", "memory", "rows"}
 }
 
 // bench is one run.
@@ -113,7 +113,7 @@ func (b *bench) run(ctx context.Context) error {
 	}
 	steps := map[string]func(context.Context) error{
 		"create": b.create, "exec": b.exec, "burst": b.burst, "transfer": b.transfer,
-		"stream": b.stream, "egress": b.egress, "code": b.code, "pool": b.pool, "memory": b.memory, "rows": b.rows,
+		"stream": b.stream, "egress": b.egress, "code": b.code, "sleep": b.sleep, "fork": b.fork, "pool": b.pool, "memory": b.memory, "rows": b.rows,
 	}
 	if b.wants("create") || b.wants("exec") {
 		if b.docker = b.findDocker(ctx); b.docker != nil {

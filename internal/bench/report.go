@@ -98,6 +98,17 @@ func (s *Section) over(row, floor string) {
 	}
 }
 
+// within is over with a goal that is a multiple of the floor.
+func (s *Section) within(row, floor string, times float64) {
+	s.over(row, floor)
+	for i := range s.Rows {
+		if r := &s.Rows[i]; r.Name == row && r.Ratio > 0 {
+			r.Goal = round(r.P50 / r.Ratio * times)
+			r.judged()
+		}
+	}
+}
+
 // round keeps three digits.
 func round(v float64) float64 {
 	if v == 0 || math.Abs(v) >= 100 {

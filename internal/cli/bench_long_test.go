@@ -48,6 +48,8 @@ func TestBenchMeasures(t *testing.T) {
 		"exec/gvisor: exec", "exec/container: exec", "burst/gvisor × 10: succeeded", "burst/container × 10: succeeded",
 		"transfer/gvisor: upload", "transfer/container: download", "stream/gvisor: line", "stream/container: line",
 		"egress/gvisor: request", "egress/gvisor: tunnels that answer", "egress/container: new connection", "egress/container: upload",
+		"sleep/sleep, 200 MB heap", "sleep/wake and a command, Python of 10 MB", "sleep/processes of the host, of all that sleep",
+		"fork/fork 1 → ", "fork/rollback",
 		"pool/runsc run", "pool/gvisor: create, first command", "pool/container: create, first cell",
 		"memory/gvisor: PSS of an idle sandbox", "memory/container: PSS of an idle sandbox", "memory/daemon, resident, idle", "rows/exec, container, 10000 rows",
 	} {

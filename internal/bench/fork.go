@@ -1,0 +1,153 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/cubbyhq/cubby/client"
+	"github.com/cubbyhq/cubby/internal/errs"
+)
+
+const (
+	forkGoal     = 1.2 // of as many restores, two at once
+	rollbackGoal = 1.3 // of a delete and a restore
+)
+
+// fork measures how long it takes to fork a sandbox with a Python process in it, and
+// to roll it back, beside what gVisor's own restore takes of the same process.
+func (b *bench) fork(ctx context.Context) error {
+	n := b.count(20, 4)
+	s := b.report.section("fork", "Fork and rollback")
+	s.Note = fmt.Sprintf("The floor of a fork is %d times `runsc restore`, two at once; that of a rollback is `runsc delete` and `runsc restore`.", n)
+	if !b.isolated("gvisor") {
+		return errs.E(errs.Unsupported, "only gVisor keeps memory")
+	}
+	list := b.runtimes()
+	defer closeRuntimes(list)
+	h := heaps()[0]
+	floor, err := b.newCheckpointed(ctx, list, h)
+	if err != nil {
+		b.note("fork: the floor: %v", err)
+	} else {
+		defer floor.remove()
+	}
+	id, remove, err := b.box(ctx, "gvisor")
+	if err != nil {
+		return err
+	}
+	defer remove()
+	if err := b.fillHeap(ctx, id, h); err != nil {
+		return err
+	}
+	snapshot, err := b.client.CreateSnapshot(ctx, id, client.SnapshotOptions{Memory: true})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+		defer cancel()
+		if err := b.client.RemoveSnapshot(ctx, snapshot.ID); err != nil {
+			b.note("remove the snapshot: %v", err)
+		}
+	}()
+	var restores, replaced, forks, paused, rollbacks sample
+	for range b.count(5, 1) {
+		if floor != nil {
+			many, one, err := floor.restores(ctx, n)
+			if err != nil {
+				b.note("fork: the floor: %v", err)
+				floor.remove()
+				floor = nil
+			} else {
+				restores.add(many)
+				replaced.add(one)
+			}
+		}
+		took, stood, err := b.forkOnce(ctx, id, n)
+		if err != nil {
+			return err
+		}
+		forks.add(took)
+		paused.add(stood)
+		back, err := timed(func() error {
+			_, err := b.client.Rollback(ctx, id, snapshot.ID)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		rollbacks.add(back)
+	}
+	floorOfForks, fork := fmt.Sprintf("runsc restore × %d", n), fmt.Sprintf("fork 1 → %d", n)
+	s.times(floorOfForks, restores, 0)
+	s.times(fork, forks, 0)
+	s.within(fork, floorOfForks, forkGoal)
+	s.times("the parent stands still", paused, 0)
+	s.times("runsc delete and restore", replaced, 0)
+	s.times("rollback", rollbacks, 0)
+	s.within("rollback", "runsc delete and restore", rollbackGoal)
+	return nil
+}
+
+// forkOnce forks a sandbox and removes what came of it.
+func (b *bench) forkOnce(ctx context.Context, id string, n int) (took, paused time.Duration, err error) {
+	var forked client.Forked
+	took, err = timed(func() (err error) {
+		forked, err = b.client.Fork(ctx, id, n)
+		return err
+	})
+	undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+	defer cancel()
+	for _, box := range forked.Sandboxes {
+		if err := b.client.Destroy(undo, box.ID); err != nil {
+			b.note("destroy a fork: %v", err)
+		}
+	}
+	return took, time.Duration(forked.PausedMillis) * time.Millisecond, err
+}
+
+// restores times n restores of the process, two at once, and then what takes its
+// place.
+func (c *checkpointed) restores(ctx context.Context, n int) (many, one time.Duration, err error) {
+	image := filepath.Join(c.dir, "fork")
+	if err := os.RemoveAll(image); err != nil {
+		return 0, 0, err
+	}
+	if err := os.Mkdir(image, 0o700); err != nil {
+		return 0, 0, err
+	}
+	if err := c.runtime.call(ctx, "checkpoint", "--leave-running", "--image-path="+image, c.id); err != nil {
+		return 0, 0, err
+	}
+	clone := func(i int) *checkpointed {
+		return &checkpointed{runtime: c.runtime, bundle: c.bundle, dir: c.dir, id: fmt.Sprintf("floor-fork-%010d", i)}
+	}
+	defer func() {
+		for i := range n {
+			_ = c.runtime.call(context.WithoutCancel(ctx), "delete", "--force", clone(i).id)
+		}
+	}()
+	many, err = timed(func() error {
+		var g errgroup.Group
+		g.SetLimit(2)
+		for i := range n {
+			g.Go(func() error { return clone(i).detached(ctx, "restore", "--image-path="+image) })
+		}
+		return g.Wait()
+	})
+	if err != nil {
+		return 0, 0, err
+	}
+	one, err = timed(func() error {
+		if err := c.runtime.call(ctx, "delete", "--force", c.id); err != nil {
+			return err
+		}
+		return c.detached(ctx, "restore", "--image-path="+image)
+	})
+	return many, one, err
+}
