@@ -42,8 +42,8 @@ func TestKernelThatDies(t *testing.T) {
 	})
 }
 
-// A sandbox that got its identity while it ran gives it to the kernels and the
-// sessions that begin later.
+// A sandbox that got its identity while it ran gives it to its kernels, those that
+// run too, and to the sessions that begin later.
 func TestIdentityOfKernelsAndSessions(t *testing.T) {
 	w := newWorld(t)
 	b := w.create("a")
@@ -57,8 +57,8 @@ func TestIdentityOfKernelsAndSessions(t *testing.T) {
 	if e := w.code("a", cell.Request{Kernel: "later", Language: "python", Code: whose}); e.Stdout != "mine\n" {
 		t.Errorf("a new kernel: %+v, error %+v", e, e.Error)
 	}
-	if e := w.python("a", whose); e.Stdout != "nobody\n" {
-		t.Errorf("the kernel of before: %+v, error %+v; want that it keeps what it had", e, e.Error)
+	if e := w.python("a", whose); e.Stdout != "mine\n" {
+		t.Errorf("the kernel of before: %+v, error %+v; want the new environment", e, e.Error)
 	}
 	if r := w.in("a", "echo $WHOSE"); string(r.Stdout) != "mine\n" {
 		t.Errorf("a new session: %+v", r)
@@ -152,9 +152,9 @@ func TestIdleKernelDoesNotKeepASandbox(t *testing.T) {
 	}
 	open()
 	w.wait("a", x.Seq)
-	w.until("the sandbox is stopped", func() bool {
+	w.until("the sandbox sleeps", func() bool {
 		w.Reap()
 		got, err := w.Sandboxes().Get(w.ctx, "a")
-		return err == nil && got.State == sandbox.Stopped
+		return err == nil && got.State == sandbox.Sleeping
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"iter"
 	"strings"
+	"sync"
 
 	"github.com/cubbyhq/cubby/internal/auth"
 	"github.com/cubbyhq/cubby/internal/core/budget"
@@ -103,20 +104,46 @@ func bytesOf(events []sandbox.Event) (n int64) {
 // too many already.
 func (h *Events) Follow(ctx context.Context, id string, after int64, kinds ...string) iter.Seq2[sandbox.Event, error] {
 	return func(yield func(sandbox.Event, error) bool) {
-		if err := h.follow(ctx, id, after, kinds, func(e sandbox.Event) bool { return yield(e, nil) }); err != nil {
+		f, err := h.Follower(ctx)
+		if err != nil {
 			yield(sandbox.Event{}, err)
+			return
+		}
+		defer f.Leave()
+		for e, err := range f.Follow(ctx, id, after, kinds...) {
+			if !yield(e, err) {
+				return
+			}
 		}
 	}
 }
 
-// CheckFollow is the error that [Events.Follow] would begin with when the caller's
-// tenant follows too many; nil: it would begin.
-func (h *Events) CheckFollow(ctx context.Context) error {
+// Follower is a place among those who follow events. It is the caller's until Leave.
+type Follower struct {
+	h     *Events
+	leave func()
+}
+
+// Follower takes a place for who will follow: OverQuota when the caller's tenant
+// follows too many already.
+func (h *Events) Follower(ctx context.Context) (*Follower, error) {
 	leave, err := h.followers.Enter(auth.From(ctx).Tenant)
-	if err == nil {
-		leave()
+	if err != nil {
+		return nil, err
 	}
-	return err
+	return &Follower{h: h, leave: sync.OnceFunc(leave)}, nil
+}
+
+// Leave gives the place back. It may be called more than once.
+func (f *Follower) Leave() { f.leave() }
+
+// Follow is [Events.Follow] in this place.
+func (f *Follower) Follow(ctx context.Context, id string, after int64, kinds ...string) iter.Seq2[sandbox.Event, error] {
+	return func(yield func(sandbox.Event, error) bool) {
+		if err := f.h.follow(ctx, id, after, kinds, func(e sandbox.Event) bool { return yield(e, nil) }); err != nil {
+			yield(sandbox.Event{}, err)
+		}
+	}
 }
 
 func (h *Events) follow(ctx context.Context, id string, after int64, kinds []string, yield func(sandbox.Event) bool) error {
@@ -127,11 +154,6 @@ func (h *Events) follow(ctx context.Context, id string, after int64, kinds []str
 	if err != nil {
 		return err
 	}
-	leave, err := h.followers.Enter(auth.From(ctx).Tenant)
-	if err != nil {
-		return err
-	}
-	defer leave()
 	// Watched before anything is read: what is committed after a read is told.
 	more, stop := h.store.WatchEvents(b.UID)
 	defer stop()

@@ -216,12 +216,14 @@ func TestFollowersEndWithTheService(t *testing.T) {
 	for range most {
 		<-began
 	}
-	if err := w.CheckFollow(alice); !errors.Is(err, errs.OverQuota) {
-		t.Errorf("CheckFollow with %d followers = %v", most, err)
+	if _, err := w.Follower(alice); !errors.Is(err, errs.OverQuota) {
+		t.Errorf("Follower with %d followers = %v", most, err)
 	}
-	if err := w.CheckFollow(w.ctx); err != nil {
-		t.Errorf("CheckFollow of no tenant = %v", err)
+	f, err := w.Follower(w.ctx)
+	if err != nil {
+		t.Fatalf("Follower of no tenant = %v", err)
 	}
+	f.Leave()
 	w.end()
 	for range most {
 		if err := <-ends; !errors.Is(err, errs.Unavailable) {

@@ -115,16 +115,18 @@ func (d *door) followEvents(ctx context.Context, in *eventsInput) (*streamed, er
 	if in.head() {
 		return &streamed{Body: nothing(sse.MediaType)}, nil
 	}
-	if err := d.Core.Events().CheckFollow(ctx); err != nil {
+	follower, err := d.Core.Events().Follower(ctx)
+	if err != nil {
 		return nil, err
 	}
 	return stream(func() {
+		defer follower.Leave()
 		s, err := sse.New(in.w, http.StatusOK)
 		if err != nil {
 			return
 		}
 		source := func(ctx context.Context) iter.Seq2[sandbox.Event, error] {
-			return d.Core.Events().Follow(ctx, in.ID, after, in.Kinds...)
+			return follower.Follow(ctx, in.ID, after, in.Kinds...)
 		}
 		err = sse.Pump(ctx, d.Life.Done(), source, sse.PingEvery, func(e sandbox.Event) error {
 			return s.Send(e.Cursor, e.Kind, eventJSON(e))

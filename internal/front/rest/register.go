@@ -27,6 +27,7 @@ var tags = []*huma.Tag{
 	{Name: "git", Description: "Operations on repositories in a sandbox."},
 	{Name: "host", Description: "The daemon itself."},
 	{Name: "threads", Description: "Conversations: sandboxes that share bounds, exports and uploads."},
+	{Name: "snapshots", Description: "Sandboxes kept as they were, to begin others from or to go back to."},
 	{Name: "tenants", Description: "Whose sandboxes share files, and their uploads."},
 }
 
