@@ -94,6 +94,8 @@ class Noting:
         if request.url.path.startswith("/sandbox.v1"):
             session = {"sessionId": "s", "allowedHosts": ["pypi.org", "files.pythonhosted.org"]}
             return {"session": session, "exitCode": 0, "success": True}
+        if request.url.path.endswith("/fork"):
+            return {"sandboxes": [], "paused_ms": 0, "warnings": []}
         return {"id": "b", "name": "n", **done, "result": result}
 
 
@@ -110,6 +112,7 @@ CALLS: dict[str, tuple[Callable[[cubby.Client, cubby.Sandbox], object], Any]] = 
     "Sandboxes.create(ports)": (lambda c, _: c.sandboxes.create(ports=80), [80]),
     "Sandbox.install(dependencies)": (lambda _, b: b.install(WORD), {WORD: ""}),
     "Sandbox.start_install(dependencies)": (lambda _, b: b.start_install(WORD), {WORD: ""}),
+    "Sandbox.fork(ids)": (lambda _, b: b.fork(ids=WORD), [WORD]),
     "Sandbox.update(ports)": (lambda _, b: b.update(ports=80), [80]),
     "NetworkAccess.update(allow)": (lambda _, b: b.network.update(allow=WORD), [WORD]),
     "NetworkAccess.update(deny)": (lambda _, b: b.network.update(deny=WORD), [WORD]),

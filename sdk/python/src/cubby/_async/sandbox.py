@@ -11,8 +11,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Literal
 
 from .._decode import decode, decode_list, malformed
-from .._lists import port_list
+from .._lists import items, port_list
 from .._request import compact, query, rfc3339, seconds
+from .._short import Short
 from ..errors import CubbyError, NotFoundError
 from ..models import (
     Archive,
@@ -46,8 +47,8 @@ if TYPE_CHECKING:
     from .client import AsyncClient
 
 
-@dataclass(frozen=True)
-class AsyncForked:
+@dataclass(frozen=True, repr=False)
+class AsyncForked(Short):
     """What a fork made.
 
     ``paused_ms`` is how long the parent stood still. ``warnings`` say what the new sandboxes have in common with it
@@ -275,7 +276,7 @@ class AsyncSandbox(AsyncRunning):
         """
         return await self._act("wake")
 
-    async def fork(self, count: int | None = None, *, ids: Sequence[str] = ()) -> AsyncForked:
+    async def fork(self, count: int | None = None, *, ids: str | Sequence[str] = ()) -> AsyncForked:
         """Make sandboxes with the memory and files that this one has at one instant. It goes on.
 
         All of them are made, or none. A container cannot be forked: make a snapshot of its files.
@@ -284,7 +285,7 @@ class AsyncSandbox(AsyncRunning):
             count: how many, at most 100; default as many as there are ids, at least one.
             ids: names of the first of them; the others have generated ones.
         """
-        body = compact(count=count, ids=list(ids) or None)
+        body = compact(count=count, ids=items(ids) or None)
         answer = await self._transport.call("POST", self._path("fork"), json=body)
         boxes = decode_list(SandboxInfo, answer, "sandboxes")
         if not isinstance(answer, dict):
