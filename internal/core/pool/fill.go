@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/core/gate"
+	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/guest"
 	"github.com/cubbyhq/cubby/internal/image"
@@ -234,7 +235,8 @@ func (p *Pool) add(m *Member) bool {
 	}
 	ctx, stop := context.WithCancel(p.cfg.Gate.Context())
 	m.stop = stop
-	if !p.cfg.Gate.Spawn(func(context.Context) { p.watch(ctx, m) }) {
+	handle := m.Handle // whoever takes the member gives it another
+	if !p.cfg.Gate.Spawn(func(context.Context) { p.watch(ctx, m, handle) }) {
 		stop()
 		return false
 	}
@@ -243,8 +245,8 @@ func (p *Pool) add(m *Member) bool {
 }
 
 // watch removes a member that ends by itself.
-func (p *Pool) watch(ctx context.Context, m *Member) {
-	death, err := p.cfg.Driver.Wait(ctx, m.Handle)
+func (p *Pool) watch(ctx context.Context, m *Member, handle driver.Handle) {
+	death, err := p.cfg.Driver.Wait(ctx, handle)
 	if ctx.Err() != nil {
 		return
 	}
