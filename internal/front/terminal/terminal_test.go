@@ -225,7 +225,11 @@ func TestGarbage(t *testing.T) {
 		{"impossible size", websocket.MessageText, `{"type":"resize","cols":0,"rows":1}`, websocket.StatusInvalidFramePayloadData},
 		{"too long", websocket.MessageBinary, strings.Repeat("x", 300<<10), websocket.StatusMessageTooBig},
 	} {
-		v := look(t, d.URL, "cmd=cat")
+		query := "cmd=cat"
+		if tt.want == websocket.StatusMessageTooBig {
+			query += "&name=other" // some of it is typed before it is too long
+		}
+		v := look(t, d.URL, query)
 		// Who still writes when the daemon ends the connection does not read why.
 		err := v.conn.Write(v.ctx, tt.kind, []byte(tt.data))
 		if code := v.end(); code != tt.want && (err == nil || code != -1) {
