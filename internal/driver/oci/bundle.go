@@ -26,6 +26,7 @@ type bundle struct {
 	userns     string // the user namespace that the runtime joins; "": it makes one
 	sysfs      string // prepared /sys of a container
 	cgroup     string // prepared directory of its cgroup view
+	sharedRoot string // of gVisor, for what its runs have in common
 	redirected bool   // connections of a container arrive at its agent
 }
 

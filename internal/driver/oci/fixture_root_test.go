@@ -178,7 +178,12 @@ func (m *machine) open(t testing.TB) *Driver {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = d.Close() })
+	t.Cleanup(func() {
+		_ = d.Close()
+		if mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(d.sharedDir())); err != nil || len(mounts) > 0 {
+			t.Errorf("mounted when the driver is closed: %v, %v", mounts, err)
+		}
+	})
 	m.last = d
 	return d
 }
@@ -216,6 +221,9 @@ func (m *machine) left(t testing.TB) {
 			}
 			continue
 		}
+		if e.Name() == sharedName {
+			continue
+		}
 		t.Errorf("left in the state directory: %s", e.Name())
 	}
 	mounts, err := mountinfo.GetMounts(nil)
@@ -223,7 +231,8 @@ func (m *machine) left(t testing.TB) {
 		t.Fatal(err)
 	}
 	for _, mount := range mounts {
-		if strings.HasPrefix(mount.Mountpoint, m.cfg.StateDir+"/") {
+		// The namespace of all is there until the driver is closed.
+		if strings.HasPrefix(mount.Mountpoint, m.cfg.StateDir+"/") && filepath.Base(filepath.Dir(mount.Mountpoint)) != sharedName {
 			t.Errorf("left mounted: %s", mount.Mountpoint)
 		}
 		if mount.FSType != "cgroup" && mount.FSType != "cgroup2" {

@@ -66,6 +66,13 @@ func gvisorTasks(pids int64) int64 { return min(8*pids+1024, cgroup.MaxTasks) }
 func (b bundle) overlayDir() string { return filepath.Join(b.note.root(), "overlay") }
 func (b bundle) tmpDir() string     { return filepath.Join(b.note.root(), "tmp") }
 
+// beginFlags are runscFlags of a command that begins a run. The empty network
+// namespace of gVisor's file servers is one for all: to make one for each takes
+// the kernel many milliseconds.
+func (b bundle) beginFlags() []string {
+	return append(b.runscFlags(), "--shared-root="+b.sharedRoot)
+}
+
 // runscFlags come before every command.
 func (b bundle) runscFlags() []string {
 	return []string{

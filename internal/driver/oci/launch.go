@@ -74,7 +74,7 @@ func (d *Driver) launch(ctx context.Context, n note, rec record, userns *os.File
 	}
 	_ = os.Remove(b.pidFile())
 	_ = os.Remove(b.log())
-	bun := bundle{note: n, box: b, cgroups: d.cgroups, nofile: d.nofile, oom: d.oom, root: n.Rootfs, redirected: n.Isolation == sandbox.Container && d.redirects()}
+	bun := bundle{note: n, box: b, cgroups: d.cgroups, nofile: d.nofile, oom: d.oom, sharedRoot: d.sharedDir(), root: n.Rootfs, redirected: n.Isolation == sandbox.Container && d.redirects()}
 	var cmd *exec.Cmd
 	var err error
 	switch {
@@ -151,7 +151,7 @@ func (d *Driver) gvisorCommand(b bundle) (*exec.Cmd, error) {
 	if err := b.layGVisor(); err != nil {
 		return nil, err
 	}
-	args := append(b.runscFlags(), "run", "--detach", "--bundle="+b.box.bundle(), "--pid-file="+b.box.pidFile())
+	args := append(b.beginFlags(), "run", "--detach", "--bundle="+b.box.bundle(), "--pid-file="+b.box.pidFile())
 	if _, err := os.Stat(b.box.saved()); err == nil {
 		args = append(args, "--fs-restore-image-path="+b.box.saved())
 	}
@@ -164,7 +164,7 @@ func (d *Driver) restoreCommand(b bundle, from memory.Memory) (*exec.Cmd, error)
 	if err := b.layGVisor(); err != nil {
 		return nil, err
 	}
-	args := append(b.runscFlags(), "wake", "--bundle="+b.box.bundle(), "--pid-file="+b.box.pidFile(),
+	args := append(b.beginFlags(), "wake", "--bundle="+b.box.bundle(), "--pid-file="+b.box.pidFile(),
 		"--image-path="+from.Image(), "--gate=3", string(b.note.UID))
 	return exec.Command(from.Program(), args...), nil
 }

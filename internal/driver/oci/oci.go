@@ -114,6 +114,9 @@ func New(cfg Config) (*Driver, error) {
 	if err := os.MkdirAll(cfg.RuntimesDir, 0o755); err != nil {
 		return nil, err
 	}
+	if err := os.MkdirAll(filepath.Join(cfg.StateDir, sharedName), 0o700); err != nil {
+		return nil, err
+	}
 	hostID, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
 		return nil, err
@@ -148,6 +151,11 @@ func New(cfg Config) (*Driver, error) {
 	}
 	return d, nil
 }
+
+// sharedName is the directory of what runs of gVisor share.
+const sharedName = "shared"
+
+func (d *Driver) sharedDir() string { return filepath.Join(d.cfg.StateDir, sharedName) }
 
 // Name implements driver.Driver.
 func (d *Driver) Name() string { return "oci" }
@@ -228,6 +236,7 @@ func (d *Driver) Close() error {
 	}
 	d.locks.Close()
 	d.namespaces.close()
+	unmountNetns(d.sharedDir()) // those that use it keep it
 	d.cgroups.Tidy()
 	return nil
 }
