@@ -1,9 +1,11 @@
 package core_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/cubbyhq/cubby/internal/core"
@@ -183,15 +185,33 @@ func TestForksCountAgainstBounds(t *testing.T) {
 	}
 }
 
-// TestManyForks: more than come up at a time.
+// TestManyForks: more than come up at a time. The first, whose files the others
+// are copied from, does not run before they have them.
 func TestManyForks(t *testing.T) {
 	w := newWorld(t)
 	w.create("a")
 	w.sh("a", "echo x > f")
+	var mu sync.Mutex
+	disks := make(map[sandbox.UID]int) // that there were when a sandbox began
+	w.faults.SetBefore(func(_ context.Context, method string, uid sandbox.UID) {
+		if method == "Restore" {
+			list, err := w.disks.List()
+			mu.Lock()
+			defer mu.Unlock()
+			if disks[uid] = len(list); err != nil {
+				t.Error(err)
+			}
+		}
+	})
 	got, err := w.Snapshots().Fork(w.ctx, "a", 20, nil)
 	if err != nil || len(got.Sandboxes) != 20 {
 		t.Fatalf("Fork = %d sandboxes, %v", len(got.Sandboxes), err)
 	}
+	mu.Lock()
+	if n := disks[got.Sandboxes[0].UID]; n != 21 {
+		t.Errorf("there were %d disks when the first began to run, want all 20 and the parent's", n)
+	}
+	mu.Unlock()
 	for _, b := range got.Sandboxes {
 		if r := w.sh(string(b.ID), "cat f"); string(r.Stdout) != "x\n" {
 			t.Errorf("%s prints %q", b.ID, r.Stdout)

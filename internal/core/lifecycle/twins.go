@@ -1,6 +1,7 @@
 package lifecycle
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -24,8 +25,9 @@ const bootAtOnce = 2
 
 // CreateAll makes sandboxes of one tenant, thread and image that begin from one
 // origin: all of them or, after an error or a crash, none. They have their UIDs,
-// IDs, specs and image digests; Origin.Files is called for one after the other in
-// their order. Each counts as one that is created by itself. Kinds as for Create.
+// IDs, specs and image digests. Origin.Files is called for one after the other in
+// their order, and the first does not run before all have theirs. Each counts as
+// one that is created by itself. Kinds as for Create.
 func (s *Sandboxes) CreateAll(ctx context.Context, all []sandbox.Sandbox, parent sandbox.ID, o Origin) ([]sandbox.Sandbox, error) {
 	c := s.creator
 	img, err := s.cfg.Images.Resolve(ctx, all[0].ImageDigest)
@@ -145,14 +147,9 @@ func (s *creator) store(ctx context.Context, all []sandbox.Sandbox, parent sandb
 // bringAllUp takes the steps from rows to sandboxes that run. Handles are in all
 // as soon as there are any.
 func (s *creator) bringAllUp(ctx context.Context, all []sandbox.Sandbox, img image.Image, o Origin) ([]sandbox.Sandbox, error) {
-	for _, b := range all {
-		if err := o.Files(ctx, b.DiskUID); err != nil {
-			return nil, err
-		}
-	}
 	group, within := errgroup.WithContext(ctx)
 	group.SetLimit(bootAtOnce)
-	for i := range all {
+	bringUp := func(i int) {
 		group.Go(func() error {
 			if err := within.Err(); err != nil {
 				return err
@@ -168,7 +165,20 @@ func (s *creator) bringAllUp(ctx context.Context, all []sandbox.Sandbox, img ima
 			return nil
 		})
 	}
-	if err := group.Wait(); err != nil {
+	var err error
+	for i, b := range all {
+		if err = o.Files(within, b.DiskUID); err != nil {
+			break
+		}
+		if i > 0 {
+			bringUp(i)
+		}
+	}
+	if err == nil {
+		bringUp(0) // the last: it may be where the files of the others come from
+	}
+	// Of two errors the first is that of a sandbox, and the other that it ended this.
+	if err := cmp.Or(group.Wait(), err); err != nil {
 		return nil, err
 	}
 	moves := make([]store.Moving, len(all))
