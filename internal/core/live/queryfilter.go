@@ -84,6 +84,7 @@ func (q *queryFilter) next(c byte) byte {
 		if c == '\\' {
 			return 0 // it would be text now
 		}
+		return q.next(c)
 	}
 	return c
 }

@@ -39,6 +39,7 @@ func TestQueriesAreNotAskedAgain(t *testing.T) {
 		{"\x1b]11;?\x07\x1b]10;?\x1b\\text", "\x1b]11;?!\x1b]10;?!#text"},
 		{"\x1bP$qm\x1b\\\x1bP+q544e\x1b\\\x1bPpixels\x1b\\", "\x1bP$qm!#\x1bP+q544e!#\x1bPpixels\x1b\\"},
 		{"\x1b]11;?\x1b[c", "\x1b]11;?![c"},
+		{"\x1bP$q\x1b\x1bP$q\x1b\\", "\x1bP$q!\x1bP$q!#"},
 		{"\x1b[\x18c \x1b[1\x1b[c", "\x1b[\x18c \x1b[1\x1b[!"},
 	} {
 		want := strings.NewReplacer("!", "\x18", "#", "\x00").Replace(tt.want)
