@@ -142,7 +142,7 @@ generate: setup-test ## regenerate api/gen, api/openapi.json, the TypeScript SDK
 
 .PHONY: check-generate
 check-generate: generate ## fail when generated files are not what generate makes
-	@git diff --exit-code --stat -- api sdk || { echo "generated files differ: commit what make generate made" >&2; exit 1; }
+	@git diff --exit-code --stat -- api sdk cmd/runsc || { echo "generated files differ: commit what make generate made" >&2; exit 1; }
 
 .PHONY: setup setup-test
 setup:

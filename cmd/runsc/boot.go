@@ -23,6 +23,7 @@ type boot struct{ sentrycmd.Boot }
 
 // Execute implements subcommands.Command.
 func (b *boot) Execute(ctx context.Context, f *flag.FlagSet, args ...any) subcommands.ExitStatus {
+	offerFilter()
 	if r := resources(f); r != nil {
 		for name, value := range shown(r) {
 			// The flags exist: this file and upstream are one build, and the
