@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"slices"
 	"sync"
@@ -200,21 +201,44 @@ func (p *Pool) make(ctx context.Context, m *Member, img image.Image) error {
 	if err := p.cfg.Driver.Start(ctx, m.Handle); err != nil {
 		return err
 	}
-	if k.Kernel == "" {
-		return nil
-	}
 	return p.prepare(ctx, m, k)
 }
 
-// prepare starts the kernel of a member.
+// prepare starts the kernel of a member, and has it run a command.
 func (p *Pool) prepare(ctx context.Context, m *Member, k Kind) error {
 	agent := guest.New(func(ctx context.Context) (net.Conn, error) { return p.cfg.Driver.DialGuest(ctx, m.Handle) })
 	defer telemetry.Close(p.cfg.Log, agent)
+	if err := rehearse(ctx, agent, k); err != nil {
+		return fmt.Errorf("the first command of a sandbox that is kept ready: %w", err)
+	}
+	if k.Kernel == "" {
+		return nil
+	}
 	err := agent.PrepareKernel(ctx, sandbox.KernelSpec{Language: k.Kernel, User: k.User, Cwd: sandbox.WorkspaceDir}, k.Modules)
 	if err != nil {
 		return fmt.Errorf("the kernel of a sandbox that is kept ready: %w", err)
 	}
 	return nil
+}
+
+// rehearse runs a command of which nothing stays: the first one in a sandbox loads
+// the shell and its libraries, and takes twice as long as the others. An image
+// without a shell is as good.
+func rehearse(ctx context.Context, agent *guest.Client, k Kind) error {
+	uid := sandbox.NewUID()
+	s, err := agent.Exec(ctx, uid, &guest.Start{ExecSpec: sandbox.ExecSpec{Shell: "true", User: k.User, Cwd: sandbox.WorkspaceDir}}, 0)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	for {
+		switch _, err := s.Next(); {
+		case errors.Is(err, io.EOF):
+			return agent.Release(ctx, uid)
+		case err != nil:
+			return err
+		}
+	}
 }
 
 func (p *Pool) supports(isolation sandbox.Isolation) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -17,6 +18,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/driver/drivertest"
 	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/guest"
 	"github.com/cubbyhq/cubby/internal/image"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 	"github.com/cubbyhq/cubby/internal/storage"
@@ -263,6 +265,29 @@ func TestATakenMemberIsReplaced(t *testing.T) {
 	}
 }
 
+// TestAMemberHasRunACommand of which nothing is left.
+func TestAMemberHasRunACommand(t *testing.T) {
+	w := newWorld(t, kind(1))
+	var dialled sync.Once
+	ran := false
+	w.faults.SetBefore(func(_ context.Context, method string, _ sandbox.UID) {
+		if method == "DialGuest" {
+			dialled.Do(func() { ran = true })
+		}
+	})
+	w.Turn(w.ctx)
+	m := w.Take(want())
+	if m == nil || !ran {
+		t.Fatalf("took %v; its agent was asked = %t", m, ran)
+	}
+	agent := guest.New(func(ctx context.Context) (net.Conn, error) { return w.fake.DialGuest(ctx, m.Handle) })
+	defer agent.Close()
+	if execs, err := agent.List(w.ctx); err != nil || len(execs) > 0 {
+		t.Errorf("the agent of a member knows %v, %v", execs, err)
+	}
+	w.Discard(m)
+}
+
 // TestAReturnedMemberWaitsAgain: one that is given back after the end is removed.
 func TestAReturnedMemberWaitsAgain(t *testing.T) {
 	w := newWorld(t, kind(1))
@@ -297,7 +322,7 @@ func TestADiscardedMemberGoes(t *testing.T) {
 // TestFaultsOfEachStep: a member that cannot be made leaves nothing, is tried again
 // later and later, and is a problem when that lasts.
 func TestFaultsOfEachStep(t *testing.T) {
-	for _, method := range []string{"Create", "Start"} {
+	for _, method := range []string{"Create", "Start", "DialGuest"} {
 		t.Run(method, func(t *testing.T) {
 			w := newWorld(t, kind(1))
 			w.faults.SetFail(method, errs.E(errs.Unavailable, "down"))
