@@ -94,8 +94,8 @@ func parseKills(text, cgroup string, boot time.Time) []driver.OOMKill {
 				continue
 			}
 			kib, _, _ := strings.Cut(rest[at+len(", anon-rss:"):], "kB")
-			if n, err := strconv.ParseInt(kib, 10, 53); err == nil {
-				last.Bytes = n << 10
+			if n, err := strconv.ParseUint(kib, 10, 53); err == nil {
+				last.Bytes = int64(n) << 10
 			}
 		}
 	}

@@ -34,6 +34,7 @@ func TestParseKills(t *testing.T) {
 
 func FuzzParseKills(f *testing.F) {
 	f.Add("6,3,2000000,-;oom-kill:x,task_memcg=/c/box,task=a,pid=42,uid=0\n3,4,1,-;out of memory: Killed process 42 (a) total-vm:1kB, anon-rss:2048kB,")
+	f.Add("6,3,2000000,-;oom-kill:x,task_memcg=/c/box,task=a,pid=42,uid=0\n3,4,1,-;out of memory: Killed process 42 (a), anon-rss:-48kB,")
 	f.Fuzz(func(t *testing.T, text string) {
 		for _, k := range parseKills(text, "/c/box", time.Time{}) {
 			if k.Bytes < 0 {
