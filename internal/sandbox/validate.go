@@ -3,6 +3,7 @@ package sandbox
 import (
 	"encoding/json"
 	"math"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -150,6 +151,11 @@ func (p Policy) Validate() error {
 // plausibleHost refuses what can never match: the exact form is the egress
 // policy's matter.
 func plausibleHost(h string) bool {
+	if address, _, ok := strings.Cut(h, "/"); ok { // a network, and no path
+		if _, err := netip.ParseAddr(strings.TrimPrefix(address, "[")); err != nil {
+			return false
+		}
+	}
 	return h != "" && len(h) <= 260 && utf8.ValidString(h) && !strings.Contains(h, "//") &&
 		!strings.ContainsAny(strings.TrimPrefix(h, "*."), "*\\?#@ \"'<>%") &&
 		!strings.ContainsFunc(h, func(r rune) bool { return unicode.IsControl(r) || unicode.IsSpace(r) })

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"math"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -180,8 +181,13 @@ func FuzzSpecValidate(f *testing.F) {
 			t.Errorf("owner %q passed", owner)
 		case user == "" || strings.ContainsAny(user, ":/\x00 \n"):
 			t.Errorf("user %q passed", user)
-		case strings.ContainsAny(host, "*/ \n\x00"):
+		case strings.ContainsAny(host, " \n\x00") || strings.Contains(strings.TrimPrefix(host, "*."), "*"):
 			t.Errorf("host %q passed", host)
+		case strings.Contains(host, "/"):
+			address, _, _ := strings.Cut(host, "/")
+			if net.ParseIP(strings.TrimPrefix(address, "[")) == nil {
+				t.Errorf("path %q passed", host)
+			}
 		}
 	})
 }
