@@ -74,10 +74,10 @@ var uidPattern = regexp.MustCompile(`[0-9a-hjkmnp-tv-z]{26}`)
 func (d *daemon) traces() []trace {
 	var all []trace
 	add := func(what, path string) {
-		path = strings.TrimPrefix(path, d.dir+"/")
-		if strings.HasPrefix(path, "disks/pool/") {
-			return // ready disks are the daemon's own
+		if harness.OwnMount(path) {
+			return
 		}
+		path = strings.TrimPrefix(path, d.dir+"/")
 		all = append(all, trace{what + " " + path, uidPattern.FindString(path)})
 	}
 	for _, m := range harness.MountsBelow(d.dir) {

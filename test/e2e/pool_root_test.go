@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/cubbyhq/cubby/test/harness"
@@ -101,7 +100,7 @@ func (h *lent) giveBack() {
 // nothingMounted tells of mounts that a daemon without sandboxes should not
 // have.
 func nothingMounted(dir string) error {
-	left := slices.DeleteFunc(harness.MountsBelow(dir), func(m string) bool { return strings.Contains(m, "/disks/pool/") })
+	left := slices.DeleteFunc(harness.MountsBelow(dir), harness.OwnMount)
 	if len(left) > 0 {
 		return fmt.Errorf("left mounted: %q", left)
 	}

@@ -92,6 +92,12 @@ func PurgeAll(url string) error {
 	return nil
 }
 
+// OwnMount reports whether a mount below a data directory is the daemon's own, and
+// no sandbox's: disks that are ready, and what gVisor's sandboxes share.
+func OwnMount(path string) bool {
+	return strings.Contains(path, "/disks/pool/") || strings.HasSuffix(path, "/run/oci/shared/null-netns")
+}
+
 // MountsBelow lists what is mounted below a directory, the innermost first.
 func MountsBelow(dir string) []string {
 	data, err := os.ReadFile("/proc/self/mounts")
