@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/core/gate"
+	"github.com/cubbyhq/cubby/internal/core/live"
 	"github.com/cubbyhq/cubby/internal/core/scope"
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/errs"
@@ -67,6 +68,9 @@ func (s *acts) sleep(ctx context.Context, b sandbox.Sandbox, force bool, why san
 	if r == nil {
 		return sandbox.Sandbox{}, errs.E(errs.Unavailable, "the sandbox cannot be reached yet").RetryAfter(time.Second)
 	}
+	if err := s.canSleep(ctx, b); err != nil {
+		return s.stopInstead(ctx, b, r, force, why, err)
+	}
 	if err := r.Suspend(force); err != nil {
 		return sandbox.Sandbox{}, err
 	}
@@ -74,16 +78,22 @@ func (s *acts) sleep(ctx context.Context, b sandbox.Sandbox, force bool, why san
 	defer cancel()
 	defer context.AfterFunc(s.cfg.Gate.Context(), cancel)()
 	if err := s.sleepDriver(ctx, b); err != nil {
-		return s.notAsleep(ctx, b, why, err)
+		return s.notAsleep(ctx, b, force, why, fmt.Errorf("put sandbox %s to sleep: %w", b.ID, err))
 	}
 	return s.asleep(ctx, b, why)
 }
 
-func (s *acts) sleepDriver(ctx context.Context, b sandbox.Sandbox) error {
+// canSleep asks before anything is let go of.
+func (s *acts) canSleep(ctx context.Context, b sandbox.Sandbox) error {
 	sleeper, ok := driver.As[driver.Sleeper](s.cfg.Driver)
 	if !ok {
 		return errs.E(errs.Unsupported, "the driver keeps no memory")
 	}
+	return sleeper.CanSleep(ctx, b.Handle)
+}
+
+func (s *acts) sleepDriver(ctx context.Context, b sandbox.Sandbox) error {
+	sleeper, _ := driver.As[driver.Sleeper](s.cfg.Driver) // see canSleep
 	return sleeper.Sleep(ctx, b.Handle)
 }
 
@@ -107,8 +117,7 @@ func (s *acts) asleep(ctx context.Context, b sandbox.Sandbox, why sandbox.Why) (
 
 // notAsleep goes on with a sandbox whose sleep failed: it runs on, or is stopped
 // where no sleep can succeed. What cannot be seen is left to the reconciler.
-func (s *acts) notAsleep(ctx context.Context, b sandbox.Sandbox, why sandbox.Why, failed error) (sandbox.Sandbox, error) {
-	failed = fmt.Errorf("put sandbox %s to sleep: %w", b.ID, failed)
+func (s *acts) notAsleep(ctx context.Context, b sandbox.Sandbox, force bool, why sandbox.Why, failed error) (sandbox.Sandbox, error) {
 	if s.cfg.Gate.Context().Err() != nil {
 		return sandbox.Sandbox{}, failed
 	}
@@ -124,9 +133,16 @@ func (s *acts) notAsleep(ctx context.Context, b sandbox.Sandbox, why sandbox.Why
 		return sandbox.Sandbox{}, errors.Join(failed, err)
 	}
 	b.StartedAt = s.cfg.Now() // for the time limits of commands, which stood still
-	if _, err := s.readopt(undo, b); err != nil {
+	r, err := s.readopt(undo, b)
+	if err != nil {
 		return sandbox.Sandbox{}, errors.Join(failed, err)
 	}
+	return s.stopInstead(ctx, b, r, force, why, failed)
+}
+
+// stopInstead stops a sandbox that cannot sleep, for a cause that says so; with
+// another error it runs on.
+func (s *acts) stopInstead(ctx context.Context, b sandbox.Sandbox, r *live.Run, force bool, why sandbox.Why, failed error) (sandbox.Sandbox, error) {
 	var instead string
 	switch {
 	case errors.Is(failed, errs.Unsupported):
@@ -139,5 +155,5 @@ func (s *acts) notAsleep(ctx context.Context, b sandbox.Sandbox, why sandbox.Why
 	if why.Reason != "" {
 		instead = why.Reason + ": " + instead
 	}
-	return s.halt(ctx, b, DefaultGrace, sandbox.Why{Cause: why.Cause, Reason: instead})
+	return s.haltUnused(ctx, b, r, force, sandbox.Why{Cause: why.Cause, Reason: instead})
 }

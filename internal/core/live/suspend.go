@@ -20,13 +20,8 @@ import (
 // sandbox; with force open streams break. The sandbox keeps its place. The caller
 // holds the sandbox's lock.
 func (r *Run) Suspend(force bool) error {
-	if !r.activity.leave(force) {
-		return errInUse()
-	}
-	// Nobody comes in any more, so what is not busy stays so.
-	if !force && (r.execs.busy() || r.queues.busy()) {
-		r.activity.stay()
-		return errInUse()
+	if err := r.Leave(force); err != nil {
+		return err
 	}
 	r.execs.suspend()
 	secrets := r.queues.secretsLeft()
@@ -45,6 +40,28 @@ func (r *Run) Suspend(force bool) error {
 	s.mu.Unlock()
 	close(r.left)
 	return nil
+}
+
+// Leave refuses uses of the sandbox from now on, until [Run.GoOn]: who wants to use
+// it waits for the holder of its lock. Without force it is errs.InUse, and nothing
+// has changed, while somebody uses the sandbox.
+func (r *Run) Leave(force bool) error {
+	if !r.activity.leave(force) {
+		return errInUse()
+	}
+	// Nobody comes in any more, so what is not busy stays so.
+	if !force && (r.execs.busy() || r.queues.busy()) {
+		r.activity.stay()
+		return errInUse()
+	}
+	return nil
+}
+
+// Leaving reports whether uses are refused, since [Run.Leave].
+func (r *Run) Leaving() bool {
+	r.activity.mu.Lock()
+	defer r.activity.mu.Unlock()
+	return r.activity.leaving
 }
 
 func errInUse() error {
