@@ -14,6 +14,49 @@ import (
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
+// A sleep of a sandbox that was stopped in the place of a sleep is done already,
+// whoever asked for the first one. What a user stopped is not asleep.
+func TestSleepOfOneThatWasStoppedInsteadWasRefused(t *testing.T) {
+	c := &clock{now: time.Now()}
+	w := newWorld(t, func(cfg *core.Config) { cfg.Now = c.Now })
+	timeout := time.Hour
+	if _, err := w.Sandboxes().Create(w.ctx, lifecycle.CreateRequest{ID: "a", IdleTimeout: &timeout}); err != nil {
+		t.Fatal(err)
+	}
+	w.faults.SetFail("CanSleep", errs.E(errs.Unsupported, "a container"))
+	for name, rest := range map[string]func(){
+		"asked for": func() {
+			if _, err := w.Sandboxes().Sleep(w.ctx, "a", false); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"idle": func() {
+			c.add(24 * time.Hour)
+			w.until("it is reaped", func() bool {
+				w.Reap()
+				return w.get("a").State == sandbox.Stopped
+			})
+		},
+	} {
+		rest()
+		first := w.get("a")
+		if first.State != sandbox.Stopped || first.Reason == "" {
+			t.Fatalf("%s: it is %s, %q", name, first.State, first.Reason)
+		}
+		for _, force := range []bool{false, true} {
+			again, err := w.Sandboxes().Sleep(w.ctx, "a", force)
+			if err != nil || again.State != first.State || again.Reason != first.Reason || !again.StoppedAt.Equal(first.StoppedAt) {
+				t.Errorf("%s: Sleep again = %s, %q, %v; want %q", name, again.State, again.Reason, err, first.Reason)
+			}
+		}
+		w.sh("a", "true")
+	}
+	w.halt("a")
+	if _, err := w.Sandboxes().Sleep(w.ctx, "a", false); !errors.Is(err, errs.WrongState) {
+		t.Errorf("Sleep of one that a user stopped: %v", err)
+	}
+}
+
 // A use that comes while a sandbox is stopped in the place of a sleep, or because it
 // is idle, waits and starts it; one that was there before keeps it running.
 func TestUseDuringAStopInsteadOfASleepWasLost(t *testing.T) {

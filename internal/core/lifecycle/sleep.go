@@ -31,8 +31,8 @@ const (
 // WrongState when it does not run.
 //
 // Where its memory cannot be kept, in a container or when the host has no room for
-// it, the sandbox is stopped instead, and its reason says so. After another error
-// it runs on.
+// it, the sandbox is stopped instead, and its reason says so; one that was stopped
+// so is left as it is. After another error it runs on.
 func (s *Sandboxes) Sleep(ctx context.Context, id string, force bool) (sandbox.Sandbox, error) {
 	b, unlock, err := s.change(ctx, id)
 	if err != nil {
@@ -44,6 +44,10 @@ func (s *Sandboxes) Sleep(ctx context.Context, id string, force bool) (sandbox.S
 		return b, nil
 	case sandbox.Running:
 	case sandbox.Stopped:
+		switch b.Cause {
+		case sandbox.CauseSleep, sandbox.CauseIdle, sandbox.CauseMemory:
+			return b, nil // the stop took the place of a sleep
+		}
 		return sandbox.Sandbox{}, errs.E(errs.WrongState, "the sandbox is stopped: there is no memory to keep")
 	default:
 		return sandbox.Sandbox{}, s.cfg.Scope.NotRunning(b)
