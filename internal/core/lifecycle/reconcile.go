@@ -279,7 +279,7 @@ func (s *Reconciler) repair(ctx context.Context, b sandbox.Sandbox, f findings) 
 		if err := s.letGo(ctx, b); err != nil {
 			return err
 		}
-		_, err := s.lose(ctx, b)
+		_, err := s.lose(ctx, b, errs.E(errs.NotFound, "it is gone from the host"))
 		return err
 	case repair.Clear:
 		return s.letGo(ctx, b)

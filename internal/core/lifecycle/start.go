@@ -35,16 +35,9 @@ func (s *Sandboxes) Start(ctx context.Context, id string) (sandbox.Sandbox, erro
 	}
 }
 
-// rouse runs a sandbox that rests and whose lock is held.
+// rouse runs a sandbox that rests and whose lock is held. After an error it rests as
+// before, and has no place.
 func (s *acts) rouse(ctx context.Context, b sandbox.Sandbox) (sandbox.Sandbox, error) {
-	if b.State == sandbox.Sleeping {
-		return s.wake(ctx, b)
-	}
-	return s.start(ctx, b)
-}
-
-// start runs a stopped sandbox whose lock is held.
-func (s *acts) start(ctx context.Context, b sandbox.Sandbox) (sandbox.Sandbox, error) {
 	if err := driver.Serves(s.cfg.Driver, b.Driver); err != nil {
 		return sandbox.Sandbox{}, err
 	}
@@ -53,7 +46,28 @@ func (s *acts) start(ctx context.Context, b sandbox.Sandbox) (sandbox.Sandbox, e
 		return sandbox.Sandbox{}, err
 	}
 	defer booted()
-	started, err := s.bringUp(ctx, b)
+	disks, err := s.tenants.Attach(ctx, b)
+	if b.State == sandbox.Sleeping {
+		if err == nil {
+			if err = s.wakeDriver(ctx, b); err == nil {
+				return s.awake(ctx, b)
+			}
+			if isLost(err) {
+				booted()
+				s.admission.Give(b.UID)
+				if b, err = s.lose(ctx, b, err); err != nil {
+					return sandbox.Sandbox{}, err
+				}
+				return s.rouse(ctx, b)
+			}
+		}
+		s.admission.Give(b.UID)
+		return sandbox.Sandbox{}, fmt.Errorf("wake sandbox %s: %w", b.ID, err)
+	}
+	started := b
+	if err == nil {
+		started, err = s.bringUp(ctx, b, disks)
+	}
 	if err != nil {
 		s.takeDown(ctx, b)
 		return sandbox.Sandbox{}, fmt.Errorf("start sandbox %s: %w", b.ID, err)
@@ -62,14 +76,11 @@ func (s *acts) start(ctx context.Context, b sandbox.Sandbox) (sandbox.Sandbox, e
 	return s.upToDate(started), nil
 }
 
-// bringUp takes the steps from a stopped sandbox to a running one.
-func (s *acts) bringUp(ctx context.Context, b sandbox.Sandbox) (sandbox.Sandbox, error) {
-	disks, err := s.tenants.Attach(ctx, b)
-	if err != nil {
-		return b, err
-	}
+// bringUp takes the steps from a stopped sandbox whose disks are there to a running
+// one.
+func (s *acts) bringUp(ctx context.Context, b sandbox.Sandbox, disks storage.Mounts) (sandbox.Sandbox, error) {
 	handle := driver.Handle(b.Handle)
-	err = errs.E(errs.NotFound, "the sandbox has no handle")
+	err := error(errs.E(errs.NotFound, "the sandbox has no handle"))
 	if handle != nil {
 		err = s.cfg.Driver.Start(ctx, handle)
 	}

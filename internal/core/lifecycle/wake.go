@@ -3,7 +3,6 @@ package lifecycle
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/cubbyhq/cubby/internal/core/gate"
 	"github.com/cubbyhq/cubby/internal/core/scope"
@@ -22,37 +21,6 @@ import (
 // sleeping one sleeps on. Kinds as for Start.
 func (s *Sandboxes) Wake(ctx context.Context, id string) (sandbox.Sandbox, error) {
 	return s.Start(ctx, id)
-}
-
-// wake runs a sleeping sandbox on whose lock is held.
-func (s *acts) wake(ctx context.Context, b sandbox.Sandbox) (sandbox.Sandbox, error) {
-	if err := driver.Serves(s.cfg.Driver, b.Driver); err != nil {
-		return sandbox.Sandbox{}, err
-	}
-	booted, err := s.admission.Take(ctx, b)
-	if err != nil {
-		return sandbox.Sandbox{}, err
-	}
-	defer booted()
-	if _, err := s.tenants.Attach(ctx, b); err != nil {
-		s.admission.Give(b.UID)
-		return sandbox.Sandbox{}, fmt.Errorf("wake sandbox %s: %w", b.ID, err)
-	}
-	err = s.wakeDriver(ctx, b)
-	if isLost(err) {
-		s.cfg.Log.Warn("the memory of a sandbox is lost", telemetry.KeySandbox, b.ID, telemetry.KeyUID, b.UID, telemetry.KeyErr, err)
-		booted()
-		s.admission.Give(b.UID)
-		if b, err = s.lose(ctx, b); err != nil {
-			return sandbox.Sandbox{}, err
-		}
-		return s.start(ctx, b)
-	}
-	if err != nil {
-		s.admission.Give(b.UID)
-		return sandbox.Sandbox{}, fmt.Errorf("wake sandbox %s: %w", b.ID, err)
-	}
-	return s.awake(ctx, b)
 }
 
 func (s *acts) wakeDriver(ctx context.Context, b sandbox.Sandbox) error {
@@ -91,9 +59,10 @@ func (s *acts) awake(ctx context.Context, b sandbox.Sandbox) (sandbox.Sandbox, e
 const memoryLost = "the memory that it slept with is lost, and it begins anew from its files: they are those of when it fell asleep; " +
 	"its commands, kernels, session shells and terminals have ended, and open files that were deleted are gone"
 
-// lose stops a sleeping sandbox whose memory is lost: its commands end with it.
-// The next start says what became of it.
-func (s *acts) lose(ctx context.Context, b sandbox.Sandbox) (sandbox.Sandbox, error) {
+// lose stops a sleeping sandbox whose memory is lost, and that has no place: its
+// commands end with it. The next start says what became of it.
+func (s *acts) lose(ctx context.Context, b sandbox.Sandbox, lost error) (sandbox.Sandbox, error) {
+	s.cfg.Log.Warn("the memory of a sandbox is lost", telemetry.KeySandbox, b.ID, telemetry.KeyUID, b.UID, telemetry.KeyErr, lost)
 	ctx, cancel := gate.Detached(ctx)
 	defer cancel()
 	why := sandbox.Why{Cause: sandbox.CauseMemoryLost, Reason: memoryLost}
