@@ -251,6 +251,10 @@ func (s *Reconciler) repair(ctx context.Context, b sandbox.Sandbox, f findings) 
 	if act != repair.Leave && act != repair.Clear {
 		s.cfg.Log.Info("reconcile a sandbox", telemetry.KeySandbox, b.ID, telemetry.KeyUID, b.UID, "state", b.State, "phase", o.Phase, "action", act.String())
 	}
+	if _, traced := f.traces[b.UID]; traced && b.State == sandbox.Stopped && b.Handle == nil {
+		s.clearAway(ctx, b) // a start, create or restore whose handle was never stored
+		return nil
+	}
 	owed, known := s.debts.owed(b.UID)
 	switch act {
 	case repair.Adopt:
