@@ -69,7 +69,7 @@ func (s *Reconciler) Turn(ctx context.Context) {
 	// What exists is listed before the rows: whatever is made in between has
 	// a row already, because the row always comes first.
 	found := s.survey(ctx, &faults)
-	rows, err := s.liveRows(ctx)
+	rows, err := s.rows(ctx, liveRows)
 	if err != nil {
 		faults.add("store", err)
 	} else {
@@ -167,11 +167,12 @@ func (s *Reconciler) survey(ctx context.Context, faults *faultList) findings {
 	return f
 }
 
-// liveRows returns every sandbox that is not failed or destroyed.
-func (s *acts) liveRows(ctx context.Context) ([]sandbox.Sandbox, error) {
-	var all []sandbox.Sandbox
-	q := store.Query{Limit: 1000, States: []sandbox.State{sandbox.Creating, sandbox.Running, sandbox.Sleeping, sandbox.Stopped}}
-	for {
+// liveRows are the sandboxes that are not failed or destroyed.
+var liveRows = store.Query{States: []sandbox.State{sandbox.Creating, sandbox.Running, sandbox.Sleeping, sandbox.Stopped}}
+
+// rows returns every sandbox of a query.
+func (s *acts) rows(ctx context.Context, q store.Query) (all []sandbox.Sandbox, err error) {
+	for q.Limit = 1000; ; {
 		page, next, err := s.cfg.Store.Sandboxes(ctx, q)
 		if err != nil {
 			return nil, err

@@ -72,7 +72,11 @@ func (s *acts) sleep(ctx context.Context, b sandbox.Sandbox, force bool, why san
 	if r == nil {
 		return sandbox.Sandbox{}, errs.E(errs.Unavailable, "the sandbox cannot be reached yet").RetryAfter(time.Second)
 	}
-	if err := s.canSleep(ctx, b); err != nil {
+	sleeper, err := sleeperOf(s.cfg.Driver)
+	if err == nil {
+		err = sleeper.CanSleep(ctx, b.Handle) // before anything is let go of
+	}
+	if err != nil {
 		return s.stopInstead(ctx, b, r, force, why, err)
 	}
 	if err := r.Suspend(force); err != nil {
@@ -81,24 +85,18 @@ func (s *acts) sleep(ctx context.Context, b sandbox.Sandbox, force bool, why san
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(s.cfg.Gate.Context(), cancel)()
-	if err := s.sleepDriver(ctx, b); err != nil {
+	if err := sleeper.Sleep(ctx, b.Handle); err != nil {
 		return s.notAsleep(ctx, b, force, why, fmt.Errorf("put sandbox %s to sleep: %w", b.ID, err))
 	}
 	return s.asleep(ctx, b, why)
 }
 
-// canSleep asks before anything is let go of.
-func (s *acts) canSleep(ctx context.Context, b sandbox.Sandbox) error {
-	sleeper, ok := driver.As[driver.Sleeper](s.cfg.Driver)
-	if !ok {
-		return errs.E(errs.Unsupported, "the driver keeps no memory")
+// sleeperOf is the driver's ability to keep memory.
+func sleeperOf(d driver.Driver) (driver.Sleeper, error) {
+	if sleeper, ok := driver.As[driver.Sleeper](d); ok {
+		return sleeper, nil
 	}
-	return sleeper.CanSleep(ctx, b.Handle)
-}
-
-func (s *acts) sleepDriver(ctx context.Context, b sandbox.Sandbox) error {
-	sleeper, _ := driver.As[driver.Sleeper](s.cfg.Driver) // see canSleep
-	return sleeper.Sleep(ctx, b.Handle)
+	return nil, errs.E(errs.Unsupported, "the driver keeps no memory")
 }
 
 // asleep writes down that a sandbox sleeps. Its disk stays where it is: the memory

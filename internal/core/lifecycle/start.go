@@ -47,33 +47,27 @@ func (s *acts) rouse(ctx context.Context, b sandbox.Sandbox) (sandbox.Sandbox, e
 	}
 	defer booted()
 	disks, err := s.tenants.Attach(ctx, b)
-	if b.State == sandbox.Sleeping {
-		if err == nil {
-			if err = s.wakeDriver(ctx, b); err == nil {
-				return s.awake(ctx, b)
-			}
-			if isLost(err) {
-				booted()
-				s.admission.Give(b.UID)
-				if b, err = s.lose(ctx, b, err); err != nil {
-					return sandbox.Sandbox{}, err
-				}
-				return s.rouse(ctx, b)
-			}
+	switch {
+	case err != nil:
+	case b.State == sandbox.Sleeping:
+		if err = wake(ctx, s.cfg.Driver, b); err == nil {
+			return s.awake(ctx, b)
 		}
-		s.admission.Give(b.UID)
-		return sandbox.Sandbox{}, fmt.Errorf("wake sandbox %s: %w", b.ID, err)
+	default:
+		var started sandbox.Sandbox
+		if started, err = s.bringUp(ctx, b, disks); err == nil {
+			s.attach(started)
+			return s.upToDate(started), nil
+		}
 	}
-	started := b
-	if err == nil {
-		started, err = s.bringUp(ctx, b, disks)
+	booted()
+	s.takeDown(ctx, b)
+	if lost, ok := errors.AsType[*lostMemory](err); ok {
+		if b, err = s.lose(ctx, b, lost); err == nil {
+			return s.rouse(ctx, b)
+		}
 	}
-	if err != nil {
-		s.takeDown(ctx, b)
-		return sandbox.Sandbox{}, fmt.Errorf("start sandbox %s: %w", b.ID, err)
-	}
-	s.attach(started)
-	return s.upToDate(started), nil
+	return sandbox.Sandbox{}, fmt.Errorf("run sandbox %s: %w", b.ID, err)
 }
 
 // bringUp takes the steps from a stopped sandbox whose disks are there to a running
@@ -127,8 +121,12 @@ func (s *acts) recreate(ctx context.Context, b sandbox.Sandbox, disks storage.Mo
 	return handle, s.cfg.Driver.Start(ctx, handle)
 }
 
-// takeDown undoes a start.
+// takeDown undoes a start. What sleeps has only its place to give back.
 func (s *acts) takeDown(ctx context.Context, b sandbox.Sandbox) {
+	if b.State == sandbox.Sleeping {
+		s.admission.Give(b.UID)
+		return
+	}
 	undo, cancel := gate.Detached(ctx)
 	defer cancel()
 	log := s.cfg.Log.With(telemetry.KeySandbox, b.ID, telemetry.KeyUID, b.UID)

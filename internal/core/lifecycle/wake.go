@@ -23,18 +23,21 @@ func (s *Sandboxes) Wake(ctx context.Context, id string) (sandbox.Sandbox, error
 	return s.Start(ctx, id)
 }
 
-func (s *acts) wakeDriver(ctx context.Context, b sandbox.Sandbox) error {
-	sleeper, ok := driver.As[driver.Sleeper](s.cfg.Driver)
-	if !ok {
-		return errs.E(errs.NotFound, "the driver keeps no memory")
-	}
-	return sleeper.Wake(ctx, b.Handle)
-}
+// lostMemory is why there is no memory to wake from, and will not be one.
+type lostMemory struct{ error }
 
-// isLost reports whether a driver's error says that there is no memory to wake
-// from, and that there will not be one.
-func isLost(err error) bool {
-	return errors.Is(err, errs.NotFound) || errors.Is(err, errs.WrongState) || errors.Is(err, errs.Unsupported)
+func (e *lostMemory) Unwrap() error { return e.error }
+
+// wake has the driver wake a sandbox.
+func wake(ctx context.Context, d driver.Driver, b sandbox.Sandbox) error {
+	sleeper, err := sleeperOf(d)
+	if err == nil {
+		err = sleeper.Wake(ctx, b.Handle)
+	}
+	if errors.Is(err, errs.NotFound) || errors.Is(err, errs.WrongState) || errors.Is(err, errs.Unsupported) {
+		return &lostMemory{err}
+	}
+	return err
 }
 
 // awake writes down that a sandbox has woken, and takes up what runs in it. It is

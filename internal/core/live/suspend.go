@@ -57,13 +57,6 @@ func (r *Run) Leave(force bool) error {
 	return nil
 }
 
-// Leaving reports whether uses are refused, since [Run.Leave].
-func (r *Run) Leaving() bool {
-	r.activity.mu.Lock()
-	defer r.activity.mu.Unlock()
-	return r.activity.leaving
-}
-
 func errInUse() error {
 	return errs.E(errs.InUse, "the sandbox is in use: a command, a transfer or a viewer is there").
 		Hint("wait until it has ended, or use force: commands, kernels and terminals go on after the wake, transfers break")
@@ -71,10 +64,10 @@ func errInUse() error {
 
 // isSuspended reports whether the run leaves, or has left, its commands to the
 // next one.
-func (r *Run) isSuspended() bool {
-	r.execs.mu.Lock()
-	defer r.execs.mu.Unlock()
-	return r.execs.suspended
+func (x *execs) isSuspended() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.suspended
 }
 
 // busy reports whether a command or a cell runs or starts, beside those whose end
