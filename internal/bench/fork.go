@@ -3,14 +3,11 @@ package bench
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/cubbyhq/cubby/client"
-	"github.com/cubbyhq/cubby/internal/errs"
 )
 
 const (
@@ -24,27 +21,17 @@ func (b *bench) fork(ctx context.Context) error {
 	n := b.count(20, 4)
 	s := b.report.section("fork", "Fork and rollback")
 	s.Note = fmt.Sprintf("The floor of a fork is %d times `runsc restore`, two at once; that of a rollback is `runsc delete` and `runsc restore`.", n)
-	if !b.isolated("gvisor") {
-		return errs.E(errs.Unsupported, "only gVisor keeps memory")
+	if err := b.keepsMemory(); err != nil {
+		return err
 	}
 	list := b.runtimes()
 	defer closeRuntimes(list)
-	h := heaps()[0]
-	floor, err := b.newCheckpointed(ctx, list, h)
-	if err != nil {
-		b.note("fork: the floor: %v", err)
-	} else {
-		defer floor.remove()
-	}
-	id, remove, err := b.box(ctx, "gvisor")
+	p, err := b.newPair(ctx, list, heaps()[0])
 	if err != nil {
 		return err
 	}
-	defer remove()
-	if err := b.fillHeap(ctx, id, h); err != nil {
-		return err
-	}
-	snapshot, err := b.client.CreateSnapshot(ctx, id, client.SnapshotOptions{Memory: true})
+	defer p.remove()
+	snapshot, err := b.client.CreateSnapshot(ctx, p.id, client.SnapshotOptions{Memory: true})
 	if err != nil {
 		return err
 	}
@@ -57,25 +44,18 @@ func (b *bench) fork(ctx context.Context) error {
 	}()
 	var restores, replaced, forks, paused, rollbacks sample
 	for range b.count(5, 1) {
-		if floor != nil {
-			many, one, err := floor.restores(ctx, n)
-			if err != nil {
-				b.note("fork: the floor: %v", err)
-				floor.remove()
-				floor = nil
-			} else {
-				restores.add(many)
-				replaced.add(one)
-			}
+		if many, one, ok := p.ofFloor(func(c *checkpointed) (_, _ time.Duration, _ error) { return c.restores(ctx, n) }); ok {
+			restores.add(many)
+			replaced.add(one)
 		}
-		took, stood, err := b.forkOnce(ctx, id, n)
+		took, stood, err := b.forkOnce(ctx, p.id, n)
 		if err != nil {
 			return err
 		}
 		forks.add(took)
 		paused.add(stood)
 		back, err := timed(func() error {
-			_, err := b.client.Rollback(ctx, id, snapshot.ID)
+			_, err := b.client.Rollback(ctx, p.id, snapshot.ID)
 			return err
 		})
 		if err != nil {
@@ -114,11 +94,8 @@ func (b *bench) forkOnce(ctx context.Context, id string, n int) (took, paused ti
 // restores times n restores of the process, two at once, and then what takes its
 // place.
 func (c *checkpointed) restores(ctx context.Context, n int) (many, one time.Duration, err error) {
-	image := filepath.Join(c.dir, "fork")
-	if err := os.RemoveAll(image); err != nil {
-		return 0, 0, err
-	}
-	if err := os.Mkdir(image, 0o700); err != nil {
+	image, err := c.emptyImage()
+	if err != nil {
 		return 0, 0, err
 	}
 	if err := c.runtime.call(ctx, "checkpoint", "--leave-running", "--image-path="+image, c.id); err != nil {

@@ -2,10 +2,12 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/cubbyhq/cubby/client"
@@ -40,8 +42,8 @@ func (b *bench) sleep(ctx context.Context) error {
 	s := b.report.section("sleep", "Sleep and wake")
 	s.Note = "The floor is `runsc checkpoint` with an fsync of each file that it wrote, and `runsc restore`, of the same Python process. " +
 		"A wake is the answer of a command in a sandbox that sleeps."
-	if !b.isolated("gvisor") {
-		return errs.E(errs.Unsupported, "only gVisor keeps memory")
+	if err := b.keepsMemory(); err != nil {
+		return err
 	}
 	list := b.runtimes()
 	defer closeRuntimes(list)
@@ -53,49 +55,31 @@ func (b *bench) sleep(ctx context.Context) error {
 	return b.sleepers(ctx, s)
 }
 
-func (b *bench) isolated(isolation string) bool {
-	for _, i := range b.Isolations {
-		if i == isolation {
-			return true
-		}
+func (b *bench) keepsMemory() error {
+	if !slices.Contains(b.Isolations, "gvisor") {
+		return errs.E(errs.Unsupported, "only gVisor keeps memory")
 	}
-	return false
+	return nil
 }
 
 // sleepOf lets the floor and cubby take turns.
 func (b *bench) sleepOf(ctx context.Context, s *Section, list []bare, h heap) error {
 	var checkpoint, restore, sleep, wake sample
-	floor, err := b.newCheckpointed(ctx, list, h)
-	if err != nil {
-		b.note("sleep: the floor: %v", err)
-	} else {
-		defer floor.remove()
-	}
-	id, remove, err := b.box(ctx, "gvisor")
+	p, err := b.newPair(ctx, list, h)
 	if err != nil {
 		return err
 	}
-	defer remove()
-	if err := b.fillHeap(ctx, id, h); err != nil {
-		return err
-	}
+	defer p.remove()
 	for i := range b.count(20, 5) + 1 {
-		if floor != nil {
-			down, up, err := floor.cycle(ctx)
-			if err != nil {
-				b.note("sleep: the floor: %v", err)
-				floor.remove()
-				floor = nil
-			} else if i > 0 { // the first round fills caches
-				checkpoint.add(down)
-				restore.add(up)
-			}
+		if down, up, ok := p.ofFloor(func(c *checkpointed) (_, _ time.Duration, _ error) { return c.cycle(ctx) }); ok && i > 0 { // the first round fills caches
+			checkpoint.add(down)
+			restore.add(up)
 		}
-		down, err := timed(func() error { return b.putToSleep(ctx, id) })
+		down, err := timed(func() error { return b.putToSleep(ctx, p.id) })
 		if err != nil {
 			return err
 		}
-		up, err := timed(func() error { return b.run1(ctx, id) })
+		up, err := timed(func() error { return b.run1(ctx, p.id) })
 		if err != nil {
 			return err
 		}
@@ -111,6 +95,57 @@ func (b *bench) sleepOf(ctx context.Context, s *Section, list []bare, h heap) er
 	s.times("wake and a command, "+h.name, wake, 0)
 	s.within("wake and a command, "+h.name, "runsc restore, "+h.name, wakeGoal)
 	return nil
+}
+
+// pair is the process of a heap twice: under gVisor alone, and in a sandbox.
+type pair struct {
+	*bench
+	floor     *checkpointed // nil: it failed, which is noted
+	id        string        // of the sandbox
+	removeBox func()
+}
+
+func (b *bench) newPair(ctx context.Context, list []bare, h heap) (p *pair, err error) {
+	p = &pair{bench: b, removeBox: func() {}}
+	if p.floor, err = b.newCheckpointed(ctx, list, h); err != nil {
+		p.floorFailed(err)
+	}
+	id, remove, err := b.box(ctx, "gvisor")
+	if err == nil {
+		p.id, p.removeBox = id, remove
+		err = b.fillHeap(ctx, id, h)
+	}
+	if err != nil {
+		p.remove()
+	}
+	return p, err
+}
+
+func (p *pair) remove() {
+	p.removeBox()
+	if p.floor != nil {
+		p.floor.remove()
+	}
+}
+
+// ofFloor measures the floor; not ok when there is none, or none any more.
+func (p *pair) ofFloor(measure func(*checkpointed) (a, b time.Duration, err error)) (first, second time.Duration, ok bool) {
+	if p.floor == nil {
+		return 0, 0, false
+	}
+	first, second, err := measure(p.floor)
+	if err != nil {
+		p.floorFailed(err)
+	}
+	return first, second, err == nil
+}
+
+func (p *pair) floorFailed(err error) {
+	p.note("the floor of sleeps and forks: %v", err)
+	if p.floor != nil {
+		p.floor.remove()
+		p.floor = nil
+	}
 }
 
 // fillHeap starts the process of a heap in a sandbox.
@@ -208,11 +243,8 @@ func (b *bench) newCheckpointed(ctx context.Context, list []bare, h heap) (*chec
 
 // cycle checkpoints the process, which ends it, and restores it.
 func (c *checkpointed) cycle(ctx context.Context) (checkpoint, restore time.Duration, err error) {
-	image := filepath.Join(c.dir, "image")
-	if err := os.RemoveAll(image); err != nil {
-		return 0, 0, err
-	}
-	if err := os.Mkdir(image, 0o700); err != nil {
+	image, err := c.emptyImage()
+	if err != nil {
 		return 0, 0, err
 	}
 	if checkpoint, err = timed(func() error {
@@ -228,6 +260,12 @@ func (c *checkpointed) cycle(ctx context.Context) (checkpoint, restore time.Dura
 	}
 	restore, err = timed(func() error { return c.detached(ctx, "restore", "--image-path="+image) })
 	return checkpoint, restore, err
+}
+
+// emptyImage makes the directory that a checkpoint is written to.
+func (c *checkpointed) emptyImage() (string, error) {
+	image := filepath.Join(c.dir, "image")
+	return image, errors.Join(os.RemoveAll(image), os.Mkdir(image, 0o700))
 }
 
 // detached begins a run that outlives the command. It must not inherit a pipe,

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -85,6 +86,66 @@ func TestArchiveAndRestore(t *testing.T) {
 		t.Errorf("Create from a removed archive = %v", err)
 	}
 	w.nothingLeft()
+}
+
+// An archive that has a workspace of its own is not put into the files that a tenant's
+// sandboxes share, where it would take the place of theirs: the create is refused
+// before anything is changed. What was archived without it is restored.
+func TestRestoreIntoSharedFilesIsRefused(t *testing.T) {
+	srv := archivetest.Start(t)
+	w := newWorld(t, withArchives(t, srv.URL))
+	alice := auth.WithPrincipal(w.ctx, auth.Principal{Name: "alice", Tenant: "acme"})
+	create := func(id string, shares bool, restore string) error {
+		_, err := w.Sandboxes().Create(alice, lifecycle.CreateRequest{ID: id, SharedFiles: &shares, Restore: restore})
+		return err
+	}
+	exec := func(id, script string) string {
+		t.Helper()
+		r, err := w.Execs().Run(alice, id, sandbox.ExecSpec{Shell: script}, -1, live.OutputCaps{Stdout: -1})
+		if err != nil {
+			t.Fatalf("%s: %v", script, err)
+		}
+		return string(r.Stdout)
+	}
+	archived := map[bool]string{}
+	for _, shares := range []bool{false, true} {
+		if err := create("a", shares, ""); err != nil {
+			t.Fatal(err)
+		}
+		exec("a", fmt.Sprintf("echo %t > f", shares))
+		w.write("a", "/home/sandbox/marker", "home")
+		m, err := w.Sandboxes().Archive(alice, "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		archived[shares] = m.Name
+	}
+	if err := create("b", true, archived[false]); !errors.Is(err, errs.SharedFiles) {
+		t.Errorf("a restore into shared files: %v, want shared_files", err)
+	}
+	if _, err := w.Sandboxes().Get(alice, "b"); !errors.Is(err, errs.NotFound) {
+		t.Errorf("the sandbox of that: %v, want not found", err)
+	}
+	for _, tt := range []struct {
+		id      string
+		shares  bool
+		from    string
+		f, told string
+	}{
+		{"own", false, archived[false], "false\n", "of its own"},
+		{"sharing", true, archived[true], "true\n", "of the tenant, as it was"},
+	} {
+		if err := create(tt.id, tt.shares, tt.from); err != nil {
+			t.Errorf("%s: Create = %v", tt.id, err)
+			continue
+		}
+		if got := exec(tt.id, "cat f"); got != tt.f {
+			t.Errorf("%s: the file %s has %q, want %q", tt.id, tt.told, got, tt.f)
+		}
+		if got := w.content(tt.id, "/home/sandbox/marker"); got != "home" {
+			t.Errorf("%s: its home has %q", tt.id, got)
+		}
+	}
 }
 
 // TestRestoreOfAHostileArchive: somebody who can write to the bucket cannot

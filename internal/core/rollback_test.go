@@ -9,6 +9,7 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/core/lifecycle"
 	"github.com/cubbyhq/cubby/internal/core/snapshot"
+	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/driver/drivertest"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
@@ -126,7 +127,11 @@ func TestEveryStepOfARollbackCanBreak(t *testing.T) {
 		goesOn bool
 	}{
 		{moveTo(sandbox.Stopped), true},
-		{onDriver("Destroy"), false},
+		{onDriver("Destroy"), true},
+		{afterDriver("Destroy"), false},
+		{all(onDriver("Destroy"), onDriver("Inspect")), false},
+		{all(onDriver("Destroy"), onDriver("Sweep")), true},
+		{all(onDriver("Destroy"), moveTo(sandbox.Running)), false},
 		{onDisks("Detach"), false},
 		{onDisks("Restore"), false},
 		{onDisks("Attach"), false},
@@ -139,7 +144,7 @@ func TestEveryStepOfARollbackCanBreak(t *testing.T) {
 		{onWrite("INSERT ON events", "NEW.kind = 'sandbox.rolled_back'"), false},
 		{all(onDriver("Restore"), onDriver("Sweep")), false},
 		{all(moveTo(sandbox.Running), onDriver("Sweep")), false},
-		{all(onDriver("Identify"), onDriver("Destroy")), false},
+		{all(onDriver("Identify"), onceCalled("Identify", onDriver("Destroy"))), false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -184,6 +189,18 @@ func TestEveryStepOfARollbackCanBreak(t *testing.T) {
 			b.create("b")
 		})
 	}
+}
+
+// onceCalled breaks something as soon as a method of the driver is called.
+func onceCalled(method string, then step) step {
+	return step{then.name + " once in " + method, func(b *breakable) {
+		var once sync.Once
+		b.faults.SetBefore(func(_ context.Context, called string, _ sandbox.UID) {
+			if called == method {
+				once.Do(func() { then.breaks(b) })
+			}
+		})
+	}}
 }
 
 // crashesIn runs an act that is cut off when it calls a method of the driver: what
@@ -235,6 +252,11 @@ func TestKilledInTheMiddleOfARollback(t *testing.T) {
 				if got := next.content("a", "/workspace/f"); got != "now\n" && got != "then\n" {
 					t.Errorf("the file has %q", got)
 				}
+				next.until("nothing of it runs", func() bool {
+					next.Sandboxes().Reconciler().Turn(next.ctx)
+					found, err := next.fake.List(next.ctx)
+					return err == nil && (len(found) == 0 || found[0].Status.Phase != driver.PhaseRunning)
+				})
 				if got, err := next.Snapshots().Rollback(next.ctx, "a", "point"); err != nil || got.State != sandbox.Running {
 					t.Fatalf("Rollback again = %s, %v", got.State, err)
 				}

@@ -34,6 +34,10 @@ func As[Ability any](d Driver) (Ability, bool) {
 // runs, and all that ran goes on after the wake. It is one also when only some
 // of its isolations can.
 type Sleeper interface {
+	// CanSleep is Unsupported, with what is missing, where Sleep of this sandbox is
+	// known to be; it changes nothing. After nil a Sleep may still be Unsupported.
+	CanSleep(ctx context.Context, h Handle) error
+
 	// Sleep keeps the memory of a running sandbox on the host's disk and ends
 	// its run. When it returns nil, the memory is whole, on the disk, and was
 	// read back; every process has gone; the phase is [PhaseAsleep]. Putting a

@@ -100,7 +100,7 @@ type Driver interface {
 	//
 	// The first identity of a sandbox that was restored also ends what it has
 	// from the parent, before anything else reaches it: the parent's commands are
-	// unknown, the channel has a secret of its own, and kernels have fresh random
+	// unknown, the agent's boot id is another, the channel has a secret of its own, and kernels have fresh random
 	// numbers. That is so also when the id stays the same.
 	//
 	// A sandbox can be given another identity, as a fork must be. But the handle

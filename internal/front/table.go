@@ -38,7 +38,7 @@ var Table = map[errs.Kind]Row{
 	errs.Unready:         {"unavailable", http.StatusServiceUnavailable, true},
 	errs.Timeout:         {"timeout", http.StatusGatewayTimeout, true},
 	errs.Canceled:        {"canceled", StatusClientClosedRequest, true},
-	errs.Unsupported:     {"unsupported", http.StatusUnprocessableEntity, false},
+	errs.Unsupported:     {"unsupported", http.StatusConflict, false},
 	errs.Internal:        {"internal", http.StatusInternalServerError, false},
 }
 

@@ -95,7 +95,8 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// Hello is who the agent is. BootID changes when it is another process.
+// Hello is who the agent is. BootID changes when it is another process, or
+// that of a copy.
 type Hello struct {
 	Version   string
 	BootID    string

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -111,6 +112,23 @@ func TestIdentifyBeforeUse(t *testing.T) {
 	identify("A=1")
 	if s := h.cell(t, cellSpec("node", "", "process.env.A")); s.value() != "1" {
 		t.Errorf("node: %s", s.value())
+	}
+}
+
+// A spare kernel that is started again, because its interpreter reads at its start
+// what the identity changes, lost the modules that were imported in it.
+func TestSpareKernelLostItsModulesWithTheIdentity(t *testing.T) {
+	h, identify := identified(t)
+	for language, tt := range map[string]struct{ module, loaded, want string }{
+		"python": {"mailbox", `"mailbox" in __import__("sys").modules, "mailbox" in dir(), __import__("os").environ["TZ"]`, "(True, False, 'Etc/GMT-6')"},
+		"node":   {"node:http2", `[process.moduleLoadList.includes('NativeModule http2'), process.env.TZ].join()`, "true,Etc/GMT-4"},
+		"R":      {"parallel", `c("parallel" %in% loadedNamespaces(), "parallel" %in% .packages(), Sys.getenv("TZ"))`, `[1] "TRUE"      "FALSE"     "Etc/GMT-1"`},
+	} {
+		h.prepare(t, language, tt.module)
+		identify("TZ=Etc/GMT-" + strconv.Itoa(len(language)))
+		if s := h.cell(t, cellSpec(language, language, tt.loaded)); s.value() != tt.want {
+			t.Errorf("%s: %s, want %s; %+v", language, s.value(), tt.want, s.records)
+		}
 	}
 }
 

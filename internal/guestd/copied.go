@@ -15,10 +15,11 @@ import (
 const maxNamed = 20
 
 // leaveParent ends what the sandbox has from the one whose memory it began with:
-// its execs, and random numbers that both would draw. It returns warnings of what
+// its execs, its boot id, and random numbers that both would draw. It returns warnings of what
 // cannot be ended.
 func (s *Server) leaveParent(ctx context.Context) []string {
 	s.disown()
+	s.drawBootID()
 	programs := s.programs()
 	warnings := s.kernels.Reseed(ctx)
 	if programs != "" {

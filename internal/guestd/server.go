@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"connectrpc.com/connect"
@@ -60,7 +61,7 @@ type Config struct {
 type Server struct {
 	*fileService
 	cfg     Config
-	bootID  string
+	bootID  atomic.Pointer[string]
 	started time.Time
 
 	procs    *proc.Runner
@@ -89,17 +90,14 @@ func New(cfg Config) *Server {
 	if cfg.MapPath == nil {
 		cfg.MapPath = func(p string) string { return p }
 	}
-	var id [16]byte
-	_, _ = rand.Read(id[:])
 	life, end := context.WithCancel(context.Background())
 	clock := uptime.New()
 	processes := cfg.processes()
 	processes.Uptime = clock
 	procs := proc.New(life, processes)
-	return &Server{
+	s := &Server{
 		fileService: newFileService(cfg),
 		cfg:         cfg,
-		bootID:      hex.EncodeToString(id[:]),
 		started:     cfg.Now(),
 		procs:       procs,
 		kernels: kernels.New(life, procs, kernels.Config{
@@ -114,6 +112,17 @@ func New(cfg Config) *Server {
 
 		identity: identity{id: cfg.Boot.GetHostname(), env: cfg.Boot.GetEnv()},
 	}
+	s.drawBootID()
+	return s
+}
+
+// drawBootID gives the agent an id that no other has: not one of another boot, and
+// not the copies of its memory.
+func (s *Server) drawBootID() {
+	var id [16]byte
+	_, _ = rand.Read(id[:])
+	text := hex.EncodeToString(id[:])
+	s.bootID.Store(&text)
 }
 
 // processes is how the agent's commands run.
@@ -203,7 +212,7 @@ func (s *Server) Handler() http.Handler {
 func (s *Server) Hello(context.Context, *connect.Request[guestv1.HelloRequest]) (*connect.Response[guestv1.HelloResponse], error) {
 	return connect.NewResponse(&guestv1.HelloResponse{
 		Version:   s.cfg.Version,
-		BootId:    s.bootID,
+		BootId:    *s.bootID.Load(),
 		StartedAt: timestamppb.New(s.started),
 	}), nil
 }

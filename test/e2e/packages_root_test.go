@@ -154,7 +154,7 @@ func TestPackages(t *testing.T) {
 					ID: "b", Isolation: isolation, Runtime: runtime, Dependencies: map[string]string{"nosuchpackage": ""},
 				})
 				var failed *sdk.Error
-				if !errors.As(err, &failed) || failed.Status != http.StatusUnprocessableEntity || !strings.Contains(failed.Message, "nosuchpackage") || !strings.Contains(failed.Hint, "the end of the log") {
+				if !errors.As(err, &failed) || failed.Status != http.StatusConflict || !strings.Contains(failed.Message, "nosuchpackage") || !strings.Contains(failed.Hint, "the end of the log") {
 					t.Errorf("Create = %v: %+v", err, failed)
 				}
 				if box, err := c.Get(ctx, "b"); err != nil || box.Status != sdk.Failed || !strings.Contains(box.Reason, "nosuchpackage") {

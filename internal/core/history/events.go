@@ -97,27 +97,6 @@ func bytesOf(events []sandbox.Event) (n int64) {
 	return n
 }
 
-// Follow is [Events.List] that goes on: it yields a sandbox's events after a
-// cursor in the order of their cursors, waits for more, and ends when the sandbox
-// has ended and all events were yielded. It does not poll. It is an error when
-// ctx or the service ends first, and OverQuota when the caller's tenant follows
-// too many already.
-func (h *Events) Follow(ctx context.Context, id string, after int64, kinds ...string) iter.Seq2[sandbox.Event, error] {
-	return func(yield func(sandbox.Event, error) bool) {
-		f, err := h.Follower(ctx)
-		if err != nil {
-			yield(sandbox.Event{}, err)
-			return
-		}
-		defer f.Leave()
-		for e, err := range f.Follow(ctx, id, after, kinds...) {
-			if !yield(e, err) {
-				return
-			}
-		}
-	}
-}
-
 // Follower is a place among those who follow events. It is the caller's until Leave.
 type Follower struct {
 	h     *Events
@@ -137,7 +116,10 @@ func (h *Events) Follower(ctx context.Context) (*Follower, error) {
 // Leave gives the place back. It may be called more than once.
 func (f *Follower) Leave() { f.leave() }
 
-// Follow is [Events.Follow] in this place.
+// Follow is [Events.List] that goes on: it yields a sandbox's events after a
+// cursor in the order of their cursors, waits for more, and ends when the sandbox
+// has ended and all events were yielded. It does not poll. It is an error when
+// ctx or the service ends first.
 func (f *Follower) Follow(ctx context.Context, id string, after int64, kinds ...string) iter.Seq2[sandbox.Event, error] {
 	return func(yield func(sandbox.Event, error) bool) {
 		if err := f.h.follow(ctx, id, after, kinds, func(e sandbox.Event) bool { return yield(e, nil) }); err != nil {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"path/filepath"
 	"sync"
@@ -107,7 +108,7 @@ func TestFollowersMissNothing(t *testing.T) {
 	var readers sync.WaitGroup
 	for i := range seen {
 		readers.Go(func() {
-			for e, err := range w.Follow(w.ctx, "a", int64(i)) {
+			for e, err := range w.following(w.ctx, "a", int64(i)) {
 				if err != nil {
 					t.Errorf("follower %d: %v", i, err)
 				}
@@ -143,8 +144,21 @@ func TestFollowersMissNothing(t *testing.T) {
 	}
 }
 
+// following follows a history in a place of its own.
+func (w *world) following(ctx context.Context, id string, after int64, kinds ...string) iter.Seq2[sandbox.Event, error] {
+	return func(yield func(sandbox.Event, error) bool) {
+		f, err := w.Follower(ctx)
+		if err != nil {
+			yield(sandbox.Event{}, err)
+			return
+		}
+		defer f.Leave()
+		f.Follow(ctx, id, after, kinds...)(yield)
+	}
+}
+
 func (w *world) follow(ctx context.Context, id string, kinds ...string) (got []string, err error) {
-	for e, err := range w.Follow(ctx, id, 0, kinds...) {
+	for e, err := range w.following(ctx, id, 0, kinds...) {
 		if err != nil {
 			return got, err
 		}
@@ -204,7 +218,7 @@ func TestFollowersEndWithTheService(t *testing.T) {
 	for range most {
 		go func() {
 			var last error
-			for _, err := range w.Follow(alice, "b", 0) {
+			for _, err := range w.following(alice, "b", 0) {
 				if err == nil {
 					began <- struct{}{}
 				}

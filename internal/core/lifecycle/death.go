@@ -48,13 +48,8 @@ func (s *acts) bury(ctx context.Context, b sandbox.Sandbox, death driver.Death) 
 	why := deathOf(death, b.Spec)
 	s.cfg.Log.Warn("a sandbox died", telemetry.KeySandbox, b.ID, telemetry.KeyUID, b.UID, "cause", death.Cause,
 		"signal", death.Signal, "code", death.Code, "detail", death.Detail)
-	end := live.EndOf(why)
 	if r := s.cfg.Live.Of(b.UID); r != nil {
-		r.End(end)
-		r.Finish()
-	}
-	if err := s.cfg.Live.EndExecs(ctx, b.UID, end); err != nil {
-		return err
+		r.End(live.EndOf(why))
 	}
 	if _, err := s.stopped(ctx, b, why, event.Died{Reason: why.Reason}); err != nil {
 		return err

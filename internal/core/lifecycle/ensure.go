@@ -83,7 +83,7 @@ func (s *waker) EnsureRunning(ctx context.Context, id string, use Use) (sandbox.
 }
 
 func (s *waker) ensureRunning(ctx context.Context, b sandbox.Sandbox, use Use) (sandbox.Sandbox, Ensured, error) {
-	if b.State == sandbox.Running && s.cfg.Live.Of(b.UID) != nil {
+	if b.State == sandbox.Running && s.cfg.Live.Takes(b.UID) {
 		return s.upToDate(b), EnsuredAlready, nil
 	}
 	call := s.starts.Join(ctx, wakeKey{b.UID, use}, func(ctx context.Context) (ensured, error) {

@@ -10,7 +10,7 @@ import (
 // from. Sandboxes pin theirs; their rows are asked as well, and when these
 // cannot be read nothing is deleted.
 func (s *Sandboxes) SweepImages(ctx context.Context) {
-	rows, err := s.liveRows(ctx)
+	rows, err := s.rows(ctx, liveRows)
 	if err == nil {
 		used := make(map[string]bool, len(rows))
 		for _, b := range rows {

@@ -197,7 +197,7 @@ func (s *Reconciler) diskIsWanted(ctx context.Context, uid sandbox.UID) (bool, e
 		return slices.ContainsFunc(kept, func(d store.KeptDisk) bool { return d.DiskUID == uid }), err
 	}
 	hasSandbox := func() (bool, error) {
-		rows, err := s.liveRows(ctx)
+		rows, err := s.rows(ctx, liveRows)
 		return slices.ContainsFunc(rows, func(b sandbox.Sandbox) bool { return b.DiskUID == uid }), err
 	}
 	isShared := func() (bool, error) {

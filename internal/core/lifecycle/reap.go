@@ -175,12 +175,13 @@ func (s *reaper) reapIdle(ctx context.Context, r *live.Run) error {
 	case destroyIdle:
 		_, err = s.destroy(ctx, b, destruction{why: idle()})
 	case sleepIdle:
-		if _, err = s.sleep(ctx, b, false, idle()); errors.Is(err, errs.InUse) {
-			err = nil // somebody came in between
-		}
+		_, err = s.sleep(ctx, b, false, idle())
 	case stopIdle:
-		_, err = s.halt(ctx, b, DefaultGrace, idle())
+		_, err = s.haltUnused(ctx, b, r, false, idle())
 	case keepRunning:
+	}
+	if errors.Is(err, errs.InUse) {
+		err = nil // somebody came in between
 	}
 	return err
 }

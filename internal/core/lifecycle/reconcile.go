@@ -69,7 +69,7 @@ func (s *Reconciler) Turn(ctx context.Context) {
 	// What exists is listed before the rows: whatever is made in between has
 	// a row already, because the row always comes first.
 	found := s.survey(ctx, &faults)
-	rows, err := s.liveRows(ctx)
+	rows, err := s.rows(ctx, liveRows)
 	if err != nil {
 		faults.add("store", err)
 	} else {
@@ -167,11 +167,12 @@ func (s *Reconciler) survey(ctx context.Context, faults *faultList) findings {
 	return f
 }
 
-// liveRows returns every sandbox that is not failed or destroyed.
-func (s *acts) liveRows(ctx context.Context) ([]sandbox.Sandbox, error) {
-	var all []sandbox.Sandbox
-	q := store.Query{Limit: 1000, States: []sandbox.State{sandbox.Creating, sandbox.Running, sandbox.Sleeping, sandbox.Stopped}}
-	for {
+// liveRows are the sandboxes that are not failed or destroyed.
+var liveRows = store.Query{States: []sandbox.State{sandbox.Creating, sandbox.Running, sandbox.Sleeping, sandbox.Stopped}}
+
+// rows returns every sandbox of a query.
+func (s *acts) rows(ctx context.Context, q store.Query) (all []sandbox.Sandbox, err error) {
+	for q.Limit = 1000; ; {
 		page, next, err := s.cfg.Store.Sandboxes(ctx, q)
 		if err != nil {
 			return nil, err
@@ -251,6 +252,10 @@ func (s *Reconciler) repair(ctx context.Context, b sandbox.Sandbox, f findings) 
 	if act != repair.Leave && act != repair.Clear {
 		s.cfg.Log.Info("reconcile a sandbox", telemetry.KeySandbox, b.ID, telemetry.KeyUID, b.UID, "state", b.State, "phase", o.Phase, "action", act.String())
 	}
+	if _, traced := f.traces[b.UID]; traced && b.State == sandbox.Stopped && b.Handle == nil {
+		s.clearAway(ctx, b) // a start, create or restore whose handle was never stored
+		return nil
+	}
 	owed, known := s.debts.owed(b.UID)
 	switch act {
 	case repair.Adopt:
@@ -279,7 +284,7 @@ func (s *Reconciler) repair(ctx context.Context, b sandbox.Sandbox, f findings) 
 		if err := s.letGo(ctx, b); err != nil {
 			return err
 		}
-		_, err := s.lose(ctx, b)
+		_, err := s.lose(ctx, b, errs.E(errs.NotFound, "it is gone from the host"))
 		return err
 	case repair.Clear:
 		return s.letGo(ctx, b)

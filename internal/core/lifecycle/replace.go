@@ -41,28 +41,36 @@ func (s *Sandboxes) Replace(ctx context.Context, b sandbox.Sandbox, how Replacem
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(s.cfg.Gate.Context(), cancel)()
-	b, counted, err := s.takeApart(ctx, b, how)
-	if err != nil {
+	r := s.cfg.Live.Of(b.UID)
+	b, apart, err := s.takeApart(ctx, b, r, how)
+	if err != nil && !apart {
 		return b, err
 	}
-	replaced, err := s.putTogether(ctx, b, how, counted, event.New(b.UID, by, how.Done))
+	replaced := b
+	if err == nil {
+		replaced, err = s.putTogether(ctx, b, how, r != nil, event.New(b.UID, by, how.Done))
+	}
 	if err != nil {
 		undo, cancel := gate.Detached(ctx)
 		defer cancel()
 		s.clearAway(undo, b)
 		s.cfg.Recorder.Note(undo, event.New(b.UID, by, event.Stopped{Reason: how.Half.Reason}))
-		info := errs.Public(err)
-		return b, errs.E(info.Kind, "%s; the sandbox is stopped", info.Message).Hint("%s", how.Half.Reason).
-			RetryAfter(info.RetryAfter).Because(fmt.Errorf("replace sandbox %s: %w", b.ID, err))
+		return b, broke(fmt.Errorf("replace sandbox %s: %w", b.ID, err), "is stopped", how.Half.Reason)
 	}
 	return s.upToDate(replaced), nil
 }
 
+// broke adds to an error what the sandbox is after it, and what to do.
+func broke(err error, is, hint string) error {
+	info := errs.Public(err)
+	return errs.E(info.Kind, "%s; the sandbox %s", info.Message, is).Hint("%s", hint).RetryAfter(info.RetryAfter).Because(err)
+}
+
 // takeApart ends a sandbox and removes all that its driver has of it. The row says
-// first what the sandbox is from then on. It is counted still when it was.
-func (s *Sandboxes) takeApart(ctx context.Context, b sandbox.Sandbox, how Replacement) (_ sandbox.Sandbox, counted bool, err error) {
+// first what the sandbox is from then on. It is counted still when it had a run. An
+// error without apart leaves it as it was.
+func (s *Sandboxes) takeApart(ctx context.Context, b sandbox.Sandbox, r *live.Run, how Replacement) (_ sandbox.Sandbox, apart bool, err error) {
 	end := live.Ending{Reason: sandbox.EndStopped, Message: how.End}
-	r := s.cfg.Live.Of(b.UID)
 	if r != nil {
 		r.End(end)
 		r.HangUp()
@@ -79,14 +87,17 @@ func (s *Sandboxes) takeApart(ctx context.Context, b sandbox.Sandbox, how Replac
 		}
 		return was, false, err
 	}
-	err = s.cfg.Driver.Sweep(ctx, b.UID)
 	if b.Handle != nil {
 		err = s.cfg.Driver.Destroy(ctx, b.Handle)
+	} else {
+		err = s.cfg.Driver.Sweep(ctx, b.UID)
 	}
 	if err != nil {
-		// What is left of it the reconciler ends: the row says that it is stopped.
-		s.debts.lookAtAll()
-		return b, false, fmt.Errorf("end sandbox %s: %w", b.ID, err)
+		err = fmt.Errorf("end sandbox %s: %w", b.ID, err)
+		if r != nil && s.runsOn(ctx, b) {
+			r.GoOn()
+			return was, false, broke(err, "runs on as before", "try again")
+		}
 	}
 	if r != nil {
 		r.Finish()
@@ -96,7 +107,18 @@ func (s *Sandboxes) takeApart(ctx context.Context, b sandbox.Sandbox, how Replac
 		s.cfg.Log.Error("end the execs of a sandbox that is replaced", telemetry.KeyUID, b.UID, telemetry.KeyErr, err)
 		s.debts.lookAtAll()
 	}
-	return b, r != nil, nil
+	return b, true, err
+}
+
+// runsOn takes back that a sandbox is stopped whose end failed, where it still runs.
+func (s *Sandboxes) runsOn(ctx context.Context, b sandbox.Sandbox) bool {
+	ctx, cancel := gate.Detached(ctx)
+	defer cancel()
+	seen, err := s.inspect(ctx, b)
+	if err == nil && seen.Phase == driver.PhaseRunning {
+		_, err = s.cfg.Store.Move(ctx, b.UID, sandbox.Running, store.Change{})
+	}
+	return err == nil && seen.Phase == driver.PhaseRunning
 }
 
 // putTogether gives a sandbox that was taken apart its new files and its new run.
@@ -145,7 +167,7 @@ func (s *Sandboxes) putTogether(ctx context.Context, b sandbox.Sandbox, how Repl
 }
 
 // clearAway undoes what there is of the run of a stopped sandbox.
-func (s *Sandboxes) clearAway(ctx context.Context, b sandbox.Sandbox) {
+func (s *acts) clearAway(ctx context.Context, b sandbox.Sandbox) {
 	err := s.cfg.Driver.Sweep(ctx, b.UID)
 	if err == nil {
 		_, err = s.cfg.Store.Restate(ctx, b.UID, store.Change{Why: b.Why(), Handle: []byte{}})

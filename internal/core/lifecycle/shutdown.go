@@ -28,7 +28,7 @@ func (s *Sandboxes) DestroyAll(ctx context.Context) (destroyed int, stayed []san
 		return 0, nil, err
 	}
 	defer leave()
-	rows, err := s.liveRows(ctx)
+	rows, err := s.rows(ctx, liveRows)
 	if err != nil {
 		return 0, nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/core/gate"
+	"github.com/cubbyhq/cubby/internal/core/live"
 	"github.com/cubbyhq/cubby/internal/core/scope"
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/errs"
@@ -30,8 +31,8 @@ const (
 // WrongState when it does not run.
 //
 // Where its memory cannot be kept, in a container or when the host has no room for
-// it, the sandbox is stopped instead, and its reason says so. After another error
-// it runs on.
+// it, the sandbox is stopped instead, and its reason says so; one that was stopped
+// so is left as it is. After another error it runs on.
 func (s *Sandboxes) Sleep(ctx context.Context, id string, force bool) (sandbox.Sandbox, error) {
 	b, unlock, err := s.change(ctx, id)
 	if err != nil {
@@ -43,6 +44,10 @@ func (s *Sandboxes) Sleep(ctx context.Context, id string, force bool) (sandbox.S
 		return b, nil
 	case sandbox.Running:
 	case sandbox.Stopped:
+		switch b.Cause {
+		case sandbox.CauseSleep, sandbox.CauseIdle, sandbox.CauseMemory:
+			return b, nil // the stop took the place of a sleep
+		}
 		return sandbox.Sandbox{}, errs.E(errs.WrongState, "the sandbox is stopped: there is no memory to keep")
 	default:
 		return sandbox.Sandbox{}, s.cfg.Scope.NotRunning(b)
@@ -67,24 +72,31 @@ func (s *acts) sleep(ctx context.Context, b sandbox.Sandbox, force bool, why san
 	if r == nil {
 		return sandbox.Sandbox{}, errs.E(errs.Unavailable, "the sandbox cannot be reached yet").RetryAfter(time.Second)
 	}
+	sleeper, err := sleeperOf(s.cfg.Driver)
+	if err == nil {
+		err = sleeper.CanSleep(ctx, b.Handle) // before anything is let go of
+	}
+	if err != nil {
+		return s.stopInstead(ctx, b, r, force, why, err)
+	}
 	if err := r.Suspend(force); err != nil {
 		return sandbox.Sandbox{}, err
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(s.cfg.Gate.Context(), cancel)()
-	if err := s.sleepDriver(ctx, b); err != nil {
-		return s.notAsleep(ctx, b, why, err)
+	if err := sleeper.Sleep(ctx, b.Handle); err != nil {
+		return s.notAsleep(ctx, b, force, why, fmt.Errorf("put sandbox %s to sleep: %w", b.ID, err))
 	}
 	return s.asleep(ctx, b, why)
 }
 
-func (s *acts) sleepDriver(ctx context.Context, b sandbox.Sandbox) error {
-	sleeper, ok := driver.As[driver.Sleeper](s.cfg.Driver)
-	if !ok {
-		return errs.E(errs.Unsupported, "the driver keeps no memory")
+// sleeperOf is the driver's ability to keep memory.
+func sleeperOf(d driver.Driver) (driver.Sleeper, error) {
+	if sleeper, ok := driver.As[driver.Sleeper](d); ok {
+		return sleeper, nil
 	}
-	return sleeper.Sleep(ctx, b.Handle)
+	return nil, errs.E(errs.Unsupported, "the driver keeps no memory")
 }
 
 // asleep writes down that a sandbox sleeps. Its disk stays where it is: the memory
@@ -107,8 +119,7 @@ func (s *acts) asleep(ctx context.Context, b sandbox.Sandbox, why sandbox.Why) (
 
 // notAsleep goes on with a sandbox whose sleep failed: it runs on, or is stopped
 // where no sleep can succeed. What cannot be seen is left to the reconciler.
-func (s *acts) notAsleep(ctx context.Context, b sandbox.Sandbox, why sandbox.Why, failed error) (sandbox.Sandbox, error) {
-	failed = fmt.Errorf("put sandbox %s to sleep: %w", b.ID, failed)
+func (s *acts) notAsleep(ctx context.Context, b sandbox.Sandbox, force bool, why sandbox.Why, failed error) (sandbox.Sandbox, error) {
 	if s.cfg.Gate.Context().Err() != nil {
 		return sandbox.Sandbox{}, failed
 	}
@@ -124,9 +135,16 @@ func (s *acts) notAsleep(ctx context.Context, b sandbox.Sandbox, why sandbox.Why
 		return sandbox.Sandbox{}, errors.Join(failed, err)
 	}
 	b.StartedAt = s.cfg.Now() // for the time limits of commands, which stood still
-	if _, err := s.readopt(undo, b); err != nil {
+	r, err := s.readopt(undo, b)
+	if err != nil {
 		return sandbox.Sandbox{}, errors.Join(failed, err)
 	}
+	return s.stopInstead(ctx, b, r, force, why, failed)
+}
+
+// stopInstead stops a sandbox that cannot sleep, for a cause that says so; with
+// another error it runs on.
+func (s *acts) stopInstead(ctx context.Context, b sandbox.Sandbox, r *live.Run, force bool, why sandbox.Why, failed error) (sandbox.Sandbox, error) {
 	var instead string
 	switch {
 	case errors.Is(failed, errs.Unsupported):
@@ -139,5 +157,5 @@ func (s *acts) notAsleep(ctx context.Context, b sandbox.Sandbox, why sandbox.Why
 	if why.Reason != "" {
 		instead = why.Reason + ": " + instead
 	}
-	return s.halt(ctx, b, DefaultGrace, sandbox.Why{Cause: why.Cause, Reason: instead})
+	return s.haltUnused(ctx, b, r, force, sandbox.Why{Cause: why.Cause, Reason: instead})
 }

@@ -67,19 +67,11 @@ func (s *reaper) sleepers(ctx context.Context) (all []sleeper, err error) {
 	for _, f := range found {
 		bytes[f.UID] = f.Status.MemoryOnDisk
 	}
-	for q := (store.Query{Limit: 1000, States: []sandbox.State{sandbox.Sleeping}}); ; {
-		page, next, err := s.cfg.Store.Sandboxes(ctx, q)
-		if err != nil {
-			return nil, err
-		}
-		for _, b := range page {
-			all = append(all, sleeper{b.UID, b.StoppedAt, bytes[b.UID]})
-		}
-		if next == "" {
-			return all, nil
-		}
-		q.After = next
+	rows, err := s.rows(ctx, store.Query{States: []sandbox.State{sandbox.Sleeping}})
+	for _, b := range rows {
+		all = append(all, sleeper{b.UID, b.StoppedAt, bytes[b.UID]})
 	}
+	return all, err
 }
 
 // giveUp stops a sleeper. Its cause stays, and with it whether a use starts it.

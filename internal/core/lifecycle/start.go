@@ -35,16 +35,9 @@ func (s *Sandboxes) Start(ctx context.Context, id string) (sandbox.Sandbox, erro
 	}
 }
 
-// rouse runs a sandbox that rests and whose lock is held.
+// rouse runs a sandbox that rests and whose lock is held. After an error it rests as
+// before, and has no place.
 func (s *acts) rouse(ctx context.Context, b sandbox.Sandbox) (sandbox.Sandbox, error) {
-	if b.State == sandbox.Sleeping {
-		return s.wake(ctx, b)
-	}
-	return s.start(ctx, b)
-}
-
-// start runs a stopped sandbox whose lock is held.
-func (s *acts) start(ctx context.Context, b sandbox.Sandbox) (sandbox.Sandbox, error) {
 	if err := driver.Serves(s.cfg.Driver, b.Driver); err != nil {
 		return sandbox.Sandbox{}, err
 	}
@@ -53,23 +46,35 @@ func (s *acts) start(ctx context.Context, b sandbox.Sandbox) (sandbox.Sandbox, e
 		return sandbox.Sandbox{}, err
 	}
 	defer booted()
-	started, err := s.bringUp(ctx, b)
-	if err != nil {
-		s.takeDown(ctx, b)
-		return sandbox.Sandbox{}, fmt.Errorf("start sandbox %s: %w", b.ID, err)
+	disks, err := s.tenants.Attach(ctx, b)
+	switch {
+	case err != nil:
+	case b.State == sandbox.Sleeping:
+		if err = wake(ctx, s.cfg.Driver, b); err == nil {
+			return s.awake(ctx, b)
+		}
+	default:
+		var started sandbox.Sandbox
+		if started, err = s.bringUp(ctx, b, disks); err == nil {
+			s.attach(started)
+			return s.upToDate(started), nil
+		}
 	}
-	s.attach(started)
-	return s.upToDate(started), nil
+	booted()
+	s.takeDown(ctx, b)
+	if lost, ok := errors.AsType[*lostMemory](err); ok {
+		if b, err = s.lose(ctx, b, lost); err == nil {
+			return s.rouse(ctx, b)
+		}
+	}
+	return sandbox.Sandbox{}, fmt.Errorf("run sandbox %s: %w", b.ID, err)
 }
 
-// bringUp takes the steps from a stopped sandbox to a running one.
-func (s *acts) bringUp(ctx context.Context, b sandbox.Sandbox) (sandbox.Sandbox, error) {
-	disks, err := s.tenants.Attach(ctx, b)
-	if err != nil {
-		return b, err
-	}
+// bringUp takes the steps from a stopped sandbox whose disks are there to a running
+// one.
+func (s *acts) bringUp(ctx context.Context, b sandbox.Sandbox, disks storage.Mounts) (sandbox.Sandbox, error) {
 	handle := driver.Handle(b.Handle)
-	err = errs.E(errs.NotFound, "the sandbox has no handle")
+	err := error(errs.E(errs.NotFound, "the sandbox has no handle"))
 	if handle != nil {
 		err = s.cfg.Driver.Start(ctx, handle)
 	}
@@ -116,8 +121,12 @@ func (s *acts) recreate(ctx context.Context, b sandbox.Sandbox, disks storage.Mo
 	return handle, s.cfg.Driver.Start(ctx, handle)
 }
 
-// takeDown undoes a start.
+// takeDown undoes a start. What sleeps has only its place to give back.
 func (s *acts) takeDown(ctx context.Context, b sandbox.Sandbox) {
+	if b.State == sandbox.Sleeping {
+		s.admission.Give(b.UID)
+		return
+	}
 	undo, cancel := gate.Detached(ctx)
 	defer cancel()
 	log := s.cfg.Log.With(telemetry.KeySandbox, b.ID, telemetry.KeyUID, b.UID)

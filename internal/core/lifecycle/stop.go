@@ -48,6 +48,15 @@ func (s *Sandboxes) Stop(ctx context.Context, id string, grace time.Duration) (s
 	return s.halt(ctx, b, grace, requested())
 }
 
+// haltUnused is halt but for a sandbox that somebody uses, which is InUse without
+// force. Who comes later waits until it is stopped, and may start it.
+func (s *acts) haltUnused(ctx context.Context, b sandbox.Sandbox, r *live.Run, force bool, why sandbox.Why) (sandbox.Sandbox, error) {
+	if err := r.Leave(force); err != nil {
+		return sandbox.Sandbox{}, err
+	}
+	return s.halt(ctx, b, DefaultGrace, why)
+}
+
 // halt stops a sandbox whose lock is held. It is carried out even if the
 // caller goes away, but does not hold up the end of the service: a sandbox
 // that is still there then runs on.

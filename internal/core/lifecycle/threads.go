@@ -98,23 +98,10 @@ func checkThread(thread string) error {
 	return sandbox.ValidateThread(thread)
 }
 
-func (s *Threads) live(ctx context.Context, tenant, thread string) (live []sandbox.Sandbox, err error) {
-	q := store.Query{Tenant: &tenant, Thread: thread, Limit: 1000}
-	for {
-		items, next, err := s.cfg.Store.Sandboxes(ctx, q)
-		if err != nil {
-			return nil, err
-		}
-		for _, b := range items {
-			if b.State.Live() {
-				live = append(live, b)
-			}
-		}
-		if next == "" {
-			return live, nil
-		}
-		q.After = next
-	}
+func (s *Threads) live(ctx context.Context, tenant, thread string) ([]sandbox.Sandbox, error) {
+	q := liveRows
+	q.Tenant, q.Thread = &tenant, thread
+	return s.rows(ctx, q)
 }
 
 // seat makes sure that b's thread is or may become an active one, and

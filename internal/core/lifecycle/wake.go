@@ -3,7 +3,6 @@ package lifecycle
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/cubbyhq/cubby/internal/core/gate"
 	"github.com/cubbyhq/cubby/internal/core/scope"
@@ -24,49 +23,21 @@ func (s *Sandboxes) Wake(ctx context.Context, id string) (sandbox.Sandbox, error
 	return s.Start(ctx, id)
 }
 
-// wake runs a sleeping sandbox on whose lock is held.
-func (s *acts) wake(ctx context.Context, b sandbox.Sandbox) (sandbox.Sandbox, error) {
-	if err := driver.Serves(s.cfg.Driver, b.Driver); err != nil {
-		return sandbox.Sandbox{}, err
-	}
-	booted, err := s.admission.Take(ctx, b)
-	if err != nil {
-		return sandbox.Sandbox{}, err
-	}
-	defer booted()
-	if _, err := s.tenants.Attach(ctx, b); err != nil {
-		s.admission.Give(b.UID)
-		return sandbox.Sandbox{}, fmt.Errorf("wake sandbox %s: %w", b.ID, err)
-	}
-	err = s.wakeDriver(ctx, b)
-	if isLost(err) {
-		s.cfg.Log.Warn("the memory of a sandbox is lost", telemetry.KeySandbox, b.ID, telemetry.KeyUID, b.UID, telemetry.KeyErr, err)
-		booted()
-		s.admission.Give(b.UID)
-		if b, err = s.lose(ctx, b); err != nil {
-			return sandbox.Sandbox{}, err
-		}
-		return s.start(ctx, b)
-	}
-	if err != nil {
-		s.admission.Give(b.UID)
-		return sandbox.Sandbox{}, fmt.Errorf("wake sandbox %s: %w", b.ID, err)
-	}
-	return s.awake(ctx, b)
-}
+// lostMemory is why there is no memory to wake from, and will not be one.
+type lostMemory struct{ error }
 
-func (s *acts) wakeDriver(ctx context.Context, b sandbox.Sandbox) error {
-	sleeper, ok := driver.As[driver.Sleeper](s.cfg.Driver)
-	if !ok {
-		return errs.E(errs.NotFound, "the driver keeps no memory")
-	}
-	return sleeper.Wake(ctx, b.Handle)
-}
+func (e *lostMemory) Unwrap() error { return e.error }
 
-// isLost reports whether a driver's error says that there is no memory to wake
-// from, and that there will not be one.
-func isLost(err error) bool {
-	return errors.Is(err, errs.NotFound) || errors.Is(err, errs.WrongState) || errors.Is(err, errs.Unsupported)
+// wake has the driver wake a sandbox.
+func wake(ctx context.Context, d driver.Driver, b sandbox.Sandbox) error {
+	sleeper, err := sleeperOf(d)
+	if err == nil {
+		err = sleeper.Wake(ctx, b.Handle)
+	}
+	if errors.Is(err, errs.NotFound) || errors.Is(err, errs.WrongState) || errors.Is(err, errs.Unsupported) {
+		return &lostMemory{err}
+	}
+	return err
 }
 
 // awake writes down that a sandbox has woken, and takes up what runs in it. It is
@@ -91,9 +62,10 @@ func (s *acts) awake(ctx context.Context, b sandbox.Sandbox) (sandbox.Sandbox, e
 const memoryLost = "the memory that it slept with is lost, and it begins anew from its files: they are those of when it fell asleep; " +
 	"its commands, kernels, session shells and terminals have ended, and open files that were deleted are gone"
 
-// lose stops a sleeping sandbox whose memory is lost: its commands end with it.
-// The next start says what became of it.
-func (s *acts) lose(ctx context.Context, b sandbox.Sandbox) (sandbox.Sandbox, error) {
+// lose stops a sleeping sandbox whose memory is lost, and that has no place: its
+// commands end with it. The next start says what became of it.
+func (s *acts) lose(ctx context.Context, b sandbox.Sandbox, lost error) (sandbox.Sandbox, error) {
+	s.cfg.Log.Warn("the memory of a sandbox is lost", telemetry.KeySandbox, b.ID, telemetry.KeyUID, b.UID, telemetry.KeyErr, lost)
 	ctx, cancel := gate.Detached(ctx)
 	defer cancel()
 	why := sandbox.Why{Cause: sandbox.CauseMemoryLost, Reason: memoryLost}

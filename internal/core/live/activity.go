@@ -34,7 +34,7 @@ type activity struct {
 	touched   time.Duration // uptime of what the store knows; guarded by mu
 	leaseEnds time.Duration // uptime at which the spec's lease is over; guarded by mu
 	streams   int           // open files, dials and watches; guarded by mu
-	leaving   bool          // the run is suspended: no stream is opened any more; guarded by mu
+	leaving   bool          // no stream is opened any more; guarded by mu
 }
 
 func newActivity(now func() time.Time, uptime func() time.Duration, b sandbox.Sandbox) *activity {
@@ -86,8 +86,7 @@ func (a *activity) used() {
 	a.at, a.up = a.now(), a.uptime()
 }
 
-// open counts a stream until it is closed. It reports false when the run is
-// suspended.
+// open counts a stream until it is closed. It reports false after leave.
 func (a *activity) open() (closed func(), ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

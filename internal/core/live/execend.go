@@ -43,7 +43,7 @@ func (e *Exec) enforceTimeout(ctx context.Context) {
 		return
 	case <-ctx.Done():
 	}
-	if e.run.isSuspended() {
+	if e.run.execs.isSuspended() {
 		return // it goes on with the next run
 	}
 	e.mu.Lock()

@@ -136,6 +136,17 @@ func (s *Sandboxes) Of(box sandbox.UID) *Run {
 	return s.running[box]
 }
 
+// Takes reports whether a sandbox has a run that takes uses: see [Run.Leave].
+func (s *Sandboxes) Takes(box sandbox.UID) bool {
+	r := s.Of(box)
+	if r == nil {
+		return false
+	}
+	r.activity.mu.Lock()
+	defer r.activity.mu.Unlock()
+	return !r.activity.leaving
+}
+
 // All returns what runs now.
 func (s *Sandboxes) All() []*Run {
 	s.mu.Lock()

@@ -221,7 +221,7 @@ func (o *outputReader) readLog(ctx context.Context, x sandbox.Exec, follow bool)
 // leftBehind reports whether the log of an exec has come to an end because its run
 // is suspended: it goes on with the next one.
 func leftBehind(e *Exec, err error) bool {
-	return (err == nil || errors.Is(err, errs.Unavailable)) && e.run.isSuspended()
+	return (err == nil || errors.Is(err, errs.Unavailable)) && e.run.execs.isSuspended()
 }
 
 // awaitLeft waits until a suspended run has left.

@@ -118,8 +118,11 @@ func (r *Run) Spec() sandbox.Spec { return *r.spec.Load() }
 // those that end with it say why. The first one to say so is right.
 func (r *Run) End(e Ending) { r.execs.end(e) }
 
-// GoOn takes back an end that did not happen.
-func (r *Run) GoOn() { r.execs.goOn() }
+// GoOn takes back an end that did not happen, and a [Run.Leave].
+func (r *Run) GoOn() {
+	r.execs.goOn()
+	r.activity.stay()
+}
 
 // Finish is called once the sandbox does not run any more, after End. It
 // returns when every exec has its end and nothing of the run is left; the

@@ -20,13 +20,8 @@ import (
 // sandbox; with force open streams break. The sandbox keeps its place. The caller
 // holds the sandbox's lock.
 func (r *Run) Suspend(force bool) error {
-	if !r.activity.leave(force) {
-		return errInUse()
-	}
-	// Nobody comes in any more, so what is not busy stays so.
-	if !force && (r.execs.busy() || r.queues.busy()) {
-		r.activity.stay()
-		return errInUse()
+	if err := r.Leave(force); err != nil {
+		return err
 	}
 	r.execs.suspend()
 	secrets := r.queues.secretsLeft()
@@ -47,6 +42,21 @@ func (r *Run) Suspend(force bool) error {
 	return nil
 }
 
+// Leave refuses uses of the sandbox from now on, until [Run.GoOn]: who wants to use
+// it waits for the holder of its lock. Without force it is errs.InUse, and nothing
+// has changed, while somebody uses the sandbox.
+func (r *Run) Leave(force bool) error {
+	if !r.activity.leave(force) {
+		return errInUse()
+	}
+	// Nobody comes in any more, so what is not busy stays so.
+	if !force && (r.execs.busy() || r.queues.busy()) {
+		r.activity.stay()
+		return errInUse()
+	}
+	return nil
+}
+
 func errInUse() error {
 	return errs.E(errs.InUse, "the sandbox is in use: a command, a transfer or a viewer is there").
 		Hint("wait until it has ended, or use force: commands, kernels and terminals go on after the wake, transfers break")
@@ -54,10 +64,10 @@ func errInUse() error {
 
 // isSuspended reports whether the run leaves, or has left, its commands to the
 // next one.
-func (r *Run) isSuspended() bool {
-	r.execs.mu.Lock()
-	defer r.execs.mu.Unlock()
-	return r.execs.suspended
+func (x *execs) isSuspended() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.suspended
 }
 
 // busy reports whether a command or a cell runs or starts, beside those whose end

@@ -164,7 +164,7 @@ func (v *Viewer) reach(ctx context.Context) (*Exec, error) {
 		if e == nil {
 			return nil, execFinished()
 		}
-		if !e.run.isSuspended() {
+		if !e.run.execs.isSuspended() {
 			return e, e.ready(ctx)
 		}
 		if err := v.s.awaitLeft(ctx, e.run); err != nil {

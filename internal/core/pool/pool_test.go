@@ -187,6 +187,26 @@ func (w *world) until(what string, ok func() bool) {
 	}
 }
 
+// taken is a pool of one, and its member, which somebody has.
+func taken(t *testing.T) (*world, *pool.Member) {
+	t.Helper()
+	w := newWorld(t, kind(1))
+	w.Turn(w.ctx)
+	m := w.Take(want())
+	if m == nil {
+		t.Fatal("no member fits")
+	}
+	return w, m
+}
+
+// nothingLeft fails when the host has anything of a member.
+func (w *world) nothingLeft() {
+	w.t.Helper()
+	if got := w.has(); len(got) != 0 {
+		w.t.Errorf("the host has traces, disks and pins of %v", got)
+	}
+}
+
 func (w *world) wantReady(n int) {
 	w.t.Helper()
 	if got := w.ready(); got != n {
@@ -219,9 +239,7 @@ func TestFillsOneAtATime(t *testing.T) {
 		}
 	}
 	w.stop()
-	if got := w.has(); len(got) != 0 {
-		t.Errorf("after the end the host has %v", got)
-	}
+	w.nothingLeft()
 }
 
 // TestDoesNotFillBesideACreate: and not in the moment after one.
@@ -242,12 +260,7 @@ func TestDoesNotFillBesideACreate(t *testing.T) {
 
 // TestATakenMemberIsReplaced: and stays held until it has a row.
 func TestATakenMemberIsReplaced(t *testing.T) {
-	w := newWorld(t, kind(1))
-	w.Turn(w.ctx)
-	m := w.Take(want())
-	if m == nil {
-		t.Fatal("no member fits")
-	}
+	w, m := taken(t)
 	if w.Take(want()) != nil {
 		t.Error("a member was given twice")
 	}
@@ -290,9 +303,7 @@ func TestAMemberHasRunACommand(t *testing.T) {
 
 // TestAReturnedMemberWaitsAgain: one that is given back after the end is removed.
 func TestAReturnedMemberWaitsAgain(t *testing.T) {
-	w := newWorld(t, kind(1))
-	w.Turn(w.ctx)
-	m := w.Take(want())
+	w, m := taken(t)
 	w.Return(m)
 	w.wantReady(1)
 	if again := w.Take(want()); again != m {
@@ -303,20 +314,17 @@ func TestAReturnedMemberWaitsAgain(t *testing.T) {
 		t.Error("the end of the pool took a member from who has it")
 	}
 	w.Return(m)
-	if got := w.has(); len(got) != 0 || w.Holds(m.UID) {
-		t.Errorf("what was returned after the end stayed: %v", got)
+	w.nothingLeft()
+	if w.Holds(m.UID) {
+		t.Error("what was returned after the end is held")
 	}
 }
 
 func TestADiscardedMemberGoes(t *testing.T) {
-	w := newWorld(t, kind(1))
-	w.Turn(w.ctx)
-	m := w.Take(want())
+	w, m := taken(t)
 	w.Discard(m)
 	w.until("the member is gone", func() bool { return !w.Holds(m.UID) })
-	if got := w.has(); len(got) != 0 {
-		t.Errorf("the host has %v", got)
-	}
+	w.nothingLeft()
 }
 
 // TestFaultsOfEachStep: a member that cannot be made leaves nothing, is tried again
@@ -327,9 +335,8 @@ func TestFaultsOfEachStep(t *testing.T) {
 			w := newWorld(t, kind(1))
 			w.faults.SetFail(method, errs.E(errs.Unavailable, "down"))
 			w.Turn(w.ctx)
-			if got := w.has(); len(got) != 0 || w.ready() != 0 {
-				t.Errorf("a failed fill left %v", got)
-			}
+			w.nothingLeft()
+			w.wantReady(0)
 			var pauses []time.Duration
 			for range 5 {
 				again := w.Turn(w.ctx)
@@ -389,9 +396,7 @@ func TestWhatAHostLacksForAnOptionalKindIsNoProblem(t *testing.T) {
 
 // TestWhatCannotBeRemovedIsTheReconcilers: it is told, and holds nothing any more.
 func TestWhatCannotBeRemovedIsTheReconcilers(t *testing.T) {
-	w := newWorld(t, kind(1))
-	w.Turn(w.ctx)
-	m := w.Take(want())
+	w, m := taken(t)
 	w.faults.SetFail("Destroy", errs.E(errs.Unavailable, "down"))
 	w.Discard(m)
 	w.until("the member is not held", func() bool { return !w.Holds(m.UID) })
@@ -417,8 +422,9 @@ func TestAMemberThatDiesIsReplaced(t *testing.T) {
 	died := w.has()[0]
 	w.fake.Kill(died, driver.Death{Cause: driver.DeathSignal, Signal: "SIGKILL"})
 	w.until("the member is gone", func() bool { return !w.Holds(died) })
-	if got := w.has(); len(got) != 0 || w.Take(want()) != nil {
-		t.Errorf("a dead member left %v", got)
+	w.nothingLeft()
+	if w.Take(want()) != nil {
+		t.Error("a dead member was given to somebody")
 	}
 	again := w.Turn(w.ctx)
 	w.wantReady(0)

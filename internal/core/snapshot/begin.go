@@ -59,8 +59,9 @@ func (s *Snapshots) origin(ctx context.Context, n sandbox.Snapshot, files func(c
 // Rollback puts a sandbox back to what it was when a snapshot was made, under its
 // own id: its files and, if the snapshot has it, its memory. What runs in it ends;
 // its history goes on. Kinds: NotFound, SharedFiles, Invalid (the sandbox is not
-// what the snapshot is of), WrongState, Exhausted. When it breaks off half-way the
-// sandbox is stopped, and its reason says to repeat the rollback.
+// what the snapshot is of), WrongState, Exhausted. When it breaks off before anything
+// was taken away the sandbox runs on; later it is stopped, and its reason says to
+// repeat the rollback.
 func (s *Snapshots) Rollback(ctx context.Context, id, name string) (sandbox.Sandbox, error) {
 	b, release, err := s.hold(ctx, id, false)
 	if err != nil {

@@ -33,7 +33,10 @@ func oomReaderTests() []suiteTest { return []suiteTest{{"oom kills", testOOMKill
 func (s *suite) sleep(t *testing.T, h driver.Handle) bool {
 	t.Helper()
 	sleeper, _ := driver.As[driver.Sleeper](s.d)
-	err := sleeper.Sleep(s.ctx, h)
+	can, err := sleeper.CanSleep(s.ctx, h), sleeper.Sleep(s.ctx, h)
+	if errors.Is(can, errs.Unsupported) != errors.Is(err, errs.Unsupported) {
+		t.Errorf("CanSleep = %v, Sleep = %v", can, err)
+	}
 	if errors.Is(err, errs.Unsupported) {
 		s.phase(t, h, driver.PhaseRunning)
 		s.exec(t, h, "true")

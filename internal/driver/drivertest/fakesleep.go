@@ -7,6 +7,9 @@ import (
 	"github.com/cubbyhq/cubby/internal/driver"
 )
 
+// CanSleep implements driver.Sleeper.
+func (f *Fake) CanSleep(context.Context, driver.Handle) error { return nil }
+
 // Sleep implements driver.Sleeper.
 func (f *Fake) Sleep(ctx context.Context, h driver.Handle) error {
 	b, err := f.in(ctx, h)

@@ -233,6 +233,11 @@ func able[Ability any](f *Faulty) Ability {
 	return ability
 }
 
+// CanSleep implements driver.Sleeper.
+func (f *Faulty) CanSleep(ctx context.Context, h driver.Handle) error {
+	return f.act(ctx, "CanSleep", named(h), func() error { return able[driver.Sleeper](f).CanSleep(ctx, h) })
+}
+
 // Sleep implements driver.Sleeper.
 func (f *Faulty) Sleep(ctx context.Context, h driver.Handle) error {
 	return f.act(ctx, "Sleep", named(h), func() error { return able[driver.Sleeper](f).Sleep(ctx, h) })

@@ -59,6 +59,7 @@ time.sleep(1000)
 
 	name, files := r.keeps()
 	family := []*running{r}
+	boots := map[string]bool{g.boot(): true}
 	drawn := map[string]string{}
 	for i := range 2 {
 		who := fmt.Sprintf("clone-%d", i)
@@ -83,6 +84,11 @@ time.sleep(1000)
 			t.Errorf("%s: its secret is not one of its own: %v", who, err)
 		}
 		gc := c.guest(t)
+		if boot := gc.boot(); boots[boot] {
+			t.Errorf("%s: its boot id %s is another's too", who, boot)
+		} else {
+			boots[boot] = true
+		}
 		if execs, err := gc.List(gc.ctx); err != nil || len(execs) != 0 {
 			t.Errorf("%s: it has %d commands of its parent, %v", who, len(execs), err)
 		}

@@ -18,17 +18,29 @@ import (
 // sleepLimit bounds a sleep whose caller set no deadline of its own.
 const sleepLimit = 5 * time.Minute
 
-// Sleep implements driver.Sleeper. A container shares the host's kernel, which
-// has no memory of it to keep. gVisor's memory is written while the sandbox is
-// paused and stays so: until the memory has its name it can go on, and from then
-// on nothing of it runs any more.
-func (d *Driver) Sleep(ctx context.Context, h driver.Handle) error {
+// CanSleep implements driver.Sleeper. A container shares the host's kernel, which
+// has no memory of it to keep.
+func (d *Driver) CanSleep(_ context.Context, h driver.Handle) error {
 	n, err := parseHandle(h)
 	if err != nil {
 		return err
 	}
 	if n.Isolation != sandbox.GVisor {
 		return errs.E(errs.Unsupported, "the memory of a container cannot be kept").Hint("stop it, or use isolation gvisor")
+	}
+	return nil
+}
+
+// Sleep implements driver.Sleeper. gVisor's memory is written while the sandbox is
+// paused and stays so: until the memory has its name it can go on, and from then
+// on nothing of it runs any more.
+func (d *Driver) Sleep(ctx context.Context, h driver.Handle) error {
+	if err := d.CanSleep(ctx, h); err != nil {
+		return err
+	}
+	n, err := parseHandle(h)
+	if err != nil {
+		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, sleepLimit)
 	defer cancel()

@@ -35,6 +35,16 @@ func (r *running) guest(t *testing.T) guestClient {
 	return guestClient{c, t, ctx}
 }
 
+// boot is the agent's boot id.
+func (g guestClient) boot() string {
+	g.t.Helper()
+	hello, err := g.Hello(g.ctx)
+	if err != nil || hello.BootID == "" {
+		g.t.Fatalf("Hello = %+v, %v", hello, err)
+	}
+	return hello.BootID
+}
+
 // printed is what was read of an exec.
 type printed struct {
 	stdout, rich []byte

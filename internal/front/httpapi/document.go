@@ -16,9 +16,8 @@ var refusals = map[int]struct{ name, description string }{
 	http.StatusUnauthorized:          {"Unauthorized", "The token is missing or unknown"},
 	http.StatusForbidden:             {"Forbidden", "The token does not allow it"},
 	http.StatusNotFound:              {"NotFound", "There is no such thing"},
-	http.StatusConflict:              {"Conflict", "The state of a thing does not allow it"},
+	http.StatusConflict:              {"Conflict", "The state of a thing does not allow it, or the host, the image or the isolation cannot do it"},
 	http.StatusRequestEntityTooLarge: {"TooLarge", "The request body is too large"},
-	http.StatusUnprocessableEntity:   {"Unsupported", "The host, the image or the isolation cannot do it"},
 	http.StatusTooManyRequests:       {"QuotaExceeded", "A limit is reached; Retry-After says when to try again"},
 }
 
@@ -60,7 +59,7 @@ func declareRefusals(path, method string, op *huma.Operation) {
 		statuses = append(statuses, http.StatusNotFound)
 	}
 	if method != http.MethodGet {
-		statuses = append(statuses, http.StatusConflict, http.StatusUnprocessableEntity)
+		statuses = append(statuses, http.StatusConflict)
 	}
 	if op.RequestBody != nil {
 		statuses = append(statuses, http.StatusRequestEntityTooLarge)

@@ -14,6 +14,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/core/lifecycle"
 	"github.com/cubbyhq/cubby/internal/core/scope"
 	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/event"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
@@ -23,6 +24,9 @@ type call struct {
 	door *Door
 	core *core.Service
 	req  *sdk.CallToolRequest
+
+	began time.Time // when the session's sandbox began to run, as running saw it
+	again string    // why it was started again for this call; "": it was not
 }
 
 func newCall(d *Door, req *sdk.CallToolRequest) *call {
@@ -63,13 +67,23 @@ func findSession(ctx context.Context, s *core.Service, id, thread string) (sandb
 	return b, nil
 }
 
-// running returns a sandbox of the conversation that runs: one that was
-// stopped because nobody used it is started again.
+// running makes a sandbox of the conversation run: one that was stopped because
+// nobody used it is started again.
 func (c *call) running(ctx context.Context, id string) error {
-	if _, err := c.session(ctx, id); err != nil {
+	was, err := c.session(ctx, id)
+	if err != nil {
 		return err
 	}
-	_, _, err := c.core.Sandboxes().EnsureRunning(ctx, id, lifecycle.UseWell)
+	b, how, err := c.core.Sandboxes().EnsureRunning(ctx, id, lifecycle.UseWell)
+	if err == nil {
+		c.began = b.StartedAt
+		switch {
+		case b.Cause == sandbox.CauseMemoryLost && how != lifecycle.EnsuredAlready:
+			c.again = b.Reason
+		case how == lifecycle.EnsuredStarted:
+			c.again = startedAgain("it was stopped", was.Reason)
+		}
+	}
 	if !errors.Is(err, errs.WrongState) {
 		return err
 	}
@@ -80,6 +94,51 @@ func (c *call) running(ctx context.Context, id string) error {
 		return &died{id, deathOf(b), hintDied}
 	}
 	return err
+}
+
+// startedAgain says why a session began anew, and what it has lost.
+func startedAgain(what, why string) string {
+	if why = strings.TrimPrefix(why, sandbox.DiedPrefix); why != "" {
+		what += " (" + why + ")"
+	}
+	return what + ", and was started again: its variables and processes are lost, its files are not"
+}
+
+// restarted says why the session was started again for this call, "" if it was not.
+// It is asked when what the tool does has begun: the sandbox may have died after it
+// was found running, and what used it then started it.
+func (c *call) restarted(ctx context.Context, id string) (string, error) {
+	b, err := c.core.Sandboxes().Get(ctx, id)
+	if err != nil || b.StartedAt.Equal(c.began) {
+		return c.again, err
+	}
+	for after, more := int64(0), true; more; {
+		events, next, err := c.core.Events().List(ctx, id, after, 0, event.SandboxDied, event.SandboxStopped, event.SandboxWoken)
+		if err != nil {
+			return c.again, err
+		}
+		after, more = next, len(events) > 0
+		for _, e := range events {
+			if p, err := event.PayloadOf(e); err == nil && e.Time.After(c.began) {
+				c.note(p)
+			}
+		}
+	}
+	return c.again, nil
+}
+
+// note keeps why the session began anew, if the event says so.
+func (c *call) note(happened event.Payload) {
+	switch p := happened.(type) {
+	case event.Died:
+		c.again = startedAgain("it died", p.Reason)
+	case event.Stopped:
+		c.again = startedAgain("it was stopped", p.Reason)
+	case event.Woken:
+		if p.RestoreIncomplete {
+			c.again = p.Reason
+		}
+	}
 }
 
 // deathOf says why a sandbox died, without the word that begins every such text.
@@ -117,6 +176,9 @@ func (c *call) runToEnd(ctx context.Context, id string, start func() (sandbox.Ex
 	}
 	x, err := start()
 	if err != nil {
+		return 0, err
+	}
+	if _, err := c.restarted(ctx, id); err != nil {
 		return 0, err
 	}
 	return x.Seq, c.await(ctx, id, x.Seq)

@@ -27,6 +27,7 @@ type executed struct {
 	Error          *codeError       `json:"error" jsonschema:"what the code raised"`
 	DisplayOutputs []display        `json:"display_outputs" jsonschema:"plots, tables and what else was shown"`
 	Restarted      string           `json:"kernel_restarted,omitempty" jsonschema:"why the interpreter began anew and has forgotten what was before"`
+	Again          string           `json:"session_restarted,omitempty" jsonschema:"why the session was started again, and what it has lost"`
 	Truncated      map[string]int64 `json:"truncated,omitempty" jsonschema:"how many characters the texts had that were cut"`
 	DurationMS     int64            `json:"duration_ms"`
 }
@@ -74,7 +75,7 @@ func executeCode(ctx context.Context, c *call) (answer, error) {
 		return answer{}, err
 	}
 	out := executed{
-		Success: e.Success, Stdout: e.Stdout, Stderr: e.Stderr, Restarted: e.KernelRestarted, Truncated: e.Truncated,
+		Success: e.Success, Stdout: e.Stdout, Stderr: e.Stderr, Restarted: e.KernelRestarted, Again: c.again, Truncated: e.Truncated,
 		DurationMS: e.Exec.Took().Milliseconds(),
 	}
 	if s, ok := e.Result["text/plain"]; ok {

@@ -29,6 +29,7 @@ type terminalOutput struct {
 	Stderr   string `json:"stderr"`
 	Reason   string `json:"reason,omitempty" jsonschema:"why the command ended, when it did not end by itself: timeout, oom, killed, disk_full"`
 	Message  string `json:"message,omitempty" jsonschema:"more about that"`
+	Again    string `json:"session_restarted,omitempty" jsonschema:"why the session was started again, and what it has lost"`
 }
 
 func (d *Door) executeTerminalTool() tool {
@@ -72,7 +73,7 @@ func executeTerminal(ctx context.Context, c *call) (answer, error) {
 	if end == nil {
 		return answer{}, errs.E(errs.Internal, "a command that has ended has no end")
 	}
-	out := terminalOutput{ExitCode: -1, Stdout: clipped(r.Stdout, r.StdoutCut), Stderr: clipped(r.Stderr, r.StderrCut)}
+	out := terminalOutput{ExitCode: -1, Again: c.again, Stdout: clipped(r.Stdout, r.StdoutCut), Stderr: clipped(r.Stderr, r.StderrCut)}
 	if end.Code != nil {
 		out.ExitCode = *end.Code
 	}
@@ -114,6 +115,7 @@ type startedCommand struct {
 	Success   bool   `json:"success"`
 	CommandID int64  `json:"command_id" jsonschema:"what get_output and kill_command are given"`
 	Status    string `json:"status" jsonschema:"running"`
+	Again     string `json:"session_restarted,omitempty" jsonschema:"why the session was started again, and what it has lost"`
 }
 
 // longestCommand bounds what start_command's timeout may be, in seconds.
@@ -140,7 +142,11 @@ func (d *Door) startCommandTool() tool {
 				return answer{}, err
 			}
 			x, err := c.core.Execs().Start(ctx, id, sandbox.ExecSpec{Shell: command, Timeout: &limit})
-			return answer{value: startedCommand{true, x.Seq, string(x.Status)}}, err
+			if err != nil {
+				return answer{}, err
+			}
+			again, err := c.restarted(ctx, id)
+			return answer{value: startedCommand{true, x.Seq, string(x.Status), again}}, err
 		},
 	}
 }

@@ -14,6 +14,7 @@ type importResult struct {
 	Success bool           `json:"success" jsonschema:"whether every file came in"`
 	Files   []importedFile `json:"files"`
 	Error   string         `json:"error"`
+	Again   string         `json:"session_restarted,omitempty" jsonschema:"why the session was started again, and what it has lost"`
 }
 
 type importedFile struct {
@@ -69,7 +70,11 @@ func importFiles(ctx context.Context, c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	out := importResult{Success: true, Files: []importedFile{}}
+	again, err := c.restarted(ctx, id)
+	if err != nil {
+		return answer{}, err
+	}
+	out := importResult{Success: true, Files: []importedFile{}, Again: again}
 	for _, f := range files {
 		out.Success = out.Success && f.Err == nil
 		out.Files = append(out.Files, importedFile{f.Source, f.Destination, f.Err == nil, f.Size, message(f.Err)})

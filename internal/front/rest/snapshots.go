@@ -110,7 +110,7 @@ func (d *door) snapshotRoutes() {
 		id: "fork-sandbox", method: http.MethodPost, path: "/v1/sandboxes/{id}/fork", tag: "sandboxes", status: http.StatusCreated,
 		summary: "Make sandboxes with the memory and files of a running one",
 		description: "All of them or none; the parent goes on. Each has an id, a host name and a history of its own, and its " +
-			"commands are numbered from 1. gVisor only: 422 unsupported in a container.",
+			"commands are numbered from 1. gVisor only: 409 unsupported in a container.",
 	}, d.forkSandbox)
 	register(d, operation{
 		id: "rollback-sandbox", method: http.MethodPost, path: "/v1/sandboxes/{id}/rollback", tag: "sandboxes",

@@ -146,8 +146,9 @@ func (k *liveKernel) replace(process *kernelProcess) {
 	<-process.done
 	k.mu.Lock()
 	k.process, k.came = nil, false
+	modules := k.modules
 	k.mu.Unlock()
-	k.answer(nil, k.begin())
+	k.answer(nil, k.begin(modules))
 }
 
 // tell changes the process.

@@ -32,10 +32,11 @@ type liveKernel struct {
 	started  time.Time
 	count    int64 // cells of the present process
 	restarts int64
-	lost     string // why the state is not that of the cell before; "": it is
-	used     bool   // a cell ran in the present process
-	leaving  bool   // a cell asked for the end of the present process
-	came     bool   // it was up once
+	modules  []string // that are imported in a process that takes the place of an unused one
+	lost     string   // why the state is not that of the cell before; "": it is
+	used     bool     // a cell ran in the present process
+	leaving  bool     // a cell asked for the end of the present process
+	came     bool     // it was up once
 	process  *kernelProcess
 	abort    context.CancelFunc // ends the start or the question that is under way; nil: none is
 	queue    []*Cell
@@ -110,7 +111,7 @@ func (k *liveKernel) step() bool {
 		if process != nil {
 			k.stop(process, "the kernel was restarted")
 		}
-		k.answer(waiting, k.begin())
+		k.answer(waiting, k.begin(nil))
 		return true
 	case process != nil && !process.isDone() && (k.leaving || process.hasEnded()):
 		// No cell is given to a process that is on its way out.
@@ -136,7 +137,7 @@ func (k *liveKernel) step() bool {
 	case len(k.queue) > 0 && draining == nil:
 		if process == nil {
 			k.mu.Unlock()
-			k.answer(nil, k.begin())
+			k.answer(nil, k.begin(nil))
 			return true
 		}
 		c := k.queue[0]
@@ -162,8 +163,9 @@ func (k *liveKernel) step() bool {
 	return true
 }
 
-// begin starts the process.
-func (k *liveKernel) begin() error {
+// begin starts the process and imports modules in it. It is one also when that
+// fails.
+func (k *liveKernel) begin(modules []string) error {
 	ctx, cancel := context.WithCancel(k.s.life)
 	defer cancel()
 	k.mu.Lock()
@@ -177,6 +179,9 @@ func (k *liveKernel) begin() error {
 	process, kind, err := k.s.startKernel(ctx, asked)
 	if err == nil {
 		process.prepare(ctx, kind)
+		if err := process.load(ctx, kind, modules); err != nil {
+			k.s.cfg.Log.Debug("modules were not imported again", "kernel", kind.spec, "err", err)
+		}
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -43,7 +43,7 @@ func (s *Set) Prepare(ctx context.Context, asked *guestv1.KernelSpec, modules []
 		k.end(proc.Cause{Text: "the kernel did not come up"})
 		return startError(err)
 	}
-	if err := k.load(ctx, modules); err != nil {
+	if err := k.preload(ctx, modules); err != nil {
 		k.end(proc.Cause{Text: "its modules cannot be imported"})
 		return err
 	}
@@ -64,21 +64,28 @@ func (s *Set) Prepare(ctx context.Context, asked *guestv1.KernelSpec, modules []
 	return nil
 }
 
-// load imports modules. Nobody else has the kernel yet.
-func (k *liveKernel) load(ctx context.Context, modules []string) error {
+// preload imports modules in a kernel that nobody else has yet, and from then on in
+// each process that takes the place of this one before somebody uses it.
+func (k *liveKernel) preload(ctx context.Context, modules []string) error {
 	k.mu.Lock()
 	process, kind := k.process, k.kind
+	k.modules = modules
 	k.mu.Unlock()
 	if process == nil {
 		return errs.E(errs.Unavailable, "the kernel ended as soon as it was up")
 	}
+	return process.load(ctx, kind, modules)
+}
+
+// load imports modules.
+func (p *kernelProcess) load(ctx context.Context, kind kernelKind, modules []string) error {
 	for _, module := range modules {
 		code, err := importOf(kind.language, module)
 		if err != nil {
 			return err
 		}
 		failed := ""
-		reply, err := process.engine.Execute(ctx, kernel.Cell{Code: code, Silent: true}, func(o kernel.Output) {
+		reply, err := p.engine.Execute(ctx, kernel.Cell{Code: code, Silent: true}, func(o kernel.Output) {
 			if o.Error != nil {
 				failed = o.Error.Name + ": " + o.Error.Value
 			}

@@ -920,7 +920,7 @@ export interface paths {
         put?: never;
         /**
          * Make sandboxes with the memory and files of a running one
-         * @description All of them or none; the parent goes on. Each has an id, a host name and a history of its own, and its commands are numbered from 1. gVisor only: 422 unsupported in a container.
+         * @description All of them or none; the parent goes on. Each has an id, a host name and a history of its own, and its commands are numbered from 1. gVisor only: 409 unsupported in a container.
          */
         post: operations["fork-sandbox"];
         delete?: never;
@@ -3569,7 +3569,7 @@ export interface components {
                 "application/json": components["schemas"]["Problem"];
             };
         };
-        /** @description The state of a thing does not allow it */
+        /** @description The state of a thing does not allow it, or the host, the image or the isolation cannot do it */
         Conflict: {
             headers: {
                 [name: string]: unknown;
@@ -3616,15 +3616,6 @@ export interface components {
         };
         /** @description The token is missing or unknown */
         Unauthorized: {
-            headers: {
-                [name: string]: unknown;
-            };
-            content: {
-                "application/json": components["schemas"]["Problem"];
-            };
-        };
-        /** @description The host, the image or the isolation cannot do it */
-        Unsupported: {
             headers: {
                 [name: string]: unknown;
             };
@@ -4847,7 +4838,6 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
-            422: components["responses"]["Unsupported"];
             429: components["responses"]["QuotaExceeded"];
             /** @description Error */
             default: {
@@ -4968,7 +4958,6 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             413: components["responses"]["TooLarge"];
-            422: components["responses"]["Unsupported"];
             429: components["responses"]["QuotaExceeded"];
             /** @description Error */
             default: {
@@ -5056,7 +5045,6 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
-            422: components["responses"]["Unsupported"];
             429: components["responses"]["QuotaExceeded"];
             /** @description Error */
             default: {
@@ -5100,7 +5088,6 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             413: components["responses"]["TooLarge"];
-            422: components["responses"]["Unsupported"];
             429: components["responses"]["QuotaExceeded"];
             /** @description Error */
             default: {
@@ -5154,7 +5141,6 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             413: components["responses"]["TooLarge"];
-            422: components["responses"]["Unsupported"];
             429: components["responses"]["QuotaExceeded"];
             /** @description Error */
             default: {
@@ -5343,7 +5329,6 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             413: components["responses"]["TooLarge"];
-            422: components["responses"]["Unsupported"];
             429: components["responses"]["QuotaExceeded"];
             /** @description Error */
             default: {
@@ -5467,7 +5452,6 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
-            422: components["responses"]["Unsupported"];
             429: components["responses"]["QuotaExceeded"];
             /** @description Error */
             default: {
@@ -5557,7 +5541,6 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             413: components["responses"]["TooLarge"];
-            422: components["responses"]["Unsupported"];
             429: components["responses"]["QuotaExceeded"];
             /** @description Error */
             default: {
@@ -5601,7 +5584,6 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             413: components["responses"]["TooLarge"];
-            422: components["responses"]["Unsupported"];
             429: components["responses"]["QuotaExceeded"];
             /** @description Error */
             default: {
@@ -5652,7 +5634,6 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             413: components["responses"]["TooLarge"];
-            422: components["responses"]["Unsupported"];
             429: components["responses"]["QuotaExceeded"];
             /** @description Error */
             default: {
@@ -5778,7 +5759,6 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             413: components["responses"]["TooLarge"];
-            422: components["responses"]["Unsupported"];
             429: components["responses"]["QuotaExceeded"];
             /** @description Error */
             default: {
@@ -5917,7 +5897,6 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             413: components["responses"]["TooLarge"];
-            422: components["responses"]["Unsupported"];
             429: components["responses"]["QuotaExceeded"];
             /** @description Error */
             default: {
@@ -5958,7 +5937,6 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
-            422: components["responses"]["Unsupported"];
             429: components["responses"]["QuotaExceeded"];
             /** @description Error */
             default: {
@@ -6047,7 +6025,6 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             413: components["responses"]["TooLarge"];
-            422: components["responses"]["Unsupported"];
             429: components["responses"]["QuotaExceeded"];
             /** @description Error */
             default: {
@@ -6149,7 +6126,6 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             413: components["responses"]["TooLarge"];
-            422: components["responses"]["Unsupported"];
             429: components["responses"]["QuotaExceeded"];
             /** @description Error */
             default: {
@@ -6193,7 +6169,6 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             413: components["responses"]["TooLarge"];
-            422: components["responses"]["Unsupported"];
             429: components["responses"]["QuotaExceeded"];
             /** @description Error */
             default: {
@@ -6320,7 +6295,6 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             413: components["responses"]["TooLarge"];
-            422: components["responses"]["Unsupported"];
             429: components["responses"]["QuotaExceeded"];
             /** @description Error */
             default: {
@@ -6373,7 +6347,6 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             413: components["responses"]["TooLarge"];
-            422: components["responses"]["Unsupported"];
             429: components["responses"]["QuotaExceeded"];
             /** @description Error */
             default: {
@@ -6426,7 +6399,6 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             413: components["responses"]["TooLarge"];
-            422: components["responses"]["Unsupported"];
             429: components["responses"]["QuotaExceeded"];
             /** @description Error */
             default: {
@@ -6479,7 +6451,6 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             413: components["responses"]["TooLarge"];
-            422: components["responses"]["Unsupported"];
             429: components["responses"]["QuotaExceeded"];
             /** @description Error */
             default: {
@@ -6532,7 +6503,6 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             413: components["responses"]["TooLarge"];
-            422: components["responses"]["Unsupported"];
             429: components["responses"]["QuotaExceeded"];
             /** @description Error */
             default: {
@@ -6585,7 +6555,6 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             413: components["responses"]["TooLarge"];
-            422: components["responses"]["Unsupported"];
             429: components["responses"]["QuotaExceeded"];
             /** @description Error */
             default: {
@@ -6638,7 +6607,6 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             413: components["responses"]["TooLarge"];
-            422: components["responses"]["Unsupported"];
             429: components["responses"]["QuotaExceeded"];
             /** @description Error */
             default: {
@@ -6691,7 +6659,6 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             413: components["responses"]["TooLarge"];
-            422: components["responses"]["Unsupported"];
             429: components["responses"]["QuotaExceeded"];
             /** @description Error */
             default: {
@@ -6744,7 +6711,6 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             413: components["responses"]["TooLarge"];
-            422: components["responses"]["Unsupported"];
             429: components["responses"]["QuotaExceeded"];
             /** @description Error */
             default: {
@@ -6797,7 +6763,6 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             413: components["responses"]["TooLarge"];
-            422: components["responses"]["Unsupported"];
             429: components["responses"]["QuotaExceeded"];
             /** @description Error */
             default: {
@@ -6850,7 +6815,6 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             413: components["responses"]["TooLarge"];
-            422: components["responses"]["Unsupported"];
             429: components["responses"]["QuotaExceeded"];
             /** @description Error */
             default: {
@@ -6894,7 +6858,6 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             413: components["responses"]["TooLarge"];
-            422: components["responses"]["Unsupported"];
             429: components["responses"]["QuotaExceeded"];
             /** @description Error */
             default: {
@@ -6938,7 +6901,6 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             413: components["responses"]["TooLarge"];
-            422: components["responses"]["Unsupported"];
             429: components["responses"]["QuotaExceeded"];
             /** @description Error */
             default: {
@@ -7019,7 +6981,6 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             413: components["responses"]["TooLarge"];
-            422: components["responses"]["Unsupported"];
             429: components["responses"]["QuotaExceeded"];
             /** @description Error */
             default: {
@@ -7097,7 +7058,6 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
-            422: components["responses"]["Unsupported"];
             429: components["responses"]["QuotaExceeded"];
             /** @description Error */
             default: {
@@ -7143,7 +7103,6 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             413: components["responses"]["TooLarge"];
-            422: components["responses"]["Unsupported"];
             429: components["responses"]["QuotaExceeded"];
             /** @description Error */
             default: {
@@ -7189,7 +7148,6 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             413: components["responses"]["TooLarge"];
-            422: components["responses"]["Unsupported"];
             429: components["responses"]["QuotaExceeded"];
             /** @description Error */
             default: {
@@ -7230,7 +7188,6 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
-            422: components["responses"]["Unsupported"];
             429: components["responses"]["QuotaExceeded"];
             /** @description Error */
             default: {
@@ -7276,7 +7233,6 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             413: components["responses"]["TooLarge"];
-            422: components["responses"]["Unsupported"];
             429: components["responses"]["QuotaExceeded"];
             /** @description Error */
             default: {
@@ -7317,7 +7273,6 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
-            422: components["responses"]["Unsupported"];
             429: components["responses"]["QuotaExceeded"];
             /** @description Error */
             default: {
@@ -7448,7 +7403,6 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             413: components["responses"]["TooLarge"];
-            422: components["responses"]["Unsupported"];
             429: components["responses"]["QuotaExceeded"];
             /** @description Error */
             default: {
@@ -7487,7 +7441,6 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
-            422: components["responses"]["Unsupported"];
             429: components["responses"]["QuotaExceeded"];
             /** @description Error */
             default: {
@@ -7531,7 +7484,6 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             413: components["responses"]["TooLarge"];
-            422: components["responses"]["Unsupported"];
             429: components["responses"]["QuotaExceeded"];
             /** @description Error */
             default: {
@@ -7606,7 +7558,6 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
-            422: components["responses"]["Unsupported"];
             429: components["responses"]["QuotaExceeded"];
             /** @description Error */
             default: {
@@ -7650,7 +7601,6 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             413: components["responses"]["TooLarge"];
-            422: components["responses"]["Unsupported"];
             429: components["responses"]["QuotaExceeded"];
             /** @description Error */
             default: {
@@ -7689,7 +7639,6 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
-            422: components["responses"]["Unsupported"];
             429: components["responses"]["QuotaExceeded"];
             /** @description Error */
             default: {
@@ -7770,7 +7719,6 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             413: components["responses"]["TooLarge"];
-            422: components["responses"]["Unsupported"];
             429: components["responses"]["QuotaExceeded"];
             /** @description Error */
             default: {
@@ -7895,7 +7843,6 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
-            422: components["responses"]["Unsupported"];
             429: components["responses"]["QuotaExceeded"];
             /** @description Error */
             default: {
@@ -7934,7 +7881,6 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
-            422: components["responses"]["Unsupported"];
             429: components["responses"]["QuotaExceeded"];
             /** @description Error */
             default: {
@@ -8014,7 +7960,6 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             413: components["responses"]["TooLarge"];
-            422: components["responses"]["Unsupported"];
             429: components["responses"]["QuotaExceeded"];
             /** @description Error */
             default: {
@@ -8088,7 +8033,6 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
-            422: components["responses"]["Unsupported"];
             429: components["responses"]["QuotaExceeded"];
             /** @description Error */
             default: {
@@ -8197,7 +8141,6 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
-            422: components["responses"]["Unsupported"];
             429: components["responses"]["QuotaExceeded"];
             /** @description Error */
             default: {
@@ -8284,7 +8227,6 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             413: components["responses"]["TooLarge"];
-            422: components["responses"]["Unsupported"];
             429: components["responses"]["QuotaExceeded"];
             /** @description Error */
             default: {
@@ -8324,7 +8266,6 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
-            422: components["responses"]["Unsupported"];
             429: components["responses"]["QuotaExceeded"];
             /** @description Error */
             default: {
@@ -8434,7 +8375,6 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
-            422: components["responses"]["Unsupported"];
             429: components["responses"]["QuotaExceeded"];
             /** @description Error */
             default: {

@@ -304,7 +304,6 @@ _BY_STATUS = {
     404: "not_found",
     409: "conflict",
     413: "too_large",
-    422: "unsupported",
     429: "sandbox_unavailable",
     502: "sandbox_unavailable",
     503: "sandbox_unavailable",

@@ -195,7 +195,7 @@ test('a create with dependencies is a stream', async () => {
   const { client, asked } = await scripted([
     events(output('installing', 0) + ping + made),
     events(output('installing', 0)),
-    problem(422, 'unsupported'),
+    problem(409, 'unsupported'),
   ]);
   let printed = '';
   const onOutput = (o: Output) => {
