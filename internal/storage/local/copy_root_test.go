@@ -169,6 +169,34 @@ func TestRestoreOfADetachedMount(t *testing.T) {
 	}
 }
 
+// A container that starts meanwhile has a copy of the mount for a moment, in which it
+// writes nothing: a restore waits for that and does not break off.
+func TestARestoreWaitsForAStartThatHasCopiedTheMount(t *testing.T) {
+	d := realDisks(t, Config{})
+	disk := mustCreate(t, d, 32<<20)
+	if _, _, err := d.Snapshot(t.Context(), disk.UID, "before"); err != nil {
+		t.Fatal(err)
+	}
+	start := exec.Command("unshare", "--mount", "--propagation", "private", "sh", "-c", "echo; exec sleep 1")
+	out, err := start.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := start.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer start.Wait()
+	if _, err := out.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.unmountAlone(t.Context(), disk.UID); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Restore(t.Context(), disk.UID, storage.Source{UID: disk.UID, Snapshot: "before"}); err != nil {
+		t.Errorf("Restore = %v", err)
+	}
+}
+
 // A process that has no more descriptors does not leave a disk frozen.
 func TestACopyEndsWithoutDescriptors(t *testing.T) {
 	d := realDisks(t, Config{})
