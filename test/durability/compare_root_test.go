@@ -12,8 +12,9 @@ import (
 )
 
 // compare compares all that there is of a sandbox: commands and what they printed,
-// events, files, and what programs have in memory. One that sleeps wakes for it.
+// events, files, and what programs have in memory.
 func (k *checker) compare() {
+	k.wake()
 	rows := k.checkExecs()
 	k.checkEvents(rows)
 	if b := k.b; b.status == stopped && !b.evicted {
@@ -22,6 +23,21 @@ func (k *checker) compare() {
 	}
 	k.compareInside()
 	k.wrong = append(k.wrong, k.compareFiles(k.b.state)...)
+}
+
+// wake reads a file of a sandbox that sleeps: its commands go on only then.
+func (k *checker) wake() {
+	if k.b.status != sleeping {
+		return
+	}
+	k.b.doubt = "use"
+	status, text := k.call("GET", k.b.path("/files/content?path=ran"), "")
+	if status != http.StatusOK && status != http.StatusNotFound {
+		k.errorf("wake it by reading a file: %d %s", status, text)
+		return
+	}
+	k.b.doubt = ""
+	k.b.becomes(running)
 }
 
 // done notes that all was compared: it is not open any more how commands ended.

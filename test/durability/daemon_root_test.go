@@ -3,7 +3,6 @@
 package durability_test
 
 import (
-	"fmt"
 	"io"
 	"net/http"
 	"testing"
@@ -29,11 +28,10 @@ type daemon struct {
 	program   *harness.Daemon
 }
 
-func (d *daemon) prepare() {
-	d.program = harness.New(d.t, harness.Options{Database: d.database, Flags: []string{
+func (d *daemon) prepare(flags ...string) {
+	d.program = harness.New(d.t, harness.Options{Database: d.database, Flags: append([]string{
 		"--disk-pool", "2", "--journal-per-exec", "16MiB", "--memory-reserve", "0",
-		"--pool", fmt.Sprintf("count=%d,isolation=%s,kernel=python", poolSize, d.isolation),
-	}})
+	}, flags...)})
 	d.dir = d.program.Dir
 }
 

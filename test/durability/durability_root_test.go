@@ -73,7 +73,7 @@ func run(t *testing.T, c configuration, rng *rand.Rand) {
 	if c.postgres {
 		d.database = postgrestest.New(t)
 	}
-	d.prepare()
+	d.prepare("--pool", fmt.Sprintf("count=%d,isolation=%s,kernel=python", poolSize, c.isolation))
 	total := newFigures()
 	var all []*worker
 	for i := range workers {
