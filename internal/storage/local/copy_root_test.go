@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -148,6 +149,7 @@ func TestRestoreOfADetachedMount(t *testing.T) {
 	if err := d.unmountAlone(t.Context(), disk.UID); err != nil {
 		t.Fatal(err)
 	}
+	d.startWait = time.Second
 	if err := d.Restore(t.Context(), disk.UID, storage.Source{UID: disk.UID, Snapshot: "before"}); !errors.Is(err, errs.Conflict) {
 		t.Errorf("Restore = %v, want a conflict", err)
 	}

@@ -260,7 +260,7 @@ func mounted(dir string) bool {
 const (
 	busyWait    = 200 * time.Millisecond // for a file operation that is about to end
 	releaseWait = 300 * time.Millisecond // for the kernel to let go of a device
-	startWait   = 5 * time.Second        // for containers that are just starting to let go of mounts that they have copied
+	startWait   = 30 * time.Second       // for containers that are just starting, on a busy host
 )
 
 // unmountDir unmounts whatever is on the mountpoint of a disk's directory.

@@ -414,7 +414,7 @@ func (d *Disks) copySource(ctx context.Context, from storage.Source, at string) 
 // container that is just starting has copied every mount of the host, and lets go
 // of them soon.
 func (d *Disks) wantReleased(ctx context.Context, uid sandbox.UID) error {
-	released, err := waitReleased(ctx, startWait, func() (bool, error) {
+	released, err := waitReleased(ctx, d.startWait, func() (bool, error) {
 		held, err := loopsBelow(d.image(uid))
 		return len(held) > 0, err
 	})
