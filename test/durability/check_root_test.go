@@ -7,8 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"os"
-	"os/exec"
 	"slices"
 	"strings"
 )
@@ -208,8 +206,6 @@ func (k *checker) halfRolledBack(reason string) {
 	}
 	b.becomes(stopped)
 	if status, text := k.call("POST", b.path("/rollback"), fmt.Sprintf(`{"snapshot":%q}`, b.target.name)); status != http.StatusOK {
-		out, _ := exec.Command("bash", "/tmp/who.sh", k.w.d.dir).CombinedOutput()
-		os.WriteFile("/tmp/who."+b.id, out, 0o600)
 		k.errorf("repeat the rollback: %d %s", status, text)
 		return
 	}
