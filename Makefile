@@ -33,7 +33,7 @@ test: test-ready ## set up and run every test but the long ones, with real gViso
 SEEDS ?= 50
 PARTS ?=
 .PHONY: test-long
-test-long: test-ready ## what make test has no time for: official clients, everyday tools, public registries, a race-built daemon, SEEDS durability seeds, fuzzing (root, hours); PARTS="e2e cli image race drivers durability fuzz": some of it
+test-long: test-ready ## what make test has no time for: official clients, everyday tools, public registries, a race-built daemon, SEEDS durability seeds and 200 sleepers, fuzzing (root, hours); PARTS="e2e cli image race drivers durability fuzz": some of it
 	$(TESTENV) SEEDS=$(SEEDS) scripts/test.sh long $(PARTS)
 
 .PHONY: test-budget
@@ -83,9 +83,10 @@ fuzz: ## run every fuzz target for FUZZTIME (default 20s)
 	@scripts/fuzz.sh $${FUZZTIME:-20s}
 
 ROUNDS ?= 20
+CYCLES ?= 60
 .PHONY: durability
-durability: setup-test build image ## kill the daemon under load ROUNDS times in each configuration; SEED repeats the random choices (root)
-	CUBBY_TEST_IMAGE_DIR=$(IMAGE_DIR) CUBBY_TEST_BIN=$(CURDIR)/bin/cubby CUBBY_TEST_ROUNDS=$(ROUNDS) CUBBY_TEST_SEED=$(SEED) \
+durability: setup-test build image ## kill the daemon under load ROUNDS times in each configuration, and compare CYCLES sleeps, forks, rollbacks and the like; SEED repeats the random choices (root)
+	CUBBY_TEST_IMAGE_DIR=$(IMAGE_DIR) CUBBY_TEST_BIN=$(CURDIR)/bin/cubby CUBBY_TEST_ROUNDS=$(ROUNDS) CUBBY_TEST_CYCLES=$(CYCLES) CUBBY_TEST_SEED=$(SEED) \
 		$(GO) test -tags root -count 1 -timeout 4h -v -run TestDurability ./test/durability
 
 .PHONY: build

@@ -10,7 +10,8 @@
 #                    race             the scripts of test/e2e against a daemon that
 #                                     is built with the race detector
 #                    drivers          the runtime drivers with the race detector
-#                    durability       SEEDS random seeds of test/durability
+#                    durability       SEEDS random seeds of test/durability, 20 cycles and
+#                                     more of each configuration; and 200 sleepers
 #                    fuzz             every fuzz target
 #   budget         as run, one package at a time: red when one takes half again
 #                  as long as test/budgets.txt gives it
@@ -244,7 +245,8 @@ long)
       ;;
     drivers) tests long-drivers "$(list ./internal/driver/oci)" -race -tags root -count=1 -timeout 6h ;;
     durability)
-      for seed in $(shuf -i 1-4294967295 -n "${SEEDS:-50}"); do make --no-print-directory durability ROUNDS=6 "SEED=$seed" || return 1; done
+      for seed in $(shuf -i 1-4294967295 -n "${SEEDS:-50}"); do make --no-print-directory durability ROUNDS=6 CYCLES=20 "SEED=$seed" || return 1; done
+      long_tests long-durability ./test/durability -run TestTwoHundredSleepers
       ;;
     fuzz) make --no-print-directory fuzz ;;
     *) echo "there is no part $1" >&2; return 2 ;;
@@ -261,7 +263,7 @@ long)
   exit "$failed"
   ;;
 *)
-  sed -n '2,22s/^# \{0,1\}//p' "$0" >&2
+  sed -n '2,23s/^# \{0,1\}//p' "$0" >&2
   exit 2
   ;;
 esac

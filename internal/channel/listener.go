@@ -60,6 +60,8 @@ type Listener struct {
 	fresh   map[net.Conn]struct{} // accepted and not handed out
 	given   map[net.Conn]struct{} // handed out and not closed
 	waiting int                   // Dial calls that found the pool empty
+
+	letGoWithin time.Duration // of Sever
 }
 
 // control is a live control connection.
@@ -92,6 +94,8 @@ func Listen(path, secret string, log *slog.Logger) (*Listener, error) {
 		foreign: make(chan struct{}),
 		fresh:   make(map[net.Conn]struct{}),
 		given:   make(map[net.Conn]struct{}),
+
+		letGoWithin: letGoWithin,
 	}
 	l.wg.Go(l.accept)
 	return l, nil
@@ -294,6 +298,11 @@ func (l *Listener) ask(n int) {
 	l.mu.Unlock()
 	if c == nil {
 		return // serveControl asks for all that wait
+	}
+	select {
+	case <-l.closed:
+		return // a word that cannot be said would end the connection before the agent has
+	default:
 	}
 	// An agent that does not read must not block the host.
 	_ = c.conn.SetWriteDeadline(time.Now().Add(helloWithin))

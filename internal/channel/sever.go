@@ -7,35 +7,40 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cubbyhq/cubby/internal/errs"
 )
 
 // severWithin is how long the agent may take to close its end of a connection
-// whose other end the host has closed.
+// that somebody has, whose other end the host has closed.
 const severWithin = 500 * time.Millisecond
+
+// letGoWithin is the same for connections that nobody has: the control connection,
+// and spare ones. On a busy host the agent may not run for seconds.
+const letGoWithin = 10 * time.Second
 
 // Sever is [Listener.Close] for an agent whose memory is about to be kept. It
 // ends every connection, also those that were handed out, and returns when the
 // agent has noticed: an agent that is frozen in the middle of a read would go on
-// reading for good. What it has sent already can still be read from what was
-// handed out, which stays its owner's to close.
-func (l *Listener) Sever() {
+// reading for good. One that does so with its control connection would never dial
+// again, so Sever is Unavailable when the agent keeps that, or a spare one. What it
+// has sent already can still be read from what was handed out, which stays its
+// owner's to close.
+func (l *Listener) Sever() (err error) {
 	l.closing.Do(func() {
 		l.mu.Lock()
 		close(l.closed)
 		_ = l.socket.Close()
-		conns := slices.AppendSeq(slices.Collect(maps.Keys(l.fresh)), maps.Keys(l.given))
+		fresh, given := slices.Collect(maps.Keys(l.fresh)), slices.Collect(maps.Keys(l.given))
 		l.mu.Unlock()
 		// The agent reads the end, and closes its own, which is the sign of it.
-		for _, conn := range conns {
+		for _, conn := range slices.Concat(fresh, given) {
 			_ = conn.(*net.UnixConn).CloseWrite()
 		}
 		deadline := time.Now().Add(severWithin)
 		cut := false
-		for _, conn := range conns {
-			for !hungUp(conn) && time.Now().Before(deadline) {
-				time.Sleep(time.Millisecond)
-			}
-			if !hungUp(conn) {
+		for _, conn := range given {
+			if !hangsUp(conn, deadline) {
 				// It has something to say first: it finds nobody to say it to.
 				_ = conn.(*net.UnixConn).CloseRead()
 				cut = true
@@ -43,6 +48,12 @@ func (l *Listener) Sever() {
 		}
 		if cut {
 			time.Sleep(severWithin / 10)
+		}
+		deadline = time.Now().Add(l.letGoWithin)
+		for _, conn := range fresh {
+			if !hangsUp(conn, deadline) {
+				err = errs.E(errs.Unavailable, "the sandbox's agent does not let go of its channel").RetryAfter(time.Second)
+			}
 		}
 		l.mu.Lock()
 		for conn := range l.fresh {
@@ -52,6 +63,18 @@ func (l *Listener) Sever() {
 		l.mu.Unlock()
 	})
 	l.wg.Wait()
+	return err
+}
+
+// hangsUp waits for hungUp.
+func hangsUp(conn net.Conn, deadline time.Time) bool {
+	for !hungUp(conn) {
+		if !time.Now().Before(deadline) {
+			return false
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return true
 }
 
 // hungUp reports whether nothing can come or go on a connection any more, or it

@@ -48,7 +48,9 @@ func TestSeverEndsEveryConnection(t *testing.T) {
 			closed <- name
 		}()
 	}
-	l.Sever()
+	if err := l.Sever(); err != nil {
+		t.Error(err)
+	}
 	for range agent {
 		select {
 		case <-closed:
@@ -68,7 +70,9 @@ func TestSeverEndsEveryConnection(t *testing.T) {
 	if _, _, err := l.AcceptEgress(short(t)); err == nil {
 		t.Error("AcceptEgress gave a stream after the end")
 	}
-	l.Sever() // which does nothing
+	if err := l.Sever(); err != nil { // which does nothing
+		t.Error(err)
+	}
 }
 
 // An agent that does not close its end finds nobody there.
@@ -81,12 +85,52 @@ func TestSeverCutsOffWhatStays(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer dialled.Close()
-	l.Sever()
+	if err := l.Sever(); err != nil {
+		t.Error(err)
+	}
 	if _, err := io.WriteString(agent, "x"); err == nil {
 		t.Error("the agent can write on")
 	}
 	_ = agent.SetReadDeadline(time.Now().Add(10 * time.Second))
 	if n, err := agent.Read(make([]byte, 1)); n != 0 || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("the agent's Read = %d, %v; want the end", n, err)
+	}
+}
+
+// An agent that a busy host does not let run is waited for: one that is frozen while it
+// reads from its control connection never dials again.
+func TestSeverWaitsForASlowAgent(t *testing.T) {
+	path := socketPath(t)
+	l := newListener(t, path)
+	agent := dialAs(t, path, "CUBBY2 s3cret control\n")
+	if err := l.Wait(short(t)); err != nil {
+		t.Fatal(err)
+	}
+	noticed := make(chan struct{})
+	time.AfterFunc(3*severWithin, func() {
+		close(noticed)
+		agent.Close()
+	})
+	if err := l.Sever(); err != nil {
+		t.Error(err)
+	}
+	select {
+	case <-noticed:
+	default:
+		t.Error("Sever returned before the agent had closed its control connection")
+	}
+}
+
+// An agent that keeps its control connection is not ready to be kept itself.
+func TestSeverRefusesAnAgentThatKeepsItsControlConnection(t *testing.T) {
+	path := socketPath(t)
+	l := newListener(t, path)
+	l.letGoWithin = severWithin
+	dialAs(t, path, "CUBBY2 s3cret control\n")
+	if err := l.Wait(short(t)); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Sever(); !errors.Is(err, errs.Unavailable) {
+		t.Errorf("Sever = %v, want unavailable", err)
 	}
 }

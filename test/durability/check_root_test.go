@@ -11,315 +11,246 @@ import (
 	"strings"
 )
 
-// row is a command as the daemon tells it.
-type row struct {
-	Seq      int64  `json:"seq"`
-	Status   string `json:"status"`
-	Cmd      any    `json:"cmd"`
-	Session  string `json:"session"`
-	Reason   string `json:"reason"`
-	Message  string `json:"message"`
-	ExitCode *int   `json:"exit_code"`
+// checker compares what the daemon says of a sandbox with what its worker was told.
+// What it notices while the daemon goes away counts for nothing.
+type checker struct {
+	w     *worker
+	b     *box
+	c     *client
+	wrong []string
+	lost  bool // the daemon was gone before all was compared
+	alone bool // nobody reads events meanwhile
 }
 
-// check compares what the daemon says with what the worker was told.
-func (w *worker) check(f *figures) {
-	w.d.t.Helper()
+func (k *checker) errorf(format string, args ...any) {
+	k.wrong = append(k.wrong, fmt.Sprintf(format, args...))
+}
+
+func (k *checker) call(method, path, body string) (status int, text string) {
+	if k.lost {
+		return 0, ""
+	}
+	status, text = k.c.call(method, path, body)
+	k.lost = status == 0
+	return status, text
+}
+
+// report fails the test with what was wrong and reports whether all was compared.
+func (k *checker) report() bool {
+	if k.lost {
+		if k.alone {
+			k.w.d.t.Errorf("%s: the daemon was gone before all was compared", k.b.id)
+		}
+		return false
+	}
+	for _, text := range k.wrong {
+		k.w.d.t.Errorf("%s (%s, after %q): %s", k.b.id, k.b.status, k.b.cycle, text)
+	}
+	return true
+}
+
+// compare compares a sandbox under load. A daemon that is killed meanwhile is no
+// difference.
+func (w *worker) compare(c *client, b *box) bool {
+	k := &checker{w: w, b: b, c: c}
+	k.compare()
+	if !k.report() {
+		return false
+	}
+	k.done()
+	return len(k.wrong) == 0
+}
+
+// check compares all sandboxes and snapshots after a kill.
+func (w *worker) check() {
 	c := &client{ctx: context.Background(), url: w.d.url, http: &http.Client{Timeout: patience}}
 	for _, b := range w.gone {
-		w.checkGone(c, b, f)
+		w.checkGone(c, b)
 	}
 	w.gone = nil
-	if w.box == nil {
-		return
+	w.checkSnapshots(c)
+	copies := map[string][]string{} // by status: those of a fork that was not answered
+	for _, b := range slices.Clone(w.boxes) {
+		doubt := b.doubt
+		k := &checker{w: w, b: b, c: c, alone: true}
+		if k.settle() {
+			k.compare()
+		} else {
+			w.boxes = slices.DeleteFunc(w.boxes, func(o *box) bool { return o == b })
+		}
+		if k.report() && b.status != "" {
+			k.done()
+		}
+		if doubt == "fork" {
+			copies[b.status] = append(copies[b.status], b.id)
+		}
+		if doubt != "" {
+			w.f.unanswered++
+		}
+		if doubt == "destroy" && b.status == "" {
+			w.checkGone(c, b)
+		}
 	}
-	b, doubt := w.box, w.box.doubt
-	status, text := c.call("GET", "/v1/sandboxes/"+b.id, "")
-	var now struct{ Status, Reason string }
+	if len(copies) > 1 {
+		w.d.t.Errorf("of a fork that was cut off there are some and not all: %v", copies)
+	}
+}
+
+// may are the states that a sandbox can be in after an act that was not answered;
+// "" is none.
+func (b *box) may(isolation string) []string {
+	switch b.doubt {
+	case "":
+		return []string{b.status}
+	case "create", "fork":
+		return []string{running, ""}
+	case "destroy":
+		return []string{b.status, stopped, ""}
+	case "stop":
+		return []string{b.status, stopped}
+	case "sleep":
+		if isolation == "container" {
+			return []string{b.status, stopped}
+		}
+		return []string{b.status, sleeping}
+	case "rollback":
+		return []string{b.status, stopped, running}
+	case "use":
+		return []string{b.status, running}
+	}
+	return []string{b.status}
+}
+
+// settle finds out what became of a sandbox, and reports whether it is there.
+func (k *checker) settle() bool {
+	b, w := k.b, k.w
+	status, text := k.call("GET", b.path(""), "")
+	var now struct {
+		Status, Reason string
+		Incomplete     bool `json:"restore_incomplete"`
+	}
 	if status == http.StatusOK {
 		if err := json.Unmarshal([]byte(text), &now); err != nil {
-			w.d.t.Fatalf("%s: %v", b.id, err)
+			k.errorf("%v: %s", err, text)
 		}
 	}
-	if doubt != "" {
-		f.unanswered++
+	if now.Status == "failed" && now.Reason != "" {
+		now.Status = ""
 	}
-	may := map[string][]string{
-		"create": {"running", "failed", ""}, "destroy": {"running", "stopped", ""},
-		"stop": {"running", "stopped"}, "start": {"running", "stopped"}, "": {"stopped"},
-	}[doubt]
-	if doubt == "" && b.up {
-		may = []string{"running"}
+	if may := b.may(w.d.isolation); !slices.Contains(may, now.Status) {
+		k.errorf("it is %q (%s) after a kill in %q; want one of %q", now.Status, text, b.doubt, may)
+		return false
 	}
-	if !slices.Contains(may, now.Status) {
-		w.d.t.Errorf("%s is %q (%s) after a kill in %q, when it was up: %v; want one of %q", b.id, now.Status, text, doubt, b.up, may)
-		return
+	if now.Incomplete {
+		k.errorf("it has lost its memory: %s", text)
 	}
-	if now.Status == "failed" && now.Reason == "" {
-		w.d.t.Errorf("%s failed without a reason", b.id)
+	doubt := b.doubt
+	b.doubt = ""
+	switch {
+	case now.Status == "":
+		b.status = ""
+		return false
+	case doubt == "rollback":
+		k.settleRollback(now.Status, now.Reason)
+		return true
+	case doubt == "sleep" && now.Status != b.status:
+		w.slept(b)
+	case doubt == "fork":
+		b.cycle = doubt
+		w.f.created++
+	case doubt == "create":
+		w.began(k.c, b)
 	}
-	b.doubt, b.up = "", now.Status == "running"
-	if now.Status == "" || now.Status == "failed" {
-		if doubt == "destroy" {
-			w.checkGone(c, b, f)
+	if b.status != now.Status {
+		b.becomes(now.Status)
+	}
+	return true
+}
+
+// settleRollback finds out how far a rollback came: its event is stored with what it
+// did. One that broke off is repeated.
+func (k *checker) settleRollback(status, reason string) {
+	b := k.b
+	rolled := 0
+	for _, e := range k.events() {
+		if e.Kind == "sandbox.rolled_back" {
+			rolled++
 		}
-		w.box = nil
+	}
+	switch {
+	case rolled > b.rollbacks:
+		k.w.rolledBack(b)
+		if status != b.status {
+			k.errorf("it is %s (%s) after a rollback, want %s", status, reason, b.status)
+		}
+	case status == b.status && !strings.Contains(reason, repeatIt):
+		b.target = nil // it never began
+	default:
+		k.halfRolledBack(reason)
+	}
+}
+
+// repeatIt is in the reason of a sandbox whose rollback broke off.
+const repeatIt = "broke off: repeat it"
+
+// halfRolledBack repeats a rollback that left the sandbox stopped, with the files of
+// before or of the snapshot.
+func (k *checker) halfRolledBack(reason string) {
+	b := k.b
+	if !strings.Contains(reason, repeatIt) {
+		k.errorf("a rollback broke off and the reason is %q", reason)
+	}
+	was, to := k.compareDisk(b.state), k.compareDisk(b.target.state)
+	if len(was) > 0 && len(to) > 0 {
+		k.errorf("the files are neither those of before a rollback that was cut off (%q) nor those after it (%q)", was, to)
+	}
+	b.becomes(stopped)
+	if status, text := k.call("POST", b.path("/rollback"), fmt.Sprintf(`{"snapshot":%q}`, b.target.name)); status != http.StatusOK {
+		k.errorf("repeat the rollback: %d %s", status, text)
 		return
 	}
-	rows := w.checkExecs(c, b, f)
-	w.checkRuns(c, b, rows)
-	w.checkEvents(c, b, rows, f)
-	w.checkFiles(c, b, f)
-	// What is checked and over is not checked again.
-	b.execs = slices.DeleteFunc(b.execs, func(x *command) bool { return x.seq == 0 })
+	k.w.f.repeated++
+	k.w.rolledBack(b)
+}
+
+// checkSnapshots: those that were acknowledged are there, and no others.
+func (w *worker) checkSnapshots(c *client) {
+	all := w.snapshots
+	w.snapshots = nil
+	for _, s := range all {
+		switch status, text := c.call("GET", "/v1/snapshots/"+s.name, ""); {
+		case status == http.StatusOK && strings.Contains(text, fmt.Sprintf(`"memory":%t`, s.memory)):
+			s.doubt = false
+			w.snapshots = append(w.snapshots, s)
+		case status != http.StatusNotFound || !s.doubt:
+			w.d.t.Errorf("snapshot %s is not what it was: %d %s", s.name, status, text)
+		}
+	}
 }
 
 // checkGone looks at the history of a sandbox whose destruction was
 // acknowledged.
-func (w *worker) checkGone(c *client, b *box, f *figures) {
-	w.d.t.Helper()
-	if status, text := c.call("GET", "/v1/sandboxes/"+b.id, ""); status != http.StatusNotFound {
-		w.d.t.Errorf("%s was destroyed and is there: %s", b.id, text)
+func (w *worker) checkGone(c *client, b *box) {
+	k := &checker{w: w, b: b, c: c, alone: true}
+	if status, text := k.call("GET", b.path(""), ""); status != http.StatusNotFound {
+		k.errorf("it was destroyed and is there: %s", text)
 	}
-	rows := w.checkExecs(c, b, f)
-	w.checkEvents(c, b, rows, f)
-}
-
-// list reads all commands, when they have ended.
-func (w *worker) list(c *client, b *box) []row {
-	w.d.t.Helper()
-	var all []row
-	if !w.d.within(func() bool {
-		all = nil
-		for {
-			after := int64(0)
-			if len(all) > 0 {
-				after = all[len(all)-1].Seq
-			}
-			status, text := c.call("GET", fmt.Sprintf("/v1/sandboxes/%s/execs?after_seq=%d&limit=1000", b.id, after), "")
-			var page struct {
-				Execs []row `json:"execs"`
-			}
-			if err := json.Unmarshal([]byte(text), &page); status != http.StatusOK || err != nil {
-				w.d.t.Fatalf("the commands of %s: %d %s", b.id, status, text)
-			}
-			if len(page.Execs) == 0 {
-				break
-			}
-			all = append(all, page.Execs...)
-		}
-		return !slices.ContainsFunc(all, func(r row) bool { return r.Status == "pending" || r.Status == "running" })
-	}) {
-		w.d.t.Errorf("%s has commands that do not end: %+v", b.id, all)
-	}
-	return all
-}
-
-// checkExecs: every command that was acknowledged is there under its number,
-// numbers have no gap, each has ended for a reason that is true, and its output
-// is what it printed.
-func (w *worker) checkExecs(c *client, b *box, f *figures) []row {
-	w.d.t.Helper()
-	rows := w.list(c, b)
-	for i, r := range rows {
-		if r.Seq != int64(i+1) {
-			w.d.t.Fatalf("command %d of %s has the number %d", i+1, b.id, r.Seq)
-		}
-	}
-	for _, x := range b.execs {
-		i := slices.IndexFunc(rows, func(r row) bool { return strings.Contains(fmt.Sprint(r.Cmd), x.token) })
-		switch {
-		case i < 0 && x.seq == 0:
-			continue // it was asked for, and never came
-		case i < 0 || x.seq != 0 && x.seq != rows[i].Seq:
-			w.d.t.Errorf("command %s of %s was acknowledged as %d and is lost", x.token, b.id, x.seq)
-			continue
-		}
-		x.seq = rows[i].Seq
-		w.checkEnd(c, b, x, rows[i], f)
-	}
-	return rows
-}
-
-func (w *worker) checkEnd(c *client, b *box, x *command, r row, f *figures) {
-	w.d.t.Helper()
-	honest := r.Reason == "exited" && r.ExitCode != nil && *r.ExitCode == x.code
-	if x.ended {
-		// The programs of a script that a stop terminates may leave it to exit.
-		honest = slices.Contains([]string{"exited", "sandbox_stopped", "sandbox_destroyed", "not_started"}, r.Reason)
-	}
-	if !honest {
-		w.d.t.Errorf("command %s (%d) of %s ended as %q %s; want exited with %d, its sandbox ended: %v", x.token, x.seq, b.id, r.Reason, code(r.ExitCode), x.code, x.ended)
-	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.broken != "" {
-		w.d.t.Errorf("command %s (%d) of %s printed something else %s", x.token, x.seq, b.id, x.broken)
-	}
-	status, text := c.call("GET", fmt.Sprintf("/v1/sandboxes/%s/execs/%d/output", b.id, x.seq), "")
-	want := x.output()
-	switch {
-	case status != http.StatusOK || !strings.HasPrefix(want, text):
-		at := 0
-		for at < min(len(text), len(want)) && text[at] == want[at] {
-			at++
-		}
-		w.d.t.Errorf("the output of %s (%d, ended: %v, %q %s) of %s is not what it printed: %d, %d bytes of %d, and at %d %.200q", x.token, x.seq,
-			x.ended, r.Reason, code(r.ExitCode), b.id, status, len(text), len(want), at, text[at:])
-	case int64(len(text)) < x.read:
-		w.d.t.Errorf("the output of %s (%d) of %s has %d bytes, and %d had been read", x.token, x.seq, b.id, len(text), x.read)
-	case r.Reason == "exited" && !x.ended && text != want:
-		w.d.t.Errorf("the output of %s (%d) of %s has %d bytes of %d", x.token, x.seq, b.id, len(text), len(want))
-	}
-	if x.counted {
-		return
-	}
-	x.counted = true
-	f.execs++
-	f.bytes += int64(len(text))
-	if x.session != "" {
-		f.sessions++
-	}
-	if x.read < int64(len(text)) {
-		f.unread++
-	}
-}
-
-func code(c *int) string {
-	if c == nil {
-		return "without a code"
-	}
-	return fmt.Sprint("with ", *c)
-}
-
-// checkRuns: a command that exited ran once, any other at most once, and those
-// of a session ran in their order.
-func (w *worker) checkRuns(c *client, b *box, rows []row) {
-	w.d.t.Helper()
-	status, text := c.call("GET", "/v1/sandboxes/"+b.id+"/files/content?path=ran", "")
-	if status != http.StatusOK && status != http.StatusNotFound {
-		w.d.t.Errorf("what ran in %s: %d %s", b.id, status, text)
-		return
-	}
-	at := map[string]int{} // by token: the line of its run
-	if status == http.StatusOK {
-		for i, token := range strings.Fields(text) {
-			if _, twice := at[token]; twice {
-				w.d.t.Errorf("command %s of %s ran twice", token, b.id)
-			}
-			at[token] = i
-		}
-	}
-	last := map[string]int{} // by session: the line of the command before
-	for _, x := range b.execs {
-		if x.seq == 0 {
-			if _, ran := at[x.token]; ran {
-				w.d.t.Errorf("command %s of %s ran and has no row", x.token, b.id)
-			}
-			continue
-		}
-		line, ran := at[x.token]
-		if !ran {
-			if r := rows[x.seq-1]; r.Reason == "exited" && r.ExitCode != nil && *r.ExitCode == x.code {
-				w.d.t.Errorf("command %s of %s exited with its code and never ran", x.token, b.id)
-			}
-			continue
-		}
-		if x.session != "" {
-			if before, ok := last[x.session]; ok && line < before {
-				w.d.t.Errorf("command %s of session %s of %s ran before one that was asked for earlier", x.token, x.session, b.id)
-			}
-			last[x.session] = line
-		}
-	}
-}
-
-// checkEvents: what a reader has seen is there, unchanged and without anything
-// new in between, and every command has one end.
-func (w *worker) checkEvents(c *client, b *box, rows []row, f *figures) {
-	w.d.t.Helper()
-	var all []seen
-	var ends map[int64]int
-	// A command counts as ended when its journal says so, which is a moment
-	// before its event.
-	w.d.within(func() bool {
-		all, ends = w.events(c, b), map[int64]int{}
-		for _, e := range all {
-			if e.Kind == "exec.finished" {
-				ends[e.Seq]++
-			}
-		}
-		return len(ends) >= len(rows)
-	})
-	for _, r := range rows {
-		if ends[r.Seq] != 1 {
-			w.d.t.Errorf("command %d of %s has %d events of its end", r.Seq, b.id, ends[r.Seq])
-		}
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for i, e := range b.events {
-		if i >= len(all) || all[i] != e {
-			w.d.t.Errorf("event %d of %s was %+v and is not any more", i, b.id, e)
-			return
-		}
-	}
-	f.events += len(all) - b.known
-	f.followed += len(b.events) - b.known
-	b.events, b.known = all, len(all)
-}
-
-// events reads a whole history.
-func (w *worker) events(c *client, b *box) []seen {
-	w.d.t.Helper()
-	var all []seen
-	for {
-		after := int64(0)
-		if len(all) > 0 {
-			after = all[len(all)-1].Cursor
-		}
-		status, text := c.call("GET", fmt.Sprintf("/v1/sandboxes/%s/events?after=%d&limit=1000", b.id, after), "")
-		var page struct {
-			Events []seen `json:"events"`
-		}
-		if err := json.Unmarshal([]byte(text), &page); status != http.StatusOK || err != nil {
-			w.d.t.Fatalf("the events of %s: %d %s", b.id, status, text)
-		}
-		if len(page.Events) == 0 {
-			return all
-		}
-		all = append(all, page.Events...)
-	}
-}
-
-// checkFiles: what was acknowledged is there; a write without an answer was
-// made or not.
-func (w *worker) checkFiles(c *client, b *box, f *figures) {
-	w.d.t.Helper()
-	for path, may := range b.files {
-		status, text := c.call("GET", "/v1/sandboxes/"+b.id+"/files/content?path="+path, "")
-		if status == http.StatusNotFound {
-			text = ""
-		} else if status != http.StatusOK {
-			w.d.t.Errorf("file %s of %s: %d %s", path, b.id, status, text)
-			continue
-		}
-		if !slices.Contains(may, text) {
-			w.d.t.Errorf("file %s of %s has %d bytes that are none of its %d contents", path, b.id, len(text), len(may))
-		}
-		b.files[path] = []string{text}
-		f.files++
-	}
+	k.checkEvents(k.checkExecs())
+	k.report()
 }
 
 // finish destroys what is left.
 func (w *worker) finish() {
-	if w.box == nil {
-		return
-	}
 	c := &client{ctx: context.Background(), url: w.d.url, http: &http.Client{Timeout: patience}}
-	if status, text := c.call("DELETE", "/v1/sandboxes/"+w.box.id, ""); status != http.StatusNoContent {
-		w.d.t.Errorf("destroy %s = %d %s", w.box.id, status, text)
+	for _, b := range w.boxes {
+		if status, text := c.call("DELETE", b.path(""), ""); status != http.StatusNoContent {
+			w.d.t.Errorf("destroy %s = %d %s", b.id, status, text)
+		}
 	}
-	w.box = nil
+	for _, s := range w.snapshots {
+		if status, text := c.call("DELETE", "/v1/snapshots/"+s.name, ""); status != http.StatusNoContent {
+			w.d.t.Errorf("remove snapshot %s = %d %s", s.name, status, text)
+		}
+	}
+	w.boxes, w.snapshots = nil, nil
 }

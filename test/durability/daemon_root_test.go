@@ -3,14 +3,20 @@
 package durability_test
 
 import (
+	"io"
+	"net/http"
 	"testing"
 	"time"
 
+	"github.com/cubbyhq/cubby/internal/telemetry"
 	"github.com/cubbyhq/cubby/test/harness"
 )
 
 // patience is what anything may take on a busy machine.
 const patience = 2 * time.Minute
+
+// poolSize is how many sandboxes a daemon keeps ready.
+const poolSize = 2
 
 // daemon is the program as a child process, on a directory of this machine's
 // disk.
@@ -22,10 +28,10 @@ type daemon struct {
 	program   *harness.Daemon
 }
 
-func (d *daemon) prepare() {
-	d.program = harness.New(d.t, harness.Options{
-		Database: d.database, Flags: []string{"--disk-pool", "2", "--journal-per-exec", "16MiB"},
-	})
+func (d *daemon) prepare(flags ...string) {
+	d.program = harness.New(d.t, harness.Options{Database: d.database, Flags: append([]string{
+		"--disk-pool", "2", "--journal-per-exec", "16MiB", "--memory-reserve", "0",
+	}, flags...)})
 	d.dir = d.program.Dir
 }
 
@@ -64,5 +70,25 @@ func (d *daemon) kill() {
 	}
 	if err := d.program.Kill(); err != nil {
 		d.t.Fatal(err)
+	}
+}
+
+// untilPoolIsFull waits until all is there that the daemon keeps ready.
+func (d *daemon) untilPoolIsFull() {
+	d.t.Helper()
+	if !d.within(func() bool {
+		res, err := http.Get(d.url + "/metrics")
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		defer res.Body.Close()
+		text, err := io.ReadAll(res.Body)
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		pools := telemetry.ReadPools(string(text))
+		return len(pools) == 1 && pools[0].Wanted == poolSize && pools[0].Ready == poolSize
+	}) {
+		d.t.Error("the pool does not fill")
 	}
 }

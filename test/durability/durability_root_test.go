@@ -16,6 +16,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -24,9 +25,9 @@ import (
 
 // configuration is one kind of daemon.
 type configuration struct {
-	isolation string
-	postgres  bool
-	rounds    int // unless CUBBY_TEST_ROUNDS says otherwise
+	isolation      string
+	postgres       bool
+	rounds, cycles int // at least; unless the environment says otherwise
 }
 
 func (c configuration) String() string {
@@ -40,9 +41,12 @@ func TestDurability(t *testing.T) {
 	seed := number(t, "CUBBY_TEST_SEED", rand.Uint64N(1<<32))
 	t.Logf("CUBBY_TEST_SEED=%d", seed)
 	for i, c := range []configuration{
-		{isolation: "container", rounds: 2}, {isolation: "container", postgres: true, rounds: 2}, {isolation: "gvisor", rounds: 1},
+		{isolation: "container", rounds: 2, cycles: 8},
+		{isolation: "container", postgres: true, rounds: 2, cycles: 8},
+		{isolation: "gvisor", rounds: 2, cycles: 14},
 	} {
 		c.rounds = int(number(t, "CUBBY_TEST_ROUNDS", uint64(c.rounds)))
+		c.cycles = int(number(t, "CUBBY_TEST_CYCLES", uint64(c.cycles)))
 		t.Run(c.String(), func(t *testing.T) {
 			run(t, c, rand.New(rand.NewPCG(seed, uint64(i))))
 		})
@@ -69,14 +73,15 @@ func run(t *testing.T, c configuration, rng *rand.Rand) {
 	if c.postgres {
 		d.database = postgrestest.New(t)
 	}
-	d.prepare()
-	var total figures
+	d.prepare("--pool", fmt.Sprintf("count=%d,isolation=%s,kernel=python", poolSize, c.isolation))
+	total := newFigures()
 	var all []*worker
 	for i := range workers {
-		all = append(all, &worker{name: fmt.Sprint("w", i), d: d, rng: rand.New(rand.NewPCG(rng.Uint64(), 0))})
+		all = append(all, &worker{name: fmt.Sprint("w", i), d: d, rng: rand.New(rand.NewPCG(rng.Uint64(), 0)), f: newFigures()})
 	}
 	d.start()
-	for range c.rounds {
+	d.untilPoolIsFull()
+	for total.rounds < c.rounds || total.allCycles(all) < c.cycles {
 		total.rounds++
 		if rng.IntN(4) == 0 {
 			// In the middle of putting things in order, before anybody is let in.
@@ -89,18 +94,21 @@ func run(t *testing.T, c configuration, rng *rand.Rand) {
 		}
 		l := begin(d.url, all)
 		// After so many answers, and then a little later.
-		enough := int64(rng.IntN(100))
-		if !d.within(func() bool { return l.answers.Load() >= enough }) {
+		enough := int64(rng.IntN(60))
+		if !d.within(func() bool { return l.answers.Load() >= enough || t.Failed() }) {
 			t.Errorf("%d answers, want %d", l.answers.Load(), enough)
 		}
-		time.Sleep(time.Duration(rng.IntN(100)) * time.Millisecond)
+		time.Sleep(time.Duration(rng.IntN(300)) * time.Millisecond)
 		d.kill()
 		l.end()
+		before, _ := d.nobodys()
 		d.start()
+		var checks sync.WaitGroup
 		for _, w := range all {
-			w.check(&total)
+			checks.Go(w.check)
 		}
-		d.checkOrphans()
+		checks.Wait()
+		d.checkOrphans(poolSize, before)
 		if t.Failed() {
 			t.Fatalf("round %d", total.rounds)
 		}
@@ -108,33 +116,57 @@ func run(t *testing.T, c configuration, rng *rand.Rand) {
 	for _, w := range all {
 		w.finish()
 	}
-	d.checkOrphans()
+	d.checkOrphans(poolSize, nil)
 	if err := d.program.Stop(); err != nil {
 		t.Fatal(err)
 	}
+	d.checkOrphans(0, nil) // what was kept ready goes with the daemon
 	total.print(t, c, all)
 }
 
 // figures are what a configuration went through.
 type figures struct {
-	rounds, early           int // kills under load, and in a start
-	unanswered              int // acts on a sandbox that a kill cut off
-	execs, unread, sessions int
-	bytes                   int64
-	followed, events, files int
+	rounds, early                  int            // kills under load, and in a start
+	cycles                         map[string]int // compared, by what was done
+	unanswered, repeated           int            // acts on a sandbox that a kill cut off, and rollbacks that were repeated
+	created, stopped               int
+	execs, unread, sessions, cells int
+	bytes                          int64
+	followed, events, files        int
 }
 
-const header = "| | kills under load | kills in a start | sandboxes | stops | commands | in sessions | " +
-	"not read to the end at a kill | output | events | seen before a kill | files | cut-off acts |"
+func newFigures() figures { return figures{cycles: map[string]int{}} }
+
+// allCycles counts the cycles of all workers.
+func (f figures) allCycles(all []*worker) (n int) {
+	for _, w := range all {
+		for _, m := range w.f.cycles {
+			n += m
+		}
+	}
+	return n
+}
+
+func (f *figures) add(o figures) {
+	for what, n := range o.cycles {
+		f.cycles[what] += n
+	}
+	f.unanswered, f.repeated, f.created, f.stopped = f.unanswered+o.unanswered, f.repeated+o.repeated, f.created+o.created, f.stopped+o.stopped
+	f.execs, f.unread, f.sessions, f.cells = f.execs+o.execs, f.unread+o.unread, f.sessions+o.sessions, f.cells+o.cells
+	f.bytes, f.followed, f.events, f.files = f.bytes+o.bytes, f.followed+o.followed, f.events+o.events, f.files+o.files
+}
+
+const header = "| | kills under load | kills in a start | sandboxes | sleeps | claims | snapshots | begun from one | rollbacks | forks | stops | commands | in sessions | " +
+	"cells | not read to the end at a kill | output | events | seen before a kill | files | cut-off acts | repeated rollbacks |"
 
 func (f figures) print(t *testing.T, c configuration, all []*worker) {
 	t.Helper()
-	var created, stopped int
 	for _, w := range all {
-		created, stopped = created+w.created, stopped+w.stopped
+		f.add(w.f)
 	}
-	row := fmt.Sprintf("| %s | %d | %d | %d | %d | %d | %d | %d | %.1f MB | %d | %d | %d | %d |", c, f.rounds, f.early, created, stopped,
-		f.execs, f.sessions, f.unread, float64(f.bytes)/1e6, f.events, f.followed, f.files, f.unanswered)
+	row := fmt.Sprintf("| %s | %d | %d | %d | %d | %d | %d | %d | %d | %d | %d | %d | %d | %d | %d | %.1f MB | %d | %d | %d | %d | %d |", c, f.rounds, f.early, f.created,
+		f.cycles["sleep"], f.cycles["claim"], f.cycles["keep"], f.cycles["restore"], f.cycles["rollback"], f.cycles["fork"], f.stopped,
+		f.execs, f.sessions, f.cells, f.unread, float64(f.bytes)/1e6, f.events, f.followed, f.files, f.unanswered, f.repeated)
 	t.Log("\n" + header + "\n" + row)
 	if path := os.Getenv("CUBBY_TEST_TABLE"); path != "" {
 		out, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)

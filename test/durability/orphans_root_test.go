@@ -22,7 +22,7 @@ import (
 
 // known is what the database has, by uid.
 type known struct {
-	rows, live, running, disks map[string]bool
+	rows, live, running, sleeping, disks, snapshots map[string]bool
 }
 
 func (d *daemon) known() known {
@@ -41,8 +41,9 @@ func (d *daemon) known() known {
 		}
 	}
 	defer db.Close()
-	k := known{map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}}
-	rows, err := db.QueryContext(d.t.Context(), `SELECT uid, disk_uid, state FROM sandboxes UNION ALL SELECT '', disk_uid, 'kept' FROM kept_disks`)
+	k := known{map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}}
+	rows, err := db.QueryContext(d.t.Context(), `SELECT uid, disk_uid, state FROM sandboxes UNION ALL SELECT '', disk_uid, 'kept' FROM kept_disks
+		UNION ALL SELECT uid, uid, 'snapshot' FROM snapshots WHERE state = 'ready'`)
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -52,10 +53,17 @@ func (d *daemon) known() known {
 		if err := rows.Scan(&uid, &disk, &state); err != nil {
 			d.t.Fatal(err)
 		}
-		k.rows[uid] = true
-		if state != "failed" && state != "destroyed" {
-			k.live[uid], k.disks[disk] = true, true
-			k.running[uid] = state == "running"
+		switch state {
+		case "kept":
+			k.disks[disk] = true
+		case "snapshot":
+			k.snapshots[uid], k.disks[disk] = true, true
+		default:
+			k.rows[uid] = true
+			if state != "failed" && state != "destroyed" {
+				k.live[uid], k.disks[disk] = true, true
+				k.running[uid], k.sleeping[uid] = state == running, state == sleeping
+			}
 		}
 	}
 	if err := rows.Err(); err != nil {
@@ -74,7 +82,8 @@ var uidPattern = regexp.MustCompile(`[0-9a-hjkmnp-tv-z]{26}`)
 func (d *daemon) traces() []trace {
 	var all []trace
 	add := func(what, path string) {
-		if harness.OwnMount(path) {
+		// Ready disks stay when a daemon leaves.
+		if harness.OwnMount(path) && (d.program.Running() || strings.Contains(path, "/disks/")) {
 			return
 		}
 		path = strings.TrimPrefix(path, d.dir+"/")
@@ -117,13 +126,17 @@ func (d *daemon) traces() []trace {
 			add("process", fmt.Sprintf("%s %.200q", p, rest))
 		}
 	}
-	for _, dir := range []string{"disks", "journals", "run/oci"} {
+	for _, dir := range []string{"disks", "journals", "run/oci", "run/oci/snapshots"} {
 		entries, _ := os.ReadDir(filepath.Join(d.dir, dir)) // none is none
 		for _, e := range entries {
 			if e.IsDir() && uidPattern.MatchString(e.Name()) {
 				add("directory", filepath.Join(d.dir, dir, e.Name()))
 			}
 		}
+	}
+	memories, _ := filepath.Glob(d.dir + "/run/oci/*/memory*") // as above
+	for _, dir := range memories {
+		add("memory", dir)
 	}
 	return all
 }
@@ -140,23 +153,43 @@ func (k known) owns(tr trace) bool {
 		return k.disks[tr.uid]
 	case strings.HasPrefix(path, "journals/"):
 		return k.rows[tr.uid]
+	case strings.HasPrefix(path, "run/oci/snapshots/"):
+		return k.snapshots[tr.uid]
+	case what == "memory":
+		return k.sleeping[tr.uid]
 	case what == "directory":
 		return k.live[tr.uid]
 	}
 	return k.running[tr.uid] // mounts of a run, cgroups, processes
 }
 
-// checkOrphans: all that is on the host belongs to a row that wants it. The
-// daemon may need a moment for what it removes beside its work.
-func (d *daemon) checkOrphans() {
+// nobodys are the traces of what no row wants, and the uids that rows have.
+func (d *daemon) nobodys() ([]trace, known) {
+	d.t.Helper()
+	// First what is there: whatever is made meanwhile has its row before.
+	left := d.traces()
+	k := d.known()
+	return slices.DeleteFunc(left, k.owns), k
+}
+
+// checkOrphans: all that is on the host belongs to a row that wants it, or is of the
+// sandboxes that the daemon keeps ready, of which there are no more than there shall
+// be and none of before. The daemon may need a moment for what it removes beside its
+// work.
+func (d *daemon) checkOrphans(ready int, before []trace) {
 	d.t.Helper()
 	var left []trace
 	if !d.within(func() bool {
-		// First what is there: whatever is made meanwhile has its row before.
-		left = d.traces()
-		k := d.known()
-		left = slices.DeleteFunc(left, k.owns)
-		return len(left) == 0
+		var k known
+		left, k = d.nobodys()
+		kept := map[string]bool{}
+		for _, tr := range left {
+			if tr.uid == "" || k.rows[tr.uid] || k.snapshots[tr.uid] || slices.ContainsFunc(before, func(b trace) bool { return b.uid == tr.uid }) {
+				return false
+			}
+			kept[tr.uid] = true
+		}
+		return len(kept) <= ready
 	}) {
 		for _, tr := range left {
 			d.t.Errorf("orphan: %s", tr.what)

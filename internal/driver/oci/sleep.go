@@ -140,8 +140,7 @@ func (d *Driver) beforeCheckpoint(ctx context.Context, r *run) error {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
 	err := agent.PauseTimers(ctx, agent.New(r.line().Dial))
-	r.line().Sever()
-	return err
+	return errors.Join(err, r.line().Sever())
 }
 
 // afterCheckpoint takes the agent of a run that goes on into use again.

@@ -141,7 +141,7 @@ func BenchmarkSleep(b *testing.B) {
 				box := d.box(n.UID)
 				rec, _, err := box.record()
 				w.must(err)
-				r.line().Sever()
+				w.must(r.line().Sever())
 				kept := box.memory()
 				w.must(kept.Begin(r.process.program()))
 				w.measure("checkpoint", func() {
@@ -268,7 +268,7 @@ func BenchmarkRollback(b *testing.B) {
 		w.must(err)
 		r, err := w.d.held(w.h)
 		w.must(err)
-		r.line().Sever()
+		w.must(r.line().Sever())
 		w.measure("delete", func() {
 			w.must(w.d.command(w.ctx, n, r.process, "delete", "--force"))
 		})

@@ -159,7 +159,9 @@ func TestPausedWithoutANote(t *testing.T) {
 		r.do("parse", err)
 		held, err := r.d.held(r.h)
 		r.do("held", err)
-		held.line().Sever()
+		if err := held.line().Sever(); err != nil {
+			t.Fatal(err)
+		}
 		b := r.d.box(r.spec.UID)
 		rec, _, err := b.record()
 		r.do("record", err)

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -148,6 +149,7 @@ func TestRestoreOfADetachedMount(t *testing.T) {
 	if err := d.unmountAlone(t.Context(), disk.UID); err != nil {
 		t.Fatal(err)
 	}
+	d.startWait = time.Second
 	if err := d.Restore(t.Context(), disk.UID, storage.Source{UID: disk.UID, Snapshot: "before"}); !errors.Is(err, errs.Conflict) {
 		t.Errorf("Restore = %v, want a conflict", err)
 	}
@@ -166,6 +168,34 @@ func TestRestoreOfADetachedMount(t *testing.T) {
 	}
 	if err := d.Restore(t.Context(), disk.UID, storage.Source{UID: disk.UID, Snapshot: "before"}); err != nil {
 		t.Errorf("Restore after its use = %v", err)
+	}
+}
+
+// A container that starts meanwhile has a copy of the mount for a moment, in which it
+// writes nothing: a restore waits for that and does not break off.
+func TestARestoreWaitsForAStartThatHasCopiedTheMount(t *testing.T) {
+	d := realDisks(t, Config{})
+	disk := mustCreate(t, d, 32<<20)
+	if _, _, err := d.Snapshot(t.Context(), disk.UID, "before"); err != nil {
+		t.Fatal(err)
+	}
+	start := exec.Command("unshare", "--mount", "--propagation", "private", "sh", "-c", "echo; exec sleep 1")
+	out, err := start.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := start.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer start.Wait()
+	if _, err := out.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.unmountAlone(t.Context(), disk.UID); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Restore(t.Context(), disk.UID, storage.Source{UID: disk.UID, Snapshot: "before"}); err != nil {
+		t.Errorf("Restore = %v", err)
 	}
 }
 

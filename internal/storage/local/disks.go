@@ -76,6 +76,9 @@ type Disks struct {
 	locks   keylock.Locks
 	pool    pool
 	uses    uses
+	// startWait is what containers that are just starting may take to let go of the
+	// mounts that they have copied.
+	startWait time.Duration
 
 	mu       sync.Mutex
 	frozen   bool
@@ -120,10 +123,11 @@ func New(cfg Config) (*Disks, error) {
 		return nil, fmt.Errorf("close the disk directory to others: %w", err)
 	}
 	d := &Disks{
-		cfg:      cfg,
-		format:   semaphore.NewWeighted(maxFormats),
-		frozenAt: map[sandbox.UID]bool{},
-		copying:  map[sandbox.UID]bool{},
+		cfg:       cfg,
+		format:    semaphore.NewWeighted(maxFormats),
+		startWait: startWait,
+		frozenAt:  map[sandbox.UID]bool{},
+		copying:   map[sandbox.UID]bool{},
 	}
 	if d.mkfs, d.loopErr = probe(); cfg.Plain {
 		d.loopErr = errs.E(errs.Unsupported, "disks are plain directories")

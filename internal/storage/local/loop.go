@@ -260,6 +260,7 @@ func mounted(dir string) bool {
 const (
 	busyWait    = 200 * time.Millisecond // for a file operation that is about to end
 	releaseWait = 300 * time.Millisecond // for the kernel to let go of a device
+	startWait   = 30 * time.Second       // for containers that are just starting, on a busy host
 )
 
 // unmountDir unmounts whatever is on the mountpoint of a disk's directory.
@@ -313,7 +314,7 @@ func destroyDir(ctx context.Context, dir string) error {
 	if err := unmountDir(dir); err != nil {
 		return err
 	}
-	released, err := waitReleased(ctx, used)
+	released, err := waitReleased(ctx, releaseWait, used)
 	if err != nil {
 		return err
 	}
@@ -333,8 +334,8 @@ func destroyDir(ctx context.Context, dir string) error {
 }
 
 // waitReleased waits a while until no device uses an image any more.
-func waitReleased(ctx context.Context, used func() (bool, error)) (bool, error) {
-	waiting, cancel := context.WithTimeout(ctx, releaseWait)
+func waitReleased(ctx context.Context, wait time.Duration, used func() (bool, error)) (bool, error) {
+	waiting, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	err := poll.Until(waiting, time.Millisecond, 50*time.Millisecond, func() (bool, error) {
 		busy, err := used()

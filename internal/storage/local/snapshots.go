@@ -410,9 +410,11 @@ func (d *Disks) copySource(ctx context.Context, from storage.Source, at string) 
 
 // wantReleased is errs.Conflict while the image of a disk that is not mounted is
 // alive where nobody sees it: as in a container that an earlier daemon started
-// and nobody has attached again. It would write on to an image without a name.
+// and nobody has attached again. It would write on to an image without a name. A
+// container that is just starting has copied every mount of the host, and lets go
+// of them soon.
 func (d *Disks) wantReleased(ctx context.Context, uid sandbox.UID) error {
-	released, err := waitReleased(ctx, func() (bool, error) {
+	released, err := waitReleased(ctx, d.startWait, func() (bool, error) {
 		held, err := loopsBelow(d.image(uid))
 		return len(held) > 0, err
 	})
