@@ -5,12 +5,14 @@ package guest_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/driver/agent"
@@ -128,6 +130,25 @@ func TestSpareKernelLostItsModulesWithTheIdentity(t *testing.T) {
 		identify("TZ=Etc/GMT-" + strconv.Itoa(len(language)))
 		if s := h.cell(t, cellSpec(language, language, tt.loaded)); s.value() != tt.want {
 			t.Errorf("%s: %s, want %s; %+v", language, s.value(), tt.want, s.records)
+		}
+	}
+}
+
+// TestASpareKernelThatStartsAgainIsTheOne that whoever asks for a kernel meanwhile
+// gets: there is no second one.
+func TestASpareKernelThatStartsAgainIsTheOne(t *testing.T) {
+	h, identify := identified(t)
+	before := len(kernelProcesses(t))
+	for i, pause := range []time.Duration{0, 3 * time.Millisecond, 15 * time.Millisecond} {
+		name := fmt.Sprint("k", i)
+		h.prepare(t, "python")
+		identify("TZ=Etc/GMT-" + strconv.Itoa(i+1))
+		time.Sleep(pause) // so that the process of before is about to end at one of them
+		if s := h.cell(t, cellSpec(name, "python", "1")); s.value() != "1" {
+			t.Fatalf("the cell of %s: %+v", name, s.records)
+		}
+		if n := len(kernelProcesses(t)) - before; n != i+1 {
+			t.Errorf("%d kernels run, want %d", n, i+1)
 		}
 	}
 }

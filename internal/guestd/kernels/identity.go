@@ -140,14 +140,15 @@ func (k *liveKernel) renew(process *kernelProcess, reseed bool) (warning string)
 	return ""
 }
 
-// replace starts a process in the place of one that nobody has used.
+// replace starts a process in the place of one that nobody has used. Meanwhile the
+// kernel is one that starts, and not one that has ended: whoever asks for it waits.
 func (k *liveKernel) replace(process *kernelProcess) {
-	process.kill()
-	<-process.done
 	k.mu.Lock()
 	k.process, k.came = nil, false
 	modules := k.modules
 	k.mu.Unlock()
+	process.kill()
+	<-process.done
 	k.answer(nil, k.begin(modules))
 }
 
