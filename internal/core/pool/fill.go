@@ -208,7 +208,7 @@ func (p *Pool) make(ctx context.Context, m *Member, img image.Image) error {
 func (p *Pool) prepare(ctx context.Context, m *Member, k Kind) error {
 	agent := guest.New(func(ctx context.Context) (net.Conn, error) { return p.cfg.Driver.DialGuest(ctx, m.Handle) })
 	defer telemetry.Close(p.cfg.Log, agent)
-	if err := rehearse(ctx, agent, k); err != nil {
+	if err := p.rehearse(ctx, agent, k); err != nil {
 		return fmt.Errorf("the first command of a sandbox that is kept ready: %w", err)
 	}
 	if k.Kernel == "" {
@@ -224,13 +224,13 @@ func (p *Pool) prepare(ctx context.Context, m *Member, k Kind) error {
 // rehearse runs a command of which nothing stays: the first one in a sandbox loads
 // the shell and its libraries, and takes twice as long as the others. An image
 // without a shell is as good.
-func rehearse(ctx context.Context, agent *guest.Client, k Kind) error {
+func (p *Pool) rehearse(ctx context.Context, agent *guest.Client, k Kind) error {
 	uid := sandbox.NewUID()
 	s, err := agent.Exec(ctx, uid, &guest.Start{ExecSpec: sandbox.ExecSpec{Shell: "true", User: k.User, Cwd: sandbox.WorkspaceDir}}, 0)
 	if err != nil {
 		return err
 	}
-	defer s.Close()
+	defer telemetry.Close(p.cfg.Log, s)
 	for {
 		switch _, err := s.Next(); {
 		case errors.Is(err, io.EOF):
