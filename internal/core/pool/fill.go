@@ -230,7 +230,7 @@ func rehearse(ctx context.Context, agent *guest.Client, k Kind) error {
 	if err != nil {
 		return err
 	}
-	defer s.Close()
+	defer func() { _ = s.Close() }()
 	for {
 		switch _, err := s.Next(); {
 		case errors.Is(err, io.EOF):
