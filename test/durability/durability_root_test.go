@@ -94,7 +94,7 @@ func run(t *testing.T, c configuration, rng *rand.Rand) {
 		}
 		l := begin(d.url, all)
 		// After so many answers, and then a little later.
-		enough := int64(rng.IntN(60))
+		enough := int64(rng.IntN(40))
 		if !d.within(func() bool { return l.answers.Load() >= enough || t.Failed() }) {
 			t.Errorf("%d answers, want %d", l.answers.Load(), enough)
 		}
