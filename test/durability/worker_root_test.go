@@ -50,7 +50,7 @@ func (w *worker) step(l *load, c *client) bool {
 		return w.rouse(l, c, b)
 	case b.status == stopped && (!b.evicted || n < 65):
 		return w.act(l, c, b, w.card("start", "keep", "rollback"))
-	case n < 65:
+	case n < 45:
 		return w.act(l, c, b, w.card())
 	case !b.state.memory.up && n < 95:
 		return w.exec(l, c, b, &command{starts: true})
