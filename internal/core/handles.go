@@ -38,6 +38,9 @@ func (s *Service) Terminals() *live.Terminals { return s.live.Terminals() }
 // Egress is the way from sandboxes to other hosts.
 func (s *Service) Egress() *live.Egress { return s.live.Egress() }
 
+// Ports is the TCP ports of sandboxes.
+func (s *Service) Ports() *live.Ports { return s.live.Ports() }
+
 // Sessions is the session shells of sandboxes.
 func (s *Service) Sessions() *Sessions { return &Sessions{s} }
 

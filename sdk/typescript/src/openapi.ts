@@ -1368,6 +1368,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/sandboxes/{id}/ports": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the ports that something listens on, and the declared ones
+         * @description It is no activity and wakes nothing: of a sandbox that does not run it lists the declared ports, on which nothing listens then. The agent's own ports and those of kernels are left out.
+         */
+        get: operations["list-ports"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/sandboxes/{id}/purge": {
         parameters: {
             query?: never;
@@ -2879,6 +2899,25 @@ export interface components {
              * @description Default 60: after that 202; the installation goes on.
              */
             wait_seconds?: number;
+        };
+        Port: {
+            /** @description Whether it is among the sandbox's ports. */
+            declared: boolean;
+            /** @description Whether something accepts connections now. */
+            listening: boolean;
+            /**
+             * Format: int64
+             * @description Its id inside the sandbox; 0 when that cannot be told.
+             */
+            pid: number;
+            /** Format: int64 */
+            port: number;
+            /** @description The name of a process that listens; empty when that cannot be told. */
+            program: string;
+        };
+        PortList: {
+            /** @description By number. */
+            ports: components["schemas"]["Port"][];
         };
         Problem: {
             error: components["schemas"]["Detail"];
@@ -7403,6 +7442,43 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             413: components["responses"]["TooLarge"];
+            429: components["responses"]["QuotaExceeded"];
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "list-ports": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The sandbox's id. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PortList"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
             429: components["responses"]["QuotaExceeded"];
             /** @description Error */
             default: {
