@@ -3,6 +3,8 @@ package client
 import (
 	"context"
 	"net/http"
+	"strconv"
+	"time"
 )
 
 // Port is a TCP port of a sandbox that something listens on, or that the
@@ -13,6 +15,14 @@ type Port struct {
 	Declared  bool   `json:"declared"`  // it is among the sandbox's Ports
 	Program   string `json:"program"`   // name of a process that listens; "": cannot be told
 	PID       int64  `json:"pid"`       // of that process, inside the sandbox; 0: cannot be told
+	// URL is its preview, for whoever may see it; "" while the daemon serves none.
+	URL string `json:"url,omitempty"`
+}
+
+// Link shows a port to whoever has it.
+type Link struct {
+	URL       string    `json:"url"`
+	ExpiresAt time.Time `json:"expires_at"`
 }
 
 // Ports lists the ports of a sandbox that something listens on, and the
@@ -24,4 +34,20 @@ func (c *Client) Ports(ctx context.Context, id string) ([]Port, error) {
 	}
 	err := c.do(ctx, call{method: http.MethodGet, path: sandboxPath(id, "ports")}, &answer)
 	return answer.Ports, err
+}
+
+// PortLink makes a link to the preview of a port, which holds for a time, 0
+// being a day, or until [Client.EndLinks].
+func (c *Client) PortLink(ctx context.Context, id string, port int, holds time.Duration) (Link, error) {
+	var in struct {
+		ExpiresIn float64 `json:"expires_in,omitempty"`
+	}
+	in.ExpiresIn = holds.Seconds()
+	var l Link
+	return l, c.do(ctx, call{method: http.MethodPost, path: sandboxPath(id, "ports", strconv.Itoa(port), "links"), json: in}, &l)
+}
+
+// EndLinks ends all links to the ports of a sandbox.
+func (c *Client) EndLinks(ctx context.Context, id string) error {
+	return c.do(ctx, call{method: http.MethodDelete, path: sandboxPath(id, "links")}, nil)
 }

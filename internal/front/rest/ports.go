@@ -3,6 +3,7 @@ package rest
 import (
 	"context"
 	"net/http"
+	"time"
 
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
@@ -14,6 +15,7 @@ type Port struct {
 	Declared  bool   `json:"declared" doc:"Whether it is among the sandbox's ports."`
 	Program   string `json:"program" doc:"The name of a process that listens; empty when that cannot be told."`
 	PID       int64  `json:"pid" doc:"Its id inside the sandbox; 0 when that cannot be told."`
+	URL       string `json:"url,omitempty" doc:"Its preview, for whoever may see it; absent while the daemon serves none."`
 }
 
 // PortList is the ports of a sandbox.
@@ -21,13 +23,27 @@ type PortList struct {
 	Ports []Port `json:"ports" nullable:"false" doc:"By number."`
 }
 
-func portJSON(p sandbox.Port) Port {
-	return Port{Port: p.Port, Listening: p.Listening, Declared: p.Declared, Program: p.Program, PID: p.PID}
+// LinkInput is how long a link is to hold.
+type LinkInput struct {
+	ExpiresIn *float64 `json:"expires_in,omitempty" exclusiveMinimum:"0" maximum:"7776000" doc:"Seconds; default a day."`
+}
+
+// Link shows a port to whoever has it.
+type Link struct {
+	URL       string    `json:"url" doc:"The preview with a token, which its first answer takes out of the address."`
+	ExpiresAt time.Time `json:"expires_at"`
+}
+
+// PortInput is exported because huma sets it inside of other inputs.
+type PortInput struct {
+	IDInput
+	Port int `path:"port" minimum:"1" maximum:"65535"`
 }
 
 func (d *door) portRoutes() {
+	const path = "/v1/sandboxes/{id}/ports"
 	register(d, operation{
-		id: "list-ports", method: http.MethodGet, path: "/v1/sandboxes/{id}/ports", tag: "ports",
+		id: "list-ports", method: http.MethodGet, path: path, tag: "ports",
 		summary:     "List the ports that something listens on, and the declared ones",
 		description: "It is no activity and wakes nothing: of a sandbox that does not run it lists the declared ports, on which nothing listens then. The agent's own ports and those of kernels are left out.",
 	}, func(ctx context.Context, in *IDInput) (*struct{ Body PortList }, error) {
@@ -37,8 +53,36 @@ func (d *door) portRoutes() {
 		}
 		out := PortList{Ports: make([]Port, len(ports))}
 		for i, p := range ports {
-			out.Ports[i] = portJSON(p)
+			out.Ports[i] = Port{
+				Port: p.Port, Listening: p.Listening, Declared: p.Declared, Program: p.Program, PID: p.PID,
+				URL: d.Core.Previews().URL(sandbox.ID(in.ID), p.Port),
+			}
 		}
 		return &struct{ Body PortList }{out}, nil
+	})
+	register(d, operation{
+		id: "create-port-link", method: http.MethodPost, path: path + "/{port}/links", tag: "ports", status: http.StatusCreated,
+		summary:     "Make a link to the preview of a port",
+		description: "Whoever has it sees the port until it expires, or until all links of the sandbox are ended. It wakes nothing, and nothing need listen yet. 422 while the daemon serves no previews.",
+	}, func(ctx context.Context, in *struct {
+		PortInput
+		Body *LinkInput `required:"false"`
+	}) (*struct{ Body Link }, error) {
+		var holds time.Duration
+		if in.Body != nil && in.Body.ExpiresIn != nil {
+			holds = time.Duration(*in.Body.ExpiresIn * float64(time.Second))
+		}
+		l, err := d.Core.Previews().Link(ctx, in.ID, in.Port, holds)
+		if err != nil {
+			return nil, err
+		}
+		return &struct{ Body Link }{Link{URL: l.URL, ExpiresAt: l.Expires.UTC()}}, nil
+	})
+	register(d, operation{
+		id: "end-port-links", method: http.MethodDelete, path: "/v1/sandboxes/{id}/links", tag: "ports", status: http.StatusNoContent,
+		summary:     "End all links of a sandbox",
+		description: "Those who came by one are not let in any more. Requests that are under way go on.",
+	}, func(ctx context.Context, in *IDInput) (*struct{}, error) {
+		return nil, d.Core.Previews().EndLinks(ctx, in.ID)
 	})
 }

@@ -1308,6 +1308,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/sandboxes/{id}/links": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * End all links of a sandbox
+         * @description Those who came by one are not let in any more. Requests that are under way go on.
+         */
+        delete: operations["end-port-links"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/sandboxes/{id}/network/connections": {
         parameters: {
             query?: never;
@@ -1382,6 +1402,26 @@ export interface paths {
         get: operations["list-ports"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/sandboxes/{id}/ports/{port}/links": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Make a link to the preview of a port
+         * @description Whoever has it sees the port until it expires, or until all links of the sandbox are ended. It wakes nothing, and nothing need listen yet. 422 while the daemon serves no previews.
+         */
+        post: operations["create-port-link"];
         delete?: never;
         options?: never;
         head?: never;
@@ -2847,6 +2887,19 @@ export interface components {
             /** Format: int64 */
             pids?: number;
         };
+        Link: {
+            /** Format: date-time */
+            expires_at: string;
+            /** @description The preview with a token, which its first answer takes out of the address. */
+            url: string;
+        };
+        LinkInput: {
+            /**
+             * Format: double
+             * @description Seconds; default a day.
+             */
+            expires_in?: number;
+        };
         MakeDirInput: {
             /** @description Permission bits in octal; default 0755. */
             mode?: string;
@@ -2914,6 +2967,8 @@ export interface components {
             port: number;
             /** @description The name of a process that listens; empty when that cannot be told. */
             program: string;
+            /** @description Its preview, for whoever may see it; absent while the daemon serves none. */
+            url?: string;
         };
         PortList: {
             /** @description By number. */
@@ -7324,6 +7379,43 @@ export interface operations {
             };
         };
     };
+    "end-port-links": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The sandbox's id. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No Content */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            422: components["responses"]["Unsupported"];
+            429: components["responses"]["QuotaExceeded"];
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     "list-egress-connections": {
         parameters: {
             query?: never;
@@ -7479,6 +7571,51 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
+            429: components["responses"]["QuotaExceeded"];
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "create-port-link": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The sandbox's id. */
+                id: string;
+                port: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["LinkInput"];
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Link"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            422: components["responses"]["Unsupported"];
             429: components["responses"]["QuotaExceeded"];
             /** @description Error */
             default: {
