@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -34,6 +35,29 @@ func (c *Client) Ports(ctx context.Context, id string) ([]Port, error) {
 	}
 	err := c.do(ctx, call{method: http.MethodGet, path: sandboxPath(id, "ports")}, &answer)
 	return answer.Ports, err
+}
+
+// Port returns one port of a sandbox, whether or not something listens on it.
+func (c *Client) Port(ctx context.Context, id string, port int) (Port, error) {
+	var p Port
+	return p, c.do(ctx, call{method: http.MethodGet, path: sandboxPath(id, "ports", strconv.Itoa(port))}, &p)
+}
+
+// PortURL is the address of a port's preview for whoever has it: the plain one
+// where everybody may see the port, else a link that holds for a day.
+func (c *Client) PortURL(ctx context.Context, id string, port int) (string, error) {
+	box, err := c.Get(ctx, id)
+	if err != nil {
+		return "", err
+	}
+	if box.Visibility == "public" && slices.Contains(box.Ports, port) {
+		p, err := c.Port(ctx, id, port)
+		if err != nil || p.URL != "" {
+			return p.URL, err
+		}
+	}
+	l, err := c.PortLink(ctx, id, port, 0)
+	return l.URL, err
 }
 
 // PortLink makes a link to the preview of a port, which holds for a time, 0

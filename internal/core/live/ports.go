@@ -34,6 +34,21 @@ func (h *Ports) List(ctx context.Context, id string) ([]sandbox.Port, error) {
 	return withDeclared(ports, b.Spec.Ports), nil
 }
 
+// Get returns one port of a sandbox, whatever listens on it.
+func (h *Ports) Get(ctx context.Context, id string, port int) (sandbox.Port, error) {
+	if err := sandbox.ValidatePort(port); err != nil {
+		return sandbox.Port{}, err
+	}
+	ports, err := h.List(ctx, id)
+	if err != nil {
+		return sandbox.Port{}, err
+	}
+	if i := slices.IndexFunc(ports, func(p sandbox.Port) bool { return p.Port == port }); i >= 0 {
+		return ports[i], nil
+	}
+	return sandbox.Port{Port: port}, nil
+}
+
 // withDeclared adds the declared ports to those that something listens on.
 func withDeclared(ports []sandbox.Port, declared []int) []sandbox.Port {
 	for i := range ports {

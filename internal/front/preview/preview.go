@@ -30,6 +30,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/core/preview"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/front"
+	"github.com/cubbyhq/cubby/internal/sandbox"
 	"github.com/cubbyhq/cubby/internal/telemetry"
 )
 
@@ -192,7 +193,7 @@ func (d *Door) serve(w http.ResponseWriter, r *http.Request, t target, a preview
 		return
 	}
 	defer in.Done()
-	v := &visit{Visit: in, target: t, key: string(a.Box.UID) + ":" + strconv.Itoa(t.port), stop: func() bool { return false }}
+	v := &visit{Visit: in, target: t, box: a.Box, key: string(a.Box.UID) + ":" + strconv.Itoa(t.port), stop: func() bool { return false }}
 	ctx, cancel := context.WithCancel(context.WithValue(r.Context(), visitKey{}, v))
 	defer cancel()
 	v.endless = func() { v.stop = context.AfterFunc(d.cfg.Life, cancel) }
@@ -212,6 +213,7 @@ func (d *Door) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 type visit struct {
 	*preview.Visit
 	target
+	box   sandbox.Sandbox
 	key   string // of the port, for connections
 	hints int    // of the one goroutine that reads the answer
 	// endless makes the request end with the daemon: by itself it would go on for

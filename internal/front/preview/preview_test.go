@@ -4,13 +4,22 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"io"
+	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -273,6 +282,77 @@ func TestRequestsReachTheApp(t *testing.T) {
 	if got := w.do("HEAD", own+"/", nil); got.StatusCode != 200 || got.text != "" || got.Header.Get("X-Got-Host") != local {
 		t.Errorf("HEAD = %v", got.Header)
 	}
+}
+
+// An app that makes absolute addresses of its Host wants the preview's.
+func TestTheHostIsPreserved(t *testing.T) {
+	w := newWorld(t, echo)
+	own := "http://" + w.host("a", 0)
+	w.api("PATCH", "/v1/sandboxes/a", `{"host_header":"preserve"}`, nil)
+	got := w.get(own+"/", "Origin", own, "Referer", own+"/x")
+	if got.Header.Get("X-Got-Host") != w.host("a", 0) || !strings.Contains(got.text, "Origin: "+own+"\r\n") || !strings.Contains(got.text, "Referer: "+own+"/x\r\n") {
+		t.Errorf("the app gets %s", got.text)
+	}
+	w.api("PATCH", "/v1/sandboxes/a", `{"host_header":"localhost"}`, nil)
+	if got := w.get(own + "/"); got.Header.Get("X-Got-Host") != "localhost:"+strconv.Itoa(w.port) {
+		t.Errorf("then the app gets %s", got.text)
+	}
+}
+
+// Over TLS everything is as behind a proxy that speaks it.
+func TestTLS(t *testing.T) {
+	cert, key := certificate(t, "*."+domain)
+	w := newWorld(t, echo, func(c *config.Config) { c.PreviewTLSCert, c.PreviewTLSKey = cert, key })
+	tr := w.web.Transport.(*http.Transport)
+	pool := x509.NewCertPool()
+	text, err := os.ReadFile(cert)
+	if err != nil || !pool.AppendCertsFromPEM(text) {
+		t.Fatal(err)
+	}
+	tr.TLSClientConfig = &tls.Config{RootCAs: pool}
+	tr.ForceAttemptHTTP2 = true
+	address, pass := w.link("p", w.port)
+	own := "https://" + w.host("p", 0)
+	got := w.get(address)
+	if !strings.HasPrefix(address, own+"/?") || got.StatusCode != http.StatusSeeOther || got.ProtoMajor != 2 ||
+		!strings.HasPrefix(got.Header.Get("Set-Cookie"), "__Host-cubby_preview="+pass+"; Path=/;") {
+		t.Errorf("the link %s is %s %s %v", address, got.Proto, got.Status, got.Header)
+	}
+	got = w.get(own+"/", "Cookie", "__Host-cubby_preview="+pass, "Origin", own)
+	for _, line := range []string{"X-Forwarded-Proto: https\r\n", "Origin: http://localhost:" + strconv.Itoa(w.port) + "\r\n"} {
+		if !strings.Contains(got.text, line) {
+			t.Errorf("the app does not get %q, but %s", line, got.text)
+		}
+	}
+}
+
+// certificate makes one for a name, with its key, and returns the files.
+func certificate(t *testing.T, name string) (certFile, keyFile string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), DNSNames: []string{name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	certFile, keyFile = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	for file, block := range map[string]*pem.Block{certFile: {Type: "CERTIFICATE", Bytes: der}, keyFile: {Type: "PRIVATE KEY", Bytes: secret}} {
+		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return certFile, keyFile
 }
 
 func TestAnswersReachTheVisitor(t *testing.T) {

@@ -9,32 +9,38 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
-// appHost is the Host that an app sees.
-func appHost(port int) string { return "localhost:" + strconv.Itoa(port) }
-
 // rewrite makes the request that the app gets of the visitor's: as if the
-// visitor were on localhost.
+// visitor were on localhost, unless the sandbox wants it otherwise.
 func (d *Door) rewrite(pr *httputil.ProxyRequest) {
 	v := visiting(pr.In.Context())
 	out := pr.Out
 	out.URL.Scheme, out.URL.Host = "http", v.key
 	// As the visitor wrote it: the proxy takes out what it does not understand.
 	out.URL.RawQuery = pr.In.URL.RawQuery
-	out.Host = appHost(v.port)
-	local := "http://" + out.Host
-	if strings.EqualFold(out.Header.Get("Origin"), v.origin) {
-		out.Header.Set("Origin", local)
-	}
-	if path, ok := below(out.Header.Get("Referer"), v.origin); ok {
-		out.Header.Set("Referer", local+path)
+	if v.box.Spec.HostHeader != sandbox.HostPreserve {
+		asLocal(out, v.target)
 	}
 	if d.cfg.Behind {
 		out.Header["X-Forwarded-For"] = pr.In.Header["X-Forwarded-For"]
 	}
 	pr.SetXForwarded()
 	out.Header.Set("X-Forwarded-Proto", d.cfg.Names.Scheme)
+}
+
+// asLocal makes a request one of a page on localhost.
+func asLocal(out *http.Request, t target) {
+	out.Host = "localhost:" + strconv.Itoa(t.port)
+	local := "http://" + out.Host
+	if strings.EqualFold(out.Header.Get("Origin"), t.origin) {
+		out.Header.Set("Origin", local)
+	}
+	if path, ok := below(out.Header.Get("Referer"), t.origin); ok {
+		out.Header.Set("Referer", local+path)
+	}
 }
 
 // below returns what follows an origin in an address.
@@ -49,7 +55,7 @@ func below(address, origin string) (rest string, ok bool) {
 // answer makes the answer that the visitor gets of the app's.
 func (d *Door) answer(res *http.Response) error {
 	v := visiting(res.Request.Context())
-	if location := res.Header.Get("Location"); location != "" {
+	if location := res.Header.Get("Location"); location != "" && v.box.Spec.HostHeader != sandbox.HostPreserve {
 		res.Header.Set("Location", outside(location, v.target))
 	}
 	if cookies := res.Header.Values("Set-Cookie"); len(cookies) > 0 {

@@ -40,6 +40,13 @@ type PortInput struct {
 	Port int `path:"port" minimum:"1" maximum:"65535"`
 }
 
+func (d *door) portJSON(id string, p sandbox.Port) Port {
+	return Port{
+		Port: p.Port, Listening: p.Listening, Declared: p.Declared, Program: p.Program, PID: p.PID,
+		URL: d.Core.Previews().URL(sandbox.ID(id), p.Port),
+	}
+}
+
 func (d *door) portRoutes() {
 	const path = "/v1/sandboxes/{id}/ports"
 	register(d, operation{
@@ -53,12 +60,18 @@ func (d *door) portRoutes() {
 		}
 		out := PortList{Ports: make([]Port, len(ports))}
 		for i, p := range ports {
-			out.Ports[i] = Port{
-				Port: p.Port, Listening: p.Listening, Declared: p.Declared, Program: p.Program, PID: p.PID,
-				URL: d.Core.Previews().URL(sandbox.ID(in.ID), p.Port),
-			}
+			out.Ports[i] = d.portJSON(in.ID, p)
 		}
 		return &struct{ Body PortList }{out}, nil
+	})
+	register(d, operation{
+		id: "get-port", method: http.MethodGet, path: path + "/{port}", tag: "ports", summary: "Get a port, whether or not something listens on it",
+	}, func(ctx context.Context, in *PortInput) (*struct{ Body Port }, error) {
+		p, err := d.Core.Ports().Get(ctx, in.ID, in.Port)
+		if err != nil {
+			return nil, err
+		}
+		return &struct{ Body Port }{d.portJSON(in.ID, p)}, nil
 	})
 	register(d, operation{
 		id: "create-port-link", method: http.MethodPost, path: path + "/{port}/links", tag: "ports", status: http.StatusCreated,

@@ -1408,6 +1408,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/sandboxes/{id}/ports/{port}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Get a port, whether or not something listens on it */
+        get: operations["get-port"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/sandboxes/{id}/ports/{port}/links": {
         parameters: {
             query?: never;
@@ -3008,6 +3025,8 @@ export interface components {
              * @description When max_lifetime_seconds is over and it is destroyed.
              */
             expires_at?: string;
+            /** @enum {string} */
+            host_header: "localhost" | "preserve";
             id: string;
             /**
              * Format: date-time
@@ -3103,6 +3122,11 @@ export interface components {
             exec_timeout_seconds?: number;
             /** @description Same as snapshot. */
             from_snapshot?: string;
+            /**
+             * @description The Host that apps see in requests of previews: localhost and the port (default), or the preview's own.
+             * @enum {string}
+             */
+            host_header?: "localhost" | "preserve";
             /** @description 1 to 55 of A-Z a-z 0-9 - _; generated when absent. */
             id?: string;
             /**
@@ -3170,7 +3194,10 @@ export interface components {
             thread?: string;
             /** @description Who commands run as: sandbox (default) or root. */
             user?: string;
-            /** @enum {string} */
+            /**
+             * @description Whether everybody may open the previews of its ports; default private.
+             * @enum {string}
+             */
             visibility?: "public" | "private";
         };
         SandboxList: {
@@ -3185,6 +3212,8 @@ export interface components {
             cut_connections?: boolean;
             /** Format: double */
             exec_timeout_seconds?: number;
+            /** @enum {string} */
+            host_header?: "localhost" | "preserve";
             /** @enum {string} */
             idle_policy?: "stop" | "destroy" | "sleep" | "always_on";
             /** Format: double */
@@ -7565,6 +7594,44 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["PortList"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["QuotaExceeded"];
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "get-port": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The sandbox's id. */
+                id: string;
+                port: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Port"];
                 };
             };
             400: components["responses"]["BadRequest"];
