@@ -170,7 +170,7 @@ func cmdDaemonKill(ts *testscript.TestScript, _ bool, _ []string) { ts.Check(of(
 
 // client sends what it is told and follows nothing.
 var client = &http.Client{
-	Transport: &http.Transport{DialContext: dialLocal},
+	Transport:     &http.Transport{DialContext: dialLocal},
 	Timeout:       3 * time.Minute,
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 }
