@@ -5,6 +5,7 @@ import (
 	"context"
 	"net"
 	"slices"
+	"time"
 
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
@@ -73,7 +74,7 @@ func (h *Ports) Dial(ctx context.Context, id string, port int) (net.Conn, error)
 	if err != nil {
 		return nil, err
 	}
-	conn, err := r.Guest.DialPort(ctx, port)
+	conn, err := r.DialPort(ctx, port)
 	if err != nil {
 		done()
 		return nil, err
@@ -81,7 +82,22 @@ func (h *Ports) Dial(ctx context.Context, id string, port int) (net.Conn, error)
 	return &dialed{conn, done}, nil
 }
 
-// dialed keeps a sandbox in use until the connection is closed.
+// DialPort opens a stream to a port on the sandbox's loopback. By itself it is no
+// use. Exhausted when there are too many.
+func (r *Run) DialPort(ctx context.Context, port int) (net.Conn, error) {
+	closed, ok := r.activity.connect()
+	if !ok {
+		return nil, errs.E(errs.Exhausted, "%d connections to ports of this sandbox are open", maxPortConns).RetryAfter(time.Second)
+	}
+	conn, err := r.Guest.DialPort(ctx, port)
+	if err != nil {
+		closed()
+		return nil, err
+	}
+	return &dialed{conn, closed}, nil
+}
+
+// dialed does something when the connection is closed.
 type dialed struct {
 	net.Conn
 	done func()

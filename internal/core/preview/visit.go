@@ -8,7 +8,7 @@ import (
 // Dial opens a connection to the port. It may outlive the visit, for the next
 // one: by itself it keeps the sandbox neither awake nor in use.
 func (v *Visit) Dial(ctx context.Context) (net.Conn, error) {
-	return v.run.Guest.DialPort(ctx, v.port)
+	return v.run.DialPort(ctx, v.port)
 }
 
 // Touch notes a use of this moment.

@@ -242,6 +242,63 @@ func TestAttackHostileApps(t *testing.T) {
 	}
 }
 
+// Visitors who hold all connections that a sandbox gives them keep nobody from
+// its commands, and none from another sandbox's previews.
+func TestAttackAThousandConnections(t *testing.T) {
+	leave := make(chan struct{})
+	w := newWorld(t, func(w http.ResponseWriter, r *http.Request) {
+		_ = http.NewResponseController(w).Flush()
+		if r.URL.Path == "/hold" {
+			select {
+			case <-leave:
+			case <-r.Context().Done():
+			}
+		}
+	})
+	var held, refused atomic.Int64
+	var visitors, answered sync.WaitGroup
+	for range 1000 {
+		answered.Add(1)
+		visitors.Go(func() {
+			done := sync.OnceFunc(answered.Done)
+			defer done()
+			res, err := w.web.Get("http://" + w.host("a", 0) + "/hold")
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer res.Body.Close()
+			switch res.StatusCode {
+			case http.StatusOK:
+				held.Add(1)
+			case http.StatusServiceUnavailable:
+				refused.Add(1)
+			default:
+				t.Errorf("a visitor is answered %s", res.Status)
+			}
+			done()
+			_, _ = io.Copy(io.Discard, res.Body)
+		})
+	}
+	answered.Wait()
+	if held.Load() != 512 || refused.Load() != 488 {
+		t.Errorf("%d visitors hold a connection and %d were refused, want 512 and 488", held.Load(), refused.Load())
+	}
+	var ran struct {
+		ExitCode *int `json:"exit_code"`
+	}
+	w.api("POST", "/v1/sandboxes/a/exec", `{"cmd":"true"}`, &ran)
+	if ran.ExitCode == nil || *ran.ExitCode != 0 {
+		t.Errorf("a command of the sandbox: %v", ran.ExitCode)
+	}
+	if got := w.get("http://"+w.host("p", 0)+"/", "X-Cubby-Preview-Token", token); got.StatusCode != 200 {
+		t.Errorf("another sandbox's preview is %d", got.StatusCode)
+	}
+	close(leave)
+	visitors.Wait()
+	w.until("there is room again", func() bool { return w.get("http://"+w.host("a", 0)+"/").StatusCode == 200 })
+}
+
 // A default port that another program has means no previews, one that was asked
 // for an error.
 func TestPreviewsOnATakenPort(t *testing.T) {

@@ -38,7 +38,7 @@ func pageOf(err error) (int, page) {
 	case errs.Unavailable:
 		return http.StatusBadGateway, page{Title: "Nothing is here yet", Text: "The app does not answer. This page looks again by itself.", Again: 2}
 	case errs.LowMemory, errs.Exhausted:
-		return http.StatusServiceUnavailable, page{Title: "Too busy", Text: "The app cannot be started now. This page tries again in half a minute.", Again: 30}
+		return http.StatusServiceUnavailable, page{Title: "Too busy", Text: "There is no room for this now. This page tries again in half a minute.", Again: 30}
 	case errs.WrongState, errs.Conflict, errs.InUse, errs.SharedFiles:
 		return http.StatusServiceUnavailable, page{Title: "The app is stopped", Text: "Whoever runs it can start it again."}
 	case errs.Timeout:
