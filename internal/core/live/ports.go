@@ -74,7 +74,7 @@ func (h *Ports) Dial(ctx context.Context, id string, port int) (net.Conn, error)
 	if err != nil {
 		return nil, err
 	}
-	conn, err := r.DialPort(ctx, port)
+	conn, err := Connect(ctx, r, port)
 	if err != nil {
 		done()
 		return nil, err
@@ -82,9 +82,9 @@ func (h *Ports) Dial(ctx context.Context, id string, port int) (net.Conn, error)
 	return &dialed{conn, done}, nil
 }
 
-// DialPort opens a stream to a port on the sandbox's loopback. By itself it is no
-// use. Exhausted when there are too many.
-func (r *Run) DialPort(ctx context.Context, port int) (net.Conn, error) {
+// Connect opens a stream to a port on the loopback of what runs. By itself it is
+// no use. Exhausted when there are too many.
+func Connect(ctx context.Context, r *Run, port int) (net.Conn, error) {
 	closed, ok := r.activity.connect()
 	if !ok {
 		return nil, errs.E(errs.Exhausted, "%d connections to ports of this sandbox are open", maxPortConns).RetryAfter(time.Second)

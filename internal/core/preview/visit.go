@@ -3,12 +3,14 @@ package preview
 import (
 	"context"
 	"net"
+
+	"github.com/cubbyhq/cubby/internal/core/live"
 )
 
 // Dial opens a connection to the port. It may outlive the visit, for the next
 // one: by itself it keeps the sandbox neither awake nor in use.
 func (v *Visit) Dial(ctx context.Context) (net.Conn, error) {
-	return v.run.DialPort(ctx, v.port)
+	return live.Connect(ctx, v.run, v.port)
 }
 
 // Touch notes a use of this moment.

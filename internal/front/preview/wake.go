@@ -23,6 +23,9 @@ var errWaking = errs.E(errs.Unready, "the app is starting").RetryAfter(time.Seco
 // enter waits until the sandbox runs. A person does not wait long: the sandbox
 // comes up behind a page that looks again.
 func (d *Door) enter(r *http.Request, a preview.Admission) (*preview.Visit, error) {
+	if d.cfg.Core.Previews().Runs(a) {
+		return d.cfg.Core.Previews().Enter(r.Context(), a)
+	}
 	// Who has gone may come back: the wake goes on.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), maxHold)
 	stop := context.AfterFunc(d.cfg.Life, cancel)
@@ -38,7 +41,7 @@ func (d *Door) enter(r *http.Request, a preview.Admission) (*preview.Visit, erro
 		result <- entered{v, err}
 	})
 	var soon <-chan time.Time
-	if isPage(r) && !d.cfg.Core.Previews().Runs(a) {
+	if isPage(r) {
 		t := time.NewTimer(pageAfter)
 		defer t.Stop()
 		soon = t.C
