@@ -240,7 +240,7 @@ func TestNoPreviews(t *testing.T) {
 	}
 	defer http.DefaultClient.CloseIdleConnections()
 	res.Body.Close()
-	if res.StatusCode != http.StatusUnprocessableEntity {
+	if res.StatusCode != http.StatusConflict {
 		t.Errorf("a link is %s", res.Status)
 	}
 }

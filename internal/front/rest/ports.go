@@ -76,7 +76,7 @@ func (d *door) portRoutes() {
 	register(d, operation{
 		id: "create-port-link", method: http.MethodPost, path: path + "/{port}/links", tag: "ports", status: http.StatusCreated,
 		summary:     "Make a link to the preview of a port",
-		description: "Whoever has it sees the port until it expires, or until all links of the sandbox are ended. It wakes nothing, and nothing need listen yet. 422 while the daemon serves no previews.",
+		description: "Whoever has it sees the port until it expires, or until all links of the sandbox are ended. It wakes nothing, and nothing need listen yet. 409 while the daemon serves no previews.",
 	}, func(ctx context.Context, in *struct {
 		PortInput
 		Body *LinkInput `required:"false"`

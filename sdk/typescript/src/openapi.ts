@@ -1436,7 +1436,7 @@ export interface paths {
         put?: never;
         /**
          * Make a link to the preview of a port
-         * @description Whoever has it sees the port until it expires, or until all links of the sandbox are ended. It wakes nothing, and nothing need listen yet. 422 while the daemon serves no previews.
+         * @description Whoever has it sees the port until it expires, or until all links of the sandbox are ended. It wakes nothing, and nothing need listen yet. 409 while the daemon serves no previews.
          */
         post: operations["create-port-link"];
         delete?: never;
@@ -7432,7 +7432,6 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
-            422: components["responses"]["Unsupported"];
             429: components["responses"]["QuotaExceeded"];
             /** @description Error */
             default: {
@@ -7682,7 +7681,6 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             413: components["responses"]["TooLarge"];
-            422: components["responses"]["Unsupported"];
             429: components["responses"]["QuotaExceeded"];
             /** @description Error */
             default: {
