@@ -36,6 +36,7 @@ type Sandbox struct {
 	Ports      []int             `json:"ports,omitempty"`
 	Network    Network           `json:"network"`
 	Visibility string            `json:"visibility"`
+	HostHeader string            `json:"host_header"` // of previews: "localhost" or "preserve"
 	// IdlePolicy is what happens after IdleTimeoutSeconds without use.
 	IdlePolicy         string  `json:"idle_policy"`
 	IdleTimeoutSeconds float64 `json:"idle_timeout_seconds"`
@@ -134,6 +135,7 @@ type CreateOptions struct {
 	Ports              []int             `json:"ports,omitempty"`
 	Network            *Network          `json:"network,omitempty"`
 	Visibility         string            `json:"visibility,omitempty"`
+	HostHeader         string            `json:"host_header,omitempty"` // default "localhost"
 	IdlePolicy         string            `json:"idle_policy,omitempty"` // "sleep" (default), "stop", "destroy" or "always_on"
 	IdleTimeoutSeconds *float64          `json:"idle_timeout_seconds,omitempty"`
 	ExecTimeoutSeconds *float64          `json:"exec_timeout_seconds,omitempty"`
@@ -256,6 +258,7 @@ type Patch struct {
 	Network            *Network          `json:"network,omitempty"`         // holds from the next connection on
 	CutConnections     bool              `json:"cut_connections,omitempty"` // end the open ones that Network does not allow
 	Visibility         *string           `json:"visibility,omitempty"`
+	HostHeader         *string           `json:"host_header,omitempty"`
 	IdlePolicy         *string           `json:"idle_policy,omitempty"`
 	IdleTimeoutSeconds *float64          `json:"idle_timeout_seconds,omitempty"`
 	AutoWake           *string           `json:"auto_wake,omitempty"`

@@ -93,6 +93,7 @@ func places() map[string]place {
 		"internal/core/pool":      {layer: 7},
 		"internal/core/admission": {layer: 8},
 		"internal/core/cell":      {layer: 8},
+		"internal/core/preview":   {layer: 8},
 		"internal/core/program":   {layer: 8},
 		"internal/core/tenants":   {layer: 9},
 		"internal/core/transfer":  {layer: 8},
@@ -104,6 +105,7 @@ func places() map[string]place {
 		"internal/front/sse":     {layer: 14, by: []string{"internal/front/…"}},
 		"internal/front/httpapi": {layer: 14, by: []string{"internal/front/rest", "internal/front/compat/…", "internal/daemon"}},
 		// Doors and dialects do not know each other.
+		"internal/front/preview":             {layer: 15},
 		"internal/front/rest":                {layer: 15},
 		"internal/front/compat/ecs":          {layer: 15, by: []string{"internal/daemon"}},
 		"internal/front/compat/sandboxagent": {layer: 15, by: []string{"internal/daemon"}},
@@ -132,7 +134,7 @@ func places() map[string]place {
 		// A command does what any client could; serve, image, doctor and bench
 		// are the programs that run on the host itself.
 		"internal/cli": {only: []string{"client", "internal/bench", "internal/bridge", "internal/cli/cp", "internal/cli/doctor", "internal/cli/format",
-			"internal/cli/localdaemon", "internal/cli/prompt", "internal/cli/render", "internal/cli/tty", "internal/config", "internal/daemon", "internal/egress",
+			"internal/cli/localdaemon", "internal/cli/ports", "internal/cli/prompt", "internal/cli/render", "internal/cli/tty", "internal/config", "internal/daemon", "internal/egress",
 			"internal/embedded", "internal/errs", "internal/image", "internal/sandbox", "internal/telemetry"}, by: []string{"cmd/cubby"}},
 		"internal/cli/doctor": {only: []string{"client", "internal/cli/format", "internal/config", "internal/daemon", "internal/driver/oci",
 			"internal/embedded", "internal/errs", "internal/image", "internal/meminfo", "internal/telemetry"}, by: []string{"internal/cli"}},
@@ -141,6 +143,7 @@ func places() map[string]place {
 		"internal/cli/cp":     {only: []string{"client"}, by: []string{"internal/cli"}},
 		"internal/cli/format": {only: []string{}, by: []string{"internal/cli", "internal/cli/…"}},
 		"internal/cli/tty":    {only: []string{"client"}, by: []string{"internal/cli", "internal/cli/…"}},
+		"internal/cli/ports":  {only: []string{"client", "internal/cli/format"}, by: []string{"internal/cli"}},
 		"internal/cli/render": {only: []string{"client", "internal/cli/format"}, by: []string{"internal/cli", "internal/cli/prompt"}},
 		"internal/cli/prompt": {only: []string{"client", "internal/cli/render", "internal/cli/tty"}, by: []string{"internal/cli"}},
 		// MCP to MCP: it knows the protocol and nothing of sandboxes.

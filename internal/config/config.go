@@ -36,6 +36,13 @@ type Config struct {
 	TLSCert      string `key:"tls-cert" usage:"certificate file (PEM); together with tls-key the API is served over TLS"`
 	TLSKey       string `key:"tls-key" usage:"private key file (PEM) of tls-cert"`
 
+	// PreviewListen is empty unless it was set; read it through [Config.Previews].
+	PreviewListen  string `key:"preview-listen" usage:"address to show the ports of sandboxes on; off: none; empty: 127.0.0.1:9091, or none when another program has that port"`
+	PreviewDomain  string `key:"preview-domain" default:"preview.localhost" usage:"domain below which each port has a host name, as s-ID-PORT.preview.localhost; its names must all lead to preview-listen"`
+	PreviewURL     string `key:"preview-url" usage:"how visitors reach preview-listen where a proxy stands in front, as https://preview-domain[:port]; empty: directly"`
+	PreviewTLSCert string `key:"preview-tls-cert" usage:"certificate file (PEM) for *.preview-domain; together with preview-tls-key previews are served over TLS"`
+	PreviewTLSKey  string `key:"preview-tls-key" usage:"private key file (PEM) of preview-tls-cert"`
+
 	CORSOrigins []string `key:"cors-origins" usage:"origins whose web pages may use the API, as https://host[:port],…; * with tokens: all; empty: none but the daemon's own"`
 
 	EgressAllow []string `key:"egress-allow" usage:"hosts that every sandbox with network may reach, as host[:port],…; may name private addresses"`
@@ -137,6 +144,9 @@ func (c Config) Validate() error {
 			return err
 		}
 	}
+	if err := c.validatePreviews(); err != nil {
+		return err
+	}
 	switch {
 	case (c.TLSCert == "") != (c.TLSKey == ""):
 		return errs.E(errs.Invalid, "tls-cert and tls-key go together")
@@ -203,12 +213,9 @@ func origin(text string) bool {
 // validateListen refuses an address that is none, and one that would give
 // other machines what they need no token for.
 func (c Config) validateListen(key, listen string) error {
-	host, port, err := net.SplitHostPort(listen)
+	host, err := listenHost(key, listen)
 	if err != nil {
-		return errs.E(errs.Invalid, "%s: %q is not host:port", key, listen)
-	}
-	if n, err := strconv.ParseUint(port, 10, 16); err != nil || strconv.FormatUint(n, 10) != port {
-		return errs.E(errs.Invalid, "%s: %q has no port number", key, listen)
+		return err
 	}
 	if c.Authenticated() || loopbackHost(host) {
 		return nil
@@ -219,6 +226,18 @@ func (c Config) validateListen(key, listen string) error {
 	}
 	return errs.E(errs.Invalid, "%s: %s is reachable from other machines and %s", key, listen, what).
 		Hint("set CUBBY_TOKENS=name:secret, or listen on 127.0.0.1")
+}
+
+// listenHost returns the host of an address to listen on.
+func listenHost(key, listen string) (host string, err error) {
+	host, port, err := net.SplitHostPort(listen)
+	if err != nil {
+		return "", errs.E(errs.Invalid, "%s: %q is not host:port", key, listen)
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || strconv.FormatUint(n, 10) != port {
+		return "", errs.E(errs.Invalid, "%s: %q has no port number", key, listen)
+	}
+	return host, nil
 }
 
 var idlePolicies = []sandbox.IdlePolicy{sandbox.IdleStop, sandbox.IdleDestroy, sandbox.IdleSleep, sandbox.IdleAlwaysOn}

@@ -58,21 +58,21 @@ var refusedVariables = map[string]string{
 	"SANDBOXD_MEM_REFUSE_WAKES_PCT":           "set CUBBY_MIN_FREE_MEMORY",
 	"SANDBOXD_MEM_EMERGENCY_PCT":              "set CUBBY_MIN_FREE_MEMORY",
 	"SANDBOXD_WAKE_COST_MB":                   "set CUBBY_MIN_FREE_MEMORY",
-	"SANDBOXD_WAKE_TCP_READY_TIMEOUT_SECONDS": "there are no previews",
-	"SANDBOXD_WAKE_GRACE_SECONDS":             "there are no previews",
+	"SANDBOXD_WAKE_TCP_READY_TIMEOUT_SECONDS": "requests of previews wait up to 30 seconds for a sandbox that wakes",
+	"SANDBOXD_WAKE_GRACE_SECONDS":             "a preview keeps its sandbox awake while it is used",
 	"SANDBOXD_KEEPALIVE_MAX_SECONDS":          "keepalives of sandboxed's interface are at most a day",
 	"SANDBOXD_SNAPSHOT_RETENTION_DAYS":        "there are no snapshots",
 	"SANDBOXD_SNAPSHOT_IDLE_HOURS":            "there are no snapshots",
-	"SANDBOXD_PREVIEW_TOKEN_SECRETS":          "there are no previews",
-	"SANDBOXD_AUTH_REDIRECT_URL":              "there are no previews",
-	"SANDBOXD_FORWARD_AUTH_DENY_MODE":         "there are no previews",
+	"SANDBOXD_PREVIEW_TOKEN_SECRETS":          "private previews are opened with links: see docs/previews.md",
+	"SANDBOXD_AUTH_REDIRECT_URL":              "private previews are opened with links: see docs/previews.md",
+	"SANDBOXD_FORWARD_AUTH_DENY_MODE":         "private previews are opened with links: see docs/previews.md",
 	"SANDBOXD_ENV_FILE":                       "set CUBBY_CONFIG, or EnvironmentFile of the systemd unit",
 	"SANDBOXD_TEMPLATES_DIR":                  "there are no templates",
 	"SANDBOXD_LIBRARY_DIR":                    "there is no library",
 	"SANDBOXD_LLM_TXT_PATH":                   "the API is described at /openapi.json",
 	"SANDBOXD_GIT_TOKEN_PATH":                 "give credentials with git's calls",
-	"SANDBOXD_ACCESS_LOG":                     "there are no previews",
-	"SANDBOXD_TAILER_OFFSET":                  "there are no previews",
+	"SANDBOXD_ACCESS_LOG":                     "the daemon serves previews itself",
+	"SANDBOXD_TAILER_OFFSET":                  "the daemon serves previews itself",
 	"SANDBOXD_DEBUG":                          "set CUBBY_LOG_LEVEL=debug",
 	// ecs-sandbox
 	"SANDBOX_SECRET":                  "set CUBBY_TOKENS=name:secret; X-Sandbox-Secret takes the secret",
@@ -111,9 +111,9 @@ var refusedVariables = map[string]string{
 // sharedVariables are names that other programs on a host may well have. They
 // are refused beside a variable of the system that they belong to.
 var sharedVariables = map[string]string{
-	"PREVIEW_DOMAIN":      "there are no previews",
-	"PREVIEW_ENTRYPOINT":  "there are no previews",
-	"PREVIEW_TLS":         "there are no previews",
+	"PREVIEW_DOMAIN":      "set CUBBY_PREVIEW_DOMAIN=preview.DOMAIN",
+	"PREVIEW_ENTRYPOINT":  "set CUBBY_PREVIEW_TLS_CERT and CUBBY_PREVIEW_TLS_KEY, or CUBBY_PREVIEW_URL where a proxy stands in front",
+	"PREVIEW_TLS":         "set CUBBY_PREVIEW_TLS_CERT and CUBBY_PREVIEW_TLS_KEY, or CUBBY_PREVIEW_URL where a proxy stands in front",
 	"DEFAULT_TTL_SECONDS": "give ttl_seconds with POST /sandbox",
 	"MAX_CONTAINERS":      "set CUBBY_MAX_SANDBOXES",
 	"GRPC_PORT":           "set CUBBY_GRPC_LISTEN=127.0.0.1:50051",
@@ -124,7 +124,7 @@ var sharedVariables = map[string]string{
 	"PROXY_PORT":          "set CUBBY_EGRESS_PROXY",
 	"LISTEN_ADDRESS":      "set CUBBY_LISTEN",
 	"LISTEN_PORT":         "set CUBBY_LISTEN",
-	"HTTP_PORT":           "set CUBBY_LISTEN",
+	"HTTP_PORT":           "set CUBBY_PREVIEW_LISTEN",
 	"DB_PATH":             "the database is below CUBBY_DATA_DIR",
 	"REDIS_URL":           "no Redis is needed",
 	"API_BASE_URL":        "set CUBBY_API_BASE_URL",
@@ -177,7 +177,7 @@ func referenceEnv(environ []string, values map[string]string) error {
 	names := slices.Sorted(maps.Keys(refused))
 	for _, name := range names {
 		if refused[name] == "" {
-			refused[name] = "there are no previews"
+			refused[name] = "the daemon sees by itself which sandboxes are used"
 		}
 		hints = append(hints, name+": "+refused[name])
 	}

@@ -81,7 +81,7 @@ func TestExportFiles(t *testing.T) {
 	for _, state := range []string{"running", "stopped"} {
 		t.Run(state, func(t *testing.T) {
 			w := newWorld(t, func(c *core.Config) {
-				c.DownloadURL = func(b sandbox.Sandbox, name string) string { return "https://box.example/" + string(b.ID) + name }
+				c.URLs.Download = func(b sandbox.Sandbox, name string) string { return "https://box.example/" + string(b.ID) + name }
 			})
 			w.member("a", "")
 			w.sh("a", `mkdir -p results/sub logs; echo one > output.csv; echo 12345 > results/r; echo 123 > results/sub/s; mkfifo pipe; ln -s /etc/passwd out; ln -s output.csv in; ln -s /etc etc`)

@@ -3,7 +3,6 @@ package core
 import (
 	"context"
 	"iter"
-	"net"
 
 	"github.com/cubbyhq/cubby/internal/core/live"
 	"github.com/cubbyhq/cubby/internal/core/transfer"
@@ -86,15 +85,6 @@ func (s *Service) Watch(ctx context.Context, id, name string, recursive bool) it
 			}
 		}
 	}
-}
-
-// DialPort opens a stream to a port on the sandbox's loopback. It keeps the
-// sandbox in use until it is closed.
-func (s *Service) DialPort(ctx context.Context, id string, port int) (net.Conn, error) {
-	if err := sandbox.ValidatePort(port); err != nil {
-		return nil, err
-	}
-	return s.live.DialPort(ctx, id, port)
 }
 
 // ChargeRead counts a file that a door reads whole against the caller's memory

@@ -257,7 +257,7 @@ func tarOf(t *testing.T, name string) []byte {
 	return b.Bytes()
 }
 
-func TestDialPort(t *testing.T) {
+func TestDialOfAPort(t *testing.T) {
 	w := newWorld(t)
 	w.create("a")
 	l, err := net.Listen("tcp", "127.0.0.1:0") // the Fake shares the host's loopback
@@ -273,7 +273,7 @@ func TestDialPort(t *testing.T) {
 		defer c.Close()
 		io.Copy(c, c)
 	}()
-	c, err := w.DialPort(w.ctx, "a", l.Addr().(*net.TCPAddr).Port)
+	c, err := w.Ports().Dial(w.ctx, "a", l.Addr().(*net.TCPAddr).Port)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -288,8 +288,8 @@ func TestDialPort(t *testing.T) {
 		t.Errorf("read %q, %v", got, err)
 	}
 	for _, port := range []int{0, -1, 65536} {
-		if _, err := w.DialPort(w.ctx, "a", port); !errors.Is(err, errs.Invalid) {
-			t.Errorf("DialPort %d = %v, want invalid", port, err)
+		if _, err := w.Ports().Dial(w.ctx, "a", port); !errors.Is(err, errs.Invalid) {
+			t.Errorf("Dial %d = %v, want invalid", port, err)
 		}
 	}
 }

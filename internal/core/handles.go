@@ -7,6 +7,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/core/history"
 	"github.com/cubbyhq/cubby/internal/core/lifecycle"
 	"github.com/cubbyhq/cubby/internal/core/live"
+	"github.com/cubbyhq/cubby/internal/core/preview"
 	"github.com/cubbyhq/cubby/internal/core/program"
 	"github.com/cubbyhq/cubby/internal/core/snapshot"
 	"github.com/cubbyhq/cubby/internal/core/tenants"
@@ -37,6 +38,12 @@ func (s *Service) Terminals() *live.Terminals { return s.live.Terminals() }
 
 // Egress is the way from sandboxes to other hosts.
 func (s *Service) Egress() *live.Egress { return s.live.Egress() }
+
+// Ports is the TCP ports of sandboxes.
+func (s *Service) Ports() *live.Ports { return s.live.Ports() }
+
+// Previews is the ports of sandboxes, as they are seen from outside.
+func (s *Service) Previews() *preview.Previews { return s.previews }
 
 // Sessions is the session shells of sandboxes.
 func (s *Service) Sessions() *Sessions { return &Sessions{s} }

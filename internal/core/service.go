@@ -27,6 +27,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/core/history"
 	"github.com/cubbyhq/cubby/internal/core/lifecycle"
 	"github.com/cubbyhq/cubby/internal/core/live"
+	"github.com/cubbyhq/cubby/internal/core/preview"
 	"github.com/cubbyhq/cubby/internal/core/program"
 	"github.com/cubbyhq/cubby/internal/core/scope"
 	"github.com/cubbyhq/cubby/internal/core/snapshot"
@@ -85,11 +86,18 @@ type Config struct {
 	// ImportDirs are the directories of the host that sandboxes may import
 	// from; nil: none.
 	ImportDirs *hostfiles.Allowed
-	// DownloadURL is where clients get what a sandbox exported; nil: that is not
-	// known.
-	DownloadURL func(b sandbox.Sandbox, path string) string
+	// URLs is where clients find what sandboxes give.
+	URLs URLs
 	// Memory counts what the answers of reads take; nil: nothing is counted.
 	Memory budget.Memory
+}
+
+// URLs is where clients find what sandboxes give. What is nil is not known.
+type URLs struct {
+	// Download is for a path that a sandbox exported.
+	Download func(b sandbox.Sandbox, path string) string
+	// Preview is for a port of a sandbox; "" is nowhere.
+	Preview func(id string, port int) string
 }
 
 // complete fills in what may be left out.
@@ -131,6 +139,7 @@ type Service struct {
 	exports   *transfer.Exports
 	imports   *transfer.Imports
 	archives  *transfer.Archives
+	previews  *preview.Previews
 	events    *history.Events
 	retention *history.Retention
 }
@@ -166,9 +175,10 @@ func New(cfg Config) (*Service, error) {
 		Store: cfg.Store, Driver: cfg.Driver, Disks: cfg.Disks, Images: cfg.Images, Sandboxes: s.sandboxes,
 		Gate: s.gate, Scope: s.scope, Recorder: s.recorder, Log: cfg.Log, Bounds: cfg.Snapshots,
 	})
+	s.previews = preview.New(preview.Config{Store: cfg.Store, Live: s.live, Scope: s.scope, Gate: s.gate, Now: cfg.Now, URL: cfg.URLs.Preview})
 	s.files = transfer.NewFiles(s.openFiles, s.recorder, s.sandboxes.Host().CPUs)
 	s.exports = transfer.NewExports(transfer.ExportsConfig{
-		Files: s.files, Store: cfg.Store, Scope: s.scope, Log: cfg.Log, Now: cfg.Now, DownloadURL: cfg.DownloadURL,
+		Files: s.files, Store: cfg.Store, Scope: s.scope, Log: cfg.Log, Now: cfg.Now, DownloadURL: cfg.URLs.Download,
 	})
 	s.imports = transfer.NewImports(s.exports, cfg.Uploads, cfg.ImportDirs)
 	return s, nil

@@ -226,7 +226,7 @@ func TestUsesWake(t *testing.T) {
 			return err
 		},
 		"a port": func() error {
-			conn, err := w.DialPort(w.ctx, "a", 1)
+			conn, err := w.Ports().Dial(w.ctx, "a", 1)
 			if err == nil {
 				conn.Close()
 			}

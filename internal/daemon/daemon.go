@@ -7,6 +7,7 @@ package daemon
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"log/slog"
@@ -68,6 +69,7 @@ type Daemon struct {
 	server    *http.Server
 	terminals *terminal.Door
 	agents    *mcp.Door
+	previews  *previews // nil: none
 	memory    *front.Budget
 	fresh     freshConns
 	drain     context.CancelFunc // ends streams and waits
@@ -216,7 +218,7 @@ func (d *Daemon) open(ctx context.Context, o options) error {
 		Snapshots: snapshot.Bounds{Count: d.cfg.MaxSnapshots, Bytes: int64(d.cfg.SnapshotBytes)},
 		Sandboxes: settings, History: history.Bounds{Age: d.cfg.HistoryRetention, Bytes: int64(d.cfg.HistoryOfTenant)},
 		Code:    &cell.Caps{Stdout: d.cfg.MaxStdoutChars, Stderr: d.cfg.MaxStderrChars, Result: d.cfg.MaxResultChars, Traceback: d.cfg.MaxTracebackChars},
-		Uploads: uploads, ImportDirs: imports, DownloadURL: d.downloadURL, Memory: d.memory,
+		Uploads: uploads, ImportDirs: imports, URLs: core.URLs{Download: d.downloadURL, Preview: d.previewURL}, Memory: d.memory,
 		Packages: program.PackagesConfig{Indexes: indexes, Timeout: d.cfg.PackagesTimeout},
 	})
 	if err != nil {
@@ -259,7 +261,7 @@ func (d *Daemon) bind(ctx context.Context) error {
 			return err
 		}
 	}
-	tlsConfig, err := serverTLS(d.cfg.TLSCert, d.cfg.TLSKey)
+	tlsConfig, err := serverTLS("tls-cert and tls-key", d.cfg.TLSCert, d.cfg.TLSKey)
 	if err != nil {
 		return err
 	}
@@ -272,10 +274,26 @@ func (d *Daemon) bind(ctx context.Context) error {
 		Core: d.core, Metrics: d.metrics, Log: d.log, Version: telemetry.Version,
 		BodyLimit: int64(d.cfg.BodyLimit), Spool: spool, Life: life,
 	}, apis()...)
-	d.server = &http.Server{
-		Handler: front.CORS(d.cfg.CORSOrigins, front.Handler(front.Config{
-			Auth: authenticator, SecretHeaders: []string{ecs.SecretHeader}, Origins: d.cfg.CORSOrigins, Access: access, Log: d.log, Metrics: d.metrics, Memory: memory, Error: refusals(api),
-		}, d.doors(api, spool, life))),
+	guesses := new(front.Guesses)
+	d.server = d.newServer(base, tlsConfig, front.CORS(d.cfg.CORSOrigins, front.Handler(front.Config{
+		Auth: authenticator, SecretHeaders: []string{ecs.SecretHeader}, Origins: d.cfg.CORSOrigins, Access: access, Log: d.log, Metrics: d.metrics,
+		Memory: memory, Guesses: guesses, Error: refusals(api),
+	}, d.doors(api, spool, life))))
+	if d.listener, err = d.listen(ctx, "listen", d.cfg.Listen); err != nil {
+		return err
+	}
+	if d.cfg.GRPCListen != "" {
+		if d.second, err = d.listen(ctx, "grpc-listen", d.cfg.GRPCListen); err != nil {
+			return err
+		}
+	}
+	return d.bindPreviews(ctx, base, life, authenticator, guesses)
+}
+
+// newServer returns a server whose requests end with base.
+func (d *Daemon) newServer(base context.Context, tlsConfig *tls.Config, h http.Handler) *http.Server {
+	return &http.Server{
+		Handler:           h,
 		TLSConfig:         tlsConfig,
 		ReadHeaderTimeout: 10 * time.Second, // bodies and answers are bounded by front, per read and write
 		IdleTimeout:       2 * time.Minute,
@@ -286,18 +304,13 @@ func (d *Daemon) bind(ctx context.Context) error {
 		Protocols:         protocols(),
 		HTTP2:             http2(),
 	}
-	if d.listener, err = d.listen(ctx, "listen", d.cfg.Listen); err != nil || d.cfg.GRPCListen == "" {
-		return err
-	}
-	d.second, err = d.listen(ctx, "grpc-listen", d.cfg.GRPCListen)
-	return err
 }
 
 func (d *Daemon) listen(ctx context.Context, key, address string) (net.Listener, error) {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", address)
 	if err != nil {
-		return nil, errs.E(errs.Unavailable, "cannot listen on %s: %v", address, errors.Unwrap(err)).
+		return nil, errs.E(errs.Unavailable, "cannot listen on %s: %v", address, errors.Unwrap(err)).Because(err).
 			Hint("another program may use the port; choose one with --%s", key)
 	}
 	d.closers = append(d.closers, closeListener{l})

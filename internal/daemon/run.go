@@ -104,17 +104,22 @@ func (d *Daemon) serve(ctx context.Context) error {
 	}
 	// The server changes its own as it starts to serve.
 	tlsConfig := d.server.TLSConfig.Clone()
-	served := make(chan error, 2)
-	for _, l := range []net.Listener{d.listener, d.second} {
-		if l == nil {
-			continue
+	served := make(chan error, 3)
+	serve := func(s *http.Server, l net.Listener, tlsConfig *tls.Config) {
+		if tlsConfig != nil {
+			l = tls.NewListener(l, tlsConfig)
 		}
-		go func() {
-			if tlsConfig != nil {
-				l = tls.NewListener(l, tlsConfig)
-			}
-			served <- d.server.Serve(l)
-		}()
+		go func() { served <- s.Serve(l) }()
+	}
+	serve(d.server, d.listener, tlsConfig)
+	if d.second != nil {
+		serve(d.server, d.second, tlsConfig)
+	}
+	servers := []*http.Server{d.server}
+	if p := d.previews; p != nil {
+		d.log.Info("serving previews", "listen", p.listener.Addr().String(), "url", p.names.URL("ID", 3000))
+		serve(p.server, p.listener, p.server.TLSConfig.Clone())
+		servers = append(servers, p.server)
 	}
 	d.notify.send(d.log, "READY=1")
 	var err error
@@ -125,23 +130,40 @@ func (d *Daemon) serve(ctx context.Context) error {
 	d.notify.send(d.log, "STOPPING=1")
 	d.drain()
 	d.fresh.close()
-	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.cfg.ShutdownTimeout)
-	defer cancel()
-	if d.server.Shutdown(drain) != nil {
-		d.log.Warn("requests were cut because they took longer than the shutdown may", "timeout", d.cfg.ShutdownTimeout)
-		d.cut()
-		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), cutGrace)
-		defer cancel()
-		_ = d.server.Shutdown(last) // the next line ends what is left
-		_ = d.server.Close()
-	}
+	d.shutdown(context.WithoutCancel(ctx), servers)
 	// Connections that changed their protocol are not the server's any more.
 	gone, cancel := context.WithTimeout(context.WithoutCancel(ctx), cutGrace)
 	defer cancel()
 	d.terminals.Wait(gone)
 	d.agents.Close(gone)
+	if d.previews != nil {
+		d.previews.door.Wait(gone)
+	}
 	if errors.Is(err, http.ErrServerClosed) {
 		err = nil
 	}
 	return err
+}
+
+// shutdown lets the requests of servers end, and cuts those that take too long.
+func (d *Daemon) shutdown(ctx context.Context, servers []*http.Server) {
+	all := func(limit time.Duration, end func(context.Context, *http.Server) error) error {
+		ctx, cancel := context.WithTimeout(ctx, limit)
+		defer cancel()
+		var g errgroup.Group
+		for _, s := range servers {
+			g.Go(func() error { return end(ctx, s) })
+		}
+		return g.Wait()
+	}
+	stop := func(ctx context.Context, s *http.Server) error { return s.Shutdown(ctx) }
+	if all(d.cfg.ShutdownTimeout, stop) == nil {
+		return
+	}
+	d.log.Warn("requests were cut because they took longer than the shutdown may", "timeout", d.cfg.ShutdownTimeout)
+	d.cut()
+	_ = all(cutGrace, stop) // the next lines end what is left
+	for _, s := range servers {
+		_ = s.Close()
+	}
 }

@@ -9,15 +9,16 @@ import (
 	"github.com/cubbyhq/cubby/internal/errs"
 )
 
-// serverTLS returns nil without files. A renewed certificate is taken up
+// serverTLS returns nil without files; keys are what they are called in the
+// configuration. A renewed certificate is taken up
 // without a restart.
-func serverTLS(certFile, keyFile string) (*tls.Config, error) {
+func serverTLS(keys, certFile, keyFile string) (*tls.Config, error) {
 	if certFile == "" {
 		return nil, nil //nolint:nilnil // no TLS is a configuration
 	}
 	c := &certificate{certFile: certFile, keyFile: keyFile}
 	if _, err := c.get(nil); err != nil {
-		return nil, errs.E(errs.Invalid, "tls-cert and tls-key: %v", err)
+		return nil, errs.E(errs.Invalid, "%s: %v", keys, err)
 	}
 	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: c.get, NextProtos: []string{"h2", "http/1.1"}}, nil
 }

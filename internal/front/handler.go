@@ -40,11 +40,17 @@ type Config struct {
 	// Origins are those whose web pages may use the daemon.
 	Origins []string
 	Access  func(*http.Request) Access
+	// PassOn leaves all that to next, whose answers are somebody else's: any path,
+	// host and origin comes through without a token and is not counted, and answers
+	// have no header of the daemon's.
+	PassOn  bool
 	Log     *slog.Logger
 	Metrics *telemetry.Metrics
 	// Memory bounds what requests make the daemon hold; nil is one of the
 	// default size.
 	Memory *Budget
+	// Guesses counts wrong tokens; nil: of this handler alone.
+	Guesses *Guesses
 	// Error answers in the dialect of the path. It is called for requests
 	// that never reach the doors.
 	Error func(http.ResponseWriter, *http.Request, error)
@@ -61,12 +67,21 @@ func Handler(c Config, next http.Handler) http.Handler {
 	if c.Memory == nil {
 		c.Memory = NewBudget(0)
 	}
+	if c.Guesses == nil {
+		c.Guesses = new(Guesses)
+	}
+	if c.PassOn {
+		c.Access = func(*http.Request) Access { return Anyone }
+	}
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		begun := time.Now()
 		ctx, id := withRequestID(r.Context(), r.Header.Get("X-Request-Id"))
 		r = r.WithContext(ctx)
 		w := newResponse(rw, r)
 		first := func() {
+			if c.PassOn {
+				return
+			}
 			w.Header().Set("X-Request-Id", id)
 			w.Header().Set("X-Content-Type-Options", "nosniff")
 		}
@@ -94,7 +109,7 @@ func Handler(c Config, next http.Handler) http.Handler {
 			w.end()
 		}()
 
-		p, err := c.admit(r, held)
+		p, err := c.admit(r)
 		if err != nil {
 			c.Error(w, r, err)
 			return
@@ -121,14 +136,15 @@ func Handler(c Config, next http.Handler) http.Handler {
 	})
 }
 
-func (c Config) admit(r *http.Request, held *limits) (auth.Principal, error) {
-	if !plainPath(r.URL.Path) {
-		return auth.Principal{}, errs.E(errs.Invalid, "malformed path")
-	}
-	if fields(r.Header) > maxFields {
+func (c Config) admit(r *http.Request) (auth.Principal, error) {
+	switch {
+	case fields(r.Header) > maxFields:
 		return auth.Principal{}, errs.E(errs.TooLarge, "the request has more than %d header fields", maxFields)
-	}
-	if c.Auth == nil {
+	case c.PassOn:
+		return auth.Principal{}, nil
+	case !plainPath(r.URL.Path):
+		return auth.Principal{}, errs.E(errs.Invalid, "malformed path")
+	case c.Auth == nil:
 		return auth.Principal{}, c.ownMachine(r)
 	}
 	access := c.Access(r)
@@ -137,7 +153,7 @@ func (c Config) admit(r *http.Request, held *limits) (auth.Principal, error) {
 			return p, nil
 		}
 		if access != Anyone {
-			if err := held.guessed(r.RemoteAddr); err != nil {
+			if err := c.Guesses.Wrong(r.RemoteAddr); err != nil {
 				return auth.Principal{}, err
 			}
 			return auth.Principal{}, errs.E(errs.Unauthenticated, "unauthorized").

@@ -31,10 +31,16 @@ const (
 
 // limits counts what clients do. The zero value is ready.
 type limits struct {
+	mu      sync.Mutex
+	total   int            // guarded by mu
+	tenants int            // of total, those of tenants; guarded by mu
+	open    map[client]int // guarded by mu
+}
+
+// Guesses counts the wrong tokens of addresses. The zero value is ready, and its
+// methods may be called from any goroutine.
+type Guesses struct {
 	mu       sync.Mutex
-	total    int                          // guarded by mu
-	tenants  int                          // of total, those of tenants; guarded by mu
-	open     map[client]int               // guarded by mu
 	guessers map[netip.Addr]*rate.Limiter // guarded by mu
 	now      func() time.Time             // nil: time.Now
 }
@@ -74,26 +80,26 @@ func (l *limits) count(c client, n int) {
 	}
 }
 
-// guessed notes a wrong token from an address. It is OverQuota when these come
+// Wrong notes a wrong token from an address. It is OverQuota when these come
 // too fast; right ones are not held up by them.
-func (l *limits) guessed(remote string) error {
+func (g *Guesses) Wrong(remote string) error {
 	now := time.Now
-	if l.now != nil {
-		now = l.now
+	if g.now != nil {
+		now = g.now
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.guessers) >= maxGuessers {
-		clear(l.guessers)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.guessers) >= maxGuessers {
+		clear(g.guessers)
 	}
-	if l.guessers == nil {
-		l.guessers = make(map[netip.Addr]*rate.Limiter)
+	if g.guessers == nil {
+		g.guessers = make(map[netip.Addr]*rate.Limiter)
 	}
 	from := network(remote)
-	if l.guessers[from] == nil {
-		l.guessers[from] = rate.NewLimiter(rate.Every(guessEvery), guessBurst)
+	if g.guessers[from] == nil {
+		g.guessers[from] = rate.NewLimiter(rate.Every(guessEvery), guessBurst)
 	}
-	if l.guessers[from].AllowN(now(), 1) {
+	if g.guessers[from].AllowN(now(), 1) {
 		return nil
 	}
 	return errs.E(errs.OverQuota, "too many wrong tokens from this address").RetryAfter(guessEvery)

@@ -50,9 +50,9 @@ func TestOpenRequestsAreBounded(t *testing.T) {
 
 func TestWrongTokensAreBounded(t *testing.T) {
 	now := time.Unix(1000, 0)
-	l := &limits{now: func() time.Time { return now }}
+	l := &Guesses{now: func() time.Time { return now }}
 	for range guessBurst {
-		if err := l.guessed("192.0.2.1:1234"); err != nil {
+		if err := l.Wrong("192.0.2.1:1234"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -66,24 +66,24 @@ func TestWrongTokensAreBounded(t *testing.T) {
 		{"[2001:db8::1]:1", false},
 		{"nonsense", false},
 	} {
-		if err := l.guessed(tt.remote); errors.Is(err, errs.OverQuota) != tt.refused {
+		if err := l.Wrong(tt.remote); errors.Is(err, errs.OverQuota) != tt.refused {
 			t.Errorf("a guess from %s = %v, want refused: %v", tt.remote, err, tt.refused)
 		}
 	}
 	for i := range guessBurst - 1 {
-		if err := l.guessed(fmt.Sprintf("[2001:db8::%x]:1", i+2)); err != nil {
+		if err := l.Wrong(fmt.Sprintf("[2001:db8::%x]:1", i+2)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := l.guessed("[2001:db8::ffff:1]:1"); !errors.Is(err, errs.OverQuota) {
+	if err := l.Wrong("[2001:db8::ffff:1]:1"); !errors.Is(err, errs.OverQuota) {
 		t.Errorf("a guess from another address of the network = %v, want over quota", err)
 	}
 	now = now.Add(guessEvery)
-	if err := l.guessed("192.0.2.1:9"); err != nil {
+	if err := l.Wrong("192.0.2.1:9"); err != nil {
 		t.Errorf("a second later: %v", err)
 	}
 	for i := range maxGuessers {
-		_ = l.guessed(fmt.Sprintf("10.%d.%d.%d:1", i>>16, i>>8&255, i&255))
+		_ = l.Wrong(fmt.Sprintf("10.%d.%d.%d:1", i>>16, i>>8&255, i&255))
 	}
 	if len(l.guessers) > maxGuessers {
 		t.Errorf("%d addresses are remembered", len(l.guessers))

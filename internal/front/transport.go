@@ -1,8 +1,10 @@
 package front
 
 import (
+	"bufio"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"time"
 
@@ -70,6 +72,15 @@ func (w *response) WriteHeader(status int) {
 		return
 	}
 	w.ResponseWriter.WriteHeader(status)
+}
+
+// Hijack gives the connection to a handler that answers on it by itself.
+func (w *response) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, buffered, err := w.control.Hijack()
+	if err == nil {
+		w.hijacked, w.sent, w.status = true, true, http.StatusSwitchingProtocols
+	}
+	return conn, buffered, err
 }
 
 // send sends the status, if there is one to send.

@@ -31,7 +31,7 @@ const (
 
 const (
 	spareConns   = 4   // pool connections that wait for the host
-	maxPoolConns = 256 // spare and used
+	maxPoolConns = 768 // spare and used: commands, files, and connections to ports, which are most
 	dialTimeout  = 5 * time.Second
 
 	firstRedial = 4 * time.Millisecond

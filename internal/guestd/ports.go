@@ -12,7 +12,11 @@ import (
 	"syscall"
 	"time"
 
+	"connectrpc.com/connect"
+
+	guestv1 "github.com/cubbyhq/cubby/api/gen/cubby/guest/v1"
 	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/guestd/proc"
 	"github.com/cubbyhq/cubby/internal/relay"
 )
 
@@ -34,8 +38,7 @@ func (s *Server) dialPort(w http.ResponseWriter, r *http.Request) {
 		writeError(w, errs.E(errs.Invalid, "a port is dialled with an upgrade to %s", upgradeProtocol))
 		return
 	}
-	boot := s.cfg.Boot
-	if ownPort([]string{boot.GetEgressListen(), boot.GetResolverListen(), boot.GetRedirectListen()}, uint16(port)) {
+	if s.ownPort(uint16(port)) {
 		writeError(w, errs.E(errs.Unavailable, "nothing listens on port %d in the sandbox", port))
 		return
 	}
@@ -66,10 +69,24 @@ func (s *Server) dialPort(w http.ResponseWriter, r *http.Request) {
 	join(conn, target)
 }
 
+// ListPorts implements the guest service.
+func (s *Server) ListPorts(context.Context, *connect.Request[guestv1.ListPortsRequest]) (*connect.Response[guestv1.ListPortsResponse], error) {
+	listeners, err := proc.Listeners(func(port uint16) bool { return s.ownPort(port) || s.kernels.OwnPort(int(port)) })
+	if err != nil {
+		return nil, err
+	}
+	out := new(guestv1.ListPortsResponse)
+	for _, l := range listeners {
+		out.Ports = append(out.Ports, &guestv1.ListPortsResponse_Item{Port: uint32(l.Port), Program: l.Program, Pid: int64(l.PID)})
+	}
+	return connect.NewResponse(out), nil
+}
+
 // ownPort reports whether a port of loopback is the agent's, which is nothing
 // that runs in the sandbox.
-func ownPort(listen []string, port uint16) bool {
-	for _, address := range listen {
+func (s *Server) ownPort(port uint16) bool {
+	boot := s.cfg.Boot
+	for _, address := range []string{boot.GetEgressListen(), boot.GetResolverListen(), boot.GetRedirectListen()} {
 		if a, err := netip.ParseAddrPort(address); err == nil && a.Port() == port {
 			return true
 		}

@@ -47,6 +47,15 @@ const (
 	Private Visibility = "private"
 )
 
+// HostHeader is the Host that apps see in requests of previews; "" is
+// [HostLocalhost].
+type HostHeader string
+
+const (
+	HostLocalhost HostHeader = "localhost" // localhost:PORT
+	HostPreserve  HostHeader = "preserve"  // the preview's own
+)
+
 // The users that commands can run as.
 const (
 	UserSandbox = "sandbox" // uid and gid 1000, home /home/sandbox
@@ -102,6 +111,7 @@ type Spec struct {
 	Ports      []int             `json:"ports,omitempty"`
 	Network    Policy            `json:"network"`
 	Visibility Visibility        `json:"visibility"`
+	HostHeader HostHeader        `json:"host_header,omitempty"`
 	// ExecTimeout is the time limit of an exec that names none; 0 is none.
 	ExecTimeout time.Duration `json:"exec_timeout"`
 	IdlePolicy  IdlePolicy    `json:"idle_policy"`

@@ -76,6 +76,7 @@ func (s Spec) Validate() error {
 		func() error { return validatePorts(s.Ports) },
 		s.Network.Validate,
 		func() error { return oneOf("visibility", s.Visibility, Public, Private) },
+		func() error { return oneOf("host_header", s.HostHeader, "", HostLocalhost, HostPreserve) },
 		func() error {
 			return oneOf("idle_policy", s.IdlePolicy, IdleStop, IdleDestroy, IdleSleep, IdleAlwaysOn)
 		},

@@ -17,7 +17,8 @@
 //	http METHOD PATH [BODY] [Name:Value…]
 //	                    sends a request; BODY is text, @FILE, @zeros:N or -;
 //	                    stdout is the status, the headers and the body; the
-//	                    answer must be as api/openapi.json says
+//	                    answer must be as api/openapi.json says. PATH may be
+//	                    the URL of a preview, whose answers are the app's
 //	status N            compares the status of the last answer
 //	json PATH [VALUE]   compares a field of the last body, with \n for line ends;
 //	                    ! json PATH: it is absent
@@ -30,11 +31,13 @@ package e2e_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -167,8 +170,17 @@ func cmdDaemonKill(ts *testscript.TestScript, _ bool, _ []string) { ts.Check(of(
 
 // client sends what it is told and follows nothing.
 var client = &http.Client{
+	Transport:     &http.Transport{DialContext: dialLocal},
 	Timeout:       3 * time.Minute,
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+}
+
+// dialLocal connects names below localhost to this machine, as browsers do.
+func dialLocal(ctx context.Context, network, address string) (net.Conn, error) {
+	if host, port, err := net.SplitHostPort(address); err == nil && strings.HasSuffix(host, ".localhost") {
+		address = net.JoinHostPort("127.0.0.1", port)
+	}
+	return new(net.Dialer).DialContext(ctx, network, address)
 }
 
 func cmdHTTP(ts *testscript.TestScript, neg bool, args []string) {
@@ -188,6 +200,10 @@ func send(ts *testscript.TestScript, args []string) error {
 		return errors.New("usage: http METHOD PATH [BODY] [Name:Value…]")
 	}
 	method, target := args[0], s.url+args[1]
+	preview := strings.HasPrefix(args[1], "http://")
+	if preview {
+		target = args[1]
+	}
 	var body io.Reader
 	rest := args[2:]
 	if len(rest) > 0 {
@@ -226,8 +242,10 @@ func send(ts *testscript.TestScript, args []string) error {
 	if s.body, err = io.ReadAll(res.Body); err != nil {
 		return fmt.Errorf("%d, and the body broke off after %d bytes: %w", res.StatusCode, len(s.body), err)
 	}
-	if err := keepsContract(method, req.URL.EscapedPath(), s.status, s.header, s.body); err != nil {
-		return err
+	if !preview {
+		if err := keepsContract(method, req.URL.EscapedPath(), s.status, s.header, s.body); err != nil {
+			return err
+		}
 	}
 	out := ts.Stdout()
 	fmt.Fprintf(out, "%d\n", s.status)

@@ -208,7 +208,7 @@ func (d *Daemon) Launch(flags ...string) error {
 	args := append([]string{
 		"serve", "--listen", listen, "--data-dir", d.Dir, "--image-dir", d.options.Images, "--disk-pool", "1",
 		"--journal-per-exec", "32MiB", "--journal-per-sandbox", "64MiB", "--log-level", "debug",
-	}, d.poolFlags()...)
+	}, d.ownFlags()...)
 	args = append(args, d.options.Flags...)
 	cmd := exec.Command(d.Program, append(args, flags...)...)
 	cmd.Stdout, cmd.Stderr = logWriter{d}, logWriter{d}
@@ -235,13 +235,14 @@ func (d *Daemon) Launch(flags ...string) error {
 	return nil
 }
 
-// poolFlags keep nothing ready unless a test says otherwise: what it finds of
-// sandboxes shall be its own. Earlier versions of the program do not know them.
-func (d *Daemon) poolFlags() []string {
+// ownFlags keep nothing ready unless a test says otherwise: what it finds of
+// sandboxes shall be its own. Previews have a free port. Earlier versions of the
+// program do not know them.
+func (d *Daemon) ownFlags() []string {
 	if d.Program != Program(d.t) {
 		return nil
 	}
-	return []string{"--pool", "off"}
+	return []string{"--pool", "off", "--preview-listen", "127.0.0.1:0"}
 }
 
 // wait polls until the daemon answers 200.

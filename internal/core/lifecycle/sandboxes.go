@@ -128,6 +128,7 @@ type Patch struct {
 	CutConnections bool
 
 	Visibility  *sandbox.Visibility
+	HostHeader  *sandbox.HostHeader
 	IdlePolicy  *sandbox.IdlePolicy
 	IdleTimeout *time.Duration
 	AutoWake    *sandbox.AutoWake
@@ -143,6 +144,7 @@ func (p Patch) apply(spec *sandbox.Spec) (fields []string) {
 	set(&fields, "ports", &spec.Ports, p.Ports)
 	set(&fields, "network", &spec.Network, p.network(spec.Network))
 	set(&fields, "visibility", &spec.Visibility, p.Visibility)
+	set(&fields, "host_header", &spec.HostHeader, p.HostHeader)
 	set(&fields, "idle_policy", &spec.IdlePolicy, p.IdlePolicy)
 	set(&fields, "idle_timeout", &spec.IdleTimeout, p.IdleTimeout)
 	set(&fields, "auto_wake", &spec.AutoWake, p.AutoWake)

@@ -34,6 +34,7 @@ type activity struct {
 	touched   time.Duration // uptime of what the store knows; guarded by mu
 	leaseEnds time.Duration // uptime at which the spec's lease is over; guarded by mu
 	streams   int           // open files, dials and watches; guarded by mu
+	conns     int           // connections to ports; guarded by mu
 	leaving   bool          // no stream is opened any more; guarded by mu
 }
 
@@ -99,6 +100,26 @@ func (a *activity) open() (closed func(), ok bool) {
 		defer a.mu.Unlock()
 		a.streams--
 		a.at, a.up = a.now(), a.uptime()
+	}), true
+}
+
+// maxPortConns bounds the connections to the ports of one sandbox: the agent has
+// some 250 more, and whoever visits a port is not to keep the others from them.
+const maxPortConns = 512
+
+// connect counts a connection to a port until it is closed. It reports false when
+// there are too many.
+func (a *activity) connect() (closed func(), ok bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.conns >= maxPortConns {
+		return nil, false
+	}
+	a.conns++
+	return sync.OnceFunc(func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.conns--
 	}), true
 }
 

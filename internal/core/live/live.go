@@ -83,6 +83,7 @@ type Sandboxes struct {
 	execs     *Execs
 	terminals *Terminals
 	egress    *Egress
+	ports     *Ports
 
 	changes changes
 
@@ -102,6 +103,7 @@ func New(cfg Config) *Sandboxes {
 		carried:   make(map[sandbox.UID]secrets),
 	}
 	s.execs, s.terminals, s.egress = &Execs{s: s}, &Terminals{s: s}, &Egress{s: s}
+	s.ports = &Ports{s: s}
 	s.proxy = egress.New(s.egress.listen(cfg.Egress))
 	return s
 }
@@ -127,6 +129,9 @@ func (s *Sandboxes) Terminals() *Terminals { return s.terminals }
 
 // Egress is the way from running sandboxes to other hosts.
 func (s *Sandboxes) Egress() *Egress { return s.egress }
+
+// Ports is the TCP ports of sandboxes.
+func (s *Sandboxes) Ports() *Ports { return s.ports }
 
 // Of returns the run of a sandbox, nil when it does not run or is not reachable
 // yet.

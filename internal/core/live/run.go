@@ -232,40 +232,6 @@ func (r *Run) Attention() Attention {
 	return r.activity.attention(inUse)
 }
 
-// DialPort opens a stream to a port on the loopback of the caller's sandbox. It
-// keeps the sandbox in use until it is closed.
-func (s *Sandboxes) DialPort(ctx context.Context, id string, port int) (net.Conn, error) {
-	_, r, done, err := s.Use(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	conn, err := r.Guest.DialPort(ctx, port)
-	if err != nil {
-		done()
-		return nil, err
-	}
-	return &dialed{conn, done}, nil
-}
-
-// dialed keeps a sandbox in use until the connection is closed.
-type dialed struct {
-	net.Conn
-	done func()
-}
-
-func (d *dialed) Close() error {
-	defer d.done()
-	return d.Conn.Close()
-}
-
-// CloseWrite ends the direction to the sandbox, where the stream can.
-func (d *dialed) CloseWrite() error {
-	if c, ok := d.Conn.(interface{ CloseWrite() error }); ok {
-		return c.CloseWrite()
-	}
-	return errs.E(errs.Unsupported, "the stream has one end for both directions")
-}
-
 func errEnding() error { return errs.E(errs.WrongState, "the sandbox is ending") }
 
 // gone turns an agent's word that it does not know the command into what that

@@ -42,6 +42,7 @@ type Options struct {
 // Daemon is one that runs.
 type Daemon struct {
 	URL    string // "http://127.0.0.1:<port>"
+	Shows  string // the address of previews; "": none
 	Dir    string
 	Driver *drivertest.Fake
 	Faults *drivertest.Faulty // of the Driver: what the daemon drives
@@ -60,7 +61,7 @@ func Start(t testing.TB, o Options) *Daemon {
 		o.Driver = drivertest.NewFake(t)
 	}
 	cfg := config.Default()
-	cfg.Listen, cfg.DataDir = "127.0.0.1:0", o.Dir
+	cfg.Listen, cfg.PreviewListen, cfg.DataDir = "127.0.0.1:0", "127.0.0.1:0", o.Dir
 	cfg.DiskReserve, cfg.MinFreeMemory = 1, 1 // the test machine may be full
 	cfg.JournalPerExec, cfg.JournalPerBox, cfg.DiskPool = 32<<20, 64<<20, 0
 	cfg.Pool = config.Pools{} // whoever tests it says what is kept ready
@@ -103,7 +104,11 @@ func Start(t testing.TB, o Options) *Daemon {
 			t.Errorf("the daemon stopped with: %v", err)
 		}
 	})
-	return &Daemon{URL: "http://" + d.Addr().String(), Dir: o.Dir, Driver: o.Driver, Faults: faults, log: log, stop: stop}
+	shows := ""
+	if addr := d.PreviewAddr(); addr != nil {
+		shows = addr.String()
+	}
+	return &Daemon{Shows: shows, URL: "http://" + d.Addr().String(), Dir: o.Dir, Driver: o.Driver, Faults: faults, log: log, stop: stop}
 }
 
 // Log returns what the daemon has logged so far, at every level.

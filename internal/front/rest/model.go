@@ -27,6 +27,7 @@ type Sandbox struct {
 	Ports              []int             `json:"ports" nullable:"false"`
 	Network            Network           `json:"network"`
 	Visibility         string            `json:"visibility" enum:"public,private"`
+	HostHeader         string            `json:"host_header" enum:"localhost,preserve"`
 	IdlePolicy         string            `json:"idle_policy" enum:"stop,destroy,sleep,always_on"`
 	IdleTimeoutSeconds float64           `json:"idle_timeout_seconds" doc:"0: never idle."`
 	AutoWake           string            `json:"auto_wake" enum:"idle,always,never"`
@@ -85,7 +86,8 @@ type SandboxInput struct {
 	Metadata    map[string]string `json:"metadata,omitempty"`
 	Ports       []int             `json:"ports,omitempty" nullable:"false"`
 	Network     *Network          `json:"network,omitempty"`
-	Visibility  string            `json:"visibility,omitempty" enum:"public,private"`
+	Visibility  string            `json:"visibility,omitempty" enum:"public,private" doc:"Whether everybody may open the previews of its ports; default private."`
+	HostHeader  string            `json:"host_header,omitempty" enum:"localhost,preserve" doc:"The Host that apps see in requests of previews: localhost and the port (default), or the preview's own."`
 	IdlePolicy  string            `json:"idle_policy,omitempty" enum:"stop,destroy,sleep,always_on" doc:"What happens when nobody uses it; default sleep."`
 
 	IdleTimeoutSeconds *float64 `json:"idle_timeout_seconds,omitempty" minimum:"0" doc:"0: never idle."`
@@ -132,7 +134,7 @@ func sandboxJSON(b sandbox.Sandbox) Sandbox {
 		Limits: Limits{s.Limits.MemoryBytes, s.Limits.CPUs, s.Limits.PIDs, s.Limits.DiskBytes, s.Limits.OpenFiles},
 		User:   s.User, Labels: nonNil(s.Labels), Metadata: nonNil(s.Metadata), Ports: append([]int{}, s.Ports...),
 		Network:    networkJSON(s.Network),
-		Visibility: string(s.Visibility), IdlePolicy: string(s.IdlePolicy), AutoWake: string(cmp.Or(s.AutoWake, sandbox.AutoWakeIdle)),
+		Visibility: string(s.Visibility), HostHeader: string(cmp.Or(s.HostHeader, sandbox.HostLocalhost)), IdlePolicy: string(s.IdlePolicy), AutoWake: string(cmp.Or(s.AutoWake, sandbox.AutoWakeIdle)),
 		IdleTimeoutSeconds: s.IdleTimeout.Seconds(), ExecTimeoutSeconds: s.ExecTimeout.Seconds(),
 		MaxLifetimeSeconds: s.MaxLifetime.Seconds(), Thread: s.Thread,
 		IdleAt: timeOrNil(b.IdleAt), KeptUntil: timeOrNil(s.KeptUntil), ExpiresAt: timeOrNil(b.Ends()),

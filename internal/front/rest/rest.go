@@ -49,6 +49,7 @@ func Register(s *httpapi.Server) {
 	d.terminalRoutes()
 	d.sessionRoutes()
 	d.networkRoutes()
+	d.portRoutes()
 	d.codeRoutes()
 	d.kernelRoutes()
 	d.codeAskRoutes()

@@ -145,6 +145,7 @@ func (in *createInput) request(body *SandboxInput) (lifecycle.CreateRequest, err
 	spec.Runtime, spec.Dependencies = body.Runtime, body.Dependencies
 	spec.Labels, spec.Metadata, spec.Ports = body.Labels, body.Metadata, body.Ports
 	spec.Visibility, spec.IdlePolicy = sandbox.Visibility(body.Visibility), sandbox.IdlePolicy(body.IdlePolicy)
+	spec.HostHeader = sandbox.HostHeader(body.HostHeader)
 	spec.AutoWake = sandbox.AutoWake(body.AutoWake)
 	if body.Network != nil {
 		spec.Network = body.Network.policy()
@@ -233,6 +234,7 @@ type SandboxPatch struct {
 	Network            *Network           `json:"network,omitempty"`
 	CutConnections     bool               `json:"cut_connections,omitempty" doc:"End the open connections to hosts that network, changed or not, does not allow; else they go on."`
 	Visibility         *string            `json:"visibility,omitempty" enum:"public,private"`
+	HostHeader         *string            `json:"host_header,omitempty" enum:"localhost,preserve"`
 	IdlePolicy         *string            `json:"idle_policy,omitempty" enum:"stop,destroy,sleep,always_on"`
 	IdleTimeoutSeconds *float64           `json:"idle_timeout_seconds,omitempty" minimum:"0"`
 	AutoWake           *string            `json:"auto_wake,omitempty" enum:"idle,always,never"`
@@ -255,6 +257,10 @@ func (d *door) updateSandbox(ctx context.Context, in *updateInput) (*sandboxOutp
 	if b.Visibility != nil {
 		v := sandbox.Visibility(*b.Visibility)
 		p.Visibility = &v
+	}
+	if b.HostHeader != nil {
+		v := sandbox.HostHeader(*b.HostHeader)
+		p.HostHeader = &v
 	}
 	if b.IdlePolicy != nil {
 		v := sandbox.IdlePolicy(*b.IdlePolicy)

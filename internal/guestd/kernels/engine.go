@@ -60,6 +60,7 @@ func (p *kernelProcess) prepareJupyter(spec jupyter.Kernelspec, start *guestv1.E
 	if err != nil {
 		return c, proc.Classify(err, "the kernel's connection file")
 	}
+	p.setPorts(to.Ports())
 	start.Argv = spec.Command(path)
 	var env []string
 	for k, v := range spec.Env {

@@ -38,6 +38,7 @@ type kernelProcess struct {
 	tree   *proc.Process
 	dir    string
 	env    []string // of the process, as it began or was changed since
+	ports  []int    // that the agent reaches it on
 	engine engine
 	asks   bool        // interrupts go by message
 	asked  atomic.Bool // a question is on its way, also one that was given up
@@ -87,7 +88,7 @@ func (s *Set) tryKernel(ctx context.Context, asked *guestv1.KernelSpec) (*kernel
 	p := &kernelProcess{s: s, env: s.procs.Environment(start.GetEnv(), a), ended: make(chan struct{}), done: make(chan struct{})}
 	connect, err := p.launch(kind, start, a)
 	if err != nil {
-		p.removeFiles()
+		p.abandon()
 		return nil, kind, err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -120,6 +121,9 @@ func (s *Set) tryKernel(ctx context.Context, asked *guestv1.KernelSpec) (*kernel
 		p.settle()
 		return nil, kind, p.failed(kind, err)
 	}
+	// Beside the ports that it was given, ipykernel has one for its children's
+	// output. No cell has run yet: what listens is the kernel's own.
+	p.setPorts(append(p.ports, p.tree.Ports()...))
 	s.background.Go(p.watch)
 	return p, kind, nil
 }
@@ -217,7 +221,7 @@ func (p *kernelProcess) watch() {
 // settle tidies up after the end.
 func (p *kernelProcess) settle() {
 	p.kill()
-	p.removeFiles()
+	p.abandon()
 	p.tree.Forget()
 	close(p.done)
 }
@@ -383,7 +387,9 @@ func (p *kernelProcess) makeDir() (err error) {
 	return err
 }
 
-func (p *kernelProcess) removeFiles() {
+// abandon gives back what the process took beside its tree.
+func (p *kernelProcess) abandon() {
+	p.setPorts(nil)
 	if p.dir != "" {
 		_ = os.RemoveAll(p.dir)
 	}

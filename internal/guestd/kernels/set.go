@@ -52,6 +52,7 @@ type Set struct {
 	mu      sync.Mutex
 	kernels map[string]*liveKernel // by name
 	spare   *liveKernel            // runs and is nobody's; nil: none is
+	ports   map[int]bool           // that kernels themselves listen on
 	ending  bool
 }
 
@@ -61,7 +62,7 @@ func New(life context.Context, procs *proc.Runner, cfg Config) *Set {
 	if cfg.Uptime == nil {
 		cfg.Uptime = uptime.New()
 	}
-	return &Set{procs: procs, cfg: cfg, life: life, kernels: make(map[string]*liveKernel)}
+	return &Set{procs: procs, cfg: cfg, life: life, kernels: make(map[string]*liveKernel), ports: make(map[int]bool)}
 }
 
 // addKernel makes a kernel that begins when it has something to do. s.mu is
@@ -87,6 +88,27 @@ func (s *Set) addKernel(name string, asked *guestv1.KernelSpec) (*liveKernel, er
 	s.kernels[name] = k
 	s.running.Go(k.run)
 	return k, nil
+}
+
+// setPorts notes which ports the kernel itself listens on.
+func (p *kernelProcess) setPorts(ports []int) {
+	p.s.mu.Lock()
+	defer p.s.mu.Unlock()
+	for _, port := range p.ports {
+		delete(p.s.ports, port)
+	}
+	p.ports = ports
+	for _, port := range ports {
+		p.s.ports[port] = true
+	}
+}
+
+// OwnPort reports whether a kernel itself listens on a port, and not the code
+// that it ran.
+func (s *Set) OwnPort(port int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ports[port]
 }
 
 func (s *Set) kernel(name string) (*liveKernel, error) {

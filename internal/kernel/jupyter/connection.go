@@ -39,6 +39,11 @@ func NewConnection(kernel string) (Connection, error) {
 	return c, nil
 }
 
+// Ports are those that the kernel listens on.
+func (c Connection) Ports() []int {
+	return []int{c.Shell, c.IOPub, c.Stdin, c.Control, c.Heartbeat}
+}
+
 // File is the text of the connection file.
 func (c Connection) File() []byte {
 	text, _ := json.MarshalIndent(c, "", "  ") // strings and numbers: never fails

@@ -133,7 +133,7 @@ CREATE TABLE sandboxes (
     started_at            INTEGER NOT NULL,
     stopped_at            INTEGER NOT NULL,
     destroyed_at          INTEGER NOT NULL
-, env TEXT NOT NULL DEFAULT '', thread TEXT NOT NULL DEFAULT '', cause TEXT NOT NULL DEFAULT '', driver TEXT NOT NULL DEFAULT '');
+, env TEXT NOT NULL DEFAULT '', thread TEXT NOT NULL DEFAULT '', cause TEXT NOT NULL DEFAULT '', driver TEXT NOT NULL DEFAULT '', link_key TEXT NOT NULL DEFAULT '');
 
 CREATE TABLE snapshots (
     uid          TEXT    NOT NULL PRIMARY KEY,

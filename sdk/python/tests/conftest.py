@@ -85,6 +85,8 @@ class Daemon:
                     "serve",
                     "--listen",
                     f"127.0.0.1:{self.port}",
+                    "--preview-listen",
+                    "127.0.0.1:0",
                     "--data-dir",
                     self.data,
                     "--image-dir",

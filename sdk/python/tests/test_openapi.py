@@ -51,6 +51,7 @@ POLICY: dict[str, Any] = {
     "ports": [80],
     "network": Network("allowlist", ["a"], ["b"], proxy_env=False),
     "visibility": "private",
+    "host_header": "preserve",
     "idle_policy": "stop",
     "auto_wake": "never",
     "idle_timeout": 1,
@@ -203,6 +204,10 @@ CALLS: dict[str, Callable[[Client, Sandbox], object]] = {
     "git-pull": lambda _, b: b.git.pull("r", remote="o", branch="b", **LOGIN),
     "git-push": lambda _, b: b.git.push("r", remote="o", branch="b", force=True, **LOGIN),
     "open-terminal": _terminal,
+    "list-ports": lambda _, b: b.ports(),
+    "get-port": lambda _, b: b.port(80),
+    "create-port-link": lambda _, b: b.link(80, expires_in=1),
+    "end-port-links": lambda _, b: b.end_links(),
     "list-terminals": lambda _, b: b.terminals(),
     "close-terminal": lambda _, b: b.close_terminal("t"),
 }
@@ -225,7 +230,9 @@ KINDS: dict[str, type] = {
     "Kernel": cubby.KernelInfo,
     "KernelKind": cubby.KernelKind,
     "Limits": cubby.Limits,
+    "Link": cubby.Link,
     "Network": cubby.Network,
+    "Port": cubby.Port,
     "Sandbox": cubby.SandboxInfo,
     "Session": cubby.SessionInfo,
     "Stats": cubby.Stats,
@@ -238,9 +245,12 @@ KINDS: dict[str, type] = {
 ASKED: dict[str, tuple[Any, str] | None] = {
     **{
         f"create-sandbox.{name}": (cubby.CreateOptions, name)
-        for name in ("isolation", "runtime", "visibility", "idle_policy", "auto_wake")
+        for name in ("isolation", "runtime", "visibility", "host_header", "idle_policy", "auto_wake")
     },
-    **{f"update-sandbox.{name}": (cubby.Sandbox.update, name) for name in ("visibility", "idle_policy", "auto_wake")},
+    **{
+        f"update-sandbox.{name}": (cubby.Sandbox.update, name)
+        for name in ("visibility", "host_header", "idle_policy", "auto_wake")
+    },
     "create-sandbox.network.mode": (cubby.Network.__init__, "mode"),
     "update-sandbox.network.mode": (cubby.Network.__init__, "mode"),
     "list-sandboxes.status": (cubby.Sandboxes.list, "status"),

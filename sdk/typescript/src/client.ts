@@ -4,6 +4,7 @@ import { Archives } from './archives.js';
 import { type CallOptions, Deadline } from './deadline.js';
 import type {
   AutoWake,
+  HostHeader,
   IdlePolicy,
   Image,
   Isolation,
@@ -56,6 +57,8 @@ export interface CreateOptions {
   ports?: number[];
   network?: NetworkPolicy;
   visibility?: Visibility;
+  /** Default `localhost`. */
+  hostHeader?: HostHeader;
   /** Default `sleep`. */
   idlePolicy?: IdlePolicy;
   /** Seconds without use after which the idle policy comes into force; 0 is never. */

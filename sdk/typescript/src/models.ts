@@ -27,6 +27,9 @@ export type AutoWake = Wire['Sandbox']['auto_wake'];
 /** Who besides its tenant may see a sandbox. */
 export type Visibility = Wire['Sandbox']['visibility'];
 
+/** The Host that apps see in requests of previews: `localhost` and the port, or the preview's own. */
+export type HostHeader = Wire['Sandbox']['host_header'];
+
 /** Bounds of what a sandbox can use. What is not given is the daemon's default. */
 export interface Limits {
   memoryBytes?: number;
@@ -95,6 +98,7 @@ export interface SandboxInfo {
   ports?: number[];
   network: NetworkPolicy;
   visibility: Visibility;
+  hostHeader: HostHeader;
   idlePolicy: IdlePolicy;
   idleTimeoutSeconds: number;
   autoWake: AutoWake;
@@ -218,6 +222,27 @@ export interface HistoryEvent {
   status: ExecStatus;
   payload?: unknown;
   result?: unknown;
+}
+
+/** A TCP port of a sandbox. */
+export interface Port {
+  port: number;
+  /** Whether something accepts connections now. */
+  listening: boolean;
+  /** Whether it is among the sandbox's ports. */
+  declared: boolean;
+  /** The name of a process that listens; empty when that cannot be told. */
+  program: string;
+  /** Its id inside the sandbox; 0 when that cannot be told. */
+  pid: number;
+  /** Its preview, for whoever may see it; absent while the daemon serves none. */
+  url?: string;
+}
+
+/** Shows a port to whoever has it, until it expires. */
+export interface Link {
+  url: string;
+  expiresAt: Date;
 }
 
 /** A session shell. */

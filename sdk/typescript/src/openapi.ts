@@ -1308,6 +1308,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/sandboxes/{id}/links": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * End all links of a sandbox
+         * @description Those who came by one are not let in any more. Requests that are under way go on.
+         */
+        delete: operations["end-port-links"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/sandboxes/{id}/network/connections": {
         parameters: {
             query?: never;
@@ -1362,6 +1382,63 @@ export interface paths {
          * @description The answer is the operation, with {installed} or {error} in result: see docs/packages.md. A failure of the installer is result.error, with 200.
          */
         post: operations["install-packages"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/sandboxes/{id}/ports": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the ports that something listens on, and the declared ones
+         * @description It is no activity and wakes nothing: of a sandbox that does not run it lists the declared ports, on which nothing listens then. The agent's own ports and those of kernels are left out.
+         */
+        get: operations["list-ports"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/sandboxes/{id}/ports/{port}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Get a port, whether or not something listens on it */
+        get: operations["get-port"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/sandboxes/{id}/ports/{port}/links": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Make a link to the preview of a port
+         * @description Whoever has it sees the port until it expires, or until all links of the sandbox are ended. It wakes nothing, and nothing need listen yet. 409 while the daemon serves no previews.
+         */
+        post: operations["create-port-link"];
         delete?: never;
         options?: never;
         head?: never;
@@ -2827,6 +2904,19 @@ export interface components {
             /** Format: int64 */
             pids?: number;
         };
+        Link: {
+            /** Format: date-time */
+            expires_at: string;
+            /** @description The preview with a token, which its first answer takes out of the address. */
+            url: string;
+        };
+        LinkInput: {
+            /**
+             * Format: double
+             * @description Seconds; default a day.
+             */
+            expires_in?: number;
+        };
         MakeDirInput: {
             /** @description Permission bits in octal; default 0755. */
             mode?: string;
@@ -2880,6 +2970,27 @@ export interface components {
              */
             wait_seconds?: number;
         };
+        Port: {
+            /** @description Whether it is among the sandbox's ports. */
+            declared: boolean;
+            /** @description Whether something accepts connections now. */
+            listening: boolean;
+            /**
+             * Format: int64
+             * @description Its id inside the sandbox; 0 when that cannot be told.
+             */
+            pid: number;
+            /** Format: int64 */
+            port: number;
+            /** @description The name of a process that listens; empty when that cannot be told. */
+            program: string;
+            /** @description Its preview, for whoever may see it; absent while the daemon serves none. */
+            url?: string;
+        };
+        PortList: {
+            /** @description By number. */
+            ports: components["schemas"]["Port"][];
+        };
         Problem: {
             error: components["schemas"]["Detail"];
         };
@@ -2914,6 +3025,8 @@ export interface components {
              * @description When max_lifetime_seconds is over and it is destroyed.
              */
             expires_at?: string;
+            /** @enum {string} */
+            host_header: "localhost" | "preserve";
             id: string;
             /**
              * Format: date-time
@@ -3009,6 +3122,11 @@ export interface components {
             exec_timeout_seconds?: number;
             /** @description Same as snapshot. */
             from_snapshot?: string;
+            /**
+             * @description The Host that apps see in requests of previews: localhost and the port (default), or the preview's own.
+             * @enum {string}
+             */
+            host_header?: "localhost" | "preserve";
             /** @description 1 to 55 of A-Z a-z 0-9 - _; generated when absent. */
             id?: string;
             /**
@@ -3076,7 +3194,10 @@ export interface components {
             thread?: string;
             /** @description Who commands run as: sandbox (default) or root. */
             user?: string;
-            /** @enum {string} */
+            /**
+             * @description Whether everybody may open the previews of its ports; default private.
+             * @enum {string}
+             */
             visibility?: "public" | "private";
         };
         SandboxList: {
@@ -3091,6 +3212,8 @@ export interface components {
             cut_connections?: boolean;
             /** Format: double */
             exec_timeout_seconds?: number;
+            /** @enum {string} */
+            host_header?: "localhost" | "preserve";
             /** @enum {string} */
             idle_policy?: "stop" | "destroy" | "sleep" | "always_on";
             /** Format: double */
@@ -7285,6 +7408,42 @@ export interface operations {
             };
         };
     };
+    "end-port-links": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The sandbox's id. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No Content */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["QuotaExceeded"];
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     "list-egress-connections": {
         parameters: {
             query?: never;
@@ -7395,6 +7554,125 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Exec"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            429: components["responses"]["QuotaExceeded"];
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "list-ports": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The sandbox's id. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PortList"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["QuotaExceeded"];
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "get-port": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The sandbox's id. */
+                id: string;
+                port: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Port"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["QuotaExceeded"];
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "create-port-link": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The sandbox's id. */
+                id: string;
+                port: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["LinkInput"];
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Link"];
                 };
             };
             400: components["responses"]["BadRequest"];

@@ -4,7 +4,15 @@ import type { Archive } from './archives.js';
 import { Client, type CreateOptions, type Creation } from './client.js';
 import { Cell, type CodeOptions, type Execution, type RunCodeOptions, runCode, startCode } from './code.js';
 import { type CallOptions, within } from './deadline.js';
-import { ExecFailedError, InstallFailedError, isObject, malformed, NotFoundError, WrongStateError } from './errors.js';
+import {
+  ExecFailedError,
+  InstallFailedError,
+  isObject,
+  malformed,
+  NotFoundError,
+  UnsupportedError,
+  WrongStateError,
+} from './errors.js';
 import { Events } from './events.js';
 import { Files } from './files.js';
 import { Git } from './git.js';
@@ -14,10 +22,13 @@ import {
   type ExecResult,
   type ExportedFile,
   execFromWire,
+  type HostHeader,
   type IdlePolicy,
   type ImportedFile,
+  type Link,
   type Output,
   type Package,
+  type Port,
   type Runtime,
   type SandboxInfo,
   type SessionShell,
@@ -40,6 +51,7 @@ export interface Changes {
   ports?: number[];
   network?: Partial<SandboxInfo['network']>;
   visibility?: Visibility;
+  hostHeader?: HostHeader;
   idlePolicy?: IdlePolicy;
   idleTimeoutSeconds?: number;
   autoWake?: AutoWake;
@@ -235,6 +247,55 @@ export class Sandbox {
   /** Kills a terminal's program with everything that descends from it. */
   async closeTerminal(name: string, options: CallOptions = {}): Promise<void> {
     await this.#transport.call('DELETE', this.#path('terminals', name), { repeat: true }, options);
+  }
+
+  // Ports.
+
+  /** Lists the ports that something listens on, and the declared ones. It wakes nothing. */
+  async ports(options: CallOptions = {}): Promise<Port[]> {
+    return listFromWire(await this.#transport.call('GET', this.#path('ports'), { repeat: true }, options), 'ports');
+  }
+
+  /** Returns one port, whether or not something listens on it. It wakes nothing. */
+  async port(port: number, options: CallOptions = {}): Promise<Port> {
+    return fromWire(await this.#transport.call('GET', this.#path('ports', port), { repeat: true }, options));
+  }
+
+  /**
+   * Returns the address under which a port is seen: the plain one where the sandbox is public and declares the port,
+   * else a link that holds for a day.
+   */
+  async url(port: number, options: CallOptions = {}): Promise<string> {
+    if (this.info.visibility === 'public' && this.info.ports?.includes(port)) {
+      const { url } = await this.port(port, options);
+      if (url) return url;
+    }
+    return (await this.link(port, options)).url;
+  }
+
+  /**
+   * Returns the host name of a port, with the port of the daemon's previews where it is not the scheme's own. Who opens
+   * it needs a link, or a token in `X-Cubby-Preview-Token`, unless everybody may see the port.
+   */
+  async getHost(port: number, options: CallOptions = {}): Promise<string> {
+    const { url } = await this.port(port, options);
+    if (!url) throw new UnsupportedError('this daemon serves no previews');
+    return new URL(url).host;
+  }
+
+  /**
+   * Makes a link that shows a port to whoever has it. Nothing need listen yet.
+   *
+   * @param options.expiresInSeconds how long it holds; default a day.
+   */
+  async link(port: number, options: CallOptions & { expiresInSeconds?: number } = {}): Promise<Link> {
+    const json = body<'create-port-link'>({ expires_in: options.expiresInSeconds });
+    return fromWire(await this.#transport.call('POST', this.#path('ports', port, 'links'), { json }, options));
+  }
+
+  /** Ends all links to the sandbox's ports. */
+  async endLinks(options: CallOptions = {}): Promise<void> {
+    await this.#transport.call('DELETE', this.#path('links'), { repeat: true }, options);
   }
 
   // Code.

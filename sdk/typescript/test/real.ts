@@ -66,6 +66,7 @@ export class Daemon {
         env: {
           ...env,
           CUBBY_TOKENS: `sdk:${token}`,
+          CUBBY_PREVIEW_LISTEN: '127.0.0.1:0',
           CUBBY_EGRESS_ALLOW: `127.0.0.1,${elsewhere},localhost`,
           CUBBY_PIP_INDEX_URL: this.#index,
           CUBBY_CORS_ORIGINS: this.#origin,

@@ -65,14 +65,17 @@ __all__ = [
     "FileInfo",
     "FileOperation",
     "FileType",
+    "HostHeader",
     "IdlePolicy",
     "Image",
     "Isolation",
     "Limits",
+    "Link",
     "Network",
     "NetworkMode",
     "Output",
     "OutputKind",
+    "Port",
     "Problem",
     "Runtime",
     "SandboxInfo",
@@ -115,6 +118,10 @@ Visibility = Literal["private", "public"]
 """Who may see a sandbox's ports."""
 
 
+HostHeader = Literal["localhost", "preserve"]
+"""The Host that apps see in requests of previews: ``localhost`` and the port, or the preview's own."""
+
+
 @dataclass(frozen=True, repr=False)
 class Limits(Short):
     """Bounds of what a sandbox can use. In a request, None is the daemon's default."""
@@ -153,6 +160,7 @@ class SandboxInfo(Short):
     ports: list[int] = field(default_factory=list)
     network: Network = field(default_factory=Network)
     visibility: Literal[Visibility, ""] = ""
+    host_header: Literal[HostHeader, ""] = ""
     thread: str = ""
     tenant_id: str = ""
     shared_files: bool = False
@@ -168,6 +176,35 @@ class SandboxInfo(Short):
     last_active_at: datetime | None = None
     idle_at: datetime | None = None
     kept_until: datetime | None = None
+    expires_at: datetime | None = None
+
+
+@dataclass(frozen=True, repr=False)
+class Port(Short):
+    """A TCP port of a sandbox.
+
+    ``listening`` says whether something accepts connections now, ``declared`` whether it is among the sandbox's ports.
+    ``program`` and ``pid`` are of a process that listens, "" and 0 when that cannot be told. ``url`` is its preview,
+    for whoever may see it, or "" while the daemon serves none.
+    """
+
+    _shown: ClassVar[Sequence[str]] = ("port", "program", "declared", "url")
+
+    port: int
+    listening: bool = False
+    declared: bool = False
+    program: str = ""
+    pid: int = 0
+    url: str = ""
+
+
+@dataclass(frozen=True, repr=False)
+class Link(Short):
+    """Shows a port to whoever has it, until it expires."""
+
+    _shown: ClassVar[Sequence[str]] = ("expires_at",)
+
+    url: str
     expires_at: datetime | None = None
 
 

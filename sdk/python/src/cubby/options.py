@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TypedDict
 
-from .models import AutoWake, IdlePolicy, Isolation, Limits, Network, Runtime, Visibility
+from .models import AutoWake, HostHeader, IdlePolicy, Isolation, Limits, Network, Runtime, Visibility
 
 __all__ = ["CreateOptions"]
 
@@ -26,6 +26,7 @@ class CreateOptions(TypedDict, total=False):
     ports: int | Sequence[int] | None
     network: Network | None
     visibility: Visibility | None
+    host_header: HostHeader | None
     thread: str | None
     tenant_id: str | None
     shared_files: bool | None

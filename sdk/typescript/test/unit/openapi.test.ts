@@ -44,7 +44,7 @@ const repository = { path: 'r', timeoutSeconds: 5 };
 const command = { timeoutSeconds: 1, env: { A_B: 'c' }, cwd: '/', user: 'u', session: 's' };
 const limits = { memoryBytes: 1, cpus: 1, pids: 1, diskBytes: 1, openFiles: 1 };
 const network = { mode: 'allowlist' as const, allow: ['a'], deny: ['b'], proxyEnv: false };
-const words = { visibility: 'private', idlePolicy: 'stop', autoWake: 'never' } as const;
+const words = { visibility: 'private', hostHeader: 'preserve', idlePolicy: 'stop', autoWake: 'never' } as const;
 const policy = { network: { ...network, allow: ['a'], deny: ['b'] }, ...words };
 const times = { idleTimeoutSeconds: 1, execTimeoutSeconds: 1, maxLifetimeSeconds: 1 };
 const notes = { labels: { l: 'v' }, metadata: { m: 'v' }, ports: [80], ...policy, ...times };
@@ -125,6 +125,10 @@ const calls: Record<string, (client: Client, box: Sandbox) => Promise<unknown>> 
   'signal-exec': (_, b) => b.process(1).signal('INT', { tree: true }),
   'write-stdin': (_, b) => b.process(1).writeStdin('', { eof: true }),
   'stream-exec': (_, b) => all(b.process(1).stream({ after: 1 })),
+  'list-ports': (_, b) => b.ports(),
+  'get-port': (_, b) => b.port(80),
+  'create-port-link': (_, b) => b.link(80, { expiresInSeconds: 1 }),
+  'end-port-links': (_, b) => b.endLinks(),
   'list-sessions': (_, b) => b.sessions(),
   'forget-session': (_, b) => b.session('s').close(),
 
@@ -208,7 +212,9 @@ const kinds: Record<string, string> = {
   Kernel: 'Kernel',
   KernelKind: 'KernelKind',
   Limits: 'Limits',
+  Link: 'Link',
   Network: 'NetworkPolicy',
+  Port: 'Port',
   Sandbox: 'SandboxInfo',
   Session: 'SessionShell',
   Stats: 'Stats',

@@ -3878,6 +3878,86 @@ func (x *WatchResponse) GetAt() *timestamppb.Timestamp {
 	return nil
 }
 
+type ListPortsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListPortsRequest) Reset() {
+	*x = ListPortsRequest{}
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[61]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListPortsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListPortsRequest) ProtoMessage() {}
+
+func (x *ListPortsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[61]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListPortsRequest.ProtoReflect.Descriptor instead.
+func (*ListPortsRequest) Descriptor() ([]byte, []int) {
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{61}
+}
+
+type ListPortsResponse struct {
+	state         protoimpl.MessageState    `protogen:"open.v1"`
+	Ports         []*ListPortsResponse_Item `protobuf:"bytes,1,rep,name=ports,proto3" json:"ports,omitempty"` // by port, each once
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListPortsResponse) Reset() {
+	*x = ListPortsResponse{}
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[62]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListPortsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListPortsResponse) ProtoMessage() {}
+
+func (x *ListPortsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[62]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListPortsResponse.ProtoReflect.Descriptor instead.
+func (*ListPortsResponse) Descriptor() ([]byte, []int) {
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{62}
+}
+
+func (x *ListPortsResponse) GetPorts() []*ListPortsResponse_Item {
+	if x != nil {
+		return x.Ports
+	}
+	return nil
+}
+
 type PauseTimersRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -3886,7 +3966,7 @@ type PauseTimersRequest struct {
 
 func (x *PauseTimersRequest) Reset() {
 	*x = PauseTimersRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[61]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3898,7 +3978,7 @@ func (x *PauseTimersRequest) String() string {
 func (*PauseTimersRequest) ProtoMessage() {}
 
 func (x *PauseTimersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[61]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3911,7 +3991,7 @@ func (x *PauseTimersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseTimersRequest.ProtoReflect.Descriptor instead.
 func (*PauseTimersRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{61}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{63}
 }
 
 type PauseTimersResponse struct {
@@ -3922,7 +4002,7 @@ type PauseTimersResponse struct {
 
 func (x *PauseTimersResponse) Reset() {
 	*x = PauseTimersResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[62]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3934,7 +4014,7 @@ func (x *PauseTimersResponse) String() string {
 func (*PauseTimersResponse) ProtoMessage() {}
 
 func (x *PauseTimersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[62]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3947,7 +4027,7 @@ func (x *PauseTimersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseTimersResponse.ProtoReflect.Descriptor instead.
 func (*PauseTimersResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{62}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{64}
 }
 
 type ResumeTimersRequest struct {
@@ -3958,7 +4038,7 @@ type ResumeTimersRequest struct {
 
 func (x *ResumeTimersRequest) Reset() {
 	*x = ResumeTimersRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[63]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3970,7 +4050,7 @@ func (x *ResumeTimersRequest) String() string {
 func (*ResumeTimersRequest) ProtoMessage() {}
 
 func (x *ResumeTimersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[63]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3983,7 +4063,7 @@ func (x *ResumeTimersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeTimersRequest.ProtoReflect.Descriptor instead.
 func (*ResumeTimersRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{63}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{65}
 }
 
 type ResumeTimersResponse struct {
@@ -3994,7 +4074,7 @@ type ResumeTimersResponse struct {
 
 func (x *ResumeTimersResponse) Reset() {
 	*x = ResumeTimersResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[64]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4006,7 +4086,7 @@ func (x *ResumeTimersResponse) String() string {
 func (*ResumeTimersResponse) ProtoMessage() {}
 
 func (x *ResumeTimersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[64]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4019,7 +4099,7 @@ func (x *ResumeTimersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeTimersResponse.ProtoReflect.Descriptor instead.
 func (*ResumeTimersResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{64}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{66}
 }
 
 type ShutdownRequest struct {
@@ -4034,7 +4114,7 @@ type ShutdownRequest struct {
 
 func (x *ShutdownRequest) Reset() {
 	*x = ShutdownRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[65]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4046,7 +4126,7 @@ func (x *ShutdownRequest) String() string {
 func (*ShutdownRequest) ProtoMessage() {}
 
 func (x *ShutdownRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[65]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4059,7 +4139,7 @@ func (x *ShutdownRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownRequest.ProtoReflect.Descriptor instead.
 func (*ShutdownRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{65}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *ShutdownRequest) GetGrace() *durationpb.Duration {
@@ -4084,7 +4164,7 @@ type ShutdownResponse struct {
 
 func (x *ShutdownResponse) Reset() {
 	*x = ShutdownResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[66]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4096,7 +4176,7 @@ func (x *ShutdownResponse) String() string {
 func (*ShutdownResponse) ProtoMessage() {}
 
 func (x *ShutdownResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[66]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4109,7 +4189,7 @@ func (x *ShutdownResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownResponse.ProtoReflect.Descriptor instead.
 func (*ShutdownResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{66}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{68}
 }
 
 type ListExecsResponse_Item struct {
@@ -4124,7 +4204,7 @@ type ListExecsResponse_Item struct {
 
 func (x *ListExecsResponse_Item) Reset() {
 	*x = ListExecsResponse_Item{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[67]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4136,7 +4216,7 @@ func (x *ListExecsResponse_Item) String() string {
 func (*ListExecsResponse_Item) ProtoMessage() {}
 
 func (x *ListExecsResponse_Item) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[67]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4189,7 +4269,7 @@ type AskKernelRequest_Complete struct {
 
 func (x *AskKernelRequest_Complete) Reset() {
 	*x = AskKernelRequest_Complete{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[69]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4201,7 +4281,7 @@ func (x *AskKernelRequest_Complete) String() string {
 func (*AskKernelRequest_Complete) ProtoMessage() {}
 
 func (x *AskKernelRequest_Complete) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[69]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4234,7 +4314,7 @@ type AskKernelRequest_Inspect struct {
 
 func (x *AskKernelRequest_Inspect) Reset() {
 	*x = AskKernelRequest_Inspect{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[70]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4246,7 +4326,7 @@ func (x *AskKernelRequest_Inspect) String() string {
 func (*AskKernelRequest_Inspect) ProtoMessage() {}
 
 func (x *AskKernelRequest_Inspect) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[70]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4284,7 +4364,7 @@ type AskKernelRequest_Check struct {
 
 func (x *AskKernelRequest_Check) Reset() {
 	*x = AskKernelRequest_Check{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[71]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4296,7 +4376,7 @@ func (x *AskKernelRequest_Check) String() string {
 func (*AskKernelRequest_Check) ProtoMessage() {}
 
 func (x *AskKernelRequest_Check) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[71]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4310,6 +4390,66 @@ func (x *AskKernelRequest_Check) ProtoReflect() protoreflect.Message {
 // Deprecated: Use AskKernelRequest_Check.ProtoReflect.Descriptor instead.
 func (*AskKernelRequest_Check) Descriptor() ([]byte, []int) {
 	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{46, 2}
+}
+
+type ListPortsResponse_Item struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Port          uint32                 `protobuf:"varint,1,opt,name=port,proto3" json:"port,omitempty"`
+	Program       string                 `protobuf:"bytes,2,opt,name=program,proto3" json:"program,omitempty"` // the name of a process that has the socket; empty: cannot be told
+	Pid           int64                  `protobuf:"varint,3,opt,name=pid,proto3" json:"pid,omitempty"`        // of that process; 0: cannot be told
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListPortsResponse_Item) Reset() {
+	*x = ListPortsResponse_Item{}
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[74]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListPortsResponse_Item) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListPortsResponse_Item) ProtoMessage() {}
+
+func (x *ListPortsResponse_Item) ProtoReflect() protoreflect.Message {
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[74]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListPortsResponse_Item.ProtoReflect.Descriptor instead.
+func (*ListPortsResponse_Item) Descriptor() ([]byte, []int) {
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{62, 0}
+}
+
+func (x *ListPortsResponse_Item) GetPort() uint32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
+func (x *ListPortsResponse_Item) GetProgram() string {
+	if x != nil {
+		return x.Program
+	}
+	return ""
+}
+
+func (x *ListPortsResponse_Item) GetPid() int64 {
+	if x != nil {
+		return x.Pid
+	}
+	return 0
 }
 
 var File_cubby_guest_v1_guest_proto protoreflect.FileDescriptor
@@ -4574,7 +4714,14 @@ const file_cubby_guest_v1_guest_proto_rawDesc = "" +
 	"\x05ready\x18\x01 \x01(\bR\x05ready\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x0e\n" +
 	"\x02op\x18\x03 \x01(\tR\x02op\x12*\n" +
-	"\x02at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"\x14\n" +
+	"\x02at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"\x12\n" +
+	"\x10ListPortsRequest\"\x99\x01\n" +
+	"\x11ListPortsResponse\x12<\n" +
+	"\x05ports\x18\x01 \x03(\v2&.cubby.guest.v1.ListPortsResponse.ItemR\x05ports\x1aF\n" +
+	"\x04Item\x12\x12\n" +
+	"\x04port\x18\x01 \x01(\rR\x04port\x12\x18\n" +
+	"\aprogram\x18\x02 \x01(\tR\aprogram\x12\x10\n" +
+	"\x03pid\x18\x03 \x01(\x03R\x03pid\"\x14\n" +
 	"\x12PauseTimersRequest\"\x15\n" +
 	"\x13PauseTimersResponse\"\x15\n" +
 	"\x13ResumeTimersRequest\"\x16\n" +
@@ -4610,7 +4757,7 @@ const file_cubby_guest_v1_guest_proto_rawDesc = "" +
 	"\x11FILE_TYPE_REGULAR\x10\x01\x12\x17\n" +
 	"\x13FILE_TYPE_DIRECTORY\x10\x02\x12\x15\n" +
 	"\x11FILE_TYPE_SYMLINK\x10\x03\x12\x13\n" +
-	"\x0fFILE_TYPE_OTHER\x10\x042\xe5\x10\n" +
+	"\x0fFILE_TYPE_OTHER\x10\x042\xb7\x11\n" +
 	"\fGuestService\x12D\n" +
 	"\x05Hello\x12\x1c.cubby.guest.v1.HelloRequest\x1a\x1d.cubby.guest.v1.HelloResponse\x12C\n" +
 	"\x04Exec\x12\x1b.cubby.guest.v1.ExecRequest\x1a\x1c.cubby.guest.v1.ExecResponse0\x01\x12J\n" +
@@ -4636,7 +4783,8 @@ const file_cubby_guest_v1_guest_proto_rawDesc = "" +
 	"\aMakeDir\x12\x1e.cubby.guest.v1.MakeDirRequest\x1a\x1f.cubby.guest.v1.MakeDirResponse\x12G\n" +
 	"\x06Rename\x12\x1d.cubby.guest.v1.RenameRequest\x1a\x1e.cubby.guest.v1.RenameResponse\x12G\n" +
 	"\x06Remove\x12\x1d.cubby.guest.v1.RemoveRequest\x1a\x1e.cubby.guest.v1.RemoveResponse\x12F\n" +
-	"\x05Watch\x12\x1c.cubby.guest.v1.WatchRequest\x1a\x1d.cubby.guest.v1.WatchResponse0\x01\x12M\n" +
+	"\x05Watch\x12\x1c.cubby.guest.v1.WatchRequest\x1a\x1d.cubby.guest.v1.WatchResponse0\x01\x12P\n" +
+	"\tListPorts\x12 .cubby.guest.v1.ListPortsRequest\x1a!.cubby.guest.v1.ListPortsResponse\x12M\n" +
 	"\bIdentify\x12\x1f.cubby.guest.v1.IdentifyRequest\x1a .cubby.guest.v1.IdentifyResponse\x12V\n" +
 	"\vPauseTimers\x12\".cubby.guest.v1.PauseTimersRequest\x1a#.cubby.guest.v1.PauseTimersResponse\x12Y\n" +
 	"\fResumeTimers\x12#.cubby.guest.v1.ResumeTimersRequest\x1a$.cubby.guest.v1.ResumeTimersResponse\x12M\n" +
@@ -4655,7 +4803,7 @@ func file_cubby_guest_v1_guest_proto_rawDescGZIP() []byte {
 }
 
 var file_cubby_guest_v1_guest_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_cubby_guest_v1_guest_proto_msgTypes = make([]protoimpl.MessageInfo, 72)
+var file_cubby_guest_v1_guest_proto_msgTypes = make([]protoimpl.MessageInfo, 75)
 var file_cubby_guest_v1_guest_proto_goTypes = []any{
 	(Stream)(0),                       // 0: cubby.guest.v1.Stream
 	(ExitReason)(0),                   // 1: cubby.guest.v1.ExitReason
@@ -4722,43 +4870,46 @@ var file_cubby_guest_v1_guest_proto_goTypes = []any{
 	(*RemoveResponse)(nil),            // 62: cubby.guest.v1.RemoveResponse
 	(*WatchRequest)(nil),              // 63: cubby.guest.v1.WatchRequest
 	(*WatchResponse)(nil),             // 64: cubby.guest.v1.WatchResponse
-	(*PauseTimersRequest)(nil),        // 65: cubby.guest.v1.PauseTimersRequest
-	(*PauseTimersResponse)(nil),       // 66: cubby.guest.v1.PauseTimersResponse
-	(*ResumeTimersRequest)(nil),       // 67: cubby.guest.v1.ResumeTimersRequest
-	(*ResumeTimersResponse)(nil),      // 68: cubby.guest.v1.ResumeTimersResponse
-	(*ShutdownRequest)(nil),           // 69: cubby.guest.v1.ShutdownRequest
-	(*ShutdownResponse)(nil),          // 70: cubby.guest.v1.ShutdownResponse
-	(*ListExecsResponse_Item)(nil),    // 71: cubby.guest.v1.ListExecsResponse.Item
-	nil,                               // 72: cubby.guest.v1.CodeInspection.DataEntry
-	(*AskKernelRequest_Complete)(nil), // 73: cubby.guest.v1.AskKernelRequest.Complete
-	(*AskKernelRequest_Inspect)(nil),  // 74: cubby.guest.v1.AskKernelRequest.Inspect
-	(*AskKernelRequest_Check)(nil),    // 75: cubby.guest.v1.AskKernelRequest.Check
-	(*timestamppb.Timestamp)(nil),     // 76: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),       // 77: google.protobuf.Duration
+	(*ListPortsRequest)(nil),          // 65: cubby.guest.v1.ListPortsRequest
+	(*ListPortsResponse)(nil),         // 66: cubby.guest.v1.ListPortsResponse
+	(*PauseTimersRequest)(nil),        // 67: cubby.guest.v1.PauseTimersRequest
+	(*PauseTimersResponse)(nil),       // 68: cubby.guest.v1.PauseTimersResponse
+	(*ResumeTimersRequest)(nil),       // 69: cubby.guest.v1.ResumeTimersRequest
+	(*ResumeTimersResponse)(nil),      // 70: cubby.guest.v1.ResumeTimersResponse
+	(*ShutdownRequest)(nil),           // 71: cubby.guest.v1.ShutdownRequest
+	(*ShutdownResponse)(nil),          // 72: cubby.guest.v1.ShutdownResponse
+	(*ListExecsResponse_Item)(nil),    // 73: cubby.guest.v1.ListExecsResponse.Item
+	nil,                               // 74: cubby.guest.v1.CodeInspection.DataEntry
+	(*AskKernelRequest_Complete)(nil), // 75: cubby.guest.v1.AskKernelRequest.Complete
+	(*AskKernelRequest_Inspect)(nil),  // 76: cubby.guest.v1.AskKernelRequest.Inspect
+	(*AskKernelRequest_Check)(nil),    // 77: cubby.guest.v1.AskKernelRequest.Check
+	(*ListPortsResponse_Item)(nil),    // 78: cubby.guest.v1.ListPortsResponse.Item
+	(*timestamppb.Timestamp)(nil),     // 79: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),       // 80: google.protobuf.Duration
 }
 var file_cubby_guest_v1_guest_proto_depIdxs = []int32{
-	76, // 0: cubby.guest.v1.HelloResponse.started_at:type_name -> google.protobuf.Timestamp
+	79, // 0: cubby.guest.v1.HelloResponse.started_at:type_name -> google.protobuf.Timestamp
 	8,  // 1: cubby.guest.v1.IdentifyRequest.copied:type_name -> cubby.guest.v1.Copied
 	10, // 2: cubby.guest.v1.ExecStart.pty:type_name -> cubby.guest.v1.WindowSize
-	77, // 3: cubby.guest.v1.ExecStart.timeout:type_name -> google.protobuf.Duration
+	80, // 3: cubby.guest.v1.ExecStart.timeout:type_name -> google.protobuf.Duration
 	12, // 4: cubby.guest.v1.ExecStart.cell:type_name -> cubby.guest.v1.Cell
 	11, // 5: cubby.guest.v1.ExecRequest.start:type_name -> cubby.guest.v1.ExecStart
-	76, // 6: cubby.guest.v1.ExecStarted.at:type_name -> google.protobuf.Timestamp
+	79, // 6: cubby.guest.v1.ExecStarted.at:type_name -> google.protobuf.Timestamp
 	0,  // 7: cubby.guest.v1.ExecOutput.stream:type_name -> cubby.guest.v1.Stream
-	76, // 8: cubby.guest.v1.ExecOutput.at:type_name -> google.protobuf.Timestamp
+	79, // 8: cubby.guest.v1.ExecOutput.at:type_name -> google.protobuf.Timestamp
 	1,  // 9: cubby.guest.v1.ExecExit.reason:type_name -> cubby.guest.v1.ExitReason
-	76, // 10: cubby.guest.v1.ExecExit.at:type_name -> google.protobuf.Timestamp
+	79, // 10: cubby.guest.v1.ExecExit.at:type_name -> google.protobuf.Timestamp
 	14, // 11: cubby.guest.v1.ExecResponse.started:type_name -> cubby.guest.v1.ExecStarted
 	15, // 12: cubby.guest.v1.ExecResponse.output:type_name -> cubby.guest.v1.ExecOutput
 	16, // 13: cubby.guest.v1.ExecResponse.exit:type_name -> cubby.guest.v1.ExecExit
-	71, // 14: cubby.guest.v1.ListExecsResponse.execs:type_name -> cubby.guest.v1.ListExecsResponse.Item
+	73, // 14: cubby.guest.v1.ListExecsResponse.execs:type_name -> cubby.guest.v1.ListExecsResponse.Item
 	1,  // 15: cubby.guest.v1.SignalExecRequest.reason:type_name -> cubby.guest.v1.ExitReason
-	77, // 16: cubby.guest.v1.SignalExecRequest.patience:type_name -> google.protobuf.Duration
-	77, // 17: cubby.guest.v1.UnkilledRequest.patience:type_name -> google.protobuf.Duration
+	80, // 16: cubby.guest.v1.SignalExecRequest.patience:type_name -> google.protobuf.Duration
+	80, // 17: cubby.guest.v1.UnkilledRequest.patience:type_name -> google.protobuf.Duration
 	10, // 18: cubby.guest.v1.ResizeExecRequest.size:type_name -> cubby.guest.v1.WindowSize
 	2,  // 19: cubby.guest.v1.Kernel.status:type_name -> cubby.guest.v1.KernelStatus
-	76, // 20: cubby.guest.v1.Kernel.created_at:type_name -> google.protobuf.Timestamp
-	76, // 21: cubby.guest.v1.Kernel.started_at:type_name -> google.protobuf.Timestamp
+	79, // 20: cubby.guest.v1.Kernel.created_at:type_name -> google.protobuf.Timestamp
+	79, // 21: cubby.guest.v1.Kernel.started_at:type_name -> google.protobuf.Timestamp
 	32, // 22: cubby.guest.v1.CreateKernelRequest.kernel:type_name -> cubby.guest.v1.KernelSpec
 	33, // 23: cubby.guest.v1.CreateKernelResponse.kernel:type_name -> cubby.guest.v1.Kernel
 	32, // 24: cubby.guest.v1.PrepareKernelRequest.kernel:type_name -> cubby.guest.v1.KernelSpec
@@ -4766,78 +4917,81 @@ var file_cubby_guest_v1_guest_proto_depIdxs = []int32{
 	34, // 26: cubby.guest.v1.ListKernelsResponse.kinds:type_name -> cubby.guest.v1.KernelKind
 	33, // 27: cubby.guest.v1.InterruptKernelResponse.kernel:type_name -> cubby.guest.v1.Kernel
 	33, // 28: cubby.guest.v1.RestartKernelResponse.kernel:type_name -> cubby.guest.v1.Kernel
-	72, // 29: cubby.guest.v1.CodeInspection.data:type_name -> cubby.guest.v1.CodeInspection.DataEntry
-	73, // 30: cubby.guest.v1.AskKernelRequest.complete:type_name -> cubby.guest.v1.AskKernelRequest.Complete
-	74, // 31: cubby.guest.v1.AskKernelRequest.inspect:type_name -> cubby.guest.v1.AskKernelRequest.Inspect
-	75, // 32: cubby.guest.v1.AskKernelRequest.check:type_name -> cubby.guest.v1.AskKernelRequest.Check
+	74, // 29: cubby.guest.v1.CodeInspection.data:type_name -> cubby.guest.v1.CodeInspection.DataEntry
+	75, // 30: cubby.guest.v1.AskKernelRequest.complete:type_name -> cubby.guest.v1.AskKernelRequest.Complete
+	76, // 31: cubby.guest.v1.AskKernelRequest.inspect:type_name -> cubby.guest.v1.AskKernelRequest.Inspect
+	77, // 32: cubby.guest.v1.AskKernelRequest.check:type_name -> cubby.guest.v1.AskKernelRequest.Check
 	47, // 33: cubby.guest.v1.AskKernelResponse.completion:type_name -> cubby.guest.v1.CodeCompletion
 	48, // 34: cubby.guest.v1.AskKernelResponse.inspection:type_name -> cubby.guest.v1.CodeInspection
 	49, // 35: cubby.guest.v1.AskKernelResponse.completeness:type_name -> cubby.guest.v1.CodeCompleteness
 	3,  // 36: cubby.guest.v1.File.type:type_name -> cubby.guest.v1.FileType
-	76, // 37: cubby.guest.v1.File.mod_time:type_name -> google.protobuf.Timestamp
+	79, // 37: cubby.guest.v1.File.mod_time:type_name -> google.protobuf.Timestamp
 	52, // 38: cubby.guest.v1.StatResponse.file:type_name -> cubby.guest.v1.File
 	52, // 39: cubby.guest.v1.ListDirResponse.files:type_name -> cubby.guest.v1.File
 	52, // 40: cubby.guest.v1.MakeDirResponse.file:type_name -> cubby.guest.v1.File
 	52, // 41: cubby.guest.v1.RenameResponse.file:type_name -> cubby.guest.v1.File
-	76, // 42: cubby.guest.v1.WatchResponse.at:type_name -> google.protobuf.Timestamp
-	77, // 43: cubby.guest.v1.ShutdownRequest.grace:type_name -> google.protobuf.Duration
-	5,  // 44: cubby.guest.v1.GuestService.Hello:input_type -> cubby.guest.v1.HelloRequest
-	13, // 45: cubby.guest.v1.GuestService.Exec:input_type -> cubby.guest.v1.ExecRequest
-	18, // 46: cubby.guest.v1.GuestService.AckExec:input_type -> cubby.guest.v1.AckExecRequest
-	20, // 47: cubby.guest.v1.GuestService.ReleaseExec:input_type -> cubby.guest.v1.ReleaseExecRequest
-	22, // 48: cubby.guest.v1.GuestService.ListExecs:input_type -> cubby.guest.v1.ListExecsRequest
-	24, // 49: cubby.guest.v1.GuestService.SignalExec:input_type -> cubby.guest.v1.SignalExecRequest
-	26, // 50: cubby.guest.v1.GuestService.Unkilled:input_type -> cubby.guest.v1.UnkilledRequest
-	28, // 51: cubby.guest.v1.GuestService.WriteStdin:input_type -> cubby.guest.v1.WriteStdinRequest
-	30, // 52: cubby.guest.v1.GuestService.ResizeExec:input_type -> cubby.guest.v1.ResizeExecRequest
-	35, // 53: cubby.guest.v1.GuestService.CreateKernel:input_type -> cubby.guest.v1.CreateKernelRequest
-	37, // 54: cubby.guest.v1.GuestService.PrepareKernel:input_type -> cubby.guest.v1.PrepareKernelRequest
-	39, // 55: cubby.guest.v1.GuestService.ListKernels:input_type -> cubby.guest.v1.ListKernelsRequest
-	41, // 56: cubby.guest.v1.GuestService.InterruptKernel:input_type -> cubby.guest.v1.InterruptKernelRequest
-	43, // 57: cubby.guest.v1.GuestService.RestartKernel:input_type -> cubby.guest.v1.RestartKernelRequest
-	45, // 58: cubby.guest.v1.GuestService.DeleteKernel:input_type -> cubby.guest.v1.DeleteKernelRequest
-	50, // 59: cubby.guest.v1.GuestService.AskKernel:input_type -> cubby.guest.v1.AskKernelRequest
-	53, // 60: cubby.guest.v1.GuestService.Stat:input_type -> cubby.guest.v1.StatRequest
-	55, // 61: cubby.guest.v1.GuestService.ListDir:input_type -> cubby.guest.v1.ListDirRequest
-	57, // 62: cubby.guest.v1.GuestService.MakeDir:input_type -> cubby.guest.v1.MakeDirRequest
-	59, // 63: cubby.guest.v1.GuestService.Rename:input_type -> cubby.guest.v1.RenameRequest
-	61, // 64: cubby.guest.v1.GuestService.Remove:input_type -> cubby.guest.v1.RemoveRequest
-	63, // 65: cubby.guest.v1.GuestService.Watch:input_type -> cubby.guest.v1.WatchRequest
-	7,  // 66: cubby.guest.v1.GuestService.Identify:input_type -> cubby.guest.v1.IdentifyRequest
-	65, // 67: cubby.guest.v1.GuestService.PauseTimers:input_type -> cubby.guest.v1.PauseTimersRequest
-	67, // 68: cubby.guest.v1.GuestService.ResumeTimers:input_type -> cubby.guest.v1.ResumeTimersRequest
-	69, // 69: cubby.guest.v1.GuestService.Shutdown:input_type -> cubby.guest.v1.ShutdownRequest
-	6,  // 70: cubby.guest.v1.GuestService.Hello:output_type -> cubby.guest.v1.HelloResponse
-	17, // 71: cubby.guest.v1.GuestService.Exec:output_type -> cubby.guest.v1.ExecResponse
-	19, // 72: cubby.guest.v1.GuestService.AckExec:output_type -> cubby.guest.v1.AckExecResponse
-	21, // 73: cubby.guest.v1.GuestService.ReleaseExec:output_type -> cubby.guest.v1.ReleaseExecResponse
-	23, // 74: cubby.guest.v1.GuestService.ListExecs:output_type -> cubby.guest.v1.ListExecsResponse
-	25, // 75: cubby.guest.v1.GuestService.SignalExec:output_type -> cubby.guest.v1.SignalExecResponse
-	27, // 76: cubby.guest.v1.GuestService.Unkilled:output_type -> cubby.guest.v1.UnkilledResponse
-	29, // 77: cubby.guest.v1.GuestService.WriteStdin:output_type -> cubby.guest.v1.WriteStdinResponse
-	31, // 78: cubby.guest.v1.GuestService.ResizeExec:output_type -> cubby.guest.v1.ResizeExecResponse
-	36, // 79: cubby.guest.v1.GuestService.CreateKernel:output_type -> cubby.guest.v1.CreateKernelResponse
-	38, // 80: cubby.guest.v1.GuestService.PrepareKernel:output_type -> cubby.guest.v1.PrepareKernelResponse
-	40, // 81: cubby.guest.v1.GuestService.ListKernels:output_type -> cubby.guest.v1.ListKernelsResponse
-	42, // 82: cubby.guest.v1.GuestService.InterruptKernel:output_type -> cubby.guest.v1.InterruptKernelResponse
-	44, // 83: cubby.guest.v1.GuestService.RestartKernel:output_type -> cubby.guest.v1.RestartKernelResponse
-	46, // 84: cubby.guest.v1.GuestService.DeleteKernel:output_type -> cubby.guest.v1.DeleteKernelResponse
-	51, // 85: cubby.guest.v1.GuestService.AskKernel:output_type -> cubby.guest.v1.AskKernelResponse
-	54, // 86: cubby.guest.v1.GuestService.Stat:output_type -> cubby.guest.v1.StatResponse
-	56, // 87: cubby.guest.v1.GuestService.ListDir:output_type -> cubby.guest.v1.ListDirResponse
-	58, // 88: cubby.guest.v1.GuestService.MakeDir:output_type -> cubby.guest.v1.MakeDirResponse
-	60, // 89: cubby.guest.v1.GuestService.Rename:output_type -> cubby.guest.v1.RenameResponse
-	62, // 90: cubby.guest.v1.GuestService.Remove:output_type -> cubby.guest.v1.RemoveResponse
-	64, // 91: cubby.guest.v1.GuestService.Watch:output_type -> cubby.guest.v1.WatchResponse
-	9,  // 92: cubby.guest.v1.GuestService.Identify:output_type -> cubby.guest.v1.IdentifyResponse
-	66, // 93: cubby.guest.v1.GuestService.PauseTimers:output_type -> cubby.guest.v1.PauseTimersResponse
-	68, // 94: cubby.guest.v1.GuestService.ResumeTimers:output_type -> cubby.guest.v1.ResumeTimersResponse
-	70, // 95: cubby.guest.v1.GuestService.Shutdown:output_type -> cubby.guest.v1.ShutdownResponse
-	70, // [70:96] is the sub-list for method output_type
-	44, // [44:70] is the sub-list for method input_type
-	44, // [44:44] is the sub-list for extension type_name
-	44, // [44:44] is the sub-list for extension extendee
-	0,  // [0:44] is the sub-list for field type_name
+	79, // 42: cubby.guest.v1.WatchResponse.at:type_name -> google.protobuf.Timestamp
+	78, // 43: cubby.guest.v1.ListPortsResponse.ports:type_name -> cubby.guest.v1.ListPortsResponse.Item
+	80, // 44: cubby.guest.v1.ShutdownRequest.grace:type_name -> google.protobuf.Duration
+	5,  // 45: cubby.guest.v1.GuestService.Hello:input_type -> cubby.guest.v1.HelloRequest
+	13, // 46: cubby.guest.v1.GuestService.Exec:input_type -> cubby.guest.v1.ExecRequest
+	18, // 47: cubby.guest.v1.GuestService.AckExec:input_type -> cubby.guest.v1.AckExecRequest
+	20, // 48: cubby.guest.v1.GuestService.ReleaseExec:input_type -> cubby.guest.v1.ReleaseExecRequest
+	22, // 49: cubby.guest.v1.GuestService.ListExecs:input_type -> cubby.guest.v1.ListExecsRequest
+	24, // 50: cubby.guest.v1.GuestService.SignalExec:input_type -> cubby.guest.v1.SignalExecRequest
+	26, // 51: cubby.guest.v1.GuestService.Unkilled:input_type -> cubby.guest.v1.UnkilledRequest
+	28, // 52: cubby.guest.v1.GuestService.WriteStdin:input_type -> cubby.guest.v1.WriteStdinRequest
+	30, // 53: cubby.guest.v1.GuestService.ResizeExec:input_type -> cubby.guest.v1.ResizeExecRequest
+	35, // 54: cubby.guest.v1.GuestService.CreateKernel:input_type -> cubby.guest.v1.CreateKernelRequest
+	37, // 55: cubby.guest.v1.GuestService.PrepareKernel:input_type -> cubby.guest.v1.PrepareKernelRequest
+	39, // 56: cubby.guest.v1.GuestService.ListKernels:input_type -> cubby.guest.v1.ListKernelsRequest
+	41, // 57: cubby.guest.v1.GuestService.InterruptKernel:input_type -> cubby.guest.v1.InterruptKernelRequest
+	43, // 58: cubby.guest.v1.GuestService.RestartKernel:input_type -> cubby.guest.v1.RestartKernelRequest
+	45, // 59: cubby.guest.v1.GuestService.DeleteKernel:input_type -> cubby.guest.v1.DeleteKernelRequest
+	50, // 60: cubby.guest.v1.GuestService.AskKernel:input_type -> cubby.guest.v1.AskKernelRequest
+	53, // 61: cubby.guest.v1.GuestService.Stat:input_type -> cubby.guest.v1.StatRequest
+	55, // 62: cubby.guest.v1.GuestService.ListDir:input_type -> cubby.guest.v1.ListDirRequest
+	57, // 63: cubby.guest.v1.GuestService.MakeDir:input_type -> cubby.guest.v1.MakeDirRequest
+	59, // 64: cubby.guest.v1.GuestService.Rename:input_type -> cubby.guest.v1.RenameRequest
+	61, // 65: cubby.guest.v1.GuestService.Remove:input_type -> cubby.guest.v1.RemoveRequest
+	63, // 66: cubby.guest.v1.GuestService.Watch:input_type -> cubby.guest.v1.WatchRequest
+	65, // 67: cubby.guest.v1.GuestService.ListPorts:input_type -> cubby.guest.v1.ListPortsRequest
+	7,  // 68: cubby.guest.v1.GuestService.Identify:input_type -> cubby.guest.v1.IdentifyRequest
+	67, // 69: cubby.guest.v1.GuestService.PauseTimers:input_type -> cubby.guest.v1.PauseTimersRequest
+	69, // 70: cubby.guest.v1.GuestService.ResumeTimers:input_type -> cubby.guest.v1.ResumeTimersRequest
+	71, // 71: cubby.guest.v1.GuestService.Shutdown:input_type -> cubby.guest.v1.ShutdownRequest
+	6,  // 72: cubby.guest.v1.GuestService.Hello:output_type -> cubby.guest.v1.HelloResponse
+	17, // 73: cubby.guest.v1.GuestService.Exec:output_type -> cubby.guest.v1.ExecResponse
+	19, // 74: cubby.guest.v1.GuestService.AckExec:output_type -> cubby.guest.v1.AckExecResponse
+	21, // 75: cubby.guest.v1.GuestService.ReleaseExec:output_type -> cubby.guest.v1.ReleaseExecResponse
+	23, // 76: cubby.guest.v1.GuestService.ListExecs:output_type -> cubby.guest.v1.ListExecsResponse
+	25, // 77: cubby.guest.v1.GuestService.SignalExec:output_type -> cubby.guest.v1.SignalExecResponse
+	27, // 78: cubby.guest.v1.GuestService.Unkilled:output_type -> cubby.guest.v1.UnkilledResponse
+	29, // 79: cubby.guest.v1.GuestService.WriteStdin:output_type -> cubby.guest.v1.WriteStdinResponse
+	31, // 80: cubby.guest.v1.GuestService.ResizeExec:output_type -> cubby.guest.v1.ResizeExecResponse
+	36, // 81: cubby.guest.v1.GuestService.CreateKernel:output_type -> cubby.guest.v1.CreateKernelResponse
+	38, // 82: cubby.guest.v1.GuestService.PrepareKernel:output_type -> cubby.guest.v1.PrepareKernelResponse
+	40, // 83: cubby.guest.v1.GuestService.ListKernels:output_type -> cubby.guest.v1.ListKernelsResponse
+	42, // 84: cubby.guest.v1.GuestService.InterruptKernel:output_type -> cubby.guest.v1.InterruptKernelResponse
+	44, // 85: cubby.guest.v1.GuestService.RestartKernel:output_type -> cubby.guest.v1.RestartKernelResponse
+	46, // 86: cubby.guest.v1.GuestService.DeleteKernel:output_type -> cubby.guest.v1.DeleteKernelResponse
+	51, // 87: cubby.guest.v1.GuestService.AskKernel:output_type -> cubby.guest.v1.AskKernelResponse
+	54, // 88: cubby.guest.v1.GuestService.Stat:output_type -> cubby.guest.v1.StatResponse
+	56, // 89: cubby.guest.v1.GuestService.ListDir:output_type -> cubby.guest.v1.ListDirResponse
+	58, // 90: cubby.guest.v1.GuestService.MakeDir:output_type -> cubby.guest.v1.MakeDirResponse
+	60, // 91: cubby.guest.v1.GuestService.Rename:output_type -> cubby.guest.v1.RenameResponse
+	62, // 92: cubby.guest.v1.GuestService.Remove:output_type -> cubby.guest.v1.RemoveResponse
+	64, // 93: cubby.guest.v1.GuestService.Watch:output_type -> cubby.guest.v1.WatchResponse
+	66, // 94: cubby.guest.v1.GuestService.ListPorts:output_type -> cubby.guest.v1.ListPortsResponse
+	9,  // 95: cubby.guest.v1.GuestService.Identify:output_type -> cubby.guest.v1.IdentifyResponse
+	68, // 96: cubby.guest.v1.GuestService.PauseTimers:output_type -> cubby.guest.v1.PauseTimersResponse
+	70, // 97: cubby.guest.v1.GuestService.ResumeTimers:output_type -> cubby.guest.v1.ResumeTimersResponse
+	72, // 98: cubby.guest.v1.GuestService.Shutdown:output_type -> cubby.guest.v1.ShutdownResponse
+	72, // [72:99] is the sub-list for method output_type
+	45, // [45:72] is the sub-list for method input_type
+	45, // [45:45] is the sub-list for extension type_name
+	45, // [45:45] is the sub-list for extension extendee
+	0,  // [0:45] is the sub-list for field type_name
 }
 
 func init() { file_cubby_guest_v1_guest_proto_init() }
@@ -4866,7 +5020,7 @@ func file_cubby_guest_v1_guest_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cubby_guest_v1_guest_proto_rawDesc), len(file_cubby_guest_v1_guest_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   72,
+			NumMessages:   75,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -9,17 +9,21 @@ from datetime import datetime, timedelta
 from os import PathLike
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal
+from urllib.parse import urlsplit
 
 from .._decode import decode, decode_list, malformed
 from .._lists import items, port_list
 from .._request import compact, query, rfc3339, seconds
 from .._short import Short
-from ..errors import CubbyError, NotFoundError
+from ..errors import CubbyError, NotFoundError, UnsupportedError
 from ..models import (
     Archive,
     AutoWake,
+    HostHeader,
     IdlePolicy,
+    Link,
     Network,
+    Port,
     SandboxInfo,
     SessionInfo,
     Stats,
@@ -221,6 +225,51 @@ class AsyncSandbox(AsyncRunning):
         """Kill a terminal's program with everything that descends from it."""
         await self._transport.call("DELETE", self._path("terminals", name), repeat=True)
 
+    # Ports.
+
+    async def ports(self) -> list[Port]:
+        """Return the ports that something listens on, and the declared ones. It wakes nothing."""
+        return decode_list(Port, await self._transport.call("GET", self._path("ports"), repeat=True), "ports")
+
+    async def port(self, port: int) -> Port:
+        """Return one port, whether or not something listens on it. It wakes nothing."""
+        return decode(Port, await self._transport.call("GET", self._path("ports", str(port)), repeat=True))
+
+    async def url(self, port: int) -> str:
+        """Return the address under which a port is seen.
+
+        It is the plain one where the sandbox is public and declares the port, else a link that holds for a day.
+        """
+        if self.info.visibility == "public" and port in self.info.ports:
+            plain = (await self.port(port)).url
+            if plain:
+                return plain
+        return (await self.link(port)).url
+
+    async def get_host(self, port: int) -> str:
+        """Return the host name of a port, with the port of the daemon's previews where it is not the scheme's own.
+
+        Who opens it needs a link, or a token in ``X-Cubby-Preview-Token``, unless everybody may see the port.
+        """
+        seen = (await self.port(port)).url
+        if not seen:
+            raise UnsupportedError("this daemon serves no previews")
+        return urlsplit(seen).netloc
+
+    async def link(self, port: int, *, expires_in: float | timedelta | None = None) -> Link:
+        """Make a link that shows a port to whoever has it.
+
+        Args:
+            port: the port; nothing need listen yet.
+            expires_in: how long it holds; default a day.
+        """
+        body = compact(expires_in=seconds(expires_in))
+        return decode(Link, await self._transport.call("POST", self._path("ports", str(port), "links"), json=body))
+
+    async def end_links(self) -> None:
+        """End all links to the sandbox's ports."""
+        await self._transport.call("DELETE", self._path("links"), repeat=True)
+
     # Sessions.
 
     def session(self, name: str) -> AsyncSession:
@@ -324,6 +373,7 @@ class AsyncSandbox(AsyncRunning):
         ports: int | Sequence[int] | None = None,
         network: Network | None = None,
         visibility: Visibility | None = None,
+        host_header: HostHeader | None = None,
         idle_policy: IdlePolicy | None = None,
         idle_timeout: float | timedelta | None = None,
         auto_wake: AutoWake | None = None,
@@ -340,6 +390,7 @@ class AsyncSandbox(AsyncRunning):
             ports=port_list(ports),
             network=network,
             visibility=visibility,
+            host_header=host_header,
             idle_policy=idle_policy,
             idle_timeout_seconds=seconds(idle_timeout),
             auto_wake=auto_wake,

@@ -10,7 +10,18 @@ from datetime import timedelta
 from .._decode import decode, decode_list
 from .._lists import port_list, wanted
 from .._request import INSTALL_WAIT, compact, path, query, seconds
-from ..models import AutoWake, IdlePolicy, Isolation, Limits, Network, Runtime, SandboxInfo, Status, Visibility
+from ..models import (
+    AutoWake,
+    HostHeader,
+    IdlePolicy,
+    Isolation,
+    Limits,
+    Network,
+    Runtime,
+    SandboxInfo,
+    Status,
+    Visibility,
+)
 from .sandbox import Sandbox
 from .transport import Transport, Params
 
@@ -37,6 +48,7 @@ class Sandboxes:
         ports: int | Sequence[int] | None = None,
         network: Network | None = None,
         visibility: Visibility | None = None,
+        host_header: HostHeader | None = None,
         thread: str | None = None,
         tenant_id: str | None = None,
         shared_files: bool | None = None,
@@ -66,9 +78,11 @@ class Sandboxes:
             user: who commands run as; default ``sandbox``.
             labels: what lists can be filtered by.
             metadata: notes.
-            ports: noted and shown.
+            ports: what something in it will serve; with ``visibility="public"`` everybody may see these.
             network: how far it can reach.
-            visibility: ``"private"`` (default) or ``"public"``.
+            visibility: ``"private"`` (default) or ``"public"``: who may see its ports.
+            host_header: the Host that apps see in requests of previews: ``"localhost"`` (default) with the port, or
+                ``"preserve"``, the preview's own.
             thread: groups sandboxes of one conversation; the daemon may bound their number.
             tenant_id: whose it is; default the token's tenant, if it belongs to one.
             shared_files: whether /workspace and /mnt/user-data are on the tenant's disk, with those of its other
@@ -98,6 +112,7 @@ class Sandboxes:
             ports=port_list(ports),
             network=network,
             visibility=visibility,
+            host_header=host_header,
             thread=thread,
             tenant_id=tenant_id,
             shared_files=shared_files,

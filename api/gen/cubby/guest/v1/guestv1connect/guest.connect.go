@@ -92,6 +92,8 @@ const (
 	GuestServiceRemoveProcedure = "/cubby.guest.v1.GuestService/Remove"
 	// GuestServiceWatchProcedure is the fully-qualified name of the GuestService's Watch RPC.
 	GuestServiceWatchProcedure = "/cubby.guest.v1.GuestService/Watch"
+	// GuestServiceListPortsProcedure is the fully-qualified name of the GuestService's ListPorts RPC.
+	GuestServiceListPortsProcedure = "/cubby.guest.v1.GuestService/ListPorts"
 	// GuestServiceIdentifyProcedure is the fully-qualified name of the GuestService's Identify RPC.
 	GuestServiceIdentifyProcedure = "/cubby.guest.v1.GuestService/Identify"
 	// GuestServicePauseTimersProcedure is the fully-qualified name of the GuestService's PauseTimers
@@ -155,6 +157,9 @@ type GuestServiceClient interface {
 	Rename(context.Context, *connect.Request[v1.RenameRequest]) (*connect.Response[v1.RenameResponse], error)
 	Remove(context.Context, *connect.Request[v1.RemoveRequest]) (*connect.Response[v1.RemoveResponse], error)
 	Watch(context.Context, *connect.Request[v1.WatchRequest]) (*connect.ServerStreamForClient[v1.WatchResponse], error)
+	// ListPorts says which TCP ports of loopback something listens on. Those of the
+	// agent and of its kernels are not among them.
+	ListPorts(context.Context, *connect.Request[v1.ListPortsRequest]) (*connect.Response[v1.ListPortsResponse], error)
 	// Identify gives the sandbox an identity in the place of the one that it has:
 	// what every command, kernel and session that begins later is told of itself.
 	// Kernels that run have the new environment before their next cell; what else
@@ -316,6 +321,12 @@ func NewGuestServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithSchema(guestServiceMethods.ByName("Watch")),
 			connect.WithClientOptions(opts...),
 		),
+		listPorts: connect.NewClient[v1.ListPortsRequest, v1.ListPortsResponse](
+			httpClient,
+			baseURL+GuestServiceListPortsProcedure,
+			connect.WithSchema(guestServiceMethods.ByName("ListPorts")),
+			connect.WithClientOptions(opts...),
+		),
 		identify: connect.NewClient[v1.IdentifyRequest, v1.IdentifyResponse](
 			httpClient,
 			baseURL+GuestServiceIdentifyProcedure,
@@ -367,6 +378,7 @@ type guestServiceClient struct {
 	rename          *connect.Client[v1.RenameRequest, v1.RenameResponse]
 	remove          *connect.Client[v1.RemoveRequest, v1.RemoveResponse]
 	watch           *connect.Client[v1.WatchRequest, v1.WatchResponse]
+	listPorts       *connect.Client[v1.ListPortsRequest, v1.ListPortsResponse]
 	identify        *connect.Client[v1.IdentifyRequest, v1.IdentifyResponse]
 	pauseTimers     *connect.Client[v1.PauseTimersRequest, v1.PauseTimersResponse]
 	resumeTimers    *connect.Client[v1.ResumeTimersRequest, v1.ResumeTimersResponse]
@@ -483,6 +495,11 @@ func (c *guestServiceClient) Watch(ctx context.Context, req *connect.Request[v1.
 	return c.watch.CallServerStream(ctx, req)
 }
 
+// ListPorts calls cubby.guest.v1.GuestService.ListPorts.
+func (c *guestServiceClient) ListPorts(ctx context.Context, req *connect.Request[v1.ListPortsRequest]) (*connect.Response[v1.ListPortsResponse], error) {
+	return c.listPorts.CallUnary(ctx, req)
+}
+
 // Identify calls cubby.guest.v1.GuestService.Identify.
 func (c *guestServiceClient) Identify(ctx context.Context, req *connect.Request[v1.IdentifyRequest]) (*connect.Response[v1.IdentifyResponse], error) {
 	return c.identify.CallUnary(ctx, req)
@@ -554,6 +571,9 @@ type GuestServiceHandler interface {
 	Rename(context.Context, *connect.Request[v1.RenameRequest]) (*connect.Response[v1.RenameResponse], error)
 	Remove(context.Context, *connect.Request[v1.RemoveRequest]) (*connect.Response[v1.RemoveResponse], error)
 	Watch(context.Context, *connect.Request[v1.WatchRequest], *connect.ServerStream[v1.WatchResponse]) error
+	// ListPorts says which TCP ports of loopback something listens on. Those of the
+	// agent and of its kernels are not among them.
+	ListPorts(context.Context, *connect.Request[v1.ListPortsRequest]) (*connect.Response[v1.ListPortsResponse], error)
 	// Identify gives the sandbox an identity in the place of the one that it has:
 	// what every command, kernel and session that begins later is told of itself.
 	// Kernels that run have the new environment before their next cell; what else
@@ -711,6 +731,12 @@ func NewGuestServiceHandler(svc GuestServiceHandler, opts ...connect.HandlerOpti
 		connect.WithSchema(guestServiceMethods.ByName("Watch")),
 		connect.WithHandlerOptions(opts...),
 	)
+	guestServiceListPortsHandler := connect.NewUnaryHandler(
+		GuestServiceListPortsProcedure,
+		svc.ListPorts,
+		connect.WithSchema(guestServiceMethods.ByName("ListPorts")),
+		connect.WithHandlerOptions(opts...),
+	)
 	guestServiceIdentifyHandler := connect.NewUnaryHandler(
 		GuestServiceIdentifyProcedure,
 		svc.Identify,
@@ -781,6 +807,8 @@ func NewGuestServiceHandler(svc GuestServiceHandler, opts ...connect.HandlerOpti
 			guestServiceRemoveHandler.ServeHTTP(w, r)
 		case GuestServiceWatchProcedure:
 			guestServiceWatchHandler.ServeHTTP(w, r)
+		case GuestServiceListPortsProcedure:
+			guestServiceListPortsHandler.ServeHTTP(w, r)
 		case GuestServiceIdentifyProcedure:
 			guestServiceIdentifyHandler.ServeHTTP(w, r)
 		case GuestServicePauseTimersProcedure:
@@ -884,6 +912,10 @@ func (UnimplementedGuestServiceHandler) Remove(context.Context, *connect.Request
 
 func (UnimplementedGuestServiceHandler) Watch(context.Context, *connect.Request[v1.WatchRequest], *connect.ServerStream[v1.WatchResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("cubby.guest.v1.GuestService.Watch is not implemented"))
+}
+
+func (UnimplementedGuestServiceHandler) ListPorts(context.Context, *connect.Request[v1.ListPortsRequest]) (*connect.Response[v1.ListPortsResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("cubby.guest.v1.GuestService.ListPorts is not implemented"))
 }
 
 func (UnimplementedGuestServiceHandler) Identify(context.Context, *connect.Request[v1.IdentifyRequest]) (*connect.Response[v1.IdentifyResponse], error) {

@@ -1,0 +1,89 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/url"
+	"syscall"
+
+	"github.com/cubbyhq/cubby/internal/auth"
+	"github.com/cubbyhq/cubby/internal/front"
+	"github.com/cubbyhq/cubby/internal/front/preview"
+)
+
+// previews is where the ports of sandboxes are seen.
+type previews struct {
+	names    preview.Names
+	listener net.Listener
+	server   *http.Server
+	door     *preview.Door
+}
+
+// bindPreviews takes the address of previews, where there are to be some. One
+// that nobody asked for is done without when another program has it.
+func (d *Daemon) bindPreviews(ctx, base, life context.Context, authenticator *auth.Authenticator, guesses *front.Guesses) error {
+	domain, err := preview.ParseDomain(d.cfg.PreviewDomain)
+	if err != nil {
+		return err
+	}
+	tlsConfig, err := serverTLS("preview-tls-cert and preview-tls-key", d.cfg.PreviewTLSCert, d.cfg.PreviewTLSKey)
+	if err != nil {
+		return err
+	}
+	address, asked := d.cfg.Previews()
+	if address == "" {
+		return nil
+	}
+	l, err := d.listen(ctx, "preview-listen", address)
+	if err != nil && !asked && errors.Is(err, syscall.EADDRINUSE) {
+		d.log.Warn("there are no previews: another program has their port; choose one with --preview-listen", "address", address)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	p := &previews{names: preview.Names{Scheme: "http", Domain: domain}, listener: l}
+	if tlsConfig != nil {
+		p.names.Scheme = "https"
+	}
+	if _, p.names.Port, err = net.SplitHostPort(l.Addr().String()); err != nil {
+		return err
+	}
+	if d.cfg.PreviewURL != "" {
+		seen, err := url.Parse(d.cfg.PreviewURL)
+		if err != nil {
+			return err
+		}
+		p.names.Scheme, p.names.Port = seen.Scheme, seen.Port()
+	}
+	if p.names.Port == map[string]string{"http": "80", "https": "443"}[p.names.Scheme] {
+		p.names.Port = ""
+	}
+	p.door = preview.New(preview.Config{
+		Core: d.core, Names: p.names, Behind: d.cfg.PreviewURL != "", Auth: authenticator, Guesses: guesses, Log: d.log, Life: life,
+	})
+	p.server = d.newServer(base, tlsConfig, front.Handler(front.Config{
+		PassOn: true, Log: d.log, Metrics: d.metrics, Memory: d.memory, Error: p.door.Refuse,
+	}, p.door))
+	p.server.MaxHeaderBytes = 64 << 10 // apps have cookies of their own
+	d.previews = p
+	return nil
+}
+
+// previewURL is where a port of a sandbox is seen; "" is nowhere.
+func (d *Daemon) previewURL(id string, port int) string {
+	if d.previews == nil {
+		return ""
+	}
+	return d.previews.names.URL(id, port)
+}
+
+// PreviewAddr is the address that previews are served on; nil without them.
+func (d *Daemon) PreviewAddr() net.Addr {
+	if d.previews == nil {
+		return nil
+	}
+	return d.previews.listener.Addr()
+}
