@@ -3,10 +3,12 @@
 package oci
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/sandbox"
@@ -56,11 +58,15 @@ func TestEscapes(t *testing.T) {
 		t.Run(w.runtime, func(t *testing.T) {
 			r := start(t, w.runtime, testSpec(t, w.isolation))
 			for name, script := range escapes {
+				// Of all together an emulated machine makes minutes.
+				var cancel context.CancelFunc
+				r.ctx, cancel = context.WithTimeout(t.Context(), time.Minute)
 				out, _ := r.exec("root", script)
 				if strings.Contains(out, "escaped") && (w.isolation == sandbox.Container || !harmless[name]) {
 					t.Errorf("%s: %s", name, out)
 				}
 				r.alive()
+				cancel()
 			}
 		})
 	}
