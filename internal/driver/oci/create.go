@@ -67,12 +67,51 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) (h driver.Handle,
 // setNote writes the copy of the handle for what looks at all sandboxes, without
 // the values of env, which are secrets.
 func (b box) setNote(n note) error {
-	n.Env = nil
-	short, err := n.handle()
+	short, err := n.short()
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(b.noteFile(), short, 0o600)
+	return b.replace(b.noteFile(), short)
+}
+
+func (n note) short() (driver.Handle, error) {
+	n.Env = nil
+	return n.handle()
+}
+
+// setPrograms notes the programs of a run that is about to begin. The handle goes
+// on to say those of the first one.
+func (b box) setPrograms(n note) error {
+	noted, err := b.note()
+	if err != nil {
+		return err
+	}
+	if noted.Init == n.Init && noted.Runtime == n.Runtime {
+		return nil
+	}
+	return b.setNote(n)
+}
+
+// ofRun is a note with the programs of the run that there is.
+func (b box) ofRun(n note) (note, error) {
+	noted, err := b.note()
+	if err == nil && noted.Init.Path != "" {
+		n.Init, n.Runtime = noted.Init, noted.Runtime
+	}
+	return n, err
+}
+
+// takePrograms gives a note the programs of the run whose memory was kept, which
+// the memory's note has. Memories of earlier versions have none.
+func (n *note) takePrograms(kept []byte) error {
+	if kept == nil {
+		return nil
+	}
+	of, err := parseHandle(kept)
+	if err == nil {
+		n.Init, n.Runtime = of.Init, of.Runtime
+	}
+	return err
 }
 
 // scarce reports whether a namespace is not there for a moment: that is no

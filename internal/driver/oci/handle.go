@@ -36,8 +36,9 @@ type note struct {
 	// AuthoritiesDir: the copy is a directory of several forms. Sandboxes that
 	// were created before there was one have a file.
 	AuthoritiesDir bool `json:"authorities_dir,omitempty"`
-	// Init and Runtime are the programs that the sandbox was created with:
-	// an upgrade of cubby does not change them under it.
+	// Init and Runtime are the programs of a run, which an upgrade of cubby does
+	// not change under it. In a handle they are those that the sandbox was created
+	// with, in its copy those of its last run, and with a memory those of that.
 	Init    program `json:"init"`
 	Runtime program `json:"runtime"`
 	// IDBase is the first id of the host that a container's ids are mapped

@@ -92,25 +92,27 @@ func (p program) describe() string {
 	return line + " (" + p.Path + ")"
 }
 
-// replaceMissing gives a sandbox the programs of today where those that it was
-// created with are gone: after an upgrade of the host's runtime, or when the
-// data was moved.
-func (p *programs) replaceMissing(n *note) error {
-	for _, missing := range []struct {
+// provide gives a sandbox the programs of today where its own are gone: after an
+// upgrade of the host's runtime, or when the data was moved. With renew it gets
+// today's of those that cubby carries in any case.
+func (p *programs) provide(n *note, renew bool) error {
+	for _, needed := range []struct {
 		program *program
 		find    func() (program, error)
 	}{
 		{&n.Init, p.agent},
 		{&n.Runtime, func() (program, error) { return p.runtime(n.Isolation) }},
 	} {
-		if _, err := os.Stat(missing.program.Path); err == nil {
+		_, gone := os.Stat(needed.program.Path)
+		if gone == nil && (!renew || needed.program.Digest == "") {
 			continue
 		}
-		found, err := missing.find()
-		if err != nil {
+		found, err := needed.find()
+		if err == nil {
+			*needed.program = found
+		} else if gone != nil {
 			return err
 		}
-		*missing.program = found
 	}
 	return nil
 }
@@ -139,6 +141,16 @@ func (d *Driver) prune() error {
 		}
 		n, err := parseHandle(data)
 		if err != nil {
+			return err
+		}
+		keep[n.Init.Digest], keep[n.Runtime.Digest] = true, true
+		// The note of a run is not synced, that of a memory is.
+		if data, err = d.box(uid).memory().Note(); errors.Is(err, fs.ErrNotExist) {
+			continue
+		} else if err != nil {
+			return err
+		}
+		if n, err = parseHandle(data); err != nil {
 			return err
 		}
 		keep[n.Init.Digest], keep[n.Runtime.Digest] = true, true

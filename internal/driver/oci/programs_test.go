@@ -51,3 +51,36 @@ func TestPrune(t *testing.T) {
 		t.Errorf("used program exists = %v, unused = %v; want true, false", exists(used), exists(unused))
 	}
 }
+
+// A crash of the host can leave an older note of a sandbox beside its memory, which
+// needs the programs of its own note.
+func TestPruneKeepsTheProgramsOfAMemory(t *testing.T) {
+	cfg := Config{StateDir: t.TempDir(), RuntimesDir: t.TempDir()}
+	older, slept := strings.Repeat("a1", 32), strings.Repeat("b2", 32)
+	n := sampleNote(sandbox.GVisor, runsc)
+	b := box{uid: n.UID, dir: filepath.Join(cfg.StateDir, string(n.UID))}
+	if err := os.MkdirAll(filepath.Dir(b.memory().Image()), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for digest, path := range map[string]string{older: b.noteFile(), slept: filepath.Join(filepath.Dir(b.memory().Image()), "note.json")} {
+		n.Runtime.Digest = digest
+		h, err := n.handle()
+		if err == nil {
+			err = os.WriteFile(path, h, 0o600)
+		}
+		if err == nil {
+			err = os.Mkdir(filepath.Join(cfg.RuntimesDir, digest), 0o755)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := New(cfg); err != nil {
+		t.Fatal(err)
+	}
+	for _, digest := range []string{older, slept} {
+		if _, err := os.Stat(filepath.Join(cfg.RuntimesDir, digest)); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -66,15 +66,20 @@ func (b box) setRecord(r record) error {
 	if err != nil {
 		return err
 	}
-	// Not synced to the disk: after a crash of the host no run is left that
-	// it could speak of. Replaced atomically: the daemon alone may die.
-	next, err := os.CreateTemp(b.dir, ".run-")
+	return b.replace(b.runFile(), data)
+}
+
+// replace writes a file atomically: the daemon may die at any moment. It is not
+// synced to the disk: after a crash of the host no run is left that it could speak
+// of.
+func (b box) replace(path string, data []byte) error {
+	next, err := os.CreateTemp(b.dir, ".next-")
 	if err != nil {
 		return err
 	}
 	_, err = next.Write(data)
 	if err = errors.Join(err, next.Close()); err == nil {
-		err = os.Rename(next.Name(), b.runFile())
+		err = os.Rename(next.Name(), path)
 	}
 	if err != nil {
 		_ = os.Remove(next.Name())

@@ -122,7 +122,15 @@ func (d *Driver) keep(ctx context.Context, n note, r *run, s *suspension, root, 
 	if err = errors.Join(err, s.close()); err != nil {
 		return exhausted(err)
 	}
-	err = b.memory().Seal(memory.Content{Secret: secret}, func() error {
+	of, err := b.ofRun(n)
+	if err != nil {
+		return err
+	}
+	note, err := of.short()
+	if err != nil {
+		return err
+	}
+	err = b.memory().Seal(memory.Content{Secret: secret, Note: note}, func() error {
 		var onDisk errgroup.Group
 		onDisk.Go(n.sync)
 		onDisk.Go(func() error { return memory.SyncTree(root) })

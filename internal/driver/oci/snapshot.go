@@ -75,6 +75,9 @@ func (d *Driver) Snapshot(ctx context.Context, h driver.Handle, name sandbox.UID
 	if r.ended() {
 		return s, errs.E(errs.Unavailable, "the sandbox ended while its memory was kept")
 	}
+	if n, err = d.box(n.UID).ofRun(n); err != nil {
+		return s, err
+	}
 	note, err := n.handle()
 	if err != nil {
 		return s, err

@@ -54,7 +54,7 @@ func (d *Driver) Start(ctx context.Context, h driver.Handle) (err error) {
 	if err := d.clear(ctx, n.UID); err != nil {
 		return err
 	}
-	if err := d.furnish(&n); err != nil {
+	if err := d.furnish(&n, true); err != nil {
 		return err
 	}
 	defer func() {
@@ -72,6 +72,9 @@ func (d *Driver) Start(ctx context.Context, h driver.Handle) (err error) {
 	}
 	// From here on the files change, and a memory of before is none any more.
 	if err := b.memory().Forget(); err != nil {
+		return err
+	}
+	if err := b.setPrograms(n); err != nil {
 		return err
 	}
 	return d.begin(ctx, n, record{Secret: rand.Text(), HostID: d.hostID, IDBase: n.IDBase}, userns, nil)
@@ -167,12 +170,13 @@ func (d *Driver) reach(ctx context.Context, r *run, ask func(context.Context, gu
 	return nil
 }
 
-// furnish puts what a run needs where it is missing.
-func (d *Driver) furnish(n *note) error {
+// furnish puts what a run needs where it is missing. One that begins anew gets the
+// programs of today.
+func (d *Driver) furnish(n *note, renew bool) error {
 	if err := d.box(n.UID).lay(*n, &d.authorities); err != nil {
 		return err
 	}
-	if err := d.progs.replaceMissing(n); err != nil {
+	if err := d.progs.provide(n, renew); err != nil {
 		return err
 	}
 	if _, err := os.Stat(n.Rootfs); err != nil {

@@ -52,6 +52,9 @@ func (d *Driver) Wake(ctx context.Context, h driver.Handle) (err error) {
 	if err != nil {
 		return errs.E(errs.NotFound, "the sandbox's memory is damaged").Hint("start it: its files are whole").Because(err)
 	}
+	if err := n.takePrograms(says.Note); err != nil {
+		return errs.E(errs.NotFound, "the sandbox's memory is damaged").Because(err)
+	}
 	if err := d.furnishOld(&n); err != nil {
 		return err
 	}
@@ -74,7 +77,7 @@ func (d *Driver) Wake(ctx context.Context, h driver.Handle) (err error) {
 // mapped in it, and no other will do.
 func (d *Driver) furnishOld(n *note) error {
 	agent := n.Init
-	if err := d.furnish(n); err != nil {
+	if err := d.furnish(n, false); err != nil {
 		return err
 	}
 	if n.Init != agent {
