@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cubbyhq/cubby/internal/driver/oci/memory"
 	"github.com/cubbyhq/cubby/internal/embedded"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
@@ -126,48 +127,42 @@ func (d *Driver) prune() error {
 			keep[e.Digest] = true
 		}
 	}
+	ofNote := func(data []byte, err error) error {
+		if err != nil {
+			return err
+		}
+		n, err := parseHandle(data)
+		keep[n.Init.Digest], keep[n.Runtime.Digest] = true, true
+		return err
+	}
 	entries, err := os.ReadDir(d.cfg.StateDir)
 	if err != nil {
 		return err
 	}
+	var memories []memory.Memory
 	for _, e := range entries {
 		uid, err := sandbox.ParseUID(e.Name())
 		if err != nil {
 			continue
 		}
-		data, err := os.ReadFile(d.box(uid).noteFile())
-		if err != nil {
+		if err := ofNote(os.ReadFile(d.box(uid).noteFile())); err != nil {
 			return err
 		}
-		n, err := parseHandle(data)
-		if err != nil {
-			return err
-		}
-		keep[n.Init.Digest], keep[n.Runtime.Digest] = true, true
-		// The note of a run is not synced, that of a memory is.
-		if data, err = d.box(uid).memory().Note(); errors.Is(err, fs.ErrNotExist) {
-			continue
-		} else if err != nil {
-			return err
-		}
-		if n, err = parseHandle(data); err != nil {
-			return err
-		}
-		keep[n.Init.Digest], keep[n.Runtime.Digest] = true, true
+		// A crash of the host may have left an older note than that of the memory.
+		memories = append(memories, d.box(uid).memory())
 	}
 	snapshots, err := d.snapshots()
 	if err != nil {
 		return err
 	}
 	for _, name := range snapshots {
-		n, err := d.snapshotNote(name)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // it is half a one
-		}
-		if err != nil {
+		memories = append(memories, d.snapshotOf(name))
+	}
+	for _, m := range memories {
+		// One without a note is none, or half a one.
+		if err := ofNote(m.Note()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		keep[n.Init.Digest], keep[n.Runtime.Digest] = true, true
 	}
 	return embedded.Prune(d.cfg.RuntimesDir, keep)
 }

@@ -2,11 +2,9 @@ package oci
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -57,7 +55,7 @@ func (d *Driver) save(ctx context.Context, n note, program, to string) error {
 		_ = os.RemoveAll(fresh)
 		return fmt.Errorf("fscheckpoint: %w: %s", err, strings.TrimSpace(string(out)))
 	}
-	return publish(fresh, to)
+	return memory.Publish(fresh, to)
 }
 
 // roomToSave refuses a save that would take the host's last space. gVisor's
@@ -87,22 +85,4 @@ func space(dir string) (capacity, error) {
 		return capacity{}, err
 	}
 	return capacity{size: int64(st.Blocks) * st.Bsize, free: int64(st.Bavail) * st.Bsize}, nil
-}
-
-// publish gives a complete directory its name, in the place of an older one.
-func publish(fresh, dir string) error {
-	if err := memory.SyncTree(fresh); err != nil {
-		return errors.Join(err, os.RemoveAll(fresh))
-	}
-	return errors.Join(exchange(fresh, dir), memory.SyncNames(filepath.Dir(dir)), os.RemoveAll(fresh))
-}
-
-// exchange gives a directory the name of another, which gets its name if there is
-// one.
-func exchange(fresh, dir string) error {
-	err := unix.Renameat2(unix.AT_FDCWD, fresh, unix.AT_FDCWD, dir, unix.RENAME_EXCHANGE)
-	if errors.Is(err, unix.ENOENT) {
-		err = os.Rename(fresh, dir)
-	}
-	return err
 }

@@ -137,7 +137,7 @@ func (d *Driver) keep(ctx context.Context, n note, r *run, s *suspension, root, 
 		if err := onDisk.Wait(); err != nil {
 			return err
 		}
-		return exchange(root, b.saved())
+		return memory.Exchange(root, b.saved())
 	})
 	return exhausted(errors.Join(err, os.RemoveAll(root)))
 }

@@ -219,7 +219,7 @@ func (b box) takeSaved(from string) error {
 			return err
 		}
 	}
-	return publish(fresh, b.saved())
+	return memory.Publish(fresh, b.saved())
 }
 
 // RemoveSnapshot implements driver.Snapshotter.
@@ -245,13 +245,4 @@ func (d *Driver) snapshots() (names []sandbox.UID, err error) {
 		}
 	}
 	return names, err
-}
-
-// snapshotNote is the note of what was kept; fs.ErrNotExist for half a snapshot.
-func (d *Driver) snapshotNote(name sandbox.UID) (note, error) {
-	data, err := d.snapshotOf(name).Note()
-	if err != nil {
-		return note{}, err
-	}
-	return parseHandle(data)
 }

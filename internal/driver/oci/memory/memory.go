@@ -224,3 +224,22 @@ func SyncTree(dir string) error {
 
 // SyncNames puts the names in a directory onto the disk.
 func SyncNames(dir string) error { return syncFile(dir) }
+
+// Publish puts a complete directory onto the disk and gives it its name, in the
+// place of an older one. After an error it is gone.
+func Publish(fresh, dir string) error {
+	if err := SyncTree(fresh); err != nil {
+		return errors.Join(err, os.RemoveAll(fresh))
+	}
+	return errors.Join(Exchange(fresh, dir), SyncNames(filepath.Dir(dir)), os.RemoveAll(fresh))
+}
+
+// Exchange gives a directory the name of another, which gets its name if there is
+// one.
+func Exchange(fresh, dir string) error {
+	err := unix.Renameat2(unix.AT_FDCWD, fresh, unix.AT_FDCWD, dir, unix.RENAME_EXCHANGE)
+	if errors.Is(err, unix.ENOENT) {
+		err = os.Rename(fresh, dir)
+	}
+	return err
+}
