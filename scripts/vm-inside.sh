@@ -16,6 +16,7 @@ exec >"$(port out)" 2>&1 </dev/null
 
 export TMPDIR=/var/tmp HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/busybox
 export CUBBY_URL=http://127.0.0.1:9090
+export CUBBY_POOL=off # each cgroup is one of a sandbox that a step made
 kept=/var/lib/vm # what is known after a reboot
 . /try/settings
 
@@ -201,7 +202,8 @@ life() {
 beat='i=0; while :; do i=$((i+1)); echo $i; sleep 1; done'
 # beats ID [SEQ]: how many the command has printed, when none is missing.
 beats() { cubby logs "$@" 2>/dev/null | awk '$1 != NR { exit 1 } END { print NR }'; }
-beyond() { local n; n=$(beats "$2" 1) && [ "$n" -gt "$1" ]; }
+beats_beyond() { local n; n=$(beats "$2" "$3") && [ "$n" -gt "$1" ]; }
+beyond() { beats_beyond "$1" "$2" 1; }
 
 # goes_on WHAT: both sandboxes and their commands did.
 goes_on() {
@@ -219,6 +221,7 @@ goes_on() {
 step_service() {
   say "systemd"
   install -m 0644 /try/cubby.service /etc/systemd/system/cubby.service
+  mkdir -p /etc/cubby && echo CUBBY_POOL=$CUBBY_POOL >/etc/cubby/cubby.env
   check "enable --now" sh -c 'systemctl daemon-reload && systemctl enable --now cubby'
   check "the service answers" until_ 120 answers
   local id service=/sys/fs/cgroup/system.slice/cubby.service
@@ -244,6 +247,81 @@ step_service() {
   goes_on "stop and start"
   is "nothing failed" "$(systemctl list-units --failed --plain --no-legend cubby.service)" ""
   journalctl -u cubby -p warning --no-pager -o cat | tail -n 20
+}
+
+limit=120 # seconds that a command may run, which the machine's absence exceeds
+# holds beats too. It has a file open that is deleted, and answers once with its content.
+holds='cd /workspace; echo unlinked >open; exec 3<open; rm open; i=0
+while :; do i=$((i+1)); echo $i; [ ! -e ask ] || { rm ask; cat <&3 >answer; }; sleep 1; done'
+memory_of() { echo "/var/lib/cubby/run/oci/$(basename "$(cat "$kept/group-$1")")/memory"; }
+
+# Sandboxes that sleep when the machine reboots. The memory of one is damaged
+# before the daemon of the next boot starts.
+step_sleep() {
+  say "sleep"
+  local id
+  for id in sleeper damaged; do
+    make_ $id --isolation gvisor --memory 192MiB --cpus 1 --pids 64 --disk 256MiB --idle-timeout 0
+    cubby exec -d --timeout 0 $id -- sh -c "$holds" >/dev/null
+    check "$id beats" until_ 60 beyond 0 $id
+    check "files in $id" cubby exec --user root $id -- sh -c 'echo precious | tee /workspace/kept >/etc/kept'
+    cubby exec -d --timeout ${limit}s $id -- sh -c "$beat" >/dev/null
+    check "$id sleeps" cubby sleep --force $id
+    is "the status of $id" "$(status $id)" sleeping
+    is "no cgroup of $id" "$(ls -d "${group[$id]}" 2>/dev/null)" ""
+    check "the memory of $id" test -d "$(memory_of $id)/image"
+    beats $id 1 >$kept/beats-$id
+    is "no beat of $id is missing" "$(cat $kept/beats-$id)" '[1-9]*'
+  done
+  check "restart" systemctl restart cubby
+  check "the service answers" until_ 120 answers
+  is "the status of sleeper, after a restart" "$(status sleeper)" sleeping
+  cat >$kept/damage.sh <<DAMAGE
+file=\$(ls -S $(memory_of damaged)/image/* | head -n 1)
+printf damaged | dd of="\$file" bs=1 seek=\$((\$(stat -c %s "\$file") / 2)) conv=notrunc && touch $kept/was-damaged
+DAMAGE
+  printf '%s\n' '[Unit]' 'Before=cubby.service' '[Service]' Type=oneshot "ExecStart=/bin/bash $kept/damage.sh" \
+    '[Install]' WantedBy=multi-user.target >/etc/systemd/system/damage.service
+  check "the damage is planned" systemctl enable damage
+  date +%s >$kept/slept
+}
+
+# woken looks whether both go on as they must.
+woken() {
+  local id before after out n
+  for id in sleeper damaged; do
+    is "$id sleeps still" "$(status $id)" sleeping
+    is "no cgroup of $id" "$(ls -d "$(cat $kept/group-$id)" 2>/dev/null)" ""
+  done
+  check "a memory was damaged meanwhile" test -e $kept/was-damaged
+  # A time limit that counted the sleep would be over.
+  n=$(($(cat $kept/slept) + limit + 5 - $(date +%s)))
+  echo "    the sleep lasts until the time limit would be over: ${n} s more"
+  [ $n -le 0 ] || sleep $n
+
+  is "a use wakes sleeper" "$(cubby exec sleeper -- cat /workspace/kept /etc/kept 2>&1)" $'precious\nprecious'
+  is "the status of sleeper" "$(status sleeper)" running
+  is "its memory was whole" "$(cubby get sleeper --json | grep -c restore_incomplete)" 0
+  check "its counter goes on" until_ 60 beyond "$(cat $kept/beats-sleeper)" sleeper
+  n=$(beats sleeper 3)
+  is "no beat of the command with a time limit is missing" "$n" '[1-9]*'
+  check "its time limit does not count the sleep" until_ 60 beats_beyond "$n" sleeper 3
+  before=$(date +%s)
+  out=$(cubby exec sleeper -- date +%s 2>&1)
+  after=$(date +%s)
+  is "its clock is right: $before <= $out <= $after" "$((out >= before - 1 && out <= after + 1))" 1
+  cubby exec sleeper -- touch /workspace/ask
+  check "it answers" until_ 60 cubby exec sleeper -- test -s /workspace/answer
+  is "the file that was deleted while it was open" "$(cubby exec sleeper -- cat /workspace/answer 2>&1)" unlinked
+
+  is "a use starts damaged from its files" "$(cubby exec damaged -- cat /workspace/kept /etc/kept 2>&1)" $'precious\nprecious'
+  out=$(cubby get damaged --json)
+  is "and that is said" "$(field restore_incomplete <<<"$out"), $(field reason <<<"$out")" "true, *memory*lost*"
+  echo "    $(field reason <<<"$out")"
+  is "its command is lost" "$(cubby logs --json damaged 1 | field reason)" lost
+  is "no beat of before is missing" "$(beats damaged 1)" "$(cat $kept/beats-damaged)"
+  is "what was open is gone" "$(cubby exec damaged -- ls /workspace 2>&1)" kept
+  check "rm" cubby rm sleeper damaged
 }
 
 # What the daemon finds after a boot: no sandbox runs, and the rows say so.
@@ -280,6 +358,7 @@ rebooted() {
     check "start $id" cubby start $id
     is "the file of $id" "$(cubby exec $id -- cat /workspace/kept 2>&1)" precious
   done
+  [ ! -e $kept/slept ] || woken
   check "rm" cubby rm gvisor container halted
   is "no cgroup is left" "$(ours)" ""
   is "nothing of a sandbox is left" "$(ls /var/lib/cubby/run/oci)" ""
@@ -309,7 +388,7 @@ if [ -e $kept/rebooted ]; then
   rebooted
   finish
 fi
-steps="host doctor driver daemon walls service reboot"
+steps="host doctor driver daemon walls service sleep reboot"
 [ -d /run/systemd/system ] || steps="host doctor daemon walls"
 for step in ${STEPS:-$steps}; do "step_$step"; done
 finish
