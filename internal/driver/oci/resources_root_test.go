@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -40,7 +41,12 @@ func armed(t *testing.T, r *running) *running {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(driver.VolumeDir(r.spec.Volumes, driver.VolumeWorkspace), "attack"), program, 0o755); err != nil {
+	// A process that is forked in this moment would hold the file open for writing,
+	// and then the sandbox cannot execute it.
+	syscall.ForkLock.RLock()
+	err = os.WriteFile(filepath.Join(driver.VolumeDir(r.spec.Volumes, driver.VolumeWorkspace), "attack"), program, 0o755)
+	syscall.ForkLock.RUnlock()
+	if err != nil {
 		t.Fatal(err)
 	}
 	return r
