@@ -264,10 +264,15 @@ func (s *stdin) write(ctx context.Context, offset int64, data []byte, eof bool) 
 	s.mu.Unlock()
 	if s.tty {
 		// What a person types to say so; the terminal itself stays open.
-		_, err := s.pass(ctx, []byte{4})
+		if _, err := s.pass(ctx, []byte{4}); !errors.Is(err, errs.WrongState) {
+			return at, err
+		}
+		return at, nil
+	}
+	if err := s.file.Close(); !errors.Is(err, os.ErrClosed) {
 		return at, err
 	}
-	return at, s.file.Close()
+	return at, nil // the command had all it wanted, and has ended
 }
 
 func (s *stdin) pass(ctx context.Context, data []byte) (int, error) {
