@@ -21,22 +21,26 @@ const (
 )
 
 // Execute runs a cell and returns when the kernel has said how it ended and
-// everything that it printed has been given to show, which is called in order
-// and from one goroutine at a time; what earlier cells showed after their end
+// everything that it printed has been given to show, which is called in order,
+// from one goroutine at a time, and not after the return; what earlier cells showed after their end
 // comes first. When ctx ends the cell goes on; see
 // [Client.Interrupt]. show must not wait: a kernel drops what its connection
 // cannot take.
 func (c *Client) Execute(ctx context.Context, cell kernel.Cell, show func(kernel.Output)) (kernel.Reply, error) {
-	if !cell.Silent {
-		c.late.Begin(show)
-		defer c.late.End()
+	// What is on its way when the cell ends comes to the next one, as what comes
+	// later does.
+	shown := &c.late
+	if cell.Silent {
+		shown = new(kernel.Backlog)
 	}
+	shown.Begin(show)
+	defer shown.End()
 	x, forget, err := c.begin(c.shell, "execute_request", map[string]any{
 		"code": cell.Code, "silent": cell.Silent, "store_history": !cell.Silent,
 		"user_expressions": struct{}{}, "allow_stdin": cell.Stdin, "stop_on_error": false,
 	}, func(m message) {
 		if o, ok := outputOf(m); ok {
-			show(o)
+			shown.Add(o)
 		}
 	})
 	if err != nil {
@@ -78,7 +82,7 @@ func (c *Client) Execute(ctx context.Context, cell kernel.Cell, show func(kernel
 	r.Leaves = leaves(r.Payload)
 	c.settle(x)
 	for _, page := range pages(r.Payload) {
-		show(page)
+		shown.Add(page)
 	}
 	return r.Reply, nil
 }
@@ -92,13 +96,13 @@ func pages(payload json.RawMessage) []kernel.Output {
 		Data   kernel.Bundle `json:"data"`
 	}
 	_ = json.Unmarshal(payload, &asked)
-	var shown []kernel.Output
+	var all []kernel.Output
 	for _, p := range asked {
 		if p.Source == "page" && len(p.Data) > 0 {
-			shown = append(shown, kernel.Output{Display: &kernel.Display{Data: p.Data}})
+			all = append(all, kernel.Output{Display: &kernel.Display{Data: p.Data}})
 		}
 	}
-	return shown
+	return all
 }
 
 // leaves reports whether a cell asked for the kernel's end. A payload that is

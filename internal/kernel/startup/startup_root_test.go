@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -104,7 +105,14 @@ func execute(t *testing.T, c *jupyter.Client, code string) (s shown) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	r, err := c.Execute(ctx, kernel.Cell{Code: code}, s.take)
+	var over atomic.Bool
+	r, err := c.Execute(ctx, kernel.Cell{Code: code}, func(o kernel.Output) {
+		if over.Load() {
+			t.Errorf("%s: %+v is shown after the end", code, o)
+		}
+		s.take(o)
+	})
+	over.Store(true)
 	if err != nil {
 		t.Fatalf("%s: %v", code, err)
 	}
