@@ -133,7 +133,7 @@ func (d *Driver) clear(ctx context.Context, uid sandbox.UID) error {
 		return err
 	}
 	d.namespaces.ended(uid)
-	unmountNetns(b.runtime())
+	unmountNetns(b.runtime()) // of a run that an earlier version began
 	unmountAll(b.channel())
 	// Where the path of its directory is too long for a socket, runsc puts
 	// its own here.
