@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"golang.org/x/net/dns/dnsmessage"
@@ -278,4 +279,28 @@ func FuzzAnswer(f *testing.F) {
 			t.Errorf("answer %+v of %d bytes", m.Header, len(reply))
 		}
 	})
+}
+
+// A port that is free for UDP may be taken for TCP.
+func TestChosenPortIsFreeForBoth(t *testing.T) {
+	// Half of the ports that the kernel chooses from would make the machine poor; a
+	// thousand of 28,000 are met once in 28 times.
+	for range 1000 {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+	}
+	for range 200 {
+		s, err := Listen(netip.MustParseAddrPort("127.0.0.1:0"), Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = s.udp.Close(), s.tcp.Close()
+	}
+	taken := newServer(t).Addr()
+	if _, err := Listen(taken, Config{}); !errors.Is(err, syscall.EADDRINUSE) {
+		t.Errorf("a port that was asked for and is taken: %v", err)
+	}
 }

@@ -17,6 +17,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -50,8 +51,23 @@ type Server struct {
 	tcp net.Listener
 }
 
-// Listen takes the address; [Server.Run] serves it.
-func Listen(address netip.AddrPort, c Config) (*Server, error) {
+// tries bounds how often a port is chosen.
+const tries = 100
+
+// Listen takes the address; [Server.Run] serves it. Port 0 is one that is free for
+// both UDP and TCP.
+func Listen(address netip.AddrPort, c Config) (s *Server, err error) {
+	for range tries {
+		s, err = listen(address, c)
+		if address.Port() != 0 || !errors.Is(err, syscall.EADDRINUSE) {
+			break
+		}
+	}
+	return s, err
+}
+
+// listen takes for TCP what the kernel chose for UDP, where that is free too.
+func listen(address netip.AddrPort, c Config) (*Server, error) {
 	udp, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(address))
 	if err != nil {
 		return nil, err
