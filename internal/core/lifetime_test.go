@@ -359,3 +359,20 @@ func TestDestroyAllHasATimeLimit(t *testing.T) {
 		return err == nil && len(traces) == 0
 	})
 }
+
+// Who has heard that a command has ended finds the sandbox unused, though its end
+// may not be stored yet.
+func TestACommandThatHasEndedIsNoUse(t *testing.T) {
+	w := newWorld(t)
+	w.create("a")
+	for i := range 50 {
+		w.sh("a", "true")
+		if w.get("a").IdleAt.IsZero() {
+			t.Fatalf("command %d has ended and the sandbox is in use", i)
+		}
+		w.in("a", "true")
+		if w.get("a").IdleAt.IsZero() {
+			t.Fatalf("command %d of a session has ended and the sandbox is in use", i)
+		}
+	}
+}

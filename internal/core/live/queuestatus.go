@@ -33,10 +33,3 @@ func (r *Run) SessionQueues() map[string]Queue {
 	}
 	return all
 }
-
-// any reports whether commands wait or run in a queue.
-func (qs *queues) any() bool {
-	qs.mu.Lock()
-	defer qs.mu.Unlock()
-	return len(qs.names) > 0
-}

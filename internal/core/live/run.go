@@ -228,7 +228,7 @@ func (r *Run) Running() int { return r.execs.count() }
 func (r *Run) Attention() Attention {
 	// In this order: what waits no more runs, and what does not run any more was
 	// used just now.
-	inUse := r.queues.any() || r.execs.inUse()
+	inUse := r.queues.busy() || r.execs.busy()
 	return r.activity.attention(inUse)
 }
 

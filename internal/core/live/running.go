@@ -182,22 +182,8 @@ func (x *execs) count() int {
 	return len(x.live) + x.starting
 }
 
-// inUse reports whether somebody waits for what runs: a terminal's program is
-// no use by itself.
-func (x *execs) inUse() bool {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	for _, e := range x.live {
-		if e.terminal == "" {
-			return true
-		}
-	}
-	return x.starting > 0
-}
-
 // forget ends the exec's time as a live one; its agent may forget it too.
 func (x *execs) forget(e *Exec) {
-	x.run.activity.used()
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	delete(x.live, e.seq)
