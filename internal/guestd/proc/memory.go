@@ -8,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // In gVisor the host's memory limit ends the whole sandbox, so the agent keeps
@@ -22,10 +24,10 @@ const (
 	rarestLook    = 250 * time.Millisecond
 	// idleLook: nothing but the agent runs.
 	idleLook = time.Second
-	// The memory of a killed process comes back late. Until then nobody else
-	// pays for it, unless somebody goes on taking.
-	refund     = 500 * time.Millisecond
-	stillTaken = 16 << 20
+	// The memory of a killed process comes back this long after its end at the
+	// latest, and its end this long after the kill.
+	release = 20 * time.Millisecond
+	refund  = 500 * time.Millisecond
 )
 
 // WatchMemory keeps the budget until ctx ends.
@@ -33,8 +35,7 @@ func (r *Runner) WatchMemory(ctx context.Context, budget int64) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	idle, used := false, int64(0)
-	killed := -refund // the last kill, by the clock that stands still in a sleep
-	var peak int64    // in use at the last kill
+	var last victim
 	for {
 		select {
 		case <-ctx.Done():
@@ -53,12 +54,33 @@ func (r *Runner) WatchMemory(ctx context.Context, budget int64) {
 			continue
 		}
 		var ok bool
-		if used, ok = memoryUsed(); ok && used >= budget && (r.cfg.Uptime.Now()-killed >= refund || used >= peak+stillTaken) {
-			r.killLargest(used, budget)
-			killed, peak = r.cfg.Uptime.Now(), used
+		if used, ok = memoryUsed(); ok && used >= budget && last.paid(r.cfg.Uptime.Now()) {
+			last = victim{pid: r.killLargest(used, budget), at: r.cfg.Uptime.Now()}
 		}
 		timer.Reset(nextLook(budget - used))
 	}
+}
+
+// victim is the process that was killed last. Its times are of the clock that
+// stands still in a sleep.
+type victim struct {
+	pid      int // 0: none
+	at, gone time.Duration
+}
+
+// paid reports whether the victim's memory has come back, so that another process
+// pays for what is missing now.
+func (v *victim) paid(now time.Duration) bool {
+	if v.pid == 0 || now-v.at >= refund {
+		return true
+	}
+	if v.gone == 0 {
+		if p, ok := readProcess(v.pid); !ok || p.zombie {
+			v.gone = now
+		}
+		return false
+	}
+	return now-v.gone >= release
 }
 
 // nextLook is when memory can be exhausted at the earliest.
@@ -66,30 +88,16 @@ func nextLook(left int64) time.Duration {
 	return min(max(time.Duration(float64(left)/fastestGrowth*float64(time.Second)), closestLook), rarestLook)
 }
 
-// memoryUsed reads what the sandbox uses from /proc/meminfo.
+// memoryUsed is what the sandbox uses. In gVisor this asks the host at every call,
+// where /proc/meminfo has what was found some time ago: its next scan comes eight
+// times as long after the last as that took, which on a busy host are hundreds of
+// milliseconds (UpdateUsage of its package pgalloc).
 func memoryUsed() (int64, bool) {
-	return parseMeminfo(string(readBounded("/proc/meminfo", 8192)))
-}
-
-func parseMeminfo(text string) (used int64, ok bool) {
-	var total, available int64
-	for line := range strings.Lines(text) {
-		f := strings.Fields(line)
-		if len(f) < 2 {
-			continue
-		}
-		kib, err := strconv.ParseInt(f[1], 10, 53)
-		if err != nil {
-			continue
-		}
-		switch f[0] {
-		case "MemTotal:":
-			total = kib << 10
-		case "MemAvailable:":
-			available = kib << 10
-		}
+	var info unix.Sysinfo_t
+	if unix.Sysinfo(&info) != nil || info.Totalram < info.Freeram {
+		return 0, false
 	}
-	return total - available, total > 0 && total >= available
+	return int64(info.Totalram-info.Freeram) * int64(info.Unit), true
 }
 
 // killLargest kills the process that uses most memory, notes it with the exec

@@ -56,24 +56,6 @@ func TestDescendants(t *testing.T) {
 	}
 }
 
-func TestParseMeminfo(t *testing.T) {
-	tests := []struct {
-		text string
-		used int64
-		ok   bool
-	}{
-		{"MemTotal:       1000 kB\nMemFree:  1 kB\nMemAvailable:    400 kB\n", 600 << 10, true},
-		{"MemTotal: x kB\n", 0, false},
-		{"MemTotal: 1 kB\nMemAvailable: 2 kB\n", -1 << 10, false},
-		{"", 0, false},
-	}
-	for _, tt := range tests {
-		if used, ok := parseMeminfo(tt.text); used != tt.used || ok != tt.ok {
-			t.Errorf("parseMeminfo(%q) = %d, %v, want %d, %v", tt.text, used, ok, tt.used, tt.ok)
-		}
-	}
-}
-
 func TestNextLookIsInTime(t *testing.T) {
 	for _, left := range []int64{-1, 0, 1 << 20, 1 << 28, 1 << 40} {
 		wait := nextLook(left)
