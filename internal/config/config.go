@@ -109,7 +109,7 @@ type Config struct {
 	TenantUploads Bytes    `key:"max-tenant-uploads" default:"10GiB" usage:"what the uploaded files of all threads of a tenant may take; 0: no bound"`
 	APIBaseURL    string   `key:"api-base-url" usage:"where clients reach the API, as https://host[:port][/path]; for the download URLs of exports; empty: the address that is served"`
 
-	MemoryBudget    Bytes         `key:"memory-budget" default:"80MiB" usage:"what requests may make the daemon hold in memory, all together: bodies and answers that are not streamed; a tenant, or a token without one, has half of it, all tenants together three quarters; at least 32MiB"`
+	MemoryBudget    Bytes         `key:"memory-budget" default:"72MiB" usage:"what requests may make the daemon hold in memory, all together: bodies and answers that are not streamed; a tenant, or a token without one, has half of it, all tenants together three quarters; at least 32MiB"`
 	SpoolSpace      Bytes         `key:"spool-space" default:"2GiB" usage:"space of the data directory that files within JSON bodies may take on their way, all together; shared like memory-budget, so that those of one request have at most half of it; none is taken from disk-reserve; at least 128MiB"`
 	BodyLimit       Bytes         `key:"body-limit" default:"1MiB" usage:"largest JSON request body; code may take 8MiB in any case, and file uploads are not bound by it"`
 	ShutdownTimeout time.Duration `key:"shutdown-timeout" default:"10s" usage:"how long open requests may go on when the daemon stops, and after them the end of the sandboxes where on-shutdown is destroy"`

@@ -147,7 +147,7 @@ type Service struct {
 // New returns a Service. It starts nothing and changes nothing.
 func New(cfg Config) (*Service, error) {
 	began := cfg.complete()
-	s := &Service{cfg: cfg, gate: gate.New(), budget: budget.Budget{Memory: cfg.Memory}}
+	s := &Service{cfg: cfg, gate: gate.New(), budget: budget.New(cfg.Memory)}
 	s.scope = scope.New(cfg.Store, s.gate, cfg.Now)
 	s.recorder = history.NewRecorder(cfg.Store, s.gate, cfg.Log, cfg.Now)
 	s.events = history.NewEvents(cfg.Store, s.scope, s.gate, s.budget)

@@ -14,7 +14,7 @@ import (
 // What requests may make the daemon hold, all together. A client of its own,
 // which is a tenant or a token without one, has half of it, and all tenants
 // together leave a quarter to the operator.
-const defaultMemory = 80 << 20
+const defaultMemory = 72 << 20
 
 const (
 	// freeBody of every body is not counted, nor a write of an answer up to

@@ -24,35 +24,63 @@ const (
 	Free = 16 << 10
 )
 
-// Budget charges for answers. One without a Memory, as the zero value, charges
-// nothing.
-type Budget struct{ Memory Memory }
+// reads is how many lists are read at once: how large one is is known when it has
+// been read, and only then is it charged.
+const reads = 2
+
+// Budget charges for answers. The zero value charges nothing.
+type Budget struct {
+	memory Memory
+	turns  chan struct{}
+}
+
+// New returns a Budget that charges a Memory; without one it charges nothing.
+func New(m Memory) Budget {
+	if m == nil {
+		return Budget{}
+	}
+	return Budget{memory: m, turns: make(chan struct{}, reads)}
+}
 
 // Counts reports whether anything is charged at all.
-func (b Budget) Counts() bool { return b.Memory != nil }
+func (b Budget) Counts() bool { return b.memory != nil }
+
+// Turn waits until a list may be read that is charged before done. It gives up with
+// ctx.
+func (b Budget) Turn(ctx context.Context) (done func(), err error) {
+	if b.turns == nil {
+		return func() {}, nil
+	}
+	select {
+	case b.turns <- struct{}{}:
+		return func() { <-b.turns }, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
 
 // ChargeList counts what a list holds against the caller's memory until its
 // request has ended.
 func (b Budget) ChargeList(ctx context.Context, bytes int64) error {
-	if b.Memory == nil || bytes <= Free {
+	if b.memory == nil || bytes <= Free {
 		return nil
 	}
-	return b.Memory.Charge(ctx, bytes*listWeight)
+	return b.memory.Charge(ctx, bytes*listWeight)
 }
 
 // HoldList is ChargeList until release.
 func (b Budget) HoldList(ctx context.Context, bytes int64) (release func(), err error) {
-	if b.Memory == nil || bytes <= Free {
+	if b.memory == nil || bytes <= Free {
 		return func() {}, nil
 	}
-	return b.Memory.Hold(ctx, bytes*listWeight)
+	return b.memory.Hold(ctx, bytes*listWeight)
 }
 
 // ChargeOutput counts output, or a file that is read whole, until the request
 // of ctx has ended.
 func (b Budget) ChargeOutput(ctx context.Context, bytes int64) error {
-	if b.Memory == nil || bytes <= Free {
+	if b.memory == nil || bytes <= Free {
 		return nil
 	}
-	return b.Memory.Charge(ctx, bytes*outputWeight)
+	return b.memory.Charge(ctx, bytes*outputWeight)
 }

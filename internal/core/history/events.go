@@ -79,6 +79,11 @@ func (h *Events) List(ctx context.Context, id string, after int64, limit int, ki
 	if err != nil {
 		return nil, 0, err
 	}
+	done, err := h.budget.Turn(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer done()
 	events, err = h.store.Events(ctx, b.UID, after, limit, kinds...)
 	if err != nil {
 		return nil, 0, err
@@ -144,14 +149,20 @@ func (h *Events) follow(ctx context.Context, id string, after int64, kinds []str
 	// that begins after the end was seen has them all.
 	look, over := true, false
 	for {
-		events, err := h.store.Events(ctx, b.UID, after, page)
-		if errors.Is(err, errs.Unready) && gate.Sleep(ctx, gate.RetryLast) {
-			continue // a reader outlives an absence of the database
-		}
+		read, err := h.budget.Turn(ctx)
 		if err != nil {
 			return err
 		}
+		events, err := h.store.Events(ctx, b.UID, after, page)
+		if err != nil {
+			read()
+			if errors.Is(err, errs.Unready) && gate.Sleep(ctx, gate.RetryLast) {
+				continue // a reader outlives an absence of the database
+			}
+			return err
+		}
 		release, err := h.budget.HoldList(ctx, bytesOf(events))
+		read()
 		if err != nil {
 			return err
 		}

@@ -96,6 +96,11 @@ func (s *Sandboxes) List(ctx context.Context, q Query) (Page, error) {
 	if err := scope.MayName(ctx, q.Tenant); err != nil {
 		return Page{}, err
 	}
+	done, err := s.cfg.Budget.Turn(ctx)
+	if err != nil {
+		return Page{}, err
+	}
+	defer done()
 	items, next, err := s.cfg.Store.Sandboxes(ctx, store.Query{
 		Tenant: scope.Whose(ctx, q.Tenant), Labels: q.Labels, States: q.States, External: q.External, Thread: q.Thread, After: q.Cursor, Limit: q.Limit,
 	})

@@ -196,6 +196,11 @@ func (h *Execs) List(ctx context.Context, id string, q ExecQuery) ([]sandbox.Exe
 	if err != nil {
 		return nil, err
 	}
+	done, err := h.s.cfg.Budget.Turn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	list, err := h.s.cfg.Store.Execs(ctx, b.UID, store.ExecQuery{AfterSeq: q.AfterSeq, Limit: q.Limit, Brief: true})
 	if err != nil {
 		return nil, err
