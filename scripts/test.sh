@@ -66,13 +66,14 @@ of_packages() {
 }
 
 # tests NAME PACKAGES FLAG… runs packages and keeps their events. To link is a good
-# part of what a small package takes, and a third of that goes to debuggers.
+# part of what a small package takes: a third of that goes to debuggers, and what is
+# linked already is not linked again.
 tests() {
   local name=$1 packages=$2
   shift 2
   [ -n "${packages// }" ] || return 0
   .cache/tools/gotestsum --format pkgname-and-test-fails --format-hide-empty-pkg --packages "$packages" "${again[@]}" \
-    --rerun-fails-report ".cache/tests-$name.again" --jsonfile ".cache/tests-$name.json" -- -vet=off -ldflags=-w -timeout 45m "$@"
+    --rerun-fails-report ".cache/tests-$name.again" --jsonfile ".cache/tests-$name.json" -- -toolexec "$PWD/scripts/link.sh" -vet=off -ldflags=-w -timeout 45m "$@"
 }
 
 # volumes lists the files of such tests.
