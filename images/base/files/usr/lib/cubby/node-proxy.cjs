@@ -1,35 +1,40 @@
 // Makes Node's built-in fetch use HTTP_PROXY, HTTPS_PROXY and NO_PROXY, which
 // Node 20 ignores, and say why a request failed. It is preloaded by
-// NODE_OPTIONS into every node process, so it loads undici only when fetch
-// first asks for its dispatcher.
+// NODE_OPTIONS into every node process, so it loads undici only for the first
+// request.
 'use strict';
+
+const { existsSync } = require('node:fs');
 
 const env = process.env;
 const key = Symbol.for('undici.globalDispatcher.1');
+const undici = '/usr/share/nodejs/undici';
 
-if ((env.HTTPS_PROXY || env.https_proxy || env.HTTP_PROXY || env.http_proxy) && globalThis[key] === undefined) {
-  const define = (value) =>
-    Object.defineProperty(globalThis, key, { value, writable: true, enumerable: false, configurable: true });
-  Object.defineProperty(globalThis, key, {
-    configurable: true,
-    enumerable: false,
-    get() {
-      // undici looks at this property while it loads, and takes it over.
-      define(undefined);
+// Without undici fetch goes its own way, which leads nowhere.
+if ((env.HTTPS_PROXY || env.https_proxy || env.HTTP_PROXY || env.http_proxy) && globalThis[key] === undefined && existsSync(undici)) {
+  // Node looks at the dispatcher while it loads what Request, Headers and others
+  // are. To load undici then would leave some of these undefined.
+  let dispatcher;
+  const loaded = () => {
+    if (dispatcher === undefined) {
       const warn = process.emitWarning;
       process.emitWarning = () => {}; // that the agent is experimental
       try {
-        const { EnvHttpProxyAgent, Pool, setGlobalDispatcher } = require('/usr/share/nodejs/undici');
-        setGlobalDispatcher(new EnvHttpProxyAgent({ clientFactory: (origin, options) => explaining(new Pool(origin, options)) }));
-      } catch {
-        // Without undici fetch goes its own way, which leads nowhere.
+        const { EnvHttpProxyAgent, Pool } = require(undici);
+        dispatcher = new EnvHttpProxyAgent({ clientFactory: (origin, options) => explaining(new Pool(origin, options)) });
       } finally {
         process.emitWarning = warn;
       }
-      return globalThis[key];
+    }
+    return dispatcher;
+  };
+  const value = new Proxy({}, {
+    get(_, name) {
+      const member = loaded()[name];
+      return typeof member === 'function' ? member.bind(dispatcher) : member;
     },
-    set: define,
   });
+  Object.defineProperty(globalThis, key, { value, writable: true, enumerable: false, configurable: true });
 }
 
 // fetch says only "fetch failed", and reading an answer "terminated"; both
