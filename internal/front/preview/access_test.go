@@ -198,11 +198,15 @@ func TestPreviewsBehindAProxy(t *testing.T) {
 	if c := got.Header.Get("Set-Cookie"); !strings.HasPrefix(c, "__Host-cubby_preview="+pass+"; Path=/; Max-Age=") || !strings.HasSuffix(c, "; HttpOnly; Secure; SameSite=None; Partitioned") {
 		t.Errorf("the cookie is %s", c)
 	}
-	got = w.get("http://"+host+"/", "Cookie", "__Host-cubby_preview="+pass, "X-Forwarded-For", "192.0.2.7", "X-Forwarded-Proto", "http", "Origin", "https://"+host)
-	for _, line := range []string{"X-Forwarded-For: 192.0.2.7, 127.0.0.1\r\n", "X-Forwarded-Proto: https\r\n", "X-Forwarded-Host: " + host + "\r\n", fmt.Sprintf("Origin: http://localhost:%d\r\n", w.port)} {
+	got = w.get("http://"+host+"/", "Cookie", "__Host-cubby_preview="+pass, "X-Forwarded-For", "192.0.2.7", "X-Forwarded-Proto", "http", "Referer", "https://"+host+"/x")
+	for _, line := range []string{"X-Forwarded-For: 192.0.2.7, 127.0.0.1\r\n", "X-Forwarded-Proto: https\r\n", "X-Forwarded-Host: " + host + "\r\n", fmt.Sprintf("Referer: http://localhost:%d/x\r\n", w.port)} {
 		if !strings.Contains(got.text, line) {
 			t.Errorf("the app does not get %q, but %s", line, got.text)
 		}
+	}
+	got = w.get("http://"+host+"/", "Cookie", "__Host-cubby_preview="+pass, "Origin", "https://"+host)
+	if !strings.Contains(got.text, fmt.Sprintf("Origin: http://localhost:%d\r\n", w.port)) {
+		t.Errorf("of its own origin the app gets %s", got.text)
 	}
 }
 

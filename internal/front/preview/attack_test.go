@@ -105,6 +105,19 @@ func TestAttackNamesOfHosts(t *testing.T) {
 	}
 }
 
+// A page of the visitor's own machine on the app's port is foreign, and the app
+// does not take it for its own.
+func TestAttackOriginOfTheVisitorsMachine(t *testing.T) {
+	w := newWorld(t, echo)
+	for _, name := range []string{"localhost", "LOCALHOST"} {
+		foreign := fmt.Sprintf("http://%s:%d", name, w.port)
+		got := w.do("POST", "http://"+w.host("a", 0)+"/", nil, "Origin", foreign, "Referer", foreign+"/page")
+		if !strings.Contains(got.text, "Origin: null\r\n") || strings.Contains(got.text, "Referer") {
+			t.Errorf("of origin %s the app gets %s", foreign, got.text)
+		}
+	}
+}
+
 // A daemon without tokens answers the API to names of this machine alone: pages
 // of previews are of none.
 func TestAttackAPIFromAPreview(t *testing.T) {

@@ -255,10 +255,10 @@ func TestRequestsReachTheApp(t *testing.T) {
 			t.Errorf("%s: %d %s", name, got.StatusCode, got.text)
 		}
 	}
-	got := w.get(own+"/", "Authorization", "Bearer apps", "Origin", own, "Referer", own+"/page?x", "X-Forwarded-For", "10.0.0.1",
+	got := w.get(own+"/", "Authorization", "Bearer apps", "Referer", own+"/page?x", "X-Forwarded-For", "10.0.0.1",
 		"X-Forwarded-Host", "evil.example", "X-Forwarded-Proto", "gopher", "Cookie", "a=b; c=d")
 	for _, line := range []string{
-		"Authorization: Bearer apps\r\n", "Origin: http://" + local + "\r\n", "Referer: http://" + local + "/page?x\r\n", "X-Forwarded-For: 127.0.0.1\r\n",
+		"Authorization: Bearer apps\r\n", "Referer: http://" + local + "/page?x\r\n", "X-Forwarded-For: 127.0.0.1\r\n",
 		"X-Forwarded-Host: " + w.host("a", 0) + "\r\n", "X-Forwarded-Proto: http\r\n", "Cookie: a=b; c=d\r\n",
 	} {
 		if !strings.Contains(got.text, line) {
@@ -281,6 +281,23 @@ func TestRequestsReachTheApp(t *testing.T) {
 	}
 	if got := w.do("HEAD", own+"/", nil); got.StatusCode != 200 || got.text != "" || got.Header.Get("X-Got-Host") != local {
 		t.Errorf("HEAD = %v", got.Header)
+	}
+}
+
+// A page's own request names its origin. What frameworks compare with that is the
+// same local page, or absent.
+func TestForwardedHostDiffersFromTheOrigin(t *testing.T) {
+	w := newWorld(t, echo)
+	own := "http://" + w.host("a", 0)
+	got := w.do("POST", own+"/", nil, "Origin", own, "X-Forwarded-Host", "evil.example", "X-Forwarded-Proto", "gopher")
+	if !strings.Contains(got.text, "Origin: http://localhost:"+strconv.Itoa(w.port)+"\r\n") ||
+		strings.Contains(got.text, "X-Forwarded-Host") || strings.Contains(got.text, "X-Forwarded-Proto") || !strings.Contains(got.text, "X-Forwarded-For: 127.0.0.1\r\n") {
+		t.Errorf("the app gets %s", got.text)
+	}
+	w.api("PATCH", "/v1/sandboxes/a", `{"host_header":"preserve"}`, nil)
+	got = w.do("POST", own+"/", nil, "Origin", own)
+	if !strings.Contains(got.text, "Origin: "+own+"\r\n") || !strings.Contains(got.text, "X-Forwarded-Host: "+w.host("a", 0)+"\r\n") || !strings.Contains(got.text, "X-Forwarded-Proto: http\r\n") {
+		t.Errorf("with its own host the app gets %s", got.text)
 	}
 }
 
@@ -318,11 +335,15 @@ func TestTLS(t *testing.T) {
 		!strings.HasPrefix(got.Header.Get("Set-Cookie"), "__Host-cubby_preview="+pass+"; Path=/;") {
 		t.Errorf("the link %s is %s %s %v", address, got.Proto, got.Status, got.Header)
 	}
-	got = w.get(own+"/", "Cookie", "__Host-cubby_preview="+pass, "Origin", own)
-	for _, line := range []string{"X-Forwarded-Proto: https\r\n", "Origin: http://localhost:" + strconv.Itoa(w.port) + "\r\n"} {
+	got = w.get(own+"/", "Cookie", "__Host-cubby_preview="+pass, "Referer", own+"/")
+	for _, line := range []string{"X-Forwarded-Proto: https\r\n", "Referer: http://localhost:" + strconv.Itoa(w.port) + "/\r\n"} {
 		if !strings.Contains(got.text, line) {
 			t.Errorf("the app does not get %q, but %s", line, got.text)
 		}
+	}
+	got = w.get(own+"/", "Cookie", "__Host-cubby_preview="+pass, "Origin", own)
+	if !strings.Contains(got.text, "Origin: http://localhost:"+strconv.Itoa(w.port)+"\r\n") {
+		t.Errorf("of its own origin the app gets %s", got.text)
 	}
 }
 

@@ -21,25 +21,36 @@ func (d *Door) rewrite(pr *httputil.ProxyRequest) {
 	out.URL.Scheme, out.URL.Host = "http", v.key
 	// As the visitor wrote it: the proxy takes out what it does not understand.
 	out.URL.RawQuery = pr.In.URL.RawQuery
-	if v.box.Spec.HostHeader != sandbox.HostPreserve {
-		asLocal(out, v.target)
-	}
 	if d.cfg.Behind {
 		out.Header["X-Forwarded-For"] = pr.In.Header["X-Forwarded-For"]
 	}
 	pr.SetXForwarded()
 	out.Header.Set("X-Forwarded-Proto", d.cfg.Names.Scheme)
+	if v.box.Spec.HostHeader != sandbox.HostPreserve {
+		asLocal(out, v.target)
+	}
 }
 
 // asLocal makes a request one of a page on localhost.
 func asLocal(out *http.Request, t target) {
 	out.Host = "localhost:" + strconv.Itoa(t.port)
 	local := "http://" + out.Host
-	if strings.EqualFold(out.Header.Get("Origin"), t.origin) {
+	switch origin := out.Header.Get("Origin"); {
+	case strings.EqualFold(origin, t.origin):
 		out.Header.Set("Origin", local)
+		// Frameworks compare these with the origin: Next.js refuses its own forms
+		// when they differ.
+		out.Header.Del("X-Forwarded-Host")
+		out.Header.Del("X-Forwarded-Proto")
+	case strings.EqualFold(origin, local):
+		// A page of the visitor's own machine is foreign here, and must not pass for
+		// one of the app's.
+		out.Header.Set("Origin", "null")
 	}
 	if path, ok := below(out.Header.Get("Referer"), t.origin); ok {
 		out.Header.Set("Referer", local+path)
+	} else if _, ok := below(out.Header.Get("Referer"), local); ok {
+		out.Header.Del("Referer")
 	}
 }
 
