@@ -136,11 +136,17 @@ func (w *world) host(id string, port int) string {
 	if port == 0 {
 		port = w.port
 	}
+	return "s-" + id + "-" + strconv.Itoa(port) + "." + domain + ":" + w.at()
+}
+
+// at is the port of the previews.
+func (w *world) at() string {
+	w.t.Helper()
 	_, at, err := net.SplitHostPort(w.d.Shows)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return "s-" + id + "-" + strconv.Itoa(port) + "." + domain + ":" + at
+	return at
 }
 
 // link is one to a port of a sandbox.
