@@ -32,23 +32,23 @@ func pageOf(err error) (int, page) {
 	case errs.NotFound:
 		return http.StatusNotFound, page{Title: "No such preview", Text: "There is no preview at this address."}
 	case errs.Unauthenticated:
-		return http.StatusUnauthorized, page{Title: "This preview is not open", Text: "It needs a link that still holds, or there is no such preview."}
+		return http.StatusUnauthorized, page{Title: "This preview is not open", Text: "You need a valid link to see it. Yours may have expired, or the address may be wrong."}
 	case errs.Unready:
-		return http.StatusServiceUnavailable, page{Title: "Spinning up your app…", Text: "It will be here in a moment.", Again: 1}
+		return http.StatusServiceUnavailable, page{Title: "Spinning up your app…", Text: "It will be ready in a moment.", Again: 1}
 	case errs.Unavailable:
-		return http.StatusBadGateway, page{Title: "Nothing is here yet", Text: "The app does not answer. This page looks again by itself.", Again: 2}
+		return http.StatusBadGateway, page{Title: "Nothing is here yet", Text: "The app does not answer. This page checks again by itself.", Again: 2}
 	case errs.LowMemory, errs.Exhausted:
-		return http.StatusServiceUnavailable, page{Title: "Too busy", Text: "There is no room for this now. This page tries again in half a minute.", Again: 30}
+		return http.StatusServiceUnavailable, page{Title: "Too busy", Text: "There is no capacity for the app right now. This page tries again in 30 seconds.", Again: 30}
 	case errs.WrongState, errs.Conflict, errs.InUse, errs.SharedFiles:
-		return http.StatusServiceUnavailable, page{Title: "The app is stopped", Text: "Whoever runs it can start it again."}
+		return http.StatusServiceUnavailable, page{Title: "The app is stopped", Text: "Its owner can start it again."}
 	case errs.Timeout:
-		return http.StatusGatewayTimeout, page{Title: "The app takes long to start", Text: "This page tries again by itself.", Again: 2}
+		return http.StatusGatewayTimeout, page{Title: "The app takes long to start", Text: "This page checks again by itself.", Again: 2}
 	case errs.OverQuota:
 		return http.StatusTooManyRequests, page{Title: "Too many requests", Text: "Try again in a moment."}
 	case errs.TooLarge:
-		return http.StatusRequestEntityTooLarge, page{Title: "The request is too large", Text: "The app did not get it."}
+		return http.StatusRequestEntityTooLarge, page{Title: "The request is too large", Text: "The app did not receive it."}
 	default:
-		return front.RowOf(kind).HTTP, page{Title: "Something went wrong", Text: "The app cannot be shown now."}
+		return front.RowOf(kind).HTTP, page{Title: "Something went wrong", Text: "The app cannot be shown right now."}
 	}
 }
 
