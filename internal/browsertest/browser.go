@@ -113,11 +113,16 @@ func newTab(t testing.TB, ctx context.Context) *Tab {
 // Do does something.
 func (b *Tab) Do(actions ...chromedp.Action) {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, patience)
-	defer cancel()
-	if err := chromedp.Run(ctx, actions...); err != nil {
+	if err := b.Try(actions...); err != nil {
 		b.t.Fatalf("%v; at %s the page shows\n%s", err, b.Address(), b.Text())
 	}
+}
+
+// Try does what may fail.
+func (b *Tab) Try(actions ...chromedp.Action) error {
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	defer cancel()
+	return chromedp.Run(ctx, actions...)
 }
 
 // Open goes to an address and returns when the page has loaded, whatever its
