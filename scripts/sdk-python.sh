@@ -43,8 +43,8 @@ fi
 run_tests() {
   "$venv/bin/python" "$sdk/tools/unasync.py" --check
   cd "$sdk"
-  "$venv/bin/ruff" format --no-cache --quiet --diff .
-  "$venv/bin/ruff" check --no-cache --quiet .
+  "$venv/bin/ruff" format --no-cache --quiet --diff . ../../examples
+  "$venv/bin/ruff" check --no-cache --quiet . ../../examples
   "$venv/bin/mypy" --cache-dir "$cache/mypy" --no-error-summary
   "$venv/bin/pip" install --quiet --no-deps --no-build-isolation --force-reinstall .
   "$venv/bin/pytest" --quiet "$@"

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from conftest import TOKEN, Daemon
+from conftest import ROOT, TOKEN, Daemon
+from cubby import Client
+from test_ports import seen
 
 SDK = Path(__file__).resolve().parents[1]
 PAGES = [SDK / "README.md", SDK.parents[1] / "docs/sdk-python.md"]
@@ -26,9 +28,28 @@ def examples() -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize(("name", "text"), examples())
 def test_example(name: str, text: str, daemon: Daemon) -> None:
+    run(name, text, daemon)
+
+
+def test_preview(daemon: Daemon, client: Client) -> None:
+    printed = run("preview.py", (ROOT / "examples/preview.py").read_text(), daemon)
+    url = re.search(r"^Open (http://\S+)$", printed, re.M)
+    box_id = re.search(r"cubby rm (\S+)$", printed, re.M)
+    assert url is not None, printed
+    assert box_id is not None, printed
+    with client.sandboxes.get(box_id[1]) as box:
+        assert "<h1>Hello from a sandbox</h1>" in seen(url[1]).text
+        # What the last line but one says.
+        box.sleep()
+        assert "<h1>Hello from a sandbox</h1>" in seen(url[1]).text
+
+
+def run(name: str, text: str, daemon: Daemon) -> str:
+    """Run an example, which must succeed without a warning, and return what it prints."""
     environment = {**os.environ, "CUBBY_URL": daemon.url, "CUBBY_TOKEN": TOKEN}
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", text], env=environment, capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 0, f"{name}:\n{text}\n{done.stdout}{done.stderr}"
     assert done.stderr == ""
+    return done.stdout
