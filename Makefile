@@ -51,11 +51,15 @@ export PACKAGES RUN
 test-ready:
 	@if [ "$$(id -u)" != 0 ]; then echo "this starts real sandboxes and needs root; make test-unit does not" >&2; exit 1; fi
 	@$(MAKE) --no-print-directory -j2 setup-test build
-	@$(MAKE) --no-print-directory -j2 images openapi-tools compile-tests
+	@$(MAKE) --no-print-directory -j2 images openapi-tools app-packages compile-tests
 
 .PHONY: openapi-tools
 openapi-tools: setup-test
 	@scripts/openapi-tools.sh >/dev/null
+
+.PHONY: app-packages
+app-packages: setup-test
+	@scripts/app-packages.sh vite >/dev/null
 
 .PHONY: compile-tests
 compile-tests: setup-test embedded

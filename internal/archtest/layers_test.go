@@ -166,6 +166,7 @@ func places() map[string]place {
 		"internal/packages/packagestest": {only: []string{}, by: []string{"test/e2e"}},
 		"internal/storage/storagetest":   {only: []string{"internal/errs", "internal/sandbox", "internal/storage"}, by: []string{}},
 		"internal/disktest":              {only: []string{}, by: []string{}},
+		"internal/browsertest":           {only: []string{}, by: []string{}},
 		"internal/store/postgrestest":    {only: []string{}, by: []string{}},
 		"internal/store/storetest":       {only: []string{"internal/seal", "internal/store"}, by: []string{"internal/daemon/daemontest"}},
 		"internal/daemon/daemontest":     {layer: 17, by: []string{}},

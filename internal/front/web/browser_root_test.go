@@ -4,9 +4,7 @@ package web_test
 
 import (
 	"context"
-	"errors"
 	"flag"
-	"io/fs"
 	"net/http"
 	"os"
 	"strconv"
@@ -19,6 +17,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
+	"github.com/cubbyhq/cubby/internal/browsertest"
 	"github.com/cubbyhq/cubby/internal/config"
 	"github.com/cubbyhq/cubby/internal/daemon/daemontest"
 )
@@ -29,49 +28,19 @@ const token = "not-secure"
 
 // browser is one tab of a real Chromium.
 type browser struct {
-	t   *testing.T
-	ctx context.Context
+	*browsertest.Tab
+	t *testing.T
 }
 
 func newBrowser(t *testing.T) *browser {
 	t.Helper()
-	profile, err := os.MkdirTemp("", "chromium")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
-	ctx, release := chromedp.NewExecAllocator(ctx,
-		chromedp.UserDataDir(profile), chromedp.WSURLReadTimeout(time.Minute), chromedp.WindowSize(1000, 640),
-		chromedp.Headless, chromedp.NoSandbox, chromedp.DisableGPU, chromedp.NoFirstRun, chromedp.NoDefaultBrowserCheck,
-		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-background-networking", true),
-		chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-sync", true), chromedp.Flag("no-proxy-server", true),
-		chromedp.Flag("disable-dev-shm-usage", true), chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"))
-	ctx, leave := chromedp.NewContext(ctx)
-	t.Cleanup(func() {
-		leave()
-		release() // waits for the browser
-		cancel()
-		// Its children may still write for a moment.
-		var err error
-		for range 100 {
-			if err = os.RemoveAll(profile); err == nil {
-				break
-			}
-			time.Sleep(100 * time.Millisecond)
-		}
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("left behind: %v", err)
-		}
-	})
-	b := &browser{t, ctx}
-	b.do(chromedp.Navigate("about:blank"))
-	return b
+	return &browser{browsertest.New(t), t}
 }
 
 func (b *browser) do(actions ...chromedp.Action) {
 	b.t.Helper()
-	if err := chromedp.Run(b.ctx, actions...); err != nil {
-		b.t.Fatalf("%v; status %q, the screen shows\n%s", err, b.get(statusText), b.get(screenText))
+	if err := b.Try(actions...); err != nil {
+		b.t.Fatalf("%v; status %q, the screen shows\n%s", err, b.Get(statusText), b.Get(screenText))
 	}
 }
 
@@ -80,28 +49,15 @@ const (
 	screenText = `Array.from(document.querySelectorAll('.xterm-rows > div'), (row) => row.textContent.replace(/\u00a0/g, ' ').trimEnd()).join('\n')`
 )
 
-// get evaluates an expression; "" when the page has none of it.
-func (b *browser) get(expression string) string {
-	var s string
-	_ = chromedp.Run(b.ctx, chromedp.Evaluate(expression, &s)) // for messages
-	return s
-}
-
-// until waits for an expression to be true.
-func (b *browser) until(expression string) {
-	b.t.Helper()
-	b.do(chromedp.Poll(expression, nil, chromedp.WithPollingInterval(50*time.Millisecond), chromedp.WithPollingTimeout(time.Minute)))
-}
-
 func (b *browser) status(want string) {
 	b.t.Helper()
-	b.until(statusText + " === " + strconv.Quote(want))
+	b.Until(statusText + " === " + strconv.Quote(want))
 }
 
 // shows waits for a line of the screen that is a text.
 func (b *browser) shows(line string) {
 	b.t.Helper()
-	b.until("(" + screenText + ").split('\\n').includes(" + strconv.Quote(line) + ")")
+	b.Until("(" + screenText + ").split('\\n').includes(" + strconv.Quote(line) + ")")
 }
 
 func (b *browser) typed(keys string) {
@@ -157,7 +113,7 @@ func TestPageInABrowser(t *testing.T) {
 	// A link with all that it takes connects, and keeps the token for itself.
 	b.do(chromedp.Navigate(d.URL + "/web?token=" + token + "&session=box"))
 	b.status("connected")
-	if at := b.get("location.href"); strings.Contains(at, token) || !strings.Contains(at, "id=box") {
+	if at := b.Get("location.href"); strings.Contains(at, token) || !strings.Contains(at, "id=box") {
 		t.Errorf("the address is %s", at)
 	}
 	b.typed("PS1='$ '; KEPT=here; clear\r")
@@ -180,10 +136,10 @@ func TestPageInABrowser(t *testing.T) {
 	b.shows("tab-5")
 
 	const rows = "document.querySelector('.xterm-rows').children.length"
-	before := b.get("String(" + rows + ")")
+	before := b.Get("String(" + rows + ")")
 	b.typed("while ! test -e sized; do echo rows-$(stty size | cut -d' ' -f1); sleep 0.1; done\r")
 	b.do(chromedp.EmulateViewport(700, 400))
-	b.until(rows + " !== " + before + " && (" + screenText + ").split('\\n').includes('rows-' + " + rows + ")")
+	b.Until(rows + " !== " + before + " && (" + screenText + ").split('\\n').includes('rows-' + " + rows + ")")
 	if status := api(t, d.URL, "PUT", "/v1/sandboxes/box/files?path=sized", "x"); status != http.StatusOK {
 		t.Errorf("write: %d", status)
 	}
@@ -217,17 +173,17 @@ func TestPageInABrowser(t *testing.T) {
 		t.Errorf("destroy: %d", status)
 	}
 	b.do(chromedp.Navigate(d.URL + "/web?id=made"))
-	b.until(statusText + `.startsWith('there is no sandbox "made": destroyed ')`)
+	b.Until(statusText + `.startsWith('there is no sandbox "made": destroyed ')`)
 
 	// The form, in a tab that knows no token.
 	b.do(chromedp.Evaluate("sessionStorage.clear()", nil), chromedp.Navigate(d.URL+"/web"))
-	b.until("document.getElementById('id').value.startsWith('web-')")
+	b.Until("document.getElementById('id').value.startsWith('web-')")
 	b.do(chromedp.SetValue("#id", "box"), chromedp.SetValue("#token", "wrong"), chromedp.Click("#connect"))
 	b.status("the token is wrong")
 	// A mistyped id is not the id of a new sandbox.
 	b.do(chromedp.SetValue("#token", token), chromedp.SetValue("#id", "bxo"), chromedp.Click("#connect"))
 	b.status(`there is no sandbox "bxo"`)
-	b.until("!document.getElementById('create').hidden")
+	b.Until("!document.getElementById('create').hidden")
 	if status := api(t, d.URL, "GET", "/v1/sandboxes/bxo", ""); status != http.StatusNotFound {
 		t.Errorf("a mistyped id made a sandbox: %d", status)
 	}
@@ -312,11 +268,11 @@ func TestPageRunsNothingForeign(t *testing.T) {
 	b.do(chromedp.Navigate(d.URL + "/web?id=box&cmd=touch+/tmp/hit"))
 	b.status("connected")
 	b.typed("printf '<img src=x onerror=\"window.hit=1\">%s\\n' end-$((1+1))\r")
-	b.until("(" + screenText + ").includes('end-2')")
-	if got := b.get("String(window.hit)"); got != "undefined" {
+	b.Until("(" + screenText + ").includes('end-2')")
+	if got := b.Get("String(window.hit)"); got != "undefined" {
 		t.Errorf("a script ran: %s", got)
 	}
-	if got := b.get("refused.join()"); got != "" {
+	if got := b.Get("refused.join()"); got != "" {
 		t.Errorf("the page's own policy refused %s", got)
 	}
 }
