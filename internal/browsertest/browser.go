@@ -37,8 +37,8 @@ type Tab struct {
 	ctx context.Context //nolint:containedctx // it is the tab, to chromedp
 }
 
-// New starts a browser, which knows no names but those below localhost and ends
-// with the test, and returns its first tab.
+// New starts a browser, which knows no names but those below localhost, takes any
+// certificate and ends with the test, and returns its first tab.
 func New(t testing.TB) *Tab {
 	t.Helper()
 	profile, err := os.MkdirTemp("", "chromium")
@@ -48,7 +48,7 @@ func New(t testing.TB) *Tab {
 	ctx, cancel := context.WithTimeout(context.Background(), life)
 	ctx, release := chromedp.NewExecAllocator(ctx,
 		chromedp.UserDataDir(profile), chromedp.WSURLReadTimeout(time.Minute), chromedp.WindowSize(1000, 640),
-		chromedp.Headless, chromedp.NoSandbox, chromedp.DisableGPU, chromedp.NoFirstRun, chromedp.NoDefaultBrowserCheck,
+		chromedp.Headless, chromedp.NoSandbox, chromedp.DisableGPU, chromedp.IgnoreCertErrors, chromedp.NoFirstRun, chromedp.NoDefaultBrowserCheck,
 		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-background-networking", true),
 		chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-sync", true), chromedp.Flag("no-proxy-server", true),
 		chromedp.Flag("disable-dev-shm-usage", true),

@@ -181,6 +181,18 @@ func TestViteInABrowser(t *testing.T) {
 			if got := b.Get("window.same"); got != "2" {
 				t.Errorf("a change after a sleep made the page load: %s", got)
 			}
+
+			// Somebody opens the page of a sandbox that sleeps.
+			b.Open("about:blank")
+			if slept, err = c.Sleep(t.Context(), a.id, true); err != nil || slept.Status == sdk.Running {
+				t.Fatalf("Sleep = %v, %v", slept, err)
+			}
+			b.Open(a.address)
+			if isolation == "container" {
+				b.Until("document.title === 'Nothing is here yet'")
+				a.serve("npm run dev")
+			}
+			b.Until(shows("Changed after a sleep"))
 		})
 	}
 	if err := h.stop(); err != nil {

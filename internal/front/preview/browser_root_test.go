@@ -8,13 +8,16 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/chromedp"
+	"github.com/coder/websocket"
 
 	"github.com/cubbyhq/cubby/internal/browsertest"
+	"github.com/cubbyhq/cubby/internal/config"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
@@ -141,4 +144,55 @@ func TestPagesInABrowser(t *testing.T) {
 		b.Until(title("The app is stopped"))
 		pictures(b, "503-stopped")
 	})
+}
+
+// TestTLSInABrowser: over TLS a browser speaks HTTP/2 and opens WebSockets, the
+// cookie is of this name alone, and also holds where the preview is in a frame of
+// another site.
+func TestTLSInABrowser(t *testing.T) {
+	cert, key := certificate(t, "*."+domain)
+	seen := new(asked)
+	w := newWorld(t, func(w http.ResponseWriter, r *http.Request) {
+		seen.add(r)
+		if r.Header.Get("Upgrade") == "" {
+			html(theApp)(w, r)
+			return
+		}
+		conn, err := websocket.Accept(w, r, nil) // which compares Host and Origin
+		if err != nil {
+			return
+		}
+		_ = conn.Close(websocket.StatusNormalClosure, "seen")
+	}, func(c *config.Config) { c.PreviewTLSCert, c.PreviewTLSKey = cert, key })
+	browser := browsertest.New(t)
+	private := "https://" + w.host("p", 0) + "/"
+	link, token := w.link("p", w.port)
+
+	b := browser.Visitor(t)
+	b.Open(link)
+	b.Until(title("The app") + " && location.href === '" + private + "'")
+	if got := b.Get("performance.getEntriesByType('navigation')[0].nextHopProtocol"); got != "h2" {
+		t.Errorf("the browser speaks %s", got)
+	}
+	got := b.Run("const socket = new WebSocket('/socket'); return new Promise((done) => { socket.onclose = (e) => done(e.reason) })")
+	if got != "seen" {
+		t.Errorf("the WebSocket ends with %q", got)
+	}
+	var cookies []*network.Cookie
+	b.Do(chromedp.ActionFunc(func(ctx context.Context) (err error) {
+		cookies, err = network.GetCookies().Do(ctx)
+		return err
+	}))
+	if len(cookies) != 1 || cookies[0].Name != "__Host-cubby_preview" || cookies[0].Value != token || !cookies[0].HTTPOnly || !cookies[0].Secure {
+		t.Errorf("the browser's cookies are %+v", cookies)
+	}
+
+	site := httptest.NewServer(html(`<!doctype html><iframe src="` + strings.Replace(link, "/?", "/framed?", 1) + `"></iframe>`))
+	defer site.Close()
+	b = browser.Visitor(t)
+	b.Open(site.URL)
+	w.until("the app is seen in a frame", func() bool { return len(seen.of(w.host("p", 0), "/framed")) == 1 })
+	// Another time the cookie is enough.
+	b.Run("document.querySelector('iframe').src = '" + private + "again'")
+	w.until("the app is seen in a frame again", func() bool { return len(seen.of(w.host("p", 0), "/again")) == 1 })
 }
