@@ -275,7 +275,9 @@ func (c Config) record(w *response, r *http.Request, who string, d time.Duration
 	}
 	c.Metrics.Request(method(r), route(r), status, d)
 	level := slog.LevelInfo
-	if status >= http.StatusInternalServerError && status != http.StatusServiceUnavailable {
+	// What is passed on says what an app did, and a page that looks again says it
+	// every two seconds.
+	if status >= http.StatusInternalServerError && status != http.StatusServiceUnavailable && !c.PassOn {
 		level = slog.LevelWarn
 	} else if status < http.StatusBadRequest && c.Access(r) == Anyone {
 		level = slog.LevelDebug // health checks

@@ -279,3 +279,15 @@ func TestNothingListens(t *testing.T) {
 		t.Errorf("as JSON: %d %s", got.StatusCode, got.text)
 	}
 }
+
+// An app that fails is no failure of the daemon: its log does not warn of it.
+func TestAppsThatFailAreLoggedQuietly(t *testing.T) {
+	w := newWorld(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
+	if got := w.get("http://" + w.host("a", 0) + "/"); got.StatusCode != http.StatusInternalServerError {
+		t.Fatalf("the app answers %d", got.StatusCode)
+	}
+	w.until("the request is logged", func() bool { return strings.Contains(w.d.Log(), "route=preview status=500") })
+	if log := w.d.Log(); strings.Contains(log, "level=WARN msg=request") {
+		t.Errorf("the log has a warning:\n%s", log)
+	}
+}
