@@ -261,3 +261,23 @@ func TestAttacksInABrowser(t *testing.T) {
 		}
 	})
 }
+
+// TestPreviewsBelowLocalhostShareNoCookies: to a browser each name directly below
+// localhost is a site of its own, as below a domain of the Public Suffix List. A
+// page can set no cookies for others, nor so many that these are refused.
+func TestPreviewsBelowLocalhostShareNoCookies(t *testing.T) {
+	w := newWorld(t, html(theApp), func(c *config.Config) { c.PreviewDomain = "localhost" })
+	b := browsertest.New(t)
+	link, _ := w.link("p", w.port)
+	b.Open(link)
+	b.Until(title("The app"))
+	b.Open("http://" + strings.Replace(w.host("a", 0), domain, "localhost", 1) + "/")
+	b.Until(title("The app"))
+	b.Run("for (let i = 0; i < 300; i++) document.cookie = 'c' + i + '=' + 'x'.repeat(3000) + '; domain=localhost; path=/'")
+	if got := b.Get("document.cookie"); got != "" {
+		t.Errorf("the page set %.80s", got)
+	}
+	b.Run("for (let i = 0; i < 300; i++) document.cookie = 'c' + i + '=x; path=/'")
+	b.Open("http://" + strings.Replace(w.host("p", 0), domain, "localhost", 1) + "/")
+	b.Until(title("The app"))
+}
