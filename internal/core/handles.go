@@ -9,6 +9,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/core/live"
 	"github.com/cubbyhq/cubby/internal/core/preview"
 	"github.com/cubbyhq/cubby/internal/core/program"
+	"github.com/cubbyhq/cubby/internal/core/services"
 	"github.com/cubbyhq/cubby/internal/core/snapshot"
 	"github.com/cubbyhq/cubby/internal/core/tenants"
 	"github.com/cubbyhq/cubby/internal/core/transfer"
@@ -44,6 +45,9 @@ func (s *Service) Ports() *live.Ports { return s.live.Ports() }
 
 // Previews is the ports of sandboxes, as they are seen from outside.
 func (s *Service) Previews() *preview.Previews { return s.previews }
+
+// Services is the services of sandboxes.
+func (s *Service) Services() *services.Services { return s.services }
 
 // Sessions is the session shells of sandboxes.
 func (s *Service) Sessions() *Sessions { return &Sessions{s} }

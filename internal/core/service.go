@@ -30,6 +30,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/core/preview"
 	"github.com/cubbyhq/cubby/internal/core/program"
 	"github.com/cubbyhq/cubby/internal/core/scope"
+	"github.com/cubbyhq/cubby/internal/core/services"
 	"github.com/cubbyhq/cubby/internal/core/snapshot"
 	"github.com/cubbyhq/cubby/internal/core/transfer"
 	"github.com/cubbyhq/cubby/internal/driver"
@@ -111,6 +112,9 @@ func (cfg *Config) complete() (began time.Time) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
+	if cfg.Sandboxes.ServicePause == nil {
+		cfg.Sandboxes.ServicePause = gate.Sleep
+	}
 	now := cfg.Now
 	began = now()
 	if cfg.Uptime == nil {
@@ -140,6 +144,7 @@ type Service struct {
 	imports   *transfer.Imports
 	archives  *transfer.Archives
 	previews  *preview.Previews
+	services  *services.Services
 	events    *history.Events
 	retention *history.Retention
 }
@@ -162,11 +167,14 @@ func New(cfg Config) (*Service, error) {
 		Store: cfg.Store, Driver: cfg.Driver, Disks: cfg.Disks, Images: cfg.Images, Journals: cfg.Journals,
 		Live: s.live, Packages: s.packages, Archives: s.archives, Uploads: cfg.Uploads,
 		Gate: s.gate, Scope: s.scope, Recorder: s.recorder, Budget: s.budget,
-		Log: cfg.Log, Now: cfg.Now, Uptime: cfg.Uptime, OnCreate: cfg.Metrics.Create, Settings: cfg.Sandboxes,
+		Log: cfg.Log, Now: cfg.Now, Uptime: cfg.Uptime, Settings: cfg.Sandboxes,
+		On: lifecycle.Hooks{
+			Create: cfg.Metrics.Create, Run: s.services.Apply,
+			Reconcile: func(ctx context.Context) error { return s.snapshots.Reconcile(ctx) },
+		},
 		Origin: func(ctx context.Context, tenant, name string) (lifecycle.Origin, error) {
 			return s.snapshots.Origin(ctx, tenant, name)
 		},
-		OnReconcile: func(ctx context.Context) error { return s.snapshots.Reconcile(ctx) },
 	})
 	if err != nil {
 		return nil, err
@@ -204,7 +212,9 @@ func (s *Service) openLive() {
 		Rouse:   func(ctx context.Context, b sandbox.Sandbox) error { return s.sandboxes.Rouse(ctx, b) },
 		OnDeath: func(ctx context.Context, r *live.Run, death driver.Death) { s.sandboxes.Died(ctx, r, death) },
 		OnFree:  func(box sandbox.UID) { s.sandboxes.Freed(box) },
+		OnUse:   func(box sandbox.UID) { s.services.Look(box) },
 	})
+	s.services = services.New(services.Config{Store: cfg.Store, Live: s.live, Scope: s.scope, Gate: s.gate, Log: cfg.Log, Pause: cfg.Sandboxes.ServicePause})
 	s.kernels = cell.NewKernels(s.live, s.recorder)
 	s.code = cell.NewCode(s.gate, s.live, s.kernels, reader)
 	s.git = &program.Git{Execs: s.live.Execs(), Scope: s.scope, Store: cfg.Store}

@@ -34,7 +34,7 @@ func New(box sandbox.UID, actor string, p Payload) sandbox.Event {
 // statusOf is the status of an act that was over at once.
 func statusOf(p Payload) sandbox.ExecStatus {
 	switch p.(type) {
-	case Failed, Died, Denied, Frozen, Limit, KernelDeath:
+	case Failed, Died, Denied, Frozen, Limit, KernelDeath, ServiceFail:
 		return sandbox.ExecError
 	}
 	return sandbox.ExecDone
@@ -72,6 +72,7 @@ func facts() []fact {
 		of[Created](), of[Started](), of[Updated](), of[Slept](), of[Woken](), of[Stopped](), of[Failed](), of[Died](), of[Destroyed](), of[Adopted](), of[Archived](), of[ArchiveFailed](), of[Kept](),
 		of[Fork](), of[Rollback](), of[SnapshotCreate](), of[SnapshotRemove](),
 		of[ExecQueue](), of[ExecStart](), of[ExecEnd](), of[Limit](), of[SessionForget](),
+		of[ServiceStart](), of[ServiceEnd](), of[ServiceFail](),
 		of[FileWrite](), of[FileRemove](), of[FileMove](), of[MakeDir](), of[Extract](), of[FileExport](), of[FileImport](),
 		of[Allowed](), of[Denied](), of[Unlisted](),
 		of[Frozen](), of[Thawed](), of[Purged](),

@@ -13,7 +13,11 @@ func Waits(x sandbox.Exec) sandbox.Event {
 
 // Began says that an exec runs.
 func Began(x sandbox.Exec) sandbox.Event {
-	e := ofExec(x, sandbox.ExecRunning, ExecStart{Seq: x.Seq, Session: x.Spec.Session, Terminal: x.Spec.Terminal})
+	var p Payload = ExecStart{Seq: x.Seq, Session: x.Spec.Session, Terminal: x.Spec.Terminal}
+	if run := x.Spec.Service; run != nil {
+		p = ServiceStart{Service: run.Name, Seq: x.Seq}
+	}
+	e := ofExec(x, sandbox.ExecRunning, p)
 	e.Time = x.StartedAt
 	return e
 }
@@ -32,7 +36,11 @@ func Ended(x sandbox.Exec) []sandbox.Event {
 		e.Seq = x.Seq
 		all = append(all, e)
 	}
-	e := ofExec(x, x.Status, ExecEnd{Seq: x.Seq, Reason: x.Exit.Reason, Code: x.Exit.Code})
+	var p Payload = ExecEnd{Seq: x.Seq, Reason: x.Exit.Reason, Code: x.Exit.Code}
+	if run := x.Spec.Service; run != nil {
+		p = ServiceEnd{Service: run.Name, Seq: x.Seq, Reason: x.Exit.Reason, Code: x.Exit.Code}
+	}
+	e := ofExec(x, x.Status, p)
 	e.Result = x.Result
 	if e.Result == nil {
 		// A struct of strings and numbers: no value of it fails.

@@ -43,6 +43,9 @@ const (
 	KernelRestarted  = "kernel.restarted"
 	KernelDeleted    = "kernel.deleted"
 	KernelDied       = "kernel.died"
+	ServiceStarted   = "service.started"
+	ServiceEnded     = "service.ended"
+	ServiceFailed    = "service.failed"
 )
 
 // Created: a sandbox exists and runs for the first time.
@@ -171,6 +174,26 @@ type ExecEnd struct {
 	Seq    int64             `json:"seq"`
 	Reason sandbox.EndReason `json:"reason"`
 	Code   *int              `json:"exit_code"`
+}
+
+// ServiceStart: a service runs. Seq is the exec that it runs as.
+type ServiceStart struct {
+	Service string `json:"service"`
+	Seq     int64  `json:"seq"`
+}
+
+// ServiceEnd: a run of a service ended, or could not begin.
+type ServiceEnd struct {
+	Service string            `json:"service"`
+	Seq     int64             `json:"seq"`
+	Reason  sandbox.EndReason `json:"reason"`
+	Code    *int              `json:"exit_code"`
+}
+
+// ServiceFail: a service was given up, and does not start again by itself.
+type ServiceFail struct {
+	Service string `json:"service"`
+	Reason  string `json:"reason"`
 }
 
 // Limit: a command met a limit: "memory", "time", "output" (more than is kept)
@@ -307,6 +330,9 @@ func (ExecQueue) Kind() string     { return ExecQueued }
 func (SessionForget) Kind() string { return SessionForgotten }
 func (ExecStart) Kind() string     { return ExecStarted }
 func (ExecEnd) Kind() string       { return ExecFinished }
+func (ServiceStart) Kind() string  { return ServiceStarted }
+func (ServiceEnd) Kind() string    { return ServiceEnded }
+func (ServiceFail) Kind() string   { return ServiceFailed }
 func (Limit) Kind() string         { return LimitHit }
 func (FileWrite) Kind() string     { return FileWritten }
 func (FileRemove) Kind() string    { return FileRemoved }

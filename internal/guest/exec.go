@@ -52,6 +52,7 @@ type ExecInfo struct {
 	Finished bool
 	Acked    int64
 	Written  int64
+	Service  *sandbox.ServiceRun // nil: no run of a service
 }
 
 // ExecStream is the output of one exec. It is for one reader.
@@ -90,6 +91,9 @@ func startMessage(s *Start) *guestv1.ExecStart {
 		m.Env = append(m.Env, k+"="+s.ExecSpec.Env[k])
 	}
 	m.Env = append(m.Env, s.Env...)
+	if s.Service != nil {
+		m.Service = &guestv1.ServiceRun{Name: s.Service.Name, Revision: string(s.Service.Revision)}
+	}
 	if s.Cell != nil {
 		m.Cell = &guestv1.Cell{Kernel: s.Cell.Kernel, Language: s.Cell.Language, Code: s.Cell.Code}
 	}
@@ -253,7 +257,11 @@ func (c *Client) List(ctx context.Context) ([]ExecInfo, error) {
 		if err != nil {
 			continue // not one of ours
 		}
-		out = append(out, ExecInfo{UID: uid, Finished: e.GetFinished(), Acked: e.GetAcked(), Written: e.GetWritten()})
+		info := ExecInfo{UID: uid, Finished: e.GetFinished(), Acked: e.GetAcked(), Written: e.GetWritten()}
+		if run := e.GetService(); run != nil {
+			info.Service = &sandbox.ServiceRun{Name: clean(run.GetName()), Revision: sandbox.UID(clean(run.GetRevision()))}
+		}
+		out = append(out, info)
 	}
 	return out, nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/guestd/kernels"
 	"github.com/cubbyhq/cubby/internal/guestd/proc"
+	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
 // maxNamed is how many programs a warning names.
@@ -17,8 +18,8 @@ const maxNamed = 20
 // leaveParent ends what the sandbox has from the one whose memory it began with:
 // its execs, its boot id, and random numbers that both would draw. It returns warnings of what
 // cannot be ended.
-func (s *Server) leaveParent(ctx context.Context) []string {
-	s.disown()
+func (s *Server) leaveParent(ctx context.Context, secret string) []string {
+	s.disown(secret)
 	s.drawBootID()
 	programs := s.programs()
 	warnings := s.kernels.Reseed(ctx)
@@ -29,20 +30,25 @@ func (s *Server) leaveParent(ctx context.Context) []string {
 	return warnings
 }
 
-// disown forgets all execs. They run on, and nothing that they print is kept.
-func (s *Server) disown() {
+// disown forgets all execs but those of services. They run on, and nothing that
+// they print is kept. Runs of services get uids of this sandbox's own.
+func (s *Server) disown(secret string) {
 	s.mu.Lock()
-	execs := slices.Collect(maps.Values(s.execs))
+	execs := maps.Clone(s.execs)
 	clear(s.execs)
-	s.mu.Unlock()
 	s.procs.Disown()
 	var cells []*kernels.Cell
-	for _, e := range execs {
+	for uid, e := range execs {
+		if own := string(sandbox.DerivedUID(secret, sandbox.UID(uid))); e.service != nil && s.procs.Rename(e.Exec, own) {
+			s.execs[own] = e
+			continue
+		}
 		e.Output().Discard()
 		if e.cell != nil {
 			cells = append(cells, e.cell)
 		}
 	}
+	s.mu.Unlock()
 	s.kernels.Disown(cells)
 }
 

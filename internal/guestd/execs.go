@@ -27,7 +27,8 @@ const startAlone = 5 * time.Millisecond
 // exec is what the host calls so: a command, or a cell of a kernel.
 type exec struct {
 	*proc.Exec
-	cell *kernels.Cell // nil: a command
+	cell    *kernels.Cell       // nil: a command
+	service *guestv1.ServiceRun // nil: no run of a service
 }
 
 // started returns what runs, or ran, and since when; pid is 0 when nothing ever
@@ -137,7 +138,7 @@ func (s *Server) startOrAttach(uid string, start *guestv1.ExecStart) (exec, erro
 	case len(s.execs) >= maxExecs:
 		return exec{}, errs.E(errs.Exhausted, "%d commands are running or not collected", maxExecs)
 	}
-	e := exec{Exec: s.procs.NewExec(uid)}
+	e := exec{Exec: s.procs.NewExec(uid), service: start.GetService()}
 	if start.GetCell() != nil {
 		e.cell = s.kernels.Enqueue(e.Exec, start)
 	} else {
@@ -194,7 +195,7 @@ func (s *Server) ListExecs(context.Context, *connect.Request[guestv1.ListExecsRe
 	for uid, e := range s.execs {
 		acked, written := e.Output().Offsets()
 		res.Execs = append(res.Execs, &guestv1.ListExecsResponse_Item{
-			ExecUid: uid, Finished: e.Exit() != nil, Acked: acked, Written: written,
+			ExecUid: uid, Finished: e.Exit() != nil, Acked: acked, Written: written, Service: e.service,
 		})
 	}
 	return connect.NewResponse(res), nil

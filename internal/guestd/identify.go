@@ -68,7 +68,7 @@ func (s *Server) Identify(ctx context.Context, req *connect.Request[guestv1.Iden
 	res := &guestv1.IdentifyResponse{Hostname: name}
 	if copied != nil {
 		if !s.up.knows(copied.GetSecret()) {
-			is.warnings = s.leaveParent(ctx)
+			is.warnings = s.leaveParent(ctx, copied.GetSecret())
 			s.up.rekey(copied.GetSecret())
 		}
 		res.Copied, res.Warnings = true, is.warnings

@@ -15,6 +15,9 @@ type ExecSpec struct {
 	Session string `json:"session,omitempty"`
 	// Terminal names the terminal whose program this is.
 	Terminal string `json:"terminal,omitempty"`
+	// Service marks a run of a service: it is no use of the sandbox, and not
+	// among its commands.
+	Service *ServiceRun `json:"service,omitempty"`
 	// Detail is what an operation was asked, a JSON object without secrets:
 	// histories show it.
 	Detail json.RawMessage `json:"detail,omitempty"`

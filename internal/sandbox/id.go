@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"crypto/rand"
+	"crypto/sha256"
 	"strings"
 
 	"github.com/oklog/ulid/v2"
@@ -40,6 +41,13 @@ type UID string
 
 // NewUID returns a fresh UID. UIDs sort by the time of their making.
 func NewUID() UID { return UID(newULID()) }
+
+// DerivedUID is the UID that a secret makes of another: always the same, and to be
+// foreseen by nobody without the secret. It has no time.
+func DerivedUID(secret string, from UID) UID {
+	sum := sha256.Sum256([]byte("cubby derived uid\n" + secret + "\n" + string(from)))
+	return UID(strings.ToLower(ulid.ULID(sum[:16]).String()))
+}
 
 // NewID returns a fresh ID for a caller who gave none: a lower-case ULID.
 func NewID() ID { return ID(newULID()) }

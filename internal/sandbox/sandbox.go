@@ -109,6 +109,7 @@ type Spec struct {
 	Labels     map[string]string `json:"labels,omitempty"`
 	Metadata   map[string]string `json:"metadata,omitempty"`
 	Ports      []int             `json:"ports,omitempty"`
+	Services   []Service         `json:"services,omitempty"`
 	Network    Policy            `json:"network"`
 	Visibility Visibility        `json:"visibility"`
 	HostHeader HostHeader        `json:"host_header,omitempty"`
@@ -170,6 +171,9 @@ type Sandbox struct {
 	StoppedAt    time.Time // when it came to rest last; zero: never
 	LastActiveAt time.Time
 	DestroyedAt  time.Time
+	// Services is what became of its services since it began cold, by name. The
+	// store forgets it when the sandbox stops.
+	Services map[string]ServiceState
 	// IdleAt is when the idle policy comes into force unless somebody uses the
 	// sandbox before. Zero: it does not run, is in use, or never idle. It is
 	// not stored.

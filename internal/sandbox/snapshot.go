@@ -23,7 +23,9 @@ type Snapshot struct {
 	Source    ID     // the sandbox, as it was called
 	SourceUID UID
 	// Spec is the sandbox's as it was.
-	Spec        Spec
+	Spec Spec
+	// Services are the states of its services, where it has the memory.
+	Services    map[string]ServiceState
 	ImageDigest string
 	// Driver is the one that the sandbox had, which alone can read the memory.
 	Driver string

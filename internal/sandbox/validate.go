@@ -74,6 +74,7 @@ func (s Spec) Validate() error {
 		func() error { return validatePairs("labels", s.Labels, MaxLabels, MaxLabelValue) },
 		func() error { return validatePairs("metadata", s.Metadata, MaxMetadata, MaxMetadataValue) },
 		func() error { return validatePorts(s.Ports) },
+		func() error { return validateServices(s.Services) },
 		s.Network.Validate,
 		func() error { return oneOf("visibility", s.Visibility, Public, Private) },
 		func() error { return oneOf("host_header", s.HostHeader, "", HostLocalhost, HostPreserve) },

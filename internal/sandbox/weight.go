@@ -46,5 +46,11 @@ func (s Spec) Bytes() int64 {
 			n += int64(len(h)) + 16
 		}
 	}
+	for _, service := range s.Services {
+		n += fixedBytes + TextBytes(service.Command) + TextBytes(service.Cwd) + TextBytes(service.Requires)
+		for k, v := range service.Env {
+			n += TextBytes(k) + TextBytes(v) + 16
+		}
+	}
 	return n
 }

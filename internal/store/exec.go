@@ -20,7 +20,8 @@ func noSuchExec() error { return errs.E(errs.NotFound, "no such exec") }
 
 // CreateExec adds a pending exec to a live sandbox and numbers it: 1, 2, 3 …
 // without gaps, because the number is taken in the transaction that uses it.
-// e.Seq is ignored, a zero CreatedAt is now. It counts as activity. It is
+// e.Seq is ignored, a zero CreatedAt is now. It counts as activity, unless it is a run
+// of a service. It is
 // NotFound without the sandbox, WrongState when that has ended, and Conflict
 // when the exec's UID is known. Its env is kept sealed until it starts; its
 // Secrets are not kept. Events get its seq.
@@ -45,16 +46,21 @@ func (s *Store) CreateExec(ctx context.Context, e sandbox.Exec, events ...sandbo
 		if !state.Live() {
 			return errs.E(errs.WrongState, "the sandbox is %s", state)
 		}
+		var service string
+		active := micros(created)
+		if e.Spec.Service != nil {
+			service, active = e.Spec.Service.Name, 0
+		}
 		if err := t.row(`UPDATE sandbox_activity SET last_seq = last_seq + 1,
 				last_active_at = CASE WHEN last_active_at < $1 THEN $1 ELSE last_active_at END
-			WHERE box = $2 RETURNING last_seq`, micros(created), e.Box).Scan(&seq); err != nil {
+			WHERE box = $2 RETURNING last_seq`, active, e.Box).Scan(&seq); err != nil {
 			return err
 		}
 		if _, err := t.exec(`INSERT INTO execs (box, seq, uid, spec, kind, session, terminal, actor, status,
-				created_at, started_at, finished_at, tenant)
-				VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 0, 0, $11)`,
+				created_at, started_at, finished_at, tenant, service)
+				VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 0, 0, $11, $12)`,
 			e.Box, seq, e.UID, spec, e.Spec.Kind, e.Spec.Session, e.Spec.Terminal, e.Actor,
-			sandbox.ExecPending, micros(created), tenant); err != nil {
+			sandbox.ExecPending, micros(created), tenant, service); err != nil {
 			return err
 		}
 		if len(env) > 0 {
@@ -149,8 +155,10 @@ func (s *Store) FinishStartedExec(ctx context.Context, e sandbox.Exec, events ..
 		if err := t.dropEnv(box, seq); err != nil {
 			return err
 		}
-		if err := t.touch(box, at); err != nil {
-			return err
+		if e.Spec.Service == nil {
+			if err := t.touch(box, at); err != nil {
+				return err
+			}
 		}
 		return t.appendEvents(events, at)
 	})
@@ -214,6 +222,10 @@ type ExecQuery struct {
 	Unfinished bool
 	Kind       string // "": any
 	Newest     bool   // in descending order of seq
+	// Commands leaves out the runs of services, and Service those of all but one;
+	// "" is any.
+	Commands bool
+	Service  string
 	// Brief is for who looks at a list: of long commands too it has only the
 	// beginning, and it ends early when what it has is large.
 	Brief bool
@@ -231,6 +243,13 @@ func (s *Store) Execs(ctx context.Context, box sandbox.UID, q ExecQuery) ([]sand
 	if q.Kind != "" {
 		query += ` AND e.kind = $4`
 		args = append(args, q.Kind)
+	}
+	if q.Commands {
+		query += ` AND e.service = ''`
+	}
+	if q.Service != "" {
+		args = append(args, q.Service)
+		query += fmt.Sprintf(` AND e.service = $%d`, len(args))
 	}
 	query += ` ORDER BY e.seq`
 	if q.Newest {

@@ -16,6 +16,8 @@ type Change struct {
 	Handle      []byte      // nil keeps the old one, empty clears it
 	ImageDigest string      // "" keeps the old one
 	DiskUID     sandbox.UID
+	// Services, when not nil, are the states of services that go on.
+	Services map[string]sandbox.ServiceState
 	// KeepDisk, with a move to Destroyed or Failed, keeps the sandbox's disk
 	// for the next sandbox with its id: see [Store.TakeKeptDisk].
 	KeepDisk bool
@@ -127,21 +129,28 @@ func (t *tx) move(b sandbox.Sandbox, to sandbox.State, c Change) (sandbox.Sandbo
 	if c.DiskUID != "" {
 		b.DiskUID = c.DiskUID
 	}
+	if c.Services != nil {
+		b.Services = c.Services
+	}
 	if !to.Live() {
 		b.Handle, b.Spec.Env = nil, nil
+		b.Spec.Services = withoutEnv(b.Spec.Services)
+	}
+	if to == sandbox.Stopped || !to.Live() {
+		b.Services = nil
 	}
 	if len(b.Handle) == 0 {
 		b.Handle = nil
 	}
-	spec, env, err := t.seal.specColumns(b)
+	spec, env, declared, err := t.seal.specColumns(b)
 	if err != nil {
 		return b, err
 	}
 	n, err := t.exec(`UPDATE sandboxes SET state = $1, reason = $2, handle = $3, image_digest = $4, disk_uid = $5,
-			spec = $6, env = $7, updated_at = $8, started_at = $9, stopped_at = $10, destroyed_at = $11, cause = $12
-			WHERE uid = $13 AND state = $14`,
+			spec = $6, env = $7, updated_at = $8, started_at = $9, stopped_at = $10, destroyed_at = $11, cause = $12, services = $13
+			WHERE uid = $14 AND state = $15`,
 		b.State, b.Reason, t.seal.handleColumn(b.UID, b.Handle), b.ImageDigest, b.DiskUID,
-		spec, env, micros(at), micros(b.StartedAt), micros(b.StoppedAt), micros(b.DestroyedAt), b.Cause, b.UID, from)
+		spec, env, micros(at), micros(b.StartedAt), micros(b.StoppedAt), micros(b.DestroyedAt), b.Cause, declared, b.UID, from)
 	if err != nil {
 		return b, err
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 const sandboxColumns = `s.uid, s.id, s.tenant, s.spec, s.state, s.cause, s.reason, s.driver, s.handle, s.image_digest, s.disk_uid,
-	s.env, s.created_at, s.updated_at, s.started_at, s.stopped_at, s.destroyed_at, a.last_active_at`
+	s.env, s.services, s.created_at, s.updated_at, s.started_at, s.stopped_at, s.destroyed_at, a.last_active_at`
 
 const selectSandboxByUID = `SELECT ` + sandboxColumns + `
 	FROM sandboxes s JOIN sandbox_activity a ON a.box = s.uid WHERE s.uid = $1`
@@ -81,7 +81,7 @@ func (t *tx) create(b *sandbox.Sandbox, now time.Time) error {
 	if b.DiskUID == "" {
 		b.DiskUID = b.UID
 	}
-	spec, env, err := t.seal.specColumns(*b)
+	spec, env, declared, err := t.seal.specColumns(*b)
 	if err != nil {
 		return err
 	}
@@ -96,12 +96,12 @@ func (t *tx) create(b *sandbox.Sandbox, now time.Time) error {
 	if _, err := t.exec(`INSERT INTO sandboxes (uid, id, id_key, tenant, thread, spec, env,
 			external_user_id, external_project_id, external_workspace_id,
 			state, cause, reason, driver, handle, image_digest, disk_uid,
-			created_at, updated_at, started_at, stopped_at, destroyed_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22)`,
+			created_at, updated_at, started_at, stopped_at, destroyed_at, services)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23)`,
 		b.UID, b.ID, b.ID.Key(), b.Tenant, b.Spec.Thread, spec, env,
 		b.Spec.External.UserID, b.Spec.External.ProjectID, b.Spec.External.WorkspaceID,
 		b.State, b.Cause, b.Reason, b.Driver, t.seal.handleColumn(b.UID, b.Handle), b.ImageDigest, b.DiskUID,
-		micros(b.CreatedAt), micros(b.UpdatedAt), micros(b.StartedAt), micros(b.StoppedAt), micros(b.DestroyedAt),
+		micros(b.CreatedAt), micros(b.UpdatedAt), micros(b.StartedAt), micros(b.StoppedAt), micros(b.DestroyedAt), declared,
 	); err != nil {
 		return err
 	}
@@ -182,14 +182,14 @@ func (s *Store) UpdateSpec(ctx context.Context, uid sandbox.UID, change func(*sa
 			return err
 		}
 		b.UpdatedAt = fromMicros(micros(s.now()))
-		spec, env, err := t.seal.specColumns(b)
+		spec, env, declared, err := t.seal.specColumns(b)
 		if err != nil {
 			return err
 		}
 		if _, err := t.exec(`UPDATE sandboxes SET spec = $1, env = $2, external_user_id = $3, external_project_id = $4,
-				external_workspace_id = $5, updated_at = $6 WHERE uid = $7`,
+				external_workspace_id = $5, updated_at = $6, services = $7 WHERE uid = $8`,
 			spec, env, b.Spec.External.UserID, b.Spec.External.ProjectID, b.Spec.External.WorkspaceID,
-			micros(b.UpdatedAt), uid); err != nil {
+			micros(b.UpdatedAt), declared, uid); err != nil {
 			return err
 		}
 		if err := t.setLabels(uid, b.Spec.Labels); err != nil {
@@ -231,10 +231,10 @@ func (t *tx) setLabels(uid sandbox.UID, labels map[string]string) error {
 func (k sealer) scanSandbox(r row) (sandbox.Sandbox, error) {
 	var b sandbox.Sandbox
 	var spec []byte
-	var env string
+	var env, declared string
 	var created, updated, started, stopped, destroyed, active int64
 	err := r.Scan(&b.UID, &b.ID, &b.Tenant, &spec, &b.State, &b.Cause, &b.Reason, &b.Driver, &b.Handle, &b.ImageDigest, &b.DiskUID,
-		&env, &created, &updated, &started, &stopped, &destroyed, &active)
+		&env, &declared, &created, &updated, &started, &stopped, &destroyed, &active)
 	if errors.Is(err, sql.ErrNoRows) {
 		return sandbox.Sandbox{}, noSuchSandbox()
 	}
@@ -256,6 +256,11 @@ func (k sealer) scanSandbox(r row) (sandbox.Sandbox, error) {
 			return sandbox.Sandbox{}, fmt.Errorf("the env of sandbox %s: %w", b.UID, err)
 		}
 	}
+	s, err := k.openServices(string(b.UID), declared)
+	if err != nil {
+		return sandbox.Sandbox{}, err
+	}
+	b.Spec.Services, b.Services = s.Declared, s.States
 	b.CreatedAt, b.UpdatedAt = fromMicros(created), fromMicros(updated)
 	b.StartedAt, b.StoppedAt = fromMicros(started), fromMicros(stopped)
 	b.DestroyedAt, b.LastActiveAt = fromMicros(destroyed), fromMicros(active)

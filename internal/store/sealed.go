@@ -11,16 +11,52 @@ import (
 // sealer reads and writes the columns that hold env values.
 type sealer struct{ *seal.Key }
 
-// specColumns renders a sandbox's spec; env is apart from it and sealed, "" is
-// none.
-func (k sealer) specColumns(b sandbox.Sandbox) (spec, env string, err error) {
+// specColumns renders a sandbox's spec; env and services are apart from it and
+// sealed, "" is none.
+func (k sealer) specColumns(b sandbox.Sandbox) (spec, env, declared string, err error) {
+	declared, err = k.servicesColumn(string(b.UID), services{b.Spec.Services, b.Services})
+	if err != nil {
+		return "", "", "", err
+	}
 	values := b.Spec.Env
-	b.Spec.Env = nil
+	b.Spec.Env, b.Spec.Services = nil, nil
 	if spec, err = encode(b.Spec); err != nil || len(values) == 0 {
-		return spec, "", err
+		return spec, "", declared, err
 	}
 	text, err := encode(values)
-	return spec, k.Seal(string(b.UID), []byte(text)), err
+	return spec, k.Seal(string(b.UID), []byte(text)), declared, err
+}
+
+// services are the text of the column of that name.
+type services struct {
+	Declared []sandbox.Service               `json:"declared,omitempty"`
+	States   map[string]sandbox.ServiceState `json:"states,omitempty"`
+}
+
+// servicesColumn renders services, sealed for a place; "" is none.
+func (k sealer) servicesColumn(place string, s services) (string, error) {
+	if len(s.Declared)+len(s.States) == 0 {
+		return "", nil
+	}
+	text, err := encode(s)
+	if err != nil {
+		return "", err
+	}
+	return k.Seal(place+" services", []byte(text)), nil
+}
+
+func (k sealer) openServices(place, column string) (s services, err error) {
+	if column == "" {
+		return s, nil
+	}
+	text, err := k.Open(place+" services", column)
+	if err == nil {
+		err = decode(text, &s)
+	}
+	if err != nil {
+		return s, fmt.Errorf("the services of %s: %w", place, err)
+	}
+	return s, nil
 }
 
 // handlePlace is what a handle is sealed for.

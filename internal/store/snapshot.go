@@ -10,7 +10,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
-const snapshotColumns = `uid, name, tenant, source_id, source_uid, spec, env, image_digest, driver, memory, state, disk_bytes, memory_bytes, created_at`
+const snapshotColumns = `uid, name, tenant, source_id, source_uid, spec, env, image_digest, driver, memory, state, disk_bytes, memory_bytes, created_at, services`
 
 // snapshotPlace is what the env of a snapshot is sealed for.
 func snapshotPlace(uid sandbox.UID) string { return string(uid) + " snapshot" }
@@ -22,8 +22,12 @@ func noSuchSnapshot() error { return errs.E(errs.NotFound, "no such snapshot") }
 func (s *Store) CreateSnapshot(ctx context.Context, n sandbox.Snapshot) error {
 	n.State = sandbox.SnapshotCreating
 	n.CreatedAt = orTime(n.CreatedAt, s.now())
+	declared, err := s.seal.servicesColumn(snapshotPlace(n.UID), services{n.Spec.Services, n.Services})
+	if err != nil {
+		return err
+	}
 	values := n.Spec.Env
-	n.Spec.Env = nil
+	n.Spec.Env, n.Spec.Services = nil, nil
 	spec, err := encode(n.Spec)
 	if err != nil {
 		return err
@@ -37,9 +41,9 @@ func (s *Store) CreateSnapshot(ctx context.Context, n sandbox.Snapshot) error {
 		env = s.seal.Seal(snapshotPlace(n.UID), []byte(text))
 	}
 	err = s.update(ctx, durable, func(t *tx) error {
-		_, err := t.exec(`INSERT INTO snapshots (`+snapshotColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)`,
+		_, err := t.exec(`INSERT INTO snapshots (`+snapshotColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)`,
 			n.UID, n.Name, n.Tenant, n.Source, n.SourceUID, spec, env, n.ImageDigest, n.Driver, asInt(n.Memory), n.State,
-			n.DiskBytes, n.MemoryBytes, micros(n.CreatedAt))
+			n.DiskBytes, n.MemoryBytes, micros(n.CreatedAt), declared)
 		return err
 	})
 	if errors.Is(err, errs.Conflict) {
@@ -165,10 +169,10 @@ func (s *Store) SnapshotUse(ctx context.Context, tenant string) (u SnapshotUse, 
 func (k sealer) scanSnapshot(r row) (sandbox.Snapshot, error) {
 	var n sandbox.Snapshot
 	var spec []byte
-	var env string
+	var env, declared string
 	var memory, created int64
 	err := r.Scan(&n.UID, &n.Name, &n.Tenant, &n.Source, &n.SourceUID, &spec, &env, &n.ImageDigest, &n.Driver, &memory, &n.State,
-		&n.DiskBytes, &n.MemoryBytes, &created)
+		&n.DiskBytes, &n.MemoryBytes, &created, &declared)
 	if errors.Is(err, sql.ErrNoRows) {
 		return n, noSuchSnapshot()
 	}
@@ -188,5 +192,7 @@ func (k sealer) scanSnapshot(r row) (sandbox.Snapshot, error) {
 			return n, fmt.Errorf("the env of snapshot %s: %w", n.UID, err)
 		}
 	}
-	return n, nil
+	s, err := k.openServices(snapshotPlace(n.UID), declared)
+	n.Spec.Services, n.Services = s.Declared, s.States
+	return n, err
 }

@@ -105,7 +105,7 @@ func (s *creator) createOnce(ctx context.Context, r CreateRequest) (b sandbox.Sa
 		if err != nil {
 			result = string(errs.KindOf(err))
 		}
-		s.cfg.OnCreate(string(b.Spec.Isolation), result, time.Since(began))
+		s.cfg.On.Create(string(b.Spec.Isolation), result, time.Since(began))
 	}()
 
 	claim, done, err := s.claim(ctx, r)
@@ -166,12 +166,14 @@ func (s *creator) plan(ctx context.Context, r CreateRequest, o *Origin) (sandbox
 		return b, errs.E(errs.Invalid, "shared_files: the sandbox has no tenant to share files with").Hint("give a tenant_id, or leave shared_files out")
 	}
 	r.Spec.ExecTimeout, r.Spec.IdleTimeout, r.Spec.MaxLifetime, r.Spec.KeptUntil = 0, 0, 0, time.Time{}
+	var before []sandbox.Service
 	if o != nil {
 		var err error
 		if r.Spec, err = o.of(r.Spec); err != nil {
 			return b, err
 		}
 		b.ImageDigest = o.Snapshot.ImageDigest
+		b.Services, before = o.services(), o.Snapshot.Spec.Services
 	}
 	d := s.defaultsFor(r.Spec)
 	if limits, ok := s.limits[r.Interface]; ok {
@@ -190,6 +192,7 @@ func (s *creator) plan(ctx context.Context, r CreateRequest, o *Origin) (sandbox
 	if err := cmp.Or(b.Spec.Validate(), egress.CheckPolicy(b.Spec.Network)); err != nil {
 		return b, err
 	}
+	b.Spec.Services = sandbox.Revise(before, b.Spec.Services)
 	if len(b.Spec.Dependencies) > 0 && o == nil {
 		if _, err := s.cfg.Packages.Spec(b.Spec, program.PackagesRequest{Runtime: b.Spec.Runtime, Dependencies: b.Spec.Dependencies}); err != nil {
 			return b, err
@@ -362,8 +365,10 @@ func (s *creator) create(ctx context.Context, b sandbox.Sandbox, m making) (sand
 		return b, fmt.Errorf("create sandbox %s: %w", b.ID, err)
 	}
 	s.lifetimes.note(made, s.cfg.Now(), s.cfg.Uptime())
-	if s.cfg.Live.Of(made.UID) == nil {
+	if r := s.cfg.Live.Of(made.UID); r == nil {
 		s.attach(made)
+	} else {
+		s.cfg.On.Run(r, made)
 	}
 	return s.upToDate(made), nil
 }

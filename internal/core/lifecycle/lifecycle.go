@@ -66,16 +66,23 @@ type Config struct {
 	Log      *slog.Logger
 	Now      func() time.Time
 	Uptime   func() time.Duration // a clock that does not step
-	// OnCreate hears how a create ended, and how long it took.
-	OnCreate func(isolation, result string, took time.Duration)
+	On       Hooks
 
 	// Origin finds a snapshot of a tenant's by its id or name, to begin a sandbox
 	// from; of the caller's, that is, when tenant is "".
 	Origin func(ctx context.Context, tenant, name string) (Origin, error)
-	// OnReconcile finishes what was cut off of acts on snapshots.
-	OnReconcile func(ctx context.Context) error
 
 	Settings Settings
+}
+
+// Hooks are told what happens. All are required.
+type Hooks struct {
+	// Create hears how a create ended, and how long it took.
+	Create func(isolation, result string, took time.Duration)
+	// Run hears that a run of a sandbox has begun, or that its spec is another.
+	Run func(r *live.Run, b sandbox.Sandbox)
+	// Reconcile finishes what was cut off of acts on snapshots.
+	Reconcile func(ctx context.Context) error
 }
 
 // Settings are what an operator decides about sandboxes. The zero value is
@@ -116,6 +123,8 @@ type Settings struct {
 	// a create's are. DefaultPool adds [defaultKind] where the host has the memory.
 	Pool        []pool.Kind
 	DefaultPool bool
+	// ServicePause waits before a service starts again; nil: as long as it is told.
+	ServicePause func(ctx context.Context, d time.Duration) bool
 	// Host is what the machine has, and MemAvailable its free memory in
 	// bytes; zero fields are measured.
 	Host         admission.Host
@@ -269,7 +278,11 @@ func (s *acts) supports(isolation sandbox.Isolation) error {
 // sandbox's lock.
 func (s *acts) attach(b sandbox.Sandbox) *live.Run {
 	s.admission.Adopt(b)
-	return s.cfg.Live.Attach(b)
+	r := s.cfg.Live.Attach(b)
+	if b.State == sandbox.Running { // else it is being made still
+		s.cfg.On.Run(r, b)
+	}
+	return r
 }
 
 // readopt makes the run of a sandbox that runs on, with all that it has. The
@@ -279,6 +292,8 @@ func (s *acts) readopt(ctx context.Context, b sandbox.Sandbox) (*live.Run, error
 	r, err := s.cfg.Live.Adopt(ctx, b)
 	if err != nil {
 		s.debts.reconcileSoon()
+		return nil, err
 	}
-	return r, err
+	s.cfg.On.Run(r, b)
+	return r, nil
 }

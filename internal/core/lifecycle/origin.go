@@ -25,6 +25,14 @@ type Origin struct {
 	Run func(ctx context.Context, spec driver.Spec) (driver.Handle, error)
 }
 
+// services are the states of those that go on with its memory.
+func (o Origin) services() map[string]sandbox.ServiceState {
+	if o.Run == nil {
+		return nil
+	}
+	return sandbox.CopiedServices(o.Snapshot.Services)
+}
+
 // Hold finds a sandbox for an act of the caller, and keeps everybody else from
 // acting on it until release.
 func (s *Sandboxes) Hold(ctx context.Context, id string) (b sandbox.Sandbox, release func(), err error) {
@@ -76,6 +84,9 @@ func (o Origin) of(spec sandbox.Spec) (sandbox.Spec, error) {
 	}
 	spec.Image, spec.Isolation, spec.User, spec.Runtime = was.Image, was.Isolation, was.User, was.Runtime
 	spec.Limits, spec.Dependencies = was.Limits, was.Dependencies
+	if spec.Services == nil {
+		spec.Services = was.Services
+	}
 	env := make(map[string]string, len(was.Env)+len(spec.Env))
 	for _, values := range []map[string]string{was.Env, spec.Env} {
 		for name, value := range values {

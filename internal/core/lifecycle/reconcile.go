@@ -81,7 +81,7 @@ func (s *Reconciler) Turn(ctx context.Context) {
 		s.repairAll(ctx, found, mine, full, &faults)
 		s.removeOrphans(ctx, found, rows, &faults)
 		s.unpinOrphans(ctx, found.pins, rows, &faults)
-		if err := s.cfg.OnReconcile(ctx); err != nil {
+		if err := s.cfg.On.Reconcile(ctx); err != nil {
 			faults.add("snapshots", err)
 		}
 		if full {

@@ -158,7 +158,7 @@ func (s *Sandboxes) putTogether(ctx context.Context, b sandbox.Sandbox, how Repl
 	if err := s.beginFrom(ctx, &b, img, how.Origin); err != nil {
 		return b, err
 	}
-	moved, err := s.cfg.Store.Move(ctx, b.UID, sandbox.Running, store.Change{Handle: b.Handle, Events: []sandbox.Event{done}})
+	moved, err := s.cfg.Store.Move(ctx, b.UID, sandbox.Running, store.Change{Handle: b.Handle, Services: how.Origin.services(), Events: []sandbox.Event{done}})
 	if err != nil {
 		return b, err
 	}

@@ -118,78 +118,11 @@ func (s *Sandboxes) List(ctx context.Context, q Query) (Page, error) {
 	return Page{Sandboxes: items, Next: next}, nil
 }
 
-// Patch changes a sandbox; nil fields keep what is. Maps and lists replace the
-// old ones.
-type Patch struct {
-	Labels   *map[string]string
-	Metadata *map[string]string
-	Ports    *[]int
-	// Network holds from the next request of the sandbox on. Without a mode
-	// the present one stays, and without a mode and a list nothing changes. Its
-	// ProxyEnv is nil or what the sandbox was created with.
-	Network *sandbox.Policy
-	// CutConnections ends the open connections that the policy, changed or
-	// not, does not allow; else they go on.
-	CutConnections bool
-
-	Visibility  *sandbox.Visibility
-	HostHeader  *sandbox.HostHeader
-	IdlePolicy  *sandbox.IdlePolicy
-	IdleTimeout *time.Duration
-	AutoWake    *sandbox.AutoWake
-	ExecTimeout *time.Duration
-	MaxLifetime *time.Duration // counts from the creation
-	External    *sandbox.External
-}
-
-// apply changes spec and names the fields that the patch holds.
-func (p Patch) apply(spec *sandbox.Spec) (fields []string) {
-	set(&fields, "labels", &spec.Labels, p.Labels)
-	set(&fields, "metadata", &spec.Metadata, p.Metadata)
-	set(&fields, "ports", &spec.Ports, p.Ports)
-	set(&fields, "network", &spec.Network, p.network(spec.Network))
-	set(&fields, "visibility", &spec.Visibility, p.Visibility)
-	set(&fields, "host_header", &spec.HostHeader, p.HostHeader)
-	set(&fields, "idle_policy", &spec.IdlePolicy, p.IdlePolicy)
-	set(&fields, "idle_timeout", &spec.IdleTimeout, p.IdleTimeout)
-	set(&fields, "auto_wake", &spec.AutoWake, p.AutoWake)
-	set(&fields, "exec_timeout", &spec.ExecTimeout, p.ExecTimeout)
-	set(&fields, "max_lifetime", &spec.MaxLifetime, p.MaxLifetime)
-	set(&fields, "external", &spec.External, p.External)
-	return fields
-}
-
-// network completes the patch of a policy with the present one.
-func (p Patch) network(now sandbox.Policy) *sandbox.Policy {
-	if p.Network == nil {
-		return nil
-	}
-	if p.Network.Mode != "" {
-		whole := *p.Network
-		whole.ProxyEnv = now.ProxyEnv
-		return &whole
-	}
-	if p.Network.Allow == nil && p.Network.Deny == nil {
-		return nil
-	}
-	if p.Network.Allow != nil {
-		now.Allow = p.Network.Allow
-	}
-	if p.Network.Deny != nil {
-		now.Deny = p.Network.Deny
-	}
-	return &now
-}
-
-func set[T any](fields *[]string, name string, to *T, from *T) {
-	if from != nil {
-		*to = *from
-		*fields = append(*fields, name)
-	}
-}
+// Patch changes a sandbox.
+type Patch = sandbox.Patch
 
 // Update changes what can be changed in a living sandbox.
-func (s *Sandboxes) Update(ctx context.Context, id string, p Patch) (sandbox.Sandbox, error) {
+func (s *Sandboxes) Update(ctx context.Context, id string, p sandbox.Patch) (sandbox.Sandbox, error) {
 	b, unlock, err := s.change(ctx, id)
 	if err != nil {
 		return sandbox.Sandbox{}, err
@@ -199,7 +132,7 @@ func (s *Sandboxes) Update(ctx context.Context, id string, p Patch) (sandbox.San
 		return sandbox.Sandbox{}, errs.E(errs.Invalid, "network.proxy_env: it is fixed at create, and is %t", !*n.ProxyEnv).
 			Hint("leave proxy_env out, or create another sandbox with it")
 	}
-	fields := p.apply(&b.Spec)
+	fields := p.Apply(&b.Spec)
 	if len(fields) == 0 {
 		if p.CutConnections {
 			s.cfg.Live.Egress().Cut(b.UID, b.Spec.Network)
@@ -213,7 +146,7 @@ func (s *Sandboxes) Update(ctx context.Context, id string, p Patch) (sandbox.San
 		return sandbox.Sandbox{}, errs.E(errs.Invalid, "max_lifetime: the sandbox is older than that").Hint("destroy it")
 	}
 	b, err = s.cfg.Store.UpdateSpec(ctx, b.UID, func(spec *sandbox.Spec) error {
-		p.apply(spec)
+		p.Apply(spec)
 		return nil
 	}, event.New(b.UID, scope.Actor(ctx), event.Updated{Fields: fields}))
 	if err != nil {
@@ -222,6 +155,7 @@ func (s *Sandboxes) Update(ctx context.Context, id string, p Patch) (sandbox.San
 	s.lifetimes.note(b, s.cfg.Now(), s.cfg.Uptime())
 	if r := s.cfg.Live.Of(b.UID); r != nil {
 		r.SetSpec(b.Spec)
+		s.cfg.On.Run(r, b)
 	}
 	if p.Network != nil {
 		s.cfg.Live.Egress().PolicyChanged(b.UID)

@@ -87,7 +87,7 @@ func (a *activity) used() {
 	a.at, a.up = a.now(), a.uptime()
 }
 
-// open counts a stream until it is closed. It reports false after leave.
+// open counts a stream until it is closed, once. It reports false after leave.
 func (a *activity) open() (closed func(), ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -95,12 +95,12 @@ func (a *activity) open() (closed func(), ok bool) {
 		return nil, false
 	}
 	a.streams++
-	return sync.OnceFunc(func() {
+	return func() {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		a.streams--
 		a.at, a.up = a.now(), a.uptime()
-	}), true
+	}, true
 }
 
 // maxPortConns bounds the connections to the ports of one sandbox: the agent has

@@ -46,9 +46,8 @@ type Exec struct {
 	uid sandbox.UID
 	seq int64
 	log *journal.Log
-	// terminal is the name of the terminal whose program this is; "" is none.
-	terminal string
-	kernel   string // whose cell this is; "" is a command
+	marks
+	pid atomic.Int64 // inside the sandbox; 0: not known
 	// stdin serialises writers that append.
 	stdin sync.Mutex
 
@@ -67,6 +66,13 @@ type Exec struct {
 	verdict *Ending           // core's own reason for its end; guarded by mu
 	intake  intake            // guarded by mu
 	timers  timers            // guarded by mu
+}
+
+// marks are what an exec is beside a command.
+type marks struct {
+	terminal string              // the name of the terminal whose program this is; "": none
+	kernel   string              // whose cell this is; "": a command
+	service  *sandbox.ServiceRun // whose run this is; nil: none
 }
 
 // stored is what the store knows of an exec.
@@ -103,7 +109,8 @@ func (t *timers) stop() {
 
 func newExec(r *Run, x sandbox.Exec, log *journal.Log) *Exec {
 	e := &Exec{
-		run: r, uid: x.UID, seq: x.Seq, log: log, terminal: x.Spec.Terminal, exec: x,
+		run: r, uid: x.UID, seq: x.Seq, log: log, exec: x,
+		marks: marks{terminal: x.Spec.Terminal, service: x.Spec.Service},
 		begun: make(chan struct{}), done: make(chan struct{}),
 		intake: intake{offset: log.Size(), acks: make(chan struct{}, 1)},
 	}
@@ -209,6 +216,7 @@ func (e *Exec) stream(start *guest.Start) error {
 		case err != nil:
 			return err
 		case m.Started != nil:
+			e.pid.Store(m.Started.PID)
 			e.start(m.Started.At)
 		case m.Output != nil:
 			if err := e.take(*m.Output); err != nil {

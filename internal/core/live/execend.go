@@ -125,7 +125,9 @@ func (e *Exec) finish(exit sandbox.Exit, at time.Time) {
 	x := e.exec
 	e.mu.Unlock()
 	// Before anybody hears of the end: what is no use any more was one just now.
-	e.run.activity.used()
+	if e.service == nil {
+		e.run.activity.used()
+	}
 	if finishErr != nil {
 		s.cfg.Log.Error("finish a journal", telemetry.KeyUID, x.Box, telemetry.KeySeq, x.Seq, telemetry.KeyErr, finishErr)
 	} else {

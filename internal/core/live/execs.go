@@ -1,6 +1,7 @@
 package live
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -88,6 +89,12 @@ func (s *Sandboxes) begin(ctx context.Context, id string, spec sandbox.ExecSpec)
 
 // Begin starts a valid command in the run of b, also while b is being made.
 func (r *Run) Begin(ctx context.Context, b sandbox.Sandbox, spec sandbox.ExecSpec) (*Exec, error) {
+	return enter(ctx, r, b, spec, "")
+}
+
+// enter gives a valid command its number and a pump. With a uid the agent runs it
+// already.
+func enter(ctx context.Context, r *Run, b sandbox.Sandbox, spec sandbox.ExecSpec, uid sandbox.UID) (*Exec, error) {
 	s := r.s
 	// What is kept of a command takes the host's disk.
 	if err := s.cfg.Admit(); err != nil {
@@ -98,7 +105,7 @@ func (r *Run) Begin(ctx context.Context, b sandbox.Sandbox, spec sandbox.ExecSpe
 		return nil, err
 	}
 	x := sandbox.Exec{
-		UID: sandbox.NewUID(), Box: b.UID, Spec: completeExec(spec, b.Spec),
+		UID: cmp.Or(uid, sandbox.NewUID()), Box: b.UID, Spec: completeExec(spec, b.Spec),
 		Status: sandbox.ExecPending, Actor: scope.Actor(ctx), CreatedAt: s.cfg.Now(),
 	}
 	// From the number on the exec exists, whether or not the caller waits.
@@ -115,6 +122,9 @@ func (r *Run) Begin(ctx context.Context, b sandbox.Sandbox, spec sandbox.ExecSpe
 	}
 	e := newExec(r, x, log)
 	start := startOf(x.Spec)
+	if uid != "" {
+		start = nil
+	}
 	if !r.execs.register(e, func() { e.pump(start) }) {
 		e.finish(e.lost(), time.Time{})
 		telemetry.Close(s.cfg.Log, log)
@@ -185,10 +195,11 @@ func (h *Execs) Get(ctx context.Context, id string, seq int64) (sandbox.Exec, er
 // ExecQuery selects execs in ascending order of seq.
 type ExecQuery struct {
 	AfterSeq int64
-	Limit    int // 0: 100, at most 1000
+	Limit    int    // 0: 100, at most 1000
+	Service  string // the runs of this one; "": commands
 }
 
-// List lists the execs of a sandbox, without their env and of long commands
+// List lists the commands of a sandbox, or the runs of one of its services, without their env and of long commands
 // and code the beginning. The list may end before its limit when much is in it:
 // only an empty one says that there are no more.
 func (h *Execs) List(ctx context.Context, id string, q ExecQuery) ([]sandbox.Exec, error) {
@@ -201,7 +212,7 @@ func (h *Execs) List(ctx context.Context, id string, q ExecQuery) ([]sandbox.Exe
 		return nil, err
 	}
 	defer done()
-	list, err := h.s.cfg.Store.Execs(ctx, b.UID, store.ExecQuery{AfterSeq: q.AfterSeq, Limit: q.Limit, Brief: true})
+	list, err := h.s.cfg.Store.Execs(ctx, b.UID, store.ExecQuery{AfterSeq: q.AfterSeq, Limit: q.Limit, Brief: true, Commands: q.Service == "", Service: q.Service})
 	if err != nil {
 		return nil, err
 	}

@@ -70,6 +70,8 @@ type Config struct {
 	OnDeath func(ctx context.Context, r *Run, death driver.Death)
 	// OnFree hears that nothing of a run is left.
 	OnFree func(box sandbox.UID)
+	// OnUse hears that a use of a sandbox is over, or a command has ended.
+	OnUse func(box sandbox.UID)
 }
 
 // Sandboxes are those that run now. Methods may be called from any goroutine.

@@ -32,7 +32,7 @@ func (h *Ports) List(ctx context.Context, id string) ([]sandbox.Port, error) {
 			return nil, err
 		}
 	}
-	return withDeclared(ports, b.Spec.Ports), nil
+	return withDeclared(ports, b.Spec.DeclaredPorts()), nil
 }
 
 // Get returns one port of a sandbox, whatever listens on it.

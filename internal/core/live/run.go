@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -211,10 +212,15 @@ func (r *Run) Touch(ctx context.Context) {
 // open counts a stream that keeps the sandbox in use until it is closed. It
 // reports false when the run is suspended: there will be another.
 func (r *Run) open(ctx context.Context) (closed func(), ok bool) {
-	if closed, ok = r.activity.open(); ok {
-		r.Touch(ctx)
+	left, ok := r.activity.open()
+	if !ok {
+		return nil, false
 	}
-	return closed, ok
+	r.Touch(ctx)
+	return sync.OnceFunc(func() {
+		left()
+		r.s.cfg.OnUse(r.UID)
+	}), true
 }
 
 // LastActive tells when the sandbox was used last.

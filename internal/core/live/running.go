@@ -184,6 +184,9 @@ func (x *execs) count() int {
 
 // forget ends the exec's time as a live one; its agent may forget it too.
 func (x *execs) forget(e *Exec) {
+	if e.service == nil {
+		defer x.run.s.cfg.OnUse(x.run.UID)
+	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	delete(x.live, e.seq)

@@ -71,12 +71,13 @@ func (x *execs) isSuspended() bool {
 }
 
 // busy reports whether a command or a cell runs or starts, beside those whose end
-// is known and only not stored yet. The program of a terminal is none.
+// is known and only not stored yet. The program of a terminal is none, nor is a
+// service.
 func (x *execs) busy() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for _, e := range x.live {
-		if e.terminal == "" && !e.givenUp() {
+		if e.terminal == "" && e.service == nil && !e.givenUp() {
 			return true
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cubbyhq/cubby/internal/core/replay"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/journal"
 	"github.com/cubbyhq/cubby/internal/keylock"
@@ -94,7 +95,7 @@ func (h *Terminals) Open(ctx context.Context, id string, spec TerminalSpec) (*Vi
 			return nil, err
 		}
 	}
-	if v.Offset, v.replay, err = replayFrom(ctx, h.s.cfg.Journals, v.box, v.Seq, spec.After); err != nil {
+	if v.Offset, v.replay, err = replay.From(ctx, h.s.cfg.Journals, v.box, v.Seq, spec.After); err != nil {
 		return nil, err
 	}
 	if v.exec != nil {

@@ -5,6 +5,7 @@ import (
 	"iter"
 	"sync"
 
+	"github.com/cubbyhq/cubby/internal/core/replay"
 	"github.com/cubbyhq/cubby/internal/journal"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
@@ -115,7 +116,7 @@ func (v *Viewer) Output(ctx context.Context) iter.Seq2[journal.Entry, error] {
 type viewerReader struct {
 	*Viewer
 	follower *outputFollower
-	queries  queryFilter
+	queries  replay.Filter
 	offset   int64 // where the next entry begins
 	yield    func(journal.Entry, error) bool
 }
@@ -129,7 +130,7 @@ func (r *viewerReader) read(ctx context.Context, follow bool) (done bool, err er
 		}
 		o := entry.Output
 		if o.Offset < r.replay {
-			r.queries.strip(o.Data[:min(int64(len(o.Data)), r.replay-o.Offset)])
+			r.queries.Strip(o.Data[:min(int64(len(o.Data)), r.replay-o.Offset)])
 		}
 		if !r.yield(entry, nil) || entry.Exit != nil {
 			return true, nil

@@ -93,7 +93,7 @@ func (p *Previews) Admit(ctx context.Context, id string, port int, v Visitor) (A
 	if a.Token, a.Expires, err = p.holding(ctx, b, port, v.Tokens); err != nil {
 		return Admission{}, err
 	}
-	open := b.Spec.Visibility == sandbox.Public && slices.Contains(b.Spec.Ports, port)
+	open := b.Spec.Visibility == sandbox.Public && slices.Contains(b.Spec.DeclaredPorts(), port)
 	if a.Token != "" || open || v.Principal != nil && v.Principal.Sees(b.Tenant) {
 		return a, nil
 	}

@@ -53,7 +53,7 @@ func (s *Snapshots) Fork(ctx context.Context, id string, count int, ids []string
 	}
 	all := make([]sandbox.Sandbox, count)
 	for i := range all {
-		all[i] = sandbox.Sandbox{UID: sandbox.NewUID(), ID: sandbox.NewID(), Tenant: parent.Tenant, Spec: parent.Spec, ImageDigest: parent.ImageDigest}
+		all[i] = sandbox.Sandbox{UID: sandbox.NewUID(), ID: sandbox.NewID(), Tenant: parent.Tenant, Spec: parent.Spec, ImageDigest: parent.ImageDigest, Services: sandbox.CopiedServices(parent.Services)}
 		all[i].Spec.KeptUntil = time.Time{}
 		if i < len(ids) {
 			if all[i].ID, err = sandbox.ParseID(ids[i]); err != nil {

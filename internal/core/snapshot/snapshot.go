@@ -173,6 +173,9 @@ func (s *Snapshots) Create(ctx context.Context, r Request) (n sandbox.Snapshot, 
 	}
 	n.Name = cmp.Or(n.Name, string(n.UID))
 	n.Spec.KeptUntil = time.Time{}
+	if n.Memory {
+		n.Services = b.Services
+	}
 	done := s.use(n.UID)
 	defer done()
 	if err := s.note(ctx, n, b); err != nil {

@@ -269,8 +269,8 @@ func SignalName(sig syscall.Signal) string {
 
 // Finish records the exit; nothing follows it.
 func (e *Exec) Finish(exit *guestv1.ExecExit) {
-	_, exit.Offset = e.out.Offsets()
 	e.mu.Lock()
+	_, exit.Offset = e.out.Offsets()
 	e.exit = exit
 	e.mu.Unlock()
 	e.out.finish()

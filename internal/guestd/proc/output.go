@@ -209,6 +209,18 @@ func (o *Output) Discard() {
 	o.Drop()
 }
 
+// restart frees everything and counts from 0 from now on.
+func (o *Output) restart() {
+	o.Drop()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	// What a writer added in between goes too: it belongs to before.
+	before := aboveFloor(o.held)
+	o.segments, o.held, o.acked, o.written = nil, 0, 0, 0
+	o.budget.give(before)
+	o.wakeWriter()
+}
+
 // After returns the output from offset on, as far as there is some, and
 // whether it ends there for good. The data must not be changed. It is
 // errs.WrongState when bytes after offset were acknowledged and are gone.

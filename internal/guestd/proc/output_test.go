@@ -194,3 +194,24 @@ func TestOutputDoneOnlyAtTheEnd(t *testing.T) {
 		t.Errorf("done at %d, want %d", next, 3*segmentBatch)
 	}
 }
+
+// TestOutputOfACopyCountsFromNothing: what it held goes, and its room with it.
+func TestOutputOfACopyCountsFromNothing(t *testing.T) {
+	b := newBudget(1 << 20)
+	o := newOutput(b)
+	write := func(p []byte) {
+		t.Helper()
+		if err := o.Write(context.Background(), Stdout, p, time.Unix(1, 0)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(make([]byte, 100<<10))
+	o.restart()
+	if acked, written := o.Offsets(); acked != 0 || written != 0 || b.free != 1<<20 {
+		t.Errorf("after restart the offsets are %d and %d, and %d of the budget are free", acked, written, b.free)
+	}
+	write([]byte("from now on"))
+	if got := string(collect(t, o, 0)); got != "from now on" {
+		t.Errorf("output = %q", got)
+	}
+}

@@ -208,6 +208,21 @@ func (r *Runner) Disown() {
 	}
 }
 
+// Rename gives an Exec that runs another uid, after [Runner.Disown], and has its
+// output count from 0. It reports false, and does nothing, when it has ended.
+func (r *Runner) Rename(e *Exec, uid string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.exit != nil {
+		return false
+	}
+	e.uid = uid
+	e.out.restart()
+	return true
+}
+
 // trees are all trees that may live, with the execs that they belong to.
 func (r *Runner) trees() map[*Exec]tree {
 	r.mu.Lock()

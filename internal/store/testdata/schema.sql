@@ -64,7 +64,7 @@ CREATE TABLE execs (
     exit        TEXT,
     created_at  INTEGER NOT NULL,
     started_at  INTEGER NOT NULL,
-    finished_at INTEGER NOT NULL, kind TEXT NOT NULL DEFAULT '', session TEXT NOT NULL DEFAULT '', terminal TEXT NOT NULL DEFAULT '', actor TEXT NOT NULL DEFAULT '', result TEXT, tenant TEXT NOT NULL DEFAULT '',
+    finished_at INTEGER NOT NULL, kind TEXT NOT NULL DEFAULT '', session TEXT NOT NULL DEFAULT '', terminal TEXT NOT NULL DEFAULT '', actor TEXT NOT NULL DEFAULT '', result TEXT, tenant TEXT NOT NULL DEFAULT '', service TEXT NOT NULL DEFAULT '',
     PRIMARY KEY (box, seq)
 );
 
@@ -133,7 +133,7 @@ CREATE TABLE sandboxes (
     started_at            INTEGER NOT NULL,
     stopped_at            INTEGER NOT NULL,
     destroyed_at          INTEGER NOT NULL
-, env TEXT NOT NULL DEFAULT '', thread TEXT NOT NULL DEFAULT '', cause TEXT NOT NULL DEFAULT '', driver TEXT NOT NULL DEFAULT '', link_key TEXT NOT NULL DEFAULT '');
+, env TEXT NOT NULL DEFAULT '', thread TEXT NOT NULL DEFAULT '', cause TEXT NOT NULL DEFAULT '', driver TEXT NOT NULL DEFAULT '', link_key TEXT NOT NULL DEFAULT '', services TEXT NOT NULL DEFAULT '');
 
 CREATE TABLE snapshots (
     uid          TEXT    NOT NULL PRIMARY KEY,
@@ -150,7 +150,7 @@ CREATE TABLE snapshots (
     disk_bytes   INTEGER NOT NULL,
     memory_bytes INTEGER NOT NULL,
     created_at   INTEGER NOT NULL
-);
+, services TEXT NOT NULL DEFAULT '');
 
 CREATE TABLE tenants (
     name       TEXT    NOT NULL PRIMARY KEY,
@@ -164,6 +164,8 @@ CREATE INDEX events_by_age ON events (at);
 CREATE INDEX events_by_box ON events (box, cursor);
 
 CREATE INDEX events_by_tenant ON events (tenant, at);
+
+CREATE INDEX execs_by_service ON execs (box, service, seq) WHERE service <> '';
 
 CREATE INDEX execs_by_session ON execs (box, session, seq) WHERE session <> '';
 

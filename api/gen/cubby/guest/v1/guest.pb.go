@@ -560,7 +560,8 @@ func (x *IdentifyRequest) GetCopied() *Copied {
 
 // Copied makes the agent forget what it has from the sandbox whose memory it
 // began with. Execs are disowned: they run on, what they print is dropped, their
-// uids are unknown, and cells that wait are dropped. Kernels get fresh random
+// uids are unknown, and cells that wait are dropped. Runs of services are kept
+// under other uids, and their output counts from 0. Kernels get fresh random
 // numbers between two cells, or are started anew where they cannot.
 type Copied struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -732,9 +733,10 @@ type ExecStart struct {
 	User          string                 `protobuf:"bytes,5,opt,name=user,proto3" json:"user,omitempty"` // name or uid, "root", "sandbox"
 	Stdin         bool                   `protobuf:"varint,6,opt,name=stdin,proto3" json:"stdin,omitempty"`
 	Pty           *WindowSize            `protobuf:"bytes,7,opt,name=pty,proto3" json:"pty,omitempty"`
-	Timeout       *durationpb.Duration   `protobuf:"bytes,8,opt,name=timeout,proto3" json:"timeout,omitempty"` // unset: none
-	Session       string                 `protobuf:"bytes,9,opt,name=session,proto3" json:"session,omitempty"` // name of the session shell that runs it; bash only
-	Cell          *Cell                  `protobuf:"bytes,10,opt,name=cell,proto3" json:"cell,omitempty"`      // or: code for a kernel; of the rest cwd, env, user are for a kernel that is made for it
+	Timeout       *durationpb.Duration   `protobuf:"bytes,8,opt,name=timeout,proto3" json:"timeout,omitempty"`  // unset: none
+	Session       string                 `protobuf:"bytes,9,opt,name=session,proto3" json:"session,omitempty"`  // name of the session shell that runs it; bash only
+	Service       *ServiceRun            `protobuf:"bytes,11,opt,name=service,proto3" json:"service,omitempty"` // set: it is a run of a service
+	Cell          *Cell                  `protobuf:"bytes,10,opt,name=cell,proto3" json:"cell,omitempty"`       // or: code for a kernel; of the rest cwd, env, user are for a kernel that is made for it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -832,11 +834,72 @@ func (x *ExecStart) GetSession() string {
 	return ""
 }
 
+func (x *ExecStart) GetService() *ServiceRun {
+	if x != nil {
+		return x.Service
+	}
+	return nil
+}
+
 func (x *ExecStart) GetCell() *Cell {
 	if x != nil {
 		return x.Cell
 	}
 	return nil
+}
+
+// ServiceRun is what the host calls a command that goes on where the memory of
+// the sandbox does. The agent keeps it and tells it.
+type ServiceRun struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Revision      string                 `protobuf:"bytes,2,opt,name=revision,proto3" json:"revision,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ServiceRun) Reset() {
+	*x = ServiceRun{}
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ServiceRun) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ServiceRun) ProtoMessage() {}
+
+func (x *ServiceRun) ProtoReflect() protoreflect.Message {
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ServiceRun.ProtoReflect.Descriptor instead.
+func (*ServiceRun) Descriptor() ([]byte, []int) {
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *ServiceRun) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ServiceRun) GetRevision() string {
+	if x != nil {
+		return x.Revision
+	}
+	return ""
 }
 
 // Cell is code for a kernel, which runs its cells one after another. A cell is
@@ -854,7 +917,7 @@ type Cell struct {
 
 func (x *Cell) Reset() {
 	*x = Cell{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[8]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -866,7 +929,7 @@ func (x *Cell) String() string {
 func (*Cell) ProtoMessage() {}
 
 func (x *Cell) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[8]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -879,7 +942,7 @@ func (x *Cell) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cell.ProtoReflect.Descriptor instead.
 func (*Cell) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{8}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Cell) GetKernel() string {
@@ -914,7 +977,7 @@ type ExecRequest struct {
 
 func (x *ExecRequest) Reset() {
 	*x = ExecRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[9]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -926,7 +989,7 @@ func (x *ExecRequest) String() string {
 func (*ExecRequest) ProtoMessage() {}
 
 func (x *ExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[9]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -939,7 +1002,7 @@ func (x *ExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecRequest.ProtoReflect.Descriptor instead.
 func (*ExecRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{9}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ExecRequest) GetExecUid() string {
@@ -973,7 +1036,7 @@ type ExecStarted struct {
 
 func (x *ExecStarted) Reset() {
 	*x = ExecStarted{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[10]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -985,7 +1048,7 @@ func (x *ExecStarted) String() string {
 func (*ExecStarted) ProtoMessage() {}
 
 func (x *ExecStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[10]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -998,7 +1061,7 @@ func (x *ExecStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecStarted.ProtoReflect.Descriptor instead.
 func (*ExecStarted) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{10}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ExecStarted) GetPid() int64 {
@@ -1027,7 +1090,7 @@ type ExecOutput struct {
 
 func (x *ExecOutput) Reset() {
 	*x = ExecOutput{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[11]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1039,7 +1102,7 @@ func (x *ExecOutput) String() string {
 func (*ExecOutput) ProtoMessage() {}
 
 func (x *ExecOutput) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[11]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1052,7 +1115,7 @@ func (x *ExecOutput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecOutput.ProtoReflect.Descriptor instead.
 func (*ExecOutput) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{11}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ExecOutput) GetOffset() int64 {
@@ -1105,7 +1168,7 @@ type ExecExit struct {
 
 func (x *ExecExit) Reset() {
 	*x = ExecExit{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[12]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1117,7 +1180,7 @@ func (x *ExecExit) String() string {
 func (*ExecExit) ProtoMessage() {}
 
 func (x *ExecExit) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[12]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1130,7 +1193,7 @@ func (x *ExecExit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecExit.ProtoReflect.Descriptor instead.
 func (*ExecExit) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{12}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ExecExit) GetCode() int32 {
@@ -1224,7 +1287,7 @@ type ExecResponse struct {
 
 func (x *ExecResponse) Reset() {
 	*x = ExecResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[13]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1236,7 +1299,7 @@ func (x *ExecResponse) String() string {
 func (*ExecResponse) ProtoMessage() {}
 
 func (x *ExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[13]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1249,7 +1312,7 @@ func (x *ExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecResponse.ProtoReflect.Descriptor instead.
 func (*ExecResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{13}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ExecResponse) GetEvent() isExecResponse_Event {
@@ -1318,7 +1381,7 @@ type AckExecRequest struct {
 
 func (x *AckExecRequest) Reset() {
 	*x = AckExecRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[14]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1330,7 +1393,7 @@ func (x *AckExecRequest) String() string {
 func (*AckExecRequest) ProtoMessage() {}
 
 func (x *AckExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[14]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1343,7 +1406,7 @@ func (x *AckExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AckExecRequest.ProtoReflect.Descriptor instead.
 func (*AckExecRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{14}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *AckExecRequest) GetExecUid() string {
@@ -1368,7 +1431,7 @@ type AckExecResponse struct {
 
 func (x *AckExecResponse) Reset() {
 	*x = AckExecResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[15]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1380,7 +1443,7 @@ func (x *AckExecResponse) String() string {
 func (*AckExecResponse) ProtoMessage() {}
 
 func (x *AckExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[15]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1393,7 +1456,7 @@ func (x *AckExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AckExecResponse.ProtoReflect.Descriptor instead.
 func (*AckExecResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{15}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{16}
 }
 
 type ReleaseExecRequest struct {
@@ -1405,7 +1468,7 @@ type ReleaseExecRequest struct {
 
 func (x *ReleaseExecRequest) Reset() {
 	*x = ReleaseExecRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[16]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1417,7 +1480,7 @@ func (x *ReleaseExecRequest) String() string {
 func (*ReleaseExecRequest) ProtoMessage() {}
 
 func (x *ReleaseExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[16]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1430,7 +1493,7 @@ func (x *ReleaseExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseExecRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseExecRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{16}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ReleaseExecRequest) GetExecUids() []string {
@@ -1448,7 +1511,7 @@ type ReleaseExecResponse struct {
 
 func (x *ReleaseExecResponse) Reset() {
 	*x = ReleaseExecResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[17]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1460,7 +1523,7 @@ func (x *ReleaseExecResponse) String() string {
 func (*ReleaseExecResponse) ProtoMessage() {}
 
 func (x *ReleaseExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[17]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1473,7 +1536,7 @@ func (x *ReleaseExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseExecResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseExecResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{17}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{18}
 }
 
 type ListExecsRequest struct {
@@ -1484,7 +1547,7 @@ type ListExecsRequest struct {
 
 func (x *ListExecsRequest) Reset() {
 	*x = ListExecsRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[18]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1496,7 +1559,7 @@ func (x *ListExecsRequest) String() string {
 func (*ListExecsRequest) ProtoMessage() {}
 
 func (x *ListExecsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[18]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1509,7 +1572,7 @@ func (x *ListExecsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListExecsRequest.ProtoReflect.Descriptor instead.
 func (*ListExecsRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{18}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{19}
 }
 
 type ListExecsResponse struct {
@@ -1521,7 +1584,7 @@ type ListExecsResponse struct {
 
 func (x *ListExecsResponse) Reset() {
 	*x = ListExecsResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[19]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1533,7 +1596,7 @@ func (x *ListExecsResponse) String() string {
 func (*ListExecsResponse) ProtoMessage() {}
 
 func (x *ListExecsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[19]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1546,7 +1609,7 @@ func (x *ListExecsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListExecsResponse.ProtoReflect.Descriptor instead.
 func (*ListExecsResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{19}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListExecsResponse) GetExecs() []*ListExecsResponse_Item {
@@ -1571,7 +1634,7 @@ type SignalExecRequest struct {
 
 func (x *SignalExecRequest) Reset() {
 	*x = SignalExecRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[20]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1583,7 +1646,7 @@ func (x *SignalExecRequest) String() string {
 func (*SignalExecRequest) ProtoMessage() {}
 
 func (x *SignalExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[20]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1596,7 +1659,7 @@ func (x *SignalExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalExecRequest.ProtoReflect.Descriptor instead.
 func (*SignalExecRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{20}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *SignalExecRequest) GetExecUid() string {
@@ -1647,7 +1710,7 @@ type SignalExecResponse struct {
 
 func (x *SignalExecResponse) Reset() {
 	*x = SignalExecResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[21]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1659,7 +1722,7 @@ func (x *SignalExecResponse) String() string {
 func (*SignalExecResponse) ProtoMessage() {}
 
 func (x *SignalExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[21]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1672,7 +1735,7 @@ func (x *SignalExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalExecResponse.ProtoReflect.Descriptor instead.
 func (*SignalExecResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{21}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *SignalExecResponse) GetOutlived() bool {
@@ -1698,7 +1761,7 @@ type UnkilledRequest struct {
 
 func (x *UnkilledRequest) Reset() {
 	*x = UnkilledRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[22]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1710,7 +1773,7 @@ func (x *UnkilledRequest) String() string {
 func (*UnkilledRequest) ProtoMessage() {}
 
 func (x *UnkilledRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[22]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1723,7 +1786,7 @@ func (x *UnkilledRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnkilledRequest.ProtoReflect.Descriptor instead.
 func (*UnkilledRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{22}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *UnkilledRequest) GetPatience() *durationpb.Duration {
@@ -1743,7 +1806,7 @@ type UnkilledResponse struct {
 
 func (x *UnkilledResponse) Reset() {
 	*x = UnkilledResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[23]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1755,7 +1818,7 @@ func (x *UnkilledResponse) String() string {
 func (*UnkilledResponse) ProtoMessage() {}
 
 func (x *UnkilledResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[23]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1768,7 +1831,7 @@ func (x *UnkilledResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnkilledResponse.ProtoReflect.Descriptor instead.
 func (*UnkilledResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{23}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *UnkilledResponse) GetOutlived() bool {
@@ -1797,7 +1860,7 @@ type WriteStdinRequest struct {
 
 func (x *WriteStdinRequest) Reset() {
 	*x = WriteStdinRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[24]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1809,7 +1872,7 @@ func (x *WriteStdinRequest) String() string {
 func (*WriteStdinRequest) ProtoMessage() {}
 
 func (x *WriteStdinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[24]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1822,7 +1885,7 @@ func (x *WriteStdinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteStdinRequest.ProtoReflect.Descriptor instead.
 func (*WriteStdinRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{24}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *WriteStdinRequest) GetExecUid() string {
@@ -1862,7 +1925,7 @@ type WriteStdinResponse struct {
 
 func (x *WriteStdinResponse) Reset() {
 	*x = WriteStdinResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[25]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1874,7 +1937,7 @@ func (x *WriteStdinResponse) String() string {
 func (*WriteStdinResponse) ProtoMessage() {}
 
 func (x *WriteStdinResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[25]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1887,7 +1950,7 @@ func (x *WriteStdinResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteStdinResponse.ProtoReflect.Descriptor instead.
 func (*WriteStdinResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{25}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *WriteStdinResponse) GetOffset() int64 {
@@ -1907,7 +1970,7 @@ type ResizeExecRequest struct {
 
 func (x *ResizeExecRequest) Reset() {
 	*x = ResizeExecRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[26]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1919,7 +1982,7 @@ func (x *ResizeExecRequest) String() string {
 func (*ResizeExecRequest) ProtoMessage() {}
 
 func (x *ResizeExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[26]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1932,7 +1995,7 @@ func (x *ResizeExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeExecRequest.ProtoReflect.Descriptor instead.
 func (*ResizeExecRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{26}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ResizeExecRequest) GetExecUid() string {
@@ -1957,7 +2020,7 @@ type ResizeExecResponse struct {
 
 func (x *ResizeExecResponse) Reset() {
 	*x = ResizeExecResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[27]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1969,7 +2032,7 @@ func (x *ResizeExecResponse) String() string {
 func (*ResizeExecResponse) ProtoMessage() {}
 
 func (x *ResizeExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[27]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1982,7 +2045,7 @@ func (x *ResizeExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeExecResponse.ProtoReflect.Descriptor instead.
 func (*ResizeExecResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{27}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{28}
 }
 
 type KernelSpec struct {
@@ -1998,7 +2061,7 @@ type KernelSpec struct {
 
 func (x *KernelSpec) Reset() {
 	*x = KernelSpec{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[28]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2010,7 +2073,7 @@ func (x *KernelSpec) String() string {
 func (*KernelSpec) ProtoMessage() {}
 
 func (x *KernelSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[28]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2023,7 +2086,7 @@ func (x *KernelSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KernelSpec.ProtoReflect.Descriptor instead.
 func (*KernelSpec) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{28}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *KernelSpec) GetName() string {
@@ -2081,7 +2144,7 @@ type Kernel struct {
 
 func (x *Kernel) Reset() {
 	*x = Kernel{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[29]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2093,7 +2156,7 @@ func (x *Kernel) String() string {
 func (*Kernel) ProtoMessage() {}
 
 func (x *Kernel) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[29]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2106,7 +2169,7 @@ func (x *Kernel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Kernel.ProtoReflect.Descriptor instead.
 func (*Kernel) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{29}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Kernel) GetName() string {
@@ -2205,7 +2268,7 @@ type KernelKind struct {
 
 func (x *KernelKind) Reset() {
 	*x = KernelKind{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[30]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2217,7 +2280,7 @@ func (x *KernelKind) String() string {
 func (*KernelKind) ProtoMessage() {}
 
 func (x *KernelKind) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[30]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2230,7 +2293,7 @@ func (x *KernelKind) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KernelKind.ProtoReflect.Descriptor instead.
 func (*KernelKind) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{30}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *KernelKind) GetSpec() string {
@@ -2263,7 +2326,7 @@ type CreateKernelRequest struct {
 
 func (x *CreateKernelRequest) Reset() {
 	*x = CreateKernelRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[31]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2275,7 +2338,7 @@ func (x *CreateKernelRequest) String() string {
 func (*CreateKernelRequest) ProtoMessage() {}
 
 func (x *CreateKernelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[31]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2288,7 +2351,7 @@ func (x *CreateKernelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateKernelRequest.ProtoReflect.Descriptor instead.
 func (*CreateKernelRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{31}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *CreateKernelRequest) GetKernel() *KernelSpec {
@@ -2307,7 +2370,7 @@ type CreateKernelResponse struct {
 
 func (x *CreateKernelResponse) Reset() {
 	*x = CreateKernelResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[32]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2319,7 +2382,7 @@ func (x *CreateKernelResponse) String() string {
 func (*CreateKernelResponse) ProtoMessage() {}
 
 func (x *CreateKernelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[32]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2332,7 +2395,7 @@ func (x *CreateKernelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateKernelResponse.ProtoReflect.Descriptor instead.
 func (*CreateKernelResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{32}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *CreateKernelResponse) GetKernel() *Kernel {
@@ -2353,7 +2416,7 @@ type PrepareKernelRequest struct {
 
 func (x *PrepareKernelRequest) Reset() {
 	*x = PrepareKernelRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[33]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2365,7 +2428,7 @@ func (x *PrepareKernelRequest) String() string {
 func (*PrepareKernelRequest) ProtoMessage() {}
 
 func (x *PrepareKernelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[33]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2378,7 +2441,7 @@ func (x *PrepareKernelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrepareKernelRequest.ProtoReflect.Descriptor instead.
 func (*PrepareKernelRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{33}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *PrepareKernelRequest) GetKernel() *KernelSpec {
@@ -2403,7 +2466,7 @@ type PrepareKernelResponse struct {
 
 func (x *PrepareKernelResponse) Reset() {
 	*x = PrepareKernelResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[34]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2415,7 +2478,7 @@ func (x *PrepareKernelResponse) String() string {
 func (*PrepareKernelResponse) ProtoMessage() {}
 
 func (x *PrepareKernelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[34]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2428,7 +2491,7 @@ func (x *PrepareKernelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrepareKernelResponse.ProtoReflect.Descriptor instead.
 func (*PrepareKernelResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{34}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{35}
 }
 
 type ListKernelsRequest struct {
@@ -2439,7 +2502,7 @@ type ListKernelsRequest struct {
 
 func (x *ListKernelsRequest) Reset() {
 	*x = ListKernelsRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[35]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2451,7 +2514,7 @@ func (x *ListKernelsRequest) String() string {
 func (*ListKernelsRequest) ProtoMessage() {}
 
 func (x *ListKernelsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[35]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2464,7 +2527,7 @@ func (x *ListKernelsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListKernelsRequest.ProtoReflect.Descriptor instead.
 func (*ListKernelsRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{35}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{36}
 }
 
 type ListKernelsResponse struct {
@@ -2477,7 +2540,7 @@ type ListKernelsResponse struct {
 
 func (x *ListKernelsResponse) Reset() {
 	*x = ListKernelsResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[36]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2489,7 +2552,7 @@ func (x *ListKernelsResponse) String() string {
 func (*ListKernelsResponse) ProtoMessage() {}
 
 func (x *ListKernelsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[36]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2502,7 +2565,7 @@ func (x *ListKernelsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListKernelsResponse.ProtoReflect.Descriptor instead.
 func (*ListKernelsResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{36}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ListKernelsResponse) GetKernels() []*Kernel {
@@ -2528,7 +2591,7 @@ type InterruptKernelRequest struct {
 
 func (x *InterruptKernelRequest) Reset() {
 	*x = InterruptKernelRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[37]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2540,7 +2603,7 @@ func (x *InterruptKernelRequest) String() string {
 func (*InterruptKernelRequest) ProtoMessage() {}
 
 func (x *InterruptKernelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[37]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2553,7 +2616,7 @@ func (x *InterruptKernelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterruptKernelRequest.ProtoReflect.Descriptor instead.
 func (*InterruptKernelRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{37}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *InterruptKernelRequest) GetName() string {
@@ -2572,7 +2635,7 @@ type InterruptKernelResponse struct {
 
 func (x *InterruptKernelResponse) Reset() {
 	*x = InterruptKernelResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[38]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2584,7 +2647,7 @@ func (x *InterruptKernelResponse) String() string {
 func (*InterruptKernelResponse) ProtoMessage() {}
 
 func (x *InterruptKernelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[38]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2597,7 +2660,7 @@ func (x *InterruptKernelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterruptKernelResponse.ProtoReflect.Descriptor instead.
 func (*InterruptKernelResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{38}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *InterruptKernelResponse) GetKernel() *Kernel {
@@ -2616,7 +2679,7 @@ type RestartKernelRequest struct {
 
 func (x *RestartKernelRequest) Reset() {
 	*x = RestartKernelRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[39]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2628,7 +2691,7 @@ func (x *RestartKernelRequest) String() string {
 func (*RestartKernelRequest) ProtoMessage() {}
 
 func (x *RestartKernelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[39]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2641,7 +2704,7 @@ func (x *RestartKernelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestartKernelRequest.ProtoReflect.Descriptor instead.
 func (*RestartKernelRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{39}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *RestartKernelRequest) GetName() string {
@@ -2660,7 +2723,7 @@ type RestartKernelResponse struct {
 
 func (x *RestartKernelResponse) Reset() {
 	*x = RestartKernelResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[40]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2672,7 +2735,7 @@ func (x *RestartKernelResponse) String() string {
 func (*RestartKernelResponse) ProtoMessage() {}
 
 func (x *RestartKernelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[40]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2685,7 +2748,7 @@ func (x *RestartKernelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestartKernelResponse.ProtoReflect.Descriptor instead.
 func (*RestartKernelResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{40}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *RestartKernelResponse) GetKernel() *Kernel {
@@ -2704,7 +2767,7 @@ type DeleteKernelRequest struct {
 
 func (x *DeleteKernelRequest) Reset() {
 	*x = DeleteKernelRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[41]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2716,7 +2779,7 @@ func (x *DeleteKernelRequest) String() string {
 func (*DeleteKernelRequest) ProtoMessage() {}
 
 func (x *DeleteKernelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[41]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2729,7 +2792,7 @@ func (x *DeleteKernelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteKernelRequest.ProtoReflect.Descriptor instead.
 func (*DeleteKernelRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{41}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *DeleteKernelRequest) GetName() string {
@@ -2747,7 +2810,7 @@ type DeleteKernelResponse struct {
 
 func (x *DeleteKernelResponse) Reset() {
 	*x = DeleteKernelResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[42]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2759,7 +2822,7 @@ func (x *DeleteKernelResponse) String() string {
 func (*DeleteKernelResponse) ProtoMessage() {}
 
 func (x *DeleteKernelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[42]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2772,7 +2835,7 @@ func (x *DeleteKernelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteKernelResponse.ProtoReflect.Descriptor instead.
 func (*DeleteKernelResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{42}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{43}
 }
 
 // CodeCompletion is what may stand in place of a part of the code.
@@ -2788,7 +2851,7 @@ type CodeCompletion struct {
 
 func (x *CodeCompletion) Reset() {
 	*x = CodeCompletion{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[43]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2800,7 +2863,7 @@ func (x *CodeCompletion) String() string {
 func (*CodeCompletion) ProtoMessage() {}
 
 func (x *CodeCompletion) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[43]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2813,7 +2876,7 @@ func (x *CodeCompletion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CodeCompletion.ProtoReflect.Descriptor instead.
 func (*CodeCompletion) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{43}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *CodeCompletion) GetMatches() []string {
@@ -2855,7 +2918,7 @@ type CodeInspection struct {
 
 func (x *CodeInspection) Reset() {
 	*x = CodeInspection{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[44]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2867,7 +2930,7 @@ func (x *CodeInspection) String() string {
 func (*CodeInspection) ProtoMessage() {}
 
 func (x *CodeInspection) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[44]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2880,7 +2943,7 @@ func (x *CodeInspection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CodeInspection.ProtoReflect.Descriptor instead.
 func (*CodeInspection) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{44}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *CodeInspection) GetFound() bool {
@@ -2908,7 +2971,7 @@ type CodeCompleteness struct {
 
 func (x *CodeCompleteness) Reset() {
 	*x = CodeCompleteness{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[45]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2920,7 +2983,7 @@ func (x *CodeCompleteness) String() string {
 func (*CodeCompleteness) ProtoMessage() {}
 
 func (x *CodeCompleteness) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[45]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2933,7 +2996,7 @@ func (x *CodeCompleteness) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CodeCompleteness.ProtoReflect.Descriptor instead.
 func (*CodeCompleteness) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{45}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *CodeCompleteness) GetStatus() string {
@@ -2966,7 +3029,7 @@ type AskKernelRequest struct {
 
 func (x *AskKernelRequest) Reset() {
 	*x = AskKernelRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[46]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2978,7 +3041,7 @@ func (x *AskKernelRequest) String() string {
 func (*AskKernelRequest) ProtoMessage() {}
 
 func (x *AskKernelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[46]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2991,7 +3054,7 @@ func (x *AskKernelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskKernelRequest.ProtoReflect.Descriptor instead.
 func (*AskKernelRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{46}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *AskKernelRequest) GetName() string {
@@ -3078,7 +3141,7 @@ type AskKernelResponse struct {
 
 func (x *AskKernelResponse) Reset() {
 	*x = AskKernelResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[47]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3090,7 +3153,7 @@ func (x *AskKernelResponse) String() string {
 func (*AskKernelResponse) ProtoMessage() {}
 
 func (x *AskKernelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[47]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3103,7 +3166,7 @@ func (x *AskKernelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskKernelResponse.ProtoReflect.Descriptor instead.
 func (*AskKernelResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{47}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *AskKernelResponse) GetAnswer() isAskKernelResponse_Answer {
@@ -3178,7 +3241,7 @@ type File struct {
 
 func (x *File) Reset() {
 	*x = File{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[48]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3190,7 +3253,7 @@ func (x *File) String() string {
 func (*File) ProtoMessage() {}
 
 func (x *File) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[48]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3203,7 +3266,7 @@ func (x *File) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use File.ProtoReflect.Descriptor instead.
 func (*File) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{48}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *File) GetPath() string {
@@ -3272,7 +3335,7 @@ type StatRequest struct {
 
 func (x *StatRequest) Reset() {
 	*x = StatRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[49]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3284,7 +3347,7 @@ func (x *StatRequest) String() string {
 func (*StatRequest) ProtoMessage() {}
 
 func (x *StatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[49]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3297,7 +3360,7 @@ func (x *StatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatRequest.ProtoReflect.Descriptor instead.
 func (*StatRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{49}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *StatRequest) GetPath() string {
@@ -3323,7 +3386,7 @@ type StatResponse struct {
 
 func (x *StatResponse) Reset() {
 	*x = StatResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[50]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3335,7 +3398,7 @@ func (x *StatResponse) String() string {
 func (*StatResponse) ProtoMessage() {}
 
 func (x *StatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[50]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3348,7 +3411,7 @@ func (x *StatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatResponse.ProtoReflect.Descriptor instead.
 func (*StatResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{50}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *StatResponse) GetFile() *File {
@@ -3368,7 +3431,7 @@ type ListDirRequest struct {
 
 func (x *ListDirRequest) Reset() {
 	*x = ListDirRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[51]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3380,7 +3443,7 @@ func (x *ListDirRequest) String() string {
 func (*ListDirRequest) ProtoMessage() {}
 
 func (x *ListDirRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[51]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3393,7 +3456,7 @@ func (x *ListDirRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDirRequest.ProtoReflect.Descriptor instead.
 func (*ListDirRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{51}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ListDirRequest) GetPath() string {
@@ -3419,7 +3482,7 @@ type ListDirResponse struct {
 
 func (x *ListDirResponse) Reset() {
 	*x = ListDirResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[52]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3431,7 +3494,7 @@ func (x *ListDirResponse) String() string {
 func (*ListDirResponse) ProtoMessage() {}
 
 func (x *ListDirResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[52]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3444,7 +3507,7 @@ func (x *ListDirResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDirResponse.ProtoReflect.Descriptor instead.
 func (*ListDirResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{52}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ListDirResponse) GetFiles() []*File {
@@ -3466,7 +3529,7 @@ type MakeDirRequest struct {
 
 func (x *MakeDirRequest) Reset() {
 	*x = MakeDirRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[53]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3478,7 +3541,7 @@ func (x *MakeDirRequest) String() string {
 func (*MakeDirRequest) ProtoMessage() {}
 
 func (x *MakeDirRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[53]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3491,7 +3554,7 @@ func (x *MakeDirRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MakeDirRequest.ProtoReflect.Descriptor instead.
 func (*MakeDirRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{53}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *MakeDirRequest) GetPath() string {
@@ -3531,7 +3594,7 @@ type MakeDirResponse struct {
 
 func (x *MakeDirResponse) Reset() {
 	*x = MakeDirResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[54]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3543,7 +3606,7 @@ func (x *MakeDirResponse) String() string {
 func (*MakeDirResponse) ProtoMessage() {}
 
 func (x *MakeDirResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[54]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3556,7 +3619,7 @@ func (x *MakeDirResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MakeDirResponse.ProtoReflect.Descriptor instead.
 func (*MakeDirResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{54}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *MakeDirResponse) GetFile() *File {
@@ -3577,7 +3640,7 @@ type RenameRequest struct {
 
 func (x *RenameRequest) Reset() {
 	*x = RenameRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[55]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3589,7 +3652,7 @@ func (x *RenameRequest) String() string {
 func (*RenameRequest) ProtoMessage() {}
 
 func (x *RenameRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[55]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3602,7 +3665,7 @@ func (x *RenameRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenameRequest.ProtoReflect.Descriptor instead.
 func (*RenameRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{55}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *RenameRequest) GetFrom() string {
@@ -3635,7 +3698,7 @@ type RenameResponse struct {
 
 func (x *RenameResponse) Reset() {
 	*x = RenameResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[56]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3647,7 +3710,7 @@ func (x *RenameResponse) String() string {
 func (*RenameResponse) ProtoMessage() {}
 
 func (x *RenameResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[56]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3660,7 +3723,7 @@ func (x *RenameResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenameResponse.ProtoReflect.Descriptor instead.
 func (*RenameResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{56}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *RenameResponse) GetFile() *File {
@@ -3680,7 +3743,7 @@ type RemoveRequest struct {
 
 func (x *RemoveRequest) Reset() {
 	*x = RemoveRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[57]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3692,7 +3755,7 @@ func (x *RemoveRequest) String() string {
 func (*RemoveRequest) ProtoMessage() {}
 
 func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[57]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3705,7 +3768,7 @@ func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveRequest.ProtoReflect.Descriptor instead.
 func (*RemoveRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{57}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *RemoveRequest) GetPath() string {
@@ -3730,7 +3793,7 @@ type RemoveResponse struct {
 
 func (x *RemoveResponse) Reset() {
 	*x = RemoveResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[58]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3742,7 +3805,7 @@ func (x *RemoveResponse) String() string {
 func (*RemoveResponse) ProtoMessage() {}
 
 func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[58]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3755,7 +3818,7 @@ func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveResponse.ProtoReflect.Descriptor instead.
 func (*RemoveResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{58}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{59}
 }
 
 type WatchRequest struct {
@@ -3768,7 +3831,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[59]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3780,7 +3843,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[59]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3793,7 +3856,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{59}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *WatchRequest) GetPath() string {
@@ -3822,7 +3885,7 @@ type WatchResponse struct {
 
 func (x *WatchResponse) Reset() {
 	*x = WatchResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[60]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3834,7 +3897,7 @@ func (x *WatchResponse) String() string {
 func (*WatchResponse) ProtoMessage() {}
 
 func (x *WatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[60]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3847,7 +3910,7 @@ func (x *WatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
 func (*WatchResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{60}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *WatchResponse) GetReady() bool {
@@ -3886,7 +3949,7 @@ type ListPortsRequest struct {
 
 func (x *ListPortsRequest) Reset() {
 	*x = ListPortsRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[61]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3898,7 +3961,7 @@ func (x *ListPortsRequest) String() string {
 func (*ListPortsRequest) ProtoMessage() {}
 
 func (x *ListPortsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[61]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3911,7 +3974,7 @@ func (x *ListPortsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPortsRequest.ProtoReflect.Descriptor instead.
 func (*ListPortsRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{61}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{62}
 }
 
 type ListPortsResponse struct {
@@ -3923,7 +3986,7 @@ type ListPortsResponse struct {
 
 func (x *ListPortsResponse) Reset() {
 	*x = ListPortsResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[62]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3935,7 +3998,7 @@ func (x *ListPortsResponse) String() string {
 func (*ListPortsResponse) ProtoMessage() {}
 
 func (x *ListPortsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[62]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3948,7 +4011,7 @@ func (x *ListPortsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPortsResponse.ProtoReflect.Descriptor instead.
 func (*ListPortsResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{62}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *ListPortsResponse) GetPorts() []*ListPortsResponse_Item {
@@ -3966,7 +4029,7 @@ type PauseTimersRequest struct {
 
 func (x *PauseTimersRequest) Reset() {
 	*x = PauseTimersRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[63]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3978,7 +4041,7 @@ func (x *PauseTimersRequest) String() string {
 func (*PauseTimersRequest) ProtoMessage() {}
 
 func (x *PauseTimersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[63]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3991,7 +4054,7 @@ func (x *PauseTimersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseTimersRequest.ProtoReflect.Descriptor instead.
 func (*PauseTimersRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{63}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{64}
 }
 
 type PauseTimersResponse struct {
@@ -4002,7 +4065,7 @@ type PauseTimersResponse struct {
 
 func (x *PauseTimersResponse) Reset() {
 	*x = PauseTimersResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[64]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4014,7 +4077,7 @@ func (x *PauseTimersResponse) String() string {
 func (*PauseTimersResponse) ProtoMessage() {}
 
 func (x *PauseTimersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[64]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4027,7 +4090,7 @@ func (x *PauseTimersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseTimersResponse.ProtoReflect.Descriptor instead.
 func (*PauseTimersResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{64}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{65}
 }
 
 type ResumeTimersRequest struct {
@@ -4038,7 +4101,7 @@ type ResumeTimersRequest struct {
 
 func (x *ResumeTimersRequest) Reset() {
 	*x = ResumeTimersRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[65]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4050,7 +4113,7 @@ func (x *ResumeTimersRequest) String() string {
 func (*ResumeTimersRequest) ProtoMessage() {}
 
 func (x *ResumeTimersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[65]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4063,7 +4126,7 @@ func (x *ResumeTimersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeTimersRequest.ProtoReflect.Descriptor instead.
 func (*ResumeTimersRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{65}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{66}
 }
 
 type ResumeTimersResponse struct {
@@ -4074,7 +4137,7 @@ type ResumeTimersResponse struct {
 
 func (x *ResumeTimersResponse) Reset() {
 	*x = ResumeTimersResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[66]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4086,7 +4149,7 @@ func (x *ResumeTimersResponse) String() string {
 func (*ResumeTimersResponse) ProtoMessage() {}
 
 func (x *ResumeTimersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[66]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4099,7 +4162,7 @@ func (x *ResumeTimersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeTimersResponse.ProtoReflect.Descriptor instead.
 func (*ResumeTimersResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{66}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{67}
 }
 
 type ShutdownRequest struct {
@@ -4114,7 +4177,7 @@ type ShutdownRequest struct {
 
 func (x *ShutdownRequest) Reset() {
 	*x = ShutdownRequest{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[67]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4126,7 +4189,7 @@ func (x *ShutdownRequest) String() string {
 func (*ShutdownRequest) ProtoMessage() {}
 
 func (x *ShutdownRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[67]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4139,7 +4202,7 @@ func (x *ShutdownRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownRequest.ProtoReflect.Descriptor instead.
 func (*ShutdownRequest) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{67}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *ShutdownRequest) GetGrace() *durationpb.Duration {
@@ -4164,7 +4227,7 @@ type ShutdownResponse struct {
 
 func (x *ShutdownResponse) Reset() {
 	*x = ShutdownResponse{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[68]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4176,7 +4239,7 @@ func (x *ShutdownResponse) String() string {
 func (*ShutdownResponse) ProtoMessage() {}
 
 func (x *ShutdownResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[68]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4189,7 +4252,7 @@ func (x *ShutdownResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShutdownResponse.ProtoReflect.Descriptor instead.
 func (*ShutdownResponse) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{68}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{69}
 }
 
 type ListExecsResponse_Item struct {
@@ -4198,13 +4261,14 @@ type ListExecsResponse_Item struct {
 	Finished      bool                   `protobuf:"varint,2,opt,name=finished,proto3" json:"finished,omitempty"`
 	Acked         int64                  `protobuf:"varint,3,opt,name=acked,proto3" json:"acked,omitempty"`
 	Written       int64                  `protobuf:"varint,4,opt,name=written,proto3" json:"written,omitempty"`
+	Service       *ServiceRun            `protobuf:"bytes,5,opt,name=service,proto3" json:"service,omitempty"` // as it was started
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListExecsResponse_Item) Reset() {
 	*x = ListExecsResponse_Item{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[69]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4216,7 +4280,7 @@ func (x *ListExecsResponse_Item) String() string {
 func (*ListExecsResponse_Item) ProtoMessage() {}
 
 func (x *ListExecsResponse_Item) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[69]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4229,7 +4293,7 @@ func (x *ListExecsResponse_Item) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListExecsResponse_Item.ProtoReflect.Descriptor instead.
 func (*ListExecsResponse_Item) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{19, 0}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{20, 0}
 }
 
 func (x *ListExecsResponse_Item) GetExecUid() string {
@@ -4260,6 +4324,13 @@ func (x *ListExecsResponse_Item) GetWritten() int64 {
 	return 0
 }
 
+func (x *ListExecsResponse_Item) GetService() *ServiceRun {
+	if x != nil {
+		return x.Service
+	}
+	return nil
+}
+
 type AskKernelRequest_Complete struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Cursor        int32                  `protobuf:"varint,1,opt,name=cursor,proto3" json:"cursor,omitempty"` // in Unicode code points
@@ -4269,7 +4340,7 @@ type AskKernelRequest_Complete struct {
 
 func (x *AskKernelRequest_Complete) Reset() {
 	*x = AskKernelRequest_Complete{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[71]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4281,7 +4352,7 @@ func (x *AskKernelRequest_Complete) String() string {
 func (*AskKernelRequest_Complete) ProtoMessage() {}
 
 func (x *AskKernelRequest_Complete) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[71]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4294,7 +4365,7 @@ func (x *AskKernelRequest_Complete) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskKernelRequest_Complete.ProtoReflect.Descriptor instead.
 func (*AskKernelRequest_Complete) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{46, 0}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{47, 0}
 }
 
 func (x *AskKernelRequest_Complete) GetCursor() int32 {
@@ -4314,7 +4385,7 @@ type AskKernelRequest_Inspect struct {
 
 func (x *AskKernelRequest_Inspect) Reset() {
 	*x = AskKernelRequest_Inspect{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[72]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4326,7 +4397,7 @@ func (x *AskKernelRequest_Inspect) String() string {
 func (*AskKernelRequest_Inspect) ProtoMessage() {}
 
 func (x *AskKernelRequest_Inspect) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[72]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4339,7 +4410,7 @@ func (x *AskKernelRequest_Inspect) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskKernelRequest_Inspect.ProtoReflect.Descriptor instead.
 func (*AskKernelRequest_Inspect) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{46, 1}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{47, 1}
 }
 
 func (x *AskKernelRequest_Inspect) GetCursor() int32 {
@@ -4364,7 +4435,7 @@ type AskKernelRequest_Check struct {
 
 func (x *AskKernelRequest_Check) Reset() {
 	*x = AskKernelRequest_Check{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[73]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4376,7 +4447,7 @@ func (x *AskKernelRequest_Check) String() string {
 func (*AskKernelRequest_Check) ProtoMessage() {}
 
 func (x *AskKernelRequest_Check) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[73]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4389,7 +4460,7 @@ func (x *AskKernelRequest_Check) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskKernelRequest_Check.ProtoReflect.Descriptor instead.
 func (*AskKernelRequest_Check) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{46, 2}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{47, 2}
 }
 
 type ListPortsResponse_Item struct {
@@ -4403,7 +4474,7 @@ type ListPortsResponse_Item struct {
 
 func (x *ListPortsResponse_Item) Reset() {
 	*x = ListPortsResponse_Item{}
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[74]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4415,7 +4486,7 @@ func (x *ListPortsResponse_Item) String() string {
 func (*ListPortsResponse_Item) ProtoMessage() {}
 
 func (x *ListPortsResponse_Item) ProtoReflect() protoreflect.Message {
-	mi := &file_cubby_guest_v1_guest_proto_msgTypes[74]
+	mi := &file_cubby_guest_v1_guest_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4428,7 +4499,7 @@ func (x *ListPortsResponse_Item) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPortsResponse_Item.ProtoReflect.Descriptor instead.
 func (*ListPortsResponse_Item) Descriptor() ([]byte, []int) {
-	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{62, 0}
+	return file_cubby_guest_v1_guest_proto_rawDescGZIP(), []int{63, 0}
 }
 
 func (x *ListPortsResponse_Item) GetPort() uint32 {
@@ -4492,7 +4563,7 @@ const file_cubby_guest_v1_guest_proto_rawDesc = "" +
 	"\n" +
 	"WindowSize\x12\x12\n" +
 	"\x04cols\x18\x01 \x01(\rR\x04cols\x12\x12\n" +
-	"\x04rows\x18\x02 \x01(\rR\x04rows\"\xaa\x02\n" +
+	"\x04rows\x18\x02 \x01(\rR\x04rows\"\xe0\x02\n" +
 	"\tExecStart\x12\x12\n" +
 	"\x04argv\x18\x01 \x03(\tR\x04argv\x12\x14\n" +
 	"\x05shell\x18\x02 \x01(\tR\x05shell\x12\x10\n" +
@@ -4502,9 +4573,14 @@ const file_cubby_guest_v1_guest_proto_rawDesc = "" +
 	"\x05stdin\x18\x06 \x01(\bR\x05stdin\x12,\n" +
 	"\x03pty\x18\a \x01(\v2\x1a.cubby.guest.v1.WindowSizeR\x03pty\x123\n" +
 	"\atimeout\x18\b \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12\x18\n" +
-	"\asession\x18\t \x01(\tR\asession\x12(\n" +
+	"\asession\x18\t \x01(\tR\asession\x124\n" +
+	"\aservice\x18\v \x01(\v2\x1a.cubby.guest.v1.ServiceRunR\aservice\x12(\n" +
 	"\x04cell\x18\n" +
-	" \x01(\v2\x14.cubby.guest.v1.CellR\x04cell\"N\n" +
+	" \x01(\v2\x14.cubby.guest.v1.CellR\x04cell\"<\n" +
+	"\n" +
+	"ServiceRun\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
+	"\brevision\x18\x02 \x01(\tR\brevision\"N\n" +
 	"\x04Cell\x12\x16\n" +
 	"\x06kernel\x18\x01 \x01(\tR\x06kernel\x12\x1a\n" +
 	"\blanguage\x18\x02 \x01(\tR\blanguage\x12\x12\n" +
@@ -4549,14 +4625,15 @@ const file_cubby_guest_v1_guest_proto_rawDesc = "" +
 	"\x12ReleaseExecRequest\x12\x1b\n" +
 	"\texec_uids\x18\x01 \x03(\tR\bexecUids\"\x15\n" +
 	"\x13ReleaseExecResponse\"\x12\n" +
-	"\x10ListExecsRequest\"\xc0\x01\n" +
+	"\x10ListExecsRequest\"\xf7\x01\n" +
 	"\x11ListExecsResponse\x12<\n" +
-	"\x05execs\x18\x01 \x03(\v2&.cubby.guest.v1.ListExecsResponse.ItemR\x05execs\x1am\n" +
+	"\x05execs\x18\x01 \x03(\v2&.cubby.guest.v1.ListExecsResponse.ItemR\x05execs\x1a\xa3\x01\n" +
 	"\x04Item\x12\x19\n" +
 	"\bexec_uid\x18\x01 \x01(\tR\aexecUid\x12\x1a\n" +
 	"\bfinished\x18\x02 \x01(\bR\bfinished\x12\x14\n" +
 	"\x05acked\x18\x03 \x01(\x03R\x05acked\x12\x18\n" +
-	"\awritten\x18\x04 \x01(\x03R\awritten\"\xc5\x01\n" +
+	"\awritten\x18\x04 \x01(\x03R\awritten\x124\n" +
+	"\aservice\x18\x05 \x01(\v2\x1a.cubby.guest.v1.ServiceRunR\aservice\"\xc5\x01\n" +
 	"\x11SignalExecRequest\x12\x19\n" +
 	"\bexec_uid\x18\x01 \x01(\tR\aexecUid\x12\x16\n" +
 	"\x06signal\x18\x02 \x01(\x05R\x06signal\x12\x12\n" +
@@ -4803,7 +4880,7 @@ func file_cubby_guest_v1_guest_proto_rawDescGZIP() []byte {
 }
 
 var file_cubby_guest_v1_guest_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_cubby_guest_v1_guest_proto_msgTypes = make([]protoimpl.MessageInfo, 75)
+var file_cubby_guest_v1_guest_proto_msgTypes = make([]protoimpl.MessageInfo, 76)
 var file_cubby_guest_v1_guest_proto_goTypes = []any{
 	(Stream)(0),                       // 0: cubby.guest.v1.Stream
 	(ExitReason)(0),                   // 1: cubby.guest.v1.ExitReason
@@ -4817,181 +4894,184 @@ var file_cubby_guest_v1_guest_proto_goTypes = []any{
 	(*IdentifyResponse)(nil),          // 9: cubby.guest.v1.IdentifyResponse
 	(*WindowSize)(nil),                // 10: cubby.guest.v1.WindowSize
 	(*ExecStart)(nil),                 // 11: cubby.guest.v1.ExecStart
-	(*Cell)(nil),                      // 12: cubby.guest.v1.Cell
-	(*ExecRequest)(nil),               // 13: cubby.guest.v1.ExecRequest
-	(*ExecStarted)(nil),               // 14: cubby.guest.v1.ExecStarted
-	(*ExecOutput)(nil),                // 15: cubby.guest.v1.ExecOutput
-	(*ExecExit)(nil),                  // 16: cubby.guest.v1.ExecExit
-	(*ExecResponse)(nil),              // 17: cubby.guest.v1.ExecResponse
-	(*AckExecRequest)(nil),            // 18: cubby.guest.v1.AckExecRequest
-	(*AckExecResponse)(nil),           // 19: cubby.guest.v1.AckExecResponse
-	(*ReleaseExecRequest)(nil),        // 20: cubby.guest.v1.ReleaseExecRequest
-	(*ReleaseExecResponse)(nil),       // 21: cubby.guest.v1.ReleaseExecResponse
-	(*ListExecsRequest)(nil),          // 22: cubby.guest.v1.ListExecsRequest
-	(*ListExecsResponse)(nil),         // 23: cubby.guest.v1.ListExecsResponse
-	(*SignalExecRequest)(nil),         // 24: cubby.guest.v1.SignalExecRequest
-	(*SignalExecResponse)(nil),        // 25: cubby.guest.v1.SignalExecResponse
-	(*UnkilledRequest)(nil),           // 26: cubby.guest.v1.UnkilledRequest
-	(*UnkilledResponse)(nil),          // 27: cubby.guest.v1.UnkilledResponse
-	(*WriteStdinRequest)(nil),         // 28: cubby.guest.v1.WriteStdinRequest
-	(*WriteStdinResponse)(nil),        // 29: cubby.guest.v1.WriteStdinResponse
-	(*ResizeExecRequest)(nil),         // 30: cubby.guest.v1.ResizeExecRequest
-	(*ResizeExecResponse)(nil),        // 31: cubby.guest.v1.ResizeExecResponse
-	(*KernelSpec)(nil),                // 32: cubby.guest.v1.KernelSpec
-	(*Kernel)(nil),                    // 33: cubby.guest.v1.Kernel
-	(*KernelKind)(nil),                // 34: cubby.guest.v1.KernelKind
-	(*CreateKernelRequest)(nil),       // 35: cubby.guest.v1.CreateKernelRequest
-	(*CreateKernelResponse)(nil),      // 36: cubby.guest.v1.CreateKernelResponse
-	(*PrepareKernelRequest)(nil),      // 37: cubby.guest.v1.PrepareKernelRequest
-	(*PrepareKernelResponse)(nil),     // 38: cubby.guest.v1.PrepareKernelResponse
-	(*ListKernelsRequest)(nil),        // 39: cubby.guest.v1.ListKernelsRequest
-	(*ListKernelsResponse)(nil),       // 40: cubby.guest.v1.ListKernelsResponse
-	(*InterruptKernelRequest)(nil),    // 41: cubby.guest.v1.InterruptKernelRequest
-	(*InterruptKernelResponse)(nil),   // 42: cubby.guest.v1.InterruptKernelResponse
-	(*RestartKernelRequest)(nil),      // 43: cubby.guest.v1.RestartKernelRequest
-	(*RestartKernelResponse)(nil),     // 44: cubby.guest.v1.RestartKernelResponse
-	(*DeleteKernelRequest)(nil),       // 45: cubby.guest.v1.DeleteKernelRequest
-	(*DeleteKernelResponse)(nil),      // 46: cubby.guest.v1.DeleteKernelResponse
-	(*CodeCompletion)(nil),            // 47: cubby.guest.v1.CodeCompletion
-	(*CodeInspection)(nil),            // 48: cubby.guest.v1.CodeInspection
-	(*CodeCompleteness)(nil),          // 49: cubby.guest.v1.CodeCompleteness
-	(*AskKernelRequest)(nil),          // 50: cubby.guest.v1.AskKernelRequest
-	(*AskKernelResponse)(nil),         // 51: cubby.guest.v1.AskKernelResponse
-	(*File)(nil),                      // 52: cubby.guest.v1.File
-	(*StatRequest)(nil),               // 53: cubby.guest.v1.StatRequest
-	(*StatResponse)(nil),              // 54: cubby.guest.v1.StatResponse
-	(*ListDirRequest)(nil),            // 55: cubby.guest.v1.ListDirRequest
-	(*ListDirResponse)(nil),           // 56: cubby.guest.v1.ListDirResponse
-	(*MakeDirRequest)(nil),            // 57: cubby.guest.v1.MakeDirRequest
-	(*MakeDirResponse)(nil),           // 58: cubby.guest.v1.MakeDirResponse
-	(*RenameRequest)(nil),             // 59: cubby.guest.v1.RenameRequest
-	(*RenameResponse)(nil),            // 60: cubby.guest.v1.RenameResponse
-	(*RemoveRequest)(nil),             // 61: cubby.guest.v1.RemoveRequest
-	(*RemoveResponse)(nil),            // 62: cubby.guest.v1.RemoveResponse
-	(*WatchRequest)(nil),              // 63: cubby.guest.v1.WatchRequest
-	(*WatchResponse)(nil),             // 64: cubby.guest.v1.WatchResponse
-	(*ListPortsRequest)(nil),          // 65: cubby.guest.v1.ListPortsRequest
-	(*ListPortsResponse)(nil),         // 66: cubby.guest.v1.ListPortsResponse
-	(*PauseTimersRequest)(nil),        // 67: cubby.guest.v1.PauseTimersRequest
-	(*PauseTimersResponse)(nil),       // 68: cubby.guest.v1.PauseTimersResponse
-	(*ResumeTimersRequest)(nil),       // 69: cubby.guest.v1.ResumeTimersRequest
-	(*ResumeTimersResponse)(nil),      // 70: cubby.guest.v1.ResumeTimersResponse
-	(*ShutdownRequest)(nil),           // 71: cubby.guest.v1.ShutdownRequest
-	(*ShutdownResponse)(nil),          // 72: cubby.guest.v1.ShutdownResponse
-	(*ListExecsResponse_Item)(nil),    // 73: cubby.guest.v1.ListExecsResponse.Item
-	nil,                               // 74: cubby.guest.v1.CodeInspection.DataEntry
-	(*AskKernelRequest_Complete)(nil), // 75: cubby.guest.v1.AskKernelRequest.Complete
-	(*AskKernelRequest_Inspect)(nil),  // 76: cubby.guest.v1.AskKernelRequest.Inspect
-	(*AskKernelRequest_Check)(nil),    // 77: cubby.guest.v1.AskKernelRequest.Check
-	(*ListPortsResponse_Item)(nil),    // 78: cubby.guest.v1.ListPortsResponse.Item
-	(*timestamppb.Timestamp)(nil),     // 79: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),       // 80: google.protobuf.Duration
+	(*ServiceRun)(nil),                // 12: cubby.guest.v1.ServiceRun
+	(*Cell)(nil),                      // 13: cubby.guest.v1.Cell
+	(*ExecRequest)(nil),               // 14: cubby.guest.v1.ExecRequest
+	(*ExecStarted)(nil),               // 15: cubby.guest.v1.ExecStarted
+	(*ExecOutput)(nil),                // 16: cubby.guest.v1.ExecOutput
+	(*ExecExit)(nil),                  // 17: cubby.guest.v1.ExecExit
+	(*ExecResponse)(nil),              // 18: cubby.guest.v1.ExecResponse
+	(*AckExecRequest)(nil),            // 19: cubby.guest.v1.AckExecRequest
+	(*AckExecResponse)(nil),           // 20: cubby.guest.v1.AckExecResponse
+	(*ReleaseExecRequest)(nil),        // 21: cubby.guest.v1.ReleaseExecRequest
+	(*ReleaseExecResponse)(nil),       // 22: cubby.guest.v1.ReleaseExecResponse
+	(*ListExecsRequest)(nil),          // 23: cubby.guest.v1.ListExecsRequest
+	(*ListExecsResponse)(nil),         // 24: cubby.guest.v1.ListExecsResponse
+	(*SignalExecRequest)(nil),         // 25: cubby.guest.v1.SignalExecRequest
+	(*SignalExecResponse)(nil),        // 26: cubby.guest.v1.SignalExecResponse
+	(*UnkilledRequest)(nil),           // 27: cubby.guest.v1.UnkilledRequest
+	(*UnkilledResponse)(nil),          // 28: cubby.guest.v1.UnkilledResponse
+	(*WriteStdinRequest)(nil),         // 29: cubby.guest.v1.WriteStdinRequest
+	(*WriteStdinResponse)(nil),        // 30: cubby.guest.v1.WriteStdinResponse
+	(*ResizeExecRequest)(nil),         // 31: cubby.guest.v1.ResizeExecRequest
+	(*ResizeExecResponse)(nil),        // 32: cubby.guest.v1.ResizeExecResponse
+	(*KernelSpec)(nil),                // 33: cubby.guest.v1.KernelSpec
+	(*Kernel)(nil),                    // 34: cubby.guest.v1.Kernel
+	(*KernelKind)(nil),                // 35: cubby.guest.v1.KernelKind
+	(*CreateKernelRequest)(nil),       // 36: cubby.guest.v1.CreateKernelRequest
+	(*CreateKernelResponse)(nil),      // 37: cubby.guest.v1.CreateKernelResponse
+	(*PrepareKernelRequest)(nil),      // 38: cubby.guest.v1.PrepareKernelRequest
+	(*PrepareKernelResponse)(nil),     // 39: cubby.guest.v1.PrepareKernelResponse
+	(*ListKernelsRequest)(nil),        // 40: cubby.guest.v1.ListKernelsRequest
+	(*ListKernelsResponse)(nil),       // 41: cubby.guest.v1.ListKernelsResponse
+	(*InterruptKernelRequest)(nil),    // 42: cubby.guest.v1.InterruptKernelRequest
+	(*InterruptKernelResponse)(nil),   // 43: cubby.guest.v1.InterruptKernelResponse
+	(*RestartKernelRequest)(nil),      // 44: cubby.guest.v1.RestartKernelRequest
+	(*RestartKernelResponse)(nil),     // 45: cubby.guest.v1.RestartKernelResponse
+	(*DeleteKernelRequest)(nil),       // 46: cubby.guest.v1.DeleteKernelRequest
+	(*DeleteKernelResponse)(nil),      // 47: cubby.guest.v1.DeleteKernelResponse
+	(*CodeCompletion)(nil),            // 48: cubby.guest.v1.CodeCompletion
+	(*CodeInspection)(nil),            // 49: cubby.guest.v1.CodeInspection
+	(*CodeCompleteness)(nil),          // 50: cubby.guest.v1.CodeCompleteness
+	(*AskKernelRequest)(nil),          // 51: cubby.guest.v1.AskKernelRequest
+	(*AskKernelResponse)(nil),         // 52: cubby.guest.v1.AskKernelResponse
+	(*File)(nil),                      // 53: cubby.guest.v1.File
+	(*StatRequest)(nil),               // 54: cubby.guest.v1.StatRequest
+	(*StatResponse)(nil),              // 55: cubby.guest.v1.StatResponse
+	(*ListDirRequest)(nil),            // 56: cubby.guest.v1.ListDirRequest
+	(*ListDirResponse)(nil),           // 57: cubby.guest.v1.ListDirResponse
+	(*MakeDirRequest)(nil),            // 58: cubby.guest.v1.MakeDirRequest
+	(*MakeDirResponse)(nil),           // 59: cubby.guest.v1.MakeDirResponse
+	(*RenameRequest)(nil),             // 60: cubby.guest.v1.RenameRequest
+	(*RenameResponse)(nil),            // 61: cubby.guest.v1.RenameResponse
+	(*RemoveRequest)(nil),             // 62: cubby.guest.v1.RemoveRequest
+	(*RemoveResponse)(nil),            // 63: cubby.guest.v1.RemoveResponse
+	(*WatchRequest)(nil),              // 64: cubby.guest.v1.WatchRequest
+	(*WatchResponse)(nil),             // 65: cubby.guest.v1.WatchResponse
+	(*ListPortsRequest)(nil),          // 66: cubby.guest.v1.ListPortsRequest
+	(*ListPortsResponse)(nil),         // 67: cubby.guest.v1.ListPortsResponse
+	(*PauseTimersRequest)(nil),        // 68: cubby.guest.v1.PauseTimersRequest
+	(*PauseTimersResponse)(nil),       // 69: cubby.guest.v1.PauseTimersResponse
+	(*ResumeTimersRequest)(nil),       // 70: cubby.guest.v1.ResumeTimersRequest
+	(*ResumeTimersResponse)(nil),      // 71: cubby.guest.v1.ResumeTimersResponse
+	(*ShutdownRequest)(nil),           // 72: cubby.guest.v1.ShutdownRequest
+	(*ShutdownResponse)(nil),          // 73: cubby.guest.v1.ShutdownResponse
+	(*ListExecsResponse_Item)(nil),    // 74: cubby.guest.v1.ListExecsResponse.Item
+	nil,                               // 75: cubby.guest.v1.CodeInspection.DataEntry
+	(*AskKernelRequest_Complete)(nil), // 76: cubby.guest.v1.AskKernelRequest.Complete
+	(*AskKernelRequest_Inspect)(nil),  // 77: cubby.guest.v1.AskKernelRequest.Inspect
+	(*AskKernelRequest_Check)(nil),    // 78: cubby.guest.v1.AskKernelRequest.Check
+	(*ListPortsResponse_Item)(nil),    // 79: cubby.guest.v1.ListPortsResponse.Item
+	(*timestamppb.Timestamp)(nil),     // 80: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),       // 81: google.protobuf.Duration
 }
 var file_cubby_guest_v1_guest_proto_depIdxs = []int32{
-	79, // 0: cubby.guest.v1.HelloResponse.started_at:type_name -> google.protobuf.Timestamp
+	80, // 0: cubby.guest.v1.HelloResponse.started_at:type_name -> google.protobuf.Timestamp
 	8,  // 1: cubby.guest.v1.IdentifyRequest.copied:type_name -> cubby.guest.v1.Copied
 	10, // 2: cubby.guest.v1.ExecStart.pty:type_name -> cubby.guest.v1.WindowSize
-	80, // 3: cubby.guest.v1.ExecStart.timeout:type_name -> google.protobuf.Duration
-	12, // 4: cubby.guest.v1.ExecStart.cell:type_name -> cubby.guest.v1.Cell
-	11, // 5: cubby.guest.v1.ExecRequest.start:type_name -> cubby.guest.v1.ExecStart
-	79, // 6: cubby.guest.v1.ExecStarted.at:type_name -> google.protobuf.Timestamp
-	0,  // 7: cubby.guest.v1.ExecOutput.stream:type_name -> cubby.guest.v1.Stream
-	79, // 8: cubby.guest.v1.ExecOutput.at:type_name -> google.protobuf.Timestamp
-	1,  // 9: cubby.guest.v1.ExecExit.reason:type_name -> cubby.guest.v1.ExitReason
-	79, // 10: cubby.guest.v1.ExecExit.at:type_name -> google.protobuf.Timestamp
-	14, // 11: cubby.guest.v1.ExecResponse.started:type_name -> cubby.guest.v1.ExecStarted
-	15, // 12: cubby.guest.v1.ExecResponse.output:type_name -> cubby.guest.v1.ExecOutput
-	16, // 13: cubby.guest.v1.ExecResponse.exit:type_name -> cubby.guest.v1.ExecExit
-	73, // 14: cubby.guest.v1.ListExecsResponse.execs:type_name -> cubby.guest.v1.ListExecsResponse.Item
-	1,  // 15: cubby.guest.v1.SignalExecRequest.reason:type_name -> cubby.guest.v1.ExitReason
-	80, // 16: cubby.guest.v1.SignalExecRequest.patience:type_name -> google.protobuf.Duration
-	80, // 17: cubby.guest.v1.UnkilledRequest.patience:type_name -> google.protobuf.Duration
-	10, // 18: cubby.guest.v1.ResizeExecRequest.size:type_name -> cubby.guest.v1.WindowSize
-	2,  // 19: cubby.guest.v1.Kernel.status:type_name -> cubby.guest.v1.KernelStatus
-	79, // 20: cubby.guest.v1.Kernel.created_at:type_name -> google.protobuf.Timestamp
-	79, // 21: cubby.guest.v1.Kernel.started_at:type_name -> google.protobuf.Timestamp
-	32, // 22: cubby.guest.v1.CreateKernelRequest.kernel:type_name -> cubby.guest.v1.KernelSpec
-	33, // 23: cubby.guest.v1.CreateKernelResponse.kernel:type_name -> cubby.guest.v1.Kernel
-	32, // 24: cubby.guest.v1.PrepareKernelRequest.kernel:type_name -> cubby.guest.v1.KernelSpec
-	33, // 25: cubby.guest.v1.ListKernelsResponse.kernels:type_name -> cubby.guest.v1.Kernel
-	34, // 26: cubby.guest.v1.ListKernelsResponse.kinds:type_name -> cubby.guest.v1.KernelKind
-	33, // 27: cubby.guest.v1.InterruptKernelResponse.kernel:type_name -> cubby.guest.v1.Kernel
-	33, // 28: cubby.guest.v1.RestartKernelResponse.kernel:type_name -> cubby.guest.v1.Kernel
-	74, // 29: cubby.guest.v1.CodeInspection.data:type_name -> cubby.guest.v1.CodeInspection.DataEntry
-	75, // 30: cubby.guest.v1.AskKernelRequest.complete:type_name -> cubby.guest.v1.AskKernelRequest.Complete
-	76, // 31: cubby.guest.v1.AskKernelRequest.inspect:type_name -> cubby.guest.v1.AskKernelRequest.Inspect
-	77, // 32: cubby.guest.v1.AskKernelRequest.check:type_name -> cubby.guest.v1.AskKernelRequest.Check
-	47, // 33: cubby.guest.v1.AskKernelResponse.completion:type_name -> cubby.guest.v1.CodeCompletion
-	48, // 34: cubby.guest.v1.AskKernelResponse.inspection:type_name -> cubby.guest.v1.CodeInspection
-	49, // 35: cubby.guest.v1.AskKernelResponse.completeness:type_name -> cubby.guest.v1.CodeCompleteness
-	3,  // 36: cubby.guest.v1.File.type:type_name -> cubby.guest.v1.FileType
-	79, // 37: cubby.guest.v1.File.mod_time:type_name -> google.protobuf.Timestamp
-	52, // 38: cubby.guest.v1.StatResponse.file:type_name -> cubby.guest.v1.File
-	52, // 39: cubby.guest.v1.ListDirResponse.files:type_name -> cubby.guest.v1.File
-	52, // 40: cubby.guest.v1.MakeDirResponse.file:type_name -> cubby.guest.v1.File
-	52, // 41: cubby.guest.v1.RenameResponse.file:type_name -> cubby.guest.v1.File
-	79, // 42: cubby.guest.v1.WatchResponse.at:type_name -> google.protobuf.Timestamp
-	78, // 43: cubby.guest.v1.ListPortsResponse.ports:type_name -> cubby.guest.v1.ListPortsResponse.Item
-	80, // 44: cubby.guest.v1.ShutdownRequest.grace:type_name -> google.protobuf.Duration
-	5,  // 45: cubby.guest.v1.GuestService.Hello:input_type -> cubby.guest.v1.HelloRequest
-	13, // 46: cubby.guest.v1.GuestService.Exec:input_type -> cubby.guest.v1.ExecRequest
-	18, // 47: cubby.guest.v1.GuestService.AckExec:input_type -> cubby.guest.v1.AckExecRequest
-	20, // 48: cubby.guest.v1.GuestService.ReleaseExec:input_type -> cubby.guest.v1.ReleaseExecRequest
-	22, // 49: cubby.guest.v1.GuestService.ListExecs:input_type -> cubby.guest.v1.ListExecsRequest
-	24, // 50: cubby.guest.v1.GuestService.SignalExec:input_type -> cubby.guest.v1.SignalExecRequest
-	26, // 51: cubby.guest.v1.GuestService.Unkilled:input_type -> cubby.guest.v1.UnkilledRequest
-	28, // 52: cubby.guest.v1.GuestService.WriteStdin:input_type -> cubby.guest.v1.WriteStdinRequest
-	30, // 53: cubby.guest.v1.GuestService.ResizeExec:input_type -> cubby.guest.v1.ResizeExecRequest
-	35, // 54: cubby.guest.v1.GuestService.CreateKernel:input_type -> cubby.guest.v1.CreateKernelRequest
-	37, // 55: cubby.guest.v1.GuestService.PrepareKernel:input_type -> cubby.guest.v1.PrepareKernelRequest
-	39, // 56: cubby.guest.v1.GuestService.ListKernels:input_type -> cubby.guest.v1.ListKernelsRequest
-	41, // 57: cubby.guest.v1.GuestService.InterruptKernel:input_type -> cubby.guest.v1.InterruptKernelRequest
-	43, // 58: cubby.guest.v1.GuestService.RestartKernel:input_type -> cubby.guest.v1.RestartKernelRequest
-	45, // 59: cubby.guest.v1.GuestService.DeleteKernel:input_type -> cubby.guest.v1.DeleteKernelRequest
-	50, // 60: cubby.guest.v1.GuestService.AskKernel:input_type -> cubby.guest.v1.AskKernelRequest
-	53, // 61: cubby.guest.v1.GuestService.Stat:input_type -> cubby.guest.v1.StatRequest
-	55, // 62: cubby.guest.v1.GuestService.ListDir:input_type -> cubby.guest.v1.ListDirRequest
-	57, // 63: cubby.guest.v1.GuestService.MakeDir:input_type -> cubby.guest.v1.MakeDirRequest
-	59, // 64: cubby.guest.v1.GuestService.Rename:input_type -> cubby.guest.v1.RenameRequest
-	61, // 65: cubby.guest.v1.GuestService.Remove:input_type -> cubby.guest.v1.RemoveRequest
-	63, // 66: cubby.guest.v1.GuestService.Watch:input_type -> cubby.guest.v1.WatchRequest
-	65, // 67: cubby.guest.v1.GuestService.ListPorts:input_type -> cubby.guest.v1.ListPortsRequest
-	7,  // 68: cubby.guest.v1.GuestService.Identify:input_type -> cubby.guest.v1.IdentifyRequest
-	67, // 69: cubby.guest.v1.GuestService.PauseTimers:input_type -> cubby.guest.v1.PauseTimersRequest
-	69, // 70: cubby.guest.v1.GuestService.ResumeTimers:input_type -> cubby.guest.v1.ResumeTimersRequest
-	71, // 71: cubby.guest.v1.GuestService.Shutdown:input_type -> cubby.guest.v1.ShutdownRequest
-	6,  // 72: cubby.guest.v1.GuestService.Hello:output_type -> cubby.guest.v1.HelloResponse
-	17, // 73: cubby.guest.v1.GuestService.Exec:output_type -> cubby.guest.v1.ExecResponse
-	19, // 74: cubby.guest.v1.GuestService.AckExec:output_type -> cubby.guest.v1.AckExecResponse
-	21, // 75: cubby.guest.v1.GuestService.ReleaseExec:output_type -> cubby.guest.v1.ReleaseExecResponse
-	23, // 76: cubby.guest.v1.GuestService.ListExecs:output_type -> cubby.guest.v1.ListExecsResponse
-	25, // 77: cubby.guest.v1.GuestService.SignalExec:output_type -> cubby.guest.v1.SignalExecResponse
-	27, // 78: cubby.guest.v1.GuestService.Unkilled:output_type -> cubby.guest.v1.UnkilledResponse
-	29, // 79: cubby.guest.v1.GuestService.WriteStdin:output_type -> cubby.guest.v1.WriteStdinResponse
-	31, // 80: cubby.guest.v1.GuestService.ResizeExec:output_type -> cubby.guest.v1.ResizeExecResponse
-	36, // 81: cubby.guest.v1.GuestService.CreateKernel:output_type -> cubby.guest.v1.CreateKernelResponse
-	38, // 82: cubby.guest.v1.GuestService.PrepareKernel:output_type -> cubby.guest.v1.PrepareKernelResponse
-	40, // 83: cubby.guest.v1.GuestService.ListKernels:output_type -> cubby.guest.v1.ListKernelsResponse
-	42, // 84: cubby.guest.v1.GuestService.InterruptKernel:output_type -> cubby.guest.v1.InterruptKernelResponse
-	44, // 85: cubby.guest.v1.GuestService.RestartKernel:output_type -> cubby.guest.v1.RestartKernelResponse
-	46, // 86: cubby.guest.v1.GuestService.DeleteKernel:output_type -> cubby.guest.v1.DeleteKernelResponse
-	51, // 87: cubby.guest.v1.GuestService.AskKernel:output_type -> cubby.guest.v1.AskKernelResponse
-	54, // 88: cubby.guest.v1.GuestService.Stat:output_type -> cubby.guest.v1.StatResponse
-	56, // 89: cubby.guest.v1.GuestService.ListDir:output_type -> cubby.guest.v1.ListDirResponse
-	58, // 90: cubby.guest.v1.GuestService.MakeDir:output_type -> cubby.guest.v1.MakeDirResponse
-	60, // 91: cubby.guest.v1.GuestService.Rename:output_type -> cubby.guest.v1.RenameResponse
-	62, // 92: cubby.guest.v1.GuestService.Remove:output_type -> cubby.guest.v1.RemoveResponse
-	64, // 93: cubby.guest.v1.GuestService.Watch:output_type -> cubby.guest.v1.WatchResponse
-	66, // 94: cubby.guest.v1.GuestService.ListPorts:output_type -> cubby.guest.v1.ListPortsResponse
-	9,  // 95: cubby.guest.v1.GuestService.Identify:output_type -> cubby.guest.v1.IdentifyResponse
-	68, // 96: cubby.guest.v1.GuestService.PauseTimers:output_type -> cubby.guest.v1.PauseTimersResponse
-	70, // 97: cubby.guest.v1.GuestService.ResumeTimers:output_type -> cubby.guest.v1.ResumeTimersResponse
-	72, // 98: cubby.guest.v1.GuestService.Shutdown:output_type -> cubby.guest.v1.ShutdownResponse
-	72, // [72:99] is the sub-list for method output_type
-	45, // [45:72] is the sub-list for method input_type
-	45, // [45:45] is the sub-list for extension type_name
-	45, // [45:45] is the sub-list for extension extendee
-	0,  // [0:45] is the sub-list for field type_name
+	81, // 3: cubby.guest.v1.ExecStart.timeout:type_name -> google.protobuf.Duration
+	12, // 4: cubby.guest.v1.ExecStart.service:type_name -> cubby.guest.v1.ServiceRun
+	13, // 5: cubby.guest.v1.ExecStart.cell:type_name -> cubby.guest.v1.Cell
+	11, // 6: cubby.guest.v1.ExecRequest.start:type_name -> cubby.guest.v1.ExecStart
+	80, // 7: cubby.guest.v1.ExecStarted.at:type_name -> google.protobuf.Timestamp
+	0,  // 8: cubby.guest.v1.ExecOutput.stream:type_name -> cubby.guest.v1.Stream
+	80, // 9: cubby.guest.v1.ExecOutput.at:type_name -> google.protobuf.Timestamp
+	1,  // 10: cubby.guest.v1.ExecExit.reason:type_name -> cubby.guest.v1.ExitReason
+	80, // 11: cubby.guest.v1.ExecExit.at:type_name -> google.protobuf.Timestamp
+	15, // 12: cubby.guest.v1.ExecResponse.started:type_name -> cubby.guest.v1.ExecStarted
+	16, // 13: cubby.guest.v1.ExecResponse.output:type_name -> cubby.guest.v1.ExecOutput
+	17, // 14: cubby.guest.v1.ExecResponse.exit:type_name -> cubby.guest.v1.ExecExit
+	74, // 15: cubby.guest.v1.ListExecsResponse.execs:type_name -> cubby.guest.v1.ListExecsResponse.Item
+	1,  // 16: cubby.guest.v1.SignalExecRequest.reason:type_name -> cubby.guest.v1.ExitReason
+	81, // 17: cubby.guest.v1.SignalExecRequest.patience:type_name -> google.protobuf.Duration
+	81, // 18: cubby.guest.v1.UnkilledRequest.patience:type_name -> google.protobuf.Duration
+	10, // 19: cubby.guest.v1.ResizeExecRequest.size:type_name -> cubby.guest.v1.WindowSize
+	2,  // 20: cubby.guest.v1.Kernel.status:type_name -> cubby.guest.v1.KernelStatus
+	80, // 21: cubby.guest.v1.Kernel.created_at:type_name -> google.protobuf.Timestamp
+	80, // 22: cubby.guest.v1.Kernel.started_at:type_name -> google.protobuf.Timestamp
+	33, // 23: cubby.guest.v1.CreateKernelRequest.kernel:type_name -> cubby.guest.v1.KernelSpec
+	34, // 24: cubby.guest.v1.CreateKernelResponse.kernel:type_name -> cubby.guest.v1.Kernel
+	33, // 25: cubby.guest.v1.PrepareKernelRequest.kernel:type_name -> cubby.guest.v1.KernelSpec
+	34, // 26: cubby.guest.v1.ListKernelsResponse.kernels:type_name -> cubby.guest.v1.Kernel
+	35, // 27: cubby.guest.v1.ListKernelsResponse.kinds:type_name -> cubby.guest.v1.KernelKind
+	34, // 28: cubby.guest.v1.InterruptKernelResponse.kernel:type_name -> cubby.guest.v1.Kernel
+	34, // 29: cubby.guest.v1.RestartKernelResponse.kernel:type_name -> cubby.guest.v1.Kernel
+	75, // 30: cubby.guest.v1.CodeInspection.data:type_name -> cubby.guest.v1.CodeInspection.DataEntry
+	76, // 31: cubby.guest.v1.AskKernelRequest.complete:type_name -> cubby.guest.v1.AskKernelRequest.Complete
+	77, // 32: cubby.guest.v1.AskKernelRequest.inspect:type_name -> cubby.guest.v1.AskKernelRequest.Inspect
+	78, // 33: cubby.guest.v1.AskKernelRequest.check:type_name -> cubby.guest.v1.AskKernelRequest.Check
+	48, // 34: cubby.guest.v1.AskKernelResponse.completion:type_name -> cubby.guest.v1.CodeCompletion
+	49, // 35: cubby.guest.v1.AskKernelResponse.inspection:type_name -> cubby.guest.v1.CodeInspection
+	50, // 36: cubby.guest.v1.AskKernelResponse.completeness:type_name -> cubby.guest.v1.CodeCompleteness
+	3,  // 37: cubby.guest.v1.File.type:type_name -> cubby.guest.v1.FileType
+	80, // 38: cubby.guest.v1.File.mod_time:type_name -> google.protobuf.Timestamp
+	53, // 39: cubby.guest.v1.StatResponse.file:type_name -> cubby.guest.v1.File
+	53, // 40: cubby.guest.v1.ListDirResponse.files:type_name -> cubby.guest.v1.File
+	53, // 41: cubby.guest.v1.MakeDirResponse.file:type_name -> cubby.guest.v1.File
+	53, // 42: cubby.guest.v1.RenameResponse.file:type_name -> cubby.guest.v1.File
+	80, // 43: cubby.guest.v1.WatchResponse.at:type_name -> google.protobuf.Timestamp
+	79, // 44: cubby.guest.v1.ListPortsResponse.ports:type_name -> cubby.guest.v1.ListPortsResponse.Item
+	81, // 45: cubby.guest.v1.ShutdownRequest.grace:type_name -> google.protobuf.Duration
+	12, // 46: cubby.guest.v1.ListExecsResponse.Item.service:type_name -> cubby.guest.v1.ServiceRun
+	5,  // 47: cubby.guest.v1.GuestService.Hello:input_type -> cubby.guest.v1.HelloRequest
+	14, // 48: cubby.guest.v1.GuestService.Exec:input_type -> cubby.guest.v1.ExecRequest
+	19, // 49: cubby.guest.v1.GuestService.AckExec:input_type -> cubby.guest.v1.AckExecRequest
+	21, // 50: cubby.guest.v1.GuestService.ReleaseExec:input_type -> cubby.guest.v1.ReleaseExecRequest
+	23, // 51: cubby.guest.v1.GuestService.ListExecs:input_type -> cubby.guest.v1.ListExecsRequest
+	25, // 52: cubby.guest.v1.GuestService.SignalExec:input_type -> cubby.guest.v1.SignalExecRequest
+	27, // 53: cubby.guest.v1.GuestService.Unkilled:input_type -> cubby.guest.v1.UnkilledRequest
+	29, // 54: cubby.guest.v1.GuestService.WriteStdin:input_type -> cubby.guest.v1.WriteStdinRequest
+	31, // 55: cubby.guest.v1.GuestService.ResizeExec:input_type -> cubby.guest.v1.ResizeExecRequest
+	36, // 56: cubby.guest.v1.GuestService.CreateKernel:input_type -> cubby.guest.v1.CreateKernelRequest
+	38, // 57: cubby.guest.v1.GuestService.PrepareKernel:input_type -> cubby.guest.v1.PrepareKernelRequest
+	40, // 58: cubby.guest.v1.GuestService.ListKernels:input_type -> cubby.guest.v1.ListKernelsRequest
+	42, // 59: cubby.guest.v1.GuestService.InterruptKernel:input_type -> cubby.guest.v1.InterruptKernelRequest
+	44, // 60: cubby.guest.v1.GuestService.RestartKernel:input_type -> cubby.guest.v1.RestartKernelRequest
+	46, // 61: cubby.guest.v1.GuestService.DeleteKernel:input_type -> cubby.guest.v1.DeleteKernelRequest
+	51, // 62: cubby.guest.v1.GuestService.AskKernel:input_type -> cubby.guest.v1.AskKernelRequest
+	54, // 63: cubby.guest.v1.GuestService.Stat:input_type -> cubby.guest.v1.StatRequest
+	56, // 64: cubby.guest.v1.GuestService.ListDir:input_type -> cubby.guest.v1.ListDirRequest
+	58, // 65: cubby.guest.v1.GuestService.MakeDir:input_type -> cubby.guest.v1.MakeDirRequest
+	60, // 66: cubby.guest.v1.GuestService.Rename:input_type -> cubby.guest.v1.RenameRequest
+	62, // 67: cubby.guest.v1.GuestService.Remove:input_type -> cubby.guest.v1.RemoveRequest
+	64, // 68: cubby.guest.v1.GuestService.Watch:input_type -> cubby.guest.v1.WatchRequest
+	66, // 69: cubby.guest.v1.GuestService.ListPorts:input_type -> cubby.guest.v1.ListPortsRequest
+	7,  // 70: cubby.guest.v1.GuestService.Identify:input_type -> cubby.guest.v1.IdentifyRequest
+	68, // 71: cubby.guest.v1.GuestService.PauseTimers:input_type -> cubby.guest.v1.PauseTimersRequest
+	70, // 72: cubby.guest.v1.GuestService.ResumeTimers:input_type -> cubby.guest.v1.ResumeTimersRequest
+	72, // 73: cubby.guest.v1.GuestService.Shutdown:input_type -> cubby.guest.v1.ShutdownRequest
+	6,  // 74: cubby.guest.v1.GuestService.Hello:output_type -> cubby.guest.v1.HelloResponse
+	18, // 75: cubby.guest.v1.GuestService.Exec:output_type -> cubby.guest.v1.ExecResponse
+	20, // 76: cubby.guest.v1.GuestService.AckExec:output_type -> cubby.guest.v1.AckExecResponse
+	22, // 77: cubby.guest.v1.GuestService.ReleaseExec:output_type -> cubby.guest.v1.ReleaseExecResponse
+	24, // 78: cubby.guest.v1.GuestService.ListExecs:output_type -> cubby.guest.v1.ListExecsResponse
+	26, // 79: cubby.guest.v1.GuestService.SignalExec:output_type -> cubby.guest.v1.SignalExecResponse
+	28, // 80: cubby.guest.v1.GuestService.Unkilled:output_type -> cubby.guest.v1.UnkilledResponse
+	30, // 81: cubby.guest.v1.GuestService.WriteStdin:output_type -> cubby.guest.v1.WriteStdinResponse
+	32, // 82: cubby.guest.v1.GuestService.ResizeExec:output_type -> cubby.guest.v1.ResizeExecResponse
+	37, // 83: cubby.guest.v1.GuestService.CreateKernel:output_type -> cubby.guest.v1.CreateKernelResponse
+	39, // 84: cubby.guest.v1.GuestService.PrepareKernel:output_type -> cubby.guest.v1.PrepareKernelResponse
+	41, // 85: cubby.guest.v1.GuestService.ListKernels:output_type -> cubby.guest.v1.ListKernelsResponse
+	43, // 86: cubby.guest.v1.GuestService.InterruptKernel:output_type -> cubby.guest.v1.InterruptKernelResponse
+	45, // 87: cubby.guest.v1.GuestService.RestartKernel:output_type -> cubby.guest.v1.RestartKernelResponse
+	47, // 88: cubby.guest.v1.GuestService.DeleteKernel:output_type -> cubby.guest.v1.DeleteKernelResponse
+	52, // 89: cubby.guest.v1.GuestService.AskKernel:output_type -> cubby.guest.v1.AskKernelResponse
+	55, // 90: cubby.guest.v1.GuestService.Stat:output_type -> cubby.guest.v1.StatResponse
+	57, // 91: cubby.guest.v1.GuestService.ListDir:output_type -> cubby.guest.v1.ListDirResponse
+	59, // 92: cubby.guest.v1.GuestService.MakeDir:output_type -> cubby.guest.v1.MakeDirResponse
+	61, // 93: cubby.guest.v1.GuestService.Rename:output_type -> cubby.guest.v1.RenameResponse
+	63, // 94: cubby.guest.v1.GuestService.Remove:output_type -> cubby.guest.v1.RemoveResponse
+	65, // 95: cubby.guest.v1.GuestService.Watch:output_type -> cubby.guest.v1.WatchResponse
+	67, // 96: cubby.guest.v1.GuestService.ListPorts:output_type -> cubby.guest.v1.ListPortsResponse
+	9,  // 97: cubby.guest.v1.GuestService.Identify:output_type -> cubby.guest.v1.IdentifyResponse
+	69, // 98: cubby.guest.v1.GuestService.PauseTimers:output_type -> cubby.guest.v1.PauseTimersResponse
+	71, // 99: cubby.guest.v1.GuestService.ResumeTimers:output_type -> cubby.guest.v1.ResumeTimersResponse
+	73, // 100: cubby.guest.v1.GuestService.Shutdown:output_type -> cubby.guest.v1.ShutdownResponse
+	74, // [74:101] is the sub-list for method output_type
+	47, // [47:74] is the sub-list for method input_type
+	47, // [47:47] is the sub-list for extension type_name
+	47, // [47:47] is the sub-list for extension extendee
+	0,  // [0:47] is the sub-list for field type_name
 }
 
 func init() { file_cubby_guest_v1_guest_proto_init() }
@@ -4999,17 +5079,17 @@ func file_cubby_guest_v1_guest_proto_init() {
 	if File_cubby_guest_v1_guest_proto != nil {
 		return
 	}
-	file_cubby_guest_v1_guest_proto_msgTypes[13].OneofWrappers = []any{
+	file_cubby_guest_v1_guest_proto_msgTypes[14].OneofWrappers = []any{
 		(*ExecResponse_Started)(nil),
 		(*ExecResponse_Output)(nil),
 		(*ExecResponse_Exit)(nil),
 	}
-	file_cubby_guest_v1_guest_proto_msgTypes[46].OneofWrappers = []any{
+	file_cubby_guest_v1_guest_proto_msgTypes[47].OneofWrappers = []any{
 		(*AskKernelRequest_Complete_)(nil),
 		(*AskKernelRequest_Inspect_)(nil),
 		(*AskKernelRequest_Check_)(nil),
 	}
-	file_cubby_guest_v1_guest_proto_msgTypes[47].OneofWrappers = []any{
+	file_cubby_guest_v1_guest_proto_msgTypes[48].OneofWrappers = []any{
 		(*AskKernelResponse_Completion)(nil),
 		(*AskKernelResponse_Inspection)(nil),
 		(*AskKernelResponse_Completeness)(nil),
@@ -5020,7 +5100,7 @@ func file_cubby_guest_v1_guest_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cubby_guest_v1_guest_proto_rawDesc), len(file_cubby_guest_v1_guest_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   75,
+			NumMessages:   76,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -1,4 +1,4 @@
-package live
+package replay
 
 import (
 	"bytes"
@@ -48,10 +48,10 @@ func TestQueriesAreNotAskedAgain(t *testing.T) {
 		}
 		want = strings.ReplaceAll(want, "[\x18p", "[!p") // a reset, no mark
 		for cut := range len(tt.shown) {
-			var q queryFilter
+			var q Filter
 			got := []byte(tt.shown)
-			q.strip(got[:cut])
-			q.strip(got[cut:])
+			q.Strip(got[:cut])
+			q.Strip(got[cut:])
 			if string(got) != want {
 				t.Errorf("%q, cut at %d: %q, want %q", tt.shown, cut, got, want)
 				break
@@ -64,11 +64,11 @@ func FuzzQueryFilter(f *testing.F) {
 	f.Add([]byte("\x1b[c\x1b]11;?\x1b\\\x1bP$q\x1b["))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		got := bytes.Clone(b)
-		var q queryFilter
-		q.strip(got)
+		var q Filter
+		q.Strip(got)
 		again := bytes.Clone(got)
-		q = queryFilter{}
-		if q.strip(again); !bytes.Equal(got, again) {
+		q = Filter{}
+		if q.Strip(again); !bytes.Equal(got, again) {
 			t.Errorf("%q became %q and then %q", b, got, again)
 		}
 		for i := range b {

@@ -1,4 +1,4 @@
-package live
+package replay
 
 import (
 	"bytes"
@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// queryFilter strips queries from terminal output that is shown again: what kind
+// Filter strips queries from terminal output that is shown again: what kind
 // of terminal are you, where is the cursor, which colours are there. The program
 // that asked has had its answer, or gone without; a second one would be typed
 // into whatever reads now. The zero value is at the beginning of the output.
 //
 // It changes the last byte of a query to CAN, which makes a terminal forget the
 // sequence, so that no offset moves. Pieces may be cut anywhere.
-type queryFilter struct {
+type Filter struct {
 	state  filterState
 	string byte   // which string: ']' or 'P'
 	body   []byte // the beginning of the sequence, without its introducer
@@ -39,15 +39,15 @@ const (
 	maxBody = 64
 )
 
-// strip changes the next piece of the output in place.
-func (q *queryFilter) strip(b []byte) {
+// Strip changes the next piece of the output in place.
+func (q *Filter) Strip(b []byte) {
 	for i, c := range b {
 		b[i] = q.next(c)
 	}
 }
 
 // next returns what to show instead of c.
-func (q *queryFilter) next(c byte) byte {
+func (q *Filter) next(c byte) byte {
 	if c == can || c == 0x1a { // ends every sequence
 		q.state = atGround
 		return c
@@ -89,7 +89,7 @@ func (q *queryFilter) next(c byte) byte {
 	return c
 }
 
-func (q *queryFilter) escape(c byte) byte {
+func (q *Filter) escape(c byte) byte {
 	q.body = q.body[:0]
 	switch c {
 	case '[':
@@ -107,7 +107,7 @@ func (q *queryFilter) escape(c byte) byte {
 	return c
 }
 
-func (q *queryFilter) csi(c byte) byte {
+func (q *Filter) csi(c byte) byte {
 	switch {
 	case c == esc:
 		q.state = afterEscape
@@ -122,14 +122,14 @@ func (q *queryFilter) csi(c byte) byte {
 	return c
 }
 
-func (q *queryFilter) keep(c byte) {
+func (q *Filter) keep(c byte) {
 	if len(q.body) < maxBody {
 		q.body = append(q.body, c)
 	}
 }
 
 // end ends a string at its last byte.
-func (q *queryFilter) end(c byte) byte {
+func (q *Filter) end(c byte) byte {
 	q.state = atGround
 	if q.asks() {
 		return can
@@ -138,7 +138,7 @@ func (q *queryFilter) end(c byte) byte {
 }
 
 // asks reports whether the string is a query.
-func (q *queryFilter) asks() bool {
+func (q *Filter) asks() bool {
 	if q.string == 'P' {
 		return bytes.HasPrefix(q.body, []byte("$q")) || bytes.HasPrefix(q.body, []byte("+q"))
 	}

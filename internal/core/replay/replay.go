@@ -1,6 +1,7 @@
-// Package live is about running sandboxes: what those who look at a terminal are
-// shown of its output. It reads nothing but the journal.
-package live
+// Package replay decides what those who come to a terminal are shown of its earlier
+// output: where it begins, and without the questions that programs put to the
+// terminal. It reads nothing but the journal.
+package replay
 
 import (
 	"bytes"
@@ -18,9 +19,9 @@ const replayBytes = 256 << 10
 // is shorter.
 const safeSearch = 8 << 10
 
-// replayFrom returns where a viewer begins who asks for the output after an
+// From returns where a viewer begins who asks for the output after an
 // offset, and where the output ends now.
-func replayFrom(ctx context.Context, journals *journal.Journals, box sandbox.UID, seq, after int64) (from, end int64, err error) {
+func From(ctx context.Context, journals *journal.Journals, box sandbox.UID, seq, after int64) (from, end int64, err error) {
 	first, end, err := journals.Span(box, seq)
 	if err != nil {
 		return 0, 0, err

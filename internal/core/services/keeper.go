@@ -1,0 +1,216 @@
+package services
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/cubbyhq/cubby/internal/core/gate"
+	"github.com/cubbyhq/cubby/internal/core/live"
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/telemetry"
+)
+
+// keeper keeps the services of one run of a sandbox. It ends with the run; the next
+// run has another one, which takes up what goes on.
+type keeper struct {
+	s       *Services
+	run     *live.Run
+	begun   chan struct{} // closed when what goes on is taken up
+	changed chan struct{} // a token when wanted is another one
+	serving sync.WaitGroup
+	saving  sync.Mutex // held around writes of the states
+
+	mu     sync.Mutex
+	wanted []sandbox.Service // guarded by mu
+	units  map[string]*unit  // guarded by mu
+}
+
+func newKeeper(s *Services, r *live.Run, wanted []sandbox.Service) *keeper {
+	return &keeper{
+		s: s, run: r, wanted: wanted, begun: make(chan struct{}), changed: make(chan struct{}, 1), units: make(map[string]*unit),
+	}
+}
+
+// apply makes other services the wanted ones.
+func (k *keeper) apply(wanted []sandbox.Service) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.wanted = wanted
+	select {
+	case k.changed <- struct{}{}:
+	default:
+	}
+}
+
+// serve keeps the services until the run ends.
+func (k *keeper) serve() {
+	defer k.serving.Wait()
+	ctx := live.Context(k.run)
+	pauses := gate.NewPauses()
+	for {
+		err := k.begin(ctx)
+		if err == nil {
+			break
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		k.s.cfg.Log.Warn("take up the services of a sandbox", telemetry.KeyUID, k.run.UID, telemetry.KeyErr, err)
+		if !gate.Sleep(ctx, pauses.NextBackOff()) {
+			return
+		}
+	}
+	close(k.begun)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-k.changed:
+			k.arrange(ctx)
+		}
+	}
+}
+
+// begin takes up what goes on in the sandbox, and starts what should and does not.
+func (k *keeper) begin(ctx context.Context) error {
+	b, err := k.s.cfg.Store.SandboxByUID(ctx, k.run.UID)
+	if err != nil {
+		return err
+	}
+	execs, err := live.ServiceExecs(ctx, k.run, b, func(run sandbox.ServiceRun) sandbox.ExecSpec {
+		return specOf(b.Spec.Services, run)
+	})
+	if err != nil {
+		return err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, e := range execs {
+		// Whether it should run is decided when it is arranged.
+		name := e.Service().Name
+		u := k.units[name]
+		if u == nil {
+			u = newUnit(k, name, b.Services[name])
+			k.units[name] = u
+		}
+		if old := u.running(); old != nil {
+			k.serving.Go(func() { terminate(ctx, old) }) // an agent that says so is wrong
+		}
+		u.adopt(e)
+	}
+	for name, state := range b.Services {
+		if k.units[name] == nil {
+			k.units[name] = newUnit(k, name, state)
+		}
+	}
+	k.arrangeUnits(ctx)
+	return nil
+}
+
+// specOf is the command of a run that the sandbox's memory brought with it.
+func specOf(services []sandbox.Service, run sandbox.ServiceRun) sandbox.ExecSpec {
+	for _, service := range services {
+		if service.Name == run.Name && service.Revision == run.Revision {
+			return service.ExecSpec()
+		}
+	}
+	// It is ended as soon as it is known.
+	return sandbox.ExecSpec{Shell: "service " + run.Name, Service: &run}
+}
+
+// arrange gives every service that is wanted a unit, and lets the others end.
+func (k *keeper) arrange(ctx context.Context) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.arrangeUnits(ctx)
+}
+
+// arrangeUnits is arrange for who holds mu.
+func (k *keeper) arrangeUnits(ctx context.Context) {
+	wanted := make(map[string]bool, len(k.wanted))
+	for _, service := range k.wanted {
+		wanted[service.Name] = true
+		u := k.units[service.Name]
+		if u == nil {
+			u = newUnit(k, service.Name, sandbox.ServiceState{})
+			k.units[service.Name] = u
+		}
+		u.want(&service)
+	}
+	for name, u := range k.units {
+		if !wanted[name] {
+			u.want(nil)
+		}
+		if !u.serving {
+			u.serving = true
+			k.serving.Go(func() { u.serve(ctx) })
+		}
+	}
+}
+
+// drop forgets a unit that has ended. It reports false when it is wanted again.
+func (k *keeper) drop(u *unit) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if u.wanted() {
+		return false
+	}
+	delete(k.units, u.name)
+	return true
+}
+
+// unit returns a service when what goes on is taken up; nil when there is none, or
+// ctx or the run ended first.
+func (k *keeper) unit(ctx context.Context, name string) *unit {
+	select {
+	case <-k.begun:
+	case <-ctx.Done():
+		return nil
+	case <-live.Context(k.run).Done():
+		return nil
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.units[name]
+}
+
+// all returns the units.
+func (k *keeper) all() []*unit {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	all := make([]*unit, 0, len(k.units))
+	for _, u := range k.units {
+		all = append(all, u)
+	}
+	return all
+}
+
+// look is [Services.Look].
+func (k *keeper) look() {
+	for _, u := range k.all() {
+		u.look()
+	}
+}
+
+// save writes down where the services stand, with events. What cannot be written
+// is written with the next change; a daemon that is killed before finds the runs
+// themselves.
+func (k *keeper) save(ctx context.Context, events ...sandbox.Event) {
+	if ctx.Err() != nil {
+		return // the next run's to say
+	}
+	k.saving.Lock()
+	defer k.saving.Unlock()
+	states := make(map[string]sandbox.ServiceState)
+	for _, u := range k.all() {
+		if state, ok := u.stored(); ok {
+			states[u.name] = state
+		}
+	}
+	err := k.s.cfg.Store.SetServices(context.WithoutCancel(ctx), k.run.UID, states, events...)
+	if err != nil && !errors.Is(err, errs.WrongState) && !errors.Is(err, errs.NotFound) {
+		k.s.cfg.Log.Error("note where services stand", telemetry.KeyUID, k.run.UID, telemetry.KeyErr, err)
+	}
+}

@@ -1,0 +1,79 @@
+//go:build root
+
+package core_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/cubbyhq/cubby/internal/core/lifecycle"
+	"github.com/cubbyhq/cubby/internal/core/live"
+	"github.com/cubbyhq/cubby/internal/core/services"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+)
+
+// Copies of a sandbox's memory have its services, which go on: nothing is started
+// again, and each belongs to its sandbox from then on.
+func TestServicesOfCopiesGoOnAsTheirOwn(t *testing.T) {
+	w, _ := realWorld(t)
+	// It counts its starts in memory, so each copy tells how often it was started.
+	const command = "echo x >> /dev/shm/starts; trap 'echo asked' USR1; while :; do sleep 0.05; done"
+	w.createWith("a",
+		sandbox.Service{Name: "web", Command: command},
+		sandbox.Service{Name: "done", Command: "echo x >> /dev/shm/done", Restart: sandbox.RestartNever},
+	)
+	parent := w.inState("a", "web", services.Running)
+	w.inState("a", "done", services.Stopped)
+	if _, err := w.Snapshots().Fork(w.ctx, "a", 2, []string{"one", "two"}); err != nil {
+		t.Fatal(err)
+	}
+	w.keep("a", "point")
+	if _, err := w.Sandboxes().Create(w.ctx, lifecycle.CreateRequest{ID: "kept", Snapshot: "point"}); err != nil {
+		t.Fatal(err)
+	}
+	goesOn := func(id string) services.Status {
+		t.Helper()
+		st := w.inState(id, "web", services.Running)
+		if st.PID != parent.PID || st.Restarts != 0 {
+			t.Errorf("in %s it is %+v, in the parent %+v", id, st, parent)
+		}
+		if st := w.service(id, "done"); st.State != services.Stopped {
+			t.Errorf("in %s what was done is %+v", id, st)
+		}
+		if r := w.sh(id, "cat /dev/shm/starts /dev/shm/done"); string(r.Stdout) != "x\nx\n" {
+			t.Errorf("in %s the services were started: %q", id, r.Stdout)
+		}
+		return st
+	}
+	for _, id := range []string{"a", "one", "two", "kept"} {
+		st := goesOn(id)
+		// What it prints from now on is in its own journal.
+		if r := w.sh(id, fmt.Sprintf("kill -USR1 %d", st.PID)); r.Exec.Exit.Code == nil || *r.Exec.Exit.Code != 0 {
+			t.Errorf("in %s: %q %+v", id, r.Stderr, r.Exec.Exit)
+		}
+		w.until("the output is there", func() bool {
+			r, err := w.Execs().Result(w.ctx, id, st.Exec, live.OutputCaps{Stdout: -1, Stderr: -1})
+			return err == nil && string(r.Stdout) == "asked\n"
+		})
+	}
+	// The end of one is nobody else's.
+	if st, err := w.Services().Stop(w.ctx, "one", "web"); err != nil || st.State != services.Stopped {
+		t.Errorf("Stop = %+v, %v", st, err)
+	}
+	goesOn("a")
+	goesOn("two")
+	// A rollback brings back what ran.
+	if _, err := w.Services().Stop(w.ctx, "a", "web"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Snapshots().Rollback(w.ctx, "a", "point"); err != nil {
+		t.Fatal(err)
+	}
+	goesOn("a")
+	// They are the next daemon's too.
+	w.sleep("two", false)
+	if _, err := w.Sandboxes().Wake(w.ctx, "two"); err != nil {
+		t.Fatal(err)
+	}
+	goesOn("two")
+}
