@@ -109,7 +109,8 @@ type Exec struct {
 	// terminal whose program it is.
 	Session  string `json:"session,omitempty"`
 	Terminal string `json:"terminal,omitempty"`
-	Cmd      Cmd    `json:"cmd"` // empty for a cell
+	Service  string `json:"service,omitempty"` // whose run this is
+	Cmd      Cmd    `json:"cmd"`               // empty for a cell
 	// Code, Kernel and Language are those of a cell.
 	Code     string `json:"code,omitempty"`
 	Kernel   string `json:"kernel,omitempty"`

@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"net/http"
-	"slices"
 	"strconv"
 	"time"
 )
@@ -50,9 +49,9 @@ func (c *Client) PortURL(ctx context.Context, id string, port int) (string, erro
 	if err != nil {
 		return "", err
 	}
-	if box.Visibility == "public" && slices.Contains(box.Ports, port) {
+	if box.Visibility == "public" {
 		p, err := c.Port(ctx, id, port)
-		if err != nil || p.URL != "" {
+		if err != nil || p.Declared && p.URL != "" {
 			return p.URL, err
 		}
 	}

@@ -34,6 +34,7 @@ type Sandbox struct {
 	Labels     map[string]string `json:"labels,omitempty"`
 	Metadata   map[string]string `json:"metadata,omitempty"`
 	Ports      []int             `json:"ports,omitempty"`
+	Services   []ServiceSpec     `json:"services,omitempty"` // as declared, without env
 	Network    Network           `json:"network"`
 	Visibility string            `json:"visibility"`
 	HostHeader string            `json:"host_header"` // of previews: "localhost" or "preserve"
@@ -133,6 +134,7 @@ type CreateOptions struct {
 	Labels             map[string]string `json:"labels,omitempty"`
 	Metadata           map[string]string `json:"metadata,omitempty"`
 	Ports              []int             `json:"ports,omitempty"`
+	Services           []ServiceSpec     `json:"services,omitempty"` // they run for as long as the sandbox does
 	Network            *Network          `json:"network,omitempty"`
 	Visibility         string            `json:"visibility,omitempty"`
 	HostHeader         string            `json:"host_header,omitempty"` // default "localhost"
@@ -255,6 +257,7 @@ type Patch struct {
 	Labels             map[string]string `json:"labels,omitempty"`   // replaces all
 	Metadata           map[string]string `json:"metadata,omitempty"` // replaces all
 	Ports              []int             `json:"ports,omitempty"`
+	Services           *[]ServiceSpec    `json:"services,omitempty"`        // replaces all; those that stay the same run on
 	Network            *Network          `json:"network,omitempty"`         // holds from the next connection on
 	CutConnections     bool              `json:"cut_connections,omitempty"` // end the open ones that Network does not allow
 	Visibility         *string           `json:"visibility,omitempty"`

@@ -1,27 +1,26 @@
 package cli
 
 import (
-	"bufio"
-	"fmt"
-	"os"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/cubbyhq/cubby/client"
-	"github.com/cubbyhq/cubby/internal/config"
+	"github.com/cubbyhq/cubby/internal/cli/services"
+	"github.com/cubbyhq/cubby/internal/cli/values"
 )
 
 // boxFlags are the flags of create and run that describe a sandbox.
 type boxFlags struct {
 	id, image, isolation, user, network, idlePolicy string
 	thread, runtime, tenant, autoWake               string
-	memory, disk                                    byteSize
+	memory, disk                                    values.Size
 	cpus                                            float64
 	pids                                            int64
 	dependencies                                    []string
 	env, envFiles, labels, metadata, allow, deny    []string
+	services                                        []string
 	ports                                           []int
 	idleTimeout, execTimeout, maxLifetime           time.Duration
 	proxyEnv, sharedFiles                           bool
@@ -43,6 +42,7 @@ func (b *boxFlags) register(cmd *cobra.Command) {
 	f.StringArrayVarP(&b.labels, "label", "l", nil, "label `KEY=VALUE`; repeatable")
 	f.StringArrayVar(&b.metadata, "metadata", nil, "metadata `KEY=VALUE`; repeatable")
 	f.IntSliceVarP(&b.ports, "port", "p", nil, "`port` that something in the sandbox will serve; repeatable")
+	services.Flag(cmd, &b.services)
 	f.StringVar(&b.network, "network", "", "egress `mode`: none, allowlist or open (default allowlist)")
 	f.StringSliceVar(&b.allow, "allow", nil, "`host` that the sandbox may reach, instead of the default list; repeatable")
 	f.StringSliceVar(&b.deny, "deny", nil, "`host` that the sandbox may not reach, whatever allows it; repeatable")
@@ -72,7 +72,10 @@ func (b *boxFlags) options(a *app, cmd *cobra.Command) (client.CreateOptions, er
 		Runtime: b.runtime, TenantID: b.tenant, AutoWake: b.autoWake,
 	}
 	var err error
-	if o.Env, err = environment(a, b.env, b.envFiles); err != nil {
+	if o.Env, err = values.Environment(a.lookupEnv, b.env, b.envFiles); err != nil {
+		return o, usageError{cmd, err}
+	}
+	if o.Services, err = services.Parse(b.services); err != nil {
 		return o, usageError{cmd, err}
 	}
 	if o.Dependencies, err = dependencies(b.dependencies); err != nil {
@@ -81,10 +84,10 @@ func (b *boxFlags) options(a *app, cmd *cobra.Command) (client.CreateOptions, er
 	if len(o.Dependencies) > 0 {
 		o.Progress = a.installing
 	}
-	if o.Labels, err = pairs("label", b.labels); err != nil {
+	if o.Labels, err = values.Pairs("label", b.labels); err != nil {
 		return o, usageError{cmd, err}
 	}
-	if o.Metadata, err = pairs("metadata", b.metadata); err != nil {
+	if o.Metadata, err = values.Pairs("metadata", b.metadata); err != nil {
 		return o, usageError{cmd, err}
 	}
 	limits := client.Limits{MemoryBytes: int64(b.memory), DiskBytes: int64(b.disk), CPUs: b.cpus, PIDs: b.pids}
@@ -121,53 +124,6 @@ func (b *boxFlags) options(a *app, cmd *cobra.Command) (client.CreateOptions, er
 	return o, nil
 }
 
-// environment reads -e and --env-file; -e wins. A bare KEY takes the value
-// that cubby itself was started with, and is left out when there is none.
-func environment(a *app, vars, files []string) (map[string]string, error) {
-	env := map[string]string{}
-	set := func(line string) error {
-		k, v, ok := strings.Cut(line, "=")
-		if k == "" {
-			return fmt.Errorf("environment %q has no name", line)
-		}
-		if !ok {
-			if v, ok = a.lookupEnv(k); !ok {
-				return nil
-			}
-		}
-		env[k] = v
-		return nil
-	}
-	for _, name := range files {
-		f, err := os.Open(name)
-		if err != nil {
-			return nil, err
-		}
-		lines := bufio.NewScanner(f)
-		for err == nil && lines.Scan() {
-			if line := strings.TrimSpace(lines.Text()); line != "" && line[0] != '#' {
-				err = set(line)
-			}
-		}
-		if err == nil {
-			err = lines.Err()
-		}
-		_ = f.Close() // only read
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
-		}
-	}
-	for _, v := range vars {
-		if err := set(v); err != nil {
-			return nil, err
-		}
-	}
-	if len(env) == 0 {
-		return nil, nil
-	}
-	return env, nil
-}
-
 func (a *app) lookupEnv(name string) (string, bool) {
 	for _, kv := range a.Environ {
 		if k, v, ok := strings.Cut(kv, "="); ok && k == name {
@@ -175,48 +131,4 @@ func (a *app) lookupEnv(name string) (string, bool) {
 		}
 	}
 	return "", false
-}
-
-// pairs reads KEY=VALUE flags.
-func pairs(what string, list []string) (map[string]string, error) {
-	if len(list) == 0 {
-		return nil, nil
-	}
-	m := map[string]string{}
-	for _, item := range list {
-		k, v, ok := strings.Cut(item, "=")
-		if !ok || k == "" {
-			return nil, fmt.Errorf("%s %q is not KEY=VALUE", what, item)
-		}
-		m[k] = v
-	}
-	return m, nil
-}
-
-// byteSize is a flag for sizes: what config accepts, and the short forms 512m
-// and 2g of other tools.
-type byteSize int64
-
-func (b *byteSize) String() string {
-	if *b == 0 {
-		return ""
-	}
-	return config.Bytes(*b).String()
-}
-
-func (b *byteSize) Type() string { return "size" }
-
-func (b *byteSize) Set(s string) error {
-	long := s
-	if n := len(s); n > 0 {
-		if i := strings.IndexByte("kmgt", s[n-1]|0x20); i >= 0 {
-			long = s[:n-1] + "KMGT"[i:i+1] + "iB"
-		}
-	}
-	v, err := config.ParseBytes(long)
-	if err != nil {
-		return fmt.Errorf("%q is not a size: write 512MiB or 2GiB", s)
-	}
-	*b = byteSize(v)
-	return nil
 }

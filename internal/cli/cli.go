@@ -19,6 +19,7 @@ import (
 
 	"github.com/cubbyhq/cubby/client"
 	"github.com/cubbyhq/cubby/internal/cli/format"
+	"github.com/cubbyhq/cubby/internal/cli/services"
 )
 
 // Env is all that commands see of their surroundings.
@@ -138,7 +139,7 @@ The daemon is started with "cubby serve". The other commands find it at CUBBY_UR
 		}
 	}
 	add(sandboxes, a.runCommand(), a.createCommand(), a.execCommand(), a.shellCommand(), a.terminalCommand(), a.codeCommand(), a.kernelsCommand(), a.cpCommand(), a.exportCommand(), a.importCommand(), a.installCommand(), a.gitCommand(),
-		a.lsCommand(), a.getCommand(), a.logsCommand(), a.eventsCommand(), a.stopCommand(), a.startCommand(), a.sleepCommand(), a.wakeCommand(), a.keepaliveCommand(), a.egressCommand(), a.portsCommand(), a.urlCommand(), a.forkCommand(), a.snapshotCommand(), a.rollbackCommand(), a.tenantsCommand(), a.rmCommand())
+		a.lsCommand(), a.getCommand(), a.logsCommand(), a.eventsCommand(), a.stopCommand(), a.startCommand(), a.sleepCommand(), a.wakeCommand(), a.keepaliveCommand(), a.egressCommand(), a.servicesCommand(), a.portsCommand(), a.urlCommand(), a.forkCommand(), a.snapshotCommand(), a.rollbackCommand(), a.tenantsCommand(), a.rmCommand())
 	add(machine, a.serveCommand(), a.egressProxyCommand(), a.mcpCommand(), a.imageCommand(), a.doctorCommand(), a.benchCommand())
 	add(other, a.versionCommand(), a.completionCommand())
 	knownCommands(root)
@@ -147,10 +148,17 @@ The daemon is started with "cubby serve". The other commands find it at CUBBY_UR
 	return root
 }
 
+func (a *app) servicesCommand() *cobra.Command {
+	return services.Command(services.Env{
+		Client: a.client, Complete: a.completeIDs(1), Log: a.printLog,
+		Usage: func(cmd *cobra.Command, err error) error { return usageError{cmd, err} },
+	})
+}
+
 // knownCommands makes commands that only have others complain about a word
 // that is none of these.
 func knownCommands(cmd *cobra.Command) {
-	if cmd.HasSubCommands() {
+	if cmd.HasSubCommands() && cmd.ValidArgsFunction == nil {
 		cmd.Args = func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return nil

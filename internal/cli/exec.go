@@ -13,6 +13,7 @@ import (
 	"github.com/cubbyhq/cubby/client"
 	"github.com/cubbyhq/cubby/internal/cli/format"
 	"github.com/cubbyhq/cubby/internal/cli/tty"
+	"github.com/cubbyhq/cubby/internal/cli/values"
 )
 
 // execFlags are the flags of exec and run that describe a command.
@@ -47,7 +48,7 @@ func (e *execFlags) options(a *app, cmd *cobra.Command, argv []string) (client.E
 		o.Session, o.Argv, o.Shell = e.session, nil, shellLine(argv)
 	}
 	var err error
-	if o.Env, err = environment(a, e.env, e.envFiles); err != nil {
+	if o.Env, err = values.Environment(a.lookupEnv, e.env, e.envFiles); err != nil {
 		return o, usageError{cmd, err}
 	}
 	if cmd.Flags().Changed("timeout") {

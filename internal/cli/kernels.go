@@ -10,6 +10,7 @@ import (
 
 	"github.com/cubbyhq/cubby/client"
 	"github.com/cubbyhq/cubby/internal/cli/format"
+	"github.com/cubbyhq/cubby/internal/cli/values"
 )
 
 func (a *app) kernelsCommand() *cobra.Command {
@@ -91,7 +92,7 @@ func (a *app) kernelsCreateCommand() *cobra.Command {
 		Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeIDs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var err error
-			if o.Env, err = environment(a, env, envFiles); err != nil {
+			if o.Env, err = values.Environment(a.lookupEnv, env, envFiles); err != nil {
 				return usageError{cmd, err}
 			}
 			k, err := a.client().CreateKernel(cmd.Context(), args[0], o)

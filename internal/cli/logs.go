@@ -31,29 +31,34 @@ daemon.`,
 				return err
 			}
 			p := c.Process(args[0], seq)
-			switch {
-			case follow:
-				return a.followFrom(cmd, p, after, asJSON)
-			case asJSON:
-				e, err := p.Get(cmd.Context())
-				if err != nil {
-					return err
-				}
-				return format.JSON(a.Stdout, e)
-			}
-			r, err := p.Output(cmd.Context(), after)
-			if err != nil {
-				return err
-			}
-			defer r.Close()
-			_, err = io.Copy(a.Stdout, r)
-			return err
+			return a.printLog(cmd, p, after, follow, asJSON)
 		},
 	}
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the command ends")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the command with its output as JSON; with -f one line per piece")
 	cmd.Flags().Int64Var(&after, "after", 0, "begin after so many `bytes`")
 	return cmd
+}
+
+// printLog prints what a command printed.
+func (a *app) printLog(cmd *cobra.Command, p *client.Process, after int64, follow, asJSON bool) error {
+	switch {
+	case follow:
+		return a.followFrom(cmd, p, after, asJSON)
+	case asJSON:
+		e, err := p.Get(cmd.Context())
+		if err != nil {
+			return err
+		}
+		return format.JSON(a.Stdout, e)
+	}
+	r, err := p.Output(cmd.Context(), after)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	_, err = io.Copy(a.Stdout, r)
+	return err
 }
 
 // seqOf is the command that the user named, else the last one.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cubbyhq/cubby/client"
 	"github.com/cubbyhq/cubby/internal/cli/format"
+	"github.com/cubbyhq/cubby/internal/cli/values"
 )
 
 func (a *app) lsCommand() *cobra.Command {
@@ -25,7 +26,7 @@ func (a *app) lsCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o := client.ListOptions{Status: client.Status(status), Thread: thread, TenantID: tenant}
 			var err error
-			if o.Labels, err = pairs("label", labels); err != nil {
+			if o.Labels, err = values.Pairs("label", labels); err != nil {
 				return usageError{cmd, err}
 			}
 			boxes := []client.Sandbox{}

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cubbyhq/cubby/client"
+	"github.com/cubbyhq/cubby/internal/cli/values"
 )
 
 func (a *app) rmCommand() *cobra.Command {
@@ -32,7 +33,7 @@ func (a *app) rmCommand() *cobra.Command {
 			if len(ids) == 0 {
 				o := client.ListOptions{}
 				var err error
-				if o.Labels, err = pairs("label", labels); err != nil {
+				if o.Labels, err = values.Pairs("label", labels); err != nil {
 					return usageError{cmd, err}
 				}
 				for box, err := range c.List(cmd.Context(), o) {

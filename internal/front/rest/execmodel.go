@@ -73,6 +73,7 @@ type Exec struct {
 	Kind           execKind           `json:"kind,omitempty" doc:"The operation; absent for a plain command."`
 	Session        string             `json:"session,omitempty"`
 	Terminal       string             `json:"terminal,omitempty" doc:"The terminal whose program this is."`
+	Service        string             `json:"service,omitempty" doc:"The service whose run this is."`
 	Cmd            Command            `json:"cmd" doc:"Empty for a cell."`
 	Code           string             `json:"code,omitempty" doc:"Of a cell."`
 	Kernel         string             `json:"kernel,omitempty" doc:"The kernel that runs the cell."`
@@ -105,6 +106,9 @@ func execJSON(e sandbox.Exec, now time.Time) Exec {
 	}
 	if c := e.Spec.Cell; c != nil {
 		out.Code, out.Kernel, out.Language = c.Code, c.Kernel, c.Language
+	}
+	if run := e.Spec.Service; run != nil {
+		out.Service = run.Name
 	}
 	out.DurationMS = e.Took().Milliseconds()
 	if !e.StartedAt.IsZero() && e.FinishedAt.IsZero() {

@@ -175,8 +175,9 @@ func resultJSON(ctx context.Context, r live.Result, now time.Time, long *httpapi
 
 type listExecsInput struct {
 	IDInput
-	AfterSeq int64 `query:"after_seq" minimum:"0"`
-	Limit    int   `query:"limit" minimum:"1" maximum:"1000" default:"100"`
+	AfterSeq int64  `query:"after_seq" minimum:"0"`
+	Limit    int    `query:"limit" minimum:"1" maximum:"1000" default:"100"`
+	Service  string `query:"service" maxLength:"63" doc:"The runs of this service; default: commands."`
 }
 
 // ExecList is a part of a sandbox's commands.
@@ -185,7 +186,7 @@ type ExecList struct {
 }
 
 func (d *door) listExecs(ctx context.Context, in *listExecsInput) (*struct{ Body ExecList }, error) {
-	execs, err := d.Core.Execs().List(ctx, in.ID, live.ExecQuery{AfterSeq: in.AfterSeq, Limit: in.Limit})
+	execs, err := d.Core.Execs().List(ctx, in.ID, live.ExecQuery{AfterSeq: in.AfterSeq, Limit: in.Limit, Service: in.Service})
 	if err != nil {
 		return nil, err
 	}

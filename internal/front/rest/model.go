@@ -25,6 +25,7 @@ type Sandbox struct {
 	Labels             map[string]string `json:"labels"`
 	Metadata           map[string]string `json:"metadata"`
 	Ports              []int             `json:"ports" nullable:"false"`
+	Services           []ServiceSpec     `json:"services" nullable:"false" doc:"As they were declared, without env; …/services says how they stand."`
 	Network            Network           `json:"network"`
 	Visibility         string            `json:"visibility" enum:"public,private"`
 	HostHeader         string            `json:"host_header" enum:"localhost,preserve"`
@@ -85,6 +86,7 @@ type SandboxInput struct {
 	Labels      map[string]string `json:"labels,omitempty"`
 	Metadata    map[string]string `json:"metadata,omitempty"`
 	Ports       []int             `json:"ports,omitempty" nullable:"false"`
+	Services    []ServiceSpec     `json:"services,omitempty" nullable:"false" maxItems:"32" doc:"Commands that run for as long as the sandbox does."`
 	Network     *Network          `json:"network,omitempty"`
 	Visibility  string            `json:"visibility,omitempty" enum:"public,private" doc:"Whether everybody may open the previews of its ports; default private."`
 	HostHeader  string            `json:"host_header,omitempty" enum:"localhost,preserve" doc:"The Host that apps see in requests of previews: localhost and the port (default), or the preview's own."`
@@ -132,7 +134,7 @@ func sandboxJSON(b sandbox.Sandbox) Sandbox {
 		RestoreIncomplete: b.Cause == sandbox.CauseMemoryLost,
 		Runtime:           s.Runtime, Dependencies: s.Dependencies,
 		Limits: Limits{s.Limits.MemoryBytes, s.Limits.CPUs, s.Limits.PIDs, s.Limits.DiskBytes, s.Limits.OpenFiles},
-		User:   s.User, Labels: nonNil(s.Labels), Metadata: nonNil(s.Metadata), Ports: append([]int{}, s.Ports...),
+		User:   s.User, Labels: nonNil(s.Labels), Metadata: nonNil(s.Metadata), Ports: append([]int{}, s.Ports...), Services: declaredJSON(s.Services),
 		Network:    networkJSON(s.Network),
 		Visibility: string(s.Visibility), HostHeader: string(cmp.Or(s.HostHeader, sandbox.HostLocalhost)), IdlePolicy: string(s.IdlePolicy), AutoWake: string(cmp.Or(s.AutoWake, sandbox.AutoWakeIdle)),
 		IdleTimeoutSeconds: s.IdleTimeout.Seconds(), ExecTimeoutSeconds: s.ExecTimeout.Seconds(),

@@ -50,6 +50,7 @@ func Register(s *httpapi.Server) {
 	d.sessionRoutes()
 	d.networkRoutes()
 	d.portRoutes()
+	d.serviceRoutes()
 	d.codeRoutes()
 	d.kernelRoutes()
 	d.codeAskRoutes()

@@ -48,7 +48,7 @@ func (d *door) sandboxRoutes() {
 	})
 	register(d, operation{
 		id: "update-sandbox", method: http.MethodPatch, path: "/v1/sandboxes/{id}", tag: "sandboxes", summary: "Change a sandbox",
-		description: "Fields that are absent stay as they are. Labels, metadata and ports are replaced as a whole.",
+		description: "Fields that are absent stay as they are. Labels, metadata, ports and services are replaced as a whole.",
 	}, d.updateSandbox)
 	register(d, operation{
 		id: "destroy-sandbox", method: http.MethodDelete, path: "/v1/sandboxes/{id}", tag: "sandboxes", status: http.StatusNoContent,
@@ -144,6 +144,7 @@ func (in *createInput) request(body *SandboxInput) (lifecycle.CreateRequest, err
 	spec.Image, spec.Isolation, spec.Env, spec.User = body.Image, sandbox.Isolation(body.Isolation), body.Env, body.User
 	spec.Runtime, spec.Dependencies = body.Runtime, body.Dependencies
 	spec.Labels, spec.Metadata, spec.Ports = body.Labels, body.Metadata, body.Ports
+	spec.Services = serviceSpecs(body.Services)
 	spec.Visibility, spec.IdlePolicy = sandbox.Visibility(body.Visibility), sandbox.IdlePolicy(body.IdlePolicy)
 	spec.HostHeader = sandbox.HostHeader(body.HostHeader)
 	spec.AutoWake = sandbox.AutoWake(body.AutoWake)
@@ -231,6 +232,7 @@ type SandboxPatch struct {
 	Labels             *map[string]string `json:"labels,omitempty"`
 	Metadata           *map[string]string `json:"metadata,omitempty"`
 	Ports              *[]int             `json:"ports,omitempty"`
+	Services           *[]ServiceSpec     `json:"services,omitempty" maxItems:"32" doc:"All of them: those that are another are restarted, those that are missing end."`
 	Network            *Network           `json:"network,omitempty"`
 	CutConnections     bool               `json:"cut_connections,omitempty" doc:"End the open connections to hosts that network, changed or not, does not allow; else they go on."`
 	Visibility         *string            `json:"visibility,omitempty" enum:"public,private"`
@@ -249,7 +251,7 @@ type updateInput struct {
 
 func (d *door) updateSandbox(ctx context.Context, in *updateInput) (*sandboxOutput, error) {
 	b := in.Body
-	p := lifecycle.Patch{Labels: b.Labels, Metadata: b.Metadata, Ports: b.Ports, CutConnections: b.CutConnections}
+	p := lifecycle.Patch{Labels: b.Labels, Metadata: b.Metadata, Ports: b.Ports, Services: servicesPatch(b.Services), CutConnections: b.CutConnections}
 	if b.Network != nil {
 		policy := b.Network.policy()
 		p.Network = &policy

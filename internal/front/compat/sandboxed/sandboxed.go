@@ -89,7 +89,8 @@ type Row struct {
 // Detail is a row with what is true right now.
 type Detail struct {
 	Row
-	LiveState *string `json:"live_state" doc:"running, or null."`
+	LiveState *string  `json:"live_state" doc:"running, or null."`
+	Runtime   *Runtime `json:"runtime,omitempty" doc:"Where it runs and was created with port 3000."`
 }
 
 var statuses = map[sandbox.State]string{
@@ -244,6 +245,9 @@ func (d *dialect) create(w http.ResponseWriter, r *http.Request) error {
 		Visibility: sandbox.Visibility(in.Visibility), IdlePolicy: sandbox.IdleSleep, AutoWake: sandbox.AutoWakeAlways, External: sandbox.External{UserID: defaultExternalUser},
 		Labels: map[string]string{madeLabel: "true"},
 	}}
+	if in.FromSnapshot == "" {
+		req.Spec.Services = devServer(in.Ports)
+	}
 	if in.Visibility == "" {
 		req.Spec.Visibility = sandbox.Public // as sandboxed's previews are
 	}
@@ -296,7 +300,7 @@ func (d *dialect) get(w http.ResponseWriter, r *http.Request) error {
 	out := Detail{Row: rowOf(b)}
 	if b.State == sandbox.Running {
 		live := string(b.State)
-		out.LiveState = &live
+		out.LiveState, out.Runtime = &live, d.runtimeOf(r.Context(), b)
 	}
 	front.WriteJSON(w, http.StatusOK, out)
 	return nil
