@@ -107,9 +107,12 @@ def noting() -> Iterator[tuple[Noting, cubby.Client]]:
 
 
 WORD = "abc"
+SERVICE = cubby.ServiceSpec("s", WORD)
 CALLS: dict[str, tuple[Callable[[cubby.Client, cubby.Sandbox], object], Any]] = {
     "Sandboxes.create(dependencies)": (lambda c, _: c.sandboxes.create(dependencies=WORD), {WORD: ""}),
     "Sandboxes.create(ports)": (lambda c, _: c.sandboxes.create(ports=80), [80]),
+    "Sandboxes.create(services)": (lambda c, _: c.sandboxes.create(services=SERVICE), [{"name": "s", "command": WORD}]),
+    "Sandbox.update(services)": (lambda _, b: b.update(services=SERVICE), [{"name": "s", "command": WORD}]),
     "Sandbox.install(dependencies)": (lambda _, b: b.install(WORD), {WORD: ""}),
     "Sandbox.start_install(dependencies)": (lambda _, b: b.start_install(WORD), {WORD: ""}),
     "Sandbox.fork(ids)": (lambda _, b: b.fork(ids=WORD), [WORD]),

@@ -16,7 +16,7 @@ import pytest
 from websockets.sync.server import ServerConnection, serve
 
 import cubby
-from cubby import Client, FileToImport, Limits, Network, Sandbox, WindowSize
+from cubby import Client, FileToImport, Limits, Network, Sandbox, ServiceSpec, WindowSize
 from documented import OPERATIONS, SCHEMAS, Documented, words_of
 
 OMITTED = {
@@ -49,6 +49,7 @@ POLICY: dict[str, Any] = {
     "labels": {"l": "v"},
     "metadata": {"m": "v"},
     "ports": [80],
+    "services": [ServiceSpec("s", "c", 1, "/", {"a": "b"}, "never", "/r")],
     "network": Network("allowlist", ["a"], ["b"], proxy_env=False),
     "visibility": "private",
     "host_header": "preserve",
@@ -153,7 +154,12 @@ CALLS: dict[str, Callable[[Client, Sandbox], object]] = {
     "list-egress-connections": lambda _, b: b.network.connections(),
     "explain-egress": lambda _, b: b.network.explain("h"),
     "exec": _exec,
-    "list-execs": lambda _, b: b.execs(after_seq=1, limit=1),
+    "list-execs": lambda _, b: (b.execs(after_seq=1, limit=1), b.services.runs("s", after_seq=1, limit=1)),
+    "list-services": lambda _, b: b.services.list(),
+    "get-service": lambda _, b: b.services.get("s"),
+    "start-service": lambda _, b: b.services.start("s"),
+    "stop-service": lambda _, b: b.services.stop("s"),
+    "restart-service": lambda _, b: b.services.restart("s"),
     "get-exec": lambda _, b: b.process(1).wait(max_output_bytes=1),
     "cancel-exec": lambda _, b: b.process(1).cancel(),
     "exec-output": lambda _, b: b.process(1).output(1, stream="stdout"),
@@ -234,6 +240,8 @@ KINDS: dict[str, type] = {
     "Network": cubby.Network,
     "Port": cubby.Port,
     "Sandbox": cubby.SandboxInfo,
+    "Service": cubby.Service,
+    "ServiceSpec": cubby.ServiceSpec,
     "Session": cubby.SessionInfo,
     "Stats": cubby.Stats,
     "Tenant": cubby.TenantInfo,
@@ -251,6 +259,8 @@ ASKED: dict[str, tuple[Any, str] | None] = {
         f"update-sandbox.{name}": (cubby.Sandbox.update, name)
         for name in ("visibility", "host_header", "idle_policy", "auto_wake")
     },
+    "create-sandbox.services.restart": (cubby.ServiceSpec.__init__, "restart"),
+    "update-sandbox.services.restart": (cubby.ServiceSpec.__init__, "restart"),
     "create-sandbox.network.mode": (cubby.Network.__init__, "mode"),
     "update-sandbox.network.mode": (cubby.Network.__init__, "mode"),
     "list-sandboxes.status": (cubby.Sandboxes.list, "status"),

@@ -14,6 +14,7 @@ import type {
   Problem,
   Runtime,
   SandboxInfo,
+  ServiceSpec,
   Status,
   Visibility,
 } from './models.js';
@@ -55,6 +56,8 @@ export interface CreateOptions {
   labels?: Record<string, string>;
   metadata?: Record<string, string>;
   ports?: number[];
+  /** Commands that run for as long as the sandbox does. */
+  services?: ServiceSpec[];
   network?: NetworkPolicy;
   visibility?: Visibility;
   /** Default `localhost`. */

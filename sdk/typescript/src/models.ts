@@ -96,6 +96,8 @@ export interface SandboxInfo {
   labels?: Record<string, string>;
   metadata?: Record<string, string>;
   ports?: number[];
+  /** As they were declared, without env. */
+  services?: ServiceSpec[];
   network: NetworkPolicy;
   visibility: Visibility;
   hostHeader: HostHeader;
@@ -156,6 +158,8 @@ export interface ExecResult {
   session?: string;
   /** The name of the terminal that it runs in. */
   terminal?: string;
+  /** The service whose run this is. */
+  service?: string;
   /** Of a cell; {@link Sandbox.cell} has what it showed. */
   code?: string;
   kernel?: string;
@@ -222,6 +226,54 @@ export interface HistoryEvent {
   status: ExecStatus;
   payload?: unknown;
   result?: unknown;
+}
+
+/** A command that runs for as long as its sandbox does, as it is declared. */
+export interface ServiceSpec {
+  name: string;
+  /** For the shell. */
+  command: string;
+  /** That it listens on. It is a declared port, and in the service's environment as `PORT`. */
+  port?: number;
+  /** Default `/workspace`. */
+  cwd?: string;
+  /** On top of the sandbox's. It is never shown again. */
+  env?: Record<string, string>;
+  /** Whether it starts again when its command has ended; default `always`. */
+  restart?: 'always' | 'on_failure' | 'never';
+  /** An absolute path that has to exist before the first start. */
+  requires?: string;
+}
+
+/** A service of a sandbox as it stands. */
+export interface Service {
+  name: string;
+  command: string;
+  port?: number;
+  cwd?: string;
+  requires?: string;
+  restart: 'always' | 'on_failure' | 'never';
+  /**
+   * `waiting` for the path that it requires; `starting` until it runs and listens on its port; `ready` then; `running`
+   * without a port; `backoff` between an end and the next start; `failed` when it is given up; `sleeping` with its
+   * sandbox.
+   */
+  state: 'waiting' | 'starting' | 'running' | 'ready' | 'backoff' | 'failed' | 'stopped' | 'sleeping';
+  /** Why it failed, or cannot be started now. */
+  reason?: string;
+  /** Inside the sandbox. */
+  pid?: number;
+  /** Since the sandbox was started. */
+  restarts: number;
+  /** The number of the last run, as a command; absent before the first. */
+  exec?: number;
+  /** Of the last run, when it has ended. */
+  exitCode?: number;
+  exitReason?: string;
+  /** Of the last run. */
+  startedAt?: Date;
+  /** The preview of its port, for whoever may see it. */
+  url?: string;
 }
 
 /** A TCP port of a sandbox. */

@@ -472,7 +472,7 @@ export interface paths {
         head?: never;
         /**
          * Change a sandbox
-         * @description Fields that are absent stay as they are. Labels, metadata and ports are replaced as a whole.
+         * @description Fields that are absent stay as they are. Labels, metadata, ports and services are replaced as a whole.
          */
         patch: operations["update-sandbox"];
         trace?: never;
@@ -1482,6 +1482,100 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/sandboxes/{id}/services": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the services of a sandbox, and how they stand
+         * @description It is no activity and wakes nothing.
+         */
+        get: operations["list-services"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/sandboxes/{id}/services/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Get a service of a sandbox */
+        get: operations["get-service"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/sandboxes/{id}/services/{name}/restart": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Stop a service if it runs, and start it */
+        post: operations["restart-service"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/sandboxes/{id}/services/{name}/start": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Start a service
+         * @description Also one that was given up. One that runs is left as it is.
+         */
+        post: operations["start-service"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/sandboxes/{id}/services/{name}/stop": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Stop a service
+         * @description SIGTERM, and SIGKILL after 10 seconds. It stays stopped until it is started, or the sandbox is.
+         */
+        post: operations["stop-service"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/sandboxes/{id}/sessions": {
         parameters: {
             query?: never;
@@ -2224,7 +2318,7 @@ export interface components {
              */
             cursor: number;
             /** @enum {string} */
-            kind: "code.run" | "disk.purged" | "egress.allowed" | "egress.denied" | "egress.unlisted" | "exec.finished" | "exec.queued" | "exec.started" | "file.dir_made" | "file.exported" | "file.extracted" | "file.imported" | "file.moved" | "file.removed" | "file.written" | "git.add" | "git.branch" | "git.checkout" | "git.clone" | "git.commit" | "git.diff" | "git.log" | "git.pull" | "git.push" | "git.status" | "host.disk_frozen" | "host.disk_thawed" | "kernel.created" | "kernel.deleted" | "kernel.died" | "kernel.restarted" | "limit.hit" | "packages.install" | "sandbox.adopted" | "sandbox.archive_failed" | "sandbox.archived" | "sandbox.created" | "sandbox.destroyed" | "sandbox.died" | "sandbox.failed" | "sandbox.forked" | "sandbox.kept" | "sandbox.rolled_back" | "sandbox.slept" | "sandbox.started" | "sandbox.stopped" | "sandbox.updated" | "sandbox.woken" | "session.forgotten" | "snapshot.created" | "snapshot.removed";
+            kind: "code.run" | "disk.purged" | "egress.allowed" | "egress.denied" | "egress.unlisted" | "exec.finished" | "exec.queued" | "exec.started" | "file.dir_made" | "file.exported" | "file.extracted" | "file.imported" | "file.moved" | "file.removed" | "file.written" | "git.add" | "git.branch" | "git.checkout" | "git.clone" | "git.commit" | "git.diff" | "git.log" | "git.pull" | "git.push" | "git.status" | "host.disk_frozen" | "host.disk_thawed" | "kernel.created" | "kernel.deleted" | "kernel.died" | "kernel.restarted" | "limit.hit" | "packages.install" | "sandbox.adopted" | "sandbox.archive_failed" | "sandbox.archived" | "sandbox.created" | "sandbox.destroyed" | "sandbox.died" | "sandbox.failed" | "sandbox.forked" | "sandbox.kept" | "sandbox.rolled_back" | "sandbox.slept" | "sandbox.started" | "sandbox.stopped" | "sandbox.updated" | "sandbox.woken" | "service.ended" | "service.failed" | "service.started" | "session.forgotten" | "snapshot.created" | "snapshot.removed";
             /** @description What was asked, by kind. */
             payload: unknown;
             /** @description What came of it. */
@@ -2301,6 +2395,8 @@ export interface components {
              * @description 1, 2, 3 … within the sandbox.
              */
             seq: number;
+            /** @description The service whose run this is. */
+            service?: string;
             session?: string;
             /** @description SIGKILL, for example. */
             signal?: string;
@@ -3006,6 +3102,7 @@ export interface components {
             /** @description Its id or name. */
             snapshot: string;
         };
+        RuntimeActiveTaskStruct: Record<string, never>;
         Sandbox: {
             /** @enum {string} */
             auto_wake: "idle" | "always" | "never";
@@ -3070,6 +3167,8 @@ export interface components {
             restore_incomplete?: boolean;
             /** @enum {string} */
             runtime?: "python" | "node" | "r";
+            /** @description As they were declared, without env; …/services says how they stand. */
+            services: components["schemas"]["ServiceSpec"][];
             /** @description /workspace and /mnt/user-data are on its tenant's disk, with those of others. */
             shared_files?: boolean;
             /** Format: date-time */
@@ -3182,6 +3281,8 @@ export interface components {
              * @enum {string}
              */
             runtime?: "python" | "node" | "r";
+            /** @description Commands that run for as long as the sandbox does. */
+            services?: components["schemas"]["ServiceSpec"][];
             /** @description Whether /workspace and /mnt/user-data are on its tenant's disk, with those of others. Default true where tenant_id is given, else false. */
             shared_files?: boolean;
             /** @description A snapshot that it begins from, by its id or name. Image, isolation, limits and user are the snapshot's. */
@@ -3228,6 +3329,8 @@ export interface components {
             };
             network?: components["schemas"]["Network"];
             ports?: number[];
+            /** @description All of them: those that are another are restarted, those that are missing end. */
+            services?: components["schemas"]["ServiceSpec"][];
             /** @enum {string} */
             visibility?: "public" | "private";
         };
@@ -3255,6 +3358,8 @@ export interface components {
             /** @description running, or null. */
             live_state: string | null;
             ports: number[];
+            /** @description Where it runs and was created with port 3000. */
+            runtime?: components["schemas"]["SandboxedRuntime"];
             /** @enum {string} */
             status: "creating" | "running" | "stopped" | "error";
             /**
@@ -3320,6 +3425,23 @@ export interface components {
              */
             keepalive_until: number | null;
         };
+        SandboxedPreview: {
+            /** @description The beginning of an answer with a status of 500 or more, or why the server is given up. */
+            build_error_message?: string;
+            /** Format: date-time */
+            last_checked_at?: string;
+            /** Format: int64 */
+            last_http_status?: number;
+            /** Format: int64 */
+            pid?: number;
+            /** Format: int64 */
+            restarts: number;
+            /**
+             * @description down: no process. starting: it does not answer yet. ready: GET / is 200 and the scripts and styles that it names answer. error: one of them does not.
+             * @enum {string}
+             */
+            status: "down" | "starting" | "ready" | "error";
+        };
         SandboxedRestore: {
             /** @description Its ts, or its id or name. */
             snapshot: string;
@@ -3372,6 +3494,11 @@ export interface components {
             workspace_img: string;
             workspace_mnt: string;
         };
+        SandboxedRuntime: {
+            /** @description Always null. */
+            active_task: components["schemas"]["RuntimeActiveTaskStruct"] | null;
+            preview: components["schemas"]["SandboxedPreview"];
+        };
         SandboxedStamp: {
             auto: boolean;
             /**
@@ -3395,6 +3522,79 @@ export interface components {
             status: "running";
             /** Format: int64 */
             wake_duration_ms: number;
+        };
+        Service: {
+            command: string;
+            cwd?: string;
+            /**
+             * Format: int64
+             * @description The seq of the last run: …/execs/{seq}/output is what it printed. Absent: it never ran.
+             */
+            exec?: number;
+            /**
+             * Format: int64
+             * @description Of the last run, when it has ended.
+             */
+            exit_code?: number;
+            /** @description How the last run ended, as reason of an exec. */
+            exit_reason?: string;
+            name: string;
+            /**
+             * Format: int64
+             * @description Inside the sandbox.
+             */
+            pid?: number;
+            /** Format: int64 */
+            port?: number;
+            /** @description Why it failed, or cannot be started now. */
+            reason?: string;
+            requires?: string;
+            /** @enum {string} */
+            restart: "always" | "on_failure" | "never";
+            /**
+             * Format: int64
+             * @description Since the sandbox was started.
+             */
+            restarts: number;
+            /**
+             * Format: date-time
+             * @description Of the last run.
+             */
+            started_at?: string;
+            /**
+             * @description waiting: for the path that it requires. starting: it is started, or does not listen on its port yet. running: it has no port. ready: it listens on its port. backoff: it ended and starts again in a while. failed: it is given up. sleeping: it goes on when the sandbox wakes.
+             * @enum {string}
+             */
+            state: "waiting" | "starting" | "running" | "ready" | "backoff" | "failed" | "stopped" | "sleeping";
+            /** @description The preview of its port, for whoever may see it; absent while the daemon serves none. */
+            url?: string;
+        };
+        ServiceList: {
+            services: components["schemas"]["Service"][];
+        };
+        ServiceSpec: {
+            /** @description For the shell. */
+            command: string;
+            /** @description Default /workspace. */
+            cwd?: string;
+            /** @description On top of the sandbox's; never shown again. */
+            env?: {
+                [key: string]: string;
+            };
+            /** @description 1 to 63 of A-Z a-z 0-9 . _ -, beginning with a letter or digit. */
+            name: string;
+            /**
+             * Format: int64
+             * @description That it listens on. It is a declared port, and in the service's environment as PORT.
+             */
+            port?: number;
+            /** @description An absolute path that has to exist before the first start. It is looked for after commands, transfers and requests of previews. */
+            requires?: string;
+            /**
+             * @description Whether it starts again when its command has ended: always (default), on_failure (unless it exited with 0) or never.
+             * @enum {string}
+             */
+            restart?: "always" | "on_failure" | "never";
         };
         Session: {
             /** @description Where its next command begins; "" before one has ended. */
@@ -5469,6 +5669,8 @@ export interface operations {
             query?: {
                 after_seq?: number;
                 limit?: number;
+                /** @description The runs of this service; default: commands. */
+                service?: string;
             };
             header?: never;
             path: {
@@ -7762,6 +7964,198 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             413: components["responses"]["TooLarge"];
+            429: components["responses"]["QuotaExceeded"];
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "list-services": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The sandbox's id. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ServiceList"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["QuotaExceeded"];
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "get-service": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The sandbox's id. */
+                id: string;
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Service"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["QuotaExceeded"];
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "restart-service": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The sandbox's id. */
+                id: string;
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Service"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["QuotaExceeded"];
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "start-service": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The sandbox's id. */
+                id: string;
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Service"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["QuotaExceeded"];
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "stop-service": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The sandbox's id. */
+                id: string;
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Service"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
             429: components["responses"]["QuotaExceeded"];
             /** @description Error */
             default: {

@@ -3,16 +3,9 @@
 import type { Archive } from './archives.js';
 import { Client, type CreateOptions, type Creation } from './client.js';
 import { Cell, type CodeOptions, type Execution, type RunCodeOptions, runCode, startCode } from './code.js';
+import { type ExecOptions, exec, type StartOptions, startExec } from './commands.js';
 import { type CallOptions, within } from './deadline.js';
-import {
-  ExecFailedError,
-  InstallFailedError,
-  isObject,
-  malformed,
-  NotFoundError,
-  UnsupportedError,
-  WrongStateError,
-} from './errors.js';
+import { InstallFailedError, isObject, malformed, NotFoundError } from './errors.js';
 import { Events } from './events.js';
 import { Files } from './files.js';
 import { Git } from './git.js';
@@ -31,24 +24,29 @@ import {
   type Port,
   type Runtime,
   type SandboxInfo,
+  type ServiceSpec,
   type SessionShell,
   type Stats,
   type Visibility,
 } from './models.js';
 import { Network } from './network.js';
-import { attended, firstWait } from './operation.js';
-import { type CommandOptions, type OutputBound, Process, type WindowSize } from './process.js';
-import { type BodyOf, body, query } from './request.js';
+import { endLinks, getPort, hostOf, listPorts, makeLink, urlOf } from './ports.js';
+import { Process } from './process.js';
+import { body, query } from './request.js';
+import { Services } from './services.js';
 import { Session } from './session.js';
 import { openTerminal, type Terminal, type TerminalInfo, type TerminalOptions } from './terminal.js';
+import { type FileToImport, importFiles } from './transfers.js';
 import { type ClientOptions, path, type Transport } from './transport.js';
-import { fromWire, inspected, listFromWire, toBase64, toWire } from './wire.js';
+import { fromWire, inspected, listFromWire, toWire } from './wire.js';
 
 /** What an update changes. What is given replaces the old value as a whole. */
 export interface Changes {
   labels?: Record<string, string>;
   metadata?: Record<string, string>;
   ports?: number[];
+  /** All of them: those that stay the same run on. */
+  services?: ServiceSpec[];
   network?: Partial<SandboxInfo['network']>;
   visibility?: Visibility;
   hostHeader?: HostHeader;
@@ -58,31 +56,6 @@ export interface Changes {
   execTimeoutSeconds?: number;
   /** From its creation on. */
   maxLifetimeSeconds?: number;
-}
-
-/** A file to bring in: its content, or what another sandbox exported, or a path of the daemon's host. */
-export interface FileToImport {
-  /** Where to, relative to `/workspace` or absolute; default the last part of the source's name. */
-  destination?: string;
-  content?: string | Uint8Array;
-  /** A sandbox that exported `path`. */
-  sandbox?: string;
-  path?: string;
-  /** A path of the daemon's host, where its operator allows it. */
-  source?: string;
-}
-
-/** How {@link Sandbox.exec} runs a command. */
-export interface ExecOptions extends CommandOptions, OutputBound, CallOptions {
-  /** Its whole input. */
-  stdin?: string | Uint8Array;
-  /** Throws an {@link ExecFailedError} when it ended otherwise than with exit code 0. */
-  check?: boolean;
-  /** Hears its output while it runs, as text. What it throws ends the call. */
-  onStdout?: (text: string, output: Output) => void;
-  onStderr?: (text: string, output: Output) => void;
-  /** Kills the command when the call ends before it does: by `signal`, by `requestTimeoutMs`, or by an error. */
-  killOnCancel?: boolean;
 }
 
 /** What a fork made. */
@@ -104,6 +77,7 @@ export class Sandbox {
   readonly kernels: Kernels;
   readonly network: Network;
   readonly events: Events;
+  readonly services: Services;
   readonly #transport: Transport;
 
   /** @internal */
@@ -117,6 +91,7 @@ export class Sandbox {
     this.kernels = new Kernels(transport, info.id);
     this.network = new Network(transport, info.id);
     this.events = new Events(transport, info.id);
+    this.services = new Services(transport, info.id);
   }
 
   /**
@@ -154,30 +129,7 @@ export class Sandbox {
    * `requestTimeoutMs` end the call, the command goes on, unless killOnCancel says otherwise.
    */
   async exec(cmd: string | readonly string[], options: ExecOptions = {}): Promise<ExecResult> {
-    const result = await within(this.#transport.url, options, async (call) => {
-      const { stdin, onStdout, onStderr, killOnCancel } = options;
-      if (stdin !== undefined || onStdout || onStderr || killOnCancel) return this.#attended(cmd, options, call);
-      const waiting = { wait: true, wait_seconds: firstWait, max_output_bytes: options.maxOutputBytes };
-      const request = { json: body<'exec'>({ ...execBody(cmd, options), ...waiting }), wait: firstWait };
-      const begun = execFromWire(await this.#transport.call('POST', this.#path('exec'), request, call));
-      if (begun.finished) return begun;
-      return this.process(begun.seq).wait({ ...call, maxOutputBytes: options.maxOutputBytes });
-    });
-    if (options.check && !result.ok) throw new ExecFailedError(result);
-    return result;
-  }
-
-  /** Runs a command that is fed, heard, or killed with its call. */
-  async #attended(cmd: string | readonly string[], options: ExecOptions, call: CallOptions): Promise<ExecResult> {
-    const { stdin, maxOutputBytes, killOnCancel } = options;
-    const start = (bounds: CallOptions) =>
-      this.startExec(cmd, { ...execOptions(options), stdin: stdin !== undefined, ...bounds });
-    return attended(call, killOnCancel, start, async (process, signal) => {
-      const bounds = { signal, maxOutputBytes };
-      const ended = stdin === undefined ? process.wait(bounds) : feed(process, stdin, bounds);
-      const [result] = await Promise.all([ended, hear(process, options, signal)]);
-      return result;
-    });
+    return exec(this.#transport, this.id, cmd, options);
   }
 
   /**
@@ -186,14 +138,8 @@ export class Sandbox {
    * @param options.stdin keeps its input open for {@link Process.writeStdin}.
    * @param options.pty gives it a terminal of that size; stdout and stderr are then one stream.
    */
-  async startExec(
-    cmd: string | readonly string[],
-    options: CommandOptions & CallOptions & { stdin?: boolean; pty?: WindowSize } = {},
-  ): Promise<Process> {
-    const { stdin, pty } = options;
-    const json = body<'exec'>({ ...execBody(cmd, options), stdin, pty, wait: false });
-    const answer = await this.#transport.call('POST', this.#path('exec'), { json }, options);
-    return new Process(this.#transport, this.id, execFromWire(answer).seq, true);
+  async startExec(cmd: string | readonly string[], options: StartOptions = {}): Promise<Process> {
+    return startExec(this.#transport, this.id, cmd, options);
   }
 
   /** Returns a handle on a command by its number. Nobody is asked whether it exists. */
@@ -253,12 +199,12 @@ export class Sandbox {
 
   /** Lists the ports that something listens on, and the declared ones. It wakes nothing. */
   async ports(options: CallOptions = {}): Promise<Port[]> {
-    return listFromWire(await this.#transport.call('GET', this.#path('ports'), { repeat: true }, options), 'ports');
+    return listPorts(this.#transport, this.id, options);
   }
 
   /** Returns one port, whether or not something listens on it. It wakes nothing. */
   async port(port: number, options: CallOptions = {}): Promise<Port> {
-    return fromWire(await this.#transport.call('GET', this.#path('ports', port), { repeat: true }, options));
+    return getPort(this.#transport, this.id, port, options);
   }
 
   /**
@@ -266,11 +212,7 @@ export class Sandbox {
    * else a link that holds for a day.
    */
   async url(port: number, options: CallOptions = {}): Promise<string> {
-    if (this.info.visibility === 'public' && this.info.ports?.includes(port)) {
-      const { url } = await this.port(port, options);
-      if (url) return url;
-    }
-    return (await this.link(port, options)).url;
+    return urlOf(this.#transport, this.info, port, options);
   }
 
   /**
@@ -278,9 +220,7 @@ export class Sandbox {
    * it needs a link, or a token in `X-Cubby-Preview-Token`, unless everybody may see the port.
    */
   async getHost(port: number, options: CallOptions = {}): Promise<string> {
-    const { url } = await this.port(port, options);
-    if (!url) throw new UnsupportedError('this daemon serves no previews');
-    return new URL(url).host;
+    return hostOf(this.#transport, this.id, port, options);
   }
 
   /**
@@ -289,13 +229,12 @@ export class Sandbox {
    * @param options.expiresInSeconds how long it holds; default a day.
    */
   async link(port: number, options: CallOptions & { expiresInSeconds?: number } = {}): Promise<Link> {
-    const json = body<'create-port-link'>({ expires_in: options.expiresInSeconds });
-    return fromWire(await this.#transport.call('POST', this.#path('ports', port, 'links'), { json }, options));
+    return makeLink(this.#transport, this.id, port, options);
   }
 
   /** Ends all links to the sandbox's ports. */
   async endLinks(options: CallOptions = {}): Promise<void> {
-    await this.#transport.call('DELETE', this.#path('links'), { repeat: true }, options);
+    return endLinks(this.#transport, this.id, options);
   }
 
   // Code.
@@ -381,8 +320,7 @@ export class Sandbox {
 
   /** Brings files in. Each has its own result. */
   async importFiles(files: readonly FileToImport[], options: CallOptions = {}): Promise<ImportedFile[]> {
-    const json = body<'import-files'>({ files: files.map(importBody) });
-    return listFromWire(await this.#transport.call('POST', this.#path('imports'), { json }, options), 'files');
+    return importFiles(this.#transport, this.id, files, options);
   }
 
   // Life.
@@ -504,52 +442,4 @@ export class Sandbox {
     this.info = fromWire(answer);
     return this.info;
   }
-}
-
-/** Writes the input while it waits for the end: a command need not read all of its input. */
-async function feed(
-  process: Process,
-  input: string | Uint8Array,
-  options: CallOptions & OutputBound,
-): Promise<ExecResult> {
-  const over = new AbortController();
-  const signal = options.signal ? AbortSignal.any([options.signal, over.signal]) : over.signal;
-  const written = process.writeStdin(input, { eof: true, signal }).catch((e: unknown) => {
-    if (!(e instanceof WrongStateError) && !over.signal.aborted) throw e;
-  });
-  try {
-    const [result] = await Promise.all([process.wait({ ...options, signal }).finally(() => over.abort()), written]);
-    return result;
-  } finally {
-    over.abort();
-  }
-}
-
-/** Tells the callbacks what the command prints, to its end. */
-async function hear(process: Process, options: ExecOptions, signal: AbortSignal): Promise<void> {
-  const { onStdout, onStderr } = options;
-  if (!onStdout && !onStderr) return;
-  for await (const item of process.stream({ signal })) {
-    if (item.type === 'stdout') onStdout?.(item.text, item);
-    else if (item.type === 'stderr') onStderr?.(item.text, item);
-  }
-}
-
-function execOptions({ env, cwd, user, session, timeoutSeconds }: CommandOptions): CommandOptions {
-  return Object.fromEntries(
-    Object.entries({ env, cwd, user, session, timeoutSeconds }).filter(([, v]) => v !== undefined),
-  );
-}
-
-function execBody(cmd: string | readonly string[], o: CommandOptions): BodyOf<'exec'> {
-  const { env, cwd, user, session } = o;
-  return { cmd: typeof cmd === 'string' ? cmd : [...cmd], env, cwd, user, session, timeout_seconds: o.timeoutSeconds };
-}
-
-function importBody(file: FileToImport): NonNullable<BodyOf<'import-files'>['files']>[number] {
-  const { source, destination, content } = file;
-  const body = { source, destination, session_id: file.sandbox, path: file.path };
-  if (content === undefined) return body;
-  const bytes = typeof content === 'string' ? new TextEncoder().encode(content) : content;
-  return { ...body, file_content: toBase64(bytes), encoding: 'base64' };
 }

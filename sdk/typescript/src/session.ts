@@ -1,9 +1,10 @@
 /** Session shells. */
 
+import type { ExecOptions } from './commands.js';
 import type { CallOptions } from './deadline.js';
 import type { ExecResult } from './models.js';
 import type { CommandOptions, Process } from './process.js';
-import type { ExecOptions, Sandbox } from './sandbox.js';
+import type { Sandbox } from './sandbox.js';
 
 /** How a line of shell runs in a session. Variables and a directory that are given here hold for it alone. */
 export type SessionCommandOptions = Omit<CommandOptions, 'session' | 'user'>;

@@ -19,6 +19,7 @@ export {
   type RichEvent,
   type RunCodeOptions,
 } from './code.js';
+export type { ExecOptions, StartOptions } from './commands.js';
 export type { CallOptions } from './deadline.js';
 export {
   CanceledError,
@@ -82,6 +83,8 @@ export type {
   Problem,
   Runtime,
   SandboxInfo,
+  Service,
+  ServiceSpec,
   SessionShell,
   Stats,
   Status,
@@ -89,12 +92,14 @@ export type {
 } from './models.js';
 export type { Network } from './network.js';
 export { type CommandOptions, type OutputBound, Process, type WindowSize } from './process.js';
-export { type Changes, type ExecOptions, type FileToImport, type Forked, Sandbox } from './sandbox.js';
+export { type Changes, type Forked, Sandbox } from './sandbox.js';
+export type { Services } from './services.js';
 export type { Session, SessionCommandOptions } from './session.js';
 export type { Snapshot, Snapshots } from './snapshots.js';
 export { OutputStream, Stream } from './stream.js';
 export type { Tenant, Tenants, Uploads } from './tenants.js';
 export type { Terminal, TerminalExit, TerminalInfo, TerminalOptions } from './terminal.js';
 export type { Thread, Threads } from './threads.js';
+export type { FileToImport } from './transfers.js';
 export type { ClientOptions, Content } from './transport.js';
 export { version } from './version.js';

@@ -21,6 +21,7 @@ from ._async.network import AsyncNetworkAccess
 from ._async.process import AsyncProcess
 from ._async.sandbox import AsyncForked, AsyncSandbox
 from ._async.sandboxes import AsyncSandboxes
+from ._async.services import AsyncServices
 from ._async.session import AsyncSession
 from ._async.snapshots import AsyncSnapshots
 from ._async.streams import AsyncCodeStream, AsyncEventStream, AsyncOutputStream, AsyncStream
@@ -36,6 +37,7 @@ from ._sync.network import NetworkAccess
 from ._sync.process import Process
 from ._sync.sandbox import Forked, Sandbox
 from ._sync.sandboxes import Sandboxes
+from ._sync.services import Services
 from ._sync.session import Session
 from ._sync.snapshots import Snapshots
 from ._sync.streams import CodeStream, EventStream, OutputStream, Stream
@@ -143,6 +145,7 @@ from .models import (
     WindowSize,
 )
 from .options import CreateOptions
+from .serviceresults import RestartPolicy, Service, ServiceSpec, ServiceState
 from .transferresults import ExportedFile, FileToImport, ImportedFile, Package
 
 __all__ = [
@@ -162,6 +165,7 @@ __all__ = [
     "AsyncProcess",
     "AsyncSandbox",
     "AsyncSandboxes",
+    "AsyncServices",
     "AsyncSession",
     "AsyncSnapshots",
     "AsyncStream",
@@ -255,11 +259,16 @@ __all__ = [
     "Process",
     "QuotaExceededError",
     "RequestTimeoutError",
+    "RestartPolicy",
     "RichOutput",
     "Runtime",
     "Sandbox",
     "SandboxInfo",
     "Sandboxes",
+    "Service",
+    "ServiceSpec",
+    "ServiceState",
+    "Services",
     "Session",
     "SessionInfo",
     "SnapshotInfo",

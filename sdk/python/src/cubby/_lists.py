@@ -6,9 +6,12 @@ A bare string is one item. Taken for a list it would be its letters, each of whi
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from os import PathLike
 from pathlib import Path
 from typing import Any
+
+from .serviceresults import ServiceSpec
 
 
 def items(value: str | Iterable[str] | None) -> list[str] | None:
@@ -23,6 +26,14 @@ def port_list(value: int | Iterable[int] | None) -> list[int] | None:
     if value is None:
         return None
     return [value] if isinstance(value, int) else list(value)
+
+
+def service_list(value: ServiceSpec | Iterable[ServiceSpec] | None) -> list[dict[str, Any]] | None:
+    """Read services; None stays None."""
+    if value is None:
+        return None
+    specs = [value] if isinstance(value, ServiceSpec) else list(value)
+    return [{k: v for k, v in asdict(s).items() if v is not None} for s in specs]
 
 
 def wanted(dependencies: str | Mapping[str, str] | Iterable[str]) -> dict[str, str]:

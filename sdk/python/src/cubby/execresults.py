@@ -116,6 +116,7 @@ class ExecResult(Short):
     kind: Literal[ExecKind, ""] = ""
     session: str = ""
     terminal: str = ""
+    service: str = ""
     code: str = ""
     kernel: str = ""
     language: str = ""

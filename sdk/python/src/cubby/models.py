@@ -45,6 +45,7 @@ from .networkresults import (
     Network,
     NetworkMode,
 )
+from .serviceresults import ServiceSpec
 
 __all__ = [
     "Archive",
@@ -158,6 +159,7 @@ class SandboxInfo(Short):
     labels: dict[str, str] = field(default_factory=dict)
     metadata: dict[str, str] = field(default_factory=dict)
     ports: list[int] = field(default_factory=list)
+    services: list[ServiceSpec] = field(default_factory=list)
     network: Network = field(default_factory=Network)
     visibility: Literal[Visibility, ""] = ""
     host_header: Literal[HostHeader, ""] = ""

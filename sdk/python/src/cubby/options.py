@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import TypedDict
 
 from .models import AutoWake, HostHeader, IdlePolicy, Isolation, Limits, Network, Runtime, Visibility
+from .serviceresults import ServiceSpec
 
 __all__ = ["CreateOptions"]
 
@@ -24,6 +25,7 @@ class CreateOptions(TypedDict, total=False):
     labels: Mapping[str, str] | None
     metadata: Mapping[str, str] | None
     ports: int | Sequence[int] | None
+    services: ServiceSpec | Sequence[ServiceSpec] | None
     network: Network | None
     visibility: Visibility | None
     host_header: HostHeader | None

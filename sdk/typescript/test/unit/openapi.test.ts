@@ -47,7 +47,9 @@ const network = { mode: 'allowlist' as const, allow: ['a'], deny: ['b'], proxyEn
 const words = { visibility: 'private', hostHeader: 'preserve', idlePolicy: 'stop', autoWake: 'never' } as const;
 const policy = { network: { ...network, allow: ['a'], deny: ['b'] }, ...words };
 const times = { idleTimeoutSeconds: 1, execTimeoutSeconds: 1, maxLifetimeSeconds: 1 };
-const notes = { labels: { l: 'v' }, metadata: { m: 'v' }, ports: [80], ...policy, ...times };
+const service = { name: 's', command: 'c', port: 1, cwd: '/', env: { A_B: 'c' }, requires: '/r' };
+const services = [{ ...service, restart: 'never' as const }];
+const notes = { labels: { l: 'v' }, metadata: { m: 'v' }, ports: [80], services, ...policy, ...times };
 const tree = { recursive: true };
 
 // A call, or several, of everything that an operation takes.
@@ -117,7 +119,15 @@ const calls: Record<string, (client: Client, box: Sandbox) => Promise<unknown>> 
     await b.exec('c', { ...command, maxOutputBytes: 1 });
     await b.startExec(['c'], { ...command, stdin: true, pty: { cols: 1, rows: 1 } });
   },
-  'list-execs': (_, b) => b.execs({ afterSeq: 1, limit: 1 }),
+  'list-execs': async (_, b) => {
+    await b.execs({ afterSeq: 1, limit: 1 });
+    await b.services.runs('s', { afterSeq: 1, limit: 1 });
+  },
+  'list-services': (_, b) => b.services.list(),
+  'get-service': (_, b) => b.services.get('s'),
+  'start-service': (_, b) => b.services.start('s'),
+  'stop-service': (_, b) => b.services.stop('s'),
+  'restart-service': (_, b) => b.services.restart('s'),
   'get-exec': (_, b) => b.process(1).wait({ maxOutputBytes: 1 }),
   'cancel-exec': (_, b) => b.process(1).cancel(),
   'exec-output': (_, b) => b.process(1).output({ after: 1, stream: 'stdout' }),
@@ -216,6 +226,8 @@ const kinds: Record<string, string> = {
   Network: 'NetworkPolicy',
   Port: 'Port',
   Sandbox: 'SandboxInfo',
+  Service: 'Service',
+  ServiceSpec: 'ServiceSpec',
   Session: 'SessionShell',
   Stats: 'Stats',
   Tenant: 'Tenant',

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
 from .._decode import decode, decode_list, malformed
-from .._lists import items, port_list
+from .._lists import items, port_list, service_list
 from .._request import compact, query, rfc3339, seconds
 from .._short import Short
 from ..errors import CubbyError, NotFoundError, UnsupportedError
@@ -32,6 +32,7 @@ from ..models import (
     Visibility,
     WindowSize,
 )
+from ..serviceresults import ServiceSpec
 from ..transferresults import ExportedFile, FileToImport, ImportedFile
 from .events import AsyncEvents
 from .files import AsyncFiles
@@ -39,6 +40,7 @@ from .git import AsyncGit
 from .kernels import AsyncKernels
 from .network import AsyncNetworkAccess
 from .running import AsyncRunning
+from .services import AsyncServices
 from .session import AsyncSession
 from .terminal import AsyncTerminal, open_terminal
 from .transfers import AsyncTransfers
@@ -73,6 +75,7 @@ class AsyncSandbox(AsyncRunning):
         kernels: its interpreters of code.
         network: what it may reach.
         events: its history.
+        services: the commands that run for as long as it does.
         info: how it stood when the daemon was last asked by a method of this object.
     """
 
@@ -84,6 +87,7 @@ class AsyncSandbox(AsyncRunning):
         self.kernels = AsyncKernels(transport, info.id)
         self.network = AsyncNetworkAccess(self)
         self.events = AsyncEvents(transport, info.id)
+        self.services = AsyncServices(transport, info.id)
         self._client: AsyncClient | None = None  # its own, when it was made without one
         self._transfers = AsyncTransfers(transport, info.id)
 
@@ -240,10 +244,10 @@ class AsyncSandbox(AsyncRunning):
 
         It is the plain one where the sandbox is public and declares the port, else a link that holds for a day.
         """
-        if self.info.visibility == "public" and port in self.info.ports:
-            plain = (await self.port(port)).url
-            if plain:
-                return plain
+        if self.info.visibility == "public":
+            plain = await self.port(port)
+            if plain.declared and plain.url:
+                return plain.url
         return (await self.link(port)).url
 
     async def get_host(self, port: int) -> str:
@@ -371,6 +375,7 @@ class AsyncSandbox(AsyncRunning):
         labels: Mapping[str, str] | None = None,
         metadata: Mapping[str, str] | None = None,
         ports: int | Sequence[int] | None = None,
+        services: ServiceSpec | Sequence[ServiceSpec] | None = None,
         network: Network | None = None,
         visibility: Visibility | None = None,
         host_header: HostHeader | None = None,
@@ -388,6 +393,7 @@ class AsyncSandbox(AsyncRunning):
             labels=labels,
             metadata=metadata,
             ports=port_list(ports),
+            services=service_list(services),
             network=network,
             visibility=visibility,
             host_header=host_header,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
 from .._decode import decode, decode_list, malformed
-from .._lists import items, port_list
+from .._lists import items, port_list, service_list
 from .._request import compact, query, rfc3339, seconds
 from .._short import Short
 from ..errors import CubbyError, NotFoundError, UnsupportedError
@@ -33,6 +33,7 @@ from ..models import (
     Visibility,
     WindowSize,
 )
+from ..serviceresults import ServiceSpec
 from ..transferresults import ExportedFile, FileToImport, ImportedFile
 from .events import Events
 from .files import Files
@@ -40,6 +41,7 @@ from .git import Git
 from .kernels import Kernels
 from .network import NetworkAccess
 from .running import Running
+from .services import Services
 from .session import Session
 from .terminal import Terminal, open_terminal
 from .transfers import Transfers
@@ -74,6 +76,7 @@ class Sandbox(Running):
         kernels: its interpreters of code.
         network: what it may reach.
         events: its history.
+        services: the commands that run for as long as it does.
         info: how it stood when the daemon was last asked by a method of this object.
     """
 
@@ -85,6 +88,7 @@ class Sandbox(Running):
         self.kernels = Kernels(transport, info.id)
         self.network = NetworkAccess(self)
         self.events = Events(transport, info.id)
+        self.services = Services(transport, info.id)
         self._client: Client | None = None  # its own, when it was made without one
         self._transfers = Transfers(transport, info.id)
 
@@ -241,10 +245,10 @@ class Sandbox(Running):
 
         It is the plain one where the sandbox is public and declares the port, else a link that holds for a day.
         """
-        if self.info.visibility == "public" and port in self.info.ports:
-            plain = (self.port(port)).url
-            if plain:
-                return plain
+        if self.info.visibility == "public":
+            plain = self.port(port)
+            if plain.declared and plain.url:
+                return plain.url
         return (self.link(port)).url
 
     def get_host(self, port: int) -> str:
@@ -372,6 +376,7 @@ class Sandbox(Running):
         labels: Mapping[str, str] | None = None,
         metadata: Mapping[str, str] | None = None,
         ports: int | Sequence[int] | None = None,
+        services: ServiceSpec | Sequence[ServiceSpec] | None = None,
         network: Network | None = None,
         visibility: Visibility | None = None,
         host_header: HostHeader | None = None,
@@ -389,6 +394,7 @@ class Sandbox(Running):
             labels=labels,
             metadata=metadata,
             ports=port_list(ports),
+            services=service_list(services),
             network=network,
             visibility=visibility,
             host_header=host_header,

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 
 from .._decode import decode, decode_list
-from .._lists import port_list, wanted
+from .._lists import port_list, service_list, wanted
 from .._request import INSTALL_WAIT, compact, path, query, seconds
 from ..models import (
     AutoWake,
@@ -22,6 +22,7 @@ from ..models import (
     Status,
     Visibility,
 )
+from ..serviceresults import ServiceSpec
 from .sandbox import Sandbox
 from .transport import Transport, Params
 
@@ -46,6 +47,7 @@ class Sandboxes:
         labels: Mapping[str, str] | None = None,
         metadata: Mapping[str, str] | None = None,
         ports: int | Sequence[int] | None = None,
+        services: ServiceSpec | Sequence[ServiceSpec] | None = None,
         network: Network | None = None,
         visibility: Visibility | None = None,
         host_header: HostHeader | None = None,
@@ -79,6 +81,7 @@ class Sandboxes:
             labels: what lists can be filtered by.
             metadata: notes.
             ports: what something in it will serve; with ``visibility="public"`` everybody may see these.
+            services: commands that run for as long as it does; their ports are declared ones too.
             network: how far it can reach.
             visibility: ``"private"`` (default) or ``"public"``: who may see its ports.
             host_header: the Host that apps see in requests of previews: ``"localhost"`` (default) with the port, or
@@ -110,6 +113,7 @@ class Sandboxes:
             labels=labels,
             metadata=metadata,
             ports=port_list(ports),
+            services=service_list(services),
             network=network,
             visibility=visibility,
             host_header=host_header,
