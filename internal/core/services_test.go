@@ -55,7 +55,9 @@ func (p *pauses) config(c *core.Config) { c.Sandboxes.ServicePause = p.wait }
 // createWith makes a sandbox with services.
 func (w *world) createWith(id string, list ...sandbox.Service) sandbox.Sandbox {
 	w.t.Helper()
-	b, err := w.Sandboxes().Create(w.ctx, lifecycle.CreateRequest{ID: id, Spec: sandbox.Spec{Services: list}})
+	b, err := w.Sandboxes().Create(w.ctx, lifecycle.CreateRequest{ID: id, Spec: sandbox.Spec{
+		Services: list, Limits: sandbox.Limits{DiskBytes: 512 << 20},
+	}})
 	if err != nil {
 		w.t.Fatalf("Create %s: %v", id, err)
 	}

@@ -66,18 +66,24 @@ type ServiceState struct {
 	Phase    ServicePhase `json:"phase"`
 	Reason   string       `json:"reason,omitempty"` // of a failure, for people
 	Revision UID          `json:"revision"`         // that this is about
-	Exec     int64        `json:"exec,omitempty"`   // the seq of the last run; 0: none
+	Exec     int64        `json:"exec,omitempty"`   // the seq of the last run; 0: none; or RunElsewhere
 	Restarts int          `json:"restarts,omitempty"`
 	Quick    int          `json:"quick,omitempty"` // runs in a row that were too short
 	Tries    int          `json:"tries,omitempty"` // that the pause grows with
 }
+
+// RunElsewhere stands for the number of a run that another sandbox has.
+const RunElsewhere = -1
 
 // CopiedServices are the states in a copy of a sandbox's memory, which has none of
 // the runs by their numbers.
 func CopiedServices(states map[string]ServiceState) map[string]ServiceState {
 	copied := maps.Clone(states)
 	for name, state := range copied {
-		state.Exec, state.Restarts = 0, 0
+		state.Restarts = 0
+		if state.Exec != 0 {
+			state.Exec = RunElsewhere
+		}
 		copied[name] = state
 	}
 	return copied

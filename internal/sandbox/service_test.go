@@ -52,6 +52,19 @@ func TestServicesAreBounded(t *testing.T) {
 	}
 }
 
+// A copy has the runs of its memory and no numbers for them, but knows that they
+// were: what ran once and has ended is not taken for what never ran.
+func TestCopiesKnowThatAServiceRan(t *testing.T) {
+	states := map[string]sandbox.ServiceState{"ran": {Exec: 7, Restarts: 2, Quick: 1}, "new": {}}
+	copied := sandbox.CopiedServices(states)
+	if want := (sandbox.ServiceState{Exec: sandbox.RunElsewhere, Quick: 1}); copied["ran"] != want || copied["new"] != (sandbox.ServiceState{}) {
+		t.Errorf("the copy has %+v", copied)
+	}
+	if states["ran"].Exec != 7 {
+		t.Error("the original is another")
+	}
+}
+
 func TestRevisionsStayWhereTheSameRuns(t *testing.T) {
 	before := sandbox.Revise(nil, []sandbox.Service{{Name: "a", Command: "x"}, {Name: "b", Command: "x"}})
 	if before[0].Revision == "" || before[0].Revision == before[1].Revision {

@@ -36,6 +36,9 @@ func (e *Exec) Terminate(ctx context.Context) {
 			return
 		}
 	}
+	if e.run.ctx.Err() != nil {
+		return
+	}
 	e.kill(e.run.ctx, sandbox.EndKilled)
 	select {
 	case <-e.done:

@@ -114,7 +114,7 @@ func (s *Services) complete(ctx context.Context, b sandbox.Sandbox, k *keeper, o
 		// It was changed just now.
 		state, known, running = sandbox.ServiceState{}, false, nil
 	}
-	st.State, st.Reason, st.Restarts, st.Exec = stateOf(state.Phase), state.Reason, state.Restarts, state.Exec
+	st.State, st.Reason, st.Restarts, st.Exec = stateOf(state.Phase), state.Reason, state.Restarts, max(state.Exec, 0)
 	if !known {
 		st.State = Starting
 	}
