@@ -24,10 +24,8 @@ const (
 	rarestLook    = 250 * time.Millisecond
 	// idleLook: nothing but the agent runs.
 	idleLook = time.Second
-	// The memory of a killed process comes back this long after its end at the
-	// latest, and its end this long after the kill. Until then nobody else pays for
+	// The memory of a killed process comes back late. Until then nobody else pays for
 	// it, unless the others have taken so much more.
-	release    = 20 * time.Millisecond
 	refund     = 500 * time.Millisecond
 	stillTaken = 16 << 20
 )
@@ -63,26 +61,18 @@ func (r *Runner) WatchMemory(ctx context.Context, budget int64) {
 	}
 }
 
-// victim is the process that was killed last. Its times are of the clock that
-// stands still in a sleep.
+// victim is the process that was killed last.
 type victim struct {
-	pid      int // 0: none
-	at, gone time.Duration
-	others   int64 // what all other processes had, in bytes
+	pid    int           // 0: none
+	at     time.Duration // when, by the clock that stands still in a sleep
+	others int64         // what all other processes had, in bytes
 }
 
 // paid reports whether another process pays for what is missing now: the victim's
-// memory has come back, or the others go on taking. It looks at the processes if it
-// has to.
-func (v *victim) paid(now time.Duration, look func() map[int]processInfo) bool {
-	if v.pid == 0 || now-v.at >= refund {
-		return true
-	}
-	table := look()
-	if p, ok := table[v.pid]; v.gone == 0 && (!ok || p.zombie) {
-		v.gone = now
-	}
-	return v.gone != 0 && now-v.gone >= release || residentBeside(table, v.pid) >= v.others+stillTaken
+// memory should have come back, or the others go on taking. It looks at the
+// processes if it has to.
+func (v victim) paid(now time.Duration, look func() map[int]processInfo) bool {
+	return v.pid == 0 || now-v.at >= refund || residentBeside(look(), v.pid) >= v.others+stillTaken
 }
 
 // visible are the processes that can be seen.
