@@ -113,6 +113,7 @@ func places() map[string]place {
 		"internal/front/mcp":                 {layer: 15},
 		"internal/front/rpc":                 {layer: 15},
 		"internal/front/terminal":            {layer: 15},
+		"internal/front/tunnel":              {layer: 15},
 		"internal/front/web":                 {layer: 15},
 		"internal/daemon":                    {layer: 16},
 

@@ -38,6 +38,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/front/httpapi"
 	"github.com/cubbyhq/cubby/internal/front/mcp"
 	"github.com/cubbyhq/cubby/internal/front/terminal"
+	"github.com/cubbyhq/cubby/internal/front/tunnel"
 	"github.com/cubbyhq/cubby/internal/hostfiles"
 	"github.com/cubbyhq/cubby/internal/image"
 	"github.com/cubbyhq/cubby/internal/journal"
@@ -68,6 +69,7 @@ type Daemon struct {
 	second    net.Listener // nil: none
 	server    *http.Server
 	terminals *terminal.Door
+	tunnels   *tunnel.Door
 	agents    *mcp.Door
 	previews  *previews // nil: none
 	memory    *front.Budget

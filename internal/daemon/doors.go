@@ -17,6 +17,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/front/rest"
 	"github.com/cubbyhq/cubby/internal/front/rpc"
 	"github.com/cubbyhq/cubby/internal/front/terminal"
+	"github.com/cubbyhq/cubby/internal/front/tunnel"
 	"github.com/cubbyhq/cubby/internal/front/web"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 	"github.com/cubbyhq/cubby/internal/telemetry"
@@ -54,6 +55,8 @@ func (d *Daemon) doors(api *httpapi.Server, spool front.Spool, life context.Cont
 	d.terminals = terminal.New(terminal.Config{Core: d.core, Log: d.log, Memory: d.memory, Life: life})
 	mux := http.NewServeMux()
 	mux.Handle(terminal.Pattern, d.terminals)
+	d.tunnels = tunnel.New(d.core, life)
+	mux.Handle(tunnel.Pattern, d.tunnels)
 	d.agents = mcp.New(mcp.Config{Core: d.core, Log: d.log, Version: telemetry.Version, Spool: spool, Life: life})
 	d.agents.Register(mux)
 	web.Register(mux)

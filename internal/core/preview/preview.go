@@ -140,5 +140,18 @@ func (p *Previews) Enter(ctx context.Context, a Admission) (*Visit, error) {
 	return &Visit{run: r, port: a.Port, using: done, leave: leave}, nil
 }
 
+// Open begins the visit of a port by the caller, who sees the sandbox. It wakes and
+// waits as [Previews.Enter] does, and has the same bounds.
+func (p *Previews) Open(ctx context.Context, id string, port int) (*Visit, error) {
+	if err := sandbox.ValidatePort(port); err != nil {
+		return nil, err
+	}
+	b, err := p.cfg.Scope.Find(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return p.Enter(ctx, Admission{Box: b, Port: port})
+}
+
 // Runs reports whether a sandbox runs now: then Enter has nothing to wait for.
 func (p *Previews) Runs(a Admission) bool { return p.cfg.Live.Of(a.Box.UID) != nil }

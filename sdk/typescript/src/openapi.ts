@@ -1425,6 +1425,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/sandboxes/{id}/ports/{port}/connect": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Connect to a TCP port, as a WebSocket
+         * @description Binary messages are the bytes of one TCP connection, in both directions. An empty one ends its direction, and the other goes on. Code 1000 closes the WebSocket when both have ended, and 1011 when the connection to the program broke. It is activity when it begins and when bytes flow, and wakes the sandbox as commands do. 502 when nothing listens. The subprotocol is cubby.port.v1; a page gives its token as a further one, cubby.token. followed by the token in unpadded base64url.
+         */
+        get: operations["connect-port"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/sandboxes/{id}/ports/{port}/links": {
         parameters: {
             query?: never;
@@ -7632,6 +7652,41 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["Port"];
                 };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["QuotaExceeded"];
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "connect-port": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+                port: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A connection to the port */
+            101: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
