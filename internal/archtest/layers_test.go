@@ -93,6 +93,7 @@ func places() map[string]place {
 		"internal/core/pool":      {layer: 7},
 		"internal/core/admission": {layer: 8},
 		"internal/core/cell":      {layer: 8},
+		"internal/core/ports":     {layer: 8},
 		"internal/core/preview":   {layer: 8},
 		"internal/core/program":   {layer: 8},
 		"internal/core/tenants":   {layer: 9},

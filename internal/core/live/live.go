@@ -68,6 +68,8 @@ type Config struct {
 	// OnDeath hears that a sandbox does not run any more, in a goroutine of its
 	// own, also when somebody ends it on purpose.
 	OnDeath func(ctx context.Context, r *Run, death driver.Death)
+	// OnExecEnd hears that an exec has ended, after its end is stored.
+	OnExecEnd func(box sandbox.UID)
 	// OnFree hears that nothing of a run is left.
 	OnFree func(box sandbox.UID)
 }

@@ -35,6 +35,8 @@ type Config struct {
 	Now   func() time.Time
 	// URL is where a port of a sandbox is seen; nil, or "": nowhere.
 	URL func(id string, port int) string
+	// Watch hears that somebody uses a port of a sandbox, and when that is over.
+	Watch func(box sandbox.UID) (left func())
 }
 
 // Previews are the ports of sandboxes, as they are seen from outside. Methods
@@ -137,7 +139,11 @@ func (p *Previews) Enter(ctx context.Context, a Admission) (*Visit, error) {
 		leave()
 		return nil, errDenied()
 	}
-	return &Visit{run: r, port: a.Port, using: done, leave: leave}, nil
+	left := p.cfg.Watch(b.UID)
+	return &Visit{run: r, port: a.Port, leave: leave, using: func() {
+		left()
+		done()
+	}}, nil
 }
 
 // Open begins the visit of a port by the caller, who sees the sandbox. It wakes and
