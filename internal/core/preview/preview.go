@@ -76,13 +76,15 @@ type Admission struct {
 	// Token is the one of a link that gave it, and Expires its end; "": none did.
 	Token   string
 	Expires time.Time
+	// Open: everybody may see the port.
+	Open bool
 }
 
 // Admit lets a visitor use a port, or is errs.Unauthenticated: the same error
 // whether there is no such sandbox, it is not the visitor's to see, or its port
 // is not open. It wakes nothing, and the principal of the context does not count.
 func (p *Previews) Admit(ctx context.Context, id string, port int, v Visitor) (Admission, error) {
-	b, err := p.find(ctx, id)
+	b, err := p.Find(ctx, id)
 	switch {
 	case errors.Is(err, errs.NotFound), errors.Is(err, errs.Invalid):
 		return Admission{}, errDenied()
@@ -95,15 +97,15 @@ func (p *Previews) Admit(ctx context.Context, id string, port int, v Visitor) (A
 	if a.Token, a.Expires, err = p.holding(ctx, b, port, v.Tokens); err != nil {
 		return Admission{}, err
 	}
-	open := b.Spec.Visibility == sandbox.Public && slices.Contains(b.Spec.Ports, port)
-	if a.Token != "" || open || v.Principal != nil && v.Principal.Sees(b.Tenant) {
+	a.Open = b.Spec.Visibility == sandbox.Public && slices.Contains(b.Spec.Ports, port)
+	if a.Token != "" || a.Open || v.Principal != nil && v.Principal.Sees(b.Tenant) {
 		return a, nil
 	}
 	return Admission{}, errDenied()
 }
 
-// find finds a sandbox of any tenant.
-func (p *Previews) find(ctx context.Context, id string) (sandbox.Sandbox, error) {
+// Find finds a sandbox of any tenant, for a door that knows why it asks.
+func (p *Previews) Find(ctx context.Context, id string) (sandbox.Sandbox, error) {
 	return p.cfg.Scope.Find(auth.WithPrincipal(ctx, auth.Principal{}), id)
 }
 

@@ -4,6 +4,23 @@
  */
 
 export interface paths {
+    "/forward-auth": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Answer a proxy whether a request for a preview may pass */
+        get: operations["sandboxed-forward-auth"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/health": {
         parameters: {
             query?: never;
@@ -47,6 +64,26 @@ export interface paths {
         };
         /** Metrics in the Prometheus text format; not for tokens of a tenant */
         get: operations["metrics"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/preview-auth": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Send a browser with a token to a private preview
+         * @description The token is a JWS with HS256 whose header kid names one of preview-token-keys. Its claims are aud (sandbox-preview), sub (the sandbox's external user), sandbox_id, exp and iat.
+         */
+        get: operations["sandboxed-preview-auth"];
         put?: never;
         post?: never;
         delete?: never;
@@ -3774,6 +3811,72 @@ export interface components {
 }
 export type $defs = Record<string, never>;
 export interface operations {
+    "sandboxed-forward-auth": {
+        parameters: {
+            query?: never;
+            header: {
+                /** @description The preview's name. */
+                "X-Forwarded-Host": string;
+                /** @description The path and the query. */
+                "X-Forwarded-Uri": string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description It may; X-Sandbox-External-User-Id is the sandbox's user where not everybody may see the port */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description It may not; to auth-redirect-url */
+            302: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description It may not, or the name is none of a preview */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SandboxedError"];
+                };
+            };
+            /** @description There is no such sandbox */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SandboxedError"];
+                };
+            };
+            /** @description The request is refused */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SandboxedError"];
+                };
+            };
+            /** @description An error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SandboxedError"];
+                };
+            };
+        };
+    };
     "health-json": {
         parameters: {
             query?: never;
@@ -3841,6 +3944,64 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "sandboxed-preview-auth": {
+        parameters: {
+            query: {
+                token: string;
+                /** @description The address of a preview of the token's sandbox, or of the API. */
+                return: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description To return, by a link; or to auth-redirect-url when the token does not hold */
+            302: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description return is no such address */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SandboxedError"];
+                };
+            };
+            /** @description The token does not hold, and there is no auth-redirect-url */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SandboxedError"];
+                };
+            };
+            /** @description The request is refused */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SandboxedError"];
+                };
+            };
+            /** @description An error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SandboxedError"];
                 };
             };
         };
