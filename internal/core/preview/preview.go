@@ -131,21 +131,33 @@ func (p *Previews) Enter(ctx context.Context, a Admission) (*Visit, error) {
 	if err != nil {
 		return nil, err
 	}
-	b, r, done, err := p.cfg.Live.Use(auth.WithPrincipal(ctx, auth.Principal{}), string(a.Box.ID))
-	if err != nil {
-		leave()
-		return nil, err
+	var r *live.Run
+	var done func()
+	ok := false
+	if a.Box.State == sandbox.Running {
+		r, done, ok = p.cfg.Live.UseRunning(ctx, a.Box.UID)
 	}
-	if b.UID != a.Box.UID { // the id is another sandbox's by now
-		done()
-		leave()
-		return nil, errDenied()
+	if !ok {
+		if r, done, err = p.use(ctx, a); err != nil {
+			leave()
+			return nil, err
+		}
 	}
-	left := p.cfg.Watch(b.UID)
+	left := p.cfg.Watch(a.Box.UID)
 	return &Visit{run: r, port: a.Port, leave: leave, using: func() {
 		left()
 		done()
 	}}, nil
+}
+
+// use uses a sandbox that may have to run first.
+func (p *Previews) use(ctx context.Context, a Admission) (*live.Run, func(), error) {
+	b, r, done, err := p.cfg.Live.Use(auth.WithPrincipal(ctx, auth.Principal{}), string(a.Box.ID))
+	if err == nil && b.UID != a.Box.UID { // the id is another sandbox's by now
+		done()
+		err = errDenied()
+	}
+	return r, done, err
 }
 
 // Open begins the visit of a port by the caller, who sees the sandbox. It wakes and
