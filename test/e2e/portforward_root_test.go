@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -63,16 +64,21 @@ func TestPortForward(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%v, %s", err, stderr.String())
 			}
-			roundTrip := func() {
+			dial := func() net.Conn {
 				t.Helper()
 				conn, err := new(net.Dialer).DialContext(ctx, "tcp", strings.Fields(line)[0])
 				if err != nil {
 					t.Fatal(err)
 				}
-				defer conn.Close()
+				t.Cleanup(func() { conn.Close() })
 				if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
 					t.Fatal(err)
 				}
+				return conn
+			}
+			roundTrip := func() {
+				t.Helper()
+				conn := dial()
 				sent := bytes.Repeat([]byte("sixteen bytes of\n"), 1<<20)
 				go func() {
 					_, _ = conn.Write(sent)
@@ -85,8 +91,19 @@ func TestPortForward(t *testing.T) {
 				}
 			}
 			roundTrip()
-			if isolation == "gvisor" { // what runs is there again
+			if isolation == "gvisor" { // what runs is there again, and a connection is not
+				silent := dial()
+				if _, err := io.WriteString(silent, "x"); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := io.ReadFull(silent, make([]byte, 1)); err != nil {
+					t.Fatal(err)
+				}
 				succeed(t, "POST", box+"/sleep", "", nil)
+				// The server may still say what it says at the end of its input.
+				if _, err := io.Copy(io.Discard, silent); !errors.Is(err, syscall.ECONNRESET) {
+					t.Errorf("a connection ends with a sleep as %v", err)
+				}
 				roundTrip()
 			}
 			if err := cmd.Process.Signal(syscall.SIGINT); err != nil {

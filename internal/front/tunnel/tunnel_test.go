@@ -401,6 +401,10 @@ func TestUse(t *testing.T) {
 	if err != nil || !after.LastActiveAt.After(before.LastActiveAt) {
 		t.Errorf("last active at %s and after bytes at %s, %v", before.LastActiveAt, after.LastActiveAt, err)
 	}
+	// It is not in the way of a sleep.
+	if _, err := w.Sleep(t.Context(), "a", false); err != nil {
+		t.Errorf("a sleep beside a silent connection: %v", err)
+	}
 }
 
 func TestTheDaemonStops(t *testing.T) {
