@@ -131,12 +131,12 @@ func TestFollowersHearOfPorts(t *testing.T) {
 		if e.port == port {
 			t.Errorf("%+v of a sandbox that sleeps", e)
 		}
-	case <-time.After(3 * time.Second): // three looks, if there were any
+	case <-time.After(2 * time.Second): // two looks, if there were any
 	}
 	if b, err := w.Get(t.Context(), "a"); err != nil || b.Status == client.Running {
 		t.Errorf("following woke the sandbox: %s, %v", b.Status, err)
 	}
-	if _, err := w.Wake(t.Context(), "a"); err != nil {
+	if _, err := w.Exec(t.Context(), "a", client.Command("true")); err != nil { // wakes it
 		t.Fatal(err)
 	}
 	next(t, events, "port.opened", port)
