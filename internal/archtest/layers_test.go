@@ -94,6 +94,7 @@ func places() map[string]place {
 		"internal/core/pool":      {layer: 7},
 		"internal/core/admission": {layer: 8},
 		"internal/core/cell":      {layer: 8},
+		"internal/core/ports":     {layer: 8},
 		"internal/core/preview":   {layer: 8},
 		"internal/core/program":   {layer: 8},
 		"internal/core/services":  {layer: 8},
@@ -115,6 +116,7 @@ func places() map[string]place {
 		"internal/front/mcp":                 {layer: 15},
 		"internal/front/rpc":                 {layer: 15},
 		"internal/front/terminal":            {layer: 15},
+		"internal/front/tunnel":              {layer: 15},
 		"internal/front/web":                 {layer: 15},
 		"internal/daemon":                    {layer: 16},
 

@@ -53,7 +53,7 @@ type Config struct {
 
 // Sections names what can be measured, in the order in which it is.
 func Sections() []string {
-	return []string{"create", "exec", "burst", "transfer", "stream", "egress", "code", "sleep", "fork", "pool", "memory", "rows"}
+	return []string{"create", "exec", "burst", "transfer", "stream", "egress", "preview", "code", "sleep", "fork", "pool", "memory", "rows"}
 }
 
 // bench is one run.
@@ -104,7 +104,11 @@ func (b *bench) run(ctx context.Context) error {
 	if b.Remote != nil {
 		b.client = b.Remote
 	} else {
-		if b.daemon, err = b.startDaemon(ctx, filepath.Join(b.Scratch, "data"), "--egress-allow="+ownHosts()); err != nil {
+		previews, err := freeAddr(ctx)
+		if err != nil {
+			return err
+		}
+		if b.daemon, err = b.startDaemon(ctx, filepath.Join(b.Scratch, "data"), "--egress-allow="+ownHosts(), "--preview-listen="+previews); err != nil {
 			return err
 		}
 		defer b.daemon.stop()
@@ -113,7 +117,7 @@ func (b *bench) run(ctx context.Context) error {
 	}
 	steps := map[string]func(context.Context) error{
 		"create": b.create, "exec": b.exec, "burst": b.burst, "transfer": b.transfer,
-		"stream": b.stream, "egress": b.egress, "code": b.code, "sleep": b.sleep, "fork": b.fork, "pool": b.pool, "memory": b.memory, "rows": b.rows,
+		"stream": b.stream, "egress": b.egress, "preview": b.preview, "code": b.code, "sleep": b.sleep, "fork": b.fork, "pool": b.pool, "memory": b.memory, "rows": b.rows,
 	}
 	if b.wants("create") || b.wants("exec") {
 		if b.docker = b.findDocker(ctx); b.docker != nil {

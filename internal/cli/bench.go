@@ -75,7 +75,7 @@ up to two and a half.`,
 	f.BoolVar(&quick, "quick", false, "few repetitions")
 	f.BoolVar(&useDaemon, "use-daemon", false, "measure the daemon at CUBBY_URL")
 	f.IntVarP(&n, "n", "n", 0, "`number` of creates (default 30, quick 5); the rest follows")
-	f.StringSliceVar(&only, "only", nil, "`sections` to measure: create, exec, burst, transfer, stream, egress, code, sleep, fork, pool, memory, rows")
+	f.StringSliceVar(&only, "only", nil, "`sections` to measure: create, exec, burst, transfer, stream, egress, preview, code, sleep, fork, pool, memory, rows")
 	f.StringSliceVar(&isolations, "isolation", nil, "`walls` to measure (default gvisor,container)")
 	f.StringVar(&name, "image", "base", "`image` to start from")
 	complete(cmd, "only", bench.Sections()...)

@@ -227,7 +227,7 @@ func TestGoneSandboxInTheCommandLine(t *testing.T) {
 	more := map[string][]string{
 		"exec": {"true"}, "install": {"six"}, "code": {"-c", "1"}, "egress explain": {"example.com"}, "egress set": {"--mode", "none"},
 		"git checkout": {"x"}, "git clone": {"https://example.com/x"}, "git commit": {"-m", "x"}, "import": {os.Args[0]},
-		"kernels interrupt": {"k"}, "kernels restart": {"k"}, "kernels rm": {"k"}, "services logs": {"web"}, "services restart": {"web"}, "services start": {"web"}, "services stop": {"web"}, "rollback": {"point"}, "url": {"3000"},
+		"kernels interrupt": {"k"}, "kernels restart": {"k"}, "kernels rm": {"k"}, "port-forward": {"3000"}, "services logs": {"web"}, "services restart": {"web"}, "services start": {"web"}, "services stop": {"web"}, "rollback": {"point"}, "url": {"3000"},
 	}
 	history := map[string]bool{"events": true, "logs": true} // is kept
 	terminal := map[string]bool{"shell": true}               // is the first that it asks for

@@ -80,3 +80,25 @@ sandbox.`,
 	jsonFlag(cmd, &asJSON)
 	return cmd
 }
+
+func (a *app) portForwardCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "port-forward ID [[HOST:]LOCAL:]PORT...",
+		Short: "make ports of this machine lead to ports of a sandbox",
+		Long: `Listens here, on 127.0.0.1 unless HOST says otherwise, and carries every TCP connection
+to a port of the sandbox, through the daemon and with its token. Without LOCAL the port
+is the same here; 0, or nothing before the colon, is a free one, which is printed. It
+goes on until it is interrupted; what goes wrong with one connection is told and ends
+no other. A connection wakes the sandbox, and is use of it while bytes flow.`,
+		Example: `  cubby port-forward my-box 5432
+  cubby port-forward my-box 8080:3000 0.0.0.0:9000:9000 :22`,
+		Args: cobra.MinimumNArgs(2), ValidArgsFunction: a.completeIDs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			rules, err := ports.ParseRules(args[1:])
+			if err != nil {
+				return usageError{cmd, err}
+			}
+			return ports.Forward(cmd.Context(), a.client(), args[0], rules, a.Stdout, a.note)
+		},
+	}
+}

@@ -43,6 +43,10 @@ type Config struct {
 	PreviewTLSCert string `key:"preview-tls-cert" usage:"certificate file (PEM) for *.preview-domain; together with preview-tls-key previews are served over TLS"`
 	PreviewTLSKey  string `key:"preview-tls-key" usage:"private key file (PEM) of preview-tls-cert"`
 
+	PreviewKeys     Secret `key:"preview-token-keys" usage:"keys of the tokens that /preview-auth takes, as kid=secret[,kid2=secret2], each of 16 to 512 characters; empty: it takes none"`
+	AuthRedirectURL string `key:"auth-redirect-url" usage:"where /preview-auth and /forward-auth send visitors who may not see a preview; {sandbox_id} and {return} are replaced; empty: they answer 401"`
+	ForwardAuthDeny string `key:"forward-auth-deny-mode" default:"redirect" usage:"how /forward-auth does that: redirect (302), or meta-refresh (401 with a page)"`
+
 	CORSOrigins []string `key:"cors-origins" usage:"origins whose web pages may use the API, as https://host[:port],…; * with tokens: all; empty: none but the daemon's own"`
 
 	EgressAllow []string `key:"egress-allow" usage:"hosts that every sandbox with network may reach, as host[:port],…; may name private addresses"`

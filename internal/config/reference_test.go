@@ -1,6 +1,7 @@
 package config_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,13 @@ func TestVariablesOfOtherSystemsAreReadOrRefused(t *testing.T) {
 	c, err := config.Load(nil, []string{"SANDBOXD_IDLE_THRESHOLD_SECONDS=2100", "SANDBOXED_API_BIND=127.0.0.1:9191", "SANDBOXED_DATA_DIR=/srv/cubby"})
 	if err != nil || c.IdleTimeout != 35*time.Minute || c.Listen != "127.0.0.1:9191" || c.DataDir != "/srv/cubby" {
 		t.Errorf("Load = %s %s %s, %v", c.IdleTimeout, c.Listen, c.DataDir, err)
+	}
+	c, err = config.Load(nil, []string{"SANDBOXD_PREVIEW_TOKEN_SECRETS=one=secret-of-the-app", "SANDBOXD_AUTH_REDIRECT_URL=https://app/", "SANDBOXD_FORWARD_AUTH_DENY_MODE=meta-refresh"})
+	if err != nil || c.PreviewKeys != "one=secret-of-the-app" || c.AuthRedirectURL != "https://app/" || c.ForwardAuthDeny != "meta-refresh" {
+		t.Errorf("Load = %s %s %s, %v", c.PreviewKeys, c.AuthRedirectURL, c.ForwardAuthDeny, err)
+	}
+	if text := fmt.Sprintf("%v %+v %#v", c, c, c); strings.Contains(text, "secret-of-the-app") {
+		t.Error("a configuration that is printed shows the keys of tokens")
 	}
 	for _, environ := range [][]string{
 		{"SANDBOXD_MEM_HEADROOM_PCT=15"}, {"SANDBOX_MEMORY_LIMIT=512m"}, {"CONTAINER_MAX_SESSIONS=5"}, {"SANDBOXD_POLLER_URL=x"},

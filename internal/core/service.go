@@ -27,6 +27,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/core/history"
 	"github.com/cubbyhq/cubby/internal/core/lifecycle"
 	"github.com/cubbyhq/cubby/internal/core/live"
+	"github.com/cubbyhq/cubby/internal/core/ports"
 	"github.com/cubbyhq/cubby/internal/core/preview"
 	"github.com/cubbyhq/cubby/internal/core/program"
 	"github.com/cubbyhq/cubby/internal/core/scope"
@@ -35,6 +36,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/core/transfer"
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/egress"
+	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/event"
 	"github.com/cubbyhq/cubby/internal/hostfiles"
 	"github.com/cubbyhq/cubby/internal/journal"
@@ -155,13 +157,19 @@ func New(cfg Config) (*Service, error) {
 	s := &Service{cfg: cfg, gate: gate.New(), budget: budget.New(cfg.Memory)}
 	s.scope = scope.New(cfg.Store, s.gate, cfg.Now)
 	s.recorder = history.NewRecorder(cfg.Store, s.gate, cfg.Log, cfg.Now)
-	s.events = history.NewEvents(cfg.Store, s.scope, s.gate, s.budget)
+	watch := ports.New(ports.Config{Look: s.lookAtPorts, Note: s.recorder.Note, Spawn: s.gate.Spawn})
+	s.events = history.NewEvents(cfg.Store, s.scope, s.gate, s.budget, func(box sandbox.UID, wants func(string) bool) func() {
+		if !wants(event.PortOpened) && !wants(event.PortClosed) {
+			return func() {}
+		}
+		return watch.Follow(box)
+	})
 	s.retention = &history.Retention{
 		Store: cfg.Store, Journals: cfg.Journals, Log: cfg.Log, Now: cfg.Now,
 		Steady: func() time.Time { return began.Add(cfg.Uptime()) }, Bounds: cfg.History,
 	}
 	s.archives = transfer.NewArchives(cfg.Archives, s.gate, cfg.Now)
-	s.openLive()
+	s.openLive(watch)
 	var err error
 	s.sandboxes, err = lifecycle.New(lifecycle.Config{
 		Store: cfg.Store, Driver: cfg.Driver, Disks: cfg.Disks, Images: cfg.Images, Journals: cfg.Journals,
@@ -183,7 +191,7 @@ func New(cfg Config) (*Service, error) {
 		Store: cfg.Store, Driver: cfg.Driver, Disks: cfg.Disks, Images: cfg.Images, Sandboxes: s.sandboxes,
 		Gate: s.gate, Scope: s.scope, Recorder: s.recorder, Log: cfg.Log, Bounds: cfg.Snapshots,
 	})
-	s.previews = preview.New(preview.Config{Store: cfg.Store, Live: s.live, Scope: s.scope, Gate: s.gate, Now: cfg.Now, URL: cfg.URLs.Preview})
+	s.previews = preview.New(preview.Config{Store: cfg.Store, Live: s.live, Scope: s.scope, Gate: s.gate, Now: cfg.Now, URL: cfg.URLs.Preview, Watch: watch.Follow})
 	s.files = transfer.NewFiles(s.openFiles, s.recorder, s.sandboxes.Host().CPUs)
 	s.exports = transfer.NewExports(transfer.ExportsConfig{
 		Files: s.files, Store: cfg.Store, Scope: s.scope, Log: cfg.Log, Now: cfg.Now, DownloadURL: cfg.URLs.Download,
@@ -194,7 +202,7 @@ func New(cfg Config) (*Service, error) {
 
 // openLive makes what serves sandboxes that run. What that tells of, lifecycle
 // hears: nothing runs before there is one.
-func (s *Service) openLive() {
+func (s *Service) openLive(watch *ports.Watch) {
 	cfg := s.cfg
 	reader := &cell.Reader{Journals: cfg.Journals, Budget: s.budget, Caps: cell.DefaultCaps()}
 	if cfg.Code != nil {
@@ -209,16 +217,29 @@ func (s *Service) openLive() {
 			"packages": program.PackagesOperation(cfg.Journals),
 			"code":     {Result: reader.Result},
 		},
-		Rouse:   func(ctx context.Context, b sandbox.Sandbox) error { return s.sandboxes.Rouse(ctx, b) },
-		OnDeath: func(ctx context.Context, r *live.Run, death driver.Death) { s.sandboxes.Died(ctx, r, death) },
-		OnFree:  func(box sandbox.UID) { s.sandboxes.Freed(box) },
-		OnUse:   func(box sandbox.UID) { s.services.Look(box) },
+		Rouse:     func(ctx context.Context, b sandbox.Sandbox) error { return s.sandboxes.Rouse(ctx, b) },
+		OnDeath:   func(ctx context.Context, r *live.Run, death driver.Death) { s.sandboxes.Died(ctx, r, death) },
+		OnExecEnd: watch.Ended,
+		OnFree: func(box sandbox.UID) {
+			watch.Stopped(box)
+			s.sandboxes.Freed(box)
+		},
+		OnUse: func(box sandbox.UID) { s.services.Look(box) },
 	})
 	s.services = services.New(services.Config{Store: cfg.Store, Live: s.live, Scope: s.scope, Gate: s.gate, Log: cfg.Log, Pause: cfg.Sandboxes.ServicePause})
 	s.kernels = cell.NewKernels(s.live, s.recorder)
 	s.code = cell.NewCode(s.gate, s.live, s.kernels, reader)
 	s.git = &program.Git{Execs: s.live.Execs(), Scope: s.scope, Store: cfg.Store}
 	s.packages = &program.Packages{Config: cfg.Packages, Execs: s.live.Execs(), Scope: s.scope, Gate: s.gate, Journals: cfg.Journals}
+}
+
+// lookAtPorts is what the watch of ports looks at: those of a sandbox that runs.
+func (s *Service) lookAtPorts(ctx context.Context, box sandbox.UID) ([]sandbox.Port, error) {
+	r := s.live.Of(box)
+	if r == nil {
+		return nil, errs.E(errs.WrongState, "the sandbox does not run")
+	}
+	return r.Guest.Ports(ctx)
 }
 
 // Run makes the runtimes and the store agree, lets waiting calls in, and keeps

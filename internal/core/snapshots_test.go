@@ -51,7 +51,9 @@ func (w *world) kinds(id string) []string {
 	}
 	var kinds []string
 	for _, e := range all {
-		kinds = append(kinds, e.Kind)
+		if !ofThisMachine(e) {
+			kinds = append(kinds, e.Kind)
+		}
 	}
 	return kinds
 }

@@ -38,6 +38,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/front/httpapi"
 	"github.com/cubbyhq/cubby/internal/front/mcp"
 	"github.com/cubbyhq/cubby/internal/front/terminal"
+	"github.com/cubbyhq/cubby/internal/front/tunnel"
 	"github.com/cubbyhq/cubby/internal/hostfiles"
 	"github.com/cubbyhq/cubby/internal/image"
 	"github.com/cubbyhq/cubby/internal/journal"
@@ -68,6 +69,8 @@ type Daemon struct {
 	second    net.Listener // nil: none
 	server    *http.Server
 	terminals *terminal.Door
+	tunnels   *tunnel.Door
+	refuse    func(http.ResponseWriter, *http.Request, error) // answers in the dialect of a path
 	agents    *mcp.Door
 	previews  *previews // nil: none
 	memory    *front.Budget
@@ -274,6 +277,7 @@ func (d *Daemon) bind(ctx context.Context) error {
 		Core: d.core, Metrics: d.metrics, Log: d.log, Version: telemetry.Version,
 		BodyLimit: int64(d.cfg.BodyLimit), Spool: spool, Life: life,
 	}, apis()...)
+	d.refuse = api.Error
 	guesses := new(front.Guesses)
 	d.server = d.newServer(base, tlsConfig, front.CORS(d.cfg.CORSOrigins, front.Handler(front.Config{
 		Auth: authenticator, SecretHeaders: []string{ecs.SecretHeader}, Origins: d.cfg.CORSOrigins, Access: access, Log: d.log, Metrics: d.metrics,

@@ -14,9 +14,11 @@ import (
 	"github.com/cubbyhq/cubby/internal/front/compat/sandboxed"
 	"github.com/cubbyhq/cubby/internal/front/httpapi"
 	"github.com/cubbyhq/cubby/internal/front/mcp"
+	"github.com/cubbyhq/cubby/internal/front/preview"
 	"github.com/cubbyhq/cubby/internal/front/rest"
 	"github.com/cubbyhq/cubby/internal/front/rpc"
 	"github.com/cubbyhq/cubby/internal/front/terminal"
+	"github.com/cubbyhq/cubby/internal/front/tunnel"
 	"github.com/cubbyhq/cubby/internal/front/web"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 	"github.com/cubbyhq/cubby/internal/telemetry"
@@ -54,9 +56,13 @@ func (d *Daemon) doors(api *httpapi.Server, spool front.Spool, life context.Cont
 	d.terminals = terminal.New(terminal.Config{Core: d.core, Log: d.log, Memory: d.memory, Life: life})
 	mux := http.NewServeMux()
 	mux.Handle(terminal.Pattern, d.terminals)
+	d.tunnels = tunnel.New(d.core, life)
+	mux.Handle(tunnel.Pattern, d.tunnels)
 	d.agents = mcp.New(mcp.Config{Core: d.core, Log: d.log, Version: telemetry.Version, Spool: spool, Life: life})
 	d.agents.Register(mux)
 	web.Register(mux)
+	mux.HandleFunc("GET "+preview.SignInPath, d.signIn)
+	mux.HandleFunc("GET "+preview.ForwardPath, d.signIn)
 	rpc.Register(mux, rpc.Config{Core: d.core, Log: d.log, Life: life})
 	mux.Handle("/", api)
 	return mux
@@ -104,7 +110,7 @@ func http2() *http.HTTP2Config {
 
 // access says what a request needs.
 func access(r *http.Request) front.Access {
-	if web.Path(r.URL.Path) || rpc.Open(r) {
+	if web.Path(r.URL.Path) || rpc.Open(r) || preview.IsSignIn(r.URL.Path) {
 		return front.Anyone
 	}
 	return rest.Access(r)

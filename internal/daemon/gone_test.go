@@ -167,8 +167,8 @@ func TestGoneSandboxSaysWhatBecameOfIt(t *testing.T) {
 	asked := 0
 	for path, methods := range doc.Paths {
 		for method, op := range methods {
-			if op.ID == "open-terminal" || op.ID == "get-code" {
-				continue // below; reads history, in which there is no cell
+			if slices.Contains([]string{"open-terminal", "connect-port", "get-code"}, op.ID) {
+				continue // both below; reads history, in which there is no cell
 			}
 			about := strings.Contains(path, "{id}") || strings.Contains(path, "{session_id}")
 			url, query := path, []string{}
@@ -238,15 +238,17 @@ func TestGoneSandboxSaysWhatBecameOfIt(t *testing.T) {
 			t.Error(answer)
 		}
 	})
-	t.Run("terminal", func(t *testing.T) {
-		_, res, err := websocket.Dial(t.Context(), strings.Replace(d.URL, "http", "ws", 1)+"/v1/sandboxes/box/terminal", nil)
-		if err == nil {
-			t.Fatal("there is a terminal")
-		}
-		if answer, _ := io.ReadAll(res.Body); !told.Match(answer) {
-			t.Errorf("%v %s", err, answer)
-		}
-	})
+	for _, path := range []string{"terminal", "ports/1/connect"} {
+		t.Run(path, func(t *testing.T) {
+			_, res, err := websocket.Dial(t.Context(), strings.Replace(d.URL, "http", "ws", 1)+"/v1/sandboxes/box/"+path, nil)
+			if err == nil {
+				t.Fatal("there is one")
+			}
+			if answer, _ := io.ReadAll(res.Body); !told.Match(answer) {
+				t.Errorf("%v %s", err, answer)
+			}
+		})
+	}
 
 	service := sandboxv1.File_sandbox_v1_sandbox_proto.Services().ByName("SandboxService").Methods()
 	for i := range service.Len() {

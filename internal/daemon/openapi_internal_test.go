@@ -85,7 +85,7 @@ func TestOpenAPIIsComplete(t *testing.T) {
 			seen[op.OperationID] = where
 			ok := false
 			for status := range op.Responses {
-				ok = ok || status[0] == '2' || status == "101"
+				ok = ok || status[0] == '2' || status == "101" || status == "302" // what succeeds can be elsewhere
 			}
 			if !ok || op.Tags[0] != "host" && op.Responses["default"] == nil {
 				t.Errorf("%s: responses = %v", where, op.Responses)

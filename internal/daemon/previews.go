@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"github.com/cubbyhq/cubby/internal/auth"
+	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/front"
 	"github.com/cubbyhq/cubby/internal/front/preview"
 )
@@ -19,12 +20,17 @@ type previews struct {
 	listener net.Listener
 	server   *http.Server
 	door     *preview.Door
+	signIn   *preview.SignIn
 }
 
 // bindPreviews takes the address of previews, where there are to be some. One
 // that nobody asked for is done without when another program has it.
 func (d *Daemon) bindPreviews(ctx, base, life context.Context, authenticator *auth.Authenticator, guesses *front.Guesses) error {
 	domain, err := preview.ParseDomain(d.cfg.PreviewDomain)
+	if err != nil {
+		return err
+	}
+	in, err := d.signInConfig()
 	if err != nil {
 		return err
 	}
@@ -64,12 +70,36 @@ func (d *Daemon) bindPreviews(ctx, base, life context.Context, authenticator *au
 	p.door = preview.New(preview.Config{
 		Core: d.core, Names: p.names, Behind: d.cfg.PreviewURL != "", Auth: authenticator, Guesses: guesses, Log: d.log, Life: life,
 	})
+	in.Error = d.refuse
+	p.signIn = p.door.SignIn(in)
 	p.server = d.newServer(base, tlsConfig, front.Handler(front.Config{
 		PassOn: true, Log: d.log, Metrics: d.metrics, Memory: d.memory, Error: p.door.Refuse,
 	}, p.door))
 	p.server.MaxHeaderBytes = 64 << 10 // apps have cookies of their own
 	d.previews = p
 	return nil
+}
+
+// signInConfig is how visitors with tokens of sandboxed come to previews.
+func (d *Daemon) signInConfig() (c preview.SignInConfig, err error) {
+	if c.Keys, err = preview.ParseKeys(string(d.cfg.PreviewKeys)); err != nil {
+		return c, err
+	}
+	if err := preview.CheckSignIn(d.cfg.AuthRedirectURL, d.cfg.ForwardAuthDeny); err != nil {
+		return c, err
+	}
+	c.Redirect, c.DenyMode = d.cfg.AuthRedirectURL, d.cfg.ForwardAuthDeny
+	c.API, err = url.Parse(d.baseURL())
+	return c, err
+}
+
+// signIn answers at the endpoints by which such visitors come in.
+func (d *Daemon) signIn(w http.ResponseWriter, r *http.Request) {
+	if d.previews == nil {
+		d.refuse(w, r, errs.E(errs.Unsupported, "this daemon serves no previews").Hint("the operator sets preview-listen"))
+		return
+	}
+	d.previews.signIn.ServeHTTP(w, r)
 }
 
 // previewURL is where a port of a sandbox is seen; "" is nowhere.

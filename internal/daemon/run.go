@@ -135,6 +135,7 @@ func (d *Daemon) serve(ctx context.Context) error {
 	gone, cancel := context.WithTimeout(context.WithoutCancel(ctx), cutGrace)
 	defer cancel()
 	d.terminals.Wait(gone)
+	d.tunnels.Wait(gone)
 	d.agents.Close(gone)
 	if d.previews != nil {
 		d.previews.door.Wait(gone)

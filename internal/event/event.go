@@ -77,6 +77,7 @@ func facts() []fact {
 		of[Allowed](), of[Denied](), of[Unlisted](),
 		of[Frozen](), of[Thawed](), of[Purged](),
 		of[KernelCreate](), of[KernelRestart](), of[KernelDelete](), of[KernelDeath](),
+		of[PortOpen](), of[PortClose](),
 	}
 }
 

@@ -46,6 +46,8 @@ const (
 	ServiceStarted   = "service.started"
 	ServiceEnded     = "service.ended"
 	ServiceFailed    = "service.failed"
+	PortOpened       = "port.opened"
+	PortClosed       = "port.closed"
 )
 
 // Created: a sandbox exists and runs for the first time.
@@ -315,6 +317,21 @@ type KernelDeath struct {
 	Reason string `json:"reason"`
 }
 
+// PortOpen: a program listens on a port. PID is inside the sandbox; "" and 0 where
+// these cannot be told.
+type PortOpen struct {
+	Port    int    `json:"port"`
+	Program string `json:"program"`
+	PID     int64  `json:"pid"`
+}
+
+// PortClose: a program does not listen on a port any more.
+type PortClose struct {
+	Port    int    `json:"port"`
+	Program string `json:"program"`
+	PID     int64  `json:"pid"`
+}
+
 func (Created) Kind() string       { return SandboxCreated }
 func (Started) Kind() string       { return SandboxStarted }
 func (Updated) Kind() string       { return SandboxUpdated }
@@ -357,6 +374,8 @@ func (KernelCreate) Kind() string  { return KernelCreated }
 func (KernelRestart) Kind() string { return KernelRestarted }
 func (KernelDelete) Kind() string  { return KernelDeleted }
 func (KernelDeath) Kind() string   { return KernelDied }
+func (PortOpen) Kind() string      { return PortOpened }
+func (PortClose) Kind() string     { return PortClosed }
 
 func (Archived) Kind() string      { return SandboxArchived }
 func (ArchiveFailed) Kind() string { return ArchiveNotMade }

@@ -61,11 +61,16 @@ type Events struct {
 	gate      *gate.Gate
 	budget    budget.Budget
 	followers *tenancy.Places
+	watch     Watch
 }
 
-// NewEvents returns Events whose followers end with the gate.
-func NewEvents(st *store.Store, sc *scope.Scope, g *gate.Gate, b budget.Budget) *Events {
-	return &Events{store: st, scope: sc, gate: g, budget: b, followers: tenancy.NewPlaces("streams of events open", followerBound)}
+// Watch hears that somebody follows events of a sandbox, of which wants tells, and
+// when that is over. It is for events that are found only while they are wanted.
+type Watch func(box sandbox.UID, wants func(kind string) bool) (left func())
+
+// NewEvents returns Events whose followers end with the gate. Watch may be nil.
+func NewEvents(st *store.Store, sc *scope.Scope, g *gate.Gate, b budget.Budget, watch Watch) *Events {
+	return &Events{store: st, scope: sc, gate: g, budget: b, watch: watch, followers: tenancy.NewPlaces("streams of events open", followerBound)}
 }
 
 // List returns a sandbox's history after a cursor, oldest first, and the cursor
@@ -144,6 +149,9 @@ func (h *Events) follow(ctx context.Context, id string, after int64, kinds []str
 	// Watched before anything is read: what is committed after a read is told.
 	more, stop := h.store.WatchEvents(b.UID)
 	defer stop()
+	if h.watch != nil {
+		defer h.watch(b.UID, func(kind string) bool { return kindIn(kind, kinds) })()
+	}
 	const page = 200
 	// What ended a sandbox is committed together with its events, so a read
 	// that begins after the end was seen has them all.

@@ -62,7 +62,7 @@ func newWorld(t *testing.T) *world {
 	}
 	w.gate.Open()
 	w.Recorder = history.NewRecorder(w.store, w.gate, slog.New(slog.DiscardHandler), time.Now)
-	w.Events = history.NewEvents(w.store, scope.New(w.store, w.gate, time.Now), w.gate, budget.Budget{})
+	w.Events = history.NewEvents(w.store, scope.New(w.store, w.gate, time.Now), w.gate, budget.Budget{}, nil)
 	w.end = sync.OnceFunc(func() { w.gate.End(stop) })
 	t.Cleanup(func() {
 		w.end()

@@ -68,6 +68,8 @@ type Config struct {
 	// OnDeath hears that a sandbox does not run any more, in a goroutine of its
 	// own, also when somebody ends it on purpose.
 	OnDeath func(ctx context.Context, r *Run, death driver.Death)
+	// OnExecEnd hears that an exec has ended, after its end is stored.
+	OnExecEnd func(box sandbox.UID)
 	// OnFree hears that nothing of a run is left.
 	OnFree func(box sandbox.UID)
 	// OnUse hears that a use of a sandbox is over, or a command has ended.
@@ -188,8 +190,24 @@ func (s *Sandboxes) Find(ctx context.Context, id string) (sandbox.Sandbox, *Run,
 // useAttempts bounds how often a use looks for a run that was there a moment ago.
 const useAttempts = 3
 
+// UseRunning is [Sandboxes.Use] of a sandbox that its caller has just found running
+// and may use, without another look into the store. It is false when it does not run
+// any more: then Use knows what to do.
+func (s *Sandboxes) UseRunning(ctx context.Context, box sandbox.UID) (r *Run, done func(), ok bool) {
+	leave, err := s.cfg.Gate.Enter(ctx)
+	if err != nil {
+		return nil, nil, false
+	}
+	defer leave()
+	if r = s.Of(box); r == nil {
+		return nil, nil, false
+	}
+	done, ok = r.open(ctx)
+	return r, done, ok
+}
+
 // Use is [Sandboxes.Find] of a sandbox that is in use until done. All that uses a
-// sandbox comes through here: one that rests runs again first, if its auto_wake
+// sandbox comes through here, or through [Sandboxes.UseRunning]: one that rests runs again first, if its auto_wake
 // allows that.
 func (s *Sandboxes) Use(ctx context.Context, id string) (b sandbox.Sandbox, r *Run, done func(), err error) {
 	leave, err := s.cfg.Gate.Enter(ctx)

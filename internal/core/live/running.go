@@ -184,6 +184,7 @@ func (x *execs) count() int {
 
 // forget ends the exec's time as a live one; its agent may forget it too.
 func (x *execs) forget(e *Exec) {
+	x.run.s.cfg.OnExecEnd(x.run.UID)
 	if e.service == nil {
 		defer x.run.s.cfg.OnUse(x.run.UID)
 	}

@@ -5,7 +5,9 @@ import (
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
+	"crypto/subtle"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"net/url"
 	"strconv"
@@ -57,16 +59,51 @@ func (p *Previews) Link(ctx context.Context, id string, port int, holds time.Dur
 	if err != nil {
 		return Link{}, err
 	}
-	key := make([]byte, keySize)
-	_, _ = rand.Read(key) // never fails
-	if key, err = p.cfg.Store.LinkKey(ctx, b.UID, key); err != nil {
+	token, expires, err := p.token(ctx, b, port, p.cfg.Now().Add(holds))
+	if err != nil {
 		return Link{}, err
 	}
-	expires := p.cfg.Now().Add(holds).Truncate(time.Second)
-	return Link{
-		URL:     p.URL(b.ID, port) + "?" + Parameter + "=" + url.QueryEscape(sign(key, b.UID, port, expires)),
-		Expires: expires,
-	}, nil
+	return Link{URL: p.URL(b.ID, port) + "?" + Parameter + "=" + url.QueryEscape(token), Expires: expires}, nil
+}
+
+// Vouch makes the token of a link for somebody who is known to be the external user
+// of a sandbox of any tenant, until a time or for [MaxLinkTime]. It is
+// errs.Unauthenticated, as in [Previews.Admit], when there is no such sandbox or it
+// is another user's.
+func (p *Previews) Vouch(ctx context.Context, id string, port int, user string, until time.Time) (token string, err error) {
+	leave, err := p.cfg.Gate.Enter(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer leave()
+	b, err := p.Find(ctx, id)
+	owner := b.Spec.External.UserID
+	switch {
+	case errors.Is(err, errs.NotFound), errors.Is(err, errs.Invalid):
+		return "", errDenied()
+	case err != nil:
+		return "", err
+	case sandbox.ValidatePort(port) != nil, owner == "", subtle.ConstantTimeCompare([]byte(owner), []byte(user)) != 1:
+		return "", errDenied()
+	}
+	expires := p.cfg.Now().Add(MaxLinkTime)
+	if until.Before(expires) {
+		expires = until
+	}
+	token, _, err = p.token(ctx, b, port, expires)
+	return token, err
+}
+
+// token makes one of a sandbox's, whose key it makes at the first.
+func (p *Previews) token(ctx context.Context, b sandbox.Sandbox, port int, expires time.Time) (string, time.Time, error) {
+	key := make([]byte, keySize)
+	_, _ = rand.Read(key) // never fails
+	key, err := p.cfg.Store.LinkKey(ctx, b.UID, key)
+	if err != nil {
+		return "", time.Time{}, err
+	}
+	expires = expires.Truncate(time.Second)
+	return sign(key, b.UID, port, expires), expires, nil
 }
 
 // EndLinks ends all links to the ports of the caller's sandbox, and what they

@@ -35,6 +35,8 @@ type Config struct {
 	Now   func() time.Time
 	// URL is where a port of a sandbox is seen; nil, or "": nowhere.
 	URL func(id string, port int) string
+	// Watch hears that somebody uses a port of a sandbox, and when that is over.
+	Watch func(box sandbox.UID) (left func())
 }
 
 // Previews are the ports of sandboxes, as they are seen from outside. Methods
@@ -74,13 +76,15 @@ type Admission struct {
 	// Token is the one of a link that gave it, and Expires its end; "": none did.
 	Token   string
 	Expires time.Time
+	// Open: everybody may see the port.
+	Open bool
 }
 
 // Admit lets a visitor use a port, or is errs.Unauthenticated: the same error
 // whether there is no such sandbox, it is not the visitor's to see, or its port
 // is not open. It wakes nothing, and the principal of the context does not count.
 func (p *Previews) Admit(ctx context.Context, id string, port int, v Visitor) (Admission, error) {
-	b, err := p.find(ctx, id)
+	b, err := p.Find(ctx, id)
 	switch {
 	case errors.Is(err, errs.NotFound), errors.Is(err, errs.Invalid):
 		return Admission{}, errDenied()
@@ -93,15 +97,15 @@ func (p *Previews) Admit(ctx context.Context, id string, port int, v Visitor) (A
 	if a.Token, a.Expires, err = p.holding(ctx, b, port, v.Tokens); err != nil {
 		return Admission{}, err
 	}
-	open := b.Spec.Visibility == sandbox.Public && slices.Contains(b.Spec.DeclaredPorts(), port)
-	if a.Token != "" || open || v.Principal != nil && v.Principal.Sees(b.Tenant) {
+	a.Open = b.Spec.Visibility == sandbox.Public && slices.Contains(b.Spec.DeclaredPorts(), port)
+	if a.Token != "" || a.Open || v.Principal != nil && v.Principal.Sees(b.Tenant) {
 		return a, nil
 	}
 	return Admission{}, errDenied()
 }
 
-// find finds a sandbox of any tenant.
-func (p *Previews) find(ctx context.Context, id string) (sandbox.Sandbox, error) {
+// Find finds a sandbox of any tenant, for a door that knows why it asks.
+func (p *Previews) Find(ctx context.Context, id string) (sandbox.Sandbox, error) {
 	return p.cfg.Scope.Find(auth.WithPrincipal(ctx, auth.Principal{}), id)
 }
 
@@ -127,17 +131,46 @@ func (p *Previews) Enter(ctx context.Context, a Admission) (*Visit, error) {
 	if err != nil {
 		return nil, err
 	}
+	var r *live.Run
+	var done func()
+	ok := false
+	if a.Box.State == sandbox.Running {
+		r, done, ok = p.cfg.Live.UseRunning(ctx, a.Box.UID)
+	}
+	if !ok {
+		if r, done, err = p.use(ctx, a); err != nil {
+			leave()
+			return nil, err
+		}
+	}
+	left := p.cfg.Watch(a.Box.UID)
+	return &Visit{run: r, port: a.Port, leave: leave, using: func() {
+		left()
+		done()
+	}}, nil
+}
+
+// use uses a sandbox that may have to run first.
+func (p *Previews) use(ctx context.Context, a Admission) (*live.Run, func(), error) {
 	b, r, done, err := p.cfg.Live.Use(auth.WithPrincipal(ctx, auth.Principal{}), string(a.Box.ID))
-	if err != nil {
-		leave()
+	if err == nil && b.UID != a.Box.UID { // the id is another sandbox's by now
+		done()
+		err = errDenied()
+	}
+	return r, done, err
+}
+
+// Open begins the visit of a port by the caller, who sees the sandbox. It wakes and
+// waits as [Previews.Enter] does, and has the same bounds.
+func (p *Previews) Open(ctx context.Context, id string, port int) (*Visit, error) {
+	if err := sandbox.ValidatePort(port); err != nil {
 		return nil, err
 	}
-	if b.UID != a.Box.UID { // the id is another sandbox's by now
-		done()
-		leave()
-		return nil, errDenied()
+	b, err := p.cfg.Scope.Find(ctx, id)
+	if err != nil {
+		return nil, err
 	}
-	return &Visit{run: r, port: a.Port, using: done, leave: leave}, nil
+	return p.Enter(ctx, Admission{Box: b, Port: port})
 }
 
 // Runs reports whether a sandbox runs now: then Enter has nothing to wait for.

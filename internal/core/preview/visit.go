@@ -13,6 +13,13 @@ func (v *Visit) Dial(ctx context.Context) (net.Conn, error) {
 	return live.Connect(ctx, v.run, v.port)
 }
 
+// Answers reports whether the sandbox's agent is still there. A connection to a
+// port ends in the same way when its program closes it and when the sandbox goes.
+func (v *Visit) Answers(ctx context.Context) bool {
+	_, err := v.run.Guest.Hello(ctx)
+	return err == nil
+}
+
 // Touch notes a use of this moment.
 func (v *Visit) Touch(ctx context.Context) { v.run.Touch(ctx) }
 

@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
+
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
@@ -98,4 +100,25 @@ func (d *door) portRoutes() {
 	}, func(ctx context.Context, in *IDInput) (*struct{}, error) {
 		return nil, d.Core.Previews().EndLinks(ctx, in.ID)
 	})
+	d.OpenAPI.AddOperation(d.connectOperation())
+}
+
+// connectOperation describes the WebSocket, which is a door of its own.
+func (d *door) connectOperation() *huma.Operation {
+	low, high := 1.0, 65535.0
+	return &huma.Operation{
+		OperationID: "connect-port", Method: http.MethodGet, Path: "/v1/sandboxes/{id}/ports/{port}/connect", Tags: []string{"ports"},
+		Summary: "Connect to a TCP port, as a WebSocket",
+		Description: "Binary messages are the bytes of one TCP connection, in both directions. An empty one ends its direction, and the other goes on. " +
+			"Code 1000 closes the WebSocket when both have ended, and 1011 when the connection to the program broke. It is activity when it begins and when bytes flow, and wakes the sandbox as commands do. 502 when nothing listens. " +
+			"The subprotocol is cubby.port.v1; a page gives its token as a further one, cubby.token. followed by the token in unpadded base64url.",
+		Parameters: []*huma.Param{
+			{Name: "id", In: "path", Required: true, Schema: &huma.Schema{Type: huma.TypeString}},
+			{Name: "port", In: "path", Required: true, Schema: &huma.Schema{Type: huma.TypeInteger, Minimum: &low, Maximum: &high}},
+		},
+		Responses: map[string]*huma.Response{
+			"101":     {Description: "A connection to the port"},
+			"default": d.ErrorResponse(),
+		},
+	}
 }

@@ -24,10 +24,10 @@ const (
 	rarestLook    = 250 * time.Millisecond
 	// idleLook: nothing but the agent runs.
 	idleLook = time.Second
-	// The memory of a killed process comes back this long after its end at the
-	// latest, and its end this long after the kill.
-	release = 20 * time.Millisecond
-	refund  = 500 * time.Millisecond
+	// The memory of a killed process comes back late. Until then nobody else pays for
+	// it, unless the others have taken so much more.
+	refund     = 500 * time.Millisecond
+	stillTaken = 16 << 20
 )
 
 // WatchMemory keeps the budget until ctx ends.
@@ -54,33 +54,41 @@ func (r *Runner) WatchMemory(ctx context.Context, budget int64) {
 			continue
 		}
 		var ok bool
-		if used, ok = memoryUsed(); ok && used >= budget && last.paid(r.cfg.Uptime.Now()) {
-			last = victim{pid: r.killLargest(used, budget), at: r.cfg.Uptime.Now()}
+		if used, ok = memoryUsed(); ok && used >= budget && last.paid(r.cfg.Uptime.Now(), visible) {
+			last = r.killLargest(used, budget)
 		}
 		timer.Reset(nextLook(budget - used))
 	}
 }
 
-// victim is the process that was killed last. Its times are of the clock that
-// stands still in a sleep.
+// victim is the process that was killed last.
 type victim struct {
-	pid      int // 0: none
-	at, gone time.Duration
+	pid    int           // 0: none
+	at     time.Duration // when, by the clock that stands still in a sleep
+	others int64         // what all other processes had, in bytes
 }
 
-// paid reports whether the victim's memory has come back, so that another process
-// pays for what is missing now.
-func (v *victim) paid(now time.Duration) bool {
-	if v.pid == 0 || now-v.at >= refund {
-		return true
-	}
-	if v.gone == 0 {
-		if p, ok := readProcess(v.pid); !ok || p.zombie {
-			v.gone = now
+// paid reports whether another process pays for what is missing now: the victim's
+// memory should have come back, or the others go on taking. It looks at the
+// processes if it has to.
+func (v victim) paid(now time.Duration, look func() map[int]processInfo) bool {
+	return v.pid == 0 || now-v.at >= refund || residentBeside(look(), v.pid) >= v.others+stillTaken
+}
+
+// visible are the processes that can be seen.
+func visible() map[int]processInfo {
+	table, _ := processTable()
+	return table
+}
+
+// residentBeside is what all processes of a table but one have, in bytes.
+func residentBeside(table map[int]processInfo, pid int) (bytes int64) {
+	for other, p := range table {
+		if other != pid && !p.zombie {
+			bytes += p.rss * int64(os.Getpagesize())
 		}
-		return false
 	}
-	return now-v.gone >= release
+	return bytes
 }
 
 // nextLook is when memory can be exhausted at the earliest.
@@ -101,31 +109,31 @@ func memoryUsed() (int64, bool) {
 }
 
 // killLargest kills the process that uses most memory, notes it with the exec
-// that it belongs to and returns its pid, 0 when there is none.
-func (r *Runner) killLargest(used, budget int64) int {
-	victim, size, all := 0, int64(0), int64(0)
+// that it belongs to and returns it; none when there is none.
+func (r *Runner) killLargest(used, budget int64) victim {
+	pid, size, all := 0, int64(0), int64(0)
 	var name string
-	table, _ := processTable() // the largest of those that can be seen
-	for pid, p := range table {
+	table := visible()
+	for other, p := range table {
 		all += p.rss
-		if pid != os.Getpid() && !p.zombie && p.rss > size {
-			victim, size, name = pid, p.rss, p.name
+		if other != os.Getpid() && !p.zombie && p.rss > size {
+			pid, size, name = other, p.rss, p.name
 		}
 	}
-	if victim == 0 {
-		return 0
+	if pid == 0 {
+		return victim{}
 	}
 	page := int64(os.Getpagesize())
 	size, all = size*page, all*page
-	text := oomText(name, victim, size, used-all, budget)
-	if e := r.ownerOf(victim); e != nil {
+	text := oomText(name, pid, size, used-all, budget)
+	if e := r.ownerOf(pid); e != nil {
 		e.setOOM(text)
 	}
 	// The exit tells it to the user; what a guest can cause again and again
 	// must not fill the host's log.
-	r.cfg.Log.Debug("memory budget reached", "used", used, "budget", budget, "pid", victim, "size", size)
-	_ = syscall.Kill(victim, syscall.SIGKILL)
-	return victim
+	r.cfg.Log.Debug("memory budget reached", "used", used, "budget", budget, "pid", pid, "size", size)
+	_ = syscall.Kill(pid, syscall.SIGKILL)
+	return victim{pid: pid, at: r.cfg.Uptime.Now(), others: residentBeside(table, pid)}
 }
 
 // oomText says who was killed, and why it was hit although it used little:

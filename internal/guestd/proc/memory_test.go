@@ -18,24 +18,32 @@ func TestOOMTextTellsOfMemoryThatIsNobodys(t *testing.T) {
 	}
 }
 
-// Nobody else is killed while the memory of the last victim comes back, and who
-// takes it is.
+// Nobody else is killed while the memory of the last victim comes back, unless the
+// others go on taking.
 func TestOnePaysAtATime(t *testing.T) {
-	if v := (victim{}); !v.paid(0) {
+	const at, others = time.Hour, 1000
+	page := int64(os.Getpagesize())
+	table := map[int]processInfo{7: {rss: 5000}, 8: {rss: others}, 9: {rss: 9, zombie: true}}
+	look := func() map[int]processInfo { return table }
+	if v := (victim{}); !v.paid(0, look) {
 		t.Error("nobody was killed, and somebody is waited for")
 	}
-	const at = time.Hour
-	alive := victim{pid: os.Getpid(), at: at}
-	if alive.paid(at+refund-1) || !alive.paid(at+refund) {
+	v := victim{pid: 7, at: at, others: others * page}
+	if v.paid(at+refund-1, look) || !v.paid(at+refund, look) {
 		t.Errorf("one that does not die is waited for until %s", refund)
 	}
-	dead := victim{pid: 1 << 30, at: at} // no such process
-	for _, look := range []struct {
-		after time.Duration
-		paid  bool
-	}{{5, false}, {5 + release - 1, false}, {5 + release, true}} {
-		if dead.paid(at+look.after) != look.paid {
-			t.Errorf("%s after the kill of one that died at once: paid is %t", look.after, !look.paid)
-		}
+	table[8] = processInfo{rss: others + stillTaken/page - 1}
+	if v.paid(at, look) {
+		t.Error("another pays for the little that it took")
+	}
+	table[8] = processInfo{rss: others + stillTaken/page}
+	if !v.paid(at, look) {
+		t.Error("nobody pays although another goes on taking")
+	}
+	// Its memory may come back long after its end.
+	table[8] = processInfo{rss: others}
+	delete(table, 7)
+	if v.paid(at+refund-1, look) {
+		t.Error("another pays for memory that comes back late")
 	}
 }

@@ -22,6 +22,7 @@ from documented import OPERATIONS, SCHEMAS, Documented, words_of
 OMITTED = {
     "health-json": "health says the same",
     "metrics": "it is for Prometheus",
+    "connect-port": "cubby port-forward has it; HTTP of a port has its preview",
     **{
         o.id: "it is the interface of another system, whose clients call it"
         for o in OPERATIONS

@@ -4,6 +4,23 @@
  */
 
 export interface paths {
+    "/forward-auth": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Answer a proxy whether a request for a preview may pass */
+        get: operations["sandboxed-forward-auth"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/health": {
         parameters: {
             query?: never;
@@ -47,6 +64,26 @@ export interface paths {
         };
         /** Metrics in the Prometheus text format; not for tokens of a tenant */
         get: operations["metrics"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/preview-auth": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Send a browser with a token to a private preview
+         * @description The token is a JWS with HS256 whose header kid names one of preview-token-keys. Its claims are aud (sandbox-preview), sub (the sandbox's external user), sandbox_id, exp and iat.
+         */
+        get: operations["sandboxed-preview-auth"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1425,6 +1462,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/sandboxes/{id}/ports/{port}/connect": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Connect to a TCP port, as a WebSocket
+         * @description Binary messages are the bytes of one TCP connection, in both directions. An empty one ends its direction, and the other goes on. Code 1000 closes the WebSocket when both have ended, and 1011 when the connection to the program broke. It is activity when it begins and when bytes flow, and wakes the sandbox as commands do. 502 when nothing listens. The subprotocol is cubby.port.v1; a page gives its token as a further one, cubby.token. followed by the token in unpadded base64url.
+         */
+        get: operations["connect-port"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/sandboxes/{id}/ports/{port}/links": {
         parameters: {
             query?: never;
@@ -2318,7 +2375,7 @@ export interface components {
              */
             cursor: number;
             /** @enum {string} */
-            kind: "code.run" | "disk.purged" | "egress.allowed" | "egress.denied" | "egress.unlisted" | "exec.finished" | "exec.queued" | "exec.started" | "file.dir_made" | "file.exported" | "file.extracted" | "file.imported" | "file.moved" | "file.removed" | "file.written" | "git.add" | "git.branch" | "git.checkout" | "git.clone" | "git.commit" | "git.diff" | "git.log" | "git.pull" | "git.push" | "git.status" | "host.disk_frozen" | "host.disk_thawed" | "kernel.created" | "kernel.deleted" | "kernel.died" | "kernel.restarted" | "limit.hit" | "packages.install" | "sandbox.adopted" | "sandbox.archive_failed" | "sandbox.archived" | "sandbox.created" | "sandbox.destroyed" | "sandbox.died" | "sandbox.failed" | "sandbox.forked" | "sandbox.kept" | "sandbox.rolled_back" | "sandbox.slept" | "sandbox.started" | "sandbox.stopped" | "sandbox.updated" | "sandbox.woken" | "service.ended" | "service.failed" | "service.started" | "session.forgotten" | "snapshot.created" | "snapshot.removed";
+            kind: "code.run" | "disk.purged" | "egress.allowed" | "egress.denied" | "egress.unlisted" | "exec.finished" | "exec.queued" | "exec.started" | "file.dir_made" | "file.exported" | "file.extracted" | "file.imported" | "file.moved" | "file.removed" | "file.written" | "git.add" | "git.branch" | "git.checkout" | "git.clone" | "git.commit" | "git.diff" | "git.log" | "git.pull" | "git.push" | "git.status" | "host.disk_frozen" | "host.disk_thawed" | "kernel.created" | "kernel.deleted" | "kernel.died" | "kernel.restarted" | "limit.hit" | "packages.install" | "port.closed" | "port.opened" | "sandbox.adopted" | "sandbox.archive_failed" | "sandbox.archived" | "sandbox.created" | "sandbox.destroyed" | "sandbox.died" | "sandbox.failed" | "sandbox.forked" | "sandbox.kept" | "sandbox.rolled_back" | "sandbox.slept" | "sandbox.started" | "sandbox.stopped" | "sandbox.updated" | "sandbox.woken" | "service.ended" | "service.failed" | "service.started" | "session.forgotten" | "snapshot.created" | "snapshot.removed";
             /** @description What was asked, by kind. */
             payload: unknown;
             /** @description What came of it. */
@@ -3954,6 +4011,72 @@ export interface components {
 }
 export type $defs = Record<string, never>;
 export interface operations {
+    "sandboxed-forward-auth": {
+        parameters: {
+            query?: never;
+            header: {
+                /** @description The preview's name. */
+                "X-Forwarded-Host": string;
+                /** @description The path and the query. */
+                "X-Forwarded-Uri": string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description It may; X-Sandbox-External-User-Id is the sandbox's user where not everybody may see the port */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description It may not; to auth-redirect-url */
+            302: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description It may not, or the name is none of a preview */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SandboxedError"];
+                };
+            };
+            /** @description There is no such sandbox */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SandboxedError"];
+                };
+            };
+            /** @description The request is refused */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SandboxedError"];
+                };
+            };
+            /** @description An error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SandboxedError"];
+                };
+            };
+        };
+    };
     "health-json": {
         parameters: {
             query?: never;
@@ -4021,6 +4144,64 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "sandboxed-preview-auth": {
+        parameters: {
+            query: {
+                token: string;
+                /** @description The address of a preview of the token's sandbox, or of the API. */
+                return: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description To return, by a link; or to auth-redirect-url when the token does not hold */
+            302: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description return is no such address */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SandboxedError"];
+                };
+            };
+            /** @description The token does not hold, and there is no auth-redirect-url */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SandboxedError"];
+                };
+            };
+            /** @description The request is refused */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SandboxedError"];
+                };
+            };
+            /** @description An error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SandboxedError"];
                 };
             };
         };
@@ -7834,6 +8015,41 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["Port"];
                 };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["QuotaExceeded"];
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "connect-port": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+                port: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A connection to the port */
+            101: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];

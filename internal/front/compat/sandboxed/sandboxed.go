@@ -43,7 +43,7 @@ const (
 
 // below reports whether a path speaks the dialect.
 func below(p string) bool {
-	return p == "/sandbox" || p == "/sandboxes" || strings.HasPrefix(p, "/sandbox/") || strings.HasPrefix(p, "/wake/")
+	return p == "/sandbox" || p == "/sandboxes" || p == "/preview-auth" || p == "/forward-auth" || strings.HasPrefix(p, "/sandbox/") || strings.HasPrefix(p, "/wake/")
 }
 
 type Error struct {
@@ -213,6 +213,7 @@ func Register(s *httpapi.Server) {
 		},
 	)
 	d.snapshotRoutes(words)
+	describeSignIn(s)
 }
 
 // root is where the relative paths of a sandbox are that the dialect made.

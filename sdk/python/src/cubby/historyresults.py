@@ -40,6 +40,8 @@ EventKind = (
         "kernel.died",
         "kernel.restarted",
         "limit.hit",
+        "port.closed",
+        "port.opened",
         "sandbox.adopted",
         "sandbox.archive_failed",
         "sandbox.archived",

@@ -9,6 +9,7 @@ import { Documented, enums, fields, interfaces, literals, operationIds, takes } 
 const omitted: Record<string, string> = {
   'health-json': 'health says the same',
   metrics: 'it is for Prometheus',
+  'connect-port': 'cubby port-forward has it; HTTP of a port has its preview',
   ...Object.fromEntries(
     operationIds
       .filter((id) => /^(?:sandboxed|ecs|sandbox-agent)-/.test(id))
