@@ -216,6 +216,7 @@ func TestServiceThatEndedWhileNoDaemonRanIsStartedAgain(t *testing.T) {
 	command, starts := w.counted()
 	w.createWith("a", sandbox.Service{Name: "web", Command: "echo $$ > " + filepath.Join(t.TempDir(), "pid") + "; " + command})
 	st := w.inState("a", "web", services.Running)
+	starts(1)
 	// It is killed as the daemon is: the end comes to the next one.
 	w.stop()
 	proc, err := os.FindProcess(int(st.PID))
@@ -248,6 +249,7 @@ func TestServiceBeginsAnewWithItsSandbox(t *testing.T) {
 		sandbox.Service{Name: "broken", Command: "exit 1"},
 	)
 	w.inState("a", "web", services.Running)
+	starts(1)
 	w.inState("a", "broken", services.Failed)
 	if _, err := w.Sandboxes().Stop(w.ctx, "a", 0); err != nil {
 		t.Fatal(err)
@@ -311,6 +313,7 @@ func TestServiceStaysStoppedUntilSomebodyStartsIt(t *testing.T) {
 	command, starts := w.counted()
 	w.createWith("a", sandbox.Service{Name: "web", Command: command})
 	first := w.inState("a", "web", services.Running)
+	starts(1)
 	st, err := w.Services().Stop(w.ctx, "a", "web")
 	if err != nil || st.State != services.Stopped || st.PID != 0 || st.Exit == nil {
 		t.Errorf("Stop = %+v, %v", st, err)
