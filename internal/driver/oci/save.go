@@ -27,6 +27,9 @@ import (
 
 func (b box) saved() string { return b.path("saved") }
 
+// halfSaved is where the next one is written.
+func (b box) halfSaved() string { return b.saved() + ".new" }
+
 // hostReserve is the part of the host's disk, at least minReserve, that a save
 // leaves free.
 const (

@@ -56,7 +56,7 @@ func (d *Driver) Sleep(ctx context.Context, h driver.Handle) error {
 	if err != nil {
 		return err
 	}
-	root := b.saved() + ".new"
+	root := b.halfSaved()
 	s, err := d.standby(ctx, n, r, &rec, b.memory(), root, false)
 	if err != nil {
 		return err

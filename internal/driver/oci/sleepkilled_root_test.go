@@ -44,7 +44,7 @@ func (r *running) goesOn(when string, count int) {
 		r.t.Fatalf("%s: the counter said %q, want %d", when, out, count)
 	}
 	b := r.d.box(r.spec.UID)
-	for _, path := range []string{b.path("memory"), b.path("memory.new"), b.path("memory.used")} {
+	for _, path := range []string{b.path("memory"), b.path("memory.new"), b.path("memory.used"), b.halfSaved()} {
 		gone := func() (bool, error) { _, err := os.Lstat(path); return err != nil, nil }
 		if filepath.Base(path) == "memory.used" { // which goes while others go on
 			r.do("Until", poll.Until(r.ctx, time.Millisecond, 10*time.Millisecond, gone))

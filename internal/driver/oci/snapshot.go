@@ -206,7 +206,11 @@ func (n *note) become(spec driver.Spec) error {
 // takeSaved gives a sandbox an image of its root filesystem that is kept elsewhere,
 // for when it begins cold.
 func (b box) takeSaved(from string) error {
-	fresh := b.saved() + ".new"
+	fresh := b.halfSaved()
+	// What an earlier call left that was cut off.
+	if err := os.RemoveAll(fresh); err != nil {
+		return err
+	}
 	if err := os.Mkdir(fresh, 0o700); err != nil {
 		return err
 	}

@@ -166,7 +166,7 @@ func syncFilesystem(dir string) error {
 func (d *Driver) goOn(ctx context.Context, n note, p *process, rec record) error {
 	b := d.box(n.UID)
 	// First of all, since it may be what fills the disk.
-	if err := b.memory().Tidy(); err != nil {
+	if err := errors.Join(b.memory().Tidy(), os.RemoveAll(b.halfSaved())); err != nil {
 		return err
 	}
 	if err := d.proceed(context.WithoutCancel(ctx), n, p); err != nil {
