@@ -7,8 +7,9 @@
 #                  the time of each:
 #                    e2e, cli, image  all tests of these packages, with those of the
 #                                     tag long; or those of RUN
-#                    race             the scripts of test/e2e against a daemon that
-#                                     is built with the race detector
+#                    race             the scripts of test/e2e with the race detector:
+#                                     against a daemon inside of the test, and against
+#                                     the built one
 #                    drivers          the runtime drivers with the race detector
 #                    durability       SEEDS random seeds of test/durability, 20 cycles and
 #                                     more of each configuration; and 200 sleepers
@@ -88,8 +89,8 @@ in_memory() {
   unshare --mount "$0" in_memory "${again[*]}" "$@"
 }
 
-# The four kinds of tests. The scripts of test/e2e run once more with the race
-# detector, against the daemon inside of the test; they need no root for that.
+# The four kinds of tests. The scripts of test/e2e run once more against a daemon
+# inside of the test, which needs no root.
 program_tests() { CGO_ENABLED=0 tests program "$(of_packages $(list ./test/e2e "${programs[@]}"))" -trimpath -tags root "${only[@]}" "$@"; }
 raced_tests() { GOGC=$collect tests raced "$(of_packages $(raced))" "${race[@]}" -tags root "${only[@]}" "$@"; }
 volume_tests() {
@@ -100,7 +101,7 @@ volume_tests() {
   fi
   CGO_ENABLED=0 tests volume "$(of_packages $(volume_packages))" -trimpath -tags root -run "^($names)\$" "$@"
 }
-script_tests() { GOGC=$collect tests scripts "$(of_packages $(list ./test/e2e))" "${race[@]}" "${only[@]}" "$@"; }
+script_tests() { CGO_ENABLED=0 tests scripts "$(of_packages $(list ./test/e2e))" -trimpath "${only[@]}" "$@"; }
 only=(${RUN:+-run "$RUN"})
 
 prepare() {
@@ -165,7 +166,7 @@ case ${1:-} in
 compile)
   # shellcheck disable=SC2046 # one argument a package
   scripts/go list "${race[@]}" -tags root -export -test $(raced) >/dev/null
-  scripts/go list "${race[@]}" -export -test ./test/e2e >/dev/null
+  CGO_ENABLED=0 scripts/go list -trimpath -export -test ./test/e2e >/dev/null
   # The S3 server of internal/archive/archivetest.
   CGO_ENABLED=0 scripts/go build -trimpath -ldflags='-s -w' -modfile=tools/s3/go.mod -o .cache/tools/versitygw github.com/versity/versitygw/cmd/versitygw
   # shellcheck disable=SC2046 # as above
@@ -241,7 +242,8 @@ long)
     e2e) long_tests long-e2e ./test/e2e "${only[@]}" ;;
     cli | image) long_tests "long-$1" "./internal/$1" "${only[@]}" ;;
     race)
-      CGO_ENABLED=1 scripts/go build -race -o bin/cubby-race ./cmd/cubby &&
+      GOGC=$collect in_memory tests long-race-scripts "$(list ./test/e2e)" "${race[@]}" -count=1 "${only[@]}" &&
+        CGO_ENABLED=1 scripts/go build -race -o bin/cubby-race ./cmd/cubby &&
         CUBBY_TEST_BIN=$PWD/bin/cubby-race long_tests long-race ./test/e2e -run 'TestReal$'
       ;;
     drivers) tests long-drivers "$(list ./internal/driver/oci)" -race -tags root -count=1 -timeout 6h ;;
