@@ -178,7 +178,8 @@ func (w *Watch) due(id sandbox.UID, b *box) (due, over bool) {
 		return b.wanted, false
 	}
 	b.looking = false
-	if len(b.known) == 0 {
+	// Deleting a box resets its limiter.
+	if len(b.known) == 0 && b.changes.Tokens() >= changesAtOnce {
 		delete(w.boxes, id)
 	}
 	return false, true

@@ -268,6 +268,31 @@ func TestAttackPortsWithoutEnd(t *testing.T) {
 	})
 }
 
+// Visits that come and go do not make a sandbox forget what it has noted already.
+func TestAttackABurstForEachVisit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		defer w.end()
+		var many []sandbox.Port
+		for port := range changesAtOnce / 2 {
+			many = append(many, node(port+1, 7))
+		}
+		const seconds = 300
+		for range seconds / 3 {
+			w.set(many...)
+			left := w.Follow("a")
+			time.Sleep(settle + time.Millisecond)
+			w.set()
+			time.Sleep(least)
+			left()
+			time.Sleep(3*time.Second - settle - least)
+		}
+		if notes, _ := w.noted(); len(notes) > seconds+changesAtOnce {
+			t.Errorf("%d changes noted in %d seconds", len(notes), seconds)
+		}
+	})
+}
+
 // Sandboxes that nobody is interested in any more are not remembered for ever.
 func TestRemembered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
