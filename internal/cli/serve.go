@@ -3,6 +3,8 @@ package cli
 import (
 	"context"
 	"errors"
+	"io"
+	"log"
 	"os"
 	"runtime/debug"
 
@@ -50,6 +52,9 @@ func collectEarly() {
 
 func serve(ctx context.Context, cfg config.Config) error {
 	collectEarly()
+	// The daemon has a structured log. What else is printed are bytes of hostile apps,
+	// which net/http prints when one of them sends more than its answer.
+	log.SetOutput(io.Discard)
 	d, err := daemon.New(ctx, cfg)
 	if err != nil {
 		return err

@@ -145,3 +145,33 @@ func succeed(t *testing.T, method, address, body string, answer any) {
 		}
 	}
 }
+
+// TestAttackAppsWriteNoLog: what an app sends beyond its answer is not printed by
+// the daemon: it is as long as the app wants, for each visit.
+func TestAttackAppsWriteNoLog(t *testing.T) {
+	d := harness.Start(t, harness.Options{})
+	succeed(t, "POST", d.URL+"/v1/sandboxes", `{"id":"a","isolation":"container","ports":[3000],"visibility":"public"}`, nil)
+	answer := `b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nfirst" + b"bytes-of-the-app" * 1000`
+	app := strings.Replace(streams, `b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"`, answer, 1)
+	succeed(t, "PUT", d.URL+"/v1/sandboxes/a/files?path=serve.py", app, nil)
+	succeed(t, "POST", d.URL+"/v1/sandboxes/a/exec", `{"cmd":"python3 serve.py > log 2>&1 & until python3 -c 'import socket; socket.create_connection((\"127.0.0.1\", 3000))' 2> /dev/null; do sleep 0.1; done"}`, nil)
+	var port struct{ URL string }
+	succeed(t, "GET", d.URL+"/v1/sandboxes/a/ports/3000", "", &port)
+	u, err := url.Parse(port.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 20 {
+		conn, status, err := openStream(u)
+		if err != nil || status != http.StatusOK {
+			t.Fatalf("a visit is %d, %v", status, err)
+		}
+		conn.Close()
+	}
+	if err := d.Stop(); err != nil {
+		t.Error(err)
+	}
+	if strings.Contains(d.Log(), "bytes-of-the-app") {
+		t.Errorf("the daemon printed %d bytes", len(d.Log()))
+	}
+}
