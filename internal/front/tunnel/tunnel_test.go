@@ -349,6 +349,30 @@ func TestWhatIsNotConnected(t *testing.T) {
 	}
 }
 
+// On a daemon without tokens a page of another origin, as that of a preview, gets no
+// connection; with tokens it needs one, which a browser does not have.
+func TestAttackPagesThatConnect(t *testing.T) {
+	for _, tokens := range []config.Secret{"", "alice:" + token} {
+		d := daemontest.Start(t, daemontest.Options{Config: func(c *config.Config) { c.Tokens = tokens }})
+		c := client.New(d.URL, client.WithToken(token), client.WithHTTPClient(&http.Client{Transport: new(http.Transport)}))
+		t.Cleanup(c.Close)
+		if _, err := c.Create(t.Context(), client.CreateOptions{ID: "a"}); err != nil {
+			t.Fatal(err)
+		}
+		address := fmt.Sprintf("%s/v1/sandboxes/a/ports/%d/connect", d.URL, listen(t, echo))
+		for _, origin := range []string{"http://evil.example", "null", "http://s-a-3000.preview.localhost:9091", "http://localhost:1"} {
+			conn, res, err := websocket.Dial(t.Context(), address, &websocket.DialOptions{HTTPHeader: http.Header{"Origin": {origin}, "Cookie": {"cubby_preview=x"}}})
+			if err == nil {
+				_ = conn.CloseNow()
+				t.Errorf("a page of %s is connected, with tokens %q", origin, string(tokens))
+			} else if res == nil || res.StatusCode != http.StatusForbidden && res.StatusCode != http.StatusUnauthorized {
+				t.Errorf("a page of %s: %v", origin, err)
+			}
+		}
+	}
+	http.DefaultClient.CloseIdleConnections()
+}
+
 func TestWhatIsNoneOfTheProtocol(t *testing.T) {
 	w := newWorld(t, echo)
 	for name, tt := range map[string]struct {
