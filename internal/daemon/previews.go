@@ -76,6 +76,7 @@ func (d *Daemon) bindPreviews(ctx, base, life context.Context, authenticator *au
 		PassOn: true, Log: d.log, Metrics: d.metrics, Memory: d.memory, Error: p.door.Refuse,
 	}, p.door))
 	p.server.MaxHeaderBytes = 64 << 10 // apps have cookies of their own
+	p.server.DisableGeneralOptionsHandler = true
 	d.previews = p
 	return nil
 }

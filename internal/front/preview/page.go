@@ -44,7 +44,7 @@ func pageOf(err error) (int, page) {
 	case errs.Timeout:
 		return http.StatusGatewayTimeout, page{Title: "The app takes long to start", Text: "This page checks again by itself.", Again: 2}
 	case errs.OverQuota:
-		return http.StatusTooManyRequests, page{Title: "Too many requests", Text: "Try again in a moment."}
+		return http.StatusTooManyRequests, page{Title: "Too many requests", Text: "This page tries again in 5 seconds.", Again: 5}
 	case errs.TooLarge:
 		return http.StatusRequestEntityTooLarge, page{Title: "The request is too large", Text: "The app did not receive it."}
 	default:

@@ -43,8 +43,11 @@ const (
 	keptConns = 8
 	// dialTime bounds a connection to a port; the agent gives up earlier.
 	dialTime = 10 * time.Second
-	// maxAnswerHeader bounds the header of an answer: it is read into memory.
-	maxAnswerHeader = 256 << 10
+	// maxAnswerHeader bounds the header of an answer, and maxAnswerFields its fields:
+	// it is in memory for as long as the answer lasts, and each field takes many times
+	// its bytes.
+	maxAnswerHeader = 32 << 10
+	maxAnswerFields = 256
 	// maxHints bounds the answers before the answer, each of which is passed on.
 	maxHints   = 16
 	copyBuffer = 32 << 10
@@ -73,6 +76,9 @@ type Door struct {
 	proxy     *httputil.ReverseProxy
 	transport *http.Transport
 	visits    sync.WaitGroup
+	// waits has, for each sandbox that wakes, the cancel function of the last wait whose
+	// visitor got a page.
+	waits sync.Map
 }
 
 // New returns a door.
@@ -198,7 +204,7 @@ func (d *Door) serve(w http.ResponseWriter, r *http.Request, t target, a preview
 	defer cancel()
 	v.endless = func() { v.stop = context.AfterFunc(d.cfg.Life, cancel) }
 	defer func() { v.stop() }()
-	d.proxy.ServeHTTP(w, r.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{Got1xxResponse: v.hinted})))
+	d.proxy.ServeHTTP(answers{w}, r.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{Got1xxResponse: v.hinted})))
 }
 
 // dial connects a request to its port. Connections of one key are kept for each

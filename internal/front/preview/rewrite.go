@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
@@ -21,6 +22,8 @@ func (d *Door) rewrite(pr *httputil.ProxyRequest) {
 	out.URL.Scheme, out.URL.Host = "http", v.key
 	// As the visitor wrote it: the proxy takes out what it does not understand.
 	out.URL.RawQuery = pr.In.URL.RawQuery
+	// They are known when the body has ended, and the server puts them there.
+	out.Trailer = pr.In.Trailer
 	if d.cfg.Behind {
 		out.Header["X-Forwarded-For"] = pr.In.Header["X-Forwarded-For"]
 	}
@@ -66,6 +69,9 @@ func below(address, origin string) (rest string, ok bool) {
 // answer makes the answer that the visitor gets of the app's.
 func (d *Door) answer(res *http.Response) error {
 	v := visiting(res.Request.Context())
+	if fields(res.Header) > maxAnswerFields {
+		return errs.E(errs.Unavailable, "the app's answer has more than %d header fields", maxAnswerFields)
+	}
 	if location := res.Header.Get("Location"); location != "" && v.box.Spec.HostHeader != sandbox.HostPreserve {
 		res.Header.Set("Location", outside(location, v.target))
 	}
@@ -85,6 +91,13 @@ func (d *Door) answer(res *http.Response) error {
 		v.endless()
 	}
 	return nil
+}
+
+func fields(h http.Header) (n int) {
+	for _, values := range h {
+		n += len(values)
+	}
+	return n
 }
 
 // outside turns an address of the app as it sees itself into one that visitors

@@ -218,13 +218,9 @@ func TestVisitsWakeSandboxes(t *testing.T) {
 	}
 }
 
-// A person gets a page soon while the sandbox comes up, and the app when it has;
-// a program waits.
-func TestPageWhileTheSandboxWakes(t *testing.T) {
-	w := newWorld(t, echo)
-	own := "http://" + w.host("a", 0) + "/"
-	w.api("POST", "/v1/sandboxes/a/sleep", "", nil)
-	hold := make(chan struct{})
+// holdWakes makes sandboxes wait before they run, until hold is closed.
+func (w *world) holdWakes() (hold chan struct{}) {
+	hold = make(chan struct{})
 	w.d.Faults.SetBefore(func(ctx context.Context, method string, _ sandbox.UID) {
 		if method != "Start" && method != "Wake" {
 			return
@@ -234,6 +230,16 @@ func TestPageWhileTheSandboxWakes(t *testing.T) {
 		case <-ctx.Done():
 		}
 	})
+	return hold
+}
+
+// A person gets a page soon while the sandbox comes up, and the app when it has;
+// a program waits.
+func TestPageWhileTheSandboxWakes(t *testing.T) {
+	w := newWorld(t, echo)
+	own := "http://" + w.host("a", 0) + "/"
+	w.api("POST", "/v1/sandboxes/a/sleep", "", nil)
+	hold := w.holdWakes()
 	for range 2 {
 		got := w.get(own, "Accept", "text/html,application/xhtml+xml")
 		if got.StatusCode != http.StatusServiceUnavailable || got.Header.Get("Retry-After") != "1" || got.Header.Get("Cache-Control") != "no-store" ||

@@ -51,6 +51,7 @@ func (d *Door) enter(r *http.Request, a preview.Admission) (*preview.Visit, erro
 			if e := <-result; e.err == nil {
 				e.visit.Done()
 			}
+			d.waits.CompareAndDelete(a.Box.UID, &cancel)
 		})
 		return nil, err
 	}
@@ -61,6 +62,10 @@ func (d *Door) enter(r *http.Request, a preview.Admission) (*preview.Visit, erro
 		}
 		return e.visit, e.err
 	case <-soon:
+		// The page reloads each second. Only its last request keeps waiting for the wake.
+		if before, ok := d.waits.Swap(a.Box.UID, &cancel); ok {
+			(*before.(*context.CancelFunc))()
+		}
 		return abandoned(errWaking)
 	case <-r.Context().Done():
 		return abandoned(context.Cause(r.Context()))

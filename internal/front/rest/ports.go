@@ -85,7 +85,7 @@ func (d *door) portRoutes() {
 	}) (*struct{ Body Link }, error) {
 		var holds time.Duration
 		if in.Body != nil && in.Body.ExpiresIn != nil {
-			holds = time.Duration(*in.Body.ExpiresIn * float64(time.Second))
+			holds = max(1, time.Duration(*in.Body.ExpiresIn*float64(time.Second))) // 0 is the default
 		}
 		l, err := d.Core.Previews().Link(ctx, in.ID, in.Port, holds)
 		if err != nil {

@@ -1,0 +1,50 @@
+package preview
+
+import (
+	"bufio"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/cubbyhq/cubby/internal/errs"
+)
+
+// leaveTime is how long a visitor has to close a connection that changed its
+// protocol, after the app has closed its end.
+const leaveTime = time.Second
+
+// answers are how the proxy answers a visitor.
+type answers struct{ http.ResponseWriter }
+
+// Unwrap lets http.ResponseController reach the server's.
+func (a answers) Unwrap() http.ResponseWriter { return a.ResponseWriter }
+
+// WriteHeader takes cookies out of answers before the answer, which the proxy
+// passes on unseen: some programs would take them, for any domain.
+func (a answers) WriteHeader(status int) {
+	if status < http.StatusOK {
+		a.Header().Del("Set-Cookie")
+	}
+	a.ResponseWriter.WriteHeader(status)
+}
+
+// Hijack gives the visitor's connection to the proxy.
+func (a answers) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, buffered, err := http.NewResponseController(a.ResponseWriter).Hijack()
+	return visitorConn{conn}, buffered, err
+}
+
+// visitorConn ends soon after the app has ended it. The proxy would wait for the
+// visitor's end too, who may never send it.
+type visitorConn struct{ net.Conn }
+
+func (c visitorConn) CloseWrite() error {
+	end, ok := c.Conn.(interface{ CloseWrite() error })
+	if !ok {
+		return errs.E(errs.Unsupported, "the connection has one end for both directions")
+	}
+	if err := end.CloseWrite(); err != nil {
+		return err
+	}
+	return c.SetReadDeadline(time.Now().Add(leaveTime))
+}
