@@ -206,24 +206,7 @@ func (n *note) become(spec driver.Spec) error {
 // takeSaved gives a sandbox an image of its root filesystem that is kept elsewhere,
 // for when it begins cold.
 func (b box) takeSaved(from string) error {
-	fresh := b.halfSaved()
-	// What an earlier call left that was cut off.
-	if err := os.RemoveAll(fresh); err != nil {
-		return err
-	}
-	if err := os.Mkdir(fresh, 0o700); err != nil {
-		return err
-	}
-	entries, err := os.ReadDir(from)
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		if err := os.Link(filepath.Join(from, e.Name()), filepath.Join(fresh, e.Name())); err != nil {
-			return err
-		}
-	}
-	return memory.Publish(fresh, b.saved())
+	return memory.PublishLinks(from, b.halfSaved(), b.saved())
 }
 
 // RemoveSnapshot implements driver.Snapshotter.

@@ -234,6 +234,27 @@ func Publish(fresh, dir string) error {
 	return errors.Join(Exchange(fresh, dir), SyncNames(filepath.Dir(dir)), os.RemoveAll(fresh))
 }
 
+// PublishLinks is [Publish] of a fresh directory that has the files of another, which
+// is on the same disk. What an earlier call left there goes.
+func PublishLinks(from, fresh, dir string) error {
+	if err := os.RemoveAll(fresh); err != nil {
+		return err
+	}
+	if err := os.Mkdir(fresh, 0o700); err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(from)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if err := os.Link(filepath.Join(from, e.Name()), filepath.Join(fresh, e.Name())); err != nil {
+			return err
+		}
+	}
+	return Publish(fresh, dir)
+}
+
 // Exchange gives a directory the name of another, which gets its name if there is
 // one.
 func Exchange(fresh, dir string) error {
