@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/cubbyhq/cubby/internal/core"
 	"github.com/cubbyhq/cubby/internal/core/lifecycle"
 	"github.com/cubbyhq/cubby/internal/core/live"
 	"github.com/cubbyhq/cubby/internal/core/services"
@@ -76,4 +77,28 @@ func TestServicesOfCopiesGoOnAsTheirOwn(t *testing.T) {
 		t.Fatal(err)
 	}
 	goesOn("two")
+}
+
+// The services of a copy run already when it begins, so the bound of its tenant's
+// commands cannot refuse them: they are followed and can be stopped.
+func TestServicesOfCopiesAreKeptBeyondTheTenantsBound(t *testing.T) {
+	w, _ := realWorld(t)
+	w.edit = append(w.edit, func(c *core.Config) { c.Sandboxes.Caps.Commands = 1 })
+	w.restart()
+	ctx := as(w.ctx, "somebody", "team")
+	if _, err := w.Sandboxes().Create(ctx, lifecycle.CreateRequest{ID: "a", Spec: sandbox.Spec{
+		Services: []sandbox.Service{{Name: "web", Command: "sleep 1000"}},
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	parent := w.inState("a", "web", services.Running)
+	if _, err := w.Snapshots().Fork(ctx, "a", 1, []string{"one"}); err != nil {
+		t.Fatal(err)
+	}
+	if st := w.inState("one", "web", services.Running); st.PID != parent.PID || st.Exec == 0 {
+		t.Errorf("in the copy it is %+v, in the parent %+v", st, parent)
+	}
+	if st, err := w.Services().Stop(ctx, "one", "web"); err != nil || st.State != services.Stopped {
+		t.Errorf("Stop = %+v, %v", st, err)
+	}
 }

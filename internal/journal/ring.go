@@ -14,7 +14,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
-// A ring is a log without an end, of a terminal: it keeps the newest output
+// A ring is a log without an end, of a terminal or a service: it keeps the newest output
 // and drops the oldest. Its file begins with a block of its own:
 //
 //	0     magic of rings
@@ -222,7 +222,7 @@ func punch(f *os.File, at, n int64) error {
 	}
 	if errors.Is(punchErr, unix.EOPNOTSUPP) || errors.Is(punchErr, unix.ENOSYS) {
 		return errs.E(errs.Unsupported, "the file system of the data directory cannot free parts of a file").
-			Hint("terminals need one that can: ext4, XFS, btrfs or tmpfs").Because(punchErr)
+			Hint("terminals and services need one that can: ext4, XFS, btrfs or tmpfs").Because(punchErr)
 	}
 	return punchErr
 }

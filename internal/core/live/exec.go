@@ -6,7 +6,6 @@ import (
 	"io"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/core/gate"
@@ -356,7 +355,5 @@ func (e *Exec) kill(ctx context.Context, reason sandbox.EndReason) {
 	if e.isCell() {
 		e.helpCell()
 	}
-	if err := e.run.signal(ctx, e.uid, syscall.SIGKILL, true, reason); err != nil && !errors.Is(err, errs.NotFound) {
-		e.run.s.cfg.Log.Warn("kill an exec", telemetry.KeyUID, e.run.UID, telemetry.KeySeq, e.seq, telemetry.KeyErr, err)
-	}
+	e.run.kill(ctx, e.uid, e.seq, reason)
 }

@@ -100,7 +100,7 @@ func enter(ctx context.Context, r *Run, b sandbox.Sandbox, spec sandbox.ExecSpec
 	if err := s.cfg.Admit(); err != nil {
 		return nil, err
 	}
-	err := r.execs.reserve()
+	err := r.execs.reserveFor(uid != "")
 	if err != nil {
 		return nil, err
 	}

@@ -48,6 +48,13 @@ func (r *Run) signal(ctx context.Context, uid sandbox.UID, sig syscall.Signal, t
 		Hint("stop the sandbox: that ends all of it")
 }
 
+// kill ends everything that descends from a command; what it cannot end it logs.
+func (r *Run) kill(ctx context.Context, uid sandbox.UID, seq int64, reason sandbox.EndReason) {
+	if err := r.signal(ctx, uid, syscall.SIGKILL, true, reason); err != nil && !errors.Is(err, errs.NotFound) {
+		r.s.cfg.Log.Warn("kill an exec", telemetry.KeyUID, r.UID, telemetry.KeySeq, seq, telemetry.KeyErr, err)
+	}
+}
+
 // helpKills ends what the agent is killing and cannot, until stop. It is for
 // what the agent kills by itself, as kernels.
 func (r *Run) helpKills(ctx context.Context, stop <-chan struct{}) {

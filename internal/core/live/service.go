@@ -6,6 +6,7 @@ import (
 	"slices"
 	"syscall"
 
+	"github.com/cubbyhq/cubby/internal/core/gate"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
@@ -20,7 +21,8 @@ func (e *Exec) Service() *sandbox.ServiceRun { return e.service }
 func (e *Exec) PID() int64 { return e.pid.Load() }
 
 // Terminate ends a run of a service: SIGTERM first, and SIGKILL for what is left
-// of it when ctx ends. It returns when the exec has its end, or the run is over.
+// of it when ctx ends, also when the command itself has ended before. It returns
+// when the exec has its end, or the run is over.
 func (e *Exec) Terminate(ctx context.Context) {
 	select {
 	case <-e.begun:
@@ -31,6 +33,7 @@ func (e *Exec) Terminate(ctx context.Context) {
 	if err == nil {
 		select {
 		case <-e.done:
+			e.awaitLeft(ctx)
 		case <-ctx.Done():
 		case <-e.run.ctx.Done():
 			return
@@ -46,8 +49,19 @@ func (e *Exec) Terminate(ctx context.Context) {
 	}
 }
 
+// awaitLeft waits until nothing runs any more that a finished exec has left, or ctx
+// ends. SIGCONT asks: it changes nothing, and fails when nothing is there.
+func (e *Exec) awaitLeft(ctx context.Context) {
+	for pauses := gate.NewPauses(); e.run.signal(ctx, e.uid, syscall.SIGCONT, true, "") == nil; {
+		gate.Pause(ctx, pauses)
+	}
+}
+
 // KillLeft ends what a finished exec left running.
 func (e *Exec) KillLeft() { e.kill(e.run.ctx, sandbox.EndKilled) }
+
+// KillLeft is [Exec.KillLeft] for an exec that ended while nobody followed it.
+func KillLeft(r *Run, x sandbox.Exec) { r.kill(r.ctx, x.UID, x.Seq, sandbox.EndKilled) }
 
 // IsEnding reports whether the sandbox of a run is about to end.
 func IsEnding(r *Run) bool { return r.execs.endingNow() != nil }

@@ -22,8 +22,9 @@ import (
 const (
 	// DefaultTerminal is the name of a terminal that was given none.
 	DefaultTerminal = "main"
-	// terminalKept is how much of a terminal's output is kept: the newest.
-	terminalKept = 4 << 20
+	// ringKept is how much of the output of a terminal or a service is kept: the
+	// newest.
+	ringKept = 4 << 20
 	// maxTerminals bounds what the journals of terminals take beside the cap
 	// of the sandbox.
 	maxTerminals = 16
@@ -194,10 +195,11 @@ exec 3<&-
 true
 END`
 
-// openJournal opens the log of an exec, for a terminal one that keeps the end.
+// openJournal opens the log of an exec, for a terminal and for a run of a service
+// one that keeps the end: they print for as long as the sandbox runs.
 func (s *Sandboxes) openJournal(x sandbox.Exec) (*journal.Log, error) {
-	if x.Spec.Terminal != "" {
-		return s.cfg.Journals.CreateRing(x.Box, x.Seq, terminalKept)
+	if x.Spec.Terminal != "" || x.Spec.Service != nil {
+		return s.cfg.Journals.CreateRing(x.Box, x.Seq, ringKept)
 	}
 	return s.cfg.Journals.Create(x.Box, x.Seq)
 }

@@ -56,6 +56,7 @@ func (u *unit) adopt(e *live.Exec) {
 	defer u.mu.Unlock()
 	u.exec = e
 	u.state.Phase, u.state.Exec, u.state.Revision = sandbox.ServiceRunning, e.Snapshot().Seq, e.Service().Revision
+	u.state.Reason = ""
 }
 
 func (u *unit) poke() {
@@ -91,11 +92,12 @@ func (u *unit) look() {
 	}
 }
 
-// stored is what the store is to know.
+// stored is what the store is to know; false: nothing. A service that was removed
+// stays there until its run has ended: a daemon that comes before has to end it.
 func (u *unit) stored() (sandbox.ServiceState, bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return u.state, u.service != nil
+	return u.state, u.service != nil || u.exec != nil
 }
 
 // ask has a wish carried out, and waits for that.
@@ -206,7 +208,7 @@ func (u *unit) carryOut(ctx context.Context, what wish) error {
 	if e := u.running(); e != nil && !isDone(e) {
 		return nil
 	}
-	u.take()
+	u.end(ctx) // what a run has left that ended just now
 	u.set(ctx, func(s *sandbox.ServiceState) {
 		*s = sandbox.ServiceState{Phase: sandbox.ServiceRunning, Revision: s.Revision, Exec: s.Exec, Restarts: s.Restarts}
 	})
@@ -345,6 +347,8 @@ func (u *unit) missing(ctx context.Context, seq int64) {
 	case err != nil:
 		gate.Sleep(ctx, time.Second)
 		return
+	default:
+		live.KillLeft(u.k.run, x)
 	}
 	u.account(ctx, x)
 }
@@ -353,7 +357,7 @@ func (u *unit) missing(ctx context.Context, seq int64) {
 // it is tried again in a while.
 func (u *unit) start(ctx context.Context) error {
 	u.mu.Lock()
-	service, restarts := u.service, u.state.Restarts
+	service, restarts, waits := u.service, u.state.Restarts, u.state.Phase == sandbox.ServiceWaiting
 	if u.state.Exec != 0 {
 		restarts++
 	}
@@ -363,7 +367,9 @@ func (u *unit) start(ctx context.Context) error {
 	}
 	err := u.required(ctx, service.Requires)
 	if errors.Is(err, errs.NotFound) {
-		u.set(ctx, func(s *sandbox.ServiceState) { s.Phase = sandbox.ServiceWaiting })
+		if !waits { // else each use of the sandbox would be a write
+			u.set(ctx, func(s *sandbox.ServiceState) { s.Phase, s.Reason = sandbox.ServiceWaiting, "" })
+		}
 		return nil
 	}
 	var e *live.Exec
