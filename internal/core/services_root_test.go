@@ -82,9 +82,7 @@ func TestServicesOfCopiesGoOnAsTheirOwn(t *testing.T) {
 // The services of a copy run already when it begins, so the bound of its tenant's
 // commands cannot refuse them: they are followed and can be stopped.
 func TestServicesOfCopiesAreKeptBeyondTheTenantsBound(t *testing.T) {
-	w, _ := realWorld(t)
-	w.edit = append(w.edit, func(c *core.Config) { c.Sandboxes.Caps.Commands = 1 })
-	w.restart()
+	w, _ := realWorld(t, func(c *core.Config) { c.Sandboxes.Caps.Commands = 1 })
 	ctx := as(w.ctx, "somebody", "team")
 	if _, err := w.Sandboxes().Create(ctx, lifecycle.CreateRequest{ID: "a", Spec: sandbox.Spec{
 		Services: []sandbox.Service{{Name: "web", Command: "sleep 1000"}},

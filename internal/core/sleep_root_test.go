@@ -24,7 +24,7 @@ import (
 
 // realWorld is a world with gVisor and the image base below it. Its sandboxes are
 // destroyed at the end.
-func realWorld(t *testing.T) (w *world, state string) {
+func realWorld(t *testing.T, edit ...func(*core.Config)) (w *world, state string) {
 	t.Helper()
 	images, err := image.Open(os.Getenv("CUBBY_TEST_IMAGE_DIR"), slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -39,7 +39,7 @@ func realWorld(t *testing.T) (w *world, state string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w = newWorld(t, func(c *core.Config) { c.Driver, c.Images = d, images })
+	w = newWorld(t, append(edit, func(c *core.Config) { c.Driver, c.Images = d, images })...)
 	stop := w.stop
 	w.stop = func() {
 		if _, _, err := w.Sandboxes().DestroyAll(w.ctx); err != nil {
