@@ -355,5 +355,5 @@ func (e *Exec) kill(ctx context.Context, reason sandbox.EndReason) {
 	if e.isCell() {
 		e.helpCell()
 	}
-	e.run.kill(ctx, e.uid, e.seq, reason)
+	killTree(ctx, e.run, e.uid, e.seq, reason)
 }

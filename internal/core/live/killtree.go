@@ -48,8 +48,8 @@ func (r *Run) signal(ctx context.Context, uid sandbox.UID, sig syscall.Signal, t
 		Hint("stop the sandbox: that ends all of it")
 }
 
-// kill ends everything that descends from a command; what it cannot end it logs.
-func (r *Run) kill(ctx context.Context, uid sandbox.UID, seq int64, reason sandbox.EndReason) {
+// killTree ends everything that descends from a command; what it cannot end it logs.
+func killTree(ctx context.Context, r *Run, uid sandbox.UID, seq int64, reason sandbox.EndReason) {
 	if err := r.signal(ctx, uid, syscall.SIGKILL, true, reason); err != nil && !errors.Is(err, errs.NotFound) {
 		r.s.cfg.Log.Warn("kill an exec", telemetry.KeyUID, r.UID, telemetry.KeySeq, seq, telemetry.KeyErr, err)
 	}
