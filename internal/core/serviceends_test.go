@@ -87,6 +87,40 @@ func TestWhatAServiceLeftIsKilledByTheNextDaemon(t *testing.T) {
 	}
 }
 
+// A daemon that is killed when it has started a service, and has not noted that yet,
+// does not have it run twice.
+func TestServiceThatRunsOnceDoesSoWhenTheDaemonIsKilled(t *testing.T) {
+	w := newWorld(t)
+	dir := t.TempDir()
+	starts, ended := filepath.Join(dir, "starts"), filepath.Join(dir, "end")
+	b := w.createWith("a", sandbox.Service{
+		Name: "once", Restart: sandbox.RestartNever,
+		Command: "echo x >> " + starts + "; while [ ! -e " + ended + " ]; do sleep 0.01; done",
+	})
+	first := w.inState("a", "once", services.Running)
+	w.until("it has begun", func() bool { text, err := os.ReadFile(starts); return err == nil && string(text) == "x\n" })
+	w.stop()
+	if err := os.WriteFile(ended, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.until("it has ended", func() bool { return syscall.Kill(int(first.PID), 0) != nil })
+	w.driverOfNext()
+	w.open()
+	code := 0
+	_, err := w.store.FinishExec(w.ctx, b.UID, first.Exec, sandbox.Exit{Reason: sandbox.EndExited, Code: &code}, sandbox.ExecDone, time.Now())
+	if err == nil {
+		err = w.store.SetServices(w.ctx, b.UID, nil)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.start()
+	st := w.inState("a", "once", services.Stopped)
+	if text, err := os.ReadFile(starts); err != nil || string(text) != "x\n" || st.Exec != first.Exec {
+		t.Errorf("it noted the starts %q, %v, and is %+v", text, err, st)
+	}
+}
+
 // A shell ends at SIGTERM, and what it runs may take longer.
 func TestStopGivesAllOfAServiceTimeToEnd(t *testing.T) {
 	w := newWorld(t)

@@ -9,6 +9,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/core/live"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/store"
 	"github.com/cubbyhq/cubby/internal/telemetry"
 )
 
@@ -85,6 +86,10 @@ func (k *keeper) begin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	unnoted, err := k.unnoted(ctx, b)
+	if err != nil {
+		return err
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, e := range execs {
@@ -105,8 +110,37 @@ func (k *keeper) begin(ctx context.Context) error {
 			k.units[name] = newUnit(k, name, state)
 		}
 	}
+	for name, state := range unnoted {
+		if u := k.units[name]; u == nil || u.running() == nil {
+			k.units[name] = newUnit(k, name, state)
+		}
+	}
 	k.arrangeUnits(ctx)
 	return nil
+}
+
+// unnoted are the states of services that are not always restarted and whose last
+// run is not in their state: the daemon was killed when it had started that. They
+// shall not run twice.
+func (k *keeper) unnoted(ctx context.Context, b sandbox.Sandbox) (map[string]sandbox.ServiceState, error) {
+	states := make(map[string]sandbox.ServiceState)
+	for _, service := range b.Spec.Services {
+		state := b.Services[service.Name]
+		if service.Restart == "" || service.Restart == sandbox.RestartAlways ||
+			state.Phase == sandbox.ServiceStopped || state.Phase == sandbox.ServiceFailed {
+			continue
+		}
+		last, err := k.s.cfg.Store.Execs(ctx, b.UID, store.ExecQuery{Service: service.Name, AfterSeq: max(state.Exec, 0), Newest: true, Limit: 1})
+		if err != nil {
+			return nil, err
+		}
+		if len(last) == 0 || last[0].CreatedAt.Before(b.StartedAt) || last[0].Spec.Service.Revision != service.Revision {
+			continue
+		}
+		state.Phase, state.Exec, state.Revision = sandbox.ServiceRunning, last[0].Seq, service.Revision
+		states[service.Name] = state
+	}
+	return states, nil
 }
 
 // specOf is the command of a run that the sandbox's memory brought with it.
