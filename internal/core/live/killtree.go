@@ -50,7 +50,7 @@ func (r *Run) signal(ctx context.Context, uid sandbox.UID, sig syscall.Signal, t
 
 // killTree ends everything that descends from a command; what it cannot end it logs.
 func killTree(ctx context.Context, r *Run, uid sandbox.UID, seq int64, reason sandbox.EndReason) {
-	if err := r.signal(ctx, uid, syscall.SIGKILL, true, reason); err != nil && !errors.Is(err, errs.NotFound) {
+	if err := r.signal(ctx, uid, syscall.SIGKILL, true, reason); err != nil && !errors.Is(err, errs.NotFound) && ctx.Err() == nil {
 		r.s.cfg.Log.Warn("kill an exec", telemetry.KeyUID, r.UID, telemetry.KeySeq, seq, telemetry.KeyErr, err)
 	}
 }
