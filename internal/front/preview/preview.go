@@ -46,7 +46,7 @@ const (
 	// maxAnswerHeader bounds the header of an answer, and maxAnswerFields its fields:
 	// it is in memory for as long as the answer lasts, and each field takes many times
 	// its bytes.
-	maxAnswerHeader = 32 << 10
+	maxAnswerHeader = 16 << 10
 	maxAnswerFields = 256
 	// maxHints bounds the answers before the answer, each of which is passed on.
 	maxHints   = 16
