@@ -6,6 +6,7 @@ import (
 
 	"connectrpc.com/connect"
 	"connectrpc.com/grpchealth"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/cubbyhq/cubby/api/gen/sandbox/v1/sandboxv1connect"
 )
@@ -66,8 +67,21 @@ type endingConn struct {
 
 func (c endingConn) Send(message any) error {
 	err := c.StreamingHandlerConn.Send(message)
-	if err == nil && c.life.Err() != nil {
+	// The daemon may begin to stop right after another status was sent.
+	if err == nil && c.life.Err() != nil && saysNotServing(message) {
 		return connect.NewError(connect.CodeUnavailable, errors.New("the daemon is stopping"))
 	}
 	return err
+}
+
+// saysNotServing reports whether a message is the status that a watch ends with. Its
+// type is internal to grpchealth.
+func saysNotServing(message any) bool {
+	m, ok := message.(proto.Message)
+	if !ok {
+		return false
+	}
+	r := m.ProtoReflect()
+	field := r.Descriptor().Fields().ByName("status")
+	return field != nil && field.Enum() != nil && grpchealth.Status(r.Get(field).Enum()) == grpchealth.StatusNotServing
 }
