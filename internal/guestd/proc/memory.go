@@ -125,7 +125,9 @@ func (r *Runner) killLargest(used, budget int64) victim {
 	}
 	page := int64(os.Getpagesize())
 	size, all = size*page, all*page
-	text := oomText(name, pid, size, used-all, budget)
+	// What is used beyond the limit cannot be seen, so it says too little.
+	nobodys := max(used-all, inFiles(string(readBounded("/proc/meminfo", 8192))))
+	text := oomText(name, pid, size, nobodys, budget)
 	if e := r.ownerOf(pid); e != nil {
 		e.setOOM(text)
 	}
@@ -134,6 +136,17 @@ func (r *Runner) killLargest(used, budget int64) victim {
 	r.cfg.Log.Debug("memory budget reached", "used", used, "budget", budget, "pid", pid, "size", size)
 	_ = syscall.Kill(pid, syscall.SIGKILL)
 	return victim{pid: pid, at: r.cfg.Uptime.Now(), others: residentBeside(table, pid)}
+}
+
+// inFiles reads in /proc/meminfo how much of memory is files in it; 0: not known.
+func inFiles(meminfo string) int64 {
+	for line := range strings.Lines(meminfo) {
+		if f := strings.Fields(line); len(f) > 1 && f[0] == "Shmem:" {
+			kib, _ := strconv.ParseInt(f[1], 10, 53)
+			return kib << 10
+		}
+	}
+	return 0
 }
 
 // oomText says who was killed, and why it was hit although it used little:

@@ -47,3 +47,16 @@ func TestOnePaysAtATime(t *testing.T) {
 		t.Error("another pays for memory that comes back late")
 	}
 }
+
+func TestFilesInMemoryAreFound(t *testing.T) {
+	for text, want := range map[string]int64{
+		"MemTotal:  1000 kB\nMapped: 7 kB\nShmem:        120 kB\n": 120 << 10,
+		"Shmem: x kB\n": 0,
+		"Shmem:":        0,
+		"":              0,
+	} {
+		if got := inFiles(text); got != want {
+			t.Errorf("inFiles(%q) = %d, want %d", text, got, want)
+		}
+	}
+}
