@@ -28,6 +28,9 @@ const (
 	// it, unless the others have taken so much more.
 	refund     = 500 * time.Millisecond
 	stillTaken = 16 << 20
+	// watched is among how many processes it is looked for that: to read all of a
+	// fork storm again and again takes the processor that ends it.
+	watched = 64
 )
 
 // WatchMemory keeps the budget until ctx ends.
@@ -66,13 +69,14 @@ type victim struct {
 	pid    int           // 0: none
 	at     time.Duration // when, by the clock that stands still in a sleep
 	others int64         // what all other processes had, in bytes
+	among  int           // how many processes there were
 }
 
 // paid reports whether another process pays for what is missing now: the victim's
 // memory should have come back, or the others go on taking. It looks at the
 // processes if it has to.
 func (v victim) paid(now time.Duration, look func() map[int]processInfo) bool {
-	return v.pid == 0 || now-v.at >= refund || residentBeside(look(), v.pid) >= v.others+stillTaken
+	return v.pid == 0 || now-v.at >= refund || v.among <= watched && residentBeside(look(), v.pid) >= v.others+stillTaken
 }
 
 // visible are the processes that can be seen.
@@ -135,7 +139,7 @@ func (r *Runner) killLargest(used, budget int64) victim {
 	// must not fill the host's log.
 	r.cfg.Log.Debug("memory budget reached", "used", used, "budget", budget, "pid", pid, "size", size)
 	_ = syscall.Kill(pid, syscall.SIGKILL)
-	return victim{pid: pid, at: r.cfg.Uptime.Now(), others: residentBeside(table, pid)}
+	return victim{pid: pid, at: r.cfg.Uptime.Now(), others: residentBeside(table, pid), among: len(table)}
 }
 
 // inFiles reads in /proc/meminfo how much of memory is files in it; 0: not known.

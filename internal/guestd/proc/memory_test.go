@@ -40,6 +40,10 @@ func TestOnePaysAtATime(t *testing.T) {
 	if !v.paid(at, look) {
 		t.Error("nobody pays although another goes on taking")
 	}
+	storm := victim{pid: 7, at: at, others: others * page, among: watched + 1}
+	if storm.paid(at, func() map[int]processInfo { t.Error("a fork storm is read"); return nil }) {
+		t.Error("another pays in a fork storm before the memory of the first has come back")
+	}
 	// Its memory may come back long after its end.
 	table[8] = processInfo{rss: others}
 	delete(table, 7)
