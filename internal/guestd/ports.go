@@ -70,8 +70,8 @@ func (s *Server) dialPort(w http.ResponseWriter, r *http.Request) {
 }
 
 // ListPorts implements the guest service.
-func (s *Server) ListPorts(context.Context, *connect.Request[guestv1.ListPortsRequest]) (*connect.Response[guestv1.ListPortsResponse], error) {
-	listeners, err := proc.Listeners(func(port uint16) bool { return s.ownPort(port) || s.kernels.OwnPort(int(port)) })
+func (s *Server) ListPorts(ctx context.Context, _ *connect.Request[guestv1.ListPortsRequest]) (*connect.Response[guestv1.ListPortsResponse], error) {
+	listeners, err := proc.Listeners(ctx, func(port uint16) bool { return s.ownPort(port) || s.kernels.OwnPort(int(port)) })
 	if err != nil {
 		return nil, err
 	}

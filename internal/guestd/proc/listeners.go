@@ -1,6 +1,7 @@
 package proc
 
 import (
+	"context"
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
@@ -28,8 +29,8 @@ type Listener struct {
 
 // Listeners returns the ports of loopback that something listens on, by number,
 // without those that skip names. The programs are those that the caller can see:
-// of a process that hides its descriptors nothing is known.
-func Listeners(skip func(port uint16) bool) ([]Listener, error) {
+// of a process that hides its descriptors nothing is known. It ends early with ctx.
+func Listeners(ctx context.Context, skip func(port uint16) bool) ([]Listener, error) {
 	sockets, err := listenTable(skip)
 	if err != nil {
 		return nil, err
@@ -39,12 +40,15 @@ func Listeners(skip func(port uint16) bool) ([]Listener, error) {
 		found[port] = Listener{Port: port}
 	}
 	all, _ := pids() // those that could be read
-	owners(sockets, all, func(port uint16, pid int) {
+	owners(ctx, sockets, all, func(port uint16, pid int) {
 		// Of several processes that share a socket the first one made it.
 		if l := found[port]; l.PID == 0 || pid < l.PID {
 			found[port] = Listener{Port: port, PID: pid}
 		}
 	})
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
 	list := make([]Listener, 0, len(found))
 	for _, l := range found {
 		if p, ok := readProcess(l.PID); ok {
@@ -60,7 +64,7 @@ func Listeners(skip func(port uint16) bool) ([]Listener, error) {
 // on. What cannot be read has none.
 func (p *Process) Ports() (ports []int) {
 	sockets, _ := listenTable(func(uint16) bool { return false })
-	owners(sockets, append(p.Members(), p.PID()), func(port uint16, _ int) { ports = append(ports, int(port)) })
+	owners(context.Background(), sockets, append(p.Members(), p.PID()), func(port uint16, _ int) { ports = append(ports, int(port)) })
 	return ports
 }
 
@@ -125,9 +129,13 @@ func onLoopback(host string) bool {
 	return ok && (addr.IsUnspecified() || addr == netip.IPv6Loopback() || addr == netip.AddrFrom4([4]byte{127, 0, 0, 1}))
 }
 
-// owners calls found for each of the processes that has one of the sockets.
-func owners(sockets map[uint64]uint16, pids []int, found func(port uint16, pid int)) {
+// owners calls found for each of the processes that has one of the sockets, until
+// ctx ends.
+func owners(ctx context.Context, sockets map[uint64]uint16, pids []int, found func(port uint16, pid int)) {
 	for _, pid := range pids {
+		if ctx.Err() != nil {
+			return
+		}
 		dir := "/proc/" + strconv.Itoa(pid)
 		inodes, err := socketsOf(dir + "/fd")
 		if errors.Is(err, fs.ErrPermission) {
