@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # For go's -toolexec: keeps each test program as it was linked last. Go itself keeps
 # compiled packages and not programs, and to link a hundred of them again, though
-# nothing has changed, takes more than a minute of a processor.
+# nothing has changed, takes about a minute of a processor.
 #
 # .cache/linked has one copy of each program and kind of build.
 set -euo pipefail

@@ -1,9 +1,11 @@
 package front
 
 import (
+	"context"
 	"encoding/base64"
 	"net/http"
 	"strings"
+	"sync"
 )
 
 // tokenProtocol begins the subprotocol with which a page presents its token:
@@ -54,4 +56,18 @@ func webSocketSecret(h http.Header) []string {
 		return []string{string(secret)}
 	}
 	return nil
+}
+
+// WaitFor returns when all connections have ended that a door serves itself, or when
+// ctx ends.
+func WaitFor(ctx context.Context, conns *sync.WaitGroup) {
+	done := make(chan struct{})
+	go func() {
+		conns.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
 }

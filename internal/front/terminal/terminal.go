@@ -66,17 +66,7 @@ func New(c Config) *Door {
 
 // Wait returns when no connection is left, or when ctx ends. The server does
 // not wait for them: they are not its own any more.
-func (d *Door) Wait(ctx context.Context) {
-	done := make(chan struct{})
-	go func() {
-		d.conns.Wait()
-		close(done)
-	}()
-	select {
-	case <-done:
-	case <-ctx.Done():
-	}
-}
+func (d *Door) Wait(ctx context.Context) { front.WaitFor(ctx, &d.conns) }
 
 // ServeHTTP opens or attaches to a terminal. What is wrong with the request is
 // answered as by the rest of the API, before the connection changes its
