@@ -58,6 +58,7 @@ func places() map[string]place {
 		"internal/telemetry": {layer: 2},
 		"internal/tenancy":   {layer: 2},
 		"internal/coalesce":  {layer: 2},
+		"internal/task":      {layer: 2},
 		"internal/uptime":    {layer: 2, by: []string{"internal/guestd", "internal/guestd/…", "internal/kernel/jupyter"}},
 
 		"internal/archive":   {layer: 3},
