@@ -99,6 +99,7 @@ func places() map[string]place {
 		"internal/core/preview":   {layer: 8},
 		"internal/core/program":   {layer: 8},
 		"internal/core/services":  {layer: 8},
+		"internal/core/tasks":     {layer: 9},
 		"internal/core/tenants":   {layer: 9},
 		"internal/core/transfer":  {layer: 8},
 		"internal/core/lifecycle": {layer: 10},

@@ -11,6 +11,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/core/program"
 	"github.com/cubbyhq/cubby/internal/core/services"
 	"github.com/cubbyhq/cubby/internal/core/snapshot"
+	"github.com/cubbyhq/cubby/internal/core/tasks"
 	"github.com/cubbyhq/cubby/internal/core/tenants"
 	"github.com/cubbyhq/cubby/internal/core/transfer"
 	"github.com/cubbyhq/cubby/internal/image"
@@ -49,6 +50,9 @@ func (s *Service) Previews() *preview.Previews { return s.previews }
 // Services is the services of sandboxes.
 func (s *Service) Services() *services.Services { return s.services }
 
+// Tasks is what coding agents are asked to do in sandboxes.
+func (s *Service) Tasks() *tasks.Tasks { return s.tasks }
+
 // Sessions is the session shells of sandboxes.
 func (s *Service) Sessions() *Sessions { return &Sessions{s} }
 
@@ -59,10 +63,10 @@ func (s *Service) Code() *cell.Code { return s.code }
 func (s *Service) Kernels() *cell.Kernels { return s.kernels }
 
 // Git is git in sandboxes.
-func (s *Service) Git() *program.Git { return s.git }
+func (s *Service) Git() *program.Git { return s.programs.git }
 
 // Packages is the packages of sandboxes.
-func (s *Service) Packages() *program.Packages { return s.packages }
+func (s *Service) Packages() *program.Packages { return s.programs.packages }
 
 // Files is the files of sandboxes.
 func (s *Service) Files() *transfer.Files { return s.files }

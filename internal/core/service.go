@@ -17,6 +17,7 @@ package core
 
 import (
 	"context"
+	"encoding/json"
 	"log/slog"
 	"time"
 
@@ -33,6 +34,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/core/scope"
 	"github.com/cubbyhq/cubby/internal/core/services"
 	"github.com/cubbyhq/cubby/internal/core/snapshot"
+	"github.com/cubbyhq/cubby/internal/core/tasks"
 	"github.com/cubbyhq/cubby/internal/core/transfer"
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/egress"
@@ -43,6 +45,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/sandbox"
 	"github.com/cubbyhq/cubby/internal/storage"
 	"github.com/cubbyhq/cubby/internal/store"
+	"github.com/cubbyhq/cubby/internal/task"
 )
 
 // Metrics records what core does. *telemetry.Metrics is one.
@@ -139,14 +142,17 @@ type Service struct {
 	live      *live.Sandboxes
 	code      *cell.Code
 	kernels   *cell.Kernels
-	git       *program.Git
-	packages  *program.Packages
+	programs  struct {
+		git      *program.Git
+		packages *program.Packages
+	}
 	files     *transfer.Files
 	exports   *transfer.Exports
 	imports   *transfer.Imports
 	archives  *transfer.Archives
 	previews  *preview.Previews
 	services  *services.Services
+	tasks     *tasks.Tasks
 	events    *history.Events
 	retention *history.Retention
 }
@@ -173,7 +179,7 @@ func New(cfg Config) (*Service, error) {
 	var err error
 	s.sandboxes, err = lifecycle.New(lifecycle.Config{
 		Store: cfg.Store, Driver: cfg.Driver, Disks: cfg.Disks, Images: cfg.Images, Journals: cfg.Journals,
-		Live: s.live, Packages: s.packages, Archives: s.archives, Uploads: cfg.Uploads,
+		Live: s.live, Packages: s.programs.packages, Archives: s.archives, Uploads: cfg.Uploads,
 		Gate: s.gate, Scope: s.scope, Recorder: s.recorder, Budget: s.budget,
 		Log: cfg.Log, Now: cfg.Now, Uptime: cfg.Uptime, Settings: cfg.Sandboxes,
 		On: lifecycle.Hooks{
@@ -216,6 +222,11 @@ func (s *Service) openLive(watch *ports.Watch) {
 			"git":      program.GitOperation(cfg.Journals),
 			"packages": program.PackagesOperation(cfg.Journals),
 			"code":     {Result: reader.Result},
+			// It begins with the first run, when there are tasks.
+			task.KindPrefix: {
+				Result: func(ctx context.Context, x sandbox.Exec) (json.RawMessage, error) { return s.tasks.Result(ctx, x) },
+				Attend: func(ctx context.Context, r *live.Run, e *live.Exec) { s.tasks.Attend(ctx, r, e) },
+			},
 		},
 		Rouse:     func(ctx context.Context, b sandbox.Sandbox) error { return s.sandboxes.Rouse(ctx, b) },
 		OnDeath:   func(ctx context.Context, r *live.Run, death driver.Death) { s.sandboxes.Died(ctx, r, death) },
@@ -229,8 +240,12 @@ func (s *Service) openLive(watch *ports.Watch) {
 	s.services = services.New(services.Config{Store: cfg.Store, Live: s.live, Scope: s.scope, Gate: s.gate, Log: cfg.Log, Pause: cfg.Sandboxes.ServicePause})
 	s.kernels = cell.NewKernels(s.live, s.recorder)
 	s.code = cell.NewCode(s.gate, s.live, s.kernels, reader)
-	s.git = &program.Git{Execs: s.live.Execs(), Scope: s.scope, Store: cfg.Store}
-	s.packages = &program.Packages{Config: cfg.Packages, Execs: s.live.Execs(), Scope: s.scope, Gate: s.gate, Journals: cfg.Journals}
+	s.programs.git = &program.Git{Execs: s.live.Execs(), Scope: s.scope, Store: cfg.Store}
+	s.tasks = tasks.New(tasks.Config{
+		Store: cfg.Store, Journals: cfg.Journals, Live: s.live, Git: s.programs.git, Services: s.services, Scope: s.scope, Gate: s.gate, Log: cfg.Log,
+		Secrets: func(context.Context, string, []string) (map[string]string, error) { return map[string]string{}, nil }, Note: s.recorder.Note,
+	})
+	s.programs.packages = &program.Packages{Config: cfg.Packages, Execs: s.live.Execs(), Scope: s.scope, Gate: s.gate, Journals: cfg.Journals}
 }
 
 // lookAtPorts is what the watch of ports looks at: those of a sandbox that runs.

@@ -83,7 +83,7 @@ func (p *Proxy) lookup(ctx context.Context, from Guest, d Decision) ([]netip.Add
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
 	name := d.Host
-	if d.Rule != RuleOperator {
+	if d.Rule != RuleOperator && d.Rule != RuleTask {
 		// The trailing dot keeps the host's search domains out of it.
 		name += "."
 	}

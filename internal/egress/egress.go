@@ -28,6 +28,8 @@ const (
 	RuleOpen Rule = "open"
 	// RuleOperator: the operator's list.
 	RuleOperator Rule = "operator"
+	// RuleTask: a coding agent's provider, while its task runs.
+	RuleTask Rule = "task"
 	// RuleDeny: the sandbox's or the operator's list of what is denied.
 	RuleDeny Rule = "deny"
 	// RuleAddress: the host is, or resolves to, an address of the host's own

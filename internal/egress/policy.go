@@ -70,6 +70,9 @@ func (e *Evaluator) Decide(policy sandbox.Policy, hostname string, port int) Dec
 	if e.operator.allow.allows(h, port) {
 		return d.allowed(RuleOperator)
 	}
+	if lent, err := e.read.patterns(policy.Lent); err == nil && lent.allows(h, port) {
+		return d.allowed(RuleTask)
+	}
 	switch policy.Mode {
 	case sandbox.NetworkOpen:
 		d = d.allowed(RuleOpen)
@@ -113,7 +116,7 @@ func (e *Evaluator) decideAddress(policy sandbox.Policy, d Decision, a netip.Add
 	switch {
 	case c == public,
 		e.operator.allow.contains(a, d.Port),
-		d.Rule == RuleOperator && c.named():
+		(d.Rule == RuleOperator || d.Rule == RuleTask) && c.named():
 		return d
 	}
 	what := d.Host + " leads to a " + string(c) + " address"

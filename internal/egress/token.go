@@ -3,6 +3,7 @@ package egress
 import (
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -97,6 +98,9 @@ func (k Keys) sign(box sandbox.UID, p sandbox.Policy, now time.Time) (string, er
 	allowed := p.Allow
 	if len(allowed) == 0 && p.Mode == sandbox.NetworkAllowlist {
 		allowed = sandbox.DefaultAllow()
+	}
+	if p.Mode == sandbox.NetworkAllowlist {
+		allowed = slices.Concat(allowed, p.Lent)
 	}
 	t := jwt.NewWithClaims(jwt.SigningMethodHS256, claims{
 		RegisteredClaims: jwt.RegisteredClaims{Issuer: tokenIssuer, ExpiresAt: jwt.NewNumericDate(now.Add(tokenLife))},

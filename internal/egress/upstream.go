@@ -102,7 +102,7 @@ func (u *Upstream) ask(ctx context.Context, conn net.Conn, d Decision, token str
 	case http.StatusForbidden:
 		rule := Rule(res.Header.Get(ruleHeader))
 		switch rule {
-		case RuleNone, RuleAllowlist, RuleOpen, RuleOperator, RuleDeny, RuleServerName, RuleAddress, RuleName:
+		case RuleNone, RuleAllowlist, RuleOpen, RuleOperator, RuleTask, RuleDeny, RuleServerName, RuleAddress, RuleName:
 		default:
 			rule = RuleAddress
 		}

@@ -42,6 +42,8 @@ const (
 	// InUse: something runs that the act would break, and the caller did not say
 	// that it may.
 	InUse Kind = "in_use"
+	// TaskInProgress: a coding agent works where the act would.
+	TaskInProgress Kind = "task_in_progress"
 	// TooLarge: the request or its result is over a documented size.
 	TooLarge Kind = "too_large"
 	// Exhausted: the host has no room for this now; try again later.
@@ -70,7 +72,7 @@ const (
 func Kinds() []Kind {
 	return []Kind{
 		Invalid, Unauthenticated, Forbidden, NotFound, Conflict, WrongState,
-		SharedFiles, InUse, TooLarge, Exhausted, LowMemory, OverQuota, Unavailable, Unready, Timeout, Canceled, Unsupported, Internal,
+		SharedFiles, InUse, TaskInProgress, TooLarge, Exhausted, LowMemory, OverQuota, Unavailable, Unready, Timeout, Canceled, Unsupported, Internal,
 	}
 }
 

@@ -74,7 +74,7 @@ func facts() []fact {
 		of[ExecQueue](), of[ExecStart](), of[ExecEnd](), of[Limit](), of[SessionForget](),
 		of[ServiceStart](), of[ServiceEnd](), of[ServiceFail](),
 		of[FileWrite](), of[FileRemove](), of[FileMove](), of[MakeDir](), of[Extract](), of[FileExport](), of[FileImport](),
-		of[Allowed](), of[Denied](), of[Unlisted](),
+		of[Allowed](), of[Denied](), of[Unlisted](), of[Lent](),
 		of[Frozen](), of[Thawed](), of[Purged](),
 		of[KernelCreate](), of[KernelRestart](), of[KernelDelete](), of[KernelDeath](),
 		of[PortOpen](), of[PortClose](),

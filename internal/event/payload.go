@@ -36,6 +36,7 @@ const (
 	EgressAllowed    = "egress.allowed"
 	EgressDenied     = "egress.denied"
 	EgressUnlisted   = "egress.unlisted"
+	EgressLent       = "egress.lent"
 	DiskFrozen       = "host.disk_frozen"
 	DiskThawed       = "host.disk_thawed"
 	DiskPurged       = "disk.purged"
@@ -258,6 +259,13 @@ type Allowed struct {
 	End           string `json:"end,omitempty"`
 }
 
+// Lent: for as long as a task runs the sandbox may reach its agent's provider.
+type Lent struct {
+	Host string `json:"host"`
+	Port int    `json:"port"`
+	Task string `json:"task_id"`
+}
+
 // Denied: the egress proxy refused a connection, or a name was not resolved.
 // Protocol is one of egress, or "dns" for a name; it is absent where it is not
 // known.
@@ -357,6 +365,7 @@ func (FileMove) Kind() string      { return FileMoved }
 func (MakeDir) Kind() string       { return DirMade }
 func (Extract) Kind() string       { return ArchiveExtracted }
 func (Allowed) Kind() string       { return EgressAllowed }
+func (Lent) Kind() string          { return EgressLent }
 func (Denied) Kind() string        { return EgressDenied }
 func (Unlisted) Kind() string      { return EgressUnlisted }
 func (Frozen) Kind() string        { return DiskFrozen }

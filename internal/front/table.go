@@ -30,6 +30,7 @@ var Table = map[errs.Kind]Row{
 	errs.WrongState:      {"wrong_state", http.StatusConflict, false},
 	errs.SharedFiles:     {"shared_files", http.StatusConflict, false},
 	errs.InUse:           {"in_use", http.StatusConflict, false},
+	errs.TaskInProgress:  {"task_in_progress", http.StatusConflict, false},
 	errs.TooLarge:        {"too_large", http.StatusRequestEntityTooLarge, false},
 	errs.Exhausted:       {"sandbox_capacity", http.StatusServiceUnavailable, true},
 	errs.LowMemory:       {"low_memory", http.StatusServiceUnavailable, true},

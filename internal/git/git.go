@@ -23,7 +23,7 @@ import (
 const KindPrefix = "git."
 
 // Operation is one act of git. [Clone], [Status], [Diff], [Add], [Commit],
-// [Branch], [Checkout], [Log], [Pull] and [Push] are all of them.
+// [Branch], [Checkout], [Log], [Pull], [Push], [Record] and [Publish] are all of them.
 type Operation interface {
 	// Name is the operation's verb: "clone".
 	Name() string

@@ -44,7 +44,7 @@ func parsers() map[string]func([]byte) (any, error) {
 	return map[string]func([]byte) (any, error){
 		Clone{}.Name(): parseClone, Status{}.Name(): parseStatus, Diff{}.Name(): parseDiff, Add{}.Name(): parseStatus,
 		Commit{}.Name(): parseCommit, Branch{}.Name(): parseBranch, Checkout{}.Name(): parseCheckout, Log{}.Name(): parseLog,
-		Pull{}.Name(): parsePull, Push{}.Name(): parsePush,
+		Pull{}.Name(): parsePull, Push{}.Name(): parsePush, Record{}.Name(): parseRecord, Publish{}.Name(): parsePush,
 	}
 }
 

@@ -26,6 +26,8 @@ type Patch struct {
 	ExecTimeout *time.Duration
 	MaxLifetime *time.Duration // counts from the creation
 	External    *External
+
+	GitRemoteURL *string
 }
 
 // Apply changes spec and names the fields that the patch holds.
@@ -43,6 +45,7 @@ func (p Patch) Apply(spec *Spec) (fields []string) {
 	set(&fields, "exec_timeout", &spec.ExecTimeout, p.ExecTimeout)
 	set(&fields, "max_lifetime", &spec.MaxLifetime, p.MaxLifetime)
 	set(&fields, "external", &spec.External, p.External)
+	set(&fields, "git_remote_url", &spec.GitRemoteURL, p.GitRemoteURL)
 	return fields
 }
 

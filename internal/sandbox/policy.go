@@ -26,6 +26,9 @@ type Policy struct {
 	// ProxyEnv is whether the environment names the proxy; nil is true. It
 	// decides nothing, and is fixed at create.
 	ProxyEnv *bool `json:"proxy_env,omitempty"`
+	// Lent are further hosts, with their ports, that the engine itself needs the
+	// sandbox to reach for a while. It stands in no spec.
+	Lent []string `json:"-"`
 }
 
 // NamesProxy reports whether the environment of the sandbox names the proxy.

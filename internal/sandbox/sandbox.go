@@ -131,6 +131,8 @@ type Spec struct {
 	Thread string `json:"thread,omitempty"`
 	// External names the sandbox's owner in the caller's own terms.
 	External External `json:"external,omitzero"`
+	// GitRemoteURL is where tasks of coding agents are pushed to; "" is nowhere.
+	GitRemoteURL string `json:"git_remote_url,omitempty"`
 }
 
 // External is a caller's own naming of whom a sandbox belongs to. A disk that

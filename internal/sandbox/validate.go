@@ -92,6 +92,7 @@ func (s Spec) Validate() error {
 		func() error { return validateDuration("max_lifetime", s.MaxLifetime) },
 		func() error { return ValidateThread(s.Thread) },
 		s.External.Validate,
+		func() error { return validateRemote(s.GitRemoteURL) },
 	} {
 		if err := check(); err != nil {
 			return err

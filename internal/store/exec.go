@@ -187,6 +187,12 @@ func (s *Store) Exec(ctx context.Context, box sandbox.UID, seq int64) (sandbox.E
 	return e, s.fault(err)
 }
 
+// ExecByUID returns an exec of a sandbox by its own uid, without its env.
+func (s *Store) ExecByUID(ctx context.Context, box, uid sandbox.UID) (sandbox.Exec, error) {
+	e, err := scanExec(s.row(ctx, `SELECT `+execColumns+` FROM execs e WHERE e.uid = $1 AND e.box = $2`, uid, box))
+	return e, s.fault(err)
+}
+
 // ExecEnv returns the env that an exec is to start with; NotFound when the
 // exec has started, Internal when it was sealed with another key.
 func (s *Store) ExecEnv(ctx context.Context, box sandbox.UID, seq int64) (map[string]string, error) {
@@ -218,7 +224,8 @@ func (s *Store) ExecEnv(ctx context.Context, box sandbox.UID, seq int64) (map[st
 // ExecQuery selects execs of one sandbox.
 type ExecQuery struct {
 	AfterSeq   int64
-	Limit      int // 0: 100; at most 1000
+	BeforeSeq  int64 // 0: no bound
+	Limit      int   // 0: 100; at most 1000
 	Unfinished bool
 	Kind       string // "": any
 	Newest     bool   // in descending order of seq
@@ -250,6 +257,10 @@ func (s *Store) Execs(ctx context.Context, box sandbox.UID, q ExecQuery) ([]sand
 	if q.Service != "" {
 		args = append(args, q.Service)
 		query += fmt.Sprintf(` AND e.service = $%d`, len(args))
+	}
+	if q.BeforeSeq > 0 {
+		args = append(args, q.BeforeSeq)
+		query += fmt.Sprintf(` AND e.seq < $%d`, len(args))
 	}
 	query += ` ORDER BY e.seq`
 	if q.Newest {

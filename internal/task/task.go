@@ -9,11 +9,22 @@ import (
 	"time"
 )
 
-// Kind is the kind of the exec that a task is.
-const Kind = "task"
+// The kinds of the execs that a task, and the restoring of its files, are.
+const (
+	KindPrefix  = "task"
+	Kind        = KindPrefix + ".run"
+	KindRestore = KindPrefix + ".restore"
+)
 
-// Verb is the argument that makes cubby-init the supervisor of a task.
-const Verb = "task"
+// The arguments that make cubby-init the supervisor of a task, or what restores
+// files to a checkpoint: then the directory and the checkpoint follow.
+const (
+	Verb        = "task"
+	RestoreVerb = "task-restore"
+)
+
+// Program is where cubby-init lies in every sandbox.
+const Program = "/sbin/cubby-init"
 
 // Order is what a supervisor is asked to do. It has no secret: those are variables
 // of the supervisor's environment, and Secrets has their names.
@@ -110,6 +121,7 @@ const (
 	PermissionType = "permission" // Permission
 	PushType       = "push"       // Push
 	RequestType    = "request"    // Request
+	RestoredType   = "restored"   // Restored, of [KindRestore]
 )
 
 // Phase is where a task stands.
@@ -127,6 +139,8 @@ const (
 // Status says that a phase begins.
 type Status struct {
 	Phase Phase `json:"phase"`
+	// Checkpoint is the one that was made, from agent_running on.
+	Checkpoint string `json:"checkpoint_id,omitempty"`
 }
 
 // The roles of messages.
@@ -247,6 +261,11 @@ const (
 type Request struct {
 	ID  int64 `json:"id"` // from 1
 	Act Act   `json:"act"`
+}
+
+// Restored says which files are again as they were at the checkpoint.
+type Restored struct {
+	Files []string `json:"files"`
 }
 
 // Reply is a line that a supervisor reads. One of its fields is set. One that comes

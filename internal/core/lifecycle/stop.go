@@ -14,6 +14,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/event"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 	"github.com/cubbyhq/cubby/internal/store"
+	"github.com/cubbyhq/cubby/internal/task"
 	"github.com/cubbyhq/cubby/internal/telemetry"
 )
 
@@ -25,8 +26,18 @@ const (
 
 // Stop ends everything that runs in the sandbox (SIGTERM, after grace SIGKILL)
 // and keeps its files. Stopping a stopped one does nothing. A negative grace
-// is the default.
+// is the default. While a task of a coding agent runs it is TaskInProgress: see
+// [Sandboxes.StopAnyway].
 func (s *Sandboxes) Stop(ctx context.Context, id string, grace time.Duration) (sandbox.Sandbox, error) {
+	return s.stop(ctx, id, grace, false)
+}
+
+// StopAnyway is Stop that ends tasks too.
+func (s *Sandboxes) StopAnyway(ctx context.Context, id string, grace time.Duration) (sandbox.Sandbox, error) {
+	return s.stop(ctx, id, grace, true)
+}
+
+func (s *Sandboxes) stop(ctx context.Context, id string, grace time.Duration, anyway bool) (sandbox.Sandbox, error) {
 	b, unlock, err := s.change(ctx, id)
 	if err != nil {
 		return sandbox.Sandbox{}, err
@@ -44,6 +55,16 @@ func (s *Sandboxes) Stop(ctx context.Context, id string, grace time.Duration) (s
 	case sandbox.Running, sandbox.Sleeping:
 	default:
 		return sandbox.Sandbox{}, errs.E(errs.WrongState, "the sandbox is %s", b.State)
+	}
+	if !anyway {
+		running, err := s.cfg.Store.Execs(ctx, b.UID, store.ExecQuery{Kind: task.Kind, Unfinished: true, Limit: 1})
+		if err != nil {
+			return sandbox.Sandbox{}, err
+		}
+		if len(running) > 0 {
+			return sandbox.Sandbox{}, errs.E(errs.TaskInProgress, "task %s runs in the sandbox", running[0].UID).
+				Hint("wait for its end, cancel it, or stop with force")
+		}
 	}
 	return s.halt(ctx, b, grace, requested())
 }

@@ -24,7 +24,11 @@ func (h *Egress) Explain(ctx context.Context, id, target string) (egress.Decisio
 	if err != nil {
 		return egress.Decision{}, err
 	}
-	return h.s.proxy.Explain(ctx, egress.Guest{Box: b.UID, Tenant: b.Tenant}, b.Spec.Network, host, port)
+	policy := b.Spec.Network
+	if r := h.s.Of(b.UID); r != nil {
+		policy = r.out.policy()
+	}
+	return h.s.proxy.Explain(ctx, egress.Guest{Box: b.UID, Tenant: b.Tenant}, policy, host, port)
 }
 
 // Connections is the connections to hosts outside that a sandbox has now, the
@@ -46,8 +50,14 @@ func (h *Egress) Traffic() (open int, sent, received int64) { return h.s.proxy.T
 // returns, nothing that its agent was told before is believed any more.
 func (h *Egress) PolicyChanged(box sandbox.UID) { h.s.proxy.PolicyChanged(box) }
 
-// Cut ends the open connections of a sandbox that a policy does not allow.
-func (h *Egress) Cut(box sandbox.UID, policy sandbox.Policy) { h.s.proxy.Cut(box, policy) }
+// Cut ends the open connections of a sandbox that a policy does not allow, nor what
+// is lent to it.
+func (h *Egress) Cut(box sandbox.UID, policy sandbox.Policy) {
+	if r := h.s.Of(box); r != nil {
+		policy.Lent = r.out.policy().Lent
+	}
+	h.s.proxy.Cut(box, policy)
+}
 
 // listen puts the package in front of whoever hears of decisions and ends.
 func (h *Egress) listen(cfg egress.Config) egress.Config {

@@ -19,6 +19,10 @@ type Operation struct {
 	// Show, when not nil, completes the result for those who get the output
 	// too, with what is in the output and not stored twice.
 	Show func(x sandbox.Exec, stdout []byte) json.RawMessage
+	// Attend, when not nil, is beside an exec of a run for as long as it is
+	// carried out in that: from its beginning, and again when the next run or
+	// daemon has taken it up. It returns when ctx or the exec ends.
+	Attend func(ctx context.Context, r *Run, e *Exec)
 }
 
 // Operations are known by the first word of their kind.

@@ -29,6 +29,7 @@ const (
 // outbound is the way of one sandbox to other hosts.
 type outbound struct {
 	run    *Run
+	lent   lent
 	listed *rate.Limiter // events about what the egress proxy decides
 	// accepting is the goroutine that takes the sandbox's streams.
 	accepting sync.WaitGroup
@@ -98,7 +99,7 @@ func (o *outbound) serveStream(conn net.Conn, door sandbox.Door) {
 	o.mu.Unlock()
 	served := r.s.cfg.Gate.Spawn(func(context.Context) {
 		defer n.streams.Done()
-		r.s.proxy.Serve(n.ctx, conn, door, egress.Guest{Box: r.UID, Tenant: r.Tenant}, func() sandbox.Policy { return r.spec.Load().Network })
+		r.s.proxy.Serve(n.ctx, conn, door, egress.Guest{Box: r.UID, Tenant: r.Tenant}, o.policy)
 	})
 	if !served {
 		n.streams.Done()

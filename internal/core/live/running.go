@@ -161,6 +161,9 @@ func (x *execs) register(e *Exec, pump func()) bool {
 	if !x.run.s.cfg.Gate.Spawn(func(context.Context) { defer x.pumps.Done(); pump() }) {
 		x.pumps.Done()
 	}
+	if attend := x.run.s.cfg.Operations.of(e.exec).Attend; attend != nil {
+		x.run.s.cfg.Gate.Spawn(func(context.Context) { attend(x.run.ctx, x.run, e) })
+	}
 	return true
 }
 

@@ -22,6 +22,7 @@ import (
 type GitOptions struct {
 	Session string // after what this session has to run before
 	Timeout *time.Duration
+	User    string // default the sandbox's
 }
 
 // Git runs git in sandboxes.
@@ -33,7 +34,7 @@ type Git struct {
 
 // Run starts an operation of git and waits for its end as [live.Execs.Run]
 // does; the operation goes on without the caller. It is an exec of its own
-// kind, run by the sandbox's user; progress is on its stderr, and its Result
+// kind, run by the sandbox's user unless the options name another; progress is on its stderr, and its Result
 // is a type of package git or {"error": git.Failure}. A failure of git is not
 // an error of this call.
 //
@@ -47,7 +48,7 @@ func (g *Git) Run(ctx context.Context, id string, op git.Operation, o GitOptions
 	}
 	return g.Execs.Run(ctx, id, sandbox.ExecSpec{
 		Kind: c.Kind, Detail: c.Detail, Argv: c.Argv, Cwd: c.Cwd, Env: c.Env, Secrets: c.Secrets,
-		Session: o.Session, Timeout: o.Timeout,
+		Session: o.Session, Timeout: o.Timeout, User: o.User,
 	}, wait, caps)
 }
 

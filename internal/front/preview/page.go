@@ -39,7 +39,7 @@ func pageOf(err error) (int, page) {
 		return http.StatusBadGateway, page{Title: "Nothing is here yet", Text: "The app does not answer. This page checks again by itself.", Again: 2}
 	case errs.LowMemory, errs.Exhausted:
 		return http.StatusServiceUnavailable, page{Title: "Too busy", Text: "There is no capacity for the app right now. This page tries again in 30 seconds.", Again: 30}
-	case errs.WrongState, errs.Conflict, errs.InUse, errs.SharedFiles:
+	case errs.WrongState, errs.Conflict, errs.InUse, errs.TaskInProgress, errs.SharedFiles:
 		return http.StatusServiceUnavailable, page{Title: "The app is stopped", Text: "Its owner can start it again."}
 	case errs.Timeout:
 		return http.StatusGatewayTimeout, page{Title: "The app takes long to start", Text: "This page checks again by itself.", Again: 2}

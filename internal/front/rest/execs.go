@@ -128,10 +128,13 @@ func execPath(id string, seq int64) string {
 	return "/v1/sandboxes/" + id + "/execs/" + strconv.FormatInt(seq, 10)
 }
 
-func wantsEvents(accept string) bool {
+func wantsEvents(accept string) bool { return accepts(accept, sse.MediaType) }
+
+// accepts reports whether a header names a media type; a wildcard does not.
+func accepts(accept, mediaType string) bool {
 	for part := range strings.SplitSeq(accept, ",") {
 		media, _, _ := strings.Cut(part, ";")
-		if strings.EqualFold(textproto.TrimString(media), sse.MediaType) {
+		if strings.EqualFold(textproto.TrimString(media), mediaType) {
 			return true
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/event"
 	"github.com/cubbyhq/cubby/internal/git"
 	"github.com/cubbyhq/cubby/internal/packages"
+	"github.com/cubbyhq/cubby/internal/task"
 )
 
 // execKind is the operation that an exec carries out.
@@ -25,7 +26,9 @@ func (eventKind) Schema(huma.Registry) *huma.Schema {
 	return oneOf(append(execKinds(), event.Kinds()...))
 }
 
-func execKinds() []string { return append(git.Kinds(), cell.Kind, packages.Kind) }
+func execKinds() []string {
+	return append(git.Kinds(), cell.Kind, packages.Kind, task.Kind, task.KindRestore)
+}
 
 func oneOf(words []string) *huma.Schema {
 	slices.Sort(words)

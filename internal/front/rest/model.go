@@ -35,6 +35,8 @@ type Sandbox struct {
 	ExecTimeoutSeconds float64           `json:"exec_timeout_seconds" doc:"Of execs that name none; 0: none."`
 	MaxLifetimeSeconds float64           `json:"max_lifetime_seconds" doc:"From created_at on; 0: none."`
 	Thread             string            `json:"thread,omitempty"`
+	GitRemoteURL       string            `json:"git_remote_url,omitempty" doc:"Where tasks are pushed to."`
+	ActiveTaskID       string            `json:"active_task_id,omitempty" doc:"The task that runs, when one sandbox is asked for."`
 	CreatedAt          time.Time         `json:"created_at"`
 	UpdatedAt          time.Time         `json:"updated_at"`
 	StartedAt          *time.Time        `json:"started_at,omitempty"`
@@ -98,6 +100,8 @@ type SandboxInput struct {
 	MaxLifetimeSeconds *float64 `json:"max_lifetime_seconds,omitempty" minimum:"0" doc:"After that it is destroyed, whatever it does; 0: never."`
 	Thread             string   `json:"thread,omitempty" maxLength:"128" doc:"A conversation: its sandboxes share exports and uploads, and bounds of the operator hold for them."`
 
+	GitRemoteURL string `json:"git_remote_url,omitempty" maxLength:"2048" doc:"Where each task that succeeds is pushed to, to its branch main, with the operator's secret GIT_TOKEN: https://…"`
+
 	// The limits may also stand at the top.
 	MemoryBytes int64   `json:"memory_bytes,omitempty" minimum:"0" doc:"Same as limits.memory_bytes."`
 	CPUs        float64 `json:"cpus,omitempty" minimum:"0" doc:"Same as limits.cpus."`
@@ -138,7 +142,7 @@ func sandboxJSON(b sandbox.Sandbox) Sandbox {
 		Network:    networkJSON(s.Network),
 		Visibility: string(s.Visibility), HostHeader: string(cmp.Or(s.HostHeader, sandbox.HostLocalhost)), IdlePolicy: string(s.IdlePolicy), AutoWake: string(cmp.Or(s.AutoWake, sandbox.AutoWakeIdle)),
 		IdleTimeoutSeconds: s.IdleTimeout.Seconds(), ExecTimeoutSeconds: s.ExecTimeout.Seconds(),
-		MaxLifetimeSeconds: s.MaxLifetime.Seconds(), Thread: s.Thread,
+		MaxLifetimeSeconds: s.MaxLifetime.Seconds(), Thread: s.Thread, GitRemoteURL: s.GitRemoteURL,
 		IdleAt: timeOrNil(b.IdleAt), KeptUntil: timeOrNil(s.KeptUntil), ExpiresAt: timeOrNil(b.Ends()),
 		CreatedAt: b.CreatedAt.UTC(), UpdatedAt: b.UpdatedAt.UTC(), LastActiveAt: b.LastActiveAt.UTC(),
 		StartedAt: timeOrNil(b.StartedAt), StoppedAt: timeOrNil(b.StoppedAt),

@@ -25,6 +25,7 @@ var tags = []*huma.Tag{
 	{Name: "code", Description: "Kernels, which keep their state, and the cells that run in them."},
 	{Name: "ports", Description: "What listens in a sandbox, and who may see it."},
 	{Name: "services", Description: "Commands that run for as long as their sandbox does."},
+	{Name: "tasks", Description: "What coding agents are asked to do in a sandbox."},
 	{Name: "packages", Description: "What runtimes install."},
 	{Name: "git", Description: "Operations on repositories in a sandbox."},
 	{Name: "host", Description: "The daemon itself."},

@@ -51,6 +51,7 @@ func Register(s *httpapi.Server) {
 	d.networkRoutes()
 	d.portRoutes()
 	d.serviceRoutes()
+	d.taskRoutes()
 	d.codeRoutes()
 	d.kernelRoutes()
 	d.codeAskRoutes()

@@ -44,7 +44,17 @@ func (d *door) sandboxRoutes() {
 	register(d, operation{
 		id: "get-sandbox", method: http.MethodGet, path: "/v1/sandboxes/{id}", tag: "sandboxes", summary: "Get a sandbox",
 	}, func(ctx context.Context, in *IDInput) (*sandboxOutput, error) {
-		return sandboxOut(d.Core.Sandboxes().Get(ctx, in.ID))
+		b, err := d.Core.Sandboxes().Get(ctx, in.ID)
+		if err != nil {
+			return nil, err
+		}
+		active, _, err := d.Core.Tasks().Active(ctx, b)
+		if err != nil {
+			return nil, err
+		}
+		out := sandboxJSON(b)
+		out.ActiveTaskID = string(active)
+		return &sandboxOutput{out}, nil
 	})
 	register(d, operation{
 		id: "update-sandbox", method: http.MethodPatch, path: "/v1/sandboxes/{id}", tag: "sandboxes", summary: "Change a sandbox",
@@ -147,7 +157,7 @@ func (in *createInput) request(body *SandboxInput) (lifecycle.CreateRequest, err
 	spec.Services = serviceSpecs(body.Services)
 	spec.Visibility, spec.IdlePolicy = sandbox.Visibility(body.Visibility), sandbox.IdlePolicy(body.IdlePolicy)
 	spec.HostHeader = sandbox.HostHeader(body.HostHeader)
-	spec.AutoWake = sandbox.AutoWake(body.AutoWake)
+	spec.AutoWake, spec.GitRemoteURL = sandbox.AutoWake(body.AutoWake), body.GitRemoteURL
 	if body.Network != nil {
 		spec.Network = body.Network.policy()
 	}
@@ -242,6 +252,7 @@ type SandboxPatch struct {
 	AutoWake           *string            `json:"auto_wake,omitempty" enum:"idle,always,never"`
 	ExecTimeoutSeconds *float64           `json:"exec_timeout_seconds,omitempty" minimum:"0"`
 	MaxLifetimeSeconds *float64           `json:"max_lifetime_seconds,omitempty" minimum:"0"`
+	GitRemoteURL       *string            `json:"git_remote_url,omitempty" maxLength:"2048" doc:"Where tasks are pushed to; empty: nowhere."`
 }
 
 type updateInput struct {
@@ -251,7 +262,7 @@ type updateInput struct {
 
 func (d *door) updateSandbox(ctx context.Context, in *updateInput) (*sandboxOutput, error) {
 	b := in.Body
-	p := lifecycle.Patch{Labels: b.Labels, Metadata: b.Metadata, Ports: b.Ports, Services: servicesPatch(b.Services), CutConnections: b.CutConnections}
+	p := lifecycle.Patch{Labels: b.Labels, Metadata: b.Metadata, Ports: b.Ports, Services: servicesPatch(b.Services), CutConnections: b.CutConnections, GitRemoteURL: b.GitRemoteURL}
 	if b.Network != nil {
 		policy := b.Network.policy()
 		p.Network = &policy
@@ -288,6 +299,7 @@ func (d *door) updateSandbox(ctx context.Context, in *updateInput) (*sandboxOutp
 // StopInput says how long processes have to end.
 type StopInput struct {
 	GraceSeconds *float64 `json:"grace_seconds,omitempty" minimum:"0" maximum:"300" doc:"Between SIGTERM and SIGKILL; default 10."`
+	Force        bool     `json:"force,omitempty" doc:"Also while a task runs; else that is 409 task_in_progress."`
 }
 
 type stopInput struct {
@@ -303,7 +315,11 @@ func (d *door) stopSandbox(ctx context.Context, in *stopInput) (*sandboxOutput, 
 			return nil, err
 		}
 	}
-	return sandboxOut(d.Core.Sandboxes().Stop(ctx, in.ID, grace))
+	stop := d.Core.Sandboxes().Stop
+	if in.Body != nil && in.Body.Force {
+		stop = d.Core.Sandboxes().StopAnyway
+	}
+	return sandboxOut(stop(ctx, in.ID, grace))
 }
 
 // SleepInput says whether a sandbox in use may be put to sleep.

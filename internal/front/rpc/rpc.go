@@ -106,6 +106,7 @@ var codes = map[errs.Kind]connect.Code{
 	errs.WrongState:      connect.CodeFailedPrecondition,
 	errs.SharedFiles:     connect.CodeFailedPrecondition,
 	errs.InUse:           connect.CodeFailedPrecondition,
+	errs.TaskInProgress:  connect.CodeFailedPrecondition,
 	errs.TooLarge:        connect.CodeResourceExhausted, // as gRPC itself says it
 	errs.Exhausted:       connect.CodeResourceExhausted,
 	errs.LowMemory:       connect.CodeResourceExhausted,

@@ -1750,6 +1750,130 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/sandboxes/{id}/tasks": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the tasks of a sandbox, the newest first
+         * @description Also of one that was destroyed, for as long as histories are kept.
+         */
+        get: operations["list-tasks"];
+        put?: never;
+        /**
+         * Ask a coding agent to do something in a sandbox
+         * @description A sandbox that sleeps is woken. The task goes on without the client; its events tell how. 409 task_in_progress while another one works in the same directory. While it runs the sandbox may also reach the provider of the agent's model.
+         */
+        post: operations["start-task"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/sandboxes/{id}/tasks/{task}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get a task
+         * @description With wait_seconds the answer waits for its end.
+         */
+        get: operations["get-task"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/sandboxes/{id}/tasks/{task}/cancel": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Cancel a task
+         * @description The agent is told, and killed with all that it started when it goes on for five seconds. The answer does not wait for that. A task that has ended stays as it is.
+         */
+        post: operations["cancel-task"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/sandboxes/{id}/tasks/{task}/events": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Follow the events of a task
+         * @description Server-Sent Events until the task has ended, with done as the last one; resume by Last-Event-ID (from the next) or since (from that one, wins). With Accept: application/json the events so far, at most limit.
+         */
+        get: operations["list-task-events"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/sandboxes/{id}/tasks/{task}/permissions/{permission}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Answer a question of the agent
+         * @description The question is an event of type permission.
+         */
+        post: operations["answer-task"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/sandboxes/{id}/tasks/{task}/restore": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Bring the files back to what they were before a task
+         * @description Later changes to them are lost too; files that the project's git ignores stay. Neither index nor branch of a repository change.
+         */
+        post: operations["restore-task"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/sandboxes/{id}/terminal": {
         parameters: {
             query?: never;
@@ -2375,7 +2499,7 @@ export interface components {
              */
             cursor: number;
             /** @enum {string} */
-            kind: "code.run" | "disk.purged" | "egress.allowed" | "egress.denied" | "egress.unlisted" | "exec.finished" | "exec.queued" | "exec.started" | "file.dir_made" | "file.exported" | "file.extracted" | "file.imported" | "file.moved" | "file.removed" | "file.written" | "git.add" | "git.branch" | "git.checkout" | "git.clone" | "git.commit" | "git.diff" | "git.log" | "git.pull" | "git.push" | "git.status" | "host.disk_frozen" | "host.disk_thawed" | "kernel.created" | "kernel.deleted" | "kernel.died" | "kernel.restarted" | "limit.hit" | "packages.install" | "port.closed" | "port.opened" | "sandbox.adopted" | "sandbox.archive_failed" | "sandbox.archived" | "sandbox.created" | "sandbox.destroyed" | "sandbox.died" | "sandbox.failed" | "sandbox.forked" | "sandbox.kept" | "sandbox.rolled_back" | "sandbox.slept" | "sandbox.started" | "sandbox.stopped" | "sandbox.updated" | "sandbox.woken" | "service.ended" | "service.failed" | "service.started" | "session.forgotten" | "snapshot.created" | "snapshot.removed";
+            kind: "code.run" | "disk.purged" | "egress.allowed" | "egress.denied" | "egress.lent" | "egress.unlisted" | "exec.finished" | "exec.queued" | "exec.started" | "file.dir_made" | "file.exported" | "file.extracted" | "file.imported" | "file.moved" | "file.removed" | "file.written" | "git.add" | "git.branch" | "git.checkout" | "git.clone" | "git.commit" | "git.diff" | "git.log" | "git.publish" | "git.pull" | "git.push" | "git.record" | "git.status" | "host.disk_frozen" | "host.disk_thawed" | "kernel.created" | "kernel.deleted" | "kernel.died" | "kernel.restarted" | "limit.hit" | "packages.install" | "port.closed" | "port.opened" | "sandbox.adopted" | "sandbox.archive_failed" | "sandbox.archived" | "sandbox.created" | "sandbox.destroyed" | "sandbox.died" | "sandbox.failed" | "sandbox.forked" | "sandbox.kept" | "sandbox.rolled_back" | "sandbox.slept" | "sandbox.started" | "sandbox.stopped" | "sandbox.updated" | "sandbox.woken" | "service.ended" | "service.failed" | "service.started" | "session.forgotten" | "snapshot.created" | "snapshot.removed" | "task.restore" | "task.run";
             /** @description What was asked, by kind. */
             payload: unknown;
             /** @description What came of it. */
@@ -2433,7 +2557,7 @@ export interface components {
              * @description The operation; absent for a plain command.
              * @enum {string}
              */
-            kind?: "code.run" | "git.add" | "git.branch" | "git.checkout" | "git.clone" | "git.commit" | "git.diff" | "git.log" | "git.pull" | "git.push" | "git.status" | "packages.install";
+            kind?: "code.run" | "git.add" | "git.branch" | "git.checkout" | "git.clone" | "git.commit" | "git.diff" | "git.log" | "git.publish" | "git.pull" | "git.push" | "git.record" | "git.status" | "packages.install" | "task.restore" | "task.run";
             /** @description Of the kernel, as the cell asked for it. */
             language?: string;
             /** @description More about the end, for people. */
@@ -3159,8 +3283,9 @@ export interface components {
             /** @description Its id or name. */
             snapshot: string;
         };
-        RuntimeActiveTaskStruct: Record<string, never>;
         Sandbox: {
+            /** @description The task that runs, when one sandbox is asked for. */
+            active_task_id?: string;
             /** @enum {string} */
             auto_wake: "idle" | "always" | "never";
             /** Format: date-time */
@@ -3179,6 +3304,8 @@ export interface components {
              * @description When max_lifetime_seconds is over and it is destroyed.
              */
             expires_at?: string;
+            /** @description Where tasks are pushed to. */
+            git_remote_url?: string;
             /** @enum {string} */
             host_header: "localhost" | "preserve";
             id: string;
@@ -3278,6 +3405,8 @@ export interface components {
             exec_timeout_seconds?: number;
             /** @description Same as snapshot. */
             from_snapshot?: string;
+            /** @description Where each task that succeeds is pushed to, to its branch main, with the operator's secret GIT_TOKEN: https://… */
+            git_remote_url?: string;
             /**
              * @description The Host that apps see in requests of previews: localhost and the port (default), or the preview's own.
              * @enum {string}
@@ -3370,6 +3499,8 @@ export interface components {
             cut_connections?: boolean;
             /** Format: double */
             exec_timeout_seconds?: number;
+            /** @description Where tasks are pushed to; empty: nowhere. */
+            git_remote_url?: string;
             /** @enum {string} */
             host_header?: "localhost" | "preserve";
             /** @enum {string} */
@@ -3390,6 +3521,12 @@ export interface components {
             services?: components["schemas"]["ServiceSpec"][];
             /** @enum {string} */
             visibility?: "public" | "private";
+        };
+        SandboxedActiveTask: {
+            id: string;
+            phase: string;
+            /** @enum {string} */
+            status: "running";
         };
         SandboxedDetail: {
             container_ip: string;
@@ -3450,6 +3587,7 @@ export interface components {
             external?: components["schemas"]["SandboxedExternal"];
             /** @description A snapshot by its id or name. */
             from_snapshot?: string;
+            /** @description Where tasks are pushed to. */
             git_remote_url?: string;
             id?: string;
             /** @enum {string} */
@@ -3552,8 +3690,7 @@ export interface components {
             workspace_mnt: string;
         };
         SandboxedRuntime: {
-            /** @description Always null. */
-            active_task: components["schemas"]["RuntimeActiveTaskStruct"] | null;
+            active_task: components["schemas"]["SandboxedActiveTask"] | null;
             preview: components["schemas"]["SandboxedPreview"];
         };
         SandboxedStamp: {
@@ -3814,11 +3951,169 @@ export interface components {
             offset: number;
         };
         StopInput: {
+            /** @description Also while a task runs; else that is 409 task_in_progress. */
+            force?: boolean;
             /**
              * Format: double
              * @description Between SIGTERM and SIGKILL; default 10.
              */
             grace_seconds?: number;
+        };
+        Task: {
+            agent: string;
+            agent_message_final?: string;
+            build_error_message?: string;
+            /** @description False when a build was tried and failed, which does not make the task failed. */
+            build_ok: boolean;
+            /** @description What restore goes back to. */
+            checkpoint_id?: string;
+            /** Format: date-time */
+            created_at: string;
+            cwd: string;
+            /** Format: int64 */
+            duration_ms: number;
+            error_message?: string;
+            events_url: string;
+            /** @enum {string} */
+            failure_reason?: "agent_timeout" | "agent_error" | "cancelled" | "sandbox_unavailable" | "internal";
+            /** @description Against the checkpoint; the first 1,000. */
+            files_changed: string[];
+            /** Format: date-time */
+            finished_at: string;
+            id: string;
+            model?: string;
+            /** @enum {string} */
+            permissions: "allow" | "ask";
+            preview_error_message?: string;
+            /** @enum {string} */
+            preview_status_after?: "ready" | "error" | "down";
+            /** @description Its first 8 KiB. */
+            prompt: string;
+            prompt_cut?: boolean;
+            push?: components["schemas"]["TaskPush"];
+            resume?: string;
+            sandbox_id: string;
+            /**
+             * Format: int64
+             * @description Of the exec that it is.
+             */
+            seq: number;
+            /** @description The agent's. */
+            session_id?: string;
+            /** Format: date-time */
+            started_at?: string;
+            /** @enum {string} */
+            status: "running" | "succeeded" | "failed" | "cancelled";
+            /** @description The agent's word for why it stopped. */
+            stop_reason?: string;
+            tokens: components["schemas"]["TaskTokens"];
+        };
+        TaskAnswer: {
+            /** @description The id of one of the question's options. */
+            option: string;
+        };
+        TaskCancelled: {
+            id: string;
+            /** @enum {string} */
+            status: "cancelling";
+            /**
+             * @description How the task stands.
+             * @enum {string}
+             */
+            task_status: "running" | "succeeded" | "failed" | "cancelled";
+        };
+        TaskEvent: {
+            data: unknown;
+            /**
+             * Format: int64
+             * @description From 0.
+             */
+            id: number;
+            /** Format: date-time */
+            time: string;
+            /** @description status, message, tool, build, plan, diff, thought, usage, permission, delta or push; done is the last. */
+            type: string;
+        };
+        TaskEventList: {
+            events: components["schemas"]["TaskEvent"][];
+            /**
+             * Format: int64
+             * @description since of the next call.
+             */
+            next: number;
+        };
+        TaskInput: {
+            /** @description opencode (default), claude, codex, gemini; custom with command. */
+            agent?: string;
+            /** @description Another agent: its program and arguments. */
+            command?: string[];
+            /** @description The project's directory, made when it is missing; default /workspace. */
+            cwd?: string;
+            /** @description For the agent alone, as keys of its provider; kept nowhere and never shown. */
+            env?: {
+                [key: string]: string;
+            };
+            /** @description As the agent names it; for opencode provider/model. */
+            model?: string;
+            /**
+             * @description What the agent asks leave for is allowed (default), or an event that waits for an answer.
+             * @enum {string}
+             */
+            permissions?: "allow" | "ask";
+            prompt: string;
+            /**
+             * @description What command speaks: the Agent Client Protocol (default), or JSON Lines with the prompt as last argument.
+             * @enum {string}
+             */
+            protocol?: "acp" | "json-lines";
+            /** @description The id of an earlier task of this sandbox and agent, whose session goes on. */
+            resume?: string;
+            /** @description Further names of secrets of the operator for the agent's environment. Those of its provider it has anyway. */
+            secrets?: string[];
+            /**
+             * Format: double
+             * @description Of the agent; default 600, 0: none.
+             */
+            timeout_seconds?: number;
+        };
+        TaskList: {
+            /**
+             * Format: int64
+             * @description before of the next page; absent on the last one.
+             */
+            next_before?: number;
+            /** @description The newest first. */
+            tasks: components["schemas"]["Task"][];
+        };
+        TaskPush: {
+            branch?: string;
+            commit?: string;
+            message?: string;
+            ok: boolean;
+        };
+        TaskRestored: {
+            /** @description That are as they were before the task again; the first 1,000. */
+            files: string[];
+            restored: boolean;
+        };
+        TaskTokens: {
+            /** Format: int64 */
+            cache_read: number;
+            /** Format: int64 */
+            cache_write: number;
+            /**
+             * Format: double
+             * @description US dollars; 0 where the agent does not say it.
+             */
+            cost: number;
+            /** Format: int64 */
+            input: number;
+            /** Format: int64 */
+            output: number;
+            /** Format: int64 */
+            reasoning: number;
+            /** Format: int64 */
+            total: number;
         };
         Tenant: {
             /** Format: date-time */
@@ -8607,6 +8902,298 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             413: components["responses"]["TooLarge"];
+            429: components["responses"]["QuotaExceeded"];
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "list-tasks": {
+        parameters: {
+            query?: {
+                /** @description next_before of the page before. */
+                before?: number;
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                /** @description The sandbox's id. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TaskList"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["QuotaExceeded"];
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "start-task": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The sandbox's id. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["TaskInput"];
+            };
+        };
+        responses: {
+            /** @description Accepted */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Task"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            429: components["responses"]["QuotaExceeded"];
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "get-task": {
+        parameters: {
+            query?: {
+                wait_seconds?: number;
+            };
+            header?: never;
+            path: {
+                /** @description The sandbox's id. */
+                id: string;
+                task: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Task"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["QuotaExceeded"];
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "cancel-task": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The sandbox's id. */
+                id: string;
+                task: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TaskCancelled"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["QuotaExceeded"];
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "list-task-events": {
+        parameters: {
+            query?: {
+                /** @description The id of the first event. */
+                since?: string;
+                /** @description Of JSON. */
+                limit?: number;
+            };
+            header?: {
+                /** @description The id of the last event that the client has. */
+                "Last-Event-ID"?: string;
+            };
+            path: {
+                /** @description The sandbox's id. */
+                id: string;
+                task: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Events */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TaskEventList"];
+                    "text/event-stream": string;
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["QuotaExceeded"];
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "answer-task": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The sandbox's id. */
+                id: string;
+                task: string;
+                permission: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["TaskAnswer"];
+            };
+        };
+        responses: {
+            /** @description No Content */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            429: components["responses"]["QuotaExceeded"];
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "restore-task": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The sandbox's id. */
+                id: string;
+                task: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TaskRestored"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
             429: components["responses"]["QuotaExceeded"];
             /** @description Error */
             default: {

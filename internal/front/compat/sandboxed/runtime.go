@@ -15,6 +15,7 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/core/services"
 	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/task"
 )
 
 // The dev server of sandboxed is a service.
@@ -35,8 +36,15 @@ func devServer(ports []int) []sandbox.Service {
 
 // Runtime is what a sandbox does inside, where it has a dev server.
 type Runtime struct {
-	Preview    Preview   `json:"preview"`
-	ActiveTask *struct{} `json:"active_task" doc:"Always null."`
+	Preview    Preview     `json:"preview"`
+	ActiveTask *ActiveTask `json:"active_task"`
+}
+
+// ActiveTask is the task that runs.
+type ActiveTask struct {
+	ID     string `json:"id"`
+	Status string `json:"status" enum:"running"`
+	Phase  string `json:"phase"`
 }
 
 // Preview is the dev server, as a visitor finds it.
@@ -81,7 +89,11 @@ func (d *dialect) runtimeOf(ctx context.Context, b sandbox.Sandbox) *Runtime {
 		}
 		p.Status, p.LastHTTPStatus, p.BuildErrorMessage = probe(ctx, dial, st.Service.Port)
 	}
-	return &Runtime{Preview: p}
+	rt := &Runtime{Preview: p}
+	if id, phase, err := d.Core.Tasks().Active(ctx, b); err == nil && id != "" {
+		rt.ActiveTask = &ActiveTask{ID: string(id), Status: string(task.Running), Phase: string(phase)}
+	}
+	return rt
 }
 
 // probe asks a web app for its page and what the page names.

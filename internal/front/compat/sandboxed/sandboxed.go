@@ -132,8 +132,8 @@ type Input struct {
 	// What cubby does not have is refused when it is asked for.
 	Template     string `json:"template,omitempty"`
 	TemplatePath string `json:"template_path,omitempty"`
-	GitRemoteURL string `json:"git_remote_url,omitempty"`
 
+	GitRemoteURL string `json:"git_remote_url,omitempty" doc:"Where tasks are pushed to."`
 	FromSnapshot string `json:"from_snapshot,omitempty" doc:"A snapshot by its id or name."`
 }
 
@@ -236,15 +236,13 @@ func (d *dialect) create(w http.ResponseWriter, r *http.Request) error {
 	switch {
 	case in.Template != "" || in.TemplatePath != "":
 		return errs.E(errs.Unsupported, "there are no templates")
-	case in.GitRemoteURL != "":
-		return errs.E(errs.Unsupported, "git remotes are not supported at create")
 	case in.IdlePolicy != "" && in.IdlePolicy != string(sandbox.IdleSleep) && in.IdlePolicy != string(sandbox.IdleAlwaysOn):
 		return errs.E(errs.Invalid, "idle_policy must be sleep or always_on")
 	}
 	req := lifecycle.CreateRequest{Interface: Interface, ID: in.ID, Snapshot: in.FromSnapshot, IdempotencyKey: r.Header.Get("Idempotency-Key"), Spec: sandbox.Spec{
 		Image: in.Image, Isolation: sandbox.Isolation(in.Isolation), Env: in.Env, Ports: in.Ports,
 		Visibility: sandbox.Visibility(in.Visibility), IdlePolicy: sandbox.IdleSleep, AutoWake: sandbox.AutoWakeAlways, External: sandbox.External{UserID: defaultExternalUser},
-		Labels: map[string]string{madeLabel: "true"},
+		Labels: map[string]string{madeLabel: "true"}, GitRemoteURL: in.GitRemoteURL,
 	}}
 	if in.FromSnapshot == "" {
 		req.Spec.Services = devServer(in.Ports)

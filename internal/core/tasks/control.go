@@ -1,0 +1,157 @@
+package tasks
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/cubbyhq/cubby/internal/auth"
+	"github.com/cubbyhq/cubby/internal/core/live"
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/task"
+)
+
+// cancelTime is what a supervisor gets to end its agent and to say what had changed
+// before everything of the task is killed.
+const cancelTime = 30 * time.Second
+
+// tellTime is how long a supervisor may take to read a line.
+const tellTime = 5 * time.Second
+
+// Cancel ends a task: the agent is told, and killed with all that it started when it
+// has not ended after five seconds. It returns the task as it stands; one that has
+// ended stays as it is.
+func (t *Tasks) Cancel(ctx context.Context, id, taskID string) (Task, error) {
+	b, x, err := t.find(ctx, id, taskID)
+	if err != nil || x.Status.Finished() {
+		return taskOf(b, x), err
+	}
+	who := auth.From(ctx)
+	t.cfg.Gate.Spawn(func(ctx context.Context) {
+		ctx = auth.WithPrincipal(ctx, who)
+		late, err := t.cfg.Live.Execs().Wait(ctx, id, x.Seq, cancelTime)
+		if err == nil && !late.Status.Finished() {
+			// An error means that it has ended, or does with its sandbox.
+			_, _ = t.cfg.Live.Execs().Cancel(ctx, id, x.Seq)
+		}
+	})
+	// A supervisor that does not read is killed later.
+	telling, cancel := context.WithTimeout(ctx, tellTime)
+	defer cancel()
+	err = t.tell(telling, id, x.Seq, task.Reply{Cancel: true})
+	if err != nil && !errors.Is(err, errs.WrongState) && telling.Err() == nil {
+		return Task{}, err
+	}
+	return t.Get(ctx, id, taskID)
+}
+
+// Answer answers a question of the agent. NotFound when it did not ask this,
+// WrongState when it does not wait any more, Invalid for an option that it did not
+// give.
+func (t *Tasks) Answer(ctx context.Context, id, taskID, question, option string) error {
+	_, x, err := t.find(ctx, id, taskID)
+	if err != nil {
+		return err
+	}
+	var asked *task.Permission
+	for r, err := range records(t.cfg.Journals.Read(ctx, x.Box, x.Seq, 0, false)) {
+		if err != nil {
+			return err
+		}
+		var p task.Permission
+		if r.Type == task.PermissionType && json.Unmarshal(r.Data, &p) == nil && p.ID == question {
+			asked = &p
+		}
+	}
+	switch {
+	case asked == nil:
+		return errs.E(errs.NotFound, "the task did not ask this")
+	case x.Status.Finished() || asked.Status != "pending":
+		return errs.E(errs.WrongState, "the question waits for no answer any more")
+	case !slices.ContainsFunc(asked.Options, func(o task.Option) bool { return o.ID == option }):
+		return errs.E(errs.Invalid, "option: not one of the question's").Hint("they are in the permission event")
+	}
+	return t.tell(ctx, id, x.Seq, task.Reply{Permission: &task.Answer{ID: question, Option: option}})
+}
+
+// tell writes a line to a supervisor.
+func (t *Tasks) tell(ctx context.Context, id string, seq int64, r task.Reply) error {
+	line, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	_, err = t.cfg.Live.Execs().WriteStdin(ctx, id, seq, -1, append(line, '\n'), false)
+	return err
+}
+
+// Restore brings the files of a task's directory back to what they were before it,
+// and returns the names of those that changed: later changes of others too are
+// lost. Neither index nor branch of a repository change, and what the project's git
+// ignores stays. TaskInProgress while a task works there.
+func (t *Tasks) Restore(ctx context.Context, id, taskID string) ([]string, error) {
+	leave, err := t.cfg.Gate.Enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	b, x, err := t.find(ctx, id, taskID)
+	if err != nil {
+		return nil, err
+	}
+	asked := detailOf(x)
+	if !x.Status.Finished() {
+		return nil, errs.E(errs.TaskInProgress, "the task has not ended").Hint("cancel it first")
+	}
+	checkpoint := resultOf(x).Checkpoint
+	if checkpoint == "" {
+		return nil, errs.E(errs.Unsupported, "the task has no checkpoint").Hint("checkpoints need git in the image")
+	}
+	unlock, err := t.dirs.Lock(ctx, string(b.UID)+" "+asked.Cwd)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	if err := t.refuseSecond(ctx, b, asked.Cwd); err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(detail{Cwd: asked.Cwd, Resume: string(x.UID)})
+	if err != nil {
+		return nil, err
+	}
+	limit := restoreTime
+	done, err := t.cfg.Live.Execs().Run(ctx, id, sandbox.ExecSpec{
+		Kind: task.KindRestore, Detail: text, Argv: []string{task.Program, task.RestoreVerb, asked.Cwd, checkpoint}, Cwd: "/", Timeout: &limit,
+	}, -1, live.OutputCaps{})
+	if err != nil {
+		return nil, err
+	}
+	var r task.Restored
+	if done.Exec.Result == nil || json.Unmarshal(done.Exec.Result, &r) != nil {
+		return nil, errs.E(errs.Unavailable, "the files could not be restored").
+			Hint("exec %d of the sandbox says why on its stderr", done.Exec.Seq)
+	}
+	return r.Files, nil
+}
+
+const restoreTime = 5 * time.Minute
+
+// restored is the result of a restoring: nothing when it failed.
+func (t *Tasks) restored(ctx context.Context, x sandbox.Exec) (json.RawMessage, error) {
+	if x.Exit.Code == nil || *x.Exit.Code != 0 {
+		return nil, nil
+	}
+	var said task.Restored
+	for r, err := range records(t.cfg.Journals.Read(ctx, x.Box, x.Seq, 0, false)) {
+		if err != nil {
+			return nil, err
+		}
+		if r.Type == task.RestoredType && json.Unmarshal(r.Data, &said) == nil {
+			said.Files = append([]string{}, said.Files[:min(len(said.Files), maxFiles)]...)
+			return json.Marshal(said)
+		}
+	}
+	return nil, nil
+}
