@@ -27,6 +27,7 @@ import (
 // run on SQLite by themselves and on PostgreSQL here.
 var shared = map[string]func(*testing.T){
 	"TestCanceledContext":                        TestCanceledContext,
+	"TestCopiedSecretIsNotOpened":                TestCopiedSecretIsNotOpened,
 	"TestClosed":                                 TestClosed,
 	"TestConcurrentCreates":                      TestConcurrentCreates,
 	"TestEndedSandboxKeepsNoSecrets":             TestEndedSandboxKeepsNoSecrets,
@@ -51,6 +52,9 @@ var shared = map[string]func(*testing.T){
 	"TestPanicInAChange":                         TestPanicInAChange,
 	"TestPrune":                                  TestPrune,
 	"TestSandboxRoundTrip":                       TestSandboxRoundTrip,
+	"TestSecrets":                                TestSecrets,
+	"TestSecretsOfATenantAreBounded":             TestSecretsOfATenantAreBounded,
+	"TestSecretsWithAnotherKeyAreNotEmpty":       TestSecretsWithAnotherKeyAreNotEmpty,
 	"TestSeqWithoutGaps":                         TestSeqWithoutGaps,
 	"TestSnapshots":                              TestSnapshots,
 	"TestSnapshotNames":                          TestSnapshotNames,

@@ -1,10 +1,10 @@
-// Package store keeps cubby's state: sandboxes, execs, kept disks,
+// Package store keeps cubby's state: sandboxes, execs, kept disks, secrets,
 // idempotency keys and events. It is the only package that knows SQL, and it
 // alone changes a sandbox's state, in [Store.Move], where sandbox.State says
 // what is allowed. database/sql types never appear in its API.
 //
 // Writes come in two strengths. Durable ones (every move, kept disks, spec
-// updates, completed idempotency keys) are on disk when the call returns and
+// updates, secrets, completed idempotency keys) are on disk when the call returns and
 // survive a power cut. Relaxed ones (execs, events, activity, new rows in
 // Creating) survive a crash of the daemon at once, and a power cut after at
 // most [syncInterval] while [Store.Run] runs, or with the next durable write:
@@ -47,7 +47,7 @@ type Config struct {
 	// URL, when not empty, is a PostgreSQL database that is used instead. The
 	// directory of Path and the database are bound to each other then.
 	URL string
-	// Seal keeps env values. Nil is a key of this Store alone: what it keeps
+	// Seal keeps env values and secrets. Nil is a key of this Store alone: what it keeps
 	// cannot be read after the next Open.
 	Seal *seal.Key
 	Now  func() time.Time // nil: time.Now

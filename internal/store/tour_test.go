@@ -111,6 +111,11 @@ func tour(ctx context.Context, s *Store, id string) []step {
 	read("Tenant", func() error { _, err := s.Tenant(ctx, "t-"+id); return err })
 	read("Tenants", func() error { _, err := s.Tenants(ctx, "", 0); return err })
 	read("TenantUse", func() error { _, err := s.TenantUse(ctx, "t-"+id); return err })
+	add("SetSecret", true, func() error { _, err := s.SetSecret(ctx, "t-"+id, "K", "v", 9); return err })
+	add("SetSecret again", true, func() error { _, err := s.SetSecret(ctx, "t-"+id, "K", "w", 1); return err })
+	read("Secrets", func() error { _, err := s.Secrets(ctx, "t-"+id); return err })
+	read("SecretValues", func() error { _, err := s.SecretValues(ctx, "t-"+id, []string{"K", "L"}); return err })
+	add("RemoveSecret", true, func() error { return s.RemoveSecret(ctx, "t-"+id, "K") })
 	add("DropTenant", true, func() error { _, err := s.DropTenant(ctx, "t-"+id); return err })
 
 	add("Move to Destroyed, keeping the disk", true, func() error {

@@ -135,6 +135,14 @@ CREATE TABLE sandboxes (
     destroyed_at          INTEGER NOT NULL
 , env TEXT NOT NULL DEFAULT '', thread TEXT NOT NULL DEFAULT '', cause TEXT NOT NULL DEFAULT '', driver TEXT NOT NULL DEFAULT '', link_key TEXT NOT NULL DEFAULT '', services TEXT NOT NULL DEFAULT '');
 
+CREATE TABLE secrets (
+    tenant     TEXT    NOT NULL,
+    name       TEXT    NOT NULL,
+    value      TEXT    NOT NULL,
+    updated_at INTEGER NOT NULL,
+    PRIMARY KEY (tenant, name)
+);
+
 CREATE TABLE snapshots (
     uid          TEXT    NOT NULL PRIMARY KEY,
     name         TEXT    NOT NULL,
