@@ -89,6 +89,7 @@ func places() map[string]place {
 		"internal/core/repair":    {layer: 4},
 		"internal/core/gate":      {layer: 4},
 		"internal/core/scope":     {layer: 5},
+		"internal/core/secrets":   {layer: 5},
 		"internal/core/replay":    {layer: 5, by: []string{"internal/core/live"}},
 		"internal/core/history":   {layer: 6},
 		"internal/core/live":      {layer: 7},

@@ -9,6 +9,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/core/live"
 	"github.com/cubbyhq/cubby/internal/core/preview"
 	"github.com/cubbyhq/cubby/internal/core/program"
+	"github.com/cubbyhq/cubby/internal/core/secrets"
 	"github.com/cubbyhq/cubby/internal/core/services"
 	"github.com/cubbyhq/cubby/internal/core/snapshot"
 	"github.com/cubbyhq/cubby/internal/core/tasks"
@@ -31,6 +32,11 @@ func (s *Service) Threads() *lifecycle.Threads { return s.sandboxes.Threads() }
 
 // Tenants is the names that sandboxes belong to.
 func (s *Service) Tenants() *tenants.Tenants { return s.sandboxes.Tenants() }
+
+// Secrets is what the operator sets for the tasks of tenants.
+func (s *Service) Secrets() *secrets.Secrets {
+	return secrets.New(s.cfg.Store, s.gate, s.cfg.Log)
+}
 
 // Execs is the commands of sandboxes.
 func (s *Service) Execs() *live.Execs { return s.live.Execs() }

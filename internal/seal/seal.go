@@ -1,5 +1,6 @@
 // Package seal keeps short secrets at rest: env values that have to outlive the
-// daemon, encrypted with a key that lies in a file of its own. Who gets hold of
+// daemon, and secrets that the operator set, encrypted with a key that lies in a
+// file of its own. Who gets hold of
 // a copy of the database without that file learns nothing of them.
 package seal
 
@@ -60,7 +61,7 @@ func OpenKey(path string) (*Key, error) {
 	raw, err := hex.DecodeString(strings.TrimSpace(string(text)))
 	if err != nil || len(raw) != keySize {
 		return nil, errs.E(errs.Internal, "%s is not a key file", path).
-			Hint("restore it from a backup; without it the env values of sandboxes cannot be read")
+			Hint("restore it from a backup; without it the env values of sandboxes and the secrets of tenants cannot be read")
 	}
 	if err := os.Chmod(path, 0o600); err != nil {
 		return nil, errs.E(errs.Unavailable, "the key file cannot be closed to others: %v", err)
