@@ -32,6 +32,7 @@ var tags = []*huma.Tag{
 	{Name: "threads", Description: "Conversations: sandboxes that share bounds, exports and uploads."},
 	{Name: "snapshots", Description: "Sandboxes kept as they were, to begin others from or to go back to."},
 	{Name: "tenants", Description: "Whose sandboxes share files, and their uploads."},
+	{Name: "secrets", Description: "What the operator sets for the tasks of tenants, such as keys of model providers."},
 }
 
 func apiConfig(document *huma.OpenAPI) huma.Config {

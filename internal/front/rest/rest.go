@@ -42,6 +42,7 @@ func Register(s *httpapi.Server) {
 	d.importRoutes()
 	d.threadRoutes()
 	d.tenantRoutes()
+	d.secretRoutes()
 	d.snapshotRoutes()
 	d.gitRoutes()
 	d.packagesRoutes()

@@ -1948,6 +1948,50 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/secrets": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the secrets of a tenant, without their values
+         * @description By name. 500 when one of them cannot be opened: the daemon's key file is not the one that it was set with. For tokens of no tenant: others get 403.
+         */
+        get: operations["list-secrets"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/secrets/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /**
+         * Set a secret, or replace its value
+         * @description The value is kept sealed. A tenant has at most 100 secrets. For tokens of no tenant: others get 403.
+         */
+        put: operations["set-secret"];
+        post?: never;
+        /**
+         * Remove a secret
+         * @description 404 when it is not set. For tokens of no tenant: others get 403.
+         */
+        delete: operations["remove-secret"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/snapshots": {
         parameters: {
             query?: never;
@@ -3716,6 +3760,23 @@ export interface components {
             status: "running";
             /** Format: int64 */
             wake_duration_ms: number;
+        };
+        Secret: {
+            name: string;
+            /** @description Empty: of sandboxes that belong to no tenant. */
+            tenant: string;
+            /**
+             * Format: date-time
+             * @description When its value was set.
+             */
+            updated_at: string;
+        };
+        SecretList: {
+            secrets: components["schemas"]["Secret"][];
+        };
+        SecretValue: {
+            /** @description 1 byte to 32 KiB of text without NUL. No answer has it. */
+            value: string;
         };
         Service: {
             command: string;
@@ -9350,6 +9411,127 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["Sandbox"];
                 };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["QuotaExceeded"];
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "list-secrets": {
+        parameters: {
+            query?: {
+                /** @description Default: that of sandboxes that belong to no tenant. */
+                tenant?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SecretList"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            429: components["responses"]["QuotaExceeded"];
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "set-secret": {
+        parameters: {
+            query?: {
+                /** @description Default: that of sandboxes that belong to no tenant. */
+                tenant?: string;
+            };
+            header?: never;
+            path: {
+                /** @description 1 to 128 of A-Z a-z 0-9 _, not beginning with a digit: it becomes the name of an environment variable. */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SecretValue"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Secret"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            429: components["responses"]["QuotaExceeded"];
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "remove-secret": {
+        parameters: {
+            query?: {
+                /** @description Default: that of sandboxes that belong to no tenant. */
+                tenant?: string;
+            };
+            header?: never;
+            path: {
+                /** @description 1 to 128 of A-Z a-z 0-9 _, not beginning with a digit: it becomes the name of an environment variable. */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No Content */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
