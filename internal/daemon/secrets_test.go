@@ -2,6 +2,7 @@ package daemon_test
 
 import (
 	"bytes"
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -24,6 +25,7 @@ func TestSecretsStayOut(t *testing.T) {
 		"stdin":       "hush-c0ffee42",
 		"contents":    "hush-09ab1177",
 		"wrong token": "hush-dead0bad",
+		"secret":      "hush-3e77ed00",
 	}
 	d := daemontest.Start(t, daemontest.Options{Config: func(c *config.Config) { c.Tokens = config.Secret("alice:" + secrets["token"]) }})
 	c := client.New(d.URL, client.WithToken(secrets["token"]))
@@ -36,6 +38,12 @@ func TestSecretsStayOut(t *testing.T) {
 	box, err := c.Create(ctx, client.CreateOptions{ID: "box", Env: map[string]string{"KEY": secrets["sandbox env"]}})
 	if err != nil {
 		t.Fatal(err)
+	}
+	if _, err := c.SetSecret(ctx, "acme", "API_KEY", secrets["secret"]); err != nil {
+		t.Error(err)
+	}
+	if _, err := c.SetSecret(ctx, "acme", "A-B", secrets["secret"]); !errors.Is(err, client.InvalidRequest) {
+		t.Errorf("a bad name of a secret: %v", err)
 	}
 	o := client.Shell(`test -n "$KEY" && test -n "$OTHER" && exit 7`)
 	o.Env = map[string]string{"OTHER": secrets["exec env"]}
