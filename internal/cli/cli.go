@@ -19,6 +19,7 @@ import (
 
 	"github.com/cubbyhq/cubby/client"
 	"github.com/cubbyhq/cubby/internal/cli/format"
+	"github.com/cubbyhq/cubby/internal/cli/secrets"
 	"github.com/cubbyhq/cubby/internal/cli/services"
 )
 
@@ -139,7 +140,7 @@ The daemon is started with "cubby serve". The other commands find it at CUBBY_UR
 		}
 	}
 	add(sandboxes, a.runCommand(), a.createCommand(), a.execCommand(), a.shellCommand(), a.terminalCommand(), a.codeCommand(), a.kernelsCommand(), a.cpCommand(), a.exportCommand(), a.importCommand(), a.installCommand(), a.gitCommand(),
-		a.lsCommand(), a.getCommand(), a.logsCommand(), a.eventsCommand(), a.stopCommand(), a.startCommand(), a.sleepCommand(), a.wakeCommand(), a.keepaliveCommand(), a.egressCommand(), a.servicesCommand(), a.portsCommand(), a.urlCommand(), a.portForwardCommand(), a.forkCommand(), a.snapshotCommand(), a.rollbackCommand(), a.tenantsCommand(), a.rmCommand())
+		a.lsCommand(), a.getCommand(), a.logsCommand(), a.eventsCommand(), a.stopCommand(), a.startCommand(), a.sleepCommand(), a.wakeCommand(), a.keepaliveCommand(), a.egressCommand(), a.servicesCommand(), a.portsCommand(), a.urlCommand(), a.portForwardCommand(), a.forkCommand(), a.snapshotCommand(), a.rollbackCommand(), a.tenantsCommand(), secrets.Command(a.client), a.rmCommand())
 	add(machine, a.serveCommand(), a.egressProxyCommand(), a.mcpCommand(), a.imageCommand(), a.doctorCommand(), a.benchCommand())
 	add(other, a.versionCommand(), a.completionCommand())
 	knownCommands(root)

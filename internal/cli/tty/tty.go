@@ -1,12 +1,15 @@
 // Package tty is the local terminal behind a command's streams: whether there is
-// one, how large it is, and raw mode. It shows nothing and reads no keys.
+// one, how large it is, raw mode, and lines that it does not show.
 package tty
 
 import (
 	"context"
+	"errors"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
+	"unicode/utf8"
 
 	"golang.org/x/term"
 
@@ -57,4 +60,43 @@ func Raw(ctx context.Context, f *os.File, size func() *client.WindowSize, resize
 		signal.Stop(changed)
 		_ = term.Restore(int(f.Fd()), state) // nothing can be done about it
 	}, nil
+}
+
+// longestLine is how many characters of a line are kept; the rest is dropped.
+const longestLine = 4096
+
+// ErrLongLine says that not the whole of a line was read.
+var ErrLongLine = errors.New("the line is longer than can be typed")
+
+// ReadSecret writes a prompt and reads a line that the terminal does not show, not
+// even what is typed before the prompt is. It is io.EOF when the line is left with
+// Ctrl-C or Ctrl-D. The terminal is as it was also when ctx ends first.
+func ReadSecret(ctx context.Context, f *os.File, out io.Writer, prompt string) (string, error) {
+	state, err := term.MakeRaw(int(f.Fd()))
+	if err != nil {
+		return "", err
+	}
+	defer term.Restore(int(f.Fd()), state) //nolint:errcheck // nothing can be done about it
+	type result struct {
+		line string
+		err  error
+	}
+	typed := make(chan result, 1)
+	go func() {
+		t := term.NewTerminal(struct {
+			io.Reader
+			io.Writer
+		}{f, out}, "")
+		line, err := t.ReadPassword(prompt)
+		typed <- result{line, err}
+	}()
+	select {
+	case <-ctx.Done():
+		return "", ctx.Err()
+	case r := <-typed:
+		if r.err == nil && utf8.RuneCountInString(r.line) >= longestLine {
+			return "", ErrLongLine
+		}
+		return r.line, r.err
+	}
 }
