@@ -138,6 +138,9 @@ CALLS: dict[str, Callable[[Client, Sandbox], object]] = {
     "write-upload": lambda c, _: c.tenants.write_upload("t", "p", "x"),
     "read-upload": lambda c, _: c.tenants.read_upload("t", "p"),
     "remove-upload": lambda c, _: c.tenants.remove_upload("t", "p", recursive=True),
+    "list-secrets": lambda c, _: c.secrets.list(tenant="t"),
+    "set-secret": lambda c, _: c.secrets.set("K", "v", tenant="t"),
+    "remove-secret": lambda c, _: c.secrets.remove("K", tenant="t"),
     "list-sandboxes": lambda c, _: list(
         c.sandboxes.list(labels={"l": "v"}, status="running", thread="t", tenant_id="t", page_size=1)
     ),
@@ -241,6 +244,7 @@ KINDS: dict[str, type] = {
     "Network": cubby.Network,
     "Port": cubby.Port,
     "Sandbox": cubby.SandboxInfo,
+    "Secret": cubby.SecretInfo,
     "Service": cubby.Service,
     "ServiceSpec": cubby.ServiceSpec,
     "Session": cubby.SessionInfo,

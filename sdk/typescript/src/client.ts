@@ -20,6 +20,7 @@ import type {
 } from './models.js';
 import { type Body, body, query } from './request.js';
 import { Sandbox } from './sandbox.js';
+import { Secrets } from './secrets.js';
 import { Snapshots } from './snapshots.js';
 import { eventJSON } from './sse.js';
 import { readOutput, Texts } from './stream.js';
@@ -103,6 +104,7 @@ export class Client {
   readonly threads: Threads;
   readonly archives: Archives;
   readonly snapshots: Snapshots;
+  readonly secrets: Secrets;
   readonly #transport: Transport;
 
   constructor(options: ClientOptions = {}) {
@@ -112,6 +114,7 @@ export class Client {
     this.threads = new Threads(this.#transport);
     this.archives = new Archives(this.#transport);
     this.snapshots = new Snapshots(this.#transport);
+    this.secrets = new Secrets(this.#transport);
   }
 
   /** The daemon's URL, without a slash at its end. */

@@ -93,6 +93,7 @@ export type {
 export type { Network } from './network.js';
 export { type CommandOptions, type OutputBound, Process, type WindowSize } from './process.js';
 export { type Changes, type Forked, Sandbox } from './sandbox.js';
+export type { Secret, SecretOptions, Secrets } from './secrets.js';
 export type { Services } from './services.js';
 export type { Session, SessionCommandOptions } from './session.js';
 export type { Snapshot, Snapshots } from './snapshots.js';

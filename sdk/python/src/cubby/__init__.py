@@ -21,6 +21,7 @@ from ._async.network import AsyncNetworkAccess
 from ._async.process import AsyncProcess
 from ._async.sandbox import AsyncForked, AsyncSandbox
 from ._async.sandboxes import AsyncSandboxes
+from ._async.secrets import AsyncSecrets
 from ._async.services import AsyncServices
 from ._async.session import AsyncSession
 from ._async.snapshots import AsyncSnapshots
@@ -37,6 +38,7 @@ from ._sync.network import NetworkAccess
 from ._sync.process import Process
 from ._sync.sandbox import Forked, Sandbox
 from ._sync.sandboxes import Sandboxes
+from ._sync.secrets import Secrets
 from ._sync.services import Services
 from ._sync.session import Session
 from ._sync.snapshots import Snapshots
@@ -131,6 +133,7 @@ from .models import (
     Problem,
     Runtime,
     SandboxInfo,
+    SecretInfo,
     SessionInfo,
     SnapshotInfo,
     Stats,
@@ -165,6 +168,7 @@ __all__ = [
     "AsyncProcess",
     "AsyncSandbox",
     "AsyncSandboxes",
+    "AsyncSecrets",
     "AsyncServices",
     "AsyncSession",
     "AsyncSnapshots",
@@ -265,6 +269,8 @@ __all__ = [
     "Sandbox",
     "SandboxInfo",
     "Sandboxes",
+    "SecretInfo",
+    "Secrets",
     "Service",
     "ServiceSpec",
     "ServiceState",

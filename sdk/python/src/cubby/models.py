@@ -80,6 +80,7 @@ __all__ = [
     "Problem",
     "Runtime",
     "SandboxInfo",
+    "SecretInfo",
     "SessionInfo",
     "Stats",
     "Status",
@@ -286,6 +287,15 @@ class TenantInfo(Short):
     running: int = 0
     disk: TenantDisk = field(default_factory=TenantDisk)
     created_at: datetime | None = None
+
+
+@dataclass(frozen=True, repr=False)
+class SecretInfo(Short):
+    """A secret of a tenant without its value. tenant "" is that of sandboxes that belong to none."""
+
+    name: str
+    tenant: str = ""
+    updated_at: datetime | None = None
 
 
 @dataclass(frozen=True, repr=False)

@@ -11,6 +11,7 @@ from .._decode import decode, decode_list, malformed
 from .._request import DEFAULT_URL, path, query
 from ..models import Archive, Image, Problem, ThreadInfo
 from .sandboxes import AsyncSandboxes
+from .secrets import AsyncSecrets
 from .snapshots import AsyncSnapshots
 from .tenants import AsyncTenants
 from .transport import AsyncTransport
@@ -33,6 +34,7 @@ class AsyncClient:
         sandboxes: makes, finds and lists sandboxes.
         snapshots: sandboxes that are kept as they were.
         tenants: whose sandboxes share files.
+        secrets: what the operator sets for the tasks of tenants.
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class AsyncClient:
         self.sandboxes = AsyncSandboxes(self._transport)
         self.snapshots = AsyncSnapshots(self._transport)
         self.tenants = AsyncTenants(self._transport)
+        self.secrets = AsyncSecrets(self._transport)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.url}>"

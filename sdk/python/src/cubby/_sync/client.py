@@ -12,6 +12,7 @@ from .._decode import decode, decode_list, malformed
 from .._request import DEFAULT_URL, path, query
 from ..models import Archive, Image, Problem, ThreadInfo
 from .sandboxes import Sandboxes
+from .secrets import Secrets
 from .snapshots import Snapshots
 from .tenants import Tenants
 from .transport import Transport
@@ -34,6 +35,7 @@ class Client:
         sandboxes: makes, finds and lists sandboxes.
         snapshots: sandboxes that are kept as they were.
         tenants: whose sandboxes share files.
+        secrets: what the operator sets for the tasks of tenants.
     """
 
     def __init__(
@@ -57,6 +59,7 @@ class Client:
         self.sandboxes = Sandboxes(self._transport)
         self.snapshots = Snapshots(self._transport)
         self.tenants = Tenants(self._transport)
+        self.secrets = Secrets(self._transport)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.url}>"
