@@ -243,7 +243,7 @@ func (s *Service) openLive(watch *ports.Watch) {
 	s.programs.git = &program.Git{Execs: s.live.Execs(), Scope: s.scope, Store: cfg.Store}
 	s.tasks = tasks.New(tasks.Config{
 		Store: cfg.Store, Journals: cfg.Journals, Live: s.live, Git: s.programs.git, Services: s.services, Scope: s.scope, Gate: s.gate, Log: cfg.Log,
-		Secrets: func(context.Context, string, []string) (map[string]string, error) { return map[string]string{}, nil }, Note: s.recorder.Note,
+		Secrets: s.Secrets().Values, Note: s.recorder.Note,
 	})
 	s.programs.packages = &program.Packages{Config: cfg.Packages, Execs: s.live.Execs(), Scope: s.scope, Gate: s.gate, Journals: cfg.Journals}
 }
