@@ -60,6 +60,9 @@ type Journals struct {
 	closed bool                 // guarded by mu
 }
 
+// PerExec is how many bytes are kept of one exec; 0 is all.
+func (j *Journals) PerExec() int64 { return j.limits.PerExec }
+
 // Open makes the directory when it is missing. It reads nothing: a log that a
 // crash has torn is repaired when Create reopens it.
 func Open(dir string, limits Limits) (*Journals, error) {

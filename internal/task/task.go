@@ -49,6 +49,9 @@ type Order struct {
 	DevServer bool `json:"dev_server,omitempty"`
 	// Port is where the application answers, for the health check.
 	Port int `json:"port,omitempty"`
+	// Output is how many bytes the host keeps of all that is printed; 0 is as many as
+	// the supervisor's own bound.
+	Output int64 `json:"output,omitempty"`
 }
 
 // Permissions says who allows what an agent asks leave for.

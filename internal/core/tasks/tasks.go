@@ -60,6 +60,8 @@ type Config struct {
 	// Secrets are those values that the operator has set for a tenant, of the names
 	// that are asked for.
 	Secrets func(ctx context.Context, tenant string, names []string) (map[string]string, error)
+	// Program is cubby-init in every sandbox, as a command.
+	Program []string
 	// Note writes an event down.
 	Note func(ctx context.Context, e sandbox.Event)
 }
@@ -144,7 +146,7 @@ func (t *Tasks) Start(ctx context.Context, id string, req Request) (Task, error)
 	if err := t.refuseSecond(ctx, b, asked.Cwd); err != nil {
 		return Task{}, err
 	}
-	spec, err := specOf(order, secrets, asked)
+	spec, err := t.specOf(order, secrets, asked)
 	if err != nil {
 		return Task{}, err
 	}
@@ -234,7 +236,7 @@ func (t *Tasks) prepare(ctx context.Context, b sandbox.Sandbox, req Request) (ta
 	asked.Prompt, asked.Cut = shorten(req.Prompt, shownPrompt)
 	order := task.Order{
 		Prompt: req.Prompt, Cwd: asked.Cwd, Agent: agent, Permissions: asked.Permissions, Seconds: asked.Seconds,
-		Secrets: slices.Sorted(maps.Keys(trusted)), Push: b.Spec.GitRemoteURL != "", Port: appPort(b),
+		Secrets: slices.Sorted(maps.Keys(trusted)), Push: b.Spec.GitRemoteURL != "", Port: appPort(b), Output: t.cfg.Journals.PerExec(),
 	}
 	_, order.DevServer = devServer(b)
 	if req.Resume != "" {
@@ -307,7 +309,7 @@ func shorten(text string, limit int) (string, bool) {
 }
 
 // specOf is the exec that a task is.
-func specOf(order task.Order, secrets map[string]string, asked detail) (sandbox.ExecSpec, error) {
+func (t *Tasks) specOf(order task.Order, secrets map[string]string, asked detail) (sandbox.ExecSpec, error) {
 	env, err := order.Env()
 	if err != nil {
 		return sandbox.ExecSpec{}, err
@@ -321,7 +323,7 @@ func specOf(order task.Order, secrets map[string]string, asked detail) (sandbox.
 		limit = time.Duration(asked.Seconds*float64(time.Second)) + endTime
 	}
 	return sandbox.ExecSpec{
-		Kind: task.Kind, Detail: text, Argv: []string{task.Program, task.Verb}, Cwd: "/", Env: env, Secrets: secrets,
+		Kind: task.Kind, Detail: text, Argv: append(slices.Clone(t.cfg.Program), task.Verb), Cwd: "/", Env: env, Secrets: secrets,
 		Stdin: true, Timeout: &limit,
 	}, nil
 }
