@@ -334,3 +334,22 @@ func (onlyContainers) Capabilities() driver.Capabilities {
 		{Isolation: sandbox.Container},
 	}}
 }
+
+// A preferred image is for those who ask for none, and only where there is one.
+func TestPreferredImage(t *testing.T) {
+	w := newWorld(t)
+	for _, c := range []struct{ prefer, asks, gets string }{
+		{"base", "", "base"}, {"dev", "", "base"}, {"dev", "base", "base"}, {"base", "nosuch", ""},
+	} {
+		b, err := w.Sandboxes().Create(w.ctx, lifecycle.CreateRequest{Prefer: c.prefer, Spec: sandbox.Spec{Image: c.asks, Limits: sandbox.Limits{DiskBytes: 512 << 20}}})
+		if c.gets == "" {
+			if !errors.Is(err, errs.NotFound) {
+				t.Errorf("%+v: %v", c, err)
+			}
+			continue
+		}
+		if err != nil || b.Spec.Image != c.gets {
+			t.Errorf("%+v: %s, %v", c, b.Spec.Image, err)
+		}
+	}
+}

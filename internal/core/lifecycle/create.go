@@ -48,6 +48,9 @@ type CreateRequest struct {
 	ExecTimeout *time.Duration // nil: the default; 0: none
 	IdleTimeout *time.Duration // nil: the default; 0: never idle
 	MaxLifetime *time.Duration // nil: the default; 0: none
+	// Prefer names the image of a sandbox that asks for none, where there is one of
+	// this name; else it has the default.
+	Prefer string `json:",omitempty"`
 	// Restore names an archive of its tenant's whose files the sandbox begins
 	// with.
 	Restore string
@@ -174,6 +177,14 @@ func (s *creator) plan(ctx context.Context, r CreateRequest, o *Origin) (sandbox
 		}
 		b.ImageDigest = o.Snapshot.ImageDigest
 		b.Services, before = o.services(), o.Snapshot.Spec.Services
+	}
+	if r.Prefer != "" && r.Spec.Image == "" && r.Spec.Runtime == "" {
+		switch _, err := s.cfg.Images.Resolve(ctx, r.Prefer); {
+		case err == nil:
+			r.Spec.Image = r.Prefer
+		case !errors.Is(err, errs.NotFound):
+			return b, err
+		}
 	}
 	d := s.defaultsFor(r.Spec)
 	if limits, ok := s.limits[r.Interface]; ok {

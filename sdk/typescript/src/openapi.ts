@@ -3636,7 +3636,7 @@ export interface components {
             id?: string;
             /** @enum {string} */
             idle_policy?: "sleep" | "always_on";
-            /** @description Cubby's own. */
+            /** @description Cubby's own. Default: dev where that was built, else the operator's default. */
             image?: string;
             /**
              * @description Cubby's own.

@@ -126,7 +126,7 @@ type Input struct {
 	IdlePolicy string            `json:"idle_policy,omitempty" enum:"sleep,always_on"`
 	External   *External         `json:"external,omitempty"`
 
-	Image     string `json:"image,omitempty" doc:"Cubby's own."`
+	Image     string `json:"image,omitempty" doc:"Cubby's own. Default: dev where that was built, else the operator's default."`
 	Isolation string `json:"isolation,omitempty" enum:"gvisor,container" doc:"Cubby's own."`
 
 	// What cubby does not have is refused when it is asked for.
@@ -216,6 +216,9 @@ func Register(s *httpapi.Server) {
 	describeSignIn(s)
 }
 
+// imageOfAgents has the coding agents that sandboxed's image has.
+const imageOfAgents = "dev"
+
 // root is where the relative paths of a sandbox are that the dialect made.
 func root(b sandbox.Sandbox) string {
 	if b.Spec.Labels[madeLabel] == "" {
@@ -239,7 +242,7 @@ func (d *dialect) create(w http.ResponseWriter, r *http.Request) error {
 	case in.IdlePolicy != "" && in.IdlePolicy != string(sandbox.IdleSleep) && in.IdlePolicy != string(sandbox.IdleAlwaysOn):
 		return errs.E(errs.Invalid, "idle_policy must be sleep or always_on")
 	}
-	req := lifecycle.CreateRequest{Interface: Interface, ID: in.ID, Snapshot: in.FromSnapshot, IdempotencyKey: r.Header.Get("Idempotency-Key"), Spec: sandbox.Spec{
+	req := lifecycle.CreateRequest{Interface: Interface, Prefer: imageOfAgents, ID: in.ID, Snapshot: in.FromSnapshot, IdempotencyKey: r.Header.Get("Idempotency-Key"), Spec: sandbox.Spec{
 		Image: in.Image, Isolation: sandbox.Isolation(in.Isolation), Env: in.Env, Ports: in.Ports,
 		Visibility: sandbox.Visibility(in.Visibility), IdlePolicy: sandbox.IdleSleep, AutoWake: sandbox.AutoWakeAlways, External: sandbox.External{UserID: defaultExternalUser},
 		Labels: map[string]string{madeLabel: "true"}, GitRemoteURL: in.GitRemoteURL,
