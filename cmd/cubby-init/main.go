@@ -1,7 +1,8 @@
 // Command cubby-init is the agent inside a sandbox, PID 1 there. It reads what
 // it must know from its standard input, then serves the host: see
 // internal/guestd. Called as "cubby-init supervise" it is the supervisor of
-// one command, which the agent starts by itself.
+// one command, which the agent starts by itself. As "cubby-init task" it
+// supervises a coding agent: see internal/guestd/tasks.
 package main
 
 import (
@@ -15,6 +16,8 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/guestd"
 	"github.com/cubbyhq/cubby/internal/guestd/proc"
+	"github.com/cubbyhq/cubby/internal/guestd/tasks"
+	"github.com/cubbyhq/cubby/internal/task"
 )
 
 // version is set by the build.
@@ -23,6 +26,14 @@ var version = "devel"
 func main() {
 	if len(os.Args) == 2 && os.Args[1] == "supervise" {
 		proc.Supervise()
+	}
+	if len(os.Args) >= 2 {
+		switch os.Args[1] {
+		case task.Verb:
+			os.Exit(tasks.Supervise())
+		case task.RestoreVerb:
+			os.Exit(tasks.Restore(os.Args[2:]))
+		}
 	}
 	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, "cubby-init:", err)

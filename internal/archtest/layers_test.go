@@ -131,7 +131,8 @@ func places() map[string]place {
 		"internal/guestd/kernels": {only: []string{"api/gen/…", "internal/errs", "internal/sandbox", "internal/guestd/proc",
 			"internal/kernel", "internal/kernel/jupyter", "internal/kernel/node", "internal/kernel/startup", "internal/uptime"}, by: []string{"internal/guestd"}},
 		"internal/guestd/proc": {only: []string{"api/gen/…", "internal/errs", "internal/sandbox", "internal/session", "internal/uptime"},
-			by: []string{"internal/guestd", "internal/guestd/kernels", "cmd/cubby-init"}},
+			by: []string{"internal/guestd", "internal/guestd/kernels", "internal/guestd/tasks", "cmd/cubby-init"}},
+		"internal/guestd/tasks":   {only: []string{"internal/errs", "internal/guestd/proc", "internal/task"}, by: []string{"cmd/cubby-init"}},
 		"internal/kernel/jupyter": {only: []string{"internal/kernel", "internal/uptime"}, by: []string{"internal/guestd/kernels"}},
 		"internal/kernel/node":    {only: []string{"internal/kernel"}, by: []string{"internal/guestd/kernels"}},
 		"internal/kernel/startup": {only: []string{"internal/kernel"}, by: []string{"internal/guestd/kernels"}},
@@ -161,7 +162,7 @@ func places() map[string]place {
 		"internal/bench": {only: []string{"client", "internal/embedded", "internal/errs", "internal/image", "internal/meminfo", "internal/sandbox",
 			"internal/store", "internal/telemetry"}, by: []string{"internal/cli"}},
 		"cmd/cubby":              {only: []string{"internal/cli"}},
-		"cmd/cubby-init":         {only: []string{"internal/guestd", "internal/guestd/proc"}},
+		"cmd/cubby-init":         {only: []string{"internal/guestd", "internal/guestd/proc", "internal/guestd/tasks", "internal/task"}},
 		"cmd/runsc":              {only: []string{}},
 		"internal/embedded/pack": {only: []string{"internal/embedded"}},
 

@@ -84,6 +84,9 @@ type Agent struct {
 	Command  []string `json:"command"`
 	// Env is further variables of the agent, none of them secret.
 	Env map[string]string `json:"env,omitempty"`
+	// AskEnv is further ones with the policy [Ask]: without them the agent would do
+	// what it should ask leave for.
+	AskEnv map[string]string `json:"ask_env,omitempty"`
 	// Files are written before the agent starts.
 	Files []File `json:"files,omitempty"`
 	// Model is chosen through the protocol; "" is the agent's default.
@@ -91,6 +94,9 @@ type Agent struct {
 	// Auth is the ACP method by which the agent is told to take its key from the
 	// environment; "" is none.
 	Auth string `json:"auth,omitempty"`
+	// AllowMode is the mode of the agent's session in which it asks for no leave,
+	// where leave is given for everything: with [Allow]. "" is the agent's default.
+	AllowMode string `json:"allow_mode,omitempty"`
 }
 
 // File is a file of settings. Path begins with "~/", the home of the sandbox's
@@ -251,6 +257,11 @@ type Push struct {
 	Message string `json:"message,omitempty"`
 }
 
+// Restored says which files a return to a checkpoint wrote or removed.
+type Restored struct {
+	Files []string `json:"files"`
+}
+
 // Act is what a supervisor can ask of the host.
 type Act string
 
@@ -264,11 +275,6 @@ const (
 type Request struct {
 	ID  int64 `json:"id"` // from 1
 	Act Act   `json:"act"`
-}
-
-// Restored says which files are again as they were at the checkpoint.
-type Restored struct {
-	Files []string `json:"files"`
 }
 
 // Reply is a line that a supervisor reads. One of its fields is set. One that comes
@@ -329,15 +335,17 @@ type Result struct {
 	BuildMessage string `json:"build_error_message,omitempty"`
 	// PreviewStatus is ready, error or down: what the application's port answered
 	// at the end.
-	PreviewStatus  string    `json:"preview_status_after,omitempty"`
-	PreviewMessage string    `json:"preview_error_message,omitempty"`
-	Checkpoint     string    `json:"checkpoint_id,omitempty"` // a commit
-	Session        string    `json:"session_id,omitempty"`    // the agent's, for a further task
-	StopReason     string    `json:"stop_reason,omitempty"`   // ACP's
-	Push           *Push     `json:"push,omitempty"`
-	DurationMS     int64     `json:"duration_ms"`
-	Tokens         Tokens    `json:"tokens"`
-	CreatedAt      time.Time `json:"created_at"`
-	StartedAt      time.Time `json:"started_at"`
-	FinishedAt     time.Time `json:"finished_at"`
+	PreviewStatus  string `json:"preview_status_after,omitempty"`
+	PreviewMessage string `json:"preview_error_message,omitempty"`
+	Checkpoint     string `json:"checkpoint_id,omitempty"` // a commit
+	// CheckpointMessage says what the checkpoint lacks, or why there is none.
+	CheckpointMessage string    `json:"checkpoint_message,omitempty"`
+	Session           string    `json:"session_id,omitempty"`  // the agent's, for a further task
+	StopReason        string    `json:"stop_reason,omitempty"` // ACP's
+	Push              *Push     `json:"push,omitempty"`
+	DurationMS        int64     `json:"duration_ms"`
+	Tokens            Tokens    `json:"tokens"`
+	CreatedAt         time.Time `json:"created_at"`
+	StartedAt         time.Time `json:"started_at"`
+	FinishedAt        time.Time `json:"finished_at"`
 }

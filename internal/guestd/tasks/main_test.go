@@ -1,0 +1,190 @@
+package tasks
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/cubbyhq/cubby/internal/task"
+)
+
+// The test binary is the supervisor, and the agents of the tests, too.
+const roleEnv = "TASKS_TEST_ROLE"
+
+func TestMain(m *testing.M) {
+	role, args, _ := strings.Cut(os.Getenv(roleEnv), " ")
+	switch role {
+	case "supervisor":
+		// An agent inherits the environment.
+		os.Unsetenv(roleEnv)
+		os.Exit(Supervise())
+	case "agent":
+		os.Exit(actAgent(args))
+	}
+	os.Exit(m.Run())
+}
+
+// running is a supervisor that runs, as the host sees it.
+type running struct {
+	t      *testing.T
+	cmd    *exec.Cmd
+	in     io.WriteCloser
+	stderr bytes.Buffer
+	next   chan task.Record
+	all    []task.Record
+}
+
+// supervise starts a supervisor of an order in a home of its own. env is beside
+// PATH and HOME.
+func supervise(t *testing.T, order task.Order, env map[string]string) *running {
+	t.Helper()
+	if order.ID == "" {
+		order.ID = "task-1"
+	}
+	if order.Permissions == "" {
+		order.Permissions = task.Allow
+	}
+	if order.Cwd == "" {
+		order.Cwd = filepath.Join(t.TempDir(), "project")
+	}
+	carried, err := order.Env()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]string{"PATH": os.Getenv("PATH"), "HOME": t.TempDir(), roleEnv: "supervisor"}
+	maps.Copy(all, env)
+	maps.Copy(all, carried)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &running{t: t, cmd: exec.Command(self), next: make(chan task.Record, 16)}
+	for name, value := range all {
+		r.cmd.Env = append(r.cmd.Env, name+"="+value)
+	}
+	r.cmd.Stderr = &r.stderr
+	if r.in, err = r.cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	out, err := r.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var reading sync.WaitGroup
+	reading.Go(func() {
+		defer close(r.next)
+		lines := bufio.NewReader(out)
+		for {
+			line, err := lines.ReadBytes('\n')
+			if len(line) > 0 {
+				rec, ok := task.Read(line)
+				if !ok {
+					t.Errorf("not a record: %.200q", line)
+				}
+				r.next <- rec
+			}
+			if err != nil {
+				return
+			}
+		}
+	})
+	t.Cleanup(func() {
+		_ = r.cmd.Process.Kill()
+		go func() {
+			for range r.next {
+			}
+		}()
+		reading.Wait()
+		_ = r.cmd.Wait()
+		if t.Failed() {
+			t.Logf("stderr: %s", r.stderr.String())
+			for _, rec := range r.all {
+				t.Logf("%s %.500s", rec.Type, rec.Data)
+			}
+		}
+	})
+	return r
+}
+
+// until reads records until one is accepted, which it returns.
+func (r *running) until(what string, accept func(task.Record) bool) task.Record {
+	r.t.Helper()
+	for rec := range r.next {
+		r.all = append(r.all, rec)
+		if accept(rec) {
+			return rec
+		}
+	}
+	r.t.Fatalf("the supervisor ended before %s", what)
+	return task.Record{}
+}
+
+// reply sends a line to the supervisor.
+func (r *running) reply(v any) {
+	r.t.Helper()
+	text, ok := v.(string)
+	if !ok {
+		b, err := json.Marshal(v)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		text = string(b)
+	}
+	if _, err := fmt.Fprintln(r.in, text); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// result waits for the end of the task.
+func (r *running) result() task.Result {
+	r.t.Helper()
+	done := r.until("its result", func(rec task.Record) bool { return rec.Type == task.DoneType })
+	var result task.Result
+	if err := json.Unmarshal(done.Data, &result); err != nil {
+		r.t.Fatal(err)
+	}
+	for rec := range r.next {
+		r.t.Errorf("a record after the result: %s %s", rec.Type, rec.Data)
+	}
+	if err := r.cmd.Wait(); err != nil {
+		r.t.Errorf("exit: %v", err)
+	}
+	return result
+}
+
+// of returns what the records of a type have.
+func of[T any](r *running, kind string) []T {
+	r.t.Helper()
+	var all []T
+	for _, rec := range r.all {
+		if rec.Type == kind {
+			var v T
+			if err := json.Unmarshal(rec.Data, &v); err != nil {
+				r.t.Fatal(err)
+			}
+			all = append(all, v)
+		}
+	}
+	return all
+}
+
+// printed is everything that a supervisor printed.
+func (r *running) printed() string {
+	var b strings.Builder
+	for _, rec := range r.all {
+		fmt.Fprintf(&b, "%s %s\n", rec.Type, rec.Data)
+	}
+	return b.String() + r.stderr.String()
+}
