@@ -12,12 +12,8 @@ import (
 )
 
 const (
-	// maxOutput bounds what a task prints, in bytes. From thinFrom on pieces of
-	// messages and the output of tools are left out, from scarceFrom on all that
-	// the host does not need.
-	maxOutput  = 64 << 20
-	thinFrom   = maxOutput - 8<<20
-	scarceFrom = maxOutput - 2<<20
+	// maxOutput bounds what a task prints, in bytes, where the host keeps more.
+	maxOutput = 64 << 20
 	// maxText bounds a text of a record, in bytes of JSON.
 	maxText = task.MaxRecord - 64<<10
 )
@@ -27,13 +23,22 @@ type recorder struct {
 	redact *redactor
 	now    func() time.Time
 
+	// limit bounds the records. From thinFrom on pieces of messages and the output of
+	// tools are left out, from scarceFrom on all that the host does not need: a quarter
+	// of what it keeps is for standard error, and for that.
+	limit, thinFrom, scarceFrom int64
+
 	mu      sync.Mutex
 	w       io.Writer
 	written int64
 }
 
-func newRecorder(w io.Writer, redact *redactor) *recorder {
-	return &recorder{redact: redact, now: time.Now, w: w}
+// newRecorder returns a recorder for a host that keeps so many bytes; 0 is many.
+func newRecorder(w io.Writer, redact *redactor, kept int64) *recorder {
+	if kept <= 0 || kept > maxOutput {
+		kept = maxOutput
+	}
+	return &recorder{redact: redact, now: time.Now, w: w, limit: kept - kept/16, thinFrom: kept - kept/4, scarceFrom: kept - kept/8}
 }
 
 // record prints one record. data is a pointer to what it has, which loses the
@@ -64,14 +69,14 @@ func (r *recorder) record(kind string, data any) {
 func (r *recorder) allowed(kind string, data any) bool {
 	switch kind {
 	case task.StatusType, task.DoneType, task.RequestType, task.PushType, task.BuildType, task.PermissionType:
-		return r.written < maxOutput || kind == task.StatusType || kind == task.DoneType
+		return r.written < r.limit || kind == task.StatusType || kind == task.DoneType
 	case task.DeltaType:
-		return r.written < thinFrom
+		return r.written < r.thinFrom
 	}
-	if t, ok := data.(*task.Tool); ok && r.written >= thinFrom {
+	if t, ok := data.(*task.Tool); ok && r.written >= r.thinFrom {
 		t.Output = ""
 	}
-	return r.written < scarceFrom
+	return r.written < r.scarceFrom
 }
 
 // words are the fields whose values are words of the protocol, and names that
@@ -115,4 +120,6 @@ func encode(v any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-func (r *recorder) phase(p task.Phase) { r.record(task.StatusType, &task.Status{Phase: p}) }
+func (r *recorder) phase(p task.Phase, checkpoint string) {
+	r.record(task.StatusType, &task.Status{Phase: p, Checkpoint: checkpoint})
+}

@@ -71,7 +71,7 @@ func Restore(args []string) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	out := newRecorder(os.Stdout, newRedactor(nil, nil))
+	out := newRecorder(os.Stdout, newRedactor(nil, nil), 0)
 	out.record(task.RestoredType, &task.Restored{Files: files})
 	return 0
 }

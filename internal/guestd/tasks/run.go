@@ -90,7 +90,7 @@ type supervisor struct {
 func newSupervisor(order task.Order, kids *children, env []string, home string, out, stderr io.Writer) *supervisor {
 	redact := newRedactor(env, order.Secrets)
 	s := &supervisor{order: order, kids: kids, env: environment(env, order), home: home, stderr: stderr, grace: grace}
-	s.out = newRecorder(out, redact)
+	s.out = newRecorder(out, redact, order.Output)
 	s.tell = newNarrator(s.out, time.Now)
 	work, stop := context.WithCancelCause(context.Background())
 	s.work, s.stop = work, func() { stop(errCancelled) }
@@ -104,14 +104,14 @@ func (s *supervisor) run() {
 	started := time.Now().UTC()
 	s.result.CreatedAt, s.result.StartedAt = started, started
 	ctx, cancel := within(s.work, time.Duration(s.order.Seconds*float64(time.Second)), errTimeLimit)
-	s.out.phase(task.PhaseStarting)
+	s.out.phase(task.PhaseStarting, s.result.Checkpoint)
 	err := s.prepare()
 	if err != nil {
 		s.fail(task.ReasonInternal, err)
 	} else {
-		s.out.phase(task.PhaseCheck)
+		s.out.phase(task.PhaseCheck, s.result.Checkpoint)
 		s.checkpoint(ctx)
-		s.out.phase(task.PhaseAgent)
+		s.out.phase(task.PhaseAgent, s.result.Checkpoint)
 		s.agent(ctx)
 	}
 	cancel()
@@ -311,7 +311,7 @@ func (s *supervisor) diffs() {
 
 // verify checks build and health, and has the host push.
 func (s *supervisor) verify() {
-	s.out.phase(task.PhaseBuild)
+	s.out.phase(task.PhaseBuild, s.result.Checkpoint)
 	if command := buildCommand(s.order.Cwd, s.env); command != nil {
 		build := checkBuild(s.work, s.kids, command, s.env, s.order.Cwd, s.out.redact)
 		s.out.record(task.BuildType, &build)
@@ -320,7 +320,7 @@ func (s *supervisor) verify() {
 	if s.work.Err() != nil {
 		return
 	}
-	s.out.phase(task.PhaseHealth)
+	s.out.phase(task.PhaseHealth, s.result.Checkpoint)
 	h := checkHealth(s.work, s.order, s.result.FilesChanged, s.replies)
 	s.result.PreviewStatus, s.result.PreviewMessage = h.status, h.message
 	if s.order.Push && s.result.Status == task.Succeeded && s.work.Err() == nil {
