@@ -94,8 +94,6 @@ type Config struct {
 	ImportDirs *hostfiles.Allowed
 	// URLs is where clients find what sandboxes give.
 	URLs URLs
-	// TaskProgram is the command of cubby-init in every sandbox; nil: [task.Program].
-	TaskProgram []string
 	// Memory counts what the answers of reads take; nil: nothing is counted.
 	Memory budget.Memory
 }
@@ -119,8 +117,8 @@ func (cfg *Config) complete() (began time.Time) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	if cfg.TaskProgram == nil {
-		cfg.TaskProgram = []string{task.Program}
+	if cfg.Sandboxes.TaskProgram == nil {
+		cfg.Sandboxes.TaskProgram = []string{task.Program}
 	}
 	if cfg.Sandboxes.ServicePause == nil {
 		cfg.Sandboxes.ServicePause = gate.Sleep
@@ -248,7 +246,7 @@ func (s *Service) openLive(watch *ports.Watch) {
 	s.programs.git = &program.Git{Execs: s.live.Execs(), Scope: s.scope, Store: cfg.Store}
 	s.tasks = tasks.New(tasks.Config{
 		Store: cfg.Store, Journals: cfg.Journals, Live: s.live, Git: s.programs.git, Services: s.services, Scope: s.scope, Gate: s.gate, Log: cfg.Log,
-		Secrets: s.Secrets().Values, Note: s.recorder.Note, Program: cfg.TaskProgram,
+		Secrets: s.Secrets().Values, Note: s.recorder.Note, Program: cfg.Sandboxes.TaskProgram,
 	})
 	s.programs.packages = &program.Packages{Config: cfg.Packages, Execs: s.live.Execs(), Scope: s.scope, Gate: s.gate, Journals: cfg.Journals}
 }

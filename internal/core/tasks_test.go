@@ -22,7 +22,7 @@ import (
 func supervisedBy(script string) func(*core.Config) {
 	const say = `say() { printf '{"type":"%s","at":"2026-01-02T03:04:05Z","data":%s}\n' "$1" "$2"; }
 `
-	return func(c *core.Config) { c.TaskProgram = []string{"bash", "-c", say + script, "supervisor"} }
+	return func(c *core.Config) { c.Sandboxes.TaskProgram = []string{"bash", "-c", say + script, "supervisor"} }
 }
 
 // startTask asks a custom agent for something.

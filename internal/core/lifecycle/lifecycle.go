@@ -125,6 +125,8 @@ type Settings struct {
 	DefaultPool bool
 	// ServicePause waits before a service starts again; nil: as long as it is told.
 	ServicePause func(ctx context.Context, d time.Duration) bool
+	// TaskProgram is the command of cubby-init in every sandbox; nil: [task.Program].
+	TaskProgram []string
 	// Host is what the machine has, and MemAvailable its free memory in
 	// bytes; zero fields are measured.
 	Host         admission.Host
