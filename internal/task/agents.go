@@ -187,6 +187,9 @@ func opencode(model string, env map[string]string) (Agent, error) {
 		}
 		switch provider {
 		case "anthropic", "google", "openrouter", "opencode":
+		case "openai": // OpenCode's own provider of that name speaks another protocol
+			provider = compatible
+			fallthrough
 		default:
 			model = provider + "/" + name
 			providers[provider] = settings{"npm": "@ai-sdk/openai-compatible", "name": provider, "models": settings{name: settings{"name": name}},

@@ -29,7 +29,7 @@ const Program = "/sbin/cubby-init"
 // Order is what a supervisor is asked to do. It has no secret: those are variables
 // of the supervisor's environment, and Secrets has their names.
 type Order struct {
-	ID     string `json:"id"`
+	ID     string `json:"id"` // names its checkpoint
 	Prompt string `json:"prompt"`
 	Cwd    string `json:"cwd"` // absolute; made when it is missing
 	Agent  Agent  `json:"agent"`

@@ -127,7 +127,7 @@ func settle(r *task.Result, x sandbox.Exec, stderr string) {
 		r.FilesChanged[i], _ = shorten(name, maxName)
 	}
 	r.FinalMessage, _ = shorten(r.FinalMessage, maxFinal)
-	for _, text := range []*string{&r.FailureReason, &r.ErrorMessage, &r.BuildMessage, &r.PreviewStatus, &r.PreviewMessage, &r.Checkpoint, &r.Session, &r.StopReason} {
+	for _, text := range []*string{&r.FailureReason, &r.ErrorMessage, &r.BuildMessage, &r.PreviewStatus, &r.PreviewMessage, &r.Checkpoint, &r.CheckpointMessage, &r.Session, &r.StopReason} {
 		*text, _ = shorten(*text, maxText)
 	}
 	if p := r.Push; p != nil {

@@ -235,7 +235,7 @@ func (t *Tasks) prepare(ctx context.Context, b sandbox.Sandbox, req Request) (ta
 	}
 	asked.Prompt, asked.Cut = shorten(req.Prompt, shownPrompt)
 	order := task.Order{
-		Prompt: req.Prompt, Cwd: asked.Cwd, Agent: agent, Permissions: asked.Permissions, Seconds: asked.Seconds,
+		ID: string(sandbox.NewUID()), Prompt: req.Prompt, Cwd: asked.Cwd, Agent: agent, Permissions: asked.Permissions, Seconds: asked.Seconds,
 		Secrets: slices.Sorted(maps.Keys(trusted)), Push: b.Spec.GitRemoteURL != "", Port: appPort(b), Output: t.cfg.Journals.PerExec(),
 	}
 	_, order.DevServer = devServer(b)

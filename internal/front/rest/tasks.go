@@ -68,6 +68,7 @@ type TaskOutcome struct {
 	Preview       string     `json:"preview_status_after,omitempty" enum:"ready,error,down"`
 	PreviewError  string     `json:"preview_error_message,omitempty"`
 	Checkpoint    string     `json:"checkpoint_id,omitempty" doc:"What restore goes back to."`
+	CheckpointMsg string     `json:"checkpoint_message,omitempty" doc:"Why there is no checkpoint, or what it lacks."`
 	Session       string     `json:"session_id,omitempty" doc:"The agent's."`
 	StopReason    string     `json:"stop_reason,omitempty" doc:"The agent's word for why it stopped."`
 	Push          *TaskPush  `json:"push,omitempty"`
@@ -136,7 +137,7 @@ func taskJSON(t tasks.Task) Task {
 	if r := t.Result; r != nil {
 		out.TaskOutcome = &TaskOutcome{
 			FailureReason: r.FailureReason, ErrorMessage: r.ErrorMessage, FilesChanged: r.FilesChanged, FinalMessage: r.FinalMessage,
-			BuildOK: r.BuildOK, BuildMessage: r.BuildMessage, Preview: r.PreviewStatus, PreviewError: r.PreviewMessage, Checkpoint: r.Checkpoint,
+			BuildOK: r.BuildOK, BuildMessage: r.BuildMessage, Preview: r.PreviewStatus, PreviewError: r.PreviewMessage, Checkpoint: r.Checkpoint, CheckpointMsg: r.CheckpointMessage,
 			Session: r.Session, StopReason: r.StopReason, DurationMS: r.DurationMS, Tokens: TaskTokens(r.Tokens),
 			StartedAt: timeOrNil(r.StartedAt), FinishedAt: r.FinishedAt,
 		}

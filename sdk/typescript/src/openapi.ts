@@ -4028,6 +4028,8 @@ export interface components {
             build_ok: boolean;
             /** @description What restore goes back to. */
             checkpoint_id?: string;
+            /** @description Why there is no checkpoint, or what it lacks. */
+            checkpoint_message?: string;
             /** Format: date-time */
             created_at: string;
             cwd: string;
