@@ -60,6 +60,7 @@ openapi-tools: setup-test
 .PHONY: app-packages
 app-packages: setup-test
 	@scripts/app-packages.sh vite >/dev/null
+	@scripts/app-packages.sh opencode >/dev/null
 
 .PHONY: compile-tests
 compile-tests: setup-test embedded

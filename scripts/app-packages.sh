@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Fetches the packages of an app of test/e2e/testdata/apps into .cache and prints
 # the path of a tar with them, for a sandbox. What is there already is used.
-# Usage: scripts/app-packages.sh vite|next|jupyter
+# Usage: scripts/app-packages.sh vite|opencode|next|jupyter
 set -euo pipefail
 cd "$(dirname "$0")/.."
 app=${1:?which app}
