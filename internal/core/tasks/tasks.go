@@ -154,6 +154,9 @@ func (t *Tasks) Start(ctx context.Context, id string, req Request) (Task, error)
 	if err != nil {
 		return Task{}, err
 	}
+	if asked.Provider != "" && b.Spec.Network.Mode != sandbox.NetworkNone {
+		t.noteProvider(context.WithoutCancel(ctx), x, asked.Provider)
+	}
 	return taskOf(b, x), nil
 }
 
