@@ -32,6 +32,7 @@ const (
 	openaiHost     = "api.openai.com:443"
 	geminiHost     = "generativelanguage.googleapis.com:443"
 	openrouterHost = "openrouter.ai:443"
+	opencodeHost   = "opencode.ai:443"
 )
 
 // known is an agent that is known by its name.
@@ -39,36 +40,36 @@ type known struct {
 	keys []string
 	// define makes the agent for a model, which is "" for the agent's default.
 	define func(model string, env map[string]string) (Agent, error)
-	// provider is where models are asked.
-	provider func(model string, trusted map[string]string) string
+	// providers are where models are asked, see [Providers].
+	providers func(model string, known, trusted map[string]string) []string
 }
 
 func agents() map[string]known {
 	return map[string]known{
 		"opencode": {
-			keys:     []string{anthropicKey, anthropicURL, openaiKey, openaiURL, geminiKey, geminiURL, openrouterKey},
-			define:   opencode,
-			provider: opencodeProvider,
+			keys:      []string{anthropicKey, anthropicURL, openaiKey, openaiURL, geminiKey, geminiURL, openrouterKey},
+			define:    opencode,
+			providers: opencodeProviders,
 		},
 		"claude": {
 			keys:   []string{anthropicKey, anthropicToken, anthropicURL},
 			define: claude,
-			provider: func(_ string, trusted map[string]string) string {
-				return serverOf(trusted[anthropicURL], anthropicHost)
+			providers: func(_ string, _, trusted map[string]string) []string {
+				return []string{serverOf(trusted[anthropicURL], anthropicHost)}
 			},
 		},
 		"codex": {
 			keys:   []string{openaiKey, openaiURL},
 			define: codex,
-			provider: func(_ string, trusted map[string]string) string {
-				return serverOf(trusted[openaiURL], openaiHost)
+			providers: func(_ string, _, trusted map[string]string) []string {
+				return []string{serverOf(trusted[openaiURL], openaiHost)}
 			},
 		},
 		"gemini": {
 			keys:   []string{geminiKey, geminiURL},
 			define: gemini,
-			provider: func(_ string, trusted map[string]string) string {
-				return serverOf(trusted[geminiURL], geminiHost)
+			providers: func(_ string, _, trusted map[string]string) []string {
+				return []string{serverOf(trusted[geminiURL], geminiHost)}
 			},
 		},
 	}
@@ -101,15 +102,23 @@ func Known(name, model string, env map[string]string) (Agent, error) {
 	return def, nil
 }
 
-// Provider is the host and port of the server that an agent's model is asked at:
-// that of an address among trusted, which has what the operator set, or else the
-// default of the provider. "" when it is on loopback or cannot be known.
-func Provider(name, model string, trusted map[string]string) string {
+// Providers are the hosts and ports of the servers that an agent's model may be asked
+// at. Known has what the agent will find of its [Keys], and tells which providers it
+// has; where they are is only believed of trusted, which has what the operator set,
+// and is else the default of each. There are several when the agent has keys of
+// several and no model is named. What is on loopback is not among them.
+func Providers(name, model string, known, trusted map[string]string) []string {
 	a, ok := agents()[name]
 	if !ok {
-		return ""
+		return nil
 	}
-	return a.provider(model, trusted)
+	var all []string
+	for _, host := range a.providers(model, known, trusted) {
+		if host != "" && !slices.Contains(all, host) {
+			all = append(all, host)
+		}
+	}
+	return all
 }
 
 // modelName reports whether a model can have a name: it becomes an argument, and
@@ -196,6 +205,14 @@ func opencode(model string, env map[string]string) (Agent, error) {
 				"options": settings{"baseURL": env[openaiURL], "apiKey": "{env:" + openaiKey + "}"}}
 		}
 	}
+	if model == "" {
+		for _, key := range []string{anthropicKey, openaiKey, geminiKey, openrouterKey} {
+			if env[key] != "" {
+				// Without a model it would take one of its makers', who are not asked for.
+				config["disabled_providers"] = []string{"opencode"}
+			}
+		}
+	}
 	switch {
 	case model != "" && !strings.Contains(model, "/"):
 		return Agent{}, errs.E(errs.Invalid, "model: %.100q does not name its provider: opencode wants provider/model", model)
@@ -226,43 +243,34 @@ func apiBase(address, path string) string {
 	return address + path
 }
 
-func opencodeProvider(model string, trusted map[string]string) string {
+func opencodeProviders(model string, known, trusted map[string]string) []string {
+	anthropic, google := serverOf(trusted[anthropicURL], anthropicHost), serverOf(trusted[geminiURL], geminiHost)
+	openai := serverOf(trusted[openaiURL], openaiHost)
 	provider, _, named := strings.Cut(model, "/")
-	if !named {
-		provider = ""
-	}
 	switch {
 	case provider == "anthropic":
-		return serverOf(trusted[anthropicURL], anthropicHost)
+		return []string{anthropic}
 	case provider == "google":
-		return serverOf(trusted[geminiURL], geminiHost)
+		return []string{google}
 	case provider == "openrouter":
-		return openrouterHost
+		return []string{openrouterHost}
 	case provider == "opencode":
-		return "opencode.ai:443"
-	case trusted[openaiURL] != "":
-		return serverOf(trusted[openaiURL], "")
-	case provider == "openai":
-		return openaiHost
+		return []string{opencodeHost}
+	case provider == "openai", model != "" && (!named || trusted[openaiURL] != ""):
+		return []string{openai}
 	case model != "":
-		return ""
+		return nil // a provider that nobody knows the place of
 	}
-	// The agent takes the provider that it has a key of; with several it cannot be
-	// known.
-	found := ""
+	// The agent takes one of those that it has a key of.
+	var all []string
 	for _, p := range []struct{ key, host string }{
-		{anthropicKey, serverOf(trusted[anthropicURL], anthropicHost)}, {openaiKey, openaiHost},
-		{geminiKey, serverOf(trusted[geminiURL], geminiHost)}, {openrouterKey, openrouterHost},
+		{anthropicKey, anthropic}, {openaiKey, openai}, {geminiKey, google}, {openrouterKey, openrouterHost},
 	} {
-		if trusted[p.key] == "" {
-			continue
+		if known[p.key] != "" {
+			all = append(all, p.host)
 		}
-		if found != "" {
-			return ""
-		}
-		found = p.host
 	}
-	return found
+	return all
 }
 
 // claude defines Claude Code, which reads its key and address itself.

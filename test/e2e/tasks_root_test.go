@@ -49,24 +49,31 @@ func newCoder(t *testing.T, h realHost, url, isolation, packages string) *coder 
 	c := &coder{t: t, h: h, url: url, id: "coder-" + isolation}
 	succeed(t, "POST", url+"/v1/sandboxes", fmt.Sprintf(
 		`{"id":%q,"isolation":%q,"ports":[3000],"visibility":"public","limits":{"memory_bytes":3221225472,"cpus":2,"disk_bytes":4294967296}}`, c.id, isolation), nil)
+	c.furnish(packages)
+	c.sh("mkdir app; echo old > app/old.txt")
+	return c
+}
+
+// furnish gives the sandbox OpenCode, and a server that answers as models do.
+func (c *coder) furnish(packages string) {
+	t := c.t
+	t.Helper()
 	f, err := os.Open(packages)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if err := clientOf(url).Files(c.id).Extract(t.Context(), "/home/sandbox/agent", f); err != nil {
+	if err := clientOf(c.url).Files(c.id).Extract(t.Context(), "/home/sandbox/agent", f); err != nil {
 		t.Fatal(err)
 	}
 	models, err := os.ReadFile("testdata/apps/opencode/models.json")
 	if err != nil {
 		t.Fatal(err)
 	}
-	succeed(t, "PUT", url+"/v1/sandboxes/"+c.id+"/files?path=/home/sandbox/models.json", string(models), nil)
-	c.sh(`mkdir -p ~/.local/bin app; ln -s ~/agent/node_modules/opencode-linux-*/bin/opencode ~/.local/bin/opencode
-echo old > app/old.txt
+	succeed(t, "PUT", c.url+"/v1/sandboxes/"+c.id+"/files?path=/home/sandbox/models.json", string(models), nil)
+	c.sh(`mkdir -p ~/.local/bin; ln -s ~/agent/node_modules/opencode-linux-*/bin/opencode ~/.local/bin/opencode
 node ~/agent/node_modules/@copilotkit/aimock/dist/cli.js -p 4010 -f ~/models.json > ~/models.log 2>&1 &
 until curl -sf localhost:4010/health > /dev/null; do sleep 0.1; done`)
-	return c
 }
 
 // sh runs a line of shell and returns what it printed.
@@ -88,7 +95,7 @@ func (c *coder) sh(line string) string {
 }
 
 // ask begins a task.
-func (c *coder) ask(prompt string, more ...string) (task aTask) {
+func (c *coder) ask(prompt string) aTask {
 	c.t.Helper()
 	text, err := json.Marshal(map[string]any{
 		"prompt": prompt, "model": "openai/of-nobody", "cwd": "app",
@@ -97,7 +104,12 @@ func (c *coder) ask(prompt string, more ...string) (task aTask) {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	body := strings.TrimSuffix(string(text), "}") + strings.Join(more, "") + "}"
+	return c.start(string(text))
+}
+
+// start begins a task as its body says.
+func (c *coder) start(body string) (task aTask) {
+	c.t.Helper()
 	succeed(c.t, "POST", c.url+"/v1/sandboxes/"+c.id+"/tasks", body, &task)
 	if task.Status != "running" || task.EventsURL != "/v1/sandboxes/"+c.id+"/tasks/"+task.ID+"/events" {
 		c.t.Errorf("begun: %+v", task)

@@ -42,8 +42,8 @@ func (t *Tasks) Attend(ctx context.Context, r *live.Run, e *live.Exec) {
 	ctx, cancel := context.WithCancel(auth.WithPrincipal(ctx, auth.Principal{Name: x.Actor}))
 	defer cancel()
 	asked := detailOf(x)
-	if asked.Provider != "" {
-		defer t.cfg.Live.Egress().Lend(r, asked.Provider)()
+	for _, provider := range asked.Providers {
+		defer t.cfg.Live.Egress().Lend(r, provider)()
 	}
 	defer t.setPhase(x.UID, "")
 	acted := 0

@@ -114,8 +114,8 @@ type detail struct {
 	Resume      string           `json:"resume,omitempty"`
 	Permissions task.Permissions `json:"permissions"`
 	Seconds     float64          `json:"timeout_seconds"`
-	// Provider is the host that the agent's model is asked at.
-	Provider string `json:"provider,omitempty"`
+	// Providers are the hosts that the agent's model may be asked at.
+	Providers []string `json:"providers,omitempty"`
 }
 
 // customAgent is the name of an agent that is given by its command.
@@ -154,8 +154,10 @@ func (t *Tasks) Start(ctx context.Context, id string, req Request) (Task, error)
 	if err != nil {
 		return Task{}, err
 	}
-	if asked.Provider != "" && b.Spec.Network.Mode != sandbox.NetworkNone {
-		t.noteProvider(context.WithoutCancel(ctx), x, asked.Provider)
+	if b.Spec.Network.Mode != sandbox.NetworkNone {
+		for _, provider := range asked.Providers {
+			t.noteProvider(context.WithoutCancel(ctx), x, provider)
+		}
 	}
 	return taskOf(b, x), nil
 }
@@ -220,12 +222,12 @@ func (t *Tasks) prepare(ctx context.Context, b sandbox.Sandbox, req Request) (ta
 	maps.Copy(known, trusted)
 	maps.Copy(known, req.Env)
 	agent := task.Agent{Name: customAgent, Protocol: cmp.Or(req.Protocol, task.ACP), Command: req.Command, Model: req.Model}
-	provider := ""
+	var providers []string
 	if name != customAgent {
 		if agent, err = task.Known(name, req.Model, known); err != nil {
 			return fail(err)
 		}
-		provider = task.Provider(name, req.Model, trusted)
+		providers = task.Providers(name, req.Model, known, trusted)
 	}
 	secrets := maps.Clone(trusted)
 	if secrets == nil {
@@ -234,7 +236,7 @@ func (t *Tasks) prepare(ctx context.Context, b sandbox.Sandbox, req Request) (ta
 	maps.Copy(secrets, req.Env)
 	asked := detail{
 		Agent: name, Command: req.Command, Model: req.Model, Cwd: cwdOf(req.Cwd), Resume: req.Resume,
-		Permissions: cmp.Or(req.Permissions, task.Allow), Provider: provider, Seconds: req.limit().Seconds(),
+		Permissions: cmp.Or(req.Permissions, task.Allow), Providers: providers, Seconds: req.limit().Seconds(),
 	}
 	asked.Prompt, asked.Cut = shorten(req.Prompt, shownPrompt)
 	order := task.Order{
