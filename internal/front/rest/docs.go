@@ -4,6 +4,10 @@ import (
 	_ "embed"
 	"net/http"
 	"sync"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/cubbyhq/cubby/internal/front/httpapi"
 )
 
 // The page and its script render the document in the browser and load nothing
@@ -15,7 +19,18 @@ var docsPage []byte
 //go:embed docs.js
 var docsScript []byte
 
+// guide says to models how the API is used, see https://llmstxt.org.
+//
+//go:embed llms.txt
+var guide string
+
 func (d *door) docsRoutes() {
+	text := httpapi.Media("text/plain", &huma.Schema{Type: huma.TypeString})
+	for id, path := range map[string]string{"guide": "/llms.txt", "guide-sandboxed": "/llm.txt"} {
+		d.plain(id, path, "How the API is used, for language models", text, func(w http.ResponseWriter, _ *http.Request) {
+			writeText(w, guide)
+		})
+	}
 	document := sync.OnceValue(func() []byte {
 		b, err := d.Document()
 		if err != nil {

@@ -64,7 +64,7 @@ func Register(s *httpapi.Server) {
 // token except the answers to "are you there" and the description of the API.
 func Access(r *http.Request) front.Access {
 	switch r.URL.Path {
-	case "/healthz", "/readyz", "/health", "/openapi.json", "/docs", "/docs.js":
+	case "/healthz", "/readyz", "/health", "/openapi.json", "/docs", "/docs.js", "/llms.txt", "/llm.txt":
 		return front.Anyone
 	case "/metrics":
 		return front.TokenOrLocal
