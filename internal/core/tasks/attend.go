@@ -22,6 +22,9 @@ import (
 const (
 	// actTime bounds an act that a supervisor asked for; it waits no longer.
 	actTime = 110 * time.Second
+	// silentTime is what a supervisor may take to print its first record: that of a
+	// sandbox that runs since before there were tasks never does.
+	silentTime = time.Minute
 	// maxActs bounds how often one asks: once each is what it needs.
 	maxActs = 8
 	// pushBranch is where tasks are pushed to, as sandboxed's.
@@ -46,11 +49,19 @@ func (t *Tasks) Attend(ctx context.Context, r *live.Run, e *live.Exec) {
 		defer t.cfg.Live.Egress().Lend(r, provider)()
 	}
 	defer t.setPhase(x.UID, "")
+	silent := time.AfterFunc(silentTime, func() {
+		t.cfg.Gate.Spawn(func(context.Context) {
+			// An error means that it has ended, or does with its sandbox.
+			_, _ = t.cfg.Live.Execs().Cancel(ctx, string(r.ID), x.Seq)
+		})
+	})
+	defer silent.Stop()
 	acted := 0
 	for record, err := range records(t.cfg.Journals.Read(ctx, x.Box, x.Seq, 0, true)) {
 		if err != nil {
 			break // it ends, or goes on with the next run
 		}
+		silent.Stop()
 		var status task.Status
 		if record.Type == task.StatusType && json.Unmarshal(record.Data, &status) == nil {
 			t.setPhase(x.UID, status.Phase)

@@ -47,6 +47,7 @@ func resultOf(x sandbox.Exec) task.Result {
 
 // gathered is what the records of a task say about its end.
 type gathered struct {
+	records    int
 	done       *task.Result
 	checkpoint string
 	tokens     task.Tokens
@@ -83,11 +84,16 @@ func (t *Tasks) collect(ctx context.Context, x sandbox.Exec) (task.Result, error
 	if g.done != nil && x.Exit.Reason == sandbox.EndExited {
 		r = *g.done
 	}
+	if g.records == 0 && x.Exit.Reason == sandbox.EndKilled {
+		r.Status, r.FailureReason = task.Failed, task.ReasonInternal
+		r.ErrorMessage = "its supervisor did not begin; a sandbox that runs since before an update of cubby has to be stopped and started first"
+	}
 	settle(&r, x, string(g.stderr))
 	return r, nil
 }
 
 func (g *gathered) add(r task.Record) {
+	g.records++
 	// A record that is not what its type says tells nothing.
 	switch r.Type {
 	case task.StatusType:
