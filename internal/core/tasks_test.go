@@ -363,3 +363,17 @@ func TestTaskRequestsAreChecked(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// The agent of a sandbox that began before there were tasks waits for ever in the
+// place of a supervisor.
+func TestTaskWhoseSupervisorDoesNotBegin(t *testing.T) {
+	w := newWorld(t, supervisedBy(`cat > /dev/null`))
+	w.create("a")
+	started := w.startTask("a")
+	if _, err := w.Execs().Cancel(w.ctx, "a", started.Seq); err != nil {
+		t.Fatal(err)
+	}
+	if r := w.endTask("a", started.ID); r.Status != task.Failed || r.FailureReason != task.ReasonInternal || !strings.Contains(r.ErrorMessage, "stopped and started") {
+		t.Errorf("result %+v", r)
+	}
+}
