@@ -71,3 +71,42 @@ setsid sh -c 'echo $$ > /tmp/watcher; while :; do cat /proc/[0-9]*/environ /proc
 		}
 	})
 }
+
+// TestTaskSleepsWithItsSandbox: a task goes on where it was when its sandbox wakes,
+// and who follows it sees no gap.
+func TestTaskSleepsWithItsSandbox(t *testing.T) {
+	t.Parallel()
+	inIsolations(t, []string{"gvisor"}, sdk.CreateOptions{}, func(t *testing.T, h realHost, _ *sdk.Client) {
+		c := &coder{t: t, h: h, url: h.URL, id: "a"}
+		const agent = `echo one; until [ -e /tmp/go ]; do sleep 0.1; done; echo two`
+		task := c.start(fmt.Sprintf(`{"prompt":"x","command":["sh","-c",%q],"protocol":"json-lines"}`, agent))
+		c.follow(task, "", func(events []anEvent) bool { return strings.Contains(events[len(events)-1].data, `"text":"one"`) })
+		slept := make(chan struct{})
+		var events []anEvent
+		go func() {
+			defer close(slept)
+			events = c.follow(task, "", toTheEnd)
+		}()
+		var state struct{ Status string }
+		succeed(t, "POST", h.URL+"/v1/sandboxes/a/sleep", `{"force":true}`, &state)
+		if state.Status != "sleeping" {
+			t.Fatalf("the sandbox is %s", state.Status)
+		}
+		c.sh("touch /tmp/go") // which wakes it
+		<-slept
+		c.checkIDs(events)
+		var texts []string
+		for _, e := range events {
+			var m struct{ Text string }
+			if e.name == "message" && json.Unmarshal([]byte(e.data), &m) == nil {
+				texts = append(texts, m.Text)
+			}
+		}
+		if got := strings.Join(texts, " "); got != "one two" {
+			t.Errorf("messages %s", got)
+		}
+		if done := c.end(task); done.Status != "succeeded" || done.FinalMessage != "two" {
+			t.Errorf("the task ended so: %+v", done)
+		}
+	})
+}
