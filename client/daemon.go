@@ -5,28 +5,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
-	"time"
 )
-
-// Image is a root filesystem that sandboxes start from.
-type Image struct {
-	Name      string    `json:"name"`
-	Digest    string    `json:"digest"`
-	Size      int64     `json:"size"` // bytes on disk
-	CreatedAt time.Time `json:"created_at"`
-	Source    string    `json:"source,omitempty"`
-	Damaged   bool      `json:"damaged,omitempty"`
-	Problem   string    `json:"problem,omitempty"` // what is wrong with a damaged one
-}
-
-// Images lists the daemon's images.
-func (c *Client) Images(ctx context.Context) ([]Image, error) {
-	var answer struct {
-		Images []Image `json:"images"`
-	}
-	err := c.do(ctx, call{method: http.MethodGet, path: "/v1/images"}, &answer)
-	return answer.Images, err
-}
 
 // Health returns nil when a daemon answers. It needs no token.
 func (c *Client) Health(ctx context.Context) error {

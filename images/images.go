@@ -8,7 +8,7 @@ import (
 	"io/fs"
 )
 
-//go:embed all:base all:debian all:r
+//go:embed all:base all:data all:debian all:dev all:r
 var recipes embed.FS
 
 // FS returns the recipes: a directory per image, named like it.

@@ -19,6 +19,7 @@ import (
 
 	"github.com/cubbyhq/cubby/client"
 	"github.com/cubbyhq/cubby/internal/cli/format"
+	"github.com/cubbyhq/cubby/internal/cli/images"
 	"github.com/cubbyhq/cubby/internal/cli/secrets"
 	"github.com/cubbyhq/cubby/internal/cli/services"
 )
@@ -141,7 +142,7 @@ The daemon is started with "cubby serve". The other commands find it at CUBBY_UR
 	}
 	add(sandboxes, a.runCommand(), a.createCommand(), a.execCommand(), a.shellCommand(), a.terminalCommand(), a.codeCommand(), a.kernelsCommand(), a.cpCommand(), a.exportCommand(), a.importCommand(), a.installCommand(), a.gitCommand(),
 		a.lsCommand(), a.getCommand(), a.logsCommand(), a.eventsCommand(), a.stopCommand(), a.startCommand(), a.sleepCommand(), a.wakeCommand(), a.keepaliveCommand(), a.egressCommand(), a.servicesCommand(), a.portsCommand(), a.urlCommand(), a.portForwardCommand(), a.forkCommand(), a.snapshotCommand(), a.rollbackCommand(), a.tenantsCommand(), secrets.Command(a.client), a.rmCommand())
-	add(machine, a.serveCommand(), a.egressProxyCommand(), a.mcpCommand(), a.imageCommand(), a.doctorCommand(), a.benchCommand())
+	add(machine, a.serveCommand(), a.egressProxyCommand(), a.mcpCommand(), images.Command(a.imageEnv()), a.doctorCommand(), a.benchCommand())
 	add(other, a.versionCommand(), a.completionCommand())
 	knownCommands(root)
 	wrapArgs(root)
@@ -154,6 +155,14 @@ func (a *app) servicesCommand() *cobra.Command {
 		Client: a.client, Complete: a.completeIDs(1), Log: a.printLog,
 		Usage: func(cmd *cobra.Command, err error) error { return usageError{cmd, err} },
 	})
+}
+
+func (a *app) imageEnv() images.Env {
+	return images.Env{
+		Client: a.client, Getenv: a.getenv, Environ: a.Environ, URL: func() string { return a.url }, DaemonURL: a.daemonURL,
+		Flags: configFlags, Settings: configArgs, Each: a.eachID,
+		Usage: func(cmd *cobra.Command, err error) error { return usageError{cmd, err} },
+	}
 }
 
 // knownCommands makes commands that only have others complain about a word

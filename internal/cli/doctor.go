@@ -30,7 +30,7 @@ warnings are about things that only some uses need.`,
 			}
 			o := doctor.Options{
 				Config: cfg, Client: a.client(), Boot: !noBoot, Out: a.Stdout, Color: a.colors(),
-				Images: func(ctx context.Context) ([]client.Image, error) { return a.daemonImages(ctx, cmd) },
+				Images: func(ctx context.Context) ([]client.Image, error) { return a.imageEnv().OfDaemon(ctx, cmd) },
 			}
 			if asJSON {
 				o.Out = io.Discard

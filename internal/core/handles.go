@@ -5,6 +5,7 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/core/cell"
 	"github.com/cubbyhq/cubby/internal/core/history"
+	"github.com/cubbyhq/cubby/internal/core/imagebuild"
 	"github.com/cubbyhq/cubby/internal/core/lifecycle"
 	"github.com/cubbyhq/cubby/internal/core/live"
 	"github.com/cubbyhq/cubby/internal/core/preview"
@@ -88,6 +89,9 @@ func (s *Service) Archives() *transfer.Archives { return s.archives }
 
 // Events is the histories of sandboxes.
 func (s *Service) Events() *history.Events { return s.events }
+
+// Builds makes and removes images.
+func (s *Service) Builds() *imagebuild.Builds { return s.builds }
 
 // Images lists the images that sandboxes can be created from.
 func (s *Service) Images(ctx context.Context) ([]image.Image, error) { return s.cfg.Images.List(ctx) }

@@ -46,25 +46,31 @@ func (t *Tree) Archive(ctx context.Context, name string) (io.ReadCloser, error) 
 	if err != nil {
 		return nil, classify(name, err)
 	}
+	return stream(ctx, from, name, func(ctx context.Context, tw *tar.Writer) error {
+		a := &archiver{ctx: ctx, tw: tw}
+		if p.kind() == unix.S_IFDIR {
+			return a.dir(from, name)
+		}
+		return a.file(from, path.Base(name))
+	}), nil
+}
+
+// stream gives what write writes, and closes from after it.
+func stream(ctx context.Context, from io.Closer, name string, write func(context.Context, *tar.Writer) error) io.ReadCloser {
 	ctx, cancel := context.WithCancel(ctx)
 	pr, pw := io.Pipe()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		defer from.Close()
-		a := &archiver{ctx: ctx, tw: tar.NewWriter(pw)}
-		var err error
-		if p.kind() == unix.S_IFDIR {
-			err = a.dir(from, name)
-		} else {
-			err = a.file(from, path.Base(name))
-		}
+		tw := tar.NewWriter(pw)
+		err := write(ctx, tw)
 		if err == nil {
-			err = a.tw.Close()
+			err = tw.Close()
 		}
 		pw.CloseWithError(classify(name, err))
 	}()
-	return &archiveReader{PipeReader: pr, cancel: cancel, done: done}, nil
+	return &archiveReader{PipeReader: pr, cancel: cancel, done: done}
 }
 
 type archiveReader struct {

@@ -80,6 +80,24 @@ func (t *Tree) ListFiles(ctx context.Context, name string, recursive bool) iter.
 // while depth > 1; d is the directory that holds the entry. It stops when fn
 // says so.
 func eachBelow(ctx context.Context, dir *os.File, name string, depth int, fn func(d *os.File, f sandbox.File) (bool, error)) (more bool, err error) {
+	return eachEntry(ctx, dir, name, func(n string, st *unix.Stat_t) (bool, error) {
+		f := describe(path.Join(name, n), st)
+		if f.Type == sandbox.Symlink {
+			f.Target, _ = readLinkAt(dir, n)
+		}
+		if more, err := fn(dir, f); err != nil || !more {
+			return false, err
+		}
+		if f.Type != sandbox.Directory || depth == 1 {
+			return true, nil
+		}
+		return below(ctx, dir, n, f.Path, depth-1, fn)
+	})
+}
+
+// eachEntry calls fn for every entry of dir, until it says that there is to be
+// no more.
+func eachEntry(ctx context.Context, dir *os.File, name string, fn func(base string, st *unix.Stat_t) (bool, error)) (more bool, err error) {
 	names, err := dir.Readdirnames(sortedEntries)
 	for ; err == nil; names, err = dir.Readdirnames(sortedEntries) {
 		slices.Sort(names)
@@ -91,17 +109,7 @@ func eachBelow(ctx context.Context, dir *os.File, name string, depth int, fn fun
 			if err != nil {
 				continue // vanished
 			}
-			f := describe(path.Join(name, n), &st)
-			if f.Type == sandbox.Symlink {
-				f.Target, _ = readLinkAt(dir, n)
-			}
-			if more, err := fn(dir, f); err != nil || !more {
-				return false, err
-			}
-			if f.Type != sandbox.Directory || depth == 1 {
-				continue
-			}
-			if more, err := below(ctx, dir, n, f.Path, depth-1, fn); err != nil || !more {
+			if more, err := fn(n, &st); err != nil || !more {
 				return false, err
 			}
 		}
@@ -124,11 +132,15 @@ func below(ctx context.Context, dir *os.File, base, name string, depth int, fn f
 	if depth == 1 {
 		// The last level may be there, but must be empty.
 		if names, _ := sub.Readdirnames(1); len(names) > 0 {
-			return false, errs.E(errs.TooLarge, "directories are nested more than %d deep", maxDepth)
+			return false, tooDeep()
 		}
 		return true, nil
 	}
 	return eachBelow(ctx, sub, name, depth, fn)
+}
+
+func tooDeep() error {
+	return errs.E(errs.TooLarge, "directories are nested more than %d deep", maxDepth)
 }
 
 func (p *place) describe(name string) sandbox.File {

@@ -78,6 +78,16 @@ func (c *Client) ArchiveWithin(ctx context.Context, dir, name string) (io.ReadCl
 	if dir != "" {
 		q.Set("within", dir)
 	}
+	return c.archive(ctx, q)
+}
+
+// ArchiveSystem streams the root filesystem as tar, without what is mounted
+// over it: see filetree's ArchiveSystem. What comes was written by the sandbox.
+func (c *Client) ArchiveSystem(ctx context.Context) (io.ReadCloser, error) {
+	return c.archive(ctx, url.Values{"system": {"true"}})
+}
+
+func (c *Client) archive(ctx context.Context, q url.Values) (io.ReadCloser, error) {
 	res, err := c.raw(ctx, http.MethodGet, "/v1/archive", q, nil) //nolint:bodyclose // the reader closes it
 	if err != nil {
 		return nil, err

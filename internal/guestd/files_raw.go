@@ -20,6 +20,7 @@ import (
 //	GET /v1/files?path=&offset=&length=&within=            a file's bytes
 //	PUT /v1/files?path=&mode=&append=&parents=&user=       its new bytes
 //	GET /v1/archive?path=&within=                          a directory as tar
+//	GET /v1/archive?system=true                            the root filesystem as tar
 //	PUT /v1/archive?path=&user=                            a tar into a directory
 //
 // With within, a directory, the path is refused when it leads out of it.
@@ -99,6 +100,9 @@ func (f *fileService) readArchive(w http.ResponseWriter, r *http.Request) {
 		archive = func(ctx context.Context, name string) (io.ReadCloser, error) {
 			return f.tree.ArchiveWithin(ctx, dir, name)
 		}
+	}
+	if q.Get("system") == "true" {
+		archive = func(ctx context.Context, _ string) (io.ReadCloser, error) { return f.tree.ArchiveSystem(ctx) }
 	}
 	body, err := archive(r.Context(), q.Get("path"))
 	if err != nil {

@@ -23,32 +23,25 @@ import (
 	"github.com/cubbyhq/cubby/internal/errs"
 )
 
-// Build makes the image of a built-in recipe and gives it the recipe's name.
-// It needs root and mmdebstrap. Packages are kept, so that a later build
+// buildDebian makes the Debian part of a recipe, which gets a name unless that
+// is "". It needs root and mmdebstrap. Packages are kept, so that a later build
 // fetches only what is newer and works without a network at all. When recipe
 // and packages are those of an image that exists, that one is the result.
-func (s *Store) Build(ctx context.Context, recipe string, p Progress) (Image, error) {
-	r, err := loadRecipe(s.recipes, recipe)
-	if err != nil {
-		return Image{}, err
-	}
-	b := &build{store: s, recipe: r, progress: p, cache: filepath.Join(s.dir, cacheName, recipe)}
+func (s *Store) buildDebian(ctx context.Context, r *Recipe, a about, p Progress) (Image, error) {
+	b := &build{store: s, recipe: r, about: a, progress: p, cache: filepath.Join(s.dir, cacheName, r.name)}
 	if err := b.check(); err != nil {
 		return Image{}, err
 	}
 	if err := os.MkdirAll(b.debs(), 0o755); err != nil {
-		return Image{}, fmt.Errorf("build %s: %w", recipe, err)
+		return Image{}, err
 	}
 	unlock, err := lock(ctx, filepath.Join(b.cache, "lock"))
 	if err != nil {
-		return Image{}, fmt.Errorf("build %s: %w", recipe, err)
+		return Image{}, err
 	}
 	defer unlock()
 	img, err := b.run(ctx)
-	if err != nil {
-		return Image{}, fmt.Errorf("build %s: %w", recipe, diskError(err))
-	}
-	return img, nil
+	return img, diskError(err)
 }
 
 // buildSource and the recipe's name are the source of an image that was built.
@@ -88,6 +81,7 @@ func (s *Store) Outdated() ([]string, error) {
 type build struct {
 	store    *Store
 	recipe   *Recipe
+	about    about // of the image that it gives
 	progress Progress
 	cache    string // DIR/.cache/<recipe>
 }
@@ -128,7 +122,7 @@ func (b *build) run(ctx context.Context) (Image, error) {
 		}
 		b.store.log.Info("the package archive does not answer: building from the cache")
 	}
-	if img, ok := b.existing(ctx, b.inputs(releases)); ok {
+	if img, ok := b.store.existing(ctx, b.about.name, b.inputs(releases)); ok {
 		return img, nil
 	}
 
@@ -145,15 +139,14 @@ func (b *build) run(ctx context.Context) (Image, error) {
 	if err != nil {
 		return Image{}, err
 	}
-	return g.commit(ctx, about{
-		name: b.recipe.name, source: buildSource + b.recipe.name,
-		env: b.recipe.environment(), inputs: b.inputs(used), recipe: b.recipe.key,
-	}, b.progress)
+	a := b.about
+	a.env, a.inputs = b.recipe.environment(), b.inputs(used)
+	return g.commit(ctx, a, b.progress)
 }
 
-// existing returns the image that these inputs have given before.
-func (b *build) existing(ctx context.Context, inputs string) (Image, bool) {
-	s := b.store
+// existing returns the image that these inputs have given before, and gives it
+// the name unless that is "".
+func (s *Store) existing(ctx context.Context, name, inputs string) (Image, bool) {
 	release, err := s.lock(ctx)
 	if err != nil {
 		return Image{}, false
@@ -169,10 +162,10 @@ func (b *build) existing(ctx context.Context, inputs string) (Image, bool) {
 			continue
 		}
 		img := s.load(ctx, d)
-		if img.Damaged || s.setName(b.recipe.name, d) != nil {
+		if img.Damaged || name != "" && s.setName(name, d) != nil {
 			continue
 		}
-		img.Name = b.recipe.name
+		img.Name = name
 		return img, true
 	}
 	return Image{}, false

@@ -46,6 +46,9 @@ type Image struct {
 	// Outdated: it was built, and its recipe has changed since. It works. Only
 	// List says so.
 	Outdated bool `json:"outdated,omitempty"`
+	// Definition says what it was made of, where it was built from another
+	// image.
+	Definition *Definition `json:"definition,omitempty"`
 	// Problem says what is wrong with a damaged image.
 	Problem string `json:"problem,omitempty"`
 

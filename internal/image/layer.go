@@ -25,8 +25,8 @@ const (
 // the work.
 //
 // Devices and FIFOs are left out: a sandbox gets its own /dev, and on the host
-// they would only be traps. Extended attributes are left out too; among them
-// are capabilities of files. Set-id bits are kept: they mean something inside,
+// they would only be traps. Extended attributes are left out too, among them
+// capabilities of files unless the unpacker is to keep those. Set-id bits are kept: they mean something inside,
 // and outside nobody but root can reach them.
 func (u *unpacker) layerTar(ctx context.Context, r io.Reader, whiteouts bool, check func() error) error {
 	clear(u.layer)
@@ -76,7 +76,7 @@ func (u *unpacker) tarEntry(hdr *tar.Header, body io.Reader, whiteouts bool) err
 	if base := path.Base(p); whiteouts && strings.HasPrefix(base, whiteoutPrefix) {
 		return u.whiteout(p, base)
 	}
-	if hdr.Typeflag == tar.TypeXGlobalHeader || ignored(hdr.Typeflag) {
+	if hdr.Typeflag == tar.TypeXGlobalHeader || ignored(hdr.Typeflag) || u.leave != nil && u.leave(p) {
 		return nil
 	}
 	real, err := u.resolve(p)
@@ -89,6 +89,9 @@ func (u *unpacker) tarEntry(hdr *tar.Header, body io.Reader, whiteouts bool) err
 	}
 	if a.uid < 0 || a.gid < 0 || int64(a.uid) >= 1<<32-1 || int64(a.gid) >= 1<<32-1 {
 		return malformed("an owner is out of range")
+	}
+	if u.capabilities && u.chown {
+		a.capabilities = capabilitiesOf(hdr)
 	}
 	switch hdr.Typeflag {
 	case tar.TypeDir:

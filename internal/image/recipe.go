@@ -24,8 +24,12 @@ import (
 // image.toml holds the fields below, setup.sh runs as root inside the new
 // image after its packages are installed, and files/ is copied over its root.
 //
+// Its steps install what Debian has not, in a sandbox that is begun from the
+// Debian part.
+//
 // One that extends another adds to all of it: its lists and its environment to
-// the other's, its files over the other's, its setup.sh after the other's.
+// the other's, its files over the other's, its setup.sh and its steps after the
+// other's.
 type Recipe struct {
 	Extends  string            `toml:"extends"`
 	Suite    string            `toml:"suite"`
@@ -34,10 +38,15 @@ type Recipe struct {
 	Exclude  []string          `toml:"exclude"`  // globs that dpkg leaves out
 	Include  []string          `toml:"include"`  // exceptions from Exclude
 	Env      map[string]string `toml:"env"`
+	Steps
 
-	name  string
-	files []fs.FS // the extended recipe's first
-	key   string  // digest of all of it
+	name   string
+	files  []fs.FS // the extended recipe's first
+	key    string  // digest of all of it
+	rounds []Steps // of the extended recipe first
+	// debian is the recipe of the Debian part, whose image the steps begin
+	// from: this one, or what it extends where it adds nothing to that.
+	debian *Recipe
 }
 
 // Recipes lists the built-in recipes.
@@ -91,6 +100,13 @@ func loadExtending(dir fs.FS, name string, above []string) (*Recipe, error) {
 	if r.key, err = treeKey(files); err != nil {
 		return nil, fmt.Errorf("recipe %s: %w", name, err)
 	}
+	if err := r.Steps.check(); err != nil {
+		return nil, fmt.Errorf("recipe %s: %w", name, err)
+	}
+	if r.rounds = nil; !r.Steps.none() {
+		r.rounds = []Steps{r.Steps}
+	}
+	r.debian = r
 	if r.Extends == "" {
 		return r, nil
 	}
@@ -119,8 +135,38 @@ func (r *Recipe) after(first *Recipe) *Recipe {
 	maps.Copy(sum.Env, first.Env)
 	maps.Copy(sum.Env, r.Env)
 	sum.files = slices.Concat(first.files, r.files)
+	sum.rounds = slices.Concat(first.rounds, r.rounds)
 	sum.key = fmt.Sprintf("%x", sha256.Sum256([]byte(first.key+r.key)))
+	sum.debian = &sum
+	if r.onlySteps() {
+		sum.debian = first.debian
+	}
 	return &sum
+}
+
+// onlySteps reports whether a recipe adds nothing to the Debian part of the one
+// that it extends.
+func (r *Recipe) onlySteps() bool {
+	for _, name := range []string{"files", setupName} {
+		if _, err := fs.Stat(r.files[0], name); err == nil {
+			return false
+		}
+	}
+	return r.Suite == "" && len(r.Sources)+len(r.Packages)+len(r.Exclude)+len(r.Include) == 0
+}
+
+// with is the recipe with more Debian packages. Its steps are those of r.
+func (r *Recipe) with(packages []string) *Recipe {
+	if len(packages) == 0 {
+		return r
+	}
+	base := *r.debian
+	base.Packages = slices.Concat(base.Packages, packages)
+	base.key = fmt.Sprintf("%x", sha256.Sum256([]byte(base.key+strings.Join(packages, "\n"))))
+	base.debian = &base
+	more := *r
+	more.debian = &base
+	return &more
 }
 
 // environment returns the recipe's Env as KEY=VALUE, sorted.

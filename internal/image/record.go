@@ -37,6 +37,8 @@ type record struct {
 	// recipe alone.
 	Inputs string `json:"inputs,omitempty"`
 	Recipe string `json:"recipe,omitempty"`
+	// Definition is of an image that was built from another one.
+	Definition *Definition `json:"definition,omitempty"`
 	// Targets is the digest of the mount targets that it has.
 	Targets string `json:"targets"`
 	// Stamp is over the whole tree, TopStamp over the directories in Top.

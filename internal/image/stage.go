@@ -121,11 +121,12 @@ func removeTree(dir string) error {
 
 // about is what a commit has to know of an image beside its files.
 type about struct {
-	name   string
-	source string
-	env    []string
-	inputs string
-	recipe string
+	name       string // "": it gets none
+	source     string
+	env        []string
+	inputs     string
+	recipe     string
+	definition *Definition
 }
 
 // commit makes the stage's tree an image under its name. Where the same image
@@ -144,7 +145,7 @@ func (g *stage) commit(ctx context.Context, a about, p Progress) (Image, error) 
 	upper := top(tree)
 	r := record{
 		Version: recordVersion, Digest: digest(tree, a.env), Size: diskUse(tree), Entries: len(tree),
-		CreatedAt: g.store.now().UTC(), Source: a.source, Env: a.env, Inputs: a.inputs, Recipe: a.recipe,
+		CreatedAt: g.store.now().UTC(), Source: a.source, Env: a.env, Inputs: a.inputs, Recipe: a.recipe, Definition: a.definition,
 		Targets: targetsKey(), Stamp: stamp(tree), TopStamp: stamp(upper),
 	}
 	for _, e := range upper {
@@ -188,8 +189,10 @@ func (g *stage) publish(ctx context.Context, a about, r record) (Image, error) {
 			return Image{}, fmt.Errorf("write image: %w", err)
 		}
 	}
-	if err := s.setName(a.name, r.Digest); err != nil {
-		return Image{}, err
+	if a.name != "" {
+		if err := s.setName(a.name, r.Digest); err != nil {
+			return Image{}, err
+		}
 	}
 	img := s.load(ctx, r.Digest)
 	img.Name = a.name

@@ -177,7 +177,8 @@ func (s *Store) load(ctx context.Context, digest string) Image {
 	img := Image{Digest: digest, Dir: filepath.Join(dir, rootfsName)}
 	r, err := readRecord(dir)
 	if err == nil {
-		img.Size, img.CreatedAt, img.Source, img.Env, img.recipe = r.Size, r.CreatedAt, r.Source, r.Env, r.Recipe
+		img.Size, img.CreatedAt, img.Source, img.Env = r.Size, r.CreatedAt, r.Source, r.Env
+		img.Definition, img.recipe = r.Definition, r.Recipe
 		err = s.check(ctx, r, img.Dir)
 	}
 	if err != nil && ctx.Err() == nil {

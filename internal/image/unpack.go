@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/errs"
 )
@@ -40,6 +42,11 @@ type unpacker struct {
 	root   *os.Root
 	limits limits
 	chown  bool
+	// leave says which entries of an archive are left out, by their cleaned
+	// paths; nil: none.
+	leave func(path string) bool
+	// capabilities: files have those that the archive says.
+	capabilities bool
 
 	bytes   int64
 	entries int
@@ -239,6 +246,9 @@ type attributes struct {
 	mode     fs.FileMode // permission and set-id bits
 	uid, gid int
 	mtime    time.Time
+	// capabilities are of a regular file, as the kernel writes them; "" is
+	// none.
+	capabilities string
 }
 
 func (u *unpacker) dir(real string, a attributes) error {
@@ -285,7 +295,13 @@ func (u *unpacker) file(real string, r io.Reader, a attributes) (err error) {
 			return err
 		}
 	}
-	return f.Chmod(a.mode) // after the owner, whose change clears set-id bits
+	if err := f.Chmod(a.mode); err != nil { // after the owner, whose change clears set-id bits
+		return err
+	}
+	if a.capabilities == "" {
+		return nil
+	}
+	return unix.Fsetxattr(int(f.Fd()), capabilityAttribute, []byte(a.capabilities), 0)
 }
 
 func (u *unpacker) symlink(real, target string, a attributes) error {

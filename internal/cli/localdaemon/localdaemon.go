@@ -35,6 +35,9 @@ type Daemon struct {
 	// Flags and Environ are the settings of one that is started.
 	Flags, Environ []string
 	Log            io.Writer // of one that is started
+	// Own starts one whether or not another answers at the URL, which is taken
+	// only where it has the data directory of the settings.
+	Own bool
 
 	mu    sync.Mutex
 	own   string // URL of the one in this process; guarded by mu
@@ -54,7 +57,7 @@ func (d *Daemon) Find(ctx context.Context) (string, error) {
 	if err != nil || base.Host == "" {
 		return "", errs.E(errs.Invalid, "%q is not the URL of a daemon", d.URL).Hint("write it as http://host:port")
 	}
-	if !thisMachine(base.Hostname()) || answers(ctx, base) {
+	if !d.Own && (!thisMachine(base.Hostname()) || answers(ctx, base)) {
 		return base.String(), nil
 	}
 	if os.Geteuid() != 0 {

@@ -62,6 +62,8 @@ type CreateRequest struct {
 	// Progress, when not nil, hears what the installation of the spec's
 	// dependencies prints, in the goroutine of the create.
 	Progress func(sandbox.Output) `json:"-"`
+
+	work Work // see [Sandboxes.Borrow]
 }
 
 // Create makes a sandbox and returns when commands can run in it. When a step
@@ -118,7 +120,7 @@ func (s *creator) createOnce(ctx context.Context, r CreateRequest) (b sandbox.Sa
 	if done != "" {
 		return s.repeated(ctx, done)
 	}
-	made, err := s.createFrom(ctx, b, r, making{diskBytes: r.Spec.Limits.DiskBytes, claim: claim, progress: r.Progress, origin: o})
+	made, err := s.createFrom(ctx, b, r, making{diskBytes: r.Spec.Limits.DiskBytes, claim: claim, progress: r.Progress, origin: o, work: r.work})
 	if err != nil {
 		if claim != nil {
 			undo, cancel := gate.Detached(ctx)
@@ -265,6 +267,7 @@ type making struct {
 	restored  func()            // ends the turn that from has
 	progress  func(sandbox.Output)
 	booted    func() // ends the boot for those who wait for their turn
+	work      Work   // nil: the sandbox stays
 }
 
 // filesFrom is the field of the request that says where the files come from; "" is
@@ -345,7 +348,7 @@ func (s *creator) create(ctx context.Context, b sandbox.Sandbox, m making) (sand
 			return b, err
 		}
 	}
-	if !ok && m.from == nil && m.origin == nil {
+	if !ok && m.from == nil && m.origin == nil && m.work == nil {
 		if made, ok, err := s.createWarm(ctx, b, img, m.claim); ok || err != nil {
 			return made, err
 		}
@@ -374,6 +377,9 @@ func (s *creator) create(ctx context.Context, b sandbox.Sandbox, m making) (sand
 		defer cancel()
 		s.abandon(undo, b, undone(errs.Public(err).Message))
 		return b, fmt.Errorf("create sandbox %s: %w", b.ID, err)
+	}
+	if m.work != nil {
+		return made, s.lend(ctx, made, m.work)
 	}
 	s.lifetimes.note(made, s.cfg.Now(), s.cfg.Uptime())
 	if r := s.cfg.Live.Of(made.UID); r == nil {
@@ -431,6 +437,10 @@ func (s *creator) build(ctx context.Context, b *sandbox.Sandbox, img image.Image
 	}
 	if err := s.beginCold(ctx, b, s.driverSpec(*b, img, disks)); err != nil {
 		return *b, err
+	}
+	if m.work != nil {
+		m.booted()
+		return *b, nil
 	}
 	if len(b.Spec.Dependencies) > 0 {
 		m.booted()

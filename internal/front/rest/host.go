@@ -1,9 +1,7 @@
 package rest
 
 import (
-	"context"
 	"net/http"
-	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -12,22 +10,6 @@ import (
 	"github.com/cubbyhq/cubby/internal/front"
 	"github.com/cubbyhq/cubby/internal/front/httpapi"
 )
-
-// Image is a root filesystem that sandboxes can start from.
-type Image struct {
-	Name      string    `json:"name"`
-	Digest    string    `json:"digest"`
-	Size      int64     `json:"size" doc:"Bytes on the host's disk."`
-	CreatedAt time.Time `json:"created_at"`
-	Source    string    `json:"source,omitempty"`
-	Damaged   bool      `json:"damaged,omitempty" doc:"No sandbox starts from it."`
-	Problem   string    `json:"problem,omitempty" doc:"What is damaged."`
-}
-
-// ImageList is all images.
-type ImageList struct {
-	Images []Image `json:"images" nullable:"false"`
-}
 
 // NotReady is the answer of /readyz when something is wrong.
 type NotReady struct {
@@ -48,19 +30,6 @@ type Health struct {
 }
 
 func (d *door) hostRoutes() {
-	register(d, operation{
-		id: "list-images", method: http.MethodGet, path: "/v1/images", tag: "host", summary: "List images",
-	}, func(ctx context.Context, _ *struct{}) (*struct{ Body ImageList }, error) {
-		images, err := d.Core.Images(ctx)
-		if err != nil {
-			return nil, err
-		}
-		out := ImageList{Images: make([]Image, len(images))}
-		for i, m := range images {
-			out.Images[i] = Image{Name: m.Name, Digest: m.Digest, Size: m.Size, CreatedAt: m.CreatedAt.UTC(), Source: m.Source, Damaged: m.Damaged, Problem: m.Problem}
-		}
-		return &struct{ Body ImageList }{out}, nil
-	})
 	text := httpapi.Media("text/plain", &huma.Schema{Type: huma.TypeString})
 	d.plain("health", "/healthz", "Whether the daemon answers", text, func(w http.ResponseWriter, _ *http.Request) {
 		writeText(w, "ok\n")

@@ -56,6 +56,7 @@ func Register(s *httpapi.Server) {
 	d.codeRoutes()
 	d.kernelRoutes()
 	d.codeAskRoutes()
+	d.imageRoutes()
 	d.hostRoutes()
 	d.docsRoutes()
 }

@@ -1,4 +1,4 @@
-package cli
+package images
 
 import (
 	"cmp"
@@ -13,7 +13,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/image"
 )
 
-func (a *app) imageLsCommand() *cobra.Command {
+func (e Env) lsCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "ls [flags]",
@@ -23,10 +23,10 @@ an image directory of this one: with --image-dir or --data-dir, and when no daem
 answers at the default address.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if there, err := a.daemonImages(cmd.Context(), cmd); err != nil || there != nil {
-				return a.printImages(there, asJSON, err)
+			if there, err := e.OfDaemon(cmd.Context(), cmd); err != nil || there != nil {
+				return printImages(cmd, there, asJSON, err)
 			}
-			store, err := a.images(cmd)
+			store, err := e.open(cmd)
 			if err != nil {
 				return err
 			}
@@ -35,10 +35,10 @@ answers at the default address.`,
 				return err
 			}
 			if asJSON {
-				return format.JSON(a.Stdout, append([]image.Image{}, list...))
+				return format.JSON(cmd.OutOrStdout(), append([]image.Image{}, list...))
 			}
 			if len(list) == 0 {
-				a.note("no images; `cubby image build base` makes the default one")
+				note(cmd, "no images; `cubby image build base` makes the default one")
 				return nil
 			}
 			now := time.Now()
@@ -53,12 +53,12 @@ answers at the default address.`,
 				}
 				rows[i] = []string{name, format.Digest(img.Digest), format.Size(img.Size), format.Age(img.CreatedAt, now), img.Source}
 			}
-			if err := format.Table(a.Stdout, []string{"NAME", "DIGEST", "SIZE", "CREATED", "SOURCE"}, rows); err != nil {
+			if err := format.Table(cmd.OutOrStdout(), []string{"NAME", "DIGEST", "SIZE", "CREATED", "SOURCE"}, rows); err != nil {
 				return err
 			}
 			for _, img := range list {
 				if img.Outdated && img.Name != "" && !img.Damaged {
-					a.note("%s is older than its recipe: cubby image build %s", img.Name, img.Name)
+					note(cmd, "%s is older than its recipe: cubby image build %s", img.Name, img.Name)
 				}
 			}
 			return nil
@@ -68,19 +68,19 @@ answers at the default address.`,
 	return cmd
 }
 
-// daemonImages asks the daemon for its images. It is nil where this machine's
+// OfDaemon asks the daemon for its images. It is nil where this machine's
 // directory is meant: one was named, or no daemon was and none answers.
-func (a *app) daemonImages(ctx context.Context, cmd *cobra.Command) ([]client.Image, error) {
+func (e Env) OfDaemon(ctx context.Context, cmd *cobra.Command) ([]client.Image, error) {
 	for _, name := range []string{"image-dir", "data-dir"} {
 		if f := cmd.Flags().Lookup(name); f != nil && f.Changed {
 			return nil, nil
 		}
 	}
-	named := a.url != "" || a.getenv("CUBBY_URL") != ""
-	if !named && (a.getenv("CUBBY_IMAGE_DIR") != "" || a.getenv("CUBBY_DATA_DIR") != "") {
+	named := e.URL() != "" || e.Getenv("CUBBY_URL") != ""
+	if !named && (e.Getenv("CUBBY_IMAGE_DIR") != "" || e.Getenv("CUBBY_DATA_DIR") != "") {
 		return nil, nil
 	}
-	list, err := a.client().Images(ctx)
+	list, err := e.Client().Images(ctx)
 	if errors.Is(err, client.Unreachable) && !named {
 		return nil, nil
 	}
@@ -91,14 +91,14 @@ func (a *app) daemonImages(ctx context.Context, cmd *cobra.Command) ([]client.Im
 }
 
 // printImages prints what a daemon has.
-func (a *app) printImages(list []client.Image, asJSON bool, err error) error {
+func printImages(cmd *cobra.Command, list []client.Image, asJSON bool, err error) error {
 	switch {
 	case err != nil:
 		return err
 	case asJSON:
-		return format.JSON(a.Stdout, list)
+		return format.JSON(cmd.OutOrStdout(), list)
 	case len(list) == 0:
-		a.note("the daemon has no images; `cubby image build base` on its machine makes the default one")
+		note(cmd, "the daemon has no images; `cubby image build base` on its machine makes the default one")
 		return nil
 	}
 	now := time.Now()
@@ -110,5 +110,5 @@ func (a *app) printImages(list []client.Image, asJSON bool, err error) error {
 		}
 		rows[i] = []string{name, format.Digest(img.Digest), format.Size(img.Size), format.Age(img.CreatedAt, now), img.Source}
 	}
-	return format.Table(a.Stdout, []string{"NAME", "DIGEST", "SIZE", "CREATED", "SOURCE"}, rows)
+	return format.Table(cmd.OutOrStdout(), []string{"NAME", "DIGEST", "SIZE", "CREATED", "SOURCE"}, rows)
 }

@@ -1,4 +1,4 @@
-package cli
+package images
 
 import (
 	"fmt"
@@ -8,7 +8,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/cli/format"
 )
 
-func (a *app) imagePruneCommand() *cobra.Command {
+func (e Env) pruneCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "prune [flags]",
@@ -17,7 +17,7 @@ func (a *app) imagePruneCommand() *cobra.Command {
 sandbox, running or stopped, was made from. A daemon does the same by itself, every hour.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			store, err := a.images(cmd)
+			store, err := e.open(cmd)
 			if err != nil {
 				return err
 			}
@@ -26,9 +26,9 @@ sandbox, running or stopped, was made from. A daemon does the same by itself, ev
 				return err
 			}
 			if asJSON {
-				return format.JSON(a.Stdout, map[string]int64{"freed_bytes": freed})
+				return format.JSON(cmd.OutOrStdout(), map[string]int64{"freed_bytes": freed})
 			}
-			fmt.Fprintf(a.Stdout, "freed %s\n", format.Size(freed))
+			fmt.Fprintf(cmd.OutOrStdout(), "freed %s\n", format.Size(freed))
 			return nil
 		},
 	}

@@ -1,4 +1,4 @@
-package cli
+package images
 
 import (
 	"fmt"
@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/schollz/progressbar/v3"
+	"github.com/spf13/cobra"
 
 	"github.com/cubbyhq/cubby/internal/cli/tty"
 	"github.com/cubbyhq/cubby/internal/image"
@@ -20,9 +21,9 @@ type progress struct {
 	bar   *progressbar.ProgressBar
 }
 
-func (a *app) progress() *progress {
-	_, isTTY := tty.File(a.Stderr)
-	return &progress{w: a.Stderr, tty: isTTY}
+func newProgress(cmd *cobra.Command) *progress {
+	_, isTTY := tty.File(cmd.ErrOrStderr())
+	return &progress{w: cmd.ErrOrStderr(), tty: isTTY}
 }
 
 func (p *progress) step(s image.Step) {

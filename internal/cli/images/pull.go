@@ -1,4 +1,4 @@
-package cli
+package images
 
 import (
 	"time"
@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func (a *app) imagePullCommand() *cobra.Command {
+func (e Env) pullCommand() *cobra.Command {
 	var name string
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -16,17 +16,17 @@ func (a *app) imagePullCommand() *cobra.Command {
   cubby image pull --name py ghcr.io/me/python:3.13`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			store, err := a.images(cmd)
+			store, err := e.open(cmd)
 			if err != nil {
 				return err
 			}
-			began, bar := time.Now(), a.progress()
+			began, bar := time.Now(), newProgress(cmd)
 			img, err := store.Pull(cmd.Context(), args[0], name, bar.step)
 			bar.done()
 			if err != nil {
 				return err
 			}
-			return a.printMade(img, asJSON, began)
+			return printMade(cmd, img, asJSON, began)
 		},
 	}
 	cmd.Flags().StringVar(&name, "name", "", "name of the image here (default: the reference's last element)")

@@ -1,4 +1,4 @@
-package cli
+package images
 
 import (
 	"errors"
@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func (a *app) imageImportCommand() *cobra.Command {
+func (e Env) importCommand() *cobra.Command {
 	var name string
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -23,10 +23,10 @@ compressed or not. "-" reads the archive from the input.`,
   docker save my-image | cubby image import - --name mine`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			source, length, r := args[0], int64(0), a.Stdin
+			source, length, r := args[0], int64(0), cmd.InOrStdin()
 			if source == "-" {
 				if name == "" {
-					return usageError{cmd, errors.New("what comes from the input needs a --name")}
+					return e.Usage(cmd, errors.New("what comes from the input needs a --name"))
 				}
 			} else {
 				f, err := os.Open(source)
@@ -40,20 +40,20 @@ compressed or not. "-" reads the archive from the input.`,
 				r = io.Reader(f)
 				source = filepath.Base(source)
 				if name == "" {
-					name = archiveName(source)
+					name = ArchiveName(source)
 				}
 			}
-			store, err := a.images(cmd)
+			store, err := e.open(cmd)
 			if err != nil {
 				return err
 			}
-			began, bar := time.Now(), a.progress()
+			began, bar := time.Now(), newProgress(cmd)
 			img, err := store.Import(cmd.Context(), r, length, source, name, bar.step)
 			bar.done()
 			if err != nil {
 				return err
 			}
-			return a.printMade(img, asJSON, began)
+			return printMade(cmd, img, asJSON, began)
 		},
 	}
 	cmd.Flags().StringVar(&name, "name", "", "name of the image (default: the file's)")
@@ -61,8 +61,8 @@ compressed or not. "-" reads the archive from the input.`,
 	return cmd
 }
 
-// archiveName is a file's name without what says that it is an archive.
-func archiveName(file string) string {
+// ArchiveName is a file's name without what says that it is an archive.
+func ArchiveName(file string) string {
 	for _, ext := range []string{".gz", ".zst", ".xz", ".tgz", ".tar"} {
 		file = strings.TrimSuffix(file, ext)
 	}

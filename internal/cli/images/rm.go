@@ -1,19 +1,19 @@
-package cli
+package images
 
 import "github.com/spf13/cobra"
 
-func (a *app) imageRmCommand() *cobra.Command {
+func (e Env) rmCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "rm [flags] NAME…",
 		Short: "remove images that no sandbox uses",
 		Args:  cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, names []string) error {
-			store, err := a.images(cmd)
+			store, err := e.open(cmd)
 			if err != nil {
 				return err
 			}
-			return a.eachID(names, asJSON, func(name string) error { return store.Remove(cmd.Context(), name, nil) })
+			return e.Each(names, asJSON, func(name string) error { return store.Remove(cmd.Context(), name, nil) })
 		},
 	}
 	jsonFlag(cmd, &asJSON)
