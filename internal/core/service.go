@@ -208,7 +208,8 @@ func New(cfg Config) (*Service, error) {
 	})
 	s.builds = imagebuild.New(imagebuild.Config{
 		Images: cfg.ImageStore, Journals: cfg.Journals, Borrow: s.sandboxes.Borrow, PolicyChanged: s.live.Egress().PolicyChanged,
-		Gate: s.gate, Log: cfg.Log, Indexes: cfg.Packages.Indexes, HostMemory: s.sandboxes.Host().MemoryBytes, Limits: cfg.Builds,
+		Isolations: func() []driver.IsolationSupport { return cfg.Driver.Capabilities().Isolations },
+		Gate:       s.gate, Log: cfg.Log, Indexes: cfg.Packages.Indexes, HostMemory: s.sandboxes.Host().MemoryBytes, Limits: cfg.Builds,
 	})
 	s.previews = preview.New(preview.Config{Store: cfg.Store, Live: s.live, Scope: s.scope, Gate: s.gate, Now: cfg.Now, URL: cfg.URLs.Preview, Watch: watch.Follow})
 	s.files = transfer.NewFiles(s.openFiles, s.recorder, s.sandboxes.Host().CPUs)

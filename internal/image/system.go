@@ -3,11 +3,10 @@ package image
 import (
 	"archive/tar"
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
+	"path"
 	"strings"
 
 	"github.com/cubbyhq/cubby/internal/driver"
@@ -56,40 +55,45 @@ func (g *stage) unpackSystem(ctx context.Context, r io.Reader, base string) erro
 // sandboxes, what programs keep between runs, and caches.
 func outside() []string {
 	return []string{
-		"proc", "sys", "dev", "tmp", "run", "var/tmp", strings.TrimPrefix(driver.StateDir, "/"),
+		"proc", "sys", "dev", "tmp", "run", strings.TrimPrefix(driver.StateDir, "/"),
 		strings.TrimPrefix(sandbox.WorkspaceDir, "/"), strings.TrimPrefix(sandbox.HomeDir, "/"), strings.TrimPrefix(driver.UserData, "/"),
-		"root/.npm", "root/.cache", "root/.node-gyp", "var/cache/apt/archives",
+		"root/.npm", "root/.cache", "root/.node-gyp",
 	}
-}
-
-// keptEmpty are those of them that an image has, with what is in them left out.
-func keptEmpty(dir string) bool {
-	return dir == "var/tmp" || dir == "var/cache/apt/archives"
 }
 
 // notOfImage says which paths of a sandbox's root are no part of its image.
 func notOfImage(p string) bool {
 	for _, dir := range outside() {
-		if strings.HasPrefix(p, dir+"/") || p == dir && !keptEmpty(dir) {
+		if p == dir || strings.HasPrefix(p, dir+"/") {
 			return true
 		}
 	}
-	return false
+	if strings.HasPrefix(p, "var/tmp/") {
+		return true
+	}
+	downloaded, _ := path.Match("var/cache/apt/archives/*.deb", p) // the pattern is well-formed
+	return downloaded
 }
 
-// mountedFiles puts the files over which sandboxes mount others back to what
-// they are in the image that the sandbox began from.
+// profile is written by the agent into images that lack it.
+const profile = "/etc/profile.d/cubby.sh"
+
+// mountedFiles puts the files over which sandboxes mount others, and what the
+// agent writes, back to what they are in the image that the sandbox began from.
 func (u *unpacker) mountedFiles(base string) error {
 	from, err := os.OpenRoot(base)
 	if err != nil {
 		return err
 	}
 	defer from.Close()
+	names := []string{profile}
 	for _, t := range driver.MountTargets() {
-		if t.Dir {
-			continue
+		if !t.Dir {
+			names = append(names, t.Path)
 		}
-		if err := u.mountedFile(from, strings.TrimPrefix(t.Path, "/")); err != nil {
+	}
+	for _, name := range names {
+		if err := u.mountedFile(from, strings.TrimPrefix(name, "/")); err != nil {
 			return err
 		}
 	}
@@ -104,21 +108,17 @@ func (u *unpacker) mountedFile(from *os.Root, name string) error {
 	if err := u.removeAll(real); err != nil {
 		return err
 	}
-	f, err := from.Open(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil // a commit makes the target
+	// What is missing or no file, or where an absolute link leads, is empty: a
+	// commit makes the targets, and nobody sees what is under a mount.
+	info, err := from.Lstat(name)
+	if err != nil || !info.Mode().IsRegular() {
+		return nil //nolint:nilerr // see above
 	}
+	f, err := from.Open(name)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	if !info.Mode().IsRegular() {
-		return nil
-	}
 	return u.file(real, f, attributes{mode: info.Mode().Perm(), mtime: info.ModTime()})
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/core/gate"
 	"github.com/cubbyhq/cubby/internal/core/lifecycle"
 	"github.com/cubbyhq/cubby/internal/core/live"
+	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/image"
 	"github.com/cubbyhq/cubby/internal/journal"
@@ -42,6 +43,7 @@ type Config struct {
 	Borrow   func(ctx context.Context, r lifecycle.CreateRequest, work lifecycle.Work) error
 	// PolicyChanged says that another policy holds for a sandbox from now on.
 	PolicyChanged func(box sandbox.UID)
+	Isolations    func() []driver.IsolationSupport
 	Gate          *gate.Gate
 	Log           *slog.Logger
 	Indexes       packages.Indexes // where npm and pip get packages
@@ -214,8 +216,22 @@ func operatorOnly(ctx context.Context) error {
 	return nil
 }
 
+// progressEvery is how often a stage tells how far it is.
+const progressEvery = 200 * time.Millisecond
+
+// progress passes on what an image store reports, and leaves out what comes too
+// fast for a reader.
 func progress(tell func(Output)) image.Progress {
-	return func(s image.Step) { tell(Output{Progress: &s}) }
+	var stage string
+	var told time.Time
+	return func(s image.Step) {
+		now := time.Now()
+		if s.Stage == stage && s.Done != s.Total && now.Sub(told) < progressEvery {
+			return
+		}
+		stage, told = s.Stage, now
+		tell(Output{Progress: &s})
+	}
 }
 
 func (b *Builds) build(ctx context.Context, r image.BuildRequest, tell func(Output)) (image.Image, error) {
@@ -254,11 +270,21 @@ func (b *Builds) request(r image.BuildRequest, p image.Prepared) lifecycle.Creat
 	no := time.Duration(0)
 	return lifecycle.CreateRequest{
 		Spec: sandbox.Spec{
-			Image: p.Image.Digest, User: "root", Env: env,
+			Image: p.Image.Digest, Isolation: b.isolation(), User: "root", Env: env,
 			Limits:  sandbox.Limits{DiskBytes: b.cfg.Limits.DiskBytes, MemoryBytes: b.cfg.Limits.MemoryBytes},
 			Network: sandbox.Policy{Mode: sandbox.NetworkNone},
 			Labels:  map[string]string{"cubby.image": labelValue(r.Name)},
 		},
 		IdleTimeout: &no, MaxLifetime: &no,
 	}
+}
+
+// isolation is gVisor where the host has it, else a container.
+func (b *Builds) isolation() sandbox.Isolation {
+	for _, s := range b.cfg.Isolations() {
+		if s.Isolation == sandbox.GVisor && s.Err == nil {
+			return sandbox.GVisor
+		}
+	}
+	return sandbox.Container
 }

@@ -59,14 +59,14 @@ func (w *worker) commands(s image.Steps) []step {
 			"npm", "install", "--global", "--prefix=/usr/local", "--cache=/tmp/.npm", "--omit=optional",
 			"--no-audit", "--no-fund", "--no-update-notifier", "--no-progress", "--", //
 		}
-		list = append(list, step{title: "npm install " + strings.Join(s.NPM, " "), argv: append(argv, s.NPM...), hosts: npmHosts, env: index})
+		list = append(list, step{title: firstLine("npm install " + strings.Join(s.NPM, " ")), argv: append(argv, s.NPM...), hosts: npmHosts, env: index})
 	}
 	if len(s.PIP) > 0 {
 		argv := []string{
 			"python3", "-m", "pip", "install", "--no-cache-dir", "--no-input", "--disable-pip-version-check",
 			"--break-system-packages", "--root-user-action=ignore", "--progress-bar=off", "--",
 		}
-		list = append(list, step{title: "pip install " + strings.Join(s.PIP, " "), argv: append(argv, s.PIP...), hosts: pipHosts, env: index})
+		list = append(list, step{title: firstLine("pip install " + strings.Join(s.PIP, " ")), argv: append(argv, s.PIP...), hosts: pipHosts, env: index})
 	}
 	for _, text := range s.Run {
 		list = append(list, step{title: "run " + firstLine(text), argv: []string{"/bin/sh", "-euc", text}, hosts: s.Allow, env: index})
@@ -97,7 +97,7 @@ func (w *worker) do(ctx context.Context, s step) error {
 	if err != nil {
 		return err
 	}
-	w.follow(ctx, e.Snapshot().Seq)
+	tail := w.follow(ctx, e.Snapshot().Seq)
 	select {
 	case <-e.Done():
 	case <-w.run.Dead():
@@ -107,7 +107,7 @@ func (w *worker) do(ctx context.Context, s step) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	return failure(s.title, e.Snapshot())
+	return failure(s.title, e.Snapshot(), tail)
 }
 
 // allow gives the sandbox the policy of the next step, and ends what the last
@@ -123,8 +123,12 @@ func (w *worker) allow(hosts []string) {
 	w.run.HangUp()
 }
 
+// tailBytes is what an error has of what a step printed last.
+const tailBytes = 2000
+
 // follow tells what an exec prints until its end, that of the sandbox or of ctx.
-func (w *worker) follow(ctx context.Context, seq int64) {
+// It returns the end of it.
+func (w *worker) follow(ctx context.Context, seq int64) string {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {
@@ -135,17 +139,22 @@ func (w *worker) follow(ctx context.Context, seq int64) {
 		}
 		cancel()
 	}()
+	var tail []byte
 	for entry, err := range w.cfg.Journals.Read(ctx, w.box.UID, seq, 0, true) {
 		if err != nil || entry.Exit != nil {
-			return // what is wrong with the exec its end says
+			break // what is wrong with the exec its end says
 		}
 		o := entry.Output
+		if tail = append(tail, o.Data...); len(tail) > tailBytes {
+			tail = append([]byte(nil), tail[len(tail)-tailBytes:]...)
+		}
 		w.tell(Output{Printed: &o})
 	}
+	return strings.TrimSpace(strings.ToValidUTF8(string(tail), "\uFFFD"))
 }
 
 // failure is why a step failed; nil when it did not.
-func failure(title string, x sandbox.Exec) error {
+func failure(title string, x sandbox.Exec, tail string) error {
 	exit := x.Exit
 	switch {
 	case exit == nil:
@@ -153,7 +162,11 @@ func failure(title string, x sandbox.Exec) error {
 	case exit.Code != nil && *exit.Code == 0 && exit.Reason == sandbox.EndExited:
 		return nil
 	case exit.Reason == sandbox.EndExited && exit.Code != nil:
-		return errs.E(errs.Unsupported, "the step failed with exit code %d: %s", *exit.Code, title).Hint("what it printed says why")
+		e := errs.E(errs.Unsupported, "the step failed with exit code %d: %s", *exit.Code, title)
+		if tail == "" {
+			return e
+		}
+		return e.Hint("the end of what it printed:\n%s", tail)
 	}
 	why := string(exit.Reason)
 	if exit.Message != "" {

@@ -103,9 +103,13 @@ func (s *creator) createOnce(ctx context.Context, r CreateRequest) (b sandbox.Sa
 	if err != nil {
 		return sandbox.Sandbox{}, err
 	}
-	defer s.pool.Creating()()
+	created := sync.OnceFunc(s.pool.Creating())
+	defer created()
 	began := time.Now()
 	defer func() {
+		if r.work != nil { // which nobody asked for as a sandbox
+			return
+		}
 		result := "ok"
 		if err != nil {
 			result = string(errs.KindOf(err))
@@ -120,7 +124,7 @@ func (s *creator) createOnce(ctx context.Context, r CreateRequest) (b sandbox.Sa
 	if done != "" {
 		return s.repeated(ctx, done)
 	}
-	made, err := s.createFrom(ctx, b, r, making{diskBytes: r.Spec.Limits.DiskBytes, claim: claim, progress: r.Progress, origin: o, work: r.work})
+	made, err := s.createFrom(ctx, b, r, making{diskBytes: r.Spec.Limits.DiskBytes, claim: claim, progress: r.Progress, origin: o, work: r.work, created: created})
 	if err != nil {
 		if claim != nil {
 			undo, cancel := gate.Detached(ctx)
@@ -268,6 +272,7 @@ type making struct {
 	progress  func(sandbox.Output)
 	booted    func() // ends the boot for those who wait for their turn
 	work      Work   // nil: the sandbox stays
+	created   func() // ends the create for the pool
 }
 
 // filesFrom is the field of the request that says where the files come from; "" is
@@ -379,6 +384,7 @@ func (s *creator) create(ctx context.Context, b sandbox.Sandbox, m making) (sand
 		return b, fmt.Errorf("create sandbox %s: %w", b.ID, err)
 	}
 	if m.work != nil {
+		m.created()
 		return made, s.lend(ctx, made, m.work)
 	}
 	s.lifetimes.note(made, s.cfg.Now(), s.cfg.Uptime())
