@@ -9,6 +9,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/cubbyhq/cubby/client/internal/unpack"
 )
 
 // UploadDir copies what is in the local directory into the sandbox's
@@ -121,7 +123,7 @@ func (f *Files) DownloadDir(ctx context.Context, remote, local string) error {
 		return err
 	}
 	defer func() { _ = root.Close() }() // a directory: nothing is lost
-	if err := unpackDir(root, archive); err != nil {
+	if err := unpack.Dir(root, archive); err != nil {
 		var p *fs.PathError
 		if errors.As(err, &p) {
 			return err

@@ -18,8 +18,6 @@ func TestTexts(t *testing.T) {
 		{"exit", exitText(client.Exec{Status: client.ExecRunning}), "running"},
 		{"exit", exitText(client.Exec{Status: client.ExecError, ExitCode: &code, Reason: "oom"}), "137 oom"},
 		{"exit", exitText(client.Exec{Status: client.ExecError, Reason: "lost"}), "lost"},
-		{"archive", images.ArchiveName("root.tar.gz"), "root"},
-		{"archive", images.ArchiveName("debian-12.tgz"), "debian-12"},
 	}
 	for _, tt := range tests {
 		if tt.got != tt.want {

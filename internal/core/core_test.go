@@ -168,6 +168,7 @@ type images struct {
 	unpinErr  error
 	swept     int
 	keptInUse bool // what the last Sweep was told of the image
+	makings   makings
 }
 
 const digest = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"

@@ -91,7 +91,7 @@ func (s *Service) Archives() *transfer.Archives { return s.archives }
 func (s *Service) Events() *history.Events { return s.events }
 
 // Builds makes and removes images.
-func (s *Service) Builds() *imagebuild.Builds { return s.builds }
+func (s *Service) Builds() *imagebuild.Builds { return s.programs.builds }
 
 // Images lists the images that sandboxes can be created from.
 func (s *Service) Images(ctx context.Context) ([]image.Image, error) { return s.cfg.Images.List(ctx) }

@@ -56,16 +56,20 @@ type Metrics interface {
 	DiskPressure(frozen bool, free int64)
 }
 
+// Images is what is needed of the image store. *image.Store is one.
+type Images interface {
+	lifecycle.Images
+	imagebuild.Images
+}
+
 // Config is what a Service needs. Store, Driver, Disks, Images and Journals
 // are required and stay the caller's to close, after Run has returned.
 type Config struct {
-	Store  *store.Store
-	Driver driver.Driver
-	Disks  storage.Storage
-	Images lifecycle.Images
-	// ImageStore is where images are made and removed; nil: they are not.
-	ImageStore imagebuild.Images
-	Journals   *journal.Journals
+	Store    *store.Store
+	Driver   driver.Driver
+	Disks    storage.Storage
+	Images   Images
+	Journals *journal.Journals
 	// Archives is where destroyed sandboxes' files can go; nil: nowhere.
 	Archives *archive.Storage
 	// Egress is what the proxy is made from; its OnDecision and OnEnd, if
@@ -88,8 +92,6 @@ type Config struct {
 	History history.Bounds
 	// Packages says how packages are installed.
 	Packages program.PackagesConfig
-	// Builds bounds what the making of an image takes.
-	Builds imagebuild.Limits
 	// Code bounds the texts of executions; nil: [cell.DefaultCaps].
 	Code *cell.Caps
 	// Uploads keeps files of threads; nil: none.
@@ -153,6 +155,7 @@ type Service struct {
 	programs  struct {
 		git      *program.Git
 		packages *program.Packages
+		builds   *imagebuild.Builds
 	}
 	files     *transfer.Files
 	exports   *transfer.Exports
@@ -163,7 +166,6 @@ type Service struct {
 	tasks     *tasks.Tasks
 	events    *history.Events
 	retention *history.Retention
-	builds    *imagebuild.Builds
 }
 
 // New returns a Service. It starts nothing and changes nothing.
@@ -206,10 +208,10 @@ func New(cfg Config) (*Service, error) {
 		Store: cfg.Store, Driver: cfg.Driver, Disks: cfg.Disks, Images: cfg.Images, Sandboxes: s.sandboxes,
 		Gate: s.gate, Scope: s.scope, Recorder: s.recorder, Log: cfg.Log, Bounds: cfg.Snapshots,
 	})
-	s.builds = imagebuild.New(imagebuild.Config{
-		Images: cfg.ImageStore, Journals: cfg.Journals, Borrow: s.sandboxes.Borrow, PolicyChanged: s.live.Egress().PolicyChanged,
+	s.programs.builds = imagebuild.New(imagebuild.Config{
+		Images: cfg.Images, Journals: cfg.Journals, Borrow: s.sandboxes.Borrow, PolicyChanged: s.live.Egress().PolicyChanged,
 		Isolations: func() []driver.IsolationSupport { return cfg.Driver.Capabilities().Isolations },
-		Gate:       s.gate, Log: cfg.Log, Indexes: cfg.Packages.Indexes, HostMemory: s.sandboxes.Host().MemoryBytes, Limits: cfg.Builds,
+		Gate:       s.gate, Log: cfg.Log, Indexes: cfg.Packages.Indexes, HostMemory: s.sandboxes.Host().MemoryBytes,
 	})
 	s.previews = preview.New(preview.Config{Store: cfg.Store, Live: s.live, Scope: s.scope, Gate: s.gate, Now: cfg.Now, URL: cfg.URLs.Preview, Watch: watch.Follow})
 	s.files = transfer.NewFiles(s.openFiles, s.recorder, s.sandboxes.Host().CPUs)

@@ -216,7 +216,7 @@ func (d *Daemon) open(ctx context.Context, o options) error {
 		return err
 	}
 	d.core, err = core.New(core.Config{
-		Store: d.store, Driver: d.driver, Disks: d.disks, Images: images, ImageStore: images, Journals: d.journals, Archives: archives,
+		Store: d.store, Driver: d.driver, Disks: d.disks, Images: images, Journals: d.journals, Archives: archives,
 		Egress: egress.Config{Operator: operator, Upstream: upstream, Log: d.log}, Log: d.log, Metrics: d.metrics, Now: o.now,
 		Snapshots: snapshot.Bounds{Count: d.cfg.MaxSnapshots, Bytes: int64(d.cfg.SnapshotBytes)},
 		Sandboxes: settings, History: history.Bounds{Age: d.cfg.HistoryRetention, Bytes: int64(d.cfg.HistoryOfTenant)},

@@ -40,7 +40,7 @@ compressed or not. "-" reads the archive from the input.`,
 				r = io.Reader(f)
 				source = filepath.Base(source)
 				if name == "" {
-					name = ArchiveName(source)
+					name = archiveName(source)
 				}
 			}
 			store, err := e.open(cmd)
@@ -61,8 +61,8 @@ compressed or not. "-" reads the archive from the input.`,
 	return cmd
 }
 
-// ArchiveName is a file's name without what says that it is an archive.
-func ArchiveName(file string) string {
+// archiveName is a file's name without what says that it is an archive.
+func archiveName(file string) string {
 	for _, ext := range []string{".gz", ".zst", ".xz", ".tgz", ".tar"} {
 		file = strings.TrimSuffix(file, ext)
 	}

@@ -498,8 +498,32 @@ export interface paths {
         /** List images */
         get: operations["list-images"];
         put?: never;
-        post?: never;
+        /**
+         * Build or pull an image and wait until it is there
+         * @description With a name alone it builds a built-in recipe; with from, an image with more packages in it; with pull, it fetches one. Packages and commands are carried out in a sandbox. A build goes on when its client leaves; a second one of the same name is a conflict until it has ended. The events of a stream are progress, stdout and stderr of the steps, ping, and as the last one image or error. Not for tokens of a tenant.
+         */
+        post: operations["create-image"];
         delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/images/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Remove an image that no sandbox uses
+         * @description Not for tokens of a tenant.
+         */
+        delete: operations["remove-image"];
         options?: never;
         head?: never;
         patch?: never;
@@ -3110,6 +3134,8 @@ export interface components {
             created_at: string;
             /** @description No sandbox starts from it. */
             damaged?: boolean;
+            /** @description What it was made of, where it was built from another image. */
+            definition?: components["schemas"]["ImageDefinition"];
             digest: string;
             name: string;
             /** @description What is damaged. */
@@ -3121,8 +3147,50 @@ export interface components {
             size: number;
             source?: string;
         };
+        ImageDefinition: {
+            apt?: string[] | null;
+            /** @description The digest of the image that it comes from, where that has no recipe. */
+            image?: string;
+            /** @description The built-in recipe that it comes from. */
+            recipe?: string;
+            /** @description What was done in a sandbox, in this order. */
+            steps?: components["schemas"]["ImageSteps"][] | null;
+        };
+        ImageInput: {
+            /** @description Hosts that the commands may reach; none by default. */
+            allow?: string[] | null;
+            /** @description Debian packages. */
+            apt?: string[] | null;
+            /** @description The image that the packages and commands are added to. */
+            from?: string;
+            /** @description Of a built-in recipe, or with from or pull of the image that is made. */
+            name?: string;
+            /** @description Packages of npm, for everybody. */
+            npm?: string[] | null;
+            /** @description Packages of pip, for everybody. */
+            pip?: string[] | null;
+            /**
+             * @description Fetches this image from an OCI registry.
+             * @example docker.io/library/alpine
+             */
+            pull?: string;
+            /** @description Commands for sh, as root. */
+            run?: string[] | null;
+            /** @description Answers with a stream of events, as Accept: text/event-stream does. */
+            stream?: boolean;
+        };
         ImageList: {
             images: components["schemas"]["Image"][];
+        };
+        ImageSteps: {
+            /** @description Hosts that the commands may reach; none by default. */
+            allow?: string[] | null;
+            /** @description Packages of npm, for everybody. */
+            npm?: string[] | null;
+            /** @description Packages of pip, for everybody. */
+            pip?: string[] | null;
+            /** @description Commands for sh, as root. */
+            run?: string[] | null;
         };
         ImportResult: {
             error: string;
@@ -5807,6 +5875,83 @@ export interface operations {
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
+            429: components["responses"]["QuotaExceeded"];
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "create-image": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ImageInput"];
+            };
+        };
+        responses: {
+            /** @description Created; a stream begins before it is */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Image"];
+                    "text/event-stream": string;
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            429: components["responses"]["QuotaExceeded"];
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "remove-image": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Its name or digest. */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No Content */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
             429: components["responses"]["QuotaExceeded"];
             /** @description Error */
             default: {

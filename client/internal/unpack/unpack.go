@@ -1,4 +1,6 @@
-package client
+// Package unpack writes archives that a daemon sent to directories of the
+// caller, which nothing in them can lead out of.
+package unpack
 
 import (
 	"archive/tar"
@@ -13,9 +15,9 @@ import (
 	"strings"
 )
 
-// unpackDir writes a tar below root. Directories get their modes at the end,
+// Dir writes a tar below root. Directories get their modes at the end,
 // so that a read-only one can be filled.
-func unpackDir(root *os.Root, r io.Reader) error {
+func Dir(root *os.Root, r io.Reader) error {
 	modes := map[string]fs.FileMode{}
 	tr := tar.NewReader(r)
 	for {
@@ -30,7 +32,7 @@ func unpackDir(root *os.Root, r io.Reader) error {
 		if name == "" || !filepath.IsLocal(filepath.FromSlash(name)) {
 			continue
 		}
-		if err := unpackEntry(root, filepath.FromSlash(name), h, tr, modes); err != nil {
+		if err := entry(root, filepath.FromSlash(name), h, tr, modes); err != nil {
 			return err
 		}
 	}
@@ -52,7 +54,7 @@ func chmod(root *os.Root, name string, mode fs.FileMode) error {
 	return dir.Chmod(mode)
 }
 
-func unpackEntry(root *os.Root, name string, h *tar.Header, content io.Reader, modes map[string]fs.FileMode) error {
+func entry(root *os.Root, name string, h *tar.Header, content io.Reader, modes map[string]fs.FileMode) error {
 	if dir := filepath.Dir(name); dir != "." {
 		if err := mkdirAll(root, dir, 0o755); err != nil {
 			return err
@@ -67,7 +69,7 @@ func unpackEntry(root *os.Root, name string, h *tar.Header, content io.Reader, m
 		modes[name] = perm
 		return nil
 	case tar.TypeReg:
-		return unpackFile(root, name, perm, h, content)
+		return file(root, name, perm, h, content)
 	case tar.TypeSymlink:
 		if err := replaceable(root, name); err != nil {
 			return err
@@ -128,9 +130,9 @@ func link(root *os.Root, target, name string) error {
 	})
 }
 
-// unpackFile replaces what stands at name: opening it instead would write
+// file replaces what stands at name: opening it instead would write
 // through a symlink that an earlier entry made.
-func unpackFile(root *os.Root, name string, perm fs.FileMode, h *tar.Header, content io.Reader) error {
+func file(root *os.Root, name string, perm fs.FileMode, h *tar.Header, content io.Reader) error {
 	if err := replaceable(root, name); err != nil {
 		return err
 	}
