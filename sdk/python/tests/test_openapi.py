@@ -36,6 +36,7 @@ FOLLOWED = "the output is followed by its own request, which can go on"
 UNSENT: dict[str, dict[str, str]] = {
     "create-sandbox": dict.fromkeys(("memory_bytes", "cpus", "pids", "disk_bytes", "open_files"), SHORT)
     | {"stream": "the answer is waited for", "from_snapshot": "snapshot has it"},
+    "create-image": {"stream": "the answer is waited for"},
     "exec": {"stream": FOLLOWED},
     "run-code": {"stream": FOLLOWED},
     "install-packages": {"stream": FOLLOWED, "wait_seconds": "start_install and wait"},
@@ -121,6 +122,10 @@ CALLS: dict[str, Callable[[Client, Sandbox], object]] = {
     "health": lambda c, _: c.health(),
     "ready": lambda c, _: c.ready(),
     "list-images": lambda c, _: c.images(),
+    "create-image": lambda c, _: c.create_image(
+        "n", from_image="i", pull="p", apt=["a"], npm=["n"], pip=["p"], run=["r"], allow=["h"]
+    ),
+    "remove-image": lambda c, _: c.remove_image("n"),
     "get-archive": lambda c, _: c.archive("a", tenant_id="t"),
     "remove-archive": lambda c, _: c.remove_archive("a", tenant_id="t"),
     "list-threads": lambda c, _: c.threads(),
@@ -236,6 +241,8 @@ KINDS: dict[str, type] = {
     "Exported": cubby.ExportedFile,
     "File": cubby.FileInfo,
     "Image": cubby.Image,
+    "ImageDefinition": cubby.ImageDefinition,
+    "ImageSteps": cubby.ImageSteps,
     "Imported": cubby.ImportedFile,
     "Kernel": cubby.KernelInfo,
     "KernelKind": cubby.KernelKind,

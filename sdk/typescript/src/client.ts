@@ -7,6 +7,8 @@ import type {
   HostHeader,
   IdlePolicy,
   Image,
+  ImageProgress,
+  ImageSteps,
   Isolation,
   Limits,
   NetworkPolicy,
@@ -35,6 +37,18 @@ export interface Creation extends CallOptions {
   idempotencyKey?: string;
   /** Hears what the installer of the dependencies prints. */
   onOutput?: (output: Output) => void;
+}
+
+/** An image to make. */
+export interface ImageOptions extends ImageSteps {
+  /** Of a built-in recipe, or with `from` or `pull` of the image that is made. */
+  name?: string;
+  /** The image that the packages and commands are added to. */
+  from?: string;
+  /** Fetches this image from an OCI registry: `docker.io/library/alpine`. */
+  pull?: string;
+  /** Debian packages. */
+  apt?: string[];
 }
 
 /** A sandbox to make. Everything may be left out. */
@@ -144,6 +158,45 @@ export class Client {
 
   async images(options: CallOptions = {}): Promise<Image[]> {
     return listFromWire(await this.#transport.call('GET', path('images'), { repeat: true }, options), 'images');
+  }
+
+  /**
+   * Builds or pulls an image and returns when it is there; not for tokens of a tenant. The daemon goes on when the
+   * caller leaves; until it has ended, another call for the same name is a {@link ConflictError}.
+   *
+   * @param image with a name alone that of a built-in recipe, with `from` another image with more in it, with `pull`
+   * one of an OCI registry.
+   * @param options.onOutput hears how far it is, and what its steps print.
+   */
+  async createImage(
+    image: ImageOptions,
+    options: CallOptions & { onOutput?: (output: ImageProgress | Output) => void } = {},
+  ): Promise<Image> {
+    const deadline = new Deadline(this.url, options);
+    const read = readOutput(new Texts());
+    try {
+      const request = { json: body<'create-image'>(toWire(image)) };
+      for await (const event of this.#transport.events('POST', path('images'), request, deadline.signal)) {
+        if (event.name === 'image') return fromWire(eventJSON(event));
+        if (event.name === 'progress') {
+          options.onOutput?.({ type: 'progress', ...(fromWire(eventJSON(event)) as Omit<ImageProgress, 'type'>) });
+          continue;
+        }
+        const got = read(event, 0);
+        if (got.item && got.item.type !== 'exit') options.onOutput?.(got.item);
+      }
+      throw streamCut();
+    } catch (e) {
+      deadline.check();
+      throw e;
+    } finally {
+      deadline.clear();
+    }
+  }
+
+  /** Removes an image that no sandbox uses, by its name or digest; not for tokens of a tenant. */
+  async removeImage(name: string, options: CallOptions = {}): Promise<void> {
+    await this.#transport.call('DELETE', path('images', name), {}, options);
   }
 }
 

@@ -338,9 +338,42 @@ export interface Image {
   size: number;
   createdAt: Date;
   source?: string;
+  /** What it was made of, where it was built from another image. */
+  definition?: ImageDefinition;
   damaged?: boolean;
   /** What is wrong with a damaged one. */
   problem?: string;
+}
+
+/** What an image was made of. */
+export interface ImageDefinition {
+  /** The built-in recipe that it comes from. */
+  recipe?: string;
+  /** The digest of the image that it comes from, where that has no recipe. */
+  image?: string;
+  apt?: string[];
+  /** What was done in a sandbox, in this order. */
+  steps?: ImageSteps[];
+}
+
+/** What a build does in a sandbox: first npm's packages, then pip's, then the commands, as root. */
+export interface ImageSteps {
+  npm?: string[];
+  pip?: string[];
+  run?: string[];
+  /** Hosts that the commands may reach; none by default. */
+  allow?: string[];
+}
+
+/** How far an image is that is being made. */
+export interface ImageProgress {
+  type: 'progress';
+  stage: string;
+  /** Bytes, unless `items`. */
+  done: number;
+  /** 0: unknown. */
+  total: number;
+  items: boolean;
 }
 
 /** Something that keeps a daemon from being ready. */

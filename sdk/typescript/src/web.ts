@@ -6,7 +6,14 @@
  */
 
 export type { Archive, Archives } from './archives.js';
-export { Client, type CreateOptions, type Creation, type ListOptions, type Sandboxes } from './client.js';
+export {
+  Client,
+  type CreateOptions,
+  type Creation,
+  type ImageOptions,
+  type ListOptions,
+  type Sandboxes,
+} from './client.js';
 export {
   Cell,
   type CodeError,
@@ -72,6 +79,9 @@ export type {
   HostHeader,
   IdlePolicy,
   Image,
+  ImageDefinition,
+  ImageProgress,
+  ImageSteps,
   ImportedFile,
   Isolation,
   Limits,

@@ -69,6 +69,8 @@ __all__ = [
     "HostHeader",
     "IdlePolicy",
     "Image",
+    "ImageDefinition",
+    "ImageSteps",
     "Isolation",
     "Limits",
     "Link",
@@ -243,14 +245,35 @@ class Archive(Short):
 
 
 @dataclass(frozen=True, repr=False)
+class ImageSteps(Short):
+    """What a build does in a sandbox: first npm's packages, then pip's, then the commands, which reach ``allow``."""
+
+    npm: list[str] = field(default_factory=list)
+    pip: list[str] = field(default_factory=list)
+    run: list[str] = field(default_factory=list)
+    allow: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, repr=False)
+class ImageDefinition(Short):
+    """What an image was made of: a built-in ``recipe``, or the ``image`` of a digest, with packages and steps."""
+
+    recipe: str = ""
+    image: str = ""
+    apt: list[str] = field(default_factory=list)
+    steps: list[ImageSteps] = field(default_factory=list)
+
+
+@dataclass(frozen=True, repr=False)
 class Image(Short):
-    """A root filesystem that sandboxes start from."""
+    """A root filesystem that sandboxes start from. ``definition`` is of one that was built from another image."""
 
     name: str
     digest: str
     size: int = 0
     created_at: datetime | None = None
     source: str = ""
+    definition: ImageDefinition | None = None
     damaged: bool = False
     problem: str = ""
 

@@ -131,6 +131,8 @@ const lastEvents: Record<string, string> = {
   'stream-exec': `event: exit\ndata: ${JSON.stringify(exec)}`,
   'list-events': 'event: end\ndata: {}',
   'watch-files': 'event: change\ndata: {"path":"/workspace","op":"ready"}',
+  'create-image':
+    'event: progress\ndata: {"stage":"exporting","done":1,"total":0,"items":false}\n\nevent: image\ndata: {"name":"n"}',
   'create-sandbox': 'event: sandbox\ndata: {"id":"b","status":"running"}',
 };
 

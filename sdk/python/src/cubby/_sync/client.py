@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from types import TracebackType
 
 import httpx
@@ -16,6 +17,9 @@ from .secrets import Secrets
 from .snapshots import Snapshots
 from .tenants import Tenants
 from .transport import Transport
+
+# How long the making of an image may take: packages of Debian, then half an hour of steps.
+IMAGE_WAIT = 3600.0
 
 
 class Client:
@@ -84,6 +88,43 @@ class Client:
     def images(self) -> list[Image]:
         """Return the images that sandboxes can start from."""
         return decode_list(Image, self._transport.call("GET", "/v1/images", repeat=True), "images")
+
+    def create_image(
+        self,
+        name: str | None = None,
+        *,
+        from_image: str | None = None,
+        pull: str | None = None,
+        apt: Sequence[str] = (),
+        npm: Sequence[str] = (),
+        pip: Sequence[str] = (),
+        run: Sequence[str] = (),
+        allow: Sequence[str] = (),
+    ) -> Image:
+        """Build or pull an image and return when it is there; not for tokens of a tenant.
+
+        It may take half an hour. The daemon goes on when the caller leaves; until it has ended, another call for the
+        same name raises a ConflictError.
+
+        Args:
+            name: a built-in recipe; with ``from_image`` or ``pull`` the name of the image that is made.
+            from_image: the image that the packages and commands are added to.
+            pull: fetches this image from an OCI registry: ``"docker.io/library/alpine"``.
+            apt: Debian packages.
+            npm: packages of npm, for everybody.
+            pip: packages of pip, for everybody.
+            run: commands for sh, as root in a sandbox.
+            allow: hosts that the commands may reach; none by default.
+        """
+        lists = {"apt": apt, "npm": npm, "pip": pip, "run": run, "allow": allow}
+        body = {key: [*words] for key, words in lists.items() if words}
+        fields = query(**{"name": name, "from": from_image, "pull": pull})
+        answer = self._transport.call("POST", path("images"), json={**fields, **body}, wait=IMAGE_WAIT)
+        return decode(Image, answer)
+
+    def remove_image(self, name: str) -> None:
+        """Remove an image that no sandbox uses, by its name or digest; not for tokens of a tenant."""
+        self._transport.call("DELETE", path("images", name))
 
     def archive(self, name: str, *, tenant_id: str | None = None) -> Archive:
         """Return the archive of a destroyed sandbox.
