@@ -39,7 +39,7 @@ func realWorld(t *testing.T, edit ...func(*core.Config)) (w *world, state string
 	if err != nil {
 		t.Fatal(err)
 	}
-	w = newWorld(t, append(edit, func(c *core.Config) { c.Driver, c.Images = d, images })...)
+	w = newWorld(t, append([]func(*core.Config){func(c *core.Config) { c.Driver, c.Images = d, images }}, edit...)...)
 	stop := w.stop
 	w.stop = func() {
 		if _, _, err := w.Sandboxes().DestroyAll(w.ctx); err != nil {
