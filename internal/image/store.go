@@ -249,6 +249,9 @@ func problem(err error) string {
 }
 
 func repairHint(img Image) string {
+	if img.Definition != nil {
+		return "build it again from the image that it was built from, or remove it with: cubby image rm " + img.Name
+	}
 	switch what, arg, _ := strings.Cut(img.Source, " "); what {
 	case "build", "pull":
 		return "make it anew with: cubby image " + what + " " + arg
