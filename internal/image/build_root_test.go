@@ -173,6 +173,37 @@ func TestImportAsRoot(t *testing.T) {
 	}
 }
 
+// The capabilities of files stay in a build, as the kernel writes them for the
+// host's own, and nothing else that calls itself so.
+func TestASystemKeepsCapabilities(t *testing.T) {
+	good := "\x01\x00\x00\x02\x00\x04\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for name, value := range map[string]string{"bin/good": good, "bin/short": good[:8], "bin/other": "\x01\x00\x00\x03" + good[4:] + "\x00\x00\x00\x00"} {
+		if err := w.WriteHeader(&tar.Header{Name: name, Typeflag: tar.TypeReg, Mode: 0o755, PAXRecords: map[string]string{capabilityRecord: value}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s, err := Open(t.TempDir(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	img, err := s.ImportSystem(t.Context(), &b, Prepared{Image: Image{Dir: t.TempDir()}, about: about{name: "mine"}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]bool{"good": true, "short": false, "other": false} {
+		value := make([]byte, 64)
+		n, err := unix.Getxattr(filepath.Join(img.Dir, "bin", name), capabilityAttribute, value)
+		if has := err == nil; has != want || has && string(value[:n]) != good {
+			t.Errorf("%s has %q, %v, want any: %v", name, value[:max(n, 0)], err, want)
+		}
+	}
+}
+
 // A killed build leaves mounts of the host in its stage. Clearing it away must
 // not walk into them.
 func TestStaleMountsAreNotEntered(t *testing.T) {

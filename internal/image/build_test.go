@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -35,6 +36,29 @@ func TestEmbeddedRecipes(t *testing.T) {
 		if err := r.writeTo(t.TempDir()); err != nil {
 			t.Errorf("recipe %s: %v", name, err)
 		}
+	}
+}
+
+// A build of a recipe gives the same programs whenever it is run.
+func TestStepsOfBuiltInRecipesArePinned(t *testing.T) {
+	pinned := regexp.MustCompile(`^(amd64:|arm64:)?(@?[^@=]+@[0-9][^ ]*|[^@=]+==[0-9.]+)$`)
+	steps := 0
+	for _, name := range Recipes() {
+		r, err := loadRecipe(images.FS(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, round := range r.rounds {
+			steps++
+			for _, p := range slices.Concat(round.NPM, round.PIP) {
+				if !pinned.MatchString(p) {
+					t.Errorf("recipe %s: %s has no version", name, p)
+				}
+			}
+		}
+	}
+	if steps == 0 {
+		t.Error("no recipe has steps")
 	}
 }
 
