@@ -178,6 +178,7 @@ func places() map[string]place {
 		"internal/archive/archivetest":   {only: []string{}, by: []string{}},
 		"internal/kernel/kerneltest":     {only: []string{}, by: []string{"internal/driver/drivertest"}},
 		"internal/git/gittest":           {only: []string{}, by: []string{"test/e2e"}},
+		"internal/image/imagetest":       {only: []string{}, by: []string{"internal/core", "test/e2e"}},
 		"internal/packages/packagestest": {only: []string{}, by: []string{"test/e2e"}},
 		"internal/storage/storagetest":   {only: []string{"internal/errs", "internal/sandbox", "internal/storage"}, by: []string{}},
 		"internal/disktest":              {only: []string{}, by: []string{}},

@@ -38,7 +38,7 @@ func (t *Tree) ArchiveSystem(ctx context.Context) (io.ReadCloser, error) {
 		return nil, classify("/", err)
 	}
 	return stream(ctx, from, "/", func(ctx context.Context, tw *tar.Writer) error {
-		a := &systemArchiver{archiver: archiver{ctx: ctx, tw: tw}, device: uint64(st.Dev), first: map[inode]string{}}
+		a := &systemArchiver{archiver: archiver{ctx: ctx, tw: tw}, device: st.Dev, first: map[inode]string{}}
 		return a.dir(from, "")
 	}), nil
 }
@@ -67,7 +67,7 @@ func (a *systemArchiver) entry(dir *os.File, name string, st *unix.Stat_t) error
 	case sandbox.Directory:
 		h.Name += "/"
 		h.Typeflag = tar.TypeDir
-		if err := a.tw.WriteHeader(h); err != nil || uint64(st.Dev) != a.device {
+		if err := a.tw.WriteHeader(h); err != nil || st.Dev != a.device {
 			return err
 		}
 		if strings.Count(name, "/")+1 >= maxDepth {
@@ -102,7 +102,7 @@ func (a *systemArchiver) linked(h *tar.Header, st *unix.Stat_t) bool {
 	if st.Nlink < 2 {
 		return false
 	}
-	id := inode{uint64(st.Dev), st.Ino}
+	id := inode{st.Dev, st.Ino}
 	first, seen := a.first[id]
 	if seen {
 		h.Linkname = first

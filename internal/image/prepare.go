@@ -95,13 +95,13 @@ func (r BuildRequest) check() error {
 		return err
 	}
 	if r.From == "" {
-		if len(r.Apt) > 0 || !r.Steps.none() || len(r.Allow) > 0 {
+		if len(r.Apt) > 0 || !r.none() || len(r.Allow) > 0 {
 			return errs.E(errs.Invalid, "packages and commands need an image that they are added to").
 				Hint("name it: cubby image build %s --from base …", r.Name)
 		}
 		return nil
 	}
-	if len(r.Apt) == 0 && r.Steps.none() {
+	if len(r.Apt) == 0 && r.none() {
 		return errs.E(errs.Invalid, "there is nothing to add to %.*q", maxNameLength, r.From).
 			Hint("give packages of pip, npm or apt, or a command to run")
 	}
@@ -149,7 +149,7 @@ func (s *Store) prepareFrom(ctx context.Context, r BuildRequest, p Progress) (Pr
 	}
 	d := s.definitionOf(img)
 	b := Prepared{Image: img, Env: img.Env}
-	if !r.Steps.none() {
+	if !r.none() {
 		b.Steps = []Steps{r.Steps}
 	}
 	if len(r.Apt) > 0 {
@@ -165,7 +165,7 @@ func (s *Store) prepareFrom(ctx context.Context, r BuildRequest, p Progress) (Pr
 			return Prepared{}, err
 		}
 	}
-	if !r.Steps.none() {
+	if !r.none() {
 		d.Steps = slices.Concat(d.Steps, []Steps{r.Steps})
 	}
 	b.about = about{name: r.Name, source: buildSource + r.Name + " from " + r.From, env: b.Env, definition: &d}

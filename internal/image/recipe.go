@@ -100,10 +100,10 @@ func loadExtending(dir fs.FS, name string, above []string) (*Recipe, error) {
 	if r.key, err = treeKey(files); err != nil {
 		return nil, fmt.Errorf("recipe %s: %w", name, err)
 	}
-	if err := r.Steps.check(); err != nil {
+	if err := r.check(); err != nil {
 		return nil, fmt.Errorf("recipe %s: %w", name, err)
 	}
-	if r.rounds = nil; !r.Steps.none() {
+	if r.rounds = nil; !r.none() {
 		r.rounds = []Steps{r.Steps}
 	}
 	r.debian = r

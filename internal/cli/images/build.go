@@ -31,7 +31,7 @@ hosts that --allow names. The home directory, /workspace and /tmp are not part o
 image.`,
 		Example: `  cubby image build base
   cubby image build mine --from base --pip polars --npm typescript@5.9.2
-  cubby image build tools --from base --apt ffmpeg --run 'git config --system user.name me'`,
+  cubby image build tools --from base --apt ffmpeg --run 'mkdir /models'`,
 		Args:      cobra.ExactArgs(1),
 		ValidArgs: image.Recipes(),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -73,7 +73,7 @@ func (t *tiny) program(name string) {
 	if err != nil {
 		return // a script
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	for _, p := range f.Progs {
 		if p.Type == elf.PT_INTERP {
 			text := make([]byte, p.Filesz)
