@@ -17,14 +17,14 @@ func TestImagesInUseAreNotSwept(t *testing.T) {
 	if err := w.images.Unpin(w.ctx, digest, b.UID); err != nil {
 		t.Fatal(err)
 	}
-	w.Sandboxes().SweepImages(w.ctx)
+	w.Builds().Sweep(w.ctx)
 	if _, kept := w.images.sweeps(); !kept {
 		t.Error("the image of a stopped sandbox would have been deleted")
 	}
 	if err := w.Sandboxes().Destroy(w.ctx, "a", false); err != nil {
 		t.Fatal(err)
 	}
-	w.Sandboxes().SweepImages(w.ctx)
+	w.Builds().Sweep(w.ctx)
 	if _, kept := w.images.sweeps(); kept {
 		t.Error("the image of a destroyed sandbox would have been kept")
 	}
@@ -32,7 +32,7 @@ func TestImagesInUseAreNotSwept(t *testing.T) {
 	before, _ := w.images.sweeps()
 	gone, cancel := context.WithCancel(w.ctx)
 	cancel()
-	w.Sandboxes().SweepImages(gone)
+	w.Builds().Sweep(gone)
 	if after, _ := w.images.sweeps(); after != before {
 		t.Error("images were swept although the rows could not be read")
 	}

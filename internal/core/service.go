@@ -209,7 +209,7 @@ func New(cfg Config) (*Service, error) {
 		Gate: s.gate, Scope: s.scope, Recorder: s.recorder, Log: cfg.Log, Bounds: cfg.Snapshots,
 	})
 	s.programs.builds = imagebuild.New(imagebuild.Config{
-		Images: cfg.Images, Journals: cfg.Journals, Borrow: s.sandboxes.Borrow, PolicyChanged: s.live.Egress().PolicyChanged,
+		Images: cfg.Images, Journals: cfg.Journals, Create: s.sandboxes.Create, InUse: s.sandboxes.ImagesInUse, PolicyChanged: s.live.Egress().PolicyChanged,
 		Isolations: func() []driver.IsolationSupport { return cfg.Driver.Capabilities().Isolations },
 		Gate:       s.gate, Log: cfg.Log, Indexes: cfg.Packages.Indexes, HostMemory: s.sandboxes.Host().MemoryBytes,
 	})
@@ -315,7 +315,7 @@ func (s *Service) pruneLoop(ctx context.Context) {
 	defer t.Stop()
 	for {
 		s.retention.Prune(ctx)
-		s.sandboxes.SweepImages(ctx)
+		s.programs.builds.Sweep(ctx)
 		s.sandboxes.Threads().SweepUploads(ctx)
 		select {
 		case <-ctx.Done():

@@ -11,10 +11,10 @@ type Progress func(Step)
 
 // Step is one report of progress. Done and Total count bytes, unless Items.
 type Step struct {
-	Stage string // "downloading", "unpacking", …
-	Done  int64
-	Total int64 // 0: unknown
-	Items bool  // Done and Total count things, not bytes
+	Stage string `json:"stage"` // "downloading", "unpacking", …
+	Done  int64  `json:"done"`
+	Total int64  `json:"total"` // 0: unknown
+	Items bool   `json:"items"` // Done and Total count things, not bytes
 }
 
 func (p Progress) report(s Step) {

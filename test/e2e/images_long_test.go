@@ -119,7 +119,7 @@ func TestImagesOfOnesOwn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const line = `python3 -c 'import six, idna; print(six.__version__, idna.__version__)'; NODE_PATH=/usr/local/lib/node_modules node -p 'require("is-odd")(3)'; figlet -I 0; cat /opt/kept`
+	const line = `python3 -c 'import six, idna; print(six.__version__, idna.__version__)'; NODE_PATH=/usr/local/lib/node_modules node -p 'require("is-odd")(3)'; figlet -I 1; cat /opt/kept`
 	e, err := c.Exec(t.Context(), box.ID, sdk.Shell(line))
 	if got := strings.Fields(e.Stdout); err != nil || len(got) != 5 || got[0] != "1.16.0" || got[1] != "3.10" || got[2] != "true" || got[4] != "kept" {
 		t.Errorf("it has %q, %q, %v", e.Stdout, e.Stderr, err)

@@ -25,6 +25,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/journal"
 	"github.com/cubbyhq/cubby/internal/packages"
 	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/telemetry"
 )
 
 // Images is what is needed of the image store. *image.Store is one.
@@ -33,6 +34,7 @@ type Images interface {
 	ImportSystem(ctx context.Context, r io.Reader, b image.Prepared, p image.Progress) (image.Image, error)
 	Pull(ctx context.Context, reference, name string, p image.Progress) (image.Image, error)
 	Remove(ctx context.Context, name string, inUse func(digest string) bool) error
+	Sweep(ctx context.Context, inUse func(digest string) bool) (freed int64, err error)
 }
 
 // Config is what builds are made with. All fields are required unless they say
@@ -40,7 +42,9 @@ type Images interface {
 type Config struct {
 	Images   Images
 	Journals *journal.Journals
-	Borrow   func(ctx context.Context, r lifecycle.CreateRequest, work lifecycle.Work) error
+	Create   func(ctx context.Context, r lifecycle.CreateRequest) (sandbox.Sandbox, error)
+	// InUse are the digests of the images that sandboxes were made from.
+	InUse func(ctx context.Context) (map[string]bool, error)
 	// PolicyChanged says that another policy holds for a sandbox from now on.
 	PolicyChanged func(box sandbox.UID)
 	Isolations    func() []driver.IsolationSupport
@@ -156,7 +160,7 @@ func (b *Builds) make(ctx context.Context, name string, tell func(Output), work 
 			err = gate.ErrShuttingDown()
 		}
 		if err != nil && ctx.Err() != nil {
-			b.cfg.Log.Warn("an image was not made, and its caller has left", "name", name, "err", err)
+			b.cfg.Log.Warn("an image was not made, and its caller has left", "name", name, telemetry.KeyErr, err)
 		}
 		done <- made{img, err}
 	})
@@ -189,7 +193,28 @@ func (b *Builds) Remove(ctx context.Context, name string) error {
 		return err
 	}
 	defer leave()
-	return b.cfg.Images.Remove(ctx, name, nil)
+	used, err := b.cfg.InUse(ctx)
+	if err != nil {
+		return err
+	}
+	return b.cfg.Images.Remove(ctx, name, func(digest string) bool { return used[digest] })
+}
+
+// Sweep deletes images that lost their name and that no sandbox was made from.
+// Sandboxes pin theirs; their rows are asked as well, and when these cannot be
+// read nothing is deleted.
+func (b *Builds) Sweep(ctx context.Context) {
+	used, err := b.cfg.InUse(ctx)
+	if err == nil {
+		var freed int64
+		freed, err = b.cfg.Images.Sweep(ctx, func(digest string) bool { return used[digest] })
+		if freed > 0 {
+			b.cfg.Log.Info("deleted images without a name", "freed", freed)
+		}
+	}
+	if err != nil && ctx.Err() == nil {
+		b.cfg.Log.Error("sweep images", telemetry.KeyErr, err)
+	}
 }
 
 func (b *Builds) begin(name string) bool {
@@ -242,7 +267,8 @@ func (b *Builds) build(ctx context.Context, r image.BuildRequest, tell func(Outp
 	ctx, cancel := context.WithTimeoutCause(ctx, b.cfg.Limits.Time, errs.E(errs.Timeout, "the steps of the image took longer than %s", b.cfg.Limits.Time))
 	defer cancel()
 	var made image.Image
-	err = b.cfg.Borrow(ctx, b.request(r, prepared), func(ctx context.Context, run *live.Run, box sandbox.Sandbox) error {
+	request := b.request(r, prepared)
+	request.Work = func(ctx context.Context, run *live.Run, box sandbox.Sandbox) error {
 		w := worker{Builds: b, run: run, box: box, tell: tell}
 		if err := w.steps(ctx, prepared); err != nil {
 			return err
@@ -250,8 +276,8 @@ func (b *Builds) build(ctx context.Context, r image.BuildRequest, tell func(Outp
 		var err error
 		made, err = w.export(ctx, prepared)
 		return err
-	})
-	if err != nil {
+	}
+	if _, err := b.cfg.Create(ctx, request); err != nil {
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}

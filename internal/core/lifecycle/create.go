@@ -15,6 +15,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/auth"
 	"github.com/cubbyhq/cubby/internal/core/admission"
 	"github.com/cubbyhq/cubby/internal/core/gate"
+	"github.com/cubbyhq/cubby/internal/core/live"
 	"github.com/cubbyhq/cubby/internal/core/program"
 	"github.com/cubbyhq/cubby/internal/core/scope"
 	"github.com/cubbyhq/cubby/internal/driver"
@@ -63,7 +64,9 @@ type CreateRequest struct {
 	// dependencies prints, in the goroutine of the create.
 	Progress func(sandbox.Output) `json:"-"`
 
-	work Work // see [Sandboxes.Borrow]
+	// Work, when not nil, is done in the sandbox while it is creating; then that is
+	// destroyed, and Create returns the error. The sandbox is never one of the pool.
+	Work func(ctx context.Context, r *live.Run, b sandbox.Sandbox) error `json:"-"`
 }
 
 // Create makes a sandbox and returns when commands can run in it. When a step
@@ -107,9 +110,6 @@ func (s *creator) createOnce(ctx context.Context, r CreateRequest) (b sandbox.Sa
 	defer created()
 	began := time.Now()
 	defer func() {
-		if r.work != nil { // which nobody asked for as a sandbox
-			return
-		}
 		result := "ok"
 		if err != nil {
 			result = string(errs.KindOf(err))
@@ -124,7 +124,7 @@ func (s *creator) createOnce(ctx context.Context, r CreateRequest) (b sandbox.Sa
 	if done != "" {
 		return s.repeated(ctx, done)
 	}
-	made, err := s.createFrom(ctx, b, r, making{diskBytes: r.Spec.Limits.DiskBytes, claim: claim, progress: r.Progress, origin: o, work: r.work, created: created})
+	made, err := s.createFrom(ctx, b, r, making{diskBytes: r.Spec.Limits.DiskBytes, claim: claim, progress: r.Progress, origin: o, work: r.Work, created: created})
 	if err != nil {
 		if claim != nil {
 			undo, cancel := gate.Detached(ctx)
@@ -270,9 +270,9 @@ type making struct {
 	claim     *store.Claim      // nil: none
 	restored  func()            // ends the turn that from has
 	progress  func(sandbox.Output)
-	booted    func() // ends the boot for those who wait for their turn
-	work      Work   // nil: the sandbox stays
-	created   func() // ends the create for the pool
+	booted    func()                                                  // ends the boot for those who wait for their turn
+	work      func(context.Context, *live.Run, sandbox.Sandbox) error // nil: the sandbox stays
+	created   func()                                                  // ends the create for the pool
 }
 
 // filesFrom is the field of the request that says where the files come from; "" is

@@ -226,3 +226,11 @@ func (s *acts) cutInstallation(ctx context.Context, id string) {
 		r.KillAll()
 	}
 }
+
+// lend has work done in a sandbox that was made for it and whose lock is held,
+// and destroys it.
+func (s *creator) lend(ctx context.Context, b sandbox.Sandbox, work func(context.Context, *live.Run, sandbox.Sandbox) error) error {
+	err := work(ctx, s.attach(b), b)
+	_, destroyed := s.destroy(ctx, b, destruction{why: requested()})
+	return errors.Join(err, destroyed)
+}

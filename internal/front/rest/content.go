@@ -6,9 +6,9 @@ import (
 	"io"
 	"net/http"
 	"strconv"
-	"strings"
 
 	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/front/httpapi"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
@@ -18,56 +18,13 @@ type readRequest struct {
 	Range string `header:"Range"`
 }
 
-// byteRange is what a Range header asks for; last < 0 is the end.
-type byteRange struct {
-	first, last int64 // first < 0: the last -first bytes
-}
-
-// parseRange reads a header of one range. Like the rest of the world it
-// ignores what it does not understand: the answer is then the whole file.
-func parseRange(header string) (byteRange, bool) {
-	spec, ok := strings.CutPrefix(header, "bytes=")
-	from, to, dash := strings.Cut(strings.TrimSpace(spec), "-")
-	if !ok || !dash || strings.ContainsAny(spec, ", ") {
-		return byteRange{}, false
-	}
-	digits := func(s string) (int64, bool) {
-		n, err := strconv.ParseInt(s, 10, 64)
-		return n, err == nil && n >= 0 && s[0] != '+'
-	}
-	if from == "" {
-		n, ok := digits(to)
-		return byteRange{first: -n, last: -1}, ok && n > 0
-	}
-	first, ok := digits(from)
-	if !ok || to == "" {
-		return byteRange{first, -1}, ok
-	}
-	last, ok := digits(to)
-	return byteRange{first, last}, ok && last >= first
-}
-
-// resolve gives offset and length within a file; ok is false when nothing of
-// the file is in the range.
-func (b byteRange) resolve(size int64) (offset, length int64, ok bool) {
-	if b.first < 0 {
-		offset = max(0, size+b.first)
-		return offset, size - offset, size > 0
-	}
-	end := size
-	if b.last >= 0 {
-		end = min(size, b.last+1)
-	}
-	return b.first, end - b.first, b.first < size
-}
-
 func (d *door) readFile(ctx context.Context, in *readRequest) (*streamed, error) {
 	if in.Path == "" {
 		return nil, errs.E(errs.Invalid, "path: missing")
 	}
 	h := in.w.Header()
 	offset, length, status := int64(0), int64(-1), http.StatusOK
-	if r, ok := parseRange(in.Range); ok {
+	if r, ok := httpapi.ParseRange(in.Range); ok {
 		f, err := d.Core.Files().Stat(ctx, in.ID, in.Path, true)
 		if err != nil {
 			return nil, err
@@ -75,7 +32,7 @@ func (d *door) readFile(ctx context.Context, in *readRequest) (*streamed, error)
 		if f.Type != sandbox.RegularFile {
 			return nil, notAFile(f)
 		}
-		if offset, length, ok = r.resolve(f.Size); !ok {
+		if offset, length, ok = r.Resolve(f.Size); !ok {
 			return stream(func() {
 				h.Set("Content-Range", fmt.Sprintf("bytes */%d", f.Size))
 				in.w.WriteHeader(http.StatusRequestedRangeNotSatisfiable)

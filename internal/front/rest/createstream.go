@@ -3,7 +3,6 @@ package rest
 import (
 	"context"
 	"errors"
-	"iter"
 	"net/http"
 
 	"github.com/cubbyhq/cubby/internal/core/lifecycle"
@@ -24,29 +23,11 @@ type step struct {
 // before there is anything to tell is answered as without a stream. When the
 // client leaves, the create is undone.
 func (d *door) followCreate(ctx context.Context, x exchange, r lifecycle.CreateRequest) {
-	steps := func(ctx context.Context) iter.Seq2[step, error] {
-		return func(yield func(step, error) bool) {
-			wanted := true
-			r.Progress = func(o sandbox.Output) { wanted = wanted && yield(step{output: o}, nil) }
-			b, err := d.Core.Sandboxes().Create(ctx, r)
-			if wanted {
-				yield(step{made: &b}, err)
-			}
-		}
-	}
-	var s *sse.Stream
-	var output *sse.Outputs
-	open := func() (err error) {
-		if s == nil {
-			s, err = sse.New(x.w, http.StatusCreated)
-			output = sse.NewOutputs(s)
-		}
-		return err
-	}
-	err := sse.Pump(ctx, d.Life.Done(), steps, sse.PingEvery, func(now step) error {
-		if err := open(); err != nil {
-			return err
-		}
+	s, err := sse.Tell(ctx, d.Life.Done(), x.w, http.StatusCreated, func(ctx context.Context, tell func(step)) (step, error) {
+		r.Progress = func(o sandbox.Output) { tell(step{output: o}) }
+		b, err := d.Core.Sandboxes().Create(ctx, r)
+		return step{made: &b}, err
+	}, func(s *sse.Stream, output *sse.Outputs, now step) error {
 		if now.made == nil {
 			return output.Add(now.output)
 		}
@@ -54,14 +35,14 @@ func (d *door) followCreate(ctx context.Context, x exchange, r lifecycle.CreateR
 			return err
 		}
 		return s.Send(sse.NoID, "sandbox", sandboxJSON(*now.made))
-	}, func() error {
-		if err := open(); err != nil {
-			return err
-		}
-		return s.Ping()
 	})
+	d.toldEnd(ctx, x, s, err, "the create was undone")
+}
+
+// toldEnd answers how work ended that was told, if it failed.
+func (d *door) toldEnd(ctx context.Context, x exchange, s *sse.Stream, err error, drained string) {
 	if errors.Is(err, sse.ErrDraining) {
-		err = errs.E(errs.Unavailable, "the daemon stops; the create was undone").Hint("try again")
+		err = errs.E(errs.Unavailable, "the daemon stops; %s", drained).Hint("try again")
 	}
 	switch {
 	case err == nil || ctx.Err() != nil:

@@ -3,9 +3,7 @@ package rest
 import (
 	"context"
 	"net/http"
-	"net/textproto"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -128,18 +126,7 @@ func execPath(id string, seq int64) string {
 	return "/v1/sandboxes/" + id + "/execs/" + strconv.FormatInt(seq, 10)
 }
 
-func wantsEvents(accept string) bool { return accepts(accept, sse.MediaType) }
-
-// accepts reports whether a header names a media type; a wildcard does not.
-func accepts(accept, mediaType string) bool {
-	for part := range strings.SplitSeq(accept, ",") {
-		media, _, _ := strings.Cut(part, ";")
-		if strings.EqualFold(textproto.TrimString(media), mediaType) {
-			return true
-		}
-	}
-	return false
-}
+func wantsEvents(accept string) bool { return httpapi.Accepts(accept, sse.MediaType) }
 
 // writeResult answers with a command and its output, which is read from the
 // journal as the client takes it when there is much of it.

@@ -2,8 +2,6 @@ package rest
 
 import (
 	"context"
-	"errors"
-	"iter"
 	"net/http"
 	"time"
 
@@ -58,14 +56,6 @@ type ImageInput struct {
 	Apt  []string `json:"apt,omitempty" maxItems:"200" doc:"Debian packages."`
 	ImageSteps
 	Stream bool `json:"stream,omitempty" doc:"Answers with a stream of events, as Accept: text/event-stream does."`
-}
-
-// imageProgress is the data of a progress event.
-type imageProgress struct {
-	Stage string `json:"stage"`
-	Done  int64  `json:"done"`
-	Total int64  `json:"total"`
-	Items bool   `json:"items"`
 }
 
 func (d *door) imageRoutes() {
@@ -147,37 +137,19 @@ func (d *door) makeImage(ctx context.Context, in *ImageInput, tell func(imagebui
 
 // making is what a stream tells: how far it is, and at last the image.
 type making struct {
-	output imagebuild.Output
-	made   *image.Image
+	imagebuild.Output
+	made *image.Image
 }
 
 // followImage makes an image and writes the whole response. What fails before
 // there is anything to tell is answered as without a stream.
 func (d *door) followImage(ctx context.Context, x exchange, in *ImageInput) {
-	source := func(ctx context.Context) iter.Seq2[making, error] {
-		return func(yield func(making, error) bool) {
-			wanted := true
-			img, err := d.makeImage(ctx, in, func(o imagebuild.Output) { wanted = wanted && yield(making{output: o}, nil) })
-			if wanted {
-				yield(making{made: &img}, err)
-			}
-		}
-	}
-	var s *sse.Stream
-	var output *sse.Outputs
-	open := func() (err error) {
-		if s == nil {
-			s, err = sse.New(x.w, http.StatusCreated)
-			output = sse.NewOutputs(s)
-		}
-		return err
-	}
-	err := sse.Pump(ctx, d.Life.Done(), source, sse.PingEvery, func(now making) error {
-		if err := open(); err != nil {
-			return err
-		}
-		if o := now.output.Printed; o != nil {
-			return output.Add(*o)
+	s, err := sse.Tell(ctx, d.Life.Done(), x.w, http.StatusCreated, func(ctx context.Context, tell func(making)) (making, error) {
+		img, err := d.makeImage(ctx, in, func(o imagebuild.Output) { tell(making{Output: o}) })
+		return making{made: &img}, err
+	}, func(s *sse.Stream, output *sse.Outputs, now making) error {
+		if now.Printed != nil {
+			return output.Add(*now.Printed)
 		}
 		if err := output.Flush(); err != nil {
 			return err
@@ -185,21 +157,7 @@ func (d *door) followImage(ctx context.Context, x exchange, in *ImageInput) {
 		if now.made != nil {
 			return s.Send(sse.NoID, "image", imageJSON(*now.made))
 		}
-		return s.Send(sse.NoID, "progress", imageProgress(*now.output.Progress))
-	}, func() error {
-		if err := open(); err != nil {
-			return err
-		}
-		return s.Ping()
+		return s.Send(sse.NoID, "progress", now.Progress)
 	})
-	if errors.Is(err, sse.ErrDraining) {
-		err = errs.E(errs.Unavailable, "the daemon stops; the image was not made").Hint("try again")
-	}
-	switch {
-	case err == nil || ctx.Err() != nil:
-	case s == nil:
-		d.Error(x.w, x.r, err)
-	default:
-		d.failStream(ctx, s, err)
-	}
+	d.toldEnd(ctx, x, s, err, "the image was not made")
 }

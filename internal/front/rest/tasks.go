@@ -289,7 +289,7 @@ func (d *door) taskEvents(ctx context.Context, in *taskEventsInput) (*streamed, 
 		return nil, err
 	}
 	accept := in.r.Header.Get("Accept")
-	if accepts(accept, "application/json") && !wantsEvents(accept) {
+	if httpapi.Accepts(accept, "application/json") && !wantsEvents(accept) {
 		return d.listTaskEvents(ctx, in, from)
 	}
 	if in.head() {

@@ -1,4 +1,4 @@
-package rest
+package httpapi
 
 import (
 	"testing"
@@ -22,15 +22,15 @@ func TestParseRange(t *testing.T) {
 		{"bytes=99999999999999999999-", false, false, 0, 0},
 	}
 	for _, tt := range tests {
-		r, ok := parseRange(tt.header)
+		r, ok := ParseRange(tt.header)
 		if ok != tt.ok {
-			t.Errorf("parseRange(%q) ok = %v, want %v", tt.header, ok, tt.ok)
+			t.Errorf("ParseRange(%q) ok = %v, want %v", tt.header, ok, tt.ok)
 			continue
 		}
 		if !ok {
 			continue
 		}
-		offset, length, satisfied := r.resolve(size)
+		offset, length, satisfied := r.Resolve(size)
 		if satisfied != tt.satisfied || satisfied && (offset != tt.offset || length != tt.length) {
 			t.Errorf("%q of %d bytes = %d+%d %v, want %d+%d %v", tt.header, size, offset, length, satisfied, tt.offset, tt.length, tt.satisfied)
 		}
@@ -44,11 +44,11 @@ func FuzzParseRange(f *testing.F) {
 		if size < 0 {
 			return
 		}
-		r, ok := parseRange(header)
+		r, ok := ParseRange(header)
 		if !ok {
 			return
 		}
-		if offset, length, ok := r.resolve(size); ok && (offset < 0 || length <= 0 || offset+length > size) {
+		if offset, length, ok := r.Resolve(size); ok && (offset < 0 || length <= 0 || offset+length > size) {
 			t.Errorf("%q of %d bytes gives %d+%d", header, size, offset, length)
 		}
 	})
