@@ -56,8 +56,7 @@ func builtImages(t *testing.T, builds ...[]string) string {
 	return dir
 }
 
-// agents are the programs of the image dev, and those that speak the Agent
-// Client Protocol on standard streams.
+// initialize is the first request of the Agent Client Protocol.
 const initialize = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1,"clientCapabilities":{}}}`
 
 // What the recipes dev and data promise holds in both isolations, for the
