@@ -2,13 +2,11 @@ package rest
 
 import (
 	"context"
-	"io"
 	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/cubbyhq/cubby/internal/core/transfer"
-	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/front"
 	"github.com/cubbyhq/cubby/internal/front/httpapi"
 )
@@ -86,7 +84,7 @@ func (d *door) importFiles(ctx context.Context, in *struct {
 			continue
 		}
 		text, _ := doc.Text(*f.FileContent)
-		if entries[i].Content, err = decodeContent(text, f.Encoding); err != nil {
+		if entries[i].Content, err = httpapi.DecodeContent("file_content", text, f.Encoding); err != nil {
 			return nil, err
 		}
 	}
@@ -105,14 +103,4 @@ func (d *door) importFiles(ctx context.Context, in *struct {
 	}
 	out.Success, out.Error = failed == 0, transfer.FailedEntries(failed, len(files))
 	return &struct{ Body ImportResult }{out}, nil
-}
-
-func decodeContent(text io.Reader, encoding string) (io.Reader, error) {
-	switch encoding {
-	case "", "text":
-		return text, nil
-	case "base64":
-		return front.Base64("file_content", text)
-	}
-	return nil, errs.E(errs.Invalid, "encoding: neither text nor base64")
 }
