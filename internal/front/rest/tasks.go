@@ -143,7 +143,7 @@ func taskJSON(t tasks.Task) Task {
 		}
 		if r.Push != nil {
 			push := TaskPush(*r.Push)
-			out.TaskOutcome.Push = &push
+			out.Push = &push
 		}
 	}
 	return out
