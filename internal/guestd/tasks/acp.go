@@ -221,6 +221,14 @@ func (c *client) serve(ctx context.Context, method string, params json.RawMessag
 const maxOptions = 20
 
 func (c *client) permit(ctx context.Context, q permissionQuestion) string {
+	// Gemini says nothing else of a call before it has ended.
+	tool := q.ToolCall.tool()
+	tool.Output = ""
+	if c.tell.known(tool.ID).ID == "" || tool.Status != "" {
+		c.tell.tool(tool)
+	} else {
+		c.tell.learn(tool)
+	}
 	if c.order.Permissions != task.Ask {
 		for _, kind := range []acp.PermissionOptionKind{acp.PermissionOptionKindAllowOnce, acp.PermissionOptionKindAllowAlways} {
 			for _, o := range q.Options {
@@ -236,16 +244,7 @@ func (c *client) permit(ctx context.Context, q permissionQuestion) string {
 	for _, o := range q.Options[:min(len(q.Options), maxOptions)] {
 		options = append(options, task.Option{ID: o.OptionID, Name: runes(o.Name, maxToolField), Kind: o.Kind})
 	}
-	tool := q.ToolCall.tool()
-	if known := c.tell.known(tool.ID); known.ID != "" {
-		known.Status = "pending"
-		tool = known
-	}
-	if tool.Status == "" {
-		tool.Status = "pending"
-	}
-	tool.Path, tool.Output = runes(c.tell.out.redact.text(tool.Path), maxToolField), ""
-	return c.replies.ask(ctx, tool, options)
+	return c.replies.ask(ctx, c.tell.known(tool.ID), options)
 }
 
 // failure is what an agent's answer says that went wrong.

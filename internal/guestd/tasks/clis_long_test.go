@@ -112,7 +112,7 @@ func (c cli) env(address string) map[string]string {
 }
 
 func clis() []cli {
-	return []cli{{"opencode", "opencode-model"}}
+	return []cli{{"opencode", "opencode-model"}, {"claude", "claude-model"}, {"codex", "codex-model"}, {"gemini", "gemini-model"}}
 }
 
 // start starts a task of an agent.
@@ -152,6 +152,9 @@ func TestAgentsWork(t *testing.T) {
 			}
 			if want := "The file is written and the command has run."; result.FinalMessage != want {
 				t.Errorf("final message: %q, want %q", result.FinalMessage, want)
+			}
+			if u := result.Tokens; u.Input < 1200 || u.Output < 34 {
+				t.Errorf("tokens: %+v", u)
 			}
 			if all := r.printed(); strings.Contains(all, cliKey) {
 				t.Errorf("the key is in the output: %s", all)

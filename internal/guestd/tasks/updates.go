@@ -98,6 +98,7 @@ func (c content) text() string {
 // toolCall is what is read of tool_call, and of tool_call_update.
 type toolCall struct {
 	ID        string          `json:"toolCallId"`
+	Name      string          `json:"name"` // the tool's, of few agents
 	Title     string          `json:"title"`
 	Kind      string          `json:"kind"`
 	Status    string          `json:"status"`
@@ -124,12 +125,13 @@ type toolCall struct {
 
 // tool is the call as a record has it.
 func (t toolCall) tool() task.Tool {
-	out := task.Tool{ID: head(t.ID, 256), Kind: t.Kind, Name: t.Meta.Claude.ToolName, Path: subject(t.RawInput)}
-	if out.Name == "" {
-		out.Name = t.Title
-	}
-	if out.Path == "" && len(t.Locations) > 0 {
+	out := task.Tool{ID: head(t.ID, 256), Kind: t.Kind, Name: t.name(), Path: subject(t.RawInput)}
+	switch {
+	case out.Path != "":
+	case len(t.Locations) > 0:
 		out.Path = t.Locations[0].Path
+	case t.Kind == "execute" && out.Name != t.Title:
+		out.Path = t.Title // Gemini's, of a command
 	}
 	switch t.Status {
 	case "in_progress":
@@ -141,6 +143,21 @@ func (t toolCall) tool() task.Tool {
 	}
 	out.Output = t.output()
 	return out
+}
+
+// name is the tool's. The title is for people, and has the arguments in it at
+// times.
+func (t toolCall) name() string {
+	for _, name := range []string{t.Name, t.Meta.Claude.ToolName} {
+		if name != "" {
+			return name
+		}
+	}
+	// Gemini's ids begin with the tool.
+	if name, _, ok := strings.Cut(t.ID, "__"); ok && name != "" {
+		return name
+	}
+	return t.Title
 }
 
 // subject is what a call is about, from the arguments of its tool.
