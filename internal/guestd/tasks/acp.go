@@ -8,7 +8,9 @@ import (
 	"io"
 	"log/slog"
 	"strings"
+	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/coder/acp-go-sdk"
 
@@ -23,6 +25,7 @@ type turn struct {
 	session    string
 	stopReason string
 	err        error // why it failed
+	stderr     string
 }
 
 // client speaks the Agent Client Protocol with one agent. Updates of the session
@@ -35,7 +38,13 @@ type client struct {
 	// session is the one that is worked in; "" before there is one.
 	session atomic.Pointer[string]
 	// quiet: updates are of an earlier turn, that the agent repeats.
-	quiet atomic.Bool
+	quiet   atomic.Bool
+	updates atomic.Int64 // so far
+
+	// codex: the agent is the adapter of Codex; broken: its turn failed.
+	codex, broken atomic.Bool
+	mu            sync.Mutex
+	fault         string // what the adapter said of that; guarded by mu
 
 	garbage     int
 	garbageTail tailWriter
@@ -76,6 +85,11 @@ func (c *client) converse() turn {
 		return t
 	}
 	answer.usage(c.tell)
+	if c.broken.Load() && answer.StopReason != "cancelled" {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		t.err = errors.New("codex: " + errorMessage(c.fault))
+	}
 	t.stopReason = answer.StopReason
 	return t
 }
@@ -97,6 +111,7 @@ func (c *client) read(line []byte, conn io.Writer) bool {
 		return true
 	}
 	if head.Method == acp.ClientMethodSessionUpdate && head.ID == nil {
+		c.updates.Add(1)
 		var note struct {
 			Params struct {
 				Update json.RawMessage `json:"update"`
@@ -123,6 +138,7 @@ func (c *client) open() (session string, err error) {
 	if err != nil {
 		return "", c.failure(err)
 	}
+	c.codex.Store(strings.HasSuffix(hello.Agent.Name, "codex-acp"))
 	if method := c.order.Agent.Auth; method != "" {
 		_, err := acp.SendRequest[json.RawMessage](c.conn, context.Background(), acp.AgentMethodAuthenticate, acp.AuthenticateRequest{MethodId: method})
 		if err != nil {
@@ -166,7 +182,33 @@ func (c *client) begin(hello greeting) (session, error) {
 	if id != "" {
 		state.SessionID = string(id)
 	}
+	if id != "" && hello.Capabilities.Session.Resume == nil {
+		c.settle()
+	}
 	return state, nil
+}
+
+const (
+	// repeatGap is how long an agent that took up a session is silent when it has
+	// repeated all of it: Gemini answers before that. repeatLimit is how long it is
+	// waited for.
+	repeatGap   = 300 * time.Millisecond
+	repeatLimit = 10 * time.Second
+)
+
+// settle waits until the agent has repeated what was said in the session before.
+func (c *client) settle() {
+	for begun := time.Now(); time.Since(begun) < repeatLimit; {
+		seen := c.updates.Load()
+		select {
+		case <-time.After(repeatGap):
+		case <-c.conn.Done():
+			return
+		}
+		if c.updates.Load() == seen {
+			return
+		}
+	}
 }
 
 // choose sets the model and the mode of a session.
@@ -273,7 +315,7 @@ func (c *client) failure(err error) error {
 			}
 		}
 	}
-	return errors.New(text)
+	return errors.New(errorMessage(text))
 }
 
 // errAgentEnded is the end of an agent before its answer.

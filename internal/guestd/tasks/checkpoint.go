@@ -79,7 +79,9 @@ func (c *checkpoints) prepare(ctx context.Context) error {
 	}
 	if _, err := os.Stat(filepath.Join(c.dir, "HEAD")); err != nil {
 		cmd := c.command(ctx, "init", "--quiet", "--bare", "--template=", c.dir)
-		cmd.Env = slices.DeleteFunc(cmd.Env, func(kv string) bool { return strings.HasPrefix(kv, "GIT_DIR=") || strings.HasPrefix(kv, "GIT_WORK_TREE=") })
+		cmd.Env = slices.DeleteFunc(cmd.Env, func(kv string) bool {
+			return strings.HasPrefix(kv, "GIT_DIR=") || strings.HasPrefix(kv, "GIT_WORK_TREE=")
+		})
 		if _, err := c.output(cmd, nil); err != nil {
 			return err
 		}

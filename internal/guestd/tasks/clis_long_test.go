@@ -118,7 +118,13 @@ func clis() []cli {
 // start starts a task of an agent.
 func (c cli) start(t *testing.T, dir, address string, order task.Order) *running {
 	t.Helper()
+	return c.startIn(t, dir, address, t.TempDir(), order)
+}
+
+func (c cli) startIn(t *testing.T, dir, address, home string, order task.Order) *running {
+	t.Helper()
 	env := c.env(address)
+	env["HOME"] = home
 	agent, err := task.Known(c.name, c.model, env)
 	if err != nil {
 		t.Fatal(err)
@@ -158,6 +164,110 @@ func TestAgentsWork(t *testing.T) {
 			}
 			if all := r.printed(); strings.Contains(all, cliKey) {
 				t.Errorf("the key is in the output: %s", all)
+			}
+		})
+	}
+}
+
+// What a model's server does wrong ends the task as failed, says why, and leaves
+// nothing running.
+func TestAgentsFail(t *testing.T) {
+	dir := packages(t)
+	address := model(t, dir, "/")
+	for _, c := range clis() {
+		for _, tt := range []struct {
+			prompt  string
+			seconds float64
+			reason  string // "" is either: some try again for longer than a test
+			message string
+		}{
+			{"cubby-429", 12, "", ""},
+			{"cubby-500", 12, "", ""},
+			{"cubby-garbage", 12, "", ""},
+			{"cubby-half", 12, "", ""},
+			{"cubby-400", 60, task.ReasonAgent, "cubby says: no such model"},
+			{"cubby-nothing", 60, task.ReasonAgent, "said nothing"},
+		} {
+			t.Run(c.name+"/"+tt.prompt, func(t *testing.T) {
+				r := c.start(t, dir, address, task.Order{Prompt: tt.prompt, Seconds: tt.seconds})
+				result := r.result()
+				t.Logf("%s %s: %s", result.FailureReason, result.StopReason, result.ErrorMessage)
+				if result.Status != task.Failed || result.ErrorMessage == "" {
+					t.Errorf("result: %+v", result)
+				}
+				if reason := result.FailureReason; reason != tt.reason && (tt.reason != "" || reason != task.ReasonAgent && reason != task.ReasonTimeout) {
+					t.Errorf("failure reason: %q, want %q", reason, tt.reason)
+				}
+				if !strings.Contains(result.ErrorMessage, tt.message) {
+					t.Errorf("error message: %q, want %q in it", result.ErrorMessage, tt.message)
+				}
+				if strings.Contains(r.printed(), cliKey) {
+					t.Errorf("the key is in the output: %s", r.printed())
+				}
+				r.gone()
+			})
+		}
+	}
+}
+
+// hostilePrompt is in the fixtures letter by letter: no other prompt is answered.
+const hostilePrompt = "cubby-echo $(touch hacked) `touch hacked`; touch hacked & | > hacked < x \"double\" 'single' \\ * ? [a] {b,c} ~ ! # % ^ -- --help ü€😀\nsecond line"
+
+// A prompt arrives as it was written, and no shell reads it.
+func TestAgentsReadEveryCharacter(t *testing.T) {
+	dir := packages(t)
+	address := model(t, dir, "/")
+	for _, c := range clis() {
+		t.Run(c.name, func(t *testing.T) {
+			r := c.start(t, dir, address, task.Order{Prompt: hostilePrompt})
+			result := r.result()
+			if result.Status != task.Succeeded || result.FinalMessage != "I have read it." || len(result.FilesChanged) > 0 {
+				t.Errorf("result: %+v", result)
+			}
+		})
+	}
+}
+
+// A session goes on in further tasks, also in one after a task that was cancelled
+// while the model answered, and says nothing twice.
+func TestAgentsResumeAndAreCancelled(t *testing.T) {
+	dir := packages(t)
+	address := model(t, dir, "/")
+	for _, c := range clis() {
+		t.Run(c.name, func(t *testing.T) {
+			home, cwd := t.TempDir(), t.TempDir()
+			first := c.startIn(t, dir, address, home, task.Order{Prompt: hostilePrompt, Cwd: cwd}).result()
+			if first.Status != task.Succeeded || first.Session == "" {
+				t.Fatalf("the first task: %+v", first)
+			}
+
+			session := first.Session
+			if c.name == "gemini" {
+				// It overwrites a session that is taken up in the minute in which it began.
+				session = ""
+			}
+			r := c.startIn(t, dir, address, home, task.Order{Prompt: "cubby-slow", Cwd: cwd, Session: session})
+			r.until("a word of the agent", func(rec task.Record) bool {
+				return rec.Type == task.DeltaType && strings.Contains(string(rec.Data), "one")
+			})
+			r.reply(task.Reply{Cancel: true})
+			result := r.result()
+			if result.Status != task.Cancelled || result.FailureReason != task.ReasonCancelled || session != "" && result.Session != session {
+				t.Errorf("the task that was cancelled: %+v", result)
+			}
+			r.gone()
+			if session == "" {
+				return
+			}
+
+			r = c.startIn(t, dir, address, home, task.Order{Prompt: hostilePrompt, Cwd: cwd, Session: first.Session})
+			if last := r.result(); last.Status != task.Succeeded || last.Session != first.Session || last.FinalMessage != "I have read it." {
+				t.Errorf("the last task: %+v", last)
+			}
+			for _, m := range of[task.Message](r, task.MessageType) {
+				if m.Text != "I have read it." && !strings.HasPrefix(m.Text, "Warning: Model metadata") {
+					t.Errorf("the last task says: %q", m.Text)
+				}
 			}
 		})
 	}

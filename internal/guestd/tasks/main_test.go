@@ -10,8 +10,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/cubbyhq/cubby/internal/task"
@@ -39,6 +41,7 @@ type running struct {
 	cmd    *exec.Cmd
 	in     io.WriteCloser
 	stderr bytes.Buffer
+	home   string
 	next   chan task.Record
 	all    []task.Record
 }
@@ -68,6 +71,7 @@ func supervise(t *testing.T, order task.Order, env map[string]string) *running {
 		t.Fatal(err)
 	}
 	r := &running{t: t, cmd: exec.Command(self), next: make(chan task.Record, 16)}
+	r.home = all["HOME"]
 	for name, value := range all {
 		r.cmd.Env = append(r.cmd.Env, name+"="+value)
 	}
@@ -187,4 +191,35 @@ func (r *running) printed() string {
 		fmt.Fprintf(&b, "%s %s\n", rec.Type, rec.Data)
 	}
 	return b.String() + r.stderr.String()
+}
+
+// left are the processes that still run of a task: they have its home.
+func (r *running) left() []int {
+	r.t.Helper()
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	var pids []int
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		env, err := os.ReadFile(filepath.Join("/proc", e.Name(), "environ"))
+		if err == nil && bytes.Contains(append([]byte{0}, env...), []byte("\x00HOME="+r.home+"\x00")) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// gone checks that nothing of a task runs.
+func (r *running) gone() {
+	r.t.Helper()
+	for _, pid := range r.left() {
+		cmdline, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		r.t.Errorf("process %d is left: %.300q", pid, cmdline)
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
 }

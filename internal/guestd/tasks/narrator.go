@@ -159,6 +159,14 @@ func (n *narrator) message(text string) {
 	n.pause()
 }
 
+// notice prints a message that is not the model's.
+func (n *narrator) notice(text string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.end()
+	n.out.record(task.MessageType, &task.Message{Role: task.RoleAgent, Text: fit(n.out.redact.text(strings.TrimSpace(text)), maxText)})
+}
+
 // fault prints what the agent says went wrong.
 func (n *narrator) fault(text string) {
 	n.mu.Lock()

@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"runtime/debug"
@@ -188,6 +189,7 @@ func (s *supervisor) agent(ctx context.Context) {
 		if t.err == nil && ctx.Err() == nil {
 			t.err = verdict(t.stopReason, heard)
 		}
+		t.err = t.explain()
 		if t.err == nil && ctx.Err() == nil {
 			s.result.Status = task.Succeeded
 			return
@@ -206,12 +208,25 @@ func (s *supervisor) agent(ctx context.Context) {
 	}
 }
 
+// errSilent is the end of a turn in which nothing happened.
+var errSilent = errors.New("the agent did nothing and said nothing")
+
+// explain adds what the agent printed on standard error to an error that says too
+// little.
+func (t turn) explain() error {
+	var status *exec.ExitError
+	if (errors.Is(t.err, errSilent) || errors.Is(t.err, errAgentEnded) || errors.As(t.err, &status)) && t.stderr != "" {
+		return fmt.Errorf("%w\n%s", t.err, t.stderr)
+	}
+	return t.err
+}
+
 // verdict is why a turn that ended by itself is a failure; nil when it is none.
 func verdict(stopReason string, heard bool) error {
 	switch stopReason {
 	case "end_turn", "":
 		if !heard {
-			return errors.New("the agent did nothing and said nothing")
+			return errSilent
 		}
 		return nil
 	case "max_tokens":
@@ -271,22 +286,11 @@ func (s *supervisor) converse(ctx context.Context) (turn, error) {
 	}
 	s.replies.dismiss()
 	a.finish()
-	if t.err != nil {
-		t.err = a.explain(t.err)
+	t.stderr = strings.TrimSpace(a.stderr.String())
+	if errors.Is(t.err, errAgentEnded) && a.err != nil {
+		t.err = fmt.Errorf("%w: %w", t.err, a.err)
 	}
 	return t, nil
-}
-
-// explain adds the end of an agent, and of what it printed on standard error, to
-// an error that says too little.
-func (a *agent) explain(err error) error {
-	if errors.Is(err, errAgentEnded) && a.err != nil {
-		err = fmt.Errorf("%w: %w", err, a.err)
-	}
-	if text := strings.TrimSpace(a.stderr.String()); text != "" {
-		err = fmt.Errorf("%w\n%s", err, text)
-	}
-	return err
 }
 
 // diffs finds what the agent changed.

@@ -9,6 +9,9 @@ import (
 
 // greeting is what is read of an agent's answer to initialize.
 type greeting struct {
+	Agent struct {
+		Name string `json:"name"`
+	} `json:"agentInfo"`
 	Capabilities struct {
 		LoadSession bool `json:"loadSession"`
 		Session     struct {
@@ -240,7 +243,14 @@ func (c *client) update(raw json.RawMessage) {
 		MessageID string           `json:"messageId"`
 		Content   json.RawMessage  `json:"content"`
 		Entries   []task.PlanEntry `json:"entries"`
-		Cost      *struct {
+		Meta      struct {
+			Codex struct {
+				Thread struct {
+					Type string `json:"type"`
+				} `json:"threadStatus"`
+			} `json:"codex"`
+		} `json:"_meta"`
+		Cost *struct {
 			Amount   float64 `json:"amount"`
 			Currency string  `json:"currency"`
 		} `json:"cost"`
@@ -258,6 +268,10 @@ func (c *client) update(raw json.RawMessage) {
 		if u.Kind == "agent_thought_chunk" {
 			of = task.ThoughtType
 		}
+		if c.codex.Load() && u.MessageID == "" && of == task.MessageType {
+			c.notice(block.text())
+			return
+		}
 		c.tell.say(of, u.MessageID, block.text())
 	case "tool_call", "tool_call_update":
 		var call toolCall
@@ -272,6 +286,10 @@ func (c *client) update(raw json.RawMessage) {
 		} else {
 			c.tell.learn(call.tool())
 		}
+	case "session_info_update":
+		if t := u.Meta.Codex.Thread.Type; t != "" {
+			c.broken.Store(t == "systemError")
+		}
 	case "plan":
 		c.tell.plan(task.Plan{Entries: u.Entries})
 	case "usage_update":
@@ -279,4 +297,30 @@ func (c *client) update(raw json.RawMessage) {
 			c.tell.use(func(t *task.Tokens) { t.Cost = u.Cost.Amount })
 		}
 	}
+}
+
+// notice takes what the adapter of Codex says as if the model had: warnings, and
+// what ended a turn that it answers as done.
+func (c *client) notice(text string) {
+	if c.broken.Load() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.fault = head(c.fault+text, maxError)
+		return
+	}
+	c.tell.notice(text)
+}
+
+// errorMessage is the message in an error that a provider answered as JSON.
+func errorMessage(text string) string {
+	var answer struct {
+		Error struct {
+			Message string `json:"message"`
+		} `json:"error"`
+	}
+	at := strings.Index(text, "{")
+	if at >= 0 && json.Unmarshal([]byte(strings.TrimSpace(text[at:])), &answer) == nil && answer.Error.Message != "" {
+		return text[:at] + answer.Error.Message
+	}
+	return strings.TrimSpace(text)
 }
