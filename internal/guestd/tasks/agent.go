@@ -144,7 +144,7 @@ func (a *agent) finish() {
 	if a.in != nil {
 		a.in.Close()
 	}
-	if !a.gone(leaveAfter) {
+	if !a.gone(min(leaveAfter, a.grace)) {
 		_ = a.cmd.Process.Signal(syscall.SIGTERM)
 		if !a.gone(a.grace) {
 			_ = a.cmd.Process.Kill()

@@ -136,7 +136,7 @@ func (c cli) startIn(t *testing.T, dir, address, home string, order task.Order) 
 	bin := filepath.Join(dir, "node_modules")
 	env["PATH"] = filepath.Join(bin, ".bin") + ":" + filepath.Join(bin, "opencode-linux-x64/bin") + ":" + os.Getenv("PATH")
 	env["NO_PROXY"], env["no_proxy"] = "127.0.0.1", "127.0.0.1"
-	return supervise(t, order, env)
+	return begin(t, order, env)
 }
 
 // Each agent writes a file, runs a command and says so.

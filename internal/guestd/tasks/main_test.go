@@ -15,6 +15,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/cubbyhq/cubby/internal/task"
 )
@@ -22,13 +23,16 @@ import (
 // The test binary is the supervisor, and the agents of the tests, too.
 const roleEnv = "TASKS_TEST_ROLE"
 
+// shortGrace is the grace of agents that the tests know not to heed it.
+const shortGrace = 500 * time.Millisecond
+
 func TestMain(m *testing.M) {
 	role, args, _ := strings.Cut(os.Getenv(roleEnv), " ")
 	switch role {
 	case "supervisor":
 		// An agent inherits the environment.
 		os.Unsetenv(roleEnv)
-		os.Exit(Supervise())
+		os.Exit(supervise(shortGrace))
 	case "agent":
 		os.Exit(actAgent(args))
 	}
@@ -46,9 +50,9 @@ type running struct {
 	all    []task.Record
 }
 
-// supervise starts a supervisor of an order in a home of its own. env is beside
+// begin starts a supervisor of an order in a home of its own. env is beside
 // PATH and HOME.
-func supervise(t *testing.T, order task.Order, env map[string]string) *running {
+func begin(t *testing.T, order task.Order, env map[string]string) *running {
 	t.Helper()
 	if order.ID == "" {
 		order.ID = "task-1"
@@ -113,8 +117,8 @@ func supervise(t *testing.T, order task.Order, env map[string]string) *running {
 		reading.Wait()
 		_ = r.cmd.Wait()
 		if t.Failed() {
-			t.Logf("stderr: %s", r.stderr.String())
-			for _, rec := range r.all {
+			t.Logf("stderr: %s", tail(r.stderr.String(), 4<<10))
+			for _, rec := range r.all[max(0, len(r.all)-50):] {
 				t.Logf("%s %.500s", rec.Type, rec.Data)
 			}
 		}

@@ -32,7 +32,9 @@ const (
 // Supervise is the main function of the verb [task.Verb]: it carries out the order
 // that is in the environment and returns the exit status, which is 0 also when the
 // task failed.
-func Supervise() int {
+func Supervise() int { return supervise(grace) }
+
+func supervise(grace time.Duration) int {
 	debug.SetGCPercent(50)
 	debug.SetMemoryLimit(96 << 20)
 	signal.Ignore(unix.SIGINT, unix.SIGHUP, unix.SIGPIPE)
@@ -47,6 +49,7 @@ func Supervise() int {
 		return 2
 	}
 	s := newSupervisor(order, kids, os.Environ(), home(), os.Stdout, os.Stderr)
+	s.grace = grace
 	terminate := make(chan os.Signal, 1)
 	signal.Notify(terminate, unix.SIGTERM)
 	go func() {
@@ -90,7 +93,7 @@ type supervisor struct {
 
 func newSupervisor(order task.Order, kids *children, env []string, home string, out, stderr io.Writer) *supervisor {
 	redact := newRedactor(env, order.Secrets)
-	s := &supervisor{order: order, kids: kids, env: environment(env, order), home: home, stderr: stderr, grace: grace}
+	s := &supervisor{order: order, kids: kids, env: environment(env, order), home: home, stderr: stderr}
 	s.out = newRecorder(out, redact, order.Output)
 	s.tell = newNarrator(s.out, time.Now)
 	work, stop := context.WithCancelCause(context.Background())
