@@ -14,6 +14,10 @@ import (
 // own when their parents ended: it is their subreaper, so that all that descends
 // from an agent can be found. Its methods are safe for concurrent use.
 type children struct {
+	// reaps: this process is the subreaper. Otherwise it has other children that
+	// are waited for elsewhere.
+	reaps bool
+
 	mu  sync.Mutex
 	own map[int]bool // started here and not waited for yet
 }
@@ -24,7 +28,7 @@ func newChildren() (*children, error) {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return nil, os.NewSyscallError("prctl PR_SET_CHILD_SUBREAPER", err)
 	}
-	c := &children{own: make(map[int]bool)}
+	c := &children{reaps: true, own: make(map[int]bool)}
 	ended := make(chan os.Signal, 1)
 	signal.Notify(ended, syscall.SIGCHLD)
 	go func() {
@@ -67,7 +71,7 @@ func (c *children) run(cmd *exec.Cmd) error {
 func (c *children) reap() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for {
+	for c.reaps {
 		pid, err := endedChild()
 		if err != nil || pid == 0 || c.own[pid] {
 			return

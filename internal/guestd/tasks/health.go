@@ -64,9 +64,11 @@ func checkHealth(ctx context.Context, order task.Order, changed []string, host *
 	if order.DevServer && configChanged(changed) {
 		begun := time.Now()
 		waiting, cancel := within(ctx, restartLimit, errTimeLimit)
-		host.act(waiting, task.ActRestart)
+		acted, _ := host.act(waiting, task.ActRestart)
 		cancel()
-		patience = max(restartLimit-time.Since(begun), time.Second)
+		if acted.OK {
+			patience = max(restartLimit-time.Since(begun), time.Second)
+		}
 	}
 	return probe(ctx, order.Port, pages(order.Cwd), patience)
 }

@@ -33,6 +33,8 @@ func TestMain(m *testing.M) {
 		// An agent inherits the environment.
 		os.Unsetenv(roleEnv)
 		os.Exit(supervise(shortGrace))
+	case "restore":
+		os.Exit(Restore(os.Args[1:]))
 	case "agent":
 		os.Exit(actAgent(args))
 	}

@@ -3,6 +3,9 @@ package tasks
 import (
 	"encoding/json"
 	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -389,8 +392,9 @@ func TestFilesOfTheAgent(t *testing.T) {
 // The host pushes and restarts the dev server when it is asked to.
 func TestHostActs(t *testing.T) {
 	t.Parallel()
-	cwd := t.TempDir()
-	order := task.Order{Prompt: "x", Cwd: cwd, Push: true, DevServer: true, Port: 1}
+	app := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer app.Close()
+	order := task.Order{Prompt: "x", Push: true, DevServer: true, Port: app.Listener.Addr().(*net.TCPAddr).Port}
 	agent := fakeAgent(t, "work")
 	agent.Command = []string{"/bin/sh", "-c", `echo "export default {}" > vite.config.ts; exec "$0"`, agent.Command[0]}
 	order.Agent = agent
@@ -406,17 +410,30 @@ func TestHostActs(t *testing.T) {
 		}
 		switch req.Act {
 		case task.ActRestart:
-			r.reply(task.Reply{Acted: &task.Acted{ID: req.ID, Message: "there is none"}})
+			r.reply(task.Reply{Acted: &task.Acted{ID: req.ID, OK: true}})
 		case task.ActPush:
 			r.reply(task.Reply{Acted: &task.Acted{ID: 77, OK: true}})
 			r.reply(task.Reply{Acted: &task.Acted{ID: req.ID, OK: true, Push: &task.Push{OK: true, Commit: "abc", Branch: "main"}}})
 		}
 	}
 	result := r.result()
-	if result.Push == nil || result.Push.Commit != "abc" || result.PreviewStatus != previewDown {
+	if result.Push == nil || result.Push.Commit != "abc" || result.PreviewStatus != previewReady {
 		t.Errorf("result: %+v", result)
 	}
 	if got := of[task.Request](r, task.RequestType); len(got) != 2 || got[0].Act != task.ActRestart || got[1].Act != task.ActPush {
 		t.Errorf("requests: %+v", got)
+	}
+}
+
+// A dev server that the host cannot restart is not waited for.
+func TestHostCannotRestart(t *testing.T) {
+	t.Parallel()
+	agent := fakeAgent(t, "work")
+	agent.Command = []string{"/bin/sh", "-c", `echo > tsconfig.json; exec "$0"`, agent.Command[0]}
+	r := begin(t, task.Order{Prompt: "x", Agent: agent, DevServer: true, Port: 1}, nil)
+	r.until("the request", func(rec task.Record) bool { return rec.Type == task.RequestType })
+	r.reply(task.Reply{Acted: &task.Acted{ID: 1, Message: "there is none"}})
+	if result := r.result(); result.Status != task.Succeeded || result.PreviewStatus != previewDown || result.PreviewMessage == "" {
+		t.Errorf("result: %+v", result)
 	}
 }
