@@ -5,6 +5,8 @@
 #   run [FLAG…]    every test but the long ones; flags are those of go test
 #   long [PART…]   what takes hours, or some of its parts, one after another, with
 #                  the time of each:
+#                    agents           the coding agents themselves, asking a model that
+#                                     answers as fixtures say
 #                    e2e, cli, image  all tests of these packages, with those of the
 #                                     tag long; or those of RUN
 #                    race             the scripts of test/e2e with the race detector:
@@ -234,11 +236,12 @@ long)
   shift
   prepare
   again=()
-  parts=(e2e cli image race drivers durability fuzz)
+  parts=(agents e2e cli image race drivers durability fuzz)
   [ $# = 0 ] || parts=("$@")
   long_tests() { CGO_ENABLED=0 tests "$1" "$(list "$2")" -trimpath -tags root,long -count=1 -timeout 6h "${@:3}"; }
   part() {
     case $1 in
+    agents) long_tests long-agents ./internal/guestd/tasks -run "${RUN:-TestAgents}" ;;
     e2e) long_tests long-e2e ./test/e2e "${only[@]}" ;;
     cli | image) long_tests "long-$1" "./internal/$1" "${only[@]}" ;;
     race)
@@ -266,7 +269,7 @@ long)
   exit "$failed"
   ;;
 *)
-  sed -n '2,23s/^# \{0,1\}//p' "$0" >&2
+  sed -n '2,25s/^# \{0,1\}//p' "$0" >&2
   exit 2
   ;;
 esac

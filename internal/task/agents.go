@@ -311,6 +311,8 @@ func codex(model string, env map[string]string) (Agent, error) {
 		Env:     map[string]string{"CODEX_CONFIG": config.text(), "MODEL_PROVIDER": "cubby", "NO_BROWSER": "1"},
 		// The walls are the sandbox's, and Codex's own cannot be built in it.
 		AllowMode: "agent-full-access",
+		// In its other modes it asks a second model.
+		AskMode: "read-only",
 	}, nil
 }
 

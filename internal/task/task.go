@@ -94,9 +94,11 @@ type Agent struct {
 	// Auth is the ACP method by which the agent is told to take its key from the
 	// environment; "" is none.
 	Auth string `json:"auth,omitempty"`
-	// AllowMode is the mode of the agent's session in which it asks for no leave,
-	// where leave is given for everything: with [Allow]. "" is the agent's default.
+	// AllowMode and AskMode are the modes of the agent's session with [Allow], in
+	// which it need not ask, and with [Ask], in which it does. "" is the agent's
+	// default; one that the agent does not offer is not set.
 	AllowMode string `json:"allow_mode,omitempty"`
+	AskMode   string `json:"ask_mode,omitempty"`
 }
 
 // File is a file of settings. Path begins with "~/", the home of the sandbox's

@@ -20,6 +20,9 @@ import (
 // maxGarbage bounds what an agent prints that is not of the protocol, in bytes.
 const maxGarbage = 1 << 20
 
+// openLimit is how long an agent has to start and to give a session.
+const openLimit = 3 * time.Minute
+
 // turn is how an agent's work ended.
 type turn struct {
 	session    string
@@ -129,7 +132,14 @@ func (c *client) read(line []byte, conn io.Writer) bool {
 // open begins or resumes a session and sets it up.
 func (c *client) open() (session string, err error) {
 	c.quiet.Store(true)
-	hello, err := acp.SendRequest[greeting](c.conn, context.Background(), acp.AgentMethodInitialize, acp.InitializeRequest{
+	ctx, cancel := within(context.Background(), openLimit, errTimeLimit)
+	defer cancel()
+	defer func() {
+		if err != nil && errors.Is(context.Cause(ctx), errTimeLimit) {
+			err = fmt.Errorf("the agent gave no session within %s", openLimit)
+		}
+	}()
+	hello, err := acp.SendRequest[greeting](c.conn, ctx, acp.AgentMethodInitialize, acp.InitializeRequest{
 		ProtocolVersion: acp.ProtocolVersionNumber,
 		// Agents that are offered neither files nor terminals use their own.
 		ClientCapabilities: acp.ClientCapabilities{},
@@ -140,39 +150,39 @@ func (c *client) open() (session string, err error) {
 	}
 	c.codex.Store(strings.HasSuffix(hello.Agent.Name, "codex-acp"))
 	if method := c.order.Agent.Auth; method != "" {
-		_, err := acp.SendRequest[json.RawMessage](c.conn, context.Background(), acp.AgentMethodAuthenticate, acp.AuthenticateRequest{MethodId: method})
+		_, err := acp.SendRequest[json.RawMessage](c.conn, ctx, acp.AgentMethodAuthenticate, acp.AuthenticateRequest{MethodId: method})
 		if err != nil {
 			return "", fmt.Errorf("authenticate: %w", c.failure(err))
 		}
 	}
-	state, err := c.begin(hello)
+	state, err := c.begin(ctx, hello)
 	if err != nil {
 		return "", err
 	}
 	c.session.Store(&state.SessionID)
-	if err := c.choose(state); err != nil {
+	if err := c.choose(ctx, state); err != nil {
 		return state.SessionID, err
 	}
 	return state.SessionID, nil
 }
 
 // begin makes a session, or takes up the one of the order.
-func (c *client) begin(hello greeting) (session, error) {
+func (c *client) begin(ctx context.Context, hello greeting) (session, error) {
 	servers := []acp.McpServer{}
 	id := acp.SessionId(c.order.Session)
 	var state session
 	var err error
 	switch {
 	case id == "":
-		state, err = acp.SendRequest[session](c.conn, context.Background(), acp.AgentMethodSessionNew, acp.NewSessionRequest{Cwd: c.order.Cwd, McpServers: servers})
+		state, err = acp.SendRequest[session](c.conn, ctx, acp.AgentMethodSessionNew, acp.NewSessionRequest{Cwd: c.order.Cwd, McpServers: servers})
 		if err == nil && state.SessionID == "" {
 			err = errors.New("the agent gave no session")
 		}
 	case hello.Capabilities.Session.Resume != nil:
-		state, err = acp.SendRequest[session](c.conn, context.Background(), acp.AgentMethodSessionResume, acp.ResumeSessionRequest{SessionId: id, Cwd: c.order.Cwd, McpServers: servers})
+		state, err = acp.SendRequest[session](c.conn, ctx, acp.AgentMethodSessionResume, acp.ResumeSessionRequest{SessionId: id, Cwd: c.order.Cwd, McpServers: servers})
 	case hello.Capabilities.LoadSession:
 		// It repeats what was said before.
-		state, err = acp.SendRequest[session](c.conn, context.Background(), acp.AgentMethodSessionLoad, acp.LoadSessionRequest{SessionId: id, Cwd: c.order.Cwd, McpServers: servers})
+		state, err = acp.SendRequest[session](c.conn, ctx, acp.AgentMethodSessionLoad, acp.LoadSessionRequest{SessionId: id, Cwd: c.order.Cwd, McpServers: servers})
 	default:
 		return session{}, fmt.Errorf("%s cannot resume a session", c.order.Agent.Name)
 	}
@@ -212,23 +222,27 @@ func (c *client) settle() {
 }
 
 // choose sets the model and the mode of a session.
-func (c *client) choose(s session) error {
+func (c *client) choose(ctx context.Context, s session) error {
 	id := acp.SessionId(s.SessionID)
 	if model := c.order.Agent.Model; model != "" {
 		var err error
 		if option := s.modelOption(); option != "" {
-			_, err = acp.SendRequest[json.RawMessage](c.conn, context.Background(), acp.AgentMethodSessionSetConfigOption,
+			_, err = acp.SendRequest[json.RawMessage](c.conn, ctx, acp.AgentMethodSessionSetConfigOption,
 				map[string]any{"sessionId": id, "configId": option, "value": model})
 		} else {
-			_, err = acp.SendRequest[json.RawMessage](c.conn, context.Background(), acp.AgentMethodSessionSetModel,
+			_, err = acp.SendRequest[json.RawMessage](c.conn, ctx, acp.AgentMethodSessionSetModel,
 				map[string]any{"sessionId": id, "modelId": model})
 		}
 		if err != nil {
 			return fmt.Errorf("model %.100q: %w", model, c.failure(err))
 		}
 	}
-	if mode := c.order.Agent.AllowMode; mode != "" && c.order.Permissions != task.Ask {
-		_, err := acp.SendRequest[json.RawMessage](c.conn, context.Background(), acp.AgentMethodSessionSetMode, acp.SetSessionModeRequest{SessionId: id, ModeId: acp.SessionModeId(mode)})
+	mode := c.order.Agent.AllowMode
+	if c.order.Permissions == task.Ask {
+		mode = c.order.Agent.AskMode
+	}
+	if s.hasMode(mode) {
+		_, err := acp.SendRequest[json.RawMessage](c.conn, ctx, acp.AgentMethodSessionSetMode, acp.SetSessionModeRequest{SessionId: id, ModeId: acp.SessionModeId(mode)})
 		if err != nil {
 			return fmt.Errorf("mode %.100q: %w", mode, c.failure(err))
 		}
@@ -298,16 +312,14 @@ func (c *client) failure(err error) error {
 	if !errors.As(err, &answer) {
 		return err
 	}
-	select {
-	case <-c.conn.Done():
-		return errAgentEnded
-	default:
-	}
 	text := answer.Message
 	switch data := answer.Data.(type) {
 	case string:
 		text += ": " + data
 	case map[string]any:
+		if own, _ := data["error"].(string); strings.HasPrefix(own, "peer disconnected") || strings.HasPrefix(own, "write ") {
+			return errAgentEnded // the connection's own words
+		}
 		for _, key := range []string{"details", "message", "error"} {
 			if s, ok := data[key].(string); ok && s != "" {
 				text += ": " + s

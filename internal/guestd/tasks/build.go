@@ -76,7 +76,7 @@ func checkBuild(ctx context.Context, kids *children, command, env []string, dir 
 		_ = proc.KillDescendants(killing, cmd.Process.Pid)
 		done()
 		_ = cmd.Process.Kill()
-		<-ended
+		_ = <-ended
 		err = context.Cause(ctx)
 	}
 	if err == nil || errors.Is(err, exec.ErrWaitDelay) {

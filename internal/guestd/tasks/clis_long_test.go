@@ -5,6 +5,7 @@ package tasks
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"net"
 	"net/http"
@@ -269,6 +270,47 @@ func TestAgentsResumeAndAreCancelled(t *testing.T) {
 					t.Errorf("the last task says: %q", m.Text)
 				}
 			}
+		})
+	}
+}
+
+// With the policy to ask, each agent asks, and does what is allowed.
+func TestAgentsAsk(t *testing.T) {
+	dir := packages(t)
+	for _, c := range clis() {
+		t.Run(c.name, func(t *testing.T) {
+			cwd := filepath.Join(t.TempDir(), "project")
+			r := c.start(t, dir, model(t, dir, cwd), task.Order{Prompt: "Please do the cubby-work with leave.", Cwd: cwd, Permissions: task.Ask})
+			asked := 0
+			for {
+				rec := r.until("a question or the end", func(rec task.Record) bool {
+					return rec.Type == task.PermissionType || rec.Type == task.StatusType && strings.Contains(string(rec.Data), string(task.PhaseBuild))
+				})
+				if rec.Type != task.PermissionType {
+					break
+				}
+				var p task.Permission
+				if err := json.Unmarshal(rec.Data, &p); err != nil {
+					t.Fatal(err)
+				}
+				if p.Status != "pending" {
+					continue
+				}
+				asked++
+				at := slices.IndexFunc(p.Options, func(o task.Option) bool { return o.Kind == "allow_once" })
+				if at < 0 || p.Tool.Name == "" || p.Tool.Path == "" {
+					t.Errorf("question: %+v", p)
+				}
+				r.reply(task.Reply{Permission: &task.Answer{ID: p.ID, Option: p.Options[max(0, at)].ID}})
+			}
+			result := r.result()
+			if want := []string{"hello.txt", "made.txt"}; result.Status != task.Succeeded || !slices.Equal(result.FilesChanged, want) {
+				t.Errorf("result: %+v", result)
+			}
+			if asked == 0 {
+				t.Error("the agent asked nothing")
+			}
+			t.Logf("%d questions", asked)
 		})
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -43,13 +44,26 @@ func actAgent(name string) int {
 		return 0
 	}
 	a := &fake{name: name, cancelled: make(chan struct{}, 1)}
-	a.conn = acp.NewAgentSideConnection(a, os.Stdout, os.Stdin)
+	ready := make(chan struct{})
+	a.conn = acp.NewAgentSideConnection(a, os.Stdout, gate{ready, os.Stdin})
+	close(ready)
 	if name == "deaf" {
 		signal.Ignore(syscall.SIGTERM)
 		select {}
 	}
 	<-a.conn.Done()
 	return 0
+}
+
+// gate is a reader that waits: the connection reads before it is known.
+type gate struct {
+	ready <-chan struct{}
+	io.Reader
+}
+
+func (g gate) Read(p []byte) (int, error) {
+	<-g.ready
+	return g.Reader.Read(p)
 }
 
 type fake struct {
@@ -137,7 +151,7 @@ func leave() {
 	}
 }
 
-func (a *fake) Prompt(ctx context.Context, p acp.PromptRequest) (acp.PromptResponse, error) {
+func (a *fake) Prompt(_ context.Context, p acp.PromptRequest) (acp.PromptResponse, error) {
 	stop := acp.StopReasonEndTurn
 	switch {
 	case a.name == "work":
@@ -169,7 +183,7 @@ func (a *fake) Prompt(ctx context.Context, p acp.PromptRequest) (acp.PromptRespo
 		fmt.Fprint(os.Stderr, secret[:4])
 		fmt.Fprintln(os.Stderr, secret[4:])
 	case a.name == "ask":
-		answer, err := a.conn.RequestPermission(ctx, acp.RequestPermissionRequest{
+		answer, err := a.conn.RequestPermission(context.Background(), acp.RequestPermissionRequest{
 			SessionId: fakeSession,
 			ToolCall:  acp.ToolCallUpdate{ToolCallId: "call-1", Title: acp.Ptr("Remove all"), RawInput: map[string]any{"command": "rm -rf ."}},
 			Options: []acp.PermissionOption{

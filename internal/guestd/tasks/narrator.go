@@ -19,7 +19,9 @@ const (
 	// maxFinal bounds the final message of a result, in bytes of JSON.
 	maxFinal = 256 << 10
 	// maxCalls bounds the calls of tools that are told apart.
-	maxCalls      = 100_000
+	maxCalls = 100_000
+	// maxPrinting bounds the calls whose output is gathered at the same time.
+	maxPrinting   = 100
 	maxToolField  = 200 // characters
 	maxToolOutput = 4 << 10
 )
@@ -34,9 +36,11 @@ type narrator struct {
 	speech *speech // the one that goes on
 	spoken int     // messages and thoughts so far
 	calls  map[string]*call
-	heard  bool // the agent did something that is seen
-	final  string
-	tokens task.Tokens
+	// printing are the calls of which output was gathered.
+	printing int
+	heard    bool // the agent did something that is seen
+	final    string
+	tokens   task.Tokens
 }
 
 // speech is a message or a thought as it comes.
@@ -200,6 +204,9 @@ func (n *narrator) tool(t task.Tool) {
 			output = string(c.output)
 		}
 		printed.Output = tail(n.out.redact.text(output), maxToolOutput)
+		if c.output != nil {
+			n.printing--
+		}
 		c.output = nil
 	}
 	n.out.record(task.ToolType, &printed)
@@ -221,7 +228,7 @@ func (n *narrator) call(t task.Tool) *call {
 			return nil
 		}
 		c = &call{said: make(map[string]bool)}
-		c.tool.ID = t.ID
+		c.tool.ID = n.out.redact.text(t.ID)
 		n.calls[t.ID] = c
 	}
 	if c.tool.Name == "" {
@@ -243,7 +250,10 @@ func (n *narrator) call(t task.Tool) *call {
 func (n *narrator) toolOutput(id, text string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if c := n.call(task.Tool{ID: id}); c != nil {
+	if c := n.call(task.Tool{ID: id}); c != nil && (c.output != nil || n.printing < maxPrinting) {
+		if c.output == nil {
+			n.printing++
+		}
 		keep := maxToolOutput + n.out.redact.longest
 		if c.output = append(c.output, text...); len(c.output) > 2*keep {
 			c.output = append(c.output[:0], c.output[len(c.output)-keep:]...)

@@ -37,7 +37,8 @@ func Supervise() int { return supervise(grace) }
 func supervise(grace time.Duration) int {
 	debug.SetGCPercent(50)
 	debug.SetMemoryLimit(96 << 20)
-	signal.Ignore(unix.SIGINT, unix.SIGHUP, unix.SIGPIPE)
+	// Not ignored: that would be inherited.
+	signal.Notify(make(chan os.Signal, 1), unix.SIGINT, unix.SIGHUP, unix.SIGPIPE)
 	order, err := task.TakeOrder()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -263,7 +264,7 @@ func (s *supervisor) converse(ctx context.Context) (turn, error) {
 	}
 	defer a.out.Close()
 	done := make(chan turn, 1)
-	ask := func() {}
+	var ask func() // to stop
 	if protocol {
 		c := &client{order: s.order, tell: s.tell, replies: s.replies}
 		c.connect(ctx, a.in, a.out)

@@ -437,3 +437,15 @@ func TestHostCannotRestart(t *testing.T) {
 		t.Errorf("result: %+v", result)
 	}
 }
+
+// The agent starts with every signal as it is by default.
+func TestAgentIgnoresNoSignals(t *testing.T) {
+	t.Parallel()
+	agent := task.Agent{Name: "x", Protocol: task.JSONLines, Command: []string{"grep", "-h", "^SigIgn:", "/proc/self/status"}}
+	// The prompt is a file that is not there.
+	r := begin(t, task.Order{Prompt: "/nowhere", Agent: agent}, nil)
+	r.result()
+	if got := of[task.Message](r, task.MessageType); len(got) == 0 || strings.Trim(strings.TrimPrefix(got[0].Text, "SigIgn:"), "\t0") != "" {
+		t.Errorf("%+v", got)
+	}
+}

@@ -27,6 +27,21 @@ type session struct {
 		ID       string `json:"id"`
 		Category string `json:"category"`
 	} `json:"configOptions"`
+	Modes struct {
+		Available []struct {
+			ID string `json:"id"`
+		} `json:"availableModes"`
+	} `json:"modes"`
+}
+
+// hasMode reports whether a session can be in a mode.
+func (s session) hasMode(mode string) bool {
+	for _, m := range s.Modes.Available {
+		if m.ID == mode {
+			return true
+		}
+	}
+	return false
 }
 
 // modelOption is the option by which the model is chosen, "" where it has a method.
