@@ -76,8 +76,7 @@ func checkBuild(ctx context.Context, kids *children, command, env []string, dir 
 		_ = proc.KillDescendants(killing, cmd.Process.Pid)
 		done()
 		_ = cmd.Process.Kill()
-		_ = <-ended
-		err = context.Cause(ctx)
+		err = errors.Join(context.Cause(ctx), <-ended)
 	}
 	if err == nil || errors.Is(err, exec.ErrWaitDelay) {
 		// What the build left running holds its output open.

@@ -3,20 +3,17 @@
 package tasks
 
 import (
+	"bufio"
 	"bytes"
-	"context"
 	"encoding/json"
-	"errors"
-	"net"
-	"net/http"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
+	"sync"
 	"testing"
-	"time"
 
 	"github.com/cubbyhq/cubby/internal/task"
 )
@@ -53,48 +50,40 @@ func model(t *testing.T, dir, cwd string) string {
 			t.Fatal(err)
 		}
 	}
-	port := freePort(t)
-	cmd := exec.Command("node", filepath.Join(dir, "node_modules/@copilotkit/aimock/dist/cli.js"), "-p", strconv.Itoa(port), "-f", fixtures)
-	var log bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &log, &log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-		if t.Failed() {
-			t.Logf("the model: %s", tail(log.String(), 4<<10))
-		}
-	})
-	address := "http://127.0.0.1:" + strconv.Itoa(port)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	for {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, address+"/health", http.NoBody)
-		if err != nil {
-			t.Fatal(err)
-		}
-		res, err := http.DefaultClient.Do(req)
-		if err == nil {
-			res.Body.Close()
-			return address
-		}
-		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			t.Fatalf("the model does not answer: %v\n%s", err, log.String())
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-}
-
-func freePort(t *testing.T) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	cmd := exec.Command("node", filepath.Join(dir, "node_modules/@copilotkit/aimock/dist/cli.js"), "-p", "0", "-f", fixtures)
+	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	cmd.Stderr = cmd.Stdout
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	said := make(chan string, 1)
+	log := tailWriter{limit: 4 << 10}
+	var reading sync.WaitGroup
+	reading.Go(func() {
+		defer close(said)
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			_, _ = fmt.Fprintln(&log, lines.Text())
+			if _, address, ok := strings.Cut(lines.Text(), "listening on "); ok {
+				said <- address
+			}
+		}
+	})
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		reading.Wait()
+		_ = cmd.Wait()
+		if t.Failed() {
+			t.Logf("the model: %s", log.String())
+		}
+	})
+	address, ok := <-said
+	if !ok {
+		t.Fatal("the model did not start")
+	}
+	return address
 }
 
 const cliKey = "sk-cubby-0123456789"

@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/cubbyhq/cubby/internal/task"
 )
 
@@ -38,7 +40,7 @@ func TestMain(m *testing.M) {
 	case "agent":
 		os.Exit(actAgent(args))
 	}
-	os.Exit(m.Run())
+	goleak.VerifyTestMain(m)
 }
 
 // running is a supervisor that runs, as the host sees it.
