@@ -76,6 +76,8 @@ func TestModels(t *testing.T) {
 	}{
 		{"opencode", "anthropic/claude-x", nil, `\"model\":\"anthropic/claude-x\"`},
 		{"opencode", "llama", openai, `\"model\":\"openai-compatible/llama\"`},
+		// OpenCode's own provider of that name speaks another protocol.
+		{"opencode", "openai/gpt-x", openai, `\"model\":\"openai-compatible/gpt-x\"`},
 		{"opencode", "mine/llama", openai, `\"mine\":{\"models\":{\"llama\":{\"name\":\"llama\"}},\"name\":\"mine\",\"npm\":\"@ai-sdk/openai-compatible\",\"options\":{\"apiKey\":\"{env:OPENAI_API_KEY}\",\"baseURL\":\"http://models.example.com/v1\"}}`},
 		{"opencode", "anthropic/claude-x", map[string]string{"ANTHROPIC_BASE_URL": "http://models.example.com/"}, `\"baseURL\":\"http://models.example.com/v1\"`},
 		{"claude", "claude-x", nil, `"ANTHROPIC_MODEL":"claude-x"`},
@@ -94,35 +96,39 @@ func TestModels(t *testing.T) {
 	}
 }
 
-func TestProvider(t *testing.T) {
+func TestProviders(t *testing.T) {
+	at := func(key, address string) map[string]string { return map[string]string{key: address} }
 	for _, tt := range []struct {
-		name, model string
-		trusted     map[string]string
-		want        string
+		name, model    string
+		known, trusted map[string]string
+		want           []string
 	}{
-		{"claude", "", nil, "api.anthropic.com:443"},
-		{"claude", "", map[string]string{"ANTHROPIC_BASE_URL": "http://Proxy.example.com:8080/x"}, "proxy.example.com:8080"},
-		{"claude", "", map[string]string{"ANTHROPIC_BASE_URL": "http://127.0.0.1:8080"}, ""},
-		{"claude", "", map[string]string{"ANTHROPIC_BASE_URL": "http://localhost"}, ""},
-		{"claude", "", map[string]string{"ANTHROPIC_BASE_URL": "http://[::1]:1"}, ""},
-		{"claude", "", map[string]string{"ANTHROPIC_BASE_URL": "nonsense"}, ""},
-		{"claude", "", map[string]string{"ANTHROPIC_BASE_URL": "ftp://example.com"}, ""},
-		{"codex", "", nil, "api.openai.com:443"},
-		{"codex", "", map[string]string{"OPENAI_BASE_URL": "https://models.example.com/v1"}, "models.example.com:443"},
-		{"codex", "", map[string]string{"OPENAI_BASE_URL": "http://[2001:db8::1]/v1"}, "[2001:db8::1]:80"},
-		{"gemini", "", nil, "generativelanguage.googleapis.com:443"},
-		{"opencode", "openrouter/x/y", nil, "openrouter.ai:443"},
-		{"opencode", "anthropic/x", map[string]string{"OPENAI_BASE_URL": "http://models.example.com"}, "api.anthropic.com:443"},
-		{"opencode", "openai/x", nil, "api.openai.com:443"},
-		{"opencode", "x", map[string]string{"OPENAI_BASE_URL": "http://models.example.com"}, "models.example.com:80"},
-		{"opencode", "other/x", nil, ""},
-		{"opencode", "", map[string]string{"GEMINI_API_KEY": "k"}, "generativelanguage.googleapis.com:443"},
-		{"opencode", "", map[string]string{"GEMINI_API_KEY": "k", "OPENAI_API_KEY": "k"}, ""},
-		{"opencode", "", nil, ""},
-		{"nobody", "", nil, ""},
+		{"claude", "", nil, nil, []string{"api.anthropic.com:443"}},
+		{"claude", "", nil, at("ANTHROPIC_BASE_URL", "http://Proxy.example.com:8080/x"), []string{"proxy.example.com:8080"}},
+		// An address that the operator did not set is not believed.
+		{"claude", "", at("ANTHROPIC_BASE_URL", "http://evil.example.com"), nil, []string{"api.anthropic.com:443"}},
+		{"claude", "", nil, at("ANTHROPIC_BASE_URL", "http://127.0.0.1:8080"), nil},
+		{"claude", "", nil, at("ANTHROPIC_BASE_URL", "http://localhost"), nil},
+		{"claude", "", nil, at("ANTHROPIC_BASE_URL", "http://[::1]:1"), nil},
+		{"claude", "", nil, at("ANTHROPIC_BASE_URL", "nonsense"), nil},
+		{"claude", "", nil, at("ANTHROPIC_BASE_URL", "ftp://example.com"), nil},
+		{"codex", "", nil, nil, []string{"api.openai.com:443"}},
+		{"codex", "", nil, at("OPENAI_BASE_URL", "https://models.example.com/v1"), []string{"models.example.com:443"}},
+		{"codex", "", nil, at("OPENAI_BASE_URL", "http://[2001:db8::1]/v1"), []string{"[2001:db8::1]:80"}},
+		{"gemini", "", nil, nil, []string{"generativelanguage.googleapis.com:443"}},
+		{"opencode", "openrouter/x/y", nil, nil, []string{"openrouter.ai:443"}},
+		{"opencode", "anthropic/x", nil, at("OPENAI_BASE_URL", "http://models.example.com"), []string{"api.anthropic.com:443"}},
+		{"opencode", "openai/x", nil, nil, []string{"api.openai.com:443"}},
+		{"opencode", "x", nil, at("OPENAI_BASE_URL", "http://models.example.com"), []string{"models.example.com:80"}},
+		{"opencode", "mine/x", nil, at("OPENAI_BASE_URL", "http://models.example.com"), []string{"models.example.com:80"}},
+		{"opencode", "other/x", nil, nil, nil},
+		{"opencode", "", at("GEMINI_API_KEY", "k"), nil, []string{"generativelanguage.googleapis.com:443"}},
+		{"opencode", "", map[string]string{"GEMINI_API_KEY": "k", "OPENAI_API_KEY": "k"}, nil, []string{"api.openai.com:443", "generativelanguage.googleapis.com:443"}},
+		{"opencode", "", nil, nil, nil},
+		{"nobody", "", nil, nil, nil},
 	} {
-		if got := task.Provider(tt.name, tt.model, tt.trusted); got != tt.want {
-			t.Errorf("%s %q %v: %q, want %q", tt.name, tt.model, tt.trusted, got, tt.want)
+		if got := task.Providers(tt.name, tt.model, tt.known, tt.trusted); !slices.Equal(got, tt.want) {
+			t.Errorf("%s %q %v %v: %q, want %q", tt.name, tt.model, tt.known, tt.trusted, got, tt.want)
 		}
 	}
 }

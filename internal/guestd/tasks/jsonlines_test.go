@@ -15,7 +15,7 @@ import (
 // told is what a narrator prints of lines of an agent.
 func told(lines ...string) (records []string, r *lineReader, tell *narrator) {
 	var out bytes.Buffer
-	tell = newNarrator(newRecorder(&out, newRedactor([]string{"KEY=secret-value"}, nil)), time.Now)
+	tell = newNarrator(newRecorder(&out, newRedactor([]string{"KEY=secret-value"}, nil), 0), time.Now)
 	r = &lineReader{tell: tell}
 	for _, line := range lines {
 		r.line([]byte(line))
@@ -142,7 +142,7 @@ func FuzzLine(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, line string) {
 		var out bytes.Buffer
-		tell := newNarrator(newRecorder(&out, newRedactor([]string{"KEY=secret-value"}, nil)), time.Now)
+		tell := newNarrator(newRecorder(&out, newRedactor([]string{"KEY=secret-value"}, nil), 0), time.Now)
 		r := &lineReader{tell: tell}
 		r.line([]byte(line))
 		r.line([]byte(line))
@@ -176,7 +176,7 @@ func FuzzUpdate(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, update string) {
 		var out bytes.Buffer
-		tell := newNarrator(newRecorder(&out, newRedactor([]string{"KEY=secret-value"}, nil)), time.Now)
+		tell := newNarrator(newRecorder(&out, newRedactor([]string{"KEY=secret-value"}, nil), 0), time.Now)
 		c := &client{tell: tell}
 		for range 2 {
 			c.read([]byte(`{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":`+update+`}}`), &bytes.Buffer{})

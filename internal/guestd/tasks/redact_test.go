@@ -71,24 +71,24 @@ func TestFit(t *testing.T) {
 func TestOutputIsBounded(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	r := newRecorder(&out, newRedactor(nil, nil))
-	r.written = thinFrom
+	r := newRecorder(&out, newRedactor(nil, nil), 0)
+	r.written = r.thinFrom
 	r.record(task.DeltaType, &task.Delta{Text: "a piece"})
 	r.record(task.ToolType, &task.Tool{Name: "bash", Output: "an output"})
 	if got := out.String(); strings.Contains(got, "a piece") || strings.Contains(got, "an output") || !strings.Contains(got, "bash") {
 		t.Errorf("thin: %s", got)
 	}
-	r.written = scarceFrom
+	r.written = r.scarceFrom
 	out.Reset()
 	r.record(task.MessageType, &task.Message{Text: "a message"})
 	r.record(task.BuildType, &task.Build{OK: true})
 	if got := out.String(); strings.Contains(got, "a message") || !strings.Contains(got, "build_ok") {
 		t.Errorf("scarce: %s", got)
 	}
-	r.written = maxOutput
+	r.written = r.limit
 	out.Reset()
 	r.record(task.BuildType, &task.Build{OK: true})
-	r.phase(task.PhaseHealth)
+	r.phase(task.PhaseHealth, "")
 	r.record(task.DoneType, &task.Result{ID: "x"})
 	if got := out.String(); strings.Contains(got, `"type":"build"`) || !strings.Contains(got, "health_check") || !strings.Contains(got, `"id":"x"`) {
 		t.Errorf("full: %s", got)
