@@ -71,7 +71,9 @@ func begin(t *testing.T, order task.Order, env map[string]string) *running {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := map[string]string{"PATH": os.Getenv("PATH"), "HOME": t.TempDir(), roleEnv: "supervisor"}
+	all := map[string]string{"PATH": os.Getenv("PATH"), "HOME": t.TempDir(), roleEnv: "supervisor",
+		// With the race detector a program waits a second at its end by default.
+		"GORACE": "atexit_sleep_ms=10"}
 	maps.Copy(all, env)
 	maps.Copy(all, carried)
 	self, err := os.Executable()
