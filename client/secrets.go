@@ -12,7 +12,7 @@ import (
 // nobody but the tenant's tasks.
 type Secret struct {
 	Name      string    `json:"name"`
-	Tenant    string    `json:"tenant"` // "": of sandboxes that belong to no tenant
+	TenantID  string    `json:"tenant_id"` // "": of sandboxes that belong to no tenant
 	UpdatedAt time.Time `json:"updated_at"`
 }
 
@@ -20,7 +20,7 @@ func secretQuery(tenant string) url.Values {
 	if tenant == "" {
 		return nil
 	}
-	return url.Values{"tenant": {tenant}}
+	return url.Values{"tenant_id": {tenant}}
 }
 
 func secretPath(name string) string { return "/v1/secrets/" + url.PathEscape(name) }

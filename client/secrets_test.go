@@ -13,8 +13,8 @@ import (
 
 func TestSecretRequests(t *testing.T) {
 	type m = map[string]any
-	const one = `{"name":"API_KEY","tenant":"acme","updated_at":"2026-01-02T03:04:05Z"}`
-	want := client.Secret{Name: "API_KEY", Tenant: "acme", UpdatedAt: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+	const one = `{"name":"API_KEY","tenant_id":"acme","updated_at":"2026-01-02T03:04:05Z"}`
+	want := client.Secret{Name: "API_KEY", TenantID: "acme", UpdatedAt: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
 	same := func(s client.Secret, err error) error {
 		if err == nil && s != want {
 			t.Errorf("got %+v, want %+v", s, want)
@@ -29,7 +29,7 @@ func TestSecretRequests(t *testing.T) {
 				return nil
 			}
 			return same(list[0], err)
-		}, 200, `{"secrets":[` + one + `]}`, request{"GET", "/v1/secrets", "tenant=acme", nil}},
+		}, 200, `{"secrets":[` + one + `]}`, request{"GET", "/v1/secrets", "tenant_id=acme", nil}},
 		{"list of no tenant", func(ctx context.Context, c *client.Client) error {
 			_, err := c.Secrets(ctx, "")
 			return err
@@ -37,7 +37,7 @@ func TestSecretRequests(t *testing.T) {
 		{"set", func(ctx context.Context, c *client.Client) error {
 			return same(c.SetSecret(ctx, "acme", "API_KEY", "v\n"))
 		},
-			200, one, request{"PUT", "/v1/secrets/API_KEY", "tenant=acme", m{"value": "v\n"}}},
+			200, one, request{"PUT", "/v1/secrets/API_KEY", "tenant_id=acme", m{"value": "v\n"}}},
 		{"remove", func(ctx context.Context, c *client.Client) error { return c.RemoveSecret(ctx, "", "../x?y") },
 			204, "", request{"DELETE", "/v1/secrets/..%2Fx%3Fy", "", nil}},
 	})

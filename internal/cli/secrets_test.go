@@ -30,7 +30,7 @@ func TestSecretIsAskedForWithoutEcho(t *testing.T) {
 	}
 	res := cubby(t, d.URL, nil, "secret", "ls", "--tenant", "acme", "--json")
 	var list []client.Secret
-	if err := json.Unmarshal([]byte(res.stdout), &list); err != nil || len(list) != 1 || list[0].Name != "KEY" || list[0].Tenant != "acme" {
+	if err := json.Unmarshal([]byte(res.stdout), &list); err != nil || len(list) != 1 || list[0].Name != "KEY" || list[0].TenantID != "acme" {
 		t.Errorf("ls = %+v, %v", res, err)
 	}
 }

@@ -12,7 +12,7 @@ import (
 // Secret is a secret without its value, which no answer has.
 type Secret struct {
 	Name      string    `json:"name"`
-	Tenant    string    `json:"tenant" doc:"Empty: of sandboxes that belong to no tenant."`
+	Tenant    string    `json:"tenant_id" doc:"Empty: of sandboxes that belong to no tenant."`
 	UpdatedAt time.Time `json:"updated_at" doc:"When its value was set."`
 }
 
@@ -27,7 +27,7 @@ type SecretList struct {
 
 // SecretsInput names a tenant whose secrets are meant.
 type SecretsInput struct {
-	Tenant string `query:"tenant" doc:"Default: that of sandboxes that belong to no tenant."`
+	Tenant string `query:"tenant_id" doc:"Default: that of sandboxes that belong to no tenant."`
 }
 
 // SecretInput names a secret.

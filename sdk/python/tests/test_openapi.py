@@ -143,9 +143,9 @@ CALLS: dict[str, Callable[[Client, Sandbox], object]] = {
     "write-upload": lambda c, _: c.tenants.write_upload("t", "p", "x"),
     "read-upload": lambda c, _: c.tenants.read_upload("t", "p"),
     "remove-upload": lambda c, _: c.tenants.remove_upload("t", "p", recursive=True),
-    "list-secrets": lambda c, _: c.secrets.list(tenant="t"),
-    "set-secret": lambda c, _: c.secrets.set("K", "v", tenant="t"),
-    "remove-secret": lambda c, _: c.secrets.remove("K", tenant="t"),
+    "list-secrets": lambda c, _: c.secrets.list(tenant_id="t"),
+    "set-secret": lambda c, _: c.secrets.set("K", "v", tenant_id="t"),
+    "remove-secret": lambda c, _: c.secrets.remove("K", tenant_id="t"),
     "list-sandboxes": lambda c, _: list(
         c.sandboxes.list(labels={"l": "v"}, status="running", thread="t", tenant_id="t", page_size=1)
     ),

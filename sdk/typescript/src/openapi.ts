@@ -3866,7 +3866,7 @@ export interface components {
         Secret: {
             name: string;
             /** @description Empty: of sandboxes that belong to no tenant. */
-            tenant: string;
+            tenant_id: string;
             /**
              * Format: date-time
              * @description When its value was set.
@@ -9654,7 +9654,7 @@ export interface operations {
         parameters: {
             query?: {
                 /** @description Default: that of sandboxes that belong to no tenant. */
-                tenant?: string;
+                tenant_id?: string;
             };
             header?: never;
             path?: never;
@@ -9690,7 +9690,7 @@ export interface operations {
         parameters: {
             query?: {
                 /** @description Default: that of sandboxes that belong to no tenant. */
-                tenant?: string;
+                tenant_id?: string;
             };
             header?: never;
             path: {
@@ -9736,7 +9736,7 @@ export interface operations {
         parameters: {
             query?: {
                 /** @description Default: that of sandboxes that belong to no tenant. */
-                tenant?: string;
+                tenant_id?: string;
             };
             header?: never;
             path: {

@@ -9,13 +9,13 @@ import { fromWire, listFromWire } from './wire.js';
 export interface Secret {
   name: string;
   /** Empty: of sandboxes that belong to no tenant. */
-  tenant: string;
+  tenantId: string;
   updatedAt: Date;
 }
 
 /** Whose secrets; default those of sandboxes that belong to no tenant. */
 export interface SecretOptions extends CallOptions {
-  tenant?: string;
+  tenantId?: string;
 }
 
 /**
@@ -32,20 +32,20 @@ export class Secrets {
 
   /** Returns the secrets of a tenant, by name. */
   async list(options: SecretOptions = {}): Promise<Secret[]> {
-    const request = { query: query<'list-secrets'>({ tenant: options.tenant }), repeat: true };
+    const request = { query: query<'list-secrets'>({ tenant_id: options.tenantId }), repeat: true };
     return listFromWire(await this.#transport.call('GET', path('secrets'), request, options), 'secrets');
   }
 
   /** Sets a secret, or replaces its value: at most 32 KiB of text without NUL. Its name is that of an environment variable. */
   async set(name: string, value: string, options: SecretOptions = {}): Promise<Secret> {
     const json = body<'set-secret'>({ value });
-    const request = { query: query<'set-secret'>({ tenant: options.tenant }), json, repeat: true };
+    const request = { query: query<'set-secret'>({ tenant_id: options.tenantId }), json, repeat: true };
     return fromWire(await this.#transport.call('PUT', path('secrets', name), request, options));
   }
 
   /** Removes a secret. */
   async remove(name: string, options: SecretOptions = {}): Promise<void> {
-    const request = { query: query<'remove-secret'>({ tenant: options.tenant }), repeat: true };
+    const request = { query: query<'remove-secret'>({ tenant_id: options.tenantId }), repeat: true };
     await this.#transport.call('DELETE', path('secrets', name), request, options);
   }
 }

@@ -314,10 +314,10 @@ class TenantInfo(Short):
 
 @dataclass(frozen=True, repr=False)
 class SecretInfo(Short):
-    """A secret of a tenant without its value. tenant "" is that of sandboxes that belong to none."""
+    """A secret of a tenant without its value. tenant_id "" is that of sandboxes that belong to none."""
 
     name: str
-    tenant: str = ""
+    tenant_id: str = ""
     updated_at: datetime | None = None
 
 

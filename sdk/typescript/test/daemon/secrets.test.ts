@@ -5,23 +5,23 @@ const { url, token } = inject('daemon');
 const client = new Client({ baseUrl: url, token });
 
 test('a secret is set, listed and removed', async () => {
-  const tenant = 'secret-acme';
-  expect(await client.secrets.set('API_KEY', 'hush-5be00d21', { tenant })).toMatchObject({ name: 'API_KEY', tenant });
-  await client.secrets.set('OTHER', 'line\nline\n', { tenant });
-  const again = await client.secrets.set('API_KEY', 'hush-77f3a9c0', { tenant });
-  const listed = await client.secrets.list({ tenant });
+  const tenantId = 'secret-acme';
+  expect(await client.secrets.set('API_KEY', 'hush-5be00d21', { tenantId })).toMatchObject({ name: 'API_KEY', tenantId });
+  await client.secrets.set('OTHER', 'line\nline\n', { tenantId });
+  const again = await client.secrets.set('API_KEY', 'hush-77f3a9c0', { tenantId });
+  const listed = await client.secrets.list({ tenantId });
   expect(listed.map((s) => s.name)).toEqual(['API_KEY', 'OTHER']);
   expect(listed[0]).toEqual(again);
   expect(again.updatedAt).toBeInstanceOf(Date);
   expect(JSON.stringify(listed)).not.toContain('hush');
-  await client.secrets.remove('API_KEY', { tenant });
-  await client.secrets.remove('OTHER', { tenant });
-  expect(await client.secrets.list({ tenant })).toEqual([]);
-  await expect(client.secrets.remove('OTHER', { tenant })).rejects.toBeInstanceOf(NotFoundError);
+  await client.secrets.remove('API_KEY', { tenantId });
+  await client.secrets.remove('OTHER', { tenantId });
+  expect(await client.secrets.list({ tenantId })).toEqual([]);
+  await expect(client.secrets.remove('OTHER', { tenantId })).rejects.toBeInstanceOf(NotFoundError);
 });
 
 test('secrets of no tenant', async () => {
-  expect((await client.secrets.set('TS_KEY', 'v')).tenant).toBe('');
+  expect((await client.secrets.set('TS_KEY', 'v')).tenantId).toBe('');
   expect((await client.secrets.list()).map((s) => s.name)).toContain('TS_KEY');
   await client.secrets.remove('TS_KEY');
 });

@@ -88,9 +88,9 @@ const calls: Record<string, (client: Client, box: Sandbox) => Promise<unknown>> 
   'write-upload': (c) => c.tenants.uploads('t').write('p', 'x'),
   'read-upload': (c) => c.tenants.uploads('t').read('p'),
   'remove-upload': (c) => c.tenants.uploads('t').remove('p', tree),
-  'list-secrets': (c) => c.secrets.list({ tenant: 't' }),
-  'set-secret': (c) => c.secrets.set('K', 'v', { tenant: 't' }),
-  'remove-secret': (c) => c.secrets.remove('K', { tenant: 't' }),
+  'list-secrets': (c) => c.secrets.list({ tenantId: 't' }),
+  'set-secret': (c) => c.secrets.set('K', 'v', { tenantId: 't' }),
+  'remove-secret': (c) => c.secrets.remove('K', { tenantId: 't' }),
 
   'list-sandboxes': (c) =>
     all(c.sandboxes.list({ labels: { l: 'v' }, status: 'running', thread: 't', tenantId: 't', pageSize: 1 })),
