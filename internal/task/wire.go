@@ -66,8 +66,19 @@ func TakeOrder() (Order, error) {
 // Read reads a line that a supervisor printed; ok is false when it is none of its
 // records.
 func Read(line []byte) (r Record, ok bool) {
-	if len(line) > MaxRecord || json.Unmarshal(line, &r) != nil || r.Type == "" || len(r.Data) == 0 {
+	if len(line) > MaxRecord || json.Unmarshal(line, &r) != nil || !isType(r.Type) || len(r.Data) == 0 {
 		return Record{}, false
 	}
 	return r, true
+}
+
+// isType reports whether a record can have a type, which becomes the name of a
+// Server-Sent Event: it must not end a line there, nor be one of the names by which
+// the host speaks about the stream.
+func isType(name string) bool {
+	switch {
+	case name == "" || len(name) > 32, name == "error", name == "ping":
+		return false
+	}
+	return strings.Trim(name, "abcdefghijklmnopqrstuvwxyz_") == ""
 }

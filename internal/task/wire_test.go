@@ -1,6 +1,7 @@
 package task_test
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -34,6 +35,27 @@ func TestOrderTravelsInTheEnvironment(t *testing.T) {
 	}
 	if _, err := task.TakeOrder(); err == nil {
 		t.Error("the order is still there")
+	}
+}
+
+// TestRecordTypeCannotForgeEvents: a type is the name of an event, so one with the
+// end of a line would write events of its own, such as the end of another task.
+func TestRecordTypeCannotForgeEvents(t *testing.T) {
+	for _, name := range []string{
+		"x\n\nid: 9\nevent: done", "x\rdata: {}", "error", "ping", "", "Done", "a b", strings.Repeat("x", 33),
+	} {
+		line, err := json.Marshal(map[string]any{"type": name, "data": 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r, ok := task.Read(line); ok {
+			t.Errorf("%q is read as %+v", name, r)
+		}
+	}
+	for _, name := range []string{task.DoneType, task.PermissionType, "agent_note"} {
+		if _, ok := task.Read([]byte(`{"type":"` + name + `","data":{}}`)); !ok {
+			t.Errorf("%q is not read", name)
+		}
 	}
 }
 
