@@ -13,8 +13,8 @@ const killWait = 10 * time.Second
 
 // attended starts an operation and follows it. With kill, what ends the call
 // before it, ctx or an error that is not the daemon's, ends the operation too.
-func attended[T any](
-	ctx context.Context, c *Client, kill bool, start func(context.Context) (*Process, error), follow func(*Process) (T, error),
+func attended[P interface{ Cancel(context.Context) error }, T any](
+	ctx context.Context, c *Client, kill bool, start func(context.Context) (P, error), follow func(P) (T, error),
 ) (T, error) {
 	var none T
 	if err := ctx.Err(); err != nil {

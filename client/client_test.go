@@ -222,6 +222,10 @@ func TestRequests(t *testing.T) {
 			_, err := c.Stop(ctx, "a", -1)
 			return err
 		}, 200, boxJSON, request{"POST", "/v1/sandboxes/a/stop", "", nil}},
+		{"stop by force", func(ctx context.Context, c *client.Client) error {
+			_, err := c.StopAnyway(ctx, "a", 0)
+			return err
+		}, 200, boxJSON, request{"POST", "/v1/sandboxes/a/stop", "", m{"grace_seconds": 0.0, "force": true}}},
 		{"sleep", func(ctx context.Context, c *client.Client) error {
 			_, err := c.Sleep(ctx, "a", false)
 			return err

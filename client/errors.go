@@ -39,6 +39,8 @@ const (
 	SharedFiles Code = "shared_files"
 	// InUse: something runs that the act would break; say that it may.
 	InUse Code = "in_use"
+	// TaskInProgress: a coding agent works where the act would.
+	TaskInProgress Code = "task_in_progress"
 	// TooLarge: the request or its result is over a documented size.
 	TooLarge Code = "too_large"
 	// Capacity: the host has no room now; see [Error.RetryAfter].
@@ -69,7 +71,7 @@ const (
 // Codes lists every code that this version knows.
 func Codes() []Code {
 	return []Code{
-		InvalidRequest, Unauthorized, Forbidden, NotFound, Conflict, WrongState, SharedFiles, InUse, TooLarge,
+		InvalidRequest, Unauthorized, Forbidden, NotFound, Conflict, WrongState, SharedFiles, InUse, TaskInProgress, TooLarge,
 		Capacity, LowMemory, QuotaExceeded, Unavailable, Unready, Timeout, Canceled, Unsupported, Internal, Unreachable,
 	}
 }

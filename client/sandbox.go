@@ -49,6 +49,10 @@ type Sandbox struct {
 	MaxLifetimeSeconds float64 `json:"max_lifetime_seconds"`
 	Thread             string  `json:"thread,omitempty"`
 	TenantID           string  `json:"tenant_id,omitempty"` // whose it is
+	// GitRemoteURL is where each task that succeeds is pushed to; "" is nowhere.
+	GitRemoteURL string `json:"git_remote_url,omitempty"`
+	// ActiveTaskID is the task that runs; only [Client.Get] says it.
+	ActiveTaskID string `json:"active_task_id,omitempty"`
 	// SharedFiles: /workspace and /mnt/user-data are on its tenant's disk.
 	SharedFiles  bool       `json:"shared_files,omitempty"`
 	CreatedAt    time.Time  `json:"created_at"`
@@ -164,6 +168,9 @@ type CreateOptions struct {
 	// Snapshot is one that the sandbox begins from, by its id or name. Image,
 	// isolation, limits and user are the snapshot's.
 	Snapshot string `json:"snapshot,omitempty"`
+	// GitRemoteURL is where each task that succeeds is pushed to, to the branch
+	// main, with the operator's secret GIT_TOKEN: https://host/path.
+	GitRemoteURL string `json:"git_remote_url,omitempty"`
 
 	// IdempotencyKey makes a repeat of the same create return the same
 	// sandbox instead of a second one.
@@ -267,6 +274,7 @@ type Patch struct {
 	AutoWake           *string           `json:"auto_wake,omitempty"`
 	ExecTimeoutSeconds *float64          `json:"exec_timeout_seconds,omitempty"`
 	MaxLifetimeSeconds *float64          `json:"max_lifetime_seconds,omitempty"` // from its creation on
+	GitRemoteURL       *string           `json:"git_remote_url,omitempty"`       // "": nowhere
 }
 
 // Update changes a sandbox.
@@ -284,12 +292,29 @@ func (c *Client) Start(ctx context.Context, id string) (Sandbox, error) {
 
 // Stop ends a sandbox's processes and keeps its files. They are asked to end
 // and killed after grace; a negative grace is the daemon's choice. Stopping a
-// stopped sandbox does nothing.
+// stopped sandbox does nothing. [TaskInProgress] while a task runs: see
+// [Client.StopAnyway].
 func (c *Client) Stop(ctx context.Context, id string, grace time.Duration) (Sandbox, error) {
+	return c.stop(ctx, id, grace, false)
+}
+
+// StopAnyway is [Client.Stop] that ends tasks too.
+func (c *Client) StopAnyway(ctx context.Context, id string, grace time.Duration) (Sandbox, error) {
+	return c.stop(ctx, id, grace, true)
+}
+
+func (c *Client) stop(ctx context.Context, id string, grace time.Duration, force bool) (Sandbox, error) {
 	var box Sandbox
-	r := call{method: http.MethodPost, path: sandboxPath(id, "stop")}
+	body := map[string]any{}
 	if grace >= 0 {
-		r.json = map[string]float64{"grace_seconds": grace.Seconds()}
+		body["grace_seconds"] = grace.Seconds()
+	}
+	if force {
+		body["force"] = true
+	}
+	r := call{method: http.MethodPost, path: sandboxPath(id, "stop")}
+	if len(body) > 0 {
+		r.json = body
 	}
 	return box, c.do(ctx, r, &box)
 }
