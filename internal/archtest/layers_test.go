@@ -144,7 +144,7 @@ func places() map[string]place {
 		// A command does what any client could; serve, image, doctor and bench
 		// are the programs that run on the host itself.
 		"internal/cli": {only: []string{"client", "internal/bench", "internal/bridge", "internal/cli/cp", "internal/cli/doctor", "internal/cli/format",
-			"internal/cli/images", "internal/cli/localdaemon", "internal/cli/ports", "internal/cli/prompt", "internal/cli/render", "internal/cli/secrets", "internal/cli/services", "internal/cli/tty", "internal/cli/values", "internal/config", "internal/daemon", "internal/egress",
+			"internal/cli/images", "internal/cli/localdaemon", "internal/cli/ports", "internal/cli/prompt", "internal/cli/render", "internal/cli/secrets", "internal/cli/services", "internal/cli/tasks", "internal/cli/tty", "internal/cli/values", "internal/config", "internal/daemon", "internal/egress",
 			"internal/embedded", "internal/errs", "internal/image", "internal/sandbox", "internal/telemetry"}, by: []string{"cmd/cubby"}},
 		"internal/cli/doctor": {only: []string{"client", "internal/cli/format", "internal/config", "internal/daemon", "internal/driver/oci",
 			"internal/embedded", "internal/errs", "internal/image", "internal/meminfo", "internal/telemetry"}, by: []string{"internal/cli"}},
@@ -157,8 +157,9 @@ func places() map[string]place {
 		"internal/cli/tty":      {only: []string{"client"}, by: []string{"internal/cli", "internal/cli/…"}},
 		"internal/cli/ports":    {only: []string{"client", "internal/cli/format"}, by: []string{"internal/cli"}},
 		"internal/cli/secrets":  {only: []string{"client", "internal/cli/format", "internal/cli/tty"}, by: []string{"internal/cli"}},
+		"internal/cli/tasks":    {only: []string{"client", "internal/cli/format", "internal/cli/tty", "internal/cli/values"}, by: []string{"internal/cli"}},
 		"internal/cli/services": {only: []string{"client", "internal/cli/format"}, by: []string{"internal/cli"}},
-		"internal/cli/values":   {only: []string{"internal/config"}, by: []string{"internal/cli"}},
+		"internal/cli/values":   {only: []string{"internal/config"}, by: []string{"internal/cli", "internal/cli/tasks"}},
 		"internal/cli/render":   {only: []string{"client", "internal/cli/format"}, by: []string{"internal/cli", "internal/cli/prompt"}},
 		"internal/cli/prompt":   {only: []string{"client", "internal/cli/render", "internal/cli/tty"}, by: []string{"internal/cli"}},
 		// MCP to MCP: it knows the protocol and nothing of sandboxes.

@@ -14,7 +14,7 @@ import (
 // boxFlags are the flags of create and run that describe a sandbox.
 type boxFlags struct {
 	id, image, isolation, user, network, idlePolicy string
-	thread, runtime, tenant, autoWake               string
+	thread, runtime, tenant, autoWake, remote       string
 	memory, disk                                    values.Size
 	cpus                                            float64
 	pids                                            int64
@@ -55,6 +55,7 @@ func (b *boxFlags) register(cmd *cobra.Command) {
 	f.StringVar(&b.thread, "thread", "", "`name` of the group that a bound of the operator holds for")
 	f.StringVar(&b.tenant, "tenant", "", "`name` of the tenant whose it is (default the token's, if it belongs to one)")
 	f.BoolVar(&b.sharedFiles, "shared-files", false, "put /workspace on its tenant's disk, with those of others (default true with --tenant)")
+	f.StringVar(&b.remote, "git-remote-url", "", "`URL` of a repository that each task that succeeds is pushed to, with the secret GIT_TOKEN")
 	f.StringArrayVar(&b.dependencies, "dep", nil, "package to install first, as `NAME[=VERSION]`; repeatable")
 	complete(cmd, "runtime", "python", "node", "r")
 	complete(cmd, "isolation", "gvisor", "container")
@@ -69,7 +70,7 @@ func (b *boxFlags) register(cmd *cobra.Command) {
 func (b *boxFlags) options(a *app, cmd *cobra.Command) (client.CreateOptions, error) {
 	o := client.CreateOptions{
 		ID: b.id, Image: b.image, Isolation: b.isolation, User: b.user, Ports: b.ports, IdlePolicy: b.idlePolicy, Thread: b.thread,
-		Runtime: b.runtime, TenantID: b.tenant, AutoWake: b.autoWake,
+		Runtime: b.runtime, TenantID: b.tenant, AutoWake: b.autoWake, GitRemoteURL: b.remote,
 	}
 	var err error
 	if o.Env, err = values.Environment(a.lookupEnv, b.env, b.envFiles); err != nil {

@@ -22,6 +22,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/cli/images"
 	"github.com/cubbyhq/cubby/internal/cli/secrets"
 	"github.com/cubbyhq/cubby/internal/cli/services"
+	"github.com/cubbyhq/cubby/internal/cli/tasks"
 )
 
 // Env is all that commands see of their surroundings.
@@ -140,7 +141,7 @@ The daemon is started with "cubby serve". The other commands find it at CUBBY_UR
 			root.AddCommand(cmd)
 		}
 	}
-	add(sandboxes, a.runCommand(), a.createCommand(), a.execCommand(), a.shellCommand(), a.terminalCommand(), a.codeCommand(), a.kernelsCommand(), a.cpCommand(), a.exportCommand(), a.importCommand(), a.installCommand(), a.gitCommand(),
+	add(sandboxes, a.runCommand(), a.createCommand(), a.execCommand(), a.shellCommand(), a.terminalCommand(), a.codeCommand(), a.kernelsCommand(), a.taskCommand(), a.cpCommand(), a.exportCommand(), a.importCommand(), a.installCommand(), a.gitCommand(),
 		a.lsCommand(), a.getCommand(), a.logsCommand(), a.eventsCommand(), a.stopCommand(), a.startCommand(), a.sleepCommand(), a.wakeCommand(), a.keepaliveCommand(), a.egressCommand(), a.servicesCommand(), a.portsCommand(), a.urlCommand(), a.portForwardCommand(), a.forkCommand(), a.snapshotCommand(), a.rollbackCommand(), a.tenantsCommand(), secrets.Command(a.client), a.rmCommand())
 	add(machine, a.serveCommand(), a.egressProxyCommand(), a.mcpCommand(), images.Command(a.imageEnv()), a.doctorCommand(), a.benchCommand())
 	add(other, a.versionCommand(), a.completionCommand())
@@ -163,6 +164,15 @@ func (a *app) imageEnv() images.Env {
 		Flags: configFlags, Settings: configArgs, Each: a.eachID,
 		Usage: func(cmd *cobra.Command, err error) error { return usageError{cmd, err} },
 	}
+}
+
+func (a *app) taskCommand() *cobra.Command {
+	return tasks.Command(tasks.Env{
+		Client: a.client, Complete: a.completeIDs(1), Signals: a.takeSignals, Lookup: a.lookupEnv,
+		Usage: func(cmd *cobra.Command, err error) error { return usageError{cmd, err} },
+		Exit:  func(code int, err error) error { return &codeError{code, err} }, Own: own, OwnExit: ownExit,
+		Columns: func() int { return a.windowSize().Cols },
+	})
 }
 
 // knownCommands makes commands that only have others complain about a word

@@ -120,6 +120,8 @@ func (a *app) printBox(b client.Sandbox) error {
 		row("files", "shared with others of its tenant")
 	}
 	row("thread", b.Thread)
+	row("pushed to", b.GitRemoteURL)
+	row("task", b.ActiveTaskID)
 	row("created", fmt.Sprintf("%s (%s)", b.CreatedAt.Local().Format(time.DateTime), format.Age(b.CreatedAt, now)))
 	row("last active", format.Age(b.LastActiveAt, now))
 	return format.Table(a.Stdout, nil, rows)

@@ -7,7 +7,7 @@ import (
 )
 
 func (a *app) stopCommand() *cobra.Command {
-	var asJSON bool
+	var asJSON, force bool
 	grace := time.Duration(-1)
 	cmd := &cobra.Command{
 		Use:               "stop [flags] ID…",
@@ -17,13 +17,18 @@ func (a *app) stopCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			c := a.client()
 			return a.eachID(ids, asJSON, func(id string) error {
-				_, err := c.Stop(cmd.Context(), id, grace)
+				stop := c.Stop
+				if force {
+					stop = c.StopAnyway
+				}
+				_, err := stop(cmd.Context(), id, grace)
 				return err
 			})
 		},
 	}
 	cmd.Flags().DurationVar(&grace, "grace", grace, "`time` to end by themselves before they are killed (default: the daemon's)")
 	cmd.Flags().Lookup("grace").DefValue = "0s" // shown as none
+	cmd.Flags().BoolVar(&force, "force", false, "also while a task of a coding agent runs, which ends with it")
 	jsonFlag(cmd, &asJSON)
 	return cmd
 }

@@ -48,6 +48,20 @@ func Printable(s string) string {
 	}, s)
 }
 
+// Text is Printable for text of several lines: ends of lines and tabs stay, and
+// carriage returns are left out.
+func Text(s string) string {
+	lines := strings.Split(strings.ReplaceAll(s, "\r", ""), "\n")
+	for i, line := range lines {
+		cells := strings.Split(line, "\t")
+		for j, cell := range cells {
+			cells[j] = Printable(cell)
+		}
+		lines[i] = strings.Join(cells, "\t")
+	}
+	return strings.Join(lines, "\n")
+}
+
 // Age is a time in the past as people say it.
 func Age(t, now time.Time) string {
 	if t.IsZero() {
