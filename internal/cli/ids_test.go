@@ -227,10 +227,12 @@ func TestGoneSandboxInTheCommandLine(t *testing.T) {
 	more := map[string][]string{
 		"exec": {"true"}, "install": {"six"}, "code": {"-c", "1"}, "egress explain": {"example.com"}, "egress set": {"--mode", "none"},
 		"git checkout": {"x"}, "git clone": {"https://example.com/x"}, "git commit": {"-m", "x"}, "import": {os.Args[0]},
-		"kernels interrupt": {"k"}, "kernels restart": {"k"}, "kernels rm": {"k"}, "port-forward": {"3000"}, "services logs": {"web"}, "services restart": {"web"}, "services start": {"web"}, "services stop": {"web"}, "rollback": {"point"}, "url": {"3000"},
+		"kernels interrupt": {"k"}, "kernels restart": {"k"}, "kernels rm": {"k"}, "port-forward": {"3000"}, "task run": {"x"}, "services logs": {"web"}, "services restart": {"web"}, "services start": {"web"}, "services stop": {"web"}, "rollback": {"point"}, "url": {"3000"},
 	}
-	history := map[string]bool{"events": true, "logs": true} // is kept
-	terminal := map[string]bool{"shell": true}               // is the first that it asks for
+	history := map[string]bool{ // is kept
+		"events": true, "logs": true, "task ls": true, "task get": true, "task logs": true, "task cancel": true, "task answer": true, "task restore": true,
+	}
+	terminal := map[string]bool{"shell": true} // is the first that it asks for
 	asked := 0
 	var walk func(cmd *cobra.Command)
 	walk = func(cmd *cobra.Command) {
