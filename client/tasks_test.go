@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cubbyhq/cubby/client"
+	"github.com/cubbyhq/cubby/client/task"
 )
 
 const (
@@ -26,27 +27,27 @@ const (
 
 func TestTaskRequests(t *testing.T) {
 	type m = map[string]any
-	start := func(o client.TaskOptions) func(context.Context, *client.Client) error {
+	start := func(o task.Options) func(context.Context, *client.Client) error {
 		return func(ctx context.Context, c *client.Client) error {
-			task, err := c.Tasks("a").Start(ctx, o)
-			if err == nil && (task.ID != "t1" || task.Seq != 3 || task.Finished()) {
-				t.Errorf("got %+v", task)
+			got, err := c.Tasks("a").Start(ctx, o)
+			if err == nil && (got.ID != "t1" || got.Seq != 3 || got.Finished()) {
+				t.Errorf("got %+v", got)
 			}
 			return err
 		}
 	}
 	const tasks = "/v1/sandboxes/a/tasks"
 	testRequests(t, []requestTest{
-		{"start", start(client.TaskOptions{Prompt: "p"}), 202, taskJSON, request{"POST", tasks, "", m{"prompt": "p"}}},
-		{"start all", start(client.TaskOptions{
+		{"start", start(task.Options{Prompt: "p"}), 202, taskJSON, request{"POST", tasks, "", m{"prompt": "p"}}},
+		{"start all", start(task.Options{
 			Prompt: "p", Agent: "claude", Model: "m", Cwd: "app", Env: map[string]string{"K": "v"}, Secrets: []string{"S"}, Resume: "t0",
 			Ask: true, Timeout: 90 * time.Second,
 		}), 202, taskJSON, request{"POST", tasks, "", m{
 			"prompt": "p", "agent": "claude", "model": "m", "cwd": "app", "env": m{"K": "v"}, "secrets": []any{"S"}, "resume": "t0",
 			"permissions": "ask", "timeout_seconds": 90.0,
 		}}},
-		{"start a command", start(client.TaskOptions{
-			Prompt: "p", Command: []string{"sh", "-c", "true"}, Protocol: client.JSONLines, Timeout: client.NoTimeout,
+		{"start a command", start(task.Options{
+			Prompt: "p", Command: []string{"sh", "-c", "true"}, Protocol: task.JSONLines, Timeout: -1,
 		}), 202, taskJSON, request{"POST", tasks, "", m{
 			"prompt": "p", "command": []any{"sh", "-c", "true"}, "protocol": "json-lines", "timeout_seconds": 0.0,
 		}}},
@@ -55,19 +56,19 @@ func TestTaskRequests(t *testing.T) {
 			return err
 		}, 200, taskJSON, request{"GET", tasks + "/..%2Fx", "", nil}},
 		{"wait", func(ctx context.Context, c *client.Client) error {
-			task, err := c.Tasks("a").Wait(ctx, "t1")
-			var failed *client.TaskError
-			if !errors.As(task.Err(), &failed) || failed.Error() != "task t1: failed (agent_error): no key" {
-				t.Errorf("Err = %v", task.Err())
+			got, err := c.Tasks("a").Wait(ctx, "t1")
+			var failed *task.Error
+			if !errors.As(got.Err(), &failed) || failed.Error() != "task t1: failed (agent_error): no key" {
+				t.Errorf("Err = %v", got.Err())
 			}
-			if task.Checkpoint != "c0ffee" || task.Push.OK || task.Tokens.Cost != 0.5 || len(task.FilesChanged) != 1 {
-				t.Errorf("got %+v", task)
+			if got.Checkpoint != "c0ffee" || got.Push.OK || got.Tokens.Cost != 0.5 || len(got.FilesChanged) != 1 {
+				t.Errorf("got %+v", got)
 			}
 			return err
 		}, 200, taskEnded, request{"GET", tasks + "/t1", "wait_seconds=50", nil}},
 		{"cancel", func(ctx context.Context, c *client.Client) error {
 			status, err := c.Tasks("a").Cancel(ctx, "t1")
-			if status != client.TaskRunning {
+			if status != task.Running {
 				t.Errorf("status %q", status)
 			}
 			return err
@@ -102,11 +103,11 @@ func TestTaskListPages(t *testing.T) {
 		answer(w, 200, `{"tasks":[{"id":"a"}]}`)
 	})
 	ids := ""
-	for task, err := range c.Tasks("a").List(t.Context()) {
+	for one, err := range c.Tasks("a").List(t.Context()) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ids += task.ID
+		ids += one.ID
 	}
 	if ids != "cba" {
 		t.Errorf("tasks %q", ids)
@@ -142,7 +143,7 @@ func TestTaskEventsOverBrokenConnections(t *testing.T) {
 		}
 		got = append(got, fmt.Sprintf("%d %s %T", e.ID, e.Type, v))
 	}
-	want := []string{"2 status client.TaskPhase", "3 note <nil>", "4 message client.TaskMessage", "5 done client.Task"}
+	want := []string{"2 status task.Phase", "3 note <nil>", "4 message task.Message", "5 done task.Task"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
@@ -167,7 +168,7 @@ func TestTaskEventsThatCannotBeRead(t *testing.T) {
 			}
 		}
 	}
-	if v, err := (client.TaskEvent{Type: "plan", Data: []byte(`{"entries":7}`)}).Value(); err == nil {
+	if v, err := (task.Event{Type: "plan", Data: []byte(`{"entries":7}`)}).Value(); err == nil {
 		t.Errorf("a plan that is none is %+v", v)
 	}
 }
@@ -190,7 +191,7 @@ func TestRunTaskHearsEvents(t *testing.T) {
 			answer(w, 202, taskJSON)
 		}
 	})
-	_, err := c.Tasks("a").Run(ctx, client.TaskOptions{Prompt: "p", KillOnCancel: true, OnEvent: func(client.TaskEvent) { leave() }})
+	_, err := c.Tasks("a").Run(ctx, task.Options{Prompt: "p", KillOnCancel: true, OnEvent: func(task.Event) { leave() }})
 	if !errors.Is(err, client.Canceled) {
 		t.Errorf("Run = %v", err)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cubbyhq/cubby/client"
+	"github.com/cubbyhq/cubby/client/task"
 	"github.com/cubbyhq/cubby/internal/cli/format"
 	"github.com/cubbyhq/cubby/internal/cli/values"
 )
@@ -69,7 +70,7 @@ and what --env gives it.`,
 	f.BoolVar(&flags.asJSON, "json", false, "wait and print the task with its result as JSON")
 	flags.register(cmd)
 	for flag, words := range map[string][]string{
-		"agent": {"opencode", "claude", "codex", "gemini"}, "protocol": {client.ACP, client.JSONLines},
+		"agent": {"opencode", "claude", "codex", "gemini"}, "protocol": {task.ACP, task.JSONLines},
 	} {
 		_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)) // both exist
 	}
@@ -89,13 +90,13 @@ func twoBeforeDash(cmd *cobra.Command, args []string) error {
 }
 
 func (a Env) start(cmd *cobra.Command, args []string, flags *runFlags) error {
-	o := client.TaskOptions{
+	o := task.Options{
 		Prompt: args[1], Agent: flags.agent, Command: args[2:], Protocol: flags.protocol, Model: flags.model, Cwd: flags.cwd,
 		Secrets: flags.secrets, Resume: flags.resume, Ask: flags.ask,
 	}
 	if cmd.Flags().Changed("timeout") {
 		if o.Timeout = flags.timeout; flags.timeout <= 0 {
-			o.Timeout = client.NoTimeout
+			o.Timeout = -1
 		}
 	}
 	var err error
@@ -158,7 +159,7 @@ func (a Env) attend(cmd *cobra.Command, box, id string, flags *runFlags) error {
 		if err := format.JSON(cmd.OutOrStdout(), t); err != nil {
 			return err
 		}
-	case ended && t.Status != client.TaskCancelled:
+	case ended && t.Status != task.Cancelled:
 		if url := address(ctx, a.Client(), box); url != "" {
 			if err := w.show.line("", url); err != nil {
 				return err
@@ -166,9 +167,9 @@ func (a Env) attend(cmd *cobra.Command, box, id string, flags *runFlags) error {
 		}
 	}
 	switch t.Status {
-	case client.TaskSucceeded:
+	case task.Succeeded:
 		return nil
-	case client.TaskCancelled:
+	case task.Cancelled:
 		return a.Exit(exitCancelled, nil)
 	}
 	return a.Exit(exitFailed, nil)
@@ -185,7 +186,7 @@ type watch struct {
 
 	lines   chan string   // what is typed; closed at its end
 	wanted  chan struct{} // asks for one more line
-	open    []client.TaskQuestion
+	open    []task.Question
 	typing  bool // a line is being waited for
 	reading bool // the input is
 }
@@ -198,7 +199,7 @@ func (w *watch) note(text string, args ...any) {
 var errLeft = errors.New("the task was left running")
 
 type arrival struct {
-	event client.TaskEvent
+	event task.Event
 	err   error
 }
 
@@ -229,7 +230,7 @@ func (w *watch) follow(ctx context.Context, signals <-chan os.Signal) (ended boo
 			case e.err != nil:
 				return false, e.err
 			}
-			ended = e.event.Type == client.TaskDoneEvent
+			ended = e.event.Type == task.DoneEvent
 			if err := w.event(ctx, e.event); err != nil {
 				return false, err
 			}
@@ -251,17 +252,17 @@ func (w *watch) follow(ctx context.Context, signals <-chan os.Signal) (ended boo
 }
 
 // event shows an event, and asks what it asks.
-func (w *watch) event(ctx context.Context, e client.TaskEvent) error {
+func (w *watch) event(ctx context.Context, e task.Event) error {
 	if !w.quiet {
 		if err := w.show.event(e); err != nil {
 			return err
 		}
 	}
-	if e.Type != client.TaskPermissionEvent || !w.ask {
+	if e.Type != task.PermissionEvent || !w.ask {
 		return nil
 	}
 	v, err := e.Value()
-	q, ok := v.(client.TaskQuestion)
+	q, ok := v.(task.Question)
 	if err != nil || !ok {
 		return nil //nolint:nilerr // an agent's fault: nothing can be answered
 	}
@@ -345,7 +346,7 @@ func (w *watch) typed(ctx context.Context, text string, ok bool) {
 
 // optionOf is the option that a line names: by its number, its id, or y and n for the
 // first that allows and rejects.
-func optionOf(q client.TaskQuestion, text string) (string, bool) {
+func optionOf(q task.Question, text string) (string, bool) {
 	if n, err := strconv.Atoi(text); err == nil && n >= 1 && n <= len(q.Options) {
 		return q.Options[n-1].ID, true
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cubbyhq/cubby/client"
+	"github.com/cubbyhq/cubby/client/task"
 	"github.com/cubbyhq/cubby/internal/cli/format"
 	"github.com/cubbyhq/cubby/internal/cli/tty"
 )
@@ -52,7 +53,7 @@ func (a Env) newPrinter(cmd *cobra.Command, box, task string, o showing) *printe
 }
 
 // event prints an event.
-func (p *printer) event(e client.TaskEvent) error {
+func (p *printer) event(e task.Event) error {
 	if p.json {
 		enc := json.NewEncoder(p.out)
 		enc.SetEscapeHTML(false)
@@ -63,28 +64,28 @@ func (p *printer) event(e client.TaskEvent) error {
 		return nil //nolint:nilerr // an agent's fault, of which the events after it say more
 	}
 	switch v := v.(type) {
-	case client.TaskDelta:
+	case task.Delta:
 		return p.delta(v)
-	case client.TaskMessage:
+	case task.Message:
 		return p.message(e.Type, v)
-	case client.TaskPhase:
+	case task.Phase:
 		return p.pass(phases[v.Phase])
-	case client.TaskTool:
+	case task.Tool:
 		return p.tool(v)
-	case client.TaskPlan:
+	case task.Plan:
 		return p.plans(v)
-	case client.TaskDiff:
+	case task.Diff:
 		return p.diff(v)
-	case client.TaskBuild:
+	case task.Build:
 		if v.OK {
 			return p.line("", "build ok")
 		}
 		return p.block("", "build failed", v.Message)
-	case client.TaskQuestion:
+	case task.Question:
 		return p.question(v)
-	case client.TaskPush:
+	case task.Push:
 		return p.line("", pushed(v))
-	case client.Task:
+	case task.Task:
 		return p.done(v)
 	}
 	return nil
@@ -168,18 +169,18 @@ func clip(text string, columns int) string {
 }
 
 // delta prints a piece of a message or thought where the one before ended.
-func (p *printer) delta(d client.TaskDelta) error {
+func (p *printer) delta(d task.Delta) error {
 	key := d.Of + " " + d.ID
 	text := ""
 	if p.streaming != key {
 		text = p.begin()
-		if d.Of == client.TaskThoughtEvent && !p.colors {
+		if d.Of == task.ThoughtEvent && !p.colors {
 			text += "(thinks) "
 		}
 	}
 	said := format.Text(d.Text)
 	style := ""
-	if d.Of == client.TaskThoughtEvent {
+	if d.Of == task.ThoughtEvent {
 		style = dim
 	}
 	p.streaming, p.streamed[key] = key, true
@@ -191,16 +192,16 @@ func (p *printer) delta(d client.TaskDelta) error {
 }
 
 // message prints a whole message or thought, unless its deltas were.
-func (p *printer) message(kind string, m client.TaskMessage) error {
+func (p *printer) message(kind string, m task.Message) error {
 	if key := kind + " " + m.ID; m.ID != "" && p.streamed[key] {
 		delete(p.streamed, key) // there is only one of it
 		_, err := io.WriteString(p.out, p.begin())
 		return err
 	}
 	switch {
-	case kind == client.TaskThoughtEvent && !p.colors:
+	case kind == task.ThoughtEvent && !p.colors:
 		return p.line("", "(thinks) "+m.Text)
-	case kind == client.TaskThoughtEvent:
+	case kind == task.ThoughtEvent:
 		return p.line(dim, m.Text)
 	case m.Role == "agent_error":
 		return p.line(red, "error: "+m.Text)
@@ -209,7 +210,7 @@ func (p *printer) message(kind string, m client.TaskMessage) error {
 }
 
 // tool prints a call of a tool when it has ended, and on a terminal while it runs.
-func (p *printer) tool(t client.TaskTool) error {
+func (p *printer) tool(t task.Tool) error {
 	what := line(strings.TrimSpace(t.Name+" "+t.Path), 200)
 	switch t.Status {
 	case "completed":
@@ -230,7 +231,7 @@ func lastLines(text string, most int) string {
 }
 
 // plans prints a plan where it changed.
-func (p *printer) plans(plan client.TaskPlan) error {
+func (p *printer) plans(plan task.Plan) error {
 	marks := map[string]string{"completed": "[x] ", "in_progress": "[>] "}
 	lines := make([]string, len(plan.Entries))
 	for i, e := range plan.Entries {
@@ -245,7 +246,7 @@ func (p *printer) plans(plan client.TaskPlan) error {
 }
 
 // diff prints what changed of a file.
-func (p *printer) diff(d client.TaskDiff) error {
+func (p *printer) diff(d task.Diff) error {
 	p.files[d.Path] = true
 	counts := "binary"
 	if !d.Binary {
@@ -283,7 +284,7 @@ func changed(patch string) (added, removed int) {
 	return added, removed
 }
 
-func (p *printer) question(q client.TaskQuestion) error {
+func (p *printer) question(q task.Question) error {
 	if q.Status != "pending" {
 		outcome := q.Outcome
 		for _, o := range q.Options {
@@ -300,7 +301,7 @@ func (p *printer) question(q client.TaskQuestion) error {
 	return p.line(bold, text)
 }
 
-func pushed(p client.TaskPush) string {
+func pushed(p task.Push) string {
 	if !p.OK {
 		return "push failed: " + line(cmp.Or(p.Message, "cause unknown"), 400)
 	}
@@ -308,7 +309,7 @@ func pushed(p client.TaskPush) string {
 }
 
 // tokens says what the models used; "" when that is not known.
-func tokens(t *client.TaskTokens) string {
+func tokens(t *task.Tokens) string {
 	if t == nil || t.Total == 0 && t.Cost == 0 {
 		return ""
 	}
@@ -320,7 +321,7 @@ func tokens(t *client.TaskTokens) string {
 }
 
 // done prints how the task ended.
-func (p *printer) done(t client.Task) error {
+func (p *printer) done(t task.Task) error {
 	var lines []string
 	for _, name := range first(slices.DeleteFunc(slices.Clone(t.FilesChanged), func(name string) bool { return p.files[name] }), 50) {
 		lines = append(lines, "changed "+name)
@@ -342,7 +343,7 @@ func (p *printer) done(t client.Task) error {
 		lines = append(lines, "the application does not work: "+line(t.PreviewError, 200))
 	}
 	style := bold
-	if t.Status == client.TaskFailed {
+	if t.Status == task.Failed {
 		style = red
 		if t.ErrorMessage != "" {
 			lines = append(lines, t.ErrorMessage)

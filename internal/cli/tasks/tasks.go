@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cubbyhq/cubby/client"
+	"github.com/cubbyhq/cubby/client/task"
 	"github.com/cubbyhq/cubby/internal/cli/format"
 )
 
@@ -72,7 +73,7 @@ func (a Env) ls() *cobra.Command {
 		Use: "ls ID", Short: "list the tasks of a sandbox, the newest first",
 		Args: cobra.ExactArgs(1), ValidArgsFunction: a.Complete,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			list := []client.Task{}
+			list := []task.Task{}
 			for t, err := range a.Client().Tasks(args[0]).List(cmd.Context()) {
 				if err != nil {
 					return err
@@ -99,14 +100,14 @@ func (a Env) ls() *cobra.Command {
 }
 
 // state is the status of a task with why it failed.
-func state(t client.Task) string {
+func state(t task.Task) string {
 	if t.FailureReason != "" && t.FailureReason != string(t.Status) {
 		return string(t.Status) + " (" + t.FailureReason + ")"
 	}
 	return string(t.Status)
 }
 
-func duration(t client.Task) time.Duration {
+func duration(t task.Task) time.Duration {
 	d := time.Duration(t.DurationMS) * time.Millisecond
 	if d < 10*time.Second {
 		return d.Round(100 * time.Millisecond)
@@ -177,7 +178,7 @@ func (a Env) get() *cobra.Command {
 }
 
 // describe prints what is known of a task.
-func describe(out io.Writer, t client.Task) error {
+func describe(out io.Writer, t task.Task) error {
 	rows := [][]string{
 		{"task", t.ID}, {"status", state(t)}, {"agent", strings.TrimSpace(t.Agent + " " + t.Model)}, {"directory", t.Cwd},
 		{"started", t.CreatedAt.Local().Format(time.DateTime)}, {"prompt", line(t.Prompt, 200)},
