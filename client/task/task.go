@@ -110,6 +110,8 @@ type Task struct {
 	Preview      string     `json:"preview_status_after,omitempty"` // "ready", "error" or "down"
 	PreviewError string     `json:"preview_error_message,omitempty"`
 	Checkpoint   string     `json:"checkpoint_id,omitempty"` // what [client.Tasks.Restore] goes back to
+	// CheckpointMessage says why there is no checkpoint, or what it lacks.
+	CheckpointMessage string `json:"checkpoint_message,omitempty"`
 	Session      string     `json:"session_id,omitempty"`    // the agent's
 	StopReason   string     `json:"stop_reason,omitempty"`   // the agent's word
 	Push         *Push      `json:"push,omitempty"`

@@ -352,6 +352,11 @@ func (p *printer) done(t task.Task) error {
 	if err := p.line(style, strings.Join(lines, "\n")); err != nil {
 		return err
 	}
+	if t.CheckpointMessage != "" {
+		if err := p.line(dim, line(t.CheckpointMessage, 300)); err != nil {
+			return err
+		}
+	}
 	if len(t.FilesChanged) > 0 && t.Checkpoint != "" {
 		return p.line(dim, fmt.Sprintf("undo: cubby task restore %s %s", p.box, p.task))
 	}

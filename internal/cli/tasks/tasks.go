@@ -200,7 +200,7 @@ func describe(out io.Writer, t task.Task) error {
 			add("push", pushed(*t.Push))
 		}
 		add("tokens", tokens(t.Tokens))
-		add("checkpoint", t.Checkpoint)
+		add("checkpoint", strings.TrimSpace(t.Checkpoint+" "+line(t.CheckpointMessage, 200)))
 		add("session", t.Session)
 		add("answer", line(t.FinalMessage, 400))
 	}

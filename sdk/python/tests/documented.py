@@ -18,6 +18,7 @@ FREE = {"env", "labels", "metadata", "dependencies"}
 LAST_EVENTS = {
     "stream-exec": 'event: exit\ndata: {"seq":1,"status":"done","exit_code":0}',
     "list-events": "event: end\ndata: {}",
+    "list-task-events": 'id: 7\nevent: done\ndata: {"id":"t","status":"succeeded"}',
     "watch-files": 'event: change\ndata: {"path":"/workspace","op":"ready"}',
 }
 
@@ -69,7 +70,7 @@ def _example(schema: dict[str, Any], name: str = "") -> Any:
     if "properties" in schema:
         return {n: _example(s, n) for n, s in schema["properties"].items()}
     if "enum" in schema:
-        return "done" if "done" in schema["enum"] else schema["enum"][0]
+        return next((word for word in ("done", "succeeded") if word in schema["enum"]), schema["enum"][0])
     if schema.get("format") == "date-time":
         return "2026-01-02T03:04:05Z"
     kind = schema.get("type") or _resolved(schema.get("oneOf", [{}])[0]).get("type")
@@ -106,7 +107,7 @@ class Operation:
             return httpx.Response(self.responses[0][0] if not kind else 200, content=b"text" if kind else b"")
         value = _example(content["schema"])
         if again:
-            del value["next_cursor"]
+            value = {k: v for k, v in value.items() if k not in ("next_cursor", "next_before")}
         return httpx.Response(self.responses[0][0], json=value)
 
 
@@ -127,7 +128,7 @@ class Documented:
         if request.headers.get("accept") == "text/event-stream":
             kind = {"Content-Type": "text/event-stream"}
             return httpx.Response(200, headers=kind, content=f"{LAST_EVENTS[found.id]}\n\n")
-        return found.answer("cursor" in request.url.params)
+        return found.answer(bool({"cursor", "before"} & request.url.params.keys()))
 
     def note(self, method: str, url: str, headers: set[str], body: Any) -> Operation:
         """Find the operation of a request, which must send nothing that it does not take."""

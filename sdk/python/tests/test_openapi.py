@@ -43,6 +43,7 @@ UNSENT: dict[str, dict[str, str]] = {
     "exec-output": {"follow": "stream does"},
     "stream-exec": {"after": "the header Last-Event-ID says it"},
     "get-operation": {"max_output_bytes": "process has it for commands"},
+    "list-task-events": {"since": "the header Last-Event-ID says it", "limit": "they are followed"},
     "write-file": {"content": "the body is the content", "encoding": "as content"},
 }
 
@@ -60,6 +61,7 @@ POLICY: dict[str, Any] = {
     "idle_timeout": 1,
     "exec_timeout": 1,
     "max_lifetime": 1,
+    "git_remote_url": "u",
 }
 CREATE: dict[str, Any] = {
     **dict.fromkeys(("image", "runtime", "user", "thread", "tenant_id", "restore", "snapshot"), "x"),
@@ -71,6 +73,15 @@ CREATE: dict[str, Any] = {
     "env": {"a": "b"},
 }
 COMMAND: dict[str, Any] = {"timeout": 1, "env": {"a": "b"}, "cwd": "/", "user": "u", "session": "s"}
+TASK: dict[str, Any] = {
+    **dict.fromkeys(("agent", "model", "cwd", "resume"), "x"),
+    "env": {"a": "b"},
+    "secrets": ["s"],
+    "timeout": 1,
+    "permissions": "ask",
+    "command": ["c"],
+    "protocol": "acp",
+}
 CODE: dict[str, Any] = {"kernel": "k", "timeout": 1, "cwd": "/", "env": {"a": "b"}}
 
 
@@ -155,7 +166,7 @@ CALLS: dict[str, Callable[[Client, Sandbox], object]] = {
     "destroy-sandbox": lambda _, b: b.destroy(keep_disk=True, archive=True),
     "purge-sandbox": lambda _, b: b.purge(),
     "start-sandbox": lambda _, b: b.start(),
-    "stop-sandbox": lambda _, b: b.stop(grace=1),
+    "stop-sandbox": lambda _, b: b.stop(grace=1, force=True),
     "sleep-sandbox": lambda _, b: b.sleep(force=True),
     "wake-sandbox": lambda _, b: b.wake(),
     "keep-sandbox": _keep,
@@ -223,6 +234,13 @@ CALLS: dict[str, Callable[[Client, Sandbox], object]] = {
     "get-port": lambda _, b: b.port(80),
     "create-port-link": lambda _, b: b.link(80, expires_in=1),
     "end-port-links": lambda _, b: b.end_links(),
+    "start-task": lambda _, b: b.tasks.start("p", **TASK),
+    "list-tasks": lambda _, b: list(b.tasks.list(page_size=1)),
+    "get-task": lambda _, b: b.tasks.wait("t"),
+    "cancel-task": lambda _, b: b.tasks.cancel("t"),
+    "answer-task": lambda _, b: b.tasks.answer("t", "q", "o"),
+    "restore-task": lambda _, b: b.tasks.restore("t"),
+    "list-task-events": lambda _, b: list(b.tasks.events("t", since=1)),
     "list-terminals": lambda _, b: b.terminals(),
     "close-terminal": lambda _, b: b.close_terminal("t"),
 }
@@ -256,6 +274,9 @@ KINDS: dict[str, type] = {
     "ServiceSpec": cubby.ServiceSpec,
     "Session": cubby.SessionInfo,
     "Stats": cubby.Stats,
+    "Task": cubby.Task,
+    "TaskPush": cubby.TaskPush,
+    "TaskTokens": cubby.TaskTokens,
     "Tenant": cubby.TenantInfo,
     "TenantDisk": cubby.TenantDisk,
     "Terminal": cubby.TerminalInfo,
@@ -276,6 +297,8 @@ ASKED: dict[str, tuple[Any, str] | None] = {
     "create-sandbox.network.mode": (cubby.Network.__init__, "mode"),
     "update-sandbox.network.mode": (cubby.Network.__init__, "mode"),
     "list-sandboxes.status": (cubby.Sandboxes.list, "status"),
+    "start-task.protocol": (cubby.Tasks.start, "protocol"),
+    "start-task.permissions": (cubby.Tasks.start, "permissions"),
     "install-packages.runtime": (cubby.Sandbox.install, "runtime"),
     "exec-output.stream": (cubby.Process.output, "stream"),
     "download-archive.format": (cubby.Files.archive, "format"),

@@ -25,7 +25,8 @@ from ._async.secrets import AsyncSecrets
 from ._async.services import AsyncServices
 from ._async.session import AsyncSession
 from ._async.snapshots import AsyncSnapshots
-from ._async.streams import AsyncCodeStream, AsyncEventStream, AsyncOutputStream, AsyncStream
+from ._async.streams import AsyncCodeStream, AsyncEventStream, AsyncOutputStream, AsyncStream, AsyncTaskStream
+from ._async.tasks import AsyncTasks
 from ._async.tenants import AsyncTenants
 from ._async.terminal import AsyncTerminal
 from ._sync.client import Client
@@ -42,7 +43,8 @@ from ._sync.secrets import Secrets
 from ._sync.services import Services
 from ._sync.session import Session
 from ._sync.snapshots import Snapshots
-from ._sync.streams import CodeStream, EventStream, OutputStream, Stream
+from ._sync.streams import CodeStream, EventStream, OutputStream, Stream, TaskStream
+from ._sync.tasks import Tasks
 from ._sync.tenants import Tenants
 from ._sync.terminal import Terminal
 from ._version import __version__
@@ -76,6 +78,8 @@ from .errors import (
     NotFoundError,
     QuotaExceededError,
     RequestTimeoutError,
+    TaskFailedError,
+    TaskInProgressError,
     TooLargeError,
     UnauthorizedError,
     UnavailableError,
@@ -151,6 +155,16 @@ from .models import (
 )
 from .options import CreateOptions
 from .serviceresults import RestartPolicy, Service, ServiceSpec, ServiceState
+from .taskresults import (
+    Task,
+    TaskEvent,
+    TaskFailure,
+    TaskPermissions,
+    TaskPreview,
+    TaskPush,
+    TaskStatus,
+    TaskTokens,
+)
 from .transferresults import ExportedFile, FileToImport, ImportedFile, Package
 
 __all__ = [
@@ -175,6 +189,8 @@ __all__ = [
     "AsyncSession",
     "AsyncSnapshots",
     "AsyncStream",
+    "AsyncTaskStream",
+    "AsyncTasks",
     "AsyncTenants",
     "AsyncTerminal",
     "AutoWake",
@@ -286,6 +302,18 @@ __all__ = [
     "Stats",
     "Status",
     "Stream",
+    "Task",
+    "TaskEvent",
+    "TaskFailedError",
+    "TaskFailure",
+    "TaskInProgressError",
+    "TaskPermissions",
+    "TaskPreview",
+    "TaskPush",
+    "TaskStatus",
+    "TaskStream",
+    "TaskTokens",
+    "Tasks",
     "TenantDisk",
     "TenantInfo",
     "Tenants",

@@ -23,6 +23,7 @@ from .errors import (
 )
 from .execresults import decode_exec, decode_text
 from .models import Chunk, Event, Exit, FileChange, Output, WindowSize
+from .taskresults import TaskEvent
 
 DEFAULT_URL = "http://127.0.0.1:9090"
 
@@ -288,6 +289,21 @@ def read_event(event: ServerEvent, after: int) -> tuple[Event | None, int, bool]
     if entry.cursor <= after:
         return None, after, False
     return entry, entry.cursor, False
+
+
+def read_task_event(event: ServerEvent, following: int) -> tuple[TaskEvent | None, int, bool]:
+    """Make an event of a task of an event of its stream; returns as read_chunk does, with the id that is next."""
+    if not event.id:  # about the stream, not of the task
+        if event.name == "error":
+            raise event.failure()
+        return None, following, False
+    data = event.json()
+    if not event.id.isdecimal() or not isinstance(data, dict):
+        raise malformed("an event of the stream is not a task's")
+    last = event.name == "done"
+    if (number := int(event.id)) < following:
+        return None, following, last
+    return TaskEvent(number, event.name, data), number + 1, last
 
 
 def read_change(event: ServerEvent) -> FileChange | None:

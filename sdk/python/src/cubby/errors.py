@@ -15,6 +15,7 @@ from ._short import command_line, tail
 if TYPE_CHECKING:
     from .coderesults import Execution
     from .models import ExecResult
+    from .taskresults import Task
 
 __all__ = [
     "CanceledError",
@@ -33,6 +34,8 @@ __all__ = [
     "NotFoundError",
     "QuotaExceededError",
     "RequestTimeoutError",
+    "TaskFailedError",
+    "TaskInProgressError",
     "TooLargeError",
     "UnauthorizedError",
     "UnavailableError",
@@ -138,6 +141,12 @@ class InUseError(WrongStateError):
     default_code = "in_use"
 
 
+class TaskInProgressError(ConflictError):
+    """A coding agent works where this would."""
+
+    default_code = "task_in_progress"
+
+
 class TooLargeError(CubbyError):
     """The request or its result is over a documented size."""
 
@@ -234,6 +243,23 @@ class CodeFailedError(CubbyError):
         self.execution = execution
 
 
+class TaskFailedError(CubbyError):
+    """A task of a coding agent did not succeed; raised only where that was asked for, by ``check``.
+
+    Its code is the reason, ``agent_error`` for example.
+
+    Attributes:
+        task: the task, with what it changed.
+    """
+
+    def __init__(self, task: Task) -> None:
+        said = task.error_message.strip()
+        super().__init__(
+            f"the task {task.id} {task.status}" + (f": {said}" if said else ""), code=task.failure_reason or task.status
+        )
+        self.task = task
+
+
 class InstallFailedError(CubbyError):
     """Packages could not be installed. The message has the end of the installer's log.
 
@@ -283,6 +309,7 @@ _CLASSES: dict[str, type[CubbyError]] = {
         ConflictError,
         WrongStateError,
         InUseError,
+        TaskInProgressError,
         TooLargeError,
         CapacityError,
         LowMemoryError,

@@ -58,10 +58,14 @@ ExecKind = Literal[
     "git.commit",
     "git.diff",
     "git.log",
+    "git.publish",
     "git.pull",
     "git.push",
+    "git.record",
     "git.status",
     "packages.install",
+    "task.restore",
+    "task.run",
 ]
 """What an operation is that is more than a command."""
 

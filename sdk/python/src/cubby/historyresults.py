@@ -22,6 +22,7 @@ EventKind = (
         "disk.purged",
         "egress.allowed",
         "egress.denied",
+        "egress.lent",
         "egress.unlisted",
         "exec.finished",
         "exec.queued",

@@ -144,7 +144,8 @@ class SandboxInfo(Short):
     ``status`` is ``creating``, ``running``, ``sleeping``, ``stopped``, ``failed`` or ``destroyed``; ``reason`` says why
     it failed, why it stopped or sleeps when nobody asked, or why it was stopped instead of put to sleep. With
     ``restore_incomplete`` its memory was lost while it slept, and it started again from its files: ``reason`` says what
-    that means. ``expires_at``, ``idle_at`` and ``kept_until`` are None where they do not apply.
+    that means. ``expires_at``, ``idle_at`` and ``kept_until`` are None where they do not apply. ``active_task_id`` is
+    the task that runs, where the daemon was asked for this sandbox alone.
     """
 
     _shown: ClassVar[Sequence[str]] = ("id", "status", "reason", "image", "isolation", "runtime", "tenant_id")
@@ -169,6 +170,8 @@ class SandboxInfo(Short):
     thread: str = ""
     tenant_id: str = ""
     shared_files: bool = False
+    git_remote_url: str = ""
+    active_task_id: str = ""
     idle_policy: Literal[IdlePolicy, ""] = ""
     idle_timeout_seconds: float = 0.0
     auto_wake: Literal[AutoWake, ""] = ""

@@ -39,4 +39,5 @@ class CreateOptions(TypedDict, total=False):
     max_lifetime: float | timedelta | None
     restore: str | None
     snapshot: str | None
+    git_remote_url: str | None
     idempotency_key: str | None

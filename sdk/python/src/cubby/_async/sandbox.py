@@ -42,6 +42,7 @@ from .network import AsyncNetworkAccess
 from .running import AsyncRunning
 from .services import AsyncServices
 from .session import AsyncSession
+from .tasks import AsyncTasks
 from .terminal import AsyncTerminal, open_terminal
 from .transfers import AsyncTransfers
 from .transport import AsyncTransport
@@ -76,6 +77,7 @@ class AsyncSandbox(AsyncRunning):
         network: what it may reach.
         events: its history.
         services: the commands that run for as long as it does.
+        tasks: what coding agents are asked to do in it.
         info: how it stood when the daemon was last asked by a method of this object.
     """
 
@@ -88,6 +90,7 @@ class AsyncSandbox(AsyncRunning):
         self.network = AsyncNetworkAccess(self)
         self.events = AsyncEvents(transport, info.id)
         self.services = AsyncServices(transport, info.id)
+        self.tasks = AsyncTasks(transport, info.id)
         self._client: AsyncClient | None = None  # its own, when it was made without one
         self._transfers = AsyncTransfers(transport, info.id)
 
@@ -301,13 +304,14 @@ class AsyncSandbox(AsyncRunning):
         """Run a stopped sandbox and return when it runs. Starting a running one does nothing; a sleeping one wakes."""
         return await self._act("start")
 
-    async def stop(self, *, grace: float | timedelta | None = None) -> SandboxInfo:
+    async def stop(self, *, grace: float | timedelta | None = None, force: bool = False) -> SandboxInfo:
         """End the sandbox's processes and keep its files. Stopping a stopped sandbox does nothing.
 
         Args:
             grace: how long the processes have to end before they are killed; None is the daemon's choice.
+            force: also while a task of a coding agent runs, which is a :class:`TaskInProgressError` otherwise.
         """
-        return await self._act("stop", compact(grace_seconds=seconds(grace)) or None)
+        return await self._act("stop", compact(grace_seconds=seconds(grace), force=force or None) or None)
 
     async def sleep(self, *, force: bool = False) -> SandboxInfo:
         """Write the sandbox's memory to disk and end its run. All that ran goes on after the wake.
@@ -384,6 +388,7 @@ class AsyncSandbox(AsyncRunning):
         auto_wake: AutoWake | None = None,
         exec_timeout: float | timedelta | None = None,
         max_lifetime: float | timedelta | None = None,
+        git_remote_url: str | None = None,
     ) -> SandboxInfo:
         """Change the sandbox. What is None stays; what is given replaces the old value as a whole.
 
@@ -402,6 +407,7 @@ class AsyncSandbox(AsyncRunning):
             auto_wake=auto_wake,
             exec_timeout_seconds=seconds(exec_timeout),
             max_lifetime_seconds=seconds(max_lifetime),
+            git_remote_url=git_remote_url,
         )
         return await self._patch(body)
 

@@ -7,6 +7,7 @@ from typing import Any, Generic, TypeVar
 
 from ..coderesults import CodeChunk, CodeEnd, Execution
 from ..models import Chunk, Event, ExecResult, Exit
+from ..taskresults import TaskEvent
 from ._backend import AsyncGen
 
 T = TypeVar("T")
@@ -102,4 +103,21 @@ class AsyncEventStream(AsyncStream[Event]):
     async def __anext__(self) -> Event:
         event = await super().__anext__()
         self.cursor = event.cursor
+        return event
+
+
+class AsyncTaskStream(AsyncStream[TaskEvent]):
+    """The events of a task as they happen, to ``done``. Connections that break are bridged.
+
+    Attributes:
+        next_id: where another stream can go on, as ``since``.
+    """
+
+    def __init__(self, items: AsyncGen[TaskEvent], since: int) -> None:
+        super().__init__(items)
+        self.next_id = since
+
+    async def __anext__(self) -> TaskEvent:
+        event = await super().__anext__()
+        self.next_id = event.id + 1
         return event

@@ -217,16 +217,19 @@ class AsyncTransport:
         params: Mapping[str, str],
         position: int,
         read: Callable[[ServerEvent, int], tuple[T | None, int, bool]],
+        *,
+        counted: bool = False,
     ) -> AsyncGen[T]:
         """Read events from a position to the last one, over as many connections as it takes.
 
         read makes an item of an event, if there is one in it, with the position after it and whether it is the last.
+        The id of the last event is the position, or one less where events are counted from 0.
         """
         backoff = Backoff(self.resume)
         while True:
             begun, before = time.monotonic(), position
             try:
-                async with aclosing(self.events(path, params, str(position) if position else "")) as events:
+                async with aclosing(self.events(path, params, str(position - counted) if position else "")) as events:
                     async for event in events:
                         item, position, last = read(event, position)
                         if item is not None:

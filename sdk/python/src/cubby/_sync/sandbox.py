@@ -43,6 +43,7 @@ from .network import NetworkAccess
 from .running import Running
 from .services import Services
 from .session import Session
+from .tasks import Tasks
 from .terminal import Terminal, open_terminal
 from .transfers import Transfers
 from .transport import Transport
@@ -77,6 +78,7 @@ class Sandbox(Running):
         network: what it may reach.
         events: its history.
         services: the commands that run for as long as it does.
+        tasks: what coding agents are asked to do in it.
         info: how it stood when the daemon was last asked by a method of this object.
     """
 
@@ -89,6 +91,7 @@ class Sandbox(Running):
         self.network = NetworkAccess(self)
         self.events = Events(transport, info.id)
         self.services = Services(transport, info.id)
+        self.tasks = Tasks(transport, info.id)
         self._client: Client | None = None  # its own, when it was made without one
         self._transfers = Transfers(transport, info.id)
 
@@ -302,13 +305,14 @@ class Sandbox(Running):
         """Run a stopped sandbox and return when it runs. Starting a running one does nothing; a sleeping one wakes."""
         return self._act("start")
 
-    def stop(self, *, grace: float | timedelta | None = None) -> SandboxInfo:
+    def stop(self, *, grace: float | timedelta | None = None, force: bool = False) -> SandboxInfo:
         """End the sandbox's processes and keep its files. Stopping a stopped sandbox does nothing.
 
         Args:
             grace: how long the processes have to end before they are killed; None is the daemon's choice.
+            force: also while a task of a coding agent runs, which is a :class:`TaskInProgressError` otherwise.
         """
-        return self._act("stop", compact(grace_seconds=seconds(grace)) or None)
+        return self._act("stop", compact(grace_seconds=seconds(grace), force=force or None) or None)
 
     def sleep(self, *, force: bool = False) -> SandboxInfo:
         """Write the sandbox's memory to disk and end its run. All that ran goes on after the wake.
@@ -385,6 +389,7 @@ class Sandbox(Running):
         auto_wake: AutoWake | None = None,
         exec_timeout: float | timedelta | None = None,
         max_lifetime: float | timedelta | None = None,
+        git_remote_url: str | None = None,
     ) -> SandboxInfo:
         """Change the sandbox. What is None stays; what is given replaces the old value as a whole.
 
@@ -403,6 +408,7 @@ class Sandbox(Running):
             auto_wake=auto_wake,
             exec_timeout_seconds=seconds(exec_timeout),
             max_lifetime_seconds=seconds(max_lifetime),
+            git_remote_url=git_remote_url,
         )
         return self._patch(body)
 

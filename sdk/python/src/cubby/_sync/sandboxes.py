@@ -61,6 +61,7 @@ class Sandboxes:
         max_lifetime: float | timedelta | None = None,
         restore: str | None = None,
         snapshot: str | None = None,
+        git_remote_url: str | None = None,
         idempotency_key: str | None = None,
     ) -> Sandbox:
         """Make a sandbox and return when it runs.
@@ -99,6 +100,8 @@ class Sandboxes:
             max_lifetime: seconds after which it is destroyed whatever it does; 0 is never.
             restore: the archive to fill /workspace and /home/sandbox from.
             snapshot: the snapshot to begin from, by its id or name; it says image, isolation, limits and user.
+            git_remote_url: the repository that each task that succeeds is pushed to, to its branch main, with the
+                operator's secret GIT_TOKEN.
             idempotency_key: makes a repeat of the same call, also by another program, return the same sandbox.
         """
         body = compact(
@@ -127,6 +130,7 @@ class Sandboxes:
             max_lifetime_seconds=seconds(max_lifetime),
             restore=restore,
             snapshot=snapshot,
+            git_remote_url=git_remote_url,
         )
         headers = {"Idempotency-Key": idempotency_key or f"python-{uuid.uuid4()}"}
         wait = INSTALL_WAIT if dependencies else 0

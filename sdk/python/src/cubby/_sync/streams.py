@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from ..coderesults import CodeChunk, CodeEnd, Execution
 from ..models import Chunk, Event, ExecResult, Exit
+from ..taskresults import TaskEvent
 from ._backend import Gen
 
 T = TypeVar("T")
@@ -103,4 +104,21 @@ class EventStream(Stream[Event]):
     def __next__(self) -> Event:
         event = super().__next__()
         self.cursor = event.cursor
+        return event
+
+
+class TaskStream(Stream[TaskEvent]):
+    """The events of a task as they happen, to ``done``. Connections that break are bridged.
+
+    Attributes:
+        next_id: where another stream can go on, as ``since``.
+    """
+
+    def __init__(self, items: Gen[TaskEvent], since: int) -> None:
+        super().__init__(items)
+        self.next_id = since
+
+    def __next__(self) -> TaskEvent:
+        event = super().__next__()
+        self.next_id = event.id + 1
         return event
