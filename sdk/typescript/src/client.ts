@@ -87,6 +87,8 @@ export interface CreateOptions {
   execTimeoutSeconds?: number;
   /** 0 is none. */
   maxLifetimeSeconds?: number;
+  /** The repository that each task that succeeds is pushed to, to its branch main, with the operator's secret GIT_TOKEN. */
+  gitRemoteUrl?: string;
   /** The conversation that it belongs to. */
   thread?: string;
   /** Whose it is; default the token's tenant, if it belongs to one. */

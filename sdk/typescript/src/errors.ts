@@ -2,6 +2,7 @@
 
 import type { Execution } from './code.js';
 import type { ExecResult } from './models.js';
+import type { Task } from './taskevents.js';
 
 /** What the daemon said about an error beside its message. */
 export interface ErrorDetail {
@@ -69,6 +70,9 @@ export class WrongStateError extends CubbyError {}
 /** Something runs that this would break, and the call did not say that it may. */
 export class InUseError extends WrongStateError {}
 
+/** A coding agent works where this would. */
+export class TaskInProgressError extends ConflictError {}
+
 /** The request or its result is over a documented size. */
 export class TooLargeError extends CubbyError {}
 
@@ -133,6 +137,17 @@ export class CodeFailedError extends CubbyError {
   }
 }
 
+/** A task of a coding agent did not succeed; thrown only where `check` asks for it. Its code is the reason. */
+export class TaskFailedError extends CubbyError {
+  readonly task: Task;
+
+  constructor(task: Task) {
+    const said = task.errorMessage?.trim();
+    super(`the task ${task.id} ${task.status}${said ? `: ${said}` : ''}`, { code: task.failureReason ?? task.status });
+    this.task = task;
+  }
+}
+
 /** Packages could not be installed. Its code is one of docs/packages.md, `not_found` or `egress_denied` for example. */
 export class InstallFailedError extends CubbyError {
   readonly result: ExecResult;
@@ -179,6 +194,7 @@ const classes: Readonly<Record<string, new (message: string, detail: ErrorDetail
   wrong_state: WrongStateError,
   shared_files: ConflictError,
   in_use: InUseError,
+  task_in_progress: TaskInProgressError,
   too_large: TooLargeError,
   sandbox_capacity: CapacityError,
   low_memory: LowMemoryError,

@@ -108,6 +108,10 @@ export interface SandboxInfo {
   execTimeoutSeconds: number;
   /** 0: none. */
   maxLifetimeSeconds: number;
+  /** Where each task that succeeds is pushed to. */
+  gitRemoteUrl?: string;
+  /** The task that runs, where the daemon was asked for this sandbox alone. */
+  activeTaskId?: string;
   thread?: string;
   tenantId?: string;
   /** /workspace and /mnt/user-data are on its tenant's disk. */

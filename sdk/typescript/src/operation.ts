@@ -174,7 +174,7 @@ const endMs = 60_000;
  * Starts an operation and follows it. What ends the call, its signal or an error, ends the operation too when `kill`
  * says so. @internal
  */
-export async function attended<O extends Operation, R>(
+export async function attended<O extends { cancel(options: CallOptions): Promise<unknown> }, R>(
   call: CallOptions,
   kill: boolean | undefined,
   start: (bounds: CallOptions) => Promise<O>,

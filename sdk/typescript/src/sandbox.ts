@@ -35,6 +35,7 @@ import { Process } from './process.js';
 import { body, query } from './request.js';
 import { Services } from './services.js';
 import { Session } from './session.js';
+import { Tasks } from './tasks.js';
 import { openTerminal, type Terminal, type TerminalInfo, type TerminalOptions } from './terminal.js';
 import { type FileToImport, importFiles } from './transfers.js';
 import { type ClientOptions, path, type Transport } from './transport.js';
@@ -56,6 +57,8 @@ export interface Changes {
   execTimeoutSeconds?: number;
   /** From its creation on. */
   maxLifetimeSeconds?: number;
+  /** Where tasks are pushed to; empty: nowhere. */
+  gitRemoteUrl?: string;
 }
 
 /** What a fork made. */
@@ -78,6 +81,7 @@ export class Sandbox {
   readonly network: Network;
   readonly events: Events;
   readonly services: Services;
+  readonly tasks: Tasks;
   readonly #transport: Transport;
 
   /** @internal */
@@ -92,6 +96,7 @@ export class Sandbox {
     this.network = new Network(transport, info.id);
     this.events = new Events(transport, info.id);
     this.services = new Services(transport, info.id);
+    this.tasks = new Tasks(transport, info.id);
   }
 
   /**
@@ -344,10 +349,15 @@ export class Sandbox {
     return this.#told(await this.#transport.call('POST', this.#path('start'), { repeat: true }, options));
   }
 
-  /** Ends the processes, which have graceSeconds for it, and keeps the files. */
-  async stop(options: CallOptions & { graceSeconds?: number } = {}): Promise<SandboxInfo> {
-    const { graceSeconds } = options;
-    const json = graceSeconds === undefined ? undefined : body<'stop-sandbox'>({ grace_seconds: graceSeconds });
+  /**
+   * Ends the processes, which have graceSeconds for it, and keeps the files.
+   *
+   * @param options.force also while a task of a coding agent runs, which is a `TaskInProgressError` otherwise.
+   */
+  async stop(options: CallOptions & { graceSeconds?: number; force?: boolean } = {}): Promise<SandboxInfo> {
+    const { graceSeconds, force } = options;
+    const given = graceSeconds !== undefined || force;
+    const json = given ? body<'stop-sandbox'>({ grace_seconds: graceSeconds, force }) : undefined;
     return this.#told(await this.#transport.call('POST', this.#path('stop'), { json, repeat: true }, options));
   }
 

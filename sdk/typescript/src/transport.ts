@@ -198,7 +198,8 @@ export class Transport {
 
   /**
    * Reads events from a position to the last one, over as many connections as it takes. read makes an item of an event,
-   * if there is one in it, with the position after it, and says whether it is the last.
+   * if there is one in it, with the position after it, and says whether it is the last. The id of the last event is the
+   * position, or one less where events are counted from 0.
    */
   async *follow<T>(
     path: string,
@@ -206,13 +207,15 @@ export class Transport {
     position: number,
     read: (event: ServerEvent, position: number) => { item?: T; position: number; last?: boolean },
     signal: AbortSignal | undefined,
+    counted = false,
   ): AsyncGenerator<T> {
     const backoff = new Backoff(this.resumeMs);
     for (;;) {
       const begun = performance.now();
       const before = position;
       try {
-        const headers: Record<string, string> = position > 0 ? { 'Last-Event-ID': String(position) } : {};
+        const lastId = String(counted ? position - 1 : position);
+        const headers: Record<string, string> = position > 0 ? { 'Last-Event-ID': lastId } : {};
         for await (const event of this.events('GET', path, { query, headers }, signal)) {
           const got = read(event, position);
           position = got.position;

@@ -46,6 +46,8 @@ export {
   NotFoundError,
   QuotaExceededError,
   RequestTimeoutError,
+  TaskFailedError,
+  TaskInProgressError,
   TooLargeError,
   UnauthorizedError,
   UnavailableError,
@@ -108,6 +110,8 @@ export type { Services } from './services.js';
 export type { Session, SessionCommandOptions } from './session.js';
 export type { Snapshot, Snapshots } from './snapshots.js';
 export { OutputStream, Stream } from './stream.js';
+export type { Task, TaskEnd, TaskEvent, TaskPush, TaskQuestion, TaskTokens, TaskTool } from './taskevents.js';
+export type { RunTaskOptions, TaskOptions, Tasks } from './tasks.js';
 export type { Tenant, Tenants, Uploads } from './tenants.js';
 export type { Terminal, TerminalExit, TerminalInfo, TerminalOptions } from './terminal.js';
 export type { Thread, Threads } from './threads.js';

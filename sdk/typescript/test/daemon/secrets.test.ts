@@ -6,7 +6,10 @@ const client = new Client({ baseUrl: url, token });
 
 test('a secret is set, listed and removed', async () => {
   const tenantId = 'secret-acme';
-  expect(await client.secrets.set('API_KEY', 'hush-5be00d21', { tenantId })).toMatchObject({ name: 'API_KEY', tenantId });
+  expect(await client.secrets.set('API_KEY', 'hush-5be00d21', { tenantId })).toMatchObject({
+    name: 'API_KEY',
+    tenantId,
+  });
   await client.secrets.set('OTHER', 'line\nline\n', { tenantId });
   const again = await client.secrets.set('API_KEY', 'hush-77f3a9c0', { tenantId });
   const listed = await client.secrets.list({ tenantId });

@@ -39,6 +39,7 @@ const unsent: Record<string, Record<string, string>> = {
   'exec-output': { follow: 'stream does' },
   'stream-exec': { after: 'the header Last-Event-ID says it' },
   'list-events': { follow: streamed },
+  'list-task-events': { since: 'the header Last-Event-ID says it', limit: 'they are followed' },
 };
 
 const login = { username: 'u', password: 'p', token: 't' };
@@ -48,7 +49,7 @@ const limits = { memoryBytes: 1, cpus: 1, pids: 1, diskBytes: 1, openFiles: 1 };
 const network = { mode: 'allowlist' as const, allow: ['a'], deny: ['b'], proxyEnv: false };
 const words = { visibility: 'private', hostHeader: 'preserve', idlePolicy: 'stop', autoWake: 'never' } as const;
 const policy = { network: { ...network, allow: ['a'], deny: ['b'] }, ...words };
-const times = { idleTimeoutSeconds: 1, execTimeoutSeconds: 1, maxLifetimeSeconds: 1 };
+const times = { idleTimeoutSeconds: 1, execTimeoutSeconds: 1, maxLifetimeSeconds: 1, gitRemoteUrl: 'u' };
 const service = { name: 's', command: 'c', port: 1, cwd: '/', env: { A_B: 'c' }, requires: '/r' };
 const services = [{ ...service, restart: 'never' as const }];
 const notes = { labels: { l: 'v' }, metadata: { m: 'v' }, ports: [80], services, ...policy, ...times };
@@ -121,7 +122,7 @@ const calls: Record<string, (client: Client, box: Sandbox) => Promise<unknown>> 
   },
   'purge-sandbox': (_, b) => b.purge(),
   'start-sandbox': (_, b) => b.start(),
-  'stop-sandbox': (_, b) => b.stop({ graceSeconds: 1 }),
+  'stop-sandbox': (_, b) => b.stop({ graceSeconds: 1, force: true }),
   'sleep-sandbox': (_, b) => b.sleep({ force: true }),
   'wake-sandbox': (_, b) => b.wake(),
   'keep-sandbox': async (_, b) => {
@@ -214,6 +215,25 @@ const calls: Record<string, (client: Client, box: Sandbox) => Promise<unknown>> 
     const options = { name: 'n', size: { cols: 1, rows: 1 }, cmd: 'c', user: 'u', cwd: '/', seq: 1, after: 1 };
     await (await b.openTerminal(options)).close();
   },
+  'start-task': (_, b) =>
+    b.tasks.start('p', {
+      agent: 'a',
+      command: ['c'],
+      protocol: 'acp',
+      model: 'm',
+      cwd: 'd',
+      env: { A_B: 'c' },
+      secrets: ['s'],
+      timeoutSeconds: 1,
+      resume: 't',
+      permissions: 'ask',
+    }),
+  'list-tasks': (_, b) => all(b.tasks.list({ pageSize: 1 })),
+  'get-task': (_, b) => b.tasks.wait('t'),
+  'cancel-task': (_, b) => b.tasks.cancel('t'),
+  'answer-task': (_, b) => b.tasks.answer('t', 'q', 'o'),
+  'restore-task': (_, b) => b.tasks.restore('t'),
+  'list-task-events': (_, b) => all(b.tasks.events('t', { since: 1 })),
   'list-terminals': (_, b) => b.terminals(),
   'close-terminal': (_, b) => b.closeTerminal('t'),
 };
@@ -250,6 +270,9 @@ const kinds: Record<string, string> = {
   ServiceSpec: 'ServiceSpec',
   Session: 'SessionShell',
   Stats: 'Stats',
+  Task: 'Task',
+  TaskPush: 'TaskPush',
+  TaskTokens: 'TaskTokens',
   Tenant: 'Tenant',
   Terminal: 'TerminalInfo',
   Thread: 'Thread',

@@ -99,6 +99,7 @@ export class Documented {
     if (type !== 'application/json') return response.end('text');
     const value = example(content?.schema ?? {}, '') as Record<string, unknown>;
     if (request.url?.includes('cursor=')) delete value.next_cursor;
+    if (request.url?.includes('before=')) delete value.next_before;
     response.end(JSON.stringify(value));
   };
 
@@ -130,6 +131,7 @@ const exec = { seq: 1, status: 'done', exit_code: 0 };
 const lastEvents: Record<string, string> = {
   'stream-exec': `event: exit\ndata: ${JSON.stringify(exec)}`,
   'list-events': 'event: end\ndata: {}',
+  'list-task-events': 'id: 7\nevent: done\ndata: {"id":"t","status":"succeeded"}',
   'watch-files': 'event: change\ndata: {"path":"/workspace","op":"ready"}',
   'create-image':
     'event: progress\ndata: {"stage":"exporting","done":1,"total":0,"items":false}\n\nevent: image\ndata: {"name":"n"}',
@@ -164,7 +166,7 @@ function example(schema: Schema, name: string): unknown {
   if (properties) {
     return Object.fromEntries(Object.entries(properties).map(([n, s]) => [n, example(s, n)]));
   }
-  if (values) return values.includes('done') ? 'done' : values[0];
+  if (values) return ['done', 'succeeded'].find((word) => values.includes(word)) ?? values[0];
   if (format === 'date-time') return '2026-01-02T03:04:05Z';
   const kinds = [type ?? (oneOf?.[0] && resolved(oneOf[0]).type)].flat();
   if (kinds.includes('string')) return 'text';
