@@ -87,6 +87,7 @@ type options struct {
 	log        *slog.Logger
 	defaults   sandbox.Spec
 	plainDisks bool
+	supervisor []string
 	now        func() time.Time
 }
 
@@ -104,6 +105,9 @@ func WithClock(now func() time.Time) Option { return func(o *options) { o.now = 
 
 // WithPlainDisks makes sandboxes' disks directories without quota.
 func WithPlainDisks() Option { return func(o *options) { o.plainDisks = true } }
+
+// WithTaskSupervisor replaces the program that does the tasks of coding agents.
+func WithTaskSupervisor(command ...string) Option { return func(o *options) { o.supervisor = command } }
 
 // New opens everything and starts nothing: the data directory is locked, the
 // store migrated, the address bound (so that Addr is known) and not yet
@@ -248,7 +252,7 @@ func (d *Daemon) settings(o options) (lifecycle.Settings, error) {
 		Threads:    lifecycle.ThreadLimits{IdleTimeout: &d.cfg.ThreadIdle, MaxLifetime: &d.cfg.ThreadLife, MaxActive: d.cfg.MaxThreads},
 		Interfaces: interfaces(d.cfg), JournalBytes: int64(d.cfg.JournalPerBox), TenantDiskBytes: int64(d.cfg.TenantDisk),
 		MemoryReserve: reserve, SleepDiskBytes: sleepDisk,
-		Pool: poolKinds(d.cfg.Pool), DefaultPool: d.cfg.Pool.Auto,
+		Pool: poolKinds(d.cfg.Pool), DefaultPool: d.cfg.Pool.Auto, TaskProgram: o.supervisor,
 	}, nil
 }
 

@@ -35,6 +35,8 @@ type Options struct {
 	// Now is the clock that sandboxes' use and age are told by; nil is the
 	// real one.
 	Now func() time.Time
+	// Supervisor is the command that does the tasks of coding agents.
+	Supervisor []string
 	// Config changes the configuration.
 	Config func(*config.Config)
 }
@@ -86,7 +88,7 @@ func Start(t testing.TB, o Options) *Daemon {
 		o.Now = time.Now
 	}
 	faults := drivertest.NewFaulty(o.Driver)
-	d, err := daemon.New(ctx, cfg, daemon.WithDriver(faults), daemon.WithClock(o.Now), daemon.WithLog(logger), daemon.WithPlainDisks(), daemon.WithDefaults(sandbox.Spec{
+	d, err := daemon.New(ctx, cfg, daemon.WithDriver(faults), daemon.WithClock(o.Now), daemon.WithLog(logger), daemon.WithPlainDisks(), daemon.WithTaskSupervisor(o.Supervisor...), daemon.WithDefaults(sandbox.Spec{
 		Isolation: sandbox.Container, // the fake has no walls: the cheaper name
 	}))
 	if err != nil {

@@ -49,6 +49,8 @@ func TestIsError(t *testing.T) {
 			"export_files": {"files": one(object{"source": "dir/file"})}, "stop_session": {},
 			"read_file": {"path": "dir/file"}, "write_file": {"path": "x", "content": "x"}, "list_files": {},
 			"get_output": {"command_id": 1}, "kill_command": {"command_id": 1},
+			"get_task": {"task_id": "x"}, "cancel_task": {"task_id": "x"}, "answer_task": {"task_id": "x", "question": "q", "option": "o"},
+			"restore_task": {"task_id": "x"}, "start_task": {"prompt": "x"},
 		}
 		type row struct {
 			tool string
@@ -79,7 +81,7 @@ func TestIsError(t *testing.T) {
 				row{tool, with(args, object{"session_id": "nothing1"}), unknown}, row{tool, with(args, object{"session_id": theirs}), perm})
 		}
 		// What has to run something needs a session that lives; files are there without it.
-		for _, tool := range []string{"execute_code", "execute_terminal", "start_command", "import_files"} {
+		for _, tool := range []string{"execute_code", "execute_terminal", "start_command", "import_files", "start_task"} {
 			rows = append(rows, row{tool, with(tools[tool], object{"session_id": dead}), died})
 		}
 		for _, r := range []row{
@@ -96,6 +98,13 @@ func TestIsError(t *testing.T) {
 			{"get_output", object{"command_id": 99}, value},
 			{"kill_command", object{"command_id": 1}, none},
 			{"kill_command", object{"command_id": 99}, value},
+			{"start_task", object{"prompt": ""}, input},
+			{"start_task", object{"prompt": "x", "agent": "nobody"}, input},
+			{"start_task", object{"prompt": "x", "resume": "none"}, value},
+			{"get_task", object{"task_id": "none"}, value},
+			{"cancel_task", object{"task_id": "none"}, value},
+			{"answer_task", object{"task_id": "none", "question": "q", "option": "o"}, value},
+			{"restore_task", object{"task_id": "none"}, value},
 			{"import_files", object{"files": []any{}}, input},
 			{"import_files", object{"files": one(object{"file_content": "?", "encoding": "base64", "destination": "x"})}, input},
 			{"import_files", object{"files": one(object{"source": "/etc/shadow"})}, none},

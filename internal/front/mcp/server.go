@@ -14,7 +14,7 @@ const (
 	instructions = intro + `
 runs Python, JavaScript or R in an interpreter that remembers what earlier calls defined and shows the value of the last
 expression, plots and tables. execute_terminal runs shell commands; for servers and anything that takes longer than five
-minutes use start_command and get_output. The working directory is /workspace. Files come in with import_files or
+minutes use start_command and get_output. start_task gives a coding agent work there. The working directory is /workspace. Files come in with import_files or
 write_file; ` + outro
 
 	instructionsSix = intro + `
@@ -81,6 +81,7 @@ func (d *Door) tools() []tool {
 		d.createSessionTool(), d.executeCodeTool(), d.executeTerminalTool(), d.importFilesTool(), d.exportFilesTool(), d.stopSessionTool(),
 		d.listSessionsTool(), d.readFileTool(), d.writeFileTool(), d.listFilesTool(),
 		d.startCommandTool(), d.getOutputTool(), d.killCommandTool(),
+		d.startTaskTool(), d.getTaskTool(), d.cancelTaskTool(), d.answerTaskTool(), d.restoreTaskTool(),
 	}
 }
 

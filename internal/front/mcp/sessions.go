@@ -36,6 +36,7 @@ func (d *Door) createSessionTool() tool {
 				Type: "object", AdditionalProperties: anyOf(&jsonschema.Schema{Type: "string"}, &jsonschema.Schema{Type: "number"}, &jsonschema.Schema{Type: "null"}), Default: []byte(`{}`),
 				Description: `Packages to install, as {"name": "version"}; an empty version is the newest. From PyPI, npm or CRAN.`,
 			},
+			"agents": {Type: "boolean", Description: "Have the coding agents that start_task needs."},
 		}),
 		output: shape[createdSession](), open: true, run: createSession,
 	}
@@ -46,7 +47,7 @@ const idTries = 8
 
 func createSession(ctx context.Context, c *call) (answer, error) {
 	language := c.oneOf("language", sandbox.RuntimePython, sandbox.RuntimeNode, sandbox.RuntimeR)
-	dependencies := c.versions("dependencies")
+	dependencies, agents := c.versions("dependencies"), c.truth("agents")
 	if err := c.check(); err != nil {
 		return answer{}, err
 	}
@@ -57,6 +58,9 @@ func createSession(ctx context.Context, c *call) (answer, error) {
 		door = SixInterface
 	}
 	req := lifecycle.CreateRequest{Interface: door, Spec: sandbox.Spec{Runtime: language, Dependencies: dependencies, Thread: c.thread(ctx), AutoWake: sandbox.AutoWakeAlways}}
+	if agents {
+		req.Spec.Image = agentsImage
+	}
 	var b sandbox.Sandbox
 	err := error(errs.Conflict)
 	for try := 0; try < idTries && errors.Is(err, errs.Conflict); try++ {
@@ -64,6 +68,9 @@ func createSession(ctx context.Context, c *call) (answer, error) {
 		_, _ = rand.Read(id) // it does not fail
 		req.ID = hex.EncodeToString(id)
 		b, err = c.core.Sandboxes().Create(ctx, req)
+	}
+	if agents {
+		err = noAgents(err)
 	}
 	if err != nil {
 		return answer{}, err

@@ -296,7 +296,7 @@ func TestSixTools(t *testing.T) {
 		for _, id := range ids {
 			good(t, s, "stop_session", object{"session_id": id})
 		}
-		if all, err := (client{url: d.URL, version: version}).connect(t).ListTools(t.Context(), nil); err != nil || len(all.Tools) != 13 {
+		if all, err := (client{url: d.URL, version: version}).connect(t).ListTools(t.Context(), nil); err != nil || len(all.Tools) != 18 {
 			t.Errorf("all tools = %v, %v", all, err)
 		}
 	})

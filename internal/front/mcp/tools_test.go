@@ -35,8 +35,9 @@ func TestList(t *testing.T) {
 			}
 		}
 		want := []string{
-			"create_session", "execute_code", "execute_terminal", "export_files", "get_output", "import_files", "kill_command",
-			"list_files", "list_sessions", "read_file", "start_command", "stop_session", "write_file",
+			"answer_task", "cancel_task", "create_session", "execute_code", "execute_terminal", "export_files", "get_output", "get_task",
+			"import_files", "kill_command", "list_files", "list_sessions", "read_file", "restore_task", "start_command", "start_task",
+			"stop_session", "write_file",
 		}
 		if !slices.Equal(names, want) {
 			t.Errorf("tools = %v, want %v", names, want)
@@ -65,6 +66,11 @@ func TestInvalidInputComesFirst(t *testing.T) {
 		"start_command":    {"session_id": "none", "command": ""},
 		"get_output":       {"session_id": "none"},
 		"kill_command":     {"session_id": "none", "command_id": 0},
+		"start_task":       {"session_id": "none", "prompt": "x", "agent": "custom"},
+		"get_task":         {"session_id": "none", "task_id": "x", "wait": 51},
+		"cancel_task":      {"session_id": "none"},
+		"answer_task":      {"session_id": "none", "task_id": "x", "question": ""},
+		"restore_task":     {"session_id": "none", "task_id": ""},
 	} {
 		out := bad(t, s, tool, args)
 		details, _ := out["details"].([]any)
@@ -98,6 +104,8 @@ func TestFailuresSayWhatThereIs(t *testing.T) {
 		"execute_code": {"code": "1"}, "execute_terminal": {"command": "true"}, "stop_session": {}, "read_file": {"path": "x"},
 		"write_file": {"path": "x", "content": "x"}, "list_files": {}, "start_command": {"command": "true"}, "get_output": {"command_id": 1},
 		"kill_command": {"command_id": 1}, "export_files": {"files": []any{object{"source": "x"}}},
+		"start_task": {"prompt": "x"}, "get_task": {"task_id": "x"}, "cancel_task": {"task_id": "x"}, "restore_task": {"task_id": "x"},
+		"answer_task":  {"task_id": "x", "question": "q", "option": "o"},
 		"import_files": {"files": []any{object{"file_content": "x", "destination": "x"}}},
 	} {
 		args["session_id"] = theirs
