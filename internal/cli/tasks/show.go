@@ -41,6 +41,7 @@ type printer struct {
 	passing   bool            // the line is to be replaced
 	files     map[string]bool // those whose changes were shown
 	plan      string          // as it was shown last
+	failure   string          // what the agent said last that went wrong
 }
 
 func (a Env) newPrinter(cmd *cobra.Command, box, task string, o showing) *printer {
@@ -204,6 +205,7 @@ func (p *printer) message(kind string, m task.Message) error {
 	case kind == task.ThoughtEvent:
 		return p.line(dim, m.Text)
 	case m.Role == "agent_error":
+		p.failure = strings.TrimSpace(m.Text)
 		return p.line(red, "error: "+m.Text)
 	}
 	return p.line("", m.Text)
@@ -345,7 +347,7 @@ func (p *printer) done(t task.Task) error {
 	style := bold
 	if t.Status == task.Failed {
 		style = red
-		if t.ErrorMessage != "" {
+		if t.ErrorMessage != "" && strings.TrimSpace(t.ErrorMessage) != p.failure {
 			lines = append(lines, t.ErrorMessage)
 		}
 	}
