@@ -49,7 +49,7 @@ func TestMCP(t *testing.T) {
 		}
 		return names
 	}
-	if all, six := run("--thread", "mine"), run("--thread", "mine", "--tools", "six"); len(all) != 13 || len(six) != 6 {
+	if all, six := run("--thread", "mine"), run("--thread", "mine", "--tools", "six"); len(all) != 18 || len(six) != 6 {
 		t.Errorf("all tools are %q, the six %q", all, six)
 	}
 	file := filepath.Join(state, "cubby/mcp-thread.json")

@@ -95,7 +95,7 @@ func TestInspector(t *testing.T) {
 				return i.run(t, nil, inspectorCLI, append(append([]string{"--cli"}, target...), append([]string{"--format", "json"}, args...)...)...)
 			}
 			out, code := ask("--method", "tools/list", "--strict")
-			if r := inspectedJSON(t, out); code != 0 || len(r.Result.Tools) != 13 {
+			if r := inspectedJSON(t, out); code != 0 || len(r.Result.Tools) != 18 {
 				t.Errorf("tools/list = %d %s", code, out)
 			}
 			out, code = ask("--method", "tools/call", "--tool-name", "create_session", "--tool-args-json", `{"dependencies":{}}`)

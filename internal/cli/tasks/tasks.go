@@ -109,6 +109,9 @@ func state(t task.Task) string {
 
 func duration(t task.Task) time.Duration {
 	d := time.Duration(t.DurationMS) * time.Millisecond
+	if d < time.Second {
+		return d
+	}
 	if d < 10*time.Second {
 		return d.Round(100 * time.Millisecond)
 	}

@@ -40,7 +40,7 @@ async function connect() {
 const { client, call } = await connect();
 if (generation === '2') assert.equal(client.getNegotiatedProtocolVersion(), version);
 const { tools } = await client.listTools();
-assert.equal(tools.length, 13);
+assert.equal(tools.length, 18);
 assert.equal((await client.listResourceTemplates()).resourceTemplates.length, 2);
 
 let out = await call('execute_code', { code: 'x = 20', timeout: 120 });

@@ -42,7 +42,7 @@ async def connect():
 async def main():
     async with connect() as call:
         assert call.client.protocol_version == version, call.client.protocol_version
-        assert len((await call.client.list_tools()).tools) == 13
+        assert len((await call.client.list_tools()).tools) == 18
         assert len((await call.client.list_resource_templates()).resource_templates) == 2
 
         out = await call("execute_code", code="x = 20", timeout=120)
