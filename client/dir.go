@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"errors"
-	"io"
 	"io/fs"
 	"os"
 
@@ -15,16 +14,9 @@ import (
 // directory remote, which is made when it is missing. Symlinks are copied as
 // links; devices, sockets and pipes are left out.
 func (f *Files) UploadDir(ctx context.Context, local, remote string) error {
-	pr, pw := io.Pipe()
-	packed := make(chan error, 1)
-	go func() {
-		err := pack.Dir(ctx, pw, local)
-		packed <- err
-		_ = pw.CloseWithError(err) // never fails
-	}()
-	err := f.Extract(ctx, remote, pr)
-	_ = pr.CloseWithError(io.ErrClosedPipe) // ends the packing when the daemon refused early
-	if perr := <-packed; perr != nil && !errors.Is(perr, io.ErrClosedPipe) {
+	archive, packed := pack.Stream(ctx, local)
+	err := f.Extract(ctx, remote, archive)
+	if perr := packed(); perr != nil {
 		return perr
 	}
 	return err

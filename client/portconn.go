@@ -9,10 +9,11 @@ import (
 	"net/url"
 	"os"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/coder/websocket"
+
+	"github.com/cubbyhq/cubby/client/internal/deadline"
 )
 
 // portWrite bounds a message to the daemon, portRead one of its.
@@ -33,7 +34,7 @@ type PortConn struct {
 	conn *websocket.Conn
 	to   portAddr
 
-	reading, writing timeLimit
+	reading, writing deadline.Limit
 	message          io.Reader // nil between two messages; of the reader alone
 	length           int       // of what was read of it
 	ended            bool      // Read has returned io.EOF; of the reader alone
@@ -63,8 +64,8 @@ func (c *Client) DialPort(ctx context.Context, id string, port int) (*PortConn, 
 	}
 	conn.SetReadLimit(portRead)
 	p := &PortConn{c: c, conn: conn, to: portAddr{host: c.base.Host, id: id, port: port}}
-	p.reading.begin()
-	p.writing.begin()
+	p.reading.Begin()
+	p.writing.Begin()
 	return p, nil
 }
 
@@ -72,7 +73,7 @@ func (c *Client) DialPort(ctx context.Context, id string, port int) (*PortConn, 
 func (p *PortConn) Read(b []byte) (int, error) {
 	for !p.ended {
 		if p.message == nil {
-			_, message, err := p.conn.Reader(p.reading.ctx)
+			_, message, err := p.conn.Reader(p.reading.Context)
 			if err != nil {
 				return 0, p.broken(&p.reading, err)
 			}
@@ -102,7 +103,7 @@ func (p *PortConn) Write(b []byte) (int, error) {
 			return written, net.ErrClosed
 		}
 		chunk := b[written:min(len(b), written+portWrite)]
-		if err := p.conn.Write(p.writing.ctx, websocket.MessageBinary, chunk); err != nil {
+		if err := p.conn.Write(p.writing.Context, websocket.MessageBinary, chunk); err != nil {
 			return written, p.broken(&p.writing, err)
 		}
 		written += len(chunk)
@@ -117,15 +118,15 @@ func (p *PortConn) CloseWrite() error {
 		return nil
 	}
 	p.closed = true
-	if err := p.conn.Write(p.writing.ctx, websocket.MessageBinary, nil); err != nil {
+	if err := p.conn.Write(p.writing.Context, websocket.MessageBinary, nil); err != nil {
 		return p.broken(&p.writing, err)
 	}
 	return nil
 }
 
 // broken is why a connection ended that should have gone on.
-func (p *PortConn) broken(limit *timeLimit, err error) error {
-	if limit.passed() {
+func (p *PortConn) broken(limit *deadline.Limit, err error) error {
+	if limit.Passed() {
 		return &Error{Code: Timeout, Message: "the deadline of the connection passed", cause: os.ErrDeadlineExceeded}
 	}
 	message := "the connection to the daemon broke"
@@ -143,8 +144,8 @@ func (p *PortConn) broken(limit *timeLimit, err error) error {
 func (p *PortConn) Close() error {
 	// The daemon may be gone, or may have closed it first.
 	_ = p.conn.Close(websocket.StatusNormalClosure, "")
-	p.reading.end()
-	p.writing.end()
+	p.reading.End()
+	p.writing.End()
 	return nil
 }
 
@@ -156,20 +157,20 @@ func (p *PortConn) RemoteAddr() net.Addr { return p.to }
 
 // SetDeadline is for reads and writes.
 func (p *PortConn) SetDeadline(t time.Time) error {
-	p.reading.set(t)
-	p.writing.set(t)
+	p.reading.Set(t)
+	p.writing.Set(t)
 	return nil
 }
 
 // SetReadDeadline is for reads.
 func (p *PortConn) SetReadDeadline(t time.Time) error {
-	p.reading.set(t)
+	p.reading.Set(t)
 	return nil
 }
 
 // SetWriteDeadline is for writes.
 func (p *PortConn) SetWriteDeadline(t time.Time) error {
-	p.writing.set(t)
+	p.writing.Set(t)
 	return nil
 }
 
@@ -186,34 +187,4 @@ func (a portAddr) String() string {
 		return a.host
 	}
 	return a.host + "/" + url.PathEscape(a.id) + ":" + strconv.Itoa(a.port)
-}
-
-// timeLimit ends a context at a deadline that may be moved until then.
-type timeLimit struct {
-	ctx    context.Context //nolint:containedctx // a net.Conn has no other place for it
-	cancel context.CancelCauseFunc
-
-	mu    sync.Mutex
-	timer *time.Timer // nil: no deadline; guarded by mu
-}
-
-func (l *timeLimit) begin() { l.ctx, l.cancel = context.WithCancelCause(context.Background()) }
-
-func (l *timeLimit) set(t time.Time) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.timer != nil {
-		l.timer.Stop()
-		l.timer = nil
-	}
-	if !t.IsZero() {
-		l.timer = time.AfterFunc(time.Until(t), func() { l.cancel(os.ErrDeadlineExceeded) })
-	}
-}
-
-func (l *timeLimit) passed() bool { return errors.Is(context.Cause(l.ctx), os.ErrDeadlineExceeded) }
-
-func (l *timeLimit) end() {
-	l.set(time.Time{})
-	l.cancel(nil)
 }

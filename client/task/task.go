@@ -105,20 +105,20 @@ type Task struct {
 	FinalMessage string   `json:"agent_message_final,omitempty"`
 	// BuildOK is false when a build was tried and failed, which does not make the
 	// task failed.
-	BuildOK      bool       `json:"build_ok"`
-	BuildMessage string     `json:"build_error_message,omitempty"`
-	Preview      string     `json:"preview_status_after,omitempty"` // "ready", "error" or "down"
-	PreviewError string     `json:"preview_error_message,omitempty"`
-	Checkpoint   string     `json:"checkpoint_id,omitempty"` // what [client.Tasks.Restore] goes back to
+	BuildOK      bool   `json:"build_ok"`
+	BuildMessage string `json:"build_error_message,omitempty"`
+	Preview      string `json:"preview_status_after,omitempty"` // "ready", "error" or "down"
+	PreviewError string `json:"preview_error_message,omitempty"`
+	Checkpoint   string `json:"checkpoint_id,omitempty"` // what [client.Tasks.Restore] goes back to
 	// CheckpointMessage says why there is no checkpoint, or what it lacks.
-	CheckpointMessage string `json:"checkpoint_message,omitempty"`
-	Session      string     `json:"session_id,omitempty"`    // the agent's
-	StopReason   string     `json:"stop_reason,omitempty"`   // the agent's word
-	Push         *Push      `json:"push,omitempty"`
-	DurationMS   int64      `json:"duration_ms"`
-	Tokens       *Tokens    `json:"tokens,omitempty"`
-	StartedAt    *time.Time `json:"started_at,omitempty"`
-	FinishedAt   *time.Time `json:"finished_at,omitempty"`
+	CheckpointMessage string     `json:"checkpoint_message,omitempty"`
+	Session           string     `json:"session_id,omitempty"`  // the agent's
+	StopReason        string     `json:"stop_reason,omitempty"` // the agent's word
+	Push              *Push      `json:"push,omitempty"`
+	DurationMS        int64      `json:"duration_ms"`
+	Tokens            *Tokens    `json:"tokens,omitempty"`
+	StartedAt         *time.Time `json:"started_at,omitempty"`
+	FinishedAt        *time.Time `json:"finished_at,omitempty"`
 }
 
 // Finished reports whether nothing will change any more.
