@@ -55,13 +55,15 @@ def build(box: Sandbox, prompt: str, args: argparse.Namespace, resume: str | Non
         on_event=show,
         **agent,
     )
-    print(f"\n{task.status} in {task.duration_ms / 1000:.0f} s, {len(task.files_changed)} files changed, {task.tokens.total} tokens")
+    took, files = task.duration_ms / 1000, len(task.files_changed)
+    print(f"\n{task.status} in {took:.0f} s, {files} files changed, {task.tokens.total} tokens")
     if task.status != "succeeded":
         print(task.error_message)
     return task.id
 
 
 def main() -> None:
+    """Read the arguments and build."""
     parser = argparse.ArgumentParser(description="Build a web app from a prompt.")
     parser.add_argument("prompt")
     parser.add_argument("--agent", default="opencode", help="opencode, claude, codex or gemini")

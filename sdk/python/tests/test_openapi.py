@@ -21,6 +21,8 @@ from documented import OPERATIONS, SCHEMAS, Documented, words_of
 
 OMITTED = {
     "health-json": "health says the same",
+    "guide": "it is a page for language models",
+    "guide-sandboxed": "it is a page for language models",
     "metrics": "it is for Prometheus",
     "connect-port": "cubby port-forward has it; HTTP of a port has its preview",
     **{

@@ -8,6 +8,8 @@ import { Documented, enums, fields, interfaces, literals, operationIds, takes } 
 // What this package does not call, and why.
 const omitted: Record<string, string> = {
   'health-json': 'health says the same',
+  guide: 'it is a page for language models',
+  'guide-sandboxed': 'it is a page for language models',
   metrics: 'it is for Prometheus',
   'connect-port': 'cubby port-forward has it; HTTP of a port has its preview',
   ...Object.fromEntries(
