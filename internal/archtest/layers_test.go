@@ -139,10 +139,12 @@ func places() map[string]place {
 		"internal/kernel/startup": {only: []string{"internal/kernel"}, by: []string{"internal/guestd/kernels"}},
 		// Anybody may build on the SDK without the engine: it is a module of
 		// its own.
-		"client":                 {only: []string{"client/internal/…", "client/task"}},
-		"client/task":            {only: []string{}},
-		"client/internal/pack":   {only: []string{}, by: []string{"client"}},
-		"client/internal/unpack": {only: []string{}, by: []string{"client"}},
+		"client":                   {only: []string{"client/display", "client/internal/…", "client/task"}},
+		"client/display":           {only: []string{}},
+		"client/task":              {only: []string{}},
+		"client/internal/deadline": {only: []string{}, by: []string{"client"}},
+		"client/internal/pack":     {only: []string{}, by: []string{"client"}},
+		"client/internal/unpack":   {only: []string{}, by: []string{"client"}},
 		// A command does what any client could; serve, image, doctor and bench
 		// are the programs that run on the host itself.
 		"internal/cli": {only: []string{"client", "internal/bench", "internal/bridge", "internal/cli/cp", "internal/cli/doctor", "internal/cli/format",

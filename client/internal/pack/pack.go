@@ -1,4 +1,5 @@
-// Package pack makes tars of local directories.
+// Package pack makes tars of local directories, as an upload sends them. Devices,
+// sockets and pipes are not in them, and no link is followed out of the directory.
 package pack
 
 import (
