@@ -270,6 +270,9 @@ func opencodeProviders(model string, known, trusted map[string]string) []string 
 			all = append(all, p.host)
 		}
 	}
+	if len(all) == 0 { // it asks its makers, who have models that need no key
+		return []string{opencodeHost}
+	}
 	return all
 }
 

@@ -124,7 +124,7 @@ func TestProviders(t *testing.T) {
 		{"opencode", "other/x", nil, nil, nil},
 		{"opencode", "", at("GEMINI_API_KEY", "k"), nil, []string{"generativelanguage.googleapis.com:443"}},
 		{"opencode", "", map[string]string{"GEMINI_API_KEY": "k", "OPENAI_API_KEY": "k"}, nil, []string{"api.openai.com:443", "generativelanguage.googleapis.com:443"}},
-		{"opencode", "", nil, nil, nil},
+		{"opencode", "", nil, nil, []string{"opencode.ai:443"}},
 		{"nobody", "", nil, nil, nil},
 	} {
 		if got := task.Providers(tt.name, tt.model, tt.known, tt.trusted); !slices.Equal(got, tt.want) {
