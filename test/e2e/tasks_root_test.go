@@ -49,13 +49,14 @@ func newCoder(t *testing.T, h realHost, url, isolation, packages string) *coder 
 	c := &coder{t: t, h: h, url: url, id: "coder-" + isolation}
 	succeed(t, "POST", url+"/v1/sandboxes", fmt.Sprintf(
 		`{"id":%q,"isolation":%q,"ports":[3000],"visibility":"public","limits":{"memory_bytes":3221225472,"cpus":2,"disk_bytes":4294967296}}`, c.id, isolation), nil)
-	c.furnish(packages)
+	c.furnish(packages, "")
 	c.sh("mkdir app; echo old > app/old.txt")
 	return c
 }
 
-// furnish gives the sandbox OpenCode, and a server that answers as models do.
-func (c *coder) furnish(packages string) {
+// furnish gives the sandbox OpenCode, and a server that answers as models do: those
+// of testdata unless others are given.
+func (c *coder) furnish(packages, models string) {
 	t := c.t
 	t.Helper()
 	f, err := os.Open(packages)
@@ -66,11 +67,14 @@ func (c *coder) furnish(packages string) {
 	if err := clientOf(c.url).Files(c.id).Extract(t.Context(), "/home/sandbox/agent", f); err != nil {
 		t.Fatal(err)
 	}
-	models, err := os.ReadFile("testdata/apps/opencode/models.json")
-	if err != nil {
-		t.Fatal(err)
+	if models == "" {
+		text, err := os.ReadFile("testdata/apps/opencode/models.json")
+		if err != nil {
+			t.Fatal(err)
+		}
+		models = string(text)
 	}
-	succeed(t, "PUT", c.url+"/v1/sandboxes/"+c.id+"/files?path=/home/sandbox/models.json", string(models), nil)
+	succeed(t, "PUT", c.url+"/v1/sandboxes/"+c.id+"/files?path=/home/sandbox/models.json", models, nil)
 	c.sh(`mkdir -p ~/.local/bin; ln -s ~/agent/node_modules/opencode-linux-*/bin/opencode ~/.local/bin/opencode
 node ~/agent/node_modules/@copilotkit/aimock/dist/cli.js -p 4010 -f ~/models.json > ~/models.log 2>&1 &
 until curl -sf localhost:4010/health > /dev/null; do sleep 0.1; done`)

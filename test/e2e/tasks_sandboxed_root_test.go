@@ -27,7 +27,7 @@ func TestSandboxedTasks(t *testing.T) {
 	succeed(t, "POST", url+"/sandbox", fmt.Sprintf(`{"ports":[3000],"isolation":"container","git_remote_url":"https://example.com/app.git",
 		"env":{"ANTHROPIC_API_KEY":%q,"ANTHROPIC_BASE_URL":"http://127.0.0.1:4010"}}`, key), &made)
 	c := &coder{t: t, h: h, url: url, id: made.ID}
-	c.furnish(packages)
+	c.furnish(packages, "")
 	tasks := url + "/v1/sandboxes/" + c.id + "/tasks"
 
 	for body, want := range map[string]int{`{`: 400, `{}`: 400, `{"prompt":""}`: 400, `{"prompt":"x","agent":"nobody"}`: 400} {

@@ -44,11 +44,35 @@ def test_preview(daemon: Daemon, client: Client) -> None:
         assert "<h1>Hello from a sandbox</h1>" in seen(url[1]).text
 
 
-def run(name: str, text: str, daemon: Daemon) -> str:
+AGENT = """sh -c 'echo "I make a page."
+echo "<h1>Hello from an agent</h1>" > index.html
+python3 -m http.server 3000 > /tmp/log 2>&1 < /dev/null &
+until curl -sf localhost:3000 > /dev/null; do sleep 0.1; done' agent"""
+
+
+def test_app_builder(daemon: Daemon, client: Client) -> None:
+    text = (ROOT / "examples/app_builder.py").read_text()
+    printed = run("app_builder.py", text, daemon, "a page", "--image", "base", "--command", AGENT)
+    url = re.search(r"^Open (http://\S+)$", printed, re.M)
+    box_id = re.search(r"cubby rm (\S+)$", printed, re.M)
+    assert url is not None, printed
+    assert box_id is not None, printed
+    assert "I make a page." in printed
+    assert "added     index.html +1 -0" in printed
+    with client.sandboxes.get(box_id[1]):
+        assert "<h1>Hello from an agent</h1>" in seen(url[1]).text
+
+
+def run(name: str, text: str, daemon: Daemon, *arguments: str) -> str:
     """Run an example, which must succeed without a warning, and return what it prints."""
     environment = {**os.environ, "CUBBY_URL": daemon.url, "CUBBY_TOKEN": TOKEN}
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", text], env=environment, capture_output=True, text=True, timeout=120
+        [sys.executable, "-W", "error", "-c", text, *arguments],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
     assert done.returncode == 0, f"{name}:\n{text}\n{done.stdout}{done.stderr}"
     assert done.stderr == ""
