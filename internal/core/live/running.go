@@ -157,11 +157,12 @@ func (x *execs) register(e *Exec, pump func()) bool {
 		return false
 	}
 	x.live[e.seq] = e
+	attend := x.run.s.cfg.Operations.of(e.exec).Attend // nobody else has the exec yet
 	x.pumps.Add(1)
 	if !x.run.s.cfg.Gate.Spawn(func(context.Context) { defer x.pumps.Done(); pump() }) {
 		x.pumps.Done()
 	}
-	if attend := x.run.s.cfg.Operations.of(e.exec).Attend; attend != nil {
+	if attend != nil {
 		x.run.s.cfg.Gate.Spawn(func(context.Context) { attend(x.run.ctx, x.run, e) })
 	}
 	return true
