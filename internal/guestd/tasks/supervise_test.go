@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -445,7 +446,14 @@ func TestAgentIgnoresNoSignals(t *testing.T) {
 	// The prompt is a file that is not there.
 	r := begin(t, task.Order{Prompt: "/nowhere", Agent: agent}, nil)
 	r.result()
-	if got := of[task.Message](r, task.MessageType); len(got) == 0 || strings.Trim(strings.TrimPrefix(got[0].Text, "SigIgn:"), "\t0") != "" {
-		t.Errorf("%+v", got)
+	got := of[task.Message](r, task.MessageType)
+	if len(got) == 0 {
+		t.Fatal("it said nothing")
+	}
+	ignored, err := strconv.ParseUint(strings.TrimSpace(strings.TrimPrefix(got[0].Text, "SigIgn:")), 16, 64)
+	// Signals from 32 on are the C library's own; whoever runs the test may ignore them.
+	const known = 1<<31 - 1
+	if err != nil || ignored&known != 0 {
+		t.Errorf("%+v, %v", got, err)
 	}
 }
