@@ -14,6 +14,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/core/tasks"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/store/storetest"
 	"github.com/cubbyhq/cubby/internal/task"
 )
 
@@ -375,5 +376,34 @@ func TestTaskWhoseSupervisorDoesNotBegin(t *testing.T) {
 	}
 	if r := w.endTask("a", started.ID); r.Status != task.Failed || r.FailureReason != task.ReasonInternal || !strings.Contains(r.ErrorMessage, "stopped and started") {
 		t.Errorf("result %+v", r)
+	}
+}
+
+// Who knows that a task has ended may begin the next one and stop the sandbox, although
+// the store cannot be written.
+func TestNextTaskDoesNotWaitForTheStore(t *testing.T) {
+	w := newWorld(t, supervisedBy(`read line; say done '{"status":"succeeded"}'`))
+	b := w.create("a")
+	started := w.startTask("a")
+	w.until("its start is written", func() bool {
+		x, err := w.store.Exec(w.ctx, b.UID, started.Seq)
+		return err == nil && x.Status == sandbox.ExecRunning
+	})
+	mend := storetest.Break(t, filepath.Join(w.dir, "cubby.db"), "UPDATE OF status ON execs", "")
+	if _, err := w.Execs().WriteStdin(w.ctx, "a", started.Seq, -1, []byte("\n"), false); err != nil {
+		t.Fatal(err)
+	}
+	w.endTask("a", started.ID)
+	if id, _, err := w.Tasks().Active(w.ctx, b); err != nil || id != "" {
+		t.Errorf("Active = %s, %v", id, err)
+	}
+	mend()
+	next := w.startTask("a")
+	if _, err := w.Tasks().Cancel(w.ctx, "a", string(next.ID)); err != nil {
+		t.Fatal(err)
+	}
+	w.endTask("a", next.ID)
+	if _, err := w.Sandboxes().Stop(w.ctx, "a", -1); err != nil {
+		t.Errorf("Stop = %v", err)
 	}
 }

@@ -249,3 +249,24 @@ func (h *Execs) Cuts(x sandbox.Exec) (end sandbox.Exit) {
 	}
 	return end
 }
+
+// Unfinished are the execs of a kind that have not ended, the oldest first, without
+// their env. The store may learn of an end a little later than those who waited for it.
+func (s *Sandboxes) Unfinished(ctx context.Context, box sandbox.UID, kind string) ([]sandbox.Exec, error) {
+	list, err := s.cfg.Store.Execs(ctx, box, store.ExecQuery{Unfinished: true, Kind: kind, Limit: MaxExecs})
+	if err != nil {
+		return nil, err
+	}
+	var running []sandbox.Exec
+	for _, x := range list {
+		if e := s.exec(box, x.Seq); e != nil {
+			x = e.Snapshot()
+		} else if x, err = s.cfg.Store.Exec(ctx, box, x.Seq); err != nil { // it may have ended just now
+			return nil, err
+		}
+		if !x.Status.Finished() {
+			running = append(running, x)
+		}
+	}
+	return running, nil
+}

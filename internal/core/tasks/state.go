@@ -136,7 +136,7 @@ func (t *Tasks) List(ctx context.Context, id string, before int64, limit int) (P
 // Active is the task of a sandbox that runs, the oldest if there are several, and
 // where it stands; "" is none.
 func (t *Tasks) Active(ctx context.Context, b sandbox.Sandbox) (id sandbox.UID, phase task.Phase, err error) {
-	list, err := t.cfg.Store.Execs(ctx, b.UID, store.ExecQuery{Kind: task.Kind, Unfinished: true, Limit: 1})
+	list, err := t.cfg.Live.Unfinished(ctx, b.UID, task.Kind)
 	if err != nil || len(list) == 0 {
 		return "", "", err
 	}
