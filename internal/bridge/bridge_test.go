@@ -108,7 +108,7 @@ func TestCallsGoThrough(t *testing.T) {
 		t.Run(version, func(t *testing.T) {
 			b := start(t, at(d.URL), version, sdk.ClientOptions{})
 			tools, err := b.ListTools(t.Context(), nil)
-			if err != nil || len(tools.Tools) != 13 {
+			if err != nil || len(tools.Tools) != 18 {
 				t.Fatalf("tools = %v, %v", tools, err)
 			}
 			id := b.good(t, "create_session", object{})["session_id"].(string)
