@@ -40,7 +40,7 @@ def show(event: TaskEvent) -> None:
 
 def listens(box: Sandbox) -> bool:
     """Whether the app answers at its port."""
-    return any(port.port == PORT and port.listening for port in box.ports.list())
+    return any(port.port == PORT and port.listening for port in box.ports())
 
 
 def build(box: Sandbox, prompt: str, args: argparse.Namespace, resume: str | None) -> str:

@@ -19,7 +19,7 @@ from cubby.compat import agentbox, ecs_sandbox, sandbox_agent
 
 LISTS = (list, collections.abc.Sequence, collections.abc.Iterable, collections.abc.Collection, set, frozenset, tuple)
 # A program with its arguments, of which a string is a line of shell, and pieces of content, of which it is the text.
-OTHER_MEANING = {"cmd", "content", "archive"}
+OTHER_MEANING = {"cmd", "command", "content", "archive"}
 
 
 def _names(hint: Any) -> Iterator[Any]:
@@ -125,10 +125,17 @@ CALLS: dict[str, tuple[Callable[[cubby.Client, cubby.Sandbox], object], Any]] = 
     "Git.diff(files)": (lambda _, b: b.git.diff(files=WORD), [WORD]),
     "Git.add(files)": (lambda _, b: b.git.add(WORD), [WORD]),
     "Git.commit(files)": (lambda _, b: b.git.commit("m", files=WORD), [WORD]),
+    "Client.create_image(apt)": (lambda c, _: c.create_image("n", from_image="base", apt=WORD), [WORD]),
+    "Client.create_image(npm)": (lambda c, _: c.create_image("n", from_image="base", npm=WORD), [WORD]),
+    "Client.create_image(pip)": (lambda c, _: c.create_image("n", from_image="base", pip=WORD), [WORD]),
+    "Client.create_image(run)": (lambda c, _: c.create_image("n", from_image="base", run=WORD), [WORD]),
+    "Client.create_image(allow)": (lambda c, _: c.create_image("n", from_image="base", allow=WORD), [WORD]),
+    "Tasks.start(secrets)": (lambda _, b: b.tasks.start("p", secrets=WORD), [WORD]),
     "Git.log(files)": (lambda _, b: b.git.log(files=WORD), [WORD]),
 }
 # Those that are called below, or are the same function.
 CALLED_OTHERWISE = {
+    "Tasks.run(secrets)",
     "Events.follow(kinds)",
     "agentbox.Sandbox.create(allowed_hosts)",
     "agentbox.Sandbox.pip_install(packages)",

@@ -251,6 +251,8 @@ class Archive(Short):
 class ImageSteps(Short):
     """What a build does in a sandbox: first npm's packages, then pip's, then the commands, which reach ``allow``."""
 
+    _shown = ("npm", "pip", "run")
+
     npm: list[str] = field(default_factory=list)
     pip: list[str] = field(default_factory=list)
     run: list[str] = field(default_factory=list)

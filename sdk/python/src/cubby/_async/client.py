@@ -9,6 +9,7 @@ from types import TracebackType
 import httpx
 
 from .._decode import decode, decode_list, malformed
+from .._lists import items
 from .._request import DEFAULT_URL, path, query
 from ..models import Archive, Image, Problem, ThreadInfo
 from .sandboxes import AsyncSandboxes
@@ -94,11 +95,11 @@ class AsyncClient:
         *,
         from_image: str | None = None,
         pull: str | None = None,
-        apt: Sequence[str] = (),
-        npm: Sequence[str] = (),
-        pip: Sequence[str] = (),
-        run: Sequence[str] = (),
-        allow: Sequence[str] = (),
+        apt: str | Sequence[str] = (),
+        npm: str | Sequence[str] = (),
+        pip: str | Sequence[str] = (),
+        run: str | Sequence[str] = (),
+        allow: str | Sequence[str] = (),
     ) -> Image:
         """Build or pull an image and return when it is there; not for tokens of a tenant.
 
@@ -116,7 +117,7 @@ class AsyncClient:
             allow: hosts that the commands may reach; none by default.
         """
         lists = {"apt": apt, "npm": npm, "pip": pip, "run": run, "allow": allow}
-        body = {key: [*words] for key, words in lists.items() if words}
+        body = {key: items(words) for key, words in lists.items() if words}
         fields = query(**{"name": name, "from": from_image, "pull": pull})
         answer = await self._transport.call("POST", path("images"), json={**fields, **body}, wait=IMAGE_WAIT)
         return decode(Image, answer)

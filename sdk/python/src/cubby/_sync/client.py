@@ -10,6 +10,7 @@ from types import TracebackType
 import httpx
 
 from .._decode import decode, decode_list, malformed
+from .._lists import items
 from .._request import DEFAULT_URL, path, query
 from ..models import Archive, Image, Problem, ThreadInfo
 from .sandboxes import Sandboxes
@@ -95,11 +96,11 @@ class Client:
         *,
         from_image: str | None = None,
         pull: str | None = None,
-        apt: Sequence[str] = (),
-        npm: Sequence[str] = (),
-        pip: Sequence[str] = (),
-        run: Sequence[str] = (),
-        allow: Sequence[str] = (),
+        apt: str | Sequence[str] = (),
+        npm: str | Sequence[str] = (),
+        pip: str | Sequence[str] = (),
+        run: str | Sequence[str] = (),
+        allow: str | Sequence[str] = (),
     ) -> Image:
         """Build or pull an image and return when it is there; not for tokens of a tenant.
 
@@ -117,7 +118,7 @@ class Client:
             allow: hosts that the commands may reach; none by default.
         """
         lists = {"apt": apt, "npm": npm, "pip": pip, "run": run, "allow": allow}
-        body = {key: [*words] for key, words in lists.items() if words}
+        body = {key: items(words) for key, words in lists.items() if words}
         fields = query(**{"name": name, "from": from_image, "pull": pull})
         answer = self._transport.call("POST", path("images"), json={**fields, **body}, wait=IMAGE_WAIT)
         return decode(Image, answer)

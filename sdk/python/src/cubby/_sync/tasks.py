@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any, Literal
 
 from .._decode import decode, decode_list
+from .._lists import items
 from .._request import compact, path, query, read_task_event, seconds
 from ..taskresults import Cancelling, Restored, Task, TaskEvent, TaskPermissions, TaskStatus
 from ._backend import owned, tell
@@ -38,7 +39,7 @@ class Tasks:
         model: str | None = None,
         cwd: str | None = None,
         env: Mapping[str, str] | None = None,
-        secrets: Sequence[str] | None = None,
+        secrets: str | Sequence[str] | None = None,
         timeout: float | timedelta | None = None,
         resume: str | None = None,
         permissions: TaskPermissions | None = None,
@@ -92,7 +93,7 @@ class Tasks:
         model: str | None = None,
         cwd: str | None = None,
         env: Mapping[str, str] | None = None,
-        secrets: Sequence[str] | None = None,
+        secrets: str | Sequence[str] | None = None,
         timeout: float | timedelta | None = None,
         resume: str | None = None,
         permissions: TaskPermissions | None = None,
@@ -208,7 +209,7 @@ def _body(
     model: str | None,
     cwd: str | None,
     env: Mapping[str, str] | None,
-    secrets: Sequence[str] | None,
+    secrets: str | Sequence[str] | None,
     timeout: float | timedelta | None,
     resume: str | None,
     permissions: str | None,
@@ -221,7 +222,7 @@ def _body(
         model=model,
         cwd=cwd,
         env=env,
-        secrets=None if secrets is None else [*secrets],
+        secrets=None if secrets is None else items(secrets),
         timeout_seconds=seconds(timeout),
         resume=resume,
         permissions=permissions,
