@@ -94,6 +94,8 @@ class Noting:
         if request.url.path.startswith("/sandbox.v1"):
             session = {"sessionId": "s", "allowedHosts": ["pypi.org", "files.pythonhosted.org"]}
             return {"session": session, "exitCode": 0, "success": True}
+        if request.url.path.endswith("/images"):
+            return {"name": "n", "digest": "d", "size": 1, "created_at": "2026-01-02T03:04:05Z"}
         if request.url.path.endswith("/fork"):
             return {"sandboxes": [], "paused_ms": 0, "warnings": []}
         return {"id": "b", "name": "n", **done, "result": result}
