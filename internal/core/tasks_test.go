@@ -407,3 +407,25 @@ func TestNextTaskDoesNotWaitForTheStore(t *testing.T) {
 		t.Errorf("Stop = %v", err)
 	}
 }
+
+// The next daemon does what nobody answered, and not again what somebody did.
+func TestNextDaemonAnswersWhatWaits(t *testing.T) {
+	dir := t.TempDir()
+	w := newWorld(t, supervisedBy(`
+say request '{"id":1,"act":"restart_dev"}'
+IFS= read -r line; say message "{\"role\":\"agent\",\"text\":\"1\"}"
+until [ -e `+dir+`/go ]; do sleep 0.01; done
+say request '{"id":2,"act":"restart_dev"}'
+IFS= read -r line; case $line in *'"id":2'*) say done '{"status":"succeeded"}' ;; *) say done "{\"status\":\"failed\",\"error_message\":\"read again\"}" ;; esac
+`))
+	w.create("a")
+	started := w.startTask("a")
+	w.until("the first is answered", func() bool { return len(w.taskEvents("a", started.ID, 0, false)) == 1 })
+	w.restart()
+	if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if r := w.endTask("a", started.ID); r.Status != task.Succeeded {
+		t.Errorf("result %+v", r)
+	}
+}

@@ -57,7 +57,7 @@ func (s *Sandboxes) stop(ctx context.Context, id string, grace time.Duration, an
 		return sandbox.Sandbox{}, errs.E(errs.WrongState, "the sandbox is %s", b.State)
 	}
 	if !anyway {
-		running, err := s.cfg.Live.Unfinished(ctx, b.UID, task.Kind)
+		running, err := s.cfg.Live.Execs().Unfinished(ctx, b.UID, task.Kind)
 		if err != nil {
 			return sandbox.Sandbox{}, err
 		}

@@ -251,17 +251,15 @@ func (h *Execs) Cuts(x sandbox.Exec) (end sandbox.Exit) {
 }
 
 // Unfinished are the execs of a kind that have not ended, the oldest first, without
-// their env. The store may learn of an end a little later than those who waited for it.
-func (s *Sandboxes) Unfinished(ctx context.Context, box sandbox.UID, kind string) ([]sandbox.Exec, error) {
-	list, err := s.cfg.Store.Execs(ctx, box, store.ExecQuery{Unfinished: true, Kind: kind, Limit: MaxExecs})
+// their env.
+func (h *Execs) Unfinished(ctx context.Context, box sandbox.UID, kind string) ([]sandbox.Exec, error) {
+	list, err := h.s.cfg.Store.Execs(ctx, box, store.ExecQuery{Unfinished: true, Kind: kind, Limit: MaxExecs})
 	if err != nil {
 		return nil, err
 	}
 	var running []sandbox.Exec
 	for _, x := range list {
-		if e := s.exec(box, x.Seq); e != nil {
-			x = e.Snapshot()
-		} else if x, err = s.cfg.Store.Exec(ctx, box, x.Seq); err != nil { // it may have ended just now
+		if x, err = h.AsItStands(ctx, x); err != nil {
 			return nil, err
 		}
 		if !x.Status.Finished() {
@@ -269,4 +267,16 @@ func (s *Sandboxes) Unfinished(ctx context.Context, box sandbox.UID, kind string
 		}
 	}
 	return running, nil
+}
+
+// AsItStands is an exec of the store as those know it who wait for it: the store
+// learns of a start and of an end a little later.
+func (h *Execs) AsItStands(ctx context.Context, x sandbox.Exec) (sandbox.Exec, error) {
+	if x.Status.Finished() {
+		return x, nil
+	}
+	if e := h.s.exec(x.Box, x.Seq); e != nil {
+		return e.Snapshot(), nil
+	}
+	return h.s.cfg.Store.Exec(ctx, x.Box, x.Seq) // it may have ended just now
 }

@@ -36,7 +36,7 @@ const (
 
 // Attend is beside a task for as long as it runs: the sandbox may reach the
 // provider, and what the supervisor asks for is done. What an earlier daemon was
-// asked and did not answer is done now.
+// asked and did not answer is done now: the supervisor prints nothing while it waits.
 func (t *Tasks) Attend(ctx context.Context, r *live.Run, e *live.Exec) {
 	x := e.Snapshot()
 	if x.Spec.Kind != task.Kind {
@@ -56,18 +56,20 @@ func (t *Tasks) Attend(ctx context.Context, r *live.Run, e *live.Exec) {
 		})
 	})
 	defer silent.Stop()
-	acted := 0
+	before := t.count(ctx, x)
+	seen, acted := 0, 0
 	for record, err := range records(t.cfg.Journals.Read(ctx, x.Box, x.Seq, 0, true)) {
 		if err != nil {
 			break // it ends, or goes on with the next run
 		}
 		silent.Stop()
+		seen++
 		var status task.Status
 		if record.Type == task.StatusType && json.Unmarshal(record.Data, &status) == nil {
 			t.setPhase(x.UID, status.Phase)
 		}
 		var want task.Request
-		if record.Type != task.RequestType || json.Unmarshal(record.Data, &want) != nil {
+		if record.Type != task.RequestType || seen < before || json.Unmarshal(record.Data, &want) != nil {
 			continue
 		}
 		if acted++; acted > maxActs {
@@ -82,6 +84,17 @@ func (t *Tasks) Attend(ctx context.Context, r *live.Run, e *live.Exec) {
 	case <-e.Done():
 	case <-ctx.Done():
 	}
+}
+
+// count is how many records a task has printed; what cannot be read now is 0.
+func (t *Tasks) count(ctx context.Context, x sandbox.Exec) (n int) {
+	for _, err := range records(t.cfg.Journals.Read(ctx, x.Box, x.Seq, 0, false)) {
+		if err != nil {
+			return 0
+		}
+		n++
+	}
+	return n
 }
 
 // setPhase notes where a task stands; "" forgets it.

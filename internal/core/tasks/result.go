@@ -59,21 +59,9 @@ type gathered struct {
 // where the supervisor did not come to say it.
 func (t *Tasks) collect(ctx context.Context, x sandbox.Exec) (task.Result, error) {
 	var g gathered
-	for entry, err := range t.cfg.Journals.Read(ctx, x.Box, x.Seq, 0, false) {
+	for r, err := range records(g.hear(t.cfg.Journals.Read(ctx, x.Box, x.Seq, 0, false))) {
 		if errs.KindOf(err) == errs.NotFound {
 			break // it never ran
-		}
-		if err != nil {
-			return task.Result{}, err
-		}
-		if entry.Output.Stream == sandbox.Stderr {
-			g.stderr = append(g.stderr, entry.Output.Data...)
-			g.stderr = g.stderr[max(0, len(g.stderr)-stderrEnd):]
-		}
-	}
-	for r, err := range records(t.cfg.Journals.Read(ctx, x.Box, x.Seq, 0, false)) {
-		if errs.KindOf(err) == errs.NotFound {
-			break
 		}
 		if err != nil {
 			return task.Result{}, err
@@ -90,6 +78,21 @@ func (t *Tasks) collect(ctx context.Context, x sandbox.Exec) (task.Result, error
 	}
 	settle(&r, x, string(g.stderr))
 	return r, nil
+}
+
+// hear passes entries on and keeps the end of standard error.
+func (g *gathered) hear(entries iter.Seq2[journal.Entry, error]) iter.Seq2[journal.Entry, error] {
+	return func(yield func(journal.Entry, error) bool) {
+		for entry, err := range entries {
+			if err == nil && entry.Exit == nil && entry.Output.Stream == sandbox.Stderr {
+				g.stderr = append(g.stderr, entry.Output.Data...)
+				g.stderr = g.stderr[max(0, len(g.stderr)-stderrEnd):]
+			}
+			if !yield(entry, err) {
+				return
+			}
+		}
+	}
 }
 
 func (g *gathered) add(r task.Record) {

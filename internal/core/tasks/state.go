@@ -67,13 +67,8 @@ func (t *Tasks) find(ctx context.Context, id, taskID string) (sandbox.Sandbox, s
 	if err != nil {
 		return sandbox.Sandbox{}, sandbox.Exec{}, err
 	}
-	if !x.Status.Finished() {
-		// The store learns of an end a little later.
-		if x, err = t.cfg.Live.Execs().Get(ctx, id, x.Seq); err != nil {
-			return sandbox.Sandbox{}, sandbox.Exec{}, err
-		}
-	}
-	return b, x, nil
+	x, err = t.cfg.Live.Execs().AsItStands(ctx, x)
+	return b, x, err
 }
 
 // Get returns a task, also one of a sandbox that was destroyed, for as long as
@@ -128,6 +123,9 @@ func (t *Tasks) List(ctx context.Context, id string, before int64, limit int) (P
 			p.Before = list[i-1].Seq
 			break
 		}
+		if x, err = t.cfg.Live.Execs().AsItStands(ctx, x); err != nil {
+			return Page{}, err
+		}
 		p.Tasks = append(p.Tasks, taskOf(b, x))
 	}
 	return p, nil
@@ -136,7 +134,7 @@ func (t *Tasks) List(ctx context.Context, id string, before int64, limit int) (P
 // Active is the task of a sandbox that runs, the oldest if there are several, and
 // where it stands; "" is none.
 func (t *Tasks) Active(ctx context.Context, b sandbox.Sandbox) (id sandbox.UID, phase task.Phase, err error) {
-	list, err := t.cfg.Live.Unfinished(ctx, b.UID, task.Kind)
+	list, err := t.cfg.Live.Execs().Unfinished(ctx, b.UID, task.Kind)
 	if err != nil || len(list) == 0 {
 		return "", "", err
 	}
@@ -148,8 +146,8 @@ func (t *Tasks) Active(ctx context.Context, b sandbox.Sandbox) (id sandbox.UID, 
 
 // sessionOf is the session of an earlier task of the same agent.
 func (t *Tasks) sessionOf(ctx context.Context, b sandbox.Sandbox, taskID, agent string) (string, error) {
-	x, err := t.cfg.Store.ExecByUID(ctx, b.UID, sandbox.UID(taskID))
-	if errs.KindOf(err) == errs.NotFound || err == nil && x.Spec.Kind != task.Kind {
+	_, x, err := t.find(ctx, string(b.ID), taskID)
+	if errs.KindOf(err) == errs.NotFound {
 		return "", errs.E(errs.Invalid, "resume: this sandbox has no such task")
 	}
 	if err != nil {

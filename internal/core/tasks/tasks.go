@@ -181,7 +181,7 @@ func (t *Tasks) refuseSecond(ctx context.Context, b sandbox.Sandbox, cwd string)
 func (t *Tasks) unfinished(ctx context.Context, box sandbox.UID) ([]sandbox.Exec, error) {
 	var all []sandbox.Exec
 	for _, kind := range []string{task.Kind, task.KindRestore} {
-		list, err := t.cfg.Live.Unfinished(ctx, box, kind)
+		list, err := t.cfg.Live.Execs().Unfinished(ctx, box, kind)
 		if err != nil {
 			return nil, err
 		}

@@ -117,7 +117,7 @@ func (c *checkpoints) command(ctx context.Context, args ...string) *exec.Cmd {
 		"GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1", "GIT_ATTR_NOSYSTEM=1", "GIT_TERMINAL_PROMPT=0", "GIT_NO_LAZY_FETCH=1", "GIT_NO_REPLACE_OBJECTS=1",
 		"GIT_AUTHOR_NAME=cubby", "GIT_AUTHOR_EMAIL=cubby@localhost", "GIT_COMMITTER_NAME=cubby", "GIT_COMMITTER_EMAIL=cubby@localhost",
 	}
-	cmd.WaitDelay = time.Second
+	cmd.WaitDelay = 10 * time.Second
 	return cmd
 }
 

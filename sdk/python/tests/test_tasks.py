@@ -97,7 +97,7 @@ def test_a_task_is_done_and_undone(box: Sandbox) -> None:
     heard: list[TaskEvent] = []
     box.exec("mkdir -p sdk-task && echo old > sdk-task/kept.txt")
     task = box.tasks.run("make a file", cwd="sdk-task", check=True, on_event=heard.append, **AGENT)
-    assert task.files_changed == ["made.txt"]
+    assert (task.files_changed, task.checkpoint_message) == (["made.txt"], "")
     assert task.agent_message_final == "hello"
     assert [e.id for e in heard] == list(range(len(heard)))
     assert heard[-1].type == "done"
