@@ -51,6 +51,8 @@ func newCoder(t *testing.T, h realHost, url, isolation, packages string) *coder 
 		`{"id":%q,"isolation":%q,"ports":[3000],"visibility":"public","limits":{"memory_bytes":3221225472,"cpus":2,"disk_bytes":4294967296}}`, c.id, isolation), nil)
 	c.furnish(packages, "")
 	c.sh("mkdir app; echo old > app/old.txt")
+	// A session shell leaves what is root's in the home.
+	succeed(t, "POST", url+"/v1/sandboxes/"+c.id+"/exec", `{"cmd":"true","session":"main"}`, nil)
 	return c
 }
 

@@ -32,6 +32,9 @@ const (
 	gitPatience = 2 * time.Minute
 )
 
+// private is what tasks keep below the home of their user. ~/.cubby is the agent's.
+const private = ".local/share/cubby"
+
 // leftOut are directories that no checkpoint has: what programs fetch and make.
 var leftOut = []string{".git/", "node_modules/", "dist/", ".vite/", ".next/", "__pycache__/", ".venv/", "target/"}
 
@@ -68,7 +71,7 @@ func openCheckpoints(kids *children, env []string, home, dir string) (*checkpoin
 	}
 	sum := sha256.Sum256([]byte(dir))
 	c := &checkpoints{git: git, tree: dir, home: home, kids: kids,
-		dir: filepath.Join(home, ".cubby", "checkpoints", hex.EncodeToString(sum[:8])+".git")}
+		dir: filepath.Join(home, private, "checkpoints", hex.EncodeToString(sum[:8])+".git")}
 	return c, nil
 }
 
@@ -242,7 +245,7 @@ func (c *checkpoints) list(ctx context.Context, dir string) ([]string, error) {
 		for _, p := range ofHome {
 			args = append(args, "--exclude="+p)
 		}
-	} else if own, err := filepath.Rel(at, filepath.Join(c.home, ".cubby")); err == nil && !strings.HasPrefix(own, "..") {
+	} else if own, err := filepath.Rel(at, filepath.Join(c.home, private)); err == nil && !strings.HasPrefix(own, "..") {
 		args = append(args, "--exclude=/"+own+"/")
 	}
 	ctx, cancel := context.WithTimeout(ctx, gitPatience)

@@ -19,7 +19,7 @@ func (s *supervisor) argument() (string, error) {
 	if len(s.order.Prompt) <= maxArgument {
 		return s.order.Prompt, nil
 	}
-	at := filepath.Join(s.home, ".cubby", "prompts", filepath.Base(s.order.ID)+".md")
+	at := filepath.Join(s.home, private, "prompts", filepath.Base(s.order.ID)+".md")
 	if err := os.MkdirAll(filepath.Dir(at), 0o700); err != nil {
 		return "", err
 	}
