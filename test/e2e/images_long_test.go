@@ -74,8 +74,9 @@ func TestImagesOfRecipesWithSteps(t *testing.T) {
 	for _, program := range []string{"opencode", "claude", "codex", "codex-acp", "gemini", "pnpm", "bun", "uv"} {
 		lines = append(lines, program+" --version")
 	}
+	// Nobody waits for the one that writes, nor for an agent that has answered.
 	for _, program := range []string{"claude-agent-acp", "codex-acp", "gemini --acp", "opencode acp"} {
-		lines = append(lines, fmt.Sprintf(`(echo '%s'; sleep 60) | timeout 60 %s | grep -m 1 '"protocolVersion":1'`, initialize, program))
+		lines = append(lines, fmt.Sprintf(`grep -m 1 '"protocolVersion":1' < <((echo '%s'; sleep 60) | timeout 60 %s)`, initialize, program))
 	}
 	for _, isolation := range []string{"gvisor", "container"} {
 		for name, lines := range map[string][]string{
