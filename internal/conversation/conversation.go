@@ -124,16 +124,6 @@ type Interrupt struct {
 	Value json.RawMessage `json:"value"`
 }
 
-// NewID returns a UUID of version 6: later ones are greater as texts, as clients
-// that order the branches of a thread expect.
-func NewID() string {
-	id, err := uuid.NewV6()
-	if err != nil {
-		panic(err) // the random source of the system is gone
-	}
-	return id.String()
-}
-
 // RunStatus is what became of a run.
 type RunStatus string
 

@@ -33,6 +33,18 @@ func (r Refs) Len() int {
 	return int(n)
 }
 
+// Spans yields the first and the last place of each row of places that follow each
+// other.
+func (r Refs) Spans() iter.Seq2[int64, int64] {
+	return func(yield func(first, last int64) bool) {
+		for _, s := range r.spans {
+			if !yield(s.first, s.last) {
+				return
+			}
+		}
+	}
+}
+
 // All yields the places.
 func (r Refs) All() iter.Seq[int64] {
 	return func(yield func(int64) bool) {

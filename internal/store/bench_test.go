@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/cubbyhq/cubby/internal/conversation"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
@@ -63,6 +64,59 @@ func BenchmarkStore(b *testing.B) {
 			return err
 		})
 	}
+}
+
+// BenchmarkConversation measures a thread of 1000 messages, of 300 bytes each, among
+// others.
+func BenchmarkConversation(b *testing.B) {
+	s, _ := fresh(b)
+	flush := s.engine.flush
+	s.engine.flush = func() error { return nil }
+	for i := range 1000 {
+		talk(b, s, "acme", fmt.Sprint("other-", i), with(`{"graph_id":"agent","n":1}`))
+	}
+	thread := talk(b, s, "acme", "a", with(`{"graph_id":"agent","rare":true}`))
+	var last conversation.Checkpoint
+	var list []PlacedMessage
+	for i := range 1000 {
+		last, list = commit(b, s, CommitRequest{
+			Thread: thread.UID, State: append(list, text(fmt.Sprintf("%0300d", i))), Head: true,
+			Checkpoint: conversation.Checkpoint{ID: conversation.NewID(), Metadata: object(`{"source":"loop"}`)},
+		})
+	}
+	s.engine.flush = flush
+	run := func(name string, call func() error) {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				if err := call(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+	run("state", func() error { _, err := s.Messages(b.Context(), thread.UID, last.Messages); return err })
+	run("commit", func() error {
+		_, _, err := s.Commit(b.Context(), CommitRequest{
+			Thread: thread.UID, State: list, Checkpoint: conversation.Checkpoint{ID: conversation.NewID()}, Head: true,
+		})
+		return err
+	})
+	run("history10", func() error { _, err := s.Checkpoints(b.Context(), thread.UID, CheckpointQuery{Limit: 10}); return err })
+	for name, metadata := range map[string]string{"search": `{"graph_id":"agent"}`, "searchRare": `{"rare":true}`} {
+		run(name, func() error {
+			_, _, err := s.Conversations(b.Context(), ConversationQuery{
+				Tenant: &thread.Tenant, Metadata: object(metadata), Descending: true, Limit: 100,
+			})
+			return err
+		})
+	}
+	run("run", func() error {
+		r, err := s.CreateRun(b.Context(), NewRun{Run: conversation.Run{ID: conversation.NewID(), Thread: thread.UID}})
+		if err != nil {
+			return err
+		}
+		return s.ChangeRun(b.Context(), thread.UID, r.ID, endAs(conversation.RunSuccess))
+	})
 }
 
 // BenchmarkBurst is what creates that come together wait for.

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -15,6 +16,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/cubbyhq/cubby/internal/conversation"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 	"github.com/cubbyhq/cubby/internal/seal"
@@ -96,7 +98,72 @@ func oneLife(ctx context.Context, s *Store, say func(string, ...any)) error {
 		return err
 	}
 	say("state %s %s", b.UID, sandbox.Destroyed)
-	return nil
+	return oneTalk(ctx, s, say)
+}
+
+// oneTalk runs a thread of the agent: two messages a step.
+func oneTalk(ctx context.Context, s *Store, say func(string, ...any)) error {
+	uid := sandbox.NewUID()
+	if err := s.CreateConversation(ctx, conversation.Thread{UID: uid, ID: string(uid)}); err != nil {
+		return err
+	}
+	if _, err := s.CreateRun(ctx, NewRun{Run: conversation.Run{ID: "r", Thread: uid, Secret: "s"}, OnlyIfIdle: true}); err != nil {
+		return err
+	}
+	say("thread %s %d", uid, 0)
+	var state []PlacedMessage
+	var err error
+	for i := range 4 {
+		_, state, err = s.Commit(ctx, CommitRequest{
+			Thread: uid, Checkpoint: conversation.Checkpoint{ID: conversation.NewID(), RunID: "r", Step: i + 1},
+			State: append(state, messages("a", "b")...), Head: true,
+		})
+		if err != nil {
+			return err
+		}
+		say("thread %s %d", uid, i+1)
+	}
+	err = s.ChangeRunAndThread(ctx, uid, "r", func(r *conversation.Run, c *conversation.Thread) error {
+		r.Status, c.Status = conversation.RunFailed, conversation.ThreadFailed
+		return nil
+	})
+	if err == nil {
+		say("thread %s %d", uid, 5)
+	}
+	return err
+}
+
+// checkTalks: a thread is as it was after a whole step, and not before the last one
+// that was acknowledged.
+func checkTalks(t *testing.T, s *Store, threads map[string]int) {
+	t.Helper()
+	for uid, want := range threads {
+		c, err := s.ConversationOf(t.Context(), sandbox.UID(uid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := s.ConversationRun(t.Context(), c.UID, "r")
+		if err != nil || r.Seq != 1 || r.Status.Ended() != (c.Status == conversation.ThreadFailed) {
+			t.Fatalf("thread %s is %s and its run %+v, %v", uid, c.Status, r, err)
+		}
+		if secret, err := s.RunSecret(t.Context(), c.UID, "r"); err != nil || (secret == "") != r.Status.Ended() {
+			t.Fatalf("the run of thread %s is %s and has the secret %q, %v", uid, r.Status, secret, err)
+		}
+		all, err := s.Checkpoints(t.Context(), c.UID, CheckpointQuery{})
+		done := len(all)
+		if r.Status.Ended() {
+			done++
+		}
+		if err != nil || done < want {
+			t.Fatalf("thread %s has done %d steps, %v; acknowledged are %d", uid, done, err, want)
+		}
+		for i, checkpoint := range all {
+			list, err := s.Messages(t.Context(), c.UID, checkpoint.Messages)
+			if err != nil || checkpoint.Step != len(all)-i || len(list) != 2*checkpoint.Step || i == 0 && c.Head != checkpoint.ID {
+				t.Fatalf("thread %s: checkpoint %+v has %d messages, %v; the head is %s", uid, checkpoint, len(list), err, c.Head)
+			}
+		}
+	}
 }
 
 // TestKilledWriter kills a process in the middle of its writes, again and
@@ -107,6 +174,7 @@ func TestKilledWriter(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	states := map[string]sandbox.State{} // by uid: the last acknowledged
 	execs := map[string]sandbox.ExecStatus{}
+	threads := map[string]int{} // steps
 	for round := range 5 {
 		cmd := exec.CommandContext(t.Context(), os.Args[0])
 		cmd.Env = append(os.Environ(), crashPath+"="+where.Path, crashURL+"="+where.URL)
@@ -127,6 +195,10 @@ func TestKilledWriter(t *testing.T) {
 				states[key] = sandbox.State(state)
 			case "exec":
 				execs[key] = sandbox.ExecStatus(state)
+			case "thread":
+				if threads[key], err = strconv.Atoi(state); err != nil {
+					t.Fatal(err)
+				}
 			}
 			if n == stop {
 				if err := cmd.Process.Kill(); err != nil {
@@ -137,14 +209,14 @@ func TestKilledWriter(t *testing.T) {
 		if err := cmd.Wait(); err == nil || cmd.ProcessState.ExitCode() > 0 {
 			t.Fatalf("the writer ended by itself: %v", err)
 		}
-		checkAfterCrash(t, where, round, states, execs)
+		checkAfterCrash(t, where, round, states, execs, threads)
 	}
-	if len(states) < 20 {
-		t.Errorf("only %d sandboxes were written", len(states))
+	if len(states) < 20 || len(threads) < 10 {
+		t.Errorf("only %d sandboxes and %d threads were written", len(states), len(threads))
 	}
 }
 
-func checkAfterCrash(t *testing.T, where Config, round int, states map[string]sandbox.State, execs map[string]sandbox.ExecStatus) {
+func checkAfterCrash(t *testing.T, where Config, round int, states map[string]sandbox.State, execs map[string]sandbox.ExecStatus, threads map[string]int) {
 	t.Helper()
 	var err error
 	if where.Seal, err = seal.OpenKey(where.Path + ".key"); err != nil {
@@ -200,6 +272,7 @@ func checkAfterCrash(t *testing.T, where Config, round int, states map[string]sa
 			t.Fatalf("round %d: exec %s is %s and its env says %v", round, key, e.Status, err)
 		}
 	}
+	checkTalks(t, s, threads)
 	disks, err := s.KeptDisks(t.Context())
 	if err != nil {
 		t.Fatal(err)

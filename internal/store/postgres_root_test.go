@@ -67,6 +67,27 @@ var shared = map[string]func(*testing.T){
 	"TestWatchEvents":                            TestWatchEvents,
 	"TestTenants":                                TestTenants,
 	"TestTenantWithSandboxesIsNotDropped":        TestTenantWithSandboxesIsNotDropped,
+	"TestAssistants":                             TestAssistants,
+	"TestAssistantQueries":                       TestAssistantQueries,
+	"TestAssistantsOfATenantAreBounded":          TestAssistantsOfATenantAreBounded,
+	"TestConversations":                          TestConversations,
+	"TestConversationQueries":                    TestConversationQueries,
+	"TestConversationOfOddText":                  TestConversationOfOddText,
+	"TestStaleConversations":                     TestStaleConversations,
+	"TestRemovedConversationLeavesNothing":       TestRemovedConversationLeavesNothing,
+	"TestCommit":                                 TestCommit,
+	"TestStateInManyPieces":                      TestStateInManyPieces,
+	"TestCheckpoints":                            TestCheckpoints,
+	"TestCheckpointsBeyondABatch":                TestCheckpointsBeyondABatch,
+	"TestThreadsStayLinear":                      TestThreadsStayLinear,
+	"TestLargeMessages":                          TestLargeMessages,
+	"TestConcurrentCommits":                      TestConcurrentCommits,
+	"TestRuns":                                   TestRuns,
+	"TestRunLists":                               TestRunLists,
+	"TestOneRunAtATime":                          TestOneRunAtATime,
+	"TestRolledBackRun":                          TestRolledBackRun,
+	"TestCopiedRunSecretIsNotOpened":             TestCopiedRunSecretIsNotOpened,
+	"TestAgentSettings":                          TestAgentSettings,
 }
 
 // onlySQLite are those of what only an SQLite file has.
@@ -85,6 +106,7 @@ func BenchmarkOnPostgreSQL(b *testing.B) {
 	newPostgres = postgrestest.New
 	postgrestest.New(b)
 	b.Run("Store", BenchmarkStore)
+	b.Run("Conversation", BenchmarkConversation)
 }
 
 // TestEveryTestIsForAllDatabases finds tests that open a store, not at a path of

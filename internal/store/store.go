@@ -1,22 +1,22 @@
 // Package store keeps cubby's state: sandboxes, execs, kept disks, secrets,
-// idempotency keys and events. It is the only package that knows SQL, and it
-// alone changes a sandbox's state, in [Store.Move], where sandbox.State says
-// what is allowed. database/sql types never appear in its API.
+// idempotency keys and events, and the agent's threads, runs and settings. It is
+// the only package that knows SQL, and it alone changes a sandbox's state, in
+// [Store.Move], where sandbox.State says what is allowed. database/sql types never
+// appear in its API.
 //
-// Writes come in two strengths. Durable ones (every move, kept disks, spec
-// updates, secrets, completed idempotency keys) are on disk when the call returns and
-// survive a power cut. Relaxed ones (execs, events, activity, new rows in
-// Creating) survive a crash of the daemon at once, and a power cut after at
-// most [syncInterval] while [Store.Run] runs, or with the next durable write:
-// a power cut ends every process in every sandbox, so what it can take from
-// an exec's row is less than what it takes from the exec. Writes reach the
-// disk in order: a durable write covers all before it. On PostgreSQL every
-// write is durable when it returns.
+// Writes come in two strengths. Durable ones (every move, kept disks, spec updates,
+// secrets, completed idempotency keys, threads that are made, the beginning and the
+// end of a run) are on disk when the call returns and survive a power cut. Relaxed
+// ones (execs, events, activity, new rows in Creating, the steps of a run) survive a
+// crash of the daemon at once, and a power cut after at most [syncInterval] while
+// [Store.Run] runs, or with the next durable write: a power cut ends every process in
+// every sandbox, so what it can take from an exec's row is less than what it takes
+// from the exec. Writes reach the disk in order: a durable write covers all before
+// it. On PostgreSQL every write is durable when it returns.
 //
-// The package holds no rules beyond integrity. It does not log request
-// contents, retries only what something of the database itself was in the way
-// of, and never answers "empty" for what it could not
-// read.
+// The package holds no rules beyond integrity. It does not log request contents,
+// retries only what something of the database itself was in the way of, and never
+// answers "empty" for what it could not read.
 package store
 
 import (

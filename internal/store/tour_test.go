@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cubbyhq/cubby/internal/conversation"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
@@ -139,7 +140,84 @@ func tour(ctx context.Context, s *Store, id string) []step {
 	read("HistoryBytes", func() error { _, err := s.HistoryBytes(ctx); return err })
 	add("EvictHistory", false, func() error { _, err := s.EvictHistory(ctx, b.Tenant, s.now().Add(1)); return err })
 	add("Prune", false, func() error { _, err := s.Prune(ctx, s.now().Add(1)); return err })
+	steps = append(steps, agentTour(ctx, s, id)...)
 	add("Ping", false, func() error { return s.Ping(ctx) })
+	return steps
+}
+
+// agentTour is the tour of the agent's threads.
+func agentTour(ctx context.Context, s *Store, id string) (steps []step) {
+	add := func(name string, durable bool, call func() error) { steps = append(steps, step{name, durable, call}) }
+	read := func(name string, call func() error) { add(name, false, call) }
+	tenant := "acme"
+	c := conversation.Thread{UID: sandbox.NewUID(), ID: id, Tenant: tenant, Metadata: object(`{"graph_id":"agent"}`)}
+	a := conversation.Assistant{ID: id, Tenant: tenant}
+	add("CreateAssistant", true, func() error { return s.CreateAssistant(ctx, a) })
+	read("Assistant", func() error { _, err := s.Assistant(ctx, tenant, id); return err })
+	read("Assistants", func() error { _, _, err := s.Assistants(ctx, AssistantQuery{Tenant: tenant}); return err })
+	add("ChangeAssistant", true, func() error {
+		_, err := s.ChangeAssistant(ctx, tenant, id, func(*conversation.Assistant) error { return nil })
+		return err
+	})
+	add("RemoveAssistant", true, func() error { return s.RemoveAssistant(ctx, tenant, id) })
+
+	add("CreateConversation", true, func() error { return s.CreateConversation(ctx, c) })
+	read("Conversation", func() error { _, err := s.Conversation(ctx, tenant, id); return err })
+	read("ConversationOf", func() error { _, err := s.ConversationOf(ctx, c.UID); return err })
+	add("ChangeConversation", false, func() error {
+		_, err := s.ChangeConversation(ctx, c.UID, func(c *conversation.Thread) error { c.Metadata = object(`{"k":1}`); return nil })
+		return err
+	})
+	for name, q := range map[string]ConversationQuery{
+		"": {}, " of a tenant": {Tenant: &tenant}, " of a tenant with metadata": {Tenant: &tenant, Metadata: c.Metadata},
+	} {
+		for _, q.Descending = range []bool{false, true} {
+			read("Conversations"+name, func() error { _, _, err := s.Conversations(ctx, q); return err })
+		}
+	}
+	read("StaleConversations", func() error { _, err := s.StaleConversations(ctx, s.now(), 1, "", 0); return err })
+	add("CreateRun", true, func() error {
+		_, err := s.CreateRun(ctx, NewRun{Run: conversation.Run{ID: "r", Thread: c.UID, Secret: "s"}, OnlyIfIdle: true})
+		return err
+	})
+	read("ConversationRun", func() error { _, err := s.ConversationRun(ctx, c.UID, "r"); return err })
+	read("RunSecret", func() error { _, err := s.RunSecret(ctx, c.UID, "r"); return err })
+	read("Runs", func() error { _, err := s.Runs(ctx, c.UID, RunQuery{}); return err })
+	read("Runs of a status", func() error { _, err := s.Runs(ctx, c.UID, RunQuery{Status: conversation.RunPending}); return err })
+	read("UnfinishedRuns", func() error { _, err := s.UnfinishedRuns(ctx); return err })
+	read("CountRuns", func() error { _, err := s.CountRuns(ctx, tenant); return err })
+	var state []PlacedMessage
+	step := func(id string, durable bool) func() error {
+		return func() (err error) {
+			state = append(state, text("b"))
+			_, state, err = s.Commit(ctx, CommitRequest{
+				Thread: c.UID, Checkpoint: conversation.Checkpoint{ID: id, RunID: "r"}, State: state, Head: true, Durable: durable,
+			})
+			return err
+		}
+	}
+	add("Commit", false, step("c1", false))
+	add("Commit, durable", true, step("c2", true))
+	read("Messages", func() error { _, err := s.Messages(ctx, c.UID, refsOf(1, 2)); return err })
+	read("Messages in pieces", func() error { _, err := s.Messages(ctx, c.UID, refsOf(2, 1)); return err })
+	read("Checkpoint", func() error { _, err := s.Checkpoint(ctx, c.UID, "c1"); return err })
+	for name, q := range map[string]CheckpointQuery{
+		"": {}, ", next page": {Before: "c2"}, " of a run": {RunID: "r"}, " of a run, next page": {RunID: "r", Before: "c2"},
+	} {
+		read("Checkpoints"+name, func() error { _, err := s.Checkpoints(ctx, c.UID, q); return err })
+	}
+	add("AnnotateCheckpoint", false, func() error { _, err := s.AnnotateCheckpoint(ctx, c.UID, "c1", c.Metadata); return err })
+	add("ChangeRun", false, func() error { return s.ChangeRun(ctx, c.UID, "r", endAs(conversation.RunRunning)) })
+	add("ChangeRunAndThread to an end", true, func() error {
+		return s.ChangeRunAndThread(ctx, c.UID, "r", func(r *conversation.Run, _ *conversation.Thread) error { return endAs(conversation.RunSuccess)(r) })
+	})
+	add("RemoveRun", true, func() error { return s.RemoveRun(ctx, c.UID, "r", true) })
+	add("RemoveConversation", true, func() error { return s.RemoveConversation(ctx, c.UID) })
+
+	set := func([]byte) ([]byte, error) { return []byte("{}"), nil }
+	add("ChangeAgentSettings", true, func() error { return s.ChangeAgentSettings(ctx, tenant, set) })
+	read("AgentSettings", func() error { _, err := s.AgentSettings(ctx, tenant); return err })
+	add("RemoveAgentSettings", true, func() error { return s.RemoveAgentSettings(ctx, tenant) })
 	return steps
 }
 
@@ -182,6 +260,7 @@ func TestEveryStatementUsesAnIndex(t *testing.T) {
 		"SELECT " + keptColumns + " FROM kept_disks ORDER BY id_key": "all kept disks are what it is asked for",
 		"DELETE FROM idempotency WHERE result IS NULL":               "runs once, at Open",
 		"SELECT tenant, bytes FROM history":                          "all tenants are what it is asked for",
+		staleConversations:                                           "it runs now and then, and looks at the threads of all tenants",
 	}
 	seen := 0
 	for _, cache := range []*statements{&s.reads, &s.writes} {

@@ -32,9 +32,15 @@ func (s *Store) update(ctx context.Context, d durability, fn func(*tx) error) er
 	}
 	// After the lock is given up: writers that come together share one sync.
 	if d == durable {
-		if err := s.engine.flush(); err != nil {
-			return errs.E(errs.Internal, "the store could not be written to disk").Because(err)
-		}
+		return s.flush()
+	}
+	return nil
+}
+
+// flush makes durable what was written.
+func (s *Store) flush() error {
+	if err := s.engine.flush(); err != nil {
+		return errs.E(errs.Internal, "the store could not be written to disk").Because(err)
 	}
 	return nil
 }

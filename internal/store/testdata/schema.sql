@@ -38,6 +38,73 @@ CREATE TRIGGER sandboxes_removed AFTER DELETE ON sandboxes
     UPDATE history SET bytes = bytes - 1024 - octet_length(OLD.spec) WHERE tenant = OLD.tenant;
 END;
 
+CREATE TABLE agent_settings (
+    tenant     TEXT    NOT NULL PRIMARY KEY,
+    document   TEXT    NOT NULL,
+    updated_at INTEGER NOT NULL
+);
+
+CREATE TABLE assistants (
+    tenant      TEXT    NOT NULL,
+    id          TEXT    NOT NULL,
+    graph_id    TEXT    NOT NULL,
+    name        TEXT    NOT NULL,
+    description TEXT    NOT NULL,
+    version     INTEGER NOT NULL,
+    config      TEXT    NOT NULL,
+    context     TEXT    NOT NULL,
+    metadata    TEXT    NOT NULL,
+    created_at  INTEGER NOT NULL,
+    updated_at  INTEGER NOT NULL,
+    PRIMARY KEY (tenant, id)
+);
+
+CREATE TABLE checkpoints (
+    thread     TEXT    NOT NULL REFERENCES conversations (uid) ON DELETE CASCADE,
+    id         TEXT    NOT NULL,
+    parent     TEXT    NOT NULL,
+    source     TEXT    NOT NULL,
+    step       INTEGER NOT NULL,
+    nodes      TEXT    NOT NULL,
+    tasks      TEXT    NOT NULL,
+    metadata   TEXT    NOT NULL,
+    run        TEXT    NOT NULL,
+    messages   TEXT    NOT NULL,
+    created_at INTEGER NOT NULL,
+    PRIMARY KEY (thread, id)
+);
+
+CREATE TABLE conversation_messages (
+    thread TEXT    NOT NULL REFERENCES conversations (uid) ON DELETE CASCADE,
+    place  INTEGER NOT NULL,
+    body   TEXT    NOT NULL,
+    PRIMARY KEY (thread, place)
+);
+
+CREATE TABLE conversation_metadata (
+    thread TEXT NOT NULL REFERENCES conversations (uid) ON DELETE CASCADE,
+    name   TEXT NOT NULL,
+    value  TEXT NOT NULL,
+    PRIMARY KEY (thread, name)
+);
+
+CREATE TABLE conversations (
+    uid              TEXT    NOT NULL PRIMARY KEY,
+    id               TEXT    NOT NULL,
+    tenant           TEXT    NOT NULL,
+    owner            TEXT    NOT NULL,
+    metadata         TEXT    NOT NULL,
+    config           TEXT    NOT NULL,
+    status           TEXT    NOT NULL,
+    error            TEXT    NOT NULL,
+    head             TEXT    NOT NULL,
+    last_run         INTEGER NOT NULL,
+    last_place       INTEGER NOT NULL,
+    created_at       INTEGER NOT NULL,
+    updated_at       INTEGER NOT NULL,
+    state_updated_at INTEGER NOT NULL
+);
+
 CREATE TABLE events (
     cursor  INTEGER PRIMARY KEY AUTOINCREMENT,
     box     TEXT    NOT NULL,
@@ -99,6 +166,23 @@ CREATE TABLE kept_disks (
     external_workspace_id TEXT    NOT NULL,
     disk_uid              TEXT    NOT NULL UNIQUE,
     kept_at               INTEGER NOT NULL
+);
+
+CREATE TABLE runs (
+    thread     TEXT    NOT NULL REFERENCES conversations (uid) ON DELETE CASCADE,
+    seq        INTEGER NOT NULL,
+    id         TEXT    NOT NULL,
+    tenant     TEXT    NOT NULL,
+    assistant  TEXT    NOT NULL,
+    status     TEXT    NOT NULL,
+    error      TEXT    NOT NULL,
+    metadata   TEXT    NOT NULL,
+    multitask  TEXT    NOT NULL,
+    request    TEXT    NOT NULL,
+    secret     TEXT    NOT NULL,
+    created_at INTEGER NOT NULL,
+    updated_at INTEGER NOT NULL,
+    PRIMARY KEY (thread, seq)
 );
 
 CREATE TABLE sandbox_activity (
@@ -167,6 +251,16 @@ CREATE TABLE tenants (
     created_at INTEGER NOT NULL
 );
 
+CREATE INDEX checkpoints_by_run ON checkpoints (thread, run, id) WHERE run <> '';
+
+CREATE INDEX conversations_by_age ON conversations (created_at, uid);
+
+CREATE UNIQUE INDEX conversations_by_id ON conversations (tenant, id);
+
+CREATE INDEX conversations_by_tenant ON conversations (tenant, created_at, uid);
+
+CREATE INDEX conversations_resting ON conversations (tenant, updated_at DESC, uid DESC) WHERE status <> 'busy';
+
 CREATE INDEX events_by_age ON events (at);
 
 CREATE INDEX events_by_box ON events (box, cursor);
@@ -188,6 +282,12 @@ CREATE INDEX execs_unfinished ON execs (box, seq) WHERE status IN ('pending', 'r
 CREATE INDEX idempotency_by_age ON idempotency (claimed_at);
 
 CREATE INDEX kept_disks_by_tenant ON kept_disks (tenant);
+
+CREATE UNIQUE INDEX runs_by_id ON runs (thread, id);
+
+CREATE INDEX runs_by_status ON runs (thread, status, seq);
+
+CREATE INDEX runs_unfinished ON runs (tenant, thread, seq) WHERE status IN ('pending', 'running');
 
 CREATE INDEX sandbox_labels_by_box ON sandbox_labels (box);
 

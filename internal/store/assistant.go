@@ -1,0 +1,176 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/cubbyhq/cubby/internal/conversation"
+	"github.com/cubbyhq/cubby/internal/errs"
+)
+
+// maxAssistants bounds those of a tenant: a query reads them all.
+const maxAssistants = 1000
+
+const assistantColumns = `tenant, id, graph_id, name, description, version, config, context, metadata, created_at, updated_at`
+
+func noSuchAssistant() error { return errs.E(errs.NotFound, "no such assistant") }
+
+// CreateAssistant adds an assistant; zero times become now. Conflict when its tenant
+// has one with its id, OverQuota when it has too many.
+func (s *Store) CreateAssistant(ctx context.Context, a conversation.Assistant) error {
+	now := s.now()
+	a.CreatedAt, a.UpdatedAt = orTime(a.CreatedAt, now), orTime(a.UpdatedAt, now)
+	values, err := assistantValues(a)
+	if err != nil {
+		return err
+	}
+	err = s.update(ctx, durable, func(t *tx) error {
+		var n int
+		if err := t.row(`SELECT COUNT(*) FROM assistants WHERE tenant = $1`, a.Tenant).Scan(&n); err != nil {
+			return err
+		}
+		if n >= maxAssistants {
+			return errs.E(errs.OverQuota, "there are all %d assistants that there may be", maxAssistants).Hint("remove one first")
+		}
+		_, err := t.exec(`INSERT INTO assistants (`+assistantColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`, values...)
+		return err
+	})
+	if errors.Is(err, errs.Conflict) {
+		return errs.E(errs.Conflict, "the assistant exists already").Because(err)
+	}
+	return err
+}
+
+// Assistant returns an assistant of a tenant; NotFound when it has none with the id.
+func (s *Store) Assistant(ctx context.Context, tenant, id string) (conversation.Assistant, error) {
+	a, err := scanAssistant(s.row(ctx, `SELECT `+assistantColumns+` FROM assistants WHERE tenant = $1 AND id = $2`, tenant, id))
+	return a, s.fault(err)
+}
+
+// AssistantQuery selects assistants of a tenant; the zero value but for it selects
+// all.
+type AssistantQuery struct {
+	Tenant     string
+	GraphID    string                     // "": any
+	Name       string                     // what the name contains, in whatever case
+	Metadata   map[string]json.RawMessage // all must be equal
+	SortBy     string                     // assistant_id, graph_id, name, created_at, updated_at; else created_at
+	Descending bool
+	Limit      int // 0: 100; at most 1000
+	Offset     int
+}
+
+// Assistants returns those that a query selects, ties by id, and how many there are
+// without its bounds.
+func (s *Store) Assistants(ctx context.Context, q AssistantQuery) (page []conversation.Assistant, total int, err error) {
+	want, err := entries(q.Metadata, maxMatch)
+	if err != nil {
+		return nil, 0, err
+	}
+	rows, err := s.rows(ctx, `SELECT `+assistantColumns+` FROM assistants WHERE tenant = $1 ORDER BY id`, q.Tenant)
+	all, err := collect(rows, err, scanAssistant)
+	if err != nil {
+		return nil, 0, s.fault(err)
+	}
+	name := strings.ToLower(q.Name)
+	all = slices.DeleteFunc(all, func(a conversation.Assistant) bool {
+		matches, _ := has(a.Metadata, want) // what is stored was read already
+		return !matches || q.GraphID != "" && a.GraphID != q.GraphID || !strings.Contains(strings.ToLower(a.Name), name)
+	})
+	slices.SortStableFunc(all, func(a, b conversation.Assistant) int {
+		n := q.compare(a, b)
+		if q.Descending {
+			n = -n
+		}
+		return n
+	})
+	offset := min(max(q.Offset, 0), len(all))
+	return all[offset:min(offset+limit(q.Limit), len(all))], len(all), nil
+}
+
+func (q AssistantQuery) compare(a, b conversation.Assistant) int {
+	id := cmp.Compare(a.ID, b.ID)
+	switch q.SortBy {
+	case "assistant_id":
+		return id
+	case "graph_id":
+		return cmp.Or(cmp.Compare(a.GraphID, b.GraphID), id)
+	case "name":
+		return cmp.Or(cmp.Compare(a.Name, b.Name), id)
+	case "updated_at":
+		return cmp.Or(a.UpdatedAt.Compare(b.UpdatedAt), id)
+	}
+	return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), id)
+}
+
+// ChangeAssistant changes an assistant; UpdatedAt is now unless change sets it. What
+// names it, and its making, stays.
+func (s *Store) ChangeAssistant(ctx context.Context, tenant, id string, change func(*conversation.Assistant) error) (changed conversation.Assistant, err error) {
+	err = s.update(ctx, durable, func(t *tx) error {
+		was, err := scanAssistant(t.row(`SELECT `+assistantColumns+` FROM assistants WHERE tenant = $1 AND id = $2`, tenant, id))
+		if err != nil {
+			return err
+		}
+		changed = was
+		changed.UpdatedAt = fromMicros(micros(s.now()))
+		if err := change(&changed); err != nil {
+			return err
+		}
+		changed.Tenant, changed.ID, changed.CreatedAt = was.Tenant, was.ID, was.CreatedAt
+		values, err := assistantValues(changed)
+		if err != nil {
+			return err
+		}
+		_, err = t.exec(`UPDATE assistants SET graph_id = $3, name = $4, description = $5, version = $6, config = $7, context = $8,
+				metadata = $9, created_at = $10, updated_at = $11 WHERE tenant = $1 AND id = $2`, values...)
+		return err
+	})
+	return changed, err
+}
+
+// RemoveAssistant forgets an assistant. NotFound when there is none.
+func (s *Store) RemoveAssistant(ctx context.Context, tenant, id string) error {
+	return s.update(ctx, durable, func(t *tx) error {
+		n, err := t.exec(`DELETE FROM assistants WHERE tenant = $1 AND id = $2`, tenant, id)
+		if err == nil && n == 0 {
+			err = noSuchAssistant()
+		}
+		return err
+	})
+}
+
+// assistantValues are those of assistantColumns.
+func assistantValues(a conversation.Assistant) ([]any, error) {
+	if _, err := entries(a.Metadata, maxMetadata); err != nil {
+		return nil, err
+	}
+	config, errConfig := encodeRaw(a.Config)
+	about, errContext := encodeRaw(a.Context)
+	metadata, err := encodeMetadata(a.Metadata)
+	if err := errors.Join(errConfig, errContext, err); err != nil {
+		return nil, err
+	}
+	return []any{
+		a.Tenant, a.ID, a.GraphID, a.Name, a.Description, a.Version, config, about, metadata, micros(a.CreatedAt), micros(a.UpdatedAt),
+	}, nil
+}
+
+func scanAssistant(r row) (a conversation.Assistant, err error) {
+	var config, about, metadata string
+	var created, updated int64
+	err = r.Scan(&a.Tenant, &a.ID, &a.GraphID, &a.Name, &a.Description, &a.Version, &config, &about, &metadata, &created, &updated)
+	if errors.Is(err, sql.ErrNoRows) {
+		return a, noSuchAssistant()
+	}
+	if err != nil {
+		return a, err
+	}
+	a.Config, a.Context = decodeRaw(config), decodeRaw(about)
+	a.CreatedAt, a.UpdatedAt = fromMicros(created), fromMicros(updated)
+	return a, decode([]byte(metadata), &a.Metadata)
+}

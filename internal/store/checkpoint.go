@@ -1,0 +1,283 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/cubbyhq/cubby/internal/conversation"
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+)
+
+const checkpointColumns = `id, parent, source, step, nodes, tasks, metadata, run, messages, created_at`
+
+func noSuchCheckpoint() error { return errs.E(errs.NotFound, "no such checkpoint") }
+
+// CommitRequest is a step of a thread.
+type CommitRequest struct {
+	Thread sandbox.UID
+	// Checkpoint is what is added; a zero CreatedAt becomes now. Its Messages are
+	// those of State.
+	Checkpoint conversation.Checkpoint
+	// State are the messages of the checkpoint, in order. Those without a place are
+	// added to the thread.
+	State []PlacedMessage
+	// Head makes it the thread's, whose StateUpdatedAt becomes now.
+	Head bool
+	// Durable makes it one; it is relaxed otherwise.
+	Durable bool
+	// Change, when not nil, is done to the thread together with all that. It may be
+	// called again, with the thread as it was.
+	Change func(*conversation.Thread) error
+}
+
+// Commit adds a checkpoint to a thread, with the messages that it adds, and returns
+// both as they are stored. NotFound when there is no such thread; Conflict when it
+// has a checkpoint with the id, or lacks a message of the state.
+func (s *Store) Commit(ctx context.Context, r CommitRequest) (made conversation.Checkpoint, state []PlacedMessage, err error) {
+	// Large texts are not made while others wait.
+	bodies := make([]string, len(r.State))
+	var old conversation.Refs
+	added := 0
+	for i, m := range r.State {
+		if m.Place != 0 {
+			old.Add(m.Place)
+			continue
+		}
+		if bodies[i], err = encodeText(m.Message); err != nil {
+			return made, nil, err
+		}
+		added++
+	}
+	now := s.now()
+	strength := relaxed
+	if r.Durable {
+		strength = durable
+	}
+	err = s.update(ctx, strength, func(t *tx) error {
+		was, err := scanConversation(t.row(selectConversation, r.Thread))
+		if err != nil {
+			return err
+		}
+		if err := t.wantMessages(r.Thread, old); err != nil {
+			return err
+		}
+		made, state = r.Checkpoint, slices.Clone(r.State)
+		made.CreatedAt = fromMicros(micros(orTime(made.CreatedAt, now)))
+		if err := t.placeMessages(r.Thread, state, bodies, added); err != nil {
+			return err
+		}
+		made.Messages = conversation.Refs{}
+		for _, m := range state {
+			made.Messages.Add(m.Place)
+		}
+		if err := t.addCheckpoint(r.Thread, made); err != nil {
+			return err
+		}
+		if !r.Head && r.Change == nil {
+			return nil
+		}
+		set := was
+		if r.Head {
+			set.Head, set.StateUpdatedAt = made.ID, fromMicros(micros(now))
+		}
+		_, err = t.changeConversation(was, set, now, r.Change)
+		return err
+	})
+	if err != nil {
+		return conversation.Checkpoint{}, nil, err
+	}
+	return made, state, nil
+}
+
+// placeMessages adds the messages of a state that have no place, and gives them one.
+func (t *tx) placeMessages(uid sandbox.UID, state []PlacedMessage, bodies []string, added int) error {
+	if added == 0 {
+		return nil
+	}
+	var last int64
+	if err := t.row(`UPDATE conversations SET last_place = last_place + $2 WHERE uid = $1 RETURNING last_place`, uid, added).Scan(&last); err != nil {
+		return err
+	}
+	place := last - int64(added)
+	for i := range state {
+		if state[i].Place != 0 {
+			continue
+		}
+		place++
+		if _, err := t.exec(`INSERT INTO conversation_messages (thread, place, body) VALUES ($1, $2, $3)`, uid, place, bodies[i]); err != nil {
+			return err
+		}
+		state[i].Place = place
+	}
+	return nil
+}
+
+func (t *tx) addCheckpoint(uid sandbox.UID, c conversation.Checkpoint) error {
+	if _, err := entries(c.Metadata, maxMetadata); err != nil {
+		return err
+	}
+	next, errNext := encodeText(orEmpty(c.Next))
+	tasks, errTasks := encodeText(orEmpty(c.Tasks))
+	metadata, err := encodeMetadata(c.Metadata)
+	if err := errors.Join(errNext, errTasks, err); err != nil {
+		return err
+	}
+	_, err = t.exec(`INSERT INTO checkpoints (thread, `+checkpointColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`,
+		uid, c.ID, c.Parent, c.Source, c.Step, next, tasks, metadata, c.RunID, c.Messages.String(), micros(c.CreatedAt))
+	return err
+}
+
+func orEmpty[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}
+
+const selectCheckpoint = `SELECT ` + checkpointColumns + ` FROM checkpoints WHERE thread = $1 AND id = $2`
+
+// Checkpoint returns a checkpoint of a thread; NotFound when it has none with the id.
+func (s *Store) Checkpoint(ctx context.Context, uid sandbox.UID, id string) (conversation.Checkpoint, error) {
+	c, err := scanCheckpoint(s.row(ctx, selectCheckpoint, uid, id))
+	return c, s.fault(err)
+}
+
+// CheckpointQuery selects checkpoints of a thread; the zero value selects all.
+type CheckpointQuery struct {
+	Before   string                     // with smaller ids; "": from the greatest on
+	RunID    string                     // "": any
+	Metadata map[string]json.RawMessage // all must be equal
+	Limit    int                        // 0: 100; at most 1000
+}
+
+// checkpointBatch is how many are read at once when not all of them are wanted.
+const checkpointBatch = 200
+
+// Checkpoints returns those that a query selects, the greatest id, which is the
+// newest, first.
+func (s *Store) Checkpoints(ctx context.Context, uid sandbox.UID, q CheckpointQuery) ([]conversation.Checkpoint, error) {
+	want, err := entries(q.Metadata, maxMatch)
+	if err != nil {
+		return nil, err
+	}
+	n := limit(q.Limit)
+	batch := n
+	if len(want) > 0 {
+		batch = checkpointBatch
+	}
+	var page []conversation.Checkpoint
+	for before := q.Before; ; {
+		query, args := `SELECT `+checkpointColumns+` FROM checkpoints WHERE thread = $1`, []any{uid, batch}
+		and := func(condition string, value any) {
+			args = append(args, value)
+			query += " AND " + condition + " $" + strconv.Itoa(len(args))
+		}
+		if before != "" {
+			and("id <", before)
+		}
+		if q.RunID != "" {
+			and("run <> '' AND run =", q.RunID) // in these words, or the index does not count
+		}
+		rows, err := s.rows(ctx, query+` ORDER BY id DESC LIMIT $2`, args...)
+		some, err := collect(rows, err, scanCheckpoint)
+		if err != nil {
+			return nil, s.fault(err)
+		}
+		for _, c := range some {
+			matches, err := has(c.Metadata, want)
+			if err != nil {
+				return nil, err
+			}
+			if matches {
+				page = append(page, c)
+			}
+			if len(page) == n {
+				return page, nil
+			}
+			before = c.ID
+		}
+		if len(some) < batch {
+			return page, nil
+		}
+	}
+}
+
+// AnnotateCheckpoint sets names of a checkpoint's metadata, and leaves the others. It
+// is relaxed.
+func (s *Store) AnnotateCheckpoint(ctx context.Context, uid sandbox.UID, id string, metadata map[string]json.RawMessage) (c conversation.Checkpoint, err error) {
+	err = s.update(ctx, relaxed, func(t *tx) error {
+		if c, err = scanCheckpoint(t.row(selectCheckpoint, uid, id)); err != nil {
+			return err
+		}
+		if c.Metadata == nil {
+			c.Metadata = make(map[string]json.RawMessage, len(metadata))
+		}
+		maps.Copy(c.Metadata, metadata)
+		if _, err := entries(c.Metadata, maxMetadata); err != nil {
+			return err
+		}
+		text, err := encodeMetadata(c.Metadata)
+		if err != nil {
+			return err
+		}
+		_, err = t.exec(`UPDATE checkpoints SET metadata = $3 WHERE thread = $1 AND id = $2`, uid, id, text)
+		return err
+	})
+	return c, err
+}
+
+// dropCheckpoints forgets the checkpoints of a run, and the messages that only they
+// have. When the thread's head is one of them, it becomes the parent of the first.
+func (t *tx) dropCheckpoints(thread conversation.Thread, run string, now time.Time) error {
+	rows, err := t.rows(`SELECT `+checkpointColumns+` FROM checkpoints WHERE thread = $1 AND run <> '' AND run = $2 ORDER BY id`, thread.UID, run)
+	gone, err := collect(rows, err, scanCheckpoint)
+	if err != nil || len(gone) == 0 {
+		return err
+	}
+	if _, err := t.exec(`DELETE FROM checkpoints WHERE thread = $1 AND run <> '' AND run = $2`, thread.UID, run); err != nil {
+		return err
+	}
+	var places []int64
+	before := conversation.Refs{}
+	for _, c := range gone {
+		// Most have what the one before has, and some more.
+		if c.Messages.String() != before.String() {
+			places = slices.AppendSeq(places, c.Messages.All())
+		}
+		before = c.Messages
+	}
+	if err := t.dropMessages(thread.UID, places); err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(gone, func(c conversation.Checkpoint) bool { return c.ID == thread.Head }) {
+		return nil
+	}
+	set := thread
+	set.Head, set.StateUpdatedAt = gone[0].Parent, fromMicros(micros(now))
+	_, err = t.changeConversation(thread, set, now, nil)
+	return err
+}
+
+func scanCheckpoint(r row) (c conversation.Checkpoint, err error) {
+	var next, tasks, metadata, messages string
+	var created int64
+	err = r.Scan(&c.ID, &c.Parent, &c.Source, &c.Step, &next, &tasks, &metadata, &c.RunID, &messages, &created)
+	if errors.Is(err, sql.ErrNoRows) {
+		return c, noSuchCheckpoint()
+	}
+	if err != nil {
+		return c, err
+	}
+	c.CreatedAt = fromMicros(created)
+	if c.Messages, err = conversation.ParseRefs(messages); err != nil {
+		return c, err
+	}
+	return c, errors.Join(decode([]byte(next), &c.Next), decode([]byte(tasks), &c.Tasks), decode([]byte(metadata), &c.Metadata))
+}

@@ -1,0 +1,241 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strconv"
+
+	"github.com/cubbyhq/cubby/internal/conversation"
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+)
+
+const runColumns = `thread, seq, id, assistant, status, error, metadata, multitask, request, created_at, updated_at`
+
+func noSuchRun() error { return errs.E(errs.NotFound, "no such run") }
+
+// runPlace is what the secret of a run is sealed for.
+func runPlace(uid sandbox.UID, id string) string { return "run " + string(uid) + "/" + id }
+
+// NewRun is a run that is to be added.
+type NewRun struct {
+	// Run is pending unless it says otherwise; zero times become now. Its Seq is
+	// given by the store.
+	Run conversation.Run
+	// OnlyIfIdle makes it a Conflict when the thread has a run that has not ended.
+	OnlyIfIdle bool
+	// Change, when not nil, is done to the thread together with that. It may be
+	// called again, with the thread as it was.
+	Change func(*conversation.Thread) error
+}
+
+// CreateRun adds a run to its thread and returns it without its secret. It is
+// durable. NotFound when there is no such thread, Conflict when it has a run with the
+// id.
+func (s *Store) CreateRun(ctx context.Context, n NewRun) (r conversation.Run, err error) {
+	now := s.now()
+	r = n.Run
+	r.Secret = ""
+	r.CreatedAt = fromMicros(micros(orTime(r.CreatedAt, now)))
+	r.UpdatedAt = fromMicros(micros(orTime(r.UpdatedAt, now)))
+	if r.Status == "" {
+		r.Status = conversation.RunPending
+	}
+	secret := ""
+	if n.Run.Secret != "" && !r.Status.Ended() {
+		secret = s.seal.Seal(runPlace(r.Thread, r.ID), []byte(n.Run.Secret))
+	}
+	failure, errError := encodeRaw(r.Error)
+	metadata, errMetadata := encodeMetadata(r.Metadata)
+	request, err := encodeText(r.Request)
+	if err := errors.Join(errError, errMetadata, err); err != nil {
+		return conversation.Run{}, err
+	}
+	err = s.update(ctx, durable, func(t *tx) error {
+		thread, err := scanConversation(t.row(selectConversation, r.Thread))
+		if err != nil {
+			return err
+		}
+		if n.OnlyIfIdle {
+			var unfinished int
+			if err := t.row(`SELECT COUNT(*) FROM runs WHERE thread = $1 AND status IN ('pending', 'running')`, r.Thread).Scan(&unfinished); err != nil {
+				return err
+			}
+			if unfinished > 0 {
+				return errs.E(errs.Conflict, "a run of the thread goes on").Hint("wait for its end, or cancel it")
+			}
+		}
+		if err := t.row(`UPDATE conversations SET last_run = last_run + 1 WHERE uid = $1 RETURNING last_run`, r.Thread).Scan(&r.Seq); err != nil {
+			return err
+		}
+		if _, err := t.exec(`INSERT INTO runs (`+runColumns+`, tenant, secret) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`,
+			r.Thread, r.Seq, r.ID, r.AssistantID, r.Status, failure, metadata, r.Multitask, request, micros(r.CreatedAt), micros(r.UpdatedAt),
+			thread.Tenant, secret); err != nil {
+			return err
+		}
+		if n.Change == nil {
+			return nil
+		}
+		_, err = t.changeConversation(thread, thread, now, n.Change)
+		return err
+	})
+	if err != nil {
+		return conversation.Run{}, err
+	}
+	return r, nil
+}
+
+const selectRun = `SELECT ` + runColumns + ` FROM runs WHERE thread = $1 AND id = $2`
+
+// ConversationRun returns a run of a thread; NotFound when it has none with the id. No
+// run that is returned has its secret: see [Store.RunSecret].
+func (s *Store) ConversationRun(ctx context.Context, uid sandbox.UID, id string) (conversation.Run, error) {
+	r, err := scanRun(s.row(ctx, selectRun, uid, id))
+	return r, s.fault(err)
+}
+
+// RunQuery selects runs of a thread; the zero value selects all.
+type RunQuery struct {
+	Status conversation.RunStatus // "": any
+	Limit  int                    // 0: 100; at most 1000
+	Offset int
+}
+
+// Runs returns those that a query selects, the newest first.
+func (s *Store) Runs(ctx context.Context, uid sandbox.UID, q RunQuery) ([]conversation.Run, error) {
+	query, args := `SELECT `+runColumns+` FROM runs WHERE thread = $1`, []any{uid, limit(q.Limit), max(q.Offset, 0)}
+	if q.Status != "" {
+		args = append(args, q.Status)
+		query += ` AND status = $` + strconv.Itoa(len(args))
+	}
+	rows, err := s.rows(ctx, query+` ORDER BY seq DESC LIMIT $2 OFFSET $3`, args...)
+	list, err := collect(rows, err, scanRun)
+	return list, s.fault(err)
+}
+
+// UnfinishedRuns returns the runs of all threads that have not ended, those of a
+// thread in their order.
+func (s *Store) UnfinishedRuns(ctx context.Context) ([]conversation.Run, error) {
+	rows, err := s.rows(ctx, `SELECT `+runColumns+` FROM runs WHERE status IN ('pending', 'running') ORDER BY tenant, thread, seq`)
+	list, err := collect(rows, err, scanRun)
+	return list, s.fault(err)
+}
+
+// CountRuns counts the runs of a tenant that have not ended.
+func (s *Store) CountRuns(ctx context.Context, tenant string) (n int, err error) {
+	err = s.row(ctx, `SELECT COUNT(*) FROM runs WHERE tenant = $1 AND status IN ('pending', 'running')`, tenant).Scan(&n)
+	return n, s.fault(err)
+}
+
+// ChangeRun is [Store.ChangeRunAndThread] of a run alone.
+func (s *Store) ChangeRun(ctx context.Context, uid sandbox.UID, id string, change func(*conversation.Run) error) error {
+	return s.changeRun(ctx, uid, id, func(t *tx, r *conversation.Run) error { return change(r) })
+}
+
+// ChangeRunAndThread changes a run and its thread, in one; UpdatedAt is now unless
+// change sets it. What names them, their making and the run's secret stay. It is
+// relaxed, and durable when the run has ended with it: then its secret is erased.
+// WrongState when the run had ended, with another status. change may be called again,
+// with both as they were.
+func (s *Store) ChangeRunAndThread(ctx context.Context, uid sandbox.UID, id string, change func(*conversation.Run, *conversation.Thread) error) error {
+	return s.changeRun(ctx, uid, id, func(t *tx, r *conversation.Run) error {
+		thread, err := scanConversation(t.row(selectConversation, uid))
+		if err != nil {
+			return err
+		}
+		_, err = t.changeConversation(thread, thread, s.now(), func(c *conversation.Thread) error { return change(r, c) })
+		return err
+	})
+}
+
+func (s *Store) changeRun(ctx context.Context, uid sandbox.UID, id string, change func(*tx, *conversation.Run) error) error {
+	ended := false
+	err := s.update(ctx, relaxed, func(t *tx) error {
+		was, err := scanRun(t.row(selectRun, uid, id))
+		if err != nil {
+			return err
+		}
+		set := was
+		set.UpdatedAt = fromMicros(micros(s.now()))
+		if err := change(t, &set); err != nil {
+			return err
+		}
+		if was.Status.Ended() && set.Status != was.Status {
+			return errs.E(errs.WrongState, "the run has ended: %s", was.Status)
+		}
+		ended = set.Status.Ended() && !was.Status.Ended()
+		failure, errError := encodeRaw(set.Error)
+		metadata, errMetadata := encodeMetadata(set.Metadata)
+		request, err := encodeText(set.Request)
+		if err := errors.Join(errError, errMetadata, err); err != nil {
+			return err
+		}
+		_, err = t.exec(`UPDATE runs SET assistant = $3, status = $4, error = $5, metadata = $6, multitask = $7, request = $8, updated_at = $9,
+				secret = CASE WHEN $10 = 1 THEN '' ELSE secret END WHERE thread = $1 AND seq = $2`,
+			uid, was.Seq, set.AssistantID, set.Status, failure, metadata, set.Multitask, request, micros(set.UpdatedAt), asInt(set.Status.Ended()))
+		return err
+	})
+	if err == nil && ended {
+		err = s.flush()
+	}
+	return err
+}
+
+// RunSecret opens the secret of a run; "" when it has none, or has ended.
+func (s *Store) RunSecret(ctx context.Context, uid sandbox.UID, id string) (string, error) {
+	var sealed string
+	err := s.row(ctx, `SELECT secret FROM runs WHERE thread = $1 AND id = $2`, uid, id).Scan(&sealed)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return "", noSuchRun()
+	case err != nil:
+		return "", s.fault(err)
+	case sealed == "":
+		return "", nil
+	}
+	secret, err := s.seal.Open(runPlace(uid, id), sealed)
+	if err != nil {
+		return "", errs.E(errs.Internal, "the key that came with the run cannot be opened").
+			Hint("the key file does not belong to this database; restore it, or start the run again").Because(err)
+	}
+	return string(secret), nil
+}
+
+// RemoveRun forgets a run. With its checkpoints the thread is as if it had not been:
+// its head, when it is one of them, becomes the parent of the first, and messages
+// that no other checkpoint has are gone too. Checkpoints of other runs that came of
+// them stay.
+func (s *Store) RemoveRun(ctx context.Context, uid sandbox.UID, id string, withCheckpoints bool) error {
+	return s.update(ctx, durable, func(t *tx) error {
+		n, err := t.exec(`DELETE FROM runs WHERE thread = $1 AND id = $2`, uid, id)
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			return noSuchRun()
+		}
+		if !withCheckpoints {
+			return nil
+		}
+		thread, err := scanConversation(t.row(selectConversation, uid))
+		if err != nil {
+			return err
+		}
+		return t.dropCheckpoints(thread, id, s.now())
+	})
+}
+
+func scanRun(r row) (n conversation.Run, err error) {
+	var failure, metadata, request string
+	var created, updated int64
+	err = r.Scan(&n.Thread, &n.Seq, &n.ID, &n.AssistantID, &n.Status, &failure, &metadata, &n.Multitask, &request, &created, &updated)
+	if errors.Is(err, sql.ErrNoRows) {
+		return n, noSuchRun()
+	}
+	if err != nil {
+		return n, err
+	}
+	n.Error, n.CreatedAt, n.UpdatedAt = decodeRaw(failure), fromMicros(created), fromMicros(updated)
+	return n, errors.Join(decode([]byte(metadata), &n.Metadata), decode([]byte(request), &n.Request))
+}
