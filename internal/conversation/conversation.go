@@ -183,8 +183,6 @@ type RunRequest struct {
 	InterruptAfter  []string                   `json:"interrupt_after,omitempty"`
 	// Temporary: the thread goes with the run.
 	Temporary bool `json:"temporary,omitempty"`
-	// Webhook is told the end of the run; "": nobody.
-	Webhook string `json:"webhook,omitempty"`
 }
 
 // Command is what a client says to a thread that waits.
