@@ -126,7 +126,9 @@ func places() map[string]place {
 		"internal/front/terminal":            {layer: 15},
 		"internal/front/tunnel":              {layer: 15},
 		"internal/front/web":                 {layer: 15},
-		"internal/daemon":                    {layer: 16},
+		// The agent stands above core, as doors do, and below its own door.
+		"internal/agent":  {layer: 14},
+		"internal/daemon": {layer: 16},
 
 		// The program inside the sandbox is small and trusts nothing of the
 		// host's side.

@@ -77,7 +77,7 @@ func BenchmarkConversation(b *testing.B) {
 	}
 	thread := talk(b, s, "acme", "a", with(`{"graph_id":"agent","rare":true}`))
 	var last conversation.Checkpoint
-	var list []PlacedMessage
+	var list []conversation.Entry
 	for i := range 1000 {
 		last, list = commit(b, s, CommitRequest{
 			Thread: thread.UID, State: append(list, text(fmt.Sprintf("%0300d", i))), Head: true,

@@ -27,7 +27,7 @@ type CommitRequest struct {
 	Checkpoint conversation.Checkpoint
 	// State are the messages of the checkpoint, in order. Those without a place are
 	// added to the thread.
-	State []PlacedMessage
+	State []conversation.Entry
 	// Head makes it the thread's, whose StateUpdatedAt becomes now.
 	Head bool
 	// Durable makes it one; it is relaxed otherwise.
@@ -40,7 +40,7 @@ type CommitRequest struct {
 // Commit adds a checkpoint to a thread, with the messages that it adds, and returns
 // both as they are stored. NotFound when there is no such thread; Conflict when it
 // has a checkpoint with the id, or lacks a message of the state.
-func (s *Store) Commit(ctx context.Context, r CommitRequest) (made conversation.Checkpoint, state []PlacedMessage, err error) {
+func (s *Store) Commit(ctx context.Context, r CommitRequest) (made conversation.Checkpoint, state []conversation.Entry, err error) {
 	// Large texts are not made while others wait.
 	bodies := make([]string, len(r.State))
 	var old conversation.Refs
@@ -97,7 +97,7 @@ func (s *Store) Commit(ctx context.Context, r CommitRequest) (made conversation.
 }
 
 // placeMessages adds the messages of a state that have no place, and gives them one.
-func (t *tx) placeMessages(uid sandbox.UID, state []PlacedMessage, bodies []string, added int) error {
+func (t *tx) placeMessages(uid sandbox.UID, state []conversation.Entry, bodies []string, added int) error {
 	if added == 0 {
 		return nil
 	}
@@ -280,4 +280,20 @@ func scanCheckpoint(r row) (c conversation.Checkpoint, err error) {
 		return c, err
 	}
 	return c, errors.Join(decode([]byte(next), &c.Next), decode([]byte(tasks), &c.Tasks), decode([]byte(metadata), &c.Metadata))
+}
+
+// SetCheckpointTasks notes what became of the tasks of a checkpoint: why they wait or
+// failed. NotFound when the thread has none with the id.
+func (s *Store) SetCheckpointTasks(ctx context.Context, uid sandbox.UID, id string, tasks []conversation.Task) error {
+	text, err := encodeText(orEmpty(tasks))
+	if err != nil {
+		return err
+	}
+	return s.update(ctx, durable, func(t *tx) error {
+		n, err := t.exec(`UPDATE checkpoints SET tasks = $3 WHERE thread = $1 AND id = $2`, uid, id, text)
+		if err == nil && n == 0 {
+			err = noSuchCheckpoint()
+		}
+		return err
+	})
 }

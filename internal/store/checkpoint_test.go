@@ -17,12 +17,12 @@ import (
 )
 
 // text is a message that has no place.
-func text(content string) PlacedMessage {
+func text(content string) conversation.Entry {
 	quoted, _ := json.Marshal(content) // a string
-	return PlacedMessage{Message: conversation.Message{Type: conversation.Human, ID: "m-" + content[:min(len(content), 20)], Content: quoted}}
+	return conversation.Entry{Message: conversation.Message{Type: conversation.Human, ID: "m-" + content[:min(len(content), 20)], Content: quoted}}
 }
 
-func messages(contents ...string) (list []PlacedMessage) {
+func messages(contents ...string) (list []conversation.Entry) {
 	for _, content := range contents {
 		list = append(list, text(content))
 	}
@@ -37,7 +37,7 @@ func refsOf(places ...int64) (r conversation.Refs) {
 }
 
 // commit makes a step; without an id the checkpoint has a new one.
-func commit(t testing.TB, s *Store, r CommitRequest) (conversation.Checkpoint, []PlacedMessage) {
+func commit(t testing.TB, s *Store, r CommitRequest) (conversation.Checkpoint, []conversation.Entry) {
 	t.Helper()
 	if r.Checkpoint.ID == "" {
 		r.Checkpoint.ID = conversation.NewID()
@@ -83,7 +83,7 @@ func TestCommit(t *testing.T) {
 		Type: conversation.AI, ID: "m", Content: json.RawMessage(`[{"type":"text","text":"x"}]`),
 		ToolCalls: []conversation.ToolCall{{Name: "f", Args: json.RawMessage(`{}`), ID: "1", Type: "tool_call"}},
 	}
-	made, placed := commit(t, s, CommitRequest{Thread: thread.UID, Checkpoint: want, State: []PlacedMessage{{Message: message}, text("b")}})
+	made, placed := commit(t, s, CommitRequest{Thread: thread.UID, Checkpoint: want, State: []conversation.Entry{{Message: message}, text("b")}})
 	want.CreatedAt = fromMicros(micros(c.Now()))
 	want.Messages = refsOf(1, 2)
 	refs := cmp.Comparer(func(a, b conversation.Refs) bool { return a.String() == b.String() })
@@ -98,7 +98,7 @@ func TestCommit(t *testing.T) {
 		t.Errorf("places %+v", placed)
 	}
 	list, err := s.Messages(ctx, thread.UID, want.Messages)
-	if err != nil || len(list) != 2 || cmp.Diff(PlacedMessage{1, message}, list[0]) != "" {
+	if err != nil || len(list) != 2 || cmp.Diff(conversation.Entry{Place: 1, Message: message}, list[0]) != "" {
 		t.Errorf("Messages = %+v, %v", list, err)
 	}
 	if now, err := s.ConversationOf(ctx, thread.UID); err != nil || cmp.Diff(thread, now) != "" {
@@ -108,7 +108,7 @@ func TestCommit(t *testing.T) {
 	// One stays, one is replaced, two are new.
 	second, placed := commit(t, s, CommitRequest{
 		Thread: thread.UID, Checkpoint: conversation.Checkpoint{ID: "c2", Parent: "c1"}, Head: true,
-		State:  []PlacedMessage{text("x"), placed[1], text("y"), placed[0]},
+		State:  []conversation.Entry{text("x"), placed[1], text("y"), placed[0]},
 		Change: func(c *conversation.Thread) error { c.Status = conversation.ThreadBusy; return nil },
 	})
 	if second.Messages.String() != "3,2,4,1" || placed[2].Place != 4 {
@@ -128,8 +128,8 @@ func TestCommit(t *testing.T) {
 	}{
 		"an id again":           {CommitRequest{Thread: thread.UID, Checkpoint: conversation.Checkpoint{ID: "c1"}, State: messages("lost")}, errs.Conflict},
 		"no such thread":        {CommitRequest{Thread: "x", Checkpoint: conversation.Checkpoint{ID: "c3"}}, errs.NotFound},
-		"a missing message":     {CommitRequest{Thread: thread.UID, Checkpoint: conversation.Checkpoint{ID: "c3"}, State: []PlacedMessage{{Place: 5}, text("lost")}}, errs.Conflict},
-		"one of another thread": {CommitRequest{Thread: other.UID, Checkpoint: conversation.Checkpoint{ID: "c3"}, State: []PlacedMessage{{Place: 1}}}, errs.Conflict},
+		"a missing message":     {CommitRequest{Thread: thread.UID, Checkpoint: conversation.Checkpoint{ID: "c3"}, State: []conversation.Entry{{Place: 5}, text("lost")}}, errs.Conflict},
+		"one of another thread": {CommitRequest{Thread: other.UID, Checkpoint: conversation.Checkpoint{ID: "c3"}, State: []conversation.Entry{{Place: 1}}}, errs.Conflict},
 		"a refused change": {CommitRequest{
 			Thread: thread.UID, Checkpoint: conversation.Checkpoint{ID: "c3"}, State: messages("lost"),
 			Change: func(*conversation.Thread) error { return errs.E(errs.WrongState, "no") },
@@ -159,7 +159,7 @@ func TestStateInManyPieces(t *testing.T) {
 	}
 	_, all := commit(t, s, CommitRequest{Thread: thread.UID, State: messages(contents...)})
 	for _, step := range []int{1, 2, 3, 7, 29, 59} {
-		var some []PlacedMessage
+		var some []conversation.Entry
 		var want []string
 		for i := 0; i < len(all); i += step {
 			some, want = append(some, all[i]), append(want, contents[i])
@@ -245,7 +245,7 @@ func TestThreadsStayLinear(t *testing.T) {
 		}
 		return bytes
 	}
-	var list []PlacedMessage
+	var list []conversation.Entry
 	first, half := 0, 0
 	for i := range 2000 {
 		if i%2 == 0 {

@@ -12,13 +12,6 @@ import (
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
-// PlacedMessage is a message and its place in its thread; 0 is that of one which has
-// none yet.
-type PlacedMessage struct {
-	Place   int64
-	Message conversation.Message
-}
-
 // spansAtOnce is how many spans of messages one statement asks for.
 const spansAtOnce = 8
 
@@ -66,8 +59,8 @@ func eachSpans(texts [2]string, uid sandbox.UID, refs conversation.Refs, do func
 
 // Messages returns the messages of a thread at some places, in their order. Internal
 // when one is missing.
-func (s *Store) Messages(ctx context.Context, uid sandbox.UID, refs conversation.Refs) ([]PlacedMessage, error) {
-	var found []PlacedMessage
+func (s *Store) Messages(ctx context.Context, uid sandbox.UID, refs conversation.Refs) ([]conversation.Entry, error) {
+	var found []conversation.Entry
 	err := eachSpans(selectMessages, uid, refs, func(query string, args ...any) error {
 		rows, err := s.rows(ctx, query, args...)
 		some, err := collect(rows, err, scanMessage)
@@ -81,7 +74,7 @@ func (s *Store) Messages(ctx context.Context, uid sandbox.UID, refs conversation
 	for i, m := range found {
 		at[m.Place] = i
 	}
-	list := make([]PlacedMessage, 0, len(found))
+	list := make([]conversation.Entry, 0, len(found))
 	for place := range refs.All() {
 		i, ok := at[place]
 		if !ok {
@@ -139,7 +132,7 @@ func (t *tx) dropMessages(uid sandbox.UID, places []int64) error {
 	return nil
 }
 
-func scanMessage(r row) (m PlacedMessage, err error) {
+func scanMessage(r row) (m conversation.Entry, err error) {
 	var body sql.RawBytes // of the row at hand
 	if err := r.Scan(&m.Place, &body); err != nil {
 		return m, err

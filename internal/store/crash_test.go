@@ -111,7 +111,7 @@ func oneTalk(ctx context.Context, s *Store, say func(string, ...any)) error {
 		return err
 	}
 	say("thread %s %d", uid, 0)
-	var state []PlacedMessage
+	var state []conversation.Entry
 	var err error
 	for i := range 4 {
 		_, state, err = s.Commit(ctx, CommitRequest{

@@ -197,7 +197,7 @@ func TestRolledBackRun(t *testing.T) {
 	s, c := fresh(t)
 	ctx := t.Context()
 	thread := talk(t, s, "acme", "a")
-	step := func(run, id, parent string, state []PlacedMessage) []PlacedMessage {
+	step := func(run, id, parent string, state []conversation.Entry) []conversation.Entry {
 		t.Helper()
 		_, state = commit(t, s, CommitRequest{
 			Thread: thread.UID, Checkpoint: conversation.Checkpoint{ID: id, Parent: parent, RunID: run}, State: state, Head: true,
@@ -210,7 +210,7 @@ func TestRolledBackRun(t *testing.T) {
 	second := step("r2", "c2", "c1", append(first, text("c")))
 	second = step("r2", "c3", "c2", append(second[1:], text("d"), text("e")))
 	// A client keeps one of its messages on a branch of its own.
-	step("", "c4", "c1", []PlacedMessage{second[1]})
+	step("", "c4", "c1", []conversation.Entry{second[1]})
 	count := func(table string) (n int) {
 		if err := s.row(ctx, `SELECT COUNT(*) FROM `+table+` WHERE thread = $1`, thread.UID).Scan(&n); err != nil {
 			t.Fatal(err)

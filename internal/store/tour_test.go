@@ -186,7 +186,7 @@ func agentTour(ctx context.Context, s *Store, id string) (steps []step) {
 	read("Runs of a status", func() error { _, err := s.Runs(ctx, c.UID, RunQuery{Status: conversation.RunPending}); return err })
 	read("UnfinishedRuns", func() error { _, err := s.UnfinishedRuns(ctx); return err })
 	read("CountRuns", func() error { _, err := s.CountRuns(ctx, tenant); return err })
-	var state []PlacedMessage
+	var state []conversation.Entry
 	step := func(id string, durable bool) func() error {
 		return func() (err error) {
 			state = append(state, text("b"))

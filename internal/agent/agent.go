@@ -1,0 +1,182 @@
+// Package agent is cubby's agent: a language model with sandboxes for hands. Users of
+// it have threads, which are conversations; a run adds to one. It stands above core and
+// uses it as any door does, through the tools that it is given; doors stand above it.
+//
+// A run belongs to nobody's connection: it goes on when its client leaves, and when
+// the daemon stops or dies the next one takes it up where its thread stands. What it
+// tells is in a journal of its own, from which any reader takes it at its own pace.
+// One run of a thread goes on at a time.
+//
+// A thread is its tenant's, and other tenants do not know of it. No key of a provider
+// is in a thread, a checkpoint, a journal or a log.
+package agent
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/cubbyhq/cubby/internal/agent/loop"
+	"github.com/cubbyhq/cubby/internal/auth"
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/journal"
+	"github.com/cubbyhq/cubby/internal/keylock"
+	"github.com/cubbyhq/cubby/internal/llm"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/store"
+	"github.com/cubbyhq/cubby/internal/tenancy"
+)
+
+// Models finds the models of callers.
+type Models interface {
+	// Ready is errs.Unready, with a hint, when the caller has no model.
+	Ready(ctx context.Context) error
+	// Choose returns the model that a request of the caller is for.
+	Choose(ctx context.Context, c Choice) (Chosen, error)
+}
+
+// Choice is what a request says of its model; "" is what settings say.
+type Choice struct {
+	Model   string // provider/model, or the model alone beside Provider
+	BaseURL string
+	// Provider and Key are the request's own.
+	Provider, Key string
+	// Vision is "true", "false" or "": the model is tried.
+	Vision string
+}
+
+// Chosen is a model, and what the settings of its caller say.
+type Chosen struct {
+	Model          llm.Model
+	Provider, Name string
+	Sight          *loop.Sight
+	// MaxTurns and MaxTokens bound a run; 0 of MaxTokens is no bound.
+	MaxTurns, MaxTokens int
+	Policy              loop.Policy
+}
+
+// Hands gives threads their tools.
+type Hands interface {
+	// Tools of a thread of the caller. The sandbox, if not "", takes the place of those
+	// that the thread would have.
+	Tools(ctx context.Context, thread, sandbox string) loop.Tools
+	// Describe says what the sandboxes really have, for the model.
+	Describe(ctx context.Context) string
+	// Instructions is what AGENTS.md in the thread's workspace says; "": there is none.
+	// It makes and wakes no sandbox.
+	Instructions(ctx context.Context, thread, sandbox string) string
+	// End destroys the sandboxes and uploads of a thread, in the background.
+	End(ctx context.Context, thread string) error
+}
+
+// Config is what a Service needs. Store and Journals stay the caller's to close,
+// after Run has returned.
+type Config struct {
+	Store *store.Store
+	// Journals are of the runs alone.
+	Journals *journal.Journals
+	Models   Models
+	Hands    Hands
+	Skills   *Skills          // nil: none
+	Log      *slog.Logger     // nil: silent
+	Now      func() time.Time // nil: time.Now
+	Bounds   Bounds
+}
+
+// Bounds are the operator's; 0 is no bound.
+type Bounds struct {
+	// Runs may go on or wait at once, of all tenants and of one.
+	Runs, RunsOfTenant int
+	// Threads are kept of a tenant, for Age since they were used last.
+	Threads int
+	Age     time.Duration
+	// History is how long journals of runs are kept.
+	History time.Duration
+}
+
+// Service is the agent. Make one with [New]; all methods may be called from any
+// goroutine.
+type Service struct {
+	cfg     Config
+	places  *tenancy.Places
+	threads keylock.Locks // by uid: who decides which run goes on
+
+	opened, ended chan struct{} // what an earlier daemon left is taken up; nothing begins any more
+	work          sync.WaitGroup
+
+	mu     sync.Mutex
+	active map[sandbox.UID]*execution // by thread; guarded by mu
+	queued map[string]*waiting        // by run; guarded by mu
+}
+
+// New returns a Service. It starts nothing.
+func New(c Config) *Service {
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	return &Service{
+		cfg: c, places: tenancy.NewPlaces("runs of the agent", tenancy.Bound{All: c.Bounds.Runs, Tenant: c.Bounds.RunsOfTenant}),
+		opened: make(chan struct{}), ended: make(chan struct{}),
+		active: map[sandbox.UID]*execution{}, queued: map[string]*waiting{},
+	}
+}
+
+// Run takes up the runs that an earlier daemon left, and keeps everything going until
+// ctx ends. Runs that go on then are left to the next daemon.
+func (s *Service) Run(ctx context.Context) error {
+	if err := s.takeUp(context.WithoutCancel(ctx)); err != nil {
+		return err
+	}
+	close(s.opened)
+	s.sweepUntil(ctx)
+	s.mu.Lock()
+	close(s.ended)
+	for _, e := range s.active {
+		e.cancel(loop.ErrStopping)
+	}
+	s.mu.Unlock()
+	s.work.Wait()
+	return nil
+}
+
+// enter waits until runs may begin.
+func (s *Service) enter(ctx context.Context) error {
+	select {
+	case <-s.opened:
+	case <-s.ended:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	select {
+	case <-s.ended:
+		return errs.E(errs.Unready, "the daemon is stopping").RetryAfter(time.Second)
+	default:
+		return nil
+	}
+}
+
+// Ready is errs.Unready when the caller has no model to ask.
+func (s *Service) Ready(ctx context.Context) error { return s.cfg.Models.Ready(ctx) }
+
+// ownerOf points to owner, for queries.
+func ownerOf(ctx context.Context) *string {
+	tenant := owner(ctx)
+	return &tenant
+}
+
+// owner is the tenant whose threads the caller sees.
+func owner(ctx context.Context) string { return auth.From(ctx).Tenant }
+
+// noThread says so in the words of LangGraph's servers.
+func noThread(id string, err error) error {
+	if errors.Is(err, errs.NotFound) {
+		return errs.E(errs.NotFound, "Thread with ID %.80s not found", cmp.Or(id, "(none)"))
+	}
+	return err
+}

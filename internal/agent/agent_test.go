@@ -1,0 +1,434 @@
+package agent_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"iter"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cubbyhq/cubby/internal/agent"
+	"github.com/cubbyhq/cubby/internal/agent/loop"
+	"github.com/cubbyhq/cubby/internal/auth"
+	"github.com/cubbyhq/cubby/internal/conversation"
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/journal"
+	"github.com/cubbyhq/cubby/internal/llm"
+	"github.com/cubbyhq/cubby/internal/store"
+)
+
+// model answers what people say: "call TOOL" calls it, "wait" waits until it is
+// released or its request ends, and other words are repeated.
+type model struct {
+	mu      sync.Mutex
+	asked   []llm.Request
+	waiting chan struct{} // told when "wait" waits
+	release chan struct{}
+}
+
+func newModel() *model {
+	return &model{waiting: make(chan struct{}, 100), release: make(chan struct{})}
+}
+
+func (m *model) requests() []llm.Request {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.asked)
+}
+
+func (m *model) Stream(ctx context.Context, q llm.Request) iter.Seq2[llm.Event, error] {
+	return func(yield func(llm.Event, error) bool) {
+		m.mu.Lock()
+		m.asked = append(m.asked, q)
+		m.mu.Unlock()
+		last := q.Messages[len(q.Messages)-1].Parts
+		text, _ := last[len(last)-1].(llm.Text)
+		word, rest, _ := strings.Cut(text.Text, " ")
+		switch word {
+		case "call":
+			_ = yield(llm.ToolCallDelta{ID: "c" + rest, Name: rest, Arguments: "{}"}, nil) && yield(llm.Done{Stop: llm.StopTools}, nil)
+			return
+		case "fail":
+			yield(nil, &llm.Error{Fault: llm.Denied, Provider: "test", Message: "wrong key"})
+			return
+		case "wait":
+			if !yield(llm.TextDelta{Text: "waiting"}, nil) {
+				return
+			}
+			m.waiting <- struct{}{}
+			select {
+			case <-m.release:
+			case <-ctx.Done():
+				yield(nil, ctx.Err())
+				return
+			}
+		}
+		said := "did it"
+		if text.Text != "" {
+			said = "said " + text.Text
+		}
+		_ = yield(llm.TextDelta{Text: said}, nil) && yield(llm.Usage{Input: 1, Output: 1}, nil) && yield(llm.Done{Stop: llm.StopEnd}, nil)
+	}
+}
+
+// world is what surrounds an agent under test, and outlives its daemons.
+type world struct {
+	t       *testing.T
+	dir     string
+	model   *model
+	choices []agent.Choice
+	ended   []string
+	unset   bool
+	called  func(ctx context.Context, c loop.Call) loop.Result
+
+	mu sync.Mutex
+}
+
+func (w *world) Ready(context.Context) error {
+	if w.unset {
+		return errs.E(errs.Unready, "no model is set")
+	}
+	return nil
+}
+
+func (w *world) Choose(_ context.Context, c agent.Choice) (agent.Chosen, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.choices = append(w.choices, c)
+	return agent.Chosen{Model: w.model, Provider: "test", Name: "m", MaxTurns: 25}, nil
+}
+
+func (w *world) Tools(context.Context, string, string) loop.Tools { return tools{w} }
+
+func (*world) Describe(context.Context) string { return "A test." }
+
+func (*world) Instructions(context.Context, string, string) string { return "Be kind." }
+
+func (w *world) End(_ context.Context, thread string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ended = append(w.ended, thread)
+	return nil
+}
+
+type tools struct{ w *world }
+
+func (tools) List() []llm.Tool { return []llm.Tool{{Name: "run"}} }
+
+func (t tools) Call(ctx context.Context, c loop.Call) loop.Result {
+	if t.w.called != nil {
+		return t.w.called(ctx, c)
+	}
+	return loop.Result{Content: "ran " + c.Name}
+}
+
+func newWorld(t *testing.T) *world {
+	return &world{t: t, dir: t.TempDir(), model: newModel()}
+}
+
+// daemon starts an agent, which stops with the test or by stop.
+func (w *world) daemon() (s *agent.Service, stop func()) {
+	w.t.Helper()
+	db, err := store.Open(w.t.Context(), store.Config{Path: filepath.Join(w.dir, "cubby.db")})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	journals, err := journal.Open(filepath.Join(w.dir, "agent"), journal.Limits{PerExec: 1 << 20})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	s = agent.New(agent.Config{Store: db, Journals: journals, Models: w, Hands: w, Bounds: agent.Bounds{Runs: 100, RunsOfTenant: 50}})
+	ctx, cancel := context.WithCancel(context.WithoutCancel(w.t.Context()))
+	done := make(chan error)
+	go func() { done <- s.Run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := errors.Join(<-done, journals.Close(), db.Close()); err != nil {
+			w.t.Error(err)
+		}
+	})
+	w.t.Cleanup(stop)
+	return s, stop
+}
+
+// acme is a context of somebody of the tenant acme.
+func acme(t *testing.T) context.Context {
+	return auth.WithPrincipal(t.Context(), auth.Principal{Name: "ann", Tenant: "acme"})
+}
+
+func says(text string) agent.NewRun {
+	input, err := json.Marshal(map[string]any{"messages": []any{map[string]any{"role": "user", "content": text}}})
+	if err != nil {
+		panic(err)
+	}
+	return agent.NewRun{AssistantID: "agent", Request: conversation.RunRequest{Input: input}}
+}
+
+func newThread(t *testing.T, s *agent.Service) string {
+	t.Helper()
+	made, err := s.Threads().Create(acme(t), agent.NewThread{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made.ID
+}
+
+func begin(t *testing.T, s *agent.Service, thread string, n agent.NewRun) conversation.Run {
+	t.Helper()
+	run, _, err := s.Runs().Create(acme(t), thread, n)
+	if err != nil {
+		t.Fatalf("Create: %v", err)
+	}
+	return run
+}
+
+// do does a run to its end and returns the texts of the state.
+func do(t *testing.T, s *agent.Service, thread string, n agent.NewRun) (conversation.Run, []string) {
+	t.Helper()
+	return wait(t, s, thread, begin(t, s, thread, n))
+}
+
+func wait(t *testing.T, s *agent.Service, thread string, run conversation.Run) (conversation.Run, []string) {
+	t.Helper()
+	state, run, err := s.Runs().Wait(acme(t), thread, run.ID)
+	if err != nil {
+		t.Fatalf("Wait: %v", err)
+	}
+	return run, texts(state.Messages)
+}
+
+func texts(list []conversation.Message) []string {
+	var out []string
+	for _, m := range list {
+		out = append(out, m.Type+":"+conversation.TextOf(m.Content))
+	}
+	return out
+}
+
+func equal(t *testing.T, what string, got, want any) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+func TestConversation(t *testing.T) {
+	w := newWorld(t)
+	s, _ := w.daemon()
+	thread := newThread(t, s)
+	run, said := do(t, s, thread, says("call run"))
+	equal(t, "status", run.Status, conversation.RunSuccess)
+	equal(t, "said", said, []string{"human:call run", "ai:", "tool:ran run", "ai:did it"})
+	_, said = do(t, s, thread, says("hello"))
+	equal(t, "said", said[4:], []string{"human:hello", "ai:said hello"})
+	view, err := s.Threads().Get(acme(t), thread)
+	if err != nil || view.Status != conversation.ThreadIdle || string(view.Metadata["graph_id"]) != `"agent"` || len(view.Messages) != 6 {
+		t.Errorf("Get = %+v, %v", view, err)
+	}
+	history, err := s.Threads().History(acme(t), thread, agent.HistoryQuery{Limit: 100})
+	if err != nil || len(history) != 8 || len(history[0].Messages) != 6 || history[7].Checkpoint.Step != -1 {
+		t.Errorf("History = %d, %v", len(history), err)
+	}
+	system := w.model.requests()[0].System
+	for _, want := range []string{"You are Cubby", "A test.", "Be kind."} {
+		if !strings.Contains(system, want) {
+			t.Errorf("the system prompt lacks %q", want)
+		}
+	}
+	// Another tenant knows of nothing.
+	other := auth.WithPrincipal(t.Context(), auth.Principal{Name: "eve", Tenant: "evil"})
+	for name, err := range map[string]error{
+		"get":    second(s.Threads().Get(other, thread)),
+		"state":  second(s.Threads().State(other, thread, "")),
+		"run":    second(s.Runs().Get(other, thread, run.ID)),
+		"delete": s.Threads().Delete(other, thread),
+		"cancel": second(s.Runs().Cancel(other, thread, run.ID, true, false)),
+	} {
+		if !errors.Is(err, errs.NotFound) {
+			t.Errorf("%s of another tenant = %v", name, err)
+		}
+	}
+	if page, n, err := s.Threads().Search(other, agent.ThreadQuery{}); err != nil || n != 0 || len(page) != 0 {
+		t.Errorf("another tenant found %d threads, %v", n, err)
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
+// TestBranches: a run from an older checkpoint is a sibling of what followed it.
+func TestBranches(t *testing.T) {
+	s, _ := newWorld(t).daemon()
+	thread := newThread(t, s)
+	do(t, s, thread, says("one"))
+	history, err := s.Threads().History(acme(t), thread, agent.HistoryQuery{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Regenerate: no input, from before the answer.
+	again := agent.NewRun{AssistantID: "agent", Request: conversation.RunRequest{Checkpoint: history[1].Checkpoint.ID}}
+	_, said := do(t, s, thread, again)
+	equal(t, "said", said, []string{"human:one", "ai:said one"})
+	// Edit: other words, from before the first.
+	edited := says("two")
+	edited.Request.Checkpoint = history[2].Checkpoint.ID
+	_, said = do(t, s, thread, edited)
+	equal(t, "said", said, []string{"human:two", "ai:said two"})
+	history, err = s.Threads().History(acme(t), thread, agent.HistoryQuery{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	children := map[string]int{}
+	for _, h := range history {
+		children[h.Checkpoint.Parent]++
+	}
+	if len(history) != 7 || children[history[len(history)-2].Checkpoint.ID] != 2 {
+		t.Errorf("%d checkpoints with %v", len(history), children)
+	}
+}
+
+func TestChangeState(t *testing.T) {
+	s, _ := newWorld(t).daemon()
+	thread := newThread(t, s)
+	do(t, s, thread, says("one"))
+	state, err := s.Threads().State(acme(t), thread, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	remove, err := json.Marshal(map[string]any{"messages": []any{map[string]any{"type": "remove", "id": state.Messages[1].ID}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := s.Threads().Change(acme(t), thread, agent.StateChange{Values: remove, AsNode: "agent"})
+	if err != nil || c.Parent != state.Checkpoint.ID || len(c.Next) != 0 {
+		t.Errorf("Change = %+v, %v", c, err)
+	}
+	_, said := do(t, s, thread, says("two"))
+	equal(t, "said", said, []string{"human:one", "human:two", "ai:said two"})
+	if _, err := s.Threads().Change(acme(t), thread, agent.StateChange{Values: remove}); !errors.Is(err, errs.Invalid) {
+		t.Errorf("removing it again = %v", err)
+	}
+	copied, err := s.Threads().Copy(acme(t), thread)
+	if err != nil {
+		t.Fatal(err)
+	}
+	view, err := s.Threads().Get(acme(t), copied.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "copy", texts(view.Messages), said)
+}
+
+func TestFailedRun(t *testing.T) {
+	s, _ := newWorld(t).daemon()
+	thread := newThread(t, s)
+	run, _ := do(t, s, thread, says("fail"))
+	if run.Status != conversation.RunFailed || !strings.Contains(string(run.Error), "AuthenticationError") {
+		t.Errorf("run = %+v", run)
+	}
+	view, err := s.Threads().Get(acme(t), thread)
+	if err != nil || view.Status != conversation.ThreadFailed || !strings.Contains(string(view.Error), "wrong key") {
+		t.Errorf("thread = %+v, %v", view.Thread, err)
+	}
+	_, said := do(t, s, thread, says("on"))
+	equal(t, "said", said, []string{"human:fail", "human:on", "ai:said on"})
+}
+
+func TestApproval(t *testing.T) {
+	w := newWorld(t)
+	s, _ := w.daemon()
+	thread := newThread(t, s)
+	n := says("call run")
+	n.Request.Configurable = map[string]json.RawMessage{"interrupt_on": json.RawMessage(`{"run":true}`)}
+	run, _ := do(t, s, thread, n)
+	equal(t, "status", run.Status, conversation.RunSuccess)
+	view, err := s.Threads().Get(acme(t), thread)
+	if err != nil || view.Status != conversation.ThreadInterrupted || len(view.Interrupts) != 1 {
+		t.Fatalf("thread = %+v, %v", view, err)
+	}
+	resume := agent.NewRun{AssistantID: "agent", Request: conversation.RunRequest{
+		Input: json.RawMessage(`{}`), Command: &conversation.Command{Resume: json.RawMessage(`{"decisions":[{"type":"approve"}]}`)},
+		Configurable: n.Request.Configurable,
+	}}
+	_, said := do(t, s, thread, resume)
+	equal(t, "said", said, []string{"human:call run", "ai:", "tool:ran run", "ai:did it"})
+	if view, err = s.Threads().Get(acme(t), thread); err != nil || view.Status != conversation.ThreadIdle || len(view.Interrupts) != 0 {
+		t.Errorf("thread = %+v, %v", view, err)
+	}
+}
+
+// TestRunWithoutThread is of a thread that goes with it, but for those who keep it.
+func TestRunWithoutThread(t *testing.T) {
+	w := newWorld(t)
+	s, stop := w.daemon()
+	n := says("hello")
+	n.Keep = true
+	run, thread, err := s.Runs().Create(acme(t), "", n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, said := wait(t, s, thread.ID, run)
+	equal(t, "said", said, []string{"human:hello", "ai:said hello"})
+	if _, err := s.Threads().Get(acme(t), thread.ID); err != nil {
+		t.Errorf("Get = %v", err)
+	}
+	n.Keep = false
+	run, gone, err := s.Runs().Create(acme(t), "", n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wait(t, s, gone.ID, run)
+	// The daemon stops before the time for those who follow is over: the next one
+	// removes it.
+	stop()
+	s, _ = w.daemon()
+	if err := s.Threads().Delete(acme(t), "none"); !errors.Is(err, errs.NotFound) { // waits until all is taken up
+		t.Errorf("Get = %v", err)
+	}
+	page, _, err := s.Threads().Search(acme(t), agent.ThreadQuery{})
+	if err != nil || len(page) != 1 || page[0].ID != thread.ID {
+		t.Errorf("Search = %+v, %v", page, err)
+	}
+}
+
+func TestNoModel(t *testing.T) {
+	w := newWorld(t)
+	w.unset = true
+	s, _ := w.daemon()
+	thread := newThread(t, s)
+	if _, _, err := s.Runs().Create(acme(t), thread, says("x")); !errors.Is(err, errs.Unready) {
+		t.Errorf("Create = %v", err)
+	}
+}
+
+// TestDeleteEndsAll: of a thread that is deleted nothing is left, and what ran in it
+// has ended.
+func TestDeleteEndsAll(t *testing.T) {
+	w := newWorld(t)
+	s, _ := w.daemon()
+	thread := newThread(t, s)
+	run := begin(t, s, thread, says("wait"))
+	<-w.model.waiting
+	if err := s.Threads().Delete(acme(t), thread); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "ended", w.ended, []string{thread})
+	if _, err := s.Runs().Get(acme(t), thread, run.ID); !errors.Is(err, errs.NotFound) {
+		t.Errorf("Get = %v", err)
+	}
+	left, err := filepath.Glob(filepath.Join(w.dir, "agent", "*", "*"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+	if err := s.Threads().Delete(acme(t), thread); !errors.Is(err, errs.NotFound) {
+		t.Errorf("Delete again = %v", err)
+	}
+}
+
+const longest = 30 * time.Second

@@ -1,0 +1,100 @@
+package agent_test
+
+import (
+	"encoding/json"
+	"errors"
+	"testing"
+
+	"github.com/cubbyhq/cubby/internal/agent"
+	"github.com/cubbyhq/cubby/internal/conversation"
+	"github.com/cubbyhq/cubby/internal/errs"
+)
+
+func TestMultitask(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		second conversation.Multitask
+		first  conversation.RunStatus // "": it is gone
+		said   []string
+	}{
+		{"interrupt", conversation.MultitaskInterrupt, conversation.RunInterrupted, []string{"human:wait", "ai:waiting", "human:two", "ai:said two"}},
+		{"rollback", conversation.MultitaskRollback, "", []string{"human:two", "ai:said two"}},
+		{"enqueue", conversation.MultitaskEnqueue, conversation.RunSuccess, []string{"human:wait", "ai:waitingsaid wait", "human:two", "ai:said two"}},
+		{"nobody follows", "", conversation.RunInterrupted, []string{"human:wait", "ai:waiting", "human:two", "ai:said two"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			s, _ := w.daemon()
+			thread := newThread(t, s)
+			first := begin(t, s, thread, says("wait"))
+			<-w.model.waiting
+			n := says("two")
+			n.Multitask = c.second
+			run := begin(t, s, thread, n)
+			if c.second == conversation.MultitaskEnqueue {
+				close(w.model.release)
+			}
+			_, said := wait(t, s, thread, run)
+			equal(t, "said", said, c.said)
+			got, err := s.Runs().Get(acme(t), thread, first.ID)
+			if c.first == "" && !errors.Is(err, errs.NotFound) || c.first != "" && got.Status != c.first {
+				t.Errorf("the first run = %+v, %v", got, err)
+			}
+		})
+	}
+	t.Run("reject", func(t *testing.T) {
+		w := newWorld(t)
+		s, _ := w.daemon()
+		thread := newThread(t, s)
+		first := begin(t, s, thread, says("wait"))
+		<-w.model.waiting
+		leave, err := s.Runs().Attach(acme(t), thread, first.ID, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range []conversation.Multitask{"", conversation.MultitaskReject} {
+			n := says("two")
+			n.Multitask = m
+			if _, _, err := s.Runs().Create(acme(t), thread, n); !errors.Is(err, errs.Conflict) {
+				t.Errorf("a second run with %q = %v", m, err)
+			}
+		}
+		if _, err := s.Threads().Change(acme(t), thread, agent.StateChange{Values: json.RawMessage(`{}`)}); !errors.Is(err, errs.Conflict) {
+			t.Errorf("Change of a busy thread = %v", err)
+		}
+		leave()
+		close(w.model.release)
+		wait(t, s, thread, first)
+	})
+}
+
+func TestCancel(t *testing.T) {
+	w := newWorld(t)
+	s, _ := w.daemon()
+	thread := newThread(t, s)
+	run := begin(t, s, thread, says("wait"))
+	<-w.model.waiting
+	got, err := s.Runs().Cancel(acme(t), thread, run.ID, false, true)
+	if err != nil || got.Status != conversation.RunInterrupted {
+		t.Errorf("Cancel = %+v, %v", got, err)
+	}
+	if got, err = s.Runs().Cancel(acme(t), thread, run.ID, false, true); err != nil || got.Status != conversation.RunInterrupted {
+		t.Errorf("Cancel again = %+v, %v", got, err)
+	}
+	if err := s.Runs().Delete(acme(t), thread, run.ID); err != nil {
+		t.Errorf("Delete = %v", err)
+	}
+	// One whose reader leaves.
+	run = begin(t, s, thread, says("wait"))
+	<-w.model.waiting
+	leave, err := s.Runs().Attach(acme(t), thread, run.ID, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leave()
+	leave()
+	if got, _ := wait(t, s, thread, run); got.Status != conversation.RunInterrupted {
+		t.Errorf("the run of a reader who left = %+v", got)
+	}
+}

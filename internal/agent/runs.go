@@ -1,0 +1,340 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/cubbyhq/cubby/internal/agent/loop"
+	"github.com/cubbyhq/cubby/internal/auth"
+	"github.com/cubbyhq/cubby/internal/conversation"
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/store"
+)
+
+// Runs is what goes on in threads.
+type Runs struct{ s *Service }
+
+// Runs returns the handle.
+func (s *Service) Runs() *Runs { return &Runs{s} }
+
+// NewRun is what a run is made from.
+type NewRun struct {
+	AssistantID string
+	Request     conversation.RunRequest
+	Metadata    map[string]json.RawMessage
+	Multitask   conversation.Multitask
+	// Make makes the thread when there is none.
+	Make bool
+	// Keep keeps the thread of a run that was asked for without one.
+	Keep bool
+}
+
+// Create begins a run, or puts it behind the one that goes on. thread "" makes a
+// thread that goes with the run, unless Keep. It is Conflict when another run goes on
+// and this one was not to wait for it or to end it, and Unready when the caller has no
+// model.
+func (r *Runs) Create(ctx context.Context, thread string, n NewRun) (conversation.Run, conversation.Thread, error) {
+	var none conversation.Run
+	s := r.s
+	if err := s.enter(ctx); err != nil {
+		return none, conversation.Thread{}, err
+	}
+	if err := s.Ready(ctx); err != nil {
+		return none, conversation.Thread{}, err
+	}
+	if n.AssistantID == "" {
+		return none, conversation.Thread{}, errs.E(errs.Invalid, "assistant_id: required").Hint("the graph's own assistant is %q", conversation.Graph)
+	}
+	as, err := s.Assistants().Get(ctx, n.AssistantID)
+	if err != nil {
+		return none, conversation.Thread{}, err
+	}
+	run := conversation.Run{
+		ID: uuid.NewString(), AssistantID: as.ID, Status: conversation.RunPending, Metadata: n.Metadata, Multitask: n.Multitask, Request: n.Request,
+	}
+	if err := complete(&run, as); err != nil {
+		return none, conversation.Thread{}, err
+	}
+	leave, err := s.places.Enter(owner(ctx))
+	if err != nil {
+		return none, conversation.Thread{}, err
+	}
+	t, err := r.threadFor(ctx, thread, &run, n)
+	if err == nil {
+		run, t, err = s.enqueue(ctx, t, run, as, leave)
+	}
+	if err != nil {
+		leave()
+	}
+	return run, t, err
+}
+
+// complete reads what the request says, and takes its key out of it.
+func complete(run *conversation.Run, as conversation.Assistant) error {
+	q := &run.Request
+	if _, err := conversation.ParseInput(q.Input); err != nil {
+		return err
+	}
+	if q.Command != nil && isEmptyObject(q.Input) {
+		q.Input = nil // clients send {} beside a command
+	}
+	if !conversation.Given(q.Input) {
+		q.Input = nil
+	}
+	var config struct {
+		Configurable   map[string]json.RawMessage `json:"configurable"`
+		RecursionLimit int                        `json:"recursion_limit"`
+	}
+	_ = json.Unmarshal(as.Config, &config) // it is an object, and the rest is as well not there
+	var fromContext, asked map[string]json.RawMessage
+	_ = json.Unmarshal(as.Context, &fromContext)
+	_ = json.Unmarshal(q.Context, &asked)
+	if q.RecursionLimit == 0 {
+		q.RecursionLimit = config.RecursionLimit
+	}
+	q.Configurable = merged(merged(merged(config.Configurable, fromContext), q.Configurable), asked)
+	_ = json.Unmarshal(q.Configurable[keyField], &run.Secret) // what is no text is no key
+	delete(q.Configurable, keyField)
+	if asked != nil {
+		delete(asked, keyField)
+		raw, err := json.Marshal(asked)
+		if err != nil {
+			return errs.E(errs.Internal, "context cannot be written").Because(err)
+		}
+		q.Context = raw
+	}
+	return nil
+}
+
+func isEmptyObject(raw json.RawMessage) bool {
+	var object map[string]json.RawMessage
+	return json.Unmarshal(raw, &object) == nil && len(object) == 0
+}
+
+// threadFor returns the thread that a run is for.
+func (r *Runs) threadFor(ctx context.Context, id string, run *conversation.Run, n NewRun) (conversation.Thread, error) {
+	if id == "" {
+		run.Request.Temporary = !n.Keep
+		var marks map[string]json.RawMessage
+		if run.Request.Temporary {
+			marks = map[string]json.RawMessage{temporary: json.RawMessage("true")}
+		}
+		return r.s.Threads().Create(ctx, NewThread{Metadata: marks})
+	}
+	t, err := r.s.Threads().find(ctx, id)
+	if errors.Is(err, errs.NotFound) && n.Make {
+		return r.s.Threads().Create(ctx, NewThread{ID: id, DoNothing: true})
+	}
+	return t, err
+}
+
+// find returns a run of a thread of the caller.
+func (r *Runs) find(ctx context.Context, thread, id string) (conversation.Run, conversation.Thread, error) {
+	t, err := r.s.Threads().find(ctx, thread)
+	if err != nil {
+		return conversation.Run{}, t, err
+	}
+	run, err := r.s.cfg.Store.ConversationRun(ctx, t.UID, id)
+	if errors.Is(err, errs.NotFound) {
+		err = errs.E(errs.NotFound, "Run with ID %.80s not found", id)
+	}
+	return run, t, err
+}
+
+// Get returns a run.
+func (r *Runs) Get(ctx context.Context, thread, id string) (conversation.Run, error) {
+	run, _, err := r.find(ctx, thread, id)
+	return run, err
+}
+
+// RunQuery is which runs are asked for; what is empty does not matter.
+type RunQuery struct {
+	Status        conversation.RunStatus
+	Limit, Offset int
+}
+
+// List returns runs of a thread, newest first.
+func (r *Runs) List(ctx context.Context, thread string, q RunQuery) ([]conversation.Run, error) {
+	t, err := r.s.Threads().find(ctx, thread)
+	if err != nil {
+		return nil, err
+	}
+	return r.s.cfg.Store.Runs(ctx, t.UID, store.RunQuery{Status: q.Status, Limit: q.Limit, Offset: q.Offset})
+}
+
+// Delete forgets a run that has ended, with what it told; its checkpoints stay.
+// Conflict while it goes on.
+func (r *Runs) Delete(ctx context.Context, thread, id string) error {
+	run, t, err := r.find(ctx, thread, id)
+	if err != nil {
+		return err
+	}
+	if !run.Status.Ended() {
+		return errs.E(errs.Conflict, "the run goes on").Hint("cancel it first")
+	}
+	if _, err := r.s.cfg.Journals.RemoveLog(t.UID, run.Seq); err != nil {
+		return err
+	}
+	return r.s.cfg.Store.RemoveRun(ctx, t.UID, id, false)
+}
+
+// Cancel ends a run; with rollback its checkpoints are taken back and the run is
+// forgotten. With wait it returns when the run has ended. One that has ended already is
+// returned as it is.
+func (r *Runs) Cancel(ctx context.Context, thread, id string, rollback, wait bool) (conversation.Run, error) {
+	if err := r.s.enter(ctx); err != nil {
+		return conversation.Run{}, err
+	}
+	run, t, err := r.find(ctx, thread, id)
+	if err != nil || run.Status.Ended() && !rollback {
+		return run, err
+	}
+	s := r.s
+	unlock, err := s.threads.Lock(ctx, string(t.UID))
+	if err != nil {
+		return run, err
+	}
+	done, err := s.cancel(ctx, t, run, rollback)
+	unlock()
+	if err != nil {
+		return run, err
+	}
+	if wait {
+		select {
+		case <-done:
+		case <-ctx.Done():
+			return run, ctx.Err()
+		}
+	}
+	now, err := s.cfg.Store.ConversationRun(ctx, t.UID, id)
+	if errors.Is(err, errs.NotFound) { // rolled back
+		run.Status = conversation.RunInterrupted
+		return run, nil
+	}
+	return now, err
+}
+
+// Attach notes that somebody follows a run, until release. With cancelOnLeave the run
+// is canceled when the last one who follows it leaves before its end.
+func (r *Runs) Attach(ctx context.Context, thread, id string, cancelOnLeave bool) (release func(), err error) {
+	_, t, err := r.find(ctx, thread, id)
+	if err != nil {
+		return nil, err
+	}
+	return r.s.attach(ctx, t.UID, id, cancelOnLeave), nil
+}
+
+// Wait returns when a run has ended, with the state that it left.
+func (r *Runs) Wait(ctx context.Context, thread, id string) (State, conversation.Run, error) {
+	for rec, err := range r.Follow(ctx, thread, id, 0) {
+		if err != nil {
+			return State{}, conversation.Run{}, err
+		}
+		if rec.Event.Ended == nil {
+			continue
+		}
+		run, t, err := r.find(ctx, thread, id)
+		if err != nil {
+			return State{}, run, err
+		}
+		state, err := r.s.Threads().load(ctx, t, "")
+		return state, run, err
+	}
+	return State{}, conversation.Run{}, errs.E(errs.Unready, "the daemon is stopping, and the run goes on with the next one")
+}
+
+// Values are the messages of a checkpoint of a thread.
+func (s *Service) Values(ctx context.Context, thread, checkpoint string) ([]conversation.Message, error) {
+	state, err := s.Threads().State(ctx, thread, checkpoint)
+	return state.Messages, err
+}
+
+// as is a context in which the thread's owner acts.
+func as(ctx context.Context, t conversation.Thread) context.Context {
+	return auth.WithPrincipal(ctx, auth.Principal{Name: t.Owner, Tenant: t.Tenant})
+}
+
+// config is what a run works with.
+func (s *Service) config(ctx context.Context, t conversation.Thread, run conversation.Run) (loop.Config, error) {
+	q := run.Request
+	said := func(key string) string {
+		var text string
+		if raw := q.Configurable[key]; json.Unmarshal(raw, &text) != nil && conversation.Given(raw) {
+			return strings.Trim(string(raw), `"`) // a number or a truth
+		}
+		return text
+	}
+	secret, err := s.cfg.Store.RunSecret(ctx, t.UID, run.ID)
+	if err != nil {
+		return loop.Config{}, err
+	}
+	choice := Choice{
+		Model: said("model"), BaseURL: said("chat_model_base_url"), Provider: said("chat_model_provider"), Key: secret, Vision: truth(said("chat_model_supports_vision")),
+	}
+	if name := said("chat_model"); name != "" {
+		choice.Model = name
+	}
+	chosen, err := s.cfg.Models.Choose(ctx, choice)
+	if err != nil {
+		return loop.Config{}, err
+	}
+	box := said("sandbox_id")
+	c := loop.Config{
+		Model: chosen.Model, Provider: chosen.Provider, Name: chosen.Name, Sight: chosen.Sight,
+		Tools: s.cfg.Hands.Tools(ctx, t.ID, box), Policy: policyFor(chosen.Policy, q),
+		MaxTurns: chosen.MaxTurns, MaxSteps: q.RecursionLimit, MaxTokens: chosen.MaxTokens,
+		InterruptBefore: q.InterruptBefore, InterruptAfter: q.InterruptAfter, Now: s.cfg.Now,
+	}
+	c.System = s.system(ctx, t, box)
+	return c, nil
+}
+
+// truth reads a truth as clients of sandbox-agent write one.
+func truth(s string) string {
+	switch strings.ToLower(s) {
+	case "true", "1", "yes", "on":
+		return "true"
+	case "false", "0", "no", "off":
+		return "false"
+	}
+	return ""
+}
+
+// policyFor is the policy of settings with what the request adds: tools that a person
+// is to be asked about. A request never allows what settings do not.
+func policyFor(p loop.Policy, q conversation.RunRequest) loop.Policy {
+	asked := map[string]json.RawMessage{}
+	_ = json.Unmarshal(q.Configurable["interrupt_on"], &asked) // what is none asks for nothing
+	for _, name := range q.InterruptBefore {
+		if name != "*" && name != conversation.NodeAgent && name != conversation.NodeTools {
+			asked[name] = json.RawMessage("true")
+		}
+	}
+	out := loop.Policy{Tools: map[string]loop.Rule{}, Others: p.Others}
+	for name, rule := range p.Tools {
+		out.Tools[name] = rule
+	}
+	for name, raw := range asked {
+		rule, there := out.Tools[name]
+		if !there {
+			rule.Decision = p.Others
+		}
+		var no bool
+		if json.Unmarshal(raw, &no) == nil && !no || rule.Decision == loop.Deny {
+			continue
+		}
+		var form struct {
+			Allowed     []string `json:"allowed_decisions"`
+			Description string   `json:"description"`
+		}
+		if json.Unmarshal(raw, &form.Allowed) != nil {
+			_ = json.Unmarshal(raw, &form) // true is all of them
+		}
+		out.Tools[name] = loop.Rule{Decision: loop.Ask, Decisions: form.Allowed, Description: form.Description}
+	}
+	return out
+}

@@ -1,0 +1,202 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+
+	"github.com/cubbyhq/cubby/internal/agent/loop"
+	"github.com/cubbyhq/cubby/internal/conversation"
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/store"
+)
+
+// State is a thread as it was at a checkpoint, whose ID is "" in a thread that has
+// none yet.
+type State struct {
+	Thread     conversation.Thread
+	Checkpoint conversation.Checkpoint
+	Messages   []conversation.Message
+}
+
+// load reads the state of a checkpoint; "" is the head.
+func (t *Threads) load(ctx context.Context, th conversation.Thread, checkpoint string) (State, error) {
+	at, err := t.s.entries(ctx, th, checkpoint)
+	return State{Thread: th, Checkpoint: at.Checkpoint, Messages: conversation.MessagesOf(at.Messages)}, err
+}
+
+// entries is the state that a run begins with.
+func (s *Service) entries(ctx context.Context, th conversation.Thread, checkpoint string) (loop.State, error) {
+	if checkpoint == "" {
+		checkpoint = th.Head
+	}
+	if checkpoint == "" {
+		return loop.State{}, nil
+	}
+	c, err := s.cfg.Store.Checkpoint(ctx, th.UID, checkpoint)
+	if errors.Is(err, errs.NotFound) {
+		return loop.State{}, errs.E(errs.NotFound, "Checkpoint with ID %.80s not found", checkpoint)
+	}
+	if err != nil {
+		return loop.State{}, err
+	}
+	entries, err := s.cfg.Store.Messages(ctx, th.UID, c.Messages)
+	return loop.State{Checkpoint: c, Messages: entries}, err
+}
+
+// State returns the thread at a checkpoint, "" being the newest.
+func (t *Threads) State(ctx context.Context, id, checkpoint string) (State, error) {
+	found, err := t.find(ctx, id)
+	if err != nil {
+		return State{}, err
+	}
+	return t.load(ctx, found, checkpoint)
+}
+
+// HistoryQuery is which states are asked for; what is empty does not matter.
+type HistoryQuery struct {
+	Limit    int
+	Before   string // a checkpoint
+	Metadata map[string]json.RawMessage
+}
+
+// History returns states of a thread, newest first.
+func (t *Threads) History(ctx context.Context, id string, q HistoryQuery) ([]State, error) {
+	found, err := t.find(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	page, err := t.s.cfg.Store.Checkpoints(ctx, found.UID, store.CheckpointQuery{Before: q.Before, Limit: q.Limit, Metadata: q.Metadata})
+	if err != nil {
+		return nil, err
+	}
+	states := make([]State, len(page))
+	for i, c := range page {
+		entries, err := t.s.cfg.Store.Messages(ctx, found.UID, c.Messages)
+		if err != nil {
+			return nil, err
+		}
+		states[i] = State{Thread: found, Checkpoint: c, Messages: conversation.MessagesOf(entries)}
+	}
+	return states, nil
+}
+
+// StateChange is what a client makes of a thread's state.
+type StateChange struct {
+	Values json.RawMessage // {"messages":…}, added as a node's would be
+	// AsNode is whose work it is taken for, which decides what comes next; "" is the
+	// node that was last.
+	AsNode     string
+	Checkpoint string // what it changes; "" is the head
+	Metadata   map[string]json.RawMessage
+}
+
+// Change makes a checkpoint out of another one, as the thread's head. WrongState
+// while a run goes on.
+func (t *Threads) Change(ctx context.Context, id string, ch StateChange) (conversation.Checkpoint, error) {
+	var none conversation.Checkpoint
+	if err := t.s.enter(ctx); err != nil {
+		return none, err
+	}
+	found, err := t.find(ctx, id)
+	if err != nil {
+		return none, err
+	}
+	more, err := conversation.ParseInput(ch.Values)
+	if err != nil {
+		return none, err
+	}
+	switch ch.AsNode {
+	case "", conversation.NodeStart, conversation.NodeAgent, conversation.NodeTools, conversation.NodeEnd:
+	default:
+		return none, errs.E(errs.Invalid, "as_node: the graph has no node %.40q", ch.AsNode).Hint("its nodes are agent and tools")
+	}
+	s := t.s
+	unlock, err := s.threads.Lock(ctx, string(found.UID))
+	if err != nil {
+		return none, err
+	}
+	defer unlock()
+	if s.busy(found.UID) {
+		return none, errs.E(errs.Conflict, "Thread is busy with a run. Cancel it, or wait for its end.")
+	}
+	if found, err = s.cfg.Store.ConversationOf(ctx, found.UID); err != nil {
+		return none, noThread(id, err)
+	}
+	at, err := s.entries(ctx, found, ch.Checkpoint)
+	if err != nil {
+		return none, err
+	}
+	state, err := conversation.Add(at.Messages, more)
+	if err != nil {
+		return none, err
+	}
+	c := conversation.Checkpoint{
+		ID: conversation.NewID(), Parent: at.Checkpoint.ID, Source: conversation.SourceUpdate, Step: at.Checkpoint.Step + 1,
+		Next: after(ch.AsNode, state), CreatedAt: s.cfg.Now(),
+		Metadata: merged(ch.Metadata, map[string]json.RawMessage{"thread_id": conversation.Text(found.ID)}),
+	}
+	if at.Checkpoint.ID == "" {
+		c.Step = 0
+	}
+	c.Tasks = loop.TasksOf(c.ID, c.Next)
+	c, _, err = s.cfg.Store.Commit(ctx, store.CommitRequest{
+		Thread: found.UID, Checkpoint: c, State: state, Head: true, Durable: true,
+		Change: func(th *conversation.Thread) error {
+			th.Status, th.Error = statusOf(c.Next), nil
+			th.StateUpdatedAt, th.UpdatedAt = c.CreatedAt, c.CreatedAt
+			return nil
+		},
+	})
+	return c, err
+}
+
+// statusOf is that of a thread in which nothing runs.
+func statusOf(next []string) conversation.ThreadStatus {
+	if len(next) > 0 {
+		return conversation.ThreadInterrupted
+	}
+	return conversation.ThreadIdle
+}
+
+// after is what follows a node in a state.
+func after(node string, state []conversation.Entry) []string {
+	var last conversation.Message
+	if len(state) > 0 {
+		last = state[len(state)-1].Message
+	}
+	if node == "" {
+		switch last.Type {
+		case conversation.AI, "":
+			node = conversation.NodeAgent
+		case conversation.Tool:
+			node = conversation.NodeTools
+		default:
+			node = conversation.NodeStart
+		}
+	}
+	switch node {
+	case conversation.NodeStart, conversation.NodeTools:
+		return []string{conversation.NodeAgent}
+	case conversation.NodeAgent:
+		if last.Type == conversation.AI && len(last.ToolCalls)+len(last.InvalidToolCalls) > 0 {
+			return []string{conversation.NodeTools}
+		}
+	}
+	return nil
+}
+
+// Annotate merges metadata into that of a checkpoint; "" is the head.
+func (t *Threads) Annotate(ctx context.Context, id, checkpoint string, metadata map[string]json.RawMessage) (conversation.Checkpoint, error) {
+	found, err := t.find(ctx, id)
+	if err != nil {
+		return conversation.Checkpoint{}, err
+	}
+	if checkpoint == "" {
+		checkpoint = found.Head
+	}
+	if checkpoint == "" {
+		return conversation.Checkpoint{}, errs.E(errs.NotFound, "the thread has no state yet")
+	}
+	return t.s.cfg.Store.AnnotateCheckpoint(ctx, found.UID, checkpoint, metadata)
+}
