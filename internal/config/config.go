@@ -5,6 +5,7 @@
 package config
 
 import (
+	"errors"
 	"log/slog"
 	"math"
 	"net"
@@ -118,6 +119,16 @@ type Config struct {
 	BodyLimit       Bytes         `key:"body-limit" default:"1MiB" usage:"largest JSON request body; code may take 8MiB in any case, and file uploads are not bound by it"`
 	ShutdownTimeout time.Duration `key:"shutdown-timeout" default:"10s" usage:"how long open requests may go on when the daemon stops, and after them the end of the sandboxes where on-shutdown is destroy"`
 
+	AgentModel       string        `key:"agent-model" usage:"model that the agent asks where no settings name another, as provider/model; keys come from the providers' own variables, as ANTHROPIC_API_KEY; empty: the agent is off until one is set"`
+	AgentAtRoot      bool          `key:"agent-at-root" default:"false" usage:"serve the agent's API, which is below /agent, at the root too, as sandbox-agent does"`
+	AgentMaxTurns    int           `key:"agent-max-turns" default:"25" usage:"how often one run of the agent may ask its model, where no settings say another number"`
+	AgentTokenBudget int           `key:"agent-token-budget" default:"0" usage:"tokens that one run of the agent may use, where no settings say another number; 0: no bound"`
+	AgentSkills      []string      `key:"agent-skills" usage:"folders of instructions that the agent always has, as /dir,…: every NAME.md and NAME/SKILL.md in one; empty: none"`
+	AgentRuns        int           `key:"max-agent-runs" default:"256" usage:"runs of the agent that may go on or wait at once; 0: no bound"`
+	AgentRunsOf      int           `key:"max-agent-runs-per-tenant" default:"64" usage:"the same of one tenant; 0: no bound"`
+	AgentThreads     int           `key:"max-agent-threads-per-tenant" default:"1000" usage:"conversations with the agent that are kept of a tenant: the longest unused goes first, with its sandboxes; 0: no bound"`
+	AgentThreadAge   time.Duration `key:"agent-thread-retention" default:"0" usage:"how long a conversation that nobody goes on with is kept; 0: for ever"`
+
 	LogLevel  slog.Level `key:"log-level" default:"info" usage:"debug, info, warn or error"`
 	LogFormat string     `key:"log-format" default:"text" usage:"text or json"`
 }
@@ -148,7 +159,7 @@ func (c Config) Validate() error {
 			return err
 		}
 	}
-	if err := c.validatePreviews(); err != nil {
+	if err := errors.Join(c.validatePreviews(), c.validateAgent()); err != nil {
 		return err
 	}
 	switch {
