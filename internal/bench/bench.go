@@ -53,7 +53,7 @@ type Config struct {
 
 // Sections names what can be measured, in the order in which it is.
 func Sections() []string {
-	return []string{"create", "exec", "burst", "transfer", "stream", "egress", "preview", "code", "sleep", "fork", "pool", "memory", "rows"}
+	return []string{"create", "exec", "burst", "transfer", "stream", "egress", "preview", "code", "sleep", "fork", "pool", "agent", "memory", "rows"}
 }
 
 // bench is one run.
@@ -63,7 +63,9 @@ type bench struct {
 	client *client.Client
 	daemon *process // nil with a remote one
 	docker *docker  // nil when no engine answers
-	report *Report
+	// environ is what daemons that are started have in their environment beside ours.
+	environ []string
+	report  *Report
 }
 
 // Run measures. The report is complete as far as it goes also when an error
@@ -117,7 +119,7 @@ func (b *bench) run(ctx context.Context) error {
 	}
 	steps := map[string]func(context.Context) error{
 		"create": b.create, "exec": b.exec, "burst": b.burst, "transfer": b.transfer,
-		"stream": b.stream, "egress": b.egress, "preview": b.preview, "code": b.code, "sleep": b.sleep, "fork": b.fork, "pool": b.pool, "memory": b.memory, "rows": b.rows,
+		"stream": b.stream, "egress": b.egress, "preview": b.preview, "code": b.code, "sleep": b.sleep, "fork": b.fork, "pool": b.pool, "agent": b.agent, "memory": b.memory, "rows": b.rows,
 	}
 	if b.wants("create") || b.wants("exec") {
 		if b.docker = b.findDocker(ctx); b.docker != nil {

@@ -43,7 +43,7 @@ func (b *bench) startDaemon(ctx context.Context, dataDir string, args ...string)
 	p.cmd = exec.Command(b.Program, append([]string{
 		"serve", "--listen=" + addr, "--data-dir=" + dataDir, "--image-dir=" + b.ImageDir, "--log-level=warn", "--pool=off",
 	}, args...)...)
-	p.cmd.Env = cleanEnv(os.Environ())
+	p.cmd.Env = append(cleanEnv(os.Environ()), b.environ...)
 	p.cmd.Stdout, p.cmd.Stderr = log, log
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for us: it has to stop in order
 	if err := p.cmd.Start(); err != nil {
