@@ -63,8 +63,8 @@ type Hands interface {
 	// Tools of a thread of the caller. The sandbox, if not "", takes the place of those
 	// that the thread would have.
 	Tools(ctx context.Context, thread, sandbox string) loop.Tools
-	// Describe says what the sandboxes really have, for the model.
-	Describe(ctx context.Context) string
+	// Describe says what the thread's sandboxes really have, for the model.
+	Describe(ctx context.Context, thread, sandbox string) string
 	// Instructions is what AGENTS.md in the thread's workspace says; "": there is none.
 	// It makes and wakes no sandbox.
 	Instructions(ctx context.Context, thread, sandbox string) string
@@ -84,6 +84,9 @@ type Config struct {
 	Log      *slog.Logger     // nil: silent
 	Now      func() time.Time // nil: time.Now
 	Bounds   Bounds
+	// Leave is called when runs are about to be left to the next daemon: what they do
+	// in sandboxes goes on. Nil: nobody cares.
+	Leave func()
 }
 
 // Bounds are the operator's; 0 is no bound.
@@ -135,6 +138,9 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 	close(s.opened)
 	s.sweepUntil(ctx)
+	if s.cfg.Leave != nil {
+		s.cfg.Leave()
+	}
 	s.mu.Lock()
 	close(s.ended)
 	for _, e := range s.active {

@@ -102,12 +102,15 @@ func (w *world) Choose(_ context.Context, c agent.Choice) (agent.Chosen, error) 
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.choices = append(w.choices, c)
+	if w.unset {
+		return agent.Chosen{}, errs.E(errs.Unready, "no model is set")
+	}
 	return agent.Chosen{Model: w.model, Provider: "test", Name: "m", MaxTurns: 25}, nil
 }
 
 func (w *world) Tools(context.Context, string, string) loop.Tools { return tools{w} }
 
-func (*world) Describe(context.Context) string { return "A test." }
+func (*world) Describe(context.Context, string, string) string { return "A test." }
 
 func (*world) Instructions(context.Context, string, string) string { return "Be kind." }
 

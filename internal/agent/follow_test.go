@@ -168,7 +168,7 @@ func TestKeysStayOut(t *testing.T) {
 	if err != nil || bytes.Contains(answers, []byte(key)) {
 		t.Errorf("an answer has the key, %v", err)
 	}
-	if len(w.choices) != 1 || w.choices[0].Key != key || w.choices[0].Provider != "test" {
+	if len(w.choices) != 2 || w.choices[1].Key != key || w.choices[1].Provider != "test" {
 		t.Errorf("chosen with %+v", w.choices)
 	}
 	stop()

@@ -59,7 +59,7 @@ func ReadSkills(dirs []string) (*Skills, error) {
 // system returns what makes the system prompt of a run. What the workspace says is read
 // anew each time: the model may have changed it.
 func (s *Service) system(ctx context.Context, t conversation.Thread, box string) func(context.Context) string {
-	fixed := []string{strings.TrimSpace(prompt), s.cfg.Hands.Describe(ctx)}
+	fixed := []string{strings.TrimSpace(prompt), s.cfg.Hands.Describe(ctx, t.ID, box)}
 	if s.cfg.Skills != nil {
 		for _, text := range s.cfg.Skills.texts {
 			fixed = append(fixed, "<skill>\n"+text+"\n</skill>")

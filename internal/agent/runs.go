@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -43,9 +44,6 @@ func (r *Runs) Create(ctx context.Context, thread string, n NewRun) (conversatio
 	if err := s.enter(ctx); err != nil {
 		return none, conversation.Thread{}, err
 	}
-	if err := s.Ready(ctx); err != nil {
-		return none, conversation.Thread{}, err
-	}
 	if n.AssistantID == "" {
 		return none, conversation.Thread{}, errs.E(errs.Invalid, "assistant_id: required").Hint("the graph's own assistant is %q", conversation.Graph)
 	}
@@ -57,6 +55,9 @@ func (r *Runs) Create(ctx context.Context, thread string, n NewRun) (conversatio
 		ID: uuid.NewString(), AssistantID: as.ID, Status: conversation.RunPending, Metadata: n.Metadata, Multitask: n.Multitask, Request: n.Request,
 	}
 	if err := complete(&run, as); err != nil {
+		return none, conversation.Thread{}, err
+	}
+	if _, err := s.cfg.Models.Choose(ctx, choiceOf(run.Request, run.Secret)); err != nil {
 		return none, conversation.Thread{}, err
 	}
 	leave, err := s.places.Enter(owner(ctx))
@@ -258,31 +259,35 @@ func as(ctx context.Context, t conversation.Thread) context.Context {
 	return auth.WithPrincipal(ctx, auth.Principal{Name: t.Owner, Tenant: t.Tenant})
 }
 
+// said is what a request configures; "" is nothing.
+func said(q conversation.RunRequest, key string) string {
+	var text string
+	if raw := q.Configurable[key]; json.Unmarshal(raw, &text) != nil && conversation.Given(raw) {
+		return strings.Trim(string(raw), `"`) // a number or a truth
+	}
+	return text
+}
+
+// choiceOf is what a request says of its model, in the words of sandbox-agent's clients.
+func choiceOf(q conversation.RunRequest, key string) Choice {
+	return Choice{
+		Model: cmp.Or(said(q, "chat_model"), said(q, "model")), BaseURL: said(q, "chat_model_base_url"), Provider: said(q, "chat_model_provider"), Key: key,
+		Vision: truth(said(q, "chat_model_supports_vision")),
+	}
+}
+
 // config is what a run works with.
 func (s *Service) config(ctx context.Context, t conversation.Thread, run conversation.Run) (loop.Config, error) {
 	q := run.Request
-	said := func(key string) string {
-		var text string
-		if raw := q.Configurable[key]; json.Unmarshal(raw, &text) != nil && conversation.Given(raw) {
-			return strings.Trim(string(raw), `"`) // a number or a truth
-		}
-		return text
-	}
 	secret, err := s.cfg.Store.RunSecret(ctx, t.UID, run.ID)
 	if err != nil {
 		return loop.Config{}, err
 	}
-	choice := Choice{
-		Model: said("model"), BaseURL: said("chat_model_base_url"), Provider: said("chat_model_provider"), Key: secret, Vision: truth(said("chat_model_supports_vision")),
-	}
-	if name := said("chat_model"); name != "" {
-		choice.Model = name
-	}
-	chosen, err := s.cfg.Models.Choose(ctx, choice)
+	chosen, err := s.cfg.Models.Choose(ctx, choiceOf(q, secret))
 	if err != nil {
 		return loop.Config{}, err
 	}
-	box := said("sandbox_id")
+	box := said(q, "sandbox_id")
 	c := loop.Config{
 		Model: chosen.Model, Provider: chosen.Provider, Name: chosen.Name, Sight: chosen.Sight,
 		Tools: s.cfg.Hands.Tools(ctx, t.ID, box), Policy: policyFor(chosen.Policy, q),

@@ -64,6 +64,11 @@ type Daemon struct {
 	driver   driver.Driver
 	disks    *local.Disks
 	core     *core.Service
+	agent    struct {
+		service  *agent.Service
+		settings *settings.Settings
+		journals *journal.Journals
+	}
 
 	listener  net.Listener
 	second    net.Listener // nil: none
@@ -229,6 +234,9 @@ func (d *Daemon) open(ctx context.Context, o options) error {
 		Packages: program.PackagesConfig{Indexes: indexes, Timeout: d.cfg.PackagesTimeout},
 	})
 	if err != nil {
+		return err
+	}
+	if err := d.openAgent(dirs); err != nil {
 		return err
 	}
 	d.metrics.Sandboxes(d.core.Sandboxes().Count)

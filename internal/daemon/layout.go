@@ -15,7 +15,7 @@ import (
 
 // dirs is where things are kept below the data directory.
 type dirs struct {
-	data, database, sealKey, journals, disks, state, runtimes, images, threads string
+	data, database, sealKey, journals, agent, disks, state, runtimes, images, threads string
 }
 
 // layout makes the directories. They are the daemon's alone: they hold the
@@ -31,7 +31,7 @@ func layout(cfg config.Config) (dirs, error) {
 	}
 	d := dirs{
 		data: data, database: filepath.Join(data, "cubby.db"), sealKey: filepath.Join(data, "seal.key"),
-		journals: filepath.Join(data, "journals"),
+		journals: filepath.Join(data, "journals"), agent: filepath.Join(data, "agent"),
 		disks:    filepath.Join(data, "disks"), state: filepath.Join(data, "run", "oci"),
 		runtimes: filepath.Join(data, "runtimes"), images: images, threads: filepath.Join(data, "threads"),
 	}

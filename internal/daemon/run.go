@@ -20,7 +20,7 @@ const cutGrace = 2 * time.Second
 
 // Run serves until ctx ends, or until a part fails, and returns when
 // everything has stopped and is closed. Nil is a clean stop. The order of
-// stopping is: doors, core, disks, store. Sandboxes and their execs go on,
+// stopping is: doors, agent, core, disks, store. Sandboxes and their execs go on,
 // unless on-shutdown says otherwise.
 func (d *Daemon) Run(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, d.close()) }()
@@ -29,6 +29,7 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	// part that uses it has stopped.
 	g, stopping := errgroup.WithContext(ctx)
 	doors, doorsStopped := context.WithCancel(context.WithoutCancel(ctx))
+	agents, agentStopped := context.WithCancel(context.WithoutCancel(ctx))
 	loops, loopsStopped := context.WithCancel(context.WithoutCancel(ctx))
 	disks, disksStopped := context.WithCancel(context.WithoutCancel(ctx))
 	part := func(name string, until context.Context, stopped context.CancelFunc, run func(context.Context) error) {
@@ -48,9 +49,11 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 		})
 	}
 	part("doors", stopping, doorsStopped, d.serve)
-	part("core", doors, loopsStopped, func(until context.Context) error { return d.runCore(until, ctx) })
+	part("agent", doors, agentStopped, d.agent.service.Run)
+	part("core", agents, loopsStopped, func(until context.Context) error { return d.runCore(until, ctx) })
 	part("disks", loops, disksStopped, d.disks.Run)
 	part("journals", disks, func() {}, d.journals.Run)
+	part("journals of the agent", disks, func() {}, d.agent.journals.Run)
 	part("store", disks, func() {}, d.store.Run)
 
 	err = g.Wait()
