@@ -20,6 +20,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cubbyhq/cubby/internal/agent"
+	"github.com/cubbyhq/cubby/internal/agent/settings"
 	"github.com/cubbyhq/cubby/internal/auth"
 	"github.com/cubbyhq/cubby/internal/config"
 	"github.com/cubbyhq/cubby/internal/core"
@@ -220,7 +222,7 @@ func (d *Daemon) open(ctx context.Context, o options) error {
 		return err
 	}
 	d.memory = front.NewBudget(int64(d.cfg.MemoryBudget))
-	settings, err := d.settings(o)
+	limits, err := d.settings(o)
 	if err != nil {
 		return err
 	}
@@ -228,7 +230,7 @@ func (d *Daemon) open(ctx context.Context, o options) error {
 		Store: d.store, Driver: d.driver, Disks: d.disks, Images: images, Journals: d.journals, Archives: archives,
 		Egress: egress.Config{Operator: operator, Upstream: upstream, Log: d.log}, Log: d.log, Metrics: d.metrics, Now: o.now,
 		Snapshots: snapshot.Bounds{Count: d.cfg.MaxSnapshots, Bytes: int64(d.cfg.SnapshotBytes)},
-		Sandboxes: settings, History: history.Bounds{Age: d.cfg.HistoryRetention, Bytes: int64(d.cfg.HistoryOfTenant)},
+		Sandboxes: limits, History: history.Bounds{Age: d.cfg.HistoryRetention, Bytes: int64(d.cfg.HistoryOfTenant)},
 		Code:    &cell.Caps{Stdout: d.cfg.MaxStdoutChars, Stderr: d.cfg.MaxStderrChars, Result: d.cfg.MaxResultChars, Traceback: d.cfg.MaxTracebackChars},
 		Uploads: uploads, ImportDirs: imports, URLs: core.URLs{Download: d.downloadURL, Preview: d.previewURL}, Memory: d.memory,
 		Packages: program.PackagesConfig{Indexes: indexes, Timeout: d.cfg.PackagesTimeout},
