@@ -20,6 +20,7 @@ import (
 	"strings"
 	"time"
 
+	agentsettings "github.com/cubbyhq/cubby/internal/agent/settings"
 	"github.com/cubbyhq/cubby/internal/auth"
 	"github.com/cubbyhq/cubby/internal/config"
 	"github.com/cubbyhq/cubby/internal/core"
@@ -64,6 +65,7 @@ type Daemon struct {
 	driver   driver.Driver
 	disks    *local.Disks
 	core     *core.Service
+	settings *agentsettings.Settings // of the agent
 
 	listener  net.Listener
 	second    net.Listener // nil: none
@@ -89,6 +91,8 @@ type options struct {
 	plainDisks bool
 	supervisor []string
 	now        func() time.Time
+	getenv     func(string) string
+	asking     agentsettings.Asking
 }
 
 // WithDriver replaces the embedded OCI driver. The daemon closes it.
@@ -109,6 +113,15 @@ func WithPlainDisks() Option { return func(o *options) { o.plainDisks = true } }
 // WithTaskSupervisor replaces the program that does the tasks of coding agents.
 func WithTaskSupervisor(command ...string) Option { return func(o *options) { o.supervisor = command } }
 
+// WithEnvironment replaces the environment in which the agent's providers are looked
+// for.
+func WithEnvironment(getenv func(string) string) Option {
+	return func(o *options) { o.getenv = getenv }
+}
+
+// WithAsking replaces how providers are asked for their models.
+func WithAsking(a agentsettings.Asking) Option { return func(o *options) { o.asking = a } }
+
 // New opens everything and starts nothing: the data directory is locked, the
 // store migrated, the address bound (so that Addr is known) and not yet
 // served. What it opened is closed by Run, or by New itself when it fails. It
@@ -117,7 +130,7 @@ func New(ctx context.Context, cfg config.Config, opts ...Option) (d *Daemon, err
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	o := options{now: time.Now}
+	o := options{now: time.Now, getenv: os.Getenv}
 	for _, opt := range opts {
 		opt(&o)
 	}
@@ -178,6 +191,11 @@ func (d *Daemon) open(ctx context.Context, o options) error {
 		return err
 	}
 	d.closers = append(d.closers, d.store)
+	environment, err := agentsettings.Environment(o.getenv)
+	if err != nil {
+		return err
+	}
+	d.settings = agentsettings.New(agentsettings.Config{Store: d.store, Environment: environment, Ask: o.asking, Log: d.log})
 	d.journals, err = journal.Open(dirs.journals, journal.Limits{PerExec: int64(d.cfg.JournalPerExec), PerSandbox: int64(d.cfg.JournalPerBox)})
 	if err != nil {
 		return err
@@ -215,7 +233,7 @@ func (d *Daemon) open(ctx context.Context, o options) error {
 		return err
 	}
 	d.memory = front.NewBudget(int64(d.cfg.MemoryBudget))
-	settings, err := d.settings(o)
+	settings, err := d.sandboxSettings(o)
 	if err != nil {
 		return err
 	}
@@ -237,8 +255,8 @@ func (d *Daemon) open(ctx context.Context, o options) error {
 	return nil
 }
 
-// settings is what holds for all sandboxes.
-func (d *Daemon) settings(o options) (lifecycle.Settings, error) {
+// sandboxSettings is what holds for all sandboxes.
+func (d *Daemon) sandboxSettings(o options) (lifecycle.Settings, error) {
 	reserve, sleepDisk, err := room(d.cfg)
 	if err != nil {
 		return lifecycle.Settings{}, err
@@ -280,7 +298,7 @@ func (d *Daemon) bind(ctx context.Context) error {
 	api := httpapi.New(httpapi.Config{
 		Core: d.core, Metrics: d.metrics, Log: d.log, Version: telemetry.Version,
 		BodyLimit: int64(d.cfg.BodyLimit), Spool: spool, Life: life,
-	}, apis()...)
+	}, apis(d.settings)...)
 	d.refuse = api.Error
 	guesses := new(front.Guesses)
 	d.server = d.newServer(base, tlsConfig, front.CORS(d.cfg.CORSOrigins, front.Handler(front.Config{
