@@ -26,12 +26,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
 	"strings"
 	"time"
+
+	"github.com/cubbyhq/cubby/client/internal/transport"
 )
 
 // DefaultURL is where a daemon listens when nothing else was said.
@@ -74,7 +75,7 @@ func New(base string, opts ...Option) *Client {
 		o(c)
 	}
 	if c.http == nil {
-		c.http = &http.Client{Transport: newTransport()}
+		c.http = &http.Client{Transport: transport.New()}
 	}
 	return c
 }
@@ -108,23 +109,6 @@ func parseBase(s string) (*url.URL, error) {
 	}
 	u.RawQuery, u.Fragment = "", ""
 	return u, nil
-}
-
-// newTransport keeps enough idle connections for bursts, sends bodies as they
-// are, and asks for no compression: output and files are streamed.
-func newTransport() *http.Transport {
-	return &http.Transport{
-		Proxy:                 http.ProxyFromEnvironment,
-		DialContext:           (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}).DialContext,
-		TLSHandshakeTimeout:   10 * time.Second,
-		ExpectContinueTimeout: time.Second,
-		MaxIdleConns:          256,
-		MaxIdleConnsPerHost:   256,
-		IdleConnTimeout:       90 * time.Second,
-		DisableCompression:    true,
-		WriteBufferSize:       64 << 10,
-		ReadBufferSize:        64 << 10,
-	}
 }
 
 // call is one request to the daemon.

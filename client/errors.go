@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -119,7 +120,7 @@ func errorOf(res *http.Response) error {
 	body, _ := io.ReadAll(io.LimitReader(res.Body, maxErrorBody))
 	e, ok := decodeEnvelope(body)
 	if !ok {
-		e = &Error{}
+		e, ok = decodeFlat(body, res.StatusCode)
 	}
 	e.Status, e.RetryAfter = res.StatusCode, retryAfter(res.Header)
 	if ok {
@@ -150,6 +151,23 @@ func decodeEnvelope(body []byte) (*Error, bool) {
 		Code: w.Error.Code, Message: w.Error.Message, Hint: w.Error.Hint,
 		Retryable: w.Error.Retryable, RequestID: w.Error.RequestID,
 	}, true
+}
+
+// decodeFlat reads {"error":"not_found","message":…}, which is how the agent's API
+// answers. Without a message there is an empty error.
+func decodeFlat(body []byte, status int) (*Error, bool) {
+	var w struct {
+		Code    Code   `json:"error"`
+		Message string `json:"message"`
+		Hint    string `json:"hint"`
+	}
+	if json.Unmarshal(body, &w) != nil || w.Message == "" {
+		return &Error{}, false
+	}
+	if !slices.Contains(Codes(), w.Code) {
+		w.Code = codeOf(status)
+	}
+	return &Error{Code: w.Code, Message: w.Message, Hint: w.Hint, Retryable: status == http.StatusServiceUnavailable || status == http.StatusTooManyRequests}, true
 }
 
 func codeOf(status int) Code {

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/cubbyhq/cubby/client/internal/sse"
 )
 
 // Event is one entry of a sandbox's history. Events never change: an operation
@@ -61,20 +63,20 @@ func (c *Client) FollowEvents(ctx context.Context, id string, after int64, kinds
 	return following[Event]{c, sandboxPath(id, "events"), query, errEventsCut, readEvent}.from(ctx, after)
 }
 
-func readEvent(ev event, after int64) (step[Event], error) {
-	switch ev.name {
+func readEvent(ev sse.Event, after int64) (step[Event], error) {
+	switch ev.Name {
 	case "ping":
 		return step[Event]{}, nil
 	case "end":
 		return step[Event]{last: true}, nil
 	case "error":
-		if e, ok := decodeEnvelope(ev.data); ok {
+		if e, ok := decodeEnvelope(ev.Data); ok {
 			return step[Event]{}, e
 		}
 		return step[Event]{}, badEvent(nil)
 	}
 	var e Event
-	if err := json.Unmarshal(ev.data, &e); err != nil {
+	if err := json.Unmarshal(ev.Data, &e); err != nil {
 		return step[Event]{}, badEvent(err)
 	}
 	return step[Event]{item: e, some: e.Cursor > after, next: e.Cursor}, nil

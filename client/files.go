@@ -11,6 +11,8 @@ import (
 	"net/url"
 	"strconv"
 	"time"
+
+	"github.com/cubbyhq/cubby/client/internal/sse"
 )
 
 // Files gives access to a sandbox's files. Relative paths are relative to
@@ -251,14 +253,14 @@ func (f *Files) Watch(ctx context.Context, path string, recursive bool) iter.Seq
 			return
 		}
 		defer res.Body.Close()
-		events := newEventReader(res.Body)
+		events := sse.NewReader(res.Body)
 		for {
-			ev, err := events.next()
+			ev, err := events.Next()
 			if err != nil {
 				yield(Change{}, f.c.readError(ctx, err))
 				return
 			}
-			change, ok, err := ev.change()
+			change, ok, err := changeOf(ev)
 			if err != nil {
 				yield(Change{}, err)
 				return
@@ -270,18 +272,18 @@ func (f *Files) Watch(ctx context.Context, path string, recursive bool) iter.Seq
 	}
 }
 
-func (ev event) change() (Change, bool, error) {
-	switch ev.name {
+func changeOf(ev sse.Event) (Change, bool, error) {
+	switch ev.Name {
 	case "ping", "ready":
 		return Change{}, false, nil
 	case "error":
-		if e, ok := decodeEnvelope(ev.data); ok {
+		if e, ok := decodeEnvelope(ev.Data); ok {
 			return Change{}, false, e
 		}
 		return Change{}, false, badEvent(nil)
 	}
 	var change Change
-	if err := json.Unmarshal(ev.data, &change); err != nil {
+	if err := json.Unmarshal(ev.Data, &change); err != nil {
 		return Change{}, false, badEvent(err)
 	}
 	return change, change.Op != "", nil

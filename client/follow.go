@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"net/url"
 	"time"
+
+	"github.com/cubbyhq/cubby/client/internal/sse"
 )
 
 // following is a stream of Server-Sent Events that outlives its connections.
@@ -16,7 +18,7 @@ type following[T any] struct {
 	path  string
 	query func(after int64) url.Values
 	cut   *Error // the connection ended, and the stream did not
-	read  func(ev event, after int64) (step[T], error)
+	read  func(ev sse.Event, after int64) (step[T], error)
 }
 
 // step is what an event says to one who has all up to a position.
@@ -39,7 +41,7 @@ func (f following[T]) from(ctx context.Context, after int64) iter.Seq2[T, error]
 				return
 			}
 			if after > from || time.Since(begun) > 5*time.Second {
-				again.reset()
+				again.Reset()
 			}
 			if !again.worthwhile(ctx, err) {
 				var none T
@@ -70,9 +72,9 @@ func (f following[T]) connection(ctx context.Context, after *int64, emit func(T)
 
 	alive := time.AfterFunc(streamSilence, func() { cancel(f.cut) })
 	defer alive.Stop()
-	events := newEventReader(res.Body)
+	events := sse.NewReader(res.Body)
 	for {
-		ev, err := events.next()
+		ev, err := events.Next()
 		if err != nil {
 			if cause := context.Cause(ctx); errors.Is(cause, f.cut) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 				return false, f.cut

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"net/url"
 	"time"
+
+	"github.com/cubbyhq/cubby/client/internal/sse"
 )
 
 // Image is a root filesystem that sandboxes start from.
@@ -97,9 +99,9 @@ func (c *Client) CreateImage(ctx context.Context, o ImageOptions) (Image, error)
 	defer res.Body.Close()
 	alive := time.AfterFunc(streamSilence, func() { cancel(errImageCut) })
 	defer alive.Stop()
-	events := newEventReader(res.Body)
+	events := sse.NewReader(res.Body)
 	for {
-		ev, err := events.next()
+		ev, err := events.Next()
 		if err != nil {
 			if cause := context.Cause(ctx); errors.Is(cause, errImageCut) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 				return Image{}, errImageCut
@@ -108,21 +110,21 @@ func (c *Client) CreateImage(ctx context.Context, o ImageOptions) (Image, error)
 		}
 		alive.Reset(streamSilence)
 		var made Image
-		switch ev.name {
+		switch ev.Name {
 		case "ping":
 			continue
 		case "image":
-			if err := json.Unmarshal(ev.data, &made); err != nil {
+			if err := json.Unmarshal(ev.Data, &made); err != nil {
 				return Image{}, badEvent(err)
 			}
 			return made, nil
 		case "error":
-			if e, ok := decodeEnvelope(ev.data); ok {
+			if e, ok := decodeEnvelope(ev.Data); ok {
 				return Image{}, e
 			}
 			return Image{}, badEvent(nil)
 		}
-		p, err := ev.imageProgress()
+		p, err := imageProgress(ev)
 		if err != nil {
 			return Image{}, err
 		}
@@ -132,10 +134,10 @@ func (c *Client) CreateImage(ctx context.Context, o ImageOptions) (Image, error)
 	}
 }
 
-func (ev event) imageProgress() (ImageProgress, error) {
+func imageProgress(ev sse.Event) (ImageProgress, error) {
 	var p ImageProgress
-	if ev.name == "progress" {
-		if err := json.Unmarshal(ev.data, &p); err != nil {
+	if ev.Name == "progress" {
+		if err := json.Unmarshal(ev.Data, &p); err != nil {
 			return p, badEvent(err)
 		}
 		return p, nil
@@ -144,7 +146,7 @@ func (ev event) imageProgress() (ImageProgress, error) {
 		Data     string `json:"data"`
 		Encoding string `json:"encoding"`
 	}
-	err := json.Unmarshal(ev.data, &piece)
+	err := json.Unmarshal(ev.Data, &piece)
 	if err == nil {
 		var text string
 		text, err = decodeText(piece.Data, piece.Encoding)

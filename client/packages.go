@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+
+	"github.com/cubbyhq/cubby/client/internal/sse"
 )
 
 // PackagesOptions is what to install.
@@ -90,20 +92,20 @@ func (c *Client) follow(ctx context.Context, r call, progress func(Output)) (San
 		return Sandbox{}, err
 	}
 	defer res.Body.Close()
-	events := newEventReader(res.Body)
+	events := sse.NewReader(res.Body)
 	for after := int64(0); ; {
-		ev, err := events.next()
+		ev, err := events.Next()
 		if err != nil {
 			return Sandbox{}, c.readError(ctx, err)
 		}
-		if ev.name == "sandbox" {
+		if ev.Name == "sandbox" {
 			var box Sandbox
-			if err := json.Unmarshal(ev.data, &box); err != nil {
+			if err := json.Unmarshal(ev.Data, &box); err != nil {
 				return box, badEvent(err)
 			}
 			return box, nil
 		}
-		out, ok, err := ev.output(after)
+		out, ok, err := outputOf(ev, after)
 		if err != nil {
 			return Sandbox{}, err
 		}

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/cubbyhq/cubby/client/internal/backoff"
 )
 
 // Process is a handle on one command of a sandbox, running or ended. It holds
@@ -49,7 +51,7 @@ func (p *Process) Wait(ctx context.Context) (Exec, error) {
 }
 
 // patient asks until what it asks for has finished.
-func patient[T interface{ Finished() bool }](ctx context.Context, again *backoff, ask func() (T, error)) (T, error) {
+func patient[T interface{ Finished() bool }](ctx context.Context, again retries, ask func() (T, error)) (T, error) {
 	for {
 		asked := time.Now()
 		e, err := ask()
@@ -57,9 +59,9 @@ func patient[T interface{ Finished() bool }](ctx context.Context, again *backoff
 		case err == nil && e.Finished():
 			return e, nil
 		case err == nil:
-			again.reset()
+			again.Reset()
 			if time.Since(asked) < time.Second { // a server that does not wait must not be hammered
-				pause(ctx, 100*time.Millisecond)
+				backoff.Pause(ctx, 100*time.Millisecond)
 			}
 		case !again.worthwhile(ctx, err):
 			return e, err

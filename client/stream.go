@@ -8,7 +8,9 @@ import (
 	"iter"
 	"net/url"
 	"strconv"
-	"time"
+
+	"github.com/cubbyhq/cubby/client/internal/backoff"
+	"github.com/cubbyhq/cubby/client/internal/sse"
 )
 
 // Output is one piece of what a command printed, or its end.
@@ -53,10 +55,12 @@ func (p *Process) Stream(ctx context.Context, after int64) iter.Seq2[Output, err
 	return following[Output]{p.c, p.path("stream"), afterQuery, errStreamCut, readOutput}.from(ctx, after)
 }
 
-func afterQuery(after int64) url.Values {
+func afterQuery(after int64) url.Values { return positionQuery("after", after) }
+
+func positionQuery(name string, at int64) url.Values {
 	q := url.Values{}
-	if after > 0 {
-		q.Set("after", strconv.FormatInt(after, 10))
+	if at > 0 {
+		q.Set(name, strconv.FormatInt(at, 10))
 	}
 	return q
 }
@@ -64,22 +68,22 @@ func afterQuery(after int64) url.Values {
 // errStreamCut: the stream ended without the command's end.
 var errStreamCut = &Error{Code: Unavailable, Message: "the stream ended before the command did", Retryable: true}
 
-func readOutput(ev event, after int64) (step[Output], error) {
-	out, ok, err := ev.output(after)
+func readOutput(ev sse.Event, after int64) (step[Output], error) {
+	out, ok, err := outputOf(ev, after)
 	return step[Output]{item: out, some: ok, next: out.Next, last: out.Exit != nil}, err
 }
 
-// output turns an event into what the caller sees; false for pings and for
+// outputOf turns an event into what the caller sees; false for pings and for
 // output that it had before.
-func (ev event) output(after int64) (Output, bool, error) {
-	switch ev.name {
+func outputOf(ev sse.Event, after int64) (Output, bool, error) {
+	switch ev.Name {
 	case "stdout", "stderr":
 		var w struct {
 			Data     string `json:"data"`
 			Encoding string `json:"encoding"`
 			Offset   int64  `json:"offset"`
 		}
-		if err := json.Unmarshal(ev.data, &w); err != nil {
+		if err := json.Unmarshal(ev.Data, &w); err != nil {
 			return Output{}, false, badEvent(err)
 		}
 		text, err := decodeText(w.Data, w.Encoding)
@@ -94,24 +98,24 @@ func (ev event) output(after int64) (Output, bool, error) {
 		if offset < after { // a record that begins before the resume point
 			data, offset = data[after-offset:], after
 		}
-		return Output{Stream: ev.name, Data: data, Offset: offset, Next: next}, true, nil
+		return Output{Stream: ev.Name, Data: data, Offset: offset, Next: next}, true, nil
 	case Rich:
-		next, err := strconv.ParseInt(ev.id, 10, 64)
+		next, err := strconv.ParseInt(ev.ID, 10, 64)
 		if err != nil {
 			return Output{}, false, badEvent(err)
 		}
 		if next <= after {
 			return Output{}, false, nil
 		}
-		return Output{Stream: Rich, Data: ev.data, Offset: after, Next: next}, true, nil
+		return Output{Stream: Rich, Data: ev.Data, Offset: after, Next: next}, true, nil
 	case "exit":
 		exec := new(Exec)
-		if err := json.Unmarshal(ev.data, exec); err != nil {
+		if err := json.Unmarshal(ev.Data, exec); err != nil {
 			return Output{}, false, badEvent(err)
 		}
 		return Output{Offset: after, Next: after, Exit: exec}, true, nil
 	case "error":
-		e, ok := decodeEnvelope(ev.data)
+		e, ok := decodeEnvelope(ev.Data)
 		if !ok {
 			return Output{}, false, badEvent(nil)
 		}
@@ -146,45 +150,15 @@ func (p *Process) Copy(ctx context.Context, stdout, stderr io.Writer) (Exec, err
 	return Exec{}, errStreamCut
 }
 
-// backoff spaces attempts to reach the daemon again.
-type backoff struct {
-	limit time.Duration
-	since time.Time // of the first failure in a row; zero: none
-	wait  time.Duration
-}
+// retries spaces attempts to reach the daemon again.
+type retries struct{ *backoff.Backoff }
 
-func (c *Client) newBackoff() *backoff { return &backoff{limit: c.resume} }
-
-func (b *backoff) reset() { b.since, b.wait = time.Time{}, 0 }
+func (c *Client) newBackoff() retries { return retries{backoff.New(c.resume)} }
 
 // worthwhile waits before the next attempt and reports whether there should be
 // one: the error is of the connection and not of the request, ctx lives, and
 // the time for it is not used up.
-func (b *backoff) worthwhile(ctx context.Context, err error) bool {
+func (r retries) worthwhile(ctx context.Context, err error) bool {
 	var e *Error
-	if !errors.As(err, &e) || e.Code != Unreachable && e.Code != Unavailable || ctx.Err() != nil {
-		return false
-	}
-	now := time.Now()
-	if b.since.IsZero() {
-		b.since, b.wait = now, 50*time.Millisecond
-	}
-	if now.Sub(b.since) >= b.limit {
-		return false
-	}
-	wait := b.wait
-	b.wait = min(2*b.wait, 2*time.Second)
-	return pause(ctx, wait)
-}
-
-// pause waits and reports whether ctx lived on.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
+	return errors.As(err, &e) && (e.Code == Unreachable || e.Code == Unavailable) && ctx.Err() == nil && r.Again(ctx)
 }

@@ -8,16 +8,11 @@ import (
 	"net/url"
 	"strconv"
 
+	"github.com/cubbyhq/cubby/client/internal/sse"
 	"github.com/cubbyhq/cubby/client/task"
 )
 
-func sinceQuery(since int64) url.Values {
-	q := url.Values{}
-	if since > 0 {
-		q.Set("since", strconv.FormatInt(since, 10))
-	}
-	return q
-}
+func sinceQuery(since int64) url.Values { return positionQuery("since", since) }
 
 // Events follows the events of a task from an id, 0 for the first, to "done". A broken
 // connection, a restarted proxy or daemon is bridged, without a gap or a repetition.
@@ -26,21 +21,21 @@ func (t *Tasks) Events(ctx context.Context, id string, since int64) iter.Seq2[ta
 	return following[task.Event]{t.c, t.path(id, "events"), sinceQuery, errStreamCut, readTaskEvent}.from(ctx, since)
 }
 
-func readTaskEvent(ev event, next int64) (step[task.Event], error) {
-	if ev.id == "" { // about the stream, not of the task
-		if ev.name != "error" {
+func readTaskEvent(ev sse.Event, next int64) (step[task.Event], error) {
+	if ev.ID == "" { // about the stream, not of the task
+		if ev.Name != "error" {
 			return step[task.Event]{}, nil
 		}
-		if e, ok := decodeEnvelope(ev.data); ok {
+		if e, ok := decodeEnvelope(ev.Data); ok {
 			return step[task.Event]{}, e
 		}
 		return step[task.Event]{}, badEvent(nil)
 	}
-	id, err := strconv.ParseInt(ev.id, 10, 64)
-	if err != nil || !json.Valid(ev.data) {
+	id, err := strconv.ParseInt(ev.ID, 10, 64)
+	if err != nil || !json.Valid(ev.Data) {
 		return step[task.Event]{}, badEvent(err)
 	}
-	e := task.Event{ID: id, Type: ev.name, Data: ev.data}
+	e := task.Event{ID: id, Type: ev.Name, Data: ev.Data}
 	return step[task.Event]{item: e, some: id >= next, next: id + 1, last: e.Type == task.DoneEvent}, nil
 }
 

@@ -201,7 +201,7 @@ func (t *Terminal) Read(p []byte) (int, error) {
 		}
 		err := t.receive()
 		if err == nil {
-			again.reset()
+			again.Reset()
 			continue
 		}
 		t.drop()

@@ -145,12 +145,16 @@ func places() map[string]place {
 		"internal/kernel/startup": {only: []string{"internal/kernel"}, by: []string{"internal/guestd/kernels"}},
 		// Anybody may build on the SDK without the engine: it is a module of
 		// its own.
-		"client":                   {only: []string{"client/display", "client/internal/…", "client/task"}},
-		"client/display":           {only: []string{}},
-		"client/task":              {only: []string{}},
-		"client/internal/deadline": {only: []string{}, by: []string{"client"}},
-		"client/internal/pack":     {only: []string{}, by: []string{"client"}},
-		"client/internal/unpack":   {only: []string{}, by: []string{"client"}},
+		"client":                    {only: []string{"client/display", "client/internal/…", "client/task"}},
+		"client/agent":              {only: []string{"client", "client/internal/sse"}},
+		"client/display":            {only: []string{}},
+		"client/task":               {only: []string{}},
+		"client/internal/backoff":   {only: []string{}, by: []string{"client"}},
+		"client/internal/deadline":  {only: []string{}, by: []string{"client"}},
+		"client/internal/pack":      {only: []string{}, by: []string{"client"}},
+		"client/internal/sse":       {only: []string{}, by: []string{"client", "client/agent"}},
+		"client/internal/transport": {only: []string{}, by: []string{"client"}},
+		"client/internal/unpack":    {only: []string{}, by: []string{"client"}},
 		// A command does what any client could; serve, image, doctor and bench
 		// are the programs that run on the host itself.
 		"internal/cli": {only: []string{"client", "internal/bench", "internal/bridge", "internal/cli/cp", "internal/cli/doctor", "internal/cli/format",
@@ -311,7 +315,7 @@ func complaints(where map[string]place, from string, imports []string) []string 
 				bad = append(bad, fmt.Sprintf("%s imports %s: it may import only %q", from, to, here.only))
 			}
 		case generated(to):
-		case there.only != nil && there.by == nil && to != "client" && to != "client/task":
+		case there.only != nil && there.by == nil && to != "client" && to != "client/agent" && to != "client/task":
 			bad = append(bad, fmt.Sprintf("%s imports %s, which nobody may", from, to))
 		case there.only == nil && there.layer >= here.layer:
 			bad = append(bad, fmt.Sprintf("%s (layer %d) imports %s (layer %d): only lower layers", from, here.layer, to, there.layer))

@@ -21,7 +21,7 @@ import (
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/agent"
-	"github.com/cubbyhq/cubby/internal/agent/settings"
+	agentsettings "github.com/cubbyhq/cubby/internal/agent/settings"
 	"github.com/cubbyhq/cubby/internal/auth"
 	"github.com/cubbyhq/cubby/internal/config"
 	"github.com/cubbyhq/cubby/internal/core"
@@ -68,7 +68,7 @@ type Daemon struct {
 	core     *core.Service
 	agent    struct {
 		service  *agent.Service
-		settings *settings.Settings
+		settings *agentsettings.Settings
 		journals *journal.Journals
 	}
 
@@ -96,6 +96,8 @@ type options struct {
 	plainDisks bool
 	supervisor []string
 	now        func() time.Time
+	getenv     func(string) string
+	asking     *agentsettings.Asking
 }
 
 // WithDriver replaces the embedded OCI driver. The daemon closes it.
@@ -116,6 +118,15 @@ func WithPlainDisks() Option { return func(o *options) { o.plainDisks = true } }
 // WithTaskSupervisor replaces the program that does the tasks of coding agents.
 func WithTaskSupervisor(command ...string) Option { return func(o *options) { o.supervisor = command } }
 
+// WithEnvironment replaces the environment in which the agent's providers are looked
+// for.
+func WithEnvironment(getenv func(string) string) Option {
+	return func(o *options) { o.getenv = getenv }
+}
+
+// WithAsking replaces how providers are asked for their models.
+func WithAsking(a agentsettings.Asking) Option { return func(o *options) { o.asking = &a } }
+
 // New opens everything and starts nothing: the data directory is locked, the
 // store migrated, the address bound (so that Addr is known) and not yet
 // served. What it opened is closed by Run, or by New itself when it fails. It
@@ -124,7 +135,7 @@ func New(ctx context.Context, cfg config.Config, opts ...Option) (d *Daemon, err
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	o := options{now: time.Now}
+	o := options{now: time.Now, getenv: os.Getenv}
 	for _, opt := range opts {
 		opt(&o)
 	}
@@ -222,7 +233,7 @@ func (d *Daemon) open(ctx context.Context, o options) error {
 		return err
 	}
 	d.memory = front.NewBudget(int64(d.cfg.MemoryBudget))
-	limits, err := d.settings(o)
+	limits, err := d.sandboxSettings(o)
 	if err != nil {
 		return err
 	}
@@ -238,7 +249,7 @@ func (d *Daemon) open(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	if err := d.openAgent(dirs); err != nil {
+	if err := d.openAgent(dirs, o); err != nil {
 		return err
 	}
 	d.metrics.Sandboxes(d.core.Sandboxes().Count)
@@ -247,8 +258,8 @@ func (d *Daemon) open(ctx context.Context, o options) error {
 	return nil
 }
 
-// settings is what holds for all sandboxes.
-func (d *Daemon) settings(o options) (lifecycle.Settings, error) {
+// sandboxSettings is what holds for all sandboxes.
+func (d *Daemon) sandboxSettings(o options) (lifecycle.Settings, error) {
 	reserve, sleepDisk, err := room(d.cfg)
 	if err != nil {
 		return lifecycle.Settings{}, err
@@ -290,7 +301,7 @@ func (d *Daemon) bind(ctx context.Context) error {
 	api := httpapi.New(httpapi.Config{
 		Core: d.core, Metrics: d.metrics, Log: d.log, Version: telemetry.Version,
 		BodyLimit: int64(d.cfg.BodyLimit), Spool: spool, Life: life,
-	}, apis()...)
+	}, apis(d.agent.settings)...)
 	d.refuse = api.Error
 	guesses := new(front.Guesses)
 	d.server = d.newServer(base, tlsConfig, front.CORS(d.cfg.CORSOrigins, front.Handler(front.Config{

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	agentsettings "github.com/cubbyhq/cubby/internal/agent/settings"
 	"github.com/cubbyhq/cubby/internal/config"
 	"github.com/cubbyhq/cubby/internal/core/admission"
 	"github.com/cubbyhq/cubby/internal/front"
@@ -17,6 +18,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/front/preview"
 	"github.com/cubbyhq/cubby/internal/front/rest"
 	"github.com/cubbyhq/cubby/internal/front/rpc"
+	"github.com/cubbyhq/cubby/internal/front/settings"
 	"github.com/cubbyhq/cubby/internal/front/terminal"
 	"github.com/cubbyhq/cubby/internal/front/tunnel"
 	"github.com/cubbyhq/cubby/internal/front/web"
@@ -27,8 +29,10 @@ import (
 // apis register what one server of HTTP answers: the canonical API, and the
 // dialects of other systems. Of two that share a path, the later one is asked
 // first.
-func apis() []func(*httpapi.Server) {
-	return []func(*httpapi.Server){rest.Register, sandboxed.Register, ecs.Register, sandboxagent.Register}
+func apis(agent *agentsettings.Settings) []func(*httpapi.Server) {
+	return []func(*httpapi.Server){
+		rest.Register, settings.Register(agent), sandboxed.Register, ecs.Register, sandboxagent.Register(agent),
+	}
 }
 
 // interfaces are the ways through which sandboxes are made, with their limits.

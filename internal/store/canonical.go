@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/cubbyhq/cubby/internal/errs"
 )
@@ -161,7 +162,10 @@ func orNull(value json.RawMessage) json.RawMessage {
 // every database takes, are replaced.
 func encodeText(v any) (string, error) {
 	text, err := encode(v)
-	return strings.ToValidUTF8(text, "\ufffd"), err
+	if !utf8.ValidString(text) {
+		text = string([]rune(text)) // each byte by itself, as encoding/json reads it
+	}
+	return text, err
 }
 
 // encodeRaw is the column of a JSON value that may be missing: ” is none, and so is

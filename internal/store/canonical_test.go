@@ -50,7 +50,7 @@ func TestCanonical(t *testing.T) {
 // FuzzCanonical: a value has the same canonical text when it is written by another
 // encoder.
 func FuzzCanonical(f *testing.F) {
-	for _, seed := range []string{`{"b":1.50,"a":[true,null,"x\u0000"]}`, `1e400`, `-0.0`, "\"\xff\"", `[[[[1]]]]`} {
+	for _, seed := range []string{`{"b":1.50,"a":[true,null,"x\u0000"]}`, `1e400`, `-0.0`, "\"\x8f\xd8\"", `[[[[1]]]]`} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {

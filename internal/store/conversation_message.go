@@ -137,7 +137,11 @@ func scanMessage(r row) (m conversation.Entry, err error) {
 	if err := r.Scan(&m.Place, &body); err != nil {
 		return m, err
 	}
-	return m, decode(body, &m.Message)
+	// Not by way of the decoder, which would read it three times.
+	if err := m.Message.UnmarshalJSON(body); err != nil {
+		return m, errs.E(errs.Internal, "the store is damaged").Because(err)
+	}
+	return m, nil
 }
 
 func scanRefs(r row) (conversation.Refs, error) {

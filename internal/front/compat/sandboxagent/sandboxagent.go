@@ -1,5 +1,5 @@
-// Package sandboxagent is the dialect of sandbox-agent: the paths /threads/{id}/…
-// and /sessions. A sandbox is a session, and errors are {"detail":"…"}, but for
+// Package sandboxagent is the dialect of sandbox-agent: the paths /threads/{id}/…,
+// /sessions and /settings. A sandbox is a session, and errors are {"detail":"…"}, but for
 // those of DELETE /sessions/{session_id}, which are {"error":"…"}. It has no rule
 // about sandboxes: each handler makes one call of core, as those of /v1.
 package sandboxagent
@@ -17,6 +17,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/cubbyhq/cubby/internal/agent/settings"
 	"github.com/cubbyhq/cubby/internal/core/lifecycle"
 	"github.com/cubbyhq/cubby/internal/core/scope"
 	"github.com/cubbyhq/cubby/internal/errs"
@@ -27,7 +28,7 @@ import (
 
 // below reports whether a path speaks the dialect.
 func below(p string) bool {
-	return strings.HasPrefix(p, "/threads/") || p == "/sessions" || strings.HasPrefix(p, "/sessions/")
+	return strings.HasPrefix(p, "/threads/") || p == "/settings" || p == "/sessions" || strings.HasPrefix(p, "/sessions/")
 }
 
 // DownloadURL is where clients of the API at base get what a sandbox of a thread
@@ -75,8 +76,12 @@ type Upload struct {
 // dialect has the handlers.
 type dialect struct{ *httpapi.Server }
 
-// Register adds the dialect to s.
-func Register(s *httpapi.Server) {
+// Register returns what adds the dialect to a server.
+func Register(of *settings.Settings) func(*httpapi.Server) {
+	return func(s *httpapi.Server) { register(s, of) }
+}
+
+func register(s *httpapi.Server, of *settings.Settings) {
 	d := &dialect{s}
 	words := s.AddDialect(httpapi.Dialect{
 		Name: "sandbox-agent", Description: "The paths of sandbox-agent, with its shapes.",
@@ -121,6 +126,7 @@ func Register(s *httpapi.Server) {
 		},
 	)
 	s.Documented(http.MethodPost, upload).RequestBody.Required = true
+	d.settingsRoutes(words, of)
 }
 
 // Error is the body of every error but those of a session's end.
