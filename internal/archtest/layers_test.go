@@ -36,6 +36,7 @@ func places() map[string]place {
 
 		"internal/sandbox": {layer: 1},
 
+		"internal/address": {layer: 2},
 		"internal/channel": {layer: 2},
 		// The agent's nouns, and what models are asked.
 		"internal/conversation": {layer: 2},
