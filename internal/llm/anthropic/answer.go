@@ -2,6 +2,7 @@ package anthropic
 
 import (
 	"encoding/json"
+	"errors"
 
 	"github.com/cubbyhq/cubby/internal/llm"
 	"github.com/cubbyhq/cubby/internal/llm/wire"
@@ -84,7 +85,7 @@ func (d *decoder) Decode(e wire.Event, emit func(llm.Event)) (bool, error) {
 		d.model = m.Message.Model
 		emit(d.used(&m.Message.Usage))
 	case "content_block_start":
-		d.begin(m, emit)
+		return false, d.begin(m, emit)
 	case "content_block_delta":
 		d.more(m, emit)
 	case "content_block_stop":
@@ -112,7 +113,7 @@ func (d *decoder) Decode(e wire.Event, emit func(llm.Event)) (bool, error) {
 // End is as [wire.Decoder] says: the dialect has a mark of the end.
 func (d *decoder) End(func(llm.Event)) bool { return false }
 
-func (d *decoder) begin(m event, emit func(llm.Event)) {
+func (d *decoder) begin(m event, emit func(llm.Event)) error {
 	if d.blocks == nil {
 		d.blocks = map[int]*open{}
 	}
@@ -131,6 +132,9 @@ func (d *decoder) begin(m event, emit func(llm.Event)) {
 			emit(llm.ReasoningDelta{Index: o.index, Text: b.Thinking})
 		}
 	case "tool_use":
+		if b.Name == "" {
+			return errors.New("a call without a name")
+		}
 		o.index = d.calls
 		d.calls++
 		if string(b.Input) != "{}" && string(b.Input) != "null" {
@@ -141,6 +145,7 @@ func (d *decoder) begin(m event, emit func(llm.Event)) {
 		}
 		emit(llm.ToolCallDelta{Index: o.index, ID: b.ID, Name: b.Name})
 	}
+	return nil
 }
 
 func (d *decoder) more(m event, emit func(llm.Event)) {

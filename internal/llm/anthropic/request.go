@@ -4,7 +4,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/cubbyhq/cubby/internal/llm"
@@ -87,40 +86,39 @@ func encode(r llm.Request) ([]byte, error) {
 	if n := len(out.Tools); n > 0 {
 		out.Tools[n-1].CacheControl = ephemeral()
 	}
-	for _, m := range r.Messages {
-		if m.Role != llm.User && m.Role != llm.Assistant {
-			return nil, fmt.Errorf("a message of %q", m.Role)
-		}
+	turns, err := wire.Turns(r.Messages)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range turns {
 		blocks, err := blocksOf(m)
 		if err != nil {
 			return nil, err
 		}
 		switch n := len(out.Messages); {
 		case len(blocks) == 0:
-		case n > 0 && out.Messages[n-1].Role == m.Role:
+		case n > 0 && out.Messages[n-1].Role == m.Role: // what was between them was left out
 			out.Messages[n-1].Content = append(out.Messages[n-1].Content, blocks...)
 		default:
 			out.Messages = append(out.Messages, message{m.Role, blocks})
 		}
 	}
-	for i, m := range out.Messages {
-		if m.Role == llm.User {
-			// Results must come first.
-			slices.SortStableFunc(m.Content, func(a, b *block) int { return rank(a) - rank(b) })
-		}
-		if m.Role == llm.User && i >= len(out.Messages)-2 {
-			m.Content[len(m.Content)-1].CacheControl = ephemeral()
-		}
+	if last := out.lastOfUser(); last != nil {
+		last.CacheControl = ephemeral()
 	}
 	out.think(r)
 	return json.Marshal(out)
 }
 
-func rank(b *block) int {
-	if b.Type == "tool_result" {
-		return 0
+// lastOfUser is the last block that the user said: what is before it is in the cache
+// when the next request comes.
+func (out *request) lastOfUser() *block {
+	for i := len(out.Messages) - 1; i >= 0; i-- {
+		if m := out.Messages[i]; m.Role == llm.User {
+			return m.Content[len(m.Content)-1]
+		}
 	}
-	return 1
+	return nil
 }
 
 func blocksOf(m llm.Message) ([]*block, error) {

@@ -7,7 +7,10 @@ import (
 	"github.com/cubbyhq/cubby/internal/llm"
 )
 
-const minBudget = 1024 // Anthropic's own
+const (
+	minBudget      = 1024 // Anthropic's own
+	mostWithBudget = 32000
+)
 
 type thinking struct {
 	Type         string `json:"type"`
@@ -35,7 +38,8 @@ func (out *request) think(r llm.Request) {
 	budget := map[llm.Effort]int{llm.EffortLow: 2048, llm.EffortMedium: 8192, llm.EffortHigh: 24576}[r.Effort]
 	switch {
 	case r.MaxTokens == 0:
-		out.MaxTokens += budget
+		// No model that takes a budget refuses as many.
+		out.MaxTokens = min(out.MaxTokens+budget, mostWithBudget)
 	case budget >= r.MaxTokens:
 		budget = max(minBudget, r.MaxTokens/2)
 	}
@@ -90,5 +94,5 @@ func (g generation) answer() int {
 	case g.major == 3 || g.major == 0:
 		return 8192
 	}
-	return 32000
+	return mostWithBudget
 }

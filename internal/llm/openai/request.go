@@ -118,16 +118,16 @@ func (p *Provider) encode(r llm.Request) ([]byte, error) {
 	if r.System != "" {
 		out.Messages = append(out.Messages, message{Role: "system", Content: r.System})
 	}
-	turn := lastQuestion(r.Messages)
-	for i, m := range r.Messages {
-		var err error
-		switch m.Role {
-		case llm.User:
+	turns, err := wire.Turns(r.Messages)
+	if err != nil {
+		return nil, err
+	}
+	question := lastQuestion(turns)
+	for i, m := range turns {
+		if m.Role == llm.User {
 			out.Messages, err = addUser(out.Messages, m)
-		case llm.Assistant:
-			out.Messages, err = addAssistant(out.Messages, m, i > turn)
-		default:
-			err = fmt.Errorf("a message of %q", m.Role)
+		} else {
+			out.Messages, err = addAssistant(out.Messages, m, i > question)
 		}
 		if err != nil {
 			return nil, err

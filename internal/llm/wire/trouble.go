@@ -224,8 +224,12 @@ func (c *Client) redacted(text string) string {
 	if key == "" {
 		return text
 	}
-	quoted, _ := json.Marshal(key)
-	for _, form := range []string{key, string(quoted[1 : len(quoted)-1]), url.QueryEscape(key), url.PathEscape(key)} {
+	var quoted bytes.Buffer
+	e := json.NewEncoder(&quoted)
+	e.SetEscapeHTML(false)
+	_ = e.Encode(key) // a string always can be
+	web, _ := json.Marshal(key)
+	for _, form := range []string{key, strings.Trim(quoted.String(), "\"\n"), string(web[1 : len(web)-1]), url.QueryEscape(key), url.PathEscape(key)} {
 		text = strings.ReplaceAll(text, form, "[key]")
 	}
 	return text

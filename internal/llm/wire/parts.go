@@ -3,6 +3,8 @@ package wire
 import (
 	"crypto/rand"
 	"encoding/json"
+	"fmt"
+	"slices"
 
 	"github.com/cubbyhq/cubby/internal/llm"
 )
@@ -55,3 +57,33 @@ func Schema(t llm.Tool) json.RawMessage {
 
 // CallID makes an id for a call that its provider gave none.
 func CallID() string { return "call_" + rand.Text() }
+
+// Turns joins neighbours of one role, and puts the results of tools before what else
+// the user says: they answer the message before, and providers want them next to it.
+func Turns(messages []llm.Message) ([]llm.Message, error) {
+	var turns []llm.Message
+	for _, m := range messages {
+		if m.Role != llm.User && m.Role != llm.Assistant {
+			return nil, fmt.Errorf("a message of %q", m.Role)
+		}
+		if n := len(turns); n > 0 && turns[n-1].Role == m.Role {
+			turns[n-1].Parts = append(slices.Clip(turns[n-1].Parts), m.Parts...)
+			continue
+		}
+		turns = append(turns, m)
+	}
+	for i, m := range turns {
+		if m.Role == llm.User {
+			turns[i].Parts = slices.Clone(m.Parts)
+			slices.SortStableFunc(turns[i].Parts, func(a, b llm.Part) int { return rank(a) - rank(b) })
+		}
+	}
+	return turns, nil
+}
+
+func rank(p llm.Part) int {
+	if _, result := p.(llm.ToolResult); result {
+		return 0
+	}
+	return 1
+}
