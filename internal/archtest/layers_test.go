@@ -36,6 +36,7 @@ func places() map[string]place {
 
 		"internal/sandbox": {layer: 1},
 
+		"internal/address": {layer: 2},
 		"internal/channel": {layer: 2},
 		// The agent's nouns, and what models are asked.
 		"internal/conversation": {layer: 2},
@@ -73,6 +74,12 @@ func places() map[string]place {
 		"internal/journal":    {layer: 3},
 		"internal/store":      {layer: 3},
 		"internal/agent/loop": {layer: 3},
+		// Dialects do not know each other; who wants a model asks providers for one.
+		"internal/llm/wire":      {layer: 3, by: []string{"internal/llm/…"}},
+		"internal/llm/openai":    {layer: 4, by: []string{"internal/llm/providers"}},
+		"internal/llm/anthropic": {layer: 4, by: []string{"internal/llm/providers"}},
+		"internal/llm/gemini":    {layer: 4, by: []string{"internal/llm/providers"}},
+		"internal/llm/providers": {layer: 5},
 		// Core knows drivers and storage by their contracts.
 		"internal/driver/agent": {only: []string{"api/gen/…", "internal/driver", "internal/errs"},
 			by: []string{"internal/driver/oci", "internal/driver/drivertest"}},
@@ -196,6 +203,7 @@ func places() map[string]place {
 		"internal/image/imagetest":       {only: []string{}, by: []string{"internal/core", "test/e2e"}},
 		"internal/packages/packagestest": {only: []string{}, by: []string{"test/e2e"}},
 		"internal/storage/storagetest":   {only: []string{"internal/errs", "internal/sandbox", "internal/storage"}, by: []string{}},
+		"internal/llm/llmtest":           {only: []string{"internal/llm", "internal/llm/wire"}, by: []string{}},
 		"internal/disktest":              {only: []string{}, by: []string{}},
 		"internal/browsertest":           {only: []string{}, by: []string{}},
 		"internal/store/postgrestest":    {only: []string{}, by: []string{}},

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/cubbyhq/cubby/internal/address"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
@@ -103,23 +104,16 @@ func (p *Proxy) connect(ctx context.Context, to netip.AddrPort) (net.Conn, error
 	return p.dialer(ctx, "tcp", to.String())
 }
 
-// ownClass is ownHost for the addresses of this machine's interfaces: what
+// ownClass is address.OwnHost for the addresses of this machine's interfaces: what
 // listens on a public one is still not meant for sandboxes. An unreadable
 // interface list says nothing about any address, so it denies.
-func (p *Proxy) ownClass(a netip.Addr) class {
+func (p *Proxy) ownClass(a netip.Addr) address.Class {
 	own, err := p.ownAddrs()
 	if err != nil {
 		p.log.Error("reading the interfaces' addresses", "err", err)
-		return ownHost
+		return address.OwnHost
 	}
-	for _, n := range own {
-		if ip, ok := n.(*net.IPNet); ok {
-			if o, ok := netip.AddrFromSlice(ip.IP); ok && (o.Unmap() == a.Unmap() || o.Unmap() == carried(a)) {
-				return ownHost
-			}
-		}
-	}
-	return public
+	return address.OfHost(a, own)
 }
 
 func asDenied(err error) (Decision, bool) {

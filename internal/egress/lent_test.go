@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/cubbyhq/cubby/internal/address"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
@@ -42,7 +43,7 @@ func TestLentHosts(t *testing.T) {
 		d := e.Decide(policy, c.host, c.port)
 		if d.Allow {
 			if a, err := netip.ParseAddr(c.host); err == nil {
-				d = e.decideAddress(policy, d, a, public)
+				d = e.decideAddress(policy, d, a, address.Public)
 			}
 		}
 		if d.Allow != c.allow || d.Rule != c.rule {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cubbyhq/cubby/internal/address"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
@@ -121,7 +122,7 @@ func TestDenyComesFirst(t *testing.T) {
 	for _, tt := range tests {
 		d := e.Decide(tt.policy, tt.host, tt.port)
 		if tt.at != "" {
-			d = e.decideAddress(tt.policy, d, netip.MustParseAddr(tt.at), public)
+			d = e.decideAddress(tt.policy, d, netip.MustParseAddr(tt.at), address.Public)
 		}
 		if d.Allow != tt.allow || d.Rule != tt.rule {
 			t.Errorf("%s:%d at %q: allow %v by %q (%s), want %v by %q", tt.host, tt.port, tt.at, d.Allow, d.Rule, d.Reason, tt.allow, tt.rule)

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"strings"
 
+	"github.com/cubbyhq/cubby/internal/address"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
@@ -87,7 +88,7 @@ func (e *Evaluator) Decide(policy sandbox.Policy, hostname string, port int) Dec
 		return d.denied(RuleNone, "this sandbox's network mode is unknown", "")
 	}
 	if h.addr.IsValid() {
-		return e.decideAddress(policy, d, h.addr, public)
+		return e.decideAddress(policy, d, h.addr, address.Public)
 	}
 	if localName(h.name) {
 		return d.denied(RuleName, h.name+" is a name of a local network", operatorHint(h.name))
@@ -95,10 +96,22 @@ func (e *Evaluator) Decide(policy sandbox.Policy, hostname string, port int) Dec
 	return d
 }
 
+// named reports whether the operator can allow a class by listing a name. For
+// the others the address itself must be listed: whoever answers for a name
+// must not be able to point it at the metadata service.
+func named(c address.Class) bool {
+	switch c {
+	case address.Public, address.Loopback, address.Private, address.Reserved, address.OwnHost:
+		return true
+	case address.LinkLocal, address.Metadata, address.Multicast:
+	}
+	return false
+}
+
 // decideAddress completes an allowing decision about a name with one of the
-// addresses that the name has. own is ownHost when the address is one of the
+// addresses that the name has. own is address.OwnHost when the address is one of the
 // host's, whatever network it lies in.
-func (e *Evaluator) decideAddress(policy sandbox.Policy, d Decision, a netip.Addr, own class) Decision {
+func (e *Evaluator) decideAddress(policy sandbox.Policy, d Decision, a netip.Addr, own address.Class) Decision {
 	a = a.WithZone("").Unmap()
 	if !d.Allow {
 		return d
@@ -106,17 +119,17 @@ func (e *Evaluator) decideAddress(policy sandbox.Policy, d Decision, a netip.Add
 	deny, err := e.read.patterns(policy.Deny)
 	// Behind a gateway an IPv6 address leads to the IPv4 one that it carries.
 	denied := func(a netip.Addr) bool { return deny.contains(a, d.Port) || e.operator.deny.contains(a, d.Port) }
-	if err != nil || denied(a) || denied(carried(a)) {
+	if err != nil || denied(a) || denied(address.Carried(a)) {
 		return d.denied(RuleDeny, d.Host+" leads to a denied address", "")
 	}
-	c := classify(a)
-	if c == public {
+	c := address.Of(a)
+	if c == address.Public {
 		c = own
 	}
 	switch {
-	case c == public,
+	case c == address.Public,
 		e.operator.allow.contains(a, d.Port),
-		(d.Rule == RuleOperator || d.Rule == RuleTask) && c.named():
+		(d.Rule == RuleOperator || d.Rule == RuleTask) && named(c):
 		return d
 	}
 	what := d.Host + " leads to a " + string(c) + " address"

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cubbyhq/cubby/internal/address"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
@@ -59,34 +60,6 @@ func TestParseHost(t *testing.T) {
 		}
 		if err != nil || h.name != tt.want {
 			t.Errorf("parseHost(%q) = %q, %v, want %q", tt.in, h.name, err, tt.want)
-		}
-	}
-}
-
-func TestClassify(t *testing.T) {
-	tests := []struct {
-		addr string
-		want class
-	}{
-		{"8.8.8.8", public}, {"2606:4700::1111", public}, {"172.32.0.1", public},
-		{"100.63.255.255", public}, {"100.128.0.1", public},
-		{"10.1.2.3", private}, {"172.16.0.1", private}, {"172.31.255.255", private}, {"192.168.1.1", private},
-		{"100.64.0.1", private}, {"100.127.255.255", private}, {"198.19.0.1", private},
-		{"127.8.8.8", loopback}, {"0.0.0.0", loopback}, {"0.1.2.3", loopback}, {"::", loopback}, {"::1", loopback},
-		{"::ffff:10.0.0.1", private}, {"::ffff:8.8.8.8", public},
-		{"169.254.169.254", linkLocal}, {"169.254.170.2", linkLocal}, {"fe80::1", linkLocal},
-		{"168.63.129.16", metadata}, {"100.100.100.200", metadata}, {"fd00:ec2::254", metadata}, {"fd00:ec2::23", metadata}, {"fd00:c1::a9fe:a9fe", metadata}, {"fd00:42::42", metadata}, {"192.0.0.192", metadata},
-		{"224.0.0.1", multicast}, {"ff02::1", multicast},
-		{"255.255.255.255", reserved}, {"240.0.0.1", reserved}, {"192.0.0.1", reserved},
-		{"192.0.2.1", public}, {"203.0.113.80", public}, {"2001:db8::1", public},
-		{"fd12::1", private}, {"fec0::1", private},
-		{"64:ff9b::7f00:1", loopback}, {"64:ff9b::a9fe:a9fe", linkLocal}, {"64:ff9b::808:808", public}, {"64:ff9b:1::1", reserved},
-		{"2002:7f00:1::", loopback}, {"2002:a00:1::1", private},
-		{"2001::1", reserved}, {"::7f00:1", reserved}, {"100::1", reserved}, {"5f00::1", reserved},
-	}
-	for _, tt := range tests {
-		if got := classify(netip.MustParseAddr(tt.addr)); got != tt.want {
-			t.Errorf("classify(%s) = %q, want %q", tt.addr, got, tt.want)
 		}
 	}
 }
@@ -170,20 +143,20 @@ func TestDecideAddress(t *testing.T) {
 		host  string
 		port  int
 		addr  string
-		own   class
+		own   address.Class
 		allow bool
 	}{
-		{"example.org", 80, "93.184.215.14", public, true},
-		{"example.org", 80, "93.184.215.14", ownHost, false},
-		{"example.org", 80, "10.0.0.5", public, false},
-		{"example.org", 9000, "10.0.0.5", public, true},
-		{"example.org", 9000, "::ffff:10.0.0.5", public, true},
-		{"example.org", 80, "::ffff:127.0.0.1", public, false},
-		{"example.org", 80, "fd00:ec2::254", public, false},
-		{"build.corp", 80, "10.2.3.4", public, true},
-		{"build.corp", 80, "127.0.0.1", public, true},
-		{"build.corp", 80, "169.254.169.254", public, false},
-		{"build.corp", 80, "224.0.0.1", public, false},
+		{"example.org", 80, "93.184.215.14", address.Public, true},
+		{"example.org", 80, "93.184.215.14", address.OwnHost, false},
+		{"example.org", 80, "10.0.0.5", address.Public, false},
+		{"example.org", 9000, "10.0.0.5", address.Public, true},
+		{"example.org", 9000, "::ffff:10.0.0.5", address.Public, true},
+		{"example.org", 80, "::ffff:127.0.0.1", address.Public, false},
+		{"example.org", 80, "fd00:ec2::254", address.Public, false},
+		{"build.corp", 80, "10.2.3.4", address.Public, true},
+		{"build.corp", 80, "127.0.0.1", address.Public, true},
+		{"build.corp", 80, "169.254.169.254", address.Public, false},
+		{"build.corp", 80, "224.0.0.1", address.Public, false},
 	}
 	for _, tt := range tests {
 		d := e.decideAddress(open, e.Decide(open, tt.host, tt.port), netip.MustParseAddr(tt.addr), tt.own)
@@ -211,7 +184,7 @@ func TestDenyFollowsGateways(t *testing.T) {
 		if d := e.Decide(open, host, 443); d.Allow != allow {
 			t.Errorf("%s: allow = %v (%s), want %v", host, d.Allow, d.Reason, allow)
 		}
-		if d := e.decideAddress(open, e.Decide(open, "example.org", 443), netip.MustParseAddr(host), public); d.Allow != allow {
+		if d := e.decideAddress(open, e.Decide(open, "example.org", 443), netip.MustParseAddr(host), address.Public); d.Allow != allow {
 			t.Errorf("a name at %s: allow = %v (%s), want %v", host, d.Allow, d.Reason, allow)
 		}
 	}
@@ -247,7 +220,7 @@ func FuzzDecide(f *testing.F) {
 			t.Fatalf("Decide(%q) = %+v, but of its own host %+v", s, d, again)
 		}
 		if a, err := netip.ParseAddr(d.Host); err == nil {
-			if classify(a) != public {
+			if address.Of(a) != address.Public {
 				t.Fatalf("Decide(%q) allows %s", s, a)
 			}
 			return

@@ -1,0 +1,21 @@
+package anthropic_test
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/cubbyhq/cubby/internal/llm"
+	"github.com/cubbyhq/cubby/internal/llm/anthropic"
+	"github.com/cubbyhq/cubby/internal/llm/llmtest"
+	"github.com/cubbyhq/cubby/internal/llm/wire"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestConformance(t *testing.T) {
+	llmtest.Run(t, llmtest.Dialect{
+		Name: "anthropic", Fake: llmtest.Anthropic{}, Signed: true,
+		New: func(c wire.Config) llm.Provider { return anthropic.New(c) },
+	})
+}

@@ -1,0 +1,21 @@
+package openai_test
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/cubbyhq/cubby/internal/llm"
+	"github.com/cubbyhq/cubby/internal/llm/llmtest"
+	"github.com/cubbyhq/cubby/internal/llm/openai"
+	"github.com/cubbyhq/cubby/internal/llm/wire"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestConformance(t *testing.T) {
+	llmtest.Run(t, llmtest.Dialect{
+		Name: "openai", Fake: llmtest.OpenAI{}, Images: true,
+		New: func(c wire.Config) llm.Provider { return openai.New(openai.Config{Config: c}) },
+	})
+}
