@@ -115,6 +115,8 @@ func places() map[string]place {
 		"internal/front":         {layer: 13},
 		"internal/front/sse":     {layer: 14, by: []string{"internal/front/…"}},
 		"internal/front/httpapi": {layer: 14, by: []string{"internal/front/rest", "internal/front/compat/…", "internal/daemon"}},
+		// What models can do, for the doors that offer it to them.
+		"internal/tools": {layer: 14, by: []string{"internal/front/mcp", "internal/agent/toolset", "internal/front/displays"}},
 		// Doors and dialects do not know each other.
 		"internal/front/preview":             {layer: 15},
 		"internal/front/rest":                {layer: 15},

@@ -1,4 +1,4 @@
-package mcp
+package tools
 
 import (
 	"bytes"
@@ -10,34 +10,37 @@ import (
 	"image/png"
 	"sync"
 
-	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"golang.org/x/image/draw"
 	_ "golang.org/x/image/webp" // another one
 )
 
 const (
-	// maxInline bounds an image in an answer, as base64: a larger one is shown
-	// smaller and linked.
-	maxInline = 256 << 10
 	// longestEdge is what models see of an image at most, in pixels.
 	longestEdge = 1568
 	// shortestEdge is where making an image smaller ends.
 	shortestEdge = 128
-	// maxPixels bounds the memory for an image, in bytes, and maxPicture what is
+	// maxPixels bounds the memory for an image, in bytes, and MaxPicture what is
 	// read of one.
 	maxPixels  = 64 << 20
-	maxPicture = 8 << 20
+	MaxPicture = 8 << 20
 	quality    = 85
 )
 
 // oneAtATime keeps the memory for pixels to that of one image.
 var oneAtATime sync.Mutex
 
-// picture is image content of at most limit bytes as base64: the image itself,
-// or smaller. Nil when there is none.
-func picture(data []byte, kind string, limit int) (shown *sdk.ImageContent, scaled bool) {
+// Image is a picture.
+type Image struct {
+	Type string // MIME
+	Data []byte
+}
+
+// Fit is the image in at most limit bytes of base64: itself, or smaller. Nil when
+// there is no such image.
+func (i Image) Fit(limit int) (shown *Image, scaled bool) {
+	data, kind := i.Data, i.Type
 	if base64.StdEncoding.EncodedLen(len(data)) <= limit {
-		return &sdk.ImageContent{Data: data, MIMEType: kind}, false
+		return &i, false
 	}
 	oneAtATime.Lock()
 	defer oneAtATime.Unlock()
@@ -54,12 +57,12 @@ func picture(data []byte, kind string, limit int) (shown *sdk.ImageContent, scal
 		var out bytes.Buffer
 		if kind != "image/jpeg" { // lines and letters stay sharp
 			if err := png.Encode(&out, to); err == nil && base64.StdEncoding.EncodedLen(out.Len()) <= limit {
-				return &sdk.ImageContent{Data: out.Bytes(), MIMEType: "image/png"}, true
+				return &Image{"image/png", out.Bytes()}, true
 			}
 			out.Reset()
 		}
 		if err := jpeg.Encode(&out, onWhite(to), &jpeg.Options{Quality: quality}); err == nil && base64.StdEncoding.EncodedLen(out.Len()) <= limit {
-			return &sdk.ImageContent{Data: out.Bytes(), MIMEType: "image/jpeg"}, true
+			return &Image{"image/jpeg", out.Bytes()}, true
 		}
 	}
 	return nil, false
