@@ -12,6 +12,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/front/compat/ecs"
 	"github.com/cubbyhq/cubby/internal/front/compat/sandboxagent"
 	"github.com/cubbyhq/cubby/internal/front/compat/sandboxed"
+	"github.com/cubbyhq/cubby/internal/front/displays"
 	"github.com/cubbyhq/cubby/internal/front/httpapi"
 	"github.com/cubbyhq/cubby/internal/front/mcp"
 	"github.com/cubbyhq/cubby/internal/front/preview"
@@ -28,7 +29,7 @@ import (
 // dialects of other systems. Of two that share a path, the later one is asked
 // first.
 func apis() []func(*httpapi.Server) {
-	return []func(*httpapi.Server){rest.Register, sandboxed.Register, ecs.Register, sandboxagent.Register}
+	return []func(*httpapi.Server){rest.Register, displays.Register, sandboxed.Register, ecs.Register, sandboxagent.Register}
 }
 
 // interfaces are the ways through which sandboxes are made, with their limits.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"strings"
+	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
@@ -18,6 +19,9 @@ const (
 	defaultTimeout = 30
 	longestTimeout = 300
 )
+
+// LongestTimeout is how long code and commands may run that are waited for.
+const LongestTimeout = longestTimeout * time.Second
 
 // Executed is what code did. Texts and displays are all that core gives.
 type Executed struct {

@@ -3,6 +3,7 @@ package tools
 import (
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -80,9 +81,17 @@ func IsImage(mime string) bool {
 	return mime == "image/png" || mime == "image/jpeg" || mime == "image/webp"
 }
 
+// DisplaysPattern is where the API gives the displays of code, by their places.
+const DisplaysPattern = "/v1/sandboxes/{id}/execs/{seq}/displays/{n}"
+
+// DisplayPath is the path of one of them.
+func DisplayPath(session string, exec int64, n int) string {
+	return fmt.Sprintf("/v1/sandboxes/%s/execs/%d/displays/%d", session, exec, n)
+}
+
 // Bytes is the data of a display: what kernels give as base64 is decoded.
 func (d Display) Bytes() ([]byte, error) {
-	if !binary(d.Type) {
+	if !d.Binary() {
 		return []byte(d.Data), nil
 	}
 	data, err := base64.StdEncoding.DecodeString(strings.Join(strings.Fields(d.Data), ""))
@@ -92,8 +101,9 @@ func (d Display) Bytes() ([]byte, error) {
 	return data, nil
 }
 
-// binary reports whether kernels give values of a type as base64.
-func binary(kind string) bool {
+// Binary reports whether kernels give values of its type as base64.
+func (d Display) Binary() bool {
+	kind := d.Type
 	switch top, _, _ := strings.Cut(kind, "/"); top {
 	case "image":
 		return kind != "image/svg+xml"

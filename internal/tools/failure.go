@@ -22,6 +22,8 @@ type Failure struct {
 	SessionID      string           `json:"session_id,omitempty" jsonschema:"of CONTAINER_DIED: whose"`
 	ActiveSessions *[]ActiveSession `json:"active_sessions,omitempty" jsonschema:"the sessions that there are"`
 	Hint           string           `json:"hint,omitempty" jsonschema:"what to do"`
+	// Cause is the error, for whoever runs the tool.
+	Cause error `json:"-"`
 }
 
 // ActiveSession is a session of the conversation.
@@ -74,11 +76,11 @@ var types = map[errs.Kind]string{
 func (s *Set) failure(ctx context.Context, t Tool, c *call, err error) Failure {
 	var invalid *invalidInput
 	if errors.As(err, &invalid) {
-		return Failure{Error: "INVALID_INPUT", Details: invalid.details}
+		return Failure{Error: "INVALID_INPUT", Details: invalid.details, Cause: err}
 	}
 	// Whoever was canceled is not listening, and the list costs nothing.
 	active, listErr := c.active(context.WithoutCancel(ctx))
-	f := Failure{ActiveSessions: &active, Hint: hintActive}
+	f := Failure{ActiveSessions: &active, Hint: hintActive, Cause: err}
 	if len(active) == 0 && listErr == nil {
 		f.Hint = hintNone
 	}

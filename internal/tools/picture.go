@@ -8,6 +8,7 @@ import (
 	_ "image/gif" // formats that can be read
 	"image/jpeg"
 	"image/png"
+	"net/http"
 	"sync"
 
 	"golang.org/x/image/draw"
@@ -17,6 +18,8 @@ import (
 const (
 	// longestEdge is what models see of an image at most, in pixels.
 	longestEdge = 1568
+	// mostEdge is what providers of models take, in pixels.
+	mostEdge = 2000
 	// shortestEdge is where making an image smaller ends.
 	shortestEdge = 128
 	// maxPixels bounds the memory for an image, in bytes, and MaxPicture what is
@@ -35,37 +38,86 @@ type Image struct {
 	Data []byte
 }
 
+// sniffed is how much of a file says of which type it is.
+const sniffed = 512
+
+// imageTypes are the formats that models and browsers know.
+var imageTypes = map[string]bool{"image/png": true, "image/jpeg": true, "image/webp": true, "image/gif": true}
+
+// imageType is the type of an image that models and browsers know, by its first
+// bytes; else "".
+func imageType(begin []byte) string {
+	if kind := http.DetectContentType(begin); imageTypes[kind] {
+		return kind
+	}
+	return ""
+}
+
 // Fit is the image in at most limit bytes of base64: itself, or smaller. Nil when
 // there is no such image.
 func (i Image) Fit(limit int) (shown *Image, scaled bool) {
-	data, kind := i.Data, i.Type
-	if base64.StdEncoding.EncodedLen(len(data)) <= limit {
+	if base64.StdEncoding.EncodedLen(len(i.Data)) <= limit {
 		return &i, false
 	}
 	oneAtATime.Lock()
 	defer oneAtATime.Unlock()
+	from, ok := decode(i.Data)
+	if !ok {
+		return nil, false
+	}
+	shown = shrink(from, i.Type, limit)
+	return shown, shown != nil
+}
+
+// ForModel is the image as providers of models take it: of the type that it is, whole,
+// of few pixels and of at most limit bytes of base64. Nil when it cannot be made so:
+// a provider refuses the whole request for one that is broken.
+func (i Image) ForModel(limit int) *Image {
+	if i.Type = imageType(i.Data); i.Type == "" {
+		return nil
+	}
+	oneAtATime.Lock()
+	defer oneAtATime.Unlock()
+	from, ok := decode(i.Data)
+	if !ok {
+		return nil
+	}
+	size := from.Bounds().Size()
+	if i.Type != "image/gif" && max(size.X, size.Y) <= mostEdge && base64.StdEncoding.EncodedLen(len(i.Data)) <= limit {
+		return &i
+	}
+	return shrink(from, i.Type, limit)
+}
+
+// decode reads an image that is not too large for the memory.
+func decode(data []byte) (image.Image, bool) {
 	head, _, err := image.DecodeConfig(bytes.NewReader(data))
 	if err != nil || head.Width <= 0 || head.Height <= 0 || head.Width > maxPixels/pixelSize(head.ColorModel)/head.Height {
 		return nil, false
 	}
 	from, _, err := image.Decode(bytes.NewReader(data))
-	if err != nil {
-		return nil, false
-	}
-	for edge := min(longestEdge, max(head.Width, head.Height)); edge >= shortestEdge; edge = edge * 2 / 3 {
+	return from, err == nil
+}
+
+// shrink encodes an image in at most limit bytes of base64; nil when none is so small.
+func shrink(from image.Image, kind string, limit int) *Image {
+	size := from.Bounds().Size()
+	for edge := min(longestEdge, max(size.X, size.Y)); ; edge = edge * 2 / 3 {
 		to := smaller(from, edge)
 		var out bytes.Buffer
 		if kind != "image/jpeg" { // lines and letters stay sharp
 			if err := png.Encode(&out, to); err == nil && base64.StdEncoding.EncodedLen(out.Len()) <= limit {
-				return &Image{"image/png", out.Bytes()}, true
+				return &Image{"image/png", out.Bytes()}
 			}
 			out.Reset()
 		}
 		if err := jpeg.Encode(&out, onWhite(to), &jpeg.Options{Quality: quality}); err == nil && base64.StdEncoding.EncodedLen(out.Len()) <= limit {
-			return &Image{"image/jpeg", out.Bytes()}, true
+			return &Image{"image/jpeg", out.Bytes()}
+		}
+		if edge*2/3 < shortestEdge {
+			return nil
 		}
 	}
-	return nil, false
 }
 
 // pixelSize is the memory of one pixel, at most.

@@ -139,7 +139,8 @@ func New(c Config) *Set {
 	s := &Set{core: c.Core, log: c.Log, life: c.Life, work: c.Work, bounds: c.Bounds}
 	s.all = []Tool{
 		s.createSessionTool(), s.executeCodeTool(), s.executeTerminalTool(), s.importFilesTool(), s.exportFilesTool(), s.stopSessionTool(),
-		s.listSessionsTool(), s.readFileTool(), s.writeFileTool(), s.listFilesTool(),
+		s.listSessionsTool(), s.readFileTool(), s.writeFileTool(), s.editFileTool(), s.listFilesTool(), s.searchFilesTool(), s.showImageTool(),
+		s.listPortsTool(), s.previewURLTool(),
 		s.startCommandTool(), s.getOutputTool(), s.killCommandTool(),
 		s.startTaskTool(), s.getTaskTool(), s.cancelTaskTool(), s.answerTaskTool(), s.restoreTaskTool(),
 	}
