@@ -45,6 +45,7 @@ func places() map[string]place {
 		"internal/driver":       {layer: 2},
 		"internal/embedded":     {layer: 2},
 		"internal/event":        {layer: 2},
+		"internal/excerpt":      {layer: 2},
 		"internal/filetree":     {layer: 2, by: []string{"internal/guestd", "internal/storage/local", "internal/filetree/…"}},
 		"internal/git":          {layer: 2},
 		// What a kernel shows; core reads it, the agent talks to kernels.
@@ -121,7 +122,9 @@ func places() map[string]place {
 		"internal/core":          {layer: 12},
 		"internal/front":         {layer: 13},
 		"internal/front/sse":     {layer: 14, by: []string{"internal/front/…"}},
-		"internal/front/httpapi": {layer: 14, by: []string{"internal/front/rest", "internal/front/compat/…", "internal/daemon"}},
+		"internal/front/httpapi": {layer: 14, by: []string{"internal/front/rest", "internal/front/displays", "internal/front/compat/…", "internal/daemon"}},
+		// What models can do, for the doors that offer it to them.
+		"internal/tools": {layer: 14, by: []string{"internal/front/mcp", "internal/agent/toolset", "internal/front/displays"}},
 		// Doors and dialects do not know each other.
 		"internal/front/preview":             {layer: 15},
 		"internal/front/rest":                {layer: 15},
@@ -133,9 +136,12 @@ func places() map[string]place {
 		"internal/front/terminal":            {layer: 15},
 		"internal/front/tunnel":              {layer: 15},
 		"internal/front/web":                 {layer: 15},
-		// The agent stands above core, as doors do, and below its own door.
-		"internal/agent":  {layer: 14},
-		"internal/daemon": {layer: 16},
+		"internal/front/displays":            {layer: 15, by: []string{"internal/daemon"}},
+		// What the agent's models may call, and the agent itself: it stands above core,
+		// as doors do, and below its own door.
+		"internal/agent/toolset": {layer: 15},
+		"internal/agent":         {layer: 16},
+		"internal/daemon":        {layer: 18},
 
 		// The program inside the sandbox is small and trusts nothing of the
 		// host's side.

@@ -13,6 +13,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/front/compat/ecs"
 	"github.com/cubbyhq/cubby/internal/front/compat/sandboxagent"
 	"github.com/cubbyhq/cubby/internal/front/compat/sandboxed"
+	"github.com/cubbyhq/cubby/internal/front/displays"
 	"github.com/cubbyhq/cubby/internal/front/httpapi"
 	"github.com/cubbyhq/cubby/internal/front/mcp"
 	"github.com/cubbyhq/cubby/internal/front/preview"
@@ -31,7 +32,7 @@ import (
 // first.
 func apis(agent *agentsettings.Settings) []func(*httpapi.Server) {
 	return []func(*httpapi.Server){
-		rest.Register, settings.Register(agent), sandboxed.Register, ecs.Register, sandboxagent.Register(agent),
+		rest.Register, displays.Register, settings.Register(agent), sandboxed.Register, ecs.Register, sandboxagent.Register(agent),
 	}
 }
 

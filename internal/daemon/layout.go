@@ -32,7 +32,7 @@ func layout(cfg config.Config) (dirs, error) {
 	d := dirs{
 		data: data, database: filepath.Join(data, "cubby.db"), sealKey: filepath.Join(data, "seal.key"),
 		journals: filepath.Join(data, "journals"), agent: filepath.Join(data, "agent"),
-		disks:    filepath.Join(data, "disks"), state: filepath.Join(data, "run", "oci"),
+		disks: filepath.Join(data, "disks"), state: filepath.Join(data, "run", "oci"),
 		runtimes: filepath.Join(data, "runtimes"), images: images, threads: filepath.Join(data, "threads"),
 	}
 	for _, dir := range []string{data, d.journals, d.disks, d.state, d.runtimes} {

@@ -16,6 +16,7 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"github.com/cubbyhq/cubby/internal/errs"
@@ -34,6 +35,8 @@ type Tree struct {
 	guard func() error
 	owner func(user string) (uid, gid uint32, err error)
 	chown bool // this process may give files away
+
+	replacing *sync.Mutex // held between the look at what is replaced and that
 }
 
 // Options adapt a Tree to where it works. The zero value is useful.
@@ -72,7 +75,7 @@ func Confined(o Options, mounts ...Mount) *Tree {
 }
 
 func newTree(o Options) *Tree {
-	t := &Tree{guard: o.Guard, owner: o.Owner, chown: os.Geteuid() == 0}
+	t := &Tree{guard: o.Guard, owner: o.Owner, chown: os.Geteuid() == 0, replacing: new(sync.Mutex)}
 	if t.guard == nil {
 		t.guard = func() error { return nil }
 	}

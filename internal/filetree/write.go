@@ -1,8 +1,10 @@
 package filetree
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"io"
 	"io/fs"
@@ -12,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
@@ -63,6 +66,9 @@ func (t *Tree) write(ctx context.Context, name string, r io.Reader, w sandbox.Fi
 	} else if mode == 0 {
 		mode = 0o644
 	}
+	if w.Append && w.Replaces != nil {
+		return none, errs.E(errs.Invalid, "%s: what is appended replaces nothing", name)
+	}
 	if w.Append {
 		return t.appendTo(ctx, name, p, r, w, mode, uid, gid)
 	}
@@ -81,6 +87,14 @@ func (t *Tree) write(ctx context.Context, name string, r io.Reader, w sandbox.Fi
 	if err := f.Sync(); err != nil {
 		return none, err
 	}
+	if w.Replaces != nil {
+		// Of two that replace the same content, the second one finds the first one's.
+		t.replacing.Lock()
+		defer t.replacing.Unlock()
+		if err := p.holds(ctx, name, w.Replaces); err != nil {
+			return none, err
+		}
+	}
 	err = tmp.publish(p.base)
 	if errors.Is(err, unix.EBUSY) && p.found {
 		// A mount point, as /etc/hosts: it can be written but not replaced,
@@ -94,6 +108,30 @@ func (t *Tree) write(ctx context.Context, name string, r io.Reader, w sandbox.Fi
 		return none, err
 	}
 	return statFile(name, f)
+}
+
+// holds is a Conflict unless the file that is there has the content with a digest.
+func (p *place) holds(ctx context.Context, name string, digest []byte) error {
+	changed := errs.E(errs.Conflict, "%s has changed meanwhile", name).Hint("read the file again")
+	if !p.found {
+		return changed
+	}
+	f, _, err := p.openRegular(name, unix.O_RDONLY)
+	if errors.Is(err, unix.ENOENT) {
+		return changed
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if err := copyTo(ctx, h, f, func() error { return nil }); err != nil {
+		return err
+	}
+	if !bytes.Equal(h.Sum(nil), digest) {
+		return changed
+	}
+	return nil
 }
 
 // syncDir makes the names in a directory survive a crash of the host. Some file

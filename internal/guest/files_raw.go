@@ -3,6 +3,7 @@ package guest
 import (
 	"context"
 	"encoding/base64"
+	"encoding/hex"
 	"errors"
 	"io"
 	"net/http"
@@ -62,6 +63,9 @@ func (c *Client) Write(ctx context.Context, name string, r io.Reader, w sandbox.
 	}
 	if w.Maker != "" {
 		q.Set("maker", w.Maker)
+	}
+	if w.Replaces != nil {
+		q.Set("replaces", hex.EncodeToString(w.Replaces))
 	}
 	return c.upload(ctx, "/v1/files", q, r)
 }

@@ -3,6 +3,7 @@ package guestd
 import (
 	"context"
 	"encoding/base64"
+	"encoding/hex"
 	"io"
 	"io/fs"
 	"net/http"
@@ -84,7 +85,16 @@ func (f *fileService) writeFile(ctx context.Context, r *http.Request) (sandbox.F
 	if err != nil || mode > 0o777 {
 		return sandbox.File{}, errs.E(errs.Invalid, "malformed mode").Hint("a mode is octal, 0 to 777")
 	}
+	replaces, err := hex.DecodeString(q.Get("replaces"))
+	if err != nil {
+		return sandbox.File{}, errs.E(errs.Invalid, "malformed digest of what is replaced")
+	}
+	if len(replaces) == 0 {
+		replaces = nil
+	}
 	return f.tree.Write(ctx, q.Get("path"), r.Body, sandbox.FileWrite{
+		Replaces: replaces,
+
 		Mode:    fs.FileMode(mode),
 		Append:  q.Get("append") == "true",
 		Parents: q.Get("parents") == "true",

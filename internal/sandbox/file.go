@@ -41,6 +41,10 @@ type FileWrite struct {
 	// Maker is the owner of what is made when User is empty: an existing file
 	// keeps its own. "" is UserSandbox.
 	Maker string
+	// Replaces, when not nil, is the SHA-256 of the content that the file has to have
+	// still when it is replaced: else, or when it is gone, nothing is written and the
+	// write is a Conflict. It does not go with Append.
+	Replaces []byte
 }
 
 // FileChange is one change that a watch reports.

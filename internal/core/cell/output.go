@@ -7,6 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/cubbyhq/cubby/internal/excerpt"
 	"github.com/cubbyhq/cubby/internal/kernel"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
@@ -88,7 +89,7 @@ func (o *output) execution(x sandbox.Exec, caps Caps, missing sandbox.Exit) Exec
 		Outputs: o.outputs(missing.RichCut),
 		Error:   errorOf(x, o, caps, truncated),
 
-		KernelRestarted: firstChars(o.restarted, maxFault),
+		KernelRestarted: excerpt.First(o.restarted, maxFault),
 	}
 }
 
@@ -209,7 +210,7 @@ func (o *output) record(line []byte) {
 		o.clearIfDue()
 		lines := strings.Join(texts(r.Error.Traceback), "\n")
 		o.fault = &Error{
-			Type: firstChars(r.Error.Name, maxErrorType), Message: withoutANSI(firstBytes(r.Error.Value, maxFaultBytes)),
+			Type: excerpt.First(r.Error.Name, maxErrorType), Message: withoutANSI(firstBytes(r.Error.Value, maxFaultBytes)),
 			Traceback: withoutANSI(firstBytes(lines, maxFaultBytes)),
 		}
 	case r.Clear != nil:

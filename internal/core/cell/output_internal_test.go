@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/cubbyhq/cubby/internal/excerpt"
 	"github.com/cubbyhq/cubby/internal/kernel"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
@@ -249,7 +250,7 @@ func TestTextInPieces(t *testing.T) {
 					}
 					got := b.text("stdout", 0, truncated)
 					if limit > 0 && len(want) > limit {
-						if w := string(want[:limit]) + suffix(int64(len(want)), limit); got != w || truncated["stdout"] != int64(len(want)) {
+						if w := string(want[:limit]) + excerpt.Suffix(int64(len(want)), limit); got != w || truncated["stdout"] != int64(len(want)) {
 							t.Fatalf("%q cut at %d and %d under %d is %q, %v, want %q", text, at, then, limit, got, truncated, w)
 						}
 					} else if got != string(want) || len(truncated) != 0 {

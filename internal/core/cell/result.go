@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/excerpt"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
@@ -42,10 +43,10 @@ func (r *Reader) Result(ctx context.Context, x sandbox.Exec) (json.RawMessage, e
 	}
 	stored := storedResult{
 		Kernel: x.Spec.Cell.Kernel, Language: x.Spec.Cell.Language, Count: o.count, Success: succeeded(x),
-		KernelRestarted: firstChars(o.restarted, maxFault), KernelDied: firstChars(o.died, maxFault),
+		KernelRestarted: excerpt.First(o.restarted, maxFault), KernelDied: excerpt.First(o.died, maxFault),
 	}
 	if e := errorOf(x, &o, Caps{}, nil); e != nil {
-		stored.Error = &storedError{Type: e.Type, Message: firstChars(e.Message, maxFault)}
+		stored.Error = &storedError{Type: e.Type, Message: excerpt.First(e.Message, maxFault)}
 	}
 	return json.Marshal(stored)
 }

@@ -1,11 +1,12 @@
 package cell
 
 import (
-	"fmt"
 	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/cubbyhq/cubby/internal/excerpt"
 )
 
 // Caps bound the texts of an [Execution], in characters; 0 and less is no
@@ -19,11 +20,6 @@ type Caps struct {
 // DefaultCaps suit readers that pay for every word.
 func DefaultCaps() Caps {
 	return Caps{Stdout: 50_000, Stderr: 120_000, Result: 30_000, Traceback: 8_000}
-}
-
-// suffix says that a text is not all.
-func suffix(original int64, limit int) string {
-	return fmt.Sprintf("\n\n... [truncated — %d chars total, showing first %d]", original, limit)
 }
 
 // textBuffer keeps the beginning of a text and counts all of it. What is not
@@ -105,34 +101,17 @@ func (t *textBuffer) text(field string, cut int64, truncated map[string]int64) s
 		return t.kept.String()
 	}
 	truncated[field] = t.chars + cut
-	return t.kept.String() + suffix(t.chars+cut, t.shown)
+	return t.kept.String() + excerpt.Suffix(t.chars+cut, t.shown)
 }
 
 // capText is a whole text under a bound. Truncated may be nil when limit is
 // none.
 func capText(text string, limit int, field string, truncated map[string]int64) string {
-	first := firstChars(text, limit)
-	if len(first) == len(text) {
-		return text
+	short, total := excerpt.Text(text, limit, 0)
+	if total > 0 {
+		truncated[field] = total
 	}
-	chars := int64(utf8.RuneCountInString(text))
-	truncated[field] = chars
-	return first + suffix(chars, limit)
-}
-
-// firstChars is the beginning of a text, all of it for a limit of 0 and less.
-func firstChars(text string, limit int) string {
-	if limit <= 0 || len(text) <= limit {
-		return text
-	}
-	n := 0
-	for i := range text {
-		if n == limit {
-			return text[:i]
-		}
-		n++
-	}
-	return text
+	return short
 }
 
 // firstBytes is the beginning of a text, of whole characters.

@@ -129,6 +129,7 @@ func Run(t *testing.T, open func(t *testing.T) Env) {
 		{"WriteThroughSymlinks", testWriteThroughSymlinks},
 		{"WriteThatBreaksOffKeepsTheOldContent", testWriteBreaksOff},
 		{"WriteRefusals", testWriteRefusals},
+		{"WriteOfWhatHasChanged", testReplaces},
 		{"Read", testRead},
 		{"Stat", testStat},
 		{"List", testList},

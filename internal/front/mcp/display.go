@@ -2,17 +2,14 @@ package mcp
 
 import (
 	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"unicode/utf8"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/cubbyhq/cubby/internal/core/cell"
-	"github.com/cubbyhq/cubby/internal/kernel"
+	"github.com/cubbyhq/cubby/internal/tools"
 )
 
 const (
@@ -26,80 +23,16 @@ const (
 	// one takes beside its data.
 	maxOutputs   = 100
 	outputWeight = 1 << 10
+	// maxInline bounds an image in an answer, as base64: a larger one is shown
+	// smaller and linked.
+	maxInline = 256 << 10
 )
-
-// display is one thing that code has shown.
-type display struct {
-	Type string `json:"type" jsonschema:"the MIME type"`
-	Data string `json:"data" jsonschema:"text, or base64 of binary data; empty when it is too large: read uri then"`
-	URI  string `json:"uri,omitempty" jsonschema:"the resource that has the data"`
-}
-
-// order is which type of a value with several is taken.
-var order = []string{
-	"text/html", "image/svg+xml", "image/png", "image/jpeg", "audio/wav", "audio/mpeg", "audio/ogg", "video/mp4",
-	"image/webp", "image/gif", "application/pdf", "application/json", "text/markdown", "text/latex",
-}
-
-// pick takes one type of a value; "" when it has none.
-func pick(b kernel.Bundle) (mime, data string) {
-	for _, mime := range order {
-		if raw, ok := b[mime]; ok {
-			return mime, textOf(raw)
-		}
-	}
-	for _, mime := range slices.Sorted(maps.Keys(b)) {
-		if mime != "text/plain" {
-			return mime, textOf(b[mime])
-		}
-	}
-	if raw, ok := b["text/plain"]; ok {
-		return "text/plain", textOf(raw)
-	}
-	return "", ""
-}
-
-// textOf is the text of a string, and the JSON of other values.
-func textOf(raw json.RawMessage) string {
-	var s string
-	if json.Unmarshal(raw, &s) == nil {
-		return s
-	}
-	return string(raw)
-}
-
-// displays lists what a cell has shown; its result is among it when it is more
-// than text. Their places are part of resources' names.
-func displays(e cell.Execution) []display {
-	list := []display{}
-	add := func(b kernel.Bundle) {
-		mime, data := pick(b)
-		if mime == "" {
-			return
-		}
-		if isImage(mime) {
-			data = strings.Join(strings.Fields(data), "") // some break lines
-		}
-		list = append(list, display{Type: mime, Data: data})
-	}
-	for _, o := range e.Outputs {
-		add(o.Data)
-	}
-	if mime, _ := pick(e.Result); mime != "text/plain" {
-		add(e.Result)
-	}
-	return list
-}
-
-// isImage reports whether clients can show a type as an image.
-func isImage(mime string) bool {
-	return mime == "image/png" || mime == "image/jpeg" || mime == "image/webp"
-}
 
 // shown completes the answer of a cell: images are content, other things links
 // to resources. What has no room in a message is a link alone.
-func shown(id string, e cell.Execution, out executed) answer {
-	a := answer{}
+func shown(id string, seq int64, out tools.Executed) answer {
+	a, all := answer{}, out.DisplayOutputs
+	out.DisplayOutputs = nil
 	read := out
 	for _, t := range []struct {
 		name     string
@@ -110,35 +43,34 @@ func shown(id string, e cell.Execution, out executed) answer {
 		{"stderr", &out.Stderr, &read.Stderr, 160 << 10},
 	} {
 		all := *t.to
-		text, cut := bounded(all, t.limit)
+		text, cut := tools.Bounded(all, t.limit)
 		*t.to = text
 		*t.text = repeated(*t.to)
 		if cut {
-			out.truncate(t.name, all)
+			truncate(&out, t.name, all)
 		}
 		if out.Truncated[t.name] > 0 {
-			a.extra = append(a.extra, fullText(id, e.Exec.Seq, t.name))
+			a.extra = append(a.extra, fullText(id, seq, t.name))
 		}
 	}
 	if out.Result != nil {
-		text, cut := bounded(out.Result.Text, 96<<10)
+		text, cut := tools.Bounded(out.Result.Text, 96<<10)
 		if cut {
-			out.truncate("result", out.Result.Text)
+			truncate(&out, "result", out.Result.Text)
 		}
-		out.Result, read.Result = &value{text}, &value{repeated(text)}
+		out.Result, read.Result = &tools.Value{Text: text}, &tools.Value{Text: repeated(text)}
 	}
 	if out.Error != nil {
-		message, _ := bounded(out.Error.Message, 16<<10)
-		traceback, _ := bounded(out.Error.Traceback, 48<<10)
-		out.Error = &codeError{head(out.Error.Type, 1<<10), message, traceback}
+		message, _ := tools.Bounded(out.Error.Message, 16<<10)
+		traceback, _ := tools.Bounded(out.Error.Traceback, 48<<10)
+		out.Error = &tools.CodeError{Type: tools.Head(out.Error.Type, 1<<10), Message: message, Traceback: traceback}
 		read.Error = out.Error
 	}
 	read.Truncated = out.Truncated
 
-	all := displays(e)
 	out.DisplayOutputs = slices.Clip(all[:min(len(all), maxOutputs)])
 	if len(all) > maxOutputs {
-		out.truncate("display_outputs", "")
+		truncate(&out, "display_outputs", "")
 		out.Truncated["display_outputs"] = int64(len(all))
 		read.Truncated = out.Truncated
 	}
@@ -150,22 +82,22 @@ func shown(id string, e cell.Execution, out executed) answer {
 	links := make([]bool, len(out.DisplayOutputs))
 	for i := range out.DisplayOutputs { // what is seen comes before what is read by programs
 		o, note := &out.DisplayOutputs[i], &read.DisplayOutputs[i]
-		o.URI = outputURI(id, e.Exec.Seq, fmt.Sprint(i))
+		o.URI = outputURI(id, seq, fmt.Sprint(i))
 		note.URI = o.URI
 		if len(o.Data) > maxShown {
 			note.Data = fmt.Sprintf("[%s output displayed to user]", o.Type)
 		}
 		links[i] = true
 		image, err := base64.StdEncoding.DecodeString(o.Data)
-		if !isImage(o.Type) || err != nil {
+		if !tools.IsImage(o.Type) || err != nil {
 			continue
 		}
-		content, scaled := picture(image, o.Type, min(maxInline, room))
+		content, scaled := tools.Image{Type: o.Type, Data: image}.Fit(min(maxInline, room))
 		if content == nil {
 			continue
 		}
 		room -= base64.StdEncoding.EncodedLen(len(content.Data))
-		a.extra = append(a.extra, content)
+		a.extra = append(a.extra, &sdk.ImageContent{Data: content.Data, MIMEType: content.Type})
 		links[i] = scaled
 		note.Data = fmt.Sprintf("[%s image displayed to user]", o.Type)
 		if scaled {
@@ -174,14 +106,14 @@ func shown(id string, e cell.Execution, out executed) answer {
 	}
 	for i := range out.DisplayOutputs {
 		o := &out.DisplayOutputs[i]
-		size, most := weight(o.Data), maxData
-		if isImage(o.Type) {
+		size, most := tools.Weight(o.Data), maxData
+		if tools.IsImage(o.Type) {
 			most = maxImageData
 		}
 		if links[i] {
 			length := int64(len(o.Data))
 			a.extra = append(a.extra, &sdk.ResourceLink{
-				URI: o.URI, Name: fmt.Sprintf("output-%d-%d", e.Exec.Seq, i), Title: o.Type + " output", MIMEType: o.Type, Size: &length,
+				URI: o.URI, Name: fmt.Sprintf("output-%d-%d", seq, i), Title: o.Type + " output", MIMEType: o.Type, Size: &length,
 			})
 		}
 		if size > min(most, room) {
@@ -198,7 +130,7 @@ func shown(id string, e cell.Execution, out executed) answer {
 }
 
 // truncate notes how long a text was that was cut.
-func (e *executed) truncate(name, text string) {
+func truncate(e *tools.Executed, name, text string) {
 	e.Truncated = maps.Clone(e.Truncated)
 	if e.Truncated == nil {
 		e.Truncated = map[string]int64{}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/core/cell"
 	"github.com/cubbyhq/cubby/internal/kernel"
-	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/tools"
 )
 
 func bundle(pairs ...string) kernel.Bundle {
@@ -22,41 +22,21 @@ func bundle(pairs ...string) kernel.Bundle {
 	return b
 }
 
-func TestPick(t *testing.T) {
-	for _, tt := range []struct {
-		b          kernel.Bundle
-		mime, data string
-	}{
-		{bundle("text/plain", "x"), "text/plain", "x"},
-		{bundle("text/plain", "x", "image/png", "p"), "image/png", "p"},
-		{bundle("image/png", "p", "image/svg+xml", "s"), "image/svg+xml", "s"},
-		{bundle("image/png", "p", "text/html", "h", "image/svg+xml", "s"), "text/html", "h"},
-		{bundle("video/mp4", "v", "audio/ogg", "o", "audio/mpeg", "m", "audio/wav", "w"), "audio/wav", "w"},
-		{bundle("application/x-own", "o", "text/plain", "x"), "application/x-own", "o"},
-		{kernel.Bundle{"application/json": json.RawMessage(`{"a":[1]}`)}, "application/json", `{"a":[1]}`},
-		{nil, "", ""},
-	} {
-		if mime, data := pick(tt.b); mime != tt.mime || data != tt.data {
-			t.Errorf("%v: picked %q %q, want %q %q", tt.b, mime, data, tt.mime, tt.data)
-		}
-	}
-}
-
 // TestShown: an answer never gets larger than clients take, and what is left
 // out can be read.
 func TestShown(t *testing.T) {
 	image := base64.StdEncoding.EncodeToString([]byte("\x89PNG\r\n\x1a\n" + strings.Repeat("x", 1000)))
 	large := base64.StdEncoding.EncodeToString(make([]byte, 3<<20))
 	half := base64.StdEncoding.EncodeToString(make([]byte, 1<<20))
-	e := cell.Execution{Exec: sandbox.Exec{Seq: 7}, Result: bundle("text/plain", "x", "text/html", "<b>r</b>")}
+	e := cell.Execution{Result: bundle("text/plain", "x", "text/html", "<b>r</b>")}
 	for _, b := range []kernel.Bundle{
 		bundle("image/png", image+"\n"), bundle("image/png", large), bundle("text/html", "<b>"+strings.Repeat("y", 3000)),
 		bundle("image/png", half), bundle("image/png", "no base64!"),
 	} {
 		e.Outputs = append(e.Outputs, cell.Display{Data: b})
 	}
-	a := shown("box", e, executed{Truncated: map[string]int64{"stdout": 9}})
-	out, read := a.value.(executed), a.text.(executed)
+	a := shown("box", 7, tools.Executed{DisplayOutputs: tools.DisplaysOf(e), Truncated: map[string]int64{"stdout": 9}})
+	out, read := a.value.(tools.Executed), a.text.(tools.Executed)
 	var kinds []string
 	for _, c := range a.extra {
 		switch c := c.(type) {

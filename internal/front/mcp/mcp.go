@@ -1,12 +1,12 @@
 // Package mcp is the door for agents: the Model Context Protocol over
-// streamable HTTP at /mcp. Its tools are the six of sandbox-agent, with the
-// shapes that those have, and some more for files and long commands; files are
-// resources too. A tool decodes, asks core and encodes.
+// streamable HTTP at /mcp. Its tools are those of internal/tools: the six of
+// sandbox-agent, with the shapes that those have, and some more for files and long
+// commands; files are resources too. The door makes what a tool gives fit into a
+// message.
 //
-// A session of the tools is a sandbox of a thread, the conversation: that of
-// the request's Cubby-Thread header, else the principal's name. Sandboxes of
-// other threads cannot be used. What a tool refuses or fails at is a result
-// that a model can read, never an error of the protocol.
+// The conversation of a call is that of the request's Cubby-Thread header, else
+// the principal's name. What a tool refuses or fails at is a result that a model can
+// read, never an error of the protocol.
 //
 // The endpoint speaks the protocol's stateless revisions and the older ones
 // with sessions: each has its handler, and the version header decides.
@@ -29,6 +29,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/front"
 	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/tools"
 )
 
 const (
@@ -72,6 +73,7 @@ type Config struct {
 // Door serves MCP. It expects to stand behind [front.Handler].
 type Door struct {
 	core    *core.Service
+	tools   *tools.Set
 	log     *slog.Logger
 	version string
 	life    context.Context //nolint:containedctx // as in Config
@@ -103,6 +105,7 @@ func New(c Config) *Door {
 		endpoints: make(map[auth.Principal]*endpoint),
 	}
 	d.work, d.cut = context.WithCancel(context.WithoutCancel(c.Life))
+	d.tools = tools.New(tools.Config{Core: c.Core, Log: c.Log, Life: c.Life, Work: d.work, Bounds: bounds})
 	return d
 }
 

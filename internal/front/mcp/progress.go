@@ -8,6 +8,8 @@ import (
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/cubbyhq/cubby/internal/tools"
 )
 
 const (
@@ -17,35 +19,14 @@ const (
 	maxLine = 200
 )
 
-// progress tells a client that asked for it, once a second, for how many
-// seconds an exec has run and the last line that it printed. The client hears
-// nothing any more when done has returned.
-func (c *call) progress(ctx context.Context, id string, seq int64) (done func()) {
-	return c.notify(ctx, func(ctx context.Context, last *line) {
-		for entry, err := range c.core.Execs().Output(ctx, id, seq, 0, true) {
-			if err != nil || entry.Exit != nil {
-				return
-			}
-			last.add(entry.Output.Data)
-		}
-	})
-}
-
-// doing is progress for work without output.
-func (c *call) doing(ctx context.Context, what string) (done func()) {
-	return c.notify(ctx, func(_ context.Context, last *line) { last.add([]byte(what + "\n")) })
-}
-
-func (c *call) notify(ctx context.Context, follow func(context.Context, *line)) (done func()) {
-	token := c.req.Params.GetProgressToken()
-	if token == nil {
-		return func() {}
-	}
+// progress tells a client, once a second, for how many seconds something has gone
+// on and the last line that was said of it. The client hears nothing any more when
+// done has returned.
+func progress(ctx context.Context, req *sdk.CallToolRequest) (heard func(tools.Said) bool, done func()) {
 	ctx, cancel := context.WithCancel(ctx)
-	var parts sync.WaitGroup
 	last := new(line)
-	parts.Go(func() { follow(ctx, last) })
-	parts.Go(func() {
+	var ticking sync.WaitGroup
+	ticking.Go(func() {
 		tick := time.NewTicker(progressEvery)
 		defer tick.Stop()
 		began := time.Now()
@@ -55,12 +36,16 @@ func (c *call) notify(ctx context.Context, follow func(context.Context, *line)) 
 				return
 			case <-tick.C:
 			}
-			_ = c.req.Session.NotifyProgress(ctx, &sdk.ProgressNotificationParams{ // the client may be gone
-				ProgressToken: token, Progress: time.Since(began).Seconds(), Message: last.text(),
+			_ = req.Session.NotifyProgress(ctx, &sdk.ProgressNotificationParams{ // the client may be gone
+				ProgressToken: req.Params.GetProgressToken(), Progress: time.Since(began).Seconds(), Message: last.text(),
 			})
 		}
 	})
-	return func() { cancel(); parts.Wait() }
+	heard = func(s tools.Said) bool {
+		last.add(s.Data)
+		return true
+	}
+	return heard, func() { cancel(); ticking.Wait() }
 }
 
 // line keeps the last line of output that has something in it.

@@ -2,7 +2,6 @@ package mcp
 
 import (
 	"context"
-	"encoding/base64"
 	"errors"
 	"mime"
 	"net/http"
@@ -20,6 +19,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/front"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 	"github.com/cubbyhq/cubby/internal/telemetry"
+	"github.com/cubbyhq/cubby/internal/tools"
 )
 
 const (
@@ -52,7 +52,7 @@ func (d *Door) resource(read reader) sdk.ResourceHandler {
 		if err != nil {
 			return nil, sdk.ResourceNotFoundError(req.Params.URI)
 		}
-		_, err = findSession(ctx, d.core, u.Host, thread(ctx, req.Extra))
+		_, err = tools.FindSession(ctx, d.core, u.Host, thread(ctx, req.Extra))
 		var kind string
 		var data []byte
 		if err == nil {
@@ -62,7 +62,7 @@ func (d *Door) resource(read reader) sdk.ResourceHandler {
 			return nil, d.resourceError(ctx, req.Params.URI, err)
 		}
 		contents := &sdk.ResourceContents{URI: req.Params.URI, MIMEType: kind}
-		if isText(data) {
+		if tools.IsText(data) {
 			contents.Text = string(data)
 		} else {
 			contents.Blob = data
@@ -101,7 +101,7 @@ func outputURI(id string, seq int64, name string) string {
 func readFileResource(ctx context.Context, s *core.Service, id, name string) (string, []byte, error) {
 	f, err := s.Files().Stat(ctx, id, name, true)
 	if err == nil && f.Size > maxResource {
-		err = tooLarge("the file", maxResource)
+		err = tools.TooLarge("the file", maxResource)
 	}
 	if err != nil {
 		return "", nil, err
@@ -111,9 +111,9 @@ func readFileResource(ctx context.Context, s *core.Service, id, name string) (st
 		return "", nil, err
 	}
 	defer r.Close()
-	data, ok, err := atMost(r, maxResource)
+	data, ok, err := tools.AtMost(r, maxResource)
 	if err == nil && !ok { // it grew
-		err = tooLarge("the file", maxResource)
+		err = tools.TooLarge("the file", maxResource)
 	}
 	return fileType(name, data), data, err
 }
@@ -142,7 +142,7 @@ func readOutputResource(ctx context.Context, s *core.Service, id, name string) (
 		if name == sandbox.Stderr.String() {
 			data, cut = r.Stderr, r.StderrCut
 		}
-		return "text/plain", []byte(clipped(data, cut)), nil
+		return "text/plain", []byte(clipped(strings.ToValidUTF8(string(data), "\ufffd"), tools.Printed{Kept: int64(len(data)), Cut: cut})), nil
 	}
 	n, err := strconv.Atoi(name)
 	if err != nil {
@@ -152,29 +152,16 @@ func readOutputResource(ctx context.Context, s *core.Service, id, name string) (
 	if err != nil {
 		return "", nil, err
 	}
-	list := displays(e)
+	list := tools.DisplaysOf(e)
 	if n < 0 || n >= len(list) {
 		return "", nil, errs.E(errs.NotFound, "no such output")
 	}
-	data := []byte(list[n].Data)
-	if binary(list[n].Type) {
-		if data, err = base64.StdEncoding.DecodeString(strings.Join(strings.Fields(list[n].Data), "")); err != nil {
-			return "", nil, errs.E(errs.Unsupported, "the output is not what its type says").Because(err)
-		}
+	data, err := list[n].Bytes()
+	if err != nil {
+		return "", nil, err
 	}
 	if len(data) > maxResource {
-		return "", nil, tooLarge("the output", maxResource)
+		return "", nil, tools.TooLarge("the output", maxResource)
 	}
 	return list[n].Type, data, nil
-}
-
-// binary reports whether kernels give values of a type as base64.
-func binary(kind string) bool {
-	switch top, _, _ := strings.Cut(kind, "/"); top {
-	case "image":
-		return kind != "image/svg+xml"
-	case "audio", "video":
-		return true
-	}
-	return kind == "application/pdf"
 }

@@ -1,13 +1,16 @@
 package mcp
 
 import (
-	"bytes"
+	"cmp"
 	"context"
-	"encoding/json"
 	"log/slog"
+	"slices"
 
 	"github.com/google/jsonschema-go/jsonschema"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/cubbyhq/cubby/internal/auth"
+	"github.com/cubbyhq/cubby/internal/tools"
 )
 
 const (
@@ -32,6 +35,10 @@ not needed any more: its files are gone then.`
 // sixTools are those of sandbox-agent.
 var sixTools = []string{"create_session", "execute_code", "execute_terminal", "import_files", "export_files", "stop_session"}
 
+// offered are all tools of the door.
+var offered = append(slices.Clone(sixTools), "list_sessions", "read_file", "write_file", "list_files", "start_command", "get_output", "kill_command",
+	"start_task", "get_task", "cancel_task", "answer_task", "restore_task")
+
 // newServer returns a server with all tools and resources. It keeps nothing
 // about its clients.
 func (d *Door) newServer() *sdk.Server {
@@ -42,8 +49,8 @@ func (d *Door) newServer() *sdk.Server {
 		// The lists never change, and there is no logging to clients.
 		Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}, Resources: &sdk.ResourceCapabilities{}},
 	})
-	for _, t := range d.tools() {
-		s.AddTool(t.definition(), func(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+	for _, t := range d.tools.Tools(offered...) {
+		s.AddTool(definition(t), func(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 			return d.call(ctx, t, req), nil
 		})
 	}
@@ -65,79 +72,41 @@ func (w warnings) WithAttrs(attrs []slog.Attr) slog.Handler {
 
 func (w warnings) WithGroup(name string) slog.Handler { return warnings{w.Handler.WithGroup(name)} }
 
-// tool is one of the tools.
-type tool struct {
-	name, title, description string
-	input                    *jsonschema.Schema
-	output                   *jsonschema.Schema
-	// What it does to the session and the world beyond.
-	readOnly, destructive, idempotent, open bool
-
-	run func(ctx context.Context, c *call) (answer, error)
-}
-
-func (d *Door) tools() []tool {
-	return []tool{
-		d.createSessionTool(), d.executeCodeTool(), d.executeTerminalTool(), d.importFilesTool(), d.exportFilesTool(), d.stopSessionTool(),
-		d.listSessionsTool(), d.readFileTool(), d.writeFileTool(), d.listFilesTool(),
-		d.startCommandTool(), d.getOutputTool(), d.killCommandTool(),
-		d.startTaskTool(), d.getTaskTool(), d.cancelTaskTool(), d.answerTaskTool(), d.restoreTaskTool(),
-	}
-}
-
-func (t tool) definition() *sdk.Tool {
+// definition is what clients are told of a tool.
+func definition(t tools.Tool) *sdk.Tool {
 	return &sdk.Tool{
-		Name: t.name, Title: t.title, Description: t.description,
-		InputSchema: t.input,
+		Name: t.Name, Title: t.Title, Description: t.Description,
+		InputSchema: t.Input,
 		// What a failed call answers has a shape too.
-		OutputSchema: &jsonschema.Schema{Type: "object", AnyOf: []*jsonschema.Schema{t.output, shape[failure]()}},
+		OutputSchema: &jsonschema.Schema{Type: "object", AnyOf: []*jsonschema.Schema{t.Output, tools.FailureSchema()}},
 		Annotations: &sdk.ToolAnnotations{
-			Title: t.title, ReadOnlyHint: t.readOnly, DestructiveHint: &t.destructive, IdempotentHint: t.idempotent, OpenWorldHint: &t.open,
+			Title: t.Title, ReadOnlyHint: t.ReadOnly, DestructiveHint: &t.Destructive, IdempotentHint: t.Idempotent, OpenWorldHint: &t.Open,
 		},
 	}
 }
 
-// answer is what a tool gives: a value of its output's shape, which is shown
-// as JSON too, and content beside it.
-type answer struct {
-	value any
-	// text is the value as it is to be read, when that is not all of it.
-	text  any
-	extra []sdk.Content
-}
-
 // call runs a tool. Its result is never nil, and an error is in it.
-func (d *Door) call(ctx context.Context, t tool, req *sdk.CallToolRequest) *sdk.CallToolResult {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(d.work, cancel)()
+func (d *Door) call(ctx context.Context, t tools.Tool, req *sdk.CallToolRequest) *sdk.CallToolResult {
 	d.beginStream(req.Extra)
-	c := newCall(d, req)
-	a, err := t.run(ctx, c)
-	if err != nil {
-		return result(answer{value: d.failure(ctx, c, err)}, true)
+	c := tools.Call{Arguments: req.Params.Arguments, Documents: &d.long, Thread: thread(ctx, req.Extra), Interface: Interface}
+	if wantsSix(req.Extra) {
+		c.Interface = SixInterface
 	}
-	return result(a, false)
+	if req.Params.GetProgressToken() != nil {
+		c.Watch = func(ctx context.Context) (func(tools.Said) bool, func()) { return progress(ctx, req) }
+	}
+	a := d.tools.Run(ctx, t, c)
+	return result(fit(a), a.Failed)
 }
 
-func result(a answer, failed bool) *sdk.CallToolResult {
-	if a.text == nil {
-		a.text = a.value
-	}
-	return sendable(&sdk.CallToolResult{
-		Content:           append([]sdk.Content{&sdk.TextContent{Text: string(encode(a.text))}}, a.extra...),
-		StructuredContent: encode(a.value),
-		IsError:           failed,
-	})
-}
+// localThread is the conversation of a daemon's local user, who has no name.
+const localThread = "local"
 
-// encode writes compact JSON that a person can read.
-func encode(v any) json.RawMessage {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		panic(err) // every v is a struct of this package
+// thread returns the conversation of a request.
+func thread(ctx context.Context, extra *sdk.RequestExtra) string {
+	header := ""
+	if extra != nil {
+		header = extra.Header.Get(ThreadHeader)
 	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+	return cmp.Or(header, auth.From(ctx).Name, localThread)
 }

@@ -1,10 +1,9 @@
-package mcp
+package tools
 
 import (
 	"context"
 
 	"github.com/google/jsonschema-go/jsonschema"
-	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/cubbyhq/cubby/internal/core/transfer"
 	"github.com/cubbyhq/cubby/internal/front"
@@ -25,12 +24,12 @@ type importedFile struct {
 	Error       string `json:"error"`
 }
 
-func (d *Door) importFilesTool() tool {
-	return tool{
-		name: "import_files", title: "Import files",
-		description: "Brings files into the session: content that is given here, files that another session has exported, or files of the user's " +
+func (s *Set) importFilesTool() Tool {
+	return Tool{
+		Name: "import_files", Title: "Import files",
+		Description: "Brings files into the session: content that is given here, files that another session has exported, or files of the user's " +
 			"machine where that is allowed. Directories keep their tree.",
-		input: object([]string{"session_id", "files"}, map[string]*jsonschema.Schema{
+		Input: object([]string{"session_id", "files"}, map[string]*jsonschema.Schema{
 			"session_id": sessionID(),
 			"files": list(object(nil, map[string]*jsonschema.Schema{
 				"source":       text("A file or directory of the user's machine."),
@@ -41,12 +40,12 @@ func (d *Door) importFilesTool() tool {
 				"destination":  text("Where it goes: relative to /workspace, or absolute. Default: the name that it has."),
 			}), "Each has a source, a session_id with a path, or a file_content."),
 		}),
-		output: shape[importResult](), destructive: true, run: importFiles,
+		Output: shape[importResult](), Destructive: true, run: importFiles,
 	}
 }
 
-func importFiles(ctx context.Context, c *call) (answer, error) {
-	id := c.text("session_id")
+func importFiles(ctx context.Context, c *call) (Answer, error) {
+	c.forSession()
 	var entries []transfer.ImportEntry
 	for _, in := range c.list("files") {
 		e := transfer.ImportEntry{
@@ -58,28 +57,28 @@ func importFiles(ctx context.Context, c *call) (answer, error) {
 		}
 		entries = append(entries, e)
 	}
-	if err := c.check(); err != nil {
-		return answer{}, err
+	if err := c.ready(ctx); err != nil {
+		return Answer{}, err
 	}
-	if err := c.running(ctx, id); err != nil {
-		return answer{}, err
+	if err := c.running(ctx); err != nil {
+		return Answer{}, err
 	}
 	done := c.doing(ctx, "importing")
 	defer done()
-	files, err := c.core.Imports().Import(ctx, id, entries)
+	files, err := c.core.Imports().Import(ctx, c.id, entries)
 	if err != nil {
-		return answer{}, err
+		return Answer{}, err
 	}
-	again, err := c.restarted(ctx, id)
+	again, err := c.restarted(ctx)
 	if err != nil {
-		return answer{}, err
+		return Answer{}, err
 	}
 	out := importResult{Success: true, Files: []importedFile{}, Again: again}
 	for _, f := range files {
 		out.Success = out.Success && f.Err == nil
 		out.Files = append(out.Files, importedFile{f.Source, f.Destination, f.Err == nil, f.Size, message(f.Err)})
 	}
-	return answer{value: out}, nil
+	return Answer{Value: out}, nil
 }
 
 // message is what a client may see of an error; "" without one.
@@ -94,13 +93,16 @@ func message(err error) string {
 	return info.Message
 }
 
-type exportResult struct {
+// ExportResult is what was exported.
+type ExportResult struct {
 	Success bool           `json:"success" jsonschema:"whether every file was exported"`
-	Files   []exportedFile `json:"files"`
+	Files   []ExportedFile `json:"files"`
 	Error   string         `json:"error"`
 }
 
-type exportedFile struct {
+// ExportedFile is one file or directory of them.
+type ExportedFile struct {
+	Dir         bool    `json:"-"`
 	SessionID   string  `json:"session_id"`
 	Path        string  `json:"path" jsonschema:"absolute"`
 	Success     bool    `json:"success"`
@@ -109,23 +111,23 @@ type exportedFile struct {
 	DownloadURL *string `json:"download_url" jsonschema:"where the user can download it"`
 }
 
-func (d *Door) exportFilesTool() tool {
-	return tool{
-		name: "export_files", title: "Export files",
-		description: "Makes files and directories below /workspace available for download and to import_files of other sessions, until the session is stopped.",
-		input: object([]string{"session_id", "files"}, map[string]*jsonschema.Schema{
+func (s *Set) exportFilesTool() Tool {
+	return Tool{
+		Name: "export_files", Title: "Export files",
+		Description: "Makes files and directories below /workspace available for download and to import_files of other sessions, until the session is stopped.",
+		Input: object([]string{"session_id", "files"}, map[string]*jsonschema.Schema{
 			"session_id": sessionID(),
 			"files": list(object([]string{"source"}, map[string]*jsonschema.Schema{
 				"source":      text("A file or directory of the session."),
 				"destination": text("Has no effect."),
 			}), "What to export."),
 		}),
-		output: shape[exportResult](), idempotent: true, run: exportFiles,
+		Output: shape[ExportResult](), Idempotent: true, run: exportFiles,
 	}
 }
 
-func exportFiles(ctx context.Context, c *call) (answer, error) {
-	id := c.text("session_id")
+func exportFiles(ctx context.Context, c *call) (Answer, error) {
+	c.forSession()
 	var sources []string
 	for _, in := range c.list("files") {
 		if _, ok := in.fields["source"]; !ok {
@@ -135,29 +137,24 @@ func exportFiles(ctx context.Context, c *call) (answer, error) {
 		s, _ := in.str("source")
 		sources = append(sources, s)
 	}
-	if err := c.check(); err != nil {
-		return answer{}, err
+	if err := c.ready(ctx); err != nil {
+		return Answer{}, err
 	}
-	if _, err := c.session(ctx, id); err != nil {
-		return answer{}, err
+	if _, err := c.session(ctx); err != nil {
+		return Answer{}, err
 	}
-	files, err := c.core.Exports().Add(ctx, id, sources)
+	files, err := c.core.Exports().Add(ctx, c.id, sources)
 	if err != nil {
-		return answer{}, err
+		return Answer{}, err
 	}
-	out := exportResult{Success: true, Files: []exportedFile{}}
-	a := answer{}
+	out := ExportResult{Success: true, Files: []ExportedFile{}}
 	for _, f := range files {
-		e := exportedFile{SessionID: f.Sandbox, Path: f.Path, Success: f.Err == nil, Size: f.Size, Error: message(f.Err)}
+		e := ExportedFile{Dir: f.Dir, SessionID: f.Sandbox, Path: f.Path, Success: f.Err == nil, Size: f.Size, Error: message(f.Err)}
 		if f.DownloadURL != "" {
 			e.DownloadURL = &f.DownloadURL
 		}
 		out.Success = out.Success && e.Success
 		out.Files = append(out.Files, e)
-		if e.Success && !f.Dir {
-			a.extra = append(a.extra, &sdk.ResourceLink{URI: fileURI(f.Sandbox, f.Path), Name: f.Path, Size: &f.Size})
-		}
 	}
-	a.value = out
-	return a, nil
+	return Answer{Value: out}, nil
 }

@@ -1,4 +1,4 @@
-package mcp
+package tools
 
 import (
 	"cmp"
@@ -15,15 +15,8 @@ import (
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
-// How much text of a command an answer has, in bytes.
-const (
-	maxStdout = 50_000
-	maxStderr = 120_000
-	// maxText bounds one of them as it is sent.
-	maxText = 256 << 10
-)
-
-type terminalOutput struct {
+// TerminalOutput is how a command ended, and what it printed within the bounds.
+type TerminalOutput struct {
 	ExitCode int    `json:"exit_code" jsonschema:"128 + signal when a signal ended the command, -1 when nobody knows"`
 	Stdout   string `json:"stdout"`
 	Stderr   string `json:"stderr"`
@@ -32,48 +25,49 @@ type terminalOutput struct {
 	Again    string `json:"session_restarted,omitempty" jsonschema:"why the session was started again, and what it has lost"`
 }
 
-func (d *Door) executeTerminalTool() tool {
-	return tool{
-		name: "execute_terminal", title: "Run a shell command",
-		description: "Runs a shell command in the session's /workspace and waits for its end. Every command is a shell of its own: cd and " +
+func (s *Set) executeTerminalTool() Tool {
+	return Tool{
+		Name: "execute_terminal", Title: "Run a shell command",
+		Description: "Runs a shell command in the session's /workspace and waits for its end. Every command is a shell of its own: cd and " +
 			"variables do not last. A command that takes too long is killed with everything that it started; use start_command for servers and long work.",
-		input: object([]string{"session_id", "command"}, map[string]*jsonschema.Schema{
+		Input: object([]string{"session_id", "command"}, map[string]*jsonschema.Schema{
 			"session_id": sessionID(),
 			"command":    filled("What to run, as for sh -c."),
 			"timeout":    number(defaultTimeout, 1, longestTimeout, "Seconds that the command may run."),
 		}),
-		output: shape[terminalOutput](), destructive: true, open: true, run: executeTerminal,
+		Output: shape[TerminalOutput](), Destructive: true, Open: true, run: executeTerminal,
 	}
 }
 
 // toRun reads the arguments of a tool that runs something to its end: in which
 // session, what, and for how long.
-func (c *call) toRun(name string) (id, what string, limit time.Duration, err error) {
-	id, what = c.text("session_id"), c.text(name)
+func (c *call) toRun(ctx context.Context, name string) (what string, limit time.Duration, err error) {
+	c.forSession()
+	what = c.text(name)
 	seconds := c.number("timeout", defaultTimeout, 1, longestTimeout)
-	return id, what, time.Duration(seconds) * time.Second, c.check()
+	return what, time.Duration(seconds) * time.Second, c.ready(ctx)
 }
 
-func executeTerminal(ctx context.Context, c *call) (answer, error) {
-	id, command, limit, err := c.toRun("command")
+func executeTerminal(ctx context.Context, c *call) (Answer, error) {
+	command, limit, err := c.toRun(ctx, "command")
 	if err != nil {
-		return answer{}, err
+		return Answer{}, err
 	}
-	seq, err := c.runToEnd(ctx, id, func() (sandbox.Exec, error) {
-		return c.core.Execs().Start(ctx, id, sandbox.ExecSpec{Shell: command, Timeout: &limit})
+	seq, err := c.runToEnd(ctx, func() (sandbox.Exec, error) {
+		return c.core.Execs().Start(ctx, c.id, sandbox.ExecSpec{Shell: command, Timeout: &limit})
 	})
 	if err != nil {
-		return answer{}, err
+		return Answer{}, err
 	}
-	r, err := c.core.Execs().Result(ctx, id, seq, live.OutputCaps{Stdout: maxStdout, Stderr: maxStderr})
+	r, err := c.core.Execs().Result(ctx, c.id, seq, live.OutputCaps{Stdout: c.set.bounds.Stdout, Stderr: c.set.bounds.Stderr})
 	if err != nil {
-		return answer{}, err
+		return Answer{}, err
 	}
 	end := r.Exec.Exit
 	if end == nil {
-		return answer{}, errs.E(errs.Internal, "a command that has ended has no end")
+		return Answer{}, errs.E(errs.Internal, "a command that has ended has no end")
 	}
-	out := terminalOutput{ExitCode: -1, Again: c.again, Stdout: clipped(r.Stdout, r.StdoutCut), Stderr: clipped(r.Stderr, r.StderrCut)}
+	out := TerminalOutput{ExitCode: -1, Again: c.again, Stdout: asUTF8(r.Stdout), Stderr: asUTF8(r.Stderr)}
 	if end.Code != nil {
 		out.ExitCode = *end.Code
 	}
@@ -82,34 +76,17 @@ func executeTerminal(ctx context.Context, c *call) (answer, error) {
 	case sandbox.EndTimeout:
 		out.Reason, out.Message = string(end.Reason), fmt.Sprintf("Execution timed out after %ds", int(limit.Seconds()))
 	case sandbox.EndNotRun:
-		return answer{}, errs.E(errs.Invalid, "%s", cmp.Or(end.Message, "the command could not be run"))
+		return Answer{}, errs.E(errs.Invalid, "%s", cmp.Or(end.Message, "the command could not be run"))
 	case sandbox.EndOOM, sandbox.EndKilled, sandbox.EndDiskFull:
 		out.Reason, out.Message = string(end.Reason), end.Message
 	default:
-		return answer{}, c.lost(ctx, id, r.Exec)
+		return Answer{}, c.lost(ctx, r.Exec)
 	}
-	a := answer{}
-	var cut bool
-	if out.Stdout, cut = bounded(out.Stdout, maxText); cut || r.StdoutCut > 0 {
-		a.extra = append(a.extra, fullText(id, seq, "stdout"))
-	}
-	if out.Stderr, cut = bounded(out.Stderr, maxText); cut || r.StderrCut > 0 {
-		a.extra = append(a.extra, fullText(id, seq, "stderr"))
-	}
-	read := out
-	read.Stdout, read.Stderr = repeated(out.Stdout), repeated(out.Stderr)
-	a.value, a.text = out, read
-	return a, nil
+	return Answer{Value: out, Exec: seq, Stdout: Printed{int64(len(r.Stdout)), r.StdoutCut}, Stderr: Printed{int64(len(r.Stderr)), r.StderrCut}}, nil
 }
 
-// clipped is text that says what is missing of it.
-func clipped(b []byte, cut int64) string {
-	s := strings.ToValidUTF8(string(b), "\ufffd")
-	if cut > 0 {
-		s += fmt.Sprintf("\n\n... [truncated — %d bytes total, showing first %d]", int64(len(b))+cut, len(b))
-	}
-	return s
-}
+// asUTF8 is what a command printed, as text.
+func asUTF8(b []byte) string { return strings.ToValidUTF8(string(b), "\ufffd") }
 
 type startedCommand struct {
 	Success   bool   `json:"success"`
@@ -121,32 +98,33 @@ type startedCommand struct {
 // longestCommand bounds what start_command's timeout may be, in seconds.
 const longestCommand = 7 * 24 * 60 * 60
 
-func (d *Door) startCommandTool() tool {
-	return tool{
-		name: "start_command", title: "Start a command in the background",
-		description: "Starts a shell command in the session's /workspace and returns at once, for servers and for work that takes longer than a " +
+func (s *Set) startCommandTool() Tool {
+	return Tool{
+		Name: "start_command", Title: "Start a command in the background",
+		Description: "Starts a shell command in the session's /workspace and returns at once, for servers and for work that takes longer than a " +
 			"few minutes. get_output reads what it prints, kill_command ends it.",
-		input: object([]string{"session_id", "command"}, map[string]*jsonschema.Schema{
+		Input: object([]string{"session_id", "command"}, map[string]*jsonschema.Schema{
 			"session_id": sessionID(),
 			"command":    filled("What to run, as for sh -c."),
 			"timeout":    number(0, 0, longestCommand, "Seconds after which it is killed; 0 is never."),
 		}),
-		output: shape[startedCommand](), destructive: true, open: true,
-		run: func(ctx context.Context, c *call) (answer, error) {
-			id, command := c.text("session_id"), c.text("command")
+		Output: shape[startedCommand](), Destructive: true, Open: true,
+		run: func(ctx context.Context, c *call) (Answer, error) {
+			c.forSession()
+			command := c.text("command")
 			limit := time.Duration(c.number("timeout", 0, 0, longestCommand)) * time.Second
-			if err := c.check(); err != nil {
-				return answer{}, err
+			if err := c.ready(ctx); err != nil {
+				return Answer{}, err
 			}
-			if err := c.running(ctx, id); err != nil {
-				return answer{}, err
+			if err := c.running(ctx); err != nil {
+				return Answer{}, err
 			}
-			x, err := c.core.Execs().Start(ctx, id, sandbox.ExecSpec{Shell: command, Timeout: &limit})
+			x, err := c.core.Execs().Start(ctx, c.id, sandbox.ExecSpec{Shell: command, Timeout: &limit})
 			if err != nil {
-				return answer{}, err
+				return Answer{}, err
 			}
-			again, err := c.restarted(ctx, id)
-			return answer{value: startedCommand{true, x.Seq, string(x.Status), again}}, err
+			again, err := c.restarted(ctx)
+			return Answer{Value: startedCommand{true, x.Seq, string(x.Status), again}}, err
 		},
 	}
 }
@@ -166,54 +144,56 @@ type commandOutput struct {
 // longestWait bounds get_output's wait, in seconds.
 const longestWait = 50
 
-func (d *Door) getOutputTool() tool {
-	return tool{
-		name: "get_output", title: "Read a command's output",
-		description: "Returns what a command of start_command (or any earlier call) has printed since an offset, and how it ended.",
-		input: object([]string{"session_id", "command_id"}, map[string]*jsonschema.Schema{
+func (s *Set) getOutputTool() Tool {
+	return Tool{
+		Name: "get_output", Title: "Read a command's output",
+		Description: "Returns what a command of start_command (or any earlier call) has printed since an offset, and how it ended.",
+		Input: object([]string{"session_id", "command_id"}, map[string]*jsonschema.Schema{
 			"session_id": sessionID(),
 			"command_id": commandID(),
 			"offset":     number(0, 0, 1<<53, "next_offset of the call before; 0 is the beginning."),
 			"wait":       number(0, 0, longestWait, "Seconds to wait for the end of the command."),
 		}),
-		output: shape[commandOutput](), readOnly: true, idempotent: true, run: getOutput,
+		Output: shape[commandOutput](), ReadOnly: true, Idempotent: true, run: getOutput,
 	}
 }
 
-func getOutput(ctx context.Context, c *call) (answer, error) {
-	id, seq := c.text("session_id"), c.commandID()
+func getOutput(ctx context.Context, c *call) (Answer, error) {
+	c.forSession()
+	seq := c.commandID()
 	offset := c.number("offset", 0, 0, 1<<53)
 	wait := time.Duration(c.number("wait", 0, 0, longestWait)) * time.Second
-	if err := c.check(); err != nil {
-		return answer{}, err
+	if err := c.readyIfThere(ctx); err != nil {
+		return Answer{}, err
 	}
-	if _, err := c.session(ctx, id); err != nil {
-		return answer{}, err
+	if _, err := c.session(ctx); err != nil {
+		return Answer{}, err
 	}
+	id := c.id
 	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(c.door.life, cancel)()
+	defer context.AfterFunc(c.set.life, cancel)()
 	if wait > 0 {
-		done := c.progress(waiting, id, seq)
+		done := c.follow(waiting, seq)
 		_, err := c.core.Execs().Wait(waiting, id, seq, wait)
-		done()
-		if err != nil && c.door.life.Err() == nil {
-			return answer{}, err
+		done(false)
+		if err != nil && c.set.life.Err() == nil {
+			return Answer{}, err
 		}
 	}
 	x, err := c.core.Execs().Get(ctx, id, seq)
 	if err != nil {
-		return answer{}, err
+		return Answer{}, err
 	}
 	out := commandOutput{Success: true, CommandID: seq, Status: string(x.Status), NextOffset: offset}
 	if x.Exit != nil {
 		out.ExitCode, out.Reason = x.Exit.Code, string(x.Exit.Reason)
 	}
 	var stdout, stderr []byte
-	room := maxRepeated // there is always more to be had
+	room := c.set.bounds.Output // there is always more to be had
 	for entry, err := range c.core.Execs().Output(ctx, id, seq, offset, false) {
 		if err != nil {
-			return answer{}, err
+			return Answer{}, err
 		}
 		if entry.Exit != nil {
 			break
@@ -223,11 +203,11 @@ func getOutput(ctx context.Context, c *call) (answer, error) {
 		if o.Stream == sandbox.Stderr {
 			to = &stderr
 		}
-		if fits := head(string(o.Data), room); len(fits) < len(o.Data) {
+		if fits := Head(string(o.Data), room); len(fits) < len(o.Data) {
 			o.Data, out.More = []byte(fits), true
 			o.Data = o.Data[:len(o.Data)-front.PartialRune(o.Data)]
 		}
-		room -= weight(string(o.Data))
+		room -= Weight(string(o.Data))
 		if o.Stream != sandbox.Rich {
 			*to = append(*to, o.Data...)
 		}
@@ -236,8 +216,8 @@ func getOutput(ctx context.Context, c *call) (answer, error) {
 			break
 		}
 	}
-	out.Stdout, out.Stderr = clipped(stdout, 0), clipped(stderr, 0)
-	return answer{value: out}, nil
+	out.Stdout, out.Stderr = asUTF8(stdout), asUTF8(stderr)
+	return Answer{Value: out}, nil
 }
 
 // commandID reads the number of an exec.
@@ -255,28 +235,29 @@ type killedCommand struct {
 	ExitCode *int   `json:"exit_code"`
 }
 
-func (d *Door) killCommandTool() tool {
-	return tool{
-		name: "kill_command", title: "Kill a command",
-		description: "Ends a command and everything that it started. Ending one that has ended does nothing to it.",
-		input: object([]string{"session_id", "command_id"}, map[string]*jsonschema.Schema{
+func (s *Set) killCommandTool() Tool {
+	return Tool{
+		Name: "kill_command", Title: "Kill a command",
+		Description: "Ends a command and everything that it started. Ending one that has ended does nothing to it.",
+		Input: object([]string{"session_id", "command_id"}, map[string]*jsonschema.Schema{
 			"session_id": sessionID(), "command_id": commandID(),
 		}),
-		output: shape[killedCommand](), destructive: true, idempotent: true,
-		run: func(ctx context.Context, c *call) (answer, error) {
-			id, seq := c.text("session_id"), c.commandID()
-			if err := c.check(); err != nil {
-				return answer{}, err
+		Output: shape[killedCommand](), Destructive: true, Idempotent: true,
+		run: func(ctx context.Context, c *call) (Answer, error) {
+			c.forSession()
+			seq := c.commandID()
+			if err := c.readyIfThere(ctx); err != nil {
+				return Answer{}, err
 			}
-			if _, err := c.session(ctx, id); err != nil {
-				return answer{}, err
+			if _, err := c.session(ctx); err != nil {
+				return Answer{}, err
 			}
-			x, err := c.core.Execs().Cancel(ctx, id, seq)
+			x, err := c.core.Execs().Cancel(ctx, c.id, seq)
 			out := killedCommand{Success: err == nil, Status: string(x.Status)}
 			if x.Exit != nil {
 				out.ExitCode = x.Exit.Code
 			}
-			return answer{value: out}, err
+			return Answer{Value: out}, err
 		},
 	}
 }

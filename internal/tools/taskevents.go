@@ -1,4 +1,4 @@
-package mcp
+package tools
 
 import (
 	"encoding/json"
@@ -14,6 +14,8 @@ const (
 	// what they take.
 	maxTaskFiles = 200
 	maxTaskNames = 32 << 10
+	// maxTaskAnswer bounds what the events in an answer take.
+	maxTaskAnswer = 64 << 10
 	// maxTaskText bounds the text of one event, as it is sent.
 	maxTaskText = 8 << 10
 )
@@ -35,11 +37,11 @@ func (n *newestEvents) add(e tasks.Event) (question bool) {
 		return false
 	}
 	said, question := told(e)
-	said, _ = bounded(said, maxTaskText)
+	said, _ = Bounded(said, maxTaskText)
 	n.events = append(n.events, taskEvent{e.Type, said})
-	n.weight += weight(said) + len(e.Type)
-	for len(n.events) > 1 && n.weight > maxRepeated {
-		n.weight -= weight(n.events[0].Text) + len(n.events[0].Type)
+	n.weight += Weight(said) + len(e.Type)
+	for len(n.events) > 1 && n.weight > maxTaskAnswer {
+		n.weight -= Weight(n.events[0].Text) + len(n.events[0].Type)
 		n.events, n.omitted = n.events[1:], n.omitted+1
 	}
 	return question
@@ -114,7 +116,7 @@ func as[T any](e tasks.Event) T {
 func someNames(files []string) []string {
 	names, room := []string{}, maxTaskNames
 	for _, name := range files[:min(len(files), maxTaskFiles)] {
-		if room -= weight(name); room < 0 {
+		if room -= Weight(name); room < 0 {
 			break
 		}
 		names = append(names, name)

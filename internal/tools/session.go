@@ -1,4 +1,4 @@
-package mcp
+package tools
 
 import (
 	"context"
@@ -22,14 +22,14 @@ type createdSession struct {
 	Dependencies map[string]string `json:"dependencies"`
 }
 
-func (d *Door) createSessionTool() tool {
-	return tool{
-		name: "create_session", title: "Create a session",
-		description: "Creates an isolated Linux computer to run code and commands in, and installs packages in it. Reuse one session for " +
+func (s *Set) createSessionTool() Tool {
+	return Tool{
+		Name: "create_session", Title: "Create a session",
+		Description: "Creates an isolated Linux computer to run code and commands in, and installs packages in it. Reuse one session for " +
 			"everything that belongs together: variables, files and packages stay until stop_session.",
-		input: object(nil, map[string]*jsonschema.Schema{
+		Input: object(nil, map[string]*jsonschema.Schema{
 			"language": {
-				Type: "string", Enum: []any{sandbox.RuntimePython, sandbox.RuntimeNode, sandbox.RuntimeR}, Default: []byte(`"python"`),
+				Type: "string", Enum: anyOfThem(languages), Default: []byte(`"python"`),
 				Description: "What execute_code runs.",
 			},
 			"dependencies": {
@@ -38,26 +38,25 @@ func (d *Door) createSessionTool() tool {
 			},
 			"agents": {Type: "boolean", Description: "Have the coding agents that start_task needs."},
 		}),
-		output: shape[createdSession](), open: true, run: createSession,
+		Output: shape[createdSession](), Open: true, run: createSession,
 	}
 }
+
+// languages are those of sessions, the default first.
+var languages = []string{sandbox.RuntimePython, sandbox.RuntimeNode, sandbox.RuntimeR}
 
 // idTries bounds how often an id that is taken is replaced by another.
 const idTries = 8
 
-func createSession(ctx context.Context, c *call) (answer, error) {
-	language := c.oneOf("language", sandbox.RuntimePython, sandbox.RuntimeNode, sandbox.RuntimeR)
+func createSession(ctx context.Context, c *call) (Answer, error) {
+	language := c.oneOf("language", languages...)
 	dependencies, agents := c.versions("dependencies"), c.truth("agents")
 	if err := c.check(); err != nil {
-		return answer{}, err
+		return Answer{}, err
 	}
 	done := c.doing(ctx, "creating the session")
 	defer done()
-	door := Interface
-	if wantsSix(c.req.Extra) {
-		door = SixInterface
-	}
-	req := lifecycle.CreateRequest{Interface: door, Spec: sandbox.Spec{Runtime: language, Dependencies: dependencies, Thread: c.thread(ctx), AutoWake: sandbox.AutoWakeAlways}}
+	req := lifecycle.CreateRequest{Interface: c.Interface, Spec: sandbox.Spec{Runtime: language, Dependencies: dependencies, Thread: c.Thread, AutoWake: sandbox.AutoWakeAlways}}
 	if agents {
 		req.Spec.Image = agentsImage
 	}
@@ -73,34 +72,38 @@ func createSession(ctx context.Context, c *call) (answer, error) {
 		err = noAgents(err)
 	}
 	if err != nil {
-		return answer{}, err
+		return Answer{}, err
 	}
-	return answer{value: createdSession{true, string(b.ID), runtimeOf(b), status(b), dependencies}}, nil
+	c.id = string(b.ID)
+	return Answer{Value: createdSession{true, string(b.ID), runtimeOf(b), status(b), dependencies}}, nil
 }
 
 type stoppedSession struct {
 	Success bool `json:"success" jsonschema:"false when there is no such session"`
 }
 
-func (d *Door) stopSessionTool() tool {
-	return tool{
-		name: "stop_session", title: "Stop a session",
-		description: "Ends a session and frees its place. Its files and exports are gone then.",
-		input:       object([]string{"session_id"}, map[string]*jsonschema.Schema{"session_id": sessionID()}),
-		output:      shape[stoppedSession](), destructive: true, idempotent: true,
-		run: func(ctx context.Context, c *call) (answer, error) {
-			id := c.text("session_id")
-			if err := c.check(); err != nil {
-				return answer{}, err
-			}
-			_, err := c.session(ctx, id)
+func (s *Set) stopSessionTool() Tool {
+	return Tool{
+		Name: "stop_session", Title: "Stop a session",
+		Description: "Ends a session and frees its place. Its files and exports are gone then.",
+		Input:       object([]string{"session_id"}, map[string]*jsonschema.Schema{"session_id": sessionID()}),
+		Output:      shape[stoppedSession](), Destructive: true, Idempotent: true,
+		run: func(ctx context.Context, c *call) (Answer, error) {
+			c.forSession()
+			err := c.readyIfThere(ctx)
 			if err == nil {
-				err = c.core.Sandboxes().Destroy(ctx, id, false)
+				_, err = c.session(ctx)
+			}
+			if err == nil && c.isLent() {
+				err = errs.E(errs.Forbidden, "the session is the user's own and is not stopped by a tool")
+			}
+			if err == nil {
+				err = c.core.Sandboxes().Destroy(ctx, c.id, false)
 			}
 			if err != nil && !errors.Is(err, errs.NotFound) {
-				return answer{}, err
+				return Answer{}, err
 			}
-			return answer{value: stoppedSession{err == nil}}, nil
+			return Answer{Value: stoppedSession{err == nil}}, nil
 		},
 	}
 }
@@ -110,22 +113,22 @@ type sessionList struct {
 }
 
 type session struct {
-	activeSession
+	ActiveSession
 	Dependencies map[string]string `json:"dependencies"`
 	CreatedAt    time.Time         `json:"created_at"`
 	LastActivity time.Time         `json:"last_activity"`
 }
 
-func (d *Door) listSessionsTool() tool {
-	return tool{
-		name: "list_sessions", title: "List sessions", description: "Lists the sessions of this conversation.",
-		input: object(nil, nil), output: shape[sessionList](), readOnly: true, idempotent: true,
-		run: func(ctx context.Context, c *call) (answer, error) {
-			boxes, err := c.core.Threads().Sandboxes(ctx, c.thread(ctx))
+func (s *Set) listSessionsTool() Tool {
+	return Tool{
+		Name: "list_sessions", Title: "List sessions", Description: "Lists the sessions of this conversation.",
+		Input: object(nil, nil), Output: shape[sessionList](), ReadOnly: true, Idempotent: true,
+		run: func(ctx context.Context, c *call) (Answer, error) {
+			boxes, err := c.core.Threads().Sandboxes(ctx, c.Thread)
 			list := sessionList{Sessions: []session{}}
 			for _, b := range boxes {
 				s := session{
-					activeSession: activeSession{string(b.ID), runtimeOf(b), status(b)}, Dependencies: b.Spec.Dependencies,
+					ActiveSession: ActiveSession{string(b.ID), runtimeOf(b), status(b)}, Dependencies: b.Spec.Dependencies,
 					CreatedAt: b.CreatedAt.UTC(), LastActivity: b.LastActiveAt.UTC(),
 				}
 				if s.Dependencies == nil {
@@ -133,7 +136,7 @@ func (d *Door) listSessionsTool() tool {
 				}
 				list.Sessions = append(list.Sessions, s)
 			}
-			return answer{value: list}, err
+			return Answer{Value: list}, err
 		},
 	}
 }

@@ -1,4 +1,4 @@
-package mcp
+package tools
 
 import (
 	"bytes"
@@ -19,28 +19,28 @@ import (
 // does not have are ignored: some clients add their own to every call.
 type arguments struct {
 	fields map[string]json.RawMessage
-	at     []step // where this object is
-	wrong  *[]detail
+	at     []Step // where this object is
+	wrong  *[]Detail
 	long   *front.Documents // nil: nothing was set aside
 }
 
-// detail is one mistake.
-type detail struct {
+// Detail is one mistake.
+type Detail struct {
 	Type string `json:"type" jsonschema:"what kind of mistake"`
-	Loc  []step `json:"loc" jsonschema:"the path to it"`
+	Loc  []Step `json:"loc" jsonschema:"the path to it"`
 	Msg  string `json:"msg"`
 }
 
-// step is the name of a field or a place in a list.
-type step any
+// Step is the name of a field or a place in a list.
+type Step any
 
 // invalidInput is the error of arguments that a tool cannot take.
-type invalidInput struct{ details []detail }
+type invalidInput struct{ details []Detail }
 
 func (e *invalidInput) Error() string { return "invalid input" }
 
 func parseArguments(raw json.RawMessage) *arguments {
-	a := &arguments{wrong: new([]detail)}
+	a := &arguments{wrong: new([]Detail)}
 	if len(raw) == 0 || string(raw) == "null" {
 		return a
 	}
@@ -64,9 +64,9 @@ func (a *arguments) add(kind string, name any, msg string) {
 		loc = append(loc, name)
 	}
 	if loc == nil {
-		loc = []step{}
+		loc = []Step{}
 	}
-	*a.wrong = append(*a.wrong, detail{kind, loc, msg})
+	*a.wrong = append(*a.wrong, Detail{kind, loc, msg})
 }
 
 // has reports whether a field is there and not null.
@@ -218,11 +218,11 @@ func (a *arguments) list(name string) []*arguments {
 	return list
 }
 
-// isText reports whether bytes can be shown as text: UTF-8 without NUL.
-func isText(b []byte) bool { return utf8.Valid(b) && !bytes.ContainsRune(b, 0) }
+// IsText reports whether bytes can be shown as text: UTF-8 without NUL.
+func IsText(b []byte) bool { return utf8.Valid(b) && !bytes.ContainsRune(b, 0) }
 
-// atMost reads all of r; ok is false when that is more than limit bytes.
-func atMost(r io.Reader, limit int64) (b []byte, ok bool, err error) {
+// AtMost reads all of r; ok is false when that is more than limit bytes.
+func AtMost(r io.Reader, limit int64) (b []byte, ok bool, err error) {
 	b, err = io.ReadAll(io.LimitReader(r, limit+1))
 	if errors.Is(err, io.EOF) {
 		err = nil

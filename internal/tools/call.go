@@ -1,4 +1,4 @@
-package mcp
+package tools
 
 import (
 	"cmp"
@@ -7,9 +7,6 @@ import (
 	"strings"
 	"time"
 
-	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
-
-	"github.com/cubbyhq/cubby/internal/auth"
 	"github.com/cubbyhq/cubby/internal/core"
 	"github.com/cubbyhq/cubby/internal/core/lifecycle"
 	"github.com/cubbyhq/cubby/internal/core/scope"
@@ -18,43 +15,65 @@ import (
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
-// call is one call of a tool.
+// call is a call while its tool runs.
 type call struct {
+	Call
 	*arguments
-	door *Door
+	set  *Set
 	core *core.Service
-	req  *sdk.CallToolRequest
+
+	id       string // the session that it is for
+	language string // of code, where the call says so
 
 	began time.Time // when the session's sandbox began to run, as running saw it
-	again string    // why it was started again for this call; "": it was not
+	again string    // why it began anew for this call; "": it did not
 }
 
-func newCall(d *Door, req *sdk.CallToolRequest) *call {
-	c := &call{arguments: parseArguments(req.Params.Arguments), door: d, core: d.core, req: req}
-	c.long = &d.long
-	return c
-}
-
-// localThread is the conversation of a daemon's local user, who has no name.
-const localThread = "local"
-
-// thread returns the conversation of a request.
-func thread(ctx context.Context, extra *sdk.RequestExtra) string {
-	header := ""
-	if extra != nil {
-		header = extra.Header.Get(ThreadHeader)
+// forSession reads which session a call is for.
+func (c *call) forSession() {
+	if c.Own == nil {
+		c.id = c.text("session_id")
+		return
 	}
-	return cmp.Or(header, auth.From(ctx).Name, localThread)
+	c.id = c.textOr("session_id", "")
+	if c.has("language") {
+		c.language = c.oneOf("language", languages...)
+	}
 }
 
-func (c *call) thread(ctx context.Context) string { return thread(ctx, c.req.Extra) }
+// ready returns what is wrong with the arguments, all of which were read; if that is
+// nothing, it finds the session that the call is for where it names none.
+func (c *call) ready(ctx context.Context) error { return c.find(ctx, true) }
 
-// session returns a sandbox of the conversation.
-func (c *call) session(ctx context.Context, id string) (sandbox.Sandbox, error) {
-	return findSession(ctx, c.core, id, c.thread(ctx))
+// readyIfThere is ready for what is done only with a session that there is already.
+func (c *call) readyIfThere(ctx context.Context) error { return c.find(ctx, false) }
+
+func (c *call) find(ctx context.Context, make bool) error {
+	if err := c.check(); err != nil || c.id != "" {
+		return err
+	}
+	own, err := c.Own(ctx, c.language, make)
+	if err != nil {
+		return err
+	}
+	c.id, c.again = own.ID, own.Anew
+	return nil
 }
 
-func findSession(ctx context.Context, s *core.Service, id, thread string) (sandbox.Sandbox, error) {
+// session returns the sandbox of the call, which is one of the conversation or lent
+// to it.
+func (c *call) session(ctx context.Context) (sandbox.Sandbox, error) {
+	if c.isLent() {
+		return c.core.Sandboxes().Get(ctx, c.id)
+	}
+	return FindSession(ctx, c.core, c.id, c.Thread)
+}
+
+// isLent reports whether the session is one that is lent to the conversation.
+func (c *call) isLent() bool { return c.Lent != "" && strings.EqualFold(c.id, c.Lent) }
+
+// FindSession returns a sandbox of a conversation.
+func FindSession(ctx context.Context, s *core.Service, id, thread string) (sandbox.Sandbox, error) {
 	b, err := s.Sandboxes().Get(ctx, id)
 	switch {
 	case errors.Is(err, errs.Invalid) || errors.Is(err, errs.NotFound):
@@ -69,8 +88,9 @@ func findSession(ctx context.Context, s *core.Service, id, thread string) (sandb
 
 // running makes a sandbox of the conversation run: one that was stopped because
 // nobody used it is started again.
-func (c *call) running(ctx context.Context, id string) error {
-	was, err := c.session(ctx, id)
+func (c *call) running(ctx context.Context) error {
+	id := c.id
+	was, err := c.session(ctx)
 	if err != nil {
 		return err
 	}
@@ -88,7 +108,7 @@ func (c *call) running(ctx context.Context, id string) error {
 		return err
 	}
 	// It may have failed or died only now.
-	if b, findErr := c.session(ctx, id); findErr == nil && b.State == sandbox.Failed {
+	if b, findErr := c.session(ctx); findErr == nil && b.State == sandbox.Failed {
 		return &died{id, b.Reason, hintDied}
 	} else if findErr == nil && b.State == sandbox.Stopped && b.Cause.Died() {
 		return &died{id, deathOf(b), hintDied}
@@ -107,7 +127,8 @@ func startedAgain(what, why string) string {
 // restarted says why the session was started again for this call, "" if it was not.
 // It is asked when what the tool does has begun: the sandbox may have died after it
 // was found running, and what used it then started it.
-func (c *call) restarted(ctx context.Context, id string) (string, error) {
+func (c *call) restarted(ctx context.Context) (string, error) {
+	id := c.id
 	b, err := c.core.Sandboxes().Get(ctx, id)
 	if err != nil || b.StartedAt.Equal(c.began) {
 		return c.again, err
@@ -156,11 +177,11 @@ func status(b sandbox.Sandbox) string {
 }
 
 // active lists the sessions of the conversation, oldest first.
-func (c *call) active(ctx context.Context) ([]activeSession, error) {
-	list := []activeSession{}
-	boxes, err := c.core.Threads().Sandboxes(ctx, c.thread(ctx))
+func (c *call) active(ctx context.Context) ([]ActiveSession, error) {
+	list := []ActiveSession{}
+	boxes, err := c.core.Threads().Sandboxes(ctx, c.Thread)
 	for _, b := range boxes {
-		list = append(list, activeSession{string(b.ID), runtimeOf(b), status(b)})
+		list = append(list, ActiveSession{string(b.ID), runtimeOf(b), status(b)})
 	}
 	return list, err
 }
@@ -170,18 +191,18 @@ func runtimeOf(b sandbox.Sandbox) string { return cmp.Or(b.Spec.Runtime, "python
 
 // runToEnd starts an exec in a session that it makes run, and returns its
 // number when it has ended.
-func (c *call) runToEnd(ctx context.Context, id string, start func() (sandbox.Exec, error)) (int64, error) {
-	if err := c.running(ctx, id); err != nil {
+func (c *call) runToEnd(ctx context.Context, start func() (sandbox.Exec, error)) (int64, error) {
+	if err := c.running(ctx); err != nil {
 		return 0, err
 	}
 	x, err := start()
 	if err != nil {
 		return 0, err
 	}
-	if _, err := c.restarted(ctx, id); err != nil {
+	if _, err := c.restarted(ctx); err != nil {
 		return 0, err
 	}
-	return x.Seq, c.await(ctx, id, x.Seq)
+	return x.Seq, c.await(ctx, x.Seq)
 }
 
 // cancelWait bounds how long a command that nobody waits for any more may take
@@ -191,24 +212,24 @@ const cancelWait = 30 * time.Second
 // await waits for the end of an exec and reports its progress. When the caller
 // gives up the exec is canceled: a cell is interrupted and its kernel keeps
 // its state, a command is killed. When the daemon stops it goes on.
-func (c *call) await(ctx context.Context, id string, seq int64) error {
+func (c *call) await(ctx context.Context, seq int64) error {
 	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(c.door.life, cancel)()
-	done := c.progress(waiting, id, seq)
-	defer done()
-	_, err := c.core.Execs().Wait(waiting, id, seq, -1)
+	defer context.AfterFunc(c.set.life, cancel)()
+	done := c.follow(waiting, seq)
+	_, err := c.core.Execs().Wait(waiting, c.id, seq, -1)
+	done(err == nil)
 	switch {
 	case err == nil:
 		return nil
-	case ctx.Err() != nil && c.door.work.Err() == nil:
+	case ctx.Err() != nil && c.set.work.Err() == nil:
 		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelWait)
 		defer cancel()
-		if _, err := c.core.Execs().Cancel(ending, id, seq); err != nil && !errors.Is(err, errs.WrongState) {
-			c.door.log.WarnContext(ctx, "cancel what a client gave up", "exec", seq, "err", err)
+		if _, err := c.core.Execs().Cancel(ending, c.id, seq); err != nil && !errors.Is(err, errs.WrongState) {
+			c.set.log.WarnContext(ctx, "cancel what a client gave up", "exec", seq, "err", err)
 		}
 		return ctx.Err()
-	case c.door.life.Err() != nil:
+	case c.set.life.Err() != nil:
 		return errs.E(errs.Unready, "the daemon is stopping, and the command goes on").
 			Hint("ask get_output with command_id %d later", seq)
 	}

@@ -1,9 +1,10 @@
-package mcp
+package tools
 
 import (
 	"cmp"
 	"context"
 	"strings"
+	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
@@ -19,77 +20,84 @@ const (
 	longestTimeout = 300
 )
 
-type executed struct {
+// LongestTimeout is how long code and commands may run that are waited for.
+const LongestTimeout = longestTimeout * time.Second
+
+// Executed is what code did. Texts and displays are all that core gives.
+type Executed struct {
 	Success        bool             `json:"success" jsonschema:"whether the code ran to its end"`
 	Stdout         string           `json:"stdout"`
 	Stderr         string           `json:"stderr"`
-	Result         *value           `json:"result" jsonschema:"the value of the last expression"`
-	Error          *codeError       `json:"error" jsonschema:"what the code raised"`
-	DisplayOutputs []display        `json:"display_outputs" jsonschema:"plots, tables and what else was shown"`
+	Result         *Value           `json:"result" jsonschema:"the value of the last expression"`
+	Error          *CodeError       `json:"error" jsonschema:"what the code raised"`
+	DisplayOutputs []Display        `json:"display_outputs" jsonschema:"plots, tables and what else was shown"`
 	Restarted      string           `json:"kernel_restarted,omitempty" jsonschema:"why the interpreter began anew and has forgotten what was before"`
 	Again          string           `json:"session_restarted,omitempty" jsonschema:"why the session was started again, and what it has lost"`
 	Truncated      map[string]int64 `json:"truncated,omitempty" jsonschema:"how many characters the texts had that were cut"`
 	DurationMS     int64            `json:"duration_ms"`
 }
 
-type value struct {
+// Value is the value of code's last expression.
+type Value struct {
 	Text string `json:"text/plain"`
 }
 
-type codeError struct {
+// CodeError is what code raised.
+type CodeError struct {
 	Type      string `json:"type"`
 	Message   string `json:"message"`
 	Traceback string `json:"traceback"`
 }
 
-func (d *Door) executeCodeTool() tool {
-	return tool{
-		name: "execute_code", title: "Run code",
-		description: "Runs code in the session's interpreter and returns what it prints, the value of its last expression and what it shows. " +
+func (s *Set) executeCodeTool() Tool {
+	return Tool{
+		Name: "execute_code", Title: "Run code",
+		Description: "Runs code in the session's interpreter and returns what it prints, the value of its last expression and what it shows. " +
 			"Variables, functions and imports stay for later calls. When the time is over the code is interrupted and the variables stay.",
-		input: object([]string{"session_id", "code"}, map[string]*jsonschema.Schema{
+		Input: object([]string{"session_id", "code"}, map[string]*jsonschema.Schema{
 			"session_id": sessionID(),
 			"code":       filled("Code in the session's language."),
 			"timeout":    number(defaultTimeout, 1, longestTimeout, "Seconds that the code may run."),
 		}),
-		output: shape[executed](), destructive: true, open: true, run: executeCode,
+		Output: shape[Executed](), Destructive: true, Open: true, run: executeCode,
 	}
 }
 
-func executeCode(ctx context.Context, c *call) (answer, error) {
-	id, code, limit, err := c.toRun("code")
+func executeCode(ctx context.Context, c *call) (Answer, error) {
+	code, limit, err := c.toRun(ctx, "code")
 	if err != nil {
-		return answer{}, err
+		return Answer{}, err
 	}
-	seq, err := c.runToEnd(ctx, id, func() (sandbox.Exec, error) {
-		return c.core.Code().Start(ctx, id, cell.Request{Code: code, Timeout: &limit})
+	seq, err := c.runToEnd(ctx, func() (sandbox.Exec, error) {
+		return c.core.Code().Start(ctx, c.id, cell.Request{Code: code, Language: c.language, Timeout: &limit})
 	})
 	if err != nil {
-		return answer{}, err
+		return Answer{}, err
 	}
-	e, err := c.core.Code().Execution(ctx, id, seq)
+	e, err := c.core.Code().Execution(ctx, c.id, seq)
 	if err != nil {
-		return answer{}, err
+		return Answer{}, err
 	}
-	if err := c.ended(ctx, id, e.Exec); err != nil {
-		return answer{}, err
+	if err := c.ended(ctx, e.Exec); err != nil {
+		return Answer{}, err
 	}
-	out := executed{
+	out := Executed{
 		Success: e.Success, Stdout: e.Stdout, Stderr: e.Stderr, Restarted: e.KernelRestarted, Again: c.again, Truncated: e.Truncated,
 		DurationMS: e.Exec.Took().Milliseconds(),
 	}
 	if s, ok := e.Result["text/plain"]; ok {
-		out.Result = &value{textOf(s)}
+		out.Result = &Value{textOf(s)}
 	}
 	if e.Error != nil {
-		out.Error = &codeError{e.Error.Type, e.Error.Message, e.Error.Traceback}
+		out.Error = &CodeError{e.Error.Type, e.Error.Message, e.Error.Traceback}
 	}
-	return shown(id, e, out), nil
+	out.DisplayOutputs = DisplaysOf(e)
+	return Answer{Value: out, Exec: seq}, nil
 }
 
 // ended is an error when code did not run or its session did not outlive it.
 // How it ended otherwise is in its result.
-func (c *call) ended(ctx context.Context, id string, x sandbox.Exec) error {
+func (c *call) ended(ctx context.Context, x sandbox.Exec) error {
 	if x.Exit == nil {
 		return errs.E(errs.Internal, "a cell that has ended has no end")
 	}
@@ -97,14 +105,15 @@ func (c *call) ended(ctx context.Context, id string, x sandbox.Exec) error {
 	case sandbox.EndNotRun:
 		return errs.E(errs.Unsupported, "%s", cmp.Or(x.Exit.Message, "the code could not be run"))
 	case sandbox.EndOOM, sandbox.EndDied, sandbox.EndStopped, sandbox.EndDestroyed, sandbox.EndLost:
-		return c.lost(ctx, id, x)
+		return c.lost(ctx, x)
 	}
 	return nil
 }
 
 // lost is the error of a command that ended with its session, or that nobody
 // knows the end of.
-func (c *call) lost(ctx context.Context, id string, x sandbox.Exec) error {
+func (c *call) lost(ctx context.Context, x sandbox.Exec) error {
+	id := c.id
 	b, err := c.core.Sandboxes().Get(ctx, id)
 	dead := err == nil && b.Cause.Died()
 	switch x.Exit.Reason {

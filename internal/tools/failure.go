@@ -1,4 +1,4 @@
-package mcp
+package tools
 
 import (
 	"cmp"
@@ -6,23 +6,28 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/google/jsonschema-go/jsonschema"
+
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/front"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 	"github.com/cubbyhq/cubby/internal/telemetry"
 )
 
-// failure is what every tool answers when it cannot do its work.
-type failure struct {
+// Failure is what every tool answers when it cannot do its work.
+type Failure struct {
 	Success        bool             `json:"success" jsonschema:"always false"`
 	Error          string           `json:"error" jsonschema:"INVALID_INPUT, CONTAINER_DIED: why, or the type of the error and what happened"`
-	Details        []detail         `json:"details,omitempty" jsonschema:"of INVALID_INPUT: everything that is wrong"`
+	Details        []Detail         `json:"details,omitempty" jsonschema:"of INVALID_INPUT: everything that is wrong"`
 	SessionID      string           `json:"session_id,omitempty" jsonschema:"of CONTAINER_DIED: whose"`
-	ActiveSessions *[]activeSession `json:"active_sessions,omitempty" jsonschema:"the sessions that there are"`
+	ActiveSessions *[]ActiveSession `json:"active_sessions,omitempty" jsonschema:"the sessions that there are"`
 	Hint           string           `json:"hint,omitempty" jsonschema:"what to do"`
+	// Cause is the error, for whoever runs the tool.
+	Cause error `json:"-"`
 }
 
-type activeSession struct {
+// ActiveSession is a session of the conversation.
+type ActiveSession struct {
 	SessionID string `json:"session_id"`
 	Runtime   string `json:"runtime"`
 	Status    string `json:"status" jsonschema:"starting, running, stopped, sleeping or dead"`
@@ -35,6 +40,9 @@ const (
 	hintOOM    = "Variables are lost, files are not. Find out what took the memory before you go on (work in pieces, load less at once), and never run " +
 		"the same code again unchanged. If the session does not answer, call stop_session and then create_session."
 )
+
+// FailureSchema is the schema of a [Failure].
+func FailureSchema() *jsonschema.Schema { return shape[Failure]() }
 
 // died says that what a tool ran was ended with its session, or with all the
 // memory that the session may have.
@@ -65,14 +73,14 @@ var types = map[errs.Kind]string{
 }
 
 // failure turns an error into what a model can read.
-func (d *Door) failure(ctx context.Context, c *call, err error) failure {
+func (s *Set) failure(ctx context.Context, t Tool, c *call, err error) Failure {
 	var invalid *invalidInput
 	if errors.As(err, &invalid) {
-		return failure{Error: "INVALID_INPUT", Details: invalid.details}
+		return Failure{Error: "INVALID_INPUT", Details: invalid.details, Cause: err}
 	}
 	// Whoever was canceled is not listening, and the list costs nothing.
 	active, listErr := c.active(context.WithoutCancel(ctx))
-	f := failure{ActiveSessions: &active, Hint: hintActive}
+	f := Failure{ActiveSessions: &active, Hint: hintActive, Cause: err}
 	if len(active) == 0 && listErr == nil {
 		f.Hint = hintNone
 	}
@@ -87,7 +95,7 @@ func (d *Door) failure(ctx context.Context, c *call, err error) failure {
 		f.Hint = cmp.Or(info.Hint, hints[info.Kind])
 	}
 	if info.Kind == errs.Internal {
-		d.log.ErrorContext(ctx, "a tool failed", telemetry.KeyRequest, front.RequestID(ctx), "tool", c.req.Params.Name, telemetry.KeyErr, err)
+		s.log.ErrorContext(ctx, "a tool failed", telemetry.KeyRequest, front.RequestID(ctx), "tool", t.Name, telemetry.KeyErr, err)
 	}
 	kind, ok := types[info.Kind]
 	if !ok {

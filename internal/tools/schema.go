@@ -1,8 +1,9 @@
-package mcp
+package tools
 
 import (
 	"encoding/json"
 	"reflect"
+	"slices"
 	"strconv"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -27,6 +28,30 @@ func filled(description string) *jsonschema.Schema {
 }
 
 func sessionID() *jsonschema.Schema { return filled("What create_session returned.") }
+
+// anyOfThem is the values of an enumeration.
+func anyOfThem(values []string) []any {
+	list := make([]any, len(values))
+	for i, v := range values {
+		list[i] = v
+	}
+	return list
+}
+
+// withOwnSession is the schema of a tool whose session may be left out.
+func withOwnSession(input *jsonschema.Schema) *jsonschema.Schema {
+	if input.Properties["session_id"] == nil {
+		return input
+	}
+	input.Required = slices.DeleteFunc(slices.Clone(input.Required), func(name string) bool { return name == "session_id" })
+	input.Properties["session_id"] = filled("What create_session returned. Leave it out for the conversation's own session of the language, which is made when it is first needed.")
+	if input.Properties["language"] == nil {
+		input.Properties["language"] = &jsonschema.Schema{
+			Type: "string", Enum: anyOfThem(languages), Default: json.RawMessage(`"python"`), Description: "Which own session is meant, where session_id is left out.",
+		}
+	}
+	return input
+}
 
 // commandID is a required number, which has no default.
 func commandID() *jsonschema.Schema {
@@ -53,7 +78,7 @@ func list(items *jsonschema.Schema, description string) *jsonschema.Schema {
 func shape[T any]() *jsonschema.Schema {
 	s, err := jsonschema.For[T](&jsonschema.ForOptions{TypeSchemas: map[reflect.Type]*jsonschema.Schema{
 		// A step of a path to a mistake.
-		reflect.TypeFor[step](): anyOf(&jsonschema.Schema{Type: "string"}, &jsonschema.Schema{Type: "integer"}),
+		reflect.TypeFor[Step](): anyOf(&jsonschema.Schema{Type: "string"}, &jsonschema.Schema{Type: "integer"}),
 	}})
 	if err != nil {
 		panic(err) // every T is a struct of this package

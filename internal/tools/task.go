@@ -1,4 +1,4 @@
-package mcp
+package tools
 
 import (
 	"context"
@@ -29,31 +29,27 @@ type startedTask struct {
 	Again   string `json:"session_restarted,omitempty" jsonschema:"why the session was started again, and what it has lost"`
 }
 
-func (d *Door) startTaskTool() tool {
-	var agents []any
-	for _, name := range agentNames() {
-		agents = append(agents, name)
-	}
-	return tool{
-		name: "start_task", title: "Give a coding agent a task",
-		description: "Starts a coding agent on a directory of the session and returns at once; get_task follows it. The session needs the agents " +
+func (s *Set) startTaskTool() Tool {
+	return Tool{
+		Name: "start_task", Title: "Give a coding agent a task",
+		Description: "Starts a coding agent on a directory of the session and returns at once; get_task follows it. The session needs the agents " +
 			"(create_session with agents), and the operator has set the keys of their models. A checkpoint is made before, for restore_task.",
-		input: object([]string{"session_id", "prompt"}, map[string]*jsonschema.Schema{
+		Input: object([]string{"session_id", "prompt"}, map[string]*jsonschema.Schema{
 			"session_id": sessionID(),
 			"prompt":     filled("What the agent shall do."),
-			"agent":      {Type: "string", Enum: agents, Default: []byte(`"` + task.DefaultAgent + `"`)},
+			"agent":      {Type: "string", Enum: anyOfThem(agentNames()), Default: []byte(`"` + task.DefaultAgent + `"`)},
 			"model":      text("As the agent names it."),
 			"cwd":        text("The project's directory; default /workspace."),
 			"resume":     text("The task_id of an earlier task of the agent, whose conversation goes on."),
 			"timeout":    number(defaultTask, 0, longestTask, "Seconds that the agent may work; 0 is no limit."),
 			"ask":        {Type: "boolean", Description: "Wait for answer_task where the agent asks leave, instead of allowing everything."},
 		}),
-		output: shape[startedTask](), destructive: true, open: true, run: startTask,
+		Output: shape[startedTask](), Destructive: true, Open: true, run: startTask,
 	}
 }
 
-func startTask(ctx context.Context, c *call) (answer, error) {
-	id := c.text("session_id")
+func startTask(ctx context.Context, c *call) (Answer, error) {
+	c.forSession()
 	req := tasks.Request{
 		Prompt: c.text("prompt"), Agent: c.oneOf("agent", agentNames()...), Model: c.textOr("model", ""), Cwd: c.textOr("cwd", ""),
 		Resume: c.textOr("resume", ""),
@@ -63,18 +59,18 @@ func startTask(ctx context.Context, c *call) (answer, error) {
 	if c.truth("ask") {
 		req.Permissions = task.Ask
 	}
-	if err := c.check(); err != nil {
-		return answer{}, err
+	if err := c.ready(ctx); err != nil {
+		return Answer{}, err
 	}
-	if err := c.running(ctx, id); err != nil {
-		return answer{}, err
+	if err := c.running(ctx); err != nil {
+		return Answer{}, err
 	}
-	t, err := c.core.Tasks().Start(ctx, id, req)
+	t, err := c.core.Tasks().Start(ctx, c.id, req)
 	if err != nil {
-		return answer{}, err
+		return Answer{}, err
 	}
-	again, err := c.restarted(ctx, id)
-	return answer{value: startedTask{true, string(t.ID), again}}, err
+	again, err := c.restarted(ctx)
+	return Answer{Value: startedTask{true, string(t.ID), again}}, err
 }
 
 // agentNames are the agents that are known by a name, the default first.
@@ -104,70 +100,73 @@ type taskEvent struct {
 	Text string `json:"text"`
 }
 
-func (d *Door) getTaskTool() tool {
-	return tool{
-		name: "get_task", title: "Follow a task",
-		description: "Returns what a task's agent said and did since an event, and how the task ended.",
-		input: object([]string{"session_id", "task_id"}, map[string]*jsonschema.Schema{
+func (s *Set) getTaskTool() Tool {
+	return Tool{
+		Name: "get_task", Title: "Follow a task",
+		Description: "Returns what a task's agent said and did since an event, and how the task ended.",
+		Input: object([]string{"session_id", "task_id"}, map[string]*jsonschema.Schema{
 			"session_id": sessionID(),
 			"task_id":    taskID(),
 			"since":      number(0, 0, 1<<53, "next of the call before."),
 			"wait":       number(0, 0, longestWait, "Seconds to wait for the end of the task, or for a question."),
 		}),
-		output: shape[taskState](), readOnly: true, idempotent: true, run: getTask,
+		Output: shape[taskState](), ReadOnly: true, Idempotent: true, run: getTask,
 	}
 }
 
-func getTask(ctx context.Context, c *call) (answer, error) {
-	id, of := c.text("session_id"), c.text("task_id")
+func getTask(ctx context.Context, c *call) (Answer, error) {
+	c.forSession()
+	of := c.text("task_id")
 	since := c.number("since", 0, 0, 1<<53)
 	wait := time.Duration(c.number("wait", 0, 0, longestWait)) * time.Second
-	if err := c.check(); err != nil {
-		return answer{}, err
+	if err := c.readyIfThere(ctx); err != nil {
+		return Answer{}, err
 	}
-	if _, err := c.session(ctx, id); err != nil {
-		return answer{}, err
+	if _, err := c.session(ctx); err != nil {
+		return Answer{}, err
 	}
+	id := c.id
 	if _, err := c.core.Tasks().Get(ctx, id, of); err != nil {
-		return answer{}, err
+		return Answer{}, err
 	}
-	said, err := c.newest(ctx, id, of, since, wait)
+	said, err := c.newest(ctx, of, since, wait)
 	if err != nil {
-		return answer{}, err
+		return Answer{}, err
 	}
 	// What ends meanwhile has its last events in the next answer.
 	t, err := c.core.Tasks().Get(ctx, id, of)
 	if err != nil {
-		return answer{}, err
+		return Answer{}, err
 	}
 	out := taskState{Success: true, Status: string(t.State), Events: said.events, Omitted: said.omitted, Next: max(since, said.next)}
 	if r := t.Result; r != nil {
 		out.Reason, out.Error, out.Preview, out.Checkpoint, out.Cost = r.FailureReason, r.ErrorMessage, r.PreviewStatus, r.Checkpoint != "", r.Tokens.Cost
-		out.Final, _ = bounded(r.FinalMessage, maxRepeated/2)
+		out.Final, _ = Bounded(r.FinalMessage, maxTaskAnswer/2)
 		out.Files = someNames(r.FilesChanged)
 		if !r.BuildOK {
 			out.Build = r.BuildMessage
 		}
 	}
-	return answer{value: out}, nil
+	return Answer{Value: out}, nil
 }
 
 // newest reads the events of a task from an id on, and waits for the end or for a
 // question of the agent.
-func (c *call) newest(ctx context.Context, id, of string, since int64, wait time.Duration) (newestEvents, error) {
+func (c *call) newest(ctx context.Context, of string, since int64, wait time.Duration) (newestEvents, error) {
 	said := newestEvents{events: []taskEvent{}} // an empty list is not null
 	waiting, cancel := ctx, context.CancelFunc(func() {})
 	if wait > 0 {
 		waiting, cancel = context.WithTimeout(ctx, wait)
-		defer context.AfterFunc(c.door.life, cancel)()
+		defer context.AfterFunc(c.set.life, cancel)()
 	}
 	defer cancel()
-	var heard chan string
-	if wait > 0 && c.req.Params.GetProgressToken() != nil {
-		heard = make(chan string)
-		defer c.notify(waiting, hear(heard))()
+	tell := func(string) {}
+	if wait > 0 {
+		var done func()
+		tell, done = c.watch(waiting)
+		defer done()
 	}
-	for e, err := range c.core.Tasks().Events(waiting, id, of, since, wait > 0) {
+	for e, err := range c.core.Tasks().Events(waiting, c.id, of, since, wait > 0) {
 		switch {
 		case err != nil && waiting.Err() != nil && ctx.Err() == nil:
 			return said, nil // the time is over, or the daemon stops
@@ -175,11 +174,8 @@ func (c *call) newest(ctx context.Context, id, of string, since int64, wait time
 			return said, err
 		}
 		question := said.add(e)
-		if n := len(said.events); n > 0 && heard != nil {
-			select {
-			case heard <- said.events[n-1].Text:
-			case <-waiting.Done():
-			}
+		if n := len(said.events); n > 0 {
+			tell(said.events[n-1].Text)
 		}
 		if question && wait > 0 {
 			break
@@ -188,38 +184,24 @@ func (c *call) newest(ctx context.Context, id, of string, since int64, wait time
 	return said, nil
 }
 
-// hear makes what is heard the line that goes with progress.
-func hear(heard <-chan string) func(context.Context, *line) {
-	return func(ctx context.Context, last *line) {
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case text := <-heard:
-				last.add([]byte(text + "\n"))
-			}
-		}
-	}
-}
-
 type doneTask struct {
 	Success bool   `json:"success"`
 	Status  string `json:"status" jsonschema:"of the task, which may take some seconds to end"`
 }
 
-func (d *Door) cancelTaskTool() tool {
-	return tool{
-		name: "cancel_task", title: "Cancel a task",
-		description: "Asks the agent to end, which is killed when it goes on. A task that has ended stays as it is.",
-		input:       object([]string{"session_id", "task_id"}, map[string]*jsonschema.Schema{"session_id": sessionID(), "task_id": taskID()}),
-		output:      shape[doneTask](), destructive: true, idempotent: true,
-		run: func(ctx context.Context, c *call) (answer, error) {
-			id, of, err := c.ofTask(ctx)
+func (s *Set) cancelTaskTool() Tool {
+	return Tool{
+		Name: "cancel_task", Title: "Cancel a task",
+		Description: "Asks the agent to end, which is killed when it goes on. A task that has ended stays as it is.",
+		Input:       object([]string{"session_id", "task_id"}, map[string]*jsonschema.Schema{"session_id": sessionID(), "task_id": taskID()}),
+		Output:      shape[doneTask](), Destructive: true, Idempotent: true,
+		run: func(ctx context.Context, c *call) (Answer, error) {
+			of, err := c.ofTask(ctx)
 			if err != nil {
-				return answer{}, err
+				return Answer{}, err
 			}
-			t, err := c.core.Tasks().Cancel(ctx, id, of)
-			return answer{value: doneTask{err == nil, string(t.State)}}, err
+			t, err := c.core.Tasks().Cancel(ctx, c.id, of)
+			return Answer{Value: doneTask{err == nil, string(t.State)}}, err
 		},
 	}
 }
@@ -228,22 +210,22 @@ type answeredTask struct {
 	Success bool `json:"success"`
 }
 
-func (d *Door) answerTaskTool() tool {
-	return tool{
-		name: "answer_task", title: "Answer a question of a task's agent",
-		description: "Chooses an option of a permission event.",
-		input: object([]string{"session_id", "task_id", "question", "option"}, map[string]*jsonschema.Schema{
+func (s *Set) answerTaskTool() Tool {
+	return Tool{
+		Name: "answer_task", Title: "Answer a question of a task's agent",
+		Description: "Chooses an option of a permission event.",
+		Input: object([]string{"session_id", "task_id", "question", "option"}, map[string]*jsonschema.Schema{
 			"session_id": sessionID(), "task_id": taskID(), "question": filled("Its id."), "option": filled("The id of one of its options."),
 		}),
-		output: shape[answeredTask](),
-		run: func(ctx context.Context, c *call) (answer, error) {
+		Output: shape[answeredTask](),
+		run: func(ctx context.Context, c *call) (Answer, error) {
 			question, option := c.text("question"), c.text("option")
-			id, of, err := c.ofTask(ctx)
+			of, err := c.ofTask(ctx)
 			if err != nil {
-				return answer{}, err
+				return Answer{}, err
 			}
-			err = c.core.Tasks().Answer(ctx, id, of, question, option)
-			return answer{value: answeredTask{err == nil}}, err
+			err = c.core.Tasks().Answer(ctx, c.id, of, question, option)
+			return Answer{Value: answeredTask{err == nil}}, err
 		},
 	}
 }
@@ -253,37 +235,38 @@ type restoredTask struct {
 	Files   []string `json:"files" jsonschema:"that are as they were before the task"`
 }
 
-func (d *Door) restoreTaskTool() tool {
-	return tool{
-		name: "restore_task", title: "Undo a task",
-		description: "Brings the files of a task's directory back to what they were before it; later changes to them are lost too.",
-		input:       object([]string{"session_id", "task_id"}, map[string]*jsonschema.Schema{"session_id": sessionID(), "task_id": taskID()}),
-		output:      shape[restoredTask](), destructive: true, idempotent: true,
-		run: func(ctx context.Context, c *call) (answer, error) {
-			id, of, err := c.ofTask(ctx)
+func (s *Set) restoreTaskTool() Tool {
+	return Tool{
+		Name: "restore_task", Title: "Undo a task",
+		Description: "Brings the files of a task's directory back to what they were before it; later changes to them are lost too.",
+		Input:       object([]string{"session_id", "task_id"}, map[string]*jsonschema.Schema{"session_id": sessionID(), "task_id": taskID()}),
+		Output:      shape[restoredTask](), Destructive: true, Idempotent: true,
+		run: func(ctx context.Context, c *call) (Answer, error) {
+			of, err := c.ofTask(ctx)
 			if err != nil {
-				return answer{}, err
+				return Answer{}, err
 			}
-			if _, err := c.core.Tasks().Get(ctx, id, of); err != nil {
-				return answer{}, err
+			if _, err := c.core.Tasks().Get(ctx, c.id, of); err != nil {
+				return Answer{}, err
 			}
-			if err := c.running(ctx, id); err != nil {
-				return answer{}, err
+			if err := c.running(ctx); err != nil {
+				return Answer{}, err
 			}
-			files, err := c.core.Tasks().Restore(ctx, id, of)
-			return answer{value: restoredTask{err == nil, someNames(files)}}, err
+			files, err := c.core.Tasks().Restore(ctx, c.id, of)
+			return Answer{Value: restoredTask{err == nil, someNames(files)}}, err
 		},
 	}
 }
 
 // ofTask reads which task is meant; the session is one of the conversation.
-func (c *call) ofTask(ctx context.Context) (id, of string, err error) {
-	id, of = c.text("session_id"), c.text("task_id")
-	if err := c.check(); err != nil {
-		return "", "", err
+func (c *call) ofTask(ctx context.Context) (of string, err error) {
+	c.forSession()
+	of = c.text("task_id")
+	if err := c.readyIfThere(ctx); err != nil {
+		return "", err
 	}
-	_, err = c.session(ctx, id)
-	return id, of, err
+	_, err = c.session(ctx)
+	return of, err
 }
 
 // agentsImage is the image with the programs of coding agents.

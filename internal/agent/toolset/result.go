@@ -1,0 +1,284 @@
+package toolset
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/cubbyhq/cubby/internal/agent/loop"
+	"github.com/cubbyhq/cubby/internal/excerpt"
+	"github.com/cubbyhq/cubby/internal/llm"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/tools"
+)
+
+const (
+	// maxContent bounds what the model reads of one result, in bytes.
+	maxContent = 128 << 10
+	// What it reads of single texts, in characters.
+	maxStdout    = 50_000
+	maxStderr    = 20_000
+	maxValue     = 20_000
+	maxTraceback = 8_000
+	// maxImages is how many images of one result it sees, and maxImage bounds each,
+	// as base64.
+	maxImages = 8
+	maxImage  = 1 << 20
+	// maxDisplays is how many displays clients are shown, and maxInline what is given
+	// to them with the artifact, in bytes.
+	maxDisplays = 100
+	maxInline   = 8 << 10
+	// maxSummaries is how many displays the model is told of, and maxShown bounds
+	// the text of one that it reads, in characters.
+	maxSummaries = 50
+	maxShown     = 2_000
+)
+
+// bounds is what tools read for a result. A character takes four bytes at most.
+var bounds = tools.Bounds{
+	Stdout: 4 * maxStdout, Stderr: 4 * maxStderr, Output: 48 << 10, Entries: 500, EntryBytes: 64 << 10, Read: 50_000, MostRead: 100_000,
+}
+
+// artifact is what clients are shown beside the text of a result.
+type artifact struct {
+	SessionID string       `json:"session_id,omitempty"`
+	Exec      int64        `json:"exec,omitempty"`
+	Displays  []shown      `json:"display_outputs,omitempty"`
+	Files     []downloaded `json:"files,omitempty"`
+}
+
+// shown is something that code has displayed, or an image file. Data is there when
+// it is a short text; the URL gives all of it.
+type shown struct {
+	Type string `json:"type"`
+	URL  string `json:"url"`
+	Data string `json:"data,omitempty"`
+}
+
+// downloaded is a file that was exported.
+type downloaded struct {
+	Path        string  `json:"path"`
+	Size        int64   `json:"size"`
+	DownloadURL *string `json:"download_url"`
+}
+
+// failed is the result of a call that did not work.
+func failed(f tools.Failure) loop.Result { return loop.Result{Content: encode(f), Failed: true} }
+
+// result makes of an answer what the model reads and sees, and what clients are shown.
+func (t *Thread) result(a tools.Answer) loop.Result {
+	r := loop.Result{Failed: a.Failed}
+	art := artifact{SessionID: a.Session, Exec: a.Exec}
+	switch v := a.Value.(type) {
+	case tools.Failure:
+		r.Content = encode(t.advise(v))
+	case tools.Executed:
+		r.Content = fit(func(share int) any { return codeText(v, share) })
+		t.display(&r, &art, a, v.DisplayOutputs)
+	case tools.TerminalOutput:
+		r.Content = fit(func(share int) any {
+			out := v
+			out.Stdout, _ = excerpt.Text(v.Stdout, part(maxStdout, share), a.Stdout.Cut)
+			out.Stderr, _ = excerpt.Text(v.Stderr, part(maxStderr, share), a.Stderr.Cut)
+			return out
+		})
+	case tools.FileContent:
+		t.file(&r, &art, a, v)
+	case tools.ShownImage:
+		r.Content = encode(v)
+		t.image(&r, &art, a, v.Path)
+	case tools.ExportResult:
+		r.Content = encode(v)
+		for _, f := range v.Files {
+			if f.Success {
+				art.Files = append(art.Files, downloaded{f.Path, f.Size, f.DownloadURL})
+			}
+		}
+	default:
+		r.Content = encode(v)
+	}
+	r.Content = said(r.Content, a.Again)
+	if len(r.Content) > maxContent {
+		r.Content = encode(struct {
+			Note string `json:"note"`
+		}{"The call was carried out, and its answer is longer than fits here. Ask for less at once."})
+	}
+	r.Artifact = json.RawMessage(encode(art))
+	return r
+}
+
+// said adds why the session began anew to an answer that does not say it itself.
+func said(content, again string) string {
+	const key = `"session_restarted":`
+	if again == "" || strings.Contains(content, key) || len(content) < 2 {
+		return content
+	}
+	rest := content[:len(content)-1]
+	if rest != "{" {
+		rest += ","
+	}
+	return rest + key + encode(again) + "}"
+}
+
+// advise makes the hint of a failure one for this model.
+func (t *Thread) advise(f tools.Failure) tools.Failure {
+	var full *sandbox.ThreadFull
+	switch {
+	case f.Error == "INVALID_INPUT":
+		f.Hint = "Fix the invalid parameters and try again."
+	case errors.As(f.Cause, &full):
+		f.Hint = "Use one of the active sessions by its session_id, or end one that is not needed with stop_session."
+	case f.SessionID != "" && t.isOwn(f.SessionID):
+		f.Hint = "The next call starts the session again: variables are lost, files are not. Find out why it died before you go on, and never run the same code again unchanged."
+	}
+	return f
+}
+
+// fit encodes a value whose texts take their whole bounds, or as small a share of
+// those as lets all of it be read.
+func fit(value func(share int) any) string {
+	for share := 1; ; share *= 2 {
+		if content := encode(value(share)); len(content) <= maxContent*7/8 || share > 1<<10 {
+			return content
+		}
+	}
+}
+
+// part is a share of a bound, which is never none.
+func part(limit, share int) int { return max(1, limit/share) }
+
+// code is what the model reads of code: displays are summaries.
+type code struct {
+	tools.Executed
+	Summary []string `json:"display_outputs_summary"`
+	// Not of the answer for the model.
+	Hidden *struct{} `json:"display_outputs,omitempty"`
+}
+
+func codeText(v tools.Executed, share int) code {
+	out := code{Executed: v, Summary: []string{}}
+	truncated := make(map[string]int64)
+	for name, n := range v.Truncated {
+		truncated[name] = n
+	}
+	cut := func(name, text string, limit int) string {
+		missing := int64(0)
+		if was := v.Truncated[name]; was > 0 {
+			text = withoutSuffix(text)
+			missing = was - int64(utf8.RuneCountInString(text))
+		}
+		short, total := excerpt.Text(text, part(limit, share), missing)
+		if total > 0 {
+			truncated[name] = total
+		}
+		return short
+	}
+	out.Stdout, out.Stderr = cut("stdout", v.Stdout, maxStdout), cut("stderr", v.Stderr, maxStderr)
+	if v.Result != nil {
+		out.Result = &tools.Value{Text: cut("result.text/plain", v.Result.Text, maxValue)}
+	}
+	if v.Error != nil {
+		out.Error = &tools.CodeError{
+			Type: v.Error.Type, Message: cut("error.message", v.Error.Message, maxTraceback/2), Traceback: cut("error.traceback", v.Error.Traceback, maxTraceback),
+		}
+	}
+	out.Truncated = truncated
+	for i, d := range v.DisplayOutputs {
+		if i == maxSummaries {
+			out.Summary = append(out.Summary, fmt.Sprintf("[%d more outputs displayed to user]", len(v.DisplayOutputs)-i))
+			break
+		}
+		out.Summary = append(out.Summary, summary(d, share))
+	}
+	return out
+}
+
+// withoutSuffix is a text that was cut, without the words that say so.
+func withoutSuffix(text string) string {
+	if i := strings.LastIndex(text, "\n\n... [truncated — "); i >= 0 {
+		return text[:i]
+	}
+	return text
+}
+
+// summary is what the model is told of a display. Words it can read.
+func summary(d tools.Display, share int) string {
+	if strings.HasPrefix(d.Type, "image/") && d.Type != "image/svg+xml" {
+		return "[" + d.Type + " image displayed to user]"
+	}
+	text := "[" + d.Type + " output displayed to user]"
+	switch d.Type {
+	case "text/plain", "text/markdown", "text/latex", "application/json":
+		short, _ := excerpt.Text(d.Data, part(maxShown, share), 0)
+		text += "\n" + short
+	}
+	return text
+}
+
+// display shows what code has displayed.
+func (t *Thread) display(r *loop.Result, art *artifact, a tools.Answer, all []tools.Display) {
+	for i, d := range all[:min(len(all), maxDisplays)] {
+		s := shown{Type: d.Type, URL: t.base + tools.DisplayPath(a.Session, a.Exec, i)}
+		if !d.Binary() && len(d.Data) <= maxInline {
+			s.Data = d.Data
+		}
+		art.Displays = append(art.Displays, s)
+		if !strings.HasPrefix(d.Type, "image/") || !d.Binary() {
+			continue
+		}
+		if data, err := d.Bytes(); err == nil {
+			see(r, tools.Image{Type: d.Type, Data: data})
+		}
+	}
+}
+
+// see adds an image that the model can see.
+func see(r *loop.Result, img tools.Image) {
+	if len(r.Images) == maxImages || len(img.Data) > tools.MaxPicture {
+		return
+	}
+	if fits := img.ForModel(maxImage); fits != nil {
+		r.Images = append(r.Images, llm.Image{MIME: fits.Type, Data: fits.Data})
+	}
+}
+
+// file is the result of a file that was read. What is not text is shown, or told of.
+func (t *Thread) file(r *loop.Result, art *artifact, a tools.Answer, v tools.FileContent) {
+	switch {
+	case a.Image != nil:
+		v.Content = "[" + a.Image.Type + " image displayed to user]"
+		t.image(r, art, a, v.Path)
+	case v.Encoding == tools.AsBase64:
+		v.Content = fmt.Sprintf("[%d bytes that are not UTF-8]", v.NextOffset-v.Offset)
+	default:
+		// All of the text is one that JSON may make longer.
+		if h := tools.Head(v.Content, maxContent*7/8); len(h) < len(v.Content) {
+			v.Content = h
+			v.Next(v.Offset + int64(len(h)))
+		}
+	}
+	r.Content = encode(v)
+}
+
+// image shows an image file.
+func (t *Thread) image(r *loop.Result, art *artifact, a tools.Answer, path string) {
+	art.Displays = append(art.Displays, shown{
+		Type: a.Image.Type, URL: t.base + "/v1/sandboxes/" + a.Session + "/files?path=" + url.QueryEscape(path),
+	})
+	see(r, *a.Image)
+}
+
+// encode writes compact JSON that a model can read.
+func encode(v any) string {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		panic(err) // every v is a struct of this package or of the tools
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}

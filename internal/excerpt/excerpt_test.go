@@ -1,0 +1,48 @@
+package excerpt_test
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/cubbyhq/cubby/internal/excerpt"
+)
+
+func TestText(t *testing.T) {
+	for _, tt := range []struct {
+		text    string
+		limit   int
+		missing int64
+		want    string
+		total   int64
+	}{
+		{"", 3, 0, "", 0},
+		{"abc", 3, 0, "abc", 0},
+		{"abcd", 3, 0, "abc\n\n... [truncated — 4 chars total, showing first 3]", 4},
+		{"äöüß", 3, 0, "äöü\n\n... [truncated — 4 chars total, showing first 3]", 4},
+		{"äöü", 3, 0, "äöü", 0},
+		{"ab", 3, 98, "ab\n\n... [truncated — 100 chars total, showing first 2]", 100},
+		{"abcd", 0, 0, "abcd", 0},
+		{"abcd", -1, 0, "abcd", 0},
+	} {
+		if got, total := excerpt.Text(tt.text, tt.limit, tt.missing); got != tt.want || total != tt.total {
+			t.Errorf("%q to %d without %d: %q of %d, want %q of %d", tt.text, tt.limit, tt.missing, got, total, tt.want, tt.total)
+		}
+	}
+}
+
+func FuzzFirst(f *testing.F) {
+	f.Add("aä\u2028\U0001F600", 2)
+	f.Fuzz(func(t *testing.T, text string, limit int) {
+		first := excerpt.First(text, limit)
+		if !strings.HasPrefix(text, first) {
+			t.Fatalf("%q does not begin with %q", text, first)
+		}
+		if n := utf8.RuneCountInString(first); limit > 0 && n > limit || n < limit && first != text {
+			t.Errorf("the first %d characters of %q are %q", limit, text, first)
+		}
+		if utf8.ValidString(text) && !utf8.ValidString(first) {
+			t.Errorf("%q splits a character", first)
+		}
+	})
+}
