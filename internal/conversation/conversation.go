@@ -183,6 +183,9 @@ type RunRequest struct {
 	InterruptAfter  []string                   `json:"interrupt_after,omitempty"`
 	// Temporary: the thread goes with the run.
 	Temporary bool `json:"temporary,omitempty"`
+	// StreamMode is how the client that made the run watches it; who joins it and says
+	// nothing else is shown the same.
+	StreamMode []string `json:"stream_mode,omitempty"`
 }
 
 // Command is what a client says to a thread that waits.

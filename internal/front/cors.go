@@ -19,7 +19,8 @@ func CORS(origins []string, next http.Handler) http.Handler {
 		AllowedMethods: []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete},
 		AllowedHeaders: []string{"*"},
 		ExposedHeaders: append(connectcors.ExposedHeaders(),
-			"Content-Disposition", "Content-Length", "Content-Range", "Location", "Mcp-Session-Id", "Retry-After", "X-Request-Id"),
+			"Content-Disposition", "Content-Length", "Content-Location", "Content-Range", "Location", "Mcp-Session-Id", "Retry-After",
+			"X-Pagination-Next", "X-Pagination-Total", "X-Request-Id"),
 		MaxAge: 600,
 	}).Handler(next)
 }

@@ -9,6 +9,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"io"
 	"net/http"
 	"strconv"
 	"time"
@@ -65,6 +66,26 @@ func (s *Stream) Send(id int64, name string, data any) error {
 	}
 	b.WriteByte('\n')
 	if _, err := s.w.Write(b.Bytes()); err != nil {
+		return err
+	}
+	return s.control.Flush()
+}
+
+// SendData writes one event of a dialect whose ids are texts, data being JSON on one
+// line, and flushes it.
+func (s *Stream) SendData(id, name string, data []byte) error {
+	// What is long is not copied once more.
+	for _, part := range [][]byte{[]byte("event: " + name + "\ndata: "), data, []byte("\nid: " + id + "\n\n")} {
+		if _, err := s.w.Write(part); err != nil {
+			return err
+		}
+	}
+	return s.control.Flush()
+}
+
+// Comment writes a line that is no event, and no end of one.
+func (s *Stream) Comment(text string) error {
+	if _, err := io.WriteString(s.w, ": "+text+"\n"); err != nil {
 		return err
 	}
 	return s.control.Flush()

@@ -92,23 +92,30 @@ func register(s *httpapi.Server, of *settings.Settings) {
 	file["application/zip"] = httpapi.Media("application/zip", nil)["application/zip"]
 	// The document has this shape once, as the error of sandboxed.
 	sessionFailed := httpapi.Media("application/json", &huma.Schema{Ref: "#/components/schemas/SandboxedError"})
-	const upload = "/threads/{thread_id}/files/upload"
-	s.AddRoutes(words,
-		httpapi.Route{
-			ID: "sandbox-agent-download", Pattern: "GET /threads/{thread_id}/files/download", Summary: "Download an exported file, or directory as zip",
-			Query: []httpapi.Query{
-				{Name: "session_id", Type: huma.TypeString, Required: true}, {Name: "path", Type: huma.TypeString, Required: true},
+	// The agent's threads are the same, so that clients of its API find the files of a
+	// thread below it too.
+	for _, at := range []struct{ prefix, id string }{{"", "sandbox-agent-"}, {"/agent", "sandbox-agent-below-agent-"}} {
+		upload := at.prefix + "/threads/{thread_id}/files/upload"
+		s.AddRoutes(words,
+			httpapi.Route{
+				ID: at.id + "download", Pattern: "GET " + at.prefix + "/threads/{thread_id}/files/download", Summary: "Download an exported file, or directory as zip",
+				Query: []httpapi.Query{
+					{Name: "session_id", Type: huma.TypeString, Required: true}, {Name: "path", Type: huma.TypeString, Required: true},
+				},
+				Answers: map[int]httpapi.Content{http.StatusOK: file, http.StatusUnprocessableEntity: missing}, Serve: d.download,
 			},
-			Answers: map[int]httpapi.Content{http.StatusOK: file, http.StatusUnprocessableEntity: missing}, Serve: d.download,
-		},
-		httpapi.Route{
-			ID: "sandbox-agent-upload", Pattern: "POST " + upload, Summary: "Store files for the sandboxes of a thread",
-			Body: httpapi.Media("multipart/form-data", &huma.Schema{
-				Type: huma.TypeObject, Required: []string{"files"},
-				Properties: map[string]*huma.Schema{"files": {Type: huma.TypeArray, Items: &huma.Schema{Type: huma.TypeString, Format: "binary"}}},
-			}),
-			Answers: map[int]httpapi.Content{http.StatusOK: s.JSONList(Upload{}), http.StatusUnprocessableEntity: missing}, Serve: d.upload,
-		},
+			httpapi.Route{
+				ID: at.id + "upload", Pattern: "POST " + upload, Summary: "Store files for the sandboxes of a thread",
+				Body: httpapi.Media("multipart/form-data", &huma.Schema{
+					Type: huma.TypeObject, Required: []string{"files"},
+					Properties: map[string]*huma.Schema{"files": {Type: huma.TypeArray, Items: &huma.Schema{Type: huma.TypeString, Format: "binary"}}},
+				}),
+				Answers: map[int]httpapi.Content{http.StatusOK: s.JSONList(Upload{}), http.StatusUnprocessableEntity: missing}, Serve: d.upload,
+			},
+		)
+		s.Documented(http.MethodPost, upload).RequestBody.Required = true
+	}
+	s.AddRoutes(words,
 		httpapi.Route{
 			ID: "sandbox-agent-delete-thread", Pattern: "DELETE /threads/{thread_id}", Summary: "Destroy the sandboxes and uploads of a thread, in the background",
 			Answers: map[int]httpapi.Content{http.StatusOK: s.JSON(ThreadDeleted{})}, Serve: d.deleteThread,
@@ -125,7 +132,6 @@ func register(s *httpapi.Server, of *settings.Settings) {
 			Serve: d.deleteSession,
 		},
 	)
-	s.Documented(http.MethodPost, upload).RequestBody.Required = true
 	d.settingsRoutes(words, of)
 }
 

@@ -1,0 +1,69 @@
+package agentapi
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/front"
+)
+
+// Error is the body of every error. LangGraph's clients show the body as it is, or
+// look for one of the last two.
+type Error struct {
+	Error   string `json:"error" doc:"What to switch on." example:"not_found"`
+	Message string `json:"message" doc:"What happened, for people."`
+	Detail  string `json:"detail" doc:"The same, with how to get further."`
+}
+
+// answered is an error that the platform answers with a status of its own.
+type answered struct {
+	error
+
+	status int
+}
+
+func (a *answered) Unwrap() error { return a.error }
+
+// unprocessable is an error of a request that can be read and not done.
+func unprocessable(err error) error { return &answered{err, http.StatusUnprocessableEntity} }
+
+func bodyOf(err error) Error {
+	info := front.Public(err)
+	e := Error{front.RowOf(info.Kind).Code, info.Message, info.Message}
+	if info.Hint != "" {
+		e.Detail += ": " + info.Hint
+	}
+	return e
+}
+
+func refuse(w http.ResponseWriter, err error) {
+	status := front.RowOf(front.Public(err).Kind).HTTP
+	var own *answered
+	if errors.As(err, &own) {
+		status = own.status
+	}
+	front.SetErrorHeaders(w.Header(), err)
+	front.WriteJSON(w, status, bodyOf(err))
+}
+
+func refuseMethod(w http.ResponseWriter, err error) {
+	front.WriteJSON(w, http.StatusMethodNotAllowed, bodyOf(err))
+}
+
+// busy makes the error of a run that its thread has no room for the platform's.
+func busy(err error) error {
+	switch errs.KindOf(err) {
+	case errs.Conflict, errs.WrongState, errs.InUse:
+		return unprocessable(err)
+	}
+	return err
+}
+
+// notHere refuses a part of the platform that cubby does not have. The status is none
+// that clients try again.
+func notHere(what, hint string) func(http.ResponseWriter, *http.Request) error {
+	return func(http.ResponseWriter, *http.Request) error {
+		return &answered{errs.E(errs.Unsupported, "cubby has no %s", what).Hint("%s", hint), http.StatusNotFound}
+	}
+}

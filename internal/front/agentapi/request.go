@@ -1,0 +1,138 @@
+package agentapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/front"
+)
+
+// maxBody bounds bodies: an image of 10 MB in base64 has room.
+const maxBody = 20 << 20
+
+// read decodes the body of a request, whatever its media type says: proxies change
+// it. What it does not know is ignored, null is as if it were not there, and an empty
+// body is an empty object.
+func read(r *http.Request, v any) error {
+	data, err := body(r)
+	if err != nil || len(data) == 0 {
+		return err
+	}
+	return front.DecodeLoose(data, v)
+}
+
+func body(r *http.Request) ([]byte, error) {
+	data, err := front.ReadAtMost(r.Body, maxBody)
+	return bytes.TrimSpace(data), err
+}
+
+// object is a JSON object whose fields are kept as they come.
+type object = map[string]json.RawMessage
+
+// texts is a list that may be written as its only element.
+type texts []string
+
+// UnmarshalJSON reads a string or an array of strings.
+func (t *texts) UnmarshalJSON(data []byte) error {
+	var one string
+	if json.Unmarshal(data, &one) == nil {
+		if *t = nil; one != "" {
+			*t = texts{one}
+		}
+		return nil
+	}
+	return json.Unmarshal(data, (*[]string)(t))
+}
+
+// page is the part of a list that a search is for.
+type page struct {
+	Limit  *int     `json:"limit"`
+	Offset *int     `json:"offset"`
+	SortBy string   `json:"sort_by"`
+	Order  string   `json:"sort_order"`
+	Select []string `json:"select"`
+}
+
+// check fills in what is left out.
+func (p *page) check(sortBy ...string) error {
+	limit, offset := 10, 0
+	if p.Limit != nil {
+		limit = *p.Limit
+	}
+	if p.Offset != nil {
+		offset = *p.Offset
+	}
+	p.Limit, p.Offset = &limit, &offset
+	switch {
+	case limit < 1 || limit > 1000:
+		return errs.E(errs.Invalid, "limit: %d is not between 1 and 1000", limit)
+	case offset < 0:
+		return errs.E(errs.Invalid, "offset: %d is negative", offset)
+	case p.SortBy != "" && !slices.Contains(sortBy, p.SortBy):
+		return errs.E(errs.Invalid, "sort_by: %.40q is not one of %s", p.SortBy, strings.Join(sortBy, ", "))
+	case p.Order != "" && p.Order != "asc" && p.Order != "desc":
+		return errs.E(errs.Invalid, "sort_order: %.40q is neither asc nor desc", p.Order)
+	}
+	return nil
+}
+
+// writePage answers with a part of a list, and says where the next one begins.
+func writePage[T any](w http.ResponseWriter, p page, total int, list []T) error {
+	h := w.Header()
+	h.Set("X-Pagination-Total", strconv.Itoa(total))
+	if next := *p.Offset + len(list); next < total && len(list) > 0 {
+		h.Set("X-Pagination-Next", strconv.Itoa(next))
+	}
+	if len(p.Select) == 0 {
+		if list == nil {
+			list = []T{}
+		}
+		front.WriteJSON(w, http.StatusOK, list)
+		return nil
+	}
+	some := make([]object, len(list))
+	for i := range list {
+		raw, err := json.Marshal(list[i])
+		if err != nil {
+			return err
+		}
+		if err := json.Unmarshal(raw, &some[i]); err != nil {
+			return err
+		}
+		for key := range some[i] {
+			if !slices.Contains(p.Select, key) {
+				delete(some[i], key)
+			}
+		}
+	}
+	front.WriteJSON(w, http.StatusOK, some)
+	return nil
+}
+
+// yes reads a boolean of a query as the platform does.
+func yes(text string) bool {
+	switch strings.ToLower(text) {
+	case "1", "true", "yes":
+		return true
+	}
+	return false
+}
+
+// number reads one of a query; "" is the default.
+func number(q url.Values, name string, without int) (int, error) {
+	text := q.Get(name)
+	if text == "" || text == "null" {
+		return without, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 0 {
+		return 0, errs.E(errs.Invalid, "%s: %.40q is not a number", name, text)
+	}
+	return n, nil
+}

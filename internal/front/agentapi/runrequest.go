@@ -1,0 +1,125 @@
+package agentapi
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+
+	"github.com/cubbyhq/cubby/internal/agent"
+	"github.com/cubbyhq/cubby/internal/conversation"
+	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/front"
+	"github.com/cubbyhq/cubby/internal/front/agentapi/modes"
+)
+
+// RunCreate is what a run is to do. Fields of the platform that make no difference
+// here are ignored.
+type RunCreate struct {
+	AssistantID string                `json:"assistant_id" doc:"An assistant's id, or the graph's: agent"`
+	Input       json.RawMessage       `json:"input,omitempty" doc:"{\"messages\":[…]}; left out: the thread goes on where it stands"`
+	Command     *conversation.Command `json:"command,omitempty" doc:"Answers what the thread waits for."`
+	Config      struct {
+		Tags           []string `json:"tags,omitempty"`
+		RecursionLimit int      `json:"recursion_limit,omitempty"`
+		Configurable   object   `json:"configurable,omitempty"`
+	} `json:"config,omitempty"`
+	Context           json.RawMessage `json:"context,omitempty"`
+	Metadata          object          `json:"metadata,omitempty"`
+	StreamMode        texts           `json:"stream_mode,omitempty"`
+	InterruptBefore   texts           `json:"interrupt_before,omitempty" doc:"Nodes, tools, or * for all nodes"`
+	InterruptAfter    texts           `json:"interrupt_after,omitempty"`
+	CheckpointID      string          `json:"checkpoint_id,omitempty" doc:"To go on from; left out: the newest"`
+	Checkpoint        *checkpointRef  `json:"checkpoint,omitempty"`
+	MultitaskStrategy string          `json:"multitask_strategy,omitempty" doc:"reject, interrupt, rollback or enqueue, when another run goes on. Left out: it is interrupted if nobody follows it, and this one rejected otherwise."`
+	OnDisconnect      string          `json:"on_disconnect,omitempty" doc:"cancel, or continue, which is the default"`
+	OnCompletion      string          `json:"on_completion,omitempty" doc:"Of a run without a thread: keep, or delete, which is the default"`
+	IfNotExists       string          `json:"if_not_exists,omitempty" doc:"create makes the thread; reject is the default"`
+	AfterSeconds      float64         `json:"after_seconds,omitempty"`
+	Webhook           string          `json:"webhook,omitempty"`
+}
+
+// oneOf checks a field with few values; "" is the default.
+func oneOf(field, value string, values ...string) error {
+	if value == "" || slices.Contains(values, value) {
+		return nil
+	}
+	return errs.E(errs.Invalid, "%s: %.40q is not one of %q", field, value, values)
+}
+
+// check refuses what cannot be done.
+func (c *RunCreate) check() error {
+	for _, err := range []error{
+		oneOf("multitask_strategy", c.MultitaskStrategy, "reject", "interrupt", "rollback", "enqueue"),
+		oneOf("on_disconnect", c.OnDisconnect, "cancel", "continue"),
+		oneOf("on_completion", c.OnCompletion, "keep", "delete"),
+		oneOf("if_not_exists", c.IfNotExists, "create", "reject"),
+	} {
+		if err != nil {
+			return err
+		}
+	}
+	switch {
+	case c.AssistantID == "":
+		return unprocessable(errs.E(errs.Invalid, "assistant_id is missing").Hint("the graph's own assistant is %q", conversation.Graph))
+	case c.AfterSeconds > 0:
+		return unprocessable(errs.E(errs.Invalid, "after_seconds: runs begin at once"))
+	case c.Webhook != "":
+		return unprocessable(errs.E(errs.Invalid, "webhook: nobody is called when a run ends").Hint("follow the run, or wait for it"))
+	case c.Config.RecursionLimit < 0:
+		return errs.E(errs.Invalid, "config.recursion_limit: negative")
+	}
+	_, err := modes.Parse(c.StreamMode)
+	return err
+}
+
+// cancels reports whether the run ends with its client.
+func (c *RunCreate) cancels() bool { return c.OnDisconnect == "cancel" }
+
+func (c *RunCreate) run() agent.NewRun {
+	at := c.CheckpointID
+	if at == "" {
+		at = c.Checkpoint.id()
+	}
+	return agent.NewRun{
+		AssistantID: c.AssistantID, Metadata: c.Metadata, Multitask: conversation.Multitask(c.MultitaskStrategy),
+		Make: c.IfNotExists == "create", Keep: c.OnCompletion == "keep",
+		Request: conversation.RunRequest{
+			Input: c.Input, Command: c.Command, Checkpoint: at, Tags: c.Config.Tags, RecursionLimit: c.Config.RecursionLimit,
+			Configurable: c.Config.Configurable, Context: c.Context, InterruptBefore: c.InterruptBefore, InterruptAfter: c.InterruptAfter,
+			StreamMode: c.StreamMode,
+		},
+	}
+}
+
+// begun is a run that a request made.
+type begun struct {
+	RunCreate
+
+	run    conversation.Run
+	thread conversation.Thread
+}
+
+// begin makes the run that a request is for, in the thread of its path if there is
+// one.
+func (d *door) begin(r *http.Request) (begun, error) {
+	data, err := body(r)
+	if err != nil {
+		return begun{}, err
+	}
+	return d.beginOf(r, data)
+}
+
+func (d *door) beginOf(r *http.Request, data []byte) (begun, error) {
+	var b begun
+	if len(data) > 0 {
+		if err := front.DecodeLoose(data, &b.RunCreate); err != nil {
+			return b, err
+		}
+	}
+	if err := b.check(); err != nil {
+		return b, err
+	}
+	var err error
+	b.run, b.thread, err = d.Runs.Create(r.Context(), r.PathValue("thread_id"), b.RunCreate.run())
+	return b, busy(err)
+}
