@@ -66,15 +66,16 @@ func places() map[string]place {
 		"internal/task":      {layer: 2},
 		"internal/uptime":    {layer: 2, by: []string{"internal/guestd", "internal/guestd/…", "internal/kernel/jupyter"}},
 
-		"internal/archive":    {layer: 3},
-		"internal/auth":       {layer: 3},
-		"internal/egress":     {layer: 3},
-		"internal/guest":      {layer: 3},
-		"internal/hostfiles":  {layer: 3},
-		"internal/image":      {layer: 3},
-		"internal/journal":    {layer: 3},
-		"internal/store":      {layer: 3},
-		"internal/agent/loop": {layer: 3},
+		"internal/archive":        {layer: 3},
+		"internal/auth":           {layer: 3},
+		"internal/egress":         {layer: 3},
+		"internal/guest":          {layer: 3},
+		"internal/hostfiles":      {layer: 3},
+		"internal/image":          {layer: 3},
+		"internal/journal":        {layer: 3},
+		"internal/store":          {layer: 3},
+		"internal/agent/loop":     {layer: 3},
+		"internal/agent/settings": {layer: 4},
 		// Dialects do not know each other; who wants a model asks providers for one.
 		"internal/llm/wire":      {layer: 3, by: []string{"internal/llm/…"}},
 		"internal/llm/openai":    {layer: 4, by: []string{"internal/llm/providers"}},
@@ -122,7 +123,7 @@ func places() map[string]place {
 		"internal/core":          {layer: 12},
 		"internal/front":         {layer: 13},
 		"internal/front/sse":     {layer: 14, by: []string{"internal/front/…"}},
-		"internal/front/httpapi": {layer: 14, by: []string{"internal/front/rest", "internal/front/displays", "internal/front/compat/…", "internal/daemon"}},
+		"internal/front/httpapi": {layer: 14, by: []string{"internal/front/rest", "internal/front/displays", "internal/front/settings", "internal/front/agentapi", "internal/front/compat/…", "internal/daemon"}},
 		// What models can do, for the doors that offer it to them.
 		"internal/tools": {layer: 14, by: []string{"internal/front/mcp", "internal/agent/toolset", "internal/front/displays"}},
 		// Doors and dialects do not know each other.
@@ -139,9 +140,12 @@ func places() map[string]place {
 		"internal/front/displays":            {layer: 15, by: []string{"internal/daemon"}},
 		// What the agent's models may call, and the agent itself: it stands above core,
 		// as doors do, and below its own door.
-		"internal/agent/toolset": {layer: 15},
-		"internal/agent":         {layer: 16},
-		"internal/daemon":        {layer: 18},
+		"internal/agent/toolset":        {layer: 15},
+		"internal/agent":                {layer: 16},
+		"internal/front/agentapi/modes": {only: []string{"internal/conversation", "internal/errs"}, by: []string{"internal/front/agentapi"}},
+		"internal/front/agentapi":       {layer: 17, by: []string{"internal/daemon"}},
+		"internal/front/settings":       {layer: 15, by: []string{"internal/daemon"}},
+		"internal/daemon":               {layer: 18},
 
 		// The program inside the sandbox is small and trusts nothing of the
 		// host's side.
@@ -214,7 +218,7 @@ func places() map[string]place {
 		"internal/browsertest":           {only: []string{}, by: []string{}},
 		"internal/store/postgrestest":    {only: []string{}, by: []string{}},
 		"internal/store/storetest":       {only: []string{"internal/seal", "internal/store"}, by: []string{"internal/daemon/daemontest"}},
-		"internal/daemon/daemontest":     {layer: 17, by: []string{}},
+		"internal/daemon/daemontest":     {layer: 19, by: []string{}},
 		"test/e2e":                       {layer: 18},
 		"test/durability":                {layer: 18},
 		"test/security/egress":           {only: []string{"client", "test/harness"}},

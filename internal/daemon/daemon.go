@@ -301,7 +301,7 @@ func (d *Daemon) bind(ctx context.Context) error {
 	api := httpapi.New(httpapi.Config{
 		Core: d.core, Metrics: d.metrics, Log: d.log, Version: telemetry.Version,
 		BodyLimit: int64(d.cfg.BodyLimit), Spool: spool, Life: life,
-	}, apis(d.agent.settings)...)
+	}, apis(d.agent.service, d.agent.settings, d.cfg.AgentAtRoot)...)
 	d.refuse = api.Error
 	guesses := new(front.Guesses)
 	d.server = d.newServer(base, tlsConfig, front.CORS(d.cfg.CORSOrigins, front.Handler(front.Config{

@@ -6,10 +6,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cubbyhq/cubby/internal/agent"
 	agentsettings "github.com/cubbyhq/cubby/internal/agent/settings"
 	"github.com/cubbyhq/cubby/internal/config"
 	"github.com/cubbyhq/cubby/internal/core/admission"
 	"github.com/cubbyhq/cubby/internal/front"
+	"github.com/cubbyhq/cubby/internal/front/agentapi"
 	"github.com/cubbyhq/cubby/internal/front/compat/ecs"
 	"github.com/cubbyhq/cubby/internal/front/compat/sandboxagent"
 	"github.com/cubbyhq/cubby/internal/front/compat/sandboxed"
@@ -30,9 +32,11 @@ import (
 // apis register what one server of HTTP answers: the canonical API, and the
 // dialects of other systems. Of two that share a path, the later one is asked
 // first.
-func apis(agent *agentsettings.Settings) []func(*httpapi.Server) {
+func apis(a *agent.Service, of *agentsettings.Settings, agentAtRoot bool) []func(*httpapi.Server) {
 	return []func(*httpapi.Server){
-		rest.Register, displays.Register, settings.Register(agent), sandboxed.Register, ecs.Register, sandboxagent.Register(agent),
+		rest.Register, displays.Register, settings.Register(of), sandboxed.Register, ecs.Register,
+		sandboxagent.Register(of, a.Threads().Ended),
+		agentapi.Register(agentapi.Config{Assistants: a.Assistants(), Threads: a.Threads(), Runs: a.Runs(), AtRoot: agentAtRoot}),
 	}
 }
 

@@ -18,7 +18,8 @@ type endpoint struct {
 	serve            httpapi.Handler
 	body, answer     any
 	query            []httpapi.Query
-	status           int // 200 unless set
+	status           int  // 200 unless set
+	refused          bool // whatever is asked: it is here to say why
 }
 
 // streamed is the answer of endpoints that send events, and listOf that of a list.
@@ -103,15 +104,15 @@ func (d *door) endpoints() []endpoint {
 		{pattern: "POST /runs/batch", summary: "Begin several runs, each in a thread of its own", serve: d.createRuns, body: listOf{RunCreate{}}, answer: listOf{Run{}}},
 		{pattern: "POST /runs/cancel", summary: "Cancel several runs", serve: d.cancelRuns, query: canceling[1:], body: RunsCancel{}, status: http.StatusNoContent},
 
-		{pattern: "POST /runs/crons", summary: "Refused: there are no schedules", serve: crons, status: http.StatusNotFound},
-		{pattern: "POST /runs/crons/search", summary: "Refused: there are no schedules", serve: crons, status: http.StatusNotFound},
-		{pattern: "DELETE /runs/crons/{cron_id}", summary: "Refused: there are no schedules", serve: crons, status: http.StatusNotFound},
-		{pattern: "POST " + thread + "/runs/crons", summary: "Refused: there are no schedules", serve: crons, status: http.StatusNotFound},
-		{pattern: "PUT /store/items", summary: "Refused: there is no store", serve: store, status: http.StatusNotFound},
-		{pattern: "GET /store/items", summary: "Refused: there is no store", serve: store, status: http.StatusNotFound},
-		{pattern: "DELETE /store/items", summary: "Refused: there is no store", serve: store, status: http.StatusNotFound},
-		{pattern: "POST /store/items/search", summary: "Refused: there is no store", serve: store, status: http.StatusNotFound},
-		{pattern: "POST /store/namespaces", summary: "Refused: there is no store", serve: store, status: http.StatusNotFound},
+		{pattern: "POST /runs/crons", summary: "Refused: there are no schedules", serve: crons, refused: true},
+		{pattern: "POST /runs/crons/search", summary: "Refused: there are no schedules", serve: crons, refused: true},
+		{pattern: "DELETE /runs/crons/{cron_id}", summary: "Refused: there are no schedules", serve: crons, refused: true},
+		{pattern: "POST " + thread + "/runs/crons", summary: "Refused: there are no schedules", serve: crons, refused: true},
+		{pattern: "PUT /store/items", summary: "Refused: there is no store", serve: store, refused: true},
+		{pattern: "GET /store/items", summary: "Refused: there is no store", serve: store, refused: true},
+		{pattern: "DELETE /store/items", summary: "Refused: there is no store", serve: store, refused: true},
+		{pattern: "POST /store/items/search", summary: "Refused: there is no store", serve: store, refused: true},
+		{pattern: "POST /store/namespaces", summary: "Refused: there is no store", serve: store, refused: true},
 	}
 }
 
@@ -133,7 +134,9 @@ func (d *door) routes(prefix, ids string) []httpapi.Route {
 		if e.status == 0 {
 			e.status = http.StatusOK
 		}
-		route.Answers = map[int]httpapi.Content{e.status: nil}
+		if !e.refused {
+			route.Answers = map[int]httpapi.Content{e.status: nil}
+		}
 		if e.answer != nil {
 			route.Answers[e.status] = d.content(e.answer)
 		}

@@ -23,19 +23,19 @@ type RunCreate struct {
 		RecursionLimit int      `json:"recursion_limit,omitempty"`
 		Configurable   object   `json:"configurable,omitempty"`
 	} `json:"config,omitempty"`
-	Context           json.RawMessage `json:"context,omitempty"`
-	Metadata          object          `json:"metadata,omitempty"`
-	StreamMode        texts           `json:"stream_mode,omitempty"`
-	InterruptBefore   texts           `json:"interrupt_before,omitempty" doc:"Nodes, tools, or * for all nodes"`
-	InterruptAfter    texts           `json:"interrupt_after,omitempty"`
-	CheckpointID      string          `json:"checkpoint_id,omitempty" doc:"To go on from; left out: the newest"`
-	Checkpoint        *checkpointRef  `json:"checkpoint,omitempty"`
-	MultitaskStrategy string          `json:"multitask_strategy,omitempty" doc:"reject, interrupt, rollback or enqueue, when another run goes on. Left out: it is interrupted if nobody follows it, and this one rejected otherwise."`
-	OnDisconnect      string          `json:"on_disconnect,omitempty" doc:"cancel, or continue, which is the default"`
-	OnCompletion      string          `json:"on_completion,omitempty" doc:"Of a run without a thread: keep, or delete, which is the default"`
-	IfNotExists       string          `json:"if_not_exists,omitempty" doc:"create makes the thread; reject is the default"`
-	AfterSeconds      float64         `json:"after_seconds,omitempty"`
-	Webhook           string          `json:"webhook,omitempty"`
+	Context           json.RawMessage   `json:"context,omitempty"`
+	Metadata          object            `json:"metadata,omitempty"`
+	StreamMode        texts             `json:"stream_mode,omitempty"`
+	InterruptBefore   texts             `json:"interrupt_before,omitempty" doc:"Nodes, tools, or * for all nodes"`
+	InterruptAfter    texts             `json:"interrupt_after,omitempty"`
+	CheckpointID      string            `json:"checkpoint_id,omitempty" doc:"To go on from; left out: the newest"`
+	Checkpoint        *CheckpointChoice `json:"checkpoint,omitempty"`
+	MultitaskStrategy string            `json:"multitask_strategy,omitempty" doc:"reject, interrupt, rollback or enqueue, when another run goes on. Left out: it is interrupted if nobody follows it, and this one rejected otherwise."`
+	OnDisconnect      string            `json:"on_disconnect,omitempty" doc:"cancel, or continue, which is the default"`
+	OnCompletion      string            `json:"on_completion,omitempty" doc:"Of a run without a thread: keep, or delete, which is the default"`
+	IfNotExists       string            `json:"if_not_exists,omitempty" doc:"create makes the thread; reject is the default"`
+	AfterSeconds      float64           `json:"after_seconds,omitempty"`
+	Webhook           string            `json:"webhook,omitempty"`
 }
 
 // oneOf checks a field with few values; "" is the default.

@@ -92,16 +92,16 @@ func (d *door) getStateAt(w http.ResponseWriter, r *http.Request) error {
 	return d.writeState(w, r, r.PathValue("checkpoint_id"))
 }
 
-// checkpointRef is how requests name a checkpoint, as {"checkpoint_id":…} or with
+// CheckpointChoice is how requests name a checkpoint, as {"checkpoint_id":…} or with
 // that below configurable.
-type checkpointRef struct {
+type CheckpointChoice struct {
 	ID           string `json:"checkpoint_id"`
 	Configurable struct {
 		ID string `json:"checkpoint_id"`
 	} `json:"configurable"`
 }
 
-func (c *checkpointRef) id() string {
+func (c *CheckpointChoice) id() string {
 	switch {
 	case c == nil:
 		return ""
@@ -113,7 +113,7 @@ func (c *checkpointRef) id() string {
 
 func (d *door) postStateAt(w http.ResponseWriter, r *http.Request) error {
 	var in struct {
-		Checkpoint *checkpointRef `json:"checkpoint"`
+		Checkpoint *CheckpointChoice `json:"checkpoint"`
 	}
 	if err := read(r, &in); err != nil {
 		return err
@@ -123,10 +123,10 @@ func (d *door) postStateAt(w http.ResponseWriter, r *http.Request) error {
 
 // StateUpdate changes a thread's state.
 type StateUpdate struct {
-	Values       json.RawMessage `json:"values,omitempty" doc:"{\"messages\":[…]}, added as a node's would be"`
-	AsNode       string          `json:"as_node,omitempty" doc:"Whose work it is taken for: agent or tools"`
-	CheckpointID string          `json:"checkpoint_id,omitempty" doc:"What it changes; left out: the newest"`
-	Checkpoint   *checkpointRef  `json:"checkpoint,omitempty"`
+	Values       json.RawMessage   `json:"values,omitempty" doc:"{\"messages\":[…]}, added as a node's would be"`
+	AsNode       string            `json:"as_node,omitempty" doc:"Whose work it is taken for: agent or tools"`
+	CheckpointID string            `json:"checkpoint_id,omitempty" doc:"What it changes; left out: the newest"`
+	Checkpoint   *CheckpointChoice `json:"checkpoint,omitempty"`
 }
 
 // StateUpdated names a new checkpoint.
@@ -153,8 +153,8 @@ func (d *door) updateState(w http.ResponseWriter, r *http.Request) error {
 
 func (d *door) annotateState(w http.ResponseWriter, r *http.Request) error {
 	var in struct {
-		Metadata   object         `json:"metadata"`
-		Checkpoint *checkpointRef `json:"checkpoint"`
+		Metadata   object            `json:"metadata"`
+		Checkpoint *CheckpointChoice `json:"checkpoint"`
 	}
 	if err := read(r, &in); err != nil {
 		return err
@@ -200,7 +200,7 @@ func (b *before) UnmarshalJSON(data []byte) error {
 	if json.Unmarshal(data, &b.id) == nil {
 		return nil
 	}
-	var c checkpointRef
+	var c CheckpointChoice
 	err := json.Unmarshal(data, &c)
 	b.id = c.id()
 	return err

@@ -58,16 +58,22 @@ func valuesOf(messages []conversation.Message) values {
 
 // ThreadCreate is what a thread is made from.
 type ThreadCreate struct {
-	ID       string `json:"thread_id,omitempty"`
-	Metadata object `json:"metadata,omitempty"`
-	IfExists string `json:"if_exists,omitempty" doc:"raise, which is the default, or do_nothing"`
-	Steps    []struct {
-		Updates []struct {
-			Values  json.RawMessage       `json:"values,omitempty"`
-			AsNode  string                `json:"as_node,omitempty"`
-			Command *conversation.Command `json:"command,omitempty"`
-		} `json:"updates"`
-	} `json:"supersteps,omitempty" doc:"Updates that make up its state."`
+	ID       string      `json:"thread_id,omitempty"`
+	Metadata object      `json:"metadata,omitempty"`
+	IfExists string      `json:"if_exists,omitempty" doc:"raise, which is the default, or do_nothing"`
+	Steps    []Superstep `json:"supersteps,omitempty" doc:"Updates that make up its state."`
+}
+
+// Superstep is a step of a state that is made up.
+type Superstep struct {
+	Updates []SuperstepUpdate `json:"updates"`
+}
+
+// SuperstepUpdate is what one node did in it.
+type SuperstepUpdate struct {
+	Values  json.RawMessage       `json:"values,omitempty"`
+	AsNode  string                `json:"as_node,omitempty"`
+	Command *conversation.Command `json:"command,omitempty"`
 }
 
 func (d *door) createThread(w http.ResponseWriter, r *http.Request) error {

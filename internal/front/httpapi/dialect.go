@@ -49,7 +49,9 @@ type Route struct {
 	ID, Pattern, Summary string
 	Query                []Query
 	Body                 Content
-	Answers              map[int]Content // by status
+	// Answers are what a success gives, by status. A route without any refuses all
+	// requests, and is not in the document.
+	Answers map[int]Content
 	// Claims reports whether a request of a pattern that a dialect before has
 	// too is for this route. Nil: when it speaks the dialect.
 	Claims func(*http.Request) bool
@@ -94,7 +96,9 @@ func (s *Server) AddRoutes(d *Dialect, routes ...Route) {
 			s.Mux.HandleFunc(r.Pattern, func(w http.ResponseWriter, req *http.Request) { s.serve(p, w, req) })
 		}
 		p.routes = append(p.routes, dialectRoute{d, r})
-		s.describeRoute(d, r)
+		if len(r.Answers) > 0 {
+			s.describeRoute(d, r)
+		}
 	}
 }
 

@@ -6,6 +6,7 @@ package sandboxagent
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"io"
 	"mime"
@@ -74,15 +75,20 @@ type Upload struct {
 }
 
 // dialect has the handlers.
-type dialect struct{ *httpapi.Server }
+type dialect struct {
+	*httpapi.Server
 
-// Register returns what adds the dialect to a server.
-func Register(of *settings.Settings) func(*httpapi.Server) {
-	return func(s *httpapi.Server) { register(s, of) }
+	ended func(ctx context.Context, thread string) error
 }
 
-func register(s *httpapi.Server, of *settings.Settings) {
-	d := &dialect{s}
+// Register returns what adds the dialect to a server. ended is told of a thread that
+// is deleted, whose conversation with the agent ends too.
+func Register(of *settings.Settings, ended func(ctx context.Context, thread string) error) func(*httpapi.Server) {
+	return func(s *httpapi.Server) { register(s, of, ended) }
+}
+
+func register(s *httpapi.Server, of *settings.Settings, ended func(ctx context.Context, thread string) error) {
+	d := &dialect{s, ended}
 	words := s.AddDialect(httpapi.Dialect{
 		Name: "sandbox-agent", Description: "The paths of sandbox-agent, with its shapes.",
 		Prefix: "Agent", ErrorShape: Error{}, Below: below, Refuse: refuse,
@@ -248,7 +254,8 @@ func uploadName(part *multipart.Part) (name string, isFile bool) {
 }
 
 func (d *dialect) deleteThread(w http.ResponseWriter, r *http.Request) error {
-	if err := d.Core.Threads().End(r.Context(), r.PathValue("thread_id")); err != nil {
+	thread := r.PathValue("thread_id")
+	if err := errors.Join(d.Core.Threads().End(r.Context(), thread), d.ended(r.Context(), thread)); err != nil {
 		return err
 	}
 	front.WriteJSON(w, http.StatusOK, ThreadDeleted{"deleted"})
