@@ -19,6 +19,9 @@ import (
 const (
 	// maxContent bounds what the model reads of one result, in bytes.
 	maxContent = 128 << 10
+	// maxText is what is left of that for the texts of an answer, with what they are
+	// in.
+	maxText = maxContent - 4<<10
 	// What it reads of single texts, in characters.
 	maxStdout    = 50_000
 	maxStderr    = 20_000
@@ -142,7 +145,7 @@ func (t *Thread) advise(f tools.Failure) tools.Failure {
 // those as lets all of it be read.
 func fit(value func(share int) any) string {
 	for share := 1; ; share *= 2 {
-		if content := encode(value(share)); len(content) <= maxContent*7/8 || share > 1<<10 {
+		if content := encode(value(share)); len(content) <= maxText || share > 1<<10 {
 			return content
 		}
 	}
@@ -256,7 +259,7 @@ func (t *Thread) file(r *loop.Result, art *artifact, a tools.Answer, v tools.Fil
 		v.Content = fmt.Sprintf("[%d bytes that are not UTF-8]", v.NextOffset-v.Offset)
 	default:
 		// All of the text is one that JSON may make longer.
-		if h := tools.Head(v.Content, maxContent*7/8); len(h) < len(v.Content) {
+		if h := tools.Head(v.Content, maxText); len(h) < len(v.Content) {
 			v.Content = h
 			v.Next(v.Offset + int64(len(h)))
 		}
