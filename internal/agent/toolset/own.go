@@ -20,7 +20,7 @@ import (
 type ownKey struct{ tenant, thread, language string }
 
 // idTries bounds how often an id that somebody else has is replaced by the next.
-const idTries = 8
+const idTries = 4
 
 // id is that of the own session: always the same, so that it is found again by the
 // next daemon, and the model can go on to use it when it was made again.
@@ -63,23 +63,32 @@ type vacancy struct {
 	gone string // why there is none any more; "": there never was one
 }
 
-// look returns the own session; its id is "" when there is none.
-func (t *Thread) look(ctx context.Context, key ownKey) (sandbox.Sandbox, vacancy, error) {
+// look returns the own session; its id is "" when there is none. Another tenant may
+// have the id that it would have had, which is not seen here.
+func (t *Thread) look(ctx context.Context, key ownKey) (b sandbox.Sandbox, free *vacancy, err error) {
 	for try := range idTries {
 		b, err := t.core.Sandboxes().Get(ctx, key.id(try))
+		gone := ""
 		switch {
 		case errors.Is(err, errs.NotFound):
-			return sandbox.Sandbox{}, vacancy{try, strings.TrimPrefix(scope.Fate(err), ": ")}, nil
+			gone = scope.Fate(err)
 		case err != nil:
-			return sandbox.Sandbox{}, vacancy{}, err
+			return sandbox.Sandbox{}, nil, err
 		case b.Spec.Thread != key.thread:
 			continue
 		case b.State == sandbox.Failed || b.State == sandbox.Destroyed:
-			return sandbox.Sandbox{}, vacancy{try, strings.TrimPrefix(scope.Failure(b), ": ")}, nil
+			gone = scope.Failure(b)
+		default:
+			return b, nil, nil
 		}
-		return b, vacancy{try: try}, nil
+		if free == nil || free.gone == "" && gone != "" {
+			free = &vacancy{try, strings.TrimPrefix(gone, ": ")}
+		}
 	}
-	return sandbox.Sandbox{}, vacancy{}, errs.E(errs.Conflict, "every id for the conversation's own session is taken").Hint("call create_session")
+	if free == nil {
+		err = errs.E(errs.Conflict, "every id for the conversation's own session is taken").Hint("call create_session")
+	}
+	return sandbox.Sandbox{}, free, err
 }
 
 // ensure returns the own session, which is made or started again if need be.
@@ -89,7 +98,7 @@ func (t *Thread) ensure(ctx context.Context, key ownKey) (tools.Own, error) {
 		return tools.Own{}, err
 	}
 	if b.ID == "" {
-		return t.create(ctx, key, free)
+		return t.create(ctx, key, *free)
 	}
 	own := tools.Own{ID: string(b.ID)}
 	if b.State == sandbox.Stopped && b.Cause.Died() {

@@ -39,8 +39,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type world struct {
 	*core.Service
 	*toolset.Toolset
-	t   *testing.T
-	ctx context.Context
+	t    *testing.T
+	ctx  context.Context
+	fake *drivertest.Fake // nil: it is a real one
 }
 
 type testWriter struct{ t *testing.T }
@@ -61,7 +62,10 @@ func newWorld(t *testing.T, edit ...func(*core.Config)) *world {
 	if _, err := images.Import(t.Context(), bytes.NewReader(tiny), int64(len(tiny)), "test", "base", nil); err != nil {
 		t.Fatal(err)
 	}
-	return startWorld(t, drivertest.NewFake(t), images, edit...)
+	fake := drivertest.NewFake(t)
+	w := startWorld(t, fake, images, edit...)
+	w.fake = fake
+	return w
 }
 
 // tiny is the archive of an image.
