@@ -32,8 +32,12 @@ func (k ownKey) id(try int) string {
 // own finds the session of a call that names none. All who ask for one that has to be
 // made wait for one create.
 func (t *Thread) own(ctx context.Context, language string, make bool) (tools.Own, error) {
-	if t.options.Sandbox != "" {
-		return tools.Own{ID: t.options.Sandbox}, nil
+	if id := t.options.Sandbox; id != "" {
+		b, err := t.core.Sandboxes().Get(ctx, id)
+		if err != nil || !make {
+			return tools.Own{ID: id}, err
+		}
+		return t.revived(ctx, b)
 	}
 	key := ownKey{t.who.Tenant, t.name, cmp.Or(language, sandbox.RuntimePython)}
 	if !make {
@@ -100,6 +104,12 @@ func (t *Thread) ensure(ctx context.Context, key ownKey) (tools.Own, error) {
 	if b.ID == "" {
 		return t.create(ctx, key, *free)
 	}
+	return t.revived(ctx, b)
+}
+
+// revived is a session that is there. One that died is started again: the call that it
+// died under, and this one, say what is lost.
+func (t *Thread) revived(ctx context.Context, b sandbox.Sandbox) (tools.Own, error) {
 	own := tools.Own{ID: string(b.ID)}
 	if b.State == sandbox.Stopped && b.Cause.Died() {
 		if _, _, err := t.core.Sandboxes().EnsureRunning(ctx, own.ID, lifecycle.UseAny); err != nil {
@@ -134,8 +144,12 @@ func (t *Thread) create(ctx context.Context, key ownKey, free vacancy) (tools.Ow
 	return own, nil
 }
 
-// isOwn reports whether a session is one of the thread's own.
+// isOwn reports whether a session is one of the thread's own, or the one that is used
+// in place of those.
 func (t *Thread) isOwn(id string) bool {
+	if t.options.Sandbox != "" {
+		return strings.EqualFold(t.options.Sandbox, id)
+	}
 	for _, language := range []string{sandbox.RuntimePython, sandbox.RuntimeNode, sandbox.RuntimeR} {
 		for try := range idTries {
 			if (ownKey{t.who.Tenant, t.name, language}).id(try) == id {

@@ -88,3 +88,22 @@ func FuzzFeed(f *testing.F) {
 		}
 	})
 }
+
+// What nobody bounds before is bounded at the end, and artifacts are too.
+func TestResultOfAnySize(t *testing.T) {
+	thread := &Thread{Toolset: new(Toolset)}
+	for _, failed := range []bool{false, true} {
+		r := thread.result(tools.Answer{Value: struct{ Text string }{strings.Repeat("x", 1<<20)}, Failed: failed})
+		var out struct{ Success bool }
+		if err := json.Unmarshal([]byte(r.Content), &out); err != nil || len(r.Content) > maxContent || r.Failed != failed || out.Success == failed {
+			t.Errorf("failed %v: %d bytes, %+v, %v", failed, len(r.Content), out, err)
+		}
+	}
+	v := tools.Executed{}
+	for range 200 {
+		v.DisplayOutputs = append(v.DisplayOutputs, tools.Display{Type: "text/html", Data: strings.Repeat("<", 8<<10)})
+	}
+	if r := thread.result(tools.Answer{Value: v}); len(r.Artifact) > 2*allInline {
+		t.Errorf("the artifact has %d bytes", len(r.Artifact))
+	}
+}
