@@ -62,13 +62,14 @@ func (s *Set) searchFilesTool() Tool {
 // of .gitignore. Its arguments are the pattern, the path, the glob, the flag that
 // ignores case, and how many bytes may be printed.
 const searchScript = `
+most=$5
 if command -v rg >/dev/null 2>&1; then
   set -- rg --no-config --null --line-number --no-heading --with-filename --color=never --hidden --glob '!.git' --sort=path \
     ${4:+"$4"} ${3:+--glob "$3"} -e "$1" -- "$2"
 else
   set -- grep -rnIHZ --color=never --exclude-dir=.git ${4:+"$4"} ${3:+--include "$3"} -E -e "$1" -- "$2"
 fi
-{ "$@"; echo "ended $?" >&2; } | head -c "$5"`
+{ "$@"; echo "ended $?" >&2; } | head -c "$most"`
 
 func searchFiles(ctx context.Context, c *call) (Answer, error) {
 	c.forSession()
@@ -87,10 +88,16 @@ func searchFiles(ctx context.Context, c *call) (Answer, error) {
 	if err != nil {
 		return Answer{}, err
 	}
+	below := "." // what is searched, from /workspace on
+	if rest, ok := strings.CutPrefix(path, sandbox.WorkspaceDir+"/"); ok {
+		below = "./" + rest
+	} else if path != sandbox.WorkspaceDir {
+		below = path
+	}
 	c.Watch = nil // its output is not for people
 	most := searchTime
 	seq, err := c.runToEnd(ctx, func() (sandbox.Exec, error) {
-		return c.core.Execs().Start(ctx, c.id, sandbox.ExecSpec{Argv: []string{"sh", "-c", searchScript, "search", pattern, path, glob, flag, strconv.Itoa(searchOutput)}, Timeout: &most})
+		return c.core.Execs().Start(ctx, c.id, sandbox.ExecSpec{Argv: []string{"sh", "-c", searchScript, "search", pattern, below, glob, flag, strconv.Itoa(searchOutput)}, Timeout: &most})
 	})
 	if err != nil {
 		return Answer{}, err
@@ -117,6 +124,9 @@ func searchFiles(ctx context.Context, c *call) (Answer, error) {
 		m, ok := parseMatch(line)
 		if !ok {
 			continue
+		}
+		if !strings.HasPrefix(m.Path, "/") {
+			m.Path = sandbox.WorkspaceDir + "/" + strings.TrimPrefix(m.Path, "./")
 		}
 		if room -= Weight(m.Path) + Weight(m.Text) + matchWeight; len(out.Matches) == limit || room < 0 {
 			out.Truncated = true

@@ -20,7 +20,7 @@ import (
 type ownKey struct{ tenant, thread, language string }
 
 // idTries bounds how often an id that somebody else has is replaced by the next.
-const idTries = 8
+const idTries = 4
 
 // id is that of the own session: always the same, so that it is found again by the
 // next daemon, and the model can go on to use it when it was made again.
@@ -32,8 +32,12 @@ func (k ownKey) id(try int) string {
 // own finds the session of a call that names none. All who ask for one that has to be
 // made wait for one create.
 func (t *Thread) own(ctx context.Context, language string, make bool) (tools.Own, error) {
-	if t.options.Sandbox != "" {
-		return tools.Own{ID: t.options.Sandbox}, nil
+	if id := t.options.Sandbox; id != "" {
+		b, err := t.core.Sandboxes().Get(ctx, id)
+		if err != nil || !make {
+			return tools.Own{ID: id}, err
+		}
+		return t.revived(ctx, b)
 	}
 	key := ownKey{t.who.Tenant, t.name, cmp.Or(language, sandbox.RuntimePython)}
 	if !make {
@@ -63,23 +67,32 @@ type vacancy struct {
 	gone string // why there is none any more; "": there never was one
 }
 
-// look returns the own session; its id is "" when there is none.
-func (t *Thread) look(ctx context.Context, key ownKey) (sandbox.Sandbox, vacancy, error) {
+// look returns the own session; its id is "" when there is none. Another tenant may
+// have the id that it would have had, which is not seen here.
+func (t *Thread) look(ctx context.Context, key ownKey) (b sandbox.Sandbox, free *vacancy, err error) {
 	for try := range idTries {
 		b, err := t.core.Sandboxes().Get(ctx, key.id(try))
+		gone := ""
 		switch {
 		case errors.Is(err, errs.NotFound):
-			return sandbox.Sandbox{}, vacancy{try, strings.TrimPrefix(scope.Fate(err), ": ")}, nil
+			gone = scope.Fate(err)
 		case err != nil:
-			return sandbox.Sandbox{}, vacancy{}, err
+			return sandbox.Sandbox{}, nil, err
 		case b.Spec.Thread != key.thread:
 			continue
 		case b.State == sandbox.Failed || b.State == sandbox.Destroyed:
-			return sandbox.Sandbox{}, vacancy{try, strings.TrimPrefix(scope.Failure(b), ": ")}, nil
+			gone = scope.Failure(b)
+		default:
+			return b, nil, nil
 		}
-		return b, vacancy{try: try}, nil
+		if free == nil || free.gone == "" && gone != "" {
+			free = &vacancy{try, strings.TrimPrefix(gone, ": ")}
+		}
 	}
-	return sandbox.Sandbox{}, vacancy{}, errs.E(errs.Conflict, "every id for the conversation's own session is taken").Hint("call create_session")
+	if free == nil {
+		err = errs.E(errs.Conflict, "every id for the conversation's own session is taken").Hint("call create_session")
+	}
+	return sandbox.Sandbox{}, free, err
 }
 
 // ensure returns the own session, which is made or started again if need be.
@@ -89,8 +102,14 @@ func (t *Thread) ensure(ctx context.Context, key ownKey) (tools.Own, error) {
 		return tools.Own{}, err
 	}
 	if b.ID == "" {
-		return t.create(ctx, key, free)
+		return t.create(ctx, key, *free)
 	}
+	return t.revived(ctx, b)
+}
+
+// revived is a session that is there. One that died is started again: the call that it
+// died under, and this one, say what is lost.
+func (t *Thread) revived(ctx context.Context, b sandbox.Sandbox) (tools.Own, error) {
 	own := tools.Own{ID: string(b.ID)}
 	if b.State == sandbox.Stopped && b.Cause.Died() {
 		if _, _, err := t.core.Sandboxes().EnsureRunning(ctx, own.ID, lifecycle.UseAny); err != nil {
@@ -125,8 +144,12 @@ func (t *Thread) create(ctx context.Context, key ownKey, free vacancy) (tools.Ow
 	return own, nil
 }
 
-// isOwn reports whether a session is one of the thread's own.
+// isOwn reports whether a session is one of the thread's own, or the one that is used
+// in place of those.
 func (t *Thread) isOwn(id string) bool {
+	if t.options.Sandbox != "" {
+		return strings.EqualFold(t.options.Sandbox, id)
+	}
 	for _, language := range []string{sandbox.RuntimePython, sandbox.RuntimeNode, sandbox.RuntimeR} {
 		for try := range idTries {
 			if (ownKey{t.who.Tenant, t.name, language}).id(try) == id {

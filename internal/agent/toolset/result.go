@@ -19,6 +19,9 @@ import (
 const (
 	// maxContent bounds what the model reads of one result, in bytes.
 	maxContent = 128 << 10
+	// maxText is what is left of that for the texts of an answer, with what they are
+	// in.
+	maxText = maxContent - 4<<10
 	// What it reads of single texts, in characters.
 	maxStdout    = 50_000
 	maxStderr    = 20_000
@@ -28,10 +31,11 @@ const (
 	// as base64.
 	maxImages = 8
 	maxImage  = 1 << 20
-	// maxDisplays is how many displays clients are shown, and maxInline what is given
-	// to them with the artifact, in bytes.
+	// maxDisplays is how many displays clients are shown, maxInline bounds one that is
+	// in the artifact itself, and allInline all of those, in bytes.
 	maxDisplays = 100
 	maxInline   = 8 << 10
+	allInline   = 64 << 10
 	// maxSummaries is how many displays the model is told of, and maxShown bounds
 	// the text of one that it reads, in characters.
 	maxSummaries = 50
@@ -103,12 +107,21 @@ func (t *Thread) result(a tools.Answer) loop.Result {
 	}
 	r.Content = said(r.Content, a.Again)
 	if len(r.Content) > maxContent {
-		r.Content = encode(struct {
-			Note string `json:"note"`
-		}{"The call was carried out, and its answer is longer than fits here. Ask for less at once."})
+		r.Content = tooLong(a.Failed)
 	}
 	r.Artifact = json.RawMessage(encode(art))
 	return r
+}
+
+// tooLong stands for an answer that is longer than a model is given.
+func tooLong(failed bool) string {
+	if failed {
+		return encode(tools.Failure{Error: "ValueError: the call failed, and why is longer than fits here", Hint: "Use shorter arguments."})
+	}
+	return encode(struct {
+		Success bool   `json:"success"`
+		Note    string `json:"note"`
+	}{true, "The call was carried out, and its answer is longer than fits here. Ask for less at once."})
 }
 
 // said adds why the session began anew to an answer that does not say it itself.
@@ -142,7 +155,7 @@ func (t *Thread) advise(f tools.Failure) tools.Failure {
 // those as lets all of it be read.
 func fit(value func(share int) any) string {
 	for share := 1; ; share *= 2 {
-		if content := encode(value(share)); len(content) <= maxContent*7/8 || share > 1<<10 {
+		if content := encode(value(share)); len(content) <= maxText || share > 1<<10 {
 			return content
 		}
 	}
@@ -221,10 +234,12 @@ func summary(d tools.Display, share int) string {
 
 // display shows what code has displayed.
 func (t *Thread) display(r *loop.Result, art *artifact, a tools.Answer, all []tools.Display) {
+	room := allInline
 	for i, d := range all[:min(len(all), maxDisplays)] {
 		s := shown{Type: d.Type, URL: t.base + tools.DisplayPath(a.Session, a.Exec, i)}
-		if !d.Binary() && len(d.Data) <= maxInline {
+		if !d.Binary() && len(d.Data) <= min(maxInline, room) {
 			s.Data = d.Data
+			room -= len(d.Data)
 		}
 		art.Displays = append(art.Displays, s)
 		if !strings.HasPrefix(d.Type, "image/") || !d.Binary() {
@@ -256,7 +271,7 @@ func (t *Thread) file(r *loop.Result, art *artifact, a tools.Answer, v tools.Fil
 		v.Content = fmt.Sprintf("[%d bytes that are not UTF-8]", v.NextOffset-v.Offset)
 	default:
 		// All of the text is one that JSON may make longer.
-		if h := tools.Head(v.Content, maxContent*7/8); len(h) < len(v.Content) {
+		if h := tools.Head(v.Content, maxText); len(h) < len(v.Content) {
 			v.Content = h
 			v.Next(v.Offset + int64(len(h)))
 		}

@@ -15,37 +15,19 @@ import (
 	"strings"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/front/httpapi"
 	"github.com/cubbyhq/cubby/internal/tools"
 )
 
-// Register puts the door on a server.
+// Register puts the door on a server. Of each display one type is given, as the tools
+// of agents choose it; the result of the last expression is the last display when it is
+// more than text.
 func Register(s *httpapi.Server) {
 	s.Mux.HandleFunc(http.MethodGet+" "+tools.DisplaysPattern, func(w http.ResponseWriter, r *http.Request) {
 		if err := serve(s, w, r); err != nil {
 			s.Error(w, r, err)
 		}
-	})
-	least := 0.0
-	text := func(name, description string) *huma.Param {
-		return &huma.Param{Name: name, In: "path", Required: true, Description: description, Schema: &huma.Schema{Type: huma.TypeString}}
-	}
-	number := func(name, description string) *huma.Param {
-		return &huma.Param{Name: name, In: "path", Required: true, Description: description, Schema: &huma.Schema{Type: huma.TypeInteger, Format: "int64", Minimum: &least}}
-	}
-	s.OpenAPI.AddOperation(&huma.Operation{
-		OperationID: "get-display", Method: http.MethodGet, Path: tools.DisplaysPattern, Tags: []string{"code"},
-		Summary: "One thing that code has shown, as it is",
-		Description: "Of each display one type is given, an image or HTML before others. The result of the last expression is the last one when it is more than text. " +
-			"The places are final when the cell has ended.",
-		Parameters: []*huma.Param{text("id", "The sandbox's id."), number("seq", "The cell's number."), number("n", "The display's place, from 0.")},
-		Responses: map[string]*huma.Response{
-			"200":     {Description: "Its data, with its MIME type", Content: httpapi.Media("*/*", nil)},
-			"default": s.ErrorResponse(),
-		},
 	})
 }
 
