@@ -236,7 +236,7 @@ func summary(d tools.Display, share int) string {
 func (t *Thread) display(r *loop.Result, art *artifact, a tools.Answer, all []tools.Display) {
 	room := allInline
 	for i, d := range all[:min(len(all), maxDisplays)] {
-		s := shown{Type: d.Type, URL: t.base + tools.DisplayPath(a.Session, a.Exec, i)}
+		s := shown{Type: d.Type, URL: t.base() + tools.DisplayPath(a.Session, a.Exec, i)}
 		if !d.Binary() && len(d.Data) <= min(maxInline, room) {
 			s.Data = d.Data
 			room -= len(d.Data)
@@ -282,7 +282,7 @@ func (t *Thread) file(r *loop.Result, art *artifact, a tools.Answer, v tools.Fil
 // image shows an image file.
 func (t *Thread) image(r *loop.Result, art *artifact, a tools.Answer, path string) {
 	art.Displays = append(art.Displays, shown{
-		Type: a.Image.Type, URL: t.base + "/v1/sandboxes/" + a.Session + "/files?path=" + url.QueryEscape(path),
+		Type: a.Image.Type, URL: t.base() + "/v1/sandboxes/" + a.Session + "/files?path=" + url.QueryEscape(path),
 	})
 	see(r, *a.Image)
 }

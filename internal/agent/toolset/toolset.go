@@ -38,16 +38,16 @@ type Config struct {
 	// Life ends when the daemon begins to stop, and Work when nothing may go on any
 	// more: until then what a call began is ended when the call is given up.
 	Life, Work context.Context //nolint:containedctx // they outlive every call
-	// Base is where clients find the API, without a slash at the end; "" makes
+	// Base is where clients find the API, without a slash at the end; nil or "" makes
 	// addresses that are relative to it.
-	Base string
+	Base func() string
 }
 
 // Toolset is the tools for all threads.
 type Toolset struct {
 	core  *core.Service
 	log   *slog.Logger
-	base  string
+	base  func() string
 	set   *tools.Set
 	tools map[string]tools.Tool
 	list  []llm.Tool
@@ -58,6 +58,9 @@ type Toolset struct {
 func New(s *core.Service, c Config) *Toolset {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Base == nil {
+		c.Base = func() string { return "" }
 	}
 	t := &Toolset{
 		core: s, log: c.Log, base: c.Base, tools: make(map[string]tools.Tool),

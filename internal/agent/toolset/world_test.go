@@ -144,7 +144,7 @@ func startWorld(t *testing.T, d driver.Driver, images core.Images, edit ...func(
 			t.Error(err)
 		}
 	})
-	return &world{Service: svc, Toolset: toolset.New(svc, toolset.Config{Log: log, Life: life, Work: life, Base: "http://api.test"}), t: t, ctx: ctx}
+	return &world{Service: svc, Toolset: toolset.New(svc, toolset.Config{Log: log, Life: life, Work: life, Base: func() string { return "http://api.test" }}), t: t, ctx: ctx}
 }
 
 type object map[string]any
