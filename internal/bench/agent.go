@@ -143,7 +143,7 @@ func (m *model) serve(w http.ResponseWriter, r *http.Request) {
 		}
 		say(strconv.FormatInt(time.Now().UnixNano(), 10)+" ", "")
 	}
-	if bytes.Contains(body, []byte("hold")) {
+	if bytes.Contains(body, []byte(" and hold")) {
 		m.held <- struct{}{}
 		select {
 		case <-m.hold:
@@ -155,9 +155,9 @@ func (m *model) serve(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprint(w, "data: [DONE]\n\n")
 }
 
-// wordsOf reads how many words a question asks for: "say 5".
+// wordsOf reads how many words a question asks for: "words: 5".
 func wordsOf(body []byte) int {
-	_, rest, _ := bytes.Cut(body, []byte("say "))
+	_, rest, _ := bytes.Cut(body, []byte("words: "))
 	n := 0
 	for _, c := range rest {
 		if c < '0' || c > '9' {
@@ -185,7 +185,7 @@ func (m *model) repeat(ctx context.Context, n int, ask func(context.Context, int
 
 // directly asks the model itself.
 func (m *model) directly(ctx context.Context, words int) (heard, error) {
-	body := fmt.Sprintf(`{"model":"bench","stream":true,"messages":[{"role":"user","content":"say %d"}]}`, words)
+	body := fmt.Sprintf(`{"model":"bench","stream":true,"messages":[{"role":"user","content":"words: %d"}]}`, words)
 	return listen(ctx, m.url+"/v1/chat/completions", body, func(data []byte) string {
 		var piece struct {
 			Choices []struct {
@@ -205,7 +205,7 @@ func (m *model) through(ctx context.Context, daemon string, words int) (heard, e
 	if err != nil {
 		return heard{}, err
 	}
-	return listen(ctx, daemon+"/agent/threads/"+thread+"/runs/stream", agentRun(fmt.Sprintf("say %d", words)), pieceOf)
+	return listen(ctx, daemon+"/agent/threads/"+thread+"/runs/stream", agentRun(fmt.Sprintf("words: %d", words)), pieceOf)
 }
 
 func agentRun(text string) string {
@@ -296,7 +296,7 @@ func (m *model) together(ctx context.Context, p *process, n int) (kib int64, err
 			if err != nil {
 				return err
 			}
-			_, err = listen(ctx, p.url+"/agent/threads/"+thread+"/runs/stream", agentRun("say 20 and hold"), pieceOf)
+			_, err = listen(ctx, p.url+"/agent/threads/"+thread+"/runs/stream", agentRun("words: 20 and hold"), pieceOf)
 			return err
 		})
 	}
