@@ -10,8 +10,10 @@ import (
 
 type read struct{ name, data string }
 
-func readAll(r io.Reader) (all []read, err error) {
-	for s := NewReader(r); ; {
+func readAll(r io.Reader) ([]read, error) { return readWith(NewReader(r)) }
+
+func readWith(s *Reader) (all []read, err error) {
+	for {
 		e, err := s.Next()
 		if err != nil {
 			if errors.Is(err, io.EOF) {
@@ -82,7 +84,9 @@ func TestReaderBounds(t *testing.T) {
 	if _, err := readAll(io.MultiReader(strings.NewReader("data: "), endless('a'))); !errors.Is(err, errLine) {
 		t.Errorf("an endless line: %v", err)
 	}
-	if _, err := readAll(endless('\n')); !errors.Is(err, errStream) {
+	short := NewReader(endless('\n'))
+	short.left = 1 << 16
+	if _, err := readWith(short); !errors.Is(err, errStream) {
 		t.Errorf("endless lines: %v", err)
 	}
 	line := "data: " + strings.Repeat("a", 1<<20) + "\n"
