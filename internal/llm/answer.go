@@ -10,7 +10,8 @@ type Answer struct {
 	Model string
 
 	text      *strings.Builder // of the last part, while that is a Text
-	thought   int              // the index of the last part, while that is a Reasoning
+	thinks    *strings.Builder // of the last part, while that is a Reasoning
+	thought   int              // the index of that
 	calls     map[int]int      // places in Parts, by index
 	arguments map[int]*strings.Builder
 }
@@ -19,6 +20,7 @@ type Answer struct {
 func (a *Answer) Add(e Event) {
 	switch e := e.(type) {
 	case TextDelta:
+		a.thinks = nil
 		if a.text == nil {
 			a.text = new(strings.Builder)
 			a.Parts = append(a.Parts, Text{})
@@ -30,7 +32,7 @@ func (a *Answer) Add(e Event) {
 	case ToolCallDelta:
 		a.call(e)
 	case ImageOut:
-		a.text = nil
+		a.text, a.thinks = nil, nil
 		a.Parts = append(a.Parts, e.Image)
 	case Usage:
 		a.Usage = e
@@ -42,22 +44,22 @@ func (a *Answer) Add(e Event) {
 func (a *Answer) think(e ReasoningDelta) {
 	a.text = nil
 	last := len(a.Parts) - 1
-	if last >= 0 && a.thought == e.Index {
-		if r, ok := a.Parts[last].(Reasoning); ok {
-			r.Text += e.Text
-			if e.Opaque != nil {
-				r.Opaque = e.Opaque
-			}
-			a.Parts[last] = r
-			return
-		}
+	if a.thinks == nil || a.thought != e.Index {
+		a.thinks, a.thought = new(strings.Builder), e.Index
+		a.Parts = append(a.Parts, Reasoning{})
+		last++
 	}
-	a.thought = e.Index
-	a.Parts = append(a.Parts, Reasoning{e.Text, e.Opaque})
+	a.thinks.WriteString(e.Text)
+	r, _ := a.Parts[last].(Reasoning)
+	r.Text = a.thinks.String()
+	if e.Opaque != nil {
+		r.Opaque = e.Opaque
+	}
+	a.Parts[last] = r
 }
 
 func (a *Answer) call(e ToolCallDelta) {
-	a.text = nil
+	a.text, a.thinks = nil, nil
 	if a.calls == nil {
 		a.calls, a.arguments = map[int]int{}, map[int]*strings.Builder{}
 	}

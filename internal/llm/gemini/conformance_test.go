@@ -13,9 +13,13 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func TestConformance(t *testing.T) {
-	llmtest.Run(t, llmtest.Dialect{
+func dialect() llmtest.Dialect {
+	return llmtest.Dialect{
 		Name: "gemini", Fake: llmtest.Gemini{}, Images: true, Signed: true,
 		New: func(c wire.Config) llm.Provider { return gemini.New(c) },
-	})
+	}
 }
+
+func TestConformance(t *testing.T) { llmtest.Run(t, dialect()) }
+
+func BenchmarkStream(b *testing.B) { llmtest.Bench(b, dialect()) }

@@ -5,7 +5,6 @@ package gemini
 
 import (
 	"context"
-	"errors"
 	"iter"
 	"net/http"
 	"net/url"
@@ -45,11 +44,7 @@ func (p *Provider) header() http.Header {
 func (p *Provider) Stream(ctx context.Context, r llm.Request) iter.Seq2[llm.Event, error] {
 	return func(yield func(llm.Event, error) bool) {
 		body, err := encode(r)
-		switch {
-		case errors.Is(err, errRecursive):
-			yield(nil, p.client.Unsupported(err))
-			return
-		case err != nil:
+		if err != nil {
 			yield(nil, p.client.Invalid(err))
 			return
 		}

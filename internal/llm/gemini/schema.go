@@ -11,7 +11,10 @@ import (
 
 var errRecursive = errors.New("it refers to itself, which Gemini does not take")
 
-const maxDepth = 32
+const (
+	maxDepth = 32
+	maxNodes = 5000 // references can make a small schema huge
+)
 
 // schema is one as Gemini takes it: a part of OpenAPI's, without references.
 type schema map[string]any
@@ -47,11 +50,15 @@ func parameters(raw json.RawMessage) (schema, error) {
 type cutter struct {
 	root map[string]any
 	open []string // the references that are being resolved
+	cuts int
 }
 
 func (c *cutter) cut(in map[string]any, depth int) (schema, error) {
 	if depth > maxDepth {
 		return nil, errors.New("it is nested too deeply")
+	}
+	if c.cuts++; c.cuts > maxNodes {
+		return nil, errors.New("it is too large")
 	}
 	if ref, ok := in["$ref"].(string); ok {
 		return c.resolve(ref, in, depth)

@@ -27,10 +27,12 @@ func thinkingOf(model string, effort llm.Effort) *thinkingConfig {
 	}
 	out := &thinkingConfig{IncludeThoughts: effort != llm.EffortNone}
 	if levels {
-		// Not thinking at all is no level.
 		out.ThinkingLevel = string(effort)
-		if effort == llm.EffortNone {
+		switch {
+		case effort == llm.EffortNone: // which is no level
 			out.ThinkingLevel = "low"
+		case effort == llm.EffortMedium && strings.Contains(model, "gemini-3-pro"): // it has two
+			out.ThinkingLevel = "high"
 		}
 		return out
 	}

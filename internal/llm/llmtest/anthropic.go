@@ -72,10 +72,11 @@ func (Anthropic) Read(r *http.Request, body []byte) (a Asked, err error) {
 		return a, errors.New("the first message is not the user's")
 	}
 	a.Model = q.Model
-	marks := 0
 	if len(q.System) > 0 {
 		a.System = q.System[0].Text
-		marks += len(q.System[0].Cache)
+		if len(q.System) != 1 || q.System[0].Cache == nil {
+			return a, errors.New("the system prompt has no mark for the cache")
+		}
 	}
 	for i, t := range q.Tools {
 		if t.Schema["type"] != "object" || (t.Cache != nil) != (i == len(q.Tools)-1) {

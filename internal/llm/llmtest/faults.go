@@ -50,7 +50,7 @@ func testGivenUp(t *testing.T, d Dialect) {
 	status, body := d.Fake.Trouble(Overload)
 	a := refusal(status, body)
 	o := ask(t.Context(), serve(t, d, a, a, a).provider(), hello())
-	e := o.fault(t, llm.Unavailable)
+	e := o.failure(t, llm.Unavailable)
 	if len(o.retries) != 2 || e.Status != status {
 		t.Errorf("tried again %d times, status %d, want 2 and %d", len(o.retries), e.Status, status)
 	}
@@ -61,7 +61,7 @@ func testLater(t *testing.T, d Dialect) {
 	status, body := d.Fake.Trouble(RateLimit)
 	for _, after := range []string{"3600", time.Now().Add(time.Hour + time.Second).UTC().Format(http.TimeFormat)} {
 		o := ask(t.Context(), serve(t, d, refusal(status, body, "Retry-After", after)).provider(), hello())
-		e := o.fault(t, llm.Limited)
+		e := o.failure(t, llm.Limited)
 		if len(o.retries) != 0 || e.RetryAfter < 59*time.Minute || e.RetryAfter > 61*time.Minute {
 			t.Errorf("Retry-After: %s: tried again %d times, then %s", after, len(o.retries), e.RetryAfter)
 		}
@@ -79,7 +79,7 @@ func testTroubles(t *testing.T, d Dialect) {
 		t.Run(string(kind), func(t *testing.T) {
 			status, body := d.Fake.Trouble(kind)
 			o := ask(t.Context(), serve(t, d, refusal(status, body)).provider(), hello())
-			e := o.fault(t, want)
+			e := o.failure(t, want)
 			if e.Status != status || e.Message == "" || strings.ContainsAny(e.Message, "{}\n") {
 				t.Errorf("status %d, message %q", e.Status, e.Message)
 			}

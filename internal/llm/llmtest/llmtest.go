@@ -107,7 +107,6 @@ type server struct {
 	mu      sync.Mutex
 	answers []answer // guarded by mu, as all below
 	asked   []Asked
-	keys    []string
 }
 
 // serve starts a server that gives one answer after the other.
@@ -220,7 +219,13 @@ func ask(ctx context.Context, p llm.Model, r llm.Request) (o outcome) {
 }
 
 // fault checks that a request failed as it should, without telling the key.
-func (o outcome) fault(t *testing.T, want llm.Fault) *llm.Error {
+func (o outcome) fault(t *testing.T, want llm.Fault) {
+	t.Helper()
+	_ = o.failure(t, want)
+}
+
+// failure is as fault, and returns the error.
+func (o outcome) failure(t *testing.T, want llm.Fault) *llm.Error {
 	t.Helper()
 	var e *llm.Error
 	if !errors.As(o.err, &e) {

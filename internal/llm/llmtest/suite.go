@@ -288,8 +288,7 @@ func testModels(t *testing.T, d Dialect) {
 
 func testKey(t *testing.T, d Dialect) {
 	s := serve(t, d)
-	var p llm.Provider
-	p = s.provider(func(c *wire.Config) {
+	p := s.provider(func(c *wire.Config) {
 		quiet(t, c, fmt.Sprintf("%v %+v %#v %s", *c, *c, *c, c.Key))
 		text, err := json.Marshal(c.Key)
 		if err != nil {

@@ -110,6 +110,7 @@ func (a *arguments) UnmarshalJSON(b []byte) error {
 // call is one that is told piece by piece.
 type call struct {
 	key      int // the provider's index
+	index    int // ours, in the order of the names
 	id, name string
 	waiting  strings.Builder // arguments that came before the name
 }
@@ -118,6 +119,7 @@ type call struct {
 type decoder struct {
 	client  *wire.Client
 	calls   []*call
+	named   int // of them
 	finish  string
 	refused bool
 	model   string
@@ -253,13 +255,14 @@ func (d *decoder) call(t callDelta, emit func(llm.Event)) {
 	case c.name == "" && t.Function.Name == "":
 		c.waiting.WriteString(text)
 	case c.name == "":
-		c.name = t.Function.Name
+		c.name, c.index = t.Function.Name, d.named
+		d.named++
 		if c.id == "" {
 			c.id = wire.CallID()
 		}
-		emit(llm.ToolCallDelta{Index: at, ID: c.id, Name: c.name, Arguments: c.waiting.String() + text})
+		emit(llm.ToolCallDelta{Index: c.index, ID: c.id, Name: c.name, Arguments: c.waiting.String() + text})
 	case text != "":
-		emit(llm.ToolCallDelta{Index: at, Arguments: text})
+		emit(llm.ToolCallDelta{Index: c.index, Arguments: text})
 	}
 }
 

@@ -13,9 +13,13 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func TestConformance(t *testing.T) {
-	llmtest.Run(t, llmtest.Dialect{
+func dialect() llmtest.Dialect {
+	return llmtest.Dialect{
 		Name: "openai", Fake: llmtest.OpenAI{}, Images: true,
 		New: func(c wire.Config) llm.Provider { return openai.New(openai.Config{Config: c}) },
-	})
+	}
 }
+
+func TestConformance(t *testing.T) { llmtest.Run(t, dialect()) }
+
+func BenchmarkStream(b *testing.B) { llmtest.Bench(b, dialect()) }

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/cubbyhq/cubby/internal/llm"
@@ -136,20 +137,20 @@ func (p *Provider) encode(r llm.Request) ([]byte, error) {
 	return json.Marshal(out)
 }
 
-// lastQuestion returns the index of the last message of the user that has more than
-// results of tools, -1 when there is none.
+// lastQuestion returns the index of the last message of the user that answers no
+// call, -1 when there is none.
 func lastQuestion(messages []llm.Message) int {
 	for i := len(messages) - 1; i >= 0; i-- {
-		if messages[i].Role != llm.User {
-			continue
-		}
-		for _, p := range messages[i].Parts {
-			if _, result := p.(llm.ToolResult); !result {
-				return i
-			}
+		if messages[i].Role == llm.User && !slices.ContainsFunc(messages[i].Parts, isResult) {
+			return i
 		}
 	}
 	return -1
+}
+
+func isResult(p llm.Part) bool {
+	_, ok := p.(llm.ToolResult)
+	return ok
 }
 
 // addUser adds the results of a message first, each as a message of its own: they
@@ -170,7 +171,7 @@ func addUser(messages []any, m llm.Message) ([]any, error) {
 		rest = append(rest, images...)
 	}
 	for _, p := range m.Parts {
-		if _, ok := p.(llm.ToolResult); ok {
+		if isResult(p) {
 			continue
 		}
 		c, err := contentOf(p)
@@ -248,7 +249,8 @@ func dataURL(mime string, data []byte) string {
 }
 
 // addAssistant adds what the model said. Providers that show what it thinks want
-// that back while they wait for results, and not later.
+// that back while they wait for results, and not later; OpenRouter wants its details
+// always.
 func addAssistant(messages []any, m llm.Message, thisTurn bool) ([]any, error) {
 	out := assistant{Role: "assistant"}
 	var text []string
@@ -260,7 +262,7 @@ func addAssistant(messages []any, m llm.Message, thisTurn bool) ([]any, error) {
 			out.ToolCalls = append(out.ToolCalls, toolCall{p.ID, "function", callFunction{p.Name, string(wire.Arguments(p))}})
 		case llm.Reasoning:
 			var t thought
-			if wire.Own(dialect, p.Opaque, &t) && thisTurn {
+			if wire.Own(dialect, p.Opaque, &t) && (thisTurn || t.Details != nil) {
 				t.giveBack(&out, p.Text)
 			}
 		case llm.Image:

@@ -129,7 +129,7 @@ func (s *Set) Open(from Source) (llm.Provider, error) {
 		return nil, err
 	}
 	if v.needsKey && !from.Key.Set() && from.BaseURL == "" {
-		return nil, &llm.Error{Fault: llm.Denied, Provider: name, Message: "no key is set"}
+		return nil, v.keyless()
 	}
 	if strings.ContainsFunc(from.Key.Reveal(), func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return nil, errs.E(errs.Invalid, "the key of %s has a character that no key has", name)
@@ -139,6 +139,23 @@ func (s *Set) Open(from Source) (llm.Provider, error) {
 		HTTP: s.open.client(from.Trusted || !own),
 	}
 	return &priced{provider: v.new(c), name: name, prices: s.prices}, nil
+}
+
+// Find opens the provider of the source that [Choose] returns. The error is as of
+// [Set.Open].
+func (s *Set) Find(provider string, sources ...Source) (llm.Provider, error) {
+	if from, ok := Choose(provider, sources...); ok {
+		return s.Open(from)
+	}
+	if v := vendorOf(provider); v.needsKey {
+		return nil, v.keyless()
+	}
+	return nil, errs.E(errs.Invalid, "the provider %s needs a base URL", provider)
+}
+
+// keyless is the error of a provider without a key.
+func (v vendor) keyless() error {
+	return &llm.Error{Fault: llm.Denied, Provider: v.name, Message: "no key is set, and the daemon has no " + v.keyEnv}
 }
 
 // vendor is a provider that is known by name, or what stands for one that is not.

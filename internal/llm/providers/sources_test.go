@@ -197,3 +197,23 @@ func TestKeys(t *testing.T) {
 		}
 	}
 }
+
+func TestFind(t *testing.T) {
+	set := New(Config{})
+	defer set.Close()
+	operator := Source{Provider: "openai", Key: NewKey("k"), Trusted: true}
+	if _, err := set.Find("openai", Source{Provider: "openai"}, operator); err != nil {
+		t.Errorf("the operator's: %v", err)
+	}
+	_, err := set.Find("anthropic", operator)
+	if e := wantFault(t, err, llm.Denied); !strings.Contains(e.Message, "ANTHROPIC_API_KEY") {
+		t.Errorf("without a key: %v", e)
+	}
+	if _, err := set.Find("mine", operator); !errors.Is(err, errs.Invalid) {
+		t.Errorf("a provider that nobody set: %v, want invalid", err)
+	}
+	// A stranger's base URL without a key does not get the operator's.
+	if _, err := set.Find("openai", Source{Provider: "openai", BaseURL: "http://10.0.0.1"}, operator); !errors.Is(err, errs.Invalid) {
+		t.Errorf("a stranger's base URL: %v, want invalid", err)
+	}
+}

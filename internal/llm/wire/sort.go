@@ -30,9 +30,11 @@ var (
 		"no endpoints found for", "decommissioned",
 	}
 	wordsCannot    = []string{"not support", "unsupported", "not enabled for", "only supported by", "not a multimodal", "missing data required for", "unknown variant `image_url`", "content must be a string", "no endpoints found that support"}
-	wordsAbilities = []string{"image", "vision", "tool", "function", "thinking", "reasoning", "multimodal", "modality", "audio", "video", "pdf", "file", "document", "media type", "mime type", "content must be a string", "unsupported_parameter", "unsupported_value"}
-	wordsLimited   = []string{"rate_limit", "rate limit", "too many requests", "resource_exhausted", "tokens per min", "requests per min"}
-	wordsOverload  = []string{"overloaded", "at capacity", "temporarily unavailable", "api_error", "server_error", "service unavailable", "unavailable"}
+	wordsAbilities = []string{"image", "vision", "tool", "function", "multimodal", "modality", "audio", "video", "pdf", "file", "document", "media type", "mime type", "content must be a string"}
+	// Of a setting that the request could leave out, and not of what is in its messages.
+	wordsSetting  = []string{"unsupported_parameter", "unsupported_value"}
+	wordsLimited  = []string{"rate_limit", "rate limit", "too many requests", "resource_exhausted", "tokens per min", "requests per min"}
+	wordsOverload = []string{"overloaded", "at capacity", "temporarily unavailable", "api_error", "server_error", "service unavailable", "unavailable"}
 )
 
 // sort says what kind of trouble it is.
@@ -56,7 +58,7 @@ func sort(status int, t Trouble) llm.Fault {
 		return llm.TooLong
 	case noModel:
 		return llm.NoModel
-	case has(wordsCannot) && has(wordsAbilities):
+	case has(wordsCannot) && has(wordsAbilities) && !has(wordsSetting):
 		return llm.Unsupported
 	case status == http.StatusTooManyRequests, has(wordsLimited):
 		return llm.Limited

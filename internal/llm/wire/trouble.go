@@ -254,10 +254,5 @@ func (c *Client) Invalid(cause error) *llm.Error {
 	return c.fault(llm.Invalid, 0, cause.Error(), nil)
 }
 
-// Unsupported is the error of a request that the dialect has no words for.
-func (c *Client) Unsupported(cause error) *llm.Error {
-	return c.fault(llm.Unsupported, 0, cause.Error(), nil)
-}
-
 // Broken is the error of an answer that is none of the dialect.
 func (c *Client) Broken(message string) *llm.Error { return c.broken(message, nil) }
