@@ -90,7 +90,7 @@ func TestSettingsOverHTTP(t *testing.T) {
 	if s, err := acme.Get(ctx); err != nil || s.Model != nil {
 		t.Errorf("after Clear acme has %+v, %v", s, err)
 	}
-	if _, err := acme.Test(ctx, ""); !errors.Is(err, client.Unsupported) {
+	if _, err := acme.Test(ctx, "openai/x"); !errors.Is(err, client.Unsupported) {
 		t.Errorf("Test without a way to ask = %v", err)
 	}
 
