@@ -419,6 +419,24 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/settings": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Read the settings of the agent, without its key */
+        get: operations["sandbox-agent-settings"];
+        /** Change some of the settings of the agent */
+        put: operations["sandbox-agent-change-settings"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/threads/{thread_id}": {
         parameters: {
             query?: never;
@@ -2050,6 +2068,78 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/settings": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read the settings of the agent, without keys
+         * @description 500 when they cannot be opened: the daemon's key file is not the one that they were set with. A token of a tenant has the tenant's settings, any other one the operator's, which hold for tenants where they set none.
+         */
+        get: operations["get-settings"];
+        /**
+         * Replace the settings of the agent
+         * @description What is left out is removed, but a provider that is named keeps its key unless it has another one. A token of a tenant has the tenant's settings, any other one the operator's, which hold for tenants where they set none.
+         */
+        put: operations["replace-settings"];
+        post?: never;
+        /**
+         * Remove all settings of the agent
+         * @description Also such as cannot be opened. A token of a tenant has the tenant's settings, any other one the operator's, which hold for tenants where they set none.
+         */
+        delete: operations["clear-settings"];
+        options?: never;
+        head?: never;
+        /**
+         * Change some of the settings of the agent
+         * @description What is left out stays, null removes, and an empty key stays. A token of a tenant has the tenant's settings, any other one the operator's, which hold for tenants where they set none.
+         */
+        patch: operations["change-settings"];
+        trace?: never;
+    };
+    "/v1/settings/models": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the models of the providers that are set
+         * @description The providers are asked now, each for itself: errors has why one has no models.
+         */
+        get: operations["list-models"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/settings/test": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Have a model answer something short
+         * @description 200 says that it did; else the error is why not.
+         */
+        post: operations["test-settings"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/snapshots": {
         parameters: {
             query?: never;
@@ -2253,6 +2343,24 @@ export interface components {
             /** @enum {string} */
             status: "starting" | "running" | "dead";
             thread_id: string | null;
+        };
+        AgentSettings: {
+            chatModel: string;
+            /** @description Empty in answers. Empty in a request: the one that is set stays. */
+            chatModelApiKey: string;
+            /** @description What may be shown of the key. */
+            chatModelApiKeyHint: string;
+            chatModelBaseUrl: string;
+            chatModelProvider: string;
+            /** @description null: it is tried. */
+            supportsVision: boolean | null;
+        };
+        AgentSettingsChange: {
+            chatModel?: string;
+            chatModelApiKey?: string;
+            chatModelBaseUrl?: string;
+            chatModelProvider?: string;
+            supportsVision?: boolean | null;
         };
         AgentThreadDeleted: {
             /** @enum {string} */
@@ -3353,6 +3461,36 @@ export interface components {
             msg: string;
             type: string;
         };
+        ModelInfo: {
+            /**
+             * Format: int64
+             * @description In tokens, when the provider says it.
+             */
+            context?: number;
+            /**
+             * @description As provider/model.
+             * @example openai/gpt-4o
+             */
+            id: string;
+            /** @description For people. */
+            name?: string;
+            provider: string;
+        };
+        ModelList: {
+            /** @description Why a provider has none, by its name. */
+            errors: {
+                [key: string]: string;
+            };
+            models: components["schemas"]["ModelInfo"][];
+        };
+        ModelTest: {
+            /** @description As provider/model. Default: the one that is set. */
+            model?: string;
+        };
+        ModelTested: {
+            model: string;
+            ok: boolean;
+        };
         MoveInput: {
             from: string;
             /** @description Otherwise an existing target is a conflict. */
@@ -3977,6 +4115,89 @@ export interface components {
         };
         SessionList: {
             sessions: components["schemas"]["Session"][];
+        };
+        Settings: {
+            /** @description allow, ask or deny by tool; * is all others. */
+            approval: {
+                [key: string]: string;
+            };
+            effective: components["schemas"]["SettingsInEffect"];
+            /**
+             * Format: int64
+             * @description How often one run may ask its model.
+             */
+            max_iterations: number | null;
+            /**
+             * @description As provider/model. null, here and below: not set.
+             * @example openai/gpt-4o
+             */
+            model: string | null;
+            providers: {
+                [key: string]: components["schemas"]["SettingsProvider"];
+            };
+            /** @description Whether the model sees images: true, false, or auto, which tries. */
+            supports_vision: string | null;
+            /** @description Empty: the operator's. */
+            tenant_id: string;
+            /**
+             * Format: int64
+             * @description Tokens that one run may use.
+             */
+            token_budget: number | null;
+        };
+        SettingsEndpoint: {
+            base_url: string | null;
+            /** @description tenant, operator or environment; null: it is the provider's own. */
+            base_url_source: string | null;
+            key_hint: string | null;
+            /** @description tenant, operator or environment; null: there is none. Only a tenant's own key goes to a base URL that the tenant has set. */
+            key_source: string | null;
+        };
+        SettingsInEffect: {
+            approval: {
+                [key: string]: string;
+            };
+            /** Format: int64 */
+            max_iterations: number | null;
+            model: string | null;
+            /** @description tenant, operator or environment. */
+            model_source: string | null;
+            providers: {
+                [key: string]: components["schemas"]["SettingsEndpoint"];
+            };
+            /** @enum {string} */
+            supports_vision: "auto" | "true" | "false";
+            /** Format: int64 */
+            token_budget: number | null;
+        };
+        SettingsPatch: {
+            /** @description allow, ask or deny by tool; null removes one, or all. */
+            approval?: {
+                [key: string]: string | null;
+            } | null;
+            /** Format: int64 */
+            max_iterations?: number | null;
+            /** @description As provider/model. */
+            model?: string | null;
+            /** @description null removes one, or all. */
+            providers?: {
+                [key: string]: components["schemas"]["SettingsProviderPatch"] | null;
+            } | null;
+            /** @description auto, true or false. */
+            supports_vision?: string | null;
+            /** Format: int64 */
+            token_budget?: number | null;
+        };
+        SettingsProvider: {
+            base_url: string | null;
+            /** @description The first 3 and the last 4 characters of the key, the others hidden; of a short one nothing. */
+            key_hint: string | null;
+        };
+        SettingsProviderPatch: {
+            /** @description http or https, without user, query and fragment. */
+            base_url?: string | null;
+            /** @description Empty: the one that is set stays. No answer has it. */
+            key?: string | null;
         };
         SignalInput: {
             /** @example SIGINT */
@@ -5607,6 +5828,86 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["SandboxedError"];
+                };
+            };
+            /** @description The request is refused */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AgentError"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AgentError"];
+                };
+            };
+        };
+    };
+    "sandbox-agent-settings": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AgentSettings"];
+                };
+            };
+            /** @description The request is refused */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AgentError"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AgentError"];
+                };
+            };
+        };
+    };
+    "sandbox-agent-change-settings": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["AgentSettingsChange"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AgentSettings"];
                 };
             };
             /** @description The request is refused */
@@ -9759,6 +10060,225 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
+            429: components["responses"]["QuotaExceeded"];
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "get-settings": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Settings"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            429: components["responses"]["QuotaExceeded"];
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "replace-settings": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SettingsPatch"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Settings"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            429: components["responses"]["QuotaExceeded"];
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "clear-settings": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No Content */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["QuotaExceeded"];
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "change-settings": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SettingsPatch"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Settings"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            429: components["responses"]["QuotaExceeded"];
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "list-models": {
+        parameters: {
+            query?: {
+                /** @description Default: all. */
+                provider?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ModelList"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            429: components["responses"]["QuotaExceeded"];
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "test-settings": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ModelTest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ModelTested"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
             429: components["responses"]["QuotaExceeded"];
             /** @description Error */
             default: {
