@@ -8,8 +8,10 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"image/png"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -84,21 +86,14 @@ func (x nodeExamples) startModel() (url string) {
 	return strings.TrimSpace(url)
 }
 
-// run runs a program of examples to its end. It returns what it printed, and the
-// directory that it ran in.
-func (x nodeExamples) run(program, daemon string, args ...string) (printed, dir string) {
-	x.t.Helper()
-	dir = x.install(program)
-	return x.node(dir, filepath.Base(program), daemon, args...), dir
-}
-
-// node runs a program of a directory to its end and returns what it printed.
-func (x nodeExamples) node(dir, program, daemon string, args ...string) string {
+// run runs a program of a directory to its end and returns what it printed.
+func (x nodeExamples) run(dir, program, daemon, input string, args ...string) string {
 	x.t.Helper()
 	ctx, cancel := context.WithTimeout(x.t.Context(), 5*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "node", append([]string{program}, args...)...)
 	cmd.Dir = dir
+	cmd.Stdin = strings.NewReader(input)
 	cmd.WaitDelay = 10 * time.Second
 	cmd.Env = append(os.Environ(), "CUBBY_URL="+daemon, "CUBBY_TOKEN=s3cret", "OPENAI_BASE_URL="+x.model+"/v1", "OPENAI_API_KEY=none")
 	var stderr bytes.Buffer
@@ -120,7 +115,8 @@ func TestExampleAISDK(t *testing.T) {
 		t.Fatal(err)
 	}
 	word := rand.Text()
-	printed, dir := x.run("../../examples/ai-sdk/analyst.mjs", url, "Plot the digest of "+word)
+	dir := x.install("../../examples/ai-sdk/analyst.mjs")
+	printed := x.run(dir, "analyst.mjs", url, "", "Plot the digest of "+word)
 
 	digest := fmt.Sprintf("/workspace %x", sha256.Sum256([]byte(word)))
 	want := regexp.MustCompile(`(?s)^A session first\.
@@ -157,8 +153,48 @@ $`)
 	if err := os.WriteFile(filepath.Join(dir, "page.mjs"), []byte(page), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if printed := x.node(dir, "page.mjs", url); !strings.Contains(printed, " printed 78498 and showed 0 plots.") {
+	if printed := x.run(dir, "page.mjs", url, ""); !strings.Contains(printed, " printed 78498 and showed 0 plots.") {
 		t.Errorf("what docs/mcp.md shows printed %q", printed)
+	}
+	if err := h.stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestExampleLangGraph has the LangGraph SDK talk to cubby's agent, and a person say
+// yes and no.
+func TestExampleLangGraph(t *testing.T) {
+	t.Parallel()
+	x := newNodeExamples(t)
+	h := newReal(t, harness.Options{Env: []string{"OPENAI_BASE_URL=" + x.model + "/v1", "OPENAI_API_KEY=none"}})
+	url, err := h.start([]string{"--tokens", "me:s3cret", "--agent-model", "openai/gpt-5-mini"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	word := rand.Text()
+	dir := x.install("../../examples/langgraph/approval.mjs")
+	file := filepath.Join(dir, "digest.txt")
+	command := "pwd; printf %s " + word + " | sha256sum | tee digest.txt"
+	asked := "> execute_terminal {\"command\":\"" + command + "\"}\n\nMay it use execute_terminal: " + command + "? [y/n] "
+	exports := "\n\n> export_files {\"files\":[{\"source\":\"digest.txt\"}]}\n"
+
+	printed := x.run(dir, "approval.mjs", url, "n\n", "Write the digest of "+word)
+	want := "^" + regexp.QuoteMeta(asked) + "I was told: .*The user does not want this\\." + regexp.QuoteMeta(exports) + "There is none\\.\n\n$"
+	if !regexp.MustCompile(want).MatchString(printed) {
+		t.Errorf("rejected, it printed %q, want %s", printed, want)
+	}
+	if _, err := os.Stat(file); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("rejected, it saved %s: %v", file, err)
+	}
+
+	digest := fmt.Sprintf("%x  -\n", sha256.Sum256([]byte(word)))
+	printed = x.run(dir, "approval.mjs", url, "y\n", "Write the digest of "+word)
+	want = asked + "/workspace\n" + digest + "It printed /workspace\n" + strings.TrimSpace(digest) + "." + exports + "Here it is.\n\n[saved digest.txt]\n"
+	if printed != want {
+		t.Errorf("approved, it printed %q, want %q", printed, want)
+	}
+	if saved, err := os.ReadFile(file); err != nil || string(saved) != digest {
+		t.Errorf("approved, it saved %q, %v, want %q", saved, err, digest)
 	}
 	if err := h.stop(); err != nil {
 		t.Error(err)

@@ -35,4 +35,26 @@ const overMCP = (question, codeFor) =>
 overMCP("Plot the digest of", (asked) => plot(asked.split(" ").at(-1)));
 overMCP("How many primes are below a million?", () => primes);
 
+// Cubby's agent runs commands, of which a person has approved, and exports.
+const inTurn = ({ messages }) => messages.slice(messages.findLastIndex((message) => message.role === "user"));
+const overAgent = (question, name, argsFor, answer) =>
+  mock.on({ userMessage: question }, (request) => {
+    const [asked, ...since] = inTurn(request);
+    const result = since.find((message) => message.role === "tool");
+    return result ? { content: answer(textOf(result)) } : call(name, argsFor(textOf(asked)));
+  });
+
+overAgent(
+  "Write the digest of",
+  "execute_terminal",
+  (asked) => ({ command: `pwd; printf %s ${asked.split(" ").at(-1)} | sha256sum | tee digest.txt` }),
+  (result) => (result.startsWith("{") ? `It printed ${JSON.parse(result).stdout.trim()}.` : `I was told: ${result}`),
+);
+overAgent(
+  "Export the files",
+  "export_files",
+  () => ({ files: [{ source: "digest.txt" }] }),
+  (result) => (JSON.parse(result).success ? "Here it is." : "There is none."),
+);
+
 console.log(mock.url);
