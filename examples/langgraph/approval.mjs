@@ -69,7 +69,7 @@ async function say(content) {
     if (!interrupt) return;
     const decisions = [];
     for (const { name, args } of interrupt.value.action_requests) {
-      process.stdout.write(`May it use ${name}: ${args.command ?? JSON.stringify(args)}? [y/n] `);
+      process.stdout.write(`May it use ${name}: ${JSON.stringify(args)}? [y/n] `);
       const { value: answer = "n" } = await answers.next();
       decisions.push(answer.startsWith("y") ? { type: "approve" } : { type: "reject", message: "The user does not want this." });
     }

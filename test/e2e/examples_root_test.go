@@ -24,15 +24,15 @@ import (
 	"github.com/cubbyhq/cubby/test/harness"
 )
 
-// nodeExamples are the programs of examples for Node, with their packages, and a
+// examples are the programs of examples, with the packages of those for Node, and a
 // model that answers them.
-type nodeExamples struct {
+type examples struct {
 	t        *testing.T
 	packages string // has a directory with node_modules for each
 	model    string // URL
 }
 
-func newNodeExamples(t *testing.T) nodeExamples {
+func newExamples(t *testing.T) examples {
 	t.Helper()
 	cmd := exec.Command("../../scripts/example-packages.sh")
 	cmd.Stderr = os.Stderr
@@ -40,13 +40,13 @@ func newNodeExamples(t *testing.T) nodeExamples {
 	if err != nil {
 		t.Fatalf("fetch the packages of the examples: %v", err)
 	}
-	x := nodeExamples{t: t, packages: strings.TrimSpace(string(out))}
+	x := examples{t: t, packages: strings.TrimSpace(string(out))}
 	x.model = x.startModel()
 	return x
 }
 
 // install puts a program into a directory of its own, beside its packages.
-func (x nodeExamples) install(program string) (dir string) {
+func (x examples) install(program string) (dir string) {
 	x.t.Helper()
 	dir = x.t.TempDir()
 	text, err := os.ReadFile(program)
@@ -63,7 +63,7 @@ func (x nodeExamples) install(program string) (dir string) {
 	return dir
 }
 
-func (x nodeExamples) startModel() (url string) {
+func (x examples) startModel() (url string) {
 	x.t.Helper()
 	cmd := exec.Command("node", "model.mjs")
 	cmd.Dir = x.install("testdata/model/model.mjs")
@@ -87,11 +87,11 @@ func (x nodeExamples) startModel() (url string) {
 }
 
 // run runs a program of a directory to its end and returns what it printed.
-func (x nodeExamples) run(dir, program, daemon, input string, args ...string) string {
+func (x examples) run(interpreter, dir, program, daemon, input string, args ...string) string {
 	x.t.Helper()
 	ctx, cancel := context.WithTimeout(x.t.Context(), 5*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "node", append([]string{program}, args...)...)
+	cmd := exec.CommandContext(ctx, interpreter, append([]string{program}, args...)...)
 	cmd.Dir = dir
 	cmd.Stdin = strings.NewReader(input)
 	cmd.WaitDelay = 10 * time.Second
@@ -108,7 +108,7 @@ func (x nodeExamples) run(dir, program, daemon, input string, args ...string) st
 // TestExampleAISDK has the Vercel AI SDK run code over MCP, as a newcomer would.
 func TestExampleAISDK(t *testing.T) {
 	t.Parallel()
-	x := newNodeExamples(t)
+	x := newExamples(t)
 	h := newReal(t, harness.Options{})
 	url, err := h.start([]string{"--tokens", "me:s3cret"})
 	if err != nil {
@@ -116,7 +116,7 @@ func TestExampleAISDK(t *testing.T) {
 	}
 	word := rand.Text()
 	dir := x.install("../../examples/ai-sdk/analyst.mjs")
-	printed := x.run(dir, "analyst.mjs", url, "", "Plot the digest of "+word)
+	printed := x.run("node", dir, "analyst.mjs", url, "", "Plot the digest of "+word)
 
 	digest := fmt.Sprintf("/workspace %x", sha256.Sum256([]byte(word)))
 	want := regexp.MustCompile(`(?s)^A session first\.
@@ -153,7 +153,7 @@ $`)
 	if err := os.WriteFile(filepath.Join(dir, "page.mjs"), []byte(page), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if printed := x.run(dir, "page.mjs", url, ""); !strings.Contains(printed, " printed 78498 and showed 0 plots.") {
+	if printed := x.run("node", dir, "page.mjs", url, ""); !strings.Contains(printed, " printed 78498 and showed 0 plots.") {
 		t.Errorf("what docs/mcp.md shows printed %q", printed)
 	}
 	if err := h.stop(); err != nil {
@@ -162,39 +162,43 @@ $`)
 }
 
 // TestExampleLangGraph has the LangGraph SDK talk to cubby's agent, and a person say
-// yes and no.
+// no and yes.
 func TestExampleLangGraph(t *testing.T) {
 	t.Parallel()
-	x := newNodeExamples(t)
+	x := newExamples(t)
+	x.approval("node", x.install("../../examples/langgraph/approval.mjs"), "approval.mjs")
+}
+
+// approval runs a program that asks a person before the agent runs a command.
+func (x examples) approval(interpreter, dir, program string) {
+	t := x.t
+	t.Helper()
 	h := newReal(t, harness.Options{Env: []string{"OPENAI_BASE_URL=" + x.model + "/v1", "OPENAI_API_KEY=none"}})
 	url, err := h.start([]string{"--tokens", "me:s3cret", "--agent-model", "openai/gpt-5-mini"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	word := rand.Text()
-	dir := x.install("../../examples/langgraph/approval.mjs")
+	digest := fmt.Sprintf("%x  -", sha256.Sum256([]byte(word)))
 	file := filepath.Join(dir, "digest.txt")
-	command := "pwd; printf %s " + word + " | sha256sum | tee digest.txt"
-	asked := "> execute_terminal {\"command\":\"" + command + "\"}\n\nMay it use execute_terminal: " + command + "? [y/n] "
-	exports := "\n\n> export_files {\"files\":[{\"source\":\"digest.txt\"}]}\n"
-
-	printed := x.run(dir, "approval.mjs", url, "n\n", "Write the digest of "+word)
-	want := "^" + regexp.QuoteMeta(asked) + "I was told: .*The user does not want this\\." + regexp.QuoteMeta(exports) + "There is none\\.\n\n$"
-	if !regexp.MustCompile(want).MatchString(printed) {
-		t.Errorf("rejected, it printed %q, want %s", printed, want)
+	command := regexp.QuoteMeta("pwd; printf %s " + word + " | sha256sum | tee digest.txt")
+	for _, tt := range []struct{ says, then, exports string }{
+		{"n", `I was told: .*The user does not want this\.`, `There is none\.`},
+		{"y", `/workspace\n` + digest + `\n+It printed /workspace\n` + digest + `\.`, `Here it is\.\n+\[saved digest\.txt\]`},
+	} {
+		if _, err := os.Stat(file); !errors.Is(err, fs.ErrNotExist) {
+			t.Fatalf("there is a file before a person says yes: %v", err)
+		}
+		printed := x.run(interpreter, dir, program, url, tt.says+"\n", "Write the digest of "+word)
+		want := `^> execute_terminal \{"command":"` + command + `"\}\n+` +
+			`May it use execute_terminal: .*` + command + `.*\? \[y/n\] ` + tt.then +
+			`\n+> export_files \{"files":\[\{"source":"digest\.txt"\}\]\}\n+` + tt.exports + `\n+$`
+		if !regexp.MustCompile(want).MatchString(printed) {
+			t.Errorf("after %s it printed %q, want %s", tt.says, printed, want)
+		}
 	}
-	if _, err := os.Stat(file); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("rejected, it saved %s: %v", file, err)
-	}
-
-	digest := fmt.Sprintf("%x  -\n", sha256.Sum256([]byte(word)))
-	printed = x.run(dir, "approval.mjs", url, "y\n", "Write the digest of "+word)
-	want = asked + "/workspace\n" + digest + "It printed /workspace\n" + strings.TrimSpace(digest) + "." + exports + "Here it is.\n\n[saved digest.txt]\n"
-	if printed != want {
-		t.Errorf("approved, it printed %q, want %q", printed, want)
-	}
-	if saved, err := os.ReadFile(file); err != nil || string(saved) != digest {
-		t.Errorf("approved, it saved %q, %v, want %q", saved, err, digest)
+	if saved, err := os.ReadFile(file); err != nil || string(saved) != digest+"\n" {
+		t.Errorf("it saved %q, %v, want %q", saved, err, digest)
 	}
 	if err := h.stop(); err != nil {
 		t.Error(err)
