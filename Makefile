@@ -51,7 +51,7 @@ export PACKAGES RUN
 test-ready:
 	@if [ "$$(id -u)" != 0 ]; then echo "this starts real sandboxes and needs root; make test-unit does not" >&2; exit 1; fi
 	@$(MAKE) --no-print-directory -j2 setup-test build
-	@$(MAKE) --no-print-directory -j2 images openapi-tools app-packages compile-tests
+	@$(MAKE) --no-print-directory -j2 images openapi-tools app-packages example-packages compile-tests
 
 .PHONY: openapi-tools
 openapi-tools: setup-test
@@ -61,6 +61,10 @@ openapi-tools: setup-test
 app-packages: setup-test
 	@scripts/app-packages.sh vite >/dev/null
 	@scripts/app-packages.sh opencode >/dev/null
+
+.PHONY: example-packages
+example-packages: setup-test
+	@scripts/example-packages.sh >/dev/null
 
 .PHONY: compile-tests
 compile-tests: setup-test embedded
