@@ -9,6 +9,7 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/agent/loop"
 	"github.com/cubbyhq/cubby/internal/agent/settings"
+	"github.com/cubbyhq/cubby/internal/auth"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/llm"
 	"github.com/cubbyhq/cubby/internal/llm/providers"
@@ -48,7 +49,7 @@ func (c *Catalogue) Choose(ctx context.Context, q Choice) (Chosen, error) {
 	if err != nil {
 		return Chosen{}, err
 	}
-	provider, err := c.open.Open(sourceOf(q, ref.Provider, e))
+	provider, err := c.open.Open(sourceOf(q, ref.Provider, e, isOperator(ctx)))
 	if err != nil {
 		return Chosen{}, unready(err, ref.Provider)
 	}
@@ -94,12 +95,11 @@ func refOf(q Choice, set string) (providers.Ref, error) {
 
 // sourceOf is where a provider is and with which key it is asked. A base URL of a
 // request goes with its own key or none, and is a stranger's.
-func sourceOf(q Choice, provider string, e settings.Effective) providers.Source {
+func sourceOf(q Choice, provider string, e settings.Effective, operator bool) providers.Source {
 	if q.BaseURL != "" {
 		return providers.Source{Provider: provider, BaseURL: q.BaseURL, Key: providers.NewKey(q.Key)}
 	}
-	p := endpointOf(provider, e)
-	s := source(p)
+	s := source(endpointOf(provider, e), operator)
 	if q.Key != "" {
 		s.Key = providers.NewKey(q.Key)
 	}
@@ -119,11 +119,15 @@ func endpointOf(provider string, e settings.Effective) settings.Endpoint {
 	return settings.Endpoint{Provider: provider}
 }
 
-func source(p settings.Endpoint) providers.Source {
-	return providers.Source{
-		Provider: p.Provider, BaseURL: p.BaseURL, Key: providers.NewKey(string(p.Key)), Trusted: p.BaseURLFrom != settings.Tenant,
-	}
+// source is a provider as it is set. The operator's word counts: only they, or what
+// they have set, may lead to the daemon's own network, where Ollama usually is.
+func source(p settings.Endpoint, operator bool) providers.Source {
+	own := p.BaseURLFrom == settings.Operator || p.BaseURLFrom == settings.FromEnvironment || p.BaseURLFrom == "" && operator
+	return providers.Source{Provider: p.Provider, BaseURL: p.BaseURL, Key: providers.NewKey(string(p.Key)), Trusted: own}
 }
+
+// isOperator reports whether the caller belongs to no tenant.
+func isOperator(ctx context.Context) bool { return auth.From(ctx).Tenant == "" }
 
 // unready is the error of a provider that cannot be asked as it is set.
 func unready(err error, provider string) error {
@@ -165,7 +169,7 @@ func (c *Catalogue) sight(ref providers.Ref, vision string) *loop.Sight {
 func Asking(open *providers.Set) settings.Asking {
 	return settings.Asking{
 		Models: func(ctx context.Context, e settings.Endpoint) ([]settings.Model, error) {
-			provider, err := open.Open(source(e))
+			provider, err := open.Open(source(e, isOperator(ctx)))
 			if err != nil {
 				return nil, refused(err)
 			}
@@ -177,7 +181,7 @@ func Asking(open *providers.Set) settings.Asking {
 			return list, refused(err)
 		},
 		Test: func(ctx context.Context, e settings.Endpoint, model string) error {
-			provider, err := open.Open(source(e))
+			provider, err := open.Open(source(e, isOperator(ctx)))
 			if err != nil {
 				return refused(err)
 			}
