@@ -72,7 +72,7 @@ type vacancy struct {
 func (t *Thread) look(ctx context.Context, key ownKey) (b sandbox.Sandbox, free *vacancy, err error) {
 	for try := range idTries {
 		b, err := t.core.Sandboxes().Get(ctx, key.id(try))
-		gone := ""
+		var gone string
 		switch {
 		case errors.Is(err, errs.NotFound):
 			gone = scope.Fate(err)

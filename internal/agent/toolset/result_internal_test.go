@@ -27,7 +27,8 @@ func TestCodeOfAnySize(t *testing.T) {
 			for i := range 100 {
 				v.DisplayOutputs = append(v.DisplayOutputs, tools.Display{Type: "text/plain", Data: fmt.Sprint(i, long)})
 			}
-			r := new(Thread{Toolset: new(Toolset)}).result(tools.Answer{Value: v, Session: "s", Exec: 1, Again: "it slept badly"})
+			thread := &Thread{Toolset: &Toolset{base: func() string { return "" }}}
+			r := thread.result(tools.Answer{Value: v, Session: "s", Exec: 1, Again: "it slept badly"})
 			if len(r.Content) > maxContent || r.Failed {
 				t.Fatalf("%d bytes", len(r.Content))
 			}
@@ -91,7 +92,7 @@ func FuzzFeed(f *testing.F) {
 
 // What nobody bounds before is bounded at the end, and artifacts are too.
 func TestResultOfAnySize(t *testing.T) {
-	thread := &Thread{Toolset: new(Toolset)}
+	thread := &Thread{Toolset: &Toolset{base: func() string { return "" }}}
 	for _, failed := range []bool{false, true} {
 		r := thread.result(tools.Answer{Value: struct{ Text string }{strings.Repeat("x", 1<<20)}, Failed: failed})
 		var out struct{ Success bool }
