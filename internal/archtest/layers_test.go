@@ -75,7 +75,7 @@ func places() map[string]place {
 		"internal/journal":        {layer: 3},
 		"internal/store":          {layer: 3},
 		"internal/agent/loop":     {layer: 3},
-		"internal/agent/settings": {layer: 4},
+		"internal/agent/settings": {layer: 6},
 		// Dialects do not know each other; who wants a model asks providers for one.
 		"internal/llm/wire":      {layer: 3, by: []string{"internal/llm/…"}},
 		"internal/llm/openai":    {layer: 4, by: []string{"internal/llm/providers"}},

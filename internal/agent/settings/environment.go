@@ -27,6 +27,9 @@ func Environment(getenv func(string) string) (Document, error) {
 	}
 	d := Document{Providers: map[string]Provider{}}
 	for _, s := range sources {
+		if s.BaseURL == "" && !s.Key.Set() {
+			continue // it needs nothing, and may not be there
+		}
 		d.Providers[s.Provider] = Provider{BaseURL: s.BaseURL, Key: s.Key.Reveal()}
 	}
 	provider := ProviderOf(cmp.Or(strings.TrimSpace(getenv("CHAT_MODEL_PROVIDER")), "openai"))

@@ -317,9 +317,6 @@ func TestEnvironment(t *testing.T) {
 		},
 	} {
 		got, err := Environment(func(name string) string { return tt.environ[name] })
-		if got.Providers["ollama"] == (Provider{}) { // which needs nothing to be there
-			delete(got.Providers, "ollama")
-		}
 		if len(got.Providers) == 0 {
 			got.Providers = nil
 		}
