@@ -22,6 +22,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/cli/images"
 	"github.com/cubbyhq/cubby/internal/cli/secrets"
 	"github.com/cubbyhq/cubby/internal/cli/services"
+	"github.com/cubbyhq/cubby/internal/cli/settings"
 	"github.com/cubbyhq/cubby/internal/cli/tasks"
 )
 
@@ -142,7 +143,7 @@ The daemon is started with "cubby serve". The other commands find it at CUBBY_UR
 		}
 	}
 	add(sandboxes, a.runCommand(), a.createCommand(), a.execCommand(), a.shellCommand(), a.terminalCommand(), a.codeCommand(), a.kernelsCommand(), a.taskCommand(), a.cpCommand(), a.exportCommand(), a.importCommand(), a.installCommand(), a.gitCommand(),
-		a.lsCommand(), a.getCommand(), a.logsCommand(), a.eventsCommand(), a.stopCommand(), a.startCommand(), a.sleepCommand(), a.wakeCommand(), a.keepaliveCommand(), a.egressCommand(), a.servicesCommand(), a.portsCommand(), a.urlCommand(), a.portForwardCommand(), a.forkCommand(), a.snapshotCommand(), a.rollbackCommand(), a.tenantsCommand(), secrets.Command(a.client), a.rmCommand())
+		a.lsCommand(), a.getCommand(), a.logsCommand(), a.eventsCommand(), a.stopCommand(), a.startCommand(), a.sleepCommand(), a.wakeCommand(), a.keepaliveCommand(), a.egressCommand(), a.servicesCommand(), a.portsCommand(), a.urlCommand(), a.portForwardCommand(), a.forkCommand(), a.snapshotCommand(), a.rollbackCommand(), a.tenantsCommand(), secrets.Command(a.client), settings.Command(a.client), a.rmCommand())
 	add(machine, a.serveCommand(), a.egressProxyCommand(), a.mcpCommand(), images.Command(a.imageEnv()), a.doctorCommand(), a.benchCommand())
 	add(other, a.versionCommand(), a.completionCommand())
 	knownCommands(root)

@@ -3,11 +3,7 @@
 package secrets
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"io"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -54,7 +50,7 @@ gets the new value.`,
   pass show openai | cubby secret set OPENAI_API_KEY --tenant acme`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			value, err := read(cmd.Context(), cmd.InOrStdin(), cmd.ErrOrStderr(), args[0])
+			value, err := tty.ReadValue(cmd.Context(), cmd.InOrStdin(), cmd.ErrOrStderr(), format.Printable(args[0]))
 			if err != nil {
 				return err
 			}
@@ -67,36 +63,6 @@ gets the new value.`,
 	}
 	tenantFlag(cmd, &tenant)
 	return cmd
-}
-
-// most is more than any value that a daemon takes: what is longer need not be read
-// to its end to be refused.
-const most = 1 << 20
-
-// read reads the value of a secret.
-func read(ctx context.Context, in io.Reader, ask io.Writer, name string) (string, error) {
-	if f, ok := tty.File(in); ok {
-		line, err := tty.ReadSecret(ctx, f, ask, "Value of "+format.Printable(name)+": ")
-		switch {
-		case errors.Is(err, tty.ErrLongLine):
-			return "", fmt.Errorf("%w: give the value as the standard input, from a file or a pipe", err)
-		case errors.Is(err, io.EOF):
-			err = errors.New("no value was typed")
-		}
-		if err != nil {
-			fmt.Fprintln(ask)
-		}
-		return line, err
-	}
-	text, err := io.ReadAll(io.LimitReader(in, most))
-	if err != nil {
-		return "", fmt.Errorf("read the value: %w", err)
-	}
-	value, ended := strings.CutSuffix(string(text), "\n")
-	if ended {
-		value = strings.TrimSuffix(value, "\r")
-	}
-	return value, nil
 }
 
 func ls(daemon func() *client.Client) *cobra.Command {

@@ -5,9 +5,11 @@ package tty
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"unicode/utf8"
 
@@ -99,4 +101,36 @@ func ReadSecret(ctx context.Context, f *os.File, out io.Writer, prompt string) (
 		}
 		return r.line, r.err
 	}
+}
+
+// mostValue is more than any value that a daemon takes: what is longer need not be
+// read to its end to be refused.
+const mostValue = 1 << 20
+
+// ReadValue reads the secret value of a name, so that it is on no command line: all
+// that the input holds, without one newline at its end, or on a terminal a line that
+// it does not show. name is one that may be printed.
+func ReadValue(ctx context.Context, in io.Reader, ask io.Writer, name string) (string, error) {
+	if f, ok := File(in); ok {
+		line, err := ReadSecret(ctx, f, ask, "Value of "+name+": ")
+		switch {
+		case errors.Is(err, ErrLongLine):
+			return "", fmt.Errorf("%w: give the value as the standard input, from a file or a pipe", err)
+		case errors.Is(err, io.EOF):
+			err = errors.New("no value was typed")
+		}
+		if err != nil {
+			fmt.Fprintln(ask)
+		}
+		return line, err
+	}
+	text, err := io.ReadAll(io.LimitReader(in, mostValue))
+	if err != nil {
+		return "", fmt.Errorf("read the value: %w", err)
+	}
+	value, ended := strings.CutSuffix(string(text), "\n")
+	if ended {
+		value = strings.TrimSuffix(value, "\r")
+	}
+	return value, nil
 }
