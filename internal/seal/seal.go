@@ -61,7 +61,7 @@ func OpenKey(path string) (*Key, error) {
 	raw, err := hex.DecodeString(strings.TrimSpace(string(text)))
 	if err != nil || len(raw) != keySize {
 		return nil, errs.E(errs.Internal, "%s is not a key file", path).
-			Hint("restore it from a backup; without it the env values of sandboxes and the secrets of tenants cannot be read")
+			Hint("restore it from a backup; without it the env values of sandboxes, the secrets of tenants and the settings of the agent cannot be read")
 	}
 	if err := os.Chmod(path, 0o600); err != nil {
 		return nil, errs.E(errs.Unavailable, "the key file cannot be closed to others: %v", err)

@@ -9,7 +9,7 @@ type Settings struct {
 	Tenant        string                      `json:"tenant_id" doc:"Empty: the operator's."`
 	Model         *string                     `json:"model" doc:"As provider/model. null, here and below: not set." example:"openai/gpt-4o"`
 	Providers     map[string]SettingsProvider `json:"providers" nullable:"false"`
-	Vision        *string                     `json:"supports_vision" enum:"auto,true,false" doc:"Whether the model sees images; auto tries."`
+	Vision        *string                     `json:"supports_vision" doc:"Whether the model sees images: true, false, or auto, which tries."`
 	MaxIterations *int                        `json:"max_iterations" doc:"How often one run may ask its model."`
 	TokenBudget   *int64                      `json:"token_budget" doc:"Tokens that one run may use."`
 	Approval      map[string]string           `json:"approval" nullable:"false" doc:"allow, ask or deny by tool; * is all others."`
@@ -26,7 +26,7 @@ type SettingsProvider struct {
 // the daemon's environment.
 type SettingsInEffect struct {
 	Model         *string                     `json:"model"`
-	ModelSource   *string                     `json:"model_source" enum:"tenant,operator,environment"`
+	ModelSource   *string                     `json:"model_source" doc:"tenant, operator or environment."`
 	Providers     map[string]SettingsEndpoint `json:"providers" nullable:"false"`
 	Vision        string                      `json:"supports_vision" enum:"auto,true,false"`
 	MaxIterations *int                        `json:"max_iterations"`
@@ -37,16 +37,16 @@ type SettingsInEffect struct {
 // SettingsEndpoint is a provider as it is asked. Tenants are not shown what others than they have set.
 type SettingsEndpoint struct {
 	BaseURL       *string `json:"base_url"`
-	BaseURLSource *string `json:"base_url_source" enum:"tenant,operator,environment" doc:"null: it is the provider's own."`
+	BaseURLSource *string `json:"base_url_source" doc:"tenant, operator or environment; null: it is the provider's own."`
 	KeyHint       *string `json:"key_hint"`
-	KeySource     *string `json:"key_source" enum:"tenant,operator,environment" doc:"null: there is none. Only a tenant's own key goes to a base URL that the tenant has set."`
+	KeySource     *string `json:"key_source" doc:"tenant, operator or environment; null: there is none. Only a tenant's own key goes to a base URL that the tenant has set."`
 }
 
 // SettingsPatch is a change of settings.
 type SettingsPatch struct {
 	Model         *string                           `json:"model,omitempty" nullable:"true" doc:"As provider/model."`
 	Providers     map[string]*SettingsProviderPatch `json:"providers,omitempty" nullable:"true" doc:"null removes one, or all."`
-	Vision        *string                           `json:"supports_vision,omitempty" enum:"auto,true,false" nullable:"true"`
+	Vision        *string                           `json:"supports_vision,omitempty" nullable:"true" doc:"auto, true or false."`
 	MaxIterations *int                              `json:"max_iterations,omitempty" nullable:"true" minimum:"1" maximum:"1000"`
 	TokenBudget   *int64                            `json:"token_budget,omitempty" nullable:"true" minimum:"1" maximum:"1000000000"`
 	Approval      map[string]*string                `json:"approval,omitempty" nullable:"true" doc:"allow, ask or deny by tool; null removes one, or all."`

@@ -29,6 +29,7 @@ func Register(of *settings.Settings) func(*httpapi.Server) {
 			Name: "settings", Description: "Which models the agent asks, with whose keys, and what it may do.",
 		})
 		d.routes()
+		d.describePatch()
 	}
 }
 
@@ -69,6 +70,14 @@ func (d *door) routes() {
 		description: "200 says that it did; else the error is why not.",
 		body:        ModelTest{}, answer: ModelTested{}, serve: d.test,
 	})
+}
+
+// describePatch says that a provider of a patch may be null, for which the tags of a
+// map have no word.
+func (d *door) describePatch() {
+	providers := d.OpenAPI.Components.Schemas.Map()["SettingsPatch"].Properties["providers"]
+	one := providers.AdditionalProperties.(*huma.Schema)
+	providers.AdditionalProperties = &huma.Schema{AnyOf: []*huma.Schema{{Ref: one.Ref}, {Type: "null"}}}
 }
 
 // route is an endpoint; serve answers, or returns why it could not and has written

@@ -25,6 +25,10 @@ OMITTED = {
     "guide-sandboxed": "it is a page for language models",
     "metrics": "it is for Prometheus",
     "connect-port": "cubby port-forward has it; HTTP of a port has its preview",
+    **dict.fromkeys(
+        ("get-settings", "change-settings", "replace-settings", "clear-settings", "list-models", "test-settings"),
+        "cubby settings has it; a program that runs sandboxes sets no models",
+    ),
     **{
         o.id: "it is the interface of another system, whose clients call it"
         for o in OPERATIONS

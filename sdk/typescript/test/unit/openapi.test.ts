@@ -13,6 +13,12 @@ const omitted: Record<string, string> = {
   metrics: 'it is for Prometheus',
   'connect-port': 'cubby port-forward has it; HTTP of a port has its preview',
   ...Object.fromEntries(
+    ['get-settings', 'change-settings', 'replace-settings', 'clear-settings', 'list-models', 'test-settings'].map((id) => [
+      id,
+      'cubby settings has it; a program that runs sandboxes sets no models',
+    ]),
+  ),
+  ...Object.fromEntries(
     operationIds
       .filter((id) => /^(?:sandboxed|ecs|sandbox-agent)-/.test(id))
       .map((id) => [id, 'it is the interface of another system, whose clients call it']),
