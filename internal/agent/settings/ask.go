@@ -79,9 +79,6 @@ func (s *Settings) Models(ctx context.Context, provider string) ([]Listed, error
 // answer, and returns which one it was. Invalid when none is set; else the error is
 // that of asking.
 func (s *Settings) Test(ctx context.Context, model string) (asked string, err error) {
-	if s.cfg.Ask.Test == nil {
-		return "", cannotAsk()
-	}
 	e, err := s.Effective(ctx)
 	if err != nil {
 		return "", err
@@ -91,6 +88,9 @@ func (s *Settings) Test(ctx context.Context, model string) (asked string, err er
 	}
 	if err := ValidateModel(model); err != nil {
 		return "", err
+	}
+	if s.cfg.Ask.Test == nil {
+		return "", cannotAsk()
 	}
 	provider, name := SplitModel(model)
 	p, ok := e.Providers[provider]

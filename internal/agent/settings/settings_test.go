@@ -425,7 +425,7 @@ func TestAsking(t *testing.T) {
 	none := New(Config{Store: s.cfg.Store})
 	_, err = none.Models(as(t, ""), "")
 	wantKind(t, "Models without a way to ask", err, errs.Unsupported)
-	_, err = none.Test(as(t, ""), "")
+	_, err = none.Test(as(t, ""), "openai/x")
 	wantKind(t, "Test without a way to ask", err, errs.Unsupported)
 }
 
