@@ -135,6 +135,7 @@ func places() map[string]place {
 		"internal/front/mcp":                 {layer: 15},
 		"internal/front/rpc":                 {layer: 15},
 		"internal/front/terminal":            {layer: 15},
+		"internal/front/settings":            {layer: 15, by: []string{"internal/daemon"}},
 		"internal/front/tunnel":              {layer: 15},
 		"internal/front/web":                 {layer: 15},
 		"internal/front/displays":            {layer: 15, by: []string{"internal/daemon"}},
@@ -144,7 +145,6 @@ func places() map[string]place {
 		"internal/agent":                {layer: 16},
 		"internal/front/agentapi/modes": {only: []string{"internal/conversation", "internal/errs"}, by: []string{"internal/front/agentapi"}},
 		"internal/front/agentapi":       {layer: 17, by: []string{"internal/daemon"}},
-		"internal/front/settings":       {layer: 15, by: []string{"internal/daemon"}},
 		"internal/daemon":               {layer: 18},
 
 		// The program inside the sandbox is small and trusts nothing of the

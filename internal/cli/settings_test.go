@@ -16,7 +16,7 @@ import (
 func TestSettings(t *testing.T) {
 	d := daemontest.Start(t, daemontest.Options{
 		Environ: map[string]string{"ANTHROPIC_API_KEY": "sk-hush-environment"},
-		Asking: agentsettings.Asking{
+		Asking: &agentsettings.Asking{
 			Models: func(_ context.Context, e agentsettings.Endpoint) ([]agentsettings.Model, error) {
 				if e.Provider == "anthropic" {
 					return nil, errs.E(errs.Unavailable, "it is away")

@@ -183,7 +183,7 @@ asked for on a terminal and not shown. What is not named stays as it is.
 				case a.given && a.field == "key":
 					fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s is on the command line, where other programs and your shell's history see it\n", a.name)
 				case !a.given:
-					value, err := tty.ReadValue(cmd.Context(), cmd.InOrStdin(), cmd.ErrOrStderr(), a.name.String())
+					value, err := tty.ReadValue(cmd.Context(), cmd.InOrStdin(), cmd.ErrOrStderr(), a.String())
 					if err != nil {
 						return err
 					}

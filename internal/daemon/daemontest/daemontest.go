@@ -42,8 +42,8 @@ type Options struct {
 	Config func(*config.Config)
 	// Environ is where the agent's providers are looked for.
 	Environ map[string]string
-	// Asking is how they are asked.
-	Asking settings.Asking
+	// Asking, when it is not nil, is how they are asked.
+	Asking *settings.Asking
 }
 
 // Daemon is one that runs.
@@ -93,10 +93,15 @@ func Start(t testing.TB, o Options) *Daemon {
 		o.Now = time.Now
 	}
 	faults := drivertest.NewFaulty(o.Driver)
-	d, err := daemon.New(ctx, cfg, daemon.WithDriver(faults), daemon.WithClock(o.Now), daemon.WithLog(logger), daemon.WithPlainDisks(), daemon.WithTaskSupervisor(o.Supervisor...),
-		daemon.WithEnvironment(func(name string) string { return o.Environ[name] }), daemon.WithAsking(o.Asking), daemon.WithDefaults(sandbox.Spec{
-			Isolation: sandbox.Container, // the fake has no walls: the cheaper name
-		}))
+	options := []daemon.Option{
+		daemon.WithDriver(faults), daemon.WithClock(o.Now), daemon.WithLog(logger), daemon.WithPlainDisks(), daemon.WithTaskSupervisor(o.Supervisor...),
+		daemon.WithEnvironment(func(name string) string { return o.Environ[name] }),
+		daemon.WithDefaults(sandbox.Spec{Isolation: sandbox.Container}), // the fake has no walls: the cheaper name
+	}
+	if o.Asking != nil {
+		options = append(options, daemon.WithAsking(*o.Asking))
+	}
+	d, err := daemon.New(ctx, cfg, options...)
 	if err != nil {
 		cancel()
 		t.Fatalf("daemon.New: %v", err)

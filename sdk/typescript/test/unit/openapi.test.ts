@@ -13,10 +13,9 @@ const omitted: Record<string, string> = {
   metrics: 'it is for Prometheus',
   'connect-port': 'cubby port-forward has it; HTTP of a port has its preview',
   ...Object.fromEntries(
-    ['get-settings', 'change-settings', 'replace-settings', 'clear-settings', 'list-models', 'test-settings'].map((id) => [
-      id,
-      'cubby settings has it; a program that runs sandboxes sets no models',
-    ]),
+    ['get-settings', 'change-settings', 'replace-settings', 'clear-settings', 'list-models', 'test-settings'].map(
+      (id) => [id, 'cubby settings has it; a program that runs sandboxes sets no models'],
+    ),
   ),
   ...Object.fromEntries(
     operationIds
