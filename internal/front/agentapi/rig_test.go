@@ -68,7 +68,7 @@ func (r *rig) start(root bool) {
 	s := agent.New(agent.Config{Store: db, Journals: journals, Models: r, Hands: r, Bounds: agent.Bounds{Runs: 100, RunsOfTenant: 100}})
 	life, drain := context.WithCancel(context.WithoutCancel(t.Context()))
 	log := slog.New(slog.DiscardHandler)
-	api := httpapi.New(httpapi.Config{Log: log, Metrics: telemetry.NewMetrics("test"), Life: life}, sandboxagent.Register,
+	api := httpapi.New(httpapi.Config{Log: log, Metrics: telemetry.NewMetrics("test"), Life: life}, sandboxagent.Register(nil, s.Threads().Ended),
 		agentapi.RegisterBeating(agentapi.Config{Assistants: s.Assistants(), Threads: s.Threads(), Runs: s.Runs(), AtRoot: root}, r.beat))
 	server := httptest.NewServer(front.Handler(front.Config{
 		Access: func(*http.Request) front.Access { return front.Token }, Log: log, Metrics: telemetry.NewMetrics("test"), Error: api.Error,
@@ -143,7 +143,7 @@ func (*rig) Call(_ context.Context, c loop.Call) loop.Result {
 	return loop.Result{Content: "seen"}
 }
 
-func (*rig) Describe(context.Context) string { return "" }
+func (*rig) Describe(context.Context, string, string) string { return "" }
 
 func (*rig) Instructions(context.Context, string, string) string { return "" }
 
