@@ -81,7 +81,7 @@ type rule struct {
 	Text      string
 	Status    int
 	Delay     int
-	ToolCalls []struct{ ID, Name, Arguments string }
+	ToolCalls []json.RawMessage
 }
 
 // langgraphModel starts a server that speaks a provider's protocol and says what the
