@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/google/uuid"
+
 	"github.com/cubbyhq/cubby/internal/conversation"
 	"github.com/cubbyhq/cubby/internal/llm"
 )
@@ -27,7 +29,7 @@ func (r *run) ask(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	w := &writer{run: r, id: "run--" + t.ID}
+	w := &writer{run: r, id: answerID(r.start.RunID, t.ID)}
 	err = r.stream(ctx, w)
 	r.count(w.answer.Usage)
 	switch {
@@ -61,6 +63,13 @@ func (r *run) ask(ctx context.Context) error {
 		next = []string{conversation.NodeTools}
 	}
 	return r.commit(ctx, conversation.SourceLoop, next, state)
+}
+
+// answerID is the id of the message that a task of a run makes. It is the same when the
+// next daemon makes it again, and another one in each run: one that answers an old
+// question anew makes another message.
+func answerID(run, task string) string {
+	return "run--" + uuid.NewSHA1(conversation.GraphNamespace, []byte(run+" "+task)).String()
 }
 
 // breakOff ends the answer of a canceled run: what there is of its text is kept, what

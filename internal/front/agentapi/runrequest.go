@@ -15,27 +15,30 @@ import (
 // RunCreate is what a run is to do. Fields of the platform that make no difference
 // here are ignored.
 type RunCreate struct {
-	AssistantID string                `json:"assistant_id" doc:"An assistant's id, or the graph's: agent"`
-	Input       json.RawMessage       `json:"input,omitempty" doc:"{\"messages\":[…]}; left out: the thread goes on where it stands"`
-	Command     *conversation.Command `json:"command,omitempty" doc:"Answers what the thread waits for."`
-	Config      struct {
-		Tags           []string `json:"tags,omitempty"`
-		RecursionLimit int      `json:"recursion_limit,omitempty"`
-		Configurable   object   `json:"configurable,omitempty"`
-	} `json:"config,omitempty"`
-	Context           json.RawMessage   `json:"context,omitempty"`
-	Metadata          object            `json:"metadata,omitempty"`
-	StreamMode        texts             `json:"stream_mode,omitempty"`
-	InterruptBefore   texts             `json:"interrupt_before,omitempty" doc:"Nodes, tools, or * for all nodes"`
-	InterruptAfter    texts             `json:"interrupt_after,omitempty"`
-	CheckpointID      string            `json:"checkpoint_id,omitempty" doc:"To go on from; left out: the newest"`
-	Checkpoint        *CheckpointChoice `json:"checkpoint,omitempty"`
-	MultitaskStrategy string            `json:"multitask_strategy,omitempty" doc:"reject, interrupt, rollback or enqueue, when another run goes on. Left out: it is interrupted if nobody follows it, and this one rejected otherwise."`
-	OnDisconnect      string            `json:"on_disconnect,omitempty" doc:"cancel, or continue, which is the default"`
-	OnCompletion      string            `json:"on_completion,omitempty" doc:"Of a run without a thread: keep, or delete, which is the default"`
-	IfNotExists       string            `json:"if_not_exists,omitempty" doc:"create makes the thread; reject is the default"`
-	AfterSeconds      float64           `json:"after_seconds,omitempty"`
-	Webhook           string            `json:"webhook,omitempty"`
+	AssistantID       string                `json:"assistant_id" doc:"An assistant's id, or the graph's: agent"`
+	Input             json.RawMessage       `json:"input,omitempty" doc:"{\"messages\":[…]}; left out: the thread goes on where it stands"`
+	Command           *conversation.Command `json:"command,omitempty" doc:"Answers what the thread waits for."`
+	Config            RunConfig             `json:"config,omitempty"`
+	Context           json.RawMessage       `json:"context,omitempty"`
+	Metadata          object                `json:"metadata,omitempty"`
+	StreamMode        texts                 `json:"stream_mode,omitempty"`
+	InterruptBefore   texts                 `json:"interrupt_before,omitempty" doc:"Nodes, tools, or * for all nodes"`
+	InterruptAfter    texts                 `json:"interrupt_after,omitempty"`
+	CheckpointID      string                `json:"checkpoint_id,omitempty" doc:"To go on from; left out: the newest"`
+	Checkpoint        *CheckpointChoice     `json:"checkpoint,omitempty"`
+	MultitaskStrategy string                `json:"multitask_strategy,omitempty" doc:"reject, interrupt, rollback or enqueue, when another run goes on. Left out: it is interrupted if nobody follows it, and this one rejected otherwise."`
+	OnDisconnect      string                `json:"on_disconnect,omitempty" doc:"cancel, or continue, which is the default"`
+	OnCompletion      string                `json:"on_completion,omitempty" doc:"Of a run without a thread: keep, or delete, which is the default"`
+	IfNotExists       string                `json:"if_not_exists,omitempty" doc:"create makes the thread; reject is the default"`
+	AfterSeconds      float64               `json:"after_seconds,omitempty"`
+	Webhook           string                `json:"webhook,omitempty"`
+}
+
+// RunConfig is how a run is done.
+type RunConfig struct {
+	Tags           []string `json:"tags,omitempty"`
+	RecursionLimit int      `json:"recursion_limit,omitempty" doc:"Steps that it may take"`
+	Configurable   object   `json:"configurable,omitempty" doc:"chat_model and the like; chat_model_api_key is used and not kept"`
 }
 
 // oneOf checks a field with few values; "" is the default.

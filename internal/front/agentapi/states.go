@@ -95,10 +95,8 @@ func (d *door) getStateAt(w http.ResponseWriter, r *http.Request) error {
 // CheckpointChoice is how requests name a checkpoint, as {"checkpoint_id":…} or with
 // that below configurable.
 type CheckpointChoice struct {
-	ID           string `json:"checkpoint_id"`
-	Configurable struct {
-		ID string `json:"checkpoint_id"`
-	} `json:"configurable"`
+	ID           string            `json:"checkpoint_id,omitempty"`
+	Configurable *CheckpointChoice `json:"configurable,omitempty"`
 }
 
 func (c *CheckpointChoice) id() string {
@@ -108,7 +106,7 @@ func (c *CheckpointChoice) id() string {
 	case c.ID != "":
 		return c.ID
 	}
-	return c.Configurable.ID
+	return c.Configurable.id()
 }
 
 func (d *door) postStateAt(w http.ResponseWriter, r *http.Request) error {

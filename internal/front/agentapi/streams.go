@@ -115,7 +115,7 @@ func (d *door) show(w http.ResponseWriter, r *http.Request, thread string, run c
 	if err != nil {
 		return err
 	}
-	release, err := d.Runs.Attach(ctx, thread, run.ID, cancelOnDisconnect)
+	release, err := d.attach(ctx, thread, run.ID, cancelOnDisconnect)
 	if err != nil {
 		return err
 	}
@@ -132,6 +132,20 @@ func (d *door) show(w http.ResponseWriter, r *http.Request, thread string, run c
 	err = sse.Pump(ctx, d.Life.Done(), source, d.heartbeat, func(rec conversation.Recorded) error { return v.send(ctx, rec, position.String) }, func() error { return s.Comment("heartbeat") })
 	d.finish(ctx, v, err)
 	return nil
+}
+
+// attach notes that a client follows a run, until release. Clients that leave because
+// the daemon stops come back, and their runs go on until then.
+func (d *door) attach(ctx context.Context, thread, run string, cancelOnDisconnect bool) (release func(), err error) {
+	left, err := d.Runs.Attach(ctx, thread, run, cancelOnDisconnect)
+	if err != nil {
+		return nil, err
+	}
+	return func() {
+		if d.Life.Err() == nil {
+			left()
+		}
+	}, nil
 }
 
 // finish ends a stream. Clients take a stream that ends well for the whole of its

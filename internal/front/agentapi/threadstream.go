@@ -16,7 +16,7 @@ import (
 )
 
 // lookEvery is how often a stream of a thread looks for its next run.
-const lookEvery = time.Second
+const lookEvery = 500 * time.Millisecond
 
 // threadPosition is where in the stream of a thread a client was: in which of its
 // runs, and where in that one.
@@ -104,7 +104,7 @@ type threadView struct {
 // follow yields what the thread's runs tell.
 func (t *threadView) follow(ctx context.Context) iter.Seq2[threadEvent, error] {
 	return func(yield func(threadEvent, error) bool) {
-		next := t.from.seq
+		next, after := t.from.seq, int64(0)
 		tick := time.NewTicker(lookEvery)
 		defer tick.Stop()
 		for {
@@ -113,23 +113,25 @@ func (t *threadView) follow(ctx context.Context) iter.Seq2[threadEvent, error] {
 				yield(threadEvent{}, err)
 				return
 			}
-			if !there {
-				select {
-				case <-tick.C:
-					continue
-				case <-ctx.Done():
-					return
+			ended := false
+			if there {
+				for rec, err := range t.door.Runs.Follow(ctx, t.thread, run.ID, after) {
+					if !yield(threadEvent{run, rec}, err) || err != nil {
+						return
+					}
+					after, ended = rec.Offset, rec.Event.Ended != nil
 				}
 			}
-			for rec, err := range t.door.Runs.Follow(ctx, t.thread, run.ID, 0) {
-				if !yield(threadEvent{run, rec}, err) || err != nil {
-					return
-				}
+			if ended {
+				next, after = run.Seq+1, 0
+				continue
 			}
-			if ctx.Err() != nil {
+			// There is no run, or none whose journal has begun.
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
 				return
 			}
-			next = run.Seq + 1
 		}
 	}
 }

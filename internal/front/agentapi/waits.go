@@ -42,7 +42,7 @@ type outcome struct {
 // answer is there lines without text keep the connection.
 func (d *door) wait(w http.ResponseWriter, r *http.Request, thread, run string, cancelOnDisconnect bool) error {
 	ctx := r.Context()
-	release, err := d.Runs.Attach(ctx, thread, run, cancelOnDisconnect)
+	release, err := d.attach(ctx, thread, run, cancelOnDisconnect)
 	if err != nil {
 		return err
 	}

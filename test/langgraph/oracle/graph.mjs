@@ -7,7 +7,7 @@ import { tool } from "@langchain/core/tools";
 import { END, MessagesAnnotation, START, StateGraph, interrupt } from "@langchain/langgraph";
 import { ToolNode } from "@langchain/langgraph/prebuilt";
 
-// What the model says: see script.json, which cubby's model is given too.
+// What the model says. It is what the model of the server that is compared says too.
 import script from "./script.json" with { type: "json" };
 
 const PIECE = 8;

@@ -1,0 +1,171 @@
+//go:build root
+
+package e2e_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cubbyhq/cubby/internal/config"
+	"github.com/cubbyhq/cubby/internal/daemon/daemontest"
+)
+
+// packages is a directory with packages of test/langgraph and copies of its programs.
+func langgraphPackages(t *testing.T, which string, files ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "../../scripts/langgraph-packages.sh", which)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("fetch the packages: %v", err)
+	}
+	dir := t.TempDir()
+	if err := os.Symlink(filepath.Join(strings.TrimSpace(string(out)), "node_modules"), filepath.Join(dir, "node_modules")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "package.json"), []byte(`{"type":"module"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range files {
+		text, err := os.ReadFile(filepath.Join("../langgraph", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, filepath.Base(name)), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// server starts a program that ends with the test, and returns what it prints behind
+// a word.
+func langgraphServer(t *testing.T, cmd *exec.Cmd, behind string) string {
+	t.Helper()
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stderr = cmd.Stdout
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	lines := bufio.NewScanner(out)
+	for lines.Scan() {
+		if _, url, ok := strings.Cut(lines.Text(), behind); ok {
+			go func() { _, _ = io.Copy(io.Discard, out) }() // until it is killed
+			return strings.TrimSpace(url)
+		}
+		t.Log(lines.Text())
+	}
+	t.Fatalf("%s did not start", cmd.Path)
+	return ""
+}
+
+// rule is what the model says: see test/langgraph/script.json.
+type rule struct {
+	Prompt    string
+	Results   bool
+	Text      string
+	Status    int
+	Delay     int
+	ToolCalls []json.RawMessage
+}
+
+// langgraphModel starts a server that speaks a provider's protocol and says what the
+// script says.
+func langgraphModel(t *testing.T, packages string) string {
+	t.Helper()
+	text, err := os.ReadFile("../langgraph/script.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rules []rule
+	if err := json.Unmarshal(text, &rules); err != nil {
+		t.Fatal(err)
+	}
+	fixtures := make([]map[string]any, len(rules))
+	for i, r := range rules {
+		match, response := map[string]any{"userMessage": r.Prompt, "hasToolResult": r.Results}, map[string]any{}
+		if r.Text != "" {
+			response["content"] = r.Text
+		}
+		if r.Status != 0 {
+			response = map[string]any{"error": map[string]any{"message": r.Text, "type": "invalid_request_error"}, "status": r.Status}
+		}
+		if r.ToolCalls != nil {
+			response["toolCalls"] = r.ToolCalls
+		}
+		response["usage"] = map[string]any{"prompt_tokens": 10, "completion_tokens": 5}
+		fixtures[i] = map[string]any{"match": match, "response": response}
+		if r.Delay != 0 {
+			fixtures[i]["latency"] = r.Delay
+		}
+	}
+	text, err = json.Marshal(map[string]any{"fixtures": fixtures})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(packages, "fixtures.json")
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return langgraphServer(t, exec.Command("node", filepath.Join(packages, "node_modules/@copilotkit/aimock/dist/cli.js"), "-p", "0", "-f", file, "-c", "8"), "listening on ")
+}
+
+// langgraphDaemon starts a daemon whose agent asks the scripted model.
+func langgraphDaemon(t *testing.T, packages string, root bool) string {
+	t.Helper()
+	t.Setenv("OPENAI_API_KEY", "sk-none")
+	t.Setenv("OPENAI_BASE_URL", langgraphModel(t, packages)+"/v1")
+	return daemontest.Start(t, daemontest.Options{Config: func(c *config.Config) {
+		c.AgentModel, c.AgentAtRoot = "openai/gpt-4o", root
+	}}).URL
+}
+
+// TestLangGraphClients: the official SDKs of two versions, useStream, and the one for
+// Python do with the agent what they do with LangGraph's platform.
+func TestLangGraphClients(t *testing.T) {
+	packages := langgraphPackages(t, "node", "node/client.mjs", "node/usestream.mjs")
+	url := langgraphDaemon(t, packages, true)
+	run := func(name string, args ...string) {
+		t.Run(name, func(t *testing.T) {
+			cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
+			cmd.Dir = packages
+			if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), name+": ok") {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
+	}
+	for _, version := range []string{"1.8", "1.12"} {
+		run("sdk "+version, "node", "client.mjs", version, url+"/agent")
+	}
+	run("sdk 1.8 at the root", "node", "client.mjs", "1.8", url, "at the root")
+	run("useStream", "node", "usestream.mjs", url+"/agent")
+	python := exec.CommandContext(t.Context(), "../../scripts/langgraph-packages.sh", "python")
+	python.Stderr = os.Stderr
+	dir, err := python.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := filepath.Abs("../langgraph/python/client.py")
+	if err != nil {
+		t.Fatal(err)
+	}
+	run("python", filepath.Join(strings.TrimSpace(string(dir)), "bin/python"), "-B", client, url+"/agent")
+}
+
+var _ = fmt.Sprint
+var _ = context.Background

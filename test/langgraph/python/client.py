@@ -1,0 +1,91 @@
+"""Does with a server what clients of LangGraph's platform do, through the official SDK.
+
+Usage: client.py URL
+"""
+
+import asyncio
+import sys
+
+from langgraph_sdk import get_client
+
+
+def human(content):
+    return {"messages": [{"role": "user", "content": content}]}
+
+
+async def collect(stream):
+    return [event async for event in stream]
+
+
+async def main(url):
+    client = get_client(url=url, api_key=None)
+    assistants = await client.assistants.search(graph_id="agent")
+    assert assistants[0]["assistant_id"] == "fe096781-5601-53d2-b2f6-0d3403f7e9ca", assistants
+    graph = await client.assistants.get_graph("agent")
+    assert [n["id"] for n in graph["nodes"]] == ["__start__", "agent", "tools", "__end__"], graph
+    assert await client.assistants.count() >= 1
+
+    thread = (await client.threads.create(metadata={"who": "python"}))["thread_id"]
+    modes = ["values", "updates", "messages-tuple", "custom", "debug", "tasks", "checkpoints", "events"]
+    events = await collect(client.runs.stream(thread, "agent", input=human("cubby-tool"), stream_mode=modes, stream_resumable=True))
+    assert events[0].event == "metadata", events[0]
+    values = [e for e in events if e.event == "values"]
+    assert [m["type"] for m in values[-1].data["messages"]] == ["human", "ai", "tool", "ai"], values[-1]
+    assert {"updates", "messages", "debug", "tasks", "checkpoints", "events"} <= {e.event for e in events}
+    run = events[0].data["run_id"]
+    again = await collect(client.runs.join_stream(thread, run, last_event_id="-1"))
+    assert [(e.event, e.data) for e in again] == [(e.event, e.data) for e in events]
+    behind = events[5]
+    rest = await collect(client.runs.join_stream(thread, run, stream_mode=modes, last_event_id=behind.id))
+    assert [e.id for e in rest] == [e.id for e in events[6:]]
+
+    state = await client.threads.get_state(thread)
+    assert state["values"]["messages"][-1]["content"] == "It was not there.", state
+    history = await client.threads.get_history(thread, limit=10)
+    assert [s["metadata"]["step"] for s in history] == [3, 2, 1, 0, -1], history
+    before = await client.threads.get_history(thread, limit=1, before=history[1]["checkpoint"])
+    assert before[0] == history[2], before
+    asked = history[3]["checkpoint"]
+    assert await client.threads.get_state(thread, checkpoint=asked) == history[3]
+    forked = await client.runs.wait(thread, "agent", input=human("cubby-again"), checkpoint_id=history[4]["checkpoint"]["checkpoint_id"])
+    assert [m["content"] for m in forked["messages"]] == ["cubby-again", "Another answer."], forked
+    updated = await client.threads.update_state(thread, {"messages": [{"role": "user", "content": "more"}]}, as_node="agent")
+    assert (await client.threads.get_state(thread))["checkpoint"]["checkpoint_id"] == updated["checkpoint"]["checkpoint_id"]
+
+    slow = await client.runs.create(thread, "agent", input=human("cubby-slow"))
+    await client.runs.cancel(thread, slow["run_id"], wait=True)
+    assert (await client.runs.get(thread, slow["run_id"]))["status"] == "interrupted"
+    quick = await client.runs.create(thread, "agent", input=human("cubby-plain"))
+    joined = await client.runs.join(thread, quick["run_id"])
+    assert joined["messages"][-1]["content"] == "Hello there, this is plain.", joined
+    assert len(await client.runs.list(thread)) == 4
+
+    paused = (await client.threads.create())["thread_id"]
+    question = await client.runs.wait(paused, "agent", input=human("cubby-tool"), interrupt_before=["stop_session"])
+    assert question["__interrupt__"][0]["value"]["action_requests"][0]["name"] == "stop_session", question
+    done = await client.runs.wait(paused, "agent", command={"resume": {"decisions": [{"type": "approve"}]}})
+    assert done["messages"][-1]["content"] == "It was not there.", done
+
+    failed = await collect(client.runs.stream(paused, "agent", input=human("cubby-error")))
+    assert failed[-1].event == "error" and "the model said no" in failed[-1].data["message"], failed[-1]
+    try:
+        await client.runs.wait(paused, "agent", input=human("cubby-error"))
+        raise AssertionError("a run that failed has a result")
+    except Exception as e:  # the SDK's own kind has no public name
+        assert "the model said no" in str(e), e
+    try:
+        await client.threads.get("1f0caa98-bfa9-6bbf-bf5b-d7e4ef1b6a7c")
+        raise AssertionError("a thread that is none was found")
+    except Exception as e:
+        assert "not found" in str(e), e
+
+    alone = await client.runs.wait(None, "agent", input=human("cubby-plain"))
+    assert alone["messages"][-1]["content"] == "Hello there, this is plain.", alone
+    found = await client.threads.search(metadata={"who": "python"})
+    assert [t["thread_id"] for t in found] == [thread], found
+    await client.threads.delete(thread)
+    assert await client.threads.search(metadata={"who": "python"}) == []
+    print("python: ok")
+
+
+asyncio.run(main(sys.argv[1]))
