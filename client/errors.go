@@ -159,7 +159,7 @@ func decodeFlat(body []byte, status int) (*Error, bool) {
 	var w struct {
 		Code    Code   `json:"error"`
 		Message string `json:"message"`
-		Hint    string `json:"hint"`
+		Detail  string `json:"detail"` // the message again, with the hint
 	}
 	if json.Unmarshal(body, &w) != nil || w.Message == "" {
 		return &Error{}, false
@@ -167,7 +167,11 @@ func decodeFlat(body []byte, status int) (*Error, bool) {
 	if !slices.Contains(Codes(), w.Code) {
 		w.Code = codeOf(status)
 	}
-	return &Error{Code: w.Code, Message: w.Message, Hint: w.Hint, Retryable: status == http.StatusServiceUnavailable || status == http.StatusTooManyRequests}, true
+	hint, _ := strings.CutPrefix(w.Detail, w.Message+": ")
+	if hint == w.Message {
+		hint = ""
+	}
+	return &Error{Code: w.Code, Message: w.Message, Hint: hint, Retryable: status == http.StatusServiceUnavailable || status == http.StatusTooManyRequests}, true
 }
 
 func codeOf(status int) Code {

@@ -261,11 +261,11 @@ func TestStreamFails(t *testing.T) {
 	}{
 		"no model": {func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(503)
-			_, _ = io.WriteString(w, `{"error":"unavailable","message":"the agent has no model","detail":"x","hint":"set one"}`)
+			_, _ = io.WriteString(w, `{"error":"unavailable","message":"the agent has no model","detail":"the agent has no model: set one"}`)
 		}, client.Unready, "the agent has no model"},
 		"busy": {func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(409)
-			_, _ = io.WriteString(w, `{"error":"busy","message":"a run goes on"}`)
+			_, _ = io.WriteString(w, `{"error":"busy","message":"a run goes on","detail":"a run goes on"}`)
 		}, client.Conflict, "a run goes on"},
 		"no stream": {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{}`) }, client.Internal, ""},
 		"no event": {func(w http.ResponseWriter, _ *http.Request) {

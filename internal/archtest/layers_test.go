@@ -175,7 +175,7 @@ func places() map[string]place {
 		"client/internal/unpack":    {only: []string{}, by: []string{"client"}},
 		// A command does what any client could; serve, image, doctor and bench
 		// are the programs that run on the host itself.
-		"internal/cli": {only: []string{"client", "internal/bench", "internal/bridge", "internal/cli/cp", "internal/cli/doctor", "internal/cli/format",
+		"internal/cli": {only: []string{"client", "internal/bench", "internal/bridge", "internal/cli/chat", "internal/cli/cp", "internal/cli/doctor", "internal/cli/format",
 			"internal/cli/images", "internal/cli/localdaemon", "internal/cli/ports", "internal/cli/prompt", "internal/cli/render", "internal/cli/secrets", "internal/cli/services", "internal/cli/settings", "internal/cli/tasks", "internal/cli/tty", "internal/cli/values", "internal/config", "internal/daemon", "internal/egress",
 			"internal/embedded", "internal/errs", "internal/image", "internal/sandbox", "internal/telemetry"}, by: []string{"cmd/cubby"}},
 		"internal/cli/doctor": {only: []string{"client", "internal/cli/format", "internal/config", "internal/daemon", "internal/driver/oci",
@@ -184,6 +184,10 @@ func places() map[string]place {
 		"internal/cli/images": {only: []string{"client", "internal/cli/format", "internal/cli/localdaemon", "internal/cli/tty", "internal/config", "internal/image"},
 			by: []string{"internal/cli"}},
 		// The other rooms know the SDK and each other at most.
+		"internal/cli/chat": {only: []string{"client", "client/agent", "internal/cli/edit", "internal/cli/format", "internal/cli/markdown",
+			"internal/cli/render", "internal/cli/tty"}, by: []string{"internal/cli"}},
+		"internal/cli/edit":     {only: []string{"client"}, by: []string{"internal/cli/chat", "internal/cli/prompt"}},
+		"internal/cli/markdown": {only: []string{"internal/cli/render"}, by: []string{"internal/cli/chat"}},
 		"internal/cli/cp":       {only: []string{"client"}, by: []string{"internal/cli"}},
 		"internal/cli/format":   {only: []string{}, by: []string{"internal/cli", "internal/cli/…"}},
 		"internal/cli/tty":      {only: []string{"client"}, by: []string{"internal/cli", "internal/cli/…"}},
@@ -193,8 +197,8 @@ func places() map[string]place {
 		"internal/cli/tasks":    {only: []string{"client", "client/task", "internal/cli/format", "internal/cli/tty", "internal/cli/values"}, by: []string{"internal/cli"}},
 		"internal/cli/services": {only: []string{"client", "internal/cli/format"}, by: []string{"internal/cli"}},
 		"internal/cli/values":   {only: []string{"internal/config"}, by: []string{"internal/cli", "internal/cli/tasks"}},
-		"internal/cli/render":   {only: []string{"client", "internal/cli/format"}, by: []string{"internal/cli", "internal/cli/prompt"}},
-		"internal/cli/prompt":   {only: []string{"client", "internal/cli/render", "internal/cli/tty"}, by: []string{"internal/cli"}},
+		"internal/cli/render":   {only: []string{"client", "internal/cli/format"}, by: []string{"internal/cli", "internal/cli/chat", "internal/cli/markdown", "internal/cli/prompt"}},
+		"internal/cli/prompt":   {only: []string{"client", "internal/cli/edit", "internal/cli/render", "internal/cli/tty"}, by: []string{"internal/cli"}},
 		// MCP to MCP: it knows the protocol and nothing of sandboxes.
 		"internal/bridge": {only: []string{}, by: []string{"internal/cli"}},
 		"internal/bench": {only: []string{"client", "internal/embedded", "internal/errs", "internal/image", "internal/meminfo", "internal/sandbox",

@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cubbyhq/cubby/client"
+	"github.com/cubbyhq/cubby/internal/cli/chat"
 	"github.com/cubbyhq/cubby/internal/cli/format"
 	"github.com/cubbyhq/cubby/internal/cli/images"
 	"github.com/cubbyhq/cubby/internal/cli/secrets"
@@ -142,7 +143,7 @@ The daemon is started with "cubby serve". The other commands find it at CUBBY_UR
 			root.AddCommand(cmd)
 		}
 	}
-	add(sandboxes, a.runCommand(), a.createCommand(), a.execCommand(), a.shellCommand(), a.terminalCommand(), a.codeCommand(), a.kernelsCommand(), a.taskCommand(), a.cpCommand(), a.exportCommand(), a.importCommand(), a.installCommand(), a.gitCommand(),
+	add(sandboxes, a.runCommand(), a.createCommand(), a.execCommand(), a.shellCommand(), a.terminalCommand(), a.chatCommand(), a.codeCommand(), a.kernelsCommand(), a.taskCommand(), a.cpCommand(), a.exportCommand(), a.importCommand(), a.installCommand(), a.gitCommand(),
 		a.lsCommand(), a.getCommand(), a.logsCommand(), a.eventsCommand(), a.stopCommand(), a.startCommand(), a.sleepCommand(), a.wakeCommand(), a.keepaliveCommand(), a.egressCommand(), a.servicesCommand(), a.portsCommand(), a.urlCommand(), a.portForwardCommand(), a.forkCommand(), a.snapshotCommand(), a.rollbackCommand(), a.tenantsCommand(), secrets.Command(a.client), settings.Command(a.client), a.rmCommand())
 	add(machine, a.serveCommand(), a.egressProxyCommand(), a.mcpCommand(), images.Command(a.imageEnv()), a.doctorCommand(), a.benchCommand())
 	add(other, a.versionCommand(), a.completionCommand())
@@ -165,6 +166,14 @@ func (a *app) imageEnv() images.Env {
 		Flags: configFlags, Settings: configArgs, Each: a.eachID,
 		Usage: func(cmd *cobra.Command, err error) error { return usageError{cmd, err} },
 	}
+}
+
+func (a *app) chatCommand() *cobra.Command {
+	return chat.Command(chat.Env{
+		Client: a.client, Signals: a.takeSignals, Lookup: a.lookupEnv,
+		Usage: func(cmd *cobra.Command, err error) error { return usageError{cmd, err} },
+		Exit:  func(code int, err error) error { return &codeError{code, err} },
+	})
 }
 
 func (a *app) taskCommand() *cobra.Command {

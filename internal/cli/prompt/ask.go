@@ -28,8 +28,8 @@ func (p *prompt) ask(ctx context.Context, patience time.Duration, do func(ctx co
 	defer cancel()
 	done := make(chan error, 1)
 	go func() { done <- do(ctx) }()
-	keys, held := p.edit.keys.pieces, p.edit.keys.held
-	if p.edit.keys.held = nil; p.edit.keys.hold(held) {
+	keys := p.edit.Keys.Pieces()
+	if p.edit.Keys.Interrupted() {
 		cancel()
 	}
 	for {
@@ -39,7 +39,7 @@ func (p *prompt) ask(ctx context.Context, patience time.Duration, do func(ctx co
 		case piece, ok := <-keys:
 			if !ok {
 				keys = nil // the next read tells
-			} else if p.edit.keys.hold(piece) {
+			} else if p.edit.Keys.Hold(piece) {
 				cancel()
 			}
 		case <-p.interrupts:
@@ -104,7 +104,7 @@ func (p *prompt) completion(ctx context.Context, lines []string) func(line strin
 			return string(text[:start]) + common + string(text[end:]), len(string(text[:start])) + len(common)
 		}
 		if len(matches) > 1 {
-			fmt.Fprint(p.edit, inColumns(matches, p.edit.width(), got.Truncated))
+			fmt.Fprint(p.edit, inColumns(matches, p.edit.Width(), got.Truncated))
 		}
 		return line, pos
 	}

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/cubbyhq/cubby/client"
+	"github.com/cubbyhq/cubby/internal/cli/edit"
 	"github.com/cubbyhq/cubby/internal/cli/render"
 	"github.com/cubbyhq/cubby/internal/cli/tty"
 )
@@ -40,7 +41,7 @@ type prompt struct {
 	request  client.CodeRequest // of every cell, but for the code
 	language string
 	show     *render.Printer
-	edit     *lineEditor
+	edit     *edit.Editor
 	// interrupts brings SIGINTs that come as signals; Ctrl-C comes as a key.
 	interrupts chan struct{}
 }
@@ -57,7 +58,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 	p := &prompt{client: o.Client, id: o.Show.Box, request: o.Request, language: ready.Language, interrupts: make(chan struct{}, 1)}
 	p.request.Kernel, p.request.Language, p.request.Stdin = ready.Kernel, ready.Language, true
-	p.edit = newLineEditor(readKeys(o.Stdin), o.Stdout, openHistory(o.Getenv))
+	p.edit = edit.New(edit.ReadKeys(o.Stdin), o.Stdout, edit.OpenHistory(o.Getenv, "code_history"))
 	show := o.Show
 	show.Out, show.ErrOut, show.WholeLines = p.edit, p.edit, true
 	show.Note = func(format string, args ...any) { fmt.Fprintf(p.edit, "cubby: "+format+"\n", args...) }
@@ -78,16 +79,16 @@ func Run(ctx context.Context, o Options) error {
 	defer giveBack()
 	size := func() *client.WindowSize { return tty.Size(o.Stdout, o.Stdin) }
 	restore, err := tty.Raw(ctx, o.TTY, size, func(_ context.Context, size client.WindowSize) error {
-		return p.edit.resize(size)
+		return p.edit.Resize(size)
 	})
 	if err != nil {
 		return err
 	}
 	defer restore()
-	if err := p.edit.resize(*size()); err != nil {
+	if err := p.edit.Resize(*size()); err != nil {
 		return err
 	}
-	defer p.edit.pasting()()
+	defer p.edit.Pasting()()
 	fmt.Fprintf(p.edit, "%s, kernel %s of %s; Tab completes, ?name explains, Ctrl-C interrupts, Ctrl-D and exit leave\n", ready.Language, ready.Kernel, p.id)
 	return p.loop(ctx)
 }
@@ -97,7 +98,7 @@ func (p *prompt) loop(ctx context.Context) error {
 	for {
 		code, err := p.read(ctx)
 		switch {
-		case errors.Is(err, errInterrupted):
+		case errors.Is(err, edit.ErrInterrupted):
 			continue
 		case errors.Is(err, io.EOF):
 			fmt.Fprintln(p.edit)
@@ -147,7 +148,7 @@ func (p *prompt) read(ctx context.Context) (string, error) {
 	var lines []string
 	ask := first
 	for {
-		line, pasted, err := p.edit.line(ctx, ask, p.completion(ctx, lines))
+		line, pasted, err := p.edit.Line(ctx, ask, p.completion(ctx, lines))
 		if err != nil {
 			return "", err
 		}
@@ -200,7 +201,7 @@ func (p *prompt) run(ctx context.Context, code string) error {
 		go func() { _ = cell.Cancel(ctx) }() // the stream reports the end
 	}
 	for {
-		keys := p.edit.keys.pieces
+		keys := p.edit.Keys.Pieces()
 		if answers != nil {
 			keys = nil // the editor has them
 		}
@@ -243,7 +244,7 @@ func (p *prompt) run(ctx context.Context, code string) error {
 				interrupt()
 				return io.EOF
 			}
-			if p.edit.keys.hold(piece) {
+			if p.edit.Keys.Hold(piece) {
 				interrupt()
 			}
 		case <-p.interrupts:
@@ -257,9 +258,9 @@ func (p *prompt) run(ctx context.Context, code string) error {
 func (p *prompt) answer(ctx context.Context, q client.InputRequest, to chan<- answered) {
 	var a answered
 	if q.Password {
-		a.line, a.err = p.edit.password(ctx, q.Prompt)
+		a.line, a.err = p.edit.Password(ctx, q.Prompt)
 	} else {
-		a.line, a.err = p.edit.answer(ctx, q.Prompt)
+		a.line, a.err = p.edit.Answer(ctx, q.Prompt)
 	}
 	to <- a
 }

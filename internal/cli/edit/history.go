@@ -1,4 +1,4 @@
-package prompt
+package edit
 
 import (
 	"os"
@@ -9,24 +9,21 @@ import (
 // maxHistory is how many lines a history has.
 const maxHistory = 1000
 
-// history is the lines that were typed, the newest first, and keeps them in a
+// History is the lines that were typed, the newest first, and keeps them in a
 // file. The zero value is empty and keeps nothing.
-type history struct {
+type History struct {
 	lines []string // oldest first
 	path  string   // "": nothing is kept
 }
 
-// openHistory reads the history of the prompt for code. One that cannot be
-// read or written is only of today.
-func openHistory(getenv func(string) string) *history {
-	state := getenv("XDG_STATE_HOME")
-	if home := getenv("HOME"); !filepath.IsAbs(state) && home != "" {
-		state = filepath.Join(home, ".local", "state")
+// OpenHistory reads the history of a name. One that cannot be read or written is only
+// of today.
+func OpenHistory(getenv func(string) string, name string) *History {
+	dir := StateDir(getenv)
+	if dir == "" {
+		return &History{}
 	}
-	if !filepath.IsAbs(state) {
-		return &history{}
-	}
-	h := &history{path: filepath.Join(state, "cubby", "code_history")}
+	h := &History{path: filepath.Join(dir, name)}
 	text, err := os.ReadFile(h.path)
 	if err != nil {
 		return h
@@ -40,7 +37,7 @@ func openHistory(getenv func(string) string) *history {
 }
 
 // Add appends a line unless it is blank or there already.
-func (h *history) Add(line string) {
+func (h *History) Add(line string) {
 	line = strings.TrimRight(line, " \t\r\n")
 	if line == "" || len(h.lines) > 0 && h.lines[len(h.lines)-1] == line {
 		return
@@ -61,7 +58,20 @@ func (h *history) Add(line string) {
 }
 
 // Len is how many lines there are.
-func (h *history) Len() int { return len(h.lines) }
+func (h *History) Len() int { return len(h.lines) }
 
 // At is a line, 0 the newest.
-func (h *history) At(i int) string { return h.lines[len(h.lines)-1-i] }
+func (h *History) At(i int) string { return h.lines[len(h.lines)-1-i] }
+
+// StateDir is where cubby's commands keep what they remember, "" where there is no such
+// place.
+func StateDir(getenv func(string) string) string {
+	state := getenv("XDG_STATE_HOME")
+	if home := getenv("HOME"); !filepath.IsAbs(state) && home != "" {
+		state = filepath.Join(home, ".local", "state")
+	}
+	if !filepath.IsAbs(state) {
+		return ""
+	}
+	return filepath.Join(state, "cubby")
+}
