@@ -25,8 +25,10 @@ func (n name) String() string {
 	return n.group + "." + n.field
 }
 
-// parseName reads a name; one without a dot that is no setting is a provider.
+// parseName reads a name; one without a dot that is no setting is a provider. A
+// provider's may begin with "providers.", as in the JSON of the API.
 func parseName(text string) (name, error) {
+	text = strings.TrimPrefix(text, "providers.")
 	group, field, dotted := strings.Cut(text, ".")
 	unknown := fmt.Errorf("%s is not the name of a setting; see cubby settings --help", format.Printable(text))
 	switch {

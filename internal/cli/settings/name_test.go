@@ -11,7 +11,7 @@ import (
 func TestAssignments(t *testing.T) {
 	args := []string{
 		"model=openai/a=b", "max_iterations=7", "token_budget=9", "supports_vision=auto", "openai.key", "openai.base_url=http://a?b=c",
-		"ollama.base_url=http://b", "approval.exec=ask", "approval.*=deny", "approval.a.key=allow",
+		"providers.ollama.base_url=http://b", "approval.exec=ask", "approval.*=deny", "approval.a.key=allow",
 	}
 	all, err := parseAll(args)
 	if err != nil {
