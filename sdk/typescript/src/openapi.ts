@@ -3032,9 +3032,6 @@ export interface components {
             /** @description At most 4 MiB. */
             code: string;
         };
-        CheckpointChoiceConfigurableStruct: {
-            checkpoint_id: string;
-        };
         CheckpointRef: {
             checkpoint_id: string;
             checkpoint_map: {
@@ -4113,8 +4110,8 @@ export interface components {
             name?: string;
         };
         LangGraphCheckpointChoice: {
-            checkpoint_id: string;
-            configurable: components["schemas"]["CheckpointChoiceConfigurableStruct"];
+            checkpoint_id?: string;
+            configurable?: components["schemas"]["LangGraphCheckpointChoice"];
         };
         LangGraphError: {
             /** @description The same, with how to get further. */
@@ -4175,6 +4172,18 @@ export interface components {
             /** Format: date-time */
             updated_at: string;
         };
+        LangGraphRunConfig: {
+            /** @description chat_model and the like; chat_model_api_key is used and not kept */
+            configurable?: {
+                [key: string]: unknown;
+            };
+            /**
+             * Format: int64
+             * @description Steps that it may take
+             */
+            recursion_limit?: number;
+            tags?: string[] | null;
+        };
         LangGraphRunCreate: {
             /** Format: double */
             after_seconds?: number;
@@ -4185,15 +4194,15 @@ export interface components {
             checkpoint_id?: string;
             /** @description Answers what the thread waits for. */
             command?: components["schemas"]["Command"];
-            config?: components["schemas"]["RunCreateConfigStruct"];
+            config?: components["schemas"]["LangGraphRunConfig"];
             context?: unknown;
             /** @description create makes the thread; reject is the default */
             if_not_exists?: string;
             /** @description {"messages":[…]}; left out: the thread goes on where it stands */
             input?: unknown;
-            interrupt_after?: string[] | null;
+            interrupt_after?: string | string[];
             /** @description Nodes, tools, or * for all nodes */
-            interrupt_before?: string[] | null;
+            interrupt_before?: string | string[];
             metadata?: {
                 [key: string]: unknown;
             };
@@ -4203,7 +4212,7 @@ export interface components {
             on_completion?: string;
             /** @description cancel, or continue, which is the default */
             on_disconnect?: string;
-            stream_mode?: string[] | null;
+            stream_mode?: string | string[];
             webhook?: string;
         };
         LangGraphRunsCancel: {
@@ -4449,14 +4458,6 @@ export interface components {
         RollbackInput: {
             /** @description Its id or name. */
             snapshot: string;
-        };
-        RunCreateConfigStruct: {
-            configurable?: {
-                [key: string]: unknown;
-            };
-            /** Format: int64 */
-            recursion_limit?: number;
-            tags?: string[] | null;
         };
         Sandbox: {
             /** @description The task that runs, when one sandbox is asked for. */
