@@ -55,7 +55,7 @@ func (c *Catalogue) Choose(ctx context.Context, q Choice) (Chosen, error) {
 	}
 	out := Chosen{
 		Model: provider, Provider: ref.Provider, Name: ref.Model, Sight: c.sight(ref, cmp.Or(q.Vision, string(e.Vision))),
-		MaxTurns: cmp.Or(e.MaxIterations, c.turns), MaxTokens: cmp.Or(int(e.TokenBudget), c.tokens),
+		MaxTurns: cmp.Or(e.MaxIterations, c.turns), MaxTokens: least(int(e.TokenBudget), c.tokens, isOperator(ctx)),
 		Policy: loop.Policy{Tools: map[string]loop.Rule{}},
 	}
 	for tool, decision := range e.Approval {
@@ -66,6 +66,15 @@ func (c *Catalogue) Choose(ctx context.Context, q Choice) (Chosen, error) {
 		out.Policy.Tools[tool] = loop.Rule{Decision: loop.Decision(decision)}
 	}
 	return out, nil
+}
+
+// least is a budget of settings beside the daemon's, which a tenant cannot exceed; 0 is
+// none.
+func least(set, daemons int, operator bool) int {
+	if set == 0 || daemons == 0 || operator {
+		return cmp.Or(set, daemons)
+	}
+	return min(set, daemons)
 }
 
 // refOf is the model that a request is for: its own, or that of settings.

@@ -137,15 +137,15 @@ func TestSettingsOfSandboxAgent(t *testing.T) {
 		{"t-operator", "", shape("gpt-4o", "openai", "sk-••••••••••••ment", "", "true")},
 		{"t-acme", "", shape("gpt-4o", "openai", hidden, "", "true")},
 		{"t-operator", `{"chatModelApiKey":"12345678","supportsVision":false}`, shape("gpt-4o", "openai", hidden, "", "false")},
-		{"t-operator", `{"chatModelApiKey":"","chatModelBaseUrl":"http://127.0.0.1:1/v1","supportsVision":null}`, shape("gpt-4o", "openai", hidden, "http://127.0.0.1:1/v1", "null")},
+		{"t-operator", `{"chatModelApiKey":"","chatModelBaseUrl":"http://127.0.0.1:1/v1","supportsVision":null}`, shape("gpt-4o", "openai", "sk-••••••••••••ment", "http://127.0.0.1:1/v1", "null")},
 		{"t-acme", `{"chatModel":"gemini-2","chatModelProvider":"google_genai","chatModelApiKey":"hush-5be00d21","supportsVision":"1","unknown":{}}`, shape("gemini-2", "google_genai", "hus••••••0d21", "", "true")},
 		{"t-acme", `{"chatModel":"gemini-3","chatModelApiKey":null}`, shape("gemini-3", "google_genai", "hus••••••0d21", "", "true")},
 		{"t-acme", `{"chatModelApiKey":""}`, shape("gemini-3", "google_genai", "hus••••••0d21", "", "true")},
 		{"t-acme", `{"chatModelProvider":"anthropic"}`, shape("gemini-3", "anthropic", "", "", "true")},
-		{"t-acme", `{"chatModelProvider":"google_genai","chatModelBaseUrl":"https://g.example"}`, shape("gemini-3", "google_genai", "hus••••••0d21", "https://g.example", "true")},
-		{"t-acme", `{"chatModelBaseUrl":""}`, shape("gemini-3", "google_genai", "hus••••••0d21", "", "true")},
+		{"t-acme", `{"chatModelProvider":"google_genai","chatModelBaseUrl":"https://g.example"}`, shape("gemini-3", "google_genai", "", "https://g.example", "true")},
+		{"t-acme", `{"chatModelBaseUrl":""}`, shape("gemini-3", "google_genai", "", "", "true")},
 		{"t-beta", "", shape("gpt-4o", "openai", hidden, "", "null")},
-		{"t-operator", "", shape("gpt-4o", "openai", hidden, "http://127.0.0.1:1/v1", "null")},
+		{"t-operator", "", shape("gpt-4o", "openai", "sk-••••••••••••ment", "http://127.0.0.1:1/v1", "null")},
 	} {
 		method := http.MethodPut
 		if tt.body == "" {

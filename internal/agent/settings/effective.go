@@ -52,12 +52,9 @@ func (l layers) effective() Effective {
 		if layer.Vision != "" {
 			e.Vision = layer.Vision
 		}
-		if layer.MaxIterations != 0 {
-			e.MaxIterations = layer.MaxIterations
-		}
-		if layer.TokenBudget != 0 {
-			e.TokenBudget = layer.TokenBudget
-		}
+		// A tenant may have less than the operator gives, and not more.
+		e.MaxIterations = tighter(e.MaxIterations, layer.MaxIterations, layer.from == Tenant)
+		e.TokenBudget = tighter(e.TokenBudget, layer.TokenBudget, layer.from == Tenant)
 		for tool := range layer.Approval {
 			e.Approval[tool] = l.decide(tool)
 			if l.below(Tenant).decide(tool) == Deny {
@@ -69,6 +66,15 @@ func (l layers) effective() Effective {
 		}
 	}
 	return e
+}
+
+// tighter is a limit with that of a layer above it; 0 is none. One that is bounded by
+// what is below takes no more than that.
+func tighter[T int | int64](below, set T, bounded bool) T {
+	if set == 0 || bounded && below != 0 {
+		return min(cmp.Or(set, below), cmp.Or(below, set))
+	}
+	return set
 }
 
 // endpoint is a provider: its base URL is of the first layer that has one, and so is

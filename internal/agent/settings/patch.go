@@ -39,7 +39,8 @@ func (f Field[T]) or(was T) T {
 }
 
 // Patch is a change of settings, as a JSON merge patch: what it leaves out stays, and
-// null removes. An empty key stays too, so that a form can be sent without it.
+// null removes. An empty key stays too, so that a form can be sent without it, unless the
+// base URL becomes another: then the key is gone, and has to be given again.
 type Patch struct {
 	Model         Field[string]                    `json:"model"`
 	Providers     Field[map[string]*ProviderPatch] `json:"providers"` // a nil one is removed
@@ -104,7 +105,12 @@ func (p Patch) providers(was map[string]Provider) map[string]Provider {
 			continue
 		}
 		provider := set[name]
-		provider.BaseURL = strings.TrimRight(strings.TrimSpace(change.BaseURL.or(provider.BaseURL)), "/")
+		base := provider.BaseURL
+		provider.BaseURL = strings.TrimRight(strings.TrimSpace(change.BaseURL.or(base)), "/")
+		if provider.BaseURL != base {
+			// A key goes where it was given for: who may set it is not who may read it.
+			provider.Key = ""
+		}
 		switch key := strings.TrimSpace(change.Key.Value); {
 		case change.Key.Null:
 			provider.Key = ""
@@ -120,12 +126,14 @@ func (p Patch) providers(was map[string]Provider) map[string]Provider {
 	return set
 }
 
-// replace is apply to nothing but the keys of the providers that the patch names.
+// replace is apply to nothing but the keys of the providers that the patch names and
+// whose base URL it leaves as it is.
 func (p Patch) replace(d Document) (Document, error) {
 	kept := Document{Providers: map[string]Provider{}}
-	for name := range p.Providers.Value {
-		if key := d.Providers[name].Key; key != "" {
-			kept.Providers[name] = Provider{Key: key}
+	for name, change := range p.Providers.Value {
+		was := d.Providers[name]
+		if was.Key != "" && change != nil && strings.TrimRight(strings.TrimSpace(change.BaseURL.Value), "/") == was.BaseURL {
+			kept.Providers[name] = was
 		}
 	}
 	return p.apply(kept)

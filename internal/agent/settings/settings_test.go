@@ -82,17 +82,19 @@ func TestPatches(t *testing.T) {
 		{false, `{"model":" openai/gpt-4o ","max_iterations":7}`, `{"model":"openai/gpt-4o","max_iterations":7}`},
 		{false, `{"providers":{"openai":{"key":" sk-0123456789 \n","base_url":"https://a.example/v1/"}}}`, `{"model":"openai/gpt-4o",
 			"providers":{"openai":{"base_url":"https://a.example/v1","key":"sk-••••••6789"}},"max_iterations":7}`},
-		// An empty key and what is left out stay.
+		// An empty key and what is left out stay, but no key goes to another place.
+		{false, `{"providers":{"openai":{"key":"","base_url":"https://a.example/v1/"}}}`, `{"model":"openai/gpt-4o",
+			"providers":{"openai":{"base_url":"https://a.example/v1","key":"sk-••••••6789"}},"max_iterations":7}`},
 		{false, `{"providers":{"openai":{"key":"","base_url":"http://b"},"ollama":{"base_url":"http://[::1]:11434"}},"max_iterations":null}`, `{"model":"openai/gpt-4o",
-			"providers":{"openai":{"base_url":"http://b","key":"sk-••••••6789"},"ollama":{"base_url":"http://[::1]:11434"}}}`},
+			"providers":{"openai":{"base_url":"http://b"},"ollama":{"base_url":"http://[::1]:11434"}}}`},
 		{false, `{"approval":{"exec":"ask","*":"deny"},"supports_vision":"false","token_budget":5}`, `{"model":"openai/gpt-4o",
-			"providers":{"openai":{"base_url":"http://b","key":"sk-••••••6789"},"ollama":{"base_url":"http://[::1]:11434"}},
+			"providers":{"openai":{"base_url":"http://b"},"ollama":{"base_url":"http://[::1]:11434"}},
 			"supports_vision":"false","token_budget":5,"approval":{"*":"deny","exec":"ask"}}`},
 		{false, `{"approval":{"exec":null,"x":"allow"},"providers":{"ollama":null,"openai":{"key":null}}}`, `{"model":"openai/gpt-4o",
 			"providers":{"openai":{"base_url":"http://b"}},"supports_vision":"false","token_budget":5,"approval":{"*":"deny","x":"allow"}}`},
 		{false, `{"providers":{"openai":{"key":"k"},"b":{"key":"123456789"}}}`, `{"model":"openai/gpt-4o",
 			"providers":{"openai":{"base_url":"http://b","key":"•"},"b":{"key":"123••6789"}},"supports_vision":"false","token_budget":5,"approval":{"*":"deny","x":"allow"}}`},
-		{true, `{"providers":{"openai":{}},"approval":{"y":"ask"}}`, `{"providers":{"openai":{"key":"•"}},"approval":{"y":"ask"}}`},
+		{true, `{"providers":{"openai":{}},"approval":{"y":"ask"}}`, `{"approval":{"y":"ask"}}`},
 		{false, `{"providers":null,"approval":null}`, `{}`},
 		{true, `{"model":"a/b/c"}`, `{"model":"a/b/c"}`},
 		{false, `{"model":null}`, `{}`},
@@ -439,4 +441,20 @@ func FuzzBaseURL(f *testing.F) {
 			t.Errorf("%q is taken", text)
 		}
 	})
+}
+
+// TestTenantsMayHaveLess: limits of the operator hold for tenants, who may have less.
+func TestTenantsMayHaveLess(t *testing.T) {
+	for _, tt := range []struct{ environment, operator, tenant, want int }{
+		{25, 0, 0, 25}, {25, 40, 0, 40}, {25, 40, 30, 30}, {25, 40, 100, 40}, {25, 0, 100, 25}, {0, 0, 100, 100}, {0, 40, 30, 30},
+	} {
+		got := layers{
+			{Tenant, Document{MaxIterations: tt.tenant, TokenBudget: int64(tt.tenant)}},
+			{Operator, Document{MaxIterations: tt.operator, TokenBudget: int64(tt.operator)}},
+			{FromEnvironment, Document{MaxIterations: tt.environment, TokenBudget: int64(tt.environment)}},
+		}.effective()
+		if got.MaxIterations != tt.want || got.TokenBudget != int64(tt.want) {
+			t.Errorf("%+v: %d turns and %d tokens", tt, got.MaxIterations, got.TokenBudget)
+		}
+	}
 }
