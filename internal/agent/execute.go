@@ -232,6 +232,7 @@ func (r *recorder) Commit(ctx context.Context, c conversation.Checkpoint, state 
 	c.Metadata = merged(run.Metadata, map[string]json.RawMessage{
 		"run_id": conversation.Text(run.ID), "thread_id": conversation.Text(t.ID),
 		"assistant_id": conversation.Text(run.AssistantID), "graph_id": t.Metadata["graph_id"],
+		"source": conversation.Text(string(c.Source)), "step": conversation.Number(c.Step), // clients look for them
 	})
 	return r.s.cfg.Store.Commit(ctx, store.CommitRequest{Thread: t.UID, Checkpoint: c, State: state, Head: true, Durable: len(c.Next) == 0})
 }

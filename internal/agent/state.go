@@ -134,11 +134,13 @@ func (t *Threads) Change(ctx context.Context, id string, ch StateChange) (conver
 	c := conversation.Checkpoint{
 		ID: conversation.NewID(), Parent: at.Checkpoint.ID, Source: conversation.SourceUpdate, Step: at.Checkpoint.Step + 1,
 		Next: after(ch.AsNode, state), CreatedAt: s.cfg.Now(),
-		Metadata: merged(ch.Metadata, map[string]json.RawMessage{"thread_id": conversation.Text(found.ID)}),
 	}
 	if at.Checkpoint.ID == "" {
 		c.Step = 0
 	}
+	c.Metadata = merged(ch.Metadata, map[string]json.RawMessage{
+		"thread_id": conversation.Text(found.ID), "source": conversation.Text(string(c.Source)), "step": conversation.Number(c.Step),
+	})
 	c.Tasks = loop.TasksOf(c.ID, c.Next)
 	c, _, err = s.cfg.Store.Commit(ctx, store.CommitRequest{
 		Thread: found.UID, Checkpoint: c, State: state, Head: true, Durable: true,

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/google/uuid"
@@ -227,3 +228,6 @@ func Text(s string) json.RawMessage {
 	}
 	return raw
 }
+
+// Number is a number as metadata have it.
+func Number(n int) json.RawMessage { return json.RawMessage(strconv.Itoa(n)) }

@@ -3,6 +3,7 @@ package agentapi
 import (
 	"encoding/json"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/agent"
@@ -49,7 +50,7 @@ func stateOf(s agent.State) ThreadState {
 		if interrupts == nil {
 			interrupts = []conversation.Interrupt{}
 		}
-		out.Tasks = append(out.Tasks, Task{ID: t.ID, Name: t.Name, Path: modes.Path(t.Name), Error: t.Error, Interrupts: interrupts})
+		out.Tasks = append(out.Tasks, Task{ID: t.ID, Name: t.Name, Path: modes.Path(t.Name), Error: errorOf(t.Error), Interrupts: interrupts})
 	}
 	// What the thread says of its assistant holds for its states too.
 	for _, key := range []string{"graph_id", "assistant_id"} {
@@ -67,6 +68,19 @@ func stateOf(s agent.State) ThreadState {
 	}
 	out.Checkpoint, out.Parent = modes.Ref(s.Thread.ID, c.ID), modes.Ref(s.Thread.ID, c.Parent)
 	return out
+}
+
+// errorOf is why a task failed, in the JSON that clients read out of a text.
+func errorOf(text *string) *string {
+	if text == nil {
+		return nil
+	}
+	name, message, named := strings.Cut(*text, ": ")
+	if !named {
+		name, message = "Error", *text
+	}
+	raw := string(jsonOf(map[string]string{"name": name, "error": name, "message": message}))
+	return &raw
 }
 
 func jsonOf(v any) json.RawMessage {

@@ -33,7 +33,7 @@ class Scripted extends BaseChatModel {
     return "scripted";
   }
   getLsParams() {
-    return { ls_provider: "openai", ls_model_name: "scripted", ls_model_type: "chat" };
+    return { ls_provider: "openai", ls_model_name: "gpt-4o", ls_model_type: "chat" };
   }
   async _generate(messages, options, manager) {
     let whole;
@@ -61,7 +61,7 @@ class Scripted extends BaseChatModel {
     }
     yield* say({
       content: "",
-      response_metadata: { finish_reason: rule.toolCalls ? "tool_calls" : "stop", model_name: "scripted" },
+      response_metadata: { finish_reason: rule.toolCalls ? "tool_calls" : "stop", model_name: "gpt-4o" },
       usage_metadata: { input_tokens: 10, output_tokens: 5, total_tokens: 15 },
     });
   }

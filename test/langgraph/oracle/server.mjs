@@ -8,7 +8,7 @@ import { startServer } from "@langchain/langgraph-api/server";
 const here = dirname(fileURLToPath(import.meta.url));
 const cwd = mkdtempSync(join(process.env.TMPDIR ?? tmpdir(), "langgraph-"));
 const { host } = await startServer({
-  host: "127.0.0.1", port: Number(process.argv[2] ?? 0), nWorkers: 3, cwd,
+  host: "127.0.0.1", port: Number(process.argv[2] ?? 0), nWorkers: 30, cwd,
   graphs: { agent: `${relative(cwd, join(here, "graph.mjs"))}:graph` },
 });
-console.log(`http://${host}`);
+console.log(`listening http://${host}`);

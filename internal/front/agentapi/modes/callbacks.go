@@ -2,6 +2,7 @@ package modes
 
 import (
 	"context"
+	"strings"
 
 	"github.com/cubbyhq/cubby/internal/conversation"
 )
@@ -63,7 +64,12 @@ func (r *Renderer) modelPiece(piece conversation.MessageChunk, meta metadata) {
 		r.next++
 	} else {
 		r.work.asked = true
-		r.work.model = callback{"ChatModel", idOf("model", r.work.ID), orNoNodes(r.run.Request.Tags), meta}
+		// An answer has the name of the call that gave it.
+		id, named := strings.CutPrefix(piece.ID, "run--")
+		if !named {
+			id = idOf("model", r.work.ID)
+		}
+		r.work.model = callback{"ChatModel", id, orNoNodes(r.run.Request.Tags), meta}
 		input := asks(r.work.Checkpoint)
 		r.callback(r.work.model, "on_chat_model_start", func(ctx context.Context, s States) (any, error) {
 			v, err := input(ctx, s)

@@ -3,6 +3,7 @@ package modes
 import (
 	"context"
 	"encoding/json"
+	"maps"
 
 	"github.com/cubbyhq/cubby/internal/conversation"
 )
@@ -41,11 +42,20 @@ func (r *Renderer) chunkMetadata(c conversation.Chunk) metadata {
 		return r.work.about
 	}
 	m := r.metadata()
-	m["tags"] = orNoNodes(r.run.Request.Tags)
 	if c.Model != "" {
 		m["ls_provider"], m["ls_model_name"], m["ls_model_type"] = c.Provider, c.Model, "chat"
 	}
 	r.work.about = m
+	return m
+}
+
+// tagged is the metadata of a piece that comes alone.
+func (r *Renderer) tagged(c conversation.Chunk, meta metadata) metadata {
+	m := maps.Clone(meta)
+	m["tags"] = orNoNodes(r.run.Request.Tags)
+	if c.Node == conversation.NodeTools {
+		m["tags"], m["name"] = []string{stepTag(c.Step)}, c.Node
+	}
 	return m
 }
 
@@ -54,7 +64,7 @@ func (r *Renderer) chunk(c conversation.Chunk) {
 	piece := c.Message
 	piece.Last = false // it is of journals
 	meta := r.chunkMetadata(c)
-	r.emit(MessagesTuple, "messages", fixed([]any{piece, meta}))
+	r.emit(MessagesTuple, "messages", func(context.Context, States) (any, error) { return []any{piece, r.tagged(c, meta)}, nil })
 	if c.Message.Type != conversation.AI {
 		r.toolEnded(c.Message.Message)
 		return

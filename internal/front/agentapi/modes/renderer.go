@@ -180,7 +180,7 @@ func (r *Renderer) started(at time.Time, t conversation.TaskStarted) {
 	}
 	calls := r.work.calls
 	r.work = &task{TaskStarted: t}
-	meta := r.metadata()
+	meta := r.runMetadata()
 	data := func(ctx context.Context, s States) (any, error) {
 		m, err := messagesAt(ctx, s, t.Checkpoint)
 		return taskEvent{t.ID, t.Node, values(m), t.Triggers, []conversation.Interrupt{}, meta}, err

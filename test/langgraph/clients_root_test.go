@@ -1,12 +1,12 @@
 //go:build root
 
-package e2e_test
+// Package langgraph_test lets programs that nobody here wrote use the agent as
+// LangGraph's platform, and compares it with LangGraph's own server.
+package langgraph_test
 
 import (
 	"bufio"
-	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -18,8 +18,8 @@ import (
 	"github.com/cubbyhq/cubby/internal/daemon/daemontest"
 )
 
-// packages is a directory with packages of test/langgraph and copies of its programs.
-func langgraphPackages(t *testing.T, which string, files ...string) string {
+// install returns a directory with packages of test/langgraph and copies of its programs.
+func install(t *testing.T, which string, files ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "../../scripts/langgraph-packages.sh", which)
 	cmd.Stderr = os.Stderr
@@ -35,7 +35,7 @@ func langgraphPackages(t *testing.T, which string, files ...string) string {
 		t.Fatal(err)
 	}
 	for _, name := range files {
-		text, err := os.ReadFile(filepath.Join("../langgraph", name))
+		text, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -46,9 +46,9 @@ func langgraphPackages(t *testing.T, which string, files ...string) string {
 	return dir
 }
 
-// server starts a program that ends with the test, and returns what it prints behind
+// start starts a program that ends with the test, and returns what it prints behind
 // a word.
-func langgraphServer(t *testing.T, cmd *exec.Cmd, behind string) string {
+func start(t *testing.T, cmd *exec.Cmd, behind string) string {
 	t.Helper()
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -84,11 +84,11 @@ type rule struct {
 	ToolCalls []json.RawMessage
 }
 
-// langgraphModel starts a server that speaks a provider's protocol and says what the
+// model starts a server that speaks a provider's protocol and says what the
 // script says.
-func langgraphModel(t *testing.T, packages string) string {
+func model(t *testing.T, packages string) string {
 	t.Helper()
-	text, err := os.ReadFile("../langgraph/script.json")
+	text, err := os.ReadFile("script.json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,14 +122,14 @@ func langgraphModel(t *testing.T, packages string) string {
 	if err := os.WriteFile(file, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return langgraphServer(t, exec.Command("node", filepath.Join(packages, "node_modules/@copilotkit/aimock/dist/cli.js"), "-p", "0", "-f", file, "-c", "8"), "listening on ")
+	return start(t, exec.Command("node", filepath.Join(packages, "node_modules/@copilotkit/aimock/dist/cli.js"), "-p", "0", "-f", file, "-c", "8"), "listening on ")
 }
 
-// langgraphDaemon starts a daemon whose agent asks the scripted model.
-func langgraphDaemon(t *testing.T, packages string, root bool) string {
+// daemon starts a daemon whose agent asks the scripted model.
+func daemon(t *testing.T, packages string, root bool) string {
 	t.Helper()
 	t.Setenv("OPENAI_API_KEY", "sk-none")
-	t.Setenv("OPENAI_BASE_URL", langgraphModel(t, packages)+"/v1")
+	t.Setenv("OPENAI_BASE_URL", model(t, packages)+"/v1")
 	return daemontest.Start(t, daemontest.Options{Config: func(c *config.Config) {
 		c.AgentModel, c.AgentAtRoot = "openai/gpt-4o", root
 	}}).URL
@@ -138,8 +138,8 @@ func langgraphDaemon(t *testing.T, packages string, root bool) string {
 // TestLangGraphClients: the official SDKs of two versions, useStream, and the one for
 // Python do with the agent what they do with LangGraph's platform.
 func TestLangGraphClients(t *testing.T) {
-	packages := langgraphPackages(t, "node", "node/client.mjs", "node/usestream.mjs")
-	url := langgraphDaemon(t, packages, true)
+	packages := install(t, "node", "node/client.mjs", "node/usestream.mjs")
+	url := daemon(t, packages, true)
 	run := func(name string, args ...string) {
 		t.Run(name, func(t *testing.T) {
 			cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
@@ -160,12 +160,9 @@ func TestLangGraphClients(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, err := filepath.Abs("../langgraph/python/client.py")
+	client, err := filepath.Abs("python/client.py")
 	if err != nil {
 		t.Fatal(err)
 	}
 	run("python", filepath.Join(strings.TrimSpace(string(dir)), "bin/python"), "-B", client, url+"/agent")
 }
-
-var _ = fmt.Sprint
-var _ = context.Background
