@@ -51,11 +51,17 @@ export PACKAGES RUN
 test-ready:
 	@if [ "$$(id -u)" != 0 ]; then echo "this starts real sandboxes and needs root; make test-unit does not" >&2; exit 1; fi
 	@$(MAKE) --no-print-directory -j2 setup-test build
-	@$(MAKE) --no-print-directory -j2 images openapi-tools app-packages example-packages compile-tests
+	@$(MAKE) --no-print-directory -j2 images openapi-tools app-packages example-packages langgraph-packages compile-tests
 
 .PHONY: openapi-tools
 openapi-tools: setup-test
 	@scripts/openapi-tools.sh >/dev/null
+
+.PHONY: langgraph-packages
+langgraph-packages: setup-test
+	@scripts/langgraph-packages.sh node >/dev/null
+	@scripts/langgraph-packages.sh oracle >/dev/null
+	@scripts/langgraph-packages.sh python >/dev/null
 
 .PHONY: app-packages
 app-packages: setup-test

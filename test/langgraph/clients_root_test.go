@@ -166,3 +166,28 @@ func TestLangGraphClients(t *testing.T) {
 	}
 	run("python", filepath.Join(strings.TrimSpace(string(dir)), "bin/python"), "-B", client, url+"/agent")
 }
+
+// TestGuide runs the program of docs/langgraph.md as it stands there, but for where
+// the daemon is and what is asked.
+func TestGuide(t *testing.T) {
+	guide, err := os.ReadFile("../../docs/langgraph.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, _ := strings.Cut(string(guide), "```js\n")
+	text, _, found := strings.Cut(text, "```")
+	packages := install(t, "node")
+	url := daemon(t, packages, false)
+	program := strings.NewReplacer("@langchain/langgraph-sdk", "langgraph-sdk-1.12", "http://127.0.0.1:9090", url, "Plot a sine curve.", "cubby-tool").Replace(text)
+	if !found || strings.Contains(program, "9090") || !strings.Contains(program, "cubby-tool") {
+		t.Fatalf("the guide has no such program: %s", text)
+	}
+	if err := os.WriteFile(filepath.Join(packages, "guide.mjs"), []byte(program), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), "node", "guide.mjs")
+	cmd.Dir = packages
+	if out, err := cmd.Output(); err != nil || !strings.HasPrefix(string(out), "I will stop it.") || !strings.HasSuffix(strings.TrimSpace(string(out)), "It was not there.") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
