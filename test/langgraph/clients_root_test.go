@@ -128,16 +128,16 @@ func model(t *testing.T, packages string) string {
 // daemon starts a daemon whose agent asks the scripted model.
 func daemon(t *testing.T, packages string, root bool) string {
 	t.Helper()
-	t.Setenv("OPENAI_API_KEY", "sk-none")
-	t.Setenv("OPENAI_BASE_URL", model(t, packages)+"/v1")
-	return daemontest.Start(t, daemontest.Options{Config: func(c *config.Config) {
-		c.AgentModel, c.AgentAtRoot = "openai/gpt-4o", root
-	}}).URL
+	return daemontest.Start(t, daemontest.Options{
+		Environ: map[string]string{"OPENAI_API_KEY": "sk-none", "OPENAI_BASE_URL": model(t, packages) + "/v1"},
+		Config:  func(c *config.Config) { c.AgentModel, c.AgentAtRoot = "openai/gpt-4o", root },
+	}).URL
 }
 
 // TestLangGraphClients: the official SDKs of two versions, useStream, and the one for
 // Python do with the agent what they do with LangGraph's platform.
 func TestLangGraphClients(t *testing.T) {
+	t.Parallel()
 	packages := install(t, "node", "node/client.mjs", "node/usestream.mjs")
 	url := daemon(t, packages, true)
 	run := func(name string, args ...string) {
@@ -170,6 +170,7 @@ func TestLangGraphClients(t *testing.T) {
 // TestGuide runs the program of docs/langgraph.md as it stands there, but for where
 // the daemon is and what is asked.
 func TestGuide(t *testing.T) {
+	t.Parallel()
 	guide, err := os.ReadFile("../../docs/langgraph.md")
 	if err != nil {
 		t.Fatal(err)

@@ -21,6 +21,7 @@ import (
 // daemon, with the same model behind both, and compares what they answer. What differs
 // is listed, and a line of the list that no answer needs fails the test.
 func TestLangGraphOracle(t *testing.T) {
+	t.Parallel()
 	packages := install(t, "node")
 	ours := daemon(t, packages, false) + "/agent"
 	oracle := install(t, "oracle", "oracle/graph.mjs", "oracle/server.mjs", "script.json")
