@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -205,5 +207,24 @@ func TestRichLinesAreBounded(t *testing.T) {
 	}
 	if got := r.add(sandbox.Output{Offset: at, Stream: sandbox.Rich, Data: []byte("}\n{}\n")}); len(got) != 1 || string(got[0].JSON) != "{}" {
 		t.Errorf("after a line without an end came %v", got)
+	}
+}
+
+// TestDialectsEvents: data on one line with an id behind it, and a comment that no
+// blank line makes an event of.
+func TestDialectsEvents(t *testing.T) {
+	w := httptest.NewRecorder()
+	s, err := New(w, http.StatusOK)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, err := range []error{s.SendData("7.1", "values", []byte(`{"a":1}`)), s.Comment("heartbeat"), s.SendData("7.2", "end", []byte(`{}`))} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	const want = "event: values\ndata: {\"a\":1}\nid: 7.1\n\n: heartbeat\nevent: end\ndata: {}\nid: 7.2\n\n"
+	if got := w.Body.String(); got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
