@@ -309,7 +309,7 @@ func (m *model) together(ctx context.Context, p *process, n int) (kib int64, err
 				return ctx.Err()
 			}
 		}
-		kib = int64(statusNumber(p.pid(), "VmRSS"))
+		kib = statusNumber(p.pid(), "VmRSS")
 		return nil
 	})
 	return kib, g.Wait()

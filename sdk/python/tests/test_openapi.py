@@ -32,7 +32,7 @@ OMITTED = {
     **{
         o.id: "it is the interface of another system, whose clients call it"
         for o in OPERATIONS
-        if o.id.startswith(("sandboxed-", "ecs-", "sandbox-agent-"))
+        if o.id.startswith(("sandboxed-", "ecs-", "sandbox-agent-", "langgraph-"))
     },
 }
 

@@ -19,7 +19,7 @@ const omitted: Record<string, string> = {
   ),
   ...Object.fromEntries(
     operationIds
-      .filter((id) => /^(?:sandboxed|ecs|sandbox-agent)-/.test(id))
+      .filter((id) => /^(?:sandboxed|ecs|sandbox-agent|langgraph)-/.test(id))
       .map((id) => [id, 'it is the interface of another system, whose clients call it']),
   ),
 };
