@@ -184,7 +184,7 @@ func places() map[string]place {
 		"internal/cli/images": {only: []string{"client", "internal/cli/format", "internal/cli/localdaemon", "internal/cli/tty", "internal/config", "internal/image"},
 			by: []string{"internal/cli"}},
 		// The other rooms know the SDK and each other at most.
-		"internal/cli/chat": {only: []string{"client", "client/agent", "internal/cli/edit", "internal/cli/format", "internal/cli/markdown",
+		"internal/cli/chat": {only: []string{"client", "client/agent", "client/settings", "internal/cli/edit", "internal/cli/format", "internal/cli/markdown",
 			"internal/cli/render", "internal/cli/tty"}, by: []string{"internal/cli"}},
 		"internal/cli/edit":     {only: []string{"client"}, by: []string{"internal/cli/chat", "internal/cli/prompt"}},
 		"internal/cli/markdown": {only: []string{"internal/cli/render"}, by: []string{"internal/cli/chat"}},
