@@ -189,10 +189,17 @@ func title(t agent.Thread) string {
 	}
 	for _, m := range t.Values.Messages {
 		if text := brief(m.Text()); m.Type == agent.Human && text != "" {
-			return fmt.Sprintf("“%s”, %d messages", text, len(t.Values.Messages))
+			return "“" + text + "”, " + counted(len(t.Values.Messages))
 		}
 	}
-	return fmt.Sprintf("%d messages", len(t.Values.Messages))
+	return counted(len(t.Values.Messages))
+}
+
+func counted(messages int) string {
+	if messages == 1 {
+		return "1 message"
+	}
+	return fmt.Sprintf("%d messages", messages)
 }
 
 // read reads a message: a line, or more if it was pasted or a line ends with a

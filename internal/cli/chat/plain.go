@@ -46,6 +46,10 @@ func (v *plainView) event(e agent.Event) error {
 	case e.Chunk != nil && e.Chunk.Type == agent.AI:
 		return v.said(e.Chunk)
 	case e.Chunk != nil && e.Chunk.Type == agent.Tool:
+		if err := v.finish(); err != nil {
+			return err
+		}
+		v.id = ""
 		if c := v.tools.finish(e.Chunk.Message); c != nil {
 			v.note("%s", c.line())
 		}

@@ -83,8 +83,7 @@ func (s *screen) line(style, text string) error {
 	if err := s.clear(); err != nil {
 		return err
 	}
-	s.changed = true
-	s.said = true
+	s.changed, s.said = true, true
 	return s.write(s.styled(style, format.Text(strings.TrimRight(text, "\n"))) + "\n")
 }
 
@@ -92,6 +91,8 @@ func (s *screen) say(text string, args ...any) { _ = s.line(dim, fmt.Sprintf(tex
 
 func (s *screen) event(e agent.Event) error {
 	switch {
+	case e.Begun != nil:
+		s.said = false
 	case e.Chunk != nil && e.Chunk.Type == agent.AI:
 		if err := s.speak(e.Chunk, e.Chunk.Reasoning(), true); err != nil {
 			return err
