@@ -10,6 +10,7 @@ import (
 
 	"github.com/cubbyhq/cubby/client/agent"
 	"github.com/cubbyhq/cubby/internal/cli/format"
+	"github.com/cubbyhq/cubby/internal/cli/render"
 )
 
 // call is one call of a tool.
@@ -32,6 +33,9 @@ type calls struct {
 	list []*call
 	last time.Time // when the newest one ended
 }
+
+// longLine is as wide as a line may be that no terminal bounds.
+const longLine = 200
 
 // maxCalls is how many are remembered, maxOutput how much of what one prints.
 const (
@@ -145,23 +149,45 @@ func brief(text string) string {
 	return format.Printable(text)
 }
 
-// head is a call on one line, with the time that it took.
-func (c *call) head(took time.Duration) string {
-	text := "▸ " + format.Printable(c.name)
-	if about := c.about(); about != "" {
-		text += "  " + about
+// head is a call on one line of so many columns, with the time that it took and what
+// else is said behind it.
+func (c *call) head(took time.Duration, columns int, behind string) string {
+	text, behind := "▸ "+format.Printable(c.name), "  "+seconds(took)+behind
+	if room := columns - wide(text) - wide(behind) - 3; room > 8 {
+		if about := clip(c.about(), room); about != "" {
+			text += "  " + about
+		}
 	}
-	return text + "  " + seconds(took)
+	return clip(text+behind, columns)
 }
 
 // line is a call that has ended, on one line.
-func (c *call) line() string {
+func (c *call) line(columns int) string {
 	if !c.failed {
-		return c.head(c.took) + "  ok"
+		return c.head(c.took, columns, "  ok")
 	}
-	text := c.head(c.took) + "  failed"
+	text := c.head(c.took, columns, "  failed")
 	if why := c.why(); why != "" {
-		text += ": " + why
+		text = clip(text+": "+why, columns)
+	}
+	return text
+}
+
+// wide is how many columns a text takes.
+func wide(text string) (n int) {
+	for _, c := range text {
+		n += render.Width(c)
+	}
+	return n
+}
+
+// clip cuts a line so that it stays one.
+func clip(text string, columns int) string {
+	width := 0
+	for i, c := range text {
+		if width += render.Width(c); width >= columns {
+			return text[:i]
+		}
 	}
 	return text
 }
@@ -189,7 +215,7 @@ func seconds(d time.Duration) string {
 
 // whole is all of a call for people: what it was given and what it gave.
 func (c *call) whole() string {
-	text := c.head(c.took) + "\n\ninput:\n" + fields(c.args)
+	text := c.head(c.took, longLine, "") + "\n\ninput:\n" + fields(c.args)
 	switch {
 	case c.ended:
 		text += "\noutput:\n" + fields(c.result)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/cubbyhq/cubby/client"
 	"github.com/cubbyhq/cubby/client/agent"
+	"github.com/cubbyhq/cubby/client/settings"
 	"github.com/cubbyhq/cubby/internal/cli/edit"
 	"github.com/cubbyhq/cubby/internal/cli/format"
 )
@@ -153,26 +153,15 @@ func (t *talk) models(ctx context.Context, name string) error {
 		t.screen.say("%s answers from now on", format.Printable(name))
 		return nil
 	}
-	get := func(path string, out any) error {
-		return t.c.Do(ctx, client.Request{Method: http.MethodGet, Path: path}, out)
-	}
-	var set struct {
-		Effective struct {
-			Model string `json:"model"`
-		} `json:"effective"`
-	}
+	set := settings.New(t.c)
 	used := t.model
-	if used == "" && get("/v1/settings", &set) == nil {
-		used = set.Effective.Model
+	if used == "" {
+		if now, err := set.Get(ctx); err == nil && now.Effective.Model != nil {
+			used = *now.Effective.Model
+		}
 	}
-	var list struct {
-		Models []struct {
-			ID   string `json:"id"`
-			Name string `json:"name"`
-		} `json:"models"`
-		Errors map[string]string `json:"errors"` // why a provider has none
-	}
-	if err := get("/v1/settings/models", &list); err != nil {
+	list, err := set.Models(ctx, "")
+	if err != nil {
 		if used != "" {
 			t.screen.say("%s answers", format.Printable(used))
 		}
@@ -240,6 +229,10 @@ func (t *talk) listFiles(ctx context.Context, path string) error {
 		files, err := t.c.Files(b.ID).List(ctx, path, false)
 		if err != nil {
 			failed = append(failed, fmt.Errorf("%s: %w", b.ID, err))
+			continue
+		}
+		if len(files) == 0 {
+			t.screen.say("%s: no files", format.Printable(b.ID))
 			continue
 		}
 		t.screen.say("%s", format.Printable(b.ID))

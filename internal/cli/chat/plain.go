@@ -51,7 +51,7 @@ func (v *plainView) event(e agent.Event) error {
 		}
 		v.id = ""
 		if c := v.tools.finish(e.Chunk.Message); c != nil {
-			v.note("%s", c.line())
+			v.note("%s", c.line(longLine))
 		}
 	case e.Notice != nil && e.Notice.Type == agent.NoticeRetry:
 		v.note("%s", format.Printable("asking the model again: "+e.Notice.Message))

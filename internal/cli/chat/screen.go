@@ -9,7 +9,6 @@ import (
 	"github.com/cubbyhq/cubby/client/agent"
 	"github.com/cubbyhq/cubby/internal/cli/format"
 	"github.com/cubbyhq/cubby/internal/cli/markdown"
-	"github.com/cubbyhq/cubby/internal/cli/render"
 )
 
 // Styles of a terminal.
@@ -44,7 +43,7 @@ type screen struct {
 }
 
 func (s *screen) styled(style, text string) string {
-	if !s.colors || text == "" {
+	if !s.colors || style == "" || text == "" {
 		return text
 	}
 	return style + text + reset
@@ -149,7 +148,7 @@ func (s *screen) ended(m agent.Message) error {
 	if c.failed {
 		style = red
 	}
-	if err := s.line(style, clip(c.line(), s.columns())); err != nil {
+	if err := s.line(style, c.line(s.columns())); err != nil {
 		return err
 	}
 	if s.files == nil {
@@ -197,7 +196,7 @@ func (s *screen) tick() error {
 		if since.Before(s.tools.last) {
 			since = s.tools.last
 		}
-		lines = append(lines, clip(c.head(time.Since(since)), s.columns()))
+		lines = append(lines, c.head(time.Since(since), s.columns(), ""))
 		for _, text := range lastLines(c.output, min(shownOutput, most-1)) {
 			lines = append(lines, s.styled(dim, clip("  "+text, s.columns())))
 		}
@@ -224,17 +223,6 @@ func lastLines(text string, most int) []string {
 		lines[i] = format.Printable(strings.ReplaceAll(line, "\t", "    "))
 	}
 	return lines
-}
-
-// clip cuts a line so that it stays one.
-func clip(text string, columns int) string {
-	width := 0
-	for i, c := range text {
-		if width += render.Width(c); width >= columns {
-			return text[:i]
-		}
-	}
-	return text
 }
 
 // end shows what the run took. What has no result by now gets none.
