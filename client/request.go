@@ -38,7 +38,7 @@ type answerBody struct {
 
 func (b answerBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	if err != nil && err != io.EOF && !errors.Is(err, io.ErrUnexpectedEOF) {
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 		err = b.c.readError(b.ctx, err)
 	}
 	return n, err

@@ -32,7 +32,6 @@ type server struct {
 	cuts   []int    // bytes of each connection; after the last one all
 	clean  bool     // connections are closed in good order all the same
 	status string   // of the run
-	noEnd  bool
 	// location is the header; "": none.
 	location string
 

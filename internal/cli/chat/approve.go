@@ -117,11 +117,11 @@ func (t *talk) decision(ctx context.Context, a agent.Action, kind string) (agent
 
 // editArgs lets the user change arguments: in their editor, or as a line.
 func (t *talk) editArgs(ctx context.Context, args json.RawMessage) (json.RawMessage, error) {
-	text := ""
 	editor := t.env.getenv("VISUAL")
 	if editor == "" {
 		editor = t.env.getenv("EDITOR")
 	}
+	var text string
 	var err error
 	if editor != "" {
 		text, err = t.inEditor(ctx, editor, args)

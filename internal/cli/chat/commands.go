@@ -211,7 +211,7 @@ func (t *talk) sandboxes(ctx context.Context) error {
 	}
 	rows := make([][]string, len(list))
 	for i, b := range list {
-		rows[i] = []string{b.ID, string(b.Status), b.Image, string(b.Isolation)}
+		rows[i] = []string{b.ID, string(b.Status), b.Image, b.Isolation}
 	}
 	return t.table([]string{"SANDBOX", "STATUS", "IMAGE", "ISOLATION"}, rows)
 }

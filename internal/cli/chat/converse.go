@@ -121,6 +121,10 @@ func (t *talk) loop(ctx context.Context) error {
 			continue
 		}
 		t.state.keep(t.thread)
+		select {
+		case <-t.interrupts: // it was meant for the turn before
+		default:
+		}
 		r := agent.RunRequest{Text: text, Images: t.images}
 		t.images = nil
 		if err := t.outcome(ctx, t.turn(ctx, r)); err != nil {

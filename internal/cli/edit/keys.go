@@ -137,7 +137,7 @@ func (t *turns) wait() bool {
 	for {
 		fds := []unix.PollFd{{Fd: int32(t.fd), Events: unix.POLLIN}, {Fd: int32(woken), Events: unix.POLLIN}}
 		_, err := unix.Poll(fds, -1)
-		if err == unix.EINTR { //nolint:errorlint // a system call's own number
+		if err == unix.EINTR {
 			continue
 		}
 		select {
