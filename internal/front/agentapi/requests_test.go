@@ -116,15 +116,15 @@ func TestBodies(t *testing.T) {
 	if got := r.do("POST", "/threads/search", `{"limit":1}`, "Content-Type", "text/plain"); got.status != 200 || !strings.Contains(got.body, thread) {
 		t.Errorf("as text = %d %s", got.status, got.body)
 	}
-	image := `{"type":"image","mimeType":"image/png","data":"` + strings.Repeat("A", 13<<20) + `"}`
-	with := func(image string) string {
-		return `{"values":{"messages":[{"role":"user","content":[{"type":"text","text":"hi"},` + image + `]}]}}`
-	}
-	if got := r.do("POST", "/threads/"+thread+"/state", with(image)); got.status != 200 {
+	image := `{"type":"image","mimeType":"image/png","data":"` + strings.Repeat("A", 256<<10) + `"}`
+	if got := r.do("POST", "/threads/"+thread+"/state", `{"values":{"messages":[{"role":"user","content":[{"type":"text","text":"hi"},`+image+`]}]}}`); got.status != 200 {
 		t.Errorf("with an image = %d %.200s", got.status, got.body)
 	}
-	if got := r.do("POST", "/threads/"+thread+"/state", with(image+","+image)); got.status != http.StatusRequestEntityTooLarge {
-		t.Errorf("with two = %d %.200s", got.status, got.body)
+	// An image of 10 MB has room, and a body without end has not.
+	for size, status := range map[int]int{14 << 20: 200, 21 << 20: http.StatusRequestEntityTooLarge} {
+		if got := r.do("POST", "/threads/search", `{"nobody knows":"`+strings.Repeat("A", size)+`"}`); got.status != status {
+			t.Errorf("%d bytes = %d %.200s", size, got.status, got.body)
+		}
 	}
 }
 
