@@ -203,7 +203,7 @@ func (s *Store) RunSecret(ctx context.Context, uid sandbox.UID, id string) (stri
 }
 
 // RemoveRun forgets a run. With its checkpoints the thread is as if it had not been:
-// its head, when it is one of them, becomes the parent of the first, and messages
+// its head, when it is one of them, becomes the newest of the others, and messages
 // that no other checkpoint has are gone too. Checkpoints of other runs that came of
 // them stay.
 func (s *Store) RemoveRun(ctx context.Context, uid sandbox.UID, id string, withCheckpoints bool) error {

@@ -242,8 +242,8 @@ func TestRolledBackRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	now, err = s.ConversationOf(ctx, thread.UID)
-	if err != nil || now.Head != "c1" || now.StateUpdatedAt != fromMicros(micros(c.Now())) {
-		t.Errorf("the thread is %+v, %v, want the head before the run", now, err)
+	if err != nil || now.Head != "c4" || now.StateUpdatedAt != fromMicros(micros(c.Now())) {
+		t.Errorf("the thread is %+v, %v, want the head before the run, on another branch than it", now, err)
 	}
 	if got := state(t, s, thread.UID, "c1"); got != "a b" {
 		t.Errorf("the state before the run is %s", got)
@@ -255,8 +255,22 @@ func TestRolledBackRun(t *testing.T) {
 	if err := s.RemoveRun(ctx, thread.UID, "r1", true); err != nil {
 		t.Fatal(err)
 	}
-	if now, err = s.ConversationOf(ctx, thread.UID); err != nil || now.Head != "" {
+	if now, err = s.ConversationOf(ctx, thread.UID); err != nil || now.Head != "c4" {
 		t.Errorf("without its first run the head is %q, %v", now.Head, err)
+	}
+}
+
+// TestRolledBackFirstRun leaves a thread without a head.
+func TestRolledBackFirstRun(t *testing.T) {
+	s, _ := fresh(t)
+	thread := talk(t, s, "acme", "a")
+	begin(t, s, thread.UID, "r1")
+	commit(t, s, CommitRequest{Thread: thread.UID, Checkpoint: conversation.Checkpoint{ID: "c1", RunID: "r1"}, State: messages("a"), Head: true})
+	if err := s.RemoveRun(t.Context(), thread.UID, "r1", true); err != nil {
+		t.Fatal(err)
+	}
+	if now, err := s.ConversationOf(t.Context(), thread.UID); err != nil || now.Head != "" {
+		t.Errorf("the head is %q, %v", now.Head, err)
 	}
 }
 
