@@ -133,11 +133,11 @@ func New(c Config) *Service {
 // Run takes up the runs that an earlier daemon left, and keeps everything going until
 // ctx ends. Runs that go on then are left to the next daemon.
 func (s *Service) Run(ctx context.Context) error {
-	if err := s.takeUp(context.WithoutCancel(ctx)); err != nil {
-		return err
+	err := s.takeUp(context.WithoutCancel(ctx))
+	if err == nil {
+		close(s.opened)
+		s.sweepUntil(ctx)
 	}
-	close(s.opened)
-	s.sweepUntil(ctx)
 	if s.cfg.Leave != nil {
 		s.cfg.Leave()
 	}
@@ -148,7 +148,7 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 	s.mu.Unlock()
 	s.work.Wait()
-	return nil
+	return err
 }
 
 // enter waits until runs may begin.
@@ -159,12 +159,7 @@ func (s *Service) enter(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	select {
-	case <-s.ended:
-		return errs.E(errs.Unready, "the daemon is stopping").RetryAfter(time.Second)
-	default:
-		return nil
-	}
+	return s.stopping()
 }
 
 // Ready is errs.Unready when the caller has no model to ask.
