@@ -87,6 +87,11 @@ type world struct {
 	ended   []string
 	unset   bool
 	called  func(ctx context.Context, c loop.Call) loop.Result
+	choose  func(ctx context.Context) error // is asked first, if it is not nil
+	ending  func() error                    // of a thread's sandboxes
+	now     func() time.Time
+	bounds  agent.Bounds
+	url     string // of a database in place of SQLite
 
 	mu sync.Mutex
 }
@@ -98,7 +103,12 @@ func (w *world) Ready(context.Context) error {
 	return nil
 }
 
-func (w *world) Choose(_ context.Context, c agent.Choice) (agent.Chosen, error) {
+func (w *world) Choose(ctx context.Context, c agent.Choice) (agent.Chosen, error) {
+	if w.choose != nil {
+		if err := w.choose(ctx); err != nil {
+			return agent.Chosen{}, err
+		}
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.choices = append(w.choices, c)
@@ -117,6 +127,9 @@ func (*world) Instructions(context.Context, string, string) string { return "Be 
 func (w *world) End(_ context.Context, thread string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.ending != nil {
+		return w.ending()
+	}
 	w.ended = append(w.ended, thread)
 	return nil
 }
@@ -133,13 +146,15 @@ func (t tools) Call(ctx context.Context, c loop.Call) loop.Result {
 }
 
 func newWorld(t *testing.T) *world {
-	return &world{t: t, dir: t.TempDir(), model: newModel()}
+	return &world{t: t, dir: t.TempDir(), model: newModel(), bounds: agent.Bounds{Runs: 100, RunsOfTenant: 50}}
 }
+
+func (w *world) db() string { return filepath.Join(w.dir, "cubby.db") }
 
 // daemon starts an agent, which stops with the test or by stop.
 func (w *world) daemon() (s *agent.Service, stop func()) {
 	w.t.Helper()
-	db, err := store.Open(w.t.Context(), store.Config{Path: filepath.Join(w.dir, "cubby.db")})
+	db, err := store.Open(w.t.Context(), store.Config{Path: w.db(), URL: w.url})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -147,7 +162,7 @@ func (w *world) daemon() (s *agent.Service, stop func()) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	s = agent.New(agent.Config{Store: db, Journals: journals, Models: w, Hands: w, Bounds: agent.Bounds{Runs: 100, RunsOfTenant: 50}})
+	s = agent.New(agent.Config{Store: db, Journals: journals, Models: w, Hands: w, Now: w.now, Bounds: w.bounds})
 	ctx, cancel := context.WithCancel(context.WithoutCancel(w.t.Context()))
 	done := make(chan error)
 	go func() { done <- s.Run(ctx) }()

@@ -86,6 +86,7 @@ var shared = map[string]func(*testing.T){
 	"TestRunLists":                               TestRunLists,
 	"TestOneRunAtATime":                          TestOneRunAtATime,
 	"TestRolledBackRun":                          TestRolledBackRun,
+	"TestRolledBackFirstRun":                     TestRolledBackFirstRun,
 	"TestCopiedRunSecretIsNotOpened":             TestCopiedRunSecretIsNotOpened,
 	"TestAgentSettings":                          TestAgentSettings,
 }
