@@ -87,8 +87,9 @@ type world struct {
 	ended   []string
 	unset   bool
 	called  func(ctx context.Context, c loop.Call) loop.Result
-	choose  func(ctx context.Context) error // is asked first, if it is not nil
-	ending  func() error                    // of a thread's sandboxes
+	within  func(thread string) (leave func()) // is told of calls in a thread
+	choose  func(ctx context.Context) error    // is asked first, if it is not nil
+	ending  func() error                       // of a thread's sandboxes
 	now     func() time.Time
 	bounds  agent.Bounds
 	url     string // of a database in place of SQLite
@@ -118,7 +119,7 @@ func (w *world) Choose(ctx context.Context, c agent.Choice) (agent.Chosen, error
 	return agent.Chosen{Model: w.model, Provider: "test", Name: "m", MaxTurns: 25}, nil
 }
 
-func (w *world) Tools(context.Context, string, string) loop.Tools { return tools{w} }
+func (w *world) Tools(_ context.Context, thread, _ string) loop.Tools { return tools{w, thread} }
 
 func (*world) Describe(context.Context, string, string) string { return "A test." }
 
@@ -134,11 +135,17 @@ func (w *world) End(_ context.Context, thread string) error {
 	return nil
 }
 
-type tools struct{ w *world }
+type tools struct {
+	w      *world
+	thread string
+}
 
 func (tools) List() []llm.Tool { return []llm.Tool{{Name: "run"}} }
 
 func (t tools) Call(ctx context.Context, c loop.Call) loop.Result {
+	if t.w.within != nil {
+		defer t.w.within(t.thread)()
+	}
 	if t.w.called != nil {
 		return t.w.called(ctx, c)
 	}

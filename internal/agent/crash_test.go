@@ -27,8 +27,8 @@ type image struct {
 // camera takes an image before each event and each checkpoint, and within the
 // transactions that change a run: at each of these the clock is asked.
 type camera struct {
-	w      *world
-	calls  atomic.Int64
+	w     *world
+	calls atomic.Int64
 
 	mu     sync.Mutex
 	on     bool

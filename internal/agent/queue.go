@@ -73,11 +73,16 @@ func (s *Service) enqueue(ctx context.Context, t conversation.Thread, run conver
 // cannot be taken back ends as failed when the store can be written again.
 func (s *Service) unmake(ctx context.Context, w *waiting, was conversation.Thread) error {
 	err := s.cfg.Store.RemoveRun(ctx, w.thread.UID, w.run.ID, false)
-	if err == nil && was.Status != conversation.ThreadBusy {
-		_, err = s.cfg.Store.ChangeConversation(ctx, w.thread.UID, func(t *conversation.Thread) error {
-			t.Status, t.Error = was.Status, was.Error
-			return nil
-		})
+	if err == nil {
+		var head conversation.Checkpoint
+		if head, err = s.headOf(ctx, w.thread.UID); err == nil {
+			err = s.cfg.Store.ChangeIdleConversation(ctx, w.thread.UID, func(t *conversation.Thread) error {
+				if t.Status, t.Error = was.Status, was.Error; t.Status == conversation.ThreadBusy {
+					t.Status = statusOf(head.Next) // what it was busy with has ended
+				}
+				return nil
+			})
+		}
 	}
 	if err != nil && !errors.Is(err, errs.NotFound) {
 		ended := failedBy(errs.E(errs.Unavailable, "the journal of the run could not be made"))

@@ -62,8 +62,7 @@ func (s *Service) finish(ctx context.Context, e *execution, ended conversation.E
 	if err != nil {
 		return err
 	}
-	others := s.others(e)
-	return s.cfg.Store.ChangeRunAndThread(ctx, e.thread.UID, e.run.ID, func(r *conversation.Run, t *conversation.Thread) error {
+	return s.cfg.Store.EndRun(ctx, e.thread.UID, e.run.ID, func(r *conversation.Run, t *conversation.Thread, busy bool) error {
 		r.Status, t.Status, t.Error = ended.Status, statusOf(head.Next), nil
 		if ended.Status == conversation.RunFailed {
 			failed, err := json.Marshal(struct {
@@ -75,20 +74,12 @@ func (s *Service) finish(ctx context.Context, e *execution, ended conversation.E
 			}
 			r.Error, t.Error, t.Status = failed, failed, conversation.ThreadFailed
 		}
-		if others {
+		if busy {
 			t.Status = conversation.ThreadBusy
 		}
 		t.UpdatedAt = s.cfg.Now()
 		return nil
 	})
-}
-
-// others reports whether the thread of a run has another one that has not ended.
-func (s *Service) others(e *execution) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now := s.active[e.thread.UID]
-	return now != nil && now.run.ID != e.run.ID || s.firstOf(e.thread.UID) != nil
 }
 
 // headOf is the newest checkpoint of a thread; it is empty in one that has none.
@@ -109,13 +100,10 @@ func (s *Service) undo(ctx context.Context, t conversation.Thread, run conversat
 	if err != nil {
 		return err
 	}
-	_, err = s.cfg.Store.ChangeConversation(ctx, t.UID, func(t *conversation.Thread) error {
-		if t.Status != conversation.ThreadBusy {
-			t.Status, t.Error = statusOf(head.Next), nil
-		}
+	return s.cfg.Store.ChangeIdleConversation(ctx, t.UID, func(t *conversation.Thread) error {
+		t.Status, t.Error = statusOf(head.Next), nil
 		return nil
 	})
-	return err
 }
 
 // close ends the journal of a run, whose last record is how the run ended. The journal

@@ -85,6 +85,7 @@ var shared = map[string]func(*testing.T){
 	"TestRuns":                                   TestRuns,
 	"TestRunLists":                               TestRunLists,
 	"TestOneRunAtATime":                          TestOneRunAtATime,
+	"TestBusyThread":                             TestBusyThread,
 	"TestRolledBackRun":                          TestRolledBackRun,
 	"TestRolledBackFirstRun":                     TestRolledBackFirstRun,
 	"TestCopiedRunSecretIsNotOpened":             TestCopiedRunSecretIsNotOpened,

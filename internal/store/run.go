@@ -58,8 +58,8 @@ func (s *Store) CreateRun(ctx context.Context, n NewRun) (r conversation.Run, er
 			return err
 		}
 		if n.OnlyIfIdle {
-			var unfinished int
-			if err := t.row(`SELECT COUNT(*) FROM runs WHERE thread = $1 AND status IN ('pending', 'running')`, r.Thread).Scan(&unfinished); err != nil {
+			unfinished, err := t.unfinishedRuns(r.Thread, "")
+			if err != nil {
 				return err
 			}
 			if unfinished > 0 {
@@ -147,6 +147,46 @@ func (s *Store) ChangeRunAndThread(ctx context.Context, uid sandbox.UID, id stri
 		_, err = t.changeConversation(thread, thread, s.now(), func(c *conversation.Thread) error { return change(r, c) })
 		return err
 	})
+}
+
+// EndRun is [Store.ChangeRunAndThread] for a run that ends; busy says that its thread
+// has another one that has not.
+func (s *Store) EndRun(ctx context.Context, uid sandbox.UID, id string, change func(r *conversation.Run, c *conversation.Thread, busy bool) error) error {
+	return s.changeRun(ctx, uid, id, func(t *tx, r *conversation.Run) error {
+		thread, err := scanConversation(t.row(selectConversation, uid))
+		if err != nil {
+			return err
+		}
+		unfinished, err := t.unfinishedRuns(uid, id)
+		if err != nil {
+			return err
+		}
+		_, err = t.changeConversation(thread, thread, s.now(), func(c *conversation.Thread) error { return change(r, c, unfinished > 0) })
+		return err
+	})
+}
+
+// ChangeIdleConversation is [Store.ChangeConversation] for a thread all of whose runs
+// have ended; it does nothing when one has not.
+func (s *Store) ChangeIdleConversation(ctx context.Context, uid sandbox.UID, change func(*conversation.Thread) error) error {
+	return s.update(ctx, relaxed, func(t *tx) error {
+		thread, err := scanConversation(t.row(selectConversation, uid))
+		if err != nil {
+			return err
+		}
+		unfinished, err := t.unfinishedRuns(uid, "")
+		if err != nil || unfinished > 0 {
+			return err
+		}
+		_, err = t.changeConversation(thread, thread, s.now(), change)
+		return err
+	})
+}
+
+// unfinishedRuns counts the runs of a thread that have not ended, but for one.
+func (t *tx) unfinishedRuns(uid sandbox.UID, but string) (n int, err error) {
+	err = t.row(`SELECT COUNT(*) FROM runs WHERE thread = $1 AND status IN ('pending', 'running') AND id <> $2`, uid, but).Scan(&n)
+	return n, err
 }
 
 func (s *Store) changeRun(ctx context.Context, uid sandbox.UID, id string, change func(*tx, *conversation.Run) error) error {

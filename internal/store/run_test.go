@@ -260,6 +260,39 @@ func TestRolledBackRun(t *testing.T) {
 	}
 }
 
+// TestBusyThread: who ends a run is told of others, and a thread that has one is left
+// alone.
+func TestBusyThread(t *testing.T) {
+	s, _ := fresh(t)
+	ctx := t.Context()
+	thread := talk(t, s, "acme", "a")
+	begin(t, s, thread.UID, "r1")
+	begin(t, s, thread.UID, "r2")
+	for _, tt := range []struct {
+		run  string
+		busy bool
+	}{{"r2", true}, {"r1", false}} {
+		idle := func() (idle bool) {
+			err := s.ChangeIdleConversation(ctx, thread.UID, func(*conversation.Thread) error { idle = true; return nil })
+			if err != nil {
+				t.Fatal(err)
+			}
+			return idle
+		}
+		if idle() {
+			t.Errorf("before %s has ended, the thread is idle", tt.run)
+		}
+		var busy bool
+		err := s.EndRun(ctx, thread.UID, tt.run, func(r *conversation.Run, _ *conversation.Thread, others bool) error {
+			busy, r.Status = others, conversation.RunSuccess
+			return nil
+		})
+		if err != nil || busy != tt.busy || idle() == busy {
+			t.Errorf("EndRun of %s: others %t, %v", tt.run, busy, err)
+		}
+	}
+}
+
 // TestRolledBackFirstRun leaves a thread without a head.
 func TestRolledBackFirstRun(t *testing.T) {
 	s, _ := fresh(t)

@@ -211,6 +211,12 @@ func agentTour(ctx context.Context, s *Store, id string) (steps []step) {
 	add("ChangeRunAndThread to an end", true, func() error {
 		return s.ChangeRunAndThread(ctx, c.UID, "r", func(r *conversation.Run, _ *conversation.Thread) error { return endAs(conversation.RunSuccess)(r) })
 	})
+	add("EndRun", false, func() error {
+		return s.EndRun(ctx, c.UID, "r", func(*conversation.Run, *conversation.Thread, bool) error { return nil })
+	})
+	add("ChangeIdleConversation", false, func() error {
+		return s.ChangeIdleConversation(ctx, c.UID, func(*conversation.Thread) error { return nil })
+	})
 	add("RemoveRun", true, func() error { return s.RemoveRun(ctx, c.UID, "r", true) })
 	add("RemoveConversation", true, func() error { return s.RemoveConversation(ctx, c.UID) })
 

@@ -125,4 +125,3 @@ func TestBreakpointsOutliveTheDaemon(t *testing.T) {
 		})
 	}
 }
-
