@@ -152,8 +152,15 @@ func (t tools) Call(ctx context.Context, c loop.Call) loop.Result {
 	return loop.Result{Content: "ran " + c.Name}
 }
 
+// newDatabase, when it is set, returns the URL of an empty one.
+var newDatabase func(testing.TB) string
+
 func newWorld(t *testing.T) *world {
-	return &world{t: t, dir: t.TempDir(), model: newModel(), bounds: agent.Bounds{Runs: 100, RunsOfTenant: 50}}
+	url := ""
+	if newDatabase != nil {
+		url = newDatabase(t)
+	}
+	return &world{t: t, url: url, dir: t.TempDir(), model: newModel(), bounds: agent.Bounds{Runs: 100, RunsOfTenant: 50}}
 }
 
 func (w *world) db() string { return filepath.Join(w.dir, "cubby.db") }
