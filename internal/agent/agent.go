@@ -17,6 +17,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/agent/loop"
@@ -109,6 +110,7 @@ type Service struct {
 
 	opened, ended chan struct{} // what an earlier daemon left is taken up; nothing begins any more
 	work          sync.WaitGroup
+	draining      atomic.Bool
 
 	mu     sync.Mutex
 	active map[sandbox.UID]*execution // by thread; guarded by mu
@@ -150,6 +152,10 @@ func (s *Service) Run(ctx context.Context) error {
 	s.work.Wait()
 	return err
 }
+
+// Drain is called before doors cut off those who follow runs because the daemon stops:
+// from now on nobody who leaves ends a run by that. They come back to the next daemon.
+func (s *Service) Drain() { s.draining.Store(true) }
 
 // enter waits until runs may begin.
 func (s *Service) enter(ctx context.Context) error {

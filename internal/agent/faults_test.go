@@ -286,6 +286,28 @@ func TestReaderLeavesTheQueue(t *testing.T) {
 	}
 }
 
+// TestReadersOfADaemonThatStops are cut off by it: a run that is to end with its reader
+// goes on with the next daemon, to which they come back.
+func TestReadersOfADaemonThatStops(t *testing.T) {
+	w := newWorld(t)
+	s, stop := w.daemon()
+	thread := newThread(t, s)
+	run := begin(t, s, thread, says("wait"))
+	<-w.model.waiting
+	leave, err := s.Runs().Attach(acme(t), thread, run.ID, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Drain()
+	leave()
+	stop()
+	close(w.model.release)
+	s, _ = w.daemon()
+	run, said := wait(t, s, thread, run)
+	equal(t, "status", run.Status, conversation.RunSuccess)
+	equal(t, "said", said, []string{"human:wait", "ai:waitingsaid wait"})
+}
+
 // TestRollbackFromAnOlderCheckpoint: the head is again what it was before the run, and
 // not where the run began.
 func TestRollbackFromAnOlderCheckpoint(t *testing.T) {
@@ -409,6 +431,7 @@ func TestThreadThatCannotBeEnded(t *testing.T) {
 	equal(t, "thread", status(t, s, thread), conversation.ThreadIdle)
 }
 
+// TestRequestsThatMakeNoSense are refused; what clients send out of habit is not.
 func TestRequestsThatMakeNoSense(t *testing.T) {
 	s, _ := newWorld(t).daemon()
 	thread := newThread(t, s)
@@ -423,5 +446,10 @@ func TestRequestsThatMakeNoSense(t *testing.T) {
 		if _, _, err := s.Runs().Create(acme(t), thread, n); !errors.Is(err, errs.Invalid) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+	n := says("one")
+	n.Request.Command = new(conversation.Command)
+	if _, said := do(t, s, thread, n); len(said) != 2 {
+		t.Errorf("an empty command beside an input: %q", said)
 	}
 }

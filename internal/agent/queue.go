@@ -344,6 +344,9 @@ func (s *Service) attach(uid sandbox.UID, run string, cancelOnLeave bool) (relea
 		return func() {}
 	}
 	return sync.OnceFunc(func() {
+		if s.draining.Load() {
+			return // they did not want to
+		}
 		if _, e := change(-1); e != nil {
 			e.cancel(loop.ErrCanceled)
 		}

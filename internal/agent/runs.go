@@ -80,6 +80,9 @@ func (r *Runs) Create(ctx context.Context, thread string, n NewRun) (conversatio
 // complete reads what the request says, and takes its key out of it.
 func complete(run *conversation.Run, as conversation.Assistant) error {
 	q := &run.Request
+	if c := q.Command; c != nil && !conversation.Given(c.Resume) && !conversation.Given(c.Goto) && !conversation.Given(c.Update) {
+		q.Command = nil // clients send {} beside an input
+	}
 	messages, err := conversation.ParseInput(q.Input)
 	switch {
 	case err != nil:
