@@ -84,7 +84,6 @@ var shared = map[string]func(*testing.T){
 	"TestConcurrentCommits":                      TestConcurrentCommits,
 	"TestRuns":                                   TestRuns,
 	"TestRunLists":                               TestRunLists,
-	"TestOneRunAtATime":                          TestOneRunAtATime,
 	"TestBusyThread":                             TestBusyThread,
 	"TestRolledBackRun":                          TestRolledBackRun,
 	"TestRolledBackFirstRun":                     TestRolledBackFirstRun,

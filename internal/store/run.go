@@ -23,8 +23,6 @@ type NewRun struct {
 	// Run is pending unless it says otherwise; zero times become now. Its Seq is
 	// given by the store.
 	Run conversation.Run
-	// OnlyIfIdle makes it a Conflict when the thread has a run that has not ended.
-	OnlyIfIdle bool
 	// Change, when not nil, is done to the thread together with that. It may be
 	// called again, with the thread as it was.
 	Change func(*conversation.Thread) error
@@ -56,15 +54,6 @@ func (s *Store) CreateRun(ctx context.Context, n NewRun) (r conversation.Run, er
 		thread, err := scanConversation(t.row(selectConversation, r.Thread))
 		if err != nil {
 			return err
-		}
-		if n.OnlyIfIdle {
-			unfinished, err := t.unfinishedRuns(r.Thread, "")
-			if err != nil {
-				return err
-			}
-			if unfinished > 0 {
-				return errs.E(errs.Conflict, "a run of the thread goes on").Hint("wait for its end, or cancel it")
-			}
 		}
 		if err := t.row(`UPDATE conversations SET last_run = last_run + 1 WHERE uid = $1 RETURNING last_run`, r.Thread).Scan(&r.Seq); err != nil {
 			return err
@@ -122,12 +111,6 @@ func (s *Store) UnfinishedRuns(ctx context.Context) ([]conversation.Run, error) 
 	return list, s.fault(err)
 }
 
-// CountRuns counts the runs of a tenant that have not ended.
-func (s *Store) CountRuns(ctx context.Context, tenant string) (n int, err error) {
-	err = s.row(ctx, `SELECT COUNT(*) FROM runs WHERE tenant = $1 AND status IN ('pending', 'running')`, tenant).Scan(&n)
-	return n, s.fault(err)
-}
-
 // ChangeRun is [Store.ChangeRunAndThread] of a run alone.
 func (s *Store) ChangeRun(ctx context.Context, uid sandbox.UID, id string, change func(*conversation.Run) error) error {
 	return s.changeRun(ctx, uid, id, func(t *tx, r *conversation.Run) error { return change(r) })
@@ -139,14 +122,7 @@ func (s *Store) ChangeRun(ctx context.Context, uid sandbox.UID, id string, chang
 // WrongState when the run had ended, with another status. change may be called again,
 // with both as they were.
 func (s *Store) ChangeRunAndThread(ctx context.Context, uid sandbox.UID, id string, change func(*conversation.Run, *conversation.Thread) error) error {
-	return s.changeRun(ctx, uid, id, func(t *tx, r *conversation.Run) error {
-		thread, err := scanConversation(t.row(selectConversation, uid))
-		if err != nil {
-			return err
-		}
-		_, err = t.changeConversation(thread, thread, s.now(), func(c *conversation.Thread) error { return change(r, c) })
-		return err
-	})
+	return s.EndRun(ctx, uid, id, func(r *conversation.Run, c *conversation.Thread, _ bool) error { return change(r, c) })
 }
 
 // EndRun is [Store.ChangeRunAndThread] for a run that ends; busy says that its thread

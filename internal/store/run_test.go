@@ -6,8 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -46,7 +44,7 @@ func TestRuns(t *testing.T) {
 		Secret: "hush-5be00d21",
 	}
 	c.advance(time.Second)
-	got, err := s.CreateRun(ctx, NewRun{Run: want, OnlyIfIdle: true, Change: func(c *conversation.Thread) error {
+	got, err := s.CreateRun(ctx, NewRun{Run: want, Change: func(c *conversation.Thread) error {
 		c.Status = conversation.ThreadBusy
 		return nil
 	}})
@@ -66,8 +64,6 @@ func TestRuns(t *testing.T) {
 	}
 	_, err = s.CreateRun(ctx, NewRun{Run: want})
 	wantKind(t, "CreateRun again", err, errs.Conflict)
-	_, err = s.CreateRun(ctx, NewRun{Run: conversation.Run{ID: "r2", Thread: thread.UID}, OnlyIfIdle: true})
-	wantKind(t, "CreateRun while one goes on", err, errs.Conflict)
 	_, err = s.CreateRun(ctx, NewRun{
 		Run: conversation.Run{ID: "r2", Thread: thread.UID}, Change: func(*conversation.Thread) error { return errs.E(errs.Invalid, "no") },
 	})
@@ -76,9 +72,6 @@ func TestRuns(t *testing.T) {
 	wantKind(t, "ConversationRun of what was refused", err, errs.NotFound)
 	if r := begin(t, s, other.UID, "r1"); r.Seq != 1 { // the id is free in another thread
 		t.Errorf("its number is %d", r.Seq)
-	}
-	if n, err := s.CountRuns(ctx, "acme"); err != nil || n != 1 {
-		t.Errorf("CountRuns = %d, %v", n, err)
 	}
 
 	c.advance(time.Second)
@@ -166,29 +159,6 @@ func TestRunLists(t *testing.T) {
 		if err != nil || got != tt.want {
 			t.Errorf("%s: %s, %v, want %s", name, got, err, tt.want)
 		}
-	}
-}
-
-// TestOneRunAtATime has many callers want a thread for themselves.
-func TestOneRunAtATime(t *testing.T) {
-	s, _ := fresh(t)
-	thread := talk(t, s, "acme", "a")
-	var won atomic.Int32
-	var wg sync.WaitGroup
-	for range 20 {
-		wg.Go(func() {
-			_, err := s.CreateRun(t.Context(), NewRun{Run: conversation.Run{ID: conversation.NewID(), Thread: thread.UID}, OnlyIfIdle: true})
-			if err == nil {
-				won.Add(1)
-			} else if !errors.Is(err, errs.Conflict) {
-				t.Errorf("CreateRun: %v", err)
-			}
-		})
-	}
-	wg.Wait()
-	list, err := s.Runs(t.Context(), thread.UID, RunQuery{})
-	if won.Load() != 1 || err != nil || len(list) != 1 || list[0].Seq != 1 {
-		t.Errorf("%d won, %+v, %v", won.Load(), list, err)
 	}
 }
 

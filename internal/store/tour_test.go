@@ -177,7 +177,7 @@ func agentTour(ctx context.Context, s *Store, id string) (steps []step) {
 	}
 	read("StaleConversations", func() error { _, err := s.StaleConversations(ctx, s.now(), 1, "", 0); return err })
 	add("CreateRun", true, func() error {
-		_, err := s.CreateRun(ctx, NewRun{Run: conversation.Run{ID: "r", Thread: c.UID, Secret: "s"}, OnlyIfIdle: true})
+		_, err := s.CreateRun(ctx, NewRun{Run: conversation.Run{ID: "r", Thread: c.UID, Secret: "s"}})
 		return err
 	})
 	read("ConversationRun", func() error { _, err := s.ConversationRun(ctx, c.UID, "r"); return err })
@@ -185,7 +185,6 @@ func agentTour(ctx context.Context, s *Store, id string) (steps []step) {
 	read("Runs", func() error { _, err := s.Runs(ctx, c.UID, RunQuery{}); return err })
 	read("Runs of a status", func() error { _, err := s.Runs(ctx, c.UID, RunQuery{Status: conversation.RunPending}); return err })
 	read("UnfinishedRuns", func() error { _, err := s.UnfinishedRuns(ctx); return err })
-	read("CountRuns", func() error { _, err := s.CountRuns(ctx, tenant); return err })
 	var state []conversation.Entry
 	step := func(id string, durable bool) func() error {
 		return func() (err error) {
