@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"iter"
+	"log/slog"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -93,6 +94,7 @@ type world struct {
 	now     func() time.Time
 	bounds  agent.Bounds
 	url     string // of a database in place of SQLite
+	log     *slog.Logger
 
 	mu sync.Mutex
 }
@@ -176,7 +178,7 @@ func (w *world) daemon() (s *agent.Service, stop func()) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	s = agent.New(agent.Config{Store: db, Journals: journals, Models: w, Hands: w, Now: w.now, Bounds: w.bounds})
+	s = agent.New(agent.Config{Store: db, Journals: journals, Models: w, Hands: w, Now: w.now, Bounds: w.bounds, Log: w.log})
 	ctx, cancel := context.WithCancel(context.WithoutCancel(w.t.Context()))
 	done := make(chan error)
 	go func() { done <- s.Run(ctx) }()

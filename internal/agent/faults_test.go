@@ -4,9 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -27,6 +29,29 @@ func status(t *testing.T, s *agent.Service, thread string) conversation.ThreadSt
 	return view.Status
 }
 
+// faults counts what is logged as an error.
+type faults struct {
+	slog.Handler
+
+	n atomic.Int64
+}
+
+func (f *faults) Handle(ctx context.Context, r slog.Record) error {
+	if r.Level >= slog.LevelError {
+		f.n.Add(1)
+	}
+	return f.Handler.Handle(ctx, r)
+}
+
+func (*faults) Enabled(context.Context, slog.Level) bool { return true }
+
+// counted has the errors of a world counted.
+func counted(w *world) *faults {
+	f := &faults{Handler: slog.DiscardHandler}
+	w.log = slog.New(f)
+	return f
+}
+
 func enqueued(text string) agent.NewRun {
 	n := says(text)
 	n.Multitask = conversation.MultitaskEnqueue
@@ -37,6 +62,7 @@ func enqueued(text string) agent.NewRun {
 // run begins then.
 func TestEndThatCannotBeNoted(t *testing.T) {
 	w := newWorld(t)
+	f := counted(w)
 	s, _ := w.daemon()
 	thread := newThread(t, s)
 	first := begin(t, s, thread, says("wait"))
@@ -50,10 +76,7 @@ func TestEndThatCannotBeNoted(t *testing.T) {
 		for range s.Runs().Follow(acme(t), thread, first.ID, 0) { //nolint:revive // to its end
 		}
 	}()
-	until(t, func() bool { // its last step is there
-		state, err := s.Threads().State(acme(t), thread, "")
-		return err == nil && len(state.Messages) == 2
-	})
+	until(t, func() bool { return f.n.Load() > 0 })
 	if got := status(t, s, thread); got != conversation.ThreadBusy {
 		t.Errorf("the thread is %s", got)
 	}
@@ -79,14 +102,12 @@ func until(t *testing.T, done func() bool) {
 // TestEndThatIsNeverNoted is left to the next daemon.
 func TestEndThatIsNeverNoted(t *testing.T) {
 	w := newWorld(t)
+	f := counted(w)
 	s, stop := w.daemon()
 	thread := newThread(t, s)
 	mend := storetest.Break(t, w.db(), "UPDATE OF status ON runs", "NEW.status = 'success'")
 	run := begin(t, s, thread, says("one"))
-	until(t, func() bool {
-		state, err := s.Threads().State(acme(t), thread, "")
-		return err == nil && len(state.Messages) == 2
-	})
+	until(t, func() bool { return f.n.Load() > 0 })
 	stop()
 	mend()
 	s, _ = w.daemon()
@@ -361,10 +382,11 @@ func TestClientsOwnTemporary(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Also a copy of one that goes with its run.
-	_, gone, err := s.Runs().Create(acme(t), "", says("hello"))
+	run, gone, err := s.Runs().Create(acme(t), "", says("hello"))
 	if err != nil {
 		t.Fatal(err)
 	}
+	wait(t, s, gone.ID, run)
 	copied, err := s.Threads().Copy(acme(t), gone.ID)
 	if err != nil {
 		t.Fatal(err)
