@@ -94,6 +94,7 @@ func (s *Service) start(ctx context.Context, e *execution, again bool) (loop.Sta
 	if err != nil {
 		return loop.Start{}, err
 	}
+	conversation.IDsAfter(t.Head)
 	at := q.Checkpoint
 	if again {
 		// What the run left is the head, if it got so far.

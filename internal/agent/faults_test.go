@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -460,8 +461,14 @@ func TestRequestsThatMakeNoSense(t *testing.T) {
 	for name, change := range map[string]func(*agent.NewRun){
 		"a command beside an input": func(n *agent.NewRun) { n.Request.Command = &conversation.Command{Resume: json.RawMessage(`true`)} },
 		"less than no step":         func(n *agent.NewRun) { n.Request.RecursionLimit = -1 },
-		"a strategy that is none":   func(n *agent.NewRun) { n.Multitask = "hurry" },
-		"a context that is a list":  func(n *agent.NewRun) { n.Request.Context = json.RawMessage(`[{"chat_model_api_key":"k"}]`) },
+		"metadata that no checkpoint can hold": func(n *agent.NewRun) {
+			n.Metadata = map[string]json.RawMessage{}
+			for i := range 251 {
+				n.Metadata[strconv.Itoa(i)] = json.RawMessage(`1`)
+			}
+		},
+		"a strategy that is none":  func(n *agent.NewRun) { n.Multitask = "hurry" },
+		"a context that is a list": func(n *agent.NewRun) { n.Request.Context = json.RawMessage(`[{"chat_model_api_key":"k"}]`) },
 	} {
 		n := says("one")
 		change(&n)

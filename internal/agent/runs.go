@@ -77,6 +77,10 @@ func (r *Runs) Create(ctx context.Context, thread string, n NewRun) (conversatio
 	return run, t, err
 }
 
+// maxRunMetadata bounds the metadata of a run, which each of its checkpoints has beside
+// cubby's own.
+const maxRunMetadata = 200
+
 // complete reads what the request says, and takes its key out of it.
 func complete(run *conversation.Run, as conversation.Assistant) error {
 	q := &run.Request
@@ -89,6 +93,8 @@ func complete(run *conversation.Run, as conversation.Assistant) error {
 		return err
 	case q.Command != nil && len(messages) > 0:
 		return errs.E(errs.Invalid, "command: it cannot come together with an input").Hint("answer first, and send the input as a run of its own")
+	case len(run.Metadata) > maxRunMetadata:
+		return errs.E(errs.Invalid, "metadata: %d names, at most %d are possible", len(run.Metadata), maxRunMetadata)
 	case q.RecursionLimit < 0:
 		return errs.E(errs.Invalid, "recursion_limit: less than 1")
 	case conversation.Given(q.Context) && !isObject(q.Context):

@@ -83,11 +83,11 @@ func (t *Threads) view(ctx context.Context, th conversation.Thread) (ThreadView,
 	if th.Head == "" {
 		return v, nil
 	}
-	at, err := t.load(ctx, th, th.Head)
+	at, err := t.load(ctx, th, "")
 	if err != nil {
 		return v, err
 	}
-	v.Messages = at.Messages
+	v.Thread, v.Messages = at.Thread, at.Messages
 	for _, task := range at.Checkpoint.Tasks {
 		if len(task.Interrupts) > 0 {
 			v.Interrupts[task.ID] = task.Interrupts
@@ -228,7 +228,7 @@ func (t *Threads) copyStates(ctx context.Context, from, to conversation.Thread) 
 	places := map[int64]int64{}
 	for i := len(all) - 1; i >= 0; i-- {
 		c := all[i]
-		state, err := t.s.cfg.Store.Messages(ctx, from.UID, c.Messages)
+		state, err := t.s.messages(ctx, from, c)
 		if err != nil {
 			return err
 		}
