@@ -35,7 +35,6 @@ type execution struct {
 
 // execute does a run to its end, and then the next one of its thread.
 func (s *Service) execute(ctx context.Context, e *execution, again bool) {
-	defer e.leave()
 	ended, err := s.outcome(ctx, e, again)
 	// Who is told of the end, after it is settled, may go on with the thread at once.
 	if err != nil || !s.settle(ctx, e, ended) {

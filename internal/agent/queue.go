@@ -31,13 +31,18 @@ type waiting struct {
 }
 
 // enqueue stores a run, and begins it when its turn has come.
-func (s *Service) enqueue(ctx context.Context, t conversation.Thread, run conversation.Run, a conversation.Assistant, leave func()) (conversation.Run, conversation.Thread, error) {
+func (s *Service) enqueue(ctx context.Context, t conversation.Thread, run conversation.Run, a conversation.Assistant) (conversation.Run, conversation.Thread, error) {
 	unlock, err := s.threads.Lock(ctx, string(t.UID))
 	if err != nil {
 		return run, t, err
 	}
 	defer unlock()
 	if err := s.makeRoom(ctx, t, run.Multitask); err != nil {
+		return run, t, err
+	}
+	// Only now: a run whose place is taken may have given one back.
+	leave, err := s.places.Enter(t.Tenant)
+	if err != nil {
 		return run, t, err
 	}
 	run.Thread = t.UID
@@ -56,12 +61,14 @@ func (s *Service) enqueue(ctx context.Context, t conversation.Thread, run conver
 		if was.UID != "" { // it may be there nevertheless, where its being on disk is what failed
 			err = errors.Join(err, s.unmake(context.WithoutCancel(ctx), w, was))
 		}
+		leave()
 		return run, t, noThread(t.ID, err)
 	}
 	// From here on there is something to follow.
 	run, w.run = made, made
 	log, err := s.cfg.Journals.Create(t.UID, run.Seq)
 	if err != nil {
+		leave()
 		return run, t, errors.Join(err, s.unmake(context.WithoutCancel(ctx), w, was))
 	}
 	w.rec = &recorder{s: s, run: run, thread: t, log: log}
@@ -144,6 +151,7 @@ func (s *Service) release(e *execution) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.active, e.thread.UID)
+	e.leave()
 	close(e.done)
 }
 
@@ -159,6 +167,7 @@ func (s *Service) next(ctx context.Context, e *execution) bool {
 		s.work.Go(func() { s.expire(ctx, e.thread) })
 	}
 	delete(s.active, e.thread.UID)
+	e.leave()
 	close(e.done)
 	w := s.firstOf(e.thread.UID)
 	if w == nil {
@@ -184,13 +193,6 @@ func (s *Service) expire(ctx context.Context, t conversation.Thread) {
 	if err := s.Threads().remove(as(ctx, t), t, nil); err != nil && !errors.Is(err, errs.NotFound) {
 		s.cfg.Log.Warn("remove the thread of a run", telemetry.KeyUID, t.UID, telemetry.KeyErr, err)
 	}
-}
-
-// running is what goes on in a thread; nil: nothing does.
-func (s *Service) running(uid sandbox.UID) *execution {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.active[uid]
 }
 
 // busy reports whether a thread has a run that has not ended.

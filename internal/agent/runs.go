@@ -60,19 +60,13 @@ func (r *Runs) Create(ctx context.Context, thread string, n NewRun) (conversatio
 	if _, err := s.cfg.Models.Choose(ctx, choiceOf(run.Request, run.Secret)); err != nil {
 		return none, conversation.Thread{}, err
 	}
-	leave, err := s.places.Enter(owner(ctx))
-	if err != nil {
-		return none, conversation.Thread{}, err
-	}
 	t, err := r.threadFor(ctx, thread, &run, n)
-	if err == nil {
-		run, t, err = s.enqueue(ctx, t, run, as, leave)
-		if err != nil && thread == "" { // nobody has heard of it
-			err = errors.Join(err, s.cfg.Store.RemoveConversation(context.WithoutCancel(ctx), t.UID))
-		}
-	}
 	if err != nil {
-		leave()
+		return none, t, err
+	}
+	run, t, err = s.enqueue(ctx, t, run, as)
+	if err != nil && thread == "" { // nobody has heard of it
+		err = errors.Join(err, s.cfg.Store.RemoveConversation(context.WithoutCancel(ctx), t.UID))
 	}
 	return run, t, err
 }
