@@ -17,6 +17,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/agent/loop"
@@ -109,6 +110,7 @@ type Service struct {
 
 	opened, ended chan struct{} // what an earlier daemon left is taken up; nothing begins any more
 	work          sync.WaitGroup
+	draining      atomic.Bool
 
 	mu     sync.Mutex
 	active map[sandbox.UID]*execution // by thread; guarded by mu
@@ -133,11 +135,11 @@ func New(c Config) *Service {
 // Run takes up the runs that an earlier daemon left, and keeps everything going until
 // ctx ends. Runs that go on then are left to the next daemon.
 func (s *Service) Run(ctx context.Context) error {
-	if err := s.takeUp(context.WithoutCancel(ctx)); err != nil {
-		return err
+	err := s.takeUp(context.WithoutCancel(ctx))
+	if err == nil {
+		close(s.opened)
+		s.sweepUntil(ctx)
 	}
-	close(s.opened)
-	s.sweepUntil(ctx)
 	if s.cfg.Leave != nil {
 		s.cfg.Leave()
 	}
@@ -148,8 +150,12 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 	s.mu.Unlock()
 	s.work.Wait()
-	return nil
+	return err
 }
+
+// Drain is called before doors cut off those who follow runs because the daemon stops:
+// from now on nobody who leaves ends a run by that. They come back to the next daemon.
+func (s *Service) Drain() { s.draining.Store(true) }
 
 // enter waits until runs may begin.
 func (s *Service) enter(ctx context.Context) error {
@@ -159,12 +165,7 @@ func (s *Service) enter(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	select {
-	case <-s.ended:
-		return errs.E(errs.Unready, "the daemon is stopping").RetryAfter(time.Second)
-	default:
-		return nil
-	}
+	return s.stopping()
 }
 
 // Ready is errs.Unready when the caller has no model to ask.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"iter"
+	"log/slog"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -87,6 +88,13 @@ type world struct {
 	ended   []string
 	unset   bool
 	called  func(ctx context.Context, c loop.Call) loop.Result
+	within  func(thread string) (leave func()) // is told of calls in a thread
+	choose  func(ctx context.Context) error    // is asked first, if it is not nil
+	ending  func() error                       // of a thread's sandboxes
+	now     func() time.Time
+	bounds  agent.Bounds
+	url     string // of a database in place of SQLite
+	log     *slog.Logger
 
 	mu sync.Mutex
 }
@@ -98,7 +106,12 @@ func (w *world) Ready(context.Context) error {
 	return nil
 }
 
-func (w *world) Choose(_ context.Context, c agent.Choice) (agent.Chosen, error) {
+func (w *world) Choose(ctx context.Context, c agent.Choice) (agent.Chosen, error) {
+	if w.choose != nil {
+		if err := w.choose(ctx); err != nil {
+			return agent.Chosen{}, err
+		}
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.choices = append(w.choices, c)
@@ -108,7 +121,7 @@ func (w *world) Choose(_ context.Context, c agent.Choice) (agent.Chosen, error) 
 	return agent.Chosen{Model: w.model, Provider: "test", Name: "m", MaxTurns: 25}, nil
 }
 
-func (w *world) Tools(context.Context, string, string) loop.Tools { return tools{w} }
+func (w *world) Tools(_ context.Context, thread, _ string) loop.Tools { return tools{w, thread} }
 
 func (*world) Describe(context.Context, string, string) string { return "A test." }
 
@@ -117,29 +130,47 @@ func (*world) Instructions(context.Context, string, string) string { return "Be 
 func (w *world) End(_ context.Context, thread string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.ending != nil {
+		return w.ending()
+	}
 	w.ended = append(w.ended, thread)
 	return nil
 }
 
-type tools struct{ w *world }
+type tools struct {
+	w      *world
+	thread string
+}
 
 func (tools) List() []llm.Tool { return []llm.Tool{{Name: "run"}} }
 
 func (t tools) Call(ctx context.Context, c loop.Call) loop.Result {
+	if t.w.within != nil {
+		defer t.w.within(t.thread)()
+	}
 	if t.w.called != nil {
 		return t.w.called(ctx, c)
 	}
 	return loop.Result{Content: "ran " + c.Name}
 }
 
+// newDatabase, when it is set, returns the URL of an empty one.
+var newDatabase func(testing.TB) string
+
 func newWorld(t *testing.T) *world {
-	return &world{t: t, dir: t.TempDir(), model: newModel()}
+	url := ""
+	if newDatabase != nil {
+		url = newDatabase(t)
+	}
+	return &world{t: t, url: url, dir: t.TempDir(), model: newModel(), bounds: agent.Bounds{Runs: 100, RunsOfTenant: 50}}
 }
+
+func (w *world) db() string { return filepath.Join(w.dir, "cubby.db") }
 
 // daemon starts an agent, which stops with the test or by stop.
 func (w *world) daemon() (s *agent.Service, stop func()) {
 	w.t.Helper()
-	db, err := store.Open(w.t.Context(), store.Config{Path: filepath.Join(w.dir, "cubby.db")})
+	db, err := store.Open(w.t.Context(), store.Config{Path: w.db(), URL: w.url})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -147,7 +178,7 @@ func (w *world) daemon() (s *agent.Service, stop func()) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	s = agent.New(agent.Config{Store: db, Journals: journals, Models: w, Hands: w, Bounds: agent.Bounds{Runs: 100, RunsOfTenant: 50}})
+	s = agent.New(agent.Config{Store: db, Journals: journals, Models: w, Hands: w, Now: w.now, Bounds: w.bounds, Log: w.log})
 	ctx, cancel := context.WithCancel(context.WithoutCancel(w.t.Context()))
 	done := make(chan error)
 	go func() { done <- s.Run(ctx) }()

@@ -13,7 +13,6 @@ import (
 	"github.com/cubbyhq/cubby/internal/journal"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 	"github.com/cubbyhq/cubby/internal/store"
-	"github.com/cubbyhq/cubby/internal/telemetry"
 )
 
 // execution is a run that goes on in this daemon.
@@ -23,7 +22,10 @@ type execution struct {
 	cancel context.CancelCauseFunc
 	done   chan struct{} // closed when the run has ended, or is left to the next daemon
 	leave  func()        // gives the run's place back
-	log    *journal.Log
+	rec    *recorder     // nil: its journal cannot be written
+	// verdict is how it ended already: that is only to be noted.
+	verdict *conversation.Ended
+	undone  bool // it was taken back; the execution's own
 
 	// Guarded by the service's mu.
 	readers       int
@@ -33,29 +35,12 @@ type execution struct {
 
 // execute does a run to its end, and then the next one of its thread.
 func (s *Service) execute(ctx context.Context, e *execution, again bool) {
-	defer e.leave()
-	ended, err := s.perform(ctx, e, again)
-	if errors.Is(err, loop.ErrStopping) {
+	ended, err := s.outcome(ctx, e, again)
+	// Who is told of the end, after it is settled, may go on with the thread at once.
+	if err != nil || !s.settle(ctx, e, ended) {
 		s.release(e)
 		return
 	}
-	if err != nil {
-		s.cfg.Log.Error("a run of the agent failed", telemetry.KeyUID, e.thread.UID, "run", e.run.ID, telemetry.KeyErr, err)
-		info := errs.Public(err)
-		ended = conversation.Ended{Status: conversation.RunFailed, Error: "InternalServerError", Message: info.Message}
-		if info.Kind != errs.Internal {
-			ended.Error = "RunError"
-		}
-	}
-	ctx = context.WithoutCancel(ctx)
-	if err := s.finish(ctx, e, ended); err != nil {
-		// The row says that it goes on: the next daemon ends it.
-		s.cfg.Log.Error("note the end of a run", telemetry.KeyUID, e.thread.UID, "run", e.run.ID, telemetry.KeyErr, err)
-		s.release(e)
-		return
-	}
-	// Who is told of the end may go on with the thread at once.
-	s.next(ctx, e)
 	s.close(e, ended)
 }
 
@@ -66,8 +51,7 @@ func (s *Service) perform(ctx context.Context, e *execution, again bool) (conver
 	if again {
 		attempt = s.attempts(ctx, e) + 1
 	}
-	rec := &recorder{s: s, e: e, log: e.log}
-	if err := rec.Tell(conversation.Event{Time: s.cfg.Now(), Begun: &conversation.Begun{RunID: e.run.ID, ThreadID: e.thread.ID, Attempt: attempt}}); err != nil {
+	if err := e.rec.Tell(conversation.Event{Time: s.cfg.Now(), Begun: &conversation.Begun{RunID: e.run.ID, ThreadID: e.thread.ID, Attempt: attempt}}); err != nil {
 		return none, err
 	}
 	if err := s.cfg.Store.ChangeRunAndThread(ctx, e.thread.UID, e.run.ID, func(r *conversation.Run, t *conversation.Thread) error {
@@ -78,10 +62,13 @@ func (s *Service) perform(ctx context.Context, e *execution, again bool) (conver
 	}
 	c, err := s.config(ctx, e.thread, e.run)
 	if err != nil {
+		if ctx.Err() != nil {
+			return none, err
+		}
 		info := errs.Public(err)
 		return conversation.Ended{Status: conversation.RunFailed, Error: "ConfigurationError", Message: info.Message + hint(info.Hint)}, nil
 	}
-	c.Record = rec
+	c.Record = e.rec
 	start, err := s.start(ctx, e, again)
 	if err != nil {
 		if kind := errs.KindOf(err); kind == errs.NotFound || kind == errs.Invalid {
@@ -106,6 +93,7 @@ func (s *Service) start(ctx context.Context, e *execution, again bool) (loop.Sta
 	if err != nil {
 		return loop.Start{}, err
 	}
+	conversation.IDsAfter(t.Head)
 	at := q.Checkpoint
 	if again {
 		// What the run left is the head, if it got so far.
@@ -124,96 +112,18 @@ func (s *Service) start(ctx context.Context, e *execution, again bool) (loop.Sta
 	return loop.Start{RunID: e.run.ID, Input: input, Command: q.Command, Again: again, State: state}, nil
 }
 
-// close ends the journal of a run, whose last record is how the run ended.
-func (s *Service) close(e *execution, ended conversation.Ended) {
-	if e.log == nil {
-		return
-	}
-	rec := &recorder{s: s, e: e, log: e.log}
-	if err := errors.Join(rec.Tell(conversation.Event{Time: s.cfg.Now(), Ended: &ended}), e.log.Finish(exitOf(ended))); err != nil && !errors.Is(err, errs.NotFound) {
-		// Who follows learns it from the row.
-		s.cfg.Log.Warn("end the journal of a run", telemetry.KeyUID, e.thread.UID, "run", e.run.ID, telemetry.KeyErr, err)
-	}
-}
-
-// finish notes in the rows of a run and its thread how the run ended, and takes back
-// what it did if that was asked for.
-func (s *Service) finish(ctx context.Context, e *execution, ended conversation.Ended) error {
-	s.mu.Lock()
-	rollback := e.rollback && ended.Status == conversation.RunInterrupted
-	s.mu.Unlock()
-	head, err := s.headOf(ctx, e.thread.UID)
-	if err != nil {
-		return err
-	}
-	if err := s.cfg.Store.ChangeRunAndThread(ctx, e.thread.UID, e.run.ID, func(r *conversation.Run, t *conversation.Thread) error {
-		r.Status, t.Status, t.Error = ended.Status, statusOf(head.Next), nil
-		if ended.Status == conversation.RunFailed {
-			failed, err := json.Marshal(struct {
-				Error   string `json:"error"`
-				Message string `json:"message"`
-			}{ended.Error, ended.Message})
-			if err != nil {
-				return err
-			}
-			r.Error, t.Error, t.Status = failed, failed, conversation.ThreadFailed
-		}
-		t.UpdatedAt = s.cfg.Now()
-		return nil
-	}); err != nil {
-		return err
-	}
-	if rollback {
-		return s.undo(ctx, e.thread, e.run)
-	}
-	return nil
-}
-
-// exitOf is the end of a run as the end of a journal.
-func exitOf(ended conversation.Ended) sandbox.Exit {
-	x := sandbox.Exit{Reason: sandbox.EndExited, Message: ended.Message}
-	switch ended.Status {
-	case conversation.RunInterrupted:
-		x.Reason = sandbox.EndKilled
-	case conversation.RunTimeout:
-		x.Reason = sandbox.EndTimeout
-	}
-	return x
-}
-
-// headOf is the newest checkpoint of a thread; it is empty in one that has none.
-func (s *Service) headOf(ctx context.Context, uid sandbox.UID) (conversation.Checkpoint, error) {
-	t, err := s.cfg.Store.ConversationOf(ctx, uid)
-	if err != nil || t.Head == "" {
-		return conversation.Checkpoint{}, err
-	}
-	return s.cfg.Store.Checkpoint(ctx, uid, t.Head)
-}
-
-// undo takes back what a run did, and the run.
-func (s *Service) undo(ctx context.Context, t conversation.Thread, run conversation.Run) error {
-	if err := s.cfg.Store.RemoveRun(ctx, t.UID, run.ID, true); err != nil && !errors.Is(err, errs.NotFound) {
-		return err
-	}
-	head, err := s.headOf(ctx, t.UID)
-	if err != nil {
-		return err
-	}
-	_, err = s.cfg.Store.ChangeConversation(ctx, t.UID, func(t *conversation.Thread) error {
-		if t.Status != conversation.ThreadBusy {
-			t.Status, t.Error = statusOf(head.Next), nil
-		}
-		return nil
-	})
-	return err
-}
-
 // recorder keeps what a run does.
 type recorder struct {
-	s   *Service
-	e   *execution
-	mu  sync.Mutex // tools tell from goroutines of their own
-	log *journal.Log
+	s      *Service
+	run    conversation.Run
+	thread conversation.Thread
+	log    *journal.Log
+
+	mu sync.Mutex // tools tell from goroutines of their own
+	// torn: the journal may end within a line. Guarded by mu.
+	torn bool
+	// ended: the journal has the end of the run. Guarded by mu.
+	ended bool
 }
 
 // Tell adds a line to the journal. One that is full counts what it cannot keep.
@@ -224,11 +134,36 @@ func (r *recorder) Tell(e conversation.Event) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.log.Append(sandbox.Output{Offset: r.log.Size(), Stream: sandbox.Stdout, Time: e.Time, Data: append(line, '\n')})
+	line = append(line, '\n')
+	if r.torn {
+		line = append([]byte{'\n'}, line...) // or it would be lost with what is torn
+	}
+	was := r.log.Size()
+	err = r.log.Append(sandbox.Output{Offset: was, Stream: sandbox.Stdout, Time: e.Time, Data: line})
+	if err == nil {
+		r.torn, r.ended = false, e.Ended != nil
+	} else if r.log.Size() > was {
+		r.torn = true
+	}
+	return err
+}
+
+// end adds the last line, unless it is there, and ends the journal.
+func (r *recorder) end(e conversation.Event, exit sandbox.Exit) error {
+	if r.log.Exit() != nil {
+		return nil
+	}
+	r.mu.Lock()
+	ended := r.ended
+	r.mu.Unlock()
+	if ended {
+		return r.log.Finish(exit)
+	}
+	return errors.Join(r.Tell(e), r.log.Finish(exit))
 }
 
 func (r *recorder) Commit(ctx context.Context, c conversation.Checkpoint, state []conversation.Entry) (conversation.Checkpoint, []conversation.Entry, error) {
-	t, run := r.e.thread, r.e.run
+	t, run := r.thread, r.run
 	c.Metadata = merged(run.Metadata, map[string]json.RawMessage{
 		"run_id": conversation.Text(run.ID), "thread_id": conversation.Text(t.ID),
 		"assistant_id": conversation.Text(run.AssistantID), "graph_id": t.Metadata["graph_id"],
@@ -238,7 +173,7 @@ func (r *recorder) Commit(ctx context.Context, c conversation.Checkpoint, state 
 }
 
 func (r *recorder) Pause(ctx context.Context, checkpoint string, tasks []conversation.Task) error {
-	return r.s.cfg.Store.SetCheckpointTasks(ctx, r.e.thread.UID, checkpoint, tasks)
+	return r.s.cfg.Store.SetCheckpointTasks(ctx, r.thread.UID, checkpoint, tasks)
 }
 
 // attempts counts the daemons that a run had.

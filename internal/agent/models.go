@@ -23,7 +23,7 @@ type Catalogue struct {
 	tokens   int
 
 	mu     sync.Mutex
-	sights map[string]*loop.Sight // by provider/model; guarded by mu
+	sights map[string]*loop.Sight // by tenant, URL and provider/model; guarded by mu
 }
 
 // NewCatalogue returns the models of settings. turns and tokens bound a run where no
@@ -54,7 +54,7 @@ func (c *Catalogue) Choose(ctx context.Context, q Choice) (Chosen, error) {
 		return Chosen{}, unready(err, ref.Provider)
 	}
 	out := Chosen{
-		Model: provider, Provider: ref.Provider, Name: ref.Model, Sight: c.sight(ref, cmp.Or(q.Vision, string(e.Vision))),
+		Model: provider, Provider: ref.Provider, Name: ref.Model, Sight: c.sight(auth.From(ctx).Tenant, q.BaseURL, ref, cmp.Or(q.Vision, string(e.Vision))),
 		MaxTurns: cmp.Or(e.MaxIterations, c.turns), MaxTokens: least(int(e.TokenBudget), c.tokens, isOperator(ctx)),
 		Policy: loop.Policy{Tools: map[string]loop.Rule{}},
 	}
@@ -150,8 +150,9 @@ func unready(err error, provider string) error {
 // maxSights bounds the models of which it is known whether they see.
 const maxSights = 1000
 
-// sight is what is known of a model's eyes.
-func (c *Catalogue) sight(ref providers.Ref, vision string) *loop.Sight {
+// sight is what is known of a model's eyes. A tenant, or a URL of a request, may have
+// another model by the same name: what it lacks is nobody else's.
+func (c *Catalogue) sight(tenant, url string, ref providers.Ref, vision string) *loop.Sight {
 	switch vision {
 	case string(settings.VisionYes):
 		return nil
@@ -162,7 +163,7 @@ func (c *Catalogue) sight(ref providers.Ref, vision string) *loop.Sight {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	name := ref.String()
+	name := strings.Join([]string{tenant, url, ref.String()}, "\x00")
 	s := c.sights[name]
 	if s == nil {
 		if len(c.sights) >= maxSights {

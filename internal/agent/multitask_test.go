@@ -98,3 +98,22 @@ func TestCancel(t *testing.T) {
 		t.Errorf("the run of a reader who left = %+v", got)
 	}
 }
+
+// TestInterruptWithoutAFreePlace: a run takes the place of the one that it ends, and
+// one that would wait needs a place of its own.
+func TestInterruptWithoutAFreePlace(t *testing.T) {
+	w := newWorld(t)
+	w.bounds.RunsOfTenant = 1
+	s, _ := w.daemon()
+	thread := newThread(t, s)
+	begin(t, s, thread, says("wait"))
+	<-w.model.waiting
+	n := says("two")
+	n.Multitask = conversation.MultitaskEnqueue
+	if _, _, err := s.Runs().Create(acme(t), thread, n); !errors.Is(err, errs.OverQuota) {
+		t.Errorf("a run that waits = %v", err)
+	}
+	n.Multitask = conversation.MultitaskInterrupt
+	_, said := do(t, s, thread, n)
+	equal(t, "said", said, []string{"human:wait", "ai:waiting", "human:two", "ai:said two"})
+}

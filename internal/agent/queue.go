@@ -4,13 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"slices"
+	"sync"
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/agent/loop"
 	"github.com/cubbyhq/cubby/internal/conversation"
 	"github.com/cubbyhq/cubby/internal/errs"
-	"github.com/cubbyhq/cubby/internal/journal"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 	"github.com/cubbyhq/cubby/internal/store"
 	"github.com/cubbyhq/cubby/internal/telemetry"
@@ -21,8 +20,10 @@ type waiting struct {
 	run    conversation.Run
 	thread conversation.Thread
 	leave  func()
-	log    *journal.Log
-	again  bool // an earlier daemon began it
+	rec    *recorder // nil: its journal cannot be written
+	again  bool      // an earlier daemon began it
+	// verdict is how it ended already: that is only to be noted.
+	verdict *conversation.Ended
 
 	// Guarded by the service's mu: handed on to the execution.
 	readers       int
@@ -30,7 +31,7 @@ type waiting struct {
 }
 
 // enqueue stores a run, and begins it when its turn has come.
-func (s *Service) enqueue(ctx context.Context, t conversation.Thread, run conversation.Run, a conversation.Assistant, leave func()) (conversation.Run, conversation.Thread, error) {
+func (s *Service) enqueue(ctx context.Context, t conversation.Thread, run conversation.Run, a conversation.Assistant) (conversation.Run, conversation.Thread, error) {
 	unlock, err := s.threads.Lock(ctx, string(t.UID))
 	if err != nil {
 		return run, t, err
@@ -39,8 +40,15 @@ func (s *Service) enqueue(ctx context.Context, t conversation.Thread, run conver
 	if err := s.makeRoom(ctx, t, run.Multitask); err != nil {
 		return run, t, err
 	}
+	// Only now: a run whose place is taken may have given one back.
+	leave, err := s.places.Enter(t.Tenant)
+	if err != nil {
+		return run, t, err
+	}
 	run.Thread = t.UID
-	run, err = s.cfg.Store.CreateRun(ctx, store.NewRun{Run: run, Change: func(th *conversation.Thread) error {
+	var was conversation.Thread
+	made, err := s.cfg.Store.CreateRun(ctx, store.NewRun{Run: run, Change: func(th *conversation.Thread) error {
+		was = *th
 		th.Metadata = merged(th.Metadata, map[string]json.RawMessage{
 			"graph_id": conversation.Text(a.GraphID), "assistant_id": conversation.Text(a.ID),
 		})
@@ -48,40 +56,76 @@ func (s *Service) enqueue(ctx context.Context, t conversation.Thread, run conver
 		t.Metadata = th.Metadata
 		return nil
 	}})
+	w := &waiting{run: run, thread: t, leave: leave}
 	if err != nil {
+		if was.UID != "" { // it may be there nevertheless, where its being on disk is what failed
+			err = errors.Join(err, s.unmake(context.WithoutCancel(ctx), w, was))
+		}
+		leave()
 		return run, t, noThread(t.ID, err)
 	}
 	// From here on there is something to follow.
+	run, w.run = made, made
 	log, err := s.cfg.Journals.Create(t.UID, run.Seq)
 	if err != nil {
-		return run, t, errors.Join(err, s.cfg.Store.RemoveRun(context.WithoutCancel(ctx), t.UID, run.ID, false))
+		leave()
+		return run, t, errors.Join(err, s.unmake(context.WithoutCancel(ctx), w, was))
 	}
-	return run, t, s.admit(&waiting{run: run, thread: t, leave: leave, log: log})
+	w.rec = &recorder{s: s, run: run, thread: t, log: log}
+	s.admit(w)
+	return run, t, nil
+}
+
+// unmake takes back a run that cannot begin, whose thread was so before. One that
+// cannot be taken back ends as failed when the store can be written again.
+func (s *Service) unmake(ctx context.Context, w *waiting, was conversation.Thread) error {
+	err := s.cfg.Store.RemoveRun(ctx, w.thread.UID, w.run.ID, false)
+	if err == nil {
+		var head conversation.Checkpoint
+		if head, err = s.headOf(ctx, w.thread.UID); err == nil {
+			err = s.cfg.Store.ChangeIdleConversation(ctx, w.thread.UID, func(t *conversation.Thread) error {
+				if t.Status, t.Error = was.Status, was.Error; t.Status == conversation.ThreadBusy {
+					t.Status = statusOf(head.Next) // what it was busy with has ended
+				}
+				return nil
+			})
+		}
+	}
+	if err != nil && !errors.Is(err, errs.NotFound) {
+		ended := failedBy(errs.E(errs.Unavailable, "the journal of the run could not be made"))
+		w.verdict = &ended
+		s.admit(w)
+		return err
+	}
+	return nil
 }
 
 // admit begins a run whose thread is free, and lets others wait.
-func (s *Service) admit(w *waiting) error {
+func (s *Service) admit(w *waiting) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	select {
 	case <-s.ended: // the next daemon begins it
 		w.leave()
-		return nil
+		return
 	default:
 	}
 	if s.active[w.thread.UID] != nil || s.firstOf(w.thread.UID) != nil {
 		s.queued[w.run.ID] = w
-		return nil
+		return
 	}
 	s.launch(w)
-	return nil
 }
 
 // launch begins a run. The service's mu is held.
 func (s *Service) launch(w *waiting) {
 	ctx, cancel := context.WithCancelCause(as(context.Background(), w.thread))
 	e := &execution{
-		run: w.run, thread: w.thread, log: w.log, cancel: cancel, done: make(chan struct{}), leave: w.leave, readers: w.readers, cancelOnLeave: w.cancelOnLeave,
+		run: w.run, thread: w.thread, rec: w.rec, verdict: w.verdict, cancel: cancel, done: make(chan struct{}), leave: w.leave,
+		readers: w.readers, cancelOnLeave: w.cancelOnLeave,
+	}
+	if e.cancelOnLeave && e.readers <= 0 {
+		cancel(loop.ErrCanceled) // who wanted it left while it waited
 	}
 	s.active[w.thread.UID] = e
 	s.work.Go(func() {
@@ -107,21 +151,27 @@ func (s *Service) release(e *execution) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.active, e.thread.UID)
+	e.leave()
 	close(e.done)
 }
 
-// next follows an execution that has ended by the run that waits, if there is one.
-func (s *Service) next(ctx context.Context, e *execution) {
+// next follows an execution that has ended by the run that waits, if there is one. It
+// is false, and does nothing, when somebody wants the run taken back, and it is not.
+func (s *Service) next(ctx context.Context, e *execution) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e.rollback && !e.undone {
+		return false
+	}
 	if e.run.Request.Temporary {
 		s.work.Go(func() { s.expire(ctx, e.thread) })
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	delete(s.active, e.thread.UID)
+	e.leave()
 	close(e.done)
 	w := s.firstOf(e.thread.UID)
 	if w == nil {
-		return
+		return true
 	}
 	delete(s.queued, w.run.ID)
 	select {
@@ -130,6 +180,7 @@ func (s *Service) next(ctx context.Context, e *execution) {
 	default:
 		s.launch(w)
 	}
+	return true
 }
 
 // expire removes the thread of a run that had none, a while after its end.
@@ -139,16 +190,9 @@ func (s *Service) expire(ctx context.Context, t conversation.Thread) {
 	case <-s.ended: // the next daemon does it
 		return
 	}
-	if err := s.Threads().remove(as(ctx, t), t); err != nil && !errors.Is(err, errs.NotFound) {
+	if err := s.Threads().remove(as(ctx, t), t, nil); err != nil && !errors.Is(err, errs.NotFound) {
 		s.cfg.Log.Warn("remove the thread of a run", telemetry.KeyUID, t.UID, telemetry.KeyErr, err)
 	}
-}
-
-// running is what goes on in a thread; nil: nothing does.
-func (s *Service) running(uid sandbox.UID) *execution {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.active[uid]
 }
 
 // busy reports whether a thread has a run that has not ended.
@@ -161,16 +205,12 @@ func (s *Service) busy(uid sandbox.UID) bool {
 // makeRoom does with the runs of a thread what a new one asks for. The thread's lock
 // is held.
 func (s *Service) makeRoom(ctx context.Context, t conversation.Thread, m conversation.Multitask) error {
-	s.mu.Lock()
-	e := s.active[t.UID]
-	followed := e != nil && e.readers > 0
-	s.mu.Unlock()
-	if e == nil && !s.busy(t.UID) {
-		return nil
+	if !s.busy(t.UID) {
+		return s.stopping()
 	}
 	if m == "" {
 		m = conversation.MultitaskInterrupt
-		if followed {
+		if s.followed(t.UID) {
 			m = conversation.MultitaskReject
 		}
 	}
@@ -178,64 +218,65 @@ func (s *Service) makeRoom(ctx context.Context, t conversation.Thread, m convers
 	case conversation.MultitaskEnqueue:
 		return nil
 	case conversation.MultitaskInterrupt, conversation.MultitaskRollback:
-		rollback := m == conversation.MultitaskRollback
-		for _, w := range s.takeQueue(t.UID) {
+		return s.evict(ctx, t.UID, m == conversation.MultitaskRollback)
+	}
+	return errs.E(errs.Conflict, "Thread is already running a task. Wait for it to finish or choose a different multitask strategy.").
+		Hint("multitask_strategy is reject, interrupt, rollback or enqueue")
+}
+
+// followed reports whether somebody follows what goes on in a thread.
+func (s *Service) followed(uid sandbox.UID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.active[uid]
+	return e != nil && e.readers > 0
+}
+
+// evict ends all runs of a thread, those that wait first. The thread's lock is held, so
+// that none are added.
+func (s *Service) evict(ctx context.Context, uid sandbox.UID, rollback bool) error {
+	for {
+		if err := s.stopping(); err != nil {
+			return err
+		}
+		if w := s.takeLast(uid); w != nil {
 			if err := s.giveUp(ctx, w, rollback); err != nil {
 				return err
 			}
+			continue
 		}
+		s.mu.Lock()
+		e := s.active[uid]
+		if e != nil {
+			e.rollback = e.rollback || rollback
+		}
+		s.mu.Unlock()
 		if e == nil {
 			return nil
 		}
-		s.mu.Lock()
-		e.rollback = rollback
-		s.mu.Unlock()
 		e.cancel(loop.ErrCanceled)
-		select { // its state is the new one's beginning
-		case <-e.done:
-			return nil
+		select { // its state is the beginning of what comes
+		case <-e.done: // and one that waited may have begun meanwhile
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-	case conversation.MultitaskReject:
-		return errs.E(errs.Conflict, "Thread is already running a task. Wait for it to finish or choose a different multitask strategy.").
-			Hint("multitask_strategy is reject, interrupt, rollback or enqueue")
 	}
-	return errs.E(errs.Invalid, "multitask_strategy: %.40q is none", m).Hint("it is reject, interrupt, rollback or enqueue")
 }
 
-// takeQueue takes the runs of a thread that wait.
-func (s *Service) takeQueue(uid sandbox.UID) []*waiting {
+// takeLast takes the run of a thread that would begin last; nil: none waits.
+func (s *Service) takeLast(uid sandbox.UID) *waiting {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var list []*waiting
-	for id, w := range s.queued {
-		if w.thread.UID == uid {
-			list = append(list, w)
-			delete(s.queued, id)
+	var last *waiting
+	for _, w := range s.queued {
+		if w.thread.UID == uid && (last == nil || w.run.Seq > last.run.Seq) {
+			last = w
 		}
 	}
-	slices.SortFunc(list, func(a, b *waiting) int { return int(a.run.Seq - b.run.Seq) })
-	return list
-}
-
-// dropQueue forgets them, as their thread goes.
-func (s *Service) dropQueue(uid sandbox.UID) {
-	for _, w := range s.takeQueue(uid) {
-		w.leave()
+	if last != nil {
+		delete(s.queued, last.run.ID)
 	}
-}
-
-// giveUp ends a run that has not begun.
-func (s *Service) giveUp(ctx context.Context, w *waiting, rollback bool) error {
-	defer w.leave()
-	e := &execution{run: w.run, thread: w.thread, log: w.log, rollback: rollback}
-	ended := conversation.Ended{Status: conversation.RunInterrupted}
-	if err := s.finish(context.WithoutCancel(ctx), e, ended); err != nil {
-		return err
-	}
-	s.close(e, ended)
-	return nil
+	return last
 }
 
 // cancel ends a run, and returns what is closed when it has ended. The thread's lock is
@@ -245,7 +286,7 @@ func (s *Service) cancel(ctx context.Context, t conversation.Thread, run convers
 	e, w := s.active[t.UID], s.queued[run.ID]
 	delete(s.queued, run.ID)
 	if e != nil && e.run.ID == run.ID {
-		e.rollback = rollback
+		e.rollback = e.rollback || rollback
 		s.mu.Unlock()
 		e.cancel(loop.ErrCanceled)
 		return e.done, nil
@@ -253,47 +294,63 @@ func (s *Service) cancel(ctx context.Context, t conversation.Thread, run convers
 	s.mu.Unlock()
 	done := make(chan struct{})
 	close(done)
-	switch {
-	case w != nil:
+	if w != nil {
 		return done, s.giveUp(ctx, w, rollback)
-	case rollback && e == nil:
-		return done, s.undo(ctx, t, run)
-	case rollback:
+	}
+	if err := s.stopping(); err != nil {
+		return done, err
+	}
+	run, err := s.cfg.Store.ConversationRun(ctx, t.UID, run.ID)
+	switch {
+	case errors.Is(err, errs.NotFound): // it was taken back meanwhile
+		return done, nil
+	case err != nil:
+		return done, err
+	case !run.Status.Ended(): // nobody does it
+		return done, s.giveUp(ctx, &waiting{run: run, thread: t, leave: func() {}}, rollback)
+	case !rollback:
+		return done, nil
+	case s.busy(t.UID):
 		return done, errs.E(errs.Conflict, "another run of the thread goes on").Hint("cancel it first")
 	}
+	if err := s.undo(context.WithoutCancel(ctx), t, run); err != nil {
+		return done, err
+	}
+	s.forgetJournal(t, run)
 	return done, nil
 }
 
 // attach counts who follows a run.
-func (s *Service) attach(ctx context.Context, uid sandbox.UID, run string, cancelOnLeave bool) (release func()) {
-	change := func(by int) (last *execution) {
+func (s *Service) attach(uid sandbox.UID, run string, cancelOnLeave bool) (release func()) {
+	// change reports whether there was something to count, and what is to be canceled.
+	change := func(by int) (counted bool, abandoned *execution) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if w := s.queued[run]; w != nil {
 			w.readers += by
 			w.cancelOnLeave = w.cancelOnLeave || cancelOnLeave
-			return nil
+			return true, nil // it ends when its turn comes, if nobody is there then
 		}
 		e := s.active[uid]
 		if e == nil || e.run.ID != run {
-			return nil
+			return false, nil
 		}
 		e.readers += by
 		e.cancelOnLeave = e.cancelOnLeave || cancelOnLeave
 		if e.readers <= 0 && e.cancelOnLeave {
-			return e
+			return true, e
 		}
-		return nil
+		return true, nil
 	}
-	change(1)
-	left := false
-	return func() {
-		if left {
-			return
+	if counted, _ := change(1); !counted {
+		return func() {}
+	}
+	return sync.OnceFunc(func() {
+		if s.draining.Load() {
+			return // they did not want to
 		}
-		left = true
-		if e := change(-1); e != nil {
+		if _, e := change(-1); e != nil {
 			e.cancel(loop.ErrCanceled)
 		}
-	}
+	})
 }

@@ -60,26 +60,46 @@ func (r *Runs) Create(ctx context.Context, thread string, n NewRun) (conversatio
 	if _, err := s.cfg.Models.Choose(ctx, choiceOf(run.Request, run.Secret)); err != nil {
 		return none, conversation.Thread{}, err
 	}
-	leave, err := s.places.Enter(owner(ctx))
-	if err != nil {
-		return none, conversation.Thread{}, err
-	}
 	t, err := r.threadFor(ctx, thread, &run, n)
-	if err == nil {
-		run, t, err = s.enqueue(ctx, t, run, as, leave)
-	}
 	if err != nil {
-		leave()
+		return none, t, err
+	}
+	run, t, err = s.enqueue(ctx, t, run, as)
+	if err != nil && thread == "" { // nobody has heard of it
+		err = errors.Join(err, s.cfg.Store.RemoveConversation(context.WithoutCancel(ctx), t.UID))
 	}
 	return run, t, err
 }
 
+// maxRunMetadata bounds the metadata of a run, which each of its checkpoints has beside
+// cubby's own.
+const maxRunMetadata = 200
+
 // complete reads what the request says, and takes its key out of it.
 func complete(run *conversation.Run, as conversation.Assistant) error {
 	q := &run.Request
-	if _, err := conversation.ParseInput(q.Input); err != nil {
-		return err
+	if c := q.Command; c != nil && !conversation.Given(c.Resume) && !conversation.Given(c.Goto) && !conversation.Given(c.Update) {
+		q.Command = nil // clients send {} beside an input
 	}
+	messages, err := conversation.ParseInput(q.Input)
+	switch {
+	case err != nil:
+		return err
+	case q.Command != nil && len(messages) > 0:
+		return errs.E(errs.Invalid, "command: it cannot come together with an input").Hint("answer first, and send the input as a run of its own")
+	case len(run.Metadata) > maxRunMetadata:
+		return errs.E(errs.Invalid, "metadata: %d names, at most %d are possible", len(run.Metadata), maxRunMetadata)
+	case q.RecursionLimit < 0:
+		return errs.E(errs.Invalid, "recursion_limit: less than 1")
+	case conversation.Given(q.Context) && !isObject(q.Context):
+		return errs.E(errs.Invalid, "context: not an object")
+	}
+	switch run.Multitask {
+	case "", conversation.MultitaskReject, conversation.MultitaskInterrupt, conversation.MultitaskRollback, conversation.MultitaskEnqueue:
+	default:
+		return errs.E(errs.Invalid, "multitask_strategy: %.40q is none", run.Multitask).Hint("it is reject, interrupt, rollback or enqueue")
+	}
+	q.Temporary = false // see threadFor
 	if q.Command != nil && isEmptyObject(q.Input) {
 		q.Input = nil // clients send {} beside a command
 	}
@@ -95,7 +115,7 @@ func complete(run *conversation.Run, as conversation.Assistant) error {
 	_ = json.Unmarshal(as.Context, &fromContext)
 	_ = json.Unmarshal(q.Context, &asked)
 	if q.RecursionLimit == 0 {
-		q.RecursionLimit = config.RecursionLimit
+		q.RecursionLimit = max(config.RecursionLimit, 0)
 	}
 	q.Configurable = merged(merged(merged(config.Configurable, fromContext), q.Configurable), asked)
 	_ = json.Unmarshal(q.Configurable[keyField], &run.Secret) // what is no text is no key
@@ -111,6 +131,11 @@ func complete(run *conversation.Run, as conversation.Assistant) error {
 	return nil
 }
 
+func isObject(raw json.RawMessage) bool {
+	var object map[string]json.RawMessage
+	return json.Unmarshal(raw, &object) == nil && object != nil
+}
+
 func isEmptyObject(raw json.RawMessage) bool {
 	var object map[string]json.RawMessage
 	return json.Unmarshal(raw, &object) == nil && len(object) == 0
@@ -124,7 +149,7 @@ func (r *Runs) threadFor(ctx context.Context, id string, run *conversation.Run, 
 		if run.Request.Temporary {
 			marks = map[string]json.RawMessage{temporary: json.RawMessage("true")}
 		}
-		return r.s.Threads().Create(ctx, NewThread{Metadata: marks})
+		return r.s.Threads().create(ctx, NewThread{Metadata: marks})
 	}
 	t, err := r.s.Threads().find(ctx, id)
 	if errors.Is(err, errs.NotFound) && n.Make {
@@ -216,6 +241,9 @@ func (r *Runs) Cancel(ctx context.Context, thread, id string, rollback, wait boo
 		run.Status = conversation.RunInterrupted
 		return run, nil
 	}
+	if err == nil && wait && !now.Status.Ended() {
+		err = s.stopping() // the next daemon goes on with it
+	}
 	return now, err
 }
 
@@ -226,7 +254,7 @@ func (r *Runs) Attach(ctx context.Context, thread, id string, cancelOnLeave bool
 	if err != nil {
 		return nil, err
 	}
-	return r.s.attach(ctx, t.UID, id, cancelOnLeave), nil
+	return r.s.attach(t.UID, id, cancelOnLeave), nil
 }
 
 // Wait returns when a run has ended, with the state that it left.
@@ -242,10 +270,24 @@ func (r *Runs) Wait(ctx context.Context, thread, id string) (State, conversation
 		if err != nil {
 			return State{}, run, err
 		}
-		state, err := r.s.Threads().load(ctx, t, "")
+		state, err := r.left(ctx, t, run)
 		return state, run, err
 	}
 	return State{}, conversation.Run{}, errs.E(errs.Unready, "the daemon is stopping, and the run goes on with the next one")
+}
+
+// left is the state that a run left, whatever came after it; that of the thread when it
+// made none.
+func (r *Runs) left(ctx context.Context, t conversation.Thread, run conversation.Run) (State, error) {
+	newest, err := r.s.cfg.Store.Checkpoints(ctx, t.UID, store.CheckpointQuery{RunID: run.ID, Limit: 1})
+	if err != nil {
+		return State{}, err
+	}
+	checkpoint := ""
+	if len(newest) > 0 {
+		checkpoint = newest[0].ID
+	}
+	return r.s.Threads().load(ctx, t, checkpoint)
 }
 
 // Values are the messages of a checkpoint of a thread.

@@ -22,6 +22,12 @@ type State struct {
 // load reads the state of a checkpoint; "" is the head.
 func (t *Threads) load(ctx context.Context, th conversation.Thread, checkpoint string) (State, error) {
 	at, err := t.s.entries(ctx, th, checkpoint)
+	if checkpoint == "" && errors.Is(err, errs.NotFound) { // the head that was
+		if now, again := t.s.cfg.Store.ConversationOf(ctx, th.UID); again == nil && now.Head != th.Head {
+			th = now
+			at, err = t.s.entries(ctx, th, "")
+		}
+	}
 	return State{Thread: th, Checkpoint: at.Checkpoint, Messages: conversation.MessagesOf(at.Messages)}, err
 }
 
@@ -40,8 +46,21 @@ func (s *Service) entries(ctx context.Context, th conversation.Thread, checkpoin
 	if err != nil {
 		return loop.State{}, err
 	}
-	entries, err := s.cfg.Store.Messages(ctx, th.UID, c.Messages)
+	entries, err := s.messages(ctx, th, c)
 	return loop.State{Checkpoint: c, Messages: entries}, err
+}
+
+// messages are those of a checkpoint. It is NotFound when its run was taken back since
+// it was read.
+func (s *Service) messages(ctx context.Context, th conversation.Thread, c conversation.Checkpoint) ([]conversation.Entry, error) {
+	entries, err := s.cfg.Store.Messages(ctx, th.UID, c.Messages)
+	if errs.KindOf(err) != errs.Internal || err == nil {
+		return entries, err
+	}
+	if _, now := s.cfg.Store.Checkpoint(ctx, th.UID, c.ID); errors.Is(now, errs.NotFound) {
+		return nil, errs.E(errs.NotFound, "Checkpoint with ID %.80s not found", c.ID).Because(err)
+	}
+	return nil, err
 }
 
 // State returns the thread at a checkpoint, "" being the newest.
@@ -70,13 +89,16 @@ func (t *Threads) History(ctx context.Context, id string, q HistoryQuery) ([]Sta
 	if err != nil {
 		return nil, err
 	}
-	states := make([]State, len(page))
-	for i, c := range page {
-		entries, err := t.s.cfg.Store.Messages(ctx, found.UID, c.Messages)
+	states := make([]State, 0, len(page))
+	for _, c := range page {
+		entries, err := t.s.messages(ctx, found, c)
+		if errors.Is(err, errs.NotFound) {
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
-		states[i] = State{Thread: found, Checkpoint: c, Messages: conversation.MessagesOf(entries)}
+		states = append(states, State{Thread: found, Checkpoint: c, Messages: conversation.MessagesOf(entries)})
 	}
 	return states, nil
 }
@@ -123,6 +145,7 @@ func (t *Threads) Change(ctx context.Context, id string, ch StateChange) (conver
 	if found, err = s.cfg.Store.ConversationOf(ctx, found.UID); err != nil {
 		return none, noThread(id, err)
 	}
+	conversation.IDsAfter(found.Head)
 	at, err := s.entries(ctx, found, ch.Checkpoint)
 	if err != nil {
 		return none, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/conversation"
@@ -21,19 +22,30 @@ func (s *Service) takeUp(ctx context.Context) error {
 	}
 	for _, run := range runs {
 		t, err := s.cfg.Store.ConversationOf(ctx, run.Thread)
+		if errors.Is(err, errs.NotFound) {
+			continue
+		}
 		if err != nil {
 			return err
 		}
-		if err := s.resume(ctx, t, run); err != nil {
-			// One that cannot go on keeps nobody else from it.
-			s.cfg.Log.Error("take up a run", telemetry.KeyUID, t.UID, "run", run.ID, telemetry.KeyErr, err)
-		}
+		s.resume(ctx, t, run)
 	}
 	return s.clear(ctx)
 }
 
-// temporary marks, in its metadata, a thread that goes with its run.
-const temporary = "temporary"
+// temporary marks, in its metadata, a thread that goes with its run. Clients cannot set
+// it: what they call temporary is theirs.
+const temporary = "cubby.temporary_thread"
+
+// unmarked is metadata of a client without cubby's mark.
+func unmarked(metadata map[string]json.RawMessage) map[string]json.RawMessage {
+	if _, has := metadata[temporary]; !has {
+		return metadata
+	}
+	metadata = maps.Clone(metadata)
+	delete(metadata, temporary)
+	return metadata
+}
 
 // clear removes the threads of runs that had none, which ended with an earlier daemon.
 func (s *Service) clear(ctx context.Context) error {
@@ -47,42 +59,49 @@ func (s *Service) clear(ctx context.Context) error {
 		for _, t := range page {
 			if s.busy(t.UID) {
 				offset++
-			} else if err := s.Threads().remove(as(ctx, t), t); err != nil && !errors.Is(err, errs.NotFound) {
-				return err
+			} else if err := s.Threads().remove(as(ctx, t), t, nil); err != nil && !errors.Is(err, errs.NotFound) {
+				s.cfg.Log.Warn("remove the thread of a run", telemetry.KeyUID, t.UID, telemetry.KeyErr, err)
+				offset++ // it keeps nobody from the others
 			}
 		}
 	}
 }
 
-// resume goes on with one run. One whose journal has its end only lacks the row's.
-func (s *Service) resume(ctx context.Context, t conversation.Thread, run conversation.Run) error {
+// resume goes on with one run. One whose journal has its end, or cannot be gone on
+// with, only lacks the row's.
+func (s *Service) resume(ctx context.Context, t conversation.Thread, run conversation.Run) {
 	leave, err := s.places.Enter(t.Tenant)
 	if err != nil {
 		leave = func() {} // it had its place before
 	}
+	w := &waiting{run: run, thread: t, leave: leave, again: run.Status == conversation.RunRunning}
 	log, err := s.cfg.Journals.Create(t.UID, run.Seq)
 	if err != nil {
-		leave()
-		return err
+		s.cfg.Log.Error("open the journal of a run", telemetry.KeyUID, t.UID, "run", run.ID, telemetry.KeyErr, err)
+		ended := failedBy(err)
+		w.verdict = &ended
+		s.admit(w)
+		return
 	}
-	e := &execution{run: run, thread: t, log: log}
+	// What an earlier daemon wrote last may be the beginning of a line.
+	w.rec = &recorder{s: s, run: run, thread: t, log: log, torn: log.Size() > 0}
 	for rec, err := range s.records(ctx, t.UID, run.Seq, 0, false) {
 		if err != nil {
-			leave()
-			return err
+			s.cfg.Log.Error("read the journal of a run", telemetry.KeyUID, t.UID, "run", run.ID, telemetry.KeyErr, err)
+			ended := failedBy(err)
+			w.verdict = &ended
+			break
 		}
 		if rec.Event.Ended != nil {
-			leave()
-			return s.finish(ctx, e, *rec.Event.Ended)
+			w.verdict, w.rec.ended = rec.Event.Ended, true
 		}
 	}
-	if log.Exit() != nil {
-		leave()
-		return s.finish(ctx, e, conversation.Ended{
+	if w.verdict == nil && log.Exit() != nil {
+		w.verdict = &conversation.Ended{
 			Status: conversation.RunFailed, Error: "InternalServerError", Message: "the daemon ended while the run did, and how is not known",
-		})
+		}
 	}
-	return s.admit(&waiting{run: run, thread: t, leave: leave, log: log, again: run.Status == conversation.RunRunning})
+	s.admit(w)
 }
 
 // sweepEvery is how often old threads are looked for.
@@ -115,18 +134,24 @@ func (s *Service) Sweep(ctx context.Context) error {
 	if s.cfg.Bounds.Age <= 0 && s.cfg.Bounds.Threads <= 0 {
 		return failed
 	}
+	newest := s.cfg.Bounds.Threads
+	if newest <= 0 {
+		newest = -1 // all of them
+	}
 	var before time.Time
 	if s.cfg.Bounds.Age > 0 {
 		before = now.Add(-s.cfg.Bounds.Age)
 	}
 	for after := sandbox.UID(""); ; {
-		page, err := s.cfg.Store.StaleConversations(ctx, before, s.cfg.Bounds.Threads, after, 100)
+		page, err := s.cfg.Store.StaleConversations(ctx, before, newest, after, 100)
 		if err != nil || len(page) == 0 {
 			return errors.Join(failed, err)
 		}
 		for _, t := range page {
 			after = t.UID
-			if err := s.Threads().remove(as(ctx, t), t); err != nil && !errors.Is(err, errs.NotFound) {
+			// Not one that somebody has begun to use since.
+			unused := func(now conversation.Thread) bool { return now.UpdatedAt.Equal(t.UpdatedAt) && !s.busy(t.UID) }
+			if err := s.Threads().remove(as(ctx, t), t, unused); err != nil && !errors.Is(err, errs.NotFound) {
 				failed = errors.Join(failed, err)
 			}
 		}

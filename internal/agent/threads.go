@@ -7,7 +7,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/cubbyhq/cubby/internal/agent/loop"
 	"github.com/cubbyhq/cubby/internal/auth"
 	"github.com/cubbyhq/cubby/internal/conversation"
 	"github.com/cubbyhq/cubby/internal/errs"
@@ -38,6 +37,11 @@ type NewThread struct {
 
 // Create makes a thread. Conflict when it exists.
 func (t *Threads) Create(ctx context.Context, n NewThread) (conversation.Thread, error) {
+	n.Metadata = unmarked(n.Metadata)
+	return t.create(ctx, n)
+}
+
+func (t *Threads) create(ctx context.Context, n NewThread) (conversation.Thread, error) {
 	if n.ID == "" {
 		n.ID = uuid.NewString()
 	}
@@ -79,11 +83,11 @@ func (t *Threads) view(ctx context.Context, th conversation.Thread) (ThreadView,
 	if th.Head == "" {
 		return v, nil
 	}
-	at, err := t.load(ctx, th, th.Head)
+	at, err := t.load(ctx, th, "")
 	if err != nil {
 		return v, err
 	}
-	v.Messages = at.Messages
+	v.Thread, v.Messages = at.Thread, at.Messages
 	for _, task := range at.Checkpoint.Tasks {
 		if len(task.Interrupts) > 0 {
 			v.Interrupts[task.ID] = task.Interrupts
@@ -131,7 +135,7 @@ func (t *Threads) Update(ctx context.Context, id string, metadata map[string]jso
 		return ThreadView{}, err
 	}
 	found, err = t.s.cfg.Store.ChangeConversation(ctx, found.UID, func(th *conversation.Thread) error {
-		th.Metadata, th.UpdatedAt = merged(th.Metadata, metadata), t.s.cfg.Now()
+		th.Metadata, th.UpdatedAt = merged(th.Metadata, unmarked(metadata)), t.s.cfg.Now()
 		return nil
 	})
 	if err != nil {
@@ -149,7 +153,7 @@ func (t *Threads) Delete(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	return t.remove(ctx, found)
+	return t.remove(ctx, found, nil)
 }
 
 // Ended forgets the conversation of a thread whose sandboxes are ended by other means;
@@ -162,21 +166,25 @@ func (t *Threads) Ended(ctx context.Context, id string) error {
 	return err
 }
 
-func (t *Threads) remove(ctx context.Context, th conversation.Thread) error {
+// remove ends a thread; when only is not nil, only if that is true of the thread as it
+// is once nobody can begin a run.
+func (t *Threads) remove(ctx context.Context, th conversation.Thread, only func(conversation.Thread) bool) error {
 	s := t.s
 	unlock, err := s.threads.Lock(ctx, string(th.UID))
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	s.dropQueue(th.UID)
-	if e := s.running(th.UID); e != nil {
-		e.cancel(loop.ErrCanceled)
-		select {
-		case <-e.done:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+	// While it has a row no other thread has its name, and so its sandboxes.
+	now, err := s.cfg.Store.ConversationOf(ctx, th.UID)
+	if err != nil {
+		return noThread(th.ID, err)
+	}
+	if only != nil && !only(now) {
+		return nil
+	}
+	if err := s.evict(ctx, th.UID, false); err != nil {
+		return err
 	}
 	// What has a row can be found and removed again: that goes last.
 	as := auth.WithPrincipal(ctx, auth.Principal{Name: th.Owner, Tenant: th.Tenant})
@@ -220,7 +228,7 @@ func (t *Threads) copyStates(ctx context.Context, from, to conversation.Thread) 
 	places := map[int64]int64{}
 	for i := len(all) - 1; i >= 0; i-- {
 		c := all[i]
-		state, err := t.s.cfg.Store.Messages(ctx, from.UID, c.Messages)
+		state, err := t.s.messages(ctx, from, c)
 		if err != nil {
 			return err
 		}
@@ -233,7 +241,9 @@ func (t *Threads) copyStates(ctx context.Context, from, to conversation.Thread) 
 		_, placed, err := t.s.cfg.Store.Commit(ctx, store.CommitRequest{
 			Thread: to.UID, Checkpoint: c, State: state, Head: c.ID == from.Head, Durable: i == 0,
 			Change: func(th *conversation.Thread) error {
-				th.Status = settled(from.Status)
+				if th.Status = from.Status; th.Status == conversation.ThreadBusy {
+					th.Status = statusOf(c.Next) // nothing runs in the copy
+				}
 				return nil
 			},
 		})
@@ -245,12 +255,4 @@ func (t *Threads) copyStates(ctx context.Context, from, to conversation.Thread) 
 		}
 	}
 	return nil
-}
-
-// settled is the status of a copy, in which nothing runs.
-func settled(s conversation.ThreadStatus) conversation.ThreadStatus {
-	if s == conversation.ThreadBusy {
-		return conversation.ThreadIdle
-	}
-	return s
 }

@@ -35,3 +35,17 @@ func NewID() string {
 	id[8] = id[8]&0x3f | 0x80
 	return id.String()
 }
+
+// IDsAfter makes the ids that follow greater than one that an earlier process made,
+// whose clock may have been ahead. What is no such id changes nothing.
+func IDsAfter(id string) {
+	u, err := uuid.Parse(id)
+	if err != nil || u.Version() != 6 {
+		return
+	}
+	high := binary.BigEndian.Uint64(u[:])
+	at := high>>4&^0x0fff | high&0x0fff
+	ids.mu.Lock()
+	defer ids.mu.Unlock()
+	ids.last = max(ids.last, at)
+}

@@ -27,3 +27,20 @@ func TestNewIDs(t *testing.T) {
 		t.Errorf("%s is of a time %s away", last, d)
 	}
 }
+
+// TestIDsAfterAClockThatWasAhead: those of the next process are greater nevertheless.
+func TestIDsAfterAClockThatWasAhead(t *testing.T) {
+	defer func(was uint64) { ids.last = was }(ids.last)
+	ids.last += 10_000_000 * 3600 // an hour
+	ahead := NewID()
+	ids.last = 0
+	if id := NewID(); id > ahead {
+		t.Fatalf("%s is not before %s", id, ahead)
+	}
+	IDsAfter("")
+	IDsAfter("something")
+	IDsAfter(ahead)
+	if id := NewID(); id <= ahead {
+		t.Errorf("%s is not after %s", id, ahead)
+	}
+}

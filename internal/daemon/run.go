@@ -131,6 +131,7 @@ func (d *Daemon) serve(ctx context.Context) error {
 	case <-ctx.Done():
 	}
 	d.notify.send(d.log, "STOPPING=1")
+	d.agent.service.Drain()
 	d.drain()
 	d.fresh.close()
 	d.shutdown(context.WithoutCancel(ctx), servers)

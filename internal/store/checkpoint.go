@@ -234,7 +234,8 @@ func (s *Store) AnnotateCheckpoint(ctx context.Context, uid sandbox.UID, id stri
 }
 
 // dropCheckpoints forgets the checkpoints of a run, and the messages that only they
-// have. When the thread's head is one of them, it becomes the parent of the first.
+// have. When the thread's head is one of them, the newest that is left becomes it: the
+// head before the run, which need not be where the run began.
 func (t *tx) dropCheckpoints(thread conversation.Thread, run string, now time.Time) error {
 	rows, err := t.rows(`SELECT `+checkpointColumns+` FROM checkpoints WHERE thread = $1 AND run <> '' AND run = $2 ORDER BY id`, thread.UID, run)
 	gone, err := collect(rows, err, scanCheckpoint)
@@ -260,7 +261,10 @@ func (t *tx) dropCheckpoints(thread conversation.Thread, run string, now time.Ti
 		return nil
 	}
 	set := thread
-	set.Head, set.StateUpdatedAt = gone[0].Parent, fromMicros(micros(now))
+	set.StateUpdatedAt = fromMicros(micros(now))
+	if err := t.row(`SELECT COALESCE(MAX(id), '') FROM checkpoints WHERE thread = $1`, thread.UID).Scan(&set.Head); err != nil {
+		return err
+	}
 	_, err = t.changeConversation(thread, set, now, nil)
 	return err
 }

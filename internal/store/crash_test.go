@@ -107,7 +107,7 @@ func oneTalk(ctx context.Context, s *Store, say func(string, ...any)) error {
 	if err := s.CreateConversation(ctx, conversation.Thread{UID: uid, ID: string(uid)}); err != nil {
 		return err
 	}
-	if _, err := s.CreateRun(ctx, NewRun{Run: conversation.Run{ID: "r", Thread: uid, Secret: "s"}, OnlyIfIdle: true}); err != nil {
+	if _, err := s.CreateRun(ctx, NewRun{Run: conversation.Run{ID: "r", Thread: uid, Secret: "s"}}); err != nil {
 		return err
 	}
 	say("thread %s %d", uid, 0)

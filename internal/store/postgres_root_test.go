@@ -84,8 +84,9 @@ var shared = map[string]func(*testing.T){
 	"TestConcurrentCommits":                      TestConcurrentCommits,
 	"TestRuns":                                   TestRuns,
 	"TestRunLists":                               TestRunLists,
-	"TestOneRunAtATime":                          TestOneRunAtATime,
+	"TestBusyThread":                             TestBusyThread,
 	"TestRolledBackRun":                          TestRolledBackRun,
+	"TestRolledBackFirstRun":                     TestRolledBackFirstRun,
 	"TestCopiedRunSecretIsNotOpened":             TestCopiedRunSecretIsNotOpened,
 	"TestAgentSettings":                          TestAgentSettings,
 }

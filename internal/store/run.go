@@ -23,8 +23,6 @@ type NewRun struct {
 	// Run is pending unless it says otherwise; zero times become now. Its Seq is
 	// given by the store.
 	Run conversation.Run
-	// OnlyIfIdle makes it a Conflict when the thread has a run that has not ended.
-	OnlyIfIdle bool
 	// Change, when not nil, is done to the thread together with that. It may be
 	// called again, with the thread as it was.
 	Change func(*conversation.Thread) error
@@ -56,15 +54,6 @@ func (s *Store) CreateRun(ctx context.Context, n NewRun) (r conversation.Run, er
 		thread, err := scanConversation(t.row(selectConversation, r.Thread))
 		if err != nil {
 			return err
-		}
-		if n.OnlyIfIdle {
-			var unfinished int
-			if err := t.row(`SELECT COUNT(*) FROM runs WHERE thread = $1 AND status IN ('pending', 'running')`, r.Thread).Scan(&unfinished); err != nil {
-				return err
-			}
-			if unfinished > 0 {
-				return errs.E(errs.Conflict, "a run of the thread goes on").Hint("wait for its end, or cancel it")
-			}
 		}
 		if err := t.row(`UPDATE conversations SET last_run = last_run + 1 WHERE uid = $1 RETURNING last_run`, r.Thread).Scan(&r.Seq); err != nil {
 			return err
@@ -122,12 +111,6 @@ func (s *Store) UnfinishedRuns(ctx context.Context) ([]conversation.Run, error) 
 	return list, s.fault(err)
 }
 
-// CountRuns counts the runs of a tenant that have not ended.
-func (s *Store) CountRuns(ctx context.Context, tenant string) (n int, err error) {
-	err = s.row(ctx, `SELECT COUNT(*) FROM runs WHERE tenant = $1 AND status IN ('pending', 'running')`, tenant).Scan(&n)
-	return n, s.fault(err)
-}
-
 // ChangeRun is [Store.ChangeRunAndThread] of a run alone.
 func (s *Store) ChangeRun(ctx context.Context, uid sandbox.UID, id string, change func(*conversation.Run) error) error {
 	return s.changeRun(ctx, uid, id, func(t *tx, r *conversation.Run) error { return change(r) })
@@ -139,14 +122,47 @@ func (s *Store) ChangeRun(ctx context.Context, uid sandbox.UID, id string, chang
 // WrongState when the run had ended, with another status. change may be called again,
 // with both as they were.
 func (s *Store) ChangeRunAndThread(ctx context.Context, uid sandbox.UID, id string, change func(*conversation.Run, *conversation.Thread) error) error {
+	return s.EndRun(ctx, uid, id, func(r *conversation.Run, c *conversation.Thread, _ bool) error { return change(r, c) })
+}
+
+// EndRun is [Store.ChangeRunAndThread] for a run that ends; busy says that its thread
+// has another one that has not.
+func (s *Store) EndRun(ctx context.Context, uid sandbox.UID, id string, change func(r *conversation.Run, c *conversation.Thread, busy bool) error) error {
 	return s.changeRun(ctx, uid, id, func(t *tx, r *conversation.Run) error {
 		thread, err := scanConversation(t.row(selectConversation, uid))
 		if err != nil {
 			return err
 		}
-		_, err = t.changeConversation(thread, thread, s.now(), func(c *conversation.Thread) error { return change(r, c) })
+		unfinished, err := t.unfinishedRuns(uid, id)
+		if err != nil {
+			return err
+		}
+		_, err = t.changeConversation(thread, thread, s.now(), func(c *conversation.Thread) error { return change(r, c, unfinished > 0) })
 		return err
 	})
+}
+
+// ChangeIdleConversation is [Store.ChangeConversation] for a thread all of whose runs
+// have ended; it does nothing when one has not.
+func (s *Store) ChangeIdleConversation(ctx context.Context, uid sandbox.UID, change func(*conversation.Thread) error) error {
+	return s.update(ctx, relaxed, func(t *tx) error {
+		thread, err := scanConversation(t.row(selectConversation, uid))
+		if err != nil {
+			return err
+		}
+		unfinished, err := t.unfinishedRuns(uid, "")
+		if err != nil || unfinished > 0 {
+			return err
+		}
+		_, err = t.changeConversation(thread, thread, s.now(), change)
+		return err
+	})
+}
+
+// unfinishedRuns counts the runs of a thread that have not ended, but for one.
+func (t *tx) unfinishedRuns(uid sandbox.UID, but string) (n int, err error) {
+	err = t.row(`SELECT COUNT(*) FROM runs WHERE thread = $1 AND status IN ('pending', 'running') AND id <> $2`, uid, but).Scan(&n)
+	return n, err
 }
 
 func (s *Store) changeRun(ctx context.Context, uid sandbox.UID, id string, change func(*tx, *conversation.Run) error) error {
@@ -203,7 +219,7 @@ func (s *Store) RunSecret(ctx context.Context, uid sandbox.UID, id string) (stri
 }
 
 // RemoveRun forgets a run. With its checkpoints the thread is as if it had not been:
-// its head, when it is one of them, becomes the parent of the first, and messages
+// its head, when it is one of them, becomes the newest of the others, and messages
 // that no other checkpoint has are gone too. Checkpoints of other runs that came of
 // them stay.
 func (s *Store) RemoveRun(ctx context.Context, uid sandbox.UID, id string, withCheckpoints bool) error {

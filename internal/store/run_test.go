@@ -6,8 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -46,7 +44,7 @@ func TestRuns(t *testing.T) {
 		Secret: "hush-5be00d21",
 	}
 	c.advance(time.Second)
-	got, err := s.CreateRun(ctx, NewRun{Run: want, OnlyIfIdle: true, Change: func(c *conversation.Thread) error {
+	got, err := s.CreateRun(ctx, NewRun{Run: want, Change: func(c *conversation.Thread) error {
 		c.Status = conversation.ThreadBusy
 		return nil
 	}})
@@ -66,8 +64,6 @@ func TestRuns(t *testing.T) {
 	}
 	_, err = s.CreateRun(ctx, NewRun{Run: want})
 	wantKind(t, "CreateRun again", err, errs.Conflict)
-	_, err = s.CreateRun(ctx, NewRun{Run: conversation.Run{ID: "r2", Thread: thread.UID}, OnlyIfIdle: true})
-	wantKind(t, "CreateRun while one goes on", err, errs.Conflict)
 	_, err = s.CreateRun(ctx, NewRun{
 		Run: conversation.Run{ID: "r2", Thread: thread.UID}, Change: func(*conversation.Thread) error { return errs.E(errs.Invalid, "no") },
 	})
@@ -76,9 +72,6 @@ func TestRuns(t *testing.T) {
 	wantKind(t, "ConversationRun of what was refused", err, errs.NotFound)
 	if r := begin(t, s, other.UID, "r1"); r.Seq != 1 { // the id is free in another thread
 		t.Errorf("its number is %d", r.Seq)
-	}
-	if n, err := s.CountRuns(ctx, "acme"); err != nil || n != 1 {
-		t.Errorf("CountRuns = %d, %v", n, err)
 	}
 
 	c.advance(time.Second)
@@ -169,29 +162,6 @@ func TestRunLists(t *testing.T) {
 	}
 }
 
-// TestOneRunAtATime has many callers want a thread for themselves.
-func TestOneRunAtATime(t *testing.T) {
-	s, _ := fresh(t)
-	thread := talk(t, s, "acme", "a")
-	var won atomic.Int32
-	var wg sync.WaitGroup
-	for range 20 {
-		wg.Go(func() {
-			_, err := s.CreateRun(t.Context(), NewRun{Run: conversation.Run{ID: conversation.NewID(), Thread: thread.UID}, OnlyIfIdle: true})
-			if err == nil {
-				won.Add(1)
-			} else if !errors.Is(err, errs.Conflict) {
-				t.Errorf("CreateRun: %v", err)
-			}
-		})
-	}
-	wg.Wait()
-	list, err := s.Runs(t.Context(), thread.UID, RunQuery{})
-	if won.Load() != 1 || err != nil || len(list) != 1 || list[0].Seq != 1 {
-		t.Errorf("%d won, %+v, %v", won.Load(), list, err)
-	}
-}
-
 // TestRolledBackRun takes a run back between others.
 func TestRolledBackRun(t *testing.T) {
 	s, c := fresh(t)
@@ -242,8 +212,8 @@ func TestRolledBackRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	now, err = s.ConversationOf(ctx, thread.UID)
-	if err != nil || now.Head != "c1" || now.StateUpdatedAt != fromMicros(micros(c.Now())) {
-		t.Errorf("the thread is %+v, %v, want the head before the run", now, err)
+	if err != nil || now.Head != "c4" || now.StateUpdatedAt != fromMicros(micros(c.Now())) {
+		t.Errorf("the thread is %+v, %v, want the head before the run, on another branch than it", now, err)
 	}
 	if got := state(t, s, thread.UID, "c1"); got != "a b" {
 		t.Errorf("the state before the run is %s", got)
@@ -255,8 +225,55 @@ func TestRolledBackRun(t *testing.T) {
 	if err := s.RemoveRun(ctx, thread.UID, "r1", true); err != nil {
 		t.Fatal(err)
 	}
-	if now, err = s.ConversationOf(ctx, thread.UID); err != nil || now.Head != "" {
+	if now, err = s.ConversationOf(ctx, thread.UID); err != nil || now.Head != "c4" {
 		t.Errorf("without its first run the head is %q, %v", now.Head, err)
+	}
+}
+
+// TestBusyThread: who ends a run is told of others, and a thread that has one is left
+// alone.
+func TestBusyThread(t *testing.T) {
+	s, _ := fresh(t)
+	ctx := t.Context()
+	thread := talk(t, s, "acme", "a")
+	begin(t, s, thread.UID, "r1")
+	begin(t, s, thread.UID, "r2")
+	for _, tt := range []struct {
+		run  string
+		busy bool
+	}{{"r2", true}, {"r1", false}} {
+		idle := func() (idle bool) {
+			err := s.ChangeIdleConversation(ctx, thread.UID, func(*conversation.Thread) error { idle = true; return nil })
+			if err != nil {
+				t.Fatal(err)
+			}
+			return idle
+		}
+		if idle() {
+			t.Errorf("before %s has ended, the thread is idle", tt.run)
+		}
+		var busy bool
+		err := s.EndRun(ctx, thread.UID, tt.run, func(r *conversation.Run, _ *conversation.Thread, others bool) error {
+			busy, r.Status = others, conversation.RunSuccess
+			return nil
+		})
+		if err != nil || busy != tt.busy || idle() == busy {
+			t.Errorf("EndRun of %s: others %t, %v", tt.run, busy, err)
+		}
+	}
+}
+
+// TestRolledBackFirstRun leaves a thread without a head.
+func TestRolledBackFirstRun(t *testing.T) {
+	s, _ := fresh(t)
+	thread := talk(t, s, "acme", "a")
+	begin(t, s, thread.UID, "r1")
+	commit(t, s, CommitRequest{Thread: thread.UID, Checkpoint: conversation.Checkpoint{ID: "c1", RunID: "r1"}, State: messages("a"), Head: true})
+	if err := s.RemoveRun(t.Context(), thread.UID, "r1", true); err != nil {
+		t.Fatal(err)
+	}
+	if now, err := s.ConversationOf(t.Context(), thread.UID); err != nil || now.Head != "" {
+		t.Errorf("the head is %q, %v", now.Head, err)
 	}
 }
 

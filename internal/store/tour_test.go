@@ -177,7 +177,7 @@ func agentTour(ctx context.Context, s *Store, id string) (steps []step) {
 	}
 	read("StaleConversations", func() error { _, err := s.StaleConversations(ctx, s.now(), 1, "", 0); return err })
 	add("CreateRun", true, func() error {
-		_, err := s.CreateRun(ctx, NewRun{Run: conversation.Run{ID: "r", Thread: c.UID, Secret: "s"}, OnlyIfIdle: true})
+		_, err := s.CreateRun(ctx, NewRun{Run: conversation.Run{ID: "r", Thread: c.UID, Secret: "s"}})
 		return err
 	})
 	read("ConversationRun", func() error { _, err := s.ConversationRun(ctx, c.UID, "r"); return err })
@@ -185,7 +185,6 @@ func agentTour(ctx context.Context, s *Store, id string) (steps []step) {
 	read("Runs", func() error { _, err := s.Runs(ctx, c.UID, RunQuery{}); return err })
 	read("Runs of a status", func() error { _, err := s.Runs(ctx, c.UID, RunQuery{Status: conversation.RunPending}); return err })
 	read("UnfinishedRuns", func() error { _, err := s.UnfinishedRuns(ctx); return err })
-	read("CountRuns", func() error { _, err := s.CountRuns(ctx, tenant); return err })
 	var state []conversation.Entry
 	step := func(id string, durable bool) func() error {
 		return func() (err error) {
@@ -210,6 +209,12 @@ func agentTour(ctx context.Context, s *Store, id string) (steps []step) {
 	add("ChangeRun", false, func() error { return s.ChangeRun(ctx, c.UID, "r", endAs(conversation.RunRunning)) })
 	add("ChangeRunAndThread to an end", true, func() error {
 		return s.ChangeRunAndThread(ctx, c.UID, "r", func(r *conversation.Run, _ *conversation.Thread) error { return endAs(conversation.RunSuccess)(r) })
+	})
+	add("EndRun", false, func() error {
+		return s.EndRun(ctx, c.UID, "r", func(*conversation.Run, *conversation.Thread, bool) error { return nil })
+	})
+	add("ChangeIdleConversation", false, func() error {
+		return s.ChangeIdleConversation(ctx, c.UID, func(*conversation.Thread) error { return nil })
 	})
 	add("RemoveRun", true, func() error { return s.RemoveRun(ctx, c.UID, "r", true) })
 	add("RemoveConversation", true, func() error { return s.RemoveConversation(ctx, c.UID) })

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/google/uuid"
 
@@ -107,9 +108,10 @@ func (r *run) call(ctx context.Context, c conversation.ToolCall) conversation.Me
 		return toolMessage(c.ID, c.Name, "The server was restarted while this ran, and its result is lost: it may have been done, in part or not at all. "+
 			"Look how things are before you do it again.", true)
 	}
-	left := maxOutput
+	var left atomic.Int64 // tools tell from goroutines of their own
+	left.Store(maxOutput)
 	res := r.Tools.Call(ctx, Call{ID: c.ID, Name: c.Name, Arguments: c.Args, Output: func(session, stream, text string) {
-		if left -= len(text); left < 0 {
+		if left.Add(-int64(len(text))) < 0 {
 			return // the result has what counts
 		}
 		// What cannot be told here is told by the result, or ends the run there.

@@ -90,7 +90,7 @@ func (r *run) decide(ctx context.Context, t conversation.Task, answer *conversat
 		if err != nil {
 			return d, err
 		}
-		return d, d.apply(answer, asked, q.Reviews, said)
+		return d, d.apply(r.Policy, answer, asked, q.Reviews, said)
 	}
 	var err error
 	if interrupt.Value, err = json.Marshal(q); err != nil {
@@ -149,8 +149,9 @@ func readDecisions(raw json.RawMessage, id string) ([]decision, error) {
 	return list, nil
 }
 
-// apply does what a person decided about some of the answer's calls.
-func (d *decisions) apply(answer *conversation.Message, asked []int, reviews []reviewConfig, said []decision) error {
+// apply does what a person decided about some of the answer's calls. A person may not
+// make a call out of it that the policy denies.
+func (d *decisions) apply(p Policy, answer *conversation.Message, asked []int, reviews []reviewConfig, said []decision) error {
 	if len(said) == 1 && len(asked) > 1 && (said[0].Type == approve || said[0].Type == reject) {
 		for len(said) < len(asked) {
 			said = append(said, said[0])
@@ -171,6 +172,9 @@ func (d *decisions) apply(answer *conversation.Message, asked []int, reviews []r
 			var object map[string]json.RawMessage
 			if json.Unmarshal(s.Edited.Args, &object) != nil || object == nil {
 				return &failure{kind: "ValueError", message: "an edited action needs args, which are an object"}
+			}
+			if name := cmp.Or(s.Edited.Name, c.Name); p.of(name).Decision == Deny {
+				return &failure{kind: "ValueError", message: fmt.Sprintf("the policy does not allow the tool %.40q", name)}
 			}
 			c.Name, c.Args, d.edited = cmp.Or(s.Edited.Name, c.Name), s.Edited.Args, true
 		case reject:

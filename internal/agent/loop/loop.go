@@ -186,6 +186,9 @@ func Run(ctx context.Context, c Config, s Start) (conversation.Ended, error) {
 // begin takes in what the run was given.
 func (r *run) begin(ctx context.Context) error {
 	if r.start.Again && r.at.RunID == r.start.RunID && r.at.Source != conversation.SourceInput {
+		if r.advanced() {
+			r.start.Command = nil // the question that it answers was another one
+		}
 		return nil // it is in the state
 	}
 	if c := r.start.Command; c != nil {
@@ -199,6 +202,7 @@ func (r *run) begin(ctx context.Context) error {
 		}
 		return nil
 	}
+	r.start.Command = nil // the question that it answers is not asked any more
 	if !r.start.Again || r.at.Source != conversation.SourceInput || r.at.RunID != r.start.RunID {
 		if err := r.commit(ctx, conversation.SourceInput, []string{conversation.NodeStart}, r.state); err != nil {
 			return err
@@ -211,9 +215,18 @@ func (r *run) begin(ctx context.Context) error {
 	return r.commit(ctx, conversation.SourceLoop, []string{conversation.NodeAgent}, state)
 }
 
+// advanced reports whether the run has done a step already, with an earlier daemon.
+func (r *run) advanced() bool {
+	return r.start.Again && r.at.RunID == r.start.RunID && r.at.Source == conversation.SourceLoop
+}
+
 // steer does one node after the other.
 func (r *run) steer(ctx context.Context) error {
-	fresh := len(r.start.Input) > 0
+	advanced := r.advanced()
+	if advanced && len(r.at.Next) > 0 && r.stopsAfter(newestNode(r.state)) {
+		return &paused{}
+	}
+	fresh := len(r.start.Input) > 0 || advanced
 	for first := !fresh; len(r.at.Next) > 0; first = false {
 		node := r.at.Next[0]
 		if !first && stopsAt(r.InterruptBefore, node) {
@@ -237,11 +250,42 @@ func (r *run) steer(ctx context.Context) error {
 		if err != nil {
 			return r.failed(ctx, node, err)
 		}
-		if len(r.at.Next) > 0 && stopsAt(r.InterruptAfter, node) {
+		r.start.Command = nil // it answers what was asked before the run, and nothing that is asked in it
+		if len(r.at.Next) > 0 && r.stopsAfter(node) {
 			return &paused{}
 		}
 	}
 	return nil
+}
+
+// stopsAfter reports whether the run is to stop after a node, or after a tool that it ran.
+func (r *run) stopsAfter(node string) bool {
+	if stopsAt(r.InterruptAfter, node) {
+		return true
+	}
+	for i := len(r.state) - 1; i >= 0 && node == conversation.NodeTools; i-- {
+		m := r.state[i].Message
+		if m.Type != conversation.Tool {
+			break
+		}
+		if slices.Contains(r.InterruptAfter, m.Name) {
+			return true
+		}
+	}
+	return false
+}
+
+// newestNode is the node that made the end of a state; "" when it was an input.
+func newestNode(state []conversation.Entry) string {
+	if len(state) > 0 {
+		switch state[len(state)-1].Message.Type {
+		case conversation.AI:
+			return conversation.NodeAgent
+		case conversation.Tool:
+			return conversation.NodeTools
+		}
+	}
+	return ""
 }
 
 // failed notes in the checkpoint why its task did not get done, so that the thread
