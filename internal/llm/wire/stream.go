@@ -78,10 +78,12 @@ type attempt struct {
 	yield   func(llm.Event, error) bool
 	began   bool // something of the answer was passed on
 	stopped bool // the consumer wants no more
+	size    size // of what was passed on
+	over    bool // it is more than an answer may have
 }
 
 func (a *attempt) emit(e llm.Event) {
-	if a.stopped {
+	if a.over = a.over || !a.size.add(e); a.over || a.stopped {
 		return
 	}
 	if _, usage := e.(llm.Usage); !usage {
@@ -120,7 +122,11 @@ func (a *attempt) events(r *Reader, d Decoder, watch *watch) (done bool, fault *
 		e, err := r.Next()
 		switch {
 		case errors.Is(err, io.EOF):
-			if d.End(a.emit) || a.stopped {
+			whole := d.End(a.emit)
+			switch {
+			case a.over && !a.stopped:
+				return false, a.client.broken(a.size.excess(), nil)
+			case whole || a.stopped:
 				return true, nil
 			}
 			if n == 0 {
@@ -139,6 +145,8 @@ func (a *attempt) events(r *Reader, d Decoder, watch *watch) (done bool, fault *
 		switch {
 		case a.stopped:
 			return false, nil
+		case a.over:
+			return false, a.client.broken(a.size.excess(), nil)
 		case errors.As(err, &fault):
 			if a.began {
 				fault.Fault = llm.Broken
