@@ -16,6 +16,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math"
 	"sync"
 	"time"
 
@@ -124,10 +125,18 @@ func New(c Config) *Service {
 		c.Now = time.Now
 	}
 	return &Service{
-		cfg: c, places: tenancy.NewPlaces("runs of the agent", tenancy.Bound{All: c.Bounds.Runs, Tenant: c.Bounds.RunsOfTenant}),
+		cfg: c, places: tenancy.NewPlaces("runs of the agent", tenancy.Bound{All: unbound(c.Bounds.Runs), Tenant: unbound(c.Bounds.RunsOfTenant)}),
 		opened: make(chan struct{}), ended: make(chan struct{}),
 		active: map[sandbox.UID]*execution{}, queued: map[string]*waiting{},
 	}
+}
+
+// unbound is a bound as places know it, to whom 0 is none at all.
+func unbound(n int) int {
+	if n == 0 {
+		return math.MaxInt
+	}
+	return n
 }
 
 // Run takes up the runs that an earlier daemon left, and keeps everything going until

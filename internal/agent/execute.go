@@ -136,6 +136,10 @@ func (s *Service) close(e *execution, ended conversation.Ended) {
 	}
 }
 
+// keptInput bounds the input that stays with a run which has ended. What is longer, as
+// one with images, is in the thread's state, and would be read with each list of runs.
+const keptInput = 16 << 10
+
 // finish notes in the rows of a run and its thread how the run ended, and takes back
 // what it did if that was asked for.
 func (s *Service) finish(ctx context.Context, e *execution, ended conversation.Ended) error {
@@ -157,6 +161,9 @@ func (s *Service) finish(ctx context.Context, e *execution, ended conversation.E
 				return err
 			}
 			r.Error, t.Error, t.Status = failed, failed, conversation.ThreadFailed
+		}
+		if head.RunID == r.ID && len(r.Request.Input) > keptInput {
+			r.Request.Input = nil
 		}
 		t.UpdatedAt = s.cfg.Now()
 		return nil
