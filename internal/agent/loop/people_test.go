@@ -86,6 +86,19 @@ func TestDecisionsThatAreNone(t *testing.T) {
 	}
 }
 
+// TestAnEditMakesNoDeniedCall: a person may change a call, and not into one that the
+// policy denies.
+func TestAnEditMakesNoDeniedCall(t *testing.T) {
+	b := newBench(t, calls("run", `{"a":1}`), says("ok"))
+	b.config.Policy = asks("run")
+	b.config.Policy.Tools["look"] = loop.Rule{Decision: loop.Deny}
+	b.run(t.Context(), human("go"))
+	b.run(t.Context(), resume(`{"decisions":[{"type":"edit","edited_action":{"name":"look","args":{}}}]}`))
+	if said := b.memory.said(); len(b.hands.made) > 0 || !strings.Contains(said[2], "does not allow") {
+		t.Errorf("made %q, said %q", b.hands.made, said)
+	}
+}
+
 func TestPolicyDenies(t *testing.T) {
 	b := newBench(t, calls("run", `{}`, "look", `{}`), says("ok"))
 	b.config.Policy = loop.Policy{Tools: map[string]loop.Rule{"run": {Decision: loop.Deny}}}

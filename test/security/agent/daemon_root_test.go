@@ -7,6 +7,7 @@ package agent_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -17,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cubbyhq/cubby/internal/poll"
 	"github.com/cubbyhq/cubby/test/harness"
 )
 
@@ -206,4 +208,12 @@ func (d *daemon) bounded(after string) {
 	if most > mostMemory {
 		d.t.Errorf("%s: the daemon took %d MiB, want less than %d", after, most>>20, mostMemory>>20)
 	}
+}
+
+// until waits until something holds, and reports whether it came to that.
+func until(t *testing.T, holds func() bool) bool {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	return poll.Until(ctx, time.Millisecond, 100*time.Millisecond, func() (bool, error) { return holds(), nil }) == nil
 }

@@ -43,10 +43,12 @@ func (s said) text() string {
 	}
 	var parts []struct{ Text string }
 	_ = json.Unmarshal(s.Content, &parts) // what is no list has no text
-	if len(parts) == 0 {
-		return ""
+	for _, p := range parts {
+		if p.Text != "" {
+			text = p.Text
+		}
 	}
-	return parts[len(parts)-1].Text
+	return text
 }
 
 // turn is what the user said last, and what tools have given since.
