@@ -102,7 +102,10 @@ func (a *attempt) run(ctx context.Context, call Call, d Decoder) *llm.Error {
 	if fault := a.client.noStream(res); fault != nil {
 		return fault
 	}
-	done, fault := a.events(NewReader(watch.reader(res.Body)), d, watch)
+	events := NewReader(watch.reader(res.Body))
+	events.room = a.client.config.Room
+	defer events.Close()
+	done, fault := a.events(events, d, watch)
 	if done && !a.stopped {
 		// To its end, and the connection serves the next request.
 		watch.set(drainTime)
@@ -135,6 +138,9 @@ func (a *attempt) events(r *Reader, d Decoder, watch *watch) (done bool, fault *
 			return false, a.client.broken("the answer broke off", nil)
 		case err != nil:
 			err = watch.cause(err)
+			if errors.Is(err, errRoom) && !a.began {
+				return false, a.client.fault(llm.Unavailable, 0, "its answer is large, and other large ones take all the room that there is", err)
+			}
 			if a.began || errors.Is(err, errLine) || errors.Is(err, errStream) {
 				return false, a.client.broken("the answer broke off", err)
 			}
