@@ -51,6 +51,9 @@ func (s *Service) enqueue(ctx context.Context, t conversation.Thread, run conver
 	if err != nil {
 		return run, t, noThread(t.ID, err)
 	}
+	if len(run.Request.Input) > store.LongInput {
+		run.Request.Input = nil // it waits in the database
+	}
 	// From here on there is something to follow.
 	log, err := s.cfg.Journals.Create(t.UID, run.Seq)
 	if err != nil {
