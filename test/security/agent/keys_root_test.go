@@ -267,4 +267,3 @@ func (d *daemon) refuses(what, method, path string, body any) {
 		d.t.Errorf("%s worked: %d %.500s", what, status, answer)
 	}
 }
-

@@ -186,7 +186,7 @@ func TestAModelThatTricklesForEver(t *testing.T) {
 		defer tick.Stop()
 		for i := 0; r.Context().Err() == nil; i++ {
 			_, _ = io.WriteString(w, "data: "[i%6:i%6+1]) // who has left reads nothing
-			_ = http.NewResponseController(w).Flush()  // as above
+			_ = http.NewResponseController(w).Flush()     // as above
 			<-tick.C
 		}
 	})
