@@ -16,6 +16,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -97,6 +98,9 @@ type Bounds struct {
 	// Threads are kept of a tenant, for Age since they were used last.
 	Threads int
 	Age     time.Duration
+	// Memory is of the states of runs that go on, in bytes, all together; a tenant has
+	// half of it. A run that has no room waits.
+	Memory int64
 	// History is how long journals of runs are kept.
 	History time.Duration
 }
@@ -106,6 +110,7 @@ type Bounds struct {
 type Service struct {
 	cfg     Config
 	places  *tenancy.Places
+	room    *room
 	threads keylock.Locks // by uid: who decides which run goes on
 
 	opened, ended chan struct{} // what an earlier daemon left is taken up; nothing begins any more
@@ -126,10 +131,19 @@ func New(c Config) *Service {
 		c.Now = time.Now
 	}
 	return &Service{
-		cfg: c, places: tenancy.NewPlaces("runs of the agent", tenancy.Bound{All: c.Bounds.Runs, Tenant: c.Bounds.RunsOfTenant}),
+		cfg: c, places: tenancy.NewPlaces("runs of the agent", tenancy.Bound{All: unbound(c.Bounds.Runs), Tenant: unbound(c.Bounds.RunsOfTenant)}),
+		room:   newRoom(c.Bounds.Memory),
 		opened: make(chan struct{}), ended: make(chan struct{}),
 		active: map[sandbox.UID]*execution{}, queued: map[string]*waiting{},
 	}
+}
+
+// unbound is a bound as places know it, to whom 0 is none at all.
+func unbound(n int) int {
+	if n == 0 {
+		return math.MaxInt
+	}
+	return n
 }
 
 // Run takes up the runs that an earlier daemon left, and keeps everything going until

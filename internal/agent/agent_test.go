@@ -266,7 +266,7 @@ func TestConversation(t *testing.T) {
 	if err != nil || view.Status != conversation.ThreadIdle || string(view.Metadata["graph_id"]) != `"agent"` || len(view.Messages) != 6 {
 		t.Errorf("Get = %+v, %v", view, err)
 	}
-	history, err := s.Threads().History(acme(t), thread, agent.HistoryQuery{Limit: 100})
+	history, err := historyOf(acme(t), s, thread, agent.HistoryQuery{Limit: 100})
 	if err != nil || len(history) != 8 || len(history[0].Messages) != 6 || history[7].Checkpoint.Step != -1 {
 		t.Errorf("History = %d, %v", len(history), err)
 	}
@@ -294,6 +294,20 @@ func TestConversation(t *testing.T) {
 	}
 }
 
+func historyOf(ctx context.Context, s *agent.Service, thread string, q agent.HistoryQuery) (list []agent.State, err error) {
+	states, err := s.Threads().History(ctx, thread, q)
+	if err != nil {
+		return nil, err
+	}
+	for state, err := range states {
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, state)
+	}
+	return list, nil
+}
+
 func second[T any](_ T, err error) error { return err }
 
 // TestBranches: a run from an older checkpoint is a sibling of what followed it.
@@ -301,7 +315,7 @@ func TestBranches(t *testing.T) {
 	s, _ := newWorld(t).daemon()
 	thread := newThread(t, s)
 	do(t, s, thread, says("one"))
-	history, err := s.Threads().History(acme(t), thread, agent.HistoryQuery{})
+	history, err := historyOf(acme(t), s, thread, agent.HistoryQuery{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -314,7 +328,7 @@ func TestBranches(t *testing.T) {
 	edited.Request.Checkpoint = history[2].Checkpoint.ID
 	_, said = do(t, s, thread, edited)
 	equal(t, "said", said, []string{"human:two", "ai:said two"})
-	history, err = s.Threads().History(acme(t), thread, agent.HistoryQuery{})
+	history, err = historyOf(acme(t), s, thread, agent.HistoryQuery{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -69,8 +70,14 @@ func (s *Service) perform(ctx context.Context, e *execution, again bool) (conver
 		return conversation.Ended{Status: conversation.RunFailed, Error: "ConfigurationError", Message: info.Message + hint(info.Hint)}, nil
 	}
 	c.Record = e.rec
-	start, err := s.start(ctx, e, again)
-	if err != nil {
+	start, leave, err := s.start(ctx, e, again)
+	defer leave()
+	switch {
+	case err != nil && errors.Is(context.Cause(ctx), loop.ErrStopping):
+		return none, loop.ErrStopping
+	case err != nil && ctx.Err() != nil:
+		return conversation.Ended{Status: conversation.RunInterrupted}, nil
+	case err != nil:
 		if kind := errs.KindOf(err); kind == errs.NotFound || kind == errs.Invalid {
 			return conversation.Ended{Status: conversation.RunFailed, Error: "ValueError", Message: errs.Public(err).Message}, nil
 		}
@@ -86,30 +93,51 @@ func hint(text string) string {
 	return ": " + text
 }
 
-// start reads where the run begins.
-func (s *Service) start(ctx context.Context, e *execution, again bool) (loop.Start, error) {
-	q := e.run.Request
+// start reads where the run begins, when there is room for that until leave.
+func (s *Service) start(ctx context.Context, e *execution, again bool) (begin loop.Start, leave func(), err error) {
+	leave = func() {}
 	t, err := s.cfg.Store.ConversationOf(ctx, e.thread.UID)
 	if err != nil {
-		return loop.Start{}, err
+		return begin, leave, err
 	}
 	conversation.IDsAfter(t.Head)
-	at := q.Checkpoint
+	at := e.run.Request.Checkpoint
 	if again {
 		// What the run left is the head, if it got so far.
-		if head, err := s.entries(ctx, t, ""); err == nil && head.Checkpoint.RunID == e.run.ID {
+		if head, err := s.headOf(ctx, e.thread.UID); err == nil && head.RunID == e.run.ID {
 			at = ""
 		}
 	}
+	size, err := s.cfg.Store.SizeOfRun(ctx, e.thread.UID, e.run.ID)
+	if err != nil {
+		return begin, leave, err
+	}
+	if id := cmp.Or(at, t.Head); id != "" {
+		// Of one that is not there, entries says so.
+		if c, err := s.cfg.Store.Checkpoint(ctx, e.thread.UID, id); err == nil {
+			more, err := s.cfg.Store.SizeOfMessages(ctx, e.thread.UID, c.Messages)
+			if err != nil {
+				return begin, leave, err
+			}
+			size += more
+		}
+	}
+	if leave, err = s.room.enter(ctx, e.thread.Tenant, size); err != nil {
+		return begin, func() {}, err
+	}
+	run, err := s.cfg.Store.ConversationRun(ctx, e.thread.UID, e.run.ID) // with its input
+	if err != nil {
+		return begin, leave, err
+	}
 	state, err := s.entries(ctx, t, at)
 	if err != nil {
-		return loop.Start{}, err
+		return begin, leave, err
 	}
-	input, err := conversation.ParseInput(q.Input)
+	input, err := conversation.ParseInput(run.Request.Input)
 	if err != nil {
-		return loop.Start{}, err
+		return begin, leave, err
 	}
-	return loop.Start{RunID: e.run.ID, Input: input, Command: q.Command, Again: again, State: state}, nil
+	return loop.Start{RunID: e.run.ID, Input: input, Command: e.run.Request.Command, Again: again, State: state}, leave, nil
 }
 
 // recorder keeps what a run does.

@@ -337,7 +337,7 @@ func TestRollbackFromAnOlderCheckpoint(t *testing.T) {
 	s, _ := w.daemon()
 	thread := newThread(t, s)
 	do(t, s, thread, says("one"))
-	history, err := s.Threads().History(acme(t), thread, agent.HistoryQuery{})
+	history, err := historyOf(acme(t), s, thread, agent.HistoryQuery{})
 	if err != nil {
 		t.Fatal(err)
 	}

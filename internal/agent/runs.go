@@ -158,7 +158,7 @@ func (r *Runs) threadFor(ctx context.Context, id string, run *conversation.Run, 
 	return t, err
 }
 
-// find returns a run of a thread of the caller.
+// find returns a run of a thread of the caller, without a long input.
 func (r *Runs) find(ctx context.Context, thread, id string) (conversation.Run, conversation.Thread, error) {
 	t, err := r.s.Threads().find(ctx, thread)
 	if err != nil {
@@ -167,6 +167,9 @@ func (r *Runs) find(ctx context.Context, thread, id string) (conversation.Run, c
 	run, err := r.s.cfg.Store.ConversationRun(ctx, t.UID, id)
 	if errors.Is(err, errs.NotFound) {
 		err = errs.E(errs.NotFound, "Run with ID %.80s not found", id)
+	}
+	if len(run.Request.Input) > store.LongInput {
+		run.Request.Input = nil // as many may follow it, and each would hold it
 	}
 	return run, t, err
 }

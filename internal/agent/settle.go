@@ -10,6 +10,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/conversation"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/store"
 	"github.com/cubbyhq/cubby/internal/telemetry"
 )
 
@@ -73,6 +74,9 @@ func (s *Service) finish(ctx context.Context, e *execution, ended conversation.E
 				return err
 			}
 			r.Error, t.Error, t.Status = failed, failed, conversation.ThreadFailed
+		}
+		if head.RunID == r.ID && len(r.Request.Input) > store.LongInput {
+			r.Request.Input = nil // the thread's state has it
 		}
 		if busy {
 			t.Status = conversation.ThreadBusy

@@ -1,9 +1,11 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
+	"iter"
 
 	"github.com/cubbyhq/cubby/internal/agent/loop"
 	"github.com/cubbyhq/cubby/internal/conversation"
@@ -79,28 +81,40 @@ type HistoryQuery struct {
 	Metadata map[string]json.RawMessage
 }
 
-// History returns states of a thread, newest first.
-func (t *Threads) History(ctx context.Context, id string, q HistoryQuery) ([]State, error) {
+// historyPage is how many checkpoints are read at once.
+const historyPage = 20
+
+// History returns states of a thread, newest first. Each is read when its turn comes:
+// all of them together may be larger than any memory. An error of the sequence ends it.
+func (t *Threads) History(ctx context.Context, id string, q HistoryQuery) (iter.Seq2[State, error], error) {
 	found, err := t.find(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	page, err := t.s.cfg.Store.Checkpoints(ctx, found.UID, store.CheckpointQuery{Before: q.Before, Limit: q.Limit, Metadata: q.Metadata})
-	if err != nil {
-		return nil, err
-	}
-	states := make([]State, 0, len(page))
-	for _, c := range page {
-		entries, err := t.s.messages(ctx, found, c)
-		if errors.Is(err, errs.NotFound) {
-			continue
+	return func(yield func(State, error) bool) {
+		left, before := cmp.Or(q.Limit, 1000), q.Before
+		for left > 0 {
+			n := min(left, historyPage)
+			page, err := t.s.cfg.Store.Checkpoints(ctx, found.UID, store.CheckpointQuery{Before: before, Limit: n, Metadata: q.Metadata})
+			if err != nil {
+				yield(State{}, err)
+				return
+			}
+			for _, c := range page {
+				before = c.ID
+				entries, err := t.s.messages(ctx, found, c)
+				if errors.Is(err, errs.NotFound) {
+					continue // it was taken back meanwhile
+				}
+				if !yield(State{Thread: found, Checkpoint: c, Messages: conversation.MessagesOf(entries)}, err) || err != nil {
+					return
+				}
+			}
+			if left -= len(page); len(page) < n {
+				return
+			}
 		}
-		if err != nil {
-			return nil, err
-		}
-		states = append(states, State{Thread: found, Checkpoint: c, Messages: conversation.MessagesOf(entries)})
-	}
-	return states, nil
+	}, nil
 }
 
 // StateChange is what a client makes of a thread's state.

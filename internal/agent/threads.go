@@ -104,28 +104,25 @@ type ThreadQuery struct {
 	SortBy        string
 	Descending    bool
 	Limit, Offset int
-	WithValues    bool
 }
 
 // Search returns a page of the caller's threads, and how many there are in all.
-func (t *Threads) Search(ctx context.Context, q ThreadQuery) ([]ThreadView, int, error) {
-	page, total, err := t.s.cfg.Store.Conversations(ctx, store.ConversationQuery{
+// [Threads.View] adds the state of each.
+func (t *Threads) Search(ctx context.Context, q ThreadQuery) ([]conversation.Thread, int, error) {
+	return t.s.cfg.Store.Conversations(ctx, store.ConversationQuery{
 		Tenant: ownerOf(ctx), IDs: q.IDs, Metadata: q.Metadata, Status: q.Status,
 		SortBy: q.SortBy, Descending: q.Descending, Limit: q.Limit, Offset: q.Offset,
 	})
-	if err != nil {
-		return nil, 0, err
+}
+
+// View returns a thread that was found with its state as it was then. One that is gone
+// by now has none.
+func (t *Threads) View(ctx context.Context, th conversation.Thread) (ThreadView, error) {
+	v, err := t.view(ctx, th)
+	if errors.Is(err, errs.NotFound) {
+		return v, nil
 	}
-	views := make([]ThreadView, len(page))
-	for i, th := range page {
-		if views[i] = (ThreadView{Thread: th}); !q.WithValues {
-			continue
-		}
-		if views[i], err = t.view(ctx, th); err != nil && !errors.Is(err, errs.NotFound) { // it may be gone by now
-			return nil, 0, err
-		}
-	}
-	return views, total, nil
+	return v, err
 }
 
 // Update merges metadata into a thread's.

@@ -228,6 +228,7 @@ func places() map[string]place {
 		"test/e2e":                       {layer: 18},
 		"test/durability":                {layer: 18},
 		"test/langgraph":                 {layer: 20},
+		"test/security/agent":            {only: []string{"internal/poll", "test/harness"}},
 		"test/security/egress":           {only: []string{"client", "test/harness"}},
 		"test/security/resources":        {layer: 18},
 		"test/security/walls":            {only: []string{"client", "test/harness"}},

@@ -43,6 +43,7 @@ func (d *Daemon) openAgent(dirs dirs, o options) error {
 		Hands:  agent.NewSandboxes(d.core, hands, d.log),
 		Bounds: agent.Bounds{
 			Runs: d.cfg.AgentRuns, RunsOfTenant: d.cfg.AgentRunsOf, Threads: d.cfg.AgentThreads, Age: d.cfg.AgentThreadAge, History: d.cfg.HistoryRetention,
+			Memory: int64(d.cfg.MemoryBudget) / 2,
 		},
 	})
 	return nil

@@ -13,6 +13,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/conversation"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/store/canonical"
 )
 
 // growing are UIDs that grow, also those of the same millisecond.
@@ -70,8 +71,8 @@ func TestConversations(t *testing.T) {
 		// Values are compared as JSON: how a text is escaped is not kept.
 		if err == nil {
 			for name, value := range got.Metadata {
-				a, _ := canonical(value)
-				if b, _ := canonical(want.Metadata[name]); a == b {
+				a, _ := canonical.JSON(value)
+				if b, _ := canonical.JSON(want.Metadata[name]); a == b {
 					got.Metadata[name] = want.Metadata[name]
 				}
 			}

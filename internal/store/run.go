@@ -91,7 +91,20 @@ type RunQuery struct {
 	Offset int
 }
 
-// Runs returns those that a query selects, the newest first.
+// LongInput is what the input of a run that is one of many has at most: a longer one,
+// as with images, is left out of lists.
+const LongInput = 16 << 10
+
+// scanRunOfMany is scanRun without a long input.
+func scanRunOfMany(r row) (conversation.Run, error) {
+	n, err := scanRun(r)
+	if len(n.Request.Input) > LongInput {
+		n.Request.Input = nil
+	}
+	return n, err
+}
+
+// Runs returns those that a query selects, the newest first, without long inputs.
 func (s *Store) Runs(ctx context.Context, uid sandbox.UID, q RunQuery) ([]conversation.Run, error) {
 	query, args := `SELECT `+runColumns+` FROM runs WHERE thread = $1`, []any{uid, limit(q.Limit), max(q.Offset, 0)}
 	if q.Status != "" {
@@ -99,15 +112,15 @@ func (s *Store) Runs(ctx context.Context, uid sandbox.UID, q RunQuery) ([]conver
 		query += ` AND status = $` + strconv.Itoa(len(args))
 	}
 	rows, err := s.rows(ctx, query+` ORDER BY seq DESC LIMIT $2 OFFSET $3`, args...)
-	list, err := collect(rows, err, scanRun)
+	list, err := collect(rows, err, scanRunOfMany)
 	return list, s.fault(err)
 }
 
 // UnfinishedRuns returns the runs of all threads that have not ended, those of a
-// thread in their order.
+// thread in their order, without long inputs.
 func (s *Store) UnfinishedRuns(ctx context.Context) ([]conversation.Run, error) {
 	rows, err := s.rows(ctx, `SELECT `+runColumns+` FROM runs WHERE status IN ('pending', 'running') ORDER BY tenant, thread, seq`)
-	list, err := collect(rows, err, scanRun)
+	list, err := collect(rows, err, scanRunOfMany)
 	return list, s.fault(err)
 }
 
@@ -196,6 +209,15 @@ func (s *Store) changeRun(ctx context.Context, uid sandbox.UID, id string, chang
 		err = s.flush()
 	}
 	return err
+}
+
+// SizeOfRun is about how many bytes the request of a run has.
+func (s *Store) SizeOfRun(ctx context.Context, uid sandbox.UID, id string) (size int64, err error) {
+	err = s.row(ctx, `SELECT LENGTH(request) FROM runs WHERE thread = $1 AND id = $2`, uid, id).Scan(&size)
+	if errors.Is(err, sql.ErrNoRows) {
+		return 0, noSuchRun()
+	}
+	return size, s.fault(err)
 }
 
 // RunSecret opens the secret of a run; "" when it has none, or has ended.

@@ -69,7 +69,7 @@ func (r *run) decide(ctx context.Context, t conversation.Task, answer *conversat
 		rule := r.Policy.of(c.Name)
 		switch rule.Decision {
 		case Deny:
-			d.said[c.ID] = toolMessage(c.ID, c.Name, "The operator does not allow this tool here. Find another way, or say what you cannot do.", true)
+			d.said[c.ID] = denied(c)
 		case Ask:
 			asked = append(asked, i)
 			q.Requests = append(q.Requests, actionRequest{c.Name, c.Args, cmp.Or(rule.Description, "The agent wants to use "+c.Name+".")})
@@ -111,6 +111,11 @@ func (r *run) decide(ctx context.Context, t conversation.Task, answer *conversat
 		return d, err
 	}
 	return d, &paused{waiting}
+}
+
+// denied is the result of a call that the policy does not allow.
+func denied(c conversation.ToolCall) conversation.Message {
+	return toolMessage(c.ID, c.Name, "The operator does not allow this tool here. Find another way, or say what you cannot do.", true)
 }
 
 // interruptID follows from the task that waits.

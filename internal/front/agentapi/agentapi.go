@@ -38,12 +38,13 @@ type Assistants interface {
 type Threads interface {
 	Create(ctx context.Context, n agent.NewThread) (conversation.Thread, error)
 	Get(ctx context.Context, id string) (agent.ThreadView, error)
-	Search(ctx context.Context, q agent.ThreadQuery) ([]agent.ThreadView, int, error)
+	Search(ctx context.Context, q agent.ThreadQuery) ([]conversation.Thread, int, error)
+	View(ctx context.Context, t conversation.Thread) (agent.ThreadView, error)
 	Update(ctx context.Context, id string, metadata map[string]json.RawMessage) (agent.ThreadView, error)
 	Delete(ctx context.Context, id string) error
 	Copy(ctx context.Context, id string) (conversation.Thread, error)
 	State(ctx context.Context, id, checkpoint string) (agent.State, error)
-	History(ctx context.Context, id string, q agent.HistoryQuery) ([]agent.State, error)
+	History(ctx context.Context, id string, q agent.HistoryQuery) (iter.Seq2[agent.State, error], error)
 	Change(ctx context.Context, id string, c agent.StateChange) (conversation.Checkpoint, error)
 	Annotate(ctx context.Context, id, checkpoint string, metadata map[string]json.RawMessage) (conversation.Checkpoint, error)
 }

@@ -125,7 +125,7 @@ func (d *door) searchAssistants(w http.ResponseWriter, r *http.Request) error {
 	for i, a := range found {
 		list[i] = assistantOf(a)
 	}
-	return writePage(w, in.page, total, list)
+	return writePage(w, in.page, total, len(list), each(list))
 }
 
 func (d *door) countAssistants(w http.ResponseWriter, r *http.Request) error {

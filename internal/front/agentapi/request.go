@@ -3,6 +3,9 @@ package agentapi
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"io"
+	"iter"
 	"net/http"
 	"net/url"
 	"slices"
@@ -31,6 +34,10 @@ func read(r *http.Request, v any) error {
 
 func body(r *http.Request) ([]byte, error) {
 	data, err := front.ReadAtMost(r.Body, maxBody)
+	if errors.Is(err, errs.TooLarge) {
+		err = errs.E(errs.TooLarge, "the request body is over %d MiB", maxBody>>20).
+			Hint("send smaller images, or fewer at once: base64 makes them a third larger; upload other files to the thread")
+	}
 	return bytes.TrimSpace(data), err
 }
 
@@ -90,38 +97,100 @@ func (p *page) check(sortBy ...string) error {
 	return nil
 }
 
-// writePage answers with a part of a list, and says where the next one begins.
-func writePage[T any](w http.ResponseWriter, p page, total int, list []T) error {
+// writePage answers with a part of a list, of which there are so many, and says where
+// the next one begins.
+func writePage(w http.ResponseWriter, p page, total, n int, list iter.Seq2[any, error]) error {
 	h := w.Header()
 	h.Set("X-Pagination-Total", strconv.Itoa(total))
-	if next := *p.Offset + len(list); next < total && len(list) > 0 {
+	if next := *p.Offset + n; next < total && n > 0 {
 		h.Set("X-Pagination-Next", strconv.Itoa(next))
 	}
 	if len(p.Select) == 0 {
-		if list == nil {
-			list = []T{}
-		}
-		front.WriteJSON(w, http.StatusOK, list)
-		return nil
+		return writeEach(w, list)
 	}
-	some := make([]object, len(list))
-	for i := range list {
-		raw, err := json.Marshal(list[i])
-		if err != nil {
-			return err
+	return writeEach(w, func(yield func(any, error) bool) {
+		for v, err := range list {
+			var some any
+			if err == nil {
+				some, err = p.selected(v)
+			}
+			if !yield(some, err) {
+				return
+			}
 		}
-		if err := json.Unmarshal(raw, &some[i]); err != nil {
-			return err
+	})
+}
+
+// selected is an object with the fields alone that a search asks for.
+func (p page) selected(v any) (object, error) {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	var some object
+	if err := json.Unmarshal(raw, &some); err != nil {
+		return nil, err
+	}
+	for key := range some {
+		if !slices.Contains(p.Select, key) {
+			delete(some, key)
 		}
-		for key := range some[i] {
-			if !slices.Contains(p.Select, key) {
-				delete(some[i], key)
+	}
+	return some, nil
+}
+
+// each is a list that is there already.
+func each[T any](list []T) iter.Seq2[any, error] {
+	return func(yield func(any, error) bool) {
+		for _, v := range list {
+			if !yield(v, nil) {
+				return
 			}
 		}
 	}
-	front.WriteJSON(w, http.StatusOK, some)
+}
+
+// writeEach answers with a list, one element after the other: all of them together may
+// be larger than any memory. An error before the first one is the answer; a later one
+// breaks the connection, because half a list must not be taken for a whole one.
+func writeEach(w http.ResponseWriter, list iter.Seq2[any, error]) error {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	before := byte('[')
+	for v, err := range list {
+		if b.Cap() > largestKept {
+			b = bytes.Buffer{}
+		}
+		b.Reset()
+		b.WriteByte(before)
+		if err == nil {
+			err = enc.Encode(v)
+		}
+		switch {
+		case err != nil && before == '[':
+			return err
+		case err != nil:
+			panic(http.ErrAbortHandler)
+		case before == '[':
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusOK)
+		}
+		before = ','
+		if _, err := w.Write(b.Bytes()); err != nil {
+			return nil // the client is gone
+		}
+	}
+	if before == '[' {
+		front.WriteJSON(w, http.StatusOK, []struct{}{})
+		return nil
+	}
+	_, _ = io.WriteString(w, "]\n") // as above
 	return nil
 }
+
+// largestKept bounds the buffer that is kept for the next element of a list.
+const largestKept = 1 << 20
 
 // yes reads a boolean of a query as the platform does.
 func yes(text string) bool {

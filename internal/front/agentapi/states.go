@@ -188,12 +188,13 @@ func (d *door) writeHistory(w http.ResponseWriter, r *http.Request, q agent.Hist
 	if err != nil {
 		return err
 	}
-	list := make([]ThreadState, len(states))
-	for i, s := range states {
-		list[i] = stateOf(s)
-	}
-	front.WriteJSON(w, http.StatusOK, list)
-	return nil
+	return writeEach(w, func(yield func(any, error) bool) {
+		for s, err := range states {
+			if !yield(stateOf(s), err) {
+				return
+			}
+		}
+	})
 }
 
 func (d *door) getHistory(w http.ResponseWriter, r *http.Request) error {

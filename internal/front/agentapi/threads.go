@@ -146,7 +146,6 @@ func (s *threadSearch) query(r *http.Request) (agent.ThreadQuery, error) {
 	}
 	return agent.ThreadQuery{
 		IDs: s.IDs, Metadata: s.Metadata, Status: s.Status, SortBy: s.SortBy, Descending: s.Order != "asc", Limit: *s.Limit, Offset: *s.Offset,
-		WithValues: len(s.Select) == 0 || slices.Contains(s.Select, "values") || slices.Contains(s.Select, "interrupts"),
 	}, nil
 }
 
@@ -160,11 +159,18 @@ func (d *door) searchThreads(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	list := make([]Thread, len(found))
-	for i, t := range found {
-		list[i] = threadOf(t)
-	}
-	return writePage(w, in.page, total, list)
+	withState := len(in.Select) == 0 || slices.Contains(in.Select, "values") || slices.Contains(in.Select, "interrupts")
+	return writePage(w, in.page, total, len(found), func(yield func(any, error) bool) {
+		for _, t := range found {
+			view, err := agent.ThreadView{Thread: t}, error(nil)
+			if withState {
+				view, err = d.Threads.View(r.Context(), t)
+			}
+			if !yield(threadOf(view), err) {
+				return
+			}
+		}
+	})
 }
 
 func (d *door) countThreads(w http.ResponseWriter, r *http.Request) error {
@@ -173,7 +179,7 @@ func (d *door) countThreads(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	q.Limit, q.Offset, q.WithValues = 1, 0, false
+	q.Limit, q.Offset = 1, 0
 	_, total, err := d.Threads.Search(r.Context(), q)
 	if err != nil {
 		return err

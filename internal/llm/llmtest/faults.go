@@ -1,6 +1,7 @@
 package llmtest
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -165,6 +166,41 @@ func testLongLines(t *testing.T, d Dialect) {
 		}
 	}
 	ask(t.Context(), serve(t, d, endless).provider(), hello()).fault(t, llm.Broken)
+}
+
+// testTooMuch has answers with more than any model says at once.
+func testTooMuch(t *testing.T, d Dialect) {
+	call := func(n int, arguments string) (parts []llm.Part) {
+		for i := range n {
+			parts = append(parts, llm.ToolCall{ID: fmt.Sprintf("call_%d", i), Name: "f", Arguments: arguments})
+		}
+		return parts
+	}
+	large := strings.Repeat("x", 3<<20)
+	for name, tt := range map[string]struct {
+		parts []llm.Part
+		good  bool
+	}{
+		"128 calls":       {call(128, "{}"), true},
+		"129 calls":       {call(129, "{}"), false},
+		"6 MiB":           {call(2, `{"x":"`+large+`"}`), true},
+		"9 MiB":           {call(3, `{"x":"`+large+`"}`), false},
+		"9 MiB of text":   {[]llm.Part{llm.Text{Text: strings.Repeat(large, 3)}}, false},
+		"text and a call": {append(call(1, `{"x":"`+large+`"}`), llm.Text{Text: strings.Repeat(large, 2)}), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := ask(t.Context(), serve(t, d, events(d.Fake.Events(Reply{Parts: tt.parts, Stop: llm.StopTools})...)).provider(), hello())
+			if tt.good {
+				if calls := o.answer.Calls(); o.err != nil || len(calls) != len(tt.parts) {
+					t.Errorf("%d calls, %v", len(calls), o.err)
+				}
+				return
+			}
+			if e := o.failure(t, llm.Broken); !strings.Contains(e.Message, "more than 128") && !strings.Contains(e.Message, "longer than 8 MiB") {
+				t.Errorf("it says %q", e.Message)
+			}
+		})
+	}
 }
 
 func testNoAPI(t *testing.T, d Dialect) {

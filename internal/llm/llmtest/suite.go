@@ -35,6 +35,7 @@ func Run(t *testing.T, d Dialect) {
 		{"usage", testUsage},
 		{"models", testModels},
 		{"retries", testRetries},
+		{"too much", testTooMuch},
 		{"given up", testGivenUp},
 		{"later", testLater},
 		{"troubles", testTroubles},

@@ -81,12 +81,14 @@ func (w *words) UnmarshalJSON(b []byte) error {
 	if err := json.Unmarshal(b, &parts); err != nil {
 		return err
 	}
+	var text, thought strings.Builder
 	for _, p := range parts {
-		w.text += p.Text
+		text.WriteString(p.Text)
 		for _, t := range p.Thinking {
-			w.thought += t.Text
+			thought.WriteString(t.Text)
 		}
 	}
+	w.text, w.thought = text.String(), thought.String()
 	return nil
 }
 
@@ -169,6 +171,9 @@ func (d *decoder) Decode(e wire.Event, emit func(llm.Event)) (bool, error) {
 
 func (d *decoder) choice(c choice, emit func(llm.Event)) error {
 	d.reasoning(c.Delta, emit)
+	if len(d.details) > maxDetails {
+		return d.client.Broken("a thought of the answer has too many parts")
+	}
 	if text := c.Delta.Content.text; text != "" {
 		d.endThought(emit)
 		emit(llm.TextDelta{Text: text})
@@ -181,6 +186,9 @@ func (d *decoder) choice(c choice, emit func(llm.Event)) error {
 	for _, t := range c.Delta.ToolCalls {
 		d.endThought(emit)
 		d.call(t, emit)
+		if len(d.calls) > wire.MaxCalls { // also those without a name, which nobody is told of
+			return d.client.Broken(fmt.Sprintf("the answer has more than %d calls of tools", wire.MaxCalls))
+		}
 	}
 	for _, i := range c.Delta.Images {
 		d.endThought(emit)

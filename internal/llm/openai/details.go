@@ -5,6 +5,9 @@ import (
 	"strings"
 )
 
+// maxDetails bounds those of one thought: each piece looks for its own among them.
+const maxDetails = 1000
+
 // detail is one of OpenRouter's, which keep what the models' own providers want
 // back: it comes in pieces and goes back whole.
 type detail struct {

@@ -106,11 +106,12 @@ type Set struct {
 	config Config
 	prices Prices
 	open   *transports
+	room   *wire.Room // for the answers of all
 }
 
 // New returns a set. It connects to nothing.
 func New(c Config) *Set {
-	return &Set{config: c, prices: listed().with(c.Prices), open: newTransports(c.Resolver)}
+	return &Set{config: c, prices: listed().with(c.Prices), open: newTransports(c.Resolver), room: wire.NewRoom(wire.DefaultRoom)}
 }
 
 // Close closes the connections that are not in use.
@@ -135,7 +136,7 @@ func (s *Set) Open(from Source) (llm.Provider, error) {
 		return nil, errs.E(errs.Invalid, "the key of %s has a character that no key has", name)
 	}
 	c := wire.Config{
-		Name: name, BaseURL: base, Key: from.Key, Idle: s.config.Idle, Tries: s.config.Tries, Pause: s.config.Pause,
+		Name: name, BaseURL: base, Key: from.Key, Idle: s.config.Idle, Tries: s.config.Tries, Pause: s.config.Pause, Room: s.room,
 		HTTP: s.open.client(from.Trusted || !own),
 	}
 	return &priced{provider: v.new(c), name: name, prices: s.prices}, nil

@@ -15,6 +15,7 @@ type Event struct {
 var (
 	errLine   = errors.New("a line of the stream is too long")
 	errStream = errors.New("the stream is too long")
+	errRoom   = errors.New("there is no room for a line this long")
 )
 
 // Reader reads Server-Sent Events. It takes any of the three ends of a line, and an
@@ -25,6 +26,8 @@ type Reader struct {
 	start, end int // of what is in buf and not read yet
 	searched   int // how far behind start no line ends
 	left       int // how much of the stream may still come
+	room       *Room
+	held       int64 // of the room
 	skip       bool
 	began      bool // a byte of the stream has been seen
 	eof        error
@@ -63,6 +66,9 @@ func (r *Reader) Next() (Event, error) {
 		case "data":
 			if len(r.data)+len(value) > maxLine {
 				return Event{}, errLine
+			}
+			if more := len(r.data) + len(value) + 1 - cap(r.data); more > 0 && !r.grow(more) {
+				return Event{}, errRoom
 			}
 			r.data = append(append(r.data, value...), '\n')
 			some = true
@@ -107,8 +113,11 @@ func (r *Reader) line() ([]byte, error) {
 			}
 			return r.first(rest), nil
 		}
-		if len(rest) > maxLine {
+		switch {
+		case len(rest) > maxLine:
 			return nil, errLine
+		case len(rest) == len(r.buf) && !r.grow(len(r.buf)):
+			return nil, errRoom
 		}
 		r.fill()
 	}
@@ -155,4 +164,19 @@ func (r *Reader) fill() {
 	case r.left < 0:
 		r.eof = errStream
 	}
+}
+
+// grow takes room for more of a buffer, and reports whether there is any.
+func (r *Reader) grow(n int) bool {
+	if !r.room.take(int64(n)) {
+		return false
+	}
+	r.held += int64(n)
+	return true
+}
+
+// Close gives the reader's room back. It does not close what it reads from.
+func (r *Reader) Close() {
+	r.room.take(-r.held)
+	r.held = 0
 }

@@ -158,3 +158,25 @@ func simple(stream string) (all []read) {
 	}
 	return all
 }
+
+// TestRoomOfLongLines: what a reader cannot get is refused, and what it had is given
+// back.
+func TestRoomOfLongLines(t *testing.T) {
+	room := NewRoom(1 << 20)
+	long := "data: " + strings.Repeat("x", 400<<10) + "\n\n"
+	first := NewReader(strings.NewReader(long))
+	first.room = room
+	if all, err := readWith(first); err != nil || len(all) != 1 {
+		t.Fatalf("the first: %d events, %v", len(all), err)
+	}
+	second := NewReader(strings.NewReader("data: short\n\n" + long))
+	second.room = room
+	if all, err := readWith(second); !errors.Is(err, errRoom) || len(all) != 1 {
+		t.Errorf("the second: %d events, %v", len(all), err)
+	}
+	first.Close()
+	second.Close()
+	if n := room.used.Load(); n != 0 {
+		t.Errorf("%d bytes are not given back", n)
+	}
+}

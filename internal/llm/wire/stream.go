@@ -78,10 +78,12 @@ type attempt struct {
 	yield   func(llm.Event, error) bool
 	began   bool // something of the answer was passed on
 	stopped bool // the consumer wants no more
+	size    size // of what was passed on
+	over    bool // it is more than an answer may have
 }
 
 func (a *attempt) emit(e llm.Event) {
-	if a.stopped {
+	if a.over = a.over || !a.size.add(e); a.over || a.stopped {
 		return
 	}
 	if _, usage := e.(llm.Usage); !usage {
@@ -100,7 +102,10 @@ func (a *attempt) run(ctx context.Context, call Call, d Decoder) *llm.Error {
 	if fault := a.client.noStream(res); fault != nil {
 		return fault
 	}
-	done, fault := a.events(NewReader(watch.reader(res.Body)), d, watch)
+	events := NewReader(watch.reader(res.Body))
+	events.room = a.client.config.Room
+	defer events.Close()
+	done, fault := a.events(events, d, watch)
 	if done && !a.stopped {
 		// To its end, and the connection serves the next request.
 		watch.set(drainTime)
@@ -120,7 +125,11 @@ func (a *attempt) events(r *Reader, d Decoder, watch *watch) (done bool, fault *
 		e, err := r.Next()
 		switch {
 		case errors.Is(err, io.EOF):
-			if d.End(a.emit) || a.stopped {
+			whole := d.End(a.emit)
+			switch {
+			case a.over && !a.stopped:
+				return false, a.client.broken(a.size.excess(), nil)
+			case whole || a.stopped:
 				return true, nil
 			}
 			if n == 0 {
@@ -129,6 +138,9 @@ func (a *attempt) events(r *Reader, d Decoder, watch *watch) (done bool, fault *
 			return false, a.client.broken("the answer broke off", nil)
 		case err != nil:
 			err = watch.cause(err)
+			if errors.Is(err, errRoom) && !a.began {
+				return false, a.client.fault(llm.Unavailable, 0, "its answer is large, and other large ones take all the room that there is", err)
+			}
 			if a.began || errors.Is(err, errLine) || errors.Is(err, errStream) {
 				return false, a.client.broken("the answer broke off", err)
 			}
@@ -139,6 +151,8 @@ func (a *attempt) events(r *Reader, d Decoder, watch *watch) (done bool, fault *
 		switch {
 		case a.stopped:
 			return false, nil
+		case a.over:
+			return false, a.client.broken(a.size.excess(), nil)
 		case errors.As(err, &fault):
 			if a.began {
 				fault.Fault = llm.Broken

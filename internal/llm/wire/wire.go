@@ -92,6 +92,7 @@ type Config struct {
 	Idle  time.Duration // 0: [DefaultIdle]
 	Tries int           // 0: [DefaultTries]
 	Pause time.Duration // before the second try, about; 0: half a second
+	Room  *Room         // shared by clients; nil: no bound
 }
 
 // Client makes the requests of one provider. It may be used from any goroutine.
