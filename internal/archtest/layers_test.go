@@ -223,6 +223,7 @@ func places() map[string]place {
 		"internal/daemon/daemontest":     {layer: 19, by: []string{}},
 		"test/e2e":                       {layer: 18},
 		"test/durability":                {layer: 18},
+		"test/security/agent":            {only: []string{"internal/poll", "test/harness"}},
 		"test/security/egress":           {only: []string{"client", "test/harness"}},
 		"test/security/resources":        {layer: 18},
 		"test/security/walls":            {only: []string{"client", "test/harness"}},
