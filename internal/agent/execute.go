@@ -108,19 +108,13 @@ func (s *Service) start(ctx context.Context, e *execution, again bool) (begin lo
 			at = ""
 		}
 	}
-	size, err := s.cfg.Store.SizeOfRun(ctx, e.thread.UID, e.run.ID)
+	var head conversation.Checkpoint
+	if id := cmp.Or(at, t.Head); id != "" {
+		head, _ = s.cfg.Store.Checkpoint(ctx, e.thread.UID, id) // of one that is not there, entries says so
+	}
+	size, err := s.cfg.Store.SizeOfRun(ctx, e.thread.UID, e.run.ID, head.Messages)
 	if err != nil {
 		return begin, leave, err
-	}
-	if id := cmp.Or(at, t.Head); id != "" {
-		// Of one that is not there, entries says so.
-		if c, err := s.cfg.Store.Checkpoint(ctx, e.thread.UID, id); err == nil {
-			more, err := s.cfg.Store.SizeOfMessages(ctx, e.thread.UID, c.Messages)
-			if err != nil {
-				return begin, leave, err
-			}
-			size += more
-		}
 	}
 	if leave, err = s.room.enter(ctx, e.thread.Tenant, size); err != nil {
 		return begin, func() {}, err

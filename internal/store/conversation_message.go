@@ -19,7 +19,6 @@ const spansAtOnce = 8
 var (
 	selectMessages = spansQuery(`SELECT place, body FROM conversation_messages`)
 	countMessages  = spansQuery(`SELECT COUNT(*) FROM conversation_messages`)
-	sizeOfMessages = spansQuery(`SELECT COALESCE(SUM(LENGTH(body)), 0) FROM conversation_messages`)
 )
 
 func spansQuery(query string) (texts [2]string) {
@@ -84,19 +83,6 @@ func (s *Store) Messages(ctx context.Context, uid sandbox.UID, refs conversation
 		list = append(list, found[i])
 	}
 	return list, nil
-}
-
-// SizeOfMessages is about how many bytes [Store.Messages] would read.
-func (s *Store) SizeOfMessages(ctx context.Context, uid sandbox.UID, refs conversation.Refs) (size int64, err error) {
-	err = eachSpans(sizeOfMessages, uid, refs, func(query string, args ...any) error {
-		rows, err := s.rows(ctx, query, args...)
-		sums, err := collect(rows, err, func(r row) (n int64, err error) { return n, r.Scan(&n) })
-		for _, n := range sums {
-			size += n
-		}
-		return err
-	})
-	return size, s.fault(err)
 }
 
 // wantMessages is a Conflict when a message is missing.

@@ -91,14 +91,10 @@ type RunQuery struct {
 	Offset int
 }
 
-// LongInput is what the input of a run that is one of many has at most: a longer one,
-// as with images, is left out of lists.
-const LongInput = 16 << 10
+const LongInput = 16 << 10 // what is longer, as one with images, is left out of lists
 
-// scanRunOfMany is scanRun without a long input.
-func scanRunOfMany(r row) (conversation.Run, error) {
-	n, err := scanRun(r)
-	if len(n.Request.Input) > LongInput {
+func scanRunOfMany(r row) (n conversation.Run, err error) {
+	if n, err = scanRun(r); len(n.Request.Input) > LongInput {
 		n.Request.Input = nil
 	}
 	return n, err
@@ -211,11 +207,15 @@ func (s *Store) changeRun(ctx context.Context, uid sandbox.UID, id string, chang
 	return err
 }
 
-// SizeOfRun is about how many bytes the request of a run has.
-func (s *Store) SizeOfRun(ctx context.Context, uid sandbox.UID, id string) (size int64, err error) {
+// SizeOfRun is about how many bytes a run works on: its request, and some messages.
+func (s *Store) SizeOfRun(ctx context.Context, uid sandbox.UID, id string, messages conversation.Refs) (size int64, err error) {
 	err = s.row(ctx, `SELECT LENGTH(request) FROM runs WHERE thread = $1 AND id = $2`, uid, id).Scan(&size)
-	if errors.Is(err, sql.ErrNoRows) {
-		return 0, noSuchRun()
+	for first, last := range messages.Spans() {
+		var more int64
+		if err == nil {
+			err = s.row(ctx, `SELECT COALESCE(SUM(LENGTH(body)), 0) FROM conversation_messages WHERE thread = $1 AND place BETWEEN $2 AND $3`, uid, first, last).Scan(&more)
+		}
+		size += more
 	}
 	return size, s.fault(err)
 }

@@ -38,8 +38,10 @@ func (d *daemon) operations(tag string) (list []operation) {
 // nothing. A new endpoint is asked without being added here.
 func TestAnotherTenantFindsNothing(t *testing.T) {
 	const word = "swordfish-3141"
+	asking := make(chan struct{})
 	m := newModel(t, func(w http.ResponseWriter, r *http.Request, a asked) {
 		if user, _ := a.turn(); user == "wait" {
+			close(asking)
 			<-r.Context().Done()
 			return
 		}
@@ -57,6 +59,7 @@ func TestAnotherTenantFindsNothing(t *testing.T) {
 	ended := d.runsOf(acme, id)[0]
 	var going runRow
 	d.must(acme, http.MethodPost, "/agent/threads/"+id+"/runs", human("wait"), &going)
+	<-asking // the thread stays as it is from here on
 	var state struct {
 		Checkpoint struct {
 			ID string `json:"checkpoint_id"`
