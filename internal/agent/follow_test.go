@@ -98,6 +98,10 @@ func TestNextDaemonGoesOn(t *testing.T) {
 	if again := rest[0].Event.Begun; again == nil || again.Attempt != 2 {
 		t.Errorf("the rest begins with %+v", rest[0].Event)
 	}
+	// What is said again is another message: pieces of both would be joined.
+	if first, again := before[len(before)-1].Event.Chunk.Message.ID, idOfAnswer(rest); first == again || again == "" {
+		t.Errorf("the answer is %q before and %q after", first, again)
+	}
 	// The time is that of the stop and not of the run: what was told once is told once.
 	all := follow(t, s, thread, first.ID, 0)
 	if len(all) != len(before)+len(rest) {
@@ -173,4 +177,14 @@ func TestKeysStayOut(t *testing.T) {
 	}
 	stop()
 	look()
+}
+
+// idOfAnswer is that of the first message in some events.
+func idOfAnswer(list []conversation.Recorded) string {
+	for _, rec := range list {
+		if c := rec.Event.Chunk; c != nil {
+			return c.Message.ID
+		}
+	}
+	return ""
 }

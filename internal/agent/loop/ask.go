@@ -29,7 +29,7 @@ func (r *run) ask(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	w := &writer{run: r, id: answerID(r.start.RunID, t.ID)}
+	w := &writer{run: r, id: r.answerID(t)}
 	err = r.stream(ctx, w)
 	r.count(w.answer.Usage)
 	switch {
@@ -65,11 +65,15 @@ func (r *run) ask(ctx context.Context) error {
 	return r.commit(ctx, conversation.SourceLoop, next, state)
 }
 
-// answerID is the id of the message that a task of a run makes. It is the same when the
-// next daemon makes it again, and another one in each run: one that answers an old
-// question anew makes another message.
-func answerID(run, task string) string {
-	return "run--" + uuid.NewSHA1(conversation.GraphNamespace, []byte(run+" "+task)).String()
+// answerID is the id of the message that a task makes. It is another one in each run: one
+// that answers an old question anew makes another message. So does the next daemon:
+// clients join pieces by the id, and have some of what the last one began.
+func (r *run) answerID(t conversation.Task) string {
+	seed := r.start.RunID + " " + t.ID
+	if r.start.Again {
+		seed += " " + conversation.NewID()
+	}
+	return "run--" + uuid.NewSHA1(conversation.GraphNamespace, []byte(seed)).String()
 }
 
 // breakOff ends the answer of a canceled run: what there is of its text is kept, what
