@@ -98,8 +98,8 @@ type Bounds struct {
 	// Threads are kept of a tenant, for Age since they were used last.
 	Threads int
 	Age     time.Duration
-	// Memory is of the states of runs that go on, in bytes, all together; a tenant has
-	// half of it. A run that has no room waits.
+	// Memory is of the states of runs that go on, in bytes, all together, and again of
+	// the states that are being shown; a tenant has half of it. Who has no room waits.
 	Memory int64
 	// History is how long journals of runs are kept.
 	History time.Duration
@@ -110,7 +110,8 @@ type Bounds struct {
 type Service struct {
 	cfg     Config
 	places  *tenancy.Places
-	room    *room
+	working *room         // of runs
+	reading *room         // of those who are shown states
 	threads keylock.Locks // by uid: who decides which run goes on
 
 	opened, ended chan struct{} // what an earlier daemon left is taken up; nothing begins any more
@@ -132,7 +133,7 @@ func New(c Config) *Service {
 	}
 	return &Service{
 		cfg: c, places: tenancy.NewPlaces("runs of the agent", tenancy.Bound{All: unbound(c.Bounds.Runs), Tenant: unbound(c.Bounds.RunsOfTenant)}),
-		room:   newRoom(c.Bounds.Memory),
+		working: newRoom(c.Bounds.Memory), reading: newRoom(c.Bounds.Memory),
 		opened: make(chan struct{}), ended: make(chan struct{}),
 		active: map[sandbox.UID]*execution{}, queued: map[string]*waiting{},
 	}

@@ -116,7 +116,7 @@ func (s *Service) start(ctx context.Context, e *execution, again bool) (begin lo
 	if err != nil {
 		return begin, leave, err
 	}
-	if leave, err = s.room.enter(ctx, e.thread.Tenant, size); err != nil {
+	if leave, err = s.working.enter(ctx, e.thread.Tenant, size); err != nil {
 		return begin, func() {}, err
 	}
 	run, err := s.cfg.Store.ConversationRun(ctx, e.thread.UID, e.run.ID) // with its input

@@ -50,5 +50,7 @@ func TestRoom(t *testing.T) {
 	if r.used != 0 || len(r.held) != 0 {
 		t.Errorf("%d bytes are held, by %v", r.used, r.held)
 	}
-	newRoom(0).enter(ended, "a", 100*mib) //nolint:errcheck // it does not wait
+	if _, err := newRoom(0).enter(ended, "a", 100*mib); err != nil {
+		t.Errorf("a room without bound: %v", err)
+	}
 }

@@ -296,6 +296,7 @@ func (r *Runs) left(ctx context.Context, t conversation.Thread, run conversation
 // Values are the messages of a checkpoint of a thread.
 func (s *Service) Values(ctx context.Context, thread, checkpoint string) ([]conversation.Message, error) {
 	state, err := s.Threads().State(ctx, thread, checkpoint)
+	defer state.Release()
 	return state.Messages, err
 }
 

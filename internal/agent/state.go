@@ -19,18 +19,75 @@ type State struct {
 	Thread     conversation.Thread
 	Checkpoint conversation.Checkpoint
 	Messages   []conversation.Message
+
+	release func() // nil: it is small
 }
+
+// Release gives back the room that a large state takes. Who has made of it what is to
+// be sent calls it; the end of the context that the state was read with does too.
+func (s State) Release() {
+	if s.release != nil {
+		s.release()
+	}
+}
+
+// Large reports whether the state takes room, for which others may wait.
+func (s State) Large() bool { return s.release != nil }
 
 // load reads the state of a checkpoint; "" is the head.
 func (t *Threads) load(ctx context.Context, th conversation.Thread, checkpoint string) (State, error) {
-	at, err := t.s.entries(ctx, th, checkpoint)
+	s, err := t.at(ctx, th, checkpoint)
 	if checkpoint == "" && errors.Is(err, errs.NotFound) { // the head that was
 		if now, again := t.s.cfg.Store.ConversationOf(ctx, th.UID); again == nil && now.Head != th.Head {
-			th = now
-			at, err = t.s.entries(ctx, th, "")
+			return t.at(ctx, now, "")
 		}
 	}
-	return State{Thread: th, Checkpoint: at.Checkpoint, Messages: conversation.MessagesOf(at.Messages)}, err
+	return s, err
+}
+
+func (t *Threads) at(ctx context.Context, th conversation.Thread, checkpoint string) (State, error) {
+	checkpoint = cmp.Or(checkpoint, th.Head)
+	if checkpoint == "" {
+		return State{Thread: th}, nil
+	}
+	c, err := t.s.cfg.Store.Checkpoint(ctx, th.UID, checkpoint)
+	if errors.Is(err, errs.NotFound) {
+		return State{}, noCheckpoint(checkpoint)
+	}
+	if err != nil {
+		return State{}, err
+	}
+	return t.fill(ctx, th, c)
+}
+
+// fill reads the messages of a checkpoint, when there is room for them.
+func (t *Threads) fill(ctx context.Context, th conversation.Thread, c conversation.Checkpoint) (State, error) {
+	s := State{Thread: th, Checkpoint: c}
+	size, err := t.s.cfg.Store.SizeOfRun(ctx, th.UID, "", c.Messages)
+	if err != nil {
+		return s, err
+	}
+	if size > small {
+		leave, err := t.s.reading.enter(ctx, th.Tenant, size)
+		if err != nil {
+			return s, err
+		}
+		stop := context.AfterFunc(ctx, leave)
+		s.release = func() {
+			stop()
+			leave()
+		}
+	}
+	entries, err := t.s.messages(ctx, th, c)
+	if err != nil {
+		s.Release()
+	}
+	s.Messages = conversation.MessagesOf(entries)
+	return s, err
+}
+
+func noCheckpoint(id string) error {
+	return errs.E(errs.NotFound, "Checkpoint with ID %.80s not found", id)
 }
 
 // entries is the state that a run begins with.
@@ -43,7 +100,7 @@ func (s *Service) entries(ctx context.Context, th conversation.Thread, checkpoin
 	}
 	c, err := s.cfg.Store.Checkpoint(ctx, th.UID, checkpoint)
 	if errors.Is(err, errs.NotFound) {
-		return loop.State{}, errs.E(errs.NotFound, "Checkpoint with ID %.80s not found", checkpoint)
+		return loop.State{}, noCheckpoint(checkpoint)
 	}
 	if err != nil {
 		return loop.State{}, err
@@ -102,11 +159,11 @@ func (t *Threads) History(ctx context.Context, id string, q HistoryQuery) (iter.
 			}
 			for _, c := range page {
 				before = c.ID
-				entries, err := t.s.messages(ctx, found, c)
+				state, err := t.fill(ctx, found, c)
 				if errors.Is(err, errs.NotFound) {
 					continue // it was taken back meanwhile
 				}
-				if !yield(State{Thread: found, Checkpoint: c, Messages: conversation.MessagesOf(entries)}, err) || err != nil {
+				if !yield(state, err) || err != nil {
 					return
 				}
 			}

@@ -26,7 +26,12 @@ type ThreadView struct {
 
 	Messages   []conversation.Message // nil: it has no state, or nobody asked for it
 	Interrupts map[string][]conversation.Interrupt
+
+	state State
 }
+
+// Release is [State.Release].
+func (v ThreadView) Release() { v.state.Release() }
 
 // NewThread is what a thread is made from.
 type NewThread struct {
@@ -87,7 +92,7 @@ func (t *Threads) view(ctx context.Context, th conversation.Thread) (ThreadView,
 	if err != nil {
 		return v, err
 	}
-	v.Thread, v.Messages = at.Thread, at.Messages
+	v.Thread, v.Messages, v.state = at.Thread, at.Messages, at
 	for _, task := range at.Checkpoint.Tasks {
 		if len(task.Interrupts) > 0 {
 			v.Interrupts[task.ID] = task.Interrupts

@@ -125,6 +125,21 @@ func (w *response) drop(err error) { w.refused = err }
 // dropped reports whether what the handler writes goes nowhere.
 func (w *response) dropped() bool { return w.refused != nil && !w.writing }
 
+// Refused reports whether what is written to an answer goes nowhere any more, because
+// it was too large for the room that its client has: nobody needs to make the rest.
+func Refused(w http.ResponseWriter) bool {
+	for {
+		switch inner := w.(type) {
+		case *response:
+			return inner.dropped()
+		case interface{ Unwrap() http.ResponseWriter }:
+			w = inner.Unwrap()
+		default:
+			return false
+		}
+	}
+}
+
 func (w *response) Write(p []byte) (int, error) {
 	if w.dropped() {
 		return len(p), nil

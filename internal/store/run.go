@@ -207,9 +207,9 @@ func (s *Store) changeRun(ctx context.Context, uid sandbox.UID, id string, chang
 	return err
 }
 
-// SizeOfRun is about how many bytes a run works on: its request, and some messages.
+// SizeOfRun is about how many bytes the request of a run, or of none, and messages have.
 func (s *Store) SizeOfRun(ctx context.Context, uid sandbox.UID, id string, messages conversation.Refs) (size int64, err error) {
-	err = s.row(ctx, `SELECT LENGTH(request) FROM runs WHERE thread = $1 AND id = $2`, uid, id).Scan(&size)
+	err = s.row(ctx, `SELECT COALESCE(SUM(LENGTH(request)), 0) FROM runs WHERE thread = $1 AND id = $2`, uid, id).Scan(&size)
 	for first, last := range messages.Spans() {
 		var more int64
 		if err == nil {

@@ -111,7 +111,10 @@ func writePage(w http.ResponseWriter, p page, total, n int, list iter.Seq2[any, 
 	return writeEach(w, func(yield func(any, error) bool) {
 		for v, err := range list {
 			var some any
-			if err == nil {
+			if h, ok := v.(held); ok && err == nil {
+				some, err = p.selected(h.value)
+				h.release()
+			} else if err == nil {
 				some, err = p.selected(v)
 			}
 			if !yield(some, err) {
@@ -150,6 +153,28 @@ func each[T any](list []T) iter.Seq2[any, error] {
 	}
 }
 
+// held is what takes room until it is encoded: whoever reads an answer may take long.
+type held struct {
+	value   any
+	release func()
+}
+
+// writeHeld answers with one.
+func writeHeld(w http.ResponseWriter, h held) error {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(h.value)
+	h.release()
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(b.Len()))
+	_, _ = w.Write(b.Bytes()) // the client is gone: nobody is left to tell
+	return nil
+}
+
 // writeEach answers with a list, one element after the other: all of them together may
 // be larger than any memory. An error before the first one is the answer; a later one
 // breaks the connection, because half a list must not be taken for a whole one.
@@ -159,6 +184,10 @@ func writeEach(w http.ResponseWriter, list iter.Seq2[any, error]) error {
 	enc.SetEscapeHTML(false)
 	before := byte('[')
 	for v, err := range list {
+		release := func() {}
+		if h, ok := v.(held); ok {
+			v, release = h.value, h.release
+		}
 		if b.Cap() > largestKept {
 			b = bytes.Buffer{}
 		}
@@ -167,6 +196,7 @@ func writeEach(w http.ResponseWriter, list iter.Seq2[any, error]) error {
 		if err == nil {
 			err = enc.Encode(v)
 		}
+		release()
 		switch {
 		case err != nil && before == '[':
 			return err
@@ -177,8 +207,8 @@ func writeEach(w http.ResponseWriter, list iter.Seq2[any, error]) error {
 			w.WriteHeader(http.StatusOK)
 		}
 		before = ','
-		if _, err := w.Write(b.Bytes()); err != nil {
-			return nil // the client is gone
+		if _, err := w.Write(b.Bytes()); err != nil || front.Refused(w) {
+			return nil // the client is gone, or is told to come again
 		}
 	}
 	if before == '[' {

@@ -96,8 +96,7 @@ func (d *door) writeState(w http.ResponseWriter, r *http.Request, checkpoint str
 	if err != nil {
 		return err
 	}
-	front.WriteJSON(w, http.StatusOK, stateOf(s))
-	return nil
+	return writeHeld(w, held{stateOf(s), s.Release})
 }
 
 func (d *door) getState(w http.ResponseWriter, r *http.Request) error { return d.writeState(w, r, "") }
@@ -190,7 +189,7 @@ func (d *door) writeHistory(w http.ResponseWriter, r *http.Request, q agent.Hist
 	}
 	return writeEach(w, func(yield func(any, error) bool) {
 		for s, err := range states {
-			if !yield(stateOf(s), err) {
+			if !yield(held{stateOf(s), s.Release}, err) {
 				return
 			}
 		}
@@ -237,7 +236,7 @@ func (d *door) postHistory(w http.ResponseWriter, r *http.Request) error {
 	}
 	if in.Checkpoint.NS != "" {
 		// It is of a subgraph, and there are none.
-		if _, err := d.Threads.Get(r.Context(), r.PathValue("thread_id")); err != nil {
+		if _, err := d.Runs.List(r.Context(), r.PathValue("thread_id"), agent.RunQuery{Limit: 1}); err != nil {
 			return err
 		}
 		front.WriteJSON(w, http.StatusOK, []ThreadState{})

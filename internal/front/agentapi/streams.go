@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/cubbyhq/cubby/internal/agent"
 	"github.com/cubbyhq/cubby/internal/conversation"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/front/agentapi/modes"
@@ -207,6 +208,8 @@ func (v *view) send(ctx context.Context, rec conversation.Recorded, id func(posi
 			continue
 		}
 		raw, err := json.Marshal(data)
+		data = nil
+		v.states.yield()
 		if err != nil {
 			return err
 		}
@@ -224,22 +227,33 @@ type states struct {
 	threads Threads
 	thread  string
 
-	id         string
-	checkpoint conversation.Checkpoint
-	messages   []conversation.Message
+	id    string
+	state agent.State
 }
 
 // State implements [modes.States].
 func (s *states) State(ctx context.Context, id string) (conversation.Checkpoint, []conversation.Message, error) {
 	if s.id != id {
+		s.forget() // or a large one would wait for itself
 		at, err := s.threads.State(ctx, s.thread, id)
 		if err != nil {
 			return conversation.Checkpoint{}, nil, err
 		}
-		s.id, s.checkpoint, s.messages = id, at.Checkpoint, at.Messages
+		s.id, s.state = id, at
 	}
-	return s.checkpoint, s.messages, nil
+	return s.state.Checkpoint, s.state.Messages, nil
+}
+
+// yield lets go of a large state before it is sent, which may take as long as the
+// client likes.
+func (s *states) yield() {
+	if s.state.Large() {
+		s.forget()
+	}
 }
 
 // forget lets go of a state: a stream that waits holds nothing.
-func (s *states) forget() { s.id, s.checkpoint, s.messages = "", conversation.Checkpoint{}, nil }
+func (s *states) forget() {
+	s.state.Release()
+	s.id, s.state = "", agent.State{}
+}

@@ -105,8 +105,7 @@ func (d *door) createThread(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	}
-	front.WriteJSON(w, http.StatusOK, threadOf(view))
-	return nil
+	return writeHeld(w, held{threadOf(view), view.Release})
 }
 
 func (d *door) getThread(w http.ResponseWriter, r *http.Request) error {
@@ -114,8 +113,7 @@ func (d *door) getThread(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	front.WriteJSON(w, http.StatusOK, threadOf(t))
-	return nil
+	return writeHeld(w, held{threadOf(t), t.Release})
 }
 
 type threadSearch struct {
@@ -166,7 +164,7 @@ func (d *door) searchThreads(w http.ResponseWriter, r *http.Request) error {
 			if withState {
 				view, err = d.Threads.View(r.Context(), t)
 			}
-			if !yield(threadOf(view), err) {
+			if !yield(held{threadOf(view), view.Release}, err) {
 				return
 			}
 		}
@@ -199,8 +197,7 @@ func (d *door) updateThread(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	front.WriteJSON(w, http.StatusOK, threadOf(t))
-	return nil
+	return writeHeld(w, held{threadOf(t), t.Release})
 }
 
 func (d *door) deleteThread(w http.ResponseWriter, r *http.Request) error {
@@ -240,8 +237,7 @@ func (d *door) copyThread(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	front.WriteJSON(w, http.StatusOK, threadOf(t))
-	return nil
+	return writeHeld(w, held{threadOf(t), t.Release})
 }
 
 // Pruned is how many threads are gone.

@@ -61,7 +61,7 @@ func (d *door) threadStream(w http.ResponseWriter, r *http.Request) error {
 				from = threadPosition{seq: run.Seq + 1}
 			}
 		}
-	} else if _, err := d.Threads.Get(ctx, thread); err != nil {
+	} else if _, err := d.Runs.List(ctx, thread, agent.RunQuery{Limit: 1}); err != nil {
 		return err
 	}
 	var names []string

@@ -61,10 +61,12 @@ func (d *door) wait(w http.ResponseWriter, r *http.Request, thread, run string, 
 			yield(outcome{state, ended}, err)
 		}
 	}
-	var answer any
+	var answer []byte
 	err = sse.Pump(ctx, d.Life.Done(), source, d.heartbeat, func(o outcome) error {
-		answer = answerOf(o)
-		return nil
+		var err error
+		answer, err = json.Marshal(answerOf(o))
+		o.state.Release()
+		return err
 	}, func() error {
 		if _, err := io.WriteString(w, "\n"); err != nil {
 			return err
@@ -79,9 +81,9 @@ func (d *door) wait(w http.ResponseWriter, r *http.Request, thread, run string, 
 	case err != nil:
 		d.LogInternal(ctx, err)
 		e := bodyOf(err)
-		answer = failed{failure{e.Error, e.Message}}
+		answer, _ = json.Marshal(failed{failure{e.Error, e.Message}}) // texts
 	}
-	_ = json.NewEncoder(w).Encode(answer) // the client is gone: nobody is left to tell
+	_, _ = w.Write(append(answer, '\n')) // the client is gone: nobody is left to tell
 	return nil
 }
 

@@ -32,7 +32,7 @@ func (s *size) add(e llm.Event) bool {
 		}
 		s.written += len(e.ID) + len(e.Name) + len(e.Arguments) + len(e.Opaque)
 	case llm.ImageOut:
-		s.pictures += len(e.Image.Data) + len(e.Image.URL)
+		s.pictures += len(e.Data) + len(e.URL)
 	}
 	return s.excess() == ""
 }

@@ -4,6 +4,7 @@ package agent_test
 
 import (
 	"net/http"
+	"sync"
 	"testing"
 )
 
@@ -41,4 +42,31 @@ func TestRunsWithLargeImages(t *testing.T) {
 		}
 	}
 	d.bounded("all of them")
+}
+
+// TestReadersOfALargeState: its readers, by the dozen and in every way, take turns.
+func TestReadersOfALargeState(t *testing.T) {
+	d := startTenants(t, newModel(t, obey))
+	block, _ := picture(10 << 20)
+	id := d.thread(acme)
+	if o := d.run(acme, id, human([]object{block, {"type": "text", "text": "DO no_such_tool {}"}})); o.Error != nil {
+		t.Fatalf("%+v", o.Error)
+	}
+	run := d.runsOf(acme, id)[0].ID
+	d.bounded("a run with an image")
+	for _, path := range []string{
+		"/state", "", "/history", "/runs/" + run + "/join", "/runs/" + run + "/stream?stream_mode=values", "/runs/" + run + "/stream?stream_mode=debug&stream_mode=events",
+	} {
+		var all sync.WaitGroup
+		for range 20 {
+			all.Go(func() {
+				if status := d.leave(acme, http.MethodGet, "/agent/threads/"+id+path, nil); status != "200" && status != "503" {
+					t.Errorf("%s: %s", path, status)
+				}
+			})
+		}
+		all.Wait()
+		d.works(other)
+		d.bounded("20 readers of " + path)
+	}
 }
