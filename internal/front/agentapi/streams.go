@@ -208,7 +208,6 @@ func (v *view) send(ctx context.Context, rec conversation.Recorded, id func(posi
 			continue
 		}
 		raw, err := json.Marshal(data)
-		data = nil
 		v.states.yield()
 		if err != nil {
 			return err
