@@ -179,7 +179,7 @@ func (d *daemon) leave(token, method, path string, body any) (status string) {
 // TestClientsThatNeverRead: the runs that a hundred of them began end all the same, the
 // daemon takes little for them, and others are served.
 func TestClientsThatNeverRead(t *testing.T) {
-	const flood, piece = 3000, "a word and another one, again and again, until nobody can hear it any more "
+	const flood, piece = 2000, "a word and another one, again and again, until nobody can hear it any more "
 	m := newModel(t, func(w http.ResponseWriter, r *http.Request, a asked) {
 		if user, _ := a.turn(); user != "flood" {
 			obey(w, r, a)
