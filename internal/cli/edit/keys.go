@@ -18,7 +18,7 @@ type Keys struct {
 	pieces <-chan []byte   // closed at the end of the input
 	held   []byte          // typed and not read yet
 	ctx    context.Context //nolint:containedctx // an io.Reader has no other place for it
-	lend   func() (takeBack func(), err error)
+	lend   func(typed func([]byte)) (takeBack func(), err error)
 }
 
 // ReadKeys reads for as long as the terminal is open: a read that waits can be taken
@@ -29,7 +29,8 @@ func ReadKeys(from io.Reader) *Keys {
 	wait, end := func() bool { return true }, func() {}
 	if f, ok := from.(*os.File); ok {
 		if turns, err := newTurns(f); err == nil {
-			wait, k.lend, end = turns.wait, turns.lend, turns.end
+			wait, end = turns.wait, turns.end
+			k.lend = func(typed func([]byte)) (func(), error) { return turns.lend(pieces, typed) }
 		}
 	}
 	go func() {
@@ -49,13 +50,13 @@ func ReadKeys(from io.Reader) *Keys {
 	return k
 }
 
-// Lend lets another program read the terminal until takeBack. It is an error where that
-// is not possible.
+// Lend lets another program read the terminal until takeBack. What was typed before is
+// kept for the next line. It is an error where that is not possible.
 func (k *Keys) Lend() (takeBack func(), err error) {
 	if k.lend == nil {
 		return nil, errNotLent
 	}
-	return k.lend()
+	return k.lend(func(piece []byte) { k.held = append(k.held, piece...) })
 }
 
 // Pieces are the keys as they come, for those who wait for something else too and [Keys.Hold]
@@ -165,7 +166,9 @@ func (t *turns) end() {
 	_, _ = t.woken.Close(), t.wake.Close() // nothing was kept for it
 }
 
-func (t *turns) lend() (takeBack func(), err error) {
+// lend waits until the keys do not read any more. They may have a piece in their hands
+// that nobody else takes: typed does.
+func (t *turns) lend(pieces <-chan []byte, typed func([]byte)) (takeBack func(), err error) {
 	select {
 	case <-t.ended:
 		return nil, errNotLent
@@ -175,10 +178,17 @@ func (t *turns) lend() (takeBack func(), err error) {
 	if _, err := t.wake.Write([]byte{0}); err != nil {
 		return nil, errNotLent // the keys are ending
 	}
-	select {
-	case <-t.theirs:
-	case <-t.ended:
-		return nil, errNotLent
+	for {
+		select {
+		case piece, ok := <-pieces:
+			if !ok {
+				pieces = nil
+			}
+			typed(piece)
+		case <-t.theirs:
+			return func() { t.back <- struct{}{} }, nil
+		case <-t.ended:
+			return nil, errNotLent
+		}
 	}
-	return func() { t.back <- struct{}{} }, nil
 }

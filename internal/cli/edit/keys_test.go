@@ -7,11 +7,14 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/creack/pty"
+	"golang.org/x/sys/unix"
 	"golang.org/x/term"
 
 	"github.com/cubbyhq/cubby/internal/cli/edit"
+	"github.com/cubbyhq/cubby/internal/poll"
 )
 
 // terminal is both ends of one in raw mode.
@@ -71,6 +74,28 @@ func TestLentTerminal(t *testing.T) {
 	}
 	if _, err := edit.ReadKeys(strings.NewReader("x")).Lend(); err == nil {
 		t.Error("what is no file is lent")
+	}
+}
+
+// TestLentAfterTypingAhead: keys that were read and that nobody has taken yet hold up no
+// loan, and are there afterwards.
+func TestLentAfterTypingAhead(t *testing.T) {
+	user, tty := terminal(t)
+	e := edit.New(edit.ReadKeys(tty), io.Discard, &edit.History{})
+	typed(t, user, "early\r")
+	if err := poll.Until(t.Context(), time.Millisecond, 10*time.Millisecond, func() (bool, error) {
+		n, err := unix.IoctlGetInt(int(tty.Fd()), unix.TIOCINQ)
+		return n == 0, err
+	}); err != nil {
+		t.Fatalf("the keys are not read: %v", err)
+	}
+	takeBack, err := e.Keys.Lend()
+	if err != nil {
+		t.Fatal(err)
+	}
+	takeBack()
+	if line, _, err := e.Line(t.Context(), "> ", nil); line != "early" || err != nil {
+		t.Errorf("the line is %q, %v", line, err)
 	}
 }
 
