@@ -108,18 +108,23 @@ func (d *door) getStateAt(w http.ResponseWriter, r *http.Request) error {
 // CheckpointChoice is how requests name a checkpoint, as {"checkpoint_id":…} or with
 // that below configurable.
 type CheckpointChoice struct {
-	ID           string            `json:"checkpoint_id,omitempty"`
-	Configurable *CheckpointChoice `json:"configurable,omitempty"`
+	ID           string              `json:"checkpoint_id,omitempty"`
+	Configurable *CheckpointByConfig `json:"configurable,omitempty"`
+}
+
+// CheckpointByConfig is what a checkpoint's config says of it.
+type CheckpointByConfig struct {
+	ID string `json:"checkpoint_id,omitempty"`
 }
 
 func (c *CheckpointChoice) id() string {
 	switch {
 	case c == nil:
 		return ""
-	case c.ID != "":
-		return c.ID
+	case c.ID == "" && c.Configurable != nil:
+		return c.Configurable.ID
 	}
-	return c.Configurable.id()
+	return c.ID
 }
 
 func (d *door) postStateAt(w http.ResponseWriter, r *http.Request) error {

@@ -4109,9 +4109,12 @@ export interface components {
             };
             name?: string;
         };
+        LangGraphCheckpointByConfig: {
+            checkpoint_id?: string;
+        };
         LangGraphCheckpointChoice: {
             checkpoint_id?: string;
-            configurable?: components["schemas"]["LangGraphCheckpointChoice"];
+            configurable?: components["schemas"]["LangGraphCheckpointByConfig"];
         };
         LangGraphError: {
             /** @description The same, with how to get further. */
