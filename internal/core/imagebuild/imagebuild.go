@@ -145,7 +145,6 @@ func (b *Builds) make(ctx context.Context, name string, tell func(Output), work 
 	said, done := make(chan Output), make(chan made, 1)
 	going := context.WithoutCancel(ctx)
 	spawned := b.cfg.Gate.Spawn(func(ended context.Context) {
-		defer b.end(name)
 		within, cancel := context.WithCancel(going)
 		defer cancel()
 		defer context.AfterFunc(ended, cancel)()
@@ -162,6 +161,7 @@ func (b *Builds) make(ctx context.Context, name string, tell func(Output), work 
 		if err != nil && ctx.Err() != nil {
 			b.cfg.Log.Warn("an image was not made, and its caller has left", "name", name, telemetry.KeyErr, err)
 		}
+		b.end(name) // before it is told: the caller may make the next one at once
 		done <- made{img, err}
 	})
 	if !spawned {
