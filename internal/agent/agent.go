@@ -34,9 +34,8 @@ import (
 
 // Models finds the models of callers.
 type Models interface {
-	// Ready is errs.Unready, with a hint, when the caller has no model.
-	Ready(ctx context.Context) error
-	// Choose returns the model that a request of the caller is for.
+	// Choose returns the model that a request of the caller is for. It is errs.Unready,
+	// with a hint, when there is none.
 	Choose(ctx context.Context, c Choice) (Chosen, error)
 }
 
@@ -182,9 +181,6 @@ func (s *Service) enter(ctx context.Context) error {
 	}
 	return s.stopping()
 }
-
-// Ready is errs.Unready when the caller has no model to ask.
-func (s *Service) Ready(ctx context.Context) error { return s.cfg.Models.Ready(ctx) }
 
 // ownerOf points to owner, for queries.
 func ownerOf(ctx context.Context) *string {

@@ -99,13 +99,6 @@ type world struct {
 	mu sync.Mutex
 }
 
-func (w *world) Ready(context.Context) error {
-	if w.unset {
-		return errs.E(errs.Unready, "no model is set")
-	}
-	return nil
-}
-
 func (w *world) Choose(ctx context.Context, c agent.Choice) (agent.Chosen, error) {
 	if w.choose != nil {
 		if err := w.choose(ctx); err != nil {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/agent"
 	"github.com/cubbyhq/cubby/internal/agent/loop"
 	"github.com/cubbyhq/cubby/internal/conversation"
+	"github.com/cubbyhq/cubby/internal/errs"
 )
 
 // follow reads all that a run tells, from an offset on.
@@ -187,4 +189,45 @@ func idOfAnswer(list []conversation.Recorded) string {
 		}
 	}
 	return ""
+}
+
+// TestNextRun waits for a run that can be followed at once, and for no run of a thread
+// that is gone.
+func TestNextRun(t *testing.T) {
+	s, _ := newWorld(t).daemon()
+	thread := newThread(t, s)
+	coming, err := s.Runs().Coming(acme(t), thread)
+	if err != nil || coming != 1 {
+		t.Fatalf("Coming = %d, %v", coming, err)
+	}
+	type next struct {
+		run conversation.Run
+		err error
+	}
+	wait := func(from int64) <-chan next {
+		c := make(chan next, 1)
+		go func() {
+			run, err := s.Runs().Next(acme(t), thread, from)
+			c <- next{run, err}
+		}()
+		return c
+	}
+	first := wait(1)
+	run := begin(t, s, thread, says("one"))
+	if got := <-first; got.err != nil || got.run.ID != run.ID {
+		t.Errorf("Next = %+v", got)
+	}
+	if all := follow(t, s, thread, run.ID, 0); all[len(all)-1].Event.Ended == nil {
+		t.Error("the run that is next has no end")
+	}
+	if coming, err = s.Runs().Coming(acme(t), thread); err != nil || coming != 2 {
+		t.Errorf("Coming = %d, %v", coming, err)
+	}
+	second := wait(2)
+	if err := s.Threads().Delete(acme(t), thread); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-second; !errors.Is(got.err, errs.NotFound) {
+		t.Errorf("Next in a thread that is gone = %+v", got)
+	}
 }

@@ -32,12 +32,6 @@ func NewCatalogue(s *settings.Settings, open *providers.Set, turns, tokens int) 
 	return &Catalogue{settings: s, open: open, turns: turns, tokens: tokens, sights: map[string]*loop.Sight{}}
 }
 
-// Ready implements [Models].
-func (c *Catalogue) Ready(ctx context.Context) error {
-	_, err := c.Choose(ctx, Choice{})
-	return err
-}
-
 // Choose implements [Models]. It is Unready when there is no model or no key, and
 // Invalid when the request is wrong.
 func (c *Catalogue) Choose(ctx context.Context, q Choice) (Chosen, error) {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -195,6 +196,64 @@ func (r *Runs) List(ctx context.Context, thread string, q RunQuery) ([]conversat
 	return r.s.cfg.Store.Runs(ctx, t.UID, store.RunQuery{Status: q.Status, Limit: q.Limit, Offset: q.Offset})
 }
 
+// Coming is the number of the run with which those begin who want no old news of a
+// thread: the first that has not ended, else the next.
+func (r *Runs) Coming(ctx context.Context, thread string) (int64, error) {
+	t, err := r.s.Threads().find(ctx, thread)
+	if err != nil {
+		return 0, err
+	}
+	newest, err := r.s.cfg.Store.Runs(ctx, t.UID, store.RunQuery{Limit: 1})
+	if err != nil {
+		return 0, err
+	}
+	unfinished, err := r.s.cfg.Store.Runs(ctx, t.UID, store.RunQuery{Unfinished: true, Oldest: true, Limit: 1})
+	switch {
+	case err != nil || len(newest) == 0:
+		return 1, err
+	case len(unfinished) > 0:
+		return unfinished[0].Seq, nil
+	}
+	return newest[0].Seq + 1, nil
+}
+
+// Next returns the first run of a thread whose number is from or greater, when there
+// is one to follow. NotFound when the thread has ended.
+func (r *Runs) Next(ctx context.Context, thread string, from int64) (conversation.Run, error) {
+	var none conversation.Run
+	t, err := r.s.Threads().find(ctx, thread)
+	if err != nil {
+		return none, err
+	}
+	more, stop := r.s.cfg.Store.WatchRuns(t.UID)
+	defer stop()
+	for {
+		runs, err := r.s.cfg.Store.Runs(ctx, t.UID, store.RunQuery{From: from, Oldest: true, Limit: 1})
+		if err != nil {
+			return none, err
+		}
+		if len(runs) > 0 {
+			// Whoever made it holds the thread until it has a journal.
+			unlock, err := r.s.threads.Lock(ctx, string(t.UID))
+			if err != nil {
+				return none, err
+			}
+			unlock()
+			return runs[0], nil
+		}
+		select {
+		case <-more:
+		case <-r.s.ended:
+			return none, errs.E(errs.Unready, "the daemon is stopping").RetryAfter(time.Second)
+		case <-ctx.Done():
+			return none, ctx.Err()
+		}
+		if _, err := r.s.cfg.Store.ConversationOf(ctx, t.UID); err != nil {
+			return none, noThread(thread, err)
+		}
+	}
+}
+
 // Delete forgets a run that has ended, with what it told; its checkpoints stay.
 // Conflict while it goes on.
 func (r *Runs) Delete(ctx context.Context, thread, id string) error {
@@ -291,13 +350,6 @@ func (r *Runs) left(ctx context.Context, t conversation.Thread, run conversation
 		checkpoint = newest[0].ID
 	}
 	return r.s.Threads().load(ctx, t, checkpoint)
-}
-
-// Values are the messages of a checkpoint of a thread.
-func (s *Service) Values(ctx context.Context, thread, checkpoint string) ([]conversation.Message, error) {
-	state, err := s.Threads().State(ctx, thread, checkpoint)
-	defer state.Release()
-	return state.Messages, err
 }
 
 // as is a context in which the thread's owner acts.

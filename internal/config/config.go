@@ -124,6 +124,7 @@ type Config struct {
 	AgentMaxTurns    int           `key:"agent-max-turns" default:"25" usage:"how often one run of the agent may ask its model, where no settings say another number"`
 	AgentTokenBudget int           `key:"agent-token-budget" default:"0" usage:"tokens that one run of the agent may use, where no settings say another number; 0: no bound"`
 	AgentSkills      []string      `key:"agent-skills" usage:"folders of instructions that the agent always has, as /dir,…: every NAME.md and NAME/SKILL.md in one; empty: none"`
+	AgentPrices      string        `key:"agent-prices" usage:"JSON file with prices of models, which count more than those that cubby knows: {\"provider/model\": {\"input\": 2, \"output\": 8}}, in US dollars for a million tokens; empty: none"`
 	AgentRuns        int           `key:"max-agent-runs" default:"256" usage:"runs of the agent that may go on or wait at once; 0: no bound"`
 	AgentRunsOf      int           `key:"max-agent-runs-per-tenant" default:"64" usage:"the same of one tenant; 0: no bound"`
 	AgentThreads     int           `key:"max-agent-threads-per-tenant" default:"1000" usage:"conversations with the agent that are kept of a tenant: the longest unused goes first, with its sandboxes; 0: no bound"`

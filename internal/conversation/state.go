@@ -84,6 +84,13 @@ func Given(raw json.RawMessage) bool {
 	return len(raw) > 0 && !bytes.Equal(raw, []byte("null"))
 }
 
+// is reports whether a JSON value begins with a byte, which tells what it is: to try and
+// fail would read all of it, and a message with an image is long.
+func is(raw json.RawMessage, first byte) bool {
+	raw = bytes.TrimLeft(raw, " \t\r\n")
+	return len(raw) > 0 && raw[0] == first
+}
+
 // ParseInput reads the messages of a run's input or of a state's new values:
 // {"messages":…}, of which other keys are ignored. What has none is no input.
 func ParseInput(raw json.RawMessage) ([]Message, error) {
@@ -106,7 +113,7 @@ func ParseMessages(raw json.RawMessage) ([]Message, error) {
 		return nil, nil
 	}
 	var list []json.RawMessage
-	if json.Unmarshal(raw, &list) != nil || isPair(list) {
+	if !is(raw, '[') || json.Unmarshal(raw, &list) != nil || isPair(list) {
 		list = []json.RawMessage{raw}
 	}
 	messages := make([]Message, len(list))
@@ -125,16 +132,17 @@ func isPair(list []json.RawMessage) bool {
 		return false
 	}
 	var name, text string
-	return json.Unmarshal(list[0], &name) == nil && json.Unmarshal(list[1], &text) == nil && typeNames[name] != ""
+	return is(list[0], '"') && is(list[1], '"') &&
+		json.Unmarshal(list[0], &name) == nil && json.Unmarshal(list[1], &text) == nil && typeNames[name] != ""
 }
 
 func parseMessage(raw json.RawMessage) (Message, error) {
 	var text string
-	if json.Unmarshal(raw, &text) == nil {
+	if is(raw, '"') {
 		return Message{Type: Human, Content: raw}, nil
 	}
 	var pair []json.RawMessage
-	if json.Unmarshal(raw, &pair) == nil && isPair(pair) {
+	if is(raw, '[') && json.Unmarshal(raw, &pair) == nil && isPair(pair) {
 		_ = json.Unmarshal(pair[0], &text) // isPair has read it
 		return Message{Type: typeNames[text], Content: pair[1]}, nil
 	}
@@ -173,19 +181,18 @@ func checkContent(raw json.RawMessage) error {
 	if !Given(raw) {
 		return nil
 	}
-	var text string
-	if json.Unmarshal(raw, &text) == nil {
+	if is(raw, '"') {
 		return nil
 	}
 	var blocks []json.RawMessage
-	if json.Unmarshal(raw, &blocks) != nil {
+	if !is(raw, '[') || json.Unmarshal(raw, &blocks) != nil {
 		return errs.E(errs.Invalid, "content is neither a text nor a list of blocks")
 	}
 	for _, b := range blocks {
 		var block struct {
 			Type string `json:"type"`
 		}
-		if json.Unmarshal(b, &text) == nil {
+		if is(b, '"') {
 			continue
 		}
 		if json.Unmarshal(b, &block) != nil || block.Type == "" {
@@ -198,11 +205,11 @@ func checkContent(raw json.RawMessage) error {
 // TextOf is the text of a message's content: the string, or the texts of its blocks.
 func TextOf(content json.RawMessage) string {
 	var text string
-	if json.Unmarshal(content, &text) == nil {
+	if is(content, '"') && json.Unmarshal(content, &text) == nil {
 		return text
 	}
 	var blocks []json.RawMessage
-	if json.Unmarshal(content, &blocks) != nil {
+	if !is(content, '[') || json.Unmarshal(content, &blocks) != nil {
 		return ""
 	}
 	var all strings.Builder
@@ -211,7 +218,7 @@ func TextOf(content json.RawMessage) string {
 			Type string `json:"type"`
 			Text string `json:"text"`
 		}
-		if json.Unmarshal(raw, &text) == nil {
+		if is(raw, '"') && json.Unmarshal(raw, &text) == nil {
 			all.WriteString(text)
 		} else if json.Unmarshal(raw, &b) == nil && b.Type == "text" {
 			all.WriteString(b.Text)

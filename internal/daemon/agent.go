@@ -3,11 +3,13 @@ package daemon
 import (
 	"cmp"
 	"context"
+	"os"
 	"strings"
 
 	"github.com/cubbyhq/cubby/internal/agent"
 	agentsettings "github.com/cubbyhq/cubby/internal/agent/settings"
 	"github.com/cubbyhq/cubby/internal/agent/toolset"
+	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/journal"
 	"github.com/cubbyhq/cubby/internal/llm/providers"
 )
@@ -28,7 +30,12 @@ func (d *Daemon) openAgent(dirs dirs, o options) error {
 	if err != nil {
 		return err
 	}
-	open := providers.New(providers.Config{})
+	prices, err := agentPrices(d.cfg.AgentPrices)
+	if err != nil {
+		return err
+	}
+	open := providers.New(providers.Config{Prices: prices})
+	d.closers = append(d.closers, open)
 	asking := agent.Asking(open)
 	if o.asking != nil {
 		asking = *o.asking
@@ -47,4 +54,20 @@ func (d *Daemon) openAgent(dirs dirs, o options) error {
 		},
 	})
 	return nil
+}
+
+// agentPrices reads the operator's prices of models; there are none without a file.
+func agentPrices(file string) (providers.Prices, error) {
+	if file == "" {
+		return providers.Prices{}, nil
+	}
+	text, err := os.ReadFile(file) //nolint:gosec // the operator names it
+	if err != nil {
+		return nil, errs.E(errs.Invalid, "agent-prices: cannot read %s", file).Because(err)
+	}
+	prices, err := providers.ParsePrices(text)
+	if err != nil {
+		return nil, errs.E(errs.Invalid, "agent-prices: %s", errs.Public(err).Message).Because(err)
+	}
+	return prices, nil
 }

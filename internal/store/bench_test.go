@@ -115,7 +115,7 @@ func BenchmarkConversation(b *testing.B) {
 		if err != nil {
 			return err
 		}
-		return s.ChangeRun(b.Context(), thread.UID, r.ID, endAs(conversation.RunSuccess))
+		return changeRun(b.Context(), s, thread.UID, r.ID, endAs(conversation.RunSuccess))
 	})
 }
 

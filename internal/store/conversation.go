@@ -123,6 +123,7 @@ func (s *Store) RemoveConversation(ctx context.Context, uid sandbox.UID) error {
 		if err == nil && n == 0 {
 			err = noSuchConversation()
 		}
+		t.told = append(t.told, uid)
 		return err
 	})
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
-// notices tells readers of events that there are more. It knows nothing of the
-// events themselves: a reader looks for what comes after its cursor.
+// notices tells readers of events, and of a thread's runs, that there are more. It
+// knows nothing of them themselves: a reader looks for what comes after its cursor.
 type notices struct {
 	mu  sync.Mutex
 	all map[sandbox.UID]map[chan struct{}]struct{} // guarded by mu
@@ -17,7 +17,15 @@ type notices struct {
 // may have been committed since the last token was taken, until stop is
 // called. Who watches first and reads then misses none.
 func (s *Store) WatchEvents(box sandbox.UID) (more <-chan struct{}, stop func()) {
-	n := &s.notices
+	return s.notices.watch(box)
+}
+
+// WatchRuns is [Store.WatchEvents] of the runs of a thread, and of its end.
+func (s *Store) WatchRuns(thread sandbox.UID) (more <-chan struct{}, stop func()) {
+	return s.notices.watch(thread)
+}
+
+func (n *notices) watch(box sandbox.UID) (more <-chan struct{}, stop func()) {
 	c := make(chan struct{}, 1)
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -38,7 +46,8 @@ func (s *Store) WatchEvents(box sandbox.UID) (more <-chan struct{}, stop func())
 	}
 }
 
-// tell is called after a commit with the sandboxes whose events it has.
+// tell is called after a commit with the sandboxes whose events it has, and the threads
+// whose runs.
 func (n *notices) tell(boxes []sandbox.UID) {
 	if len(boxes) == 0 {
 		return

@@ -63,6 +63,7 @@ func (s *Store) CreateRun(ctx context.Context, n NewRun) (r conversation.Run, er
 			thread.Tenant, secret); err != nil {
 			return err
 		}
+		t.told = append(t.told, r.Thread)
 		if n.Change == nil {
 			return nil
 		}
@@ -86,9 +87,12 @@ func (s *Store) ConversationRun(ctx context.Context, uid sandbox.UID, id string)
 
 // RunQuery selects runs of a thread; the zero value selects all.
 type RunQuery struct {
-	Status conversation.RunStatus // "": any
-	Limit  int                    // 0: 100; at most 1000
-	Offset int
+	Status     conversation.RunStatus // "": any
+	Unfinished bool                   // those alone that have not ended
+	From       int64                  // their numbers are this or greater
+	Oldest     bool                   // the oldest comes first, and not the newest
+	Limit      int                    // 0: 100; at most 1000
+	Offset     int
 }
 
 const LongInput = 16 << 10 // what is longer, as one with images, is left out of lists
@@ -100,14 +104,25 @@ func scanRunOfMany(r row) (n conversation.Run, err error) {
 	return n, err
 }
 
-// Runs returns those that a query selects, the newest first, without long inputs.
+// Runs returns those that a query selects, without long inputs.
 func (s *Store) Runs(ctx context.Context, uid sandbox.UID, q RunQuery) ([]conversation.Run, error) {
 	query, args := `SELECT `+runColumns+` FROM runs WHERE thread = $1`, []any{uid, limit(q.Limit), max(q.Offset, 0)}
 	if q.Status != "" {
 		args = append(args, q.Status)
 		query += ` AND status = $` + strconv.Itoa(len(args))
 	}
-	rows, err := s.rows(ctx, query+` ORDER BY seq DESC LIMIT $2 OFFSET $3`, args...)
+	if q.Unfinished {
+		query += ` AND status IN ('pending', 'running')`
+	}
+	if q.From > 0 {
+		args = append(args, q.From)
+		query += ` AND seq >= $` + strconv.Itoa(len(args))
+	}
+	order := ` ORDER BY seq DESC`
+	if q.Oldest {
+		order = ` ORDER BY seq`
+	}
+	rows, err := s.rows(ctx, query+order+` LIMIT $2 OFFSET $3`, args...)
 	list, err := collect(rows, err, scanRunOfMany)
 	return list, s.fault(err)
 }
@@ -118,11 +133,6 @@ func (s *Store) UnfinishedRuns(ctx context.Context) ([]conversation.Run, error) 
 	rows, err := s.rows(ctx, `SELECT `+runColumns+` FROM runs WHERE status IN ('pending', 'running') ORDER BY tenant, thread, seq`)
 	list, err := collect(rows, err, scanRunOfMany)
 	return list, s.fault(err)
-}
-
-// ChangeRun is [Store.ChangeRunAndThread] of a run alone.
-func (s *Store) ChangeRun(ctx context.Context, uid sandbox.UID, id string, change func(*conversation.Run) error) error {
-	return s.changeRun(ctx, uid, id, func(t *tx, r *conversation.Run) error { return change(r) })
 }
 
 // ChangeRunAndThread changes a run and its thread, in one; UpdatedAt is now unless

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"os"
@@ -16,6 +17,11 @@ import (
 	"github.com/cubbyhq/cubby/internal/sandbox"
 	"github.com/cubbyhq/cubby/internal/seal"
 )
+
+// changeRun changes a run alone.
+func changeRun(ctx context.Context, s *Store, uid sandbox.UID, id string, change func(*conversation.Run) error) error {
+	return s.ChangeRunAndThread(ctx, uid, id, func(r *conversation.Run, _ *conversation.Thread) error { return change(r) })
+}
 
 func begin(t testing.TB, s *Store, uid sandbox.UID, id string) conversation.Run {
 	t.Helper()
@@ -75,7 +81,7 @@ func TestRuns(t *testing.T) {
 	}
 
 	c.advance(time.Second)
-	if err := s.ChangeRun(ctx, thread.UID, "r1", func(r *conversation.Run) error {
+	if err := changeRun(ctx, s, thread.UID, "r1", func(r *conversation.Run) error {
 		r.ID, r.Thread, r.Seq, r.CreatedAt, r.Secret = "x", "y", 9, time.Time{}, "z"
 		r.Status = conversation.RunRunning
 		return nil
@@ -112,7 +118,7 @@ func TestRuns(t *testing.T) {
 	if secret, err := s.RunSecret(ctx, thread.UID, "r1"); err != nil || secret != "" {
 		t.Errorf("RunSecret = %q, %v", secret, err)
 	}
-	wantKind(t, "another end", s.ChangeRun(ctx, thread.UID, "r1", endAs(conversation.RunSuccess)), errs.WrongState)
+	wantKind(t, "another end", changeRun(ctx, s, thread.UID, "r1", endAs(conversation.RunSuccess)), errs.WrongState)
 	err = s.ChangeRunAndThread(ctx, thread.UID, "r1", func(r *conversation.Run, c *conversation.Thread) error {
 		r.Status, c.Status = conversation.RunSuccess, conversation.ThreadIdle
 		return nil
@@ -121,8 +127,8 @@ func TestRuns(t *testing.T) {
 	if now, err := s.ConversationOf(ctx, thread.UID); err != nil || now.Status != conversation.ThreadFailed {
 		t.Errorf("it changed the thread: %+v, %v", now, err)
 	}
-	wantKind(t, "metadata after the end", s.ChangeRun(ctx, thread.UID, "r1", func(r *conversation.Run) error { r.Metadata = nil; return nil }), nil)
-	wantKind(t, "ChangeRun of none", s.ChangeRun(ctx, thread.UID, "x", endAs(conversation.RunSuccess)), errs.NotFound)
+	wantKind(t, "metadata after the end", changeRun(ctx, s, thread.UID, "r1", func(r *conversation.Run) error { r.Metadata = nil; return nil }), nil)
+	wantKind(t, "ChangeRun of none", changeRun(ctx, s, thread.UID, "x", endAs(conversation.RunSuccess)), errs.NotFound)
 	wantKind(t, "RemoveRun of none", s.RemoveRun(ctx, thread.UID, "x", true), errs.NotFound)
 	_, err = s.RunSecret(ctx, thread.UID, "x")
 	wantKind(t, "RunSecret of none", err, errs.NotFound)
@@ -134,7 +140,7 @@ func TestRunLists(t *testing.T) {
 	for _, id := range []string{"a", "b", "c", "d"} {
 		begin(t, s, thread.UID, id)
 	}
-	if err := s.ChangeRun(t.Context(), thread.UID, "b", endAs(conversation.RunSuccess)); err != nil {
+	if err := changeRun(t.Context(), s, thread.UID, "b", endAs(conversation.RunSuccess)); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.RemoveRun(t.Context(), thread.UID, "d", false); err != nil {
@@ -328,7 +334,7 @@ func TestAgentSecretsLeaveTheFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	look("CreateRun")
-	if err := s.ChangeRun(t.Context(), thread.UID, "r1", endAs(conversation.RunSuccess)); err != nil {
+	if err := changeRun(t.Context(), s, thread.UID, "r1", endAs(conversation.RunSuccess)); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Close(); err != nil {

@@ -206,10 +206,8 @@ func agentTour(ctx context.Context, s *Store, id string) (steps []step) {
 		read("Checkpoints"+name, func() error { _, err := s.Checkpoints(ctx, c.UID, q); return err })
 	}
 	add("AnnotateCheckpoint", false, func() error { _, err := s.AnnotateCheckpoint(ctx, c.UID, "c1", c.Metadata); return err })
-	add("ChangeRun", false, func() error { return s.ChangeRun(ctx, c.UID, "r", endAs(conversation.RunRunning)) })
-	add("ChangeRunAndThread to an end", true, func() error {
-		return s.ChangeRunAndThread(ctx, c.UID, "r", func(r *conversation.Run, _ *conversation.Thread) error { return endAs(conversation.RunSuccess)(r) })
-	})
+	add("ChangeRunAndThread", false, func() error { return changeRun(ctx, s, c.UID, "r", endAs(conversation.RunRunning)) })
+	add("ChangeRunAndThread to an end", true, func() error { return changeRun(ctx, s, c.UID, "r", endAs(conversation.RunSuccess)) })
 	add("EndRun", false, func() error {
 		return s.EndRun(ctx, c.UID, "r", func(*conversation.Run, *conversation.Thread, bool) error { return nil })
 	})

@@ -119,7 +119,7 @@ type tx struct {
 	cache  *statements
 	missed []string // statements that were not compiled yet
 	seal   sealer
-	told   []sandbox.UID // whose events it appends
+	told   []sandbox.UID // whose events and runs it appends
 }
 
 func (t *tx) exec(query string, args ...any) (affected int64, err error) {

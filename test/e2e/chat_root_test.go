@@ -3,8 +3,8 @@
 package e2e_test
 
 import (
-	"bufio"
 	"bytes"
+	"encoding/json"
 	"io"
 	"os"
 	"os/exec"
@@ -15,12 +15,13 @@ import (
 
 	"github.com/creack/pty"
 
+	"github.com/cubbyhq/cubby/internal/llm/llmtest"
 	"github.com/cubbyhq/cubby/test/harness"
 )
 
 // models is what the agent's model answers: it is a program of others that speaks its
 // provider's protocol.
-const models = `{"fixtures":[
+const models = `[
 {"match":{"userMessage":"fibonacci","hasToolResult":false},"response":{"content":"I'll write a **script** and run it.","toolCalls":[{"id":"call_1","name":"execute_code",
 "arguments":"{\"code\":\"a, b = 0, 1\\nfor _ in range(20):\\n    print(a)\\n    a, b = b, a + b\"}"}]}},
 {"match":{"userMessage":"fibonacci","hasToolResult":true},"response":{"content":"They are **0 to 4181**."}},
@@ -30,41 +31,12 @@ const models = `{"fixtures":[
 "arguments":"{\"code\":\"import matplotlib.pyplot as plt\\nplt.plot([1, 2]); plt.show()\"}"}]}},
 {"match":{"userMessage":"plot","hasToolResult":true},"response":{"content":"Here it is."}},
 {"match":{"userMessage":"after"},"response":{"content":"I am still here."}}
-]}`
+]`
 
 // startModel starts the program that is the model, and returns its address.
 func startModel(t *testing.T) string {
 	t.Helper()
-	dir := t.TempDir()
-	if out, err := exec.Command("tar", "--extract", "--file", appPackages(t, "opencode"), "--directory", dir, "./node_modules/@copilotkit/aimock").CombinedOutput(); err != nil {
-		t.Fatalf("tar: %v: %s", err, out)
-	}
-	file := filepath.Join(dir, "models.json")
-	if err := os.WriteFile(file, []byte(models), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	server := exec.Command("node", filepath.Join(dir, "node_modules/@copilotkit/aimock/dist/cli.js"), "-p", "0", "-f", file, "-c", "4")
-	out, err := server.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	server.Stderr = server.Stdout
-	if err := server.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = server.Process.Kill()
-		_ = server.Wait()
-	})
-	lines := bufio.NewScanner(out)
-	for lines.Scan() {
-		if _, url, ok := strings.Cut(lines.Text(), "listening on "); ok {
-			go func() { _, _ = io.Copy(io.Discard, out) }() // until the server is killed
-			return strings.TrimSpace(url)
-		}
-	}
-	t.Fatal("the model did not start")
-	return ""
+	return llmtest.Aimock(t, appPackages(t, "opencode"), json.RawMessage(models), "-c", "4")
 }
 
 // chatting is a terminal in which cubby chat runs.

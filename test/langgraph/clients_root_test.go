@@ -16,6 +16,7 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/config"
 	"github.com/cubbyhq/cubby/internal/daemon/daemontest"
+	"github.com/cubbyhq/cubby/internal/llm/llmtest"
 )
 
 // install returns a directory with packages of test/langgraph and copies of its programs.
@@ -114,15 +115,7 @@ func model(t *testing.T, packages string) string {
 			fixtures[i]["latency"] = r.Delay
 		}
 	}
-	text, err = json.Marshal(map[string]any{"fixtures": fixtures})
-	if err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(packages, "fixtures.json")
-	if err := os.WriteFile(file, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return start(t, exec.Command("node", filepath.Join(packages, "node_modules/@copilotkit/aimock/dist/cli.js"), "-p", "0", "-f", file, "-c", "8"), "listening on ")
+	return llmtest.Aimock(t, packages, fixtures, "-c", "8")
 }
 
 // daemon starts a daemon whose agent asks the scripted model.

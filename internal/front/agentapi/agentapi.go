@@ -10,62 +10,22 @@
 package agentapi
 
 import (
-	"context"
-	"encoding/json"
-	"iter"
 	"net/http"
 	"strings"
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/agent"
-	"github.com/cubbyhq/cubby/internal/conversation"
 	"github.com/cubbyhq/cubby/internal/front/httpapi"
 )
 
 // Prefix is where the API always is.
 const Prefix = "/agent"
 
-// Assistants is what the door uses of them.
-type Assistants interface {
-	Search(ctx context.Context, q agent.AssistantQuery) ([]conversation.Assistant, int, error)
-	Get(ctx context.Context, id string) (conversation.Assistant, error)
-	Create(ctx context.Context, n agent.NewAssistant) (conversation.Assistant, error)
-	Update(ctx context.Context, id string, p agent.AssistantPatch) (conversation.Assistant, error)
-	Delete(ctx context.Context, id string, withThreads bool) error
-}
-
-// Threads is what the door uses of them.
-type Threads interface {
-	Create(ctx context.Context, n agent.NewThread) (conversation.Thread, error)
-	Get(ctx context.Context, id string) (agent.ThreadView, error)
-	Search(ctx context.Context, q agent.ThreadQuery) ([]conversation.Thread, int, error)
-	View(ctx context.Context, t conversation.Thread) (agent.ThreadView, error)
-	Update(ctx context.Context, id string, metadata map[string]json.RawMessage) (agent.ThreadView, error)
-	Delete(ctx context.Context, id string) error
-	Copy(ctx context.Context, id string) (conversation.Thread, error)
-	State(ctx context.Context, id, checkpoint string) (agent.State, error)
-	History(ctx context.Context, id string, q agent.HistoryQuery) (iter.Seq2[agent.State, error], error)
-	Change(ctx context.Context, id string, c agent.StateChange) (conversation.Checkpoint, error)
-	Annotate(ctx context.Context, id, checkpoint string, metadata map[string]json.RawMessage) (conversation.Checkpoint, error)
-}
-
-// Runs is what the door uses of them.
-type Runs interface {
-	Create(ctx context.Context, thread string, n agent.NewRun) (conversation.Run, conversation.Thread, error)
-	Get(ctx context.Context, thread, run string) (conversation.Run, error)
-	List(ctx context.Context, thread string, q agent.RunQuery) ([]conversation.Run, error)
-	Delete(ctx context.Context, thread, run string) error
-	Cancel(ctx context.Context, thread, run string, rollback, wait bool) (conversation.Run, error)
-	Follow(ctx context.Context, thread, run string, after int64) iter.Seq2[conversation.Recorded, error]
-	Attach(ctx context.Context, thread, run string, cancelOnDisconnect bool) (release func(), err error)
-	Wait(ctx context.Context, thread, run string) (agent.State, conversation.Run, error)
-}
-
 // Config is what the API needs.
 type Config struct {
-	Assistants Assistants
-	Threads    Threads
-	Runs       Runs
+	Assistants *agent.Assistants
+	Threads    *agent.Threads
+	Runs       *agent.Runs
 	// AtRoot serves the API at the root too.
 	AtRoot bool
 }

@@ -123,15 +123,11 @@ func (r *rig) Stream(ctx context.Context, q llm.Request) iter.Seq2[llm.Event, er
 	}
 }
 
-func (r *rig) Ready(context.Context) error {
+func (r *rig) Choose(context.Context, agent.Choice) (agent.Chosen, error) {
 	if r.unset {
-		return errs.E(errs.Unready, "the agent has no model").Hint("set one")
+		return agent.Chosen{}, errs.E(errs.Unready, "the agent has no model").Hint("set one")
 	}
-	return nil
-}
-
-func (r *rig) Choose(ctx context.Context, _ agent.Choice) (agent.Chosen, error) {
-	return agent.Chosen{Model: r, Provider: "test", Name: "m", MaxTurns: 25}, r.Ready(ctx)
+	return agent.Chosen{Model: r, Provider: "test", Name: "m", MaxTurns: 25}, nil
 }
 
 func (r *rig) Tools(context.Context, string, string) loop.Tools { return r }

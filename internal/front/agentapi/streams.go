@@ -223,7 +223,7 @@ func (v *view) send(ctx context.Context, rec conversation.Recorded, id func(posi
 
 // states reads the states of a thread. Several views of one event use the same.
 type states struct {
-	threads Threads
+	threads *agent.Threads
 	thread  string
 
 	id    string

@@ -2,21 +2,17 @@ package agentapi
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"net/http"
 	"strconv"
 	"strings"
-	"time"
 
-	"github.com/cubbyhq/cubby/internal/agent"
 	"github.com/cubbyhq/cubby/internal/conversation"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/front/agentapi/modes"
 	"github.com/cubbyhq/cubby/internal/front/sse"
 )
-
-// lookEvery is how often a stream of a thread looks for its next run.
-const lookEvery = 500 * time.Millisecond
 
 // threadPosition is where in the stream of a thread a client was: in which of its
 // runs, and where in that one.
@@ -50,19 +46,13 @@ func (d *door) threadStream(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if header == "" {
-		// What has ended before is no news.
-		ended, err := d.Runs.List(ctx, thread, agent.RunQuery{Limit: 1000})
-		if err != nil {
-			return err
-		}
-		for _, run := range ended {
-			if run.Status.Ended() && run.Seq >= from.seq {
-				from = threadPosition{seq: run.Seq + 1}
-			}
-		}
-	} else if _, err := d.Runs.List(ctx, thread, agent.RunQuery{Limit: 1}); err != nil {
+	// What has ended before is no news; and of a thread that is not there, this says so.
+	coming, err := d.Runs.Coming(ctx, thread)
+	if err != nil {
 		return err
+	}
+	if header == "" {
+		from.seq = coming
 	}
 	var names []string
 	for _, name := range modesOf(r) {
@@ -104,51 +94,25 @@ type threadView struct {
 // follow yields what the thread's runs tell.
 func (t *threadView) follow(ctx context.Context) iter.Seq2[threadEvent, error] {
 	return func(yield func(threadEvent, error) bool) {
-		next, after := t.from.seq, int64(0)
-		tick := time.NewTicker(lookEvery)
-		defer tick.Stop()
-		for {
-			run, there, err := t.nextRun(ctx, next)
+		for next, ended := t.from.seq, true; ended; next++ {
+			run, err := t.door.Runs.Next(ctx, t.thread, next)
 			if err != nil {
 				yield(threadEvent{}, err)
 				return
 			}
-			ended := false
-			if there {
-				for rec, err := range t.door.Runs.Follow(ctx, t.thread, run.ID, after) {
-					if !yield(threadEvent{run, rec}, err) || err != nil {
-						return
-					}
-					after, ended = rec.Offset, rec.Event.Ended != nil
+			next, ended = run.Seq, false
+			for rec, err := range t.door.Runs.Follow(ctx, t.thread, run.ID, 0) {
+				if errors.Is(err, errs.NotFound) {
+					ended = true // it was taken back; of a thread that is gone, Next says so
+					break
 				}
-			}
-			if ended {
-				next, after = run.Seq+1, 0
-				continue
-			}
-			// There is no run, or none whose journal has begun.
-			select {
-			case <-tick.C:
-			case <-ctx.Done():
-				return
+				if !yield(threadEvent{run, rec}, err) || err != nil {
+					return
+				}
+				ended = rec.Event.Ended != nil
 			}
 		}
 	}
-}
-
-// nextRun is the first run from seq on.
-func (t *threadView) nextRun(ctx context.Context, seq int64) (conversation.Run, bool, error) {
-	var found conversation.Run
-	list, err := t.door.Runs.List(ctx, t.thread, agent.RunQuery{Limit: 1000})
-	if err != nil {
-		return found, false, err
-	}
-	for _, run := range list {
-		if run.Seq >= seq && (found.ID == "" || run.Seq < found.Seq) {
-			found = run
-		}
-	}
-	return found, found.ID != "", nil
 }
 
 func (t *threadView) send(ctx context.Context, e threadEvent) error {

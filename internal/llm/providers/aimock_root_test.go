@@ -3,7 +3,6 @@
 package providers
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"fmt"
@@ -14,7 +13,6 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -23,6 +21,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cubbyhq/cubby/internal/llm"
+	"github.com/cubbyhq/cubby/internal/llm/llmtest"
 )
 
 // aimock starts a server that speaks the providers' protocols and is none of ours.
@@ -34,41 +33,7 @@ func aimock(t *testing.T, fixtures []any) string {
 	if err != nil {
 		t.Fatalf("fetch the packages: %v", err)
 	}
-	dir := t.TempDir()
-	if out, err := exec.Command("tar", "--extract", "--file", strings.TrimSpace(string(tar)), "--directory", dir, "./node_modules/@copilotkit/aimock").CombinedOutput(); err != nil {
-		t.Fatalf("tar: %v: %s", err, out)
-	}
-	text, err := json.Marshal(map[string]any{"fixtures": fixtures})
-	if err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(dir, "fixtures.json")
-	if err := os.WriteFile(file, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	server := exec.Command("node", filepath.Join(dir, "node_modules/@copilotkit/aimock/dist/cli.js"), "-p", "0", "-f", file, "-c", "4", "--strict")
-	out, err := server.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	server.Stderr = server.Stdout
-	if err := server.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = server.Process.Kill()
-		_ = server.Wait()
-	})
-	lines := bufio.NewScanner(out)
-	for lines.Scan() {
-		if _, url, ok := strings.Cut(lines.Text(), "listening on "); ok {
-			go func() { _, _ = io.Copy(io.Discard, out) }() // until the server is killed
-			return strings.TrimSpace(url)
-		}
-		t.Log(lines.Text())
-	}
-	t.Fatal("aimock did not start")
-	return ""
+	return llmtest.Aimock(t, strings.TrimSpace(string(tar)), fixtures, "-c", "4", "--strict")
 }
 
 // fixtures of one provider: its name is in the user's words, as aimock counts how
@@ -139,7 +104,7 @@ func TestAimock(t *testing.T) {
 	}
 	server := aimock(t, all)
 	set := New(Config{Pause: time.Millisecond})
-	t.Cleanup(set.Close)
+	t.Cleanup(func() { _ = set.Close() })
 	for _, tt := range providers {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

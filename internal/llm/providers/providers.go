@@ -33,7 +33,7 @@ type Ref struct{ Provider, Model string }
 func Parse(text string) (Ref, error) {
 	name, model, ok := strings.Cut(text, "/")
 	if !ok || model == "" {
-		return Ref{}, errs.E(errs.Invalid, "a model is named provider/model, as openai/gpt-4.1").Hint("providers are %s, and others that have a base URL", strings.Join(Names(), ", "))
+		return Ref{}, errs.E(errs.Invalid, "a model is named provider/model, as openai/gpt-4.1").Hint("providers are %s, and others that have a base URL", strings.Join(knownNames(), ", "))
 	}
 	if strings.ContainsFunc(model, func(r rune) bool { return r <= ' ' || r == 0x7f }) || len(model) > 256 {
 		return Ref{}, errs.E(errs.Invalid, "that is no name of a model")
@@ -60,13 +60,13 @@ func Name(text string) (string, error) {
 	return name, nil
 }
 
-// Names lists the providers that need no base URL.
-func Names() []string {
-	var names []string
+// knownNames lists the providers that need no base URL.
+func knownNames() []string {
+	var list []string
 	for _, v := range vendors {
-		names = append(names, v.name)
+		list = append(list, v.name)
 	}
-	return names
+	return list
 }
 
 // Source is a way to a provider, as one party set it: the operator, a tenant or a
@@ -77,18 +77,6 @@ type Source struct {
 	Key      Key
 	// Trusted: the operator set it. Its base URL may lead anywhere.
 	Trusted bool
-}
-
-// Choose returns the first source of a provider that says anything. Sources come in
-// the order of whose word counts more. They are not mixed: the key of one never goes
-// to the base URL of another.
-func Choose(provider string, sources ...Source) (Source, bool) {
-	for _, s := range sources {
-		if name, err := Name(s.Provider); err == nil && name == provider && (s.BaseURL != "" || s.Key.Set() || s.Trusted) {
-			return s, true
-		}
-	}
-	return Source{}, false
 }
 
 // Config is what all providers of a [Set] have in common. Its zero value is good.
@@ -114,8 +102,11 @@ func New(c Config) *Set {
 	return &Set{config: c, prices: listed().with(c.Prices), open: newTransports(c.Resolver), room: wire.NewRoom(wire.DefaultRoom)}
 }
 
-// Close closes the connections that are not in use.
-func (s *Set) Close() { s.open.close() }
+// Close closes the connections that are not in use. It does not fail.
+func (s *Set) Close() error {
+	s.open.close()
+	return nil
+}
 
 // Open returns the provider of a source. It connects to nothing. The error is
 // invalid, or an [llm.Error] that says that there is no key.
@@ -140,18 +131,6 @@ func (s *Set) Open(from Source) (llm.Provider, error) {
 		HTTP: s.open.client(from.Trusted || !own),
 	}
 	return &priced{provider: v.new(c), name: name, prices: s.prices}, nil
-}
-
-// Find opens the provider of the source that [Choose] returns. The error is as of
-// [Set.Open].
-func (s *Set) Find(provider string, sources ...Source) (llm.Provider, error) {
-	if from, ok := Choose(provider, sources...); ok {
-		return s.Open(from)
-	}
-	if v := vendorOf(provider); v.needsKey {
-		return nil, v.keyless()
-	}
-	return nil, errs.E(errs.Invalid, "the provider %s needs a base URL", provider)
 }
 
 // keyless is the error of a provider without a key.

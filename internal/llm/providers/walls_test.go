@@ -291,7 +291,7 @@ func FuzzForStrangers(f *testing.F) {
 			return
 		}
 		if base == "" {
-			t.Skip("that needs a base URL")
+			return // nobody's
 		}
 		u, err := url.Parse(base)
 		if err != nil || u.Scheme != "https" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {

@@ -1,0 +1,59 @@
+package llmtest
+
+import (
+	"bufio"
+	"encoding/json"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Aimock starts @copilotkit/aimock, a model of others' making that speaks the protocols
+// of all providers, until the test ends, and returns its address. packages is where it
+// is installed: a directory with node_modules, or a tar of one. Its answers are the
+// fixtures, what its documents call so.
+func Aimock(t testing.TB, packages string, fixtures any, flags ...string) (url string) {
+	t.Helper()
+	dir := t.TempDir()
+	text, err := json.Marshal(map[string]any{"fixtures": fixtures})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, "fixtures.json")
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if strings.HasSuffix(packages, ".tar") {
+		if out, err := exec.Command("tar", "--extract", "--file", packages, "--directory", dir, "./node_modules/@copilotkit/aimock").CombinedOutput(); err != nil {
+			t.Fatalf("tar: %v: %s", err, out)
+		}
+		packages = dir
+	}
+	args := append([]string{filepath.Join(packages, "node_modules/@copilotkit/aimock/dist/cli.js"), "-p", "0", "-f", file}, flags...)
+	server := exec.Command("node", args...)
+	out, err := server.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.Stderr = server.Stdout
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = server.Process.Kill()
+		_ = server.Wait()
+	})
+	lines := bufio.NewScanner(out)
+	for lines.Scan() {
+		if _, url, ok := strings.Cut(lines.Text(), "listening on "); ok {
+			go func() { _, _ = io.Copy(io.Discard, out) }() // until the server is killed
+			return strings.TrimSpace(url)
+		}
+		t.Log(lines.Text())
+	}
+	t.Fatal("aimock did not start")
+	return ""
+}
