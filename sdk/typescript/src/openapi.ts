@@ -1085,7 +1085,7 @@ export interface paths {
         get?: never;
         put?: never;
         post?: never;
-        /** Destroy the sandboxes and uploads of a thread, in the background */
+        /** End a thread: its conversation, and in the background its sandboxes and uploads */
         delete: operations["sandbox-agent-delete-thread"];
         options?: never;
         head?: never;

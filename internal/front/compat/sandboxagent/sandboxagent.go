@@ -123,7 +123,7 @@ func register(s *httpapi.Server, of *settings.Settings, ended func(ctx context.C
 	}
 	s.AddRoutes(words,
 		httpapi.Route{
-			ID: "sandbox-agent-delete-thread", Pattern: "DELETE /threads/{thread_id}", Summary: "Destroy the sandboxes and uploads of a thread, in the background",
+			ID: "sandbox-agent-delete-thread", Pattern: "DELETE /threads/{thread_id}", Summary: "End a thread: its conversation, and in the background its sandboxes and uploads",
 			Answers: map[int]httpapi.Content{http.StatusOK: s.JSON(ThreadDeleted{})}, Serve: d.deleteThread,
 		},
 		httpapi.Route{
