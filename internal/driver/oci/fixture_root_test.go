@@ -142,6 +142,7 @@ func newMachine(t testing.TB, runtime string) *machine {
 	m := &machine{since: time.Now(), cfg: Config{
 		StateDir:     filepath.Join(t.TempDir(), "run"),
 		RuntimesDir:  runtimes(t),
+		FavorMoves:   true,
 		CgroupParent: "cubby-test-" + strings.ToLower(rand.Text()[:8]),
 		Log:          slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}}

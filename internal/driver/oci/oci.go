@@ -48,6 +48,9 @@ type Config struct {
 	// CgroupParent is the cgroup below which sandboxes get theirs. Default
 	// "cubby".
 	CgroupParent string
+	// FavorMoves lets the host move processes between cgroups without a wait, see
+	// [cgroup.FavorMoves].
+	FavorMoves bool
 	// ContainerRuntime is the program for sandbox.Container. Default: crun,
 	// else runc, from PATH.
 	ContainerRuntime string
@@ -91,8 +94,8 @@ var (
 	_ driver.Snapshotter = (*Driver)(nil)
 )
 
-// New opens the driver: it makes its directories and looks at the host. It
-// starts nothing and touches no sandbox. What the host cannot do is said by
+// New opens the driver: it makes its directories, looks at the host and sets
+// its cgroups up. It starts nothing and touches no sandbox. What the host cannot do is said by
 // [Driver.Capabilities] and by Create, not here.
 func New(cfg Config) (*Driver, error) {
 	if cfg.Log == nil {
@@ -145,6 +148,11 @@ func New(cfg Config) (*Driver, error) {
 		namespaces: newNamespaces(openIDRanges(idLocks)),
 	}
 	d.cgroups = cgroup.Open(cfg.CgroupParent)
+	if cfg.FavorMoves {
+		if _, err := cgroup.FavorMoves(); err != nil {
+			d.log.Warn("moves of processes between cgroups stay slow", "err", err)
+		}
+	}
 	d.progs = programs{dir: cfg.RuntimesDir, init: cfg.Init, runsc: cfg.Runsc, container: cfg.ContainerRuntime}
 	if err := d.prune(); err != nil {
 		d.log.Warn("programs of earlier versions were not removed", "err", err)
