@@ -23,7 +23,7 @@ func TestCopyHadTheBootIDOfItsParent(t *testing.T) {
 	}
 	parents := boot()
 	env := []string{"PATH=" + os.Getenv("PATH")}
-	if _, err := agent.Identify(ctx, agent.New(h.channel.Dial), "", driver.Identity{ID: "claimed", Env: env}); err != nil {
+	if _, err := agent.New(h.channel.Dial).Identify(ctx, "", driver.Identity{ID: "claimed", Env: env}); err != nil {
 		t.Fatal(err)
 	}
 	if got := boot(); got != parents {
@@ -31,7 +31,7 @@ func TestCopyHadTheBootIDOfItsParent(t *testing.T) {
 	}
 	is := driver.Identity{ID: "copy", Env: env}
 	done := h.channel.Rekey("another-secret")
-	if _, _, err := agent.IdentifyCopy(ctx, agent.New(h.channel.Dial), "claimed", is, "another-secret"); err != nil {
+	if _, _, err := agent.New(h.channel.Dial).IdentifyCopy(ctx, "claimed", is, "another-secret"); err != nil {
 		t.Fatal(err)
 	}
 	done()
@@ -39,7 +39,7 @@ func TestCopyHadTheBootIDOfItsParent(t *testing.T) {
 	if copys == parents {
 		t.Errorf("the copy has its parent's boot id %s", parents)
 	}
-	if _, _, err := agent.IdentifyCopy(ctx, agent.New(h.channel.Dial), "claimed", is, "another-secret"); err != nil {
+	if _, _, err := agent.New(h.channel.Dial).IdentifyCopy(ctx, "claimed", is, "another-secret"); err != nil {
 		t.Fatal(err)
 	}
 	if got := boot(); got != copys {

@@ -18,6 +18,7 @@ import (
 	"github.com/cubbyhq/cubby/client"
 	"github.com/cubbyhq/cubby/internal/cli/format"
 	"github.com/cubbyhq/cubby/internal/driver/oci"
+	"github.com/cubbyhq/cubby/internal/driver/oci/network"
 	"github.com/cubbyhq/cubby/internal/embedded"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/meminfo"
@@ -65,7 +66,7 @@ func (d *doctor) redirects() {
 	if os.Geteuid() != 0 {
 		return // which was said
 	}
-	if err := oci.CanRedirect(); err != nil {
+	if err := network.CanRedirect(); err != nil {
 		p := errs.Public(err)
 		d.warn("container network", p.Message, p.Hint)
 		return

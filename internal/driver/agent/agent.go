@@ -10,9 +10,11 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"time"
 	"unicode"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	guestv1 "github.com/cubbyhq/cubby/api/gen/cubby/guest/v1"
 	"github.com/cubbyhq/cubby/api/gen/cubby/guest/v1/guestv1connect"
@@ -26,20 +28,47 @@ const (
 	maxAnswerHeader = 16 << 10
 )
 
+// Client asks one agent. It makes what a call needs when it is made: a start makes
+// one call or two, and the generated client prepares all that there are.
+type Client struct{ http *http.Client }
+
 // New returns a client over dial, which gives fresh connections to the agent.
-func New(dial func(ctx context.Context) (net.Conn, error)) guestv1connect.GuestServiceClient {
+func New(dial func(ctx context.Context) (net.Conn, error)) Client {
 	transport := &http.Transport{
 		DisableKeepAlives:      true,
 		DisableCompression:     true,
 		MaxResponseHeaderBytes: maxAnswerHeader,
 		DialContext:            func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
 	}
-	h := &http.Client{
+	return Client{&http.Client{
 		Transport:     shortAnswers{transport},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+}
+
+// call makes one call of the guest service.
+func call[Request, Response any](ctx context.Context, c Client, procedure string, of *Request) (*Response, error) {
+	res, err := connect.NewClient[Request, Response](c.http, "http://guest"+procedure,
+		connect.WithAcceptCompression("gzip", nil, nil), connect.WithReadMaxBytes(maxAnswer)).
+		CallUnary(ctx, connect.NewRequest(of))
+	if err != nil {
+		return nil, err
 	}
-	return guestv1connect.NewGuestServiceClient(h, "http://guest",
-		connect.WithAcceptCompression("gzip", nil, nil), connect.WithReadMaxBytes(maxAnswer))
+	return res.Msg, nil
+}
+
+// Hello returns when the agent has answered.
+func (c Client) Hello(ctx context.Context) error {
+	_, err := call[guestv1.HelloRequest, guestv1.HelloResponse](ctx, c, guestv1connect.GuestServiceHelloProcedure, &guestv1.HelloRequest{})
+	return err
+}
+
+// Shutdown has the agent end all processes but itself; those that are there after
+// grace are killed.
+func (c Client) Shutdown(ctx context.Context, grace time.Duration) error {
+	_, err := call[guestv1.ShutdownRequest, guestv1.ShutdownResponse](ctx, c, guestv1connect.GuestServiceShutdownProcedure,
+		&guestv1.ShutdownRequest{Grace: durationpb.New(grace), Stay: true})
+	return err
 }
 
 // shortAnswers cuts answers off. The client has a bound of its own, but reads
@@ -57,18 +86,18 @@ func (s shortAnswers) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // Identify does the agent's part of [driver.Driver.Identify] and returns the host
 // name that its kernel has then. was is the id of the identity that is replaced.
-func Identify(ctx context.Context, agent guestv1connect.GuestServiceClient, was string, is driver.Identity) (hostname string, err error) {
-	res, err := identify(ctx, agent, &guestv1.IdentifyRequest{Replaces: was, Id: is.ID, Env: is.Env})
+func (c Client) Identify(ctx context.Context, was string, is driver.Identity) (hostname string, err error) {
+	res, err := c.identify(ctx, &guestv1.IdentifyRequest{Replaces: was, Id: is.ID, Env: is.Env})
 	return res.GetHostname(), err
 }
 
-// IdentifyCopy is [Identify] for a sandbox whose memory began as a copy of
+// IdentifyCopy is [Client.Identify] for a sandbox whose memory began as a copy of
 // another's: its agent forgets the commands of that, gives kernels fresh random
 // numbers, and proves itself by another secret from then on. The warnings say, in
 // words, what shares its random numbers all the same. It may be repeated.
 // Unsupported for an agent that cannot, which may have the identity then.
-func IdentifyCopy(ctx context.Context, agent guestv1connect.GuestServiceClient, was string, is driver.Identity, secret string) (hostname string, warnings []string, err error) {
-	res, err := identify(ctx, agent, &guestv1.IdentifyRequest{
+func (c Client) IdentifyCopy(ctx context.Context, was string, is driver.Identity, secret string) (hostname string, warnings []string, err error) {
+	res, err := c.identify(ctx, &guestv1.IdentifyRequest{
 		Replaces: was, Id: is.ID, Env: is.Env, Copied: &guestv1.Copied{Secret: secret},
 	})
 	if err == nil && !res.GetCopied() {
@@ -99,11 +128,11 @@ func legible(texts []string) []string {
 	return all
 }
 
-func identify(ctx context.Context, agent guestv1connect.GuestServiceClient, to *guestv1.IdentifyRequest) (*guestv1.IdentifyResponse, error) {
-	res, err := agent.Identify(ctx, connect.NewRequest(to))
+func (c Client) identify(ctx context.Context, to *guestv1.IdentifyRequest) (*guestv1.IdentifyResponse, error) {
+	res, err := call[guestv1.IdentifyRequest, guestv1.IdentifyResponse](ctx, c, guestv1connect.GuestServiceIdentifyProcedure, to)
 	switch {
 	case err == nil:
-		return res.Msg, nil
+		return res, nil
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	}

@@ -58,7 +58,7 @@ func TestIdentify(t *testing.T) {
 				return new(net.Dialer).DialContext(ctx, "tcp", server.Listener.Addr().String())
 			}
 		}
-		name, err := Identify(t.Context(), New(dial), "", driver.Identity{ID: "mine"})
+		name, err := New(dial).Identify(t.Context(), "", driver.Identity{ID: "mine"})
 		if !errors.Is(err, tt.want) || err == nil && name != "mine" {
 			t.Errorf("%s: Identify = %q, %v; want %v", tt.name, name, err, tt.want)
 		}
@@ -84,7 +84,7 @@ func TestIdentifyCopy(t *testing.T) {
 		dial := func(ctx context.Context) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "tcp", server.Listener.Addr().String())
 		}
-		_, warnings, err := IdentifyCopy(t.Context(), New(dial), "", driver.Identity{ID: "mine"}, "secret")
+		_, warnings, err := New(dial).IdentifyCopy(t.Context(), "", driver.Identity{ID: "mine"}, "secret")
 		if !errors.Is(err, tt.err) || !slices.Equal(warnings, tt.want) {
 			t.Errorf("%s: %q, %v; want %q, %v", tt.name, warnings, err, tt.want, tt.err)
 		}

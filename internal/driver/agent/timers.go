@@ -13,15 +13,15 @@ import (
 // PauseTimers makes the agent's time limits stand still, before its memory is
 // kept. An agent that cannot is one of an older version, and no error: its
 // limits count a sleep.
-func PauseTimers(ctx context.Context, agent guestv1connect.GuestServiceClient) error {
-	_, err := agent.PauseTimers(ctx, connect.NewRequest(&guestv1.PauseTimersRequest{}))
+func (c Client) PauseTimers(ctx context.Context) error {
+	_, err := call[guestv1.PauseTimersRequest, guestv1.PauseTimersResponse](ctx, c, guestv1connect.GuestServicePauseTimersProcedure, &guestv1.PauseTimersRequest{})
 	return answered(ctx, err)
 }
 
 // ResumeTimers is the end of [PauseTimers]. When it returns nil the agent has
 // answered.
-func ResumeTimers(ctx context.Context, agent guestv1connect.GuestServiceClient) error {
-	_, err := agent.ResumeTimers(ctx, connect.NewRequest(&guestv1.ResumeTimersRequest{}))
+func (c Client) ResumeTimers(ctx context.Context) error {
+	_, err := call[guestv1.ResumeTimersRequest, guestv1.ResumeTimersResponse](ctx, c, guestv1connect.GuestServiceResumeTimersProcedure, &guestv1.ResumeTimersRequest{})
 	return answered(ctx, err)
 }
 

@@ -52,10 +52,10 @@ func TestTimers(t *testing.T) {
 				return new(net.Dialer).DialContext(ctx, "tcp", server.Listener.Addr().String())
 			}
 		}
-		if err := PauseTimers(t.Context(), New(dial)); !errors.Is(err, tt.want) {
+		if err := New(dial).PauseTimers(t.Context()); !errors.Is(err, tt.want) {
 			t.Errorf("%s: PauseTimers = %v, want %v", tt.name, err, tt.want)
 		}
-		if err := ResumeTimers(t.Context(), New(dial)); !errors.Is(err, tt.want) {
+		if err := New(dial).ResumeTimers(t.Context()); !errors.Is(err, tt.want) {
 			t.Errorf("%s: ResumeTimers = %v, want %v", tt.name, err, tt.want)
 		}
 	}

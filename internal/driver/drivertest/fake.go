@@ -254,7 +254,7 @@ func (f *Fake) Identify(ctx context.Context, h driver.Handle, is driver.Identity
 	if err != nil {
 		return driver.Identified{}, err
 	}
-	if _, err := agent.Identify(ctx, agent.New(l.Dial), was.ID, is); err != nil {
+	if _, err := agent.New(l.Dial).Identify(ctx, was.ID, is); err != nil {
 		return driver.Identified{}, err
 	}
 	h, err = handleOf(uid, is)

@@ -20,14 +20,14 @@ type bundle struct {
 	note       note
 	box        box
 	cgroups    cgroup.Hierarchy
-	nofile     uint64 // most that RLIMIT_NOFILE can be here
-	oom        int    // oom_score_adj: what the host kills first
-	root       string // the root filesystem as the runtime sees it
-	userns     string // the user namespace that the runtime joins; "": it makes one
-	sysfs      string // prepared /sys of a container
-	cgroup     string // prepared directory of its cgroup view
-	sharedRoot string // of gVisor, for what its runs have in common
-	redirected bool   // connections of a container arrive at its agent
+	nofile     uint64   // most that RLIMIT_NOFILE can be here
+	oom        int      // oom_score_adj: what the host kills first
+	root       string   // the root filesystem as the runtime sees it
+	userns     string   // the user namespace that the runtime joins; "": it makes one
+	sysfs      string   // prepared /sys of a container
+	cgroup     string   // prepared directory of its cgroup view
+	sharedRoot string   // of gVisor, for what its runs have in common
+	network    *os.File // a container's network namespace
 }
 
 const specVersion = "1.0.2" // the oldest that says all that is needed; crun 1.8 and runc 1.1 warn above theirs

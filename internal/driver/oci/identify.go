@@ -9,6 +9,7 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/driver/agent"
+	"github.com/cubbyhq/cubby/internal/driver/oci/thread"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
@@ -59,11 +60,11 @@ func (d *Driver) tellIdentity(ctx context.Context, n note, r *run, is driver.Ide
 	}
 	line := r.line()
 	if rec.NextSecret == "" {
-		hostname, err = agent.Identify(ctx, agent.New(line.Dial), n.Hostname, is)
+		hostname, err = agent.New(line.Dial).Identify(ctx, n.Hostname, is)
 		return hostname, nil, err
 	}
 	known := line.Rekey(rec.NextSecret)
-	hostname, warnings, err = agent.IdentifyCopy(ctx, agent.New(line.Dial), n.Hostname, is, rec.NextSecret)
+	hostname, warnings, err = agent.New(line.Dial).IdentifyCopy(ctx, n.Hostname, is, rec.NextSecret)
 	if err != nil {
 		return "", nil, err
 	}
@@ -74,9 +75,9 @@ func (d *Driver) tellIdentity(ctx context.Context, n note, r *run, is driver.Ide
 
 // setHostname names the UTS namespace of a process.
 func (p *process) setHostname(name string) error {
-	t := newThread()
-	defer t.end()
-	return t.do(func() error {
+	t := thread.New()
+	defer t.End()
+	return t.Do(func() error {
 		// By the pidfd: it is the process that is held, or none.
 		if err := p.enter(unix.CLONE_NEWUTS); err != nil {
 			return fmt.Errorf("enter the container's UTS namespace: %w", err)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/driver"
+	"github.com/cubbyhq/cubby/internal/driver/oci/spare"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
@@ -27,7 +28,7 @@ func TestContainersShareNoIDs(t *testing.T) {
 	open := func() *Driver {
 		d := m.open(t)
 		d.namespaces.ranges.areas, d.namespaces.ranges.reserved = two, nil
-		d.namespaces.spares = 0 // they hold ranges too
+		d.namespaces.spares = spare.New(0, 0, d.namespaces.newRange, d.namespaces.discard) // they hold ranges too
 		return d
 	}
 	d := open()

@@ -19,6 +19,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/driver/oci/cgroup"
 	"github.com/cubbyhq/cubby/internal/driver/oci/memory"
+	"github.com/cubbyhq/cubby/internal/driver/oci/thread"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/redirect"
 	"github.com/cubbyhq/cubby/internal/sandbox"
@@ -28,7 +29,7 @@ import (
 // the kernel some milliseconds for each hierarchy of version 1, in which the
 // start does other things.
 type place struct {
-	thread  *thread
+	thread  *thread.Thread
 	entered chan error
 }
 
@@ -44,8 +45,8 @@ func (d *Driver) takePlace(n note) (*place, error) {
 	if err := group.Create(l); err != nil {
 		return nil, err
 	}
-	p := &place{thread: newThread(), entered: make(chan error, 1)}
-	go func() { p.entered <- group.Enter(p.thread.tid) }()
+	p := &place{thread: thread.New(), entered: make(chan error, 1)}
+	go func() { p.entered <- group.Enter(p.thread.TID) }()
 	return p, nil
 }
 
@@ -58,7 +59,7 @@ func (p *place) taken() error {
 
 func (p *place) leave() {
 	_ = p.taken()
-	p.thread.end()
+	p.thread.End()
 }
 
 // launch starts the runtime and returns the process that is the sandbox.
@@ -74,7 +75,7 @@ func (d *Driver) launch(ctx context.Context, n note, rec record, userns *os.File
 	}
 	_ = os.Remove(b.pidFile())
 	_ = os.Remove(b.log())
-	bun := bundle{note: n, box: b, cgroups: d.cgroups, nofile: d.nofile, oom: d.oom, sharedRoot: d.sharedDir(), root: n.Rootfs, redirected: n.Isolation == sandbox.Container && d.redirects()}
+	bun := bundle{note: n, box: b, cgroups: d.cgroups, nofile: d.nofile, oom: d.oom, sharedRoot: d.sharedDir(), root: n.Rootfs}
 	var cmd *exec.Cmd
 	var err error
 	switch {
@@ -83,6 +84,10 @@ func (d *Driver) launch(ctx context.Context, n note, rec record, userns *os.File
 	case n.Isolation == sandbox.GVisor:
 		cmd, err = d.gvisorCommand(bun)
 	default:
+		if bun.network, err = d.network(); err != nil {
+			return nil, err
+		}
+		defer bun.network.Close()
 		cmd, err = d.containerCommand(bun)
 	}
 	if err != nil {
@@ -246,7 +251,7 @@ func (d *Driver) execute(ctx context.Context, cmd *exec.Cmd, b bundle, boot []by
 		b.userns = "/proc/self/fd/3" // a daemon's own would need the right to trace it
 		cmd.ExtraFiles = []*os.File{userns}
 	}
-	err = place.thread.do(func() error {
+	err = place.thread.Do(func() error {
 		if b.note.Isolation == sandbox.Container {
 			s, err := b.prepare(userns)
 			if err != nil {

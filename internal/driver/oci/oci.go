@@ -34,6 +34,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/driver/oci/cgroup"
 	"github.com/cubbyhq/cubby/internal/driver/oci/filelocks"
 	"github.com/cubbyhq/cubby/internal/driver/oci/memory"
+	"github.com/cubbyhq/cubby/internal/driver/oci/spare"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
@@ -67,6 +68,7 @@ type Driver struct {
 
 	locks       *filelocks.Watch // bounds the file locks of containers
 	namespaces  *namespaces
+	networks    *spare.Spares[containerNetwork]
 	authorities authorities
 	kept        memory.Programs // of the memories
 
@@ -147,6 +149,7 @@ func New(cfg Config) (*Driver, error) {
 		locks:      filelocks.New(cfg.Log),
 		namespaces: newNamespaces(openIDRanges(idLocks)),
 	}
+	d.networks = spare.New(spareNamespaces, refillAfter, d.newNetwork, func(n containerNetwork) { _ = n.Close() })
 	d.cgroups = cgroup.Open(cfg.CgroupParent)
 	if cfg.FavorMoves {
 		if _, err := cgroup.FavorMoves(); err != nil {
@@ -244,6 +247,7 @@ func (d *Driver) Close() error {
 	}
 	d.locks.Close()
 	d.namespaces.close()
+	d.networks.Close()
 	unmountNetns(d.sharedDir()) // those that use it keep it
 	d.cgroups.Tidy()
 	return nil

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/driver/oci/cgroup"
+	"github.com/cubbyhq/cubby/internal/driver/oci/network"
 )
 
 // stageDirs are directories of the host over which a private filesystem can be
@@ -43,7 +44,7 @@ type tree struct {
 }
 
 // prepare makes the namespaces and mounts that a container starts in. It
-// changes the calling thread for good: use it on a [thread] of its own.
+// changes the calling thread for good: use it on a [thread.Thread].
 func (b bundle) prepare(userns *os.File) (s stage, err error) {
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 		return s, fmt.Errorf("make mount namespace: %w", err)
@@ -127,13 +128,8 @@ func (b bundle) prepare(userns *os.File) (s stage, err error) {
 	if err := s.overlayAgent(); err != nil {
 		return s, err
 	}
-	if err := loopbackOnly(); err != nil {
+	if err := network.Enter(b.network); err != nil {
 		return s, err
-	}
-	if b.redirected {
-		if err := redirectAll(); err != nil {
-			return s, err
-		}
 	}
 	if err := s.limitDirs(b.cgroups); err != nil {
 		return s, err
@@ -241,38 +237,6 @@ func (n note) overlayDirs() error {
 		if err := os.Chmod(dir, 0o755); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-// loopbackOnly gives the thread a network namespace with nothing but loopback.
-// It belongs to the host's user namespace: root inside the sandbox has no
-// power over it, so the host's packet filter code is out of reach. In exchange
-// low ports are free to everybody inside.
-func loopbackOnly() error {
-	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-		return fmt.Errorf("make network namespace: %w", err)
-	}
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = unix.Close(fd) }()
-	request, err := unix.NewIfreq("lo")
-	if err != nil {
-		return err
-	}
-	request.SetUint16(unix.IFF_UP)
-	if err := unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, request); err != nil {
-		return fmt.Errorf("bring up loopback: %w", err)
-	}
-	for name, value := range map[string]string{
-		"ip_unprivileged_port_start": "0",
-		"ping_group_range":           "0 2147483647",
-	} {
-		// Read-only where cubby itself runs in a container: then low ports
-		// stay root's.
-		_ = os.WriteFile("/proc/sys/net/ipv4/"+name, []byte(value), 0)
 	}
 	return nil
 }

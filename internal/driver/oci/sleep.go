@@ -147,7 +147,7 @@ func (d *Driver) keep(ctx context.Context, n note, r *run, s *suspension, root, 
 func (d *Driver) beforeCheckpoint(ctx context.Context, r *run) error {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
-	err := agent.PauseTimers(ctx, agent.New(r.line().Dial))
+	err := agent.New(r.line().Dial).PauseTimers(ctx)
 	return errors.Join(err, r.line().Sever())
 }
 

@@ -8,10 +8,6 @@ import (
 	"os"
 	"time"
 
-	"connectrpc.com/connect"
-
-	guestv1 "github.com/cubbyhq/cubby/api/gen/cubby/guest/v1"
-	"github.com/cubbyhq/cubby/api/gen/cubby/guest/v1/guestv1connect"
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/driver/agent"
 	"github.com/cubbyhq/cubby/internal/driver/oci/memory"
@@ -134,18 +130,17 @@ func (d *Driver) userNamespace(n *note) (*os.File, error) {
 
 // greet returns when the agent answers.
 func (d *Driver) greet(ctx context.Context, r *run) error {
-	return d.reach(ctx, r, func(ctx context.Context, a guestv1connect.GuestServiceClient) error {
-		_, err := a.Hello(ctx, connect.NewRequest(&guestv1.HelloRequest{}))
-		return err
-	})
+	return d.reach(ctx, r, func(ctx context.Context, a agent.Client) error { return a.Hello(ctx) })
 }
 
 // rouse is greet for an agent whose memory was kept, or nearly: its time limits
 // go on.
-func (d *Driver) rouse(ctx context.Context, r *run) error { return d.reach(ctx, r, agent.ResumeTimers) }
+func (d *Driver) rouse(ctx context.Context, r *run) error {
+	return d.reach(ctx, r, func(ctx context.Context, a agent.Client) error { return a.ResumeTimers(ctx) })
+}
 
 // reach returns when the agent has answered a question.
-func (d *Driver) reach(ctx context.Context, r *run, ask func(context.Context, guestv1connect.GuestServiceClient) error) error {
+func (d *Driver) reach(ctx context.Context, r *run, ask func(context.Context, agent.Client) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stop := make(chan struct{})

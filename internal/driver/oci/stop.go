@@ -9,12 +9,9 @@ import (
 	"slices"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
-	"google.golang.org/protobuf/types/known/durationpb"
 
-	guestv1 "github.com/cubbyhq/cubby/api/gen/cubby/guest/v1"
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/driver/agent"
 	"github.com/cubbyhq/cubby/internal/errs"
@@ -93,10 +90,7 @@ func (d *Driver) shutDown(ctx context.Context, r *run, grace time.Duration) erro
 		case <-ctx.Done():
 		}
 	}()
-	_, err := agent.New(r.line().Dial).Shutdown(ctx, connect.NewRequest(&guestv1.ShutdownRequest{
-		Grace: durationpb.New(grace), Stay: true,
-	}))
-	return err
+	return agent.New(r.line().Dial).Shutdown(ctx, grace)
 }
 
 // clear ends everything that runs of a sandbox and removes what only a run

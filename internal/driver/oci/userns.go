@@ -10,6 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/cubbyhq/cubby/internal/driver/oci/spare"
+	"github.com/cubbyhq/cubby/internal/driver/oci/thread"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
@@ -24,73 +26,29 @@ type idRange struct {
 // should wait.
 type namespaces struct {
 	ranges *idRanges
-	spares int // how many are made ahead
-	making sync.WaitGroup
-	ending chan struct{} // closed by close
+	spares *spare.Spares[idRange]
 
 	mu      sync.Mutex
-	spare   []idRange               // guarded by mu
-	filling bool                    // somebody fills spare; guarded by mu
 	held    map[sandbox.UID]idRange // of created containers that did not start yet; guarded by mu
 	running map[sandbox.UID]uint32  // ranges of those that did; guarded by mu
-	closed  bool                    // guarded by mu
-}
-
-func newNamespaces(ranges *idRanges) *namespaces {
-	return &namespaces{
-		ranges: ranges, spares: spareNamespaces, ending: make(chan struct{}),
-		held: make(map[sandbox.UID]idRange), running: make(map[sandbox.UID]uint32),
-	}
-}
-
-// fresh returns a namespace with a range of its own. The caller closes it.
-func (s *namespaces) fresh() (idRange, error) {
-	s.mu.Lock()
-	if !s.closed && !s.filling {
-		s.filling = true
-		s.making.Go(s.refill)
-	}
-	if n := len(s.spare); n > 0 {
-		r := s.spare[n-1]
-		s.spare = s.spare[:n-1]
-		s.mu.Unlock()
-		return r, nil
-	}
-	s.mu.Unlock()
-	return s.newRange()
 }
 
 const (
+	// spareNamespaces is how many of each kind are made ahead.
 	spareNamespaces = 4
 	// refillAfter is longer than most creates take: the fork copies this
 	// process's page tables and makes its next writes slow.
 	refillAfter = 250 * time.Millisecond
 )
 
-func (s *namespaces) refill() {
-	select {
-	case <-s.ending:
-	case <-time.After(refillAfter):
-	}
-	for {
-		s.mu.Lock()
-		if s.closed || len(s.spare) >= s.spares {
-			s.filling = false
-			s.mu.Unlock()
-			return
-		}
-		s.mu.Unlock()
-		r, err := s.newRange()
-		s.mu.Lock()
-		if err != nil {
-			s.filling = false // the next one who asks is told
-			s.mu.Unlock()
-			return
-		}
-		s.spare = append(s.spare, r)
-		s.mu.Unlock()
-	}
+func newNamespaces(ranges *idRanges) *namespaces {
+	s := &namespaces{ranges: ranges, held: make(map[sandbox.UID]idRange), running: make(map[sandbox.UID]uint32)}
+	s.spares = spare.New(spareNamespaces, refillAfter, s.newRange, s.discard)
+	return s
 }
+
+// fresh returns a namespace with a range of its own. The caller closes it.
+func (s *namespaces) fresh() (idRange, error) { return s.spares.Take() }
 
 // keep holds a namespace for the first start of a sandbox.
 func (s *namespaces) keep(uid sandbox.UID, r idRange) {
@@ -161,22 +119,12 @@ func (s *namespaces) discard(r idRange) {
 
 func (s *namespaces) close() {
 	s.mu.Lock()
-	if !s.closed {
-		close(s.ending)
-	}
-	s.closed = true
 	for uid, r := range s.held {
 		s.discard(r)
 		delete(s.held, uid)
 	}
 	s.mu.Unlock()
-	s.making.Wait()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, r := range s.spare {
-		s.discard(r)
-	}
-	s.spare = nil
+	s.spares.Close()
 	s.ranges.close()
 }
 
@@ -199,9 +147,9 @@ func (s *namespaces) newRange() (idRange, error) {
 // together. Where base cannot bear one, as when only root may run this
 // program, it is root's all the same.
 func userNamespace(base uint32) (ns *os.File, err error) {
-	t := newThread()
-	defer t.end()
-	err = t.do(func() error {
+	t := thread.New()
+	defer t.End()
+	err = t.Do(func() error {
 		if err := become(base); err != nil {
 			return fmt.Errorf("become the owner of a user namespace: %w", err)
 		}

@@ -1,4 +1,4 @@
-package oci
+package network
 
 import (
 	"encoding/binary"
@@ -14,7 +14,6 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/redirect"
 )
 
@@ -150,37 +149,4 @@ func destination(op expr.CmpOp, to netip.Prefix) []expr.Any {
 		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 4, Mask: mask, Xor: make([]byte, 4)},
 		&expr.Cmp{Op: op, Register: 1, Data: to.Addr().AsSlice()},
 	}
-}
-
-// redirects reports whether containers can be redirected. What worked once is not
-// tried again.
-func (d *Driver) redirects() bool {
-	if d.redirected.Load() {
-		return true
-	}
-	if err := CanRedirect(); err != nil {
-		d.log.Warn("names are not resolved in a container", "err", err)
-		return false
-	}
-	d.redirected.Store(true)
-	return true
-}
-
-// CanRedirect reports whether this host can redirect the connections of
-// containers, by doing so in a network namespace of its own; errs.Unsupported
-// says what is missing.
-func CanRedirect() error {
-	t := newThread()
-	defer t.end()
-	err := t.do(func() error {
-		if err := loopbackOnly(); err != nil {
-			return err
-		}
-		return redirectAll()
-	})
-	if err != nil {
-		return errs.E(errs.Unsupported, "programs in containers need the proxy variables: this host's kernel cannot redirect their connections").
-			Hint("load nf_tables with nft_redir, nft_ct, nft_connlimit and nft_reject_ipv4 (modprobe), or use gVisor").Because(err)
-	}
-	return nil
 }

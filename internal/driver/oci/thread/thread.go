@@ -1,4 +1,5 @@
-package oci
+// Package thread gives work an operating system thread of its own.
+package thread
 
 import (
 	"runtime"
@@ -6,25 +7,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// thread is an operating system thread of its own, which ends with it: it may
+// Thread is an operating system thread of its own, which ends with it: it may
 // be moved to other cgroups and namespaces, processes that it starts begin
 // their lives there, and nothing of it is left in this process. That is how a
 // runtime gets into cgroups of version 1 and into prepared namespaces without
 // a helper program between fork and exec.
-type thread struct {
-	tid  int
+type Thread struct {
+	TID  int
 	work chan func()
 }
 
-func newThread() *thread {
-	t := &thread{work: make(chan func())}
+// New starts a thread. The caller ends it.
+func New() *Thread {
+	t := &Thread{work: make(chan func())}
 	ready := make(chan struct{})
 	go t.run(ready)
 	<-ready
 	return t
 }
 
-func (t *thread) run(ready chan struct{}) {
+func (t *Thread) run(ready chan struct{}) {
 	runtime.LockOSThread() // and never unlocked: the runtime ends the thread
 	if unix.Gettid() == unix.Getpid() {
 		// The main thread cannot end, and it stands for the process in
@@ -34,19 +36,19 @@ func (t *thread) run(ready chan struct{}) {
 		runtime.UnlockOSThread()
 		return
 	}
-	t.tid = unix.Gettid()
+	t.TID = unix.Gettid()
 	close(ready)
 	for f := range t.work {
 		f()
 	}
 }
 
-// do runs f on the thread.
-func (t *thread) do(f func() error) error {
+// Do runs f on the thread.
+func (t *Thread) Do(f func() error) error {
 	done := make(chan error, 1)
 	t.work <- func() { done <- f() }
 	return <-done
 }
 
-// end ends the thread.
-func (t *thread) end() { close(t.work) }
+// End ends the thread. Nothing is done on it any more.
+func (t *Thread) End() { close(t.work) }

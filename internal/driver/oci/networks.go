@@ -1,0 +1,52 @@
+package oci
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/cubbyhq/cubby/internal/driver/oci/network"
+)
+
+// containerNetwork is a network namespace that a container is going to have.
+type containerNetwork struct {
+	*os.File
+	redirected bool
+}
+
+// newNetwork makes the namespace of a container.
+func (d *Driver) newNetwork() (containerNetwork, error) {
+	n := containerNetwork{redirected: d.redirects()}
+	var err error
+	if n.File, err = network.New(n.redirected); err != nil {
+		return n, fmt.Errorf("the container's network: %w", err)
+	}
+	return n, nil
+}
+
+// network returns a namespace for a container. The caller closes it.
+func (d *Driver) network() (*os.File, error) {
+	for {
+		n, err := d.networks.Take()
+		if err != nil {
+			return nil, err
+		}
+		if n.redirected == d.redirects() {
+			return n.File, nil
+		}
+		_ = n.Close() // it was made before the host could redirect
+	}
+}
+
+// redirects reports whether containers can be redirected. What worked once is not
+// tried again.
+func (d *Driver) redirects() bool {
+	if d.redirected.Load() {
+		return true
+	}
+	if err := network.CanRedirect(); err != nil {
+		d.log.Warn("names are not resolved in a container", "err", err)
+		return false
+	}
+	d.redirected.Store(true)
+	return true
+}
