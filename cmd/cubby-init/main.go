@@ -10,10 +10,11 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"runtime/debug"
+	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/cubbyhq/cubby/internal/collector"
 	"github.com/cubbyhq/cubby/internal/guestd"
 	"github.com/cubbyhq/cubby/internal/guestd/proc"
 	"github.com/cubbyhq/cubby/internal/guestd/tasks"
@@ -43,7 +44,7 @@ func main() {
 
 func run() error {
 	// Small, and never in the way of the sandbox's own memory.
-	debug.SetMemoryLimit(128 << 20)
+	collector.Later(2*time.Second, 32<<20, 128<<20)
 	boot, err := guestd.ReadBoot(os.Stdin)
 	if err != nil {
 		return err

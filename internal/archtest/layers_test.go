@@ -41,6 +41,7 @@ func places() map[string]place {
 		// The agent's nouns, and what models are asked.
 		"internal/conversation": {layer: 2},
 		"internal/llm":          {layer: 2},
+		"internal/collector":    {layer: 2},
 		"internal/config":       {layer: 2},
 		"internal/driver":       {layer: 2},
 		"internal/embedded":     {layer: 2},
@@ -54,7 +55,7 @@ func places() map[string]place {
 		"internal/meminfo":   {layer: 2},
 		"internal/packages":  {layer: 2},
 		"internal/poll":      {layer: 2},
-		"internal/redirect":  {layer: 2, by: []string{"internal/driver/oci", "internal/guestd"}},
+		"internal/redirect":  {layer: 2, by: []string{"internal/driver/oci", "internal/driver/oci/network", "internal/guestd"}},
 		"internal/relay":     {layer: 2, by: []string{"internal/egress", "internal/guestd"}},
 		"internal/resolver":  {layer: 2, by: []string{"internal/guestd"}},
 		"internal/seal":      {layer: 2},
@@ -92,9 +93,13 @@ func places() map[string]place {
 		"internal/driver/oci/seccomp":   {only: []string{}, by: []string{"internal/driver/oci"}},
 		"internal/driver/oci/filelocks": {only: []string{}, by: []string{"internal/driver/oci"}},
 		"internal/driver/oci/kernellog": {only: []string{"internal/driver"}, by: []string{"internal/driver/oci"}},
-		"internal/driver/oci/memory":    {only: []string{}, by: []string{"internal/driver/oci"}},
-		"internal/driver/oci":           {layer: 3, by: []string{"internal/daemon", "internal/cli/doctor"}},
-		"internal/storage/local":        {layer: 3, by: []string{"internal/daemon"}},
+		"internal/driver/oci/network": {only: []string{"internal/driver/oci/thread", "internal/errs", "internal/redirect"},
+			by: []string{"internal/driver/oci", "internal/cli/doctor"}},
+		"internal/driver/oci/spare":  {only: []string{}, by: []string{"internal/driver/oci"}},
+		"internal/driver/oci/thread": {only: []string{}, by: []string{"internal/driver/oci", "internal/driver/oci/network"}},
+		"internal/driver/oci/memory": {only: []string{}, by: []string{"internal/driver/oci"}},
+		"internal/driver/oci":        {layer: 3, by: []string{"internal/daemon", "internal/cli/doctor"}},
+		"internal/storage/local":     {layer: 3, by: []string{"internal/daemon"}},
 
 		// Core's rooms, from the leaves up: those of one layer do not know each
 		// other.
@@ -177,9 +182,9 @@ func places() map[string]place {
 		// A command does what any client could; serve, image, doctor and bench
 		// are the programs that run on the host itself.
 		"internal/cli": {only: []string{"client", "internal/bench", "internal/bridge", "internal/cli/chat", "internal/cli/cp", "internal/cli/doctor", "internal/cli/format",
-			"internal/cli/images", "internal/cli/localdaemon", "internal/cli/ports", "internal/cli/prompt", "internal/cli/render", "internal/cli/secrets", "internal/cli/services", "internal/cli/settings", "internal/cli/tasks", "internal/cli/tty", "internal/cli/values", "internal/config", "internal/daemon", "internal/egress",
+			"internal/cli/images", "internal/cli/localdaemon", "internal/cli/ports", "internal/cli/prompt", "internal/cli/render", "internal/cli/secrets", "internal/cli/services", "internal/cli/settings", "internal/cli/tasks", "internal/cli/tty", "internal/cli/values", "internal/collector", "internal/config", "internal/daemon", "internal/egress",
 			"internal/embedded", "internal/errs", "internal/image", "internal/sandbox", "internal/telemetry"}, by: []string{"cmd/cubby"}},
-		"internal/cli/doctor": {only: []string{"client", "internal/cli/format", "internal/config", "internal/daemon", "internal/driver/oci",
+		"internal/cli/doctor": {only: []string{"client", "internal/cli/format", "internal/config", "internal/daemon", "internal/driver/oci", "internal/driver/oci/network",
 			"internal/embedded", "internal/errs", "internal/image", "internal/meminfo", "internal/telemetry"}, by: []string{"internal/cli"}},
 		"internal/cli/localdaemon": {only: []string{"internal/config", "internal/daemon", "internal/errs", "internal/telemetry"}, by: []string{"internal/cli", "internal/cli/images"}},
 		"internal/cli/images": {only: []string{"client", "internal/cli/format", "internal/cli/localdaemon", "internal/cli/tty", "internal/config", "internal/image"},
@@ -205,8 +210,8 @@ func places() map[string]place {
 		"internal/bench": {only: []string{"client", "internal/embedded", "internal/errs", "internal/image", "internal/meminfo", "internal/sandbox",
 			"internal/store", "internal/telemetry"}, by: []string{"internal/cli"}},
 		"cmd/cubby":              {only: []string{"internal/cli"}},
-		"cmd/cubby-init":         {only: []string{"internal/guestd", "internal/guestd/proc", "internal/guestd/tasks", "internal/task"}},
-		"cmd/runsc":              {only: []string{}},
+		"cmd/cubby-init":         {only: []string{"internal/collector", "internal/guestd", "internal/guestd/proc", "internal/guestd/tasks", "internal/task"}},
+		"cmd/runsc":              {only: []string{"internal/collector"}},
 		"internal/embedded/pack": {only: []string{"internal/embedded"}},
 
 		// Test code that several packages share.

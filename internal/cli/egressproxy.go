@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cubbyhq/cubby/internal/collector"
 	"github.com/cubbyhq/cubby/internal/egress"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/telemetry"
@@ -52,7 +53,7 @@ who can list processes. Several keys are id:key,id2:key2.`,
 type egressProxy struct{ listen, metrics, key, allow, deny, cert, certKey string }
 
 func (p egressProxy) run(ctx context.Context, a *app) error {
-	collectEarly()
+	collector.Above(heapFloor, heapGrowth)
 	for name, value := range map[string]*string{
 		"CUBBY_EGRESS_SIGNING_KEY": &p.key, "CUBBY_EGRESS_ALLOW": &p.allow, "CUBBY_EGRESS_DENY": &p.deny,
 	} {

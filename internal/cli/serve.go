@@ -5,12 +5,11 @@ import (
 	"errors"
 	"io"
 	"log"
-	"os"
-	"runtime/debug"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/cubbyhq/cubby/internal/collector"
 	"github.com/cubbyhq/cubby/internal/config"
 	"github.com/cubbyhq/cubby/internal/daemon"
 )
@@ -39,19 +38,15 @@ of the file named by --config; flags win over variables, and those over the file
 	return cmd
 }
 
-// gcPercent is how much the heap of a server may grow between collections: what
-// clients make it hold then costs a third of that again, and not twice.
-const gcPercent = 33
-
-// collectEarly sets it, unless the environment says otherwise.
-func collectEarly() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
-	}
-}
+// What the heap of a server may grow between collections: what clients make it hold
+// then costs a third of that again, and not twice. A small one is collected seldom.
+const (
+	heapGrowth = 33 // percent
+	heapFloor  = 24 << 20
+)
 
 func serve(ctx context.Context, cfg config.Config) error {
-	collectEarly()
+	collector.Above(heapFloor, heapGrowth)
 	// The daemon has a structured log. What else is printed are bytes of hostile apps,
 	// which net/http prints when one of them sends more than its answer.
 	log.SetOutput(io.Discard)

@@ -1,0 +1,81 @@
+// Package collector says when Go's garbage collector runs in a process that its
+// own rule, the growth of the heap since the last collection, does not suit. It
+// changes nothing where GOGC is set: somebody else has decided then.
+package collector
+
+import (
+	"math"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"runtime/metrics"
+	"time"
+)
+
+// decided reports that the environment sets the rule.
+func decided() bool { return os.Getenv("GOGC") != "" }
+
+// Later leaves garbage alone for a time, in which a process that begins makes many
+// objects of which hardly any is garbage. Meanwhile it collects when it takes heap
+// bytes. Afterwards it collects as by default, within limit bytes; 0: no limit.
+func Later(begin time.Duration, heap, limit int64) {
+	if limit == 0 {
+		limit = math.MaxInt64
+	}
+	if decided() {
+		debug.SetMemoryLimit(limit)
+		return
+	}
+	debug.SetGCPercent(-1)
+	debug.SetMemoryLimit(heap)
+	time.AfterFunc(begin, func() {
+		debug.SetGCPercent(100)
+		debug.SetMemoryLimit(limit)
+		debug.FreeOSMemory()
+	})
+}
+
+// Above collects when the heap has grown by percent, and not before it has floor
+// bytes: a small heap grows by that much all the time, and what a collection
+// costs depends little on the size.
+func Above(floor uint64, percent int) {
+	if !decided() {
+		r := &rule{floor: floor, percent: percent}
+		r.apply()
+		r.again()
+	}
+}
+
+type rule struct {
+	floor   uint64
+	percent int
+	set     int // the percentage of now
+}
+
+// smallest is what the runtime takes a heap for that is smaller.
+const smallest = 4 << 20
+
+// apply sets the percentage that fits what was alive at the last collection.
+func (r *rule) apply() {
+	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	metrics.Read(live)
+	alive := max(live[0].Value.Uint64(), smallest)
+	p := r.percent
+	if r.floor > alive {
+		p = max(p, int((r.floor-alive)*100/alive))
+	}
+	if p != r.set {
+		r.set = p
+		debug.SetGCPercent(p)
+	}
+}
+
+// again has the rule applied after the next collection, which finds that nobody
+// has what is made here.
+func (r *rule) again() {
+	next := new([16]byte) // not a tiny object, which may live with others
+	runtime.AddCleanup(next, func(r *rule) {
+		r.apply()
+		r.again()
+	}, r)
+}

@@ -1,0 +1,71 @@
+package collector
+
+import (
+	"os"
+	"os/exec"
+	"runtime"
+	"runtime/debug"
+	"testing"
+	"time"
+)
+
+var kept [][]byte
+
+// churn makes so many bytes of garbage, and reports how often that was collected.
+func churn(bytes int) uint32 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for range bytes >> 16 {
+		kept = append(kept[:0], make([]byte, 1<<16))
+	}
+	runtime.ReadMemStats(&after)
+	return after.NumGC - before.NumGC
+}
+
+// TestASmallHeapIsCollectedSeldom: and a large one as its percentage says.
+func TestASmallHeapIsCollectedSeldom(t *testing.T) {
+	t.Setenv("GOGC", "")
+	defer debug.SetGCPercent(debug.SetGCPercent(33))
+	defer func() { kept = nil }()
+	Above(64<<20, 33)
+	runtime.GC()
+	if n := churn(256 << 20); n > 8 {
+		t.Errorf("256 MiB of garbage beside a small heap were collected %d times, want about 4", n)
+	}
+
+	large := make([][]byte, 192)
+	for i := range large {
+		large[i] = make([]byte, 1<<20)
+	}
+	// The rule follows in a goroutine of the runtime's.
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		runtime.GC()
+		p := debug.SetGCPercent(33)
+		debug.SetGCPercent(p)
+		if p == 33 {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("with 192 MiB alive the heap may grow by %d %%, want 33", p)
+		}
+	}
+	runtime.KeepAlive(large)
+}
+
+// TestGOGCDecides: nothing is changed where it is set. A process of its own is
+// asked, which has no rule yet.
+func TestGOGCDecides(t *testing.T) {
+	if os.Getenv("GOGC") != "77" {
+		cmd := exec.Command(os.Args[0], "-test.run=^TestGOGCDecides$", "-test.v")
+		cmd.Env = append(os.Environ(), "GOGC=77")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		return
+	}
+	Above(64<<20, 33)
+	Later(time.Hour, 1<<20, 0)
+	if p := debug.SetGCPercent(77); p != 77 {
+		t.Errorf("the percentage is %d, want 77 as GOGC says", p)
+	}
+}
