@@ -160,16 +160,16 @@ func fetch(ctx context.Context, client *http.Client, port int, page string) (sta
 	return res.StatusCode, body, err
 }
 
-var (
-	pageScript = regexp.MustCompile(`(?is)<(script|style)\b.*?</(script|style)>`)
-	pageTag    = regexp.MustCompile(`(?s)<[^>]*>`)
-	ansiColor  = regexp.MustCompile("\x1b\\[[0-9;]*m")
-	// viteError is where Vite's page for a failed module has its error.
-	viteError = regexp.MustCompile(`(?s)const error = (\{.*?\})\s*(?:;|\n)`)
-)
-
 // pageError is the text of a page that says what went wrong.
 func pageError(body []byte) string {
+	// Compiled here: the agent of every sandbox begins without them.
+	var (
+		pageScript = regexp.MustCompile(`(?is)<(script|style)\b.*?</(script|style)>`)
+		pageTag    = regexp.MustCompile(`(?s)<[^>]*>`)
+		ansiColor  = regexp.MustCompile("\x1b\\[[0-9;]*m")
+		// viteError is where Vite's page for a failed module has its error.
+		viteError = regexp.MustCompile(`(?s)const error = (\{.*?\})\s*(?:;|\n)`)
+	)
 	text := strings.ToValidUTF8(string(body), "\uFFFD")
 	var said struct {
 		Message string          `json:"message"`

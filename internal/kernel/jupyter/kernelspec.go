@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -33,7 +32,13 @@ var systemKernels = []string{
 	"/usr/share/jupyter/kernels",
 }
 
-var specName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,100}$`)
+// isSpecName reports whether Jupyter takes a name for a kernel's specification:
+// letters, digits, dots, hyphens and underscores, here of at most 100 bytes.
+func isSpecName(name string) bool {
+	return name != "" && len(name) <= 100 && !strings.ContainsFunc(name, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("._-", r)
+	})
+}
 
 // Find returns the kernelspecs of a root filesystem, ordered by name; of two
 // with one name the user's own counts. A damaged one is left out: it is the
@@ -47,7 +52,7 @@ func Find(root fs.FS, home string) []Kernelspec {
 		}
 		for _, e := range entries {
 			name := strings.ToLower(e.Name())
-			if _, known := found[name]; known || !specName.MatchString(name) {
+			if _, known := found[name]; known || !isSpecName(name) {
 				continue
 			}
 			if spec, err := read(root, path.Join(dir, e.Name())); err == nil {
