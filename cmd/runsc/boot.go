@@ -17,15 +17,19 @@ import (
 )
 
 // boot is upstream's command that becomes the sandbox. Before it does, the
-// sizes that the sandbox shows to its programs are taken from the
-// specification.
+// sizes that the sandbox shows to its programs, and whether its first process is
+// shielded from them, are taken from the specification.
 type boot struct{ sentrycmd.Boot }
 
 // Execute implements subcommands.Command.
 func (b *boot) Execute(ctx context.Context, f *flag.FlagSet, args ...any) subcommands.ExitStatus {
 	offerFilter()
-	if r := resources(f); r != nil {
-		for name, value := range shown(r) {
+	spec := specification(f)
+	if shielded(spec) {
+		raiseShield()
+	}
+	if spec != nil && spec.Linux != nil && spec.Linux.Resources != nil {
+		for name, value := range shown(spec.Linux.Resources) {
 			// The flags exist: this file and upstream are one build, and the
 			// root tests read the result inside a sandbox.
 			_ = f.Set(name, value)
@@ -37,9 +41,9 @@ func (b *boot) Execute(ctx context.Context, f *flag.FlagSet, args ...any) subcom
 	return b.Boot.Execute(ctx, f, args...)
 }
 
-// resources reads the specification that upstream passes to this process. Its
-// file offset stays where it is.
-func resources(f *flag.FlagSet) *specs.LinuxResources {
+// specification reads what upstream passes to this process. Its file offset stays
+// where it is.
+func specification(f *flag.FlagSet) *specs.Spec {
 	fd := f.Lookup("spec-fd")
 	if fd == nil {
 		return nil
@@ -59,10 +63,10 @@ func resources(f *flag.FlagSet) *specs.LinuxResources {
 		return nil
 	}
 	var spec specs.Spec
-	if err := json.NewDecoder(io.NewSectionReader(file, 0, info.Size())).Decode(&spec); err != nil || spec.Linux == nil {
+	if err := json.NewDecoder(io.NewSectionReader(file, 0, info.Size())).Decode(&spec); err != nil {
 		return nil
 	}
-	return spec.Linux.Resources
+	return &spec
 }
 
 // shown maps limits to the boot flags that make them visible: total memory,

@@ -45,6 +45,22 @@ func TestKillMinusNineOne(t *testing.T) {
 	})
 }
 
+// TestANestedNamespaceHasItsOwnFirstProcess: in gVisor anybody may make one, and the
+// numbers in it are not the agent's.
+func TestANestedNamespaceHasItsOwnFirstProcess(t *testing.T) {
+	b := startBox(t, true, nil)
+	r := b.sh(t, "", `unshare -Upf sh -c 'sleep 100 & kill -9 $! && wait; kill -9 -1; echo lives'`)
+	if string(r.stdout) != "lives\n" {
+		t.Errorf("a process in a namespace of its own cannot kill its own: %q %q %+v", r.stdout, r.stderr, r.exit)
+	}
+	// Its first mount makes the namespace's mounts its own.
+	r = b.sh(t, "", `unshare -Urm true`)
+	if !strings.Contains(string(r.stderr), "Operation not permitted") {
+		t.Errorf("who has a user namespace can mount: %q %q %+v", r.stdout, r.stderr, r.exit)
+	}
+	b.answers(t)
+}
+
 func TestForkBomb(t *testing.T) {
 	everySandbox(t, func(t *testing.T, b box) {
 		ctx := testContext(t)

@@ -145,6 +145,7 @@ func writeBundle(t testing.TB, dir, chanDir string, caps []string, gvisor bool, 
 			"capabilities":    map[string]any{"bounding": caps, "effective": caps, "permitted": caps},
 		},
 		"root": map[string]any{"path": "rootfs", "readonly": false}, "hostname": "boxy", "mounts": mounts,
+		"annotations": map[string]string{"dev.cubby.shield": "true"}, // see cmd/runsc
 		"linux": map[string]any{
 			"namespaces": []map[string]string{{"type": "pid"}, {"type": "mount"}, {"type": "ipc"}, {"type": "uts"}, {"type": "network"}},
 			"resources":  resources,

@@ -47,10 +47,10 @@ func Prepare(boot *guestv1.Boot, log *slog.Logger) error {
 		return err
 	}
 	if boot.GetInSandboxCgroup() {
-		return nil // the cgroups have to be mounted first: see [proc.Runner.Open]
+		return nil // the kernel is the shield, and the agent shares no limit of threads
 	}
 	// A runtime that allows no filter leaves what its kernel allows.
-	_ = proc.Shield(containerThreads, !boot.GetSetRedirect())
+	_ = proc.Shield(containerThreads)
 	return nil
 }
 

@@ -129,7 +129,7 @@ func (s *Server) drawBootID() {
 func (cfg Config) processes() proc.Config {
 	boot := cfg.Boot
 	c := proc.Config{
-		Env: boot.GetEnv(), PIDs: boot.GetPids(), OpenFiles: boot.GetOpenFiles(), Pings: !boot.GetSetRedirect(),
+		Env: boot.GetEnv(), PIDs: boot.GetPids(), OpenFiles: boot.GetOpenFiles(),
 		Init: cfg.Init, Supervisor: cfg.Supervisor, OneUser: cfg.OneUser, MapPath: cfg.MapPath,
 		Log: cfg.Log, Now: cfg.Now,
 	}

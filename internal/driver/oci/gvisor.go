@@ -31,10 +31,11 @@ func (b bundle) gvisor(s *specs.Spec) {
 	// it is a filesystem of gVisor's own, as fast, in a file on the disk.
 	const hint = "dev.gvisor.spec.mount.tmp."
 	s.Annotations = map[string]string{
-		hint + "source":  b.tmpDir(),
-		hint + "type":    "tmpfs",
-		hint + "share":   "container",
-		hint + "options": fmt.Sprintf("mode=01777,size=%d", b.note.Limits.DiskBytes),
+		hint + "source":    b.tmpDir(),
+		hint + "type":      "tmpfs",
+		hint + "share":     "container",
+		hint + "options":   fmt.Sprintf("mode=01777,size=%d", b.note.Limits.DiskBytes),
+		"dev.cubby.shield": "true", // of the agent; see cmd/runsc
 	}
 	for _, ns := range []specs.LinuxNamespaceType{
 		specs.PIDNamespace, specs.IPCNamespace, specs.UTSNamespace, specs.MountNamespace, specs.NetworkNamespace,

@@ -19,8 +19,6 @@ type Config struct {
 	// filesystem is mounted for a moment, where the kernel is the sandbox's
 	// own; "" where it is not.
 	CgroupMount string
-	// Pings: commands may open sockets for pings.
-	Pings bool
 
 	// Init: this process is PID 1 of the sandbox. The Runner reaps orphans and
 	// may change what belongs to the whole process (limits, cgroups, threads).

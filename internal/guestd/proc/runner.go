@@ -67,9 +67,7 @@ func (r *Runner) resolve(start *guestv1.ExecStart) (command, error) {
 	return resolve(cfg, &r.accounts, start)
 }
 
-// Open chooses how commands are started and held together. As PID 1 it raises
-// the shield where cgroups are mounted: only that keeps root among the commands
-// from mounting them too.
+// Open chooses how commands are started and held together.
 func (r *Runner) Open() (err error) {
 	if r.null, err = os.OpenFile(os.DevNull, os.O_RDWR, 0); err != nil {
 		return err
@@ -90,11 +88,6 @@ func (r *Runner) Open() (err error) {
 			return fmt.Errorf("cgroups inside the sandbox: %w", err)
 		}
 		r.launcher = groups
-		if r.cfg.Init {
-			if err := Shield(gvisorThreads, r.cfg.Pings); err != nil {
-				return fmt.Errorf("shield the sandbox's cgroups: %w", err)
-			}
-		}
 	case len(r.cfg.Supervisor) > 0:
 		supervisors := newSupervisors(r.cfg, r.processes)
 		r.launcher = supervisors
@@ -104,11 +97,6 @@ func (r *Runner) Open() (err error) {
 	}
 	return nil
 }
-
-// gvisorThreads is how many threads are created ahead, see warmThreads. In
-// gVisor the agent does not share the commands' limit; it has some, so that the
-// shield covers them.
-const gvisorThreads = 5
 
 func openFiles() int64 {
 	var lim syscall.Rlimit

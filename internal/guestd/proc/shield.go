@@ -10,20 +10,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// In gVisor a process of the same user can kill PID 1, and in a container it
-// can still set PID 1's resource limits to nothing. The shield is a seccomp
-// filter that the agent puts on itself before the first command and that all
-// commands inherit: a few system calls are refused when they name one of the
-// agent's threads. It saves users from an accident (kill -9 1); whoever finds
-// a thread that was made later harms nobody but himself.
-//
-// Where loopback is the route to every address (see [redirect.Set]) it refuses
-// sockets for pings: they would wait for answers that cannot come.
-//
-// It also refuses to mount. Root among the commands cannot do that anyway,
-// except in a user namespace of its own, which gVisor gives to everybody: from
-// there it could mount the cgroup filesystem, leave its group and with it the
-// reach of a timeout, and raise the limit of processes.
+// In a container a process of the same user can set PID 1's resource limits to nothing. The
+// shield is a seccomp filter that the agent puts on itself before the first command
+// and that all commands inherit: a few system calls are refused when they name one
+// of the agent's threads. It saves users from an accident; whoever finds a thread
+// that was made later harms nobody but himself. In gVisor, where the same user can
+// kill PID 1 too, its kernel is the shield: see cmd/runsc.
 
 // uncaught are the signals that the Go runtime has no handler for; all others
 // do nothing to the agent.
@@ -51,25 +43,20 @@ func shieldRules() []shieldRule {
 	}
 }
 
-// mountCalls are refused whatever their arguments are.
-func mountCalls() []uint32 { return []uint32{unix.SYS_MOUNT, unix.SYS_FSOPEN} }
-
-// Shield raises the shield between the agent and its commands. Threads inherit
-// the filter, which is dear to put on many, so threads more of them are created
-// behind it; pings says whether commands may open sockets for pings. Call it
-// once, as PID 1 before the first command. With an error there is no shield.
-func Shield(threads int, pings bool) error {
-	last, err := raiseShield(threads, pings)
+// Shield raises the shield between the agent and its commands, and creates threads
+// more of the agent's behind it. Call it once, as PID 1 before the first command.
+// With an error there is no shield.
+func Shield(threads int) error {
+	last, err := raiseShield(threads)
 	warmThreads(threads, last)
 	return err
 }
 
 // raiseShield installs the filter on every thread; more is how many threads
-// will be made before the first command, pings whether commands may send some.
-// Call it once, after the agent's last
-// mount and the last use of syscall.AllThreadsSyscall, which sends signal 33.
-// It returns the last id that is behind the shield, 0 with an error.
-func raiseShield(more int, pings bool) (last uint32, err error) {
+// will be made before the first command. Call it once, after the last use of
+// syscall.AllThreadsSyscall, which sends signal 33. It returns the last id that is
+// behind the shield, 0 with an error.
+func raiseShield(more int) (last uint32, err error) {
 	arch, ok := map[string]uint32{"amd64": unix.AUDIT_ARCH_X86_64, "arm64": unix.AUDIT_ARCH_AARCH64}[runtime.GOARCH]
 	if !ok {
 		return 0, errors.New("no filter for this architecture")
@@ -78,7 +65,7 @@ func raiseShield(more int, pings bool) (last uint32, err error) {
 		return 0, err
 	}
 	last += uint32(more)
-	program := shieldProgram(arch, last, pings)
+	program := shieldProgram(arch, last)
 	prog := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
 	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&prog)))
 	runtime.KeepAlive(program)
@@ -111,7 +98,7 @@ const (
 	dataArgs = 16
 )
 
-func shieldProgram(arch, last uint32, pings bool) []unix.SockFilter {
+func shieldProgram(arch, last uint32) []unix.SockFilter {
 	const (
 		load   = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
 		equal  = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
@@ -150,26 +137,10 @@ func shieldProgram(arch, last uint32, pings bool) []unix.SockFilter {
 		{Code: result, K: allow},
 		{Code: load, K: dataCall},
 	}
-	if !pings {
-		program = append(program,
-			unix.SockFilter{Code: equal, K: unix.SYS_SOCKET, Jf: 6},
-			unix.SockFilter{Code: load, K: arg(0)},
-			unix.SockFilter{Code: equal, K: unix.AF_INET, Jf: 3},
-			unix.SockFilter{Code: load, K: arg(2)},
-			unix.SockFilter{Code: equal, K: unix.IPPROTO_ICMP, Jf: 1},
-			unix.SockFilter{Code: result, K: refuse},
-			unix.SockFilter{Code: result, K: allow})
-	}
-	mounts := mountCalls()
 	for i, r := range rules {
 		// Behind this jump: the other jumps and the verdict of no rule.
-		program = append(program, unix.SockFilter{Code: equal, K: r.call, Jt: uint8(len(rules) + len(mounts) - i + starts[i])})
-	}
-	for i, call := range mounts {
-		// The last block is their verdict.
-		program = append(program, unix.SockFilter{Code: equal, K: call, Jt: uint8(len(mounts) - i + len(blocks))})
+		program = append(program, unix.SockFilter{Code: equal, K: r.call, Jt: uint8(len(rules) - i + starts[i])})
 	}
 	program = append(program, unix.SockFilter{Code: result, K: allow})
-	program = append(program, blocks...)
-	return append(program, unix.SockFilter{Code: result, K: refuse})
+	return append(program, blocks...)
 }

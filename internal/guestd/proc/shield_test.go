@@ -50,7 +50,7 @@ func verdict(t *testing.T, program []unix.SockFilter, arch, call uint32, args ..
 func TestShield(t *testing.T) {
 	const last, minus = 9, 1<<32 - 1
 	arch := uint32(unix.AUDIT_ARCH_X86_64)
-	program := shieldProgram(arch, last, false)
+	program := shieldProgram(arch, last)
 	tests := []struct {
 		name    string
 		call    uint32
@@ -77,20 +77,12 @@ func TestShield(t *testing.T) {
 		{"be traced", unix.SYS_PTRACE, []uint64{0, 0}, false},
 		{"read the agent", unix.SYS_PROCESS_VM_READV, []uint64{1}, true},
 		{"write the agent", unix.SYS_PROCESS_VM_WRITEV, []uint64{1}, true},
-		{"mount the agent's cgroups", unix.SYS_MOUNT, []uint64{1 << 20, 1 << 20}, true},
-		{"mount with the newer calls", unix.SYS_FSOPEN, []uint64{1 << 20}, true},
-		{"ping", unix.SYS_SOCKET, []uint64{unix.AF_INET, unix.SOCK_DGRAM, unix.IPPROTO_ICMP}, true},
-		{"connect", unix.SYS_SOCKET, []uint64{unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_TCP}, false},
-		{"connect within the sandbox", unix.SYS_SOCKET, []uint64{unix.AF_UNIX, unix.SOCK_STREAM, 1}, false},
 		{"read a file", unix.SYS_READ, []uint64{1, 9}, false},
 	}
 	for _, tt := range tests {
 		if refused := verdict(t, program, arch, tt.call, tt.args...) == 2; refused != tt.refused {
 			t.Errorf("%s: refused = %v, want %v", tt.name, refused, tt.refused)
 		}
-	}
-	if verdict(t, shieldProgram(arch, last, true), arch, unix.SYS_SOCKET, unix.AF_INET, unix.SOCK_DGRAM, unix.IPPROTO_ICMP) == 2 {
-		t.Error("a ping is refused where only the network itself is away")
 	}
 	if verdict(t, program, arch+1, unix.SYS_KILL, 1, 9) == 2 {
 		t.Error("numbers of another architecture mean something else")

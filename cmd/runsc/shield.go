@@ -1,0 +1,95 @@
+package main
+
+import (
+	"slices"
+
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+	"gvisor.dev/gvisor/pkg/errors/linuxerr"
+	"gvisor.dev/gvisor/pkg/sentry/arch"
+	"gvisor.dev/gvisor/pkg/sentry/kernel"
+	_ "gvisor.dev/gvisor/pkg/sentry/syscalls/linux" // registers the tables
+)
+
+// shieldAnnotation of a specification shields the first process from all others.
+const shieldAnnotation = "dev.cubby.shield"
+
+func shielded(spec *specs.Spec) bool { return spec != nil && spec.Annotations[shieldAnnotation] == "true" }
+
+// In gVisor every process of the same user can kill PID 1, which here is the agent,
+// and everybody may have a user namespace and mount in it: with the cgroup
+// filesystem a command could leave its group, and with it the reach of its time
+// limit, and raise the limit of processes. So a few system calls are refused to all
+// but the first process. A filter of system calls inside could do that too, but gVisor
+// evaluates one for every number there is whenever a thread or a process begins, which
+// took each of them more than a millisecond.
+
+// refusal reports whether a call is refused to a task that is not of the first process.
+type refusal func(t *kernel.Task, args arch.SyscallArguments) bool
+
+// refusals has the calls by their names in gVisor's tables.
+func refusals() map[string]refusal {
+	always := func(*kernel.Task, arch.SyscallArguments) bool { return true }
+	all := map[string]refusal{
+		"kill": harm(0, 1), "tkill": harm(0, 1), "tgkill": harm(0, 2),
+		"rt_sigqueueinfo": harm(0, 1), "rt_tgsigqueueinfo": harm(0, 2),
+		"mount": always, "fsopen": always,
+		"socket": ping,
+	}
+	for name, pid := range map[string]int{
+		"pidfd_open": 0, "prlimit64": 0, "process_vm_readv": 0, "process_vm_writev": 0, "ptrace": 1,
+	} {
+		all[name] = func(t *kernel.Task, args arch.SyscallArguments) bool { return isFirst(t, args[pid]) }
+	}
+	return all
+}
+
+// isFirst reports whether an argument is the number of a thread of the first process,
+// in the task's namespace.
+func isFirst(t *kernel.Task, pid arch.SyscallArgument) bool {
+	if pid.Int() <= 0 {
+		return false
+	}
+	target := t.PIDNamespace().TaskWithID(kernel.ThreadID(pid.Int()))
+	return target != nil && target.ThreadGroup() == t.Kernel().GlobalInit()
+}
+
+// uncaught are the signals that Go's runtime has no handler for; all others do
+// nothing to the agent.
+var uncaught = []unix.Signal{unix.SIGKILL, unix.SIGSTOP, 32, 33, 34}
+
+// harm refuses to send one that would harm the first process.
+func harm(pid, number int) refusal {
+	return func(t *kernel.Task, args arch.SyscallArguments) bool {
+		return slices.Contains(uncaught, unix.Signal(args[number].Int())) && isFirst(t, args[pid])
+	}
+}
+
+// ping refuses sockets for pings: loopback is the route to every address (see
+// internal/redirect), so they would wait for answers that cannot come.
+func ping(_ *kernel.Task, args arch.SyscallArguments) bool {
+	return args[0].Int() == unix.AF_INET && args[2].Int() == unix.IPPROTO_ICMP
+}
+
+// raiseShield puts the refusals in front of gVisor's own functions. Call it before
+// the kernel runs.
+func raiseShield() {
+	for _, table := range kernel.SyscallTables() {
+		for name, refused := range refusals() {
+			number, err := table.LookupNo(name)
+			if err != nil {
+				continue // not every architecture has every call; see TestShieldKnowsTheCalls
+			}
+			call := table.Table[number]
+			do := call.Fn
+			call.Fn = func(t *kernel.Task, sysno uintptr, args arch.SyscallArguments) (uintptr, *kernel.SyscallControl, error) {
+				if t.ThreadGroup() != t.Kernel().GlobalInit() && refused(t, args) {
+					return 0, nil, linuxerr.EPERM
+				}
+				return do(t, sysno, args)
+			}
+			table.Table[number] = call
+		}
+		table.Init()
+	}
+}
