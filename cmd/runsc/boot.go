@@ -23,7 +23,8 @@ type boot struct{ sentrycmd.Boot }
 
 // Execute implements subcommands.Command.
 func (b *boot) Execute(ctx context.Context, f *flag.FlagSet, args ...any) subcommands.ExitStatus {
-	offerFilter()
+	offerFilters()
+	leaveTracePoints()
 	spec := specification(f)
 	if shielded(spec) {
 		raiseShield()

@@ -1,25 +1,55 @@
 package main
 
 import (
+	"context"
+	"sync"
 	_ "unsafe" // for go:linkname
 
+	"github.com/google/subcommands"
 	"gvisor.dev/gvisor/pkg/seccomp/precompiledseccomp"
 	"gvisor.dev/gvisor/runsc/boot/filter"
+	"gvisor.dev/gvisor/runsc/cmd"
+	"gvisor.dev/gvisor/runsc/flag"
+	gofer "gvisor.dev/gvisor/runsc/fsgofer/filter"
 )
 
-// upstreamFilters is where upstream looks for the system call filter of a kernel.
-// Its own builds have it filled by a step of theirs, which the Go module leaves
-// out; each kernel then spent some 10 ms on a filter that is always the same.
+// Where upstream looks for the system call filters of a kernel and of a file server.
+// Its own builds have them filled by a step of theirs, which the Go module leaves
+// out; each process then spent some 10 ms on a filter that is always the same.
 //
 //go:linkname upstreamFilters gvisor.dev/gvisor/runsc/boot/filter.precompiledPrograms
 var upstreamFilters map[string]precompiledseccomp.Program
 
-// offerFilter has the kernel take its filter from here. One with other options,
-// which this is not the filter of, makes its own as before.
-func offerFilter() {
+//go:linkname upstreamGoferFilters gvisor.dev/gvisor/runsc/fsgofer/filter.precompiledPrograms
+var upstreamGoferFilters map[string]precompiledseccomp.Program
+
+// offerFilters has a process take its filter from here. One with other options,
+// which these are not the filters of, makes its own as before.
+func offerFilters() {
 	if kernelFilter.Name == "" {
 		return // none for this architecture
 	}
-	filter.ListPrecompiled() // the first look at the list empties it
+	// The first look at a list empties it.
+	filter.ListPrecompiled()
+	gofer.ListPrecompiled()
 	upstreamFilters = map[string]precompiledseccomp.Program{kernelFilter.Name: kernelFilter}
+	upstreamGoferFilters = map[string]precompiledseccomp.Program{goferFilter.Name: goferFilter}
 }
+
+// goferCommand is upstream's command that becomes the file server.
+type goferCommand struct{ cmd.Gofer }
+
+// Execute implements subcommands.Command.
+func (g *goferCommand) Execute(ctx context.Context, f *flag.FlagSet, args ...any) subcommands.ExitStatus {
+	offerFilters()
+	return g.Gofer.Execute(ctx, f, args...)
+}
+
+// tracePoints is done when upstream has made the points at which its kernel can be
+// traced, a description of every system call. Nobody traces here, and that took 3 ms
+// of each start.
+//
+//go:linkname tracePoints gvisor.dev/gvisor/pkg/sentry/seccheck.initOnce
+var tracePoints sync.Once
+
+func leaveTracePoints() { tracePoints.Do(func() {}) }

@@ -4,4 +4,4 @@ package main
 
 import "gvisor.dev/gvisor/pkg/seccomp/precompiledseccomp"
 
-var kernelFilter precompiledseccomp.Program
+var kernelFilter, goferFilter precompiledseccomp.Program

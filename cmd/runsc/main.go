@@ -53,7 +53,7 @@ func main() {
 		new(wake):             "",
 
 		new(boot):             "internal",
-		new(cmd.Gofer):        "internal",
+		new(goferCommand):     "internal",
 		new(sentrycmd.Umount): "internal",
 	}, []subcommands.Command{new(cmd.Platforms)})
 }
