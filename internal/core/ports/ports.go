@@ -6,12 +6,14 @@ package ports
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
 
+	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/event"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
@@ -25,8 +27,11 @@ const (
 	// nothing changes, the longer.
 	least = time.Second
 	most  = 8 * time.Second
-	// lookTime bounds a look.
+	// lookTime bounds a look, and failures how many in a row are made again that
+	// nobody but the end of a command asked for: what it left is news all the same
+	// when the host is busy.
 	lookTime = 5 * time.Second
+	failures = 8
 
 	// What runs inside decides how many ports there are and how often they change:
 	// changes of one sandbox are noted at this rate, and later ones with later
@@ -42,8 +47,8 @@ const (
 
 // Config is what a Watch needs; all fields are required.
 type Config struct {
-	// Look lists the ports of a sandbox that something listens on; an error: they
-	// are not known now, as when it does not run.
+	// Look lists the ports of a sandbox that something listens on.
+	// errs.WrongState: it does not run; another error: they are not known now.
 	Look func(context.Context, sandbox.UID) ([]sandbox.Port, error)
 	// Note appends to a history.
 	Note func(context.Context, sandbox.Event)
@@ -66,6 +71,7 @@ type Watch struct {
 type box struct {
 	interested int           // who wants to hear of every change
 	wanted     bool          // one more look
+	failed     int           // looks in a row
 	looking    bool          // a goroutine serves it
 	poke       chan struct{} // tells that goroutine of a change of the above
 	known      []sandbox.Port
@@ -192,13 +198,19 @@ func (w *Watch) look(ctx context.Context, id sandbox.UID, b *box) (changed bool)
 	b.wanted = false
 	runs := b.runs
 	w.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, lookTime)
-	defer cancel()
-	seen, err := w.cfg.Look(ctx, id)
-	if err != nil {
-		return false // it does not run, or is about to end
-	}
+	seen, err := w.ports(ctx, id)
 	w.mu.Lock()
+	if err != nil {
+		b.failed++
+		if errors.Is(err, errs.WrongState) || b.failed > failures {
+			b.failed = 0
+		} else {
+			b.wanted = true
+		}
+		w.mu.Unlock()
+		return false
+	}
+	b.failed = 0
 	var events []sandbox.Event
 	if b.runs == runs {
 		events = b.compare(id, seen)
@@ -208,6 +220,12 @@ func (w *Watch) look(ctx context.Context, id sandbox.UID, b *box) (changed bool)
 		w.cfg.Note(ctx, e)
 	}
 	return len(events) > 0
+}
+
+func (w *Watch) ports(ctx context.Context, id sandbox.UID) ([]sandbox.Port, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+	return w.cfg.Look(ctx, id)
 }
 
 // compare takes over what has changed, as far as it may be noted now, and returns

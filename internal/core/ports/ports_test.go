@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/event"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
@@ -29,6 +30,8 @@ type world struct {
 	notes  []string
 	takes  time.Duration // of a look
 	during func()        // while a look goes on; nil: nothing
+
+	failure error // of every look
 }
 
 func newWorld() *world {
@@ -82,8 +85,11 @@ func (w *world) look(ctx context.Context, _ sandbox.UID) ([]sandbox.Port, error)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.now--
+	if err := w.failure; err != nil {
+		return nil, err
+	}
 	if ports == nil {
-		return nil, errors.New("it does not run")
+		return nil, errs.E(errs.WrongState, "it does not run")
 	}
 	return ports, nil
 }
@@ -133,6 +139,43 @@ func TestAnEndIsOneLook(t *testing.T) {
 		notes, looks = w.noted()
 		if diff := cmp.Diff([]string{"-3000 node 7", "+4000 node 8"}, notes); diff != "" || looks != 1 {
 			t.Errorf("%d looks, (-want +got):\n%s", looks, diff)
+		}
+	})
+}
+
+// TestAFailedLookIsMadeAgain: what a command left is news also when the first look at
+// it fails; that of a sandbox in which nobody answers is given up.
+func TestAFailedLookIsMadeAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		defer w.end()
+		fail := func(err error) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.failure = err
+		}
+		w.set(node(3000, 7))
+		fail(errors.New("no answer in time"))
+		w.Ended("a")
+		time.Sleep(3 * time.Second)
+		fail(nil)
+		time.Sleep(time.Minute)
+		if notes, looks := w.noted(); looks < 2 || looks > 5 || !slices.Equal(notes, []string{"+3000 node 7"}) {
+			t.Errorf("%d looks, %q", looks, notes)
+		}
+		fail(errors.New("no answer in time"))
+		for range 2 {
+			w.Ended("a")
+			time.Sleep(time.Hour)
+			if _, looks := w.noted(); looks != failures+1 {
+				t.Errorf("%d looks, want %d", looks, failures+1)
+			}
+		}
+		fail(errs.E(errs.WrongState, "it does not run"))
+		w.Ended("a")
+		time.Sleep(time.Hour)
+		if _, looks := w.noted(); looks != 1 {
+			t.Errorf("%d looks at a sandbox that does not run", looks)
 		}
 	})
 }
