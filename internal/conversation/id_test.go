@@ -30,6 +30,7 @@ func TestNewIDs(t *testing.T) {
 
 // TestIDsAfterAClockThatWasAhead: those of the next process are greater nevertheless.
 func TestIDsAfterAClockThatWasAhead(t *testing.T) {
+	NewID() // sets it to now
 	defer func(was uint64) { ids.last = was }(ids.last)
 	ids.last += 10_000_000 * 3600 // an hour
 	ahead := NewID()

@@ -44,11 +44,13 @@ type aTask struct {
 // anEvent is one event of a task's stream.
 type anEvent struct{ id, name, data string }
 
+// newCoder makes a sandbox with OpenCode, which installs packages of its own while it
+// works, as it finds them: here it finds none.
 func newCoder(t *testing.T, h realHost, url, isolation, packages string) *coder {
 	t.Helper()
 	c := &coder{t: t, h: h, url: url, id: "coder-" + isolation}
 	succeed(t, "POST", url+"/v1/sandboxes", fmt.Sprintf(
-		`{"id":%q,"isolation":%q,"ports":[3000],"visibility":"public","limits":{"memory_bytes":3221225472,"cpus":2,"disk_bytes":4294967296}}`, c.id, isolation), nil)
+		`{"id":%q,"isolation":%q,"ports":[3000],"visibility":"public","network":{"deny":["registry.npmjs.org"]},"limits":{"memory_bytes":3221225472,"cpus":2,"disk_bytes":4294967296}}`, c.id, isolation), nil)
 	c.furnish(packages, "")
 	c.sh("mkdir app; echo old > app/old.txt")
 	// A session shell leaves what is root's in the home.
