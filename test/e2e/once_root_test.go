@@ -11,6 +11,12 @@ import (
 // anyIsolation is where tests run that do not depend on the isolation.
 var anyIsolation = []string{"container"}
 
+// withAgents is where a coding agent works: in a container TestSandboxedTasks has one.
+var withAgents = []string{"gvisor"}
+
+// everything: also what takes long and has a smaller test beside it.
+const everything = false
+
 // keptScripts are those about what a database keeps: rows that are listed,
 // changed, bound together, raced for, and found again after a restart.
 var keptScripts = []string{

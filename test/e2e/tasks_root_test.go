@@ -194,11 +194,11 @@ func namesOf(events []anEvent) string {
 	return strings.Join(names, " ")
 }
 
-// TestOpenCode has a real OpenCode do tasks in both isolations.
+// TestOpenCode has a real OpenCode do tasks, in the long tests in both isolations.
 func TestOpenCode(t *testing.T) {
 	t.Parallel()
 	packages := appPackages(t, "opencode")
-	for _, isolation := range []string{"gvisor", "container"} {
+	for _, isolation := range withAgents {
 		t.Run(isolation, func(t *testing.T) {
 			t.Parallel()
 			h := newReal(t, harness.Options{})

@@ -1,4 +1,4 @@
-//go:build root
+//go:build root && long
 
 package e2e_test
 
