@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
 	"math"
 	"os"
@@ -25,11 +27,16 @@ type boot struct{ sentrycmd.Boot }
 func (b *boot) Execute(ctx context.Context, f *flag.FlagSet, args ...any) subcommands.ExitStatus {
 	offerFilters()
 	leaveTracePoints()
-	spec := specification(f)
-	if shielded(spec) {
-		raiseShield()
+	spec, err := specification(f)
+	if err == nil && shielded(spec) {
+		err = raiseShield()
 	}
-	if spec != nil && spec.Linux != nil && spec.Linux.Resources != nil {
+	if err != nil {
+		// A sandbox without its limits or its shield is worse than none.
+		log.Warningf("%v", err)
+		return subcommands.ExitFailure
+	}
+	if spec.Linux != nil && spec.Linux.Resources != nil {
 		for name, value := range shown(spec.Linux.Resources) {
 			// The flags exist: this file and upstream are one build, and the
 			// root tests read the result inside a sandbox.
@@ -44,30 +51,30 @@ func (b *boot) Execute(ctx context.Context, f *flag.FlagSet, args ...any) subcom
 
 // specification reads what upstream passes to this process. Its file offset stays
 // where it is.
-func specification(f *flag.FlagSet) *specs.Spec {
+func specification(f *flag.FlagSet) (*specs.Spec, error) {
 	fd := f.Lookup("spec-fd")
 	if fd == nil {
-		return nil
+		return nil, errors.New("upstream passes no specification")
 	}
 	n, err := strconv.Atoi(fd.Value.String())
-	if err != nil || n < 0 {
-		return nil
+	if err != nil {
+		return nil, fmt.Errorf("the specification's descriptor: %w", err)
 	}
 	dup, err := syscall.Dup(n)
 	if err != nil {
-		return nil
+		return nil, fmt.Errorf("the specification's descriptor %d: %w", n, err)
 	}
 	file := os.NewFile(uintptr(dup), "spec")
 	defer file.Close()
 	info, err := file.Stat()
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	var spec specs.Spec
 	if err := json.NewDecoder(io.NewSectionReader(file, 0, info.Size())).Decode(&spec); err != nil {
-		return nil
+		return nil, fmt.Errorf("read the specification: %w", err)
 	}
-	return &spec
+	return &spec, nil
 }
 
 // shown maps limits to the boot flags that make them visible: total memory,

@@ -23,7 +23,9 @@ func Later(begin time.Duration, heap, limit int64) {
 		limit = math.MaxInt64
 	}
 	if decided() {
-		debug.SetMemoryLimit(limit)
+		if limit < math.MaxInt64 {
+			debug.SetMemoryLimit(limit)
+		}
 		return
 	}
 	debug.SetGCPercent(-1)
@@ -37,8 +39,12 @@ func Later(begin time.Duration, heap, limit int64) {
 
 // Above collects when the heap has grown by percent, and not before it has floor
 // bytes: a small heap grows by that much all the time, and what a collection
-// costs depends little on the size.
-func Above(floor uint64, percent int) {
+// costs depends little on the size. The rule follows a heap that has grown by one
+// collection: limit bounds what it takes until then.
+func Above(floor uint64, percent int, limit int64) {
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(limit)
+	}
 	if !decided() {
 		r := &rule{floor: floor, percent: percent}
 		r.apply()
@@ -52,17 +58,23 @@ type rule struct {
 	set     int // the percentage of now
 }
 
-// smallest is what the runtime takes a heap for that is smaller.
-const smallest = 4 << 20
+const (
+	// smallest is what the runtime takes a heap for that is smaller.
+	smallest = 4 << 20
+	// largest is the most that a heap may grow by, in percent.
+	largest = 200
+)
 
-// apply sets the percentage that fits what was alive at the last collection.
+// apply sets the percentage that fits what was alive at the last collection. Go
+// takes it of the heap and of what else is searched (runtime/mgcpacer.go).
 func (r *rule) apply() {
-	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
-	metrics.Read(live)
-	alive := max(live[0].Value.Uint64(), smallest)
+	is := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/scan/stack:bytes"}, {Name: "/gc/scan/globals:bytes"}}
+	metrics.Read(is)
+	alive := max(is[0].Value.Uint64(), smallest)
 	p := r.percent
 	if r.floor > alive {
-		p = max(p, int((r.floor-alive)*100/alive))
+		searched := alive + is[1].Value.Uint64() + is[2].Value.Uint64()
+		p = max(p, min(int((r.floor-alive)*100/searched), largest))
 	}
 	if p != r.set {
 		r.set = p

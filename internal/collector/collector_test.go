@@ -27,7 +27,7 @@ func TestASmallHeapIsCollectedSeldom(t *testing.T) {
 	t.Setenv("GOGC", "")
 	defer debug.SetGCPercent(debug.SetGCPercent(33))
 	defer func() { kept = nil }()
-	Above(64<<20, 33)
+	Above(64<<20, 33, 1<<30)
 	runtime.GC()
 	if n := churn(256 << 20); n > 8 {
 		t.Errorf("256 MiB of garbage beside a small heap were collected %d times, want about 4", n)
@@ -63,7 +63,7 @@ func TestGOGCDecides(t *testing.T) {
 		}
 		return
 	}
-	Above(64<<20, 33)
+	Above(64<<20, 33, 1<<30)
 	Later(time.Hour, 1<<20, 0)
 	if p := debug.SetGCPercent(77); p != 77 {
 		t.Errorf("the percentage is %d, want 77 as GOGC says", p)

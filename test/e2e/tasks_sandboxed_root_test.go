@@ -27,6 +27,8 @@ func TestSandboxedTasks(t *testing.T) {
 	succeed(t, "POST", url+"/sandbox", fmt.Sprintf(`{"ports":[3000],"isolation":"container","git_remote_url":"https://example.com/app.git",
 		"env":{"ANTHROPIC_API_KEY":%q,"ANTHROPIC_BASE_URL":"http://127.0.0.1:4010"}}`, key), &made)
 	c := &coder{t: t, h: h, url: url, id: made.ID}
+	// OpenCode installs packages of its own while it works, as it finds them.
+	succeed(t, "PATCH", url+"/v1/sandboxes/"+c.id, `{"network":{"deny":["registry.npmjs.org"]}}`, nil)
 	c.furnish(packages, "")
 	tasks := url + "/v1/sandboxes/" + c.id + "/tasks"
 

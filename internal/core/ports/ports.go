@@ -48,7 +48,8 @@ const (
 // Config is what a Watch needs; all fields are required.
 type Config struct {
 	// Look lists the ports of a sandbox that something listens on.
-	// errs.WrongState: it does not run; another error: they are not known now.
+	// errs.WrongState: it does not run; errs.Unsupported: it never tells; another
+	// error: they are not known now.
 	Look func(context.Context, sandbox.UID) ([]sandbox.Port, error)
 	// Note appends to a history.
 	Note func(context.Context, sandbox.Event)
@@ -202,9 +203,11 @@ func (w *Watch) look(ctx context.Context, id sandbox.UID, b *box) (changed bool)
 	w.mu.Lock()
 	if err != nil {
 		b.failed++
-		if errors.Is(err, errs.WrongState) || b.failed > failures {
+		final := errors.Is(err, errs.WrongState) || errors.Is(err, errs.Unsupported)
+		switch {
+		case final || b.failed > failures:
 			b.failed = 0
-		} else {
+		case b.interested == 0: // those who follow look again by themselves
 			b.wanted = true
 		}
 		w.mu.Unlock()

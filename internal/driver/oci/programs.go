@@ -95,8 +95,10 @@ func (p program) describe() string {
 
 // provide gives a sandbox the programs of today where its own are gone: after an
 // upgrade of the host's runtime, or when the data was moved. With renew it gets
-// today's of those that cubby carries in any case.
+// today's of those that cubby carries in any case, all of them or none: an agent
+// counts on the runtime of its own time.
 func (p *programs) provide(n *note, renew bool) error {
+	before := *n
 	for _, needed := range []struct {
 		program *program
 		find    func() (program, error)
@@ -109,10 +111,16 @@ func (p *programs) provide(n *note, renew bool) error {
 			continue
 		}
 		found, err := needed.find()
-		if err == nil {
+		switch {
+		case err == nil:
 			*needed.program = found
-		} else if gone != nil {
+		case gone != nil:
 			return err
+		case n.Init != before.Init: // which may be gone
+			if _, gone := os.Stat(before.Init.Path); gone != nil {
+				return err
+			}
+			n.Init = before.Init
 		}
 	}
 	return nil

@@ -84,3 +84,35 @@ func TestPruneKeepsTheProgramsOfAMemory(t *testing.T) {
 		}
 	}
 }
+
+// TestProgramsAreRenewedTogether: an agent of today counts on a runtime of today, and
+// is not put beside one of before that could not be renewed.
+func TestProgramsAreRenewedTogether(t *testing.T) {
+	dir := t.TempDir()
+	before := sampleNote(sandbox.GVisor, runsc)
+	before.Init = program{Kind: "cubby-init", Path: filepath.Join(dir, "init"), Digest: "a1"}
+	before.Runtime = program{Kind: runsc, Path: filepath.Join(dir, "runsc"), Digest: "b2"}
+	for _, p := range []program{before.Init, before.Runtime} {
+		if err := os.WriteFile(p.Path, nil, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Nothing can be unpacked there.
+	today := programs{dir: filepath.Join(before.Runtime.Path, "nowhere"), init: filepath.Join(dir, "init-of-today")}
+	n := before
+	if err := today.provide(&n, true); err != nil || n.Init != before.Init || n.Runtime != before.Runtime {
+		t.Errorf("without a runtime of today: %v, %+v %+v", err, n.Init, n.Runtime)
+	}
+	if err := os.Remove(before.Init.Path); err != nil {
+		t.Fatal(err)
+	}
+	n = before
+	if err := today.provide(&n, true); err == nil {
+		t.Errorf("a new agent %+v beside an old runtime %+v", n.Init, n.Runtime)
+	}
+	today.runsc = filepath.Join(dir, "runsc-of-today")
+	n = before
+	if err := today.provide(&n, true); err != nil || n.Init.Path != today.init || n.Runtime.Path != today.runsc {
+		t.Errorf("with both: %v, %+v %+v", err, n.Init, n.Runtime)
+	}
+}

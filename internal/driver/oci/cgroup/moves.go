@@ -24,24 +24,25 @@ const hostNamespace = "cgroup:[4026531835]"
 // more work in each fork and exit. It reports whether that is so now; a host
 // that cannot is no error.
 //
-// The option belongs to the unified hierarchy, which every kernel with cgroups
-// has, mounted or not. It is set through a mount that is attached nowhere, so
-// nothing of the host's mounts changes. From Linux 6.18 on it stays until the
+// The option belongs to the unified hierarchy, beside which it holds for those of
+// version 1 too. It is set through a mount that is attached nowhere, so nothing of
+// the host's mounts changes. From Linux 6.18 on it stays until the
 // host boots; before that, mount -o remount,nofavordynmods takes it back.
 func FavorMoves() (bool, error) {
 	// A cgroup namespace has no say in it, and the kernel does not tell it so.
 	if namespace, err := os.Readlink("/proc/self/ns/cgroup"); err != nil || namespace != hostNamespace {
-		return false, err
+		return false, nil //nolint:nilerr // a kernel without such namespaces has no such option
 	}
 	mounts, err := mountinfo.GetMounts(mountinfo.FSTypeFilter("cgroup2"))
 	if err != nil {
 		return false, err
 	}
-	// Setting options replaces all of them.
-	var options []string
-	if len(mounts) > 0 {
-		options = superOptions(mounts[0].VFSOptions)
+	// Setting options replaces all of them, so those of a hierarchy that cannot be
+	// seen here stay as they are.
+	if len(mounts) == 0 {
+		return false, nil
 	}
+	options := superOptions(mounts[0].VFSOptions)
 	if slices.Contains(options, favor) {
 		return true, nil
 	}
@@ -74,7 +75,7 @@ func superOptions(vfs string) []string {
 
 // unsupported hides what a host says that does not know the option or the calls.
 func unsupported(err error) error {
-	for _, cannot := range []error{unix.EINVAL, unix.ENOSYS, unix.EPERM, unix.ENODEV} {
+	for _, cannot := range []error{unix.EINVAL, unix.ENOSYS, unix.EPERM, unix.EACCES, unix.ENODEV} {
 		if errors.Is(err, cannot) {
 			return nil
 		}
