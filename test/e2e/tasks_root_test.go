@@ -91,7 +91,7 @@ func (c *coder) sh(line string) string {
 		Stdout, Stderr string
 		ExitCode       *int `json:"exit_code"`
 	}
-	text, err := json.Marshal(map[string]any{"cmd": line})
+	text, err := json.Marshal(map[string]any{"cmd": line, "wait_seconds": 250})
 	if err != nil {
 		c.t.Fatal(err)
 	}
