@@ -66,10 +66,12 @@ func (p *place) leave() {
 func (d *Driver) launch(ctx context.Context, n note, rec record, userns *os.File, place *place, from *memory.Memory) (*process, error) {
 	b := d.box(n.UID)
 	group := d.cgroups.Group(n.UID)
+	// Its namespace and its agent have to agree.
+	redirected := n.Isolation == sandbox.Container && d.redirects()
 	var boot []byte
 	if from == nil { // the agent in a memory had its boot
 		var err error
-		if boot, err = protojson.Marshal(d.boot(n, rec.Secret)); err != nil {
+		if boot, err = protojson.Marshal(d.boot(n, rec.Secret, redirected)); err != nil {
 			return nil, err
 		}
 	}
@@ -84,7 +86,7 @@ func (d *Driver) launch(ctx context.Context, n note, rec record, userns *os.File
 	case n.Isolation == sandbox.GVisor:
 		cmd, err = d.gvisorCommand(bun)
 	default:
-		if bun.network, err = d.network(); err != nil {
+		if bun.network, err = d.network(redirected); err != nil {
 			return nil, err
 		}
 		defer bun.network.Close()
@@ -128,7 +130,7 @@ func (d *Driver) launch(ctx context.Context, n note, rec record, userns *os.File
 	return p, err
 }
 
-func (d *Driver) boot(n note, secret string) *guestv1.Boot {
+func (d *Driver) boot(n note, secret string, redirected bool) *guestv1.Boot {
 	boot := &guestv1.Boot{
 		Secret:       secret,
 		Socket:       filepath.Join(driver.ChannelDir, "host.sock"),
@@ -141,7 +143,7 @@ func (d *Driver) boot(n note, secret string) *guestv1.Boot {
 	if n.Isolation == sandbox.GVisor {
 		boot.MemoryBytes, boot.InSandboxCgroup, boot.SetRedirect = n.Limits.MemoryBytes, true, true
 	}
-	if boot.GetSetRedirect() || d.redirects() {
+	if boot.GetSetRedirect() || redirected {
 		boot.ResolverListen, boot.RedirectListen = resolverListen, fmt.Sprintf("127.0.0.1:%d", redirect.Port)
 	}
 	return boot

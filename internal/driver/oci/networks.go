@@ -3,6 +3,7 @@ package oci
 import (
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/cubbyhq/cubby/internal/driver/oci/network"
 )
@@ -23,28 +24,36 @@ func (d *Driver) newNetwork() (containerNetwork, error) {
 	return n, nil
 }
 
-// network returns a namespace for a container. The caller closes it.
-func (d *Driver) network() (*os.File, error) {
-	for {
-		n, err := d.networks.Take()
-		if err != nil {
-			return nil, err
-		}
-		if n.redirected == d.redirects() {
-			return n.File, nil
-		}
-		_ = n.Close() // it was made before the host could redirect
+// network returns a namespace for a container, redirected or not. The caller closes
+// it.
+func (d *Driver) network(redirected bool) (*os.File, error) {
+	n, err := d.networks.Take()
+	if err != nil {
+		return nil, err
 	}
+	if n.redirected == redirected {
+		return n.File, nil
+	}
+	_ = n.Close() // it was made before the host could redirect
+	return network.New(redirected)
 }
 
+// probeAgain is after how long a host that could not redirect is asked again.
+const probeAgain = time.Minute
+
 // redirects reports whether containers can be redirected. What worked once is not
-// tried again.
+// tried again, and what did not is for a while not.
 func (d *Driver) redirects() bool {
 	if d.redirected.Load() {
 		return true
 	}
+	if failed := d.redirectFailed.Load(); failed != nil && time.Since(*failed) < probeAgain {
+		return false
+	}
 	if err := network.CanRedirect(); err != nil {
 		d.log.Warn("names are not resolved in a container", "err", err)
+		now := time.Now()
+		d.redirectFailed.Store(&now)
 		return false
 	}
 	d.redirected.Store(true)

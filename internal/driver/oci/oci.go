@@ -27,6 +27,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -76,9 +77,11 @@ type Driver struct {
 	nofile uint64 // this process's hard limit, the most that anybody below gets
 	oom    int    // oom_score_adj of sandboxes
 
-	redirected   atomic.Bool // containers can be redirected, as was seen; see redirects
-	probe        sync.Once
-	capabilities driver.Capabilities // set by probe
+	redirected atomic.Bool // containers can be redirected, as was seen; see redirects
+	// redirectFailed is when it was seen that they cannot; nil: it was not.
+	redirectFailed atomic.Pointer[time.Time]
+	probe          sync.Once
+	capabilities   driver.Capabilities // set by probe
 
 	mu   sync.Mutex
 	runs map[sandbox.UID]*run // what this process holds of running sandboxes; guarded by mu
