@@ -15,9 +15,7 @@ import (
 // shieldAnnotation of a specification shields the first process from all others.
 const shieldAnnotation = "dev.cubby.shield"
 
-func shielded(spec *specs.Spec) bool {
-	return spec != nil && spec.Annotations[shieldAnnotation] == "true"
-}
+func shielded(spec *specs.Spec) bool { return spec.Annotations[shieldAnnotation] == "true" }
 
 // In gVisor every process of the same user can kill PID 1, which here is the agent,
 // and everybody may have a user namespace and mount in it: with the cgroup

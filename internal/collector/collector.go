@@ -1,6 +1,6 @@
 // Package collector says when Go's garbage collector runs in a process that its
 // own rule, the growth of the heap since the last collection, does not suit. It
-// changes nothing where GOGC is set: somebody else has decided then.
+// leaves that rule alone where GOGC is set: somebody else has decided then.
 package collector
 
 import (

@@ -5,9 +5,7 @@
 package langgraph_test
 
 import (
-	"bufio"
 	"encoding/json"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -45,34 +43,6 @@ func install(t *testing.T, which string, files ...string) string {
 		}
 	}
 	return dir
-}
-
-// start starts a program that ends with the test, and returns what it prints behind
-// a word.
-func start(t *testing.T, cmd *exec.Cmd, behind string) string {
-	t.Helper()
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd.Stderr = cmd.Stdout
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
-	lines := bufio.NewScanner(out)
-	for lines.Scan() {
-		if _, url, ok := strings.Cut(lines.Text(), behind); ok {
-			go func() { _, _ = io.Copy(io.Discard, out) }() // until it is killed
-			return strings.TrimSpace(url)
-		}
-		t.Log(lines.Text())
-	}
-	t.Fatalf("%s did not start", cmd.Path)
-	return ""
 }
 
 // rule is what the model says: see test/langgraph/script.json.

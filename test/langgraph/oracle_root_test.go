@@ -15,6 +15,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/cubbyhq/cubby/internal/llm/llmtest"
 )
 
 // TestLangGraphOracle sends the same requests to LangGraph's own server and to a
@@ -28,7 +30,7 @@ func TestLangGraphOracle(t *testing.T) {
 	cmd := exec.Command("node", "server.mjs")
 	cmd.Dir = oracle
 	cmd.Env = append(cmd.Environ(), "LOG_LEVEL=error", "TMPDIR="+oracle)
-	theirs := start(t, cmd, "listening ")
+	theirs := llmtest.StartServer(t, cmd, "listening ")
 	var mu sync.Mutex
 	used := map[int]bool{} // guarded by mu
 	t.Run("scenarios", func(t *testing.T) {

@@ -100,7 +100,8 @@ var (
 )
 
 // New opens the driver: it makes its directories, looks at the host and sets
-// its cgroups up. It starts nothing and touches no sandbox. What the host cannot do is said by
+// its cgroups up. It starts nothing and touches no sandbox. What the host cannot
+// do is said by
 // [Driver.Capabilities] and by Create, not here.
 func New(cfg Config) (*Driver, error) {
 	if cfg.Log == nil {
@@ -155,9 +156,11 @@ func New(cfg Config) (*Driver, error) {
 	d.networks = spare.New(spareNamespaces, refillAfter, d.newNetwork, func(n containerNetwork) { _ = n.Close() })
 	d.cgroups = cgroup.Open(cfg.CgroupParent)
 	if cfg.FavorMoves {
-		if _, err := cgroup.FavorMoves(); err != nil {
+		quick, err := cgroup.FavorMoves()
+		if err != nil {
 			d.log.Warn("moves of processes between cgroups stay slow", "err", err)
 		}
+		d.log.Debug("moves of processes between cgroups", "quick", quick)
 	}
 	d.progs = programs{dir: cfg.RuntimesDir, init: cfg.Init, runsc: cfg.Runsc, container: cfg.ContainerRuntime}
 	if err := d.prune(); err != nil {

@@ -33,7 +33,13 @@ func Aimock(t testing.TB, packages string, fixtures any, flags ...string) (url s
 		packages = dir
 	}
 	args := append([]string{filepath.Join(packages, "node_modules/@copilotkit/aimock/dist/cli.js"), "-p", "0", "-f", file}, flags...)
-	server := exec.Command("node", args...)
+	return StartServer(t, exec.Command("node", args...), "listening on ")
+}
+
+// StartServer starts a program that runs until the test ends, and returns what its
+// first line with the word behind has after that.
+func StartServer(t testing.TB, server *exec.Cmd, behind string) string {
+	t.Helper()
 	out, err := server.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -48,12 +54,12 @@ func Aimock(t testing.TB, packages string, fixtures any, flags ...string) (url s
 	})
 	lines := bufio.NewScanner(out)
 	for lines.Scan() {
-		if _, url, ok := strings.Cut(lines.Text(), "listening on "); ok {
-			go func() { _, _ = io.Copy(io.Discard, out) }() // until the server is killed
-			return strings.TrimSpace(url)
+		if _, says, ok := strings.Cut(lines.Text(), behind); ok {
+			go func() { _, _ = io.Copy(io.Discard, out) }() // until it is killed
+			return strings.TrimSpace(says)
 		}
 		t.Log(lines.Text())
 	}
-	t.Fatal("aimock did not start")
+	t.Fatalf("%s did not start", server)
 	return ""
 }
