@@ -43,6 +43,9 @@ func (b *boot) Execute(ctx context.Context, f *flag.FlagSet, args ...any) subcom
 			_ = f.Set(name, value)
 		}
 	}
+	if err := hurryClock(); err != nil {
+		log.Warningf("programs that ask for the time are slow for a second: %v", err)
+	}
 	if err := leaveCPUID(); err != nil {
 		log.Warningf("CPUID faults, and all system calls are slower: %v", err)
 	}

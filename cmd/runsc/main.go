@@ -2,13 +2,14 @@
 // that a sandbox's life needs and nothing else. The stock main links helpers
 // for remote checkpoints that are larger than all the rest.
 //
-// It differs from upstream in four things. Cubby puts the runtime into control
+// It differs from upstream in five things. Cubby puts the runtime into control
 // groups itself and passes --ignore-cgroups, upon which upstream shows the
 // host's memory and processors to the sandbox; here the sandbox sees the
 // limits of its own specification (linux.resources). Its processes collect no garbage
 // while they begin. It shields the first process of a sandbox from the others where the
-// specification asks for that. And it has three commands of its own, with which cubby keeps
-// the memory of sandboxes: suspend, proceed and wake.
+// specification asks for that. Its clock is ready in milliseconds. And it has three
+// commands of its own, with which cubby keeps the memory of sandboxes: suspend, proceed and
+// wake.
 package main
 
 import (

@@ -24,7 +24,7 @@ func main() {
 	attacks := map[string]func(most int) int{
 		"terminals": terminals, "aio": aio, "tcp": tcp, "udp": udp, "unix": unixes, "signals": signals, "locks": locks,
 		"pipes": pipes, "watches": watches, "timers": timers, "semaphores": semaphores,
-		"messages": messages, "epoll": epolls, "traceme": traceMe, "storm": storm,
+		"messages": messages, "epoll": epolls, "traceme": traceMe, "storm": storm, "clock": clock,
 	}
 	attack := attacks[os.Args[1]]
 	most, err := strconv.Atoi(os.Args[2])
@@ -329,4 +329,13 @@ func traceMe(code int) int {
 		fmt.Println(err)
 	}
 	return code
+}
+
+// clock takes nothing: it prints what time it is, in nanoseconds, ten times a second.
+func clock(most int) int {
+	for range most {
+		fmt.Println(time.Now().UnixNano())
+		time.Sleep(100 * time.Millisecond)
+	}
+	return most
 }
