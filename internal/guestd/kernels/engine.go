@@ -8,6 +8,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/kernel"
 	"github.com/cubbyhq/cubby/internal/kernel/jupyter"
 	"github.com/cubbyhq/cubby/internal/kernel/node"
+	"github.com/cubbyhq/cubby/internal/kernel/startup"
 )
 
 // engine is the agent's end of a kernel, whatever it speaks.
@@ -61,7 +62,7 @@ func (p *kernelProcess) prepareJupyter(spec jupyter.Kernelspec, start *guestv1.E
 		return c, proc.Classify(err, "the kernel's connection file")
 	}
 	p.setPorts(to.Ports())
-	start.Argv = spec.Command(path)
+	start.Argv = startup.Command(spec.Command(path))
 	var env []string
 	for k, v := range spec.Env {
 		env = append(env, k+"="+v)

@@ -23,11 +23,17 @@ import (
 	"github.com/cubbyhq/cubby/internal/uptime"
 )
 
-// start runs a kernel of this machine as the agent would, in a home of its own.
-func start(t *testing.T, name, language string) (*jupyter.Client, *exec.Cmd, string) {
+// start runs a kernel of this machine as the agent would, in a home of its own, in
+// which there are some programs.
+func start(t *testing.T, name, language string, programs ...string) (*jupyter.Client, *exec.Cmd, string) {
 	t.Helper()
 	var argv []string
 	home := t.TempDir()
+	for _, program := range programs {
+		if err := os.WriteFile(filepath.Join(home, program), []byte("raise Exception('imported')"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 	to, err := jupyter.NewConnection(name)
 	if err != nil {
 		t.Fatal(err)
@@ -38,7 +44,7 @@ func start(t *testing.T, name, language string) (*jupyter.Client, *exec.Cmd, str
 	}
 	for _, k := range jupyter.Find(os.DirFS("/"), "/root") {
 		if k.Name == name {
-			argv = k.Command(file)
+			argv = Command(k.Command(file))
 		}
 	}
 	if argv == nil {
@@ -48,7 +54,7 @@ func start(t *testing.T, name, language string) (*jupyter.Client, *exec.Cmd, str
 		argv[0] = "/usr/bin/python3" // the one that Debian's packages are for
 	}
 	cmd := exec.Command(argv[0], argv[1:]...)
-	env, err := kerneltest.Environ(home)
+	env, err := kerneltest.Environ(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -361,4 +367,29 @@ func inTime(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
+}
+
+// A kernel of ipykernel begins without what it needs later, or never, and is the same
+// all the same: what lies where it begins is not imported before a cell asks for it, and
+// whoever wants the rest gets it.
+func TestLaunch(t *testing.T) {
+	c, _, _ := start(t, "python3", "python", "random.py", "IPython.py", "runpy.py", "importlib.py")
+	for _, tt := range []struct{ code, want string }{
+		{"import sys; [m for m in ('prompt_toolkit', 'IPython.terminal.embed', 'jedi', 'jedi.api.classes', 'parso') if m in sys.modules]", "[]"},
+		{"from IPython.core import completer; completer.JEDI_INSTALLED, get_ipython().Completer.use_jedi", "(True, True)"},
+		{"len(completer.jedi.Interpreter('sys.vers', [globals()]).complete()) > 0, completer.jedi.settings.case_insensitive_completion", "(True, False)"},
+		{"import jedi; jedi.__version__[0].isdigit(), completer.jedi.Interpreter is jedi.Interpreter, jedi.settings is completer.jedi.settings", "(True, True, True)"},
+		{"import os; os.path.basename(sys.argv[0]), __name__, sys.modules['__main__'].__name__", "('ipykernel_launcher.py', '__main__', '__main__')"},
+		{"'' in sys.path, '_cubby' in dir()", "(True, False)"},
+		{"from IPython import embed; embed.__module__, embed.__name__", "('IPython.terminal.embed', 'embed')"},
+		{"import IPython; IPython.terminal.embed.InteractiveShellEmbed.__name__", "'InteractiveShellEmbed'"},
+		{"hasattr(IPython, 'nothing'), IPython.get_ipython() is get_ipython()", "(False, True)"},
+	} {
+		t.Run(tt.code, func(t *testing.T) {
+			got := execute(t, c, tt.code)
+			if text := string(got.Result["text/plain"]); got.Error != "" || text != string(plain(tt.want)["text/plain"]) {
+				t.Errorf("%s %s, want %s", text, got.Error, tt.want)
+			}
+		})
+	}
 }
