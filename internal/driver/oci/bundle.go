@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
@@ -156,10 +155,6 @@ func (b bundle) write() error {
 	return os.WriteFile(filepath.Join(b.box.bundle(), "config.json"), data, 0o600)
 }
 
-// capabilities gives the agent some that commands may have too, and some of its own.
-// Those come to it as inheritable, a set that it empties (see guestd/proc), so that the
-// bounding set of commands is right from its start.
-func capabilities(commands []string, own ...string) *specs.LinuxCapabilities {
-	all := slices.Concat(commands, own)
-	return &specs.LinuxCapabilities{Bounding: commands, Inheritable: own, Effective: all, Permitted: all}
+func capabilities(names ...string) *specs.LinuxCapabilities {
+	return &specs.LinuxCapabilities{Bounding: names, Effective: names, Permitted: names}
 }

@@ -40,7 +40,7 @@ const maxTerminals = 64
 // cgroup setup that needs the host's root is done before, in the namespaces
 // that the runtime starts in: see prepare.
 func (b bundle) container(s *specs.Spec) {
-	s.Process.Capabilities = capabilities(containerCapabilities)
+	s.Process.Capabilities = capabilities(containerCapabilities...)
 	memory := b.note.Limits.MemoryBytes
 	s.Mounts = []specs.Mount{
 		{Destination: "/proc", Type: "proc", Source: "proc", Options: []string{"nosuid", "noexec", "nodev"}},

@@ -13,11 +13,12 @@ import (
 // gvisor completes the specification for runsc. What it asks for is given by
 // gVisor's own kernel and not by the host's.
 func (b bundle) gvisor(s *specs.Spec) {
-	s.Process.Capabilities = capabilities(append([]string{"CAP_AUDIT_WRITE"}, containerCapabilities...),
-		"CAP_MKNOD",
-		"CAP_NET_ADMIN", "CAP_NET_RAW", // the agent redirects connections to itself
+	s.Process.Capabilities = capabilities(
+		"CAP_AUDIT_WRITE", "CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_FSETID", "CAP_KILL", "CAP_MKNOD",
+		"CAP_NET_ADMIN", "CAP_NET_BIND_SERVICE", "CAP_NET_RAW", // the agent redirects connections to itself
+		"CAP_SETFCAP", "CAP_SETGID", "CAP_SETPCAP", "CAP_SETUID",
 		"CAP_SYS_ADMIN", // the agent mounts the sandbox's own cgroup filesystem
-		"CAP_SYS_PTRACE", "CAP_SYS_RESOURCE",
+		"CAP_SYS_CHROOT", "CAP_SYS_PTRACE", "CAP_SYS_RESOURCE",
 	)
 	s.Mounts = append([]specs.Mount{
 		{Destination: "/proc", Type: "proc", Source: "proc"},
