@@ -373,23 +373,39 @@ func inTime(t *testing.T) context.Context {
 // all the same: what lies where it begins is not imported before a cell asks for it, and
 // whoever wants the rest gets it.
 func TestLaunch(t *testing.T) {
-	c, _, _ := start(t, "python3", "python", "random.py", "IPython.py", "runpy.py", "importlib.py")
-	for _, tt := range []struct{ code, want string }{
+	c, _, _ := start(t, "python3", "python", "random.py", "IPython.py", "runpy.py", "importlib.py", "jedi.py", "parso.py")
+	shows(t, c, [][2]string{
 		{"import sys; [m for m in ('prompt_toolkit', 'IPython.terminal.embed', 'jedi', 'jedi.api.classes', 'parso') if m in sys.modules]", "[]"},
+		{"import os; os.path.basename(sys.argv[0]), __name__, sys.modules['__main__'].__name__", "('ipykernel_launcher.py', '__main__', '__main__')"},
+		{"sys.path.count('')", "1"},
+		{"import IPython; hasattr(IPython, 'nothing'), hasattr(IPython.terminal, 'nothing'), IPython.get_ipython() is get_ipython()", "(False, False, True)"},
+		{"isinstance(get_ipython(), IPython.terminal.interactiveshell.TerminalInteractiveShell)", "False"},
+		{"IPython.terminal.embed.InteractiveShellEmbed.__name__", "'InteractiveShellEmbed'"},
+		{"from IPython import embed; embed.__module__, embed.__name__", "('IPython.terminal.embed', 'embed')"},
 		{"from IPython.core import completer; completer.JEDI_INSTALLED, get_ipython().Completer.use_jedi", "(True, True)"},
 		{"len(completer.jedi.Interpreter('sys.vers', [globals()]).complete()) > 0, completer.jedi.settings.case_insensitive_completion", "(True, False)"},
-		{"import jedi; jedi.__version__[0].isdigit(), completer.jedi.Interpreter is jedi.Interpreter, jedi.settings is completer.jedi.settings", "(True, True, True)"},
-		{"import os; os.path.basename(sys.argv[0]), __name__, sys.modules['__main__'].__name__", "('ipykernel_launcher.py', '__main__', '__main__')"},
-		{"'' in sys.path, '_cubby' in dir()", "(True, False)"},
-		{"from IPython import embed; embed.__module__, embed.__name__", "('IPython.terminal.embed', 'embed')"},
-		{"import IPython; IPython.terminal.embed.InteractiveShellEmbed.__name__", "'InteractiveShellEmbed'"},
-		{"hasattr(IPython, 'nothing'), IPython.get_ipython() is get_ipython()", "(False, True)"},
-	} {
-		t.Run(tt.code, func(t *testing.T) {
-			got := execute(t, c, tt.code)
-			if text := string(got.Result["text/plain"]); got.Error != "" || text != string(plain(tt.want)["text/plain"]) {
-				t.Errorf("%s %s, want %s", text, got.Error, tt.want)
-			}
-		})
+		{"sys.path.remove(''); import jedi; jedi.__version__[0].isdigit(), completer.jedi.Interpreter is jedi.Interpreter, jedi.settings is completer.jedi.settings", "(True, True, True)"},
+	})
+}
+
+// A jedi that cannot be imported is none, as for IPython itself.
+func TestLaunchWithoutJedi(t *testing.T) {
+	c, _, _ := start(t, "python3", "python")
+	shows(t, c, [][2]string{
+		{"import os, sys; sys.modules['jedi'] = None; from IPython.core import completer; completer.JEDI_INSTALLED", "True"},
+		{"'os.path' in get_ipython().complete('os.pat')[1]", "True"},
+		{"completer.jedi.Interpreter('os.pat', [globals()]) is None, completer.JEDI_INSTALLED, get_ipython().Completer.use_jedi", "(False, False, False)"},
+		{"'os.path' in get_ipython().complete('os.pat')[1]", "True"},
+	})
+}
+
+// shows fails unless each cell has its result.
+func shows(t *testing.T, c *jupyter.Client, cells [][2]string) {
+	t.Helper()
+	for _, cell := range cells {
+		got := execute(t, c, cell[0])
+		if text := string(got.Result["text/plain"]); got.Error != "" || text != string(plain(cell[1])["text/plain"]) {
+			t.Errorf("%s: %s %s, want %s", cell[0], text, got.Error, cell[1])
+		}
 	}
 }
