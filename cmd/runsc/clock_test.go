@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"reflect"
 	"sync/atomic"
 	"testing"
 
@@ -12,9 +13,16 @@ import (
 )
 
 // looks counts how often a kernel's clock looks at the host's.
-type looks struct{ atomic.Int32 }
+type looks struct {
+	atomic.Int32
+	parked atomic.Bool // the last one
+}
 
-func (l *looks) Update(bool) (r sentrytime.UpdateResult) { l.Add(1); return r }
+func (l *looks) Update(parked bool) (r sentrytime.UpdateResult) {
+	l.Add(1)
+	l.parked.Store(parked)
+	return r
+}
 func (*looks) GetTime(sentrytime.ClockID) (int64, error) { return 1, nil }
 func (*looks) MonotonicRawEnabled() bool                 { return false }
 
@@ -45,8 +53,8 @@ func TestEarlyLook(t *testing.T) {
 		t.Fatalf("a new clock has looked %d times, want 1", n)
 	}
 	look(clock)
-	if n := host.Load(); n != 2 {
-		t.Errorf("after the early look it has looked %d times, want 2", n)
+	if n := host.Load(); n != 2 || host.parked.Load() {
+		t.Errorf("after the early look it has looked %d times, as one that was parked: %v; want 2, false", n, host.parked.Load())
 	}
 	clock.Destroy()
 	look(clock)
@@ -55,11 +63,25 @@ func TestEarlyLook(t *testing.T) {
 	}
 }
 
-// TestClockCall: a call that upstream names otherwise would hurry nothing.
+// TestClockCall: the call of the tables is replaced.
 func TestClockCall(t *testing.T) {
+	of := func(table *kernel.SyscallTable) uintptr {
+		number, err := table.LookupNo("clock_gettime")
+		if err != nil {
+			t.Fatalf("%v: %v", table.Arch, err)
+		}
+		return reflect.ValueOf(table.Lookup(number)).Pointer()
+	}
+	var before []uintptr
 	for _, table := range kernel.SyscallTables() {
-		if _, err := table.LookupNo("clock_gettime"); err != nil {
-			t.Errorf("%v: %v", table.Arch, err)
+		before = append(before, of(table))
+	}
+	if err := hurryClock(); err != nil {
+		t.Fatal(err)
+	}
+	for i, table := range kernel.SyscallTables() {
+		if of(table) == before[i] {
+			t.Errorf("%v: the call is upstream's", table.Arch)
 		}
 	}
 }

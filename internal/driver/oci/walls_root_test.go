@@ -6,9 +6,12 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/sandbox"
@@ -72,6 +75,9 @@ func TestEscapes(t *testing.T) {
 	}
 }
 
+// agentsOwn are capabilities that no command has.
+const agentsOwn = 1<<unix.CAP_MKNOD | 1<<unix.CAP_NET_ADMIN | 1<<unix.CAP_NET_RAW | 1<<unix.CAP_SYS_ADMIN | 1<<unix.CAP_SYS_PTRACE | 1<<unix.CAP_SYS_RESOURCE
+
 // The promises about privileges hold for what a command is, not only for what
 // the specification says.
 func TestPrivileges(t *testing.T) {
@@ -84,9 +90,19 @@ func TestPrivileges(t *testing.T) {
 					t.Errorf("status of a command has no %q: %s", want, status)
 				}
 			}
+			// Root among the commands neither has nor inherits what is the agent's.
+			status, _ = r.exec("root", "cat /proc/self/status")
+			for _, set := range []string{"CapInh", "CapPrm", "CapEff", "CapBnd"} {
+				_, hex, _ := strings.Cut(status, set+":")
+				hex, _, _ = strings.Cut(strings.TrimSpace(hex), "\n")
+				if bits, err := strconv.ParseUint(hex, 16, 64); err != nil || bits&agentsOwn != 0 || set == "CapInh" && bits != 0 {
+					t.Errorf("%s of a command of root is %s, %v", set, hex, err)
+				}
+			}
 			if w.isolation != sandbox.Container {
 				return
 			}
+			status, _ = r.exec("sandbox", "cat /proc/self/status")
 			if !strings.Contains(status, "Seccomp:\t2") {
 				t.Errorf("a command runs without a seccomp filter: %s", status)
 			}
