@@ -171,7 +171,9 @@ func (d *Driver) restoreCommand(b bundle, from memory.Memory) (*exec.Cmd, error)
 	if err := b.layGVisor(); err != nil {
 		return nil, err
 	}
-	args := append(b.beginFlags(), "wake", "--bundle="+b.box.bundle(), "--pid-file="+b.box.pidFile(),
+	// What differs from the specification that it slept with is of a daemon of another
+	// version, or under another limit of open files: the memory counts.
+	args := append(b.beginFlags(), "--restore-spec-validation=warning", "wake", "--bundle="+b.box.bundle(), "--pid-file="+b.box.pidFile(),
 		"--image-path="+from.Image(), "--gate=3", string(b.note.UID))
 	return exec.Command(from.Program(), args...), nil
 }

@@ -381,3 +381,14 @@ func fill(t *testing.T, path string) {
 		}
 	}
 }
+
+// A memory is woken by a daemon that would start the sandbox otherwise: one that may
+// have fewer files open, or of a version with another specification.
+func TestWakeWithAnotherSpecification(t *testing.T) {
+	r := start(t, runsc, testSpec(t, sandbox.GVisor))
+	r.do("Sleep", r.d.Sleep(r.ctx, r.h))
+	r.d.nofile = 2048
+	r.do("Wake", r.d.Wake(r.ctx, r.h))
+	r.phase(driver.PhaseRunning)
+	r.alive()
+}
