@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"reflect"
 	"sync/atomic"
 	"time"
@@ -39,23 +38,15 @@ func hurryClock() error {
 		return err
 	}
 	var hurried atomic.Pointer[kernel.Timekeeper] // a restored kernel has its own
-	for _, table := range kernel.SyscallTables() {
-		number, err := table.LookupNo("clock_gettime")
-		if err != nil {
-			return fmt.Errorf("the clock: %w", err)
-		}
-		call := table.Table[number]
-		do := call.Fn
-		call.Fn = func(t *kernel.Task, sysno uintptr, args arch.SyscallArguments) (uintptr, *kernel.SyscallControl, error) {
+	wrap := func(do kernel.SyscallFn) kernel.SyscallFn {
+		return func(t *kernel.Task, sysno uintptr, args arch.SyscallArguments) (uintptr, *kernel.SyscallControl, error) {
 			if clock := t.Kernel().Timekeeper(); hurried.Load() != clock && hurried.Swap(clock) != clock {
 				time.AfterFunc(secondLook, func() { look(clock) })
 			}
 			return do(t, sysno, args)
 		}
-		table.Table[number] = call
-		table.Init()
 	}
-	return nil
+	return wrapCalls(map[string]wrapper{"clock_gettime": wrap})
 }
 
 // earlyLook returns what has a clock look at the host's, unless nobody updates it any

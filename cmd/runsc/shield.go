@@ -9,7 +9,6 @@ import (
 	"gvisor.dev/gvisor/pkg/errors/linuxerr"
 	"gvisor.dev/gvisor/pkg/sentry/arch"
 	"gvisor.dev/gvisor/pkg/sentry/kernel"
-	_ "gvisor.dev/gvisor/pkg/sentry/syscalls/linux" // registers the tables
 )
 
 // shieldAnnotation of a specification shields the first process from all others.
@@ -98,23 +97,19 @@ func ping(_ *kernel.Task, args arch.SyscallArguments) bool {
 // raiseShield puts the refusals in front of gVisor's own functions. Call it before
 // the kernel runs.
 func raiseShield() error {
-	for _, table := range kernel.SyscallTables() {
-		for name, refused := range refusals() {
-			number, err := table.LookupNo(name)
-			if err != nil {
-				return fmt.Errorf("the shield of the first process: %w", err)
-			}
-			call := table.Table[number]
-			do := call.Fn
-			call.Fn = func(t *kernel.Task, sysno uintptr, args arch.SyscallArguments) (uintptr, *kernel.SyscallControl, error) {
+	calls := make(map[string]wrapper)
+	for name, refused := range refusals() {
+		calls[name] = func(do kernel.SyscallFn) kernel.SyscallFn {
+			return func(t *kernel.Task, sysno uintptr, args arch.SyscallArguments) (uintptr, *kernel.SyscallControl, error) {
 				if t.ThreadGroup() != t.Kernel().GlobalInit() && refused(t, args) {
 					return 0, nil, linuxerr.EPERM
 				}
 				return do(t, sysno, args)
 			}
-			table.Table[number] = call
 		}
-		table.Init()
+	}
+	if err := wrapCalls(calls); err != nil {
+		return fmt.Errorf("the shield of the first process: %w", err)
 	}
 	return nil
 }
