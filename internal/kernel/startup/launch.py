@@ -1,4 +1,4 @@
-def _cubby():
+def _launch():
     import sys
 
     # The directory that it starts in has the user's files. ipykernel takes it out of
@@ -6,12 +6,15 @@ def _cubby():
     here = sys.path[:1] == [""]
     if here:
         del sys.path[0]
+    import runpy
+
     try:
         if not {"IPython", "jedi"} & set(sys.modules):
             _without_what_waits()
     finally:
         if here:
             sys.path.insert(0, "")
+    runpy.run_module("ipykernel_launcher", run_name="__main__", alter_sys=True)
 
 
 def _without_what_waits():
@@ -95,7 +98,4 @@ def _without_what_waits():
             del sys.modules[name]
 
 
-_cubby()
-import runpy  # noqa: E402
-
-runpy.run_module("ipykernel_launcher", run_name="__main__", alter_sys=True)
+_launch()

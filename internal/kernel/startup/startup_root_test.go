@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -52,6 +53,9 @@ func start(t *testing.T, name, language string, programs ...string) (*jupyter.Cl
 	}
 	if argv[0] == "python3" {
 		argv[0] = "/usr/bin/python3" // the one that Debian's packages are for
+	}
+	if language == "python" && !slices.Contains(argv, "-Xfrozen_modules=off") {
+		argv = slices.Insert(argv, 1, "-Xfrozen_modules=off") // as ipykernel's own kernelspec has it
 	}
 	cmd := exec.Command(argv[0], argv[1:]...)
 	env, err := kerneltest.Environ(t.TempDir())
