@@ -91,9 +91,9 @@ func TestPrivileges(t *testing.T) {
 				}
 			}
 			// Root among the commands neither has nor inherits what is the agent's.
-			status, _ = r.exec("root", "cat /proc/self/status")
+			root, _ := r.exec("root", "cat /proc/self/status")
 			for _, set := range []string{"CapInh", "CapPrm", "CapEff", "CapBnd"} {
-				_, hex, _ := strings.Cut(status, set+":")
+				_, hex, _ := strings.Cut(root, set+":")
 				hex, _, _ = strings.Cut(strings.TrimSpace(hex), "\n")
 				if bits, err := strconv.ParseUint(hex, 16, 64); err != nil || bits&agentsOwn != 0 || set == "CapInh" && bits != 0 {
 					t.Errorf("%s of a command of root is %s, %v", set, hex, err)
@@ -102,7 +102,6 @@ func TestPrivileges(t *testing.T) {
 			if w.isolation != sandbox.Container {
 				return
 			}
-			status, _ = r.exec("sandbox", "cat /proc/self/status")
 			if !strings.Contains(status, "Seccomp:\t2") {
 				t.Errorf("a command runs without a seccomp filter: %s", status)
 			}
