@@ -144,12 +144,14 @@ func TestKilledAtAnyMoment(t *testing.T) {
 // before. It returns the last thing that the victim said.
 func murder(t *testing.T, v victim, after time.Duration) (reached string, h driver.Handle) {
 	t.Helper()
+	v.Config.Log = nil // it does not come out of JSON as it went in
 	job, err := json.Marshal(v)
 	if err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), "CUBBY_TEST_VICTIM="+string(job))
+	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -175,9 +177,10 @@ func murder(t *testing.T, v victim, after time.Duration) (reached string, h driv
 		}
 	}
 	_ = cmd.Wait()
-	if timer != nil {
-		timer.Stop()
+	if timer == nil {
+		t.Fatalf("the victim ended by itself: %v", cmd.ProcessState)
 	}
+	timer.Stop()
 	return reached, h
 }
 
