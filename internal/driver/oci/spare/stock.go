@@ -1,0 +1,143 @@
+package spare
+
+import (
+	"slices"
+	"sync"
+	"time"
+)
+
+// Stock keeps things that are all of one kind, that which was wanted last. They are made
+// ahead and not for whoever wants one. Safe for concurrent use.
+type Stock[Kind comparable, T any] struct {
+	lives   func(T) bool
+	discard func(T)
+	count   int           // how many are kept
+	after   time.Duration // a wish; see NewStock
+
+	making sync.WaitGroup
+	ending chan struct{} // closed by Close
+
+	mu     sync.Mutex
+	ready  []T               // guarded by mu
+	kind   Kind              // of all of them; guarded by mu
+	create func() (T, error) // makes one of the kind; guarded by mu
+	busy   bool              // somebody makes more; guarded by mu
+	quiet  time.Time         // none are made before; guarded by mu
+	closed bool              // guarded by mu
+}
+
+// NewStock keeps count things, as long as they live; discard takes one away. They are made
+// some time after one was wanted, which leaves whoever wants it the processors.
+func NewStock[Kind comparable, T any](count int, after time.Duration, lives func(T) bool, discard func(T)) *Stock[Kind, T] {
+	return &Stock[Kind, T]{lives: lives, discard: discard, count: count, after: after, ending: make(chan struct{})}
+}
+
+// Want has things of a kind made, by create, if there are none: those of another kind
+// go.
+func (s *Stock[Kind, T]) Want(kind Kind, create func() (T, error)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || s.count == 0 {
+		return
+	}
+	if s.kind != kind {
+		useless := s.ready
+		s.ready = nil
+		s.making.Go(func() { s.discardAll(useless) })
+	}
+	s.kind, s.create = kind, create
+	if !s.busy && !time.Now().Before(s.quiet) {
+		s.busy = true
+		s.making.Go(s.refill)
+	}
+}
+
+// Take is Want that returns one that is ready, which is the caller's.
+func (s *Stock[Kind, T]) Take(kind Kind, create func() (T, error)) (one T, found bool) {
+	s.Want(kind, create)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.kind == kind && len(s.ready) > 0 {
+		first := s.ready[0]
+		s.ready = s.ready[1:]
+		if s.lives(first) {
+			return first, true
+		}
+		s.making.Go(func() { s.discard(first) })
+	}
+	return one, false
+}
+
+func (s *Stock[Kind, T]) refill() {
+	t := time.NewTimer(s.after)
+	defer t.Stop()
+	select {
+	case <-s.ending:
+	case <-t.C:
+	}
+	for s.makeOne() {
+	}
+}
+
+// makeOne is a step of refill, which reports whether there is another.
+func (s *Stock[Kind, T]) makeOne() bool {
+	s.mu.Lock()
+	kind, create := s.kind, s.create
+	if s.closed || len(s.ready) >= s.count || time.Now().Before(s.quiet) {
+		s.busy = false
+		s.mu.Unlock()
+		return false
+	}
+	s.mu.Unlock()
+	one, err := create()
+	s.mu.Lock()
+	switch {
+	case err != nil:
+		s.busy = false // the next one who wants one has it tried again
+		s.mu.Unlock()
+		return false
+	case s.closed || s.kind != kind || time.Now().Before(s.quiet):
+		s.mu.Unlock()
+		s.discard(one)
+		return true
+	}
+	s.ready = append(s.ready, one)
+	s.mu.Unlock()
+	return true
+}
+
+// Ready returns those that are ready, which stay in the stock.
+func (s *Stock[Kind, T]) Ready() []T {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.ready)
+}
+
+// GiveUp discards what is ready, and has none made for a time. It returns how many there
+// were.
+func (s *Stock[Kind, T]) GiveUp(quiet time.Duration) int {
+	s.mu.Lock()
+	given := s.ready
+	s.ready, s.quiet = nil, time.Now().Add(quiet)
+	s.mu.Unlock()
+	s.discardAll(given)
+	return len(given)
+}
+
+func (s *Stock[Kind, T]) discardAll(list []T) {
+	for _, one := range list {
+		s.discard(one)
+	}
+}
+
+// Close discards all that were not taken, and ends with what goes on in the background.
+func (s *Stock[Kind, T]) Close() {
+	s.mu.Lock()
+	if !s.closed {
+		close(s.ending)
+	}
+	s.closed = true
+	s.mu.Unlock()
+	s.making.Wait()
+	s.GiveUp(0)
+}
