@@ -19,8 +19,8 @@ import (
 )
 
 // boot is upstream's command that becomes the sandbox. Before it does, the
-// sizes that the sandbox shows to its programs, and whether its first process is
-// shielded from them, are taken from the specification.
+// sizes that the sandbox shows to its programs, whether its first process is
+// shielded from them, and whether it waits for its files, are taken from the specification.
 type boot struct{ sentrycmd.Boot }
 
 // Execute implements subcommands.Command.
@@ -30,6 +30,9 @@ func (b *boot) Execute(ctx context.Context, f *flag.FlagSet, args ...any) subcom
 	spec, err := specification(f)
 	if err == nil && shielded(spec) {
 		err = raiseShield()
+	}
+	if err == nil {
+		err = takeStores(spec, f)
 	}
 	if err != nil {
 		// A sandbox without its limits or its shield is worse than none.

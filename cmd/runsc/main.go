@@ -7,9 +7,9 @@
 // host's memory and processors to the sandbox; here the sandbox sees the
 // limits of its own specification (linux.resources). Its processes collect no garbage
 // while they begin. It shields the first process of a sandbox from the others where the
-// specification asks for that. Its clock is ready in milliseconds. And it has three
-// commands of its own, with which cubby keeps the memory of sandboxes: suspend, proceed and
-// wake.
+// specification asks for that. Its clock is ready in milliseconds. And it has four
+// commands of its own: suspend, proceed and wake, with which cubby keeps the memory of
+// sandboxes, and ready, with which it makes the next one's kernel before it is needed.
 package main
 
 import (
@@ -52,6 +52,7 @@ func main() {
 		new(suspend):          "",
 		new(proceed):          "",
 		new(wake):             "",
+		new(ready):            "",
 
 		new(boot):             "internal",
 		new(goferCommand):     "internal",

@@ -86,6 +86,8 @@ type Config struct {
 	TenantDisk     Bytes   `key:"tenant-disk" default:"10GiB" usage:"size of the disk that the sandboxes of a tenant share; disks that exist keep theirs"`
 	DiskPool       int     `key:"disk-pool" default:"4" usage:"formatted sandbox disks that are kept ready"`
 
+	SentryPool int `key:"sentry-pool" default:"1" usage:"kernels of gVisor (sentries), 17 MiB each, that are kept started for the next sandbox that begins or wakes; all are of the image, limits and volumes that were asked for last; needs cgroup-favordynmods; 0: none"`
+
 	Pool Pools `key:"pool" default:"auto" usage:"sandboxes that are kept ready for creates that fit, as count=2,image=base,isolation=gvisor,kernel=python,modules=numpy+pandas,memory=1GiB,cpus=2,pids=512,disk=4GiB,user=sandbox;…, or as [[pool]] in the file; auto: two of base with gVisor, the default limits and a Python kernel, where the host has 4GiB; off: none"`
 
 	ArchiveURL       string `key:"archive-url" usage:"where the files of destroyed sandboxes can be archived, as s3://bucket[/prefix]; empty: nowhere"`
@@ -193,6 +195,8 @@ func (c Config) Validate() error {
 		return errs.E(errs.Invalid, "idle-policy: %q is not stop, destroy, sleep or always_on", c.IdlePolicy)
 	case outside(c.IdleTimeout) || outside(c.MaxLifetime) || outside(c.ThreadIdle) || outside(c.ThreadLife):
 		return errs.E(errs.Invalid, "idle-timeout and max-lifetime, also of threads, are between 0 and %d hours", int(sandbox.MaxDuration.Hours()))
+	case c.SentryPool < 0 || c.SentryPool > 100:
+		return errs.E(errs.Invalid, "sentry-pool: %d is not between 0 and 100", c.SentryPool)
 	case c.DiskPool < 0 || c.DiskPool > 1000:
 		return errs.E(errs.Invalid, "disk-pool: %d is not between 0 and 1000", c.DiskPool)
 	case c.TenantDisk < sandbox.MinDiskBytes || c.TenantDisk > sandbox.MaxDiskBytes:

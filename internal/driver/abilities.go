@@ -165,3 +165,11 @@ type TreeKiller interface {
 	// of its own.
 	KillOthers(ctx context.Context, h Handle, spare []int64) error
 }
+
+// Stocker is a Driver that keeps parts of sandboxes ready, so that the next one begins
+// sooner.
+type Stocker interface {
+	// GiveUp removes what is ready and belongs to no sandbox, because the host's memory is
+	// short, and makes no more of it for a while. It reports how many parts that were.
+	GiveUp() int
+}

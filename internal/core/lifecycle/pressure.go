@@ -10,6 +10,7 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/core/admission"
 	"github.com/cubbyhq/cubby/internal/core/live"
+	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 	"github.com/cubbyhq/cubby/internal/telemetry"
@@ -80,7 +81,11 @@ func (s *reaper) relieve(ctx context.Context, start starter) {
 	if now == admission.NoShortage {
 		return
 	}
-	if s.pool.GiveUp(math.MaxInt) > 0 {
+	given := s.pool.GiveUp(math.MaxInt)
+	if stocker, ok := driver.As[driver.Stocker](s.cfg.Driver); ok {
+		given += stocker.GiveUp()
+	}
+	if given > 0 {
 		return // what that brings is seen at the next look
 	}
 	var all []resting

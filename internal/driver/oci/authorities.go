@@ -1,94 +1,16 @@
 package oci
 
 import (
-	"crypto/sha256"
-	"crypto/x509"
-	"encoding/pem"
-	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
-	"sync"
-	"time"
 
-	"software.sslmate.com/src/go-pkcs12"
-
-	"github.com/cubbyhq/cubby/internal/driver"
-	"github.com/cubbyhq/cubby/internal/errs"
+	"github.com/cubbyhq/cubby/internal/driver/oci/truststore"
 )
-
-// authorities are the files of certificate authorities that sandboxes get, made
-// from one of the host's. They are made again when that one has changed.
-type authorities struct {
-	mu    sync.Mutex
-	path  string
-	at    time.Time
-	size  int64
-	files map[string][]byte // by name in [driver.AuthoritiesDir]
-}
-
-// of returns the files that say the same as path. They are not to be changed.
-func (a *authorities) of(path string) (map[string][]byte, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	info, err := os.Stat(path)
-	if err == nil && a.path == path && a.at.Equal(info.ModTime()) && a.size == info.Size() {
-		return a.files, nil
-	}
-	var bundle, store []byte
-	if err == nil {
-		bundle, err = os.ReadFile(path)
-	}
-	if err == nil {
-		store, err = trustStore(bundle)
-	}
-	if err != nil {
-		return nil, errs.E(errs.Unavailable, "the host's certificate authorities cannot be read").Because(err)
-	}
-	a.path, a.at, a.size = path, info.ModTime(), info.Size()
-	a.files = map[string][]byte{
-		filepath.Base(driver.AuthoritiesPath): bundle,
-		filepath.Base(driver.TrustStorePath):  store,
-	}
-	return a.files, nil
-}
-
-// trustStore makes a PKCS #12 file of the certificates in a PEM file, as Java
-// reads it: without a password, since it has no secret. What Go cannot read as
-// a certificate is left out.
-func trustStore(bundle []byte) ([]byte, error) {
-	var entries []pkcs12.TrustStoreEntry
-	for block, rest := pem.Decode(bundle); block != nil; block, rest = pem.Decode(rest) {
-		cert, err := x509.ParseCertificate(block.Bytes)
-		if err != nil {
-			continue
-		}
-		entries = append(entries, pkcs12.TrustStoreEntry{Cert: cert, FriendlyName: alias(cert)})
-	}
-	return pkcs12.Passwordless.EncodeTrustStoreEntries(entries, "")
-}
-
-// alias names a certificate in the store, where of two with one name Java keeps
-// one.
-func alias(cert *x509.Certificate) string {
-	name := cert.Subject.CommonName
-	if name == "" {
-		name = strings.Join(cert.Subject.Organization, " ")
-	}
-	name = strings.Map(func(r rune) rune {
-		if r < ' ' || r > '~' {
-			return '?'
-		}
-		return r
-	}, name)
-	sum := sha256.Sum256(cert.Raw)
-	return fmt.Sprintf("%.100s %x", name, sum[:8])
-}
 
 // layAuthorities writes the files to the disk, where the sandbox's root may
 // change them within its quota. A directory that is there already is the
 // sandbox's: nothing in it is read or written.
-func (n note) layAuthorities(a *authorities) error {
+func (n note) layAuthorities(from *truststore.Files) error {
 	if n.Authorities == "" || !n.AuthoritiesDir {
 		return nil
 	}
@@ -96,7 +18,7 @@ func (n note) layAuthorities(a *authorities) error {
 	if _, err := os.Lstat(dir); err == nil {
 		return nil
 	}
-	files, err := a.of(n.Authorities)
+	files, err := from.Of(n.Authorities)
 	if err != nil {
 		return err
 	}

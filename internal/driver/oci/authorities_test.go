@@ -17,6 +17,7 @@ import (
 	"software.sslmate.com/src/go-pkcs12"
 
 	"github.com/cubbyhq/cubby/internal/driver"
+	"github.com/cubbyhq/cubby/internal/driver/oci/truststore"
 )
 
 // ofName makes a certificate authority.
@@ -66,7 +67,7 @@ func TestAuthorities(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	create := func(a *authorities) note {
+	create := func(a *truststore.Files) note {
 		t.Helper()
 		n := note{Volumes: ownRoot(t), Authorities: host, AuthoritiesDir: true}
 		if err := n.layAuthorities(a); err != nil {
@@ -74,7 +75,7 @@ func TestAuthorities(t *testing.T) {
 		}
 		return n
 	}
-	var a authorities
+	var a truststore.Files
 	write(broken, one, same)
 	first := create(&a)
 	if got := strings.Join(laidOut(t, first), " "); got != "One One" {
@@ -124,10 +125,10 @@ func TestAuthoritiesOfBefore(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := note{Volumes: ownRoot(t), Authorities: host}
-	if err := n.machineFiles(); err != nil {
+	if err := n.layMachineFiles(); err != nil {
 		t.Fatal(err)
 	}
-	if err := n.layAuthorities(new(authorities)); err != nil {
+	if err := n.layAuthorities(new(truststore.Files)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(n.authoritiesDir()); !os.IsNotExist(err) {

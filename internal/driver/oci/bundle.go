@@ -28,6 +28,7 @@ type bundle struct {
 	cgroup     string   // prepared directory of its cgroup view
 	sharedRoot string   // of gVisor, for what its runs have in common
 	network    *os.File // a container's network namespace
+	nobodys    bool     // it is of a sentry that no sandbox has yet
 }
 
 const specVersion = "1.0.2" // the oldest that says all that is needed; crun 1.8 and runc 1.1 warn above theirs
@@ -86,7 +87,7 @@ func (b bundle) shared() []specs.Mount {
 		bind(b.box.channel(), driver.ChannelDir, "ro", "nosuid", "nodev", "noexec"),
 		bind(b.note.Init.Path, driver.InitPath, "ro", "nosuid", "nodev"),
 	)
-	for _, name := range []string{"hosts", "hostname", "resolv.conf"} {
+	for _, name := range machineFiles {
 		mounts = append(mounts, bind(filepath.Join(b.note.root(), "etc", name), "/etc/"+name, "rw", "nosuid", "nodev", "noexec"))
 	}
 	switch {
@@ -101,9 +102,12 @@ func (b bundle) shared() []specs.Mount {
 
 const authoritiesFile = "ca-certificates.crt"
 
-// machineFiles writes the files of /etc that name the machine to the disk,
-// where the sandbox may change them within its quota.
-func (n note) machineFiles() error {
+// machineFiles are the files of /etc that name the machine.
+var machineFiles = []string{"hosts", "hostname", "resolv.conf"}
+
+// layMachineFiles writes machineFiles to the disk, where the sandbox may change them
+// within its quota.
+func (n note) layMachineFiles() error {
 	dir := filepath.Join(n.root(), "etc")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
+	"github.com/cubbyhq/cubby/internal/driver/oci/idrange"
 	"github.com/cubbyhq/cubby/internal/driver/oci/seccomp"
 )
 
@@ -59,7 +60,7 @@ func (b bundle) container(s *specs.Spec) {
 	}
 	if base := b.note.IDBase; base > 0 {
 		s.Linux.Namespaces = append(s.Linux.Namespaces, specs.LinuxNamespace{Type: specs.UserNamespace, Path: b.userns})
-		mapping := []specs.LinuxIDMapping{{ContainerID: 0, HostID: base, Size: idCount}}
+		mapping := []specs.LinuxIDMapping{{ContainerID: 0, HostID: base, Size: idrange.Count}}
 		s.Linux.UIDMappings, s.Linux.GIDMappings = mapping, mapping
 	}
 	// Shared memory dies with the last process that has it: a leftover would

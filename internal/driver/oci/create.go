@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"github.com/cubbyhq/cubby/internal/driver"
+	"github.com/cubbyhq/cubby/internal/driver/oci/truststore"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
@@ -131,7 +132,7 @@ func (n note) dirs() []string {
 }
 
 // lay makes the directories of a sandbox. It may be called again.
-func (b box) lay(n note, a *authorities) error {
+func (b box) lay(n note, authorities *truststore.Files) error {
 	// Volumes are mounted by their owner; a path that is not there must not be
 	// made on the host's disk instead.
 	for _, dir := range n.dirs() {
@@ -144,10 +145,10 @@ func (b box) lay(n note, a *authorities) error {
 			return err
 		}
 	}
-	if err := n.machineFiles(); err != nil {
+	if err := n.layMachineFiles(); err != nil {
 		return err
 	}
-	return n.layAuthorities(a)
+	return n.layAuthorities(authorities)
 }
 
 // check reports what cannot be carried out here.

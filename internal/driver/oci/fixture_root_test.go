@@ -146,7 +146,9 @@ func newMachine(t testing.TB, runtime string) *machine {
 		CgroupParent: "cubby-test-" + strings.ToLower(rand.Text()[:8]),
 		Log:          slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}}
-	if runtime != runsc {
+	if runtime == runsc {
+		m.cfg.Sentries = 1
+	} else {
 		m.cfg.ContainerRuntime = runtime
 	}
 	return m
@@ -210,6 +212,9 @@ func (m *machine) crash(t testing.TB, uid sandbox.UID) {
 // left reports what sandboxes left on the host.
 func (m *machine) left(t testing.TB) {
 	t.Helper()
+	if m.last != nil {
+		m.last.sentries.settle(t) // what is kept for the next sandbox is left of none
+	}
 	entries, err := os.ReadDir(m.cfg.StateDir)
 	if err != nil {
 		t.Fatal(err)

@@ -37,6 +37,9 @@ func (b bundle) gvisor(s *specs.Spec) {
 		hint + "options":   fmt.Sprintf("mode=01777,size=%d", b.note.Limits.DiskBytes),
 		"dev.cubby.shield": "true", // of the agent; see cmd/runsc
 	}
+	if b.nobodys {
+		s.Annotations["dev.cubby.line"] = b.box.bundle() // where it gets files of its own; see cmd/runsc
+	}
 	for _, ns := range []specs.LinuxNamespaceType{
 		specs.PIDNamespace, specs.IPCNamespace, specs.UTSNamespace, specs.MountNamespace, specs.NetworkNamespace,
 	} {
@@ -64,8 +67,24 @@ func gvisorMemory(budget int64) int64 {
 // itself. It is there for a gVisor that was taken over.
 func gvisorTasks(pids int64) int64 { return min(8*pids+1024, cgroup.MaxTasks) }
 
-func (b bundle) overlayDir() string { return filepath.Join(b.note.root(), "overlay") }
-func (b bundle) tmpDir() string     { return filepath.Join(b.note.root(), "tmp") }
+func (b bundle) overlayDir() string { return filepath.Join(b.storesDir(), overlayName) }
+func (b bundle) tmpDir() string     { return filepath.Join(b.storesDir(), tmpName) }
+
+const overlayName, tmpName = "overlay", "tmp"
+
+// storesDir is where the directories are in which gVisor keeps changes to filesystems.
+func (b bundle) storesDir() string {
+	if b.nobodys {
+		// The runtime opens them in the mount namespace of its file server, where they
+		// would hold on to all mounts that the host has at that moment. Its own
+		// descriptor leads out of there.
+		return fmt.Sprintf("/proc/self/fd/%d", storesFD)
+	}
+	return b.note.root()
+}
+
+// storesFD is the runtime's descriptor of the directory of nobody's stores.
+const storesFD = 5
 
 // beginFlags are runscFlags of a command that begins a run. The empty network
 // namespace of gVisor's file servers is one for all: to make one for each takes

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -41,6 +42,7 @@ func (d *Driver) List(ctx context.Context) ([]driver.Found, error) {
 			uids = append(uids, uid)
 		}
 	}
+	uids = slices.DeleteFunc(uids, d.sentries.isOurs)
 	slices.Sort(uids)
 	var list []driver.Found
 	for _, uid := range slices.Compact(uids) {
@@ -259,12 +261,19 @@ func (b box) known() bool {
 	if err != nil {
 		return !errors.Is(err, os.ErrNotExist)
 	}
-	for _, e := range entries {
-		if strings.Contains(e.Name(), string(b.uid)) {
-			return true
-		}
+	id := b.runtimeID()
+	return slices.ContainsFunc(entries, func(e os.DirEntry) bool { return strings.Contains(e.Name(), id) })
+}
+
+// runtimeID is the runtime's name of the run, which is that of the sentry that it
+// became of or the sandbox's.
+func (b box) runtimeID() string {
+	notes, _ := filepath.Glob(filepath.Join(b.runtime(), "*_sandbox:*.state"))
+	if len(notes) == 1 {
+		id, _, _ := strings.Cut(filepath.Base(notes[0]), "_sandbox:")
+		return id
 	}
-	return false
+	return string(b.uid)
 }
 
 // Adopt implements driver.Driver.

@@ -25,6 +25,8 @@ type victim struct {
 	Config Config
 	Spec   driver.Spec
 	Stop   bool
+	// Ahead is a sandbox that comes and goes before, so that a sentry is ready.
+	Ahead *driver.Spec
 	// Of a sandbox that is there already: what it does with it.
 	Handle      driver.Handle
 	Sleep, Wake bool
@@ -66,6 +68,9 @@ func beVictim(job string) {
 	}
 	ctx := context.Background()
 	d, err := New(v.Config)
+	if err == nil && v.Ahead != nil {
+		err = goAhead(ctx, d, *v.Ahead)
+	}
 	say("open", err)
 	switch {
 	case v.Sleep:
@@ -94,6 +99,20 @@ func beVictim(job string) {
 		say("destroyed", d.Destroy(ctx, h))
 	}
 	select {}
+}
+
+func goAhead(ctx context.Context, d *Driver, spec driver.Spec) error {
+	h, err := d.Create(ctx, spec)
+	if err == nil {
+		err = d.Start(ctx, h)
+	}
+	if err == nil {
+		err = d.Destroy(ctx, h)
+	}
+	if err == nil {
+		_, err = d.awaitSentry(ctx)
+	}
+	return err
 }
 
 // A daemon that is killed at any moment leaves nothing that its successor does

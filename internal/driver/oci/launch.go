@@ -35,6 +35,16 @@ type place struct {
 
 func (d *Driver) takePlace(n note) (*place, error) {
 	group := d.cgroups.Group(n.UID)
+	if err := group.Create(n.hostLimits()); err != nil {
+		return nil, err
+	}
+	p := &place{thread: thread.New(), entered: make(chan error, 1)}
+	go func() { p.entered <- group.Enter(p.thread.TID) }()
+	return p, nil
+}
+
+// hostLimits are what a sandbox's cgroup is bounded by.
+func (n note) hostLimits() cgroup.Limits {
 	l := cgroup.Limits{Memory: n.Limits.MemoryBytes, CPUs: n.Limits.CPUs, PIDs: n.Limits.PIDs}
 	if n.Isolation == sandbox.GVisor {
 		// A fork that the host refuses ends gVisor's kernel: the agent bounds
@@ -42,12 +52,47 @@ func (d *Driver) takePlace(n note) (*place, error) {
 		// taken over could take.
 		l.Memory, l.PIDs = gvisorMemory(l.Memory), gvisorTasks(l.PIDs)
 	}
-	if err := group.Create(l); err != nil {
-		return nil, err
+	return l
+}
+
+// againEmpty ends what is in a sandbox's cgroup, which can be begun in again.
+func (d *Driver) againEmpty(ctx context.Context, n note) error {
+	group := d.cgroups.Group(n.UID)
+	if err := group.Kill(ctx); err != nil {
+		return err
 	}
-	p := &place{thread: thread.New(), entered: make(chan error, 1)}
-	go func() { p.entered <- group.Enter(p.thread.TID) }()
-	return p, nil
+	if err := os.RemoveAll(d.box(n.UID).runtime()); err != nil {
+		return err
+	}
+	return group.Create(n.hostLimits())
+}
+
+// start starts a command in the cgroup.
+func (p *place) start(group cgroup.Group, cmd *exec.Cmd, before ...func() error) error {
+	dir, err := group.Open()
+	if err != nil {
+		return err
+	}
+	if dir != nil {
+		defer dir.Close()
+		cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, int(dir.Fd())
+	}
+	return p.thread.Do(func() error {
+		for _, f := range before {
+			if err := f(); err != nil {
+				return err
+			}
+		}
+		if err := p.taken(); err != nil {
+			return err
+		}
+		return cmd.Start()
+	})
+}
+
+// runtimeEnv is the environment of a runtime.
+func runtimeEnv() []string {
+	return []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
 }
 
 // taken returns when the thread is in the cgroup.
@@ -65,7 +110,6 @@ func (p *place) leave() {
 // launch starts the runtime and returns the process that is the sandbox.
 func (d *Driver) launch(ctx context.Context, n note, rec record, userns *os.File, place *place, from *memory.Memory) (*process, error) {
 	b := d.box(n.UID)
-	group := d.cgroups.Group(n.UID)
 	// Its namespace and its agent have to agree.
 	redirected := n.Isolation == sandbox.Container && d.redirects()
 	var boot []byte
@@ -77,7 +121,20 @@ func (d *Driver) launch(ctx context.Context, n note, rec record, userns *os.File
 	}
 	_ = os.Remove(b.pidFile())
 	_ = os.Remove(b.log())
-	bun := bundle{note: n, box: b, cgroups: d.cgroups, nofile: d.nofile, oom: d.oom, sharedRoot: d.sharedDir(), root: n.Rootfs}
+	bun := d.bundle(n)
+	if k := d.takeSentry(bun, from); k != nil {
+		err := d.become(ctx, k, bun, boot, from)
+		if err == nil {
+			return d.begun(n)
+		}
+		if !errors.Is(err, errUnfit) {
+			return nil, err
+		}
+		d.log.Warn("a sandbox begins without the kernel that was started ahead", "box", n.UID, "err", err)
+		if err := d.againEmpty(ctx, n); err != nil {
+			return nil, err
+		}
+	}
 	var cmd *exec.Cmd
 	var err error
 	switch {
@@ -108,6 +165,12 @@ func (d *Driver) launch(ctx context.Context, n note, rec record, userns *os.File
 	if err != nil {
 		return nil, err
 	}
+	return d.begun(n)
+}
+
+// begun is the process that the runtime started.
+func (d *Driver) begun(n note) (*process, error) {
+	b, group := d.box(n.UID), d.cgroups.Group(n.UID)
 	data, err := os.ReadFile(b.pidFile())
 	if err != nil {
 		return nil, errs.E(errs.Internal, "the runtime wrote no pid").Because(err)
@@ -128,6 +191,10 @@ func (d *Driver) launch(ctx context.Context, n note, rec record, userns *os.File
 		return nil, errs.E(errs.Unavailable, "the sandbox ended before its agent answered").Because(b.complaint())
 	}
 	return p, err
+}
+
+func (d *Driver) bundle(n note) bundle {
+	return bundle{note: n, box: d.box(n.UID), cgroups: d.cgroups, nofile: d.nofile, oom: d.oom, sharedRoot: d.sharedDir(), root: n.Rootfs}
 }
 
 func (d *Driver) boot(n note, secret string, redirected bool) *guestv1.Boot {
@@ -165,15 +232,18 @@ func (d *Driver) gvisorCommand(b bundle) (*exec.Cmd, error) {
 	return exec.Command(b.note.Runtime.Path, append(args, string(b.note.UID))...), nil
 }
 
+// restoreFlag has a memory count where the specification differs from that which it
+// slept with: that is of a daemon of another version, or under another limit of open
+// files.
+const restoreFlag = "--restore-spec-validation=warning"
+
 // restoreCommand is gvisorCommand for a run that comes out of a memory: by the
 // program that wrote it, which reads it when its gate opens.
 func (d *Driver) restoreCommand(b bundle, from memory.Memory) (*exec.Cmd, error) {
 	if err := b.layGVisor(); err != nil {
 		return nil, err
 	}
-	// What differs from the specification that it slept with is of a daemon of another
-	// version, or under another limit of open files: the memory counts.
-	args := append(b.beginFlags(), "--restore-spec-validation=warning", "wake", "--bundle="+b.box.bundle(), "--pid-file="+b.box.pidFile(),
+	args := append(b.beginFlags(), restoreFlag, "wake", "--bundle="+b.box.bundle(), "--pid-file="+b.box.pidFile(),
 		"--image-path="+from.Image(), "--gate=3", string(b.note.UID))
 	return exec.Command(from.Program(), args...), nil
 }
@@ -236,44 +306,34 @@ func (d *Driver) execute(ctx context.Context, cmd *exec.Cmd, b bundle, boot []by
 		return err
 	}
 	defer out.Close()
-	group := d.cgroups.Group(b.note.UID)
 	// The sandbox inherits these: anything but /dev/null would be a way to
 	// the host's disk or depend on this process.
 	cmd.Stdin = in
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
-	dir, err := group.Open()
-	if err != nil {
-		_ = in.Close()
-		return err
-	}
-	if dir != nil {
-		defer dir.Close()
-		cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, int(dir.Fd())
-	}
+	cmd.Env = runtimeEnv()
 	if userns != nil && b.note.Runtime.Kind == crun {
 		b.userns = "/proc/self/fd/3" // a daemon's own would need the right to trace it
 		cmd.ExtraFiles = []*os.File{userns}
 	}
-	err = place.thread.Do(func() error {
-		if b.note.Isolation == sandbox.Container {
-			s, err := b.prepare(userns)
-			if err != nil {
-				return err
-			}
-			if err := b.staged(s, cmd); err != nil {
-				return err
-			}
+	err = place.start(d.cgroups.Group(b.note.UID), cmd, func() error {
+		if b.note.Isolation != sandbox.Container {
+			return nil
 		}
-		if err := place.taken(); err != nil {
+		s, err := b.prepare(userns)
+		if err != nil {
 			return err
 		}
-		return cmd.Start()
+		return b.staged(s, cmd)
 	})
 	_ = in.Close()
 	if err != nil {
 		return fmt.Errorf("start %s: %w", b.note.Runtime.Kind, err)
 	}
+	return b.failed(ctx, attend(ctx, cmd, cmd.Wait, out, boot))
+}
+
+// attend gives the agent its boot and returns when the runtime has ended.
+func attend(ctx context.Context, cmd *exec.Cmd, wait func() error, out *os.File, boot []byte) error {
 	written := make(chan struct{})
 	go func() {
 		defer close(written)
@@ -281,7 +341,7 @@ func (d *Driver) execute(ctx context.Context, cmd *exec.Cmd, b bundle, boot []by
 		_ = out.Close()
 	}()
 	stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })
-	err = cmd.Wait()
+	err := wait()
 	stop()
 	if err != nil {
 		_ = out.Close()
@@ -291,10 +351,16 @@ func (d *Driver) execute(ctx context.Context, cmd *exec.Cmd, b bundle, boot []by
 	stop = context.AfterFunc(ctx, func() { _ = out.Close() })
 	<-written
 	stop()
-	if ctx.Err() != nil {
+	return err
+}
+
+// failed says what is wrong with a start whose runtime ended with err; nil if nothing
+// is.
+func (b bundle) failed(ctx context.Context, err error) error {
+	switch {
+	case ctx.Err() != nil:
 		return errs.E(errs.Timeout, "the sandbox took too long to start").Because(ctx.Err())
-	}
-	if err != nil {
+	case err != nil:
 		return errs.E(errs.Unavailable, "the runtime did not start the sandbox").
 			Because(fmt.Errorf("%s: %w: %w", b.note.Runtime.Kind, err, b.box.complaint()))
 	}

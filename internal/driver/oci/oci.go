@@ -34,8 +34,10 @@ import (
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/driver/oci/cgroup"
 	"github.com/cubbyhq/cubby/internal/driver/oci/filelocks"
+	"github.com/cubbyhq/cubby/internal/driver/oci/idrange"
 	"github.com/cubbyhq/cubby/internal/driver/oci/memory"
 	"github.com/cubbyhq/cubby/internal/driver/oci/spare"
+	"github.com/cubbyhq/cubby/internal/driver/oci/truststore"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
@@ -53,6 +55,9 @@ type Config struct {
 	// FavorMoves lets the host move processes between cgroups without a wait, see
 	// [cgroup.FavorMoves].
 	FavorMoves bool
+	// Sentries is how many kernels of gVisor are kept that were started ahead. They
+	// need quick moves.
+	Sentries int
 	// ContainerRuntime is the program for sandbox.Container. Default: crun,
 	// else runc, from PATH.
 	ContainerRuntime string
@@ -70,8 +75,9 @@ type Driver struct {
 	locks       *filelocks.Watch // bounds the file locks of containers
 	namespaces  *namespaces
 	networks    *spare.Spares[containerNetwork]
-	authorities authorities
+	authorities truststore.Files
 	kept        memory.Programs // of the memories
+	sentries    *sentries
 
 	hostID string // changes with every boot of the host
 	nofile uint64 // this process's hard limit, the most that anybody below gets
@@ -97,6 +103,7 @@ var (
 	_ driver.Driver      = (*Driver)(nil)
 	_ driver.Sleeper     = (*Driver)(nil)
 	_ driver.Snapshotter = (*Driver)(nil)
+	_ driver.Stocker     = (*Driver)(nil)
 )
 
 // New opens the driver: it makes its directories, looks at the host and sets
@@ -151,17 +158,22 @@ func New(cfg Config) (*Driver, error) {
 		runs:   make(map[sandbox.UID]*run),
 
 		locks:      filelocks.New(cfg.Log),
-		namespaces: newNamespaces(openIDRanges(idLocks)),
+		namespaces: newNamespaces(idrange.Open(idrange.Locks)),
 	}
 	d.networks = spare.New(spareNamespaces, refillAfter, d.newNetwork, func(n containerNetwork) { _ = n.Close() })
 	d.cgroups = cgroup.Open(cfg.CgroupParent)
+	quick := false
 	if cfg.FavorMoves {
-		quick, err := cgroup.FavorMoves()
+		quick, err = cgroup.FavorMoves()
 		if err != nil {
 			d.log.Warn("moves of processes between cgroups stay slow", "err", err)
 		}
 		d.log.Debug("moves of processes between cgroups", "quick", quick)
 	}
+	if !quick {
+		cfg.Sentries = 0 // to move one into the cgroup of a sandbox would take longer than to make it
+	}
+	d.sentries = newSentries(d, cfg.Sentries)
 	d.progs = programs{dir: cfg.RuntimesDir, init: cfg.Init, runsc: cfg.Runsc, container: cfg.ContainerRuntime}
 	if err := d.prune(); err != nil {
 		d.log.Warn("programs of earlier versions were not removed", "err", err)
@@ -254,6 +266,7 @@ func (d *Driver) Close() error {
 	d.locks.Close()
 	d.namespaces.close()
 	d.networks.Close()
+	d.sentries.close()
 	unmountNetns(d.sharedDir()) // those that use it keep it
 	d.cgroups.Tidy()
 	return nil

@@ -51,7 +51,7 @@ func (d *Driver) save(ctx context.Context, n note, program, to string) error {
 		return err
 	}
 	// The sandbox goes on: what fails shall not take anything away.
-	args := append(b.runscFlags(), "fscheckpoint", "--leave-running", "--image-path="+fresh, string(n.UID))
+	args := append(b.runscFlags(), "fscheckpoint", "--leave-running", "--image-path="+fresh, b.box.runtimeID())
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.WaitDelay = time.Second
 	if out, err := cmd.CombinedOutput(); err != nil {

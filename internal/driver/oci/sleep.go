@@ -68,6 +68,7 @@ func (d *Driver) Sleep(ctx context.Context, h driver.Handle) error {
 		// It has its name and may not have it after a crash of the host.
 		d.log.Error("the memory of a sandbox is not known to be on the disk", "box", n.UID, "err", err)
 	}
+	d.sentries.want(n) // for its wake
 	return d.clear(context.WithoutCancel(ctx), n.UID)
 }
 

@@ -98,6 +98,7 @@ func (d *Driver) shutDown(ctx context.Context, r *run, grace time.Duration) erro
 // had come.
 func (d *Driver) clear(ctx context.Context, uid sandbox.UID) error {
 	b, group := d.box(uid), d.cgroups.Group(uid)
+	runtimeID := b.runtimeID()
 	d.locks.Forget(string(uid))
 	d.mu.Lock()
 	r := d.runs[uid]
@@ -130,9 +131,11 @@ func (d *Driver) clear(ctx context.Context, uid sandbox.UID) error {
 	unmountNetns(b.runtime()) // of a run that an earlier version began
 	unmountAll(b.channel())
 	// Where the path of its directory is too long for a socket, runsc puts
-	// its own here.
+	// its own here. That of a sentry is the sandbox's that it became.
 	for _, dir := range []string{"/run", "/tmp"} {
-		_ = os.Remove(filepath.Join(dir, "runsc-"+string(uid)+".sock"))
+		if _, err := os.Stat(b.runtime()); err == nil {
+			_ = os.Remove(filepath.Join(dir, "runsc-"+runtimeID+".sock"))
+		}
 	}
 	for _, path := range []string{b.runtime(), b.socket(), b.bundle()} {
 		if err := os.RemoveAll(path); err != nil {

@@ -202,7 +202,7 @@ func (d *Driver) runsc(ctx context.Context, n note, p *process, command string, 
 		return nil, nil, err
 	}
 	args := append(append(bundle{note: n, box: b}.runscFlags(), command), flags...)
-	cmd := exec.CommandContext(ctx, p.program(), append(args, string(n.UID))...)
+	cmd := exec.CommandContext(ctx, p.program(), append(args, b.runtimeID())...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	cmd.ExtraFiles = []*os.File{lock}
 	cmd.WaitDelay = time.Second

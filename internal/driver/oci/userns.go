@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/cubbyhq/cubby/internal/driver/oci/idrange"
 	"github.com/cubbyhq/cubby/internal/driver/oci/spare"
 	"github.com/cubbyhq/cubby/internal/driver/oci/thread"
 	"github.com/cubbyhq/cubby/internal/sandbox"
@@ -25,7 +26,7 @@ type idRange struct {
 // namespace needs a process to be born in, which takes longer than a container
 // should wait.
 type namespaces struct {
-	ranges *idRanges
+	ranges *idrange.Ranges
 	spares *spare.Spares[idRange]
 
 	mu      sync.Mutex
@@ -41,7 +42,7 @@ const (
 	refillAfter = 250 * time.Millisecond
 )
 
-func newNamespaces(ranges *idRanges) *namespaces {
+func newNamespaces(ranges *idrange.Ranges) *namespaces {
 	s := &namespaces{ranges: ranges, held: make(map[sandbox.UID]idRange), running: make(map[sandbox.UID]uint32)}
 	s.spares = spare.New(spareNamespaces, refillAfter, s.newRange, s.discard)
 	return s
@@ -84,7 +85,7 @@ func (s *namespaces) adopt(uid sandbox.UID, base uint32) bool {
 	if s.running[uid] == base {
 		return true
 	}
-	if !s.ranges.adopt(base) {
+	if !s.ranges.Adopt(base) {
 		return false
 	}
 	s.running[uid] = base
@@ -96,7 +97,7 @@ func (s *namespaces) ended(uid sandbox.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if base, ok := s.running[uid]; ok {
-		s.ranges.release(base)
+		s.ranges.Release(base)
 		delete(s.running, uid)
 	}
 }
@@ -114,7 +115,7 @@ func (s *namespaces) drop(uid sandbox.UID) {
 // discard gives back a namespace that nothing was started in.
 func (s *namespaces) discard(r idRange) {
 	_ = r.file.Close()
-	s.ranges.release(r.base)
+	s.ranges.Release(r.base)
 }
 
 func (s *namespaces) close() {
@@ -125,17 +126,17 @@ func (s *namespaces) close() {
 	}
 	s.mu.Unlock()
 	s.spares.Close()
-	s.ranges.close()
+	s.ranges.Close()
 }
 
 func (s *namespaces) newRange() (idRange, error) {
-	base, err := s.ranges.claim()
+	base, err := s.ranges.Claim()
 	if err != nil {
 		return idRange{}, err
 	}
 	file, err := userNamespace(base)
 	if err != nil {
-		s.ranges.release(base)
+		s.ranges.Release(base)
 	}
 	return idRange{base: base, file: file}, err
 }
@@ -176,7 +177,7 @@ func become(uid uint32) error {
 }
 
 func bearNamespace(base uint32) (*os.File, error) {
-	mapping := []syscall.SysProcIDMap{{ContainerID: 0, HostID: int(base), Size: idCount}}
+	mapping := []syscall.SysProcIDMap{{ContainerID: 0, HostID: int(base), Size: idrange.Count}}
 	// A namespace needs a process to be born in. With ptrace it stops before
 	// its first instruction and never runs.
 	p, err := os.StartProcess("/proc/self/exe", []string{"cubby-userns"}, &os.ProcAttr{Sys: &syscall.SysProcAttr{

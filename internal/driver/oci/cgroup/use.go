@@ -230,3 +230,26 @@ func (c Group) MemoryFiles() int64 {
 	n, _ := keyed(data, "shmem") // not every kernel counts it
 	return n
 }
+
+// moveRounds is how often a cgroup is looked at whose processes were all moved: one may
+// have forked meanwhile.
+const moveRounds = 100
+
+// MoveTo moves all processes of the cgroup to another one, which exists.
+func (c Group) MoveTo(to Group) error {
+	for range moveRounds {
+		pids, err := c.Procs()
+		if err != nil || len(pids) == 0 {
+			return err
+		}
+		for _, pid := range pids {
+			for _, root := range c.h.roots() {
+				err := os.WriteFile(filepath.Join(root, to.Path, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0)
+				if err != nil && !errors.Is(err, syscall.ESRCH) {
+					return fmt.Errorf("move to cgroup: %w", err)
+				}
+			}
+		}
+	}
+	return errors.New("move to cgroup: processes are left behind")
+}

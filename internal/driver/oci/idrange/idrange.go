@@ -1,4 +1,6 @@
-package oci
+// Package idrange gives ranges of the host's user and group ids to containers. It knows
+// no container: whoever got a range says when it is free again.
+package idrange
 
 import (
 	"bufio"
@@ -17,28 +19,28 @@ import (
 	"github.com/cubbyhq/cubby/internal/errs"
 )
 
-// idCount is how many ids a container with a user namespace has.
-const idCount = 1 << 16
+// Count is how many ids a container with a user namespace has.
+const Count = 1 << 16
 
-// idArea are the ids from first up to end. The end may be beyond the last id
+// Area are the ids from first up to end. The end may be beyond the last id
 // that there is.
-type idArea struct{ first, end uint64 }
+type Area struct{ First, End uint64 }
 
-// idAreas, of whole ranges, lie above everything that people and distributions use. The first is
+// areas, of whole ranges, lie above everything that people and distributions use. The first is
 // what systemd leaves unused too; the second, which systemd-nspawn shares, is
 // for hosts with more containers than that.
-var idAreas = []idArea{{0x7000_0000, 0x7ffe_0000}, {0x2000_0000, 0x7000_0000}}
+var areas = []Area{{0x7000_0000, 0x7ffe_0000}, {0x2000_0000, 0x7000_0000}}
 
-// idLocks is where the daemons of a host agree on ranges: each locks the byte of
+// Locks is where the daemons of a host agree on ranges: each locks the byte of
 // a range that it uses. The kernel drops a lock with the daemon that had it; the
 // ranges of its sandboxes that go on are seen by the processes in them.
-const idLocks = "/run/cubby/ids.lock"
+const Locks = "/run/cubby/ids.lock"
 
-// idRanges gives ranges of the host's ids to containers, and none of them twice:
+// Ranges gives ranges of the host's ids to containers, and none of them twice:
 // not to two sandboxes of this host, nor one that another program was given
 // (/etc/subuid) or runs processes in.
-type idRanges struct {
-	areas    []idArea
+type Ranges struct {
+	areas    []Area
 	reserved []string // files like /etc/subuid
 	proc     string
 
@@ -47,10 +49,11 @@ type idRanges struct {
 	locks *os.File        // nil where no such file can be made; guarded by mu
 }
 
-func openIDRanges(lockFile string) *idRanges {
-	r := &idRanges{
-		areas: idAreas, reserved: []string{"/etc/subuid", "/etc/subgid"}, proc: "/proc",
-		used: make(map[uint32]bool),
+// Open returns the ranges of a host, or those of certain areas, whatever is reserved.
+func Open(lockFile string, only ...Area) *Ranges {
+	r := &Ranges{areas: only, proc: "/proc", used: make(map[uint32]bool)}
+	if len(only) == 0 {
+		r.areas, r.reserved = areas, []string{"/etc/subuid", "/etc/subgid"}
 	}
 	if err := os.MkdirAll(filepath.Dir(lockFile), 0o700); err == nil {
 		r.locks, _ = os.OpenFile(lockFile, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
@@ -58,9 +61,9 @@ func openIDRanges(lockFile string) *idRanges {
 	return r
 }
 
-// claim returns the first id of a range that nobody uses. The caller gives it
-// back with release.
-func (r *idRanges) claim() (uint32, error) {
+// Claim returns the first id of a range that nobody uses. The caller gives it
+// back with Release.
+func (r *Ranges) Claim() (uint32, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	taken := r.occupied()
@@ -69,10 +72,10 @@ func (r *idRanges) claim() (uint32, error) {
 	// containers; then what runs is all that matters.
 	for _, respect := range []bool{true, false} {
 		for _, a := range r.areas {
-			n := (a.end - a.first) / idCount
+			n := (a.End - a.First) / Count
 			start := rand.Uint64N(n)
 			for i := range n {
-				base := uint32(a.first + (start+i)%n*idCount)
+				base := uint32(a.First + (start+i)%n*Count)
 				if taken[base] || respect && overlaps(reserved, base) {
 					continue
 				}
@@ -85,15 +88,15 @@ func (r *idRanges) claim() (uint32, error) {
 	return 0, errs.E(errs.Exhausted, "the host has no range of user ids that is free")
 }
 
-// adopt claims the range of a container that an earlier daemon started. False
+// Adopt claims the range of a container that an earlier daemon started. False
 // when somebody else uses it.
-func (r *idRanges) adopt(base uint32) bool {
+func (r *Ranges) Adopt(base uint32) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.hold(base)
 }
 
-func (r *idRanges) hold(base uint32) bool {
+func (r *Ranges) hold(base uint32) bool {
 	if r.used[base] || !r.lock(base, unix.F_WRLCK) {
 		return false
 	}
@@ -101,8 +104,8 @@ func (r *idRanges) hold(base uint32) bool {
 	return true
 }
 
-// release gives a range back. One that is not claimed is left alone.
-func (r *idRanges) release(base uint32) {
+// Release gives a range back. One that is not claimed is left alone.
+func (r *Ranges) Release(base uint32) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.used[base] {
@@ -111,8 +114,8 @@ func (r *idRanges) release(base uint32) {
 	}
 }
 
-// close leaves all ranges to the next daemon.
-func (r *idRanges) close() {
+// Close leaves all ranges to the next daemon.
+func (r *Ranges) Close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	clear(r.used)
@@ -123,18 +126,18 @@ func (r *idRanges) close() {
 }
 
 // lock reports false when another daemon has the range.
-func (r *idRanges) lock(base uint32, kind int16) bool {
+func (r *Ranges) lock(base uint32, kind int16) bool {
 	if r.locks == nil {
 		return true
 	}
-	err := unix.FcntlFlock(r.locks.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: kind, Start: int64(base / idCount), Len: 1})
+	err := unix.FcntlFlock(r.locks.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: kind, Start: int64(base / Count), Len: 1})
 	return !errors.Is(err, syscall.EAGAIN) && !errors.Is(err, syscall.EACCES)
 }
 
 // occupied are the ranges that processes of the host run in, this daemon's
 // sandboxes or not: one belongs to its user id, or to root of its user
 // namespace.
-func (r *idRanges) occupied() map[uint32]bool {
+func (r *Ranges) occupied() map[uint32]bool {
 	taken := make(map[uint32]bool)
 	entries, err := os.ReadDir(r.proc)
 	if err != nil {
@@ -146,18 +149,18 @@ func (r *idRanges) occupied() map[uint32]bool {
 		}
 		dir := filepath.Join(r.proc, e.Name())
 		var st unix.Stat_t
-		if unix.Lstat(dir, &st) != nil || st.Uid < idCount {
+		if unix.Lstat(dir, &st) != nil || st.Uid < Count {
 			continue
 		}
 		if stat, err := os.ReadFile(filepath.Join(dir, "stat")); err == nil && procstat.Lives(procstat.Fields(stat)) {
-			taken[st.Uid/idCount*idCount] = true
+			taken[st.Uid/Count*Count] = true
 		}
 	}
 	return taken
 }
 
 // subordinate reads the ranges that are set aside for users of the host.
-func (r *idRanges) subordinate() (all []idArea) {
+func (r *Ranges) subordinate() (all []Area) {
 	for _, path := range r.reserved {
 		f, err := os.Open(path)
 		if err != nil {
@@ -171,7 +174,7 @@ func (r *idRanges) subordinate() (all []idArea) {
 			first, err1 := strconv.ParseUint(fields[1], 10, 32)
 			count, err2 := strconv.ParseUint(fields[2], 10, 32)
 			if err1 == nil && err2 == nil {
-				all = append(all, idArea{first, first + count})
+				all = append(all, Area{first, first + count})
 			}
 		}
 		_ = f.Close()
@@ -179,9 +182,9 @@ func (r *idRanges) subordinate() (all []idArea) {
 	return all
 }
 
-func overlaps(areas []idArea, base uint32) bool {
+func overlaps(areas []Area, base uint32) bool {
 	for _, a := range areas {
-		if a.first < uint64(base)+idCount && a.end > uint64(base) {
+		if a.First < uint64(base)+Count && a.End > uint64(base) {
 			return true
 		}
 	}

@@ -1,0 +1,199 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+	"gvisor.dev/gvisor/pkg/log"
+	"gvisor.dev/gvisor/runsc/flag"
+
+	"github.com/cubbyhq/cubby/internal/collector"
+)
+
+// lineAnnotation is of a specification whose kernel is made before it has files of
+// its own: the directory of the bundle, in which somebody listens who gives it them.
+const lineAnnotation = "dev.cubby.line"
+
+// lineName is the socket in that directory.
+const lineName = "line"
+
+// sentryLine is the end of the line to a kernel's process at which files are given.
+type sentryLine struct {
+	listener *net.UnixListener
+	conn     *net.UnixConn
+}
+
+// openLine listens for the kernel of a container that is about to be made.
+func openLine(bundle string) (*sentryLine, error) {
+	path, done, err := linePath(bundle)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		return nil, err
+	}
+	l.SetUnlinkOnClose(false) // the bundle goes as a whole
+	return &sentryLine{listener: l}, nil
+}
+
+// linePath is the socket of a bundle through a descriptor: the paths of sockets have
+// 107 bytes.
+func linePath(bundle string) (path string, done func(), err error) {
+	dir, err := unix.Open(bundle, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "", nil, fmt.Errorf("open %s: %w", bundle, err)
+	}
+	return filepath.Join("/proc/self/fd", strconv.Itoa(dir), lineName), func() { _ = unix.Close(dir) }, nil
+}
+
+// meetTime is far more than a kernel needs that has dialled before it was made.
+const meetTime = 10 * time.Second
+
+// meet takes the call of the kernel, which has been made.
+func (l *sentryLine) meet() (err error) {
+	defer func() { _ = l.listener.Close() }()
+	if err := l.listener.SetDeadline(time.Now().Add(meetTime)); err != nil {
+		return err
+	}
+	if l.conn, err = l.listener.AcceptUnix(); err != nil {
+		return fmt.Errorf("the kernel does not call: %w", err)
+	}
+	return nil
+}
+
+func (l *sentryLine) close() {
+	_ = l.listener.Close()
+	if l.conn != nil {
+		_ = l.conn.Close()
+	}
+}
+
+// given goes with the files over the line, and back when they were taken.
+const given = 1
+
+// give has the kernel hold stores in the place of those that it was made with. After
+// that the kernel has no line any more.
+func (l *sentryLine) give(stores []*os.File) error {
+	fds := make([]int, len(stores))
+	for i, f := range stores {
+		fds[i] = int(f.Fd())
+	}
+	if _, _, err := l.conn.WriteMsgUnix([]byte{given}, unix.UnixRights(fds...), nil); err != nil {
+		return fmt.Errorf("give the kernel its files: %w", err)
+	}
+	if answer, err := io.ReadAll(l.conn); err != nil || !bytes.Equal(answer, []byte{given}) {
+		return errors.Join(errors.New("the kernel did not take its files"), err)
+	}
+	return nil
+}
+
+// takeStores has this process, which becomes a kernel, take the stores that are
+// [sentryLine.give]n to it, if its specification says that somebody does. Until then
+// it ends with whoever made it.
+func takeStores(spec *specs.Spec, f *flag.FlagSet) error {
+	bundle := spec.Annotations[lineAnnotation]
+	if bundle == "" {
+		return nil
+	}
+	held, err := heldStores(f)
+	if err != nil {
+		return err
+	}
+	line, err := dial(bundle)
+	if err != nil {
+		return err
+	}
+	go func() {
+		// No filter of system calls is in place yet: that comes when the kernel
+		// begins, which waits for the end of the line.
+		if err := replace(line, held); err != nil {
+			log.Warningf("nobody needs this kernel any more: %v", err)
+			os.Exit(1)
+		}
+		collector.Later(beginTime, beginHeap, 0)
+		_, _ = unix.Write(line, []byte{given})
+		_ = unix.Close(line)
+	}()
+	return nil
+}
+
+// heldStores are the descriptors of the stores that upstream passes to this process.
+func heldStores(f *flag.FlagSet) (fds []int, err error) {
+	stores := f.Lookup("gofer-filestore-fds")
+	if stores == nil {
+		return nil, errors.New("upstream passes no stores")
+	}
+	for s := range strings.SplitSeq(stores.Value.String(), ",") {
+		fd, err := strconv.Atoi(s)
+		if err != nil {
+			return nil, fmt.Errorf("the descriptors of the stores: %w", err)
+		}
+		fds = append(fds, fd)
+	}
+	return fds, nil
+}
+
+// dial opens the kernel's end of the line. It does without Go's poller, which a kernel
+// does not have.
+func dial(bundle string) (line int, err error) {
+	path, done, err := linePath(bundle)
+	if err != nil {
+		return -1, err
+	}
+	defer done()
+	if line, err = unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0); err != nil {
+		return -1, os.NewSyscallError("socket", err)
+	}
+	if err := unix.Connect(line, &unix.SockaddrUnix{Name: path}); err != nil {
+		_ = unix.Close(line)
+		return -1, os.NewSyscallError("connect", err)
+	}
+	return line, nil
+}
+
+// replace puts files that come over a line in the place of others.
+func replace(line int, held []int) error {
+	message, rights := make([]byte, 1), make([]byte, unix.CmsgSpace(4*len(held)))
+	var n, size int
+	err := error(unix.EINTR)
+	for errors.Is(err, unix.EINTR) {
+		n, size, _, _, err = unix.Recvmsg(line, message, rights, unix.MSG_CMSG_CLOEXEC)
+	}
+	if err != nil || n == 0 {
+		return errors.Join(io.ErrUnexpectedEOF, err)
+	}
+	messages, err := unix.ParseSocketControlMessage(rights[:size])
+	if err != nil {
+		return err
+	}
+	var files []int
+	for _, m := range messages {
+		fds, err := unix.ParseUnixRights(&m)
+		if err != nil {
+			return err
+		}
+		files = append(files, fds...)
+	}
+	if len(files) != len(held) {
+		return fmt.Errorf("%d files in the place of %d", len(files), len(held))
+	}
+	for i, fd := range files {
+		if err := unix.Dup3(fd, held[i], unix.O_CLOEXEC); err != nil {
+			return err
+		}
+		_ = unix.Close(fd)
+	}
+	return nil
+}

@@ -1,0 +1,352 @@
+//go:build root
+
+package oci
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cubbyhq/cubby/internal/driver"
+	"github.com/cubbyhq/cubby/internal/sandbox"
+)
+
+// awaitSentry returns a sentry that is ready.
+func (d *Driver) awaitSentry(ctx context.Context) (*sentry, error) {
+	for {
+		if ready := d.sentries.stock.Ready(); len(ready) > 0 {
+			return ready[0], nil
+		}
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-ctx.Done():
+			return nil, fmt.Errorf("no sentry is ready: %w", ctx.Err())
+		}
+	}
+}
+
+// settle gives up what is kept for the next sandbox and returns when it has gone.
+func (s *sentries) settle(t testing.TB) {
+	t.Helper()
+	s.d.GiveUp()
+	for wait := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		s.mu.Lock()
+		left := len(s.ours)
+		s.mu.Unlock()
+		if left == 0 {
+			return
+		}
+		if time.Now().After(wait) {
+			t.Fatalf("%d sentries do not go", left)
+		}
+	}
+}
+
+func (r *running) awaitSentry() *sentry {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.ctx, 20*time.Second)
+	defer cancel()
+	k, err := r.d.awaitSentry(ctx)
+	r.do("awaitSentry", err)
+	return k
+}
+
+// another starts another sandbox on the same machine.
+func (r *running) another(spec driver.Spec) *running {
+	r.t.Helper()
+	h, err := r.d.Create(r.ctx, spec)
+	r.do("Create", err)
+	c := r.clone(spec, h)
+	r.t.Cleanup(func() {
+		if err := c.d.Destroy(context.Background(), h); err != nil {
+			c.t.Errorf("Destroy: %v", err)
+		}
+	})
+	r.do("Start", r.d.Start(r.ctx, h))
+	return c
+}
+
+// becameOf fails unless a sandbox's kernel was that sentry.
+func (r *running) becameOf(k *sentry) {
+	r.t.Helper()
+	if id := r.d.box(r.spec.UID).runtimeID(); id != string(k.uid) {
+		r.t.Fatalf("it began as %s, want as the sentry %s", id, k.uid)
+	}
+}
+
+// gofer is the process of a sandbox's file server.
+func (r *running) gofer() int {
+	r.t.Helper()
+	pids, err := r.d.cgroups.Group(r.spec.UID).Procs()
+	r.do("Procs", err)
+	for _, pid := range pids {
+		if data, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); strings.HasPrefix(string(data), "runsc-gofer") {
+			return pid
+		}
+	}
+	r.t.Fatalf("no file server among %v", pids)
+	return 0
+}
+
+// mounts are what a sandbox's file server has, without the names that are the
+// sandbox's own.
+func (r *running) mounts() string {
+	r.t.Helper()
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", r.gofer()))
+	r.do("read the mounts of the file server", err)
+	var list []string
+	for line := range strings.Lines(string(data)) {
+		// 36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue
+		f := strings.Fields(line)
+		list = append(list, f[4]+" "+f[5]+" "+f[slices.Index(f, "-")+1])
+	}
+	slices.Sort(list)
+	return strings.Join(list, "\n")
+}
+
+// seen is what programs can see of how their sandbox is made.
+const seen = "cat /proc/mounts /etc/hostname /etc/hosts /etc/resolv.conf; hostname; nproc; grep MemTotal /proc/meminfo; df / /tmp /dev/shm | cut -c1-40; ls -la / /home /run/cubby 2>&1 | cut -c1-30; id"
+
+// TestASandboxOfASentryIsLikeOthers: on the host and inside, and all that it writes is
+// on its own disk.
+func TestASandboxOfASentryIsLikeOthers(t *testing.T) {
+	r := start(t, runsc, testSpec(t, sandbox.GVisor))
+	k := r.awaitSentry()
+	if found, err := r.d.List(r.ctx); err != nil || len(found) != 1 {
+		t.Errorf("List = %v, %v, want the sandbox alone", found, err)
+	}
+	warm := r.another(testSpec(t, sandbox.GVisor))
+	warm.becameOf(k)
+	if want, got := r.mounts(), warm.mounts(); want != got {
+		t.Errorf("the file server has\n%s\nand without a sentry\n%s", got, want)
+	}
+	want, _ := r.exec("root", seen)
+	if got, _ := warm.exec("root", seen); want != got {
+		t.Errorf("inside there is\n%s\nand without a sentry\n%s", got, want)
+	}
+	// What was the sentry's goes in the background, with the directories that it had.
+	for r.d.sentries.isOurs(k.uid) {
+		time.Sleep(time.Millisecond)
+	}
+	if out, exit := warm.exec("root", "for d in /workspace /home/sandbox /tmp /root; do mkdir -p $d; echo mine > $d/file && cat $d/file || exit; done; echo 127.0.0.1 x >> /etc/hosts; ls /run/cubby"); exit.GetCode() != 0 || strings.Count(out, "mine") != 4 {
+		t.Errorf("it cannot write: %s", out)
+	}
+	for _, role := range []driver.VolumeRole{driver.VolumeWorkspace, driver.VolumeHome} {
+		if data, err := os.ReadFile(filepath.Join(driver.VolumeDir(warm.spec.Volumes, role), "file")); string(data) != "mine\n" {
+			t.Errorf("in its %s on the host there is %q, %v", role, data, err)
+		}
+		if _, err := os.Stat(filepath.Join(driver.VolumeDir(r.spec.Volumes, role), "file")); err == nil {
+			t.Errorf("in the %s of another is its file", role)
+		}
+	}
+	if entries, err := os.ReadDir(r.d.box(k.uid).dir); err == nil {
+		t.Errorf("left of the sentry: %v", entries)
+	}
+}
+
+// TestSentriesOfWakesAndRestores: memories go on in sentries, and a sandbox that sleeps
+// again and again.
+func TestSentriesOfWakesAndRestores(t *testing.T) {
+	r := start(t, runsc, pythonSpec(t))
+	r.testify()
+	for range 2 {
+		r.do("Sleep", r.d.Sleep(r.ctx, r.h))
+		k := r.awaitSentry()
+		r.do("Wake", r.d.Wake(r.ctx, r.h))
+		r.becameOf(k)
+		r.whole("after a wake")
+		r.reachesOut("after a wake")
+	}
+	name, files := r.keeps()
+	k := r.awaitSentry()
+	c := r.restored(name, files)
+	c.becameOf(k)
+	c.whole("in a copy")
+	r.do("RemoveSnapshot", r.d.RemoveSnapshot(r.ctx, name))
+	r.do("Stop", r.d.Stop(r.ctx, r.h, time.Second))
+	r.awaitSentry()
+	r.do("Start", r.d.Start(r.ctx, r.h)) // with the files of its root, which no sentry has
+	if id := r.d.box(r.spec.UID).runtimeID(); id != string(r.spec.UID) {
+		t.Errorf("it began as %s, and not anew", id)
+	}
+	r.alive()
+}
+
+// TestSentriesThatEnd: what kills a part of a sentry, or is in its way, keeps no sandbox
+// from its start.
+func TestSentriesThatEnd(t *testing.T) {
+	r := start(t, runsc, testSpec(t, sandbox.GVisor))
+	kill := func(name string) func(*testing.T, *sentry) {
+		return func(t *testing.T, k *sentry) {
+			t.Helper()
+			pids, err := r.d.cgroups.Group(k.uid).Procs()
+			if err != nil {
+				t.Fatal(err)
+			}
+			killed := 0
+			for _, pid := range pids {
+				if data, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); strings.Contains(strings.SplitN(string(data), "\x00", 2)[0], name) {
+					_ = unix.Kill(pid, unix.SIGKILL)
+					killed++
+				}
+			}
+			if killed == 0 {
+				t.Fatalf("no %s among %v", name, pids)
+			}
+		}
+	}
+	for name, hurt := range map[string]func(*testing.T, *sentry){
+		"kernel":      kill("runsc-sandbox"),
+		"file server": kill("runsc-gofer"),
+		"runtime":     kill("/runsc"),
+		"notes": func(t *testing.T, k *sentry) {
+			t.Helper()
+			if err := os.RemoveAll(r.d.box(k.uid).runtime()); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := r.awaitSentry()
+			hurt(t, k)
+			c := r.another(testSpec(t, sandbox.GVisor))
+			if id := c.d.box(c.spec.UID).runtimeID(); id != string(c.spec.UID) {
+				t.Errorf("it began as %s", id)
+			}
+			c.alive()
+			if pids := processesOf(t, k.uid); len(pids) > 0 {
+				time.Sleep(time.Second) // they end by themselves
+				if pids = processesOf(t, k.uid); len(pids) > 0 {
+					t.Errorf("left of the sentry: processes %v", pids)
+				}
+			}
+		})
+	}
+}
+
+// TestSentriesOfAnotherShape: a sandbox that a sentry cannot become begins without, and
+// the next of its kind has one.
+func TestSentriesOfAnotherShape(t *testing.T) {
+	r := start(t, runsc, testSpec(t, sandbox.GVisor))
+	k := r.awaitSentry()
+	spec := testSpec(t, sandbox.GVisor)
+	spec.Limits.MemoryBytes *= 2
+	c := r.another(spec)
+	if id := c.d.box(spec.UID).runtimeID(); id == string(k.uid) {
+		t.Error("it has the limits of another")
+	}
+	for !k.hasEnded() {
+		time.Sleep(time.Millisecond)
+	}
+	next := r.awaitSentry()
+	spec.UID, spec.Volumes = sandbox.NewUID(), driver.DiskVolumes(plainDisk(t), "")
+	c = r.another(spec)
+	c.becameOf(next)
+	if out, _ := c.exec("root", "grep MemTotal /proc/meminfo"); !strings.Contains(out, strconv.Itoa(512<<10)) {
+		t.Errorf("it sees %s", out)
+	}
+}
+
+// TestSentriesAreGivenUp under pressure, and none is made for a while.
+func TestSentriesAreGivenUp(t *testing.T) {
+	r := start(t, runsc, testSpec(t, sandbox.GVisor))
+	k := r.awaitSentry()
+	if n := r.d.GiveUp(); n != 1 {
+		t.Errorf("GiveUp = %d, want the one that was ready", n)
+	}
+	if pids := processesOf(t, k.uid); len(pids) > 0 {
+		t.Errorf("left of the sentry: processes %v", pids)
+	}
+	r.another(testSpec(t, sandbox.GVisor)).alive()
+	time.Sleep(2 * refillAfter)
+	if n := r.d.GiveUp(); n != 0 {
+		t.Errorf("GiveUp = %d, right after one", n)
+	}
+}
+
+// TestASentryHoldsNoDisk: what was mounted on the host as it was made can be unmounted
+// for good.
+func TestASentryHoldsNoDisk(t *testing.T) {
+	r := start(t, runsc, testSpec(t, sandbox.GVisor))
+	first := r.awaitSentry()
+	dir := t.TempDir()
+	image, mnt := filepath.Join(dir, "image"), filepath.Join(dir, "disk")
+	if err := os.Mkdir(mnt, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"truncate", "-s", "4M", image}, {"mkfs.ext4", "-q", image}, {"mount", "-o", "loop", image, mnt}} {
+		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %v: %s", args, err, out)
+		}
+	}
+	r.another(testSpec(t, sandbox.GVisor)).becameOf(first)
+	k := r.awaitSentry()
+	if err := unix.Unmount(mnt, 0); err != nil {
+		t.Fatal(err)
+	}
+	held := func() bool {
+		out, err := exec.Command("losetup", "-j", image).CombinedOutput()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(out) > 0
+	}
+	for wait := time.Now().Add(5 * time.Second); held(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(wait) {
+			t.Fatal("the sentry holds a disk that is not mounted any more")
+		}
+	}
+	r.another(testSpec(t, sandbox.GVisor)).becameOf(k)
+}
+
+// TestKilledAsASentryBecomes: a daemon that is killed at any moment, with a sentry that is
+// ready or becomes a sandbox's, leaves nothing that its successor does not find and
+// remove, or finish; and the sentry ends by itself.
+func TestKilledAsASentryBecomes(t *testing.T) {
+	const steps = 12
+	for step := range steps {
+		m := newMachine(t, runsc)
+		spec := testSpec(t, sandbox.GVisor)
+		ahead := testSpec(t, sandbox.GVisor)
+		reached, h := murder(t, victim{Config: m.cfg, Ahead: &ahead, Spec: spec, Stop: step%2 == 1}, 100*time.Millisecond*time.Duration(step)/steps)
+		d := m.open(t)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		if h != nil && step%4 < 2 {
+			if err := d.Start(ctx, h); err != nil {
+				t.Errorf("killed after %s: Start: %v", reached, err)
+			}
+		}
+		found, err := d.List(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range found {
+			if err := d.Sweep(ctx, f.UID); err != nil {
+				t.Errorf("killed after %s: Sweep: %v", reached, err)
+			}
+		}
+		cancel()
+		m.left(t)
+		for _, uid := range append([]sandbox.UID{spec.UID, ahead.UID}, uidsOf(found)...) {
+			for _, pid := range processesOf(t, uid) {
+				t.Errorf("killed after %s: process %s of %s is left", reached, pid, uid)
+			}
+		}
+	}
+}
+
+func uidsOf(found []driver.Found) (uids []sandbox.UID) {
+	for _, f := range found {
+		uids = append(uids, f.UID)
+	}
+	return uids
+}
