@@ -48,12 +48,14 @@ func (b *bench) fork(ctx context.Context) error {
 			restores.add(many)
 			replaced.add(one)
 		}
+		b.rested(ctx)
 		took, stood, err := b.forkOnce(ctx, p.id, n)
 		if err != nil {
 			return err
 		}
 		forks.add(took)
 		paused.add(stood)
+		b.rested(ctx)
 		back, err := timed(func() error {
 			_, err := b.client.Rollback(ctx, p.id, snapshot.ID)
 			return err

@@ -75,10 +75,12 @@ func (b *bench) sleepOf(ctx context.Context, s *Section, list []bare, h heap) er
 			checkpoint.add(down)
 			restore.add(up)
 		}
+		b.rested(ctx)
 		down, err := timed(func() error { return b.putToSleep(ctx, p.id) })
 		if err != nil {
 			return err
 		}
+		b.rested(ctx)
 		up, err := timed(func() error { return b.run1(ctx, p.id) })
 		if err != nil {
 			return err

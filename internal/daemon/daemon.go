@@ -255,6 +255,9 @@ func (d *Daemon) open(ctx context.Context, o options) error {
 	d.metrics.Sandboxes(d.core.Sandboxes().Count)
 	d.metrics.EgressTraffic(d.core.Egress().Traffic)
 	d.metrics.Pools(d.poolStatus, d.core.Sandboxes().Pool().Claimed)
+	if stocker, ok := driver.As[driver.Stocker](d.driver); ok {
+		d.metrics.Sentries(stocker.Stock)
+	}
 	return nil
 }
 

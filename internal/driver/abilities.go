@@ -172,4 +172,6 @@ type Stocker interface {
 	// GiveUp removes what is ready and belongs to no sandbox, because the host's memory is
 	// short, and makes no more of it for a while. It reports how many parts that were.
 	GiveUp() int
+	// Stock is how many parts are ready, and how many shall be.
+	Stock() (ready, wanted int)
 }

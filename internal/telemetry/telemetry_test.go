@@ -99,6 +99,17 @@ func TestLogger(t *testing.T) {
 	}
 }
 
+func TestSentriesAreReadAsTheyAreWritten(t *testing.T) {
+	m := telemetry.NewMetrics("v")
+	m.Sentries(func() (ready, wanted int) { return 2, 3 })
+	if ready, wanted := telemetry.ReadSentries(scrape(t, m)); ready != 2 || wanted != 3 {
+		t.Errorf("ReadSentries = %d, %d, want 2, 3", ready, wanted)
+	}
+	if ready, wanted := telemetry.ReadSentries("cubby_sentries_ready 99999999999999999999\n"); ready != 0 || wanted != 0 {
+		t.Errorf("ReadSentries = %d, %d of what no daemon writes", ready, wanted)
+	}
+}
+
 func TestPoolsAreReadAsTheyAreWritten(t *testing.T) {
 	m := telemetry.NewMetrics("v")
 	want := []telemetry.Pool{

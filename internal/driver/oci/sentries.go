@@ -113,3 +113,6 @@ const giveUpTime = 30 * time.Second
 
 // GiveUp implements driver.Stocker.
 func (d *Driver) GiveUp() int { return d.sentries.stock.GiveUp(giveUpTime) }
+
+// Stock implements driver.Stocker.
+func (d *Driver) Stock() (ready, wanted int) { return d.sentries.stock.Size() }

@@ -113,6 +113,17 @@ func (s *Stock[Kind, T]) Ready() []T {
 	return slices.Clone(s.ready)
 }
 
+// Size is how many things are ready, and how many shall be: none before a kind was
+// wanted.
+func (s *Stock[Kind, T]) Size() (ready, wanted int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.create != nil && !s.closed {
+		wanted = s.count
+	}
+	return len(s.ready), wanted
+}
+
 // GiveUp discards what is ready, and has none made for a time. It returns how many there
 // were.
 func (s *Stock[Kind, T]) GiveUp(quiet time.Duration) int {

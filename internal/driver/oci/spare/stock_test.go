@@ -67,8 +67,14 @@ func (s *shop) check(t *testing.T, made []string, discarded ...int) {
 func TestStock(t *testing.T) {
 	tests := map[string]func(*testing.T, *shop){
 		"nobody waits for the first, and the next is there": func(t *testing.T, s *shop) {
+			if ready, wanted := s.Size(); ready != 0 || wanted != 0 {
+				t.Errorf("Size = %d, %d, before any was wanted", ready, wanted)
+			}
 			if n := s.take("a"); n != 0 {
 				t.Errorf("took %d of an empty stock", n)
+			}
+			if ready, wanted := s.Size(); ready != 2 || wanted != 2 {
+				t.Errorf("Size = %d, %d, want 2, 2", ready, wanted)
 			}
 			if n := s.take("a"); n != 1 {
 				t.Errorf("took %d, want 1", n)
