@@ -21,13 +21,15 @@ type Stock[Kind comparable, T any] struct {
 	ready  []T               // guarded by mu
 	kind   Kind              // of all of them; guarded by mu
 	create func() (T, error) // makes one of the kind; guarded by mu
+	last   time.Time         // when one was wanted; guarded by mu
 	busy   bool              // somebody makes more; guarded by mu
 	quiet  time.Time         // none are made before; guarded by mu
 	closed bool              // guarded by mu
 }
 
 // NewStock keeps count things, as long as they live; discard takes one away. They are made
-// some time after one was wanted, which leaves whoever wants it the processors.
+// when none was wanted for some time, which leaves those who wanted them the processors:
+// at the latest patience times that after the first wish.
 func NewStock[Kind comparable, T any](count int, after time.Duration, lives func(T) bool, discard func(T)) *Stock[Kind, T] {
 	return &Stock[Kind, T]{lives: lives, discard: discard, count: count, after: after, ending: make(chan struct{})}
 }
@@ -45,7 +47,7 @@ func (s *Stock[Kind, T]) Want(kind Kind, create func() (T, error)) {
 		s.ready = nil
 		s.making.Go(func() { s.discardAll(useless) })
 	}
-	s.kind, s.create = kind, create
+	s.kind, s.create, s.last = kind, create, time.Now()
 	if !s.busy && !time.Now().Before(s.quiet) {
 		s.busy = true
 		s.making.Go(s.refill)
@@ -68,15 +70,35 @@ func (s *Stock[Kind, T]) Take(kind Kind, create func() (T, error)) (one T, found
 	return one, false
 }
 
+// patience is for how many times its pause a stock waits for one.
+const patience = 8
+
 func (s *Stock[Kind, T]) refill() {
-	t := time.NewTimer(s.after)
-	defer t.Stop()
-	select {
-	case <-s.ending:
-	case <-t.C:
+	for latest := time.Now().Add(patience * s.after); s.pause(latest); {
 	}
 	for s.makeOne() {
 	}
+}
+
+// pause waits until nothing was wanted for a while. It reports whether something was
+// meanwhile, and there is time to wait again.
+func (s *Stock[Kind, T]) pause(latest time.Time) bool {
+	s.mu.Lock()
+	until := s.last.Add(s.after)
+	s.mu.Unlock()
+	if until.After(latest) {
+		until = latest
+	}
+	t := time.NewTimer(time.Until(until))
+	defer t.Stop()
+	select {
+	case <-s.ending:
+		return false
+	case <-t.C:
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return time.Now().Before(s.last.Add(s.after)) && time.Now().Before(latest)
 }
 
 // makeOne is a step of refill, which reports whether there is another.

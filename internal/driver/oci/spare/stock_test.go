@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -148,6 +149,34 @@ func TestStock(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestAStockWaitsForAPause of those who want one, and not for ever.
+func TestAStockWaitsForAPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newShop(1)
+		defer s.Close()
+		begun := time.Now()
+		var made atomic.Int64 // after begun
+		create := func() (int, error) { made.Store(int64(time.Since(begun))); return 1, nil }
+		for range 3 {
+			s.Want("a", create)
+			time.Sleep(rest / 2)
+		}
+		time.Sleep(rest)
+		synctest.Wait()
+		if got := time.Duration(made.Load()); got != 2*rest {
+			t.Errorf("made after %v, want %v: a pause after the last wish", got, 2*rest)
+		}
+		s.GiveUp(0)
+		before := time.Since(begun)
+		for made.Store(0); made.Load() == 0; time.Sleep(rest / 2) {
+			s.Want("a", create)
+		}
+		if got := time.Duration(made.Load()) - before; got != patience*rest {
+			t.Errorf("made after %v, want %v: it is wanted all the time", got, patience*rest)
+		}
+	})
 }
 
 // TestAStockOfNone makes none.
