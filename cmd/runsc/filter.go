@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"runtime"
 	"sync"
 	_ "unsafe" // for go:linkname
 
@@ -42,6 +43,8 @@ type goferCommand struct{ cmd.Gofer }
 // Execute implements subcommands.Command.
 func (g *goferCommand) Execute(ctx context.Context, f *flag.FlagSet, args ...any) subcommands.ExitStatus {
 	offerFilters()
+	// It may be moved to another cgroup, with the same limits, of which Go learns nothing.
+	runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
 	return g.Gofer.Execute(ctx, f, args...)
 }
 

@@ -9,6 +9,7 @@ import (
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
+	"gvisor.dev/gvisor/pkg/sentry/pgalloc"
 	"gvisor.dev/gvisor/runsc/config"
 	"gvisor.dev/gvisor/runsc/container"
 	"gvisor.dev/gvisor/runsc/specutils"
@@ -100,6 +101,7 @@ func openStore(dir, name string) (*os.File, error) {
 		_ = f.Close()
 		return nil, err
 	}
+	pgalloc.IMAWorkAroundForMemFile(f.Fd()) // as upstream does while it is empty
 	return f, nil
 }
 

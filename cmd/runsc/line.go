@@ -58,13 +58,14 @@ func linePath(bundle string) (path string, done func(), err error) {
 	return filepath.Join("/proc/self/fd", strconv.Itoa(dir), lineName), func() { _ = unix.Close(dir) }, nil
 }
 
-// meetTime is far more than a kernel needs that has dialled before it was made.
-const meetTime = 10 * time.Second
+// lineTime is far more than a kernel needs to call, which it does before it is made, or to
+// take its files.
+const lineTime = 5 * time.Second
 
 // meet takes the call of the kernel, which has been made.
 func (l *sentryLine) meet() (err error) {
 	defer func() { _ = l.listener.Close() }()
-	if err := l.listener.SetDeadline(time.Now().Add(meetTime)); err != nil {
+	if err := l.listener.SetDeadline(time.Now().Add(lineTime)); err != nil {
 		return err
 	}
 	if l.conn, err = l.listener.AcceptUnix(); err != nil {
@@ -86,6 +87,9 @@ const given = 1
 // give has the kernel hold stores in the place of those that it was made with. After
 // that the kernel has no line any more.
 func (l *sentryLine) give(stores []*os.File) error {
+	if err := l.conn.SetDeadline(time.Now().Add(lineTime)); err != nil {
+		return err
+	}
 	fds := make([]int, len(stores))
 	for i, f := range stores {
 		fds[i] = int(f.Fd())

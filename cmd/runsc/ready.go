@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/subcommands"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
 	"gvisor.dev/gvisor/pkg/cleanup"
 	"gvisor.dev/gvisor/runsc/cmd/util"
 	"gvisor.dev/gvisor/runsc/config"
@@ -24,8 +25,8 @@ import (
 // container the directories of a sandbox and starts or restores it. To make a
 // container takes half the time of either.
 //
-// When there is an end in the place of orders, the container goes. What is left of one
-// whose orders could not be carried out is for whoever gave them to remove.
+// When there is an end in the place of orders, the container goes. One whose orders could
+// not be carried out ends too, and what is left of it is for whoever gave them to remove.
 type ready struct {
 	bundleDir string
 	orders    int
@@ -63,7 +64,8 @@ type orders struct {
 	// Bundle has the specification of the sandbox. It differs from that of the
 	// container in the sources of its bind mounts alone, as far as it is looked at.
 	Bundle string `json:"bundle"`
-	// PIDFile gets the process id of the sandbox before anything of it begins.
+	// PIDFile gets the process id of the sandbox before anything of it begins, and when
+	// it may.
 	PIDFile string `json:"pid_file"`
 	// Stores are the directories for the files in which gVisor keeps changes to
 	// filesystems, in the order in which the specification has those.
@@ -114,7 +116,14 @@ func (r *ready) serve(conf *config.Config, id string) error {
 		return fmt.Errorf("nobody needs it any more: %w", err)
 	}
 	undo.Release()
-	return o.carryOut(c, conf, line, func() (begin bool, err error) { return begin, in.Decode(&begin) })
+	err = o.carryOut(c, conf, line, func() (begin bool, err error) { return begin, in.Decode(&begin) })
+	if err != nil {
+		// Whoever gave the orders may be gone, and removes the rest another time.
+		for _, pid := range []int{c.SandboxPid(), c.GoferPid.Load()} {
+			_ = unix.Kill(pid, unix.SIGKILL)
+		}
+	}
+	return err
 }
 
 // carryOut makes a container that of a sandbox. It begins when may says so.
@@ -126,11 +135,11 @@ func (o orders) carryOut(was *container.Container, conf *config.Config, line *se
 	if err := o.furnish(c, conf, line); err != nil {
 		return err
 	}
+	if begin, err := may(); err != nil || !begin {
+		return errors.Join(errors.New("it is not to begin"), err)
+	}
 	if err := os.WriteFile(o.PIDFile, []byte(strconv.Itoa(c.SandboxPid())), 0o644); err != nil {
 		return fmt.Errorf("writing PID file: %w", err)
-	}
-	if begin, err := may(); err != nil || !begin {
-		return errors.Join(errors.New("the state is not sound"), err)
 	}
 	if o.Image == "" {
 		err = c.Start(conf)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"time"
 
 	"github.com/cubbyhq/cubby/internal/driver/oci/memory"
 	"github.com/cubbyhq/cubby/internal/errs"
@@ -56,8 +57,17 @@ func (d *Driver) become(ctx context.Context, k *sentry, b bundle, boot []byte, f
 	}
 	_, _ = k.orders.Write([]byte("true")) // it may have ended of something else
 	_ = k.orders.Close()
+	begun := func() bool {
+		_, err := os.Stat(b.box.pidFile())
+		return !errors.Is(err, fs.ErrNotExist)
+	}
+	defer time.AfterFunc(sentryTime, func() {
+		if !begun() {
+			_ = k.cmd.Process.Kill()
+		}
+	}).Stop()
 	err = attend(ctx, k.cmd, func() error { <-k.ended; return k.err }, k.boot, boot)
-	if _, begun := os.Stat(b.box.pidFile()); err != nil && errors.Is(begun, fs.ErrNotExist) && ctx.Err() == nil {
+	if err != nil && !begun() && ctx.Err() == nil {
 		return errors.Join(errUnfit, b.failed(ctx, err))
 	}
 	return b.failed(ctx, err)

@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cubbyhq/cubby/internal/driver"
+	"github.com/cubbyhq/cubby/internal/driver/oci/pidfd"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
@@ -198,15 +199,15 @@ func (m *machine) crash(t testing.TB, uid sandbox.UID) {
 	if err != nil || !found {
 		t.Fatalf("record: %v, %v", found, err)
 	}
-	p, err := openProcess(rec.PID, rec.StartTime)
+	p, err := pidfd.Open(rec.PID, rec.StartTime)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer p.close()
+	defer p.Close()
 	if err := unix.Kill(rec.PID, unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	_ = p.wait()
+	_ = p.Wait()
 }
 
 // left reports what sandboxes left on the host.

@@ -3,13 +3,9 @@ package oci
 import (
 	"context"
 	"fmt"
-	"os"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/driver/agent"
-	"github.com/cubbyhq/cubby/internal/driver/oci/thread"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
@@ -39,7 +35,7 @@ func (d *Driver) Identify(ctx context.Context, h driver.Handle, is driver.Identi
 		return none, err
 	}
 	if n.Isolation == sandbox.Container {
-		if err := r.process.setHostname(is.ID); err != nil {
+		if err := r.process.SetHostname(is.ID); err != nil {
 			return none, err
 		}
 	} else if name != is.ID {
@@ -71,30 +67,4 @@ func (d *Driver) tellIdentity(ctx context.Context, n note, r *run, is driver.Ide
 	known()
 	rec.Secret, rec.NextSecret = rec.NextSecret, ""
 	return hostname, warnings, b.setRecord(rec)
-}
-
-// setHostname names the UTS namespace of a process.
-func (p *process) setHostname(name string) error {
-	t := thread.New()
-	defer t.End()
-	return t.Do(func() error {
-		// By the pidfd: it is the process that is held, or none.
-		if err := p.enter(unix.CLONE_NEWUTS); err != nil {
-			return fmt.Errorf("enter the container's UTS namespace: %w", err)
-		}
-		return os.NewSyscallError("sethostname", unix.Sethostname([]byte(name)))
-	})
-}
-
-// enter moves the calling thread into namespaces of the process.
-func (p *process) enter(namespaces int) error {
-	raw, err := p.file.SyscallConn()
-	if err != nil {
-		return err
-	}
-	controlErr := raw.Control(func(fd uintptr) { err = unix.Setns(int(fd), namespaces) })
-	if err != nil {
-		return err
-	}
-	return controlErr
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/channel"
 	"github.com/cubbyhq/cubby/internal/driver"
+	"github.com/cubbyhq/cubby/internal/driver/oci/pidfd"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
@@ -29,6 +29,7 @@ func (d *Driver) Inspect(ctx context.Context, h driver.Handle) (driver.Status, e
 
 // List implements driver.Driver.
 func (d *Driver) List(ctx context.Context) ([]driver.Found, error) {
+	before := d.sentries.boxes()
 	uids, err := d.cgroups.List()
 	if err != nil {
 		return nil, err
@@ -42,7 +43,8 @@ func (d *Driver) List(ctx context.Context) ([]driver.Found, error) {
 			uids = append(uids, uid)
 		}
 	}
-	uids = slices.DeleteFunc(uids, d.sentries.isOurs)
+	after := d.sentries.boxes() // one may have come or gone meanwhile
+	uids = slices.DeleteFunc(uids, func(uid sandbox.UID) bool { return before[uid] != nil || after[uid] != nil })
 	slices.Sort(uids)
 	var list []driver.Found
 	for _, uid := range slices.Compact(uids) {
@@ -112,7 +114,7 @@ func (d *Driver) status(uid sandbox.UID, readNote func() (note, error)) (driver.
 	}
 	p, err := d.open(rec)
 	if err == nil {
-		p.close()
+		p.Close()
 		return driver.Status{Phase: driver.PhaseRunning}, nil
 	}
 	if !errors.Is(err, os.ErrProcessDone) {
@@ -126,11 +128,11 @@ func (d *Driver) status(uid sandbox.UID, readNote func() (note, error)) (driver.
 }
 
 // open holds the process of a recorded run; os.ErrProcessDone when it ended.
-func (d *Driver) open(rec record) (*process, error) {
+func (d *Driver) open(rec record) (*pidfd.Process, error) {
 	if rec.HostID != d.hostID || rec.PID == 0 {
 		return nil, os.ErrProcessDone
 	}
-	return openProcess(rec.PID, rec.StartTime)
+	return pidfd.Open(rec.PID, rec.StartTime)
 }
 
 // Wait implements driver.Driver.
@@ -188,11 +190,11 @@ func (d *Driver) died(n note, r *run) driver.Death {
 		return driver.Death{}
 	}
 	if r.death == nil {
-		status, known := r.process.exitStatus()
-		death := d.cause(n, r.process.pid, status, known)
+		status, known := r.process.ExitStatus()
+		death := d.cause(n, r.process.PID, status, known)
 		r.death = &death
 		b := d.box(n.UID)
-		if rec, found, err := b.record(); err == nil && found && rec.PID == r.process.pid {
+		if rec, found, err := b.record(); err == nil && found && rec.PID == r.process.PID {
 			rec.Death = &death
 			if err := b.setRecord(rec); err != nil {
 				d.log.Warn("a death was not written down", "box", n.UID, "err", err)
@@ -268,10 +270,11 @@ func (b box) known() bool {
 // runtimeID is the runtime's name of the run, which is that of the sentry that it
 // became of or the sandbox's.
 func (b box) runtimeID() string {
-	notes, _ := filepath.Glob(filepath.Join(b.runtime(), "*_sandbox:*.state"))
-	if len(notes) == 1 {
-		id, _, _ := strings.Cut(filepath.Base(notes[0]), "_sandbox:")
-		return id
+	notes, _ := os.ReadDir(b.runtime())
+	for _, note := range notes {
+		if id, rest, ok := strings.Cut(note.Name(), "_sandbox:"); ok && strings.HasSuffix(rest, ".state") {
+			return id
+		}
 	}
 	return string(b.uid)
 }
@@ -316,7 +319,7 @@ func (d *Driver) Adopt(ctx context.Context, h driver.Handle) error {
 	}
 	if rec.Sleeping {
 		if err := d.goOn(ctx, n, p, rec); err != nil {
-			p.close()
+			p.Close()
 			return err
 		}
 	}
@@ -327,7 +330,7 @@ func (d *Driver) Adopt(ctx context.Context, h driver.Handle) error {
 		l, err = d.listenAgain(b, rec)
 	}
 	if err != nil {
-		p.close()
+		p.Close()
 		return err
 	}
 	if base := cmp.Or(rec.IDBase, n.IDBase); base > 0 && !d.namespaces.adopt(n.UID, base) {
@@ -343,7 +346,7 @@ func (d *Driver) Adopt(ctx context.Context, h driver.Handle) error {
 	d.mu.Lock()
 	d.runs[n.UID] = r
 	d.mu.Unlock()
-	d.guardLocks(n, p.pid)
+	d.guardLocks(n, p.PID)
 	if rec.Waking {
 		if err := b.setRecord(rec); err != nil { // its process may not be in it
 			return err

@@ -44,7 +44,7 @@ func (d *Driver) KillOthers(ctx context.Context, h driver.Handle, spare []int64)
 	left := 0
 	err = poll.Until(ctx, time.Millisecond, 20*time.Millisecond, func() (_ bool, err error) {
 		if !r.ended() {
-			left, err = killOthers(group, r.process.pid, spare, n.Limits.PIDs)
+			left, err = killOthers(group, r.process.PID, spare, n.Limits.PIDs)
 		}
 		return r.ended() || left == 0, err
 	})

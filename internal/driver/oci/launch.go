@@ -19,6 +19,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/driver/oci/cgroup"
 	"github.com/cubbyhq/cubby/internal/driver/oci/memory"
+	"github.com/cubbyhq/cubby/internal/driver/oci/pidfd"
 	"github.com/cubbyhq/cubby/internal/driver/oci/thread"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/redirect"
@@ -108,7 +109,7 @@ func (p *place) leave() {
 }
 
 // launch starts the runtime and returns the process that is the sandbox.
-func (d *Driver) launch(ctx context.Context, n note, rec record, userns *os.File, place *place, from *memory.Memory) (*process, error) {
+func (d *Driver) launch(ctx context.Context, n note, rec record, userns *os.File, place *place, from *memory.Memory) (*pidfd.Process, error) {
 	b := d.box(n.UID)
 	// Its namespace and its agent have to agree.
 	redirected := n.Isolation == sandbox.Container && d.redirects()
@@ -169,7 +170,7 @@ func (d *Driver) launch(ctx context.Context, n note, rec record, userns *os.File
 }
 
 // begun is the process that the runtime started.
-func (d *Driver) begun(n note) (*process, error) {
+func (d *Driver) begun(n note) (*pidfd.Process, error) {
 	b, group := d.box(n.UID), d.cgroups.Group(n.UID)
 	data, err := os.ReadFile(b.pidFile())
 	if err != nil {
@@ -183,10 +184,10 @@ func (d *Driver) begun(n note) (*process, error) {
 		// runsc does so for its kernel and not for its file servers.
 		group.Score(d.oom)
 	}
-	p, err := openProcess(pid, 0)
+	p, err := pidfd.Open(pid, 0)
 	if errors.Is(err, os.ErrProcessDone) || err == nil && !group.Contains(pid) {
 		if err == nil {
-			p.close()
+			p.Close()
 		}
 		return nil, errs.E(errs.Unavailable, "the sandbox ended before its agent answered").Because(b.complaint())
 	}

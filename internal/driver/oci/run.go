@@ -11,6 +11,7 @@ import (
 
 	"github.com/cubbyhq/cubby/internal/channel"
 	"github.com/cubbyhq/cubby/internal/driver"
+	"github.com/cubbyhq/cubby/internal/driver/oci/pidfd"
 	"github.com/cubbyhq/cubby/internal/errs"
 )
 
@@ -89,7 +90,7 @@ func (b box) replace(path string, data []byte) error {
 
 // run is what this process holds of a running sandbox.
 type run struct {
-	process *process
+	process *pidfd.Process
 
 	watched sync.WaitGroup
 	dead    chan struct{} // closed when the process has ended
@@ -104,10 +105,10 @@ type run struct {
 }
 
 // hold takes hold of a running process.
-func hold(p *process, l *channel.Listener) *run {
+func hold(p *pidfd.Process, l *channel.Listener) *run {
 	r := &run{process: p, channel: l, dead: make(chan struct{})}
 	r.watched.Go(func() {
-		if p.wait() == nil {
+		if p.Wait() == nil {
 			close(r.dead)
 		}
 	})
@@ -149,7 +150,7 @@ func (r *run) release() {
 	if l := r.line(); l != nil {
 		_ = l.Close()
 	}
-	r.process.close()
+	r.process.Close()
 	r.watched.Wait()
 	r.mu.Lock()
 	behind := r.behind

@@ -2,6 +2,7 @@ package oci
 
 import (
 	"context"
+	"maps"
 	"sync"
 	"time"
 
@@ -16,12 +17,13 @@ type sentries struct {
 	stock *spare.Stock[shape, *sentry]
 	going sync.WaitGroup // what is removed in the background
 
-	mu   sync.Mutex
-	ours map[sandbox.UID]bool // whose boxes are no sandboxes; guarded by mu
+	mu     sync.Mutex
+	ours   map[sandbox.UID]*sentry // whose boxes are no sandboxes; guarded by mu
+	closed bool                    // guarded by mu
 }
 
 func newSentries(d *Driver, count int) *sentries {
-	s := &sentries{d: d, ours: make(map[sandbox.UID]bool)}
+	s := &sentries{d: d, ours: make(map[sandbox.UID]*sentry)}
 	s.stock = spare.NewStock[shape](count, refillAfter, func(k *sentry) bool { return !k.hasEnded() }, s.discard)
 	return s
 }
@@ -49,7 +51,7 @@ func (s *sentries) take(n note) *sentry {
 }
 
 // like is how sentries are made for sandboxes like one, with the programs of today.
-func (s *sentries) like(n note) (shape shape, create func() (*sentry, error), ok bool) {
+func (s *sentries) like(n note) (shape shape, create func(context.Context) (*sentry, error), ok bool) {
 	var err error
 	if n.Isolation != sandbox.GVisor {
 		return shape, nil, false
@@ -59,15 +61,15 @@ func (s *sentries) like(n note) (shape shape, create func() (*sentry, error), ok
 	}
 	n.Hostname, n.Env = "", nil
 	shape, err = n.shape()
-	return shape, func() (*sentry, error) { return s.create(n) }, err == nil
+	return shape, func(ctx context.Context) (*sentry, error) { return s.create(ctx, n) }, err == nil && s.d.sameMounts(n)
 }
 
-func (s *sentries) create(n note) (*sentry, error) {
+func (s *sentries) create(ctx context.Context, n note) (*sentry, error) {
 	k := &sentry{uid: sandbox.NewUID(), ended: make(chan struct{})}
 	s.mu.Lock()
-	s.ours[k.uid] = true
+	s.ours[k.uid] = k
 	s.mu.Unlock()
-	err := s.d.makeSentry(k, n)
+	err := s.d.makeSentry(ctx, k, n)
 	if err != nil {
 		s.d.log.Warn("the next sandbox begins slower: its kernel was not started ahead", "err", err)
 		s.discard(k)
@@ -94,17 +96,29 @@ func (s *sentries) remove(k *sentry) {
 }
 
 // became is remove of one that was taken, in the background.
-func (s *sentries) became(k *sentry) { s.going.Go(func() { s.remove(k) }) }
+func (s *sentries) became(k *sentry) {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		s.remove(k)
+		return
+	}
+	s.going.Go(func() { s.remove(k) })
+	s.mu.Unlock()
+}
 
-// isOurs reports whether a box is no sandbox's.
-func (s *sentries) isOurs(uid sandbox.UID) bool {
+// boxes are those that are no sandboxes'.
+func (s *sentries) boxes() map[sandbox.UID]*sentry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.ours[uid]
+	return maps.Clone(s.ours)
 }
 
 func (s *sentries) close() {
 	s.stock.Close()
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
 	s.going.Wait()
 }
 

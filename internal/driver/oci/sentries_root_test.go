@@ -4,7 +4,9 @@ package oci
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,14 +19,17 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cubbyhq/cubby/internal/driver"
+	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
 // awaitSentry returns a sentry that is ready.
 func (d *Driver) awaitSentry(ctx context.Context) (*sentry, error) {
 	for {
-		if ready := d.sentries.stock.Ready(); len(ready) > 0 {
-			return ready[0], nil
+		if ready, _ := d.Stock(); ready == 1 {
+			if ours := slices.Collect(maps.Values(d.sentries.boxes())); len(ours) == 1 {
+				return ours[0], nil // and none goes
+			}
 		}
 		select {
 		case <-time.After(10 * time.Millisecond):
@@ -38,15 +43,15 @@ func (d *Driver) awaitSentry(ctx context.Context) (*sentry, error) {
 func (s *sentries) settle(t testing.TB) {
 	t.Helper()
 	s.d.GiveUp()
-	for wait := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
-		s.mu.Lock()
-		left := len(s.ours)
-		s.mu.Unlock()
-		if left == 0 {
-			return
-		}
+	soon(t, "no sentry is left", func() bool { return len(s.boxes()) == 0 })
+}
+
+// soon waits for what is to come.
+func soon(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	for wait := time.Now().Add(10 * time.Second); !is(); time.Sleep(time.Millisecond) {
 		if time.Now().After(wait) {
-			t.Fatalf("%d sentries do not go", left)
+			t.Fatalf("it does not come that %s", what)
 		}
 	}
 }
@@ -134,9 +139,7 @@ func TestASandboxOfASentryIsLikeOthers(t *testing.T) {
 		t.Errorf("inside there is\n%s\nand without a sentry\n%s", got, want)
 	}
 	// What was the sentry's goes in the background, with the directories that it had.
-	for r.d.sentries.isOurs(k.uid) {
-		time.Sleep(time.Millisecond)
-	}
+	soon(t, "the sentry's directories go", func() bool { return r.d.sentries.boxes()[k.uid] == nil })
 	if out, exit := warm.exec("root", "for d in /workspace /home/sandbox /tmp /root; do mkdir -p $d; echo mine > $d/file && cat $d/file || exit; done; echo 127.0.0.1 x >> /etc/hosts; ls /run/cubby"); exit.GetCode() != 0 || strings.Count(out, "mine") != 4 {
 		t.Errorf("it cannot write: %s", out)
 	}
@@ -172,42 +175,91 @@ func TestSentriesOfWakesAndRestores(t *testing.T) {
 	c.becameOf(k)
 	c.whole("in a copy")
 	r.do("RemoveSnapshot", r.d.RemoveSnapshot(r.ctx, name))
+	r.exec("root", "echo kept > /etc/kept")
 	r.do("Stop", r.d.Stop(r.ctx, r.h, time.Second))
 	r.awaitSentry()
 	r.do("Start", r.d.Start(r.ctx, r.h)) // with the files of its root, which no sentry has
 	if id := r.d.box(r.spec.UID).runtimeID(); id != string(r.spec.UID) {
 		t.Errorf("it began as %s, and not anew", id)
 	}
+	if out, _ := r.exec("root", "cat /etc/kept"); out != "kept\n" {
+		t.Errorf("of its root there is %q", out)
+	}
+}
+
+// TestDamagedMemoryAndASentry: a memory is read by nothing before it is verified.
+func TestDamagedMemoryAndASentry(t *testing.T) {
+	r := start(t, runsc, testSpec(t, sandbox.GVisor))
+	r.do("Sleep", r.d.Sleep(r.ctx, r.h))
+	r.awaitSentry()
+	damageByte(t, filepath.Join(r.d.box(r.spec.UID).memory().Image(), "checkpoint.img"))
+	if err := r.d.Wake(r.ctx, r.h); !errors.Is(err, errs.NotFound) {
+		t.Errorf("Wake = %v, want not found", err)
+	}
+	r.do("Start", r.d.Start(r.ctx, r.h))
 	r.alive()
+}
+
+// TestSentriesOfOtherVolumes: files that are shared, and files that are only read.
+func TestSentriesOfOtherVolumes(t *testing.T) {
+	shared := t.TempDir()
+	for _, name := range []string{"workspace", "outputs", "uploads"} {
+		if err := os.Mkdir(filepath.Join(shared, name), 0o777); err != nil {
+			t.Fatal(err)
+		}
+	}
+	spec := func() driver.Spec {
+		s := testSpec(t, sandbox.GVisor)
+		s.Volumes = driver.DiskVolumes(plainDisk(t), shared)
+		return s
+	}
+	r := start(t, runsc, spec())
+	k := r.awaitSentry()
+	warm := r.another(spec())
+	warm.becameOf(k)
+	if want, got := r.mounts(), warm.mounts(); want != got {
+		t.Errorf("the file server has\n%s\nand without a sentry\n%s", got, want)
+	}
+	const write = "for v in " + sandbox.OutputsDir + " " + sandbox.UploadsDir + "; do touch $v/file 2>/dev/null; echo $?; done"
+	want, _ := r.exec("root", write)
+	if got, _ := warm.exec("root", write); got != want {
+		t.Errorf("writing ends with %q, and without a sentry with %q", got, want)
+	}
 }
 
 // TestSentriesThatEnd: what kills a part of a sentry, or is in its way, keeps no sandbox
 // from its start.
 func TestSentriesThatEnd(t *testing.T) {
 	r := start(t, runsc, testSpec(t, sandbox.GVisor))
-	kill := func(name string) func(*testing.T, *sentry) {
-		return func(t *testing.T, k *sentry) {
-			t.Helper()
-			pids, err := r.d.cgroups.Group(k.uid).Procs()
-			if err != nil {
-				t.Fatal(err)
-			}
-			killed := 0
-			for _, pid := range pids {
-				if data, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); strings.Contains(strings.SplitN(string(data), "\x00", 2)[0], name) {
-					_ = unix.Kill(pid, unix.SIGKILL)
-					killed++
-				}
-			}
-			if killed == 0 {
-				t.Fatalf("no %s among %v", name, pids)
+	signal := func(t *testing.T, k *sentry, name string, signal unix.Signal) {
+		t.Helper()
+		pids, err := r.d.cgroups.Group(k.uid).Procs()
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := false
+		for _, pid := range pids {
+			data, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+			if program, _, _ := strings.Cut(string(data), "\x00"); strings.HasSuffix(program, name) {
+				found = true
+				_ = unix.Kill(pid, signal)
 			}
 		}
+		if !found {
+			t.Fatalf("no %s among %v", name, pids)
+		}
+	}
+	kill := func(name string) func(*testing.T, *sentry) {
+		return func(t *testing.T, k *sentry) { t.Helper(); signal(t, k, name, unix.SIGKILL) }
 	}
 	for name, hurt := range map[string]func(*testing.T, *sentry){
 		"kernel":      kill("runsc-sandbox"),
 		"file server": kill("runsc-gofer"),
 		"runtime":     kill("/runsc"),
+		"kernel that stands still": func(t *testing.T, k *sentry) {
+			t.Helper()
+			signal(t, k, "runsc-sandbox", unix.SIGSTOP)
+		},
 		"notes": func(t *testing.T, k *sentry) {
 			t.Helper()
 			if err := os.RemoveAll(r.d.box(k.uid).runtime()); err != nil {
@@ -244,9 +296,9 @@ func TestSentriesOfAnotherShape(t *testing.T) {
 	if id := c.d.box(spec.UID).runtimeID(); id == string(k.uid) {
 		t.Error("it has the limits of another")
 	}
-	for !k.hasEnded() {
-		time.Sleep(time.Millisecond)
-	}
+	spec.UID, spec.Volumes = sandbox.NewUID(), driver.DiskVolumes(plainDisk(t), "")
+	r.another(spec) // the second in a row
+	soon(t, "the one that nobody wants ends", k.hasEnded)
 	next := r.awaitSentry()
 	spec.UID, spec.Volumes = sandbox.NewUID(), driver.DiskVolumes(plainDisk(t), "")
 	c = r.another(spec)
@@ -293,26 +345,70 @@ func TestASentryHoldsNoDisk(t *testing.T) {
 	if err := unix.Unmount(mnt, 0); err != nil {
 		t.Fatal(err)
 	}
-	held := func() bool {
+	soon(t, "nobody holds a disk that is not mounted any more", func() bool {
 		out, err := exec.Command("losetup", "-j", image).CombinedOutput()
-		if err != nil {
+		return err == nil && len(out) == 0
+	})
+	r.another(testSpec(t, sandbox.GVisor)).becameOf(k)
+}
+
+// TestKilledAsASentryWakes: a daemon that is killed at any moment of a wake in a sentry leaves
+// a sandbox that sleeps or one that runs, and its successor knows which at once.
+func TestKilledAsASentryWakes(t *testing.T) {
+	r := start(t, runsc, testSpec(t, sandbox.GVisor))
+	r.counts()
+	const steps = 10
+	for step := range steps {
+		r.do("Sleep", r.d.Sleep(r.ctx, r.h))
+		if err := r.d.Close(); err != nil {
 			t.Fatal(err)
 		}
-		return len(out) > 0
-	}
-	for wait := time.Now().Add(5 * time.Second); held(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(wait) {
-			t.Fatal("the sentry holds a disk that is not mounted any more")
+		ahead := testSpec(t, sandbox.GVisor)
+		after := 120 * time.Millisecond * time.Duration(step) / steps
+		murder(t, victim{Config: r.m.cfg, Ahead: &ahead, Handle: r.h, Wake: true}, after)
+		begun := time.Now()
+		r.d = r.m.open(t)
+		r.goesOn("wake in a sentry that was killed after "+after.String(), step+1)
+		if took := time.Since(begun); took > 30*time.Second {
+			t.Errorf("killed after %v: the successor took %v to find out", after, took)
+		}
+		found, err := r.d.List(r.ctx)
+		r.do("List", err)
+		for _, f := range found {
+			if f.UID != r.spec.UID {
+				r.do("Sweep", r.d.Sweep(r.ctx, f.UID))
+			}
 		}
 	}
-	r.another(testSpec(t, sandbox.GVisor)).becameOf(k)
+}
+
+// TestRuntimeKilledAsASentryWakes: what is killed as a sandbox wakes leaves one that sleeps
+// or one that runs.
+func TestRuntimeKilledAsASentryWakes(t *testing.T) {
+	r := start(t, runsc, testSpec(t, sandbox.GVisor))
+	r.counts()
+	count := 0
+	for _, command := range []string{"ready", "boot", "gofer"} {
+		for step := range 3 {
+			r.do("Sleep", r.d.Sleep(r.ctx, r.h))
+			k := r.awaitSentry()
+			done := make(chan error, 1)
+			go func() { done <- r.d.Wake(r.ctx, r.h) }()
+			time.Sleep(10 * time.Millisecond * time.Duration(step))
+			killed := killCommand(t, k.uid, command)
+			err := <-done
+			t.Logf("%s: killed %v in step %d: %.200v", command, killed, step, err)
+			count++
+			r.goesOn(command+" that was killed", count)
+		}
+	}
 }
 
 // TestKilledAsASentryBecomes: a daemon that is killed at any moment, with a sentry that is
 // ready or becomes a sandbox's, leaves nothing that its successor does not find and
 // remove, or finish; and the sentry ends by itself.
 func TestKilledAsASentryBecomes(t *testing.T) {
-	const steps = 12
+	const steps = 8
 	for step := range steps {
 		m := newMachine(t, runsc)
 		spec := testSpec(t, sandbox.GVisor)

@@ -1,6 +1,8 @@
 package oci
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -8,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -82,7 +85,7 @@ func (k *sentry) release() {
 
 // makeSentry starts a sentry for sandboxes like one. After an error what there is of
 // it is the caller's to remove.
-func (d *Driver) makeSentry(k *sentry, n note) (err error) {
+func (d *Driver) makeSentry(ctx context.Context, k *sentry, n note) (err error) {
 	if k.shape, err = n.shape(); err != nil {
 		return err
 	}
@@ -109,13 +112,44 @@ func (d *Driver) makeSentry(k *sentry, n note) (err error) {
 		return err
 	}
 	defer said.Close()
+	if err := said.SetReadDeadline(time.Now().Add(sentryTime)); err != nil {
+		return err
+	}
+	defer context.AfterFunc(ctx, func() { _ = said.SetReadDeadline(time.Now()) })()
 	if _, err := io.ReadFull(said, make([]byte, 1)); err != nil {
-		k.release()
+		_ = k.cmd.Process.Kill()
 		<-k.ended
-		return fmt.Errorf("%s: %w: %w", n.Runtime.Kind, k.err, b.complaint())
+		return fmt.Errorf("%s: %w: %w", n.Runtime.Kind, err, b.complaint())
 	}
 	d.cgroups.Group(k.uid).Score(d.oom)
 	return nil
+}
+
+// sentryTime is far more than it takes to make a sentry, or to have it begin.
+const sentryTime = 20 * time.Second
+
+// sameMounts reports whether gVisor treats nobody's directories as it treats a sandbox's:
+// how it mounts one depends on the filesystem that it is on.
+func (d *Driver) sameMounts(n note) bool {
+	nobodys, err := treatment(d.cfg.StateDir)
+	return err == nil && !slices.ContainsFunc(n.dirs(), func(dir string) bool {
+		of, err := treatment(dir)
+		return err != nil || of != nobodys
+	})
+}
+
+// treatment is what of a filesystem's type gVisor looks at (AdjustMountOptions of
+// runsc/cmd/sandboxsetup).
+func treatment(dir string) (int64, error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		return 0, err
+	}
+	switch st.Type {
+	case unix.OVERLAYFS_SUPER_MAGIC, unix.NFS_SUPER_MAGIC, unix.FUSE_SUPER_MAGIC:
+		return st.Type, nil
+	}
+	return 0, nil
 }
 
 // layNobodys makes the directories and files that stand for a sandbox's, and has the
@@ -124,6 +158,10 @@ func (b box) layNobodys(n *note) error {
 	n.Volumes = slices.Clone(n.Volumes)
 	for i, v := range n.Volumes {
 		n.Volumes[i].Dir = b.path(filepath.Join("nobodys", string(v.Role)))
+	}
+	// First of all: a box without a note could need every program that is unpacked.
+	if err := errors.Join(os.Mkdir(b.dir, 0o700), b.setNote(*n)); err != nil {
+		return err
 	}
 	inRoot := func(name string) string { return filepath.Join(n.root(), name) }
 	for _, dir := range append(n.dirs(), b.bundle(), b.runtime(), b.channel(), n.authoritiesDir(), inRoot(overlayName), inRoot(tmpName)) {
@@ -136,7 +174,7 @@ func (b box) layNobodys(n *note) error {
 			return err
 		}
 	}
-	return b.setNote(*n)
+	return nil
 }
 
 // start starts the runtime, which says a byte when the sentry stands. Its descriptors are

@@ -143,7 +143,7 @@ func BenchmarkSleep(b *testing.B) {
 				w.must(err)
 				w.must(r.line().Sever())
 				kept := box.memory()
-				w.must(kept.Begin(r.process.program()))
+				w.must(kept.Begin(r.process.Program()))
 				w.measure("checkpoint", func() {
 					w.must(d.command(ctx, n, r.process, "checkpoint", "--image-path="+kept.HalfImage()))
 					w.must(memory.SyncTree(kept.HalfImage()))

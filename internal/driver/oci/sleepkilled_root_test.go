@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cubbyhq/cubby/internal/driver"
+	"github.com/cubbyhq/cubby/internal/driver/oci/pidfd"
 	"github.com/cubbyhq/cubby/internal/poll"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
@@ -136,7 +137,7 @@ func TestSuspendKilledAtAnyMoment(t *testing.T) {
 }
 
 // command is one of the runtime's own, to its end.
-func (d *Driver) command(ctx context.Context, n note, p *process, command string, flags ...string) error {
+func (d *Driver) command(ctx context.Context, n note, p *pidfd.Process, command string, flags ...string) error {
 	cmd, lock, err := d.runsc(ctx, n, p, command, flags...)
 	if err != nil {
 		return err
@@ -198,6 +199,7 @@ func (r *running) killIn(what, command string) (killed bool, err error) {
 // it is seen.
 func (r *running) killDuring(uid sandbox.UID, command string, act func() error) (killed bool, err error) {
 	r.t.Helper()
+	r.d.GiveUp() // what is ready does without the command
 	done := make(chan error, 1)
 	go func() { done <- act() }()
 	for {

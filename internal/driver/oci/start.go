@@ -103,8 +103,8 @@ func (d *Driver) begin(ctx context.Context, n note, rec record, userns *os.File,
 	d.mu.Lock()
 	d.runs[n.UID] = r
 	d.mu.Unlock()
-	d.guardLocks(n, p.pid)
-	rec.PID, rec.StartTime = p.pid, p.start
+	d.guardLocks(n, p.PID)
+	rec.PID, rec.StartTime = p.PID, p.Start
 	if err := b.setRecord(rec); err != nil {
 		return err
 	}

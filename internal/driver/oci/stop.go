@@ -64,7 +64,7 @@ func (d *Driver) Stop(ctx context.Context, h driver.Handle, grace time.Duration)
 		d.log.Warn("the agent did not end its commands", "box", n.UID, "err", err)
 	}
 	if n.Isolation == sandbox.GVisor && !r.ended() {
-		if err := d.save(ctx, n, r.process.program(), b.saved()); err != nil {
+		if err := d.save(ctx, n, r.process.Program(), b.saved()); err != nil {
 			d.log.Error("system files were not saved: the sandbox will start with those of the save before", "box", n.UID, "err", err)
 		}
 	}
@@ -109,7 +109,7 @@ func (d *Driver) clear(ctx context.Context, uid sandbox.UID) error {
 		r.mu.Unlock()
 		// The agent first: it must not see its commands being killed one by one
 		// and report that as their own ends.
-		r.process.kill()
+		r.process.Kill()
 	}
 	if err := group.Kill(ctx); err != nil {
 		return err

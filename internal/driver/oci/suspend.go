@@ -15,13 +15,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cubbyhq/cubby/internal/driver/oci/memory"
+	"github.com/cubbyhq/cubby/internal/driver/oci/pidfd"
 	"github.com/cubbyhq/cubby/internal/errs"
 )
 
 // roomToSleep refuses what would take the host's last space: the memory, and a
 // save of the root filesystem beside it.
-func (b box) roomToSleep(p *process) error {
-	all, files, err := memory.Needs(p.pid)
+func (b box) roomToSleep(p *pidfd.Process) error {
+	all, files, err := memory.Needs(p.PID)
 	if err != nil {
 		return err
 	}
@@ -49,11 +50,11 @@ type suspension struct {
 // suspend readies the runtime to pause a run and to write its memory and its root
 // filesystem. With hold the run is resumed in the end, also when this process has
 // ended. Each suspension ends with close.
-func (d *Driver) suspend(ctx context.Context, n note, p *process, to memory.Memory, root string, hold bool) (*suspension, error) {
+func (d *Driver) suspend(ctx context.Context, n note, p *pidfd.Process, to memory.Memory, root string, hold bool) (*suspension, error) {
 	if err := (bundle{note: n, box: d.box(n.UID)}).roomToSave(); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(to.Begin(p.program()), os.RemoveAll(root), os.Mkdir(root, 0o700)); err != nil {
+	if err := errors.Join(to.Begin(p.Program()), os.RemoveAll(root), os.Mkdir(root, 0o700)); err != nil {
 		return nil, err
 	}
 	cmd, lock, err := d.runsc(ctx, n, p, "suspend", fmt.Sprintf("--hold=%v", hold), "--image-path="+to.HalfImage(), "--root-path="+root)
@@ -163,7 +164,7 @@ func syncFilesystem(dir string) error {
 // goOn ends the pause of a run whose memory was not kept, if it is paused: a
 // daemon that was killed may have come to that or not. Whether the run goes on is
 // told by its agent.
-func (d *Driver) goOn(ctx context.Context, n note, p *process, rec record) error {
+func (d *Driver) goOn(ctx context.Context, n note, p *pidfd.Process, rec record) error {
 	b := d.box(n.UID)
 	// First of all, since it may be what fills the disk.
 	if err := errors.Join(b.memory().Tidy(), os.RemoveAll(b.halfSaved())); err != nil {
@@ -171,6 +172,10 @@ func (d *Driver) goOn(ctx context.Context, n note, p *process, rec record) error
 	}
 	if err := d.proceed(context.WithoutCancel(ctx), n, p); err != nil {
 		d.log.Error("a pause that was given up has not ended well", "box", n.UID, "err", err)
+	}
+	// What the runtime still did for a daemon that was killed has ended now.
+	if err := errors.Join(b.memory().Tidy(), os.RemoveAll(b.halfSaved())); err != nil {
+		return err
 	}
 	rec.Sleeping = false
 	if err := b.setRecord(rec); err != nil {
@@ -181,7 +186,7 @@ func (d *Driver) goOn(ctx context.Context, n note, p *process, rec record) error
 }
 
 // proceed resumes a run if it is paused.
-func (d *Driver) proceed(ctx context.Context, n note, p *process) error {
+func (d *Driver) proceed(ctx context.Context, n note, p *pidfd.Process) error {
 	ctx, cancel := context.WithTimeout(ctx, sleepLimit)
 	defer cancel()
 	cmd, lock, err := d.runsc(ctx, n, p, "proceed")
@@ -195,14 +200,14 @@ func (d *Driver) proceed(ctx context.Context, n note, p *process) error {
 
 // runsc is a command to a run, by the program that runs it, and the lock that
 // belongs to it.
-func (d *Driver) runsc(ctx context.Context, n note, p *process, command string, flags ...string) (*exec.Cmd, io.Closer, error) {
+func (d *Driver) runsc(ctx context.Context, n note, p *pidfd.Process, command string, flags ...string) (*exec.Cmd, io.Closer, error) {
 	b := d.box(n.UID)
 	lock, err := b.lockRuntime()
 	if err != nil {
 		return nil, nil, err
 	}
 	args := append(append(bundle{note: n, box: b}.runscFlags(), command), flags...)
-	cmd := exec.CommandContext(ctx, p.program(), append(args, b.runtimeID())...)
+	cmd := exec.CommandContext(ctx, p.Program(), append(args, b.runtimeID())...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	cmd.ExtraFiles = []*os.File{lock}
 	cmd.WaitDelay = time.Second

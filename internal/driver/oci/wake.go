@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/cubbyhq/cubby/internal/driver"
+	"github.com/cubbyhq/cubby/internal/driver/oci/pidfd"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
@@ -148,7 +149,7 @@ func (d *Driver) woken(b box, rec record) bool {
 	if err != nil {
 		return false
 	}
-	p.close()
+	p.Close()
 	return true
 }
 
@@ -166,11 +167,11 @@ func (d *Driver) launched(b box, rec record) record {
 	if err != nil || pid <= 1 || !d.cgroups.Group(b.uid).Contains(pid) {
 		return rec
 	}
-	p, err := openProcess(pid, 0)
+	p, err := pidfd.Open(pid, 0)
 	if err != nil {
 		return rec
 	}
-	defer p.close()
-	rec.PID, rec.StartTime = p.pid, p.start
+	defer p.Close()
+	rec.PID, rec.StartTime = p.PID, p.Start
 	return rec
 }

@@ -1,12 +1,12 @@
 package spare
 
 import (
-	"slices"
+	"context"
 	"sync"
 	"time"
 )
 
-// Stock keeps things that are all of one kind, that which was wanted last. They are made
+// Stock keeps things that are all of one kind, that which is wanted. They are made
 // ahead and not for whoever wants one. Safe for concurrent use.
 type Stock[Kind comparable, T any] struct {
 	lives   func(T) bool
@@ -15,39 +15,49 @@ type Stock[Kind comparable, T any] struct {
 	after   time.Duration // a wish; see NewStock
 
 	making sync.WaitGroup
-	ending chan struct{} // closed by Close
+	ctx    context.Context // ended by Close
+	end    context.CancelFunc
 
 	mu     sync.Mutex
-	ready  []T               // guarded by mu
-	kind   Kind              // of all of them; guarded by mu
-	create func() (T, error) // makes one of the kind; guarded by mu
-	last   time.Time         // when one was wanted; guarded by mu
-	busy   bool              // somebody makes more; guarded by mu
-	quiet  time.Time         // none are made before; guarded by mu
-	closed bool              // guarded by mu
+	ready  []T                              // guarded by mu
+	kind   Kind                             // of all of them; guarded by mu
+	create func(context.Context) (T, error) // makes one of the kind; guarded by mu
+	other  *Kind                            // what was wanted last, of another kind; guarded by mu
+	last   time.Time                        // when one was wanted; guarded by mu
+	busy   bool                             // somebody makes more; guarded by mu
+	quiet  time.Time                        // none are made before; guarded by mu
+	closed bool                             // guarded by mu
 }
 
 // NewStock keeps count things, as long as they live; discard takes one away. They are made
 // when none was wanted for some time, which leaves those who wanted them the processors:
 // at the latest patience times that after the first wish.
 func NewStock[Kind comparable, T any](count int, after time.Duration, lives func(T) bool, discard func(T)) *Stock[Kind, T] {
-	return &Stock[Kind, T]{lives: lives, discard: discard, count: count, after: after, ending: make(chan struct{})}
+	s := &Stock[Kind, T]{lives: lives, discard: discard, count: count, after: after}
+	s.ctx, s.end = context.WithCancel(context.Background())
+	return s
 }
 
-// Want has things of a kind made, by create, if there are none: those of another kind
-// go.
-func (s *Stock[Kind, T]) Want(kind Kind, create func() (T, error)) {
+// Want has things of a kind made, by create, if there are none. Those of another kind go
+// when this one is wanted twice in a row: two kinds in turn do not have each other
+// discarded.
+func (s *Stock[Kind, T]) Want(kind Kind, create func(context.Context) (T, error)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed || s.count == 0 {
 		return
 	}
-	if s.kind != kind {
+	s.last = time.Now()
+	if s.kind != kind && len(s.ready) > 0 {
+		if s.other == nil || *s.other != kind {
+			s.other = &kind
+			return
+		}
 		useless := s.ready
 		s.ready = nil
 		s.making.Go(func() { s.discardAll(useless) })
 	}
-	s.kind, s.create, s.last = kind, create, time.Now()
+	s.kind, s.create, s.other = kind, create, nil
 	if !s.busy && !time.Now().Before(s.quiet) {
 		s.busy = true
 		s.making.Go(s.refill)
@@ -55,11 +65,11 @@ func (s *Stock[Kind, T]) Want(kind Kind, create func() (T, error)) {
 }
 
 // Take is Want that returns one that is ready, which is the caller's.
-func (s *Stock[Kind, T]) Take(kind Kind, create func() (T, error)) (one T, found bool) {
+func (s *Stock[Kind, T]) Take(kind Kind, create func(context.Context) (T, error)) (one T, found bool) {
 	s.Want(kind, create)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for s.kind == kind && len(s.ready) > 0 {
+	for !s.closed && s.kind == kind && len(s.ready) > 0 {
 		first := s.ready[0]
 		s.ready = s.ready[1:]
 		if s.lives(first) {
@@ -92,7 +102,7 @@ func (s *Stock[Kind, T]) pause(latest time.Time) bool {
 	t := time.NewTimer(time.Until(until))
 	defer t.Stop()
 	select {
-	case <-s.ending:
+	case <-s.ctx.Done():
 		return false
 	case <-t.C:
 	}
@@ -111,7 +121,7 @@ func (s *Stock[Kind, T]) makeOne() bool {
 		return false
 	}
 	s.mu.Unlock()
-	one, err := create()
+	one, err := create(s.ctx)
 	s.mu.Lock()
 	switch {
 	case err != nil:
@@ -126,13 +136,6 @@ func (s *Stock[Kind, T]) makeOne() bool {
 	s.ready = append(s.ready, one)
 	s.mu.Unlock()
 	return true
-}
-
-// Ready returns those that are ready, which stay in the stock.
-func (s *Stock[Kind, T]) Ready() []T {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Clone(s.ready)
 }
 
 // Size is how many things are ready, and how many shall be: none before a kind was
@@ -166,11 +169,9 @@ func (s *Stock[Kind, T]) discardAll(list []T) {
 // Close discards all that were not taken, and ends with what goes on in the background.
 func (s *Stock[Kind, T]) Close() {
 	s.mu.Lock()
-	if !s.closed {
-		close(s.ending)
-	}
 	s.closed = true
 	s.mu.Unlock()
+	s.end()
 	s.making.Wait()
 	s.GiveUp(0)
 }

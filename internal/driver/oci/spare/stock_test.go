@@ -1,6 +1,7 @@
 package spare
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"sync"
@@ -39,7 +40,7 @@ func newShop(count int) *shop {
 
 // take takes one of a kind, 0: none, and waits until others are made.
 func (s *shop) take(kind string) int {
-	n, found := s.Take(kind, func() (int, error) {
+	n, found := s.Take(kind, func(context.Context) (int, error) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.err != nil {
@@ -82,15 +83,37 @@ func TestStock(t *testing.T) {
 			}
 			s.check(t, []string{"a", "a", "a"})
 		},
-		"others of the last kind": func(t *testing.T, s *shop) {
+		"others, of what is wanted twice in a row": func(t *testing.T, s *shop) {
 			s.take("a")
-			if n := s.take("b"); n != 0 {
-				t.Errorf("took %d, of another kind", n)
+			for range 2 {
+				if n := s.take("b"); n != 0 {
+					t.Errorf("took %d, of another kind", n)
+				}
 			}
 			if n := s.take("b"); n != 3 {
 				t.Errorf("took %d, want 3", n)
 			}
 			s.check(t, []string{"a", "a", "b", "b", "b"}, 1, 2)
+		},
+		"two kinds in turn keep theirs": func(t *testing.T, s *shop) {
+			s.take("a")
+			for want := 1; want <= 3; want++ {
+				if n := s.take("b"); n != 0 {
+					t.Errorf("took %d, of another kind", n)
+				}
+				if n := s.take("a"); n != want {
+					t.Errorf("took %d, want %d", n, want)
+				}
+			}
+			s.check(t, []string{"a", "a", "a", "a", "a"})
+		},
+		"the kind of today when none is left": func(t *testing.T, s *shop) {
+			s.take("a")
+			s.GiveUp(0)
+			s.take("b")
+			if n := s.take("b"); n != 3 {
+				t.Errorf("took %d, want 3", n)
+			}
 		},
 		"none that is dead": func(t *testing.T, s *shop) {
 			s.take("a")
@@ -151,6 +174,20 @@ func TestStock(t *testing.T) {
 	}
 }
 
+// TestAnEndIsHeard by what makes things, and Close does not wait for them.
+func TestAnEndIsHeard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newShop(1)
+		s.Want("a", func(ctx context.Context) (int, error) {
+			<-ctx.Done()
+			return 0, ctx.Err()
+		})
+		time.Sleep(rest + time.Millisecond)
+		s.Close()
+		s.check(t, nil)
+	})
+}
+
 // TestAStockWaitsForAPause of those who want one, and not for ever.
 func TestAStockWaitsForAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -158,7 +195,7 @@ func TestAStockWaitsForAPause(t *testing.T) {
 		defer s.Close()
 		begun := time.Now()
 		var made atomic.Int64 // after begun
-		create := func() (int, error) { made.Store(int64(time.Since(begun))); return 1, nil }
+		create := func(context.Context) (int, error) { made.Store(int64(time.Since(begun))); return 1, nil }
 		for range 3 {
 			s.Want("a", create)
 			time.Sleep(rest / 2)
@@ -196,15 +233,14 @@ func TestAStockOfNone(t *testing.T) {
 // nobody wants it.
 func TestAStockThatEndsMeanwhile(t *testing.T) {
 	for name, end := range map[string]func(s *shop){
-		"closed":       func(s *shop) { go s.Close() },
 		"given up":     func(s *shop) { s.GiveUp(time.Hour) },
-		"another kind": func(s *shop) { s.Want("b", func() (int, error) { return 0, errors.New("no") }) },
+		"another kind": func(s *shop) { s.Want("b", func(context.Context) (int, error) { return 0, errors.New("no") }) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newShop(1)
 				defer s.Close()
-				s.Want("a", func() (int, error) { time.Sleep(rest); return 7, nil })
+				s.Want("a", func(context.Context) (int, error) { time.Sleep(rest); return 7, nil })
 				time.Sleep(rest + rest/2)
 				end(s)
 				time.Sleep(rest)

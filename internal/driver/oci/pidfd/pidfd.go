@@ -1,4 +1,5 @@
-package oci
+// Package pidfd holds processes of the host that are nobody's child here. It starts none.
+package pidfd
 
 import (
 	"encoding/binary"
@@ -13,20 +14,21 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cubbyhq/cubby/internal/driver/oci/procstat"
+	"github.com/cubbyhq/cubby/internal/driver/oci/thread"
 )
 
-// process is one process of the host that is nobody's child here: it outlives
+// Process is one process of the host that is nobody's child here: it outlives
 // the daemon that started it. It is held by a pidfd, so a reused pid is never
 // taken for it.
-type process struct {
-	pid   int
-	start uint64   // clock ticks since the host's boot
+type Process struct {
+	PID   int
+	Start uint64   // clock ticks since the host's boot
 	file  *os.File // pidfd, polled by the Go runtime
 }
 
-// openProcess holds the process pid; os.ErrProcessDone when there is none. A
+// Open holds the process pid; os.ErrProcessDone when there is none. A
 // start other than 0 must be the process's, else it is another one.
-func openProcess(pid int, start uint64) (*process, error) {
+func Open(pid int, start uint64) (*Process, error) {
 	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
 	if errors.Is(err, unix.ESRCH) {
 		return nil, os.ErrProcessDone
@@ -34,22 +36,22 @@ func openProcess(pid int, start uint64) (*process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open process: %w", err)
 	}
-	p := &process{pid: pid, file: os.NewFile(uintptr(fd), "pidfd")}
+	p := &Process{PID: pid, file: os.NewFile(uintptr(fd), "pidfd")}
 	// The pidfd is held first, then the start time is read: what is read
 	// belongs to what is held, or the process is gone.
 	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err == nil {
-		p.start, err = procstat.StartTime(data)
+		p.Start, err = procstat.StartTime(data)
 	}
-	if err != nil || start != 0 && p.start != start || p.done() {
-		p.close()
+	if err != nil || start != 0 && p.Start != start || p.done() {
+		p.Close()
 		return nil, os.ErrProcessDone
 	}
 	return p, nil
 }
 
-// close ends the hold; a wait returns.
-func (p *process) close() { _ = p.file.Close() }
+// Close ends the hold; a wait returns.
+func (p *Process) Close() { _ = p.file.Close() }
 
 func ended(fd uintptr) bool {
 	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
@@ -59,30 +61,30 @@ func ended(fd uintptr) bool {
 
 // control runs f on the descriptor. Fd() would make it blocking, which takes
 // it out of the runtime's poller.
-func (p *process) control(f func(fd uintptr)) {
+func (p *Process) control(f func(fd uintptr)) {
 	if conn, err := p.file.SyscallConn(); err == nil {
 		_ = conn.Control(f)
 	}
 }
 
-// program is a name for what the process executes, which is good as long as it
+// Program is a name for what the process executes, which is good as long as it
 // runs, also when the file has been removed.
-func (p *process) program() string { return "/proc/" + strconv.Itoa(p.pid) + "/exe" }
+func (p *Process) Program() string { return "/proc/" + strconv.Itoa(p.PID) + "/exe" }
 
-// kill ends the process; one that has ended stays as it is.
-func (p *process) kill() {
+// Kill ends the process; one that has ended stays as it is.
+func (p *Process) Kill() {
 	p.control(func(fd uintptr) { _ = unix.PidfdSendSignal(int(fd), unix.SIGKILL, nil, 0) })
 }
 
 // done reports whether the process has ended.
-func (p *process) done() (done bool) {
+func (p *Process) done() (done bool) {
 	p.control(func(fd uintptr) { done = ended(fd) })
 	return done
 }
 
-// wait returns nil when the process has ended, and an error after close. One
+// Wait returns nil when the process has ended, and an error after Close. One
 // caller at a time.
-func (p *process) wait() error {
+func (p *Process) Wait() error {
 	conn, err := p.file.SyscallConn()
 	if err != nil {
 		return err
@@ -94,19 +96,19 @@ func (p *process) wait() error {
 // became its parent.
 const exitPatience = 300 * time.Millisecond
 
-// exitStatus tells how an ended process ended. It was never a child of this
+// ExitStatus tells how an ended process ended. It was never a child of this
 // process, so waiting for it is not possible: while it is a zombie /proc
 // knows, and once it was reaped the pidfd does, on kernels since 6.15. False
 // where neither helps.
-func (p *process) exitStatus() (status syscall.WaitStatus, known bool) {
+func (p *Process) ExitStatus() (status syscall.WaitStatus, known bool) {
 	for end := time.Now().Add(exitPatience); ; time.Sleep(time.Millisecond) {
 		status, known, possible := p.reaped()
 		if known {
 			return status, true
 		}
-		data, err := os.ReadFile("/proc/" + strconv.Itoa(p.pid) + "/stat")
+		data, err := os.ReadFile("/proc/" + strconv.Itoa(p.PID) + "/stat")
 		if err == nil {
-			if start, err := procstat.StartTime(data); err == nil && start == p.start {
+			if start, err := procstat.StartTime(data); err == nil && start == p.Start {
 				if status, ok := zombieStatus(data); ok {
 					return status, true
 				}
@@ -130,7 +132,7 @@ func zombieStatus(stat []byte) (syscall.WaitStatus, bool) {
 }
 
 // reaped asks the pidfd. possible: it may know later.
-func (p *process) reaped() (status syscall.WaitStatus, known, possible bool) {
+func (p *Process) reaped() (status syscall.WaitStatus, known, possible bool) {
 	const (
 		infoExit   = 1 << 3     // PIDFD_INFO_EXIT
 		getInfo    = 0xc040ff0b // PIDFD_GET_INFO with the first 64 bytes of struct pidfd_info
@@ -151,4 +153,30 @@ func (p *process) reaped() (status syscall.WaitStatus, known, possible bool) {
 		return 0, false, true
 	}
 	return syscall.WaitStatus(binary.NativeEndian.Uint32(info[statusAt:])), true, true
+}
+
+// SetHostname names the UTS namespace of a process.
+func (p *Process) SetHostname(name string) error {
+	t := thread.New()
+	defer t.End()
+	return t.Do(func() error {
+		// By the pidfd: it is the process that is held, or none.
+		if err := p.enter(unix.CLONE_NEWUTS); err != nil {
+			return fmt.Errorf("enter the container's UTS namespace: %w", err)
+		}
+		return os.NewSyscallError("sethostname", unix.Sethostname([]byte(name)))
+	})
+}
+
+// enter moves the calling thread into namespaces of the process.
+func (p *Process) enter(namespaces int) error {
+	raw, err := p.file.SyscallConn()
+	if err != nil {
+		return err
+	}
+	controlErr := raw.Control(func(fd uintptr) { err = unix.Setns(int(fd), namespaces) })
+	if err != nil {
+		return err
+	}
+	return controlErr
 }
