@@ -385,21 +385,25 @@ func TestKilledAsASentryWakes(t *testing.T) {
 // TestRuntimeKilledAsASentryWakes: what is killed as a sandbox wakes leaves one that sleeps
 // or one that runs.
 func TestRuntimeKilledAsASentryWakes(t *testing.T) {
-	r := start(t, runsc, testSpec(t, sandbox.GVisor))
-	r.counts()
-	count := 0
 	for _, command := range []string{"ready", "boot", "gofer"} {
 		for step := range 3 {
-			r.do("Sleep", r.d.Sleep(r.ctx, r.h))
-			k := r.awaitSentry()
-			done := make(chan error, 1)
-			go func() { done <- r.d.Wake(r.ctx, r.h) }()
-			time.Sleep(10 * time.Millisecond * time.Duration(step))
-			killed := killCommand(t, k.uid, command)
-			err := <-done
-			t.Logf("%s: killed %v in step %d: %.200v", command, killed, step, err)
-			count++
-			r.goesOn(command+" that was killed", count)
+			after := 10 * time.Millisecond * time.Duration(step)
+			t.Run(fmt.Sprint(command, after), func(t *testing.T) {
+				r := start(t, runsc, testSpec(t, sandbox.GVisor))
+				r.counts()
+				r.do("Sleep", r.d.Sleep(r.ctx, r.h))
+				k := r.awaitSentry()
+				done := make(chan error, 1)
+				go func() { done <- r.d.Wake(r.ctx, r.h) }()
+				time.Sleep(after)
+				killed := killCommand(t, k.uid, command)
+				err := <-done
+				t.Logf("killed %v: %.200v", killed, err)
+				if killed && err == nil && command != "ready" {
+					return // it was awake, and is dead, or began without
+				}
+				r.goesOn("killed", 1)
+			})
 		}
 	}
 }
