@@ -116,11 +116,16 @@ func (r *ready) serve(conf *config.Config, id string) error {
 		return fmt.Errorf("nobody needs it any more: %w", err)
 	}
 	undo.Release()
-	err = o.carryOut(c, conf, line, func() (begin bool, err error) { return begin, in.Decode(&begin) })
+	err = o.carryOut(c, conf, line, func() (begin bool, err error) {
+		err = in.Decode(&begin)
+		return begin, err
+	})
 	if err != nil {
 		// Whoever gave the orders may be gone, and removes the rest another time.
 		for _, pid := range []int{c.SandboxPid(), c.GoferPid.Load()} {
-			_ = unix.Kill(pid, unix.SIGKILL)
+			if pid > 0 {
+				_ = unix.Kill(pid, unix.SIGKILL)
+			}
 		}
 	}
 	return err

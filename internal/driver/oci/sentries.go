@@ -87,8 +87,8 @@ func (s *sentries) remove(k *sentry) {
 	ctx, cancel := context.WithTimeout(context.Background(), undoLimit)
 	defer cancel()
 	if err := s.d.Sweep(ctx, k.uid); err != nil {
+		// It is in List from now on, for whoever looks for what is left.
 		s.d.log.Warn("of a kernel that was started ahead something is left", "box", k.uid, "err", err)
-		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
