@@ -108,7 +108,7 @@ func run(t *testing.T, c configuration, rng *rand.Rand) {
 			checks.Go(w.check)
 		}
 		checks.Wait()
-		d.checkOrphans(poolSize, before)
+		d.checkOrphans(poolSize+sentries, before)
 		if t.Failed() {
 			t.Fatalf("round %d", total.rounds)
 		}
@@ -116,7 +116,7 @@ func run(t *testing.T, c configuration, rng *rand.Rand) {
 	for _, w := range all {
 		w.finish()
 	}
-	d.checkOrphans(poolSize, nil)
+	d.checkOrphans(poolSize+sentries, nil)
 	if err := d.program.Stop(); err != nil {
 		t.Fatal(err)
 	}

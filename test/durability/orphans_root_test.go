@@ -120,7 +120,8 @@ func (d *daemon) traces() []trace {
 		switch {
 		case strings.Contains(string(groups), cgroup+"/"):
 			_, rest, _ := strings.Cut(string(groups), cgroup+"/")
-			add("process", fmt.Sprintf("%s %.100q of %s", p, line, strings.SplitN(rest, "\n", 2)[0]))
+			// Its arguments may name a sentry that it was made for.
+			add("process", fmt.Sprintf("%s of %s: %.100q", p, strings.SplitN(rest, "\n", 2)[0], line))
 		case strings.Contains(line, d.dir+"/"):
 			_, rest, _ := strings.Cut(line, d.dir+"/")
 			add("process", fmt.Sprintf("%s %.200q", p, rest))
@@ -172,9 +173,12 @@ func (d *daemon) nobodys() ([]trace, known) {
 	return slices.DeleteFunc(left, k.owns), k
 }
 
+// sentries is how many kernels of gVisor a daemon keeps started, by default.
+const sentries = 1
+
 // checkOrphans: all that is on the host belongs to a row that wants it, or is of the
-// sandboxes that the daemon keeps ready, of which there are no more than there shall
-// be and none of before. The daemon may need a moment for what it removes beside its
+// sandboxes and the sentry that the daemon keeps ready, of which there are no more than
+// there shall be and none of before. The daemon may need a moment for what it removes beside its
 // work.
 func (d *daemon) checkOrphans(ready int, before []trace) {
 	d.t.Helper()

@@ -123,7 +123,7 @@ func TestTwoHundredSleepers(t *testing.T) {
 		t.Errorf("%d wakes were compared, want %d", total.cycles["sleep"], want)
 	}
 	t.Logf("%d sandboxes slept, %d wakes were compared, %d commands, %d files", count, total.cycles["sleep"], total.execs, total.files)
-	d.checkOrphans(0, nil)
+	d.checkOrphans(sentries, nil)
 }
 
 // checkAllSleep: so many sandboxes are there, all of them sleep, and nothing on the
@@ -135,5 +135,5 @@ func (d *daemon) checkAllSleep(count int) {
 	if n := strings.Count(text, `"status":"sleeping"`); status != http.StatusOK || n != count || strings.Count(text, `"status":`) != n {
 		d.t.Fatalf("%d sandboxes sleep, want %d: %d %s", n, count, status, text)
 	}
-	d.checkOrphans(0, nil)
+	d.checkOrphans(sentries, nil)
 }
