@@ -86,7 +86,7 @@ type Config struct {
 	TenantDisk     Bytes   `key:"tenant-disk" default:"10GiB" usage:"size of the disk that the sandboxes of a tenant share; disks that exist keep theirs"`
 	DiskPool       int     `key:"disk-pool" default:"4" usage:"formatted sandbox disks that are kept ready"`
 
-	SentryPool int `key:"sentry-pool" default:"1" usage:"kernels of gVisor (sentries), 17 MiB each, that are kept started for the next sandbox that begins or wakes; all are of the image, limits and volumes that were asked for last; needs cgroup-favordynmods; 0: none"`
+	SentryPool int `key:"sentry-pool" default:"1" usage:"kernels of gVisor (sentries), 17 MiB each, that are kept started for the next sandbox that begins or wakes; all are of the image, limits and volumes that are asked for; needs cgroup-favordynmods; 0: none"`
 
 	Pool Pools `key:"pool" default:"auto" usage:"sandboxes that are kept ready for creates that fit, as count=2,image=base,isolation=gvisor,kernel=python,modules=numpy+pandas,memory=1GiB,cpus=2,pids=512,disk=4GiB,user=sandbox;…, or as [[pool]] in the file; auto: two of base with gVisor, the default limits and a Python kernel, where the host has 4GiB; off: none"`
 

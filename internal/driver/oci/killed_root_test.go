@@ -129,33 +129,43 @@ func TestKilledAtAnyMoment(t *testing.T) {
 				m := newMachine(t, w.runtime)
 				spec := testSpec(t, w.isolation)
 				reached, h := murder(t, victim{Config: m.cfg, Spec: spec, Stop: step%2 == 1}, length*time.Duration(step)/steps)
-				d := m.open(t)
-				ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-				if h != nil && step%4 < 2 {
-					// The successor carries on.
-					if err := d.Start(ctx, h); err != nil {
-						t.Errorf("killed after %s: Start: %v", reached, err)
-					}
-				}
-				found, err := d.List(ctx)
-				if err != nil {
-					t.Fatal(err)
-				}
-				for _, f := range found {
-					if err := d.Sweep(ctx, f.UID); err != nil {
-						t.Errorf("killed after %s: Sweep: %v", reached, err)
-					}
-				}
-				cancel()
-				m.left(t)
-				if left, _ := d.List(context.Background()); len(left) > 0 {
-					t.Errorf("killed after %s: %v is still listed", reached, left)
-				}
-				for _, pid := range processesOf(t, spec.UID) {
-					t.Errorf("killed after %s: process %s is left", reached, pid)
-				}
+				succeed(t, m, reached, h, step%4 < 2, spec.UID)
 			}
 		})
+	}
+}
+
+// succeed opens the successor of a daemon that was killed, which carries on with the
+// victim's sandbox or not, and removes all that it finds; nothing else is left, also no
+// process of sandboxes.
+func succeed(t *testing.T, m *machine, reached string, h driver.Handle, carryOn bool, uids ...sandbox.UID) {
+	t.Helper()
+	d := m.open(t)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if h != nil && carryOn {
+		if err := d.Start(ctx, h); err != nil {
+			t.Errorf("killed after %s: Start: %v", reached, err)
+		}
+	}
+	found, err := d.List(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range found {
+		uids = append(uids, f.UID)
+		if err := d.Sweep(ctx, f.UID); err != nil {
+			t.Errorf("killed after %s: Sweep: %v", reached, err)
+		}
+	}
+	m.left(t)
+	if left, _ := d.List(context.Background()); len(left) > 0 {
+		t.Errorf("killed after %s: %v is still listed", reached, left)
+	}
+	for _, uid := range uids {
+		for _, pid := range processesOf(t, uid) {
+			t.Errorf("killed after %s: process %s of %s is left", reached, pid, uid)
+		}
 	}
 }
 

@@ -430,35 +430,6 @@ func TestKilledAsASentryBecomes(t *testing.T) {
 		spec := testSpec(t, sandbox.GVisor)
 		ahead := testSpec(t, sandbox.GVisor)
 		reached, h := murder(t, victim{Config: m.cfg, Ahead: &ahead, Spec: spec, Stop: step%2 == 1}, 100*time.Millisecond*time.Duration(step)/steps)
-		d := m.open(t)
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		if h != nil && step%4 < 2 {
-			if err := d.Start(ctx, h); err != nil {
-				t.Errorf("killed after %s: Start: %v", reached, err)
-			}
-		}
-		found, err := d.List(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, f := range found {
-			if err := d.Sweep(ctx, f.UID); err != nil {
-				t.Errorf("killed after %s: Sweep: %v", reached, err)
-			}
-		}
-		cancel()
-		m.left(t)
-		for _, uid := range append([]sandbox.UID{spec.UID, ahead.UID}, uidsOf(found)...) {
-			for _, pid := range processesOf(t, uid) {
-				t.Errorf("killed after %s: process %s of %s is left", reached, pid, uid)
-			}
-		}
+		succeed(t, m, reached, h, step%4 < 2, spec.UID, ahead.UID)
 	}
-}
-
-func uidsOf(found []driver.Found) (uids []sandbox.UID) {
-	for _, f := range found {
-		uids = append(uids, f.UID)
-	}
-	return uids
 }
