@@ -324,7 +324,7 @@ func (d *Driver) Adopt(ctx context.Context, h driver.Handle) error {
 		}
 	}
 	// What the earlier daemon began, or had no time to remove after a wake.
-	err = b.memory().Tidy()
+	err = b.tidy()
 	var l *channel.Listener
 	if err == nil {
 		l, err = d.listenAgain(b, rec)

@@ -80,6 +80,24 @@ func TestKilledInSleepAndWake(t *testing.T) {
 	}
 }
 
+// A daemon that is killed before it has noted a sleep has begun to write none: what
+// it made room with went on lying there until the next sleep.
+func TestKilledBeforeASleepIsNoted(t *testing.T) {
+	r := start(t, runsc, testSpec(t, sandbox.GVisor))
+	r.counts()
+	b := r.d.box(r.spec.UID)
+	for _, dir := range []string{b.memory().HalfImage(), b.halfSaved()} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := r.d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r.d = r.m.open(t)
+	r.goesOn("before it was noted", 1)
+}
+
 // The runtime that is killed in the middle of its part of a sleep or a wake
 // leaves a sandbox that runs, or one that sleeps.
 func TestRuntimeKilledInSleepAndWake(t *testing.T) {

@@ -167,14 +167,14 @@ func syncFilesystem(dir string) error {
 func (d *Driver) goOn(ctx context.Context, n note, p *pidfd.Process, rec record) error {
 	b := d.box(n.UID)
 	// First of all, since it may be what fills the disk.
-	if err := errors.Join(b.memory().Tidy(), os.RemoveAll(b.halfSaved())); err != nil {
+	if err := b.tidy(); err != nil {
 		return err
 	}
 	if err := d.proceed(context.WithoutCancel(ctx), n, p); err != nil {
 		d.log.Error("a pause that was given up has not ended well", "box", n.UID, "err", err)
 	}
 	// What the runtime still did for a daemon that was killed has ended now.
-	if err := errors.Join(b.memory().Tidy(), os.RemoveAll(b.halfSaved())); err != nil {
+	if err := b.tidy(); err != nil {
 		return err
 	}
 	rec.Sleeping = false
