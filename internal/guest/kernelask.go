@@ -12,8 +12,8 @@ import (
 )
 
 // askLimit is how long an agent may take for a question. The real one ends it
-// itself after 5 seconds, and 16 may wait.
-const askLimit = 90 * time.Second
+// itself after 5 seconds, the first of each of three kinds after 20, and 16 may wait.
+const askLimit = 150 * time.Second
 
 // CompleteCode asks an idle kernel how code can go on at the cursor, which is
 // counted in Unicode code points. This and the other questions are WrongState

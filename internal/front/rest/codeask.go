@@ -52,7 +52,7 @@ type CodeCompleteness struct {
 func (d *door) codeAskRoutes() {
 	const (
 		path = "/v1/sandboxes/{id}/kernels/{kernel}/"
-		idle = " 409 while it runs a cell, is starting or has ended; 504 when it does not answer within 5 seconds. Nothing is run, and no history has it."
+		idle = " 409 while it runs a cell, is starting or has ended; 504 when it does not answer in time. Nothing is run, and no history has it."
 	)
 	register(d, operation{
 		id: "complete-code", method: http.MethodPost, path: path + "complete", tag: "code", body: codeBody, summary: "Ask a kernel how code can go on",

@@ -15,6 +15,10 @@ const (
 	// askLimit is how long a kernel may take for an answer. It runs no cell
 	// meanwhile.
 	askLimit = 5 * time.Second
+	// firstAskLimit is the same for the first question of its kind to a process:
+	// IPython imports what completes code at the first completion, 1.5 s of a
+	// processor, and an interrupt would throw away what it has imported.
+	firstAskLimit = 20 * time.Second
 	// askGrace is how long a question that is given up may take to be so.
 	askGrace = 100 * time.Millisecond
 	// maxAsks bounds the questions that wait for a kernel.
@@ -24,8 +28,26 @@ const (
 // ask is a question about code that is not run, for a kernel that runs nothing.
 type ask struct {
 	ctx    context.Context //nolint:containedctx // of who waits for the answer
+	kind   askKind
 	put    func(ctx context.Context, e engine) (*guestv1.AskKernelResponse, error)
 	answer chan answered // holds one
+}
+
+// askKind is a kind of question.
+type askKind string
+
+const (
+	askComplete askKind = "complete"
+	askInspect  askKind = "inspect"
+	askCheck    askKind = "check"
+)
+
+// askLimit is how long a process may take for a question of a kind.
+func (p *kernelProcess) askLimit(kind askKind) time.Duration {
+	if p.questioned[kind] {
+		return askLimit
+	}
+	return firstAskLimit
 }
 
 type answered struct {
@@ -82,7 +104,8 @@ func (k *liveKernel) attentive() error {
 // does not even read it holds up nobody but the goroutine that writes, until the
 // kernel ends.
 func (k *liveKernel) put(process *kernelProcess, a *ask) {
-	ctx, cancel := k.s.cfg.Uptime.WithTimeout(k.s.life, askLimit, errAskSlow)
+	limit := process.askLimit(a.kind)
+	ctx, cancel := k.s.cfg.Uptime.WithTimeout(k.s.life, limit, errAskSlow)
 	defer cancel()
 	k.mu.Lock()
 	err := k.attentive()
@@ -97,6 +120,7 @@ func (k *liveKernel) put(process *kernelProcess, a *ask) {
 	k.abort = cancel
 	k.mu.Unlock()
 	process.asked.Store(true)
+	process.questioned[a.kind] = true
 	got := make(chan answered, 1)
 	k.s.background.Go(func() {
 		res, err := a.put(ctx, process.engine)
@@ -122,7 +146,7 @@ func (k *liveKernel) put(process *kernelProcess, a *ask) {
 	case ctx.Err() == nil:
 		r.err = errs.E(errs.Unavailable, "%s", r.err)
 	case errors.Is(context.Cause(ctx), errAskSlow):
-		r.err = errs.E(errs.Timeout, "the kernel %q did not answer within %s", k.name, askLimit)
+		r.err = errs.E(errs.Timeout, "the kernel %q did not answer within %s", k.name, limit)
 		if !process.asks {
 			// It goes on looking otherwise, and the next cell waits for that.
 			process.signal(process.tree.PID())
@@ -146,7 +170,7 @@ func (s *Set) Ask(ctx context.Context, m *guestv1.AskKernelRequest) (*guestv1.As
 	code, cursor := m.GetCode(), 0
 	switch q := m.GetQuestion().(type) {
 	case *guestv1.AskKernelRequest_Complete_:
-		cursor = int(q.Complete.GetCursor())
+		a.kind, cursor = askComplete, int(q.Complete.GetCursor())
 		a.put = func(ctx context.Context, e engine) (*guestv1.AskKernelResponse, error) {
 			r, err := e.Complete(ctx, code, cursor)
 			return &guestv1.AskKernelResponse{Answer: &guestv1.AskKernelResponse_Completion{Completion: &guestv1.CodeCompletion{
@@ -154,7 +178,7 @@ func (s *Set) Ask(ctx context.Context, m *guestv1.AskKernelRequest) (*guestv1.As
 			}}}, err
 		}
 	case *guestv1.AskKernelRequest_Inspect_:
-		cursor = int(q.Inspect.GetCursor())
+		a.kind, cursor = askInspect, int(q.Inspect.GetCursor())
 		a.put = func(ctx context.Context, e engine) (*guestv1.AskKernelResponse, error) {
 			r, err := e.Inspect(ctx, code, cursor, int(q.Inspect.GetDetail()))
 			return &guestv1.AskKernelResponse{Answer: &guestv1.AskKernelResponse_Inspection{Inspection: &guestv1.CodeInspection{
@@ -162,6 +186,7 @@ func (s *Set) Ask(ctx context.Context, m *guestv1.AskKernelRequest) (*guestv1.As
 			}}}, err
 		}
 	case *guestv1.AskKernelRequest_Check_:
+		a.kind = askCheck
 		a.put = func(ctx context.Context, e engine) (*guestv1.AskKernelResponse, error) {
 			r, err := e.Check(ctx, code)
 			return &guestv1.AskKernelResponse{Answer: &guestv1.AskKernelResponse_Completeness{Completeness: &guestv1.CodeCompleteness{
