@@ -132,6 +132,7 @@ func TestEveryStepOfARollbackCanBreak(t *testing.T) {
 		{all(onDriver("Destroy"), onDriver("Inspect")), false},
 		{all(onDriver("Destroy"), onDriver("Sweep")), true},
 		{all(onDriver("Destroy"), moveTo(sandbox.Running)), false},
+		{onDisks("Prepare"), true},
 		{onDisks("Detach"), false},
 		{onDisks("Restore"), false},
 		{onDisks("Attach"), false},

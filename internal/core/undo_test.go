@@ -73,11 +73,24 @@ func (d *brokenDisks) Clone(ctx context.Context, from storage.Source, to sandbox
 	return d.Storage.Clone(ctx, from, to)
 }
 
-func (d *brokenDisks) Restore(ctx context.Context, uid sandbox.UID, from storage.Source) error {
-	if err := d.failure("Restore"); err != nil {
+func (d *brokenDisks) Prepare(ctx context.Context, uid sandbox.UID, from storage.Source) (storage.Restoration, error) {
+	if err := d.failure("Prepare"); err != nil {
+		return nil, err
+	}
+	r, err := d.Storage.Prepare(ctx, uid, from)
+	return brokenRestoration{r, d}, err
+}
+
+type brokenRestoration struct {
+	storage.Restoration
+	d *brokenDisks
+}
+
+func (r brokenRestoration) Restore(ctx context.Context) error {
+	if err := r.d.failure("Restore"); err != nil {
 		return err
 	}
-	return d.Storage.Restore(ctx, uid, from)
+	return r.Restoration.Restore(ctx)
 }
 
 // breakable is a world whose single steps can be broken. It has one place for

@@ -26,7 +26,8 @@
 // snapshotted; from then on they know nothing of each other. A snapshot belongs
 // to its disk and goes with it. It cannot be attached or changed, only be
 // restored, cloned and removed. Restore gives a disk that exists the content of
-// another disk or of a snapshot, in one step. Every copy has the content of one instant, with
+// another disk or of a snapshot, in one step; what takes long of it can be done
+// before, while the disk is in use still. Every copy has the content of one instant, with
 // owners, modes, times, links, holes and extended attributes: where the
 // implementation can hold the writers of a disk it does so for the time of the
 // copy and says how long they waited; where it cannot, a disk in use is refused
@@ -52,7 +53,7 @@
 //
 // The sizes of disks are promises that together may exceed what the host has, by
 // as much as the operator allows. While less is free than he wants to keep,
-// Admit is errs.Exhausted, and so are Create, Clone, Snapshot and Restore; a copy
+// Admit is errs.Exhausted, and so are Create, Clone, Snapshot and Prepare; a copy
 // for which there was room when it began ends in the same way, and leaves
 // nothing, once half of that is gone. An implementation whose disks would lose
 // data on a full host holds all their writers there: they wait, lose nothing,
@@ -221,16 +222,27 @@ type Storage interface {
 	Snapshot(ctx context.Context, uid sandbox.UID, name string) (made Snapshot, paused time.Duration, err error)
 	// Snapshots lists those of a disk, the oldest first.
 	Snapshots(ctx context.Context, uid sandbox.UID) ([]Snapshot, error)
-	// Restore gives a disk that nobody uses the content and the size of from,
-	// which may be one of its own snapshots, another disk or a snapshot of one,
-	// and stays as it is. The disk keeps its own snapshots. It is errs.Conflict
-	// while the disk is in use, errs.NotFound when there is no such disk or
-	// source, errs.Invalid when the disk is its own source, errs.Exhausted when
-	// the host has no room. After an error the disk has the content from before.
-	Restore(ctx context.Context, uid sandbox.UID, from Source) error
+	// Prepare copies from, which may be a snapshot of the disk itself, another disk
+	// or a snapshot of one, and stays as it is, for a restore of a disk that may be
+	// in use until then. It is errs.NotFound when there is no such disk or source,
+	// errs.Invalid when the disk is its own source, errs.Exhausted when the host has
+	// no room.
+	Prepare(ctx context.Context, uid sandbox.UID, from Source) (Restoration, error)
 	// RemoveSnapshot deletes one, and says how many bytes of the host it took.
 	// One that is not there is errs.NotFound.
 	RemoveSnapshot(ctx context.Context, uid sandbox.UID, name string) (freed int64, err error)
+}
+
+// Restoration is a copy that a disk is about to be given. Discard ends each, for
+// which there is nothing left to do after a Restore without an error.
+type Restoration interface {
+	// Restore gives a disk that nobody uses the content and the size of the copy's
+	// source. The disk keeps its own snapshots. It is errs.Conflict while the disk
+	// is in use, errs.NotFound when it is gone. After an error the disk has the
+	// content from before.
+	Restore(ctx context.Context) error
+	// Discard removes a copy that no disk was given.
+	Discard()
 }
 
 // Tree is the files of what does not run, as its paths inside have them. It is

@@ -12,13 +12,17 @@ import (
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/event"
 	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/storage"
 	"github.com/cubbyhq/cubby/internal/store"
 	"github.com/cubbyhq/cubby/internal/telemetry"
 )
 
 // Replacement is how a sandbox goes on in the place of its run and its files.
 type Replacement struct {
+	// Origin has no Files: those of the disk there is are replaced.
 	Origin Origin
+	// Files copies what the disk gets, while the sandbox is as before.
+	Files func(ctx context.Context, disk sandbox.UID) (storage.Restoration, error)
 	// Runs: it runs afterwards; else it stays stopped.
 	Runs bool
 	// Half is why it is stopped while this is under way, and stays so when it
@@ -41,6 +45,11 @@ func (s *Sandboxes) Replace(ctx context.Context, b sandbox.Sandbox, how Replacem
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(s.cfg.Gate.Context(), cancel)()
+	files, err := how.Files(ctx, b.DiskUID)
+	if err != nil {
+		return b, err
+	}
+	defer files.Discard()
 	r := s.cfg.Live.Of(b.UID)
 	b, apart, err := s.takeApart(ctx, b, r, how)
 	if err != nil && !apart {
@@ -48,7 +57,7 @@ func (s *Sandboxes) Replace(ctx context.Context, b sandbox.Sandbox, how Replacem
 	}
 	replaced := b
 	if err == nil {
-		replaced, err = s.putTogether(ctx, b, how, r != nil, event.New(b.UID, by, how.Done))
+		replaced, err = s.putTogether(ctx, b, how, files, r != nil, event.New(b.UID, by, how.Done))
 	}
 	if err != nil {
 		undo, cancel := gate.Detached(ctx)
@@ -122,7 +131,7 @@ func (s *Sandboxes) runsOn(ctx context.Context, b sandbox.Sandbox) bool {
 }
 
 // putTogether gives a sandbox that was taken apart its new files and its new run.
-func (s *Sandboxes) putTogether(ctx context.Context, b sandbox.Sandbox, how Replacement, counted bool, done sandbox.Event) (sandbox.Sandbox, error) {
+func (s *Sandboxes) putTogether(ctx context.Context, b sandbox.Sandbox, how Replacement, files storage.Restoration, counted bool, done sandbox.Event) (sandbox.Sandbox, error) {
 	b, err := s.cfg.Store.Restate(ctx, b.UID, store.Change{Why: how.Half, Handle: []byte{}})
 	if err != nil {
 		return b, err
@@ -130,7 +139,7 @@ func (s *Sandboxes) putTogether(ctx context.Context, b sandbox.Sandbox, how Repl
 	if err := s.unmount(ctx, b); err != nil {
 		return b, err
 	}
-	if err := how.Origin.Files(ctx, b.DiskUID); err != nil {
+	if err := files.Restore(ctx); err != nil {
 		return b, err
 	}
 	if !how.Runs {

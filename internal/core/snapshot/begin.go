@@ -23,17 +23,17 @@ func (s *Snapshots) Origin(ctx context.Context, tenant, name string) (lifecycle.
 	if err != nil {
 		return lifecycle.Origin{}, err
 	}
-	return s.origin(ctx, n, func(ctx context.Context, disk sandbox.UID) error {
+	o, err := s.origin(ctx, n)
+	o.Files = func(ctx context.Context, disk sandbox.UID) error {
+		defer s.use(n.UID)()
 		_, err := s.cfg.Disks.Clone(ctx, storage.Source{UID: n.UID}, disk)
 		return err
-	})
+	}
+	return o, err
 }
 
-func (s *Snapshots) origin(ctx context.Context, n sandbox.Snapshot, files func(context.Context, sandbox.UID) error) (lifecycle.Origin, error) {
-	o := lifecycle.Origin{Snapshot: n, Files: func(ctx context.Context, disk sandbox.UID) error {
-		defer s.use(n.UID)()
-		return files(ctx, disk)
-	}}
+func (s *Snapshots) origin(ctx context.Context, n sandbox.Snapshot) (lifecycle.Origin, error) {
+	o := lifecycle.Origin{Snapshot: n}
 	if !n.Memory {
 		return o, nil
 	}
@@ -75,14 +75,16 @@ func (s *Snapshots) Rollback(ctx context.Context, id, name string) (sandbox.Sand
 	if err := fits(b, n); err != nil {
 		return b, err
 	}
-	o, err := s.origin(ctx, n, func(ctx context.Context, disk sandbox.UID) error {
-		return s.cfg.Disks.Restore(ctx, disk, storage.Source{UID: n.UID})
-	})
+	o, err := s.origin(ctx, n)
 	if err != nil {
 		return b, err
 	}
 	return s.cfg.Sandboxes.Replace(ctx, b, lifecycle.Replacement{
 		Origin: o, Runs: n.Memory || b.State != sandbox.Stopped,
+		Files: func(ctx context.Context, disk sandbox.UID) (storage.Restoration, error) {
+			defer s.use(n.UID)()
+			return s.cfg.Disks.Prepare(ctx, disk, storage.Source{UID: n.UID})
+		},
 		Half: sandbox.Why{Cause: sandbox.CauseRollback, Reason: fmt.Sprintf("a rollback to the snapshot %q broke off: repeat it", n.Name)},
 		End:  fmt.Sprintf("the sandbox was rolled back to the snapshot %q", n.Name),
 		Done: event.Rollback{ID: n.UID, Name: n.Name, Memory: n.Memory},

@@ -155,26 +155,42 @@ func (c *copier) copyImage(to, from string) (err error) {
 // host's disk when it returns: writers do not wait for that. After an error
 // nothing is left.
 func (d *Disks) copyDisk(ctx context.Context, from string, hold func(func() error) error) (dir string, err error) {
+	dir, err = d.copyUnsynced(ctx, from, hold)
+	if err != nil {
+		return "", err
+	}
+	if err := copyFailed(ctx, syncCopy(dir)); err != nil {
+		d.discard(dir)
+		return "", err
+	}
+	return dir, nil
+}
+
+// copyUnsynced is copyDisk without the wait for the host's disk.
+func (d *Disks) copyUnsynced(ctx context.Context, from string, hold func(func() error) error) (dir string, err error) {
 	dir, err = os.MkdirTemp(filepath.Join(d.cfg.Dir, poolName), unfinished)
 	if err != nil {
 		return "", fmt.Errorf("copy a disk: %w", err)
 	}
-	err = hold(func() error { return d.fillCopy(ctx, dir, from) })
-	if err == nil {
-		err = syncCopy(dir)
+	if err := copyFailed(ctx, hold(func() error { return d.fillCopy(ctx, dir, from) })); err != nil {
+		d.discard(dir)
+		return "", err
 	}
+	return dir, nil
+}
+
+// copyFailed classifies why a copy was not made.
+func copyFailed(ctx context.Context, err error) error {
 	switch {
 	case err == nil:
-		return dir, nil
+		return nil
 	case ctx.Err() != nil:
-		err = ctx.Err()
+		return ctx.Err()
 	case errors.Is(err, unix.ENOSPC):
-		err = hostFull()
+		return hostFull()
 	default:
-		err = fmt.Errorf("copy a disk: %w", err)
+		return fmt.Errorf("copy a disk: %w", err)
 	}
-	d.discard(dir)
-	return "", err
 }
 
 // unheld is for what nobody can change.

@@ -17,6 +17,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 	"github.com/cubbyhq/cubby/internal/storage"
+	"github.com/cubbyhq/cubby/internal/storage/storagetest"
 )
 
 // A copy that would take the host below its reserve is refused, and leaves
@@ -38,7 +39,7 @@ func TestCopiesRespectTheReserve(t *testing.T) {
 	if _, err := h.Clone(t.Context(), storage.Source{UID: disk.UID}, sandbox.NewUID()); !errors.Is(err, errs.Exhausted) {
 		t.Errorf("Clone = %v, want exhausted", err)
 	}
-	if err := h.Restore(t.Context(), disk.UID, storage.Source{UID: disk.UID, Snapshot: "fits"}); !errors.Is(err, errs.Exhausted) {
+	if err := storagetest.Restore(t.Context(), h, disk.UID, storage.Source{UID: disk.UID, Snapshot: "fits"}); !errors.Is(err, errs.Exhausted) {
 		t.Errorf("Restore = %v, want exhausted", err)
 	}
 	uids, err := h.List()
@@ -150,7 +151,7 @@ func TestRestoreOfADetachedMount(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.startWait = time.Second
-	if err := d.Restore(t.Context(), disk.UID, storage.Source{UID: disk.UID, Snapshot: "before"}); !errors.Is(err, errs.Conflict) {
+	if err := storagetest.Restore(t.Context(), d, disk.UID, storage.Source{UID: disk.UID, Snapshot: "before"}); !errors.Is(err, errs.Conflict) {
 		t.Errorf("Restore = %v, want a conflict", err)
 	}
 	if _, err := held.WriteString("kept"); err != nil {
@@ -166,7 +167,7 @@ func TestRestoreOfADetachedMount(t *testing.T) {
 	if b, err := os.ReadFile(filepath.Join(m.Dir, "workspace", "held")); string(b) != "kept" {
 		t.Errorf("the disk has %q, %v", b, err)
 	}
-	if err := d.Restore(t.Context(), disk.UID, storage.Source{UID: disk.UID, Snapshot: "before"}); err != nil {
+	if err := storagetest.Restore(t.Context(), d, disk.UID, storage.Source{UID: disk.UID, Snapshot: "before"}); err != nil {
 		t.Errorf("Restore after its use = %v", err)
 	}
 }
@@ -194,7 +195,7 @@ func TestARestoreWaitsForAStartThatHasCopiedTheMount(t *testing.T) {
 	if err := d.unmountAlone(t.Context(), disk.UID); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.Restore(t.Context(), disk.UID, storage.Source{UID: disk.UID, Snapshot: "before"}); err != nil {
+	if err := storagetest.Restore(t.Context(), d, disk.UID, storage.Source{UID: disk.UID, Snapshot: "before"}); err != nil {
 		t.Errorf("Restore = %v", err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 	"github.com/cubbyhq/cubby/internal/storage"
+	"github.com/cubbyhq/cubby/internal/storage/storagetest"
 )
 
 // A copy looks at the host's space as it goes.
@@ -117,7 +118,7 @@ func TestASnapshotThatCannotBeRead(t *testing.T) {
 	if all, err := again.Snapshots(t.Context(), uid); err == nil {
 		t.Errorf("Snapshots = %v, want an error: what cannot be read is not gone", all)
 	}
-	if err := again.Restore(t.Context(), uid, storage.Source{UID: uid, Snapshot: "s"}); err == nil {
+	if err := storagetest.Restore(t.Context(), again, uid, storage.Source{UID: uid, Snapshot: "s"}); err == nil {
 		t.Error("Restore of what cannot be read succeeds")
 	}
 	if _, err := again.Remove(t.Context(), uid); err != nil {

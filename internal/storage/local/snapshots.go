@@ -298,86 +298,6 @@ func (d *Disks) RemoveSnapshot(_ context.Context, uid sandbox.UID, name string) 
 	return s.Allocated, nil
 }
 
-// Restore gives a disk that nobody uses the content and the size of its source.
-func (d *Disks) Restore(ctx context.Context, uid sandbox.UID, from storage.Source) error {
-	unlock, err := d.lockBoth(from.UID, uid)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	if from.Snapshot == "" && from.UID == uid {
-		return errs.E(errs.Invalid, "a disk cannot be restored to itself")
-	}
-	if err := d.exists(uid); err != nil {
-		return err
-	}
-	bytes, need, source, err := d.source(from)
-	if err != nil {
-		return err
-	}
-	if isPlain(source) != isPlain(d.dir(uid)) {
-		return errs.E(errs.Unsupported, "one of the disks has a hard size and the other has none").
-			Hint("they were made while the host could do different things; make a new sandbox from the snapshot")
-	}
-	if d.uses.inUse(uid) {
-		return errs.E(errs.Conflict, "the disk is in use").Hint("stop the sandbox first")
-	}
-	if err := d.admitCopy(need); err != nil {
-		return err
-	}
-	if err := d.takeDown(uid); err != nil {
-		return err
-	}
-	if err := d.wantReleased(ctx, uid); err != nil {
-		return err
-	}
-	before := d.bytes(uid)
-	grown := max(0, bytes-before)
-	if err := d.promise(grown); err != nil {
-		return err
-	}
-	dir, _, err := d.copySource(ctx, from, source)
-	if err != nil {
-		d.unpromise(grown)
-		return err
-	}
-	defer d.discard(dir) // what the disk had before, or the copy
-	if err := d.putInPlace(dir, uid); err != nil {
-		d.unpromise(grown)
-		return err
-	}
-	d.unpromise(max(0, before-bytes))
-	return syncDir(d.dir(uid))
-}
-
-// putInPlace gives a disk the content of an unfinished one, which has nothing or
-// what the disk had before afterwards.
-func (d *Disks) putInPlace(dir string, uid sandbox.UID) error {
-	if !isPlain(dir) {
-		if err := os.Rename(filepath.Join(dir, imageName), d.image(uid)); err != nil {
-			return fmt.Errorf("restore a disk: %w", err)
-		}
-		return nil
-	}
-	exchange := func() error {
-		return unix.Renameat2(unix.AT_FDCWD, filepath.Join(dir, mountName), unix.AT_FDCWD, d.mnt(uid), unix.RENAME_EXCHANGE)
-	}
-	err := exchange()
-	switch {
-	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOSYS):
-		return errs.E(errs.Unsupported, "the host's file system cannot put a directory in the place of another in one step").
-			Hint("keep the data directory on ext4, XFS or btrfs").Because(err)
-	case err != nil:
-		return fmt.Errorf("restore a disk: %w", err)
-	}
-	// The size of a plain directory bounds nothing: after a crash in between it
-	// may be that of before.
-	if err := os.Rename(filepath.Join(dir, plainName), filepath.Join(d.dir(uid), plainName)); err != nil {
-		return errors.Join(fmt.Errorf("restore a disk: %w", err), exchange())
-	}
-	return nil
-}
-
 // lockBoth takes the locks of two disks, always in the same order: two copies
 // must not wait for each other.
 func (d *Disks) lockBoth(a, b sandbox.UID) (unlock func(), err error) {
@@ -397,7 +317,7 @@ func (d *Disks) lockBoth(a, b sandbox.UID) (unlock func(), err error) {
 // copySource makes an unfinished disk with the content of a source, and says how
 // long its writers waited.
 func (d *Disks) copySource(ctx context.Context, from storage.Source, at string) (dir string, paused time.Duration, err error) {
-	if from.Snapshot != "" || from.Still && isPlain(at) {
+	if isStill(from, at) {
 		dir, err = d.copyDisk(ctx, at, unheld)
 		return dir, 0, err
 	}
@@ -406,6 +326,11 @@ func (d *Disks) copySource(ctx context.Context, from storage.Source, at string) 
 		return err
 	})
 	return dir, paused, err
+}
+
+// isStill says that nobody changes a source.
+func isStill(from storage.Source, at string) bool {
+	return from.Snapshot != "" || from.Still && isPlain(at)
 }
 
 // wantReleased is errs.Conflict while the image of a disk that is not mounted is

@@ -247,7 +247,7 @@ func testSnapshotNames(t *testing.T, s *suite) {
 	for _, name := range []string{"", ".", "..", "../x", "a/b", "A", "-a", "a-", ".a", "a\x00", "ä", strings.Repeat("a", 65)} {
 		_, _, err := s.Snapshot(t.Context(), uid, name)
 		s.want(errs.Invalid, fmt.Sprintf("Snapshot %q", name), err)
-		s.want(errs.Invalid, fmt.Sprintf("Restore %q", name), s.Restore(t.Context(), uid, storage.Source{UID: uid, Snapshot: name}))
+		s.want(errs.Invalid, fmt.Sprintf("Restore %q", name), s.restore(t.Context(), uid, storage.Source{UID: uid, Snapshot: name}))
 		_, err = s.RemoveSnapshot(t.Context(), uid, name)
 		s.want(errs.Invalid, fmt.Sprintf("RemoveSnapshot %q", name), err)
 		if name != "" {
@@ -273,16 +273,16 @@ func testRestore(t *testing.T, s *suite) {
 	dir := s.attach(uid)
 	s.ok(os.RemoveAll(filepath.Join(dir, "workspace")))
 	s.ok(os.WriteFile(filepath.Join(dir, "home", "later"), []byte("x"), 0o644))
-	s.want(errs.Conflict, "Restore of a disk in use", s.Restore(t.Context(), uid, storage.Source{UID: uid, Snapshot: "s"}))
+	s.want(errs.Conflict, "Restore of a disk in use", s.restore(t.Context(), uid, storage.Source{UID: uid, Snapshot: "s"}))
 	s.detach(uid)
 	// Files that are used are a use too; what only lingers after them is none.
 	_, done, err := s.Files(t.Context(), storage.Use{User: uid, Own: uid})
 	s.ok(err)
-	s.want(errs.Conflict, "Restore of a disk whose files are used", s.Restore(t.Context(), uid, storage.Source{UID: uid, Snapshot: "s"}))
+	s.want(errs.Conflict, "Restore of a disk whose files are used", s.restore(t.Context(), uid, storage.Source{UID: uid, Snapshot: "s"}))
 	done()
 	s.wantFile(uid, "small", "")
 	for range 2 { // the snapshot stays
-		s.ok(s.Restore(t.Context(), uid, storage.Source{UID: uid, Snapshot: "s"}))
+		s.ok(s.restore(t.Context(), uid, storage.Source{UID: uid, Snapshot: "s"}))
 		s.wantCopy(uid, want)
 		s.write(uid, "after", "x")
 	}
@@ -306,9 +306,9 @@ func testRestoreFromAnother(t *testing.T, s *suite) {
 	s.ok(err)
 
 	dir := s.attach(uid)
-	s.want(errs.Conflict, "Restore of a disk in use", s.Restore(t.Context(), uid, storage.Source{UID: from}))
+	s.want(errs.Conflict, "Restore of a disk in use", s.restore(t.Context(), uid, storage.Source{UID: from}))
 	s.detach(uid)
-	s.ok(s.Restore(t.Context(), uid, storage.Source{UID: from}))
+	s.ok(s.restore(t.Context(), uid, storage.Source{UID: from}))
 	s.wantCopy(uid, want)
 	s.wantCopy(from, want)
 	if u := s.usage(uid); u.Bytes != 2*diskBytes {
@@ -321,20 +321,57 @@ func testRestoreFromAnother(t *testing.T, s *suite) {
 	s.write(uid, "f", "of the restored")
 	s.wantFile(from, "f", "")
 	// Its own snapshots stay, and have their own size.
-	s.ok(s.Restore(t.Context(), uid, storage.Source{UID: uid, Snapshot: "own"}))
+	s.ok(s.restore(t.Context(), uid, storage.Source{UID: uid, Snapshot: "own"}))
 	s.wantFile(uid, "of-before", "x")
 	if u := s.usage(uid); u.Bytes != diskBytes {
 		t.Errorf("the size of the disk is %d, want that of its snapshot, %d", u.Bytes, diskBytes)
 	}
-	s.ok(s.Restore(t.Context(), uid, storage.Source{UID: from, Snapshot: "s"}))
+	s.ok(s.restore(t.Context(), uid, storage.Source{UID: from, Snapshot: "s"}))
 	s.wantCopy(uid, want)
-	s.want(errs.Invalid, "Restore of a disk to itself", s.Restore(t.Context(), uid, storage.Source{UID: uid}))
+	s.want(errs.Invalid, "Restore of a disk to itself", s.restore(t.Context(), uid, storage.Source{UID: uid}))
 	s.wantCopy(uid, want)
 	_, err = s.Remove(t.Context(), from)
 	s.ok(err)
-	s.want(errs.NotFound, "Restore to a disk that is gone", s.Restore(t.Context(), uid, storage.Source{UID: from}))
-	s.want(errs.NotFound, "Restore of a disk that is gone", s.Restore(t.Context(), from, storage.Source{UID: uid}))
+	s.want(errs.NotFound, "Restore to a disk that is gone", s.restore(t.Context(), uid, storage.Source{UID: from}))
+	s.want(errs.NotFound, "Restore of a disk that is gone", s.restore(t.Context(), from, storage.Source{UID: uid}))
 	s.wantCopy(uid, want)
+	if all := s.list(); len(all) != 1 {
+		t.Errorf("List = %v, want one", all)
+	}
+}
+
+// testRestorePrepared: a restore is prepared while the disk is in use, and has what
+// its source had then. One that is given up leaves nothing.
+func testRestorePrepared(t *testing.T, s *suite) {
+	from, uid := s.disk(storage.Own), s.disk(storage.Own)
+	s.write(from, "f", "prepared")
+	s.write(uid, "f", "before")
+	free := s.usage(uid)
+	s.attach(uid)
+	r, err := s.Prepare(t.Context(), uid, storage.Source{UID: from})
+	s.ok(err)
+	s.want(errs.Conflict, "Restore of a disk in use", r.Restore(t.Context()))
+	s.write(from, "f", "after")
+	s.detach(uid)
+	s.wantFile(uid, "f", "before")
+	s.ok(r.Restore(t.Context()))
+	r.Discard()
+	s.wantFile(uid, "f", "prepared")
+	s.wantFile(from, "f", "after")
+
+	given, err := s.Prepare(t.Context(), uid, storage.Source{UID: from})
+	s.ok(err)
+	given.Discard()
+	s.wantFile(uid, "f", "prepared")
+	if u := s.usage(uid); u.Bytes != free.Bytes {
+		t.Errorf("the size of the disk is %d, want %d", u.Bytes, free.Bytes)
+	}
+	gone, err := s.Prepare(t.Context(), uid, storage.Source{UID: from})
+	s.ok(err)
+	defer gone.Discard()
+	_, err = s.Remove(t.Context(), uid)
+	s.ok(err)
+	s.want(errs.NotFound, "Restore of a disk that is gone", gone.Restore(t.Context()))
 	if all := s.list(); len(all) != 1 {
 		t.Errorf("List = %v, want one", all)
 	}
@@ -350,7 +387,7 @@ func testRestoresCross(t *testing.T, s *suite) {
 	for i := range 8 {
 		wg.Go(func() {
 			to, from := []sandbox.UID{a, b}[i%2], []sandbox.UID{b, a}[i%2]
-			if err := s.Restore(t.Context(), to, storage.Source{UID: from}); err != nil {
+			if err := s.restore(t.Context(), to, storage.Source{UID: from}); err != nil {
 				t.Errorf("Restore = %v", err)
 			}
 		})

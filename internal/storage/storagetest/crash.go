@@ -59,11 +59,11 @@ func busyRound(ctx context.Context, s storage.Storage, n int) error {
 		{"Snapshot", snapshot("one")},
 		{"write again", write(uid, n+1)},
 		{"Clone", func() error { _, err := s.Clone(ctx, storage.Source{UID: uid}, clone); return err }},
-		{"Restore", func() error { return s.Restore(ctx, uid, storage.Source{UID: uid, Snapshot: "one"}) }},
+		{"Restore", func() error { return Restore(ctx, s, uid, storage.Source{UID: uid, Snapshot: "one"}) }},
 		{"Snapshot again", snapshot("two")},
 		{"Clone of a snapshot", func() error { _, err := s.Clone(ctx, storage.Source{UID: uid, Snapshot: "two"}, other); return err }},
 		{"write to the clone", write(clone, n+2)},
-		{"Restore to the clone", func() error { return s.Restore(ctx, uid, storage.Source{UID: clone}) }},
+		{"Restore to the clone", func() error { return Restore(ctx, s, uid, storage.Source{UID: clone}) }},
 		{"RemoveSnapshot", func() error { _, err := s.RemoveSnapshot(ctx, uid, "one"); return err }},
 		{"Remove of a clone", remove(clone)},
 		{"Remove", remove(uid)},
@@ -132,7 +132,7 @@ func (s *suite) checkDisk(uid sandbox.UID) int {
 		_, err := s.Clone(s.t.Context(), storage.Source{UID: uid, Snapshot: snapshot.Name}, clone)
 		s.ok(err)
 		s.with(clone, func(dir string) { s.checkState("snapshot "+snapshot.Name, dir, true) })
-		s.ok(s.Restore(s.t.Context(), uid, storage.Source{UID: uid, Snapshot: snapshot.Name}))
+		s.ok(s.restore(s.t.Context(), uid, storage.Source{UID: uid, Snapshot: snapshot.Name}))
 		s.with(uid, func(dir string) { s.checkState("a disk restored to "+snapshot.Name, dir, true) })
 	}
 	return len(all)

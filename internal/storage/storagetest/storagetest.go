@@ -48,6 +48,7 @@ func Run(t *testing.T, open func(t *testing.T) storage.Storage) {
 		{"names of snapshots", testSnapshotNames},
 		{"restore", testRestore},
 		{"restore from another disk", testRestoreFromAnother},
+		{"restore that was prepared", testRestorePrepared},
 		{"restores in both directions", testRestoresCross},
 		{"clone of a snapshot", testCloneOfSnapshot},
 		{"copies that are cut off", testCancelled},
@@ -60,6 +61,20 @@ func Run(t *testing.T, open func(t *testing.T) storage.Storage) {
 type suite struct {
 	storage.Storage
 	t *testing.T
+}
+
+// Restore gives a disk the content of a source.
+func Restore(ctx context.Context, s storage.Storage, uid sandbox.UID, from storage.Source) error {
+	r, err := s.Prepare(ctx, uid, from)
+	if err != nil {
+		return err
+	}
+	defer r.Discard()
+	return r.Restore(ctx)
+}
+
+func (s *suite) restore(ctx context.Context, uid sandbox.UID, from storage.Source) error {
+	return Restore(ctx, s.Storage, uid, from)
 }
 
 func (s *suite) ok(err error) {
@@ -213,7 +228,7 @@ func testNotFound(t *testing.T, s *suite) {
 		"Clone of a snapshot": second(s.Clone(t.Context(), storage.Source{UID: there, Snapshot: "s"}, sandbox.NewUID())),
 		"Snapshot":            third(s.Snapshot(t.Context(), gone, "s")),
 		"Snapshots":           second(s.Snapshots(t.Context(), gone)),
-		"Restore":             s.Restore(t.Context(), there, storage.Source{UID: there, Snapshot: "s"}),
+		"Restore":             s.restore(t.Context(), there, storage.Source{UID: there, Snapshot: "s"}),
 		"RemoveSnapshot":      second(s.RemoveSnapshot(t.Context(), there, "s")),
 	} {
 		s.want(errs.NotFound, what, err)
@@ -273,7 +288,7 @@ func testCancelled(t *testing.T, s *suite) {
 	_, _, err := s.Snapshot(t.Context(), uid, "s")
 	s.ok(err)
 	s.write(uid, "f", "changed")
-	if err := s.Restore(ctx, uid, storage.Source{UID: uid, Snapshot: "s"}); err == nil {
+	if err := s.restore(ctx, uid, storage.Source{UID: uid, Snapshot: "s"}); err == nil {
 		t.Error("Restore with a context that has ended succeeds")
 	}
 	s.wantFile(uid, "f", "changed")
