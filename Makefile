@@ -33,7 +33,7 @@ test: test-ready ## set up and run every test but the long ones, with real gViso
 SEEDS ?= 50
 PARTS ?=
 .PHONY: test-long
-test-long: test-ready ## what make test has no time for: official clients, coding agents, everyday tools, public registries, a race-built daemon, SEEDS durability seeds and 200 sleepers, fuzzing (root, hours); PARTS="agents e2e cli image race drivers durability fuzz": some of it
+test-long: test-ready ## what make test has no time for: official clients, coding agents, everyday tools, public registries, a race-built daemon, SEEDS durability seeds and 200 sleepers, fuzzing (root, hours); PARTS="agents e2e cli image walls race drivers durability fuzz": some of it
 	$(TESTENV) SEEDS=$(SEEDS) scripts/test.sh long $(PARTS)
 
 .PHONY: test-budget
