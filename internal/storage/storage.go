@@ -222,11 +222,11 @@ type Storage interface {
 	Snapshot(ctx context.Context, uid sandbox.UID, name string) (made Snapshot, paused time.Duration, err error)
 	// Snapshots lists those of a disk, the oldest first.
 	Snapshots(ctx context.Context, uid sandbox.UID) ([]Snapshot, error)
-	// Prepare copies from, which may be a snapshot of the disk itself, another disk
-	// or a snapshot of one, and stays as it is, for a restore of a disk that may be
-	// in use until then. It is errs.NotFound when there is no such disk or source,
-	// errs.Invalid when the disk is its own source, errs.Exhausted when the host has
-	// no room.
+	// Prepare begins to copy from, which may be a snapshot of the disk itself, another
+	// disk or a snapshot of one, and stays as it is, for a restore of a disk that may
+	// be in use until then. What is copied is the source of this moment. It is
+	// errs.NotFound when there is no such disk or source, errs.Invalid when the disk is
+	// its own source, errs.Exhausted when the host has no room.
 	Prepare(ctx context.Context, uid sandbox.UID, from Source) (Restoration, error)
 	// RemoveSnapshot deletes one, and says how many bytes of the host it took.
 	// One that is not there is errs.NotFound.
@@ -238,8 +238,8 @@ type Storage interface {
 type Restoration interface {
 	// Restore gives a disk that nobody uses the content and the size of the copy's
 	// source. The disk keeps its own snapshots. It is errs.Conflict while the disk
-	// is in use, errs.NotFound when it is gone. After an error the disk has the
-	// content from before.
+	// is in use, errs.NotFound when it is gone, errs.Exhausted when the host ran out of
+	// room during the copy. After an error the disk has the content from before.
 	Restore(ctx context.Context) error
 	// Discard removes a copy that no disk was given.
 	Discard()

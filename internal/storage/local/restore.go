@@ -14,63 +14,75 @@ import (
 	"github.com/cubbyhq/cubby/internal/storage"
 )
 
-// restoration is a copy in a directory of unfinished ones. It goes to the host's
-// disk while its user does something else.
+// restoration is a copy in a directory of unfinished ones, also while it is being
+// made.
 type restoration struct {
-	disks  *Disks
-	uid    sandbox.UID
-	dir    string
-	synced chan struct{} // closed when the copy is on the host's disk, or failed
-	failed error         // why; set before that
+	disks *Disks
+	uid   sandbox.UID
 	// before is the size that the disk had, bytes what it gets, and grown what was
 	// promised for the difference.
 	before, bytes, grown int64
 	restored             bool
+
+	made   chan struct{} // closed when the copy is made, or failed
+	dir    string        // set before that, "" when it failed
+	failed error         // why
 }
 
-// Prepare implements storage.Storage.
+// Prepare implements storage.Storage. Of a source that nobody changes the copy is
+// made while the caller goes on.
 func (d *Disks) Prepare(ctx context.Context, uid sandbox.UID, from storage.Source) (storage.Restoration, error) {
-	unlock, err := d.lockBoth(from.UID, uid)
+	unlockSource, unlock, err := d.lockEach(from.UID, uid)
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
-	if from.Snapshot == "" && from.UID == uid {
-		return nil, errs.E(errs.Invalid, "a disk cannot be restored to itself")
-	}
-	if err := d.exists(uid); err != nil {
+	r := &restoration{disks: d, uid: uid, made: make(chan struct{})}
+	source, err := r.check(from)
+	if err != nil {
+		unlockSource()
 		return nil, err
+	}
+	copies := func(hold func(func() error) error) {
+		defer close(r.made)
+		defer unlockSource()
+		r.dir, r.failed = d.copyUnsynced(ctx, source, hold)
+	}
+	if isStill(from, source) {
+		go copies(unheld)
+		return r, nil
+	}
+	copies(func(copies func() error) error { _, err := d.still(ctx, from.UID, copies); return err })
+	if r.failed != nil {
+		r.Discard()
+		return nil, r.failed
+	}
+	return r, nil
+}
+
+// check refuses what cannot be, and promises what the disk grows by.
+func (r *restoration) check(from storage.Source) (source string, err error) {
+	d := r.disks
+	if from.Snapshot == "" && from.UID == r.uid {
+		return "", errs.E(errs.Invalid, "a disk cannot be restored to itself")
+	}
+	if err := d.exists(r.uid); err != nil {
+		return "", err
 	}
 	bytes, need, source, err := d.source(from)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
-	if isPlain(source) != isPlain(d.dir(uid)) {
-		return nil, errs.E(errs.Unsupported, "one of the disks has a hard size and the other has none").
+	if isPlain(source) != isPlain(d.dir(r.uid)) {
+		return "", errs.E(errs.Unsupported, "one of the disks has a hard size and the other has none").
 			Hint("they were made while the host could do different things; make a new sandbox from the snapshot")
 	}
 	if err := d.admitCopy(need); err != nil {
-		return nil, err
+		return "", err
 	}
-	before := d.bytes(uid)
-	r := &restoration{disks: d, uid: uid, before: before, bytes: bytes, grown: max(0, bytes-before)}
-	if err := d.promise(r.grown); err != nil {
-		return nil, err
-	}
-	hold := unheld
-	if !isStill(from, source) {
-		hold = func(copies func() error) error { _, err := d.still(ctx, from.UID, copies); return err }
-	}
-	if r.dir, err = d.copyUnsynced(ctx, source, hold); err != nil {
-		d.unpromise(r.grown)
-		return nil, err
-	}
-	r.synced = make(chan struct{})
-	go func() {
-		defer close(r.synced)
-		r.failed = copyFailed(ctx, syncCopy(r.dir))
-	}()
-	return r, nil
+	r.before, r.bytes = d.bytes(r.uid), bytes
+	r.grown = max(0, bytes-r.before)
+	return source, d.promise(r.grown)
 }
 
 // Restore implements storage.Restoration.
@@ -90,8 +102,11 @@ func (r *restoration) Restore(ctx context.Context) error {
 	if err := d.wantReleased(ctx, r.uid); err != nil {
 		return err
 	}
-	if <-r.synced; r.failed != nil {
+	if <-r.made; r.failed != nil {
 		return r.failed
+	}
+	if err := copyFailed(ctx, syncCopy(r.dir)); err != nil {
+		return err
 	}
 	if err := d.putInPlace(r.dir, r.uid); err != nil {
 		return err
@@ -104,11 +119,13 @@ func (r *restoration) Restore(ctx context.Context) error {
 // Discard implements storage.Restoration. Of a copy that a disk was given it
 // removes what the disk had before.
 func (r *restoration) Discard() {
-	<-r.synced
+	<-r.made
 	if !r.restored {
 		r.disks.unpromise(r.grown)
 	}
-	r.disks.discard(r.dir)
+	if r.dir != "" {
+		r.disks.discard(r.dir)
+	}
 }
 
 // putInPlace gives a disk the content of an unfinished one, which has nothing or

@@ -359,6 +359,18 @@ func testRestorePrepared(t *testing.T, s *suite) {
 	s.wantFile(uid, "f", "prepared")
 	s.wantFile(from, "f", "after")
 
+	// A snapshot that is removed meanwhile is copied whole, or was never there.
+	_, _, err = s.Snapshot(t.Context(), from, "s")
+	s.ok(err)
+	r, err = s.Prepare(t.Context(), uid, storage.Source{UID: from, Snapshot: "s"})
+	s.ok(err)
+	_, err = s.RemoveSnapshot(t.Context(), from, "s")
+	s.ok(err)
+	s.ok(r.Restore(t.Context()))
+	r.Discard()
+	s.wantFile(uid, "f", "after")
+	s.write(uid, "f", "prepared")
+
 	given, err := s.Prepare(t.Context(), uid, storage.Source{UID: from})
 	s.ok(err)
 	given.Discard()
