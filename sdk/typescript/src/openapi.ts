@@ -1970,7 +1970,7 @@ export interface paths {
         put?: never;
         /**
          * Ask a kernel how code can go on
-         * @description What Jupyter's complete_request says. 409 while it runs a cell, is starting or has ended; 504 when it does not answer within 5 seconds. Nothing is run, and no history has it.
+         * @description What Jupyter's complete_request says. 409 while it runs a cell, is starting or has ended; 504 when it does not answer in time. Nothing is run, and no history has it.
          */
         post: operations["complete-code"];
         delete?: never;
@@ -1990,7 +1990,7 @@ export interface paths {
         put?: never;
         /**
          * Ask a kernel what a name is
-         * @description What Jupyter's inspect_request says: documentation, the type, the source. 409 while it runs a cell, is starting or has ended; 504 when it does not answer within 5 seconds. Nothing is run, and no history has it.
+         * @description What Jupyter's inspect_request says: documentation, the type, the source. 409 while it runs a cell, is starting or has ended; 504 when it does not answer in time. Nothing is run, and no history has it.
          */
         post: operations["inspect-code"];
         delete?: never;
@@ -2030,7 +2030,7 @@ export interface paths {
         put?: never;
         /**
          * Ask a kernel whether code is whole
-         * @description What Jupyter's is_complete_request says, for prompts: run it, or read another line. 409 while it runs a cell, is starting or has ended; 504 when it does not answer within 5 seconds. Nothing is run, and no history has it.
+         * @description What Jupyter's is_complete_request says, for prompts: run it, or read another line. 409 while it runs a cell, is starting or has ended; 504 when it does not answer in time. Nothing is run, and no history has it.
          */
         post: operations["check-code"];
         delete?: never;
