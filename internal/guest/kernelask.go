@@ -12,8 +12,9 @@ import (
 )
 
 // askLimit is how long an agent may take for a question. The real one ends it
-// itself after 5 seconds, the first of each of three kinds after 20, and 16 may wait.
-const askLimit = 150 * time.Second
+// itself after 5 seconds, or 20 until its kernel has answered one of the kind, and
+// 16 may wait.
+const askLimit = 6 * time.Minute
 
 // CompleteCode asks an idle kernel how code can go on at the cursor, which is
 // counted in Unicode code points. This and the other questions are WrongState

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cubbyhq/cubby/internal/errs"
 )
@@ -62,13 +63,17 @@ func TestKernelThatDoesNotAnswer(t *testing.T) {
 	h.cell(t, python(`
 kept = 7
 import time
+class Late:
+    def __dir__(self):
+        time.sleep(6)
+        return ['name']
 class Slow:
     def __dir__(self):
         while True: time.sleep(0.01)
-slow = Slow()`))
-	// The first may take longer.
-	if _, err := h.CompleteCode(ctx, "python", "kep", 3); err != nil {
-		t.Errorf("CompleteCode: %v", err)
+late, slow = Late(), Slow()`))
+	// The first may take longer: it imports what answers it.
+	if got, err := h.CompleteCode(ctx, "python", "late.", 5); err != nil || !slices.Contains(got.Matches.Texts, ".name") && !slices.Contains(got.Matches.Texts, "late.name") && !slices.Contains(got.Matches.Texts, "name") {
+		t.Errorf("the first completion: %+v, %v", got, err)
 	}
 	if _, err := h.CompleteCode(ctx, "python", "slow.", 5); !errors.Is(err, errs.Timeout) {
 		t.Errorf("an endless answer: %v", err)
@@ -100,10 +105,11 @@ slow = Slow()`))
 	}
 
 	// One that does not even read.
-	h.cell(t, python("import os, signal, threading, time\nthreading.Thread(target=lambda: (time.sleep(0.5), os.kill(os.getpid(), signal.SIGSTOP))).start()\nkept = 8"))
+	h.cell(t, python("1"))
 	if _, err := h.CheckCode(ctx, "python", "1"); err != nil { // the first may take longer
 		t.Errorf("CheckCode: %v", err)
 	}
+	h.cell(t, python("import os, signal, threading, time\nthreading.Thread(target=lambda: (time.sleep(0.5), os.kill(os.getpid(), signal.SIGSTOP))).start()\nkept = 8"))
 	stopped := func() bool {
 		_, err := h.CheckCode(ctx, "python", strings.Repeat("x", 4<<20))
 		return errors.Is(err, errs.Timeout)
@@ -116,5 +122,34 @@ slow = Slow()`))
 	cancel()
 	if _, err := h.CheckCode(short, "python", "1"); !errors.Is(err, context.Canceled) && !errors.Is(err, errs.NotFound) {
 		t.Errorf("after its end: %v", err)
+	}
+}
+
+// A question that waits behind one whose answer ends the kernel hears of that, and
+// so does one that comes as the kernel ends by itself; the agent lives on.
+func TestQuestionsToAKernelThatDies(t *testing.T) {
+	h := withKernels(t, nil)
+	ctx := kernelContext(t)
+	h.cell(t, python("import os, time\nclass Last:\n    def __dir__(self):\n        time.sleep(1)\n        os._exit(3)\nlast = Last()"))
+	ended := make(chan error, 4)
+	for range cap(ended) {
+		go func() {
+			_, err := h.CompleteCode(ctx, "python", "last.", 5)
+			ended <- err
+		}()
+	}
+	for range cap(ended) {
+		if err := <-ended; err == nil {
+			t.Error("a question to a kernel that has died is answered")
+		}
+	}
+	h.cell(t, python("import os, threading, time\nthreading.Thread(target=lambda: (time.sleep(0.3), os._exit(3))).start()"))
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); {
+		if _, err := h.CheckCode(ctx, "python", "1"); err != nil && strings.Contains(err.Error(), "has ended") {
+			break
+		}
+	}
+	if s := h.cell(t, python("6 * 7")); s.value() != "42" {
+		t.Errorf("the next cell is %+v", s)
 	}
 }

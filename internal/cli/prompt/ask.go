@@ -17,7 +17,7 @@ import (
 // How long the prompt waits for what a kernel says about code: an answer that
 // was asked for, and one without which the prompt can do.
 const (
-	askPatience   = 6 * time.Second
+	askPatience   = 22 * time.Second // the sandbox gives a kernel 20 for its first
 	checkPatience = 2 * time.Second
 )
 

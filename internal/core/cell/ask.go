@@ -15,7 +15,8 @@ import (
 // Questions to a kernel about code that is not run. They are no execs: no
 // history has them, and cells go before them. WrongState when the kernel runs a
 // cell, is starting or has ended; NotFound when there is none of this name:
-// none is made. Timeout when it does not answer within a few seconds.
+// none is made. Timeout when it does not answer within 5 seconds, or 20 until it has
+// answered one of the kind.
 
 // Position is a place in code that a kernel is asked about.
 type Position struct {

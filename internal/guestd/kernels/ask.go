@@ -15,9 +15,9 @@ const (
 	// askLimit is how long a kernel may take for an answer. It runs no cell
 	// meanwhile.
 	askLimit = 5 * time.Second
-	// firstAskLimit is the same for the first question of its kind to a process:
+	// firstAskLimit is the same until a process has answered a question of the kind:
 	// IPython imports what completes code at the first completion, 1.5 s of a
-	// processor, and an interrupt would throw away what it has imported.
+	// processor, and an interrupt throws away what it has imported.
 	firstAskLimit = 20 * time.Second
 	// askGrace is how long a question that is given up may take to be so.
 	askGrace = 100 * time.Millisecond
@@ -42,9 +42,9 @@ const (
 	askCheck    askKind = "check"
 )
 
-// askLimit is how long a process may take for a question of a kind.
-func (p *kernelProcess) askLimit(kind askKind) time.Duration {
-	if p.questioned[kind] {
+// patience is how long a process may take for a question of a kind.
+func (p *kernelProcess) patience(kind askKind) time.Duration {
+	if p.answers[kind] {
 		return askLimit
 	}
 	return firstAskLimit
@@ -104,9 +104,6 @@ func (k *liveKernel) attentive() error {
 // does not even read it holds up nobody but the goroutine that writes, until the
 // kernel ends.
 func (k *liveKernel) put(process *kernelProcess, a *ask) {
-	limit := process.askLimit(a.kind)
-	ctx, cancel := k.s.cfg.Uptime.WithTimeout(k.s.life, limit, errAskSlow)
-	defer cancel()
 	k.mu.Lock()
 	err := k.attentive()
 	if err == nil {
@@ -117,10 +114,12 @@ func (k *liveKernel) put(process *kernelProcess, a *ask) {
 		a.answer <- answered{err: err}
 		return
 	}
+	limit := process.patience(a.kind)
+	ctx, cancel := k.s.cfg.Uptime.WithTimeout(k.s.life, limit, errAskSlow)
+	defer cancel()
 	k.abort = cancel
 	k.mu.Unlock()
 	process.asked.Store(true)
-	process.questioned[a.kind] = true
 	got := make(chan answered, 1)
 	k.s.background.Go(func() {
 		res, err := a.put(ctx, process.engine)
@@ -142,7 +141,9 @@ func (k *liveKernel) put(process *kernelProcess, a *ask) {
 	k.mu.Unlock()
 	var classified *errs.Error
 	switch {
-	case r.err == nil, errors.As(r.err, &classified):
+	case r.err == nil:
+		process.answers[a.kind] = true
+	case errors.As(r.err, &classified):
 	case ctx.Err() == nil:
 		r.err = errs.E(errs.Unavailable, "%s", r.err)
 	case errors.Is(context.Cause(ctx), errAskSlow):

@@ -44,7 +44,8 @@ func (s *Set) Disown(cells []*Cell) {
 // has, which some have only in a new process. It waits for those that run no cell
 // and says what is not done.
 func (s *Set) Reseed(ctx context.Context) (warnings []string) {
-	ctx, cancel := s.cfg.Uptime.WithTimeout(ctx, 2*refreshLimit, nil)
+	// A kernel may have been asked something as it was copied.
+	ctx, cancel := s.cfg.Uptime.WithTimeout(ctx, firstAskLimit+refreshLimit, nil)
 	defer cancel()
 	all := s.all()
 	slices.SortFunc(all, func(a, b *liveKernel) int { return strings.Compare(a.label(), b.label()) })

@@ -42,8 +42,9 @@ type kernelProcess struct {
 	engine engine
 	asks   bool        // interrupts go by message
 	asked  atomic.Bool // a question is on its way, also one that was given up
-	// questioned has the kinds of questions that were put to it; of its kernel's loop.
-	questioned map[askKind]bool
+	// answers has the kinds of questions that it has answered. Only its kernel's loop
+	// looks at it.
+	answers map[askKind]bool
 	print      kernelPrint
 
 	ended chan struct{} // closed when the process ended; status and known are set then
@@ -89,7 +90,7 @@ func (s *Set) tryKernel(ctx context.Context, asked *guestv1.KernelSpec) (*kernel
 	}
 	p := &kernelProcess{
 		s: s, env: s.procs.Environment(start.GetEnv(), a), ended: make(chan struct{}), done: make(chan struct{}),
-		questioned: make(map[askKind]bool),
+		answers: make(map[askKind]bool),
 	}
 	connect, err := p.launch(kind, start, a)
 	if err != nil {
