@@ -192,6 +192,31 @@ func TestEveryStepOfARollbackCanBreak(t *testing.T) {
 	}
 }
 
+// A snapshot that was deleted in the middle of a rollback to it left a sandbox that
+// was stopped, and was to be rolled back again.
+func TestNobodyDeletesASnapshotThatARollbackIsUnderWayTo(t *testing.T) {
+	w := newWorld(t)
+	w.create("a")
+	w.keep("a", "point")
+	var during error
+	w.faults.SetBefore(func(ctx context.Context, called string, _ sandbox.UID) {
+		if called == "Destroy" {
+			during = w.Snapshots().Remove(ctx, "point")
+		}
+	})
+	got, err := w.Snapshots().Rollback(w.ctx, "a", "point")
+	w.faults.SetBefore(nil)
+	if err != nil || got.State != sandbox.Running {
+		t.Errorf("Rollback = %+v, %v", got, err)
+	}
+	if !errors.Is(during, errs.WrongState) {
+		t.Errorf("Remove during the rollback = %v, want wrong state", during)
+	}
+	if err := w.Snapshots().Remove(w.ctx, "point"); err != nil {
+		t.Errorf("Remove = %v", err)
+	}
+}
+
 // onceCalled breaks something as soon as a method of the driver is called.
 func onceCalled(method string, then step) step {
 	return step{then.name + " once in " + method, func(b *breakable) {

@@ -25,9 +25,9 @@
 // Clone makes a new disk with the content that another has, or had when it was
 // snapshotted; from then on they know nothing of each other. A snapshot belongs
 // to its disk and goes with it. It cannot be attached or changed, only be
-// restored, cloned and removed. Restore gives a disk that exists the content of
-// another disk or of a snapshot, in one step; what takes long of it can be done
-// before, while the disk is in use still. Every copy has the content of one instant, with
+// restored, cloned and removed. Prepare and Restore give a disk that exists the
+// content of another disk or of a snapshot: what can fail and what takes long comes
+// first, while the disk may be in use, and then it changes in one step. Every copy has the content of one instant, with
 // owners, modes, times, links, holes and extended attributes: where the
 // implementation can hold the writers of a disk it does so for the time of the
 // copy and says how long they waited; where it cannot, a disk in use is refused
@@ -222,11 +222,10 @@ type Storage interface {
 	Snapshot(ctx context.Context, uid sandbox.UID, name string) (made Snapshot, paused time.Duration, err error)
 	// Snapshots lists those of a disk, the oldest first.
 	Snapshots(ctx context.Context, uid sandbox.UID) ([]Snapshot, error)
-	// Prepare begins to copy from, which may be a snapshot of the disk itself, another
-	// disk or a snapshot of one, and stays as it is, for a restore of a disk that may
-	// be in use until then. What is copied is the source of this moment. It is
-	// errs.NotFound when there is no such disk or source, errs.Invalid when the disk is
-	// its own source, errs.Exhausted when the host has no room.
+	// Prepare copies from, which may be a snapshot of the disk itself, another disk
+	// or a snapshot of one, and stays as it is, for a restore of a disk that may be
+	// in use until then. Errors are those of Clone, errs.Invalid when the disk is its
+	// own source, and errs.Unsupported when the two are of different kinds.
 	Prepare(ctx context.Context, uid sandbox.UID, from Source) (Restoration, error)
 	// RemoveSnapshot deletes one, and says how many bytes of the host it took.
 	// One that is not there is errs.NotFound.
@@ -238,8 +237,8 @@ type Storage interface {
 type Restoration interface {
 	// Restore gives a disk that nobody uses the content and the size of the copy's
 	// source. The disk keeps its own snapshots. It is errs.Conflict while the disk
-	// is in use, errs.NotFound when it is gone, errs.Exhausted when the host ran out of
-	// room during the copy. After an error the disk has the content from before.
+	// is in use, errs.NotFound when it is gone. After an error the disk has the
+	// content from before. One restoration is good for one Restore.
 	Restore(ctx context.Context) error
 	// Discard removes a copy that no disk was given.
 	Discard()

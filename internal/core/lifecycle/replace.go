@@ -19,10 +19,10 @@ import (
 
 // Replacement is how a sandbox goes on in the place of its run and its files.
 type Replacement struct {
-	// Origin has no Files: those of the disk there is are replaced.
+	// Origin has no Files: the disk is there.
 	Origin Origin
-	// Files copies what the disk gets, while the sandbox is as before.
-	Files func(ctx context.Context, disk sandbox.UID) (storage.Restoration, error)
+	// Prepare copies what the disk gets, while the sandbox is as before.
+	Prepare func(ctx context.Context, disk sandbox.UID) (storage.Restoration, error)
 	// Runs: it runs afterwards; else it stays stopped.
 	Runs bool
 	// Half is why it is stopped while this is under way, and stays so when it
@@ -45,9 +45,12 @@ func (s *Sandboxes) Replace(ctx context.Context, b sandbox.Sandbox, how Replacem
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(s.cfg.Gate.Context(), cancel)()
-	files, err := how.Files(ctx, b.DiskUID)
+	files, err := how.Prepare(ctx, b.DiskUID)
 	if err != nil {
-		return b, err
+		if s.cfg.Gate.Context().Err() != nil {
+			err = gate.ErrShuttingDown()
+		}
+		return b, fmt.Errorf("replace sandbox %s: %w", b.ID, err)
 	}
 	defer files.Discard()
 	r := s.cfg.Live.Of(b.UID)

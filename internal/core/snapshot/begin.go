@@ -75,14 +75,15 @@ func (s *Snapshots) Rollback(ctx context.Context, id, name string) (sandbox.Sand
 	if err := fits(b, n); err != nil {
 		return b, err
 	}
+	// Until the end: without it a rollback that has begun could not end.
+	defer s.use(n.UID)()
 	o, err := s.origin(ctx, n)
 	if err != nil {
 		return b, err
 	}
 	return s.cfg.Sandboxes.Replace(ctx, b, lifecycle.Replacement{
 		Origin: o, Runs: n.Memory || b.State != sandbox.Stopped,
-		Files: func(ctx context.Context, disk sandbox.UID) (storage.Restoration, error) {
-			defer s.use(n.UID)()
+		Prepare: func(ctx context.Context, disk sandbox.UID) (storage.Restoration, error) {
 			return s.cfg.Disks.Prepare(ctx, disk, storage.Source{UID: n.UID})
 		},
 		Half: sandbox.Why{Cause: sandbox.CauseRollback, Reason: fmt.Sprintf("a rollback to the snapshot %q broke off: repeat it", n.Name)},

@@ -336,7 +336,7 @@ func (s *Snapshots) List(ctx context.Context, q Query) (page []sandbox.Snapshot,
 }
 
 // Remove deletes a snapshot. What began from it goes on. NotFound when there is
-// none, WrongState while a sandbox is just being made from it.
+// none, WrongState while a sandbox is just being made from it, or goes back to it.
 func (s *Snapshots) Remove(ctx context.Context, name string) error {
 	leave, err := s.cfg.Gate.Enter(ctx)
 	if err != nil {
@@ -349,7 +349,7 @@ func (s *Snapshots) Remove(ctx context.Context, name string) error {
 	}
 	done, alone := s.useAlone(n.UID)
 	if !alone {
-		return errs.E(errs.WrongState, "a sandbox is just being made from the snapshot").Hint("try again").RetryAfter(time.Second)
+		return errs.E(errs.WrongState, "a sandbox is just being made from the snapshot, or goes back to it").Hint("try again").RetryAfter(time.Second)
 	}
 	defer done()
 	ctx, cancel := gate.Detached(ctx)

@@ -155,15 +155,19 @@ func (c *copier) copyImage(to, from string) (err error) {
 // host's disk when it returns: writers do not wait for that. After an error
 // nothing is left.
 func (d *Disks) copyDisk(ctx context.Context, from string, hold func(func() error) error) (dir string, err error) {
-	dir, err = d.copyUnsynced(ctx, from, hold)
+	if dir, err = d.copyUnsynced(ctx, from, hold); err == nil {
+		err = d.synced(ctx, dir)
+	}
+	return dir, err
+}
+
+// synced brings a copy to the host's disk. After an error nothing is left of it.
+func (d *Disks) synced(ctx context.Context, dir string) error {
+	err := copyFailed(ctx, syncCopy(dir))
 	if err != nil {
-		return "", err
-	}
-	if err := copyFailed(ctx, syncCopy(dir)); err != nil {
 		d.discard(dir)
-		return "", err
 	}
-	return dir, nil
+	return err
 }
 
 // copyUnsynced is copyDisk without the wait for the host's disk.

@@ -157,3 +157,62 @@ func TestACopyDoesNotFollowADirectoryThatIsMoved(t *testing.T) {
 		t.Errorf("the copy of what was moved = %v, want that it ends", err)
 	}
 }
+
+// A restore that is given up, cut off or done leaves no copy behind, and what is
+// promised is the sizes of the disks.
+func TestARestorationLeavesNothing(t *testing.T) {
+	d := plainDisks(t, Config{})
+	small, large, uid := sandbox.NewUID(), sandbox.NewUID(), sandbox.NewUID()
+	sizes := map[sandbox.UID]int64{small: 64 << 20, large: 128 << 20, uid: 64 << 20}
+	for uid, bytes := range sizes {
+		if err := d.Create(t.Context(), uid, storage.Own, bytes); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check := func(when string) {
+		t.Helper()
+		left, err := filepath.Glob(filepath.Join(d.cfg.Dir, poolName, unfinished+"*"))
+		if err != nil || len(left) > 0 {
+			t.Errorf("%s: %v is left, %v", when, left, err)
+		}
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if want := sizes[small] + sizes[large] + sizes[uid]; d.promised != want {
+			t.Errorf("%s: %d bytes are promised, want %d", when, d.promised, want)
+		}
+	}
+	prepare := func(from sandbox.UID) storage.Restoration {
+		t.Helper()
+		r, err := d.Prepare(t.Context(), uid, storage.Source{UID: from})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	check("before")
+	prepare(large).Discard()
+	check("given up")
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := d.Prepare(ended, uid, storage.Source{UID: large}); !errors.Is(err, context.Canceled) {
+		t.Errorf("Prepare = %v, want canceled", err)
+	}
+	check("cut off")
+	// Two at once, of which the second finds the disk grown.
+	first, second := prepare(large), prepare(large)
+	for _, r := range []storage.Restoration{first, second} {
+		if err := r.Restore(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		r.Discard()
+	}
+	sizes[uid] = sizes[large]
+	check("grown")
+	r := prepare(small)
+	if err := r.Restore(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r.Discard()
+	sizes[uid] = sizes[small]
+	check("smaller")
+}

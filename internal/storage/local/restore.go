@@ -14,48 +14,37 @@ import (
 	"github.com/cubbyhq/cubby/internal/storage"
 )
 
-// restoration is a copy in a directory of unfinished ones, also while it is being
-// made.
+// restoration is a copy in a directory of unfinished ones. It is brought to the
+// host's disk as it is put in place: all that the end of a sandbox syncs would wait
+// for that too.
 type restoration struct {
 	disks *Disks
 	uid   sandbox.UID
-	// before is the size that the disk had, bytes what it gets, and grown what was
-	// promised for the difference.
-	before, bytes, grown int64
-	restored             bool
-
-	made   chan struct{} // closed when the copy is made, or failed
-	dir    string        // set before that, "" when it failed
-	failed error         // why
+	dir   string
+	// bytes is the size of the copy, grown what was promised beyond that of the disk.
+	bytes, grown int64
+	restored     bool
 }
 
-// Prepare implements storage.Storage. Of a source that nobody changes the copy is
-// made while the caller goes on.
+// Prepare implements storage.Storage.
 func (d *Disks) Prepare(ctx context.Context, uid sandbox.UID, from storage.Source) (storage.Restoration, error) {
 	unlockSource, unlock, err := d.lockEach(from.UID, uid)
 	if err != nil {
 		return nil, err
 	}
-	defer unlock()
-	r := &restoration{disks: d, uid: uid, made: make(chan struct{})}
+	defer unlockSource()
+	r := &restoration{disks: d, uid: uid}
 	source, err := r.check(from)
+	unlock() // the disk may be in use, and nobody is to wait until it is copied
 	if err != nil {
-		unlockSource()
 		return nil, err
 	}
-	copies := func(hold func(func() error) error) {
-		defer close(r.made)
-		defer unlockSource()
-		r.dir, r.failed = d.copyUnsynced(ctx, source, hold)
+	if r.dir, _, err = d.copySource(ctx, from, source); err == nil && isPlain(r.dir) {
+		err = canExchange(r.dir)
 	}
-	if isStill(from, source) {
-		go copies(unheld)
-		return r, nil
-	}
-	copies(func(copies func() error) error { _, err := d.still(ctx, from.UID, copies); return err })
-	if r.failed != nil {
+	if err != nil {
 		r.Discard()
-		return nil, r.failed
+		return nil, err
 	}
 	return r, nil
 }
@@ -80,8 +69,7 @@ func (r *restoration) check(from storage.Source) (source string, err error) {
 	if err := d.admitCopy(need); err != nil {
 		return "", err
 	}
-	r.before, r.bytes = d.bytes(r.uid), bytes
-	r.grown = max(0, bytes-r.before)
+	r.bytes, r.grown = bytes, max(0, bytes-d.bytes(r.uid))
 	return source, d.promise(r.grown)
 }
 
@@ -102,30 +90,52 @@ func (r *restoration) Restore(ctx context.Context) error {
 	if err := d.wantReleased(ctx, r.uid); err != nil {
 		return err
 	}
-	if <-r.made; r.failed != nil {
-		return r.failed
-	}
 	if err := copyFailed(ctx, syncCopy(r.dir)); err != nil {
 		return err
 	}
+	before := d.bytes(r.uid)
 	if err := d.putInPlace(r.dir, r.uid); err != nil {
 		return err
 	}
 	r.restored = true
-	d.unpromise(max(0, r.before-r.bytes))
+	d.unpromise(before + r.grown - r.bytes)
 	return syncDir(d.dir(r.uid))
 }
 
 // Discard implements storage.Restoration. Of a copy that a disk was given it
 // removes what the disk had before.
 func (r *restoration) Discard() {
-	<-r.made
 	if !r.restored {
 		r.disks.unpromise(r.grown)
 	}
 	if r.dir != "" {
 		r.disks.discard(r.dir)
 	}
+	r.grown, r.dir = 0, ""
+}
+
+// canExchange is errs.Unsupported where putInPlace could not give a disk that is a
+// directory its content.
+func canExchange(dir string) error {
+	a, b := filepath.Join(dir, "a"), filepath.Join(dir, "b")
+	err := errors.Join(os.Mkdir(a, 0o700), os.Mkdir(b, 0o700))
+	if err == nil {
+		err = exchange(a, b)
+	}
+	return errors.Join(err, os.RemoveAll(a), os.RemoveAll(b))
+}
+
+// exchange gives two directories each other's name in one step.
+func exchange(a, b string) error {
+	err := unix.Renameat2(unix.AT_FDCWD, a, unix.AT_FDCWD, b, unix.RENAME_EXCHANGE)
+	switch {
+	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOSYS):
+		return errs.E(errs.Unsupported, "the host's file system cannot put a directory in the place of another in one step").
+			Hint("keep the data directory on ext4, XFS or btrfs").Because(err)
+	case err != nil:
+		return fmt.Errorf("restore a disk: %w", err)
+	}
+	return nil
 }
 
 // putInPlace gives a disk the content of an unfinished one, which has nothing or
@@ -137,21 +147,14 @@ func (d *Disks) putInPlace(dir string, uid sandbox.UID) error {
 		}
 		return nil
 	}
-	exchange := func() error {
-		return unix.Renameat2(unix.AT_FDCWD, filepath.Join(dir, mountName), unix.AT_FDCWD, d.mnt(uid), unix.RENAME_EXCHANGE)
-	}
-	err := exchange()
-	switch {
-	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOSYS):
-		return errs.E(errs.Unsupported, "the host's file system cannot put a directory in the place of another in one step").
-			Hint("keep the data directory on ext4, XFS or btrfs").Because(err)
-	case err != nil:
-		return fmt.Errorf("restore a disk: %w", err)
+	content, place := filepath.Join(dir, mountName), d.mnt(uid)
+	if err := exchange(content, place); err != nil {
+		return err
 	}
 	// The size of a plain directory bounds nothing: after a crash in between it
 	// may be that of before.
 	if err := os.Rename(filepath.Join(dir, plainName), filepath.Join(d.dir(uid), plainName)); err != nil {
-		return errors.Join(fmt.Errorf("restore a disk: %w", err), exchange())
+		return errors.Join(fmt.Errorf("restore a disk: %w", err), exchange(content, place))
 	}
 	return nil
 }

@@ -323,23 +323,18 @@ func (d *Disks) lockEach(a, b sandbox.UID) (unlockA, unlockB func(), err error) 
 	return unlockA, d.locks.Wait(string(b)), nil
 }
 
-// copySource makes an unfinished disk with the content of a source, and says how
-// long its writers waited.
+// copySource makes an unfinished disk with the content of a source, which is not
+// synced, and says how long writers of the source waited.
 func (d *Disks) copySource(ctx context.Context, from storage.Source, at string) (dir string, paused time.Duration, err error) {
-	if isStill(from, at) {
-		dir, err = d.copyDisk(ctx, at, unheld)
+	if from.Snapshot != "" || from.Still && isPlain(at) {
+		dir, err = d.copyUnsynced(ctx, at, unheld)
 		return dir, 0, err
 	}
-	dir, err = d.copyDisk(ctx, at, func(copies func() error) (err error) {
+	dir, err = d.copyUnsynced(ctx, at, func(copies func() error) (err error) {
 		paused, err = d.still(ctx, from.UID, copies)
 		return err
 	})
 	return dir, paused, err
-}
-
-// isStill says that nobody changes a source.
-func isStill(from storage.Source, at string) bool {
-	return from.Snapshot != "" || from.Still && isPlain(at)
 }
 
 // wantReleased is errs.Conflict while the image of a disk that is not mounted is
@@ -379,7 +374,9 @@ func (d *Disks) Clone(ctx context.Context, from storage.Source, to sandbox.UID) 
 		return 0, err
 	}
 	err = d.create(to, func() (dir string, err error) {
-		dir, paused, err = d.copySource(ctx, from, source)
+		if dir, paused, err = d.copySource(ctx, from, source); err == nil {
+			err = d.synced(ctx, dir)
+		}
 		return dir, err
 	})
 	if err == nil {
