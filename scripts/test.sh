@@ -181,14 +181,12 @@ run)
   again=(--rerun-fails=2 "--rerun-fails-max-failures=$most_again" --rerun-fails-abort-on-data-race)
   CGO_ENABLED=0 scripts/go test -trimpath -vet=off "$@" ./cmd/runsc
   # What waits for sandboxes goes beside what computes. The scripts wait too: at
-  # the end the processors would wait with them. Of what computes there is one
-  # package at a time: with two, a third of the time goes to what stands between
-  # them (internal/core took 330 s of a processor where it takes 210 alone).
+  # the end the processors would wait with them.
   program_tests -p 2 "$@" &
   beside=$!
   failed=0
   in_memory script_tests "$@" || failed=1
-  in_memory raced_tests -p 1 "$@" || failed=1
+  in_memory raced_tests -p 2 "$@" || failed=1
   in_memory volume_tests "$@" || failed=1
   wait "$beside" || failed=1
   gather || exit 1
@@ -276,7 +274,7 @@ long)
   exit "$failed"
   ;;
 *)
-  sed -n '2,25s/^# \{0,1\}//p' "$0" >&2
+  sed -n '2,26s/^# \{0,1\}//p' "$0" >&2
   exit 2
   ;;
 esac

@@ -137,9 +137,6 @@ func TestViteInABrowser(t *testing.T) {
 	c := clientOf(url)
 	b := browsertest.New(t)
 	for _, isolation := range []string{"gvisor", "container"} {
-		if !everything && isolation == "container" { // between gVisor and a browser there is more
-			continue
-		}
 		t.Run(isolation, func(t *testing.T) {
 			a := newApp(t, c, isolation, "vite", packages, 5173)
 			a.serve("npm run dev")

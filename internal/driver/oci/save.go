@@ -31,8 +31,8 @@ func (b box) saved() string { return b.path("saved") }
 // halfSaved is where the next one is written.
 func (b box) halfSaved() string { return b.saved() + ".new" }
 
-// tidy removes what a sleep or a snapshot began to write, and a memory that was
-// used.
+// tidy removes what a sleep, a stop or a restore began to write, and a memory that
+// was used.
 func (b box) tidy() error { return errors.Join(b.memory().Tidy(), os.RemoveAll(b.halfSaved())) }
 
 // hostReserve is the part of the host's disk, at least minReserve, that a save

@@ -142,7 +142,7 @@ func (d *Driver) clear(ctx context.Context, uid sandbox.UID) error {
 			return err
 		}
 	}
-	if err := b.memory().Tidy(); err != nil {
+	if err := b.tidy(); err != nil {
 		return err
 	}
 	// Last: as long as it is there, a run may have left something.
