@@ -45,7 +45,7 @@ type kernelProcess struct {
 	// answers has the kinds of questions that it has answered. Only its kernel's loop
 	// looks at it.
 	answers map[askKind]bool
-	print      kernelPrint
+	print   kernelPrint
 
 	ended chan struct{} // closed when the process ended; status and known are set then
 	done  chan struct{} // closed when nothing is left
