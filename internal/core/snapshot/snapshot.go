@@ -72,6 +72,21 @@ func New(cfg Config) *Snapshots { return &Snapshots{cfg: cfg, uses: make(map[san
 func (s *Snapshots) use(uid sandbox.UID) (done func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.count(uid)
+}
+
+// useAlone is use for who removes the snapshot: false when it is in use.
+func (s *Snapshots) useAlone(uid sandbox.UID) (done func(), alone bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.uses[uid] > 0 {
+		return nil, false
+	}
+	return s.count(uid), true
+}
+
+// count counts an act until done. s.mu is held.
+func (s *Snapshots) count(uid sandbox.UID) (done func()) {
 	s.uses[uid]++
 	return sync.OnceFunc(func() {
 		s.mu.Lock()
@@ -80,17 +95,6 @@ func (s *Snapshots) use(uid sandbox.UID) (done func()) {
 			delete(s.uses, uid)
 		}
 	})
-}
-
-// useAlone is use for who removes the snapshot: false when it is in use.
-func (s *Snapshots) useAlone(uid sandbox.UID) (done func(), alone bool) {
-	s.mu.Lock()
-	busy := s.uses[uid] > 0
-	s.mu.Unlock()
-	if busy {
-		return nil, false
-	}
-	return s.use(uid), true
 }
 
 // keeper is the driver's ability to keep memory.
