@@ -178,7 +178,7 @@ func (s *creator) plan(ctx context.Context, r CreateRequest, o *Origin) (sandbox
 	var before []sandbox.Service
 	if o != nil {
 		var err error
-		if r.Spec, err = o.of(r.Spec); err != nil {
+		if r.Spec, err = o.Snapshot.SpecOf(r.Spec); err != nil {
 			return b, err
 		}
 		b.ImageDigest = o.Snapshot.ImageDigest
