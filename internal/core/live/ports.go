@@ -82,6 +82,9 @@ func (h *Ports) Dial(ctx context.Context, id string, port int) (net.Conn, error)
 	return &dialed{conn, done}, nil
 }
 
+// Ends reports whether the sandbox of a run is being ended.
+func Ends(r *Run) bool { return r.execs.endingNow() != nil }
+
 // Connect opens a stream to a port on the loopback of what runs. By itself it is
 // no use. Exhausted when there are too many.
 func Connect(ctx context.Context, r *Run, port int) (net.Conn, error) {

@@ -13,9 +13,13 @@ func (v *Visit) Dial(ctx context.Context) (net.Conn, error) {
 	return live.Connect(ctx, v.run, v.port)
 }
 
-// Answers reports whether the sandbox's agent is still there. A connection to a
-// port ends in the same way when its program closes it and when the sandbox goes.
+// Answers reports whether the sandbox goes on: nobody is ending it, and its agent is
+// still there. A connection to a port ends in the same way when its program closes
+// it and when the sandbox goes.
 func (v *Visit) Answers(ctx context.Context) bool {
+	if live.Ends(v.run) {
+		return false // the agent may answer to its last moment
+	}
 	_, err := v.run.Guest.Hello(ctx)
 	return err == nil
 }
