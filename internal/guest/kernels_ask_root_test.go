@@ -72,7 +72,7 @@ class Slow:
         while True: time.sleep(0.01)
 late, slow = Late(), Slow()`))
 	// The first may take longer: it imports what answers it.
-	if got, err := h.CompleteCode(ctx, "python", "late.", 5); err != nil || !slices.Contains(got.Matches.Texts, ".name") && !slices.Contains(got.Matches.Texts, "late.name") && !slices.Contains(got.Matches.Texts, "name") {
+	if got, err := h.CompleteCode(ctx, "python", "late.", 5); err != nil || !slices.ContainsFunc(got.Matches.Texts, func(s string) bool { return strings.HasSuffix(s, "name") }) {
 		t.Errorf("the first completion: %+v, %v", got, err)
 	}
 	if _, err := h.CompleteCode(ctx, "python", "slow.", 5); !errors.Is(err, errs.Timeout) {

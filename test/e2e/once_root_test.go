@@ -11,10 +11,8 @@ import (
 // anyIsolation is where tests run that do not depend on the isolation.
 var anyIsolation = []string{"container"}
 
-// withAgents is where OpenCode works. In gVisor, where it takes more than twice as
-// long for the same, it does in the long tests; what the agent of every sandbox does
-// with tasks is tried there too, by TestTaskPush and smaller ones.
-var withAgents = []string{"container"}
+// withAgents is where a coding agent works: in a container TestSandboxedTasks has one.
+var withAgents = []string{"gvisor"}
 
 // everything: also what takes long and has a smaller test beside it.
 const everything = false

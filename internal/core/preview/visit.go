@@ -13,10 +13,10 @@ func (v *Visit) Dial(ctx context.Context) (net.Conn, error) {
 	return live.Connect(ctx, v.run, v.port)
 }
 
-// Answers reports whether the sandbox goes on: nobody is ending it, and its agent is
+// GoesOn reports whether the sandbox goes on: nobody is ending it, and its agent is
 // still there. A connection to a port ends in the same way when its program closes
 // it and when the sandbox goes.
-func (v *Visit) Answers(ctx context.Context) bool {
+func (v *Visit) GoesOn(ctx context.Context) bool {
 	if live.Ends(v.run) {
 		return false // the agent may answer to its last moment
 	}

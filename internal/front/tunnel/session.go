@@ -170,7 +170,7 @@ func (s *session) toClient(ctx context.Context) error {
 			// The end of the sandbox looks like that of the program's bytes.
 			asking, cancel := context.WithTimeout(ctx, askTime)
 			defer cancel()
-			if !s.visit.Answers(asking) {
+			if !s.visit.GoesOn(asking) {
 				return errBroken
 			}
 			if s.client.Write(ctx, websocket.MessageBinary, nil) != nil {

@@ -15,8 +15,7 @@ import (
 )
 
 // restoration is a copy in a directory of unfinished ones. It is brought to the
-// host's disk as it is put in place: all that the end of a sandbox syncs would wait
-// for that too.
+// host's disk only as it is put in place: a crash before that ends the restore.
 type restoration struct {
 	disks *Disks
 	uid   sandbox.UID
