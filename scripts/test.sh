@@ -77,7 +77,7 @@ tests() {
   shift 2
   [ -n "${packages// }" ] || return 0
   .cache/tools/gotestsum --format pkgname-and-test-fails --format-hide-empty-pkg --packages "$packages" "${again[@]}" \
-    --rerun-fails-report ".cache/tests-$name.again" --jsonfile ".cache/tests-$name.json" -- -toolexec "$PWD/scripts/link.sh" -vet=off -ldflags=-w -timeout 45m "$@"
+    --rerun-fails-report ".cache/tests-$name.again" --jsonfile ".cache/tests-$name.json" -- -toolexec "$PWD/scripts/link.sh" -vet=off -ldflags=-w -timeout 30m "$@"
 }
 
 # volumes lists the files of such tests.

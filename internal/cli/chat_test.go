@@ -338,7 +338,7 @@ func TestChatConversation(t *testing.T) {
 	s.enter("2\r", "thread t-two", "> ")
 	s.enter("x\r", "you said x", "> ")
 	s.typed("\x04")
-	if code := <-s.done; code != 0 {
+	if code := s.exit(); code != 0 {
 		t.Errorf("Ctrl-D exits with %d", code)
 	}
 	if last := k.threads[len(k.threads)-1]; last != "t-two" || k.threads[0] == "t-two" {
@@ -354,7 +354,7 @@ func TestChatConversation(t *testing.T) {
 	s.enter("/new\r", "a new thread", "> ")
 	s.enter("y\r", "you said y", "> ")
 	s.enter("/exit\r")
-	<-s.done
+	s.exit()
 	last := k.threads[len(k.threads)-1]
 	text, err := os.ReadFile(filepath.Join(state, "cubby", "cli-thread.json"))
 	if want := fmt.Sprintf("{\"thread_id\":%q}\n", last); string(text) != want || last == "t-two" {
@@ -367,23 +367,22 @@ func TestChatOnceOnATerminal(t *testing.T) {
 	k := newAgentStub(t)
 	dir := t.TempDir()
 	editor := filepath.Join(dir, "editor")
-	if err := os.WriteFile(editor, []byte("#!/bin/sh\nread answer\necho \"{\\\"command\\\":\\\"$answer\\\"}\" > \"$1\"\n"), 0o700); err != nil {
+	if err := os.WriteFile(editor, []byte("#!/bin/sh\necho editing\nread answer\necho \"{\\\"command\\\":\\\"$answer\\\"}\" > \"$1\"\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	s := sitAndChat(t, k, dir, []string{"EDITOR=" + editor, "PATH=" + os.Getenv("PATH")}, "danger")
 	s.wait("reject? ")
-	s.typed("edit\r")
-	s.wait("edit") // the echo of it
+	s.enter("edit\r", "editing") // what is typed before the editor runs is for the chat
 	s.typed("from the editor\n")
 	s.wait(`{"command":"from`)
-	if code := <-s.done; code != 0 {
+	if code := s.exit(); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
 
 	s = sitAndChat(t, k, dir, nil, "slow")
 	s.wait("begun")
 	s.typed("\x03")
-	if code := <-s.done; code != 130 {
+	if code := s.exit(); code != 130 {
 		t.Errorf("Ctrl-C exits with %d", code)
 	}
 
@@ -393,7 +392,7 @@ func TestChatOnceOnATerminal(t *testing.T) {
 	s.wait("approve, edit, reject? ")
 	s.enter("y\r", "decided: resume", "> ")
 	s.typed("\x04")
-	if code := <-s.done; code != 0 {
+	if code := s.exit(); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
 }

@@ -308,7 +308,7 @@ func TestCodePrompt(t *testing.T) {
 
 	s.enter("plot\r", "\x1b_Ga=T,f=100,m=0;"+pixel+"\x1b\\", ">>> ")
 	s.typed("\x04")
-	if code := <-s.done; code != 0 {
+	if code := s.exit(); code != 0 {
 		t.Errorf("Ctrl-D exits with %d", code)
 	}
 
@@ -320,7 +320,7 @@ func TestCodePrompt(t *testing.T) {
 	s.enter("\r", "name? ")
 	s.enter("\x03", ">>> ")
 	s.typed("\x04")
-	<-s.done
+	s.exit()
 	if text, err := os.ReadFile(filepath.Join(state, "cubby", "code_history")); err != nil || strings.Contains(string(text), "hunter2") || strings.Contains(string(text), "Ada") {
 		t.Errorf("the history is %q, %v", text, err)
 	}

@@ -84,7 +84,7 @@ func TestCodePromptAsksTheKernel(t *testing.T) {
 		s.enter(line+"\r", want, ">>> ")
 	}
 	s.enter("quit()\r", "the kernel lives on with its state; `cubby kernels rm box main` ends it")
-	if code := <-s.done; code != 0 {
+	if code := s.exit(); code != 0 {
 		t.Errorf("quit() exits with %d", code)
 	}
 	k.mu.Lock()

@@ -94,7 +94,7 @@ func TestRealShell(t *testing.T) {
 			if _, err := io.WriteString(user, "exit 5\r"); err != nil {
 				t.Fatal(err)
 			}
-			if code := <-done; code != 5 {
+			if code := screen.exitCode(done); code != 5 {
 				t.Errorf("exit %d, want 5", code)
 			}
 		})

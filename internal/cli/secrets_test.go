@@ -22,7 +22,7 @@ func TestSecretIsAskedForWithoutEcho(t *testing.T) {
 	s.wait("Value of KEY: ")
 	s.typed("hush-5be00d21\r")
 	s.wait("\nKEY")
-	if code := <-s.done; code != 0 {
+	if code := s.exit(); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
 	if text := s.text; strings.Contains(text, "hush") {
@@ -45,7 +45,7 @@ func TestSecretThatIsTooLongToBeTyped(t *testing.T) {
 	}
 	s.typed("\r")
 	s.wait("a file or a pipe")
-	if code := <-s.done; code == 0 {
+	if code := s.exit(); code == 0 {
 		t.Error("exit code 0")
 	}
 	if res := cubby(t, d.URL, nil, "secret", "ls"); res.code != 0 || strings.Contains(res.stdout, "KEY") {

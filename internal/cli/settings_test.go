@@ -87,7 +87,7 @@ func TestKeyIsAskedForWithoutEcho(t *testing.T) {
 	s.wait("Value of openai.key: ")
 	s.typed("hush-5be00d21\r")
 	s.wait("\nopenai.key")
-	if code := <-s.done; code != 0 {
+	if code := s.exit(); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
 	if strings.Contains(s.text, "hush") {

@@ -67,36 +67,78 @@ func TestShell(t *testing.T) {
 	typed("echo after-$?\r")
 	screen.wait("\nafter-9")
 	typed("exit 5\r")
-	if code := <-done; code != 5 {
+	if code := screen.exitCode(done); code != 5 {
 		t.Errorf("exit %d, want 5", code)
 	}
 }
 
 // screen collects what the terminal shows.
 type screen struct {
-	t    *testing.T
-	r    io.Reader
-	text string
+	t      *testing.T
+	pieces <-chan []byte // closed at the end of the terminal
+	text   string
 }
 
-// newScreen watches a terminal, for a minute at most: what never comes must
-// fail the test and not hang it.
+// patience is how long a test waits for what a terminal shows, and for the end of the
+// command on it: what never comes must fail the test and not hang it.
+const patience = time.Minute
+
+// newScreen watches a terminal. The read is one that nothing ends but the terminal's own
+// end: a pty's file is in blocking mode.
 func newScreen(t *testing.T, user *os.File) *screen {
-	limit := time.AfterFunc(time.Minute, func() { _ = user.Close() })
-	t.Cleanup(func() { limit.Stop() })
-	return &screen{t: t, r: user}
+	pieces, left := make(chan []byte), make(chan struct{})
+	t.Cleanup(func() { close(left) })
+	go func() {
+		defer close(pieces)
+		for {
+			buf := make([]byte, 4096)
+			n, err := user.Read(buf)
+			select {
+			case pieces <- buf[:n]:
+			case <-left:
+				return
+			}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	return &screen{t: t, pieces: pieces}
 }
 
 // wait reads until the text has come, which may have happened before.
 func (s *screen) wait(text string) {
 	s.t.Helper()
-	buf := make([]byte, 4096)
+	limit := time.After(patience)
 	for !strings.Contains(s.text, text) {
-		n, err := s.r.Read(buf)
-		s.text += string(buf[:n])
-		if err != nil {
-			s.t.Fatalf("%v before %q came; the screen shows:\n%s", err, text, s.text)
+		select {
+		case piece, ok := <-s.pieces:
+			if !ok {
+				s.t.Fatalf("the terminal ended before %q came; it shows:\n%s", text, s.text)
+			}
+			s.text += string(piece)
+		case <-limit:
+			s.t.Fatalf("%q did not come in %v; the screen shows:\n%s", text, patience, s.text)
 		}
 	}
 	_, s.text, _ = strings.Cut(s.text, text)
+}
+
+// exitCode reads on until the command has ended, and is what done gets then.
+func (s *screen) exitCode(done <-chan int) int {
+	s.t.Helper()
+	limit := time.After(patience)
+	for {
+		select {
+		case code := <-done:
+			return code
+		case piece, ok := <-s.pieces:
+			if !ok {
+				s.pieces = nil
+			}
+			s.text += string(piece)
+		case <-limit:
+			s.t.Fatalf("the command did not end in %v; the screen shows:\n%s", patience, s.text)
+		}
+	}
 }

@@ -38,6 +38,12 @@ func sit(t *testing.T, url string, args ...string) *seat {
 	return s
 }
 
+// exit is the code that the command ends with.
+func (s *seat) exit() int {
+	s.t.Helper()
+	return s.exitCode(s.done)
+}
+
 func (s *seat) typed(keys string) {
 	s.t.Helper()
 	if _, err := io.WriteString(s.user, keys); err != nil {
@@ -65,7 +71,7 @@ func TestTerminalDetach(t *testing.T) {
 	s.wait("28 88")
 	s.typed("\x10\x11") // ctrl-p ctrl-q
 	s.wait("left terminal main of box")
-	if code := <-s.done; code != 0 {
+	if code := s.exit(); code != 0 {
 		t.Errorf("a detach exits with %d", code)
 	}
 	if res := cubby(t, d.URL, nil, "terminal", "--list", "box"); res.code != 0 || !strings.Contains(res.stdout, "main") || !strings.Contains(res.stdout, "88×28") {
@@ -77,7 +83,7 @@ func TestTerminalDetach(t *testing.T) {
 	s.typed("\x1dx\x7f\x7fecho a=$A=\r")
 	s.wait("a=kept=")
 	s.typed("exit 6\r")
-	if code := <-s.done; code != 6 {
+	if code := s.exit(); code != 6 {
 		t.Errorf("the program's end exits with %d, want 6", code)
 	}
 
@@ -86,7 +92,7 @@ func TestTerminalDetach(t *testing.T) {
 	if res := cubby(t, d.URL, nil, "terminal", "--kill", "-n", "other", "box"); res.code != 0 {
 		t.Errorf("kill: %+v", res)
 	}
-	if code := <-s.done; code != 137 {
+	if code := s.exit(); code != 137 {
 		t.Errorf("a killed terminal exits with %d, want 137", code)
 	}
 	if res := cubby(t, d.URL, nil, "terminal", "--kill", "-n", "other", "box"); res.code != 125 {
