@@ -257,6 +257,23 @@ func TestCodeIsCanceled(t *testing.T) {
 	}
 }
 
+// TestCodeIsCanceledAsItBegins: whenever the cancel comes, the cell does not go on.
+func TestCodeIsCanceledAsItBegins(t *testing.T) {
+	w := newWorld(t)
+	w.create("a")
+	w.python("a", "x = 7")
+	for i := range 40 {
+		e := w.startCode("a", cell.Request{Code: "while True: pass"})
+		time.Sleep(time.Duration(i) * time.Millisecond / 4)
+		if x, err := w.Execs().Cancel(w.ctx, "a", e.Seq); err != nil || x.Exit == nil || x.Exit.Reason != sandbox.EndKilled && x.Exit.Reason != sandbox.EndNotRun {
+			t.Fatalf("Cancel number %d = %+v, %v", i, x.Exit, err)
+		}
+	}
+	if e := w.python("a", "x"); plainResult(e) != "7" || e.KernelRestarted != "" {
+		t.Errorf("then x is %+v, error %+v", e, e.Error)
+	}
+}
+
 func TestCodeAsksForInput(t *testing.T) {
 	w := newWorld(t)
 	w.create("a")

@@ -93,6 +93,10 @@ type Cell struct {
 	Stdin bool
 	// Silent leaves no trace in the kernel's history and count.
 	Silent bool
+	// Began is called once the kernel has begun with the cell: what interrupts it now
+	// is not lost, and meant for no other cell. The number is what the kernel's client
+	// calls the cell, 0 where it does not. It must not wait; nil is nobody.
+	Began func(number int64)
 }
 
 // Reply is how a cell ended.

@@ -98,12 +98,24 @@ func (e *Exec) signal(ctx context.Context, sig syscall.Signal, tree bool) error 
 	if e.isCell() && deadly(sig) {
 		e.helpCell()
 	}
+	return e.deliver(ctx, sig, tree, sandbox.EndKilled)
+}
+
+// deliver signals an exec also when the agent has not heard of it yet.
+func (e *Exec) deliver(ctx context.Context, sig syscall.Signal, tree bool, reason sandbox.EndReason) error {
+	known := func() bool { return e.started() || e.run.ctx.Err() != nil }
+	return onceKnown(ctx, known, func() error { return e.run.signal(ctx, e.uid, sig, tree, reason) })
+}
+
+// onceKnown tells the agent something about an exec, again until it has heard of the exec.
+// Whether it has is asked first: it may hear of the exec right after it has said that it
+// does not know it.
+func onceKnown(ctx context.Context, known func() bool, tell func() error) error {
 	for pauses := gate.NewPauses(); ; gate.Pause(ctx, pauses) {
-		err := e.run.signal(ctx, e.uid, sig, tree, sandbox.EndKilled)
-		if !e.isCell() || !errors.Is(err, errs.NotFound) || e.started() || e.run.ctx.Err() != nil || ctx.Err() != nil {
+		heard := known()
+		if err := tell(); heard || !errors.Is(err, errs.NotFound) || ctx.Err() != nil {
 			return err
 		}
-		// The agent has not heard of it yet.
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"io"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/core/gate"
@@ -355,5 +356,5 @@ func (e *Exec) kill(ctx context.Context, reason sandbox.EndReason) {
 	if e.isCell() {
 		e.helpCell()
 	}
-	killTree(ctx, e.run, e.uid, e.seq, reason)
+	logKill(ctx, e.run, e.seq, e.deliver(ctx, syscall.SIGKILL, true, reason))
 }

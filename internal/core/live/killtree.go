@@ -48,9 +48,9 @@ func (r *Run) signal(ctx context.Context, uid sandbox.UID, sig syscall.Signal, t
 		Hint("stop the sandbox: that ends all of it")
 }
 
-// killTree ends everything that descends from a command; what it cannot end it logs.
-func killTree(ctx context.Context, r *Run, uid sandbox.UID, seq int64, reason sandbox.EndReason) {
-	if err := r.signal(ctx, uid, syscall.SIGKILL, true, reason); err != nil && !errors.Is(err, errs.NotFound) && ctx.Err() == nil {
+// logKill logs that a command's processes could not be ended.
+func logKill(ctx context.Context, r *Run, seq int64, err error) {
+	if err != nil && !errors.Is(err, errs.NotFound) && ctx.Err() == nil {
 		r.s.cfg.Log.Warn("kill an exec", telemetry.KeyUID, r.UID, telemetry.KeySeq, seq, telemetry.KeyErr, err)
 	}
 }

@@ -61,7 +61,9 @@ func (e *Exec) awaitLeft(ctx context.Context) {
 func (e *Exec) KillLeft() { e.kill(e.run.ctx, sandbox.EndKilled) }
 
 // KillLeft is [Exec.KillLeft] for an exec that ended while nobody followed it.
-func KillLeft(r *Run, x sandbox.Exec) { killTree(r.ctx, r, x.UID, x.Seq, sandbox.EndKilled) }
+func KillLeft(r *Run, x sandbox.Exec) {
+	logKill(r.ctx, r, x.Seq, r.signal(r.ctx, x.UID, syscall.SIGKILL, true, sandbox.EndKilled))
+}
 
 // IsEnding reports whether the sandbox of a run is about to end.
 func IsEnding(r *Run) bool { return r.execs.endingNow() != nil }

@@ -33,10 +33,12 @@ type Cell struct {
 	kernel  *liveKernel // nil: there was none
 	out     *cellOutput
 	in      *cellInput    // nil: it may not ask
+	began   chan struct{} // closed when an interrupt of the kernel means it
 	ended   chan struct{} // closed when it runs no more, or never will
 	drained chan struct{} // closed when its exit is recorded behind all of its output
 
 	mu      sync.Mutex
+	number  int64          // that the kernel's client gave it, once it has begun
 	process *kernelProcess // nil: it does not run
 	pid     int            // it ran in
 	over    bool           // it ended, whatever comes now
@@ -46,7 +48,7 @@ type Cell struct {
 }
 
 func newCell(s *Set, e *proc.Exec, start *guestv1.ExecStart) *Cell {
-	c := &Cell{s: s, exec: e, start: start, ended: make(chan struct{}), drained: make(chan struct{})}
+	c := &Cell{s: s, exec: e, start: start, began: make(chan struct{}), ended: make(chan struct{}), drained: make(chan struct{})}
 	c.out = newCellOutput(&s.cellBytes, s.cfg.Now)
 	if start.GetStdin() {
 		c.in = newCellInput()
@@ -106,7 +108,7 @@ func (c *Cell) run(process *kernelProcess) (exit *guestv1.ExecExit, died string,
 	}
 	process.print.attach(c.show)
 	reply, err := process.engine.Execute(c.s.life, kernel.Cell{
-		Code: c.start.GetCell().GetCode(), Stdin: c.in != nil,
+		Code: c.start.GetCell().GetCode(), Stdin: c.in != nil, Began: c.isBegun,
 	}, c.show)
 	if err != nil {
 		// Whatever it is: a kernel whose answer is lost is not one any more.
@@ -167,6 +169,14 @@ func (c *Cell) begin(process *kernelProcess) *proc.Cause {
 	return nil
 }
 
+// isBegun notes that the kernel has begun with it.
+func (c *Cell) isBegun(number int64) {
+	c.mu.Lock()
+	c.number = number
+	c.mu.Unlock()
+	close(c.began)
+}
+
 // end makes it a cell that ran, and returns why the agent ended it, if it did.
 func (c *Cell) end() (b *proc.Cause, forced bool) {
 	c.mu.Lock()
@@ -192,21 +202,34 @@ func (c *Cell) interrupt(b proc.Cause) {
 	if process == nil {
 		return // its turn comes now: see begin
 	}
-	id := process.running()
-	go func() {
-		if !c.isOver() {
-			process.interrupt(id)
-		}
-	}()
+	go c.interruptBegun(process)
 	c.timers = append(c.timers,
 		c.s.cfg.Uptime.AfterFunc(interruptAgain, func() { c.interruptAll(process) }),
 		c.s.cfg.Uptime.AfterFunc(interruptGrace, func() { c.force(process) }))
 }
 
-func (c *Cell) isOver() bool {
+// interruptBegun interrupts the kernel once it has begun with the cell: before that it
+// does not listen. One that does not say that it has is interrupted without that.
+func (c *Cell) interruptBegun(process *kernelProcess) {
+	enough, t := c.s.cfg.Uptime.After(interruptAgain)
+	defer t.Stop()
+	for waiting := true; waiting; {
+		select {
+		case <-c.ended:
+			return
+		case <-c.began:
+			waiting = false
+		case <-enough:
+			process.interrupt(0)
+			enough = nil
+		}
+	}
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.over
+	over, number := c.over, c.number
+	c.mu.Unlock()
+	if !over {
+		process.interrupt(number)
+	}
 }
 
 // interruptAll interrupts a cell that goes on, with the programs it waits for.

@@ -333,15 +333,6 @@ func (p *kernelProcess) leave() {
 	<-p.done
 }
 
-// running is the number that the kernel's client gave the cell that runs, where
-// it numbers them.
-func (p *kernelProcess) running() int64 {
-	if client, ok := p.engine.(nodeEngine); ok {
-		return client.Running()
-	}
-	return 0
-}
-
 // interrupt asks the kernel to end its cell, and only the kernel itself, so
 // that servers which cells started live on.
 func (p *kernelProcess) interrupt(cell int64) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/kernel"
@@ -35,10 +36,18 @@ func (c *Client) Execute(ctx context.Context, cell kernel.Cell, show func(kernel
 	}
 	shown.Begin(show)
 	defer shown.End()
+	// A kernel repeats the code that it is about to run, except silently; what it shows
+	// says as much.
+	began := sync.OnceFunc(func() {
+		if cell.Began != nil {
+			cell.Began(0)
+		}
+	})
 	x, forget, err := c.begin(c.shell, "execute_request", map[string]any{
 		"code": cell.Code, "silent": cell.Silent, "store_history": !cell.Silent,
 		"user_expressions": struct{}{}, "allow_stdin": cell.Stdin, "stop_on_error": false,
 	}, func(m message) {
+		began()
 		if o, ok := outputOf(m); ok {
 			shown.Add(o)
 		}

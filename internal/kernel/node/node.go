@@ -108,13 +108,6 @@ func (c *Client) Close() {
 	c.out.Close()
 }
 
-// Running is the number of the cell that runs, or ran last.
-func (c *Client) Running() int64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.id
-}
-
 // Interrupt ends a cell, whatever it does: SIGINT alone does not reach what an
 // event calls. It does nothing to later cells, and returns at once.
 func (c *Client) Interrupt(id int64) error {
@@ -258,6 +251,9 @@ func (c *Client) Execute(ctx context.Context, cell kernel.Cell, show func(kernel
 	}{c.id, cell.Code}
 	c.reply = reply
 	c.mu.Unlock()
+	if cell.Began != nil {
+		cell.Began(request.ID)
+	}
 	c.late.Begin(show)
 	defer func() {
 		c.late.End()

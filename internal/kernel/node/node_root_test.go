@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -178,9 +179,10 @@ func TestInterruptKeepsState(t *testing.T) {
 		"await 1; new (require('node:vm').Script)(\"" + spin + "\").runInThisContext()",
 	} {
 		var s shown
-		_, err := c.Execute(inTime(t), kernel.Cell{Code: code}, func(o kernel.Output) {
+		var number int64
+		_, err := c.Execute(inTime(t), kernel.Cell{Code: code, Began: func(n int64) { number = n }}, func(o kernel.Output) {
 			if o.Stream != nil {
-				if err := errors.Join(cmd.Process.Signal(syscall.SIGINT), c.Interrupt(c.Running())); err != nil {
+				if err := errors.Join(cmd.Process.Signal(syscall.SIGINT), c.Interrupt(number)); err != nil {
 					t.Error(err)
 				}
 			}
@@ -204,9 +206,10 @@ func TestFakes(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	var s shown
-	if _, err := c.Execute(inTime(t), kernel.Cell{Code: "await 1; console.log('on'); for (;;);"}, func(o kernel.Output) {
+	var number int64
+	if _, err := c.Execute(inTime(t), kernel.Cell{Code: "await 1; console.log('on'); for (;;);", Began: func(n int64) { number = n }}, func(o kernel.Output) {
 		if o.Stream != nil {
-			if err := errors.Join(cmd.Process.Signal(syscall.SIGINT), c.Interrupt(c.Running())); err != nil {
+			if err := errors.Join(cmd.Process.Signal(syscall.SIGINT), c.Interrupt(number)); err != nil {
 				t.Error(err)
 			}
 		}
@@ -222,6 +225,7 @@ func TestInterruptOfACellThatCannotBegin(t *testing.T) {
 	c, _ := start(t)
 	execute(t, c, "let turns = 0; setInterval(() => { turns++; for (;;); }, 250)")
 	ended := make(chan struct{})
+	var number atomic.Int64
 	go func() {
 		defer close(ended)
 		for range time.Tick(300 * time.Millisecond) {
@@ -229,13 +233,13 @@ func TestInterruptOfACellThatCannotBegin(t *testing.T) {
 			case ended <- struct{}{}:
 				return
 			default:
-				_ = c.Interrupt(c.Running())
+				_ = c.Interrupt(number.Load())
 			}
 		}
 	}()
 	var s shown
 	for s.Error == "" { // the first may be in time
-		if _, err := c.Execute(inTime(t), kernel.Cell{Code: "await new Promise((r) => setTimeout(r, 1000))"}, s.take); err != nil {
+		if _, err := c.Execute(inTime(t), kernel.Cell{Code: "await new Promise((r) => setTimeout(r, 1000))", Began: number.Store}, s.take); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -247,7 +251,7 @@ func TestInterruptOfACellThatCannotBegin(t *testing.T) {
 	var got shown
 	for ctx := inTime(t); got.Result == ""; {
 		got = shown{}
-		if _, err := c.Execute(ctx, kernel.Cell{Code: "turns"}, got.take); err != nil {
+		if _, err := c.Execute(ctx, kernel.Cell{Code: "turns", Began: number.Store}, got.take); err != nil {
 			t.Fatal(err)
 		}
 	}

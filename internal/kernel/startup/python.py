@@ -215,9 +215,74 @@ def _cubby():
         # that cancels a cell only leaves it something to do. The loop hears of
         # all signals once it handles one; this one means nothing.
         import asyncio
+        import contextlib
+        import functools
         import signal
 
         asyncio.get_running_loop().add_signal_handler(signal.SIGURG, lambda: None)
+
+        # ipykernel listens from when it begins with a cell until it has replied, and
+        # ends of an interrupt in its own code, or does not reply any more. There an
+        # interrupt waits for the cell's code, and is over when that is.
+        kernel, events, usual = shell.kernel, shell.events, signal.default_int_handler
+        theirs, waiting = usual, False
+
+        def wait(signum, frame):
+            nonlocal waiting
+            waiting = True
+
+        @contextlib.contextmanager
+        def listening():
+            # With the handler that the cell's code has set, if it has.
+            nonlocal theirs
+            signal.signal(signal.SIGINT, theirs)
+            try:
+                yield
+            finally:
+                theirs = signal.signal(signal.SIGINT, wait)
+
+        begin = kernel.pre_handler_hook
+
+        def pre_handler_hook():
+            nonlocal theirs, waiting
+            if kernel.get_parent("shell")["header"]["msg_type"] != "execute_request":
+                return begin()
+            theirs, waiting = usual, False
+            kernel.saved_sigint_handler = signal.signal(signal.SIGINT, wait)
+
+        run_cell, run_code, trigger = shell.run_cell, shell.run_code, events.trigger
+
+        @functools.wraps(run_code)
+        async def listening_code(code, *args, **options):
+            nonlocal waiting
+            came, waiting = waiting, False
+            if signal.getsignal(signal.SIGINT) is not wait:
+                # A cell that awaits has a handler that cancels it.
+                if came:
+                    signal.raise_signal(signal.SIGINT)
+                return await run_code(code, *args, **options)
+            if came:
+                code, options = compile("raise KeyboardInterrupt", "<interrupt>", "exec"), {**options, "async_": False}
+            with listening():
+                return await run_code(code, *args, **options)
+
+        @functools.wraps(trigger)
+        def listening_trigger(*args, **options):
+            if signal.getsignal(signal.SIGINT) is not wait:
+                return trigger(*args, **options)
+            with listening():
+                return trigger(*args, **options)
+
+        @functools.wraps(run_cell)
+        def interruptible_cell(*args, **options):
+            try:
+                return run_cell(*args, **options)
+            except KeyboardInterrupt:
+                # In IPython's code, which made no error of the cell of it.
+                return run_cell("raise KeyboardInterrupt", **options)
+
+        shell.run_cell, shell.run_code, events.trigger = interruptible_cell, listening_code, listening_trigger
+        kernel.pre_handler_hook = pre_handler_hook
 
     def recordings():
         # Beside HTML that plays them, what they are.

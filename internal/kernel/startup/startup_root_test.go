@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -232,6 +233,53 @@ func TestPython(t *testing.T) {
 
 // What is written to the process's own streams is the running cell's, all of
 // it and in its place, however late the kernel's own thread would come to it.
+// TestPythonInterruptedAtAnyTime: once the kernel has begun with a cell, one interrupt is
+// enough, and none ends the kernel or what it has said, whenever it comes.
+func TestPythonInterruptedAtAnyTime(t *testing.T) {
+	c, cmd, _ := start(t, "python3", "python")
+	execute(t, c, "kept = 'yes'; import asyncio")
+	interrupt := func() {
+		if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+			t.Error(err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	for i := range 60 {
+		for _, code := range []string{"while True: pass", "await asyncio.sleep(1000)"} {
+			var early sync.WaitGroup
+			if i%2 == 1 {
+				early.Go(func() {
+					time.Sleep(time.Duration(i) * 50 * time.Microsecond)
+					interrupt()
+				})
+			}
+			var s shown
+			r, err := c.Execute(ctx, kernel.Cell{Code: code, Began: func(int64) { interrupt() }}, s.take)
+			early.Wait()
+			if err != nil || r.Status != "error" || r.Name != "KeyboardInterrupt" && r.Name != "CancelledError" {
+				t.Fatalf("%s, number %d: %+v, %v", code, i, r, err)
+			}
+			// IPython shows less where a second one came while it showed the first.
+			if !strings.Contains(s.Error+s.Stderr, r.Name) {
+				t.Errorf("%s, number %d shows %+v", code, i, s)
+			}
+		}
+		if got := execute(t, c, "kept"); string(got.Result["text/plain"]) != `"'yes'"` {
+			t.Fatalf("after number %d: %+v", i, got)
+		}
+	}
+	// What the cell's own code does about interrupts is its affair.
+	got := execute(t, c, "import signal\nsignal.getsignal(signal.SIGINT) is signal.default_int_handler")
+	if string(got.Result["text/plain"]) != `"True"` {
+		t.Errorf("a cell has another handler: %+v", got)
+	}
+	got = execute(t, c, "signal.signal(signal.SIGINT, lambda *_: print('mine'))\nsignal.raise_signal(signal.SIGINT)\nget_ipython().run_cell('1')\nsignal.raise_signal(signal.SIGINT)")
+	if got.Stdout != "mine\nmine\n" || got.Error != "" {
+		t.Errorf("a handler of its own: %+v", got)
+	}
+}
+
 func TestPythonPrograms(t *testing.T) {
 	c, _, _ := start(t, "python3", "python")
 	run(t, c, []check{
