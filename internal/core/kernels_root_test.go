@@ -133,6 +133,25 @@ func TestKernels(t *testing.T) {
 	}
 }
 
+// TestKernelIsDeletedWhileACellIsOnItsWay: it is not made again for that cell.
+func TestKernelIsDeletedWhileACellIsOnItsWay(t *testing.T) {
+	w := newWorld(t)
+	w.create("a")
+	for i := range 6 {
+		x := w.startCode("a", cell.Request{Language: "python", Kernel: "mine", Code: "while True: pass"})
+		time.Sleep(time.Duration(i) * 2 * time.Millisecond)
+		if err := w.Kernels().Delete(w.ctx, "a", "mine"); err != nil && !errors.Is(err, errs.NotFound) {
+			t.Fatalf("Delete = %v", err)
+		}
+		if x = w.wait("a", x.Seq); x.Exit.Reason != sandbox.EndKilled && x.Exit.Reason != sandbox.EndNotRun {
+			t.Errorf("number %d ended %+v", i, x.Exit)
+		}
+		if kernels, _, err := w.Kernels().List(w.ctx, "a"); err != nil || len(kernels) != 0 {
+			t.Errorf("after number %d there are %v, %v", i, kernels, err)
+		}
+	}
+}
+
 // A kernel that nobody uses does not keep its sandbox; code does.
 func TestIdleKernelDoesNotKeepASandbox(t *testing.T) {
 	w := newWorld(t)

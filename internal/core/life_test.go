@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"github.com/cubbyhq/cubby/internal/driver"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
+	"github.com/cubbyhq/cubby/internal/store/storetest"
 )
 
 func TestStopAndStart(t *testing.T) {
@@ -298,6 +300,24 @@ func TestPurgeOfALiveSandbox(t *testing.T) {
 		t.Errorf("Purge = %d, %v", freed, err)
 	}
 	w.nothingLeft()
+}
+
+// TestDeathWhileTheStoreIsAway is not forgotten.
+func TestDeathWhileTheStoreIsAway(t *testing.T) {
+	w := newWorld(t)
+	b := w.create("a")
+	x := w.launch("a", "echo ready; sleep 1000")
+	mend := storetest.Hide(t, filepath.Join(w.dir, "cubby.db"), "sandboxes")
+	w.fake.Kill(b.UID, driver.Death{Cause: driver.DeathSignal, Signal: "SIGKILL"})
+	time.Sleep(300 * time.Millisecond) // for who looks it up
+	mend()
+	w.until("it is stopped", func() bool {
+		b, err := w.Sandboxes().Get(w.ctx, "a")
+		return err == nil && b.State == sandbox.Stopped
+	})
+	if x = w.wait("a", x.Seq); x.Exit.Reason != sandbox.EndDied {
+		t.Errorf("its command ended %+v", x.Exit)
+	}
 }
 
 func TestDeathIsReported(t *testing.T) {

@@ -179,6 +179,50 @@ func TestCreateEndsWithWhatEndsItsInstallation(t *testing.T) {
 	}
 }
 
+// TestDestroyBeforeAnInstallationBegins: who comes before it does not wait for it either.
+func TestDestroyBeforeAnInstallationBegins(t *testing.T) {
+	for name, destroy := range map[string]func(w *world) error{
+		"destroy": func(w *world) error { return w.Sandboxes().Destroy(w.ctx, "a", false) },
+		"purge": func(w *world) error {
+			_, err := w.Sandboxes().Purge(w.ctx, "a")
+			return err
+		},
+		"thread": func(w *world) error {
+			_, err := w.Threads().Destroy(w.ctx, "t")
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			starting, looked := make(chan struct{}), make(chan struct{})
+			w.faults.SetBefore(func(_ context.Context, method string, _ sandbox.UID) {
+				if method == "Start" {
+					close(starting)
+					<-looked
+				}
+			})
+			req := needing(installer(t, "exec sleep 600"))
+			req.Spec.Thread = "t"
+			created, destroyed := make(chan error, 1), make(chan error, 1)
+			go func() {
+				_, err := w.Sandboxes().Create(w.ctx, req)
+				created <- err
+			}()
+			<-starting
+			go func() { destroyed <- destroy(w) }()
+			time.Sleep(100 * time.Millisecond) // for its first look
+			close(looked)
+			if err := <-destroyed; err != nil {
+				t.Errorf("Destroy = %v", err)
+			}
+			if err := <-created; !errors.Is(err, errs.Conflict) {
+				t.Errorf("Create = %v, want a conflict", err)
+			}
+			w.nothingLeft()
+		})
+	}
+}
+
 // TestStopDuringAnInstallation: a daemon that stops does not wait for it.
 func TestStopDuringAnInstallation(t *testing.T) {
 	w := newWorld(t)

@@ -199,10 +199,15 @@ func (c *call) runToEnd(ctx context.Context, start func() (sandbox.Exec, error))
 	if err != nil {
 		return 0, err
 	}
-	if _, err := c.restarted(ctx); err != nil {
-		return 0, err
+	// Whatever goes wrong now, it runs, and is awaited or cancelled.
+	_, unread := c.restarted(ctx)
+	if err := c.await(ctx, x.Seq); err != nil {
+		return x.Seq, err
 	}
-	return x.Seq, c.await(ctx, x.Seq)
+	if unread != nil {
+		_, unread = c.restarted(ctx)
+	}
+	return x.Seq, unread
 }
 
 // cancelWait bounds how long a command that nobody waits for any more may take

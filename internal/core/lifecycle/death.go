@@ -18,12 +18,8 @@ import (
 // stopped or destroyed it they hold its lock, and by the time they let go there
 // is nothing left to do.
 func (s *Sandboxes) Died(ctx context.Context, r *live.Run, death driver.Death) {
-	b, err := s.cfg.Store.SandboxByUID(ctx, r.UID)
+	b, err := s.readDead(ctx, r)
 	if err != nil {
-		if ctx.Err() == nil {
-			s.cfg.Log.Error("read a sandbox that died", telemetry.KeyUID, r.UID, telemetry.KeyErr, err)
-			s.debts.reconcileSoon()
-		}
 		return
 	}
 	unlock, err := s.ids.Lock(ctx, b.ID.Key())
@@ -39,6 +35,18 @@ func (s *Sandboxes) Died(ctx context.Context, r *live.Run, death driver.Death) {
 	if err := s.bury(ctx, b, death); err != nil {
 		s.cfg.Log.Error("note the death of a sandbox", telemetry.KeyUID, r.UID, telemetry.KeyErr, err)
 		s.debts.reconcileSoon()
+	}
+}
+
+// readDead reads the sandbox of a run that died, again until the store answers: nobody
+// else hears of the death, and a run that is known is none that a reconciliation looks at.
+func (s *acts) readDead(ctx context.Context, r *live.Run) (sandbox.Sandbox, error) {
+	for pauses := gate.NewPauses(); ; gate.Pause(ctx, pauses) {
+		b, err := s.cfg.Store.SandboxByUID(ctx, r.UID)
+		if err == nil || ctx.Err() != nil {
+			return b, err
+		}
+		s.cfg.Log.Error("read a sandbox that died", telemetry.KeyUID, r.UID, telemetry.KeyErr, err)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"sync"
 
 	"github.com/cubbyhq/cubby/internal/auth"
 	"github.com/cubbyhq/cubby/internal/core/gate"
@@ -22,8 +23,9 @@ import (
 // that the same owner creates with this id. NotFound when there is no such
 // sandbox.
 func (s *Sandboxes) Destroy(ctx context.Context, id string, keepDisk bool) error {
-	s.cutInstallation(ctx, id)
+	stop := s.cutInstallation(ctx, id)
 	b, unlock, err := s.change(ctx, id)
+	stop()
 	if err != nil {
 		return err
 	}
@@ -51,8 +53,9 @@ func (s *Sandboxes) Purge(ctx context.Context, id string) (freed int64, err erro
 			return 0, cmp.Or(keptErr, err)
 		}
 	}
-	s.cutInstallation(ctx, id)
+	stop := s.cutInstallation(ctx, id)
 	unlock, err := s.ids.Lock(ctx, parsed.Key())
+	stop()
 	if err != nil {
 		return 0, err
 	}
@@ -216,14 +219,25 @@ func (s *acts) halfDestroyed(ctx context.Context, b sandbox.Sandbox, r *live.Run
 }
 
 // cutInstallation ends the installation of a sandbox that is being made, for an
-// act that would have to wait for it. The create is undone then.
-func (s *acts) cutInstallation(ctx context.Context, id string) {
+// act that waits for its lock until stop. The create is undone then. One that has not
+// begun its installation yet is looked at again until it has.
+func (s *acts) cutInstallation(ctx context.Context, id string) (stop func()) {
 	b, err := s.cfg.Scope.Find(ctx, id)
 	if err != nil || b.State != sandbox.Creating {
-		return
+		return func() {}
 	}
-	if r := s.cfg.Live.Of(b.UID); r != nil {
-		r.KillAll()
+	ctx, cancel := context.WithCancel(ctx)
+	var cutting sync.WaitGroup
+	cutting.Go(func() {
+		for pauses := gate.NewPauses(); ctx.Err() == nil; gate.Pause(ctx, pauses) {
+			if r := s.cfg.Live.Of(b.UID); r != nil {
+				r.KillAll()
+			}
+		}
+	})
+	return func() {
+		cancel()
+		cutting.Wait()
 	}
 }
 

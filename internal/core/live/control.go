@@ -104,7 +104,11 @@ func (e *Exec) signal(ctx context.Context, sig syscall.Signal, tree bool) error 
 // deliver signals an exec also when the agent has not heard of it yet.
 func (e *Exec) deliver(ctx context.Context, sig syscall.Signal, tree bool, reason sandbox.EndReason) error {
 	known := func() bool { return e.started() || e.run.ctx.Err() != nil }
-	return onceKnown(ctx, known, func() error { return e.run.signal(ctx, e.uid, sig, tree, reason) })
+	err := onceKnown(ctx, known, func() error { return e.run.signal(ctx, e.uid, sig, tree, reason) })
+	if errors.Is(err, errs.NotFound) && !e.started() {
+		return errUnreachable() // the next run may start it
+	}
+	return err
 }
 
 // onceKnown tells the agent something about an exec, again until it has heard of the exec.

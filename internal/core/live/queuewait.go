@@ -3,9 +3,11 @@ package live
 import (
 	"context"
 	"errors"
+	"syscall"
 	"time"
 
 	"github.com/cubbyhq/cubby/internal/core/gate"
+	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
 
@@ -166,7 +168,8 @@ func (r *Run) LockQueue(ctx context.Context, name string) (unlock func(), err er
 	return r.queues.order.Lock(ctx, name)
 }
 
-// EmptyQueue ends the commands of a queue that wait without having begun.
+// EmptyQueue ends the commands of a queue that wait without having begun, also one that
+// is on its way to the agent.
 func (r *Run) EmptyQueue(ctx context.Context, name, why string) error {
 	qs := r.queues
 	qs.mu.Lock()
@@ -177,8 +180,19 @@ func (r *Run) EmptyQueue(ctx context.Context, name, why string) error {
 	qs.mu.Unlock()
 	var all error
 	for _, seq := range seqs {
-		_, err := qs.end(ctx, seq, why)
+		ended, err := qs.end(ctx, seq, why)
+		if err == nil && !ended {
+			err = r.s.awaitTurn(ctx, r.UID, seq)
+		}
 		all = errors.Join(all, err)
+	}
+	for _, e := range r.execs.all() {
+		if queueOf(e.Snapshot().Spec) != name || e.started() {
+			continue
+		}
+		if err := e.deliver(ctx, syscall.SIGKILL, true, sandbox.EndKilled); !errors.Is(err, errs.NotFound) && !errors.Is(err, errs.WrongState) {
+			all = errors.Join(all, err)
+		}
 	}
 	return all
 }

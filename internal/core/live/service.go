@@ -5,11 +5,15 @@ import (
 	"errors"
 	"slices"
 	"syscall"
+	"time"
 
 	"github.com/cubbyhq/cubby/internal/core/gate"
 	"github.com/cubbyhq/cubby/internal/errs"
 	"github.com/cubbyhq/cubby/internal/sandbox"
 )
+
+// killAgain is how long a kill may take to be seen until it is tried again.
+const killAgain = 10 * time.Second
 
 // A run of a service is an exec that is no use of its sandbox. When one is started
 // or ended is not this package's matter.
@@ -39,13 +43,14 @@ func (e *Exec) Terminate(ctx context.Context) {
 			return
 		}
 	}
-	if e.run.ctx.Err() != nil {
-		return
-	}
 	e.kill(e.run.ctx, sandbox.EndKilled)
-	select {
-	case <-e.done:
-	case <-e.run.ctx.Done():
+	for !e.givenUp() && e.run.ctx.Err() == nil {
+		select {
+		case <-e.done:
+		case <-e.run.ctx.Done():
+		case <-time.After(killAgain):
+			e.kill(e.run.ctx, sandbox.EndKilled)
+		}
 	}
 }
 

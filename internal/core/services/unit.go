@@ -369,6 +369,10 @@ func (u *unit) start(ctx context.Context) error {
 	if errors.Is(err, errs.NotFound) {
 		if !waits { // else each use of the sandbox would be a write
 			u.set(ctx, func(s *sandbox.ServiceState) { s.Phase, s.Reason = sandbox.ServiceWaiting, "" })
+			// Who made the path before that has woken nobody.
+			if u.required(ctx, service.Requires) == nil {
+				u.poke()
+			}
 		}
 		return nil
 	}

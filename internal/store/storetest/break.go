@@ -18,6 +18,30 @@ const Message = "broken by a test"
 // it.
 func Break(t testing.TB, path, write, when string) (mend func()) {
 	t.Helper()
+	name := "broken_" + strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' {
+			return r
+		}
+		return '_'
+	}, strings.ToLower(write+when))
+	if when != "" {
+		when = "WHEN " + when
+	}
+	return change(t, path,
+		fmt.Sprintf(`CREATE TRIGGER %s BEFORE %s %s BEGIN SELECT RAISE(ABORT, '%s'); END`, name, write, when, Message),
+		"DROP TRIGGER "+name)
+}
+
+// Hide makes every read and write of a table fail from now on. The returned function
+// mends it.
+func Hide(t testing.TB, path, table string) (mend func()) {
+	t.Helper()
+	return change(t, path, "ALTER TABLE "+table+" RENAME TO hidden_"+table, "ALTER TABLE hidden_"+table+" RENAME TO "+table)
+}
+
+// change changes the database at path, and back.
+func change(t testing.TB, path, statement, back string) (mend func()) {
+	t.Helper()
 	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(30000)")
 	if err != nil {
 		t.Fatal(err)
@@ -28,19 +52,10 @@ func Break(t testing.TB, path, write, when string) (mend func()) {
 			t.Fatalf("%s: %v", statement, err)
 		}
 	}
-	name := "broken_" + strings.Map(func(r rune) rune {
-		if r >= 'a' && r <= 'z' {
-			return r
-		}
-		return '_'
-	}, strings.ToLower(write+when))
-	if when != "" {
-		when = "WHEN " + when
-	}
-	do(fmt.Sprintf(`CREATE TRIGGER %s BEFORE %s %s BEGIN SELECT RAISE(ABORT, '%s'); END`, name, write, when, Message))
+	do(statement)
 	return func() {
 		t.Helper()
-		do("DROP TRIGGER " + name)
+		do(back)
 		if err := db.Close(); err != nil {
 			t.Error(err)
 		}
